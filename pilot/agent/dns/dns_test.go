@@ -1,0 +1,458 @@
+package dns
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// table is the name table of most tests.
+func table() *NameTable {
+	return &NameTable{Table: map[string]*NameInfo{
+		"reviews.default.svc.cluster.local": {IPs: []string{"10.0.0.1"}, Registry: "Kubernetes", ShortName: "reviews", Namespace: "default"},
+		"ratings.other.svc.cluster.local":   {IPs: []string{"10.0.0.2", "fd00::2"}, Registry: "Kubernetes", ShortName: "ratings", Namespace: "other"},
+		"headless.default.svc.cluster.local": {IPs: []string{"10.1.0.1", "10.1.0.2", "10.1.0.3", "10.1.0.4"}, Registry: "Kubernetes",
+			ShortName: "headless", Namespace: "default"},
+		"Example.com":      {IPs: []string{"240.240.0.1"}, Registry: "External"},
+		"*.wild.com":       {IPs: []string{"240.240.0.2"}, Registry: "External"},
+		"*.deep.wild.com":  {IPs: []string{"240.240.0.3"}, Registry: "External"},
+		"six.example.com":  {IPs: []string{"fd00::6"}, Registry: "External"},
+		"alias.example.io": {IPs: []string{"240.240.0.4", "no address"}, Registry: "External", AltHosts: []string{"other.example.io"}},
+	}}
+}
+
+// start runs a Server whose names that are not in the table are asked of the servers, and returns its address.
+func start(t *testing.T, o Options, servers ...string) *Server {
+	t.Helper()
+	conf := "search default.svc.cluster.local svc.cluster.local\n"
+	for _, s := range servers {
+		host, port, err := net.SplitHostPort(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.ServerPort = port
+		conf += "nameserver " + host + "\n"
+	}
+	o.Addr, o.Namespace = "127.0.0.1:0", "default"
+	o.ResolvConf = filepath.Join(t.TempDir(), "resolv.conf")
+	if err := os.WriteFile(o.ResolvConf, []byte(conf), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// server runs a DNS server of resolv.conf on an address and returns where it is.
+func server(t *testing.T, addr string, handle dns.HandlerFunc) string {
+	t.Helper()
+	var d Server
+	host, port, _ := net.SplitHostPort(addr)
+	if err := d.listen(host, port); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range d.servers {
+		s.Handler = handle
+		done := make(chan struct{})
+		go func() { defer close(done); s.ActivateAndServe() }()
+		t.Cleanup(func() {
+			if s.PacketConn != nil {
+				s.PacketConn.Close()
+			} else {
+				s.Listener.Close()
+			}
+			<-done
+		})
+	}
+	return d.servers[0].PacketConn.LocalAddr().String()
+}
+
+// reply answers A queries by an address.
+func reply(ip string) dns.HandlerFunc {
+	return func(w dns.ResponseWriter, req *dns.Msg) {
+		m := new(dns.Msg).SetReply(req)
+		m.Answer = []dns.RR{&dns.A{Hdr: dns.RR_Header{Name: req.Question[0].Name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 7}, A: net.ParseIP(ip)}}
+		w.WriteMsg(m)
+	}
+}
+
+// rcode answers every query by a code.
+func rcode(code int) dns.HandlerFunc {
+	return func(w dns.ResponseWriter, req *dns.Msg) { w.WriteMsg(new(dns.Msg).SetRcode(req, code)) }
+}
+
+// ask returns what a server answers, as text: the code and the records in order.
+func ask(t *testing.T, addr, network, name string, qtype uint16) string {
+	t.Helper()
+	m := new(dns.Msg).SetQuestion(dns.Fqdn(name), qtype)
+	resp, _, err := (&dns.Client{Net: network, Timeout: 20 * time.Second}).Exchange(m, addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := []string{dns.RcodeToString[resp.Rcode]}
+	for _, rr := range resp.Answer {
+		lines = append(lines, strings.Join(strings.Fields(rr.String()), " "))
+	}
+	slices.Sort(lines[1:])
+	return strings.Join(lines, "; ")
+}
+
+func TestNamesOfTheTable(t *testing.T) {
+	s := start(t, Options{}, server(t, "127.0.0.1:0", rcode(dns.RcodeNameError)))
+	if got := ask(t, s.Addr(), "udp", "reviews", dns.TypeA); got != "SERVFAIL" || s.Ready() || s.Table() != nil {
+		t.Errorf("before the first table: %s, ready %t", got, s.Ready())
+	}
+	s.SetTable(table())
+	if !s.Ready() || s.Table() == nil {
+		t.Error("with a table the server is not ready")
+	}
+	const ours = "reviews.default.svc.cluster.local. 30 IN A 10.0.0.1"
+	for _, c := range []struct {
+		name  string
+		qtype uint16
+		want  string
+	}{
+		{"reviews.default.svc.cluster.local", dns.TypeA, "NOERROR; " + ours},
+		{"REVIEWS.default.svc.Cluster.local", dns.TypeA, "NOERROR; REVIEWS.default.svc.Cluster.local. 30 IN A 10.0.0.1"},
+		{"reviews.default.svc", dns.TypeA, "NOERROR; reviews.default.svc. 30 IN A 10.0.0.1"},
+		{"reviews.default", dns.TypeA, "NOERROR; reviews.default. 30 IN A 10.0.0.1"},
+		{"reviews", dns.TypeA, "NOERROR; reviews. 30 IN A 10.0.0.1"},
+		{"reviews", dns.TypeAAAA, "NOERROR"}, // no data, which is not the same as no such name
+		{"ratings", dns.TypeA, "NXDOMAIN"},   // of another namespace
+		{"ratings.other", dns.TypeAAAA, "NOERROR; ratings.other. 30 IN AAAA fd00::2"},
+		{"ratings.default.svc.cluster.local", dns.TypeA, "NXDOMAIN"},
+		{"example.com", dns.TypeA, "NOERROR; example.com. 30 IN A 240.240.0.1"},
+		{"example.com.default.svc.cluster.local", dns.TypeA, "NOERROR; example.com. 30 IN A 240.240.0.1; " +
+			"example.com.default.svc.cluster.local. 30 IN CNAME example.com."},
+		{"example.com.default.svc.cluster.local", dns.TypeAAAA, "NOERROR; example.com.default.svc.cluster.local. 30 IN CNAME example.com."},
+		{"example.com.svc.cluster.local", dns.TypeA, "NXDOMAIN"}, // not the first search domain
+		{"a.wild.com", dns.TypeA, "NOERROR; a.wild.com. 30 IN A 240.240.0.2"},
+		{"a.b.wild.com", dns.TypeA, "NOERROR; a.b.wild.com. 30 IN A 240.240.0.2"},
+		{"a.deep.wild.com", dns.TypeA, "NOERROR; a.deep.wild.com. 30 IN A 240.240.0.3"},
+		{"wild.com", dns.TypeA, "NXDOMAIN"},
+		{"six.example.com", dns.TypeAAAA, "NOERROR; six.example.com. 30 IN AAAA fd00::6"},
+		{"six.example.com", dns.TypeA, "NOERROR"},
+		{"other.example.io", dns.TypeA, "NOERROR; other.example.io. 30 IN A 240.240.0.4"},
+		{"reviews", dns.TypeTXT, "NXDOMAIN"}, // not of the table: its servers say so
+		{"missing.example.com", dns.TypeA, "NXDOMAIN"},
+	} {
+		for _, network := range []string{"udp", "tcp"} {
+			if got := ask(t, s.Addr(), network, c.name, c.qtype); got != c.want {
+				t.Errorf("%s %s over %s:\n got %s\nwant %s", c.name, dns.TypeToString[c.qtype], network, got, c.want)
+			}
+		}
+	}
+	s.SetTable(&NameTable{})
+	if got := ask(t, s.Addr(), "udp", "reviews", dns.TypeA); got != "NXDOMAIN" {
+		t.Errorf("a name that left the table: %s", got)
+	}
+}
+
+// The addresses of a name come in random order, and all of them.
+func TestAnswersAreShuffled(t *testing.T) {
+	s := start(t, Options{})
+	s.SetTable(table())
+	first := map[string]bool{}
+	for range 200 {
+		resp, err := dns.Exchange(new(dns.Msg).SetQuestion("headless.", dns.TypeA), s.Addr())
+		if err != nil || len(resp.Answer) != 4 {
+			t.Fatal(resp, err)
+		}
+		first[resp.Answer[0].(*dns.A).A.String()] = true
+	}
+	if len(first) != 4 { // by chance: less than once in 10^24 runs
+		t.Errorf("first were only %v", first)
+	}
+}
+
+// What does not fit is truncated over UDP, to what the client takes, and whole over TCP.
+func TestLongAnswers(t *testing.T) {
+	info := &NameInfo{}
+	for i := range 200 {
+		info.IPs = append(info.IPs, fmt.Sprintf("10.9.%d.%d", i/250, i%250+1))
+	}
+	s := start(t, Options{})
+	s.SetTable(&NameTable{Table: map[string]*NameInfo{"many": info}})
+	for _, c := range []struct {
+		network string
+		size    uint16
+		whole   bool
+	}{{"udp", 0, false}, {"udp", 1232, false}, {"udp", 8192, true}, {"tcp", 0, true}} {
+		m := new(dns.Msg).SetQuestion("many.", dns.TypeA)
+		if c.size > 0 {
+			m.SetEdns0(c.size, false)
+		}
+		resp, _, err := (&dns.Client{Net: c.network, Timeout: 20 * time.Second}).Exchange(m, s.Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if whole := len(resp.Answer) == 200; whole != c.whole || resp.Truncated == c.whole || len(resp.Answer) == 0 {
+			t.Errorf("%+v: %d answers, truncated %t", c, len(resp.Answer), resp.Truncated)
+		}
+		if (resp.IsEdns0() != nil) != (c.size > 0) {
+			t.Errorf("%+v: EDNS %v", c, resp.IsEdns0())
+		}
+	}
+}
+
+func TestOtherServers(t *testing.T) {
+	for _, parallel := range []bool{false, true} {
+		good := server(t, "127.0.0.2:0", reply("192.0.2.1"))
+		_, port, _ := net.SplitHostPort(good)
+		bad := server(t, "127.0.0.1:"+port, rcode(dns.RcodeServerFailure))
+		s := start(t, Options{Parallel: parallel}, bad, good)
+		s.SetTable(table())
+		if got, want := ask(t, s.Addr(), "udp", "a.org", dns.TypeA), "NOERROR; a.org. 7 IN A 192.0.2.1"; got != want {
+			t.Errorf("parallel %t: got %s, want %s", parallel, got, want)
+		}
+		none := start(t, Options{Parallel: parallel}, bad)
+		none.SetTable(table())
+		if got := ask(t, none.Addr(), "udp", "a.org", dns.TypeA); got != "SERVFAIL" {
+			t.Errorf("parallel %t: a failing server makes %s", parallel, got)
+		}
+	}
+}
+
+// A silent server is given up, and the next one is asked.
+func TestSilentServer(t *testing.T) {
+	good := server(t, "127.0.0.2:0", reply("192.0.2.1"))
+	_, port, _ := net.SplitHostPort(good)
+	silent := server(t, "127.0.0.1:"+port, func(dns.ResponseWriter, *dns.Msg) {})
+	for _, parallel := range []bool{false, true} {
+		s := start(t, Options{Parallel: parallel, Timeout: 50 * time.Millisecond}, silent, good)
+		s.SetTable(table())
+		if got, want := ask(t, s.Addr(), "udp", "a.org", dns.TypeA), "NOERROR; a.org. 7 IN A 192.0.2.1"; got != want {
+			t.Errorf("parallel %t: got %s, want %s", parallel, got, want)
+		}
+	}
+}
+
+// A truncated response is asked for again over TCP, so that clients that know no TCP get what fits.
+func TestTruncatedResponses(t *testing.T) {
+	up := server(t, "127.0.0.1:0", func(w dns.ResponseWriter, req *dns.Msg) {
+		if w.RemoteAddr().Network() == "udp" {
+			m := new(dns.Msg).SetReply(req)
+			m.Truncated = true
+			w.WriteMsg(m)
+			return
+		}
+		reply("192.0.2.1")(w, req)
+	})
+	s := start(t, Options{}, up)
+	s.SetTable(table())
+	if got, want := ask(t, s.Addr(), "udp", "a.org", dns.TypeA), "NOERROR; a.org. 7 IN A 192.0.2.1"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// Queries that wait for other servers are bounded, and what the table knows is still answered.
+func TestWaitingQueriesAreBounded(t *testing.T) {
+	release := make(chan struct{})
+	asked := make(chan struct{}, 10)
+	up := server(t, "127.0.0.1:0", func(w dns.ResponseWriter, req *dns.Msg) {
+		asked <- struct{}{}
+		<-release
+		reply("192.0.2.1")(w, req)
+	})
+	reg := prometheus.NewRegistry()
+	s := start(t, Options{Forwarded: 1, Timeout: time.Minute, Registerer: reg}, up)
+	s.SetTable(table())
+	first := make(chan string)
+	go func() { first <- ask(t, s.Addr(), "udp", "a.org", dns.TypeA) }()
+	<-asked
+	if got := ask(t, s.Addr(), "udp", "b.org", dns.TypeA); got != "SERVFAIL" {
+		t.Errorf("one too many: %s", got)
+	}
+	if got := ask(t, s.Addr(), "udp", "reviews", dns.TypeA); got != "NOERROR; reviews. 30 IN A 10.0.0.1" {
+		t.Errorf("beside it: %s", got)
+	}
+	close(release)
+	if got := <-first; got != "NOERROR; a.org. 7 IN A 192.0.2.1" {
+		t.Errorf("the one that waited: %s", got)
+	}
+	found, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := map[string]float64{}
+	for _, f := range found {
+		values[f.GetName()] = f.Metric[0].GetCounter().GetValue() + float64(f.Metric[0].GetHistogram().GetSampleCount())
+	}
+	for name, want := range map[string]float64{"requests_total": 3, "upstream_requests_total": 1, "upstream_failures_total": 1, "upstream_request_duration_seconds": 1} {
+		if got := values["istio_agent_dns_"+name]; got != want {
+			t.Errorf("%s is %g, want %g", name, got, want)
+		}
+	}
+}
+
+// A query of the Server that rules lead back to it ends there: it is not asked again and again.
+func TestLoops(t *testing.T) {
+	var self atomic.Pointer[Server]
+	var came atomic.Int32
+	up := server(t, "127.0.0.1:0", func(w dns.ResponseWriter, req *dns.Msg) {
+		came.Add(1)
+		w.WriteMsg(self.Load().respond(w, req)) // as if the kernel had redirected it
+	})
+	s := start(t, Options{}, up)
+	self.Store(s)
+	s.SetTable(table())
+	if got := ask(t, s.Addr(), "udp", "a.org", dns.TypeA); got != "SERVFAIL" || came.Load() != 1 {
+		t.Errorf("got %s after %d rounds", got, came.Load())
+	}
+}
+
+// A Server that resolv.conf names itself is left out.
+func TestOwnAddressIsNoServer(t *testing.T) {
+	s := start(t, Options{}, "127.0.0.1:5353", "127.0.0.2:5353")
+	_, port, _ := net.SplitHostPort(s.Addr())
+	s.up.mu.Lock()
+	s.up.port = port
+	s.up.mu.Unlock()
+	if servers, _ := s.up.config(); !slices.Equal(servers, []string{"127.0.0.2:" + port}) {
+		t.Errorf("servers are %v", servers)
+	}
+}
+
+// A new version of resolv.conf is read; one that cannot be read leaves the last one.
+func TestResolvConfChanges(t *testing.T) {
+	s := start(t, Options{}, "127.0.0.1:5353")
+	again := func() string {
+		s.up.mu.Lock()
+		s.up.read = time.Time{}
+		s.up.mu.Unlock()
+		servers, search := s.up.config()
+		return fmt.Sprintf("%v %s", servers, search)
+	}
+	if got, want := again(), "[127.0.0.1:5353] default.svc.cluster.local"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if err := os.WriteFile(s.up.path, []byte("nameserver 127.0.0.9\nsearch b\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(s.up.path, time.Time{}, time.Unix(1, 0)); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := again(), "[127.0.0.9:5353] b"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if err := os.Remove(s.up.path); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := again(), "[127.0.0.9:5353] b"; got != want {
+		t.Errorf("without a file: got %s, want %s", got, want)
+	}
+}
+
+func TestMalformedQueries(t *testing.T) {
+	s := start(t, Options{})
+	s.SetTable(table())
+	conn, err := net.Dial("udp", s.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	whole, _ := new(dns.Msg).SetQuestion("reviews.", dns.TypeA).Pack()
+	for i := range whole {
+		conn.Write(whole[:i])
+	}
+	if got := ask(t, s.Addr(), "udp", "reviews", dns.TypeA); got != "NOERROR; reviews. 30 IN A 10.0.0.1" {
+		t.Errorf("after malformed queries: %s", got)
+	}
+	old := new(dns.Msg).SetQuestion("reviews.", dns.TypeA)
+	old.SetEdns0(4096, false)
+	old.IsEdns0().SetVersion(1)
+	resp, err := dns.Exchange(old, s.Addr())
+	if err != nil || resp.Rcode != dns.RcodeBadVers {
+		t.Errorf("an unknown version of EDNS: %v, %v", resp, err)
+	}
+}
+
+func TestTakenAddress(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if _, err := New(Options{Addr: l.Addr().String()}); err == nil || !strings.Contains(err.Error(), l.Addr().String()) {
+		t.Errorf("error is %v", err)
+	}
+	if _, err := New(Options{Addr: "nonsense"}); err == nil || !strings.Contains(err.Error(), `"nonsense"`) {
+		t.Errorf("error is %v", err)
+	}
+}
+
+// wire writes a table in the wire format, as a control plane does.
+func wire(t *NameTable) (b []byte) {
+	text := func(b []byte, n protowire.Number, s string) []byte {
+		return protowire.AppendString(protowire.AppendTag(b, n, protowire.BytesType), s)
+	}
+	for _, name := range t.names() {
+		var info []byte
+		i := t.Table[name]
+		for _, ip := range i.IPs {
+			info = text(info, 1, ip)
+		}
+		info = text(text(text(info, 2, i.Registry), 3, i.ShortName), 4, i.Namespace)
+		for _, h := range i.AltHosts {
+			info = text(info, 5, h)
+		}
+		info = protowire.AppendVarint(protowire.AppendTag(info, 99, protowire.VarintType), 7) // a field of later versions
+		b = text(b, 1, string(text(text(nil, 1, name), 2, string(info))))
+	}
+	return b
+}
+
+func TestDecode(t *testing.T) {
+	got, err := Decode(wire(table()))
+	if err != nil || string(got.JSON()) != string(table().JSON()) {
+		t.Errorf("got %s, %v", got.JSON(), err)
+	}
+	if !strings.Contains(string(got.JSON()), `"shortname": "reviews"`) {
+		t.Errorf("as JSON: %s", got.JSON())
+	}
+	if _, err := Decode(wire(table())[:20]); err == nil {
+		t.Error("half a table is decoded")
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add(wire(table()))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if table, err := Decode(b); err == nil {
+			newLookup(table, "default", "a.b").answer(dns.Question{Name: "x.a.b.", Qtype: dns.TypeA, Qclass: dns.ClassINET})
+		}
+	})
+}
+
+func BenchmarkTable(b *testing.B) {
+	l := newLookup(table(), "default", "default.svc.cluster.local")
+	q := dns.Question{Name: "reviews.default.svc.cluster.local.", Qtype: dns.TypeA, Qclass: dns.ClassINET}
+	for b.Loop() {
+		l.answer(q)
+	}
+}

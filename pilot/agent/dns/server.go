@@ -1,0 +1,224 @@
+package dns
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/miekg/dns"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/istiod-lite/istiod-lite/api/safe"
+)
+
+// DefaultAddr is where the rules of captured traffic send DNS queries.
+const DefaultAddr = "localhost:15053"
+
+// Options of a Server.
+type Options struct {
+	// Addr is host:port to listen on, UDP and TCP; empty means DefaultAddr. localhost means 127.0.0.1, and ::1 where
+	// there is one. Port 0 means any free one.
+	Addr string
+	// Namespace is the proxy's: its services are known by their names alone.
+	Namespace string
+	// ResolvConf is the file that names the servers and the search domain; empty means /etc/resolv.conf. It is read
+	// again after it has changed.
+	ResolvConf string
+	// ServerPort is the port of those servers; empty means 53.
+	ServerPort string
+	// Parallel asks all servers at once, and takes the first good answer. Otherwise they are asked one by one.
+	Parallel bool
+	// Timeout bounds the wait for one server; zero means 5 s.
+	Timeout time.Duration
+	// Forwarded bounds the queries that wait for other servers; zero means 512. Beyond it they fail by SERVFAIL.
+	Forwarded  int
+	Log        *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+// Server answers DNS queries. Its methods are safe for concurrent use.
+type Server struct {
+	o       Options
+	lookup  atomic.Pointer[lookup]
+	up      *upstream
+	metrics *metrics
+	servers []*dns.Server
+	addr    string
+}
+
+// New opens the sockets. The error names the address that cannot be had.
+func New(o Options) (*Server, error) {
+	if o.Addr == "" {
+		o.Addr = DefaultAddr
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	host, port, err := net.SplitHostPort(o.Addr)
+	if err != nil {
+		return nil, fmt.Errorf("DNS proxy: address %q: %w", o.Addr, err)
+	}
+	s := &Server{o: o}
+	if s.metrics, err = newMetrics(o.Registerer); err != nil {
+		return nil, err
+	}
+	hosts := []string{host}
+	if host == "localhost" {
+		hosts = []string{"127.0.0.1", "::1"}
+	}
+	for i, h := range hosts {
+		if err := s.listen(h, port); err != nil && i == 0 {
+			return nil, fmt.Errorf("DNS proxy: %w", err)
+		} else if err != nil {
+			o.Log.Info("DNS over IPv6 is not served", "err", err)
+		} else if i == 0 {
+			s.addr = s.servers[0].PacketConn.LocalAddr().String()
+			_, port, _ = net.SplitHostPort(s.addr)
+		}
+	}
+	s.up = newUpstream(o, s.metrics, s.own)
+	return s, nil
+}
+
+// tries bounds how often a port that is free for UDP is not free for TCP.
+const tries = 16
+
+// listen opens both sockets of an address.
+func (s *Server) listen(host, port string) error {
+	var config net.ListenConfig
+	var lastErr error
+	for range tries {
+		udp, err := config.ListenPacket(context.Background(), "udp", net.JoinHostPort(host, port))
+		if err != nil {
+			return err
+		}
+		tcp, err := config.Listen(context.Background(), "tcp", udp.LocalAddr().String())
+		if err == nil {
+			handler := dns.HandlerFunc(s.serve)
+			s.servers = append(s.servers, &dns.Server{PacketConn: udp, Handler: handler}, &dns.Server{Listener: tcp, Handler: handler})
+			return nil
+		}
+		if lastErr = err; port != "0" {
+			return errors.Join(lastErr, udp.Close())
+		}
+		if err := udp.Close(); err != nil {
+			return err
+		}
+	}
+	return lastErr
+}
+
+// own reports whether a server's address is one of this Server.
+func (s *Server) own(addr string) bool {
+	for _, d := range s.servers {
+		if d.PacketConn != nil && d.PacketConn.LocalAddr().String() == addr {
+			return true
+		}
+	}
+	return false
+}
+
+// Addr returns the address that it listens on; of localhost, that of IPv4.
+func (s *Server) Addr() string { return s.addr }
+
+// SetTable replaces the name table. The caller leaves it unchanged from then on.
+func (s *Server) SetTable(t *NameTable) {
+	_, search := s.up.config()
+	s.lookup.Store(newLookup(t, s.o.Namespace, search))
+}
+
+// Table returns the name table in force, or nil.
+func (s *Server) Table() *NameTable {
+	if l := s.lookup.Load(); l != nil {
+		return l.table
+	}
+	return nil
+}
+
+// Ready reports whether there is a name table.
+func (s *Server) Ready() bool { return s.lookup.Load() != nil }
+
+// Run serves until ctx ends. It closes the sockets.
+func (s *Server) Run(ctx context.Context) error {
+	failed := make(chan error, len(s.servers))
+	for _, d := range s.servers {
+		safe.Go(s.o.Log, "dns", func() { failed <- d.ActivateAndServe() })
+	}
+	var err error
+	ended := 0
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+		ended++
+		if err != nil {
+			err = fmt.Errorf("DNS proxy: %w", err)
+		}
+	}
+	// What waits for another server is not waited for.
+	s.up.cancel()
+	for _, d := range s.servers {
+		if d.PacketConn != nil {
+			d.PacketConn.Close()
+		} else {
+			d.Listener.Close()
+		}
+	}
+	for ; ended < len(s.servers); ended++ {
+		<-failed
+	}
+	return err
+}
+
+// serve answers one query.
+func (s *Server) serve(w dns.ResponseWriter, req *dns.Msg) {
+	safe.Run(s.o.Log, "dns query", func() {
+		s.metrics.requests.Inc()
+		resp := s.respond(w, req)
+		if err := w.WriteMsg(resp); err != nil && !errors.Is(err, net.ErrClosed) {
+			s.o.Log.Debug("a DNS response was not sent", "err", err)
+		}
+	})
+}
+
+// respond returns the response to a query.
+func (s *Server) respond(w dns.ResponseWriter, req *dns.Msg) *dns.Msg {
+	overTCP := strings.HasPrefix(w.RemoteAddr().Network(), "tcp")
+	resp := new(dns.Msg)
+	l := s.lookup.Load()
+	opt := req.IsEdns0()
+	switch {
+	case len(req.Question) != 1:
+		return resp.SetRcode(req, dns.RcodeFormatError)
+	case opt != nil && opt.Version() != 0:
+		resp.SetRcode(req, dns.RcodeBadVers)
+		resp.SetEdns0(udpSize, false)
+		return resp
+	case l == nil:
+		return resp.SetRcode(req, dns.RcodeServerFailure)
+	}
+	if answers, ok := l.answer(req.Question[0]); ok {
+		resp.SetReply(req)
+		resp.Authoritative, resp.RecursionAvailable, resp.Answer = true, true, answers
+		if opt != nil {
+			resp.SetEdns0(udpSize, false)
+		}
+	} else {
+		resp = s.up.ask(w.RemoteAddr(), req, overTCP)
+	}
+	if !overTCP {
+		size := dns.MinMsgSize
+		if opt != nil {
+			size = max(size, int(opt.UDPSize()))
+		}
+		resp.Truncate(size)
+	}
+	return resp
+}
+
+// udpSize is how long a UDP message this server takes, as RFC 6891 has servers say.
+const udpSize = 4096
