@@ -53,7 +53,9 @@ type again struct {
 
 func newProxy(f *Fleet, index int, node *corev3.Node) *proxy {
 	p := &proxy{fleet: f, index: index, node: node}
-	p.wants[Endpoints], p.wants[Routes] = newSubscription(), newSubscription()
+	for _, kind := range []Type{Endpoints, Routes, Secrets} {
+		p.wants[kind] = newSubscription(kind)
+	}
 	return p
 }
 

@@ -88,8 +88,8 @@ func (s *session) take(message []byte, at time.Time) error {
 	case Clusters:
 		err = s.follow(r, Endpoints)
 	case Listeners:
-		err = s.follow(r, Routes)
-	case Endpoints, Routes:
+		err = errors.Join(s.follow(r, Routes), s.follow(r, Secrets))
+	case Endpoints, Routes, Secrets:
 		s.wants[r.kind].answer(r)
 	}
 	if err != nil {
@@ -127,7 +127,7 @@ func (s *session) proceed(at time.Time) error {
 		s.asked[Listeners] = true
 		return s.send(Listeners, nil, nil, true)
 	}
-	if !s.done && s.got[Listeners] && len(s.wants[Routes].awaited) == 0 && s.asked[VirtualHosts] == s.got[VirtualHosts] {
+	if !s.done && s.got[Listeners] && len(s.wants[Routes].awaited)+len(s.wants[Secrets].awaited) == 0 && s.asked[VirtualHosts] == s.got[VirtualHosts] {
 		s.done = true
 		s.fleet.synced(at.Sub(s.begin))
 	}

@@ -1,16 +1,17 @@
 package load
 
-// subscription is what a proxy wants of a type that other resources name: assignments, which clusters name, or routes,
-// which listeners name.
+// subscription is what a proxy wants of a type that other resources name: assignments, which clusters name, or routes
+// and secrets, which listeners name.
 type subscription struct {
+	kind  Type
 	named map[string][]string // by the name of the resource that names them
 	count map[string]int      // how often each is named
 	// awaited are those that were asked for and never answered.
 	awaited map[string]struct{}
 }
 
-func newSubscription() *subscription {
-	return &subscription{named: map[string][]string{}, count: map[string]int{}, awaited: map[string]struct{}{}}
+func newSubscription(kind Type) *subscription {
+	return &subscription{kind: kind, named: map[string][]string{}, count: map[string]int{}, awaited: map[string]struct{}{}}
 }
 
 // update takes in a response of the type that names. In whole responses what is not in them is gone. It returns what is
@@ -44,7 +45,7 @@ func (s *subscription) update(r response, whole bool) (added, gone []string) {
 		delete(s.named, name)
 	}
 	for _, x := range r.resources {
-		name, children := x.name, x.children(r.kind)
+		name, children := x.name, x.children(s.kind)
 		for _, child := range s.named[name] {
 			touch(child, -1)
 		}

@@ -21,7 +21,7 @@ func cluster(name, assignment string) resource {
 func TestSubscription(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		whole := rapid.Bool().Draw(t, "whole")
-		s, has, subscribed := newSubscription(), map[string]string{}, map[string]bool{}
+		s, has, subscribed := newSubscription(Endpoints), map[string]string{}, map[string]bool{}
 		for range rapid.IntRange(1, 12).Draw(t, "responses") {
 			r := response{kind: Clusters}
 			if whole {

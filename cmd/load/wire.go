@@ -20,6 +20,7 @@ const (
 	Listeners
 	Routes
 	VirtualHosts
+	Secrets
 	types
 )
 
@@ -29,16 +30,17 @@ var typeURLs = [types]string{
 	"type.googleapis.com/envoy.config.listener.v3.Listener",
 	"type.googleapis.com/envoy.config.route.v3.RouteConfiguration",
 	"type.googleapis.com/envoy.config.route.v3.VirtualHost",
+	"type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret",
 }
 
 // String is the discovery service's usual name.
-func (t Type) String() string { return [...]string{"CDS", "EDS", "LDS", "RDS", "VHDS"}[t] }
+func (t Type) String() string { return [...]string{"CDS", "EDS", "LDS", "RDS", "VHDS", "SDS"}[t] }
 
 // URL is the type as responses name it.
 func (t Type) URL() string { return typeURLs[t] }
 
 // Types returns all of them, in the order in which a proxy asks for them.
-func Types() []Type { return []Type{Clusters, Endpoints, Listeners, Routes, VirtualHosts} }
+func Types() []Type { return []Type{Clusters, Endpoints, Listeners, Routes, VirtualHosts, Secrets} }
 
 // response is what a proxy reads of a discovery response; bodies point into the message.
 type response struct {
@@ -98,13 +100,16 @@ func parse(message []byte, delta bool, text func([]byte) string) (r response, er
 // edsCluster is the value of Cluster.type for clusters whose endpoints come by EDS.
 const edsCluster = 3
 
-// children are the names that a resource makes a proxy ask for: a cluster its assignment, a listener its routes.
+// children are the names of a type that a resource makes a proxy ask for: of a cluster its assignment, of a listener its
+// routes and its secrets.
 func (r resource) children(kind Type) []string {
 	switch kind {
-	case Clusters:
+	case Endpoints:
 		return assignments(r.body)
-	case Listeners:
+	case Routes:
 		return routes(r.body)
+	case Secrets:
+		return secrets(r.body)
 	default:
 		return nil
 	}
@@ -152,6 +157,25 @@ func routes(listener []byte) (names []string) {
 		if number == 3 || number == 25 {
 			_ = fields(value, filter)
 		}
+	})
+	return names
+}
+
+// secretsOfControlPlane begins the names of the secrets that a control plane sends; all others are the agent's.
+const secretsOfControlPlane = "kubernetes://"
+
+// secrets reads Listener.filter_chains (3) with their transport_socket (6), whose typed_config (3) is an Any of a
+// DownstreamTlsContext: common_tls_context (1), tls_certificate_sds_secret_configs (6), name (1).
+func secrets(listener []byte) (names []string) {
+	_ = fields(listener, func(number protowire.Number, chain []byte, _ uint64) {
+		if number != 3 {
+			return
+		}
+		_ = fields(field(field(field(field(chain, 6), 3), 2), 1), func(number protowire.Number, config []byte, _ uint64) {
+			if name := string(field(config, 1)); number == 6 && strings.HasPrefix(name, secretsOfControlPlane) {
+				names = append(names, name)
+			}
+		})
 	})
 	return names
 }

@@ -12,6 +12,7 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
@@ -48,12 +49,16 @@ func TestScan(t *testing.T) {
 			if r.kind != kind || r.version != "7" || r.nonce != "n" {
 				t.Fatalf("got type %v, version %q, nonce %q", r.kind, r.version, r.nonce)
 			}
-			gotChildren := [][]string{}
+			gotChildren, named := [][]string{}, map[Type][]Type{Clusters: {Endpoints}, Listeners: {Routes, Secrets}}[kind]
 			for i, x := range r.resources {
 				if x.name != names[i] {
 					t.Fatalf("got name %q, want %q", x.name, names[i])
 				}
-				gotChildren = append(gotChildren, x.children(kind))
+				var children []string
+				for _, child := range named {
+					children = append(children, x.children(child)...)
+				}
+				gotChildren = append(gotChildren, children)
 			}
 			if diff := cmp.Diff(wantChildren, gotChildren); diff != "" {
 				t.Fatalf("what the resources name (-want +got):\n%s", diff)
@@ -84,7 +89,7 @@ func someResource(t *rapid.T, kind Type, name string) (proto.Message, []string) 
 		}
 	case Listeners:
 		l := &listenerv3.Listener{Name: name}
-		var want []string
+		var want, wantSecrets []string
 		for i := range rapid.IntRange(0, 3).Draw(t, "chains") {
 			chain := &listenerv3.FilterChain{Name: "chain", Filters: []*listenerv3.Filter{{Name: "tcp", ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: pack(t, &tcpv3.TcpProxy{StatPrefix: "s"})}}}}
 			hcm := &hcmv3.HttpConnectionManager{StatPrefix: "s", RouteSpecifier: &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: &routev3.RouteConfiguration{Name: "inline"}}}
@@ -94,15 +99,25 @@ func someResource(t *rapid.T, kind Type, name string) (proto.Message, []string) 
 				hcm.RouteSpecifier = &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{RouteConfigName: route, ConfigSource: &corev3.ConfigSource{}}}
 			}
 			chain.Filters = append(chain.Filters, &listenerv3.Filter{Name: "http", ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: pack(t, hcm)}})
+			if i < 2 && rapid.Bool().Draw(t, "tls") {
+				secret := fmt.Sprintf("kubernetes://%s-%d", name, i)
+				wantSecrets = append(wantSecrets, secret)
+				config := &tlsv3.CommonTlsContext{TlsCertificateSdsSecretConfigs: []*tlsv3.SdsSecretConfig{{Name: "default"}, {Name: secret}}}
+				chain.TransportSocket = &corev3.TransportSocket{Name: "tls", ConfigType: &corev3.TransportSocket_TypedConfig{
+					TypedConfig: pack(t, &tlsv3.DownstreamTlsContext{CommonTlsContext: config}),
+				}}
+			}
 			if i == 2 {
 				l.DefaultFilterChain = chain
 			} else {
 				l.FilterChains = append(l.FilterChains, chain)
 			}
 		}
-		return l, want
+		return l, append(want, wantSecrets...)
 	case Endpoints:
 		return &endpointv3.ClusterLoadAssignment{ClusterName: name}, nil
+	case Secrets:
+		return &tlsv3.Secret{Name: name}, nil
 	default:
 		return &routev3.RouteConfiguration{Name: name}, nil
 	}
@@ -130,7 +145,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			return
 		}
-		newSubscription().update(r, !delta)
+		newSubscription(Routes).update(r, !delta)
 	})
 }
 

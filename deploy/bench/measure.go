@@ -238,7 +238,10 @@ func (b *bench) session(ctx context.Context, s session, round int, c contender, 
 	}
 	defer s.stop()
 	s.connect = func(o load.Options) (*load.Fleet, error) { // of the session, not of one workload's time
-		o.Address, o.StateOfTheWorld, o.Logger = s.grpc, s.mode == stateOfTheWorld, b.log.With("server", c.name)
+		if o.Address == "" {
+			o.Address = s.grpc
+		}
+		o.StateOfTheWorld, o.Logger = s.mode == stateOfTheWorld, b.log.With("server", c.name)
 		if o.Identity == nil {
 			o.Identity = identity(s.world, 0)
 		}

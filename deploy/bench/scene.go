@@ -16,9 +16,10 @@ const (
 	sidecars      scene = "a Sidecar in each namespace"
 	withTemplates scene = "the templates of injection"
 	policies      scene = "policies in each namespace"
+	rich          scene = "policies, EnvoyFilters, Telemetry and a gateway with certificates"
 )
 
-func scenes() []scene { return []scene{plain, withRoutes, sidecars, withTemplates, policies} }
+func scenes() []scene { return []scene{plain, withRoutes, sidecars, withTemplates, policies, rich} }
 
 // set makes what the scene has, and clear takes it away. What a run that failed has left is made anew.
 func (b *bench) set(ctx context.Context, at scene, w world.World) error {
@@ -31,6 +32,8 @@ func (b *bench) set(ctx context.Context, at scene, w world.World) error {
 		return b.cluster.Apply(ctx, b.templates)
 	case policies:
 		return b.clients.SeedPolicies(ctx, w, seeders)
+	case rich:
+		return b.clients.SeedRich(ctx, w, seeders)
 	default:
 		return nil
 	}
@@ -46,6 +49,8 @@ func (b *bench) clear(ctx context.Context, at scene, w world.World) error {
 		return b.cluster.Delete(ctx, b.templates)
 	case policies:
 		return b.clients.RemovePolicies(ctx, w)
+	case rich:
+		return b.clients.RemoveRich(ctx, w)
 	default:
 		return nil
 	}

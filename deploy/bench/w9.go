@@ -195,35 +195,39 @@ func forAll(clients []client, n int, do func(i int, c client) error) error {
 	return g.Wait()
 }
 
-// tokens returns one for the first pod of each of some services. Their audience is istio-ca, and they are bound to the
-// pods.
+// tokens returns one for the first pod of each of some services.
 func (s *session) tokens(ctx context.Context, first, number int) ([]string, error) {
 	tokens := make([]string, number)
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(callers)
 	for i := range tokens {
-		g.Go(func() error {
-			namespace, account := s.world.Namespace(first+i), world.Name(first+i)
-			core := s.clients.Core.CoreV1()
-			_, err := core.ServiceAccounts(namespace).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account}}, metav1.CreateOptions{})
-			if err != nil && !apierrors.IsAlreadyExists(err) {
-				return err
-			}
-			pod, err := core.Pods(namespace).Get(ctx, world.PodName(first+i, 0), metav1.GetOptions{})
-			if err != nil {
-				return err
-			}
-			seconds := int64(time.Hour / time.Second)
-			t, err := core.ServiceAccounts(namespace).CreateToken(ctx, account, &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
-				Audiences: []string{"istio-ca"}, ExpirationSeconds: &seconds,
-				BoundObjectRef: &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: pod.Name, UID: pod.UID},
-			}}, metav1.CreateOptions{})
-			if err != nil {
-				return err
-			}
-			tokens[i] = strings.TrimSpace(t.Status.Token)
-			return nil
+		g.Go(func() (err error) {
+			tokens[i], err = s.token(ctx, s.world.Namespace(first+i), world.Name(first+i), world.PodName(first+i, 0))
+			return err
 		})
 	}
 	return tokens, g.Wait()
+}
+
+// token returns a token of an account, which is made where it is missing. Its audience is istio-ca, and it is bound to
+// the pod.
+func (s *session) token(ctx context.Context, namespace, account, pod string) (string, error) {
+	core := s.clients.Core.CoreV1()
+	_, err := core.ServiceAccounts(namespace).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account}}, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return "", err
+	}
+	bound, err := core.Pods(namespace).Get(ctx, pod, metav1.GetOptions{})
+	if err != nil {
+		return "", err
+	}
+	seconds := int64(time.Hour / time.Second)
+	t, err := core.ServiceAccounts(namespace).CreateToken(ctx, account, &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+		Audiences: []string{"istio-ca"}, ExpirationSeconds: &seconds,
+		BoundObjectRef: &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: bound.Name, UID: bound.UID},
+	}}, metav1.CreateOptions{})
+	if err != nil {
+		return "", err
+	}
+	return strings.TrimSpace(t.Status.Token), nil
 }

@@ -49,6 +49,13 @@ func (w World) Route(i int, mark string) *unstructured.Unstructured {
 
 // SeedGateway adds a gateway with routes, so many objects at once.
 func (c *Clients) SeedGateway(ctx context.Context, w World, routes, workers int) error {
+	return c.seedGateway(ctx, w, routes, workers, []any{
+		map[string]any{"port": map[string]any{"number": int64(AppPort), "name": "http", "protocol": "HTTP"}, "hosts": []any{"*"}},
+	})
+}
+
+// seedGateway adds a gateway with such servers, and routes.
+func (c *Clients) seedGateway(ctx context.Context, w World, routes, workers int, servers []any) error {
 	for i := range RouteNamespaces + 1 {
 		name := GatewayNamespace
 		if i < RouteNamespaces {
@@ -75,7 +82,7 @@ func (c *Clients) SeedGateway(ctx context.Context, w World, routes, workers int)
 	}
 	gateway := istio("Gateway", GatewayWorkload, GatewayNamespace, map[string]any{
 		"selector": map[string]any{"app": GatewayWorkload},
-		"servers":  []any{map[string]any{"port": map[string]any{"number": int64(AppPort), "name": "http", "protocol": "HTTP"}, "hosts": []any{"*"}}},
+		"servers":  servers,
 	})
 	_, err := c.Dynamic.Resource(gateways).Namespace(GatewayNamespace).Create(ctx, gateway, metav1.CreateOptions{})
 	if err := orExists(err); err != nil {
