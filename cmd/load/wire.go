@@ -100,8 +100,8 @@ func parse(message []byte, delta bool, text func([]byte) string) (r response, er
 // edsCluster is the value of Cluster.type for clusters whose endpoints come by EDS.
 const edsCluster = 3
 
-// children are the names of a type that a resource makes a proxy ask for: of a cluster its assignment, of a listener its
-// routes and its secrets.
+// children are the names of a type that a resource makes a proxy ask for: of a cluster its assignment, of a listener
+// its routes and its secrets.
 func (r resource) children(kind Type) []string {
 	switch kind {
 	case Endpoints:

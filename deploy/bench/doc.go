@@ -28,7 +28,7 @@
 //	W11   the validating webhook reviews objects, valid and not; W11b is the injection webhook, and pods
 //	W13a  W2a in a mesh with STRICT mutual TLS and 250 policies; W13b is W3 there, and W13c W8
 //	W14   there a policy of one namespace changes every second, and then that of the root namespace
-//	W15a  W2a in that mesh with EnvoyFilters, access logs and a gateway with certificates; W15b is W3 there, and W15c W5
+//	W15a  W2a in that mesh with EnvoyFilters, access logs and TLS hosts of a gateway; W15b is W3 there, W15c W5
 //	W15d  there an EnvoyFilter changes every second, and then a Secret
 //
 // W2a, W3 to W5, W13a, W13b, W14 and W15 run in both protocols, all others in delta. W3 and W10 make changes for a minute,

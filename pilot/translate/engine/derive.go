@@ -118,16 +118,20 @@ func (d Derivation) update(v, last *Version) {
 			return
 		}
 		if was != nil {
-			v.Content.Remove(was)
 			removed = append(removed, was)
 		}
 		if is != nil {
-			v.Content.Add(is)
 			added = append(added, is)
 		}
+		if !d.Content {
+			return // the Content of a RouteConfiguration is spliced for its size alone
+		}
+		if was != nil {
+			v.Content.Remove(was)
+		}
+		if is != nil {
+			v.Content.Add(is)
+		}
 	})
-	if !d.Content {
-		v.Content = envoy.Content{}
-	}
 	v.Set = last.Set.With(removed, added)
 }
