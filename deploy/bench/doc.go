@@ -31,9 +31,10 @@
 //	W15a  W2a in that mesh with EnvoyFilters, access logs and TLS hosts of a gateway; W15b is W3 there, W15c W5
 //	W15d  there an EnvoyFilter changes every second, and then a Secret
 //
-// W2a, W3 to W5, W13a, W13b, W14 and W15 run in both protocols, all others in delta. W3 and W10 make changes for a minute,
-// W4 to W7 for 20 seconds, or all for -length; W2a, W2b and W8 take as long as the server does. In W10 a stalled proxy
-// is cut off by istiod-lite 10 s after a response, and a second for each 64 KiB of it, which a minute has room for.
+// W2a, W3 to W5, W13a, W13b, W14 and W15 run in both protocols, all others in delta. W3 and W10 make changes for a
+// minute, W4 to W7 for 20 seconds, or all for -length; W2a, W2b and W8 take as long as the server does. In W10 a
+// stalled proxy is cut off by istiod-lite 10 s after a response, and a second for each 64 KiB of it, which a minute
+// has room for.
 //
 // # Micro-benchmarks
 //
