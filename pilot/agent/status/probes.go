@@ -1,0 +1,142 @@
+package status
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/textproto"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/istiod-lite/istiod-lite/pilot/agent/health"
+)
+
+// prober is one entry of ISTIO_KUBE_APP_PROBERS: a probe or hook of Kubernetes, in its own format.
+type prober struct {
+	HTTPGet *struct {
+		Path    string `json:"path"`
+		Host    string `json:"host"`
+		Port    port   `json:"port"`
+		Scheme  string `json:"scheme"`
+		Headers []struct {
+			Name  string `json:"name"`
+			Value string `json:"value"`
+		} `json:"httpHeaders"`
+	} `json:"httpGet"`
+	TCPSocket *struct {
+		Host string `json:"host"`
+		Port port   `json:"port"`
+	} `json:"tcpSocket"`
+	GRPC *struct {
+		Port    port   `json:"port"`
+		Service string `json:"service"`
+	} `json:"grpc"`
+	TimeoutSeconds int `json:"timeoutSeconds"`
+}
+
+// port is a number, which JSON may hold as text too.
+type port uint16
+
+func (p *port) UnmarshalJSON(b []byte) error {
+	n, err := strconv.ParseUint(strings.Trim(string(b), `"`), 10, 16)
+	if err != nil || n == 0 {
+		return fmt.Errorf("port %s is not a number from 1 to 65535", b)
+	}
+	*p = port(n)
+	return nil
+}
+
+// proberPath is what a path of a prober looks like.
+var proberPath = regexp.MustCompile(`^/(app-health/[^/{}]+/(livez|readyz|startupz)|app-lifecycle/[^/{}]+/(prestopz|poststartz))$`)
+
+// parseProbers returns the probes by their paths.
+func parseProbers(text, host string) (map[string]*health.Probe, error) {
+	if text == "" {
+		return nil, nil
+	}
+	var list map[string]*prober
+	if err := json.Unmarshal([]byte(text), &list); err != nil {
+		return nil, err
+	}
+	probes := make(map[string]*health.Probe, len(list))
+	for path, p := range list {
+		if !proberPath.MatchString(path) {
+			return nil, fmt.Errorf("%q: no path of a probe, as /app-health/CONTAINER/livez, or of a hook, as /app-lifecycle/CONTAINER/prestopz", path)
+		}
+		probe, err := p.probe(cmp.Or(host, "localhost"))
+		if err != nil {
+			return nil, fmt.Errorf("%q: %w", path, err)
+		}
+		probes[path] = probe
+	}
+	return probes, nil
+}
+
+// probe returns what the prober asks. The application is in this pod, whatever host a user wrote for a kubelet.
+func (p *prober) probe(host string) (*health.Probe, error) {
+	if p == nil {
+		return nil, errors.New("null")
+	}
+	q := &health.Probe{Timeout: time.Duration(max(p.TimeoutSeconds, 1)) * time.Second, Source: true}
+	addr := func(n port) string { return net.JoinHostPort(host, strconv.Itoa(int(n))) }
+	switch {
+	case p.HTTPGet != nil:
+		scheme := strings.ToLower(cmp.Or(p.HTTPGet.Scheme, "http"))
+		if scheme != "http" && scheme != "https" {
+			return nil, fmt.Errorf("httpGet.scheme: %q is neither HTTP nor HTTPS", p.HTTPGet.Scheme)
+		}
+		if p.HTTPGet.Port == 0 {
+			return nil, errors.New("httpGet.port: missing")
+		}
+		header := http.Header{}
+		for _, h := range p.HTTPGet.Headers {
+			header.Add(h.Name, h.Value)
+		}
+		q.HTTP = &health.HTTP{URL: scheme + "://" + addr(p.HTTPGet.Port) + "/" + strings.TrimPrefix(p.HTTPGet.Path, "/"), Header: header}
+	case p.TCPSocket != nil && p.TCPSocket.Port != 0:
+		q.TCP = addr(p.TCPSocket.Port)
+	case p.GRPC != nil && p.GRPC.Port != 0:
+		q.GRPC = &health.GRPC{Addr: addr(p.GRPC.Port), Service: p.GRPC.Service}
+	default:
+		return nil, errors.New("one of httpGet, tcpSocket and grpc is needed, with a port")
+	}
+	return q, nil
+}
+
+// hopByHop are headers of a connection, which are not passed on.
+func hopByHop() []string {
+	return []string{"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Accept-Encoding"}
+}
+
+// serveProbe answers a kubelet by what the application says: its code, or 500 where there is none.
+func (s *Server) serveProbe(p *health.Probe) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		ask := *p
+		if p.HTTP != nil {
+			header := r.Header.Clone()
+			for _, name := range hopByHop() {
+				header.Del(name)
+			}
+			for name, values := range p.HTTP.Header {
+				header[textproto.CanonicalMIMEHeaderKey(name)] = values
+			}
+			ask.HTTP = &health.HTTP{URL: p.HTTP.URL, Header: header}
+		}
+		err := ask.Check(r.Context())
+		var answered *health.HTTPError
+		switch {
+		case err == nil:
+			w.WriteHeader(http.StatusOK)
+		case errors.As(err, &answered) && answered.Code >= 200:
+			http.Error(w, err.Error(), answered.Code)
+		default:
+			s.o.Log.Debug("a probe of the application failed", "path", r.URL.Path, "err", err)
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+		}
+	}
+}

@@ -1,0 +1,135 @@
+package status
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// readiness is what is known of whether the proxy takes traffic.
+type readiness struct {
+	url      string // of Envoy's statistics; empty where there is no Envoy
+	dns      func() bool
+	client   *http.Client
+	was      atomic.Bool // ready, once
+	draining atomic.Bool
+}
+
+// The statistics by which Envoy says that it takes traffic.
+const (
+	statState   = "server.state"
+	statWorkers = "listener_manager.workers_started"
+	statCDS     = "cluster_manager.cds.update_"
+	statLDS     = "listener_manager.lds.update_"
+)
+
+// The values of server.state that count here.
+const (
+	stateLive     = 0
+	stateDraining = 1
+)
+
+const (
+	statsTimeout = time.Second
+	maxStats     = 64 << 10 // bytes of an answer
+)
+
+func newReadiness(o Options) *readiness {
+	r := &readiness{dns: o.DNSReady, client: &http.Client{Timeout: statsTimeout, Transport: &http.Transport{DisableCompression: true, MaxIdleConns: 1, IdleConnTimeout: idle}}}
+	if o.EnvoyAdmin != "" {
+		filter := `^(server\.state|listener_manager\.workers_started|(cluster_manager\.cds|listener_manager\.lds)\.update_(success|rejected))$`
+		r.url = "http://" + o.EnvoyAdmin + "/stats?usedonly&filter=" + url.QueryEscape(filter)
+	}
+	return r
+}
+
+func (r *readiness) drain() { r.draining.Store(true) }
+
+// check returns nil when the proxy takes traffic, and otherwise what it waits for. Once ready, only draining ends that.
+func (r *readiness) check(ctx context.Context) error {
+	if r.draining.Load() {
+		return errors.New("the proxy is draining")
+	}
+	if r.url == "" {
+		return r.names()
+	}
+	stats, err := r.stats(ctx)
+	switch {
+	case r.was.Load():
+		if err == nil && stats[statState] == stateDraining {
+			return errors.New("the proxy is draining")
+		}
+		return nil
+	case err != nil:
+		return fmt.Errorf("the proxy does not answer yet: %w", err)
+	}
+	if err := ready(stats); err != nil {
+		return err
+	}
+	if err := r.names(); err != nil {
+		return err
+	}
+	r.was.Store(true)
+	return nil
+}
+
+func (r *readiness) names() error {
+	if r.dns != nil && !r.dns() {
+		return errors.New("the control plane has not sent the name table of DNS")
+	}
+	return nil
+}
+
+// ready says by Envoy's statistics what it waits for. Envoy leaves out what was never written.
+func ready(stats map[string]uint64) error {
+	success, rejected := func(t string) uint64 { return stats[t+"success"] }, func(t string) uint64 { return stats[t+"rejected"] }
+	if success(statCDS) == 0 || success(statLDS) == 0 {
+		what := "the control plane has not sent configuration (does it run?)"
+		if rejected(statCDS)+rejected(statLDS) > 0 {
+			what = "the proxy rejected its configuration"
+		}
+		return fmt.Errorf("%s: clusters: %d updates, %d rejected; listeners: %d updates, %d rejected", what,
+			success(statCDS), rejected(statCDS), success(statLDS), rejected(statLDS))
+	}
+	state, known := stats[statState]
+	if !known || state != stateLive {
+		return fmt.Errorf("the proxy is not live: server.state is %d", state)
+	}
+	if stats[statWorkers] != 1 {
+		return errors.New("the proxy has not started its workers")
+	}
+	return nil
+}
+
+// stats asks Envoy.
+func (r *readiness) stats(ctx context.Context) (map[string]uint64, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url, nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := r.client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("HTTP %d of %s", resp.StatusCode, req.URL.Path)
+	}
+	stats := map[string]uint64{}
+	lines := bufio.NewScanner(io.LimitReader(resp.Body, maxStats))
+	for lines.Scan() {
+		name, value, _ := strings.Cut(lines.Text(), ": ")
+		if n, err := strconv.ParseUint(value, 10, 64); err == nil {
+			stats[name] = n
+		}
+	}
+	return stats, lines.Err()
+}

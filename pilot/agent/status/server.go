@@ -1,0 +1,170 @@
+package status
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"net/netip"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/istiod-lite/istiod-lite/api/safe"
+)
+
+// Options of a Server.
+type Options struct {
+	// Addr is host:port to listen on, such as ":15020".
+	Addr string
+	// EnvoyAdmin is host:port of Envoy's admin server; empty where there is no Envoy.
+	EnvoyAdmin string
+	// EnvoyStats is the URL of Envoy's metrics; empty where there is no Envoy.
+	EnvoyStats string
+	// AppHost is where probes and hooks reach the application: the pod's address; empty means localhost.
+	AppHost string
+	// Probers is the JSON of ISTIO_KUBE_APP_PROBERS, or empty.
+	Probers string
+	// Scraping is the JSON of ISTIO_PROMETHEUS_ANNOTATIONS: where the application's metrics are; or empty.
+	Scraping string
+	// Gatherer holds the agent's own metrics; nil: none.
+	Gatherer prometheus.Gatherer
+	// DNSReady says whether the DNS proxy has its names; nil where there is none.
+	DNSReady func() bool
+	// NameTable returns the name table of the DNS proxy as JSON, or nil; nil where there is no DNS proxy.
+	NameTable func() []byte
+	// Quit ends the agent, at once; Drain has Envoy drain. They return without waiting.
+	Quit, Drain func()
+	Log         *slog.Logger
+	Registerer  prometheus.Registerer
+}
+
+// Server is port 15020. Its methods are safe for concurrent use.
+type Server struct {
+	o        Options
+	listener net.Listener
+	ready    *readiness
+	http     *http.Server
+}
+
+const (
+	readHeader = 5 * time.Second
+	idle       = 2 * time.Minute
+	maxHeader  = 64 << 10 // bytes of a request's
+)
+
+// New opens the port. The error names the option that is wrong.
+func New(o Options) (*Server, error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	probers, err := parseProbers(o.Probers, o.AppHost)
+	if err != nil {
+		return nil, fmt.Errorf("ISTIO_KUBE_APP_PROBERS: %w", err)
+	}
+	s := &Server{o: o, ready: newReadiness(o)}
+	if s.listener, err = new(net.ListenConfig).Listen(context.Background(), "tcp", o.Addr); err != nil {
+		return nil, fmt.Errorf("status port: %w", err)
+	}
+	merged, err := newMerged(o, s.listener.Addr())
+	if err != nil {
+		s.listener.Close()
+		return nil, err
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz/ready", s.serveReady)
+	mux.Handle("GET /stats/prometheus", merged)
+	for path, p := range probers {
+		mux.HandleFunc(path, s.serveProbe(p))
+	}
+	mux.HandleFunc("POST /quitquitquit", local(act(o.Quit)))
+	mux.HandleFunc("POST /drain", local(func(w http.ResponseWriter, r *http.Request) {
+		s.ready.drain()
+		act(o.Drain)(w, r)
+	}))
+	mux.HandleFunc("GET /debug/ndsz", local(s.serveNames))
+	mux.HandleFunc("GET /debug/pprof/", local(pprof.Index))
+	mux.HandleFunc("GET /debug/pprof/cmdline", local(pprof.Cmdline))
+	mux.HandleFunc("GET /debug/pprof/profile", local(pprof.Profile))
+	mux.HandleFunc("GET /debug/pprof/symbol", local(pprof.Symbol))
+	mux.HandleFunc("GET /debug/pprof/trace", local(pprof.Trace))
+	s.http = &http.Server{
+		Handler: mux, ReadHeaderTimeout: readHeader, IdleTimeout: idle, MaxHeaderBytes: maxHeader,
+		ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
+	}
+	return s, nil
+}
+
+// Addr returns the address that it listens on.
+func (s *Server) Addr() string { return s.listener.Addr().String() }
+
+// Ready returns nil when the proxy takes traffic, and otherwise what it waits for.
+func (s *Server) Ready(ctx context.Context) error { return s.ready.check(ctx) }
+
+// Draining makes the proxy count as not ready from now on.
+func (s *Server) Draining() { s.ready.drain() }
+
+// Run serves until ctx ends. It closes the port.
+func (s *Server) Run(ctx context.Context) error {
+	failed := make(chan error, 1)
+	safe.Go(s.o.Log, "status", func() { failed <- s.http.Serve(s.listener) })
+	select {
+	case err := <-failed:
+		return fmt.Errorf("status port: %w", err)
+	case <-ctx.Done():
+	}
+	s.http.Close()
+	if err := <-failed; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("status port: %w", err)
+	}
+	return nil
+}
+
+func (s *Server) serveReady(w http.ResponseWriter, r *http.Request) {
+	if err := s.Ready(r.Context()); err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	w.WriteHeader(http.StatusOK)
+}
+
+func (s *Server) serveNames(w http.ResponseWriter, _ *http.Request) {
+	var names []byte
+	if s.o.NameTable != nil {
+		names = s.o.NameTable()
+	}
+	if names == nil {
+		http.Error(w, "there is no name table: DNS proxying is off, or the control plane has not sent one", http.StatusNotFound)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(names) // a client that has gone
+}
+
+// act serves a request by calling do.
+func act(do func()) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		if do == nil {
+			http.Error(w, "not served here", http.StatusNotFound)
+			return
+		}
+		w.WriteHeader(http.StatusOK)
+		_, _ = w.Write([]byte("OK\n"))
+		do()
+	}
+}
+
+// local refuses requests that come from outside the pod.
+func local(h http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		from, err := netip.ParseAddrPort(r.RemoteAddr)
+		if err != nil || !from.Addr().Unmap().IsLoopback() {
+			http.Error(w, "only requests from localhost are allowed", http.StatusForbidden)
+			return
+		}
+		h(w, r)
+	}
+}

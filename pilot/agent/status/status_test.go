@@ -1,0 +1,357 @@
+package status
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// start runs a Server on a free port and returns its URL.
+func start(t *testing.T, o Options) string {
+	t.Helper()
+	o.Addr = "127.0.0.1:0"
+	s, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		http.DefaultClient.CloseIdleConnections()
+		s.ready.client.CloseIdleConnections()
+	})
+	return "http://" + s.Addr()
+}
+
+// serve runs a program beside the Server and returns its host:port.
+func serve(t *testing.T, h http.HandlerFunc) string {
+	t.Helper()
+	s := httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	return s.Listener.Addr().String()
+}
+
+// do makes a request and returns code and body.
+func do(t *testing.T, method, url string, header ...string) (int, string, http.Header) {
+	t.Helper()
+	req, err := http.NewRequest(method, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(body), resp.Header
+}
+
+const live = "cluster_manager.cds.update_success: 1\nlistener_manager.lds.update_success: 2\nlistener_manager.workers_started: 1\nserver.state: 0\n"
+
+func TestReadiness(t *testing.T) {
+	var stats, broken, names atomic.Value
+	stats.Store("")
+	broken.Store(false)
+	names.Store(false)
+	envoy := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if broken.Load().(bool) {
+			w.WriteHeader(http.StatusInternalServerError)
+			return
+		}
+		io.WriteString(w, stats.Load().(string))
+	})
+	drained := false
+	url := start(t, Options{EnvoyAdmin: envoy, DNSReady: func() bool { return names.Load().(bool) }, Drain: func() { drained = true }})
+	without := func(what string) string { return strings.ReplaceAll(live, what, "x") }
+	for i, step := range []struct {
+		stats         string
+		names, broken bool
+		code          int
+		body          string
+	}{
+		{"", false, true, 503, "does not answer yet: HTTP 500"},
+		{"", false, false, 503, "has not sent configuration (does it run?): clusters: 0 updates, 0 rejected; listeners: 0 updates"},
+		{without("lds"), false, false, 503, "has not sent configuration"},
+		{without("cds") + "cluster_manager.cds.update_rejected: 3\n", false, false, 503, "the proxy rejected its configuration: clusters: 0 updates, 3 rejected"},
+		{strings.Replace(live, "state: 0", "state: 2", 1), false, false, 503, "the proxy is not live: server.state is 2"},
+		{without("server"), false, false, 503, "the proxy is not live"},
+		{strings.Replace(live, "started: 1", "started: 0", 1), false, false, 503, "has not started its workers"},
+		{live, false, false, 503, "has not sent the name table"},
+		{live, true, false, 200, ""},
+		// Once ready, it stays so.
+		{live, false, false, 200, ""},
+		{"", true, false, 200, ""},
+		{live, true, true, 200, ""},
+		{strings.Replace(live, "state: 0", "state: 1", 1), true, false, 503, "the proxy is draining"},
+		{live, true, false, 200, ""},
+	} {
+		stats.Store(step.stats)
+		names.Store(step.names)
+		broken.Store(step.broken)
+		if code, body, _ := do(t, "GET", url+"/healthz/ready"); code != step.code || !strings.Contains(body, step.body) {
+			t.Errorf("step %d: %d %s, want %d %s", i, code, body, step.code, step.body)
+		}
+	}
+	if code, _, _ := do(t, "POST", url+"/drain"); code != 200 || !drained {
+		t.Errorf("drain: %d, %t", code, drained)
+	}
+	if code, body, _ := do(t, "GET", url+"/healthz/ready"); code != 503 || !strings.Contains(body, "draining") {
+		t.Errorf("after a drain: %d %s", code, body)
+	}
+}
+
+// Without Envoy a proxyless application is ready at once.
+func TestReadinessWithoutEnvoy(t *testing.T) {
+	if code, body, _ := do(t, "GET", start(t, Options{})+"/healthz/ready"); code != 200 {
+		t.Errorf("%d %s", code, body)
+	}
+}
+
+// What stops the agent or shows its inside is for this pod only.
+func TestOnlyFromThisPod(t *testing.T) {
+	quit := make(chan struct{}, 1)
+	o := Options{Addr: "127.0.0.1:0", Quit: func() { quit <- struct{}{} }, NameTable: func() []byte { return []byte(`{"table":{}}`) }}
+	s, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.listener.Close()
+	defer s.ready.client.CloseIdleConnections()
+	for _, c := range []struct {
+		method, path, from string
+		code               int
+	}{
+		{"POST", "/quitquitquit", "10.0.0.1:1", 403},
+		{"POST", "/drain", "10.0.0.1:1", 403},
+		{"GET", "/debug/ndsz", "10.0.0.1:1", 403},
+		{"GET", "/debug/pprof/", "[fd00::1]:1", 403},
+		{"GET", "/debug/pprof/cmdline", "not an address", 403},
+		{"GET", "/quitquitquit", "127.0.0.1:1", 405},
+		{"POST", "/drain", "127.0.0.1:1", 404}, // nothing to drain here
+		{"GET", "/debug/ndsz", "[::1]:1", 200},
+		{"GET", "/debug/pprof/", "[::ffff:127.0.0.1]:1", 200},
+		{"POST", "/quitquitquit", "127.0.0.1:1", 200},
+		{"GET", "/unknown", "127.0.0.1:1", 404},
+	} {
+		r := httptest.NewRequest(c.method, c.path, nil)
+		r.RemoteAddr = c.from
+		w := httptest.NewRecorder()
+		s.http.Handler.ServeHTTP(w, r)
+		if w.Code != c.code {
+			t.Errorf("%s %s from %s: %d, want %d", c.method, c.path, c.from, w.Code, c.code)
+		}
+	}
+	select {
+	case <-quit:
+	default:
+		t.Error("quitquitquit did nothing")
+	}
+}
+
+func TestNameTable(t *testing.T) {
+	url := start(t, Options{NameTable: func() []byte { return []byte(`{"table":{}}`) }})
+	if code, body, _ := do(t, "GET", url+"/debug/ndsz"); code != 200 || body != `{"table":{}}` {
+		t.Errorf("%d %s", code, body)
+	}
+	if code, body, _ := do(t, "GET", start(t, Options{})+"/debug/ndsz"); code != 404 || !strings.Contains(body, "DNS proxying is off") {
+		t.Errorf("without DNS: %d %s", code, body)
+	}
+}
+
+func TestProbes(t *testing.T) {
+	app := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasPrefix(r.RemoteAddr, "127.0.0.6:") || r.Header.Get("X-App") != "yes" || r.Host != "app.example" || r.UserAgent() != "kube-probe/1.37" {
+			w.WriteHeader(http.StatusTeapot)
+			fmt.Fprint(w, r.RemoteAddr, r.Host, r.Header)
+			return
+		}
+		if r.URL.String() == "/sick?a=b" {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	})
+	_, port, _ := net.SplitHostPort(app)
+	headers := `"httpHeaders":[{"name":"x-app","value":"yes"},{"name":"host","value":"app.example"}]`
+	base := start(t, Options{AppHost: "127.0.0.1", Probers: strings.ReplaceAll(`{
+		"/app-health/web/livez": {"httpGet":{"path":"/well","port":PORT,"scheme":"HTTP",`+headers+`},"timeoutSeconds":20},
+		"/app-health/web/readyz": {"httpGet":{"path":"sick?a=b","port":"PORT","host":"ignored.example",`+headers+`},"timeoutSeconds":20},
+		"/app-health/web/startupz": {"tcpSocket":{"port":PORT}},
+		"/app-health/other/livez": {"grpc":{"port":PORT,"service":"x"},"timeoutSeconds":20},
+		"/app-lifecycle/web/prestopz": {"httpGet":{"path":"/x","port":PORT},"timeoutSeconds":20}
+	}`, "PORT", port)})
+	for path, want := range map[string]int{
+		"/app-health/web/livez": 200, "/app-health/web/readyz": 503, "/app-health/web/startupz": 200, "/app-health/other/livez": 500,
+		"/app-lifecycle/web/prestopz": 418, "/app-health/unknown/livez": 404,
+	} {
+		if code, body, _ := do(t, "GET", base+path, "User-Agent", "kube-probe/1.37"); code != want {
+			t.Errorf("%s: %d %s, want %d", path, code, body, want)
+		}
+	}
+}
+
+func TestWrongOptions(t *testing.T) {
+	for want, o := range map[string]Options{
+		`ISTIO_KUBE_APP_PROBERS: "/app-health/livez": no path`:               {Probers: `{"/app-health/livez":{"tcpSocket":{"port":1}}}`},
+		`ISTIO_KUBE_APP_PROBERS: port "http" is not a number`:                {Probers: `{"/app-health/a/livez":{"tcpSocket":{"port":"http"}}}`},
+		`ISTIO_KUBE_APP_PROBERS: "/app-health/a/livez": one of`:              {Probers: `{"/app-health/a/livez":{}}`},
+		`ISTIO_KUBE_APP_PROBERS: "/app-health/a/livez": null`:                {Probers: `{"/app-health/a/livez":null}`},
+		`ISTIO_KUBE_APP_PROBERS: "/app-health/a/livez": httpGet.scheme: "x"`: {Probers: `{"/app-health/a/livez":{"httpGet":{"port":1,"scheme":"x"}}}`},
+		`ISTIO_KUBE_APP_PROBERS: unexpected end`:                             {Probers: `{`},
+		`ISTIO_PROMETHEUS_ANNOTATIONS: port: "http" is not a number`:         {Scraping: `{"scrape":"true","port":"http"}`},
+		`ISTIO_PROMETHEUS_ANNOTATIONS: unexpected end`:                       {Scraping: `{`},
+	} {
+		o.Addr = "127.0.0.1:0"
+		if _, err := New(o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+	if _, err := newMerged(Options{Scraping: `{"scrape":"true","port":"15020"}`}, &net.TCPAddr{Port: 15020}); err == nil || !strings.Contains(err.Error(), "the agent's own") {
+		t.Errorf("the agent's own port: %v", err)
+	}
+}
+
+func TestMergedMetrics(t *testing.T) {
+	const envoyText = "# TYPE envoy_a counter\nenvoy_a{} 1\n\n# TYPE istio_requests_total counter\nistio_requests_total{} 2\n# TYPE g gauge\ng{} 3"
+	const appText = "# HELP app_x help\n# TYPE app_x counter\napp_x 4\n"
+	const appOpen = "# TYPE app_x counter\napp_x_total 4 # {trace_id=\"a\"} 1\n# EOF\n"
+	const both = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"
+	cut := func(w http.ResponseWriter) {
+		w.Header().Set("Content-Length", "1000")
+		io.WriteString(w, appText+"app_y 5")
+	}
+	for name, c := range map[string]struct {
+		accept            string
+		envoy, app        func(w http.ResponseWriter, r *http.Request)
+		want, contentType string
+		failures          float64
+	}{
+		"text": {
+			want:        envoyText + "\nAGENT" + appText,
+			contentType: textType,
+		},
+		"OpenMetrics": {
+			accept:      both,
+			want:        "# TYPE envoy_a unknown\nenvoy_a{} 1\n# TYPE istio_requests counter\nistio_requests_total{} 2\n# TYPE g gauge\ng{} 3\nOPEN" + strings.TrimSuffix(appOpen, "# EOF\n") + "# EOF\n",
+			contentType: "application/openmetrics-text; version=1.0.0; charset=utf-8",
+		},
+		"OpenMetrics that only Prometheus knows": {
+			accept:      both,
+			app:         func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, appText) },
+			want:        envoyText + "\nAGENT" + appText,
+			contentType: textType,
+		},
+		"an application that fails": {
+			app:         func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) },
+			want:        envoyText + "\nAGENT",
+			contentType: textType, failures: 1,
+		},
+		"an application that breaks off within a line": {
+			app:         func(w http.ResponseWriter, _ *http.Request) { cut(w) },
+			want:        envoyText + "\nAGENT" + appText,
+			contentType: textType, failures: 1,
+		},
+		"an endless line": {
+			app: func(w http.ResponseWriter, _ *http.Request) {
+				io.WriteString(w, appText)
+				for range 64 {
+					io.WriteString(w, strings.Repeat("x", 64<<10))
+				}
+			},
+			want:        envoyText + "\nAGENT" + appText,
+			contentType: textType, failures: 1,
+		},
+		"an Envoy that fails": {
+			envoy:       func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404) },
+			want:        "AGENT" + appText,
+			contentType: textType, failures: 1,
+		},
+		"protobuf that nobody asked for": {
+			app: func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily")
+			},
+			want:        envoyText + "\nAGENT",
+			contentType: textType, failures: 1,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			envoy := serve(t, func(w http.ResponseWriter, r *http.Request) {
+				if c.envoy != nil {
+					c.envoy(w, r)
+					return
+				}
+				io.WriteString(w, envoyText)
+			})
+			app := serve(t, func(w http.ResponseWriter, r *http.Request) {
+				switch {
+				case c.app != nil:
+					c.app(w, r)
+				case strings.Contains(r.Header.Get("Accept"), openMetrics):
+					w.Header().Set("Content-Type", "application/openmetrics-text; version=1.0.0; charset=utf-8")
+					io.WriteString(w, appOpen)
+				default:
+					io.WriteString(w, appText)
+				}
+			})
+			u, _ := url.Parse("http://" + app)
+			own, counted := prometheus.NewRegistry(), prometheus.NewRegistry()
+			n := prometheus.NewCounter(prometheus.CounterOpts{Name: "istio_agent_n_total", Help: "h"})
+			own.MustRegister(n)
+			base := start(t, Options{EnvoyStats: "http://" + envoy, Scraping: `{"scrape":"true","path":"metrics","port":"` + u.Port() + `"}`, Gatherer: own, Registerer: counted})
+			code, body, header := do(t, "GET", base+"/stats/prometheus", "Accept", c.accept)
+			want := strings.ReplaceAll(c.want, "AGENT", "# HELP istio_agent_n_total h\n# TYPE istio_agent_n_total counter\nistio_agent_n_total 0\n")
+			want = strings.ReplaceAll(want, "OPEN", "# HELP istio_agent_n h\n# TYPE istio_agent_n counter\nistio_agent_n_total 0.0\n")
+			if code != 200 || body != want || header.Get("Content-Type") != c.contentType {
+				t.Errorf("%d %s\n%s\nwant %s\n%s", code, header.Get("Content-Type"), body, c.contentType, want)
+			}
+			found, err := counted.Gather()
+			if err != nil {
+				t.Fatal(err)
+			}
+			values := map[string]float64{}
+			for _, f := range found {
+				for _, v := range f.Metric {
+					values[f.GetName()] += v.GetCounter().GetValue()
+				}
+			}
+			if values["istio_agent_scrapes_total"] != 1 || values["istio_agent_scrape_failures_total"] != c.failures {
+				t.Errorf("counted %v, want %g failures", values, c.failures)
+			}
+		})
+	}
+}
+
+// A source that hangs is given up before Prometheus gives up, and the others are served.
+func TestHangingSource(t *testing.T) {
+	release := make(chan struct{})
+	app := serve(t, func(http.ResponseWriter, *http.Request) { <-release })
+	defer close(release)
+	_, port, _ := net.SplitHostPort(app)
+	envoy := serve(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "a 1\n") })
+	base := start(t, Options{EnvoyStats: "http://" + envoy, Scraping: `{"scrape":"true","port":"` + port + `"}`})
+	if code, body, _ := do(t, "GET", base+"/stats/prometheus", "X-Prometheus-Scrape-Timeout-Seconds", "2"); code != 200 || body != "a 1\n" {
+		t.Errorf("%d %s", code, body)
+	}
+}
