@@ -30,6 +30,7 @@ import (
 // of its values has one in one of the objects.
 func TestNoFieldIsIgnored(t *testing.T) {
 	histories.NoRace(t)
+	t.Parallel()
 	f := newFieldTest(t)
 	// What is read elsewhere, or by people alone.
 	elsewhere := map[string]string{

@@ -168,6 +168,7 @@ func TestIncrementalSetsMatchFreshOnes(t *testing.T) {
 // notice an invalidation rule that is too narrow.
 func TestHiddenChangesAreFound(t *testing.T) {
 	histories.NoRace(t)
+	t.Parallel()
 	refs, gen := &references{seen: map[string][]string{}}, generatedWorlds()
 	for what, hide := range map[string]func(*scope.Dirty){
 		"all":            func(c *scope.Dirty) { c.All = false },

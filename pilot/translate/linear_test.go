@@ -137,6 +137,7 @@ const linearWork = "LINEAR_WORK"
 // allocates nothing. The profile shows where the statements are.
 func TestLinear(t *testing.T) {
 	histories.NoRace(t)
+	t.Parallel()
 	if work := os.Getenv(linearWork); work != "" {
 		name, n := "", 0
 		if _, err := fmt.Sscan(work, &name, &n); err != nil {

@@ -18,6 +18,7 @@ import (
 // finding names the field. Some fields act elsewhere: those change no bytes, and no finding names them.
 func TestNoMeshFieldIsIgnored(t *testing.T) {
 	histories.NoRace(t)
+	t.Parallel()
 	const agent = "the proxy's agent, and what injects it: neither is part of the control plane"
 	elsewhere := map[string]string{
 		"configSources.address":     "ingest: where objects come from",

@@ -268,6 +268,7 @@ func importedAlias() []selectingStep {
 // serves for all rules that nobody has noticed yet.
 func TestEachRuleIsNeeded(t *testing.T) {
 	histories.NoRace(t)
+	t.Parallel()
 	left := map[string][]scope.InvalidationRule{} // all rules but one, by its name
 	for i, r := range scope.InvalidationRules() {
 		left[r.Name] = slices.Delete(scope.InvalidationRules(), i, i+1)

@@ -34,6 +34,7 @@ type byType map[string]map[string]any
 // taken from.
 func TestReference(t *testing.T) {
 	histories.NoRace(t)
+	t.Parallel()
 	base := recorded(t, "00-none")
 	nodes := referenceNodes(t)
 	ran := map[string]bool{}
