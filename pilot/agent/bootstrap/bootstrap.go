@@ -42,6 +42,8 @@ type Options struct {
 	Admin string
 	// StateOfTheWorld has it ask for whole lists of resources each time, instead of what changed (delta).
 	StateOfTheWorld bool
+	// Agent is what an agent beside Envoy adds; nil: there is none.
+	Agent *Agent
 }
 
 // programSize is how large users' regular expressions may be, as in Istio's own bootstraps: the control plane bounds
@@ -108,6 +110,11 @@ func New(o Options) (*bootstrapv3.Bootstrap, error) {
 		}}},
 		OverloadManager: limit,
 	}
+	if o.Agent != nil {
+		if err := o.Agent.extend(b); err != nil {
+			return nil, err
+		}
+	}
 	if err := b.ValidateAll(); err != nil {
 		return nil, fmt.Errorf("bootstrap: %w", err)
 	}
@@ -140,21 +147,12 @@ func grpcCluster(name, at string) (*clusterv3.Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	http2, err := anypb.New(&httpv3.HttpProtocolOptions{UpstreamProtocolOptions: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_{
-		ExplicitHttpConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig{
-			ProtocolConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_Http2ProtocolOptions{Http2ProtocolOptions: &corev3.Http2ProtocolOptions{}},
-		},
-	}})
+	http2, err := http2Options()
 	if err != nil {
 		return nil, fmt.Errorf("protocol of cluster %s: %w", name, err)
 	}
-	c := &clusterv3.Cluster{
-		Name: name, ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC}, ConnectTimeout: durationpb.New(connectTimeout),
-		TypedExtensionProtocolOptions: map[string]*anypb.Any{"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": http2},
-		LoadAssignment: &endpointv3.ClusterLoadAssignment{ClusterName: name, Endpoints: []*endpointv3.LocalityLbEndpoints{{
-			LbEndpoints: []*endpointv3.LbEndpoint{{HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: address}}}},
-		}}},
-	}
+	c := cluster(name, address)
+	c.TypedExtensionProtocolOptions = http2
 	socket := address.GetSocketAddress()
 	if socket == nil {
 		return c, nil
@@ -167,6 +165,26 @@ func grpcCluster(name, at string) (*clusterv3.Cluster, error) {
 		KeepaliveTime: wrapperspb.UInt32(30), KeepaliveInterval: wrapperspb.UInt32(10), KeepaliveProbes: wrapperspb.UInt32(3),
 	}}
 	return c, nil
+}
+
+// cluster is a cluster of one server.
+func cluster(name string, address *corev3.Address) *clusterv3.Cluster {
+	return &clusterv3.Cluster{
+		Name: name, ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC}, ConnectTimeout: durationpb.New(connectTimeout),
+		LoadAssignment: &endpointv3.ClusterLoadAssignment{ClusterName: name, Endpoints: []*endpointv3.LocalityLbEndpoints{{
+			LbEndpoints: []*endpointv3.LbEndpoint{{HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: address}}}},
+		}}},
+	}
+}
+
+// http2Options are those of a cluster that speaks HTTP/2 alone.
+func http2Options() (map[string]*anypb.Any, error) {
+	http2, err := anypb.New(&httpv3.HttpProtocolOptions{UpstreamProtocolOptions: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_{
+		ExplicitHttpConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig{
+			ProtocolConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_Http2ProtocolOptions{Http2ProtocolOptions: &corev3.Http2ProtocolOptions{}},
+		},
+	}})
+	return map[string]*anypb.Any{"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": http2}, err
 }
 
 // parse reads HOST:PORT, or the path of a Unix socket.

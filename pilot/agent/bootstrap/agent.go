@@ -1,0 +1,262 @@
+package bootstrap
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strconv"
+	"time"
+
+	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
+	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	filelogv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/file/v3"
+	internalv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/bootstrap/internal_listener/v3"
+	brotliv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/compression/brotli/compressor/v3"
+	gzipv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/compression/gzip/compressor/v3"
+	zstdv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/compression/zstd/compressor/v3"
+	compressorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/compressor/v3"
+	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
+	managerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
+)
+
+// Agent is what an agent beside Envoy adds to its configuration.
+type Agent struct {
+	// Proxy is the ProxyConfig, with defaults: what Envoy records and where it reports to.
+	Proxy *meshv1alpha1.ProxyConfig
+	// Annotations are those of the pod; some of sidecar.istio.io go before Proxy.
+	Annotations map[string]string
+	// Status is the port of this host on which the agent says whether Envoy is ready.
+	Status uint16
+	// ReadyPort and MetricsPort are Envoy's own, for /healthz/ready and /stats/prometheus.
+	ReadyPort, MetricsPort uint16
+	// IPv6 says that the pod has no IPv4 address.
+	IPv6 bool
+	// JSONLog has Envoy log in JSON.
+	JSONLog bool
+	// OutlierLog is a file to which Envoy writes the events of outlier detection; empty: none.
+	OutlierLog string
+	// CountConnections has Envoy count open connections, which an agent asks for while it drains.
+	CountConnections bool
+}
+
+const (
+	agentCluster = "agent"
+	adminCluster = "prometheus_stats"
+	localTimeout = 250 * time.Millisecond
+)
+
+// extend adds it to a bootstrap. An error names the field or the annotation that is wrong.
+func (a *Agent) extend(b *bootstrapv3.Bootstrap) error {
+	local, all := "127.0.0.1", "0.0.0.0"
+	if a.IPv6 {
+		local, all = "::1", "::"
+	}
+	stats, err := a.stats()
+	if err != nil {
+		return err
+	}
+	b.StatsConfig = stats
+	b.DeferredStatOptions = &bootstrapv3.Bootstrap_DeferredStatOptions{EnableDeferredCreationStats: true}
+	b.ApplicationLogConfig = a.log()
+	if b.Admin.AccessLog, err = silent(); err != nil {
+		return err
+	}
+	b.Admin.ProfilePath = "/var/lib/istio/data/envoy.prof"
+	b.LayeredRuntime = a.runtime()
+	if b.BootstrapExtensions, err = extensions(); err != nil {
+		return err
+	}
+	for _, c := range b.StaticResources.Clusters {
+		c.CircuitBreakers = unlimited()
+	}
+	for _, c := range []struct {
+		name string
+		port uint16
+	}{{adminCluster, uint16(b.Admin.Address.GetSocketAddress().GetPortValue())}, {agentCluster, a.Status}} {
+		to := cluster(c.name, socket(local, c.port))
+		to.ConnectTimeout = durationpb.New(localTimeout)
+		b.StaticResources.Clusters = append(b.StaticResources.Clusters, to)
+	}
+	for _, l := range []struct {
+		port                uint16
+		stat, path, cluster string
+		compressed          bool
+	}{
+		{port: a.MetricsPort, stat: "stats", path: "/stats/prometheus", cluster: adminCluster, compressed: a.Proxy.GetStatsCompression().GetValue() || a.Proxy.GetStatsCompression() == nil},
+		{port: a.ReadyPort, stat: "agent", path: "/healthz/ready", cluster: agentCluster},
+	} {
+		if l.port == 0 {
+			continue
+		}
+		made, err := listener(all, l.port, l.stat, l.path, l.cluster, l.compressed && a.Annotations["sidecar.istio.io/statsCompression"] != "false")
+		if err != nil {
+			return err
+		}
+		b.StaticResources.Listeners = append(b.StaticResources.Listeners, made)
+	}
+	if a.OutlierLog != "" {
+		b.ClusterManager = &bootstrapv3.ClusterManager{OutlierDetection: &bootstrapv3.ClusterManager_OutlierDetection{EventLogPath: a.OutlierLog}}
+	}
+	if b.Node.GetId() != "" && len(b.Node.Id) > 6 && b.Node.Id[:7] == "router~" { // most of a gateway's clusters are never called
+		if b.ClusterManager == nil {
+			b.ClusterManager = &bootstrapv3.ClusterManager{}
+		}
+		b.ClusterManager.EnableDeferredClusterCreation = true
+	}
+	if err := a.report(b); err != nil {
+		return err
+	}
+	for _, c := range b.StaticResources.Clusters {
+		c.AltStatName = c.Name + ";" // where the tag of a cluster's name ends
+	}
+	return nil
+}
+
+// silent is an access log that keeps nothing.
+func silent() ([]*accesslogv3.AccessLog, error) {
+	config, err := anypb.New(&filelogv3.FileAccessLog{Path: "/dev/null"})
+	if err != nil {
+		return nil, fmt.Errorf("access log of the admin API: %w", err)
+	}
+	return []*accesslogv3.AccessLog{{Name: "envoy.access_loggers.file", ConfigType: &accesslogv3.AccessLog_TypedConfig{TypedConfig: config}}}, nil
+}
+
+// extensions are those of every mesh: listeners that other listeners connect to.
+func extensions() ([]*corev3.TypedExtensionConfig, error) {
+	config, err := anypb.New(&internalv3.InternalListener{BufferSizeKb: wrapperspb.UInt32(64)})
+	if err != nil {
+		return nil, fmt.Errorf("internal listeners: %w", err)
+	}
+	return []*corev3.TypedExtensionConfig{{Name: "envoy.bootstrap.internal_listener", TypedConfig: config}}, nil
+}
+
+// unlimited bounds nothing: the streams of all resources share one connection.
+func unlimited() *clusterv3.CircuitBreakers {
+	const most = 100000
+	var list []*clusterv3.CircuitBreakers_Thresholds
+	for _, p := range []corev3.RoutingPriority{corev3.RoutingPriority_DEFAULT, corev3.RoutingPriority_HIGH} {
+		list = append(list, &clusterv3.CircuitBreakers_Thresholds{
+			Priority: p, MaxConnections: wrapperspb.UInt32(most), MaxPendingRequests: wrapperspb.UInt32(most), MaxRequests: wrapperspb.UInt32(most),
+		})
+	}
+	return &clusterv3.CircuitBreakers{Thresholds: list}
+}
+
+// log is the layout of Envoy's log: as the agent's.
+func (a *Agent) log() *bootstrapv3.Bootstrap_ApplicationLogConfig {
+	const at = "%Y-%m-%dT%T.%fZ"
+	format := &bootstrapv3.Bootstrap_ApplicationLogConfig_LogFormat{LogFormat: &bootstrapv3.Bootstrap_ApplicationLogConfig_LogFormat_TextFormat{
+		TextFormat: at + "\t%l\tenvoy %n %g:%#\t%v\tthread=%t",
+	}}
+	if a.JSONLog {
+		text := structpb.NewStringValue
+		format.LogFormat = &bootstrapv3.Bootstrap_ApplicationLogConfig_LogFormat_JsonFormat{JsonFormat: &structpb.Struct{Fields: map[string]*structpb.Value{
+			"time": text(at), "level": text("%l"), "scope": text("envoy %n"), "msg": text("%j"), "caller": text("%g:%#"), "thread": text("%t"),
+		}}}
+	}
+	return &bootstrapv3.Bootstrap_ApplicationLogConfig{LogFormat: format}
+}
+
+// runtime has the values of every mesh, and over them those of ProxyConfig. true and false are booleans.
+func (a *Agent) runtime() *bootstrapv3.LayeredRuntime {
+	fields := map[string]*structpb.Value{
+		"re2.max_program_size.error_level": structpb.NewNumberValue(programSize),
+		// The heap's limit means what is in use, not what the allocator keeps.
+		"envoy.reloadable_features.fixed_heap_use_allocated": structpb.NewBoolValue(true),
+		// Paths with a fragment are routed without it.
+		"envoy.reloadable_features.http_reject_path_with_fragment": structpb.NewBoolValue(false),
+	}
+	for key, text := range a.Proxy.GetRuntimeValues() {
+		fields[key] = structpb.NewStringValue(text)
+		if v, err := strconv.ParseBool(text); err == nil && (text == "true" || text == "false") {
+			fields[key] = structpb.NewBoolValue(v)
+		}
+	}
+	return &bootstrapv3.LayeredRuntime{Layers: []*bootstrapv3.RuntimeLayer{
+		{Name: "global config", LayerSpecifier: &bootstrapv3.RuntimeLayer_StaticLayer{StaticLayer: &structpb.Struct{Fields: fields}}},
+		{Name: "admin", LayerSpecifier: &bootstrapv3.RuntimeLayer_AdminLayer_{AdminLayer: &bootstrapv3.RuntimeLayer_AdminLayer{}}},
+	}}
+}
+
+func socket(host string, port uint16) *corev3.Address {
+	return &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
+		Address: host, PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: uint32(port)},
+	}}}
+}
+
+// listener passes one path on to a cluster, whatever else is going on.
+func listener(host string, port uint16, stat, path, to string, compressed bool) (*listenerv3.Listener, error) {
+	filters, err := httpFilters(compressed)
+	if err != nil {
+		return nil, err
+	}
+	manager, err := anypb.New(&managerv3.HttpConnectionManager{
+		StatPrefix: stat, HttpFilters: filters,
+		RouteSpecifier: &managerv3.HttpConnectionManager_RouteConfig{RouteConfig: &routev3.RouteConfiguration{VirtualHosts: []*routev3.VirtualHost{{
+			Name: "backend", Domains: []string{"*"},
+			Routes: []*routev3.Route{{
+				Match:  &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: path}},
+				Action: &routev3.Route_Route{Route: &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: to}}},
+			}},
+		}}}},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listener of %s: %w", path, err)
+	}
+	return &listenerv3.Listener{
+		Name: net.JoinHostPort(host, strconv.Itoa(int(port))), Address: socket(host, port), IgnoreGlobalConnLimit: true, BypassOverloadManager: true,
+		FilterChains: []*listenerv3.FilterChain{{Filters: []*listenerv3.Filter{{
+			Name: "envoy.filters.network.http_connection_manager", ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: manager},
+		}}}},
+	}, nil
+}
+
+// httpFilters are those of such a listener. Metrics compress well: to what the client accepts.
+func httpFilters(compressed bool) ([]*managerv3.HttpFilter, error) {
+	var list []*managerv3.HttpFilter
+	add := func(name string, m proto.Message) error {
+		config, err := anypb.New(m)
+		if err != nil {
+			return fmt.Errorf("filter %s: %w", name, err)
+		}
+		list = append(list, &managerv3.HttpFilter{Name: name, ConfigType: &managerv3.HttpFilter_TypedConfig{TypedConfig: config}})
+		return nil
+	}
+	libraries := map[string]proto.Message{"brotli": &brotliv3.Brotli{}, "zstd": &zstdv3.Zstd{}, "gzip": &gzipv3.Gzip{}}
+	for _, name := range []string{"brotli", "zstd", "gzip"} {
+		if !compressed {
+			break
+		}
+		library, err := anypb.New(libraries[name])
+		if err != nil {
+			return nil, fmt.Errorf("compression by %s: %w", name, err)
+		}
+		if err := add("envoy.filters.http.compressor."+name, &compressorv3.Compressor{
+			CompressorLibrary: &corev3.TypedExtensionConfig{Name: "stats_" + name, TypedConfig: library},
+			ResponseDirectionConfig: &compressorv3.Compressor_ResponseDirectionConfig{CommonConfig: &compressorv3.Compressor_CommonDirectionConfig{
+				ContentType: []string{"text/plain", "application/vnd.google.protobuf", "application/openmetrics-text", "application/openmetrics-protobuf"},
+			}},
+		}); err != nil {
+			return nil, err
+		}
+	}
+	err := add("envoy.filters.http.router", &routerv3.Router{})
+	return list, err
+}
+
+// sorted returns the keys of m in order.
+func sorted[V any](m map[string]V) []string {
+	return slices.SortedFunc(maps.Keys(m), cmp.Compare[string])
+}

@@ -1,0 +1,114 @@
+package bootstrap
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	metricsv3 "github.com/envoyproxy/go-control-plane/envoy/config/metrics/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+)
+
+// tags are the labels that Envoy takes out of the names of its metrics, as dashboards for Istio expect them: name and
+// regular expression. What a first group matches leaves the name, what a second matches is the value.
+func tags() [][2]string {
+	const address = `(((?:[_.[:digit:]]*|[_\[\]aAbBcCdDeEfF[:digit:]]*))\.)`
+	return [][2]string{
+		{"cluster_name", `^cluster(\.(.+);)`},
+		{"http_conn_manager_prefix", `^http\.(((?:[_.[:digit:]\w]*|[_\[\]aAbBcCdDeEfF[:digit:]\w\:]*));\.)`},
+		{"thread_name", `^server(\.(.+))\.watchdog`},
+		{"tcp_prefix", `^tcp\.((.*?)\.)\w+?$`},
+		{"response_code", `_rq(_(\d{3}))$`},
+		{"response_code_class", `_rq(_(\dxx))$`},
+		{"http_conn_manager_listener_prefix", `^listener(?=\.).*?\.http\.` + address},
+		{"listener_address", `^listener\.` + address},
+		{"mongo_prefix", `^mongo\.(.+?)\.(collection|cmd|cx_|op_|delays_|decoding_)(.*?)$`},
+		{"cache", `(cache\.(.+?)\.)`},
+		{"component", `(component\.(.+?)\.)`},
+		{"tag", `(tag\.(.+?);\.)`},
+		{"wasm_filter", `(wasm_filter\.(.+?)\.)`},
+		{"authz_enforce_result", `rbac(\.(allowed|denied))`},
+		{"authz_dry_run_action", `(\.istio_dry_run_(allow|deny)_)`},
+		{"authz_dry_run_result", `(\.shadow_(allowed|denied))`},
+	}
+}
+
+// list splits a value of an annotation at commas.
+func list(text string) []string {
+	return slices.DeleteFunc(strings.FieldsFunc(text, func(r rune) bool { return r == ',' }), func(s string) bool { return strings.TrimSpace(s) == "" })
+}
+
+// stats says which metrics Envoy keeps, and their labels: those of every mesh, and those that ProxyConfig or the
+// annotations of the pod ask for.
+func (a *Agent) stats() (*metricsv3.StatsConfig, error) {
+	c := &metricsv3.StatsConfig{UseAllDefaultTags: wrapperspb.Bool(false)}
+	var extra [][2]string
+	for _, name := range slices.Concat(a.Proxy.GetExtraStatTags(), list(a.Annotations["sidecar.istio.io/extraStatTags"])) {
+		if name = strings.TrimSpace(name); !slices.ContainsFunc(extra, func(t [2]string) bool { return t[0] == name }) {
+			extra = append(extra, [2]string{name, "(" + name + `=\.=(.*?);\.;)`})
+		}
+	}
+	for _, t := range slices.Concat(extra, tags()) {
+		c.StatsTags = append(c.StatsTags, &metricsv3.TagSpecifier{TagName: t[0], TagValue: &metricsv3.TagSpecifier_Regex{Regex: t[1]}})
+	}
+	var patterns []*matcherv3.StringMatcher
+	prefix := func(list ...string) {
+		for _, s := range list {
+			patterns = append(patterns, &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Prefix{Prefix: s}})
+		}
+	}
+	suffix := func(list ...string) {
+		for _, s := range list {
+			patterns = append(patterns, &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Suffix{Suffix: s}})
+		}
+	}
+	regex := func(list ...string) {
+		for _, s := range list {
+			patterns = append(patterns, &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_SafeRegex{SafeRegex: &matcherv3.RegexMatcher{Regex: s}}})
+		}
+	}
+	prefix("reporter=", "cluster_manager", "listener_manager", "server", "cluster.xds-grpc", "wasm")
+	suffix("rbac.allowed", "rbac.denied", "shadow_allowed", "shadow_denied")
+	regex(`vhost\..*\.route\..*`)
+	prefix("component", "istio")
+	if a.CountConnections {
+		suffix("downstream_cx_active")
+	}
+	asked := a.Proxy.GetProxyStatsMatcher()
+	either := func(annotation string, otherwise []string) []string {
+		if text, ok := a.Annotations["sidecar.istio.io/"+annotation]; ok {
+			return list(text)
+		}
+		return otherwise
+	}
+	prefix(either("statsInclusionPrefixes", asked.GetInclusionPrefixes())...)
+	suffix(either("statsInclusionSuffixes", asked.GetInclusionSuffixes())...)
+	regex(either("statsInclusionRegexps", asked.GetInclusionRegexps())...)
+	c.StatsMatcher = &metricsv3.StatsMatcher{StatsMatcher: &metricsv3.StatsMatcher_InclusionList{InclusionList: &matcherv3.ListStringMatcher{Patterns: patterns}}}
+	var err error
+	c.HistogramBucketSettings, err = a.buckets()
+	return c, err
+}
+
+// buckets are those of histograms, by the prefix of their names.
+func (a *Agent) buckets() ([]*metricsv3.HistogramBucketSettings, error) {
+	const annotation = "sidecar.istio.io/statsHistogramBuckets"
+	text := a.Annotations[annotation]
+	if text == "" {
+		return nil, nil
+	}
+	byPrefix := map[string][]float64{}
+	if err := json.Unmarshal([]byte(text), &byPrefix); err != nil {
+		return nil, fmt.Errorf(`annotation %s: %w: write {"istiocustom":[1,5,10]}, where istiocustom is a prefix of names`, annotation, err)
+	}
+	var made []*metricsv3.HistogramBucketSettings
+	for _, prefix := range sorted(byPrefix) {
+		made = append(made, &metricsv3.HistogramBucketSettings{
+			Match:   &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Prefix{Prefix: prefix}},
+			Buckets: byPrefix[prefix],
+		})
+	}
+	return made, nil
+}

@@ -1,0 +1,135 @@
+package config
+
+import (
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// source is what a pod tells its agent, with more variables and files.
+func source(t *testing.T, files map[string]string, environ ...string) Source {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		name = filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return Source{
+		Arguments: Arguments{Mesh: "./etc/istio/config/mesh"}, Dir: dir, Version: "1.31.1",
+		Environ: append([]string{"POD_NAME=web-0", "POD_NAMESPACE=a", "INSTANCE_IP=10.0.0.1"}, environ...),
+	}
+}
+
+// TestPrecedence: the annotation goes before PROXY_CONFIG, and that before the mesh's default; arguments before all.
+func TestPrecedence(t *testing.T) {
+	files := map[string]string{"etc/istio/config/mesh": "defaultConfig: {drainDuration: 10s, statusPort: 1, concurrency: 1, proxyMetadata: {ISTIO_META_A: mesh, ISTIO_META_B: mesh}}\ntrustDomain: other"}
+	c, err := Read(source(t, files))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Envoy.Drain != 10*time.Second || c.Security.TrustDomain != "other" || c.Envoy.Concurrency != 1 || c.Proxy.GetProxyAdminPort() != 15000 {
+		t.Errorf("of the mesh: %+v, %+v", c.Envoy, c.Security)
+	}
+	files["etc/istio/pod/annotations"] = "proxy.istio.io/config=\"statusPort: 3\\nproxyMetadata: {ISTIO_META_B: annotation, MINIMUM_DRAIN_DURATION: 7s}\\n\"\n"
+	s := source(t, files, `PROXY_CONFIG={"statusPort":2,"concurrency":2,"terminationDrainDuration":"8s"}`, "ISTIO_META_A=environment", "ISTIO_CPU_LIMIT=9", "TRUST_DOMAIN=third")
+	if c, err = Read(s); err != nil {
+		t.Fatal(err)
+	}
+	m := c.Node.GetMetadata().GetFields()
+	if c.Proxy.GetStatusPort() != 3 || c.Envoy.Concurrency != 2 || c.Envoy.Drain != 10*time.Second || c.Envoy.TerminationDrain != 8*time.Second || c.Security.TrustDomain != "third" ||
+		c.Envoy.MinimumDrain != 7*time.Second || m["A"].GetStringValue() != "environment" || m["B"].GetStringValue() != "annotation" {
+		t.Errorf("%v, %+v, %v", c.Proxy, c.Envoy, m)
+	}
+	s.Concurrency, s.Environ = 4, append(s.Environ, "TERMINATION_DRAIN_DURATION_SECONDS=0")
+	if c, err = Read(s); err != nil || c.Envoy.Concurrency != 4 || c.Envoy.TerminationDrain != 0 {
+		t.Errorf("%+v, %v", c.Envoy, err)
+	}
+	c, err = Read(source(t, nil, "ISTIO_CPU_LIMIT=9"))
+	if err != nil || c.Envoy.Concurrency != 9 || c.Proxy.GetConcurrency().GetValue() != 9 {
+		t.Errorf("concurrency is not that of the limit: %v, %v", c, err)
+	}
+}
+
+// TestSecurity: where certificates, tokens and roots come from.
+func TestSecurity(t *testing.T) {
+	s := source(t, nil)
+	c, err := Read(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := c.Security
+	if d.Discovery != "istiod.istio-system.svc:15012" || d.CA != d.Discovery || d.ServerName != "istiod.istio-system.svc" || d.Token != filepath.Join(s.Dir, "var/run/secrets/tokens/istio-token") ||
+		d.CARoots != filepath.Join(s.Dir, "var/run/secrets/istio/root-cert.pem") || d.DiscoveryRoots != d.CARoots || d.Life != 24*time.Hour || d.RSA != 0 || d.Grace != 0.5 {
+		t.Errorf("%+v", d)
+	}
+	c, err = Read(source(t, nil, "CA_ADDR=ca.b.svc:15012", "XDS_ROOT_CA=SYSTEM", "WORKLOAD_RSA_KEY_SIZE=3072", "JWT_POLICY=none", "ISTIOD_SAN=other", "PILOT_CERT_PROVIDER=kubernetes", "SECRET_TTL=1h"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d = c.Security; d.CA != "ca.b.svc:15012" || d.DiscoveryRoots != System || d.RSA != 3072 || d.Token != "" || d.ServerName != "other" || d.CAServerName != "other" ||
+		d.CARoots != "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt" || d.Life != time.Hour {
+		t.Errorf("%+v", d)
+	}
+	if !Plaintext("istiod:15010") || Plaintext("istiod:15012") {
+		t.Error("15010 alone is plaintext")
+	}
+}
+
+// TestNode: what labels and variables say of Envoy.
+func TestNode(t *testing.T) {
+	s := source(t, map[string]string{"etc/istio/pod/labels": "app=\"web\"\nistio-locality=\"r.z.s\"\n"}, `ISTIO_METAJSON_LABELS={"app":"no","x":"y"}`, "ISTIO_META_INTERCEPTION_MODE=TPROXY")
+	s.Role, s.Addresses = "router", []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00::1"), netip.MustParseAddr("fe80::1")}
+	c, err := Read(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := c.Node.GetMetadata().GetFields()
+	labels := m["LABELS"].GetStructValue().GetFields()
+	if c.Node.Id != "router~10.0.0.1~web-0.a~a.svc.cluster.local" || c.Node.Cluster != "web.a" || c.Node.Locality.GetZone() != "z" || m["INSTANCE_IPS"].GetStringValue() != "10.0.0.1,fd00::1" ||
+		labels["app"].GetStringValue() != "web" || labels["x"].GetStringValue() != "y" || m["INTERCEPTION_MODE"].GetStringValue() != "TPROXY" || c.IPv6 {
+		t.Errorf("%v", c.Node)
+	}
+}
+
+// TestRefused: what is wrong is named, with how to write it.
+func TestRefused(t *testing.T) {
+	for want, s := range map[string]Source{
+		`role "x": write sidecar or router`:     {Arguments: Arguments{Role: "x"}},
+		"set POD_NAME":                          {},
+		`INSTANCE_IP="x"`:                       source(t, nil, "INSTANCE_IP=x"),
+		"PROXY_CONFIG":                          source(t, nil, "PROXY_CONFIG={"),
+		"SECRET_TTL=\"x\": write a duration":    source(t, nil, "SECRET_TTL=x"),
+		"DNS_FORWARD_PARALLEL":                  source(t, nil, "DNS_FORWARD_PARALLEL=maybe"),
+		"CA_PROVIDER":                           source(t, nil, "CA_PROVIDER=GoogleCA"),
+		"PILOT_CERT_PROVIDER":                   source(t, nil, "PILOT_CERT_PROVIDER=x"),
+		"SECRET_GRACE_PERIOD_RATIO":             source(t, nil, "SECRET_GRACE_PERIOD_RATIO=2"),
+		"annotation proxy.istio.io/config":      source(t, map[string]string{"etc/istio/pod/annotations": `proxy.istio.io/config="statusPort: x"` + "\n"}),
+		"labels:2:":                             source(t, map[string]string{"etc/istio/pod/labels": "a=\"b\"\nc=d\n"}),
+		"--meshConfig":                          source(t, map[string]string{"etc/istio/config/mesh": "defaultConfig: 3"}),
+		"ISTIO_METAJSON_X":                      source(t, nil, "ISTIO_METAJSON_X=[]"),
+		"statusPort 70000":                      source(t, nil, `PROXY_CONFIG={"statusPort":70000}`),
+		"concurrency -1: write 0":               source(t, nil, `PROXY_CONFIG={"concurrency":-1}`),
+		"ISTIO_META_POD_PORTS: ":                source(t, nil, "ISTIO_META_POD_PORTS=x"),
+		"ENVOY_STATUS_PORT=\"x\": write a port": source(t, nil, "ENVOY_STATUS_PORT=x"),
+	} {
+		if _, err := Read(s); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
+// TestFindings: a field that does not exist is named, and the others count.
+func TestFindings(t *testing.T) {
+	c, err := Read(source(t, nil, `PROXY_CONFIG={"statusPort":2,"colour":"red"}`))
+	if err != nil || len(c.Findings) != 1 || !strings.Contains(c.Findings[0], "colour") || c.Proxy.GetStatusPort() != 2 {
+		t.Errorf("%v, %v", c, err)
+	}
+}

@@ -1,0 +1,172 @@
+package config
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/structpb"
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
+
+	"github.com/istiod-lite/istiod-lite/api/node"
+)
+
+const (
+	textPrefix = "ISTIO_META_"
+	jsonPrefix = "ISTIO_METAJSON_"
+)
+
+// addresses are those of the proxy: first that of INSTANCE_IP, then those of the host.
+func addresses(first string, host []netip.Addr) ([]netip.Addr, error) {
+	var all []netip.Addr
+	if first != "" {
+		for part := range strings.SplitSeq(first, ",") {
+			a, err := netip.ParseAddr(part)
+			if err != nil {
+				return nil, fmt.Errorf("INSTANCE_IP=%q: write an IP address", first)
+			}
+			all = append(all, a.Unmap())
+		}
+	}
+	for _, a := range host {
+		if a = a.Unmap(); !slices.Contains(all, a) && a.IsGlobalUnicast() {
+			all = append(all, a)
+		}
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("this host has no IP address: set INSTANCE_IP")
+	}
+	return all, nil
+}
+
+// makeNode returns who Envoy is. Variables that begin with ISTIO_META_ are entries of its metadata; those that begin
+// with ISTIO_METAJSON_ hold several entries.
+func (c *Config) makeNode(s Source, env *environment, role node.Type, ips []netip.Addr) (*corev3.Node, error) {
+	meta := map[string]any{
+		"NAME": c.Name, "NAMESPACE": c.Namespace, "ISTIO_VERSION": s.Version, "METADATA_DISCOVERY": "false", "PILOT_SAN": []any{c.Security.ServerName},
+		"ENVOY_STATUS_PORT": int(c.ReadyPort), "ENVOY_PROMETHEUS_PORT": int(c.MetricsPort), "WORKLOAD_IDENTITY_SOCKET_FILE": env.text("WORKLOAD_IDENTITY_SOCKET_FILE", "socket"),
+	}
+	for key, value := range map[string]string{"SERVICE_ACCOUNT": c.Account, "OUTLIER_LOG_PATH": s.OutlierLog} {
+		if value != "" {
+			meta[key] = value
+		}
+	}
+	if c.Envoy.SkipDeprecatedLogs {
+		meta["ENVOY_SKIP_DEPRECATED_LOGS"] = "true"
+	}
+	if c.Envoy.ExitOnZero {
+		meta["EXIT_ON_ZERO_ACTIVE_CONNECTIONS"] = "true"
+	}
+	var texts []string
+	for _, a := range ips {
+		texts = append(texts, a.String())
+	}
+	meta["INSTANCE_IPS"] = strings.Join(texts, ",")
+	labels := maps.Clone(c.Labels)
+	for _, name := range slices.Sorted(maps.Keys(env.values)) {
+		value := env.values[name]
+		if key, ok := strings.CutPrefix(name, textPrefix); ok && value != "" {
+			meta[key] = value
+		} else if key, ok := strings.CutPrefix(name, jsonPrefix); ok && value != "" {
+			entries := map[string]any{}
+			if err := json.Unmarshal([]byte(value), &entries); err != nil {
+				return nil, fmt.Errorf("%s: %w: write a JSON object", name, err)
+			}
+			if key != "LABELS" {
+				maps.Copy(meta, entries)
+				continue
+			}
+			for label, v := range entries {
+				if _, ok := labels[label]; !ok {
+					labels[label] = fmt.Sprint(v)
+				}
+			}
+		}
+	}
+	if meta["POD_PORTS"] != nil { // with line breaks, as templates write it
+		var ports []struct {
+			Name          string `json:"name,omitempty"`
+			ContainerPort int    `json:"containerPort"`
+			Protocol      string `json:"protocol"`
+		}
+		if err := json.Unmarshal([]byte(meta["POD_PORTS"].(string)), &ports); err != nil {
+			return nil, fmt.Errorf("ISTIO_META_POD_PORTS: %w: write a list of container ports in JSON", err)
+		}
+		text, err := json.Marshal(ports)
+		if err != nil {
+			return nil, fmt.Errorf("ISTIO_META_POD_PORTS: %w", err)
+		}
+		meta["POD_PORTS"] = string(text)
+	}
+	if text := labels["istio-locality"]; text != "" {
+		labels["istio-locality"] = locality(text)
+	}
+	for key, values := range map[string]map[string]string{"LABELS": labels, "ANNOTATIONS": c.Annotations} {
+		if len(values) == 0 {
+			continue
+		}
+		entries := map[string]any{}
+		for k, v := range values {
+			entries[k] = v
+		}
+		meta[key] = entries
+	}
+	made, err := structpb.NewStruct(meta)
+	if err != nil {
+		return nil, fmt.Errorf("metadata of the node: %w", err)
+	}
+	text, err := protojson.Marshal(c.Proxy)
+	if err != nil {
+		return nil, fmt.Errorf("ProxyConfig: %w", err)
+	}
+	made.Fields["PROXY_CONFIG"] = &structpb.Value{}
+	if err := protojson.Unmarshal(text, made.Fields["PROXY_CONFIG"]); err != nil {
+		return nil, fmt.Errorf("ProxyConfig: %w", err)
+	}
+	place := append(strings.SplitN(labels["istio-locality"], "/", 3), "", "")
+	n := &corev3.Node{
+		Id:      fmt.Sprintf("%s~%s~%s.%s~%s", role, ips[0], c.Name, c.Namespace, c.Domain),
+		Cluster: c.serviceName(labels), Metadata: made, Locality: &corev3.Locality{Region: place[0], Zone: place[1], SubZone: place[2]},
+	}
+	if _, err := node.Parse(n); err != nil {
+		return nil, fmt.Errorf("who the proxy is: %w", err)
+	}
+	return n, nil
+}
+
+// serviceName is what the proxy calls itself in traces.
+func (c *Config) serviceName(labels map[string]string) string {
+	canonical := cmp.Or(labels["service.istio.io/canonical-name"], labels["app.kubernetes.io/name"], labels["app"], c.Name)
+	switch c.Proxy.GetTracingServiceName() {
+	case meshv1alpha1.ProxyConfig_CANONICAL_NAME_ONLY:
+		return canonical
+	case meshv1alpha1.ProxyConfig_CANONICAL_NAME_AND_NAMESPACE:
+		return canonical + "." + c.Namespace
+	default:
+		return cmp.Or(labels["app"], c.Proxy.GetServiceCluster(), "istio-proxy") + "." + c.Namespace
+	}
+}
+
+// locality returns REGION/ZONE/SUBZONE, which labels may write with dots.
+func locality(text string) string {
+	if !strings.Contains(text, "/") {
+		text = strings.ReplaceAll(text, ".", "/")
+	}
+	return text
+}
+
+// hostOf is the host of HOST:PORT.
+func hostOf(address string) string {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return address
+	}
+	return host
+}

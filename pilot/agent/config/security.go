@@ -1,0 +1,95 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// System in the place of a file of roots means those of the operating system.
+const System = "SYSTEM"
+
+// Security says where certificates and tokens come from, and whom the agent trusts. Files may be missing.
+type Security struct {
+	Discovery  string // HOST:PORT of the control plane
+	CA         string // HOST:PORT of the CA
+	ServerName string // that the control plane's certificate must have
+	// CAServerName is that of the CA's.
+	CAServerName      string
+	DiscoveryRoots    string // a PEM file, or System
+	CARoots           string
+	Token             string // the file of the bearer token; empty: none is sent
+	CertificateFolder string // PROV_CERT: cert-chain.pem and key.pem of a client certificate; empty: none
+	TrustDomain       string
+	Life              time.Duration
+	Grace, Jitter     float64
+	RSA               int    // bits of a key; 0: ECDSA
+	Curve             string // of ECDSA
+	PKCS8             bool
+	Output            string // a folder; empty: none
+	Mounted           bool   // certificates are files: no CA is asked
+	Chain, Key, Roots string // those files
+	Signer            string // a signer of Kubernetes that the CA is to ask
+}
+
+// Plaintext reports whether an address is that of the port without TLS.
+func Plaintext(address string) bool { return strings.HasSuffix(address, ":15010") }
+
+func (c *Config) security(s Source, env *environment, trust string) {
+	discovery := c.Proxy.GetDiscoveryAddress()
+	d := &c.Security
+	*d = Security{
+		Discovery: discovery, CA: env.text("CA_ADDR", discovery), TrustDomain: trust, ServerName: env.text("ISTIOD_SAN", hostOf(discovery)),
+		CertificateFolder: env.text("PROV_CERT", ""), Output: env.text("OUTPUT_CERTS", ""), Mounted: env.flag("FILE_MOUNTED_CERTS"),
+		Life: env.duration("SECRET_TTL", 24*time.Hour), Grace: env.ratio("SECRET_GRACE_PERIOD_RATIO", 0.5), Jitter: env.ratio("SECRET_GRACE_PERIOD_RATIO_JITTER", 0.01),
+		Curve: env.text("ECC_CURVE", "P256"), PKCS8: env.flag("PKCS8_KEY"), Signer: env.text("ISTIO_META_CERT_SIGNER", ""),
+	}
+	d.CAServerName = env.text("ISTIOD_SAN", hostOf(d.CA))
+	if d.Output != "" {
+		d.Output = s.path(d.Output)
+	}
+	switch algorithm := env.text("ECC_SIGNATURE_ALGORITHM", ""); algorithm {
+	case "ECDSA":
+	case "":
+		d.RSA = env.number("WORKLOAD_RSA_KEY_SIZE", 0)
+	default:
+		env.errs = append(env.errs, fmt.Errorf("ECC_SIGNATURE_ALGORITHM=%q: write ECDSA, or leave it out", algorithm))
+	}
+	if provider := env.text("CA_PROVIDER", "Citadel"); provider != "Citadel" {
+		env.errs = append(env.errs, fmt.Errorf("CA_PROVIDER=%q: Citadel is the only one that there is", provider))
+	}
+
+	roots := s.path("./var/run/secrets/istio/root-cert.pem")
+	switch provider := env.text("PILOT_CERT_PROVIDER", "istiod"); provider {
+	case "istiod":
+	case "kubernetes":
+		roots = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"
+	case "custom":
+		roots = s.path("./etc/certs/root-cert.pem")
+	default:
+		if !strings.HasPrefix(provider, "k8s.io/") {
+			env.errs = append(env.errs, fmt.Errorf("PILOT_CERT_PROVIDER=%q: write istiod, kubernetes, custom or k8s.io/SIGNER", provider))
+		}
+	}
+	if d.CertificateFolder != "" {
+		d.CertificateFolder = s.path(d.CertificateFolder)
+	}
+	if d.Mounted {
+		folder := s.path("./etc/certs")
+		d.Chain, d.Key, d.Roots = folder+"/cert-chain.pem", folder+"/key.pem", folder+"/root-cert.pem"
+		d.Chain, d.Key, d.Roots = env.text("ISTIO_META_TLS_CLIENT_CERT_CHAIN", d.Chain), env.text("ISTIO_META_TLS_CLIENT_KEY", d.Key), env.text("ISTIO_META_TLS_CLIENT_ROOT_CERT", d.Roots)
+		roots = d.Roots
+	}
+	d.DiscoveryRoots, d.CARoots = cmp.Or(env.text("XDS_ROOT_CA", ""), roots), cmp.Or(env.text("CA_ROOT_CA", ""), roots)
+
+	switch policy := env.text("JWT_POLICY", "third-party-jwt"); policy {
+	case "third-party-jwt":
+		d.Token = s.path("./var/run/secrets/tokens/istio-token")
+	case "first-party-jwt":
+		d.Token = "/var/run/secrets/kubernetes.io/serviceaccount/token"
+	case "none":
+	default:
+		env.errs = append(env.errs, fmt.Errorf("JWT_POLICY=%q: write third-party-jwt, first-party-jwt or none", policy))
+	}
+}

@@ -1,0 +1,86 @@
+package envoy
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// adminTimeout bounds a call of the admin API.
+const adminTimeout = 5 * time.Second
+
+// Drain has Envoy refuse new work from outside while it goes on to serve the application: its inbound listeners ask
+// clients to close. It returns once Envoy has begun. Only the first call does anything; it logs what fails.
+func (p *Process) Drain(ctx context.Context) {
+	p.drain.Do(func() {
+		ctx, cancel := context.WithTimeout(ctx, adminTimeout)
+		defer cancel()
+		p.o.Log.Info("draining Envoy")
+		resp, err := p.admin(ctx, http.MethodPost, "/drain_listeners?inboundonly&graceful")
+		if err != nil {
+			p.o.Log.Warn("Envoy does not drain", "err", err)
+			return
+		}
+		_ = resp.Body.Close()
+	})
+}
+
+// admin calls the admin API. The caller closes the body.
+func (p *Process) admin(ctx context.Context, method, path string) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, "http://"+p.o.Admin+path, nil)
+	if err != nil {
+		return nil, fmt.Errorf("Envoy's admin API: %w", err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("Envoy's admin API: %w", err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		_ = resp.Body.Close()
+		return nil, fmt.Errorf("Envoy's admin API: %s %s: %s", method, path, resp.Status)
+	}
+	return resp, nil
+}
+
+// connections returns how many clients are connected to Envoy's listeners.
+func (p *Process) connections(ctx context.Context) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
+	defer cancel()
+	resp, err := p.admin(ctx, http.MethodGet, "/stats?usedonly&filter=downstream_cx_active$")
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	return p.count(bufio.NewScanner(resp.Body))
+}
+
+// count adds up listener.ADDRESS_PORT.downstream_cx_active, but those of ports that do not count and of the admin API.
+func (p *Process) count(lines *bufio.Scanner) (int, error) {
+	total := 0
+	for lines.Scan() {
+		name, value, _ := strings.Cut(lines.Text(), ": ")
+		address, ok := strings.CutPrefix(strings.TrimSuffix(name, ".downstream_cx_active"), "listener.")
+		if !ok || strings.HasPrefix(address, "admin") || strings.Contains(address, ".worker_") || p.ignored(address) {
+			continue
+		}
+		n, err := strconv.Atoi(value)
+		if err != nil {
+			return 0, fmt.Errorf("Envoy's admin API: %q is no number of connections", value)
+		}
+		total += n
+	}
+	return total, lines.Err()
+}
+
+func (p *Process) ignored(address string) bool {
+	for _, port := range p.o.Ignored {
+		if strings.HasSuffix(address, "_"+strconv.Itoa(int(port))) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,220 @@
+package envoy
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// script starts a program in Envoy's place, which writes its arguments first.
+func script(t *testing.T, body string, change func(*Options)) (p *Process, dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	binary, config := filepath.Join(dir, "envoy"), filepath.Join(dir, "envoy.json")
+	text := "#!/bin/sh\ncd " + dir + "\nfor a in \"$@\"; do echo \"$a\"; done >args.new; mv args.new args\n" + body + "\n"
+	for name, content := range map[string]string{binary: text, config: "{}"} {
+		if err := os.WriteFile(name, []byte(content), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := Options{Binary: binary, Config: config, Drain: 45 * time.Second, Admin: "127.0.0.1:1", Environ: os.Environ(), Stdout: os.Stderr, Stderr: os.Stderr}
+	if change != nil {
+		change(&o)
+	}
+	p, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p, dir
+}
+
+// appears waits for a file and returns its lines.
+func appears(t *testing.T, name string) []string {
+	t.Helper()
+	for {
+		text, err := os.ReadFile(name)
+		if err == nil {
+			return strings.Split(strings.TrimSpace(string(text)), "\n")
+		}
+		if t.Context().Err() != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func TestArguments(t *testing.T) {
+	p, dir := script(t, "exit 0", func(o *Options) {
+		o.LogLevel, o.ComponentLevel, o.Concurrency, o.Override, o.FlushMinSizeKB, o.SkipDeprecatedLogs = "info", "misc:error", 3, "{admin: {}}", 12, true
+	})
+	var e *Exit
+	if err := p.Run(t.Context()); !errors.As(err, &e) || e.Code != 0 {
+		t.Errorf("%v, want an exit with 0", err)
+	}
+	want := []string{
+		"-c", filepath.Join(dir, "envoy.json"), "--drain-time-s", "45", "--drain-strategy", "immediate", "--local-address-ip-version", "v4",
+		"--file-flush-interval-msec", "1000", "--disable-hot-restart", "--allow-unknown-static-fields", "--file-flush-min-size-kb", "12",
+		"-l", "info", "--component-log-level", "misc:error", "--skip-deprecated-logs", "--config-yaml", "{admin: {}}", "--concurrency", "3",
+	}
+	if got := appears(t, filepath.Join(dir, "args")); !slices.Equal(got, want) {
+		t.Errorf("arguments %q, want %q", got, want)
+	}
+}
+
+func TestExitCodes(t *testing.T) {
+	for body, want := range map[string]int{"exit 7": 7, "kill -9 $$": 137, "kill -11 $$": 139} {
+		p, _ := script(t, body, nil)
+		var e *Exit
+		if err := p.Run(t.Context()); !errors.As(err, &e) || e.Code != want {
+			t.Errorf("%s: %v, want an exit with %d", body, err, want)
+		}
+	}
+	if _, err := New(Options{Binary: "/no/envoy"}); err == nil || !strings.Contains(err.Error(), "binaryPath") {
+		t.Errorf("without a binary: %v", err)
+	}
+}
+
+// until ends when it is told to; the trap needs a shell that does not sleep in one piece.
+const until = "trap 'echo term >ended; exit 0' TERM\nwhile :; do sleep 0.02; done"
+
+// admin stands in the place of Envoy's admin API.
+type admin struct {
+	drains atomic.Int64
+	mu     sync.Mutex
+	counts []int // of connections, one for each answer; the last stays
+}
+
+func (a *admin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case r.Method == http.MethodPost && r.URL.String() == "/drain_listeners?inboundonly&graceful":
+		a.drains.Add(1)
+	case r.URL.Path == "/stats":
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		fmt.Fprintf(w, "listener.0.0.0.0_15006.downstream_cx_active: %d\nlistener.0.0.0.0_15021.downstream_cx_active: 9\nlistener.admin.downstream_cx_active: 1\n", a.counts[0])
+		if len(a.counts) > 1 {
+			a.counts = a.counts[1:]
+		}
+	default:
+		http.Error(w, "unknown", http.StatusNotFound)
+	}
+}
+
+// TestDrain: an Envoy that is to end drains first, once, and then gets SIGTERM; also as soon as connections have ended.
+func TestDrain(t *testing.T) {
+	for name, change := range map[string]func(*Options){
+		"for a while":         func(o *Options) { o.Termination = 10 * time.Millisecond },
+		"until none are left": func(o *Options) { o.ExitOnZero, o.Termination = true, time.Hour },
+	} {
+		a := &admin{counts: []int{2, 0}}
+		server := httptest.NewServer(a)
+		p, dir := script(t, until, func(o *Options) {
+			o.Admin, o.Ignored = server.Listener.Addr().String(), []uint16{15021}
+			change(o)
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- p.Run(ctx) }()
+		appears(t, filepath.Join(dir, "args"))
+		p.Drain(ctx) // as a hook of the pod does before
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		appears(t, filepath.Join(dir, "ended"))
+		if n := a.drains.Load(); n != 1 {
+			t.Errorf("%s: drained %d times", name, n)
+		}
+		if len(a.counts) != 1 && strings.HasPrefix(name, "until") {
+			t.Errorf("%s: ended while connections were left", name)
+		}
+		server.Close()
+		http.DefaultClient.CloseIdleConnections()
+	}
+}
+
+// TestKill: a second signal ends Envoy at once, also one that ignores SIGTERM.
+func TestKill(t *testing.T) {
+	kill := make(chan struct{})
+	p, dir := script(t, "trap '' TERM\necho >trapped\nwhile :; do sleep 0.02; done", func(o *Options) { o.Kill, o.Termination = kill, time.Hour })
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- p.Run(ctx) }()
+	appears(t, filepath.Join(dir, "trapped"))
+	cancel()
+	close(kill)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestEnvoyEndsWhileItDrains: nobody waits for an Envoy that is gone.
+func TestEnvoyEndsWhileItDrains(t *testing.T) {
+	p, dir := script(t, "while [ ! -e go ]; do sleep 0.02; done", func(o *Options) { o.Termination = time.Hour })
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- p.Run(ctx) }()
+	appears(t, filepath.Join(dir, "args"))
+	cancel()
+	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestCount(t *testing.T) {
+	p := &Process{o: Options{Ignored: []uint16{15021, 15090}}}
+	text := "listener.0.0.0.0_15006.downstream_cx_active: 3\nlistener.[__]_8080.downstream_cx_active: 4\nlistener.0.0.0.0_15090.downstream_cx_active: 5\nhttp.x.downstream_cx_active: 6\n" +
+		"listener.admin.downstream_cx_active: 7\nlistener.0.0.0.0_15006.worker_0.downstream_cx_active: 3\n"
+	if n, err := p.count(bufio.NewScanner(strings.NewReader(text))); n != 7 || err != nil {
+		t.Errorf("%d connections, %v, want 7", n, err)
+	}
+}
+
+// TestReap: a process whose parent is gone is collected, and one that somebody waits for is left to him.
+func TestReap(t *testing.T) {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		t.Skip(err)
+	}
+	defer func() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) }()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- Reap(ctx, slog.New(slog.DiscardHandler), 50*time.Millisecond) }()
+	out, err := exec.CommandContext(ctx, "/bin/sh", "-c", "sleep 0.1 >/dev/null 2>&1 & echo $!").Output()
+	if err != nil {
+		t.Fatal(err) // it was collected by another
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(out)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for syscall.Kill(pid, 0) == nil { // a process that ended and was not collected can still be signalled
+		time.Sleep(5 * time.Millisecond)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
