@@ -9,6 +9,8 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/istiod-lite/istiod-lite/pilot/agent/capture"
 )
 
 // version is set by the linker: see the Makefile.
@@ -33,7 +35,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		Args:          cobra.NoArgs,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	root.AddCommand(versionCommand())
+	root.AddCommand(versionCommand(), capture.Command(os.Getenv))
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
@@ -43,6 +45,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 			return code.code
 		}
 		fmt.Fprintln(stderr, "error:", err)
+		if errors.Is(err, capture.ErrNotCaptured) {
+			return capture.ExitNotCaptured
+		}
 		return 1
 	}
 	return 0

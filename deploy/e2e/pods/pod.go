@@ -73,6 +73,9 @@ func (p *Pod) Listen(addr string) (net.Listener, error) {
 	return l, err
 }
 
+// Do calls fn on a thread that is in the pod: the sockets that it opens belong there.
+func (p *Pod) Do(fn func() error) error { return p.ns.within(p.home, fn) }
+
 // Start starts the command in the pod.
 func (p *Pod) Start(cmd *exec.Cmd) error {
 	return p.ns.within(p.home, cmd.Start)

@@ -1,0 +1,86 @@
+package capture
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// dryRun runs the command with --dry-run and returns the script.
+func dryRun(t *testing.T, env map[string]string, args ...string) (string, error) {
+	t.Helper()
+	cmd := Command(func(name string) string { return env[name] })
+	var out bytes.Buffer
+	cmd.SetOut(&out)
+	cmd.SetErr(&bytes.Buffer{})
+	cmd.SetArgs(append([]string{"--dry-run"}, args...))
+	err := cmd.Execute()
+	return out.String(), err
+}
+
+// The scripts of what injected pods ask for.
+func TestScripts(t *testing.T) {
+	injected := []string{"-p", "15001", "-z", "15006", "-u", "1337", "-i", "*", "-x", "", "-b", "*", "-d", "15090,15021,15020", "--log_output_level=default:info", "--log_as_json"}
+	for name, c := range map[string]struct {
+		env  map[string]string
+		args []string
+	}{
+		"redirect": {nil, append(injected, "-m", "REDIRECT")},
+		"tproxy":   {nil, append(injected, "-m", "TPROXY", "--native-nftables")},
+		"everything": {
+			map[string]string{"ISTIO_META_DNS_CAPTURE": "true", "INVALID_DROP": "true", "ISTIO_DUAL_STACK": "true",
+				"ISTIO_OUTBOUND_OWNER_GROUPS": "101,102", "ISTIO_OUTBOUND_OWNER_GROUPS_EXCLUDE": "root", "PROXY_UID": "77", "PROXY_GID": "78"},
+			[]string{"-m", "REDIRECT", "-i", "10.0.0.0/8,fd00::/8", "-x", "10.9.0.0/16", "-b", "80,8080", "-q", "9000", "-o", "3306", "-c", "eth1", "-k", "net1",
+				"--capture-all-dns", "--proxy-mark", "5"},
+		},
+		"none": {nil, []string{"-m", "NONE"}},
+	} {
+		got, err := dryRun(t, c.env, c.args...)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		golden := filepath.Join("testdata", name+".nft")
+		if *update {
+			if err := os.WriteFile(golden, []byte(got), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(golden)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got != string(want) {
+			t.Errorf("%s:\n%s\nwant\n%s", name, got, want)
+		}
+	}
+}
+
+func TestWrongArguments(t *testing.T) {
+	for want, args := range map[string][]string{
+		`--envoy-port: "0" is not a port`:                                  {"-p", "0"},
+		`--istio-inbound-ports: "http" is not a port`:                      {"-b", "80,http"},
+		`--istio-service-cidr: "1.2.3.4" is not a range such as`:           {"-i", "1.2.3.4"},
+		`--istio-inbound-interception-mode: "redirect" is neither`:         {"-m", "redirect"},
+		`--proxy-uid: "nobody-knows" is neither a number nor a name`:       {"-u", "nobody-knows"},
+		`--proxy-mark: "x" is neither a number nor`:                        {"--proxy-mark", "x"},
+		`--istio-inbound-tproxy-mark: "0" is not a number above 0`:         {"-t", "0"},
+		`--istio-inbound-tproxy-route-table: "-1" is not a number above 0`: {"-r", "-1"},
+		`unknown flag: --unknown`:                                          {"--unknown"},
+	} {
+		if out, err := dryRun(t, nil, args...); err == nil || !strings.Contains(err.Error(), want) || out != "" {
+			t.Errorf("%v: %v, want %s", args, err, want)
+		}
+	}
+	if _, err := dryRun(t, map[string]string{"INVALID_DROP": "maybe"}); err == nil || !strings.Contains(err.Error(), `$INVALID_DROP: "maybe"`) {
+		t.Errorf("a wrong variable: %v", err)
+	}
+	// Two mistakes are reported at once.
+	if _, err := dryRun(t, nil, "-p", "0", "-z", "0"); err == nil || !strings.Contains(err.Error(), "envoy-port") || !strings.Contains(err.Error(), "inbound-capture-port") {
+		t.Errorf("two mistakes: %v", err)
+	}
+}

@@ -1,0 +1,281 @@
+package capture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"runtime"
+	"strconv"
+	"time"
+
+	"github.com/miekg/dns"
+	"github.com/spf13/cobra"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// flags are the arguments of istio-iptables, as injection templates and the CNI plugin write them.
+type flags struct {
+	envoyPort, inboundPort, tunnelPort, uids, gids, marks string
+	mode                                                  string
+	inboundPorts, inboundExclude                          string
+	ranges, rangesExclude, outboundPorts, outboundExclude string
+	excludeInterfaces, virtualInterfaces                  string
+	mark, table                                           string
+	dns, allDNS, dropInvalid, dualStack                   bool
+	dryRun, cleanup, validate, skipApply                  bool
+	namespace                                             string
+	probePort                                             uint16
+	probeTimeout                                          time.Duration
+}
+
+// Command returns `pilot-agent istio-iptables`. env reads the environment.
+func Command(env func(string) string) *cobra.Command {
+	f := &flags{}
+	cmd := &cobra.Command{
+		Use:   "istio-iptables",
+		Short: "Lead the traffic of this pod to Envoy",
+		Long: "Writes the rules that lead the TCP connections and the DNS queries of this pod to Envoy and to the agent. " +
+			"They are a table of nftables for each IP family; no other program is needed. Rules that were there are replaced.",
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return run(cmd, f, env) },
+	}
+	v := cmd.Flags()
+	v.StringVarP(&f.envoyPort, "envoy-port", "p", "15001", "Envoy's port for outbound connections.")
+	v.StringVarP(&f.inboundPort, "inbound-capture-port", "z", "15006", "Envoy's port for inbound connections.")
+	v.StringVarP(&f.tunnelPort, "inbound-tunnel-port", "e", "15008", "Port of connections that are tunnelled already, and left alone.")
+	v.StringVarP(&f.uids, "proxy-uid", "u", "", "Users whose connections are Envoy's and left alone, comma-separated; default $PROXY_UID, or 1337.")
+	v.StringVarP(&f.gids, "proxy-gid", "g", "", "Groups whose connections are Envoy's and left alone, comma-separated; default $PROXY_GID, or the value of -u.")
+	v.StringVar(&f.marks, "proxy-mark", "", "Marks (SO_MARK) of connections that are Envoy's and left alone, comma-separated.")
+	v.StringVarP(&f.mode, "istio-inbound-interception-mode", "m", "", "How inbound connections are captured: REDIRECT, TPROXY or NONE; default REDIRECT.")
+	v.StringVarP(&f.inboundPorts, "istio-inbound-ports", "b", "", "Inbound ports that are captured, comma-separated; * means all, empty means none.")
+	v.StringVarP(&f.inboundExclude, "istio-local-exclude-ports", "d", "", "Inbound ports that are not captured, with -b '*'.")
+	v.StringVarP(&f.ranges, "istio-service-cidr", "i", "", "Ranges whose connections are captured, comma-separated; * means all, empty means none.")
+	v.StringVarP(&f.rangesExclude, "istio-service-exclude-cidr", "x", "", "Ranges whose connections are not captured.")
+	v.StringVarP(&f.outboundPorts, "istio-outbound-ports", "q", "", "Outbound ports that are captured, to whatever address.")
+	v.StringVarP(&f.outboundExclude, "istio-local-outbound-ports-exclude", "o", "", "Outbound ports that are not captured.")
+	v.StringVarP(&f.excludeInterfaces, "istio-exclude-interfaces", "c", "", "Interfaces whose traffic is not captured.")
+	v.StringVarP(&f.virtualInterfaces, "kube-virt-interfaces", "k", "", "Interfaces of virtual machines: what comes in by them is treated as outbound.")
+	v.StringVarP(&f.mark, "istio-inbound-tproxy-mark", "t", "1337", "Mark of packets for Envoy, with TPROXY.")
+	v.StringVarP(&f.table, "istio-inbound-tproxy-route-table", "r", "133", "Routing table that delivers them.")
+	v.BoolVar(&f.dns, "redirect-dns", false, "Capture DNS queries to the servers of /etc/resolv.conf; also $ISTIO_META_DNS_CAPTURE.")
+	v.BoolVar(&f.allDNS, "capture-all-dns", false, "With --redirect-dns: capture queries to all servers.")
+	v.BoolVar(&f.dropInvalid, "drop-invalid", false, "Drop packets that belong to no connection; also $INVALID_DROP.")
+	v.BoolVar(&f.dualStack, "dual-stack", false, "Capture IPv6 beside IPv4; also $ISTIO_DUAL_STACK. A pod that has IPv6 alone needs no flag.")
+	v.BoolVarP(&f.dryRun, "dry-run", "n", false, "Print the rules as a script for `nft -f`, and change nothing.")
+	v.BoolVar(&f.cleanup, "cleanup-only", false, "Remove the rules.")
+	v.BoolVar(&f.validate, "run-validation", false, "Check that connections are led to Envoy's port. Needs no rights.")
+	v.BoolVar(&f.skipApply, "skip-rule-apply", false, "Write no rules: a CNI plugin has.")
+	v.StringVar(&f.namespace, "network-namespace", "", "Path of the network namespace to change; default this process's.")
+	v.Uint16Var(&f.probePort, "iptables-probe-port", 15002, "Port that --run-validation connects to.")
+	v.DurationVar(&f.probeTimeout, "probe-timeout", 5*time.Second, "How long --run-validation waits.")
+	for _, name := range []string{"force-apply", "reconcile", "native-nftables", "cni-mode"} {
+		v.Bool(name, false, "Accepted without effect: rules are always those of nftables, and always replaced.")
+	}
+	for _, name := range []string{"log_output_level", "log_caller", "log_stacktrace_level", "log_target"} {
+		v.String(name, "", "Accepted without effect: this command prints what it does, and errors.")
+	}
+	v.Bool("log_as_json", false, "Accepted without effect, as those before.")
+	v.String("force-iptables-binary", "", "Accepted without effect: no program is called.")
+	return cmd
+}
+
+func run(cmd *cobra.Command, f *flags, env func(string) string) error {
+	if name := cmd.Flags().Lookup("force-iptables-binary").Value.String(); name != "" {
+		fmt.Fprintf(cmd.ErrOrStderr(), "--force-iptables-binary=%s has no effect: the rules are those of nftables\n", name)
+	}
+	if f.namespace != "" && !f.dryRun {
+		// The thread stays in that namespace, and is not used for anything else.
+		runtime.LockOSThread()
+		if err := enter(f.namespace); err != nil {
+			return err
+		}
+	}
+	c, err := f.config(cmd, env)
+	if err != nil {
+		return err
+	}
+	switch {
+	case f.dryRun:
+		fmt.Fprint(cmd.OutOrStdout(), c.Script())
+		return nil
+	case f.cleanup:
+		return Remove(c)
+	case !f.skipApply:
+		if err := Apply(c); err != nil {
+			return err
+		}
+		fmt.Fprint(cmd.OutOrStdout(), c.Script())
+	}
+	if f.validate {
+		return validate(cmd.Context(), c, f.probePort, f.probeTimeout)
+	}
+	return nil
+}
+
+func enter(path string) error {
+	ns, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("--network-namespace: %w", err)
+	}
+	defer ns.Close()
+	if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
+		return fmt.Errorf("--network-namespace: enter %s: %w", path, err)
+	}
+	return nil
+}
+
+// config checks the arguments. The error names the flag that is wrong.
+func (f *flags) config(cmd *cobra.Command, env func(string) string) (Config, error) {
+	var errs []error
+	bad := func(flag string, err error) {
+		if err != nil {
+			errs = append(errs, fmt.Errorf("--%s: %w", flag, err))
+		}
+	}
+	onePort := func(flag, s string) uint16 {
+		p, err := parsePort(s)
+		bad(flag, err)
+		return p
+	}
+	ports := func(flag, s string) []uint16 {
+		p, err := parsePorts(s)
+		bad(flag, err)
+		return p
+	}
+	ranges := func(flag, s string) []netip.Prefix {
+		p, err := parseRanges(s)
+		bad(flag, err)
+		return p
+	}
+	ids := func(flag, s string, lookup func(string) (string, error)) []uint32 {
+		n, err := parseIDs(s, lookup)
+		bad(flag, err)
+		return n
+	}
+	either := func(values ...string) string {
+		for _, v := range values {
+			if v != "" {
+				return v
+			}
+		}
+		return ""
+	}
+	enabled := func(flag bool, name string) bool {
+		on, err := strconv.ParseBool(either(env(name), "false"))
+		if err != nil {
+			errs = append(errs, fmt.Errorf("$%s: %q is neither true nor false", name, env(name)))
+		}
+		return flag || on
+	}
+	uids := either(f.uids, env("PROXY_UID"))
+	gids := either(f.gids, env("PROXY_GID"), uids)
+	if f.marks == "" || uids != "" || gids != "" {
+		uids, gids = either(uids, "1337"), either(gids, "1337")
+	}
+	c := Config{
+		OutboundPort: onePort("envoy-port", f.envoyPort), InboundPort: onePort("inbound-capture-port", f.inboundPort),
+		TunnelPort: onePort("inbound-tunnel-port", f.tunnelPort), Mode: Mode(either(f.mode, string(Redirect))),
+		UIDs: ids("proxy-uid", uids, uidOf), GIDs: ids("proxy-gid", gids, gidOf), Marks: ids("proxy-mark", f.marks, number),
+		InboundExclude: ports("istio-local-exclude-ports", f.inboundExclude),
+		ExcludeRanges:  ranges("istio-service-exclude-cidr", f.rangesExclude),
+
+		OutboundInclude: ports("istio-outbound-ports", f.outboundPorts), OutboundExclude: ports("istio-local-outbound-ports-exclude", f.outboundExclude),
+		ExcludeInterfaces: list(f.excludeInterfaces), VirtualInterfaces: list(f.virtualInterfaces),
+		DNS: enabled(f.dns, "ISTIO_META_DNS_CAPTURE"), AllDNS: f.allDNS, DNSPort: 15053,
+		DropInvalid: enabled(f.dropInvalid, "INVALID_DROP"), IPv6: enabled(f.dualStack, "ISTIO_DUAL_STACK"),
+	}
+	if c.AllInbound = f.inboundPorts == "*"; !c.AllInbound {
+		c.InboundInclude = ports("istio-inbound-ports", f.inboundPorts)
+	}
+	if c.AllOutbound = f.ranges == "*"; !c.AllOutbound {
+		c.IncludeRanges = ranges("istio-service-cidr", f.ranges)
+	}
+	if groups := env("ISTIO_OUTBOUND_OWNER_GROUPS"); groups != "*" {
+		c.IncludeGroups = ids("ISTIO_OUTBOUND_OWNER_GROUPS", groups, gidOf)
+	}
+	c.ExcludeGroups = ids("ISTIO_OUTBOUND_OWNER_GROUPS_EXCLUDE", env("ISTIO_OUTBOUND_OWNER_GROUPS_EXCLUDE"), gidOf)
+	if c.Mode != Redirect && c.Mode != TProxy && c.Mode != None {
+		bad("istio-inbound-interception-mode", fmt.Errorf("%q is neither REDIRECT, TPROXY nor NONE", c.Mode))
+	}
+	mark, err := strconv.ParseUint(f.mark, 0, 31)
+	if err != nil || mark == 0 {
+		bad("istio-inbound-tproxy-mark", fmt.Errorf("%q is not a number above 0", f.mark))
+	}
+	table, err := strconv.ParseUint(f.table, 10, 31)
+	if err != nil || table == 0 {
+		bad("istio-inbound-tproxy-route-table", fmt.Errorf("%q is not a number above 0", f.table))
+	}
+	c.TProxyMark, c.TProxyTable = uint32(mark), int(table)
+	if len(errs) > 0 {
+		return Config{}, errors.Join(errs...)
+	}
+	if c.DNS && !c.AllDNS {
+		if c.DNSServers, err = nameServers("/etc/resolv.conf"); err != nil {
+			return Config{}, err
+		}
+	}
+	return f.chooseIPv6(cmd, c)
+}
+
+// number is for what has no names.
+func number(s string) (string, error) { return "", fmt.Errorf("%q is not a number", s) }
+
+// nameServers returns the servers of a resolv.conf.
+func nameServers(path string) (out []netip.Addr, err error) {
+	conf, err := dns.ClientConfigFromFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("--redirect-dns: %w", err)
+	}
+	for _, s := range conf.Servers {
+		if ip, err := netip.ParseAddr(s); err == nil {
+			out = append(out, ip.Unmap().WithZone(""))
+		}
+	}
+	return out, nil
+}
+
+// chooseIPv6 captures IPv6 in a pod that has it alone, and says where it is not captured.
+func (f *flags) chooseIPv6(cmd *cobra.Command, c Config) (Config, error) {
+	addrs, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
+	if err != nil {
+		return Config{}, fmt.Errorf("list the addresses of this machine: %w", err)
+	}
+	var v4, v6 bool
+	for _, a := range addrs {
+		if ip, ok := netip.AddrFromSlice(a.IP); ok && ip.IsGlobalUnicast() && ip != netip.MustParseAddr("::6") {
+			v4, v6 = v4 || ip.Unmap().Is4(), v6 || ip.Unmap().Is6()
+		}
+	}
+	if v6 && !v4 {
+		c.IPv6 = true
+	} else if v6 && !c.IPv6 {
+		fmt.Fprintln(cmd.ErrOrStderr(), "IPv6 connections of this pod are not captured: --dual-stack is not set")
+	}
+	return c, nil
+}
+
+// ErrNotCaptured says that rules are missing.
+var ErrNotCaptured = errors.New("connections are not led to Envoy's port: the rules are missing")
+
+// ExitNotCaptured is the exit code by which the CNI plugin's repair controller knows a pod without rules.
+const ExitNotCaptured = 126
+
+// validate connects to an address of this pod, and expects to arrive at Envoy's port for inbound connections. It must
+// run as Envoy's user, before Envoy does.
+func validate(ctx context.Context, c Config, probePort uint16, timeout time.Duration) error {
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	addr, err := ownAddress(c.IPv6)
+	if err != nil {
+		return err
+	}
+	return arrives(ctx, netip.AddrPortFrom(addr, probePort), c.InboundPort)
+}
