@@ -1,0 +1,258 @@
+package secrets
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/istiod-lite/istiod-lite/pilot/agent/upstream"
+)
+
+// file is a secret of files: those of a certificate and its key, or that of roots.
+type file struct {
+	name              string
+	chain, key, roots string // paths
+	stamp             [3]stamp
+	secret            *Secret // the last that could be used
+	err               error   // why the present ones cannot be used
+}
+
+// stamp is what tells one state of a file from another, without reading it.
+type stamp struct {
+	path     string // where links lead
+	modified time.Time
+	size     int64
+}
+
+// systemRoots are where operating systems keep the CA certificates they trust, and "system" in the place of a path is
+// the first of them.
+var systemRoots = [...]string{"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem", "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem"}
+
+// maxFiles bounds the secrets of files: the control plane names them.
+const maxFiles = 1000
+
+// addFile returns a secret of files, which are followed from now on. The caller holds the lock.
+func (m *Manager) addFile(name, chain, key, roots string) (*Secret, error) {
+	f := m.files[name]
+	if f == nil {
+		if len(m.files) >= maxFiles {
+			return nil, fmt.Errorf("secret %q: %d secrets of files are the most", name, maxFiles)
+		}
+		if roots == "system" {
+			for _, path := range systemRoots {
+				if _, err := os.Stat(path); err == nil {
+					roots = path
+					break
+				}
+			}
+		}
+		f = &file{name: name, chain: chain, key: key, roots: roots}
+		m.files[name] = f
+		m.read(f)
+	}
+	if f.secret == nil {
+		return nil, errors.Join(f.err, ErrPending)
+	}
+	return f.secret, nil
+}
+
+// readFiles reads what has changed, and tells the subscribers.
+func (m *Manager) readFiles() {
+	m.mu.Lock()
+	var changed []string
+	for _, f := range m.files {
+		if m.read(f) {
+			changed = append(changed, f.name)
+		}
+	}
+	m.mu.Unlock()
+	m.tell(changed...)
+}
+
+// read reads the files of a secret if they have changed, and reports whether the secret has. The caller holds the lock.
+func (m *Manager) read(f *file) bool {
+	now := [3]stamp{stampOf(f.chain), stampOf(f.key), stampOf(f.roots)}
+	if now == f.stamp && f.secret != nil {
+		return false
+	}
+	next, err := f.load()
+	if err != nil {
+		m.metrics.fileFailures.Inc()
+		if f.err == nil || f.err.Error() != err.Error() {
+			m.o.Log.Warn("files of a secret cannot be used: the last good ones are, if there are any", "secret", f.name, "err", err)
+		}
+		f.err = err
+		return false // the stamp is that of before, so that a file that is still being written is read again
+	}
+	f.err, f.stamp = nil, now
+	if f.secret != nil && bytes.Equal(f.secret.Chain, next.Chain) && bytes.Equal(f.secret.Key, next.Key) && bytes.Equal(f.secret.Roots, next.Roots) {
+		return false
+	}
+	f.secret = next
+	switch {
+	case f.name == Roots:
+		m.roots = next.Roots
+		return m.setRoots() != nil
+	case f.name == Workload:
+		m.workload = next
+		m.write()
+	}
+	return true
+}
+
+func (f *file) load() (*Secret, error) {
+	if f.roots != "" {
+		text, err := upstream.ReadFile(f.roots)
+		if err != nil {
+			return nil, err
+		}
+		list, err := parseChain(text)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", f.roots, err)
+		}
+		return &Secret{Name: f.name, Roots: text, Expires: firstEnd(list)}, nil
+	}
+	chain, err := upstream.ReadFile(f.chain)
+	if err != nil {
+		return nil, err
+	}
+	key, err := upstream.ReadFile(f.key)
+	if err != nil {
+		return nil, err
+	}
+	leaf, err := checkPair(chain, key)
+	if err != nil {
+		return nil, fmt.Errorf("%s and %s: %w", f.chain, f.key, err)
+	}
+	return &Secret{Name: f.name, Chain: chain, Key: key, Expires: leaf.NotAfter}, nil
+}
+
+// stampOf returns the stamp of a file; zero means that there is none.
+func stampOf(path string) stamp {
+	if path == "" {
+		return stamp{}
+	}
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return stamp{}
+	}
+	i, err := os.Stat(real)
+	if err != nil {
+		return stamp{}
+	}
+	return stamp{real, i.ModTime(), i.Size()}
+}
+
+// The files of Output, and the folder that holds them.
+const (
+	outputKey   = "key.pem"
+	outputChain = "cert-chain.pem"
+	outputRoots = "root-cert.pem"
+	current     = "..data"
+	folders     = "..certs-"
+)
+
+// write has Run write Output.
+func (m *Manager) write() {
+	select {
+	case m.unwritten <- struct{}{}:
+	default:
+	}
+}
+
+// writeOutput writes the certificate, its key and the roots, once all are there. The names are links into a folder that
+// one link names, which is replaced when the folder is whole: a reader never gets a key that does not fit, and what
+// cannot be written leaves what was there. It reports whether there is nothing left to write.
+func (m *Manager) writeOutput() bool {
+	m.mu.Lock()
+	workload, roots := m.workload, m.rootCAs
+	m.mu.Unlock()
+	if m.o.Output == "" || workload == nil || roots == nil {
+		return true
+	}
+	if err := replaceOutput(m.o.Output, workload, roots); err != nil {
+		if !m.outputFailed {
+			m.o.Log.Error("the certificate cannot be written: the files are those of before", "folder", m.o.Output, "err", err)
+		}
+		m.outputFailed = true
+		m.metrics.fileFailures.Inc()
+		return false
+	}
+	m.outputFailed = false
+	return true
+}
+
+func replaceOutput(dir string, workload, roots *Secret) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	next, err := os.MkdirTemp(dir, folders)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if to, _ := os.Readlink(filepath.Join(dir, current)); to != filepath.Base(next) {
+			_ = os.RemoveAll(next)
+		}
+	}()
+	if err := os.Chmod(next, 0o755); err != nil {
+		return err
+	}
+	for _, f := range []struct {
+		name string
+		text []byte
+		mode os.FileMode
+	}{{outputKey, workload.Key, 0o600}, {outputChain, workload.Chain, 0o644}, {outputRoots, roots.Roots, 0o644}} {
+		if err := writeSynced(filepath.Join(next, f.name), f.text, f.mode); err != nil {
+			return err
+		}
+	}
+	if err := replaceLink(dir, filepath.Base(next), current); err != nil {
+		return err
+	}
+	all, _ := filepath.Glob(filepath.Join(dir, folders+"*"))
+	for _, old := range all { // the last one, and what a crash has left
+		if old != next {
+			_ = os.RemoveAll(old)
+		}
+	}
+	for _, name := range []string{outputKey, outputChain, outputRoots} {
+		target := filepath.Join(current, name)
+		if to, err := os.Readlink(filepath.Join(dir, name)); err == nil && to == target {
+			continue
+		}
+		if err := replaceLink(dir, target, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// replaceLink has a name of a folder lead to a target, at once.
+func replaceLink(dir, target, name string) error {
+	temporary := filepath.Join(dir, ".."+strings.TrimLeft(name, ".")+".new")
+	if err := os.Remove(temporary); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if err := os.Symlink(target, temporary); err != nil {
+		return err
+	}
+	if err := os.Rename(temporary, filepath.Join(dir, name)); err != nil {
+		_ = os.Remove(temporary)
+		return err
+	}
+	return nil
+}
+
+func writeSynced(name string, text []byte, mode os.FileMode) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	return errors.Join(err, f.Sync(), f.Close())
+}

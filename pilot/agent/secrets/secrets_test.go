@@ -1,0 +1,606 @@
+package secrets
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.uber.org/goleak"
+	"google.golang.org/protobuf/proto"
+	meshv1 "istio.io/api/mesh/v1alpha1"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const poll = time.Millisecond
+
+// clock is a wall clock that a test sets.
+type clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func newClock() *clock { return &clock{now: time.Now().Round(time.Second)} }
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) move(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+// authority is a CA whose failures and roots a test sets.
+type authority struct {
+	t     testing.TB
+	clock *clock
+	life  time.Duration // of what it signs; 0: what is asked for
+
+	mu    sync.Mutex
+	key   *ecdsa.PrivateKey
+	root  *x509.Certificate
+	down  error
+	calls int
+	open  int
+	other *ecdsa.PublicKey // certified in the place of the request's
+	asked chan struct{}    // has one entry after each call that nobody took
+	last  *x509.CertificateRequest
+	csr   []byte
+}
+
+func newAuthority(t testing.TB, c *clock) *authority {
+	a := &authority{t: t, clock: c, asked: make(chan struct{}, 1)}
+	a.rotate()
+	return a
+}
+
+func (a *authority) rotate() {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	now := a.clock.Now()
+	root := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "root"}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(1000 * time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, root, root, key.Public(), key)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.key = key
+	if a.root, err = x509.ParseCertificate(der); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+func (a *authority) fail(err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.down = err
+}
+
+func (a *authority) rootPEM() string {
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.root.Raw}))
+}
+
+// count returns how often it was called.
+func (a *authority) count() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.calls
+}
+
+func (a *authority) Sign(_ context.Context, csr []byte, life time.Duration) ([]string, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	defer func() {
+		select {
+		case a.asked <- struct{}{}:
+		default:
+		}
+	}()
+	a.calls++
+	if a.down != nil {
+		return nil, a.down
+	}
+	block, _ := pem.Decode(csr)
+	r, err := x509.ParseCertificateRequest(block.Bytes)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.CheckSignature(); err != nil {
+		return nil, err
+	}
+	a.last, a.csr = r, csr
+	if a.life != 0 {
+		life = a.life
+	}
+	now := a.clock.Now()
+	var public any = r.PublicKey
+	if a.other != nil {
+		public = a.other
+	}
+	leaf := &x509.Certificate{SerialNumber: big.NewInt(int64(a.calls) + 1), URIs: r.URIs, NotBefore: now.Add(-2 * time.Minute), NotAfter: now.Add(life)}
+	der, err := x509.CreateCertificate(rand.Reader, leaf, a.root, public, a.key)
+	if err != nil {
+		return nil, err
+	}
+	return []string{string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), a.rootPEM()}, nil
+}
+
+// start runs a manager until the test ends.
+func start(t testing.TB, o Options) *Manager {
+	t.Helper()
+	o.Poll = poll
+	if o.Retry == 0 {
+		o.Retry, o.Most = poll, 4*poll
+	}
+	m, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- m.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return m
+}
+
+// until waits for a condition. It fails only when that is out of the question.
+func until(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(2 * time.Minute); !ok(); time.Sleep(poll) {
+		if time.Now().After(end) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+func get(t testing.TB, m *Manager, name string) *Secret {
+	t.Helper()
+	s, err := m.Secret(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+const id = "spiffe://cluster.local/ns/a/sa/web"
+
+func TestCertificate(t *testing.T) {
+	c := newClock()
+	a := newAuthority(t, c)
+	m := start(t, Options{Signer: a, ID: id, Now: c.Now})
+	var both sync.WaitGroup
+	for range 20 {
+		both.Go(func() { get(t, m, Workload) })
+	}
+	both.Wait()
+	if n := a.count(); n != 1 {
+		t.Errorf("%d certificates for 20 who ask", n)
+	}
+	s := get(t, m, Workload)
+	pair, err := tls.X509KeyPair(s.Chain, s.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if u := pair.Leaf.URIs; len(u) != 1 || u[0].String() != id {
+		t.Errorf("the certificate is that of %v", u)
+	}
+	if got := string(get(t, m, Roots).Roots); got != a.rootPEM() {
+		t.Errorf("roots %s", got)
+	}
+	if _, err := m.Get("other"); err == nil || !strings.Contains(err.Error(), `"other"`) {
+		t.Errorf("a secret that no agent has: %v", err)
+	}
+}
+
+func TestKeys(t *testing.T) {
+	for want, k := range map[string]Key{
+		"EC PRIVATE KEY": {}, "RSA PRIVATE KEY": {RSA: 2048}, "PRIVATE KEY": {Curve: "P384", PKCS8: true},
+	} {
+		key, csr, err := k.request(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		block, _ := pem.Decode(key)
+		request, _ := pem.Decode(csr)
+		r, err := x509.ParseCertificateRequest(request.Bytes)
+		if err != nil || r.CheckSignature() != nil || len(r.URIs) != 1 || block.Type != want {
+			t.Errorf("%+v: %s, %v, %v", k, block.Type, r, err)
+		}
+		switch public := r.PublicKey.(type) {
+		case *rsa.PublicKey:
+			if public.N.BitLen() != k.RSA {
+				t.Errorf("%+v: %d bits", k, public.N.BitLen())
+			}
+		case *ecdsa.PublicKey:
+			if k.RSA != 0 || (public.Curve == elliptic.P384()) != (k.Curve == "P384") {
+				t.Errorf("%+v: %s", k, public.Params().Name)
+			}
+		}
+	}
+	for _, k := range []Key{{RSA: 1024}, {RSA: 16384}, {Curve: "P224"}} {
+		if _, err := New(Options{Signer: &authority{}, Key: k}); err == nil {
+			t.Errorf("%+v is taken", k)
+		}
+	}
+	for _, o := range []Options{{}, {Signer: &authority{}, Grace: 1}, {Signer: &authority{}, Jitter: -1}, {Files: Files{Chain: "c", Key: "k"}}} {
+		if _, err := New(o); err == nil {
+			t.Errorf("%+v is taken", o)
+		}
+	}
+}
+
+// TestRenewal has a certificate renewed at half of its life, give or take a hundredth, and whenever the clock jumps past
+// that, forward or back.
+func TestRenewal(t *testing.T) {
+	c := newClock()
+	a := newAuthority(t, c)
+	m := start(t, Options{Signer: a, Life: 100 * time.Minute, Now: c.Now})
+	first := get(t, m, Workload)
+	c.move(48 * time.Minute)
+	for range 20 { // looks at the clock
+		m.mu.Lock()
+		at := m.renewAt.Sub(m.issued)
+		m.mu.Unlock()
+		if at < 49*time.Minute || at > 51*time.Minute {
+			t.Fatalf("renewed after %s of 100m", at)
+		}
+		if m.due() {
+			t.Fatal("renewed before half of its life")
+		}
+		time.Sleep(poll)
+	}
+	if n := a.count(); n != 1 {
+		t.Fatalf("%d certificates before half of the life", n)
+	}
+	c.move(4 * time.Minute)
+	until(t, "a second certificate", func() bool { return get(t, m, Workload) != first })
+	second := get(t, m, Workload)
+	if bytes.Equal(second.Key, first.Key) {
+		t.Error("the key is that of before")
+	}
+	c.move(-time.Hour)
+	until(t, "a certificate that is valid by a clock that was set back", func() bool { return get(t, m, Workload) != second })
+	third := get(t, m, Workload)
+	c.move(24 * time.Hour) // a machine that slept
+	until(t, "a certificate after the end of the last", func() bool {
+		s, err := m.Get(Workload)
+		return err == nil && s != third && s.Expires.After(c.Now())
+	})
+}
+
+// TestOutage has the CA down for the second half of a certificate's life: the old one is handed out until it ends, and
+// not beyond, and a new one once the CA is back.
+func TestOutage(t *testing.T) {
+	c := newClock()
+	a := newAuthority(t, c)
+	r := prometheus.NewRegistry()
+	m := start(t, Options{Signer: a, Life: time.Hour, Now: c.Now, Registerer: r})
+	first := get(t, m, Workload)
+	a.fail(errors.New("away"))
+	c.move(31 * time.Minute)
+	until(t, "several attempts", func() bool { return a.count() > 4 })
+	if s, err := m.Get(Workload); err != nil || s != first {
+		t.Errorf("during the outage there is %v, %v", s, err)
+	}
+	c.move(30 * time.Minute)
+	if _, err := m.Get(Workload); err == nil || !errors.Is(err, ErrPending) {
+		t.Errorf("a certificate that has ended is handed out: %v", err)
+	}
+	if err := testutil.GatherAndCompare(r, strings.NewReader("# HELP istio_agent_cert_expiry_seconds Seconds until a certificate ends; negative once it has.\n"+
+		"# TYPE istio_agent_cert_expiry_seconds gauge\n"+
+		`istio_agent_cert_expiry_seconds{resource_name="ROOTCA"} 3.59634e+06`+"\n"+
+		`istio_agent_cert_expiry_seconds{resource_name="default"} -60`+"\n"), "istio_agent_cert_expiry_seconds"); err != nil {
+		t.Error(err)
+	}
+	a.fail(nil)
+	until(t, "a certificate once the CA is back", func() bool { s, err := m.Get(Workload); return err == nil && s != first })
+}
+
+// TestPauses holds that a CA that is away is asked less and less, but never so seldom that a short certificate ends.
+func TestPauses(t *testing.T) {
+	m, err := New(Options{Signer: &authority{}, Retry: time.Second, Most: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for failures, most := range map[int]time.Duration{1: time.Second, 3: 4 * time.Second, 10: time.Minute, 1000: time.Minute} {
+		for range 100 {
+			if d := m.pause(failures); d < most/2 || d > most {
+				t.Fatalf("%s after %d failures", d, failures)
+			}
+		}
+	}
+	m.workload, m.issued = &Secret{Expires: time.Now().Add(time.Minute)}, time.Now()
+	if d := m.pause(1000); d > 3*time.Second {
+		t.Errorf("%s between attempts to renew a certificate of one minute", d)
+	}
+}
+
+// TestUnusableAnswers has the CA answer with certificates of another key and with such that have ended.
+func TestUnusableAnswers(t *testing.T) {
+	c := newClock()
+	a := newAuthority(t, c)
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.other = &key.PublicKey
+	m := start(t, Options{Signer: a, Now: c.Now})
+	until(t, "an attempt", func() bool { return a.count() > 2 })
+	if s, err := m.Get(Workload); err == nil {
+		t.Errorf("a certificate of another key is handed out: %v", s)
+	}
+	a.mu.Lock()
+	a.other, a.life = nil, -time.Second
+	n := a.calls
+	a.mu.Unlock()
+	until(t, "another attempt", func() bool { return a.count() > n+2 })
+	if _, err := m.Get(Workload); err == nil {
+		t.Error("a certificate that has ended is handed out")
+	}
+	a.mu.Lock()
+	a.life = 0
+	a.mu.Unlock()
+	get(t, m, Workload)
+}
+
+func TestRoots(t *testing.T) {
+	c := newClock()
+	a := newAuthority(t, c)
+	m := start(t, Options{Signer: a, Life: time.Hour, Now: c.Now})
+	first := get(t, m, Roots)
+	var told atomic.Int32
+	defer m.Subscribe(func(name string) {
+		if name == Roots {
+			told.Add(1)
+		}
+	})()
+	cert := get(t, m, Workload)
+	c.move(40 * time.Minute)
+	until(t, "a renewal", func() bool { return get(t, m, Workload) != cert })
+	if get(t, m, Roots) != first || told.Load() != 0 {
+		t.Error("roots that are the same are told")
+	}
+	other := newAuthority(t, c)
+	encoded, err := proto.Marshal(&meshv1.ProxyConfig{CaCertificatesPem: []string{other.rootPEM(), a.rootPEM()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.ProxyConfig(encoded); err != nil {
+		t.Fatal(err)
+	}
+	if got := string(get(t, m, Roots).Roots); got != a.rootPEM()+other.rootPEM() || told.Load() != 1 {
+		t.Errorf("told %d times: %s", told.Load(), got)
+	}
+	if err := m.SetTrust([]string{a.rootPEM(), "junk"}); err == nil || !strings.Contains(err.Error(), "root 2") {
+		t.Errorf("junk is taken for roots: %v", err)
+	}
+	if got := string(get(t, m, Roots).Roots); got != a.rootPEM()+other.rootPEM() {
+		t.Errorf("after junk: %s", got)
+	}
+	if m.ProxyConfig([]byte{1}) == nil {
+		t.Error("junk is taken for a ProxyConfig")
+	}
+	if err := m.SetTrust(nil); err != nil || string(get(t, m, Roots).Roots) != a.rootPEM() {
+		t.Errorf("roots that are no longer trusted stay: %v", err)
+	}
+	a.rotate()
+	c.move(40 * time.Minute)
+	until(t, "the new root", func() bool { return string(get(t, m, Roots).Roots) == a.rootPEM() })
+}
+
+// write replaces a set of files as Kubernetes does: a folder of its own, and one link that is replaced.
+func write(t *testing.T, dir, generation string, files map[string]string) {
+	t.Helper()
+	must := func(err error) {
+		if err != nil {
+			t.Helper()
+			t.Fatal(err)
+		}
+	}
+	must(os.MkdirAll(filepath.Join(dir, generation), 0o755))
+	for name, text := range files {
+		must(os.WriteFile(filepath.Join(dir, generation, name), []byte(text), 0o600))
+		if _, err := os.Lstat(filepath.Join(dir, name)); err != nil {
+			must(os.Symlink("..data/"+name, filepath.Join(dir, name)))
+		}
+	}
+	must(os.Symlink(generation, filepath.Join(dir, "..tmp")))
+	must(os.Rename(filepath.Join(dir, "..tmp"), filepath.Join(dir, "..data")))
+}
+
+// pair returns a chain, its key and its root of a CA.
+func pair(t *testing.T, a *authority) map[string]string {
+	t.Helper()
+	key, csr, err := Key{}.request(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	chain, err := a.Sign(t.Context(), csr, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return map[string]string{"cert-chain.pem": chain[0], "key.pem": string(key), "root-cert.pem": chain[1]}
+}
+
+func TestFiles(t *testing.T) {
+	c := newClock()
+	a := newAuthority(t, c)
+	dir := t.TempDir()
+	one, two := pair(t, a), pair(t, a)
+	path := func(name string) string { return filepath.Join(dir, name) }
+	r := prometheus.NewRegistry()
+	out := t.TempDir()
+	m := start(t, Options{Files: Files{path("cert-chain.pem"), path("key.pem"), path("root-cert.pem")}, Now: c.Now, Registerer: r, Output: out})
+	if _, err := m.Get(Workload); !errors.Is(err, ErrPending) {
+		t.Errorf("without files: %v", err)
+	}
+	write(t, dir, "1", one)
+	if s := get(t, m, Workload); string(s.Chain) != one["cert-chain.pem"] || string(s.Key) != one["key.pem"] {
+		t.Error("not the files")
+	}
+	if s := get(t, m, Roots); string(s.Roots) != one["root-cert.pem"] {
+		t.Error("not the roots of the files")
+	}
+	byName := fileCertificate + path("cert-chain.pem") + "~" + path("key.pem")
+	if s := get(t, m, byName); string(s.Chain) != one["cert-chain.pem"] || s.Name != byName {
+		t.Error("not the files by their names")
+	}
+	if s := get(t, m, fileRoots+path("root-cert.pem")); string(s.Roots) != one["root-cert.pem"] {
+		t.Error("not the roots by their name")
+	}
+
+	broken := map[string]string{"cert-chain.pem": two["cert-chain.pem"], "key.pem": one["key.pem"], "root-cert.pem": "torn"}
+	write(t, dir, "2", broken)
+	until(t, "the torn files are counted", func() bool { return testutil.ToFloat64(m.metrics.fileFailures) > 20 })
+	if s := get(t, m, Workload); string(s.Key) != one["key.pem"] {
+		t.Error("a key is handed out with another certificate")
+	}
+	write(t, dir, "3", two)
+	until(t, "the new certificate", func() bool { return string(get(t, m, Workload).Chain) == two["cert-chain.pem"] })
+	until(t, "the new certificate by its name", func() bool { return string(get(t, m, byName).Chain) == two["cert-chain.pem"] })
+	until(t, "the new certificate in the output", func() bool {
+		text, err := os.ReadFile(filepath.Join(out, outputChain))
+		return err == nil && string(text) == two["cert-chain.pem"]
+	})
+	for _, name := range []string{"file-cert:", "file-cert:a", "file-cert:~b", "file-root:"} {
+		if _, err := m.Get(name); err == nil || errors.Is(err, ErrPending) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := m.Get("file-root:" + path("absent")); !errors.Is(err, ErrPending) || !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a file that is not there: %v", err)
+	}
+}
+
+// TestOutput has the files of the certificate fit each other at each moment, over many renewals, also when the folder had
+// files before, and stay whole when the disk is full.
+func TestOutput(t *testing.T) {
+	c := newClock()
+	a := newAuthority(t, c)
+	out := filepath.Join(t.TempDir(), "certs")
+	if err := os.Mkdir(out, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(out, outputKey), []byte("of another agent"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m := start(t, Options{Signer: a, Life: time.Hour, Now: c.Now, Output: out})
+	read := func() (*tls.Certificate, error) {
+		at, err := filepath.EvalSymlinks(filepath.Join(out, current))
+		if err != nil {
+			return nil, err
+		}
+		pair, err := tls.LoadX509KeyPair(filepath.Join(at, outputChain), filepath.Join(at, outputKey))
+		return &pair, err
+	}
+	written := func() bool {
+		pair, err := tls.LoadX509KeyPair(filepath.Join(out, outputChain), filepath.Join(out, outputKey))
+		return err == nil && bytes.Contains(get(t, m, Workload).Chain, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Leaf.Raw}))
+	}
+	until(t, "the files", written)
+	for range 10 {
+		last := get(t, m, Workload)
+		c.move(40 * time.Minute)
+		for get(t, m, Workload) == last {
+			if _, err := read(); err != nil && !errors.Is(err, os.ErrNotExist) { // the folder of before is gone
+				t.Fatal(err)
+			}
+		}
+	}
+	until(t, "the last files", written)
+	if i, err := os.Stat(filepath.Join(out, outputKey)); err != nil || i.Mode().Perm() != 0o600 {
+		t.Errorf("the key is %v, %v", i.Mode(), err)
+	}
+	left := func() int {
+		all, err := os.ReadDir(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(all)
+	}
+	until(t, "one folder", func() bool { return left() == 5 })
+	before, err := read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, roots := get(t, m, Workload), get(t, m, Roots)
+	if err := full(t, func() error { return replaceOutput(out, s, roots) }); !errors.Is(err, syscall.EFBIG) {
+		t.Fatalf("on a disk without room: %v", err)
+	}
+	after, err := read()
+	if err != nil || !before.Leaf.Equal(after.Leaf) || left() != 5 {
+		t.Errorf("a disk without room leaves %d entries, %v", left(), err)
+	}
+}
+
+// full calls fn while no file may become longer than some bytes.
+func full(t *testing.T, fn func() error) error {
+	t.Helper()
+	signal.Ignore(syscall.SIGXFSZ)
+	defer signal.Reset(syscall.SIGXFSZ)
+	var was syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &was); err != nil {
+		t.Fatal(err)
+	}
+	less := was
+	less.Cur = 100
+	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &less); err != nil {
+		t.Fatal(err)
+	}
+	err := fn()
+	if reset := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &was); reset != nil {
+		t.Fatal(reset)
+	}
+	return err
+}
+
+func TestManyFiles(t *testing.T) {
+	m, err := New(Options{Signer: &authority{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range maxFiles {
+		if _, err := m.Get(fmt.Sprint(fileRoots, "/nowhere/", i)); !errors.Is(err, ErrPending) {
+			t.Fatal(err)
+		}
+	}
+	if _, err := m.Get(fileRoots + "/nowhere"); err == nil || errors.Is(err, ErrPending) {
+		t.Errorf("one more: %v", err)
+	}
+}
