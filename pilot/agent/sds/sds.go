@@ -199,9 +199,13 @@ type client struct {
 	sent   map[string]*secrets.Secret
 }
 
-// request takes an acknowledgement, a rejection, or names to subscribe to. Only the nonce of the latest response
-// counts.
+// request takes an acknowledgement, a rejection, or names to subscribe to. What answers an older
+// response changes no subscription.
 func (c *client) request(r *discoveryv3.DiscoveryRequest) error {
+	if r.GetErrorDetail() != nil {
+		c.s.rejected.Inc()
+		c.s.o.Log.Warn("Envoy rejects secrets", "secrets", c.names, "err", r.GetErrorDetail().GetMessage())
+	}
 	switch {
 	case r.GetTypeUrl() != "" && r.GetTypeUrl() != secretType:
 		return status.Errorf(codes.InvalidArgument, "this server has secrets, not %s", r.GetTypeUrl())
@@ -209,10 +213,6 @@ func (c *client) request(r *discoveryv3.DiscoveryRequest) error {
 		return status.Errorf(codes.ResourceExhausted, "%d secrets are the most for one stream", maxNames)
 	case r.GetResponseNonce() != "" && r.GetResponseNonce() != strconv.Itoa(c.nonce):
 		return nil // it answers an older response
-	}
-	if r.GetErrorDetail() != nil {
-		c.s.rejected.Inc()
-		c.s.o.Log.Warn("Envoy rejects secrets", "secrets", c.names, "err", r.GetErrorDetail().GetMessage())
 	}
 	names := slices.Compact(slices.Sorted(slices.Values(r.GetResourceNames())))
 	if slices.Equal(names, c.names) && r.GetResponseNonce() != "" {

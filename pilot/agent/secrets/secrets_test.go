@@ -265,8 +265,8 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// TestRenewal has a certificate renewed at half of its life, give or take a hundredth, and whenever the clock jumps past
-// that, forward or back.
+// TestRenewal has a certificate renewed at half of its life, give or take a hundredth, and whenever the clock jumps
+// past that, forward or back.
 func TestRenewal(t *testing.T) {
 	c := newClock()
 	a := newAuthority(t, c)
@@ -508,8 +508,8 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TestOutput has the files of the certificate fit each other at each moment, over many renewals, also when the folder had
-// files before, and stay whole when the disk is full.
+// TestOutput has the files of the certificate fit each other at each moment, over many renewals, also when the folder
+// had files before, and stay whole when the disk is full.
 func TestOutput(t *testing.T) {
 	c := newClock()
 	a := newAuthority(t, c)

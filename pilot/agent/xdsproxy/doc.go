@@ -1,15 +1,18 @@
-// Package xdsproxy is the socket on which Envoy asks for its configuration. Each stream of Envoy's has one stream to the
-// control plane, of the same protocol: state of the world or delta.
+// Package xdsproxy is the socket on which Envoy asks for its configuration. Each stream of Envoy's has one stream to
+// the control plane, of the same protocol: state of the world or delta.
 //
 // Messages are passed on as the bytes they came in; of most only the type is looked for. Nothing is kept: whoever reads
 // slowly is waited for, by flow control, up to whoever sends. When either side ends its stream, so does the other:
 // Envoy connects again and says which versions it has. Three sorts of messages are the agent's own:
 //
-//   - The types of Handlers, such as the name table, are subscribed to by the agent when Envoy first asks for listeners.
-//     They are acknowledged or rejected by it, and not passed on.
-//   - Health of an application on a virtual machine is reported on each stream, and again on each new one.
-//   - Extensions are given to Extensions, which may fetch what they name and write something else in its place. What it
-//     fails on is rejected in Envoy's stead.
+//   - The types of Handlers, such as the name table, are subscribed to by the agent when Envoy first asks for
+//
+// listeners.
+//
+//	  They are acknowledged or rejected by it, and not passed on.
+//	- Health of an application on a virtual machine is reported on each stream, and again on each new one.
+//	- Extensions are given to Extensions, which may fetch what they name and write something else in its place. What it
+//	  fails on is rejected in Envoy's stead.
 //
 // A stream has four goroutines: of each side one that receives and one that sends, which alone sends; and a fifth once
 // there are extensions.

@@ -1,0 +1,267 @@
+package sds
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	secretv3 "github.com/envoyproxy/go-control-plane/envoy/service/secret/v3"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.uber.org/goleak"
+	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	"github.com/istiod-lite/istiod-lite/pilot/agent/secrets"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// manager has the secrets that a test gives it.
+type manager struct {
+	mu   sync.Mutex
+	all  map[string]*secrets.Secret
+	subs map[int]func(string)
+	next int
+}
+
+func (m *manager) Get(name string) (*secrets.Secret, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if s := m.all[name]; s != nil {
+		return s, nil
+	}
+	return nil, secrets.ErrPending
+}
+
+func (m *manager) Subscribe(fn func(string)) func() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.next++
+	id := m.next
+	m.subs[id] = fn
+	return func() { m.mu.Lock(); defer m.mu.Unlock(); delete(m.subs, id) }
+}
+
+// set has a secret whose text is this.
+func (m *manager) set(name, text string) {
+	s := &secrets.Secret{Name: name, Roots: []byte(text)}
+	if name != secrets.Roots {
+		s = &secrets.Secret{Name: name, Chain: []byte(text), Key: []byte("key of " + text)}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.all[name] = s
+	for _, fn := range m.subs {
+		fn(name)
+	}
+}
+
+// start runs a server until the test ends.
+func start(t *testing.T, r prometheus.Registerer) (*manager, string, *Server) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "sds") // the path of a socket is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	m := &manager{all: map[string]*secrets.Secret{}, subs: map[int]func(string){}}
+	path := filepath.Join(dir, "secrets", "socket")
+	s, err := New(Options{Path: path, Manager: m, Registerer: r})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("the socket is left: %v", err)
+		}
+	})
+	return m, path, s
+}
+
+// proxy is a stream in Envoy's place.
+type proxy struct {
+	t *testing.T
+	secretv3.SecretDiscoveryService_StreamSecretsClient
+}
+
+func dial(t *testing.T, path string) secretv3.SecretDiscoveryServiceClient {
+	t.Helper()
+	conn, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return secretv3.NewSecretDiscoveryServiceClient(conn)
+}
+
+func open(t *testing.T, path string) proxy {
+	t.Helper()
+	s, err := dial(t, path).StreamSecrets(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return proxy{t, s}
+}
+
+func (p proxy) ask(nonce string, reason *rpcstatus.Status, names ...string) {
+	p.t.Helper()
+	if err := p.Send(&discoveryv3.DiscoveryRequest{TypeUrl: secretType, ResourceNames: names, ResponseNonce: nonce, ErrorDetail: reason}); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// expect receives the secrets of these texts, and returns the nonce.
+func (p proxy) expect(want ...string) string {
+	p.t.Helper()
+	r, err := p.Recv()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	var got []string
+	for _, a := range r.GetResources() {
+		s := &tlsv3.Secret{}
+		if err := a.UnmarshalTo(s); err != nil {
+			p.t.Fatal(err)
+		}
+		text := string(s.GetValidationContext().GetTrustedCa().GetInlineBytes())
+		if c := s.GetTlsCertificate(); c != nil {
+			text = string(c.GetCertificateChain().GetInlineBytes())
+			if key := string(c.GetPrivateKey().GetInlineBytes()); key != "key of "+text {
+				p.t.Errorf("the key is %q", key)
+			}
+		}
+		got = append(got, s.GetName()+"="+text)
+	}
+	if !slices.Equal(got, want) || r.GetTypeUrl() != secretType || r.GetVersionInfo() == "" {
+		p.t.Fatalf("received %q, want %q", got, want)
+	}
+	return r.GetNonce()
+}
+
+func TestStream(t *testing.T) {
+	r := prometheus.NewRegistry()
+	m, path, s := start(t, r)
+	if i, err := os.Stat(path); err != nil || i.Mode().Perm() != 0o600 {
+		t.Errorf("the socket is %v, %v", i, err)
+	}
+	one, roots := open(t, path), open(t, path)
+	one.ask("", nil, secrets.Workload)
+	m.set(secrets.Workload, "c1") // it comes while Envoy waits
+	nonce := one.expect("default=c1")
+	one.ask(nonce, nil, secrets.Workload)
+	m.set(secrets.Roots, "r1")
+	roots.ask("", nil, secrets.Roots)
+	acked := roots.expect("ROOTCA=r1")
+	roots.ask(acked, nil, secrets.Roots)
+	m.set(secrets.Workload, "c2")
+	nonce = one.expect("default=c2") // and nothing of the roots, or of the acknowledgement
+
+	one.ask(nonce, &rpcstatus.Status{Code: 3, Message: "bad"}, secrets.Workload)
+	m.set(secrets.Workload, "c3")
+	last := one.expect("default=c3")
+	one.ask(last, nil, secrets.Workload)
+	one.ask(nonce, nil, secrets.Roots) // of an older response
+	one.ask(last, nil, secrets.Workload, secrets.Roots)
+	nonce = one.expect("ROOTCA=r1", "default=c3")
+	one.ask(nonce, nil) // it leaves both
+	one.ask(nonce, nil, secrets.Roots)
+	one.expect("ROOTCA=r1")
+	m.set(secrets.Roots, "r2")
+	roots.expect("ROOTCA=r2")
+	one.expect("ROOTCA=r2")
+	if n := testutil.ToFloat64(s.rejected); n != 1 { // it has read what came after
+		t.Errorf("%v rejections are counted", n)
+	}
+}
+
+func TestRefused(t *testing.T) {
+	_, path, _ := start(t, nil)
+	names := make([]string, maxNames+1)
+	for i := range names {
+		names[i] = fmt.Sprint(i)
+	}
+	for code, r := range map[codes.Code]*discoveryv3.DiscoveryRequest{
+		codes.InvalidArgument: {TypeUrl: "type.googleapis.com/envoy.config.cluster.v3.Cluster"}, codes.ResourceExhausted: {ResourceNames: names},
+	} {
+		p := open(t, path)
+		if err := p.Send(r); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Recv(); status.Code(err) != code {
+			t.Errorf("%v, want %s", err, code)
+		}
+	}
+	c := dial(t, path)
+	if _, err := c.FetchSecrets(t.Context(), &discoveryv3.DiscoveryRequest{}); status.Code(err) != codes.Unimplemented {
+		t.Error(err)
+	}
+	d, err := c.DeltaSecrets(t.Context())
+	if err == nil {
+		_, err = d.Recv()
+	}
+	if status.Code(err) != codes.Unimplemented {
+		t.Error(err)
+	}
+}
+
+// TestSockets has a socket that nobody serves replaced, and one that is served found.
+func TestSockets(t *testing.T) {
+	dir, err := os.MkdirTemp("", "sds")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "socket")
+	if Serving(path) {
+		t.Error("a socket that is not there is served")
+	}
+	stale, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !Serving(path) {
+		t.Error("a socket that is served is not found")
+	}
+	stale.SetUnlinkOnClose(false)
+	_ = stale.Close()
+	if Serving(path) {
+		t.Error("a socket that a process left behind is served")
+	}
+	l, err := Listen(path, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if !Serving(path) {
+		t.Error("the new socket is not served")
+	}
+	if all, err := os.ReadDir(dir); err != nil || len(all) != 1 {
+		t.Errorf("%v are left, %v", all, err)
+	}
+	if _, err := Listen(filepath.Join(path, "socket"), 0o600); err == nil || !strings.Contains(err.Error(), "folder of a socket") {
+		t.Errorf("a socket below a file: %v", err)
+	}
+	if _, err := New(Options{}); err == nil {
+		t.Error("a server of nothing")
+	}
+}

@@ -1,0 +1,540 @@
+package xdsproxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.uber.org/goleak"
+	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/istiod-lite/istiod-lite/pilot/agent/upstream"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const clusterType = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
+
+// controlPlane hands its streams to the test.
+type controlPlane struct {
+	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
+	address string
+	delta   chan *up[*discoveryv3.DeltaDiscoveryRequest, *discoveryv3.DeltaDiscoveryResponse]
+	sotw    chan *up[*discoveryv3.DiscoveryRequest, *discoveryv3.DiscoveryResponse]
+}
+
+// up is a stream at the control plane, which ends with what the test says.
+type up[Q, R any] struct {
+	t *testing.T
+	side[Q, R]
+	end chan error
+}
+
+type side[Q, R any] interface {
+	Send(R) error
+	Recv() (Q, error)
+	Context() context.Context
+}
+
+func (u *up[Q, R]) recv() Q {
+	u.t.Helper()
+	q, err := u.Recv()
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	return q
+}
+
+func (u *up[Q, R]) send(r R) {
+	u.t.Helper()
+	if err := u.Send(r); err != nil {
+		u.t.Fatal(err)
+	}
+}
+
+func (c *controlPlane) DeltaAggregatedResources(s discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
+	u := &up[*discoveryv3.DeltaDiscoveryRequest, *discoveryv3.DeltaDiscoveryResponse]{nil, s, make(chan error, 1)}
+	c.delta <- u
+	select {
+	case err := <-u.end:
+		return err
+	case <-s.Context().Done():
+		return nil
+	}
+}
+
+func (c *controlPlane) StreamAggregatedResources(s discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
+	u := &up[*discoveryv3.DiscoveryRequest, *discoveryv3.DiscoveryResponse]{nil, s, make(chan error, 1)}
+	c.sotw <- u
+	select {
+	case err := <-u.end:
+		return err
+	case <-s.Context().Done():
+		return nil
+	}
+}
+
+// world is a proxy between a test's control plane and a test's Envoy.
+type world struct {
+	t     *testing.T
+	cp    *controlPlane
+	proxy *Proxy
+	envoy discoveryv3.AggregatedDiscoveryServiceClient
+}
+
+func start(t *testing.T, o Options) *world {
+	t.Helper()
+	c := &controlPlane{
+		delta: make(chan *up[*discoveryv3.DeltaDiscoveryRequest, *discoveryv3.DeltaDiscoveryResponse]),
+		sotw:  make(chan *up[*discoveryv3.DiscoveryRequest, *discoveryv3.DiscoveryResponse]),
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := grpc.NewServer(grpc.MaxRecvMsgSize(64 << 20))
+	discoveryv3.RegisterAggregatedDiscoveryServiceServer(g, c)
+	var running sync.WaitGroup
+	running.Go(func() { _ = g.Serve(l) })
+	t.Cleanup(func() { g.Stop(); running.Wait() })
+	c.address = l.Addr().String()
+
+	dir, err := os.MkdirTemp("", "xds") // the path of a socket is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	o.Path = filepath.Join(dir, "XDS")
+	if o.Upstream, err = upstream.New(upstream.Options{Address: c.address, Plaintext: true}); err != nil {
+		t.Fatal(err)
+	}
+	p, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 2)
+	go func() { ended <- p.Run(ctx) }()
+	go func() { ended <- o.Upstream.Run(ctx) }()
+	conn, err := grpc.NewClient("unix://"+o.Path, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = conn.Close()
+		cancel()
+		if err := errors.Join(<-ended, <-ended); err != nil {
+			t.Error(err)
+		}
+	})
+	return &world{t, c, p, discoveryv3.NewAggregatedDiscoveryServiceClient(conn)}
+}
+
+// delta opens a stream of Envoy's, and returns both ends of it.
+func (w *world) delta(ctx context.Context) (discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesClient, *up[*discoveryv3.DeltaDiscoveryRequest, *discoveryv3.DeltaDiscoveryResponse]) {
+	w.t.Helper()
+	s, err := w.envoy.DeltaAggregatedResources(ctx)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	u := <-w.cp.delta
+	u.t = w.t
+	return s, u
+}
+
+func (w *world) sotw(ctx context.Context) (discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesClient, *up[*discoveryv3.DiscoveryRequest, *discoveryv3.DiscoveryResponse]) {
+	w.t.Helper()
+	s, err := w.envoy.StreamAggregatedResources(ctx)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	u := <-w.cp.sotw
+	u.t = w.t
+	return s, u
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// equal compares two messages that were passed on.
+func equal(t *testing.T, got, want proto.Message) {
+	t.Helper()
+	if !proto.Equal(got, want) {
+		t.Fatalf("received %v, want %v", got, want)
+	}
+}
+
+func node() *corev3.Node { return &corev3.Node{Id: "sidecar~10.0.0.1~web.a~a.svc.cluster.local"} }
+
+func any1(typeURL, value string) *anypb.Any {
+	return &anypb.Any{TypeUrl: typeURL, Value: []byte(value)}
+}
+
+// TestDelta passes requests, responses and rejections on as they are, the versions that Envoy resumes with included, and
+// ends Envoy's stream with what the control plane ended its own with.
+func TestDelta(t *testing.T) {
+	w := start(t, Options{})
+	envoy, up := w.delta(t.Context())
+	first := &discoveryv3.DeltaDiscoveryRequest{Node: node(), TypeUrl: clusterType, InitialResourceVersions: map[string]string{"a": "1"}, ResourceNamesSubscribe: []string{"*"}}
+	must(t, envoy.Send(first))
+	equal(t, up.recv(), first)
+	big := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: clusterType, Nonce: "n1", Resources: []*discoveryv3.Resource{
+		{Name: "a", Version: "2", Resource: any1(clusterType, strings.Repeat("x", 8<<20))}, {Name: "b", Version: "1", Resource: any1(clusterType, "y")},
+	}, RemovedResources: []string{"c"}}
+	up.send(big)
+	got, err := envoy.Recv()
+	must(t, err)
+	equal(t, got, big)
+	no := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: clusterType, ResponseNonce: "n1", ErrorDetail: &rpcstatus.Status{Code: 3, Message: "bad"}}
+	must(t, envoy.Send(no))
+	equal(t, up.recv(), no)
+	up.end <- status.Error(codes.ResourceExhausted, "too many")
+	if _, err := envoy.Recv(); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("Envoy is told %v", err)
+	}
+
+	envoy, up = w.delta(t.Context())
+	up.end <- nil
+	if _, err := envoy.Recv(); status.Code(err) != codes.Unavailable {
+		t.Errorf("of a plain end Envoy is told %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	_, up = w.delta(ctx)
+	cancel()
+	<-up.Context().Done()
+	envoy, up = w.delta(t.Context())
+	must(t, envoy.CloseSend())
+	if _, err := envoy.Recv(); !errors.Is(err, io.EOF) {
+		t.Errorf("of its own end Envoy is told %v", err)
+	}
+	<-up.Context().Done()
+}
+
+// TestOwnSubscriptions has the agent ask for the types of its handlers once Envoy asks for listeners, and acknowledge or
+// reject them itself, in both protocols. Envoy sees nothing of it.
+func TestOwnSubscriptions(t *testing.T) {
+	tables := make(chan string, 1)
+	handlers := map[string]func([]byte) error{NameTableType: func(b []byte) error {
+		switch string(b) {
+		case "bad":
+			return errors.New("no table")
+		case "worse":
+			panic("worse")
+		}
+		tables <- string(b)
+		return nil
+	}}
+	t.Run("delta", func(t *testing.T) {
+		w := start(t, Options{Handlers: handlers})
+		envoy, up := w.delta(t.Context())
+		must(t, envoy.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node(), TypeUrl: clusterType}))
+		listeners := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: listenerType}
+		must(t, envoy.Send(listeners))
+		if q := up.recv(); q.TypeUrl != clusterType {
+			t.Fatalf("before Envoy's first request: %v", q)
+		}
+		equal(t, up.recv(), listeners)
+		equal(t, up.recv(), &discoveryv3.DeltaDiscoveryRequest{TypeUrl: NameTableType})
+		table := func(nonce, text string) {
+			up.send(&discoveryv3.DeltaDiscoveryResponse{TypeUrl: NameTableType, Nonce: nonce, Resources: []*discoveryv3.Resource{{Resource: any1(NameTableType, text)}}})
+		}
+		table("1", "one")
+		if got := <-tables; got != "one" {
+			t.Errorf("the table is %q", got)
+		}
+		equal(t, up.recv(), &discoveryv3.DeltaDiscoveryRequest{TypeUrl: NameTableType, ResponseNonce: "1"})
+		for nonce, text := range map[string]string{"2": "bad", "3": "worse"} {
+			table(nonce, text)
+			if q := up.recv(); q.ResponseNonce != nonce || q.GetErrorDetail().GetMessage() == "" {
+				t.Errorf("%s is answered with %v", text, q)
+			}
+		}
+		must(t, envoy.Send(listeners)) // again: the agent asks once
+		equal(t, up.recv(), listeners)
+		own := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: clusterType, Nonce: "4"}
+		up.send(own)
+		got, err := envoy.Recv()
+		must(t, err)
+		equal(t, got, own)
+	})
+	t.Run("state of the world", func(t *testing.T) {
+		w := start(t, Options{Handlers: handlers})
+		envoy, up := w.sotw(t.Context())
+		must(t, envoy.Send(&discoveryv3.DiscoveryRequest{Node: node(), TypeUrl: listenerType}))
+		up.recv()
+		equal(t, up.recv(), &discoveryv3.DiscoveryRequest{TypeUrl: NameTableType})
+		for nonce, text := range []string{"one", "bad"} {
+			up.send(&discoveryv3.DiscoveryResponse{TypeUrl: NameTableType, VersionInfo: "v-" + text, Nonce: fmt.Sprint(nonce), Resources: []*anypb.Any{any1(NameTableType, text)}})
+			q := up.recv()
+			if q.ResponseNonce != fmt.Sprint(nonce) || q.VersionInfo != "v-one" || (q.ErrorDetail != nil) != (text == "bad") {
+				t.Errorf("%s is answered with %v", text, q)
+			}
+		}
+		<-tables
+	})
+}
+
+// TestHealth has the health of an application reported when it changes, and again on each new stream, after Envoy's
+// first requests.
+func TestHealth(t *testing.T) {
+	w := start(t, Options{})
+	w.proxy.SetHealth(false, "starting")
+	envoy, up := w.delta(t.Context())
+	must(t, envoy.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node(), TypeUrl: listenerType}))
+	up.recv()
+	if q := up.recv(); q.TypeUrl != healthType || q.GetErrorDetail().GetMessage() != "starting" {
+		t.Fatalf("reported %v", q)
+	}
+	w.proxy.SetHealth(true, "")
+	equal(t, up.recv(), &discoveryv3.DeltaDiscoveryRequest{TypeUrl: healthType})
+	up.end <- status.Error(codes.Unavailable, "restart")
+	if _, err := envoy.Recv(); status.Code(err) != codes.Unavailable {
+		t.Fatal(err)
+	}
+	old, world := w.sotw(t.Context())
+	must(t, old.Send(&discoveryv3.DiscoveryRequest{Node: node(), TypeUrl: listenerType}))
+	world.recv()
+	equal(t, world.recv(), &discoveryv3.DiscoveryRequest{TypeUrl: healthType})
+}
+
+// TestExtensions has extensions replaced, without delay to anything else, and rejected where that fails.
+func TestExtensions(t *testing.T) {
+	release := make(chan struct{})
+	w := start(t, Options{Extensions: func(ctx context.Context, b []byte) ([]byte, error) {
+		select {
+		case <-release:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		if string(b) == "bad" {
+			return nil, errors.New("no module")
+		}
+		return append(b, " fetched"...), nil
+	}})
+	envoy, up := w.delta(t.Context())
+	must(t, envoy.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node(), TypeUrl: extensionType}))
+	up.recv()
+	extension := func(nonce, text string) *discoveryv3.DeltaDiscoveryResponse {
+		return &discoveryv3.DeltaDiscoveryResponse{TypeUrl: extensionType, Nonce: nonce, Resources: []*discoveryv3.Resource{{Name: "e", Resource: any1(extensionType, text)}}}
+	}
+	up.send(extension("1", "one"))
+	other := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: clusterType, Nonce: "2"}
+	up.send(other)
+	got, err := envoy.Recv()
+	must(t, err)
+	equal(t, got, other)
+	close(release)
+	got, err = envoy.Recv()
+	must(t, err)
+	equal(t, got, extension("1", "one fetched"))
+	up.send(extension("3", "bad"))
+	if q := up.recv(); q.ResponseNonce != "3" || !strings.Contains(q.GetErrorDetail().GetMessage(), "no module") {
+		t.Errorf("answered with %v", q)
+	}
+	up.send(extension("4", "two"))
+	got, err = envoy.Recv()
+	must(t, err)
+	equal(t, got, extension("4", "two fetched"))
+}
+
+// TestReconnects has Envoy connect again and again: no goroutine and no memory is left of it.
+func TestReconnects(t *testing.T) {
+	w := start(t, Options{Handlers: map[string]func([]byte) error{NameTableType: func([]byte) error { return nil }}})
+	size := 1 << 20
+	once := func(i int) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		envoy, up := w.delta(ctx)
+		must(t, envoy.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node(), TypeUrl: listenerType}))
+		up.recv()
+		up.send(&discoveryv3.DeltaDiscoveryResponse{TypeUrl: clusterType, Resources: []*discoveryv3.Resource{{Resource: any1(clusterType, strings.Repeat("x", size))}}})
+		if i%2 == 0 {
+			_, err := envoy.Recv()
+			must(t, err)
+			up.end <- nil
+			_, err = envoy.Recv()
+			if status.Code(err) != codes.Unavailable {
+				t.Fatal(err)
+			}
+		}
+	}
+	settled := func() (goroutines int, heap uint64) {
+		for w.proxy.Connected() > 0 {
+			time.Sleep(time.Millisecond)
+		}
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return runtime.NumGoroutine(), m.HeapAlloc
+	}
+	for i := range 20 {
+		once(i)
+	}
+	goroutines, heap := settled()
+	for i := range 100 {
+		once(i)
+	}
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		g, h := settled()
+		if g <= goroutines+2 && h < heap+uint64(8*size) {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%d goroutines and %d bytes became %d and %d", goroutines, heap, g, h)
+		}
+	}
+}
+
+// TestBackpressure has the control plane wait for an Envoy that does not read: the agent keeps little.
+func TestBackpressure(t *testing.T) {
+	w := start(t, Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	envoy, up := w.delta(ctx)
+	must(t, envoy.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node(), TypeUrl: clusterType}))
+	up.recv()
+	const most = 64 << 20
+	body := strings.Repeat("x", 1<<20)
+	sent := make(chan int)
+	go func() {
+		n := 0
+		for ; n < most/len(body); n++ {
+			if up.Send(&discoveryv3.DeltaDiscoveryResponse{TypeUrl: clusterType, Resources: []*discoveryv3.Resource{{Resource: any1(clusterType, body)}}}) != nil {
+				break
+			}
+		}
+		sent <- n
+	}()
+	var last float64
+	for same := 0; same < 20; time.Sleep(10 * time.Millisecond) { // nothing moves any more
+		m := counterValue(t, w.proxy)
+		if m == last {
+			same++
+		} else {
+			same, last = 0, m
+		}
+	}
+	if last > 16 {
+		t.Errorf("%v MiB were taken for an Envoy that reads nothing", last)
+	}
+	cancel()
+	if n := <-sent; n > 32 {
+		t.Errorf("%d MiB were sent", n)
+	}
+}
+
+func TestDebug(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	at := l.Addr().String()
+	must(t, l.Close())
+	w := start(t, Options{Debug: at, Node: node()})
+	go func() {
+		up := <-w.cp.sotw
+		q, err := up.Recv()
+		if err != nil {
+			return
+		}
+		_ = up.Send(&discoveryv3.DiscoveryResponse{TypeUrl: q.TypeUrl, Resources: []*anypb.Any{any1(q.TypeUrl, fmt.Sprintf("{%q: %q, %q: %q}", q.TypeUrl, q.ResourceNames, "node", q.Node.Id))}})
+	}()
+	body := func(path string) (int, string) {
+		r, err := http.Get("http://" + at + path)
+		must(t, err)
+		defer r.Body.Close()
+		b, err := io.ReadAll(r.Body)
+		must(t, err)
+		http.DefaultClient.CloseIdleConnections()
+		return r.StatusCode, string(b)
+	}
+	if code, text := body("/debug/edsz?proxyID=web.a"); code != 200 || !strings.Contains(text, "edsz?proxyID=web.a") || !strings.Contains(text, node().Id) {
+		t.Errorf("%d %s", code, text)
+	}
+	if code, _ := body("/metrics"); code != 404 {
+		t.Errorf("another path is answered with %d", code)
+	}
+
+	conn, err := grpc.NewClient(at, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	must(t, err)
+	defer conn.Close()
+	tool, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).StreamAggregatedResources(t.Context())
+	must(t, err)
+	up := <-w.cp.sotw
+	up.t = t
+	ask := &discoveryv3.DiscoveryRequest{Node: node(), TypeUrl: debugType + "/syncz"}
+	must(t, tool.Send(ask))
+	equal(t, up.recv(), ask)
+	up.send(&discoveryv3.DiscoveryResponse{TypeUrl: ask.TypeUrl})
+	if _, err := tool.Recv(); err != nil {
+		t.Error(err)
+	}
+	must(t, tool.Send(&discoveryv3.DiscoveryRequest{TypeUrl: clusterType}))
+	if _, err := tool.Recv(); status.Code(err) != codes.PermissionDenied {
+		t.Errorf("configuration on the port of debug pages: %v", err)
+	}
+	for _, bad := range []string{"0.0.0.0:15004", "10.0.0.1:15004", "15004"} {
+		dir := t.TempDir()
+		if p, err := New(Options{Path: filepath.Join(dir, "s"), Upstream: w.proxy.o.Upstream, Debug: bad}); err == nil {
+			t.Errorf("%s is taken: %v", bad, p)
+		}
+	}
+}
+
+func TestTypeOf(t *testing.T) {
+	encoded, err := proto.Marshal(&discoveryv3.DiscoveryResponse{VersionInfo: "1", Resources: []*anypb.Any{any1("other", "body")}, TypeUrl: clusterType, Nonce: "n", Canary: true})
+	must(t, err)
+	for cut := range encoded { // in two buffers
+		m := mem.BufferSlice{mem.SliceBuffer(encoded[:cut]), mem.SliceBuffer(encoded[cut:])}
+		if got, err := typeOf(m, sotwTypeURL); got != clusterType || err != nil {
+			t.Fatalf("cut at %d: %q, %v", cut, got, err)
+		}
+	}
+	for n := 1; n < len(encoded); n++ { // of each part of it, a response or an error
+		m := mem.BufferSlice{mem.SliceBuffer(encoded[:n])}
+		_, err := typeOf(m, sotwTypeURL)
+		if want := proto.Unmarshal(encoded[:n], &discoveryv3.DiscoveryResponse{}); (err == nil) != (want == nil) {
+			t.Errorf("%d bytes: %v, want %v", n, err, want)
+		}
+	}
+}
+
+func FuzzTypeOf(f *testing.F) {
+	encoded, _ := proto.Marshal(&discoveryv3.DiscoveryRequest{TypeUrl: clusterType, Node: node()})
+	f.Add(encoded)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		m := &discoveryv3.DiscoveryRequest{}
+		got, err := typeOf(mem.BufferSlice{mem.SliceBuffer(b)}, sotwTypeURL)
+		if proto.Unmarshal(b, m) == nil && err == nil && len(m.TypeUrl) <= 512 && got != m.TypeUrl {
+			t.Errorf("%q, want %q", got, m.TypeUrl)
+		}
+	})
+}
+
+// counterValue returns how many responses were taken from the control plane.
+func counterValue(t *testing.T, p *Proxy) float64 {
+	t.Helper()
+	return testutil.ToFloat64(p.metrics.responses)
+}
