@@ -3,6 +3,7 @@
 //   - config: what arguments, environment and files say, as typed values
 //   - bootstrap: the configuration that Envoy starts with
 //   - envoy: starts Envoy, supervises it, drains it and ends it
+//   - upstream: connections to the control plane
 //   - ca, secrets, sds: certificates, from the control plane or from files, handed to Envoy on a Unix socket
 //   - xdsproxy: the socket on which Envoy asks for configuration; one stream to the control plane for each of Envoy's
 //   - dns: answers DNS queries by the name table of the control plane
@@ -19,9 +20,11 @@
 // nil; any other return is a fault that ends the agent. Run is called once. Goroutines start through safe.Go. Options
 // hold a *slog.Logger and a prometheus.Registerer; nil means none. Only cmd reads the environment.
 //
-//	secrets.Manager:  Secret(ctx, name) (*Secret, error); Subscribe(func(name string)), called when a secret changes
-//	sds.New(Options{Path, Manager})
-//	xdsproxy.New(Options{Path, Upstream, TLS, Token, Node, Handlers map[typeURL]func([]byte) error})
+//	upstream.New(Options{Address, Roots, Token, Certificate, Key, Headers})
+//	ca.New(Options{Upstream}); secrets.New(Options{Signer or Files, ID, Output})
+//	secrets.Manager: Secret(ctx, name) (*Secret, error); Subscribe(func(name string)); ProxyConfig([]byte) error
+//	sds.Serving(path) bool; sds.New(Options{Path, Manager})
+//	xdsproxy.New(Options{Path, Upstream, Debug, Node, Handlers map[typeURL]func([]byte) error}); SetHealth(bool, string)
 //	dns.New(Options{Addr, Resolver}); SetTable(*NameTable); Ready() bool
 //	status.New(Options{Port, EnvoyAdmin, Probers, DNSReady, Drain}); Ready(ctx) error
 //	capture.Command() *cobra.Command

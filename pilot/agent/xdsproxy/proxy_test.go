@@ -194,8 +194,8 @@ func any1(typeURL, value string) *anypb.Any {
 	return &anypb.Any{TypeUrl: typeURL, Value: []byte(value)}
 }
 
-// TestDelta passes requests, responses and rejections on as they are, the versions that Envoy resumes with included, and
-// ends Envoy's stream with what the control plane ended its own with.
+// TestDelta passes requests, responses and rejections on as they are, the versions that Envoy resumes with included,
+// and ends Envoy's stream with what the control plane ended its own with.
 func TestDelta(t *testing.T) {
 	w := start(t, Options{})
 	envoy, up := w.delta(t.Context())
@@ -234,8 +234,8 @@ func TestDelta(t *testing.T) {
 	<-up.Context().Done()
 }
 
-// TestOwnSubscriptions has the agent ask for the types of its handlers once Envoy asks for listeners, and acknowledge or
-// reject them itself, in both protocols. Envoy sees nothing of it.
+// TestOwnSubscriptions has the agent ask for the types of its handlers once Envoy asks for listeners, and acknowledge
+// or reject them itself, in both protocols. Envoy sees nothing of it.
 func TestOwnSubscriptions(t *testing.T) {
 	tables := make(chan string, 1)
 	handlers := map[string]func([]byte) error{NameTableType: func(b []byte) error {
