@@ -191,6 +191,7 @@ func (f *discoveryFlags) register(flags *pflag.FlagSet, e *env) {
 	o.Webhooks.NoValidation = e.cleared("VALIDATION_WEBHOOK_CONFIG_NAME")
 	o.Webhooks.NoInjection = e.cleared("INJECTION_WEBHOOK_CONFIG_NAME")
 	o.NoElection = !e.enabled("ENABLE_LEADER_ELECTION")
+	o.External = e.asked("EXTERNAL_ISTIOD")
 	o.Advice = e.asked("PILOT_ENABLE_ANALYSIS")
 	o.StatusRate = e.number("PILOT_STATUS_QPS", 20)
 

@@ -133,7 +133,7 @@ func checkMesh(t *testing.T, manifests string) {
 			t.Errorf("ConfigMap %s: %s", m.Name, f)
 		}
 	}
-	if !found {
+	if !found && strings.Contains(manifests, "kind: Deployment") {
 		t.Error("no ConfigMap")
 	}
 }
@@ -271,7 +271,7 @@ func TestNotes(t *testing.T) {
 		ha + ",global.istioNamespace=other":                                                           "The root namespace is other",
 		ha + ",gateways.a=b,cni.enabled=true,revisionTags={stable},profile=ambient":                   "no effect here: gateways, profile.",
 		ha + ",global.remotePilotAddress=x,global.istiod.enableAnalysis=true":                         "no effect here: global.remotePilotAddress, global.istiod.enableAnalysis.",
-		ha + ",global.externalIstiod=true,global.proxy.enableCoreDump=true":                           "no effect here: global.externalIstiod, global.proxy.enableCoreDump.",
+		ha + ",global.configCluster=true,global.proxy.enableCoreDump=true":                            "no effect here: global.configCluster, global.proxy.enableCoreDump.",
 		ha + ",revision=canary,sidecarInjectorWebhook.enableNamespacesByDefault=true":                 "enableNamespacesByDefault has no effect here",
 		ha + ",sidecarInjectorWebhook.defaultTemplates={sidecar,mine}":                                "names mine, and there is no such template",
 		ha + ",global.network=network1":                                                               "kubectl label namespace istio-system topology.istio.io/network=network1",

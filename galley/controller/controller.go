@@ -29,18 +29,17 @@ type Options struct {
 	Validation bool   // keep ValidatingWebhookConfigurations
 	Injection  bool   // keep MutatingWebhookConfigurations
 
-	Lead       func() bool            // whether this replica writes
-	Bundle     func() []byte          // the caBundle to write, as PEM; nil while it is not known
-	Observed   func(bundles [][]byte) // hears what the API server has, each time that it may differ; nil: nobody does
-	Logger     *slog.Logger
-	Registerer prometheus.Registerer
+	Lead     func() bool            // whether this replica writes
+	Bundle   func() []byte          // the caBundle to write, as PEM; nil while it is not known
+	Observed func(bundles [][]byte) // hears what the API server has, each time that it may differ; nil: nobody does
+	Logger   *slog.Logger
+	Metrics  *Metrics
 }
 
 // Controller keeps webhook configurations. Wake and Findings may be called from any goroutine.
 type Controller struct {
-	o       Options
-	wake    chan struct{} // has one message at most
-	metrics *metrics
+	o    Options
+	wake chan struct{} // has one message at most
 
 	mu       sync.Mutex
 	configs  map[key]*config
@@ -81,7 +80,7 @@ func (p *pace) done(now time.Time) {
 func New(o Options) *Controller {
 	o.Revision = cmp.Or(o.Revision, "default")
 	return &Controller{
-		o: o, wake: make(chan struct{}, 1), metrics: newMetrics(o.Registerer), configs: map[key]*config{}, synced: map[schema.GroupVersionResource]bool{},
+		o: o, wake: make(chan struct{}, 1), configs: map[key]*config{}, synced: map[schema.GroupVersionResource]bool{},
 		troubles: map[schema.GroupVersionResource]string{}, failed: map[key]string{}, paces: map[key]*pace{},
 	}
 }
@@ -218,13 +217,13 @@ func (c *Controller) keep(ctx context.Context, have *config, bundle []byte) time
 func (c *Controller) write(ctx context.Context, have *config, patch []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
-	c.metrics.attempts.WithLabelValues(have.name).Inc()
+	c.o.Metrics.attempts.WithLabelValues(have.name).Inc()
 	u, err := c.o.Client.Resource(have.resource).Patch(ctx, have.name, types.StrategicMergePatchType, patch, metav1.PatchOptions{FieldManager: "istiod"})
 	switch {
 	case err == nil:
 		c.o.Logger.Info("webhook configuration written", "object", have.String())
 		if have.resource == validating {
-			c.metrics.updates.Inc()
+			c.o.Metrics.updates.Inc()
 		}
 		parsed, err := parse(have.resource, u)
 		if err != nil {
@@ -238,13 +237,13 @@ func (c *Controller) write(ctx context.Context, have *config, patch []byte) erro
 		c.Wake()
 		return nil
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
-		c.metrics.retries.WithLabelValues(have.name).Inc()
+		c.o.Metrics.retries.WithLabelValues(have.name).Inc()
 		return nil
 	}
 	reason := cmp.Or(string(apierrors.ReasonForError(err)), "unknown")
-	c.metrics.failures.WithLabelValues(have.name, reason).Inc()
+	c.o.Metrics.failures.WithLabelValues(have.name, reason).Inc()
 	if have.resource == validating {
-		c.metrics.updateErrors.WithLabelValues(reason).Inc()
+		c.o.Metrics.updateErrors.WithLabelValues(reason).Inc()
 	}
 	return err
 }
@@ -257,7 +256,7 @@ func (c *Controller) trouble(resource schema.GroupVersionResource, err error) {
 	if err != nil && !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
 		c.troubles[resource] = err.Error()
 		if resource == validating {
-			c.metrics.loadErrors.WithLabelValues(cmp.Or(string(apierrors.ReasonForError(err)), "unknown")).Inc()
+			c.o.Metrics.loadErrors.WithLabelValues(cmp.Or(string(apierrors.ReasonForError(err)), "unknown")).Inc()
 		}
 	}
 }
@@ -299,20 +298,21 @@ func (c *Controller) Findings() []diag.Diagnostic {
 	return list
 }
 
-// metrics are istiod's.
-type metrics struct {
+// Metrics are istiod's, for all Controllers together.
+type Metrics struct {
 	attempts, failures, retries *prometheus.CounterVec
 	updates                     prometheus.Counter
 	updateErrors, loadErrors    *prometheus.CounterVec
 }
 
-func newMetrics(r prometheus.Registerer) *metrics {
+// NewMetrics registers the metrics of Controllers.
+func NewMetrics(r prometheus.Registerer) *Metrics {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 		r.MustRegister(v)
 		return v
 	}
-	m := &metrics{
+	m := &Metrics{
 		attempts:     counter("webhook_patch_attempts_total", "Writes of webhook configurations.", "name"),
 		failures:     counter("webhook_patch_failures_total", "Writes of webhook configurations that failed.", "name", "reason"),
 		retries:      counter("webhook_patch_retries_total", "Writes of webhook configurations that are made again for a newer version.", "name"),

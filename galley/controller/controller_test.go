@@ -199,7 +199,7 @@ func running(t *testing.T, s *server, lead func() bool) *Controller {
 	t.Helper()
 	c := New(Options{
 		Client: s, Namespace: "istio-system", Validation: true, Injection: true, Lead: lead, Bundle: func() []byte { return []byte("roots") },
-		Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
+		Logger: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()),
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)

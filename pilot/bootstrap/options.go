@@ -28,6 +28,7 @@ type Options struct {
 	RegisterAnyone    bool          // peers on other hosts need not prove who they are; without Client nobody has to
 	StatusRate        int           // where Advice is set: objects whose status is written in a second at most
 	NoElection        bool          // this is the only replica: it cleans up without being elected
+	External          bool          // keep the webhooks and the roots of remote clusters too that ask for it
 
 	Certificates Certificates
 	KeySets      KeySets

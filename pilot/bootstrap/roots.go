@@ -41,7 +41,7 @@ func (s *Server) joinCluster(x *secure, o *authority.Options) (err error) {
 		}
 		o.Lead = x.lease.Valid
 	}
-	if x.publisher, err = s.newPublisher(x); err != nil {
+	if x.publisher, err = s.newPublisher(x, s.o.Client, "", x.lease); err != nil {
 		return err
 	}
 	secret := store.Secret{Client: client, Namespace: s.o.Namespace, Name: store.SelfSigned}
@@ -60,11 +60,12 @@ const (
 	crlKey   = "ca-crl.pem"
 )
 
-// newPublisher makes what hands out the roots. It writes only while this server leads.
-func (s *Server) newPublisher(x *secure) (*trust.Publisher, error) {
-	guarded := rest.CopyConfig(s.o.Client)
-	if x.lease != nil {
-		guarded.Wrap(x.lease.Guard)
+// newPublisher makes what hands out the roots in a cluster; the server's own is "". It writes only while this server
+// has the lease, if there is one.
+func (s *Server) newPublisher(x *secure, to *rest.Config, cluster string, lease *leader.Lease) (*trust.Publisher, error) {
+	guarded := rest.CopyConfig(to)
+	if lease != nil {
+		guarded.Wrap(lease.Guard)
 	}
 	client, err := dynamic.NewForConfig(guarded)
 	if err != nil {
@@ -72,10 +73,10 @@ func (s *Server) newPublisher(x *secure) (*trust.Publisher, error) {
 	}
 	logger, name := s.o.Logger.With("scope", "ca"), s.o.Certificates.RootsMap
 	return trust.New(trust.Options{
-		Client: client, Namespaces: s.world.Namespaces, Logger: logger,
+		Client: client, Namespaces: func() []string { return s.world.Namespaces(cluster) }, Logger: logger,
 		Source: func(h config.Handler) (config.Source, error) {
 			return crd.New(crd.Options{
-				Client: s.o.Client, Kinds: []*kinds.Kind{kinds.ConfigMap}, Handler: h, Logger: s.o.Logger.With("scope", "kube"), Metrics: s.metrics, Limits: s.o.Limits,
+				Client: to, Kinds: []*kinds.Kind{kinds.ConfigMap}, Handler: h, Logger: s.o.Logger.With("scope", "kube"), Metrics: s.metrics, Limits: s.o.Limits,
 				Only: map[*kinds.Kind]crd.Restriction{kinds.ConfigMap: {Names: []string{name, crlMap}}},
 			})
 		},
@@ -104,6 +105,7 @@ func (s *Server) leadRoots(ctx context.Context) error {
 				if s.webhooks != nil && s.webhooks.controller != nil {
 					s.webhooks.controller.Wake()
 				}
+				s.remotes.wake()
 			}
 		}
 	})
@@ -118,12 +120,13 @@ func (s *Server) leadRoots(ctx context.Context) error {
 	return nil
 }
 
-// noticeNamespaces has the roots handed out to namespaces that a batch may have selected.
+// noticeNamespaces has the roots handed out to namespaces that a batch may have selected, of the own cluster and of
+// those that are kept.
 func (s *Server) noticeNamespaces(batch []kinds.Change) {
-	if s.secure == nil || s.secure.publisher == nil {
-		return
+	if s.secure != nil && s.secure.publisher != nil {
+		if slices.ContainsFunc(batch, func(c kinds.Change) bool { return c.Kind == kinds.Namespace || c.Kind == kinds.ConfigMap }) {
+			s.secure.publisher.Wake()
+		}
 	}
-	if slices.ContainsFunc(batch, func(c kinds.Change) bool { return c.Kind == kinds.Namespace || c.Kind == kinds.ConfigMap }) {
-		s.secure.publisher.Wake()
-	}
+	s.remotes.notice(batch)
 }

@@ -46,6 +46,7 @@ type Server struct {
 	components components
 	secure     *secure   // nil without a certificate
 	webhooks   *webhooks // nil where they have no port of their own
+	remotes    *remotes  // nil where the own cluster is not kept either
 	statuses   *statuses // nil: nothing is written into statuses
 
 	metrics    *prometheus.Registry
@@ -168,6 +169,7 @@ func New(o Options) (*Server, error) {
 	if s.webhooks, err = s.newWebhooks(); err != nil {
 		return nil, fmt.Errorf("webhooks: %w", err)
 	}
+	s.remotes = s.newRemotes()
 	if s.statuses, err = s.newStatuses(); err != nil {
 		return nil, fmt.Errorf("statuses of objects: %w", err)
 	}
@@ -216,7 +218,7 @@ func (s *Server) findings() []diag.Diagnostic {
 	if s.webhooks != nil && s.webhooks.controller != nil {
 		list = append(list, s.webhooks.controller.Findings()...)
 	}
-	return list
+	return append(list, s.remotes.findings()...)
 }
 
 // objectFindings returns what is wrong with objects: single ones, between them, and with what they do to proxies.
@@ -253,6 +255,9 @@ func (s *Server) register() {
 	s.components.start("webhook listener", s.listenHTTPS)
 	if s.webhooks != nil && s.webhooks.controller != nil {
 		s.components.background("webhook configurations", s.keepWebhooks)
+	}
+	if s.remotes != nil {
+		s.components.background("kept remote clusters", s.remotes.keeper.Run)
 	}
 	if s.statuses != nil {
 		s.components.background("statuses of objects", s.writeStatuses)

@@ -4,7 +4,10 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
+	"sync"
 
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
@@ -26,7 +29,9 @@ type Webhooks struct {
 
 // webhooks are what the port of the webhooks has of its own.
 type webhooks struct {
-	held       *authority.Held        // the certificate that API servers are shown
+	held       *authority.Held // the certificate that API servers are shown
+	callers    callers         // what those trust
+	metrics    *controller.Metrics
 	controller *controller.Controller // nil: nobody keeps the configurations
 	lease      *leader.Lease          // without which this server writes none; nil: it may in any case
 }
@@ -40,48 +45,97 @@ func (s *Server) newWebhooks() (*webhooks, error) {
 		return nil, nil
 	}
 	w := &webhooks{held: s.secure.authority.Hold()}
+	w.callers.hears = w.held.Observed
 	if !s.o.member() || s.o.Webhooks.NoValidation && s.o.Webhooks.NoInjection {
 		return w, nil
 	}
-	guarded, lead := rest.CopyConfig(s.o.Client), func() bool { return true }
+	w.metrics = controller.NewMetrics(s.metrics)
+	var err error
 	if !s.o.NoElection {
-		var err error
-		w.lease, err = leader.New(leader.Options{
-			Client: s.o.Client, Namespace: s.o.Namespace, Name: webhooksLease, Revision: s.o.Revision, Identity: s.o.Instance(), Logger: s.o.Logger.With("scope", "leader"),
-		})
-		if err != nil {
-			return nil, fmt.Errorf("leader election: %w", err)
+		if w.lease, err = s.newLease(s.o.Client, webhooksLease, s.o.Revision, s.o.Instance()); err != nil {
+			return nil, err
 		}
-		guarded.Wrap(w.lease.Guard)
-		lead = w.lease.Valid
 	}
-	client, err := dynamic.NewForConfig(guarded)
+	w.controller, err = s.newController(w, s.o.Client, "", w.lease)
+	return w, err
+}
+
+// newLease makes a Lease in the system namespace of a cluster.
+func (s *Server) newLease(client *rest.Config, name, revision, identity string) (*leader.Lease, error) {
+	lease, err := leader.New(leader.Options{
+		Client: client, Namespace: s.o.Namespace, Name: name, Revision: revision, Identity: identity, Logger: s.o.Logger.With("scope", "leader"),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("leader election: %w", err)
+	}
+	return lease, nil
+}
+
+// newController makes what keeps the webhook configurations of a cluster; the server's own is "". It writes only while
+// this server has the lease, if there is one.
+func (s *Server) newController(w *webhooks, client *rest.Config, cluster string, lease *leader.Lease) (*controller.Controller, error) {
+	guarded, lead := rest.CopyConfig(client), func() bool { return true }
+	if lease != nil {
+		guarded.Wrap(lease.Guard)
+		lead = lease.Valid
+	}
+	writer, err := dynamic.NewForConfig(guarded)
 	if err != nil {
 		return nil, fmt.Errorf("client of the webhook configurations: %w", err)
 	}
-	w.controller = controller.New(controller.Options{
-		Client: client, Namespace: s.o.Namespace, Revision: s.o.Revision, Validation: !s.o.Webhooks.NoValidation, Injection: !s.o.Webhooks.NoInjection,
-		Lead: lead, Bundle: w.held.Roots, Observed: w.held.Observed, Logger: s.o.Logger.With("scope", "validationController"), Registerer: s.metrics,
-	})
-	return w, nil
+	return controller.New(controller.Options{
+		Client: writer, Namespace: s.o.Namespace, Revision: s.o.Revision, Validation: !s.o.Webhooks.NoValidation, Injection: !s.o.Webhooks.NoInjection,
+		Lead: lead, Bundle: w.held.Roots, Observed: func(bundles [][]byte) { w.callers.observed(cluster, bundles) },
+		Logger: s.o.Logger.With("scope", "validationController"), Metrics: w.metrics,
+	}), nil
+}
+
+// callers are the API servers that call the webhooks, and by which roots each verifies them.
+type callers struct {
+	hears func(bundles [][]byte)
+
+	mu        sync.Mutex
+	byCluster map[string][][]byte
+}
+
+// observed takes the bundles of one cluster; nil: it calls no more.
+func (c *callers) observed(cluster string, bundles [][]byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.byCluster == nil {
+		c.byCluster = map[string][][]byte{}
+	}
+	c.byCluster[cluster] = bundles
+	if bundles == nil {
+		delete(c.byCluster, cluster)
+	}
+	var all [][]byte
+	for _, cluster := range slices.Sorted(maps.Keys(c.byCluster)) {
+		all = append(all, c.byCluster[cluster]...)
+	}
+	c.hears(all)
 }
 
 // keepWebhooks keeps the webhook configurations until ctx ends.
 func (s *Server) keepWebhooks(ctx context.Context) error {
-	w := s.webhooks
-	if w.lease == nil {
-		return w.controller.Run(ctx)
+	return s.leadWebhooks(ctx, s.webhooks.controller, s.webhooks.lease)
+}
+
+// leadWebhooks runs a Controller that writes while this server has the lease, if there is one, until ctx ends.
+func (s *Server) leadWebhooks(ctx context.Context, c *controller.Controller, lease *leader.Lease) error {
+	if lease == nil {
+		return c.Run(ctx)
 	}
 	ended := make(chan struct{})
 	safe.Go(s.o.Logger, "webhook leader", func() {
 		defer close(ended)
-		w.lease.Run(ctx, func(ctx context.Context) {
-			w.controller.Wake()
+		lease.Run(ctx, func(ctx context.Context) {
+			c.Wake()
 			<-ctx.Done()
 		})
 	})
 	defer func() { <-ended }()
-	return w.controller.Run(ctx)
+	return c.Run(ctx)
 }
 
 // mountWebhooks adds the webhooks to a mux. They share a Gate, which bounds what they cost together.

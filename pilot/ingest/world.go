@@ -343,12 +343,12 @@ func (w *World) ObjectsOf(kind *kinds.Kind) []*kinds.Object {
 	return w.which(func(k kinds.Key) bool { return k.Kind == kind })
 }
 
-// Namespaces returns the names of the server's own cluster's namespaces that take part.
-func (w *World) Namespaces() []string {
+// Namespaces returns the names of a cluster's namespaces that take part; the server's own cluster is "".
+func (w *World) Namespaces(cluster string) []string {
 	var names []string
 	w.mu.Lock()
 	for at := range w.filter.namespaces {
-		if at.cluster == "" && w.filter.selected(clusterNamespace{"", at.namespace}) {
+		if at.cluster == cluster && w.filter.selected(at) {
 			names = append(names, at.namespace)
 		}
 	}

@@ -7,6 +7,7 @@ to, as $(POD_NAME), stands before it.
       "CLUSTER_ID" ((.Values.global.multiCluster).clusterName | default "Kubernetes")
       "PILOT_TRACE_SAMPLING" .Values.traceSampling }}
 {{- with .Values.global.pilotCertProvider }}{{ $_ := set $plain "PILOT_CERT_PROVIDER" . }}{{ end }}
+{{- if .Values.global.externalIstiod }}{{ $_ := set $plain "EXTERNAL_ISTIOD" "true" }}{{ end }}
 {{- range $name, $value := .Values.env }}{{ $_ := set $plain $name $value }}{{ end }}
 {{- $from := dict }}
 {{- range .Values.envVarFrom }}{{ $_ := set $from .name .valueFrom }}{{ end }}

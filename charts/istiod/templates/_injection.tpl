@@ -49,6 +49,9 @@ what each selects no other does.
       path: {{ .root.Values.istiodRemote.injectionPath | default "/inject" }}
       port: 443
     {{- end }}
+    {{- with .root.Values.istiodRemote.injectionCABundle }}
+    caBundle: {{ . | quote }}
+    {{- end }}
   sideEffects: None
   admissionReviewVersions: [v1, v1beta1]
   failurePolicy: Fail

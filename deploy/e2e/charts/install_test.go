@@ -200,6 +200,14 @@ func (w *world) conform(ctx context.Context, t *testing.T, h charts.Helm) {
 			t.Fatal(err)
 		}
 	}
+	// Alerts are a custom resource of the Prometheus operator's, which is not installed here.
+	alerts, err := os.ReadFile("testdata/prometheusrule.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "monitoring.coreos.com_v1_prometheusrule.json"), alerts, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	program, err := binaries.Tool("kubeconform", "KUBECONFORM")
 	if err != nil {
 		t.Fatal(err)
@@ -242,10 +250,11 @@ func (w *world) conform(ctx context.Context, t *testing.T, h charts.Helm) {
 		}
 	}
 	for planted, want := range map[string]string{
-		"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\nspec: {replica: 1, selector: {}, template: {}}":                                                   "'replica'",
-		"apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: a, readinesProbe: {}}]}":                                                           "'readinesProbe'",
-		"apiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: a}\nspec: {hosts: [a], http: [{route: [{desination: {host: a}}]}]}":                "'desination'",
-		"apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: a}\nrules: [{apiGroups: [a], resources: [b], verbs: [get], resourceName: [c]}]": "'resourceName'",
+		"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\nspec: {replica: 1, selector: {}, template: {}}":                                                                      "'replica'",
+		"apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: a, readinesProbe: {}}]}":                                                                              "'readinesProbe'",
+		"apiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: a}\nspec: {hosts: [a], http: [{route: [{desination: {host: a}}]}]}":                                   "'desination'",
+		"apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: a}\nrules: [{apiGroups: [a], resources: [b], verbs: [get], resourceName: [c]}]":                    "'resourceName'",
+		"apiVersion: monitoring.coreos.com/v1\nkind: PrometheusRule\nmetadata: {name: a}\nspec: {groups: [{name: a, rules: [{alert: A, exp: b, for: 1m, labels: {}, annotations: {}}]}]}": "'exp'",
 	} {
 		if out, err := conform(planted); err == nil || !strings.Contains(out, want) {
 			t.Errorf("a planted mistake is not found: want %s, got %v\n%s", want, err, out)

@@ -1,0 +1,58 @@
+package charts
+
+import (
+	"bytes"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestAlerts: the rules of alerts read metrics that the server has, or API servers and kube-state-metrics.
+func TestAlerts(t *testing.T) {
+	var sources bytes.Buffer
+	for _, dir := range []string{"pilot", "citadel", "galley"} {
+		err := filepath.WalkDir(filepath.Join("../..", dir), func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			sources.Write(text)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, h := range helms(t) {
+		out := template(t, h, "istiod", chart(t, "istiod"), "--set", "alerts.enabled=true,revision=canary")
+		_, rule, ok := strings.Cut(out, "kind: PrometheusRule\n")
+		if !ok {
+			t.Fatalf("%s: no PrometheusRule", h.Name)
+		}
+		rule, _, _ = strings.Cut(rule, "\n---\n")
+		if n := strings.Count(rule, "- alert: "); n != 6 {
+			t.Errorf("%s: %d alerts", h.Name, n)
+		}
+		names := regexp.MustCompile(`\b(?:pilot|citadel|galley|webhook|istiod)_[a-z_]+\b`).FindAllString(rule, -1)
+		slices.Sort(names)
+		names = slices.Compact(names)
+		if len(names) != 5 {
+			t.Errorf("%s: metrics %v", h.Name, names)
+		}
+		for _, name := range names {
+			if name = strings.TrimPrefix(strings.TrimSuffix(name, "_expiry_timestamp"), "citadel_server_"); !bytes.Contains(sources.Bytes(), []byte(`"`+name+`"`)) {
+				t.Errorf("%s: the server has no metric %s", h.Name, name)
+			}
+		}
+		if !strings.Contains(rule, `deployment="istiod-canary"`) {
+			t.Errorf("%s: not about the revision's own Deployment", h.Name)
+		}
+		if strings.Contains(template(t, h, "istiod", chart(t, "istiod")), "PrometheusRule") {
+			t.Errorf("%s: alerts that nobody asked for", h.Name)
+		}
+	}
+}
