@@ -2,8 +2,8 @@
 // such as the caBundles of webhooks and the ConfigMaps with the roots.
 //
 //   - A remote cluster asks for that with the annotation topology.istio.io/controlPlaneClusters of its system
-// namespace,
-//     which lists the IDs of clusters whose control planes it wants, or is "*". A cluster without it is only read.
+//     namespace, which lists the IDs of clusters whose control planes it wants, or is "*". A cluster without it is
+//     only read.
 //   - The control plane has to be one that serves others (EXTERNAL_ISTIOD). If it is not, and a cluster names it, that
 //     is a finding.
 //   - A cluster is kept from when it is known until its Secret or the annotation goes. A kubeconfig that changes ends
