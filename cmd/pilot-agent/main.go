@@ -17,7 +17,7 @@ import (
 var version string
 
 func main() {
-	os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(run(context.Background(), os.Args[1:], os.Environ(), os.Stdout, os.Stderr))
 }
 
 // exit is an error that says with which code the process ends. What went wrong has been printed already.
@@ -26,7 +26,7 @@ type exit struct{ code int }
 func (e exit) Error() string { return fmt.Sprintf("exit with %d", e.code) }
 
 // run is main without the process. It returns the exit code.
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) int {
 	root := &cobra.Command{
 		Use:           "pilot-agent",
 		Short:         "Runs beside an Envoy: its bootstrap, certificates, configuration and life",
@@ -35,7 +35,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		Args:          cobra.NoArgs,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	root.AddCommand(versionCommand(), capture.Command(os.Getenv))
+	root.AddCommand(proxyCommand(args, environ), capture.Command(os.Getenv), waitCommand(), requestCommand(), versionCommand())
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)

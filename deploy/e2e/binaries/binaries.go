@@ -36,6 +36,17 @@ func Gather(ctx context.Context, dir string) (Set, error) {
 	return s, Build(ctx, s.Pilot, "./cmd/pilot-discovery")
 }
 
+// Agent copies the agent into the folder: the one beside PILOT_DISCOVERY, else it is built.
+func (s Set) Agent(ctx context.Context) (string, error) {
+	to := filepath.Join(s.Dir, "pilot-agent")
+	if pilot := os.Getenv("PILOT_DISCOVERY"); pilot != "" {
+		if from := filepath.Join(filepath.Dir(pilot), "pilot-agent"); Copy(to, from) == nil {
+			return to, nil
+		}
+	}
+	return to, Build(ctx, to, "./cmd/pilot-agent")
+}
+
 // OldestEnvoy copies the oldest Envoy that takes virtual hosts by themselves (environment: ENVOY_OLDEST, else
 // .tools/envoy-1.37) into the folder.
 func (s Set) OldestEnvoy() (string, error) {

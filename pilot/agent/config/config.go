@@ -48,6 +48,7 @@ type Config struct {
 	Proxy                            *meshv1alpha1.ProxyConfig
 	Node                             *corev3.Node
 	Labels, Annotations              map[string]string // of the pod
+	Addr                             netip.Addr        // by which others reach the proxy
 	IPv6                             bool              // the host has no IPv4 address
 	Security                         Security
 	Envoy                            Envoy
@@ -116,7 +117,7 @@ func Read(s Source) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.IPv6 = true
+	c.Addr, c.IPv6 = ips[0], true
 	for _, a := range ips {
 		c.IPv6 = c.IPv6 && !a.Is4()
 	}

@@ -1,0 +1,338 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/istiod-lite/istiod-lite/api/safe"
+	"github.com/istiod-lite/istiod-lite/pilot/agent/bootstrap"
+	"github.com/istiod-lite/istiod-lite/pilot/agent/ca"
+	"github.com/istiod-lite/istiod-lite/pilot/agent/config"
+	"github.com/istiod-lite/istiod-lite/pilot/agent/dns"
+	"github.com/istiod-lite/istiod-lite/pilot/agent/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/agent/health"
+	"github.com/istiod-lite/istiod-lite/pilot/agent/sds"
+	"github.com/istiod-lite/istiod-lite/pilot/agent/secrets"
+	"github.com/istiod-lite/istiod-lite/pilot/agent/status"
+	"github.com/istiod-lite/istiod-lite/pilot/agent/upstream"
+	"github.com/istiod-lite/istiod-lite/pilot/agent/xdsproxy"
+)
+
+// Options of an agent.
+type Options struct {
+	Config  *config.Config
+	Environ []string // Envoy's
+	// LogJSON has Envoy log in JSON; OutlierLog is its file of outlier detection.
+	LogJSON        bool
+	OutlierLog     string
+	Stdout, Stderr io.Writer       // Envoy's
+	Debug          string          // HOST:PORT of debug pages of the control plane; empty: none
+	Kill           <-chan struct{} // ends Envoy at once when it is closed; nil: nothing does
+	Log            *slog.Logger
+}
+
+// component is what runs beside Envoy until Envoy has ended.
+type component struct {
+	name string
+	run  func(context.Context) error
+}
+
+// Agent is what runs beside one Envoy.
+type Agent struct {
+	o          Options
+	c          *config.Config
+	registry   *prometheus.Registry
+	components []component
+
+	secrets *secrets.Manager // nil: another server has the certificates
+	dns     *dns.Server      // nil: names are not captured
+	proxy   *xdsproxy.Proxy
+	status  *status.Server // nil: there is no port
+	envoy   *envoy.Process // nil: there is no Envoy
+
+	quit chan struct{} // closed by /quitquitquit
+}
+
+// New opens the sockets and writes the bootstrap. It starts nothing. The error says what is wrong, and how to correct
+// it.
+func New(o Options) (*Agent, error) {
+	a := &Agent{o: o, c: o.Config, registry: prometheus.NewRegistry(), quit: make(chan struct{})}
+	a.o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	a.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	for _, f := range append(a.c.Findings, bootstrap.Ineffective(a.c.Proxy)...) {
+		a.o.Log.Warn("this has no effect", "finding", f)
+	}
+	for _, step := range []func() error{a.makeDNS, a.connect, a.prepareEnvoy, a.makeStatus, a.makeHealth} {
+		if err := step(); err != nil {
+			return nil, err
+		}
+	}
+	return a, nil
+}
+
+func (a *Agent) add(name string, run func(context.Context) error) {
+	a.components = append(a.components, component{name, run})
+}
+
+func (a *Agent) log(scope string) *slog.Logger { return a.o.Log.With("scope", scope) }
+
+func (a *Agent) makeDNS() error {
+	if !a.c.DNSCapture {
+		return nil
+	}
+	var err error
+	a.dns, err = dns.New(dns.Options{Addr: a.c.DNSAddr, Namespace: a.c.Namespace, Parallel: a.c.DNSParallel, Log: a.log("dns"), Registerer: a.registry})
+	if err != nil {
+		return err
+	}
+	a.add("dns", a.dns.Run)
+	return nil
+}
+
+// upstreamOptions are those of a server of the control plane.
+func (a *Agent) upstreamOptions(address, name, roots string) upstream.Options {
+	s := a.c.Security
+	o := upstream.Options{
+		Address: address, Plaintext: config.Plaintext(address), ServerName: name, Roots: roots, Token: s.Token, Log: a.log("xdsproxy"),
+		Headers: map[string]string{"clusterid": a.c.Node.GetMetadata().GetFields()["CLUSTER_ID"].GetStringValue()},
+	}
+	if s.CertificateFolder != "" {
+		o.Certificate, o.Key = filepath.Join(s.CertificateFolder, "cert-chain.pem"), filepath.Join(s.CertificateFolder, "key.pem")
+	}
+	if s.Mounted {
+		o.Certificate, o.Key, o.Token = s.Chain, s.Key, ""
+	}
+	return o
+}
+
+// connect makes the servers of certificates and of configuration, and what they ask.
+func (a *Agent) connect() error {
+	s := a.c.Security
+	discovery, err := upstream.New(a.upstreamOptions(s.Discovery, s.ServerName, s.DiscoveryRoots))
+	if err != nil {
+		return err
+	}
+	a.add("control plane", discovery.Run)
+	handlers := map[string]func([]byte) error{}
+	if a.dns != nil {
+		handlers[dns.NameTableType] = func(encoded []byte) error {
+			table, err := dns.Decode(encoded)
+			if err == nil {
+				a.dns.SetTable(table)
+			}
+			return err
+		}
+	}
+	if sds.Serving(a.c.SDSSocket) {
+		a.o.Log.Info("another server has the certificates", "socket", a.c.SDSSocket)
+	} else if err := a.makeSecrets(); err != nil {
+		return err
+	} else {
+		handlers[xdsproxy.ProxyConfigType] = a.secrets.ProxyConfig
+	}
+	mode := os.FileMode(0o600)
+	if a.c.GRPCBootstrap != "" { // applications run as any user
+		mode = 0o666
+	}
+	a.proxy, err = xdsproxy.New(xdsproxy.Options{
+		Path: a.c.XDSSocket, Mode: mode, Upstream: discovery, Handlers: handlers, Debug: a.o.Debug, Node: a.c.Node, Registerer: a.registry, Log: a.log("xdsproxy"),
+	})
+	if err != nil {
+		return err
+	}
+	a.add("configuration", a.proxy.Run)
+	return nil
+}
+
+func (a *Agent) makeSecrets() error {
+	s := a.c.Security
+	o := secrets.Options{
+		Life: s.Life, Key: secrets.Key{RSA: s.RSA, Curve: s.Curve, PKCS8: s.PKCS8}, Grace: s.Grace, Jitter: s.Jitter, Output: s.Output, Registerer: a.registry, Log: a.log("cache"),
+	}
+	if s.Mounted {
+		o.Files = secrets.Files{Chain: s.Chain, Key: s.Key, Roots: s.Roots}
+	} else {
+		authority, err := upstream.New(a.upstreamOptions(s.CA, s.CAServerName, s.CARoots))
+		if err != nil {
+			return err
+		}
+		a.add("CA", authority.Run)
+		if o.Signer, err = ca.New(ca.Options{Upstream: authority, CertSigner: s.Signer, Registerer: a.registry}); err != nil {
+			return err
+		}
+		if a.c.Account != "" {
+			o.ID = fmt.Sprintf("spiffe://%s/ns/%s/sa/%s", s.TrustDomain, a.c.Namespace, a.c.Account)
+		}
+	}
+	var err error
+	if a.secrets, err = secrets.New(o); err != nil {
+		return err
+	}
+	a.add("certificates", a.secrets.Run)
+	server, err := sds.New(sds.Options{Path: a.c.SDSSocket, Manager: a.secrets, Registerer: a.registry, Log: a.log("sds")})
+	if err != nil {
+		return err
+	}
+	a.add("secrets", server.Run)
+	return nil
+}
+
+// prepareEnvoy writes what Envoy, or an application that speaks xDS itself, starts with.
+func (a *Agent) prepareEnvoy() error {
+	if a.c.GRPCBootstrap != "" {
+		text, err := grpcBootstrap(a.c, a.c.Security.Output)
+		if err != nil {
+			return err
+		}
+		if err := write(a.c.GRPCBootstrap, text); err != nil {
+			return err
+		}
+	}
+	e := a.c.Envoy
+	if e.Disabled {
+		return nil
+	}
+	o := envoy.Options{
+		Binary: e.Binary, Config: cmp.Or(e.Custom, e.Config), IPv6: a.c.IPv6, LogLevel: e.LogLevel, ComponentLevel: e.ComponentLevel, Concurrency: e.Concurrency,
+		Drain: e.Drain, FlushInterval: e.FlushInterval, FlushMinSizeKB: e.FlushMinSizeKB, SkipDeprecatedLogs: e.SkipDeprecatedLogs, Environ: a.o.Environ,
+		Admin: admin(a.c), Termination: e.TerminationDrain, ExitOnZero: e.ExitOnZero, Minimum: e.MinimumDrain, Ignored: []uint16{a.c.ReadyPort, a.c.MetricsPort},
+		Kill: a.o.Kill, Stdout: a.o.Stdout, Stderr: a.o.Stderr, Log: a.o.Log,
+	}
+	if e.Override != "" {
+		text, err := os.ReadFile(e.Override)
+		if err != nil {
+			return fmt.Errorf("ISTIO_BOOTSTRAP_OVERRIDE: %w", err)
+		}
+		o.Override = string(text)
+	}
+	if e.Custom == "" {
+		b, err := Bootstrap(a.c, a.o.LogJSON, a.o.OutlierLog)
+		if err != nil {
+			return err
+		}
+		text, err := bootstrap.JSON(b)
+		if err != nil {
+			return err
+		}
+		if err := write(e.Config, text); err != nil {
+			return err
+		}
+	}
+	var err error
+	a.envoy, err = envoy.New(o)
+	return err
+}
+
+func (a *Agent) makeStatus() error {
+	port := int(a.c.Proxy.GetStatusPort())
+	if port == 0 {
+		return nil
+	}
+	quit := sync.OnceFunc(func() { close(a.quit) })
+	o := status.Options{
+		Addr: net.JoinHostPort("", strconv.Itoa(port)), AppHost: a.c.Addr.String(), Probers: a.c.Probers, Scraping: a.c.Prometheus, Gatherer: a.registry, Registerer: a.registry,
+		Quit: quit, Drain: func() {}, Log: a.log("probes"),
+	}
+	if a.dns != nil {
+		o.DNSReady, o.NameTable = a.dns.Ready, func() []byte { return a.dns.Table().JSON() }
+	}
+	if a.envoy != nil {
+		o.EnvoyAdmin = admin(a.c)
+		o.EnvoyStats = "http://" + net.JoinHostPort(loopback(a.c), strconv.Itoa(int(a.c.MetricsPort))) + "/stats/prometheus"
+		o.Drain = func() { safe.Go(a.o.Log, "drain", func() { a.envoy.Drain(context.Background()) }) }
+	}
+	var err error
+	if a.status, err = status.New(o); err != nil {
+		return err
+	}
+	a.add("status", a.status.Run)
+	return nil
+}
+
+// makeHealth asks the application of a virtual machine how it is, where its ProxyConfig says how to ask.
+func (a *Agent) makeHealth() error {
+	probe := a.c.Proxy.GetReadinessProbe()
+	if probe == nil {
+		return nil
+	}
+	o := health.Options{Probe: probe, Report: a.proxy.SetHealth, Log: a.log("healthcheck")}
+	if a.status != nil {
+		o.Ready = a.status.Ready
+	}
+	checker, err := health.New(o)
+	if err != nil {
+		return err
+	}
+	a.add("health", checker.Run)
+	return nil
+}
+
+// reapInterval is how often an agent that is the first process of its container looks for others that have ended.
+const reapInterval = 5 * time.Second
+
+// Run runs all until ctx ends or one of them fails. Envoy drains and ends first, while the others still serve it. If
+// Envoy ends by itself, the error is an *envoy.Exit.
+func (a *Agent) Run(ctx context.Context) error {
+	beside, stop := context.WithCancel(context.WithoutCancel(ctx))
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	var running sync.WaitGroup
+	failed := make(chan error, len(a.components)+1)
+	if os.Getpid() == 1 {
+		a.add("init", func(ctx context.Context) error { return envoy.Reap(ctx, a.o.Log, reapInterval) })
+	}
+	for _, c := range a.components {
+		running.Add(1)
+		safe.Go(a.o.Log, c.name, func() {
+			defer running.Done()
+			if err := c.run(beside); err != nil {
+				failed <- fmt.Errorf("%s: %w", c.name, err)
+			}
+		})
+	}
+	defer running.Wait()
+	defer stop()
+
+	done := make(chan error, 1)
+	safe.Go(a.o.Log, "life", func() {
+		if a.envoy == nil {
+			<-ctx.Done()
+			done <- nil
+			return
+		}
+		done <- a.envoy.Run(ctx)
+	})
+	asked := ctx.Done()
+	quit := a.quit
+	for {
+		select {
+		case err := <-done:
+			return err
+		case err := <-failed:
+			end()
+			return errors.Join(err, <-done)
+		case <-quit:
+			quit = nil
+			a.o.Log.Info("asked to quit")
+			end()
+		case <-asked:
+			asked = nil
+			if a.status != nil {
+				a.status.Draining()
+			}
+		}
+	}
+}
