@@ -55,8 +55,8 @@ help: ## Show this list.
 
 all: build test ## Build and test.
 
-build: ## Build bin/pilot-discovery, one static binary. The first build takes a minute or two.
-	@$(PROGRESS) -v build go build -v -p $(JOBS) -ldflags '$(LDFLAGS)' -o bin/ ./cmd/pilot-discovery
+build: ## Build bin/pilot-discovery and bin/pilot-agent, each one static binary. The first build takes a minute or two.
+	@$(PROGRESS) -v build go build -v -p $(JOBS) -ldflags '$(LDFLAGS)' -o bin/ ./cmd/pilot-discovery ./cmd/pilot-agent
 
 run: build $(ENVOY) ## Run the control plane with a small mesh of real Envoys, and stay up. No root, no fixed port.
 	@$(PROGRESS) -v build go build -v -p $(JOBS) -o bin/demo ./deploy/demo
@@ -128,8 +128,8 @@ gen: $(HELM4) ## Write the custom resources and the golden files anew, from what
 	go run ./deploy/crds charts/base/files/crds galley/validation/schema/schemas.zip
 	go test -p $(JOBS) $$(grep -rlE --include='*_test.go' 'flag\.Bool\("update"|world\.Update|featuretest\.Run' . | xargs -r -n1 dirname | sort -u) -args -update
 
-image: build ## Write bin/image.tar, an OCI image with the binary alone. No Docker needed.
-	go run ./deploy/image -o bin/image.tar -version '$(VERSION)' bin/pilot-discovery
+image: build ## Write bin/image.tar, an OCI image with both binaries alone. No Docker needed.
+	go run ./deploy/image -o bin/image.tar -version '$(VERSION)' bin/pilot-discovery bin/pilot-agent
 
 tools: $(ENVOY) $(ENVOY_OLDEST) $(CLUSTER) $(CHARTS) $(GOTESTSUM) $(TOOLS)/golangci-lint-$(LINT) ## Fetch or build the tools that the other targets need into .tools.
 

@@ -35,11 +35,12 @@ func files(t *testing.T, archive io.Reader) map[string][]byte {
 // Follows the digests from the index to the binary, as a container runtime does.
 func TestBuild(t *testing.T) {
 	binary := bytes.Repeat([]byte("binary"), 1000)
-	archive, err := build(binary, "1.2.3")
+	programs := []program{{"pilot-discovery", binary}, {"pilot-agent", []byte("agent")}}
+	archive, err := build(programs, "1.2.3")
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := build(binary, "1.2.3")
+	again, err := build(programs, "1.2.3")
 	if err != nil || !bytes.Equal(archive, again) {
 		t.Fatalf("not the same bytes twice (%v)", err)
 	}
@@ -92,7 +93,11 @@ func TestBuild(t *testing.T) {
 	if digest(layer) != config.RootFS.DiffIDs[0] {
 		t.Error("the layer is not the one that the configuration names")
 	}
-	if got := files(t, bytes.NewReader(layer))[config.Config.Entrypoint[0][1:]]; !bytes.Equal(got, binary) {
+	inside := files(t, bytes.NewReader(layer))
+	if got := inside[config.Config.Entrypoint[0][1:]]; !bytes.Equal(got, binary) {
 		t.Errorf("the entrypoint is not the binary: %d bytes", len(got))
+	}
+	if got := inside["usr/local/bin/pilot-agent"]; string(got) != "agent" {
+		t.Errorf("the agent has %d bytes", len(got))
 	}
 }

@@ -20,14 +20,22 @@ func main() {
 	out := flag.String("o", "image.tar", "archive to write")
 	version := flag.String("version", "unknown", "tag of the image")
 	flag.Parse()
-	if flag.NArg() != 1 {
-		fmt.Fprintln(os.Stderr, "usage: image [-o FILE] [-version TAG] BINARY")
+	if flag.NArg() == 0 {
+		fmt.Fprintln(os.Stderr, "usage: image [-o FILE] [-version TAG] BINARY...")
 		os.Exit(2)
 	}
-	binary, err := os.ReadFile(flag.Arg(0))
+	var programs []program
+	var err error
+	for _, name := range flag.Args() {
+		p := program{name: path.Base(name)}
+		if p.content, err = os.ReadFile(name); err != nil {
+			break
+		}
+		programs = append(programs, p)
+	}
 	if err == nil {
 		var archive []byte
-		if archive, err = build(binary, *version); err == nil {
+		if archive, err = build(programs, *version); err == nil {
 			err = os.WriteFile(*out, archive, 0o644)
 		}
 	}
@@ -39,8 +47,8 @@ func main() {
 
 // user is the one that Istio's own images run as.
 const (
-	user  = 1337
-	place = "usr/local/bin/pilot-discovery"
+	user   = 1337
+	folder = "usr/local/bin"
 )
 
 // repository is the one that the chart pulls from: nodes and docker that load the archive have the image under its
@@ -54,9 +62,15 @@ type descriptor struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// build returns the archive of an image with that binary.
-func build(binary []byte, version string) ([]byte, error) {
-	layer, err := layerTar(binary)
+// program is a binary, and its name in the image.
+type program struct {
+	name    string
+	content []byte
+}
+
+// build returns the archive of an image with those binaries, which runs the first.
+func build(programs []program, version string) ([]byte, error) {
+	layer, err := layerTar(programs)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +90,7 @@ func build(binary []byte, version string) ([]byte, error) {
 	config, err := json.Marshal(map[string]any{
 		"architecture": runtime.GOARCH, "os": "linux",
 		"config": map[string]any{
-			"User": fmt.Sprintf("%d:%d", user, user), "Entrypoint": []string{"/" + place},
+			"User": fmt.Sprintf("%d:%d", user, user), "Entrypoint": []string{"/" + path.Join(folder, programs[0].name)},
 			"Labels": map[string]string{"org.opencontainers.image.version": version, "org.opencontainers.image.licenses": "Apache-2.0"},
 		},
 		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{digest(layer)}},
@@ -116,8 +130,8 @@ func build(binary []byte, version string) ([]byte, error) {
 	return archive.Bytes(), nil
 }
 
-// layerTar is the image's file system: the binary, its folders and a /tmp.
-func layerTar(binary []byte) ([]byte, error) {
+// layerTar is the image's file system: the binaries, their folders and a /tmp.
+func layerTar(programs []program) ([]byte, error) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
 	for dir := range strings.SplitSeq("etc tmp usr usr/local usr/local/bin", " ") {
@@ -133,8 +147,10 @@ func layerTar(binary []byte) ([]byte, error) {
 	if err := addFile(w, "etc/passwd", []byte(passwd), 0o644); err != nil {
 		return nil, err
 	}
-	if err := addFile(w, place, binary, 0o755); err != nil {
-		return nil, err
+	for _, p := range programs {
+		if err := addFile(w, path.Join(folder, p.name), p.content, 0o755); err != nil {
+			return nil, err
+		}
 	}
 	if err := w.Close(); err != nil {
 		return nil, err
