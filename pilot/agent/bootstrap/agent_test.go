@@ -1,0 +1,120 @@
+package bootstrap
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
+	"sigs.k8s.io/yaml"
+
+	"google.golang.org/protobuf/encoding/protojson"
+)
+
+// with returns a bootstrap by a ProxyConfig in YAML, or what is wrong.
+func with(t *testing.T, config string, change func(*Agent)) (*bootstrapv3.Bootstrap, error) {
+	t.Helper()
+	text, err := yaml.YAMLToJSON([]byte(config))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &Agent{Proxy: &meshv1alpha1.ProxyConfig{}, Status: 15020, ReadyPort: 15021, MetricsPort: 15090}
+	if err := protojson.Unmarshal(text, a.Proxy); err != nil {
+		t.Fatal(err)
+	}
+	if change != nil {
+		change(a)
+	}
+	return New(Options{Node: web(), ADS: "/XDS", SDS: "/SDS", Admin: "127.0.0.1:15000", Agent: a})
+}
+
+func clusterOf(t *testing.T, b *bootstrapv3.Bootstrap, name string) *clusterv3.Cluster {
+	t.Helper()
+	i := slices.IndexFunc(b.GetStaticResources().GetClusters(), func(c *clusterv3.Cluster) bool { return c.Name == name })
+	if i < 0 {
+		t.Fatalf("no cluster %s", name)
+	}
+	return b.GetStaticResources().GetClusters()[i]
+}
+
+// TestTLSOfReports: certificates are those of files or of the mesh, and without roots the server must have one that
+// this system trusts.
+func TestTLSOfReports(t *testing.T) {
+	for settings, want := range map[string]string{
+		"{mode: DISABLE}":                                       "",
+		"{mode: ISTIO_MUTUAL}":                                  "default ROOTCA",
+		"{mode: SIMPLE}":                                        "system",
+		"{mode: SIMPLE, insecureSkipVerify: true}":              "nobody",
+		"{mode: SIMPLE, caCertificates: /ca}":                   "file-root:/ca",
+		"{mode: MUTUAL, clientCertificate: /c, privateKey: /k}": "file-cert:/c~/k system",
+		"{mode: MUTUAL, clientCertificate: /c, privateKey: /k, caCertificates: /ca}": "file-cert:/c~/k file-root:/ca",
+	} {
+		b, err := with(t, "tracing: {zipkin: {address: 'z.example.com:9411'}, tlsSettings: "+settings+"}", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		socket := clusterOf(t, b, "zipkin").GetTransportSocket()
+		if socket != nil {
+			m := &tlsv3.UpstreamTlsContext{}
+			if err := socket.GetTypedConfig().UnmarshalTo(m); err != nil {
+				t.Fatal(err)
+			}
+			c := m.GetCommonTlsContext()
+			for _, s := range c.GetTlsCertificateSdsSecretConfigs() {
+				got = append(got, s.GetName())
+			}
+			switch {
+			case c.GetCombinedValidationContext() != nil:
+				got = append(got, c.GetCombinedValidationContext().GetValidationContextSdsSecretConfig().GetName())
+			case c.GetValidationContext().GetSystemRootCerts() != nil:
+				got = append(got, "system")
+			default:
+				got = append(got, "nobody")
+			}
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s: %q, want %q", settings, got, want)
+		}
+	}
+}
+
+// TestReports: where traces and metrics go.
+func TestReports(t *testing.T) {
+	b, err := with(t, "{statsdUdpAddress: '10.0.0.1:8125', envoyMetricsService: {address: 'm:1', tcpKeepalive: {time: 9s, probes: 2}}}", func(a *Agent) { a.IPv6 = true })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(b.GetStatsSinks()) != 2 || b.GetTracing() != nil {
+		t.Errorf("sinks %v, tracing %v", b.GetStatsSinks(), b.GetTracing())
+	}
+	c := clusterOf(t, b, "envoy_metrics_service")
+	if c.GetDnsLookupFamily() != clusterv3.Cluster_V6_ONLY || c.GetUpstreamConnectionOptions().GetTcpKeepalive().GetKeepaliveTime().GetValue() != 9 {
+		t.Errorf("%v", c)
+	}
+	if l := b.GetStaticResources().GetListeners(); len(l) != 2 || l[0].GetAddress().GetSocketAddress().GetAddress() != "::" {
+		t.Errorf("listeners %v", l)
+	}
+}
+
+func TestAgentRefused(t *testing.T) {
+	for want, config := range map[string]string{
+		`tracing: "z": write HOST:PORT`: "tracing: {zipkin: {address: z}}",
+		"statsdUdpAddress":              "statsdUdpAddress: x",
+		"needs clientCertificate":       "tracing: {datadog: {address: 'd:1'}, tlsSettings: {mode: MUTUAL}}",
+	} {
+		if _, err := with(t, config, nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	if _, err := with(t, "{}", func(a *Agent) { a.Annotations = map[string]string{"sidecar.istio.io/statsHistogramBuckets": "[]"} }); err == nil || !strings.Contains(err.Error(), "statsHistogramBuckets") {
+		t.Errorf("buckets: %v", err)
+	}
+	p := &meshv1alpha1.ProxyConfig{ProxyBootstrapTemplatePath: "x", Tracing: &meshv1alpha1.Tracing{Tracer: &meshv1alpha1.Tracing_Lightstep_{}}}
+	if got := Ineffective(p); len(got) != 2 {
+		t.Errorf("findings %q", got)
+	}
+}
