@@ -17,55 +17,6 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
 )
 
-// agentYAML has two pods that Istio's own agent supervises. Their Envoys listen where a Sidecar says: nothing redirects
-// their traffic.
-const agentYAML = `---
-apiVersion: v1
-kind: Service
-metadata: {name: server, namespace: b}
-spec:
-  selector: {app: server}
-  ports: [{name: http, port: 80, targetPort: 8443}]
----
-apiVersion: v1
-kind: Pod
-metadata: {name: server, namespace: b, labels: {app: server, security.istio.io/tlsMode: istio, sidecar.istio.io/inject: "false"}}
-spec:
-  serviceAccountName: server
-  containers: [{name: app, image: echo, args: ["-http=8080"]}]
-status:
-  phase: Running
-  podIP: 10.10.0.21
-  podIPs: [{ip: 10.10.0.21}]
-  conditions: [{type: Ready, status: "True"}]
----
-apiVersion: v1
-kind: Pod
-metadata: {name: caller, namespace: b, labels: {app: caller, security.istio.io/tlsMode: istio, sidecar.istio.io/inject: "false"}}
-spec:
-  serviceAccountName: caller
-  containers: [{name: app, image: echo}]
-status:
-  phase: Running
-  podIP: 10.10.0.22
-  podIPs: [{ip: 10.10.0.22}]
-  conditions: [{type: Ready, status: "True"}]
----
-apiVersion: networking.istio.io/v1
-kind: Sidecar
-metadata: {name: server, namespace: b}
-spec:
-  workloadSelector: {labels: {app: server}}
-  ingress: [{port: {number: 8443, protocol: HTTP, name: http}, bind: 10.10.0.21, captureMode: NONE, defaultEndpoint: "0.0.0.0:8080"}]
----
-apiVersion: networking.istio.io/v1
-kind: Sidecar
-metadata: {name: caller, namespace: b}
-spec:
-  workloadSelector: {labels: {app: caller}}
-  egress: [{port: {number: 7070, protocol: HTTP_PROXY, name: proxy}, bind: 127.0.0.1, captureMode: NONE, hosts: ["*/*"]}]
-`
-
 // TestPilotAgent has Istio's own agent supervise stock Envoys, with its own bootstrap: they get certificates, serve and
 // call by mutual TLS alone, also beside proxies without that agent.
 func TestPilotAgent(t *testing.T) {
