@@ -263,10 +263,25 @@ func TestAgents(t *testing.T) {
 
 	t.Run("ServerIsEnded", func(t *testing.T) {
 		a := m.agents["first"]
-		// As a kubelet and the API server do, in any order: the endpoint goes, the pod is told to end.
+		// As a kubelet does: the hook, then the signal. Between them clients learn that the endpoint goes.
+		hook := exec.CommandContext(t.Context(), os.Getenv(agentVar), "request", "--debug-port=15020", "POST", "drain")
+		said := &bytes.Buffer{}
+		hook.Stdout, hook.Stderr = said, said
+		if err := m.World.Pod("first").Location.(interface{ Start(*exec.Cmd) error }).Start(hook); err != nil {
+			t.Fatal(err)
+		}
+		if err := hook.Wait(); err != nil {
+			t.Fatalf("%v: %s", err, said)
+		}
+		before := traffic.Heard("first")
+		suite.Eventually(t, "answers of a server that drains", func() bool { return traffic.Heard("first") > before+50 })
 		if err := os.Remove(filepath.Join(m.Dir, "first.yaml")); err != nil {
 			t.Fatal(err)
 		}
+		suite.Eventually(t, "the client knows that the endpoint goes", func() bool {
+			code, text := m.ask(t, "caller", 15000, "/clusters")
+			return code == http.StatusOK && strings.Contains(text, "10.10.0.24:8443") && !strings.Contains(text, "10.10.0.21:8443")
+		})
 		if err := a.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 			t.Fatal(err)
 		}
@@ -274,7 +289,7 @@ func TestAgents(t *testing.T) {
 		if code := a.cmd.ProcessState.ExitCode(); code != 0 {
 			t.Errorf("the agent ended with %d:\n%s", code, a.log())
 		}
-		before := traffic.Heard("second")
+		before = traffic.Heard("second")
 		suite.Eventually(t, "answers of the other server", func() bool { return traffic.Heard("second") > before+100 })
 		if err := traffic.Err(); err != nil && !traffic.Starved() {
 			t.Error(err)
