@@ -2,10 +2,13 @@ package dns
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -71,25 +74,26 @@ func start(t *testing.T, o Options, servers ...string) *Server {
 // server runs a DNS server of resolv.conf on an address and returns where it is.
 func server(t *testing.T, addr string, handle dns.HandlerFunc) string {
 	t.Helper()
-	var d Server
 	host, port, _ := net.SplitHostPort(addr)
+	var d Server // for its sockets, which others serve
 	if err := d.listen(host, port); err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range d.servers {
-		s.Handler = handle
+	for i, o := range d.sockets {
+		s := &dns.Server{Handler: handle}
+		if i == 0 {
+			s.PacketConn = o.Closer.(net.PacketConn)
+		} else {
+			s.Listener = o.Closer.(net.Listener)
+		}
 		done := make(chan struct{})
 		go func() { defer close(done); s.ActivateAndServe() }()
 		t.Cleanup(func() {
-			if s.PacketConn != nil {
-				s.PacketConn.Close()
-			} else {
-				s.Listener.Close()
-			}
+			o.Close()
 			<-done
 		})
 	}
-	return d.servers[0].PacketConn.LocalAddr().String()
+	return d.sockets[0].addr.String()
 }
 
 // reply answers A queries by an address.
@@ -316,7 +320,7 @@ func TestLoops(t *testing.T) {
 	var came atomic.Int32
 	up := server(t, "127.0.0.1:0", func(w dns.ResponseWriter, req *dns.Msg) {
 		came.Add(1)
-		w.WriteMsg(self.Load().respond(w, req)) // as if the kernel had redirected it
+		w.WriteMsg(self.Load().up.ask(portOf(w.RemoteAddr()), req, false)) // as if the kernel had redirected it
 	})
 	s := start(t, Options{}, up)
 	self.Store(s)
@@ -392,6 +396,54 @@ func TestMalformedQueries(t *testing.T) {
 	}
 }
 
+// On all addresses it answers from the one that was asked.
+func TestAllAddresses(t *testing.T) {
+	s, err := New(Options{Addr: "0.0.0.0:0", ResolvConf: os.DevNull})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- s.Run(ctx) }()
+	s.SetTable(table())
+	_, port, _ := net.SplitHostPort(s.Addr())
+	for _, addr := range []string{"127.0.0.1", "127.0.0.2"} {
+		if got := ask(t, addr+":"+port, "udp", "example.com", dns.TypeA); got != "NOERROR; example.com. 30 IN A 240.240.0.1" {
+			t.Errorf("%s: %s", addr, got)
+		}
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+func FuzzDatagrams(f *testing.F) {
+	for _, name := range []string{"reviews.", "missing.org."} {
+		b, err := new(dns.Msg).SetQuestion(name, dns.TypeAAAA).Pack()
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+		f.Add(b[:len(b)-3])
+		b[2] |= 0x28 // another opcode
+		f.Add(b)
+	}
+	s, err := New(Options{Addr: "127.0.0.1:0", ResolvConf: os.DevNull})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() {
+		for _, o := range s.sockets {
+			o.Close()
+		}
+	})
+	s.SetTable(table())
+	conn := s.sockets[0].Closer.(*net.UDPConn)
+	out := make([]byte, dns.MaxMsgSize)
+	f.Fuzz(func(_ *testing.T, b []byte) { s.serveDatagram(conn, b, out, netip.MustParseAddrPort("127.0.0.1:9")) })
+}
+
 func TestTakenAddress(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -455,4 +507,52 @@ func BenchmarkTable(b *testing.B) {
 	for b.Loop() {
 		l.answer(q)
 	}
+}
+
+// Another server to measure, such as Istio's agent: go test -run ^$ -bench Queries ./pilot/agent/dns -args -addr
+// 127.0.0.1:15053 -name reviews.default.svc.cluster.local.
+var (
+	otherAddr = flag.String("addr", "", "address of a DNS server to measure in the place of this one")
+	otherName = flag.String("name", "reviews.default.svc.cluster.local", "name to ask for")
+)
+
+// BenchmarkQueries has 16 clients at a time ask over UDP.
+func BenchmarkQueries(b *testing.B) {
+	addr := *otherAddr
+	if addr == "" {
+		s, err := New(Options{Addr: "127.0.0.1:0", Namespace: "default", ResolvConf: os.DevNull})
+		if err != nil {
+			b.Fatal(err)
+		}
+		s.SetTable(table())
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan error)
+		go func() { done <- s.Run(ctx) }()
+		defer func() { cancel(); <-done }()
+		addr = s.Addr()
+	}
+	query, err := new(dns.Msg).SetQuestion(dns.Fqdn(*otherName), dns.TypeA).Pack()
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.SetParallelism(16 / runtime.GOMAXPROCS(0))
+	b.RunParallel(func(pb *testing.PB) {
+		conn, err := net.Dial("udp", addr)
+		if err != nil {
+			b.Error(err)
+			return
+		}
+		defer conn.Close()
+		answer := make([]byte, 512)
+		for pb.Next() {
+			if _, err := conn.Write(query); err != nil {
+				b.Error(err)
+			}
+			if n, err := conn.Read(answer); err != nil || n < 12 || answer[7] == 0 { // the number of answers
+				b.Errorf("no answer: %x, %v", answer[:n], err)
+				return
+			}
+		}
+	})
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "queries/s")
 }

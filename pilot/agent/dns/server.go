@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -47,8 +49,15 @@ type Server struct {
 	lookup  atomic.Pointer[lookup]
 	up      *upstream
 	metrics *metrics
-	servers []*dns.Server
+	sockets []socket
 	addr    string
+}
+
+// socket is one that is listened on, and what serves it until it is closed.
+type socket struct {
+	io.Closer
+	addr  net.Addr
+	serve func() error
 }
 
 // New opens the sockets. The error names the address that cannot be had.
@@ -77,7 +86,7 @@ func New(o Options) (*Server, error) {
 		} else if err != nil {
 			o.Log.Info("DNS over IPv6 is not served", "err", err)
 		} else if i == 0 {
-			s.addr = s.servers[0].PacketConn.LocalAddr().String()
+			s.addr = s.sockets[0].addr.String()
 			_, port, _ = net.SplitHostPort(s.addr)
 		}
 	}
@@ -99,8 +108,7 @@ func (s *Server) listen(host, port string) error {
 		}
 		tcp, err := config.Listen(context.Background(), "tcp", udp.LocalAddr().String())
 		if err == nil {
-			handler := dns.HandlerFunc(s.serve)
-			s.servers = append(s.servers, &dns.Server{PacketConn: udp, Handler: handler}, &dns.Server{Listener: tcp, Handler: handler})
+			s.sockets = append(s.sockets, s.socketOf(udp), socket{tcp, tcp.Addr(), (&dns.Server{Listener: tcp, Handler: dns.HandlerFunc(s.serve)}).ActivateAndServe})
 			return nil
 		}
 		if lastErr = err; port != "0" {
@@ -113,14 +121,19 @@ func (s *Server) listen(host, port string) error {
 	return lastErr
 }
 
+// socketOf serves UDP by this package's own readers, which answer from the table without another goroutine. One that
+// listens on all addresses must answer from the one that was asked: the library does that.
+func (s *Server) socketOf(c net.PacketConn) socket {
+	conn, ok := c.(*net.UDPConn)
+	if addr := c.LocalAddr().(*net.UDPAddr); !ok || addr.IP.IsUnspecified() {
+		return socket{c, addr, (&dns.Server{PacketConn: c, Handler: dns.HandlerFunc(s.serve)}).ActivateAndServe}
+	}
+	return socket{conn, conn.LocalAddr(), func() error { return s.serveUDP(conn) }}
+}
+
 // own reports whether a server's address is one of this Server.
 func (s *Server) own(addr string) bool {
-	for _, d := range s.servers {
-		if d.PacketConn != nil && d.PacketConn.LocalAddr().String() == addr {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.sockets, func(o socket) bool { return o.addr.String() == addr })
 }
 
 // Addr returns the address that it listens on; of localhost, that of IPv4.
@@ -145,9 +158,9 @@ func (s *Server) Ready() bool { return s.lookup.Load() != nil }
 
 // Run serves until ctx ends. It closes the sockets.
 func (s *Server) Run(ctx context.Context) error {
-	failed := make(chan error, len(s.servers))
-	for _, d := range s.servers {
-		safe.Go(s.o.Log, "dns", func() { failed <- d.ActivateAndServe() })
+	failed := make(chan error, len(s.sockets))
+	for _, o := range s.sockets {
+		safe.Go(s.o.Log, "dns", func() { failed <- o.serve() })
 	}
 	var err error
 	ended := 0
@@ -161,63 +174,67 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	// What waits for another server is not waited for.
 	s.up.cancel()
-	for _, d := range s.servers {
-		if d.PacketConn != nil {
-			d.PacketConn.Close()
-		} else {
-			d.Listener.Close()
-		}
+	for _, o := range s.sockets {
+		o.Close()
 	}
-	for ; ended < len(s.servers); ended++ {
+	for ; ended < len(s.sockets); ended++ {
 		<-failed
 	}
 	return err
 }
 
-// serve answers one query.
+// serve answers one query of a connection.
 func (s *Server) serve(w dns.ResponseWriter, req *dns.Msg) {
 	safe.Run(s.o.Log, "dns query", func() {
 		s.metrics.requests.Inc()
-		resp := s.respond(w, req)
-		if err := w.WriteMsg(resp); err != nil && !errors.Is(err, net.ErrClosed) {
+		overTCP := strings.HasPrefix(w.RemoteAddr().Network(), "tcp")
+		resp, ok := s.answer(req)
+		if !ok {
+			resp = s.up.ask(portOf(w.RemoteAddr()), req, overTCP)
+		}
+		if !overTCP {
+			truncate(req, resp)
+		}
+		if err := w.WriteMsg(resp); err != nil {
 			s.o.Log.Debug("a DNS response was not sent", "err", err)
 		}
 	})
 }
 
-// respond returns the response to a query.
-func (s *Server) respond(w dns.ResponseWriter, req *dns.Msg) *dns.Msg {
-	overTCP := strings.HasPrefix(w.RemoteAddr().Network(), "tcp")
+// answer returns the response to a query, and whether there is one without asking other servers.
+func (s *Server) answer(req *dns.Msg) (*dns.Msg, bool) {
 	resp := new(dns.Msg)
 	l := s.lookup.Load()
 	opt := req.IsEdns0()
 	switch {
 	case len(req.Question) != 1:
-		return resp.SetRcode(req, dns.RcodeFormatError)
+		return resp.SetRcode(req, dns.RcodeFormatError), true
 	case opt != nil && opt.Version() != 0:
 		resp.SetRcode(req, dns.RcodeBadVers)
 		resp.SetEdns0(udpSize, false)
-		return resp
+		return resp, true
 	case l == nil:
-		return resp.SetRcode(req, dns.RcodeServerFailure)
+		return resp.SetRcode(req, dns.RcodeServerFailure), true
 	}
-	if answers, ok := l.answer(req.Question[0]); ok {
-		resp.SetReply(req)
-		resp.Authoritative, resp.RecursionAvailable, resp.Answer = true, true, answers
-		if opt != nil {
-			resp.SetEdns0(udpSize, false)
-		}
-	} else {
-		resp = s.up.ask(w.RemoteAddr(), req, overTCP)
+	answers, ok := l.answer(req.Question[0])
+	if !ok {
+		return nil, false
 	}
-	if !overTCP {
-		size := dns.MinMsgSize
-		if opt != nil {
-			size = max(size, int(opt.UDPSize()))
-		}
-		resp.Truncate(size)
+	resp.SetReply(req)
+	resp.Authoritative, resp.RecursionAvailable, resp.Answer = true, true, answers
+	if opt != nil {
+		resp.SetEdns0(udpSize, false)
 	}
-	return resp
+	return resp, true
+}
+
+// truncate makes a response fit into what a client takes over UDP.
+func truncate(req, resp *dns.Msg) {
+	size := dns.MinMsgSize
+	if opt := req.IsEdns0(); opt != nil {
+		size = max(size, int(opt.UDPSize()))
+	}
+	resp.Truncate(size)
 }
 
 // udpSize is how long a UDP message this server takes, as RFC 6891 has servers say.

@@ -94,10 +94,10 @@ func (u *upstream) config() (servers []string, search string) {
 	return u.servers, u.search
 }
 
-// ask returns what the servers answer to a query, or SERVFAIL.
-func (u *upstream) ask(from net.Addr, req *dns.Msg, overTCP bool) *dns.Msg {
+// ask returns what the servers answer to a query that came from a port, or SERVFAIL.
+func (u *upstream) ask(fromPort int, req *dns.Msg, overTCP bool) *dns.Msg {
 	failure := new(dns.Msg).SetRcode(req, dns.RcodeServerFailure)
-	if _, loop := u.asked.Load(query{portOf(from), req.Id}); loop {
+	if _, loop := u.asked.Load(query{fromPort, req.Id}); loop {
 		u.log.Warn("a DNS query of this program came back to it: its own traffic must not be captured", "name", req.Question[0].Name)
 		u.metrics.failures.Inc()
 		return failure
