@@ -71,7 +71,8 @@ type Agent struct {
 func New(o Options) (*Agent, error) {
 	a := &Agent{o: o, c: o.Config, registry: prometheus.NewRegistry(), quit: make(chan struct{})}
 	a.o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
-	a.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	// The application may have metrics of these names too, and is served beside the agent.
+	prometheus.WrapRegistererWithPrefix("istio_agent_", a.registry).MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	for _, f := range append(a.c.Findings, bootstrap.Ineffective(a.c.Proxy)...) {
 		a.o.Log.Warn("this has no effect", "finding", f)
 	}

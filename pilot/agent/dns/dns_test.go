@@ -128,7 +128,7 @@ func ask(t *testing.T, addr, network, name string, qtype uint16) string {
 
 func TestNamesOfTheTable(t *testing.T) {
 	s := start(t, Options{}, server(t, "127.0.0.1:0", rcode(dns.RcodeNameError)))
-	if got := ask(t, s.Addr(), "udp", "reviews", dns.TypeA); got != "SERVFAIL" || s.Ready() || s.Table() != nil {
+	if got := ask(t, s.Addr(), "udp", "reviews", dns.TypeA); got != "SERVFAIL" || s.Ready() || s.Table().JSON() != nil {
 		t.Errorf("before the first table: %s, ready %t", got, s.Ready())
 	}
 	s.SetTable(table())

@@ -98,8 +98,11 @@ func fields(b []byte, each func(n protowire.Number, v []byte) error) error {
 	return nil
 }
 
-// JSON returns the table as JSON, with sorted names; for people.
+// JSON returns the table as JSON, with sorted names; for people. Without a table it is nil.
 func (t *NameTable) JSON() []byte {
+	if t == nil {
+		return nil
+	}
 	b, err := json.MarshalIndent(t, "", "  ")
 	if err != nil { // it has nothing but text
 		return []byte("{}")
