@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	ingressv1 "k8s.io/api/networking/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	extensionsv1alpha1 "istio.io/api/extensions/v1alpha1"
@@ -45,6 +46,16 @@ type Object struct {
 
 // AnnotationDryRun is set by the user on an AuthorizationPolicy that is to refuse nothing: to "true".
 const AnnotationDryRun = "istio.io/dry-run"
+
+// AnnotationRouteSemantics is set on a VirtualService whose paths are read as another API has them. With the value
+// RoutesOfIngress a prefix ends at the end of a segment: /a matches /a and /a/b, and not /ab.
+const (
+	AnnotationRouteSemantics = "internal.istio.io/route-semantics"
+	RoutesOfIngress          = "ingress"
+)
+
+// AnnotationIngressClass names the class of an Ingress, as spec.ingressClassName does.
+const AnnotationIngressClass = "kubernetes.io/ingress.class"
 
 // AnnotationHealthy is set on a WorkloadEntry whose status has a condition Healthy: to "true" or "false". Objects have
 // no status of their own.
@@ -141,6 +152,9 @@ var (
 	ReferenceGrant   = gateway("ReferenceGrant", "referencegrants", func() any { return &gatewayv1.ReferenceGrant{} }, "v1", "v1beta1")
 	BackendTLSPolicy = gateway("BackendTLSPolicy", "backendtlspolicies", func() any { return &gatewayv1.BackendTLSPolicy{} }, "v1", "v1alpha3")
 
+	Ingress      = &Kind{Name: "Ingress", Group: "networking.k8s.io", Versions: []string{"v1"}, Plural: "ingresses", New: func() any { return &ingressv1.Ingress{} }}
+	IngressClass = &Kind{Name: "IngressClass", Group: "networking.k8s.io", Versions: []string{"v1"}, Plural: "ingressclasses", Cluster: true, New: func() any { return &ingressv1.IngressClass{} }}
+
 	Service       = &Kind{Name: "Service", Versions: []string{"v1"}, Plural: "services", New: func() any { return &corev1.Service{} }}
 	EndpointSlice = &Kind{Name: "EndpointSlice", Group: "discovery.k8s.io", Versions: []string{"v1"}, Plural: "endpointslices", New: func() any { return &discoveryv1.EndpointSlice{} }}
 	Pod           = &Kind{Name: "Pod", Versions: []string{"v1"}, Plural: "pods", New: func() any { return &corev1.Pod{} }}
@@ -181,6 +195,7 @@ func All() []*Kind {
 		Namespace, Node, ConfigMap, Secret, Pod, Service, EndpointSlice,
 		WorkloadEntry, WorkloadGroup, ServiceEntry, Sidecar, DestinationRule, Gateway, VirtualService, EnvoyFilter, ProxyConfig,
 		PeerAuthentication, AuthorizationPolicy, RequestAuthentication, Telemetry, WasmPlugin, TrafficExtension,
+		IngressClass, Ingress,
 		GatewayClass, KubeGateway, HTTPRoute, GRPCRoute, TLSRoute, TCPRoute, ReferenceGrant, BackendTLSPolicy,
 	}
 }

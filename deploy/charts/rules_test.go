@@ -63,7 +63,7 @@ const read = "get list watch"
 func TestRules(t *testing.T) {
 	cluster := map[string]string{
 		"customresourcedefinitions.apiextensions.k8s.io": read, "tokenreviews.authentication.k8s.io": "create",
-		"subjectaccessreviews.authorization.k8s.io": "create", "secrets": read, "configmaps": "create get list watch", "configmaps istio-ca-root-cert,istio-ca-crl": "list patch watch",
+		"ingresses/status.networking.k8s.io": "patch", "subjectaccessreviews.authorization.k8s.io": "create", "secrets": read, "configmaps": "create get list watch", "configmaps istio-ca-root-cert,istio-ca-crl": "list patch watch",
 	}
 	for _, k := range kinds.All() {
 		if k != kinds.Secret && k != kinds.ConfigMap {
@@ -88,7 +88,7 @@ func TestRules(t *testing.T) {
 	const roots = "istio-namespace-controller-election,istio-webhook-controller-election"
 	leads := func(mesh, leases string) map[string]string {
 		all := reads(mesh)
-		all["leases.coordination.k8s.io"], all["leases.coordination.k8s.io "+leases] = "create get", "update"
+		all["leases.coordination.k8s.io"], all["leases.coordination.k8s.io istio-leader,"+leases] = "create get", "update"
 		return all
 	}
 	without := func(all map[string]string, names ...string) map[string]string {
@@ -107,8 +107,8 @@ func TestRules(t *testing.T) {
 	const election = "env.ENABLE_LEADER_ELECTION"
 	const registration, health = "env.PILOT_ENABLE_WORKLOAD_ENTRY_AUTOREGISTRATION", "env.PILOT_ENABLE_WORKLOAD_ENTRY_HEALTHCHECKS"
 	external := maps.Clone(noCA)
-	delete(external, "leases.coordination.k8s.io istio-workloadentry-cleanup,istio-webhook-controller-election")
-	external["leases.coordination.k8s.io istio-workloadentry-cleanup,"+roots] = "update"
+	delete(external, "leases.coordination.k8s.io istio-leader,istio-workloadentry-cleanup,istio-webhook-controller-election")
+	external["leases.coordination.k8s.io istio-leader,istio-workloadentry-cleanup,"+roots] = "update"
 	signed := func(signers string) map[string]string {
 		all, group := maps.Clone(writes), ".certificates.k8s.io"
 		all["certificatesigningrequests"+group], all["certificatesigningrequests/approval"+group] = "create delete get watch", "update"

@@ -408,6 +408,10 @@ func rules(k *kinds.Kind) func(fieldRef) {
 		return endpointSlice
 	case kinds.Pod:
 		return pod
+	case kinds.Ingress:
+		return ingress
+	case kinds.IngressClass:
+		return ingressClass
 	case kinds.KubeGateway:
 		return kubeGateway
 	case kinds.HTTPRoute, kinds.GRPCRoute, kinds.TLSRoute, kinds.TCPRoute:

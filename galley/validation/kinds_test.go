@@ -45,6 +45,9 @@ func mistakes() map[*kinds.Kind]mistake {
 		kinds.WasmPlugin:            {"spec:\n  url: oci://a/b\n  pluginConfig: {x: 1}\n", "pluginConfig", "pluginconf"},
 		kinds.TrafficExtension:      {"spec:\n  lua:\n    inlineCode: x\n", "inlineCode", "inline"},
 
+		kinds.Ingress:      {"spec:\n  rules:\n  - http:\n      paths:\n      - {path: /a, pathType: Prefix, backend: {service: {name: a, port: {number: 80}}}}\n", "pathType", "pathtype"},
+		kinds.IngressClass: {"spec:\n  controller: istio.io/ingress-controller\n", "controller", "controler"},
+
 		kinds.GatewayClass:     {"spec:\n  controllerName: istio.io/gateway-controller\n  description: x\n", "description", "descripton"},
 		kinds.KubeGateway:      {"spec:\n  gatewayClassName: istio\n  listeners:\n  - {name: a, port: 80, protocol: HTTP, hostname: a.b}\n", "hostname", "hostName"},
 		kinds.HTTPRoute:        {"spec:\n  rules:\n  - matches:\n    - path: {type: PathPrefix, value: /a}\n    timeouts: {request: 1s}\n", "timeouts", "timeout"},

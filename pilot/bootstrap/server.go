@@ -44,10 +44,11 @@ import (
 type Server struct {
 	o          Options
 	components components
-	secure     *secure   // nil without a certificate
-	webhooks   *webhooks // nil where they have no port of their own
-	remotes    *remotes  // nil where the own cluster is not kept either
-	statuses   *statuses // nil: nothing is written into statuses
+	secure     *secure          // nil without a certificate
+	webhooks   *webhooks        // nil where they have no port of their own
+	remotes    *remotes         // nil where the own cluster is not kept either
+	statuses   *statuses        // nil: no findings are written into statuses
+	derived    *derivedStatuses // nil: there is no cluster
 
 	metrics    *prometheus.Registry
 	commitTime prometheus.Histogram
@@ -81,7 +82,7 @@ const idleResources = 32 << 20
 // newWorld makes the world of a server. event is called for each change, names resolves names of gateways, and the
 // others are the providers of facts by their kind; all may be nil.
 func newWorld(o Options, event func(*kinds.Kind, string), names facts.Provider, others map[*kinds.Kind]facts.Provider) *ingest.World {
-	return ingest.New(o.Options, ingest.Parts{Event: event, Hosts: names, Facts: others, Stages: catalog.Stages(), Catalog: o.features()})
+	return ingest.New(o.Options, ingest.Parts{Event: event, Hosts: names, Facts: others, Stages: catalog.Stages(o.Domain, o.Namespace), Catalog: o.features()})
 }
 
 // features returns the features that a server has.
@@ -173,6 +174,9 @@ func New(o Options) (*Server, error) {
 	if s.statuses, err = s.newStatuses(); err != nil {
 		return nil, fmt.Errorf("statuses of objects: %w", err)
 	}
+	if s.derived, err = s.newDerivedStatuses(); err != nil {
+		return nil, fmt.Errorf("statuses of Ingresses: %w", err)
+	}
 	s.register()
 	return s, nil
 }
@@ -261,6 +265,9 @@ func (s *Server) register() {
 	}
 	if s.statuses != nil {
 		s.components.background("statuses of objects", s.writeStatuses)
+	}
+	if s.derived != nil {
+		s.components.background("statuses of Ingresses", s.writeDerivedStatuses)
 	}
 	s.components.start("readiness", s.announce)
 }
@@ -359,6 +366,7 @@ func (s *Server) commit(batch []kinds.Change, received time.Time) {
 		s.injection.take(fromDirectory, batch)
 	}
 	s.commitTime.Observe(time.Since(began).Seconds())
+	s.derived.notice(len(s.world.Statuses()))
 	if last == nil {
 		s.analyst.Wake()
 	} else {

@@ -3,6 +3,7 @@ package bootstrap
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
@@ -28,22 +29,11 @@ func (s *Server) newStatuses() (*statuses, error) {
 	if !s.o.Advice || s.o.Client == nil {
 		return nil, nil
 	}
-	x, guarded := &statuses{}, rest.CopyConfig(s.o.Client)
-	guarded.ContentType, guarded.AcceptContentTypes = "application/json", "application/json"
-	if !s.o.NoElection {
-		var err error
-		x.lease, err = leader.New(leader.Options{
-			Client: s.o.Client, Namespace: s.o.Namespace, Name: analysisLease, Identity: s.o.Instance(), Logger: s.o.Logger.With("scope", "leader"),
-		})
-		if err != nil {
-			return nil, fmt.Errorf("leader election: %w", err)
-		}
-		guarded.Wrap(x.lease.Guard)
-	}
-	client, err := dynamic.NewForConfig(guarded)
+	client, lease, err := s.elected(analysisLease)
 	if err != nil {
 		return nil, err
 	}
+	x := &statuses{lease: lease}
 	x.writer = status.New(status.Options{
 		Client: client, Object: s.world.Object, Counts: s.world.Shows, Rate: float64(s.o.StatusRate), Logger: s.o.Logger.With("scope", "status"),
 		Findings: func() ([]diag.Diagnostic, bool) {
@@ -58,12 +48,83 @@ func (s *Server) newStatuses() (*statuses, error) {
 	return x, nil
 }
 
+// elected returns a client that writes only while this server holds a Lease, and the Lease. Without election the Lease
+// is nil, and the client always writes.
+func (s *Server) elected(name string) (dynamic.Interface, *leader.Lease, error) {
+	guarded := rest.CopyConfig(s.o.Client)
+	guarded.ContentType, guarded.AcceptContentTypes = "application/json", "application/json"
+	var lease *leader.Lease
+	if !s.o.NoElection {
+		var err error
+		lease, err = leader.New(leader.Options{
+			Client: s.o.Client, Namespace: s.o.Namespace, Name: name, Identity: s.o.Instance(), Logger: s.o.Logger.With("scope", "leader"),
+		})
+		if err != nil {
+			return nil, nil, fmt.Errorf("leader election: %w", err)
+		}
+		guarded.Wrap(lease.Guard)
+	}
+	client, err := dynamic.NewForConfig(guarded)
+	return client, lease, err
+}
+
 // writeStatuses writes findings into statuses while this server is elected, until ctx ends.
 func (s *Server) writeStatuses(ctx context.Context) error {
-	if s.statuses.lease == nil {
-		s.statuses.writer.Run(ctx)
-	} else {
-		s.statuses.lease.Run(ctx, s.statuses.writer.Run)
+	run(ctx, s.statuses.lease, s.statuses.writer.Run)
+	return nil
+}
+
+// run calls fn while the lease is held, until ctx ends. Without a lease it calls fn.
+func run(ctx context.Context, lease *leader.Lease, fn func(context.Context)) {
+	if lease == nil {
+		fn(ctx)
+		return
+	}
+	lease.Run(ctx, fn)
+}
+
+// ingressLease is the right to write the statuses of Ingresses. It has the name that istiod uses, for all revisions.
+const ingressLease = "istio-leader"
+
+// derivedStatuses is what writes the statuses that stages derive.
+type derivedStatuses struct {
+	writer *status.DerivedWriter
+	lease  *leader.Lease // without which this server writes none; nil: it may in any case
+	first  sync.Once
+	needed chan struct{} // closed when there are statuses to write: no election is held before
+}
+
+// newDerivedStatuses returns nil where there is no cluster.
+func (s *Server) newDerivedStatuses() (*derivedStatuses, error) {
+	if s.o.Client == nil {
+		return nil, nil
+	}
+	client, lease, err := s.elected(ingressLease)
+	if err != nil {
+		return nil, err
+	}
+	return &derivedStatuses{lease: lease, needed: make(chan struct{}), writer: status.NewDerived(status.DerivedOptions{
+		Client: client, Statuses: s.world.Statuses, Object: s.world.Object, Rate: float64(s.o.StatusRate), Logger: s.o.Logger.With("scope", "status"),
+	})}, nil
+}
+
+// notice has statuses written that follow from a commit. A nil receiver writes none.
+func (d *derivedStatuses) notice(statuses int) {
+	if d == nil {
+		return
+	}
+	if statuses > 0 {
+		d.first.Do(func() { close(d.needed) })
+	}
+	d.writer.Wake()
+}
+
+// writeDerivedStatuses writes the statuses that stages derive while this server is elected, until ctx ends.
+func (s *Server) writeDerivedStatuses(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+	case <-s.derived.needed:
+		run(ctx, s.derived.lease, s.derived.writer.Run)
 	}
 	return nil
 }

@@ -18,7 +18,8 @@ import (
 func TestEveryKindHasOneReader(t *testing.T) {
 	before := []*kinds.Kind{
 		kinds.Namespace, kinds.Node, kinds.ConfigMap, kinds.Secret, kinds.Pod, kinds.Service, kinds.EndpointSlice, kinds.WorkloadEntry, kinds.WorkloadGroup, kinds.ServiceEntry,
-		kinds.ProxyConfig, // by injection
+		kinds.ProxyConfig,                 // by injection
+		kinds.Ingress, kinds.IngressClass, // by a stage
 	}
 	read := Features().Kinds()
 	for _, k := range kinds.All() {

@@ -3,11 +3,13 @@
 //
 // A stage is a folder below this one, and a line of catalog.Stages. Its kinds leave ignoredKinds in
 // catalog/unsupported.go, and join those that have a reader in catalog_test.go. Its New returns a Stage, which names
-// the kinds that it reads and derives all its objects anew when one of them changed. It says of each object what it was
-// made of, and what the status of an object should be. pilot/ingest runs the stages, behind the filter and before the
-// registries. There is no stage yet; stage_test.go there has a small one. Nobody writes the statuses of stages yet:
-// ingest.World.Statuses returns them, and pilot/status writes findings alone. Fields that a stage does not support are
-// findings of its own. A derived object needs a name that no user gives, for a user's object hides it.
+// the kinds that it gets whole and derives all its objects anew when one of them changed, or one that it looked up. It
+// says of each object what it was made of, and what the status of an object should be. pilot/ingest runs the stages,
+// behind the filter and before the registries; stage_test.go there has two small ones. pilot/status writes the statuses.
+// Fields that a stage does not support are findings of its own. A derived object needs a name that no user gives, for a
+// user's object hides it.
+//
+// The only stage is ingress.
 //
 // What a stage needs of I/O comes to it as an object. The package is pure.
 package derive

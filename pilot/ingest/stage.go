@@ -1,10 +1,12 @@
 package ingest
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 	"github.com/istiod-lite/istiod-lite/pilot/derive"
 )
@@ -12,26 +14,56 @@ import (
 // stages runs the stages of a World. The goroutine that commits owns it.
 type stages struct {
 	list    []derive.Stage
+	objects counting
+	mesh    *mesh.Config                 // by which the last run was
 	inputs  map[kinds.Key]*kinds.Object  // of the kinds that some stage reads
 	derived map[kinds.Key]derive.Derived // what counts; each run makes it anew
 	hidden  map[kinds.Key]bool           // keys that were derived and that another object has
+
+	// What the last run looked up: a change of it makes another run.
+	lookups    map[kinds.Key]bool
+	selections []selection
 
 	findings []diag.Diagnostic
 	statuses []derive.Status
 }
 
-func newStages(list []derive.Stage) *stages {
-	return &stages{list: list, inputs: map[kinds.Key]*kinds.Object{}, derived: map[kinds.Key]derive.Derived{}, hidden: map[kinds.Key]bool{}}
+// counting finds the objects of sources that count.
+type counting struct {
+	get func(kinds.Key) *kinds.Object // or nil
+	all func(*kinds.Kind) []*kinds.Object
+}
+
+// selection is a question that a stage asked of all objects of a kind and a namespace, and which keys answered it.
+type selection struct {
+	kind      *kinds.Kind
+	namespace string
+	labels    map[string]string
+	found     map[kinds.Key]bool
+}
+
+// concerns reports whether a change may change the answer.
+func (s selection) concerns(c kinds.Change) bool {
+	return s.found[c.Key] || c.Object != nil && s.matches(c.Object)
+}
+
+func (s selection) matches(o *kinds.Object) bool {
+	return o.Kind == s.kind && o.Namespace == s.namespace && o.Cluster == "" && kinds.Selects(s.labels, o.Labels)
+}
+
+func newStages(list []derive.Stage, objects counting) *stages {
+	return &stages{list: list, objects: objects, inputs: map[kinds.Key]*kinds.Object{}, derived: map[kinds.Key]derive.Derived{}, hidden: map[kinds.Key]bool{}}
 }
 
 func (s *stages) reads(k *kinds.Kind) bool {
 	return slices.ContainsFunc(s.list, func(stage derive.Stage) bool { return slices.Contains(stage.Kinds, k) })
 }
 
-// apply takes the changes that the filter let through, and returns them with those of derived objects. source returns
-// the object of a source that counts, or nil.
-func (s *stages) apply(batch []kinds.Change, source func(kinds.Key) *kinds.Object) []kinds.Change {
-	affected := false
+// apply takes the mesh configuration and the changes that the filter let through, and returns these with the changes of
+// derived objects. It reports whether the stages ran.
+func (s *stages) apply(batch []kinds.Change, m *mesh.Config) (out []kinds.Change, ran bool) {
+	affected := s.mesh != m
+	s.mesh = m
 	for _, c := range batch {
 		if s.reads(c.Kind) {
 			affected = true
@@ -42,39 +74,41 @@ func (s *stages) apply(batch []kinds.Change, source func(kinds.Key) *kinds.Objec
 			}
 		}
 		_, derived := s.derived[c.Key]
-		affected = affected || derived || s.hidden[c.Key]
+		affected = affected || derived || s.hidden[c.Key] || s.lookups[c.Key] ||
+			slices.ContainsFunc(s.selections, func(asked selection) bool { return asked.concerns(c) })
 	}
 	if !affected {
-		return batch
+		return batch, false
 	}
 	before := s.derived
-	s.run(source)
+	s.run()
 	// Where a source's object goes, or comes, and a derived one has its key, one of the two changes counts.
-	out := slices.DeleteFunc(slices.Clone(batch), func(c kinds.Change) bool { _, derived := s.derived[c.Key]; return derived })
+	out = slices.DeleteFunc(slices.Clone(batch), func(c kinds.Change) bool { _, derived := s.derived[c.Key]; return derived })
 	for key, d := range s.derived {
 		if before[key].Object != d.Object {
 			out = append(out, kinds.Change{Key: key, Object: d.Object})
 		}
 	}
 	for key := range before {
-		if _, still := s.derived[key]; !still && source(key) == nil {
+		if _, still := s.derived[key]; !still && s.objects.get(key) == nil {
 			out = append(out, kinds.Change{Key: key})
 		}
 	}
 	config.Sort(out)
-	return out
+	return out, true
 }
 
 // run derives everything anew. An object that comes out equal keeps its pointer.
-func (s *stages) run(source func(kinds.Key) *kinds.Object) {
+func (s *stages) run() {
 	before := s.derived
 	s.derived, s.hidden, s.findings, s.statuses = map[kinds.Key]derive.Derived{}, map[kinds.Key]bool{}, nil, nil
+	s.lookups, s.selections = map[kinds.Key]bool{}, nil
 	for _, stage := range s.list {
-		result := stage.Derive(s.objectsOf(stage.Kinds))
+		result := stage.Derive(derive.Input{Objects: s.objectsOf(stage.Kinds), Mesh: s.mesh, Get: s.lookUp, Select: s.selectObjects})
 		s.findings, s.statuses = append(s.findings, result.Findings...), append(s.statuses, result.Statuses...)
 		for _, d := range result.Objects {
 			key := d.Object.Key
-			if _, taken := s.derived[key]; taken || source(key) != nil {
+			if _, taken := s.derived[key]; taken || s.objects.get(key) != nil {
 				s.hidden[key] = true
 				s.findings = append(s.findings, hiddenObject(stage, d))
 				continue
@@ -85,6 +119,24 @@ func (s *stages) run(source func(kinds.Key) *kinds.Object) {
 			s.derived[key] = d
 		}
 	}
+}
+
+// lookUp is Get of a derive.Input.
+func (s *stages) lookUp(k kinds.Key) *kinds.Object {
+	s.lookups[k] = true
+	return s.objects.get(k)
+}
+
+// selectObjects is Select of a derive.Input.
+func (s *stages) selectObjects(kind *kinds.Kind, namespace string, labels map[string]string) []*kinds.Object {
+	asked := selection{kind, namespace, labels, map[kinds.Key]bool{}}
+	list := slices.DeleteFunc(s.objects.all(kind), func(o *kinds.Object) bool { return !asked.matches(o) })
+	for _, o := range list {
+		asked.found[o.Key] = true
+	}
+	s.selections = append(s.selections, asked)
+	slices.SortFunc(list, func(a, b *kinds.Object) int { return cmp.Compare(a.Name, b.Name) })
+	return list
 }
 
 // objectsOf returns the objects of those kinds, as Derive gets them.

@@ -3,6 +3,7 @@ package ingest
 import (
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -24,10 +25,10 @@ import (
 
 // routes is a made-up stage: of each HTTPRoute it makes a VirtualService and a ServiceEntry for the first host.
 func routes() derive.Stage {
-	return derive.Stage{Name: "routes", Kinds: []*kinds.Kind{kinds.HTTPRoute}, Derive: func(objects []*kinds.Object) (d derive.Derivation) {
-		for _, o := range objects {
+	return derive.Stage{Name: "routes", Kinds: []*kinds.Kind{kinds.HTTPRoute}, Derive: func(in derive.Input) (d derive.Derivation) {
+		for _, o := range in.Objects {
 			hosts := o.Spec.(*gatewayv1.HTTPRoute).Spec.Hostnames
-			d.Statuses = append(d.Statuses, derive.Status{Of: o.Key, Value: gatewayv1.RouteStatus{Parents: make([]gatewayv1.RouteParentStatus, len(hosts))}})
+			d.Statuses = append(d.Statuses, derive.Status{Of: o.Key, Value: map[string]any{"parents": len(hosts)}})
 			if len(hosts) == 0 {
 				d.Findings = append(d.Findings, diag.Diagnostic{Severity: diag.Warning, Code: "NoHost", Object: o.String()})
 				continue
@@ -49,8 +50,8 @@ func routes() derive.Stage {
 
 // rules is a stage behind it: of each VirtualService, whoever made it, it makes a DestinationRule for its host.
 func rules() derive.Stage {
-	return derive.Stage{Name: "rules", Kinds: []*kinds.Kind{kinds.VirtualService}, Derive: func(objects []*kinds.Object) (d derive.Derivation) {
-		for _, o := range objects {
+	return derive.Stage{Name: "rules", Kinds: []*kinds.Kind{kinds.VirtualService}, Derive: func(in derive.Input) (d derive.Derivation) {
+		for _, o := range in.Objects {
 			key := kinds.Key{Kind: kinds.DestinationRule, Namespace: o.Namespace, Name: o.Name}
 			spec := &networkingv1.DestinationRule{Host: o.Spec.(*networkingv1.VirtualService).GetHosts()[0]}
 			d.Objects = append(d.Objects, derive.Derived{Object: &kinds.Object{Key: key, Spec: spec}, Origin: o.Key})
@@ -146,7 +147,7 @@ func TestStages(t *testing.T) {
 	if !slices.Equal(s.Derived(), before) {
 		t.Error("equal objects have other pointers")
 	}
-	if list := s.Statuses(); len(list) != 1 || list[0].Of != o.Key || len(list[0].Value.(gatewayv1.RouteStatus).Parents) != 2 {
+	if list := s.Statuses(); len(list) != 1 || list[0].Of != o.Key || list[0].Value["parents"] != 2 {
 		t.Errorf("statuses %v", list)
 	}
 	s.apply(httpRoute("web", "three.example"))
@@ -224,4 +225,48 @@ func TestStagesHistories(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestLookups: a stage runs again when the mesh configuration changes, or an object that it looked up or selected, or
+// might have. No other change has it run.
+func TestLookups(t *testing.T) {
+	runs := 0
+	service := kinds.Key{Kind: kinds.Service, Namespace: "a", Name: "web"}
+	stage := derive.Stage{Name: "counted", Kinds: []*kinds.Kind{kinds.HTTPRoute}, Derive: func(in derive.Input) (d derive.Derivation) {
+		runs++
+		found := in.Get(service) != nil
+		pods := in.Select(kinds.Pod, "a", map[string]string{"app": "web"})
+		d.Statuses = []derive.Status{{Of: service, Value: map[string]any{"found": found, "pods": len(pods), "mode": in.Mesh.GetIngressControllerMode().String()}}}
+		return d
+	}}
+	s := testWorld{t, New(Options{Logger: slog.New(slog.DiscardHandler), Namespace: "istio-system", Domain: "cluster.local"}, Parts{Catalog: supported{catalog.Features()}, Stages: []derive.Stage{stage}})}
+	check := func(what string, ran int, found bool, pods int, mode string) {
+		t.Helper()
+		want := map[string]any{"found": found, "pods": pods, "mode": mode}
+		if list := s.Statuses(); runs != ran || len(list) != 1 || !maps.Equal(list[0].Value, want) {
+			t.Errorf("%s: %d runs and %v, want %d and %v", what, runs, list, ran, want)
+		}
+	}
+	pod := func(namespace, name, app string) *kinds.Object {
+		return &kinds.Object{Key: kinds.Key{Kind: kinds.Pod, Namespace: namespace, Name: name}, Labels: map[string]string{"app": app}, Spec: &corev1.Pod{}}
+	}
+	remove := func(o *kinds.Object) { s.Commit([]kinds.Change{{Key: o.Key}}, time.Time{}) }
+	s.apply(httpRoute("web"))
+	check("first", 1, false, 0, "STRICT")
+	other := &kinds.Object{Key: kinds.Key{Kind: kinds.Service, Namespace: "a", Name: "other"}, Spec: &corev1.Service{}}
+	s.apply(other, pod("a", "x", "other"), pod("b", "x", "web"))
+	check("others", 1, false, 0, "STRICT")
+	s.apply(&kinds.Object{Key: service, Spec: &corev1.Service{}})
+	check("the Service comes", 2, true, 0, "STRICT")
+	s.apply(pod("a", "y", "web"))
+	check("a Pod comes", 3, true, 1, "STRICT")
+	s.apply(pod("a", "y", "other"))
+	check("its labels change", 4, true, 0, "STRICT")
+	s.apply(pod("a", "y", "web"))
+	remove(pod("a", "y", "web"))
+	check("it comes and goes", 6, true, 0, "STRICT")
+	s.apply(configMap("istio", map[string]string{"mesh": "ingressControllerMode: DEFAULT"}))
+	check("the mesh configuration changes", 7, true, 0, "DEFAULT")
+	remove(&kinds.Object{Key: service})
+	check("the Service goes", 8, false, 0, "DEFAULT")
 }

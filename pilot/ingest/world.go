@@ -88,10 +88,11 @@ type Counts struct {
 func New(o Options, p Parts) *World {
 	w := &World{
 		logger: o.Logger.With("scope", "model"), o: o, parts: p, mesh: defaultMesh(o), goodMesh: map[string]string{},
-		filter: newFilter(o.Revision, o.Namespace), stages: newStages(p.Stages), objects: map[kinds.Key]*kinds.Object{}, findings: map[string][]diag.Diagnostic{},
+		filter: newFilter(o.Revision, o.Namespace), objects: map[kinds.Key]*kinds.Object{}, findings: map[string][]diag.Diagnostic{},
 		unsupported: map[kinds.Key][]diag.Diagnostic{}, hosts: facts.NewTable[[]string](kinds.HostAddresses, p.Hosts), networkGateways: map[kinds.Key]*kinds.Object{},
 		wanted: map[*kinds.Kind][]facts.Need{}, accounts: accounts{}, credentials: newCredentialStore(time.Now), referenced: &References{},
 	}
+	w.stages = newStages(p.Stages, counting{w.fromSource, w.allFromSources})
 	w.builder = snapshot.NewBuilder(snapshot.Options{Domain: o.Domain, Cluster: o.ClusterID, OneStore: o.Client == nil, Mesh: w.mesh, Limits: o.Limits, Kinds: p.Catalog.Kinds(), Wants: p.Catalog.Wants})
 	if o.CountNodeAccounts {
 		w.nodeAccounts = newAccountsByNode()
@@ -221,17 +222,33 @@ func (w *World) derive(batch []kinds.Change) []kinds.Change {
 	if len(w.stages.list) == 0 {
 		return batch
 	}
-	batch = w.stages.apply(batch, func(k kinds.Key) *kinds.Object {
-		if o := w.objects[k]; o != nil && w.filter.shows(o) {
-			return o
-		}
-		return nil
-	})
+	batch, ran := w.stages.apply(batch, w.mesh)
+	if !ran {
+		return batch
+	}
 	w.found("derived", w.stages.findings)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.derived, w.statuses = w.stages.derived, w.stages.statuses
 	return batch
+}
+
+// fromSource returns the object of a source that counts, or nil. The goroutine that commits calls it.
+func (w *World) fromSource(k kinds.Key) *kinds.Object {
+	if o := w.objects[k]; o != nil && w.filter.shows(o) {
+		return o
+	}
+	return nil
+}
+
+// allFromSources returns the objects of sources of a kind that count, in no order. The goroutine that commits calls it.
+func (w *World) allFromSources(kind *kinds.Kind) (list []*kinds.Object) {
+	for k, o := range w.objects {
+		if k.Kind == kind && w.filter.shows(o) {
+			list = append(list, o)
+		}
+	}
+	return list
 }
 
 // Derived returns the derived objects that count, and what each was made of, in the order of keys.
@@ -384,7 +401,8 @@ func (w *World) Findings() []diag.Diagnostic {
 			objects = append(objects, list...)
 		}
 	}
-	found := slices.Concat(w.findings["mesh"], w.findings["meshNetworks"], w.findings["unsupported"], w.findings["gateways"], w.findings["derived"], w.findings["credentials"], expiredCertificates(w.served, time.Now()))
+	objects = append(objects, w.findings["derived"]...)
+	found := slices.Concat(w.findings["mesh"], w.findings["meshNetworks"], w.findings["unsupported"], w.findings["gateways"], w.findings["credentials"], expiredCertificates(w.served, time.Now()))
 	w.mu.Unlock()
 	objects = w.Located(objects)
 	slices.SortFunc(objects, func(a, b diag.Diagnostic) int {

@@ -136,7 +136,7 @@ func (s *Snapshot) sameTranslation(kind *kinds.Kind, a, b *kinds.Object) bool {
 	case r != Scoped && a != nil && b != nil && !(maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations)):
 		return false
 	}
-	if a == nil || b == nil || !a.Created.Equal(b.Created) {
+	if a == nil || b == nil || !a.Created.Equal(b.Created) || a.Annotations[kinds.AnnotationRouteSemantics] != b.Annotations[kinds.AnnotationRouteSemantics] {
 		return false
 	}
 	m, ok := a.Spec.(proto.Message)

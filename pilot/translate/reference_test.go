@@ -17,6 +17,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/deploy/histories"
+	"github.com/istiod-lite/istiod-lite/pilot/catalog"
+	"github.com/istiod-lite/istiod-lite/pilot/derive"
 )
 
 // byType is what a proxy is sent: type, name, the resource as JSON.
@@ -131,7 +133,7 @@ type referenceCase struct {
 func referenceCases(t *testing.T) []referenceCase {
 	t.Helper()
 	dirs, err := filepath.Glob(filepath.Join("testdata", "reference", "cases", "*"))
-	if err != nil || len(dirs) != 45 {
+	if err != nil || len(dirs) != 48 {
 		t.Fatalf("%d cases, %v", len(dirs), err)
 	}
 	var cases []referenceCase
@@ -148,9 +150,34 @@ func referenceCases(t *testing.T) []referenceCase {
 			o.Object.Created = time.Unix(1, 0) // after the world, which says nothing of ages
 		}
 		c.objects = append(objects(t, "world.yaml", read(t, "testdata", "reference", "world.yaml")), added...)
+		c.objects = append(c.objects, derived(c)...)
 		cases = append(cases, c)
 	}
 	return cases
+}
+
+// derived returns what stages derive of the objects of a case.
+func derived(c referenceCase) (out []kinds.Change) {
+	byKey := map[kinds.Key]*kinds.Object{}
+	for _, o := range c.objects {
+		byKey[o.Key] = o.Object
+	}
+	in := derive.Input{
+		Mesh: c.mesh, Get: func(k kinds.Key) *kinds.Object { return byKey[k] },
+		Select: func(*kinds.Kind, string, map[string]string) []*kinds.Object { return nil },
+	}
+	for _, stage := range catalog.Stages("cluster.local", "istio-system") {
+		in.Objects = nil
+		for _, o := range c.objects {
+			if slices.Contains(stage.Kinds, o.Kind) {
+				in.Objects = append(in.Objects, o.Object)
+			}
+		}
+		for _, d := range stage.Derive(in).Objects {
+			out = append(out, kinds.Change{Key: d.Object.Key, Object: d.Object})
+		}
+	}
+	return out
 }
 
 func referenceNodes(t *testing.T) map[string]*node.Proxy {

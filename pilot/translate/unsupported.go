@@ -105,8 +105,6 @@ func UnsupportedMesh(c *mesh.Config, changed *meshv1alpha1.MeshConfig) []diag.Di
 // lacksMesh returns what is not done of a field of a mesh configuration, and what to do about it.
 func lacksMesh(field string) (message, fix string) {
 	switch field {
-	case "MeshConfig.ingressClass", "MeshConfig.ingressService", "MeshConfig.ingressControllerMode", "MeshConfig.ingressSelector":
-		message, fix = "no Ingress is read", "use Gateways"
 	case "MeshConfig.hboneIdleTimeout", "MeshConfig.serviceScopeConfigs":
 		message = "there is no ambient mesh"
 	case "MeshConfig.serviceEntryVisibility":

@@ -54,7 +54,7 @@ spec: {hosts: ["*.example.com"], gateways: [gw], http: [{route: [{destination: {
 `
 
 // TestCluster has the Secrets in a real API server: they are read when the gateway wants them and may have them, are
-// rotated, and stay while the API server is away. What is missing is a finding.
+// rotated, and stay while the API server is away. What is missing is a finding. Then it has an Ingress.
 func TestCluster(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
@@ -148,4 +148,5 @@ func TestCluster(t *testing.T) {
 		apply(mayList)
 		r.serves("one.example.com", issuer.pool(), nil, serial)
 	}
+	ingress(ctx, t, c, r, issuer)
 }

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	ingressv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
@@ -92,6 +93,10 @@ func coreOf(k *kinds.Kind) *core {
 		status := wholes(5)                  // addresses
 		status[7] = &mask{fields: wholes(7)} // the kubelet's version
 		return coreKind(metadata(ours), &fields{3: {fields: status}}, asIs[*corev1.Node])
+	case kinds.Ingress:
+		return coreKind(metadata(isKey(kinds.AnnotationIngressClass)), &fields{2: whole(), 3: {fields: wholes(1)}}, asIs[*ingressv1.Ingress])
+	case kinds.IngressClass:
+		return coreKind(metadata(nil), &fields{2: {fields: wholes(1)}}, asIs[*ingressv1.IngressClass]) // controller
 	case kinds.Namespace:
 		return coreKind(metadata(notApplied), &fields{}, asIs[*corev1.Namespace])
 	case kinds.ConfigMap:

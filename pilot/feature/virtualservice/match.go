@@ -11,7 +11,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
-func routeMatch(m *networkingv1alpha3.HTTPMatchRequest) *routev3.RouteMatch {
+// routeMatch returns the matcher of a request. Where segments is set, a prefix ends at the end of a path's segment.
+func routeMatch(m *networkingv1alpha3.HTTPMatchRequest, segments bool) *routev3.RouteMatch {
 	out := &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}}
 	if m == nil {
 		return out
@@ -22,6 +23,9 @@ func routeMatch(m *networkingv1alpha3.HTTPMatchRequest) *routev3.RouteMatch {
 		out.PathSpecifier = &routev3.RouteMatch_Path{Path: u.Exact}
 	case *networkingv1alpha3.StringMatch_Prefix:
 		out.PathSpecifier = &routev3.RouteMatch_Prefix{Prefix: u.Prefix}
+		if path := strings.TrimRight(u.Prefix, "/"); segments && path != "" {
+			out.PathSpecifier = &routev3.RouteMatch_PathSeparatedPrefix{PathSeparatedPrefix: path}
+		}
 	case *networkingv1alpha3.StringMatch_Regex:
 		out.PathSpecifier = &routev3.RouteMatch_SafeRegex{SafeRegex: regex(u.Regex)}
 	}

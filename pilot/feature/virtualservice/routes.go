@@ -98,7 +98,7 @@ func (o options) route(h *networkingv1alpha3.HTTPRoute, m *networkingv1alpha3.HT
 	r := &routev3.Route{
 		Name:       dotted(h.Name, m.GetName()),
 		StatPrefix: m.GetStatPrefix(),
-		Match:      routeMatch(m),
+		Match:      routeMatch(m, o.Object.Annotations[kinds.AnnotationRouteSemantics] == kinds.RoutesOfIngress),
 		Metadata:   envoy.IstioMetadata(map[string]*structpb.Value{"config": envoy.Text(o.Object.Path())}),
 	}
 	authority := operationsOf(h.Headers).addTo(r)
