@@ -126,10 +126,21 @@ func (w *World) references() []diag.Diagnostic {
 	if last == nil {
 		return nil
 	}
-	return append(analysis.Unsuppressed(w.absentCredentials(objects), objects), analysis.Run(objects, analysis.Options{
+	found := analysis.Run(objects, analysis.Options{
 		Domain: w.o.Domain, Mesh: last.Mesh, Whole: w.o.whole(), Still: w.parts.Still, RepeatedText: last.RepeatedText, HostClusters: last.HostClusters, MeshConfig: w.o.meshKeys(),
 		Advice: w.o.Advice, Concerns: w.o.Concerns, Pod: podOf, Slice: sliceOf,
-	})...)
+	})
+	return append(analysis.Unsuppressed(w.absentCredentials(objects), objects), w.aboutSources(found)...)
+}
+
+// aboutSources leaves out what is found about derived objects, which nobody can correct: their stages find what is
+// wrong with their origins.
+func (w *World) aboutSources(found []diag.Diagnostic) []diag.Diagnostic {
+	derived := map[string]bool{}
+	for _, d := range w.Derived() {
+		derived[d.Object.String()] = true
+	}
+	return slices.DeleteFunc(found, func(d diag.Diagnostic) bool { return derived[d.Object] })
 }
 
 func podOf(o *kinds.Object) analysis.Pod {

@@ -328,7 +328,11 @@ func (w *World) missingCredentials(key kinds.Key, cluster, namespace string, sev
 			Message: fmt.Sprintf("%s does not exist: connections that need it are refused", kinds.Key{Kind: kind, Cluster: cluster, Namespace: s.Namespace, Name: s.Name}),
 			Fix:     "create it, or name another one",
 		}
-		if o != nil {
+		if origin := w.originOf(key); origin != nil {
+			d.Message = fmt.Sprintf("%s, which is made of it: %s: %s", key, d.Field, d.Message)
+			d.Object, d.Field = origin.String(), ""
+			d = d.At(origin.Position)
+		} else if o != nil {
 			d = d.At(o.Position)
 		}
 		if len(list) == 0 || list[len(list)-1] != d {

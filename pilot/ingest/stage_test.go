@@ -18,6 +18,8 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/galley/validation"
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 	"github.com/istiod-lite/istiod-lite/pilot/derive"
@@ -269,4 +271,32 @@ func TestLookups(t *testing.T) {
 	check("the mesh configuration changes", 7, true, 0, "DEFAULT")
 	remove(&kinds.Object{Key: service})
 	check("the Service goes", 8, false, 0, "DEFAULT")
+}
+
+// TestFindingsOfDerivedObjects: what is wrong with a derived object is a finding about what it was made of.
+func TestFindingsOfDerivedObjects(t *testing.T) {
+	const text = `apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: web, namespace: a, annotations: {kubernetes.io/ingress.class: istio}}
+spec:
+  tls: [{hosts: [web.example.com], secretName: web}]
+  rules: [{host: web.example.com, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: web, port: {number: 80}}}}]}}]
+`
+	o := Options{Logger: slog.New(slog.DiscardHandler), Namespace: "istio-system", Domain: "cluster.local", ConfigDir: "somewhere", Limits: limits.Default()}
+	s := testWorld{t, New(o, Parts{Catalog: catalog.Features(), Stages: catalog.Stages("cluster.local", "istio-system")})}
+	for _, d := range validation.Decode(limits.Default(), "x.yaml", []byte(text)).Documents {
+		s.apply(d.Object)
+	}
+	if len(s.Derived()) != 2 {
+		t.Errorf("%v is derived", s.Derived())
+	}
+	var got []string
+	for _, d := range append(s.Analyze(), s.Findings()...) {
+		got = append(got, d.Code+" "+d.Object+" "+d.Field)
+	}
+	slices.Sort(got)
+	want := []string{"IST0101 Ingress a/web ", "Ingress Ingress a/web spec.rules[0].http.paths[0].backend.service.name", "IngressService MeshConfig ingressService"}
+	if !slices.Equal(got, want) {
+		t.Errorf("findings %q, want %q", got, want)
+	}
 }

@@ -260,6 +260,17 @@ func (w *World) Derived() []derive.Derived {
 	})
 }
 
+// originOf returns the object that a derived object was made of, or nil where the key is not that of a derived object.
+func (w *World) originOf(k kinds.Key) *kinds.Object {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	d, is := w.derived[k]
+	if !is {
+		return nil
+	}
+	return w.objects[d.Origin]
+}
+
 // Statuses returns what the statuses of objects should be.
 func (w *World) Statuses() []derive.Status {
 	w.mu.Lock()

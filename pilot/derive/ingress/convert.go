@@ -107,8 +107,8 @@ func (c *conversion) found(severity diag.Severity, field, fix, message string) {
 	c.findings = append(c.findings, finding(c.object, severity, "Ingress", field, fix, message)...)
 }
 
-// pathOf returns the path of a rule, and whether it matches itself alone. One of type ImplementationSpecific is a prefix
-// if it ends in /* or .*, without that end.
+// pathOf returns the path of a rule, and whether it matches itself alone. One of type ImplementationSpecific is a
+// prefix if it ends in /* or .*, without that end.
 func pathOf(p ingressv1.HTTPIngressPath) (path string, exact bool) {
 	kind := ingressv1.PathTypeImplementationSpecific
 	if p.PathType != nil {

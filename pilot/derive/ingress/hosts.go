@@ -43,8 +43,8 @@ func (s *stage) mergeHosts(all []*conversion) (objects []derive.Derived, found [
 	return objects, found
 }
 
-// keyOf returns the key of a host's VirtualService. It says the host with dashes for dots, so that two hosts may come to
-// the same: then the second has a number.
+// keyOf returns the key of a host's VirtualService. It says the host with dashes for dots, so that two hosts may come
+// to the same: then the second has a number.
 func (s *stage) keyOf(host string, first *kinds.Object, taken map[kinds.Key]bool) kinds.Key {
 	name := first.Name + "-" + suffix
 	key := kinds.Key{Kind: kinds.VirtualService, Namespace: first.Namespace, Name: strings.ReplaceAll(host, ".", "-") + "-" + name}

@@ -171,7 +171,8 @@ metadata: {name: theirs}
 spec: {controller: example.com/other}
 `
 
-// TestEveryFieldActs changes each field of an Ingress that has all of them. Then what is derived, or a finding, differs.
+// TestEveryFieldActs changes each field of an Ingress that has all of them. Then what is derived, or a finding,
+// differs.
 func TestEveryFieldActs(t *testing.T) {
 	const whole = `apiVersion: networking.k8s.io/v1
 kind: Ingress

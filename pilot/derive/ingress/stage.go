@@ -103,8 +103,8 @@ func counts(in derive.Input, o *kinds.Object) (ours bool, found []diag.Diagnosti
 		"add an IngressClass of that name with controller "+controller, "there is no IngressClass "+*class+": nothing of the Ingress is served")
 }
 
-// defaultService is the ingressService of a mesh configuration that sets none, and defaultProxies the value of the label
-// istio of the proxies behind it.
+// defaultService is the ingressService of a mesh configuration that sets none, and defaultProxies the value of the
+// label istio of the proxies behind it.
 const (
 	defaultService = "istio-ingressgateway"
 	defaultProxies = "ingressgateway"

@@ -289,7 +289,7 @@ func (b builder) gatewayChains(k gatewayKey, c gatewayChain, statPrefix string) 
 	}
 	chain := &listenerv3.FilterChain{TransportSocketConnectTimeout: envoy.Duration(transportSocketTimeout)}
 	if !c.servers.Empty() {
-		chain.FilterChainMatch = &listenerv3.FilterChainMatch{ServerNames: slices.Collect(c.servers.All)}
+		chain.FilterChainMatch = &listenerv3.FilterChainMatch{ServerNames: slices.Sorted(c.servers.All)}
 	}
 	if c.use.HTTP() {
 		chain.Filters = b.httpChainFilters(k.proxyContext, feature.Gateway, statPrefix, c.route, nil, c.protocol)
