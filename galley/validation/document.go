@@ -149,7 +149,8 @@ func kindOf(n *node, f *findings) (kind *kinds.Kind, skip, security bool) {
 		f.errorAt(n.get("apiVersion").pos, "apiVersion", "UnknownKind", diag.DidYouMean(near), "unknown API group %q: the object is not used", group)
 		return nil, false, near == kinds.AuthorizationPolicy.Group
 	}
-	if !known || group == "" && version == "v1" && diag.Nearest(name, names) == "" {
+	shared := group == "" && version == "v1" || group == kinds.Ingress.Group // groups that have other kinds too
+	if !known || shared && diag.Nearest(name, names) == "" {
 		return nil, true, false // somebody else's
 	}
 	f.errorAt(n.get("kind").pos, "kind", "UnknownKind", diag.UnknownName(name, names), "unknown kind %q of %s: the object is not used", name, apiVersion)

@@ -7,9 +7,11 @@ import (
 	"strings"
 
 	networkingv1 "istio.io/api/networking/v1"
+	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/pilot/derive"
 )
 
@@ -54,6 +56,25 @@ func (s *stage) keyOf(host string, first *kinds.Object, taken map[kinds.Key]bool
 	return key
 }
 
+// gatewaysOf returns the Gateways of a host: that of the oldest Ingress, which has its routes over HTTP. If that has no
+// TLS for the host, then also the first one that has.
+func gatewaysOf(host string, list []*conversion) []string {
+	name := func(c *conversion) string { return c.gateway.Namespace + "/" + c.gateway.Name }
+	out := []string{name(list[0])}
+	for i, c := range list {
+		secures := func(s *networkingv1alpha3.Server) bool {
+			return s.Tls != nil && slices.ContainsFunc(s.Hosts, func(h string) bool { return names.Covers(h, host) })
+		}
+		if slices.ContainsFunc(c.gateway.Spec.(*networkingv1.Gateway).Servers, secures) {
+			if i > 0 {
+				out = append(out, name(c))
+			}
+			break
+		}
+	}
+	return out
+}
+
 // merge makes the VirtualService of one host. Where two Ingresses have the same path, the older one's counts.
 func (s *stage) merge(host string, key kinds.Key, list []*conversion) *hostResult {
 	h := &hostResult{of: list}
@@ -64,8 +85,8 @@ func (s *stage) merge(host string, key kinds.Key, list []*conversion) *hostResul
 	}
 	owners := map[match]*kinds.Object{}
 	var routes []route
+	out.Gateways = gatewaysOf(host, list)
 	for _, c := range list {
-		out.Gateways = append(out.Gateways, c.gateway.Namespace+"/"+c.gateway.Name)
 		for _, r := range c.routes[host] {
 			m := match{strings.TrimSuffix(r.path, "/"), r.exact}
 			if r.exact {
