@@ -70,12 +70,12 @@ func (s *Server) elected(name string) (dynamic.Interface, *leader.Lease, error) 
 
 // writeStatuses writes findings into statuses while this server is elected, until ctx ends.
 func (s *Server) writeStatuses(ctx context.Context) error {
-	run(ctx, s.statuses.lease, s.statuses.writer.Run)
+	whileElected(ctx, s.statuses.lease, s.statuses.writer.Run)
 	return nil
 }
 
-// run calls fn while the lease is held, until ctx ends. Without a lease it calls fn.
-func run(ctx context.Context, lease *leader.Lease, fn func(context.Context)) {
+// whileElected calls fn while the lease is held, until ctx ends. Without a lease it calls fn.
+func whileElected(ctx context.Context, lease *leader.Lease, fn func(context.Context)) {
 	if lease == nil {
 		fn(ctx)
 		return
@@ -124,7 +124,7 @@ func (s *Server) writeDerivedStatuses(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 	case <-s.derived.needed:
-		run(ctx, s.derived.lease, s.derived.writer.Run)
+		whileElected(ctx, s.derived.lease, s.derived.writer.Run)
 	}
 	return nil
 }
