@@ -47,6 +47,14 @@ spec:
   selector: {app: server}
   ports: [{name: http, port: 80, targetPort: 8443}]
 ---
+apiVersion: v1
+kind: Service
+metadata: {name: named, namespace: b}
+spec:
+  clusterIP: 10.96.0.9
+  clusterIPs: [10.96.0.9]
+  ports: [{name: tcp, port: 99}]
+---
 apiVersion: security.istio.io/v1
 kind: PeerAuthentication
 metadata: {name: default, namespace: istio-system}
@@ -134,6 +142,7 @@ func (m *mesh) start(t *testing.T, name, account, role string) *agent {
 		"POD_NAME=" + name, "POD_NAMESPACE=b", "SERVICE_ACCOUNT=" + account, "INSTANCE_IP=" + m.World.Pod(name).Node.Addr.String(),
 		"ISTIO_META_CLUSTER_ID=Kubernetes", "ISTIO_META_WORKLOAD_NAME=" + account, "ISTIO_META_INTERCEPTION_MODE=NONE", "TRUST_DOMAIN=cluster.local",
 		"EXIT_ON_ZERO_ACTIVE_CONNECTIONS=true", "MINIMUM_DRAIN_DURATION=100ms",
+		"ISTIO_META_DNS_CAPTURE=true", "ISTIO_KUBE_APP_PROBERS=" + probersJSON,
 		fmt.Sprintf(`PROXY_CONFIG={"discoveryAddress":%q,"binaryPath":%q,"concurrency":1,"proxyStatsMatcher":{"inclusionRegexps":[".*"]}}`, m.Pilot.SecureGRPC, os.Getenv(suite.EnvoyVar)),
 	}
 	log, err := os.Create(filepath.Join(a.dir, "agent.log"))
@@ -242,6 +251,8 @@ func TestAgents(t *testing.T) {
 			t.Errorf("merged metrics: %d, %.200s", code, text)
 		}
 	})
+
+	t.Run("BesideEnvoy", m.testBesideEnvoy)
 
 	// One connection for all requests, as applications have it.
 	client := &http.Client{Transport: &http.Transport{DialContext: m.World.Pod("caller").Location.DialContext, MaxIdleConnsPerHost: 64}}

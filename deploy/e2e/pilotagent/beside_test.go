@@ -1,0 +1,52 @@
+package pilotagent
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/miekg/dns"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+)
+
+// probersJSON has agents probe their applications, as injection says. Nobody listens on port 9.
+const probersJSON = `{"/app-health/app/readyz":{"httpGet":{"path":"/","port":8080},"timeoutSeconds":15},` +
+	`"/app-health/app/livez":{"tcpSocket":{"port":9}}}`
+
+// testBesideEnvoy asks agents for what they serve beside Envoy: names of the mesh, probes, and metrics as Prometheus
+// reads them.
+func (m *mesh) testBesideEnvoy(t *testing.T) {
+	for name, want := range map[string]string{"named": "10.96.0.9", "named.b.svc.cluster.local": "10.96.0.9"} {
+		conn, err := m.World.Pod("caller").Location.DialContext(t.Context(), "tcp", "127.0.0.1:15053")
+		if err != nil {
+			t.Fatal(err)
+		}
+		client := &dns.Client{Timeout: requestTimeout}
+		resp, _, err := client.ExchangeWithConn(new(dns.Msg).SetQuestion(dns.Fqdn(name), dns.TypeA), &dns.Conn{Conn: conn})
+		if err != nil || len(resp.Answer) != 1 || resp.Answer[0].(*dns.A).A.String() != want {
+			t.Errorf("%s resolves to %v, %v; want %s", name, resp, err, want)
+		}
+		_ = conn.Close()
+	}
+	if code, text := m.ask(t, "caller", 15020, "/debug/ndsz"); code != http.StatusOK || !strings.Contains(text, "named.b.svc.cluster.local") {
+		t.Errorf("the name table: %d, %.200s", code, text)
+	}
+	if code, text := m.ask(t, "first", 15020, "/app-health/app/readyz"); code != http.StatusOK {
+		t.Errorf("the application is not well: %d, %s", code, text)
+	}
+	if code, text := m.ask(t, "first", 15020, "/app-health/app/livez"); code != http.StatusInternalServerError || !strings.Contains(text, "refused") {
+		t.Errorf("nobody listens: %d, %s", code, text)
+	}
+	_, text := m.ask(t, "first", 15020, "/stats/prometheus")
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(text))
+	for _, name := range []string{"envoy_server_live", "istio_agent_go_goroutines", "istio_agent_scrapes_total", "istio_agent_dns_requests_total"} {
+		if families[name] == nil {
+			t.Errorf("the metrics have no %s: %v", name, err)
+		}
+	}
+	if err != nil {
+		t.Errorf("Prometheus does not read the metrics: %v", err)
+	}
+}
