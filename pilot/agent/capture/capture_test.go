@@ -33,10 +33,14 @@ func TestScripts(t *testing.T) {
 		"redirect": {nil, append(injected, "-m", "REDIRECT")},
 		"tproxy":   {nil, append(injected, "-m", "TPROXY", "--native-nftables")},
 		"everything": {
-			map[string]string{"ISTIO_META_DNS_CAPTURE": "true", "INVALID_DROP": "true", "ISTIO_DUAL_STACK": "true",
-				"ISTIO_OUTBOUND_OWNER_GROUPS": "101,102", "ISTIO_OUTBOUND_OWNER_GROUPS_EXCLUDE": "root", "PROXY_UID": "77", "PROXY_GID": "78"},
-			[]string{"-m", "REDIRECT", "-i", "10.0.0.0/8,fd00::/8", "-x", "10.9.0.0/16", "-b", "80,8080", "-q", "9000", "-o", "3306", "-c", "eth1", "-k", "net1",
-				"--capture-all-dns", "--proxy-mark", "5"},
+			map[string]string{
+				"ISTIO_META_DNS_CAPTURE": "true", "INVALID_DROP": "true", "ISTIO_DUAL_STACK": "true",
+				"ISTIO_OUTBOUND_OWNER_GROUPS": "101,102", "ISTIO_OUTBOUND_OWNER_GROUPS_EXCLUDE": "root", "PROXY_UID": "77", "PROXY_GID": "78",
+			},
+			[]string{
+				"-m", "REDIRECT", "-i", "10.0.0.0/8,fd00::/8", "-x", "10.9.0.0/16", "-b", "80,8080", "-q", "9000", "-o", "3306", "-c", "eth1", "-k", "net1",
+				"--capture-all-dns", "--proxy-mark", "5",
+			},
 		},
 		"none": {nil, []string{"-m", "NONE"}},
 	} {

@@ -196,8 +196,10 @@ func (r ruler) markOut() (rules []Rule) {
 	}
 	rules = append(r.excluded(true), Rule{tcp(), interfaceIs(true, "lo"), mark(eq, r.TProxyMark), accept()})
 	for _, owner := range r.owners() {
-		rules = append(rules, Rule{tcp(), interfaceIs(true, "lo"), address(false, neq, r.localhost), address(true, neq, r.source), owner,
-			setMark(r.toSelf()), accept()})
+		rules = append(rules, Rule{
+			tcp(), interfaceIs(true, "lo"), address(false, neq, r.localhost), address(true, neq, r.source), owner,
+			setMark(r.toSelf()), accept(),
+		})
 	}
 	return append(rules, Rule{tcp(), connectionMark(r.TProxyMark), restoreMark()})
 }

@@ -28,8 +28,10 @@ func table() *NameTable {
 	return &NameTable{Table: map[string]*NameInfo{
 		"reviews.default.svc.cluster.local": {IPs: []string{"10.0.0.1"}, Registry: "Kubernetes", ShortName: "reviews", Namespace: "default"},
 		"ratings.other.svc.cluster.local":   {IPs: []string{"10.0.0.2", "fd00::2"}, Registry: "Kubernetes", ShortName: "ratings", Namespace: "other"},
-		"headless.default.svc.cluster.local": {IPs: []string{"10.1.0.1", "10.1.0.2", "10.1.0.3", "10.1.0.4"}, Registry: "Kubernetes",
-			ShortName: "headless", Namespace: "default"},
+		"headless.default.svc.cluster.local": {
+			IPs: []string{"10.1.0.1", "10.1.0.2", "10.1.0.3", "10.1.0.4"}, Registry: "Kubernetes",
+			ShortName: "headless", Namespace: "default",
+		},
 		"Example.com":      {IPs: []string{"240.240.0.1"}, Registry: "External"},
 		"*.wild.com":       {IPs: []string{"240.240.0.2"}, Registry: "External"},
 		"*.deep.wild.com":  {IPs: []string{"240.240.0.3"}, Registry: "External"},

@@ -178,7 +178,7 @@ func (s *Server) Run(ctx context.Context) error {
 		o.Close()
 	}
 	for ; ended < len(s.sockets); ended++ {
-		<-failed
+		_ = <-failed // they were closed
 	}
 	return err
 }

@@ -46,8 +46,10 @@ func New(o Options) (*Checker, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	for name, n := range map[string]int32{"initialDelaySeconds": p.InitialDelaySeconds, "timeoutSeconds": p.TimeoutSeconds,
-		"periodSeconds": p.PeriodSeconds, "successThreshold": p.SuccessThreshold, "failureThreshold": p.FailureThreshold} {
+	for name, n := range map[string]int32{
+		"initialDelaySeconds": p.InitialDelaySeconds, "timeoutSeconds": p.TimeoutSeconds,
+		"periodSeconds": p.PeriodSeconds, "successThreshold": p.SuccessThreshold, "failureThreshold": p.FailureThreshold,
+	} {
 		if n < 0 {
 			return nil, fmt.Errorf("readinessProbe.%s: %d is negative", name, n)
 		}
@@ -125,7 +127,7 @@ func (c *Checker) Run(ctx context.Context) error {
 	for {
 		err := c.check(ctx)
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // the probe was cut short
 		}
 		if changed, healthy := state.next(err == nil); changed {
 			message := ""

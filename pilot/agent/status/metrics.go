@@ -36,7 +36,7 @@ type merged struct {
 const (
 	openMetrics = "application/openmetrics-text"
 	textType    = "text/plain; version=0.0.4; charset=utf-8"
-	// what applications are asked for where Prometheus takes both
+	// acceptBoth is what applications are asked for where Prometheus takes both.
 	acceptBoth = openMetrics + ";version=1.0.0,text/plain;version=0.0.4;q=0.5"
 
 	scrapeTimeout = 10 * time.Second // where Prometheus does not say
@@ -67,8 +67,12 @@ func newMerged(o Options, own net.Addr) (*merged, error) {
 	if err := json.Unmarshal([]byte(o.Scraping), &app); err != nil {
 		return nil, fmt.Errorf("ISTIO_PROMETHEUS_ANNOTATIONS: %w", err)
 	}
-	if wanted, err := strconv.ParseBool(app.Scrape); err != nil || !wanted {
-		return m, nil
+	wanted, err := strconv.ParseBool(cmp.Or(app.Scrape, "false"))
+	if err != nil {
+		o.Log.Warn("the application's metrics are left out: prometheus.io/scrape is neither true nor false", "scrape", app.Scrape)
+	}
+	if !wanted {
+		return m, nil //nolint:nilerr // reported above
 	}
 	port := cmp.Or(app.Port, "80")
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
@@ -100,7 +104,7 @@ func (m *merged) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	safe.Go(m.log, "scrape of Envoy", func() {
 		a := answer{err: errors.New("panic")}
 		defer func() { envoy <- a }()
-		a.resp, a.err = m.get(ctx, m.envoy, textType, r.Header)
+		a.resp, a.err = m.get(ctx, m.envoy, textType, r.Header) //nolint:bodyclose // by who receives it
 	})
 	accept := textType
 	if strings.Contains(r.Header.Get("Accept"), openMetrics) {
@@ -225,7 +229,7 @@ func copyLines(w io.Writer, r io.Reader, limit int64, edit func(line []byte) []b
 			}
 		}
 		if err != nil {
-			return nil
+			return nil //nolint:nilerr // the end
 		}
 	}
 }

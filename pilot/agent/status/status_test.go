@@ -264,7 +264,7 @@ func TestMergedMetrics(t *testing.T) {
 			contentType: textType,
 		},
 		"an application that fails": {
-			app:         func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) },
+			app:         func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
 			want:        envoyText + "\nAGENT",
 			contentType: textType, failures: 1,
 		},
@@ -284,7 +284,7 @@ func TestMergedMetrics(t *testing.T) {
 			contentType: textType, failures: 1,
 		},
 		"an Envoy that fails": {
-			envoy:       func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404) },
+			envoy:       func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) },
 			want:        "AGENT" + appText,
 			contentType: textType, failures: 1,
 		},
