@@ -27,9 +27,11 @@
 //	xdsproxy.New(Options{Path, Upstream, Debug, Node, Handlers map[typeURL]func([]byte) error}); SetHealth(bool, string)
 //	dns.New(Options{Addr, Resolver}); SetTable(*NameTable); Ready() bool
 //	status.New(Options{Port, EnvoyAdmin, Probers, DNSReady, Drain}); Ready(ctx) error
-//	capture.Command() *cobra.Command
+//	capture.Command(env) *cobra.Command
 //	health.New(Options{Probe, Report func(healthy bool, message string)})
 //
-// The order of start: dns, sds, xdsproxy, status, then Envoy. The order of the end: Envoy drains and ends, then all
-// others.
+// The order of start: dns, certificates, secrets, configuration, status, then Envoy. The order of the end: Envoy drains
+// and ends, then all others. A second signal ends Envoy at once.
+//
+// An Agent has one goroutine for each component and one for Envoy, all of which end before Run returns.
 package agent
