@@ -100,7 +100,7 @@ func Analyzers() []Analyzer {
 		{"namespaces", []string{codeReference}, true, "namespaces in exportTo and AuthorizationPolicies that are not there", (*analysis).namespaceNames},
 		{"telemetry-providers", []string{codeTelemetryProvider}, true, "providers of Telemetries that the mesh configuration does not have", (*analysis).telemetryProviders},
 		{"patches", []string{codeRelativePatch, codeReplacePatch, codeAddPatch, codeRemovePatch, codeVersionedPatch}, true, "patches of EnvoyFilters that are ignored, or depend on the order of EnvoyFilters", (*analysis).patches},
-		{"proxy-images", []string{codeProxyImage}, true, "Pods in files whose proxy is another image than new Pods get", (*analysis).proxyImages},
+		{"proxy-images", []string{codeProxyImage}, true, "Pods whose proxy is another image than new Pods get", (*analysis).proxyImages},
 	}
 }
 

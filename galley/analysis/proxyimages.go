@@ -13,16 +13,16 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-// injectorMap is the ConfigMap by which proxies are injected; that of another revision has its name behind it.
-const injectorMap = "istio-sidecar-injector"
+// InjectorMap is the ConfigMap by which proxies are injected; that of another revision has its name behind it.
+const InjectorMap = "istio-sidecar-injector"
 
-// proxyImages reports namespaces with Pods whose proxy is another image than a new Pod would get. It finds those of
-// files alone: of a cluster, neither images of Pods nor ConfigMaps with templates are read.
+// proxyImages reports namespaces with Pods whose proxy is another image than a new Pod would get. It needs
+// the ConfigMap of injection: files have it, and analyze reads it of a cluster; a server's own analysis does not.
 func (a *analysis) proxyImages() {
 	images := map[string]string{} // by revision
 	for _, o := range a.of(kinds.ConfigMap) {
 		if m, ok := o.Spec.(*corev1.ConfigMap); ok && o.Namespace == a.root {
-			if rest, ours := strings.CutPrefix(o.Name, injectorMap); ours && (rest == "" || rest[0] == '-') {
+			if rest, ours := strings.CutPrefix(o.Name, InjectorMap); ours && (rest == "" || rest[0] == '-') {
 				images[cmp.Or(strings.TrimPrefix(rest, "-"), "default")] = injectedImage(m.Data["values"], a.mesh.GetDefaultConfig().GetImage().GetImageType())
 			}
 		}

@@ -145,7 +145,7 @@ func (w *World) aboutSources(found []diag.Diagnostic) []diag.Diagnostic {
 
 func podOf(o *kinds.Object) analysis.Pod {
 	f := o.Spec.(*kube.PodFacts)
-	return analysis.Pod{Ended: f.Ended, Addresses: f.Addresses, HostNetwork: f.HostNetwork, Ready: f.Ready, Ports: f.Ports, Named: true, Proxy: analysis.HasProxy(o.Labels)}
+	return analysis.Pod{Ended: f.Ended, Addresses: f.Addresses, HostNetwork: f.HostNetwork, Ready: f.Ready, Ports: f.Ports, Named: true, Proxy: analysis.HasProxy(o.Labels), ProxyImage: f.ProxyImage}
 }
 
 func sliceOf(o *kinds.Object) analysis.Slice {

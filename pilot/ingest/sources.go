@@ -15,6 +15,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/safe"
+	"github.com/istiod-lite/istiod-lite/galley/analysis"
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 	"github.com/istiod-lite/istiod-lite/pilot/config/crd"
 	"github.com/istiod-lite/istiod-lite/pilot/config/file"
@@ -176,9 +177,17 @@ func (s *Sources) addListing() {
 }
 
 // ListedKinds returns the kinds that are read of a cluster at once, and of which only some objects: of ConfigMaps the
-// mesh configuration. Secrets are read one by one: World.AbsentCredentials.
+// mesh configuration, and that of injection, which says the image of proxies. Secrets are read one by one:
+// World.AbsentCredentials.
 func (o Options) ListedKinds() ([]*kinds.Kind, map[*kinds.Kind]crd.Restriction) {
-	return slices.Concat([]*kinds.Kind{kinds.ConfigMap}, serviceKinds(), configKinds()), o.meshMaps()
+	only := o.meshMaps()
+	maps := only[kinds.ConfigMap]
+	maps.Names = append(maps.Names, analysis.InjectorMap)
+	if o.Revision != "" && o.Revision != "default" {
+		maps.Names = append(maps.Names, analysis.InjectorMap+"-"+o.Revision)
+	}
+	only[kinds.ConfigMap] = maps
+	return slices.Concat([]*kinds.Kind{kinds.ConfigMap}, serviceKinds(), configKinds()), only
 }
 
 // meshMaps restricts ConfigMaps to those that make up the mesh configuration.

@@ -170,6 +170,7 @@ type PodFacts struct {
 	ServiceAccount, NodeName string
 	Hostname, Subdomain      string
 	Owner                    string            // the name of its workload
+	ProxyImage               string            // of the container istio-proxy; empty: there is none
 	Addresses                []string          // the primary first
 	Ports                    map[string]uint32 // named ones; never modified
 	HostNetwork              bool
@@ -178,6 +179,9 @@ type PodFacts struct {
 	Ended                    bool // Succeeded or Failed
 	Failed                   bool
 }
+
+// ProxyContainer is the name of the container that injection adds.
+const ProxyContainer = "istio-proxy"
 
 // PodFactsOf returns the PodFacts of a Pod that has those labels.
 func PodFactsOf(p *corev1.Pod, labels map[string]string) *PodFacts {
@@ -202,6 +206,9 @@ func PodFactsOf(p *corev1.Pod, labels map[string]string) *PodFacts {
 		}
 	}
 	ports := func(c *corev1.Container) {
+		if c.Name == ProxyContainer {
+			f.ProxyImage = c.Image
+		}
 		for _, p := range c.Ports {
 			f.AddPort(p.Name, string(p.Protocol), uint32(p.ContainerPort))
 		}

@@ -29,6 +29,21 @@ spec: {containers: [{name: web, image: web}]}
 ---
 apiVersion: v1
 kind: Pod
+metadata: {name: old, namespace: shop, labels: {app: other}}
+spec: {containers: [{name: web, image: web}, {name: istio-proxy, image: "mirror.example/proxyv2:1.2"}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: new, namespace: shop, labels: {app: other}}
+spec: {containers: [{name: web, image: web}], initContainers: [{name: istio-proxy, image: "mirror.example/proxyv2:1.3", restartPolicy: Always}]}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: istio-sidecar-injector, namespace: istio-system}
+data: {values: '{"global": {"hub": "mirror.example", "tag": "1.3"}}'}
+---
+apiVersion: v1
+kind: Pod
 metadata: {name: gateway, namespace: edge, labels: {istio: gateway}}
 spec: {containers: [{name: istio-proxy, image: proxy}]}
 ---
@@ -141,8 +156,9 @@ func TestAnalyze(t *testing.T) {
 	}
 	const route, credential, absent, proxy = "IST0101 VirtualService shop/web: no Service or ServiceEntry has the host wbe.shop", "BadCredential Secret edge/bad", "IST0101 Gateway edge/front: Secret edge/absent does not exist", "IST0103 Pod shop/web-1"
 
+	const image = "IST0158 Namespace shop: the proxy of these Pods is another image than mirror.example/proxyv2:1.3, which new Pods get: old"
 	all, code := run("admin", "-A", "--page-size", "1")
-	check("all, in pages", all, []string{route, credential, absent, proxy}, []string{"IST0141", "IST0101 VirtualService edge/edge"})
+	check("all, in pages", all, []string{route, credential, absent, proxy, image}, []string{"IST0141", "IST0101 VirtualService edge/edge"})
 	if code != 79 {
 		t.Errorf("exit code %d", code)
 	}

@@ -75,6 +75,9 @@ func readMetaHead(meta []byte, in *interner, more func(protowire.Number, []byte)
 func podSpec(f *kube.PodFacts, spec []byte, in *interner) error {
 	var sidecars, all [][]byte
 	ports := func(container []byte) error {
+		if isProxy(container) {
+			f.ProxyImage = in.bytes(fieldOf(container, 2))
+		}
 		return eachField(container, func(number protowire.Number, _, v []byte) error {
 			if number == 6 {
 				all = append(all, v)

@@ -12,8 +12,9 @@ import (
 // mask is which fields of a protobuf message are kept. It works on the encoded text, so that what nobody reads, most
 // of a Pod, is never decoded.
 type mask struct {
-	fields *fields                   // nil: every field, as it is
-	when   func(message []byte) bool // nil: always; else whether a message in a list is kept at all
+	fields  *fields                    // nil: every field, as it is
+	when    func(message []byte) bool  // nil: always; else whether a message in a list is kept at all
+	instead func(message []byte) *mask // nil: never; else a mask in the place of this one, nil for most messages
 }
 
 // fields are those that are kept, by number; of the kinds that are read so, none has a higher one.
@@ -40,6 +41,11 @@ func (m *mask) apply(dst, message []byte) ([]byte, error) {
 		var sub *mask
 		if int(number) < len(m.fields) {
 			sub = m.fields[number]
+		}
+		if sub != nil && sub.instead != nil {
+			if other := sub.instead(value); other != nil {
+				sub = other
+			}
 		}
 		switch {
 		case sub == nil || sub.when != nil && !sub.when(value):

@@ -61,14 +61,20 @@ func coreOf(k *kinds.Kind) *core {
 	switch k {
 	case kinds.Pod:
 		meta := metadata(ours)
-		meta.fields[2], meta.fields[9] = whole(), whole()                                             // generateName, deletionTimestamp
-		meta.fields[13] = &mask{wholes(1, 3, 6), func(owner []byte) bool { return isTrue(owner, 6) }} // ownerReferences: kind, name, controller
-		ports := &mask{wholes(1, 3, 4), func(port []byte) bool { return len(fieldOf(port, 1)) > 0 }}  // name, containerPort, protocol
-		containers := &mask{&fields{6: ports, 24: whole()}, func(c []byte) bool { return fieldOf(c, 6) != nil }}
+		meta.fields[2], meta.fields[9] = whole(), whole()                                                           // generateName, deletionTimestamp
+		meta.fields[13] = &mask{fields: wholes(1, 3, 6), when: func(owner []byte) bool { return isTrue(owner, 6) }} // ownerReferences: kind, name, controller
+		ports := &mask{fields: wholes(1, 3, 4), when: func(port []byte) bool { return len(fieldOf(port, 1)) > 0 }}  // name, containerPort, protocol
+		proxy := &mask{fields: &fields{1: whole(), 2: whole(), 6: ports, 24: whole()}}                              // name, image, ports, restartPolicy
+		containers := &mask{fields: &fields{6: ports, 24: whole()}, when: func(c []byte) bool { return fieldOf(c, 6) != nil }, instead: func(c []byte) *mask {
+			if isProxy(c) {
+				return proxy
+			}
+			return nil
+		}}
 		spec := wholes(8, 10, 11, 16, 17) // serviceAccountName, nodeName, hostNetwork, hostname, subdomain
 		spec[2], spec[20] = containers, containers
-		status := wholes(1, 6, 12)                                                                                       // phase, podIP, podIPs
-		status[2] = &mask{wholes(1, 2), func(c []byte) bool { return string(fieldOf(c, 1)) == string(corev1.PodReady) }} // conditions: type, status
+		status := wholes(1, 6, 12)                                                                                                     // phase, podIP, podIPs
+		status[2] = &mask{fields: wholes(1, 2), when: func(c []byte) bool { return string(fieldOf(c, 1)) == string(corev1.PodReady) }} // conditions: type, status
 		out := coreKind(meta, &fields{2: {fields: spec}, 3: {fields: status}}, asIs[*corev1.Pod])
 		out.decode = decodePod
 		return out
@@ -106,6 +112,9 @@ func coreOf(k *kinds.Kind) *core {
 	}
 	return nil
 }
+
+// isProxy reports whether a Container is the one that injection adds.
+func isProxy(container []byte) bool { return string(fieldOf(container, 1)) == kube.ProxyContainer }
 
 // metadata keeps name, namespace, uid, creationTimestamp, labels, and the annotations that keep names.
 func metadata(keep func(key []byte) bool) *mask {

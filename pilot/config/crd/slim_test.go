@@ -213,6 +213,27 @@ func TestRegistryReadsNothingThatIsCutOff(t *testing.T) {
 	}
 }
 
+// TestProxyImage: of the images of a Pod that of its proxy is read, wherever that container stands, with ports or
+// without.
+func TestProxyImage(t *testing.T) {
+	always := corev1.ContainerRestartPolicyAlways
+	app := corev1.Container{Name: "app", Image: "app:1", Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 80}}}
+	proxy := corev1.Container{Name: "istio-proxy", Image: "proxyv2:1"}
+	sidecar := corev1.Container{Name: "istio-proxy", Image: "proxyv2:2", RestartPolicy: &always}
+	for want, spec := range map[string]corev1.PodSpec{
+		"":          {Containers: []corev1.Container{app}},
+		"proxyv2:1": {Containers: []corev1.Container{app, proxy}},
+		"proxyv2:2": {Containers: []corev1.Container{app}, InitContainers: []corev1.Container{{Name: "istio-init", Image: "proxyv2:3"}, sidecar}},
+	} {
+		o := &kinds.Object{Key: kinds.Key{Kind: kinds.Pod, Namespace: "a", Name: "a"}, Spec: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "a"}, Spec: spec}}
+		whole := kube.PodFactsOf(o.Spec.(*corev1.Pod), nil)
+		cut := cutDown(t, newFeed(&Source{seed: maphash.MakeSeed()}, kinds.Pod, Restriction{}), o).Spec.(*kube.PodFacts)
+		if whole.ProxyImage != want || cut.ProxyImage != want || len(cut.Ports) != 1 {
+			t.Errorf("%q of the whole Pod, %q of what is read: want %q", whole.ProxyImage, cut.ProxyImage, want)
+		}
+	}
+}
+
 // difference compares what is exported; an empty map or list is none.
 func difference(want, got any) string {
 	unexported := cmp.FilterPath(func(p cmp.Path) bool {
