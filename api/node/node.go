@@ -70,6 +70,9 @@ func (p *Proxy) MetadataText(key string) (string, bool) {
 	return "", false
 }
 
+// GRPC is the Generator of applications that use xDS themselves, without a proxy.
+const GRPC = "grpc"
+
 // Proxy is what is kept of an Envoy node: a few facts, shared by all proxies that send the same bytes, never changed
 // once made. What it says of itself is believed only where nothing better is known: the Pod, the WorkloadEntry or the
 // endpoint comes first.

@@ -126,6 +126,7 @@ func TestPlantedViolations(t *testing.T) {
 		{"layers", "pilot/xds/a.go", src(`import _ ` + m + `pilot/xds/attic"`)},
 		{"imports", "pilot/xds/session/a.go", src(`import _ ` + m + `pilot/xds/xdstest"`)},
 		{"imports", "pilot/feature/mtls/a.go", src(`import _ ` + m + `pilot/feature/featuretest"`)},
+		{"imports", "pilot/xds/a.go", src(`import _ "google.golang.org/grpc/xds"`)},
 		{"clock", "pilot/xds/session/a.go", src("import \"time\"\nvar _ = time.Now()")},
 		{"features", "pilot/feature/authz/a.go", src(`import _ ` + m + `pilot/feature/mtls"`)},
 		{"features", "pilot/feature/a.go", src(`import _ ` + m + `pilot/feature/mtls"`)},

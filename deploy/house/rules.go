@@ -32,6 +32,9 @@ func checkImports(f *file, add report) {
 		if pure(f.dir) && withinAny(target, "k8s.io/client-go", "google.golang.org/grpc", "net/http", "os", "log") {
 			add("pure", f.at(spec), "%s must not know %s", f.dir, target)
 		}
+		if !within(f.dir, "deploy") && (within(target, "google.golang.org/grpc/xds") || within(target, "google.golang.org/grpc/credentials/xds")) {
+			add("imports", f.at(spec), "only tests import %s, which is as large as the server", target)
+		}
 		if within(f.dir, "pilot/translate/engine") && within(target, "github.com/envoyproxy") {
 			add("engine", f.at(spec), "%s must not know what resources are", f.dir)
 		}

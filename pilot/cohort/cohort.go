@@ -87,6 +87,7 @@ type Label struct{ Name, Value string }
 // Client is what clusters, endpoints and routes depend on.
 type Client struct {
 	Type            node.Type
+	Proxyless       bool // an application that uses xDS itself, without a proxy: gRPC
 	Namespace       string
 	Sidecar         *kinds.Object // the one that applies; nil for routers
 	Cluster         string        // empty for the server's own
@@ -177,7 +178,7 @@ func Resolve(x *scope.Index, p *node.Proxy, features []*feature.Feature) Inputs 
 	}
 	k := Inputs{
 		Client: Client{
-			Type: p.Type, Namespace: p.Namespace, Cluster: x.ClusterKey(p.Cluster), Network: p.Network, NetworkView: frozen.ListOf(slices.Compact(slices.Sorted(slices.Values(p.NetworkView)))...), Domain: p.Domain,
+			Type: p.Type, Proxyless: p.Generator == node.GRPC, Namespace: p.Namespace, Cluster: x.ClusterKey(p.Cluster), Network: p.Network, NetworkView: frozen.ListOf(slices.Compact(slices.Sorted(slices.Values(p.NetworkView)))...), Domain: p.Domain,
 			Capabilities: p.Capabilities, IPv4: v4 || !v6, IPv6: v6, AutoAddress: p.DNSCapture && p.DNSAutoAllocate,
 		},
 		Outbound:        Outbound{Interception: p.Interception, HTTPProxyPort: p.HTTPProxyPort, HTTP10: p.HTTP10, Unprivileged: p.Unprivileged, Tags: newTags(x, p, w)},
@@ -204,7 +205,7 @@ func Resolve(x *scope.Index, p *node.Proxy, features []*feature.Feature) Inputs 
 	selected := feature.Select(features, x, p.Namespace, feature.Workload{
 		Type: p.Type, Namespace: p.Namespace, Labels: w.Labels, Services: policyServices(x, w, targets), Version: p.Version, Metadata: p.MetadataText,
 	})
-	if patches := selected(feature.PatchPart); !patches.Empty() {
+	if patches := selected(feature.PatchPart); !patches.Empty() && !k.Client.Proxyless {
 		k.Patches = Patches{p.Type == node.Router, patches}
 	}
 	k.Client.Selections = selected(feature.ClientPart)

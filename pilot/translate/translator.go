@@ -14,6 +14,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/translate/cds"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/eds"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/engine"
+	"github.com/istiod-lite/istiod-lite/pilot/translate/grpc"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/hooks"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/lds"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/nds"
@@ -40,6 +41,7 @@ type Translator struct {
 	memo  *envoy.Memo
 	cache engine.Cache
 	types map[string]maker // by URL
+	grpc  map[string]maker // those of types that applications are sent in another form, which use xDS themselves
 	keys  *cohort.Interner
 	patch *patch.Patcher
 
@@ -56,24 +58,31 @@ type maker interface {
 
 // makers returns the makers of all types. A further type is a folder, a line here, and one in the layers of
 // deploy/house.
-func makers(m *envoy.Memo, h *hooks.Hooks, c *engine.Cache) map[string]maker {
-	return map[string]maker{
-		envoy.ClusterType:   cds.New(m, h, c),
+func makers(m *envoy.Memo, h *hooks.Hooks, c *engine.Cache) (types, ofGRPC map[string]maker) {
+	clusters, routes := cds.New(m, h, c), rds.New(m, h, c)
+	types = map[string]maker{
+		envoy.ClusterType:   clusters,
 		envoy.EndpointType:  eds.New(m, h, c),
 		envoy.ListenerType:  lds.New(m, h, c),
-		envoy.RouteType:     rds.New(m, h, c),
+		envoy.RouteType:     routes,
 		envoy.SecretType:    sds.New(m, c),
 		envoy.NameTableType: nds.New(m, c),
 		// Patches add all of these.
 		envoy.ExtensionType: &nothing{},
 	}
+	ofGRPC = map[string]maker{
+		envoy.ClusterType:  grpc.NewClusters(m, c, clusters),
+		envoy.ListenerType: grpc.NewListeners(m, h, c),
+		envoy.RouteType:    grpc.NewRoutes(m, c, routes),
+	}
+	return types, ofGRPC
 }
 
 // New returns a Translator.
 func New(o Options) *Translator {
 	t := &Translator{features: o.Features, memo: envoy.NewMemo(o.Idle), keys: cohort.NewInterner()}
 	t.patch = patch.New(t.memo, o.Features, &t.cache, o.Found)
-	t.types = makers(t.memo, hooks.New(o.Features, o.Idle > 0), &t.cache)
+	t.types, t.grpc = makers(t.memo, hooks.New(o.Features, o.Idle > 0), &t.cache)
 	t.newStateFunc = func(s *snapshot.Snapshot) any { return t.newState(s) }
 	return t
 }
@@ -145,13 +154,16 @@ func (t *Translator) NeedsReassign(s *snapshot.Snapshot, p *node.Proxy, last coh
 }
 
 // Get returns the resources of a type that a cohort is sent. Where proxies subscribe by name, names are those that are
-// wanted; otherwise names is nil, and all resources are returned. For a key that is Shared, Get returns what its
-// proxies have in common. A name that does not exist has an empty resource, so that Envoy goes on. A name whose
-// translation fails keeps its last good resource, or is missing where there is none. Equal resources are equal Sets. A
-// type that is not generated has no resources.
+// wanted; otherwise names is nil, and all resources are returned. gRPC names listeners and clusters too. For a key that
+// is Shared, Get returns what its proxies have in common. A name that does not exist has an empty resource, so that
+// Envoy goes on. A name whose translation fails keeps its last good resource, or is missing where there is none. Equal
+// resources are equal Sets. A type that is not generated has no resources.
 func (t *Translator) Get(s *snapshot.Snapshot, c cohort.Key, typeURL string, names *envoy.Names) (envoy.Union, error) {
-	p := t.types[typeURL]
-	if p == nil || envoy.TypeOf(typeURL).Named != (names != nil) {
+	p, named := t.types[typeURL], envoy.TypeOf(typeURL).Named
+	if of := t.grpc[typeURL]; of != nil && c.Client.Value().Proxyless {
+		p, named = of, true
+	}
+	if p == nil || named != (names != nil) {
 		return envoy.Union{}, nil
 	}
 	v := t.state(s).view

@@ -37,6 +37,9 @@ func (s *Server) profileOf(p *node.Proxy, delta bool) *profile {
 	if p.Generator == apiGenerator {
 		return &profile{Profile: session.Profile{Whole: true}, translator: s.objects, name: "reader of configuration", reads: true}
 	}
+	if p.Generator == node.GRPC {
+		return &profile{Profile: session.Profile{Named: true, Grouped: true}, translator: s.translator, name: "gRPC", workload: true}
+	}
 	gateway := p.Type == node.Router
 	return &profile{
 		Profile: session.Profile{

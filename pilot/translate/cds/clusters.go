@@ -93,6 +93,19 @@ func (m *Clusters) Outbound(v *view.View, c cohort.Client) engine.Generator[stri
 	}
 }
 
+// Named returns the cluster of a service that has a name, or nil if there is none.
+func (m *Clusters) Named(v *view.View, c cohort.Client, n names.ClusterName) *envoy.Resource {
+	s, ok := v.ScopeOf(c.Namespace, c.Sidecar).Service(n.Host)
+	if !ok {
+		return nil
+	}
+	all := m.serviceClusters(v, c, s)
+	if i := slices.IndexFunc(all, func(r *envoy.Resource) bool { return r.Name == n.String() }); i >= 0 {
+		return all[i]
+	}
+	return nil
+}
+
 // serviceClusters makes the clusters of one service, by name.
 func (m *Clusters) serviceClusters(v *view.View, c cohort.Client, s scope.Service) []*envoy.Resource {
 	if s.Resolution == registry.Alias {

@@ -30,6 +30,19 @@ func (m *Routes) SidecarHosts(v *view.View, c cohort.Client, name string) (g eng
 	return b.hosts(), true
 }
 
+// ServiceHost returns the virtual host of one service's port, or nil where its requests are not routed. It is for all
+// requests: its domain is "*".
+func (m *Routes) ServiceHost(v *view.View, c cohort.Client, host string, port uint32) *envoy.Resource {
+	b := m.sidecarRouteBuilder(v, c, names.SniffedRoute(host, port))
+	if b == nil || b.egress == nil {
+		return nil
+	}
+	for _, r := range b.virtualHost(host) {
+		return r
+	}
+	return nil
+}
+
 // hosts generates the virtual hosts of the route configuration.
 func (b *sidecarRouteBuilder) hosts() engine.Generator[string] {
 	return engine.Generator[string]{

@@ -35,7 +35,7 @@ func (s *Session) Key() (Key, bool) {
 		if n == MaxTypes {
 			return k, false
 		}
-		k.Subscriptions[n] = Subscription{TypeURL: w.kind.URL}
+		k.Subscriptions[n] = Subscription{TypeURL: w.kind.URL, Names: s.namesOf(w)}
 		if !w.whole() {
 			k.Subscriptions[n].Names = w.names
 			if w.kind.Secret {

@@ -93,6 +93,7 @@ type Profile struct {
 	Whole   bool
 	Divided bool // it takes virtual hosts by themselves
 	Grouped bool // it shares what it is sent with others
+	Named   bool // it names the listeners and clusters that it wants
 }
 
 // Config is what a Session is made of.
@@ -374,7 +375,7 @@ func (s *Session) targetOf(w *watch) (envoy.Union, bool) {
 			return envoy.Union{}, false
 		}
 		u.Shared = routes.hosts
-	} else if all, ok := s.get(w.kind, nil); ok {
+	} else if all, ok := s.get(w.kind, s.namesOf(w)); ok {
 		u = all
 	} else {
 		return envoy.Union{}, false
@@ -383,6 +384,14 @@ func (s *Session) targetOf(w *watch) (envoy.Union, bool) {
 		u = subset(u, w.names)
 	}
 	return u, true
+}
+
+// namesOf returns the names by which a type that is sent as a whole is asked for, or nil: all of it.
+func (s *Session) namesOf(w *watch) *envoy.Names {
+	if s.profile.Named && w.kind.Complete && !w.wildcard {
+		return w.names
+	}
+	return nil
 }
 
 // get returns what the client should have of a type: all of it, or the resources of some names. It returns false if

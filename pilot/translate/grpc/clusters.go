@@ -1,0 +1,180 @@
+package grpc
+
+import (
+	"math"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
+
+	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/pilot/cohort"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/scope/traffic"
+	"github.com/istiod-lite/istiod-lite/pilot/translate/cds"
+	"github.com/istiod-lite/istiod-lite/pilot/translate/engine"
+	"github.com/istiod-lite/istiod-lite/pilot/translate/view"
+)
+
+// Clusters makes the clusters that gRPC calls. Safe for concurrent use.
+type Clusters struct {
+	cache    *engine.Cache
+	envoys   *cds.Clusters
+	clusters *envoy.MemoTable[clusterKey]
+}
+
+// NewClusters returns Clusters that are made from those of Envoys.
+func NewClusters(m *envoy.Memo, c *engine.Cache, envoys *cds.Clusters) *Clusters {
+	return &Clusters{cache: c, envoys: envoys, clusters: envoy.NewMemoTable(m, buildCluster)}
+}
+
+// clusterKey is all that a cluster depends on.
+type clusterKey struct {
+	envoys *envoy.Resource // the cluster that an Envoy would be sent
+	rule   traffic.Rule
+	port   uint32
+	mesh   *mesh.Config
+}
+
+// Get returns the clusters of a list of names.
+func (m *Clusters) Get(v *view.View, c cohort.Key, list *envoy.Names) (envoy.Union, error) {
+	s, err := byName(m.cache, v, client(envoy.ClusterType, c), list, func(name string) *envoy.Resource {
+		n, ok := names.ParseCluster(name)
+		if !ok || n.Direction != names.Outbound || n.SNIDNAT {
+			return nil
+		}
+		full := m.envoys.Named(v, c.Client.Value(), n)
+		if full == nil {
+			return nil
+		}
+		rule, _ := v.MergedRules(c.Client.Value(), v.ScopeOf(c.Client.Value().Namespace, c.Client.Value().Sidecar).ServiceByHost(n.Host)).Rule(n.Subset)
+		return m.clusters.Get(clusterKey{full, rule, n.Port, v.Mesh()})
+	})
+	return envoy.Union{Shared: s}, err
+}
+
+func buildCluster(k clusterKey) *envoy.Resource {
+	var full clusterv3.Cluster
+	read(k.envoys.Value(), &full)
+	c := &clusterv3.Cluster{
+		Name:                 full.Name,
+		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_EDS},
+		EdsClusterConfig:     &clusterv3.Cluster_EdsClusterConfig{EdsConfig: ads(), ServiceName: full.Name},
+		OutlierDetection:     outlierDetection(full.OutlierDetection),
+	}
+	for _, t := range full.GetCircuitBreakers().GetThresholds() {
+		if n := t.GetMaxRequests(); t.Priority == corev3.RoutingPriority_DEFAULT && n != nil && n.Value != math.MaxUint32 {
+			c.CircuitBreakers = &clusterv3.CircuitBreakers{Thresholds: []*clusterv3.CircuitBreakers_Thresholds{{MaxRequests: n}}}
+		}
+	}
+	policy := k.rule.Policy(k.port).WithDefaults(k.mesh.GetDefaultTrafficPolicy())
+	setLoadBalancing(c, &full, policy.LoadBalancer)
+	if e := onlyEndpoint(full.LoadAssignment); e != nil && full.GetType() != clusterv3.Cluster_STATIC {
+		c.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_LOGICAL_DNS}
+		c.EdsClusterConfig = nil
+		c.LoadAssignment = &endpointv3.ClusterLoadAssignment{ClusterName: c.Name, Endpoints: []*endpointv3.LocalityLbEndpoints{{
+			LbEndpoints: []*endpointv3.LbEndpoint{{HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: e}}}},
+		}}}
+	}
+	switch policy.TLS.GetMode() {
+	case networkingv1alpha3.ClientTLSSettings_DISABLE:
+	case networkingv1alpha3.ClientTLSSettings_ISTIO_MUTUAL:
+		c.TransportSocket = tlsSocket(&tlsv3.UpstreamTlsContext{CommonTlsContext: meshTLS(peerNames(full.TransportSocket))})
+	default:
+		c.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_EDS}
+		c.LoadAssignment = nil
+		c.EdsClusterConfig = &clusterv3.Cluster_EdsClusterConfig{EdsConfig: ads(), ServiceName: names.BlackHoleCluster} // never in plaintext
+	}
+	return envoy.NewResource(c.Name, c)
+}
+
+// maxRingSize is the largest ring that gRPC makes.
+const maxRingSize = 8 << 20
+
+// setLoadBalancing sets how calls are spread. gRPC rejects what it does not know.
+func setLoadBalancing(c, full *clusterv3.Cluster, s *networkingv1alpha3.LoadBalancerSettings) {
+	switch {
+	case s.GetConsistentHash() != nil:
+		c.LbPolicy = clusterv3.Cluster_RING_HASH
+		size := full.GetRingHashLbConfig().GetMinimumRingSize().GetValue()
+		if size > 0 {
+			c.LbConfig = &clusterv3.Cluster_RingHashLbConfig_{RingHashLbConfig: &clusterv3.Cluster_RingHashLbConfig{
+				MinimumRingSize: wrapperspb.UInt64(min(size, maxRingSize)),
+			}}
+		}
+	case s.GetSimple() == networkingv1alpha3.LoadBalancerSettings_LEAST_REQUEST, s.GetSimple() == networkingv1alpha3.LoadBalancerSettings_LEAST_CONN:
+		c.LbPolicy = clusterv3.Cluster_LEAST_REQUEST
+	}
+}
+
+// Defaults of Envoy, and of what stands for consecutive errors.
+const (
+	defaultConsecutive = 5
+	failingPercentage  = 85
+)
+
+// outlierDetection returns what ejects endpoints, as close to an Envoy's consecutive errors as gRPC has it; nil where
+// those eject none.
+func outlierDetection(d *clusterv3.OutlierDetection) *clusterv3.OutlierDetection {
+	if d == nil {
+		return nil
+	}
+	enforced := func(e *wrapperspb.UInt32Value) bool { return e == nil || e.Value > 0 }
+	calls := uint32(math.MaxUint32)
+	if enforced(d.EnforcingConsecutive_5Xx) {
+		calls = defaultConsecutive
+		if n := d.Consecutive_5Xx; n != nil {
+			calls = n.Value
+		}
+	}
+	if n := d.ConsecutiveGatewayFailure; n != nil && enforced(d.EnforcingConsecutiveGatewayFailure) {
+		calls = min(calls, n.Value)
+	}
+	if calls == math.MaxUint32 {
+		return nil
+	}
+	return &clusterv3.OutlierDetection{
+		Interval: d.Interval, BaseEjectionTime: d.BaseEjectionTime, MaxEjectionPercent: d.MaxEjectionPercent,
+		EnforcingSuccessRate:           envoy.UInt32(0),
+		EnforcingFailurePercentage:     envoy.UInt32(100),
+		FailurePercentageThreshold:     envoy.UInt32(failingPercentage),
+		FailurePercentageMinimumHosts:  envoy.UInt32(1),
+		FailurePercentageRequestVolume: envoy.UInt32(calls),
+	}
+}
+
+// onlyEndpoint returns the address of the endpoint that is part of a cluster, or nil unless there is exactly one.
+func onlyEndpoint(a *endpointv3.ClusterLoadAssignment) *corev3.Address {
+	var only *corev3.Address
+	for _, l := range a.GetEndpoints() {
+		for _, e := range l.LbEndpoints {
+			if only != nil {
+				return nil
+			}
+			only = e.GetEndpoint().GetAddress()
+		}
+	}
+	if only.GetSocketAddress() == nil {
+		return nil
+	}
+	return only
+}
+
+// peerNames returns the names that the certificate of a peer may have, as an Envoy's socket has them.
+func peerNames(s *corev3.TransportSocket) []*matcherv3.StringMatcher {
+	var context tlsv3.UpstreamTlsContext
+	if any := s.GetTypedConfig(); any.MessageIs(&context) {
+		read(any.Value, &context)
+	}
+	return context.GetCommonTlsContext().GetCombinedValidationContext().GetDefaultValidationContext().GetMatchSubjectAltNames() //nolint:staticcheck // as it is sent
+}
+
+// ads is the stream that the resource came by.
+func ads() *corev3.ConfigSource {
+	return &corev3.ConfigSource{ConfigSourceSpecifier: &corev3.ConfigSource_Ads{Ads: &corev3.AggregatedConfigSource{}}, ResourceApiVersion: corev3.ApiVersion_V3}
+}
