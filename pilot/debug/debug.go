@@ -79,7 +79,7 @@ func New(o Options) *API {
 		{"list", "the pages of this API", false, a.list},
 		{"mcsz", "multi-cluster services", false, empty(list)},
 		{"mesh", "mesh configuration", false, a.mesh},
-		{"ndsz", "name table of one proxy", true, a.none},
+		{"ndsz", "name table of one proxy", true, a.ndsz},
 		{"networkz", "network gateways", false, a.networkz},
 		{"push_status", "what the last push found and what caused it", false, a.pushStatus},
 		{"pushcontext", "the snapshot in force, in numbers", false, a.pushContext},

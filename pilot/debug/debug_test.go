@@ -46,7 +46,10 @@ func (*proxies) Clients() []xds.Client {
 }
 
 func (*proxies) Dump(id, typeURL string) ([]*envoy.Resource, bool) {
-	if id != "web-1.a-7" || typeURL != envoy.ClusterType {
+	switch {
+	case id == "web-1.a-7" && typeURL == envoy.NameTableType: // as istiod sent it
+		return []*envoy.Resource{envoy.RawResource("", typeURL, []byte("\nA\n\x1aclient.a.svc.cluster.local\x12#\n\n10.64.0.12\x12\nKubernetes\x1a\x06client\"\x01a"))}, true
+	case id != "web-1.a-7" || typeURL != envoy.ClusterType:
 		return nil, false
 	}
 	return []*envoy.Resource{envoy.NewResource("outbound", &clusterv3.Cluster{Name: "outbound"})}, true
@@ -160,7 +163,11 @@ func TestPagesHaveIstiosShapes(t *testing.T) {
 		"/debug/findings":                    {`"code": "UnknownField"`, `"line": 3`},
 		"/debug/limits":                      {`"HandshakeTimeout": "10s"`, `"RecvMessage": 4194304`},
 		"/debug/config_dump?proxyID=web-1.a": {"ClustersConfigDump", `"versionInfo": "v2"`, `"name": "outbound"`, "RoutesConfigDump"},
-		"/debug/mesh":                        {`"trustDomain": "cluster.local"`},
+		"/debug/ndsz?proxyID=web-1.a": {
+			`"configs": [`, `"@type": "type.googleapis.com/istio.networking.nds.v1.NameTable"`, `"client.a.svc.cluster.local": {`, `"10.64.0.12"`,
+			`"registry": "Kubernetes"`, `"shortname": "client"`, `"namespace": "a"`,
+		},
+		"/debug/mesh": {`"trustDomain": "cluster.local"`},
 		"/debug/authorizationz": {
 			`"namespace_to_policies": {`, `"root_namespace": "istio-system"`, `"name": "mine"`, `"name": "other"`, `"istio.io/dry-run": "true"`, `"action": "DENY"`, `"position": "p.yaml:1:1"`,
 			`"web-1.a": [`, `"a/mine"`,

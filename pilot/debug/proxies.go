@@ -15,6 +15,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/translate/nds"
 	"github.com/istiod-lite/istiod-lite/pilot/xds"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/session"
 )
@@ -307,6 +308,34 @@ func (a *API) edsz(query url.Values) (any, error) {
 			return nil, err
 		}
 		out = append(out, text)
+	}
+	return out, nil
+}
+
+// nameTables is the form in which istiod shows the name table of a proxy.
+type nameTables struct {
+	Configs []nameTable `json:"configs,omitempty"`
+}
+
+type nameTable struct {
+	Type  string              `json:"@type"`
+	Table map[string]nds.Info `json:"table,omitempty"`
+}
+
+// ndsz shows the name table of one proxy. A proxy that did not ask for one has none.
+func (a *API) ndsz(query url.Values) (any, error) {
+	c, err := a.proxy(query)
+	if err != nil {
+		return nil, err
+	}
+	var out nameTables
+	list, _ := a.o.Proxies.Dump(c.ID, envoy.NameTableType)
+	for _, r := range list {
+		table, err := nds.Read(r.Value())
+		if err != nil {
+			return nil, err
+		}
+		out.Configs = append(out.Configs, nameTable{envoy.NameTableType, table})
 	}
 	return out, nil
 }

@@ -1,6 +1,7 @@
 package nds
 
 import (
+	"fmt"
 	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -49,4 +50,64 @@ func appendText(b []byte, field protowire.Number, s string) []byte {
 		return b
 	}
 	return protowire.AppendString(protowire.AppendTag(b, field, protowire.BytesType), s)
+}
+
+// Info is what a name table says of a name. As JSON it has the names of the message's fields.
+type Info struct {
+	Addresses []string `json:"ips,omitempty"`
+	Registry  string   `json:"registry,omitempty"`
+	ShortName string   `json:"shortname,omitempty"`
+	Namespace string   `json:"namespace,omitempty"`
+}
+
+// Read returns the names of an encoded table. Of two entries for one name the last counts.
+func Read(table []byte) (map[string]Info, error) {
+	names := map[string]Info{}
+	err := eachField(table, func(_ protowire.Number, entry []byte) error {
+		var name string
+		var info Info
+		err := eachField(entry, func(field protowire.Number, value []byte) error {
+			if field == keyField {
+				name = string(value)
+				return nil
+			}
+			return eachField(value, info.set)
+		})
+		names[name] = info
+		return err
+	})
+	return names, err
+}
+
+func (i *Info) set(field protowire.Number, value []byte) error {
+	switch field {
+	case addressField:
+		i.Addresses = append(i.Addresses, string(value))
+	case registryField:
+		i.Registry = string(value)
+	case shortNameField:
+		i.ShortName = string(value)
+	case namespaceField:
+		i.Namespace = string(value)
+	}
+	return nil
+}
+
+// eachField calls visit for each field of a message. All fields of the messages here have a length.
+func eachField(b []byte, visit func(protowire.Number, []byte) error) error {
+	for len(b) > 0 {
+		field, kind, n := protowire.ConsumeTag(b)
+		if n < 0 || kind != protowire.BytesType {
+			return fmt.Errorf("name table: field %d has wire type %d", field, kind)
+		}
+		value, m := protowire.ConsumeBytes(b[n:])
+		if m < 0 {
+			return fmt.Errorf("name table: field %d: %w", field, protowire.ParseError(m))
+		}
+		if err := visit(field, value); err != nil {
+			return err
+		}
+		b = b[n+m:]
+	}
+	return nil
 }
