@@ -113,6 +113,19 @@ func checkURL(u *url.URL) error {
 	return nil
 }
 
+// Do answers a request, whose URL is guarded as that of Get. The caller bounds and closes the body. An error has nothing
+// of the URL.
+func (f *Fetcher) Do(r *http.Request) (*http.Response, error) {
+	if err := checkURL(r.URL); err != nil {
+		return nil, err
+	}
+	a, err := f.client.Do(r)
+	if at := (&url.Error{}); errors.As(err, &at) { // it names the URL, which may be where a redirect led
+		err = at.Err
+	}
+	return a, err
+}
+
 // Get returns the body of a URL. Any status but 200 is an error. An error has nothing of the URL, which its caller
 // knows, and nothing of a response: it could be one that its reader may not see.
 func (f *Fetcher) Get(ctx context.Context, text string) ([]byte, error) {
@@ -120,18 +133,12 @@ func (f *Fetcher) Get(ctx context.Context, text string) ([]byte, error) {
 	if err != nil {
 		return nil, errors.New("no URL")
 	}
-	if err := checkURL(u); err != nil {
-		return nil, err
-	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
 		return nil, err
 	}
-	a, err := f.client.Do(r)
+	a, err := f.Do(r)
 	if err != nil {
-		if at := (&url.Error{}); errors.As(err, &at) { // it names the URL, which may be where a redirect led
-			err = at.Err
-		}
 		return nil, err
 	}
 	defer func() { _ = a.Body.Close() }()

@@ -1,0 +1,13 @@
+// Package wasm fetches the Wasm modules that extensions name by a URL, and has Envoy load them from files: by HTTP, or
+// from a registry of OCI images. Envoy itself would not check what a registry is, nor start without a module.
+//
+// A module is checked by its hash where the extension says one, and always for being one; its size is bounded. Modules
+// are kept in a folder under their hashes. What an extension says for the agent alone, such as credentials, is taken out
+// of it. Addresses of the host itself and of a cloud's metadata are not fetched from (see package safe).
+//
+//   - wasm.go: extensions in, extensions out; the folder
+//   - fetch.go: HTTP and OCI
+//   - unpack.go: the module inside of what was fetched
+//
+// A Cache owns its folder. It runs no goroutine: who asks waits, one at a time for each module.
+package wasm
