@@ -113,8 +113,8 @@ func checkURL(u *url.URL) error {
 	return nil
 }
 
-// Do answers a request, whose URL is guarded as that of Get. The caller bounds and closes the body. An error has nothing
-// of the URL.
+// Do answers a request, whose URL is guarded as that of Get. The caller bounds and closes the body. An error has
+// nothing of the URL.
 func (f *Fetcher) Do(r *http.Request) (*http.Response, error) {
 	if err := checkURL(r.URL); err != nil {
 		return nil, err

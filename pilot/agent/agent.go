@@ -28,6 +28,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/agent/secrets"
 	"github.com/istiod-lite/istiod-lite/pilot/agent/status"
 	"github.com/istiod-lite/istiod-lite/pilot/agent/upstream"
+	"github.com/istiod-lite/istiod-lite/pilot/agent/wasm"
 	"github.com/istiod-lite/istiod-lite/pilot/agent/xdsproxy"
 )
 
@@ -122,7 +123,11 @@ func (a *Agent) upstreamOptions(address, name, roots string) upstream.Options {
 // connect makes the servers of certificates and of configuration, and what they ask.
 func (a *Agent) connect() error {
 	s := a.c.Security
-	discovery, err := upstream.New(a.upstreamOptions(s.Discovery, s.ServerName, s.DiscoveryRoots))
+	to := a.upstreamOptions(s.Discovery, s.ServerName, s.DiscoveryRoots)
+	if to.Plaintext {
+		to.Token = "" // the port asks nobody who they are, and whoever listens could use it
+	}
+	discovery, err := upstream.New(to)
 	if err != nil {
 		return err
 	}
@@ -148,8 +153,12 @@ func (a *Agent) connect() error {
 	if a.c.GRPCBootstrap != "" { // applications run as any user
 		mode = 0o666
 	}
+	modules, err := wasm.New(wasm.Options{Dir: filepath.Join(filepath.Dir(a.c.XDSSocket), "wasm"), Registerer: a.registry, Log: a.log("wasm")})
+	if err != nil {
+		return err
+	}
 	a.proxy, err = xdsproxy.New(xdsproxy.Options{
-		Path: a.c.XDSSocket, Mode: mode, Upstream: discovery, Handlers: handlers, Debug: a.o.Debug, Node: a.c.Node, Registerer: a.registry, Log: a.log("xdsproxy"),
+		Path: a.c.XDSSocket, Mode: mode, Upstream: discovery, Handlers: handlers, Extensions: modules.Replace, Debug: a.o.Debug, Node: a.c.Node, Registerer: a.registry, Log: a.log("xdsproxy"),
 	})
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@
 //   - upstream: connections to the control plane
 //   - ca, secrets, sds: certificates, from the control plane or from files, handed to Envoy on a Unix socket
 //   - xdsproxy: the socket on which Envoy asks for configuration; one stream to the control plane for each of Envoy's
+//   - wasm: fetches the Wasm modules that extensions name
 //   - dns: answers DNS queries by the name table of the control plane
 //   - status: readiness, metrics and the probes of the application, on port 15020
 //   - health: probes of an application on a virtual machine

@@ -2,8 +2,8 @@
 // from a registry of OCI images. Envoy itself would not check what a registry is, nor start without a module.
 //
 // A module is checked by its hash where the extension says one, and always for being one; its size is bounded. Modules
-// are kept in a folder under their hashes. What an extension says for the agent alone, such as credentials, is taken out
-// of it. Addresses of the host itself and of a cloud's metadata are not fetched from (see package safe).
+// are kept in a folder under their hashes. What an extension says for the agent alone, such as credentials, is taken
+// out of it. Addresses of the host itself and of a cloud's metadata are not fetched from (see package safe).
 //
 //   - wasm.go: extensions in, extensions out; the folder
 //   - fetch.go: HTTP and OCI
