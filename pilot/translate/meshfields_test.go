@@ -25,6 +25,10 @@ func TestNoMeshFieldIsIgnored(t *testing.T) {
 		"configSources.tlsSettings": "ingest: how a control plane is called; mcp refuses what it does not support",
 		"discoverySelectors":        "ingest: which objects count",
 		"enablePrometheusMerge":     agent,
+		"ingressClass":              "derive/ingress: which Ingresses count",
+		"ingressControllerMode":     "derive/ingress: which Ingresses count",
+		"ingressSelector":           "derive/ingress: which proxies serve Ingresses",
+		"ingressService":            "derive/ingress: which proxies serve Ingresses, and by what address",
 	}
 	for _, field := range []string{
 		"configPath", "binaryPath", "serviceCluster", "drainDuration", "discoveryAddress", "discoveryRefreshDelay", "zipkinAddress",
