@@ -67,7 +67,7 @@ func New(o Options) *API {
 		{"config_dump", "what one proxy was sent, as Envoy's own dump", true, a.configDump},
 		{"configz", "configuration objects in force", false, a.configz},
 		{"connections", "connected proxies", false, a.connections},
-		{"ecdsz", "extension configuration of one proxy", true, a.none},
+		{"ecdsz", "configurations of filters that one proxy was sent", true, a.ecdsz},
 		{"edsz", "endpoints of one proxy", true, a.edsz},
 		{"endpointShardz", "endpoints by service and source", false, a.endpointShardz},
 		{"endpointz", "endpoints by service and port", false, a.endpointz},

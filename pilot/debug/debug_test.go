@@ -12,6 +12,8 @@ import (
 	"time"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	wasmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/wasm/v3"
 	networkingv1 "istio.io/api/networking/v1"
 	securityv1 "istio.io/api/security/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -49,6 +51,9 @@ func (*proxies) Dump(id, typeURL string) ([]*envoy.Resource, bool) {
 	switch {
 	case id == "web-1.a-7" && typeURL == envoy.NameTableType: // as istiod sent it
 		return []*envoy.Resource{envoy.RawResource("", typeURL, []byte("\nA\n\x1aclient.a.svc.cluster.local\x12#\n\n10.64.0.12\x12\nKubernetes\x1a\x06client\"\x01a"))}, true
+	case id == "web-1.a-7" && typeURL == envoy.ExtensionType:
+		c := &corev3.TypedExtensionConfig{Name: "module", TypedConfig: envoy.Any(&wasmv3.Wasm{})}
+		return []*envoy.Resource{envoy.NewResource(c.Name, c)}, true
 	case id != "web-1.a-7" || typeURL != envoy.ClusterType:
 		return nil, false
 	}
@@ -155,19 +160,20 @@ func TestPagesHaveIstiosShapes(t *testing.T) {
 			`"cluster_id": "Kubernetes"`, `"proxy": "web-1.a"`, `"proxy_type": "sidecar"`, `"istio_version": "1.31.1"`, `"cluster_sent": "n2"`, `"cluster_acked": "n1"`,
 			`"state": "ERROR"`, `"state": "SYNCED"`, `"subscribed": "all"`, `"subscribed": "4"`, `"waits": "for spring"`, `"version": "1.31.1"`, `"endpoint_sent": "n3"`, `"lastError": "no such filter"`,
 		},
-		"/debug/adsz":                        {`"totalClients": 1`, `"connectionId": "web-1.a-7"`, `"connectedAt": "1970-01-01T00:01:40Z"`, `"address": "10.0.0.1:4000"`, `"wildcard": true`},
-		"/debug/configz":                     {`"kind": "VirtualService"`, `"hosts": [`, `"position": "web.yaml:1:1"`, `"tls.key": "[redacted]"`, `"kept": "yes"`},
-		"/debug/registryz":                   {`"hostname": "web.a.svc.cluster.local"`, `"protocol": "HTTP"`, `"10.1.0.1"`},
-		"/debug/endpointz":                   {`"svc": "web.a.svc.cluster.local:http"`, `"locality": "r/z"`, `"serviceAccount": "spiffe://cluster.local/ns/a/sa/web"`},
-		"/debug/instancesz":                  {`"web-1.a": [`, `"web.a.svc.cluster.local"`},
-		"/debug/findings":                    {`"code": "UnknownField"`, `"line": 3`},
-		"/debug/limits":                      {`"HandshakeTimeout": "10s"`, `"RecvMessage": 4194304`},
-		"/debug/config_dump?proxyID=web-1.a": {"ClustersConfigDump", `"versionInfo": "v2"`, `"name": "outbound"`, "RoutesConfigDump"},
+		"/debug/adsz":       {`"totalClients": 1`, `"connectionId": "web-1.a-7"`, `"connectedAt": "1970-01-01T00:01:40Z"`, `"address": "10.0.0.1:4000"`, `"wildcard": true`},
+		"/debug/configz":    {`"kind": "VirtualService"`, `"hosts": [`, `"position": "web.yaml:1:1"`, `"tls.key": "[redacted]"`, `"kept": "yes"`},
+		"/debug/registryz":  {`"hostname": "web.a.svc.cluster.local"`, `"protocol": "HTTP"`, `"10.1.0.1"`},
+		"/debug/endpointz":  {`"svc": "web.a.svc.cluster.local:http"`, `"locality": "r/z"`, `"serviceAccount": "spiffe://cluster.local/ns/a/sa/web"`},
+		"/debug/instancesz": {`"web-1.a": [`, `"web.a.svc.cluster.local"`},
+		"/debug/findings":   {`"code": "UnknownField"`, `"line": 3`},
+		"/debug/limits":     {`"HandshakeTimeout": "10s"`, `"RecvMessage": 4194304`},
 		"/debug/ndsz?proxyID=web-1.a": {
 			`"configs": [`, `"@type": "type.googleapis.com/istio.networking.nds.v1.NameTable"`, `"client.a.svc.cluster.local": {`, `"10.64.0.12"`,
 			`"registry": "Kubernetes"`, `"shortname": "client"`, `"namespace": "a"`,
 		},
-		"/debug/mesh": {`"trustDomain": "cluster.local"`},
+		"/debug/ecdsz?proxyID=web-1.a":       {`"name": "module"`, "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig", "filters.http.wasm.v3.Wasm"},
+		"/debug/config_dump?proxyID=web-1.a": {"EcdsConfigDump", "ClustersConfigDump", `"versionInfo": "v2"`, `"name": "outbound"`, "RoutesConfigDump"},
+		"/debug/mesh":                        {`"trustDomain": "cluster.local"`},
 		"/debug/authorizationz": {
 			`"namespace_to_policies": {`, `"root_namespace": "istio-system"`, `"name": "mine"`, `"name": "other"`, `"istio.io/dry-run": "true"`, `"action": "DENY"`, `"position": "p.yaml:1:1"`,
 			`"web-1.a": [`, `"a/mine"`,

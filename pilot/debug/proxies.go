@@ -216,6 +216,20 @@ func (a *API) configDump(query url.Values) (any, error) {
 	return protoJSON(dump)
 }
 
+// ecdsz shows the configurations of filters that one proxy subscribes to and was sent.
+func (a *API) ecdsz(query url.Values) (any, error) {
+	c, err := a.proxy(query)
+	if err != nil {
+		return nil, err
+	}
+	dump := &adminv3.ConfigDump{}
+	list, _ := a.o.Proxies.Dump(c.ID, envoy.ExtensionType)
+	for _, r := range list {
+		dump.Configs = append(dump.Configs, &anypb.Any{TypeUrl: envoy.ExtensionType, Value: r.Value()})
+	}
+	return protoJSON(dump)
+}
+
 // dump returns what one proxy was sent, in the form of Envoy's own dump.
 func (a *API) dump(query url.Values) (*adminv3.ConfigDump, error) {
 	c, err := a.proxy(query)
@@ -270,6 +284,15 @@ func (a *API) dump(query url.Values) (*adminv3.ConfigDump, error) {
 			})
 		}
 		parts = append(parts, secrets)
+	}
+	if list := sent(envoy.ExtensionType); len(list) > 0 {
+		extensions := &adminv3.EcdsConfigDump{}
+		for _, r := range list {
+			extensions.EcdsFilters = append(extensions.EcdsFilters, &adminv3.EcdsConfigDump_EcdsFilterConfig{
+				VersionInfo: version(envoy.ExtensionType), EcdsFilter: r, LastUpdated: at(envoy.ExtensionType),
+			})
+		}
+		parts = append(parts, extensions)
 	}
 	if query.Has("include_eds") {
 		endpoints := &adminv3.EndpointsConfigDump{}
