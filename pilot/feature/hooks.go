@@ -45,6 +45,7 @@ type Hooks struct {
 	Destination *Destination
 	Routes      *Routes
 	Patches     *Patches
+	Extensions  *Extensions
 }
 
 // Direction is the direction of the traffic of a listener or a cluster.
@@ -78,7 +79,11 @@ type Chain struct {
 	Protocol  registry.Protocol // of the port; Unsupported where it is detected
 	Cluster   string            // of a TCP proxy: the cluster that it forwards to
 	Refused   bool              // it takes what is called at the proxy's own port, and refuses it
-	Selection Selection         // the feature's own, of the part that the listener belongs to
+	Unknown   bool              // it takes what is called at no service, and passes it through or refuses it
+	// Port is the port that is called: of a Gateway the listener's, Outbound the service's. Inbound it is the workload's
+	// in a chain with HTTP, and the service's in one without, as istiod has it. It is 0 where the chain has no port.
+	Port      uint32
+	Selection Selection // the feature's own, of the part that the listener belongs to
 }
 
 // Listener is the listener that a hook changes.
@@ -161,6 +166,15 @@ type PolicyTLS struct {
 	Credentials bool                    // the proxy reads credentialName
 	Mutual      *corev3.TransportSocket // for mutual TLS within the mesh, with the settings' own SNI and names
 	HTTP2       bool
+}
+
+// Extensions makes the configurations of filters that listeners name and do not hold: proxies subscribe to them by the
+// names of the filters. A name is of one object, in all Selections.
+type Extensions struct {
+	// Object returns the object that has the filter of a name, nil if the Selection has none. That is of ListenersPart.
+	Object func(name string, s Selection) *kinds.Object
+	// Config returns the configuration of the filter of an object.
+	Config func(*kinds.Object) *corev3.TypedExtensionConfig
 }
 
 // Patches changes resources that all features have made, and adds some. At most one feature has it, and its Part is

@@ -137,8 +137,8 @@ func Policies(r Reader, namespace string, matches func(*kinds.Object, Workload) 
 // Matches reports whether a policy applies to a workload: whether one of its targets is the workload's, or its selector
 // matches. A policy without targets and selector applies to every workload.
 func Matches(o *kinds.Object, w Workload) bool {
-	if refs := targets(o); len(refs) > 0 {
-		return slices.ContainsFunc(refs, func(r *typev1beta1.PolicyTargetReference) bool { return w.isTarget(r, o.Namespace) })
+	if refs := Targets(o); len(refs) > 0 {
+		return slices.ContainsFunc(refs, func(r *typev1beta1.PolicyTargetReference) bool { return w.IsTarget(r, o.Namespace) })
 	}
 	switch p := o.Spec.(type) {
 	case interface {
@@ -153,8 +153,8 @@ func Matches(o *kinds.Object, w Workload) bool {
 	return true
 }
 
-// targets returns what a policy targets.
-func targets(o *kinds.Object) []*typev1beta1.PolicyTargetReference {
+// Targets returns what a policy targets.
+func Targets(o *kinds.Object) []*typev1beta1.PolicyTargetReference {
 	var refs []*typev1beta1.PolicyTargetReference
 	if p, ok := o.Spec.(interface {
 		GetTargetRefs() []*typev1beta1.PolicyTargetReference
@@ -171,7 +171,7 @@ func targets(o *kinds.Object) []*typev1beta1.PolicyTargetReference {
 
 // TargetsServices reports whether a policy targets a Service or a ServiceEntry.
 func TargetsServices(o *kinds.Object) bool {
-	return slices.ContainsFunc(targets(o), func(r *typev1beta1.PolicyTargetReference) bool {
+	return slices.ContainsFunc(Targets(o), func(r *typev1beta1.PolicyTargetReference) bool {
 		return r.GetKind() == "Service" || r.GetKind() == "ServiceEntry"
 	})
 }
@@ -183,10 +183,10 @@ const (
 	gatewayClassLabel   = "gateway.networking.k8s.io/gateway-class-name"
 )
 
-// isTarget reports whether a policy of a namespace that targets an object applies to a workload: the object is its
+// IsTarget reports whether a policy of a namespace that targets an object applies to a workload: the object is its
 // Gateway, in that namespace, or the class of its Gateway, or a service that it serves, in that namespace. A target
 // that cannot be understood is every workload.
-func (w Workload) isTarget(r *typev1beta1.PolicyTargetReference, namespace string) bool {
+func (w Workload) IsTarget(r *typev1beta1.PolicyTargetReference, namespace string) bool {
 	serves := func(name func(*registry.Service) string, p registry.Origin) bool {
 		return slices.ContainsFunc(w.Services, func(s *registry.Service) bool {
 			return s.Provider == p && s.Namespace == namespace && name(s) == r.GetName()

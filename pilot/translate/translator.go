@@ -12,6 +12,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/scope"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/cds"
+	"github.com/istiod-lite/istiod-lite/pilot/translate/ecds"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/eds"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/engine"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/grpc"
@@ -67,8 +68,7 @@ func makers(m *envoy.Memo, h *hooks.Hooks, c *engine.Cache) (types, ofGRPC map[s
 		envoy.RouteType:     routes,
 		envoy.SecretType:    sds.New(m, c),
 		envoy.NameTableType: nds.New(m, c),
-		// Patches add all of these.
-		envoy.ExtensionType: &nothing{},
+		envoy.ExtensionType: ecds.New(m, h, c),
 	}
 	ofGRPC = map[string]maker{
 		envoy.ClusterType:  grpc.NewClusters(m, c, clusters),
@@ -174,10 +174,3 @@ func (t *Translator) Get(s *snapshot.Snapshot, c cohort.Key, typeURL string, nam
 // Findings returns what users should know of the patches of resources that were asked for since the last full
 // Snapshot: those that are left out, and those for which there is nothing.
 func (t *Translator) Findings() []diag.Diagnostic { return t.patch.Findings() }
-
-// nothing is the provider of a type whose resources are all added by patches.
-type nothing struct{}
-
-func (*nothing) Get(*view.View, cohort.Key, *envoy.Names) (envoy.Union, error) {
-	return envoy.Union{}, nil
-}

@@ -14,6 +14,7 @@ import (
 	httpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
+	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 	"github.com/istiod-lite/istiod-lite/pilot/scope/traffic"
@@ -24,6 +25,7 @@ import (
 type Hooks struct {
 	features   []*feature.Feature
 	ofClusters []*feature.Feature // those that change clusters
+	extensions []*feature.Feature // those with filters that proxies subscribe to
 	transport  *feature.Feature   // the one that secures connections, or nil
 
 	destination *feature.Destination // that of the feature which applies traffic policies, or nil
@@ -44,6 +46,9 @@ func New(features []*feature.Feature, keep bool) *Hooks {
 	for _, f := range features {
 		if f.Cluster != nil {
 			h.ofClusters = append(h.ofClusters, f)
+		}
+		if f.Extensions != nil {
+			h.extensions = append(h.extensions, f)
 		}
 		if f.Destination != nil {
 			h.destination = f.Destination
@@ -107,6 +112,27 @@ func (h *Hooks) ChangeListener(in feature.Listener, s feature.Selections, l *lis
 			f.Listener(in, l)
 		}
 	}
+}
+
+// Extension is the object that has a filter, and whose feature that is.
+type Extension struct {
+	object  *kinds.Object
+	feature int // its place among those with such filters
+}
+
+// Extension returns the object that has the filter of a name; false if there is none.
+func (h *Hooks) Extension(name string, s feature.Selections) (Extension, bool) {
+	for i, f := range h.extensions {
+		if o := f.Extensions.Object(name, s.Of(f)); o != nil {
+			return Extension{o, i}, true
+		}
+	}
+	return Extension{}, false
+}
+
+// ExtensionConfig returns the configuration of a filter.
+func (h *Hooks) ExtensionConfig(e Extension) *corev3.TypedExtensionConfig {
+	return h.extensions[e.feature].Extensions.Config(e.object)
 }
 
 // ClusterSelections returns the Selections of the features that change clusters: no cluster depends on others.

@@ -279,9 +279,10 @@ func (b builder) gatewayChains(k gatewayKey, c gatewayChain, statPrefix string) 
 	if c.use == gateway.AutoPassthrough {
 		var out []*listenerv3.FilterChain
 		for cluster := range c.servers.All {
+			called, _ := names.ParseCluster(cluster)
 			out = append(out, &listenerv3.FilterChain{
 				FilterChainMatch:              &listenerv3.FilterChainMatch{ServerNames: []string{cluster}, ApplicationProtocols: names.MeshALPN},
-				Filters:                       b.tcpFilters(k.proxyContext, feature.Outbound, cluster, "", registry.Unsupported, traffic.Connection{}),
+				Filters:                       b.tcpFilters(k.proxyContext, feature.Outbound, cluster, "", called.Port, registry.Unsupported, traffic.Connection{}),
 				TransportSocketConnectTimeout: envoy.Duration(transportSocketTimeout),
 			})
 		}
@@ -292,9 +293,9 @@ func (b builder) gatewayChains(k gatewayKey, c gatewayChain, statPrefix string) 
 		chain.FilterChainMatch = &listenerv3.FilterChainMatch{ServerNames: slices.Sorted(c.servers.All)}
 	}
 	if c.use.HTTP() {
-		chain.Filters = b.httpChainFilters(k.proxyContext, feature.Gateway, statPrefix, c.route, nil, c.protocol)
+		chain.Filters = b.httpChainFilters(k.proxyContext, feature.Gateway, statPrefix, c.route, nil, k.port, c.protocol)
 	} else {
-		chain.Filters = b.weightedTCPFilters(k.proxyContext, feature.Gateway, c.to, registry.TCP)
+		chain.Filters = b.weightedTCPFilters(k.proxyContext, feature.Gateway, c.to, k.port, registry.TCP)
 	}
 	if c.use.TerminatesTLS() {
 		chain.TransportSocket = serverTLS(c.tls, !c.use.HTTP(), k.capabilities)

@@ -44,9 +44,9 @@ func (c proxyContext) proxy() feature.Proxy {
 	return feature.Proxy{Mesh: c.mesh, Capabilities: c.capabilities, Tags: c.tags}
 }
 
-// chain returns what the hooks are given for a chain.
-func (c proxyContext) chain(d feature.Direction, http bool, p registry.Protocol) feature.Chain {
-	return feature.Chain{Proxy: c.proxy(), Direction: d, HTTP: http, Protocol: p}
+// chain returns what the hooks are given for a chain. The port is as in feature.Chain.
+func (c proxyContext) chain(d feature.Direction, http bool, port uint32, p registry.Protocol) feature.Chain {
+	return feature.Chain{Proxy: c.proxy(), Direction: d, HTTP: http, Protocol: p, Port: port}
 }
 
 // resource lets the hooks change a listener and encodes it.
@@ -57,8 +57,8 @@ func (b builder) resource(c proxyContext, d feature.Direction, l *listenerv3.Lis
 
 // httpChainFilters makes the network filters of a chain that takes HTTP. Its routes are the inline ones, or else come
 // by RDS under the name route.
-func (b builder) httpChainFilters(c proxyContext, d feature.Direction, statPrefix, route string, inline *routev3.RouteConfiguration, p registry.Protocol) []*listenerv3.Filter {
-	chain := c.chain(d, true, p)
+func (b builder) httpChainFilters(c proxyContext, d feature.Direction, statPrefix, route string, inline *routev3.RouteConfiguration, port uint32, p registry.Protocol) []*listenerv3.Filter {
+	chain := c.chain(d, true, port, p)
 	return append(b.NetworkFilters(chain, c.selections), b.connectionManager(c, chain, statPrefix, route, inline))
 }
 

@@ -184,10 +184,10 @@ func (k inboundKey) catchAll(b builder, port uint32) chainSet {
 	return k.chains(b, port, registry.Unsupported, k.mode(b, port), names.VirtualInboundCatchallHTTP, names.VirtualInbound,
 		func() []*listenerv3.Filter {
 			routes := inboundRoute(names.InboundPassthroughCluster, names.InboundPassthroughCluster, "", 0, false)
-			return b.httpChainFilters(k.proxyContext, feature.Inbound, names.InboundPassthroughCluster+";", "", routes, registry.Unsupported)
+			return b.httpChainFilters(k.proxyContext, feature.Inbound, names.InboundPassthroughCluster+";", "", routes, 0, registry.Unsupported)
 		},
 		func() []*listenerv3.Filter {
-			return b.tcpFilters(k.proxyContext, feature.Inbound, names.InboundPassthroughCluster, "", registry.Unsupported, traffic.Connection{})
+			return b.tcpFilters(k.proxyContext, feature.Inbound, names.InboundPassthroughCluster, "", 0, registry.Unsupported, traffic.Connection{})
 		})
 }
 
@@ -202,10 +202,10 @@ func (k inboundKey) servicePort(b builder, p inbound.Port) chainSet {
 	}
 	s := k.chains(b, p.Target, p.Protocol, mode, name, name,
 		func() []*listenerv3.Filter {
-			return b.httpChainFilters(k.proxyContext, feature.Inbound, "inbound_"+name+";", "", inboundRoute(cluster, cluster, p.Host, p.Port, grpc), p.Protocol)
+			return b.httpChainFilters(k.proxyContext, feature.Inbound, "inbound_"+name+";", "", inboundRoute(cluster, cluster, p.Host, p.Port, grpc), p.Target, p.Protocol)
 		},
 		func() []*listenerv3.Filter {
-			return b.tcpFilters(k.proxyContext, feature.Inbound, cluster, k.statName(p), p.Protocol, connection)
+			return b.tcpFilters(k.proxyContext, feature.Inbound, cluster, k.statName(p), p.Port, p.Protocol, connection)
 		})
 	if p.Ingress != nil {
 		for _, c := range s.chains {

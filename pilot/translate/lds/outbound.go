@@ -18,7 +18,6 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 	"github.com/istiod-lite/istiod-lite/pilot/scope"
-	"github.com/istiod-lite/istiod-lite/pilot/scope/traffic"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
@@ -65,7 +64,7 @@ func (b builder) buildOutbound(k outboundKey) *envoy.Resource {
 	tls := false
 	for c := range k.chains.All {
 		chain := &listenerv3.FilterChain{
-			Filters:                       b.weightedTCPFilters(k.proxyContext, feature.Outbound, c.to, c.protocol),
+			Filters:                       b.weightedTCPFilters(k.proxyContext, feature.Outbound, c.to, k.port, c.protocol),
 			TransportSocketConnectTimeout: envoy.Duration(transportSocketTimeout),
 		}
 		if !c.matchesAll() {
@@ -85,7 +84,7 @@ func (b builder) buildOutbound(k outboundKey) *envoy.Resource {
 	}
 	if k.route != "" {
 		chain := &listenerv3.FilterChain{
-			Filters:                       b.httpChainFilters(k.proxyContext, feature.Outbound, "outbound_"+l.Name+";", k.route, nil, k.http),
+			Filters:                       b.httpChainFilters(k.proxyContext, feature.Outbound, "outbound_"+l.Name+";", k.route, nil, k.port, k.http),
 			TransportSocketConnectTimeout: envoy.Duration(transportSocketTimeout),
 		}
 		if k.matchHTTP {
@@ -102,7 +101,7 @@ func (b builder) buildOutbound(k outboundKey) *envoy.Resource {
 	}
 	if k.fallback != "" {
 		l.DefaultFilterChain = &listenerv3.FilterChain{
-			Name: names.PassthroughFilterChain, FilterChainMatch: &listenerv3.FilterChainMatch{}, Filters: b.tcpFilters(k.proxyContext, feature.Outbound, k.fallback, "", registry.Unsupported, traffic.Connection{}),
+			Name: names.PassthroughFilterChain, FilterChainMatch: &listenerv3.FilterChainMatch{}, Filters: b.fallbackFilters(k.proxyContext, k.fallback),
 		}
 	} else if len(l.FilterChains) > 1 {
 		if i := slices.IndexFunc(l.FilterChains, func(c *listenerv3.FilterChain) bool { return c.FilterChainMatch == nil }); i >= 0 {
@@ -159,7 +158,7 @@ func (b builder) buildVirtualOutbound(k virtualOutboundKey) *envoy.Resource {
 				FilterChainMatch: &listenerv3.FilterChainMatch{DestinationPort: envoy.UInt32(port)},
 				Filters:          b.refusingFilters(k.proxyContext, feature.Outbound),
 			},
-			{Name: names.VirtualOutboundCatchall, Filters: b.tcpFilters(k.proxyContext, feature.Outbound, k.fallback, "", registry.Unsupported, traffic.Connection{})},
+			{Name: names.VirtualOutboundCatchall, Filters: b.fallbackFilters(k.proxyContext, k.fallback)},
 		},
 	}
 	l.AdditionalAddresses = additionalIPv6(k.dual, port)

@@ -15,8 +15,8 @@ import (
 
 // tcpFilters makes the network filters of a chain that forwards bytes to one cluster. stat is what it is called in
 // statistics; empty: as the cluster.
-func (b builder) tcpFilters(c proxyContext, d feature.Direction, cluster, stat string, p registry.Protocol, to traffic.Connection) []*listenerv3.Filter {
-	chain := c.chain(d, false, p)
+func (b builder) tcpFilters(c proxyContext, d feature.Direction, cluster, stat string, port uint32, p registry.Protocol, to traffic.Connection) []*listenerv3.Filter {
+	chain := c.chain(d, false, port, p)
 	chain.Cluster = cluster
 	proxy := &tcpv3.TcpProxy{StatPrefix: cmp.Or(stat, cluster), ClusterSpecifier: &tcpv3.TcpProxy_Cluster{Cluster: cluster}}
 	return b.tcpProxy(c, chain, proxy, to)
@@ -24,15 +24,23 @@ func (b builder) tcpFilters(c proxyContext, d feature.Direction, cluster, stat s
 
 // refusingFilters makes the network filters of the chain for calls to the proxy's own port.
 func (b builder) refusingFilters(c proxyContext, d feature.Direction) []*listenerv3.Filter {
-	chain := c.chain(d, false, registry.Unsupported)
+	chain := c.chain(d, false, 0, registry.Unsupported)
 	chain.Cluster, chain.Refused = names.BlackHoleCluster, true
 	proxy := &tcpv3.TcpProxy{StatPrefix: chain.Cluster, ClusterSpecifier: &tcpv3.TcpProxy_Cluster{Cluster: chain.Cluster}}
 	return b.tcpProxy(c, chain, proxy, traffic.Connection{})
 }
 
+// fallbackFilters makes the network filters of the chain for calls to no service.
+func (b builder) fallbackFilters(c proxyContext, cluster string) []*listenerv3.Filter {
+	chain := c.chain(feature.Outbound, false, 0, registry.Unsupported)
+	chain.Cluster, chain.Unknown = cluster, true
+	proxy := &tcpv3.TcpProxy{StatPrefix: cluster, ClusterSpecifier: &tcpv3.TcpProxy_Cluster{Cluster: cluster}}
+	return b.tcpProxy(c, chain, proxy, traffic.Connection{})
+}
+
 // weightedTCPFilters makes the network filters of a chain that forwards connections to one of several clusters.
-func (b builder) weightedTCPFilters(c proxyContext, d feature.Direction, to tcpDestination, p registry.Protocol) []*listenerv3.Filter {
-	chain := c.chain(d, false, p)
+func (b builder) weightedTCPFilters(c proxyContext, d feature.Direction, to tcpDestination, port uint32, p registry.Protocol) []*listenerv3.Filter {
+	chain := c.chain(d, false, port, p)
 	proxy := &tcpv3.TcpProxy{StatPrefix: to.statPrefix}
 	weighted := &tcpv3.TcpProxy_WeightedCluster{}
 	for w := range to.clusters.All {

@@ -82,6 +82,7 @@ func (p *Patcher) Union(v *view.View, c cohort.Key, typeURL string, list *envoy.
 		k.Client = c.Client.Weak()
 		u.Shared = t.set(k, list, u.Shared, target.routeConfiguration)
 	case envoy.ExtensionType:
+		k.Listeners = c.Listeners.Weak()
 		u.Shared = t.set(k, list, u.Shared, target.resource)
 	}
 	return u
