@@ -11,6 +11,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/feature/authz"
 	"github.com/istiod-lite/istiod-lite/pilot/feature/destinationrule"
 	"github.com/istiod-lite/istiod-lite/pilot/feature/envoyfilter"
+	"github.com/istiod-lite/istiod-lite/pilot/feature/extension"
 	"github.com/istiod-lite/istiod-lite/pilot/feature/grpc"
 	"github.com/istiod-lite/istiod-lite/pilot/feature/jwt"
 	"github.com/istiod-lite/istiod-lite/pilot/feature/mongo"
@@ -48,8 +49,12 @@ func With(o Options) List {
 	return List{
 		peermetadata.New(),
 		authz.NewCustom(),
+		extension.New(extension.Authn),
 		jwt.New(o.FetchKeys),
+		extension.New(extension.Authz),
 		authz.New(),
+		extension.New(extension.Stats),
+		extension.New(extension.Last),
 		grpc.New(),
 		mtls.New(),
 		virtualservice.New(),

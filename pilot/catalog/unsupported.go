@@ -13,7 +13,6 @@ import (
 // ignoredKinds returns the kinds that sources read and nothing else does.
 func ignoredKinds() []*kinds.Kind {
 	return []*kinds.Kind{
-		kinds.WasmPlugin, kinds.TrafficExtension,
 		kinds.GatewayClass, kinds.KubeGateway, kinds.HTTPRoute, kinds.GRPCRoute, kinds.TLSRoute, kinds.TCPRoute, kinds.ReferenceGrant, kinds.BackendTLSPolicy,
 	}
 }

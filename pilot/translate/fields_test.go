@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 
@@ -42,6 +43,9 @@ func TestNoFieldIsIgnored(t *testing.T) {
 		"Sidecar egress.port.name":                           "a label",
 		"Telemetry targetRef.namespace":                      "validation refuses any but the object's own",
 		"Telemetry targetRefs.namespace":                     "validation refuses any but the object's own",
+		"TrafficExtension targetRefs.namespace":              "validation refuses any but the object's own",
+		"WasmPlugin targetRef.namespace":                     "validation refuses any but the object's own",
+		"WasmPlugin targetRefs.namespace":                    "validation refuses any but the object's own",
 		"Sidecar ingress.port.name":                          "a label",
 	}
 	for _, kind := range kinds.All() {
@@ -125,11 +129,16 @@ func (f *fieldTest) sent(s *snapshot.Snapshot) map[string]string {
 	versions := map[string]string{}
 	for name, p := range f.proxies {
 		for resource, r := range f.references.config(f.t, f.translator, s, p) {
-			versions[name+" "+resource] = r.Version
+			if versions[name+" "+resource] = r.Version; strings.HasPrefix(resource, extensions) {
+				versions[name+" "+resource] = string(pluginVersion.ReplaceAll(r.Value(), nil))
+			}
 		}
 	}
 	return versions
 }
+
+// pluginVersion matches in a WebAssembly filter what says that any field of its object changed.
+var pluginVersion = regexp.MustCompile(`ISTIO_META_WASM_PLUGIN_RESOURCE_VERSION..[0-9a-f]{16}`)
 
 // restore ends the setting of fields in an object.
 func (f *fieldTest) restore(k kinds.Key) { f.world.apply(kinds.Change{Key: k, Object: f.original[k]}) }
@@ -277,6 +286,8 @@ func values(fd protoreflect.FieldDescriptor) func(yield func(protoreflect.Value)
 			of(wrapperspb.Double(3))
 		case "google.protobuf.StringValue":
 			of(wrapperspb.String("x"))
+		case "google.protobuf.Struct":
+			of(&structpb.Struct{}, &structpb.Struct{Fields: map[string]*structpb.Value{"x": structpb.NewBoolValue(true)}})
 		default:
 			list = append(list, protoreflect.Value{}) // an empty message
 		}

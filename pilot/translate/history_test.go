@@ -64,6 +64,8 @@ type references struct {
 	held  []*envoy.Names
 }
 
+// referencesOf returns the names in a resource of a type: those of assignments in clusters, and of route configurations
+// in listeners. For ExtensionType it returns those of configurations of filters in a listener, after its others.
 func (m *references) referencesOf(t tb, typeURL string, r *envoy.Resource) []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -78,7 +80,9 @@ func (m *references) referencesOf(t tb, typeURL string, r *envoy.Resource) []str
 			list = []string{cmp.Or(c.GetEdsClusterConfig().GetServiceName(), c.Name)}
 		}
 	case envoy.ListenerType:
-		list = routeNames(t, decode(t, r))
+		l := decode(t, r)
+		list = routeNames(t, l)
+		m.seen[envoy.ExtensionType+r.Version] = extensionNames(t, l)
 	}
 	m.seen[key] = list
 	return list
@@ -90,6 +94,7 @@ type config map[string]*envoy.Resource
 var (
 	clusters, listeners   = "cds ", "lds "
 	assignments, routings = "eds ", "rds "
+	extensions            = "ecds "
 )
 
 // config returns everything that a proxy is sent. What it subscribes to by name is asked for all at once, as streams
@@ -102,8 +107,13 @@ func (m *references) config(t tb, tr *translate.Translator, s *snapshot.Snapshot
 		if err != nil {
 			t.Fatal(err)
 		}
+		found := 0
 		for r := range u.All {
 			out[short+r.Name] = r
+			found++
+		}
+		if list := names[typeURL]; typeURL == envoy.ExtensionType && found != len(slices.Compact(slices.Sorted(slices.Values(list)))) {
+			t.Fatalf("%s is sent %d of the configurations %v", p.ID, found, list)
 		}
 		if typeURL == envoy.RouteType {
 			checkDivided(t, u.Shared)
@@ -123,7 +133,7 @@ func (m *references) configByName(t tb, tr *translate.Translator, s *snapshot.Sn
 	return out
 }
 
-var subscribed = map[string]string{envoy.EndpointType: assignments, envoy.RouteType: routings}
+var subscribed = map[string]string{envoy.EndpointType: assignments, envoy.RouteType: routings, envoy.ExtensionType: extensions}
 
 // wildcards puts clusters, listeners and the name table into out, and returns the names that they refer to, by type.
 func (m *references) wildcards(t tb, tr *translate.Translator, s *snapshot.Snapshot, p *node.Proxy, out config) map[string][]string {
@@ -135,6 +145,7 @@ func (m *references) wildcards(t tb, tr *translate.Translator, s *snapshot.Snaps
 	for r := range tr.Wildcard(s, c, envoy.ListenerType).All {
 		out[listeners+r.Name] = r
 		names[envoy.RouteType] = append(names[envoy.RouteType], m.referencesOf(t, envoy.ListenerType, r)...)
+		names[envoy.ExtensionType] = append(names[envoy.ExtensionType], m.referencesOf(t, envoy.ExtensionType, r)...)
 	}
 	for r := range tr.Wildcard(s, c, envoy.NameTableType).All {
 		out["nds "+r.Name] = r

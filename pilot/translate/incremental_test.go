@@ -115,7 +115,7 @@ func newSubscriptions(t *translate.Translator) *subscriptions {
 // differ returns an error text if the resources of a subscription are not those of a config.
 func (b *subscriptions) differ(s *snapshot.Snapshot, who string, p *node.Proxy, want config) string {
 	c := b.translator.ResolveCohort(s, p)
-	for prefix, typeURL := range map[string]string{assignments: envoy.EndpointType, routings: envoy.RouteType} {
+	for prefix, typeURL := range map[string]string{assignments: envoy.EndpointType, routings: envoy.RouteType, extensions: envoy.ExtensionType} {
 		var list []string
 		for k := range want {
 			if name, ok := strings.CutPrefix(k, prefix); ok {

@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+	extensionsv1alpha1 "istio.io/api/extensions/v1alpha1"
 	networkingv1 "istio.io/api/networking/v1"
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 	securityv1 "istio.io/api/security/v1"
@@ -77,6 +78,13 @@ var selectingObjects = []struct {
 	{kinds.Key{Kind: kinds.RequestAuthentication, Namespace: "b", Name: "all"}, []any{&securityv1.RequestAuthentication{}}},
 	{kinds.Key{Kind: kinds.EnvoyFilter, Namespace: "a", Name: "web"}, []any{generatedPatches("x", map[string]string{"app": "web"}), generatedPatches("y", nil)}},
 	{kinds.Key{Kind: kinds.EnvoyFilter, Namespace: "istio-system", Name: "all"}, []any{generatedPatches("z", nil)}},
+	{kinds.Key{Kind: kinds.WasmPlugin, Namespace: "a", Name: "web"}, []any{
+		&extensionsv1alpha1.WasmPlugin{Selector: webSelector, Url: "oci://example.com/x"}, &extensionsv1alpha1.WasmPlugin{Url: "oci://example.com/y", Type: extensionsv1alpha1.PluginType_NETWORK},
+	}},
+	{kinds.Key{Kind: kinds.TrafficExtension, Namespace: "istio-system", Name: "web"}, []any{
+		&extensionsv1alpha1.TrafficExtension{FilterConfig: &extensionsv1alpha1.TrafficExtension_Lua{Lua: &extensionsv1alpha1.LuaConfig{InlineCode: "x"}}},
+		&extensionsv1alpha1.TrafficExtension{FilterConfig: &extensionsv1alpha1.TrafficExtension_Wasm{Wasm: &extensionsv1alpha1.WasmConfig{Url: "oci://example.com/z"}}, Phase: extensionsv1alpha1.TrafficExtension_AUTHZ},
+	}},
 	{kinds.Key{Kind: tapKind, Namespace: "a", Name: "web"}, []any{&securityv1.PeerAuthentication{}}},
 	{kinds.Key{Kind: tapKind, Namespace: "istio-system", Name: "web"}, []any{&securityv1.PeerAuthentication{Selector: webSelector}}},
 	{kinds.Key{Kind: kinds.Sidecar, Namespace: "a", Name: "web"}, []any{

@@ -2,8 +2,10 @@ package translate_test
 
 import (
 	"cmp"
+	"iter"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
@@ -134,28 +136,59 @@ func sent(t tb, tr *translate.Translator, s *snapshot.Snapshot, p *node.Proxy) c
 }
 
 // routeNames returns the route configurations that a listener's connection managers ask for by RDS.
+// routeNames returns the names of the route configurations that a listener has its connection managers subscribe to.
 func routeNames(t tb, m proto.Message) []string {
 	t.Helper()
-	l := m.(*listenerv3.Listener)
-	chains := l.FilterChains
-	if l.DefaultFilterChain != nil {
-		chains = append(chains[:len(chains):len(chains)], l.DefaultFilterChain)
-	}
 	var list []string
-	for _, c := range chains {
-		for _, f := range c.Filters {
-			h := &hcmv3.HttpConnectionManager{}
-			if f.GetTypedConfig().MessageIs(h) {
-				if err := f.GetTypedConfig().UnmarshalTo(h); err != nil {
-					t.Fatal(err)
-				}
-				if h.GetRds() != nil {
-					list = append(list, h.GetRds().RouteConfigName)
-				}
+	for f := range networkFilters(m.(*listenerv3.Listener)) {
+		if h := connectionManager(t, f); h.GetRds() != nil {
+			list = append(list, h.GetRds().RouteConfigName)
+		}
+	}
+	return list
+}
+
+// extensionNames returns the names of the filters of a listener whose configurations proxies subscribe to.
+func extensionNames(t tb, m proto.Message) []string {
+	t.Helper()
+	var list []string
+	for f := range networkFilters(m.(*listenerv3.Listener)) {
+		if f.GetConfigDiscovery() != nil {
+			list = append(list, f.Name)
+		}
+		for _, h := range connectionManager(t, f).GetHttpFilters() {
+			if h.GetConfigDiscovery() != nil {
+				list = append(list, h.Name)
 			}
 		}
 	}
 	return list
+}
+
+// networkFilters returns the network filters of all chains of a listener.
+func networkFilters(l *listenerv3.Listener) iter.Seq[*listenerv3.Filter] {
+	return func(yield func(*listenerv3.Filter) bool) {
+		for _, c := range append(slices.Clip(l.FilterChains), l.DefaultFilterChain) {
+			for _, f := range c.GetFilters() {
+				if !yield(f) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// connectionManager returns the connection manager that a filter is, nil if it is none.
+func connectionManager(t tb, f *listenerv3.Filter) *hcmv3.HttpConnectionManager {
+	t.Helper()
+	h := &hcmv3.HttpConnectionManager{}
+	if !f.GetTypedConfig().MessageIs(h) {
+		return nil
+	}
+	if err := f.GetTypedConfig().UnmarshalTo(h); err != nil {
+		t.Fatal(err)
+	}
+	return h
 }
 
 func decode(t tb, r *envoy.Resource) proto.Message {

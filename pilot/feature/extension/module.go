@@ -1,0 +1,138 @@
+package extension
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"strings"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	httpwasmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/wasm/v3"
+	networkwasmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/wasm/v3"
+	wasmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/wasm/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+	extensionsv1alpha1 "istio.io/api/extensions/v1alpha1"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/feature"
+)
+
+// discovered returns the object whose filter has a name and no configuration of its own, nil if none is selected.
+func discovered(name string, s feature.Selection) *kinds.Object {
+	for o := range s.Objects.All {
+		if filterName(o) == name && read(o).wasm != nil {
+			return o
+		}
+	}
+	return nil
+}
+
+// config returns the configuration of the filter of a module.
+func config(o *kinds.Object) *corev3.TypedExtensionConfig {
+	p := read(o)
+	c := &corev3.TypedExtensionConfig{Name: filterName(o)}
+	if p.network() {
+		c.TypedConfig = envoy.Any(&networkwasmv3.Wasm{Config: pluginConfig(o, p.wasm)})
+	} else {
+		c.TypedConfig = envoy.Any(&httpwasmv3.Wasm{Config: pluginConfig(o, p.wasm)})
+	}
+	return c
+}
+
+// fetchTimeout bounds how long a module is waited for.
+const fetchTimeout = 30 * time.Second
+
+// Schemes of the URLs of modules.
+const (
+	schemeFile = "file://"
+	schemeOCI  = "oci://"
+)
+
+// Variables by which the agent learns how to fetch a module. It removes them.
+const (
+	pullPolicy      = "ISTIO_META_WASM_IMAGE_PULL_POLICY"
+	pullSecret      = "ISTIO_META_WASM_IMAGE_PULL_SECRET"
+	resourceVersion = "ISTIO_META_WASM_PLUGIN_RESOURCE_VERSION"
+)
+
+// pluginConfig returns how a proxy runs a module. What is written for the module is JSON, in a text.
+func pluginConfig(o *kinds.Object, m module) *wasmv3.PluginConfig {
+	c := &wasmv3.PluginConfig{
+		Name: pluginName(o), RootId: m.GetPluginName(), Configuration: &anypb.Any{},
+		Vm: &wasmv3.PluginConfig_VmConfig{VmConfig: &wasmv3.VmConfig{Runtime: "envoy.wasm.runtime.v8", Code: code(m), EnvironmentVariables: environment(o, m)}},
+	}
+	if s := configuration(o); len(s.GetFields()) > 0 {
+		if text, err := json.Marshal(s.AsMap()); err == nil { // as for any JSON that was decoded
+			c.Configuration = envoy.Any(wrapperspb.String(string(text)))
+		}
+	}
+	switch m.GetFailStrategy() {
+	case extensionsv1alpha1.FailStrategy_FAIL_OPEN:
+		c.FailurePolicy = wasmv3.FailurePolicy_FAIL_OPEN
+	case extensionsv1alpha1.FailStrategy_FAIL_RELOAD:
+		c.FailurePolicy = wasmv3.FailurePolicy_FAIL_RELOAD
+	default:
+		c.FailurePolicy = wasmv3.FailurePolicy_FAIL_CLOSED
+	}
+	return c
+}
+
+func configuration(o *kinds.Object) *structpb.Struct {
+	if p, ok := o.Spec.(*extensionsv1alpha1.WasmPlugin); ok {
+		return p.GetPluginConfig()
+	}
+	return o.Spec.(*extensionsv1alpha1.TrafficExtension).GetWasm().GetPluginConfig()
+}
+
+// code returns where a module comes from: a file beside the proxy, or a URL that the agent fetches. A URL without a
+// scheme is of an image.
+func code(m module) *corev3.AsyncDataSource {
+	url := m.GetUrl()
+	if path, ok := strings.CutPrefix(url, schemeFile); ok {
+		return &corev3.AsyncDataSource{Specifier: &corev3.AsyncDataSource_Local{Local: &corev3.DataSource{Specifier: &corev3.DataSource_Filename{Filename: path}}}}
+	}
+	if !strings.Contains(url, "://") {
+		url = schemeOCI + url
+	}
+	return &corev3.AsyncDataSource{Specifier: &corev3.AsyncDataSource_Remote{Remote: &corev3.RemoteDataSource{
+		HttpUri: &corev3.HttpUri{
+			Uri: url, Timeout: envoy.Duration(fetchTimeout),
+			HttpUpstreamType: &corev3.HttpUri_Cluster{Cluster: "_"}, // the agent replaces all of it by a file
+		},
+		Sha256: m.GetSha256(),
+	}}}
+}
+
+// environment returns the variables of a module, and those by which the agent fetches it. An image that needs a Secret
+// is fetched without its content, which is not served.
+func environment(o *kinds.Object, m module) *wasmv3.EnvironmentVariables {
+	e := &wasmv3.EnvironmentVariables{KeyValues: map[string]string{}}
+	for _, v := range m.GetVmConfig().GetEnv() {
+		if v.ValueFrom == extensionsv1alpha1.EnvValueSource_HOST {
+			e.HostEnvKeys = append(e.HostEnvKeys, v.Name)
+		} else {
+			e.KeyValues[v.Name] = v.Value
+		}
+	}
+	if policy := m.GetImagePullPolicy(); policy != extensionsv1alpha1.PullPolicy_UNSPECIFIED_POLICY {
+		e.KeyValues[pullPolicy] = policy.String()
+	}
+	if m.GetImagePullSecret() != "" {
+		e.KeyValues[pullSecret] = ""
+	}
+	e.KeyValues[resourceVersion] = version(o)
+	return e
+}
+
+// version returns what changes with an object, so that the agent fetches an image again that may have changed. It is
+// the same for all replicas, and for objects of files.
+func version(o *kinds.Object) string {
+	b, _ := proto.MarshalOptions{Deterministic: true}.Marshal(o.Spec.(proto.Message)) // which was decoded
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:8])
+}
