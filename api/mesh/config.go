@@ -16,12 +16,13 @@ import (
 // between the lines.
 type Config struct {
 	*meshv1alpha1.MeshConfig
+	own variants
 }
 
 // Default returns the configuration of a mesh that sets nothing.
 func Default() *Config {
 	everywhere := func() []string { return []string{"*"} }
-	return &Config{&meshv1alpha1.MeshConfig{
+	return &Config{MeshConfig: &meshv1alpha1.MeshConfig{
 		ProxyListenPort:                15001,
 		ProxyInboundListenPort:         15006,
 		ConnectTimeout:                 durationpb.New(10 * time.Second),

@@ -28,7 +28,7 @@ func ParseOver(base *Config, name string, yaml []byte) (*Config, []diag.Diagnost
 // Salvage is ParseOver for where nothing better is known: it leaves out fields that do not exist, which a newer release
 // may have. The Config is nil if anything else is wrong.
 func Salvage(base *Config, name string, yaml []byte) (*Config, []diag.Diagnostic) {
-	c := &Config{proto.CloneOf(base.MeshConfig)}
+	c := &Config{MeshConfig: proto.CloneOf(base.MeshConfig)}
 	d := &document{file: name, object: "MeshConfig"}
 	d.decode(yaml, c.ProtoReflect())
 	for _, p := range defaultProviders() {

@@ -61,6 +61,7 @@ func (d *document) checkConfig(c *Config) {
 	if t := c.GetDefaultConfig().GetTracing(); t != nil && !(t.GetSampling() >= 0 && t.GetSampling() <= 100) {
 		d.wrong("defaultConfig.tracing.sampling", fmt.Sprintf("%v is not a percentage", t.GetSampling()), "write a number from 0 to 100")
 	}
+	checkSettings(c.GetDefaultConfig(), func(path, message, fix string) { d.wrong("defaultConfig."+path, message, fix) })
 	d.providers(c)
 }
 

@@ -2,11 +2,14 @@ package node
 
 import (
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/istiod-lite/istiod-lite/api/mesh"
 )
 
 // Format returns the node that an Envoy has in its bootstrap to be this proxy. Parse returns p from it, without what
@@ -21,6 +24,7 @@ func Format(p *Proxy) *corev3.Node {
 	m.texts("ANNOTATIONS", p.Annotations)
 	if p.ProxyConfig {
 		config := formatter{}
+		maps.Copy(config, mesh.FormatSettings(p.Settings).GetFields())
 		if p.ReadinessProbe {
 			config["readinessProbe"] = formatter{}.value()
 		}

@@ -112,4 +112,5 @@ type Proxy struct {
 	DNSAutoAllocate bool
 	ProxyConfig     bool   // it sent PROXY_CONFIG: istioctl lists only such proxies
 	TracingSampling string // PROXY_CONFIG.tracing.sampling where it is set, else empty
+	Settings        string // those of PROXY_CONFIG that its configuration depends on, as mesh.Settings returns them
 }

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/istiod-lite/istiod-lite/api/frozen"
+	"github.com/istiod-lite/istiod-lite/api/mesh"
 )
 
 // Bounds of what Parse takes. The message as a whole is bounded by the transport; what is kept of it is bounded here.
@@ -232,6 +233,11 @@ func (m *metadata) proxyConfig(p *Proxy) {
 		return
 	}
 	p.ProxyConfig = true
+	if s, err := mesh.Settings(v.GetStructValue()); err != nil {
+		m.refuse("PROXY_CONFIG", err)
+	} else {
+		p.Settings = m.keep(s)
+	}
 	p.ReadinessProbe = v.GetStructValue().GetFields()["readinessProbe"].GetStructValue() != nil
 	tracing := v.GetStructValue().GetFields()["tracing"]
 	switch k := tracing.GetStructValue().GetFields()["sampling"].GetKind().(type) {
@@ -262,6 +268,13 @@ func (m *metadata) get(key string) *structpb.Value {
 func (m *metadata) fail(key, want string, got *structpb.Value) {
 	if m.err == nil {
 		m.err = fmt.Errorf("%.64s must be %s, not %s", key, want, describe(got))
+	}
+}
+
+// refuse says what is wrong inside the value of a key.
+func (m *metadata) refuse(key string, err error) {
+	if m.err == nil {
+		m.err = fmt.Errorf("%s: %.256s", key, err)
 	}
 }
 

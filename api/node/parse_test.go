@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/istiod-lite/istiod-lite/api/frozen"
+	"github.com/istiod-lite/istiod-lite/api/mesh"
 )
 
 func decode(t testing.TB, json string) *corev3.Node {
@@ -31,7 +32,7 @@ const whole = `{
   "SERVICE_ACCOUNT": "web", "WORKLOAD_NAME": "web", "MESH_ID": "mesh", "NODE_NAME": "node-1", "NETWORK": "n1", "REQUESTED_NETWORK_VIEW": "n1,,n2",
   "LABELS": {"app": "web"}, "STATIC_LABELS": {"app": "other", "static": "yes"},
   "ANNOTATIONS": {"proxy.istio.io/config": "x", "istio.io/rev": "r", "kubectl.kubernetes.io/last-applied-configuration": "long", "notistio.io/x": "y"},
-  "PROXY_CONFIG": {"tracing": {"sampling": 12.5}}, "INTERCEPTION_MODE": "TPROXY", "HTTP_PROXY_PORT": "8002", "GENERATOR": "api", "OWNER": "kubernetes://x", "NAME": "web-v1-0",
+  "PROXY_CONFIG": {"tracing": {"sampling": 12.5}, "gatewayTopology": {"numTrustedProxies": 2}}, "INTERCEPTION_MODE": "TPROXY", "HTTP_PROXY_PORT": "8002", "GENERATOR": "api", "OWNER": "kubernetes://x", "NAME": "web-v1-0",
   "HTTP10": "1", "UNPRIVILEGED_POD": "true", "DNS_CAPTURE": true, "DNS_AUTO_ALLOCATE": "true"
  },
  "locality": {"region": "r1", "zone": "z1", "subZone": "s1"},
@@ -47,6 +48,12 @@ const whole = `{
 }`
 
 func TestParseWhole(t *testing.T) {
+	settings, err := mesh.Settings(&structpb.Struct{Fields: map[string]*structpb.Value{"gatewayTopology": structpb.NewStructValue(&structpb.Struct{
+		Fields: map[string]*structpb.Value{"numTrustedProxies": structpb.NewNumberValue(2)},
+	})}})
+	if err != nil || settings == "" {
+		t.Fatal(settings, err)
+	}
 	got, err := Parse(decode(t, whole))
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +66,7 @@ func TestParseWhole(t *testing.T) {
 		Annotations: map[string]string{"proxy.istio.io/config": "x", "istio.io/rev": "r"}, Locality: [3]string{"r1", "z1", "s1"}, Interception: TPROXY,
 		Version: "1.31.0", Revision: "default", Envoy: [3]uint32{1, 40, 2}, Generator: "api",
 		Capabilities:  HTTPPeerMetadata | NetworkMetadataExchange | ALPNFilter | HTTPStats | NetworkStats | VHDS,
-		HTTPProxyPort: 8002, HTTP10: true, Unprivileged: true, DNSCapture: true, DNSAutoAllocate: true, ProxyConfig: true, TracingSampling: "12.5",
+		HTTPProxyPort: 8002, HTTP10: true, Unprivileged: true, DNSCapture: true, DNSAutoAllocate: true, ProxyConfig: true, TracingSampling: "12.5", Settings: settings,
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)

@@ -95,6 +95,7 @@ type Client struct {
 	NetworkView     frozen.List[string] // the networks that the proxy asks for, sorted; empty: all
 	Domain          string              // <ns>.svc.<suffix>: it decides which short names a virtual host has
 	Capabilities    node.Capabilities
+	Settings        string // its own, as mesh.Config.With takes them
 	IPv4, IPv6      bool
 	AutoAddress     bool                         // the proxy resolves names to auto-allocated addresses
 	Gateways        frozen.List[*kinds.Object]   // of a router: those that select it, by precedence
@@ -138,6 +139,7 @@ type Inbound struct {
 	Sidecar      bool
 	Interception node.Interception
 	Capabilities node.Capabilities
+	Settings     string // its own, as mesh.Config.With takes them
 	HTTP10       bool
 	IPv4, IPv6   bool
 	Namespace    string
@@ -179,7 +181,7 @@ func Resolve(x *scope.Index, p *node.Proxy, features []*feature.Feature) Inputs 
 	k := Inputs{
 		Client: Client{
 			Type: p.Type, Proxyless: p.Generator == node.GRPC, Namespace: p.Namespace, Cluster: x.ClusterKey(p.Cluster), Network: p.Network, NetworkView: frozen.ListOf(slices.Compact(slices.Sorted(slices.Values(p.NetworkView)))...), Domain: p.Domain,
-			Capabilities: p.Capabilities, IPv4: v4 || !v6, IPv6: v6, AutoAddress: p.DNSCapture && p.DNSAutoAllocate,
+			Capabilities: p.Capabilities, Settings: p.Settings, IPv4: v4 || !v6, IPv6: v6, AutoAddress: p.DNSCapture && p.DNSAutoAllocate,
 		},
 		Outbound:        Outbound{Interception: p.Interception, HTTPProxyPort: p.HTTPProxyPort, HTTP10: p.HTTP10, Unprivileged: p.Unprivileged, Tags: newTags(x, p, w)},
 		UnknownWorkload: w.Kind == nil,
@@ -218,7 +220,7 @@ func Resolve(x *scope.Index, p *node.Proxy, features []*feature.Feature) Inputs 
 	k.Outbound.Selections = selected(feature.ListenersPart)
 	k.Client.Sidecar = scope.SidecarFor(x, p.Namespace, w.Labels)
 	k.Inbound = Inbound{
-		Sidecar: true, Interception: p.Interception, Capabilities: p.Capabilities, HTTP10: p.HTTP10, IPv4: k.Client.IPv4, IPv6: v6, Namespace: p.Namespace,
+		Sidecar: true, Interception: p.Interception, Capabilities: p.Capabilities, Settings: p.Settings, HTTP10: p.HTTP10, IPv4: k.Client.IPv4, IPv6: v6, Namespace: p.Namespace,
 		Tags: k.Outbound.Tags, Targets: targets, Selections: selected(feature.InboundPart),
 	}
 	if s := k.Client.Sidecar; s != nil {

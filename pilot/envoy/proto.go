@@ -122,6 +122,13 @@ func TypedStruct(typeURL string, value map[string]any) *anypb.Any {
 	return Any(&udpav1.TypedStruct{TypeUrl: "type.googleapis.com/" + typeURL, Value: s})
 }
 
+// ExplicitHTTP1 has requests go out as HTTP/1.1.
+func ExplicitHTTP1() *httpv3.HttpProtocolOptions_ExplicitHttpConfig_ {
+	return &httpv3.HttpProtocolOptions_ExplicitHttpConfig_{ExplicitHttpConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig{
+		ProtocolConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_HttpProtocolOptions{HttpProtocolOptions: &corev3.Http1ProtocolOptions{}},
+	}}
+}
+
 // DownstreamProtocol has requests go out in the version of HTTP that they came in.
 func DownstreamProtocol() *httpv3.HttpProtocolOptions_UseDownstreamProtocolConfig {
 	return &httpv3.HttpProtocolOptions_UseDownstreamProtocolConfig{UseDownstreamProtocolConfig: &httpv3.HttpProtocolOptions_UseDownstreamHttpConfig{

@@ -113,7 +113,7 @@ func newFieldTest(t *testing.T) *fieldTest {
 		"machine": `{"id": "sidecar~10.0.0.9~x.a~a.svc.cluster.local", "metadata": {"NAMESPACE": "a", "CLUSTER_ID": "Kubernetes"}}`,
 	} {
 		f.proxies[name] = proxy(t, []byte(n))
-		f.proxies[name].Capabilities |= node.HTTPStats | node.NetworkStats
+		f.proxies[name].Capabilities |= node.HTTPStats | node.NetworkStats | node.HTTPPeerMetadata
 	}
 	return f
 }
@@ -278,6 +278,8 @@ func values(fd protoreflect.FieldDescriptor) func(yield func(protoreflect.Value)
 			of(durationpb.New(3e9))
 		case "google.protobuf.BoolValue":
 			of(wrapperspb.Bool(true), wrapperspb.Bool(false))
+		case "google.protobuf.Int32Value":
+			of(wrapperspb.Int32(70000))
 		case "google.protobuf.UInt32Value":
 			of(wrapperspb.UInt32(3))
 		case "google.protobuf.Int64Value":

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"sigs.k8s.io/yaml"
+
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/node"
@@ -28,9 +30,9 @@ type byType map[string]map[string]any
 // the leaves that intended and pending name may differ, and all of those do.
 //
 // testdata/reference holds the nodes, the world that all cases start from, and a folder for each case: the objects that
-// it adds, its mesh configuration if it has one, and a file for each type that was sent. In such a file, what proxies
-// have in common stands once, under their names. 00-none is what the world alone gives. Other cases list what differs
-// from that, and the names of what is gone as "(removed)".
+// it adds, its mesh configuration and what its proxies have as PROXY_CONFIG if it has them, and a file for each type
+// that was sent. In such a file, what proxies have in common stands once, under their names. 00-none is what the world
+// alone gives. Other cases list what differs from that, and the names of what is gone as "(removed)".
 //
 // The files of a case are recordings. They cannot be generated here: they change only with the istiod that they were
 // taken from.
@@ -38,7 +40,6 @@ func TestReference(t *testing.T) {
 	histories.NoRace(t)
 	t.Parallel()
 	base := recorded(t, "00-none")
-	nodes := referenceNodes(t)
 	ran := map[string]bool{}
 	for _, c := range referenceCases(t) {
 		ran[c.name] = true
@@ -48,7 +49,7 @@ func TestReference(t *testing.T) {
 			over := recorded(t, c.name)
 			unread := maps.Clone(over)
 			var differing []leaf
-			for who, p := range nodes {
+			for who, p := range referenceNodes(t, c.proxyConfig) {
 				delete(unread, who)
 				compared := 0
 				for typ, resources := range sent(t, tr, s, p) {
@@ -128,12 +129,18 @@ type referenceCase struct {
 	name    string
 	mesh    *mesh.Config
 	objects []kinds.Change
+
+	proxyConfig []byte // what each proxy has in its PROXY_CONFIG, as YAML
 }
 
 func referenceCases(t *testing.T) []referenceCase {
 	t.Helper()
 	dirs, err := filepath.Glob(filepath.Join("testdata", "reference", "cases", "*"))
+<<<<<<< HEAD
 	if err != nil || len(dirs) != 48 {
+=======
+	if err != nil || len(dirs) != 47 {
+>>>>>>> c2b9429 (translate: gatewayTopology, proxyHeaders and connectionSettings, also of a proxy's own PROXY_CONFIG)
 		t.Fatalf("%d cases, %v", len(dirs), err)
 	}
 	var cases []referenceCase
@@ -144,6 +151,9 @@ func referenceCases(t *testing.T) []referenceCase {
 			if c.mesh, found = mesh.Parse("mesh.yaml", b); c.mesh == nil {
 				t.Fatal(found)
 			}
+		}
+		if b, err := os.ReadFile(filepath.Join(dir, "proxyconfig.yaml")); err == nil {
+			c.proxyConfig = b
 		}
 		added := objects(t, c.name, read(t, dir, "objects.yaml"))
 		for _, o := range added {
@@ -156,6 +166,7 @@ func referenceCases(t *testing.T) []referenceCase {
 	return cases
 }
 
+<<<<<<< HEAD
 // derived returns what stages derive of the objects of a case.
 func derived(c referenceCase) (out []kinds.Change) {
 	byKey := map[kinds.Key]*kinds.Object{}
@@ -181,6 +192,10 @@ func derived(c referenceCase) (out []kinds.Change) {
 }
 
 func referenceNodes(t *testing.T) map[string]*node.Proxy {
+=======
+// referenceNodes returns the proxies, with a ProxyConfig of their own.
+func referenceNodes(t *testing.T, config []byte) map[string]*node.Proxy {
+>>>>>>> c2b9429 (translate: gatewayTopology, proxyHeaders and connectionSettings, also of a proxy's own PROXY_CONFIG)
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join("testdata", "reference", "nodes", "*.json"))
 	if err != nil || len(files) != 6 {
@@ -188,7 +203,22 @@ func referenceNodes(t *testing.T) map[string]*node.Proxy {
 	}
 	nodes := map[string]*node.Proxy{}
 	for _, file := range files {
-		nodes[strings.TrimSuffix(filepath.Base(file), ".json")] = proxy(t, read(t, file))
+		text := read(t, file)
+		if config != nil {
+			var n map[string]any
+			if err := json.Unmarshal(text, &n); err != nil {
+				t.Fatal(err)
+			}
+			var own any
+			if err := yaml.Unmarshal(config, &own); err != nil {
+				t.Fatal(err)
+			}
+			n["metadata"].(map[string]any)["PROXY_CONFIG"] = own
+			if text, err = json.Marshal(n); err != nil {
+				t.Fatal(err)
+			}
+		}
+		nodes[strings.TrimSuffix(filepath.Base(file), ".json")] = proxy(t, text)
 	}
 	return nodes
 }

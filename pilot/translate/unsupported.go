@@ -113,14 +113,6 @@ func lacksMesh(field string) (message, fix string) {
 		message = "calls to hosts without a service are passed on as they are"
 	case "ConfigSource.subscribedResources":
 		message = "all kinds are read"
-	case "ProxyConfig.gatewayTopology":
-		message = "gateways take the address and the certificate of a client from the connection"
-	case "ProxyConfig.connectionSettings":
-		message = "the limits and timeouts of connections are the usual ones"
-	case "ProxyHeaders.forwardedClientCert", "ProxyHeaders.setCurrentClientCertDetails", "ProxyHeaders.requestId", "ProxyHeaders.server",
-		"ProxyHeaders.envoyDebugHeaders", "ProxyHeaders.metadataExchangeHeaders", "ProxyHeaders.preserveHttp1HeaderCase",
-		"ProxyHeaders.xForwardedHost", "ProxyHeaders.xForwardedPort":
-		message = "proxies add and remove the usual headers"
 	}
 	return message, fix
 }

@@ -181,11 +181,10 @@ func routedHosts(s *snapshot.Snapshot) func(string) bool {
 // TestResourcesAreValidAndClosed checks every proxy of every world of the reference, and of random worlds.
 func TestResourcesAreValidAndClosed(t *testing.T) {
 	histories.FewerWithRace(t)
-	nodes := referenceNodes(t)
 	for _, c := range referenceCases(t) {
 		s := newWorld(t, c.mesh).apply(c.objects...)
 		tr := newTranslator(0)
-		for who, p := range nodes {
+		for who, p := range referenceNodes(t, c.proxyConfig) {
 			checkReferences(t, c.name+" "+who, sent(t, tr, s, p), routedHosts(s))
 		}
 	}

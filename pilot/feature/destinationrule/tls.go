@@ -52,7 +52,7 @@ func secure(t *networkingv1alpha3.ClientTLSSettings, o feature.PolicyTLS, c *clu
 	}
 	if t.Sni == "" && len(t.SubjectAltNames) == 0 { // ask for, and expect, whom the request is meant for
 		if options.UpstreamProtocolOptions == nil {
-			options.UpstreamProtocolOptions = explicitHTTP1()
+			options.UpstreamProtocolOptions = envoy.ExplicitHTTP1()
 		}
 		options.UpstreamHttpProtocolOptions = &corev3.UpstreamHttpProtocolOptions{AutoSni: true, AutoSanValidation: !t.GetInsecureSkipVerify().GetValue()}
 	}
@@ -71,10 +71,4 @@ func crl(t *networkingv1alpha3.ClientTLSSettings) *corev3.DataSource {
 		return nil
 	}
 	return &corev3.DataSource{Specifier: &corev3.DataSource_Filename{Filename: t.CaCrl}}
-}
-
-func explicitHTTP1() *httpv3.HttpProtocolOptions_ExplicitHttpConfig_ {
-	return &httpv3.HttpProtocolOptions_ExplicitHttpConfig_{ExplicitHttpConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig{
-		ProtocolConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_HttpProtocolOptions{HttpProtocolOptions: &corev3.Http1ProtocolOptions{}},
-	}}
 }

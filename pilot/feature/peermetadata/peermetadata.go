@@ -5,6 +5,7 @@ import (
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	"google.golang.org/protobuf/types/known/anypb"
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/node"
@@ -24,7 +25,7 @@ func New() *feature.Feature {
 
 // filtersReadOf leaves out what the filters do not depend on.
 func filtersReadOf(c feature.Chain) feature.Chain {
-	return feature.Chain{Proxy: feature.Proxy{Capabilities: c.Capabilities}, Direction: c.Direction}
+	return feature.Chain{Proxy: feature.Proxy{Mesh: c.Mesh, Capabilities: c.Capabilities}, Direction: c.Direction}
 }
 
 // httpFilters returns the filter that exchanges metadata in HTTP headers.
@@ -37,9 +38,13 @@ func httpFilters(c feature.Chain) []*hcmv3.HttpFilter {
 		side = "downstream"
 	}
 	headers := map[string]any{"istio_headers": map[string]any{}}
+	sent := headers
+	if c.Direction != feature.Inbound && c.Mesh.GetDefaultConfig().GetProxyHeaders().GetMetadataExchangeHeaders().GetMode() == meshv1alpha1.ProxyConfig_ProxyHeaders_IN_MESH {
+		sent = map[string]any{"istio_headers": map[string]any{"skip_external_clusters": true}}
+	}
 	return []*hcmv3.HttpFilter{envoy.HTTPFilter(name, envoy.TypedStruct("io.istio.http.peer_metadata.Config", map[string]any{
 		side + "_discovery":   []any{headers, map[string]any{"workload_discovery": map[string]any{}}},
-		side + "_propagation": []any{headers},
+		side + "_propagation": []any{sent},
 	}))}
 }
 

@@ -68,10 +68,10 @@ func (k clusterKey) name() string {
 func (m *Clusters) Outbound(v *view.View, c cohort.Client) engine.Generator[string] {
 	return engine.Generator[string]{
 		All: func() []*envoy.Resource {
-			out := []*envoy.Resource{m.fixed.Get(fixedClusterKey{name: names.BlackHoleCluster, mesh: v.Mesh()})}
+			out := []*envoy.Resource{m.fixed.Get(fixedClusterKey{name: names.BlackHoleCluster, mesh: v.Mesh().With(c.Settings)})}
 			if c.Type != node.Router {
 				out = append(out, m.fixed.Get(fixedClusterKey{
-					name: names.PassthroughCluster, mesh: v.Mesh(), capabilities: c.Capabilities, selections: m.hooks.ClusterSelections(c.Selections),
+					name: names.PassthroughCluster, mesh: v.Mesh().With(c.Settings), capabilities: c.Capabilities, selections: m.hooks.ClusterSelections(c.Selections),
 				}))
 			}
 			for s := range v.ScopeOf(c.Namespace, c.Sidecar).Services {
@@ -113,7 +113,7 @@ func (m *Clusters) serviceClusters(v *view.View, c cohort.Client, s scope.Servic
 	}
 	endpoints := v.EndpointSummary(s.Key())
 	k := clusterKey{
-		service: s.Service, mesh: v.Mesh(), router: c.Type == node.Router, capabilities: c.Capabilities, ipv4: c.IPv4, ipv6: c.IPv6,
+		service: s.Service, mesh: v.Mesh().With(c.Settings), router: c.Type == node.Router, capabilities: c.Capabilities, ipv4: c.IPv4, ipv6: c.IPv6,
 		noTLS: m.hooks.NoTLS(v, s.Namespace), identities: endpoints.Identities, selections: m.hooks.ClusterSelections(c.Selections),
 	}
 	if s.Resolution == registry.Passthrough {
@@ -184,7 +184,11 @@ func (b builder) buildCluster(k clusterKey) *envoy.Resource {
 	if !k.sni {
 		setProxyProtocol(b, c, policy)
 	}
+	if port.Protocol.IsHTTP() || port.Protocol.Sniffed() {
+		preserveCase(k.mesh, options)
+	}
 	setHTTPOptions(c, options)
+	limitBuffers(k.mesh, k.router, c)
 	b.ChangeCluster(feature.Cluster{
 		Mesh: k.mesh, Capabilities: k.capabilities, HTTP2: http2, Downstream: options.GetUseDownstreamProtocolConfig() != nil,
 	}, k.selections, c)
@@ -395,11 +399,36 @@ func setHTTPOptions(c *clusterv3.Cluster, o *httpv3.HttpProtocolOptions) {
 		if o.CommonHttpProtocolOptions == nil && o.UpstreamHttpProtocolOptions == nil && o.OutlierDetection == nil {
 			return
 		}
-		o.UpstreamProtocolOptions = &httpv3.HttpProtocolOptions_ExplicitHttpConfig_{ExplicitHttpConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig{
-			ProtocolConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_HttpProtocolOptions{HttpProtocolOptions: &corev3.Http1ProtocolOptions{}},
-		}}
+		o.UpstreamProtocolOptions = envoy.ExplicitHTTP1()
 	}
 	c.TypedExtensionProtocolOptions = map[string]*anypb.Any{"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": envoy.Any(o)}
+}
+
+// preserveCase has headers of HTTP/1 keep the case that they came in, where the mesh wants that.
+func preserveCase(m *mesh.Config, o *httpv3.HttpProtocolOptions) {
+	if !envoy.PreservesCase(m) {
+		return
+	}
+	if o.UpstreamProtocolOptions == nil {
+		o.UpstreamProtocolOptions = envoy.ExplicitHTTP1()
+	}
+	for _, h1 := range []*corev3.Http1ProtocolOptions{o.GetExplicitHttpConfig().GetHttpProtocolOptions(), o.GetUseDownstreamProtocolConfig().GetHttpProtocolOptions()} {
+		if h1 != nil {
+			h1.HeaderKeyFormat = envoy.PreserveCase()
+		}
+	}
+}
+
+// limitBuffers bounds the buffers of each connection of a cluster, as the mesh configuration says.
+func limitBuffers(m *mesh.Config, router bool, c *clusterv3.Cluster) {
+	const edge = 32 << 10
+	s := m.GetDefaultConfig().GetConnectionSettings()
+	switch n := s.GetClusterPerConnectionBufferLimitBytes(); {
+	case n.GetValue() > 0:
+		c.PerConnectionBufferLimitBytes = envoy.UInt32(uint32(n.Value))
+	case n == nil && router && s.GetProfile() == meshv1alpha1.ProxyConfig_ConnectionSettings_EDGE:
+		c.PerConnectionBufferLimitBytes = envoy.UInt32(edge)
+	}
 }
 
 // percent returns a share of 100.

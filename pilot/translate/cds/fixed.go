@@ -37,10 +37,13 @@ func (b builder) buildFixedCluster(k fixedClusterKey) *envoy.Resource {
 	c.CircuitBreakers = unlimited()
 	c.UpstreamConnectionOptions = keepalive(k.mesh)
 	b.ApplyPolicy(traffic.Policy{ConnectionPool: k.mesh.GetDefaultTrafficPolicy().GetConnectionPool()}, feature.PolicyTarget{}, c, &httpv3.HttpProtocolOptions{})
-	setHTTPOptions(c, &httpv3.HttpProtocolOptions{
+	options := &httpv3.HttpProtocolOptions{
 		CommonHttpProtocolOptions: &corev3.HttpProtocolOptions{IdleTimeout: envoy.Duration(5 * time.Minute)},
 		UpstreamProtocolOptions:   envoy.DownstreamProtocol(),
-	})
+	}
+	preserveCase(k.mesh, options)
+	setHTTPOptions(c, options)
+	limitBuffers(k.mesh, false, c)
 	in := feature.Cluster{Mesh: k.mesh, Capabilities: k.capabilities}
 	if k.name == names.InboundPassthroughCluster {
 		in.Direction = feature.Inbound

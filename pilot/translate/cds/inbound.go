@@ -44,9 +44,9 @@ func (m *Clusters) inboundClusters(v *view.View, c cohort.Inbound) []*envoy.Reso
 		return nil
 	}
 	selections := m.hooks.ClusterSelections(c.Selections)
-	out := []*envoy.Resource{m.fixed.Get(fixedClusterKey{names.InboundPassthroughCluster, v.Mesh(), c.Capabilities, c.IPv4, c.IPv6, selections})}
+	out := []*envoy.Resource{m.fixed.Get(fixedClusterKey{names.InboundPassthroughCluster, v.Mesh().With(c.Settings), c.Capabilities, c.IPv4, c.IPv6, selections})}
 	for _, p := range inbound.Ports(v, c) {
-		out = append(out, m.inbounds.Get(inboundClusterKey{p, v.Mesh(), c.Capabilities, c.IPv4, c.IPv6, c.Ingress, selections}))
+		out = append(out, m.inbounds.Get(inboundClusterKey{p, v.Mesh().With(c.Settings), c.Capabilities, c.IPv4, c.IPv6, c.Ingress, selections}))
 	}
 	return out
 }
@@ -108,7 +108,11 @@ func (b builder) buildInboundCluster(k inboundClusterKey) *envoy.Resource {
 		}
 	}
 	b.ApplyPolicy(policy, feature.PolicyTarget{Sniffed: k.Protocol.Sniffed(), Inbound: true}, c, options)
+	if k.Protocol.IsHTTP() || k.Protocol.Sniffed() {
+		preserveCase(k.mesh, options)
+	}
 	setHTTPOptions(c, options)
+	limitBuffers(k.mesh, false, c)
 	b.ChangeCluster(feature.Cluster{
 		Mesh: k.mesh, Capabilities: k.capabilities, Direction: feature.Inbound,
 		HTTP2: options.GetExplicitHttpConfig().GetHttp2ProtocolOptions() != nil, Downstream: options.GetUseDownstreamProtocolConfig() != nil,

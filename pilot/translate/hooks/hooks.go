@@ -69,7 +69,8 @@ func (h *Hooks) HTTPFilters(c feature.Chain, s feature.Selections) []*hcmv3.Http
 			list = append(list, filters(h, f, c, false, f.HTTPFilters)...)
 		}
 	}
-	return append(list, envoy.HTTPFilter("envoy.filters.http.router", envoy.Any(&routerv3.Router{})))
+	router := &routerv3.Router{SuppressEnvoyHeaders: c.Mesh != nil && c.Mesh.GetDefaultConfig().GetProxyHeaders().GetEnvoyDebugHeaders().GetDisabled().GetValue()}
+	return append(list, envoy.HTTPFilter("envoy.filters.http.router", envoy.Any(router)))
 }
 
 // NetworkFilters returns the network filters of a chain that come before its last.

@@ -267,8 +267,9 @@ func (b builder) buildGateway(k gatewayKey) *envoy.Resource {
 		tls = tls || c.use.TLS()
 		l.FilterChains = append(l.FilterChains, b.gatewayChains(k, c, "outbound_"+name+";")...)
 	}
+	l.ListenerFilters = k.gatewayFilters()
 	if tls {
-		l.ListenerFilters = []*listenerv3.ListenerFilter{tlsInspector(nil)}
+		l.ListenerFilters = append(l.ListenerFilters, tlsInspector(nil))
 	}
 	return b.resource(k.proxyContext, feature.Gateway, l)
 }

@@ -31,13 +31,13 @@ type proxyContext struct {
 	internalRanges frozen.List[string] // of a gateway: ranges of addresses that are inside the mesh
 }
 
-func newProxyContext(v *view.View, c node.Capabilities, t feature.Tags, http10 bool, s feature.Selections) proxyContext {
-	return proxyContext{mesh: v.Mesh(), capabilities: c, tags: t, selections: s, http10: http10}
+func newProxyContext(v *view.View, settings string, c node.Capabilities, t feature.Tags, http10 bool, s feature.Selections) proxyContext {
+	return proxyContext{mesh: v.Mesh().With(settings), capabilities: c, tags: t, selections: s, http10: http10}
 }
 
 // outboundContext is the proxyContext of listeners for outgoing traffic, and of a router's.
 func outboundContext(v *view.View, c cohort.Inputs) proxyContext {
-	return newProxyContext(v, c.Client.Capabilities, c.Outbound.Tags, c.Outbound.HTTP10, c.Outbound.Selections)
+	return newProxyContext(v, c.Client.Settings, c.Client.Capabilities, c.Outbound.Tags, c.Outbound.HTTP10, c.Outbound.Selections)
 }
 
 func (c proxyContext) proxy() feature.Proxy {
@@ -51,6 +51,7 @@ func (c proxyContext) chain(d feature.Direction, http bool, port uint32, p regis
 
 // resource lets the hooks change a listener and encodes it.
 func (b builder) resource(c proxyContext, d feature.Direction, l *listenerv3.Listener) *envoy.Resource {
+	c.limitBuffers(d, l)
 	b.ChangeListener(feature.Listener{Proxy: c.proxy(), Direction: d}, c.selections, l)
 	return envoy.NewResource(l.Name, l)
 }
@@ -106,6 +107,8 @@ func (b builder) connectionManager(c proxyContext, chain feature.Chain, statPref
 		}
 		m.HttpProtocolOptions.AcceptHttp_10 = true
 	}
+	c.applyHeaders(d, m)
+	c.applyConnectionSettings(d, m)
 	b.ChangeManager(chain, c.selections, m)
 	return envoy.NetworkFilter("envoy.filters.network.http_connection_manager", envoy.Any(m))
 }

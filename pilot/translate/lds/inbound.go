@@ -48,7 +48,7 @@ func (m *Listeners) inboundListeners(v *view.View, c cohort.Inbound) []*envoy.Re
 	if !c.Sidecar {
 		return nil
 	}
-	k := inboundKey{proxyContext: newProxyContext(v, c.Capabilities, c.Tags, c.HTTP10, c.Selections)}
+	k := inboundKey{proxyContext: newProxyContext(v, c.Settings, c.Capabilities, c.Tags, c.HTTP10, c.Selections)}
 	var out []*envoy.Resource
 	var captured []inbound.Port
 	for _, p := range inbound.Ports(v, c) {

@@ -112,7 +112,7 @@ type routeBuilder struct {
 }
 
 func (b *routeBuilder) virtualHostKey(name, domains string, port uint32) virtualHostKey {
-	return virtualHostKey{name: name, domains: domains, route: b.route, port: port, mesh: b.view.Mesh(), proxyNamespace: b.cohort.Namespace, domain: b.view.Domain()}
+	return virtualHostKey{name: name, domains: domains, route: b.route, port: port, mesh: b.view.Mesh().With(b.cohort.Settings), proxyNamespace: b.cohort.Namespace, domain: b.view.Domain()}
 }
 
 // binding returns a VirtualService as it applies to the proxy.

@@ -8,6 +8,7 @@ import (
 	networkingv1 "istio.io/api/networking/v1"
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
+	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
@@ -31,6 +32,7 @@ func (b builder) buildVirtualHost(k virtualHostKey) *envoy.Resource {
 		host = blockAll(k.mesh.AttemptCount())
 	default:
 		host = allowAny(k.fallback, k.mesh.AttemptCount())
+		host.Routes[0].GetRoute().AppendXForwardedHost = forwardsHost(k.mesh)
 	}
 	if k.isBlackhole() {
 		host.IncludeRequestAttemptCount = false
@@ -38,7 +40,28 @@ func (b builder) buildVirtualHost(k virtualHostKey) *envoy.Resource {
 	if k.tls {
 		host.RequireTls = routev3.VirtualHost_ALL
 	}
+	if forwardsHost(k.mesh) {
+		forwardHost(host)
+	}
 	return envoy.NewHost(k.route, host)
+}
+
+// forwardsHost reports whether requests whose host is rewritten say what it was before.
+func forwardsHost(m *mesh.Config) bool {
+	return m.GetDefaultConfig().GetProxyHeaders().GetXForwardedHost().GetEnabled().GetValue()
+}
+
+// forwardHost has requests whose host is rewritten say what it was before.
+func forwardHost(h *routev3.VirtualHost) {
+	for _, r := range h.Routes {
+		a := r.GetRoute()
+		rewrites := a.GetHostRewriteSpecifier() != nil || slices.ContainsFunc(a.GetWeightedClusters().GetClusters(), func(c *routev3.WeightedCluster_ClusterWeight) bool {
+			return c.HostRewriteSpecifier != nil
+		})
+		if a != nil && rewrites {
+			a.AppendXForwardedHost = true
+		}
+	}
 }
 
 // virtualHost returns a virtual host. All namespaces share it unless a VirtualService matches on the caller's

@@ -1,0 +1,152 @@
+package mesh
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+	"weak"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
+)
+
+// settingNames are the fields of a ProxyConfig on which the configuration of the proxy depends. Its agent reads the
+// others.
+var settingNames = []string{"connectionSettings", "gatewayTopology", "privateKeyProvider", "proxyHeaders"}
+
+// Settings returns the fields of a proxy's own ProxyConfig on which its configuration depends, as With takes them:
+// equal ones are equal texts. Without any it is empty. Fields and values that newer releases have are left out.
+func Settings(config *structpb.Struct) (string, error) {
+	own := &structpb.Struct{Fields: map[string]*structpb.Value{}}
+	for _, name := range settingNames {
+		if v, ok := config.GetFields()[name]; ok {
+			own.Fields[name] = v
+		}
+	}
+	if len(own.Fields) == 0 {
+		return "", nil
+	}
+	json, err := protojson.Marshal(own)
+	if err != nil {
+		return "", err
+	}
+	p := &meshv1alpha1.ProxyConfig{}
+	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(json, p); err != nil {
+		return "", err
+	}
+	checkSettings(p, func(path, message, fix string) {
+		if err == nil {
+			err = fmt.Errorf("%s: %s: %s", path, message, fix)
+		}
+	})
+	if err != nil {
+		return "", err
+	}
+	text, err := proto.MarshalOptions{Deterministic: true}.Marshal(p)
+	return string(text), err
+}
+
+// With returns the configuration for a proxy with settings of its own, as Settings returns them: each field that they
+// set takes the place of the mesh's default. Equal settings have the same Config as long as anybody uses it.
+func (c *Config) With(settings string) *Config {
+	if settings == "" {
+		return c
+	}
+	return c.own.with(c, settings)
+}
+
+// variants are the Configs of one Config by the settings of proxies.
+type variants struct {
+	mu sync.Mutex
+	by map[string]weak.Pointer[Config]
+}
+
+func (o *variants) with(c *Config, settings string) *Config {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if v := o.by[settings].Value(); v != nil {
+		return v
+	}
+	p := &meshv1alpha1.ProxyConfig{}
+	if proto.Unmarshal([]byte(settings), p) != nil {
+		return c
+	}
+	v := &Config{MeshConfig: proto.CloneOf(c.MeshConfig)}
+	if v.DefaultConfig == nil {
+		v.DefaultConfig = &meshv1alpha1.ProxyConfig{}
+	}
+	to := v.DefaultConfig.ProtoReflect()
+	for _, name := range settingNames {
+		fd := to.Descriptor().Fields().ByJSONName(name)
+		if p.ProtoReflect().Has(fd) {
+			to.Set(fd, p.ProtoReflect().Get(fd))
+		}
+	}
+	if o.by == nil {
+		o.by = map[string]weak.Pointer[Config]{}
+	}
+	o.by[settings] = weak.Make(v)
+	runtime.AddCleanup(v, o.forget, settings)
+	return v
+}
+
+// forget drops a Config that was collected, unless it was made again.
+func (o *variants) forget(settings string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.by[settings].Value() == nil {
+		delete(o.by, settings)
+	}
+}
+
+// checkSettings calls wrong for each value that proxies would reject, with its path in a ProxyConfig.
+func checkSettings(p *meshv1alpha1.ProxyConfig, wrong func(path, message, fix string)) {
+	duration := func(path string, v *durationpb.Duration, least time.Duration) {
+		if v != nil && (v.CheckValid() != nil || v.AsDuration() < least) {
+			wrong(path, fmt.Sprintf("%v is too short", v.AsDuration()), fmt.Sprintf("write at least %v", least))
+		}
+	}
+	s := p.GetConnectionSettings()
+	duration("connectionSettings.httpIdleTimeout", s.GetHttpIdleTimeout(), 0)
+	duration("connectionSettings.httpMaxConnectionDuration", s.GetHttpMaxConnectionDuration(), 0)
+	duration("connectionSettings.httpDrainTimeout", s.GetHttpDrainTimeout(), 0)
+	duration("connectionSettings.httpRequestTimeout", s.GetHttpRequestTimeout(), 0)
+	duration("connectionSettings.httpRequestHeadersTimeout", s.GetHttpRequestHeadersTimeout(), 0)
+	duration("connectionSettings.httpStreamIdleTimeout", s.GetHttpStreamIdleTimeout(), 0)
+	duration("connectionSettings.httpMaxStreamDuration", s.GetHttpMaxStreamDuration(), 0)
+	number := func(path string, v *wrapperspb.Int32Value, least int32) {
+		if v != nil && v.Value < least {
+			wrong("connectionSettings."+path, fmt.Sprintf("%d is too small", v.Value), fmt.Sprintf("write at least %d", least))
+		}
+	}
+	const window = 1<<16 - 1 // the smallest window of HTTP/2 that Envoy takes, in bytes
+	number("listenerPerConnectionBufferLimitBytes", s.GetListenerPerConnectionBufferLimitBytes(), 1)
+	number("clusterPerConnectionBufferLimitBytes", s.GetClusterPerConnectionBufferLimitBytes(), 1)
+	number("httpMaxConcurrentStreams", s.GetHttpMaxConcurrentStreams(), 1)
+	number("http2InitialStreamWindowSize", s.GetHttp2InitialStreamWindowSize(), window)
+	number("http2InitialConnectionWindowSize", s.GetHttp2InitialConnectionWindowSize(), window)
+	if v := p.GetProxyHeaders().GetServer().GetValue(); strings.ContainsAny(v, "\r\n\x00") {
+		wrong("proxyHeaders.server.value", "it is no value of a header", "write it without line breaks")
+	}
+	duration("privateKeyProvider.cryptomb.pollDelay", p.GetPrivateKeyProvider().GetCryptomb().GetPollDelay(), time.Millisecond)
+	duration("privateKeyProvider.qat.pollDelay", p.GetPrivateKeyProvider().GetQat().GetPollDelay(), time.Millisecond)
+}
+
+// FormatSettings returns settings as the ProxyConfig that a proxy sends, nil if there are none.
+func FormatSettings(settings string) *structpb.Struct {
+	p, s := &meshv1alpha1.ProxyConfig{}, &structpb.Struct{}
+	if settings == "" || proto.Unmarshal([]byte(settings), p) != nil {
+		return nil
+	}
+	json, err := protojson.Marshal(p)
+	if err != nil || protojson.Unmarshal(json, s) != nil {
+		return nil
+	}
+	return s
+}
