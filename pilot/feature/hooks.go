@@ -163,6 +163,7 @@ type PolicyTarget struct {
 
 // PolicyTLS is what TLS settings are completed with.
 type PolicyTLS struct {
+	Mesh        *mesh.Config
 	Credentials bool                    // the proxy reads credentialName
 	Mutual      *corev3.TransportSocket // for mutual TLS within the mesh, with the settings' own SNI and names
 	HTTP2       bool

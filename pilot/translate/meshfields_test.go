@@ -37,7 +37,7 @@ func TestNoMeshFieldIsIgnored(t *testing.T) {
 		"runtimeValues", "statusPort", "extraStatTags", "terminationDrainDuration", "meshId", "readinessProbe", "proxyStatsMatcher",
 		"holdApplicationUntilProxyStarts", "caCertificatesPem", "image", "fileFlushInterval", "fileFlushMinSizeKb", "statsCompression",
 		"tracing.zipkin", "tracing.lightstep", "tracing.datadog", "tracing.stackdriver", "tracing.openCensusAgent", "tracing.tlsSettings",
-		"connectionSettings.listenerConnectionLimit", "connectionSettings.globalDownstreamConnectionLimit", // runtime values of the bootstrap
+		"privateKeyProvider", "connectionSettings.listenerConnectionLimit", "connectionSettings.globalDownstreamConnectionLimit", // runtime values of the bootstrap
 	} {
 		elsewhere["defaultConfig."+field] = agent
 	}

@@ -137,10 +137,14 @@ func referenceCases(t *testing.T) []referenceCase {
 	t.Helper()
 	dirs, err := filepath.Glob(filepath.Join("testdata", "reference", "cases", "*"))
 <<<<<<< HEAD
+<<<<<<< HEAD
 	if err != nil || len(dirs) != 48 {
 =======
 	if err != nil || len(dirs) != 47 {
 >>>>>>> c2b9429 (translate: gatewayTopology, proxyHeaders and connectionSettings, also of a proxy's own PROXY_CONFIG)
+=======
+	if err != nil || len(dirs) != 50 {
+>>>>>>> 77c2747 (mtls, lds: versions, ciphers and curves of the mesh and of its edges; a Sidecar's ingress terminates TLS)
 		t.Fatalf("%d cases, %v", len(dirs), err)
 	}
 	var cases []referenceCase

@@ -11,6 +11,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 	"github.com/istiod-lite/istiod-lite/pilot/scope"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/gateway"
@@ -36,7 +37,7 @@ func Unsupported(o *kinds.Object) []diag.Diagnostic {
 func lacks(field string) (message, fix string) {
 	switch field {
 	case "IstioIngressListener.tls":
-		message, fix = "the port takes the mesh's own mutual TLS alone, and no other connection", "remove it, and let a gateway terminate TLS"
+		message, fix = "it counts with certificates in files, and where a PeerAuthentication of mode DISABLE holds for the port: elsewhere the port takes the mesh's own mutual TLS alone", "see to both, or let a gateway terminate TLS"
 	case "SidecarPort.targetPort", "Port.targetPort", "Server.defaultEndpoint":
 		message = "nobody reads it"
 	}
@@ -70,7 +71,7 @@ func unusableServers(g *networkingv1.Gateway) []diag.Diagnostic {
 			continue
 		}
 		for j, c := range t.GetCipherSuites() {
-			if !gateway.HasCipher(c) {
+			if !envoy.HasCipher(c) {
 				add(i, "tls.cipherSuites["+strconv.Itoa(j)+"]", "proxies do not know it, and it is left out", "name a cipher suite of TLS 1.2 as OpenSSL does")
 			}
 		}

@@ -26,6 +26,8 @@ func secure(t *networkingv1alpha3.ClientTLSSettings, o feature.PolicyTLS, c *clu
 	common := &tlsv3.CommonTlsContext{TlsParams: &tlsv3.TlsParameters{
 		TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_2,
 		TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3,
+		CipherSuites:              envoy.Ciphers(o.Mesh.GetTlsDefaults().GetCipherSuites()),
+		EcdhCurves:                envoy.Curves(o.Mesh.GetTlsDefaults().GetEcdhCurves()),
 	}}
 	if o.HTTP2 {
 		common.AlpnProtocols = []string{"h2"}

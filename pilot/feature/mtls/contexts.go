@@ -11,7 +11,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
 
-// ciphers are the cipher suites of TLS 1.2 that inbound listeners take.
+// ciphers are the cipher suites of TLS 1.2 that inbound listeners take, where the mesh names none.
 var ciphers = []string{
 	"ECDHE-ECDSA-AES256-GCM-SHA384", "ECDHE-RSA-AES256-GCM-SHA384", "ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-RSA-AES128-GCM-SHA256",
 	"AES256-GCM-SHA384", "AES128-GCM-SHA256",
@@ -34,7 +34,14 @@ func downstream(d feature.Downstream) *corev3.TransportSocket {
 		sans = append(sans, &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Prefix{Prefix: "spiffe://" + td + "/"}})
 	}
 	common := commonContext(alpn, sans)
-	common.TlsParams.CipherSuites = ciphers
+	wanted := d.Mesh.GetMeshMTLS()
+	common.TlsParams.EcdhCurves = envoy.Curves(wanted.GetEcdhCurves())
+	if common.TlsParams.CipherSuites = envoy.Ciphers(wanted.GetCipherSuites()); len(common.TlsParams.CipherSuites) == 0 {
+		common.TlsParams.CipherSuites = ciphers
+	}
+	if envoy.LeastVersion(wanted) == tlsv3.TlsParameters_TLSv1_3 {
+		common.TlsParams.TlsMinimumProtocolVersion = tlsv3.TlsParameters_TLSv1_3
+	}
 	return socket(&tlsv3.DownstreamTlsContext{CommonTlsContext: common, RequireClientCertificate: envoy.Bool(true)})
 }
 

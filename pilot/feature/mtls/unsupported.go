@@ -1,30 +1,46 @@
 package mtls
 
 import (
+	"fmt"
+
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
 
 func unsupportedMesh(_ *mesh.Config, changed *meshv1alpha1.MeshConfig) []diag.Diagnostic {
-	return feature.Unsupported("", changed, lacksMesh)
+	list := feature.Unsupported("", changed, lacksMesh)
+	list = append(list, unknownParameters("meshMTLS", changed.GetMeshMTLS())...)
+	return append(list, unknownParameters("tlsDefaults", changed.GetTlsDefaults())...)
+}
+
+// unknownParameters returns a finding for each cipher suite and curve that proxies do not know.
+func unknownParameters(field string, c *meshv1alpha1.MeshConfig_TLSConfig) (list []diag.Diagnostic) {
+	for i, name := range c.GetCipherSuites() {
+		if !envoy.HasCipher(name) {
+			list = append(list, feature.NotImplemented(fmt.Sprintf("%s.cipherSuites[%d]", field, i), "proxies do not know it, and it is left out", "name a cipher suite of TLS 1.2 as OpenSSL does"))
+		}
+	}
+	for i, name := range c.GetEcdhCurves() {
+		if !envoy.HasCurve(name) {
+			list = append(list, feature.NotImplemented(fmt.Sprintf("%s.ecdhCurves[%d]", field, i), "proxies do not know it, and it is left out", "name P-256, P-384, P-521, X25519 or X25519MLKEM768"))
+		}
+	}
+	return list
 }
 
 // lacksMesh returns what is not done of a field of a mesh configuration, as feature.Unsupported takes it.
 func lacksMesh(field string) (message, fix string) {
 	switch field {
-	case "MeshConfig.meshMTLS", "MeshConfig.tlsDefaults":
-		message = "the versions and ciphers of TLS stay as they are"
 	case "MeshConfig.caCertificates":
 		message = "proxies trust no further roots; this server does, and signers of Kubernetes have theirs from here"
 	case "MeshConfig.ca", "MeshConfig.certificates":
 		message = "no certificates are requested for it"
 	case "ExtensionProvider.sds":
 		message = "certificates come from no other provider"
-	case "ProxyConfig.privateKeyProvider":
-		message = "private keys are used by Envoy itself"
 	}
 	return message, fix
 }

@@ -110,14 +110,3 @@ func (s Server) opens(namespace, host string) bool {
 	}
 	return false
 }
-
-// HasCipher reports whether Envoy knows a cipher suite of TLS 1.2. It rejects a listener that names another one.
-func HasCipher(name string) bool {
-	switch name {
-	case "ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-RSA-AES128-GCM-SHA256", "ECDHE-ECDSA-AES256-GCM-SHA384", "ECDHE-RSA-AES256-GCM-SHA384",
-		"ECDHE-ECDSA-CHACHA20-POLY1305", "ECDHE-RSA-CHACHA20-POLY1305", "ECDHE-ECDSA-AES128-SHA", "ECDHE-RSA-AES128-SHA",
-		"ECDHE-ECDSA-AES256-SHA", "ECDHE-RSA-AES256-SHA", "AES128-GCM-SHA256", "AES256-GCM-SHA384", "AES128-SHA", "AES256-SHA":
-		return true
-	}
-	return false
-}

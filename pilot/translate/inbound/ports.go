@@ -29,11 +29,11 @@ type Port struct {
 	Services frozen.List[*registry.Service] // that have this target, oldest first
 	Rule     traffic.Rule                   // of the first service
 
-	Ingress   *kinds.Object // the Sidecar whose ingress it is, or nil
-	Bind      string        // for an ingress: the address in the name of its listener or chain
-	BindsPort bool          // it has a listener of its own
-	OwnTLS    bool          // for an ingress: it has TLS settings
-	Endpoint  string        // for an ingress: where the workload listens, host:port or unix:///path; empty for the original destination
+	Ingress   *kinds.Object                         // the Sidecar whose ingress it is, or nil
+	Bind      string                                // for an ingress: the address in the name of its listener or chain
+	BindsPort bool                                  // it has a listener of its own
+	TLS       *networkingv1alpha3.ServerTLSSettings // for an ingress: its TLS settings, nil if it has none
+	Endpoint  string                                // for an ingress: where the workload listens, host:port or unix:///path; empty for the original destination
 }
 
 // Ports returns the ports of an inbound cohort by target. Where several services have one target, the protocol is the
@@ -90,7 +90,7 @@ func ingressPorts(c cohort.Inbound, spec *networkingv1.Sidecar, served []Port) [
 		p := Port{
 			Target: n, Port: n, Host: c.Ingress.Name + "." + c.Ingress.Namespace, Protocol: registry.ParseProtocolOr(l.GetPort().GetProtocol(), registry.TCP),
 			Ingress: c.Ingress, Bind: l.Bind, BindsPort: l.CaptureMode == networkingv1alpha3.CaptureMode_NONE || c.Interception == node.None,
-			Endpoint: defaultEndpoint(l.DefaultEndpoint, c), OwnTLS: l.Tls != nil,
+			Endpoint: defaultEndpoint(l.DefaultEndpoint, c), TLS: l.Tls,
 		}
 		if p.Bind == "" {
 			p.Bind = c.Address

@@ -299,7 +299,7 @@ func (b builder) gatewayChains(k gatewayKey, c gatewayChain, statPrefix string) 
 		chain.Filters = b.weightedTCPFilters(k.proxyContext, feature.Gateway, c.to, k.port, registry.TCP)
 	}
 	if c.use.TerminatesTLS() {
-		chain.TransportSocket = serverTLS(c.tls, !c.use.HTTP(), k.capabilities)
+		chain.TransportSocket = serverTLS(k.mesh, c.tls, !c.use.HTTP(), k.capabilities)
 	}
 	return []*listenerv3.FilterChain{chain}
 }

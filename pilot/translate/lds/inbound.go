@@ -12,6 +12,7 @@ import (
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
+	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
 	"github.com/istiod-lite/istiod-lite/api/frozen"
 	"github.com/istiod-lite/istiod-lite/api/names"
@@ -197,22 +198,57 @@ func (k inboundKey) servicePort(b builder, p inbound.Port) chainSet {
 	grpc := p.Protocol == registry.GRPC || p.Protocol == registry.GRPCWeb
 	connection := traffic.Connection{MaxDuration: p.Rule.Policy(p.Port).Connection().MaxDuration}
 	mode := k.mode(b, p.Target)
-	if p.OwnTLS { // not supported, and without it only peers of the mesh may connect
-		mode = feature.Strict
+	http := func() []*listenerv3.Filter {
+		return b.httpChainFilters(k.proxyContext, feature.Inbound, "inbound_"+name+";", "", inboundRoute(cluster, cluster, p.Host, p.Port, grpc), p.Target, p.Protocol)
 	}
-	s := k.chains(b, p.Target, p.Protocol, mode, name, name,
-		func() []*listenerv3.Filter {
-			return b.httpChainFilters(k.proxyContext, feature.Inbound, "inbound_"+name+";", "", inboundRoute(cluster, cluster, p.Host, p.Port, grpc), p.Target, p.Protocol)
-		},
-		func() []*listenerv3.Filter {
-			return b.tcpFilters(k.proxyContext, feature.Inbound, cluster, k.statName(p), p.Port, p.Protocol, connection)
-		})
+	tcp := func() []*listenerv3.Filter {
+		return b.tcpFilters(k.proxyContext, feature.Inbound, cluster, k.statName(p), p.Port, p.Protocol, connection)
+	}
+	var s chainSet
+	switch {
+	case mode == feature.Disable && terminates(p.TLS):
+		s = k.ownTLS(p, name, http, tcp)
+	case p.TLS != nil: // not supported beside the mesh's own TLS, and without it only peers of the mesh may connect
+		s = k.chains(b, p.Target, p.Protocol, feature.Strict, name, name, http, tcp)
+	default:
+		s = k.chains(b, p.Target, p.Protocol, mode, name, name, http, tcp)
+	}
 	if p.Ingress != nil {
 		for _, c := range s.chains {
 			c.Metadata = envoy.IstioMetadata(map[string]*structpb.Value{"config": envoy.Text(p.Ingress.Path())})
 		}
 	}
 	return s
+}
+
+// terminates reports whether TLS settings of an ingress listener say by which certificate the sidecar terminates TLS.
+func terminates(t *networkingv1alpha3.ServerTLSSettings) bool {
+	if t.GetServerCertificate() == "" || t.GetPrivateKey() == "" {
+		return false
+	}
+	switch t.GetMode() {
+	case networkingv1alpha3.ServerTLSSettings_SIMPLE:
+		return true
+	case networkingv1alpha3.ServerTLSSettings_MUTUAL, networkingv1alpha3.ServerTLSSettings_OPTIONAL_MUTUAL:
+		return t.GetCaCertificates() != ""
+	}
+	return false
+}
+
+// ownTLS makes the chain of an ingress listener that terminates TLS by certificates of its own. It takes nothing else.
+func (k inboundKey) ownTLS(p inbound.Port, name string, http, tcp func() []*listenerv3.Filter) chainSet {
+	isHTTP := p.Protocol.IsHTTP() || p.Protocol == registry.HTTPS
+	c := &listenerv3.FilterChain{
+		Name:             name,
+		FilterChainMatch: &listenerv3.FilterChainMatch{TransportProtocol: tlsWire, DestinationPort: envoy.UInt32(p.Target)},
+		TransportSocket:  serverTLS(k.mesh, p.TLS, !isHTTP, k.capabilities),
+	}
+	if isHTTP {
+		c.Filters = http()
+	} else {
+		c.Filters = tcp()
+	}
+	return chainSet{port: p.Target, chains: []*listenerv3.FilterChain{c}}
 }
 
 // statName returns what connections to a port are called in statistics, by the first service that has it; empty: as the

@@ -1,30 +1,32 @@
 package lds
 
 import (
-	"slices"
+	"cmp"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	"google.golang.org/protobuf/proto"
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
+	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
-	"github.com/istiod-lite/istiod-lite/pilot/translate/gateway"
 )
 
 // serverTLS returns the transport socket by which a server of a gateway terminates TLS. tcp: what is inside is not
 // HTTP.
-func serverTLS(t *networkingv1alpha3.ServerTLSSettings, tcp bool, proxy node.Capabilities) *corev3.TransportSocket {
+func serverTLS(m *mesh.Config, t *networkingv1alpha3.ServerTLSSettings, tcp bool, proxy node.Capabilities) *corev3.TransportSocket {
 	mode := t.GetMode()
-	common := &tlsv3.CommonTlsContext{TlsParams: tlsParameters(t), AlpnProtocols: []string{"h2", "http/1.1"}}
-	mesh := mode == networkingv1alpha3.ServerTLSSettings_ISTIO_MUTUAL
-	if mesh && tcp && proxy.Has(node.NetworkMetadataExchange) {
+	common := &tlsv3.CommonTlsContext{TlsParams: tlsParameters(m.GetTlsDefaults(), t), AlpnProtocols: []string{"h2", "http/1.1"}}
+	mutual := mode == networkingv1alpha3.ServerTLSSettings_ISTIO_MUTUAL
+	if mutual && tcp && proxy.Has(node.NetworkMetadataExchange) {
 		common.AlpnProtocols = append([]string{names.PeerExchange}, common.AlpnProtocols...)
 	}
 	common.TlsCertificateSdsSecretConfigs = serverCertificates(t)
-	if mesh || mode == networkingv1alpha3.ServerTLSSettings_MUTUAL || mode == networkingv1alpha3.ServerTLSSettings_OPTIONAL_MUTUAL {
+	if mutual || mode == networkingv1alpha3.ServerTLSSettings_MUTUAL || mode == networkingv1alpha3.ServerTLSSettings_OPTIONAL_MUTUAL {
 		common.ValidationContextType = &tlsv3.CommonTlsContext_CombinedValidationContext{CombinedValidationContext: &tlsv3.CommonTlsContext_CombinedCertificateValidationContext{
 			DefaultValidationContext:         clientValidation(t),
 			ValidationContextSdsSecretConfig: clientRoots(t),
@@ -33,7 +35,7 @@ func serverTLS(t *networkingv1alpha3.ServerTLSSettings, tcp bool, proxy node.Cap
 	return &corev3.TransportSocket{Name: "envoy.transport_sockets.tls", ConfigType: &corev3.TransportSocket_TypedConfig{
 		TypedConfig: envoy.Any(&tlsv3.DownstreamTlsContext{
 			CommonTlsContext:         common,
-			RequireClientCertificate: envoy.Bool(mesh || mode == networkingv1alpha3.ServerTLSSettings_MUTUAL),
+			RequireClientCertificate: envoy.Bool(mutual || mode == networkingv1alpha3.ServerTLSSettings_MUTUAL),
 		}),
 	}}
 }
@@ -93,15 +95,28 @@ func clientValidation(t *networkingv1alpha3.ServerTLSSettings) *tlsv3.Certificat
 	return c
 }
 
-// tlsParameters returns the protocol versions and cipher suites of a server, nil for Envoy's own.
-func tlsParameters(t *networkingv1alpha3.ServerTLSSettings) *tlsv3.TlsParameters {
-	if t.GetMinProtocolVersion() == 0 && t.GetMaxProtocolVersion() == 0 && len(t.GetCipherSuites()) == 0 || t.GetMode() == networkingv1alpha3.ServerTLSSettings_ISTIO_MUTUAL {
+// tlsParameters returns the protocol versions, cipher suites and curves of a server, nil for Envoy's own. What the server
+// leaves open is as the mesh has it.
+func tlsParameters(defaults *meshv1alpha1.MeshConfig_TLSConfig, t *networkingv1alpha3.ServerTLSSettings) *tlsv3.TlsParameters {
+	if t.GetMode() == networkingv1alpha3.ServerTLSSettings_ISTIO_MUTUAL {
 		return nil
 	}
-	return &tlsv3.TlsParameters{
-		TlsMinimumProtocolVersion: tlsVersion(t.GetMinProtocolVersion()), TlsMaximumProtocolVersion: tlsVersion(t.GetMaxProtocolVersion()),
-		CipherSuites: slices.DeleteFunc(slices.Clone(t.GetCipherSuites()), func(c string) bool { return !gateway.HasCipher(c) }),
+	p := &tlsv3.TlsParameters{
+		TlsMinimumProtocolVersion: cmp.Or(tlsVersion(t.GetMinProtocolVersion()), envoy.LeastVersion(defaults)),
+		TlsMaximumProtocolVersion: tlsVersion(t.GetMaxProtocolVersion()),
+		CipherSuites:              envoy.Ciphers(t.GetCipherSuites()),
+		EcdhCurves:                envoy.Curves(defaults.GetEcdhCurves()),
 	}
+	if len(t.GetCipherSuites()) == 0 {
+		p.CipherSuites = envoy.Ciphers(defaults.GetCipherSuites())
+	}
+	if p.TlsMaximumProtocolVersion != 0 && p.TlsMinimumProtocolVersion > p.TlsMaximumProtocolVersion {
+		p.TlsMinimumProtocolVersion = p.TlsMaximumProtocolVersion // the server says so
+	}
+	if proto.Equal(p, &tlsv3.TlsParameters{}) && len(t.GetCipherSuites()) == 0 {
+		return nil
+	}
+	return p
 }
 
 func tlsVersion(v networkingv1alpha3.ServerTLSSettings_TLSProtocol) tlsv3.TlsParameters_TlsProtocol {
