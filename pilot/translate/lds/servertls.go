@@ -95,8 +95,8 @@ func clientValidation(t *networkingv1alpha3.ServerTLSSettings) *tlsv3.Certificat
 	return c
 }
 
-// tlsParameters returns the protocol versions, cipher suites and curves of a server, nil for Envoy's own. What the server
-// leaves open is as the mesh has it.
+// tlsParameters returns the protocol versions, cipher suites and curves of a server, nil for Envoy's own. What the
+// server leaves open is as the mesh has it.
 func tlsParameters(defaults *meshv1alpha1.MeshConfig_TLSConfig, t *networkingv1alpha3.ServerTLSSettings) *tlsv3.TlsParameters {
 	if t.GetMode() == networkingv1alpha3.ServerTLSSettings_ISTIO_MUTUAL {
 		return nil
