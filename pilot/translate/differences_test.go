@@ -23,7 +23,7 @@ var intended = []difference{
 	{"42-destinations", `[^/]+/lds/(240\.1\.0\.2_90|0\.0\.0\.0_7000|127\.0\.0\.1_90)/.*/idleTimeout$`, 5, "timeouts of a port hold for its connections"},
 	{"43-default-policy", `[^/]+/lds/.*/idleTimeout$`, 46, "the default timeout of connections holds for TCP too"},
 	{"44-stat-names", `[^/]+/lds/.*/statPrefix$`, 71, "connections have the names of their clusters"},
-	{"46-edge", `ingress/cds/.*/perConnectionBufferLimitBytes$`, 14, "the profile EDGE limits the buffers of clusters too"},
+	{"49-edge", `ingress/cds/.*/perConnectionBufferLimitBytes$`, 14, "the profile EDGE limits the buffers of clusters too"},
 }
 
 // pending is what is not served yet. What serves some of it lowers the numbers here, or deletes the entry.

@@ -136,15 +136,7 @@ type referenceCase struct {
 func referenceCases(t *testing.T) []referenceCase {
 	t.Helper()
 	dirs, err := filepath.Glob(filepath.Join("testdata", "reference", "cases", "*"))
-<<<<<<< HEAD
-<<<<<<< HEAD
-	if err != nil || len(dirs) != 48 {
-=======
-	if err != nil || len(dirs) != 47 {
->>>>>>> c2b9429 (translate: gatewayTopology, proxyHeaders and connectionSettings, also of a proxy's own PROXY_CONFIG)
-=======
-	if err != nil || len(dirs) != 50 {
->>>>>>> 77c2747 (mtls, lds: versions, ciphers and curves of the mesh and of its edges; a Sidecar's ingress terminates TLS)
+	if err != nil || len(dirs) != 53 {
 		t.Fatalf("%d cases, %v", len(dirs), err)
 	}
 	var cases []referenceCase
@@ -170,7 +162,6 @@ func referenceCases(t *testing.T) []referenceCase {
 	return cases
 }
 
-<<<<<<< HEAD
 // derived returns what stages derive of the objects of a case.
 func derived(c referenceCase) (out []kinds.Change) {
 	byKey := map[kinds.Key]*kinds.Object{}
@@ -195,11 +186,8 @@ func derived(c referenceCase) (out []kinds.Change) {
 	return out
 }
 
-func referenceNodes(t *testing.T) map[string]*node.Proxy {
-=======
 // referenceNodes returns the proxies, with a ProxyConfig of their own.
 func referenceNodes(t *testing.T, config []byte) map[string]*node.Proxy {
->>>>>>> c2b9429 (translate: gatewayTopology, proxyHeaders and connectionSettings, also of a proxy's own PROXY_CONFIG)
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join("testdata", "reference", "nodes", "*.json"))
 	if err != nil || len(files) != 6 {
