@@ -14,9 +14,6 @@ import (
 func unsupportedMesh(_ *mesh.Config, changed *meshv1alpha1.MeshConfig) []diag.Diagnostic {
 	list := feature.Unsupported("", changed, lacksMesh)
 	list = append(list, unknownParameters("meshMTLS", changed.GetMeshMTLS())...)
-	if changed.GetTlsDefaults().GetMinProtocolVersion() != 0 {
-		list = append(list, feature.NotImplemented("tlsDefaults.minProtocolVersion", "it holds for ciphers and curves alone", "write it in meshMTLS, or at the server of a Gateway"))
-	}
 	return append(list, unknownParameters("tlsDefaults", changed.GetTlsDefaults())...)
 }
 
