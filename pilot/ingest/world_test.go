@@ -205,8 +205,8 @@ kind: ConfigMap
 metadata: {name: istio-canary, namespace: istio-system}
 data:
   mesh: |
-    defaultConfig:
-      gatewayTopology: {numTrustedProxies: 1}
+    outboundTrafficPolicy:
+      mode: ALLOW_ANY_DYNAMIC_DNS
     extensionProviders:
     - {name: prometheus, prometheus: {}}
     - {name: x, lightstep: {service: web, port: 80}}
@@ -216,7 +216,7 @@ data:
 	}
 	s := newTestWorld(t, Options{Revision: "canary", SharedMesh: "shared", Limits: limits.Default()})
 	s.apply(
-		configMap("shared", map[string]string{"mesh": "trustDomain: a.example\nmeshMTLS: {minProtocolVersion: TLSV1_3}\ndefaultConfig: {drainDuration: 5s}"}),
+		configMap("shared", map[string]string{"mesh": "trustDomain: a.example\nca: {address: 'a:1'}\ndefaultConfig: {drainDuration: 5s}"}),
 		validation.Decode(limits.Default(), own, []byte(text)).Documents[0].Object,
 	)
 	var got []string
@@ -225,10 +225,10 @@ data:
 	}
 	slices.Sort(got)
 	want := []string{
-		"ConfigMap istio-system/shared, key mesh:2:11 meshMTLS NotImplemented",
+		"ConfigMap istio-system/shared, key mesh:2:5 ca NotImplemented",
 		"own.yaml:10:17 extensionProviders[1].lightstep Deprecated",
 		"own.yaml:10:28 extensionProviders[1].lightstep NotImplemented",
-		"own.yaml:7:24 defaultConfig.gatewayTopology NotImplemented",
+		"own.yaml:7:13 outboundTrafficPolicy.mode NotImplemented",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
@@ -266,14 +266,14 @@ func TestPositionsInConfigMaps(t *testing.T) {
 func TestMeshFieldsWithoutEffect(t *testing.T) {
 	s := newTestWorld(t, Options{})
 	s.apply(configMap("istio", map[string]string{
-		"mesh":         "meshMTLS: {minProtocolVersion: TLSV1_3}\nhboneIdleTimeout: 5s",
+		"mesh":         "ca: {address: 'a:1'}\nhboneIdleTimeout: 5s",
 		"meshNetworks": "networks: {n: {endpoints: [{fromRegistry: Kubernetes}]}}",
 	}))
 	var fields []string
 	for _, d := range s.Findings() {
 		fields = append(fields, d.Field)
 	}
-	if got := strings.Join(fields, " "); got != "meshMTLS hboneIdleTimeout" { // of the networks all counts
+	if got := strings.Join(fields, " "); got != "ca hboneIdleTimeout" { // of the networks all counts
 		t.Errorf("findings about %s: %v", got, s.Findings())
 	}
 	s.apply(configMap("istio", map[string]string{"mesh": "trustDomain: a.b"}))
