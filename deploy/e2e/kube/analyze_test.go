@@ -79,7 +79,7 @@ kind: ClusterRole
 metadata: {name: reader}
 rules:
 - {apiGroups: [""], resources: [namespaces, nodes, pods, services, configmaps], verbs: [list]}
-- {apiGroups: [discovery.k8s.io, networking.istio.io, security.istio.io, telemetry.istio.io, extensions.istio.io], resources: ["*"], verbs: [list]}
+- {apiGroups: [discovery.k8s.io, networking.k8s.io, networking.istio.io, security.istio.io, telemetry.istio.io, extensions.istio.io], resources: ["*"], verbs: [list]}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
@@ -189,5 +189,5 @@ spec: {hosts: [web], http: [{route: [{destination: {host: web, subset: v9}}]}]}
 	limited, _ := run("reader", "-A")
 	check("without Secrets", limited, []string{route, proxy, "IST0141 : this user may not get secrets in namespace edge"}, []string{credential, absent, "gateway.networking.k8s.io"})
 	guest, _ := run("guest", "-n", "shop")
-	check("of one namespace", guest, []string{route, "IST0141 : this user may not list namespaces, nodes: ", ", services, ", " outside namespace shop: "}, []string{"gateway.networking.k8s.io"})
+	check("of one namespace", guest, []string{route, "IST0141 : this user may not list namespaces, nodes, ingressclasses.networking.k8s.io: ", ", services, ", " outside namespace shop: "}, []string{"gateway.networking.k8s.io"})
 }
