@@ -9,5 +9,9 @@
 //   - fetch.go: HTTP and OCI
 //   - unpack.go: the module inside of what was fetched
 //
+// A server that is away is asked again a few times. What is still missing then leaves the extension as it was, or is
+// replaced by a filter that lets all through or that refuses all, as the extension's failure policy says: other
+// extensions of the response change.
+//
 // A Cache owns its folder. It runs no goroutine: who asks waits, one at a time for each module.
 package wasm

@@ -9,10 +9,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
+	"syscall"
 )
 
 const (
@@ -33,7 +35,10 @@ func (c *Cache) fetch(ctx context.Context, k key, secret string) ([]byte, error)
 	if rest, ok := strings.CutPrefix(k.url, ociScheme); ok {
 		return c.image(ctx, rest, k.sha256, secret)
 	}
-	body, err := c.fetcher.Get(ctx, k.url)
+	body, challenge, err := c.request(ctx, k.url, "*/*", "", c.o.Size)
+	if err == nil && challenge != "" {
+		err = statusError(http.StatusUnauthorized)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -41,6 +46,30 @@ func (c *Cache) fetch(ctx context.Context, k key, secret string) ([]byte, error)
 		return nil, err
 	}
 	return unpack(body, c.o.Size)
+}
+
+// statusError is the status of an answer that is none of a module.
+type statusError int
+
+func (e statusError) Error() string { return fmt.Sprintf("the server answers with status %d", int(e)) }
+
+// networkError is a fault of a connection.
+type networkError struct{ error }
+
+func (e networkError) Unwrap() error { return e.error }
+
+// temporary reports whether another try may have another result.
+func temporary(err error) bool {
+	var status statusError
+	if errors.As(err, &status) {
+		return status == http.StatusTooManyRequests || status >= 500
+	}
+	var connection networkError
+	var number syscall.Errno
+	var name *net.DNSError
+	var network net.Error
+	return errors.As(err, &connection) && (errors.As(err, &number) || errors.As(err, &name) || errors.As(err, &network) && network.Timeout() ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF))
 }
 
 // checkSum returns an error unless a text has a hash. An empty hash is any.
@@ -234,18 +263,20 @@ func (c *Cache) request(ctx context.Context, to, accept, authorization string, m
 	}
 	a, err := c.fetcher.Do(q)
 	if err != nil {
-		return nil, "", err
+		return nil, "", networkError{err}
 	}
 	defer func() { _ = a.Body.Close() }()
 	if challenge := a.Header.Get("WWW-Authenticate"); a.StatusCode == http.StatusUnauthorized && challenge != "" {
 		return nil, challenge, nil
 	}
 	if a.StatusCode != http.StatusOK {
-		return nil, "", fmt.Errorf("the registry answers with status %d", a.StatusCode)
+		return nil, "", statusError(a.StatusCode)
 	}
-	body, err = io.ReadAll(io.LimitReader(a.Body, most+1))
-	if err == nil && int64(len(body)) > most {
-		err = fmt.Errorf("it has more than %d bytes", most)
+	if body, err = io.ReadAll(io.LimitReader(a.Body, most+1)); err != nil {
+		return nil, "", networkError{err}
 	}
-	return body, "", err
+	if int64(len(body)) > most {
+		return nil, "", fmt.Errorf("it has more than %d bytes", most)
+	}
+	return body, "", nil
 }

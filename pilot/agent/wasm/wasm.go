@@ -12,10 +12,14 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
+	httprbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
 	httpwasmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/wasm/v3"
+	networkrbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/rbac/v3"
 	networkwasmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/wasm/v3"
 	wasmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/wasm/v3"
 	"github.com/hashicorp/golang-lru/v2/simplelru"
@@ -32,6 +36,7 @@ type Options struct {
 	Size       int64         // bytes of one module; 0: 64 MiB
 	Timeout    time.Duration // of one request; 0: 15 s
 	Modules    int           // that are kept; 0: 64
+	Retry      time.Duration // before the second try of a fetch, then twice as long each time; 0: 0.5 s
 	Insecure   []string      // HOST:PORT of registries that speak no TLS
 	Allow      []netip.Prefix
 	Registerer prometheus.Registerer
@@ -42,7 +47,7 @@ type Options struct {
 const (
 	variablePrefix     = "ISTIO_META_WASM_"
 	pullSecretVariable = "ISTIO_META_WASM_IMAGE_PULL_SECRET" // credentials as Docker's config.json has them
-	policyVariable     = "ISTIO_META_WASM_POLICY"
+	policyVariable     = "ISTIO_META_WASM_IMAGE_PULL_POLICY"
 	versionVariable    = "ISTIO_META_WASM_PLUGIN_RESOURCE_VERSION"
 )
 
@@ -50,10 +55,25 @@ const (
 type Cache struct {
 	o       Options
 	fetcher *safe.Fetcher
-	turn    *semaphore.Weighted // held by who fetches: a module is fetched once
-	known   *simplelru.LRU[key, string]
 	fetches *prometheus.CounterVec
 	lookups *prometheus.CounterVec
+
+	mu    sync.Mutex
+	known *simplelru.LRU[key, string]
+	turns map[key]*turn                  // of modules that are asked for now
+	last  *simplelru.LRU[string, loaded] // of each extension by its name: the last one that had its module
+}
+
+// turn is held by who fetches a module, so that it is fetched once.
+type turn struct {
+	held  *semaphore.Weighted
+	users int
+}
+
+// loaded is an extension whose module is a file.
+type loaded struct {
+	file     string
+	resource []byte
 }
 
 // key is what a module is known by; its value is its file.
@@ -65,6 +85,7 @@ func New(o Options) (*Cache, error) {
 		return nil, errors.New("wasm: there is no folder")
 	}
 	o.Size, o.Timeout, o.Modules, o.Log = cmp.Or(o.Size, 64<<20), cmp.Or(o.Timeout, 15*time.Second), cmp.Or(o.Modules, 64), cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	o.Retry = cmp.Or(o.Retry, 500*time.Millisecond)
 	if err := os.MkdirAll(o.Dir, 0o755); err != nil {
 		return nil, fmt.Errorf("folder of Wasm modules: %w", err)
 	}
@@ -73,12 +94,15 @@ func New(o Options) (*Cache, error) {
 		_ = os.Remove(name)
 	}
 	c := &Cache{
-		o: o, turn: semaphore.NewWeighted(1), fetcher: safe.NewFetcher(safe.FetchOptions{Size: o.Size, Timeout: o.Timeout, Redirects: 5, Allow: o.Allow}),
+		o: o, turns: map[key]*turn{}, fetcher: safe.NewFetcher(safe.FetchOptions{Size: o.Size, Timeout: o.Timeout, Redirects: 5, Allow: o.Allow}),
 		fetches: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "istio_agent_wasm_remote_fetch_count", Help: "Wasm modules that were fetched, by result."}, []string{"result"}),
 		lookups: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "istio_agent_wasm_cache_lookup_count", Help: "Wasm modules that were looked up, by whether they were there."}, []string{"hit"}),
 	}
 	var err error
 	if c.known, err = simplelru.NewLRU(o.Modules, c.forget); err != nil {
+		return nil, err
+	}
+	if c.last, err = simplelru.NewLRU[string, loaded](o.Modules, nil); err != nil {
 		return nil, err
 	}
 	if o.Registerer != nil {
@@ -87,7 +111,7 @@ func New(o Options) (*Cache, error) {
 	return c, err
 }
 
-// forget removes a file that no other name leads to.
+// forget removes a file that no other name leads to. The caller holds the lock.
 func (c *Cache) forget(_ key, file string) {
 	for _, other := range c.known.Values() {
 		if other == file {
@@ -98,7 +122,8 @@ func (c *Cache) forget(_ key, file string) {
 }
 
 // Replace returns an encoded TypedExtensionConfig whose module is a file, for one whose module has a URL. Other
-// extensions are returned as they are.
+// extensions are returned as they are. Where the module cannot be had, the result is the extension as it was when that
+// was possible, or else a filter that does what the failure policy says: one that lets all through or that refuses all.
 func (c *Cache) Replace(ctx context.Context, resource []byte) ([]byte, error) {
 	x := &corev3.TypedExtensionConfig{}
 	if err := proto.Unmarshal(resource, x); err != nil {
@@ -111,14 +136,13 @@ func (c *Cache) Replace(ctx context.Context, resource []byte) ([]byte, error) {
 	h, n := &httpwasmv3.Wasm{}, &networkwasmv3.Wasm{}
 	switch {
 	case x.GetTypedConfig().MessageIs(h):
-		filter = pluginOf{h, func() *wasmv3.PluginConfig { return h.GetConfig() }}
+		filter = h
 	case x.GetTypedConfig().MessageIs(n):
-		filter = pluginOf{n, func() *wasmv3.PluginConfig { return n.GetConfig() }}
+		filter = n
 	default:
 		return resource, nil
 	}
-	message := filter.(pluginOf).Message
-	if err := x.GetTypedConfig().UnmarshalTo(message); err != nil {
+	if err := x.GetTypedConfig().UnmarshalTo(filter); err != nil {
 		return nil, fmt.Errorf("decode extension %s: %w", x.GetName(), err)
 	}
 	vm := filter.GetConfig().GetVmConfig()
@@ -130,7 +154,10 @@ func (c *Cache) Replace(ctx context.Context, resource []byte) ([]byte, error) {
 	k := key{remote.GetHttpUri().GetUri(), strings.ToLower(remote.GetSha256()), variables[versionVariable]}
 	file, err := c.file(ctx, k, variables[policyVariable], variables[pullSecretVariable], remote.GetHttpUri().GetTimeout().AsDuration())
 	if err != nil {
-		return nil, fmt.Errorf("extension %s: Wasm module %s: %w", x.GetName(), k.url, err)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		return c.without(x, filter, fmt.Errorf("extension %s: Wasm module %s: %w", x.GetName(), k.url, err))
 	}
 	for name := range variables {
 		if strings.HasPrefix(name, variablePrefix) {
@@ -138,65 +165,166 @@ func (c *Cache) Replace(ctx context.Context, resource []byte) ([]byte, error) {
 		}
 	}
 	vm.Code = &corev3.AsyncDataSource{Specifier: &corev3.AsyncDataSource_Local{Local: &corev3.DataSource{Specifier: &corev3.DataSource_Filename{Filename: file}}}}
-	if err := x.GetTypedConfig().MarshalFrom(message); err != nil {
+	made, err := configured(x, filter)
+	if err == nil {
+		c.mu.Lock()
+		c.last.Add(x.GetName(), loaded{file, made})
+		c.mu.Unlock()
+	}
+	return made, err
+}
+
+// configured returns an extension, encoded, with a configuration.
+func configured(x *corev3.TypedExtensionConfig, config proto.Message) ([]byte, error) {
+	if err := x.GetTypedConfig().MarshalFrom(config); err != nil {
 		return nil, fmt.Errorf("encode extension %s: %w", x.GetName(), err)
 	}
 	return proto.Marshal(x)
 }
 
-// pluginOf is a filter that has a plugin.
-type pluginOf struct {
-	proto.Message
-	config func() *wasmv3.PluginConfig
+// without returns what takes the place of an extension whose module cannot be had.
+func (c *Cache) without(x *corev3.TypedExtensionConfig, filter interface{ GetConfig() *wasmv3.PluginConfig }, reason error) ([]byte, error) {
+	c.mu.Lock()
+	last, ok := c.last.Get(x.GetName())
+	c.mu.Unlock()
+	if ok {
+		if _, err := os.Stat(last.file); err == nil {
+			c.o.Log.Warn("a Wasm module cannot be had: its extension stays as it was", "err", reason)
+			return last.resource, nil
+		}
+	}
+	policy := filter.GetConfig().GetFailurePolicy()
+	open := policy == wasmv3.FailurePolicy_FAIL_OPEN || policy == wasmv3.FailurePolicy_UNSPECIFIED && filter.GetConfig().GetFailOpen() //nolint:staticcheck // it may be sent
+	var rules *rbacv3.RBAC
+	result := "let through"
+	if !open {
+		rules, result = &rbacv3.RBAC{Action: rbacv3.RBAC_ALLOW}, "refused"
+	}
+	c.o.Log.Error("a Wasm module cannot be had: requests that its extension is for are "+result, "err", reason)
+	if _, ok := filter.(*networkwasmv3.Wasm); ok {
+		return configured(x, &networkrbacv3.RBAC{StatPrefix: "wasm", Rules: rules})
+	}
+	return configured(x, &httprbacv3.RBAC{Rules: rules})
 }
 
-// GetConfig returns the plugin.
-func (p pluginOf) GetConfig() *wasmv3.PluginConfig { return p.config() }
+// tries is how often a module is asked for while its server is away.
+const tries = 5
 
 // file returns the file of a module, and fetches it unless it is there. A policy of Always, or the tag latest without
-// any policy, has one without a hash fetched anew.
+// any policy, has one without a hash fetched for each version of its extension, and each time where that has none.
 func (c *Cache) file(ctx context.Context, k key, policy, secret string, timeout time.Duration) (string, error) {
 	if timeout <= 0 || timeout > 10*c.o.Timeout {
 		timeout = 10 * c.o.Timeout
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	if err := c.turn.Acquire(ctx, 1); err != nil {
+	anew := k.sha256 == "" && (policy == "Always" || policy != "IfNotPresent" && strings.HasPrefix(k.url, ociScheme) && strings.HasSuffix(k.url, ":latest"))
+	if !anew {
+		k.version = ""
+	}
+	fresh := anew && k.version == ""
+	if file, ok := c.lookup(k); ok && !fresh {
+		c.lookups.WithLabelValues("true").Inc()
+		return file, nil
+	}
+	release, err := c.acquire(ctx, k)
+	if err != nil {
 		return "", err
 	}
-	defer c.turn.Release(1)
-	fresh := k.sha256 == "" && (policy == "Always" || policy != "IfNotPresent" && strings.HasPrefix(k.url, ociScheme) && strings.HasSuffix(k.url, ":latest"))
-	file, ok := c.known.Get(k)
-	if ok && !fresh {
-		if _, err := os.Stat(file); err == nil {
-			c.lookups.WithLabelValues("true").Inc()
-			return file, nil
-		}
+	defer release()
+	if file, ok := c.lookup(k); ok && !fresh { // fetched meanwhile
+		c.lookups.WithLabelValues("true").Inc()
+		return file, nil
 	}
 	c.lookups.WithLabelValues("false").Inc()
 	module, err := c.fetch(ctx, k, secret)
+	for n := 1; err != nil && n < tries && temporary(err) && sleep(ctx, c.o.Retry<<(n-1)); n++ {
+		c.o.Log.Info("a Wasm module is asked for again", "url", k.url, "err", err)
+		module, err = c.fetch(ctx, k, secret)
+	}
 	if err != nil {
 		c.fetches.WithLabelValues("failure").Inc()
 		return "", err
 	}
 	c.fetches.WithLabelValues("success").Inc()
+	file, err := c.keep(k, module)
+	if err != nil {
+		return "", fmt.Errorf("keep it: %w", err)
+	}
+	return file, nil
+}
+
+// lookup returns the file of a module that is there.
+func (c *Cache) lookup(k key) (file string, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if file, ok = c.known.Get(k); ok {
+		_, err := os.Stat(file)
+		ok = err == nil
+	}
+	return file, ok
+}
+
+// acquire waits while another fetches this module.
+func (c *Cache) acquire(ctx context.Context, k key) (release func(), err error) {
+	c.mu.Lock()
+	t := c.turns[k]
+	if t == nil {
+		t = &turn{held: semaphore.NewWeighted(1)}
+		c.turns[k] = t
+	}
+	t.users++
+	c.mu.Unlock()
+	leave := func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if t.users--; t.users == 0 {
+			delete(c.turns, k)
+		}
+	}
+	if err := t.held.Acquire(ctx, 1); err != nil {
+		leave()
+		return nil, err
+	}
+	return func() { t.held.Release(1); leave() }, nil
+}
+
+// keep writes a module, and returns its file.
+func (c *Cache) keep(k key, module []byte) (string, error) {
 	sum := sha256.Sum256(module)
-	file = filepath.Join(c.o.Dir, hex.EncodeToString(sum[:])+".wasm")
-	if file, err = filepath.Abs(file); err != nil {
+	file, err := filepath.Abs(filepath.Join(c.o.Dir, hex.EncodeToString(sum[:])+".wasm"))
+	if err != nil {
 		return "", err
 	}
-	next := file + ".next"
-	err = os.WriteFile(next, module, 0o644)
-	if err == nil {
-		err = os.Rename(next, file)
+	next, err := os.CreateTemp(c.o.Dir, "*.wasm.next")
+	if err != nil {
+		return "", err
+	}
+	_, err = next.Write(module)
+	if err = errors.Join(err, next.Chmod(0o644), next.Close()); err == nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		err = os.Rename(next.Name(), file)
 	}
 	if err != nil {
-		_ = os.Remove(next)
-		return "", fmt.Errorf("keep it: %w", err)
+		_ = os.Remove(next.Name())
+		return "", err
 	}
 	if last, ok := c.known.Peek(k); ok && last != file {
 		c.known.Remove(k)
 	}
 	c.known.Add(k, file)
 	return file, nil
+}
+
+// sleep reports whether d passed before ctx ended.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
 }

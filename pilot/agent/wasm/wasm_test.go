@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -18,10 +19,14 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
+	httprbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
 	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
 	httpwasmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/wasm/v3"
+	networkrbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/rbac/v3"
 	networkwasmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/wasm/v3"
 	wasmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/wasm/v3"
 	"github.com/prometheus/client_golang/prometheus"
@@ -166,8 +171,8 @@ func encode(t *testing.T, filter proto.Message) []byte {
 	return b
 }
 
-// decode returns the virtual machine of an extension.
-func decode(t *testing.T, b []byte) *wasmv3.VmConfig {
+// config returns the configuration of an extension.
+func config(t *testing.T, b []byte) proto.Message {
 	t.Helper()
 	x := &corev3.TypedExtensionConfig{}
 	if err := proto.Unmarshal(b, x); err != nil {
@@ -177,7 +182,17 @@ func decode(t *testing.T, b []byte) *wasmv3.VmConfig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return m.(interface{ GetConfig() *wasmv3.PluginConfig }).GetConfig().GetVmConfig()
+	return m
+}
+
+// decode returns the virtual machine of an extension.
+func decode(t *testing.T, b []byte) *wasmv3.VmConfig {
+	t.Helper()
+	m, ok := config(t, b).(interface{ GetConfig() *wasmv3.PluginConfig })
+	if !ok {
+		t.Fatalf("in its place there is %v", config(t, b))
+	}
+	return m.GetConfig().GetVmConfig()
 }
 
 func TestReplace(t *testing.T) {
@@ -193,7 +208,7 @@ func TestReplace(t *testing.T) {
 	} {
 		for _, network := range []bool{false, true} {
 			before := s.requests.Load()
-			b, err := c.Replace(t.Context(), extension(t, x.url, x.sha, network, map[string]string{"A": "b", pullSecretVariable: "{}", versionVariable: "7"}))
+			b, err := c.Replace(t.Context(), extension(t, x.url, x.sha, network, map[string]string{"A": "b", "ISTIO_META_WASM_IMAGE_PULL_SECRET": "{}", "ISTIO_META_WASM_PLUGIN_RESOURCE_VERSION": "7", "ISTIO_META_WASM_IMAGE_PULL_POLICY": "IfNotPresent"}))
 			if err != nil {
 				t.Fatalf("%s: %v", x.url, err)
 			}
@@ -235,8 +250,8 @@ func TestRefused(t *testing.T) {
 		{s.URL + "/bomb", "", "unpacked"}, {s.URL + "/other.tar", "", "no archive with plugin.wasm"}, {s.URL + "/absent", "", "404"}, {"ftp://h/m", "", "https://"},
 		{oci + ":torn", "", "should be"}, {oci + ":raw", sum([]byte("other")), "should be"}, {oci + "@sha256:" + sum([]byte("other")), "", "404"}, {"oci://h", "", "oci://HOST"},
 	} {
-		if _, err := c.Replace(t.Context(), extension(t, x.url, x.sha, false, nil)); err == nil || !strings.Contains(err.Error(), x.want) || !strings.Contains(err.Error(), "extension e") {
-			t.Errorf("%s: %v, want %s", x.url, err, x.want)
+		if got := refused(t, c, extension(t, x.url, x.sha, false, nil)); !strings.Contains(got, x.want) || !strings.Contains(got, "extension e") {
+			t.Errorf("%s: %v, want %s", x.url, got, x.want)
 		}
 	}
 	if digest == "" || c.known.Len() != 0 {
@@ -246,8 +261,8 @@ func TestRefused(t *testing.T) {
 		t.Error("junk is taken")
 	}
 	guarded := start(t, s, func(o *Options) { o.Allow = nil })
-	if _, err := guarded.Replace(t.Context(), extension(t, s.URL+"/m.wasm", "", false, nil)); err == nil || !strings.Contains(err.Error(), "may not be fetched from") {
-		t.Errorf("a module of this host: %v", err)
+	if got := refused(t, guarded, extension(t, s.URL+"/m.wasm", "", false, nil)); !strings.Contains(got, "may not be fetched from") {
+		t.Errorf("a module of this host: %v", got)
 	}
 }
 
@@ -257,16 +272,125 @@ func TestCredentials(t *testing.T) {
 	s.password = "secret"
 	s.push(t, "raw", rawLayer, module("raw"))
 	c := start(t, s, nil)
-	try := func(password string) error {
+	try := func(password string) string {
 		config := fmt.Sprintf(`{"auths": {"https://%s": {"auth": %q}}}`, s.host(), base64.StdEncoding.EncodeToString([]byte("u:"+password)))
-		_, err := c.Replace(t.Context(), extension(t, "oci://"+s.host()+"/r/m:raw", "", false, map[string]string{pullSecretVariable: config}))
-		return err
+		return refused(t, c, extension(t, "oci://"+s.host()+"/r/m:raw", "", false, map[string]string{"ISTIO_META_WASM_IMAGE_PULL_SECRET": config}))
 	}
-	if err := try("hidden"); err == nil || strings.Contains(err.Error(), "hidden") || !strings.Contains(err.Error(), "refused") {
-		t.Errorf("a wrong password: %v", err)
+	if got := try("hidden"); strings.Contains(got, "hidden") || !strings.Contains(got, "refused:") && !strings.Contains(got, "are refused") {
+		t.Errorf("a wrong password: %v", got)
 	}
-	if err := try("secret"); err != nil {
-		t.Error(err)
+	if got := try("secret"); got != "" {
+		t.Error(got)
+	}
+}
+
+// refused returns why an extension is replaced by a filter that refuses all, or nothing if its module is a file.
+func refused(t *testing.T, c *Cache, resource []byte) string {
+	t.Helper()
+	var log bytes.Buffer
+	c.o.Log = slog.New(slog.NewTextHandler(&log, nil))
+	b, err := c.Replace(t.Context(), resource)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := config(t, b).(*httprbacv3.RBAC); ok != strings.Contains(log.String(), "level=ERROR") {
+		t.Errorf("%T is logged as %s", config(t, b), log.String())
+	}
+	return log.String()
+}
+
+// TestFailurePolicy has a module that cannot be had replaced by what the policy of its extension says, unless there is
+// the extension of before.
+func TestFailurePolicy(t *testing.T) {
+	s := serve(t)
+	s.files.Store("/m.wasm", module("1"))
+	c := start(t, s, nil)
+	plugin := func(url string, policy wasmv3.FailurePolicy) *wasmv3.PluginConfig {
+		return &wasmv3.PluginConfig{FailurePolicy: policy, Vm: &wasmv3.PluginConfig_VmConfig{VmConfig: &wasmv3.VmConfig{
+			Code: &corev3.AsyncDataSource{Specifier: &corev3.AsyncDataSource_Remote{Remote: &corev3.RemoteDataSource{HttpUri: &corev3.HttpUri{Uri: url}}}},
+		}}}
+	}
+	replace := func(m proto.Message) proto.Message {
+		b, err := c.Replace(t.Context(), encode(t, m))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return config(t, b)
+	}
+	deny := &rbacv3.RBAC{Action: rbacv3.RBAC_ALLOW} // nobody, for it has no policy
+	for policy, rules := range map[wasmv3.FailurePolicy]*rbacv3.RBAC{
+		wasmv3.FailurePolicy_FAIL_OPEN: nil, wasmv3.FailurePolicy_FAIL_CLOSED: deny, wasmv3.FailurePolicy_FAIL_RELOAD: deny, wasmv3.FailurePolicy_UNSPECIFIED: deny,
+	} {
+		if got, want := replace(&httpwasmv3.Wasm{Config: plugin(s.URL+"/absent", policy)}), (&httprbacv3.RBAC{Rules: rules}); !proto.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", policy, got, want)
+		}
+		if got, want := replace(&networkwasmv3.Wasm{Config: plugin(s.URL+"/absent", policy)}), (&networkrbacv3.RBAC{StatPrefix: "wasm", Rules: rules}); !proto.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", policy, got, want)
+		}
+	}
+	last := replace(&httpwasmv3.Wasm{Config: plugin(s.URL+"/m.wasm", wasmv3.FailurePolicy_FAIL_CLOSED)})
+	if got := replace(&httpwasmv3.Wasm{Config: plugin(s.URL+"/absent", wasmv3.FailurePolicy_FAIL_CLOSED)}); !proto.Equal(got, last) {
+		t.Errorf("the extension of before is not kept: %v", got)
+	}
+}
+
+// TestAway has a server that is away for a moment asked again, and one that says no is not.
+func TestAway(t *testing.T) {
+	s := serve(t)
+	s.files.Store("/m.wasm", module("1"))
+	var asked, fails atomic.Int32
+	away := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if asked.Add(1); fails.Add(-1) >= 0 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		http.Redirect(w, r, s.URL+r.URL.Path, http.StatusFound)
+	}))
+	defer away.Close()
+	c := start(t, s, func(o *Options) { o.Retry = time.Millisecond })
+	fails.Store(3)
+	if got := refused(t, c, extension(t, away.URL+"/m.wasm", "", false, nil)); strings.Contains(got, "ERROR") || asked.Load() != 4 {
+		t.Errorf("asked %d times: %s", asked.Load(), got)
+	}
+	asked.Store(0)
+	if got := refused(t, c, extension(t, away.URL+"/absent", "", false, nil)); !strings.Contains(got, "404") && asked.Load() != 1 {
+		t.Errorf("asked %d times: %s", asked.Load(), got)
+	}
+	if got := refused(t, c, extension(t, "http://127.0.0.1:1/m.wasm", "", true, nil)); !strings.Contains(got, "asked for again") {
+		t.Errorf("a port that nobody listens on: %s", got)
+	}
+}
+
+// TestOthersDoNotWait has a module that is there, and one that another server has, served while a server hangs.
+func TestOthersDoNotWait(t *testing.T) {
+	s := serve(t)
+	s.files.Store("/a", module("a"))
+	s.files.Store("/b", module("b"))
+	asked, release := make(chan struct{}), make(chan struct{})
+	hangs := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked <- struct{}{}
+		<-release
+		http.Redirect(w, r, s.URL+"/a", http.StatusFound)
+	}))
+	defer hangs.Close()
+	c := start(t, s, nil)
+	get := func(url string) {
+		if _, err := c.Replace(t.Context(), extension(t, url, "", false, nil)); err != nil {
+			t.Error(err)
+		}
+	}
+	get(s.URL + "/a")
+	var both sync.WaitGroup
+	for range 2 { // who fetch it once
+		both.Go(func() { get(hangs.URL) })
+	}
+	<-asked
+	get(s.URL + "/a")
+	get(s.URL + "/b")
+	close(release)
+	both.Wait()
+	if len(c.turns) != 0 {
+		t.Errorf("%d turns are left", len(c.turns))
 	}
 }
 
@@ -276,7 +400,7 @@ func TestKept(t *testing.T) {
 	c := start(t, s, func(o *Options) { o.Modules = 2 })
 	get := func(url, policy string) string {
 		t.Helper()
-		b, err := c.Replace(t.Context(), extension(t, url, "", false, map[string]string{policyVariable: policy}))
+		b, err := c.Replace(t.Context(), extension(t, url, "", false, map[string]string{"ISTIO_META_WASM_IMAGE_PULL_POLICY": policy}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -294,6 +418,23 @@ func TestKept(t *testing.T) {
 	}
 	if got := get(s.URL+"/a", "Always"); got != "2" {
 		t.Errorf("Always has %s", got)
+	}
+	version := func(v string) string {
+		t.Helper()
+		b, err := c.Replace(t.Context(), extension(t, s.URL+"/a", "", false, map[string]string{"ISTIO_META_WASM_IMAGE_PULL_POLICY": "Always", "ISTIO_META_WASM_PLUGIN_RESOURCE_VERSION": v}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return decode(t, b).GetCode().GetLocal().GetFilename()
+	}
+	first := version("1")
+	s.files.Store("/a", module("3"))
+	if version("1") != first || version("2") == first {
+		t.Error("Always is to fetch once for each version")
+	}
+	s.files.Delete("/a")
+	if got := get(s.URL+"/a", "Always"); got != "3" {
+		t.Errorf("without its server, Always has %s", got)
 	}
 	for _, name := range []string{"/b", "/c", "/d"} {
 		s.files.Store(name, module(name))

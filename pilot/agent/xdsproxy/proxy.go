@@ -175,19 +175,27 @@ func (p *Proxy) remove(s *stream) {
 	delete(p.streams, s)
 }
 
-// replace puts what Extensions returns in the place of each extension of a response.
+// replace puts what Extensions returns in the place of each extension of a response. None waits for another.
 func (p *Proxy) replace(ctx context.Context, list []*anypb.Any) error {
-	for _, a := range list {
+	var running sync.WaitGroup
+	errs := make([]error, len(list))
+	for i, a := range list {
 		if a.GetTypeUrl() != extensionType {
 			continue
 		}
-		next, err := p.o.Extensions(ctx, a.GetValue())
-		if err != nil {
-			return err
-		}
-		a.Value = next
+		running.Add(1)
+		safe.Go(p.o.Log, "xds extension", func() {
+			defer running.Done()
+			var next []byte
+			var err error
+			panicked := safe.Do("xds extension", func() { next, err = p.o.Extensions(ctx, a.GetValue()) })
+			if errs[i] = errors.Join(panicked, err); errs[i] == nil {
+				a.Value = next
+			}
+		})
 	}
-	return nil
+	running.Wait()
+	return errors.Join(errs...)
 }
 
 type metrics struct {

@@ -321,6 +321,36 @@ func TestHealth(t *testing.T) {
 	equal(t, world.recv(), &discoveryv3.DiscoveryRequest{TypeUrl: healthType})
 }
 
+// TestExtensionsTogether has the extensions of one response replaced at once, and a panic reject them.
+func TestExtensionsTogether(t *testing.T) {
+	var both sync.WaitGroup
+	both.Add(2)
+	w := start(t, Options{Extensions: func(ctx context.Context, b []byte) ([]byte, error) {
+		if string(b) == "panic" {
+			panic("of a test")
+		}
+		both.Done() // each waits for the other
+		both.Wait()
+		return b, nil
+	}})
+	envoy, up := w.delta(t.Context())
+	must(t, envoy.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node(), TypeUrl: extensionType}))
+	up.recv()
+	r := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: extensionType, Nonce: "1"}
+	for _, name := range []string{"a", "b"} {
+		r.Resources = append(r.Resources, &discoveryv3.Resource{Name: name, Resource: any1(extensionType, name)})
+	}
+	up.send(r)
+	got, err := envoy.Recv()
+	must(t, err)
+	equal(t, got, r)
+	r.Nonce, r.Resources = "2", []*discoveryv3.Resource{{Name: "c", Resource: any1(extensionType, "panic")}}
+	up.send(r)
+	if q := up.recv(); q.ResponseNonce != "2" || !strings.Contains(q.GetErrorDetail().GetMessage(), "panic") {
+		t.Errorf("a panic is answered with %v", q)
+	}
+}
+
 // TestExtensions has extensions replaced, without delay to anything else, and rejected where that fails.
 func TestExtensions(t *testing.T) {
 	release := make(chan struct{})
@@ -537,4 +567,22 @@ func FuzzTypeOf(f *testing.F) {
 func counterValue(t *testing.T, p *Proxy) float64 {
 	t.Helper()
 	return testutil.ToFloat64(p.metrics.responses)
+}
+
+// broken is a stream whose receiver panics.
+type broken struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+func (b broken) Context() context.Context { return b.ctx }
+func (broken) RecvMsg(any) error          { panic("of a test") }
+
+// TestPanic has a stream end whose receiver has panicked.
+func TestPanic(t *testing.T) {
+	w := start(t, Options{})
+	go func() { <-w.cp.delta }()
+	if err := w.proxy.serve(broken{ctx: t.Context()}, true, false); status.Code(err) != codes.Internal {
+		t.Error(err)
+	}
 }

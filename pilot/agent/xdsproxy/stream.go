@@ -102,7 +102,10 @@ func (p *Proxy) serve(envoy grpc.ServerStream, delta, debug bool) error {
 		start("xds extensions", s.fetch)
 	}
 	// Recv of Envoy's stream ends only when this handler has: nobody waits for it.
-	safe.Go(p.o.Log, "xds from envoy", func() { end(s.fromEnvoy()) })
+	safe.Go(p.o.Log, "xds from envoy", func() {
+		defer end(errors.New("internal error")) // as above
+		end(s.fromEnvoy())
+	})
 	err = s.sendEnvoy()
 	end(err)
 	running.Wait()
