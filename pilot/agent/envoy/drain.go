@@ -14,19 +14,23 @@ import (
 const adminTimeout = 5 * time.Second
 
 // Drain has Envoy refuse new work from outside while it goes on to serve the application: its inbound listeners ask
-// clients to close. It returns once Envoy has begun. Only the first call does anything; it logs what fails.
+// clients to close. It returns once Envoy has begun. It logs what fails, and does nothing once Envoy drains.
 func (p *Process) Drain(ctx context.Context) {
-	p.drain.Do(func() {
-		ctx, cancel := context.WithTimeout(ctx, adminTimeout)
-		defer cancel()
-		p.o.Log.Info("draining Envoy")
-		resp, err := p.admin(ctx, http.MethodPost, "/drain_listeners?inboundonly&graceful")
-		if err != nil {
-			p.o.Log.Warn("Envoy does not drain", "err", err)
-			return
-		}
-		_ = resp.Body.Close()
-	})
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.drains {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
+	defer cancel()
+	p.o.Log.Info("draining Envoy")
+	resp, err := p.admin(ctx, http.MethodPost, "/drain_listeners?inboundonly&graceful")
+	if err != nil {
+		p.o.Log.Warn("Envoy does not drain", "err", err)
+		return
+	}
+	_ = resp.Body.Close()
+	p.drains = true
 }
 
 // admin calls the admin API. The caller closes the body.

@@ -65,7 +65,8 @@ type Process struct {
 	cmd   *exec.Cmd
 	ended chan struct{} // closed when it has ended
 
-	drain sync.Once
+	mu     sync.Mutex // held while Envoy is asked to drain
+	drains bool
 }
 
 // New checks the options. It starts nothing.

@@ -100,6 +100,7 @@ const until = "trap 'echo term >ended; exit 0' TERM\nwhile :; do sleep 0.02; don
 // admin stands in the place of Envoy's admin API.
 type admin struct {
 	drains atomic.Int64
+	busy   atomic.Int64 // how many requests to drain fail
 	mu     sync.Mutex
 	counts []int // of connections, one for each answer; the last stays
 }
@@ -107,6 +108,10 @@ type admin struct {
 func (a *admin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method == http.MethodPost && r.URL.String() == "/drain_listeners?inboundonly&graceful":
+		if a.busy.Add(-1) >= 0 {
+			http.Error(w, "busy", http.StatusServiceUnavailable)
+			return
+		}
 		a.drains.Add(1)
 	case r.URL.Path == "/stats":
 		a.mu.Lock()
@@ -120,13 +125,18 @@ func (a *admin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// TestDrain: an Envoy that is to end drains first, once, and then gets SIGTERM; also as soon as connections have ended.
+// TestDrain: an Envoy that is to end drains first, once, and then gets SIGTERM; also as soon as connections have ended,
+// and where a hook of the pod could not make it drain.
 func TestDrain(t *testing.T) {
 	for name, change := range map[string]func(*Options){
 		"for a while":         func(o *Options) { o.Termination = 10 * time.Millisecond },
 		"until none are left": func(o *Options) { o.ExitOnZero, o.Termination = true, time.Hour },
+		"after a failure":     func(o *Options) { o.Termination = 10 * time.Millisecond },
 	} {
 		a := &admin{counts: []int{2, 0}}
+		if name == "after a failure" {
+			a.busy.Store(1)
+		}
 		server := httptest.NewServer(a)
 		p, dir := script(t, until, func(o *Options) {
 			o.Admin, o.Ignored = server.Listener.Addr().String(), []uint16{15021}

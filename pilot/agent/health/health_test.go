@@ -72,6 +72,9 @@ func TestHTTP(t *testing.T) {
 	if got := check(&Probe{HTTP: &HTTP{URL: plain.URL + "/header", Header: http.Header{"Host": {"app.example"}, "X-Probe": {"1"}}}}); got != "well" {
 		t.Errorf("with headers: %s", got)
 	}
+	if err := (&Probe{HTTP: &HTTP{URL: plain.URL + "/code/200"}}).Check(t.Context()); err != nil {
+		t.Errorf("without a timeout: %v", err)
+	}
 	if got := check(&Probe{Source: true, HTTP: &HTTP{URL: plain.URL + "/source"}}); got != "well" {
 		t.Errorf("from %s: %s", SourceIPv4, got)
 	}

@@ -23,8 +23,8 @@ type Probe struct {
 	HTTP    *HTTP
 	TCP     string // host:port
 	GRPC    *GRPC
-	Exec    []string // a command and its arguments
-	Timeout time.Duration
+	Exec    []string      // a command and its arguments
+	Timeout time.Duration // 0: until the context ends
 	// Source makes connections come from the addresses that the rules of captured traffic leave alone: SourceIPv4 and
 	// SourceIPv6. Otherwise what the agent sends to its own pod would go through Envoy.
 	Source bool
@@ -62,8 +62,11 @@ const (
 
 // Check asks, and returns nil where the application is well.
 func (p *Probe) Check(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
-	defer cancel()
+	if p.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, p.Timeout)
+		defer cancel()
+	}
 	switch {
 	case p.HTTP != nil:
 		return p.checkHTTP(ctx)

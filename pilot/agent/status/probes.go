@@ -54,6 +54,9 @@ func (p *port) UnmarshalJSON(b []byte) error {
 // proberPath is what a path of a prober looks like.
 var proberPath = regexp.MustCompile(`^/(app-health/[^/{}]+/(livez|readyz|startupz)|app-lifecycle/[^/{}]+/(prestopz|poststartz))$`)
 
+// hookPrefix begins the paths of hooks.
+const hookPrefix = "/app-lifecycle/"
+
 // parseProbers returns the probes by their paths.
 func parseProbers(text, host string) (map[string]*health.Probe, error) {
 	if text == "" {
@@ -71,6 +74,9 @@ func parseProbers(text, host string) (map[string]*health.Probe, error) {
 		probe, err := p.probe(cmp.Or(host, "localhost"))
 		if err != nil {
 			return nil, fmt.Errorf("%q: %w", path, err)
+		}
+		if strings.HasPrefix(path, hookPrefix) && p.TimeoutSeconds == 0 {
+			probe.Timeout = 0 // a hook may take as long as the kubelet waits
 		}
 		probes[path] = probe
 	}

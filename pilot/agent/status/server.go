@@ -9,11 +9,13 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/istiod-lite/istiod-lite/api/safe"
+	"github.com/istiod-lite/istiod-lite/pilot/agent/health"
 )
 
 // Options of a Server.
@@ -157,14 +159,25 @@ func act(do func()) http.HandlerFunc {
 	}
 }
 
-// local refuses requests that come from outside the pod.
+// local refuses requests that come from outside the pod: also those that Envoy passes on from there, and those that a
+// page in a browser makes by a name of its own for this host.
 func local(h http.HandlerFunc) http.HandlerFunc {
+	passedOn := netip.MustParseAddr(health.SourceIPv4)
 	return func(w http.ResponseWriter, r *http.Request) {
 		from, err := netip.ParseAddrPort(r.RemoteAddr)
-		if err != nil || !from.Addr().Unmap().IsLoopback() {
+		if at := from.Addr().Unmap(); err != nil || !at.IsLoopback() || at == passedOn || !loopbackName(r.Host) {
 			http.Error(w, "only requests from localhost are allowed", http.StatusForbidden)
 			return
 		}
 		h(w, r)
 	}
+}
+
+// loopbackName reports whether HOST or HOST:PORT is a name or an address of this host alone.
+func loopbackName(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	a, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return strings.EqualFold(host, "localhost") || err == nil && a.Unmap().IsLoopback()
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
@@ -145,6 +146,10 @@ func TestOnlyFromThisPod(t *testing.T) {
 		method, path, from string
 		code               int
 	}{
+		{"POST", "/quitquitquit", "127.0.0.6:1", 403}, // by Envoy, for somebody outside
+		{"POST", "http://rebound.example:15020/quitquitquit", "127.0.0.1:1", 403},
+		{"GET", "http://localhost/debug/ndsz", "127.0.0.1:1", 200},
+		{"GET", "http://[::1]:15020/debug/ndsz", "[::1]:1", 200},
 		{"POST", "/quitquitquit", "10.0.0.1:1", 403},
 		{"POST", "/drain", "10.0.0.1:1", 403},
 		{"GET", "/debug/ndsz", "10.0.0.1:1", 403},
@@ -157,7 +162,11 @@ func TestOnlyFromThisPod(t *testing.T) {
 		{"POST", "/quitquitquit", "127.0.0.1:1", 200},
 		{"GET", "/unknown", "127.0.0.1:1", 404},
 	} {
-		r := httptest.NewRequest(c.method, c.path, nil)
+		to := c.path
+		if strings.HasPrefix(to, "/") {
+			to = "http://127.0.0.1:15020" + to
+		}
+		r := httptest.NewRequest(c.method, to, nil)
 		r.RemoteAddr = c.from
 		w := httptest.NewRecorder()
 		s.http.Handler.ServeHTTP(w, r)
@@ -208,6 +217,21 @@ func TestProbes(t *testing.T) {
 	} {
 		if code, body, _ := do(t, "GET", base+path, "User-Agent", "kube-probe/1.37"); code != want {
 			t.Errorf("%s: %d %s, want %d", path, code, body, want)
+		}
+	}
+}
+
+// TestHooks: a hook may take as long as the kubelet waits, and a probe a second where nothing else is said.
+func TestHooks(t *testing.T) {
+	probes, err := parseProbers(`{
+		"/app-lifecycle/web/prestopz": {"httpGet":{"port":1}}, "/app-lifecycle/web/poststartz": {"httpGet":{"port":1},"timeoutSeconds":7}, "/app-health/web/livez": {"httpGet":{"port":1}}
+	}`, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]time.Duration{"/app-lifecycle/web/prestopz": 0, "/app-lifecycle/web/poststartz": 7 * time.Second, "/app-health/web/livez": time.Second} {
+		if got := probes[path].Timeout; got != want {
+			t.Errorf("%s ends after %s, want %s", path, got, want)
 		}
 	}
 }
