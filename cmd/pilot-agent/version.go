@@ -6,14 +6,14 @@ import (
 	"runtime"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/yaml"
+	yamlv3 "go.yaml.in/yaml/v3"
 )
 
 // build is what `version -o json` prints, in the form of Istio's tools.
 type build struct {
-	Version   string `json:"version"`
-	GoVersion string `json:"golang_version"`
-	Platform  string `json:"platform"`
+	Version   string `json:"version" yaml:"version"`
+	GoVersion string `json:"golang_version" yaml:"golang_version"`
+	Platform  string `json:"platform" yaml:"platform"`
 }
 
 func versionCommand() *cobra.Command {
@@ -33,7 +33,7 @@ func versionCommand() *cobra.Command {
 				text, err = json.MarshalIndent(all, "", "  ")
 				text = append(text, '\n')
 			case output == "yaml":
-				text, err = yaml.Marshal(all)
+				text, err = yamlv3.Marshal(all)
 			case output != "":
 				return fmt.Errorf("unknown output format %q: json or yaml", output)
 			case short:

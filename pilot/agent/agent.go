@@ -11,12 +11,15 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/pilot/agent/bootstrap"
 	"github.com/istiod-lite/istiod-lite/pilot/agent/ca"
@@ -65,6 +68,7 @@ type Agent struct {
 	envoy   *envoy.Process // nil: there is no Envoy
 
 	quit chan struct{} // closed by /quitquitquit
+	lock *os.File      // of the folder
 }
 
 // New opens the sockets and writes the bootstrap. It starts nothing. The error says what is wrong, and how to correct
@@ -77,12 +81,29 @@ func New(o Options) (*Agent, error) {
 	for _, f := range append(a.c.Findings, bootstrap.Ineffective(a.c.Proxy)...) {
 		a.o.Log.Warn("this has no effect", "finding", f)
 	}
-	for _, step := range []func() error{a.makeDNS, a.connect, a.prepareEnvoy, a.makeStatus, a.makeHealth} {
+	for _, step := range []func() error{a.own, a.makeDNS, a.connect, a.prepareEnvoy, a.makeStatus, a.makeHealth} {
 		if err := step(); err != nil {
+			_ = a.lock.Close()
 			return nil, err
 		}
 	}
 	return a, nil
+}
+
+// own takes the folder of the sockets. A second agent would take the first one's place, and its identity.
+func (a *Agent) own() error {
+	folder := filepath.Dir(a.c.XDSSocket)
+	err := os.MkdirAll(folder, 0o755)
+	if err == nil {
+		a.lock, err = os.OpenFile(filepath.Join(folder, "lock"), os.O_RDWR|os.O_CREATE, 0o644)
+	}
+	if err != nil {
+		return fmt.Errorf("the agent's folder: %w", err)
+	}
+	if err := syscall.Flock(int(a.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return fmt.Errorf("another agent has the folder %s: use another working directory: %w", folder, err)
+	}
+	return nil
 }
 
 func (a *Agent) add(name string, run func(context.Context) error) {
@@ -123,6 +144,10 @@ func (a *Agent) upstreamOptions(address, name, roots string) upstream.Options {
 // connect makes the servers of certificates and of configuration, and what they ask.
 func (a *Agent) connect() error {
 	s := a.c.Security
+	other := sds.Serving(a.c.SDSSocket)
+	if other && s.Output != "" && a.c.GRPCBootstrap != "" {
+		return fmt.Errorf("OUTPUT_CERTS=%s: the server of %s has the certificates, and the application would wait for files: leave it out", s.Output, a.c.SDSSocket)
+	}
 	to := a.upstreamOptions(s.Discovery, s.ServerName, s.DiscoveryRoots)
 	if to.Plaintext {
 		to.Token = "" // the port asks nobody who they are, and whoever listens could use it
@@ -142,8 +167,11 @@ func (a *Agent) connect() error {
 			return err
 		}
 	}
-	if sds.Serving(a.c.SDSSocket) {
+	if other {
 		a.o.Log.Info("another server has the certificates", "socket", a.c.SDSSocket)
+		if s.Output != "" {
+			a.o.Log.Warn("this has no effect", "finding", "OUTPUT_CERTS: another server has the certificates")
+		}
 	} else if err := a.makeSecrets(); err != nil {
 		return err
 	} else {
@@ -175,7 +203,11 @@ func (a *Agent) makeSecrets() error {
 	if s.Mounted {
 		o.Files = secrets.Files{Chain: s.Chain, Key: s.Key, Roots: s.Roots}
 	} else {
-		authority, err := upstream.New(a.upstreamOptions(s.CA, s.CAServerName, s.CARoots))
+		to := a.upstreamOptions(s.CA, s.CAServerName, s.CARoots)
+		if to.Plaintext && to.Token != "" {
+			a.o.Log.Warn("the token is sent to the CA without TLS: whoever listens can use it", "server", s.CA)
+		}
+		authority, err := upstream.New(to)
 		if err != nil {
 			return err
 		}
@@ -218,7 +250,7 @@ func (a *Agent) prepareEnvoy() error {
 	o := envoy.Options{
 		Binary: e.Binary, Config: cmp.Or(e.Custom, e.Config), IPv6: a.c.IPv6, LogLevel: e.LogLevel, ComponentLevel: e.ComponentLevel, Concurrency: e.Concurrency,
 		Drain: e.Drain, FlushInterval: e.FlushInterval, FlushMinSizeKB: e.FlushMinSizeKB, SkipDeprecatedLogs: e.SkipDeprecatedLogs, Environ: a.o.Environ,
-		Admin: admin(a.c), Termination: e.TerminationDrain, ExitOnZero: e.ExitOnZero, Minimum: e.MinimumDrain, Ignored: []uint16{a.c.ReadyPort, a.c.MetricsPort},
+		Admin: admin(a.c), Gateway: strings.HasPrefix(a.c.Node.GetId(), string(node.Router)+"~"), Termination: e.TerminationDrain, ExitOnZero: e.ExitOnZero, Minimum: e.MinimumDrain, Ignored: []uint16{a.c.ReadyPort, a.c.MetricsPort},
 		Kill: a.o.Kill, Stdout: a.o.Stdout, Stderr: a.o.Stderr, Log: a.o.Log,
 	}
 	if e.Override != "" {
@@ -296,6 +328,7 @@ const reapInterval = 5 * time.Second
 // Run runs all until ctx ends or one of them fails. Envoy drains and ends first, while the others still serve it. If
 // Envoy ends by itself, the error is an *envoy.Exit.
 func (a *Agent) Run(ctx context.Context) error {
+	defer func() { _ = a.lock.Close() }()
 	beside, stop := context.WithCancel(context.WithoutCancel(ctx))
 	ctx, end := context.WithCancel(ctx)
 	defer end()
@@ -308,7 +341,12 @@ func (a *Agent) Run(ctx context.Context) error {
 		running.Add(1)
 		safe.Go(a.o.Log, c.name, func() {
 			defer running.Done()
-			if err := c.run(beside); err != nil {
+			err := guarded(c.name, func() error { return c.run(beside) })
+			if err == nil && beside.Err() == nil {
+				err = errors.New("ended before the agent")
+			}
+			if err != nil {
+				a.o.Log.Error("a component has ended", "component", c.name, "err", err)
 				failed <- fmt.Errorf("%s: %w", c.name, err)
 			}
 		})
@@ -323,7 +361,7 @@ func (a *Agent) Run(ctx context.Context) error {
 			done <- nil
 			return
 		}
-		done <- a.envoy.Run(ctx)
+		done <- guarded("life", func() error { return a.envoy.Run(ctx) })
 	})
 	asked := ctx.Done()
 	quit := a.quit
@@ -345,4 +383,10 @@ func (a *Agent) Run(ctx context.Context) error {
 			}
 		}
 	}
+}
+
+// guarded returns the error of fn, which may be that it has panicked.
+func guarded(name string, fn func() error) (err error) {
+	panicked := safe.Do(name, func() { err = fn() })
+	return errors.Join(panicked, err)
 }

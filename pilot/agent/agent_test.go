@@ -1,9 +1,12 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -11,9 +14,12 @@ import (
 	"strings"
 	"testing"
 
+	secretv3 "github.com/envoyproxy/go-control-plane/envoy/service/secret/v3"
 	"go.uber.org/goleak"
+	"google.golang.org/grpc"
 
 	"github.com/istiod-lite/istiod-lite/pilot/agent/config"
+	"github.com/istiod-lite/istiod-lite/pilot/agent/sds"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -92,6 +98,114 @@ func TestWithoutEnvoy(t *testing.T) {
 	}
 	if _, err := os.Stat(c.XDSSocket); err == nil {
 		t.Error("the socket is still there")
+	}
+}
+
+// proxyless returns the configuration of an agent without Envoy.
+func proxyless(t *testing.T, dir string, environ ...string) *config.Config {
+	t.Helper()
+	roots := filepath.Join(dir, "var/run/secrets/istio/root-cert.pem")
+	if err := os.MkdirAll(filepath.Dir(roots), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(roots, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.Read(config.Source{Dir: dir, Version: "1", Environ: append([]string{
+		"POD_NAME=web-0", "POD_NAMESPACE=a", "INSTANCE_IP=127.0.0.1", "DISABLE_ENVOY=true", `PROXY_CONFIG={"discoveryAddress":"127.0.0.1:15012","statusPort":0}`,
+	}, environ...)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// short returns a folder whose path is short enough for a socket.
+func short(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+// TestComponents: one that panics, or that ends by itself, ends the agent.
+func TestComponents(t *testing.T) {
+	for want, run := range map[string]func(context.Context) error{
+		"x: panic in x: of a test":    func(context.Context) error { panic("of a test") },
+		"x: ended before the agent":   func(context.Context) error { return nil },
+		"x: something else was wrong": func(context.Context) error { return errors.New("something else was wrong") },
+	} {
+		a, err := New(Options{Config: proxyless(t, short(t))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.add("x", run)
+		if err := a.Run(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
+// TestSecondAgent: two agents do not share a folder, and one after the other may have it.
+func TestSecondAgent(t *testing.T) {
+	c := proxyless(t, short(t))
+	first, err := New(Options{Config: c})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- first.Run(ctx) }()
+	if _, err := New(Options{Config: c}); err == nil || !strings.Contains(err.Error(), "another agent has the folder") {
+		t.Errorf("a second agent: %v", err)
+	}
+	if _, err := os.Stat(c.XDSSocket); err != nil {
+		t.Error(err)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	next, err := New(Options{Config: c})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := next.Run(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestOtherCertificates: where another server has the certificates, none are written, and who needs them is told. A
+// token that goes without TLS is named.
+func TestOtherCertificates(t *testing.T) {
+	c := proxyless(t, short(t), "OUTPUT_CERTS=certs")
+	if err := os.MkdirAll(filepath.Dir(c.SDSSocket), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	l, err := sds.Listen(c.SDSSocket, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	secretv3.RegisterSecretDiscoveryServiceServer(server, secretv3.UnimplementedSecretDiscoveryServiceServer{})
+	go func() { _ = server.Serve(l) }()
+	if _, err := New(Options{Config: c}); err == nil || !strings.Contains(err.Error(), "OUTPUT_CERTS") {
+		t.Errorf("certificates of another server: %v", err)
+	}
+	server.Stop()
+
+	var log bytes.Buffer
+	a, err := New(Options{Config: proxyless(t, short(t), "CA_ADDR=ca.example.com:15010"), Log: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := a.Run(ctx); err != nil || !strings.Contains(log.String(), "the token is sent to the CA without TLS") {
+		t.Errorf("%v: %s", err, log.String())
 	}
 }
 

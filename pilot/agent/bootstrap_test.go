@@ -129,6 +129,9 @@ func TestAsIstios(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if err := b.ValidateAll(); err != nil {
+			t.Errorf("%s: %v", role, err)
+		}
 		text, err := bootstrap.JSON(b)
 		if err != nil {
 			t.Fatal(err)

@@ -28,7 +28,11 @@ func with(t *testing.T, config string, change func(*Agent)) (*bootstrapv3.Bootst
 	if change != nil {
 		change(a)
 	}
-	return New(Options{Node: web(), ADS: "/XDS", SDS: "/SDS", Admin: "127.0.0.1:15000", Agent: a})
+	b, err := New(Options{Node: web(), ADS: "/XDS", SDS: "/SDS", Admin: "127.0.0.1:15000", Agent: a})
+	if err == nil {
+		err = b.ValidateAll()
+	}
+	return b, err
 }
 
 func clusterOf(t *testing.T, b *bootstrapv3.Bootstrap, name string) *clusterv3.Cluster {

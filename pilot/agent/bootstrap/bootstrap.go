@@ -115,9 +115,6 @@ func New(o Options) (*bootstrapv3.Bootstrap, error) {
 			return nil, err
 		}
 	}
-	if err := b.ValidateAll(); err != nil {
-		return nil, fmt.Errorf("bootstrap: %w", err)
-	}
 	return b, nil
 }
 

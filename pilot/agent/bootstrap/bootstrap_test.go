@@ -23,6 +23,9 @@ func TestNew(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := b.ValidateAll(); err != nil {
+		t.Error(err)
+	}
 	clusters := b.GetStaticResources().GetClusters()
 	if len(clusters) != 2 || clusters[0].GetName() != "xds-grpc" || clusters[0].GetType() != clusterv3.Cluster_STRICT_DNS || clusters[1].GetName() != "sds-grpc" {
 		t.Fatalf("clusters %v", clusters)

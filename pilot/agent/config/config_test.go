@@ -117,6 +117,7 @@ func TestRefused(t *testing.T) {
 		"ISTIO_METAJSON_X":                      source(t, nil, "ISTIO_METAJSON_X=[]"),
 		"statusPort 70000":                      source(t, nil, `PROXY_CONFIG={"statusPort":70000}`),
 		"concurrency -1: write 0":               source(t, nil, `PROXY_CONFIG={"concurrency":-1}`),
+		"POD_PORTS: write a text":               source(t, nil, `ISTIO_METAJSON_X={"POD_PORTS":[{"containerPort":80}]}`),
 		"ISTIO_META_POD_PORTS: ":                source(t, nil, "ISTIO_META_POD_PORTS=x"),
 		"ENVOY_STATUS_PORT=\"x\": write a port": source(t, nil, "ENVOY_STATUS_PORT=x"),
 	} {

@@ -3,6 +3,7 @@ package config
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -91,12 +92,16 @@ func (c *Config) makeNode(s Source, env *environment, role node.Type, ips []neti
 		}
 	}
 	if meta["POD_PORTS"] != nil { // with line breaks, as templates write it
+		written, ok := meta["POD_PORTS"].(string)
+		if !ok {
+			return nil, errors.New("ISTIO_METAJSON_*: POD_PORTS: write a text that has a list of container ports in JSON")
+		}
 		var ports []struct {
 			Name          string `json:"name,omitempty"`
 			ContainerPort int    `json:"containerPort"`
 			Protocol      string `json:"protocol"`
 		}
-		if err := json.Unmarshal([]byte(meta["POD_PORTS"].(string)), &ports); err != nil {
+		if err := json.Unmarshal([]byte(written), &ports); err != nil {
 			return nil, fmt.Errorf("ISTIO_META_POD_PORTS: %w: write a list of container ports in JSON", err)
 		}
 		text, err := json.Marshal(ports)

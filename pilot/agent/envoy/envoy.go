@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
-	"sync"
 	"syscall"
 	"time"
 
@@ -33,6 +32,8 @@ type Options struct {
 	Environ                  []string
 
 	Admin string // HOST:PORT of the admin API
+	// Gateway has all listeners drain: those of a gateway count as outbound.
+	Gateway bool
 	// Termination is how long Envoy serves on after it was asked to end.
 	Termination time.Duration
 	// ExitOnZero ends it as soon as no connection is left instead, but not before Minimum.
@@ -65,8 +66,8 @@ type Process struct {
 	cmd   *exec.Cmd
 	ended chan struct{} // closed when it has ended
 
-	mu     sync.Mutex // held while Envoy is asked to drain
-	drains bool
+	asking chan struct{} // has an entry while Envoy is asked to drain
+	drains bool          // owned by who asks
 }
 
 // New checks the options. It starts nothing.
@@ -79,7 +80,7 @@ func New(o Options) (*Process, error) {
 	if _, err := os.Stat(o.Config); err != nil {
 		return nil, fmt.Errorf("Envoy's configuration: %w", err)
 	}
-	p := &Process{o: o, ended: make(chan struct{})}
+	p := &Process{o: o, ended: make(chan struct{}), asking: make(chan struct{}, 1)}
 	p.cmd = exec.CommandContext(context.Background(), o.Binary, o.arguments()...) // it outlives every context, to drain
 	p.cmd.Stdout, p.cmd.Stderr, p.cmd.Env = o.Stdout, o.Stderr, o.Environ
 	// Envoy must not serve on alone, and signals to the agent's group are for the agent to pass on.
@@ -133,11 +134,25 @@ func (p *Process) Run(ctx context.Context) error {
 		return p.exit()
 	case <-p.o.Kill:
 	case <-ctx.Done():
-		p.Drain(context.WithoutCancel(ctx))
+		p.last(context.WithoutCancel(ctx))
 		p.linger()
 	}
 	p.stop()
 	return nil
+}
+
+// last has Envoy drain before its end. Kill cuts it short.
+func (p *Process) last(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	safe.Go(p.o.Log, "drain", func() {
+		select {
+		case <-p.o.Kill:
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	p.drain(ctx, "")
 }
 
 // exit is how Envoy has ended.

@@ -2,6 +2,8 @@ package envoy
 
 import (
 	"bufio"
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -102,17 +104,21 @@ type admin struct {
 	drains atomic.Int64
 	busy   atomic.Int64 // how many requests to drain fail
 	mu     sync.Mutex
-	counts []int // of connections, one for each answer; the last stays
+	how    string // it was asked to drain
+	counts []int  // of connections, one for each answer; the last stays
 }
 
 func (a *admin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
-	case r.Method == http.MethodPost && r.URL.String() == "/drain_listeners?inboundonly&graceful":
+	case r.Method == http.MethodPost && r.URL.Path == "/drain_listeners":
 		if a.busy.Add(-1) >= 0 {
 			http.Error(w, "busy", http.StatusServiceUnavailable)
 			return
 		}
 		a.drains.Add(1)
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.how = r.URL.RawQuery
 	case r.URL.Path == "/stats":
 		a.mu.Lock()
 		defer a.mu.Unlock()
@@ -128,7 +134,9 @@ func (a *admin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // TestDrain: an Envoy that is to end drains first, once, and then gets SIGTERM; also as soon as connections have ended,
 // and where a hook of the pod could not make it drain.
 func TestDrain(t *testing.T) {
+	how := map[string]string{"after a failure": "graceful&inboundonly", "of a gateway": "graceful&skip_exit"}
 	for name, change := range map[string]func(*Options){
+		"of a gateway":        func(o *Options) { o.Gateway, o.Termination = true, 10*time.Millisecond },
 		"for a while":         func(o *Options) { o.Termination = 10 * time.Millisecond },
 		"until none are left": func(o *Options) { o.ExitOnZero, o.Termination = true, time.Hour },
 		"after a failure":     func(o *Options) { o.Termination = 10 * time.Millisecond },
@@ -155,6 +163,9 @@ func TestDrain(t *testing.T) {
 		if n := a.drains.Load(); n != 1 {
 			t.Errorf("%s: drained %d times", name, n)
 		}
+		if want := cmp.Or(how[name], "graceful&inboundonly&skip_exit"); a.how != want {
+			t.Errorf("%s: asked for %s, want %s", name, a.how, want)
+		}
 		if len(a.counts) != 1 && strings.HasPrefix(name, "until") {
 			t.Errorf("%s: ended while connections were left", name)
 		}
@@ -178,6 +189,32 @@ func TestKill(t *testing.T) {
 	}
 }
 
+// TestKillWhileAsked: a second signal is heard while the admin API does not answer.
+func TestKillWhileAsked(t *testing.T) {
+	asked := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		close(asked)
+		<-r.Context().Done()
+	}))
+	defer server.Close()
+	kill := make(chan struct{})
+	log := &bytes.Buffer{}
+	p, dir := script(t, until, func(o *Options) {
+		o.Kill, o.Termination, o.Admin, o.Log = kill, time.Hour, server.Listener.Addr().String(), slog.New(slog.NewTextHandler(log, nil))
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- p.Run(ctx) }()
+	appears(t, filepath.Join(dir, "args"))
+	cancel()
+	<-asked
+	close(kill)
+	if err := <-done; err != nil || !strings.Contains(log.String(), "context canceled") {
+		t.Errorf("%v: %s", err, log)
+	}
+	http.DefaultClient.CloseIdleConnections()
+}
+
 // TestEnvoyEndsWhileItDrains: nobody waits for an Envoy that is gone.
 func TestEnvoyEndsWhileItDrains(t *testing.T) {
 	p, dir := script(t, "while [ ! -e go ]; do sleep 0.02; done", func(o *Options) { o.Termination = time.Hour })
@@ -198,8 +235,12 @@ func TestCount(t *testing.T) {
 	p := &Process{o: Options{Ignored: []uint16{15021, 15090}}}
 	text := "listener.0.0.0.0_15006.downstream_cx_active: 3\nlistener.[__]_8080.downstream_cx_active: 4\nlistener.0.0.0.0_15090.downstream_cx_active: 5\nhttp.x.downstream_cx_active: 6\n" +
 		"listener.admin.downstream_cx_active: 7\nlistener.0.0.0.0_15006.worker_0.downstream_cx_active: 3\n"
+	text += "listener.envoy_internal_connect_originate.downstream_cx_active: 2\n"
 	if n, err := p.count(bufio.NewScanner(strings.NewReader(text))); n != 7 || err != nil {
 		t.Errorf("%d connections, %v, want 7", n, err)
+	}
+	if n, err := p.count(bufio.NewScanner(strings.NewReader("listener.0.0.0.0_15006.downstream_cx_total: 3\n"))); err == nil {
+		t.Errorf("metrics that say nothing are %d connections", n)
 	}
 }
 

@@ -81,8 +81,8 @@ func (m *Manager) read(f *file) bool {
 	}
 	next, err := f.load()
 	if err != nil {
-		m.metrics.fileFailures.Inc()
 		if f.err == nil || f.err.Error() != err.Error() {
+			m.metrics.fileFailures.Inc()
 			m.o.Log.Warn("files of a secret cannot be used: the last good ones are, if there are any", "secret", f.name, "err", err)
 		}
 		f.err = err

@@ -273,11 +273,16 @@ func (m *Manager) tell(names ...string) {
 func (m *Manager) Run(ctx context.Context) error {
 	var both sync.WaitGroup
 	defer both.Wait()
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	failed := make(chan error, 1)
 	if m.o.Signer != nil {
 		both.Add(1)
 		safe.Go(m.o.Log, "certificates", func() {
 			defer both.Done()
-			m.sign(ctx)
+			if err := safe.Do("certificates", func() { m.sign(ctx) }); err != nil {
+				failed <- err
+			}
 		})
 	}
 	t := time.NewTicker(m.o.Poll)
@@ -287,6 +292,8 @@ func (m *Manager) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
+		case err := <-failed:
+			return err
 		case <-t.C:
 			m.readFiles()
 			if retry {
@@ -327,12 +334,17 @@ func (m *Manager) sign(ctx context.Context) {
 	}
 }
 
+// mostAtStart is the longest wait while there is no certificate at all.
+const mostAtStart = 10 * time.Second
+
 // pause returns how long to wait after so many failures: longer each time, with half of it at random, and never so long
 // that a certificate of short life is not tried for several times in what is left of it.
 func (m *Manager) pause(failures int) time.Duration {
 	most := m.o.Most
 	m.mu.Lock()
-	if m.workload != nil {
+	if m.workload == nil { // a pod waits
+		most = min(most, mostAtStart)
+	} else {
 		most = min(most, max(m.o.Retry, m.workload.Expires.Sub(m.issued)/20))
 	}
 	m.mu.Unlock()

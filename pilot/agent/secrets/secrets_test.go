@@ -338,12 +338,16 @@ func TestPauses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for failures, most := range map[int]time.Duration{1: time.Second, 3: 4 * time.Second, 10: time.Minute, 1000: time.Minute} {
+	for failures, most := range map[int]time.Duration{1: time.Second, 3: 4 * time.Second, 10: mostAtStart, 1000: mostAtStart} {
 		for range 100 {
 			if d := m.pause(failures); d < most/2 || d > most {
 				t.Fatalf("%s after %d failures", d, failures)
 			}
 		}
+	}
+	m.workload, m.issued = &Secret{Expires: time.Now().Add(24 * time.Hour)}, time.Now()
+	if d := m.pause(1000); d < time.Minute/2 {
+		t.Errorf("%s between attempts to renew a certificate of a day", d)
 	}
 	m.workload, m.issued = &Secret{Expires: time.Now().Add(time.Minute)}, time.Now()
 	if d := m.pause(1000); d > 3*time.Second {
@@ -486,8 +490,15 @@ func TestFiles(t *testing.T) {
 	}
 
 	broken := map[string]string{"cert-chain.pem": two["cert-chain.pem"], "key.pem": one["key.pem"], "root-cert.pem": "torn"}
+	before := testutil.ToFloat64(m.metrics.fileFailures)
 	write(t, dir, "2", broken)
-	until(t, "the torn files are counted", func() bool { return testutil.ToFloat64(m.metrics.fileFailures) > 20 })
+	until(t, "the torn files are counted", func() bool { return testutil.ToFloat64(m.metrics.fileFailures) == before+4 })
+	for range 20 { // looks at files that are as torn as before
+		m.readFiles()
+	}
+	if n := testutil.ToFloat64(m.metrics.fileFailures); n != before+4 {
+		t.Errorf("%g failures are counted of 4", n-before)
+	}
 	if s := get(t, m, Workload); string(s.Key) != one["key.pem"] {
 		t.Error("a key is handed out with another certificate")
 	}
@@ -588,6 +599,22 @@ func full(t *testing.T, fn func() error) error {
 		t.Fatal(reset)
 	}
 	return err
+}
+
+// panicking is a CA's client that is broken.
+type panicking struct{}
+
+func (panicking) Sign(context.Context, []byte, time.Duration) ([]string, error) { panic("of a test") }
+
+// TestPanic has a Manager end that can sign no more.
+func TestPanic(t *testing.T) {
+	m, err := New(Options{Signer: panicking{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "of a test") {
+		t.Error(err)
+	}
 }
 
 func TestManyFiles(t *testing.T) {

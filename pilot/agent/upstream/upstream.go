@@ -74,7 +74,9 @@ func New(o Options) (*Upstream, error) {
 	}
 	o.ServerName, o.Poll, o.Log = cmp.Or(o.ServerName, host), cmp.Or(o.Poll, time.Second), cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	u := &Upstream{o: o}
-	u.roots = u.fingerprint()
+	if text, err := ReadFile(o.Roots); err == nil {
+		u.roots = sha256.Sum256(text)
+	}
 	u.conn, err = u.dial()
 	return u, err
 }
@@ -117,8 +119,9 @@ func (u *Upstream) follow() {
 	if u.o.Plaintext || u.o.Roots == System {
 		return
 	}
-	now := u.fingerprint()
-	if now == u.roots || now == ([sha256.Size]byte{}) {
+	text, err := ReadFile(u.o.Roots)
+	now := sha256.Sum256(text)
+	if err != nil || now == u.roots || !x509.NewCertPool().AppendCertsFromPEM(text) {
 		return
 	}
 	next, err := u.dial()
@@ -132,18 +135,6 @@ func (u *Upstream) follow() {
 	u.mu.Unlock()
 	u.o.Log.Info("the roots have changed: connecting again", "server", u.o.Address)
 	_ = last.Close()
-}
-
-// fingerprint returns a hash of the roots, which is zero if there are none that can be used.
-func (u *Upstream) fingerprint() [sha256.Size]byte {
-	if u.o.Plaintext || u.o.Roots == System {
-		return [sha256.Size]byte{}
-	}
-	text, err := ReadFile(u.o.Roots)
-	if err != nil || !x509.NewCertPool().AppendCertsFromPEM(text) {
-		return [sha256.Size]byte{}
-	}
-	return sha256.Sum256(text)
 }
 
 // dial returns a connection that is made when it is needed.

@@ -569,20 +569,25 @@ func counterValue(t *testing.T, p *Proxy) float64 {
 	return testutil.ToFloat64(p.metrics.responses)
 }
 
-// broken is a stream whose receiver panics.
+// broken is a stream whose receiver panics once the control plane has its other half.
 type broken struct {
 	grpc.ServerStream
-	ctx context.Context
+	ctx    context.Context
+	opened chan struct{}
 }
 
 func (b broken) Context() context.Context { return b.ctx }
-func (broken) RecvMsg(any) error          { panic("of a test") }
+func (b broken) RecvMsg(any) error        { <-b.opened; panic("of a test") }
 
 // TestPanic has a stream end whose receiver has panicked.
 func TestPanic(t *testing.T) {
 	w := start(t, Options{})
-	go func() { <-w.cp.delta }()
-	if err := w.proxy.serve(broken{ctx: t.Context()}, true, false); status.Code(err) != codes.Internal {
+	opened := make(chan struct{})
+	go func() {
+		<-w.cp.delta
+		close(opened)
+	}()
+	if err := w.proxy.serve(broken{ctx: t.Context(), opened: opened}, true, false); status.Code(err) != codes.Internal {
 		t.Error(err)
 	}
 }
