@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	yamlv3 "go.yaml.in/yaml/v3"
 
 	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/cmd/logs"
@@ -102,6 +104,11 @@ func (f *proxyFlags) run(c *cobra.Command, args, environ []string) error {
 	}
 	for _, name := range unknown(c.Flags(), args) {
 		logger.Warn("unknown flag ignored", "flag", "--"+name)
+	}
+	for _, name := range stockFlags() {
+		if !f.Stock && c.Flags().Changed(name) {
+			return fmt.Errorf("--%s is for an Envoy of your own: write --stock too, or set ProxyConfig", name)
+		}
 	}
 	if f.Stock {
 		var err error
@@ -189,6 +196,11 @@ func hostAddresses() ([]netip.Addr, error) {
 	return list, nil
 }
 
+// stockFlags are those that count with --stock alone.
+func stockFlags() []string {
+	return []string{"discovery", "name", "token", "roots", "adminPort", "statusPort"}
+}
+
 // stock returns the environment of an Envoy outside of a pod: what a pod's would say, where it is not set.
 func (f *proxyFlags) stock(environ []string) ([]string, error) {
 	name, namespace := f.name, "default"
@@ -206,20 +218,31 @@ func (f *proxyFlags) stock(environ []string) ([]string, error) {
 	if err != nil {
 		binary = "envoy" // ProxyConfig may name another; what is wrong is said later
 	}
-	fields := []string{fmt.Sprintf("%q:%q", "binaryPath", binary)}
+	fields := map[string]any{"binaryPath": binary}
+	for _, v := range environ {
+		if text, ok := strings.CutPrefix(v, "PROXY_CONFIG="); ok {
+			if err := yamlv3.Unmarshal([]byte(text), &fields); err != nil {
+				return nil, fmt.Errorf("PROXY_CONFIG: %w", err)
+			}
+		}
+	}
 	if f.discovery != "" {
-		fields = append(fields, fmt.Sprintf("%q:%q", "discoveryAddress", f.discovery))
+		fields["discoveryAddress"] = f.discovery
 	}
 	for field, port := range map[string]uint16{"proxyAdminPort": f.admin, "statusPort": f.status} {
 		if port != 0 {
-			fields = append(fields, fmt.Sprintf("%q:%d", field, port))
+			fields[field] = port
 		}
 	}
+	text, err := json.Marshal(fields)
+	if err != nil {
+		return nil, fmt.Errorf("PROXY_CONFIG: %w", err)
+	}
 	defaults := []string{
-		"POD_NAME=" + name, "POD_NAMESPACE=" + namespace, "SERVICE_ACCOUNT=" + cmp.Or(name, "default"), "PROXY_CONFIG={" + strings.Join(fields, ",") + "}",
+		"POD_NAME=" + name, "POD_NAMESPACE=" + namespace, "SERVICE_ACCOUNT=" + cmp.Or(name, "default"),
 		"ISTIO_META_INTERCEPTION_MODE=NONE", "ISTIO_META_CLUSTER_ID=Kubernetes", "ENVOY_SKIP_DEPRECATED_LOGS=false", "INSTANCE_IP=127.0.0.1",
 	}
-	return append(defaults, environ...), nil // the last of a name counts
+	return append(append(defaults, environ...), "PROXY_CONFIG="+string(text)), nil // the last of a name counts
 }
 
 // files takes tokens and roots from where the user says.

@@ -62,7 +62,8 @@ func TestProxyFlags(t *testing.T) {
 			t.Errorf("%s is not named: %s", want, out.String())
 		}
 	}
-	for args, want := range map[string]string{"proxy waypoint": `role "waypoint"`, "proxy --log_output_level=x:y": "--log_output_level", "proxy --concurrency=x": "concurrency"} {
+	for args, want := range map[string]string{"proxy waypoint": `role "waypoint"`, "proxy --log_output_level=x:y": "--log_output_level", "proxy --concurrency=x": "concurrency",
+		"proxy --discovery=localhost:15012": "--discovery is for an Envoy of your own"} {
 		var out, errs bytes.Buffer
 		if code := run(t.Context(), strings.Fields(args), nil, &out, &errs); code != 1 || !strings.Contains(errs.String(), want) {
 			t.Errorf("%s: exit %d, %s", args, code, errs.String())
@@ -73,7 +74,7 @@ func TestProxyFlags(t *testing.T) {
 // TestStock: outside of a pod, flags say what its environment would, and the environment goes before them.
 func TestStock(t *testing.T) {
 	f := &proxyFlags{name: "web.shop", discovery: "localhost:15012", admin: 1, status: 2}
-	environ, err := f.stock([]string{"POD_NAMESPACE=other"})
+	environ, err := f.stock([]string{"POD_NAMESPACE=other", "PROXY_CONFIG={statusPort: 3, concurrency: 4}"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +84,9 @@ func TestStock(t *testing.T) {
 		}
 	}
 	text := strings.Join(environ, "\n")
-	if !strings.HasSuffix(text, "\nPOD_NAMESPACE=other") || !strings.Contains(text, `"discoveryAddress":"localhost:15012"`) || !strings.Contains(text, `"proxyAdminPort":1`) {
+	last := environ[len(environ)-1] // which counts
+	if !strings.Contains(text, "POD_NAMESPACE=shop\n") || strings.Index(text, "POD_NAMESPACE=shop") > strings.Index(text, "POD_NAMESPACE=other") ||
+		!strings.HasSuffix(last, `"concurrency":4,"discoveryAddress":"localhost:15012","proxyAdminPort":1,"statusPort":2}`) {
 		t.Errorf("environment %s", text)
 	}
 }

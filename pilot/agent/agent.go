@@ -181,7 +181,7 @@ func (a *Agent) connect() error {
 	if a.c.GRPCBootstrap != "" { // applications run as any user
 		mode = 0o666
 	}
-	modules, err := wasm.New(wasm.Options{Dir: filepath.Join(filepath.Dir(a.c.XDSSocket), "wasm"), Registerer: a.registry, Log: a.log("wasm")})
+	modules, err := wasm.New(wasm.Options{Dir: filepath.Join(filepath.Dir(a.c.XDSSocket), "wasm"), Insecure: a.c.WasmInsecure, Registerer: a.registry, Log: a.log("wasm")})
 	if err != nil {
 		return err
 	}

@@ -117,8 +117,8 @@ func TestAgentRefused(t *testing.T) {
 	if _, err := with(t, "{}", func(a *Agent) { a.Annotations = map[string]string{"sidecar.istio.io/statsHistogramBuckets": "[]"} }); err == nil || !strings.Contains(err.Error(), "statsHistogramBuckets") {
 		t.Errorf("buckets: %v", err)
 	}
-	p := &meshv1alpha1.ProxyConfig{ProxyBootstrapTemplatePath: "x", Tracing: &meshv1alpha1.Tracing{Tracer: &meshv1alpha1.Tracing_Lightstep_{}}}
-	if got := Ineffective(p); len(got) != 2 {
+	p := &meshv1alpha1.ProxyConfig{ProxyBootstrapTemplatePath: "x", StatNameLength: 9, Tracing: &meshv1alpha1.Tracing{Tracer: &meshv1alpha1.Tracing_Lightstep_{}}}
+	if got := Ineffective(p); len(got) != 4 {
 		t.Errorf("findings %q", got)
 	}
 }

@@ -137,6 +137,12 @@ func Ineffective(p *meshv1alpha1.ProxyConfig) []string {
 	if p.GetProxyBootstrapTemplatePath() != "" {
 		list = append(list, "proxyBootstrapTemplatePath: the bootstrap is not made from a template; override parts of it by ISTIO_BOOTSTRAP_OVERRIDE")
 	}
+	if p.GetControlPlaneAuthPolicy() == meshv1alpha1.AuthenticationPolicy_NONE {
+		list = append(list, "controlPlaneAuthPolicy: NONE: the control plane is asked by TLS; for its port without TLS write discoveryAddress: HOST:15010")
+	}
+	if n := p.GetStatNameLength(); n != 0 && n != 189 {
+		list = append(list, "statNameLength: Envoy bounds no names any more")
+	}
 	if p.GetZipkinAddress() != "" {
 		list = append(list, "zipkinAddress: write tracing.zipkin.address")
 	}

@@ -62,6 +62,7 @@ type Config struct {
 	Prometheus             string // ISTIO_PROMETHEUS_ANNOTATIONS
 	XDSSocket, SDSSocket   string
 	DeltaXDS               bool
+	WasmInsecure           []string // HOST:PORT of registries that speak no TLS
 
 	// Findings say what has no effect.
 	Findings []string
@@ -129,6 +130,8 @@ func Read(s Source) (*Config, error) {
 	folder := s.path(cmp.Or(c.Proxy.GetConfigPath(), "./etc/istio/proxy"))
 	c.XDSSocket = filepath.Join(folder, "XDS")
 	c.SDSSocket = s.path("./var/run/secrets/workload-spiffe-uds/" + env.text("WORKLOAD_IDENTITY_SOCKET_FILE", "socket"))
+	c.WasmInsecure = strings.FieldsFunc(env.text("WASM_INSECURE_REGISTRIES", ""), func(r rune) bool { return r == ',' })
+	c.Findings = append(c.Findings, env.unused()...)
 	c.security(s, env, trust)
 	c.envoy(s, env, folder)
 	if c.Node, err = c.makeNode(s, env, role, ips); err != nil {

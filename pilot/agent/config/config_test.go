@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -124,6 +125,14 @@ func TestRefused(t *testing.T) {
 		if _, err := Read(s); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
+	}
+}
+
+// TestUnused: variables of Istio's agent that do nothing are named, and registries without TLS are listed.
+func TestUnused(t *testing.T) {
+	c, err := Read(source(t, nil, "XDS_HEADER_a=b", "WASM_MODULE_EXPIRY=1h", "CREDENTIAL_FETCHER_TYPE=", "WASM_INSECURE_REGISTRIES=*,r:5000"))
+	if err != nil || len(c.Findings) != 3 || !slices.Contains(c.WasmInsecure, "r:5000") {
+		t.Errorf("%v, %v", c, err)
 	}
 }
 

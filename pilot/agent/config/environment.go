@@ -2,6 +2,8 @@ package config
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -86,4 +88,26 @@ func (e *environment) ratio(name string, otherwise float64) float64 {
 		}
 		return v, err
 	})
+}
+
+// unused returns the variables of Istio's agent that have no effect here, each with the reason.
+func (e *environment) unused() []string {
+	var list []string
+	for _, name := range slices.Sorted(maps.Keys(e.values)) {
+		reason := map[string]string{
+			"CREDENTIAL_FETCHER_TYPE": "tokens are files", "WASM_MODULE_EXPIRY": "modules are kept by number", "WASM_PURGE_INTERVAL": "modules are kept by number",
+			"WASM_HTTP_REQUEST_TIMEOUT": "an extension says how long its module may take", "WASM_HTTP_REQUEST_MAX_RETRIES": "a module is asked for five times",
+			"PROXY_XDS_DEBUG_VIA_AGENT": "--debugAddr serves debug pages", "PROXY_XDS_DEBUG_VIA_AGENT_PORT": "--debugAddr serves debug pages",
+		}[name]
+		if strings.HasPrefix(name, "XDS_HEADER_") || strings.HasPrefix(name, "CA_HEADER_") {
+			reason = "no headers are added"
+		}
+		if reason != "" && e.values[name] != "" {
+			list = append(list, name+": "+reason)
+		}
+	}
+	if slices.Contains(strings.Split(e.values["WASM_INSECURE_REGISTRIES"], ","), "*") {
+		list = append(list, "WASM_INSECURE_REGISTRIES: *: name each HOST:PORT")
+	}
+	return list
 }

@@ -196,6 +196,20 @@ func TestAnswersAreShuffled(t *testing.T) {
 	}
 }
 
+// TestTooLong: also what is longer than any message is answered.
+func TestTooLong(t *testing.T) {
+	info := &NameInfo{}
+	for i := range 6000 {
+		info.IPs = append(info.IPs, fmt.Sprintf("10.9.%d.%d", i/250, i%250+1))
+	}
+	s := start(t, Options{})
+	s.SetTable(&NameTable{Table: map[string]*NameInfo{"many": info}})
+	resp, _, err := (&dns.Client{Net: "tcp", Timeout: 20 * time.Second}).Exchange(new(dns.Msg).SetQuestion("many.", dns.TypeA), s.Addr())
+	if err != nil || !resp.Truncated || len(resp.Answer) == 0 {
+		t.Errorf("%v", err)
+	}
+}
+
 // What does not fit is truncated over UDP, to what the client takes, and whole over TCP.
 func TestLongAnswers(t *testing.T) {
 	info := &NameInfo{}

@@ -192,7 +192,9 @@ func (s *Server) serve(w dns.ResponseWriter, req *dns.Msg) {
 		if !ok {
 			resp = s.up.ask(portOf(w.RemoteAddr()), req, overTCP)
 		}
-		if !overTCP {
+		if overTCP {
+			resp.Truncate(dns.MaxMsgSize)
+		} else {
 			truncate(req, resp)
 		}
 		if err := w.WriteMsg(resp); err != nil {

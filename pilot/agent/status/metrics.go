@@ -117,6 +117,10 @@ func (m *merged) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		defer app.Body.Close()
 		switch kind, _, _ := mime.ParseMediaType(app.Header.Get("Content-Type")); kind {
 		case openMetrics:
+			if accept != acceptBoth {
+				appErr, app = errors.New("the application sends OpenMetrics, which was not asked for"), nil
+				break
+			}
 			format, edit = expfmt.NewFormat(expfmt.TypeOpenMetrics), toOpenMetrics
 			w.Header().Set("Content-Type", app.Header.Get("Content-Type"))
 		case "application/vnd.google.protobuf":

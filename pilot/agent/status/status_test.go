@@ -312,6 +312,14 @@ func TestMergedMetrics(t *testing.T) {
 			want:        "AGENT" + appText,
 			contentType: textType, failures: 1,
 		},
+		"OpenMetrics that nobody asked for": {
+			app: func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "application/openmetrics-text; version=1.0.0; charset=utf-8")
+				io.WriteString(w, appOpen)
+			},
+			want:        envoyText + "\nAGENT",
+			contentType: textType, failures: 1,
+		},
 		"protobuf that nobody asked for": {
 			app: func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Content-Type", "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily")

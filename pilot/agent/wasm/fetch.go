@@ -193,7 +193,10 @@ func (r *registry) get(ctx context.Context, path, accept string, most int64) ([]
 		if err != nil || challenge == "" {
 			return body, err
 		}
-		if !first {
+		switch {
+		case !first && r.user == "":
+			return nil, errNoSecret
+		case !first:
 			return nil, errors.New("the registry refuses its credentials")
 		}
 		if err := r.authorize(ctx, challenge); err != nil {
@@ -201,6 +204,8 @@ func (r *registry) get(ctx context.Context, path, accept string, most int64) ([]
 		}
 	}
 }
+
+var errNoSecret = errors.New("the registry wants credentials, and the control plane has sent no image pull secret")
 
 // authorize does what a WWW-Authenticate header asks for.
 func (r *registry) authorize(ctx context.Context, challenge string) error {
@@ -214,7 +219,7 @@ func (r *registry) authorize(ctx context.Context, challenge string) error {
 		r.authorization = basic
 		return nil
 	case !strings.EqualFold(scheme, "Bearer"):
-		return errors.New("the registry wants credentials: name an imagePullSecret")
+		return errNoSecret
 	}
 	query := url.Values{}
 	realm := ""
@@ -231,7 +236,9 @@ func (r *registry) authorize(ctx context.Context, challenge string) error {
 		return errors.New("the registry sends its clients for a token to where there is no TLS")
 	}
 	body, refused, err := r.c.request(ctx, realm+"?"+query.Encode(), "application/json", basic, maxToken)
-	if err == nil && refused != "" {
+	if err == nil && refused != "" && basic == "" {
+		err = errNoSecret
+	} else if err == nil && refused != "" {
 		err = errors.New("the credentials are refused")
 	}
 	var answer struct {

@@ -210,15 +210,16 @@ func (c *Cache) without(x *corev3.TypedExtensionConfig, filter interface{ GetCon
 // tries is how often a module is asked for while its server is away.
 const tries = 5
 
-// file returns the file of a module, and fetches it unless it is there. A policy of Always, or the tag latest without
-// any policy, has one without a hash fetched for each version of its extension, and each time where that has none.
+// file returns the file of a module, and fetches it unless it is there. A policy of Always, or the tag latest or none
+// without any policy, has one without a hash fetched for each version of its extension, and each time where that has
+// none.
 func (c *Cache) file(ctx context.Context, k key, policy, secret string, timeout time.Duration) (string, error) {
 	if timeout <= 0 || timeout > 10*c.o.Timeout {
 		timeout = 10 * c.o.Timeout
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	anew := k.sha256 == "" && (policy == "Always" || policy != "IfNotPresent" && strings.HasPrefix(k.url, ociScheme) && strings.HasSuffix(k.url, ":latest"))
+	anew := k.sha256 == "" && (policy == "Always" || policy != "IfNotPresent" && latest(k.url))
 	if !anew {
 		k.version = ""
 	}
@@ -252,6 +253,13 @@ func (c *Cache) file(ctx context.Context, k key, policy, secret string, timeout 
 		return "", fmt.Errorf("keep it: %w", err)
 	}
 	return file, nil
+}
+
+// latest reports whether a URL is of an image that its tag, or the lack of one, says to be the latest.
+func latest(url string) bool {
+	name, ok := strings.CutPrefix(url, ociScheme)
+	name = name[strings.LastIndexByte(name, '/')+1:]
+	return ok && (strings.HasSuffix(name, ":latest") || !strings.ContainsAny(name, ":@"))
 }
 
 // lookup returns the file of a module that is there.

@@ -279,6 +279,14 @@ func TestCredentials(t *testing.T) {
 	if got := try("hidden"); strings.Contains(got, "hidden") || !strings.Contains(got, "refused:") && !strings.Contains(got, "are refused") {
 		t.Errorf("a wrong password: %v", got)
 	}
+	if got := refused(t, c, extension(t, "oci://"+s.host()+"/r/m:raw", "", false, map[string]string{"ISTIO_META_WASM_IMAGE_PULL_SECRET": ""})); !strings.Contains(got, "no image pull secret") {
+		t.Errorf("without a secret: %v", got)
+	}
+	for url, want := range map[string]bool{"oci://h:1/r/m": true, "oci://h/m:latest": true, "oci://h/m:1": false, "oci://h/m@sha256:0": false, "https://h/m:latest": false} {
+		if latest(url) != want {
+			t.Errorf("%s: latest is not %t", url, want)
+		}
+	}
 	if got := try("secret"); got != "" {
 		t.Error(got)
 	}

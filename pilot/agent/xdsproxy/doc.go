@@ -6,13 +6,10 @@
 // Envoy connects again and says which versions it has. Three sorts of messages are the agent's own:
 //
 //   - The types of Handlers, such as the name table, are subscribed to by the agent when Envoy first asks for
-//
-// listeners.
-//
-//	  They are acknowledged or rejected by it, and not passed on.
-//	- Health of an application on a virtual machine is reported on each stream, and again on each new one.
-//	- Extensions are given to Extensions, which may fetch what they name and write something else in its place. What it
-//	  fails on is rejected in Envoy's stead.
+//     listeners. They are acknowledged or rejected by it, and not passed on.
+//   - Health of an application on a virtual machine is reported on each stream, and again on each new one.
+//   - Extensions are given to Extensions, which may fetch what they name and write something else in its place. What
+//     it fails on is rejected in Envoy's stead.
 //
 // A stream has four goroutines: of each side one that receives and one that sends, which alone sends; and a fifth once
 // there are extensions.

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -64,6 +65,8 @@ type Proxy struct {
 	grpc     *grpc.Server
 	debug    *debugServer // nil: there is none
 	metrics  metrics
+
+	away atomic.Int64 // streams that could not be opened since the last that could
 
 	mu      sync.Mutex
 	health  *health

@@ -81,8 +81,13 @@ func (p *Proxy) serve(envoy grpc.ServerStream, delta, debug bool) error {
 		"/"+discoveryv3.AggregatedDiscoveryService_ServiceDesc.ServiceName+"/"+method, grpc.ForceCodecV2(newCodec()))
 	if err != nil {
 		p.metrics.failures.Inc()
-		p.o.Log.Warn("no stream to the control plane", "server", p.o.Upstream.Address(), "err", err)
+		if n := p.away.Add(1); n&(n-1) == 0 { // the first, the second, the fourth
+			p.o.Log.Warn("no stream to the control plane", "server", p.o.Upstream.Address(), "err", err, "failures", n)
+		}
 		return told(err)
+	}
+	if n := p.away.Swap(0); n > 0 {
+		p.o.Log.Info("there is a stream to the control plane again", "server", p.o.Upstream.Address(), "failures", n)
 	}
 	p.add(s)
 	defer p.remove(s)
