@@ -172,6 +172,10 @@ var HostAddresses = &Kind{Name: "HostAddresses"}
 // Spec a *string, a JSON Web Key Set. The server makes these itself.
 var JWKS = &Kind{Name: "JWKS"}
 
+// Roots says that the roots which proxies trust may have changed. A change of it has no Object. The server makes these
+// itself.
+var Roots = &Kind{Name: "Roots"}
+
 // ServicePort is the fact that a service of the mesh has a port: the Object is named host:port, its Spec a *bool.
 // Package snapshot makes these of the registries' services.
 var ServicePort = &Kind{Name: "ServicePort"}

@@ -9,7 +9,7 @@ import (
 // layers is the order of the packages below one of pilot: each may import those before it, and the one above all.
 func layers() map[string][]string {
 	return map[string][]string{
-		"translate": {"engine", "gateway", "view", "hooks", "inbound", "eds", "cds", "rds", "lds", "sds", "nds", "ecds", "grpc", "patch"},
+		"translate": {"engine", "gateway", "view", "hooks", "inbound", "eds", "cds", "rds", "lds", "sds", "nds", "ecds", "pcds", "grpc", "patch"},
 		"xds":       {"api", "diff", "wire", "session"},
 	}
 }

@@ -45,7 +45,7 @@ func (a *anchors) get() ([]anchor, []diag.Diagnostic) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if now != a.of && now != nil {
-		a.parse(now)
+		a.use(now)
 	}
 	return a.list, slices.Concat(a.findings, a.failing(), expiredAnchors(a.list, time.Now()))
 }
@@ -69,14 +69,32 @@ func expiredAnchors(list []anchor, now time.Time) (found []diag.Diagnostic) {
 	return found
 }
 
-// parse takes the roots of a configuration.
-func (a *anchors) parse(now *mesh.Config) {
-	a.of, a.list, a.findings = now, nil, nil
+// read returns those of a configuration that may not be in force yet.
+func (a *anchors) read(of *mesh.Config) []anchor {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	list, _, _ := a.parse(of)
+	return list
+}
+
+// use takes those of the configuration in force, and has their bundles fetched. The caller holds the lock.
+func (a *anchors) use(now *mesh.Config) {
 	var urls []string
-	for i, c := range now.GetCaCertificates() {
+	a.of = now
+	a.list, a.findings, urls = a.parse(now)
+	if a.fetch != nil && !slices.Equal(urls, a.urls) {
+		a.urls = urls
+		a.fetch.Want(facts.Needs(urls...))
+	}
+}
+
+// parse returns those of a configuration, what is wrong with it, and the URLs of bundles in it, sorted. The caller
+// holds the lock.
+func (a *anchors) parse(of *mesh.Config) (list []anchor, findings []diag.Diagnostic, urls []string) {
+	for i, c := range of.GetCaCertificates() {
 		field := fmt.Sprintf("caCertificates[%d]", i)
 		bad := func(code, message, fix string) {
-			a.findings = append(a.findings, diag.Diagnostic{Severity: diag.Error, Code: code, Object: "MeshConfig", Field: field, Message: message, Fix: fix})
+			findings = append(findings, diag.Diagnostic{Severity: diag.Error, Code: code, Object: "MeshConfig", Field: field, Message: message, Fix: fix})
 		}
 		if url := c.GetSpiffeBundleUrl(); url != "" {
 			if !strings.HasPrefix(url, "https://") || a.fetch == nil {
@@ -85,7 +103,7 @@ func (a *anchors) parse(now *mesh.Config) {
 			}
 			urls = append(urls, url)
 			if roots := a.bundles[url]; roots != nil {
-				a.list = append(a.list, anchor{roots, c.GetCertSigners(), c.GetTrustDomains(), field})
+				list = append(list, anchor{roots, c.GetCertSigners(), c.GetTrustDomains(), field})
 			}
 			continue
 		}
@@ -97,13 +115,10 @@ func (a *anchors) parse(now *mesh.Config) {
 			bad("InvalidCertificates", "pem: "+err.Error()+"; these roots do not count", "write certificates as PEM")
 			continue
 		}
-		a.list = append(a.list, anchor{roots, c.GetCertSigners(), c.GetTrustDomains(), field})
+		list = append(list, anchor{roots, c.GetCertSigners(), c.GetTrustDomains(), field})
 	}
 	slices.Sort(urls)
-	if urls = slices.Compact(urls); a.fetch != nil && !slices.Equal(urls, a.urls) {
-		a.urls = urls
-		a.fetch.Want(facts.Needs(urls...))
-	}
+	return list, findings, slices.Compact(urls)
 }
 
 // failing returns a finding for each bundle that cannot be fetched.
@@ -161,7 +176,11 @@ func (s *Server) newAnchors() (*anchors, error) {
 	}
 	a := &anchors{current: s.mesh, bundles: map[string][]*x509.Certificate{}}
 	p := poll.New(poll.Options[string]{
-		Kind: spiffeBundle, Handler: a.take, Logger: s.o.Logger.With("scope", "ca"), Every: bundleEvery, Retry: time.Second, Longest: time.Minute, Age: bundleAge, Limits: s.o.Limits,
+		Kind: spiffeBundle, Logger: s.o.Logger.With("scope", "ca"), Every: bundleEvery, Retry: time.Second, Longest: time.Minute, Age: bundleAge, Limits: s.o.Limits,
+		Handler: func(changes []kinds.Change) {
+			a.take(changes)
+			s.noticeRoots()
+		},
 		Ask: func(ctx context.Context, url string) (string, error) {
 			text, err := fetcher.Get(ctx, url)
 			if err != nil {

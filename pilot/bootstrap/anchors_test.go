@@ -15,6 +15,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -285,7 +286,7 @@ func TestVouchingRootsOfAliases(t *testing.T) {
 }
 
 // TestSpiffeBundles fetches the roots of another trust domain, which count for it alone. What is served later counts
-// then. While nothing good is served, that is a finding.
+// then, and proxies are sent it. While nothing good is served, that is a finding.
 func TestSpiffeBundles(t *testing.T) {
 	first, second := selfSigned(t), selfSigned(t)
 	bundle := func(b *pki.Bundle) string {
@@ -301,6 +302,7 @@ func TestSpiffeBundles(t *testing.T) {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(*text.Load())) }))
 	t.Cleanup(server.Close)
 	o := certificateOptions(t)
+	o.Certificates.MultiRoot = true
 	o.KeySets.Allow, o.KeySets.ExtraRoots = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, filepath.Join(t.TempDir(), "roots.pem")
 	write(t, o.KeySets.ExtraRoots, string(pki.EncodeCertificates(server.Certificate())))
 	o.MeshConfig = filepath.Join(t.TempDir(), "mesh.yaml")
@@ -326,6 +328,10 @@ func TestSpiffeBundles(t *testing.T) {
 	}
 	serve(bundle(first))
 	eventually(t, "the root counts for its trust domain", func() bool { return ask(first, alias) == codes.OK })
+	eventually(t, "proxies are sent the root", func() bool {
+		roots := slices.Collect(s.world.Snapshot().Roots().All)
+		return len(roots) == 2 && roots[1] == textOf(first)
+	})
 	if code := ask(first, home); code != codes.Unauthenticated {
 		t.Errorf("the root counts for another trust domain: %v", code)
 	}

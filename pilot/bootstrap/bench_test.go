@@ -118,7 +118,7 @@ func newFleet(b *testing.B, services, proxies int) *fleet {
 		KeepaliveInterval: time.Minute, KeepaliveTimeout: time.Minute,
 	}
 	o.Limits.Tombstones = math.MaxInt // a stream that lasted so long would go back to whole route configurations
-	f := &fleet{services: services, proxies: proxies, world: newWorld(o, nil, nil, nil), t: translate.New(translate.Options{Idle: idleResources, Features: catalog.Features()})}
+	f := &fleet{services: services, proxies: proxies, world: newWorld(o, nil, nil, nil, nil), t: translate.New(translate.Options{Idle: idleResources, Features: catalog.Features()})}
 	o.Limits.RequestsPerSecond = 1e9 // nobody changes so much for long elsewhere
 	f.server = xds.New(xds.Options{Translator: f.t, Limits: o.Limits})
 	var all []kinds.Change

@@ -35,11 +35,13 @@ import (
 
 // Certificates are the options of the certificate authority and of whom it issues certificates to.
 type Certificates struct {
-	Off       bool   // there is no CA, and others certify workloads: ENABLE_CA_SERVER=false
-	StateDir  string // of a self-signed CA and the key of tokens, without Kubernetes; empty: there is neither
-	Cacerts   bool   // the Secret of a self-signed CA is called cacerts
-	Folder    string // of a CA that is plugged in
-	MultiRoot bool   // that CA may be replaced by one of another root at once
+	Off      bool   // there is no CA, and others certify workloads: ENABLE_CA_SERVER=false
+	StateDir string // of a self-signed CA and the key of tokens, without Kubernetes; empty: there is neither
+	Cacerts  bool   // the Secret of a self-signed CA is called cacerts
+	Folder   string // of a CA that is plugged in
+	// MultiRoot: that CA may be replaced by one of another root at once, and proxies are sent the roots to trust:
+	// ISTIO_MULTIROOT_MESH.
+	MultiRoot bool
 
 	Audiences []string // of tokens of Kubernetes
 	// NodeAccounts may have certificates of the pods on their node: CA_TRUSTED_NODE_ACCOUNTS.

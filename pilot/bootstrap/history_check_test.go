@@ -448,7 +448,7 @@ func (h *history) rest() error {
 // alike compares the clients of one proxy with each other, and the Snapshot with one of a world to which all objects
 // came at once.
 func (h *history) alike(s *snapshot.Snapshot) error {
-	once := newWorld(h.server.o, nil, nil, nil).Commit(h.present(), time.Time{})
+	once := newWorld(h.server.o, nil, nil, nil, nil).Commit(h.present(), time.Time{})
 	first := map[string]picture{}
 	for _, c := range h.clients {
 		want, err := h.wanted(s, c.node)

@@ -315,7 +315,7 @@ func TestCommits(t *testing.T) {
 	for seed := range uint64(100) {
 		p := newPast(t, seed)
 		o := Options{Options: ingest.Options{Logger: slog.New(slog.DiscardHandler), Namespace: "istio-system", Domain: "cluster.local", ClusterID: "Kubernetes"}}
-		w, h := newWorld(o, nil, nil, nil), &history{past: p}
+		w, h := newWorld(o, nil, nil, nil, nil), &history{past: p}
 		w.Commit(p.start(t), time.Time{})
 		for range 2 {
 			var batch []kinds.Change
@@ -323,7 +323,7 @@ func TestCommits(t *testing.T) {
 				batch = append(batch, p.next(t)...)
 			}
 			w.Commit(batch, time.Time{})
-			once := newWorld(o, nil, nil, nil)
+			once := newWorld(o, nil, nil, nil, nil)
 			once.Commit(h.present(), time.Time{})
 			if d := cmp.Diff(endpointsIn(once), endpointsIn(w)); d != "" {
 				t.Fatalf("seed %d: endpoints at once (-) and in commits (+):\n%s\nwhat changed:\n%s", seed, d, strings.Join(p.told, "\n"))

@@ -23,6 +23,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/identity"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/api/quota"
 	"github.com/istiod-lite/istiod-lite/api/safe"
@@ -79,15 +80,17 @@ type Server struct {
 // back.
 const idleResources = 32 << 20
 
-// newWorld makes the world of a server. event is called for each change, names resolves names of gateways, and the
-// others are the providers of facts by their kind; all may be nil.
-func newWorld(o Options, event func(*kinds.Kind, string), names facts.Provider, others map[*kinds.Kind]facts.Provider) *ingest.World {
-	return ingest.New(o.Options, ingest.Parts{Event: event, Hosts: names, Facts: others, Stages: catalog.Stages(o.Domain, o.Namespace), Catalog: o.features()})
+// newWorld makes the world of a server. event is called for each change, names resolves names of gateways, others are
+// the providers of facts by their kind, and roots is that of ingest.Parts; all may be nil.
+func newWorld(
+	o Options, event func(*kinds.Kind, string), names facts.Provider, others map[*kinds.Kind]facts.Provider, roots func(*mesh.Config) []string,
+) *ingest.World {
+	return ingest.New(o.Options, ingest.Parts{Event: event, Hosts: names, Facts: others, Roots: roots, Stages: catalog.Stages(o.Domain, o.Namespace), Catalog: o.features()})
 }
 
 // features returns the features that a server has.
 func (o Options) features() catalog.List {
-	return catalog.With(catalog.Options{FetchKeys: o.KeySets.Remote})
+	return catalog.With(catalog.Options{FetchKeys: o.KeySets.Remote, SendRoots: o.Certificates.MultiRoot})
 }
 
 // New builds a server and starts nothing.
@@ -102,7 +105,11 @@ func New(o Options) (*Server, error) {
 	if s.keySets, err = s.newKeySets(); err != nil {
 		return nil, err
 	}
-	s.world = newWorld(o, newEventMetrics(s.metrics), s.names, map[*kinds.Kind]facts.Provider{kinds.JWKS: s.keySets})
+	var roots func(*mesh.Config) []string
+	if o.Certificates.MultiRoot {
+		roots = s.sentRoots
+	}
+	s.world = newWorld(o, newEventMetrics(s.metrics), s.names, map[*kinds.Kind]facts.Provider{kinds.JWKS: s.keySets}, roots)
 	s.analyst = ingest.NewAnalyst(s.world)
 
 	s.from, err = ingest.NewSources(o.Options, o.Instance(), s.metrics, s.throttle.Take)
@@ -248,7 +255,7 @@ func (s *Server) register() {
 	if s.secure != nil { // behind the sources, which bring the names that are in its own certificate
 		s.components.start("certificate authority", s.secure.authority.Load)
 		s.components.background("certificate authority", s.secure.authority.Run)
-		if s.secure.publisher != nil || s.webhooks != nil && s.webhooks.controller != nil {
+		if s.o.Certificates.MultiRoot || s.secure.publisher != nil || s.webhooks != nil && s.webhooks.controller != nil {
 			s.components.background("certificate roots", s.leadRoots)
 		}
 	}

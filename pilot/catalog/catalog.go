@@ -39,6 +39,7 @@ const (
 // Options of features. The zero Options are the defaults.
 type Options struct {
 	FetchKeys FetchMode // who fetches the keys of token issuers
+	SendRoots bool      // proxies are sent further roots to trust
 }
 
 // Features returns all features in order, with the default options.
@@ -56,7 +57,7 @@ func With(o Options) List {
 		extension.New(extension.Stats),
 		extension.New(extension.Last),
 		grpc.New(),
-		mtls.New(),
+		mtls.New(o.SendRoots),
 		virtualservice.New(),
 		destinationrule.New(),
 		telemetry.New(),

@@ -1,6 +1,6 @@
 package envoy
 
-// Type URLs that this server knows. No provider makes ProxyConfigType yet.
+// Type URLs that this server knows.
 const (
 	ClusterType     = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
 	EndpointType    = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"

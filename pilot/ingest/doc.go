@@ -27,7 +27,8 @@
 // cluster. When each of them was heard, configSources.begin makes the sources that the mesh configuration names. The
 // sink is called for the first time when all sources were heard. So the first commit has everything.
 //
-// Answers of I/O come as changes, through a table of pilot/facts. Nothing here knows Envoy or xDS.
+// Answers of I/O come as changes, through a table of pilot/facts. Only the roots that proxies trust are asked for, by
+// Parts.Roots: a change says that they may be others. Nothing here knows Envoy or xDS.
 //
 // State: a World's objects, under its lock, and what only the committing goroutine touches. Goroutines: the Throttle's
 // one, which alone calls commit once it is made, and one for each source in Sources.Run. Analyst.Run and the Runs of

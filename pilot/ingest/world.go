@@ -29,7 +29,10 @@ type Parts struct {
 	Facts   map[*kinds.Kind]facts.Provider // of the facts that translations read, by their kind
 	Stages  []derive.Stage                 // what derives objects from objects, in order
 	Catalog Catalog
-	Still   bool // no object changes by itself: the configuration is read once
+	// Roots returns the roots that proxies trust beside those of their certificates, with a mesh configuration: texts of
+	// PEM. A change of kinds.Roots says that they may be others. Nil: proxies are sent none.
+	Roots func(*mesh.Config) []string
+	Still bool // no object changes by itself: the configuration is read once
 }
 
 // Catalog is what translations declare about the objects that they read: see package catalog.
@@ -57,7 +60,8 @@ type World struct {
 	filter      *filter
 	stages      *stages
 	credentials *credentialStore
-	reselect    bool // the selectors have changed: every object has to be looked at
+	rootsOf     *mesh.Config // with which Parts.Roots was called last
+	reselect    bool         // the selectors have changed: every object has to be looked at
 
 	hosts           *facts.Table[[]string] // addresses of the gateways that are known by name
 	networkGateways map[kinds.Key]*kinds.Object
@@ -120,6 +124,7 @@ func (w *World) makeRegistries() {
 // Commit applies a batch and returns the snapshot that it makes. received is when the first change of it came in.
 func (w *World) Commit(batch []kinds.Change, received time.Time) *snapshot.Snapshot {
 	answers, batch := facts.Split(w.hosts.Apply(batch), w.isFact)
+	roots, batch := facts.Split(batch, func(k *kinds.Kind) bool { return k == kinds.Roots })
 	remesh := false
 	for _, c := range batch {
 		w.count(c)
@@ -163,6 +168,10 @@ func (w *World) Commit(batch []kinds.Change, received time.Time) *snapshot.Snaps
 	batch = w.derive(batch)
 
 	w.builder.SetMesh(w.mesh)
+	if w.parts.Roots != nil && (len(roots) > 0 || w.rootsOf != w.mesh) {
+		w.rootsOf = w.mesh
+		w.builder.SetRoots(w.parts.Roots(w.mesh))
+	}
 	w.builder.Apply(batch)
 	if held, looked := w.credentials.apply(batch); looked {
 		w.builder.Apply(held)

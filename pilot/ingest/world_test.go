@@ -19,6 +19,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/galley/validation"
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/registry"
@@ -350,5 +351,40 @@ spec:
 	s.Commit([]kinds.Change{{Key: kinds.Key{Kind: kinds.DestinationRule, Namespace: "a", Name: "x"}}}, time.Time{})
 	if got := s.Findings(); len(got) != 0 {
 		t.Errorf("without the object: %v", got)
+	}
+}
+
+// TestRoots: the roots that proxies trust are asked for with each mesh configuration and when they are said to have
+// changed, and not with other changes.
+func TestRoots(t *testing.T) {
+	var asked []string
+	now := []string{"own"}
+	s := testWorld{t, New(Options{Logger: slog.New(slog.DiscardHandler), Namespace: "istio-system", Domain: "cluster.local"}, Parts{
+		Catalog: catalog.Features(), Roots: func(m *mesh.Config) []string {
+			asked = append(asked, m.GetTrustDomain())
+			return now
+		},
+	})}
+	check := func(what string, want ...string) {
+		t.Helper()
+		if got := slices.Collect(s.Snapshot().Roots().All); !slices.Equal(got, now) || !slices.Equal(asked, want) {
+			t.Errorf("%s: roots %q, want %q; asked with %q, want %q", what, got, now, asked, want)
+		}
+		asked = nil
+	}
+	s.apply(serviceIn("a"))
+	check("the first load", "cluster.local")
+	s.apply(serviceIn("b"))
+	check("a service")
+	now = []string{"own", "second"}
+	s.apply(configMap("istio", map[string]string{"mesh": "trustDomain: a.example"}))
+	check("another mesh configuration", "a.example")
+	now = []string{"next"}
+	s.Commit([]kinds.Change{{Key: kinds.Key{Kind: kinds.Roots}}}, time.Time{})
+	check("other roots", "a.example")
+	before := s.Snapshot()
+	s.Commit([]kinds.Change{{Key: kinds.Key{Kind: kinds.Roots}}}, time.Time{})
+	if s.Snapshot() != before {
+		t.Error("the same roots make another Snapshot")
 	}
 }

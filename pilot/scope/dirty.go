@@ -25,6 +25,7 @@ type Dirty struct {
 	// Credentials are the names of the Secrets and ConfigMaps, of any namespace, whose content for TLS changed or who may
 	// be sent it, sorted.
 	Credentials []string
+	Roots       bool // the roots that proxies trust
 	Reassign    Reassign
 	// Compare: more may differ than assignments and the configuration of single workloads. Every stream compares all
 	// that it has.
@@ -39,12 +40,12 @@ type ListenerKey struct {
 	Wildcard bool // the wildcard's listener may have changed, not only one of a Sidecar
 }
 
-// NoHosts reports whether no host is dirty. Endpoints, facts, credentials and assignments of proxies may be.
+// NoHosts reports whether no host is dirty. Endpoints, facts, credentials, roots and assignments of proxies may be.
 func (d *Dirty) NoHosts() bool { return !d.All && len(d.Hosts) == 0 }
 
 // ReassignsOnly reports whether no resource is dirty: proxies may belong to other cohorts, and that is all.
 func (d *Dirty) ReassignsOnly() bool {
-	return d.NoHosts() && len(d.Endpoints)+len(d.Listeners)+len(d.Facts)+len(d.Credentials) == 0
+	return d.NoHosts() && !d.Roots && len(d.Endpoints)+len(d.Listeners)+len(d.Facts)+len(d.Credentials) == 0
 }
 
 // appendListeners appends the keys of a service's listeners.
@@ -78,7 +79,7 @@ func appendListeners(list []ListenerKey, s *registry.Service, endpoints ...*snap
 func MergeDirty(list []*Dirty) *Dirty {
 	all := &Dirty{}
 	for _, c := range list {
-		all.All, all.Compare = all.All || c.All, all.Compare || c.Compare
+		all.All, all.Roots, all.Compare = all.All || c.All, all.Roots || c.Roots, all.Compare || c.Compare
 		all.Hosts = append(all.Hosts, c.Hosts...)
 		all.Endpoints = append(all.Endpoints, c.Endpoints...)
 		all.Credentials = append(all.Credentials, c.Credentials...)

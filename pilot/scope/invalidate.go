@@ -34,6 +34,7 @@ func meshInvalidation() []InvalidationRule {
 			b.dirty.All = b.dirty.All || b.diff.Global
 			b.dirty.Reassign.All = b.dirty.Reassign.All || b.diff.Global
 		}},
+		{Name: "roots", start: func(b *dirtyBuilder) { b.dirty.Roots = b.diff.Roots }},
 		{Name: "workloads", start: func(b *dirtyBuilder) {
 			b.dirty.Reassign.All = b.dirty.Reassign.All || len(b.diff.Workloads) > 0
 		}},

@@ -23,6 +23,7 @@ type Builder struct {
 	last         *Snapshot
 	mesh         *mesh.Config
 	networks     *Networks
+	roots        frozen.List[string]
 	current      tables // the tables as of the last Apply
 	edit         *frozen.Edit
 	diff         Diff
@@ -90,6 +91,14 @@ func (b *Builder) SetMesh(m *mesh.Config) {
 	if m != b.mesh {
 		b.mesh = m
 		b.markFull("global", "mesh config")
+	}
+}
+
+// SetRoots replaces the roots that proxies trust beside those of their certificates: texts of PEM.
+func (b *Builder) SetRoots(roots []string) {
+	if list := frozen.ListOf(roots...); list != b.roots {
+		b.roots = list
+		b.markFull("global", "roots that proxies trust")
 	}
 }
 
@@ -295,12 +304,13 @@ func (b *Builder) Commit(received time.Time) *Snapshot {
 	s := *b.last
 	s.Revision++
 	s.cached = &sync.Map{}
-	s.Mesh, s.Networks = b.mesh, b.networks
+	s.Mesh, s.Networks, s.roots = b.mesh, b.networks, b.roots
 	b.edit.Done()
 	s.tables = b.current
 	s.Diff = b.diff
 	s.Diff.Received = received
 	s.Diff.Global = b.mesh != b.last.Mesh || b.networks != b.last.Networks
+	s.Diff.Roots = b.roots != b.last.roots
 	for k, was := range b.oldServices {
 		if is := s.Service(k); is != was {
 			s.Diff.Services = append(s.Diff.Services, ServiceChange{was, is})

@@ -282,3 +282,23 @@ func TestEndpointsSummary(t *testing.T) {
 		}
 	}
 }
+
+// TestRootsOfDiff: other roots make a Snapshot that says so, and equal ones make none.
+func TestRootsOfDiff(t *testing.T) {
+	b := snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: mesh.Default()})
+	b.SetRoots([]string{"x"})
+	first := b.Commit(time.Time{})
+	b.SetRoots([]string{"x"})
+	if b.Commit(time.Time{}) != first {
+		t.Error("equal roots make another Snapshot")
+	}
+	b.SetRoots([]string{"x", "y"})
+	second := b.Commit(time.Time{})
+	if second == first || !second.Diff.Roots || !second.Diff.Full || first.Roots() == second.Roots() {
+		t.Errorf("other roots: %+v", second.Diff)
+	}
+	b.SetMesh(&mesh.Config{MeshConfig: mesh.Default().MeshConfig})
+	if third := b.Commit(time.Time{}); third.Diff.Roots || third.Roots() != second.Roots() {
+		t.Errorf("another mesh configuration: %+v", third.Diff)
+	}
+}

@@ -32,6 +32,9 @@ type Diff struct {
 	// Global: the mesh configuration or the networks changed.
 	Global bool
 
+	// Roots: the roots that proxies trust changed.
+	Roots bool
+
 	// Facts are the facts that came, changed or went, sorted.
 	Facts []ConfigChange
 

@@ -27,8 +27,10 @@ type Snapshot struct {
 	RepeatedText, HostClusters int // see limits.Limits
 
 	tables
-	reach  map[*kinds.Kind]Reach
-	cached *sync.Map // what Cached returns, by owner
+	roots     frozen.List[string]
+	rootsRead func() // called at each look-up of them; nil: nobody traces
+	reach     map[*kinds.Kind]Reach
+	cached    *sync.Map // what Cached returns, by owner
 }
 
 // ClusterAddress is an address in a cluster, whose ID is empty for the server's own. Two clusters may use one address.
@@ -205,6 +207,14 @@ func (s *Snapshot) Subscribed(k *kinds.Kind) bool { return s.reach[k] == Subscri
 
 // RootNamespace returns the namespace of mesh-wide policies.
 func (s *Snapshot) RootNamespace() string { return s.Mesh.GetRootNamespace() }
+
+// Roots returns what proxies trust beside the roots of their certificates, as PEM. It is empty where nothing is sent.
+func (s *Snapshot) Roots() frozen.List[string] {
+	if s.rootsRead != nil {
+		s.rootsRead()
+	}
+	return s.roots
+}
 
 // EachEndpoints calls yield with every service's key and endpoints.
 func (s *Snapshot) EachEndpoints(yield func(registry.ServiceKey, *Endpoints) bool) {

@@ -46,6 +46,9 @@ func (s *Snapshot) Traced(later *Snapshot, found Found) *Snapshot {
 		return sameProxyConfig(was.Workload, is.Workload)
 	})
 	c.facts = Trace("facts", s.facts, later.facts, found, nil)
+	if s.roots != later.roots {
+		c.rootsRead = func() { found("roots", s.roots) }
+	}
 	c.objects = maps.Clone(s.objects)
 	for _, k := range append(kinds.All(), kinds.SecretCredential, kinds.ConfigMapCredential) {
 		if s.Reach(k) == Unread {

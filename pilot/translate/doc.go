@@ -2,8 +2,9 @@
 // resources.
 //
 // Translator is the entry point. Each type of resources is a folder: clusters are made in cds, their endpoints in eds,
-// listeners in lds, route configurations and virtual hosts in rds, secrets in sds, name tables in nds. A table of the
-// Translator has a line for each. What applications are sent that use xDS without a proxy is made in grpc.
+// listeners in lds, route configurations and virtual hosts in rds, secrets in sds, name tables in nds, roots to trust
+// in pcds. A table of the Translator has a line for each. What applications are sent that use xDS without a proxy is
+// made in grpc.
 //
 // In each folder, generators read a Snapshot (package view) and make keys. A builder makes each resource from one
 // comparable key, which holds everything that the resource depends on; an envoy.Memo stores the resource under that

@@ -20,6 +20,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/translate/hooks"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/lds"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/nds"
+	"github.com/istiod-lite/istiod-lite/pilot/translate/pcds"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/rds"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/sds"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/view"
@@ -62,6 +63,8 @@ func (t *Translator) Partitions(s, later *snapshot.Snapshot, p *node.Proxy, host
 			Dirty:    func(n Next) bool { return n.index.Dirty.All || len(of(n.view).Affected(&n.index.Dirty)) > 0 },
 		})
 	}
+	roots := t.types[envoy.ProxyConfigType].(*pcds.Roots)
+	whole("roots", roots.Generator)
 	whole("inbound clusters", func(v *view.View) engine.Generator[struct{}] { return clusters.Inbound(v, c.Inbound) })
 	for _, h := range hosts {
 		list = append(list, partition("clusters", h, h, func(v *view.View) engine.Generator[string] { return clusters.Outbound(v, c.Client) }))

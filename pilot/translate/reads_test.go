@@ -35,6 +35,7 @@ type selectingStep struct {
 	generatedStep
 	facts     []kinds.Change
 	workloads map[registry.WorkloadKey]*registry.Workload
+	roots     []string // nil: they stay
 }
 
 var webSelector = &typev1beta1.WorkloadSelector{MatchLabels: map[string]string{"app": "web"}}
@@ -120,6 +121,9 @@ func selectingWorlds() *rapid.Generator[[]selectingStep] {
 			if chance(t, 3) {
 				s.facts = []kinds.Change{one(t, []kinds.Change{tapAnswer("1", "x"), tapAnswer("1", "y"), tapAnswer("2", "x"), facts.Change[string](tapFact, "1", nil)})}
 			}
+			if chance(t, 6) {
+				s.roots = one(t, [][]string{{"x"}, {"x", "y"}})
+			}
 			for _, name := range slices.Sorted(maps.Keys(proxies)) {
 				if i > 0 && !chance(t, 12) {
 					continue
@@ -182,6 +186,9 @@ func missingDirty(steps []selectingStep, t tb, lists ...[]scope.InvalidationRule
 		}
 		b.Apply(changes)
 		b.ApplyFacts(step.facts)
+		if step.roots != nil {
+			b.SetRoots(step.roots)
+		}
 		from, s := last, b.Commit(time.Time{})
 		if s == from {
 			continue

@@ -20,6 +20,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/translate/lds"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/nds"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/patch"
+	"github.com/istiod-lite/istiod-lite/pilot/translate/pcds"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/rds"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/sds"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/view"
@@ -62,13 +63,14 @@ type maker interface {
 func makers(m *envoy.Memo, h *hooks.Hooks, c *engine.Cache) (types, ofGRPC map[string]maker) {
 	clusters, routes := cds.New(m, h, c), rds.New(m, h, c)
 	types = map[string]maker{
-		envoy.ClusterType:   clusters,
-		envoy.EndpointType:  eds.New(m, h, c),
-		envoy.ListenerType:  lds.New(m, h, c),
-		envoy.RouteType:     routes,
-		envoy.SecretType:    sds.New(m, c),
-		envoy.NameTableType: nds.New(m, c),
-		envoy.ExtensionType: ecds.New(m, h, c),
+		envoy.ClusterType:     clusters,
+		envoy.EndpointType:    eds.New(m, h, c),
+		envoy.ListenerType:    lds.New(m, h, c),
+		envoy.RouteType:       routes,
+		envoy.SecretType:      sds.New(m, c),
+		envoy.NameTableType:   nds.New(m, c),
+		envoy.ProxyConfigType: pcds.New(m, c),
+		envoy.ExtensionType:   ecds.New(m, h, c),
 	}
 	ofGRPC = map[string]maker{
 		envoy.ClusterType:  grpc.NewClusters(m, c, clusters),

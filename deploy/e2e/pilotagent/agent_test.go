@@ -213,8 +213,9 @@ func (m *mesh) ask(t *testing.T, pod string, port int, path string) (int, string
 func TestAgents(t *testing.T) {
 	m := &mesh{agents: map[string]*agent{}}
 	m.Mesh = suite.StartMesh(t.Context(), t, suite.MeshOptions{
-		Network: network, CA: true, Env: []string{"ISTIOD_CUSTOM_HOST=" + network.Gateway().String()},
-		Files: map[string]string{"mesh.yaml": meshYAML + othersYAML, "first.yaml": firstYAML},
+		Network: network, CA: true, Env: []string{"ISTIOD_CUSTOM_HOST=" + network.Gateway().String(), "ISTIO_MULTIROOT_MESH=true"},
+		Config: "trustDomain: cluster.local\n",
+		Files:  map[string]string{"mesh.yaml": meshYAML + othersYAML, "first.yaml": firstYAML},
 	})
 	for name, of := range map[string][2]string{"first": {"server", "sidecar"}, "second": {"server", "sidecar"}, "caller": {"caller", "sidecar"}, "gateway": {"gateway", "router"}} {
 		m.start(t, name, of[0], of[1])
@@ -253,6 +254,7 @@ func TestAgents(t *testing.T) {
 	})
 
 	t.Run("BesideEnvoy", m.testBesideEnvoy)
+	t.Run("FurtherRoots", m.testFurtherRoots)
 
 	// One connection for all requests, as applications have it.
 	client := &http.Client{Transport: &http.Transport{DialContext: m.World.Pod("caller").Location.DialContext, MaxIdleConnsPerHost: 64}}

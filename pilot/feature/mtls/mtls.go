@@ -9,14 +9,14 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
 
-// New returns the feature.
-func New() *feature.Feature {
+// New returns the feature. sendRoots says that proxies are sent the roots of the mesh configuration to trust.
+func New(sendRoots bool) *feature.Feature {
 	return &feature.Feature{
 		Name:            "mtls",
 		Kinds:           []*kinds.Kind{kinds.PeerAuthentication},
 		Part:            feature.InboundPart,
 		Select:          selectPolicies,
-		UnsupportedMesh: unsupportedMesh,
+		UnsupportedMesh: unsupportedMesh(sendRoots),
 		Hooks: feature.Hooks{
 			FiltersReadOf: announceReadsOf, HTTPFilters: announce,
 			Cluster:   announced,

@@ -17,7 +17,31 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-var transport = mtls.New().Transport
+// TestSentRoots: that proxies trust no further roots is a finding, unless they are sent them. Then it is one that those
+// of another trust domain count for all.
+func TestSentRoots(t *testing.T) {
+	c := &meshv1alpha1.MeshConfig{CaCertificates: []*meshv1alpha1.MeshConfig_CertificateData{
+		{CertificateData: &meshv1alpha1.MeshConfig_CertificateData_Pem{Pem: "x"}, CertSigners: []string{"s"}},
+	}}
+	of := func(sendRoots bool) (fields []string) {
+		for _, d := range mtls.New(sendRoots).UnsupportedMesh(mesh.Default(), c) {
+			fields = append(fields, d.Field)
+		}
+		return fields
+	}
+	if got := of(false); !slices.Equal(got, []string{"caCertificates"}) {
+		t.Errorf("findings about %q", got)
+	}
+	if got := of(true); len(got) > 0 {
+		t.Errorf("findings about %q", got)
+	}
+	c.CaCertificates[0].TrustDomains = []string{"elsewhere.example"}
+	if got := of(true); !slices.Equal(got, []string{"caCertificates[0].trustDomains"}) {
+		t.Errorf("findings about %q", got)
+	}
+}
+
+var transport = mtls.New(false).Transport
 
 func policies(t *testing.T, specs ...string) feature.Selection {
 	t.Helper()
@@ -163,7 +187,7 @@ func TestSelect(t *testing.T) {
 		{"istio-system", "web", node.Sidecar, []*kinds.Object{root}},
 		{"a", "web", node.Router, nil},
 	} {
-		got := mtls.New().Select(r, c.ns)(feature.Workload{Type: c.typ, Labels: map[string]string{"app": c.app}})
+		got := mtls.New(false).Select(r, c.ns)(feature.Workload{Type: c.typ, Labels: map[string]string{"app": c.app}})
 		if !slices.Equal(slices.Collect(got.Objects.All), c.want) {
 			t.Errorf("%s %s %s: %v", c.typ, c.ns, c.app, got)
 		}
@@ -218,7 +242,7 @@ func TestSelectorInTheRootNamespace(t *testing.T) {
 		if c.own != nil {
 			r.objects[c.of] = list(c.own)
 		}
-		s := mtls.New().Select(r, c.of)(feature.Workload{Type: node.Sidecar, Labels: map[string]string{"app": "web"}})
+		s := mtls.New(false).Select(r, c.of)(feature.Workload{Type: node.Sidecar, Labels: map[string]string{"app": "web"}})
 		for _, port := range []uint32{0, 8080} {
 			if got := transport.Mode(s, port); got != c.want {
 				t.Errorf("%s: port %d: %v, want %v", c.name, port, got, c.want)

@@ -11,10 +11,21 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
 
-func unsupportedMesh(_ *mesh.Config, changed *meshv1alpha1.MeshConfig) []diag.Diagnostic {
-	list := feature.Unsupported("", changed, lacksMesh)
-	list = append(list, unknownParameters("meshMTLS", changed.GetMeshMTLS())...)
-	return append(list, unknownParameters("tlsDefaults", changed.GetTlsDefaults())...)
+// unsupportedMesh returns Feature.UnsupportedMesh. Sent roots count for every trust domain: proxies have one list.
+func unsupportedMesh(sendRoots bool) func(*mesh.Config, *meshv1alpha1.MeshConfig) []diag.Diagnostic {
+	return func(_ *mesh.Config, changed *meshv1alpha1.MeshConfig) []diag.Diagnostic {
+		list := feature.Unsupported("", changed, func(field string) (message, fix string) {
+			switch {
+			case sendRoots && field == "MeshConfig.caCertificates":
+				return "", ""
+			case sendRoots && field == "CertificateData.trustDomains":
+				return "proxies trust these roots for every trust domain; this server does for these alone", "write here only roots that may vouch for every workload of the mesh"
+			}
+			return lacksMesh(field)
+		})
+		list = append(list, unknownParameters("meshMTLS", changed.GetMeshMTLS())...)
+		return append(list, unknownParameters("tlsDefaults", changed.GetTlsDefaults())...)
+	}
 }
 
 // unknownParameters returns a finding for each cipher suite and curve that proxies do not know.
@@ -37,6 +48,7 @@ func lacksMesh(field string) (message, fix string) {
 	switch field {
 	case "MeshConfig.caCertificates":
 		message = "proxies trust no further roots; this server does, and signers of Kubernetes have theirs from here"
+		fix = "set ISTIO_MULTIROOT_MESH=true at the server to have proxies trust them"
 	case "MeshConfig.ca", "MeshConfig.certificates":
 		message = "no certificates are requested for it"
 	case "ExtensionProvider.sds":

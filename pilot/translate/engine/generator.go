@@ -44,6 +44,10 @@ func IfAll(d *scope.Dirty) bool { return d.All }
 // credentials or the reassignment of proxies.
 func IfHosts(d *scope.Dirty) bool { return !d.NoHosts() }
 
+// IfRoots is the stale of Single for a Set that depends on the roots that proxies trust, and nothing else but the mesh
+// configuration.
+func IfRoots(d *scope.Dirty) bool { return d.All || d.Roots }
+
 // Get returns a Set as it is at a revision. newGenerator is called if the cache does not have it. Its generator records
 // conflicts in the Log.
 func Get[P comparable](c *Cache, k Key, revision uint64, newGenerator func(*Log) Generator[P]) *Version {

@@ -20,6 +20,7 @@ type Reader interface {
 	// When one of these changes, everything is dirty.
 	Mesh() *mesh.Config
 	Networks() *snapshot.Networks // nil where there is only one network
+	Roots() frozen.List[string]   // that proxies trust beside those of their certificates, as PEM
 	Domain() string               // cluster.local
 	Cluster() string              // the ID of the server's own cluster
 	SecretsOf(cluster string) string

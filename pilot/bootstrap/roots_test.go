@@ -1,0 +1,125 @@
+package bootstrap
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+	meshv1 "istio.io/api/mesh/v1alpha1"
+
+	"github.com/istiod-lite/istiod-lite/citadel/pki"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+)
+
+// entryOf returns one of caCertificates with the roots of several CAs.
+func entryOf(list ...*pki.Bundle) string {
+	text := "- pem: |\n"
+	for _, b := range list {
+		text += "    " + strings.ReplaceAll(strings.TrimSpace(textOf(b)), "\n", "\n    ") + "\n"
+	}
+	return text
+}
+
+func textOf(b *pki.Bundle) string { return string(pki.EncodeCertificates(b.Roots...)) }
+
+// TestRootsAreSent: proxies of both protocols that ask for roots are sent those of the CA, then those of the mesh
+// configuration, each once and none that cannot be read; and all of them again when the mesh configuration or the CA
+// has others.
+func TestRootsAreSent(t *testing.T) {
+	o := certificateOptions(t)
+	own, next, second, third := selfSigned(t), selfSigned(t), selfSigned(t), selfSigned(t)
+	o.Certificates.StateDir, o.Certificates.MultiRoot = "", true
+	plug(t, o.Certificates.Folder, own)
+	o.MeshConfig = filepath.Join(t.TempDir(), "mesh.yaml")
+	write(t, o.MeshConfig, "caCertificates:\n"+entryOf(second)+"- pem: x\n")
+	s, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, s)
+	eventually(t, "the server is ready", s.ready.Load)
+	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	t.Cleanup(cancel)
+	whole, err := dial(t, s.Addresses().GRPC).StreamAggregatedResources(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	delta, err := dial(t, s.Addresses().GRPC).DeltaAggregatedResources(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := &corev3.Node{Id: nodeInA}
+	_ = whole.Send(&discoveryv3.DiscoveryRequest{TypeUrl: envoy.ProxyConfigType, Node: node})
+	_ = delta.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: envoy.ProxyConfigType, Node: node})
+	for _, step := range []struct {
+		what string
+		does func()
+		want []string
+	}{
+		{"at first", func() {}, []string{textOf(own), textOf(second)}},
+		{"another mesh configuration", func() {
+			write(t, o.MeshConfig, "caCertificates:\n"+entryOf(own, third)+entryOf(second)+entryOf(third))
+		}, []string{textOf(own), textOf(third), textOf(second)}},
+		{"another CA", func() { plug(t, o.Certificates.Folder, next) }, []string{textOf(next), textOf(own) + textOf(third), textOf(second)}},
+	} {
+		step.does()
+		for received := false; !received; {
+			r, err := whole.Recv()
+			if err != nil {
+				t.Fatalf("%s: %v", step.what, err)
+			}
+			received = len(r.Resources) == 1 && slices.Equal(rootsIn(t, r.Resources[0]), step.want)
+			_ = whole.Send(&discoveryv3.DiscoveryRequest{TypeUrl: r.TypeUrl, ResponseNonce: r.Nonce, VersionInfo: r.VersionInfo})
+		}
+		for received := false; !received; {
+			r, err := delta.Recv()
+			if err != nil {
+				t.Fatalf("%s, delta: %v", step.what, err)
+			}
+			received = len(r.Resources) == 1 && r.Resources[0].Name == "" && slices.Equal(rootsIn(t, r.Resources[0].Resource), step.want)
+			_ = delta.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: r.TypeUrl, ResponseNonce: r.Nonce})
+		}
+	}
+}
+
+// rootsIn returns the roots in a ProxyConfig.
+func rootsIn(t *testing.T, a *anypb.Any) []string {
+	t.Helper()
+	c := &meshv1.ProxyConfig{}
+	if err := proto.Unmarshal(a.Value, c); err != nil || a.TypeUrl != envoy.ProxyConfigType {
+		t.Fatalf("%s: %v", a.TypeUrl, err)
+	}
+	return c.CaCertificatesPem
+}
+
+// TestRootsAreNotSent: without ISTIO_MULTIROOT_MESH, a proxy that asks for roots gets no answer, and everything else.
+func TestRootsAreNotSent(t *testing.T) {
+	o := certificateOptions(t)
+	o.MeshConfig = filepath.Join(t.TempDir(), "mesh.yaml")
+	write(t, o.MeshConfig, "caCertificates:\n"+entryOf(selfSigned(t)))
+	s, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, s)
+	eventually(t, "the server is ready", s.ready.Load)
+	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	t.Cleanup(cancel)
+	stream, err := dial(t, s.Addresses().GRPC).StreamAggregatedResources(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = stream.Send(&discoveryv3.DiscoveryRequest{TypeUrl: envoy.ProxyConfigType, Node: &corev3.Node{Id: nodeInA}})
+	for _, typeURL := range []string{envoy.ClusterType, envoy.ListenerType} {
+		_ = stream.Send(&discoveryv3.DiscoveryRequest{TypeUrl: typeURL})
+		if r, err := stream.Recv(); err != nil || r.TypeUrl != typeURL {
+			t.Fatalf("%v, %v: want %s", r, err, typeURL)
+		}
+	}
+}
