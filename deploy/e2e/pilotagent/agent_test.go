@@ -208,6 +208,20 @@ func (m *mesh) ask(t *testing.T, pod string, port int, path string) (int, string
 	return resp.StatusCode, text.String()
 }
 
+// drain runs the hook of a pod that is to end.
+func (m *mesh) drain(t *testing.T, pod string) {
+	t.Helper()
+	hook := exec.CommandContext(t.Context(), os.Getenv(agentVar), "request", "--debug-port=15020", "POST", "drain")
+	said := &bytes.Buffer{}
+	hook.Stdout, hook.Stderr = said, said
+	if err := m.World.Pod(pod).Location.(interface{ Start(*exec.Cmd) error }).Start(hook); err != nil {
+		t.Fatal(err)
+	}
+	if err := hook.Wait(); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+}
+
 // TestAgents: sidecars and a gateway get certificates and configuration through their agents, call by mutual TLS alone,
 // and lose no request when the control plane is killed and when a server is ended with requests in flight.
 func TestAgents(t *testing.T) {
@@ -277,15 +291,7 @@ func TestAgents(t *testing.T) {
 	t.Run("ServerIsEnded", func(t *testing.T) {
 		a := m.agents["first"]
 		// As a kubelet does: the hook, then the signal. Between them clients learn that the endpoint goes.
-		hook := exec.CommandContext(t.Context(), os.Getenv(agentVar), "request", "--debug-port=15020", "POST", "drain")
-		said := &bytes.Buffer{}
-		hook.Stdout, hook.Stderr = said, said
-		if err := m.World.Pod("first").Location.(interface{ Start(*exec.Cmd) error }).Start(hook); err != nil {
-			t.Fatal(err)
-		}
-		if err := hook.Wait(); err != nil {
-			t.Fatalf("%v: %s", err, said)
-		}
+		m.drain(t, "first")
 		before := traffic.Heard("first")
 		suite.Eventually(t, "answers of a server that drains", func() bool { return traffic.Heard("first") > before+50 })
 		if err := os.Remove(filepath.Join(m.Dir, "first.yaml")); err != nil {
@@ -307,6 +313,29 @@ func TestAgents(t *testing.T) {
 		if err := traffic.Err(); err != nil && !traffic.Starved() {
 			t.Error(err)
 		}
+	})
+
+	t.Run("GatewayDrains", func(t *testing.T) {
+		client := &http.Client{Timeout: requestTimeout, Transport: &http.Transport{DialContext: m.World.Pod("caller").Location.DialContext}}
+		defer client.CloseIdleConnections()
+		closes := func() bool {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://10.10.0.23:8000/", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Host = "late.example.com"
+			resp, err := client.Do(req)
+			if err != nil {
+				return false
+			}
+			_ = resp.Body.Close()
+			return resp.StatusCode == http.StatusOK && resp.Close
+		}
+		if closes() {
+			t.Error("a gateway that serves closes a connection")
+		}
+		m.drain(t, "gateway")
+		suite.Eventually(t, "a gateway that drains asks its clients to close", closes)
 	})
 
 	t.Run("EnvoyIsKilled", func(t *testing.T) {
