@@ -24,6 +24,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
@@ -82,9 +83,7 @@ func TestGRPC(t *testing.T) {
 			got := &txtar.Archive{Comment: a.Comment, Files: slices.DeleteFunc(slices.Clone(a.Files), func(f txtar.File) bool { return strings.HasPrefix(f.Name, "differs.") })}
 			for name, address := range map[string]string{"client": "10.1.0.9", "greeter": "10.1.0.1"} {
 				pod := map[string]string{"client": "client-0", "greeter": "greeter-v1-0"}[name]
-				p := proxy(t, []byte(`{"id": "sidecar~`+address+`~`+pod+`.a~a.svc.cluster.local", "locality": {"region": "r1", "zone": "z1"},
-					"metadata": {"GENERATOR": "grpc", "CLUSTER_ID": "Kubernetes", "NAMESPACE": "a", "INSTANCE_IPS": "`+address+`", "LABELS": {"app": "`+name+`"}}}`))
-				c := tr.ResolveCohort(s, p)
+				c := tr.ResolveCohort(s, grpcProxy(t, address, pod, name))
 				lines := map[string]bool{}
 				for typeURL, list := range grpcNames(address) {
 					if name == "greeter" && typeURL != envoy.ListenerType {
@@ -116,6 +115,160 @@ func TestGRPC(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// grpcProxy is a client of the world in testdata/grpc that uses xDS without a proxy.
+func grpcProxy(t *testing.T, address, pod, app string) *node.Proxy {
+	t.Helper()
+	return proxy(t, []byte(`{"id": "sidecar~`+address+`~`+pod+`.a~a.svc.cluster.local", "locality": {"region": "r1", "zone": "z1"},
+		"metadata": {"GENERATOR": "grpc", "CLUSTER_ID": "Kubernetes", "NAMESPACE": "a", "INSTANCE_IPS": "`+address+`", "LABELS": {"app": "`+app+`"}}}`))
+}
+
+// grpcLinesOf returns what gRPC reads of one resource after changes.
+func grpcLinesOf(t *testing.T, address, pod, app, typeURL, name, input string) string {
+	t.Helper()
+	m, found := mesh.Parse("mesh.yaml", []byte(`extensionProviders: [{name: authorizer, envoyExtAuthzGrpc: {service: `+grpcHost+`, port: 7070}}]`))
+	if m == nil {
+		t.Fatal(found)
+	}
+	w, tr := newWorld(t, m), newTranslator(1<<20)
+	s := w.apply(append(objects(t, "world.yaml", read(t, "testdata", "grpc", "world.yaml")), objects(t, "input.yaml", []byte(input))...)...)
+	tr.Prepare(s)
+	var interner envoy.NameInterner
+	u, err := tr.Get(s, tr.ResolveCohort(s, grpcProxy(t, address, pod, app)), typeURL, interner.Intern([]string{name}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for r := range u.All {
+		m := decode(t, r)
+		if l, ok := m.(*listenerv3.Listener); ok {
+			lines = append(lines, grpcRules(t, l)...)
+		} else {
+			lines = append(lines, grpcLines(t, m)...)
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// grpcRules returns the policies of a server's listener: the action, and for each rule its permissions and principals.
+func grpcRules(t tb, l *listenerv3.Listener) (list []string) {
+	t.Helper()
+	var manager hcmv3.HttpConnectionManager
+	if err := l.FilterChains[0].Filters[0].GetTypedConfig().UnmarshalTo(&manager); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range manager.HttpFilters {
+		var r httprbacv3.RBAC
+		if !f.GetTypedConfig().MessageIs(&r) {
+			continue
+		}
+		if err := f.GetTypedConfig().UnmarshalTo(&r); err != nil {
+			t.Fatal(err)
+		}
+		text := r.Rules.Action.String()
+		for _, name := range slices.Sorted(maps.Keys(r.Rules.Policies)) {
+			p := r.Rules.Policies[name]
+			text += " if"
+			for _, m := range p.Permissions {
+				text += " " + grpcPermission(m)
+			}
+			text += " from"
+			for _, m := range p.Principals {
+				text += " " + grpcPrincipal(m)
+			}
+		}
+		list = append(list, text)
+	}
+	return list
+}
+
+func grpcPermission(p *rbacv3.Permission) string {
+	switch r := p.Rule.(type) {
+	case *rbacv3.Permission_AndRules:
+		return "and" + grpcEach(r.AndRules.Rules, grpcPermission)
+	case *rbacv3.Permission_OrRules:
+		return "or" + grpcEach(r.OrRules.Rules, grpcPermission)
+	case *rbacv3.Permission_NotRule:
+		return "not " + grpcPermission(r.NotRule)
+	case *rbacv3.Permission_Any:
+		return "any"
+	case *rbacv3.Permission_Header:
+		return r.Header.Name
+	}
+	return fmt.Sprintf("%T", p.Rule)
+}
+
+func grpcPrincipal(p *rbacv3.Principal) string {
+	switch r := p.Identifier.(type) {
+	case *rbacv3.Principal_AndIds:
+		return "and" + grpcEach(r.AndIds.Ids, grpcPrincipal)
+	case *rbacv3.Principal_OrIds:
+		return "or" + grpcEach(r.OrIds.Ids, grpcPrincipal)
+	case *rbacv3.Principal_NotId:
+		return "not " + grpcPrincipal(r.NotId)
+	case *rbacv3.Principal_Any:
+		return "any"
+	case *rbacv3.Principal_Header:
+		return r.Header.Name
+	case *rbacv3.Principal_Authenticated_:
+		return "id"
+	case *rbacv3.Principal_DirectRemoteIp:
+		return "peer"
+	}
+	return fmt.Sprintf("%T", p.Identifier)
+}
+
+func grpcEach[M any](list []M, text func(M) string) string {
+	var all []string
+	for _, m := range list {
+		all = append(all, text(m))
+	}
+	return "(" + strings.Join(all, " ") + ")"
+}
+
+// TestGRPCPolicies: what some version of gRPC does not evaluate as an Envoy does opens nothing. Such a rule is left out
+// where it allows, and refuses all where it denies. A claim of a token is one that nobody has.
+func TestGRPCPolicies(t *testing.T) {
+	for _, c := range []struct{ action, rule, want string }{
+		{"DENY", `from: [{source: {ipBlocks: [10.0.0.0/8]}}]`, "DENY if and(any) from and(or(peer))"},
+		{"DENY", `from: [{source: {remoteIpBlocks: [10.0.0.0/8]}}]`, "DENY if any from any"},
+		{"ALLOW", `from: [{source: {notRemoteIpBlocks: [10.0.0.0/8]}}]`, "ALLOW"},
+		{"DENY", `when: [{key: "request.headers[X-User]", values: [x]}]`, "DENY if and(any) from and(or(x-user))"},
+		{"DENY", `when: [{key: "request.headers[Host]", notValues: [x]}]`, "DENY if and(any) from and(not or(:authority))"},
+		{"DENY", `when: [{key: "request.headers[GRPC-Timeout]", values: [x]}]`, "DENY if any from any"},
+		{"DENY", `when: [{key: connection.sni, values: [x]}]`, "DENY if any from any"},
+		{"ALLOW", `from: [{source: {requestPrincipals: ["iss/sub"], namespaces: [a]}}]`, "ALLOW if and(any) from and(and(not any not any) or(id))"},
+		{"DENY", `from: [{source: {notRequestPrincipals: ["*"]}}]`, "DENY if and(any) from and(not and(not any not any))"},
+		{"ALLOW", `when: [{key: "request.auth.claims[role]", values: [x]}]`, "ALLOW if and(any) from and(not any)"},
+		{"CUSTOM\n  provider: {name: authorizer}", `when: [{key: "request.headers[X-User]", values: [x]}]`, "DENY if and(any) from and(or(x-user))"},
+		{"CUSTOM\n  provider: {name: authorizer}", `when: [{key: "request.headers[X-User]", values: [x]}, {key: remote.ip, values: [10.0.0.0/8]}]`, "DENY if any from any"},
+	} {
+		input := "apiVersion: security.istio.io/v1\nkind: AuthorizationPolicy\nmetadata: {name: x, namespace: a}\nspec:\n  action: " + c.action + "\n  rules: [{" + c.rule + "}]\n"
+		if got := grpcLinesOf(t, "10.1.0.1", "greeter-v1-0", "greeter", envoy.ListenerType, grpcInbound+"10.1.0.1:17070", input); got != c.want {
+			t.Errorf("%s %s:\n got %s\nwant %s", c.action, c.rule, got, c.want)
+		}
+	}
+}
+
+// TestGRPCClaims: a route for calls with a claim takes no call, and one for calls without it takes every call.
+func TestGRPCClaims(t *testing.T) {
+	const input = `apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: x, namespace: a}
+spec:
+  hosts: [greeter.a.svc.cluster.local]
+  http:
+  - match: [{headers: {"@request.auth.claims.role": {exact: admin}}, uri: {prefix: /with}}]
+    route: [{destination: {host: headless, port: {number: 7070}}}]
+  - match: [{withoutHeaders: {"@request.auth.claims.role": {exact: admin}}, uri: {prefix: /without}}]
+    route: [{destination: {host: greeter}}]
+`
+	const name = "outbound|7070||" + grpcHost
+	want := "rds " + name + " route 0 /without*: " + name + " 2 retries on unavailable cancelled"
+	if got := grpcLinesOf(t, "10.1.0.9", "client-0", "client", envoy.RouteType, name, input); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
 

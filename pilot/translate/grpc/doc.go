@@ -1,5 +1,6 @@
 // Package grpc makes what applications are sent that are clients of xDS themselves, without a proxy: gRPC's own client
-// and server (node metadata GENERATOR=grpc). The tests of their parts are here; deploy/e2e/grpc runs real ones.
+// and server (node metadata GENERATOR=grpc). Their tests are in pilot/translate/grpc_test.go; deploy/e2e/grpc runs real
+// ones.
 //
 //   - clusters.go: a cluster is an Envoy's, cut down to what gRPC reads. Endpoints are those of package eds.
 //   - listeners.go: "host:port" is what a client calls, by any name that the host has in its namespace.
@@ -21,8 +22,8 @@
 // # What has no effect on gRPC
 //
 // Of a VirtualService: cors, headers, mirror and mirrors, rewrite, perTryTimeout, retry conditions that are no status
-// of gRPC, backoff aside; TCP and TLS routes. Matches on the method other than POST, on the scheme and the authority
-// match nothing. A match on a missing header by a value in withoutHeaders does not hold. A redirect or a direct
+// of gRPC, backoff aside; TCP and TLS routes. Matches on the method other than POST, on the scheme, the authority and
+// claims of a token match nothing. A match on a missing header by a value in withoutHeaders does not hold. A redirect or a direct
 // response fails the call.
 //
 // Of a DestinationRule: the connection pool but http2MaxRequests; simple load balancing but LEAST_REQUEST (all else is
@@ -30,7 +31,9 @@
 // proxyProtocol; sni and subjectAltNames of other TLS modes. Outlier detection is by the share of failed calls:
 // gRPC knows no consecutive errors. An endpoint is ejected if 85 % of at least as many calls in an interval fail.
 //
-// EnvoyFilters, Telemetry, RequestAuthentications and ingress listeners of Sidecars have no effect. A policy that
-// demands a token lets nobody in. What an authorizer would decide (CUSTOM) is refused. Services that are resolved by
-// DNS need exactly one endpoint, and services behind other networks are not reached.
+// EnvoyFilters, WasmPlugins, TrafficExtensions, Telemetry, RequestAuthentications and ingress listeners of Sidecars
+// have no effect. A policy that demands a token lets nobody in. What an authorizer would decide (CUSTOM) is refused.
+// The address of a client behind proxies is not known: a rule on it (remoteIpBlocks) allows nothing, or denies
+// everything. Services that are resolved by DNS need exactly one endpoint, and services behind other networks are not
+// reached.
 package grpc

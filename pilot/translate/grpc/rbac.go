@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	authzv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_authz/v3"
 	httprbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
@@ -41,7 +42,7 @@ func policies(filters []*hcmv3.HttpFilter) []*hcmv3.HttpFilter {
 // evaluable returns rules without what gRPC cannot evaluate. It changes r.
 func evaluable(r *rbacv3.RBAC) *rbacv3.RBAC {
 	for name, p := range r.Policies {
-		if p.Condition == nil && p.CheckedCondition == nil && every(p.Permissions, knownPermission) && every(p.Principals, knownPrincipal) {
+		if p.Condition == nil && p.CheckedCondition == nil && every(p.Permissions, adaptPermission) && every(p.Principals, adaptPrincipal) {
 			continue
 		}
 		if r.Action == rbacv3.RBAC_ALLOW {
@@ -56,54 +57,59 @@ func evaluable(r *rbacv3.RBAC) *rbacv3.RBAC {
 	return r
 }
 
-func every[M any](list []M, known func(M) bool) bool {
+func every[M any](list []M, adapt func(M) bool) bool {
 	for _, m := range list {
-		if !known(m) {
+		if !adapt(m) {
 			return false
 		}
 	}
 	return true
 }
 
-// knownPermission reports whether gRPC evaluates a permission as an Envoy does. It has no server name of a connection
-// and no metadata of filters.
-func knownPermission(p *rbacv3.Permission) bool {
+// adaptPermission makes a permission one that every version of gRPC evaluates as an Envoy does. It reports false where
+// there is none: gRPC has no server name of a connection and no metadata of filters.
+func adaptPermission(p *rbacv3.Permission) bool {
 	switch r := p.GetRule().(type) {
 	case *rbacv3.Permission_AndRules:
-		return every(r.AndRules.Rules, knownPermission)
+		return every(r.AndRules.Rules, adaptPermission)
 	case *rbacv3.Permission_OrRules:
-		return every(r.OrRules.Rules, knownPermission)
+		return every(r.OrRules.Rules, adaptPermission)
 	case *rbacv3.Permission_NotRule:
-		return knownPermission(r.NotRule)
+		return adaptPermission(r.NotRule)
 	case *rbacv3.Permission_Header:
-		return knownHeader(r.Header.GetName())
+		return adaptHeader(r.Header)
 	case *rbacv3.Permission_Any, *rbacv3.Permission_UrlPath, *rbacv3.Permission_DestinationIp, *rbacv3.Permission_DestinationPort:
 		return true
 	}
 	return false
 }
 
-// knownPrincipal reports whether gRPC evaluates a principal. Without a token it has no metadata of one: a match on it
-// is as of a call without a token.
-func knownPrincipal(p *rbacv3.Principal) bool {
+// adaptPrincipal is adaptPermission, of a principal. gRPC takes the address of the peer for that of a client behind
+// proxies. It knows no tokens, so what matches a claim of one matches no call. Old versions skip such a matcher, and
+// then a list of these matches every call: what matches none takes its place.
+func adaptPrincipal(p *rbacv3.Principal) bool {
 	switch r := p.GetIdentifier().(type) {
 	case *rbacv3.Principal_AndIds:
-		return every(r.AndIds.Ids, knownPrincipal)
+		return every(r.AndIds.Ids, adaptPrincipal)
 	case *rbacv3.Principal_OrIds:
-		return every(r.OrIds.Ids, knownPrincipal)
+		return every(r.OrIds.Ids, adaptPrincipal)
 	case *rbacv3.Principal_NotId:
-		return knownPrincipal(r.NotId)
+		return adaptPrincipal(r.NotId)
 	case *rbacv3.Principal_Header:
-		return knownHeader(r.Header.GetName())
-	case *rbacv3.Principal_Any, *rbacv3.Principal_Authenticated_, *rbacv3.Principal_DirectRemoteIp, *rbacv3.Principal_RemoteIp,
-		*rbacv3.Principal_SourceIp, *rbacv3.Principal_UrlPath, *rbacv3.Principal_Metadata:
+		return adaptHeader(r.Header)
+	case *rbacv3.Principal_Metadata:
+		p.Identifier = &rbacv3.Principal_NotId{NotId: &rbacv3.Principal{Identifier: &rbacv3.Principal_Any{Any: true}}}
+		return !r.Metadata.Invert
+	case *rbacv3.Principal_Any, *rbacv3.Principal_Authenticated_, *rbacv3.Principal_DirectRemoteIp, *rbacv3.Principal_UrlPath:
 		return true
 	}
 	return false
 }
 
-// knownHeader reports whether gRPC lets policies match on a header.
-func knownHeader(name string) bool {
-	name = strings.ToLower(name)
-	return name != ":scheme" && !strings.HasPrefix(name, "grpc-")
+// adaptHeader writes the name of a header as gRPC has it. It reports whether gRPC lets policies match on the header.
+func adaptHeader(h *routev3.HeaderMatcher) bool {
+	if h.Name = strings.ToLower(h.Name); h.Name == "host" {
+		h.Name = ":authority"
+	}
+	return h.Name != ":scheme" && !strings.HasPrefix(h.Name, "grpc-")
 }

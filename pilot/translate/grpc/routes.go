@@ -53,7 +53,9 @@ func buildRoute(k routeKey) *envoy.Resource {
 	read(k.envoys.Value(), &full)
 	host := &routev3.VirtualHost{Name: full.Name, Domains: full.Domains}
 	for _, r := range full.Routes {
-		host.Routes = append(host.Routes, route(r))
+		if !needsToken(r.Match) {
+			host.Routes = append(host.Routes, route(r))
+		}
 	}
 	return envoy.NewResource(k.name, &routev3.RouteConfiguration{Name: k.name, VirtualHosts: []*routev3.VirtualHost{host}})
 }
@@ -84,6 +86,11 @@ func route(full *routev3.Route) *routev3.Route {
 		}
 	}
 	return r
+}
+
+// needsToken reports whether a match demands a claim of a token: it matches no call of gRPC.
+func needsToken(m *routev3.RouteMatch) bool {
+	return slices.ContainsFunc(m.DynamicMetadata, func(claim *matcherv3.MetadataMatcher) bool { return !claim.Invert })
 }
 
 // match returns a match without what every call of gRPC fulfils, and in forms that gRPC knows.
