@@ -9,7 +9,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/citadel/authenticate"
-	"github.com/istiod-lite/istiod-lite/pilot/ingest"
+	"github.com/istiod-lite/istiod-lite/registry/kube"
 )
 
 // issuers are the clusters whose tokens count: the server's own, and those that it reads. Safe for concurrent use.
@@ -60,7 +60,7 @@ func (s *Server) podsOf(cluster string) func(namespace, name string) (authentica
 		if o == nil {
 			return authenticate.Pod{}, true
 		}
-		f := ingest.PodFacts(o)
+		f := kube.FactsOfPod(o)
 		return authenticate.Pod{UID: o.UID, ServiceAccount: f.ServiceAccount, Node: f.NodeName}, o.UID != ""
 	}
 }

@@ -6,6 +6,7 @@ import (
 	networkingv1 "istio.io/api/networking/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/registry/kube"
 )
 
 // accounts counts what may run as each service account, in any cluster: Pods that have not ended, WorkloadEntries, and
@@ -38,7 +39,7 @@ func accountOf(o *kinds.Object) (account, bool) {
 	name := ""
 	switch o.Kind {
 	case kinds.Pod:
-		f := PodFacts(o)
+		f := kube.FactsOfPod(o)
 		if f.Ended {
 			return account{}, false
 		}

@@ -1,8 +1,6 @@
 package ingest
 
 import (
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/registry/kube"
 )
@@ -34,21 +32,13 @@ func (t *accountsByNode) apply(c kinds.Change) {
 	if c.Object == nil {
 		return
 	}
-	f := PodFacts(c.Object)
+	f := kube.FactsOfPod(c.Object)
 	if f.Ended || f.NodeName == "" {
 		return
 	}
 	now := nodeAccount{c.Key.Cluster, f.NodeName, c.Namespace, f.ServiceAccount}
 	t.of[c.Key] = now
 	t.count[now]++
-}
-
-// PodFacts returns what is read of a Pod, from whatever source it came.
-func PodFacts(o *kinds.Object) *kube.PodFacts {
-	if f, ok := o.Spec.(*kube.PodFacts); ok {
-		return f
-	}
-	return kube.PodFactsOf(o.Spec.(*corev1.Pod), o.Labels)
 }
 
 // RunsOn reports whether a pod of a service account runs on a node of a cluster, by the cluster's name in keys. It

@@ -2,18 +2,23 @@ package ingest
 
 import (
 	"cmp"
+	"log/slog"
 	"slices"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 	"github.com/istiod-lite/istiod-lite/pilot/derive"
 )
 
 // stages runs the stages of a World. The goroutine that commits owns it.
 type stages struct {
+	logger  *slog.Logger
 	list    []derive.Stage
+	last    []derive.Derivation // what each made when it last succeeded
+	failed  []string            // how each failed in the last run; empty: it did not
 	objects counting
 	mesh    *mesh.Config                 // by which the last run was
 	inputs  map[kinds.Key]*kinds.Object  // of the kinds that some stage reads
@@ -51,8 +56,8 @@ func (s selection) matches(o *kinds.Object) bool {
 	return o.Kind == s.kind && o.Namespace == s.namespace && o.Cluster == "" && kinds.Selects(s.labels, o.Labels)
 }
 
-func newStages(list []derive.Stage, objects counting) *stages {
-	return &stages{list: list, objects: objects, inputs: map[kinds.Key]*kinds.Object{}, derived: map[kinds.Key]derive.Derived{}, hidden: map[kinds.Key]bool{}}
+func newStages(logger *slog.Logger, list []derive.Stage, objects counting) *stages {
+	return &stages{logger: logger, list: list, last: make([]derive.Derivation, len(list)), failed: make([]string, len(list)), objects: objects, inputs: map[kinds.Key]*kinds.Object{}, derived: map[kinds.Key]derive.Derived{}, hidden: map[kinds.Key]bool{}}
 }
 
 func (s *stages) reads(k *kinds.Kind) bool {
@@ -62,7 +67,7 @@ func (s *stages) reads(k *kinds.Kind) bool {
 // apply takes the mesh configuration and the changes that the filter let through, and returns these with the changes of
 // derived objects. It reports whether the stages ran.
 func (s *stages) apply(batch []kinds.Change, m *mesh.Config) (out []kinds.Change, ran bool) {
-	affected := s.mesh != m
+	affected := s.mesh != m || slices.ContainsFunc(s.failed, func(failure string) bool { return failure != "" })
 	s.mesh = m
 	for _, c := range batch {
 		if s.reads(c.Kind) {
@@ -103,8 +108,8 @@ func (s *stages) run() {
 	before := s.derived
 	s.derived, s.hidden, s.findings, s.statuses = map[kinds.Key]derive.Derived{}, map[kinds.Key]bool{}, nil, nil
 	s.lookups, s.selections = map[kinds.Key]bool{}, nil
-	for _, stage := range s.list {
-		result := stage.Derive(derive.Input{Objects: s.objectsOf(stage.Kinds), Mesh: s.mesh, Get: s.lookUp, Select: s.selectObjects})
+	for i, stage := range s.list {
+		result := s.derive(i, derive.Input{Objects: s.objectsOf(stage.Kinds), Mesh: s.mesh, Get: s.lookUp, Select: s.selectObjects})
 		s.findings, s.statuses = append(s.findings, result.Findings...), append(s.statuses, result.Statuses...)
 		for _, d := range result.Objects {
 			key := d.Object.Key
@@ -113,12 +118,33 @@ func (s *stages) run() {
 				s.findings = append(s.findings, hiddenObject(stage, d))
 				continue
 			}
-			if old := before[key].Object; old != nil && config.Equal(old, d.Object) {
+			if old := before[key].Object; old != nil && old != d.Object && config.Equal(old, d.Object) {
 				d.Object = old
 			}
 			s.derived[key] = d
 		}
 	}
+}
+
+// derive returns what one stage makes. A stage that panics has its last Derivation, a finding, and a run at the next
+// commit.
+func (s *stages) derive(i int, in derive.Input) derive.Derivation {
+	stage := s.list[i]
+	err := safe.Do("stage "+stage.Name, func() { s.last[i] = stage.Derive(in) })
+	if err == nil {
+		s.failed[i] = ""
+		return s.last[i]
+	}
+	if s.failed[i] != err.Error() {
+		s.failed[i] = err.Error()
+		s.logger.Error("recovered from a panic", "err", err, "stack", string(err.(*safe.Panic).Stack))
+	}
+	result := s.last[i]
+	result.Findings = append(slices.Clip(result.Findings), diag.Diagnostic{
+		Severity: diag.Error, Code: "Internal", Message: "what " + stage.Name + " derives is as it was before a fault of the server: " + err.Error(),
+		Fix: "report it, with the object that changed last",
+	})
+	return result
 }
 
 // lookUp is Get of a derive.Input.

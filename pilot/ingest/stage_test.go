@@ -273,6 +273,45 @@ func TestLookups(t *testing.T) {
 	check("the Service goes", 8, false, 0, "DEFAULT")
 }
 
+// TestStagePanics: a stage that panics costs no other change, its last objects count, and a finding says so. It runs
+// again at the next commit.
+func TestStagePanics(t *testing.T) {
+	broken := false
+	list := []derive.Stage{routes(), rules()}
+	derives := list[0].Derive
+	list[0].Derive = func(in derive.Input) derive.Derivation {
+		if broken {
+			panic("broken")
+		}
+		return derives(in)
+	}
+	o := Options{Logger: slog.New(slog.DiscardHandler), Namespace: "istio-system", Domain: "cluster.local"}
+	s := testWorld{t, New(o, Parts{Catalog: supported{catalog.Features()}, Stages: list})}
+	check := func(host, findings string, more ...string) {
+		t.Helper()
+		want := append([]string{"DestinationRule a/web of " + host, "VirtualService a/web of " + host, "service " + host}, more...)
+		slices.Sort(want)
+		if d := cmp.Diff(want, held(s.World)); d != "" {
+			t.Errorf("-want +got:\n%s", d)
+		}
+		var got string
+		for _, d := range s.Findings() {
+			got += d.Code
+		}
+		if got != findings {
+			t.Errorf("findings %q, want %q", got, findings)
+		}
+	}
+	s.apply(httpRoute("web", "one.example"))
+	check("one.example", "")
+	broken = true
+	s.apply(httpRoute("web", "two.example"), virtual("other", "other.example"))
+	check("one.example", "Internal", "VirtualService a/other of other.example", "DestinationRule a/other of other.example")
+	broken = false
+	s.Commit([]kinds.Change{{Key: virtual("other", "").Key}}, time.Time{})
+	check("two.example", "")
+}
+
 // TestFindingsOfDerivedObjects: what is wrong with a derived object is a finding about what it was made of.
 func TestFindingsOfDerivedObjects(t *testing.T) {
 	const text = `apiVersion: networking.k8s.io/v1

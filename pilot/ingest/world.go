@@ -96,7 +96,7 @@ func New(o Options, p Parts) *World {
 		unsupported: map[kinds.Key][]diag.Diagnostic{}, hosts: facts.NewTable[[]string](kinds.HostAddresses, p.Hosts), networkGateways: map[kinds.Key]*kinds.Object{},
 		wanted: map[*kinds.Kind][]facts.Need{}, accounts: accounts{}, credentials: newCredentialStore(time.Now), referenced: &References{},
 	}
-	w.stages = newStages(p.Stages, counting{w.fromSource, w.allFromSources})
+	w.stages = newStages(w.logger, p.Stages, counting{w.fromSource, w.allFromSources})
 	w.builder = snapshot.NewBuilder(snapshot.Options{Domain: o.Domain, Cluster: o.ClusterID, OneStore: o.Client == nil, Mesh: w.mesh, Limits: o.Limits, Kinds: p.Catalog.Kinds(), Wants: p.Catalog.Wants})
 	if o.CountNodeAccounts {
 		w.nodeAccounts = newAccountsByNode()

@@ -26,6 +26,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
+	"github.com/istiod-lite/istiod-lite/registry/kube"
 )
 
 // idleResources bounds the bytes of resources that are kept for proxies that share them.
@@ -116,7 +117,7 @@ func (i *Inspection) PodNode(name, namespace string) *corev3.Node {
 // proxy returns the proxy that a Pod has, as injection would write it. Of a cluster's Pods the containers are not
 // known: one is a gateway if a Gateway selects it.
 func (i *Inspection) proxy(o *kinds.Object) *node.Proxy {
-	f := ingest.PodFacts(o)
+	f := kube.FactsOfPod(o)
 	p := &node.Proxy{
 		Type: node.Sidecar, Name: o.Name, Namespace: o.Namespace, Domain: o.Namespace + ".svc." + i.o.Domain, IPs: f.Addresses, Cluster: i.o.ClusterID, NodeName: f.NodeName,
 		Workload: f.Owner, Account: f.ServiceAccount, MeshID: i.Snapshot.Mesh.GetTrustDomain(), Labels: o.Labels, Annotations: o.Annotations, Interception: node.Redirect,

@@ -225,11 +225,16 @@ func PodFactsOf(p *corev1.Pod, labels map[string]string) *PodFacts {
 	return f
 }
 
-func (r *Registry) newPod(n name, o *kinds.Object) *pod {
-	f, ok := o.Spec.(*PodFacts)
-	if !ok {
-		f = PodFactsOf(o.Spec.(*corev1.Pod), o.Labels)
+// FactsOfPod returns what is read of a Pod, from whatever source it came.
+func FactsOfPod(o *kinds.Object) *PodFacts {
+	if f, ok := o.Spec.(*PodFacts); ok {
+		return f
 	}
+	return PodFactsOf(o.Spec.(*corev1.Pod), o.Labels)
+}
+
+func (r *Registry) newPod(n name, o *kinds.Object) *pod {
+	f := FactsOfPod(o)
 	w := &registry.Workload{
 		WorkloadKey: r.key(kinds.Pod, n), Labels: o.Labels, ServiceAccount: f.ServiceAccount, Identity: registry.SPIFFE(r.opts.TrustDomain, n.namespace, f.ServiceAccount),
 		NodeName: f.NodeName, Cluster: r.opts.Cluster, HostNetwork: f.HostNetwork, Ready: f.Ready, TLSMode: tlsMode(o.Labels), Owner: f.Owner, Created: o.Created,

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -16,6 +17,7 @@ import (
 	"golang.org/x/tools/txtar"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+	corev1 "k8s.io/api/core/v1"
 	ingressv1 "k8s.io/api/networking/v1"
 	"pgregory.net/rapid"
 	"sigs.k8s.io/yaml"
@@ -27,6 +29,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 	"github.com/istiod-lite/istiod-lite/pilot/derive"
+	"github.com/istiod-lite/istiod-lite/registry/kube"
 )
 
 var update = flag.Bool("update", false, "write the goldens anew")
@@ -47,6 +50,19 @@ func decode(t testing.TB, name string, text []byte) world {
 		w[d.Key] = d.Object
 	}
 	return w
+}
+
+// fromServers returns the objects as those of an API server are, which are cut down to what is read of them.
+func (w world) fromServers() world {
+	out := maps.Clone(w)
+	for key, o := range w {
+		if p, ok := o.Spec.(*corev1.Pod); ok {
+			slim := *o
+			slim.Spec = kube.PodFactsOf(p, o.Labels)
+			out[key] = &slim
+		}
+	}
+	return out
 }
 
 // input returns what the stage gets.
@@ -131,6 +147,10 @@ func TestGoldens(t *testing.T) {
 			w := decode(t, "objects.yaml", []byte(parts["objects.yaml"]))
 			got := map[string]string{}
 			got["derived.yaml"], got["findings"], got["statuses"] = text(t, stage().Derive(w.input(m)))
+			_, _, fromServers := text(t, stage().Derive(w.fromServers().input(m)))
+			if fromServers != got["statuses"] {
+				t.Errorf("with objects of an API server: %s", fromServers)
+			}
 			if *update {
 				a.Files = slices.DeleteFunc(a.Files, func(f txtar.File) bool { _, is := got[f.Name]; return is })
 				for _, name := range []string{"derived.yaml", "findings", "statuses"} {

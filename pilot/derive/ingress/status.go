@@ -11,6 +11,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/pilot/derive"
+	"github.com/istiod-lite/istiod-lite/registry/kube"
 )
 
 // addresses returns what the status of every Ingress of the mesh should say: where clients reach the proxies. It is the
@@ -39,9 +40,9 @@ func (s *stage) addresses(in derive.Input) (map[string]any, []diag.Diagnostic) {
 		}
 	} else {
 		for _, p := range in.Select(kinds.Pod, s.o.Namespace, map[string]string{"istio": proxySelector(in)}) {
-			pod := p.Spec.(*corev1.Pod)
-			node := in.Get(kinds.Key{Kind: kinds.Node, Name: pod.Spec.NodeName})
-			if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed || node == nil {
+			pod := kube.FactsOfPod(p)
+			node := in.Get(kinds.Key{Kind: kinds.Node, Name: pod.NodeName})
+			if pod.Ended || node == nil {
 				continue
 			}
 			for _, a := range node.Spec.(*corev1.Node).Status.Addresses {
