@@ -36,6 +36,7 @@ type conversion struct {
 type route struct {
 	path  string // without its star; empty: every path
 	exact bool
+	rest  bool   // the default backend's
 	field string // where it is written
 	http  *networkingv1alpha3.HTTPRoute
 }
@@ -61,7 +62,7 @@ func (s *stage) convert(o *kinds.Object, selector string, get func(kinds.Key) *k
 			}
 			http.Match = []*networkingv1alpha3.HTTPMatchRequest{{Uri: m}}
 		}
-		return route{path, exact, field, http}
+		return route{path: path, exact: exact, field: field, http: http}
 	}
 	add := func(host string, list ...route) {
 		if _, known := c.routes[host]; !known {
@@ -90,6 +91,7 @@ func (s *stage) convert(o *kinds.Object, selector string, get func(kinds.Key) *k
 	}
 	if b := spec(o).DefaultBackend; b != nil {
 		rest := backend(b, "", "spec.defaultBackend", false)
+		rest.rest = true
 		if !slices.Contains(c.hosts, "*") {
 			add("*")
 		}
@@ -180,6 +182,16 @@ func portOf(service *kinds.Object, p ingressv1.ServiceBackendPort) (number uint3
 	return uint32(p.Number), false
 }
 
+// tlsHosts returns the hosts of a tls section.
+func tlsHosts(t ingressv1.IngressTLS) []string {
+	if len(t.Hosts) == 0 {
+		return []string{"*"}
+	}
+	return slices.Clone(t.Hosts)
+}
+
+func gatewayName(o *kinds.Object) string { return o.Name + "-" + suffix + "-" + o.Namespace }
+
 // gateway returns the Gateway of an Ingress.
 func (s *stage) gateway(c *conversion, o *kinds.Object) *kinds.Object {
 	out := &networkingv1.Gateway{Selector: map[string]string{"istio": c.selector}}
@@ -188,13 +200,9 @@ func (s *stage) gateway(c *conversion, o *kinds.Object) *kinds.Object {
 			c.found(diag.Warning, fmt.Sprintf("spec.tls[%d]", i), "write secretName", "without a Secret it has no effect")
 			continue
 		}
-		hosts := slices.Clone(t.Hosts)
-		if len(hosts) == 0 {
-			hosts = []string{"*"}
-		}
 		out.Servers = append(out.Servers, &networkingv1alpha3.Server{
 			Port:  &networkingv1alpha3.Port{Number: 443, Protocol: "HTTPS", Name: fmt.Sprintf("https-443-ingress-%s-%s-%d", o.Name, o.Namespace, i)},
-			Hosts: hosts,
+			Hosts: tlsHosts(t),
 			Tls:   &networkingv1alpha3.ServerTLSSettings{Mode: networkingv1alpha3.ServerTLSSettings_SIMPLE, CredentialName: t.SecretName},
 		})
 	}
@@ -202,5 +210,6 @@ func (s *stage) gateway(c *conversion, o *kinds.Object) *kinds.Object {
 		Port:  &networkingv1alpha3.Port{Number: 80, Protocol: "HTTP", Name: fmt.Sprintf("http-80-ingress-%s-%s", o.Name, o.Namespace)},
 		Hosts: []string{"*"},
 	})
-	return &kinds.Object{Key: kinds.Key{Kind: kinds.Gateway, Namespace: s.o.Namespace, Name: o.Name + "-" + suffix + "-" + o.Namespace}, Spec: out}
+	key := kinds.Key{Kind: kinds.Gateway, Namespace: s.o.Namespace, Name: gatewayName(o)}
+	return &kinds.Object{Key: key, Created: o.Created, Spec: out} // the older of two Gateways counts
 }

@@ -2,12 +2,14 @@ package ingress
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
+	ingressv1 "k8s.io/api/networking/v1"
+
 	networkingv1 "istio.io/api/networking/v1"
-	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
@@ -18,6 +20,7 @@ import (
 // hostResult is what was made of one host.
 type hostResult struct {
 	of       []*conversion
+	secure   *conversion // whose certificate clients of the host see; nil: nobody's
 	object   derive.Derived
 	findings []diag.Diagnostic
 }
@@ -30,14 +33,15 @@ func (s *stage) mergeHosts(all []*conversion) (objects []derive.Derived, found [
 			byHost[host] = append(byHost[host], c)
 		}
 	}
+	secured, found := securedHosts(all)
 	before := s.hosts
 	s.hosts = make(map[string]*hostResult, len(byHost))
 	taken := map[kinds.Key]bool{}
 	for _, host := range slices.Sorted(maps.Keys(byHost)) {
 		list := byHost[host]
-		h, key := before[host], s.keyOf(host, list[0].object, taken)
-		if h == nil || !slices.Equal(h.of, list) || h.object.Object.Key != key {
-			h = s.merge(host, key, list)
+		h, key, secure := before[host], s.keyOf(host, list[0].object, taken), secureOf(host, secured, list)
+		if h == nil || !slices.Equal(h.of, list) || h.object.Object.Key != key || h.secure != secure {
+			h = s.merge(host, key, list, secure)
 		}
 		s.hosts[host] = h
 		objects, found = append(objects, h.object), append(found, h.findings...)
@@ -56,28 +60,56 @@ func (s *stage) keyOf(host string, first *kinds.Object, taken map[kinds.Key]bool
 	return key
 }
 
-// gatewaysOf returns the Gateways of a host: that of the oldest Ingress, which has its routes over HTTP. If that has no
-// TLS for the host, then also the first one that has.
-func gatewaysOf(host string, list []*conversion) []string {
-	name := func(c *conversion) string { return c.gateway.Namespace + "/" + c.gateway.Name }
-	out := []string{name(list[0])}
-	for i, c := range list {
-		secures := func(s *networkingv1alpha3.Server) bool {
-			return s.Tls != nil && slices.ContainsFunc(s.Hosts, func(h string) bool { return names.Covers(h, host) })
-		}
-		if slices.ContainsFunc(c.gateway.Spec.(*networkingv1.Gateway).Servers, secures) {
-			if i > 0 {
-				out = append(out, name(c))
+// securedHosts returns, for each host in a tls section, the oldest Ingress that has it there: the others' servers for it
+// do not count. A finding says so where they name another Secret.
+func securedHosts(all []*conversion) (secured map[string]*conversion, found []diag.Diagnostic) {
+	secured, secrets := map[string]*conversion{}, map[string]string{}
+	for _, c := range all {
+		for i, t := range spec(c.object).TLS {
+			if t.SecretName == "" {
+				continue
 			}
-			break
+			for _, host := range tlsHosts(t) {
+				if secured[host] == nil {
+					secured[host], secrets[host] = c, t.SecretName
+				} else if secrets[host] != t.SecretName {
+					found = append(found, finding(c.object, diag.Warning, "Ingress", fmt.Sprintf("spec.tls[%d]", i), "remove one of the two",
+						"clients of host "+host+" do not see its certificate: "+secured[host].object.String()+" has another one for that host")...)
+				}
+			}
 		}
 	}
-	return out
+	return secured, found
 }
 
-// merge makes the VirtualService of one host. Where two Ingresses have the same path, the older one's counts.
-func (s *stage) merge(host string, key kinds.Key, list []*conversion) *hostResult {
-	h := &hostResult{of: list}
+// secureOf returns the Ingress whose certificate clients of a host see, if one of those that name the host has TLS for
+// it. Of the hosts in tls sections the most specific one counts.
+func secureOf(host string, secured map[string]*conversion, list []*conversion) *conversion {
+	secures := func(c *conversion) bool {
+		return slices.ContainsFunc(spec(c.object).TLS, func(t ingressv1.IngressTLS) bool {
+			return t.SecretName != "" && slices.ContainsFunc(tlsHosts(t), func(h string) bool { return names.Covers(h, host) })
+		})
+	}
+	if !slices.ContainsFunc(list, secures) {
+		return nil
+	}
+	for name := host; ; {
+		if c := secured[name]; c != nil {
+			return c
+		}
+		_, parent, below := strings.Cut(strings.TrimPrefix(name, "*."), ".")
+		if !below {
+			return secured["*"]
+		}
+		name = "*." + parent
+	}
+}
+
+// merge makes the VirtualService of one host. Where two Ingresses have the same path, the older one's counts. Default
+// backends come after all paths. The VirtualService is bound to the Gateway of the oldest Ingress, which has its routes
+// over HTTP, and to the one with its certificate.
+func (s *stage) merge(host string, key kinds.Key, list []*conversion, secure *conversion) *hostResult {
+	h := &hostResult{of: list, secure: secure}
 	out := &networkingv1.VirtualService{Hosts: []string{host}}
 	type match struct {
 		path  string
@@ -85,9 +117,15 @@ func (s *stage) merge(host string, key kinds.Key, list []*conversion) *hostResul
 	}
 	owners := map[match]*kinds.Object{}
 	var routes []route
-	out.Gateways = gatewaysOf(host, list)
-	for _, c := range list {
+	out.Gateways = []string{list[0].gateway.Namespace + "/" + list[0].gateway.Name}
+	if secure != nil && secure != list[0] {
+		out.Gateways = append(out.Gateways, secure.gateway.Namespace+"/"+secure.gateway.Name)
+	}
+	add := func(c *conversion, rest bool) {
 		for _, r := range c.routes[host] {
+			if r.rest != rest {
+				continue
+			}
 			m := match{strings.TrimSuffix(r.path, "/"), r.exact}
 			if r.exact {
 				m.path = r.path
@@ -102,6 +140,12 @@ func (s *stage) merge(host string, key kinds.Key, list []*conversion) *hostResul
 			routes = append(routes, r)
 		}
 	}
+	for _, c := range list {
+		add(c, false)
+	}
+	for _, c := range list {
+		add(c, true)
+	}
 	slices.SortStableFunc(routes, func(a, b route) int {
 		exact := func(r route) int {
 			if r.exact {
@@ -115,7 +159,7 @@ func (s *stage) merge(host string, key kinds.Key, list []*conversion) *hostResul
 		out.Http = append(out.Http, r.http)
 	}
 	h.object = derive.Derived{
-		Object: &kinds.Object{Key: key, Annotations: map[string]string{kinds.AnnotationRouteSemantics: kinds.RoutesOfIngress}, Spec: out},
+		Object: &kinds.Object{Key: key, Created: list[0].object.Created, Annotations: map[string]string{kinds.AnnotationRouteSemantics: kinds.RoutesOfIngress}, Spec: out},
 		Origin: list[0].object.Key,
 	}
 	return h

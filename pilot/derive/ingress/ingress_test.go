@@ -104,7 +104,11 @@ func text(t testing.TB, d derive.Derivation) (derived, findings, statuses string
 		if err != nil {
 			t.Fatal(err)
 		}
-		fmt.Fprintf(&a, "# %s of %s\n%s", o.Object, o.Origin, out)
+		age := ""
+		if created := o.Object.Created; !created.IsZero() {
+			age = " since " + created.UTC().Format(time.DateOnly)
+		}
+		fmt.Fprintf(&a, "# %s of %s%s\n%s", o.Object, o.Origin, age, out)
 	}
 	for _, f := range d.Findings {
 		f.File, f.Line, f.Column = "", 0, 0

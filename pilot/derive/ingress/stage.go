@@ -3,6 +3,7 @@ package ingress
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	ingressv1 "k8s.io/api/networking/v1"
 
@@ -44,7 +45,9 @@ func (s *stage) derive(in derive.Input) (d derive.Derivation) {
 			list = append(list, o)
 		}
 	}
-	slices.SortStableFunc(list, func(a, b *kinds.Object) int { return a.Created.Compare(b.Created) }) // of one age: by name
+	slices.SortFunc(list, func(a, b *kinds.Object) int { // as their Gateways are sorted
+		return cmp.Or(a.Created.Compare(b.Created), strings.Compare(gatewayName(a), gatewayName(b)), strings.Compare(a.Namespace, b.Namespace))
+	})
 	selector := proxySelector(in)
 	before := s.converted
 	s.converted = make(map[kinds.Key]*conversion, len(list))
