@@ -65,6 +65,10 @@ const AnnotationHealthy = "networking.istio.io/healthy"
 // address", one a line, with an empty host where the address is for all of the entry's.
 const AnnotationAddresses = "networking.istio.io/addresses"
 
+// AnnotationSuppress names the codes of findings that an object's author does not want, with commas between, or * for
+// all.
+const AnnotationSuppress = "galley.istio.io/analyze-suppress"
+
 // Key names one object.
 type Key struct {
 	Kind      *Kind

@@ -18,10 +18,6 @@ const (
 	maxHints    = 100  // searches for a name that was meant
 )
 
-// AnnotationSuppress names the codes of findings that an object's author does not want, with commas between, or * for
-// all.
-const AnnotationSuppress = "galley.istio.io/analyze-suppress"
-
 // Options of Run.
 type Options struct {
 	Domain string       // of the cluster
@@ -110,7 +106,7 @@ func (a *analysis) report(o *kinds.Object, severity diag.Severity, code, field, 
 // suppressed reports whether the annotation of an object asks for no finding with that code, by its name here or by
 // Istio's.
 func suppressed(o *kinds.Object, code string) bool {
-	list := o.Annotations[AnnotationSuppress]
+	list := o.Annotations[kinds.AnnotationSuppress]
 	if list == "" {
 		return false
 	}
@@ -128,7 +124,7 @@ func suppressed(o *kinds.Object, code string) bool {
 func Unsuppressed(found []diag.Diagnostic, objects []*kinds.Object) []diag.Diagnostic {
 	annotated := map[string]*kinds.Object{}
 	for _, o := range objects {
-		if o.Cluster == "" && o.Annotations[AnnotationSuppress] != "" {
+		if o.Cluster == "" && o.Annotations[kinds.AnnotationSuppress] != "" {
 			annotated[o.String()] = o
 		}
 	}

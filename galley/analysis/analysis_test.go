@@ -396,7 +396,7 @@ func TestSuppressed(t *testing.T) {
 	for annotation, want := range map[string]string{
 		"": "WrongType BadCredential " + codeReference, "IST0106": "BadCredential " + codeReference, "WrongType, IST0161": codeReference, "*": "", "Wrong": "WrongType BadCredential " + codeReference,
 	} {
-		o := &kinds.Object{Key: kinds.Key{Kind: kinds.Service, Namespace: "a", Name: "s"}, Annotations: map[string]string{AnnotationSuppress: annotation}}
+		o := &kinds.Object{Key: kinds.Key{Kind: kinds.Service, Namespace: "a", Name: "s"}, Annotations: map[string]string{kinds.AnnotationSuppress: annotation}}
 		var found []diag.Diagnostic
 		for _, code := range []string{"WrongType", "BadCredential", codeReference} {
 			found = append(found, diag.Diagnostic{Code: code, Object: o.String()})

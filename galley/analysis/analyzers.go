@@ -54,6 +54,7 @@ const (
 	codePolicies     = "RepeatedTrafficPolicy"
 	codeIssuer       = "RepeatedIssuer"
 	codeProxyConfigs = "RepeatedProxyConfig"
+	codeNodeAddress  = "NodeAddress"
 	codeLimit        = "Limit" // as validation has it of one object
 )
 
@@ -80,6 +81,7 @@ func Analyzers() []Analyzer {
 		{"targets", []string{codeReference}, false, "targetRefs of policies that are not there", (*analysis).targets},
 		{"authorizers", []string{codeProvider}, false, "authorizers of CUSTOM policies that cannot be asked", (*analysis).authorizers},
 		{"proxy-configs", []string{codeProxyConfigs}, false, "several ProxyConfigs of one workload or namespace", (*analysis).proxyConfigs},
+		{"node-addresses", []string{codeNodeAddress}, false, "endpoints at addresses of Nodes", (*analysis).nodeAddresses},
 
 		{"injection", []string{codeNotInjected, codeNoProxy, codeInjectionLabels}, true, "namespaces without injection, and Pods without a proxy where others get one", (*analysis).injection},
 		{"annotations", []string{codeUnknownAnnotation, codeMisplaced, codeDeprecatedNote}, true, "Istio's annotations that are unknown, deprecated, or on the wrong kind", (*analysis).annotations},

@@ -227,7 +227,7 @@ func (x *index) pod(o *kinds.Object) Pod {
 // slice reads an EndpointSlice, in whichever form its source hands it on.
 func (x *index) slice(o *kinds.Object) Slice {
 	if s, whole := o.Spec.(*discoveryv1.EndpointSlice); whole {
-		return sliceOf(s)
+		return sliceOf(o, s)
 	}
 	return x.options.Slice(o)
 }

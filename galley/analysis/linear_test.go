@@ -34,6 +34,12 @@ const manyMistakes = `---
 ---
 {apiVersion: networking.istio.io/v1, kind: ServiceEntry, metadata: {name: e%[1]d, namespace: a}, spec: {hosts: ["*.w%[1]d.example", one.example], ports: [{number: %[2]d, name: a, protocol: HTTP}]}}
 ---
+{apiVersion: v1, kind: Node, metadata: {name: n%[1]d}, status: {addresses: [{type: InternalIP, address: "fd00::%[1]d"}]}}
+---
+{apiVersion: networking.istio.io/v1, kind: WorkloadEntry, metadata: {name: w%[1]d, namespace: hosts}, spec: {address: "fd00::%[1]d"}}
+---
+{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: l%[1]d, namespace: a}, addressType: IPv6, endpoints: [{addresses: ["fd00::%[1]d"], targetRef: {kind: Pod, name: p%[1]d}}]}
+---
 {apiVersion: networking.istio.io/v1, kind: DestinationRule, metadata: {name: d%[1]d, namespace: a}, spec: {host: s0, subsets: [{name: x%[1]d, labels: {app: web, n: m}}]}}
 ---
 {apiVersion: networking.istio.io/v1, kind: DestinationRule, metadata: {name: m%[1]d, namespace: a}, spec: {host: away%[1]d.example}}

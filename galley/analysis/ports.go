@@ -69,10 +69,25 @@ type Slice struct {
 	Service   string            // the name of its Service
 	Ports     map[string]uint32 // by the name of the Service's port
 	Endpoints int
+
+	Endpoint func(i int) Endpoint // the i-th
 }
 
-func sliceOf(s *discoveryv1.EndpointSlice) Slice {
+// Endpoint is an endpoint of an EndpointSlice.
+type Endpoint struct {
+	Addresses []string
+	Pod       kinds.Key // the Pod that it names; zero if it names none
+}
+
+func sliceOf(o *kinds.Object, s *discoveryv1.EndpointSlice) Slice {
 	out := Slice{Service: s.Labels[discoveryv1.LabelServiceName], Ports: map[string]uint32{}, Endpoints: len(s.Endpoints)}
+	out.Endpoint = func(i int) Endpoint {
+		e := Endpoint{Addresses: s.Endpoints[i].Addresses}
+		if r := s.Endpoints[i].TargetRef; r != nil && r.Kind == kinds.Pod.Name {
+			e.Pod = kinds.Key{Kind: kinds.Pod, Namespace: cmp.Or(r.Namespace, o.Namespace), Name: r.Name, Cluster: o.Cluster}
+		}
+		return e
+	}
 	for _, p := range s.Ports {
 		if p.Port != nil {
 			name := ""

@@ -150,7 +150,14 @@ func podOf(o *kinds.Object) analysis.Pod {
 
 func sliceOf(o *kinds.Object) analysis.Slice {
 	s := o.Spec.(*kube.SliceFacts)
-	return analysis.Slice{Service: o.Labels[discoveryv1.LabelServiceName], Ports: s.Ports, Endpoints: len(s.Endpoints)}
+	return analysis.Slice{Service: o.Labels[discoveryv1.LabelServiceName], Ports: s.Ports, Endpoints: len(s.Endpoints), Endpoint: func(i int) analysis.Endpoint {
+		e := &s.Endpoints[i]
+		out := analysis.Endpoint{Addresses: e.Addresses}
+		if e.HasPod {
+			out.Pod = kinds.Key{Kind: kinds.Pod, Namespace: cmp.Or(e.PodNamespace, o.Namespace), Name: e.Pod, Cluster: o.Cluster}
+		}
+		return out
+	}}
 }
 
 // Located returns findings about objects of files with the positions of their fields. It reads each file once.

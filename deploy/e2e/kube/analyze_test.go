@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// mistakes is a cluster with two: a route to a host that is not there, and a Secret with a wrong key.
+// mistakes is a cluster with several, such as a route to a host that is not there, a Secret with a wrong key, and
+// endpoints at the address of a Node.
 const mistakes = `
 apiVersion: v1
 kind: Namespace
@@ -70,6 +71,28 @@ apiVersion: networking.istio.io/v1
 kind: VirtualService
 metadata: {name: edge, namespace: edge}
 spec: {hosts: [x.example], http: [{route: [{destination: {host: web.shop.svc.cluster.local}}]}]}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: one}
+status: {addresses: [{type: InternalIP, address: 192.0.2.1}]}
+---
+apiVersion: networking.istio.io/v1
+kind: WorkloadEntry
+metadata: {name: host, namespace: shop}
+spec: {address: 192.0.2.1}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: host, namespace: shop, labels: {kubernetes.io/service-name: web}}
+addressType: IPv4
+endpoints: [{addresses: [192.0.2.1]}]
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: meant, namespace: shop, labels: {kubernetes.io/service-name: web}, annotations: {galley.istio.io/analyze-suppress: NodeAddress}}
+addressType: IPv4
+endpoints: [{addresses: [192.0.2.1]}]
 `
 
 // reader may read everything but Secrets, and somebody else one namespace.
@@ -157,8 +180,9 @@ func TestAnalyze(t *testing.T) {
 	const route, credential, absent, proxy = "IST0101 VirtualService shop/web: no Service or ServiceEntry has the host wbe.shop", "BadCredential Secret edge/bad", "IST0101 Gateway edge/front: Secret edge/absent does not exist", "IST0103 Pod shop/web-1"
 
 	const image = "IST0158 Namespace shop: the proxy of these Pods is another image than mirror.example/proxyv2:1.3, which new Pods get: old"
+	const machine, slice = "NodeAddress WorkloadEntry shop/host: 192.0.2.1 is an address of Node one", "NodeAddress EndpointSlice shop/host: "
 	all, code := run("admin", "-A", "--page-size", "1")
-	check("all, in pages", all, []string{route, credential, absent, proxy, image}, []string{"IST0141", "IST0101 VirtualService edge/edge"})
+	check("all, in pages", all, []string{route, credential, absent, proxy, image, machine, slice}, []string{"IST0141", "IST0101 VirtualService edge/edge", "EndpointSlice shop/meant"})
 	if code != 79 {
 		t.Errorf("exit code %d", code)
 	}
@@ -189,5 +213,5 @@ spec: {hosts: [web], http: [{route: [{destination: {host: web, subset: v9}}]}]}
 	limited, _ := run("reader", "-A")
 	check("without Secrets", limited, []string{route, proxy, "IST0141 : this user may not get secrets in namespace edge"}, []string{credential, absent, "gateway.networking.k8s.io"})
 	guest, _ := run("guest", "-n", "shop")
-	check("of one namespace", guest, []string{route, "IST0141 : this user may not list namespaces, nodes, ingressclasses.networking.k8s.io: ", ", services, ", " outside namespace shop: "}, []string{"gateway.networking.k8s.io"})
+	check("of one namespace", guest, []string{route, "IST0141 : this user may not list namespaces, nodes, ingressclasses.networking.k8s.io: ", ", services, ", " outside namespace shop: "}, []string{"gateway.networking.k8s.io", "NodeAddress"})
 }

@@ -85,7 +85,7 @@ func coreOf(k *kinds.Kind) *core {
 			return s
 		})
 	case kinds.EndpointSlice:
-		meta := metadata(nil) // the labels are copies of the service's, the annotations times of changes
+		meta := metadata(isKey(kinds.AnnotationSuppress)) // the labels are copies of the service's, the other annotations times of changes
 		meta.fields[11] = keyed(isKey(discoveryv1.LabelServiceName))
 		endpoint := wholes(1, 2, 3, 6)               // addresses, conditions, hostname, nodeName
 		endpoint[4] = &mask{fields: wholes(1, 2, 3)} // targetRef: kind, namespace, name

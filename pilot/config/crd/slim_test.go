@@ -39,6 +39,7 @@ func (f filler) key() string {
 		"topology.kubernetes.io/region", "topology.kubernetes.io/zone", "istio-locality", "security.istio.io/tlsMode", "service.istio.io/canonical-name", "service.istio.io/canonical-revision",
 		"service.istio.io/workload-name", "istio.io/draining", "istio.io/persistent-session", "alpha.istio.io/kubernetes-serviceaccounts", "alpha.istio.io/canonical-serviceaccounts",
 		"pod-template-hash", discoveryv1.LabelServiceName, corev1.LastAppliedConfigAnnotation, "sidecar.istio.io/status", "prometheus.io/scrape",
+		kinds.AnnotationSuppress,
 	}
 	return keys[f.IntN(len(keys))]
 }
@@ -289,6 +290,14 @@ func TestKeptFields(t *testing.T) {
 				was.Spec.SessionAffinityConfig = nil
 				if difference(was.Spec, got.Spec) != "" {
 					t.Fatalf("%+v of %+v", got, was)
+				}
+			case *discoveryv1.EndpointSlice:
+				kept := map[string]string{}
+				if text, ok := was.Annotations[kinds.AnnotationSuppress]; ok {
+					kept[kinds.AnnotationSuppress] = text
+				}
+				if difference(kept, o.Annotations) != "" {
+					t.Fatalf("kept %+v of %+v", o.Annotations, was.Annotations)
 				}
 			case *corev1.Pod:
 				if _, ok := o.Spec.(*kube.PodFacts); !ok || o.Annotations["prometheus.io/scrape"] != "" {
