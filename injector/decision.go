@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
 // skip returns why a pod gets no proxy, or nothing if it gets one. Which namespaces are asked about is a matter of the
@@ -21,7 +23,7 @@ func (c *Config) skip(pod *corev1.Pod) string {
 		return "nothing is injected in namespace " + pod.Namespace
 	}
 	for _, from := range []map[string]string{pod.Labels, pod.Annotations} {
-		value, ok := from[injectName]
+		value, ok := from[names.LabelInject]
 		if !ok {
 			continue
 		}
@@ -32,7 +34,7 @@ func (c *Config) skip(pod *corev1.Pod) string {
 			if asked {
 				return ""
 			}
-			return fmt.Sprintf("%s is %s", injectName, value)
+			return fmt.Sprintf("%s is %s", names.LabelInject, value)
 		}
 		break
 	}

@@ -20,6 +20,7 @@ import (
 	networkingv1beta1 "istio.io/api/networking/v1beta1"
 
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
 // Options are what an Injector is made of.
@@ -261,8 +262,8 @@ func (i *Injector) data(c *Config, m *mesh.Config, pod *corev1.Pod, w *Workload)
 // a label says them.
 func place(pod *corev1.Pod, c *Config, r Request) {
 	network := nonEmpty(r.Network, c.read.Global.Network)
-	if network != "" && pod.Labels[networkLabel] == "" {
-		pod.Labels[networkLabel] = network
+	if network != "" && pod.Labels[names.LabelNetwork] == "" {
+		pod.Labels[names.LabelNetwork] = network
 	}
 	proxy := proxyOf(pod)
 	if proxy == nil {
@@ -271,7 +272,7 @@ func place(pod *corev1.Pod, c *Config, r Request) {
 	if cluster := nonEmpty(r.Cluster, c.read.Global.MultiCluster.ClusterName); cluster != "" {
 		setVariable(proxy, clusterVariable, cluster)
 	}
-	if n := pod.Labels[networkLabel]; n != "" {
+	if n := pod.Labels[names.LabelNetwork]; n != "" {
 		setVariable(proxy, networkVariable, n)
 	}
 }
@@ -290,10 +291,10 @@ func rewrites(pod *corev1.Pod, c *Config) bool {
 func (i *Injector) sign(pod, template *corev1.Pod) error {
 	s := template.Spec
 	text, err := toJSON(status{
-		InitContainers:   names(s.InitContainers, containerName),
-		Containers:       names(s.Containers, containerName),
-		Volumes:          names(s.Volumes, func(v corev1.Volume) string { return v.Name }),
-		ImagePullSecrets: names(s.ImagePullSecrets, func(r corev1.LocalObjectReference) string { return r.Name }),
+		InitContainers:   namesOf(s.InitContainers, containerName),
+		Containers:       namesOf(s.Containers, containerName),
+		Volumes:          namesOf(s.Volumes, func(v corev1.Volume) string { return v.Name }),
+		ImagePullSecrets: namesOf(s.ImagePullSecrets, func(r corev1.LocalObjectReference) string { return r.Name }),
 		Revision:         nonEmpty(i.o.Revision, "default"),
 	})
 	pod.Annotations[statusAnnotation] = text

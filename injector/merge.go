@@ -230,8 +230,8 @@ func nativeProxy(pod *corev1.Pod, users *overrides) bool {
 	return take(&pod.Spec.Containers, &pod.Spec.InitContainers)
 }
 
-// names returns the names of things, nil if there are none.
-func names[T any](list []T, name func(T) string) (out []string) {
+// namesOf returns the names of things, nil if there are none.
+func namesOf[T any](list []T, name func(T) string) (out []string) {
 	for _, t := range list {
 		out = append(out, name(t))
 	}

@@ -1,10 +1,9 @@
 package injector
 
-// Annotations and labels, and names inside pods, that are an interface with users and agents.
+// Annotations, and names inside pods, that are an interface with users and agents.
 const (
 	proxyContainer = "istio-proxy"
 
-	injectName           = "sidecar.istio.io/inject" // a label, or an annotation
 	templatesAnnotation  = "inject.istio.io/templates"
 	statusAnnotation     = "sidecar.istio.io/status"
 	overridesAnnotation  = "proxy.istio.io/overrides"
@@ -13,7 +12,6 @@ const (
 	imageTypeAnnotation  = "sidecar.istio.io/proxyImageType"
 	statusPortAnnotation = "status.sidecar.istio.io/port"
 	mergeAnnotation      = "prometheus.istio.io/merge-metrics"
-	networkLabel         = "topology.istio.io/network"
 
 	probersVariable    = "ISTIO_KUBE_APP_PROBERS"
 	prometheusVariable = "ISTIO_PROMETHEUS_ANNOTATIONS"

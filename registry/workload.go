@@ -1,17 +1,9 @@
 package registry
 
-import "strings"
+import (
+	"strings"
 
-// Labels of workloads that service discovery reads.
-const (
-	LabelTLSMode           = "security.istio.io/tlsMode"
-	LabelNetwork           = "topology.istio.io/network"
-	LabelLocality          = "topology.istio.io/locality"
-	LabelLegacyLocality    = "istio-locality"
-	LabelWorkloadName      = "service.istio.io/workload-name"
-	LabelCanonicalName     = "service.istio.io/canonical-name"
-	LabelCanonicalRevision = "service.istio.io/canonical-revision"
-	LabelDraining          = "istio.io/draining"
+	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
 // SPIFFE returns the identity of a service account.
@@ -29,7 +21,7 @@ func ParseLocality(s string) Locality {
 // LocalityOf returns the locality in labels. A label value cannot hold a slash, so dots replace them. A value that does
 // hold a slash was not written by Kubernetes, and its dots are kept.
 func LocalityOf(labels map[string]string) (Locality, bool) {
-	for _, name := range []string{LabelLocality, LabelLegacyLocality} {
+	for _, name := range []string{names.LabelLocality, names.LabelLegacyLocality} {
 		if s := labels[name]; s != "" {
 			if !strings.Contains(s, "/") {
 				s = strings.ReplaceAll(s, ".", "/")
@@ -42,13 +34,13 @@ func LocalityOf(labels map[string]string) (Locality, bool) {
 
 // CanonicalName returns the name of a workload's service in telemetry.
 func CanonicalName(labels map[string]string, workload string) string {
-	return firstLabel(labels, workload, LabelCanonicalName, "app.kubernetes.io/name", "app")
+	return firstLabel(labels, workload, names.LabelCanonicalName, "app.kubernetes.io/name", "app")
 }
 
 // CanonicalRevision returns the revision of a workload in telemetry. A missing one and "latest" mean the same; both are
 // returned as empty, as in the metadata of endpoints.
 func CanonicalRevision(labels map[string]string) string {
-	r := firstLabel(labels, "", LabelCanonicalRevision, "app.kubernetes.io/version", "version")
+	r := firstLabel(labels, "", names.LabelCanonicalRevision, "app.kubernetes.io/version", "version")
 	if r == "latest" {
 		return ""
 	}
@@ -58,16 +50,16 @@ func CanonicalRevision(labels map[string]string) string {
 // EntryTLSMode returns the TLS mode of a WorkloadEntry or an inline endpoint. Its label decides. Without a label, a
 // service account implies a sidecar.
 func EntryTLSMode(labels map[string]string, serviceAccount string) string {
-	mode, labelled := labels[LabelTLSMode]
+	mode, labelled := labels[names.LabelTLSMode]
 	if mode == "istio" || !labelled && serviceAccount != "" {
 		return "istio"
 	}
 	return ""
 }
 
-func firstLabel(labels map[string]string, otherwise string, names ...string) string {
-	for _, n := range names {
-		if v := labels[n]; v != "" {
+func firstLabel(labels map[string]string, otherwise string, keys ...string) string {
+	for _, k := range keys {
+		if v := labels[k]; v != "" {
 			return v
 		}
 	}

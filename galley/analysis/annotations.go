@@ -10,6 +10,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
 // annotations reports Istio's annotations that nobody reads: those with an unknown name, and those on a kind of object
@@ -19,7 +20,7 @@ func (a *analysis) annotations() {
 	for _, i := range annotation.AllResourceAnnotations() {
 		known[i.Name] = i
 	}
-	names := slices.Collect(maps.Keys(known))
+	all := slices.Collect(maps.Keys(known))
 	for _, o := range a.objects {
 		for _, name := range slices.Sorted(maps.Keys(o.Annotations)) {
 			if !ofIstio(name) {
@@ -29,13 +30,13 @@ func (a *analysis) annotations() {
 			switch {
 			case i == nil:
 				fix := "remove it"
-				if near := a.nearest(name, names); near != "" {
+				if near := a.nearest(name, all); near != "" {
 					fix = diag.DidYouMean(near)
 				}
 				a.report(o, diag.Warning, codeUnknownAnnotation, field, fix, "no annotation has the name %s: it has no effect", name)
 			case i.Deprecated:
 				fix := "remove it"
-				if name == podLabel {
+				if name == names.LabelInject {
 					fix = "use the label of that name"
 				}
 				a.report(o, diag.Warning, codeDeprecatedNote, field, fix, "the annotation %s is deprecated", name)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
 // Pod holds what references need to know of a Pod.
@@ -61,7 +62,7 @@ func podOf(p *corev1.Pod) Pod {
 
 // HasProxy reports whether a Pod's labels are those that injection writes with a proxy.
 func HasProxy(labels map[string]string) bool {
-	return labels["security.istio.io/tlsMode"] != "" || labels["service.istio.io/canonical-name"] != "" && labels["service.istio.io/canonical-revision"] != ""
+	return labels[names.LabelTLSMode] != "" || labels[names.LabelCanonicalName] != "" && labels[names.LabelCanonicalRevision] != ""
 }
 
 // Slice holds what references need to know of an EndpointSlice.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
 // InjectorMap is the ConfigMap by which proxies are injected; that of another revision has its name behind it.
@@ -32,11 +33,11 @@ func (a *analysis) proxyImages() {
 	}
 	wanted := map[string]string{} // by namespace
 	for _, o := range a.of(kinds.Namespace) {
-		switch word := o.Labels[injectionLabel]; {
+		switch word := o.Labels[names.LabelInjection]; {
 		case word == "enabled":
 			wanted[o.Name] = images["default"]
 		case word == "":
-			wanted[o.Name] = images[o.Labels[revisionLabel]]
+			wanted[o.Name] = images[o.Labels[names.LabelRevision]]
 		}
 	}
 	for _, o := range a.of(kinds.ProxyConfig) { // which image it asks for is not looked at

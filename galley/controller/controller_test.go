@@ -20,6 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic/fake"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -32,7 +34,7 @@ func configuration(resource schema.GroupVersionResource, name string, webhooks .
 	}
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "webhooks": webhooks,
-		"metadata": map[string]any{"name": name, "resourceVersion": "7", "labels": map[string]any{revisionLabel: "default"}},
+		"metadata": map[string]any{"name": name, "resourceVersion": "7", "labels": map[string]any{names.LabelRevision: "default"}},
 	}}
 }
 

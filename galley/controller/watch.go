@@ -10,10 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
-)
 
-// revisionLabel says which revision an object belongs to.
-const revisionLabel = "istio.io/rev"
+	"github.com/istiod-lite/istiod-lite/api/names"
+)
 
 // watched is a cache.ReflectorStore of the configurations of one kind.
 type watched struct {
@@ -23,7 +22,7 @@ type watched struct {
 
 // watch follows the configurations of one kind that belong to the revision until ctx ends.
 func (c *Controller) watch(ctx context.Context, resource schema.GroupVersionResource) {
-	client, selector := c.o.Client.Resource(resource), revisionLabel+"="+c.o.Revision
+	client, selector := c.o.Client.Resource(resource), names.LabelRevision+"="+c.o.Revision
 	lists := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			o.LabelSelector = selector

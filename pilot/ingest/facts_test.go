@@ -10,6 +10,7 @@ import (
 	securityv1 "istio.io/api/security/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/pilot/facts"
 )
@@ -88,7 +89,7 @@ func TestFactsFollowObjects(t *testing.T) {
 	finding("since 1970-01-01T00:00:00Z: no route; the last answer stays in force")
 	commit([]string{"x"}, "", facts.Change[string](textKind, "x", nil))
 	finding("no route; no token passes")
-	commit(nil, "", policy("x", map[string]string{labelRevision: "other"}))
+	commit(nil, "", policy("x", map[string]string{names.LabelRevision: "other"}))
 	commit([]string{"y"}, "", policy("y", nil))
 	if p.waits != 1 || len(w.Findings()) != 0 {
 		t.Errorf("waited %d times, findings %v", p.waits, w.Findings())

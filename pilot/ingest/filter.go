@@ -11,12 +11,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
-)
-
-// Labels that decide whether an object counts here.
-const (
-	labelRevision = "istio.io/rev"
-	labelName     = "kubernetes.io/metadata.name" // which an API server puts on every Namespace
+	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
 // filter decides which objects count: those that are meant for this revision, in namespaces that the mesh
@@ -102,8 +97,8 @@ func (f *filter) selected(p clusterNamespace) bool {
 		return true
 	}
 	set, known := f.namespaces[p]
-	if !known || set[labelName] == "" {
-		named := labels.Set{labelName: p.namespace}
+	if !known || set[names.LabelNamespace] == "" {
+		named := labels.Set{names.LabelNamespace: p.namespace}
 		for k, v := range set {
 			named[k] = v
 		}
@@ -119,6 +114,6 @@ func (f *filter) shows(o *kinds.Object) bool {
 
 // meant reports whether an object of Istio's with those labels is meant for this revision.
 func (f *filter) meant(labels map[string]string) bool {
-	rev := labels[labelRevision]
+	rev := labels[names.LabelRevision]
 	return rev == "" || rev == f.revision
 }

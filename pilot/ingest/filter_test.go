@@ -6,12 +6,13 @@ import (
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
 // What shows reports of an object, Shows reports of its namespace and labels.
 func TestShows(t *testing.T) {
 	f := newFilter("canary", "istio-system")
-	f.selectNamespaces([]*meshv1alpha1.LabelSelector{{MatchLabels: map[string]string{labelName: "in"}}})
+	f.selectNamespaces([]*meshv1alpha1.LabelSelector{{MatchLabels: map[string]string{names.LabelNamespace: "in"}}})
 	w := &World{filter: f}
 	for _, c := range []struct {
 		namespace, revision string
@@ -21,7 +22,7 @@ func TestShows(t *testing.T) {
 	} {
 		labels := map[string]string{}
 		if c.revision != "" {
-			labels[labelRevision] = c.revision
+			labels[names.LabelRevision] = c.revision
 		}
 		o := &kinds.Object{Key: kinds.Key{Kind: kinds.VirtualService, Namespace: c.namespace, Name: "x"}, Labels: labels}
 		if f.shows(o) != c.want || w.Shows(c.namespace, labels) != c.want {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/registry"
 	"github.com/istiod-lite/istiod-lite/registry/kube"
 )
@@ -99,7 +100,7 @@ func (w *World) hostOf(k kinds.Key) string { return k.Name + "." + k.Namespace +
 
 // networksOf returns those that a Service is to lead into: its label's, else those that name it.
 func (w *World) networksOf(service *kinds.Object) []string {
-	if label := service.Labels[registry.LabelNetwork]; label != "" {
+	if label := service.Labels[names.LabelNetwork]; label != "" {
 		return []string{label}
 	}
 	var out []string

@@ -13,6 +13,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/pilot/facts"
 	"github.com/istiod-lite/istiod-lite/registry"
 	"github.com/istiod-lite/istiod-lite/registry/kube"
@@ -97,7 +98,7 @@ func TestNetworksFollow(t *testing.T) {
 	web := serviceIn("a")
 	web.Spec.(*corev1.Service).Spec.Selector = map[string]string{"app": "web"}
 	ip := corev1.LoadBalancerIngress{IP: "192.0.2.1"}
-	s.apply(web, podAt("10.1.0.1"), gatewayService("named", nil, ip), gatewayService("labelled", map[string]string{registry.LabelNetwork: "away"}, corev1.LoadBalancerIngress{IP: "192.0.2.2"}))
+	s.apply(web, podAt("10.1.0.1"), gatewayService("named", nil, ip), gatewayService("labelled", map[string]string{names.LabelNetwork: "away"}, corev1.LoadBalancerIngress{IP: "192.0.2.2"}))
 	s.enters(`away at 192.0.2.2:15443 of "c1"`)
 	s.networkOf("")
 
@@ -112,7 +113,7 @@ func TestNetworksFollow(t *testing.T) {
 	if s.Snapshot().Diff.Global {
 		t.Error("an endpoint of a known network is told as a change of the networks")
 	}
-	s.apply(namespaceWith("istio-system", map[string]string{registry.LabelNetwork: "labelled"}))
+	s.apply(namespaceWith("istio-system", map[string]string{names.LabelNetwork: "labelled"}))
 	s.networkOf("labelled")
 	s.apply(gatewayService("labelled", nil))
 	s.enters(`home at 192.0.2.1:8443 of "c1"`, `away at 192.0.2.9:443 of ""`)
@@ -134,7 +135,7 @@ func TestNamesOfGateways(t *testing.T) {
 	b := &book{known: map[string][]string{"gw.example.com": {"192.0.2.1", "192.0.2.2"}}}
 	s := newTestWorld(t, Options{ClusterID: "c1"})
 	s.hosts = facts.NewTable[[]string](kinds.HostAddresses, b)
-	label := map[string]string{registry.LabelNetwork: "away"}
+	label := map[string]string{names.LabelNetwork: "away"}
 	s.apply(gatewayService("gw", label, corev1.LoadBalancerIngress{Hostname: "gw.example.com"}, corev1.LoadBalancerIngress{Hostname: "unknown.example.com"}))
 	s.enters(`away at 192.0.2.1:15443 of "c1"`, `away at 192.0.2.2:15443 of "c1"`)
 	if want := []string{"gw.example.com", "unknown.example.com"}; !slices.Equal(b.wanted, want) {
@@ -163,7 +164,7 @@ func TestNamesThatComeLater(t *testing.T) {
 	s := newTestWorld(t, Options{ClusterID: "c1"})
 	s.hosts = facts.NewTable[[]string](kinds.HostAddresses, b)
 	s.apply(serviceIn("a"))
-	s.apply(gatewayService("gw", map[string]string{registry.LabelNetwork: "away"}, corev1.LoadBalancerIngress{Hostname: "gw.example.com"}))
+	s.apply(gatewayService("gw", map[string]string{names.LabelNetwork: "away"}, corev1.LoadBalancerIngress{Hostname: "gw.example.com"}))
 	s.enters()
 	if want := []string{"gw.example.com"}; b.waits != 0 || !slices.Equal(b.wanted, want) {
 		t.Errorf("waited %d times, asked for %v", b.waits, b.wanted)
@@ -191,7 +192,7 @@ func TestGatewayFindings(t *testing.T) {
 			t.Errorf("findings (-want +got):\n%s", d)
 		}
 	}
-	away := map[string]string{registry.LabelNetwork: "away"}
+	away := map[string]string{names.LabelNetwork: "away"}
 	ip, name := corev1.LoadBalancerIngress{IP: "192.0.2.1"}, corev1.LoadBalancerIngress{Hostname: "gw.example.com"}
 	const gw = "Service istio-system/gw "
 	s.apply(gatewayService("gw", nil))
@@ -200,7 +201,7 @@ func TestGatewayFindings(t *testing.T) {
 	found("GatewayPending " + gw + "status.loadBalancer")
 	s.apply(gatewayService("gw", away, corev1.LoadBalancerIngress{IP: "192.0.2.2"}))
 	found()
-	s.apply(gatewayService("gw", map[string]string{registry.LabelNetwork: "away", "networking.istio.io/gatewayPort": "443"}, corev1.LoadBalancerIngress{IP: "192.0.2.2"}))
+	s.apply(gatewayService("gw", map[string]string{names.LabelNetwork: "away", "networking.istio.io/gatewayPort": "443"}, corev1.LoadBalancerIngress{IP: "192.0.2.2"}))
 	found("GatewayWithoutPort " + gw + "spec.ports")
 
 	s.apply(gatewayService("gw", away, name))

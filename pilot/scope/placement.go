@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/pilot/scope/traffic"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/registry"
@@ -52,14 +53,14 @@ func (x *Index) readPlacement() placement {
 // NeedsNode reports whether anything depends on the node that a proxy runs on.
 func (x *Index) NeedsNode() bool {
 	p := x.readPlacement()
-	return p.nodeLocal || p.trafficDistribution || x.sortsBy(traffic.HostLabel)
+	return p.nodeLocal || p.trafficDistribution || x.sortsBy(names.LabelHost)
 }
 
 // NeedsLocality reports whether any assignment depends on the locality and network of a proxy, whether any cluster
 // does, and whether any cluster depends on its node too.
 func (x *Index) NeedsLocality() (assignments, clusters, node bool) {
 	p := x.readPlacement()
-	return p.trafficDistribution || p.locality, p.inClusters, p.inClusters && x.sortsBy(traffic.HostLabel)
+	return p.trafficDistribution || p.locality, p.inClusters, p.inClusters && x.sortsBy(names.LabelHost)
 }
 
 // PriorityLabels returns which of a proxy's labels endpoints are sorted by, sorted by name.

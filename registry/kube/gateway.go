@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/registry"
 	"github.com/istiod-lite/istiod-lite/registry/internal/selection"
 )
@@ -32,7 +33,7 @@ type gateways struct {
 func (r *Registry) applyGateway(n name, o *kinds.Object) {
 	g := &r.gateways
 	_, was := g.services[n]
-	if o == nil || o.Labels[registry.LabelNetwork] == "" && len(r.opts.Gateways[r.host(n)]) == 0 {
+	if o == nil || o.Labels[names.LabelNetwork] == "" && len(r.opts.Gateways[r.host(n)]) == 0 {
 		if was {
 			delete(g.services, n)
 			g.stale = true
@@ -97,7 +98,7 @@ func (r *Registry) gatewayPorts(n name, o *kinds.Object) []gatewayPort {
 		return slices.IndexFunc(spec.Ports, func(p corev1.ServicePort) bool { return uint32(p.Port) == port })
 	}
 	named := r.opts.Gateways[r.host(n)]
-	if network := o.Labels[registry.LabelNetwork]; network != "" {
+	if network := o.Labels[names.LabelNetwork]; network != "" {
 		port := uint64(registry.DefaultGatewayPort)
 		if p, err := strconv.ParseUint(o.Labels[labelGatewayPort], 10, 16); err == nil {
 			port = p

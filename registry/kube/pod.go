@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
@@ -143,7 +144,7 @@ func (r *Registry) applyNode(node string, o *kinds.Object) {
 		l = registry.Locality{
 			Region:  firstLabel(o.Labels, corev1.LabelTopologyRegion, corev1.LabelFailureDomainBetaRegion),
 			Zone:    firstLabel(o.Labels, corev1.LabelTopologyZone, corev1.LabelFailureDomainBetaZone),
-			SubZone: o.Labels["topology.istio.io/subzone"],
+			SubZone: o.Labels[names.LabelSubzone],
 		}
 	}
 	if r.nodes[node] == l {
@@ -268,7 +269,7 @@ func ready(p *corev1.Pod) bool {
 }
 
 func tlsMode(labels map[string]string) string {
-	if m := labels[registry.LabelTLSMode]; m == "istio" {
+	if m := labels[names.LabelTLSMode]; m == "istio" {
 		return m
 	}
 	return ""
@@ -277,7 +278,7 @@ func tlsMode(labels map[string]string) string {
 // WorkloadName returns the name of a pod's workload: by its label, or else by the controller that generated the pod's
 // name, or else the pod's own name.
 func WorkloadName(pod string, generated bool, labels map[string]string, controllerKind, controller string) string {
-	if l := labels[registry.LabelWorkloadName]; l != "" {
+	if l := labels[names.LabelWorkloadName]; l != "" {
 		return l
 	}
 	if !generated {

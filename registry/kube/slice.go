@@ -8,6 +8,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
@@ -180,7 +181,7 @@ func endpointHealth(e *SliceEndpoint, svc *registry.Service) (registry.Health, b
 
 // podHealth is endpointHealth for a pod: one that is labelled as draining counts as terminating.
 func podHealth(p *pod, health registry.Health, svc *registry.Service) (registry.Health, bool) {
-	if p == nil || p.workload.Labels[registry.LabelDraining] == "" {
+	if p == nil || p.workload.Labels[names.LabelDraining] == "" {
 		return health, true
 	}
 	return registry.Draining, svc.Unhealthy

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/node"
 )
 
@@ -110,8 +111,8 @@ func (c *Config) makeNode(s Source, env *environment, role node.Type, ips []neti
 		}
 		meta["POD_PORTS"] = string(text)
 	}
-	if text := labels["istio-locality"]; text != "" {
-		labels["istio-locality"] = locality(text)
+	if text := labels[names.LabelLegacyLocality]; text != "" {
+		labels[names.LabelLegacyLocality] = locality(text)
 	}
 	for key, values := range map[string]map[string]string{"LABELS": labels, "ANNOTATIONS": c.Annotations} {
 		if len(values) == 0 {
@@ -135,7 +136,7 @@ func (c *Config) makeNode(s Source, env *environment, role node.Type, ips []neti
 	if err := protojson.Unmarshal(text, made.Fields["PROXY_CONFIG"]); err != nil {
 		return nil, fmt.Errorf("ProxyConfig: %w", err)
 	}
-	place := append(strings.SplitN(labels["istio-locality"], "/", 3), "", "")
+	place := append(strings.SplitN(labels[names.LabelLegacyLocality], "/", 3), "", "")
 	n := &corev3.Node{
 		Id:      fmt.Sprintf("%s~%s~%s.%s~%s", role, ips[0], c.Name, c.Namespace, c.Domain),
 		Cluster: c.serviceName(labels), Metadata: made, Locality: &corev3.Locality{Region: place[0], Zone: place[1], SubZone: place[2]},
@@ -148,7 +149,7 @@ func (c *Config) makeNode(s Source, env *environment, role node.Type, ips []neti
 
 // serviceName is what the proxy calls itself in traces.
 func (c *Config) serviceName(labels map[string]string) string {
-	canonical := cmp.Or(labels["service.istio.io/canonical-name"], labels["app.kubernetes.io/name"], labels["app"], c.Name)
+	canonical := cmp.Or(labels[names.LabelCanonicalName], labels["app.kubernetes.io/name"], labels["app"], c.Name)
 	switch c.Proxy.GetTracingServiceName() {
 	case meshv1alpha1.ProxyConfig_CANONICAL_NAME_ONLY:
 		return canonical

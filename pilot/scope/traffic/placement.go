@@ -10,16 +10,6 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 )
 
-// Labels that every endpoint and proxy has: they say where it runs.
-const (
-	RegionLabel  = "topology.kubernetes.io/region"
-	ZoneLabel    = "topology.kubernetes.io/zone"
-	SubzoneLabel = "topology.istio.io/subzone"
-	NetworkLabel = "topology.istio.io/network"
-	ClusterLabel = "topology.istio.io/cluster"
-	HostLabel    = "kubernetes.io/hostname"
-)
-
 // Places reports whether a rule prefers endpoints by where they run, and returns the labels by which it sorts them.
 // Outlier detection is enough: with it endpoints that are far stand in for ejected ones.
 func Places(r *networkingv1.DestinationRule) (places bool, labels []string) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/frozen"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/scope/traffic"
 	"github.com/istiod-lite/istiod-lite/registry"
@@ -134,8 +135,8 @@ func failoverTopology[F interface {
 func priorityLabels(list []string, p place, cluster string) frozen.List[cohort.Label] {
 	l := p.location
 	own := map[string]string{
-		traffic.RegionLabel: l.Locality.Region, traffic.ZoneLabel: l.Locality.Zone, traffic.SubzoneLabel: l.Locality.SubZone,
-		traffic.NetworkLabel: l.Network, traffic.ClusterLabel: cluster, traffic.HostLabel: p.node,
+		names.LabelRegion: l.Locality.Region, names.LabelZone: l.Locality.Zone, names.LabelSubzone: l.Locality.SubZone,
+		names.LabelNetwork: l.Network, names.LabelCluster: cluster, names.LabelHost: p.node,
 	}
 	for label := range l.Labels.All {
 		if _, ok := own[label.Name]; !ok {
@@ -156,17 +157,17 @@ func priorityLabels(list []string, p place, cluster string) frozen.List[cohort.L
 // labelOf returns a label of an endpoint; those that say where it runs come from its place.
 func labelOf(e *registry.Endpoint, name string) string {
 	switch name {
-	case traffic.RegionLabel:
+	case names.LabelRegion:
 		return e.Locality.Region
-	case traffic.ZoneLabel:
+	case names.LabelZone:
 		return e.Locality.Zone
-	case traffic.SubzoneLabel:
+	case names.LabelSubzone:
 		return e.Locality.SubZone
-	case traffic.NetworkLabel:
+	case names.LabelNetwork:
 		return e.Network
-	case traffic.ClusterLabel:
+	case names.LabelCluster:
 		return e.Cluster
-	case traffic.HostLabel:
+	case names.LabelHost:
 		return e.NodeName
 	}
 	return e.Labels[name]

@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
-	"github.com/istiod-lite/istiod-lite/registry"
+	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
 const annotationTraffic = "networking.istio.io/traffic-distribution"
@@ -33,8 +33,8 @@ func (t *Table) Apply(c kinds.Change) (network, traffic bool) {
 		labels, annotations = c.Object.Labels, c.Object.Annotations
 	}
 	if c.Name == t.systemNamespace {
-		network = t.network != labels[registry.LabelNetwork]
-		t.network = labels[registry.LabelNetwork]
+		network = t.network != labels[names.LabelNetwork]
+		t.network = labels[names.LabelNetwork]
 	}
 	d := distribution(annotations[annotationTraffic])
 	traffic = t.traffic[c.Name] != d
@@ -50,7 +50,7 @@ func (t *Table) Empty() bool { return t.network == "" && len(t.traffic) == 0 }
 // Network returns the network of an address whose workload has these labels: by its own label, the cluster's network,
 // or the mesh's list; empty if it has none.
 func (t *Table) Network(address string, labels map[string]string) string {
-	if n := labels[registry.LabelNetwork]; n != "" {
+	if n := labels[names.LabelNetwork]; n != "" {
 		return n
 	}
 	if t.network != "" || t.meshNetworks == nil {
