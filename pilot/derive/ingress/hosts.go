@@ -60,8 +60,8 @@ func (s *stage) keyOf(host string, first *kinds.Object, taken map[kinds.Key]bool
 	return key
 }
 
-// securedHosts returns, for each host in a tls section, the oldest Ingress that has it there: the others' servers for it
-// do not count. A finding says so where they name another Secret.
+// securedHosts returns, for each host in a tls section, the oldest Ingress that has it there: the others' servers for
+// it do not count. A finding says so where they name another Secret.
 func securedHosts(all []*conversion) (secured map[string]*conversion, found []diag.Diagnostic) {
 	secured, secrets := map[string]*conversion{}, map[string]string{}
 	for _, c := range all {

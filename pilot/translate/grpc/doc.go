@@ -23,8 +23,8 @@
 //
 // Of a VirtualService: cors, headers, mirror and mirrors, rewrite, perTryTimeout, retry conditions that are no status
 // of gRPC, backoff aside; TCP and TLS routes. Matches on the method other than POST, on the scheme, the authority and
-// claims of a token match nothing. A match on a missing header by a value in withoutHeaders does not hold. A redirect or a direct
-// response fails the call.
+// claims of a token match nothing. A match on a missing header by a value in withoutHeaders does not hold. A redirect
+// or a direct response fails the call.
 //
 // Of a DestinationRule: the connection pool but http2MaxRequests; simple load balancing but LEAST_REQUEST (all else is
 // ROUND_ROBIN); hashes by cookie, source address and query parameter; maglev, which is a ring hash; warmup; tunnel and
