@@ -61,10 +61,10 @@ type maker interface {
 // makers returns the makers of all types. A further type is a folder, a line here, and one in the layers of
 // deploy/house.
 func makers(m *envoy.Memo, h *hooks.Hooks, c *engine.Cache) (types, ofGRPC map[string]maker) {
-	clusters, routes := cds.New(m, h, c), rds.New(m, h, c)
+	clusters, endpoints, routes := cds.New(m, h, c), eds.New(m, h, c), rds.New(m, h, c)
 	types = map[string]maker{
 		envoy.ClusterType:     clusters,
-		envoy.EndpointType:    eds.New(m, h, c),
+		envoy.EndpointType:    endpoints,
 		envoy.ListenerType:    lds.New(m, h, c),
 		envoy.RouteType:       routes,
 		envoy.SecretType:      sds.New(m, c),
@@ -74,6 +74,7 @@ func makers(m *envoy.Memo, h *hooks.Hooks, c *engine.Cache) (types, ofGRPC map[s
 	}
 	ofGRPC = map[string]maker{
 		envoy.ClusterType:  grpc.NewClusters(m, c, clusters),
+		envoy.EndpointType: grpc.NewEndpoints(m, c, endpoints),
 		envoy.ListenerType: grpc.NewListeners(m, h, c),
 		envoy.RouteType:    grpc.NewRoutes(m, c, routes),
 	}

@@ -33,9 +33,13 @@ func networkPaths(v *view.View, c cohort.Client, sites []snapshot.NetworkCluster
 		if e.Network == c.Network {
 			continue
 		}
-		if path.gateways = v.Networks().GatewaysTo(e.Network, e.Cluster); !path.gateways.Empty() {
-			list = append(list, path)
+		if path.gateways = v.Networks().GatewaysTo(e.Network, e.Cluster); path.gateways.Empty() {
+			continue
 		}
+		if c.Proxyless {
+			path.gateways = frozen.List[registry.Gateway]{} // gRPC sends no server name, by which gateways route
+		}
+		list = append(list, path)
 	}
 	return frozen.ListOf(list...)
 }

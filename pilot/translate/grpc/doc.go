@@ -2,7 +2,8 @@
 // and server (node metadata GENERATOR=grpc). Their tests are in pilot/translate/grpc_test.go; deploy/e2e/grpc runs real
 // ones.
 //
-//   - clusters.go: a cluster is an Envoy's, cut down to what gRPC reads. Endpoints are those of package eds.
+//   - clusters.go: a cluster is an Envoy's, cut down to what gRPC reads.
+//   - endpoints.go: endpoints are those of an Envoy, without what gRPC rejects a whole assignment for.
 //   - listeners.go: "host:port" is what a client calls, by any name that the host has in its namespace.
 //     "xds.istio.io/grpc/lds/inbound/address:port" is where a server listens: a port that some service has there.
 //   - routes.go: "outbound|port||host" are the routes of one service, from its VirtualService.

@@ -1,0 +1,118 @@
+package grpc
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+
+	"github.com/istiod-lite/istiod-lite/pilot/cohort"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/scope"
+	"github.com/istiod-lite/istiod-lite/pilot/translate/eds"
+	"github.com/istiod-lite/istiod-lite/pilot/translate/engine"
+	"github.com/istiod-lite/istiod-lite/pilot/translate/view"
+)
+
+// Endpoints makes the endpoints of clusters. Safe for concurrent use.
+type Endpoints struct {
+	cache     *engine.Cache
+	envoys    *eds.Assignments
+	endpoints *envoy.MemoTable[endpointsKey]
+}
+
+// NewEndpoints returns Endpoints that are made from those of Envoys.
+func NewEndpoints(m *envoy.Memo, c *engine.Cache, envoys *eds.Assignments) *Endpoints {
+	return &Endpoints{cache: c, envoys: envoys, endpoints: envoy.NewMemoTable(m, buildEndpoints)}
+}
+
+// endpointsKey is the assignment that an Envoy would be sent: all that the endpoints of a cluster depend on.
+type endpointsKey struct{ envoys *envoy.Resource }
+
+// own distinguishes the Sets of assignments that depend on where the application runs.
+type own struct {
+	node     string
+	location cohort.Location
+}
+
+// Get returns the assignments of a list of names, in the same halves as those of Envoys.
+func (m *Endpoints) Get(v *view.View, c cohort.Key, list *envoy.Names) (envoy.Union, error) {
+	full, err := m.envoys.Get(v, c, list)
+	get := func(k engine.Key, from *envoy.Set) (*envoy.Set, error) {
+		s := engine.GetByName(m.cache, k, v.Revision, list, engine.ByName{
+			Affected: func(d *scope.Dirty, list *envoy.Names) []string {
+				var affected []string
+				for _, hosts := range [][]string{d.Hosts, d.Endpoints} {
+					for _, h := range hosts {
+						affected = slices.AppendSeq(affected, list.OfHost(h))
+					}
+				}
+				return affected
+			},
+			Build: func(name string) *envoy.Resource {
+				if r := from.Get(name); r != nil {
+					return m.endpoints.Get(endpointsKey{r})
+				}
+				return nil
+			},
+		})
+		return s.Set, s.Err()
+	}
+	k := client(envoy.EndpointType, c)
+	k.Part = marker{}
+	u, failed := envoy.Union{}, error(nil)
+	u.Shared, failed = get(k, full.Shared)
+	if err = errors.Join(err, failed); full.Own != nil {
+		k.Part = own{c.Node, c.Location}
+		u.Own, failed = get(k, full.Own)
+		err = errors.Join(err, failed)
+	}
+	return u, err
+}
+
+// place is a locality of one priority.
+type place struct {
+	priority              uint32
+	region, zone, subZone string
+}
+
+// buildEndpoints returns an assignment without what gRPC rejects it for: addresses that are none of TCP, addresses and
+// localities that are there already, and gaps between priorities.
+func buildEndpoints(k endpointsKey) *envoy.Resource {
+	var full endpointv3.ClusterLoadAssignment
+	read(k.envoys.Value(), &full)
+	slices.SortStableFunc(full.Endpoints, func(a, b *endpointv3.LocalityLbEndpoints) int { return cmp.Compare(a.Priority, b.Priority) })
+	a := &endpointv3.ClusterLoadAssignment{ClusterName: full.ClusterName}
+	taken, places := map[string]bool{}, map[place]*endpointv3.LocalityLbEndpoints{}
+	var priorities []uint32 // that have endpoints
+	for _, l := range full.Endpoints {
+		list := slices.DeleteFunc(l.LbEndpoints, func(e *endpointv3.LbEndpoint) bool {
+			at := e.GetEndpoint().GetAddress().GetSocketAddress()
+			key := at.String()
+			gone := at == nil || taken[key]
+			taken[key] = true
+			return gone
+		})
+		if len(list) == 0 || l.GetLoadBalancingWeight().GetValue() == 0 {
+			continue
+		}
+		at := place{l.Priority, l.Locality.GetRegion(), l.Locality.GetZone(), l.Locality.GetSubZone()}
+		if first := places[at]; first != nil {
+			first.LbEndpoints = append(first.LbEndpoints, list...)
+			first.LoadBalancingWeight = envoy.UInt32(first.LoadBalancingWeight.Value + l.LoadBalancingWeight.Value)
+			continue
+		}
+		if !slices.Contains(priorities, l.Priority) {
+			priorities = append(priorities, l.Priority)
+		}
+		if l.Locality == nil {
+			l.Locality = &corev3.Locality{}
+		}
+		l.LbEndpoints, l.Priority = list, uint32(len(priorities)-1)
+		places[at] = l
+		a.Endpoints = append(a.Endpoints, l)
+	}
+	return envoy.NewResource(a.ClusterName, a)
+}
