@@ -12,7 +12,7 @@ LINT     := 2.15.0
 # Packages compiled at once: each of the largest needs about a gigabyte.
 JOBS     ?= 2
 # Packages of end-to-end tests that run at once: they wait more than they compute.
-E2E_JOBS ?= 4
+E2E_JOBS ?= 5
 # Envoy for the demo and the tests: the one fetched into .tools, or ENVOY=/path/to/envoy.
 ENVOY    ?= $(TOOLS)/envoy
 # The oldest Envoy that takes virtual hosts by themselves: the end-to-end tests try those on both.
