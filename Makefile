@@ -5,7 +5,7 @@ SHELL := /bin/bash
 
 TOOLS    := $(CURDIR)/.tools
 VERSION  ?= 1.31.1-lite.1-$(shell git describe --always --dirty=-modified --abbrev=12 --exclude='*' 2>/dev/null || echo unknown)
-LDFLAGS  := -s -w -X main.version=$(VERSION)
+LDFLAGS  := -s -w -X main.linked=$(VERSION)
 # gRPC's traces are pages that nobody serves.
 TAGS     := grpcnotrace
 LINT     := 2.15.0

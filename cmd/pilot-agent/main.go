@@ -6,15 +6,15 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime/debug"
 
 	"github.com/spf13/cobra"
 
+	"github.com/istiod-lite/istiod-lite/cmd/version"
 	"github.com/istiod-lite/istiod-lite/pilot/agent/capture"
 )
 
-// version is set by the linker: see the Makefile.
-var version string
+// linked is the version that the linker sets: see the Makefile.
+var linked string
 
 func main() {
 	os.Exit(run(context.Background(), os.Args[1:], os.Environ(), os.Stdout, os.Stderr))
@@ -35,7 +35,7 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 		Args:          cobra.NoArgs,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	root.AddCommand(proxyCommand(args, environ), capture.Command(os.Getenv), waitCommand(), requestCommand(), versionCommand())
+	root.AddCommand(proxyCommand(args, environ), capture.Command(os.Getenv), waitCommand(), requestCommand(), version.Command(tag()))
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
@@ -53,20 +53,5 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	return 0
 }
 
-// tag is the version of this binary. Without the Makefile it is what the Go tool recorded.
-func tag() string {
-	if version != "" {
-		return version
-	}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" && len(s.Value) >= 12 {
-				return apiLevel + "-" + s.Value[:12]
-			}
-		}
-	}
-	return apiLevel + "-unknown"
-}
-
-// apiLevel is the Istio release whose API and behaviour this follows, and this project's own count.
-const apiLevel = "1.31.1-lite.1"
+// tag returns the version of this binary.
+func tag() string { return version.Tag(linked) }

@@ -6,13 +6,14 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/istiod-lite/istiod-lite/cmd/version"
 )
 
-// version is set by the linker: see the Makefile.
-var version string
+// linked is the version that the linker sets: see the Makefile.
+var linked string
 
 func main() {
 	os.Exit(run(context.Background(), os.Args[1:], os.Environ(), os.Stdout, os.Stderr))
@@ -34,7 +35,7 @@ func run(ctx context.Context, args []string, environ []string, stdout, stderr io
 		Args:          cobra.NoArgs,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	root.AddCommand(discoveryCommand(&e, args), validateCommand(&e), analyzeCommand(&e), translateCommand(&e), injectCommand(&e), bootstrapCommand(), requestCommand(), proxyStatusCommand(), loadCommand(), tokenCommand(), versionCommand())
+	root.AddCommand(discoveryCommand(&e, args), validateCommand(&e), analyzeCommand(&e), translateCommand(&e), injectCommand(&e), bootstrapCommand(), requestCommand(), proxyStatusCommand(), loadCommand(), tokenCommand(), version.Command(tag()))
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
@@ -52,20 +53,5 @@ func run(ctx context.Context, args []string, environ []string, stdout, stderr io
 	return 0
 }
 
-// tag is the version of this binary. Without the Makefile it is what the Go tool recorded.
-func tag() string {
-	if version != "" {
-		return version
-	}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" && len(s.Value) >= 12 {
-				return apiLevel + "-" + s.Value[:12]
-			}
-		}
-	}
-	return apiLevel + "-unknown"
-}
-
-// apiLevel is the Istio release whose API and behaviour this follows, and this project's own count.
-const apiLevel = "1.31.1-lite.1"
+// tag returns the version of this binary.
+func tag() string { return version.Tag(linked) }

@@ -1,0 +1,78 @@
+package version
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
+)
+
+// apiLevel is the Istio release whose API and behaviour this follows, and this project's own count.
+const apiLevel = "1.31.1-lite.1"
+
+// Tag returns the version of this binary: the one that the Makefile linked in, else what the Go tool recorded.
+func Tag(linked string) string {
+	if linked != "" {
+		return linked
+	}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" && len(s.Value) >= 12 {
+				return apiLevel + "-" + s.Value[:12]
+			}
+		}
+	}
+	return apiLevel + "-unknown"
+}
+
+// build is what `version -o json` prints, in the form of Istio's tools.
+type build struct {
+	Version   string `json:"version"`
+	GoVersion string `json:"golang_version"`
+	Platform  string `json:"platform"`
+}
+
+// Command returns the command that prints a version.
+func Command(tag string) *cobra.Command {
+	var short bool
+	var output string
+	c := &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			b := build{tag, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
+			var text []byte
+			var err error
+			switch {
+			case output == "json":
+				text, err = json.MarshalIndent(map[string]build{"clientVersion": b}, "", "  ")
+				text = append(text, '\n')
+			case output == "yaml":
+				var sorted bytes.Buffer
+				e := yaml.NewEncoder(&sorted)
+				e.SetIndent(2)
+				err = e.Encode(map[string]map[string]string{"clientVersion": {"version": b.Version, "golang_version": b.GoVersion, "platform": b.Platform}})
+				text = sorted.Bytes()
+			case output != "":
+				return fmt.Errorf("unknown output format %q: json or yaml", output)
+			case short:
+				text = []byte(b.Version + "\n")
+			default:
+				text = fmt.Appendf(nil, "version %s, %s, %s\n", b.Version, b.GoVersion, b.Platform)
+			}
+			if err != nil {
+				return fmt.Errorf("write the version: %w", err)
+			}
+			_, err = c.OutOrStdout().Write(text)
+			return err
+		},
+	}
+	c.Flags().BoolVarP(&short, "short", "s", false, "print the version alone")
+	c.Flags().StringVarP(&output, "output", "o", "", "json or yaml")
+	return c
+}
