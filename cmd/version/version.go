@@ -11,8 +11,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// apiLevel is the Istio release whose API and behaviour this follows, and this project's own count.
-const apiLevel = "1.31.1-lite.1"
+// APILevel is the Istio release whose API and behaviour this follows, and this project's own count.
+const APILevel = "1.31.1-lite.1"
 
 // Tag returns the version of this binary: the one that the Makefile linked in, else what the Go tool recorded.
 func Tag(linked string) string {
@@ -22,11 +22,11 @@ func Tag(linked string) string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range info.Settings {
 			if s.Key == "vcs.revision" && len(s.Value) >= 12 {
-				return apiLevel + "-" + s.Value[:12]
+				return APILevel + "-" + s.Value[:12]
 			}
 		}
 	}
-	return apiLevel + "-unknown"
+	return APILevel + "-unknown"
 }
 
 // build is what `version -o json` prints, in the form of Istio's tools.

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/cmd/version"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -303,19 +304,11 @@ func TestNotes(t *testing.T) {
 
 // A chart is of the release that the binary says it is.
 func TestVersions(t *testing.T) {
-	text, err := os.ReadFile("../../cmd/pilot-discovery/main.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	level := regexp.MustCompile(`apiLevel = "(.*)"`).FindSubmatch(text)
-	if level == nil {
-		t.Fatal("no apiLevel")
-	}
 	for _, name := range []string{"base", "istiod", "gateway"} {
 		for _, h := range helms(t) {
 			out, err := h.Run(t.Context(), "show", "chart", chart(t, name))
-			if err != nil || !strings.Contains(out, "\nversion: "+string(level[1])+"\n") || !strings.Contains(out, "appVersion: "+string(level[1])+"\n") {
-				t.Errorf("%s is not %s: %v\n%s", name, level[1], err, out)
+			if err != nil || !strings.Contains(out, "\nversion: "+version.APILevel+"\n") || !strings.Contains(out, "appVersion: "+version.APILevel+"\n") {
+				t.Errorf("%s is not %s: %v\n%s", name, version.APILevel, err, out)
 			}
 		}
 	}
