@@ -121,7 +121,11 @@ func (f *proxyFlags) run(c *cobra.Command, args, environ []string) error {
 	if err != nil {
 		return err
 	}
-	cfg, err := config.Read(config.Source{Arguments: f.Arguments, Environ: environ, Addresses: addresses, Version: tag()})
+	host, err := os.Hostname()
+	if err != nil {
+		logger.Info("this host has no name", "err", err)
+	}
+	cfg, err := config.Read(config.Source{Arguments: f.Arguments, Environ: environ, Addresses: addresses, Hostname: host, Version: tag()})
 	if err != nil {
 		return err
 	}

@@ -54,7 +54,7 @@ func TestRequest(t *testing.T) {
 func TestProxyFlags(t *testing.T) {
 	var out, errs bytes.Buffer
 	args := []string{"proxy", "sidecar", "--stsPort=15463", "--templateFile", "x.json", "--profiling", "--colour=red", "--log_as_json"}
-	if code := run(t.Context(), args, nil, &out, &errs); code != 1 || !strings.Contains(errs.String(), "set POD_NAME and POD_NAMESPACE") {
+	if code := run(t.Context(), args, nil, &out, &errs); code != 1 || !strings.Contains(errs.String(), "set POD_NAMESPACE") {
 		t.Errorf("exit %d, %s", code, errs.String())
 	}
 	for _, want := range []string{"--stsPort", "--templateFile", "--profiling", "--colour"} {

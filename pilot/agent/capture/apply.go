@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 
 	"github.com/google/nftables"
 	"github.com/vishvananda/netlink"
@@ -13,11 +14,8 @@ import (
 )
 
 // Apply writes the rules into the network namespace of the calling thread, in the place of those that were there. All
-// of them change at once, or none.
+// tables change at once, or none. Routes come before the rules that need them, and go after those that did.
 func Apply(c Config) error {
-	if err := remove(c, false); err != nil {
-		return err
-	}
 	for _, v6 := range c.families() {
 		if err := addRoutes(c, v6); err != nil {
 			return err
@@ -41,6 +39,14 @@ func Apply(c Config) error {
 	if err := conn.Flush(); err != nil {
 		return explain("write the rules", err)
 	}
+	for _, v6 := range []bool{false, true} {
+		if c.Mode == TProxy && slices.Contains(c.families(), v6) {
+			continue
+		}
+		if err := removeRoutes(c, v6); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -54,7 +60,19 @@ func Remove(c Config) error {
 	if err := conn.Flush(); err != nil {
 		return explain("remove the rules", err)
 	}
-	return remove(c, true)
+	for _, v6 := range []bool{false, true} {
+		if err := removeRoutes(c, v6); err != nil {
+			return err
+		}
+	}
+	lo, err := netlink.LinkByName("lo")
+	if err != nil {
+		return fmt.Errorf("find lo: %w", err)
+	}
+	if err := netlink.AddrDel(lo, sourceIPv6()); err != nil && !missing(err) {
+		return explain("remove the address ::6 of lo", err)
+	}
+	return nil
 }
 
 // deleteTables deletes the tables of both families. Adding them first makes that work where there are none.
@@ -97,8 +115,15 @@ func addRoutes(c Config, v6 bool) error {
 	if c.Mode != TProxy {
 		return nil
 	}
-	if err := netlink.RuleAdd(markRule(c, v6)); err != nil && !errors.Is(err, os.ErrExist) {
-		return explain("add a routing rule", err)
+	rule := markRule(c, v6)
+	there, err := netlink.RuleListFiltered(rule.Family, rule, netlink.RT_FILTER_MARK|netlink.RT_FILTER_TABLE)
+	if err != nil {
+		return explain("list routing rules", err)
+	}
+	if len(there) == 0 { // the kernel takes the same rule again
+		if err := netlink.RuleAdd(rule); err != nil {
+			return explain("add a routing rule", err)
+		}
 	}
 	route := markRoute(c, v6, lo)
 	if err := netlink.RouteReplace(route); err != nil {
@@ -107,29 +132,22 @@ func addRoutes(c Config, v6 bool) error {
 	return nil
 }
 
-// remove removes routing rules and routes, and, if all is set, the address of lo.
-func remove(c Config, all bool) error {
+// removeRoutes removes routing rules and routes of one family.
+func removeRoutes(c Config, v6 bool) error {
 	lo, err := netlink.LinkByName("lo")
 	if err != nil {
 		return fmt.Errorf("find lo: %w", err)
 	}
-	for _, v6 := range []bool{false, true} {
-		for {
-			err := netlink.RuleDel(markRule(c, v6)) // one of several
-			if err != nil && !missing(err) {
-				return explain("remove a routing rule", err)
-			} else if err != nil {
-				break
-			}
-		}
-		if err := netlink.RouteDel(markRoute(c, v6, lo)); err != nil && !missing(err) {
-			return explain("remove a route", err)
+	for {
+		err := netlink.RuleDel(markRule(c, v6)) // one of several
+		if err != nil && !missing(err) {
+			return explain("remove a routing rule", err)
+		} else if err != nil {
+			break
 		}
 	}
-	if all {
-		if err := netlink.AddrDel(lo, sourceIPv6()); err != nil && !missing(err) {
-			return explain("remove the address ::6 of lo", err)
-		}
+	if err := netlink.RouteDel(markRoute(c, v6, lo)); err != nil && !missing(err) {
+		return explain("remove a route", err)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/miekg/dns"
@@ -66,11 +67,11 @@ func Command(env func(string) string) *cobra.Command {
 	v.BoolVar(&f.allDNS, "capture-all-dns", false, "With --redirect-dns: capture queries to all servers.")
 	v.BoolVar(&f.dropInvalid, "drop-invalid", false, "Drop packets that belong to no connection; also $INVALID_DROP.")
 	v.BoolVar(&f.dualStack, "dual-stack", false, "Capture IPv6 beside IPv4; also $ISTIO_DUAL_STACK. A pod that has IPv6 alone needs no flag.")
-	v.BoolVarP(&f.dryRun, "dry-run", "n", false, "Print the rules as a script for `nft -f`, and change nothing.")
+	v.BoolVarP(&f.dryRun, "dry-run", "n", false, "Print the rules as a script for `nft -f`, and change nothing. Addresses and DNS servers are those of this process.")
 	v.BoolVar(&f.cleanup, "cleanup-only", false, "Remove the rules.")
 	v.BoolVar(&f.validate, "run-validation", false, "Check that connections are led to Envoy's port. Needs no rights.")
 	v.BoolVar(&f.skipApply, "skip-rule-apply", false, "Write no rules: a CNI plugin has.")
-	v.StringVar(&f.namespace, "network-namespace", "", "Path of the network namespace to change; default this process's.")
+	v.StringVar(&f.namespace, "network-namespace", "", "Path of the network namespace to change; default this process's. DNS servers are not read from there: use --capture-all-dns.")
 	v.Uint16Var(&f.probePort, "iptables-probe-port", 15002, "Port that --run-validation connects to.")
 	v.DurationVar(&f.probeTimeout, "probe-timeout", 5*time.Second, "How long --run-validation waits.")
 	for _, name := range []string{"force-apply", "reconcile", "native-nftables", "cni-mode"} {
@@ -211,8 +212,16 @@ func (f *flags) config(cmd *cobra.Command, env func(string) string) (Config, err
 		bad("istio-inbound-tproxy-route-table", fmt.Errorf("%q is not a number above 0", f.table))
 	}
 	c.TProxyMark, c.TProxyTable = uint32(mark), int(table)
+	bad("istio-exclude-interfaces", checkInterfaces(c.ExcludeInterfaces))
+	bad("kube-virt-interfaces", checkInterfaces(c.VirtualInterfaces))
+	if f.namespace != "" && c.DNS && !c.AllDNS {
+		bad("network-namespace", errors.New("which DNS servers the pod has is not known: add --capture-all-dns"))
+	}
 	if len(errs) > 0 {
 		return Config{}, errors.Join(errs...)
+	}
+	if c.Mode == TProxy && cmd.Flags().Changed("inbound-tunnel-port") {
+		fmt.Fprintln(cmd.ErrOrStderr(), "--inbound-tunnel-port has no effect with TPROXY: connections to it are captured as all others")
 	}
 	if c.DNS && !c.AllDNS {
 		if c.DNSServers, err = nameServers("/etc/resolv.conf"); err != nil {
@@ -220,6 +229,16 @@ func (f *flags) config(cmd *cobra.Command, env func(string) string) (Config, err
 		}
 	}
 	return f.chooseIPv6(cmd, c)
+}
+
+// checkInterfaces returns an error for a name that no interface has.
+func checkInterfaces(names []string) error {
+	for _, name := range names {
+		if len(name) > 15 || strings.HasSuffix(name, "+") {
+			return fmt.Errorf("%q is no name of an interface: write whole names, of 15 bytes at most", name)
+		}
+	}
+	return nil
 }
 
 // number is for what has no names.

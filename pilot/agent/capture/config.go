@@ -22,7 +22,7 @@ const (
 type Config struct {
 	OutboundPort uint16 // Envoy's, for what goes out
 	InboundPort  uint16 // Envoy's, for what comes in
-	TunnelPort   uint16 // of connections that are tunnelled already, and left alone
+	TunnelPort   uint16 // of connections that are tunnelled already, and left alone; TProxy captures them too
 	Mode         Mode
 	// UIDs, GIDs and Marks say whose connections are Envoy's: of these users or groups, or with these marks.
 	UIDs, GIDs, Marks []uint32

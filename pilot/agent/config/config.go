@@ -23,6 +23,8 @@ type Source struct {
 	Dir string
 	// Addresses are those of this host, but loopback and link-local ones.
 	Addresses []netip.Addr
+	// Hostname is the name of this host, which stands for POD_NAME on a virtual machine.
+	Hostname string
 	// Version is that of the agent.
 	Version string
 }
@@ -109,10 +111,10 @@ func Read(s Source) (*Config, error) {
 	}
 	env.under(c.Proxy.GetProxyMetadata())
 
-	c.Name, c.Namespace, c.Account = env.text("POD_NAME", ""), env.text("POD_NAMESPACE", ""), env.text("SERVICE_ACCOUNT", "")
+	c.Name, c.Namespace, c.Account = env.text("POD_NAME", strings.ToLower(short(s.Hostname))), env.text("POD_NAMESPACE", ""), env.text("SERVICE_ACCOUNT", "")
 	c.Domain = cmp.Or(s.Domain, c.Namespace+".svc.cluster.local")
 	if c.Name == "" || c.Namespace == "" {
-		return nil, errors.New("who the proxy is: set POD_NAME and POD_NAMESPACE")
+		return nil, errors.New("who the proxy is: set POD_NAMESPACE, and POD_NAME where it is not the name of the host")
 	}
 	ips, err := addresses(env.text("INSTANCE_IP", ""), s.Addresses)
 	if err != nil {
@@ -141,6 +143,12 @@ func Read(s Source) (*Config, error) {
 		c.GRPCBootstrap = cmp.Or(c.GRPCBootstrap, filepath.Join(folder, "grpc-bootstrap.json"))
 	}
 	return c, errors.Join(env.errs...)
+}
+
+// short returns the name of a host without its domain.
+func short(name string) string {
+	name, _, _ = strings.Cut(name, ".")
+	return name
 }
 
 // path returns a path of the agent's own: relative ones are below Dir.

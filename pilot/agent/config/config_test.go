@@ -100,11 +100,19 @@ func TestNode(t *testing.T) {
 	}
 }
 
+// TestVirtualMachine: a host without POD_NAME is known by its own name.
+func TestVirtualMachine(t *testing.T) {
+	c, err := Read(Source{Hostname: "VM1.example.com", Environ: []string{"POD_NAMESPACE=a", "INSTANCE_IP=10.0.0.1"}})
+	if err != nil || c.Node.GetId() != "sidecar~10.0.0.1~vm1.a~a.svc.cluster.local" {
+		t.Errorf("%v, %v", c.Node, err)
+	}
+}
+
 // TestRefused: what is wrong is named, with how to write it.
 func TestRefused(t *testing.T) {
 	for want, s := range map[string]Source{
 		`role "x": write sidecar or router`:     {Arguments: Arguments{Role: "x"}},
-		"set POD_NAME":                          {},
+		"set POD_NAMESPACE":                     {Hostname: "vm"},
 		`INSTANCE_IP="x"`:                       source(t, nil, "INSTANCE_IP=x"),
 		"PROXY_CONFIG":                          source(t, nil, "PROXY_CONFIG={"),
 		"SECRET_TTL=\"x\": write a duration":    source(t, nil, "SECRET_TTL=x"),

@@ -17,6 +17,7 @@ import (
 
 	"github.com/miekg/dns"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/encoding/protowire"
 )
@@ -207,6 +208,41 @@ func TestTooLong(t *testing.T) {
 	resp, _, err := (&dns.Client{Net: "tcp", Timeout: 20 * time.Second}).Exchange(new(dns.Msg).SetQuestion("many.", dns.TypeA), s.Addr())
 	if err != nil || !resp.Truncated || len(resp.Answer) == 0 {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestConnectionsAreBounded: a client over TCP waits while there are as many as may be.
+func TestConnectionsAreBounded(t *testing.T) {
+	s := start(t, Options{Connections: 1})
+	s.SetTable(table())
+	query := new(dns.Msg).SetQuestion("example.com.", dns.TypeA)
+	dial := func() *dns.Conn {
+		c, err := net.Dial("tcp", s.Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		return &dns.Conn{Conn: c}
+	}
+	first, second := dial(), dial()
+	client := &dns.Client{Timeout: 20 * time.Second}
+	if _, _, err := client.ExchangeWithConn(query, first); err != nil {
+		t.Fatal(err)
+	}
+	if err := second.WriteMsg(query); err != nil {
+		t.Fatal(err)
+	}
+	for range 100 {
+		if _, _, err := client.Exchange(query, s.Addr()); err != nil { // over UDP
+			t.Fatal(err)
+		}
+	}
+	if n := testutil.ToFloat64(s.metrics.requests); n != 101 {
+		t.Errorf("%g queries are taken, want 101", n)
+	}
+	first.Close()
+	if r, err := second.ReadMsg(); err != nil || len(r.Answer) != 1 {
+		t.Errorf("who waited is answered %v, %v", r, err)
 	}
 }
 

@@ -9,6 +9,6 @@
 // Before the first table all queries fail by SERVFAIL: nobody knows yet which names are the mesh's.
 //
 // A table is replaced as a whole, by one atomic pointer. Server owns its sockets. It runs one goroutine for each
-// socket, for each of up to four readers of UDP, for each connection, and for each query that waits for another server:
-// of those there is a bound.
+// socket, for each of up to four readers of UDP, for each connection, and for each query that waits for another server.
+// Connections and waiting queries are bounded.
 package dns

@@ -1,6 +1,7 @@
 package dns
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/miekg/dns"
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/net/netutil"
 
 	"github.com/istiod-lite/istiod-lite/api/safe"
 )
@@ -38,9 +40,12 @@ type Options struct {
 	// Timeout bounds the wait for one server; zero means 5 s.
 	Timeout time.Duration
 	// Forwarded bounds the queries that wait for other servers; zero means 512. Beyond it they fail by SERVFAIL.
-	Forwarded  int
-	Log        *slog.Logger
-	Registerer prometheus.Registerer
+	Forwarded int
+	// Connections bounds the TCP connections of one address; zero means 256. Others wait until one of them ends, which
+	// idle ones do soon.
+	Connections int
+	Log         *slog.Logger
+	Registerer  prometheus.Registerer
 }
 
 // Server answers DNS queries. Its methods are safe for concurrent use.
@@ -94,6 +99,9 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
+// maxConnections is the default of Options.Connections.
+const maxConnections = 256
+
 // tries bounds how often a port that is free for UDP is not free for TCP.
 const tries = 16
 
@@ -108,7 +116,7 @@ func (s *Server) listen(host, port string) error {
 		}
 		tcp, err := config.Listen(context.Background(), "tcp", udp.LocalAddr().String())
 		if err == nil {
-			s.sockets = append(s.sockets, s.socketOf(udp), socket{tcp, tcp.Addr(), (&dns.Server{Listener: tcp, Handler: dns.HandlerFunc(s.serve)}).ActivateAndServe})
+			s.sockets = append(s.sockets, s.socketOf(udp), socket{tcp, tcp.Addr(), (&dns.Server{Listener: netutil.LimitListener(tcp, cmp.Or(s.o.Connections, maxConnections)), Handler: dns.HandlerFunc(s.serve)}).ActivateAndServe})
 			return nil
 		}
 		if lastErr = err; port != "0" {

@@ -37,6 +37,8 @@ type Manager interface {
 	Get(name string) (*secrets.Secret, error)
 	// Subscribe has fn called with the name of each secret that changes, until cancel is called.
 	Subscribe(fn func(name string)) (cancel func())
+	// Follow says which secrets are in use, until cancel is called.
+	Follow(names []string) (cancel func())
 }
 
 // Options of a Server.
@@ -161,7 +163,8 @@ func (s *Server) stream(stream secretv3.SecretDiscoveryService_StreamSecretsServ
 			}
 		}
 	})
-	c := client{s: s, stream: stream, sent: map[string]*secrets.Secret{}}
+	c := client{s: s, stream: stream, sent: map[string]*secrets.Secret{}, unfollow: func() {}}
+	defer func() { c.unfollow() }()
 	changed := make(chan struct{}, 1)
 	defer s.o.Manager.Subscribe(func(string) {
 		select {
@@ -197,6 +200,8 @@ type client struct {
 	names  []string
 	nonce  int
 	sent   map[string]*secrets.Secret
+	// unfollow is for the names.
+	unfollow func()
 }
 
 // request takes an acknowledgement, a rejection, or names to subscribe to. What answers an older
@@ -218,7 +223,9 @@ func (c *client) request(r *discoveryv3.DiscoveryRequest) error {
 	if slices.Equal(names, c.names) && r.GetResponseNonce() != "" {
 		return nil
 	}
-	c.names = names
+	before := c.unfollow
+	c.names, c.unfollow = names, c.s.o.Manager.Follow(names)
+	before()
 	return c.send(true)
 }
 

@@ -35,6 +35,19 @@ type manager struct {
 	all  map[string]*secrets.Secret
 	subs map[int]func(string)
 	next int
+	used map[string]int // how often a secret is followed
+}
+
+func (m *manager) Follow(names []string) func() {
+	count := func(n int) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		for _, name := range names {
+			m.used[name] += n
+		}
+	}
+	count(1)
+	return func() { count(-1) }
 }
 
 func (m *manager) Get(name string) (*secrets.Secret, error) {
@@ -69,6 +82,13 @@ func (m *manager) set(name, text string) {
 	}
 }
 
+// users returns how often a secret is followed.
+func (m *manager) users(name string) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.used[name]
+}
+
 // start runs a server until the test ends.
 func start(t *testing.T, r prometheus.Registerer) (*manager, string, *Server) {
 	t.Helper()
@@ -77,7 +97,7 @@ func start(t *testing.T, r prometheus.Registerer) (*manager, string, *Server) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	m := &manager{all: map[string]*secrets.Secret{}, subs: map[int]func(string){}}
+	m := &manager{all: map[string]*secrets.Secret{}, subs: map[int]func(string){}, used: map[string]int{}}
 	path := filepath.Join(dir, "secrets", "socket")
 	s, err := New(Options{Path: path, Manager: m, Registerer: r})
 	if err != nil {
@@ -189,6 +209,9 @@ func TestStream(t *testing.T) {
 	m.set(secrets.Roots, "r2")
 	roots.expect("ROOTCA=r2")
 	one.expect("ROOTCA=r2")
+	if w, r := m.users(secrets.Workload), m.users(secrets.Roots); w != 0 || r != 2 {
+		t.Errorf("%d and %d streams follow the secrets, want 0 and 2", w, r)
+	}
 	if n := testutil.ToFloat64(s.rejected); n != 1 { // it has read what came after
 		t.Errorf("%v rejections are counted", n)
 	}

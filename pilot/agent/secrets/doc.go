@@ -8,6 +8,7 @@
 // Files are read again when they change: also when a folder is swapped by a symbolic link, as Kubernetes does. One that
 // is torn, missing or unusable leaves what was read before.
 //
-// A Manager owns its state. Run has two goroutines: one asks the CA, one looks at files and the clock. Keys are never
+// A Manager owns its state. Run has two goroutines: one asks the CA, one looks at the clock. While the files of a
+// secret are looked at, they have one of their own, so that a mount that hangs delays no other secret. Keys are never
 // logged.
 package secrets

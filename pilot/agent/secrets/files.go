@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
+	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/pilot/agent/upstream"
 )
 
@@ -16,6 +18,8 @@ import (
 type file struct {
 	name              string
 	chain, key, roots string // paths
+	users             int    // who follow it: see Follow
+	reading           bool   // a goroutine reads it, and owns the stamp
 	stamp             [3]stamp
 	secret            *Secret // the last that could be used
 	err               error   // why the present ones cannot be used
@@ -35,24 +39,46 @@ var systemRoots = [...]string{"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tl
 // maxFiles bounds the secrets of files: the control plane names them.
 const maxFiles = 1000
 
-// addFile returns a secret of files, which are followed from now on. The caller holds the lock.
+// Follow has the files of secrets followed until cancel is called. Files that nobody follows are forgotten when others
+// are asked for and there are too many. Names of other secrets do nothing.
+func (m *Manager) Follow(names []string) (cancel func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var followed []*file
+	for _, name := range names {
+		if name == Workload || name == Roots {
+			continue
+		}
+		_, _ = m.get(name) // who asks for it is told what is wrong
+		if f := m.files[name]; f != nil {
+			f.users++
+			followed = append(followed, f)
+		}
+	}
+	return func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		for _, f := range followed {
+			if f.users--; f.users == 0 {
+				delete(m.files, f.name)
+			}
+		}
+	}
+}
+
+// addFile returns a secret of files, which are read and followed from now on. The caller holds the lock.
 func (m *Manager) addFile(name, chain, key, roots string) (*Secret, error) {
 	f := m.files[name]
 	if f == nil {
 		if len(m.files) >= maxFiles {
+			maps.DeleteFunc(m.files, func(_ string, f *file) bool { return f.users == 0 && !m.own(f) })
+		}
+		if len(m.files) >= maxFiles {
 			return nil, fmt.Errorf("secret %q: %d secrets of files are the most", name, maxFiles)
 		}
-		if roots == "system" {
-			for _, path := range systemRoots {
-				if _, err := os.Stat(path); err == nil {
-					roots = path
-					break
-				}
-			}
-		}
-		f = &file{name: name, chain: chain, key: key, roots: roots}
+		f = &file{name: name, chain: chain, key: key, roots: roots, err: errors.New("its files are being read")}
 		m.files[name] = f
-		m.read(f)
+		m.startReading(f)
 	}
 	if f.secret == nil {
 		return nil, errors.Join(f.err, ErrPending)
@@ -60,26 +86,54 @@ func (m *Manager) addFile(name, chain, key, roots string) (*Secret, error) {
 	return f.secret, nil
 }
 
-// readFiles reads what has changed, and tells the subscribers.
+// own reports whether a file is that of the workload itself.
+func (m *Manager) own(f *file) bool { return f.name == Workload || f.name == Roots }
+
+// readFiles has all files looked at whose last look has ended.
 func (m *Manager) readFiles() {
 	m.mu.Lock()
-	var changed []string
+	defer m.mu.Unlock()
 	for _, f := range m.files {
-		if m.read(f) {
-			changed = append(changed, f.name)
-		}
+		m.startReading(f)
 	}
-	m.mu.Unlock()
-	m.tell(changed...)
 }
 
-// read reads the files of a secret if they have changed, and reports whether the secret has. The caller holds the lock.
-func (m *Manager) read(f *file) bool {
-	now := [3]stamp{stampOf(f.chain), stampOf(f.key), stampOf(f.roots)}
-	if now == f.stamp && f.secret != nil {
-		return false
+// startReading has a goroutine read the files of a secret if they have changed, and tell the subscribers: files may be
+// on a mount that hangs, which delays nothing else. The caller holds the lock.
+func (m *Manager) startReading(f *file) {
+	if f.reading {
+		return
 	}
-	next, err := f.load()
+	f.reading = true
+	loaded := f.secret != nil
+	safe.Go(m.o.Log, "files", func() {
+		var next *Secret
+		var now [3]stamp
+		err := errors.New("internal error")
+		changed := false
+		defer func() {
+			m.mu.Lock()
+			changed = m.store(f, next, now, err)
+			m.mu.Unlock()
+			if changed {
+				m.tell(f.name)
+			}
+		}()
+		if now = [3]stamp{stampOf(f.chain), stampOf(f.key), stampOf(systemPath(f.roots))}; now == f.stamp && loaded {
+			err = nil
+			return
+		}
+		next, err = f.load()
+	})
+}
+
+// store takes what was read of a secret, or nil if nothing has changed, and reports whether the secret has. The caller
+// holds the lock.
+func (m *Manager) store(f *file, next *Secret, now [3]stamp, err error) bool {
+	f.reading = false
+	if m.files[f.name] != f {
+		return false // forgotten
+	}
 	if err != nil {
 		if f.err == nil || f.err.Error() != err.Error() {
 			m.metrics.fileFailures.Inc()
@@ -89,7 +143,7 @@ func (m *Manager) read(f *file) bool {
 		return false // the stamp is that of before, so that a file that is still being written is read again
 	}
 	f.err, f.stamp = nil, now
-	if f.secret != nil && bytes.Equal(f.secret.Chain, next.Chain) && bytes.Equal(f.secret.Key, next.Key) && bytes.Equal(f.secret.Roots, next.Roots) {
+	if next == nil || f.secret != nil && bytes.Equal(f.secret.Chain, next.Chain) && bytes.Equal(f.secret.Key, next.Key) && bytes.Equal(f.secret.Roots, next.Roots) {
 		return false
 	}
 	f.secret = next
@@ -106,13 +160,13 @@ func (m *Manager) read(f *file) bool {
 
 func (f *file) load() (*Secret, error) {
 	if f.roots != "" {
-		text, err := upstream.ReadFile(f.roots)
+		text, err := upstream.ReadFile(systemPath(f.roots))
 		if err != nil {
 			return nil, err
 		}
 		list, err := parseChain(text)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", f.roots, err)
+			return nil, fmt.Errorf("%s: %w", systemPath(f.roots), err)
 		}
 		return &Secret{Name: f.name, Roots: text, Expires: firstEnd(list)}, nil
 	}
@@ -129,6 +183,19 @@ func (f *file) load() (*Secret, error) {
 		return nil, fmt.Errorf("%s and %s: %w", f.chain, f.key, err)
 	}
 	return &Secret{Name: f.name, Chain: chain, Key: key, Expires: leaf.NotAfter}, nil
+}
+
+// systemPath returns the path of roots: where this system has its own, for "system".
+func systemPath(path string) string {
+	if path != "system" {
+		return path
+	}
+	for _, name := range systemRoots {
+		if _, err := os.Stat(name); err == nil {
+			return name
+		}
+	}
+	return systemRoots[0]
 }
 
 // stampOf returns the stamp of a file; zero means that there is none.
@@ -199,14 +266,22 @@ func replaceOutput(dir string, workload, roots *Secret) error {
 			_ = os.RemoveAll(next)
 		}
 	}()
-	if err := os.Chmod(next, 0o755); err != nil {
+	mode, err := outputMode(dir)
+	if err != nil {
 		return err
+	}
+	if err := os.Chmod(next, mode); err != nil {
+		return err
+	}
+	keyMode := os.FileMode(0o600)
+	if mode&os.ModeSetgid != 0 {
+		keyMode = 0o640
 	}
 	for _, f := range []struct {
 		name string
 		text []byte
 		mode os.FileMode
-	}{{outputKey, workload.Key, 0o600}, {outputChain, workload.Chain, 0o644}, {outputRoots, roots.Roots, 0o644}} {
+	}{{outputKey, workload.Key, keyMode}, {outputChain, workload.Chain, 0o644}, {outputRoots, roots.Roots, 0o644}} {
 		if err := writeSynced(filepath.Join(next, f.name), f.text, f.mode); err != nil {
 			return err
 		}
@@ -230,6 +305,16 @@ func replaceOutput(dir string, workload, roots *Secret) error {
 		}
 	}
 	return nil
+}
+
+// outputMode returns the mode of a folder of files. Below a folder whose group all files take, as a volume of a pod
+// with an fsGroup is, they do so too: then that group may read the key, for an application of another user.
+func outputMode(dir string) (os.FileMode, error) {
+	i, err := os.Stat(dir)
+	if err != nil {
+		return 0, err
+	}
+	return 0o755 | i.Mode()&os.ModeSetgid, nil
 }
 
 // replaceLink has a name of a folder lead to a target, at once.

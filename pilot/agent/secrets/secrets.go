@@ -112,12 +112,6 @@ func New(o Options) (*Manager, error) {
 			return nil, err
 		}
 	}
-	if o.Signer == nil {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		_, _ = m.addFile(Workload, o.Files.Chain, o.Files.Key, "")
-		_, _ = m.addFile(Roots, "", "", o.Files.Roots)
-	}
 	return m, nil
 }
 
@@ -164,6 +158,9 @@ func (m *Manager) get(name string) (*Secret, error) {
 	case name == Roots:
 		if _, err := m.addFile(name, "", "", m.o.Files.Roots); err != nil {
 			return nil, err
+		}
+		if m.rootCAs == nil {
+			return nil, ErrPending
 		}
 		return m.rootCAs, nil
 	}
@@ -284,6 +281,10 @@ func (m *Manager) Run(ctx context.Context) error {
 				failed <- err
 			}
 		})
+	}
+	if m.o.Signer == nil {
+		_, _ = m.Get(Workload)
+		_, _ = m.Get(Roots)
 	}
 	t := time.NewTicker(m.o.Poll)
 	defer t.Stop()

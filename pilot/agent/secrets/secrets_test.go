@@ -495,6 +495,16 @@ func TestFiles(t *testing.T) {
 	until(t, "the torn files are counted", func() bool { return testutil.ToFloat64(m.metrics.fileFailures) == before+4 })
 	for range 20 { // looks at files that are as torn as before
 		m.readFiles()
+		until(t, "the look has ended", func() bool {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			for _, f := range m.files {
+				if f.reading {
+					return false
+				}
+			}
+			return true
+		})
 	}
 	if n := testutil.ToFloat64(m.metrics.fileFailures); n != before+4 {
 		t.Errorf("%g failures are counted of 4", n-before)
@@ -514,9 +524,41 @@ func TestFiles(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := m.Get("file-root:" + path("absent")); !errors.Is(err, ErrPending) || !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a file that is not there: %v", err)
+	until(t, "what is wrong with a file that is not there", func() bool {
+		_, err := m.Get("file-root:" + path("absent"))
+		return errors.Is(err, ErrPending) && errors.Is(err, os.ErrNotExist)
+	})
+}
+
+// TestFileHangs has a file that nobody can read to its end: other secrets come and change.
+func TestFileHangs(t *testing.T) {
+	c := newClock()
+	a := newAuthority(t, c)
+	dir, out := t.TempDir(), t.TempDir()
+	hanging := filepath.Join(dir, "hanging.pem")
+	if err := syscall.Mkfifo(hanging, 0o600); err != nil {
+		t.Fatal(err)
 	}
+	t.Cleanup(func() { // has the reader end, once the Manager has
+		w, err := os.OpenFile(hanging, os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = w.Close()
+	})
+	m := start(t, Options{Signer: a, Life: time.Hour, Now: c.Now, Output: out})
+	if _, err := m.Get(fileRoots + hanging); !errors.Is(err, ErrPending) {
+		t.Errorf("a file that is being read: %v", err)
+	}
+	one, two := pair(t, a), pair(t, a)
+	write(t, dir, "1", one)
+	name := fileCertificate + filepath.Join(dir, "cert-chain.pem") + "~" + filepath.Join(dir, "key.pem")
+	get(t, m, name)
+	write(t, dir, "2", two)
+	until(t, "the new files", func() bool { return string(get(t, m, name).Chain) == two["cert-chain.pem"] })
+	first := get(t, m, Workload)
+	c.move(40 * time.Minute)
+	until(t, "a renewal", func() bool { return get(t, m, Workload) != first })
 }
 
 // TestOutput has the files of the certificate fit each other at each moment, over many renewals, also when the folder
@@ -617,17 +659,51 @@ func TestPanic(t *testing.T) {
 	}
 }
 
+// TestManyFiles: files that are in use are bounded, and those that nobody follows make room.
 func TestManyFiles(t *testing.T) {
 	m, err := New(Options{Signer: &authority{}})
 	if err != nil {
 		t.Fatal(err)
 	}
+	var names []string
 	for i := range maxFiles {
-		if _, err := m.Get(fmt.Sprint(fileRoots, "/nowhere/", i)); !errors.Is(err, ErrPending) {
+		names = append(names, fmt.Sprint(fileRoots, "/nowhere/", i))
+	}
+	cancel := m.Follow(names)
+	again := m.Follow(names[:1])
+	one := fileRoots + "/nowhere"
+	if _, err := m.Get(one); err == nil || errors.Is(err, ErrPending) {
+		t.Errorf("one more: %v", err)
+	}
+	cancel()
+	if n := len(m.files); n != 1 {
+		t.Errorf("%d files are left of one", n)
+	}
+	again()
+	for _, name := range names {
+		if _, err := m.Get(name); !errors.Is(err, ErrPending) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := m.Get(fileRoots + "/nowhere"); err == nil || errors.Is(err, ErrPending) {
-		t.Errorf("one more: %v", err)
+	if _, err := m.Get(one); !errors.Is(err, ErrPending) {
+		t.Errorf("none of those that nobody follows makes room: %v", err)
+	}
+}
+
+// TestOutputOfAGroup: below a folder whose group all files take, that group may read the key.
+func TestOutputOfAGroup(t *testing.T) {
+	out := t.TempDir()
+	if err := os.Chmod(out, 0o770|os.ModeSetgid); err != nil {
+		t.Fatal(err)
+	}
+	files := pair(t, newAuthority(t, newClock()))
+	s, roots := &Secret{Chain: []byte(files["cert-chain.pem"]), Key: []byte(files["key.pem"])}, &Secret{Roots: []byte(files["root-cert.pem"])}
+	if err := replaceOutput(out, s, roots); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]os.FileMode{outputKey: 0o640, current: os.ModeDir | os.ModeSetgid | 0o755} {
+		if i, err := os.Stat(filepath.Join(out, name)); err != nil || i.Mode() != want {
+			t.Errorf("%s is %v, %v; want %v", name, i.Mode(), err, want)
+		}
 	}
 }

@@ -391,10 +391,48 @@ func TestExtensions(t *testing.T) {
 	equal(t, got, extension("4", "two fetched"))
 }
 
+// TestRejectedInItsStead: after the agent has rejected extensions in the stead of an Envoy that asks for the state of
+// the world, Envoy's next request has the nonce that the control plane expects.
+func TestRejectedInItsStead(t *testing.T) {
+	w := start(t, Options{Extensions: func(_ context.Context, b []byte) ([]byte, error) {
+		if string(b) == "bad" {
+			return nil, errors.New("no module")
+		}
+		return b, nil
+	}})
+	envoy, up := w.sotw(t.Context())
+	ask := func(nonce string, names ...string) *discoveryv3.DiscoveryRequest {
+		return &discoveryv3.DiscoveryRequest{TypeUrl: extensionType, ResponseNonce: nonce, ResourceNames: names}
+	}
+	response := func(nonce, text string) *discoveryv3.DiscoveryResponse {
+		return &discoveryv3.DiscoveryResponse{TypeUrl: extensionType, Nonce: nonce, Resources: []*anypb.Any{any1(extensionType, text)}}
+	}
+	pass := func(send, want *discoveryv3.DiscoveryRequest) {
+		t.Helper()
+		must(t, envoy.Send(send))
+		equal(t, up.recv(), want)
+	}
+	pass(ask("", "a"), ask("", "a"))
+	up.send(response("1", "good"))
+	got, err := envoy.Recv()
+	must(t, err)
+	equal(t, got, response("1", "good"))
+	pass(ask("1", "a"), ask("1", "a"))
+	up.send(response("2", "bad"))
+	if q := up.recv(); q.ResponseNonce != "2" || q.GetErrorDetail() == nil || len(q.ResourceNames) != 1 {
+		t.Errorf("answered with %v", q)
+	}
+	pass(ask("1", "a", "b"), ask("2", "a", "b"))
+	up.send(response("3", "good"))
+	_, err = envoy.Recv()
+	must(t, err)
+	pass(ask("3", "a"), ask("3", "a"))
+}
+
 // TestReconnects has Envoy connect again and again: no goroutine and no memory is left of it.
 func TestReconnects(t *testing.T) {
 	w := start(t, Options{Handlers: map[string]func([]byte) error{NameTableType: func([]byte) error { return nil }}})
-	size := 1 << 20
+	size := 16 << 10
 	once := func(i int) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -425,12 +463,12 @@ func TestReconnects(t *testing.T) {
 		once(i)
 	}
 	goroutines, heap := settled()
-	for i := range 100 {
+	for i := range 1000 {
 		once(i)
 	}
 	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		g, h := settled()
-		if g <= goroutines+2 && h < heap+uint64(8*size) {
+		if g <= goroutines+2 && h < heap+1<<20 {
 			break
 		}
 		if time.Now().After(end) {

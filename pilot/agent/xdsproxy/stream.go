@@ -43,6 +43,8 @@ type stream struct {
 	versions map[string]string
 	// the names of extensions that Envoy asked for last, for rejections in its stead
 	names []string
+	// the nonce of extensions that were rejected in Envoy's stead, which has not seen it; empty: Envoy has the latest
+	nonce string
 }
 
 // typed is a request of either protocol.
@@ -161,7 +163,7 @@ func (s *stream) fromEnvoy() error {
 			return &ended{byEnvoy, status.Errorf(codes.PermissionDenied, "this port has debug pages only, of the types %s*", debugType)}
 		}
 		if typeURL == extensionType && !s.delta && s.p.o.Extensions != nil {
-			s.remember(m)
+			m = s.remember(m)
 		}
 		select {
 		case s.toUpstream <- m:
@@ -176,14 +178,26 @@ func (s *stream) fromEnvoy() error {
 	}
 }
 
-// remember keeps the names of a state-of-the-world request.
-func (s *stream) remember(m mem.BufferSlice) {
+// remember keeps the names of a state-of-the-world request, and returns the request. Once a response was rejected in
+// Envoy's stead, the request gets its nonce: servers leave requests with an older one unanswered.
+func (s *stream) remember(m mem.BufferSlice) mem.BufferSlice {
 	r := &discoveryv3.DiscoveryRequest{}
-	if proto.Unmarshal(m.Materialize(), r) == nil {
-		s.mu.Lock()
-		s.names = r.GetResourceNames()
-		s.mu.Unlock()
+	if proto.Unmarshal(m.Materialize(), r) != nil {
+		return m
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.names = r.GetResourceNames()
+	if s.nonce == "" {
+		return m
+	}
+	r.ResponseNonce = s.nonce
+	changed, err := encode(r)
+	if err != nil {
+		return m
+	}
+	m.Free()
+	return changed
 }
 
 // subscribe asks for what the agent needs itself, once. Envoy's first request, which names its node, has been sent.
@@ -354,13 +368,14 @@ func (s *stream) fetch() error {
 				s.p.o.Log.Warn("extensions are rejected", "err", err)
 				s.mu.Lock()
 				version, names := s.versions[extensionType], s.names
+				s.nonce = r.nonce
 				s.mu.Unlock()
 				s.request(r.answer(version, names, err))
 				continue
 			}
 			if r.sotw != nil {
 				s.mu.Lock()
-				s.versions[extensionType] = r.sotw.GetVersionInfo()
+				s.versions[extensionType], s.nonce = r.sotw.GetVersionInfo(), ""
 				s.mu.Unlock()
 			}
 			m, err := encode(r.message())
