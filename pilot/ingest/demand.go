@@ -11,7 +11,8 @@ import (
 )
 
 // SecretDemand decides which Secrets and ConfigMaps of clusters are read for what they hold for TLS: those that a proxy
-// may have and has subscribed to, and that a Gateway or a DestinationRule names. Safe for concurrent use.
+// may have and has subscribed to, and that a Gateway or a DestinationRule names; and those that stages look up. Safe for
+// concurrent use.
 type SecretDemand struct {
 	world   *World
 	sources *Sources
@@ -19,6 +20,7 @@ type SecretDemand struct {
 	mu         sync.Mutex
 	demand     []kinds.Key // of proxies
 	references *References // of objects, when wanted was last found; nil: it has to be found
+	stages     []kinds.Key // that stages looked up then
 	wanted     []kinds.Key // of all clusters
 }
 
@@ -45,12 +47,15 @@ func (d *SecretDemand) Set(keys []kinds.Key) {
 func (d *SecretDemand) Update() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	references := d.world.References()
-	if references == d.references {
+	references, stages := d.world.References(), d.world.StageSecrets()
+	if references == d.references && slices.Equal(stages, d.stages) {
 		return
 	}
-	d.references = references
+	d.references, d.stages = references, stages
 	wanted := slices.DeleteFunc(slices.Clone(d.demand), func(k kinds.Key) bool { return !references.Has(k.Name) })
+	wanted = append(wanted, stages...)
+	slices.SortFunc(wanted, compareCredentials)
+	wanted = slices.Compact(wanted)
 	if !slices.Equal(wanted, d.wanted) {
 		d.wanted = wanted
 		d.sources.wantSecrets(wanted)

@@ -153,6 +153,17 @@ func (s *stages) lookUp(k kinds.Key) *kinds.Object {
 	return s.objects.get(k)
 }
 
+// secrets returns the Secrets and ConfigMaps that the last run looked up, sorted.
+func (s *stages) secrets() (list []kinds.Key) {
+	for k := range s.lookups {
+		if k.Cluster == "" && (k.Kind == kinds.Secret || k.Kind == kinds.ConfigMap) {
+			list = append(list, k)
+		}
+	}
+	slices.SortFunc(list, compareCredentials)
+	return list
+}
+
 // selectObjects is Select of a derive.Input.
 func (s *stages) selectObjects(kind *kinds.Kind, namespace string, labels map[string]string) []*kinds.Object {
 	asked := selection{kind, namespace, labels, map[kinds.Key]bool{}}

@@ -339,3 +339,36 @@ spec:
 		t.Errorf("findings %q, want %q", got, want)
 	}
 }
+
+// TestStageSecrets: the Secrets and ConfigMaps that stages look up are read of the cluster, with those that proxies
+// want.
+func TestStageSecrets(t *testing.T) {
+	stage := derive.Stage{Name: "secrets", Kinds: []*kinds.Kind{kinds.HTTPRoute}, Derive: func(in derive.Input) (d derive.Derivation) {
+		for _, o := range in.Objects {
+			in.Get(kinds.Key{Kind: kinds.Secret, Namespace: "a", Name: o.Name})
+			in.Get(kinds.Key{Kind: kinds.ConfigMap, Namespace: "a", Name: o.Name})
+			in.Get(kinds.Key{Kind: kinds.Service, Namespace: "a", Name: o.Name})
+		}
+		return d
+	}}
+	w := New(Options{Logger: slog.New(slog.DiscardHandler), Namespace: "istio-system", Domain: "cluster.local"}, Parts{Catalog: supported{catalog.Features()}, Stages: []derive.Stage{stage}})
+	demand := NewSecretDemand(w, &Sources{})
+	check := func(want ...string) {
+		t.Helper()
+		demand.Update()
+		var got []string
+		for _, k := range demand.wanted {
+			got = append(got, k.String())
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%v are read, want %v", got, want)
+		}
+	}
+	s := testWorld{t, w}
+	s.apply(httpRoute("one"))
+	check("ConfigMap a/one", "Secret a/one")
+	s.apply(httpRoute("two"))
+	check("ConfigMap a/one", "ConfigMap a/two", "Secret a/one", "Secret a/two")
+	s.Commit([]kinds.Change{{Key: httpRoute("one").Key}}, time.Time{})
+	check("ConfigMap a/two", "Secret a/two")
+}

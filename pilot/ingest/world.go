@@ -75,6 +75,7 @@ type World struct {
 	written      []hostName                      // where gateways are known by name
 	derived      map[kinds.Key]derive.Derived    // frozen
 	referenced   *References
+	stageSecrets []kinds.Key // that stages looked up, sorted
 	served       []servedUntil
 	statuses     []derive.Status
 	counts       Counts
@@ -238,7 +239,7 @@ func (w *World) derive(batch []kinds.Change) []kinds.Change {
 	w.found("derived", w.stages.findings)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.derived, w.statuses = w.stages.derived, w.stages.statuses
+	w.derived, w.statuses, w.stageSecrets = w.stages.derived, w.stages.statuses, w.stages.secrets()
 	return batch
 }
 
@@ -278,6 +279,13 @@ func (w *World) originOf(k kinds.Key) *kinds.Object {
 		return nil
 	}
 	return w.objects[d.Origin]
+}
+
+// StageSecrets returns the Secrets and ConfigMaps that stages looked up, sorted. The caller does not change them.
+func (w *World) StageSecrets() []kinds.Key {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.stageSecrets
 }
 
 // Statuses returns what the statuses of objects should be.
