@@ -11,8 +11,8 @@ import (
 )
 
 // SecretDemand decides which Secrets and ConfigMaps of clusters are read for what they hold for TLS: those that a proxy
-// may have and has subscribed to, and that a Gateway or a DestinationRule names; and those that stages look up. Safe for
-// concurrent use.
+// may have and has subscribed to, and that a Gateway or a DestinationRule names; and those that stages look up. It is
+// safe for concurrent use.
 type SecretDemand struct {
 	world   *World
 	sources *Sources

@@ -15,7 +15,8 @@
 //     Builder.
 //   - The stages derive objects from objects. What a stage is, and each stage, is in pilot/derive; stage.go runs them.
 //   - The credentials are what of Secrets and ConfigMaps is served, and the last good of each: credentials.go.
-//   - SecretDemand decides which Secrets and ConfigMaps of a cluster are read: what proxies want and objects name.
+//   - SecretDemand decides which Secrets and ConfigMaps of a cluster are read: what proxies want and objects name, and
+//     what stages look up.
 //   - Analyst finds references between objects that lead nowhere, beside all that.
 //
 // # From a source to the Throttle
