@@ -142,6 +142,7 @@ func (f *proxyFlags) run(c *cobra.Command, args, environ []string) error {
 	if err != nil {
 		return err
 	}
+	safe.Go(logger, "memory", func() { saveMemory(ctx, logger, environ) })
 	logger.Info("proxy", "version", tag(), "id", cfg.Node.GetId(), "discovery", cfg.Security.Discovery)
 	err = a.Run(ctx)
 	var ended *envoy.Exit

@@ -19,6 +19,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/cmd/logs"
+	"github.com/istiod-lite/istiod-lite/cmd/pages"
 	"github.com/istiod-lite/istiod-lite/pilot/bootstrap"
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
 )
@@ -104,7 +105,7 @@ func discoveryCommand(e *env, args []string) *cobra.Command {
 		f.o.Logger, f.o.Panics, f.o.Version, f.o.Process = logger, log.Panics, tag(), process()
 		f.o.Ready = func() {
 			time.AfterFunc(time.Second, func() { // then the first proxies have what they need, too
-				if err := releasePages(); err != nil {
+				if err := pages.Release(); err != nil {
 					logger.Info("the pages that only the start used stay mapped", "err", err)
 				}
 			})

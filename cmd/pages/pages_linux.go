@@ -1,4 +1,4 @@
-package main
+package pages
 
 import (
 	"bytes"
@@ -8,11 +8,11 @@ import (
 	"syscall"
 )
 
-// releasePages unmaps the pages of the program's file from memory. Those that are used again are mapped again, from the
+// Release unmaps the pages of the program's file from memory. Those that are used again are mapped again, from the
 // page cache. The start uses most of a large program once, such as the registration of every message type, and the
 // kernel maps the neighbours of each page that is used. Mappings that the program wrote to stay as they are. The error
 // says what could not be read or unmapped. See madvise(2), proc_pid_smaps(5).
-func releasePages() error {
+func Release() error {
 	program, err := os.Readlink("/proc/self/exe")
 	if err != nil {
 		return fmt.Errorf("find the program's file: %w", err)

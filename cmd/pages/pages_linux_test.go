@@ -1,4 +1,4 @@
-package main
+package pages
 
 import (
 	"os"
@@ -7,11 +7,11 @@ import (
 	"testing"
 )
 
-// TestPagesAreReleased checks that the program's file takes less memory after releasePages, and that the program runs
+// TestPagesAreReleased checks that the program's file takes less memory after Release, and that the program runs
 // on.
 func TestPagesAreReleased(t *testing.T) {
 	before := fileMemory(t)
-	if err := releasePages(); err != nil {
+	if err := Release(); err != nil {
 		t.Fatal(err)
 	}
 	if after := fileMemory(t); after >= before {
