@@ -46,7 +46,7 @@ export ENVOY ENVOY_OLDEST ETCD KUBE_APISERVER HELM4 KUBECONFORM
 export CGO_ENABLED := 0
 export GOFLAGS := $(filter-out -trimpath -tags=%,$(shell go env GOFLAGS)) -trimpath -tags=$(TAGS)
 
-.PHONY: help all build run demo test vet unit norace e2e compat compat-helm soak bench lint fmt gen image tools clean micro
+.PHONY: help all build run demo test vet unit norace e2e compat agents compat-helm soak bench lint fmt gen image tools clean micro
 # One stage at a time, whatever -j says: each uses all processors.
 .NOTPARALLEL:
 
@@ -94,10 +94,14 @@ e2e: build $(ENVOY) $(ENVOY_OLDEST) $(CLUSTER) $(CHARTS) $(GOTESTSUM) | bin/test
 	PILOT_DISCOVERY=$(CURDIR)/bin/pilot-discovery $(call GOTEST,e2e,testname,$(E2E_JOBS)) -count=1 -timeout 20m $(addprefix ./deploy/e2e/,writers kube . gatewaytls) ./deploy/e2e/...
 	@touch bin/test/e2e.ok
 
-compat: build $(ENVOY) $(CLUSTER) $(HELM4) $(addprefix $(TOOLS)/,pilot-agent istiod istio-chart) $(GOTESTSUM) | bin/test ## Test beside openssl, and Istio's own pilot-agent, istiod and chart, which take some minutes to build.
-	go vet -tags $(TAGS),compat ./citadel/rotation ./citadel/store ./deploy/e2e/mtls ./deploy/e2e/certificates ./deploy/e2e/charts
+compat: build $(ENVOY) $(ENVOY_OLDEST) $(CLUSTER) $(HELM4) $(addprefix $(TOOLS)/,pilot-agent istiod istio-chart) $(GOTESTSUM) | bin/test ## Test beside openssl, and Istio's own pilot-agent, istiod and chart, which take some minutes to build.
+	go vet -tags $(TAGS),compat ./citadel/rotation ./citadel/store ./deploy/e2e/mtls ./deploy/e2e/certificates ./deploy/e2e/charts ./deploy/e2e/pairs
 	PILOT_DISCOVERY=$(CURDIR)/bin/pilot-discovery PILOT_AGENT=$(TOOLS)/pilot-agent ISTIOD=$(TOOLS)/istiod ISTIO_CHART=$(TOOLS)/istio-chart \
-		$(call GOTEST,compat,testname) -tags $(TAGS),compat -run 'PilotAgent|OpenSSL|AsIstio' -count=1 -timeout 10m ./citadel/rotation ./citadel/store ./deploy/e2e/mtls ./deploy/e2e/certificates ./deploy/e2e/charts
+		$(call GOTEST,compat,testname) -tags $(TAGS),compat -run 'PilotAgent|OpenSSL|AsIstio' -count=1 -timeout 10m ./citadel/rotation ./citadel/store ./deploy/e2e/mtls ./deploy/e2e/certificates ./deploy/e2e/charts ./deploy/e2e/pairs
+
+agents: build $(ENVOY) $(ENVOY_OLDEST) $(CLUSTER) $(addprefix $(TOOLS)/,pilot-agent istiod) ## Measure both agents beside this control plane: start to ready, memory, CPU of scrapes, DNS queries.
+	PILOT_DISCOVERY=$(CURDIR)/bin/pilot-discovery PILOT_AGENT=$(TOOLS)/pilot-agent ISTIOD=$(TOOLS)/istiod \
+		go test -p $(JOBS) -vet=off -tags $(TAGS),compat -run FiguresOfAgents -v -count=1 -timeout 20m ./deploy/e2e/pairs
 
 compat-helm: $(HELM3) $(HELM4) $(KUBECONFORM) $(CLUSTER) $(GOTESTSUM) | bin/test ## Test the charts on Helm 3 as well as Helm 4.
 	HELM3=$(HELM3) $(call GOTEST,compat-helm,testname) -count=1 -timeout 20m ./deploy/charts ./deploy/e2e/charts
