@@ -109,7 +109,7 @@ compat-helm: $(HELM3) $(HELM4) $(KUBECONFORM) $(CLUSTER) $(GOTESTSUM) | bin/test
 bin/test:
 	@mkdir -p $@
 
-soak: ## Test random histories with other seeds each time, until one is red: CHECKS=1000 of each property, LENGTH=10m of the whole server a round.
+soak: $(ENVOY) $(ENVOY_OLDEST) ## Test random histories with other seeds each time, until one is red: CHECKS=1000 of each property, LENGTH=10m of the whole server and of renewals a round.
 	deploy/tools/soak.sh $(or $(CHECKS),1000) $(or $(LENGTH),10m)
 
 bench: build $(CLUSTER) $(HELM4) ## Measure beside the real istiod, into deploy/bench/RESULTS.md: W=W1,W3 SERVICES=250,1000 PROXIES=300 ROUNDS=5; GROWTH=1 draws how cost grows. LENGTH=5s and the like are trials, into bin/RESULTS.md.

@@ -45,7 +45,9 @@ type Options struct {
 	Stdout, Stderr io.Writer       // Envoy's
 	Debug          string          // HOST:PORT of debug pages of the control plane; empty: none
 	Kill           <-chan struct{} // ends Envoy at once when it is closed; nil: nothing does
-	Log            *slog.Logger
+	// Now is the wall clock, by which certificates end; nil: time.Now.
+	Now func() time.Time
+	Log *slog.Logger
 }
 
 // component is what runs beside Envoy until Envoy has ended.
@@ -198,7 +200,7 @@ func (a *Agent) connect() error {
 func (a *Agent) makeSecrets() error {
 	s := a.c.Security
 	o := secrets.Options{
-		Life: s.Life, Key: secrets.Key{RSA: s.RSA, Curve: s.Curve, PKCS8: s.PKCS8}, Grace: s.Grace, Jitter: s.Jitter, Output: s.Output, Registerer: a.registry, Log: a.log("cache"),
+		Now: a.o.Now, Life: s.Life, Key: secrets.Key{RSA: s.RSA, Curve: s.Curve, PKCS8: s.PKCS8}, Grace: s.Grace, Jitter: s.Jitter, Output: s.Output, Registerer: a.registry, Log: a.log("cache"),
 	}
 	if s.Mounted {
 		o.Files = secrets.Files{Chain: s.Chain, Key: s.Key, Roots: s.Roots}

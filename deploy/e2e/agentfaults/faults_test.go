@@ -1,0 +1,131 @@
+package agentfaults
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"flag"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/load"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
+)
+
+// length is how long certificates of a minute are renewed at half of their life; 0: a few times, much sooner.
+var length = flag.Duration("renewals.for", 0, "how long certificates of one minute are renewed under traffic; 0: a few renewals")
+
+// rate is in requests a second of each caller.
+const rate = 50
+
+// TestFaults: while certificates of one minute are renewed again and again, the disk of an agent is full, the clock of
+// another is set and the control plane goes, no request fails, each of which has a connection of its own.
+func TestFaults(t *testing.T) {
+	m := suite.StartMesh(t.Context(), t, suite.MeshOptions{
+		Network: network, CA: true, Env: []string{"ISTIOD_CUSTOM_HOST=" + network.Gateway().String()}, Config: "trustDomain: cluster.local\n",
+		Files: map[string]string{"mesh.yaml": meshYAML},
+	})
+	short := []string{"SECRET_TTL=1m"}
+	if *length == 0 {
+		short = append(short, "SECRET_GRACE_PERIOD_RATIO=0.985", "SECRET_GRACE_PERIOD_RATIO_JITTER=0.001") // after a second
+	}
+	server := start(t, m, "server", true, append(short, "OUTPUT_CERTS="+full)...)
+	caller := start(t, m, "caller", false, short...)
+	late := start(t, m, "late", false, "SECRET_TTL=90m")
+	var calls []func(context.Context) (string, error)
+	for _, s := range []*sidecar{caller, late} {
+		client := s.client()
+		calls = append(calls, s.call(client))
+		suite.Eventually(t, "an answer to "+s.pod.Name(), func() bool { _, err := s.call(client)(t.Context()); return err == nil })
+	}
+	traffic := load.Begin(t, load.Options{Rate: rate, Timeout: requestTimeout}, calls...)
+
+	t.Run("Renewals", func(t *testing.T) {
+		began := time.Now()
+		for n := 0; n < 2 || time.Since(began) < *length; n++ {
+			for _, s := range []*sidecar{server, caller} {
+				s.renewed(t, s.serial(t))
+			}
+			if err := traffic.Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	t.Run("DiskIsFull", func(t *testing.T) {
+		suite.Eventually(t, "the certificate is on the disk", func() bool { _, err := onDisk(server.disk); return err == nil })
+		filler, err := server.disk.Create("filler")
+		if err != nil {
+			t.Fatal(err)
+		}
+		suite.Eventually(t, "the agent says that it cannot write", func() bool {
+			for err == nil {
+				_, err = filler.Write(make([]byte, 4<<10))
+			}
+			if !errors.Is(err, syscall.ENOSPC) {
+				t.Fatal(err)
+			}
+			err = nil // files of before that the agent removes leave room
+			return server.said("the certificate cannot be written")
+		})
+		before, err := onDisk(server.disk)
+		if err != nil {
+			t.Fatalf("the files on a full disk: %v", err)
+		}
+		for range 2 { // Envoy gets its certificates nevertheless
+			server.renewed(t, server.serial(t))
+		}
+		if again, err := onDisk(server.disk); err != nil || again != before {
+			t.Errorf("the files on a full disk have changed: %v", err)
+		}
+		if err := errors.Join(filler.Close(), server.disk.Remove("filler")); err != nil {
+			t.Fatal(err)
+		}
+		suite.Eventually(t, "the certificate is written once there is room", func() bool { now, err := onDisk(server.disk); return err == nil && now != before })
+	})
+	t.Run("ClockIsSet", func(t *testing.T) {
+		for _, ahead := range []time.Duration{time.Hour, 0} {
+			before := late.serial(t)
+			late.set(t, ahead)
+			late.renewed(t, before)
+		}
+	})
+	t.Run("ServerIsAwayForADay", func(t *testing.T) {
+		before := late.serial(t)
+		m.Pilot.Kill()
+		late.set(t, 24*time.Hour)
+		suite.Eventually(t, "an alarm", func() bool { return late.said("the certificate has ended and could not be renewed") })
+		if now := late.serial(t); now != before {
+			t.Errorf("Envoy shows the certificate %q, and not the last one", now)
+		}
+		late.set(t, 0)
+		if err := m.Pilot.Restart(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		caller.renewed(t, caller.serial(t))
+		server.renewed(t, server.serial(t))
+	})
+	if err := traffic.Err(); err != nil {
+		t.Error(err)
+	}
+	answered := traffic.Heard("server")
+	if n := server.count(t, "listener.0.0.0.0_8443.ssl.handshake"); n < answered {
+		t.Errorf("%d requests were answered over %d connections", answered, n)
+	}
+}
+
+// onDisk returns the chain of the certificate's files, which fit each other.
+func onDisk(disk *os.Root) (string, error) {
+	chain, err := disk.ReadFile("cert-chain.pem")
+	if err != nil {
+		return "", err
+	}
+	key, err := disk.ReadFile("key.pem")
+	if err != nil {
+		return "", err
+	}
+	_, err = tls.X509KeyPair(chain, key)
+	return strings.TrimSpace(string(chain)), err
+}
