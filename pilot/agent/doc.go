@@ -21,16 +21,6 @@
 // nil; any other return is a fault that ends the agent. Run is called once. Goroutines start through safe.Go. Options
 // hold a *slog.Logger and a prometheus.Registerer; nil means none. Only cmd reads the environment.
 //
-//	upstream.New(Options{Address, Roots, Token, Certificate, Key, Headers})
-//	ca.New(Options{Upstream}); secrets.New(Options{Signer or Files, ID, Output})
-//	secrets.Manager: Secret(ctx, name) (*Secret, error); Subscribe(func(name string)); ProxyConfig([]byte) error
-//	sds.Serving(path) bool; sds.New(Options{Path, Manager})
-//	xdsproxy.New(Options{Path, Upstream, Debug, Node, Handlers map[typeURL]func([]byte) error}); SetHealth(bool, string)
-//	dns.New(Options{Addr, Resolver}); SetTable(*NameTable); Ready() bool
-//	status.New(Options{Port, EnvoyAdmin, Probers, DNSReady, Drain}); Ready(ctx) error
-//	capture.Command(env) *cobra.Command
-//	health.New(Options{Probe, Report func(healthy bool, message string)})
-//
 // The order of start: dns, certificates, secrets, configuration, status, then Envoy. The order of the end: Envoy drains
 // and ends, then all others. A second signal ends Envoy at once.
 //

@@ -11,7 +11,7 @@
 //
 // A server that is away is asked again a few times. What is still missing then leaves the extension as it was, or is
 // replaced by a filter that lets all through or that refuses all, as the extension's failure policy says: other
-// extensions of the response change.
+// extensions of the response change. Package xdsproxy asks for it again later.
 //
 // A Cache owns its folder. It runs no goroutine: who asks waits, one at a time for each module.
 package wasm

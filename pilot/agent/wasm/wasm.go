@@ -124,10 +124,11 @@ func (c *Cache) forget(_ key, file string) {
 // Replace returns an encoded TypedExtensionConfig whose module is a file, for one whose module has a URL. Other
 // extensions are returned as they are. Where the module cannot be had, the result is the extension as it was when that
 // was possible, or else a filter that does what the failure policy says: one that lets all through or that refuses all.
-func (c *Cache) Replace(ctx context.Context, resource []byte) ([]byte, error) {
+// Then again is set: another call may have the module.
+func (c *Cache) Replace(ctx context.Context, resource []byte) (made []byte, again bool, err error) {
 	x := &corev3.TypedExtensionConfig{}
 	if err := proto.Unmarshal(resource, x); err != nil {
-		return nil, fmt.Errorf("decode an extension: %w", err)
+		return nil, false, fmt.Errorf("decode an extension: %w", err)
 	}
 	var filter interface {
 		proto.Message
@@ -140,24 +141,25 @@ func (c *Cache) Replace(ctx context.Context, resource []byte) ([]byte, error) {
 	case x.GetTypedConfig().MessageIs(n):
 		filter = n
 	default:
-		return resource, nil
+		return resource, false, nil
 	}
 	if err := x.GetTypedConfig().UnmarshalTo(filter); err != nil {
-		return nil, fmt.Errorf("decode extension %s: %w", x.GetName(), err)
+		return nil, false, fmt.Errorf("decode extension %s: %w", x.GetName(), err)
 	}
 	vm := filter.GetConfig().GetVmConfig()
 	remote := vm.GetCode().GetRemote()
 	if remote == nil {
-		return resource, nil
+		return resource, false, nil
 	}
 	variables := vm.GetEnvironmentVariables().GetKeyValues()
 	k := key{remote.GetHttpUri().GetUri(), strings.ToLower(remote.GetSha256()), variables[versionVariable]}
 	file, err := c.file(ctx, k, variables[policyVariable], variables[pullSecretVariable], remote.GetHttpUri().GetTimeout().AsDuration())
 	if err != nil {
 		if ctx.Err() != nil {
-			return nil, ctx.Err()
+			return nil, false, ctx.Err()
 		}
-		return c.without(x, filter, fmt.Errorf("extension %s: Wasm module %s: %w", x.GetName(), k.url, err))
+		made, err = c.without(x, filter, fmt.Errorf("extension %s: Wasm module %s: %w", x.GetName(), k.url, err))
+		return made, true, err
 	}
 	for name := range variables {
 		if strings.HasPrefix(name, variablePrefix) {
@@ -165,13 +167,13 @@ func (c *Cache) Replace(ctx context.Context, resource []byte) ([]byte, error) {
 		}
 	}
 	vm.Code = &corev3.AsyncDataSource{Specifier: &corev3.AsyncDataSource_Local{Local: &corev3.DataSource{Specifier: &corev3.DataSource_Filename{Filename: file}}}}
-	made, err := configured(x, filter)
+	made, err = configured(x, filter)
 	if err == nil {
 		c.mu.Lock()
 		c.last.Add(x.GetName(), loaded{file, made})
 		c.mu.Unlock()
 	}
-	return made, err
+	return made, false, err
 }
 
 // configured returns an extension, encoded, with a configuration.

@@ -208,7 +208,7 @@ func TestReplace(t *testing.T) {
 	} {
 		for _, network := range []bool{false, true} {
 			before := s.requests.Load()
-			b, err := c.Replace(t.Context(), extension(t, x.url, x.sha, network, map[string]string{"A": "b", "ISTIO_META_WASM_IMAGE_PULL_SECRET": "{}", "ISTIO_META_WASM_PLUGIN_RESOURCE_VERSION": "7", "ISTIO_META_WASM_IMAGE_PULL_POLICY": "IfNotPresent"}))
+			b, _, err := c.Replace(t.Context(), extension(t, x.url, x.sha, network, map[string]string{"A": "b", "ISTIO_META_WASM_IMAGE_PULL_SECRET": "{}", "ISTIO_META_WASM_PLUGIN_RESOURCE_VERSION": "7", "ISTIO_META_WASM_IMAGE_PULL_POLICY": "IfNotPresent"}))
 			if err != nil {
 				t.Fatalf("%s: %v", x.url, err)
 			}
@@ -227,7 +227,7 @@ func TestReplace(t *testing.T) {
 	}
 	for _, same := range []proto.Message{&routerv3.Router{}, &httpwasmv3.Wasm{Config: &wasmv3.PluginConfig{Name: "local"}}} {
 		b := encode(t, same)
-		if got, err := c.Replace(t.Context(), b); err != nil || !bytes.Equal(got, b) {
+		if got, _, err := c.Replace(t.Context(), b); err != nil || !bytes.Equal(got, b) {
 			t.Errorf("%T is changed: %v", same, err)
 		}
 	}
@@ -257,7 +257,7 @@ func TestRefused(t *testing.T) {
 	if digest == "" || c.known.Len() != 0 {
 		t.Errorf("%d modules are kept", c.known.Len())
 	}
-	if _, err := c.Replace(t.Context(), []byte{1}); err == nil {
+	if _, _, err := c.Replace(t.Context(), []byte{1}); err == nil {
 		t.Error("junk is taken")
 	}
 	guarded := start(t, s, func(o *Options) { o.Allow = nil })
@@ -297,7 +297,7 @@ func refused(t *testing.T, c *Cache, resource []byte) string {
 	t.Helper()
 	var log bytes.Buffer
 	c.o.Log = slog.New(slog.NewTextHandler(&log, nil))
-	b, err := c.Replace(t.Context(), resource)
+	b, _, err := c.Replace(t.Context(), resource)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -318,10 +318,14 @@ func TestFailurePolicy(t *testing.T) {
 			Code: &corev3.AsyncDataSource{Specifier: &corev3.AsyncDataSource_Remote{Remote: &corev3.RemoteDataSource{HttpUri: &corev3.HttpUri{Uri: url}}}},
 		}}}
 	}
-	replace := func(m proto.Message) proto.Message {
-		b, err := c.Replace(t.Context(), encode(t, m))
-		if err != nil {
-			t.Fatal(err)
+	replace := func(m interface {
+		proto.Message
+		GetConfig() *wasmv3.PluginConfig
+	}) proto.Message {
+		absent := strings.Contains(m.GetConfig().String(), "/absent")
+		b, again, err := c.Replace(t.Context(), encode(t, m))
+		if err != nil || again != absent {
+			t.Fatalf("the module is absent: %v, try again: %v, %v", absent, again, err)
 		}
 		return config(t, b)
 	}
@@ -383,7 +387,7 @@ func TestOthersDoNotWait(t *testing.T) {
 	defer hangs.Close()
 	c := start(t, s, nil)
 	get := func(url string) {
-		if _, err := c.Replace(t.Context(), extension(t, url, "", false, nil)); err != nil {
+		if _, _, err := c.Replace(t.Context(), extension(t, url, "", false, nil)); err != nil {
 			t.Error(err)
 		}
 	}
@@ -408,7 +412,7 @@ func TestKept(t *testing.T) {
 	c := start(t, s, func(o *Options) { o.Modules = 2 })
 	get := func(url, policy string) string {
 		t.Helper()
-		b, err := c.Replace(t.Context(), extension(t, url, "", false, map[string]string{"ISTIO_META_WASM_IMAGE_PULL_POLICY": policy}))
+		b, _, err := c.Replace(t.Context(), extension(t, url, "", false, map[string]string{"ISTIO_META_WASM_IMAGE_PULL_POLICY": policy}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -429,7 +433,7 @@ func TestKept(t *testing.T) {
 	}
 	version := func(v string) string {
 		t.Helper()
-		b, err := c.Replace(t.Context(), extension(t, s.URL+"/a", "", false, map[string]string{"ISTIO_META_WASM_IMAGE_PULL_POLICY": "Always", "ISTIO_META_WASM_PLUGIN_RESOURCE_VERSION": v}))
+		b, _, err := c.Replace(t.Context(), extension(t, s.URL+"/a", "", false, map[string]string{"ISTIO_META_WASM_IMAGE_PULL_POLICY": "Always", "ISTIO_META_WASM_PLUGIN_RESOURCE_VERSION": v}))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,13 +9,14 @@
 //     listeners. They are acknowledged or rejected by it, and not passed on.
 //   - Health of an application on a virtual machine is reported on each stream, and again on each new one.
 //   - Extensions are given to Extensions, which may fetch what they name and write something else in its place. What
-//     it fails on is rejected in Envoy's stead.
+//     it fails on is rejected in Envoy's stead. What it has not got yet is asked for again, and sent once it is there.
 //
-// A stream has four goroutines: of each side one that receives and one that sends, which alone sends; and a fifth once
-// there are extensions.
+// A stream has four goroutines: of each side one that receives and one that sends, which alone sends; a fifth for
+// extensions; and one while some of these are fetched again.
 //
 //   - proxy.go: the socket, and who listens
 //   - stream.go: one stream
+//   - extensions.go: extensions of one stream
 //   - wire.go: messages as bytes
 //   - debug.go: debug pages of the control plane on a local port
 package xdsproxy

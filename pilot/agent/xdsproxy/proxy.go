@@ -10,6 +10,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -42,8 +43,10 @@ type Options struct {
 	// Handlers take the one resource of their type, encoded, when it has changed. An error rejects it.
 	Handlers map[string]func(resource []byte) error
 	// Extensions returns what Envoy is sent in the place of an extension, encoded as a TypedExtensionConfig. It may
-	// take its time. An error rejects it. Nil: extensions are passed on as they are.
-	Extensions func(ctx context.Context, resource []byte) ([]byte, error)
+	// take its time. An error rejects it. again means that another call may return what the extension asks for: it is
+	// called again after Retry, then after twice as long each time. Nil: extensions are passed on as they are.
+	Extensions func(ctx context.Context, resource []byte) (made []byte, again bool, err error)
+	Retry      time.Duration // 0: 10 s
 	// Debug is HOST:PORT of a server of the control plane's debug pages, for tools on this host; empty: there is none.
 	// Node is who asks for them.
 	Debug      string
@@ -84,7 +87,7 @@ func New(o Options) (*Proxy, error) {
 	if o.Path == "" || o.Upstream == nil {
 		return nil, errors.New("xdsproxy: neither a path nor a control plane")
 	}
-	o.Mode, o.Log = cmp.Or(o.Mode, 0o600), cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	o.Mode, o.Retry, o.Log = cmp.Or(o.Mode, 0o600), cmp.Or(o.Retry, 10*time.Second), cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	p := &Proxy{o: o, streams: map[*stream]struct{}{}, metrics: newMetrics()}
 	if o.Registerer != nil {
 		if err := p.metrics.register(o.Registerer); err != nil {
@@ -178,9 +181,11 @@ func (p *Proxy) remove(s *stream) {
 	delete(p.streams, s)
 }
 
-// replace puts what Extensions returns in the place of each extension of a response. None waits for another.
-func (p *Proxy) replace(ctx context.Context, list []*anypb.Any) error {
+// replace puts what Extensions returns in the place of each extension of a response. None waits for another. again says
+// for which of them another try may have a better result.
+func (p *Proxy) replace(ctx context.Context, list []*anypb.Any) (again []bool, err error) {
 	var running sync.WaitGroup
+	again = make([]bool, len(list))
 	errs := make([]error, len(list))
 	for i, a := range list {
 		if a.GetTypeUrl() != extensionType {
@@ -191,14 +196,14 @@ func (p *Proxy) replace(ctx context.Context, list []*anypb.Any) error {
 			defer running.Done()
 			var next []byte
 			var err error
-			panicked := safe.Do("xds extension", func() { next, err = p.o.Extensions(ctx, a.GetValue()) })
+			panicked := safe.Do("xds extension", func() { next, again[i], err = p.o.Extensions(ctx, a.GetValue()) })
 			if errs[i] = errors.Join(panicked, err); errs[i] == nil {
 				a.Value = next
 			}
 		})
 	}
 	running.Wait()
-	return errors.Join(errs...)
+	return again, errors.Join(errs...)
 }
 
 type metrics struct {

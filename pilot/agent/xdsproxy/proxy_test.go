@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -325,13 +326,13 @@ func TestHealth(t *testing.T) {
 func TestExtensionsTogether(t *testing.T) {
 	var both sync.WaitGroup
 	both.Add(2)
-	w := start(t, Options{Extensions: func(ctx context.Context, b []byte) ([]byte, error) {
+	w := start(t, Options{Extensions: func(ctx context.Context, b []byte) ([]byte, bool, error) {
 		if string(b) == "panic" {
 			panic("of a test")
 		}
 		both.Done() // each waits for the other
 		both.Wait()
-		return b, nil
+		return b, false, nil
 	}})
 	envoy, up := w.delta(t.Context())
 	must(t, envoy.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node(), TypeUrl: extensionType}))
@@ -354,16 +355,16 @@ func TestExtensionsTogether(t *testing.T) {
 // TestExtensions has extensions replaced, without delay to anything else, and rejected where that fails.
 func TestExtensions(t *testing.T) {
 	release := make(chan struct{})
-	w := start(t, Options{Extensions: func(ctx context.Context, b []byte) ([]byte, error) {
+	w := start(t, Options{Extensions: func(ctx context.Context, b []byte) ([]byte, bool, error) {
 		select {
 		case <-release:
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return nil, false, ctx.Err()
 		}
 		if string(b) == "bad" {
-			return nil, errors.New("no module")
+			return nil, false, errors.New("no module")
 		}
-		return append(b, " fetched"...), nil
+		return append(b, " fetched"...), false, nil
 	}})
 	envoy, up := w.delta(t.Context())
 	must(t, envoy.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node(), TypeUrl: extensionType}))
@@ -394,11 +395,11 @@ func TestExtensions(t *testing.T) {
 // TestRejectedInItsStead: after the agent has rejected extensions in the stead of an Envoy that asks for the state of
 // the world, Envoy's next request has the nonce that the control plane expects.
 func TestRejectedInItsStead(t *testing.T) {
-	w := start(t, Options{Extensions: func(_ context.Context, b []byte) ([]byte, error) {
+	w := start(t, Options{Extensions: func(_ context.Context, b []byte) ([]byte, bool, error) {
 		if string(b) == "bad" {
-			return nil, errors.New("no module")
+			return nil, false, errors.New("no module")
 		}
-		return b, nil
+		return b, false, nil
 	}})
 	envoy, up := w.sotw(t.Context())
 	ask := func(nonce string, names ...string) *discoveryv3.DiscoveryRequest {
@@ -427,6 +428,56 @@ func TestRejectedInItsStead(t *testing.T) {
 	_, err = envoy.Recv()
 	must(t, err)
 	pass(ask("3", "a"), ask("3", "a"))
+}
+
+// TestMissingExtensions: Envoy is sent an extension once what was missing of it is there, unless it is another by then.
+func TestMissingExtensions(t *testing.T) {
+	var there atomic.Bool
+	w := start(t, Options{Retry: time.Millisecond, Extensions: func(_ context.Context, b []byte) ([]byte, bool, error) {
+		if strings.HasPrefix(string(b), "missing") && !there.Load() {
+			return []byte("instead"), true, nil
+		}
+		return b, false, nil
+	}})
+	envoy, up := w.delta(t.Context())
+	must(t, envoy.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node(), TypeUrl: extensionType}))
+	up.recv()
+	response := func(nonce string, texts ...string) *discoveryv3.DeltaDiscoveryResponse {
+		r := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: extensionType, Nonce: nonce}
+		for i := 0; i < len(texts); i += 2 {
+			r.Resources = append(r.Resources, &discoveryv3.Resource{Name: texts[i], Version: "1", Resource: any1(extensionType, texts[i+1])})
+		}
+		return r
+	}
+	received := func(want *discoveryv3.DeltaDiscoveryResponse) {
+		t.Helper()
+		got, err := envoy.Recv()
+		must(t, err)
+		equal(t, got, want)
+	}
+	up.send(response("1", "a", "missing", "b", "there", "c", "missing too"))
+	received(response("1", "a", "instead", "b", "there", "c", "instead"))
+	up.send(response("2", "c", "another"))
+	received(response("2", "c", "another"))
+	there.Store(true)
+	received(response("2", "a", "missing"))
+	up.send(response("3", "b", "there"))
+	received(response("3", "b", "there")) // and nothing else meanwhile
+
+	there.Store(false)
+	world, below := w.sotw(t.Context())
+	must(t, world.Send(&discoveryv3.DiscoveryRequest{Node: node(), TypeUrl: extensionType}))
+	below.recv()
+	all := func(text string) *discoveryv3.DiscoveryResponse {
+		return &discoveryv3.DiscoveryResponse{TypeUrl: extensionType, Nonce: "1", VersionInfo: "1", Resources: []*anypb.Any{any1(extensionType, "b"), any1(extensionType, text)}}
+	}
+	below.send(all("missing"))
+	for _, want := range []string{"instead", "missing"} {
+		got, err := world.Recv()
+		must(t, err)
+		equal(t, got, all(want))
+		there.Store(true)
+	}
 }
 
 // TestReconnects has Envoy connect again and again: no goroutine and no memory is left of it.

@@ -354,43 +354,6 @@ func (s *stream) handle(r *response, handler func([]byte) error) {
 	s.request(r.answer(version, nil, err))
 }
 
-// fetch has extensions fetched, in the order they came in, and sends them on.
-func (s *stream) fetch() error {
-	for {
-		select {
-		case <-s.ctx.Done():
-			return nil
-		case r := <-s.extensions:
-			if err := s.p.replace(s.ctx, r.resources); err != nil {
-				if s.ctx.Err() != nil {
-					return nil
-				}
-				s.p.o.Log.Warn("extensions are rejected", "err", err)
-				s.mu.Lock()
-				version, names := s.versions[extensionType], s.names
-				s.nonce = r.nonce
-				s.mu.Unlock()
-				s.request(r.answer(version, names, err))
-				continue
-			}
-			if r.sotw != nil {
-				s.mu.Lock()
-				s.versions[extensionType], s.nonce = r.sotw.GetVersionInfo(), ""
-				s.mu.Unlock()
-			}
-			m, err := encode(r.message())
-			if err != nil {
-				return &ended{byUpstream, err}
-			}
-			select {
-			case s.toEnvoy <- m:
-			case <-s.ctx.Done():
-				return nil
-			}
-		}
-	}
-}
-
 // sendEnvoy sends responses to Envoy.
 func (s *stream) sendEnvoy() error {
 	for {
