@@ -42,7 +42,7 @@ func (b *bounded) Write(p []byte) (int, error) {
 
 // execute returns what a template writes. When ctx ends it returns at once. The execution ends with what it would write
 // next; one that writes nothing runs on, and counts among those of running that may run at a time.
-func execute(ctx context.Context, running chan struct{}, logger *slog.Logger, t *template.Template, d *data) ([]byte, error) {
+func execute(ctx context.Context, running chan struct{}, logger *slog.Logger, t *template.Template, d any) ([]byte, error) {
 	type result struct {
 		text []byte
 		err  error

@@ -149,6 +149,7 @@ var (
 
 	GatewayClass     = clusterScoped(gateway("GatewayClass", "gatewayclasses", func() any { return &gatewayv1.GatewayClass{} }, "v1", "v1beta1"))
 	KubeGateway      = gateway("Gateway", "gateways", func() any { return &gatewayv1.Gateway{} }, "v1", "v1beta1")
+	ListenerSet      = gateway("ListenerSet", "listenersets", func() any { return &gatewayv1.ListenerSet{} }, "v1")
 	HTTPRoute        = gateway("HTTPRoute", "httproutes", func() any { return &gatewayv1.HTTPRoute{} }, "v1", "v1beta1")
 	GRPCRoute        = gateway("GRPCRoute", "grpcroutes", func() any { return &gatewayv1.GRPCRoute{} }, "v1")
 	TLSRoute         = gateway("TLSRoute", "tlsroutes", func() any { return &gatewayv1.TLSRoute{} }, "v1", "v1alpha3", "v1alpha2")

@@ -18,6 +18,13 @@ const (
 	LabelDraining          = "istio.io/draining"
 )
 
+// Labels of what is deployed for a Gateway of the Gateway API.
+const (
+	LabelGateway      = "gateway.networking.k8s.io/gateway-name"
+	LabelGatewayClass = "gateway.networking.k8s.io/gateway-class-name"
+	LabelManaged      = "gateway.istio.io/managed" // the controller, with - for /
+)
+
 // Labels that say where a workload runs.
 const (
 	LabelRegion         = "topology.kubernetes.io/region"

@@ -193,6 +193,10 @@ func (f *discoveryFlags) register(flags *pflag.FlagSet, e *env) {
 	o.Webhooks.NoInjection = e.cleared("INJECTION_WEBHOOK_CONFIG_NAME")
 	o.NoElection = !e.enabled("ENABLE_LEADER_ELECTION")
 	o.External = e.asked("EXTERNAL_ISTIOD")
+	gateways := e.enabled("PILOT_ENABLE_GATEWAY_API")
+	o.Gateways.NoDeployment = !e.enabled("PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER") || !gateways
+	o.Gateways.NoClasses = !e.enabled("PILOT_ENABLE_GATEWAY_API_GATEWAYCLASS_CONTROLLER") || !gateways
+	o.Gateways.DefaultClass = e.text("PILOT_GATEWAY_API_DEFAULT_GATEWAYCLASS_NAME", "istio")
 	o.Advice = e.asked("PILOT_ENABLE_ANALYSIS")
 	o.StatusRate = e.number("PILOT_STATUS_QPS", 20)
 

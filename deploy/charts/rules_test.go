@@ -1,6 +1,7 @@
 package charts
 
 import (
+	stdcmp "cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -59,17 +60,21 @@ const read = "get list watch"
 
 // What the server may do is what it does: it reads every kind there is, and of Secrets and ConfigMaps those that
 // gateways want, has tokens and access to Secrets reviewed, and writes registered workloads, its CA and its Leases, the
-// roots of namespaces, and statuses where that is asked for. Of webhooks' configurations it patches its own, by name.
+// roots of namespaces, what Gateways need, and statuses where that is asked for. Of webhooks' configurations it patches
+// its own, by name.
 func TestRules(t *testing.T) {
+	const deployed, asked = "create get list patch watch", "create delete get list patch watch" // for Gateways
 	cluster := map[string]string{
 		"customresourcedefinitions.apiextensions.k8s.io": read, "tokenreviews.authentication.k8s.io": "create",
 		"ingresses/status.networking.k8s.io": "patch", "subjectaccessreviews.authorization.k8s.io": "create", "secrets": read, "configmaps": "create get list watch", "configmaps istio-ca-root-cert,istio-ca-crl": "list patch watch",
+		"deployments.apps": deployed, "serviceaccounts": deployed, "horizontalpodautoscalers.autoscaling": asked, "poddisruptionbudgets.policy": asked,
 	}
 	for _, k := range kinds.All() {
 		if k != kinds.Secret && k != kinds.ConfigMap {
 			cluster[strings.TrimSuffix(k.Plural+"."+k.Group, ".")] = read
 		}
 	}
+	cluster["services"], cluster["gatewayclasses.gateway.networking.k8s.io"] = deployed, "create "+read
 	entries, status := "workloadentries.networking.istio.io", "workloadentries/status.networking.istio.io"
 	with := func(more map[string]string) map[string]string {
 		all := maps.Clone(cluster)
@@ -88,6 +93,10 @@ func TestRules(t *testing.T) {
 	const roots = "istio-namespace-controller-election,istio-webhook-controller-election"
 	leads := func(mesh, leases string) map[string]string {
 		all := reads(mesh)
+		first, _, _ := strings.Cut(mesh, ",")
+		suffix := strings.TrimPrefix(first, "istio")
+		hooks := "istio-webhook-controller-election" + suffix
+		leases = strings.Replace(leases, hooks, hooks+",istio-gateway-deployment-"+stdcmp.Or(strings.TrimPrefix(suffix, "-"), "default"), 1)
 		all["leases.coordination.k8s.io"], all["leases.coordination.k8s.io istio-leader,"+leases] = "create get", "update"
 		return all
 	}
@@ -107,14 +116,19 @@ func TestRules(t *testing.T) {
 	const election = "env.ENABLE_LEADER_ELECTION"
 	const registration, health = "env.PILOT_ENABLE_WORKLOAD_ENTRY_AUTOREGISTRATION", "env.PILOT_ENABLE_WORKLOAD_ENTRY_HEALTHCHECKS"
 	external := maps.Clone(noCA)
-	delete(external, "leases.coordination.k8s.io istio-leader,istio-workloadentry-cleanup,istio-webhook-controller-election")
-	external["leases.coordination.k8s.io istio-leader,istio-workloadentry-cleanup,"+roots] = "update"
+	delete(external, "leases.coordination.k8s.io istio-leader,istio-workloadentry-cleanup,istio-webhook-controller-election,istio-gateway-deployment-default")
+	external["leases.coordination.k8s.io istio-leader,istio-workloadentry-cleanup,"+roots+",istio-gateway-deployment-default"] = "update"
 	signed := func(signers string) map[string]string {
 		all, group := maps.Clone(writes), ".certificates.k8s.io"
 		all["certificatesigningrequests"+group], all["certificatesigningrequests/approval"+group] = "create delete get watch", "update"
 		all["signers"+group+" "+signers] = "approve"
 		return all
 	}
+	const off = "env.PILOT_ENABLE_GATEWAY_API_"
+	noGateways := without(writes, "deployments.apps", "serviceaccounts", "horizontalpodautoscalers.autoscaling", "poddisruptionbudgets.policy")
+	noGateways["services"], noGateways["gatewayclasses.gateway.networking.k8s.io"] = read, read
+	noGatewaysRole := reads("istio")
+	noGatewaysRole["leases.coordination.k8s.io"], noGatewaysRole["leases.coordination.k8s.io istio-leader,istio-workloadentry-cleanup,"+roots] = "create get", "update"
 	statuses := maps.Clone(writes)
 	for _, k := range kinds.All() {
 		if k.Istio {
@@ -138,6 +152,7 @@ func TestRules(t *testing.T) {
 		{"an election", election + "=true", "", writes, leads("istio", "istio-workloadentry-cleanup,"+roots), ""},
 		{"statuses", "env.PILOT_ENABLE_ANALYSIS=true", "", statuses, leads("istio", "istio-workloadentry-cleanup,"+roots+",istio-analyze-leader"), ""},
 		{"no statuses", "env.PILOT_ENABLE_ANALYSIS=false", "", writes, leads("istio", "istio-workloadentry-cleanup,"+roots), ""},
+		{"no Gateways", off + "DEPLOYMENT_CONTROLLER=false," + off + "GATEWAYCLASS_CONTROLLER=false", "", noGateways, noGatewaysRole, ""},
 		{"no CA", "env.ENABLE_CA_SERVER=false", "", noRoots, noCA, ""},
 		{
 			"signers of Kubernetes", "env.EXTERNAL_CA=ISTIOD_RA_KUBERNETES_API,env.K8S_SIGNER=a.example/b,env.CERT_SIGNER_DOMAIN=c.example,global.pilotCertProvider=k8s.io/d.example/e", "",

@@ -254,6 +254,9 @@ func (x *injection) put(from int, p *placed) {
 		return
 	}
 	x.injector.Set(c)
+	if g := x.server.gateways; g != nil {
+		g.controller.Refresh()
+	}
 	x.server.o.Logger.Info("injection templates in force", "from", p.object, "templates", len(c.Templates()))
 }
 

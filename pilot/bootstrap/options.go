@@ -34,6 +34,7 @@ type Options struct {
 	KeySets      KeySets
 	Injection    Injection
 	Webhooks     Webhooks
+	Gateways     Gateways
 
 	KeepaliveInterval, KeepaliveTimeout time.Duration
 	MaxConnectionAge                    time.Duration // 0: connections are not closed for their age

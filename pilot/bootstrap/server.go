@@ -50,6 +50,7 @@ type Server struct {
 	remotes    *remotes         // nil where the own cluster is not kept either
 	statuses   *statuses        // nil: no findings are written into statuses
 	derived    *derivedStatuses // nil: there is no cluster
+	gateways   *gateways        // nil: nobody deploys Gateways here
 
 	metrics    *prometheus.Registry
 	commitTime prometheus.Histogram
@@ -184,6 +185,9 @@ func New(o Options) (*Server, error) {
 	if s.derived, err = s.newDerivedStatuses(); err != nil {
 		return nil, fmt.Errorf("statuses of Ingresses: %w", err)
 	}
+	if s.gateways, err = s.newGateways(); err != nil {
+		return nil, fmt.Errorf("deployment of Gateways: %w", err)
+	}
 	s.register()
 	return s, nil
 }
@@ -228,6 +232,9 @@ func (s *Server) findings() []diag.Diagnostic {
 	}
 	if s.webhooks != nil && s.webhooks.controller != nil {
 		list = append(list, s.webhooks.controller.Findings()...)
+	}
+	if s.gateways != nil {
+		list = append(list, s.gateways.controller.Findings()...)
 	}
 	return append(list, s.remotes.findings()...)
 }
@@ -275,6 +282,9 @@ func (s *Server) register() {
 	}
 	if s.derived != nil {
 		s.components.background("statuses of Ingresses", s.writeDerivedStatuses)
+	}
+	if s.gateways != nil {
+		s.components.background("deployment of Gateways", s.deployGateways)
 	}
 	s.components.start("readiness", s.announce)
 }
@@ -369,6 +379,7 @@ func (s *Server) commit(batch []kinds.Change, received time.Time) {
 		s.secrets.Update()
 	}
 	s.noticeNamespaces(batch)
+	s.noticeGateways(batch)
 	if s.injection != nil {
 		s.injection.take(fromDirectory, batch)
 	}

@@ -30,6 +30,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/binaries"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
+	"github.com/istiod-lite/istiod-lite/injector/deployment/deploymenttest"
 )
 
 // istioValues are values of Istio's istiod chart.
@@ -390,4 +391,25 @@ func joined(a, b map[string]string) map[string]string {
 	all := maps.Clone(a)
 	maps.Copy(all, b)
 	return all
+}
+
+// TestGatewaysAsIstio has the template of Istio's own chart make what Gateways need.
+func TestGatewaysAsIstio(t *testing.T) {
+	chart := os.Getenv("ISTIO_CHART")
+	if chart == "" {
+		t.Fatal("ISTIO_CHART names Istio's own: `make compat` sets it")
+	}
+	helms, err := charts.Helms(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifests, err := helms[0].Run(t.Context(), "template", "istiod", chart, "-n", namespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i, err := charts.Injector(manifests)
+	if err != nil {
+		t.Fatal(err)
+	}
+	deploymenttest.Compare(t, "../../../injector/deployment/testdata/gateways.txtar", i)
 }

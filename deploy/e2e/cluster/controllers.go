@@ -26,13 +26,26 @@ var (
 // IstioCRDs is the file of Istio's CustomResourceDefinitions, in the module istio.io/api. It is to be called from
 // within the module.
 func IstioCRDs(ctx context.Context) (string, error) {
-	cmd := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "istio.io/api")
+	dir, err := module(ctx, "istio.io/api")
+	return filepath.Join(dir, "kubernetes", "customresourcedefinitions.gen.yaml"), err
+}
+
+// GatewayCRDs is the folder of the Gateway API's CustomResourceDefinitions, those of the standard channel, in its
+// module. It is to be called from within the module.
+func GatewayCRDs(ctx context.Context) (string, error) {
+	dir, err := module(ctx, "sigs.k8s.io/gateway-api")
+	return filepath.Join(dir, "config", "crd", "standard"), err
+}
+
+// module returns the folder of a module.
+func module(ctx context.Context, name string) (string, error) {
+	cmd := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", name)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return "", fmt.Errorf("find the module istio.io/api: %w", err)
+		return "", fmt.Errorf("find the module %s: %w", name, err)
 	}
-	return filepath.Join(strings.TrimSpace(string(out)), "kubernetes", "customresourcedefinitions.gen.yaml"), nil
+	return strings.TrimSpace(string(out)), nil
 }
 
 // InstallCRDs applies the CustomResourceDefinitions of a file or folder and waits until their kinds are served.
