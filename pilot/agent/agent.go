@@ -161,13 +161,7 @@ func (a *Agent) connect() error {
 	a.add("control plane", discovery.Run)
 	handlers := map[string]func([]byte) error{}
 	if a.dns != nil {
-		handlers[dns.NameTableType] = func(encoded []byte) error {
-			table, err := dns.Decode(encoded)
-			if err == nil {
-				a.dns.SetTable(table)
-			}
-			return err
-		}
+		handlers[dns.NameTableType] = a.dns.SetTable
 	}
 	if other {
 		a.o.Log.Info("another server has the certificates", "socket", a.c.SDSSocket)

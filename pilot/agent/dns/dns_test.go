@@ -41,6 +41,14 @@ func table() *NameTable {
 	}}
 }
 
+// set has a server answer by a table.
+func set(t testing.TB, s *Server, table *NameTable) {
+	t.Helper()
+	if err := s.SetTable(wire(table)); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // start runs a Server whose names that are not in the table are asked of the servers, and returns its address.
 func start(t *testing.T, o Options, servers ...string) *Server {
 	t.Helper()
@@ -134,8 +142,11 @@ func TestNamesOfTheTable(t *testing.T) {
 	if got := ask(t, s.Addr(), "udp", "reviews", dns.TypeA); got != "SERVFAIL" || s.Ready() || s.Table().JSON() != nil {
 		t.Errorf("before the first table: %s, ready %t", got, s.Ready())
 	}
-	s.SetTable(table())
-	if !s.Ready() || s.Table() == nil {
+	set(t, s, table())
+	if err := s.SetTable([]byte{1}); err == nil {
+		t.Error("a table that cannot be read is taken")
+	}
+	if !s.Ready() || string(s.Table().JSON()) != string(table().JSON()) {
 		t.Error("with a table the server is not ready")
 	}
 	const ours = "reviews.default.svc.cluster.local. 30 IN A 10.0.0.1"
@@ -174,7 +185,7 @@ func TestNamesOfTheTable(t *testing.T) {
 			}
 		}
 	}
-	s.SetTable(&NameTable{})
+	set(t, s, &NameTable{})
 	if got := ask(t, s.Addr(), "udp", "reviews", dns.TypeA); got != "NXDOMAIN" {
 		t.Errorf("a name that left the table: %s", got)
 	}
@@ -183,7 +194,7 @@ func TestNamesOfTheTable(t *testing.T) {
 // The addresses of a name come in random order, and all of them.
 func TestAnswersAreShuffled(t *testing.T) {
 	s := start(t, Options{})
-	s.SetTable(table())
+	set(t, s, table())
 	first := map[string]bool{}
 	for range 200 {
 		resp, err := dns.Exchange(new(dns.Msg).SetQuestion("headless.", dns.TypeA), s.Addr())
@@ -204,7 +215,7 @@ func TestTooLong(t *testing.T) {
 		info.IPs = append(info.IPs, fmt.Sprintf("10.9.%d.%d", i/250, i%250+1))
 	}
 	s := start(t, Options{})
-	s.SetTable(&NameTable{Table: map[string]*NameInfo{"many": info}})
+	set(t, s, &NameTable{Table: map[string]*NameInfo{"many": info}})
 	resp, _, err := (&dns.Client{Net: "tcp", Timeout: 20 * time.Second}).Exchange(new(dns.Msg).SetQuestion("many.", dns.TypeA), s.Addr())
 	if err != nil || !resp.Truncated || len(resp.Answer) == 0 {
 		t.Errorf("%v", err)
@@ -214,7 +225,7 @@ func TestTooLong(t *testing.T) {
 // TestConnectionsAreBounded: a client over TCP waits while there are as many as may be.
 func TestConnectionsAreBounded(t *testing.T) {
 	s := start(t, Options{Connections: 1})
-	s.SetTable(table())
+	set(t, s, table())
 	query := new(dns.Msg).SetQuestion("example.com.", dns.TypeA)
 	dial := func() *dns.Conn {
 		c, err := net.Dial("tcp", s.Addr())
@@ -253,7 +264,7 @@ func TestLongAnswers(t *testing.T) {
 		info.IPs = append(info.IPs, fmt.Sprintf("10.9.%d.%d", i/250, i%250+1))
 	}
 	s := start(t, Options{})
-	s.SetTable(&NameTable{Table: map[string]*NameInfo{"many": info}})
+	set(t, s, &NameTable{Table: map[string]*NameInfo{"many": info}})
 	for _, c := range []struct {
 		network string
 		size    uint16
@@ -282,12 +293,12 @@ func TestOtherServers(t *testing.T) {
 		_, port, _ := net.SplitHostPort(good)
 		bad := server(t, "127.0.0.1:"+port, rcode(dns.RcodeServerFailure))
 		s := start(t, Options{Parallel: parallel}, bad, good)
-		s.SetTable(table())
+		set(t, s, table())
 		if got, want := ask(t, s.Addr(), "udp", "a.org", dns.TypeA), "NOERROR; a.org. 7 IN A 192.0.2.1"; got != want {
 			t.Errorf("parallel %t: got %s, want %s", parallel, got, want)
 		}
 		none := start(t, Options{Parallel: parallel}, bad)
-		none.SetTable(table())
+		set(t, none, table())
 		if got := ask(t, none.Addr(), "udp", "a.org", dns.TypeA); got != "SERVFAIL" {
 			t.Errorf("parallel %t: a failing server makes %s", parallel, got)
 		}
@@ -301,7 +312,7 @@ func TestSilentServer(t *testing.T) {
 	silent := server(t, "127.0.0.1:"+port, func(dns.ResponseWriter, *dns.Msg) {})
 	for _, parallel := range []bool{false, true} {
 		s := start(t, Options{Parallel: parallel, Timeout: 50 * time.Millisecond}, silent, good)
-		s.SetTable(table())
+		set(t, s, table())
 		if got, want := ask(t, s.Addr(), "udp", "a.org", dns.TypeA), "NOERROR; a.org. 7 IN A 192.0.2.1"; got != want {
 			t.Errorf("parallel %t: got %s, want %s", parallel, got, want)
 		}
@@ -320,7 +331,7 @@ func TestTruncatedResponses(t *testing.T) {
 		reply("192.0.2.1")(w, req)
 	})
 	s := start(t, Options{}, up)
-	s.SetTable(table())
+	set(t, s, table())
 	if got, want := ask(t, s.Addr(), "udp", "a.org", dns.TypeA), "NOERROR; a.org. 7 IN A 192.0.2.1"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
@@ -337,7 +348,7 @@ func TestWaitingQueriesAreBounded(t *testing.T) {
 	})
 	reg := prometheus.NewRegistry()
 	s := start(t, Options{Forwarded: 1, Timeout: time.Minute, Registerer: reg}, up)
-	s.SetTable(table())
+	set(t, s, table())
 	first := make(chan string)
 	go func() { first <- ask(t, s.Addr(), "udp", "a.org", dns.TypeA) }()
 	<-asked
@@ -376,7 +387,7 @@ func TestLoops(t *testing.T) {
 	})
 	s := start(t, Options{}, up)
 	self.Store(s)
-	s.SetTable(table())
+	set(t, s, table())
 	if got := ask(t, s.Addr(), "udp", "a.org", dns.TypeA); got != "SERVFAIL" || came.Load() != 1 {
 		t.Errorf("got %s after %d rounds", got, came.Load())
 	}
@@ -426,7 +437,7 @@ func TestResolvConfChanges(t *testing.T) {
 
 func TestMalformedQueries(t *testing.T) {
 	s := start(t, Options{})
-	s.SetTable(table())
+	set(t, s, table())
 	conn, err := net.Dial("udp", s.Addr())
 	if err != nil {
 		t.Fatal(err)
@@ -457,7 +468,7 @@ func TestAllAddresses(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- s.Run(ctx) }()
-	s.SetTable(table())
+	set(t, s, table())
 	_, port, _ := net.SplitHostPort(s.Addr())
 	for _, addr := range []string{"127.0.0.1", "127.0.0.2"} {
 		if got := ask(t, addr+":"+port, "udp", "example.com", dns.TypeA); got != "NOERROR; example.com. 30 IN A 240.240.0.1" {
@@ -490,7 +501,7 @@ func FuzzDatagrams(f *testing.F) {
 			o.Close()
 		}
 	})
-	s.SetTable(table())
+	set(f, s, table())
 	conn := s.sockets[0].Closer.(*net.UDPConn)
 	out := make([]byte, dns.MaxMsgSize)
 	f.Fuzz(func(_ *testing.T, b []byte) { s.serveDatagram(conn, b, out, netip.MustParseAddrPort("127.0.0.1:9")) })
@@ -576,7 +587,7 @@ func BenchmarkQueries(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		s.SetTable(table())
+		set(b, s, table())
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error)
 		go func() { done <- s.Run(ctx) }()

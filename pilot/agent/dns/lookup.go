@@ -13,10 +13,10 @@ const ttl = 30
 
 // lookup is a NameTable made ready for queries. All names are in lower case and end with a dot. It never changes.
 type lookup struct {
-	table  *NameTable
-	names  map[string]*addresses
-	below  map[string]*addresses // wildcards, without their "*."
-	search string                // the first search domain, ".ns.svc.cluster.local.", or empty
+	encoded []byte // the table, for people who ask for it
+	names   map[string]*addresses
+	below   map[string]*addresses // wildcards, without their "*."
+	search  string                // the first search domain, ".ns.svc.cluster.local.", or empty
 }
 
 // addresses are those of one name.
@@ -24,7 +24,7 @@ type addresses struct{ v4, v6 []netip.Addr }
 
 // newLookup makes the lookup for a proxy of a namespace. The search domain has no dots around it.
 func newLookup(t *NameTable, namespace, search string) *lookup {
-	l := &lookup{table: t, names: make(map[string]*addresses, len(t.Table)), below: map[string]*addresses{}}
+	l := &lookup{names: make(map[string]*addresses, len(t.Table)), below: map[string]*addresses{}}
 	if search = strings.Trim(search, "."); search != "" {
 		l.search = "." + strings.ToLower(search) + "."
 	}

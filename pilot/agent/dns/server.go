@@ -147,18 +147,31 @@ func (s *Server) own(addr string) bool {
 // Addr returns the address that it listens on; of localhost, that of IPv4.
 func (s *Server) Addr() string { return s.addr }
 
-// SetTable replaces the name table. The caller leaves it unchanged from then on.
-func (s *Server) SetTable(t *NameTable) {
+// SetTable replaces the name table by one in its wire format, which the caller leaves unchanged from then on. One that
+// cannot be read is an error, and leaves the one before.
+func (s *Server) SetTable(encoded []byte) error {
+	t, err := Decode(encoded)
+	if err != nil {
+		return err
+	}
 	_, search := s.up.config()
-	s.lookup.Store(newLookup(t, s.o.Namespace, search))
+	l := newLookup(t, s.o.Namespace, search)
+	l.encoded = encoded
+	s.lookup.Store(l)
+	return nil
 }
 
 // Table returns the name table in force, or nil.
 func (s *Server) Table() *NameTable {
-	if l := s.lookup.Load(); l != nil {
-		return l.table
+	l := s.lookup.Load()
+	if l == nil {
+		return nil
 	}
-	return nil
+	t, err := Decode(l.encoded)
+	if err != nil { // it was decoded before
+		s.o.Log.Error("the name table in force", "err", err)
+	}
+	return t
 }
 
 // Ready reports whether there is a name table.
