@@ -19,11 +19,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
-// Templates of the ConfigMap that make whole objects. They are for no pod.
-const (
-	GatewayTemplate  = "kube-gateway"
-	WaypointTemplate = "waypoint"
-)
+// GatewayTemplate is the template that makes what Gateways need: whole objects, and not a part of a pod.
+const GatewayTemplate = "kube-gateway"
 
 // Gateway is what a template makes the objects of a Gateway of. All but the Gateway's own fields are an interface with
 // those who write templates.

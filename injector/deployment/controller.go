@@ -275,14 +275,14 @@ func (c *Controller) step(ctx context.Context) time.Duration {
 			return leastPause
 		}
 	}
-	there := map[kinds.Key]bool{}
+	there, sets := map[kinds.Key]bool{}, c.o.Objects(kinds.ListenerSet)
 	for _, o := range gateways {
 		there[o.Key] = true
 		if due, waits := c.retries[o.Key]; waits && time.Now().After(due.at) {
 			dirty[o.Key] = true
 		}
 		if all || dirty[o.Key] || owners[types.UID(o.UID)] {
-			c.deploy(ctx, o)
+			c.deploy(ctx, o, sets)
 		}
 		if due, waits := c.retries[o.Key]; waits {
 			next = min(next, max(time.Until(due.at), time.Millisecond))
@@ -319,7 +319,7 @@ func (c *Controller) want(gateways []*kinds.Object) {
 }
 
 // deploy does what one Gateway needs.
-func (c *Controller) deploy(ctx context.Context, o *kinds.Object) {
+func (c *Controller) deploy(ctx context.Context, o *kinds.Object, sets []*kinds.Object) {
 	c.mu.Lock()
 	tags := slices.Collect(maps.Values(c.tags))
 	c.mu.Unlock()
@@ -327,7 +327,7 @@ func (c *Controller) deploy(ctx context.Context, o *kinds.Object) {
 		c.done(o.Key, 0, nil)
 		return
 	}
-	wait, err := c.keepAll(ctx, o)
+	wait, err := c.keepAll(ctx, o, sets)
 	if ctx.Err() == nil {
 		c.done(o.Key, wait, err)
 	}
@@ -335,13 +335,16 @@ func (c *Controller) deploy(ctx context.Context, o *kinds.Object) {
 
 // keepAll writes what a Gateway needs. What cannot be written holds up nothing else. It returns how long to wait for
 // what was written just now.
-func (c *Controller) keepAll(ctx context.Context, o *kinds.Object) (wait time.Duration, err error) {
+func (c *Controller) keepAll(ctx context.Context, o *kinds.Object, sets []*kinds.Object) (wait time.Duration, err error) {
+	if o.UID == "" {
+		return 0, errors.New("it is not in the API server, so nothing there can belong to it: name in spec.addresses the host of a Service that is there")
+	}
 	list, known, err := c.parameters(o)
 	if err != nil || !known {
 		return 0, err
 	}
 	objects, err := Make(ctx, Needs{
-		Gateway: o, ListenerSets: c.o.Objects(kinds.ListenerSet), Namespace: c.o.labels, Parameters: list,
+		Gateway: o, ListenerSets: sets, Namespace: c.o.labels, Parameters: list,
 		Cluster: c.o.Cluster, Version: c.version, Render: c.o.Render,
 	})
 	if err != nil {

@@ -48,7 +48,7 @@ func Deploys(o Options, g *kinds.Object, tags ...string) bool {
 // classed reports whether a Gateway is of a class that is deployed.
 func (o Options) classed(of *kinds.Object) bool {
 	g, ok := of.Spec.(*gatewayv1.Gateway)
-	if !ok || of.Cluster != "" || of.UID == "" {
+	if !ok || of.Cluster != "" {
 		return false
 	}
 	name := string(g.Spec.GatewayClassName)

@@ -24,12 +24,14 @@ import (
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/istiod-lite/istiod-lite/deploy/charts"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/binaries"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
+	"github.com/istiod-lite/istiod-lite/injector"
 	"github.com/istiod-lite/istiod-lite/injector/deployment/deploymenttest"
 )
 
@@ -393,7 +395,8 @@ func joined(a, b map[string]string) map[string]string {
 	return all
 }
 
-// TestGatewaysAsIstio has the template of Istio's own chart make what Gateways need.
+// TestGatewaysAsIstio has the template of Istio's own chart make what Gateways need. Its template for waypoints, which
+// reads the same, can be executed too.
 func TestGatewaysAsIstio(t *testing.T) {
 	chart := os.Getenv("ISTIO_CHART")
 	if chart == "" {
@@ -412,4 +415,10 @@ func TestGatewaysAsIstio(t *testing.T) {
 		t.Fatal(err)
 	}
 	deploymenttest.Compare(t, "../../../injector/deployment/testdata/gateways.txtar", i)
+	way := &gatewayv1.Gateway{}
+	way.Name, way.Namespace = "way", "shop"
+	made, err := i.Render(t.Context(), "waypoint", injector.Gateway{Gateway: way, GatewayClass: "istio-waypoint", DeploymentName: "way", ServiceAccount: "way", ServiceType: "ClusterIP", KubeVersion: 137})
+	if err != nil || len(made) != 5 {
+		t.Errorf("%d objects for a waypoint, %v", len(made), err)
+	}
 }
