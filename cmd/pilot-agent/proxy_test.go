@@ -36,7 +36,7 @@ func TestRequest(t *testing.T) {
 		{[]string{"request", port, "GET", "config_dump?include_eds"}, 0, "dumped", ""},
 		{[]string{"request", port, "POST", "drain"}, 0, "", ""},
 		{[]string{"request", port, "GET", "/nothing"}, 1, "", "404 Not Found"},
-		{[]string{"wait", "--url", server.URL + "/ready", "--periodMillis", "1"}, 0, "", ""},
+		{[]string{"wait", "--url", server.URL + "/ready", "--periodMillis", "1", "--requestTimeoutMillis", "60000"}, 0, "", ""},
 		{[]string{"wait", "--url", server.URL + "/never", "--periodMillis", "1", "--timeoutSeconds", "1"}, 1, "", "not ready after 1 s"},
 		{[]string{"wait", "--periodMillis", "0"}, 1, "", "above 0"},
 	} {

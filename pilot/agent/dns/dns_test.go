@@ -313,7 +313,12 @@ func TestSilentServer(t *testing.T) {
 	for _, parallel := range []bool{false, true} {
 		s := start(t, Options{Parallel: parallel, Timeout: 50 * time.Millisecond}, silent, good)
 		set(t, s, table())
-		if got, want := ask(t, s.Addr(), "udp", "a.org", dns.TypeA), "NOERROR; a.org. 7 IN A 192.0.2.1"; got != want {
+		// On a busy machine the good one may be too slow as well, now and then.
+		got, want := "", "NOERROR; a.org. 7 IN A 192.0.2.1"
+		for end := time.Now().Add(time.Minute); got != want && time.Now().Before(end); {
+			got = ask(t, s.Addr(), "udp", "a.org", dns.TypeA)
+		}
+		if got != want {
 			t.Errorf("parallel %t: got %s, want %s", parallel, got, want)
 		}
 	}

@@ -548,6 +548,9 @@ func TestBackpressure(t *testing.T) {
 		}
 		sent <- n
 	}()
+	for counterValue(t, w.proxy) == 0 {
+		time.Sleep(time.Millisecond)
+	}
 	var last float64
 	for same := 0; same < 20; time.Sleep(10 * time.Millisecond) { // nothing moves any more
 		m := counterValue(t, w.proxy)
