@@ -28,7 +28,6 @@ type Options struct {
 	FlushInterval            time.Duration // of its files; 0: a second
 	FlushMinSizeKB           int           // 0: Envoy's default
 	SkipDeprecatedLogs       bool          // Envoy does not log deprecated fields; from release 1.34 on
-	Extra                    []string      // more arguments
 	Environ                  []string
 
 	Admin string // HOST:PORT of the admin API
@@ -115,7 +114,7 @@ func (o *Options) arguments() []string {
 	if o.Concurrency > 0 {
 		args = append(args, "--concurrency", strconv.Itoa(o.Concurrency))
 	}
-	return append(args, o.Extra...)
+	return args
 }
 
 // Run starts Envoy and waits until it ends. When ctx ends, it drains Envoy and ends it, and returns nil. If Envoy ends

@@ -177,28 +177,6 @@ func (m *Manager) get(name string) (*Secret, error) {
 	return nil, fmt.Errorf("secret %q: an agent has %s, %s, %sCHAIN~KEY and %sCAS", name, Workload, Roots, fileCertificate, fileRoots)
 }
 
-// Secret returns a secret, and waits until it is there or ctx ends.
-func (m *Manager) Secret(ctx context.Context, name string) (*Secret, error) {
-	changed := make(chan struct{}, 1)
-	defer m.Subscribe(func(string) {
-		select {
-		case changed <- struct{}{}:
-		default:
-		}
-	})()
-	for {
-		s, err := m.Get(name)
-		if err == nil {
-			return s, nil
-		}
-		select {
-		case <-ctx.Done():
-			return nil, errors.Join(err, ctx.Err())
-		case <-changed:
-		}
-	}
-}
-
 // SetTrust adds roots to those that come with the workload's certificate, in the place of those that it added before.
 // Each text is PEM. A text without any usable certificate is an error, and changes nothing.
 func (m *Manager) SetTrust(roots []string) error {

@@ -189,13 +189,27 @@ func until(t testing.TB, what string, ok func() bool) {
 	}
 }
 
+// get returns a secret, once it is there.
 func get(t testing.TB, m *Manager, name string) *Secret {
 	t.Helper()
-	s, err := m.Secret(t.Context(), name)
-	if err != nil {
-		t.Fatal(err)
+	changed := make(chan struct{}, 1)
+	defer m.Subscribe(func(string) {
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+	})()
+	for {
+		s, err := m.Get(name)
+		if err == nil {
+			return s
+		}
+		select {
+		case <-t.Context().Done():
+			t.Fatal(err)
+		case <-changed:
+		}
 	}
-	return s
 }
 
 const id = "spiffe://cluster.local/ns/a/sa/web"
