@@ -28,7 +28,7 @@ spec:
   listeners: [{name: http, port: 80, protocol: HTTP}%s]
 `
 
-// others are Gateways that get nothing, and one whose Service's name is taken.
+// others are Gateways that get nothing, one that is for a tag of the revision, and one whose Service's name is taken.
 const others = `
 apiVersion: v1
 kind: Service
@@ -48,6 +48,11 @@ spec: {gatewayClassName: istio, addresses: [{type: Hostname, value: front-istio.
 apiVersion: gateway.networking.k8s.io/v1
 kind: Gateway
 metadata: {name: next, namespace: edge, labels: {istio.io/rev: next}}
+spec: {gatewayClassName: istio, listeners: [{name: http, port: 80, protocol: HTTP}]}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: tagged, namespace: edge, labels: {istio.io/rev: stable}}
 spec: {gatewayClassName: istio, listeners: [{name: http, port: 80, protocol: HTTP}]}
 ---
 apiVersion: gateway.networking.k8s.io/v1
@@ -140,7 +145,7 @@ func image(u *unstructured.Unstructured) string {
 // alone what is not its own.
 func TestGateways(t *testing.T) {
 	t.Parallel()
-	e := &edge{installed.Start(t)}
+	e := &edge{installed.Start(t, "--set", "revisionTags={stable}")}
 	crds, err := cluster.GatewayCRDs(e.Ctx)
 	e.Must(err)
 	e.Must(e.InstallCRDs(e.Ctx, crds))
@@ -208,6 +213,8 @@ func TestGateways(t *testing.T) {
 	e.gone(scalers, "scaled-istiod-lite")
 	e.gone(budgets, "scaled-istiod-lite")
 	e.until("the replicas", deployments, "scaled-istiod-lite", func(u *unstructured.Unstructured) bool { return text(u, "spec", "replicas") == "2" })
+
+	e.until("the Gateway of a tag of the revision", deployments, "tagged-istio", exists)
 
 	// What is another's.
 	e.until("the Deployment beside another's Service", deployments, "taken-istio", exists)
