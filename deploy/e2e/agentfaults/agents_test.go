@@ -33,7 +33,7 @@ const (
 
 // meshYAML has a server in mode STRICT, and callers by a forward proxy, whose requests have a connection each.
 var meshYAML = suite.NamespacesYAML("istio-system", "b") +
-	suite.PodYAML("server", "b", "10.10.0.21", `"-http=8080"`, label) + suite.PodYAML("caller", "b", "10.10.0.22", "", label) + suite.PodYAML("late", "b", "10.10.0.23", "", label) + `apiVersion: v1
+	suite.PodYAML("server", "b", "10.10.0.21", `"-http=8080"`, label) + suite.PodYAML("caller", "b", "10.10.0.22", "", label) + suite.PodYAML("late", "b", "10.10.0.23", "", label) + suite.PodYAML("crashed", "b", "10.10.0.24", "", label) + `apiVersion: v1
 kind: Service
 metadata: {name: server, namespace: b}
 spec:
@@ -111,45 +111,68 @@ func start(t *testing.T, m *suite.Mesh, name string, disk bool, environ ...strin
 		"ISTIO_META_CLUSTER_ID=Kubernetes", "ISTIO_META_INTERCEPTION_MODE=NONE", "TERMINATION_DRAIN_DURATION_SECONDS=0",
 		fmt.Sprintf(`PROXY_CONFIG={"discoveryAddress":%q,"binaryPath":%q,"concurrency":1,"proxyStatsMatcher":{"inclusionSuffixes":["ssl.handshake"]}}`, m.Pilot.SecureGRPC, os.Getenv(suite.EnvoyVar)),
 	}, environ...)
-	log, err := os.Create(filepath.Join(dir, "agent.log"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	suite.LogTails(t, dir)
-	s.cmd.Stdout, s.cmd.Stderr = log, log
-	err = s.pod.Do(func() error {
-		if disk {
-			if err := s.mount(); err != nil {
-				return err
-			}
-		}
-		return s.cmd.Start()
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		_ = s.cmd.Wait()
-		_ = log.Close()
-		close(s.done)
-	}()
 	t.Cleanup(func() {
+		if s.cmd.Process == nil {
+			return
+		}
 		_ = s.cmd.Process.Signal(syscall.SIGTERM)
 		<-s.done
 		if s.disk != nil {
 			_ = s.disk.Close()
 		}
 	})
-	suite.Eventually(t, name+" is ready", func() bool {
+	s.launch(t, disk)
+	return s
+}
+
+// launch starts the process, and waits until Envoy is ready.
+func (s *sidecar) launch(t *testing.T, disk bool) {
+	t.Helper()
+	log, err := os.OpenFile(filepath.Join(s.dir, "agent.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.cmd.Stdout, s.cmd.Stderr = log, log
+	if err := s.pod.Do(func() error {
+		if disk {
+			if err := s.mount(); err != nil {
+				return err
+			}
+		}
+		return s.cmd.Start()
+	}); err != nil {
+		t.Fatal(err)
+	}
+	cmd, done := s.cmd, s.done
+	go func() {
+		_ = cmd.Wait()
+		_ = log.Close()
+		close(done)
+	}()
+	suite.Eventually(t, s.pod.Name()+" is ready", func() bool {
 		select {
-		case <-s.done:
-			t.Fatalf("the agent of %s has ended", name)
+		case <-done:
+			t.Fatalf("the agent of %s has ended", s.pod.Name())
 		default:
 		}
 		_, err := s.get(15021, "/healthz/ready")
 		return err == nil
 	})
-	return s
+}
+
+// crash ends the agent without a chance to clean up, and its Envoy with it, and starts it again where it was.
+func (s *sidecar) crash(t *testing.T) {
+	t.Helper()
+	if err := s.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	<-s.done
+	before := s.cmd
+	s.cmd, s.done = exec.CommandContext(context.Background(), before.Path), make(chan struct{})
+	s.cmd.Dir, s.cmd.Env = before.Dir, before.Env
+	suite.Eventually(t, "its Envoy has ended too", func() bool { _, err := s.get(15000, "/ready"); return errors.Is(err, syscall.ECONNREFUSED) })
+	s.launch(t, false)
 }
 
 // mount gives the calling thread a mount namespace of its own, with a small file system, and has the thread end with

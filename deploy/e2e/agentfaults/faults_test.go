@@ -22,7 +22,8 @@ var length = flag.Duration("renewals.for", 0, "how long certificates of one minu
 const rate = 50
 
 // TestFaults: while certificates of one minute are renewed again and again, the disk of an agent is full, the clock of
-// another is set and the control plane goes, no request fails, each of which has a connection of its own.
+// another is set, a third one crashes and the control plane goes, no request fails, each of which has a connection of
+// its own.
 func TestFaults(t *testing.T) {
 	m := suite.StartMesh(t.Context(), t, suite.MeshOptions{
 		Network: network, CA: true, Env: []string{"ISTIOD_CUSTOM_HOST=" + network.Gateway().String()}, Config: "trustDomain: cluster.local\n",
@@ -84,6 +85,13 @@ func TestFaults(t *testing.T) {
 			t.Fatal(err)
 		}
 		suite.Eventually(t, "the certificate is written once there is room", func() bool { now, err := onDisk(server.disk); return err == nil && now != before })
+	})
+	t.Run("AgentCrashes", func(t *testing.T) {
+		crashed := start(t, m, "crashed", false)
+		for range 3 { // what it leaves, such as sockets, is in the way of none
+			crashed.crash(t)
+			suite.Eventually(t, "an answer", func() bool { _, err := crashed.call(crashed.client())(t.Context()); return err == nil })
+		}
 	})
 	t.Run("ClockIsSet", func(t *testing.T) {
 		for _, ahead := range []time.Duration{time.Hour, 0} {
