@@ -42,6 +42,39 @@ type Object struct {
 	// Spec is a pointer: the spec message for an Istio kind (*networkingv1.VirtualService …), the whole object for any
 	// other (*corev1.Service …).
 	Spec any
+
+	Extra *Extra // what a stage says beside the spec; nil for objects of sources
+}
+
+// Extra is what a derived object says that its spec has no field for.
+type Extra struct {
+	// Workloads are those that a Gateway is for, in the place of its selector.
+	Workloads []WorkloadSelector
+	// Segments is set on a VirtualService whose path prefixes end at the end of a segment: /a matches /a and /a/b, and
+	// not /ab.
+	Segments bool
+	// MissingCluster is the status of requests that a VirtualService routes to a service that does not exist; 0 for
+	// Envoy's default, 503.
+	MissingCluster uint32
+	// BackendTLS is set on a DestinationRule that was made of BackendTLSPolicies. Its TLS settings take the place of those
+	// of other rules, and every proxy may have the CA certificates that it names.
+	BackendTLS bool
+}
+
+// WorkloadSelector selects workloads of one namespace.
+type WorkloadSelector struct {
+	Namespace string
+	Labels    map[string]string // never empty
+}
+
+// Selects reports whether a selector of the list matches a workload with those labels.
+func (e *Extra) Selects(namespace string, labels map[string]string) bool {
+	for _, s := range e.Workloads {
+		if s.Namespace == namespace && len(s.Labels) > 0 && Selects(s.Labels, labels) {
+			return true
+		}
+	}
+	return false
 }
 
 // AnnotationDryRun is set by the user on an AuthorizationPolicy that is to refuse nothing: to "true".
@@ -205,7 +238,7 @@ func All() []*Kind {
 		WorkloadEntry, WorkloadGroup, ServiceEntry, Sidecar, DestinationRule, Gateway, VirtualService, EnvoyFilter, ProxyConfig,
 		PeerAuthentication, AuthorizationPolicy, RequestAuthentication, Telemetry, WasmPlugin, TrafficExtension,
 		IngressClass, Ingress,
-		GatewayClass, KubeGateway, HTTPRoute, GRPCRoute, TLSRoute, TCPRoute, ReferenceGrant, BackendTLSPolicy,
+		GatewayClass, ReferenceGrant, KubeGateway, ListenerSet, HTTPRoute, GRPCRoute, TLSRoute, TCPRoute, BackendTLSPolicy,
 	}
 }
 

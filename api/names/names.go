@@ -58,8 +58,14 @@ type ClusterName struct {
 	SNIDNAT   bool // the spelling that is also a TLS server name, of gateways that route by SNI
 }
 
+// NoService is the host of a destination that leads nowhere, and the name of its cluster. No proxy has that cluster.
+const NoService = "UnknownService"
+
 // Cluster names a cluster: outbound|80|v1|web.a.svc.cluster.local, inbound|8080||.
 func Cluster(d Direction, port uint32, subset, host string) string {
+	if host == NoService {
+		return host
+	}
 	return string(d) + "|" + number(port) + "|" + subset + "|" + host
 }
 

@@ -13,6 +13,9 @@ const (
 	schemeBuiltin   = "builtin://"
 )
 
+// NoCredential is a credential that no Secret and no ConfigMap has: connections that need it are refused.
+const NoCredential = "invalid://"
+
 // Secret is what the name of a resource of SDS says that the control plane serves.
 type Secret struct {
 	Namespace, Name string
@@ -78,6 +81,9 @@ func CACredential(credentialName string) (resource string, served bool) {
 		return "ROOTCA", false
 	}
 	resource, served = Credential(credentialName)
+	if credentialName == NoCredential {
+		return resource, served
+	}
 	if !strings.HasSuffix(resource, caSuffix) {
 		resource += caSuffix
 	}

@@ -259,8 +259,10 @@ func (d *decoder) istio(n *node, f *findings, o *kinds.Object) {
 
 // kubernetes decodes an object whose spec is the whole object.
 func (d *decoder) kubernetes(n *node, f *findings, o *kinds.Object) {
-	if o.Kind.Group == kinds.KubeGateway.Group {
-		n.remove("status") // the gateway controller's own notes
+	var status *node
+	if o.Kind.Group == kinds.KubeGateway.Group { // a controller's own notes: whatever is wrong with them is no finding
+		status = n.get("status")
+		n.remove("status")
 	}
 	o.Spec = o.Kind.New()
 	goSchema{findings: f, lenient: d.stored && !o.Kind.Security}.value(n, reflect.TypeOf(o.Spec), "")
@@ -268,6 +270,12 @@ func (d *decoder) kubernetes(n *node, f *findings, o *kinds.Object) {
 		return
 	}
 	d.strict(n, f, "", o.Spec)
+	if field := reflect.ValueOf(o.Spec).Elem().FieldByName("Status"); status != nil && field.IsValid() {
+		into := reflect.New(field.Type())
+		if json.Unmarshal(status.appendJSON(nil, new([]mark)), into.Interface()) == nil {
+			field.Set(into.Elem())
+		}
+	}
 	meta := o.Spec.(metav1.ObjectMetaAccessor).GetObjectMeta()
 	if o.Kind.Cluster {
 		meta.SetNamespace("")

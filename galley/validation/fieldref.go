@@ -414,6 +414,8 @@ func rules(k *kinds.Kind) func(fieldRef) {
 		return ingressClass
 	case kinds.KubeGateway:
 		return kubeGateway
+	case kinds.ListenerSet:
+		return listenerSet
 	case kinds.HTTPRoute, kinds.GRPCRoute, kinds.TLSRoute, kinds.TCPRoute:
 		return kubeRoute
 	}

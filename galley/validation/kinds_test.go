@@ -50,6 +50,7 @@ func mistakes() map[*kinds.Kind]mistake {
 
 		kinds.GatewayClass:     {"spec:\n  controllerName: istio.io/gateway-controller\n  description: x\n", "description", "descripton"},
 		kinds.KubeGateway:      {"spec:\n  gatewayClassName: istio\n  listeners:\n  - {name: a, port: 80, protocol: HTTP, hostname: a.b}\n", "hostname", "hostName"},
+		kinds.ListenerSet:      {"spec:\n  parentRef: {name: g}\n  listeners:\n  - {name: a, port: 80, protocol: HTTP, hostname: a.b}\n", "hostname", "hostName"},
 		kinds.HTTPRoute:        {"spec:\n  rules:\n  - matches:\n    - path: {type: PathPrefix, value: /a}\n    timeouts: {request: 1s}\n", "timeouts", "timeout"},
 		kinds.GRPCRoute:        {"spec:\n  rules:\n  - matches:\n    - method: {service: a.b}\n", "service", "servce"},
 		kinds.TLSRoute:         {"spec:\n  hostnames: [a.b]\n  rules:\n  - backendRefs:\n    - {name: a, port: 80}\n", "hostnames", "hosts"},

@@ -138,6 +138,17 @@ func pod(p fieldRef) {
 func kubeGateway(p fieldRef) {
 	spec := p.at("spec")
 	spec.required("gatewayClassName")
+	listeners(spec)
+}
+
+func listenerSet(p fieldRef) {
+	spec := p.at("spec")
+	spec.at("parentRef").required("name")
+	listeners(spec)
+}
+
+// listeners judges the listeners of a Gateway or a ListenerSet.
+func listeners(spec fieldRef) {
 	spec.required("listeners")
 	names := unique{}
 	for _, l := range spec.at("listeners").items() {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/pilot/derive"
+	"github.com/istiod-lite/istiod-lite/pilot/derive/gatewayapi"
 	"github.com/istiod-lite/istiod-lite/pilot/derive/ingress"
 	"github.com/istiod-lite/istiod-lite/pilot/facts"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
@@ -69,7 +70,10 @@ func With(o Options) List {
 // Stages returns all stages in order: a stage may read what earlier ones derive. domain is that of the cluster's
 // services, and namespace the server's own.
 func Stages(domain, namespace string) []derive.Stage {
-	return []derive.Stage{ingress.New(ingress.Options{Domain: domain, Namespace: namespace})}
+	return []derive.Stage{
+		ingress.New(ingress.Options{Domain: domain, Namespace: namespace}),
+		gatewayapi.New(gatewayapi.Options{Domain: domain}),
+	}
 }
 
 // Wants returns the facts that features need with an object.

@@ -14,18 +14,20 @@ import (
 )
 
 // TestEveryKindHasOneReader holds that each kind that sources read is a feature's or a scope's, or is read before the
-// Snapshot or beside it, or is known to have no reader. Sources and the rules of the charts follow from kinds.All.
+// Snapshot or beside it. Sources and the rules of the charts follow from kinds.All.
 func TestEveryKindHasOneReader(t *testing.T) {
 	before := []*kinds.Kind{
 		kinds.Namespace, kinds.Node, kinds.ConfigMap, kinds.Secret, kinds.Pod, kinds.Service, kinds.EndpointSlice, kinds.WorkloadEntry, kinds.WorkloadGroup, kinds.ServiceEntry,
 		kinds.ProxyConfig,                 // by injection
 		kinds.Ingress, kinds.IngressClass, // by a stage
+		kinds.GatewayClass, kinds.KubeGateway, kinds.ListenerSet, kinds.HTTPRoute, kinds.GRPCRoute, kinds.ReferenceGrant, // by a stage
+		kinds.TLSRoute, kinds.TCPRoute, kinds.BackendTLSPolicy, // by the same
 	}
 	read := Features().Kinds()
 	for _, k := range kinds.All() {
 		_, translated := read[k]
 		readers := 0
-		for _, is := range []bool{translated, slices.Contains(before, k), slices.Contains(ignoredKinds(), k)} {
+		for _, is := range []bool{translated, slices.Contains(before, k)} {
 			if is {
 				readers++
 			}
@@ -86,7 +88,7 @@ func TestUnsupported(t *testing.T) {
 			t.Errorf("%s: findings about %v, want %v", object, fields, want)
 		}
 	}
-	for kind, want := range map[*kinds.Kind][]string{kinds.Gateway: {"a", "c"}, kinds.Sidecar: {"c"}, kinds.ReferenceGrant: {""}, kinds.Service: nil} {
+	for kind, want := range map[*kinds.Kind][]string{kinds.Gateway: {"a", "c"}, kinds.Sidecar: {"c"}, kinds.Service: nil} {
 		o := &kinds.Object{Key: kinds.Key{Kind: kind, Namespace: "n", Name: "x"}, Spec: kind.New()}
 		check(o.String(), features.Unsupported(o), want...)
 	}

@@ -6,23 +6,12 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
-	"github.com/istiod-lite/istiod-lite/pilot/feature"
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
 )
-
-// ignoredKinds returns the kinds that sources read and nothing else does.
-func ignoredKinds() []*kinds.Kind {
-	return []*kinds.Kind{
-		kinds.GatewayClass, kinds.KubeGateway, kinds.HTTPRoute, kinds.GRPCRoute, kinds.TLSRoute, kinds.TCPRoute, kinds.ReferenceGrant, kinds.BackendTLSPolicy,
-	}
-}
 
 // Unsupported returns a finding for each field of an object that has no effect, or not the intended one: what translate
 // and the features that read the kind declare.
 func (l List) Unsupported(o *kinds.Object) []diag.Diagnostic {
-	if slices.Contains(ignoredKinds(), o.Kind) {
-		return of(o.String(), []diag.Diagnostic{feature.NotImplemented("", "nothing reads an object of this kind", "")})
-	}
 	list := translate.Unsupported(o)
 	for _, f := range l {
 		if f.Unsupported != nil && slices.Contains(f.Kinds, o.Kind) {

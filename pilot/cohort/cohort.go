@@ -213,7 +213,7 @@ func Resolve(x *scope.Index, p *node.Proxy, features []*feature.Feature) Inputs 
 	k.Client.Selections = selected(feature.ClientPart)
 	if p.Type == node.Router {
 		k.Outbound.Selections = selected(feature.ListenersPart | feature.InboundPart)
-		k.Client.Gateways = selectedGateways(x, w.Labels)
+		k.Client.Gateways = selectedGateways(x, w.Namespace, w.Labels)
 		k.Client.Targets = targets
 		return k
 	}
@@ -420,9 +420,15 @@ func excludedMatches(x *scope.Index, labels map[string]string) frozen.List[Exclu
 	return frozen.ListOf(list...)
 }
 
-func selectedGateways(x *scope.Index, labels map[string]string) frozen.List[*kinds.Object] {
+func selectedGateways(x *scope.Index, namespace string, labels map[string]string) frozen.List[*kinds.Object] {
 	var found []*kinds.Object
 	for _, o := range x.AllObjects(kinds.Gateway) {
+		if o.Extra != nil && o.Extra.Workloads != nil {
+			if o.Extra.Selects(namespace, labels) {
+				found = append(found, o)
+			}
+			continue
+		}
 		if sel := o.Spec.(*networkingv1.Gateway).Selector; len(sel) == 0 || kinds.Selects(sel, labels) {
 			found = append(found, o)
 		}

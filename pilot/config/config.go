@@ -27,7 +27,8 @@ type Source interface {
 // Equal reports whether two objects are the same for every reader. Where they were written does not count, and neither
 // does the generation.
 func Equal(a, b *kinds.Object) bool {
-	if a.Key != b.Key || a.UID != b.UID || a.Relayed != b.Relayed || !a.Created.Equal(b.Created) || !maps.Equal(a.Labels, b.Labels) || !maps.Equal(a.Annotations, b.Annotations) {
+	if a.Key != b.Key || a.UID != b.UID || a.Relayed != b.Relayed || !a.Created.Equal(b.Created) || !maps.Equal(a.Labels, b.Labels) || !maps.Equal(a.Annotations, b.Annotations) ||
+		!reflect.DeepEqual(a.Extra, b.Extra) {
 		return false
 	}
 	if m, ok := a.Spec.(proto.Message); ok && a.Kind.Istio {

@@ -27,10 +27,9 @@
 //   - golden_test.go: one call of featuretest.Run.
 //   - testdata/*.txtar: an input each. Write the input, run the test with -update, and read what it adds.
 //
-// In pilot/catalog, catalog.go gets a line, jwt.New(o.FetchKeys), at its place in the order of filters. A kind that
-// nothing read before leaves ignoredKinds in unsupported.go. Only an option of a feature is named elsewhere: by
-// catalog.Options, and by whoever sets it. What is watched, keys of cohorts, invalidation and findings follow from what
-// it declares.
+// In pilot/catalog, catalog.go gets a line, jwt.New(o.FetchKeys), at its place in the order of filters. Only an option
+// of a feature is named elsewhere: by catalog.Options, and by whoever sets it. What is watched, keys of cohorts,
+// invalidation and findings follow from what it declares.
 //
 // What such a feature needs of I/O, as the keys behind a jwksUri, is a fact (package facts). Facts returns those that
 // an object needs. A hook asks its Selection for one by Selection.Fact, and must do what is safe where that returns

@@ -22,6 +22,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/config"
+	"github.com/istiod-lite/istiod-lite/pilot/derive"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
@@ -130,7 +131,7 @@ func (i *Inspection) proxy(o *kinds.Object) *node.Proxy {
 	} else {
 		gateway = gateway || slices.ContainsFunc(i.world.ObjectsOf(kinds.Gateway), func(g *kinds.Object) bool {
 			selector := g.Spec.(*networkingv1.Gateway).GetSelector()
-			return len(selector) > 0 && kinds.Selects(selector, o.Labels)
+			return len(selector) > 0 && kinds.Selects(selector, o.Labels) || g.Extra != nil && g.Extra.Selects(o.Namespace, o.Labels)
 		})
 	}
 	if gateway {
@@ -226,3 +227,6 @@ func references(typeURL string, r *envoy.Resource, names map[string][]string) er
 	}
 	return nil
 }
+
+// Statuses returns what the statuses of objects should be.
+func (i *Inspection) Statuses() []derive.Status { return i.world.Statuses() }

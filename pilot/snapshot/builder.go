@@ -3,6 +3,7 @@ package snapshot
 import (
 	"cmp"
 	"maps"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -145,7 +146,8 @@ func (s *Snapshot) sameTranslation(kind *kinds.Kind, a, b *kinds.Object) bool {
 	case r != Scoped && a != nil && b != nil && !(maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations)):
 		return false
 	}
-	if a == nil || b == nil || !a.Created.Equal(b.Created) || a.Annotations[kinds.AnnotationRouteSemantics] != b.Annotations[kinds.AnnotationRouteSemantics] {
+	if a == nil || b == nil || !a.Created.Equal(b.Created) || a.Annotations[kinds.AnnotationRouteSemantics] != b.Annotations[kinds.AnnotationRouteSemantics] ||
+		!reflect.DeepEqual(a.Extra, b.Extra) {
 		return false
 	}
 	m, ok := a.Spec.(proto.Message)

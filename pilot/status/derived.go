@@ -130,9 +130,34 @@ func (w *DerivedWriter) refusal(k *kinds.Kind, err error) {
 	}
 }
 
-// write sends the fields of a status.
+// transitionTime is the field of a condition that says when it took its status.
+const transitionTime = "lastTransitionTime"
+
+// stamped returns a value in which each condition without a time has one.
+func stamped(v any, now time.Time) any {
+	switch v := v.(type) {
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for k, child := range v {
+			out[k] = stamped(child, now)
+		}
+		if at, is := v[transitionTime]; is && at == nil {
+			out[transitionTime] = now.UTC().Format(time.RFC3339)
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i, child := range v {
+			out[i] = stamped(child, now)
+		}
+		return out
+	}
+	return v
+}
+
+// write sends the fields of a status. It sets the time of conditions that have none.
 func (w *DerivedWriter) write(ctx context.Context, s derive.Status) error {
-	text, err := json.Marshal(map[string]any{"status": s.Value})
+	text, err := json.Marshal(map[string]any{"status": stamped(s.Value, time.Now())})
 	if err != nil {
 		return err
 	}

@@ -315,7 +315,7 @@ func (f *feed) fingerprint(head *customHead) uint64 {
 			}
 		}
 	}
-	if f.kind == kinds.WorkloadEntry || f.kind == kinds.ServiceEntry {
+	if f.kind == kinds.WorkloadEntry || f.kind == kinds.ServiceEntry || f.kind.Group == kinds.KubeGateway.Group {
 		word(string(head.Status))
 	}
 	return h.Sum64()

@@ -24,6 +24,9 @@ func (o options) action(h *networkingv1alpha3.HTTPRoute, r *routev3.Route, autho
 	}
 	a := &routev3.RouteAction{RetryPolicy: feature.Retries(cmp.Or(h.Retries, o.Retries))}
 	setTimeout(a, timeout)
+	if e := o.Object.Extra; e != nil && e.MissingCluster == 500 {
+		a.ClusterNotFoundResponseCode = routev3.RouteAction_INTERNAL_SERVER_ERROR
+	}
 	if w := h.Rewrite; w != nil {
 		if w.Authority != "" {
 			authority = w.Authority

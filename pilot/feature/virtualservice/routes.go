@@ -98,7 +98,7 @@ func (o options) route(h *networkingv1alpha3.HTTPRoute, m *networkingv1alpha3.HT
 	r := &routev3.Route{
 		Name:       dotted(h.Name, m.GetName()),
 		StatPrefix: m.GetStatPrefix(),
-		Match:      routeMatch(m, o.Object.Annotations[kinds.AnnotationRouteSemantics] == kinds.RoutesOfIngress),
+		Match:      routeMatch(m, o.segments()),
 		Metadata:   envoy.IstioMetadata(map[string]*structpb.Value{"config": envoy.Text(o.Object.Path())}),
 	}
 	authority := operationsOf(h.Headers).addTo(r)
@@ -120,6 +120,11 @@ func (o options) route(h *networkingv1alpha3.HTTPRoute, m *networkingv1alpha3.HT
 	r.Decorator = &routev3.Decorator{Operation: operation + pathOf(r.Match)}
 	r.TypedPerFilterConfig = perFilterConfig(h)
 	return r
+}
+
+// segments reports whether prefixes of paths end at the end of a segment.
+func (o options) segments() bool {
+	return o.Object.Extra != nil && o.Object.Extra.Segments || o.Object.Annotations[kinds.AnnotationRouteSemantics] == kinds.RoutesOfIngress
 }
 
 // dotted joins the names of a route and its match with a dot.

@@ -14,7 +14,8 @@ import (
 )
 
 // Rules are the DestinationRules of one host in force for one client, as scope.Index.DestinationRules orders them.
-// Several are merged into one: each setting is the first rule's that has it.
+// Several are merged into one: each setting is the first rule's that has it. TLS settings of rules that were made of
+// BackendTLSPolicies take the place of those of all others.
 type Rules = frozen.List[*kinds.Object]
 
 // Policy is the traffic policy of one cluster. A nil part is the mesh's default.
@@ -137,25 +138,34 @@ type Rule struct {
 	Object *kinds.Object // the rule that the cluster's metadata names: the first; nil without rules
 	policy *networkingv1alpha3.TrafficPolicy
 	subset *networkingv1alpha3.Subset
+
+	backendTLS *networkingv1alpha3.TrafficPolicy // made of BackendTLSPolicies, or nil
 }
 
 // ServiceRule returns the rule of the service itself.
 func ServiceRule(rules Rules) Rule {
 	var r Rule
 	for o := range rules.All {
+		if o.Extra != nil && o.Extra.BackendTLS {
+			if r.backendTLS == nil {
+				r.Object, r.backendTLS = o, spec(o).TrafficPolicy
+			}
+			continue
+		}
 		if r.Object == nil {
 			r.Object = o
 		}
-		if r.policy = spec(o).TrafficPolicy; r.policy != nil {
-			break
+		if r.policy == nil {
+			r.policy = spec(o).TrafficPolicy
 		}
 	}
 	return r
 }
 
-// Selects reports whether the rule is for selected workloads alone.
-func (r Rule) Selects() bool {
-	return r.Object != nil && len(spec(r.Object).GetWorkloadSelector().GetMatchLabels()) > 0
+// HasCredentials reports whether every proxy that has the rule may have the certificates that it names: the rule is for
+// selected workloads alone, or was made of BackendTLSPolicies.
+func (r Rule) HasCredentials() bool {
+	return r.backendTLS != nil || r.Object != nil && len(spec(r.Object).GetWorkloadSelector().GetMatchLabels()) > 0
 }
 
 // Labels returns the labels that the cluster's endpoints must have.
@@ -176,6 +186,9 @@ func (r Rule) Policy(port uint32) Policy {
 		} else {
 			p = override(p, of)
 		}
+	}
+	if r.backendTLS != nil {
+		p.TLS = cmp.Or(atPort(r.backendTLS, port).TLS, p.TLS)
 	}
 	return p
 }

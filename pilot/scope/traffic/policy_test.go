@@ -25,6 +25,42 @@ func rules(t *testing.T, specs ...string) traffic.Rules {
 	return frozen.ListOf(list...)
 }
 
+// TestBackendTLS: TLS settings that were made of BackendTLSPolicies take the place of others, and nothing else of a
+// policy does.
+func TestBackendTLS(t *testing.T) {
+	user := `{"trafficPolicy":{"loadBalancer":{"simple":"RANDOM"},"tls":{"mode":"DISABLE"},"portLevelSettings":[{"port":{"number":90},"loadBalancer":{"simple":"ROUND_ROBIN"}}]},
+		"subsets":[{"name":"own","trafficPolicy":{"tls":{"mode":"MUTUAL"}}}]}`
+	for _, c := range []struct {
+		name, policies string
+		port           uint32
+		subset         string
+		lb, tls        string
+	}{
+		{"all ports", `{"trafficPolicy":{"tls":{"mode":"SIMPLE"}}}`, 80, "", "RANDOM", "SIMPLE"},
+		{"a port with settings of its own", `{"trafficPolicy":{"tls":{"mode":"SIMPLE"}}}`, 90, "", "ROUND_ROBIN", "SIMPLE"},
+		{"a subset", `{"trafficPolicy":{"tls":{"mode":"SIMPLE"}}}`, 80, "own", "RANDOM", "SIMPLE"},
+		{"one port", `{"trafficPolicy":{"portLevelSettings":[{"port":{"number":80},"tls":{"mode":"SIMPLE"}}]}}`, 80, "", "RANDOM", "SIMPLE"},
+		{"another port", `{"trafficPolicy":{"portLevelSettings":[{"port":{"number":81},"tls":{"mode":"SIMPLE"}}]}}`, 80, "", "RANDOM", "DISABLE"},
+	} {
+		for _, order := range [][]string{{user, c.policies}, {c.policies, user}} {
+			list := slices.Collect(rules(t, order...).All)
+			for i := range list {
+				if order[i] == c.policies {
+					list[i].Extra = &kinds.Extra{BackendTLS: true}
+				}
+			}
+			rule, _ := traffic.Merge(frozen.ListOf(list...)).Rule(c.subset)
+			p := rule.Policy(c.port)
+			if lb, tls := p.LoadBalancer.GetSimple().String(), p.TLS.GetMode().String(); lb != c.lb || tls != c.tls {
+				t.Errorf("%s: %s and %s, want %s and %s", c.name, lb, tls, c.lb, c.tls)
+			}
+			if !rule.HasCredentials() || rule.Object.Extra == nil {
+				t.Errorf("%s: the cluster is not of the policy", c.name)
+			}
+		}
+	}
+}
+
 // TestResolve shows which setting a policy comes from; each setting has another load balancer.
 func TestResolve(t *testing.T) {
 	const (

@@ -1,0 +1,168 @@
+package gatewayapi
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	networkingv1 "istio.io/api/networking/v1"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+)
+
+// parent is one of spec.parentRefs of a route. Those of other controllers are left out.
+type parent struct {
+	ref     gatewayv1.ParentReference
+	field   string
+	refused *condition // why the route is not accepted
+
+	attached []attachment // to listeners
+
+	// Of a service.
+	service string   // its host; empty for a Gateway
+	ports   []uint32 // the service's
+	port    uint32   // the only one that the route is for; 0: all
+	own     bool     // the route is in the service's namespace
+}
+
+// attachment is a listener that takes a route, and the hosts that the route has there.
+type attachment struct {
+	listener *listener
+	hosts    []string // "*" for all of the listener
+}
+
+// attach finds the parents of a route.
+func (x *route) attach(refs []gatewayv1.ParentReference, hostnames []gatewayv1.Hostname) {
+	for i, ref := range refs {
+		p := &parent{ref: ref, field: fmt.Sprintf("spec.parentRefs[%d]", i)}
+		group, kind := groupOr(ref.Group, kinds.KubeGateway.Group), kindOr(ref.Kind, "Gateway")
+		ns := namespaceOr(ref.Namespace, x.object.Namespace)
+		var known bool
+		switch {
+		case group == kinds.KubeGateway.Group && kind == "Gateway":
+			known = x.attachToGateway(p, kinds.Key{Kind: kinds.KubeGateway, Namespace: ns, Name: string(ref.Name)}, nil, hostnames)
+		case group == kinds.KubeGateway.Group && kind == "ListenerSet":
+			set := x.looked.object(kinds.Key{Kind: kinds.ListenerSet, Namespace: ns, Name: string(ref.Name)})
+			if set != nil {
+				of := listenerSetSpec(set).ParentRef
+				known = x.attachToGateway(p, kinds.Key{Kind: kinds.KubeGateway, Namespace: namespaceOr(of.Namespace, ns), Name: string(of.Name)}, set, hostnames)
+			}
+		case group == "" && kind == "Service", group == kinds.ServiceEntry.Group && kind == "ServiceEntry":
+			list := x.attachToService(p, kind, ns)
+			x.parents = append(x.parents, list...)
+			continue
+		}
+		if !known {
+			x.found(p.field, diag.Warning, "name a Gateway, a ListenerSet, a Service or a ServiceEntry", fmt.Sprintf("there is no %s %s/%s of this control plane: the route does not attach to it", kind, ns, ref.Name))
+			continue
+		}
+		x.parents = append(x.parents, p)
+	}
+}
+
+// attachToGateway attaches a route to the listeners of a Gateway, or of one of its ListenerSets. It reports false if
+// the Gateway is not this controller's.
+func (x *route) attachToGateway(p *parent, key kinds.Key, set *kinds.Object, hostnames []gatewayv1.Hostname) bool {
+	g := x.looked.gateway(key)
+	if g == nil {
+		return false
+	}
+	owner := g.object
+	if set != nil {
+		owner = set
+	}
+	var reasons []condition
+	refuse := func(reason gatewayv1.RouteConditionReason, format string, args ...any) {
+		reasons = append(reasons, condition{metav1.ConditionFalse, string(reason), fmt.Sprintf(format, args...)})
+	}
+	for _, l := range g.listeners {
+		switch hosts := l.hostsOf(hostnames); {
+		case l.owner != owner || !l.routed:
+		case p.ref.SectionName != nil && *p.ref.SectionName != "" && *p.ref.SectionName != l.Name:
+			refuse(gatewayv1.RouteReasonNoMatchingParent, "sectionName %q not found", *p.ref.SectionName)
+		case p.ref.Port != nil && *p.ref.Port != l.Port:
+			refuse(gatewayv1.RouteReasonNoMatchingParent, "port %d not found", *p.ref.Port)
+		case len(hosts) == 0:
+			refuse(gatewayv1.RouteReasonNoMatchingListenerHostname, "no hostnames matched parent hostname %q", l.hostname)
+		case !l.takes(x.object.Kind):
+			refuse(gatewayv1.RouteReasonNotAllowedByListeners, "kind %s/%s/%s is not allowed", x.object.Kind.Group, x.object.Kind.Versions[0], x.object.Kind.Name)
+		case !l.allows(&x.looked, x.object.Namespace):
+			refuse(gatewayv1.RouteReasonNotAllowedByListeners, "hostnames matched parent hostname %q, but namespace %q is not allowed by the parent", strings.TrimPrefix(l.hostname, "*/"), x.object.Namespace)
+		default:
+			p.attached = append(p.attached, attachment{l, hosts})
+		}
+	}
+	if len(p.attached) > 0 {
+		return true
+	}
+	p.refused = &condition{metav1.ConditionFalse, string(gatewayv1.RouteReasonNoMatchingParent), "no listener matched"}
+	for _, reason := range []gatewayv1.RouteConditionReason{gatewayv1.RouteReasonNotAllowedByListeners, gatewayv1.RouteReasonNoMatchingListenerHostname, gatewayv1.RouteReasonNoMatchingParent} {
+		var messages []string
+		for _, c := range reasons {
+			if c.reason == string(reason) && !slices.Contains(messages, c.message) {
+				messages = append(messages, c.message)
+			}
+		}
+		if len(messages) > 0 {
+			p.refused = &condition{metav1.ConditionFalse, string(reason), strings.Join(messages, "; ")}
+			break
+		}
+	}
+	x.found(p.field, diag.Warning, "name a listener that takes it", p.refused.message+": the route does not attach")
+	return true
+}
+
+// hostsOf returns what of a route's hosts a listener has.
+func (l *listener) hostsOf(hostnames []gatewayv1.Hostname) (hosts []string) {
+	if len(hostnames) == 0 {
+		return []string{"*"}
+	}
+	for _, h := range hostnames {
+		if host, is := mostSpecific(l.hostname, strings.ToLower(string(h))); is && !slices.Contains(hosts, host) {
+			hosts = append(hosts, host)
+		}
+	}
+	return hosts
+}
+
+// attachToService attaches a route to a service of the mesh: one parent for each of its hosts.
+func (x *route) attachToService(p *parent, kind, namespace string) []*parent {
+	key := kinds.Key{Kind: kinds.Service, Namespace: namespace, Name: string(p.ref.Name)}
+	if kind == "ServiceEntry" {
+		key.Kind = kinds.ServiceEntry
+	}
+	if p.ref.Port != nil {
+		p.port = uint32(*p.ref.Port)
+	}
+	p.own = namespace == x.object.Namespace
+	o := x.looked.object(key)
+	if o == nil {
+		p.refused = &condition{metav1.ConditionFalse, string(gatewayv1.RouteReasonNoMatchingParent), fmt.Sprintf("parent service: %q not found", p.ref.Name)}
+		x.found(p.field, diag.Warning, "add it, or name another", fmt.Sprintf("there is no %s %s/%s: the route does not attach to it", kind, namespace, p.ref.Name))
+		return []*parent{p}
+	}
+	hosts := []string{key.Name + "." + namespace + ".svc." + x.run.o.Domain}
+	switch spec := o.Spec.(type) {
+	case *corev1.Service:
+		for _, port := range spec.Spec.Ports {
+			p.ports = append(p.ports, uint32(port.Port))
+		}
+	case *networkingv1.ServiceEntry:
+		hosts = spec.Hosts
+		for _, port := range spec.Ports {
+			p.ports = append(p.ports, port.Number)
+		}
+	}
+	var list []*parent
+	for _, host := range hosts {
+		of := *p
+		of.service = host
+		list = append(list, &of)
+	}
+	return list
+}

@@ -1,0 +1,352 @@
+package gatewayapi
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	networkingv1 "istio.io/api/networking/v1"
+	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
+
+	"github.com/istiod-lite/istiod-lite/api/credentials"
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/pilot/derive"
+)
+
+// backendTLS is what was made of a BackendTLSPolicy.
+type backendTLS struct {
+	object   *kinds.Object
+	looked   lookups
+	targets  []*tlsTarget
+	tls      *networkingv1alpha3.ClientTLSSettings
+	accepted condition // of targets that exist and that no older policy has
+	resolved condition
+	findings []diag.Diagnostic
+}
+
+// tlsTarget is one of spec.targetRefs.
+type tlsTarget struct {
+	gatewayv1.LocalPolicyTargetReferenceWithSectionName
+	field   string
+	key     kinds.Key // of the Service or the ServiceEntry
+	hosts   []string
+	port    uint32 // of sectionName; 0: all
+	missing string // why it does not exist; empty: it does
+}
+
+func policySpec(o *kinds.Object) *gatewayv1.BackendTLSPolicySpec {
+	return &o.Spec.(*gatewayv1.BackendTLSPolicy).Spec
+}
+
+// makeBackendTLS makes the BackendTLSPolicies, and the DestinationRules of the services that they target.
+func (r *run) makeBackendTLS() {
+	before := r.stage.backendTLS
+	r.stage.backendTLS = make(map[kinds.Key]*backendTLS, len(before))
+	var all []*backendTLS
+	for _, o := range r.byKind[kinds.BackendTLSPolicy] {
+		p := before[o.Key]
+		if p == nil || p.object != o || !p.looked.same(r) {
+			p = r.makePolicy(o)
+		}
+		r.stage.backendTLS[o.Key] = p
+		all = append(all, p)
+		r.found(p.findings...)
+	}
+	if len(all) == 0 {
+		r.stage.uses = nil
+		return
+	}
+	slices.SortStableFunc(all, func(a, b *backendTLS) int { return older(a.object, b.object) })
+	of := map[kinds.Key][]claim{} // by target, oldest first
+	conflicts := map[*tlsTarget]string{}
+	for _, p := range all {
+		for _, t := range p.targets {
+			if t.missing != "" {
+				continue
+			}
+			same := func(c claim) bool { return c.target.port == t.port }
+			if i := slices.IndexFunc(of[t.key], same); i >= 0 {
+				winner := of[t.key][i].policy.object.Name
+				conflicts[t] = winner
+				r.found(p.finding(t.field, diag.Warning, "target another Service, or another port of it", "BackendTLSPolicy "+winner+" targets the same: this one has no effect for it"))
+				continue
+			}
+			of[t.key] = append(of[t.key], claim{p, t})
+		}
+	}
+	keys := make([]kinds.Key, 0, len(of))
+	for key := range of {
+		keys = append(keys, key)
+	}
+	slices.SortFunc(keys, func(a, b kinds.Key) int { return strings.Compare(a.String(), b.String()) })
+	for _, key := range keys {
+		r.out.Objects = append(r.out.Objects, destinationRules(key, of[key])...)
+	}
+	gateways := r.gatewaysOfBackends()
+	for _, p := range all {
+		r.policyStatus(p, conflicts, gateways)
+	}
+}
+
+// claim is a target that a policy has.
+type claim struct {
+	policy *backendTLS
+	target *tlsTarget
+}
+
+func (p *backendTLS) finding(field string, severity diag.Severity, fix, message string) diag.Diagnostic {
+	return finding(p.object, severity, "BackendTLSPolicy", field, fix, message)
+}
+
+func (p *backendTLS) found(field string, severity diag.Severity, fix, message string) {
+	p.findings = append(p.findings, p.finding(field, severity, fix, message))
+}
+
+func (r *run) makePolicy(o *kinds.Object) *backendTLS {
+	p := &backendTLS{object: o, looked: lookups{run: r}}
+	p.accepted = condition{status: "True", reason: string(gatewayv1.PolicyReasonAccepted), message: "Configuration is valid"}
+	p.resolved = condition{status: "True", reason: string(gatewayv1.BackendTLSPolicyReasonResolvedRefs), message: "Configuration is valid"}
+	p.validation()
+	for i, ref := range policySpec(o).TargetRefs {
+		t := &tlsTarget{LocalPolicyTargetReferenceWithSectionName: ref, field: fmt.Sprintf("spec.targetRefs[%d]", i)}
+		p.find(t)
+		if t.missing != "" {
+			p.found(t.field, diag.Warning, "name a Service or a ServiceEntry of the namespace", t.missing+": the policy has no effect for it")
+		}
+		p.targets = append(p.targets, t)
+	}
+	for name := range policySpec(o).Options {
+		p.found(fmt.Sprintf("spec.options[%q]", name), diag.Warning, "remove it", "no option of this name is supported")
+	}
+	p.looked.run = nil
+	return p
+}
+
+// validation makes the TLS settings. What cannot be validated is refused.
+func (p *backendTLS) validation() {
+	v := policySpec(p.object).Validation
+	p.tls = &networkingv1alpha3.ClientTLSSettings{Mode: networkingv1alpha3.ClientTLSSettings_SIMPLE, Sni: string(v.Hostname)}
+	for _, n := range v.SubjectAltNames {
+		p.tls.SubjectAltNames = append(p.tls.SubjectAltNames, cmp.Or(string(n.Hostname), string(n.URI)))
+	}
+	if len(v.SubjectAltNames) == 0 {
+		p.tls.SubjectAltNames = []string{string(v.Hostname)}
+	}
+	if v.WellKnownCACertificates != nil && *v.WellKnownCACertificates != "" {
+		if *v.WellKnownCACertificates != gatewayv1.WellKnownCACertificatesSystem {
+			message := "Unknown value for wellKnownCACertificates: " + string(*v.WellKnownCACertificates)
+			p.refuse(gatewayv1.PolicyReasonInvalid, gatewayv1.PolicyReasonInvalid, message, message, "spec.validation.wellKnownCACertificates", "write System")
+		}
+		return
+	}
+	if len(v.CACertificateRefs) == 0 {
+		p.refuse(gatewayv1.PolicyReasonInvalid, gatewayv1.PolicyReasonInvalid, "no CA certificates are named", "no CA certificates are named", "spec.validation", "name a ConfigMap with ca.crt, or write wellKnownCACertificates: System")
+		return
+	}
+	const field = "spec.validation.caCertificateRefs[0]"
+	if len(v.CACertificateRefs) > 1 {
+		p.accepted.message += "; warning: only the first caCertificateRefs will be used"
+		p.found("spec.validation.caCertificateRefs[1]", diag.Warning, "put all CA certificates into one ConfigMap", "only the first reference counts")
+	}
+	ref := v.CACertificateRefs[0]
+	bad := func(reason gatewayv1.PolicyConditionReason, how, what string) {
+		p.refuse(gatewayv1.BackendTLSPolicyReasonNoValidCACertificate, reason, "Certificate reference invalid: "+what, how+": "+what, field, "name a ConfigMap with ca.crt")
+	}
+	switch {
+	case ref.Group == "" && ref.Kind == "Secret":
+		bad(gatewayv1.BackendTLSPolicyReasonInvalidKind, "Certificate reference invalid", "unsupported reference kind: Secret")
+		return
+	case ref.Group != "" || ref.Kind != "ConfigMap":
+		bad(gatewayv1.BackendTLSPolicyReasonInvalidKind, "Certificate reference not supported", "unsupported kind "+string(ref.Kind))
+		return
+	}
+	key := kinds.Key{Kind: kinds.ConfigMap, Namespace: p.object.Namespace, Name: string(ref.Name)}
+	o := p.looked.object(key)
+	if o == nil {
+		bad(gatewayv1.BackendTLSPolicyReasonInvalidCACertificateRef, "Certificate reference not found", "reference "+key.Namespace+"/"+key.Name+" (of kind ConfigMap) not found")
+		return
+	}
+	switch parsed := credentials.OfConfigMap(o.Spec.(*corev1.ConfigMap), time.Time{}); {
+	case parsed.BadRoots != nil:
+		bad(gatewayv1.BackendTLSPolicyReasonInvalidCACertificateRef, "Certificate invalid", parsed.BadRoots.Error())
+	case parsed.Roots == nil:
+		bad(gatewayv1.BackendTLSPolicyReasonInvalidCACertificateRef, "Certificate invalid", "ConfigMap "+key.Namespace+"/"+key.Name+" has no ca.crt")
+	default:
+		p.tls.CredentialName = "configmap://" + key.Namespace + "/" + key.Name
+	}
+}
+
+// refuse records why connections cannot be validated, and has them refused.
+func (p *backendTLS) refuse(accepted, resolved gatewayv1.PolicyConditionReason, acceptedMessage, resolvedMessage, field, fix string) {
+	p.accepted = condition{status: "False", reason: string(accepted), message: acceptedMessage}
+	p.resolved = condition{status: "False", reason: string(resolved), message: resolvedMessage}
+	p.tls.CredentialName = names.NoCredential
+	p.found(field, diag.Error, fix, acceptedMessage+": connections to the targets are refused")
+}
+
+// find finds what a targetRef names.
+func (p *backendTLS) find(t *tlsTarget) {
+	section := ""
+	if t.SectionName != nil {
+		section = string(*t.SectionName)
+	}
+	notFound := func() string {
+		return fmt.Sprintf("reference %s/%s (of kind %s) not found", p.object.Namespace, t.Name, t.Kind)
+	}
+	ports := map[string]uint32{}
+	switch {
+	case t.Group == "" && t.Kind == "Service":
+		t.key = kinds.Key{Kind: kinds.Service, Namespace: p.object.Namespace, Name: string(t.Name)}
+		o := p.looked.object(t.key)
+		if o == nil {
+			t.missing = notFound()
+			return
+		}
+		t.hosts = []string{t.key.Name + "." + t.key.Namespace + ".svc." + p.looked.run.o.Domain}
+		for _, port := range o.Spec.(*corev1.Service).Spec.Ports {
+			ports[port.Name] = uint32(port.Port)
+		}
+	case string(t.Group) == kinds.ServiceEntry.Group && t.Kind == "ServiceEntry":
+		t.key = kinds.Key{Kind: kinds.ServiceEntry, Namespace: p.object.Namespace, Name: string(t.Name)}
+		o := p.looked.object(t.key)
+		if o == nil {
+			t.missing = notFound()
+			return
+		}
+		spec := o.Spec.(*networkingv1.ServiceEntry)
+		t.hosts = slices.Clone(spec.Hosts)
+		for _, port := range spec.Ports {
+			ports[port.Name] = port.Number
+		}
+	default:
+		t.missing = "unsupported kind " + string(t.Kind)
+		return
+	}
+	if section == "" {
+		return
+	}
+	if t.port = ports[section]; t.port == 0 {
+		t.missing = fmt.Sprintf("%s %s/%s has no port named %q", t.Kind, p.object.Namespace, t.Name, section)
+	}
+}
+
+// destinationRules returns one for each host of a target. A policy that names a port counts for that port.
+func destinationRules(key kinds.Key, claims []claim) (list []derive.Derived) {
+	policy := &networkingv1alpha3.TrafficPolicy{}
+	for _, c := range claims {
+		if c.target.port == 0 {
+			policy.Tls = c.policy.tls
+			continue
+		}
+		policy.PortLevelSettings = append(policy.PortLevelSettings, &networkingv1alpha3.TrafficPolicy_PortTrafficPolicy{
+			Port: &networkingv1alpha3.PortSelector{Number: c.target.port}, Tls: c.policy.tls,
+		})
+	}
+	slices.SortFunc(policy.PortLevelSettings, func(a, b *networkingv1alpha3.TrafficPolicy_PortTrafficPolicy) int {
+		return cmp.Compare(a.Port.Number, b.Port.Number)
+	})
+	first := claims[0]
+	for _, host := range first.target.hosts {
+		name := key.Name + "~" + suffix
+		if key.Kind == kinds.ServiceEntry {
+			name = key.Name + "~" + strings.ReplaceAll(host, ".", "-") + "~" + suffix
+		}
+		list = append(list, derive.Derived{
+			Object: &kinds.Object{
+				Key: kinds.Key{Kind: kinds.DestinationRule, Namespace: key.Namespace, Name: name}, Created: first.policy.object.Created, Extra: &kinds.Extra{BackendTLS: true},
+				Spec: &networkingv1.DestinationRule{Host: host, ExportTo: []string{"*"}, TrafficPolicy: policy},
+			},
+			Origin: first.policy.object.Key,
+		})
+	}
+	return list
+}
+
+// routeUse is what a route names: Gateways of parents, and Services of backends.
+type routeUse struct{ gateways, services []kinds.Key }
+
+// gatewaysOfBackends returns the Gateways of this controller that have routes to each Service, sorted.
+func (r *run) gatewaysOfBackends() map[kinds.Key][]kinds.Key {
+	before := r.stage.uses
+	r.stage.uses = make(map[*kinds.Object]*routeUse, len(before))
+	out := map[kinds.Key][]kinds.Key{}
+	for _, kind := range []*kinds.Kind{kinds.HTTPRoute, kinds.GRPCRoute, kinds.TLSRoute, kinds.TCPRoute} {
+		for _, o := range r.byKind[kind] {
+			use := before[o]
+			if use == nil {
+				use = useOf(o)
+			}
+			r.stage.uses[o] = use
+			for _, g := range use.gateways {
+				if r.gateways[g] == nil {
+					continue
+				}
+				for _, s := range use.services {
+					if !slices.Contains(out[s], g) {
+						out[s] = append(out[s], g)
+					}
+				}
+			}
+		}
+	}
+	for _, list := range out {
+		slices.SortFunc(list, func(a, b kinds.Key) int {
+			return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+		})
+	}
+	return out
+}
+
+// useOf returns what a route names.
+func useOf(o *kinds.Object) *routeUse {
+	var use routeUse
+	backend := func(b gatewayv1.BackendObjectReference) {
+		if groupOr(b.Group, "") == "" && kindOr(b.Kind, "Service") == "Service" {
+			use.services = append(use.services, kinds.Key{Kind: kinds.Service, Namespace: namespaceOr(b.Namespace, o.Namespace), Name: string(b.Name)})
+		}
+	}
+	var parents []gatewayv1.ParentReference
+	switch route := o.Spec.(type) {
+	case *gatewayv1.HTTPRoute:
+		parents = route.Spec.ParentRefs
+		for _, rule := range route.Spec.Rules {
+			for _, b := range rule.BackendRefs {
+				backend(b.BackendObjectReference)
+			}
+		}
+	case *gatewayv1.GRPCRoute:
+		parents = route.Spec.ParentRefs
+		for _, rule := range route.Spec.Rules {
+			for _, b := range rule.BackendRefs {
+				backend(b.BackendObjectReference)
+			}
+		}
+	case *gatewayv1.TLSRoute:
+		parents = route.Spec.ParentRefs
+		for _, rule := range route.Spec.Rules {
+			for _, b := range rule.BackendRefs {
+				backend(b.BackendObjectReference)
+			}
+		}
+	case *gatewayv1.TCPRoute:
+		parents = route.Spec.ParentRefs
+		for _, rule := range route.Spec.Rules {
+			for _, b := range rule.BackendRefs {
+				backend(b.BackendObjectReference)
+			}
+		}
+	}
+	for _, p := range parents {
+		if groupOr(p.Group, kinds.KubeGateway.Group) == kinds.KubeGateway.Group && kindOr(p.Kind, "Gateway") == "Gateway" {
+			use.gateways = append(use.gateways, kinds.Key{Kind: kinds.KubeGateway, Namespace: namespaceOr(p.Namespace, o.Namespace), Name: string(p.Name)})
+		}
+	}
+	return &use
+}

@@ -1,0 +1,19 @@
+// Package gatewayapi is the stage that derives Gateways and VirtualServices of Istio from objects of the Gateway API,
+// and what their statuses should say.
+//
+//   - stage.go: the stage, and the order of its steps.
+//   - lookups.go: what something was made of, so that it is kept while none of that changes.
+//   - classes.go: which GatewayClasses are this controller's.
+//   - grants.go: references between namespaces, by ReferenceGrants.
+//   - gateways.go, listeners.go: Gateways and ListenerSets: a Gateway of Istio for each listener.
+//   - routes.go, attach.go: what routes have in common: their parents, the listeners that take them, their hosts.
+//   - httproute.go, grpcroute.go, filters.go, backends.go: the rules of routes.
+//   - precedence.go, hosts.go: a VirtualService for each host of a Gateway, or for each service.
+//   - status.go: conditions.
+//
+// A route is converted once for all its hosts. The VirtualService of a host has the rules of all routes that have the
+// host, by the precedence that the Gateway API lays down. The rules of a route that is not for all listeners of the
+// Gateway name the listeners that it is for.
+//
+// A result is kept while the objects that it was made of, and those that were looked up for it, stay the same.
+package gatewayapi

@@ -1,0 +1,311 @@
+package gatewayapi
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/pilot/derive"
+)
+
+// gateway is what was made of a Gateway and its ListenerSets.
+type gateway struct {
+	object *kinds.Object
+	class  *class
+	sets   []*listenerSet // by age
+	looked lookups
+
+	listeners []*listener // the Gateway's own, then those of its sets
+	workloads []kinds.WorkloadSelector
+	services  []service // that lead to its proxies
+	wrong     []string  // what of spec.addresses is not usable
+	unnamed   bool      // a Service of spec.addresses has no address yet
+	addresses []gatewayv1.GatewayStatusAddress
+	derived   []derive.Derived
+	findings  []diag.Diagnostic
+}
+
+// listenerSet is a ListenerSet of a Gateway.
+type listenerSet struct {
+	object  *kinds.Object
+	allowed bool // by the Gateway
+}
+
+// service is a Service that leads to the proxies of a Gateway.
+type service struct {
+	host    string
+	object  *kinds.Object // nil: there is none
+	problem string        // why it does not count
+}
+
+func gatewaySpec(o *kinds.Object) *gatewayv1.GatewaySpec { return &o.Spec.(*gatewayv1.Gateway).Spec }
+
+func listenerSetSpec(o *kinds.Object) *gatewayv1.ListenerSetSpec {
+	return &o.Spec.(*gatewayv1.ListenerSet).Spec
+}
+
+// makeGateways makes the Gateways of this controller, with their ListenerSets.
+func (r *run) makeGateways() {
+	sets := map[kinds.Key][]*kinds.Object{}
+	for _, o := range r.byKind[kinds.ListenerSet] {
+		ref := listenerSetSpec(o).ParentRef
+		key := kinds.Key{Kind: kinds.KubeGateway, Namespace: namespaceOr(ref.Namespace, o.Namespace), Name: string(ref.Name)}
+		if groupOr(ref.Group, kinds.KubeGateway.Group) != kinds.KubeGateway.Group || kindOr(ref.Kind, "Gateway") != "Gateway" {
+			r.found(finding(o, diag.Warning, "ListenerSet", "spec.parentRef.kind", "name a Gateway", "its parent is no Gateway: it has no effect"))
+			continue
+		}
+		sets[key] = append(sets[key], o)
+	}
+	before := r.stage.gateways
+	r.gateways = make(map[kinds.Key]*gateway, len(before))
+	r.stage.gateways = r.gateways
+	for _, o := range r.byKind[kinds.KubeGateway] {
+		c := r.classOf(o, string(gatewaySpec(o).GatewayClassName))
+		if c == nil {
+			delete(sets, o.Key)
+			continue
+		}
+		list := sets[o.Key]
+		slices.SortFunc(list, older)
+		delete(sets, o.Key)
+		g := before[o.Key]
+		if g == nil || !g.same(r, o, c, list) {
+			g = r.makeGateway(o, c, list)
+		}
+		r.gateways[o.Key] = g
+		r.out.Objects = append(r.out.Objects, g.derived...)
+		r.found(g.findings...)
+	}
+	for _, o := range r.byKind[kinds.ListenerSet] {
+		ref := listenerSetSpec(o).ParentRef
+		key := kinds.Key{Kind: kinds.KubeGateway, Namespace: namespaceOr(ref.Namespace, o.Namespace), Name: string(ref.Name)}
+		if _, left := sets[key]; left && slices.Contains(sets[key], o) {
+			r.found(finding(o, diag.Warning, "ListenerSet", "spec.parentRef.name", "add the Gateway, or name another", "there is no Gateway "+key.Namespace+"/"+key.Name+": it has no effect"))
+		}
+	}
+}
+
+// same reports whether a gateway is what would be made now.
+func (g *gateway) same(r *run, o *kinds.Object, c *class, sets []*kinds.Object) bool {
+	return g.looked.same(r) && g.object == o && g.class == c && slices.EqualFunc(g.sets, sets, func(s *listenerSet, o *kinds.Object) bool { return s.object == o })
+}
+
+func (r *run) makeGateway(o *kinds.Object, c *class, sets []*kinds.Object) *gateway {
+	g := &gateway{object: o, class: c, looked: lookups{run: r}}
+	spec := gatewaySpec(o)
+	for i, l := range spec.Listeners {
+		g.listeners = append(g.listeners, &listener{gateway: g, owner: o, field: fmt.Sprintf("spec.listeners[%d]", i), Listener: l})
+	}
+	for _, s := range sets {
+		set := &listenerSet{object: s, allowed: g.allowsSet(s)}
+		g.sets = append(g.sets, set)
+		if !set.allowed {
+			g.found(s, diag.Warning, "spec.parentRef", "have spec.allowedListeners of the Gateway allow it", "the Gateway allows no listeners of this namespace: it has no effect")
+			continue
+		}
+		for i, l := range listenerSetSpec(s).Listeners {
+			g.listeners = append(g.listeners, &listener{gateway: g, owner: s, field: fmt.Sprintf("spec.listeners[%d]", i), Listener: gatewayv1.Listener(l)})
+		}
+	}
+	g.findServices()
+	g.resolveListeners()
+	g.unsupported()
+	g.looked.run = nil
+	return g
+}
+
+func (g *gateway) found(o *kinds.Object, severity diag.Severity, field, fix, message string) {
+	g.findings = append(g.findings, finding(o, severity, "Gateway", field, fix, message))
+}
+
+// allowsSet reports whether a ListenerSet may add listeners.
+func (g *gateway) allowsSet(o *kinds.Object) bool {
+	allowed := gatewaySpec(g.object).AllowedListeners
+	if allowed == nil || allowed.Namespaces == nil || allowed.Namespaces.From == nil {
+		return false
+	}
+	return g.looked.allowsNamespace(*allowed.Namespaces.From, allowed.Namespaces.Selector, g.object.Namespace, o.Namespace)
+}
+
+// GatewayNameLabel is the label of the proxies of a Gateway, with its name.
+const gatewayNameLabel = "gateway.networking.k8s.io/gateway-name"
+
+// findServices finds the Services that lead to the proxies of a Gateway. Those of type Hostname in spec.addresses
+// count, and without one the Service that is made for the Gateway.
+func (g *gateway) findServices() {
+	r, o := g.looked.run, g.object
+	var wanted []service
+	for i, a := range gatewaySpec(o).Addresses {
+		if a.Type != nil && *a.Type == gatewayv1.IPAddressType || a.Value == "" {
+			continue // the Service that is made has it
+		}
+		field := fmt.Sprintf("spec.addresses[%d]", i)
+		if a.Type == nil || *a.Type != gatewayv1.HostnameAddressType {
+			if a.Type != nil {
+				g.found(o, diag.Warning, field+".type", "write Hostname or IPAddress", "addresses of type "+string(*a.Type)+" are not supported")
+				g.wrong = append(g.wrong, a.Value)
+			}
+			continue
+		}
+		name, ns := a.Value, o.Namespace
+		if first, rest, qualified := strings.Cut(a.Value, "."); qualified {
+			name = first
+			ns, _, _ = strings.Cut(rest, ".")
+			if suffix := ".svc." + r.o.Domain; a.Value != name+"."+ns+suffix && a.Value != name+"."+ns+".svc" && a.Value != name+"."+ns {
+				g.found(o, diag.Warning, field+".value", "write <name>.<namespace>.svc."+r.o.Domain, "no Service of this cluster has this name")
+				g.wrong = append(g.wrong, a.Value)
+				wanted = append(wanted, service{host: a.Value})
+				continue
+			}
+		}
+		s := g.looked.object(kinds.Key{Kind: kinds.Service, Namespace: ns, Name: name})
+		host := name + "." + ns + ".svc." + r.o.Domain
+		if s != nil && ns != o.Namespace {
+			g.found(o, diag.Error, field+".value", "name a Service of the Gateway's namespace", "the Service is in another namespace: no proxy serves the Gateway by it")
+			wanted = append(wanted, service{host: host, problem: fmt.Sprintf("hostname %q not found in namespace %q, but it was found in namespace(s) %q", host, o.Namespace, ns)})
+			continue
+		}
+		if s == nil {
+			g.found(o, diag.Error, field+".value", "add the Service, or name another", "there is no Service "+ns+"/"+name+": no proxy serves the Gateway by it")
+		} else if selector := s.Spec.(*corev1.Service).Spec.Selector; len(selector) > 0 {
+			g.workloads = append(g.workloads, kinds.WorkloadSelector{Namespace: ns, Labels: selector})
+		} else {
+			g.found(o, diag.Error, field+".value", "give the Service a selector", "the Service has no selector: no proxy serves the Gateway by it")
+		}
+		wanted = append(wanted, service{host: host, object: s})
+	}
+	if len(wanted) == 0 {
+		name := DeploymentName(o)
+		wanted = []service{{host: name + "." + o.Namespace + ".svc." + r.o.Domain, object: g.looked.object(kinds.Key{Kind: kinds.Service, Namespace: o.Namespace, Name: name})}}
+		g.workloads = []kinds.WorkloadSelector{{Namespace: o.Namespace, Labels: map[string]string{gatewayNameLabel: o.Name}}}
+	}
+	if g.workloads == nil {
+		g.workloads = []kinds.WorkloadSelector{}
+	}
+	g.services = wanted
+	g.findAddresses()
+}
+
+// AnnotationNameOverride is set on a Gateway to name its Deployment and Service.
+const annotationNameOverride = "gateway.istio.io/name-override"
+
+// DeploymentName returns the name of the Deployment and the Service that are made for a Gateway.
+func DeploymentName(o *kinds.Object) string {
+	if name := o.Annotations[annotationNameOverride]; name != "" {
+		return name
+	}
+	return o.Name + "-" + string(gatewaySpec(o).GatewayClassName)
+}
+
+// findAddresses finds where clients reach the Gateway: the external addresses of its Services, or their names within
+// the cluster.
+func (g *gateway) findAddresses() {
+	ip, hostname := gatewayv1.IPAddressType, gatewayv1.HostnameAddressType
+	add := func(kind *gatewayv1.AddressType, value string) {
+		same := func(a gatewayv1.GatewayStatusAddress) bool { return a.Value == value }
+		if value != "" && !slices.ContainsFunc(g.addresses, same) {
+			g.addresses = append(g.addresses, gatewayv1.GatewayStatusAddress{Type: kind, Value: value})
+		}
+	}
+	for _, s := range g.services {
+		if s.object == nil {
+			continue
+		}
+		spec, status := s.object.Spec.(*corev1.Service).Spec, s.object.Spec.(*corev1.Service).Status
+		for _, a := range spec.ExternalIPs {
+			add(&ip, a)
+		}
+		for _, in := range status.LoadBalancer.Ingress {
+			add(&ip, in.IP)
+			add(&hostname, strings.ToLower(in.Hostname))
+		}
+		if spec.Type != corev1.ServiceTypeLoadBalancer && len(spec.ExternalIPs) == 0 {
+			add(&hostname, s.host)
+		}
+		g.unnamed = g.unnamed || len(g.addresses) == 0
+	}
+}
+
+// exposes reports whether connections can come to a listener: whether a Service has its port, or there is none yet.
+func (g *gateway) exposes(l *listener) bool {
+	none := true
+	for _, s := range g.services {
+		if s.object == nil {
+			continue
+		}
+		none = false
+		if slices.ContainsFunc(s.object.Spec.(*corev1.Service).Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == int32(l.Port) }) {
+			return true
+		}
+	}
+	if !none {
+		g.found(l.owner, diag.Warning, l.field+".port", "add the port to the Service", fmt.Sprintf("no Service of the Gateway has port %d: the listener takes no connections", l.Port))
+	}
+	return none
+}
+
+// exposed returns the ports of listeners that each Service has, "host:port", and what is missing.
+func (g *gateway) exposed(listeners []*listener) (has, lacks []string) {
+	for _, s := range g.services {
+		if s.problem != "" {
+			lacks = append(lacks, s.problem)
+		} else if s.object == nil {
+			lacks = append(lacks, fmt.Sprintf("hostname %q not found", s.host))
+		}
+	}
+	for _, l := range listeners {
+		for _, s := range g.services {
+			if s.object == nil {
+				continue
+			}
+			port := int32(l.Port)
+			if slices.ContainsFunc(s.object.Spec.(*corev1.Service).Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == port }) {
+				has = append(has, s.host+":"+strconv.Itoa(int(port)))
+			} else {
+				lacks = append(lacks, fmt.Sprintf("port %d not found for hostname %q", port, s.host))
+			}
+		}
+	}
+	slices.Sort(has)
+	slices.Sort(lacks)
+	return slices.Compact(has), slices.Compact(lacks)
+}
+
+// unsupported adds a finding for each field that has no effect.
+func (g *gateway) unsupported() {
+	spec := gatewaySpec(g.object)
+	add := func(field, fix, message string) { g.found(g.object, diag.Warning, field, fix, message) }
+	if spec.DefaultScope != "" && spec.DefaultScope != gatewayv1.GatewayDefaultScopeNone {
+		add("spec.defaultScope", "name the Gateway in spec.parentRefs of routes", "default Gateways are not supported: it has no effect")
+	}
+	if t := spec.TLS; t != nil && t.Backend != nil && t.Backend.ClientCertificateRef != nil {
+		add("spec.tls.backend", "use a DestinationRule", "it has no effect: backends see no certificate of the Gateway")
+	}
+}
+
+// exactOrWild returns the hostname of a listener; "*" for none.
+func exactOrWild(h *gatewayv1.Hostname) string {
+	if h == nil {
+		return "*"
+	}
+	return cmp.Or(strings.ToLower(string(*h)), "*")
+}
+
+// mostSpecific returns the more specific one of two hosts that overlap. It reports false if no host matches both.
+func mostSpecific(a, b string) (string, bool) {
+	switch {
+	case names.Covers(a, b):
+		return b, true
+	case names.Covers(b, a):
+		return a, true
+	}
+	return "", false
+}

@@ -1,0 +1,256 @@
+package gatewayapi
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+)
+
+// httpRule is one match of a rule, with what is done.
+type httpRule struct {
+	precedence
+	http *networkingv1alpha3.HTTPRoute
+}
+
+// precedence is what of a match decides which of two counts, of one route or of several.
+type precedence struct {
+	path    int // exact, prefix, regular expression, none
+	length  int // of the path
+	method  bool
+	headers int
+	queries int
+}
+
+const (
+	pathNone = iota
+	pathRegex
+	pathPrefix
+	pathExact
+)
+
+// ruleName returns the name of the routes that are made of a rule.
+func (x *route) ruleName(name *gatewayv1.SectionName, i int) string {
+	if name != nil && *name != "" {
+		return string(*name)
+	}
+	return fmt.Sprintf("%s.%s.%d", x.object.Namespace, x.object.Name, i)
+}
+
+// httpRules takes in the rules of a HTTPRoute.
+func (x *route) httpRules(rules []gatewayv1.HTTPRouteRule) {
+	for i, rule := range rules {
+		field := fmt.Sprintf("spec.rules[%d]", i)
+		h := &networkingv1alpha3.HTTPRoute{Name: x.ruleName(rule.Name, i)}
+		matches := rule.Matches
+		if len(matches) == 0 {
+			matches = []gatewayv1.HTTPRouteMatch{{}}
+		}
+		prefix := "" // of all matches, for rewrites
+		for _, m := range matches {
+			if m.Path != nil && m.Path.Value != nil && (m.Path.Type == nil || *m.Path.Type == gatewayv1.PathMatchPathPrefix) {
+				prefix = strings.TrimSuffix(*m.Path.Value, "/")
+			}
+		}
+		x.httpFilters(h, rule.Filters, field, prefix)
+		x.timeouts(h, rule.Timeouts, field)
+		x.retry(h, rule.Retry, rule.Timeouts, field)
+		if rule.SessionPersistence != nil {
+			x.found(field+".sessionPersistence", diag.Warning, "use consistentHash of a DestinationRule", "it is not supported: it has no effect")
+		}
+		if h.Redirect == nil {
+			var refs []httpBackend
+			for _, b := range rule.BackendRefs {
+				refs = append(refs, httpBackend{b.BackendRef, b.Filters, nil})
+			}
+			x.httpBackends(h, refs, field)
+		}
+		for _, m := range matches {
+			match, p := httpMatch(m)
+			x.addHTTP(h, match, p)
+		}
+	}
+	if len(rules) == 0 {
+		h := &networkingv1alpha3.HTTPRoute{Name: x.ruleName(nil, 0)}
+		x.httpBackends(h, nil, "spec.rules")
+		match, p := httpMatch(gatewayv1.HTTPRouteMatch{})
+		x.addHTTP(h, match, p)
+	}
+}
+
+// addHTTP adds one match of a rule.
+func (x *route) addHTTP(h *networkingv1alpha3.HTTPRoute, m *networkingv1alpha3.HTTPMatchRequest, p precedence) {
+	c := proto.Clone(h).(*networkingv1alpha3.HTTPRoute)
+	if proto.Size(m) > 0 {
+		c.Match = []*networkingv1alpha3.HTTPMatchRequest{m}
+	}
+	x.http = append(x.http, httpRule{p, c})
+}
+
+func exact(s string) *networkingv1alpha3.StringMatch {
+	return &networkingv1alpha3.StringMatch{MatchType: &networkingv1alpha3.StringMatch_Exact{Exact: s}}
+}
+
+func regex(s string) *networkingv1alpha3.StringMatch {
+	return &networkingv1alpha3.StringMatch{MatchType: &networkingv1alpha3.StringMatch_Regex{Regex: s}}
+}
+
+func prefixed(s string) *networkingv1alpha3.StringMatch {
+	return &networkingv1alpha3.StringMatch{MatchType: &networkingv1alpha3.StringMatch_Prefix{Prefix: s}}
+}
+
+// httpMatch returns a match, and what decides its precedence.
+func httpMatch(m gatewayv1.HTTPRouteMatch) (*networkingv1alpha3.HTTPMatchRequest, precedence) {
+	out, p := &networkingv1alpha3.HTTPMatchRequest{}, precedence{}
+	value, kind := "/", gatewayv1.PathMatchPathPrefix
+	if m.Path != nil && m.Path.Value != nil {
+		value = *m.Path.Value
+	}
+	if m.Path != nil && m.Path.Type != nil {
+		kind = *m.Path.Type
+	}
+	switch kind {
+	case gatewayv1.PathMatchExact:
+		out.Uri, p.path = exact(value), pathExact
+	case gatewayv1.PathMatchRegularExpression:
+		out.Uri, p.path = regex(value), pathRegex
+	default:
+		if value != "/" {
+			value = strings.TrimSuffix(value, "/")
+		}
+		out.Uri, p.path = prefixed(value), pathPrefix
+	}
+	p.length = len(value)
+	if m.Method != nil {
+		out.Method, p.method = exact(string(*m.Method)), true
+	}
+	for _, h := range m.Headers {
+		match := exact(h.Value)
+		if h.Type != nil && *h.Type == gatewayv1.HeaderMatchRegularExpression {
+			match = regex(h.Value)
+		}
+		if out.Headers == nil {
+			out.Headers = map[string]*networkingv1alpha3.StringMatch{}
+		}
+		if _, twice := out.Headers[string(h.Name)]; !twice {
+			out.Headers[string(h.Name)] = match
+			p.headers++
+		}
+	}
+	for _, q := range m.QueryParams {
+		match := exact(q.Value)
+		if q.Type != nil && *q.Type == gatewayv1.QueryParamMatchRegularExpression {
+			match = regex(q.Value)
+		}
+		if out.QueryParams == nil {
+			out.QueryParams = map[string]*networkingv1alpha3.StringMatch{}
+		}
+		if _, twice := out.QueryParams[string(q.Name)]; !twice {
+			out.QueryParams[string(q.Name)] = match
+			p.queries++
+		}
+	}
+	return out, p
+}
+
+// duration returns a duration of the Gateway API, which the API server has checked.
+func (x *route) duration(d *gatewayv1.Duration, field string) *durationpb.Duration {
+	if d == nil {
+		return nil
+	}
+	v, err := time.ParseDuration(string(*d))
+	if err != nil {
+		x.found(field, diag.Error, "write a duration such as 10s", err.Error()+": it has no effect")
+		return nil
+	}
+	return durationpb.New(v)
+}
+
+func (x *route) timeouts(h *networkingv1alpha3.HTTPRoute, t *gatewayv1.HTTPRouteTimeouts, field string) {
+	if t != nil {
+		h.Timeout = x.duration(t.Request, field+".timeouts.request")
+	}
+}
+
+// Conditions of retries, beside status codes.
+const retryOn = "connect-failure,refused-stream,unavailable,cancelled"
+
+func (x *route) retry(h *networkingv1alpha3.HTTPRoute, r *gatewayv1.HTTPRouteRetry, t *gatewayv1.HTTPRouteTimeouts, field string) {
+	var perTry *durationpb.Duration
+	if t != nil {
+		perTry = x.duration(t.BackendRequest, field+".timeouts.backendRequest")
+	}
+	if r == nil {
+		if perTry != nil && (perTry.Seconds > 0 || perTry.Nanos > 0) {
+			h.Retries = &networkingv1alpha3.HTTPRetry{Attempts: 2, PerTryTimeout: perTry, RetryOn: retryOn + ",retriable-status-codes"}
+		}
+		return
+	}
+	h.Retries = &networkingv1alpha3.HTTPRetry{Attempts: 2, RetryOn: retryOn, Backoff: x.duration(r.Backoff, field+".retry.backoff")}
+	if perTry != nil && (perTry.Seconds > 0 || perTry.Nanos > 0) {
+		h.Retries.PerTryTimeout = perTry
+	}
+	if r.Attempts != nil {
+		h.Retries.Attempts = int32(*r.Attempts)
+	}
+	for _, code := range r.Codes {
+		h.Retries.RetryOn += fmt.Sprintf(",%d", code)
+	}
+}
+
+// httpBackend is a backend of a rule, with the filters of its requests alone.
+type httpBackend struct {
+	gatewayv1.BackendRef
+	http []gatewayv1.HTTPRouteFilter
+	grpc []gatewayv1.GRPCRouteFilter
+}
+
+// httpBackends sets where a rule leads. Without a backend that gets requests they are answered with 500.
+func (x *route) httpBackends(h *networkingv1alpha3.HTTPRoute, refs []httpBackend, field string) {
+	for j, b := range refs {
+		at := fmt.Sprintf("%s.backendRefs[%d]", field, j)
+		if weightOf(b.BackendRef) == 0 {
+			continue
+		}
+		to, _ := x.backend(b.BackendObjectReference, at, refused500)
+		d := &networkingv1alpha3.HTTPRouteDestination{Destination: to, Weight: weightOf(b.BackendRef)}
+		for k, f := range b.http {
+			switch f.Type {
+			case gatewayv1.HTTPRouteFilterRequestHeaderModifier:
+				d.Headers = withRequest(d.Headers, f.RequestHeaderModifier)
+			case gatewayv1.HTTPRouteFilterResponseHeaderModifier:
+				d.Headers = withResponse(d.Headers, f.ResponseHeaderModifier)
+			default:
+				x.unsupportedFilter(string(f.Type), fmt.Sprintf("%s.filters[%d]", at, k))
+			}
+		}
+		for k, f := range b.grpc {
+			switch f.Type {
+			case gatewayv1.GRPCRouteFilterRequestHeaderModifier:
+				d.Headers = withRequest(d.Headers, f.RequestHeaderModifier)
+			case gatewayv1.GRPCRouteFilterResponseHeaderModifier:
+				d.Headers = withResponse(d.Headers, f.ResponseHeaderModifier)
+			default:
+				x.unsupportedFilter(string(f.Type), fmt.Sprintf("%s.filters[%d]", at, k))
+			}
+		}
+		h.Route = append(h.Route, d)
+	}
+	if len(h.Route) == 0 {
+		h.DirectResponse = &networkingv1alpha3.HTTPDirectResponse{Status: 500}
+		x.found(field+".backendRefs", diag.Warning, "name a backend", "no backend gets requests: they are answered with 500")
+	}
+}
+
+// unsupportedFilter records a filter that cannot be served: requests may not pass without it.
+func (x *route) unsupportedFilter(kind, field string) {
+	x.unresolve("InvalidFilter", fmt.Sprintf("unsupported filter type %q", kind), field, "remove it", notServed)
+	x.dropped = true
+}

@@ -1,0 +1,176 @@
+package gatewayapi
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	networkingv1 "istio.io/api/networking/v1"
+	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/names"
+)
+
+// route is what was made of a HTTPRoute, a GRPCRoute, a TLSRoute or a TCPRoute.
+type route struct {
+	run     *run // while it is being made
+	object  *kinds.Object
+	looked  lookups
+	parents []*parent
+
+	hostnames  []gatewayv1.Hostname
+	http       []httpRule                             // of HTTPRoutes and GRPCRoutes
+	forwards   []*networkingv1alpha3.RouteDestination // of the rule of a TLSRoute or a TCPRoute
+	unresolved *condition                             // the last reference that cannot be resolved
+	dropped    bool                                   // nothing of it is served
+	findings   []diag.Diagnostic
+}
+
+// makeRoutes makes all routes, in the order of the input.
+func (r *run) makeRoutes() (all []*route) {
+	before := r.stage.routes
+	r.stage.routes = make(map[kinds.Key]*route, len(before))
+	for _, kind := range []*kinds.Kind{kinds.HTTPRoute, kinds.GRPCRoute, kinds.TLSRoute, kinds.TCPRoute} {
+		for _, o := range r.byKind[kind] {
+			x := before[o.Key]
+			if x == nil || x.object != o || !x.looked.same(r) {
+				x = r.makeRoute(o)
+			}
+			r.stage.routes[o.Key] = x
+			all = append(all, x)
+			r.found(x.findings...)
+			for _, p := range x.parents {
+				for _, a := range p.attached {
+					r.attached[a.listener]++
+				}
+			}
+		}
+	}
+	return all
+}
+
+func (r *run) makeRoute(o *kinds.Object) *route {
+	x := &route{run: r, object: o, looked: lookups{run: r}}
+	switch route := o.Spec.(type) {
+	case *gatewayv1.HTTPRoute:
+		x.hostnames = route.Spec.Hostnames
+		x.attach(route.Spec.ParentRefs, route.Spec.Hostnames)
+		x.httpRules(route.Spec.Rules)
+	case *gatewayv1.GRPCRoute:
+		x.hostnames = route.Spec.Hostnames
+		x.attach(route.Spec.ParentRefs, route.Spec.Hostnames)
+		x.grpcRules(route.Spec.Rules)
+	case *gatewayv1.TLSRoute:
+		x.hostnames = route.Spec.Hostnames
+		x.attach(route.Spec.ParentRefs, route.Spec.Hostnames)
+		for i, rule := range route.Spec.Rules {
+			x.forward(i, rule.BackendRefs)
+		}
+	case *gatewayv1.TCPRoute:
+		x.attach(route.Spec.ParentRefs, nil)
+		for i, rule := range route.Spec.Rules {
+			x.forward(i, rule.BackendRefs)
+		}
+	}
+	x.run, x.looked.run = nil, nil
+	return x
+}
+
+func (x *route) found(field string, severity diag.Severity, fix, message string) {
+	x.findings = append(x.findings, finding(x.object, severity, x.object.Kind.Name, field, fix, message))
+}
+
+// unresolve records that a reference cannot be resolved. The last one is in the status.
+func (x *route) unresolve(reason gatewayv1.RouteConditionReason, message, field, fix, effect string) {
+	x.unresolved = &condition{metav1.ConditionFalse, string(reason), message}
+	x.found(field, diag.Error, fix, message+": "+effect)
+}
+
+const (
+	refused500 = "its requests are answered with 500"
+	notServed  = "nothing of the route is served"
+)
+
+// backend returns where a reference leads. It reports false where nothing of the route can be served.
+func (x *route) backend(ref gatewayv1.BackendObjectReference, field, effect string) (to *networkingv1alpha3.Destination, problem bool) {
+	group, kind, ns := groupOr(ref.Group, ""), kindOr(ref.Kind, "Service"), namespaceOr(ref.Namespace, x.object.Namespace)
+	none := &networkingv1alpha3.Destination{Host: names.NoService}
+	port := uint32(0)
+	if ref.Port != nil {
+		port = uint32(*ref.Port)
+	}
+	host := ""
+	switch {
+	case group == "" && kind == "Service":
+		host = string(ref.Name) + "." + ns + ".svc." + x.run.o.Domain
+	case group == kinds.ServiceEntry.Group && kind == "Hostname":
+		host = string(ref.Name)
+	default:
+		x.unresolve(gatewayv1.RouteReasonInvalidKind, fmt.Sprintf("referencing unsupported backendRef: group %q kind %q", group, kind), field+".kind", "name a Service", effect)
+		return none, true
+	}
+	isParent := slices.ContainsFunc(x.parents, func(p *parent) bool { return p.service == host })
+	if kind == "Service" && !isParent && !x.looked.granted(reference{x.object.Kind.Group, x.object.Kind.Name, x.object.Namespace, "", "Service", ns, string(ref.Name)}) {
+		x.unresolve(gatewayv1.RouteReasonRefNotPermitted, fmt.Sprintf("backendRef %s/%s not accessible to a %s in namespace %q (missing a ReferenceGrant?)", ref.Name, ns, x.object.Kind.Name, x.object.Namespace),
+			field, "add a ReferenceGrant in namespace "+ns, effect)
+		return none, true
+	}
+	if port == 0 {
+		x.unresolve("InvalidDestination", "port is required in backendRef", field+".port", "write the port", effect)
+		return none, true
+	}
+	to = &networkingv1alpha3.Destination{Host: host, Port: &networkingv1alpha3.PortSelector{Number: port}}
+	if kind != "Service" {
+		return to, false
+	}
+	o := x.looked.object(kinds.Key{Kind: kinds.Service, Namespace: ns, Name: string(ref.Name)})
+	if o == nil {
+		x.unresolve(gatewayv1.RouteReasonBackendNotFound, "backend("+host+") not found", field+".name", "add the Service, or name another", effect)
+		return to, true
+	}
+	if !slices.ContainsFunc(o.Spec.(*corev1.Service).Spec.Ports, func(p corev1.ServicePort) bool { return uint32(p.Port) == port }) {
+		x.found(field+".port", diag.Error, "name a port of the Service", fmt.Sprintf("Service %s/%s has no port %d: %s", ns, ref.Name, port, effect))
+	}
+	return to, false
+}
+
+func weightOf(b gatewayv1.BackendRef) int32 {
+	if b.Weight == nil {
+		return 1
+	}
+	return *b.Weight
+}
+
+// forward takes in a rule of a TLSRoute or a TCPRoute.
+func (x *route) forward(i int, refs []gatewayv1.BackendRef) {
+	if i > 0 {
+		x.found(fmt.Sprintf("spec.rules[%d]", i), diag.Warning, "make another route", "only the first rule counts")
+		return
+	}
+	for j, b := range refs {
+		if weightOf(b) == 0 {
+			continue
+		}
+		to, _ := x.backend(b.BackendObjectReference, fmt.Sprintf("spec.rules[0].backendRefs[%d]", j), "its connections are closed")
+		x.forwards = append(x.forwards, &networkingv1alpha3.RouteDestination{Destination: to, Weight: weightOf(b)})
+	}
+	if len(x.forwards) == 1 {
+		x.forwards[0].Weight = 0
+	}
+	if len(x.forwards) == 0 {
+		x.found("spec.rules[0].backendRefs", diag.Warning, "name a Service", "there is no backend: connections are closed")
+	}
+}
+
+// virtualService returns a VirtualService for some hosts and gateways.
+func (x *route) virtualService(name string, spec *networkingv1.VirtualService) *kinds.Object {
+	return &kinds.Object{
+		Key: kinds.Key{Kind: kinds.VirtualService, Namespace: x.object.Namespace, Name: name}, Created: x.object.Created,
+		Extra: &kinds.Extra{Segments: true, MissingCluster: 500}, Spec: spec,
+	}
+}

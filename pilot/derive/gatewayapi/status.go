@@ -1,0 +1,358 @@
+package gatewayapi
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/pilot/derive"
+)
+
+// condition is one of a status, without its type.
+type condition struct {
+	status  metav1.ConditionStatus
+	reason  string
+	message string
+}
+
+// typed is a condition with its type.
+type typed struct {
+	kind string
+	condition
+}
+
+// keptStatus is the status of a route, and what it was made of.
+type keptStatus struct {
+	route  *route
+	status derive.Status
+}
+
+// conditions returns conditions of an object, or of a part of it, by type. Each keeps its time while its status stays
+// the same, and has none where it is new: the writer sets it. Those of other types stay.
+func conditions(o *kinds.Object, existing []metav1.Condition, list ...typed) []metav1.Condition {
+	var out []metav1.Condition
+	for _, c := range existing {
+		if !slices.ContainsFunc(list, func(t typed) bool { return t.kind == c.Type }) && !slices.Contains(ownConditions, c.Type) {
+			out = append(out, c)
+		}
+	}
+	for _, t := range list {
+		var at metav1.Time
+		if i := slices.IndexFunc(existing, func(c metav1.Condition) bool { return c.Type == t.kind && c.Status == t.status }); i >= 0 {
+			at = existing[i].LastTransitionTime
+		}
+		out = append(out, metav1.Condition{Type: t.kind, Status: t.status, Reason: t.reason, Message: t.message, ObservedGeneration: o.Spec.(metav1.Object).GetGeneration(), LastTransitionTime: at})
+	}
+	slices.SortStableFunc(out, func(a, b metav1.Condition) int { return strings.Compare(a.Type, b.Type) })
+	return out
+}
+
+// ownConditions are the types that this controller writes, on some object.
+var ownConditions = []string{"Accepted", "Programmed", "ResolvedRefs", "Conflicted"}
+
+// asJSON returns some fields of a status as JSON has them, nil for those that are absent.
+func asJSON(status any, fields ...string) map[string]any {
+	b, err := json.Marshal(status)
+	if err != nil {
+		panic(err) // types of the Gateway API
+	}
+	var all map[string]any
+	if err := json.Unmarshal(b, &all); err != nil {
+		panic(err) // as above
+	}
+	out := map[string]any{}
+	for _, f := range fields {
+		out[f] = all[f]
+	}
+	return out
+}
+
+func (r *run) status(s derive.Status) { r.out.Statuses = append(r.out.Statuses, s) }
+
+func yes(reason, message string) condition {
+	return condition{metav1.ConditionTrue, reason, message}
+}
+
+func no(reason, message string) condition {
+	return condition{metav1.ConditionFalse, reason, message}
+}
+
+// classStatus says that a GatewayClass is this controller's.
+func (r *run) classStatus(o *kinds.Object) {
+	was := o.Spec.(*gatewayv1.GatewayClass).Status
+	now := gatewayv1.GatewayClassStatus{Conditions: conditions(o, was.Conditions, typed{"Accepted", yes("Accepted", "Handled by Istio controller")})}
+	r.status(derive.Status{Of: o.Key, Value: asJSON(now, "conditions"), Current: asJSON(was, "conditions")})
+}
+
+// statuses adds the status of a Gateway, and those of its ListenerSets.
+func (g *gateway) statuses(r *run) {
+	was := g.object.Spec.(*gatewayv1.Gateway).Status
+	now := gatewayv1.GatewayStatus{Addresses: g.addresses}
+	bad, own := 0, 0
+	for _, l := range g.listeners {
+		if l.owner != g.object {
+			continue
+		}
+		own++
+		if !l.bound {
+			bad++
+		}
+		var before []metav1.Condition
+		if i := slices.IndexFunc(was.Listeners, func(s gatewayv1.ListenerStatus) bool { return s.Name == l.Name }); i >= 0 {
+			before = was.Listeners[i].Conditions
+		}
+		now.Listeners = append(now.Listeners, l.status(r.attached[l], before))
+	}
+	now.Conditions = conditions(g.object, was.Conditions, typed{"Accepted", accepted(bad, own)}, typed{"Programmed", g.programmed(g.listeners)}, typed{"ResolvedRefs", yes("ResolvedRefs", "All references resolved")})
+	sets := int32(0)
+	for _, s := range g.sets {
+		if s.allowed {
+			sets++
+		}
+		g.setStatus(r, s)
+	}
+	if sets > 0 {
+		now.AttachedListenerSets = &sets
+	}
+	fields := []string{"addresses", "conditions", "listeners", "attachedListenerSets"}
+	r.status(derive.Status{Of: g.object.Key, Value: asJSON(now, fields...), Current: asJSON(was, fields...)})
+}
+
+// accepted returns whether a Gateway with so many bad listeners is accepted.
+func accepted(bad, all int) condition {
+	switch {
+	case bad > 0 && bad == all:
+		return no(string(gatewayv1.GatewayReasonListenersNotValid), "None of the Gateway's listeners are valid")
+	case bad > 0:
+		return yes(string(gatewayv1.GatewayReasonListenersNotValid), "One or more of the Gateway's listeners are invalid")
+	}
+	return yes("Accepted", "Resource accepted")
+}
+
+// setStatus adds the status of a ListenerSet.
+func (g *gateway) setStatus(r *run, s *listenerSet) {
+	was := s.object.Spec.(*gatewayv1.ListenerSet).Status
+	var now gatewayv1.ListenerSetStatus
+	var listeners []*listener
+	bad := 0
+	for _, l := range g.listeners {
+		if l.owner != s.object {
+			continue
+		}
+		listeners = append(listeners, l)
+		if !l.bound {
+			bad++
+		}
+		var before []metav1.Condition
+		if i := slices.IndexFunc(was.Listeners, func(s gatewayv1.ListenerEntryStatus) bool { return s.Name == l.Name }); i >= 0 {
+			before = was.Listeners[i].Conditions
+		}
+		now.Listeners = append(now.Listeners, gatewayv1.ListenerEntryStatus(l.status(r.attached[l], before)))
+	}
+	acceptance, programmed := yes("Accepted", "Resource accepted"), g.programmed(listeners)
+	if !s.allowed {
+		acceptance = no(string(gatewayv1.ListenerSetReasonNotAllowed), "The parent Gateway does not allow this reference; check the 'spec.allowedRoutes'")
+		programmed = acceptance
+	} else if bad > 0 && bad == len(listeners) {
+		acceptance = no(string(gatewayv1.GatewayReasonListenersNotValid), "None of the ListenerSet's listeners are valid")
+	}
+	now.Conditions = conditions(s.object, was.Conditions, typed{"Accepted", acceptance}, typed{"Programmed", programmed})
+	r.status(derive.Status{Of: s.object.Key, Value: asJSON(now, "conditions", "listeners"), Current: asJSON(was, "conditions", "listeners")})
+}
+
+// programmed returns whether the Services of a Gateway have the ports of listeners, and addresses.
+func (g *gateway) programmed(listeners []*listener) condition {
+	has, problems := g.exposed(listeners)
+	list := strings.Join(has, " and ")
+	if n := len(has); n > 2 {
+		list = strings.Join(has[:n-1], ", ") + ", and " + has[n-1]
+	}
+	reason := gatewayv1.GatewayReasonAddressNotUsable
+	if len(problems) == 0 && g.unnamed {
+		reason = gatewayv1.GatewayReasonAddressNotAssigned
+		problems = []string{"no address is assigned yet"}
+	}
+	switch {
+	case len(problems) == 0:
+		return yes("Programmed", "Resource programmed, assigned to service(s) "+list)
+	case len(has) > 0:
+		return no(string(reason), "Assigned to service(s) "+list+", but failed to assign to all requested addresses: "+strings.Join(problems, "; "))
+	}
+	return no(string(reason), "Failed to assign to any requested addresses: "+strings.Join(problems, "; "))
+}
+
+const noErrors = "No errors found"
+
+// status returns the status of a listener.
+func (l *listener) status(attached int32, was []metav1.Condition) gatewayv1.ListenerStatus {
+	s := gatewayv1.ListenerStatus{Name: l.Name, AttachedRoutes: attached, SupportedKinds: []gatewayv1.RouteGroupKind{}}
+	for _, k := range l.kinds {
+		group := gatewayv1.Group(k.Group)
+		s.SupportedKinds = append(s.SupportedKinds, gatewayv1.RouteGroupKind{Group: &group, Kind: gatewayv1.Kind(k.Name)})
+	}
+	acceptance, conflict, programmed := yes("Accepted", noErrors), no(string(gatewayv1.ListenerReasonNoConflicts), noErrors), yes("Programmed", noErrors)
+	resolved := yes("ResolvedRefs", noErrors)
+	if l.resolved != nil {
+		resolved = *l.resolved
+	}
+	if l.refused != nil {
+		acceptance = *l.refused
+	}
+	switch {
+	case l.conflict != "":
+		conflict = yes(string(l.conflict), conflicted)
+		s.Conditions = conditions(l.owner, was, typed{"Accepted", acceptance}, typed{"Conflicted", conflict}, typed{"Programmed", acceptance})
+		return s
+	case l.refused != nil && l.resolved == nil:
+		programmed = no(string(gatewayv1.ListenerReasonInvalid), l.refused.message)
+	case !l.bound:
+		programmed = no(string(gatewayv1.ListenerReasonInvalid), "Bad TLS configuration")
+	}
+	s.Conditions = conditions(l.owner, was, typed{"Accepted", acceptance}, typed{"Conflicted", conflict}, typed{"Programmed", programmed}, typed{"ResolvedRefs", resolved})
+	return s
+}
+
+// routeStatus returns the status that a route has.
+func routeStatus(o *kinds.Object) gatewayv1.RouteStatus {
+	switch route := o.Spec.(type) {
+	case *gatewayv1.HTTPRoute:
+		return route.Status.RouteStatus
+	case *gatewayv1.GRPCRoute:
+		return route.Status.RouteStatus
+	case *gatewayv1.TLSRoute:
+		return route.Status.RouteStatus
+	case *gatewayv1.TCPRoute:
+		return route.Status.RouteStatus
+	}
+	return gatewayv1.RouteStatus{}
+}
+
+// status adds the status of a route. What other controllers say of it stays.
+func (x *route) status(r *run, before map[kinds.Key]keptStatus) {
+	if kept := before[x.object.Key]; kept.route == x {
+		r.stage.statuses[x.object.Key] = kept
+		r.status(kept.status)
+		return
+	}
+	was := routeStatus(x.object)
+	now := gatewayv1.RouteStatus{Parents: []gatewayv1.RouteParentStatus{}}
+	ours := false
+	for _, p := range was.Parents {
+		if p.ControllerName != controller {
+			now.Parents = append(now.Parents, p)
+		} else {
+			ours = true
+		}
+	}
+	var done []string
+	for _, p := range x.parents {
+		ref := p.ref
+		group, kind := gatewayv1.Group(groupOr(ref.Group, kinds.KubeGateway.Group)), gatewayv1.Kind(kindOr(ref.Kind, "Gateway"))
+		ref.Group, ref.Kind = &group, &kind
+		part := identityOf(ref)
+		if slices.Contains(done, part) {
+			continue // the same, for another host of a ServiceEntry
+		}
+		done = append(done, part)
+		var earlier []metav1.Condition
+		for _, e := range was.Parents {
+			if e.ControllerName == controller && identityOf(e.ParentRef) == part {
+				earlier = e.Conditions
+			}
+		}
+		message := "Route was valid"
+		if len(p.attached) > 1 {
+			message = fmt.Sprintf("Route was valid, bound to %d parents", len(p.attached))
+		}
+		acceptance, resolved := yes("Accepted", message), yes("ResolvedRefs", "All references resolved")
+		if p.refused != nil {
+			acceptance = *p.refused
+		}
+		if x.unresolved != nil {
+			resolved = *x.unresolved
+		}
+		now.Parents = append(now.Parents, gatewayv1.RouteParentStatus{
+			ParentRef: ref, ControllerName: controller,
+			Conditions: conditions(x.object, earlier, typed{"Accepted", acceptance}, typed{"ResolvedRefs", resolved}),
+		})
+	}
+	if len(done) == 0 && !ours {
+		return
+	}
+	s := derive.Status{Of: x.object.Key, Value: asJSON(now, "parents"), Current: asJSON(was, "parents")}
+	r.stage.statuses[x.object.Key] = keptStatus{x, s}
+	r.status(s)
+}
+
+// identityOf returns what tells references to parents apart.
+func identityOf(ref gatewayv1.ParentReference) string {
+	section, port := "", int32(0)
+	if ref.SectionName != nil {
+		section = string(*ref.SectionName)
+	}
+	if ref.Port != nil {
+		port = int32(*ref.Port)
+	}
+	return fmt.Sprintf("%s/%s/%s/%s/%s/%d", groupOr(ref.Group, kinds.KubeGateway.Group), kindOr(ref.Kind, "Gateway"), namespaceOr(ref.Namespace, ""), ref.Name, section, port)
+}
+
+// policyStatus adds the status of a BackendTLSPolicy: for each target, and for each Gateway with routes to one. What
+// other controllers say of it stays.
+func (r *run) policyStatus(p *backendTLS, conflicts map[*tlsTarget]string, gateways map[kinds.Key][]kinds.Key) {
+	was := p.object.Spec.(*gatewayv1.BackendTLSPolicy).Status
+	now := gatewayv1.PolicyStatus{Ancestors: []gatewayv1.PolicyAncestorStatus{}}
+	for _, a := range was.Ancestors {
+		if a.ControllerName != controller && a.ControllerName != meshController {
+			now.Ancestors = append(now.Ancestors, a)
+		}
+	}
+	add := func(ref gatewayv1.ParentReference, by gatewayv1.GatewayController, acceptance condition) {
+		if len(now.Ancestors) == 16 {
+			return
+		}
+		part := identityOf(ref)
+		if slices.ContainsFunc(now.Ancestors, func(a gatewayv1.PolicyAncestorStatus) bool {
+			return identityOf(a.AncestorRef) == part && a.ControllerName == by
+		}) {
+			return
+		}
+		var earlier []metav1.Condition
+		for _, a := range was.Ancestors {
+			if a.ControllerName == by && identityOf(a.AncestorRef) == part {
+				earlier = a.Conditions
+			}
+		}
+		now.Ancestors = append(now.Ancestors, gatewayv1.PolicyAncestorStatus{
+			AncestorRef: ref, ControllerName: by,
+			Conditions: conditions(p.object, earlier, typed{"Accepted", acceptance}, typed{"ResolvedRefs", p.resolved}),
+		})
+	}
+	for _, t := range p.targets {
+		acceptance := p.accepted
+		if t.missing != "" {
+			acceptance = no(string(gatewayv1.PolicyReasonTargetNotFound), "targetRefs invalid: "+t.missing)
+		} else if winner, is := conflicts[t]; is && acceptance.status == metav1.ConditionTrue {
+			acceptance = no(string(gatewayv1.PolicyReasonConflicted), fmt.Sprintf("Conflicts with BackendTLSPolicy %q targeting the same backend", winner))
+		}
+		group, kind := t.Group, t.Kind
+		add(gatewayv1.ParentReference{Group: &group, Kind: &kind, Name: t.Name, SectionName: t.SectionName}, meshController, acceptance)
+		if t.missing != "" {
+			continue
+		}
+		for _, key := range gateways[t.key] {
+			group, kind := gatewayv1.Group(kinds.KubeGateway.Group), gatewayv1.Kind("Gateway")
+			ref := gatewayv1.ParentReference{Group: &group, Kind: &kind, Name: gatewayv1.ObjectName(key.Name)}
+			if key.Namespace != p.object.Namespace {
+				ns := gatewayv1.Namespace(key.Namespace)
+				ref.Namespace = &ns
+			}
+			add(ref, controller, acceptance)
+		}
+	}
+	r.status(derive.Status{Of: p.object.Key, Value: asJSON(now, "ancestors"), Current: asJSON(was, "ancestors")})
+}
