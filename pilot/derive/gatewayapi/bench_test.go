@@ -1,0 +1,52 @@
+package gatewayapi_test
+
+import (
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/pilot/derive"
+	"github.com/istiod-lite/istiod-lite/pilot/derive/gatewayapi"
+)
+
+// BenchmarkOneOfMany derives anew what one changed HTTPRoute of 5000 asks for, each with a host of its own.
+func BenchmarkOneOfMany(b *testing.B) {
+	world := map[kinds.Key]*kinds.Object{}
+	add := func(kind *kinds.Kind, name string, spec any) *kinds.Object {
+		o := &kinds.Object{Key: kinds.Key{Kind: kind, Namespace: "a", Name: name}, Spec: spec}
+		world[o.Key] = o
+		return o
+	}
+	port := gatewayv1.PortNumber(80)
+	httpRoute := func(i int) *kinds.Object {
+		return add(kinds.HTTPRoute, fmt.Sprintf("r%d", i), &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Generation: 1}, Spec: gatewayv1.HTTPRouteSpec{
+			CommonRouteSpec: gatewayv1.CommonRouteSpec{ParentRefs: []gatewayv1.ParentReference{{Name: "edge"}}},
+			Hostnames:       []gatewayv1.Hostname{gatewayv1.Hostname(fmt.Sprintf("h%d.example.com", i))},
+			Rules: []gatewayv1.HTTPRouteRule{{BackendRefs: []gatewayv1.HTTPBackendRef{{BackendRef: gatewayv1.BackendRef{
+				BackendObjectReference: gatewayv1.BackendObjectReference{Name: "web", Port: &port},
+			}}}}},
+		}})
+	}
+	add(kinds.Service, "web", &corev1.Service{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}})
+	objects := []*kinds.Object{add(kinds.KubeGateway, "edge", &gatewayv1.Gateway{Spec: gatewayv1.GatewaySpec{
+		GatewayClassName: "istio", Listeners: []gatewayv1.Listener{{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType}},
+	}})}
+	for i := range 5000 {
+		objects = append(objects, httpRoute(i))
+	}
+	stage := gatewayapi.New(gatewayapi.Options{Domain: "cluster.local"})
+	in := derive.Input{Objects: objects, Mesh: mesh.Default(), Get: func(k kinds.Key) *kinds.Object { return world[k] }}
+	if d := stage.Derive(in); len(d.Objects) != 5001 || len(d.Statuses) != 5001 {
+		b.Fatalf("%d objects, %d statuses", len(d.Objects), len(d.Statuses))
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		objects[1] = httpRoute(0)
+		stage.Derive(in)
+	}
+}
