@@ -9,12 +9,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/child"
 )
 
 // errPortTaken says that somebody else took the port between its choice and its use.
@@ -31,7 +32,7 @@ type process struct {
 
 	mu    sync.Mutex
 	cmd   *exec.Cmd
-	ended chan struct{}
+	ended <-chan struct{}
 }
 
 // start starts the program and waits until it is ready.
@@ -48,21 +49,8 @@ func (p *process) start(ctx context.Context) error {
 	cmd := exec.CommandContext(context.Background(), p.binary, p.args...)
 	cmd.Dir = filepath.Dir(p.logFile)
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	started, ended := make(chan error), make(chan struct{})
-	go func() {
-		// The kernel sends the death signal when the starting thread ends, so that thread is kept for as long as the
-		// program runs.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := cmd.Start()
-		started <- err
-		if err == nil {
-			_ = cmd.Wait()
-			close(ended)
-		}
-	}()
-	if err := <-started; err != nil {
+	ended, err := child.Start(cmd)
+	if err != nil {
 		return fmt.Errorf("start %s: %w", p.name, err)
 	}
 	p.mu.Lock()

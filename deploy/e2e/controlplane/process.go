@@ -16,6 +16,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/child"
 )
 
 // Options say what to run.
@@ -49,7 +51,7 @@ type Process struct {
 
 	o     Options
 	cmd   *exec.Cmd
-	ended chan struct{}
+	ended <-chan struct{}
 }
 
 // Start starts a control plane and waits until it is ready.
@@ -174,16 +176,9 @@ func (p *Process) start(ctx context.Context) error {
 	p.cmd = exec.CommandContext(context.Background(), p.o.Binary, append(args, p.o.Args...)...)
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	p.cmd.Env = append(os.Environ(), p.o.Env...)
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := p.cmd.Start(); err != nil {
+	if p.ended, err = child.Start(p.cmd); err != nil {
 		return fmt.Errorf("start control plane: %w", err)
 	}
-	cmd, ended := p.cmd, make(chan struct{})
-	p.ended = ended
-	go func() {
-		_ = cmd.Wait()
-		close(ended)
-	}()
 	for {
 		err := p.ready(ctx, addressFile)
 		if err == nil {

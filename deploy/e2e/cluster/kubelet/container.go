@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"sync"
 	"syscall"
@@ -17,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/binaries"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/child"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
 )
 
@@ -65,7 +65,7 @@ type Container struct {
 	pod   string
 	log   string // path
 	cmd   *exec.Cmd
-	ended chan struct{}
+	ended <-chan struct{}
 
 	terminate sync.Once
 	mu        sync.Mutex
@@ -90,13 +90,12 @@ func Start(ctx context.Context, o Options) (*Container, error) {
 	if err := access.WriteFile(kubeconfig); err != nil {
 		return nil, fmt.Errorf("write kubeconfig: %w", err)
 	}
-	c := &Container{Spec: pod.Containers[0], pod: o.Pod, log: filepath.Join(o.Dir, "container.log"), ended: make(chan struct{})}
+	c := &Container{Spec: pod.Containers[0], pod: o.Pod, log: filepath.Join(o.Dir, "container.log")}
 	if pod.TerminationGracePeriodSeconds != nil {
 		c.Grace = time.Duration(*pod.TerminationGracePeriodSeconds) * time.Second
 	}
 	c.cmd = exec.CommandContext(context.Background(), o.Program, slices.Concat(c.Spec.Command, c.Spec.Args, []string{"--kubeconfig", kubeconfig}, o.Args)...)
 	c.cmd.Dir = o.Dir
-	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if c.cmd.Env, err = environment(c.Spec, o.Pod, o.Namespace, pod.ServiceAccountName); err != nil {
 		return nil, err
 	}
@@ -110,20 +109,7 @@ func (c *Container) start() error {
 	}
 	defer out.Close()
 	c.cmd.Stdout, c.cmd.Stderr = out, out
-	started := make(chan error)
-	go func() {
-		// The kernel sends the death signal when the starting thread ends, so that thread is kept for as long as the
-		// container runs.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := c.cmd.Start()
-		started <- err
-		if err == nil {
-			_ = c.cmd.Wait()
-			close(c.ended)
-		}
-	}()
-	if err := <-started; err != nil {
+	if c.ended, err = child.Start(c.cmd); err != nil {
 		return fmt.Errorf("start %s: %w", c.pod, err)
 	}
 	return nil
