@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -31,23 +30,20 @@ const exitFound = 79
 // judgeFlags are those of validate and analyze. Names are those of istioctl analyze, and of kubectl.
 type judgeFlags struct {
 	worldFlags
-	advice     bool // analyze
-	files      []string
-	output     string
-	failure    string
-	show       string
-	suppress   []string
-	useKube    bool
-	kubeconfig string
-	context    string
-	namespace  string
-	all        bool
-	revision   string
-	timeout    time.Duration
-	list       bool
-	pageSize   int64
-	atHome     string
-	host, port string // of the cluster that this runs in
+	advice    bool // analyze
+	files     []string
+	output    string
+	failure   string
+	show      string
+	suppress  []string
+	useKube   bool
+	cluster   clusterFlags
+	namespace string
+	all       bool
+	revision  string
+	timeout   time.Duration
+	list      bool
+	pageSize  int64
 }
 
 const judgeFormats = `
@@ -107,27 +103,13 @@ func (f *judgeFlags) register(flags *pflag.FlagSet, e *env, useKube bool) {
 	flags.StringVar(&f.show, "output-threshold", "Info", "severity from which on findings are printed: Info, Warning or Error")
 	flags.StringArrayVarP(&f.suppress, "suppress", "S", nil, "leave findings out: CODE=OBJECT, such as \"IST0102=Namespace default\", with * for any text; may be repeated")
 	flags.BoolVarP(&f.useKube, "use-kube", "k", useKube, "read the cluster, too")
-	flags.StringVarP(&f.kubeconfig, "kubeconfig", "c", "", "kubeconfig of the cluster; implies --use-kube")
-	flags.StringVar(&f.context, "context", "", "context of the kubeconfig; implies --use-kube")
+	f.cluster.register(flags, e, "c", "; implies --use-kube")
 	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace whose objects are reported, and of objects in files that do not say theirs; the kubeconfig's by default")
 	flags.BoolVarP(&f.all, "all-namespaces", "A", false, "report the objects of all namespaces; implies --use-kube")
 	flags.StringVar(&f.revision, "revision", e.text("REVISION", ""), "revision of the control plane: objects labelled istio.io/rev for another do not count")
 	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "time that reading the cluster may take")
 	flags.BoolVarP(&f.list, "list-analyzers", "L", false, "print the analyzers, and do nothing else")
 	flags.Int64Var(&f.pageSize, "page-size", 500, "objects that are asked for at once")
-	f.atHome = kubeconfigAtHome(e)
-	f.host, f.port = e.text("KUBERNETES_SERVICE_HOST", ""), e.text("KUBERNETES_SERVICE_PORT", "")
-}
-
-// kubeconfigAtHome returns the kubeconfig that kubectl would take.
-func kubeconfigAtHome(e *env) string {
-	if path := e.text("KUBECONFIG", ""); path != "" {
-		return path
-	}
-	if home := e.text("HOME", ""); home != "" {
-		return filepath.Join(home, ".kube", "config")
-	}
-	return ""
 }
 
 func (f *judgeFlags) run(c *cobra.Command, args []string) error {
@@ -160,7 +142,7 @@ func (f *judgeFlags) run(c *cobra.Command, args []string) error {
 	o := ingest.Options{Advice: f.advice, Revision: f.revision, Limits: limits.Default()}
 	f.worldFlags.options(&o)
 	paths := slices.Concat(args, f.files)
-	if err := f.cluster(c, &o, len(paths) > 0); err != nil {
+	if err := f.readCluster(c, &o, len(paths) > 0); err != nil {
 		return err
 	}
 	if len(paths) > 0 || o.Cluster == nil {
@@ -200,30 +182,22 @@ func (f *judgeFlags) run(c *cobra.Command, args []string) error {
 	return nil
 }
 
-// cluster reads the cluster, if one is to be read, into the options.
-func (f *judgeFlags) cluster(c *cobra.Command, o *ingest.Options, files bool) error {
-	named := f.kubeconfig != "" || f.context != "" || f.all
+// readCluster reads the cluster, if one is to be read, into the options.
+func (f *judgeFlags) readCluster(c *cobra.Command, o *ingest.Options, files bool) error {
+	named := f.cluster.named() || f.all
 	if !f.useKube && (!named || c.Flags().Changed("use-kube")) {
 		return nil
 	}
-	client := crd.ClientOptions{Kubeconfig: f.kubeconfig, Context: f.context, Host: f.host, Port: f.port, Version: tag()}
-	inPod := f.host != "" && f.port != ""
-	if client.Kubeconfig == "" && (!inPod || f.context != "") {
-		client.Kubeconfig = f.atHome
-		exists := slices.ContainsFunc(filepath.SplitList(f.atHome), func(path string) bool {
-			_, err := os.Stat(path)
-			return err == nil
-		})
-		switch {
-		case exists:
-		case files && !named && !c.Flags().Changed("use-kube"):
-			fmt.Fprintln(c.ErrOrStderr(), "no kubeconfig: the files are judged by themselves, as with --use-kube=false")
-			return nil
-		default:
-			return errors.New("no kubeconfig: name one by --kubeconfig, or files and --use-kube=false")
-		}
+	client, err := f.cluster.client()
+	switch {
+	case err == nil:
+	case files && !named && !c.Flags().Changed("use-kube"):
+		fmt.Fprintln(c.ErrOrStderr(), "no kubeconfig: the files are judged by themselves, as with --use-kube=false")
+		return nil
+	default:
+		return fmt.Errorf("%w, or files and --use-kube=false", err)
 	}
-	config, err := crd.Config(client)
+	config, err := f.cluster.config(client)
 	if err != nil {
 		return err
 	}

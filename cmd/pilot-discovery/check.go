@@ -1,152 +1,202 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"math"
-	"net"
-	"os"
-	"strconv"
+	"io"
+	"net/http"
 	"strings"
 	"time"
 
-	"github.com/spf13/pflag"
-	"k8s.io/apimachinery/pkg/api/validate/content"
+	"github.com/spf13/cobra"
+
+	"github.com/istiod-lite/istiod-lite/cmd/check"
+	"github.com/istiod-lite/istiod-lite/cmd/terminal"
 )
 
-// checks return what is wrong with a flag's value, and what to write instead. The parser has seen to it that it is
-// of the flag's type.
-type checks map[string]func(value string) error
-
-// run checks every flag of the set that has a check, given or not: defaults come from the environment.
-func (c checks) run(flags *pflag.FlagSet) error {
-	var errs []error
-	flags.VisitAll(func(f *pflag.Flag) {
-		if check := c[f.Name]; check != nil {
-			if err := check(f.Value.String()); err != nil {
-				errs = append(errs, fmt.Errorf("--%s=%s: %w", f.Name, quoted(f.Value.String()), err))
-			}
-		}
-	})
-	return errors.Join(errs...)
+// checkFlags are those of check.
+type checkFlags struct {
+	cluster                                           clusterFlags
+	address, admin, namespace, revision, proxy, color string
+	text                                              check.TextOptions
+	pre                                               bool
+	timeout                                           time.Duration
+	getenv                                            func(string) string
 }
 
-// quoted marks values that would not be seen.
-func quoted(value string) string {
-	if value == "" || strings.ContainsAny(value, " \t\n\"") {
-		return strconv.Quote(value)
-	}
-	return value
-}
+func checkCommand(e *env) *cobra.Command {
+	f := &checkFlags{getenv: e.getenv}
+	c := &cobra.Command{
+		Use:   "check [--pre | --proxy POD.NAMESPACE]",
+		Short: "Check that the control plane is well, that one proxy is, or that a cluster is ready for it",
+		Long: `Check that the control plane is well: its readiness, certificates, configuration, proxies and memory, as a running server says, and its Deployment, leaders, roots and webhooks, as the cluster says.
 
-// meshChecks are those of the flags that commands share which work on a directory.
-func meshChecks() checks {
-	return checks{
-		"domain":         checkDomain,
-		"clusterID":      checkClusterID,
-		"istioNamespace": checkNamespace,
-	}
-}
+The server is the one at --address; the cluster is that of the kubeconfig, as with kubectl, or that of the pod. What there is of the two is asked. In a cluster both are at hand in the pod of the server. Nothing is written.
 
-func discoveryChecks() checks {
-	c := meshChecks()
-	c["namespace"] = checkNamespace
-	for _, name := range []string{"grpcAddr", "secureGRPCAddr", "httpAddr", "httpsAddr", "monitoringAddr"} {
-		c[name] = checkAddress
+With --pre it checks whether a control plane may be installed in the cluster; without a cluster, whether its ports are free on this machine. With --proxy it checks one proxy: its connection, what it has acknowledged and rejected, the findings of the objects that are for it, and in a cluster its Pod; with --admin its certificates too.
+
+One line stands for each group in which all is well (-o wide has a line for each check). A line that is red names the command that mends it, or shows more. The exit code is 0 if nothing is wrong, 79 if something is, and 1 if the command could not do its work.`,
+		Example: `  pilot-discovery check
+  pilot-discovery check --pre
+  pilot-discovery check --proxy productpage-v1.bookinfo --short
+  pilot-discovery check -o json
+  kubectl exec -n istio-system deploy/istiod -- pilot-discovery check`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return f.run(c) },
 	}
-	for _, name := range []string{"keepaliveInterval", "keepaliveTimeout", "debounceMax", "remoteClusterTimeout"} {
-		c[name] = durationOf(time.Millisecond, "a time, for example 10s")
-	}
-	for _, name := range []string{"keepaliveMaxServerConnectionAge", "shutdownDuration", "drainDuration", "debounceAfter"} {
-		c[name] = durationOf(0, "a time, for example 10s, or 0")
-	}
-	c["kubernetesApiQPS"] = checkQPS
-	c["kubernetesApiBurst"] = numberOf(1, math.MaxInt32, "a number of requests, for example 160")
-	c["maxRecvMessageSize"] = numberOf(1<<10, math.MaxInt32, "a number of bytes from 1024 on, for example 4194304")
-	c["clusterRegistriesNamespace"] = checkNamespace
-	c["revision"] = checkRevision
+	flags := c.Flags()
+	addressFlag(c, &f.address)
+	f.cluster.register(flags, e, "", "")
+	flags.StringVarP(&f.namespace, "istioNamespace", "i", e.text("POD_NAMESPACE", "istio-system"), "namespace of the control plane")
+	flags.StringVar(&f.revision, "revision", e.text("REVISION", ""), "revision of the control plane")
+	flags.BoolVar(&f.pre, "pre", false, "check whether a control plane may be installed")
+	flags.StringVar(&f.proxy, "proxy", "", "check one proxy: POD.NAMESPACE")
+	flags.StringVar(&f.admin, "admin", "", "with --proxy, HOST:PORT of its Envoy's admin API, such as 127.0.0.1:15000 after kubectl port-forward")
+	flags.BoolVar(&f.text.Short, "short", false, "print only what is not as it should be")
+	flags.StringVar(&f.color, "color", "auto", strings.Join(terminal.Modes(), ", "))
+	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "time that all checks may take")
+	outputFlag(c, &f.text.Format, check.Formats()...)
+	completeFlag(c, "color", terminal.Modes()...)
+	c.MarkFlagsMutuallyExclusive("pre", "proxy")
 	return c
 }
 
-// checkMeshFiles sees to it that the files are there which flags name; those that they have by default need not be.
-func checkMeshFiles(flags *pflag.FlagSet) error {
-	for _, name := range []string{"meshConfig", "networksConfig"} {
-		if path := flags.Lookup(name).Value.String(); flags.Changed(name) && path != "" {
-			if _, err := os.Stat(path); err != nil {
-				return fmt.Errorf("--%s: %w", name, err)
-			}
+func (f *checkFlags) run(c *cobra.Command) error {
+	for name, err := range map[string]error{"istioNamespace": checkNamespace(f.namespace), "revision": checkRevision(f.revision)} {
+		if err != nil {
+			return fmt.Errorf("--%s=%s: %w", name, quoted(c.Flags().Lookup(name).Value.String()), err)
 		}
 	}
-	return nil
-}
-
-func checkDomain(v string) error {
-	if content.IsDNS1123Subdomain(v) != nil {
-		return errors.New("write the DNS domain of the cluster, for example cluster.local")
+	if f.admin != "" && f.proxy == "" {
+		return errors.New("--admin: name the proxy by --proxy, too")
+	}
+	var err error
+	if f.text.Color, err = terminal.Color(f.color, c.OutOrStdout(), f.getenv); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(c.Context(), f.timeout)
+	defer cancel()
+	p := newProgress(c.ErrOrStderr(), "checking")
+	report := &check.Report{}
+	switch {
+	case f.pre:
+		err = f.before(ctx, report)
+	case f.proxy != "":
+		err = f.oneProxy(ctx, report)
+	default:
+		err = f.whole(ctx, c, report)
+	}
+	p.done()
+	if err != nil {
+		return err
+	}
+	if err := report.Write(c.OutOrStdout(), f.text); err != nil {
+		return err
+	}
+	if report.Wrong() {
+		return failed{exitFound}
 	}
 	return nil
 }
 
-func checkNamespace(v string) error {
-	if content.IsDNS1123Label(v) != nil {
-		return errors.New("write the name of a namespace, for example istio-system")
-	}
-	return nil
-}
-
-func checkRevision(v string) error {
-	if v != "" && content.IsDNS1123Label(v) != nil {
-		return errors.New("write a name of small letters, digits and dashes, for example canary, or nothing")
-	}
-	return nil
-}
-
-// checkClusterID refuses what looks like no cluster, or breaks the text that IDs are put into.
-func checkClusterID(v string) error {
-	if v == "" || len(v) > 253 || strings.ContainsFunc(v, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '/' || r == '~' }) {
-		return errors.New("write the name of the cluster as proxies have it in CLUSTER_ID, without spaces, for example Kubernetes")
-	}
-	return nil
-}
-
-// checkAddress takes host:port, with an empty host for all of this machine's addresses, and nothing for not at all.
-func checkAddress(v string) error {
-	if v == "" {
-		return nil
-	}
-	_, port, err := net.SplitHostPort(v)
-	if err == nil {
-		_, err = strconv.ParseUint(port, 10, 16)
+// reach returns the cluster, or nil if there is none and none was named.
+func (f *checkFlags) reach() (*check.Cluster, error) {
+	client, err := f.cluster.client()
+	if errors.Is(err, errNoKubeconfig) && !f.cluster.named() {
+		return nil, nil //nolint:nilnil // there is none
 	}
 	if err != nil {
-		return errors.New("write host:port or :port, with a port from 0 (any that is free) to 65535, for example :15010")
+		return nil, err
+	}
+	config, err := f.cluster.config(client)
+	if err != nil {
+		return nil, err
+	}
+	return check.NewCluster(config, f.namespace, f.revision, time.Now())
+}
+
+func (f *checkFlags) server() check.Server {
+	return check.Server{Get: getter(f.address), Address: f.address, Version: tag(), Now: time.Now()}
+}
+
+// whole checks the server and the cluster, as far as they are there: one of them must be, and what was named too.
+func (f *checkFlags) whole(ctx context.Context, c *cobra.Command, report *check.Report) error {
+	cluster, err := f.reach()
+	if err != nil {
+		return err
+	}
+	noServer := report.Running(ctx, f.server())
+	if noServer != nil && (cluster == nil || c.Flags().Changed("address")) {
+		return noServer
+	}
+	if noServer != nil {
+		fmt.Fprintf(c.ErrOrStderr(), "no server answers at %s, so only the cluster is checked: kubectl exec -n %s deploy/istiod -- pilot-discovery check asks both\n", f.address, f.namespace)
+	}
+	if cluster == nil {
+		return nil
+	}
+	if err := report.Installed(ctx, cluster); err != nil && (noServer != nil || f.cluster.named()) {
+		return err
+	} else if err != nil {
+		fmt.Fprintf(c.ErrOrStderr(), "only the server is checked, not the cluster: %v\n", err)
 	}
 	return nil
 }
 
-func checkQPS(v string) error {
-	n, err := strconv.ParseFloat(v, 64)
-	if err != nil || math.IsNaN(n) || n < 0.1 || n > math.MaxInt32 {
-		return errors.New("write a number of requests a second, for example 80")
+func (f *checkFlags) before(ctx context.Context, report *check.Report) error {
+	cluster, err := f.reach()
+	if err != nil {
+		return err
+	}
+	if cluster != nil {
+		return report.Installable(ctx, cluster)
+	}
+	report.LocalPorts(ctx, map[string]string{
+		"grpcAddr": ":15010", "secureGRPCAddr": ":15012", "httpAddr": ":8080", "httpsAddr": ":15017", "monitoringAddr": ":15014",
+	})
+	return nil
+}
+
+func (f *checkFlags) oneProxy(ctx context.Context, report *check.Report) error {
+	name, namespace, err := splitName(f.proxy)
+	if err != nil {
+		return fmt.Errorf("--proxy=%s: %w", quoted(f.proxy), err)
+	}
+	if err := report.ProxyOf(ctx, f.server(), f.proxy); err != nil {
+		return err
+	}
+	if f.admin != "" {
+		if err := report.Envoy(ctx, getter(f.admin), time.Now()); err != nil {
+			return err
+		}
+	}
+	cluster, err := f.reach()
+	if err != nil || cluster == nil {
+		return err
+	}
+	if err := report.Pod(ctx, cluster, name, namespace); err != nil && f.cluster.named() {
+		return err
 	}
 	return nil
 }
 
-func durationOf(least time.Duration, what string) func(string) error {
-	const most = 10 * 365 * 24 * time.Hour
-	return func(v string) error {
-		if d, err := time.ParseDuration(v); err != nil || d < least || d > most {
-			return errors.New("write " + what)
+// getter asks an address on this host over HTTP.
+func getter(address string) func(ctx context.Context, path string) (int, []byte, error) {
+	return func(ctx context.Context, path string) (int, []byte, error) {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, http.NoBody)
+		if err != nil {
+			return 0, nil, err
 		}
-		return nil
-	}
-}
-
-func numberOf(least, most int64, what string) func(string) error {
-	return func(v string) error {
-		if n, err := strconv.ParseInt(v, 10, 64); err != nil || n < least || n > most {
-			return errors.New("write " + what)
+		// No proxy of the environment: the server is on this host.
+		client := &http.Client{Transport: &http.Transport{}}
+		defer client.CloseIdleConnections()
+		resp, err := client.Do(req)
+		if err != nil {
+			return 0, nil, fmt.Errorf("%w (is the server's --monitoringAddr %s?)", err, address)
 		}
-		return nil
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		return resp.StatusCode, text, err
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -32,10 +33,20 @@ func run(ctx context.Context, args []string, environ []string, stdout, stderr io
 		Short:         "The control plane of a service mesh, for Istio's proxies and tools",
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cobra.NoArgs,
-		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			if near := c.SuggestionsFor(args[0]); len(near) > 0 {
+				return fmt.Errorf("unknown command %q for %q: did you mean %s?", args[0], c.Name(), strings.Join(near, " or "))
+			}
+			return fmt.Errorf("unknown command %q for %q: %s --help lists them", args[0], c.Name(), c.Name())
+		},
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	root.AddCommand(discoveryCommand(&e, args), validateCommand(&e), analyzeCommand(&e), translateCommand(&e), injectCommand(&e), bootstrapCommand(), requestCommand(), proxyStatusCommand(), loadCommand(), tokenCommand(), version.Command(tag()))
+	root.AddCommand(discoveryCommand(&e, args), validateCommand(&e), analyzeCommand(&e), translateCommand(&e), injectCommand(&e), bootstrapCommand(), requestCommand(), proxyStatusCommand(), checkCommand(&e), explainCommand(), loadCommand(), tokenCommand(), version.Command(tag()))
+	root.SetFlagErrorFunc(suggestFlag)
+	root.SuggestionsMinimumDistance = 2
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)

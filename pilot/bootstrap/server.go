@@ -312,6 +312,7 @@ func (s *Server) listenHTTP(ctx context.Context) error {
 	monitoring := http.NewServeMux()
 	monitoring.Handle("GET /metrics", promhttp.HandlerFor(s.metrics, promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(s.o.Logger.Handler(), slog.LevelWarn)}))
 	monitoring.HandleFunc("GET /version", versionHandler(s.o.Version))
+	monitoring.HandleFunc("GET /ready", readyHandler(s.ready.Load, s.awaited))
 	monitoring.Handle("/debug", pages)
 	monitoring.Handle("/debug/", pages)
 

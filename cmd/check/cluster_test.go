@@ -1,0 +1,236 @@
+package check
+
+import (
+	"context"
+	"encoding/base64"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"sigs.k8s.io/yaml"
+)
+
+// root is a certificate that expires in 2036, and nobody has the key of.
+const root = `-----BEGIN CERTIFICATE-----
+MIIBczCCARmgAwIBAgIUA+MqQPQbjnoRkfTFoXAEvEqrgSswCgYIKoZIzj0EAwIw
+DzENMAsGA1UECgwEdGVzdDAeFw0yNjExMjUyMjQ2MTBaFw0zNjExMjIyMjQ2MTBa
+MA8xDTALBgNVBAoMBHRlc3QwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNCAART1a6R
+3WGMu50CHQRS9xk1gHr/gEd6iEAXH+YHzBS+2nw9fJKcm75hlPQ3SiK3yTt6LJ8V
+DxYQ+WQBnesZK0Ago1MwUTAdBgNVHQ4EFgQUMRYhtpqA3+q1BEM+f5AG8G2TY88w
+HwYDVR0jBBgwFoAUMRYhtpqA3+q1BEM+f5AG8G2TY88wDwYDVR0TAQH/BAUwAwEB
+/zAKBggqhkjOPQQDAgNIADBFAiBbESDQyTpHze85ss5C3xg3XV5gGzkN5JuDhKd5
+ph1cZAIhAMemkrkfPBVtLD/VUUjHJKxjtvnh+W5AZYdXAEkOA1QJ
+-----END CERTIFICATE-----
+`
+
+// cluster makes one of YAML documents. What a user may not do is given by its resource.
+func cluster(t *testing.T, version, text string, denied ...string) *Cluster {
+	t.Helper()
+	var objects []runtime.Object
+	for document := range strings.SplitSeq(text, "\n---\n") {
+		o := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(document), &o.Object); err != nil {
+			t.Fatal(err)
+		}
+		if len(o.Object) > 0 {
+			objects = append(objects, o)
+		}
+	}
+	lists := map[schema.GroupVersionResource]string{}
+	for r, kind := range map[schema.GroupVersionResource]string{
+		resource("apps", "v1", "deployments"): "Deployment", resource("", "v1", "configmaps"): "ConfigMap", resource("", "v1", "namespaces"): "Namespace",
+		resource("", "v1", "services"): "Service", resource("", "v1", "pods"): "Pod", resource("coordination.k8s.io", "v1", "leases"): "Lease",
+		resource("admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations"):   "MutatingWebhookConfiguration",
+		resource("admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations"): "ValidatingWebhookConfiguration",
+		resource("apiextensions.k8s.io", "v1", "customresourcedefinitions"):               "CustomResourceDefinition",
+	} {
+		lists[r] = kind + "List"
+	}
+	client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists, objects...)
+	client.PrependReactor("create", "selfsubjectaccessreviews", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		o := a.(clienttesting.CreateAction).GetObject().(*unstructured.Unstructured).DeepCopy()
+		name, _, _ := unstructured.NestedString(o.Object, "spec", "resourceAttributes", "resource")
+		return true, o, unstructured.SetNestedField(o.Object, !slices.Contains(denied, name), "status", "allowed")
+	})
+	raw := func(context.Context, string) ([]byte, error) { return []byte(`{"gitVersion": "` + version + `"}`), nil }
+	return &Cluster{client: client, raw: raw, Namespace: "istio-system", Now: now()}
+}
+
+// finds fails the test unless a result has the state and says that.
+func finds(t *testing.T, r *Report, s State, says string) {
+	t.Helper()
+	if !slices.ContainsFunc(r.Results, func(x Result) bool { return x.State == s && strings.Contains(plain(x), says) }) {
+		t.Errorf("nothing is %s and says %q: %+v", s, says, r.Results)
+	}
+}
+
+const deployment = `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: istiod, namespace: istio-system, labels: {app: istiod, istio.io/rev: default}}
+spec: {replicas: 2, template: {spec: {containers: [{name: discovery, image: pilot:1, resources: {limits: {memory: 1Gi}}}]}}}
+status: {readyReplicas: 1}
+`
+
+// An empty cluster may be installed into; what stands in the way is found.
+func TestInstallable(t *testing.T) {
+	var r Report
+	if err := r.Installable(t.Context(), cluster(t, "v1.33.2", "")); err != nil || r.Wrong() || r.Count(Warning) > 0 {
+		t.Errorf("an empty cluster: %v, %+v", err, r.Results)
+	}
+	r = Report{}
+	c := cluster(t, "v1.28.9", deployment+`
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingWebhookConfiguration
+metadata: {name: istio-sidecar-injector-old, labels: {istio.io/rev: old}}
+webhooks: [{name: rev.namespace.sidecar-injector.istio.io, clientConfig: {service: {name: istiod-old, namespace: istio-system}}}]
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: virtualservices.networking.istio.io}
+spec: {versions: [{name: v1alpha3, served: true}]}
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: httproutes.gateway.networking.k8s.io, annotations: {gateway.networking.k8s.io/bundle-version: v0.5.0}}
+spec: {versions: [{name: v1alpha2, served: true}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: istiod, namespace: istio-system}
+spec: {ports: [{port: 15010}, {port: 15012}, {port: 15014}]}
+`, "clusterroles", "deployments")
+	if err := r.Installable(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	finds(t, &r, Wrong, "v1.28.9; the charts want 1.29.0 or later")
+	finds(t, &r, Wrong, "you may not get, create, patch clusterroles.rbac.authorization.k8s.io")
+	finds(t, &r, Wrong, "you may not get, create, patch deployments.apps")
+	finds(t, &r, Warning, "revision default, istio-system/istiod, pilot:1: helm install would take its place")
+	finds(t, &r, Wrong, "istio-sidecar-injector-old is left over")
+	finds(t, &r, Warning, "1 definition not Helm's")
+	finds(t, &r, Warning, "missing: ")
+	finds(t, &r, Wrong, "httproutes.gateway.networking.k8s.io: it serves none of the versions")
+	finds(t, &r, Wrong, "the Service istiod lacks 443")
+}
+
+// What is installed is judged: replicas, ConfigMaps, leaders, roots and webhooks.
+func TestInstalled(t *testing.T) {
+	var r Report
+	if err := r.Installed(t.Context(), cluster(t, "v1.33.2", "")); err != nil {
+		t.Fatal(err)
+	}
+	finds(t, &r, Wrong, "no Deployment of a control plane in istio-system (revision default)")
+	finds(t, &r, Wrong, "there is no ConfigMap istio-ca-root-cert")
+	indented := strings.ReplaceAll(strings.TrimSpace(root), "\n", "\n    ")
+	r = Report{}
+	c := cluster(t, "v1.33.2", deployment+`
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: istio, namespace: istio-system}
+data: {mesh: "trustDomain: cluster.local"}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: istio-ca-root-cert, namespace: istio-system, labels: {istio.io/config: "true"}}
+data:
+  root-cert.pem: |
+    `+indented+`
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: istio-ca-root-cert, namespace: other, labels: {istio.io/config: "true"}}
+data: {root-cert.pem: "-"}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: shop}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: other}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: kube-system}
+---
+apiVersion: coordination.k8s.io/v1
+kind: Lease
+metadata: {name: istio-leader, namespace: istio-system}
+spec: {holderIdentity: istiod-1, leaseDurationSeconds: 30, renewTime: "2026-01-01T11:59:50.000000Z"}
+---
+apiVersion: coordination.k8s.io/v1
+kind: Lease
+metadata: {name: istio-namespace-controller-election, namespace: istio-system}
+spec: {holderIdentity: istiod-0, leaseDurationSeconds: 30, renewTime: "2026-01-01T11:00:00.000000Z"}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: istiod, namespace: istio-system}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingWebhookConfiguration
+metadata: {name: good, labels: {istio.io/rev: default}}
+webhooks: [{name: x.istio.io, clientConfig: {caBundle: `+base64.StdEncoding.EncodeToString([]byte(root))+`, service: {name: istiod, namespace: istio-system}}}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingWebhookConfiguration
+metadata: {name: untrusted, labels: {istio.io/rev: default}}
+webhooks: [{name: x.istio.io, clientConfig: {caBundle: eA==, service: {name: istiod, namespace: istio-system}}}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {name: lax, labels: {istio.io/rev: default}}
+webhooks: [{name: x.istio.io, failurePolicy: Ignore, clientConfig: {caBundle: `+base64.StdEncoding.EncodeToString([]byte(root))+`, service: {name: istiod, namespace: istio-system}}}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {name: bare, labels: {istio.io/rev: default}}
+webhooks: [{name: x.istio.io, clientConfig: {service: {name: istiod, namespace: istio-system}}}]
+`)
+	if err := r.Installed(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	finds(t, &r, Warning, "istiod: 1 of 2 are ready")
+	finds(t, &r, OK, "at most 1Gi")
+	finds(t, &r, OK, "mesh configuration: ConfigMap istio")
+	finds(t, &r, Warning, "there is no ConfigMap istio-system/istio-sidecar-injector")
+	finds(t, &r, Wrong, "istio-namespace-controller-election was last renewed by istiod-0 1h0m0s ago")
+	finds(t, &r, OK, "1 held, for example by istiod-1")
+	finds(t, &r, Wrong, "1 namespace without the ConfigMap istio-ca-root-cert: shop")
+	finds(t, &r, Wrong, "1 namespace with other roots than istio-system: other")
+	finds(t, &r, Wrong, "untrusted: its caBundle has none of the roots")
+	finds(t, &r, Warning, "lax: failurePolicy is Ignore")
+	finds(t, &r, Wrong, "bare: it has no caBundle")
+	if slices.ContainsFunc(r.Results, func(x Result) bool { return x.Name == "good" }) {
+		t.Errorf("the webhook that is as it should be: %+v", r.Results)
+	}
+}
+
+// A Pod without a proxy is told why it has none.
+func TestPod(t *testing.T) {
+	for _, x := range []struct {
+		text  string
+		state State
+		says  string
+	}{
+		{"", Wrong, "there is no Pod shop/web"},
+		{"apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: shop}\n", Wrong, "neither it nor its namespace asks for one"},
+		{"apiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {istio-injection: enabled}}\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: shop}\n", Wrong, "although one is asked for"},
+		{"apiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: shop, annotations: {istio.io/rev: canary}}\nstatus: {containerStatuses: [{name: istio-proxy, ready: true, image: proxy, restartCount: 0, imageID: \"\"}]}\n", OK, "by revision canary"},
+		{"apiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: shop}\nstatus: {containerStatuses: [{name: istio-proxy, ready: false, image: proxy, restartCount: 3, imageID: \"\"}]}\n", Wrong, "it is not ready (restarted 3 times)"},
+	} {
+		var r Report
+		if err := r.Pod(t.Context(), cluster(t, "v1.33.2", x.text), "web", "shop"); err != nil {
+			t.Fatal(err)
+		}
+		finds(t, &r, x.state, x.says)
+	}
+}

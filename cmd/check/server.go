@@ -1,0 +1,334 @@
+package check
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/pilot/debug"
+)
+
+// Server is a running server that is asked.
+type Server struct {
+	// Get returns the status and the text of a path such as /debug/syncz.
+	Get     func(ctx context.Context, path string) (int, []byte, error)
+	Address string // how the server is named in commands
+	Version string // of this program
+	Now     time.Time
+}
+
+// ask is the command that shows a page.
+func (s Server) ask(path string) string {
+	return "pilot-discovery request GET " + path + s.address()
+}
+
+func (s Server) address() string {
+	if s.Address == "127.0.0.1:15014" { // the default
+		return ""
+	}
+	return " --address " + s.Address
+}
+
+// get reads a page of JSON.
+func (s Server) get(ctx context.Context, path string, into any) error {
+	status, text, err := s.Get(ctx, path)
+	switch {
+	case err != nil:
+		return err
+	case status != http.StatusOK:
+		return fmt.Errorf("%s: %d: %s", path, status, strings.TrimSpace(string(text)))
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
+// Running checks that a server is well. It fails where the server cannot be asked at all.
+func (r *Report) Running(ctx context.Context, s Server) error {
+	status, text, err := s.Get(ctx, "/metrics")
+	if err != nil {
+		return err
+	}
+	if status != http.StatusOK {
+		return fmt.Errorf("%s/metrics: %d: this is no server's --monitoringAddr", s.Address, status)
+	}
+	m, err := parseMetrics(text)
+	if err != nil {
+		return fmt.Errorf("%s/metrics: %w", s.Address, err)
+	}
+	r.begin("control plane")
+	r.readiness(ctx, s)
+	r.version(ctx, s)
+	r.counted(m, "istiod_panics_total", "panics", "kubectl logs -n istio-system deploy/istiod | grep -A20 panic", "panics were recovered; please report them")
+	r.memory(m)
+	r.begin("certificates")
+	r.authority(m, s.Now)
+	r.begin("configuration")
+	r.sources(ctx, s, m)
+	r.findings(ctx, s)
+	r.begin("proxies")
+	r.proxies(ctx, s)
+	r.pushes(m)
+	return nil
+}
+
+func (r *Report) readiness(ctx context.Context, s Server) {
+	status, text, err := s.Get(ctx, "/ready")
+	switch {
+	case err != nil:
+		r.wrong("ready", "", "%v", err)
+	case status == http.StatusOK:
+		r.ok("ready", "")
+	case status == http.StatusNotFound:
+		r.skip("ready", "", "an older server, which does not say so here")
+	default:
+		r.wrong("ready", s.ask("/debug/findings"), "%s", strings.TrimSpace(string(text)))
+	}
+}
+
+func (r *Report) version(ctx context.Context, s Server) {
+	status, text, err := s.Get(ctx, "/version")
+	switch {
+	case err != nil || status != http.StatusOK:
+		r.skip("version", "", "the server does not say it")
+	case strings.TrimSpace(string(text)) != s.Version:
+		r.warn("version", "", "the server is %s, this program is %s", strings.TrimSpace(string(text)), s.Version)
+	default:
+		r.ok("version", "%s", s.Version)
+	}
+}
+
+// counted warns of what should be 0.
+func (r *Report) counted(m metrics, metric, name, fix, what string) {
+	if n := m.sum(metric); n > 0 {
+		r.warn(name, fix, "%.0f %s", n, what)
+	} else {
+		r.ok(name, "none")
+	}
+}
+
+// memory compares what the process has with what it may have.
+func (r *Report) memory(m metrics) {
+	rss, limit := m.sum("process_resident_memory_bytes"), m.sum("go_gc_gomemlimit_bytes")
+	const unlimited = 1 << 62
+	switch {
+	case rss == 0:
+		r.skip("memory", "", "it is not known on this system")
+	case limit == 0 || limit >= unlimited:
+		r.ok("memory", "%s, without a limit", bytesOf(rss))
+	case rss > limit:
+		r.wrong("memory", "kubectl -n istio-system set resources deploy/istiod --limits=memory=NEW", "%s of %s", bytesOf(rss), bytesOf(limit))
+	case rss > 0.85*limit:
+		r.warn("memory", "kubectl -n istio-system set resources deploy/istiod --limits=memory=NEW", "%s of %s", bytesOf(rss), bytesOf(limit))
+	default:
+		r.ok("memory", "%s of %s", bytesOf(rss), bytesOf(limit))
+	}
+}
+
+func bytesOf(n float64) string { return strconv.FormatFloat(n/(1<<20), 'f', 0, 64) + " MiB" }
+
+// authority checks the certificate authority, by what the metrics say of it.
+func (r *Report) authority(m metrics, now time.Time) {
+	const plugin = "kubectl -n istio-system create secret generic cacerts --from-file=CERTS --dry-run=client -o yaml | kubectl apply -f -"
+	roots, ok := m.value("citadel_server_root_cert_expiry_timestamp")
+	if !ok || roots <= 0 {
+		r.skip("authority", "", "this server has none: others issue certificates, or there are none")
+		return
+	}
+	r.expiry("root", time.Unix(int64(roots), 0), now, plugin)
+	if chain, ok := m.value("citadel_server_cert_chain_expiry_timestamp"); ok && chain > 0 {
+		r.expiry("chain", time.Unix(int64(chain), 0), now, plugin)
+	}
+	issued, failed := m.sum("citadel_server_success_cert_issuance_count"), m.sum("citadel_server_csr_sign_err_count")
+	refused := m.sum("citadel_server_authentication_failure_count")
+	if failed > 0 {
+		r.warn("issued", "kubectl logs -n istio-system deploy/istiod | grep -i csr", "%.0f issued, %.0f failed", issued, failed)
+	} else {
+		r.ok("issued", "%.0f, %.0f callers refused", issued, refused)
+	}
+}
+
+// sources checks that what configuration comes from can be read.
+func (r *Report) sources(ctx context.Context, s Server, m metrics) {
+	if stalled := m.labels("pilot_k8s_watch_stalled", 1); len(stalled) > 0 {
+		r.wrong("API server", s.ask("/debug/findings"), "it cannot be read, and what was read last stays in force: %s", strings.Join(stalled, ", "))
+	}
+	var clusters []struct {
+		ID         string `json:"id"`
+		SyncStatus string `json:"syncStatus"`
+	}
+	if err := s.get(ctx, "/debug/clusterz", &clusters); err != nil {
+		r.skip("clusters", "", "%v", err)
+		return
+	}
+	var unsynced []string
+	for _, c := range clusters {
+		if c.SyncStatus != "synced" {
+			unsynced = append(unsynced, c.ID+" ("+c.SyncStatus+")")
+		}
+	}
+	switch {
+	case len(unsynced) > 0:
+		r.wrong("clusters", s.ask("/debug/clusterz"), "%d of %d are not read: %s", len(unsynced), len(clusters), strings.Join(unsynced, ", "))
+	case len(clusters) > 0:
+		r.ok("clusters", "%s read", amount(len(clusters), "remote cluster"))
+	}
+}
+
+// shownFindings is how many findings are named.
+const shownFindings = 3
+
+func (r *Report) findings(ctx context.Context, s Server) {
+	list, err := s.findings(ctx)
+	if err != nil {
+		r.skip("findings", "", "%v", err)
+		return
+	}
+	r.judge(s, list)
+}
+
+// judge adds the worst findings, and how many there are.
+func (r *Report) judge(s Server, list []diag.Diagnostic) {
+	n := map[diag.Severity]int{}
+	for _, d := range list {
+		n[d.Severity]++
+	}
+	slices.SortStableFunc(list, func(a, b diag.Diagnostic) int { return int(b.Severity) - int(a.Severity) })
+	for i, d := range list {
+		if i == shownFindings || d.Severity < diag.Warning {
+			break
+		}
+		add := r.warn
+		if d.Severity == diag.Error {
+			add = r.wrong
+		}
+		add("finding", "pilot-discovery explain "+d.Code, "%s", d)
+	}
+	if n[diag.Error]+n[diag.Warning] > shownFindings {
+		r.warn("findings", s.ask("/debug/findings"), "%s, %s in all", amount(n[diag.Error], "error"), amount(n[diag.Warning], "warning"))
+	} else if n[diag.Error]+n[diag.Warning] == 0 {
+		r.ok("findings", "none")
+	}
+}
+
+func (s Server) findings(ctx context.Context) ([]diag.Diagnostic, error) {
+	var list []struct {
+		diag.Diagnostic
+		Severity string `json:"severity"`
+	}
+	if err := s.get(ctx, "/debug/findings", &list); err != nil {
+		return nil, err
+	}
+	out := make([]diag.Diagnostic, len(list))
+	for i, d := range list {
+		out[i] = d.Diagnostic
+		for _, severity := range []diag.Severity{diag.Info, diag.Warning, diag.Error} {
+			if severity.String() == d.Severity {
+				out[i].Severity = severity
+			}
+		}
+	}
+	return out, nil
+}
+
+// slow is how long a proxy may take to acknowledge: more is trouble.
+const slow = 30 * time.Second
+
+// standing is how one proxy stands.
+type standing struct {
+	rejected []debug.TypeStatus
+	stale    []debug.TypeStatus
+}
+
+func standingOf(p debug.ProxyStatus, now time.Time) (s standing) {
+	for _, url := range slices.Sorted(maps.Keys(p.Resources)) {
+		switch t := p.Resources[url]; {
+		case t.State == debug.Failed:
+			s.rejected = append(s.rejected, t)
+		case t.State == debug.Stale && t.SentTime != nil && now.Sub(*t.SentTime) > slow:
+			s.stale = append(s.stale, t)
+		}
+	}
+	return s
+}
+
+func (r *Report) proxies(ctx context.Context, s Server) {
+	var all []debug.ProxyStatus
+	if err := s.get(ctx, "/debug/syncz", &all); err != nil {
+		r.skip("connected", "", "%v", err)
+		return
+	}
+	rejected, stale, waiting := 0, 0, 0
+	versions := map[string]int{}
+	const shown = 5
+	for _, p := range all {
+		standing := standingOf(p, s.Now)
+		fix := "pilot-discovery proxy-status " + p.ProxyID + s.address()
+		switch {
+		case len(standing.rejected) > 0:
+			if rejected++; rejected <= shown {
+				t := standing.rejected[0]
+				r.wrong("rejected", fix, "%s rejects %s: %s", p.ProxyID, strings.ToUpper(t.Type), strings.TrimSpace(t.LastError))
+			}
+		case len(standing.stale) > 0:
+			if stale++; stale <= shown {
+				t := standing.stale[0]
+				r.wrong("stale", fix, "%s has not acknowledged %s for %s", p.ProxyID, strings.ToUpper(t.Type), span(s.Now.Sub(*t.SentTime)))
+			}
+		case p.Waits != "":
+			if waiting++; waiting <= shown {
+				r.warn("waiting", fix, "%s waits: %s", p.ProxyID, p.Waits)
+			}
+		}
+		versions[p.Version]++
+	}
+	if more := max(0, rejected-shown) + max(0, stale-shown) + max(0, waiting-shown); more > 0 {
+		r.warn("more", "pilot-discovery proxy-status"+s.address(), "%d more proxies are not as they should be", more)
+	}
+	delete(versions, "")
+	of := ""
+	if names := slices.Sorted(maps.Keys(versions)); len(names) > 0 {
+		of = " (" + strings.Join(names, ", ") + ")"
+	}
+	r.ok("connected", "%s%s, %d in sync", countProxies(len(all)), of, len(all)-rejected-stale-waiting)
+}
+
+func countProxies(n int) string {
+	if n == 1 {
+		return "1 proxy"
+	}
+	return strconv.Itoa(n) + " proxies"
+}
+
+// pushes checks how long proxies wait for changes.
+func (r *Report) pushes(m metrics) {
+	p99, n := m.quantile("pilot_proxy_convergence_time", 0.99)
+	switch {
+	case n == 0:
+		r.ok("latency", "nothing was pushed yet")
+	case p99 > 10:
+		r.warn("latency", "pilot-discovery request GET /debug/push_status", "99 %% of proxies had a change after %.3g s", p99)
+	default:
+		r.ok("latency", "99 %% of proxies had a change within %.3g s", p99)
+	}
+	if n := m.sum("pilot_xds_write_timeout"); n > 0 {
+		r.warn("write timeouts", "pilot-discovery proxy-status", "%.0f streams were cut, because the proxy did not read", n)
+	}
+}
+
+func parseMetrics(text []byte) (metrics, error) {
+	p := expfmt.NewTextParser(model.UTF8Validation)
+	return p.TextToMetricFamilies(bytes.NewReader(text))
+}

@@ -1,0 +1,142 @@
+package check
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"unicode"
+
+	"sigs.k8s.io/yaml"
+)
+
+// Formats returns the names of the formats, the default first.
+func Formats() []string { return []string{"table", "wide", "json", "yaml", "name"} }
+
+// TextOptions are how a report is written.
+type TextOptions struct {
+	Format string // one of Formats; empty is the first
+	Short  bool   // only what is not as it should be
+	Color  bool
+}
+
+// Write writes the report. table has one line for each group in which all is well, and one for each result elsewhere;
+// wide has one for each result; name has the names of what is wrong.
+func (r *Report) Write(w io.Writer, o TextOptions) error {
+	results := r.Results
+	if o.Short {
+		results = slices.DeleteFunc(slices.Clone(results), func(x Result) bool { return x.State == OK || x.State == Skipped })
+	}
+	var out []byte
+	var err error
+	switch o.Format {
+	case "json", "yaml":
+		v := struct {
+			OK       bool     `json:"ok"`
+			Wrong    int      `json:"wrong"`
+			Warnings int      `json:"warnings"`
+			Checks   []Result `json:"checks"`
+		}{!r.Wrong(), r.Count(Wrong), r.Count(Warning), append([]Result{}, results...)}
+		if o.Format == "yaml" {
+			out, err = yaml.Marshal(v)
+		} else if out, err = json.MarshalIndent(v, "", "  "); err == nil {
+			out = append(out, '\n')
+		}
+	case "name":
+		for _, x := range results {
+			if x.State == Wrong {
+				out = append(out, x.Group+"/"+x.Name+"\n"...)
+			}
+		}
+	default:
+		out = r.text(results, o)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(out)
+	return err
+}
+
+func (r *Report) text(results []Result, o TextOptions) []byte {
+	var b bytes.Buffer
+	width := 0
+	for _, x := range results {
+		width = max(width, len(x.Group))
+	}
+	line := func(s State, group, text string) {
+		fmt.Fprintf(&b, "%s %-*s  %s\n", o.mark(s), width, group, text)
+	}
+	for len(results) > 0 {
+		end := slices.IndexFunc(results, func(x Result) bool { return x.Group != results[0].Group })
+		if end < 0 {
+			end = len(results)
+		}
+		group := results[:end]
+		results = results[end:]
+		if o.Format != "wide" && !slices.ContainsFunc(group, func(x Result) bool { return x.State != OK }) {
+			var said []string
+			for _, x := range group {
+				said = append(said, plain(x))
+			}
+			line(OK, group[0].Group, strings.Join(said, "; "))
+			continue
+		}
+		for i, x := range group {
+			head := x.Group
+			if i > 0 {
+				head = ""
+			}
+			line(x.State, head, plain(x))
+			if x.Fix != "" {
+				fmt.Fprintf(&b, "  %-*s  %s\n", width, "", o.paint("→ "+x.Fix, "36"))
+			}
+		}
+	}
+	switch wrong, warnings := r.Count(Wrong), r.Count(Warning); {
+	case wrong > 0:
+		fmt.Fprintf(&b, "%s wrong, %s\n", amount(wrong, "check"), amount(warnings, "warning"))
+	case warnings > 0:
+		fmt.Fprintf(&b, "nothing is wrong, %s\n", amount(warnings, "warning"))
+	default:
+		fmt.Fprintf(&b, "all is well: %s\n", amount(r.Count(OK), "check"))
+	}
+	return b.Bytes()
+}
+
+// plain is one result in words. Control characters of what was read do not reach the terminal.
+func plain(x Result) string {
+	text := x.Name
+	if x.Detail != "" {
+		text += ": " + x.Detail
+	}
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, text)
+}
+
+// mark is one character for a state.
+func (o TextOptions) mark(s State) string {
+	mark, color := "✓", "32"
+	switch s {
+	case Wrong:
+		mark, color = "✗", "31"
+	case Warning:
+		mark, color = "!", "33"
+	case Skipped:
+		mark, color = "-", "90"
+	}
+	return o.paint(mark, color)
+}
+
+func (o TextOptions) paint(text, color string) string {
+	if !o.Color {
+		return text
+	}
+	return "\x1b[" + color + "m" + text + "\x1b[0m"
+}

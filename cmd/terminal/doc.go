@@ -1,0 +1,2 @@
+// Package terminal says whether what commands print may have colours.
+package terminal
