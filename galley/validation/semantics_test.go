@@ -252,6 +252,8 @@ func semantics() []semantic {
 		{kinds.Sidecar, "{egress: [{bind: 'unix:///" + strings.Repeat("a", 107) + "', port: {number: 0, protocol: HTTP, name: a}, hosts: ['*/*']}]}", "spec.egress[0].bind"},
 		{kinds.Sidecar, "{egress: [{bind: '::ffff:1.2.3.4', port: {number: 80, protocol: HTTP, name: a}, hosts: ['*/*']}]}", "spec.egress[0].bind"},
 		{kinds.Sidecar, "{ingress: [{bind: 1.2.3.4}]}", "spec.ingress[0].port"},
+		{kinds.Sidecar, "{egress: [{bind: localhost, hosts: ['*/*']}]}", "spec.egress[0].bind ~spec.egress[0].bind"},
+		{kinds.Sidecar, "{egress: [{bind: 'unix:///a', hosts: ['*/*']}]}", "spec.egress[0].bind ~spec.egress[0].bind"},
 		{kinds.Sidecar, "{workloadSelector: {labels: {a: 'b*'}}}", "~spec spec.workloadSelector.labels.a"},
 
 		{pa, "{mtls: {mode: STRICT}}", ""},

@@ -360,7 +360,8 @@ func sidecar(p fieldRef) {
 				out.bad("move it to the end", "a listener without port takes what the others leave, so it comes last")
 			}
 			if b := out.at("bind"); !b.empty() {
-				b.warn("add port", "bind has no effect without a port")
+				b.laxly().bind(false)
+				b.warn("add port", "without a port, the listeners of every port are at this address")
 			}
 			continue
 		}
