@@ -50,7 +50,7 @@ func checkImports(f *file, add report) {
 
 func checkOurs(f *file, spec *ast.ImportSpec, target string, add report) {
 	top, _, _ := strings.Cut(f.dir, "/")
-	if forTests(target) {
+	if forTests(target) && !forTests(f.dir) {
 		add("imports", f.at(spec), "only tests import %s", target)
 	}
 	if name := feature(target); name != "" && name != feature(f.dir) && !within(f.dir, "pilot/catalog") {
@@ -168,7 +168,7 @@ func checkCalls(f *file, add report) {
 			if timeless(f.dir) && timeName != "" && x.Name == timeName && slices.Contains(clock, n.Sel.Name) {
 				add("clock", f.at(n), "%s must not call time.%s", f.dir, n.Sel.Name)
 			}
-			if osName != "" && x.Name == osName && slices.Contains(env, n.Sel.Name) && !withinAny(f.dir, "cmd", "deploy") {
+			if osName != "" && x.Name == osName && slices.Contains(env, n.Sel.Name) && !withinAny(f.dir, "cmd", "deploy") && !forTests(f.dir) {
 				add("environment", f.at(n), "only cmd reads the environment")
 			}
 		case *ast.GoStmt:

@@ -44,11 +44,12 @@ type tb interface {
 }
 
 // world makes Snapshots from YAML, without files and time. Keys that are to be fetched are there at once: each set is
-// the name of its source.
+// the name of its source, or keys.
 type world struct {
 	t        tb
 	registry *aggregate.Registry
 	builder  *snapshot.Builder
+	keys     string
 }
 
 func newWorld(t tb, m *mesh.Config) *world {
@@ -58,7 +59,7 @@ func newWorld(t tb, m *mesh.Config) *world {
 		},
 		Entries: serviceentry.New(serviceentry.Options{Cluster: "Kubernetes"}),
 	})
-	return &world{t, services, snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: m, Kinds: catalog.Features().Kinds(), Wants: catalog.Features().Wants})}
+	return &world{t: t, registry: services, builder: snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: m, Kinds: catalog.Features().Kinds(), Wants: catalog.Features().Wants})}
 }
 
 func objects(t tb, name string, yaml []byte) []kinds.Change {
@@ -83,7 +84,8 @@ func (w *world) apply(changes ...kinds.Change) *snapshot.Snapshot {
 	w.builder.Apply(changes)
 	w.builder.ApplyFacts(answers)
 	for _, need := range w.builder.Wanted(kinds.JWKS) {
-		w.builder.ApplyFacts([]kinds.Change{facts.Change(kinds.JWKS, need.Name, &need.Name)})
+		set := cmp.Or(w.keys, need.Name)
+		w.builder.ApplyFacts([]kinds.Change{facts.Change(kinds.JWKS, need.Name, &set)})
 	}
 	w.builder.SetNetworks(w.registry.Gateways(), nil)
 	return w.builder.Commit(time.Time{})

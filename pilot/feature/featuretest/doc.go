@@ -9,6 +9,8 @@
 //   - changes: how each resource differs, with the input, from what it is without, and for which proxies. The parts
 //     that differ are shown with what they are nested in, and the items of lists with those beside them.
 //
+// A real Envoy is asked, in its validation mode, whether it takes what is sent with the input.
+//
 // Configuration is read and translated like the server's, with all features of the catalog. findings and changes are
 // written anew with -update. Only tests import the package.
 package featuretest

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,6 +20,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy/envoytest"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
 	"github.com/istiod-lite/istiod-lite/pilot/inspect"
@@ -29,8 +31,9 @@ var update = flag.Bool("update", false, "write the goldens anew")
 //go:embed world.yaml
 var world []byte
 
-// Run checks the goldens of a feature.
-func Run(t *testing.T, f *feature.Feature) {
+// Run checks the goldens of a feature, and that a real Envoy takes what they say is sent. refused are those
+// of which it does not, as "GOLDEN: PROXY: TYPE NAME" begins.
+func Run(t *testing.T, f *feature.Feature, refused ...string) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
 		t.Fatal("no goldens", err)
@@ -39,13 +42,14 @@ func Run(t *testing.T, f *feature.Feature) {
 	if len(others) == len(catalog.Features()) {
 		t.Fatalf("%s is not in the catalog", f.Name)
 	}
+	all := &envoytest.Resources{}
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
 			a, err := txtar.ParseFile(file)
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := golden(t, a, others)
+			got := golden(t, a, others, all)
 			if *update {
 				if err := os.WriteFile(file, txtar.Format(got), 0o644); err != nil {
 					t.Fatal(err)
@@ -57,10 +61,15 @@ func Run(t *testing.T, f *feature.Feature) {
 			}
 		})
 	}
+	for _, r := range all.Refused(t) {
+		if !slices.ContainsFunc(refused, func(prefix string) bool { return strings.HasPrefix(r.From, prefix) }) {
+			t.Errorf("Envoy refuses %s: %s", r.From, r.Reason)
+		}
+	}
 }
 
 // golden returns the golden that an archive should be. others are all features but the one under test.
-func golden(t *testing.T, a *txtar.Archive, others []*feature.Feature) *txtar.Archive {
+func golden(t *testing.T, a *txtar.Archive, others []*feature.Feature, all *envoytest.Resources) *txtar.Archive {
 	before := config{t, others, map[string][]byte{"base.yaml": world}, []byte("enableTracing: false\n")}
 	after := config{t, catalog.Features(), map[string][]byte{}, nil}
 	nodes := map[string]*corev3.Node{}
@@ -107,7 +116,8 @@ func golden(t *testing.T, a *txtar.Archive, others []*feature.Feature) *txtar.Ar
 		if nodes[proxy] == nil {
 			t.Fatalf("there is no proxy %s", proxy)
 		}
-		differing.add(proxy, without.sent(nodes[proxy]), with.sent(nodes[proxy]))
+		from := path.Base(t.Name()) + ": " + proxy
+		differing.add(proxy, without.sent(nodes[proxy], nil, ""), with.sent(nodes[proxy], all, from))
 	}
 	old := without.findings()
 	if found := slices.DeleteFunc(with.findings(), func(f string) bool { return slices.Contains(old, f) }); len(found) > 0 {
@@ -164,8 +174,9 @@ func (r translation) findings() []string {
 	return list
 }
 
-// sent returns all that a proxy is sent, by type and name. Envoy would take each of them.
-func (r translation) sent(n *corev3.Node) map[string]any {
+// sent returns all that a proxy is sent, by type and name, and adds it to what a real Envoy is asked about, if that is
+// not nil. No resource breaks the rules of Envoy's API.
+func (r translation) sent(n *corev3.Node, asked *envoytest.Resources, from string) map[string]any {
 	r.t.Helper()
 	all, err := r.Resources(n)
 	if err != nil {
@@ -175,6 +186,9 @@ func (r translation) sent(n *corev3.Node) map[string]any {
 	for typeURL, resources := range all {
 		for _, resource := range resources {
 			m := Message(r.t, resource)
+			if asked != nil {
+				asked.Add(r.t, from, typeURL, resource)
+			}
 			if v, ok := m.(interface{ ValidateAll() error }); ok {
 				if err := v.ValidateAll(); err != nil {
 					r.t.Errorf("Envoy would reject %s: %v", resource.Name, err)
