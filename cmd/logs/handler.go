@@ -4,9 +4,13 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"maps"
+	"path"
+	"runtime"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -75,8 +79,19 @@ func (h *handler) Handle(ctx context.Context, r slog.Record) error {
 		return nil
 	}
 	h.log.buf.Reset()
-	if !h.json {
-		h.prefix(r)
+	traced, caller := r.Level >= h.scope.stack.Level(), ""
+	if h.scope.callers.Load() {
+		caller = callerOf(r.PC)
+	}
+	if h.json {
+		if caller != "" {
+			r.AddAttrs(slog.String("caller", caller))
+		}
+		if traced {
+			r.AddAttrs(slog.String("stack", string(debug.Stack())))
+		}
+	} else {
+		h.prefix(r, caller)
 		r = attrsOnly(r)
 	}
 	if err := h.attrs.Handle(ctx, r); err != nil {
@@ -86,11 +101,24 @@ func (h *handler) Handle(ctx context.Context, r slog.Record) error {
 	if bytes.HasSuffix(line, []byte("\t\n")) { // no attributes followed
 		line = append(line[:len(line)-2], '\n')
 	}
+	if traced && !h.json {
+		line = append(line, debug.Stack()...)
+	}
 	_, err := h.log.out.Write(line)
 	return err
 }
 
-func (h *handler) prefix(r slog.Record) {
+// callerOf returns the folder, file and line of a program counter.
+func callerOf(pc uintptr) string {
+	f, _ := runtime.CallersFrames([]uintptr{pc}).Next()
+	if f.File == "" {
+		return "unknown"
+	}
+	return fmt.Sprintf("%s:%d", path.Join(path.Base(path.Dir(f.File)), path.Base(f.File)), f.Line)
+}
+
+// prefix writes what stands before the attributes; caller may be empty.
+func (h *handler) prefix(r slog.Record, caller string) {
 	b := &h.log.buf
 	b.Write(r.Time.UTC().AppendFormat(b.AvailableBuffer(), "2006-01-02T15:04:05.000000Z"))
 	b.WriteByte('\t')
@@ -98,6 +126,10 @@ func (h *handler) prefix(r slog.Record) {
 	b.WriteByte('\t')
 	if h.name != "" {
 		b.WriteString(h.name)
+		b.WriteByte('\t')
+	}
+	if caller != "" {
+		b.WriteString(caller)
 		b.WriteByte('\t')
 	}
 	b.WriteString(r.Message)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 )
 
 // Levels of Istio that slog does not have.
@@ -23,11 +24,16 @@ type Levels struct {
 
 type scope struct {
 	level    slog.LevelVar
-	explicit bool // set by name: a change of the default leaves it alone
+	stack    slog.LevelVar // from which level on lines have a stack trace
+	callers  atomic.Bool   // lines name where they come from
+	explicit bool          // set by name: a change of the default leaves it alone
 }
 
 // defaultScope is the level of every scope that has none of its own.
 const defaultScope = "default"
+
+// allScopes stands for every scope.
+const allScopes = "all"
 
 // NewLevels returns levels that are info for every scope.
 func NewLevels() *Levels {
@@ -50,8 +56,11 @@ func (l *Levels) locked(name string) *scope {
 	s := l.scopes[name]
 	if s == nil {
 		s = &scope{}
+		s.stack.Set(levelNone)
 		if d := l.scopes[defaultScope]; d != nil {
 			s.level.Set(d.level.Level())
+			s.stack.Set(d.stack.Level())
+			s.callers.Store(d.callers.Load())
 		}
 		l.scopes[name] = s
 	}
@@ -61,11 +70,73 @@ func (l *Levels) locked(name string) *scope {
 // Set changes levels in the form of --log_output_level: "default:info,ads:debug"; "debug" alone is default:debug, and
 // "all" is every scope. Nothing is changed when a part of it is wrong.
 func (l *Levels) Set(spec string) error {
-	type change struct {
-		name  string
-		level slog.Level
+	changes, err := parseLevels("the log level", spec)
+	if err != nil {
+		return err
 	}
-	var changes []change
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range changes {
+		if c.name != allScopes && c.name != defaultScope {
+			s := l.locked(c.name)
+			s.explicit = true
+			s.level.Set(c.level)
+			continue
+		}
+		for _, s := range l.scopes {
+			if c.name == allScopes || !s.explicit {
+				s.level.Set(c.level)
+			}
+		}
+	}
+	return nil
+}
+
+// SetStack changes from which level on lines have a stack trace, in the form of --log_stacktrace_level, which is that
+// of Set. The level of the default is that of all scopes.
+func (l *Levels) SetStack(spec string) error {
+	changes, err := parseLevels("the level of stack traces", spec)
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range changes {
+		l.each(c.name, func(s *scope) { s.stack.Set(c.level) })
+	}
+	return nil
+}
+
+// SetCallers has the lines of the named scopes, with commas between, name where they come from, and no others.
+func (l *Levels) SetCallers(names string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.each(allScopes, func(s *scope) { s.callers.Store(false) })
+	for name := range strings.SplitSeq(names, ",") {
+		if name = strings.TrimSpace(name); name != "" {
+			l.each(name, func(s *scope) { s.callers.Store(true) })
+		}
+	}
+}
+
+// each calls f with the scope of that name, and with every scope for the default's and for "all".
+func (l *Levels) each(name string, f func(*scope)) {
+	if name != allScopes && name != defaultScope {
+		f(l.locked(name))
+		return
+	}
+	for _, s := range l.scopes {
+		f(s)
+	}
+}
+
+type levelChange struct {
+	name  string
+	level slog.Level
+}
+
+func parseLevels(what, spec string) ([]levelChange, error) {
+	var changes []levelChange
 	for part := range strings.SplitSeq(spec, ",") {
 		name, text, ok := strings.Cut(strings.TrimSpace(part), ":")
 		if !ok {
@@ -73,26 +144,11 @@ func (l *Levels) Set(spec string) error {
 		}
 		level, err := parseLevel(text)
 		if err != nil {
-			return fmt.Errorf("read the log level %q: %w", part, err)
+			return nil, fmt.Errorf("read %s %q: %w", what, part, err)
 		}
-		changes = append(changes, change{name, level})
+		changes = append(changes, levelChange{name, level})
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, c := range changes {
-		if c.name != "all" && c.name != defaultScope {
-			s := l.locked(c.name)
-			s.explicit = true
-			s.level.Set(c.level)
-			continue
-		}
-		for _, s := range l.scopes {
-			if c.name == "all" || !s.explicit {
-				s.level.Set(c.level)
-			}
-		}
-	}
-	return nil
+	return changes, nil
 }
 
 // All returns the level of every scope known so far, by name.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -97,5 +98,51 @@ func TestPanicsAreCounted(t *testing.T) {
 	log.Error("an ordinary error", "err", errors.New("x"))
 	if got := l.Panics(); got["owner"] != 3 || len(got) != 1 || out.Len() != 0 {
 		t.Errorf("counted %v, wrote %q", got, out.String())
+	}
+}
+
+// Lines name their origin and have a stack trace where that is asked for, and the scopes say so.
+func TestCallersAndStacks(t *testing.T) {
+	for _, asJSON := range []bool{false, true} {
+		var out bytes.Buffer
+		levels := NewLevels()
+		log, _ := New(Options{Writer: &out, JSON: asJSON, Levels: levels})
+		ads := log.With("scope", "ads")
+		levels.SetCallers("ads")
+		if err := levels.SetStack("ads:error"); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []struct {
+			write         func()
+			caller, stack bool
+		}{
+			{func() { log.Error("plain") }, false, false},
+			{func() { ads.Info("origin") }, true, false},
+			{func() { ads.Error("stack") }, true, true},
+		} {
+			out.Reset()
+			c.write()
+			if text := out.String(); strings.Contains(text, "logs/logs_test.go:") != c.caller || strings.Contains(text, "goroutine ") != c.stack || !strings.HasSuffix(text, "\n") {
+				t.Errorf("JSON %v: %s", asJSON, text)
+			}
+			if asJSON && !json.Valid(out.Bytes()) {
+				t.Errorf("no JSON: %s", out.String())
+			}
+		}
+		if err := levels.SetScope(Scope{Name: "ads", Level: "debug", StackLevel: "none"}); err != nil {
+			t.Fatal(err)
+		}
+		want := []Scope{{"ads", descriptions()["ads"], "debug", "none", false}, {"default", descriptions()["default"], "info", "none", false}}
+		if got := levels.Scopes(); !slices.Equal(got, want) {
+			t.Errorf("%v", got)
+		}
+		for _, bad := range []Scope{{Name: "nothing", Level: "info", StackLevel: "none"}, {Name: "ads", Level: "loud", StackLevel: "none"}, {Name: "ads", Level: "info", StackLevel: "loud"}} {
+			if levels.SetScope(bad) == nil {
+				t.Errorf("%v is taken", bad)
+			}
+		}
+		if got := levels.Scopes(); !slices.Equal(got, want) {
+			t.Errorf("a wrong scope changed something: %v", got)
+		}
 	}
 }
