@@ -24,6 +24,7 @@ HELM4          ?= $(TOOLS)/helm4
 # For `make compat-helm` alone: tests run on Helm 3 where the environment names it.
 HELM3          ?= $(TOOLS)/helm3
 KUBECONFORM    ?= $(TOOLS)/kubeconform
+PROMQL         ?= $(TOOLS)/promql
 CLUSTER        := $(ETCD) $(KUBE_APISERVER)
 CHARTS         := $(HELM4) $(KUBECONFORM)
 GOTESTSUM      := $(TOOLS)/gotestsum
@@ -40,7 +41,7 @@ STAGES   := vet unit $(if $(RACE),norace) e2e
 # Tests of one goroutine, which take long under the race detector.
 NORACE   := deploy/tools/tests.sh 'histories\.(NoRace|FewerWithRace|Raced)'
 
-export ENVOY ENVOY_OLDEST ETCD KUBE_APISERVER HELM4 KUBECONFORM
+export ENVOY ENVOY_OLDEST ETCD KUBE_APISERVER HELM4 KUBECONFORM PROMQL
 # One setting for the binaries, the tools, the end-to-end tests and those without the race detector, so that they share what is compiled. Vet and the unit tests share the
 # other, with -race.
 export CGO_ENABLED := 0
@@ -89,7 +90,7 @@ norace: $(GOTESTSUM) | bin/test ## Test whole, without the race detector, what u
 	all=$$($(NORACE)); $(call GOTEST,norace,testname) -timeout 15m -run "^($$(cut -d' ' -f2 <<<"$$all" | sort -u | paste -sd'|'))$$" $$(cut -d' ' -f1 <<<"$$all" | sort -u)
 	@touch bin/test/norace.ok
 
-e2e: build $(ENVOY) $(ENVOY_OLDEST) $(CLUSTER) $(CHARTS) $(GOTESTSUM) | bin/test ## Test end to end only.
+e2e: build $(ENVOY) $(ENVOY_OLDEST) $(CLUSTER) $(CHARTS) $(PROMQL) $(GOTESTSUM) | bin/test ## Test end to end only.
 	@$(PROGRESS) -v e2e go build -v -p $(JOBS) ./deploy/e2e/...
 	PILOT_DISCOVERY=$(CURDIR)/bin/pilot-discovery $(call GOTEST,e2e,testname,$(E2E_JOBS)) -count=1 -timeout 20m $(addprefix ./deploy/e2e/,writers kube . gatewaytls) ./deploy/e2e/...
 	@touch bin/test/e2e.ok
@@ -135,7 +136,7 @@ gen: $(HELM4) ## Write the custom resources and the golden files anew, from what
 image: build ## Write bin/image.tar, an OCI image with both binaries alone. No Docker needed.
 	go run ./deploy/image -o bin/image.tar -version '$(VERSION)' bin/pilot-discovery bin/pilot-agent
 
-tools: $(ENVOY) $(ENVOY_OLDEST) $(CLUSTER) $(CHARTS) $(GOTESTSUM) $(TOOLS)/golangci-lint-$(LINT) ## Fetch or build the tools that the other targets need into .tools.
+tools: $(ENVOY) $(ENVOY_OLDEST) $(CLUSTER) $(CHARTS) $(PROMQL) $(GOTESTSUM) $(TOOLS)/golangci-lint-$(LINT) ## Fetch or build the tools that the other targets need into .tools.
 
 clean: ## Remove what was built; .tools stays.
 	rm -rf bin
@@ -148,6 +149,9 @@ $(TOOLS)/envoy $(TOOLS)/envoy-1.37: deploy/tools/envoy.sh
 $(addprefix $(TOOLS)/,etcd kube-apiserver helm3 helm4 kubeconform gotestsum): deploy/tools/gotool.sh deploy/tools/go.mod
 	@JOBS=$(JOBS) deploy/tools/gotool.sh $(TOOLS) $(@F)
 	@touch $@
+
+$(TOOLS)/promql: deploy/tools/promql.sh $(wildcard deploy/promql/*)
+	@JOBS=$(JOBS) deploy/tools/promql.sh $(TOOLS)
 
 $(addprefix $(TOOLS)/,pilot-agent istiod istio-chart): deploy/tools/istio.sh
 	@JOBS=$(JOBS) deploy/tools/istio.sh $(TOOLS) $(@F)

@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/netip"
 	"os"
 	"os/signal"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -32,6 +34,10 @@ type discoveryFlags struct {
 	keySets      keySetVariables
 	o            bootstrap.Options
 	logLevels    string
+	logStacks    string
+	logCallers   string
+	ctrlzAddress string
+	ctrlzPort    uint16
 	apiClients   string
 	gateways     string // TRUSTED_GATEWAY_CIDR
 	nodeAccounts string // CA_TRUSTED_NODE_ACCOUNTS
@@ -59,6 +65,10 @@ func discoveryCommand(e *env, args []string) *cobra.Command {
 		if err := levels.Set(f.logLevels); err != nil {
 			return err
 		}
+		if err := levels.SetStack(f.logStacks); err != nil {
+			return err
+		}
+		levels.SetCallers(f.logCallers)
 		logger, log := logs.New(logs.Options{Writer: c.ErrOrStderr(), JSON: f.logJSON, Levels: levels})
 		klog.SetSlogLogger(logger.With("scope", "kube")) // client-go has but this one logger
 		if err := f.warn(logger, c.Flags(), args, rest); err != nil {
@@ -103,6 +113,11 @@ func discoveryCommand(e *env, args []string) *cobra.Command {
 			logger.Info("memory is limited to nine tenths of what the cgroup allows", "bytes", limit)
 		}
 		f.o.Logger, f.o.Panics, f.o.Version, f.o.Process = logger, log.Panics, tag(), process()
+		f.o.ControlZ = bootstrap.ControlZ{Scopes: scopes{levels}, Args: append([]string{c.Root().Name()}, args...), Environ: e.environ}
+		if f.ctrlzAddress != "" {
+			f.o.ControlZ.Address = net.JoinHostPort(f.ctrlzAddress, strconv.Itoa(int(f.ctrlzPort)))
+			f.o.ControlZ.Required = c.Flags().Changed("ctrlz_port") || c.Flags().Changed("ctrlz_address")
+		}
 		f.o.Ready = func() {
 			time.AfterFunc(time.Second, func() { // then the first proxies have what they need, too
 				if err := pages.Release(); err != nil {
@@ -214,6 +229,16 @@ func (f *discoveryFlags) register(flags *pflag.FlagSet, e *env) {
 
 	flags.StringVar(&f.logLevels, "log_output_level", "default:info", "level, or scope:level with commas between: none, fatal, error, warn, info, debug")
 	flags.BoolVar(&f.logJSON, "log_as_json", false, "log JSON")
+	flags.StringVar(&f.logStacks, "log_stacktrace_level", "default:none", "from which level on lines have a stack trace: level, or scope:level with commas between")
+	flags.StringVar(&f.logCallers, "log_caller", "", "scopes, with commas between, whose lines name where they come from; all for every scope")
+	flags.Uint16Var(&f.ctrlzPort, "ctrlz_port", 9876, "port of ControlZ, by which istioctl admin log reads and sets log levels; 0 takes a free one")
+	flags.StringVar(&f.ctrlzAddress, "ctrlz_address", "localhost", "address of ControlZ; empty for no ControlZ. Peers on other hosts have to prove that they may read debug pages")
+	o.AdminPages = e.asked("UNSAFE_ENABLE_ADMIN_ENDPOINTS")
+	o.NoDebugHTTP = !e.enabled("ENABLE_DEBUG_ON_HTTP")
+	o.DebugNamespaces = fields(e.text("DEBUG_ENDPOINT_AUTH_ALLOWED_NAMESPACES", ""))
+	if !e.enabled("ENABLE_DEBUG_ENDPOINT_AUTH") {
+		e.warnings = append(e.warnings, "ENABLE_DEBUG_ENDPOINT_AUTH=false has no effect: debug pages are never served to just anybody; DEBUG_ENDPOINT_AUTH_ALLOWED_NAMESPACES lets more namespaces in")
+	}
 
 	text := func(name, value string) {
 		flags.String(name, value, "taken for compatibility; has no effect")
@@ -221,12 +246,8 @@ func (f *discoveryFlags) register(flags *pflag.FlagSet, e *env) {
 	}
 	text("clusterRegistriesNamespace", "istio-system")
 	text("cniNamespace", "")
-	text("ctrlz_port", "9876")
-	text("ctrlz_address", "localhost")
 	text("tls-cipher-suites", "")
 	text("log_target", "stdout")
-	text("log_caller", "")
-	text("log_stacktrace_level", "default:none")
 }
 
 // worldFlags are where the mesh is described; the commands that work on a directory share them.

@@ -11,6 +11,7 @@ import (
 // env holds the environment's defaults of flags. A value that cannot be read is left out, with a warning.
 type env struct {
 	getenv   func(string) string
+	environ  []string // in the form of os.Environ
 	names    []string // of all variables that are set
 	read     []string // those that have an effect
 	warnings []string
@@ -18,7 +19,7 @@ type env struct {
 
 // newEnv takes the environment in the form of os.Environ.
 func newEnv(environ []string) env {
-	e, values := env{}, map[string]string{}
+	e, values := env{environ: environ}, map[string]string{}
 	for _, s := range environ {
 		name, value, _ := strings.Cut(s, "=")
 		e.names, values[name] = append(e.names, name), value

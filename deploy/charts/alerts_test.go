@@ -34,17 +34,17 @@ func TestAlerts(t *testing.T) {
 			t.Fatalf("%s: no PrometheusRule", h.Name)
 		}
 		rule, _, _ = strings.Cut(rule, "\n---\n")
-		if n := strings.Count(rule, "- alert: "); n != 6 {
+		if n := strings.Count(rule, "- alert: "); n != 9 {
 			t.Errorf("%s: %d alerts", h.Name, n)
 		}
 		names := regexp.MustCompile(`\b(?:pilot|citadel|galley|webhook|istiod)_[a-z_]+\b`).FindAllString(rule, -1)
 		slices.Sort(names)
 		names = slices.Compact(names)
-		if len(names) != 5 {
+		if len(names) != 9 {
 			t.Errorf("%s: metrics %v", h.Name, names)
 		}
 		for _, name := range names {
-			if name = strings.TrimPrefix(strings.TrimSuffix(name, "_expiry_timestamp"), "citadel_server_"); !bytes.Contains(sources.Bytes(), []byte(`"`+name+`"`)) {
+			if name = strings.TrimPrefix(strings.TrimSuffix(strings.TrimSuffix(name, "_bucket"), "_expiry_timestamp"), "citadel_server_"); !bytes.Contains(sources.Bytes(), []byte(`"`+name+`"`)) {
 				t.Errorf("%s: the server has no metric %s", h.Name, name)
 			}
 		}

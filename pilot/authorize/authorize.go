@@ -17,6 +17,8 @@ type Options struct {
 	RegisterAnyone bool
 	// SystemNamespace is where the control plane is. Who has an ID there may read every debug page; empty: nobody has.
 	SystemNamespace string
+	// DebugNamespaces are others whose IDs may read every debug page.
+	DebugNamespaces []string
 	// ClusterAliases are names that proxies have for clusters, with the IDs of those.
 	ClusterAliases map[string]string
 }
@@ -92,12 +94,12 @@ type Page struct {
 	Namespace string
 }
 
-// Debug returns an error unless a peer may read a debug page. A peer that proved an ID of the system namespace may read
-// all of them; one that proved another may read what a proxy of its own namespace was sent. A peer that proved none may
-// read all of them if it is on this host.
+// Debug returns an error unless a peer may read a debug page. A peer that proved an ID of the system namespace, or of
+// one of DebugNamespaces, may read all of them; one that proved another may read what a proxy of its own namespace was
+// sent. A peer that proved none may read all of them if it is on this host.
 func (a *Authorizer) Debug(peer identity.Peer, page Page) error {
 	switch {
-	case !peer.Proved() && peer.OnHost(), peer.Proved() && !peer.Federated && a.o.SystemNamespace != "" && peer.ID.Namespace == a.o.SystemNamespace:
+	case !peer.Proved() && peer.OnHost(), peer.Proved() && !peer.Federated && a.readsAll(peer.ID.Namespace):
 		return nil
 	case peer.Federated:
 		return deny("debug pages are not served to %s: its root counts for aliases of the trust domain alone", peer)
@@ -109,6 +111,11 @@ func (a *Authorizer) Debug(peer identity.Peer, page Page) error {
 		return deny("%s may read debug pages about proxies of its own namespace alone", peer)
 	}
 	return nil
+}
+
+// readsAll reports whether IDs of a namespace may read every debug page.
+func (a *Authorizer) readsAll(namespace string) bool {
+	return namespace != "" && (namespace == a.o.SystemNamespace || slices.Contains(a.o.DebugNamespaces, namespace))
 }
 
 // Register returns an error unless a peer may register a workload of a namespace, for a service account if that is not

@@ -16,6 +16,7 @@ type Addresses struct {
 	HTTP       string `json:"http"`
 	HTTPS      string `json:"https"`
 	Monitoring string `json:"monitoring"`
+	ControlZ   string `json:"controlz,omitempty"`
 }
 
 // listen opens a TCP port. Of a port 0 the system takes a free one.

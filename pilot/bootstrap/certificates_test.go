@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -246,6 +247,25 @@ func TestDebugOverXDS(t *testing.T) {
 			}
 		case err != nil || len(m.Resources) == 0 || !strings.Contains(string(m.Resources[0].Value), c.answers):
 			t.Errorf("%v: %v, %v", c, m, err)
+		}
+	}
+	// Kiali asks over plaintext HTTP.
+	for namespace, want := range map[string]int{"istio-system": http.StatusOK, "a": http.StatusForbidden} {
+		text, err := key.Issue(namespace, "kiali", time.Hour, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+s.Addresses().Monitoring+"/debug/syncz", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+text)
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := resp.Body.Close(); err != nil || resp.StatusCode != want {
+			t.Errorf("a token of %s over HTTP: %s, %v", namespace, resp.Status, err)
 		}
 	}
 	if err := stop(); err != nil {

@@ -140,6 +140,34 @@ func registerWorldMetrics(reg prometheus.Registerer, w *ingest.World, findings f
 	}
 }
 
+// findingsCollector counts what is wrong, by severity and code, at each scrape. A code is one of the program's own:
+// their number is bounded.
+type findingsCollector struct {
+	desc     *prometheus.Desc
+	findings func() []diag.Diagnostic
+}
+
+// newFindings makes the collector of the metric pilot_findings.
+func newFindings(findings func() []diag.Diagnostic) *findingsCollector {
+	return &findingsCollector{prometheus.NewDesc("pilot_findings", "What is wrong with configuration, as the debug page findings shows it.", []string{"severity", "code"}, nil), findings}
+}
+
+func (c *findingsCollector) Describe(ch chan<- *prometheus.Desc) { ch <- c.desc }
+
+func (c *findingsCollector) Collect(ch chan<- prometheus.Metric) {
+	type kind struct{ severity, code string }
+	counts := map[kind]int{}
+	for _, s := range []diag.Severity{diag.Error, diag.Warning, diag.Info} { // so that none is a zero, and not nothing
+		counts[kind{s.String(), ""}] = 0
+	}
+	for _, d := range c.findings() {
+		counts[kind{d.Severity.String(), d.Code}]++
+	}
+	for k, n := range counts {
+		ch <- prometheus.MustNewConstMetric(c.desc, prometheus.GaugeValue, float64(n), k.severity, k.code)
+	}
+}
+
 // emptyPorts counts the ports without endpoints of the services that match.
 func emptyPorts(s *snapshot.Snapshot, match func(*registry.Service) bool) float64 {
 	n := 0

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/istiod-lite/istiod-lite/pilot/ctrlz"
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
 )
 
@@ -46,7 +47,20 @@ type Options struct {
 	NoVirtualHosts             bool // route configurations go whole to every proxy
 	NoMemo                     bool // encode every resource anew
 
-	Profile bool // serve /debug/pprof
+	Profile         bool     // serve /debug/pprof
+	AdminPages      bool     // serve debug pages that change something
+	NoDebugHTTP     bool     // debug pages are served over xDS alone
+	DebugNamespaces []string // beside Namespace: whose service accounts may read all debug pages
+	ControlZ        ControlZ
 
 	Ready func() // called when the server turned ready; may be nil
+}
+
+// ControlZ are the options of the port by which `istioctl admin log` reads and sets the levels of the log.
+type ControlZ struct {
+	Address  string // host:port; empty: there is none
+	Required bool   // it is an error if the port cannot be had
+
+	Scopes        ctrlz.Scopes
+	Args, Environ []string // of the process; see ctrlz.Options
 }

@@ -118,7 +118,7 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	// Without a cluster nothing that registers outlives this process.
-	s.authorizer = authorize.New(authorize.Options{Readers: o.APIClients, SystemNamespace: o.Namespace, RegisterAnyone: o.RegisterAnyone || o.Client == nil, ClusterAliases: o.ClusterAliases})
+	s.authorizer = authorize.New(authorize.Options{Readers: o.APIClients, SystemNamespace: o.Namespace, DebugNamespaces: o.DebugNamespaces, RegisterAnyone: o.RegisterAnyone || o.Client == nil, ClusterAliases: o.ClusterAliases})
 	ads := xds.Options{Known: s.known, Late: s.late, Account: cohort.Account}
 	if o.Client != nil {
 		s.secrets = ingest.NewSecretDemand(s.world, s.from)
@@ -162,10 +162,11 @@ func New(o Options) (*Server, error) {
 	s.debug = debug.New(debug.Options{
 		Snapshot: s.world.Snapshot, Objects: s.world.Objects, Findings: s.allFindings, Proxies: s.discovery, Selected: t.Selected,
 		Templates:  s.templates,
-		Authorizer: s.authorizer, Cluster: o.ClusterID, Limits: o.Limits, Profile: o.Profile, Clusters: func() any { return s.from.Clusters() },
+		Authorizer: s.authorizer, Authenticate: s.bearer(), Admin: o.AdminPages, Cluster: o.ClusterID, Limits: o.Limits, Profile: o.Profile, Clusters: func() any { return s.from.Clusters() },
 	})
 	s.commitTime = newCommitTime(s.metrics)
 	registerWorldMetrics(s.metrics, s.world, s.findings, t)
+	s.metrics.MustRegister(newFindings(s.objectFindings))
 	rpc := newRPCMetrics(s.metrics)
 	s.grpc = newGRPC(o, rpc)
 	s.discovery.Register(s.grpc)
@@ -306,15 +307,17 @@ func (s *Server) listenHTTP(ctx context.Context) error {
 	pages := s.debug.Handler()
 	front := http.NewServeMux()
 	front.HandleFunc("GET /ready", readyHandler(s.ready.Load, s.awaited))
-	front.Handle("/debug", pages)
-	front.Handle("/debug/", pages)
 	front.HandleFunc("GET /version", versionHandler(s.o.Version))
 	monitoring := http.NewServeMux()
 	monitoring.Handle("GET /metrics", promhttp.HandlerFor(s.metrics, promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(s.o.Logger.Handler(), slog.LevelWarn)}))
 	monitoring.HandleFunc("GET /version", versionHandler(s.o.Version))
 	monitoring.HandleFunc("GET /ready", readyHandler(s.ready.Load, s.awaited))
-	monitoring.Handle("/debug", pages)
-	monitoring.Handle("/debug/", pages)
+	if !s.o.NoDebugHTTP {
+		for _, path := range []string{"/debug", "/debug/"} {
+			front.Handle(path, pages)
+			monitoring.Handle(path, pages)
+		}
+	}
 
 	var handler http.Handler = front
 	shared := s.o.GRPC == ""
@@ -337,7 +340,7 @@ func (s *Server) listenHTTP(ctx context.Context) error {
 		s.bound.GRPC = s.bound.HTTP
 		s.mu.Unlock()
 	}
-	return nil
+	return s.listenControlZ(ctx)
 }
 
 func (s *Server) serveHTTP(ctx context.Context, name, address string, handler http.Handler, o httpOptions, bound *string) error {

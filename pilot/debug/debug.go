@@ -2,13 +2,16 @@ package debug
 
 import (
 	"cmp"
+	"context"
 	"errors"
+	"net/netip"
 	"net/url"
 	"reflect"
 	"slices"
 	"time"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/identity"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/api/node"
@@ -30,7 +33,10 @@ type Options struct {
 	Limits    limits.Limits
 
 	Authorizer *authorize.Authorizer // who may read pages; nil: as by the zero authorize.Options
+	// Authenticate returns the peer that proves by a bearer token over HTTP who it is; nil: only addresses count.
+	Authenticate func(ctx context.Context, address netip.AddrPort, token string) (identity.Peer, error)
 
+	Admin   bool // serve pages that change something: force_disconnect
 	Profile bool // serve pprof
 }
 
@@ -89,8 +95,14 @@ func New(o Options) *API {
 		{"syncz", "what each proxy was sent and has accepted", false, a.syncz},
 		{"telemetryz", "Telemetry objects by namespace", false, a.telemetryz},
 	}
+	if o.Admin {
+		i, _ := slices.BinarySearchFunc(a.pages, "force_disconnect", byName)
+		a.pages = slices.Insert(a.pages, i, page{"force_disconnect", "ends the stream of one proxy, which connects again", true, a.forceDisconnect})
+	}
 	return a
 }
+
+func byName(p page, name string) int { return cmp.Compare(p.name, name) }
 
 // Errors that callers turn into codes of their protocol.
 var (
@@ -112,7 +124,7 @@ func (a *API) begin() (done func(), ok bool) {
 
 // Answer returns the value of a page, to be written as JSON by encoding/json. query holds its parameters.
 func (a *API) Answer(name string, query url.Values) (any, error) {
-	i, ok := slices.BinarySearchFunc(a.pages, name, func(p page, name string) int { return cmp.Compare(p.name, name) })
+	i, ok := slices.BinarySearchFunc(a.pages, name, byName)
 	if !ok {
 		return nil, ErrUnknownPage
 	}

@@ -1,10 +1,13 @@
 package debug
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -19,10 +22,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/identity"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/pilot/authorize"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/pilot/xds"
@@ -31,9 +36,17 @@ import (
 )
 
 // proxies is one connected sidecar.
-type proxies struct{ pushed int }
+type proxies struct {
+	pushed int
+	ended  []string
+}
 
 func (p *proxies) Push() { p.pushed++ }
+
+func (p *proxies) Disconnect(id string) bool {
+	p.ended = append(p.ended, id)
+	return id == "web-1.a-7"
+}
 
 func (*proxies) Clients() []xds.Client {
 	return []xds.Client{{
@@ -231,6 +244,69 @@ func TestOnlyLoopback(t *testing.T) {
 		if w.Code != want {
 			t.Errorf("host %s: %d", host, w.Code)
 		}
+	}
+}
+
+// Over HTTP a bearer token counts as it does over xDS, from wherever it comes, and a wrong one is refused even here.
+func TestTokensOverHTTP(t *testing.T) {
+	a, _ := testAPI(t)
+	a.o.Authorizer = authorize.New(authorize.Options{SystemNamespace: "istio-system", DebugNamespaces: []string{"monitoring"}})
+	a.o.Authenticate = func(_ context.Context, address netip.AddrPort, token string) (identity.Peer, error) {
+		if token == "wrong" {
+			return identity.Peer{}, errors.New("wrong")
+		}
+		return identity.Peer{Address: address, Proof: identity.Token, ID: identity.ID{TrustDomain: "cluster.local", Namespace: token, ServiceAccount: "x"}}, nil
+	}
+	for _, c := range []struct {
+		token, peer, target string
+		want                int
+	}{
+		{"istio-system", "10.0.0.9:1", "/debug/syncz", 200},
+		{"istio-system", "10.0.0.9:1", "/debug", 200},
+		{"monitoring", "10.0.0.9:1", "/debug/syncz", 200},
+		{"a", "10.0.0.9:1", "/debug/syncz", 403},
+		{"a", "10.0.0.9:1", "/debug", 403},
+		{"a", "10.0.0.9:1", "/debug/config_dump?proxyID=web-1.a", 200},
+		{"b", "10.0.0.9:1", "/debug/config_dump?proxyID=web-1.a", 403},
+		{"b", "10.0.0.9:1", "/debug/config_dump?proxyID=nobody.b", 403},
+		{"wrong", "10.0.0.9:1", "/debug/syncz", 401},
+		{"wrong", here, "/debug/syncz", 401},
+		{"", "10.0.0.9:1", "/debug/syncz", 401},
+		{"", here, "/debug/syncz", 200},
+	} {
+		r := httptest.NewRequest(http.MethodGet, "http://istiod.istio-system:15014"+c.target, nil)
+		r.RemoteAddr = c.peer
+		if c.token != "" {
+			r.Header.Set("Authorization", "Bearer "+c.token)
+		} else {
+			r.Host = "localhost"
+		}
+		w := httptest.NewRecorder()
+		a.Handler().ServeHTTP(w, r)
+		if w.Code != c.want {
+			t.Errorf("%v: %d %s", c, w.Code, w.Body)
+		}
+		guarded := httptest.NewRecorder()
+		a.Guard(http.NotFoundHandler()).ServeHTTP(guarded, r)
+		if all := c.token == "istio-system" || c.token == "monitoring" || c.token == "" && c.peer == here; all != (guarded.Code == http.StatusNotFound) {
+			t.Errorf("%v, guarded: %d", c, guarded.Code)
+		}
+	}
+}
+
+// The page that ends streams is there only where it was asked for.
+func TestForceDisconnect(t *testing.T) {
+	a, p := testAPI(t)
+	if code, _ := get(t, a, "/debug/force_disconnect?proxyID=web-1.a", here); code != http.StatusNotFound || len(p.ended) > 0 {
+		t.Errorf("%d, ended %v", code, p.ended)
+	}
+	a.o.Admin = true
+	a = New(a.o)
+	if code, _ := get(t, a, "/debug/force_disconnect?proxyID=web-1.a", here); code != http.StatusOK || !slices.Equal(p.ended, []string{"web-1.a-7"}) {
+		t.Errorf("%d, ended %v", code, p.ended)
+	}
+	if code, _ := get(t, a, "/debug/force_disconnect?proxyID=nobody.a", here); code != http.StatusNotFound {
+		t.Errorf("%d", code)
 	}
 }
 

@@ -3,8 +3,9 @@
 //
 // Every page is a function from the parameters of a query to a value that is written as JSON; how it travels is up to
 // the caller: HTTP and ADS are two ways. The shapes are those that Istio's tools and dashboards read. The package
-// changes nothing, starts no goroutine and owns no state but a count of requests in progress.
+// starts no goroutine and owns no state but a count of requests in progress. Two pages do more than read, and on the
+// streams of proxies alone: adsz?push=true, and force_disconnect where Options.Admin is set.
 //
-// Over HTTP, which carries no identity here, only peers on loopback are let in. Over ADS the identity of the peer
-// counts: authorize.Authorizer decides. Private keys and the data of Secrets are never shown.
+// The identity of the peer counts, over ADS as over HTTP, where a bearer token proves it: authorize.Authorizer decides.
+// Without one, peers on loopback are let in. Private keys and the data of Secrets are never shown.
 package debug

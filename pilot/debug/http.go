@@ -9,13 +9,15 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"net/netip"
+	"net/url"
 	"strings"
 
 	"github.com/istiod-lite/istiod-lite/api/identity"
 	"github.com/istiod-lite/istiod-lite/pilot/authorize"
 )
 
-// Handler serves the API below /debug over HTTP. Only peers on loopback are answered; others get 401.
+// Handler serves the API below /debug over HTTP. Peers on loopback are answered, and those that prove by a bearer token
+// that they may read a page, as over xDS; all others get 401 or 403.
 func (a *API) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/debug", a.index)
@@ -29,13 +31,83 @@ func (a *API) Handler() http.Handler {
 		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		address, _ := netip.ParseAddrPort(r.RemoteAddr)
-		if err := a.o.Authorizer.Debug(identity.Peer{Address: address}, authorize.Page{}); err != nil || !namesHost(r) {
-			http.Error(w, "authentication required", http.StatusUnauthorized)
+		query, err := a.admit(r)
+		if refused(w, err) {
 			return
 		}
+		r.URL.RawQuery = query.Encode()
 		mux.ServeHTTP(w, r)
 	})
+}
+
+// Guard has next serve those alone that may read every debug page.
+func (a *API) Guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		peer, err := a.sender(r)
+		if err == nil {
+			err = a.o.Authorizer.Debug(peer, authorize.Page{})
+		}
+		if !refused(w, err) {
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+// errNobody is the error of a request whose sender is not known.
+var errNobody = errors.New("authentication required")
+
+// sender returns who sends a request, by its bearer token or else by its address. A request without a token has to name
+// this host: see namesHost.
+func (a *API) sender(r *http.Request) (identity.Peer, error) {
+	address, _ := netip.ParseAddrPort(r.RemoteAddr)
+	scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " ")
+	if ok && strings.EqualFold(scheme, "Bearer") && a.o.Authenticate != nil {
+		peer, err := a.o.Authenticate(r.Context(), address, token)
+		if err != nil || !peer.Proved() {
+			return peer, errNobody // without a reason, which is no business of somebody unknown
+		}
+		return peer, nil
+	}
+	peer := identity.Peer{Address: address}
+	if !peer.OnHost() || !namesHost(r) {
+		return peer, errNobody
+	}
+	return peer, nil
+}
+
+// admit returns an error unless the sender of a request may read the page that it is for. It returns the query, in
+// which a proxy is named by its stream, so that the same one is answered about.
+func (a *API) admit(r *http.Request) (url.Values, error) {
+	query := r.URL.Query()
+	peer, err := a.sender(r)
+	if err != nil {
+		return query, err
+	}
+	about := authorize.Page{Name: strings.Trim(strings.TrimPrefix(r.URL.Path, "/debug"), "/")}
+	// One who may not read such a page about any proxy costs no look at the streams.
+	if err := a.o.Authorizer.Debug(peer, authorize.Page{Name: about.Name, Namespace: peer.ID.Namespace}); err != nil {
+		return query, err
+	}
+	if query.Has("proxyID") {
+		if c, err := a.proxy(query); err == nil {
+			about.Namespace, query["proxyID"] = c.Proxy.Namespace, []string{c.ID}
+		}
+	}
+	return query, a.o.Authorizer.Debug(peer, about)
+}
+
+// refused answers a request that was not admitted, and reports whether it was.
+func refused(w http.ResponseWriter, err error) bool {
+	var denied *authorize.Denied
+	switch {
+	case err == nil:
+		return false
+	case errors.As(err, &denied):
+		http.Error(w, denied.Message, http.StatusForbidden)
+	default:
+		http.Error(w, err.Error(), http.StatusUnauthorized)
+	}
+	return true
 }
 
 // namesHost reports whether a request names this host by an address or as localhost. A browser that a foreign page

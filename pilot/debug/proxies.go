@@ -25,6 +25,7 @@ type Proxies interface {
 	Clients() []xds.Client
 	Dump(id, typeURL string) ([]*envoy.Resource, bool)
 	Push()
+	Disconnect(id string) bool
 }
 
 // proxy returns the stream of the proxy that proxyID names, by pod.namespace or by the id of the stream.
@@ -190,6 +191,14 @@ func (a *API) adsz(query url.Values) (any, error) {
 		out.Clients = append(out.Clients, d)
 	}
 	return out, nil
+}
+
+// forceDisconnect ends the streams of one proxy.
+func (a *API) forceDisconnect(query url.Values) (any, error) {
+	if !a.o.Proxies.Disconnect(query.Get("proxyID")) {
+		return nil, ErrNotConnected
+	}
+	return "OK", nil
 }
 
 // describeProxy shows the facts that are kept of a node, by the names that they have in its metadata.

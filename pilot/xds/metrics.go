@@ -25,6 +25,7 @@ const maxVersionLabels = 50
 
 // metrics are bound when they are made, so that a push looks up no label.
 type metrics struct {
+	registry       prometheus.Registerer
 	clients        *prometheus.GaugeVec
 	pushes         map[string]prometheus.Counter
 	sendErrors     map[string]prometheus.Counter
@@ -73,6 +74,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		return h
 	}
 	m := &metrics{
+		registry:       reg,
 		clients:        gauge("pilot_xds", "Connected streams by version of the proxy.", "version"),
 		suppressed:     counter("xds_nack_suppressed", "Resources not sent again because the proxy had rejected that version.").WithLabelValues(),
 		internalErrors: counter("pilot_total_xds_internal_errors", "Translations that failed; what was sent before stands.").WithLabelValues(),
@@ -117,6 +119,13 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "pilot_xds_recv_max", Help: "Bytes of the largest request so far."},
 		func() float64 { return float64(m.largest.Load()) }))
 	return m
+}
+
+// groups has the number of subscriber groups shown.
+func (m *metrics) groups(count func() int) {
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "pilot_xds_subscriber_groups", Help: "Groups of streams that are sent the same and are translated for once.",
+	}, func() float64 { return float64(count()) }))
 }
 
 func (m *metrics) trigger(reason string, n int) {

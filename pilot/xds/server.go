@@ -185,6 +185,11 @@ func New(o Options) *Server {
 		o.Translations = runtime.GOMAXPROCS(0)
 	}
 	s.slots, s.urgentSlot = make(chan struct{}, o.Translations), make(chan struct{}, 1)
+	s.metrics.groups(func() int {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return len(s.groups)
+	})
 	s.admission, s.listeners = newAdmission(o.Streams, &s.limits), newAccepted(s.limits.ConnectionsPerSource)
 	return s
 }

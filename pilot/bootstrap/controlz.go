@@ -1,0 +1,36 @@
+package bootstrap
+
+import (
+	"context"
+	"net/netip"
+
+	"github.com/istiod-lite/istiod-lite/api/identity"
+	"github.com/istiod-lite/istiod-lite/citadel/authenticate"
+	"github.com/istiod-lite/istiod-lite/pilot/ctrlz"
+)
+
+// listenControlZ opens the port of ControlZ. It is the same on every server, so another on this host may have it: that
+// stops nothing, unless somebody asked for the port.
+func (s *Server) listenControlZ(ctx context.Context) error {
+	o := s.o.ControlZ
+	if o.Address == "" || o.Scopes == nil {
+		return nil
+	}
+	handler := s.debug.Guard(ctrlz.Handler(ctrlz.Options{Scopes: o.Scopes, Args: o.Args, Environ: o.Environ, Version: s.o.Version, Metrics: s.metrics}))
+	err := s.serveHTTP(ctx, "controlz", o.Address, handler, httpOptions{}, &s.bound.ControlZ)
+	if err != nil && !o.Required {
+		s.o.Logger.Info("ControlZ is not served", "address", o.Address, "err", err, "fix", "--ctrlz_port with a free port")
+		return nil
+	}
+	return err
+}
+
+// bearer returns what finds out whose a bearer token over HTTP is.
+func (s *Server) bearer() func(context.Context, netip.AddrPort, string) (identity.Peer, error) {
+	return func(ctx context.Context, address netip.AddrPort, token string) (identity.Peer, error) {
+		if s.secure == nil || s.world.Snapshot() == nil {
+			return identity.Peer{Address: address}, authenticate.ErrUnavailable
+		}
+		return s.secure.callers.Authenticate(ctx, authenticate.Request{Address: address, Token: token})
+	}
+}
