@@ -95,10 +95,11 @@ e2e: build $(ENVOY) $(ENVOY_OLDEST) $(CLUSTER) $(CHARTS) $(PROMQL) $(GOTESTSUM) 
 	PILOT_DISCOVERY=$(CURDIR)/bin/pilot-discovery $(call GOTEST,e2e,testname,$(E2E_JOBS)) -count=1 -timeout 20m $(addprefix ./deploy/e2e/,writers kube . gatewaytls) ./deploy/e2e/...
 	@touch bin/test/e2e.ok
 
-compat: build $(ENVOY) $(ENVOY_OLDEST) $(CLUSTER) $(HELM4) $(addprefix $(TOOLS)/,pilot-agent istiod istio-chart) $(GOTESTSUM) | bin/test ## Test beside openssl, and Istio's own pilot-agent, istiod and chart, which take some minutes to build.
-	go vet -tags $(TAGS),compat ./citadel/rotation ./citadel/store ./deploy/e2e/mtls ./deploy/e2e/certificates ./deploy/e2e/charts ./deploy/e2e/pairs
+compat: build $(ENVOY) $(ENVOY_OLDEST) $(CLUSTER) $(HELM4) $(PROMQL) $(addprefix $(TOOLS)/,pilot-agent istiod istioctl istio-chart istio-dashboards) $(GOTESTSUM) | bin/test ## Test beside openssl, and Istio's own pilot-agent, istiod, istioctl, chart and dashboards, which take some minutes to build. COMPAT_UPDATE=1 writes deploy/compat/MATRIX.md.
+	go vet -tags $(TAGS),compat ./citadel/rotation ./citadel/store ./deploy/e2e/mtls ./deploy/e2e/certificates ./deploy/e2e/charts ./deploy/e2e/pairs ./deploy/e2e/boards ./deploy/e2e/istioctl
 	PILOT_DISCOVERY=$(CURDIR)/bin/pilot-discovery PILOT_AGENT=$(TOOLS)/pilot-agent ISTIOD=$(TOOLS)/istiod ISTIO_CHART=$(TOOLS)/istio-chart \
-		$(call GOTEST,compat,testname) -tags $(TAGS),compat -run 'PilotAgent|OpenSSL|AsIstio' -count=1 -timeout 10m ./citadel/rotation ./citadel/store ./deploy/e2e/mtls ./deploy/e2e/certificates ./deploy/e2e/charts ./deploy/e2e/pairs
+		ISTIO_DASHBOARDS=$(TOOLS)/istio-dashboards ISTIOCTL=$(TOOLS)/istioctl \
+		$(call GOTEST,compat,testname) -tags $(TAGS),compat -run 'PilotAgent|OpenSSL|AsIstio' -count=1 -timeout 10m ./citadel/rotation ./citadel/store ./deploy/e2e/mtls ./deploy/e2e/certificates ./deploy/e2e/charts ./deploy/e2e/pairs ./deploy/e2e/boards ./deploy/e2e/istioctl
 
 agents: build $(ENVOY) $(ENVOY_OLDEST) $(CLUSTER) $(addprefix $(TOOLS)/,pilot-agent istiod) ## Measure both agents beside this control plane: start to ready, memory, CPU of scrapes, DNS queries.
 	PILOT_DISCOVERY=$(CURDIR)/bin/pilot-discovery PILOT_AGENT=$(TOOLS)/pilot-agent ISTIOD=$(TOOLS)/istiod \
@@ -153,7 +154,7 @@ $(addprefix $(TOOLS)/,etcd kube-apiserver helm3 helm4 kubeconform gotestsum): de
 $(TOOLS)/promql: deploy/tools/promql.sh $(wildcard deploy/promql/*)
 	@JOBS=$(JOBS) deploy/tools/promql.sh $(TOOLS)
 
-$(addprefix $(TOOLS)/,pilot-agent istiod istio-chart): deploy/tools/istio.sh
+$(addprefix $(TOOLS)/,pilot-agent istiod istioctl istio-chart istio-dashboards): deploy/tools/istio.sh
 	@JOBS=$(JOBS) deploy/tools/istio.sh $(TOOLS) $(@F)
 	@touch $@
 

@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # istio.sh DIR NAME: builds a program of Istio's as DIR/NAME, from the Go module proxy: pilot-agent, with the bootstrap template that it needs beside it, or istiod,
-# as it is released: with fast marshalling and without validation of what it makes itself. The name istio-chart copies the chart of istiod instead. Done once: a
-# stamp names the version that is there. For `make compat` and `make bench` alone: what Istio's module requires would raise the versions of every other tool.
+# as it is released: with fast marshalling and without validation of what it makes itself; or istioctl. The names istio-chart and istio-dashboards copy the chart
+# of istiod and the dashboards for Grafana instead. Done once: a stamp names the version that is there. For `make compat` and `make bench` alone: what Istio's module requires would raise the versions of every other tool.
 set -euo pipefail
 
 dir=${1:?usage: istio.sh DIR NAME} name=${2:?usage: istio.sh DIR NAME} istio=v0.0.0-20260827124520-eed52ebb66ad api=v1.31.1
 case $name in
 pilot-agent) package=istio.io/istio/pilot/cmd/pilot-agent ;;
 istiod) package=istio.io/istio/pilot/cmd/pilot-discovery ;;
-istio-chart) package= ;;
+istioctl) package=istio.io/istio/istioctl/cmd/istioctl ;;
+istio-chart | istio-dashboards) package= ;;
 *) echo "istio.sh: nothing of Istio's is named $name" >&2; exit 2 ;;
 esac
 mkdir -p "$dir"
@@ -40,6 +41,7 @@ fi
 module=$(go list -m -f '{{.Dir}}' istio.io/istio)
 case $name in
 pilot-agent) install -m 644 "$module/tools/packaging/common/envoy_bootstrap.json" "$dir/pilot-agent-bootstrap.json" ;;
+istio-dashboards) cp -r "$module/manifests/addons/dashboards" "$tmp/$name" && chmod -R u+w "$tmp/$name" ;;
 istio-chart) cp -r "$module/manifests/charts/istio-control/istio-discovery" "$tmp/$name" && chmod -R u+w "$tmp/$name" ;;
 esac
 rm -rf "$dir/$name" "$dir/$name".v* "$dir/$name"-v*

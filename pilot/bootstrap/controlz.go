@@ -7,6 +7,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/identity"
 	"github.com/istiod-lite/istiod-lite/citadel/authenticate"
 	"github.com/istiod-lite/istiod-lite/pilot/ctrlz"
+	"github.com/istiod-lite/istiod-lite/pilot/debug"
+	"github.com/istiod-lite/istiod-lite/pilot/translate"
 )
 
 // listenControlZ opens the port of ControlZ. It is the same on every server, so another on this host may have it: that
@@ -23,6 +25,12 @@ func (s *Server) listenControlZ(ctx context.Context) error {
 		return nil
 	}
 	return err
+}
+
+// cacheOf returns what a Translator keeps of encoded resources.
+func cacheOf(t *translate.Translator) debug.Cache {
+	hits, misses := t.Stats()
+	return debug.Cache{Resources: t.Kept(), Hits: hits, Misses: misses}
 }
 
 // bearer returns what finds out whose a bearer token over HTTP is.

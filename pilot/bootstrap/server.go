@@ -160,7 +160,8 @@ func New(o Options) (*Server, error) {
 	}
 	s.discovery = xds.New(ads)
 	s.debug = debug.New(debug.Options{
-		Snapshot: s.world.Snapshot, Objects: s.world.Objects, Findings: s.allFindings, Proxies: s.discovery, Selected: t.Selected,
+		Snapshot: s.world.Snapshot, Objects: s.world.Objects, Findings: s.allFindings, Proxies: s.discovery, Selected: t.Selected, Visible: t.Visible,
+		Cache:      func() debug.Cache { return cacheOf(t) },
 		Templates:  s.templates,
 		Authorizer: s.authorizer, Authenticate: s.bearer(), Admin: o.AdminPages, Cluster: o.ClusterID, Limits: o.Limits, Profile: o.Profile, Clusters: func() any { return s.from.Clusters() },
 	})

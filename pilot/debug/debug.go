@@ -16,7 +16,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/authorize"
+	"github.com/istiod-lite/istiod-lite/pilot/scope"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
+	"github.com/istiod-lite/istiod-lite/registry"
 )
 
 // Options of the debug API: where its pages read. Each function may be called from any goroutine.
@@ -26,7 +28,10 @@ type Options struct {
 	Findings func() []diag.Diagnostic  // what is wrong with configuration, of every source
 	Proxies  Proxies
 	// Selected returns the objects of a kind that apply to a proxy's workload; nil: unknown.
-	Selected  func(s *snapshot.Snapshot, p *node.Proxy, kind *kinds.Kind) []*kinds.Object
+	Selected func(s *snapshot.Snapshot, p *node.Proxy, kind *kinds.Kind) []*kinds.Object
+	// Visible returns what a proxy sees, and what returns the DestinationRules of one of its services; nil: unknown.
+	Visible   func(s *snapshot.Snapshot, p *node.Proxy) (*scope.Scope, func(*registry.Service) []*kinds.Object)
+	Cache     func() Cache             // what is kept of encoded resources; nil: nothing
 	Templates func() map[string]string // of injection, by name; nil: there are none
 	Clusters  func() any               // the remote clusters, as JSON; nil: there are none
 	Cluster   string                   // id of the cluster that the server runs in
@@ -68,7 +73,7 @@ func New(o Options) *API {
 		{"adsz", "connected proxies and what they watch", false, a.adsz},
 		{"ambientz", "ambient workloads", false, empty(list)},
 		{"authorizationz", "authorization policies by namespace, and by the proxies that they apply to", false, a.authorizationz},
-		{"cachez", "cached resources", false, empty(list)},
+		{"cachez", "encoded resources that are kept, in numbers", false, a.cachez},
 		{"clusterz", "remote clusters", false, a.clusterz},
 		{"config_dump", "what one proxy was sent, as Envoy's own dump", true, a.configDump},
 		{"configz", "configuration objects in force", false, a.configz},
@@ -91,7 +96,7 @@ func New(o Options) *API {
 		{"pushcontext", "the snapshot in force, in numbers", false, a.pushContext},
 		{"registryz", "services", false, a.registryz},
 		{"resourcesz", "kinds that are watched", false, a.resourcesz},
-		{"sidecarz", "Sidecar scope of one proxy", true, a.none},
+		{"sidecarz", "services and DestinationRules that one proxy sees, and its Sidecar", true, a.sidecarz},
 		{"syncz", "what each proxy was sent and has accepted", false, a.syncz},
 		{"telemetryz", "Telemetry objects by namespace", false, a.telemetryz},
 	}
@@ -141,14 +146,6 @@ func (a *API) list(url.Values) (any, error) {
 		names[i] = p.name
 	}
 	return names, nil
-}
-
-// none answers for one connected proxy that has nothing of this sort.
-func (a *API) none(query url.Values) (any, error) {
-	if _, err := a.proxy(query); err != nil {
-		return nil, err
-	}
-	return []struct{}{}, nil
 }
 
 func (a *API) findings(url.Values) (any, error) {

@@ -29,6 +29,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/authorize"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/scope"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/pilot/xds"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/session"
@@ -108,6 +109,12 @@ func testAPI(t *testing.T) (*API, *proxies) {
 			return []diag.Diagnostic{{Code: "UnknownField", Message: "no such field", File: "a.yaml", Line: 3, Column: 5}}
 		},
 		Proxies: p, Cluster: "Kubernetes", Limits: limits.Default(),
+		Cache: func() Cache { return Cache{3, 5, 4} },
+		Visible: func(s *snapshot.Snapshot, p *node.Proxy) (*scope.Scope, func(*registry.Service) []*kinds.Object) {
+			sidecar := &kinds.Object{Key: kinds.Key{Kind: kinds.Sidecar, Namespace: "a", Name: "narrow"}, Spec: &networkingv1.Sidecar{}}
+			rule := &kinds.Object{Key: kinds.Key{Kind: kinds.DestinationRule, Namespace: "a", Name: "web"}, Spec: &networkingv1.DestinationRule{Host: "web"}}
+			return scope.NewIndex(s, nil).ScopeOf(p.Namespace, sidecar), func(*registry.Service) []*kinds.Object { return []*kinds.Object{rule} }
+		},
 		Selected: func(_ *snapshot.Snapshot, p *node.Proxy, kind *kinds.Kind) []*kinds.Object {
 			return slices.DeleteFunc(slices.Clone(objects), func(o *kinds.Object) bool { return o.Kind != kind || o.Namespace != p.Namespace })
 		},
@@ -186,7 +193,11 @@ func TestPagesHaveIstiosShapes(t *testing.T) {
 		},
 		"/debug/ecdsz?proxyID=web-1.a":       {`"name": "module"`, "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig", "filters.http.wasm.v3.Wasm"},
 		"/debug/config_dump?proxyID=web-1.a": {"EcdsConfigDump", "ClustersConfigDump", `"versionInfo": "v2"`, `"name": "outbound"`, "RoutesConfigDump"},
-		"/debug/mesh":                        {`"trustDomain": "cluster.local"`},
+		"/debug/sidecarz?proxyID=web-1.a": {
+			`"namespace": "a"`, `"name": "narrow"`, `"kind": "Sidecar"`, `"hostname": "web.a.svc.cluster.local"`, `"port": 80`, `"web.a.svc.cluster.local": [`, `"kind": "DestinationRule"`, `"rootNamespace": "istio-system"`,
+		},
+		"/debug/cachez": {`"resources": 3`, `"hits": 5`, `"misses": 4`},
+		"/debug/mesh":   {`"trustDomain": "cluster.local"`},
 		"/debug/authorizationz": {
 			`"namespace_to_policies": {`, `"root_namespace": "istio-system"`, `"name": "mine"`, `"name": "other"`, `"istio.io/dry-run": "true"`, `"action": "DENY"`, `"position": "p.yaml:1:1"`,
 			`"web-1.a": [`, `"a/mine"`,

@@ -189,20 +189,7 @@ func (a *API) registryz(url.Values) (any, error) {
 		return out, nil
 	}
 	for _, svc := range s.Services() {
-		d := service{
-			Attributes: attributes{provider(svc), svc.Name, svc.Namespace, svc.Labels, svc.ExportTo, svc.Selector},
-			Ports:      []port{}, Hostname: svc.Host, Resolution: resolution(svc.Resolution), MeshExternal: svc.MeshExternal,
-		}
-		for _, p := range svc.Ports {
-			d.Ports = append(d.Ports, port{p.Name, p.Number, string(p.Protocol)})
-		}
-		if addresses := slices.Concat(svc.Addresses, svc.AutoAddress); len(addresses) > 0 {
-			d.ClusterVIPs.Addresses = map[string][]string{a.o.Cluster: addresses}
-		}
-		if !svc.Created.IsZero() {
-			d.CreationTime = &svc.Created
-		}
-		out = append(out, d)
+		out = append(out, a.describeService(svc))
 	}
 	return out, nil
 }

@@ -1,6 +1,7 @@
 package translate
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
@@ -24,6 +25,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/translate/rds"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/sds"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/view"
+	"github.com/istiod-lite/istiod-lite/registry"
 )
 
 // Options of a Translator.
@@ -93,6 +95,9 @@ func New(o Options) *Translator {
 // Stats returns the memo's hits and misses since the start.
 func (t *Translator) Stats() (hits, misses uint64) { return t.memo.Stats() }
 
+// Kept returns how many encoded resources the memo keeps.
+func (t *Translator) Kept() int { return t.memo.Len() }
+
 // Conflicts returns all kinds of conflicts.
 func Conflicts() []engine.Conflict { return view.Conflicts() }
 
@@ -138,6 +143,15 @@ func (t *Translator) ResolveCohort(s *snapshot.Snapshot, p *node.Proxy) cohort.K
 func (t *Translator) Selected(s *snapshot.Snapshot, p *node.Proxy, kind *kinds.Kind) []*kinds.Object {
 	k := cohort.Resolve(t.state(s).index, p, t.features)
 	return feature.ObjectsOf(kind, k.Client.Selections, k.Outbound.Selections, k.Inbound.Selections, k.Patches.Selections)
+}
+
+// Visible returns the scope that a proxy sees, and what returns the DestinationRules of one of its services.
+func (t *Translator) Visible(s *snapshot.Snapshot, p *node.Proxy) (*scope.Scope, func(*registry.Service) []*kinds.Object) {
+	x := t.state(s).index
+	c := cohort.Resolve(x, p, t.features).Client
+	return x.ScopeOf(c.Namespace, c.Sidecar), func(svc *registry.Service) []*kinds.Object {
+		return slices.Collect(x.DestinationRules(c.Namespace, svc, c.Rules).All)
+	}
 }
 
 // Compare reports whether streams must compare everything they have with a Snapshot: more than endpoints and single

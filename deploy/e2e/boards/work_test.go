@@ -168,7 +168,7 @@ func work(t *testing.T) []scrape {
 		at := time.Now()
 		scrapes = append(scrapes,
 			scrape{At: at.UnixMilli(), Labels: map[string]string{"job": "istiod", "app": "istiod", "instance": p.Monitoring, "pod": "istiod-0", "namespace": "istio-system"}, Text: fetch(t, p.Monitoring)},
-			scrape{At: at.UnixMilli(), Labels: map[string]string{"job": "others", "instance": "10.0.0.1:1"}, Text: string(others)})
+			scrape{At: at.UnixMilli(), Labels: map[string]string{"job": "others", "instance": "10.0.0.1:1"}, Text: strings.ReplaceAll(string(others), "COUNT", fmt.Sprint(1000*(i+1)))})
 		write(i + 1)
 		review(t, p.HTTP, "/validate", `["web"]`)
 		review(t, p.HTTP, "/validate", `["*"]`)

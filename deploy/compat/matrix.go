@@ -1,0 +1,89 @@
+package compat
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/binaries"
+)
+
+// Update is the variable of the environment that has Check write, and not compare: COMPAT_UPDATE=1.
+const Update = "COMPAT_UPDATE"
+
+// Table is one section.
+type Table struct {
+	Title string
+	About string // a paragraph before the rows, wrapped
+	Head  []string
+	Rows  [][]string
+}
+
+// String returns the section as Markdown.
+func (t Table) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "## %s\n\n", t.Title)
+	if t.About != "" {
+		b.WriteString(t.About + "\n\n")
+	}
+	line := func(cells []string) {
+		for _, c := range cells {
+			b.WriteString("| " + strings.ReplaceAll(c, "|", `\|`) + " ")
+		}
+		b.WriteString("|\n")
+	}
+	line(t.Head)
+	b.WriteString(strings.Repeat("|---", len(t.Head)) + "|\n")
+	for _, r := range t.Rows {
+		line(r)
+	}
+	return b.String()
+}
+
+const head = `# What was tried with Istio's own tools
+
+Made by ` + "`make compat`" + `, with the tools of Istio 1.31. ` + "`COMPAT_UPDATE=1 make compat`" + ` writes it anew.
+
+`
+
+// Check returns an error unless MATRIX.md has the section as it is now, or puts it there where Update is set.
+func Check(t Table) error {
+	root, err := binaries.ModuleRoot()
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(root, "deploy", "compat", "MATRIX.md")
+	text, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if !utf8.Valid(text) {
+		return fmt.Errorf("%s is no text", path)
+	}
+	next := replace(string(text), t)
+	switch {
+	case next == string(text):
+		return nil
+	case os.Getenv(Update) == "":
+		return fmt.Errorf("%s does not say what is so now: %s=1 writes it\n%s", path, Update, t)
+	}
+	return os.WriteFile(path, []byte(next), 0o644)
+}
+
+// replace returns the document with a section in its place, or at the end.
+func replace(text string, t Table) string {
+	if text == "" {
+		text = head
+	}
+	sections := strings.Split(text, "\n## ")
+	for i, s := range sections[1:] {
+		if strings.HasPrefix(s, t.Title+"\n") {
+			sections[i+1] = strings.TrimPrefix(t.String(), "## ")
+			return strings.Join(sections, "\n## ")
+		}
+	}
+	return strings.TrimRight(text, "\n") + "\n\n" + t.String()
+}
