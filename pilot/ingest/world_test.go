@@ -207,7 +207,7 @@ metadata: {name: istio-canary, namespace: istio-system}
 data:
   mesh: |
     outboundTrafficPolicy:
-      mode: ALLOW_ANY_DYNAMIC_DNS
+      tls: {mode: SIMPLE}
     extensionProviders:
     - {name: prometheus, prometheus: {}}
     - {name: x, lightstep: {service: web, port: 80}}
@@ -229,7 +229,7 @@ data:
 		"ConfigMap istio-system/shared, key mesh:2:5 ca NotImplemented",
 		"own.yaml:10:17 extensionProviders[1].lightstep Deprecated",
 		"own.yaml:10:28 extensionProviders[1].lightstep NotImplemented",
-		"own.yaml:7:13 outboundTrafficPolicy.mode NotImplemented",
+		"own.yaml:7:12 outboundTrafficPolicy.tls NotImplemented",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)

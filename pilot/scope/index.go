@@ -21,6 +21,9 @@ type Index struct {
 	clusterLocal  []clusterLocalRule
 	placementRead func() // called when the placement is read; nil unless a test traces what is read
 
+	resolving    int    // how many services there are whose called hosts proxies resolve
+	resolvesRead func() // called when it is read whether there are any; nil unless a test traces what is read
+
 	placedOnce sync.Once
 	placed     placement
 	sortedBy   []string // the labels by which rules or the mesh sort endpoints, sorted
@@ -49,13 +52,21 @@ func NewIndexByRules(s *snapshot.Snapshot, last *Index, rules []InvalidationRule
 		x.Dirty = Dirty{All: true, Reassign: Reassign{All: true}, Compare: true}
 		return x
 	}
-	x.tables, x.clusterLocal = last.tables, last.clusterLocal
+	x.tables, x.clusterLocal, x.resolving = last.tables, last.clusterLocal, last.resolving
 	if s.Diff.Global {
 		x.clusterLocal = clusterLocalRules(s)
 	}
 	x.apply(&s.Diff)
 	x.Dirty = x.findDirty(last, rules)
 	return x
+}
+
+// ResolvesHosts reports whether there is a service whose called hosts proxies resolve.
+func (x *Index) ResolvesHosts() bool {
+	if x.resolvesRead != nil {
+		x.resolvesRead()
+	}
+	return x.resolving > 0
 }
 
 // Kinds returns the kinds of the objects from which scopes are made.
@@ -100,6 +111,12 @@ func (x *Index) apply(d *snapshot.Diff) {
 		return nil
 	}
 	for _, c := range d.Services {
+		if c.Old != nil && c.Old.Resolution == registry.DynamicDNS {
+			x.resolving--
+		}
+		if c.New != nil && c.New.Resolution == registry.DynamicDNS {
+			x.resolving++
+		}
 		t.setService(e, c.Old, endpoints(c.Old), false)
 		if c.New != nil {
 			t.setService(e, c.New, x.Endpoints(c.New.Key()), true)

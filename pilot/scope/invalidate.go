@@ -34,6 +34,9 @@ func meshInvalidation() []InvalidationRule {
 			b.dirty.All = b.dirty.All || b.diff.Global
 			b.dirty.Reassign.All = b.dirty.Reassign.All || b.diff.Global
 		}},
+		{Name: "called hosts", start: func(b *dirtyBuilder) {
+			b.dirty.All = b.dirty.All || b.index.ResolvesHosts() != b.last.ResolvesHosts()
+		}},
 		{Name: "roots", start: func(b *dirtyBuilder) { b.dirty.Roots = b.diff.Roots }},
 		{Name: "workloads", start: func(b *dirtyBuilder) {
 			b.dirty.Reassign.All = b.dirty.Reassign.All || len(b.diff.Workloads) > 0

@@ -13,9 +13,16 @@ func (x *Index) Traced(later *Index, found snapshot.Found) func() *Index {
 	if was, is := x.placement(), later.placement(); was != is {
 		placementRead = func() { found("placement", was) }
 	}
+	resolvesRead := func() {}
+	if was, is := x.ResolvesHosts(), later.ResolvesHosts(); was != is {
+		resolvesRead = func() { found("services whose called hosts are resolved", was) }
+	}
 	s := x.Snapshot.Traced(later.Snapshot, found)
 	return func() *Index {
-		return &Index{Snapshot: s, tables: t, Dirty: x.Dirty, clusterLocal: x.clusterLocal, placementRead: placementRead, scopes: map[scopeKey]*Scope{}}
+		return &Index{
+			Snapshot: s, tables: t, Dirty: x.Dirty, clusterLocal: x.clusterLocal, resolving: x.resolving,
+			placementRead: placementRead, resolvesRead: resolvesRead, scopes: map[scopeKey]*Scope{},
+		}
 	}
 }
 

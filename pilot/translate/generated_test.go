@@ -166,7 +166,7 @@ func generatedService(t *rapid.T, k registry.ServiceKey) *registry.Service {
 	s := &registry.Service{
 		Host: k.Host, Namespace: k.Namespace, Name: k.Host, Created: time.Unix(int64(rapid.IntRange(1, 3).Draw(t, "age")), 0),
 		ExportTo: one(t, generatedExports), Addresses: some(t, []string{"10.0.0.1", "10.0.0.2", "10.0.0.0/16", "fd00::1"}, 2),
-		Resolution: one(t, []registry.Resolution{registry.ClientSide, registry.ClientSide, registry.ClientSide, registry.DNS, registry.Passthrough}),
+		Resolution: one(t, []registry.Resolution{registry.ClientSide, registry.ClientSide, registry.ClientSide, registry.DNS, registry.Passthrough, registry.DynamicDNS}),
 	}
 	slices.Sort(s.Addresses)
 	s.Addresses = slices.Compact(s.Addresses)

@@ -25,10 +25,6 @@ func Unsupported(o *kinds.Object) []diag.Diagnostic {
 		return feature.Unsupported("spec", spec, lacks)
 	case *networkingv1.Gateway:
 		return append(feature.Unsupported("spec", spec, lacks), unusableServers(spec)...)
-	case *networkingv1.ServiceEntry:
-		if spec.Resolution == networkingv1alpha3.ServiceEntry_DYNAMIC_DNS {
-			return []diag.Diagnostic{feature.NotImplemented("spec.resolution", "host names are not resolved for each request: the service has no endpoints", "use resolution DNS")}
-		}
 	}
 	return nil
 }
@@ -96,11 +92,12 @@ func unusableServers(g *networkingv1.Gateway) []diag.Diagnostic {
 // UnsupportedMesh returns a finding for each field of a mesh configuration that translation itself does not support.
 // changed is what differs from the defaults.
 func UnsupportedMesh(c *mesh.Config, changed *meshv1alpha1.MeshConfig) []diag.Diagnostic {
-	list := feature.Unsupported("", changed, lacksMesh)
-	if c.GetOutboundTrafficPolicy().GetMode() == meshv1alpha1.MeshConfig_OutboundTrafficPolicy_ALLOW_ANY_DYNAMIC_DNS {
-		list = append(list, feature.NotImplemented("outboundTrafficPolicy.mode", "hosts without a service are not resolved, and calls to them fail", "use ALLOW_ANY"))
-	}
-	return list
+	return feature.Unsupported("", changed, func(field string) (message, fix string) {
+		if field == "OutboundTrafficPolicy.tls" && c.GetOutboundTrafficPolicy().GetMode() == meshv1alpha1.MeshConfig_OutboundTrafficPolicy_ALLOW_ANY_DYNAMIC_DNS {
+			return "", ""
+		}
+		return lacksMesh(field)
+	})
 }
 
 // lacksMesh returns what is not done of a field of a mesh configuration, and what to do about it.
@@ -111,7 +108,7 @@ func lacksMesh(field string) (message, fix string) {
 	case "MeshConfig.serviceEntryVisibility":
 		message, fix = "ServiceEntries are visible as their exportTo says", "use exportTo and defaultServiceExportTo"
 	case "OutboundTrafficPolicy.tls":
-		message = "calls to hosts without a service are passed on as they are"
+		message, fix = "calls to hosts without a service are passed on as they are", "use mode ALLOW_ANY_DYNAMIC_DNS"
 	case "ConfigSource.subscribedResources":
 		message = "all kinds are read"
 	}

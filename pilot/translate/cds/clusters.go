@@ -11,7 +11,6 @@ import (
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
-	caresv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/network/dns_resolver/cares/v3"
 	httpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -73,6 +72,11 @@ func (m *Clusters) Outbound(v *view.View, c cohort.Client) engine.Generator[stri
 				out = append(out, m.fixed.Get(fixedClusterKey{
 					name: names.PassthroughCluster, mesh: v.Mesh().With(c.Settings), capabilities: c.Capabilities, selections: m.hooks.ClusterSelections(c.Selections),
 				}))
+				if v.DynamicDNS() {
+					out = append(out, m.fixed.Get(fixedClusterKey{
+						name: view.DynamicDNSCluster, mesh: v.Mesh().With(c.Settings), capabilities: c.Capabilities, ipv4: c.IPv4, ipv6: c.IPv6, selections: m.hooks.ClusterSelections(c.Selections),
+					}))
+				}
 			}
 			for s := range v.ScopeOf(c.Namespace, c.Sidecar).Services {
 				out = append(out, m.serviceClusters(v, c, s)...)
@@ -179,6 +183,9 @@ func (b builder) buildCluster(k clusterKey) *envoy.Resource {
 	c.UpstreamConnectionOptions = keepalive(k.mesh)
 	b.ApplyPolicy(policy, feature.PolicyTarget{Sniffed: port.Protocol.Sniffed() && !k.router}, c, options)
 	preference.Apply(c.CommonLbConfig)
+	if c.GetClusterType() != nil {
+		resolveCalledHosts(k.mesh, k.ipv4, k.ipv6, c) // without another load balancer
+	}
 	http2 = options.GetExplicitHttpConfig().GetHttp2ProtocolOptions() != nil
 	k.setTLS(b, c, options, policy, http2)
 	if !k.sni {
@@ -240,6 +247,10 @@ func (k clusterKey) setDiscovery(b builder, c *clusterv3.Cluster, policy traffic
 	if policy.LoadBalancer.GetSimple() == networkingv1alpha3.LoadBalancerSettings_PASSTHROUGH {
 		kind = clusterv3.Cluster_ORIGINAL_DST
 	}
+	if k.service.Resolution == registry.DynamicDNS && kind != clusterv3.Cluster_ORIGINAL_DST {
+		resolveCalledHosts(k.mesh, k.ipv4, k.ipv6, c)
+		return
+	}
 	c.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: kind}
 	switch kind {
 	case clusterv3.Cluster_ORIGINAL_DST:
@@ -258,7 +269,7 @@ func (k clusterKey) setDiscovery(b builder, c *clusterv3.Cluster, policy traffic
 		c.DnsRefreshRate = k.mesh.GetDnsRefreshRate()        //nolint:staticcheck
 		c.RespectDnsTtl = true                               //nolint:staticcheck
 		c.DnsJitter = envoy.Duration(100 * time.Millisecond) //nolint:staticcheck
-		c.TypedDnsResolverConfig = &corev3.TypedExtensionConfig{Name: "envoy.network.dns_resolver.cares", TypedConfig: envoy.Any(&caresv3.CaresDnsResolverConfig{})}
+		c.TypedDnsResolverConfig = resolver()
 		c.LoadAssignment = k.inlineAssignment(b)
 	}
 }
@@ -299,7 +310,7 @@ func (k clusterKey) setTLS(b builder, c *clusterv3.Cluster, options *httpv3.Http
 		b.ApplyTLS(t, feature.PolicyTLS{Mesh: k.mesh, Credentials: k.router || k.rule.HasCredentials(), HTTP2: http2, Mutual: mutual()}, c, options)
 		return
 	}
-	if k.noTLS || k.service.MeshExternal || !k.mesh.AutoMTLS() {
+	if k.noTLS || k.service.MeshExternal || !k.mesh.AutoMTLS() || c.GetClusterType() != nil { // nobody knows who is resolved
 		return
 	}
 	tls := mutual()

@@ -25,6 +25,9 @@ type fixedClusterKey struct {
 }
 
 func (b builder) buildFixedCluster(k fixedClusterKey) *envoy.Resource {
+	if k.isDynamicDNS() {
+		return b.buildDynamicDNSCluster(k)
+	}
 	c := &clusterv3.Cluster{Name: k.name, ConnectTimeout: k.mesh.GetConnectTimeout()}
 	if k.name == names.BlackHoleCluster {
 		c.AltStatName = k.name + ";"

@@ -402,6 +402,7 @@ func (o egressBuilder) tcpChains(s *registry.Service, p registry.Port, onWildcar
 	}
 	cluster := names.Cluster(names.Outbound, p.Number, "", s.Host)
 	own.to = tcpDestination{statPrefix: cluster, clusters: frozen.ListOf(weightedCluster{name: cluster})}
+	own.to.resolved = resolvedPort(s, p.Number)
 	if pattern := o.view.Mesh().GetOutboundClusterStatName(); pattern != "" {
 		own.to.statPrefix = view.StatName(pattern, s, p.Number, 0, "")
 	}

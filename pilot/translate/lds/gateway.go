@@ -45,6 +45,7 @@ type tcpDestination struct {
 	statPrefix string
 	clusters   frozen.List[weightedCluster]
 	connection traffic.Connection
+	resolved   uint32 // the port at which the server name of a connection is called, where proxies resolve that; else 0
 }
 
 type weightedCluster struct {
@@ -210,6 +211,7 @@ func destination(v *view.View, c cohort.Client, vs *scope.VirtualService, port u
 		if s != nil && i == 0 { // a TCP proxy has one policy: the first destination's
 			rule, _ := v.MergedRules(c, s).Rule(d.Subset)
 			to.connection = connection(v, rule, number)
+			to.resolved = resolvedPort(s, number)
 		}
 		clusters = append(clusters, weightedCluster{names.Cluster(names.Outbound, number, d.Subset, host), d.Weight})
 	}

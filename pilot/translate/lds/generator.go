@@ -144,10 +144,15 @@ func (m *Listeners) fixedListeners(v *view.View, c cohort.Inputs) []*envoy.Resou
 		out = append(out, m.outbound.Get(outboundKey{proxyContext: env, bind: envoy.Loopback(c.Client.IPv4), port: p, bindsPort: true, route: names.HTTPProxyRoute}))
 	}
 	if c.Outbound.Interception != node.None {
-		out = append(out, m.virtualOutbound.Get(virtualOutboundKey{
+		sc := v.ScopeOf(c.Client.Namespace, c.Client.Sidecar)
+		k := virtualOutboundKey{
 			proxyContext: env, bind: envoy.Wildcard(c.Client.IPv4), transparent: c.Outbound.Interception == node.TPROXY, dual: c.Client.IPv4 && c.Client.IPv6,
-			fallback: v.Fallback(v.ScopeOf(c.Client.Namespace, c.Client.Sidecar)),
-		}))
+			fallback: v.Fallback(sc),
+		}
+		if http := v.HTTPFallback(sc); http != k.fallback {
+			k.http = http
+		}
+		out = append(out, m.virtualOutbound.Get(k))
 	}
 	return out
 }

@@ -2,6 +2,7 @@ package lds
 
 import (
 	"net/netip"
+	"slices"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
@@ -28,6 +29,8 @@ type proxyContext struct {
 	tags           feature.Tags
 	selections     feature.Selections
 	http10         bool
+	resolves       bool                // requests and connections may be for hosts that are resolved as they are called
+	ipv4, ipv6     bool                // the families that they are resolved in
 	internalRanges frozen.List[string] // of a gateway: ranges of addresses that are inside the mesh
 }
 
@@ -37,7 +40,11 @@ func newProxyContext(v *view.View, settings string, c node.Capabilities, t featu
 
 // outboundContext is the proxyContext of listeners for outgoing traffic, and of a router's.
 func outboundContext(v *view.View, c cohort.Inputs) proxyContext {
-	return newProxyContext(v, c.Client.Settings, c.Client.Capabilities, c.Outbound.Tags, c.Outbound.HTTP10, c.Outbound.Selections)
+	p := newProxyContext(v, c.Client.Settings, c.Client.Capabilities, c.Outbound.Tags, c.Outbound.HTTP10, c.Outbound.Selections)
+	if p.resolves = v.ResolvesHosts() || c.Client.Type != node.Router && v.DynamicDNS(); p.resolves {
+		p.ipv4, p.ipv6 = c.Client.IPv4, c.Client.IPv6
+	}
+	return p
 }
 
 func (c proxyContext) proxy() feature.Proxy {
@@ -76,6 +83,9 @@ func (b builder) connectionManager(c proxyContext, chain feature.Chain, statPref
 		UpgradeConfigs:               []*hcmv3.HttpConnectionManager_UpgradeConfig{{UpgradeType: "websocket"}},
 		RequestIdExtension:           &hcmv3.RequestIDExtension{TypedConfig: envoy.Any(&uuidv3.UuidRequestIdConfig{})},
 		HttpFilters:                  b.HTTPFilters(chain, c.selections),
+	}
+	if c.resolves {
+		m.HttpFilters = slices.Insert(m.HttpFilters, len(m.HttpFilters)-1, c.hostResolver()) // before the router
 	}
 	c.normalizePath(m)
 	if inline != nil {

@@ -142,6 +142,7 @@ type virtualOutboundKey struct {
 	transparent bool
 	dual        bool
 	fallback    string
+	http        string // the cluster for requests, where it is another one than that for connections
 }
 
 func (b builder) buildVirtualOutbound(k virtualOutboundKey) *envoy.Resource {
@@ -160,6 +161,12 @@ func (b builder) buildVirtualOutbound(k virtualOutboundKey) *envoy.Resource {
 			},
 			{Name: names.VirtualOutboundCatchall, Filters: b.fallbackFilters(k.proxyContext, k.fallback)},
 		},
+	}
+	if k.http != "" {
+		l.FilterChains = slices.Insert(l.FilterChains, 1, b.requestChain(k))
+		l.ListenerFilters = append(l.ListenerFilters, httpInspector(nil))
+		l.ListenerFiltersTimeout = k.mesh.GetProtocolDetectionTimeout()
+		l.ContinueOnListenerFiltersTimeout = true
 	}
 	l.AdditionalAddresses = additionalIPv6(k.dual, port)
 	if k.transparent {

@@ -1,6 +1,8 @@
 package lds
 
 import (
+	"slices"
+
 	"cmp"
 
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
@@ -52,7 +54,11 @@ func (b builder) weightedTCPFilters(c proxyContext, d feature.Direction, to tcpD
 	} else {
 		proxy.ClusterSpecifier = &tcpv3.TcpProxy_WeightedClusters{WeightedClusters: weighted}
 	}
-	return b.tcpProxy(c, chain, proxy, to.connection)
+	filters := b.tcpProxy(c, chain, proxy, to.connection)
+	if to.resolved != 0 {
+		filters = slices.Insert(filters, len(filters)-1, c.serverNameResolver(to.resolved)) // before the proxy
+	}
+	return filters
 }
 
 // tcpProxy makes the network filters of a chain that ends in a TCP proxy.

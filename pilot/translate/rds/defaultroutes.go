@@ -28,9 +28,9 @@ func WorkloadRoute(cluster, host string, port uint32, grpc bool) *routev3.Route 
 	return r
 }
 
-// allowAny returns the catch-all virtual host of a sidecar that may call hosts without a service. Requests go to their
+// AllowAny returns the catch-all virtual host of a sidecar that may call hosts without a service. Requests go to their
 // original destination, or to the cluster of an egress proxy.
-func allowAny(cluster string, attemptCount bool) *routev3.VirtualHost {
+func AllowAny(cluster string, attemptCount bool) *routev3.VirtualHost {
 	return everyHost(names.AllowAny, outboundRoute(names.AllowAny, cluster), attemptCount)
 }
 

@@ -50,7 +50,7 @@ func (b *sidecarRouteBuilder) hosts() engine.Generator[string] {
 			var out []*envoy.Resource
 			b.eachHost(func(host string) { out = append(out, b.virtualHosts(host)...) })
 			if b.sniffed == "" {
-				out = append(out, b.catchAllHost(b.view.Fallback(b.scope)))
+				out = append(out, b.catchAllHost(b.view.HTTPFallback(b.scope)))
 			}
 			return out
 		},

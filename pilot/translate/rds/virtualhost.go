@@ -31,7 +31,7 @@ func (b builder) buildVirtualHost(k virtualHostKey) *envoy.Resource {
 	case names.BlackHoleCluster:
 		host = blockAll(k.mesh.AttemptCount())
 	default:
-		host = allowAny(k.fallback, k.mesh.AttemptCount())
+		host = AllowAny(k.fallback, k.mesh.AttemptCount())
 		host.Routes[0].GetRoute().AppendXForwardedHost = forwardsHost(k.mesh)
 	}
 	if k.isBlackhole() {

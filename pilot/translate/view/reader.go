@@ -24,7 +24,8 @@ type Reader interface {
 	Domain() string               // cluster.local
 	Cluster() string              // the ID of the server's own cluster
 	SecretsOf(cluster string) string
-	HostClusters() int // see limits.Limits
+	HostClusters() int   // see limits.Limits
+	ResolvesHosts() bool // whether there is a service whose called hosts proxies resolve
 
 	ScopeOf(namespace string, sidecar *kinds.Object) *scope.Scope
 

@@ -1,6 +1,7 @@
 package view
 
 import (
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
 	"github.com/istiod-lite/istiod-lite/api/limits"
@@ -50,7 +51,23 @@ func (v *View) ServiceRule(c cohort.Client, s *registry.Service) traffic.Rule {
 	return rule
 }
 
-// Fallback returns the cluster for traffic to no service.
+// DynamicDNSCluster is the name of the cluster for requests to no service where the mesh has their hosts resolved.
+const DynamicDNSCluster = "AllowAnyDynamicDNSCluster"
+
+// DynamicDNS reports whether the mesh has the hosts resolved of requests to no service.
+func (v *View) DynamicDNS() bool {
+	return v.Mesh().GetOutboundTrafficPolicy().GetMode() == meshv1alpha1.MeshConfig_OutboundTrafficPolicy_ALLOW_ANY_DYNAMIC_DNS
+}
+
+// HTTPFallback returns the cluster for requests to no service.
+func (v *View) HTTPFallback(s *scope.Scope) string {
+	if v.DynamicDNS() && s.Spec().GetOutboundTrafficPolicy() == nil {
+		return DynamicDNSCluster
+	}
+	return v.Fallback(s)
+}
+
+// Fallback returns the cluster for connections to no service.
 func (v *View) Fallback(s *scope.Scope) string {
 	if p := s.Spec().GetOutboundTrafficPolicy(); p != nil {
 		if e := p.EgressProxy; e != nil {
@@ -61,7 +78,7 @@ func (v *View) Fallback(s *scope.Scope) string {
 		}
 		return names.PassthroughCluster
 	}
-	if !v.Mesh().AllowAny() {
+	if !v.Mesh().AllowAny() && !v.DynamicDNS() {
 		return names.BlackHoleCluster
 	}
 	return names.PassthroughCluster

@@ -1,0 +1,69 @@
+package cds
+
+import (
+	"time"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	dfpclusterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/clusters/dynamic_forward_proxy/v3"
+	dfpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/dynamic_forward_proxy/v3"
+	caresv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/network/dns_resolver/cares/v3"
+	httpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
+
+	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/feature"
+	"github.com/istiod-lite/istiod-lite/pilot/scope/traffic"
+	"github.com/istiod-lite/istiod-lite/pilot/translate/view"
+)
+
+// DNSCache returns the cache of the addresses of called hosts. The filters that resolve them and the clusters that
+// connect to them share it: Envoy takes one cache of a name, so the name says all that the cache depends on.
+func DNSCache(m *mesh.Config, v4, v6 bool) *dfpv3.DnsCacheConfig {
+	family := dnsFamily(v4, v6)
+	return &dfpv3.DnsCacheConfig{
+		Name:                   "called-hosts-" + family.String() + "-" + m.GetDnsRefreshRate().AsDuration().String(),
+		DnsLookupFamily:        family,
+		DnsRefreshRate:         m.GetDnsRefreshRate(),
+		TypedDnsResolverConfig: resolver(),
+	}
+}
+
+func resolver() *corev3.TypedExtensionConfig {
+	return &corev3.TypedExtensionConfig{Name: "envoy.network.dns_resolver.cares", TypedConfig: envoy.Any(&caresv3.CaresDnsResolverConfig{})}
+}
+
+// resolveCalledHosts has a cluster connect to the host of each request, or to the server name of each TLS connection.
+// Which names a certificate must have is up to the TLS settings of the cluster, as it is of other clusters.
+func resolveCalledHosts(m *mesh.Config, v4, v6 bool, c *clusterv3.Cluster) {
+	c.ClusterDiscoveryType = &clusterv3.Cluster_ClusterType{ClusterType: &clusterv3.Cluster_CustomClusterType{
+		Name: "envoy.clusters.dynamic_forward_proxy", TypedConfig: envoy.Any(&dfpclusterv3.ClusterConfig{
+			ClusterImplementationSpecifier: &dfpclusterv3.ClusterConfig_DnsCacheConfig{DnsCacheConfig: DNSCache(m, v4, v6)},
+			AllowInsecureClusterOptions:    true,
+		}),
+	}}
+	c.LbPolicy, c.LbConfig = clusterv3.Cluster_CLUSTER_PROVIDED, nil
+}
+
+// buildDynamicDNSCluster makes the cluster for requests to no service where the mesh has their hosts resolved.
+func (b builder) buildDynamicDNSCluster(k fixedClusterKey) *envoy.Resource {
+	c := &clusterv3.Cluster{
+		Name: k.name, AltStatName: k.name + ";", ConnectTimeout: k.mesh.GetConnectTimeout(), CircuitBreakers: unlimited(), UpstreamConnectionOptions: keepalive(k.mesh),
+	}
+	options := &httpv3.HttpProtocolOptions{}
+	b.ApplyPolicy(traffic.Policy{ConnectionPool: k.mesh.GetDefaultTrafficPolicy().GetConnectionPool()}, feature.PolicyTarget{}, c, options)
+	options.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{IdleTimeout: envoy.Duration(5 * time.Minute)}
+	options.UpstreamProtocolOptions = envoy.DownstreamProtocol()
+	if t := k.mesh.GetOutboundTrafficPolicy().GetTls(); t != nil {
+		b.ApplyTLS(t, feature.PolicyTLS{Mesh: k.mesh, Mutual: b.Upstream(feature.Upstream{})}, c, options)
+	}
+	preserveCase(k.mesh, options)
+	setHTTPOptions(c, options)
+	limitBuffers(k.mesh, false, c)
+	resolveCalledHosts(k.mesh, k.ipv4, k.ipv6, c)
+	b.ChangeCluster(feature.Cluster{Mesh: k.mesh, Capabilities: k.capabilities}, k.selections, c)
+	return envoy.NewResource(k.name, c)
+}
+
+// isDynamicDNS reports whether a fixed cluster is that one.
+func (k fixedClusterKey) isDynamicDNS() bool { return k.name == view.DynamicDNSCluster }
