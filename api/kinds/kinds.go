@@ -57,8 +57,14 @@ type Extra struct {
 	// Envoy's default, 503.
 	MissingCluster uint32
 	// BackendTLS is set on a DestinationRule that was made of BackendTLSPolicies. Its TLS settings take the place of those
-	// of other rules, and every proxy may have the CA certificates that it names.
+	// of other rules.
 	BackendTLS bool
+}
+
+// SharedSecret is a secret that proxies of another namespace than its own may be sent.
+type SharedSecret struct {
+	Namespace string // of the proxies; empty: all
+	Resource  string // of SDS, as proxies ask for it
 }
 
 // WorkloadSelector selects workloads of one namespace.

@@ -137,13 +137,22 @@ func (a *Authorizer) Register(peer identity.Peer, namespace, serviceAccount stri
 // Secret returns an error unless a peer may receive the secrets of a namespace: only one that proved an ID there may,
 // wherever it connects from.
 func (a *Authorizer) Secret(peer identity.Peer, namespace string) error {
+	if err := a.SharedSecret(peer); err != nil {
+		return err
+	}
+	if peer.ID.Namespace != namespace {
+		return deny("%s may not receive the secrets of namespace %s", peer, namespace)
+	}
+	return nil
+}
+
+// SharedSecret returns an error unless a peer may receive the secrets that are shared with its namespace, or with all.
+func (a *Authorizer) SharedSecret(peer identity.Peer) error {
 	switch {
 	case !peer.Proved():
 		return deny("secrets are served only to a proxy that proves its identity: it must connect to the secure port")
 	case peer.Federated:
 		return deny("%s may not receive secrets: its root counts for aliases of the trust domain alone", peer)
-	case peer.ID.Namespace != namespace:
-		return deny("%s may not receive the secrets of namespace %s", peer, namespace)
 	}
 	return nil
 }

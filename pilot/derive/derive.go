@@ -36,6 +36,8 @@ type Derivation struct {
 	Objects  []Derived
 	Findings []diag.Diagnostic
 	Statuses []Status
+	// Shared are secrets that its objects name, and that proxies of other namespaces may therefore be sent.
+	Shared []kinds.SharedSecret
 }
 
 // Derived is an object that a stage made, and the object that it was made of. An object of a source with the same key

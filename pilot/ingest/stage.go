@@ -31,6 +31,7 @@ type stages struct {
 
 	findings []diag.Diagnostic
 	statuses []derive.Status
+	shared   []kinds.SharedSecret
 }
 
 // counting finds the objects of sources that count.
@@ -106,11 +107,12 @@ func (s *stages) apply(batch []kinds.Change, m *mesh.Config) (out []kinds.Change
 // run derives everything anew. An object that comes out equal keeps its pointer.
 func (s *stages) run() {
 	before := s.derived
-	s.derived, s.hidden, s.findings, s.statuses = map[kinds.Key]derive.Derived{}, map[kinds.Key]bool{}, nil, nil
+	s.derived, s.hidden, s.findings, s.statuses, s.shared = map[kinds.Key]derive.Derived{}, map[kinds.Key]bool{}, nil, nil, nil
 	s.lookups, s.selections = map[kinds.Key]bool{}, nil
 	for i, stage := range s.list {
 		result := s.derive(i, derive.Input{Objects: s.objectsOf(stage.Kinds), Mesh: s.mesh, Get: s.lookUp, Select: s.selectObjects})
 		s.findings, s.statuses = append(s.findings, result.Findings...), append(s.statuses, result.Statuses...)
+		s.shared = append(s.shared, result.Shared...)
 		for _, d := range result.Objects {
 			key := d.Object.Key
 			if _, taken := s.derived[key]; taken || s.objects.get(key) != nil {

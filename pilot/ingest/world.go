@@ -237,6 +237,7 @@ func (w *World) derive(batch []kinds.Change) []kinds.Change {
 		return batch
 	}
 	w.found("derived", w.stages.findings)
+	w.builder.SetShared(w.stages.shared)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.derived, w.statuses, w.stageSecrets = w.stages.derived, w.stages.statuses, w.stages.secrets()

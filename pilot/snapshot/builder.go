@@ -24,6 +24,7 @@ type Builder struct {
 	last         *Snapshot
 	mesh         *mesh.Config
 	networks     *Networks
+	shared       *SharedSecrets
 	roots        frozen.List[string]
 	current      tables // the tables as of the last Apply
 	edit         *frozen.Edit
@@ -306,7 +307,7 @@ func (b *Builder) Commit(received time.Time) *Snapshot {
 	s := *b.last
 	s.Revision++
 	s.cached = &sync.Map{}
-	s.Mesh, s.Networks, s.roots = b.mesh, b.networks, b.roots
+	s.Mesh, s.Networks, s.Shared, s.roots = b.mesh, b.networks, b.shared, b.roots
 	b.edit.Done()
 	s.tables = b.current
 	s.Diff = b.diff

@@ -20,9 +20,10 @@ type Snapshot struct {
 
 	Mesh     *mesh.Config // replaced as a whole, never changed: comparable by pointer
 	Networks *Networks    // replaced as a whole, never changed; nil where there is only one network
-	Domain   string       // cluster.local
-	Cluster  string       // the ID of the server's own cluster
-	OneStore bool         // see Options
+	Shared   *SharedSecrets
+	Domain   string // cluster.local
+	Cluster  string // the ID of the server's own cluster
+	OneStore bool   // see Options
 
 	RepeatedText, HostClusters int // see limits.Limits
 

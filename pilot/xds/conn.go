@@ -22,6 +22,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/session"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/wire"
 )
@@ -64,9 +65,11 @@ type conn struct {
 
 	// The owner's alone.
 	session   *session.Session
-	unwatch   func()             // ends to watch whether the peer may have secrets; nil: nobody asked for any
-	wanted    map[kinds.Key]bool // what the secrets are made of that the client may be sent
-	located   bool               // a snapshot has shown that the peer is in the cluster that its proxy names
+	unwatch   func()                  // ends to watch whether the peer may have secrets; nil: nobody asked for any
+	wanted    map[kinds.Key]bool      // what the secrets are made of that the client may be sent
+	guarded   bool                    // the session is: it may be sent only what is granted
+	shared    *snapshot.SharedSecrets // by which that was decided
+	located   bool                    // a snapshot has shown that the peer is in the cluster that its proxy names
 	joined    bool
 	names     int // as counted by server.admission
 	deadlines deadlines

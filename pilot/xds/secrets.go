@@ -68,7 +68,22 @@ func (c *conn) allowSecret(name string) error {
 	if !ok {
 		return fmt.Errorf("%.200q is no name of a secret", name)
 	}
-	return c.server.authorizer.Secret(c.peer, namespace)
+	err := c.server.authorizer.Secret(c.peer, namespace)
+	if newest := c.server.newest(); err != nil && newest != nil && newest.Shared.With(c.peer.ID.Namespace, name) {
+		return c.server.authorizer.SharedSecret(c.peer)
+	}
+	return err
+}
+
+// withoutRevoked returns the secrets of a list that the client may still receive: what other namespaces share may be
+// revoked.
+func (c *conn) withoutRevoked(list *envoy.Names) *envoy.Names {
+	for name := range list.Each() {
+		if c.allowSecret(name) != nil {
+			return c.server.interner.Of(slices.DeleteFunc(slices.Clone(list.All()), func(name string) bool { return c.allowSecret(name) != nil }))
+		}
+	}
+	return list
 }
 
 // reviewSecrets is called when the client has asked for secrets. Without an Access it may be sent all that it
@@ -89,11 +104,16 @@ func (c *conn) reviewSecrets() {
 // have them, it keeps what it has, and gets no others.
 func (c *conn) applyAccess() {
 	granted := c.session.Subscribed(envoy.SecretType)
+	denied := false
+	c.shared = nil
+	if newest := c.server.newest(); newest != nil {
+		c.shared = newest.Shared
+	}
 	if a := c.server.access; a != nil {
-		c.session.Guard()
+		c.guarded = true
 		allowed, known := a.Allowed(c.proxy.Cluster, c.peer.ID)
 		known = known && (!allowed || c.inCluster())
-		denied := known && !allowed
+		denied = known && !allowed
 		switch had := c.session.Granted(); {
 		case known && allowed:
 		case known || had == nil || granted == nil:
@@ -102,6 +122,12 @@ func (c *conn) applyAccess() {
 			subscribed := granted
 			granted = c.server.interner.Of(slices.DeleteFunc(slices.Clone(had.All()), func(name string) bool { return !subscribed.Has(name) }))
 		}
+	}
+	if left := c.withoutRevoked(granted); left != granted {
+		c.guarded, granted, denied = true, left, true
+	}
+	if c.guarded {
+		c.session.Guard()
 		c.session.Grant(granted, denied)
 	}
 	c.demandSecrets(granted)

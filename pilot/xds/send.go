@@ -77,7 +77,7 @@ func (c *conn) adopt(p *session.Push, now time.Time) {
 	}
 	c.pass = pass{received: p.Received}
 	c.session.Adopt(p)
-	if c.waitsToBeLocated() {
+	if c.waitsToBeLocated() || p.Snapshot.Shared != c.shared {
 		c.applyAccess()
 	}
 	c.joinGroup()

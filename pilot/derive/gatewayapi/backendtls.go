@@ -58,6 +58,10 @@ func (r *run) makeBackendTLS() {
 		r.stage.backendTLS[o.Key] = p
 		all = append(all, p)
 		r.found(p.findings...)
+		if p.tls.CredentialName != "" && p.tls.CredentialName != names.NoCredential {
+			resource, _ := names.CACredential(p.tls.CredentialName)
+			r.out.Shared = append(r.out.Shared, kinds.SharedSecret{Resource: resource}) // whoever calls the service needs it
+		}
 	}
 	if len(all) == 0 {
 		r.stage.uses = nil

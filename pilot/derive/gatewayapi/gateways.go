@@ -30,6 +30,7 @@ type gateway struct {
 	unnamed   bool      // a Service of spec.addresses has no address yet
 	addresses []gatewayv1.GatewayStatusAddress
 	derived   []derive.Derived
+	shared    []kinds.SharedSecret // of other namespaces
 	findings  []diag.Diagnostic
 }
 
@@ -82,6 +83,7 @@ func (r *run) makeGateways() {
 		}
 		r.gateways[o.Key] = g
 		r.out.Objects = append(r.out.Objects, g.derived...)
+		r.out.Shared = append(r.out.Shared, g.shared...)
 		r.found(g.findings...)
 	}
 	for _, o := range r.byKind[kinds.ListenerSet] {
@@ -124,6 +126,13 @@ func (r *run) makeGateway(o *kinds.Object, c *class, sets []*kinds.Object) *gate
 
 func (g *gateway) found(o *kinds.Object, severity diag.Severity, field, fix, message string) {
 	g.findings = append(g.findings, finding(o, severity, "Gateway", field, fix, message))
+}
+
+// share lets the proxies of the Gateway have a secret of another namespace, by the name of its resource.
+func (g *gateway) share(namespace, resource string) {
+	if namespace != g.object.Namespace {
+		g.shared = append(g.shared, kinds.SharedSecret{Namespace: g.object.Namespace, Resource: resource})
+	}
 }
 
 // allowsSet reports whether a ListenerSet may add listeners.

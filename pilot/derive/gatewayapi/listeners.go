@@ -68,7 +68,8 @@ func (l *listener) passthrough() bool {
 
 // resolveListeners finds what each listener takes, and makes Gateways of Istio of those that are usable.
 func (g *gateway) resolveListeners() {
-	for i, l := range g.listeners {
+	ports := map[gatewayv1.PortNumber]*portUse{}
+	for _, l := range g.listeners {
 		l.hostname = exactOrWild(l.Hostname)
 		protocol, possible := l.protocols()
 		l.kinds = possible
@@ -78,13 +79,21 @@ func (g *gateway) resolveListeners() {
 			g.found(l.owner, diag.Warning, l.field+".protocol", "write HTTP, HTTPS, TLS or TCP", fmt.Sprintf("protocol %s is not supported: the listener takes no connections", l.Protocol))
 			continue
 		}
-		if l.conflict = l.conflictWith(g.listeners[:i]); l.conflict != "" {
+		use := ports[l.Port]
+		if use == nil {
+			use = &portUse{hosts: map[string]gatewayv1.ProtocolType{}}
+			ports[l.Port] = use
+		}
+		if l.conflict = use.conflict(l); l.conflict != "" {
 			l.refuse(l.conflict, conflicted)
 			g.found(l.owner, diag.Warning, l.field, "change its port, protocol or hostname", "another listener of the Gateway has the same: this one takes no connections")
 			continue
 		}
 		l.routed = true
 		l.resolveTLS()
+		if l.refused == nil {
+			use.protocol, use.hosts[l.hostname] = l.Protocol, l.Protocol
+		}
 		if l.resolved != nil && (l.resolved.reason != string(gatewayv1.ListenerReasonInvalidRouteKinds)) || l.refused != nil {
 			continue
 		}
@@ -101,25 +110,28 @@ func (l *listener) refuse(reason gatewayv1.ListenerConditionReason, message stri
 	l.refused = &condition{status: metav1.ConditionFalse, reason: string(reason), message: message}
 }
 
-// conflictWith returns why a listener cannot be beside earlier ones, or nothing.
-func (l *listener) conflictWith(earlier []*listener) gatewayv1.ListenerConditionReason {
-	for _, e := range earlier {
-		if e.Port != l.Port || e.refused != nil {
-			continue
-		}
-		a, b := e.transport(), l.transport()
-		switch {
-		case a != b && e.hostname == l.hostname, (a == "TCP" || b == "TCP") && a != b, (a == "HTTP" || b == "HTTP") && a != b:
-			return gatewayv1.ListenerReasonProtocolConflict
-		case a == b && e.hostname == l.hostname:
-			return gatewayv1.ListenerReasonHostnameConflict
-		}
+// portUse is the listeners of a port that are accepted. They have one protocol, or both HTTPS and TLS, which are told
+// apart by their hostnames.
+type portUse struct {
+	protocol gatewayv1.ProtocolType // of one of them; empty: there is none
+	hosts    map[string]gatewayv1.ProtocolType
+}
+
+// conflict returns why a listener cannot be beside them, or nothing.
+func (u *portUse) conflict(l *listener) gatewayv1.ListenerConditionReason {
+	byName := func(p gatewayv1.ProtocolType) bool {
+		return p == gatewayv1.HTTPSProtocolType || p == gatewayv1.TLSProtocolType
+	}
+	has, taken := u.hosts[l.hostname]
+	switch {
+	case u.protocol == "":
+	case u.protocol != l.Protocol && !(byName(u.protocol) && byName(l.Protocol)), taken && has != l.Protocol:
+		return gatewayv1.ListenerReasonProtocolConflict
+	case taken:
+		return gatewayv1.ListenerReasonHostnameConflict
 	}
 	return ""
 }
-
-// transport returns what listeners of one port must have in common: HTTPS and TLS are told apart by their hostnames.
-func (l *listener) transport() gatewayv1.ProtocolType { return l.Protocol }
 
 // restrictKinds takes spec.allowedRoutes.kinds into account.
 func (l *listener) restrictKinds() {
@@ -293,7 +305,10 @@ func (l *listener) certificate(ref gatewayv1.SecretObjectReference, field string
 	} else {
 		l.missing(written(), ns+"/"+string(ref.Name), field)
 	}
-	return "kubernetes-gateway://" + ns + "/" + string(ref.Name), true
+	credential := "kubernetes-gateway://" + ns + "/" + string(ref.Name)
+	resource, _ := names.Credential(credential)
+	l.gateway.share(ns, resource)
+	return credential, true
 }
 
 // missing records that there is no Secret of a name.
@@ -355,6 +370,8 @@ func (l *listener) validateClients(out *networkingv1alpha3.ServerTLSSettings) {
 			l.badCA(gatewayv1.ListenerReasonInvalidCACertificateRef, fmt.Sprintf("invalid CA certificate reference, %s %s/%s not found", ref.Kind, ns, ref.Name), at)
 		}
 		out.CaCertCredentialName = scheme + ns + "/" + string(ref.Name)
+		resource, _ := names.CACredential(out.CaCertCredentialName)
+		l.gateway.share(ns, resource)
 	}
 }
 

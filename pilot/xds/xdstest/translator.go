@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
@@ -61,6 +62,11 @@ func (f *Translator) Publish(full bool, edits ...string) *snapshot.Snapshot {
 	touched := map[string]bool{}
 	for _, e := range edits {
 		short, rest, _ := strings.Cut(e, " ")
+		if secret, is := strings.CutPrefix(e, "!share "); is { // "!share <namespace> <name>", for this world alone
+			namespace, resource, _ := strings.Cut(secret, " ")
+			s.Shared = snapshot.ShareSecrets(kinds.SharedSecret{Namespace: namespace, Resource: resource})
+			continue
+		}
 		if e == "!join" {
 			w.poison["/join"] = true
 			continue
