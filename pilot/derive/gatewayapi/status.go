@@ -37,6 +37,9 @@ type keptStatus struct {
 func conditions(o *kinds.Object, existing []metav1.Condition, list ...typed) []metav1.Condition {
 	var out []metav1.Condition
 	for _, c := range existing {
+		if len(out)+len(list) == mostConditions {
+			break
+		}
 		if !slices.ContainsFunc(list, func(t typed) bool { return t.kind == c.Type }) && !slices.Contains(ownConditions, c.Type) {
 			out = append(out, c)
 		}
@@ -46,10 +49,26 @@ func conditions(o *kinds.Object, existing []metav1.Condition, list ...typed) []m
 		if i := slices.IndexFunc(existing, func(c metav1.Condition) bool { return c.Type == t.kind && c.Status == t.status }); i >= 0 {
 			at = existing[i].LastTransitionTime
 		}
-		out = append(out, metav1.Condition{Type: t.kind, Status: t.status, Reason: t.reason, Message: t.message, ObservedGeneration: o.Spec.(metav1.Object).GetGeneration(), LastTransitionTime: at})
+		out = append(out, metav1.Condition{Type: t.kind, Status: t.status, Reason: t.reason, Message: shortened(t.message), ObservedGeneration: o.Spec.(metav1.Object).GetGeneration(), LastTransitionTime: at})
 	}
 	slices.SortStableFunc(out, func(a, b metav1.Condition) int { return strings.Compare(a.Type, b.Type) })
 	return out
+}
+
+// What an API server takes: conditions of an object, or of a part of it, the bytes of a message, and parents of a route.
+const (
+	mostConditions = 8
+	longestMessage = 32768
+	mostParents    = 32
+)
+
+// shortened returns a message that an API server takes.
+func shortened(message string) string {
+	if len(message) <= longestMessage {
+		return message
+	}
+	const more = "..."
+	return strings.ToValidUTF8(message[:longestMessage-len(more)], "") + more
 }
 
 // ownConditions are the types that this controller writes, on some object.
@@ -259,6 +278,9 @@ func (x *route) status(r *run, before map[kinds.Key]keptStatus) {
 			continue // the same, for another host of a ServiceEntry
 		}
 		done = append(done, part)
+		if len(now.Parents) == mostParents {
+			break // others have written their part of the rest
+		}
 		var earlier []metav1.Condition
 		for _, e := range was.Parents {
 			if e.ControllerName == controller && identityOf(e.ParentRef) == part {

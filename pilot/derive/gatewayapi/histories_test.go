@@ -1,0 +1,226 @@
+package gatewayapi_test
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+	"sigs.k8s.io/yaml"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/pilot/config"
+	"github.com/istiod-lite/istiod-lite/pilot/derive"
+	"github.com/istiod-lite/istiod-lite/pilot/derive/gatewayapi"
+)
+
+// objects is what a stage is given.
+type objects map[kinds.Key]*kinds.Object
+
+// put adds the objects of a text, or replaces those of their keys.
+func (w objects) put(t testing.TB, text string) {
+	t.Helper()
+	for i, document := range strings.Split(text, "\n---\n") {
+		var meta struct {
+			APIVersion, Kind string
+			Metadata         struct {
+				Name, Namespace string
+				Labels          map[string]string
+			}
+		}
+		if err := yaml.Unmarshal([]byte(document), &meta); err != nil {
+			t.Fatal(err)
+		}
+		group, _, found := strings.Cut(meta.APIVersion, "/")
+		if !found {
+			group = ""
+		}
+		at := slices.IndexFunc(kinds.All(), func(k *kinds.Kind) bool { return k.Group == group && k.Name == meta.Kind })
+		if at < 0 {
+			t.Fatalf("%s of %q is no kind", meta.Kind, group)
+		}
+		kind := kinds.All()[at]
+		spec := kind.New()
+		of := any(spec)
+		if kind.Istio {
+			var parts map[string]any
+			if err := yaml.Unmarshal([]byte(document), &parts); err != nil {
+				t.Fatal(err)
+			}
+			b, err := json.Marshal(parts["spec"])
+			if err != nil {
+				t.Fatal(err)
+			}
+			document = string(b)
+		}
+		if err := yaml.Unmarshal([]byte(document), of); err != nil {
+			t.Fatalf("%s: %v", meta.Kind, err)
+		}
+		m := meta.Metadata
+		o := &kinds.Object{Key: kinds.Key{Kind: kind, Namespace: m.Namespace, Name: m.Name}, Labels: m.Labels, Created: time.Unix(int64(i), 0), Spec: spec}
+		w[o.Key] = o
+	}
+}
+
+// input returns what the stage is given of the objects.
+func (w objects) input(stage derive.Stage) derive.Input {
+	var changes []kinds.Change
+	for key, o := range w {
+		if slices.Contains(stage.Kinds, key.Kind) {
+			changes = append(changes, kinds.Change{Key: key, Object: o})
+		}
+	}
+	config.Sort(changes)
+	in := derive.Input{Mesh: mesh.Default(), Get: func(k kinds.Key) *kinds.Object { return w[k] }}
+	for _, c := range changes {
+		in.Objects = append(in.Objects, c.Object)
+	}
+	return in
+}
+
+// said returns a derivation as text.
+func said(t interface{ Fatal(...any) }, d derive.Derivation) string {
+	objects := slices.SortedFunc(slices.Values(d.Objects), func(a, b derive.Derived) int {
+		return cmp.Compare(a.Object.Key.String(), b.Object.Key.String())
+	})
+	var all strings.Builder
+	write := func(v any) {
+		b, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Write(append(b, '\n'))
+	}
+	for _, x := range objects {
+		write([]any{x.Origin.String(), x.Object.String(), x.Object.Created, x.Object.Extra, x.Object.Spec})
+	}
+	for _, s := range d.Statuses {
+		write([]any{s.Of.String(), s.Value})
+	}
+	for _, f := range d.Findings {
+		write(f)
+	}
+	write(d.Shared)
+	return all.String()
+}
+
+// pieces are objects of which some have another version. Each is there or not.
+func pieces() [][]string {
+	gateway := func(name, rest string) string {
+		return "apiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {name: " + name + ", namespace: gw}\nspec: {gatewayClassName: istio, " + rest + "}"
+	}
+	route := func(kind, name, ns, spec string) string {
+		return "apiVersion: gateway.networking.k8s.io/v1\nkind: " + kind + "\nmetadata: {name: " + name + ", namespace: " + ns + "}\nspec: {" + spec + "}"
+	}
+	service := func(name, ns, ports string) string {
+		return "apiVersion: v1\nkind: Service\nmetadata: {name: " + name + ", namespace: " + ns + "}\nspec: {selector: {app: x}, ports: [" + ports + "]}"
+	}
+	grant := func(ns, from, kind, to string) string {
+		return "apiVersion: gateway.networking.k8s.io/v1\nkind: ReferenceGrant\nmetadata: {name: g, namespace: " + ns + "}\nspec: {from: [{group: gateway.networking.k8s.io, kind: " + kind + ", namespace: " + from + "}], to: [{group: \"\", kind: " + to + "}]}"
+	}
+	namespace := func(name, labels string) string {
+		return "apiVersion: v1\nkind: Namespace\nmetadata: {name: " + name + ", labels: {" + labels + "}}"
+	}
+	const selected = "allowedRoutes: {namespaces: {from: Selector, selector: {matchLabels: {x: y}}}}"
+	const all = "allowedRoutes: {namespaces: {from: All}}"
+	return [][]string{
+		{gateway("one", "listeners: [{name: a, port: 80, protocol: HTTP, "+all+"}]"), gateway("one", "listeners: [{name: a, port: 80, protocol: HTTP, hostname: \"*.org\", "+selected+"}, {name: b, port: 80, protocol: TCP}, {name: t, port: 90, protocol: TCP, "+all+"}]"),
+			gateway("one", "allowedListeners: {namespaces: {from: All}}, listeners: [{name: s, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: c, namespace: b}]}, "+all+"}, {name: p, port: 444, protocol: TLS, tls: {mode: Passthrough}, "+all+"}]")},
+		{gateway("two", "addresses: [{type: Hostname, value: one-istio}], listeners: [{name: a, port: 80, protocol: HTTP, "+all+"}]"), gateway("two", "addresses: [{type: Hostname, value: one-istio}, {type: Hostname, value: w.b}], listeners: [{name: a, port: 81, protocol: HTTP, "+all+"}]")},
+		{route("ListenerSet", "ls", "a", "parentRef: {name: one, namespace: gw}, listeners: [{name: x, port: 80, protocol: HTTP, hostname: a.org, "+all+"}, {name: y, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: c}]}}]")},
+		{service("one-istio", "gw", "{port: 80}, {port: 443}, {port: 444}, {port: 90}"), service("one-istio", "gw", "{port: 80}")},
+		{service("w", "a", "{port: 80}"), service("w", "a", "{port: 80}, {port: 90}")},
+		{service("w", "b", "{port: 80}")},
+		{grant("b", "a", "HTTPRoute", "Service"), grant("b", "gw", "Gateway", "Secret"), grant("b", "a", "TCPRoute", "Service")},
+		{namespace("a", "x: y"), namespace("a", "x: z")},
+		{namespace("b", "x: y")},
+		{route("HTTPRoute", "r", "a", "parentRefs: [{name: one, namespace: gw}], hostnames: [a.org, \"*.org\"], rules: [{backendRefs: [{name: w, port: 80}]}]"), route("HTTPRoute", "r", "a", "parentRefs: [{name: one, namespace: gw, sectionName: a}, {name: two, namespace: gw}, {kind: ListenerSet, name: ls}, {group: \"\", kind: Service, name: w}], rules: [{matches: [{path: {value: /x}}], backendRefs: [{name: w, namespace: b, port: 80}]}]")},
+		{route("HTTPRoute", "q", "b", "parentRefs: [{name: one, namespace: gw}, {group: \"\", kind: Service, name: w, namespace: a, port: 80}], hostnames: [a.org], rules: [{backendRefs: [{name: w, port: 81, weight: 3}, {name: w, namespace: a, port: 80}]}]")},
+		{route("GRPCRoute", "g", "a", "parentRefs: [{name: two, namespace: gw}, {group: \"\", kind: Service, name: w}], rules: [{matches: [{method: {service: s}}], backendRefs: [{name: w, port: 80}]}]")},
+		{route("TCPRoute", "t", "a", "parentRefs: [{name: one, namespace: gw}], rules: [{backendRefs: [{name: w, namespace: b, port: 80}]}]"), route("TCPRoute", "t", "a", "parentRefs: [{name: one, namespace: gw, port: 90}, {group: \"\", kind: Service, name: w}], rules: [{backendRefs: [{name: w, port: 80}]}]")},
+		{route("TLSRoute", "s", "b", "parentRefs: [{name: one, namespace: gw}], hostnames: [s.org], rules: [{backendRefs: [{name: w, port: 80}]}]")},
+		{"apiVersion: gateway.networking.k8s.io/v1\nkind: BackendTLSPolicy\nmetadata: {name: p, namespace: b}\nspec: {targetRefs: [{group: \"\", kind: Service, name: w}], validation: {hostname: w.org, wellKnownCACertificates: System}}"},
+		{"apiVersion: gateway.networking.k8s.io/v1\nkind: BackendTLSPolicy\nmetadata: {name: o, namespace: b}\nspec: {targetRefs: [{group: \"\", kind: Service, name: w}], validation: {hostname: w.org, caCertificateRefs: [{group: \"\", kind: ConfigMap, name: ca}]}}"},
+		{"apiVersion: gateway.networking.k8s.io/v1\nkind: GatewayClass\nmetadata: {name: istio}\nspec: {controllerName: istio.io/gateway-controller}", "apiVersion: gateway.networking.k8s.io/v1\nkind: GatewayClass\nmetadata: {name: istio}\nspec: {controllerName: example.com/other}"},
+	}
+}
+
+// TestHistories: after any history of changes a stage has made what one makes that sees the objects for the first time.
+func TestHistories(t *testing.T) {
+	all := pieces()
+	derived := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		world, stage := objects{}, gatewayapi.New(gatewayapi.Options{Domain: "cluster.local"})
+		for range rapid.IntRange(5, 40).Draw(rt, "steps") {
+			for range rapid.IntRange(1, 3).Draw(rt, "changes") {
+				piece := rapid.SampledFrom(all).Draw(rt, "piece")
+				version := rapid.IntRange(-1, len(piece)-1).Draw(rt, "version")
+				next := objects{}
+				next.put(t, piece[max(version, 0)])
+				for key, o := range next {
+					if world[key] = o; version < 0 {
+						delete(world, key)
+					}
+				}
+			}
+			got := stage.Derive(world.input(stage))
+			fresh := gatewayapi.New(gatewayapi.Options{Domain: "cluster.local"})
+			want := fresh.Derive(world.input(fresh))
+			derived += len(want.Objects)
+			if a, b := said(rt, got), said(rt, want); a != b {
+				rt.Fatalf("after this history:\n%s\nfor the first time:\n%s", a, b)
+			}
+			again := stage.Derive(world.input(stage))
+			if a, b := said(rt, got), said(rt, again); a != b {
+				rt.Fatalf("once more without a change:\n%s\nbefore:\n%s", b, a)
+			}
+			for i := range again.Objects {
+				if again.Objects[i].Object != got.Objects[i].Object && again.Objects[i].Object.Kind != kinds.DestinationRule && !strings.Contains(again.Objects[i].Object.Name, "~t") {
+					rt.Fatalf("%s is made again without a change", again.Objects[i].Object)
+				}
+			}
+		}
+	})
+	if derived == 0 {
+		t.Error("nothing was derived")
+	}
+}
+
+// TestShared: a listener's certificate in another namespace is shared with the Gateway's by its grant alone, and the CA
+// of a policy's namespace with everybody.
+func TestShared(t *testing.T) {
+	world, stage := objects{}, gatewayapi.New(gatewayapi.Options{Domain: "cluster.local"})
+	world.put(t, `apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: edge, namespace: gw}
+spec: {gatewayClassName: istio, listeners: [{name: a, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: c, namespace: b}]}}, {name: b, port: 444, protocol: HTTPS, tls: {certificateRefs: [{name: own}]}}]}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: BackendTLSPolicy
+metadata: {name: p, namespace: b}
+spec: {targetRefs: [{group: "", kind: Service, name: w}], validation: {hostname: w.org, caCertificateRefs: [{group: "", kind: ConfigMap, name: ca}]}}`)
+	shared := func() string { return fmt.Sprint(stage.Derive(world.input(stage)).Shared) }
+	if got := shared(); got != "[]" {
+		t.Errorf("without a grant and a ConfigMap, %s", got)
+	}
+	world.put(t, `apiVersion: gateway.networking.k8s.io/v1
+kind: ReferenceGrant
+metadata: {name: g, namespace: b}
+spec: {from: [{group: gateway.networking.k8s.io, kind: Gateway, namespace: gw}], to: [{group: "", kind: Secret, name: c}]}`)
+	if got := shared(); got != "[{gw kubernetes-gateway://b/c}]" {
+		t.Errorf("with a grant, %s", got)
+	}
+	for key := range world {
+		if key.Kind == kinds.ReferenceGrant {
+			delete(world, key)
+		}
+	}
+	if got := shared(); got != "[]" {
+		t.Errorf("without the grant, %s", got)
+	}
+}
