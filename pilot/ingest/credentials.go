@@ -248,6 +248,9 @@ func expiredCertificates(served []servedUntil, now time.Time) (list []diag.Diagn
 func (w *World) unservedCredentials() (list []diag.Diagnostic) {
 	byObject := w.References().byObject
 	for _, key := range slices.SortedFunc(maps.Keys(byObject), compareCredentials) {
+		if w.originOf(key) != nil {
+			continue // the stage that made it says what is wrong
+		}
 		for _, r := range byObject[key] {
 			if len(r.Names()) > 0 && !r.Misnamed() || len(list) > 0 && list[len(list)-1].Object == key.String() && list[len(list)-1].Field == r.Field {
 				continue
