@@ -14,6 +14,7 @@ import (
 	"syscall"
 
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/pods"
+	"github.com/istiod-lite/istiod-lite/deploy/samples"
 )
 
 func main() {
@@ -34,6 +35,7 @@ func main() {
 type options struct {
 	stay        bool
 	gatewayOnly bool
+	sample      string
 	requests    int
 	envoy       string
 	pilot       string
@@ -44,11 +46,15 @@ func parse(args []string) (options, error) {
 	f := flag.NewFlagSet("demo", flag.ContinueOnError)
 	f.BoolVar(&o.stay, "stay", false, "stay up until Ctrl-C")
 	f.BoolVar(&o.gatewayOnly, "gateway-only", false, "run the gateway alone on loopback, without namespaces")
+	f.StringVar(&o.sample, "sample", envOr("SAMPLE", samples.Bookinfo), "what to run: "+samples.Bookinfo+" or "+samples.GatewayAPI+" (environment: SAMPLE)")
 	f.IntVar(&o.requests, "requests", 500, "requests to send before and after the change")
 	f.StringVar(&o.envoy, "envoy", envOr("ENVOY", ".tools/envoy"), "Envoy binary (environment: ENVOY)")
 	f.StringVar(&o.pilot, "pilot-discovery", envOr("PILOT_DISCOVERY", "bin/pilot-discovery"), "control plane binary (environment: PILOT_DISCOVERY)")
 	if err := f.Parse(args); err != nil {
 		return o, err
+	}
+	if o.sample != samples.Bookinfo && o.sample != samples.GatewayAPI {
+		return o, fmt.Errorf("there is no sample %q: write %s or %s", o.sample, samples.Bookinfo, samples.GatewayAPI)
 	}
 	for _, binary := range []*string{&o.envoy, &o.pilot} {
 		if _, err := os.Stat(*binary); err != nil {
@@ -93,11 +99,14 @@ func run(ctx context.Context) error {
 	return err
 }
 
+// relays is how many listeners lead into the namespaces: to the gateway, to its port for HTTPS, to the debug pages.
+const relays = 3
+
 // enter opens what the user's shell will reach, and goes on inside.
 func enter(ctx context.Context, o options) error {
 	var listeners []*net.TCPListener
 	if o.stay {
-		for range 2 {
+		for range relays {
 			l, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
 			if err != nil {
 				return fmt.Errorf("listen on loopback: %w", err)
@@ -118,19 +127,19 @@ func inside(ctx context.Context, o options) error {
 	if err != nil {
 		pods.Refuse(err)
 	}
-	s := namespaces(network)
+	s := namespaces(network, o.sample)
 	if o.stay {
 		relayed, err := pods.Listeners()
 		if err != nil {
 			return err
 		}
-		s.gatewayRelay, s.debugRelay = relayed[0], relayed[1]
+		s.gatewayRelay, s.secureRelay, s.debugRelay = relayed[0], relayed[1], relayed[2]
 	}
 	return tour(ctx, o, s)
 }
 
 func onLoopback(ctx context.Context, o options) error {
-	s, err := loopback()
+	s, err := loopback(o.sample)
 	if err != nil {
 		return err
 	}

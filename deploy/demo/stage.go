@@ -13,6 +13,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/pods"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/world"
+	"github.com/istiod-lite/istiod-lite/deploy/samples"
 )
 
 // stage is where the demo plays: in network namespaces, or on loopback where there are none.
@@ -20,9 +21,10 @@ type stage struct {
 	about string
 	// host is where the control plane listens.
 	host string
-	// gateway is where the ingress gateway answers, and authority the host that requests ask for.
-	gateway   string
-	authority string
+	// gateway is where the ingress gateway answers, secure where it does so over TLS, if it does, and authority the host
+	// that requests ask for.
+	gateway, secure string
+	authority       string
 	// mark is what the pods' rules know Envoy's own traffic by.
 	mark     int
 	location func(world.Pod) (world.Location, error)
@@ -30,13 +32,12 @@ type stage struct {
 	// adapt changes the copied sample, and what was read of it, to suit the stage.
 	adapt func(dir string) error
 	cast  func(*world.Directory)
-	// gatewayRelay and debugRelay lead here from the user's own network; nil without -stay, and where there is only one
-	// network.
-	gatewayRelay, debugRelay net.Listener
+	// These lead here from the user's own network; nil without -stay, and where there is only one network.
+	gatewayRelay, secureRelay, debugRelay net.Listener
 }
 
-func namespaces(n *pods.Network) *stage {
-	return &stage{
+func namespaces(n *pods.Network, sample string) *stage {
+	s := &stage{
 		about:     "a pod is a network namespace with a real Envoy beside its server",
 		host:      n.Gateway().String(),
 		gateway:   "10.20.0.2:8080",
@@ -51,31 +52,51 @@ func namespaces(n *pods.Network) *stage {
 		adapt: func(string) error { return nil },
 		cast:  func(*world.Directory) {},
 	}
+	if sample == samples.GatewayAPI {
+		s.secure = "10.20.0.2:8443"
+	}
+	return s
 }
 
 // loopback assigns each pod an address in 127.0.0.0/8 and each port a free number.
-func loopback() (*stage, error) {
-	app, err := freePort()
-	if err != nil {
-		return nil, err
+func loopback(sample string) (*stage, error) {
+	ports := []string{"9080", "8080"}
+	if sample == samples.GatewayAPI {
+		ports = append(ports, "8443", "9000", "9001", "9090", "9443")
 	}
-	ingress, err := freePort()
-	if err != nil {
-		return nil, err
+	free := map[string]string{} // by what the sample has
+	var changes []string
+	for _, port := range ports {
+		instead, err := freePort()
+		if err != nil {
+			return nil, err
+		}
+		free[port] = instead
+		changes = append(changes, port, instead)
+	}
+	authority, secure := "reviews.bookinfo.svc.cluster.local", ""
+	bind := func(string) error { return nil }
+	if sample == samples.GatewayAPI {
+		authority, secure, bind = "reviews.example.com", net.JoinHostPort("127.0.0.1", free["8443"]), bindToLoopback
 	}
 	return &stage{
 		about:     "an ingress gateway on loopback",
 		host:      "127.0.0.1",
-		gateway:   net.JoinHostPort("127.0.0.1", ingress),
-		authority: "reviews.bookinfo.svc.cluster.local",
+		gateway:   net.JoinHostPort("127.0.0.1", free["8080"]),
+		secure:    secure,
+		authority: authority,
 		location:  func(world.Pod) (world.Location, error) { return &machine{}, nil },
 		admin: func(world.Pod) (string, error) {
 			port, err := freePort()
 			return net.JoinHostPort("127.0.0.1", port), err
 		},
 		adapt: func(dir string) error {
-			return rewrite(dir, "*.yaml", strings.NewReplacer("10.20.", "127.20.", "9080", app, "8080", ingress,
-				"- port: {number: 80, name: http, protocol: HTTP}", "- port: {number: 80, name: http, protocol: HTTP}\n    bind: 127.0.0.1"))
+			changes := append(changes, "10.20.", "127.20.",
+				"- port: {number: 80, name: http, protocol: HTTP}", "- port: {number: 80, name: http, protocol: HTTP}\n    bind: 127.0.0.1")
+			if err := rewrite(dir, "[^c]*.yaml", strings.NewReplacer(changes...)); err != nil { // not certificates.yaml
+				return err
+			}
+			return bind(dir)
 		},
 		cast: func(d *world.Directory) {
 			for i := range d.Pods {
@@ -85,6 +106,23 @@ func loopback() (*stage, error) {
 			}
 		},
 	}, nil
+}
+
+// bindToLoopback has the Gateway of a copied sample listen on loopback alone, which the Gateway API cannot say.
+func bindToLoopback(dir string) error {
+	const filter = `apiVersion: networking.istio.io/v1alpha3
+kind: EnvoyFilter
+metadata: {name: loopback, namespace: ingress}
+spec:
+  configPatches:
+  - applyTo: LISTENER
+    match: {context: GATEWAY}
+    patch: {operation: MERGE, value: {address: {socket_address: {address: 127.0.0.1}}}}
+`
+	if err := os.WriteFile(filepath.Join(dir, "loopback.yaml"), []byte(filter), 0o644); err != nil {
+		return fmt.Errorf("edit sample: %w", err)
+	}
+	return nil
 }
 
 // machine is the place of pods that have none of their own.

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/agent"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/controlplane"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/echo"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/pods"
@@ -35,7 +36,9 @@ type show struct {
 	page  page
 	mesh  string
 	pilot *controlplane.Process
-	world *world.World
+	// agents connect the proxies to the secure port; nil: they have no identity, and so get no secrets.
+	agents *agent.Agents
+	world  *world.World
 }
 
 // tour plays the demo from start to end. What it wrote is removed unless it failed.
@@ -78,7 +81,7 @@ func (d *show) start(ctx context.Context, work string) error {
 	if err := os.Mkdir(d.mesh, 0o755); err != nil {
 		return fmt.Errorf("make a folder: %w", err)
 	}
-	if err := samples.Copy("bookinfo", d.mesh); err != nil {
+	if err := samples.Copy(d.o.sample, d.mesh); err != nil {
 		return err
 	}
 	if err := d.stage.adapt(d.mesh); err != nil {
@@ -89,22 +92,35 @@ func (d *show) start(ctx context.Context, work string) error {
 		return err
 	}
 	d.stage.cast(&dir)
-	d.page.title("istiod-lite: the bookinfo mesh from a directory of YAML")
+	d.page.title("istiod-lite: the mesh %s from a directory of YAML", d.o.sample)
 	d.page.line("%s", d.stage.about)
 	d.page.gap()
 
 	began := time.Now()
-	d.pilot, err = controlplane.Start(ctx, controlplane.Options{Binary: d.o.pilot, ConfigDir: d.mesh, Host: d.stage.host, WorkDir: work})
-	if err != nil {
+	pilot := controlplane.Options{Binary: d.o.pilot, ConfigDir: d.mesh, Host: d.stage.host, WorkDir: work}
+	if d.stage.secure != "" {
+		pilot.StateDir = filepath.Join(work, "state")
+	}
+	if d.pilot, err = controlplane.Start(ctx, pilot); err != nil {
 		return err
 	}
 	d.page.took(time.Since(began), "control plane is ready")
 
 	began = time.Now()
-	d.world, err = world.Start(world.Options{
+	o := world.Options{
 		Directory: dir, Location: d.stage.location, Envoy: d.o.envoy, XDS: d.pilot.GRPC, Delta: true, Mark: d.stage.mark, Admin: d.stage.admin, WorkDir: work,
-	})
-	if err != nil {
+	}
+	if pilot.StateDir != "" {
+		issuer, err := d.pilot.Issuer()
+		if err != nil {
+			return err
+		}
+		d.agents = agent.New(agent.Options{Host: d.stage.host, Issuer: issuer, To: d.pilot.SecureGRPC})
+		o.XDSOf = func(p world.Pod) (string, error) {
+			return d.agents.Address(ctx, p.Node.Namespace, p.Node.ServiceAccount)
+		}
+	}
+	if d.world, err = world.Start(o); err != nil {
 		return err
 	}
 	if err := d.world.Ready(ctx); err != nil {
@@ -130,6 +146,9 @@ func plural(n int, noun string) string {
 func (d *show) stop() {
 	if d.world != nil {
 		d.world.Stop()
+	}
+	if d.agents != nil {
+		d.agents.Stop()
 	}
 	if d.pilot != nil {
 		d.pilot.Stop()
@@ -273,7 +292,7 @@ func (d *show) shift(ctx context.Context) error {
 
 // stay keeps the mesh up until the context ends.
 func (d *show) stay(ctx context.Context) error {
-	gateway, debug := d.stage.gateway, d.pilot.HTTP
+	gateway, secure, debug := d.stage.gateway, d.stage.secure, d.pilot.HTTP
 	var relays sync.WaitGroup
 	defer relays.Wait()
 	ctx, cancel := context.WithCancel(ctx)
@@ -285,10 +304,25 @@ func (d *show) stay(ctx context.Context) error {
 			return l.Addr().String()
 		}
 		gateway, debug = relay(d.stage.gatewayRelay, gateway), relay(d.stage.debugRelay, debug)
+		if secure != "" {
+			secure = relay(d.stage.secureRelay, secure)
+		} else {
+			d.stage.secureRelay.Close()
+		}
 	}
 	d.page.title("It stays up until Ctrl-C. Try from another shell:")
-	d.page.line("curl http://%s/", gateway)
-	d.page.line("curl -H 'Host: reviews.bookinfo.svc.cluster.local' http://%s/", gateway)
+	if d.o.sample == samples.GatewayAPI {
+		_, port, err := net.SplitHostPort(secure)
+		if err != nil {
+			return err
+		}
+		d.page.line("curl -H 'Host: bookinfo.example.com' http://%s/", gateway)
+		d.page.line("curl -H 'Host: reviews.example.com' -H 'end-user: jason' http://%s/", gateway)
+		d.page.line("curl --cacert %s --connect-to ::127.0.0.1:%s https://bookinfo.example.com/vault", filepath.Join(d.mesh, samples.RootsFile), port)
+	} else {
+		d.page.line("curl http://%s/", gateway)
+		d.page.line("curl -H 'Host: reviews.bookinfo.svc.cluster.local' http://%s/", gateway)
+	}
 	d.page.line("curl http://%s/debug/syncz", debug)
 	d.page.line("curl http://%s/debug/findings", debug)
 	d.page.line("edit %s: what the control plane makes of it shows up here", filepath.Join(d.mesh, splitFile))

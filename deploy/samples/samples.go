@@ -8,10 +8,17 @@ import (
 	"path/filepath"
 )
 
-//go:embed bookinfo
+//go:embed bookinfo gateway-api
 var files embed.FS
 
-// Copy writes the files of the named sample into a directory, which must exist.
+// The samples.
+const (
+	Bookinfo   = "bookinfo"    // a bookshop, by Istio's own API
+	GatewayAPI = "gateway-api" // the same by the Gateway API, and a route of each kind
+)
+
+// Copy writes the files of the named sample into a directory, which must exist. gateway-api gets keys and certificates
+// of its own.
 func Copy(name, dir string) error {
 	entries, err := fs.ReadDir(files, name)
 	if err != nil {
@@ -25,6 +32,9 @@ func Copy(name, dir string) error {
 		if err := os.WriteFile(filepath.Join(dir, e.Name()), content, 0o644); err != nil {
 			return fmt.Errorf("copy sample: %w", err)
 		}
+	}
+	if name == GatewayAPI {
+		return writeCertificates(dir)
 	}
 	return nil
 }

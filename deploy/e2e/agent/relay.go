@@ -25,8 +25,9 @@ type Relay struct {
 	serving  sync.WaitGroup
 }
 
-// Connect starts a relay to the secure port of a control plane, as an account that an issuer certifies.
-func Connect(ctx context.Context, issuer sds.Issuer, to, namespace, account string) (*Relay, error) {
+// Connect starts a relay to the secure port of a control plane, as an account that an issuer certifies. It listens at
+// host.
+func Connect(ctx context.Context, host string, issuer sds.Issuer, to, namespace, account string) (*Relay, error) {
 	chain, key, roots, err := issuer.Issue(ctx, namespace, account)
 	if err != nil {
 		return nil, err
@@ -37,12 +38,12 @@ func Connect(ctx context.Context, issuer sds.Issuer, to, namespace, account stri
 	}
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(roots)
-	return NewRelay(to, pool, &own)
+	return NewRelay(host, to, pool, &own)
 }
 
-// NewRelay starts a relay that trusts some roots. Without a certificate it has no identity.
-func NewRelay(to string, roots *x509.CertPool, own *tls.Certificate) (*Relay, error) {
-	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
+// NewRelay starts a relay that listens at host, and trusts some roots. Without a certificate it has no identity.
+func NewRelay(host, to string, roots *x509.CertPool, own *tls.Certificate) (*Relay, error) {
+	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", net.JoinHostPort(host, "0"))
 	if err != nil {
 		return nil, fmt.Errorf("listen for a proxy: %w", err)
 	}

@@ -3,6 +3,7 @@ package echo
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -27,12 +28,14 @@ const callTimeout = 10 * time.Second
 
 // Answer is what a server says of itself and of those it called.
 type Answer struct {
-	Name     string   `json:"name"`
-	Version  string   `json:"version,omitempty"`
-	Protocol string   `json:"protocol"`
-	Path     string   `json:"path"`
-	Calls    []Answer `json:"calls,omitempty"`
-	Error    string   `json:"error,omitempty"`
+	Name     string `json:"name"`
+	Version  string `json:"version,omitempty"`
+	Protocol string `json:"protocol"`
+	Path     string `json:"path"`
+	// Headers are those that the query names, as in ?header=x-a&header=host.
+	Headers map[string]string `json:"headers,omitempty"`
+	Calls   []Answer          `json:"calls,omitempty"`
+	Error   string            `json:"error,omitempty"`
 }
 
 // Options say who the server is.
@@ -56,6 +59,7 @@ func New(o Options) *Server {
 	s := &Server{o: o}
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
 	rpc := s.grpc()
 	s.http = &http.Server{
@@ -75,6 +79,11 @@ func New(o Options) *Server {
 
 // ServeHTTP serves HTTP/1.1, HTTP/2 by prior knowledge and gRPC until the listener is closed or the server stops.
 func (s *Server) ServeHTTP(l net.Listener) error { return s.http.Serve(l) }
+
+// ServeHTTPS is ServeHTTP over TLS. The configuration says which protocols are offered.
+func (s *Server) ServeHTTPS(l net.Listener, config *tls.Config) error {
+	return s.http.Serve(tls.NewListener(l, config))
+}
 
 // Stop lets running requests end, and closes what is still open when the context ends.
 func (s *Server) Stop(ctx context.Context) {
@@ -120,6 +129,15 @@ func (s *Server) grpc() *grpc.Server {
 
 func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
 	a := Answer{Name: s.o.Name, Version: s.o.Version, Protocol: r.Proto, Path: r.URL.Path}
+	for _, name := range r.URL.Query()["header"] {
+		if a.Headers == nil {
+			a.Headers = map[string]string{}
+		}
+		a.Headers[name] = r.Header.Get(name)
+		if name == "host" {
+			a.Headers[name] = r.Host
+		}
+	}
 	status := http.StatusOK
 	for _, url := range s.o.Calls {
 		called, err := s.call(r.Context(), url)

@@ -194,7 +194,7 @@ func (r *rig) run(ctx context.Context, o controlplane.Options, admin int, delta 
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	relay, err := agent.Connect(ctx, issuer, r.pilot.SecureGRPC, "ingress", "gateway")
+	relay, err := agent.Connect(ctx, "127.0.0.1", issuer, r.pilot.SecureGRPC, "ingress", "gateway")
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/agent"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/binaries"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/controlplane"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/pods"
@@ -45,7 +46,10 @@ type MeshOptions struct {
 	// authority's own root if there are none.
 	CA    bool
 	Roots []*x509.Certificate
-	Env   []string // of the control plane, of the form NAME=value
+	// Secure has proxies connect to the secure port, by certificates of that authority, so that they get secrets.
+	// Otherwise they connect over plaintext.
+	Secure bool
+	Env    []string // of the control plane, of the form NAME=value
 }
 
 // Mesh is a control plane that follows a directory, and the pods of the directory.
@@ -98,6 +102,11 @@ func StartMesh(ctx context.Context, t *testing.T, o MeshOptions) *Mesh {
 		t.Cleanup(m.Certificates.Stop)
 		certificates = m.Certificates.Address
 	}
+	var agents *agent.Agents
+	if o.Secure {
+		agents = agent.New(agent.Options{Host: host, Issuer: m.Issuer, To: m.Pilot.SecureGRPC})
+		t.Cleanup(agents.Stop)
+	}
 	directory, err := world.Read(m.Dir)
 	if err != nil {
 		t.Fatal(err)
@@ -106,9 +115,13 @@ func StartMesh(ctx context.Context, t *testing.T, o MeshOptions) *Mesh {
 	if envoy == "" {
 		envoy = EnvoyVar
 	}
-	m.World, err = StartPods(o.Network, world.Options{
-		Directory: directory, Envoy: os.Getenv(envoy), XDS: m.Pilot.GRPC, SDS: certificates, Delta: !o.StateOfTheWorld, WorkDir: work,
-	})
+	pods := world.Options{Directory: directory, Envoy: os.Getenv(envoy), XDS: m.Pilot.GRPC, SDS: certificates, Delta: !o.StateOfTheWorld, WorkDir: work}
+	if o.Secure {
+		pods.XDSOf = func(p world.Pod) (string, error) {
+			return agents.Address(ctx, p.Node.Namespace, p.Node.ServiceAccount)
+		}
+	}
+	m.World, err = StartPods(o.Network, pods)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package world
 
 import (
 	"bytes"
+	"crypto/tls"
 	"errors"
 	"flag"
 	"fmt"
@@ -27,6 +28,8 @@ type Directory struct {
 	Pods []Pod
 	// Hosts maps service names, as a pod's resolver would know them, to addresses.
 	Hosts map[string]netip.Addr
+	// Certificates are those of the Secrets of type kubernetes.io/tls, by "namespace/name"; nil: there is none.
+	Certificates map[string]tls.Certificate
 }
 
 // Pod is a Pod of the directory.
@@ -35,9 +38,11 @@ type Pod struct {
 	Version string
 	// Proxied is false for a pod without Envoy.
 	Proxied bool
-	// HTTP and TCP are the ports its container listens on, Calls what it calls.
-	HTTP, TCP []int
-	Calls     []string
+	// HTTP, HTTPS and TCP are the ports its container listens on, Calls what it calls.
+	HTTP, HTTPS, TCP []int
+	Calls            []string
+	// Credential is the Secret of its namespace that has the certificate of HTTPS.
+	Credential string
 }
 
 // Redirected reports whether the pod's traffic is handed to its sidecar.
@@ -104,6 +109,19 @@ func (d *Directory) add(doc []byte) error {
 		if ip, err := netip.ParseAddr(s.Spec.ClusterIP); err == nil {
 			d.Hosts[s.Name+"."+s.Namespace] = ip
 		}
+	case meta.APIVersion == "v1" && meta.Kind == "Secret":
+		var s corev1.Secret
+		if err := yaml.UnmarshalStrict(doc, &s); err != nil || s.Type != corev1.SecretTypeTLS {
+			return err
+		}
+		pair, err := tls.X509KeyPair(s.Data[corev1.TLSCertKey], s.Data[corev1.TLSPrivateKeyKey])
+		if err != nil {
+			return fmt.Errorf("secret %s: %w", s.Name, err)
+		}
+		if d.Certificates == nil {
+			d.Certificates = map[string]tls.Certificate{}
+		}
+		d.Certificates[s.Namespace+"/"+s.Name] = pair
 	}
 	return nil
 }
@@ -154,6 +172,8 @@ func (p *Pod) parse(args []string) error {
 		}
 	}
 	f.Func("http", "port for HTTP/1.1, HTTP/2 and gRPC", port(&p.HTTP))
+	f.Func("https", "port for HTTP/1.1 and HTTP/2 over TLS", port(&p.HTTPS))
+	f.StringVar(&p.Credential, "credential", "", "Secret with the certificate of -https")
 	f.Func("tcp", "port for lines of TCP", port(&p.TCP))
 	f.Func("call", "URL to call before each answer", func(s string) error {
 		p.Calls = append(p.Calls, s)

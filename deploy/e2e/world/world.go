@@ -3,6 +3,7 @@ package world
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -37,6 +38,8 @@ type Options struct {
 	Envoy string
 	XDS   string
 	SDS   string
+	// XDSOf returns where a pod's proxy asks; nil: at XDS, as all others.
+	XDSOf func(Pod) (string, error)
 	Delta bool
 	Mark  int
 	// Admin returns the address of a pod's admin API.
@@ -97,8 +100,14 @@ func (w *World) Add(p Pod) (*Running, error) {
 	if err != nil {
 		return nil, fmt.Errorf("pod %s: %w", p.Node.Name, err)
 	}
+	xds := w.o.XDS
+	if w.o.XDSOf != nil {
+		if xds, err = w.o.XDSOf(p); err != nil {
+			return nil, fmt.Errorf("pod %s: %w", p.Node.Name, err)
+		}
+	}
 	r.Proxy, err = proxy.Start(proxy.Options{
-		Binary: w.o.Envoy, Location: location, Node: p.Node, XDS: w.o.XDS, SDS: w.o.SDS, Delta: w.o.Delta, Admin: admin, Mark: w.o.Mark, WorkDir: w.o.WorkDir,
+		Binary: w.o.Envoy, Location: location, Node: p.Node, XDS: xds, SDS: w.o.SDS, Delta: w.o.Delta, Admin: admin, Mark: w.o.Mark, WorkDir: w.o.WorkDir,
 	})
 	return r, err
 }
@@ -134,6 +143,18 @@ func (w *World) serve(r *Running) error {
 	for _, port := range r.HTTP {
 		if err := listen(port, r.server.ServeHTTP); err != nil {
 			return err
+		}
+	}
+	if len(r.HTTPS) > 0 {
+		own, ok := w.o.Directory.Certificates[r.Node.Namespace+"/"+r.Credential]
+		if !ok {
+			return fmt.Errorf("there is no Secret %s of type kubernetes.io/tls in %s", r.Credential, r.Node.Namespace)
+		}
+		config := &tls.Config{Certificates: []tls.Certificate{own}, NextProtos: []string{"h2", "http/1.1"}, MinVersion: tls.VersionTLS12}
+		for _, port := range r.HTTPS {
+			if err := listen(port, func(l net.Listener) error { return r.server.ServeHTTPS(l, config) }); err != nil {
+				return err
+			}
 		}
 	}
 	for _, port := range r.TCP {
