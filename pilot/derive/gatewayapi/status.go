@@ -55,7 +55,7 @@ func conditions(o *kinds.Object, existing []metav1.Condition, list ...typed) []m
 	return out
 }
 
-// What an API server takes: conditions of an object, or of a part of it, the bytes of a message, and parents of a route.
+// What an API server takes: conditions of an object or of a part of it, bytes of a message, parents of a route.
 const (
 	mostConditions = 8
 	longestMessage = 32768
