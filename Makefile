@@ -47,7 +47,7 @@ export ENVOY ENVOY_OLDEST ETCD KUBE_APISERVER HELM4 KUBECONFORM PROMQL
 export CGO_ENABLED := 0
 export GOFLAGS := $(filter-out -trimpath -tags=%,$(shell go env GOFLAGS)) -trimpath -tags=$(TAGS)
 
-.PHONY: help all build run demo test vet unit norace e2e compat agents compat-helm soak bench lint fmt gen image tools clean micro
+.PHONY: help all build run demo test vet unit norace e2e conformance compat agents compat-helm soak bench lint fmt gen image tools clean micro
 # One stage at a time, whatever -j says: each uses all processors.
 .NOTPARALLEL:
 
@@ -94,6 +94,12 @@ e2e: build $(ENVOY) $(ENVOY_OLDEST) $(CLUSTER) $(CHARTS) $(PROMQL) $(GOTESTSUM) 
 	@$(PROGRESS) -v e2e go build -v -p $(JOBS) ./deploy/e2e/...
 	PILOT_DISCOVERY=$(CURDIR)/bin/pilot-discovery $(call GOTEST,e2e,testname,$(E2E_JOBS)) -count=1 -timeout 20m $(addprefix ./deploy/e2e/,writers kube . gatewaytls) ./deploy/e2e/...
 	@touch bin/test/e2e.ok
+
+conformance: build $(ENVOY) $(CLUSTER) $(HELM4) ## Run the conformance suite of the Gateway API, with all features that istiod claims, into deploy/conformance/report.yaml; logs go to bin/conformance. RUN=HTTPRouteCORS runs one test.
+	@rm -rf bin/conformance
+	PILOT_DISCOVERY=$(CURDIR)/bin/pilot-discovery CONFORMANCE=$(or $(RUN),all) CONFORMANCE_OUT=$(CURDIR)/bin/conformance \
+		go test -p $(JOBS) -vet=off -v -count=1 -timeout 1h -parallel 4 ./deploy/e2e/conformance
+	$(if $(RUN),,cp bin/conformance/report.yaml deploy/conformance/report.yaml)
 
 compat: build $(ENVOY) $(ENVOY_OLDEST) $(CLUSTER) $(HELM4) $(PROMQL) $(addprefix $(TOOLS)/,pilot-agent istiod istioctl istio-chart istio-dashboards) $(GOTESTSUM) | bin/test ## Test beside openssl, and Istio's own pilot-agent, istiod, istioctl, chart and dashboards, which take some minutes to build. COMPAT_UPDATE=1 writes deploy/compat/MATRIX.md.
 	go vet -tags $(TAGS),compat ./citadel/rotation ./citadel/store ./deploy/e2e/mtls ./deploy/e2e/certificates ./deploy/e2e/charts ./deploy/e2e/pairs ./deploy/e2e/boards ./deploy/e2e/istioctl

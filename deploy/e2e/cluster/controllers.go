@@ -37,6 +37,12 @@ func GatewayCRDs(ctx context.Context) (string, error) {
 	return filepath.Join(dir, "config", "crd", "standard"), err
 }
 
+// ExperimentalGatewayCRDs is the folder of those of the experimental channel, which have all of the standard one.
+func ExperimentalGatewayCRDs(ctx context.Context) (string, error) {
+	dir, err := module(ctx, "sigs.k8s.io/gateway-api")
+	return filepath.Join(dir, "config", "crd", "experimental"), err
+}
+
 // module returns the folder of a module.
 func module(ctx context.Context, name string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", name)
@@ -164,6 +170,13 @@ func (c *Cluster) deleteNamespace(ctx context.Context, name string) error {
 	} else if err != nil {
 		return fmt.Errorf("delete namespace %s: %w", name, err)
 	}
+	return c.FinishNamespace(ctx, name)
+}
+
+// FinishNamespace does what is left to do for a namespace that somebody has deleted: it deletes what is in it, then the
+// namespace is gone.
+func (c *Cluster) FinishNamespace(ctx context.Context, name string) error {
+	namespaces := c.typed.CoreV1().Namespaces()
 	if err := c.empty(ctx, name); err != nil {
 		return fmt.Errorf("empty namespace %s: %w", name, err)
 	}

@@ -132,3 +132,32 @@ func up(name string) error {
 	}
 	return nil
 }
+
+// Route has the program reach an address by way of a pod, which is to have it: AddAddress of a Pod.
+func (n *Network) Route(addr, via netip.Addr) error {
+	return n.home.within(n.home, func() error {
+		to := &net.IPNet{IP: addr.AsSlice(), Mask: net.CIDRMask(addr.BitLen(), addr.BitLen())}
+		if err := netlink.RouteReplace(&netlink.Route{LinkIndex: n.bridge, Dst: to, Gw: via.AsSlice()}); err != nil {
+			return fmt.Errorf("route %s by %s: %w", addr, via, err)
+		}
+		return nil
+	})
+}
+
+// AddAddress gives the program one more address of its own, which pods reach too; having it already is no error.
+func (n *Network) AddAddress(addr netip.Addr) error {
+	return n.home.within(n.home, func() error { return ownAddress(addr) })
+}
+
+// ownAddress gives the calling thread's namespace an address.
+func ownAddress(addr netip.Addr) error {
+	lo, err := netlink.LinkByName("lo")
+	if err != nil {
+		return fmt.Errorf("find lo: %w", err)
+	}
+	all := net.CIDRMask(addr.BitLen(), addr.BitLen())
+	if err := netlink.AddrReplace(lo, &netlink.Addr{IPNet: &net.IPNet{IP: addr.AsSlice(), Mask: all}}); err != nil {
+		return fmt.Errorf("add the address %s: %w", addr, err)
+	}
+	return nil
+}

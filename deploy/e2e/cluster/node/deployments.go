@@ -1,0 +1,104 @@
+package node
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+
+	"github.com/cespare/xxhash/v2"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// hashLabel says of which template a pod is.
+const hashLabel = "pod-template-hash"
+
+// syncDeployments makes the pods of Deployments. Those of an earlier template go when all of the new one are ready.
+func (n *Node) syncDeployments() error {
+	all, err := n.factory.Apps().V1().Deployments().Lister().List(labels.Everything())
+	if err != nil {
+		return err
+	}
+	pods, err := n.factory.Core().V1().Pods().Lister().List(labels.Everything())
+	if err != nil {
+		return err
+	}
+	owned := map[string][]*corev1.Pod{}
+	for _, p := range pods {
+		if o := metav1.GetControllerOf(p); o != nil {
+			owned[string(o.UID)] = append(owned[string(o.UID)], p)
+		}
+	}
+	var errs []error
+	for _, d := range all {
+		if d.DeletionTimestamp == nil {
+			errs = append(errs, n.syncDeployment(d, owned[string(d.UID)]))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (n *Node) syncDeployment(d *appsv1.Deployment, owned []*corev1.Pod) error {
+	template, err := json.Marshal(d.Spec.Template)
+	if err != nil {
+		return err
+	}
+	hash := fmt.Sprintf("%08x", uint32(xxhash.Sum64(template)))
+	want := 1
+	if d.Spec.Replicas != nil {
+		want = int(*d.Spec.Replicas)
+	}
+	core := n.o.Cluster.Client().CoreV1().Pods(d.Namespace)
+	have, ready := map[string]*corev1.Pod{}, 0
+	for _, p := range owned {
+		have[p.Name] = p
+	}
+	keep := map[string]bool{}
+	var errs []error
+	for i := range want {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Name: fmt.Sprintf("%s-%s-%d", d.Name, hash, i), GenerateName: d.Name + "-" + hash + "-", Namespace: d.Namespace,
+			Labels: maps.Clone(d.Spec.Template.Labels), Annotations: d.Spec.Template.Annotations,
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(d, appsv1.SchemeGroupVersion.WithKind("Deployment"))},
+		}, Spec: *d.Spec.Template.Spec.DeepCopy()}
+		p.Labels[hashLabel], p.Spec.NodeName = hash, name
+		keep[p.Name] = true
+		if now := have[p.Name]; now != nil {
+			if isReady(now) {
+				ready++
+			}
+			continue
+		}
+		if _, err := core.Create(n.ctx, p, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+			errs = append(errs, fmt.Errorf("make pod %s/%s: %w", p.Namespace, p.Name, err))
+		}
+	}
+	for _, p := range owned {
+		if !keep[p.Name] && ready == want && p.DeletionTimestamp == nil {
+			if err := core.Delete(n.ctx, p.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+				errs = append(errs, err)
+			}
+		}
+	}
+	status := appsv1.DeploymentStatus{ObservedGeneration: d.Generation, Replicas: int32(want), UpdatedReplicas: int32(want), ReadyReplicas: int32(ready), AvailableReplicas: int32(ready)}
+	if now := d.Status; now.ObservedGeneration != status.ObservedGeneration || now.ReadyReplicas != status.ReadyReplicas || now.Replicas != status.Replicas {
+		d = d.DeepCopy()
+		d.Status = status
+		_, err := n.o.Cluster.Client().AppsV1().Deployments(d.Namespace).UpdateStatus(n.ctx, d, metav1.UpdateOptions{})
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+func isReady(p *corev1.Pod) bool {
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}

@@ -1,0 +1,145 @@
+package conformance
+
+import (
+	"bytes"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/client-go/kubernetes"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	crlog "sigs.k8s.io/controller-runtime/pkg/log"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+	"sigs.k8s.io/gateway-api/apis/v1alpha2"
+	"sigs.k8s.io/gateway-api/apis/v1alpha3"
+	"sigs.k8s.io/gateway-api/apis/v1beta1"
+	"sigs.k8s.io/gateway-api/conformance"
+	confv1 "sigs.k8s.io/gateway-api/conformance/apis/v1"
+	"sigs.k8s.io/gateway-api/conformance/tests"
+	"sigs.k8s.io/gateway-api/conformance/utils/config"
+	"sigs.k8s.io/gateway-api/conformance/utils/suite"
+	"sigs.k8s.io/gateway-api/pkg/features"
+	"sigs.k8s.io/yaml"
+)
+
+// TestConformance runs the suite.
+func TestConformance(t *testing.T) {
+	ctx := t.Context()
+	work := filepath.Join(os.TempDir(), "conformance")
+	if err := os.Mkdir(work, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	c := start(ctx, t, work)
+	crlog.SetLogger(logr.Discard())
+	rest := c.Admin().Config()
+	scheme := clientgoscheme.Scheme
+	for _, add := range []func() error{
+		func() error { return gatewayv1.Install(scheme) }, func() error { return v1beta1.Install(scheme) }, func() error { return v1alpha2.Install(scheme) },
+		func() error { return v1alpha3.Install(scheme) }, func() error { return apiextensionsv1.AddToScheme(scheme) },
+	} {
+		if err := add(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	api, err := client.New(rest, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	typed, err := kubernetes.NewForConfig(rest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := suite.ConformanceOptions{
+		Client: api, Clientset: typed, RestConfig: rest, ManifestFS: []fs.FS{manifests{&conformance.Manifests}},
+		ConfigurableOptions: suite.ConfigurableOptions{
+			GatewayClassName: class, ConformanceProfiles: profiles(), SupportedFeatures: []features.FeatureName{features.SupportGateway}, CleanupTestResources: true,
+			TimeoutConfig:            timeouts(),
+			UsableNetworkAddresses:   []gatewayv1.GatewaySpecAddress{{Type: new(gatewayv1.IPAddressType), Value: usable.String()}},
+			UnusableNetworkAddresses: []gatewayv1.GatewaySpecAddress{{Type: new(gatewayv1.IPAddressType), Value: unusable.String()}},
+			Implementation: confv1.Implementation{
+				Organization: "istiod-lite", Project: "istiod-lite", URL: "https://github.com/istiod-lite/istiod-lite", Version: "1.31.1-lite.1", Contact: []string{"@istiod-lite/maintainers"},
+			},
+		},
+	}
+	for name := range failing() {
+		o.SkipTests = append(o.SkipTests, name)
+	}
+	switch what := os.Getenv(whatVar); what {
+	case "":
+	case "all":
+		o.SupportedFeatures = append(o.SupportedFeatures, claimed()...)
+	default:
+		o.SupportedFeatures = append(o.SupportedFeatures, claimed()...)
+		o.RunTest = what
+		o.SkipTests = nil
+	}
+	run(t, o, work)
+}
+
+// run runs the suite, and writes its report.
+func run(t *testing.T, o suite.ConformanceOptions, work string) {
+	s, err := suite.NewConformanceTestSuite(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Run("suite", func(t *testing.T) {
+		s.Setup(t, tests.ConformanceTests)
+		if err := s.Run(t, tests.ConformanceTests); err != nil {
+			t.Fatal(err)
+		}
+	})
+	report, err := s.Report()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := yaml.Marshal(report)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(work, "report.yaml"), text, 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range report.ProfileReports {
+		t.Logf("%s: core %+v, failed %v; extended %+v", p.Name, p.Core.Statistics, p.Core.FailedTests, p.Extended)
+	}
+}
+
+// timeouts are the suite's, but that nothing waits for nothing.
+func timeouts() config.TimeoutConfig {
+	c := config.DefaultTimeoutConfig()
+	c.DefaultPollInterval = 50 * time.Millisecond
+	return c
+}
+
+// manifests are the suite's, but for two things: the namespaces of the mesh ask for sidecars, and there is no coredns,
+// which only tests of UDPRoute use.
+type manifests struct{ of fs.ReadFileFS }
+
+// Open opens a file of the suite.
+func (m manifests) Open(name string) (fs.File, error) { return m.of.Open(name) }
+
+// ReadFile reads a file of the suite.
+func (m manifests) ReadFile(name string) ([]byte, error) {
+	text, err := m.of.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	switch name {
+	case "mesh/manifests.yaml":
+		text = bytes.ReplaceAll(text, []byte("  labels:\n    gateway-conformance: mesh"), []byte("  labels:\n    istio-injection: enabled\n    gateway-conformance: mesh"))
+	case "base/manifests.yaml":
+		documents := strings.Split(string(text), "\n---\n")
+		documents = slices.DeleteFunc(documents, func(d string) bool {
+			return strings.Contains(d, "kind: Deployment") && strings.Contains(d, "name: coredns\n")
+		})
+		text = []byte(strings.Join(documents, "\n---\n"))
+	}
+	return text, nil
+}
