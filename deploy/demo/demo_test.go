@@ -77,6 +77,9 @@ func newKit(dir string) (kit, error) {
 	set, err := binaries.Gather(ctx, dir)
 	k := kit{Set: set, demo: filepath.Join(dir, "demo"), test: filepath.Join(dir, "demo.test")}
 	if err == nil {
+		_, err = set.Agent(ctx) // beside the control plane, where the demo looks for it
+	}
+	if err == nil {
 		err = binaries.Build(ctx, k.demo, "./deploy/demo")
 	}
 	if err == nil {
@@ -125,7 +128,7 @@ func TestTour(t *testing.T) {
 	k := programs
 	for _, uid := range users() {
 		t.Run(fmt.Sprint("user ", uid), func(t *testing.T) {
-			check(t, k.command(t, uid, "-requests", "300"), "7 real Envoys", "productpage-v1 ", "details-v1 ", "ratings-v1 ")
+			check(t, k.command(t, uid, "-requests", "300"), "7 real Envoys", "details-v1 is spiffe://cluster.local/ns/bookinfo/sa/details, and takes no call without mutual TLS", "productpage-v1 ", "details-v1 ", "ratings-v1 ")
 		})
 	}
 }

@@ -39,6 +39,7 @@ type options struct {
 	requests    int
 	envoy       string
 	pilot       string
+	agent       string
 }
 
 func parse(args []string) (options, error) {
@@ -50,13 +51,17 @@ func parse(args []string) (options, error) {
 	f.IntVar(&o.requests, "requests", 500, "requests to send before and after the change")
 	f.StringVar(&o.envoy, "envoy", envOr("ENVOY", ".tools/envoy"), "Envoy binary (environment: ENVOY)")
 	f.StringVar(&o.pilot, "pilot-discovery", envOr("PILOT_DISCOVERY", "bin/pilot-discovery"), "control plane binary (environment: PILOT_DISCOVERY)")
+	f.StringVar(&o.agent, "pilot-agent", "", "agent binary; empty: the one beside the control plane")
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
 	if o.sample != samples.Bookinfo && o.sample != samples.GatewayAPI {
 		return o, fmt.Errorf("there is no sample %q: write %s or %s", o.sample, samples.Bookinfo, samples.GatewayAPI)
 	}
-	for _, binary := range []*string{&o.envoy, &o.pilot} {
+	if o.agent == "" {
+		o.agent = filepath.Join(filepath.Dir(o.pilot), "pilot-agent")
+	}
+	for _, binary := range []*string{&o.envoy, &o.pilot, &o.agent} {
 		if _, err := os.Stat(*binary); err != nil {
 			return o, fmt.Errorf("%w: run it by `make demo` or `make run`, which get what it needs", err)
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -12,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/pods"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/proxy"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/world"
 	"github.com/istiod-lite/istiod-lite/deploy/samples"
 )
@@ -26,9 +28,14 @@ type stage struct {
 	gateway, secure string
 	authority       string
 	// mark is what the pods' rules know Envoy's own traffic by.
-	mark     int
-	location func(world.Pod) (world.Location, error)
+	mark int
+	// location makes the location of a pod whose agent calls that port.
+	location func(p world.Pod, port uint16) (world.Location, error)
 	admin    func(world.Pod) (string, error)
+	// ports are those of an agent and its Envoy where there is but one network; nil: Istio's.
+	ports *[3]uint16
+	// strict is whether all pods call by mutual TLS alone.
+	strict bool
 	// adapt changes the copied sample, and what was read of it, to suit the stage.
 	adapt func(dir string) error
 	cast  func(*world.Directory)
@@ -38,22 +45,31 @@ type stage struct {
 
 func namespaces(n *pods.Network, sample string) *stage {
 	s := &stage{
-		about:     "a pod is a network namespace with a real Envoy beside its server",
+		about:     "a pod is a network namespace with an agent and a real Envoy beside its server",
 		host:      n.Gateway().String(),
 		gateway:   "10.20.0.2:8080",
 		authority: "bookinfo.example.com",
 		mark:      pods.Mark,
-		location: func(p world.Pod) (world.Location, error) {
-			return n.Add(pods.Spec{Name: p.Node.Name, Addr: p.Node.Addr, Redirect: p.Redirected()})
+		location: func(p world.Pod, port uint16) (world.Location, error) {
+			return n.Add(pods.Spec{Name: p.Node.Name, Addr: p.Node.Addr, Redirect: p.Redirected(), Direct: []uint16{port}})
 		},
 		admin: func(world.Pod) (string, error) {
 			return net.JoinHostPort("127.0.0.1", strconv.Itoa(pods.AdminPort)), nil
 		},
-		adapt: func(string) error { return nil },
 		cast:  func(*world.Directory) {},
+		adapt: func(string) error { return nil },
 	}
-	if sample == samples.GatewayAPI {
+	switch sample {
+	case samples.GatewayAPI:
 		s.secure = "10.20.0.2:8443"
+	case samples.Bookinfo:
+		s.strict = true
+		s.adapt = func(dir string) error {
+			err := rewrite(dir, "mesh.yaml", strings.NewReplacer("DISABLE", "STRICT",
+				"Where no agent brings certificates, mutual TLS is switched off", "Agents bring certificates, and calls by mutual TLS alone are served"))
+			// As injection labels a pod that has a proxy with certificates.
+			return errors.Join(err, rewrite(dir, "*.yaml", strings.NewReplacer("\n    version: v", "\n    security.istio.io/tlsMode: istio\n    version: v")))
+		}
 	}
 	return s
 }
@@ -79,13 +95,24 @@ func loopback(sample string) (*stage, error) {
 	if sample == samples.GatewayAPI {
 		authority, secure, bind = "reviews.example.com", net.JoinHostPort("127.0.0.1", free["8443"]), bindToLoopback
 	}
+	own := &[3]uint16{}
+	for i := range own {
+		text, err := freePort()
+		if err != nil {
+			return nil, err
+		}
+		if own[i], err = proxy.Port(net.JoinHostPort("", text)); err != nil {
+			return nil, err
+		}
+	}
 	return &stage{
-		about:     "an ingress gateway on loopback",
+		about:     "an ingress gateway on loopback, with an agent",
 		host:      "127.0.0.1",
 		gateway:   net.JoinHostPort("127.0.0.1", free["8080"]),
 		secure:    secure,
 		authority: authority,
-		location:  func(world.Pod) (world.Location, error) { return &machine{}, nil },
+		location:  func(world.Pod, uint16) (world.Location, error) { return &machine{}, nil },
+		ports:     own,
 		admin: func(world.Pod) (string, error) {
 			port, err := freePort()
 			return net.JoinHostPort("127.0.0.1", port), err

@@ -9,15 +9,17 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/istiod-lite/istiod-lite/deploy/e2e/agent"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/controlplane"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/echo"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/pods"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/proxy"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/world"
 	"github.com/istiod-lite/istiod-lite/deploy/samples"
 )
@@ -36,9 +38,7 @@ type show struct {
 	page  page
 	mesh  string
 	pilot *controlplane.Process
-	// agents connect the proxies to the secure port; nil: they have no identity, and so get no secrets.
-	agents *agent.Agents
-	world  *world.World
+	world *world.World
 }
 
 // tour plays the demo from start to end. What it wrote is removed unless it failed.
@@ -97,30 +97,24 @@ func (d *show) start(ctx context.Context, work string) error {
 	d.page.gap()
 
 	began := time.Now()
-	pilot := controlplane.Options{Binary: d.o.pilot, ConfigDir: d.mesh, Host: d.stage.host, WorkDir: work}
-	if d.stage.secure != "" {
-		pilot.StateDir = filepath.Join(work, "state")
-	}
-	if d.pilot, err = controlplane.Start(ctx, pilot); err != nil {
+	d.pilot, err = controlplane.Start(ctx, controlplane.Options{
+		Binary: d.o.pilot, ConfigDir: d.mesh, Host: d.stage.host, WorkDir: work, StateDir: filepath.Join(work, "state"),
+	})
+	if err != nil {
 		return err
 	}
-	d.page.took(time.Since(began), "control plane is ready")
+	d.page.took(time.Since(began), "control plane is ready, with a CA of its own")
 
 	began = time.Now()
-	o := world.Options{
-		Directory: dir, Location: d.stage.location, Envoy: d.o.envoy, XDS: d.pilot.GRPC, Delta: true, Mark: d.stage.mark, Admin: d.stage.admin, WorkDir: work,
+	agent, port, err := d.agent(work)
+	if err != nil {
+		return err
 	}
-	if pilot.StateDir != "" {
-		issuer, err := d.pilot.Issuer()
-		if err != nil {
-			return err
-		}
-		d.agents = agent.New(agent.Options{Host: d.stage.host, Issuer: issuer, To: d.pilot.SecureGRPC})
-		o.XDSOf = func(p world.Pod) (string, error) {
-			return d.agents.Address(ctx, p.Node.Namespace, p.Node.ServiceAccount)
-		}
-	}
-	if d.world, err = world.Start(o); err != nil {
+	d.world, err = world.Start(world.Options{
+		Directory: dir, Location: func(p world.Pod) (world.Location, error) { return d.stage.location(p, port) },
+		Envoy: d.o.envoy, Agent: agent, Delta: true, Mark: d.stage.mark, Admin: d.stage.admin, WorkDir: work,
+	})
+	if err != nil {
 		return err
 	}
 	if err := d.world.Ready(ctx); err != nil {
@@ -133,6 +127,52 @@ func (d *show) start(ctx context.Context, work string) error {
 		}
 	}
 	d.page.took(time.Since(began), "%s and %d servers are up and configured", plural(envoys, "real Envoy"), len(dir.Pods)-1)
+	if !d.stage.strict {
+		return nil
+	}
+	return d.secured(ctx)
+}
+
+// agent says how agents run, and which port of the control plane they call.
+func (d *show) agent(work string) (*proxy.Agent, uint16, error) {
+	state := filepath.Join(work, "state")
+	roots, err := os.ReadFile(filepath.Join(state, "ca", "ca", "root-cert.pem"))
+	if err != nil {
+		return nil, 0, fmt.Errorf("roots of the CA: %w", err)
+	}
+	port, err := proxy.Port(d.pilot.SecureGRPC)
+	return &proxy.Agent{Binary: d.o.agent, Discovery: d.pilot.SecureGRPC, Roots: roots, Token: proxy.Tokens(d.o.pilot, state), Ports: d.stage.ports}, port, err
+}
+
+// secured shows that pods have certificates, and take no call without mutual TLS.
+func (d *show) secured(ctx context.Context) error {
+	pod := d.world.Pod("details-v1")
+	var id []byte
+	for {
+		certs, err := pod.Proxy.Get(ctx, "/certs")
+		if err != nil {
+			return err
+		}
+		if id = regexp.MustCompile(`spiffe://[^"]+`).Find(certs); id != nil {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the Envoy of %s has no certificate: %s", pod.Node.Name, certs)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	address := net.JoinHostPort(pod.Node.Addr.String(), strconv.Itoa(pod.HTTP[0]))
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/", nil)
+	if err != nil {
+		return err
+	}
+	transport := &http.Transport{DisableKeepAlives: true}
+	if resp, err := transport.RoundTrip(req); err == nil {
+		resp.Body.Close()
+		return fmt.Errorf("%s answers a call without TLS: %s", pod.Node.Name, resp.Status)
+	}
+	d.page.line("%s is %s, and takes no call without mutual TLS", pod.Node.Name, id)
 	return nil
 }
 
@@ -146,9 +186,6 @@ func plural(n int, noun string) string {
 func (d *show) stop() {
 	if d.world != nil {
 		d.world.Stop()
-	}
-	if d.agents != nil {
-		d.agents.Stop()
 	}
 	if d.pilot != nil {
 		d.pilot.Stop()

@@ -31,6 +31,10 @@ func prepare(ctx context.Context, dir string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	agent, err := set.Agent(ctx)
+	if err != nil {
+		return nil, err
+	}
 	found, err := cluster.Find()
 	if err != nil {
 		return nil, err
@@ -42,5 +46,5 @@ func prepare(ctx context.Context, dir string) ([]string, error) {
 	root, rootErr := binaries.ModuleRoot()
 	crds := filepath.Join(dir, "crds")
 	err = errors.Join(rootErr, os.CopyFS(crds, os.DirFS(filepath.Join(root, "charts", "base", "files", "crds"))))
-	return append(there.Environ(), crdsVar+"="+crds, envoyVar+"="+set.Envoy, pilotVar+"="+set.Pilot), err
+	return append(there.Environ(), crdsVar+"="+crds, envoyVar+"="+set.Envoy, pilotVar+"="+set.Pilot, suite.AgentVar+"="+agent), err
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/controlplane"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/proxy"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/world"
 )
@@ -41,7 +42,8 @@ type mesh struct {
 	t        *testing.T // at whose end all ends
 	work     string
 	one, two *cluster.Cluster
-	sds      string // where proxies get certificates; empty: nowhere
+	state    string       // of the control plane's CA; empty: there is none
+	agent    *proxy.Agent // of each proxy; nil: there is none
 	pilot    *controlplane.Process
 	// own are the pods of the first cluster but one, sotw is that one, remote those of the second cluster.
 	own, sotw, remote *world.World
@@ -92,7 +94,7 @@ func (m *mesh) serve(ctx context.Context, t *testing.T, configDir, kubeconfig st
 	t.Helper()
 	var err error
 	m.pilot, err = controlplane.Start(ctx, controlplane.Options{
-		Binary: os.Getenv(pilotVar), ConfigDir: configDir, Kubeconfig: kubeconfig, Host: network.Gateway().String(), WorkDir: m.work,
+		Binary: os.Getenv(pilotVar), ConfigDir: configDir, Kubeconfig: kubeconfig, Host: network.Gateway().String(), WorkDir: m.work, StateDir: m.state,
 		Args: []string{"--remoteClusterTimeout", remoteTimeout.String()},
 	})
 	if err != nil {
@@ -125,7 +127,7 @@ func (m *mesh) runIn(ctx context.Context, t *testing.T, on, yaml, clusterID stri
 			n.View = on
 		}
 	}
-	w, err := suite.StartPods(network, world.Options{Directory: directory, Envoy: os.Getenv(envoyVar), XDS: m.pilot.GRPC, SDS: m.sds, Delta: delta, WorkDir: m.work})
+	w, err := suite.StartPods(network, world.Options{Directory: directory, Envoy: os.Getenv(envoyVar), Agent: m.agent, XDS: m.pilot.GRPC, Delta: delta, WorkDir: m.work})
 	if err != nil {
 		t.Fatal(err)
 	}

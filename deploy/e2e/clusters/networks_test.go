@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
-	"github.com/istiod-lite/istiod-lite/deploy/e2e/sds"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/proxy"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/world"
 )
@@ -62,12 +62,7 @@ func handedOn(t *testing.T, gateway *world.Running) int {
 func TestNetworks(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
-	certificates, err := sds.Start(network.Gateway().String(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(certificates.Stop)
-	m := &mesh{t: t, work: t.TempDir(), sds: certificates.Address}
+	m := &mesh{t: t, work: t.TempDir()}
 	suite.LogTails(t, m.work)
 	began := time.Now()
 	start := func(ctx context.Context, to **cluster.Cluster) error {
@@ -107,7 +102,13 @@ func TestNetworks(t *testing.T) {
 	if err := m.one.Admin().WriteFile(kubeconfig); err != nil {
 		t.Fatal(err)
 	}
+	m.state = filepath.Join(m.work, "state")
 	m.serve(ctx, t, "", kubeconfig)
+	roots, err := os.ReadFile(filepath.Join(m.state, "ca", "ca", "root-cert.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.agent = &proxy.Agent{Binary: os.Getenv(suite.AgentVar), Discovery: m.pilot.SecureGRPC, Roots: roots, Token: proxy.Tokens(os.Getenv(pilotVar), m.state)}
 	everyone := func(string) bool { return true }
 	m.own = m.runIn(ctx, t, "here", firstNetwork, "", true, everyone)
 	m.remote = m.runIn(ctx, t, "there", secondNetwork, "two", false, everyone)

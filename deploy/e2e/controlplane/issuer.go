@@ -50,7 +50,7 @@ func (p *Process) Issuer(roots ...*x509.Certificate) (*Issuer, error) {
 	return &Issuer{p.o.Binary, p.o.StateDir, authv1.NewIstioCertificateServiceClient(conn)}, nil
 }
 
-// Issue implements sds.Issuer.
+// Issue returns a certificate with its chain, its key, and the roots to trust, as PEM, for a service account.
 func (i *Issuer) Issue(ctx context.Context, namespace, account string) (chain, key, roots []byte, err error) {
 	token, err := exec.CommandContext(ctx, i.binary, "token", namespace, account, "--stateDir", i.stateDir).Output()
 	if err != nil {

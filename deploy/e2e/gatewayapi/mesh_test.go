@@ -77,7 +77,7 @@ func start(t *testing.T, more map[string]string) mesh {
 	for name, text := range more {
 		files[name] = text
 	}
-	m.Mesh = suite.StartMesh(ctx, t, suite.MeshOptions{Network: network, Files: files, CA: true, Secure: true})
+	m.Mesh = suite.StartMesh(ctx, t, suite.MeshOptions{Network: network, Files: files, CA: true})
 	return m
 }
 

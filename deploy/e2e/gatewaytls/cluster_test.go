@@ -136,7 +136,7 @@ func TestCluster(t *testing.T) {
 	for _, delta := range []bool{true, false} {
 		if !delta {
 			r.gateway.Stop()
-			r.gateway = r.proxy(r.xds, work, "gateway-sotw", ports[1], false)
+			r.gateway = r.proxy(work, "gateway-sotw", ports[1], false)
 			r.serves("one.example.com", issuer.pool(), nil, serial)
 		}
 		must(c.Client().RbacV1().RoleBindings("ingress").Delete(ctx, "gateway", metav1.DeleteOptions{}))

@@ -28,7 +28,6 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/node"
-	"github.com/istiod-lite/istiod-lite/deploy/e2e/agent"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/binaries"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/controlplane"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/proxy"
@@ -37,8 +36,11 @@ import (
 
 const startTimeout = 90 * time.Second
 
-// programs are the binaries under test.
-var programs binaries.Set
+// programs are the binaries under test, and agentBinary is one more.
+var (
+	programs    binaries.Set
+	agentBinary string
+)
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -53,6 +55,10 @@ func run(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	if programs, err = binaries.Gather(context.Background(), dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	if agentBinary, err = programs.Agent(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -159,8 +165,8 @@ type rig struct {
 	dir     string
 	pilot   *controlplane.Process
 	gateway *proxy.Proxy
-	port    int    // of the gateway
-	xds     string // where the gateway asks
+	port    int         // of the gateway
+	agent   proxy.Agent // of each gateway, but for its ports
 }
 
 // start starts a mesh of some files. delta is how the gateway asks.
@@ -181,7 +187,7 @@ func start(t *testing.T, port, admin int, delta bool, files map[string]string) *
 	return r
 }
 
-// run starts the control plane, and the gateway that asks it by way of xds.
+// run starts the control plane and the gateway.
 func (r *rig) run(ctx context.Context, o controlplane.Options, admin int, delta bool) {
 	r.t.Helper()
 	o.Binary, o.Host, o.StateDir = programs.Pilot, "127.0.0.1", filepath.Join(o.WorkDir, "state")
@@ -190,24 +196,25 @@ func (r *rig) run(ctx context.Context, o controlplane.Options, admin int, delta 
 		r.t.Fatal(err)
 	}
 	r.t.Cleanup(r.pilot.Stop)
-	issuer, err := r.pilot.Issuer()
+	roots, err := os.ReadFile(filepath.Join(o.StateDir, "ca", "ca", "root-cert.pem"))
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	relay, err := agent.Connect(ctx, "127.0.0.1", issuer, r.pilot.SecureGRPC, "ingress", "gateway")
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	r.t.Cleanup(relay.Stop)
-	r.xds = relay.Address
-	r.gateway = r.proxy(r.xds, o.WorkDir, "gateway", admin, delta)
+	r.agent = proxy.Agent{Binary: agentBinary, Discovery: r.pilot.SecureGRPC, Roots: roots, Token: proxy.Tokens(programs.Pilot, o.StateDir)}
+	r.gateway = r.proxy(o.WorkDir, "gateway", admin, delta)
 }
 
-func (r *rig) proxy(xds, work, name string, admin int, delta bool) *proxy.Proxy {
+// proxy starts a gateway with an agent of its own.
+func (r *rig) proxy(work, name string, admin int, delta bool) *proxy.Proxy {
 	r.t.Helper()
+	own := r.agent
+	ports := freePorts(r.t, 3)
+	own.Ports = &[3]uint16{uint16(ports[0]), uint16(ports[1]), uint16(ports[2])}
 	p, err := proxy.Start(proxy.Options{
-		Binary: programs.Envoy, Location: &machine{}, XDS: xds, Delta: delta, Admin: fmt.Sprintf("127.0.0.1:%d", admin), WorkDir: work,
-		Node: proxy.Node{Type: node.Router, Addr: netip.MustParseAddr("127.0.0.2"), Name: name, Namespace: "ingress", Labels: map[string]string{"istio": "ingress"}},
+		Binary: programs.Envoy, Location: &machine{}, Agent: &own, Delta: delta, Admin: fmt.Sprintf("127.0.0.1:%d", admin), WorkDir: work,
+		Node: proxy.Node{
+			Type: node.Router, Addr: netip.MustParseAddr("127.0.0.2"), Name: name, Namespace: "ingress", ServiceAccount: "gateway", Labels: map[string]string{"istio": "ingress"},
+		},
 	})
 	if err != nil {
 		r.t.Fatal(err)

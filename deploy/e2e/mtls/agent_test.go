@@ -201,10 +201,8 @@ func (m mesh) agent(t *testing.T, name string) *besideEnvoy {
 	must(os.Chmod(dir, 0o755))
 	token, err := exec.CommandContext(t.Context(), os.Getenv(suite.PilotVar), "token", "b", name, "--stateDir", m.State).Output()
 	must(err)
-	id, err := m.Certificates.Identity(t.Context(), "b", name)
-	must(err)
 	suite.Write(t, filepath.Join(dir, "token"), string(token))
-	suite.Write(t, filepath.Join(dir, "root.pem"), string(id.Roots))
+	suite.Write(t, filepath.Join(dir, "root.pem"), string(m.Roots))
 
 	a := &besideEnvoy{metrics: prometheus.NewRegistry()}
 	to, err := upstream.New(upstream.Options{

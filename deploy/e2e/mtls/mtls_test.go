@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/istiod-lite/istiod-lite/citadel/pki"
-	"github.com/istiod-lite/istiod-lite/deploy/e2e/sds"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/world"
 )
@@ -123,12 +122,9 @@ func testModes(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
 	m := start(ctx, t, withMorePorts(meshYAML))
-	w, issuer := m.World, m.Issuer
+	w := m.World
 	serveTLS(t, m)
-	stranger, err := sds.NewIssuer()
-	if err != nil {
-		t.Fatal(err)
-	}
+	stranger := foreign{selfSigned(t, "stranger"), "cluster.local"}
 	// A client of the mesh comes last: when the others are let in as they should be, the server has the mode in force.
 	callers := []struct {
 		name, pod string
@@ -138,7 +134,7 @@ func testModes(t *testing.T) {
 		{"plaintext", "plain", func(ctx context.Context, from world.Location, p port) error {
 			return call(ctx, from, net.JoinHostPort("10.10.0.11", strconv.Itoa(p.pod)), p, nil)
 		}, map[string]bool{"STRICT": false, "PERMISSIVE": true, "DISABLE": true}},
-		{"this mesh's certificate", "plain", tlsCall(t, issuer), map[string]bool{"STRICT": true, "PERMISSIVE": true, "DISABLE": false}},
+		{"this mesh's certificate", "plain", tlsCall(t, m.Issuer), map[string]bool{"STRICT": true, "PERMISSIVE": true, "DISABLE": false}},
 		{"another CA's certificate", "plain", tlsCall(t, stranger), map[string]bool{"STRICT": false, "PERMISSIVE": false, "DISABLE": false}},
 		{"another trust domain's certificate", "plain", tlsCall(t, m.foreign(t)), map[string]bool{"STRICT": false, "PERMISSIVE": false, "DISABLE": false}},
 		{"mesh", "client", func(ctx context.Context, from world.Location, p port) error {
@@ -184,13 +180,14 @@ func testModes(t *testing.T) {
 // mesh is a control plane that follows a directory and has a CA, and the pods of the directory.
 type mesh struct{ *suite.Mesh }
 
-// start runs a mesh, in mode PERMISSIVE, and returns once its proxies are ready. Agents trust the roots; without any,
-// those of the CA.
+// start runs a mesh, in mode PERMISSIVE, and returns once its proxies are ready. Agents trust the roots, or without any
+// those of the CA, and get a new certificate each few seconds, which they leave in the folder certs.
 func start(ctx context.Context, t *testing.T, objects string, roots ...*x509.Certificate) mesh {
 	t.Helper()
 	return mesh{suite.StartMesh(ctx, t, suite.MeshOptions{
 		Network: network, Files: map[string]string{"mesh.yaml": objects, "mode.yaml": policies(mode("PERMISSIVE"), "", "")},
 		CA: true, Roots: roots, Env: []string{"ISTIOD_CUSTOM_HOST=" + network.Gateway().String()},
+		AgentEnv: []string{"SECRET_TTL=1m", "SECRET_GRACE_PERIOD_RATIO=0.95", "OUTPUT_CERTS=certs"},
 	})}
 }
 
@@ -226,7 +223,7 @@ func call(ctx context.Context, from world.Location, address string, p port, secu
 }
 
 // foreign returns an issuer that signs, with the key of the mesh's CA, for another trust domain.
-func (m mesh) foreign(t *testing.T) sds.Issuer {
+func (m mesh) foreign(t *testing.T) foreign {
 	t.Helper()
 	f := pki.Files{}
 	for name, into := range map[string]*[]byte{"ca-cert.pem": &f.Certificate, "ca-key.pem": &f.Key, "root-cert.pem": &f.Roots} {
@@ -239,32 +236,38 @@ func (m mesh) foreign(t *testing.T) sds.Issuer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return foreign{b, f.Roots}
+	return foreign{b, "other.example"}
 }
 
+// issuer has certificates signed, with their keys and roots, in PEM.
+type issuer interface {
+	Issue(ctx context.Context, namespace, account string) (chain, key, roots []byte, err error)
+}
+
+// foreign is an issuer of its own.
 type foreign struct {
-	ca    *pki.Bundle
-	roots []byte
+	ca          *pki.Bundle
+	trustDomain string
 }
 
-// Issue implements sds.Issuer.
+// Issue implements issuer.
 func (f foreign) Issue(_ context.Context, namespace, account string) (chain, key, roots []byte, err error) {
 	private, err := pki.GenerateKey()
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	der, _, err := f.ca.Sign(pki.Leaf{URI: "spiffe://other.example/ns/" + namespace + "/sa/" + account, Key: private.Public(), TTL: time.Hour}, time.Now())
+	der, _, err := f.ca.Sign(pki.Leaf{URI: "spiffe://" + f.trustDomain + "/ns/" + namespace + "/sa/" + account, Key: private.Public(), TTL: time.Hour}, time.Now())
 	if err != nil {
 		return nil, nil, nil, err
 	}
 	key, err = pki.EncodeKey(private)
-	return pki.EncodeCertificate(der), key, f.roots, err
+	return pki.EncodeCertificate(der), key, pki.EncodeCertificate(f.ca.Certificate.Raw), err
 }
 
 // tlsCall returns a caller without a sidecar that has a certificate of an issuer, as a sidecar would.
-func tlsCall(t *testing.T, issuer sds.Issuer) func(ctx context.Context, from world.Location, p port) error {
+func tlsCall(t *testing.T, by issuer) func(ctx context.Context, from world.Location, p port) error {
 	t.Helper()
-	chain, key, _, err := issuer.Issue(t.Context(), "a", "client")
+	chain, key, _, err := by.Issue(t.Context(), "a", "client")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -72,12 +72,8 @@ func (m mesh) supervise(t *testing.T, name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	id, err := m.Certificates.Identity(t.Context(), "b", name)
-	if err != nil {
-		t.Fatal(err)
-	}
 	suite.Write(t, filepath.Join(work, "var/run/secrets/tokens/istio-token"), strings.TrimSpace(string(token)))
-	suite.Write(t, filepath.Join(work, "var/run/secrets/istio/root-cert.pem"), string(id.Roots))
+	suite.Write(t, filepath.Join(work, "var/run/secrets/istio/root-cert.pem"), string(m.Roots))
 	tools := filepath.Dir(os.Getenv("PILOT_AGENT"))
 	host, _, err := net.SplitHostPort(m.Pilot.SecureGRPC)
 	if err != nil {

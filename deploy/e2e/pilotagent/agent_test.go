@@ -135,7 +135,7 @@ func (m *mesh) start(t *testing.T, name, account, role string) *agent {
 	suite.Write(t, filepath.Join(a.dir, "var/run/secrets/tokens/istio-token"), strings.TrimSpace(string(token)))
 	suite.Write(t, filepath.Join(a.dir, "var/run/secrets/istio/root-cert.pem"), string(roots))
 	suite.Write(t, filepath.Join(a.dir, "etc/istio/pod/labels"), fmt.Sprintf("app=%q\n", account))
-	a.cmd = exec.CommandContext(context.Background(), os.Getenv(agentVar), "proxy", role, "--domain", "b.svc.cluster.local", "--proxyLogLevel=warning", "--log_output_level=default:info")
+	a.cmd = exec.CommandContext(context.Background(), os.Getenv(suite.AgentVar), "proxy", role, "--domain", "b.svc.cluster.local", "--proxyLogLevel=warning", "--log_output_level=default:info")
 	a.cmd.Dir = a.dir
 	a.cmd.Env = []string{
 		"PATH=" + os.Getenv("PATH"), "PILOT_CERT_PROVIDER=istiod", "CA_ADDR=" + m.Pilot.SecureGRPC, "ISTIOD_SAN=istiod.istio-system.svc",
@@ -211,7 +211,7 @@ func (m *mesh) ask(t *testing.T, pod string, port int, path string) (int, string
 // drain runs the hook of a pod that is to end.
 func (m *mesh) drain(t *testing.T, pod string) {
 	t.Helper()
-	hook := exec.CommandContext(t.Context(), os.Getenv(agentVar), "request", "--debug-port=15020", "POST", "drain")
+	hook := exec.CommandContext(t.Context(), os.Getenv(suite.AgentVar), "request", "--debug-port=15020", "POST", "drain")
 	said := &bytes.Buffer{}
 	hook.Stdout, hook.Stderr = said, said
 	if err := m.World.Pod(pod).Location.(interface{ Start(*exec.Cmd) error }).Start(hook); err != nil {

@@ -15,6 +15,8 @@ type Spec struct {
 	Addr netip.Addr
 	// Redirect hands all TCP traffic of the pod, both ways, to the ports of a sidecar.
 	Redirect bool
+	// Direct are outbound ports that are left alone: where the agent beside the sidecar calls, which has no mark.
+	Direct []uint16
 }
 
 // Pod is a network namespace with an address.
@@ -33,7 +35,7 @@ func (n *Network) Add(s Spec) (*Pod, error) {
 	}
 	p := &Pod{spec: s, home: n.home, ns: ns}
 	if p.link, err = n.connect(ns, s.Addr); err == nil && s.Redirect {
-		err = ns.within(n.home, redirect)
+		err = ns.within(n.home, func() error { return redirect(s.Direct) })
 	}
 	if err != nil {
 		_ = p.Close() // the first error says more

@@ -1,6 +1,6 @@
-// Package proxy runs a real Envoy as the sidecar or gateway of a pod: it writes the bootstrap that an agent would
-// write, starts the process and reads its admin API.
+// Package proxy runs a real Envoy as the sidecar or gateway of a pod, and reads its admin API.
 //
-// There is no agent beside it, hence no certificates but those of an SDS server that Options name (see package sds). A
-// Proxy is owned by whoever started it and runs one goroutine, which waits for the process to end.
+// An agent runs it, as in an injected pod: it has the certificates and passes the streams on. Without one, the package
+// writes a bootstrap itself, and Envoy asks the control plane's plaintext port. A Proxy is owned by whoever started it
+// and runs one goroutine, which waits for the process to end.
 package proxy

@@ -29,9 +29,11 @@ type Options struct {
 	Binary   string
 	Location Location
 	Node     Node
-	// XDS is the control plane's plaintext address.
+	// Agent runs it; nil: nobody does, and it has no certificates but those of SDS.
+	Agent *Agent
+	// XDS is the control plane's plaintext address, for a proxy without an agent.
 	XDS string
-	// SDS is the plaintext address of whoever gives it certificates, as an agent would; empty: it gets none.
+	// SDS is where a proxy without an agent gets certificates; empty: it gets none.
 	SDS string
 	// Delta asks for incremental xDS, else state of the world.
 	Delta bool
@@ -53,23 +55,22 @@ type Proxy struct {
 
 // Start starts a proxy; it does not wait for its configuration.
 func Start(o Options) (*Proxy, error) {
-	b, err := o.bootstrap()
-	if err != nil {
-		return nil, fmt.Errorf("proxy %s: %w", o.Node.Name, err)
-	}
 	p := &Proxy{o: o, ended: make(chan struct{})}
 	p.admin = &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DialContext: o.Location.DialContext, DisableKeepAlives: true}}
-	config := filepath.Join(o.WorkDir, o.Node.Name+".json")
-	if err := os.WriteFile(config, b, 0o644); err != nil {
-		return nil, fmt.Errorf("write bootstrap: %w", err)
+	var err error
+	if o.Agent != nil {
+		p.cmd, err = o.agentCommand(p.Dir())
+	} else {
+		p.cmd, err = o.envoyCommand()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("proxy %s: %w", o.Node.Name, err)
 	}
 	log, err := os.Create(p.LogFile())
 	if err != nil {
 		return nil, fmt.Errorf("open log of a proxy: %w", err)
 	}
 	defer log.Close()
-	p.cmd = exec.CommandContext(context.Background(), o.Binary, "-c", config, "--concurrency", "1", "--disable-hot-restart", "--log-level", "warning",
-		"--drain-time-s", "2", "--parent-shutdown-time-s", "3", "--file-flush-interval-msec", "1000")
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := o.Location.Start(p.cmd); err != nil {
@@ -82,14 +83,40 @@ func Start(o Options) (*Proxy, error) {
 	return p, nil
 }
 
+// envoyCommand writes the bootstrap, and returns the command that runs Envoy without an agent.
+func (o Options) envoyCommand() (*exec.Cmd, error) {
+	b, err := o.bootstrap()
+	if err != nil {
+		return nil, err
+	}
+	config := filepath.Join(o.WorkDir, o.Node.Name+".json")
+	if err := os.WriteFile(config, b, 0o644); err != nil {
+		return nil, fmt.Errorf("write bootstrap: %w", err)
+	}
+	return exec.CommandContext(context.Background(), o.Binary, "-c", config, "--concurrency", "1", "--disable-hot-restart", "--log-level", "warning",
+		"--drain-time-s", "2", "--parent-shutdown-time-s", "3", "--file-flush-interval-msec", "1000"), nil
+}
+
 // Name is the node's name.
 func (p *Proxy) Name() string { return p.o.Node.Name }
 
-// LogFile is where Envoy's output goes.
+// LogFile is where its output goes, and that of its agent.
 func (p *Proxy) LogFile() string { return filepath.Join(p.o.WorkDir, p.o.Node.Name+".log") }
+
+// stopTimeout is how long an agent may take to end its Envoy.
+const stopTimeout = 10 * time.Second
 
 // Stop ends the proxy and waits for it.
 func (p *Proxy) Stop() {
+	if p.o.Agent != nil { // which ends Envoy at once by the second signal
+		_ = p.cmd.Process.Signal(syscall.SIGTERM)
+		_ = p.cmd.Process.Signal(syscall.SIGINT)
+		select {
+		case <-p.ended:
+			return
+		case <-time.After(stopTimeout):
+		}
+	}
 	_ = p.cmd.Process.Kill()
 	<-p.ended
 }

@@ -9,11 +9,11 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/istiod-lite/istiod-lite/deploy/e2e/agent"
+	"github.com/istiod-lite/istiod-lite/citadel/pki"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/binaries"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/controlplane"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/pods"
-	"github.com/istiod-lite/istiod-lite/deploy/e2e/sds"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/proxy"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/world"
 )
 
@@ -22,16 +22,21 @@ const (
 	EnvoyVar       = "E2E_ENVOY"
 	OldestEnvoyVar = "E2E_ENVOY_OLDEST"
 	PilotVar       = "E2E_PILOT_DISCOVERY"
+	AgentVar       = "E2E_PILOT_AGENT"
 )
 
-// Programs copies both Envoys and the control plane into a folder. It is what Prepare of Options mostly is.
+// Programs copies both Envoys, the control plane and the agent into a folder. It is what Prepare of Options mostly is.
 func Programs(ctx context.Context, dir string) (environ []string, err error) {
 	set, err := binaries.Gather(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
 	oldest, err := set.OldestEnvoy()
-	return []string{EnvoyVar + "=" + set.Envoy, OldestEnvoyVar + "=" + oldest, PilotVar + "=" + set.Pilot}, err
+	if err != nil {
+		return nil, err
+	}
+	agent, err := set.Agent(ctx)
+	return []string{EnvoyVar + "=" + set.Envoy, OldestEnvoyVar + "=" + oldest, PilotVar + "=" + set.Pilot, AgentVar + "=" + agent}, err
 }
 
 // MeshOptions say what StartMesh runs.
@@ -42,25 +47,24 @@ type MeshOptions struct {
 	Envoy   string            // the variable that names the Envoy; empty: EnvoyVar
 	// StateOfTheWorld has the proxies ask for the state of the world, not for deltas.
 	StateOfTheWorld bool
-	// CA gives the control plane a certificate authority, and the proxies certificates. The proxies trust Roots, or the
+	// CA gives the control plane a certificate authority, and each proxy an agent. The agents trust Roots, or the
 	// authority's own root if there are none.
 	CA    bool
 	Roots []*x509.Certificate
-	// Secure has proxies connect to the secure port, by certificates of that authority, so that they get secrets.
-	// Otherwise they connect over plaintext.
-	Secure bool
-	Env    []string // of the control plane, of the form NAME=value
+	Env   []string // of the control plane, of the form NAME=value
+	// AgentEnv is added to the environment of the agents.
+	AgentEnv []string
 }
 
 // Mesh is a control plane that follows a directory, and the pods of the directory.
 type Mesh struct {
 	*world.World
-	Dir          string // the directory
-	State        string // the folder of the CA; empty: there is none
-	Config       string // the file of the mesh configuration; empty: there is none
-	Pilot        *controlplane.Process
-	Issuer       sds.Issuer
-	Certificates *sds.Server
+	Dir    string // the directory
+	State  string // the folder of the CA; empty: there is none
+	Config string // the file of the mesh configuration; empty: there is none
+	Pilot  *controlplane.Process
+	Issuer *controlplane.Issuer // of certificates for clients without a proxy; nil: there is no CA
+	Roots  []byte               // that the agents trust, in PEM
 }
 
 // StartMesh runs a mesh until the test ends. It returns once the proxies are ready.
@@ -91,21 +95,17 @@ func StartMesh(ctx context.Context, t *testing.T, o MeshOptions) *Mesh {
 		t.Fatal(err)
 	}
 	t.Cleanup(m.Pilot.Stop)
-	certificates := ""
+	var agent *proxy.Agent
 	if o.CA {
 		if m.Issuer, err = m.Pilot.Issuer(o.Roots...); err == nil {
-			m.Certificates, err = sds.Start(host, m.Issuer)
+			m.Roots, err = rootsOf(m.State, o.Roots)
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(m.Certificates.Stop)
-		certificates = m.Certificates.Address
-	}
-	var agents *agent.Agents
-	if o.Secure {
-		agents = agent.New(agent.Options{Host: host, Issuer: m.Issuer, To: m.Pilot.SecureGRPC})
-		t.Cleanup(agents.Stop)
+		agent = &proxy.Agent{
+			Binary: os.Getenv(AgentVar), Discovery: m.Pilot.SecureGRPC, Roots: m.Roots, Token: proxy.Tokens(os.Getenv(PilotVar), m.State), Environ: o.AgentEnv,
+		}
 	}
 	directory, err := world.Read(m.Dir)
 	if err != nil {
@@ -115,13 +115,9 @@ func StartMesh(ctx context.Context, t *testing.T, o MeshOptions) *Mesh {
 	if envoy == "" {
 		envoy = EnvoyVar
 	}
-	pods := world.Options{Directory: directory, Envoy: os.Getenv(envoy), XDS: m.Pilot.GRPC, SDS: certificates, Delta: !o.StateOfTheWorld, WorkDir: work}
-	if o.Secure {
-		pods.XDSOf = func(p world.Pod) (string, error) {
-			return agents.Address(ctx, p.Node.Namespace, p.Node.ServiceAccount)
-		}
-	}
-	m.World, err = StartPods(o.Network, pods)
+	m.World, err = StartPods(o.Network, world.Options{
+		Directory: directory, Envoy: os.Getenv(envoy), Agent: agent, XDS: m.Pilot.GRPC, Delta: !o.StateOfTheWorld, WorkDir: work,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,10 +128,30 @@ func StartMesh(ctx context.Context, t *testing.T, o MeshOptions) *Mesh {
 	return m
 }
 
+// rootsOf returns certificates in PEM, or those of a folder of state if there are none.
+func rootsOf(state string, list []*x509.Certificate) ([]byte, error) {
+	if len(list) == 0 {
+		return os.ReadFile(filepath.Join(state, "ca", "ca", "root-cert.pem"))
+	}
+	var all []byte
+	for _, c := range list {
+		all = append(all, pki.EncodeCertificate(c.Raw)...)
+	}
+	return all, nil
+}
+
 // StartPods starts pods on a network, without waiting for their proxies. Options need not say where they are.
 func StartPods(network *pods.Network, o world.Options) (*world.World, error) {
+	var direct []uint16
+	if o.Agent != nil {
+		port, err := proxy.Port(o.Agent.Discovery)
+		if err != nil {
+			return nil, err
+		}
+		direct = []uint16{port}
+	}
 	o.Location = func(p world.Pod) (world.Location, error) {
-		return network.Add(pods.Spec{Name: p.Node.Name, Addr: p.Node.Addr, Redirect: p.Redirected()})
+		return network.Add(pods.Spec{Name: p.Node.Name, Addr: p.Node.Addr, Redirect: p.Redirected(), Direct: direct})
 	}
 	o.Admin = func(world.Pod) (string, error) {
 		return net.JoinHostPort("127.0.0.1", strconv.Itoa(pods.AdminPort)), nil

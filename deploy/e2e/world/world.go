@@ -33,13 +33,11 @@ type Options struct {
 	Directory Directory
 	// Location makes the location of a pod. Closing it, where it can be closed, removes it.
 	Location func(Pod) (Location, error)
-	// Envoy is the binary, XDS the control plane's address, and Delta how to ask it. SDS is where proxies get
-	// certificates; empty: they get none.
+	// Envoy is the binary, and Delta how it asks. Agent runs it; nil: it asks the control plane at XDS itself, and has
+	// no certificates.
 	Envoy string
+	Agent *proxy.Agent
 	XDS   string
-	SDS   string
-	// XDSOf returns where a pod's proxy asks; nil: at XDS, as all others.
-	XDSOf func(Pod) (string, error)
 	Delta bool
 	Mark  int
 	// Admin returns the address of a pod's admin API.
@@ -100,14 +98,8 @@ func (w *World) Add(p Pod) (*Running, error) {
 	if err != nil {
 		return nil, fmt.Errorf("pod %s: %w", p.Node.Name, err)
 	}
-	xds := w.o.XDS
-	if w.o.XDSOf != nil {
-		if xds, err = w.o.XDSOf(p); err != nil {
-			return nil, fmt.Errorf("pod %s: %w", p.Node.Name, err)
-		}
-	}
 	r.Proxy, err = proxy.Start(proxy.Options{
-		Binary: w.o.Envoy, Location: location, Node: p.Node, XDS: xds, SDS: w.o.SDS, Delta: w.o.Delta, Admin: admin, Mark: w.o.Mark, WorkDir: w.o.WorkDir,
+		Binary: w.o.Envoy, Location: location, Node: p.Node, Agent: w.o.Agent, XDS: w.o.XDS, Delta: w.o.Delta, Admin: admin, Mark: w.o.Mark, WorkDir: w.o.WorkDir,
 	})
 	return r, err
 }
