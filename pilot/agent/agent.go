@@ -147,6 +147,9 @@ func (a *Agent) upstreamOptions(address, name, roots string) upstream.Options {
 func (a *Agent) connect() error {
 	s := a.c.Security
 	other := sds.Serving(a.c.SDSSocket)
+	if a.c.ForeignSDS && !other {
+		return fmt.Errorf("WORKLOAD_IDENTITY_SOCKET_FILE: nobody serves certificates at %s, and the agent takes nobody's place: start that server first, or leave the variable out", a.c.SDSSocket)
+	}
 	if other && s.Output != "" && a.c.GRPCBootstrap != "" {
 		return fmt.Errorf("OUTPUT_CERTS=%s: the server of %s has the certificates, and the application would wait for files: leave it out", s.Output, a.c.SDSSocket)
 	}
@@ -196,7 +199,8 @@ func (a *Agent) makeSecrets() error {
 	o := secrets.Options{
 		Now: a.o.Now, Life: s.Life, Key: secrets.Key{RSA: s.RSA, Curve: s.Curve, PKCS8: s.PKCS8}, Grace: s.Grace, Jitter: s.Jitter, Output: s.Output, Registerer: a.registry, Log: a.log("cache"),
 	}
-	if s.Mounted {
+	if s.Files {
+		a.o.Log.Info("the workload's certificate is in files", "chain", s.Chain)
 		o.Files = secrets.Files{Chain: s.Chain, Key: s.Key, Roots: s.Roots}
 	} else {
 		to := a.upstreamOptions(s.CA, s.CAServerName, s.CARoots)

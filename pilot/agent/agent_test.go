@@ -178,8 +178,8 @@ func TestSecondAgent(t *testing.T) {
 	}
 }
 
-// TestOtherCertificates: where another server has the certificates, none are written, and who needs them is told. A
-// token that goes without TLS is named.
+// TestOtherCertificates: where another server has the certificates, none are written, who needs them is told, and the
+// agent takes not its place. A token that goes without TLS is named.
 func TestOtherCertificates(t *testing.T) {
 	c := proxyless(t, short(t), "OUTPUT_CERTS=certs")
 	if err := os.MkdirAll(filepath.Dir(c.SDSSocket), 0o755); err != nil {
@@ -196,6 +196,10 @@ func TestOtherCertificates(t *testing.T) {
 		t.Errorf("certificates of another server: %v", err)
 	}
 	server.Stop()
+	foreign := proxyless(t, short(t), "WORKLOAD_IDENTITY_SOCKET_FILE=spire")
+	if _, err := New(Options{Config: foreign}); err == nil || !strings.Contains(err.Error(), "nobody serves certificates at "+foreign.SDSSocket) {
+		t.Errorf("another server that is not there: %v", err)
+	}
 
 	var log bytes.Buffer
 	a, err := New(Options{Config: proxyless(t, short(t), "CA_ADDR=ca.example.com:15010"), Log: slog.New(slog.NewTextHandler(&log, nil))})

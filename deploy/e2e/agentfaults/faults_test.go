@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -21,9 +22,9 @@ var length = flag.Duration("renewals.for", 0, "how long certificates of one minu
 // rate is in requests a second of each caller.
 const rate = 50
 
-// TestFaults: while certificates of one minute are renewed again and again, the disk of an agent is full, the clock of
-// another is set, a third one crashes and the control plane goes, no request fails, each of which has a connection of
-// its own.
+// TestFaults: while certificates of one minute are renewed again and again, the disk of an agent is full, the token of
+// another is gone, the clock of a third is set, one crashes and the control plane goes, no request fails, each of which
+// has a connection of its own.
 func TestFaults(t *testing.T) {
 	m := suite.StartMesh(t.Context(), t, suite.MeshOptions{
 		Network: network, CA: true, Env: []string{"ISTIOD_CUSTOM_HOST=" + network.Gateway().String()}, Config: "trustDomain: cluster.local\n",
@@ -92,6 +93,22 @@ func TestFaults(t *testing.T) {
 			crashed.crash(t)
 			suite.Eventually(t, "an answer", func() bool { _, err := crashed.call(crashed.client())(t.Context()); return err == nil })
 		}
+	})
+	t.Run("TokenIsGone", func(t *testing.T) {
+		token := filepath.Join(caller.dir, "var/run/secrets/tokens/istio-token")
+		if err := os.Rename(token, token+".away"); err != nil {
+			t.Fatal(err)
+		}
+		m.Pilot.Kill() // so that the agent has to prove again who it is
+		if err := m.Pilot.Restart(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		suite.Eventually(t, "the agent says what it misses", func() bool { return caller.said("no token") && caller.said("no stream to the control plane") })
+		if err := os.Rename(token+".away", token); err != nil {
+			t.Fatal(err)
+		}
+		caller.renewed(t, caller.serial(t))
+		suite.Eventually(t, "a stream again", func() bool { return caller.said("there is a stream to the control plane again") })
 	})
 	t.Run("ClockIsSet", func(t *testing.T) {
 		for _, ahead := range []time.Duration{time.Hour, 0} {

@@ -268,6 +268,7 @@ func TestAgents(t *testing.T) {
 	})
 
 	t.Run("BesideEnvoy", m.testBesideEnvoy)
+	t.Run("Crowd", m.testCrowd)
 	t.Run("FurtherRoots", m.testFurtherRoots)
 
 	// One connection for all requests, as applications have it.

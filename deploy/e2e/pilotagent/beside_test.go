@@ -1,6 +1,7 @@
 package pilotagent
 
 import (
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
@@ -49,4 +50,44 @@ func (m *mesh) testBesideEnvoy(t *testing.T) {
 	if err != nil {
 		t.Errorf("Prometheus does not read the metrics: %v", err)
 	}
+}
+
+// testCrowd: a pod that opens connection after connection to the status port of another is refused at some time, and
+// others are served.
+func (m *mesh) testCrowd(t *testing.T) {
+	const address = "10.10.0.21:15020"
+	get := func(pod string) (*http.Transport, error) {
+		transport := &http.Transport{DialContext: m.World.Pod(pod).Location.DialContext}
+		resp, err := (&http.Client{Transport: transport, Timeout: requestTimeout}).Get("http://" + address + "/healthz/ready")
+		if err != nil {
+			return nil, err
+		}
+		return transport, errors.Join(resp.Body.Close(), statusError(resp))
+	}
+	for n := 0; ; n++ {
+		open, err := get("second")
+		if err != nil {
+			t.Logf("%d connections, then %v", n, err)
+			if n == 0 {
+				t.Error(err)
+			}
+			break
+		}
+		defer open.CloseIdleConnections()
+		if n > 1000 {
+			t.Fatal("as many connections as a pod wants are served")
+		}
+	}
+	other, err := get("caller")
+	if err != nil {
+		t.Fatalf("another pod: %v", err)
+	}
+	other.CloseIdleConnections()
+}
+
+func statusError(resp *http.Response) error {
+	if resp.StatusCode != http.StatusOK {
+		return errors.New(resp.Status)
+	}
+	return nil
 }

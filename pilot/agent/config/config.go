@@ -63,6 +63,7 @@ type Config struct {
 	Probers                string // ISTIO_KUBE_APP_PROBERS
 	Prometheus             string // ISTIO_PROMETHEUS_ANNOTATIONS
 	XDSSocket, SDSSocket   string
+	ForeignSDS             bool // another program has the certificates, and serves SDSSocket
 	DeltaXDS               bool
 	WasmInsecure           []string // HOST:PORT of registries that speak no TLS
 
@@ -88,6 +89,9 @@ type Envoy struct {
 	AdminPort                uint16
 	SkipDeprecatedLogs       bool
 }
+
+// ownSocket is the name of the socket that an agent serves certificates on.
+const ownSocket = "socket"
 
 // Read returns the configuration. The error names every argument, variable, file or field that is wrong, and how to
 // write it.
@@ -131,7 +135,11 @@ func Read(s Source) (*Config, error) {
 	c.DeltaXDS = read(env, "ISTIO_DELTA_XDS", true, "true or false", parseBool)
 	folder := s.path(cmp.Or(c.Proxy.GetConfigPath(), "./etc/istio/proxy"))
 	c.XDSSocket = filepath.Join(folder, "XDS")
-	c.SDSSocket = s.path("./var/run/secrets/workload-spiffe-uds/" + env.text("WORKLOAD_IDENTITY_SOCKET_FILE", "socket"))
+	socket := env.text("WORKLOAD_IDENTITY_SOCKET_FILE", ownSocket)
+	c.SDSSocket, c.ForeignSDS = s.path("./var/run/secrets/workload-spiffe-uds/"+socket), socket != ownSocket
+	if filepath.Base(socket) != socket {
+		env.errs = append(env.errs, fmt.Errorf("WORKLOAD_IDENTITY_SOCKET_FILE=%q: write the name of a socket in ./var/run/secrets/workload-spiffe-uds", socket))
+	}
 	c.WasmInsecure = strings.FieldsFunc(env.text("WASM_INSECURE_REGISTRIES", ""), func(r rune) bool { return r == ',' })
 	c.Findings = append(c.Findings, env.unused()...)
 	c.security(s, env, trust)

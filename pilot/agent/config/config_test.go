@@ -79,6 +79,19 @@ func TestSecurity(t *testing.T) {
 		d.CARoots != "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt" || d.Life != time.Hour {
 		t.Errorf("%+v", d)
 	}
+	const folder = "var/run/secrets/workload-spiffe-credentials/"
+	files := map[string]string{folder + "certificates.pem": "", folder + "private_key.pem": "", folder + "ca_certificates.pem": ""}
+	s = source(t, files)
+	if c, err = Read(s); err != nil || !c.Security.Files || c.Security.Mounted || c.Security.Key != filepath.Join(s.Dir, folder, "private_key.pem") || c.Security.Token == "" {
+		t.Errorf("a certificate of the platform: %+v, %v", c.Security, err)
+	}
+	delete(files, folder+"private_key.pem")
+	if c, err = Read(source(t, files)); err != nil || c.Security.Files {
+		t.Errorf("a certificate without its key: %+v, %v", c.Security, err)
+	}
+	if c, err = Read(source(t, nil, "WORKLOAD_IDENTITY_SOCKET_FILE=spire")); err != nil || !c.ForeignSDS || filepath.Base(c.SDSSocket) != "spire" {
+		t.Errorf("certificates of another server: %+v, %v", c, err)
+	}
 	if !Plaintext("istiod:15010") || Plaintext("istiod:15012") {
 		t.Error("15010 alone is plaintext")
 	}
@@ -128,6 +141,7 @@ func TestRefused(t *testing.T) {
 		"concurrency -1: write 0":               source(t, nil, `PROXY_CONFIG={"concurrency":-1}`),
 		"POD_PORTS: write a text":               source(t, nil, `ISTIO_METAJSON_X={"POD_PORTS":[{"containerPort":80}]}`),
 		"ISTIO_META_POD_PORTS: ":                source(t, nil, "ISTIO_META_POD_PORTS=x"),
+		`WORKLOAD_IDENTITY_SOCKET_FILE="../x"`:  source(t, nil, "WORKLOAD_IDENTITY_SOCKET_FILE=../x"),
 		"ENVOY_STATUS_PORT=\"x\": write a port": source(t, nil, "ENVOY_STATUS_PORT=x"),
 	} {
 		if _, err := Read(s); err == nil || !strings.Contains(err.Error(), want) {

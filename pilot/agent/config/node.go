@@ -53,7 +53,7 @@ func addresses(first string, host []netip.Addr) ([]netip.Addr, error) {
 func (c *Config) makeNode(s Source, env *environment, role node.Type, ips []netip.Addr) (*corev3.Node, error) {
 	meta := map[string]any{
 		"NAME": c.Name, "NAMESPACE": c.Namespace, "ISTIO_VERSION": s.Version, "METADATA_DISCOVERY": "false", "PILOT_SAN": []any{c.Security.ServerName},
-		"ENVOY_STATUS_PORT": int(c.ReadyPort), "ENVOY_PROMETHEUS_PORT": int(c.MetricsPort), "WORKLOAD_IDENTITY_SOCKET_FILE": env.text("WORKLOAD_IDENTITY_SOCKET_FILE", "socket"),
+		"ENVOY_STATUS_PORT": int(c.ReadyPort), "ENVOY_PROMETHEUS_PORT": int(c.MetricsPort), "WORKLOAD_IDENTITY_SOCKET_FILE": env.text("WORKLOAD_IDENTITY_SOCKET_FILE", ownSocket),
 	}
 	for key, value := range map[string]string{"SERVICE_ACCOUNT": c.Account, "OUTLIER_LOG_PATH": s.OutlierLog} {
 		if value != "" {

@@ -3,6 +3,8 @@ package config
 import (
 	"cmp"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 )
@@ -28,9 +30,28 @@ type Security struct {
 	Curve             string // of ECDSA
 	PKCS8             bool
 	Output            string // a folder; empty: none
-	Mounted           bool   // certificates are files: no CA is asked
+	Files             bool   // the workload's certificate is in files: no CA is asked
+	Mounted           bool   // so it is, and the control plane is shown that certificate, and sent no token
 	Chain, Key, Roots string // those files
 	Signer            string // a signer of Kubernetes that the CA is to ask
+}
+
+// Where the platform of a cluster puts the certificate of a workload, if it issues one.
+const (
+	credentials      = "./var/run/secrets/workload-spiffe-credentials"
+	credentialsChain = "certificates.pem"
+	credentialsKey   = "private_key.pem"
+	credentialsRoots = "ca_certificates.pem"
+)
+
+// exist reports whether a folder has all of these files.
+func exist(folder string, names ...string) bool {
+	for _, name := range names {
+		if _, err := os.Stat(filepath.Join(folder, name)); err != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // Plaintext reports whether an address is that of the port without TLS.
@@ -75,7 +96,11 @@ func (c *Config) security(s Source, env *environment, trust string) {
 	if d.CertificateFolder != "" {
 		d.CertificateFolder = s.path(d.CertificateFolder)
 	}
+	if folder := s.path(credentials); !d.Mounted && exist(folder, credentialsChain, credentialsKey, credentialsRoots) {
+		d.Files, d.Chain, d.Key, d.Roots = true, folder+"/"+credentialsChain, folder+"/"+credentialsKey, folder+"/"+credentialsRoots
+	}
 	if d.Mounted {
+		d.Files = true
 		folder := s.path("./etc/certs")
 		d.Chain, d.Key, d.Roots = folder+"/cert-chain.pem", folder+"/key.pem", folder+"/root-cert.pem"
 		d.Chain, d.Key, d.Roots = env.text("ISTIO_META_TLS_CLIENT_CERT_CHAIN", d.Chain), env.text("ISTIO_META_TLS_CLIENT_KEY", d.Key), env.text("ISTIO_META_TLS_CLIENT_ROOT_CERT", d.Roots)

@@ -102,6 +102,22 @@ func New(o Options) (*Server, error) {
 // maxConnections is the default of Options.Connections.
 const maxConnections = 256
 
+// patient is a listener that waits after an error: the library would ask again at once, for as long as the process has
+// no descriptor left.
+type patient struct{ net.Listener }
+
+// acceptPause is how long it waits.
+const acceptPause = 20 * time.Millisecond
+
+// Accept returns the next connection.
+func (p patient) Accept() (net.Conn, error) {
+	c, err := p.Listener.Accept()
+	if err != nil && !errors.Is(err, net.ErrClosed) {
+		time.Sleep(acceptPause)
+	}
+	return c, err
+}
+
 // tries bounds how often a port that is free for UDP is not free for TCP.
 const tries = 16
 
@@ -116,7 +132,7 @@ func (s *Server) listen(host, port string) error {
 		}
 		tcp, err := config.Listen(context.Background(), "tcp", udp.LocalAddr().String())
 		if err == nil {
-			s.sockets = append(s.sockets, s.socketOf(udp), socket{tcp, tcp.Addr(), (&dns.Server{Listener: netutil.LimitListener(tcp, cmp.Or(s.o.Connections, maxConnections)), Handler: dns.HandlerFunc(s.serve)}).ActivateAndServe})
+			s.sockets = append(s.sockets, s.socketOf(udp), socket{tcp, tcp.Addr(), (&dns.Server{Listener: netutil.LimitListener(patient{tcp}, cmp.Or(s.o.Connections, maxConnections)), Handler: dns.HandlerFunc(s.serve)}).ActivateAndServe})
 			return nil
 		}
 		if lastErr = err; port != "0" {

@@ -85,12 +85,17 @@ func newMerged(o Options, own net.Addr) (*merged, error) {
 	return m, nil
 }
 
+// scrapeTime is how long Prometheus waits for an answer.
+func scrapeTime(r *http.Request) time.Duration {
+	if s, err := strconv.ParseFloat(r.Header.Get("X-Prometheus-Scrape-Timeout-Seconds"), 64); err == nil && s > 0 && s < 3600 {
+		return time.Duration(s * float64(time.Second))
+	}
+	return scrapeTimeout
+}
+
 func (m *merged) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	m.scrapes.Inc()
-	timeout := scrapeTimeout
-	if s, err := strconv.ParseFloat(r.Header.Get("X-Prometheus-Scrape-Timeout-Seconds"), 64); err == nil && s > 0 && s < 3600 {
-		timeout = time.Duration(s * float64(time.Second))
-	}
+	timeout := scrapeTime(r)
 	// Each source ends before Prometheus gives up, and the application before Envoy, whose metrics are read after it.
 	ctx, cancel := context.WithTimeout(r.Context(), timeout*9/10)
 	defer cancel()

@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/istiod-lite/istiod-lite/api/quota"
 	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/pilot/agent/health"
 )
@@ -38,6 +40,8 @@ type Options struct {
 	DNSReady func() bool
 	// NameTable returns the name table of the DNS proxy as JSON, or nil; nil where there is no DNS proxy.
 	NameTable func() []byte
+	// Patience is how long a client may take to read metrics; zero means a minute, or longer if Prometheus says so.
+	Patience time.Duration
 	// Quit ends the agent, at once; Drain has Envoy drain. They return without waiting.
 	Quit, Drain func()
 	Log         *slog.Logger
@@ -56,6 +60,9 @@ const (
 	readHeader = 5 * time.Second
 	idle       = 2 * time.Minute
 	maxHeader  = 64 << 10 // bytes of a request's
+	patience   = time.Minute
+	// maxConnections is how many an address of another host may have.
+	maxConnections = 100
 )
 
 // New opens the port. The error names the option that is wrong.
@@ -71,6 +78,7 @@ func New(o Options) (*Server, error) {
 	if s.listener, err = new(net.ListenConfig).Listen(context.Background(), "tcp", o.Addr); err != nil {
 		return nil, fmt.Errorf("status port: %w", err)
 	}
+	s.listener = quota.NewCounter(maxConnections).Listen(s.listener)
 	merged, err := newMerged(o, s.listener.Addr())
 	if err != nil {
 		s.listener.Close()
@@ -78,7 +86,11 @@ func New(o Options) (*Server, error) {
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz/ready", s.serveReady)
-	mux.Handle("GET /stats/prometheus", merged)
+	mux.HandleFunc("GET /stats/prometheus", func(w http.ResponseWriter, r *http.Request) {
+		// A client that does not read would hold Envoy's answer too.
+		s.within(w, cmp.Or(o.Patience, max(patience, scrapeTime(r))))
+		merged.ServeHTTP(w, r)
+	})
 	for path, p := range probers {
 		mux.HandleFunc(path, s.serveProbe(p))
 	}
@@ -94,10 +106,24 @@ func New(o Options) (*Server, error) {
 	mux.HandleFunc("GET /debug/pprof/symbol", local(pprof.Symbol))
 	mux.HandleFunc("GET /debug/pprof/trace", local(pprof.Trace))
 	s.http = &http.Server{
-		Handler: mux, ReadHeaderTimeout: readHeader, IdleTimeout: idle, MaxHeaderBytes: maxHeader,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			s.within(w, 0) // no longer that of the request before
+			mux.ServeHTTP(w, r)
+		}), ReadHeaderTimeout: readHeader, IdleTimeout: idle, MaxHeaderBytes: maxHeader,
 		ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
 	}
 	return s, nil
+}
+
+// within gives a client that time to read an answer; 0: all the time it wants.
+func (s *Server) within(w http.ResponseWriter, d time.Duration) {
+	var until time.Time
+	if d > 0 {
+		until = time.Now().Add(d)
+	}
+	if err := http.NewResponseController(w).SetWriteDeadline(until); err != nil {
+		s.o.Log.Debug("a connection takes no deadline", "err", err)
+	}
 }
 
 // Addr returns the address that it listens on.

@@ -392,3 +392,33 @@ func TestHangingSource(t *testing.T) {
 	}
 	t.Errorf("%d %s", code, body)
 }
+
+// TestSlowClient: who asks for metrics and does not read them holds neither Envoy's answer nor a connection.
+func TestSlowClient(t *testing.T) {
+	given := make(chan struct{}, 1)
+	envoy := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		line := []byte(strings.Repeat("a", 1<<10) + " 1\n")
+		for range 64 << 10 { // more than sockets hold
+			if _, err := w.Write(line); err != nil {
+				break
+			}
+		}
+		given <- struct{}{}
+	})
+	base := start(t, Options{EnvoyStats: "http://" + envoy, Patience: 50 * time.Millisecond})
+	conn, err := net.Dial("tcp", strings.TrimPrefix(base, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "GET /stats/prometheus HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	<-given
+	if _, err := io.Copy(io.Discard, conn); err != nil { // what was sent, then the end
+		t.Log(err)
+	}
+	if code, body, _ := do(t, "GET", base+"/healthz/ready"); code != http.StatusOK {
+		t.Errorf("the next client: %d %s", code, body)
+	}
+}

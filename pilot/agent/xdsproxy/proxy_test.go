@@ -119,7 +119,12 @@ func start(t *testing.T, o Options) *world {
 	running.Go(func() { _ = g.Serve(l) })
 	t.Cleanup(func() { g.Stop(); running.Wait() })
 	c.address = l.Addr().String()
+	return startBeside(t, o, c)
+}
 
+// startBeside is start for a control plane that runs.
+func startBeside(t *testing.T, o Options, c *controlPlane) *world {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "xds") // the path of a socket is short
 	if err != nil {
 		t.Fatal(err)
