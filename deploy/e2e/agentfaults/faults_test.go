@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/load"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
 )
@@ -23,8 +25,8 @@ var length = flag.Duration("renewals.for", 0, "how long certificates of one minu
 const rate = 50
 
 // TestFaults: while certificates of one minute are renewed again and again, the disk of an agent is full, the token of
-// another is gone, the clock of a third is set, one crashes and the control plane goes, no request fails, each of which
-// has a connection of its own.
+// another is gone, who has no file descriptor left either, the clock of a third is set, one crashes and the control
+// plane goes, no request fails, each of which has a connection of its own.
 func TestFaults(t *testing.T) {
 	m := suite.StartMesh(t.Context(), t, suite.MeshOptions{
 		Network: network, CA: true, Env: []string{"ISTIOD_CUSTOM_HOST=" + network.Gateway().String()}, Config: "trustDomain: cluster.local\n",
@@ -109,6 +111,21 @@ func TestFaults(t *testing.T) {
 		}
 		caller.renewed(t, caller.serial(t))
 		suite.Eventually(t, "a stream again", func() bool { return caller.said("there is a stream to the control plane again") })
+	})
+	t.Run("NoDescriptors", func(t *testing.T) {
+		var before unix.Rlimit
+		pid := caller.cmd.Process.Pid
+		if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, &before); err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 1, Max: before.Max}, nil); err != nil {
+			t.Fatal(err)
+		}
+		suite.Eventually(t, "the agent says what it cannot open", func() bool { return caller.said("too many open files") })
+		if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, &before, nil); err != nil {
+			t.Fatal(err)
+		}
+		caller.renewed(t, caller.serial(t))
 	})
 	t.Run("ClockIsSet", func(t *testing.T) {
 		for _, ahead := range []time.Duration{time.Hour, 0} {

@@ -115,10 +115,15 @@ func (a *agent) log() string {
 	return string(text)
 }
 
-// start starts an agent in a pod, as injection would.
-func (m *mesh) start(t *testing.T, name, account, role string) *agent {
+// start starts an agent in a pod, as injection would. With foreign another server has its certificates.
+func (m *mesh) start(t *testing.T, name, account, role string, foreign bool) *agent {
 	t.Helper()
-	a := &agent{dir: t.TempDir(), done: make(chan struct{})}
+	dir, err := os.MkdirTemp("", "agent") // the path of a socket is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	a := &agent{dir: dir, done: make(chan struct{})}
 	for _, dir := range []string{"var/run/secrets/tokens", "var/run/secrets/istio", "etc/istio/pod"} {
 		if err := os.MkdirAll(filepath.Join(a.dir, dir), 0o755); err != nil {
 			t.Fatal(err)
@@ -144,6 +149,10 @@ func (m *mesh) start(t *testing.T, name, account, role string) *agent {
 		"EXIT_ON_ZERO_ACTIVE_CONNECTIONS=true", "MINIMUM_DRAIN_DURATION=100ms",
 		"ISTIO_META_DNS_CAPTURE=true", "ISTIO_KUBE_APP_PROBERS=" + probersJSON,
 		fmt.Sprintf(`PROXY_CONFIG={"discoveryAddress":%q,"binaryPath":%q,"concurrency":1,"proxyStatsMatcher":{"inclusionRegexps":[".*"]}}`, m.Pilot.SecureGRPC, os.Getenv(suite.EnvoyVar)),
+	}
+	if foreign {
+		m.serveCertificates(t, a.dir, account)
+		a.cmd.Env = append(a.cmd.Env, "WORKLOAD_IDENTITY_SOCKET_FILE="+foreignSocket)
 	}
 	log, err := os.Create(filepath.Join(a.dir, "agent.log"))
 	if err != nil {
@@ -222,8 +231,9 @@ func (m *mesh) drain(t *testing.T, pod string) {
 	}
 }
 
-// TestAgents: sidecars and a gateway get certificates and configuration through their agents, call by mutual TLS alone,
-// and lose no request when the control plane is killed and when a server is ended with requests in flight.
+// TestAgents: sidecars and a gateway get certificates and configuration through their agents, but one whose certificates
+// another server has; they call by mutual TLS alone, and lose no request when the control plane is killed and when a
+// server is ended with requests in flight.
 func TestAgents(t *testing.T) {
 	m := &mesh{agents: map[string]*agent{}}
 	m.Mesh = suite.StartMesh(t.Context(), t, suite.MeshOptions{
@@ -232,7 +242,7 @@ func TestAgents(t *testing.T) {
 		Files:  map[string]string{"mesh.yaml": meshYAML + othersYAML, "first.yaml": firstYAML},
 	})
 	for name, of := range map[string][2]string{"first": {"server", "sidecar"}, "second": {"server", "sidecar"}, "caller": {"caller", "sidecar"}, "gateway": {"gateway", "router"}} {
-		m.start(t, name, of[0], of[1])
+		m.start(t, name, of[0], of[1], name == "caller")
 	}
 	const host = "server.b.svc.cluster.local"
 	for name := range m.agents {
@@ -258,6 +268,9 @@ func TestAgents(t *testing.T) {
 		}
 		if _, text := m.ask(t, "first", 15000, "/certs"); !strings.Contains(text, "spiffe://cluster.local/ns/b/sa/server") {
 			t.Errorf("the server's Envoy has certificates %s", text)
+		}
+		if _, text := m.ask(t, "caller", 15000, "/certs"); !strings.Contains(text, "spiffe://cluster.local/ns/b/sa/caller") || strings.Contains(m.agents["caller"].log(), "the workload has a certificate") {
+			t.Errorf("the caller's Envoy has certificates %s; its agent:\n%s", text, m.agents["caller"].log())
 		}
 		if code, text := m.ask(t, "first", 15090, "/stats/prometheus"); code != http.StatusOK || !strings.Contains(text, "envoy_server_live") {
 			t.Errorf("Envoy's metrics: %d, %.200s", code, text)

@@ -1,0 +1,56 @@
+package pilotagent
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
+	"github.com/istiod-lite/istiod-lite/pilot/agent/sds"
+	"github.com/istiod-lite/istiod-lite/pilot/agent/secrets"
+)
+
+// foreignSocket is the name of the socket of another server of certificates, in the place of an agent's own.
+const foreignSocket = "spire"
+
+// serveCertificates stands in the place of SPIRE beside an agent: it serves the certificate of an account.
+func (m *mesh) serveCertificates(t *testing.T, dir, account string) {
+	t.Helper()
+	chain, key, roots, err := m.Issuer.Issue(t.Context(), "b", account)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := t.TempDir()
+	files := secrets.Files{Chain: filepath.Join(own, "chain"), Key: filepath.Join(own, "key"), Roots: filepath.Join(own, "roots")}
+	suite.Write(t, files.Chain, string(chain))
+	suite.Write(t, files.Key, string(key))
+	suite.Write(t, files.Roots, string(roots))
+	manager, err := secrets.New(secrets.Options{Files: files})
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder, err := os.MkdirTemp("", "s") // the path of a socket is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(folder) })
+	if err := os.Symlink(folder, filepath.Join(dir, "var/run/secrets/workload-spiffe-uds")); err != nil {
+		t.Fatal(err)
+	}
+	server, err := sds.New(sds.Options{Path: filepath.Join(folder, foreignSocket), Manager: manager})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	for _, run := range []func(context.Context) error{manager.Run, server.Run} {
+		running.Go(func() {
+			if err := run(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	t.Cleanup(func() { cancel(); running.Wait() })
+}
