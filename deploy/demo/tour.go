@@ -25,7 +25,7 @@ import (
 )
 
 const (
-	startTimeout = time.Minute
+	startTimeout = 3 * time.Minute
 	// clients send at the same time.
 	clients   = 8
 	splitFile = "reviews-split.yaml"
