@@ -34,13 +34,15 @@ func failing() map[string]string {
 	const secrets = "the proxies of a Gateway get no certificates: their service account may not list Secrets"
 	const listenerSets = "a ListenerSet does not get the condition that is waited for; not understood yet"
 	return map[string]string{
-		"BackendTLSPolicyConflictResolution":    secrets + ", nor are they sent the CA certificates of ConfigMaps",
-		"ListenerSetHostnameConflict":           listenerSets,
-		"ListenerSetProtocolConflict":           listenerSets,
-		"ListenerSetReferenceGrant":             listenerSets,
-		"HTTPRouteHTTPSListener":                secrets,
-		"HTTPRouteRedirectPortAndScheme":        secrets + "; a redirect on a listener of another port than 80 leaves its port out",
-		"TLSRouteMixedTerminationSameNamespace": secrets,
-		"TLSRouteTerminateSimpleSameNamespace":  secrets,
+		"BackendTLSPolicyConflictResolution":         secrets + ", nor are they sent the CA certificates of ConfigMaps",
+		"ListenerSetHostnameConflict":                listenerSets,
+		"ListenerSetProtocolConflict":                listenerSets,
+		"ListenerSetReferenceGrant":                  listenerSets,
+		"GatewayFrontendClientCertificateValidation": secrets,
+		"GatewayStaticAddresses":                     "not understood yet",
+		"HTTPRouteHTTPSListener":                     secrets,
+		"HTTPRouteRedirectPortAndScheme":             secrets + "; a redirect on a listener of another port than 80 leaves its port out",
+		"TLSRouteMixedTerminationSameNamespace":      secrets,
+		"TLSRouteTerminateSimpleSameNamespace":       secrets,
 	}
 }
