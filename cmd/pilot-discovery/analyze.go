@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,6 +45,7 @@ type judgeFlags struct {
 	timeout   time.Duration
 	list      bool
 	pageSize  int64
+	elsewhere string // what to name in the place of a kubeconfig; empty: files
 }
 
 const judgeFormats = `
@@ -109,6 +111,15 @@ func (f *judgeFlags) register(flags *pflag.FlagSet, e *env, useKube bool) {
 	flags.StringVar(&f.revision, "revision", e.text("REVISION", ""), "revision of the control plane: objects labelled istio.io/rev for another do not count")
 	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "time that reading the cluster may take")
 	flags.BoolVarP(&f.list, "list-analyzers", "L", false, "print the analyzers, and do nothing else")
+	flags.Int64Var(&f.pageSize, "page-size", 500, "objects that are asked for at once")
+}
+
+// registerCluster registers the flags of other commands that read a cluster once.
+func (f *judgeFlags) registerCluster(flags *pflag.FlagSet, e *env) {
+	f.cluster.register(flags, e, "c", "")
+	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace of objects in files that do not say theirs; the kubeconfig's by default")
+	flags.StringVar(&f.revision, "revision", e.text("REVISION", ""), "revision of the control plane: objects labelled istio.io/rev for another do not count")
+	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "time that reading the cluster may take")
 	flags.Int64Var(&f.pageSize, "page-size", 500, "objects that are asked for at once")
 }
 
@@ -195,7 +206,7 @@ func (f *judgeFlags) readCluster(c *cobra.Command, o *ingest.Options, files bool
 		fmt.Fprintln(c.ErrOrStderr(), "no kubeconfig: the files are judged by themselves, as with --use-kube=false")
 		return nil
 	default:
-		return fmt.Errorf("%w, or files and --use-kube=false", err)
+		return fmt.Errorf("%w, or %s", err, cmp.Or(f.elsewhere, "files and --use-kube=false"))
 	}
 	config, err := f.cluster.config(client)
 	if err != nil {

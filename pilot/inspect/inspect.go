@@ -1,18 +1,13 @@
 package inspect
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"time"
 
-	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
-	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	"github.com/prometheus/client_golang/prometheus"
-	"google.golang.org/protobuf/proto"
 	networkingv1 "istio.io/api/networking/v1"
 	corev1 "k8s.io/api/core/v1"
 
@@ -23,6 +18,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 	"github.com/istiod-lite/istiod-lite/pilot/derive"
+	"github.com/istiod-lite/istiod-lite/pilot/difference"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
@@ -42,13 +38,15 @@ type Inspection struct {
 	Refusal  error
 
 	o          ingest.Options
+	features   catalog.List
 	world      *ingest.World
 	translator *translate.Translator
+	sources    []diag.Diagnostic // what the sources found
 }
 
 // Read reads the configuration that o names, for translation with some features.
 func Read(ctx context.Context, o ingest.Options, features catalog.List) (*Inspection, error) {
-	i := &Inspection{o: o, world: ingest.New(o, ingest.Parts{Stages: catalog.Stages(o.Domain, o.Namespace), Catalog: features, Still: o.Cluster == nil})}
+	i := &Inspection{o: o, features: features, world: ingest.New(o, ingest.Parts{Stages: catalog.Stages(o.Domain, o.Namespace), Catalog: features, Still: o.Cluster == nil})}
 	caller := ctx
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -74,26 +72,43 @@ func Read(ctx context.Context, o ingest.Options, features catalog.List) (*Inspec
 	default:
 		i.Refusal = err
 	}
-	if o.Cluster != nil && i.Snapshot != nil {
-		// Secrets are read one by one, once it is known which.
-		changes, err := o.Cluster.Get(caller, i.world.AbsentCredentials())
-		if err != nil {
-			return nil, err
-		}
-		i.Snapshot = i.world.Commit(changes, time.Time{})
+	if err := i.readSecrets(caller); err != nil {
+		return nil, err
 	}
-	i.Findings = slices.Concat(sources.Findings(), i.world.Findings(), i.world.Analyze())
-	if i.Snapshot != nil {
-		found, err := i.patches(features)
-		if err != nil {
-			return nil, err
-		}
-		i.Findings = append(i.Findings, found...)
+	i.sources = sources.Findings()
+	if i.Findings, err = i.findings(i.sources); err != nil {
+		return nil, err
 	}
-	i.Findings = i.world.Unsuppressed(i.Findings)
 	i.Objects = len(i.world.Objects())
-	slices.SortStableFunc(i.Findings, config.ByPosition)
 	return i, nil
+}
+
+// readSecrets reads those of a cluster, one by one, once it is known which.
+func (i *Inspection) readSecrets(ctx context.Context) error {
+	if i.o.Cluster == nil || i.Snapshot == nil {
+		return nil
+	}
+	changes, err := i.o.Cluster.Get(ctx, i.world.AbsentCredentials())
+	if err != nil {
+		return err
+	}
+	i.Snapshot = i.world.Commit(changes, time.Time{})
+	return nil
+}
+
+// findings returns all that is wrong now, with what the sources found, by position.
+func (i *Inspection) findings(sources []diag.Diagnostic) ([]diag.Diagnostic, error) {
+	list := slices.Concat(sources, i.world.Findings(), i.world.Analyze())
+	if i.Snapshot != nil {
+		found, err := i.patches(i.features)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, found...)
+	}
+	list = i.world.Unsuppressed(list)
+	slices.SortStableFunc(list, config.ByPosition)
+	return list, nil
 }
 
 // Pods returns the Pods that count, as NAME.NAMESPACE.
@@ -163,17 +178,18 @@ func (i *Inspection) resources(translator *translate.Translator, k cohort.Key) (
 		out[typeURL] = slices.AppendSeq(out[typeURL], u.All)
 		return err
 	}
-	names := map[string][]string{}
+	names := difference.References{}
 	for _, typeURL := range []string{envoy.ClusterType, envoy.ListenerType} {
 		if err := get(typeURL, nil); err != nil {
 			return nil, err
 		}
 		for _, r := range out[typeURL] {
-			if err := references(typeURL, r, names); err != nil {
+			if err := names.Add(typeURL, r); err != nil {
 				return nil, fmt.Errorf("read %s: %w", r.Name, err)
 			}
 		}
 	}
+	delete(names, envoy.SecretType) // what they hold is not shown
 	var interner envoy.NameInterner
 	for typeURL, list := range names {
 		if err := get(typeURL, interner.Intern(list)); err != nil {
@@ -181,51 +197,6 @@ func (i *Inspection) resources(translator *translate.Translator, k cohort.Key) (
 		}
 	}
 	return out, nil
-}
-
-// references adds the names of the resources that a cluster or a listener asks for.
-func references(typeURL string, r *envoy.Resource, names map[string][]string) error {
-	if typeURL == envoy.ClusterType {
-		c := &clusterv3.Cluster{}
-		if err := proto.Unmarshal(r.Value(), c); err != nil {
-			return err
-		}
-		if c.GetType() == clusterv3.Cluster_EDS {
-			names[envoy.EndpointType] = append(names[envoy.EndpointType], cmp.Or(c.GetEdsClusterConfig().GetServiceName(), c.GetName()))
-		}
-		return nil
-	}
-	l := &listenerv3.Listener{}
-	if err := proto.Unmarshal(r.Value(), l); err != nil {
-		return err
-	}
-	chains := l.GetFilterChains()
-	if d := l.GetDefaultFilterChain(); d != nil {
-		chains = append(chains, d)
-	}
-	for _, chain := range chains {
-		for _, f := range chain.GetFilters() {
-			h := &hcmv3.HttpConnectionManager{}
-			if f.GetConfigDiscovery() != nil {
-				names[envoy.ExtensionType] = append(names[envoy.ExtensionType], f.GetName())
-			}
-			if !f.GetTypedConfig().MessageIs(h) {
-				continue
-			}
-			if err := f.GetTypedConfig().UnmarshalTo(h); err != nil {
-				return err
-			}
-			for _, f := range h.GetHttpFilters() {
-				if f.GetConfigDiscovery() != nil {
-					names[envoy.ExtensionType] = append(names[envoy.ExtensionType], f.GetName())
-				}
-			}
-			if rds := h.GetRds(); rds != nil {
-				names[envoy.RouteType] = append(names[envoy.RouteType], rds.GetRouteConfigName())
-			}
-		}
-	}
-	return nil
 }
 
 // Statuses returns what the statuses of objects should be.

@@ -1,0 +1,316 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/pilot/config/file"
+	"github.com/istiod-lite/istiod-lite/pilot/ingest"
+	"github.com/istiod-lite/istiod-lite/pilot/inspect"
+)
+
+// Exit codes of diff, which are those of kubectl diff.
+const (
+	exitDiffers = 1
+	exitBroken  = 2 // it could not do its work
+)
+
+// diffFlags are those of diff. Names are those of kubectl.
+type diffFlags struct {
+	judgeFlags
+	against string
+	deleted []string // KIND/NAME.NAMESPACE
+	without []string // files of what is deleted
+	limit   int
+}
+
+func diffCommand(e *env) *cobra.Command {
+	f := &diffFlags{}
+	c := &cobra.Command{
+		Use:   "diff [DIR] -f CHANGE.yaml",
+		Short: "Print what a change would do to every proxy, before it is applied",
+		Long: `Print what a change would do, before it is applied: which proxies are affected, which of their resources are added, changed and removed and in which fields, which objects are why, how many bytes would be pushed, and which findings are new or mended.
+
+The files of -f count over a directory, over the cluster of the kubeconfig, or over what a directory had at a revision of Git. The cluster is only read.
+
+The proxies are those of Pods that have one. Where no Pod has one, as in a directory of Pods before injection, each counts.
+
+What files do not say stays as it is: the addresses of Services, the status of Pods, the age of objects.
+
+The exit code is 0 if nothing differs, 1 if something does, and 2 if the command could not do its work, or the change is one that a server would not take.`,
+		Example: `  pilot-discovery diff -f route.yaml
+  pilot-discovery diff mesh -f route.yaml -o json
+  pilot-discovery diff mesh --delete VirtualService/reviews.shop
+  pilot-discovery diff -f mesh --against git:main`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			err := f.run(c, args)
+			var printed failed
+			if err != nil && !errors.As(err, &printed) {
+				fmt.Fprintln(c.ErrOrStderr(), "error:", err)
+				return failed{exitBroken}
+			}
+			return err
+		},
+	}
+	flags := c.Flags()
+	f.registerMesh(flags, e, "istioNamespace", "i")
+	flags.StringArrayVarP(&f.files, "filename", "f", nil, "file or directory with what is created or changed, or - for the standard input; may be repeated")
+	flags.StringArrayVar(&f.deleted, "delete", nil, "object that is deleted: KIND/NAME.NAMESPACE; may be repeated")
+	flags.StringArrayVar(&f.without, "delete-filename", nil, "file or directory with objects that are deleted; may be repeated")
+	flags.StringVar(&f.against, "against", "", "what there is now: a directory, cluster, or git:REVISION of the directory of -f; the cluster by default")
+	flags.StringVarP(&f.output, "output", "o", "text", "text or json")
+	flags.IntVar(&f.limit, "limit", 20, "fields, proxies and resources that are printed of each list as text; 0: all")
+	f.registerCluster(flags, e)
+	return c
+}
+
+func (f *diffFlags) run(c *cobra.Command, args []string) error {
+	if f.output != "text" && f.output != "json" {
+		return fmt.Errorf("unknown output format %q: text or json", f.output)
+	}
+	if f.limit < 0 {
+		return fmt.Errorf("--limit=%d: write how many, or 0 for all", f.limit)
+	}
+	if len(f.files)+len(f.deleted)+len(f.without) == 0 {
+		return errors.New("no change: name files by -f, or what is deleted by --delete KIND/NAME.NAMESPACE or --delete-filename")
+	}
+	if len(args) > 0 && f.against != "" {
+		return fmt.Errorf("%s and --against=%s: both say what there is now", args[0], f.against)
+	}
+	against := f.against
+	if len(args) > 0 {
+		against = args[0]
+	}
+	o := ingest.Options{Revision: f.revision, Limits: limits.Default()}
+	tree, err := f.base(c, &o, against)
+	if err != nil {
+		return err
+	}
+	if tree != nil {
+		defer tree.remove()
+	}
+	i, err := readOnce(c, f.worldFlags, o)
+	if err != nil {
+		return f.tooLong(err)
+	}
+	if i.Snapshot == nil {
+		return fmt.Errorf("what there is now is not what a server takes: %w", i.Refusal)
+	}
+	changes, found, err := f.changes(c, i, o, tree)
+	if err != nil {
+		return err
+	}
+	errs := slices.DeleteFunc(slices.Clone(found), func(d diag.Diagnostic) bool { return d.Severity != diag.Error })
+	if len(errs) > 0 {
+		for _, d := range errs {
+			fmt.Fprintln(c.ErrOrStderr(), d)
+		}
+		return errors.New("the change is not one that a server takes")
+	}
+	done, err := i.Change(c.Context(), changes, found)
+	if err != nil {
+		return err
+	}
+	show := f.text
+	if f.output == "json" {
+		show = f.json
+	}
+	if err := show(c.OutOrStdout(), done, tree); err != nil {
+		return err
+	}
+	if done.Empty() && len(done.New)+len(done.Mended) == 0 {
+		return nil
+	}
+	return failed{exitDiffers}
+}
+
+// base says where what there is now is read from.
+func (f *diffFlags) base(c *cobra.Command, o *ingest.Options, against string) (*gitTree, error) {
+	f.configDir = ""
+	revision, isGit := strings.CutPrefix(against, "git:")
+	switch {
+	case against == "" || against == "cluster":
+		f.useKube, f.elsewhere = true, "a directory by --against"
+		return nil, f.readCluster(c, o, false)
+	case isGit:
+		if len(f.files) != 1 || f.files[0] == "-" {
+			return nil, errors.New("--against=git:REVISION compares a directory, or a file of one, with what it was: name it by one -f")
+		}
+		tree, err := readGit(c.Context(), revision, f.files[0])
+		if err != nil {
+			return nil, err
+		}
+		f.configDir = tree.dir
+		return tree, nil
+	}
+	if info, err := os.Stat(against); err != nil {
+		return nil, fmt.Errorf("--against=%s: write a directory, cluster or git:REVISION: %w", against, err)
+	} else if !info.IsDir() {
+		return nil, fmt.Errorf("--against=%s: it is no directory; a change is named by -f", against)
+	}
+	f.configDir = against
+	return nil, nil
+}
+
+// changes returns what is to be done, and what is wrong with what is written of it.
+func (f *diffFlags) changes(c *cobra.Command, i *inspect.Inspection, o ingest.Options, tree *gitTree) (list []kinds.Change, found []diag.Diagnostic, err error) {
+	read := func(paths []string) ([]*kinds.Object, error) {
+		texts, err := file.Read(paths, c.InOrStdin(), o.Limits)
+		if err != nil {
+			return nil, err
+		}
+		texts.Namespace = f.namespace
+		objects, wrong, err := inspect.Texts(c.Context(), o, texts)
+		found = append(found, wrong...)
+		if err == nil && len(objects)+len(wrong) == 0 && tree == nil {
+			err = fmt.Errorf("%s: there is no object of a kind that is known", strings.Join(paths, ", "))
+		}
+		return objects, err
+	}
+	named := map[kinds.Key]bool{}
+	if len(f.files) > 0 {
+		objects, err := read(f.files)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, x := range objects {
+			named[x.Key] = true
+			list = append(list, kinds.Change{Key: x.Key, Object: x})
+		}
+	}
+	remove := func(k kinds.Key) {
+		if !named[k] {
+			named[k] = true
+			list = append(list, kinds.Change{Key: k})
+		}
+	}
+	if tree != nil {
+		for _, k := range sortedKeys(i.All()) {
+			if tree.holds(i.Object(k).Position) {
+				remove(k)
+			}
+		}
+	}
+	if len(f.without) > 0 {
+		objects, err := read(f.without)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, x := range objects {
+			if named[x.Key] {
+				return nil, nil, fmt.Errorf("%s: it is changed and deleted at once", x.Key)
+			}
+			if i.Object(x.Key) == nil {
+				return nil, nil, fmt.Errorf("--delete-filename: there is no %s%s", x.Key, nearNames(x.Name+"."+x.Namespace, i.Names(x.Kind)))
+			}
+			remove(x.Key)
+		}
+	}
+	for _, text := range f.deleted {
+		k, err := keyOf(text, i)
+		if err != nil {
+			return nil, nil, err
+		}
+		if named[k] {
+			return nil, nil, fmt.Errorf("--delete=%s: it is changed and deleted at once", text)
+		}
+		remove(k)
+	}
+	return list, found, nil
+}
+
+func sortedKeys(all map[kinds.Key]*kinds.Object) []kinds.Key {
+	list := make([]kinds.Key, 0, len(all))
+	for k := range all {
+		list = append(list, k)
+	}
+	slices.SortFunc(list, func(a, b kinds.Key) int { return strings.Compare(a.String(), b.String()) })
+	return list
+}
+
+// keyOf returns the object that KIND/NAME.NAMESPACE names.
+func keyOf(text string, i *inspect.Inspection) (k kinds.Key, err error) {
+	kind, name, ok := strings.Cut(text, "/")
+	if !ok || name == "" {
+		return k, fmt.Errorf("--delete=%s: write KIND/NAME.NAMESPACE, for example VirtualService/reviews.shop", quoted(text))
+	}
+	var known []string
+	for _, x := range kinds.All() {
+		known = append(known, x.Name)
+		if strings.EqualFold(kind, x.Name) || strings.EqualFold(kind, x.Plural) {
+			k.Kind = cmp.Or(k.Kind, x)
+		}
+	}
+	if k.Kind == nil {
+		return k, fmt.Errorf("--delete=%s: there is no such kind%s", text, nearNames(kind, known))
+	}
+	k.Name = name
+	if !k.Kind.Cluster {
+		if k.Name, k.Namespace, err = splitName(name); err != nil {
+			return k, fmt.Errorf("--delete=%s: %w", text, err)
+		}
+	}
+	if i.Object(k) == nil {
+		return k, fmt.Errorf("--delete=%s: there is no such object%s", text, nearNames(name, i.Names(k.Kind)))
+	}
+	return k, nil
+}
+
+// gitTree is a directory as it was at a revision of Git.
+type gitTree struct {
+	dir      string // a temporary one with its files
+	revision string
+	of       string // the directory
+	only     string // the one file of it that is compared; empty: all
+}
+
+func (t *gitTree) remove() { _ = os.RemoveAll(t.dir) }
+
+// holds reports whether an object that was read at a position is compared.
+func (t *gitTree) holds(position string) bool {
+	path, _, _ := strings.Cut(position, ":")
+	return t.only == "" || path == filepath.Join(t.dir, t.only)
+}
+
+// shown returns a text with the names of files as the user knows them.
+func (t *gitTree) shown(text string) string {
+	if t == nil {
+		return text
+	}
+	return strings.ReplaceAll(text, t.dir+string(filepath.Separator), "git:"+t.revision+":"+filepath.Clean(t.of)+string(filepath.Separator))
+}
+
+// readGit writes what a path was at a revision to a temporary directory.
+func readGit(ctx context.Context, revision, path string) (*gitTree, error) {
+	if revision == "" || strings.HasPrefix(revision, "-") {
+		return nil, fmt.Errorf("--against=git:%s: write a revision, for example git:main", revision)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	t := &gitTree{revision: revision, of: path}
+	if !info.IsDir() {
+		t.of, t.only = filepath.Dir(path), filepath.Base(path)
+	}
+	if t.dir, err = os.MkdirTemp("", "diff"); err != nil {
+		return nil, err
+	}
+	if err := t.extract(ctx); err != nil {
+		t.remove()
+		return nil, fmt.Errorf("--against=git:%s: %w", revision, err)
+	}
+	return t, nil
+}

@@ -1,0 +1,225 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/cmd/report"
+	"github.com/istiod-lite/istiod-lite/pilot/difference"
+	"github.com/istiod-lite/istiod-lite/pilot/inspect"
+)
+
+// text writes what a change does for a person.
+func (f *diffFlags) text(w io.Writer, done *inspect.Changed, tree *gitTree) error {
+	var out bytes.Buffer
+	for _, o := range done.Objects {
+		what, at := "changed", o.New
+		switch {
+		case o.Old == nil:
+			what = "created"
+		case o.New == nil:
+			what, at = "deleted", o.Old
+		}
+		fmt.Fprintf(&out, "%s is %s%s\n", o.Key, what, placed(at.Position))
+	}
+	if len(done.Objects) == 0 {
+		fmt.Fprintln(&out, "No object differs from what there is.")
+	}
+	fmt.Fprintf(&out, "Of %d proxies %d are affected; %s would be pushed, for %s.\n", done.Proxies, done.Affected(), size(done.Difference.Bytes()), report.Amount(len(done.Changes), "change"))
+	f.names(&out, "New, so that they get everything: ", done.Come)
+	f.names(&out, "No more: ", done.Gone)
+	shown := map[*difference.Change]bool{}
+	for _, g := range done.Groups {
+		fmt.Fprintln(&out)
+		f.names(&out, "", g.Proxies)
+		fmt.Fprintf(&out, "  %s to each\n", size(g.Bytes))
+		for n, x := range g.Changes {
+			if f.limit > 0 && n == f.limit {
+				fmt.Fprintf(&out, "  and %d more resources (--limit 0 prints all)\n", len(g.Changes)-n)
+				break
+			}
+			if err := f.change(&out, x, shown[x]); err != nil {
+				return err
+			}
+			shown[x] = true
+		}
+	}
+	findings := func(mark string, list []diag.Diagnostic) {
+		for _, d := range list {
+			fmt.Fprintf(&out, "  %s %s\n", mark, d)
+		}
+	}
+	if len(done.New)+len(done.Mended) > 0 {
+		fmt.Fprintf(&out, "\n%s new, %d mended:\n", report.Amount(len(done.New), "finding"), len(done.Mended))
+		findings("+", done.New)
+		findings("-", done.Mended)
+	}
+	_, err := io.WriteString(w, tree.shown(out.String()))
+	return err
+}
+
+func size(n int) string {
+	if n < 1000 {
+		return report.Amount(n, "byte")
+	}
+	return bytesOf(int64(n))
+}
+
+// placed is a position after what it is the position of.
+func placed(position string) string {
+	if position == "" {
+		return ""
+	}
+	return " (" + position + ")"
+}
+
+// names writes a list of proxies, as many as are wanted.
+func (f *diffFlags) names(out *bytes.Buffer, head string, list []string) {
+	if len(list) == 0 {
+		return
+	}
+	n := len(list)
+	if f.limit > 0 {
+		n = min(n, f.limit)
+	}
+	fmt.Fprint(out, head, strings.Join(list[:n], ", "))
+	if more := len(list) - n; more > 0 {
+		fmt.Fprintf(out, " and %d more", more)
+	}
+	fmt.Fprintln(out)
+}
+
+func (f *diffFlags) change(out *bytes.Buffer, x *difference.Change, before bool) error {
+	name := strings.TrimSpace(x.Type + " " + x.Name)
+	if before {
+		fmt.Fprintf(out, "  %s %s, as above\n", mark(x), name)
+		return nil
+	}
+	fmt.Fprintf(out, "  %s %s\n", mark(x), name)
+	list, err := x.Fields()
+	if err != nil {
+		return err
+	}
+	for n, d := range list {
+		if f.limit > 0 && n == f.limit {
+			fmt.Fprintf(out, "      and %d more fields\n", len(list)-n)
+			break
+		}
+		switch {
+		case d.Had == "" && d.Has == "":
+			fmt.Fprintf(out, "      %s\n", d.Path)
+		case d.Had == "":
+			fmt.Fprintf(out, "      + %s: %s\n", d.Path, f.short(d.Has))
+		case d.Has == "":
+			fmt.Fprintf(out, "      - %s: %s\n", d.Path, f.short(d.Had))
+		default:
+			fmt.Fprintf(out, "      %s: %s -> %s\n", d.Path, f.short(d.Had), f.short(d.Has))
+		}
+	}
+	for _, c := range x.Causes {
+		fmt.Fprintf(out, "    because of %s%s\n", c.Key, placed(c.Position))
+	}
+	return nil
+}
+
+// short cuts long values where lists are cut.
+func (f *diffFlags) short(text string) string {
+	const most = 200
+	if f.limit == 0 || len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + fmt.Sprintf("... (%d bytes)", len(text))
+}
+
+func mark(x *difference.Change) string {
+	switch {
+	case x.Had == nil:
+		return "+"
+	case x.Has == nil:
+		return "-"
+	}
+	return "~"
+}
+
+// json writes what a change does for a program.
+func (f *diffFlags) json(w io.Writer, done *inspect.Changed, tree *gitTree) error {
+	type cause struct {
+		Object   string `json:"object"`
+		Position string `json:"position,omitempty"`
+		Deleted  bool   `json:"deleted,omitempty"`
+	}
+	type change struct {
+		Type    string             `json:"type"`
+		Name    string             `json:"name"`
+		Change  string             `json:"change"` // added, changed or removed
+		Proxies int                `json:"proxies"`
+		Fields  []difference.Field `json:"fields,omitempty"`
+		Causes  []cause            `json:"causes,omitempty"`
+	}
+	type group struct {
+		Proxies []string `json:"proxies"`
+		Bytes   int      `json:"bytesEach"`
+		Changes []int    `json:"changes"` // places in the list of all
+	}
+	type object struct {
+		Object   string `json:"object"`
+		Change   string `json:"change"` // created, changed or deleted
+		Position string `json:"position,omitempty"`
+	}
+	out := struct {
+		Objects  []object          `json:"objects"`
+		Proxies  int               `json:"proxies"`
+		Affected int               `json:"affected"`
+		Bytes    int               `json:"bytes"`
+		New      []string          `json:"newProxies,omitempty"`
+		Gone     []string          `json:"goneProxies,omitempty"`
+		Changes  []change          `json:"changes"`
+		Groups   []group           `json:"groups"`
+		Found    []diag.Diagnostic `json:"newFindings,omitempty"`
+		Mended   []diag.Diagnostic `json:"mendedFindings,omitempty"`
+	}{
+		Objects: []object{}, Changes: []change{}, Groups: []group{}, Proxies: done.Proxies, Affected: done.Affected(), Bytes: done.Difference.Bytes(), New: done.Come, Gone: done.Gone,
+		Found: done.New, Mended: done.Mended,
+	}
+	for _, o := range done.Objects {
+		switch {
+		case o.Old == nil:
+			out.Objects = append(out.Objects, object{o.Key.String(), "created", o.New.Position})
+		case o.New == nil:
+			out.Objects = append(out.Objects, object{o.Key.String(), "deleted", tree.shown(o.Old.Position)})
+		default:
+			out.Objects = append(out.Objects, object{o.Key.String(), "changed", o.New.Position})
+		}
+	}
+	words := map[string]string{"+": "added", "-": "removed", "~": "changed"}
+	place := map[*difference.Change]int{}
+	for i, x := range done.Changes {
+		place[x] = i
+		fields, err := x.Fields()
+		if err != nil {
+			return err
+		}
+		c := change{Type: x.Type, Name: x.Name, Change: words[mark(x)], Proxies: x.Proxies, Fields: fields}
+		for _, why := range x.Causes {
+			c.Causes = append(c.Causes, cause{why.Key.String(), tree.shown(why.Position), why.Deleted})
+		}
+		out.Changes = append(out.Changes, c)
+	}
+	for _, g := range done.Groups {
+		x := group{Proxies: g.Proxies, Bytes: g.Bytes}
+		for _, c := range g.Changes {
+			x.Changes = append(x.Changes, place[c])
+		}
+		out.Groups = append(out.Groups, x)
+	}
+	text, err := json.MarshalIndent(out, "", "  ")
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(append(text, '\n'))
+	return err
+}

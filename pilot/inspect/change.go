@@ -1,0 +1,239 @@
+package inspect
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/pilot/config"
+	"github.com/istiod-lite/istiod-lite/pilot/config/file"
+	"github.com/istiod-lite/istiod-lite/pilot/difference"
+	"github.com/istiod-lite/istiod-lite/pilot/ingest"
+	"github.com/istiod-lite/istiod-lite/registry/kube"
+)
+
+// maxSteps is how many steps a change is taken in at most, to find which object is why. Where more objects change,
+// several share a step, and each of them is named.
+const maxSteps = 64
+
+// injectLabel is false at Pods that get no proxy.
+const injectLabel = "sidecar.istio.io/inject"
+
+// Texts reads the objects of files, and what is wrong with them. It is an error where a server that reads the files
+// would refuse to start.
+func Texts(ctx context.Context, o ingest.Options, texts *file.Texts) ([]*kinds.Object, []diag.Diagnostic, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var list []*kinds.Object
+	s := file.NewTexts(texts, file.Options{Logger: slog.New(slog.DiscardHandler), Limits: o.Limits, Handler: func(changes []kinds.Change) {
+		for _, c := range changes {
+			list = append(list, c.Object)
+		}
+		cancel()
+	}})
+	err := s.Run(ctx)
+	return list, s.Findings(), err
+}
+
+// Changed is what a change of objects does.
+type Changed struct {
+	Objects []ObjectChange
+	*difference.Difference
+	New, Mended []diag.Diagnostic
+}
+
+// ObjectChange is one object before and after; nil where it was not, or is not.
+type ObjectChange struct {
+	kinds.Key
+	Old, New *kinds.Object
+}
+
+// Object returns an object of a source, whether or not it counts, or nil.
+func (i *Inspection) Object(k kinds.Key) *kinds.Object { return i.world.AllObjects()[k] }
+
+// All returns the objects of the sources, whether or not they count.
+func (i *Inspection) All() map[kinds.Key]*kinds.Object { return i.world.AllObjects() }
+
+// Change applies changes and returns what they do. found is what is wrong with the objects as they are written. The
+// proxies are those of Pods. It may be called once.
+func (i *Inspection) Change(ctx context.Context, changes []kinds.Change, found []diag.Diagnostic) (*Changed, error) {
+	if i.Snapshot == nil {
+		return nil, i.Refusal
+	}
+	out, all := &Changed{}, i.world.AllObjects()
+	taken := map[string]bool{}
+	for _, c := range changes {
+		old := all[c.Key]
+		c.Object = kept(old, c.Object)
+		taken[c.Key.String()] = true
+		if old == nil && c.Object == nil || old != nil && c.Object != nil && config.Equal(old, c.Object) {
+			continue
+		}
+		out.Objects = append(out.Objects, ObjectChange{c.Key, old, c.Object})
+	}
+
+	comparer := difference.New(i.translator)
+	before := i.proxies()
+	first, err := comparer.Look(i.Snapshot, before)
+	if err != nil {
+		return nil, err
+	}
+	last := first
+	var steps []difference.Step
+	for part := range slices.Chunk(out.Objects, max(1, (len(out.Objects)+maxSteps-1)/maxSteps)) {
+		var batch []kinds.Change
+		var causes []difference.Cause
+		for _, o := range part {
+			batch = append(batch, kinds.Change{Key: o.Key, Object: o.New})
+			c := difference.Cause{Key: o.Key, Deleted: o.New == nil}
+			if o.New != nil {
+				c.Position = o.New.Position
+			} else {
+				c.Position = o.Old.Position
+			}
+			causes = append(causes, c)
+		}
+		i.Snapshot = i.world.Commit(batch, time.Time{})
+		if err := i.readSecrets(ctx); err != nil {
+			return nil, err
+		}
+		after := i.proxies()
+		for name, p := range before { // a connected proxy goes on to be what it said it was
+			if after[name] != nil {
+				after[name] = p
+			}
+		}
+		next, err := comparer.Look(i.Snapshot, after)
+		if err != nil {
+			return nil, err
+		}
+		steps = append(steps, difference.Step{Causes: causes, Difference: comparer.Compare(last, next)})
+		last = next
+	}
+	out.Difference = comparer.Compare(first, last)
+	difference.Attribute(out.Difference, steps)
+
+	now := slices.DeleteFunc(slices.Clone(i.sources), func(d diag.Diagnostic) bool { return taken[d.Object] })
+	was := i.Findings
+	if i.Findings, err = i.findings(append(now, found...)); err != nil {
+		return nil, err
+	}
+	out.New, out.Mended = without(i.Findings, was), without(was, i.Findings)
+	return out, nil
+}
+
+// without returns the findings of a list that another one does not have. Where an object is written does not count.
+func without(list, other []diag.Diagnostic) []diag.Diagnostic {
+	bare := func(d diag.Diagnostic) diag.Diagnostic {
+		if d.Object != "" {
+			d.File = ""
+		}
+		d.Line, d.Column = 0, 0
+		return d
+	}
+	had := map[diag.Diagnostic]int{}
+	for _, d := range other {
+		had[bare(d)]++
+	}
+	var out []diag.Diagnostic
+	for _, d := range list {
+		if had[bare(d)]--; had[bare(d)] < 0 {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// kept returns an object as an API server would keep it: with what the one before has and files do not say.
+func kept(old, now *kinds.Object) *kinds.Object {
+	if old == nil || now == nil {
+		return now
+	}
+	o := *now
+	if o.Created.IsZero() {
+		o.Created = old.Created
+	}
+	o.UID, o.Generation = old.UID, old.Generation
+	switch spec := o.Spec.(type) {
+	case *corev1.Service:
+		if was, ok := old.Spec.(*corev1.Service); ok {
+			spec = spec.DeepCopy()
+			if spec.Spec.ClusterIP == "" && spec.Spec.Type != corev1.ServiceTypeExternalName {
+				spec.Spec.ClusterIP, spec.Spec.ClusterIPs = was.Spec.ClusterIP, was.Spec.ClusterIPs
+			}
+			if len(spec.Status.LoadBalancer.Ingress) == 0 {
+				spec.Status = was.Status
+			}
+			o.Spec = spec
+		}
+	case *corev1.Pod:
+		switch was := old.Spec.(type) {
+		case *corev1.Pod:
+			spec = spec.DeepCopy()
+			if spec.Status.PodIP == "" {
+				spec.Status = was.Status
+			}
+			if spec.Spec.NodeName == "" {
+				spec.Spec.NodeName = was.Spec.NodeName
+			}
+			o.Spec = spec
+		case *kube.PodFacts:
+			f := kube.PodFactsOf(spec, o.Labels)
+			if len(f.Addresses) == 0 {
+				f.Addresses, f.Ready = was.Addresses, was.Ready
+			}
+			if f.NodeName == "" {
+				f.NodeName = was.NodeName
+			}
+			o.Spec = f
+		}
+	}
+	return &o
+}
+
+// proxies returns the proxies of the Pods of the own cluster, by NAME.NAMESPACE: of those that have a proxy. Where none
+// has one, the Pods are as they are before injection, and each counts.
+func (i *Inspection) proxies() map[string]*node.Proxy {
+	injected, all := map[string]*node.Proxy{}, map[string]*node.Proxy{}
+	for _, o := range i.world.ObjectsOf(kinds.Pod) {
+		f := kube.FactsOfPod(o)
+		if o.Cluster != "" || f.HostNetwork || f.Ended {
+			continue
+		}
+		// A node says what its proxy is: what Parse makes of it is what a server knows.
+		p, err := node.Parse(node.Format(i.proxy(o)))
+		if err != nil {
+			continue
+		}
+		if o.Labels[injectLabel] != "false" && o.Annotations[injectLabel] != "false" {
+			all[o.Name+"."+o.Namespace] = p
+		}
+		if f.ProxyImage != "" || o.Annotations["inject.istio.io/templates"] == "gateway" {
+			injected[o.Name+"."+o.Namespace] = p
+		}
+	}
+	if len(injected) > 0 {
+		return injected
+	}
+	return all
+}
+
+// Names returns the keys of the objects of a kind, for messages about one that is not there.
+func (i *Inspection) Names(kind *kinds.Kind) []string {
+	var list []string
+	for k := range maps.Keys(i.world.AllObjects()) {
+		if k.Kind == kind {
+			list = append(list, fmt.Sprintf("%s.%s", k.Name, k.Namespace))
+		}
+	}
+	slices.Sort(list)
+	return list
+}
