@@ -10,7 +10,7 @@ import (
 
 // order is that of the packages of pilot: each may import those before it.
 func order() []string {
-	return []string{"authorize", "config", "facts", "snapshot", "derive", "ingest", "scope", "envoy", "feature", "cohort", "translate", "catalog", "xds", "debug", "leader", "status", "trust", "external", "autoregistration", "difference", "inspect", "ctrlz", "bootstrap"}
+	return []string{"authorize", "config", "facts", "snapshot", "derive", "ingest", "scope", "envoy", "feature", "cohort", "translate", "catalog", "xds", "debug", "leader", "status", "trust", "external", "autoregistration", "difference", "why", "inspect", "ctrlz", "bootstrap"}
 }
 
 // forTests reports whether a package holds what tests share.
@@ -18,7 +18,7 @@ func forTests(dir string) bool { return strings.HasSuffix(dir, "test") }
 
 // pure reports whether a package is one in which equal input must always produce equal output.
 func pure(dir string) bool {
-	return !forTests(dir) && withinAny(dir, "pilot/snapshot", "pilot/derive", "pilot/scope", "pilot/cohort", "pilot/envoy", "pilot/feature", "pilot/translate", "pilot/catalog", "pilot/difference")
+	return !forTests(dir) && withinAny(dir, "pilot/snapshot", "pilot/derive", "pilot/scope", "pilot/cohort", "pilot/envoy", "pilot/feature", "pilot/translate", "pilot/catalog", "pilot/difference", "pilot/why")
 }
 
 // checkImports holds who may import whom.

@@ -1,5 +1,6 @@
 // Package inspect reads a configuration once and returns what is wrong with it, what a proxy would be sent, what a
-// change would do (change.go), without a server. The commands that need none use it.
+// change would do (change.go) and which way a request goes (why.go), without a server. The commands that need none use
+// it.
 //
 // It is made of the parts that a server is made of: the sources and the World of ingest, and a Translator. They run
 // until the first snapshot is there. Nothing listens and nothing is served. Where there are EnvoyFilters, what the

@@ -143,11 +143,14 @@ func testPolicies(t *testing.T, envoy string) {
 		t.Run(c.name, func(t *testing.T) {
 			marker := fmt.Sprintf("case-%d", i)
 			m.apply(t, "echo", marker, strings.ReplaceAll(c.policies, "MARK", marker))
+			explain := m.explain(t)
 			for _, one := range c.in {
 				m.want(t, one, http.StatusOK)
+				explain(one, http.StatusOK)
 			}
 			for _, one := range c.out {
 				m.want(t, one, http.StatusForbidden)
+				explain(one, http.StatusForbidden)
 			}
 		})
 	}
@@ -171,6 +174,7 @@ func TestNormalization(t *testing.T) {
 			suite.Write(t, m.Config, meshConfig+"pathNormalization: {normalization: "+mode+"}\n")
 			marker := fmt.Sprintf("normal-%d", i)
 			m.apply(t, "echo", marker, policyOf(marker, "", `selector: {matchLabels: {app: echo}}, action: DENY, rules: [{to: [{operation: {paths: [/admin, "/admin/*"]}}]}]`))
+			explain := m.explain(t)
 			for _, c := range []struct{ path, from string }{ // from which normalization on it is denied; empty: never
 				{"/admin", "NONE"},
 				{"/admin?x", "NONE"},
@@ -196,6 +200,7 @@ func TestNormalization(t *testing.T) {
 					want = http.StatusForbidden
 				}
 				m.want(t, path(c.path), want)
+				explain(path(c.path), want)
 			}
 			refused := []string{"/admin#x", "/x#", "/%00"} // the application may read them in another way
 			if mode == "NONE" {
@@ -203,6 +208,7 @@ func TestNormalization(t *testing.T) {
 			}
 			for _, p := range refused {
 				m.want(t, path(p), http.StatusBadRequest)
+				explain(path(p), http.StatusBadRequest)
 			}
 		})
 	}
@@ -257,11 +263,14 @@ func TestGateway(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			marker := "at-" + strings.ReplaceAll(c.name, " ", "-")
 			m.apply(t, "gateway", marker, policyOf(marker, "", "selector: {matchLabels: {app: gateway}}, "+c.spec))
+			explain := m.explain(t)
 			for _, one := range c.in {
 				m.want(t, gateway(one), http.StatusOK)
+				explain(gateway(one), http.StatusOK)
 			}
 			for _, one := range c.out {
 				m.want(t, gateway(one), http.StatusForbidden)
+				explain(gateway(one), http.StatusForbidden)
 			}
 			m.want(t, call{from: "plain", path: "/admin"}, http.StatusOK) // past the gateway
 			if got := m.policies(t, m.Pod("gateway")); !slices.Equal(got, []string{"a/" + marker}) {

@@ -1,0 +1,148 @@
+package why
+
+import (
+	"maps"
+	"regexp"
+	"strings"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+)
+
+// normalized returns the path of a request as a connection manager makes it before anything looks at it, or why it
+// refuses the request.
+func normalized(h *hcmv3.HttpConnectionManager, path string) (normal, refusal string) {
+	if strings.Contains(path, "#") {
+		return path, "the path has a fragment"
+	}
+	path, query, asks := strings.Cut(path, "?")
+	upper := strings.ToUpper(path)
+	if strings.Contains(upper, "%2F") || strings.Contains(upper, "%5C") {
+		switch h.GetPathWithEscapedSlashesAction() {
+		case hcmv3.HttpConnectionManager_UNESCAPE_AND_FORWARD:
+			path = escapedSlash.ReplaceAllStringFunc(path, func(s string) string {
+				if strings.EqualFold(s, "%2f") {
+					return "/"
+				}
+				return `\`
+			})
+		case hcmv3.HttpConnectionManager_REJECT_REQUEST:
+			return path, "the path has an escaped slash"
+		}
+	}
+	if h.GetNormalizePath().GetValue() {
+		if strings.Contains(path, "%00") {
+			return path, "the path has a zero byte"
+		}
+		path = canonical(path)
+	}
+	if h.GetMergeSlashes() {
+		path = slashes.ReplaceAllString(path, "/")
+	}
+	if asks {
+		path += "?" + query
+	}
+	return path, ""
+}
+
+var (
+	escapedSlash = regexp.MustCompile(`(?i)%2f|%5c`)
+	slashes      = regexp.MustCompile(`//+`)
+	escaped      = regexp.MustCompile(`%[0-9A-Fa-f]{2}`)
+)
+
+// canonical returns a path without escapes of characters that need none, with slashes for backslashes, and without
+// segments that are dots.
+func canonical(path string) string {
+	path = escaped.ReplaceAllStringFunc(path, func(s string) string {
+		c := unhex(s[1])<<4 | unhex(s[2])
+		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("-._~", c) >= 0 {
+			return string(rune(c))
+		}
+		return s
+	})
+	path = strings.ReplaceAll(path, `\`, "/")
+	segments := strings.Split(path, "/")
+	out := make([]string, 0, len(segments))
+	for i, s := range segments {
+		last := i == len(segments)-1
+		switch {
+		case i == 0:
+			out = append(out, s)
+		case s == "." || s == "..":
+			if s == ".." && len(out) > 1 {
+				out = out[:len(out)-1]
+			}
+			if last {
+				out = append(out, "")
+			}
+		default:
+			out = append(out, s)
+		}
+	}
+	return strings.Join(out, "/")
+}
+
+func unhex(c byte) byte {
+	switch {
+	case c >= 'a':
+		return c - 'a' + 10
+	case c >= 'A':
+		return c - 'A' + 10
+	}
+	return c - '0'
+}
+
+// forwarded returns a request as a route passes it on.
+func forwarded(r Request, c *routev3.RouteConfiguration, h *routev3.VirtualHost, route *routev3.Route) Request {
+	headers := maps.Clone(r.Headers)
+	if headers == nil {
+		headers = map[string]string{}
+	}
+	r.Headers = headers
+	for _, change := range []struct {
+		add    []*corev3.HeaderValueOption
+		remove []string
+	}{
+		{route.GetRequestHeadersToAdd(), route.GetRequestHeadersToRemove()}, {h.GetRequestHeadersToAdd(), h.GetRequestHeadersToRemove()}, {c.GetRequestHeadersToAdd(), c.GetRequestHeadersToRemove()},
+	} {
+		for _, name := range change.remove {
+			delete(headers, strings.ToLower(name))
+		}
+		for _, o := range change.add {
+			name, value := strings.ToLower(o.GetHeader().GetKey()), o.GetHeader().GetValue()
+			had, there := headers[name]
+			if !there || o.GetAppendAction() == corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD {
+				headers[name] = value
+			} else if o.GetAppendAction() == corev3.HeaderValueOption_APPEND_IF_EXISTS_OR_ADD {
+				headers[name] = had + "," + value
+			}
+		}
+	}
+	a := route.GetRoute()
+	if host := a.GetHostRewriteLiteral(); host != "" {
+		r.Authority = host
+	}
+	path, query, asks := strings.Cut(r.Path, "?")
+	switch to, m := a.GetPrefixRewrite(), route.GetMatch(); {
+	case to != "" && m.GetPath() != "":
+		path = to
+	case to != "" && m.GetPathSeparatedPrefix() != "":
+		path = to + path[min(len(path), len(m.GetPathSeparatedPrefix())):]
+	case to != "":
+		path = to + path[min(len(path), len(m.GetPrefix())):]
+	case a.GetRegexRewrite() != nil:
+		if x, err := regexp.Compile(a.GetRegexRewrite().GetPattern().GetRegex()); err == nil {
+			path = x.ReplaceAllString(path, group.ReplaceAllString(strings.ReplaceAll(a.GetRegexRewrite().GetSubstitution(), "$", "$$"), "$${$1}"))
+		}
+	}
+	if asks {
+		path += "?" + query
+	}
+	r.Path = path
+	return r
+}
+
+// group is a reference to a group of a regular expression, as RE2 writes it.
+var group = regexp.MustCompile(`\\(\d)`)

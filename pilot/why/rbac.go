@@ -1,0 +1,219 @@
+package why
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
+	httprbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
+	tcprbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/rbac/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	"google.golang.org/protobuf/proto"
+)
+
+// rulesOf returns what a filter lets through, nil where it is no filter of policies, or one that enforces none.
+func rulesOf(m proto.Message) *rbacv3.RBAC {
+	switch m := m.(type) {
+	case *httprbacv3.RBAC:
+		return m.GetRules()
+	case *tcprbacv3.RBAC:
+		return m.GetRules()
+	}
+	return nil
+}
+
+// askedBy begins the names of what rules say by which an authorizer is asked.
+const askedBy = "istio_ext_authz_"
+
+// askedOf returns the rules by which the authorizer behind a filter is asked, nil where the filter is no such one.
+func askedOf(m proto.Message) *rbacv3.RBAC {
+	switch m := m.(type) {
+	case *httprbacv3.RBAC:
+		if m.GetShadowRulesStatPrefix() == askedBy {
+			return m.GetShadowRules()
+		}
+	case *tcprbacv3.RBAC:
+		if m.GetShadowRulesStatPrefix() == askedBy {
+			return m.GetShadowRules()
+		}
+	}
+	return nil
+}
+
+// ask says whether an authorizer is asked about a request. What it answers is not known.
+func ask(a *Answer, rules *rbacv3.RBAC, r Request) {
+	for _, name := range slices.Sorted(maps.Keys(rules.GetPolicies())) {
+		if policyMismatch(rules.GetPolicies()[name], r) == "" {
+			a.step(Step{What: "authorization", Name: "CUSTOM", Reason: "an authorizer is asked, and may deny it", Origin: originOf(name)})
+			a.Asked = true
+			return
+		}
+	}
+	a.step(Step{What: "authorization", Name: "CUSTOM", Reason: "no authorizer is asked: no policy matches"})
+}
+
+// shadow writes down what the rules of a dry run say, as the filter does for those behind it.
+func shadow(m proto.Message, r *Request) {
+	f, ok := m.(*httprbacv3.RBAC)
+	if !ok || f.GetShadowRules() == nil {
+		return
+	}
+	matched := false
+	for _, p := range f.GetShadowRules().GetPolicies() {
+		matched = matched || policyMismatch(p, *r) == ""
+	}
+	result := "allowed"
+	if matched == (f.GetShadowRules().GetAction() == rbacv3.RBAC_DENY) {
+		result = "denied"
+	}
+	said := maps.Clone(r.said)
+	if said == nil {
+		said = map[string]string{}
+	}
+	said[f.GetShadowRulesStatPrefix()+"shadow_engine_result"] = result
+	r.said = said
+}
+
+// saidMatches reports whether what a filter of policies has said is as a matcher wants it. Claims of tokens, which
+// another filter says, are never known.
+func saidMatches(m *matcherv3.MetadataMatcher, r Request) bool {
+	matches := false
+	if m.GetFilter() == "envoy.filters.http.rbac" && len(m.GetPath()) == 1 {
+		value, there := r.said[m.GetPath()[0].GetKey()]
+		matches = there && matchString(m.GetValue().GetStringMatch(), value)
+	}
+	return matches != m.GetInvert()
+}
+
+// policyName is how policies are named: ns[a]-policy[web]-rule[0].
+var policyName = regexp.MustCompile(`^(.*-)?ns\[(.*)\]-policy\[(.*)\]-rule\[(\d+)\](-deny-.*)?$`)
+
+// originOf returns the rule that a policy of a filter was made of.
+func originOf(name string) Origin {
+	part := policyName.FindStringSubmatch(name)
+	if part == nil {
+		return Origin{}
+	}
+	return Origin{Path: "/apis/security.istio.io/v1/namespaces/" + part[2] + "/authorization-policy/" + part[3], Field: "spec.rules[" + part[4] + "]"}
+}
+
+// authorize says whether the policies of a filter let a request through. What they say is a step.
+func authorize(a *Answer, rules *rbacv3.RBAC, r Request, isHTTP bool) bool {
+	s := Step{What: "authorization", Name: map[rbacv3.RBAC_Action]string{rbacv3.RBAC_ALLOW: "ALLOW", rbacv3.RBAC_DENY: "DENY", rbacv3.RBAC_LOG: "AUDIT"}[rules.GetAction()]}
+	matched := ""
+	for _, name := range slices.Sorted(maps.Keys(rules.GetPolicies())) {
+		why := policyMismatch(rules.GetPolicies()[name], r)
+		if why == "" && matched == "" {
+			matched = name
+			s.Origin = originOf(name)
+			continue
+		}
+		if why == "" {
+			why = "it matches too"
+		}
+		s.Lost = append(s.Lost, Lost{Name: name, Reason: why, Origin: originOf(name)})
+	}
+	refused := func(format string, args ...any) bool {
+		s.Reason = fmt.Sprintf(format, args...)
+		a.step(s)
+		status := 0
+		if isHTTP {
+			status = 403
+		}
+		a.end(status, "%s", s.Reason)
+		return false
+	}
+	switch {
+	case rules.GetAction() == rbacv3.RBAC_DENY && matched != "":
+		return refused("%s denies it", matched)
+	case rules.GetAction() == rbacv3.RBAC_ALLOW && matched == "":
+		return refused("no policy of action ALLOW allows it, and there are such policies")
+	case matched != "":
+		s.Reason = matched + " matches"
+	default:
+		s.Reason = "no policy matches"
+	}
+	a.step(s)
+	return true
+}
+
+// policyMismatch returns why a policy does not match; empty if it does.
+func policyMismatch(p *rbacv3.Policy, r Request) string {
+	if !slices.ContainsFunc(p.GetPrincipals(), func(x *rbacv3.Principal) bool { return isPrincipal(x, r) }) {
+		if r.Identity == "" {
+			return "who calls is not one of its sources: the connection has no certificate"
+		}
+		return "who calls is not one of its sources: " + r.Identity + " from " + r.SourceAddress
+	}
+	if !slices.ContainsFunc(p.GetPermissions(), func(x *rbacv3.Permission) bool { return isPermitted(x, r) }) {
+		return fmt.Sprintf("what is called is none of its operations: %s %s of %s, port %d", r.Method, r.Path, r.Authority, r.Port)
+	}
+	return ""
+}
+
+func isPermitted(p *rbacv3.Permission, r Request) bool {
+	switch x := p.GetRule().(type) {
+	case *rbacv3.Permission_Any:
+		return x.Any
+	case *rbacv3.Permission_AndRules:
+		return !slices.ContainsFunc(x.AndRules.GetRules(), func(p *rbacv3.Permission) bool { return !isPermitted(p, r) })
+	case *rbacv3.Permission_OrRules:
+		return slices.ContainsFunc(x.OrRules.GetRules(), func(p *rbacv3.Permission) bool { return isPermitted(p, r) })
+	case *rbacv3.Permission_NotRule:
+		return !isPermitted(x.NotRule, r)
+	case *rbacv3.Permission_Header:
+		return headerMismatch(x.Header, r) == ""
+	case *rbacv3.Permission_UrlPath:
+		path, _, _ := strings.Cut(r.Path, "?")
+		return matchString(x.UrlPath.GetPath(), path)
+	case *rbacv3.Permission_DestinationPort:
+		return x.DestinationPort == r.Port
+	case *rbacv3.Permission_DestinationPortRange:
+		return int32(r.Port) >= x.DestinationPortRange.GetStart() && int32(r.Port) < x.DestinationPortRange.GetEnd()
+	case *rbacv3.Permission_DestinationIp:
+		return within(x.DestinationIp, r.Address)
+	case *rbacv3.Permission_RequestedServerName:
+		return matchString(x.RequestedServerName, r.SNI)
+	case *rbacv3.Permission_Metadata:
+		return saidMatches(x.Metadata, r)
+	}
+	return false
+}
+
+func isPrincipal(p *rbacv3.Principal, r Request) bool {
+	switch x := p.GetIdentifier().(type) {
+	case *rbacv3.Principal_Any:
+		return x.Any
+	case *rbacv3.Principal_AndIds:
+		return !slices.ContainsFunc(x.AndIds.GetIds(), func(p *rbacv3.Principal) bool { return !isPrincipal(p, r) })
+	case *rbacv3.Principal_OrIds:
+		return slices.ContainsFunc(x.OrIds.GetIds(), func(p *rbacv3.Principal) bool { return isPrincipal(p, r) })
+	case *rbacv3.Principal_NotId:
+		return !isPrincipal(x.NotId, r)
+	case *rbacv3.Principal_Authenticated_:
+		return r.Identity != "" && (x.Authenticated.GetPrincipalName() == nil || matchString(x.Authenticated.GetPrincipalName(), r.Identity))
+	case *rbacv3.Principal_DirectRemoteIp:
+		return within(x.DirectRemoteIp, r.SourceAddress)
+	case *rbacv3.Principal_RemoteIp:
+		return within(x.RemoteIp, r.SourceAddress)
+	case *rbacv3.Principal_Header:
+		return headerMismatch(x.Header, r) == ""
+	case *rbacv3.Principal_UrlPath:
+		path, _, _ := strings.Cut(r.Path, "?")
+		return matchString(x.UrlPath.GetPath(), path)
+	case *rbacv3.Principal_Metadata: // claims of a token, of which none is known
+		return x.Metadata.GetInvert()
+	}
+	return false
+}
+
+func within(r *corev3.CidrRange, address string) bool {
+	ip, err := netip.ParseAddr(address)
+	p, ok := prefix(r)
+	return err == nil && ok && p.Contains(ip.Unmap())
+}

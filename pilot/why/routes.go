@@ -1,0 +1,357 @@
+package why
+
+import (
+	"fmt"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	faultv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/fault/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+)
+
+// hostFor returns the virtual host of an authority: exactly, by the longest suffix, by the longest prefix, or the one
+// for all.
+func hostFor(c *routev3.RouteConfiguration, authority string) (*routev3.VirtualHost, string) {
+	authority = strings.ToLower(authority)
+	if c.GetIgnorePortInHostMatching() {
+		if i := strings.LastIndexByte(authority, ':'); i > strings.LastIndexByte(authority, ']') {
+			authority = authority[:i]
+		}
+	}
+	var found *routev3.VirtualHost
+	best, reason := 0, ""
+	for _, h := range c.GetVirtualHosts() {
+		for _, d := range h.GetDomains() {
+			domain, rank, why := strings.ToLower(d), 0, ""
+			switch {
+			case domain == authority:
+				rank, why = 1<<30, "it is for "+d
+			case domain == "*":
+				rank, why = 1, "it is for all hosts, and no other is for "+authority
+			case strings.HasPrefix(domain, "*") && strings.HasSuffix(authority, domain[1:]) && len(authority) > len(domain)-1:
+				rank, why = 1<<20+len(domain), "it is for "+d
+			case strings.HasSuffix(domain, "*") && strings.HasPrefix(authority, domain[:len(domain)-1]) && len(authority) > len(domain)-1:
+				rank, why = 1<<10+len(domain), "it is for "+d
+			}
+			if rank > best {
+				found, best, reason = h, rank, why
+			}
+		}
+	}
+	return found, reason
+}
+
+// routeFor returns the first route of a virtual host that matches, and says why each other one is not taken.
+func routeFor(h *routev3.VirtualHost, r Request) (*routev3.Route, Step) {
+	s := Step{What: "route", Name: "none"}
+	count, place := map[string]int{}, make([]int, len(h.GetRoutes()))
+	for i, route := range h.GetRoutes() {
+		path := configOf(route.GetMetadata())
+		place[i] = count[path]
+		count[path]++
+	}
+	var won *routev3.Route
+	for i, route := range h.GetRoutes() {
+		path := configOf(route.GetMetadata())
+		origin := Origin{Path: path, Place: place[i], Count: count[path]}
+		name := nameOf(route, i)
+		reason := "it comes after the one that is taken"
+		if won == nil {
+			if reason = mismatch(route.GetMatch(), r); reason == "" {
+				won = route
+				s.Name, s.Origin, s.Reason, s.Details = name, origin, "it is the first that matches: "+matchText(route.GetMatch()), actions(route)
+				continue
+			}
+		}
+		s.Lost = append(s.Lost, Lost{Name: name, Reason: reason, Origin: origin})
+	}
+	return won, s
+}
+
+func nameOf(r *routev3.Route, i int) string {
+	if r.GetName() != "" {
+		return r.GetName()
+	}
+	return "routes[" + strconv.Itoa(i) + "]"
+}
+
+func matchText(m *routev3.RouteMatch) string {
+	var text string
+	switch p := m.GetPathSpecifier().(type) {
+	case *routev3.RouteMatch_Prefix:
+		text = "path " + p.Prefix + "*"
+	case *routev3.RouteMatch_PathSeparatedPrefix:
+		text = "path " + p.PathSeparatedPrefix + " and below"
+	case *routev3.RouteMatch_Path:
+		text = "path " + p.Path
+	case *routev3.RouteMatch_SafeRegex:
+		text = "path ~" + p.SafeRegex.GetRegex()
+	}
+	for _, h := range m.GetHeaders() {
+		text += ", header " + h.GetName()
+	}
+	for _, q := range m.GetQueryParameters() {
+		text += ", query " + q.GetName()
+	}
+	return text
+}
+
+// mismatch returns why a route does not match; empty if it does.
+func mismatch(m *routev3.RouteMatch, r Request) string {
+	path, query, _ := strings.Cut(r.Path, "?")
+	sensitive := m.GetCaseSensitive() == nil || m.GetCaseSensitive().GetValue()
+	fold := func(s string) string {
+		if sensitive {
+			return s
+		}
+		return strings.ToLower(s)
+	}
+	switch p := m.GetPathSpecifier().(type) {
+	case *routev3.RouteMatch_Prefix:
+		if !strings.HasPrefix(fold(path), fold(p.Prefix)) {
+			return fmt.Sprintf("path %s does not begin with %s", path, p.Prefix)
+		}
+	case *routev3.RouteMatch_PathSeparatedPrefix:
+		if rest, ok := strings.CutPrefix(fold(path), fold(p.PathSeparatedPrefix)); !ok || rest != "" && rest[0] != '/' {
+			return fmt.Sprintf("path %s is not %s, nor below it", path, p.PathSeparatedPrefix)
+		}
+	case *routev3.RouteMatch_Path:
+		if fold(path) != fold(p.Path) {
+			return fmt.Sprintf("path %s is not %s", path, p.Path)
+		}
+	case *routev3.RouteMatch_SafeRegex:
+		if !whole(p.SafeRegex.GetRegex(), path) {
+			return fmt.Sprintf("path %s does not match ~%s", path, p.SafeRegex.GetRegex())
+		}
+	case *routev3.RouteMatch_ConnectMatcher_:
+		if r.Method != "CONNECT" {
+			return "it is for the method CONNECT"
+		}
+	default:
+		return "how it matches paths is not known here"
+	}
+	for _, h := range m.GetHeaders() {
+		if why := headerMismatch(h, r); why != "" {
+			return why
+		}
+	}
+	if len(m.GetQueryParameters()) > 0 {
+		values, _ := url.ParseQuery(query)
+		for _, q := range m.GetQueryParameters() {
+			list, there := values[q.GetName()]
+			switch {
+			case q.GetStringMatch() != nil && (!there || !matchString(q.GetStringMatch(), list[0])):
+				return fmt.Sprintf("query parameter %s is %s, and not %s", q.GetName(), shown(strings.Join(list, ","), there), stringText(q.GetStringMatch()))
+			case q.GetStringMatch() == nil && there != q.GetPresentMatch():
+				return "query parameter " + q.GetName() + " is missing"
+			}
+		}
+	}
+	if m.GetGrpc() != nil && !strings.HasPrefix(r.Headers["content-type"], "application/grpc") {
+		return "it is for gRPC"
+	}
+	if len(m.GetDynamicMetadata()) > 0 {
+		for _, d := range m.GetDynamicMetadata() {
+			if !d.GetInvert() {
+				return "it wants claims of a token, and the request has no token that is verified here"
+			}
+		}
+	}
+	return ""
+}
+
+func shown(value string, there bool) string {
+	if !there {
+		return "missing"
+	}
+	return strconv.Quote(value)
+}
+
+// header returns a header of the request, pseudo-headers too.
+func (r Request) header(name string) (string, bool) {
+	switch name = strings.ToLower(name); name {
+	case ":method":
+		return r.Method, true
+	case ":path":
+		return r.Path, true
+	case ":authority", "host":
+		return r.Authority, true
+	case ":scheme":
+		if r.TLS {
+			return "https", true
+		}
+		return "http", true
+	}
+	v, ok := r.Headers[name]
+	return v, ok
+}
+
+// headerMismatch returns why a header does not match; empty if it does.
+func headerMismatch(h *routev3.HeaderMatcher, r Request) string {
+	value, there := r.header(h.GetName())
+	if !there && h.GetTreatMissingHeaderAsEmpty() {
+		there = true
+	}
+	matches, wanted := false, "present"
+	switch s := h.GetHeaderMatchSpecifier().(type) {
+	case nil:
+		matches = there
+	case *routev3.HeaderMatcher_PresentMatch:
+		matches = there == s.PresentMatch
+		if !s.PresentMatch {
+			wanted = "missing"
+		}
+		return verdict(h, matches, value, there, wanted)
+	case *routev3.HeaderMatcher_StringMatch:
+		matches, wanted = there && matchString(s.StringMatch, value), stringText(s.StringMatch)
+	case *routev3.HeaderMatcher_RangeMatch:
+		n, err := strconv.ParseInt(value, 10, 64)
+		matches, wanted = there && err == nil && n >= s.RangeMatch.GetStart() && n < s.RangeMatch.GetEnd(), fmt.Sprintf("from %d to below %d", s.RangeMatch.GetStart(), s.RangeMatch.GetEnd())
+	default:
+		return "how it matches header " + h.GetName() + " is not known here"
+	}
+	if !there { // Envoy lets a match of a missing header fail, inverted or not
+		return fmt.Sprintf("header %s is missing, and is to be %s%s", h.GetName(), not(h.GetInvertMatch()), wanted)
+	}
+	return verdict(h, matches, value, there, wanted)
+}
+
+func verdict(h *routev3.HeaderMatcher, matches bool, value string, there bool, wanted string) string {
+	if matches != h.GetInvertMatch() {
+		return ""
+	}
+	return fmt.Sprintf("header %s is %s, and is to be %s%s", h.GetName(), shown(value, there), not(h.GetInvertMatch()), wanted)
+}
+
+func not(invert bool) string {
+	if invert {
+		return "other than "
+	}
+	return ""
+}
+
+func matchString(m *matcherv3.StringMatcher, value string) bool {
+	fold := func(s string) string {
+		if m.GetIgnoreCase() {
+			return strings.ToLower(s)
+		}
+		return s
+	}
+	switch p := m.GetMatchPattern().(type) {
+	case *matcherv3.StringMatcher_Exact:
+		return fold(value) == fold(p.Exact)
+	case *matcherv3.StringMatcher_Prefix:
+		return strings.HasPrefix(fold(value), fold(p.Prefix))
+	case *matcherv3.StringMatcher_Suffix:
+		return strings.HasSuffix(fold(value), fold(p.Suffix))
+	case *matcherv3.StringMatcher_Contains:
+		return strings.Contains(fold(value), fold(p.Contains))
+	case *matcherv3.StringMatcher_SafeRegex:
+		return whole(p.SafeRegex.GetRegex(), value)
+	}
+	return false
+}
+
+func stringText(m *matcherv3.StringMatcher) string {
+	switch p := m.GetMatchPattern().(type) {
+	case *matcherv3.StringMatcher_Exact:
+		return strconv.Quote(p.Exact)
+	case *matcherv3.StringMatcher_Prefix:
+		return strconv.Quote(p.Prefix) + " and what begins with it"
+	case *matcherv3.StringMatcher_Suffix:
+		return "what ends with " + strconv.Quote(p.Suffix)
+	case *matcherv3.StringMatcher_Contains:
+		return "what contains " + strconv.Quote(p.Contains)
+	case *matcherv3.StringMatcher_SafeRegex:
+		return "what matches ~" + p.SafeRegex.GetRegex()
+	}
+	return "what is not known here"
+}
+
+// whole reports whether a regular expression matches a text from its beginning to its end. Envoy's are RE2, as Go's
+// are.
+func whole(regex, text string) bool {
+	x, err := regexp.Compile(`\A(?:` + regex + `)\z`)
+	return err == nil && x.MatchString(text)
+}
+
+// actions says what a route does beside leading somewhere.
+func actions(r *routev3.Route) []string {
+	var list []string
+	a := r.GetRoute()
+	if t := a.GetTimeout(); t != nil {
+		if t.AsDuration() == 0 {
+			list = append(list, "no timeout")
+		} else {
+			list = append(list, "timeout "+t.AsDuration().String())
+		}
+	}
+	if p := a.GetRetryPolicy(); p != nil {
+		text := fmt.Sprintf("%d retries on %s", p.GetNumRetries().GetValue(), p.GetRetryOn())
+		if p.GetNumRetries() == nil {
+			text = "1 retry on " + p.GetRetryOn()
+		}
+		if t := p.GetPerTryTimeout(); t != nil {
+			text += ", " + t.AsDuration().String() + " for each try"
+		}
+		list = append(list, text)
+	}
+	if a.GetPrefixRewrite() != "" {
+		list = append(list, "the prefix of the path becomes "+a.GetPrefixRewrite())
+	}
+	if a.GetRegexRewrite() != nil {
+		list = append(list, "the path is rewritten by ~"+a.GetRegexRewrite().GetPattern().GetRegex()+" to "+a.GetRegexRewrite().GetSubstitution())
+	}
+	if a.GetHostRewriteLiteral() != "" {
+		list = append(list, "the host becomes "+a.GetHostRewriteLiteral())
+	}
+	for _, m := range a.GetRequestMirrorPolicies() {
+		list = append(list, "mirrored to "+m.GetCluster())
+	}
+	if f := faultOf(r); f != nil {
+		if abort := f.GetAbort(); abort != nil {
+			list = append(list, fmt.Sprintf("fault: %s are answered with status %d", percent(abort.GetPercentage()), abort.GetHttpStatus()))
+		}
+		if delay := f.GetDelay(); delay != nil {
+			list = append(list, fmt.Sprintf("fault: %s are delayed by %s", percent(delay.GetPercentage()), delay.GetFixedDelay().AsDuration()))
+		}
+	}
+	if d := r.GetRedirect(); d != nil {
+		list = append(list, strings.TrimSpace("redirect to "+strings.Join(slices.DeleteFunc([]string{d.GetHostRedirect(), d.GetPathRedirect() + d.GetPrefixRewrite()}, func(s string) bool { return s == "" }), " ")))
+	}
+	return list
+}
+
+// faultOf returns the fault that a route injects, or nil.
+func faultOf(r *routev3.Route) *faultv3.HTTPFault {
+	for _, config := range r.GetTypedPerFilterConfig() {
+		f := &faultv3.HTTPFault{}
+		if config.MessageIs(f) && config.UnmarshalTo(f) == nil {
+			return f
+		}
+	}
+	return nil
+}
+
+// aborts returns the status with which a route answers every request by a fault; 0 if it does not.
+func aborts(r *routev3.Route) int {
+	abort := faultOf(r).GetAbort()
+	if abort.GetHttpStatus() == 0 || share100(abort.GetPercentage()) < 100 {
+		return 0
+	}
+	return int(abort.GetHttpStatus())
+}
+
+func percent(p *typev3.FractionalPercent) string {
+	return strconv.FormatFloat(share100(p), 'f', -1, 64) + " % of requests"
+}
+
+func share100(p *typev3.FractionalPercent) float64 {
+	of := map[typev3.FractionalPercent_DenominatorType]float64{typev3.FractionalPercent_HUNDRED: 100, typev3.FractionalPercent_TEN_THOUSAND: 10000, typev3.FractionalPercent_MILLION: 1000000}[p.GetDenominator()]
+	return 100 * float64(p.GetNumerator()) / of
+}
