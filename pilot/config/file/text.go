@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/limits"
@@ -27,6 +29,9 @@ func (t *Texts) Of(name string) ([]byte, bool) {
 	data, known := t.data[name]
 	return data, known
 }
+
+// Names returns the names of the files, sorted.
+func (t *Texts) Names() []string { return slices.Sorted(maps.Keys(t.data)) }
 
 // Stdin is the name of what is read from the standard input.
 const Stdin = "<stdin>"

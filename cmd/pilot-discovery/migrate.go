@@ -1,0 +1,237 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/pilot/config/file"
+	"github.com/istiod-lite/istiod-lite/pilot/ingest"
+	"github.com/istiod-lite/istiod-lite/pilot/inspect"
+	"github.com/istiod-lite/istiod-lite/registry/kube"
+)
+
+type migrateFlags struct {
+	judgeFlags
+	e *env
+}
+
+func migrateCommand(e *env) *cobra.Command {
+	f := &migrateFlags{e: e}
+	c := &cobra.Command{
+		Use:   "migrate",
+		Short: "Print what a move from istiod to this control plane would change, and what stands in its way",
+		Long: `Print the verdict before a move from istiod: which objects do here what they do under istiod, which do not and why; what of the mesh configuration and of istiod's own environment and arguments has no effect here; and what there is of webhooks, ports, proxies, remote clusters and an ambient mesh.
+
+It reads the cluster of the kubeconfig, and changes nothing; or files with what a cluster has.
+
+docs/migrate.md has the way there and back.
+
+The exit code is 0 if nothing stands in the way, 79 if something does, and 1 if the command could not do its work.`,
+		Example: `  pilot-discovery migrate
+  kubectl get deploy,ds,svc,pod,ns,mutatingwebhookconfiguration,istio-io,cm -A -o yaml | pilot-discovery migrate -f -`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return f.run(c) },
+	}
+	flags := c.Flags()
+	f.registerMesh(flags, e, "istioNamespace", "i")
+	flags.StringArrayVarP(&f.files, "filename", "f", nil, "file or directory with what a cluster has, or - for the standard input, in the place of the cluster; may be repeated")
+	flags.StringVarP(&f.output, "output", "o", "text", "text or json")
+	f.registerCluster(flags, e)
+	return c
+}
+
+func (f *migrateFlags) run(c *cobra.Command) error {
+	if f.output != "text" && f.output != "json" {
+		return fmt.Errorf("unknown output format %q: text or json", f.output)
+	}
+	o := ingest.Options{Revision: f.revision, Limits: limits.Default()}
+	var around []thing
+	if len(f.files) > 0 {
+		var err error
+		if o.Texts, err = file.Read(f.files, c.InOrStdin(), o.Limits); err != nil {
+			return err
+		}
+		o.Texts.Namespace = f.namespace
+		around = thingsOf(o.Texts)
+	} else {
+		f.useKube, f.elsewhere = true, "files by -f"
+		if err := f.readCluster(c, &o, false); err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(c.Context(), f.timeout)
+		defer cancel()
+		var err error
+		if around, err = f.readThings(ctx); err != nil {
+			return f.tooLong(err)
+		}
+	}
+	i, err := readOnce(c, f.worldFlags, o)
+	if err != nil {
+		return f.tooLong(err)
+	}
+	v := f.judge(i, around)
+	show := v.text
+	if f.output == "json" {
+		show = v.json
+	}
+	if err := show(c.OutOrStdout()); err != nil {
+		return err
+	}
+	if v.InTheWay > 0 {
+		return failed{exitFound}
+	}
+	return nil
+}
+
+// verdict is what a move would change.
+type verdict struct {
+	Objects  int       `json:"objects"`      // of Istio's kinds and the Gateway API's
+	Same     int       `json:"objectsAlike"` // that do what they do under istiod
+	InTheWay int       `json:"inTheWay"`     // how many points stand in the way
+	Sections []section `json:"sections"`
+}
+
+// section is what there is to say of one thing.
+type section struct {
+	Name   string  `json:"name"`
+	Points []point `json:"points"`
+}
+
+// point is one thing that is so.
+type point struct {
+	InTheWay bool   `json:"inTheWay,omitempty"`
+	Text     string `json:"text"`
+	Fix      string `json:"fix,omitempty"`
+	Where    string `json:"where,omitempty"`
+}
+
+func (v *verdict) add(name string, points ...point) {
+	if len(points) == 0 {
+		return
+	}
+	for _, p := range points {
+		if p.InTheWay {
+			v.InTheWay++
+		}
+	}
+	at := slices.IndexFunc(v.Sections, func(s section) bool { return s.Name == name })
+	if at < 0 {
+		v.Sections = append(v.Sections, section{Name: name})
+		at = len(v.Sections) - 1
+	}
+	v.Sections[at].Points = append(v.Sections[at].Points, points...)
+}
+
+// judge says what a move would change.
+func (f *migrateFlags) judge(i *inspect.Inspection, around []thing) *verdict {
+	v := &verdict{}
+	f.objects(v, i)
+	if i.Refusal != nil {
+		v.add("objects", point{InTheWay: true, Text: "the server would not start: " + i.Refusal.Error()})
+	}
+	f.proxies(v, i)
+	for _, t := range around {
+		f.thing(v, t)
+	}
+	return v
+}
+
+// differs reports whether a finding is about something that istiod would do and this control plane does not.
+func differs(d diag.Diagnostic) bool {
+	return slices.Contains([]string{"NotImplemented", "NotServed", "UnsupportedField", "Unusable", "Limit", "Refused", "PatchUnknown"}, d.Code) || d.Code == "IST0118" && d.Severity == diag.Error
+}
+
+// configured reports whether a kind is one that a mesh is configured by.
+func configured(k *kinds.Kind) bool {
+	return strings.HasSuffix(k.Group, "istio.io") || k.Group == "gateway.networking.k8s.io"
+}
+
+// objects counts those that do here what they do under istiod, and says why others do not.
+func (f *migrateFlags) objects(v *verdict, i *inspect.Inspection) {
+	all := map[string]bool{}
+	for k := range i.All() {
+		if configured(k.Kind) {
+			all[k.String()] = true
+		}
+	}
+	other := map[string]bool{}
+	for _, d := range i.Findings {
+		p := point{InTheWay: true, Text: strings.TrimPrefix(d.Object+": "+d.Field+": ", ": ") + d.Message, Fix: d.Fix, Where: position(d)}
+		switch {
+		case d.Code == "NotImplemented" && (d.Object == "MeshConfig" || d.Object == "MeshNetworks" || d.Object == ""):
+			v.add("mesh configuration", p)
+		case differs(d) && all[d.Object]:
+			other[d.Object] = true
+			v.add("objects", p)
+		case differs(d):
+			v.add("objects", p)
+		case d.Severity == diag.Error && all[d.Object]: // istiod does not mend it either
+			p.InTheWay = false
+			v.add("wrong already", p)
+		}
+	}
+	v.Objects = len(all)
+	v.Same = len(all) - len(other)
+}
+
+func position(d diag.Diagnostic) string {
+	if d.File == "" {
+		return ""
+	}
+	if d.Line == 0 {
+		return d.File
+	}
+	return fmt.Sprintf("%s:%d:%d", d.File, d.Line, d.Column)
+}
+
+// proxies says which images the proxies have.
+func (f *migrateFlags) proxies(v *verdict, i *inspect.Inspection) {
+	images := map[string]int{}
+	for _, o := range i.All() {
+		if o.Kind == kinds.Pod {
+			if image := kube.FactsOfPod(o).ProxyImage; image != "" {
+				images[image]++
+			}
+		}
+	}
+	for _, image := range sortedNames(images) {
+		p := point{Text: fmt.Sprintf("%d of %s: %s", images[image], image, kindOfImage(image))}
+		v.add("proxies", p)
+	}
+	if len(images) == 0 {
+		v.add("proxies", point{Text: "no Pod has a proxy"})
+	}
+}
+
+// kindOfImage says what is known of a proxy by its image.
+func kindOfImage(image string) string {
+	name := image[strings.LastIndexByte(image, '/')+1:]
+	switch base, _, _ := strings.Cut(name, ":"); {
+	case strings.HasPrefix(base, "proxyv2"):
+		return "Istio's proxy, served as it is; it stays until its Pod is created anew"
+	case strings.HasPrefix(base, "envoy"):
+		return "a stock Envoy, without Istio's filters: its metrics and its metadata of peers are those of Envoy"
+	}
+	return "an image that is not known: what it can do is taken from the extensions that it names"
+}
+
+func sortedNames[T any](m map[string]T) []string {
+	list := make([]string, 0, len(m))
+	for k := range m {
+		list = append(list, k)
+	}
+	slices.Sort(list)
+	return list
+}
+
+// known reports whether objects of a kind are read.
+func known(group, kind string) bool {
+	return slices.ContainsFunc(kinds.All(), func(k *kinds.Kind) bool { return k.Group == group && k.Name == kind })
+}

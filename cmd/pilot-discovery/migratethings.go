@@ -1,0 +1,284 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/istiod-lite/istiod-lite/cmd/report"
+	"github.com/istiod-lite/istiod-lite/pilot/config/file"
+)
+
+// thing is an object around a control plane that is no configuration: a Deployment, a webhook configuration.
+type thing struct{ *unstructured.Unstructured }
+
+// field returns a field that is a string.
+func (t thing) field(path ...string) string {
+	s, _, _ := unstructured.NestedString(t.Object, path...)
+	return s
+}
+
+func (t thing) list(path ...string) []map[string]any {
+	list, _, _ := unstructured.NestedSlice(t.Object, path...)
+	var out []map[string]any
+	for _, x := range list {
+		if m, ok := x.(map[string]any); ok {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// named is kind, namespace and name.
+func (t thing) named() string {
+	if t.GetNamespace() == "" {
+		return t.GetKind() + " " + t.GetName()
+	}
+	return t.GetKind() + " " + t.GetNamespace() + "/" + t.GetName()
+}
+
+// thingsOf returns the objects of files. What cannot be read is a finding of those who read configuration.
+func thingsOf(texts *file.Texts) (list []thing) {
+	for _, name := range texts.Names() {
+		data, _ := texts.Of(name)
+		d := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096)
+		for {
+			u := &unstructured.Unstructured{}
+			if err := d.Decode(&u.Object); err != nil {
+				break
+			}
+			if u.IsList() {
+				items, _, _ := unstructured.NestedSlice(u.Object, "items")
+				for _, x := range items {
+					if m, ok := x.(map[string]any); ok {
+						list = append(list, thing{&unstructured.Unstructured{Object: m}})
+					}
+				}
+				continue
+			}
+			if u.Object != nil {
+				list = append(list, thing{u})
+			}
+		}
+	}
+	return list
+}
+
+// readThings reads what is around the control plane of a cluster. What this user may not read is left out, and said.
+func (f *migrateFlags) readThings(ctx context.Context) ([]thing, error) {
+	o, err := f.cluster.client()
+	if err != nil {
+		return nil, err
+	}
+	config, err := f.cluster.config(o)
+	if err != nil {
+		return nil, err
+	}
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	var list []thing
+	for _, x := range []struct {
+		schema.GroupVersionResource
+		namespace, kind string
+	}{
+		{schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, f.worldFlags.namespace, "Deployment"},
+		{schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "daemonsets"}, f.worldFlags.namespace, "DaemonSet"},
+		{schema.GroupVersionResource{Version: "v1", Resource: "services"}, f.worldFlags.namespace, "Service"},
+		{schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, "", "Namespace"},
+		{schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingwebhookconfigurations"}, "", "MutatingWebhookConfiguration"},
+		{schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}, "", "CustomResourceDefinition"},
+	} {
+		all, err := client.Resource(x.GroupVersionResource).Namespace(x.namespace).List(ctx, metav1.ListOptions{})
+		if apierrors.IsForbidden(err) {
+			u := &unstructured.Unstructured{Object: map[string]any{}}
+			u.SetKind("Forbidden")
+			u.SetName(x.Resource)
+			list = append(list, thing{u})
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", x.Resource, err)
+		}
+		for n := range all.Items {
+			u := &all.Items[n]
+			u.SetKind(x.kind)
+			list = append(list, thing{u})
+		}
+	}
+	return list, nil
+}
+
+// thing says what a move means for an object around the control plane.
+func (f *migrateFlags) thing(v *verdict, t thing) {
+	labels := t.GetLabels()
+	switch t.GetKind() {
+	case "Forbidden":
+		v.add("not looked at", point{Text: "this user may not list " + t.GetName(), Fix: "grant the verb list on them"})
+	case "Deployment":
+		if labels["app"] == "istiod" || slices.ContainsFunc(t.list("spec", "template", "spec", "containers"), func(c map[string]any) bool { return c["name"] == "discovery" }) {
+			f.istiod(v, t)
+		}
+	case "DaemonSet":
+		if t.GetName() == "ztunnel" || labels["app"] == "ztunnel" {
+			v.add("ambient mesh", point{InTheWay: true, Text: t.named() + " is part of an ambient mesh, which is not served", Fix: "give these workloads sidecars first", Where: t.named()})
+		}
+	case "Namespace":
+		if labels["istio.io/dataplane-mode"] == "ambient" {
+			v.add("ambient mesh", point{InTheWay: true, Text: t.named() + " takes part in an ambient mesh, which is not served", Fix: "label it istio-injection=enabled in its place", Where: t.named()})
+		}
+		if r := cmp.Or(labels["istio.io/rev"], map[bool]string{true: "default"}[labels["istio-injection"] == "enabled"]); r != "" {
+			v.add("revisions", point{Text: t.named() + " is injected by revision " + r})
+		}
+	case "Gateway":
+		if strings.HasPrefix(t.GetAPIVersion(), "gateway.networking.k8s.io/") && strings.Contains(t.field("spec", "gatewayClassName"), "waypoint") {
+			v.Same--
+			v.add("ambient mesh", point{InTheWay: true, Text: t.named() + " is a waypoint of an ambient mesh, which is not served", Where: t.named()})
+		}
+	case "Pod":
+		if _, ambient := t.GetAnnotations()["ambient.istio.io/redirection"]; ambient {
+			v.add("ambient mesh", point{InTheWay: true, Text: t.named() + " takes part in an ambient mesh, which is not served", Where: t.named()})
+		}
+	case "MutatingWebhookConfiguration":
+		if labels["app"] == "sidecar-injector" || labels["istio.io/tag"] != "" {
+			revision := cmp.Or(labels["istio.io/rev"], "default")
+			text := t.named() + " injects for revision " + revision
+			if tag := labels["istio.io/tag"]; tag != "" {
+				text = t.named() + " points tag " + tag + " to revision " + revision
+			}
+			v.add("webhooks", point{Text: text, Fix: "it stays as it is until the tag or the revision is moved"})
+		}
+	case "Secret":
+		if labels["istio/multiCluster"] == "true" {
+			v.add("remote clusters", point{Text: t.named() + " names remote clusters, which are read as istiod reads them"})
+		}
+	case "Service":
+		f.service(v, t)
+	case "CustomResourceDefinition":
+		f.kind(v, t)
+	}
+}
+
+// kind says of a kind of Istio's, or of the Gateway API's, that it is not read.
+func (f *migrateFlags) kind(v *verdict, t thing) {
+	group, name := t.field("spec", "group"), t.field("spec", "names", "kind")
+	if !strings.HasSuffix(group, "istio.io") && group != "gateway.networking.k8s.io" || group == "install.istio.io" {
+		return
+	}
+	if !known(group, name) {
+		v.add("kinds that are not read", point{Text: name + " of " + group + ": its objects, if there are any, have no effect here"})
+	}
+}
+
+// istiod says what of its environment and its arguments has no effect here.
+func (f *migrateFlags) istiod(v *verdict, t thing) {
+	revision := cmp.Or(t.GetLabels()["istio.io/rev"], "default")
+	for _, c := range t.list("spec", "template", "spec", "containers") {
+		if c["name"] != "discovery" {
+			continue
+		}
+		image, _ := c["image"].(string)
+		v.add("control planes", point{Text: fmt.Sprintf("%s is istiod of revision %s, %s", t.named(), revision, image)})
+		args, _, _ := unstructured.NestedStringSlice(c, "args")
+		var environ []string
+		list, _, _ := unstructured.NestedSlice(c, "env")
+		for _, x := range list {
+			if m, ok := x.(map[string]any); ok {
+				value, _ := m["value"].(string)
+				environ = append(environ, fmt.Sprint(m["name"])+"="+value)
+			}
+		}
+		e := newEnv(environ)
+		command := discoveryCommand(&e, args)
+		for _, name := range e.foreign() {
+			v.add("environment of istiod", point{InTheWay: true, Text: fmt.Sprintf("%s=%s has no effect here", name, e.getenv(name)), Fix: "leave it out, or see that nothing depends on it", Where: t.named()})
+		}
+		for _, w := range e.warnings {
+			v.add("environment of istiod", point{InTheWay: true, Text: w, Where: t.named()})
+		}
+		for _, name := range unknownFlags(command.Flags(), args) {
+			v.add("arguments of istiod", point{InTheWay: true, Text: "--" + name + " has no effect here", Fix: "leave it out, or see that nothing depends on it", Where: t.named()})
+		}
+	}
+}
+
+// service says which ports of istiod's Service are not served.
+func (f *migrateFlags) service(v *verdict, t thing) {
+	if t.GetLabels()["app"] != "istiod" {
+		return
+	}
+	served := []string{"15010", "15012", "443", "15014", "15017", "8080"}
+	var ports []string
+	for _, p := range t.list("spec", "ports") {
+		port := fmt.Sprint(p["port"])
+		ports = append(ports, port)
+		if !slices.Contains(served, port) {
+			v.add("ports", point{InTheWay: true, Text: "port " + port + " of " + t.named() + " is not served", Where: t.named()})
+		}
+	}
+	v.add("ports", point{Text: t.named() + " has the ports " + strings.Join(ports, ", ")})
+}
+
+// text writes the verdict for a person.
+func (v *verdict) text(w io.Writer) error {
+	var out bytes.Buffer
+	if v.Same == v.Objects {
+		fmt.Fprintf(&out, "All of %s do what they do under istiod.\n", report.Amount(v.Objects, "object"))
+	} else {
+		fmt.Fprintf(&out, "%d of %s do what they do under istiod; %d do not.\n", v.Same, report.Amount(v.Objects, "object"), v.Objects-v.Same)
+	}
+	for _, s := range v.Sections {
+		fmt.Fprintf(&out, "\n%s\n", strings.ToUpper(s.Name[:1])+s.Name[1:])
+		for _, p := range s.Points {
+			mark := " "
+			if p.InTheWay {
+				mark = "!"
+			}
+			fmt.Fprintf(&out, "%s %s", mark, p.Text)
+			if p.Fix != "" {
+				fmt.Fprintf(&out, "; %s", p.Fix)
+			}
+			if p.Where != "" && !strings.Contains(p.Text, p.Where) {
+				fmt.Fprintf(&out, " (%s)", p.Where)
+			}
+			fmt.Fprintln(&out)
+		}
+	}
+	if v.InTheWay == 0 {
+		fmt.Fprintln(&out, "\nNothing stands in the way. docs/migrate.md has the way there and back.")
+	} else {
+		fmt.Fprintf(&out, "\n%s in the way (!). docs/migrate.md has the way there and back.\n", stands(v.InTheWay))
+	}
+	_, err := w.Write(out.Bytes())
+	return err
+}
+
+func stands(n int) string {
+	if n == 1 {
+		return "1 thing stands"
+	}
+	return fmt.Sprintf("%d things stand", n)
+}
+
+// json writes the verdict for a program.
+func (v *verdict) json(w io.Writer) error {
+	text, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(append(text, '\n'))
+	return err
+}
