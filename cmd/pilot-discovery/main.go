@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -45,12 +44,13 @@ func run(ctx context.Context, args []string, environ []string, stdout, stderr io
 		},
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	root.AddCommand(discoveryCommand(&e, args), validateCommand(&e), analyzeCommand(&e), diffCommand(&e), whyCommand(&e), migrateCommand(&e), translateCommand(&e), injectCommand(&e), bootstrapCommand(), requestCommand(), proxyStatusCommand(), checkCommand(&e), explainCommand(), loadCommand(), tokenCommand(), version.Command(tag()))
+	root.AddCommand(discoveryCommand(&e, args), validateCommand(&e), analyzeCommand(&e), translateCommand(&e), injectCommand(&e), bootstrapCommand(), requestCommand(), proxyStatusCommand(), checkCommand(&e), explainCommand(), loadCommand(), tokenCommand(), version.Command(tag()))
 	root.SetFlagErrorFunc(suggestFlag)
 	root.SuggestionsMinimumDistance = 2
 	root.SetArgs(withoutArrow(args))
 	root.SetOut(stdout)
 	root.SetErr(stderr)
+	root.AddCommand(diffCommand(&e), whyCommand(&e), migrateCommand(&e))
 	for _, w := range e.warnings {
 		fmt.Fprintln(stderr, "warning:", w)
 	}
@@ -63,15 +63,6 @@ func run(ctx context.Context, args []string, environ []string, stdout, stderr io
 		return 1
 	}
 	return 0
-}
-
-// withoutArrow returns the arguments with the arrow of why as it is no flag.
-func withoutArrow(args []string) []string {
-	if at := slices.Index(args, "->"); at > 0 && args[0] == "why" {
-		args = slices.Clone(args)
-		args[at] = arrow
-	}
-	return args
 }
 
 // tag returns the version of this binary.

@@ -19,6 +19,15 @@ import (
 // arrow may stand between the source and where the request goes.
 const arrow = "→"
 
+// withoutArrow returns the arguments with the arrow of why as it is no flag.
+func withoutArrow(args []string) []string {
+	if at := slices.Index(args, "->"); at > 0 && args[0] == "why" {
+		args = slices.Clone(args)
+		args[at] = arrow
+	}
+	return args
+}
+
 type whyFlags struct {
 	judgeFlags
 	headers []string

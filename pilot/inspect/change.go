@@ -203,6 +203,7 @@ func kept(old, now *kinds.Object) *kinds.Object {
 // has one, the Pods are as they are before injection, and each counts.
 func (i *Inspection) proxies() map[string]*node.Proxy {
 	injected, all := map[string]*node.Proxy{}, map[string]*node.Proxy{}
+	any := false
 	for _, o := range i.world.ObjectsOf(kinds.Pod) {
 		f := kube.FactsOfPod(o)
 		if o.Cluster != "" || f.HostNetwork || f.Ended {
@@ -216,11 +217,12 @@ func (i *Inspection) proxies() map[string]*node.Proxy {
 		if o.Labels[injectLabel] != "false" && o.Annotations[injectLabel] != "false" {
 			all[o.Name+"."+o.Namespace] = p
 		}
+		any = any || f.ProxyImage != ""
 		if f.ProxyImage != "" || o.Annotations["inject.istio.io/templates"] == "gateway" {
 			injected[o.Name+"."+o.Namespace] = p
 		}
 	}
-	if len(injected) > 0 {
+	if any {
 		return injected
 	}
 	return all

@@ -203,10 +203,17 @@ func (i *Inspection) sentTo(p *node.Proxy) (why.Config, error) {
 	return why.Config(all), err
 }
 
-// addressOf looks up where the connection goes, as the application's DNS would. It returns the service, if there is one.
+// addressOf looks up where the connection goes, as the application's DNS would. It returns the service, if there is
+// one.
 func (i *Inspection) addressOf(w *Way, q Query, source *node.Proxy) *registry.Service {
 	if _, err := netip.ParseAddr(q.Host); err == nil {
 		w.Address = q.Host
+		for s := range i.Snapshot.EachService {
+			if slices.Contains(s.Addresses, q.Host) {
+				w.Service = s.Host
+				return s
+			}
+		}
 		return nil
 	}
 	host := strings.TrimSuffix(strings.ToLower(q.Host), ".")

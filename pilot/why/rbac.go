@@ -12,6 +12,7 @@ import (
 	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
 	httprbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
 	tcprbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/rbac/v3"
+	uritemplatev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/path/match/uri_template/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/proto"
 )
@@ -179,10 +180,34 @@ func isPermitted(p *rbacv3.Permission, r Request) bool {
 		return within(x.DestinationIp, r.Address)
 	case *rbacv3.Permission_RequestedServerName:
 		return matchString(x.RequestedServerName, r.SNI)
+	case *rbacv3.Permission_UriTemplate:
+		path, _, _ := strings.Cut(r.Path, "?")
+		t := &uritemplatev3.UriTemplateMatchConfig{}
+		return x.UriTemplate.GetTypedConfig().UnmarshalTo(t) == nil && whole(templateRegex(t.GetPathTemplate()), path)
 	case *rbacv3.Permission_Metadata:
 		return saidMatches(x.Metadata, r)
 	}
 	return false
+}
+
+// templateRegex returns the regular expression of a template of paths: a star is one segment, two are any number.
+func templateRegex(template string) string {
+	var out strings.Builder
+	for rest := template; rest != ""; {
+		at := strings.IndexByte(rest, '*')
+		if at < 0 {
+			return out.String() + regexp.QuoteMeta(rest)
+		}
+		out.WriteString(regexp.QuoteMeta(rest[:at]))
+		if after, two := strings.CutPrefix(rest[at:], "**"); two {
+			out.WriteString(".*")
+			rest = after
+		} else {
+			out.WriteString("[^/]+")
+			rest = rest[at+1:]
+		}
+	}
+	return out.String()
 }
 
 func isPrincipal(p *rbacv3.Principal, r Request) bool {

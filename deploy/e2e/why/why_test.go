@@ -33,9 +33,7 @@ metadata: {name: echo, namespace: a}
 spec:
   clusterIP: 10.96.0.10
   selector: {svc: echo}
-  ports:
-  - {name: http, port: 80, targetPort: 8080}
-  - {name: tcp, port: 90, targetPort: 9090}
+  ports: [{name: http, port: 80, targetPort: 8080}]
 ---
 apiVersion: v1
 kind: Service
@@ -74,7 +72,7 @@ spec:
     rewrite: {uri: /folded}
     route: [{destination: {host: echo, subset: v2}}]
   - match: [{uri: {regex: "/r[0-9]+/.*"}, headers: {x-user: {regex: "ja.*"}}}]
-    rewrite: {uriRegexRewrite: {match: "^/r([0-9]+)/(.*)$", rewrite: '/\\2/\\1'}}
+    rewrite: {uriRegexRewrite: {match: "^/r([0-9]+)/(.*)$", rewrite: '/\2/\1'}}
     route: [{destination: {host: echo, subset: v1}}]
   - match: [{uri: {prefix: /user}, headers: {x-user: {exact: jason}}}, {uri: {prefix: /user}, headers: {x-user: {prefix: ma}}}]
     route: [{destination: {host: echo, subset: v2}}]
@@ -121,8 +119,8 @@ spec:
   - to: [{operation: {paths: ["/folded/secret*"]}}]
   - from: [{source: {notPrincipals: [cluster.local/ns/a/sa/client, cluster.local/ns/a/sa/gateway]}}]
 ---
-` + suite.PodYAML("echo-1", "a", "10.10.0.11", `"-http=8080", "-tcp=9090"`, "security.istio.io/tlsMode: istio, svc: echo, version: v1") +
-	suite.PodYAML("echo-2", "a", "10.10.0.12", `"-http=8080", "-tcp=9090"`, "security.istio.io/tlsMode: istio, svc: echo, version: v2") +
+` + suite.PodYAML("echo-1", "a", "10.10.0.11", `"-http=8080"`, "security.istio.io/tlsMode: istio, svc: echo, version: v1") +
+	suite.PodYAML("echo-2", "a", "10.10.0.12", `"-http=8080"`, "security.istio.io/tlsMode: istio, svc: echo, version: v2") +
 	suite.PodYAML("client", "a", "10.10.0.13", "", "") +
 	suite.PodYAML("other", "a", "10.10.0.14", "", "") +
 	suite.PodYAML("plain", "a", "10.10.0.15", "", `sidecar.istio.io/inject: "false"`) +
