@@ -22,6 +22,9 @@ import (
 // DebugType begins the types by which tools such as istioctl ask for debug pages.
 const DebugType = "istio.io/debug"
 
+// debugNonce is that of every answer to a tool.
+const debugNonce = "debug"
+
 // debugTime bounds the stream of a tool.
 const debugTime = 5 * time.Minute
 
@@ -43,10 +46,12 @@ func (c *conn) serveDebug(r *wire.Request) error {
 	}
 	timer := time.NewTimer(time.Until(end))
 	defer timer.Stop()
-	for {
-		if err := c.answerDebug(r); err != nil {
+	for last := ""; ; {
+		nonce, err := c.answerDebug(r, last)
+		if err != nil {
 			return err
 		}
+		last = nonce
 		select {
 		case in := <-c.requests:
 			if in.err != nil {
@@ -61,18 +66,20 @@ func (c *conn) serveDebug(r *wire.Request) error {
 	}
 }
 
-func (c *conn) answerDebug(r *wire.Request) error {
+// answerDebug answers a request. last is the nonce of the answer before, or empty: a request that has it acknowledges
+// that answer. istioctl puts a nonce of its own into the first one. It returns the nonce of the last answer.
+func (c *conn) answerDebug(r *wire.Request, last string) (nonce string, err error) {
 	s := c.server
 	s.metrics.request(r.Size)
 	switch {
 	case r.Fault != nil:
-		return status.Error(codes.InvalidArgument, r.Fault.Error())
+		return last, status.Error(codes.InvalidArgument, r.Fault.Error())
 	case !asksForDebug(r):
-		return status.Errorf(codes.InvalidArgument, "this stream is for debug pages: %s needs another", envoy.ShortType(r.TypeURL))
-	case r.Nonce != "":
-		return nil // it acknowledges an answer
+		return last, status.Errorf(codes.InvalidArgument, "this stream is for debug pages: %s needs another", envoy.ShortType(r.TypeURL))
+	case last != "" && r.Nonce == last:
+		return last, nil // it acknowledges the answer
 	case s.debug == nil:
-		return status.Errorf(codes.Unimplemented, "%s is not served", r.TypeURL)
+		return last, status.Errorf(codes.Unimplemented, "%s is not served", r.TypeURL)
 	}
 	if s.authentic != nil && c.peer.Proved() { // the proof may have been revoked since
 		now, err := s.authentic(c.stream.Context())
@@ -80,7 +87,7 @@ func (c *conn) answerDebug(r *wire.Request) error {
 			err = errOtherPeer()
 		}
 		if err != nil {
-			return err
+			return last, err
 		}
 	}
 	var names []string
@@ -89,16 +96,16 @@ func (c *conn) answerDebug(r *wire.Request) error {
 	}
 	done, ok := s.beginDebug(c.peer)
 	if !ok {
-		return status.Error(codes.ResourceExhausted, "earlier debug pages have not been read yet")
+		return last, status.Error(codes.ResourceExhausted, "earlier debug pages have not been read yet")
 	}
 	defer done()
 	pages, err := s.debug(c.peer, r.TypeURL, names)
 	var denied *authorize.Denied
 	switch {
 	case errors.As(err, &denied):
-		return status.Error(codes.PermissionDenied, denied.Message)
+		return last, status.Error(codes.PermissionDenied, denied.Message)
 	case err != nil:
-		return err
+		return last, err
 	}
 	m := c.debugResponse(r, pages)
 	watchdog := time.AfterFunc(s.limits.SendGrace+time.Duration(float64(proto.Size(m))/float64(s.limits.SendRate)*float64(time.Second)), func() {
@@ -108,7 +115,7 @@ func (c *conn) answerDebug(r *wire.Request) error {
 		})
 	})
 	defer watchdog.Stop()
-	return c.stream.SendMsg(m)
+	return debugNonce, c.stream.SendMsg(m)
 }
 
 // beginDebug counts an answer to a peer, by its ID or else its address. It returns what counts it off, and reports
@@ -139,9 +146,9 @@ func (s *Server) beginDebug(peer identity.Peer) (done func(), ok bool) {
 func (c *conn) debugResponse(r *wire.Request, pages []*anypb.Any) proto.Message {
 	by := &corev3.ControlPlane{Identifier: c.server.identifier}
 	if !c.delta {
-		return &discoveryv3.DiscoveryResponse{TypeUrl: r.TypeURL, Resources: pages, ControlPlane: by, Nonce: "debug"}
+		return &discoveryv3.DiscoveryResponse{TypeUrl: r.TypeURL, Resources: pages, ControlPlane: by, Nonce: debugNonce}
 	}
-	m := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: r.TypeURL, ControlPlane: by, Nonce: "debug"}
+	m := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: r.TypeURL, ControlPlane: by, Nonce: debugNonce}
 	for _, p := range pages {
 		m.Resources = append(m.Resources, &discoveryv3.Resource{Name: r.TypeURL, Resource: p})
 	}

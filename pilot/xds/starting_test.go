@@ -153,7 +153,8 @@ func TestDebugPages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := sotw.Send(&discoveryv3.DiscoveryRequest{TypeUrl: "istio.io/debug/syncz"}); err != nil {
+	// The first request of istioctl has a nonce: the time.
+	if err := sotw.Send(&discoveryv3.DiscoveryRequest{TypeUrl: "istio.io/debug/syncz", ResponseNonce: time.Now().String()}); err != nil {
 		t.Fatal(err)
 	}
 	if m, err := sotw.Recv(); err != nil || len(m.Resources) != 1 || m.Resources[0].TypeUrl != "istio.io/debug/syncz" || m.ControlPlane.GetIdentifier() != "here" {
