@@ -44,7 +44,7 @@ func run(ctx context.Context, args []string, environ []string, stdout, stderr io
 		},
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	root.AddCommand(discoveryCommand(&e, args), validateCommand(&e), analyzeCommand(&e), translateCommand(&e), injectCommand(&e), bootstrapCommand(), requestCommand(), proxyStatusCommand(), checkCommand(&e), explainCommand(), loadCommand(), tokenCommand(), version.Command(tag()))
+	root.AddCommand(discoveryCommand(&e, args), validateCommand(&e), analyzeCommand(&e), translateCommand(&e), injectCommand(&e), bootstrapCommand(), requestCommand(), proxyStatusCommand(), pushesCommand(), checkCommand(&e), explainCommand(), loadCommand(), tokenCommand(), version.Command(tag()))
 	root.SetFlagErrorFunc(suggestFlag)
 	root.SuggestionsMinimumDistance = 2
 	root.SetArgs(withoutArrow(args))

@@ -35,6 +35,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/facts/dns"
 	"github.com/istiod-lite/istiod-lite/pilot/facts/keysets"
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
+	"github.com/istiod-lite/istiod-lite/pilot/pushes"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
 	"github.com/istiod-lite/istiod-lite/pilot/xds"
@@ -65,6 +66,7 @@ type Server struct {
 	translator *translate.Translator
 	authorizer *authorize.Authorizer // the one for streams, debug pages and registration
 	discovery  *xds.Server
+	pushes     *pushes.Log
 	debug      *debug.API
 	grpc       *grpc.Server
 	http       []*httpServing
@@ -155,12 +157,14 @@ func New(o Options) (*Server, error) {
 	ads.Streams = o.Limits.Streams
 	ads.NoVirtualHosts, ads.Authenticate, ads.ProofTime = o.NoVirtualHosts, s.peer, o.ProofTime
 	ads.Authorizer, ads.Translations = s.authorizer, o.Limits.Generations*runtime.GOMAXPROCS(0)
+	s.pushes = pushes.New(pushes.Options{})
+	ads.Pushes, ads.Sources = s.pushes, s.sourcesOf
 	ads.Debug = func(peer identity.Peer, typeURL string, names []string) ([]*anypb.Any, error) {
 		return s.debug.Resources(peer, typeURL, names)
 	}
 	s.discovery = xds.New(ads)
 	s.debug = debug.New(debug.Options{
-		Snapshot: s.world.Snapshot, Objects: s.world.Objects, Findings: s.allFindings, Proxies: s.discovery, Selected: t.Selected, Visible: t.Visible,
+		Snapshot: s.world.Snapshot, Objects: s.world.Objects, Findings: s.allFindings, Proxies: s.discovery, Selected: t.Selected, Visible: t.Visible, Pushes: s.pushes,
 		Cache:      func() debug.Cache { return cacheOf(t) },
 		Templates:  s.templates,
 		Authorizer: s.authorizer, Authenticate: s.bearer(), Admin: o.AdminPages, Cluster: o.ClusterID, Limits: o.Limits, Profile: o.Profile, Clusters: func() any { return s.from.Clusters() },
@@ -398,7 +402,9 @@ func (s *Server) commit(batch []kinds.Change, received time.Time) {
 	if snap == last {
 		return // writes that change nothing
 	}
+	made := time.Now()
 	safe.Run(s.o.Logger, "prepare translation", func() { s.prepare(snap) })
+	s.record(snap, batch, received, began, made)
 	s.discovery.Publish(snap)
 	switch {
 	case last == nil:
@@ -485,6 +491,7 @@ func (s *Server) leave() {
 // drain lets requests end until ctx does and spreads the ends of streams, so that another replica is not met by all
 // proxies at once. Then it ends the rest.
 func (s *Server) drain(ctx context.Context) {
+	s.debug.Close()
 	ended := make(chan struct{})
 	safe.Go(s.o.Logger, "grpc stop", func() {
 		defer close(ended)

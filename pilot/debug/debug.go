@@ -16,6 +16,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/authorize"
+	"github.com/istiod-lite/istiod-lite/pilot/pushes"
 	"github.com/istiod-lite/istiod-lite/pilot/scope"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/registry"
@@ -27,6 +28,7 @@ type Options struct {
 	Objects  func() []*kinds.Object    // every configuration object in force
 	Findings func() []diag.Diagnostic  // what is wrong with configuration, of every source
 	Proxies  Proxies
+	Pushes   *pushes.Log // nil: none are recorded
 	// Selected returns the objects of a kind that apply to a proxy's workload; nil: unknown.
 	Selected func(s *snapshot.Snapshot, p *node.Proxy, kind *kinds.Kind) []*kinds.Object
 	// Visible returns what a proxy sees, and what returns the DestinationRules of one of its services; nil: unknown.
@@ -50,6 +52,10 @@ type API struct {
 	o     Options
 	pages []page
 	slots chan struct{} // one for each request over HTTP that may be answered at a time
+
+	watchers chan struct{} // one for each request over HTTP that may wait at a time
+	closing  context.Context
+	close    context.CancelFunc
 }
 
 // page is one endpoint below /debug.
@@ -64,7 +70,8 @@ func New(o Options) *API {
 	if o.Authorizer == nil {
 		o.Authorizer = authorize.New(authorize.Options{})
 	}
-	a := &API{o: o, slots: make(chan struct{}, o.Limits.DebugRequests)}
+	a := &API{o: o, slots: make(chan struct{}, o.Limits.DebugRequests), watchers: make(chan struct{}, maxWatchers)}
+	a.closing, a.close = context.WithCancel(context.Background())
 	empty := func(v any) func(url.Values) (any, error) {
 		return func(url.Values) (any, error) { return v, nil }
 	}
@@ -94,6 +101,7 @@ func New(o Options) *API {
 		{"networkz", "network gateways", false, a.networkz},
 		{"push_status", "what the last push found and what caused it", false, a.pushStatus},
 		{"pushcontext", "the snapshot in force, in numbers", false, a.pushContext},
+		{"pushes", "the last pushes: what caused each, its stages, what was sent and rejected; ?since=ID, ?limit=N, ?watch", false, a.pushes},
 		{"registryz", "services", false, a.registryz},
 		{"resourcesz", "kinds that are watched", false, a.resourcesz},
 		{"sidecarz", "services and DestinationRules that one proxy sees, and its Sidecar", true, a.sidecarz},
@@ -112,9 +120,13 @@ func byName(p page, name string) int { return cmp.Compare(p.name, name) }
 // Errors that callers turn into codes of their protocol.
 var (
 	ErrUnknownPage  = errors.New("404 page not found")
-	ErrNoProxyID    = errors.New("You must provide a proxyID in the query string")                                       //nolint:staticcheck // the text that istioctl knows
+	ErrNoProxyID    = errors.New("You must provide a proxyID in the query string") //nolint:staticcheck // the text that istioctl knows
+	ErrBadQuery     = errors.New("the query is wrong")
 	ErrNotConnected = errors.New("Proxy not connected to this Pilot instance. It may be connected to another instance.") //nolint:revive,staticcheck // likewise
 )
+
+// Close answers the requests that wait, so that they hold up no stop.
+func (a *API) Close() { a.close() }
 
 // begin takes one of the slots for requests over HTTP that are answered at a time; package xds bounds all others. It
 // returns what gives it back, and reports whether there was one.

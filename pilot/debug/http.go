@@ -126,10 +126,12 @@ func namesHost(r *http.Request) bool {
 }
 
 func (a *API) serve(w http.ResponseWriter, r *http.Request) {
+	if !a.await(w, r) {
+		return
+	}
 	done, ok := a.begin()
 	if !ok {
-		w.Header().Set("Retry-After", "1")
-		http.Error(w, "too many debug requests at a time", http.StatusTooManyRequests)
+		tooMany(w, "too many debug requests at a time")
 		return
 	}
 	defer done()
@@ -152,7 +154,7 @@ func statusOf(err error) int {
 	switch {
 	case errors.Is(err, ErrUnknownPage), errors.Is(err, ErrNotConnected):
 		return http.StatusNotFound
-	case errors.Is(err, ErrNoProxyID):
+	case errors.Is(err, ErrNoProxyID), errors.Is(err, ErrBadQuery):
 		return http.StatusBadRequest
 	}
 	return http.StatusInternalServerError

@@ -89,7 +89,8 @@ const (
 	Failed  State = "ERROR" // rejected
 )
 
-func newTypeStatus(typeURL string, t session.TypeStatus) TypeStatus {
+// StatusOf returns how a proxy stands with a type.
+func StatusOf(typeURL string, t session.TypeStatus) TypeStatus {
 	at := func(t time.Time) *time.Time {
 		if t.IsZero() {
 			return nil
@@ -132,7 +133,7 @@ func (a *API) syncz(query url.Values) (any, error) {
 			Version:   c.Proxy.Release(), Address: c.Address, Connected: c.Connected, Waits: c.Waits,
 		}
 		for typeURL, t := range c.Types {
-			s.Resources[typeURL] = newTypeStatus(typeURL, t)
+			s.Resources[typeURL] = StatusOf(typeURL, t)
 		}
 		out = append(out, s)
 	}

@@ -52,7 +52,7 @@ func (a *API) Resources(peer identity.Peer, typeURL string, names []string) ([]*
 		return nil, err
 	}
 	answer, err := q.answer(q.query)
-	if errors.Is(err, ErrUnknownPage) || errors.Is(err, ErrNoProxyID) || errors.Is(err, ErrNotConnected) {
+	if errors.Is(err, ErrUnknownPage) || errors.Is(err, ErrNoProxyID) || errors.Is(err, ErrNotConnected) || errors.Is(err, ErrBadQuery) {
 		return []*anypb.Any{{TypeUrl: typeURL, Value: []byte(err.Error())}}, nil
 	} else if err != nil {
 		return nil, status.Error(codes.Internal, err.Error())
@@ -125,7 +125,7 @@ func genericConfig(c xds.Client, typeURL string) *statusv3.ClientConfig_GenericX
 	if !watched {
 		return g
 	}
-	switch newTypeStatus(typeURL, t).State {
+	switch StatusOf(typeURL, t).State {
 	case Synced:
 		g.ConfigStatus = statusv3.ConfigStatus_SYNCED
 	case Stale:

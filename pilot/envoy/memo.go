@@ -18,9 +18,16 @@ type Memo struct {
 	maxIdle      int // bytes that are kept of idle ones; 0: the memo is off
 	hits, misses atomic.Uint64
 
-	mu    sync.Mutex
-	idle  *simplelru.LRU[*Resource, struct{}]
-	bytes int
+	mu     sync.Mutex
+	idle   *simplelru.LRU[*Resource, struct{}]
+	bytes  int
+	tables []memoTable
+}
+
+// memoTable is a MemoTable of any key.
+type memoTable interface {
+	keyOf(weak.Pointer[Resource]) any
+	eachKey(known func(weak.Pointer[Resource]) bool, yield func(weak.Pointer[Resource], any))
 }
 
 // NewMemo returns a memo that keeps up to idle bytes of unused resources. With idle 0 it is off, and every resource is
@@ -63,7 +70,66 @@ type MemoTable[K comparable] struct {
 // NewMemoTable returns the table of one builder. build must be a pure function of its argument, and
 // return no resource that its argument holds: that would keep itself.
 func NewMemoTable[K comparable](m *Memo, build func(K) *Resource) *MemoTable[K] {
-	return &MemoTable[K]{memo: m, build: build, entries: map[K]weak.Pointer[Resource]{}}
+	t := &MemoTable[K]{memo: m, build: build, entries: map[K]weak.Pointer[Resource]{}}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.tables = append(m.tables, t)
+	return t
+}
+
+// KeyOf returns what a resource was built from, the key of a MemoTable, or nil if it is in none. It looks at every
+// resource of the memo, for a few questions of a person's.
+func (m *Memo) KeyOf(r *Resource) any {
+	m.mu.Lock()
+	tables := m.tables
+	m.mu.Unlock()
+	p := weak.Make(r)
+	for _, t := range tables {
+		if k := t.keyOf(p); k != nil {
+			return k
+		}
+	}
+	return nil
+}
+
+// EachKey calls yield with each resource of the memo that known does not know, and with its key. Resources that are made
+// meanwhile may be missing.
+func (m *Memo) EachKey(known func(weak.Pointer[Resource]) bool, yield func(weak.Pointer[Resource], any)) {
+	m.mu.Lock()
+	tables := m.tables
+	m.mu.Unlock()
+	for _, t := range tables {
+		t.eachKey(known, yield)
+	}
+}
+
+func (t *MemoTable[K]) eachKey(known func(weak.Pointer[Resource]) bool, yield func(weak.Pointer[Resource], any)) {
+	type found struct {
+		key K
+		is  weak.Pointer[Resource]
+	}
+	var list []found
+	t.mu.Lock()
+	for k, is := range t.entries {
+		if !known(is) {
+			list = append(list, found{k, is})
+		}
+	}
+	t.mu.Unlock()
+	for _, x := range list {
+		yield(x.is, x.key)
+	}
+}
+
+func (t *MemoTable[K]) keyOf(p weak.Pointer[Resource]) any {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for k, is := range t.entries {
+		if is == p {
+			return k
+		}
+	}
+	return nil
 }
 
 // Get returns the resource for k. It is built if nobody holds it.

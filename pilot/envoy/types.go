@@ -95,7 +95,27 @@ func ShortType(url string) string {
 	return UnknownShort
 }
 
-// ShortTypes returns every short name.
+// TypeURLOf returns the URL of a type by its short name, or empty if there is none.
+func TypeURLOf(short string) string {
+	for i := range types {
+		if types[i].Short == short {
+			return types[i].URL
+		}
+	}
+	return ""
+}
+
+// TypeIndex returns the place of a type in ShortTypes.
+func TypeIndex(url string) int {
+	for i := range types {
+		if types[i].URL == url {
+			return i
+		}
+	}
+	return len(types)
+}
+
+// ShortTypes returns every short name, in the order of the table; the last is UnknownShort.
 func ShortTypes() []string {
 	var list []string
 	for _, t := range types {

@@ -282,6 +282,14 @@ func (w *World) originOf(k kinds.Key) *kinds.Object {
 	return w.objects[d.Origin]
 }
 
+// Origin returns the object that a key is of, or that a derived object of that key was made of; nil if there is none.
+func (w *World) Origin(k kinds.Key) *kinds.Object {
+	if o := w.originOf(k); o != nil {
+		return o
+	}
+	return w.Object(k)
+}
+
 // StageSecrets returns the Secrets and ConfigMaps that stages looked up, sorted. The caller does not change them.
 func (w *World) StageSecrets() []kinds.Key {
 	w.mu.Lock()

@@ -79,6 +79,7 @@ type conn struct {
 	sending   *wire.Response // nil: no Send is under way
 	watchdog  *time.Timer    // runs cut
 	made      time.Duration
+	account   account
 }
 
 // incoming is a request, or how the stream ended.
@@ -249,6 +250,7 @@ func (c *conn) run() error {
 	log := c.server.logger.With("conn", c.id)
 	c.arrived()
 	err = c.serve(first, log)
+	c.account.end(time.Now())
 	c.left(err)
 	return err
 }
@@ -411,7 +413,7 @@ func (c *conn) expire(log *slog.Logger) {
 			c.judgeAgain()
 		case departed:
 			c.session.Depart()
-			c.offer(session.NewFullPush(c.server.newest(), time.Now()))
+			c.offer(c.server.newestPush())
 		}
 	}
 }
@@ -492,6 +494,7 @@ func (c *conn) take(r *wire.Request, log *slog.Logger) error {
 	switch v.Kind {
 	case session.Acked:
 		st.AckedAt = time.Now()
+		c.countAnswered(st.AckedAt)
 		st.LastError, st.LastErrorAt = "", time.Time{}
 	case session.Expired:
 		s.metrics.expired[envoy.ShortType(v.TypeURL)].Inc()
@@ -502,6 +505,7 @@ func (c *conn) take(r *wire.Request, log *slog.Logger) error {
 		s.metrics.reject(v.TypeURL, c.proxy.ID, v.Code)
 		st.LastError = fmt.Sprintf("%v: %s", v.Code, shorten(v.Message, 4<<10))
 		st.LastErrorAt = time.Now()
+		c.countRejected(v, st.LastErrorAt)
 		s.warnings.log(log.Warn, c.warnings, "the proxy rejected a response", "type", envoy.ShortType(v.TypeURL), "err", shorten(v.Message, 1<<10))
 	}
 	return nil

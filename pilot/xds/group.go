@@ -3,7 +3,6 @@ package xds
 import (
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
@@ -133,7 +132,7 @@ func (c *conn) joinGroup() {
 	s.leaveGroup(c)
 	// its old group may not have checked that yet, and the new one may have
 	if s.latest.Revision > c.session.Revision() {
-		c.offer(session.NewFullPush(s.latest, time.Now()))
+		c.offer(s.fullPush())
 	}
 	if s.conns[c.id] != c || !ok {
 		return

@@ -89,3 +89,30 @@ func (s *Server) Disconnect(id string) bool {
 	}
 	return found
 }
+
+// Holding is what one stream was last sent.
+type Holding struct {
+	ID      string // of its proxy
+	Waiting bool   // a push waits for it, or is on its way
+	Types   []session.Held
+}
+
+// Holdings returns what each stream was last sent, for those that answer in time.
+func (s *Server) Holdings() []Holding {
+	ctx, cancel := context.WithTimeout(context.Background(), inspection)
+	defer cancel()
+	streams := s.streams()
+	all, ran := make([]Holding, len(streams)), make([]<-chan struct{}, len(streams))
+	for i, c := range streams {
+		ran[i] = c.put(func(x *session.Session) {
+			all[i] = Holding{ID: c.proxy.ID, Waiting: c.hasWaiting() || x.Pending(), Types: x.Held()}
+		})
+	}
+	list := make([]Holding, 0, len(streams))
+	for i, c := range streams {
+		if c.await(ctx, ran[i]) {
+			list = append(list, all[i])
+		}
+	}
+	return list
+}

@@ -57,7 +57,7 @@ func (c *conn) translate(slot chan struct{}) (*wire.Response, error) {
 			} else if p == nil {
 				// whether it has something for it may not be known yet: what is asked for must not be of another world
 				// than the rest
-				p = session.NewFullPush(newest, time.Now())
+				p = c.server.newestPush()
 			}
 		}
 		if p != nil {
@@ -76,6 +76,7 @@ func (c *conn) adopt(p *session.Push, now time.Time) {
 		m.trigger(reason, n)
 	}
 	c.pass = pass{received: p.Received}
+	c.account.take(p)
 	c.session.Adopt(p)
 	if c.waitsToBeLocated() || p.Snapshot.Shared != c.shared {
 		c.applyAccess()
@@ -106,6 +107,7 @@ func (c *conn) send(r *wire.Response, unacknowledged int) error {
 	if st := c.session.StatusOf(r.TypeURL); st != nil {
 		st.SentAt = now
 	}
+	c.countSent(r, now)
 	c.mu.Lock()
 	c.stuck, c.began = r.TypeURL, now
 	c.mu.Unlock()

@@ -14,6 +14,7 @@ import (
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/peer"
@@ -25,6 +26,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/pilot/authorize"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/pushes"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/diff"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/session"
@@ -65,6 +68,10 @@ type Options struct {
 	Access       Access                // who may have the secrets of its namespace; nil: who is of it
 	Demand       func([]kinds.Key)     // called when streams want other Secrets and ConfigMaps than before, with all of them, by the IDs of clusters; must not block
 	Authorizer   *authorize.Authorizer // who may open which stream; nil: as by the zero authorize.Options
+	// Pushes records what is sent because of each push. Nil: nobody wants to know.
+	Pushes *pushes.Log
+	// Sources returns the objects that a resource is made of, for those that proxies reject. Nil: they are not known.
+	Sources func(*envoy.Resource) []pushes.Object
 	// Debug answers tools that ask for debug pages. Nil: they are refused.
 	Debug DebugPages
 
@@ -93,7 +100,10 @@ type Server struct {
 	limits      limits.Limits
 	encoder     *wire.Encoder
 	identifier  string
-	debug       DebugPages // nil: none
+	debug       DebugPages  // nil: none
+	pushes      *pushes.Log // nil: none
+	sources     func(*envoy.Resource) []pushes.Object
+	lookups     *rate.Limiter // of sources
 	connections Connections
 	known       func(*snapshot.Snapshot, *node.Proxy) bool
 	account     func(*snapshot.Snapshot, *node.Proxy) string
@@ -122,6 +132,7 @@ type Server struct {
 
 	mu     sync.Mutex                       // taken before conn.mu and after subscriberGroup.mu
 	latest *snapshot.Snapshot               // nil before the first Publish
+	tally  *pushes.Tally                    // of latest, or nil
 	conns  map[string]*conn                 // by id
 	groups map[session.Key]*subscriberGroup // with members
 	count  map[string]int                   // streams by the proxy's id
@@ -146,6 +157,9 @@ func New(o Options) *Server {
 		encoder:     wire.NewEncoder(o.Identifier),
 		identifier:  o.Identifier,
 		debug:       o.Debug,
+		pushes:      o.Pushes,
+		sources:     o.Sources,
+		lookups:     rate.NewLimiter(maxLookups, maxLookups),
 		connections: o.Connections,
 		known:       o.Known,
 		account:     o.Account,
@@ -208,6 +222,7 @@ func (s *Server) Listen(l net.Listener) net.Listener { return s.listeners.wrap(l
 // order.
 func (s *Server) Publish(snap *snapshot.Snapshot) {
 	p := session.NewPush(snap, time.Now())
+	p.Tally = s.pushes.Tally(snap.Revision)
 	if err := safe.Do("compare snapshots", func() {
 		p.Full = p.Full || s.translator.Compare(snap)
 		p.ReassignsOnly = s.translator.ReassignsOnly(snap)
@@ -221,7 +236,7 @@ func (s *Server) Publish(snap *snapshot.Snapshot) {
 	if s.latest != nil {
 		since = s.latest.Revision
 	}
-	s.latest = snap
+	s.latest, s.tally = snap, p.Tally
 	s.wake(p, func(c *conn) bool {
 		if c.group == nil {
 			return true
@@ -244,10 +259,24 @@ func (s *Server) Push() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.latest != nil {
-		p := session.NewFullPush(s.latest, time.Now())
+		p := s.fullPush()
 		p.Triggers = map[string]int{"debug": 1}
 		s.wake(p, func(*conn) bool { return true })
 	}
+}
+
+// fullPush makes a push of the newest snapshot for which a stream compares all that it has. mu is held.
+func (s *Server) fullPush() *session.Push {
+	p := session.NewFullPush(s.latest, time.Now())
+	p.Tally = s.tally
+	return p
+}
+
+// newestPush is fullPush for who does not hold mu.
+func (s *Server) newestPush() *session.Push {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.fullPush()
 }
 
 // wake offers a push to streams, to urgent ones first. mu is held.

@@ -10,6 +10,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/pushes"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
@@ -30,6 +31,8 @@ type Push struct {
 	Triggers      map[string]int
 	Received      time.Time // when the first of the changes came in; zero where there is none
 	Queued        time.Time // when the first of the pushes was published
+	// Tally counts what streams are sent because of it: that of the newest of the pushes. It may be nil.
+	Tally *pushes.Tally
 }
 
 // maxMerged bounds the workloads that a waiting push lists: beyond, everything is compared.
@@ -66,6 +69,10 @@ func (p *Push) Merge(newer *Push) *Push {
 		Triggers:  p.Triggers,
 		Received:  p.Received,
 		Queued:    p.Queued,
+		Tally:     newer.Tally,
+	}
+	if m.Tally == nil {
+		m.Tally = p.Tally
 	}
 	if m.Received.IsZero() || !newer.Received.IsZero() && newer.Received.Before(m.Received) {
 		m.Received = newer.Received

@@ -373,7 +373,7 @@ func (s *Session) deliver(w *watch, resources []*envoy.Resource, removed []strin
 		}
 		w.sent = w.sent[:0]
 	}
-	w.sent = append(w.sent, delivery{r.Nonce, r.Version, resources, removed, size})
+	w.sent = append(w.sent, delivery{r.Nonce, r.Version, resources, removed, size, s.nonces})
 	if len(w.sent) > maxDeliveries {
 		s.compareEndpointsOf(w, w.sent[0])
 		w.sent[1].size += w.sent[0].size // the client may not have read it yet

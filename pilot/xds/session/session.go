@@ -152,6 +152,7 @@ func (s *Session) takeAnswer(w *watch, r *wire.Request, v *Verdict) (delivery, b
 	switch {
 	case !ok:
 	case v.Kind == Rejected:
+		v.Number, v.Resources = d.number, d.resources
 		s.rejectDelivery(w, d)
 	default:
 		v.Kind, w.status.Acked = Acked, r.Nonce
@@ -207,6 +208,10 @@ type Verdict struct {
 	Kind    VerdictKind
 	Code    codes.Code // of a rejection
 	Message string     // of a rejection
+
+	// Of a rejection: which of the stream's responses it is about, and what that held. Zero where it is not known any more.
+	Number    uint64
+	Resources []*envoy.Resource
 }
 
 // find returns the watch of a type, or nil.
@@ -292,6 +297,21 @@ func (s *Session) Pending() bool {
 	return slices.ContainsFunc(s.watches, func(w *watch) bool {
 		return w.pending() || s.mayRemove(w) || w.kind.URL == envoy.EndpointType && len(s.unrequested) > 0
 	})
+}
+
+// Responses returns how many responses the client was sent.
+func (s *Session) Responses() uint64 { return s.nonces }
+
+// OldestUnacknowledged returns the number of the first response, from 1, that the client has neither acknowledged nor
+// rejected; 0 if there is none.
+func (s *Session) OldestUnacknowledged() uint64 {
+	oldest := uint64(0)
+	for _, w := range s.watches {
+		if len(w.sent) > 0 && (oldest == 0 || w.sent[0].number < oldest) {
+			oldest = w.sent[0].number
+		}
+	}
+	return oldest
 }
 
 // Unacknowledged returns the bytes of the responses that the client has not acknowledged.

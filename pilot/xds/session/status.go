@@ -29,3 +29,21 @@ func (s *Session) Resources(typeURL string) []*envoy.Resource {
 	}
 	return nil
 }
+
+// Held is what the client was last sent of one type.
+type Held struct {
+	Type   *envoy.Type
+	Synced bool        // it has acknowledged the last response, and rejected none since
+	Union  envoy.Union // of what it subscribes to by name, this may hold more
+}
+
+// Held returns what the client was last sent of each type that it was sent anything of.
+func (s *Session) Held() []Held {
+	list := make([]Held, 0, len(s.watches))
+	for _, w := range s.watches {
+		if w.status.Sent != "" && !w.initial {
+			list = append(list, Held{w.kind, w.status.Sent == w.status.Acked && w.status.LastError == "", w.held})
+		}
+	}
+	return list
+}

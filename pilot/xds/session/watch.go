@@ -51,6 +51,7 @@ type delivery struct {
 	resources []*envoy.Resource
 	removed   []string // delta
 	size      int      // in bytes
+	number    uint64   // of the stream's responses, from 1
 }
 
 // maxDeliveries bounds what is remembered of a client that never acknowledges. A rejection of an older response is

@@ -1,0 +1,239 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+
+	"github.com/istiod-lite/istiod-lite/pilot/pushes"
+)
+
+func pushesCommand() *cobra.Command {
+	var address, output string
+	var watch bool
+	var limit int
+	c := &cobra.Command{
+		Use:   "pushes",
+		Short: "Show the last pushes of the server that runs here: what caused each, and what became of it",
+		Long: `Show the last pushes of the server that runs here: what caused each, and what became of it.
+
+  PROXIES   how many have acknowledged it, of those that were sent something
+  DURATION  from the first change coming in to the last acknowledgement, or to the last that has happened so far
+  NACKS     how many rejected some of it; below the table stands what they said, and of which objects that is made
+
+A push that changes nothing for the proxies that are connected has none.`,
+		Example: `  pilot-discovery pushes
+  pilot-discovery pushes --watch
+  pilot-discovery pushes -o json | jq '.pushes[] | select(.rejected > 0)'`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			switch output {
+			case "table", "json", "yaml":
+			default:
+				return fmt.Errorf("--output %s: it is table, json or yaml", output)
+			}
+			if limit < 0 {
+				return fmt.Errorf("--limit %d: it is 0 for all, or a number of pushes", limit)
+			}
+			ask := func(ctx context.Context, query string) (page pushes.Page, err error) {
+				err = ask(ctx, http.MethodGet, address, "/debug/pushes"+query, func(body io.Reader) error { return json.NewDecoder(body).Decode(&page) })
+				return page, err
+			}
+			w := pushWriter{out: c.OutOrStdout(), output: output}
+			if watch {
+				return w.watch(c.Context(), ask, limit)
+			}
+			page, err := ask(c.Context(), "?limit="+strconv.Itoa(limit))
+			if err != nil {
+				return err
+			}
+			return w.page(page)
+		},
+	}
+	c.Flags().BoolVarP(&watch, "watch", "w", false, "go on with the pushes to come, until it is interrupted")
+	c.Flags().StringVarP(&output, "output", "o", "table", "table, json or yaml; with --watch one document for each push")
+	c.Flags().IntVar(&limit, "limit", 20, "how many of the last pushes; 0: all that the server keeps")
+	addressFlag(c, &address)
+	return c
+}
+
+// pushWriter writes pushes in one of the forms.
+type pushWriter struct {
+	out    io.Writer
+	output string
+	headed bool
+}
+
+// page writes a page as a whole.
+func (w *pushWriter) page(p pushes.Page) error {
+	if w.output == "table" && len(p.Pushes) == 0 {
+		_, err := fmt.Fprintln(w.out, "There was no push yet.")
+		return err
+	}
+	if w.output == "table" {
+		return w.rows(p.Pushes)
+	}
+	return w.document(p)
+}
+
+func (w *pushWriter) document(v any) error {
+	text, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	if w.output == "yaml" {
+		if text, err = yaml.JSONToYAML(text); err != nil {
+			return err
+		}
+		text = append([]byte("---\n"), bytes.TrimSpace(text)...)
+	}
+	_, err = w.out.Write(append(text, '\n'))
+	return err
+}
+
+// patience is how long a watch waits for the acknowledgements of a push before it writes what there is.
+const patience = 2 * time.Second
+
+// watch writes the last pushes, and then each one that comes, once it is acknowledged.
+func (w *pushWriter) watch(ctx context.Context, ask func(context.Context, string) (pushes.Page, error), limit int) error {
+	page, err := ask(ctx, "?limit="+strconv.Itoa(limit))
+	if err != nil {
+		return err
+	}
+	done := page.Newest
+	if err := w.each(page.Pushes); err != nil {
+		return err
+	}
+	for {
+		page, err := ask(ctx, fmt.Sprintf("?watch&since=%d", done))
+		for began := time.Now(); err == nil && unsettled(page) && time.Since(began) < patience; {
+			select {
+			case <-time.After(100 * time.Millisecond):
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			page, err = ask(ctx, fmt.Sprintf("?since=%d", done))
+		}
+		if err != nil {
+			return err
+		}
+		if page.Newest < done { // another server, which counts from the beginning
+			done = 0
+			continue
+		}
+		done = page.Newest
+		if err := w.each(page.Pushes); err != nil {
+			return err
+		}
+	}
+}
+
+// unsettled reports whether proxies have not answered yet, or may be sent something only now.
+func unsettled(page pushes.Page) bool {
+	for _, p := range page.Pushes {
+		if p.Pending > 0 || p.Proxies == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func (w *pushWriter) each(list []pushes.Push) error {
+	if w.output == "table" {
+		return w.rows(list)
+	}
+	for _, p := range list {
+		if err := w.document(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rows writes pushes as a table, with the heading the first time.
+func (w *pushWriter) rows(list []pushes.Push) error {
+	var out bytes.Buffer
+	table := tabwriter.NewWriter(&out, 8, 8, 3, ' ', 0)
+	if !w.headed {
+		fmt.Fprintln(table, "TIME\tID\tPROXIES\tBYTES\tDURATION\tNACKS\tCAUSE")
+		w.headed = true
+	}
+	for _, p := range list {
+		fmt.Fprintf(table, "%s\t%d\t%d/%d\t%s\t%s\t%d\t%s\n", p.Time.Local().Format("15:04:05.000"), p.ID, p.Acked, p.Proxies, byteCount(p.Bytes), duration(p.Stages.Total), p.Rejected, cause(p))
+	}
+	_ = table.Flush() // to a buffer
+	for _, p := range list {
+		for _, r := range p.Rejections {
+			printRejection(&out, r)
+		}
+	}
+	_, err := w.out.Write(out.Bytes())
+	return err
+}
+
+// cause is what caused a push, in a few words.
+func cause(p pushes.Push) string {
+	const few = 2
+	var parts []string
+	for _, o := range p.Causes[:min(few, len(p.Causes))] {
+		parts = append(parts, place(o))
+	}
+	if more := len(p.Causes) + p.More - len(parts); more > 0 {
+		parts = append(parts, fmt.Sprintf("%d more", more))
+	}
+	if len(parts) == 0 {
+		return "-"
+	}
+	return strings.Join(parts, ", ")
+}
+
+// place is an object with where it was read.
+func place(o pushes.Object) string {
+	switch {
+	case o.Gone:
+		return o.String() + " (gone)"
+	case o.Position != "":
+		return o.String() + " (" + o.Position + ")"
+	}
+	return o.String()
+}
+
+func printRejection(w io.Writer, r pushes.Rejection) {
+	who := r.Proxy
+	if r.Proxies > 1 {
+		who += fmt.Sprintf(" (%d times, of any proxy)", r.Proxies)
+	}
+	fmt.Fprintf(w, "push %d: %s rejected %s: %s\n", r.Push, who, strings.ToUpper(r.Type), r.Message)
+	if len(r.Resources) > 0 {
+		fmt.Fprintf(w, "  in %s\n", strings.Join(r.Resources, ", "))
+	}
+	for _, o := range r.Sources {
+		fmt.Fprintf(w, "  made of %s\n", place(o))
+	}
+}
+
+// byteCount returns a number of bytes with its unit.
+func byteCount(n int64) string {
+	switch {
+	case n >= 1e6:
+		return fmt.Sprintf("%.1f MB", float64(n)/1e6)
+	case n >= 1e3:
+		return fmt.Sprintf("%.1f kB", float64(n)/1e3)
+	}
+	return fmt.Sprintf("%d B", n)
+}
+
+// duration returns milliseconds as text.
+func duration(milliseconds float64) string {
+	return time.Duration(milliseconds * float64(time.Millisecond)).Round(100 * time.Microsecond).String()
+}

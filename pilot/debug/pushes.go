@@ -1,0 +1,78 @@
+package debug
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/istiod-lite/istiod-lite/pilot/pushes"
+)
+
+// watchTime bounds how long a request over HTTP waits for a push. It is less than a response may take.
+const watchTime = 25 * time.Second
+
+// maxWatchers bounds the requests that wait for a push. They take no slot while they wait.
+const maxWatchers = 64
+
+// pushes shows the last pushes, those after since=ID, and of them the last limit=N.
+func (a *API) pushes(query url.Values) (any, error) {
+	if a.o.Pushes == nil {
+		return pushes.Page{Pushes: []pushes.Push{}}, nil
+	}
+	since, err := number(query, "since")
+	if err != nil {
+		return nil, err
+	}
+	limit, err := number(query, "limit")
+	if err != nil {
+		return nil, err
+	}
+	return a.o.Pushes.Since(since, int(min(limit, 1<<30))), nil
+}
+
+// number returns a parameter that is a number, 0 where it is missing.
+func number(query url.Values, name string) (uint64, error) {
+	text := query.Get(name)
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseUint(text, 10, 63)
+	if err != nil {
+		return 0, fmt.Errorf("%w: %s=%s is no number", ErrBadQuery, name, text)
+	}
+	return n, nil
+}
+
+// await waits for what a request asks to wait for: with watch, a push that is newer than since. It returns false if it
+// has answered the request.
+func (a *API) await(w http.ResponseWriter, r *http.Request) bool {
+	query := r.URL.Query()
+	if r.PathValue("name") != "pushes" || !query.Has("watch") || a.o.Pushes == nil {
+		return true
+	}
+	since, err := number(query, "since")
+	if err != nil {
+		http.Error(w, err.Error(), statusOf(err))
+		return false
+	}
+	select {
+	case a.watchers <- struct{}{}:
+	default:
+		tooMany(w, "too many requests wait for pushes")
+		return false
+	}
+	defer func() { <-a.watchers }()
+	ctx, cancel := context.WithTimeout(r.Context(), watchTime)
+	defer cancel()
+	defer context.AfterFunc(a.closing, cancel)()
+	a.o.Pushes.Wait(ctx, since)
+	return r.Context().Err() == nil
+}
+
+func tooMany(w http.ResponseWriter, text string) {
+	w.Header().Set("Retry-After", "1")
+	http.Error(w, text, http.StatusTooManyRequests)
+}

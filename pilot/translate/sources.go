@@ -1,0 +1,139 @@
+package translate
+
+import (
+	"cmp"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/registry"
+)
+
+// Bounds on what Sources looks at: a route configuration has thousands of virtual hosts.
+const (
+	maxSources       = 16
+	maxSourceObjects = 256
+)
+
+// Sources returns the keys of the objects that a resource is made of, at most 16: those that change others first, then
+// policies and routes, and services last. A resource that the memo has forgotten has none.
+//
+// A resource's builder reads nothing but its key in the memo. So the objects in it are why the resource is what it is.
+func (t *Translator) Sources(r *envoy.Resource) []kinds.Key {
+	keys, seen := map[kinds.Key]struct{}{}, map[*envoy.Resource]struct{}{}
+	var collect func(r *envoy.Resource)
+	all := func(s *envoy.Set) {
+		for r := range s.All {
+			if len(keys) > maxSourceObjects || len(seen) > maxSourceObjects {
+				return
+			}
+			collect(r)
+		}
+	}
+	collect = func(r *envoy.Resource) {
+		if _, ok := seen[r]; ok || r == nil {
+			return
+		}
+		seen[r] = struct{}{}
+		for _, n := range r.Notes {
+			keys[n.Object.Key] = struct{}{}
+		}
+		k := t.memo.KeyOf(r)
+		if k == nil {
+			collect(r.Header)
+			all(r.Hosts)
+			return
+		}
+		p := partsOf(k)
+		for _, key := range p.objects {
+			keys[key] = struct{}{}
+		}
+		for _, r := range p.resources {
+			collect(r)
+		}
+		for _, s := range p.sets {
+			all(s)
+		}
+	}
+	collect(r)
+	list := make([]kinds.Key, 0, len(keys))
+	for k := range keys {
+		list = append(list, k)
+	}
+	slices.SortFunc(list, func(a, b kinds.Key) int {
+		return cmp.Or(cmp.Compare(sourceRank(a.Kind), sourceRank(b.Kind)), strings.Compare(a.Kind.Name, b.Kind.Name), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
+	return list[:min(len(list), maxSources)]
+}
+
+// sourceRank orders kinds by how likely an object of it is what a proxy does not take.
+func sourceRank(k *kinds.Kind) int {
+	switch k {
+	case kinds.EnvoyFilter:
+		return 0
+	case kinds.WasmPlugin, kinds.TrafficExtension:
+		return 1
+	case kinds.ServiceEntry:
+		return 3
+	case kinds.Service:
+		return 4
+	}
+	return 2
+}
+
+// parts are what the key of a resource holds that leads to objects.
+type parts struct {
+	objects   []kinds.Key
+	resources []*envoy.Resource
+	sets      []*envoy.Set
+}
+
+// partsOf returns those of a key of a MemoTable.
+func partsOf(key any) parts {
+	var p parts
+	p.add(reflect.ValueOf(key))
+	return p
+}
+
+func (p *parts) service(s *registry.Service) {
+	k := kinds.Key{Kind: kinds.Service, Namespace: s.Namespace, Name: s.Object}
+	if s.Provider == registry.External {
+		k.Kind = kinds.ServiceEntry
+	}
+	p.objects = append(p.objects, k)
+}
+
+// add adds what a part of a key holds. It follows pointers to what leads to objects, and the cells of lists, and none to
+// what is no object, such as the mesh configuration.
+func (p *parts) add(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if v.IsNil() {
+			return
+		}
+		switch v.Type() {
+		case reflect.TypeFor[*kinds.Object]():
+			p.objects = append(p.objects, (*kinds.Object)(v.UnsafePointer()).Key)
+		case reflect.TypeFor[*registry.Service]():
+			p.service((*registry.Service)(v.UnsafePointer()))
+		case reflect.TypeFor[*envoy.Resource]():
+			p.resources = append(p.resources, (*envoy.Resource)(v.UnsafePointer()))
+		case reflect.TypeFor[*envoy.Set]():
+			p.sets = append(p.sets, (*envoy.Set)(v.UnsafePointer()))
+		default:
+			if strings.HasPrefix(v.Type().Elem().Name(), "cell[") { // of a frozen.List
+				p.add(v.Elem())
+			}
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			p.add(v.Field(i))
+		}
+	case reflect.Interface:
+		if !v.IsNil() {
+			p.add(v.Elem())
+		}
+	}
+}
