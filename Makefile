@@ -47,7 +47,7 @@ export ENVOY ENVOY_OLDEST ETCD KUBE_APISERVER HELM4 KUBECONFORM PROMQL
 export CGO_ENABLED := 0
 export GOFLAGS := $(filter-out -trimpath -tags=%,$(shell go env GOFLAGS)) -trimpath -tags=$(TAGS)
 
-.PHONY: help all build run demo test vet unit norace e2e conformance compat agents compat-helm soak bench lint fmt gen image tools clean micro
+.PHONY: help all build run demo test vet unit norace e2e conformance compat agents compat-helm soak ui bench lint fmt gen image tools clean micro
 # One stage at a time, whatever -j says: each uses all processors.
 .NOTPARALLEL:
 
@@ -119,6 +119,10 @@ bin/test:
 
 soak: $(ENVOY) $(ENVOY_OLDEST) ## Test random histories with other seeds each time, until one is red: CHECKS=1000 of each property, LENGTH=10m of the whole server and of renewals a round.
 	deploy/tools/soak.sh $(or $(CHECKS),1000) $(or $(LENGTH),10m)
+
+ui: build ## Try the live page in Chromium, and make its screenshots in docs/images. CHROMIUM=/path/to/chromium.
+	mkdir -p docs/images
+	go test -count=1 -tags=$(TAGS),browser -timeout 20m ./deploy/ui -screenshots $(CURDIR)/docs/images
 
 bench: build $(CLUSTER) $(HELM4) ## Measure beside the real istiod, into deploy/bench/RESULTS.md: W=W1,W3 SERVICES=250,1000 PROXIES=300 ROUNDS=5; GROWTH=1 draws how cost grows. LENGTH=5s and the like are trials, into bin/RESULTS.md.
 	PILOT_DISCOVERY=$(CURDIR)/bin/pilot-discovery go run ./deploy/bench $(if $(W),-w $(W)) $(if $(SERVICES),-services $(SERVICES)) \

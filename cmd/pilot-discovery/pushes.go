@@ -217,8 +217,16 @@ func printRejection(w io.Writer, r pushes.Rejection) {
 	if len(r.Resources) > 0 {
 		fmt.Fprintf(w, "  in %s\n", strings.Join(r.Resources, ", "))
 	}
-	for _, o := range r.Sources {
-		fmt.Fprintf(w, "  made of %s\n", place(o))
+	const few = 6
+	for _, o := range r.Sources[:min(few, len(r.Sources))] {
+		changed := ""
+		if o.Changed {
+			changed = ", which this push changed"
+		}
+		fmt.Fprintf(w, "  made of %s%s\n", place(o), changed)
+	}
+	if more := len(r.Sources) - few; more > 0 {
+		fmt.Fprintf(w, "  and of %d more\n", more)
 	}
 }
 

@@ -38,6 +38,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/pushes"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
+	"github.com/istiod-lite/istiod-lite/pilot/ui"
 	"github.com/istiod-lite/istiod-lite/pilot/xds"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/api"
 )
@@ -68,6 +69,7 @@ type Server struct {
 	discovery  *xds.Server
 	pushes     *pushes.Log
 	debug      *debug.API
+	ui         *ui.UI
 	grpc       *grpc.Server
 	http       []*httpServing
 	ready      atomic.Bool // the answer to the readiness probe
@@ -168,6 +170,10 @@ func New(o Options) (*Server, error) {
 		Cache:      func() debug.Cache { return cacheOf(t) },
 		Templates:  s.templates,
 		Authorizer: s.authorizer, Authenticate: s.bearer(), Admin: o.AdminPages, Cluster: o.ClusterID, Limits: o.Limits, Profile: o.Profile, Clusters: func() any { return s.from.Clusters() },
+	})
+	s.ui = ui.New(ui.Options{
+		Snapshot: s.world.Snapshot, Objects: s.world.Objects, Origin: s.world.Origin, Findings: s.allFindings, Proxies: s.discovery, Pushes: s.pushes,
+		Sources: s.sourcesOf, Origins: func() ui.Origins { return t.NewOrigins() }, Logger: o.Logger, Version: o.Version, Domain: o.Domain,
 	})
 	s.commitTime = newCommitTime(s.metrics)
 	registerWorldMetrics(s.metrics, s.world, s.findings, t)
@@ -309,7 +315,7 @@ func (s *Server) Addresses() Addresses {
 
 // listenHTTP opens the ports that answer from the beginning: the readiness probe fails until the server is ready.
 func (s *Server) listenHTTP(ctx context.Context) error {
-	pages := s.debug.Handler()
+	pages, live := s.debug.Handler(), s.debug.Guard(s.ui.Handler())
 	front := http.NewServeMux()
 	front.HandleFunc("GET /ready", readyHandler(s.ready.Load, s.awaited))
 	front.HandleFunc("GET /version", versionHandler(s.o.Version))
@@ -321,6 +327,10 @@ func (s *Server) listenHTTP(ctx context.Context) error {
 		for _, path := range []string{"/debug", "/debug/"} {
 			front.Handle(path, pages)
 			monitoring.Handle(path, pages)
+		}
+		for _, path := range []string{"/ui", "/ui/"} {
+			front.Handle(path, live)
+			monitoring.Handle(path, live)
 		}
 	}
 
@@ -492,6 +502,7 @@ func (s *Server) leave() {
 // proxies at once. Then it ends the rest.
 func (s *Server) drain(ctx context.Context) {
 	s.debug.Close()
+	s.ui.Close()
 	ended := make(chan struct{})
 	safe.Go(s.o.Logger, "grpc stop", func() {
 		defer close(ended)

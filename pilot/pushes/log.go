@@ -25,6 +25,7 @@ type Object struct {
 	Name      string `json:"name"`
 	Position  string `json:"position,omitempty"` // where it was read, file:line:column; empty for objects of an API server
 	Gone      bool   `json:"gone,omitempty"`     // it was deleted
+	Changed   bool   `json:"changed,omitempty"`  // of what is rejected: it caused the push
 }
 
 // String returns the kind, the namespace and the name.
@@ -160,7 +161,7 @@ func (l *Log) Reject(t *Tally, r Rejection, sources func() []Object) {
 		return
 	}
 	if sources != nil {
-		r.Sources = sources()
+		r.Sources = l.changedFirst(r.Push, sources())
 	}
 	if l.again(r) { // of another stream meanwhile
 		return
@@ -173,6 +174,30 @@ func (l *Log) Reject(t *Tally, r Rejection, sources func() []Object) {
 		l.rejected -= l.rejections[0].size()
 		l.rejections = slices.Delete(l.rejections, 0, 1)
 	}
+}
+
+// changedFirst puts the objects that caused a push before the others: what a proxy does not take is most often new.
+func (l *Log) changedFirst(push uint64, list []Object) []Object {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	i, ok := l.find(push)
+	if !ok {
+		return list
+	}
+	list = slices.Clone(list)
+	for k := range list {
+		list[k].Changed = slices.Contains(l.entries[i].Objects, list[k])
+	}
+	slices.SortStableFunc(list, func(a, b Object) int {
+		switch {
+		case a.Changed == b.Changed:
+			return 0
+		case a.Changed:
+			return -1
+		}
+		return 1
+	})
+	return list
 }
 
 // again counts a rejection that says the same as one before, and reports whether there is one.

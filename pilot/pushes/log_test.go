@@ -32,7 +32,9 @@ func TestPush(t *testing.T) {
 	x.Ended(at(41), Rejected, false)
 	x.Ended(at(90), Lost, false)
 	x.Ended(at(50), Acknowledged, true) // the first one again
-	l.Reject(x, Rejection{Time: at(41), Proxy: "web-0.a", Type: "rds", Code: "Internal", Message: "no"}, func() []Object { return []Object{web} })
+	l.Reject(x, Rejection{Time: at(41), Proxy: "web-0.a", Type: "rds", Code: "Internal", Message: "no"}, func() []Object {
+		return []Object{{Kind: "Service", Namespace: "a", Name: "web"}, web}
+	})
 
 	page := l.Since(0, 0)
 	text, err := json.Marshal(page.Pushes)
@@ -46,7 +48,7 @@ func TestPush(t *testing.T) {
 		`"types":[{"type":"cds","responses":1,"resources":1,"bytes":50},{"type":"rds","responses":4,"resources":8,"removed":4,"bytes":400}],` +
 		`"firstSend":"1970-01-01T00:16:40.02Z","lastSend":"1970-01-01T00:16:40.03Z","lastAck":"1970-01-01T00:16:40.05Z",` +
 		`"rejections":[{"push":7,"time":"1970-01-01T00:16:40.041Z","proxy":"web-0.a","count":1,"type":"rds","code":"Internal","message":"no","resources":null,"of":0,` +
-		`"sources":[{"kind":"VirtualService","namespace":"a","name":"web","position":"web.yaml:1:1"}]}]}]`
+		`"sources":[{"kind":"VirtualService","namespace":"a","name":"web","position":"web.yaml:1:1","changed":true},{"kind":"Service","namespace":"a","name":"web"}]}]}]`
 	if got := strings.ReplaceAll(string(text), time.Unix(1000, 0).Format("-07:00"), "Z"); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}

@@ -1,0 +1,93 @@
+//go:build browser
+
+package ui
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+)
+
+// TestCost says what the page costs the server: the processor's time with a viewer and without, while 1000 proxies are
+// connected and ten changes come a second, and how the memory grows. It only prints: what it measures depends on what
+// else runs.
+func TestCost(t *testing.T) {
+	if *measure == 0 {
+		t.Skip("it runs with -measure DURATION")
+	}
+	s := start(t, shop())
+	s.proxies(1000)
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			case <-time.After(100 * time.Millisecond):
+				s.write("routes.yaml", routes(fmt.Sprint("v", i)))
+			}
+		}
+	}()
+	defer func() { close(stop); <-stopped }()
+	var page struct{ Newest int }
+	viewer := browser(t)
+	during := func(what, view string) {
+		if view != "" {
+			ctx, cancel := chromedp.NewContext(viewer)
+			defer cancel()
+			do(t, ctx, chromedp.Navigate("http://"+s.Monitoring+"/ui/#/"+view))
+			time.Sleep(3 * time.Second)
+		}
+		s.get("/debug/pushes?limit=1", &page)
+		pushes, cpu, memory, began := page.Newest, s.cpu(), s.memory(), time.Now()
+		half := 0
+		for time.Since(began) < *measure {
+			time.Sleep(*measure / 20)
+			if half == 0 && time.Since(began) > *measure/2 {
+				half = s.memory()
+			}
+		}
+		took := time.Since(began)
+		s.get("/debug/pushes?limit=1", &page)
+		t.Logf("%-28s %5.1f %% of a core, %.1f pushes a second, RSS %.1f, %.1f, %.1f MiB", what, 100*(s.cpu()-cpu).Seconds()/took.Seconds(),
+			float64(page.Newest-pushes)/took.Seconds(), float64(memory)/1024, float64(half)/1024, float64(s.memory())/1024)
+	}
+	during("without the page", "")
+	for _, view := range []string{"mesh", "proxies", "pushes", "objects"} {
+		during("with the page at "+view, view)
+	}
+	during("without the page again", "")
+}
+
+// cpu returns the time that the server has used processors.
+func (s *server) cpu() time.Duration {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.command.Process.Pid))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	f := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+2:]))
+	user, _ := strconv.Atoi(f[11])
+	system, _ := strconv.Atoi(f[12])
+	return time.Duration(user+system) * 10 * time.Millisecond
+}
+
+// memory returns its resident memory in KiB.
+func (s *server) memory() int {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.command.Process.Pid))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for line := range strings.SplitSeq(string(text), "\n") {
+		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+			n, _ := strconv.Atoi(strings.Fields(rest)[0])
+			return n
+		}
+	}
+	return 0
+}

@@ -1,0 +1,302 @@
+package ui
+
+import (
+	"crypto/sha256"
+	"embed"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"mime"
+	"net/http"
+	"net/url"
+	"path"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/safe"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/pushes"
+	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
+	"github.com/istiod-lite/istiod-lite/pilot/xds"
+)
+
+//go:embed static
+var files embed.FS
+
+// Proxies are the connected ones; *xds.Server is.
+type Proxies interface {
+	Clients() []xds.Client
+	Holdings() []xds.Holding
+	Dump(id, typeURL string) ([]*envoy.Resource, bool)
+}
+
+// Origins says of which objects Sets are made; *translate.Origins does. Of is called between two calls of Refresh.
+type Origins interface {
+	Refresh()
+	Of(*envoy.Set) []kinds.Key
+}
+
+// Options of the page: where it reads. Each function may be called from any goroutine.
+type Options struct {
+	Snapshot func() *snapshot.Snapshot // the last one published, or nil before the first
+	Objects  func() []*kinds.Object    // every configuration object in force
+	Origin   func(kinds.Key) *kinds.Object
+	Findings func() []diag.Diagnostic
+	Proxies  Proxies
+	Pushes   *pushes.Log
+	Sources  func(*envoy.Resource) []pushes.Object // the objects that a resource is made of
+	Origins  func() Origins                        // makes one, which knows nothing yet
+	Logger   *slog.Logger
+	Version  string
+	Domain   string // of the cluster: cluster.local
+	Now      func() time.Time
+}
+
+// UI is the page.
+type UI struct {
+	o     Options
+	slots chan struct{}
+
+	proxies  section[[]proxyRow]
+	objects  section[[]objectRow]
+	origins  Origins // of objects, whose mu guards it; nil: made when it is needed
+	mesh     section[mesh]
+	findings section[[]diag.Diagnostic]
+	pushes   section[pushes.Page]
+	summary  section[summary]
+
+	mu      sync.Mutex
+	encoded *simplelru.LRU[string, encoded]
+	idle    *time.Timer // drops what was made
+}
+
+// encoded is an answer, for all who ask for the same.
+type encoded struct {
+	serial uint64
+	etag   string
+	body   []byte
+}
+
+// Bounds that nobody has a reason to tune.
+const (
+	maxRequests = 16 // at a time
+	maxEncoded  = 64 // answers that are kept
+	idleTime    = 2 * time.Minute
+)
+
+// New makes the page.
+func New(o Options) *UI {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	u := &UI{o: o, slots: make(chan struct{}, maxRequests)}
+	u.encoded, _ = simplelru.NewLRU[string, encoded](maxEncoded, nil) // fails only for sizes below 1
+	u.proxies.build, u.objects.build, u.mesh.build = u.makeProxies, u.makeObjects, u.makeMesh
+	u.findings.build, u.summary.build = u.makeFindings, u.makeSummary
+	u.pushes.build = func() pushes.Page { return o.Pushes.Since(0, 0) }
+	return u
+}
+
+// Handler serves the page below /ui.
+func (u *UI) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /ui", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/ui/", http.StatusFound) })
+	mux.HandleFunc("GET /ui/{$}", func(w http.ResponseWriter, r *http.Request) { u.file(w, r, "index.html") })
+	mux.HandleFunc("GET /ui/{name}", func(w http.ResponseWriter, r *http.Request) { u.file(w, r, r.PathValue("name")) })
+	mux.HandleFunc("GET /ui/api/{name}", u.api)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", policy)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("X-Frame-Options", "DENY")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Cache-Control", "no-cache")
+		mux.ServeHTTP(w, r)
+	})
+}
+
+// policy allows the page its own files and its own API, and nothing else: no inline script or style, no frame, no form.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+
+// file serves one of the page's own files.
+func (u *UI) file(w http.ResponseWriter, r *http.Request, name string) {
+	body, err := fs.ReadFile(files, path.Join("static", path.Clean("/"+name)))
+	if err != nil {
+		http.NotFound(w, r)
+		return
+	}
+	w.Header().Set("Content-Type", contentType(name))
+	u.write(w, r, etagOf(body), body)
+}
+
+func contentType(name string) string {
+	switch path.Ext(name) {
+	case ".js":
+		return "text/javascript; charset=utf-8"
+	case ".css":
+		return "text/css; charset=utf-8"
+	case ".html":
+		return "text/html; charset=utf-8"
+	case ".svg":
+		return "image/svg+xml"
+	}
+	return mime.TypeByExtension(path.Ext(name))
+}
+
+func etagOf(body []byte) string {
+	sum := sha256.Sum256(body)
+	return `"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`
+}
+
+// write answers with a body, or that it is the one which the client has.
+func (u *UI) write(w http.ResponseWriter, r *http.Request, etag string, body []byte) {
+	w.Header().Set("ETag", etag)
+	if match := r.Header.Get("If-None-Match"); match != "" && strings.Contains(match, etag) {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	_, _ = w.Write(body)
+}
+
+// Errors of the API.
+var (
+	errUnknown = errors.New("there is nothing of that name")
+	errQuery   = errors.New("the query is wrong")
+)
+
+// api answers a request for JSON.
+func (u *UI) api(w http.ResponseWriter, r *http.Request) {
+	select {
+	case u.slots <- struct{}{}:
+		defer func() { <-u.slots }()
+	default:
+		w.Header().Set("Retry-After", "1")
+		http.Error(w, "too many requests at a time", http.StatusTooManyRequests)
+		return
+	}
+	u.used()
+	e, err := u.answer(r.PathValue("name"), r.URL.Query())
+	switch {
+	case errors.Is(err, errUnknown):
+		http.Error(w, err.Error(), http.StatusNotFound)
+		return
+	case errors.Is(err, errQuery):
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	case err != nil:
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	u.write(w, r, e.etag, e.body)
+}
+
+// answer returns what a request asks for.
+func (u *UI) answer(name string, query url.Values) (encoded, error) {
+	page, err := pageOf(query)
+	if err != nil {
+		return encoded{}, err
+	}
+	switch name {
+	case "summary":
+		v, serial := u.summary.get(u.o.Now)
+		return u.encode(name, serial, func() any { return v })
+	case "proxies":
+		v, serial := u.proxies.get(u.o.Now)
+		return u.encode(name+"?"+page.key(), serial, func() any { return rowsOf(v, page) })
+	case "objects":
+		v, serial := u.objects.get(u.o.Now)
+		return u.encode(name+"?"+page.key(), serial, func() any { return rowsOf(v, page) })
+	case "findings":
+		v, serial := u.findings.get(u.o.Now)
+		return u.encode(name, serial, func() any { return v })
+	case "mesh":
+		v, serial := u.mesh.get(u.o.Now)
+		return u.encode(name, serial, func() any { return v })
+	case "pushes":
+		v, serial := u.pushes.get(u.o.Now)
+		return u.encode(name, serial, func() any { return v })
+	case "config":
+		v, err := u.config(query, page)
+		if err != nil {
+			return encoded{}, err
+		}
+		return encodeJSON(v)
+	case "resource":
+		v, err := u.resource(query)
+		if err != nil {
+			return encoded{}, err
+		}
+		return encodeJSON(v)
+	}
+	return encoded{}, errUnknown
+}
+
+// encode returns the answer to a request, made of one making of its section. It is encoded once.
+func (u *UI) encode(key string, serial uint64, value func() any) (encoded, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if e, ok := u.encoded.Get(key); ok && e.serial == serial {
+		return e, nil
+	}
+	e, err := encodeJSON(value())
+	if err == nil {
+		e.serial = serial
+		u.encoded.Add(key, e)
+	}
+	return e, err
+}
+
+func encodeJSON(v any) (encoded, error) {
+	body, err := json.Marshal(v)
+	return encoded{etag: etagOf(body), body: body}, err
+}
+
+// used says that somebody looks on.
+func (u *UI) used() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.idle == nil {
+		u.idle = time.AfterFunc(idleTime, func() { safe.Run(u.o.Logger, "ui", u.forget) })
+		return
+	}
+	u.idle.Reset(idleTime)
+}
+
+// forget drops what was made for viewers.
+func (u *UI) forget() {
+	u.proxies.drop()
+	u.objects.drop()
+	u.dropOrigins()
+	u.mesh.drop()
+	u.findings.drop()
+	u.pushes.drop()
+	u.summary.drop()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.encoded.Purge()
+}
+
+// Close stops what waits.
+func (u *UI) Close() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.idle != nil {
+		u.idle.Stop()
+	}
+}

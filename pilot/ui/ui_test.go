@@ -1,0 +1,330 @@
+package ui
+
+import (
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	networkingv1 "istio.io/api/networking/v1"
+	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	meshconfig "github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/pilot/debug"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/pushes"
+	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
+	"github.com/istiod-lite/istiod-lite/pilot/xds"
+	"github.com/istiod-lite/istiod-lite/pilot/xds/session"
+	"github.com/istiod-lite/istiod-lite/registry"
+)
+
+// rig is a page over a mesh of one service and any number of proxies.
+type rig struct {
+	*UI
+	now     time.Time
+	proxies int
+	asked   int // how often the proxies were asked for
+	failing bool
+	set     *envoy.Set
+	objects []*kinds.Object
+	log     *pushes.Log
+}
+
+const canary = "CANARY"
+
+func (r *rig) Clients() []xds.Client {
+	r.asked++
+	list := make([]xds.Client, r.proxies)
+	for i := range list {
+		list[i] = xds.Client{
+			ID: fmt.Sprintf("web-%04d.a-%d", i, i), Address: "10.0.0.1:4000", Connected: time.Unix(100, 0),
+			Proxy: &node.Proxy{ID: fmt.Sprintf("web-%04d.a", i), Namespace: "a", Type: node.Sidecar, Cluster: "Kubernetes", Version: "1.31.1"},
+			Types: map[string]session.TypeStatus{envoy.ClusterType: {Sent: "n1", Acked: "n1", Wildcard: true, SentAt: time.Unix(200, 0)}},
+		}
+	}
+	if r.failing {
+		list[len(list)-1].Types[envoy.ListenerType] = session.TypeStatus{Sent: "n2", LastError: "no <b>such</b> filter", LastErrorAt: time.Unix(300, 0)}
+	}
+	return list
+}
+
+func (r *rig) Holdings() []xds.Holding {
+	list := make([]xds.Holding, r.proxies)
+	for i := range list {
+		list[i] = xds.Holding{ID: fmt.Sprint(i), Types: []session.Held{
+			{Type: envoy.TypeOf(envoy.ClusterType), Synced: true, Union: envoy.Union{Shared: r.set}},
+			{Type: envoy.TypeOf(envoy.RouteType), Synced: !r.failing || i > 0, Union: envoy.Union{Shared: r.set}},
+		}}
+	}
+	return list
+}
+
+func (r *rig) Dump(id, typeURL string) ([]*envoy.Resource, bool) {
+	switch typeURL {
+	case envoy.ClusterType:
+		return []*envoy.Resource{envoy.NewResource("outbound", &clusterv3.Cluster{Name: "outbound"})}, true
+	case envoy.SecretType:
+		return []*envoy.Resource{envoy.NewResource("tls", &tlsv3.Secret{Name: canary}).Redacted()}, true
+	}
+	return nil, false
+}
+
+func (*rig) Refresh() {}
+
+func (r *rig) Of(s *envoy.Set) []kinds.Key {
+	if s == nil {
+		return nil
+	}
+	return []kinds.Key{r.objects[0].Key}
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	r := &rig{now: time.Unix(1000, 0), proxies: 3, set: envoy.NewSet(nil), log: pushes.New(pushes.Options{})}
+	r.objects = []*kinds.Object{{
+		Key: kinds.Key{Kind: kinds.VirtualService, Namespace: "a", Name: "web"}, Position: "/mesh/web.yaml:3:1",
+		Spec: &networkingv1.VirtualService{Hosts: []string{"web"}, Http: []*networkingv1alpha3.HTTPRoute{{Route: []*networkingv1alpha3.HTTPRouteDestination{
+			{Destination: &networkingv1alpha3.Destination{Host: "other"}, Weight: 90}, {Destination: &networkingv1alpha3.Destination{Host: "web"}, Weight: 10},
+		}}}},
+	}}
+	b := snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: meshconfig.Default()})
+	svc := &registry.Service{
+		Host: "web.a.svc.cluster.local", Namespace: "a", Name: "web",
+		Ports: []registry.Port{{Name: "http", Number: 80, Protocol: registry.HTTP}},
+	}
+	b.ApplyRegistry(registry.Changes{Services: map[registry.ServiceKey]*registry.Service{svc.Key(): svc}})
+	b.Apply([]kinds.Change{{Key: r.objects[0].Key, Object: r.objects[0]}})
+	s := b.Commit(time.Time{})
+	r.log.Add(pushes.Commit{Revision: 7, Objects: []pushes.Object{{Kind: "VirtualService", Namespace: "a", Name: "web", Position: "/mesh/web.yaml:3:1"}}})
+	r.UI = New(Options{
+		Snapshot: func() *snapshot.Snapshot { return s }, Objects: func() []*kinds.Object { return r.objects },
+		Origin: func(k kinds.Key) *kinds.Object {
+			for _, o := range r.objects {
+				if o.Key == k {
+					return o
+				}
+			}
+			return nil
+		},
+		Findings: func() []diag.Diagnostic {
+			return []diag.Diagnostic{{Severity: diag.Warning, Code: "IST0101", Object: "VirtualService a/web", Message: "there is no host other", Fix: "name one", File: "web.yaml", Line: 3}}
+		},
+		Proxies: r, Pushes: r.log, Sources: func(*envoy.Resource) []pushes.Object {
+			return []pushes.Object{{Kind: "Service", Namespace: "a", Name: "web"}}
+		},
+		Origins: func() Origins { return r }, Version: "1", Domain: "cluster.local", Now: func() time.Time { return r.now },
+	})
+	t.Cleanup(r.Close)
+	return r
+}
+
+func (r *rig) get(t *testing.T, path string, tag ...string) *httptest.ResponseRecorder {
+	t.Helper()
+	q := httptest.NewRequest(http.MethodGet, path, nil)
+	if len(tag) > 0 {
+		q.Header.Set("If-None-Match", tag[0])
+	}
+	w := httptest.NewRecorder()
+	r.Handler().ServeHTTP(w, q)
+	return w
+}
+
+func (r *rig) json(t *testing.T, path string, to any) {
+	t.Helper()
+	w := r.get(t, path)
+	if err := json.Unmarshal(w.Body.Bytes(), to); w.Code != http.StatusOK || err != nil {
+		t.Fatalf("%s: %d %v %s", path, w.Code, err, w.Body)
+	}
+}
+
+// TestPolicy: every answer forbids the browser whatever does not come from the page itself, and the files of the page
+// need nothing else: no script or style in the HTML, nothing from elsewhere, no text that becomes HTML.
+func TestPolicy(t *testing.T) {
+	r := newRig(t)
+	for _, path := range []string{"/ui", "/ui/", "/ui/app.js", "/ui/style.css", "/ui/icon.svg", "/ui/api/summary", "/ui/api/nothing", "/ui/nothing", "/ui/../go.mod"} {
+		h := r.get(t, path).Header()
+		csp := h.Get("Content-Security-Policy")
+		for _, want := range []string{"default-src 'none'", "script-src 'self'", "style-src 'self'", "connect-src 'self'", "frame-ancestors 'none'", "base-uri 'none'", "form-action 'none'", "require-trusted-types-for 'script'"} {
+			if !strings.Contains(csp, want) {
+				t.Errorf("%s: no %s in %q", path, want, csp)
+			}
+		}
+		if strings.Contains(csp, "unsafe") || strings.Contains(csp, "http") || h.Get("X-Content-Type-Options") != "nosniff" || h.Get("X-Frame-Options") != "DENY" {
+			t.Errorf("%s: %v", path, h)
+		}
+	}
+	inline := regexp.MustCompile(`(?i)<script(>| [^>]*>)[^<]|<style|\son[a-z]+=|style=|javascript:`)
+	elsewhere := regexp.MustCompile(`https?://|["'(]//`)
+	asHTML := regexp.MustCompile(`innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function|setAttribute\('style'`)
+	n := 0
+	err := fs.WalkDir(files, "static", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		n++
+		text, err := fs.ReadFile(files, path)
+		if err != nil {
+			return err
+		}
+		s := strings.ReplaceAll(string(text), "http://www.w3.org/2000/svg", "") // a namespace, which nobody fetches
+		if strings.HasSuffix(path, ".html") && inline.MatchString(s) {
+			t.Errorf("%s has script or style inside: %q", path, inline.FindString(s))
+		}
+		if elsewhere.MatchString(s) {
+			t.Errorf("%s names another host: %q", path, elsewhere.FindString(s))
+		}
+		if asHTML.MatchString(s) {
+			t.Errorf("%s makes HTML of text: %q", path, asHTML.FindString(s))
+		}
+		w := r.get(t, strings.Replace(path, "static", "/ui", 1))
+		if w.Code != http.StatusOK || w.Body.String() != string(text) || w.Header().Get("Content-Type") == "" {
+			t.Errorf("%s: %d %s", path, w.Code, w.Header().Get("Content-Type"))
+		}
+		return nil
+	})
+	if err != nil || n < 8 {
+		t.Errorf("%d files: %v", n, err)
+	}
+}
+
+// TestAnswers: each part of the page answers, and says what it is about.
+func TestAnswers(t *testing.T) {
+	r := newRig(t)
+	r.failing = true
+	for path, wants := range map[string][]string{
+		"summary":                          {`"revision":1`, `"services":1`, `"all":3`, `"SYNCED":2`, `"ERROR":1`, `"warning":1`, `"namespaces":["a"]`, `"push":7`},
+		"proxies":                          {`"total":3`, `"id":"web-0002.a"`, `"state":"ERROR"`, `"error":"no \u003cb\u003esuch`, `"subscribed":"all"`, `"sent":200000`},
+		"objects":                          {`"kind":"VirtualService"`, `"position":"/mesh/web.yaml:3:1"`, `"proxies":3,"current":2`, `"findings":1,"severity":"warning"`},
+		"mesh":                             {`"id":"web.a.svc.cluster.local"`, `"80 http"`, `"to":"other.a.svc.cluster.local","weight":90`, `"known":false`, `"object":"VirtualService a/web"`, `"proxies":3`},
+		"findings":                         {`"code":"IST0101"`, `"fix":"name one"`},
+		"pushes":                           {`"id":7`, `"position":"/mesh/web.yaml:3:1"`},
+		"config?proxy=web-0000.a&type=cds": {`"total":1`, `"name":"outbound"`},
+		"resource?proxy=web-0000.a&type=cds&name=outbound": {`"name":"web"`, `"value":{"@type"`, `"defaults":{"@type"`, `connectionPoolPerDownstreamConnection`},
+		"resource?proxy=web-0000.a&type=sds&name=tls":      {`"hidden":true`},
+	} {
+		w := r.get(t, "/ui/api/"+path)
+		text := strings.ReplaceAll(w.Body.String(), ": ", ":") // protojson puts spaces in at random
+		for _, want := range wants {
+			if w.Code != http.StatusOK || !strings.Contains(text, want) {
+				t.Errorf("%s: %d, no %s in %s", path, w.Code, want, text)
+			}
+		}
+		if strings.Contains(text, canary) {
+			t.Errorf("%s shows what is in a secret", path)
+		}
+	}
+	for path, code := range map[string]int{
+		"nothing": 404, "proxies?limit=x": 400, "proxies?offset=-1": 400, "config?proxy=x&type=nothing": 400, "config?type=cds": 400,
+		"resource?proxy=web-0000.a&type=cds&name=gone": 404, "proxies?q=" + strings.Repeat("x", 2000): 400,
+	} {
+		if w := r.get(t, "/ui/api/"+path); w.Code != code {
+			t.Errorf("%s: %d, want %d", path[:min(len(path), 40)], w.Code, code)
+		}
+	}
+	q := httptest.NewRequest(http.MethodPost, "/ui/api/summary", nil)
+	w := httptest.NewRecorder()
+	if r.Handler().ServeHTTP(w, q); w.Code != http.StatusMethodNotAllowed {
+		t.Errorf("a POST: %d", w.Code)
+	}
+}
+
+// TestPaging: of 5000 proxies an answer has the rows that were asked for, and never more than a bounded number. Those
+// that reject something come first.
+func TestPaging(t *testing.T) {
+	r := newRig(t)
+	r.proxies, r.failing = 5000, true
+	var p rows[proxyRow]
+	r.json(t, "/ui/api/proxies?limit=1000000", &p)
+	if p.Total != 5000 || p.All != 5000 || len(p.Rows) != maxRows || p.Rows[0].State != debug.Failed || p.Rows[1].ID != "web-0000.a" {
+		t.Errorf("%d of %d: %+v", len(p.Rows), p.Total, p.Rows[0])
+	}
+	r.json(t, "/ui/api/proxies?q=WEB-12&offset=40&limit=20", &p)
+	if p.Total != 100 || len(p.Rows) != 20 || p.Rows[0].ID != "web-1240.a" || p.Offset != 40 {
+		t.Errorf("%d of %d, from %s", len(p.Rows), p.Total, p.Rows[0].ID)
+	}
+	r.json(t, "/ui/api/proxies?state=ERROR", &p)
+	if p.Total != 1 {
+		t.Errorf("%d with errors", p.Total)
+	}
+	r.json(t, "/ui/api/proxies?namespace=b", &p)
+	if p.Total != 0 || p.Rows == nil {
+		t.Errorf("%d of another namespace", p.Total)
+	}
+	var o rows[objectRow]
+	for state, want := range map[string]int{"": 1, "behind": 1, "unused": 0, "findings": 1} {
+		if r.json(t, "/ui/api/objects?state="+state, &o); o.Total != want {
+			t.Errorf("%d objects %s", o.Total, state)
+		}
+	}
+}
+
+// TestOneMakingForAll: however many viewers ask, and whatever for, the proxies are asked once in a while, which grows
+// with what that costs. Who has the answer already is told so.
+func TestOneMakingForAll(t *testing.T) {
+	r := newRig(t)
+	var tag string
+	for range 100 {
+		w := r.get(t, "/ui/api/proxies?q=web")
+		tag = w.Header().Get("ETag")
+		r.get(t, "/ui/api/summary")
+		r.get(t, "/ui/api/mesh")
+	}
+	if r.asked != 1 {
+		t.Errorf("the proxies were asked %d times", r.asked)
+	}
+	if w := r.get(t, "/ui/api/proxies?q=web", tag); w.Code != http.StatusNotModified || w.Body.Len() > 0 {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	r.now = r.now.Add(2 * time.Second)
+	if w := r.get(t, "/ui/api/proxies?q=web", tag); w.Code != http.StatusNotModified || r.asked != 2 {
+		t.Errorf("asked again, and nothing is new: %d, %d", w.Code, r.asked)
+	}
+	r.now, r.failing = r.now.Add(2*time.Second), true
+	if w := r.get(t, "/ui/api/proxies?q=web", tag); w.Code != http.StatusOK || r.asked != 3 {
+		t.Errorf("there is something new: %d, %d", w.Code, r.asked)
+	}
+	for i := range 1000 {
+		r.get(t, fmt.Sprint("/ui/api/proxies?q=", i))
+	}
+	if n := r.encoded.Len(); n > maxEncoded {
+		t.Errorf("%d answers are kept", n)
+	}
+	r.forget()
+	if r.encoded.Len() != 0 || r.UI.proxies.value != nil || r.origins != nil {
+		t.Error("what was made stays without viewers")
+	}
+
+	slow := section[int]{}
+	now := time.Unix(0, 0)
+	made := 0
+	slow.build = func() int { made++; now = now.Add(100 * time.Millisecond); return made }
+	for range 100 {
+		slow.get(func() time.Time { return now })
+		now = now.Add(100 * time.Millisecond)
+	}
+	if made > 3 {
+		t.Errorf("in ten seconds it was made %d times, each of a tenth", made)
+	}
+}
+
+// TestBusy: beyond a number of requests at a time, more are refused.
+func TestBusy(t *testing.T) {
+	r := newRig(t)
+	for range maxRequests {
+		r.slots <- struct{}{}
+	}
+	if w := r.get(t, "/ui/api/summary"); w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") == "" {
+		t.Errorf("%d", w.Code)
+	}
+}
