@@ -26,7 +26,7 @@ var (
 	measure     = flag.Duration("measure", 0, "how long TestCost watches the server with the page, and as long without; 0: not at all")
 )
 
-// browser opens a headless Chromium. What it complains of, such as what the Content-Security-Policy forbids, is an error
+// browser opens a headless Chromium. What it complains of, like what the Content-Security-Policy forbids, is an error
 // of the test.
 func browser(t *testing.T) context.Context {
 	t.Helper()

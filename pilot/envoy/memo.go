@@ -92,7 +92,7 @@ func (m *Memo) KeyOf(r *Resource) any {
 	return nil
 }
 
-// EachKey calls yield with each resource of the memo that known does not know, and with its key. Resources that are made
+// EachKey calls yield with a resource of the memo that known does not know, and its key. Resources that are made
 // meanwhile may be missing.
 func (m *Memo) EachKey(known func(weak.Pointer[Resource]) bool, yield func(weak.Pointer[Resource], any)) {
 	m.mu.Lock()

@@ -105,8 +105,8 @@ func (p *parts) service(s *registry.Service) {
 	p.objects = append(p.objects, k)
 }
 
-// add adds what a part of a key holds. It follows pointers to what leads to objects, and the cells of lists, and none to
-// what is no object, such as the mesh configuration.
+// add adds what is in a part of a key. Of pointers it follows those to what leads to objects, and the cells of lists:
+// none to what is no object, such as the mesh configuration.
 func (p *parts) add(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer:

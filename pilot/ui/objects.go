@@ -107,7 +107,7 @@ type heldSet struct {
 // maxHeld is how many Sets of one proxy are looked at: two of each type.
 const maxHeld = 20
 
-// count counts the proxies of each object. Proxies of a cohort have the same Sets, so each Set is looked at once for all
+// count counts the proxies of each object. Those of a cohort have the same Sets, so each Set is looked at once for all
 // proxies that are alike.
 func (u *UI) count(holdings []xds.Holding) map[kinds.Key]taken {
 	groups := map[alike]int{}

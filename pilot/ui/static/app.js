@@ -84,6 +84,7 @@ document.addEventListener('keydown', (e) => {
   if (e.ctrlKey || e.metaKey || e.altKey || keys.open) return;
   const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(e.target.tagName);
   if (e.key === 'Escape') {
+    e.preventDefault(); // of a filter, this would clear what it shows, and not what it does
     if (typing) e.target.blur();
     else current?.back?.();
     return;
@@ -99,10 +100,11 @@ document.addEventListener('keydown', (e) => {
     g: () => { pending = Date.now(); },
     '/': () => main.querySelector('input[type=search]')?.focus(),
     j: () => current?.move?.(1), k: () => current?.move?.(-1), ArrowDown: () => current?.move?.(1), ArrowUp: () => current?.move?.(-1),
-    Enter: () => { if (e.target === document.body || e.target === main) current?.choose?.(); },
+    Enter: () => current?.choose?.(),
     t: switchTheme, '?': () => keys.showModal(),
   }[e.key];
-  if (on && !(e.key === 'Enter' && e.target !== document.body && e.target !== main)) { e.preventDefault(); on(); }
+  const own = e.key === 'Enter' && e.target.closest?.('a, button, summary, [role=button], [role=grid]'); // which does something itself
+  if (on && !own) { e.preventDefault(); on(); }
 });
 
 window.addEventListener('hashchange', show);

@@ -209,7 +209,7 @@ type Verdict struct {
 	Code    codes.Code // of a rejection
 	Message string     // of a rejection
 
-	// Of a rejection: which of the stream's responses it is about, and what that held. Zero where it is not known any more.
+	// Of a rejection: which of the stream's responses it is about, and what that held. Zero where it is forgotten.
 	Number    uint64
 	Resources []*envoy.Resource
 }
