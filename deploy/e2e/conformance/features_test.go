@@ -29,20 +29,26 @@ func claimed() []features.FeatureName {
 	}
 }
 
+// quick is the test that runs where nothing else is asked for.
+const quick = "HTTPRouteSimpleSameNamespace"
+
 // failing are the tests that are left out, each with its reason, which deploy/conformance/README.md has too.
 func failing() map[string]string {
 	const secrets = "the proxies of a Gateway get no certificates: their service account may not list Secrets"
 	const listenerSets = "a ListenerSet does not get the condition that is waited for; not understood yet"
 	return map[string]string{
-		"BackendTLSPolicyConflictResolution":         secrets + ", nor are they sent the CA certificates of ConfigMaps",
-		"ListenerSetHostnameConflict":                listenerSets,
-		"ListenerSetProtocolConflict":                listenerSets,
-		"ListenerSetReferenceGrant":                  listenerSets,
-		"GatewayFrontendClientCertificateValidation": secrets,
-		"GatewayStaticAddresses":                     "not understood yet",
-		"HTTPRouteHTTPSListener":                     secrets,
-		"HTTPRouteRedirectPortAndScheme":             secrets + "; a redirect on a listener of another port than 80 leaves its port out",
-		"TLSRouteMixedTerminationSameNamespace":      secrets,
-		"TLSRouteTerminateSimpleSameNamespace":       secrets,
+		"BackendTLSPolicy": secrets + ", nor are they sent the CA certificates of ConfigMaps",
+		"GatewayFrontendClientCertificateValidationInsecureFallback": secrets,
+		"GatewayInvalidListenersUnsupportedProtocol":                 "a Gateway with a listener of an unknown protocol gets no status",
+		"BackendTLSPolicyConflictResolution":                         secrets + ", nor are they sent the CA certificates of ConfigMaps",
+		"ListenerSetHostnameConflict":                                listenerSets,
+		"ListenerSetProtocolConflict":                                listenerSets,
+		"ListenerSetReferenceGrant":                                  listenerSets,
+		"GatewayFrontendClientCertificateValidation":                 secrets,
+		"GatewayStaticAddresses":                                     "not understood yet",
+		"HTTPRouteHTTPSListener":                                     secrets,
+		"HTTPRouteRedirectPortAndScheme":                             secrets + "; a redirect on a listener of another port than 80 leaves its port out",
+		"TLSRouteMixedTerminationSameNamespace":                      secrets,
+		"TLSRouteTerminateSimpleSameNamespace":                       secrets,
 	}
 }
