@@ -125,6 +125,20 @@ func discoveryCommand(e *env, args []string) *cobra.Command {
 				}
 			})
 		}
+		spans, flush, err := tracer(c.Context(), e)
+		if err != nil {
+			return err
+		}
+		if spans != nil {
+			f.o.Tracer = spans
+			defer func() {
+				ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Context()), flushTime)
+				defer cancel()
+				if err := flush(ctx); err != nil {
+					logger.Info("the last traces were not sent", "err", err)
+				}
+			}()
+		}
 		server, err := bootstrap.New(f.o)
 		if err != nil {
 			return err

@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/istiod-lite/istiod-lite/pilot/ctrlz"
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
 )
@@ -52,6 +54,7 @@ type Options struct {
 	NoDebugHTTP     bool     // debug pages are served over xDS alone
 	DebugNamespaces []string // beside Namespace: whose service accounts may read all debug pages
 	ControlZ        ControlZ
+	Tracer          trace.Tracer // makes spans of pushes; nil: nobody traces them
 
 	Ready func() // called when the server turned ready; may be nil
 }

@@ -37,6 +37,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
 	"github.com/istiod-lite/istiod-lite/pilot/pushes"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
+	"github.com/istiod-lite/istiod-lite/pilot/tracing"
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
 	"github.com/istiod-lite/istiod-lite/pilot/ui"
 	"github.com/istiod-lite/istiod-lite/pilot/xds"
@@ -267,6 +268,12 @@ func (s *Server) register() {
 	s.components.background("names of gateways", s.names.Run)
 	s.components.background("keys of token issuers", s.keySets.Run)
 	s.components.background("analysis of references", s.analyst.Run)
+	if s.o.Tracer != nil {
+		s.components.background("traces of pushes", func(ctx context.Context) error {
+			tracing.Run(ctx, tracing.Options{Pushes: s.pushes, Tracer: s.o.Tracer, Logger: s.o.Logger})
+			return nil
+		})
+	}
 	for _, from := range s.from.All() {
 		s.components.background(from.Name, from.Run)
 	}

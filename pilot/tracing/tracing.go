@@ -1,0 +1,119 @@
+package tracing
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/istiod-lite/istiod-lite/pilot/pushes"
+)
+
+// Log is where pushes are read; *pushes.Log is one.
+type Log interface {
+	Since(revision uint64, most int) pushes.Page
+	Wait(ctx context.Context, since uint64)
+}
+
+// Options of traces.
+type Options struct {
+	Pushes Log
+	Tracer trace.Tracer
+	Logger *slog.Logger
+	// Patience is how long after its commit a push is waited for that proxies have not answered; 0: ten seconds.
+	Patience time.Duration
+	Interval time.Duration // between two looks at such a push; 0: a quarter of a second
+}
+
+// Run traces the pushes that are made until ctx ends.
+func Run(ctx context.Context, o Options) {
+	o.Patience, o.Interval = cmp.Or(o.Patience, 10*time.Second), cmp.Or(o.Interval, 250*time.Millisecond)
+	var done uint64
+	for ctx.Err() == nil {
+		o.Pushes.Wait(ctx, done)
+		page := o.Pushes.Since(done, 0)
+		if done != 0 && page.Oldest > done+1 {
+			o.Logger.Debug("pushes were forgotten before they were traced", "scope", "ads", "from", done+1, "to", page.Oldest-1)
+		}
+		for _, p := range page.Pushes {
+			if !o.settled(p) {
+				break
+			}
+			write(ctx, o.Tracer, p)
+			done = p.ID
+		}
+		if page.Newest > done { // a push waits for its proxies
+			select {
+			case <-time.After(o.Interval):
+			case <-ctx.Done():
+			}
+		}
+	}
+}
+
+// settled reports whether nothing more is to be expected of a push. Right after its commit no proxy has taken it yet.
+func (o *Options) settled(p pushes.Push) bool {
+	age := time.Since(published(p))
+	return age > o.Patience || age > 4*o.Interval && p.Pending == 0
+}
+
+func published(p pushes.Push) time.Time {
+	return after(p.Time, p.Stages.Throttle+p.Stages.Snapshot+p.Stages.Prepare)
+}
+
+func after(t time.Time, milliseconds float64) time.Time {
+	return t.Add(time.Duration(milliseconds * float64(time.Millisecond)))
+}
+
+// write makes the trace of one push.
+func write(ctx context.Context, tracer trace.Tracer, p pushes.Push) {
+	causes := make([]string, len(p.Causes))
+	for i, c := range p.Causes {
+		causes[i] = c.String()
+	}
+	attributes := []attribute.KeyValue{
+		attribute.Int64("push.revision", int64(p.ID)), attribute.Bool("push.full", p.Full), attribute.StringSlice("push.causes", causes), attribute.Int("push.causes.more", p.More),
+		attribute.Int64("push.proxies", p.Proxies), attribute.Int64("push.acked", p.Acked), attribute.Int64("push.rejected", p.Rejected), attribute.Int64("push.lost", p.Lost),
+		attribute.Int64("push.pending", p.Pending), attribute.Int64("push.responses", p.Responses), attribute.Int64("push.resources", p.Resources),
+		attribute.Int64("push.removed", p.Removed), attribute.Int64("push.bytes", p.Bytes),
+	}
+	for _, reason := range slices.Sorted(maps.Keys(p.Triggers)) {
+		attributes = append(attributes, attribute.Int("push.triggers."+reason, p.Triggers[reason]))
+	}
+	ctx, root := tracer.Start(ctx, "push", trace.WithNewRoot(), trace.WithTimestamp(p.Time), trace.WithAttributes(attributes...))
+	for _, r := range p.Rejections {
+		root.AddEvent("rejected", trace.WithTimestamp(r.Time), trace.WithAttributes(
+			attribute.String("proxy", r.Proxy), attribute.Int("proxies", r.Proxies), attribute.String("type", r.Type), attribute.String("code", r.Code),
+			attribute.String("message", r.Message), attribute.StringSlice("resources", r.Resources)))
+	}
+	if p.Rejected > 0 {
+		root.SetStatus(codes.Error, fmt.Sprintf("%d proxies rejected it", p.Rejected))
+	}
+	stage := func(name string, from, to time.Time, more ...attribute.KeyValue) {
+		_, span := tracer.Start(ctx, name, trace.WithTimestamp(from), trace.WithAttributes(more...))
+		span.End(trace.WithTimestamp(to))
+	}
+	began := after(p.Time, p.Stages.Throttle)
+	made := after(began, p.Stages.Snapshot)
+	stage("collect changes", p.Time, began)
+	stage("snapshot", began, made)
+	stage("prepare", made, published(p))
+	if p.FirstSend != nil && p.LastSend != nil {
+		var types []attribute.KeyValue
+		for _, t := range p.Types {
+			types = append(types, attribute.Int64("push."+t.Type+".responses", t.Responses), attribute.Int64("push."+t.Type+".resources", t.Resources), attribute.Int64("push."+t.Type+".bytes", t.Bytes))
+		}
+		stage("translate and send", published(p), *p.LastSend, types...)
+		if p.LastAck != nil {
+			stage("acknowledge", *p.FirstSend, *p.LastAck)
+		}
+	}
+	root.End(trace.WithTimestamp(after(p.Time, p.Stages.Total)))
+}
