@@ -113,6 +113,7 @@ func TestTraces(t *testing.T) {
 			marker = "" // it is left out, with all that is said of it
 		}
 		m.apply(t, "a", "tracing: [{providers: [{name: "+p+"}], customTags: {mark-"+p+": {literal: {value: x}}}}]", "client", marker)
+		m.wait(t, "echo", marker) // a connection to a listener that drains may end while it is used
 		m.get(t, "client", p, "")
 	}
 	healthy(t, m)
