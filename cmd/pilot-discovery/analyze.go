@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
@@ -46,6 +45,7 @@ type judgeFlags struct {
 	list      bool
 	pageSize  int64
 	elsewhere string // what to name in the place of a kubeconfig; empty: files
+	getenv    func(string) string
 }
 
 const judgeFormats = `
@@ -60,17 +60,16 @@ func validateCommand(e *env) *cobra.Command {
 		Short: "Print everything that is wrong with configuration; fail on errors",
 		Long: `Print everything that is wrong with files of configuration, with directories of them, with the standard input, which is "-", or with a cluster; fail on errors.
 
-  pilot-discovery validate mesh
-  pilot-discovery validate -f services.yaml -f routes.yaml -o sarif >findings.sarif
-  kubectl get virtualservice,destinationrule,service -A -o yaml | pilot-discovery validate -
-  pilot-discovery validate --use-kube -A
-
 References between objects are judged among all that is given: give the Services with the routes that lead to them. analyze judges files among what a cluster has, and gives advice too.
 ` + judgeFormats,
+		Example: `  pilot-discovery validate mesh
+  pilot-discovery validate -f services.yaml -f routes.yaml -o sarif >findings.sarif
+  kubectl get virtualservice,destinationrule,service -A -o yaml | pilot-discovery validate -
+  pilot-discovery validate --use-kube -A`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(c *cobra.Command, args []string) error { return f.run(c, args) },
 	}
-	f.register(c.Flags(), e, false)
+	f.register(c, e, false)
 	return c
 }
 
@@ -81,26 +80,30 @@ func analyzeCommand(e *env) *cobra.Command {
 		Short: "Print what is wrong, or hardly meant, with a cluster, or with files on top of what it has",
 		Long: `Print what is wrong, or hardly meant, with the configuration of a cluster. Files, directories and the standard input, which is "-", count over what the cluster has: so the findings are those that applying them would bring.
 
-  pilot-discovery analyze
-  pilot-discovery analyze -A -o table
-  pilot-discovery analyze route.yaml -n shop
-  pilot-discovery analyze mesh --use-kube=false --failure-threshold Warning
-
 The cluster is that of the kubeconfig, as with kubectl. It is only read. Of Secrets only those are read that objects name. What the user may not read is a finding.
 
 The annotation galley.istio.io/analyze-suppress of an object names codes that are not reported of it, with commas between, or * for all. What makes an object be left out is reported all the same.
 ` + judgeFormats,
+		Example: `  pilot-discovery analyze
+  pilot-discovery analyze -A -o table
+  pilot-discovery analyze route.yaml -n shop
+  pilot-discovery analyze mesh --use-kube=false --failure-threshold Warning`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(c *cobra.Command, args []string) error { return f.run(c, args) },
 	}
-	f.register(c.Flags(), e, true)
+	f.register(c, e, true)
 	return c
 }
 
-func (f *judgeFlags) register(flags *pflag.FlagSet, e *env, useKube bool) {
+func (f *judgeFlags) register(c *cobra.Command, e *env, useKube bool) {
+	flags := c.Flags()
+	f.getenv = e.getenv
 	f.registerMesh(flags, e, "istioNamespace", "i")
 	flags.StringArrayVarP(&f.files, "filename", "f", nil, "file or directory, or - for the standard input; may be repeated")
-	flags.StringVarP(&f.output, "output", "o", "log", strings.Join(report.Formats(), ", "))
+	outputFlag(c, &f.output, report.Formats()...)
+	for _, name := range []string{"failure-threshold", "output-threshold"} {
+		defer completeFlag(c, name, "Info", "Warning", "Error")
+	}
 	flags.StringVar(&f.failure, "failure-threshold", "Error", "severity from which on a finding makes the command fail: Info, Warning or Error")
 	flags.StringVar(&f.show, "output-threshold", "Info", "severity from which on findings are printed: Info, Warning or Error")
 	flags.StringArrayVarP(&f.suppress, "suppress", "S", nil, "leave findings out: CODE=OBJECT, such as \"IST0102=Namespace default\", with * for any text; may be repeated")
@@ -139,9 +142,6 @@ func (f *judgeFlags) run(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := report.CheckFormat(f.output); err != nil {
-		return err
-	}
 	if f.namespace != "" {
 		if err := checkNamespace(f.namespace); err != nil {
 			return fmt.Errorf("--namespace=%s: %w", quoted(f.namespace), err)
@@ -175,7 +175,11 @@ func (f *judgeFlags) run(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	r := report.Report{Objects: i.Objects, Version: tag(), Findings: slices.DeleteFunc(i.Findings, func(d diag.Diagnostic) bool {
+	color, err := colors(c, f.getenv)
+	if err != nil {
+		return err
+	}
+	r := report.Report{Color: color, Objects: i.Objects, Version: tag(), Findings: slices.DeleteFunc(i.Findings, func(d diag.Diagnostic) bool {
 		return o.Cluster != nil && !f.concerns(d) || slices.ContainsFunc(suppressed, func(s suppression) bool { return s.matches(d) })
 	})}
 	if i.Refusal != nil {

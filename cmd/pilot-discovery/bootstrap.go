@@ -29,13 +29,12 @@ func bootstrapCommand() *cobra.Command {
 		Short: "Print the configuration that connects an Envoy of your own to a control plane",
 		Long: `Print the configuration that connects an Envoy of your own to a control plane.
 
-The Envoy may be any build of it, with nothing beside it:
-
-  pilot-discovery bootstrap --node client.default --ads 127.0.0.1:15010 >envoy.json
-  envoy -c envoy.json --disable-hot-restart
+The Envoy may be any build of it, with nothing beside it: envoy -c envoy.json --disable-hot-restart
 
 A sidecar listens on 127.0.0.1 at the ports of services. Where iptables rules lead traffic to it, say --interception REDIRECT. Without --sds
 it has no certificates, and starts only where no service asks for mTLS: a PeerAuthentication of mode DISABLE in the root namespace says so.`,
+		Example: `  pilot-discovery bootstrap --node client.default --ads 127.0.0.1:15010 >envoy.json
+  pilot-discovery bootstrap --node ingress.istio-system --type router --labels istio=ingressgateway --ads 127.0.0.1:15010`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			p, err := f.proxy()
@@ -71,6 +70,8 @@ it has no certificates, and starts only where no service asks for mTLS: a PeerAu
 	flags.StringVar(&f.cluster, "cluster", "Kubernetes", "id of the Kubernetes cluster that it belongs to")
 	flags.StringToStringVar(&f.labels, "labels", nil, "its labels, the Pod's if it has one: NAME=VALUE,...")
 	flags.StringArrayVar(&f.metadata, "metadata", nil, "more metadata of its node: KEY=VALUE, where VALUE is text, or JSON if it begins with { or [; may be given several times")
+	completeFlag(c, "type", string(node.Sidecar), string(node.Router))
+	completeFlag(c, "interception", string(node.None), string(node.Redirect), string(node.TPROXY))
 	_ = c.MarkFlagRequired("node")
 	_ = c.MarkFlagRequired("ads")
 	return c

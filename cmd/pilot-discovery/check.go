@@ -6,23 +6,24 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
+	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/istiod-lite/istiod-lite/cmd/check"
-	"github.com/istiod-lite/istiod-lite/cmd/terminal"
 )
 
 // checkFlags are those of check.
 type checkFlags struct {
-	cluster                                           clusterFlags
-	address, admin, namespace, revision, proxy, color string
-	text                                              check.TextOptions
-	pre                                               bool
-	timeout                                           time.Duration
-	getenv                                            func(string) string
+	cluster                                    clusterFlags
+	address, admin, namespace, revision, proxy string
+	text                                       check.TextOptions
+	pre, watch                                 bool
+	timeout                                    time.Duration
+	getenv                                     func(string) string
 }
 
 func checkCommand(e *env) *cobra.Command {
@@ -54,10 +55,10 @@ One line stands for each group in which all is well (-o wide has a line for each
 	flags.StringVar(&f.proxy, "proxy", "", "check one proxy: POD.NAMESPACE")
 	flags.StringVar(&f.admin, "admin", "", "with --proxy, HOST:PORT of its Envoy's admin API, such as 127.0.0.1:15000 after kubectl port-forward")
 	flags.BoolVar(&f.text.Short, "short", false, "print only what is not as it should be")
-	flags.StringVar(&f.color, "color", "auto", strings.Join(terminal.Modes(), ", "))
 	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "time that all checks may take")
 	outputFlag(c, &f.text.Format, check.Formats()...)
-	completeFlag(c, "color", terminal.Modes()...)
+	watchFlag(c, &f.watch)
+	completeProxies(c, "proxy", &f.address)
 	c.MarkFlagsMutuallyExclusive("pre", "proxy")
 	return c
 }
@@ -72,13 +73,21 @@ func (f *checkFlags) run(c *cobra.Command) error {
 		return errors.New("--admin: name the proxy by --proxy, too")
 	}
 	var err error
-	if f.text.Color, err = terminal.Color(f.color, c.OutOrStdout(), f.getenv); err != nil {
+	if f.text.Color, err = colors(c, f.getenv); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(c.Context(), f.timeout)
+	ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	return watched(ctx, c.OutOrStdout(), f.watch, func(w io.Writer) error { return f.once(ctx, c, w) })
+}
+
+// once runs the checks once.
+func (f *checkFlags) once(ctx context.Context, c *cobra.Command, w io.Writer) error {
+	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
 	p := newProgress(c.ErrOrStderr(), "checking")
 	report := &check.Report{}
+	var err error
 	switch {
 	case f.pre:
 		err = f.before(ctx, report)
@@ -91,7 +100,7 @@ func (f *checkFlags) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if err := report.Write(c.OutOrStdout(), f.text); err != nil {
+	if err := report.Write(w, f.text); err != nil {
 		return err
 	}
 	if report.Wrong() {

@@ -51,14 +51,20 @@ type discoveryFlags struct {
 func discoveryCommand(e *env, args []string) *cobra.Command {
 	f := &discoveryFlags{}
 	c := &cobra.Command{
-		Use:                "discovery",
-		Short:              "Serve configuration to proxies",
+		Use:   "discovery",
+		Short: "Serve configuration to proxies",
+		Example: `  pilot-discovery discovery --configDir mesh
+  pilot-discovery discovery --configDir mesh --stateDir state --monitoringAddr 127.0.0.1:15014
+  pilot-discovery discovery --kubeconfig ~/.kube/config`,
 		Args:               cobra.ArbitraryArgs,
 		FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true},
 	}
 	f.register(c.Flags(), e)
-	c.Long = c.Short + ".\n\nThese variables of the environment give defaults of flags, or turn off what is on: " + strings.Join(slices.Compact(slices.Sorted(slices.Values(e.read))), ", ") +
-		". GOGC, GOMEMLIMIT and GOMAXPROCS are Go's own."
+	c.Long = `Serve configuration to proxies, from an API server, from a directory of YAML, or from both; issue certificates, validate objects and inject proxies.
+
+These variables of the environment give defaults of flags, or turn off what is on:
+` + describeVariables(e.read) + `
+GOGC, GOMEMLIMIT and GOMAXPROCS are Go's own.`
 	c.RunE = func(c *cobra.Command, rest []string) error {
 		e.paceCollector()
 		levels := logs.NewLevels()

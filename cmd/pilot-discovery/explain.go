@@ -1,8 +1,6 @@
 package main
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"regexp"
@@ -10,7 +8,6 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/yaml"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/diag/explain"
@@ -63,28 +60,13 @@ Findings are what validate, analyze and check print, what /debug/findings of a s
 
 func printEntries(w io.Writer, list []explain.Entry, output string, all bool) error {
 	switch output {
-	case "json":
-		text, err := json.MarshalIndent(list, "", "  ")
-		if err != nil {
-			return err
-		}
-		_, err = w.Write(append(text, '\n'))
-		return err
-	case "yaml":
-		text, err := yaml.Marshal(list)
-		if err != nil {
-			return err
-		}
-		_, err = w.Write(text)
-		return err
+	case "json", "yaml":
+		return printValue(w, list, output)
 	case "name":
 		for _, e := range list {
 			fmt.Fprintln(w, e.Code)
 		}
 		return nil
-	case "table", "wide":
-	default:
-		return errors.New("no such format")
 	}
 	if all && output == "table" {
 		t := tabwriter.NewWriter(w, 0, 8, 3, ' ', 0)

@@ -40,10 +40,9 @@ func injectCommand(e *env) *cobra.Command {
 		Short: "Print what injection makes of a manifest",
 		Long: `Print a manifest with the proxies that the webhook would add to its Pods. What has no Pods stays as it is.
 
-  pilot-discovery inject -f app.yaml | kubectl apply -f -
-  kubectl get deployment app -o yaml | pilot-discovery inject --kubeconfig ~/.kube/config -f -
-
 The templates are in the files config and values of --injectDir, or in the ConfigMap istio-sidecar-injector of the cluster that --kubeconfig leads to.`,
+		Example: `  pilot-discovery inject -f app.yaml | kubectl apply -f -
+  kubectl get deployment app -o yaml | pilot-discovery inject --kubeconfig ~/.kube/config -f -`,
 		Args: cobra.NoArgs,
 		RunE: f.run,
 	}

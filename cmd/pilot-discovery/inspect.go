@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/anypb"
+	"sigs.k8s.io/yaml"
 
 	// The types that protojson has to know to print what is inside an Any.
 	_ "github.com/cncf/xds/go/udpa/type/v1"
@@ -32,19 +34,22 @@ func translateCommand(e *env) *cobra.Command {
 	var nodeFile, pod, output string
 	var strict bool
 	c := &cobra.Command{
-		Use:   "translate DIR --pod NAME.NAMESPACE",
+		Use:   "translate DIR --proxy POD.NAMESPACE",
 		Short: "Print what a proxy would be sent",
 		Long: `Print what a proxy would be sent: the proxy of a Pod that the directory has, or one that says of itself what a file has.
 
-  pilot-discovery translate mesh --pod web-1.default -o summary
-  pilot-discovery translate mesh --node node.json
-
-With --pod the proxy is what injection would make of the Pod: a sidecar, or a gateway where the annotation inject.istio.io/templates is gateway.`,
+With --proxy the proxy is what injection would make of the Pod: a sidecar, or a gateway where the annotation inject.istio.io/templates is gateway. --node takes the node of an Envoy of any sort.`,
+		Example: `  pilot-discovery translate mesh --proxy productpage-v1.bookinfo -o summary
+  pilot-discovery translate mesh --proxy web-1.default -o name
+  pilot-discovery translate mesh --node envoy.json`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			if output != "json" && output != "summary" {
-				return fmt.Errorf("unknown output format %q: json or summary", output)
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
+			return nil, cobra.ShellCompDirectiveFilterDirs
+		},
+		RunE: func(c *cobra.Command, args []string) error {
 			f.configDir = args[0]
 			i, err := readOnce(c, f, ingest.Options{})
 			if err != nil {
@@ -61,10 +66,9 @@ With --pod the proxy is what injection would make of the Pod: a sidecar, or a ga
 			if err != nil {
 				return err
 			}
-			show := printResources
-			if output == "summary" {
-				show = printSummary
-			}
+			show := map[string]func(io.Writer, map[string][]*envoy.Resource) error{
+				"json": printResources, "yaml": printYAML, "name": printNames, "summary": printSummary, "table": printSummary, "wide": printSummary,
+			}[output]
 			if err := show(c.OutOrStdout(), all); err != nil {
 				return err
 			}
@@ -77,10 +81,24 @@ With --pod the proxy is what injection would make of the Pod: a sidecar, or a ga
 	f.registerMesh(c.Flags(), e, "namespace", "n")
 	c.Flags().StringVar(&nodeFile, "node", "", "file with the Envoy node, as JSON: {\"id\": ..., \"metadata\": {...}}, or with the bootstrap that has it")
 	c.Flags().BoolVar(&strict, "strict", false, "fail when validate would")
-	c.Flags().StringVar(&pod, "pod", "", "Pod of the directory whose proxy it is: NAME.NAMESPACE")
-	c.Flags().StringVarP(&output, "output", "o", "json", "json by type, or summary")
-	c.MarkFlagsOneRequired("node", "pod")
-	c.MarkFlagsMutuallyExclusive("node", "pod")
+	c.Flags().StringVar(&pod, "proxy", "", "Pod of the directory whose proxy it is: POD.NAMESPACE")
+	c.Flags().StringVar(&pod, "pod", "", "as --proxy")
+	outputFlag(c, &output, "json", "yaml", "name", "summary", "table", "wide")
+	c.MarkFlagsOneRequired("node", "pod", "proxy")
+	c.MarkFlagsMutuallyExclusive("node", "pod", "proxy")
+	for _, name := range []string{"proxy", "pod"} {
+		completeWith(c, name, func(c *cobra.Command, args []string) []string {
+			if len(args) == 0 {
+				return nil
+			}
+			f.configDir = args[0]
+			i, err := readOnce(c, f, ingest.Options{})
+			if err != nil {
+				return nil
+			}
+			return i.Pods()
+		})
+	}
 	return c
 }
 
@@ -91,12 +109,12 @@ func nodeOf(i *inspect.Inspection, file, pod string) (*corev3.Node, error) {
 	}
 	name, namespace, err := splitName(pod)
 	if err != nil {
-		return nil, fmt.Errorf("--pod=%s: %w", quoted(pod), err)
+		return nil, fmt.Errorf("--proxy=%s: %w", quoted(pod), err)
 	}
 	if n := i.PodNode(name, namespace); n != nil {
 		return n, nil
 	}
-	return nil, fmt.Errorf("--pod=%s: the directory has no such Pod%s", pod, nearNames(pod, i.Pods()))
+	return nil, fmt.Errorf("--proxy=%s: the directory has no such Pod%s", pod, nearNames(pod, i.Pods()))
 }
 
 // readOnce reads configuration once, from the directory of the flags or from the texts of the options. What it logs
@@ -112,6 +130,8 @@ func readOnce(c *cobra.Command, f worldFlags, o ingest.Options) (*inspect.Inspec
 	if err := checkMeshFiles(c.Flags()); err != nil {
 		return nil, err
 	}
+	p := newProgress(c.ErrOrStderr(), "reading the configuration")
+	defer p.done()
 	o.Logger, o.Limits, o.NoWatch = slog.New(slog.DiscardHandler), limits.Default(), true
 	f.options(&o)
 	return inspect.Read(c.Context(), o, catalog.Features())
@@ -154,10 +174,31 @@ func printResources(w io.Writer, all map[string][]*envoy.Resource) error {
 	}
 	// Marshalling sorts the keys of maps and compacts what is raw: the spaces that protojson puts in at random are
 	// gone.
-	text, err := json.MarshalIndent(out, "", "  ")
+	return printValue(w, out, "json")
+}
+
+// printYAML writes the same as YAML.
+func printYAML(w io.Writer, all map[string][]*envoy.Resource) error {
+	var text bytes.Buffer
+	if err := printResources(&text, all); err != nil {
+		return err
+	}
+	out, err := yaml.JSONToYAML(text.Bytes())
 	if err != nil {
 		return err
 	}
-	_, err = w.Write(append(text, '\n'))
+	_, err = w.Write(out)
 	return err
+}
+
+// printNames writes type/name of each resource.
+func printNames(w io.Writer, all map[string][]*envoy.Resource) error {
+	for _, typeURL := range slices.Sorted(maps.Keys(all)) {
+		for _, r := range all[typeURL] {
+			if _, err := fmt.Fprintf(w, "%s/%s\n", envoy.ShortType(typeURL), r.Name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }

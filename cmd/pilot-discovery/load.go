@@ -88,7 +88,8 @@ It fails if not all proxies have everything within --timeout, or are connected a
 	to.StringVar(&f.key, "key", "", "file of the private key of --cert")
 	to.StringVar(&f.serverName, "server-name", "", "name that the server's certificate is for, if it is not that of --address")
 	to.StringVar(&f.tokenFile, "token-file", "", "file of the token that proxies present, read anew for each stream")
-	to.StringVarP(&f.output, "output", "o", "", "json, or nothing for a table")
+	outputFlag(c, &f.output, "table", "json")
+	completeFlag(c, "protocol", "delta", "sotw")
 	return c
 }
 
@@ -188,8 +189,6 @@ func (f *loadFlags) options() (o load.Options, err error) {
 		return o, fmt.Errorf("--address=%s: write host and port, for example 127.0.0.1:15010", f.address)
 	case f.protocol != "delta" && f.protocol != "sotw":
 		return o, fmt.Errorf("--protocol=%s: write delta or sotw", f.protocol)
-	case f.output != "" && f.output != "json":
-		return o, fmt.Errorf("unknown output format %q: json or nothing", f.output)
 	case f.proxies < 1 || f.proxies > mostProxies:
 		return o, fmt.Errorf("--proxies=%d: write a number from 1 to %d", f.proxies, mostProxies)
 	case f.duration < 0:

@@ -1,13 +1,20 @@
 package main
 
 import (
+	"bytes"
+	"context"
+	"encoding/json"
 	"fmt"
+	"io"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"sigs.k8s.io/yaml"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/cmd/terminal"
 )
 
 // format is the value of -o: one of a few names.
@@ -67,4 +74,66 @@ func suggestFlag(c *cobra.Command, err error) error {
 		return fmt.Errorf("%w: did you mean --%s?", err, near)
 	}
 	return fmt.Errorf("%w: see %s --help", err, c.CommandPath())
+}
+
+// colors reports whether what a command prints may have colours.
+func colors(c *cobra.Command, getenv func(string) string) (bool, error) {
+	mode := ""
+	if f := c.Flag("color"); f != nil {
+		mode = f.Value.String()
+	}
+	return terminal.Color(mode, c.OutOrStdout(), getenv)
+}
+
+// watchFlag adds -w to a command.
+func watchFlag(c *cobra.Command, watch *bool) {
+	c.Flags().BoolVarP(watch, "watch", "w", false, "go on, and print anew what has changed, until Ctrl-C")
+}
+
+// watchInterval is how often what is watched is looked at.
+const watchInterval = 2 * time.Second
+
+// watched prints what show writes, once, or with watch again and again until ctx ends: on a terminal in the place of
+// what stood there, elsewhere only when it is different.
+func watched(ctx context.Context, w io.Writer, watch bool, show func(io.Writer) error) error {
+	var last []byte
+	for {
+		var out bytes.Buffer
+		err := show(&out)
+		if !watch || err != nil && out.Len() == 0 && last == nil {
+			_, _ = w.Write(out.Bytes())
+			return err
+		}
+		if err != nil && out.Len() == 0 {
+			fmt.Fprintln(&out, "error:", err)
+		}
+		switch text := out.Bytes(); {
+		case terminal.Is(w):
+			fmt.Fprintf(w, "\x1b[H\x1b[2J%s", text)
+		case !bytes.Equal(last, text):
+			_, _ = w.Write(text)
+		}
+		last = append([]byte{}, out.Bytes()...)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(watchInterval):
+		}
+	}
+}
+
+// printValue writes a value as indented JSON, or as YAML.
+func printValue(w io.Writer, v any, output string) error {
+	var text []byte
+	var err error
+	if output == "yaml" {
+		text, err = yaml.Marshal(v)
+	} else if text, err = json.MarshalIndent(v, "", "  "); err == nil {
+		text = append(text, '\n')
+	}
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(text)
+	return err
 }

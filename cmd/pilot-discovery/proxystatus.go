@@ -1,15 +1,17 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
 	"net/http"
+	"os"
+	"os/signal"
 	"slices"
 	"strings"
+	"syscall"
 	"text/tabwriter"
 	"time"
 
@@ -20,6 +22,8 @@ import (
 )
 
 func proxyStatusCommand() *cobra.Command {
+	var output string
+	var watch bool
 	var address string
 	c := &cobra.Command{
 		Use:   "proxy-status [NAME.NAMESPACE]",
@@ -33,43 +37,98 @@ func proxyStatusCommand() *cobra.Command {
   -         it has not asked
 
 In parentheses stands how long ago the last response was sent.`,
+		Example: `  pilot-discovery proxy-status
+  pilot-discovery proxy-status productpage-v1.bookinfo
+  pilot-discovery proxy-status -o wide --watch
+  pilot-discovery proxy-status -o json`,
 		Aliases: []string{"ps"},
 		Args:    cobra.MaximumNArgs(1),
+		ValidArgsFunction: func(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return connected(c, address), cobra.ShellCompDirectiveNoFileComp
+		},
 		RunE: func(c *cobra.Command, args []string) error {
-			var all []debug.ProxyStatus
-			if err := ask(c.Context(), http.MethodGet, address, "/debug/syncz", func(body io.Reader) error { return json.NewDecoder(body).Decode(&all) }); err != nil {
-				return err
-			}
-			var out bytes.Buffer
-			if len(args) == 0 {
-				printProxies(&out, all, time.Now())
-			} else if err := printProxy(&out, all, args[0], time.Now()); err != nil {
-				return err
-			}
-			_, err := c.OutOrStdout().Write(out.Bytes())
-			return err
+			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			return watched(ctx, c.OutOrStdout(), watch, func(w io.Writer) error {
+				var all []debug.ProxyStatus
+				if err := ask(ctx, http.MethodGet, address, "/debug/syncz", func(body io.Reader) error { return json.NewDecoder(body).Decode(&all) }); err != nil {
+					return err
+				}
+				return showProxies(w, all, args, output)
+			})
 		},
 	}
 	addressFlag(c, &address)
+	outputFlag(c, &output, "table", "wide", "json", "yaml", "name")
+	watchFlag(c, &watch)
 	return c
+}
+
+// showProxies prints all proxies, or the one that args name, in a format.
+func showProxies(w io.Writer, all []debug.ProxyStatus, args []string, output string) error {
+	if output == "table" || output == "wide" {
+		if len(args) == 1 {
+			return printProxy(w, all, args[0], time.Now())
+		}
+		printProxies(w, all, output == "wide", time.Now())
+		return nil
+	}
+	if len(args) == 1 {
+		one := slices.DeleteFunc(slices.Clone(all), func(p debug.ProxyStatus) bool { return p.ProxyID != args[0] })
+		if len(one) == 0 {
+			return notConnected(all, args[0])
+		}
+		all = one
+	}
+	if output == "name" {
+		for _, p := range all {
+			fmt.Fprintln(w, p.ProxyID)
+		}
+		return nil
+	}
+	return printValue(w, append([]debug.ProxyStatus{}, all...), output)
+}
+
+// notConnected is the error for a proxy that is not connected.
+func notConnected(all []debug.ProxyStatus, name string) error {
+	var connected []string
+	for _, p := range all {
+		connected = append(connected, p.ProxyID)
+	}
+	return fmt.Errorf("no proxy %s is connected here%s", name, nearNames(name, connected))
 }
 
 // shown are the types that have a column, in the order in which istioctl shows them.
 func shown() []string { return []string{"cds", "lds", "eds", "rds"} }
 
-func printProxies(w io.Writer, all []debug.ProxyStatus, now time.Time) {
+func printProxies(w io.Writer, all []debug.ProxyStatus, wide bool, now time.Time) {
 	if len(all) == 0 {
 		fmt.Fprintln(w, "No proxy is connected.")
 		return
 	}
 	table := tabwriter.NewWriter(w, 0, 8, 3, ' ', 0)
-	fmt.Fprintf(table, "NAME\tCLUSTER\tTYPE\tVERSION\t%s\tCONNECTED\n", strings.ToUpper(strings.Join(shown(), "\t")))
+	columns := shown()
+	if wide {
+		columns = append(columns, "ecds", "sds", "nds")
+	}
+	fmt.Fprintf(table, "NAME\tCLUSTER\tTYPE\tVERSION\t%s\tCONNECTED", strings.ToUpper(strings.Join(columns, "\t")))
+	if wide {
+		fmt.Fprint(table, "\tADDRESS")
+	}
+	fmt.Fprintln(table)
 	for _, p := range all {
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s", p.ProxyID, cmp.Or(p.ClusterID, "-"), p.ProxyType, cmp.Or(p.Version, "-"))
-		for _, name := range shown() {
+		for _, name := range columns {
 			fmt.Fprintf(table, "\t%s", stateOf(p, name, now))
 		}
-		fmt.Fprintf(table, "\t%s\n", age(now, p.Connected))
+		fmt.Fprintf(table, "\t%s", age(now, p.Connected))
+		if wide {
+			fmt.Fprintf(table, "\t%s", p.Address)
+		}
+		fmt.Fprintln(table)
 	}
 	_ = table.Flush() // to a buffer
 	for _, p := range all {
@@ -113,9 +172,7 @@ func types(p debug.ProxyStatus) []debug.TypeStatus {
 
 func printProxy(w io.Writer, all []debug.ProxyStatus, name string, now time.Time) error {
 	found := false
-	var connected []string
 	for _, p := range all {
-		connected = append(connected, p.ProxyID)
 		if p.ProxyID != name {
 			continue
 		}
@@ -136,7 +193,7 @@ func printProxy(w io.Writer, all []debug.ProxyStatus, name string, now time.Time
 		printTrouble(w, p, now)
 	}
 	if !found {
-		return fmt.Errorf("no proxy %s is connected here%s", name, nearNames(name, connected))
+		return notConnected(all, name)
 	}
 	return nil
 }

@@ -22,7 +22,7 @@ func TestTroubleIsShown(t *testing.T) {
 		},
 	}}
 	var out bytes.Buffer
-	printProxies(&out, all, now)
+	printProxies(&out, all, false, now)
 	const want = `NAME      CLUSTER      TYPE      VERSION   CDS             LDS          EDS        RDS   CONNECTED
 web-0.a   Kubernetes   sidecar   -         SYNCED (1m1s)   ERROR (2s)   NOT SENT   -     1h0m0s
 

@@ -18,6 +18,7 @@ type Report struct {
 	Refusal  string // why a server would not start with them, or empty
 	Findings []diag.Diagnostic
 	Version  string // of this program
+	Color    bool   // lines have colours
 }
 
 // Count returns how many findings have a severity.

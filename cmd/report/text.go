@@ -16,10 +16,19 @@ import (
 func (r Report) lines() []byte {
 	var b bytes.Buffer
 	for _, d := range r.Findings {
-		fmt.Fprintln(&b, oneLine(d.String()))
+		fmt.Fprintln(&b, r.paint(d, oneLine(d.String())))
 	}
 	r.summary(&b)
 	return b.Bytes()
+}
+
+// paint colours the severity in the line of a finding.
+func (r Report) paint(d diag.Diagnostic, line string) string {
+	if !r.Color {
+		return line
+	}
+	color := map[diag.Severity]string{diag.Error: "31", diag.Warning: "33", diag.Info: "36"}[d.Severity]
+	return strings.Replace(line, d.Severity.String()+": ", "\x1b["+color+"m"+d.Severity.String()+"\x1b[0m: ", 1)
 }
 
 // table writes a row with aligned columns for each finding, and a summary.

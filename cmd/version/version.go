@@ -43,7 +43,11 @@ func Command(tag string) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
-		Args:  cobra.NoArgs,
+		Long:  "Print the version of this program: the release of Istio whose API and behaviour it follows, and its own.",
+		Example: `  pilot-discovery version
+  pilot-discovery version --short
+  pilot-discovery version -o json`,
+		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			b := build{tag, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
 			var text []byte

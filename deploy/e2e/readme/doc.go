@@ -1,3 +1,3 @@
-// Package readme tries the section "A mesh of your own" of README.md: it pastes every block of it into a shell, with
-// the real Envoy, in a network of its own.
+// Package readme tries the documents of docs/ that a reader follows with a shell: it pastes every block of commands of
+// getting-started.md and connect-your-own-envoy.md into one, with the real Envoy, in a network of its own.
 package readme

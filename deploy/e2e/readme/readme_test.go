@@ -17,41 +17,56 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
 )
 
-// How the test is told where the programs and the README are.
+// How the tests are told where the programs and the documents are.
 const programsVar = "E2E_README_PROGRAMS"
+
+// The documents whose commands are tried.
+const (
+	gettingStarted = "getting-started.md"
+	ownEnvoy       = "connect-your-own-envoy.md"
+)
 
 func TestMain(m *testing.M) {
 	suite.Main(m, suite.Options{
 		Prepare: func(ctx context.Context, dir string) ([]string, error) {
-			if _, err := binaries.Gather(ctx, dir); err != nil {
+			programs, err := binaries.Gather(ctx, dir)
+			if err != nil {
+				return nil, err
+			}
+			if _, err := programs.Agent(ctx); err != nil {
 				return nil, err
 			}
 			root, err := binaries.ModuleRoot()
 			if err != nil {
 				return nil, err
 			}
-			text, err := os.ReadFile(filepath.Join(root, "README.md"))
-			if err != nil {
-				return nil, err
+			for _, name := range []string{gettingStarted, ownEnvoy} {
+				text, err := os.ReadFile(filepath.Join(root, "docs", name))
+				if err != nil {
+					return nil, err
+				}
+				if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
+					return nil, err
+				}
 			}
-			return []string{programsVar + "=" + dir}, os.WriteFile(filepath.Join(dir, "README.md"), text, 0o644)
+			return []string{programsVar + "=" + dir}, nil
 		},
 		Network: func(*pods.Network) {},
 	})
 }
 
-// TestMeshOfYourOwn does what a reader does. The shell stops at the first command that fails.
-func TestMeshOfYourOwn(t *testing.T) {
+// try pastes every block of shell commands of a document into a shell, which stops at the first command that fails. It
+// returns what they print.
+func try(t *testing.T, name string, least int) string {
+	t.Helper()
 	programs := os.Getenv(programsVar)
-	readme, err := os.ReadFile(filepath.Join(programs, "README.md"))
+	text, err := os.ReadFile(filepath.Join(programs, name))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, section, found := strings.Cut(string(readme), "\n### A mesh of your own\n")
-	section, _, ends := strings.Cut(section, "\n### ")
-	blocks := regexp.MustCompile("(?s)```sh\n(.*?)```\n").FindAllStringSubmatch(section, -1)
-	if !found || !ends || len(blocks) < 5 {
-		t.Fatalf("the README has no such section, or only %d blocks in it", len(blocks))
+	blocks := regexp.MustCompile("(?s)```sh\n(.*?)```\n").FindAllStringSubmatch(string(text), -1)
+	if len(blocks) < least {
+		t.Fatalf("%s has only %d blocks", name, len(blocks))
 	}
 	var script strings.Builder
 	script.WriteString("set -euo pipefail\n")
@@ -63,10 +78,10 @@ func TestMeshOfYourOwn(t *testing.T) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-c", script.String())
 	cmd.Dir = t.TempDir()
-	cmd.Env = append(os.Environ(), "PATH="+programs+":"+os.Getenv("PATH"), "TMPDIR="+cmd.Dir, "POD_NAME=", "POD_NAMESPACE=istio-system")
+	cmd.Env = append(os.Environ(), "PATH="+programs+":"+os.Getenv("PATH"), "TMPDIR="+cmd.Dir, "HOME="+cmd.Dir, "KUBECONFIG=", "POD_NAME=", "POD_NAMESPACE=istio-system")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	log, err := os.Create(filepath.Join(cmd.Dir, "log"))
+	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,13 +90,35 @@ func TestMeshOfYourOwn(t *testing.T) {
 	cmd.Stdout, cmd.Stderr = &out, log
 	cmd.WaitDelay = 30 * time.Second
 	err = cmd.Run()
-	said := out.String()
 	if text, readErr := os.ReadFile(log.Name()); err != nil || readErr != nil {
-		t.Fatalf("%v\n%s\n%s", err, said, text)
+		t.Fatalf("%v\n%s\n%s", err, out.String(), text)
 	}
+	return out.String()
+}
+
+// An Envoy of one's own gets certificates from a control plane without Kubernetes, and all that check looks at is well.
+func TestYourOwnEnvoy(t *testing.T) {
+	said := try(t, ownEnvoy, 2)
+	for _, want := range []string{
+		`(?m)^✓ +in sync: CDS, EDS, LDS, RDS`,
+		`(?m)^✓ +certificates: \d+, the first expires in `,
+		`(?m)^all is well: \d+ checks$`,
+		`"uri": "spiffe://cluster\.local/ns/default/sa/web"`,
+	} {
+		if !regexp.MustCompile(want).MatchString(said) {
+			t.Errorf("nothing says %s:\n%s", want, said)
+		}
+	}
+}
+
+// A mesh of a directory, with an Envoy and two servers: both answer.
+func TestMeshOfYourOwn(t *testing.T) {
+	said := try(t, gettingStarted, 5)
 	for _, want := range []string{
 		`(?m)^6 objects in force, 0 errors, 0 warnings$`,
 		`(?m)^ *\d+ v1\n *\d+ v2$`, // both answered, and nobody else
+		`(?m)^✓ proxies +connected: 1 proxy`,
+		`(?m)^all is well: \d+ checks$`,
 		`(?m)^client\.default +Kubernetes +sidecar +envoy-\S+( +SYNCED \(\d+s\)){4} +\d+s$`,
 		`(?m)^\[\]$`, // no findings
 		`(?m)^outbound\|9000\|\|hello\.default\.svc\.cluster\.local +EDS +127\.0\.0\.2:9001, 127\.0\.0\.3:9001$`,

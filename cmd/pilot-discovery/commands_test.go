@@ -1,0 +1,245 @@
+package main
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"sigs.k8s.io/yaml"
+)
+
+// Every command says in short and at length what it does, and has examples that its flags and arguments take.
+func TestCommandsAreDescribed(t *testing.T) {
+	e := env{getenv: func(string) string { return "" }}
+	for _, c := range commandsOf(rootCommand(&e, nil)) {
+		if c.Short == "" || c.Long == "" || c.Long == c.Short || c.Example == "" {
+			t.Errorf("%s: Short %q, Long %q, Example %q", c.CommandPath(), c.Short, c.Long, c.Example)
+		}
+		if strings.HasSuffix(c.Short, ".") || !strings.HasSuffix(strings.TrimSpace(c.Long), ".") && !strings.Contains(c.Long, "\n") {
+			t.Errorf("%s: a short text has no full stop, and a long one has", c.CommandPath())
+		}
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			if f.Usage == "" {
+				t.Errorf("%s --%s has no description", c.CommandPath(), f.Name)
+			}
+		})
+		for line := range strings.SplitSeq(c.Example, "\n") {
+			example(t, line)
+		}
+	}
+}
+
+// example parses the command of this program in one line of examples, without running it.
+func example(t *testing.T, line string) {
+	t.Helper()
+	i := strings.LastIndex(line, "pilot-discovery ")
+	if i < 0 {
+		t.Errorf("%q names no command", line)
+		return
+	}
+	args := words(line[i+len("pilot-discovery "):])
+	e := env{getenv: func(string) string { return "" }}
+	root := rootCommand(&e, args)
+	root.InitDefaultCompletionCmd(args...)
+	c, rest, err := root.Find(args)
+	if err != nil || c == root {
+		t.Errorf("%q: %v", line, err)
+		return
+	}
+	if err := c.ParseFlags(rest); err != nil {
+		t.Errorf("%q: %v", line, err)
+		return
+	}
+	if err := c.ValidateArgs(c.Flags().Args()); err != nil {
+		t.Errorf("%q: %v", line, err)
+	}
+	if err := c.ValidateRequiredFlags(); err != nil {
+		t.Errorf("%q: %v", line, err)
+	}
+	if err := c.ValidateFlagGroups(); err != nil {
+		t.Errorf("%q: %v", line, err)
+	}
+}
+
+// words splits a line as a shell does, up to where its output goes elsewhere.
+func words(line string) (list []string) {
+	word, quote, open := "", rune(0), false
+	for _, r := range line + " " {
+		switch {
+		case quote != 0 && r == quote:
+			quote = 0
+		case quote == 0 && (r == '"' || r == '\''):
+			quote, open = r, true
+		case quote != 0:
+			word += string(r)
+		case quote == 0 && strings.ContainsRune("|><);&", r):
+			if word != "" {
+				list = append(list, word)
+			}
+			return list
+		case r == ' ':
+			if word != "" || open {
+				list = append(list, word)
+			}
+			word, open = "", false
+		default:
+			word += string(r)
+		}
+	}
+	return list
+}
+
+// Formats of -o are refused by name where a command does not have them, and shells complete those that it has. What is
+// wrong goes to the standard error, and the exit code is 1.
+func TestOutputFlags(t *testing.T) {
+	e := env{getenv: func(string) string { return "" }}
+	with := 0
+	for _, c := range commandsOf(rootCommand(&e, nil)) {
+		f := c.Flags().Lookup("output")
+		if f == nil || f.Value.Type() != "format" {
+			continue
+		}
+		with++
+		name := c.Name()
+		var out, said strings.Builder
+		if code := run(t.Context(), []string{name, "-o", "jsn"}, nil, &out, &said); code != 1 || out.Len() > 0 || !strings.Contains(said.String(), `did you mean "json"?`) {
+			t.Errorf("%s -o jsn: %d %q %q", name, code, out.String(), said.String())
+		}
+		out.Reset()
+		if code := run(t.Context(), []string{cobra.ShellCompNoDescRequestCmd, name, "-o", ""}, nil, &out, io.Discard); code != 0 {
+			t.Errorf("%s: completion fails", name)
+		}
+		for format := range strings.SplitSeq(f.Usage, ", ") {
+			if !slices.Contains(strings.Split(out.String(), "\n"), format) {
+				t.Errorf("%s: -o %s is not completed: %q", name, format, out.String())
+			}
+		}
+	}
+	if with < 6 {
+		t.Errorf("only %d commands have formats", with)
+	}
+}
+
+// Flags and commands that are not there are answered with those that were probably meant.
+func TestMistakes(t *testing.T) {
+	for _, x := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"anlyze"}, "did you mean analyze?"},
+		{[]string{"nothing-like-it"}, "pilot-discovery --help lists them"},
+		{[]string{"analyze", "--all-namespace"}, "did you mean --all-namespaces?"},
+		{[]string{"translate", "x", "--prox", "a.b"}, "did you mean --proxy?"},
+		{[]string{"version", "--zzzzzz"}, "see pilot-discovery version --help"},
+		{[]string{"version", "--color", "pink"}, ""},
+	} {
+		var out, said strings.Builder
+		code := run(t.Context(), x.args, nil, &out, &said)
+		if x.says != "" && (code != 1 || out.Len() > 0 || !strings.Contains(said.String(), x.says)) {
+			t.Errorf("%v: %d %q %q", x.args, code, out.String(), said.String())
+		}
+	}
+}
+
+// Names are completed: codes, and without a server nothing of it.
+func TestCompletion(t *testing.T) {
+	for _, x := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"explain", "NoEnd"}, "NoEndpoints"},
+		{[]string{"request", "GET", "/m"}, "/metrics"},
+		{[]string{"proxy-status", "--address", "127.0.0.1:1", ""}, ":4"},
+		{[]string{"check", "--address", "127.0.0.1:1", "--proxy", ""}, ":4"},
+		{[]string{"analyze", "--failure-threshold", ""}, "Warning"},
+		{[]string{"check", "--color", ""}, "never"},
+		{[]string{"bootstrap", "--type", ""}, "router"},
+	} {
+		var out strings.Builder
+		if code := run(t.Context(), append([]string{cobra.ShellCompNoDescRequestCmd}, x.args...), nil, &out, io.Discard); code != 0 || !strings.Contains(out.String(), x.want) {
+			t.Errorf("%v: %d %q", x.args, code, out.String())
+		}
+	}
+}
+
+// explain has every format.
+func TestExplainFormats(t *testing.T) {
+	for _, format := range []string{"table", "wide", "json", "yaml", "name"} {
+		var out strings.Builder
+		if code := run(t.Context(), []string{"explain", "IST0101", "-o", format}, nil, &out, io.Discard); code != 0 || !strings.Contains(out.String(), "IST0101") {
+			t.Errorf("%s: %d %s", format, code, out.String())
+		}
+		var v any
+		if format == "json" || format == "yaml" {
+			if err := yaml.Unmarshal([]byte(out.String()), &v); err != nil {
+				t.Errorf("%s: %v", format, err)
+			}
+		}
+	}
+}
+
+// Commands of this program in the README and in docs/ have flags and arguments that it takes, and links lead somewhere.
+func TestDocuments(t *testing.T) {
+	root := filepath.Join("..", "..")
+	documents, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	if err != nil || len(documents) < 4 {
+		t.Fatalf("%v: %v", documents, err)
+	}
+	commands := 0
+	for _, path := range append(documents, filepath.Join(root, "README.md")) {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := strings.ReplaceAll(string(data), "\\\n", " ")
+		found := regexp.MustCompile("(?m)^(?:    .*|[a-z].*)\\bpilot-discovery +[a-z].*$").FindAllString(text, -1)
+		for _, m := range regexp.MustCompile("`([^`]*\\bpilot-discovery\\s+[a-z][^`]*)`").FindAllStringSubmatch(text, -1) {
+			found = append(found, strings.Join(strings.Fields(m[1]), " "))
+		}
+		for _, line := range found {
+			if strings.Contains(line, "`") && !strings.HasPrefix(line, "    ") {
+				continue // prose, whose commands are found between backquotes
+			}
+			line, _, _ = strings.Cut(line, "  #")
+			for part := range strings.SplitSeq(line, ";") {
+				if strings.Contains(part, "pilot-discovery ") {
+					commands++
+					example(t, part)
+				}
+			}
+		}
+		for _, m := range regexp.MustCompile(`\]\(([^)]+)\)`).FindAllStringSubmatch(text, -1) {
+			target, anchor, _ := strings.Cut(m[1], "#")
+			if strings.Contains(target, ":") || target == "" {
+				continue
+			}
+			linked, err := os.ReadFile(filepath.Join(filepath.Dir(path), target))
+			if err != nil {
+				if info, statErr := os.Stat(filepath.Join(filepath.Dir(path), target)); statErr != nil || !info.IsDir() {
+					t.Errorf("%s: %v", path, err)
+				}
+				continue
+			}
+			if anchor != "" && !slices.Contains(anchors(string(linked)), anchor) {
+				t.Errorf("%s: %s has no heading #%s", path, target, anchor)
+			}
+		}
+	}
+	if commands < 30 {
+		t.Errorf("only %d commands were found", commands)
+	}
+}
+
+// anchors returns the anchors that a reader of Markdown makes of headings.
+func anchors(text string) (list []string) {
+	for _, m := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(text, -1) {
+		list = append(list, strings.ReplaceAll(regexp.MustCompile(`[^a-z0-9 _-]`).ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-"))
+	}
+	return list
+}

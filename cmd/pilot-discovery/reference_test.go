@@ -1,0 +1,174 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/istiod-lite/istiod-lite/api/diag/explain"
+	"github.com/istiod-lite/istiod-lite/cmd/terminal"
+)
+
+var update = flag.Bool("update", false, "write the reference in docs/ anew")
+
+// The reference in docs/ is what the code says: `make gen` writes it.
+func TestReference(t *testing.T) {
+	e := env{getenv: func(string) string { return "" }}
+	root := rootCommand(&e, nil)
+	for name, text := range map[string]string{
+		"commands.md":    commandsReference(root),
+		"environment.md": environmentReference(),
+		"findings.md":    findingsReference(),
+	} {
+		path := filepath.Join("..", "..", "docs", "reference", name)
+		if *update {
+			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, []byte(text), 0o644); err != nil { //nolint:gosec // a document
+				t.Fatal(err)
+			}
+		}
+		if got, err := os.ReadFile(path); err != nil || string(got) != text {
+			t.Errorf("docs/reference/%s is not what the code says (%v): make gen, or go test ./cmd/pilot-discovery -run TestReference -update", name, err)
+		}
+	}
+}
+
+const generated = "<!-- Written by `make gen` from the code: change that, and not this. -->\n\n"
+
+func commandsReference(root *cobra.Command) string {
+	var b strings.Builder
+	b.WriteString("# Commands\n\n" + generated + "The commands of `pilot-discovery`, and their flags.\n")
+	for _, c := range commandsOf(root) {
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n", c.CommandPath(), prose(c.Long))
+		if c.Runnable() {
+			fmt.Fprintf(&b, "    %s\n", c.UseLine())
+		}
+		if c.Example != "" {
+			fmt.Fprintf(&b, "\nFor example:\n\n```\n%s\n```\n", strings.TrimRight(unindent(c.Example), "\n"))
+		}
+		var rows []string
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if f.Hidden || f.Name == "help" {
+				return
+			}
+			name := "--" + f.Name
+			if f.Shorthand != "" {
+				name = "-" + f.Shorthand + ", " + name
+			}
+			about := strings.TrimPrefix(f.Usage, "`")
+			if f.DefValue != "" && f.DefValue != "false" && f.DefValue != "[]" && f.DefValue != "0" && f.DefValue != "0s" {
+				about += " (`" + f.DefValue + "`)"
+			}
+			rows = append(rows, fmt.Sprintf("- `%s`: %s", name, about))
+		})
+		if len(rows) > 0 {
+			b.WriteByte('\n')
+		}
+		for _, row := range rows {
+			b.WriteString(strings.ReplaceAll(terminal.Wrap(row, 116), "\n", "\n  ") + "\n")
+		}
+	}
+	return b.String()
+}
+
+// commandsOf returns a command and those below it, but for what cobra adds.
+func commandsOf(c *cobra.Command) []*cobra.Command {
+	list := []*cobra.Command{c}
+	for _, child := range c.Commands() {
+		if child.Name() != "help" && child.Name() != "completion" && !child.Hidden {
+			list = append(list, commandsOf(child)...)
+		}
+	}
+	return list
+}
+
+// prose wraps paragraphs, and leaves what is indented as it is, marked as code.
+func prose(text string) string {
+	var out []string
+	for paragraph := range strings.SplitSeq(strings.TrimSpace(text), "\n\n") {
+		if lines := strings.Split(paragraph, "\n"); len(lines) > 1 && strings.HasPrefix(lines[1], "  ") || strings.HasPrefix(paragraph, "  ") {
+			var list []string
+			for _, line := range lines {
+				name, about, found := strings.Cut(strings.TrimSpace(line), "  ")
+				switch {
+				case !strings.HasPrefix(line, "  "):
+					list = append(list, terminal.Wrap(line, 120), "")
+				case found:
+					list = append(list, strings.ReplaceAll(terminal.Wrap("- `"+name+"`: "+strings.TrimSpace(about), 118), "\n", "\n  "))
+				default:
+					list = append(list, "- `"+name+"`")
+				}
+			}
+			out = append(out, strings.Join(list, "\n"))
+			continue
+		}
+		out = append(out, terminal.Wrap(paragraph, 120))
+	}
+	return strings.Join(out, "\n\n")
+}
+
+func unindent(text string) string {
+	lines := strings.Split(text, "\n")
+	for i := range lines {
+		lines[i] = strings.TrimPrefix(lines[i], "  ")
+	}
+	return strings.Join(lines, "\n")
+}
+
+func environmentReference() string {
+	var b strings.Builder
+	b.WriteString("# Variables of the environment\n\n" + generated)
+	b.WriteString(terminal.Wrap("What `pilot-discovery` reads of its environment. The names are istiod's, but for ALLOWED_CIDRS_IN_JWKS_URIS. A variable that begins with PILOT_ and has no effect here is named in the log at the start.", 120) + "\n\n")
+	for _, v := range variables() {
+		row := "- `" + v.name + "`: " + v.about
+		if v.otherwise != "" {
+			row += " (`" + v.otherwise + "`)"
+		}
+		b.WriteString(strings.ReplaceAll(terminal.Wrap(row, 118), "\n", "\n  ") + "\n")
+	}
+	b.WriteString("- `GOGC`, `GOMEMLIMIT`, `GOMAXPROCS`: Go's own. Without GOMEMLIMIT the server keeps to nine tenths of what its cgroup\n  allows.\n")
+	b.WriteString("- `NO_COLOR`: set to anything, what commands print has no colours.\n")
+	return b.String()
+}
+
+func findingsReference() string {
+	var b strings.Builder
+	b.WriteString("# Findings\n\n" + generated)
+	b.WriteString(terminal.Wrap("What `validate`, `analyze`, `check`, `/debug/findings` and statuses of objects report, by the code that stands in brackets at the end of a finding. `pilot-discovery explain CODE` prints the same.", 120) + "\n")
+	for _, e := range explain.All() {
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n", strings.TrimSpace(e.Code+" "+e.Name), prose(e.Meaning))
+		if e.YAML != "" {
+			fmt.Fprintf(&b, "```yaml\n%s```\n\n", e.YAML)
+		} else {
+			b.WriteString(terminal.Wrap("Example: `"+e.Message+"`", 120) + "\n\n")
+		}
+		b.WriteString(terminal.Wrap("Fix: "+e.Fix, 120) + "\n")
+	}
+	return b.String()
+}
+
+// Every variable that is read is described, and no other.
+func TestVariablesAreDescribed(t *testing.T) {
+	e := env{getenv: func(string) string { return "" }}
+	rootCommand(&e, nil)
+	e.read = append(e.read, "POD_NAME") // whose default is the host's name
+	described := []string{}
+	for _, v := range variables() {
+		described = append(described, v.name)
+		if v.about == "" {
+			t.Errorf("%s has no description", v.name)
+		}
+	}
+	if read := slices.Compact(slices.Sorted(slices.Values(e.read))); !slices.Equal(read, described) {
+		t.Errorf("read: %v\ndescribed: %v", read, described)
+	}
+}
