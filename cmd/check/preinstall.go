@@ -216,7 +216,7 @@ func (r *Report) others(ctx context.Context, c *Cluster) {
 		case !c.ours(d.Labels):
 			r.ok("revisions", "%s", what)
 		case d.Namespace == c.Namespace:
-			r.warn("revisions", "pilot-discovery check --pre --revision NEW  # beside it; see docs/migrate.md", "%s: helm install would take its place", what)
+			r.warn("revisions", "pilot-discovery check --pre --revision NEW  # beside it, as a revision", "%s: helm install would take its place", what)
 		default:
 			r.wrong("revisions", "pilot-discovery check --pre --revision NEW", "%s: another control plane has this revision", what)
 		}

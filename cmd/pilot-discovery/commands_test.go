@@ -198,21 +198,9 @@ func TestDocuments(t *testing.T) {
 			t.Fatal(err)
 		}
 		text := strings.ReplaceAll(string(data), "\\\n", " ")
-		found := regexp.MustCompile("(?m)^(?:    .*|[a-z].*)\\bpilot-discovery +[a-z].*$").FindAllString(text, -1)
-		for _, m := range regexp.MustCompile("`([^`]*\\bpilot-discovery\\s+[a-z][^`]*)`").FindAllStringSubmatch(text, -1) {
-			found = append(found, strings.Join(strings.Fields(m[1]), " "))
-		}
-		for _, line := range found {
-			if strings.Contains(line, "`") && !strings.HasPrefix(line, "    ") {
-				continue // prose, whose commands are found between backquotes
-			}
-			line, _, _ = strings.Cut(line, "  #")
-			for part := range strings.SplitSeq(line, ";") {
-				if strings.Contains(part, "pilot-discovery ") {
-					commands++
-					example(t, part)
-				}
-			}
+		for _, line := range commandsIn(text) {
+			commands++
+			example(t, line)
 		}
 		for _, m := range regexp.MustCompile(`\]\(([^)]+)\)`).FindAllStringSubmatch(text, -1) {
 			target, anchor, _ := strings.Cut(m[1], "#")
@@ -234,6 +222,34 @@ func TestDocuments(t *testing.T) {
 	if commands < 30 {
 		t.Errorf("only %d commands were found", commands)
 	}
+}
+
+// commandsIn returns the commands of this program in a document: in blocks of code, and between backquotes where flags
+// or arguments follow.
+func commandsIn(text string) (list []string) {
+	var prose strings.Builder
+	fenced := false
+	for line := range strings.SplitSeq(text, "\n") {
+		switch {
+		case strings.HasPrefix(line, "```"):
+			fenced = !fenced
+		case fenced || strings.HasPrefix(line, "    "):
+			line, _, _ = strings.Cut(line, " #")
+			for part := range strings.SplitSeq(line, ";") {
+				if regexp.MustCompile(`\bpilot-discovery +[a-z]`).MatchString(part) {
+					list = append(list, part)
+				}
+			}
+		default:
+			prose.WriteString(line + "\n")
+		}
+	}
+	for _, m := range regexp.MustCompile("`([^`]*\\bpilot-discovery\\s+[a-z-]+\\s[^`]*)`").FindAllStringSubmatch(prose.String(), -1) {
+		if line := strings.Join(strings.Fields(m[1]), " "); !strings.HasPrefix(line, ".") && !strings.HasPrefix(line, ",") {
+			list = append(list, line)
+		}
+	}
+	return list
 }
 
 // anchors returns the anchors that a reader of Markdown makes of headings.
