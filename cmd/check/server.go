@@ -183,7 +183,7 @@ func (r *Report) sources(ctx context.Context, s Server, m metrics) {
 	case len(unsynced) > 0:
 		r.wrong("clusters", s.ask("/debug/clusterz"), "%d of %d are not read: %s", len(unsynced), len(clusters), strings.Join(unsynced, ", "))
 	case len(clusters) > 0:
-		r.ok("clusters", "%s read", amount(len(clusters), "remote cluster"))
+		r.ok("clusters", "%s read", amount(len(clusters), "cluster"))
 	}
 }
 
