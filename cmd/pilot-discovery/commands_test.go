@@ -43,7 +43,7 @@ func example(t *testing.T, line string) {
 		t.Errorf("%q names no command", line)
 		return
 	}
-	args := words(line[i+len("pilot-discovery "):])
+	args := withoutArrow(words(line[i+len("pilot-discovery "):]))
 	e := env{getenv: func(string) string { return "" }}
 	root := rootCommand(&e, args)
 	root.InitDefaultCompletionCmd(args...)
