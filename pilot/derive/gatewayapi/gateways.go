@@ -3,6 +3,8 @@ package gatewayapi
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,6 +34,10 @@ type gateway struct {
 	derived   []derive.Derived
 	shared    []kinds.SharedSecret // of other namespaces
 	findings  []diag.Diagnostic
+
+	run      uint64          // the last that had it
+	kept     []derive.Status // its own and those of its ListenerSets; nil: they are not made
+	attached []int32         // how many routes each of listeners had then
 }
 
 // listenerSet is a ListenerSet of a Gateway.
@@ -78,9 +84,13 @@ func (r *run) makeGateways() {
 		slices.SortFunc(list, older)
 		delete(sets, o.Key)
 		g := before[o.Key]
+		if g != nil && g.object != o && sameButStatus(g.object, o) {
+			g.adopt(o)
+		}
 		if g == nil || !g.same(r, o, c, list) {
 			g = r.makeGateway(o, c, list)
 		}
+		g.run = r.number
 		r.gateways[o.Key] = g
 		r.out.Objects = append(r.out.Objects, g.derived...)
 		r.out.Shared = append(r.out.Shared, g.shared...)
@@ -98,6 +108,23 @@ func (r *run) makeGateways() {
 // same reports whether a gateway is what would be made now.
 func (g *gateway) same(r *run, o *kinds.Object, c *class, sets []*kinds.Object) bool {
 	return g.looked.same(r) && g.object == o && g.class == c && slices.EqualFunc(g.sets, sets, func(s *listenerSet, o *kinds.Object) bool { return s.object == o })
+}
+
+// sameButStatus reports whether two versions of a Gateway differ in nothing but what is written of it.
+func sameButStatus(a, b *kinds.Object) bool {
+	return a.UID == b.UID && a.Generation == b.Generation && a.Created.Equal(b.Created) && a.Relayed == b.Relayed && a.Position == b.Position && a.Extra == b.Extra &&
+		maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations) && reflect.DeepEqual(gatewaySpec(a), gatewaySpec(b))
+}
+
+// adopt takes another version of the object, which differs in its status. What routes are made of stays: a status that
+// says how many routes are attached makes none of them anew.
+func (g *gateway) adopt(o *kinds.Object) {
+	for _, l := range g.listeners {
+		if l.owner == g.object {
+			l.owner = o
+		}
+	}
+	g.object, g.kept = o, nil
 }
 
 func (r *run) makeGateway(o *kinds.Object, c *class, sets []*kinds.Object) *gateway {

@@ -3,6 +3,7 @@ package gatewayapi
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -28,74 +29,101 @@ type contribution struct {
 	parent *parent // for a service
 }
 
-// hostResult is the VirtualService of a target, and what it was made of.
-type hostResult struct {
-	of     []contribution
-	object *kinds.Object
-	origin kinds.Key
+// host is a target, the routes for it, and the VirtualService that was made of them.
+type host struct {
+	target
+	run  uint64         // the last that had routes for it
+	next []contribution // in that run
+
+	of        []contribution // what object was made of
+	producers []contribution // as above: of the service's own namespace, for routes of another
+	object    *kinds.Object
+	origin    kinds.Key
+}
+
+// place is a target that a route is for.
+type place struct {
+	host   *host
+	parent *parent // for a service
+}
+
+// place finds the targets that a route is for, and makes the VirtualServices that are of it alone.
+func (x *route) place(r *run) {
+	add := func(t target, p *parent) {
+		h := r.hosts[t]
+		if h == nil {
+			h = &host{target: t}
+			r.hosts[t] = h
+		}
+		x.places = append(x.places, place{h, p})
+	}
+	http := x.object.Kind == kinds.HTTPRoute || x.object.Kind == kinds.GRPCRoute
+	streams := 0
+	for _, p := range x.parents {
+		for _, a := range p.attached {
+			if !a.listener.bound {
+				continue
+			}
+			if !http {
+				x.stream(a, streams)
+				streams += len(a.hosts)
+				continue
+			}
+			for _, host := range a.hosts {
+				add(target{listener: a.listener, host: host}, nil)
+			}
+		}
+		if p.service != "" && p.refused == nil {
+			add(target{namespace: x.object.Namespace, host: p.service}, p)
+		}
+	}
 }
 
 // makeHosts makes the VirtualServices. Routes for a host count by their precedence.
 func (r *run) makeHosts(all []*route) {
-	targets := map[target][]contribution{}
-	var order []target
-	add := func(t target, c contribution) {
-		if targets[t] == nil {
-			order = append(order, t)
-		}
-		targets[t] = append(targets[t], c)
-	}
+	order := make([]*host, 0, len(r.hosts))
 	for _, x := range all {
 		if x.dropped {
 			continue
 		}
-		http := x.object.Kind == kinds.HTTPRoute || x.object.Kind == kinds.GRPCRoute
-		streams := 0
-		for _, p := range x.parents {
-			for _, a := range p.attached {
-				if !a.listener.bound {
-					continue
-				}
-				if !http {
-					r.forwardOf(x, a, streams)
-					streams += len(a.hosts)
-					continue
-				}
-				for _, host := range a.hosts {
-					add(target{listener: a.listener, host: host}, contribution{x, nil})
-				}
-			}
-			if p.service != "" && p.refused == nil {
-				add(target{namespace: x.object.Namespace, host: p.service}, contribution{x, p})
-			}
+		if !x.placed {
+			x.place(r)
+			x.placed = true
 		}
+		r.out.Objects = append(r.out.Objects, x.streamed...)
+		for _, p := range x.places {
+			if h := p.host; h.run != r.number {
+				h.run, h.next = r.number, h.next[:0]
+				order = append(order, h)
+			}
+			p.host.next = append(p.host.next, contribution{x, p.parent})
+		}
+	}
+	if len(r.hosts) > len(order) {
+		maps.DeleteFunc(r.hosts, func(_ target, h *host) bool { return h.run != r.number })
 	}
 	producers := map[string][]contribution{} // by service: the routes of its own namespace
-	for _, t := range order {
-		slices.SortStableFunc(targets[t], func(a, b contribution) int { return older(a.route.object, b.route.object) })
-		if of := targets[t]; t.listener == nil && of[0].parent.own {
-			producers[t.host] = of
+	for _, h := range order {
+		slices.SortStableFunc(h.next, func(a, b contribution) int { return older(a.route.object, b.route.object) })
+		if h.listener == nil && h.next[0].parent.own {
+			producers[h.host] = h.next
 		}
 	}
-	before := r.stage.hosts
-	r.stage.hosts = make(map[target]*hostResult, len(order))
-	for _, t := range order {
-		of := targets[t]
-		origin := of[0].route
-		if t.listener == nil && !of[0].parent.own {
-			of = slices.Concat(of, producers[t.host])
+	for _, h := range order {
+		var others []contribution
+		if h.listener == nil && !h.next[0].parent.own {
+			others = producers[h.host]
 		}
-		result := before[t]
-		if result == nil || !slices.EqualFunc(result.of, of, func(a, b contribution) bool { return a.route == b.route && (a.parent == b.parent) }) {
-			result = &hostResult{of: of, origin: origin.object.Key}
-			if t.listener != nil {
-				result.object = gatewayHost(t, of)
+		if h.object == nil || !slices.Equal(h.of, h.next) || !slices.Equal(h.producers, others) {
+			h.of, h.producers = slices.Clone(h.next), slices.Clone(others)
+			h.origin = h.of[0].route.object.Key
+			if h.listener != nil {
+				h.object = gatewayHost(h.target, h.of)
 			} else {
-				result.object = meshHost(t, targets[t], producers[t.host])
+				h.object = meshHost(h.target, h.of, producers[h.host])
 			}
 		}
-		r.stage.hosts[t] = result
-		r.out.Objects = append(r.out.Objects, derive.Derived{Object: result.object, Origin: result.origin})
+		r.out.Objects = append(r.out.Objects, derive.Derived{Object: h.object, Origin: h.origin})
 	}
 }
 
@@ -218,8 +246,8 @@ func sniOf(x *route, host string) (hosts []string) {
 	return hosts
 }
 
-// forwardOf makes the VirtualService of a TLSRoute or a TCPRoute for a listener. i numbers those of the route.
-func (r *run) forwardOf(x *route, a attachment, i int) {
+// stream makes the VirtualService of a TLSRoute or a TCPRoute for a listener. i numbers those of the route.
+func (x *route) stream(a attachment, i int) {
 	if len(x.forwards) == 0 {
 		return
 	}
@@ -233,5 +261,5 @@ func (r *run) forwardOf(x *route, a attachment, i int) {
 	} else {
 		spec.Tcp = []*networkingv1alpha3.TCPRoute{{Route: x.forwards}}
 	}
-	r.out.Objects = append(r.out.Objects, derive.Derived{Object: x.virtualService(fmt.Sprintf("%s~%s~%d~%s", x.object.Name, kind, i, suffix), spec), Origin: x.object.Key})
+	x.streamed = append(x.streamed, derive.Derived{Object: x.virtualService(fmt.Sprintf("%s~%s~%d~%s", x.object.Name, kind, i, suffix), spec), Origin: x.object.Key})
 }

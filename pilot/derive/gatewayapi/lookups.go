@@ -11,8 +11,33 @@ type lookups struct {
 }
 
 type lookedUp struct {
+	answer *answer
+	object *kinds.Object // nil: there was none
+}
+
+// answer is the object of a key. A run looks it up once, however many ask for it.
+type answer struct {
 	key    kinds.Key
 	object *kinds.Object // nil: there is none
+	run    uint64        // that looked it up last
+}
+
+// ask returns the answer of this run.
+func (r *run) ask(key kinds.Key) *answer {
+	a := r.answers[key]
+	if a == nil {
+		a = &answer{key: key}
+		r.answers[key] = a
+	}
+	r.refresh(a)
+	return a
+}
+
+func (r *run) refresh(a *answer) {
+	if a.run != r.number {
+		a.object, a.run = r.in.Get(a.key), r.number
+		r.asked++
+	}
 }
 
 type lookedUpGrants struct {
@@ -22,19 +47,19 @@ type lookedUpGrants struct {
 
 type lookedUpGateway struct {
 	key     kinds.Key
-	gateway *gateway
+	gateway *gateway // nil: this controller had none
 }
 
 // object returns the object of a key, or nil.
 func (l *lookups) object(key kinds.Key) *kinds.Object {
 	for _, x := range l.objects {
-		if x.key == key {
+		if x.answer.key == key {
 			return x.object
 		}
 	}
-	o := l.run.in.Get(key)
-	l.objects = append(l.objects, lookedUp{key, o})
-	return o
+	a := l.run.ask(key)
+	l.objects = append(l.objects, lookedUp{a, a.object})
+	return a.object
 }
 
 // gateway returns the Gateway of a key if it is this controller's, or nil.
@@ -55,13 +80,18 @@ func (l *lookups) grantsOf(namespace string) *grants {
 func (l *lookups) same(r *run) bool {
 	same := true
 	for _, x := range l.objects {
-		same = r.in.Get(x.key) == x.object && same
+		r.refresh(x.answer)
+		same = same && x.answer.object == x.object
 	}
 	for _, x := range l.grants {
 		same = same && r.grants[x.namespace] == x.grants
 	}
 	for _, x := range l.gateways {
-		same = same && r.gateways[x.key] == x.gateway
+		if x.gateway != nil {
+			same = same && x.gateway.run == r.number
+		} else {
+			same = same && r.gateways[x.key] == nil
+		}
 	}
 	return same
 }

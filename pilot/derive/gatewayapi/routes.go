@@ -2,6 +2,7 @@ package gatewayapi
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +15,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/pilot/derive"
 )
 
 // route is what was made of a HTTPRoute, a GRPCRoute, a TLSRoute or a TCPRoute.
@@ -29,19 +31,26 @@ type route struct {
 	unresolved *condition                             // the last reference that cannot be resolved
 	dropped    bool                                   // nothing of it is served
 	findings   []diag.Diagnostic
+
+	seen     uint64 // the last run that had it
+	placed   bool   // places and streamed are made
+	places   []place
+	streamed []derive.Derived // of a TLSRoute or a TCPRoute, for listeners
+	judged   bool             // status is made
+	status   *derive.Status   // nil: it has none
 }
 
 // makeRoutes makes all routes, in the order of the input.
 func (r *run) makeRoutes() (all []*route) {
-	before := r.stage.routes
-	r.stage.routes = make(map[kinds.Key]*route, len(before))
+	all = r.all[:0]
 	for _, kind := range []*kinds.Kind{kinds.HTTPRoute, kinds.GRPCRoute, kinds.TLSRoute, kinds.TCPRoute} {
 		for _, o := range r.byKind[kind] {
-			x := before[o.Key]
-			if x == nil || x.object != o || !x.looked.same(r) {
+			x := r.routes[o]
+			if x == nil || !x.looked.same(r) {
 				x = r.makeRoute(o)
+				r.routes[o] = x
 			}
-			r.stage.routes[o.Key] = x
+			x.seen = r.number
 			all = append(all, x)
 			r.found(x.findings...)
 			for _, p := range x.parents {
@@ -51,6 +60,11 @@ func (r *run) makeRoutes() (all []*route) {
 			}
 		}
 	}
+	if len(r.routes) > len(all) {
+		maps.DeleteFunc(r.routes, func(_ *kinds.Object, x *route) bool { return x.seen != r.number })
+	}
+	clear(all[len(all):cap(all)])
+	r.all = all
 	return all
 }
 

@@ -1,6 +1,7 @@
 package gatewayapi
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
@@ -13,15 +14,21 @@ type Options struct {
 	Domain string // of the cluster's services, such as cluster.local
 }
 
-// stage keeps what it made of objects between runs.
+// stage keeps what it made of objects between runs. Each run checks whether what it kept is what it would make, so a
+// run that failed half way leaves nothing wrong.
 type stage struct {
 	o        Options
+	number   uint64 // of the run
+	answers  map[kinds.Key]*answer
+	byKind   map[*kinds.Kind][]*kinds.Object
 	grants   map[string]*grants
 	gateways map[kinds.Key]*gateway
-	routes   map[kinds.Key]*route
-	hosts    map[target]*hostResult
-	statuses map[kinds.Key]keptStatus
+	routes   map[*kinds.Object]*route
+	all      []*route // of the last run
+	hosts    map[target]*host
 	classes  map[string]*class
+
+	objects, statuses int // how many the last run made
 
 	backendTLS map[kinds.Key]*backendTLS
 	uses       map[*kinds.Object]*routeUse
@@ -29,7 +36,7 @@ type stage struct {
 
 // New returns the stage.
 func New(o Options) derive.Stage {
-	s := &stage{o: o}
+	s := &stage{o: o, answers: map[kinds.Key]*answer{}, byKind: map[*kinds.Kind][]*kinds.Object{}, routes: map[*kinds.Object]*route{}, hosts: map[target]*host{}}
 	return derive.Stage{
 		Name:   "gatewayapi",
 		Kinds:  []*kinds.Kind{kinds.GatewayClass, kinds.ReferenceGrant, kinds.KubeGateway, kinds.ListenerSet, kinds.HTTPRoute, kinds.GRPCRoute, kinds.TLSRoute, kinds.TCPRoute, kinds.BackendTLSPolicy},
@@ -41,7 +48,7 @@ func New(o Options) derive.Stage {
 type run struct {
 	*stage
 	in       derive.Input
-	byKind   map[*kinds.Kind][]*kinds.Object
+	asked    int // how many keys were looked up
 	grants   map[string]*grants
 	classes  map[string]*class
 	gateways map[kinds.Key]*gateway
@@ -50,14 +57,19 @@ type run struct {
 }
 
 func (s *stage) derive(in derive.Input) derive.Derivation {
-	r := &run{stage: s, in: in, byKind: map[*kinds.Kind][]*kinds.Object{}, attached: map[*listener]int32{}}
+	r := &run{stage: s, in: in, attached: map[*listener]int32{}}
+	s.number++
+	for kind, list := range s.byKind {
+		clear(list)
+		s.byKind[kind] = list[:0]
+	}
 	for _, o := range in.Objects {
 		if o.Key.Cluster == "" { // those of remote clusters are their own control planes'
 			r.byKind[o.Kind] = append(r.byKind[o.Kind], o)
 		}
 	}
-	statuses := s.statuses
-	s.statuses = make(map[kinds.Key]keptStatus, len(statuses))
+	const more = 64 // than in the last run
+	r.out.Objects, r.out.Statuses = make([]derive.Derived, 0, s.objects+more), make([]derive.Status, 0, s.statuses+more)
 	r.grants = s.sortGrants(r.byKind[kinds.ReferenceGrant])
 	s.grants = r.grants
 	r.readClasses()
@@ -68,9 +80,13 @@ func (s *stage) derive(in derive.Input) derive.Derivation {
 		g.statuses(r)
 	}
 	for _, x := range all {
-		x.status(r, statuses)
+		x.addStatus(r)
 	}
 	r.makeBackendTLS()
+	if len(s.answers) > r.asked {
+		maps.DeleteFunc(s.answers, func(_ kinds.Key, a *answer) bool { return a.run != s.number })
+	}
+	s.objects, s.statuses = len(r.out.Objects), len(r.out.Statuses)
 	return r.out
 }
 

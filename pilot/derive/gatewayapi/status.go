@@ -26,12 +26,6 @@ type typed struct {
 	condition
 }
 
-// keptStatus is the status of a route, and what it was made of.
-type keptStatus struct {
-	route  *route
-	status derive.Status
-}
-
 // conditions returns conditions of an object, or of a part of it, by type. Each keeps its time while its status stays
 // the same, and has none where it is new: the writer sets it. Those of other types stay.
 func conditions(o *kinds.Object, existing []metav1.Condition, list ...typed) []metav1.Condition {
@@ -91,7 +85,7 @@ func asJSON(status any, fields ...string) map[string]any {
 	return out
 }
 
-func (r *run) status(s derive.Status) { r.out.Statuses = append(r.out.Statuses, s) }
+func (r *run) add(s derive.Status) { r.out.Statuses = append(r.out.Statuses, s) }
 
 func yes(reason, message string) condition {
 	return condition{metav1.ConditionTrue, reason, message}
@@ -105,11 +99,26 @@ func no(reason, message string) condition {
 func (r *run) classStatus(o *kinds.Object) {
 	was := o.Spec.(*gatewayv1.GatewayClass).Status
 	now := gatewayv1.GatewayClassStatus{Conditions: conditions(o, was.Conditions, typed{"Accepted", yes("Accepted", "Handled by Istio controller")})}
-	r.status(derive.Status{Of: o.Key, Value: asJSON(now, "conditions"), Current: asJSON(was, "conditions")})
+	r.add(derive.Status{Of: o.Key, Value: asJSON(now, "conditions"), Current: asJSON(was, "conditions")})
 }
 
-// statuses adds the status of a Gateway, and those of its ListenerSets.
+// statuses adds the status of a Gateway, and those of its ListenerSets. They are made anew where the Gateway was, or
+// where another number of routes is attached to a listener.
 func (g *gateway) statuses(r *run) {
+	same := func(l *listener, n int32) bool { return r.attached[l] == n }
+	if g.kept != nil && slices.EqualFunc(g.listeners, g.attached, same) {
+		r.out.Statuses = append(r.out.Statuses, g.kept...)
+		return
+	}
+	before := len(r.out.Statuses)
+	g.makeStatuses(r)
+	g.kept, g.attached = slices.Clone(r.out.Statuses[before:]), g.attached[:0]
+	for _, l := range g.listeners {
+		g.attached = append(g.attached, r.attached[l])
+	}
+}
+
+func (g *gateway) makeStatuses(r *run) {
 	was := g.object.Spec.(*gatewayv1.Gateway).Status
 	now := gatewayv1.GatewayStatus{Addresses: g.addresses}
 	bad, own := 0, 0
@@ -139,7 +148,7 @@ func (g *gateway) statuses(r *run) {
 		now.AttachedListenerSets = &sets
 	}
 	fields := []string{"addresses", "conditions", "listeners", "attachedListenerSets"}
-	r.status(derive.Status{Of: g.object.Key, Value: asJSON(now, fields...), Current: asJSON(was, fields...)})
+	r.add(derive.Status{Of: g.object.Key, Value: asJSON(now, fields...), Current: asJSON(was, fields...)})
 }
 
 // accepted returns whether a Gateway with so many bad listeners is accepted.
@@ -181,7 +190,7 @@ func (g *gateway) setStatus(r *run, s *listenerSet) {
 		acceptance = no(string(gatewayv1.GatewayReasonListenersNotValid), "None of the ListenerSet's listeners are valid")
 	}
 	now.Conditions = conditions(s.object, was.Conditions, typed{"Accepted", acceptance}, typed{"Programmed", programmed})
-	r.status(derive.Status{Of: s.object.Key, Value: asJSON(now, "conditions", "listeners"), Current: asJSON(was, "conditions", "listeners")})
+	r.add(derive.Status{Of: s.object.Key, Value: asJSON(now, "conditions", "listeners"), Current: asJSON(was, "conditions", "listeners")})
 }
 
 // programmed returns whether the Services of a Gateway have the ports of listeners, and addresses.
@@ -251,13 +260,18 @@ func routeStatus(o *kinds.Object) gatewayv1.RouteStatus {
 	return gatewayv1.RouteStatus{}
 }
 
-// status adds the status of a route. What other controllers say of it stays.
-func (x *route) status(r *run, before map[kinds.Key]keptStatus) {
-	if kept := before[x.object.Key]; kept.route == x {
-		r.stage.statuses[x.object.Key] = kept
-		r.status(kept.status)
-		return
+// addStatus adds the status of a route.
+func (x *route) addStatus(r *run) {
+	if !x.judged {
+		x.status, x.judged = x.makeStatus(), true
 	}
+	if x.status != nil {
+		r.add(*x.status)
+	}
+}
+
+// makeStatus returns the status that a route should have, or nil for none. What other controllers say of it stays.
+func (x *route) makeStatus() *derive.Status {
 	was := routeStatus(x.object)
 	now := gatewayv1.RouteStatus{Parents: []gatewayv1.RouteParentStatus{}}
 	ours := false
@@ -304,11 +318,9 @@ func (x *route) status(r *run, before map[kinds.Key]keptStatus) {
 		})
 	}
 	if len(done) == 0 && !ours {
-		return
+		return nil
 	}
-	s := derive.Status{Of: x.object.Key, Value: asJSON(now, "parents"), Current: asJSON(was, "parents")}
-	r.stage.statuses[x.object.Key] = keptStatus{x, s}
-	r.status(s)
+	return &derive.Status{Of: x.object.Key, Value: asJSON(now, "parents"), Current: asJSON(was, "parents")}
 }
 
 // identityOf returns what tells references to parents apart.
@@ -376,5 +388,5 @@ func (r *run) policyStatus(p *backendTLS, conflicts map[*tlsTarget]string, gatew
 			add(ref, controller, acceptance)
 		}
 	}
-	r.status(derive.Status{Of: p.object.Key, Value: asJSON(now, "ancestors"), Current: asJSON(was, "ancestors")})
+	r.add(derive.Status{Of: p.object.Key, Value: asJSON(now, "ancestors"), Current: asJSON(was, "ancestors")})
 }
