@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"log/slog"
 	"slices"
+	"sync"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
@@ -20,10 +21,13 @@ type stages struct {
 	last    []derive.Derivation // what each made when it last succeeded
 	failed  []string            // how each failed in the last run; empty: it did not
 	objects counting
-	mesh    *mesh.Config                 // by which the last run was
-	inputs  map[kinds.Key]*kinds.Object  // of the kinds that some stage reads
-	derived map[kinds.Key]derive.Derived // what counts; each run makes it anew
-	hidden  map[kinds.Key]bool           // keys that were derived and that another object has
+	mesh    *mesh.Config        // by which the last run was
+	rank    map[*kinds.Kind]int // place in kinds.All
+	inputs  []*kinds.Object     // of the kinds that some stage reads, in the order of config.Sort
+	number  uint64              // of the run
+	guard   sync.Locker         // held while derived is changed
+	derived map[kinds.Key]*made // what counts
+	hidden  map[kinds.Key]bool  // keys that were derived and that another object has
 
 	// What the last run looked up: a change of it makes another run.
 	lookups    map[kinds.Key]bool
@@ -32,6 +36,12 @@ type stages struct {
 	findings []diag.Diagnostic
 	statuses []derive.Status
 	shared   []kinds.SharedSecret
+}
+
+// made is a derived object, and the last run in which it counted.
+type made struct {
+	derive.Derived
+	run uint64
 }
 
 // counting finds the objects of sources that count.
@@ -57,8 +67,8 @@ func (s selection) matches(o *kinds.Object) bool {
 	return o.Kind == s.kind && o.Namespace == s.namespace && o.Cluster == "" && kinds.Selects(s.labels, o.Labels)
 }
 
-func newStages(logger *slog.Logger, list []derive.Stage, objects counting) *stages {
-	return &stages{logger: logger, list: list, last: make([]derive.Derivation, len(list)), failed: make([]string, len(list)), objects: objects, inputs: map[kinds.Key]*kinds.Object{}, derived: map[kinds.Key]derive.Derived{}, hidden: map[kinds.Key]bool{}}
+func newStages(logger *slog.Logger, list []derive.Stage, objects counting, guard sync.Locker) *stages {
+	return &stages{logger: logger, guard: guard, list: list, last: make([]derive.Derivation, len(list)), failed: make([]string, len(list)), objects: objects, rank: ranks(), derived: map[kinds.Key]*made{}, hidden: map[kinds.Key]bool{}}
 }
 
 func (s *stages) reads(k *kinds.Kind) bool {
@@ -73,11 +83,7 @@ func (s *stages) apply(batch []kinds.Change, m *mesh.Config) (out []kinds.Change
 	for _, c := range batch {
 		if s.reads(c.Kind) {
 			affected = true
-			if c.Object == nil {
-				delete(s.inputs, c.Key)
-			} else {
-				s.inputs[c.Key] = c.Object
-			}
+			s.take(c)
 		}
 		_, derived := s.derived[c.Key]
 		affected = affected || derived || s.hidden[c.Key] || s.lookups[c.Key] ||
@@ -86,46 +92,89 @@ func (s *stages) apply(batch []kinds.Change, m *mesh.Config) (out []kinds.Change
 	if !affected {
 		return batch, false
 	}
-	before := s.derived
-	s.run()
+	changes := s.run()
 	// Where a source's object goes, or comes, and a derived one has its key, one of the two changes counts.
-	out = slices.DeleteFunc(slices.Clone(batch), func(c kinds.Change) bool { _, derived := s.derived[c.Key]; return derived })
-	for key, d := range s.derived {
-		if before[key].Object != d.Object {
-			out = append(out, kinds.Change{Key: key, Object: d.Object})
-		}
-	}
-	for key := range before {
-		if _, still := s.derived[key]; !still && s.objects.get(key) == nil {
-			out = append(out, kinds.Change{Key: key})
-		}
-	}
+	out = slices.DeleteFunc(slices.Clone(batch), func(c kinds.Change) bool { return s.derived[c.Key] != nil })
+	out = append(out, changes...)
 	config.Sort(out)
 	return out, true
 }
 
-// run derives everything anew. An object that comes out equal keeps its pointer.
-func (s *stages) run() {
-	before := s.derived
-	s.derived, s.hidden, s.findings, s.statuses, s.shared = map[kinds.Key]derive.Derived{}, map[kinds.Key]bool{}, nil, nil, nil
-	s.lookups, s.selections = map[kinds.Key]bool{}, nil
+// take changes inputs.
+func (s *stages) take(c kinds.Change) {
+	at, found := slices.BinarySearchFunc(s.inputs, c.Key, func(o *kinds.Object, key kinds.Key) int { return s.compare(o.Key, key) })
+	switch {
+	case found && c.Object != nil:
+		s.inputs[at] = c.Object
+	case found:
+		s.inputs = slices.Delete(s.inputs, at, at+1)
+	case c.Object != nil:
+		s.inputs = slices.Insert(s.inputs, at, c.Object)
+	}
+}
+
+// compare orders keys as config.Sort does.
+func (s *stages) compare(a, b kinds.Key) int {
+	return cmp.Or(cmp.Compare(s.rank[a.Kind], s.rank[b.Kind]), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Cluster, b.Cluster))
+}
+
+func ranks() map[*kinds.Kind]int {
+	rank := map[*kinds.Kind]int{}
+	for i, k := range kinds.All() {
+		rank[k] = i
+	}
+	return rank
+}
+
+// run derives everything anew, and returns what changed. An object that comes out equal keeps its pointer.
+func (s *stages) run() (changes []kinds.Change) {
+	s.number++
+	s.hidden, s.findings, s.statuses, s.shared = map[kinds.Key]bool{}, nil, nil, nil
+	count := 0
+	s.lookups, s.selections = make(map[kinds.Key]bool, len(s.lookups)), nil
+	derivedInputs := false // some stage reads what an earlier one derived
 	for i, stage := range s.list {
-		result := s.derive(i, derive.Input{Objects: s.objectsOf(stage.Kinds), Mesh: s.mesh, Get: s.lookUp, Select: s.selectObjects})
+		result := s.derive(i, derive.Input{Objects: s.objectsOf(stage.Kinds, derivedInputs), Mesh: s.mesh, Get: s.lookUp, Select: s.selectObjects})
 		s.findings, s.statuses = append(s.findings, result.Findings...), append(s.statuses, result.Statuses...)
 		s.shared = append(s.shared, result.Shared...)
+		s.guard.Lock()
 		for _, d := range result.Objects {
 			key := d.Object.Key
-			if _, taken := s.derived[key]; taken || s.objects.get(key) != nil {
+			old := s.derived[key]
+			if old != nil && old.run == s.number || s.objects.get(key) != nil {
 				s.hidden[key] = true
 				s.findings = append(s.findings, hiddenObject(stage, d))
 				continue
 			}
-			if old := before[key].Object; old != nil && old != d.Object && config.Equal(old, d.Object) {
-				d.Object = old
+			count++
+			if old == nil {
+				s.derived[key] = &made{d, s.number}
+				changes = append(changes, kinds.Change{Key: key, Object: d.Object})
+			} else {
+				if old.Object != d.Object && !config.Equal(old.Object, d.Object) {
+					old.Object = d.Object
+					changes = append(changes, kinds.Change{Key: key, Object: d.Object})
+				}
+				old.Origin, old.run = d.Origin, s.number
 			}
-			s.derived[key] = d
+			derivedInputs = derivedInputs || s.reads(key.Kind)
+		}
+		s.guard.Unlock()
+	}
+	if len(s.derived) == count {
+		return changes
+	}
+	s.guard.Lock()
+	defer s.guard.Unlock()
+	for key, d := range s.derived {
+		if d.run != s.number {
+			delete(s.derived, key)
+			if s.objects.get(key) == nil {
+				changes = append(changes, kinds.Change{Key: key})
+			}
 		}
 	}
+	return changes
 }
 
 // derive returns what one stage makes. A stage that panics has its last Derivation, a finding, and a run at the next
@@ -178,24 +227,24 @@ func (s *stages) selectObjects(kind *kinds.Kind, namespace string, labels map[st
 	return list
 }
 
-// objectsOf returns the objects of those kinds, as Derive gets them.
-func (s *stages) objectsOf(wanted []*kinds.Kind) []*kinds.Object {
-	var changes []kinds.Change
-	for key, o := range s.inputs {
-		if slices.Contains(wanted, key.Kind) {
-			changes = append(changes, kinds.Change{Key: key, Object: o})
+// objectsOf returns the objects of those kinds, as Derive gets them. Those that were derived in this run are among them
+// if wanted.
+func (s *stages) objectsOf(of []*kinds.Kind, derived bool) []*kinds.Object {
+	out := make([]*kinds.Object, 0, len(s.inputs))
+	for _, o := range s.inputs {
+		if slices.Contains(of, o.Kind) {
+			out = append(out, o)
 		}
+	}
+	if !derived {
+		return out
 	}
 	for key, d := range s.derived {
-		if slices.Contains(wanted, key.Kind) {
-			changes = append(changes, kinds.Change{Key: key, Object: d.Object})
+		if d.run == s.number && slices.Contains(of, key.Kind) {
+			out = append(out, d.Object)
 		}
 	}
-	config.Sort(changes)
-	out := make([]*kinds.Object, 0, len(changes))
-	for _, c := range changes {
-		out = append(out, c.Object)
-	}
+	slices.SortFunc(out, func(a, b *kinds.Object) int { return s.compare(a.Key, b.Key) })
 	return out
 }
 

@@ -73,7 +73,7 @@ type World struct {
 	unsupported  map[kinds.Key][]diag.Diagnostic // what of objects has no effect
 	findings     map[string][]diag.Diagnostic    // by key of the ConfigMap, or what else they are of
 	written      []hostName                      // where gateways are known by name
-	derived      map[kinds.Key]derive.Derived    // frozen
+	derived      map[kinds.Key]*made             // of the stages, which change it while they hold mu
 	referenced   *References
 	stageSecrets []kinds.Key // that stages looked up, sorted
 	served       []servedUntil
@@ -97,7 +97,7 @@ func New(o Options, p Parts) *World {
 		unsupported: map[kinds.Key][]diag.Diagnostic{}, hosts: facts.NewTable[[]string](kinds.HostAddresses, p.Hosts), networkGateways: map[kinds.Key]*kinds.Object{},
 		wanted: map[*kinds.Kind][]facts.Need{}, accounts: accounts{}, credentials: newCredentialStore(time.Now), referenced: &References{},
 	}
-	w.stages = newStages(w.logger, p.Stages, counting{w.fromSource, w.allFromSources})
+	w.stages = newStages(w.logger, p.Stages, counting{w.fromSource, w.allFromSources}, &w.mu)
 	w.builder = snapshot.NewBuilder(snapshot.Options{Domain: o.Domain, Cluster: o.ClusterID, OneStore: o.Client == nil, Mesh: w.mesh, Limits: o.Limits, Kinds: p.Catalog.Kinds(), Wants: p.Catalog.Wants})
 	if o.CountNodeAccounts {
 		w.nodeAccounts = newAccountsByNode()
@@ -266,9 +266,12 @@ func (w *World) allFromSources(kind *kinds.Kind) (list []*kinds.Object) {
 func (w *World) Derived() []derive.Derived {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.SortedFunc(maps.Values(w.derived), func(a, b derive.Derived) int {
-		return cmp.Compare(a.Object.Key.String(), b.Object.Key.String())
-	})
+	list := make([]derive.Derived, 0, len(w.derived))
+	for _, d := range w.derived {
+		list = append(list, d.Derived)
+	}
+	slices.SortFunc(list, func(a, b derive.Derived) int { return cmp.Compare(a.Object.Key.String(), b.Object.Key.String()) })
+	return list
 }
 
 // originOf returns the object that a derived object was made of, or nil where the key is not that of a derived object.
@@ -369,7 +372,10 @@ func (w *World) Object(k kinds.Key) *kinds.Object {
 	if o := w.objects[k]; o != nil && w.filter.shows(o) {
 		return o
 	}
-	return w.derived[k].Object
+	if d := w.derived[k]; d != nil {
+		return d.Object
+	}
+	return nil
 }
 
 // Shows reports whether an object of Istio's counts that is in a namespace of the server's own cluster and has those
