@@ -15,6 +15,12 @@ function build(node, attributes, children) {
   return node;
 }
 
+// fill puts children in the place of those that a node has. Lists are their elements, and what is missing is left out.
+export function fill(node, ...children) {
+  node.replaceChildren();
+  return build(node, {}, children);
+}
+
 export const h = (name, attributes, ...children) => build(document.createElement(name), attributes, children);
 export const svg = (name, attributes, ...children) => build(document.createElementNS(SVG, name), attributes, children);
 

@@ -1,6 +1,6 @@
 // The mesh by namespace: services, and who routes to whom as it is configured. The place of a service follows from the
 // names alone, so that it stays while others come and go.
-import { h, svg } from './dom.js';
+import { h, fill, svg } from './dom.js';
 import { get, poll } from './api.js';
 import { filterLine } from './filter.js';
 
@@ -48,7 +48,7 @@ export function mesh({ query, namespaces, update, failed }) {
 
   function tell(s) {
     const routes = data.routes.filter((r) => r.from === s.id || r.to === s.id);
-    aside.replaceChildren(h('h2', {}, s.gateway ? 'Gateway ' + s.name : s.name), h('p', { class: 'dim' }, s.gateway ? s.position ?? '' : s.id),
+    fill(aside, h('h2', {}, s.gateway ? 'Gateway ' + s.name : s.name), h('p', { class: 'dim' }, s.gateway ? s.position ?? '' : s.id),
       s.gateway ? null : h('p', {}, `${s.healthy} of ${s.endpoints} endpoints healthy`), s.ports.length ? h('p', {}, 'Ports ', s.ports.join(', ')) : null,
       h('h3', {}, 'Routes'), routes.length ? h('ul', { class: 'routes' }, routes.map((r) => h('li', {}, h('span', { class: 'route' }, short(r.from), ' → ', short(r.to), r.weight ? ` ${r.weight} %` : ''),
         r.known ? null : h('span', { class: 'error-text' }, ' there is no such service'), h('div', { class: 'dim' }, 'because of ', h('a', { href: '#/objects?q=' + encodeURIComponent(r.object) }, r.object), r.position ? h('code', {}, ' ' + r.position) : null))))
@@ -105,7 +105,7 @@ export function mesh({ query, namespaces, update, failed }) {
       g.append(el);
     }
     const focused = picture.contains(document.activeElement) ? document.activeElement.dataset.id : null;
-    picture.replaceChildren(islands.length ? g : h('p', { class: 'empty' }, 'There is no service to show.'));
+    fill(picture, islands.length ? g : h('p', { class: 'empty' }, 'There is no service to show.'));
     if (focused) [...picture.querySelectorAll('g.service')].find((s) => s.dataset.id === focused)?.focus({ preventScroll: true });
     if (chosen) choose(chosen);
   }

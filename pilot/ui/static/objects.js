@@ -1,5 +1,5 @@
 // The objects of configuration with how many proxies have taken each, and what is wrong with them.
-import { h, badge } from './dom.js';
+import { h, fill, badge } from './dom.js';
 import { get, poll } from './api.js';
 import { Table } from './table.js';
 import { filterLine } from './filter.js';
@@ -38,7 +38,7 @@ export function findings({ query, update, failed }) {
     const some = all.filter((f) => (!state || f.severity === state) && (!text || [f.code, f.object, f.message, f.file].join(' ').toLowerCase().includes(text)));
     filter.status(some.length, all.length, 'findings');
     const most = 500;
-    list.replaceChildren(...some.slice(0, most).map((f) => h('li', { tabindex: '-1' }, h('div', {}, badge(f.severity), ' ', h('b', {}, f.code), ' ', f.object ?? '', f.field ? h('code', {}, ' ' + f.field) : null,
+    fill(list, ...some.slice(0, most).map((f) => h('li', { tabindex: '-1' }, h('div', {}, badge(f.severity), ' ', h('b', {}, f.code), ' ', f.object ?? '', f.field ? h('code', {}, ' ' + f.field) : null,
       f.file ? h('code', { class: 'dim' }, ` ${f.file}:${f.line ?? 0}${f.column ? ':' + f.column : ''}`) : null), h('p', {}, f.message), f.fix ? h('p', { class: 'fix' }, h('b', {}, 'Fix: '), f.fix) : null)));
     if (some.length > most) list.append(h('li', { class: 'dim' }, `${some.length - most} more: filter them.`));
     if (!some.length) list.append(h('li', { class: 'empty' }, all.length ? 'Nothing matches the filter.' : 'Nothing is wrong.'));

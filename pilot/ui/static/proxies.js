@@ -1,5 +1,5 @@
 // The connected proxies, and one of them with its configuration.
-import { h, age, badge, bytes, source } from './dom.js';
+import { h, fill, age, badge, bytes, source } from './dom.js';
 import { get, now, poll } from './api.js';
 import { Table } from './table.js';
 import { filterLine } from './filter.js';
@@ -58,7 +58,7 @@ export function proxy({ rest, query, update, failed }) {
     });
     filter = filterLine({ query: keep ? query : new URLSearchParams(), label: 'Filter resources by name', changed: (q) => table.filter(q), update: () => {} });
     table.filter(filter.start());
-    left.replaceChildren(filter.element, table.element);
+    fill(left, filter.element, table.element);
     if (!keep) update(new URLSearchParams({ type }));
   }
 
@@ -70,11 +70,11 @@ export function proxy({ rest, query, update, failed }) {
       const box = h('input', { type: 'checkbox', checked: true });
       const body = r.hidden ? h('p', {}, 'It is a secret. Its content is shown nowhere.') : tree(r.value, r.defaults);
       box.addEventListener('change', () => body.classList.toggle('without-defaults', !box.checked));
-      detail.replaceChildren(h('h3', {}, r.name), h('p', { class: 'dim' }, `${bytes(r.bytes)} · version ${r.version}`),
+      fill(detail, h('h3', {}, r.name), h('p', { class: 'dim' }, `${bytes(r.bytes)} · version ${r.version}`),
         h('div', { class: 'origins' }, h('h4', {}, 'Made of'), r.sources.length ? h('ul', {}, r.sources.map((s) => h('li', {}, source(s)))) : h('p', { class: 'dim' }, 'The mesh configuration alone, or it was made before and is not kept.')),
         r.hidden ? null : h('label', { class: 'check' }, box, ' defaults, dimmed'), body);
     } catch (error) {
-      detail.replaceChildren(h('p', { class: 'error-text' }, error.message));
+      fill(detail, h('p', { class: 'error-text' }, error.message));
     }
   }
 
@@ -83,10 +83,10 @@ export function proxy({ rest, query, update, failed }) {
     const { value } = await get('proxies?q=' + encodeURIComponent(id.toLowerCase()) + '&offset=0&limit=20', signal);
     const row = value.rows.find((r) => r.id === id);
     if (!row) {
-      head.replaceChildren(h('h2', {}, id), h('p', { class: 'error-text' }, 'It is not connected to this server.'));
+      fill(head, h('h2', {}, id), h('p', { class: 'error-text' }, 'It is not connected to this server.'));
       return;
     }
-    head.replaceChildren(h('h2', {}, h('a', { href: '#/proxies' }, 'Proxies'), ' / ', id, ' ', badge(row.state)),
+    fill(head, h('h2', {}, h('a', { href: '#/proxies' }, 'Proxies'), ' / ', id, ' ', badge(row.state)),
       h('p', { class: 'dim' }, `${row.type} ${row.version || 'of unknown version'} of cluster ${row.cluster || '–'}, from ${row.address}, connected for ${age(row.connected, now())}`),
       row.waits ? h('p', { class: 'error-text' }, 'It waits: ' + row.waits) : null,
       h('div', { class: 'chips' }, row.types.map((t) => h('span', { class: 'chip' }, badge(t.state, (titles[t.type] ?? t.type)), ` sent ${age(t.sent, now())} ago, subscribed to ${t.subscribed}`))),
@@ -94,8 +94,9 @@ export function proxy({ rest, query, update, failed }) {
     const have = row.types.map((t) => t.type).join(' ');
     if (have !== known) {
       known = have;
-      tabs.replaceChildren(...row.types.filter((t) => titles[t.type]).map((t) => h('button', { type: 'button', role: 'tab', 'data-type': t.type, 'aria-selected': t.type === type ? 'true' : 'false', onclick: () => choose(t.type) }, titles[t.type])));
+      fill(tabs, ...row.types.filter((t) => titles[t.type]).map((t) => h('button', { type: 'button', role: 'tab', 'data-type': t.type, 'aria-selected': t.type === type ? 'true' : 'false', onclick: () => choose(t.type) }, titles[t.type])));
       if (!table) {
+        if (!row.types.some((t) => t.type === type)) type = row.types.find((t) => titles[t.type])?.type ?? type;
         choose(type, true);
         if (chosen) open(chosen);
       }

@@ -1,5 +1,5 @@
 // The last pushes, newest first: what caused each, the time of its stages, and what became of it.
-import { h, svg, bytes, clock, duration, name, source } from './dom.js';
+import { h, fill, svg, bytes, clock, duration, name, source } from './dom.js';
 import { get, poll } from './api.js';
 
 const stages = [
@@ -72,11 +72,11 @@ export function pushes({ failed, rest }) {
     const newest = all.toReversed();
     const times = all.filter((p) => p.proxies).map((p) => p.stages.total);
     const longest = Math.max(1, ...all.slice(-50).map((p) => p.stages.total));
-    top.replaceChildren(h('div', { class: 'facts-line' }, h('span', {}, h('b', {}, all.length), ' pushes kept'), h('span', {}, 'median ', h('b', {}, duration(quantile(times, 0.5)))), h('span', {}, '99 % within ', h('b', {}, duration(quantile(times, 0.99)))),
+    fill(top, h('div', { class: 'facts-line' }, h('span', {}, h('b', {}, all.length), ' pushes kept'), h('span', {}, 'median ', h('b', {}, duration(quantile(times, 0.5)))), h('span', {}, '99 % within ', h('b', {}, duration(quantile(times, 0.99)))),
       h('span', {}, h('b', {}, all.reduce((n, p) => n + p.rejected, 0)), ' rejections'),
       h('span', { class: 'legend' }, stages.map(([id, title]) => h('span', {}, h('i', { class: 'key-of stage-' + id }), title)))),
       timeline(all.slice(-120)), page.unprompted.rejections.map(rejection));
-    list.replaceChildren(...newest.slice(0, 200).map((p, i) => {
+    fill(list, ...newest.slice(0, 200).map((p, i) => {
       const li = h('li', { class: i === at ? 'at' : '', 'data-id': p.id },
         h('button', { type: 'button', class: 'push', 'aria-expanded': p.id === open ? 'true' : 'false', onclick: () => { open = open === p.id ? 0 : p.id; at = i; draw(); } },
           h('span', { class: 'id' }, '#' + p.id), h('time', {}, clock(p.time)),
@@ -85,7 +85,7 @@ export function pushes({ failed, rest }) {
         p.id === open ? details(p) : null, p.rejections.map(rejection));
       return li;
     }));
-    if (!all.length) list.replaceChildren(h('li', { class: 'empty' }, 'There was no push yet.'));
+    if (!all.length) fill(list, h('li', { class: 'empty' }, 'There was no push yet.'));
   }
 
   const polling = poll(async (signal) => {
