@@ -14,7 +14,8 @@ type Stage struct {
 
 	// Derive makes everything anew. Equal Inputs have equal Derivations. It runs again when the mesh configuration has
 	// changed, or an object of its Kinds, or one that it looked up. Objects are frozen, so it may keep what it made of
-	// one by the object's pointer. One goroutine calls it.
+	// one by the object's pointer. One goroutine calls it. The slice Objects of what it returns may be written again in
+	// the call after the next.
 	Derive func(Input) Derivation
 }
 
@@ -35,7 +36,7 @@ type Input struct {
 type Derivation struct {
 	Objects  []Derived
 	Findings []diag.Diagnostic
-	Statuses []Status
+	Statuses []*Status // frozen
 	// Shared are secrets that its objects name, and that proxies of other namespaces may therefore be sent.
 	Shared []kinds.SharedSecret
 }

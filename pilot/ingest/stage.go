@@ -34,7 +34,7 @@ type stages struct {
 	selections []selection
 
 	findings []diag.Diagnostic
-	statuses []derive.Status
+	statuses []*derive.Status
 	shared   []kinds.SharedSecret
 }
 

@@ -30,7 +30,7 @@ func routes() derive.Stage {
 	return derive.Stage{Name: "routes", Kinds: []*kinds.Kind{kinds.HTTPRoute}, Derive: func(in derive.Input) (d derive.Derivation) {
 		for _, o := range in.Objects {
 			hosts := o.Spec.(*gatewayv1.HTTPRoute).Spec.Hostnames
-			d.Statuses = append(d.Statuses, derive.Status{Of: o.Key, Value: map[string]any{"parents": len(hosts)}})
+			d.Statuses = append(d.Statuses, &derive.Status{Of: o.Key, Value: map[string]any{"parents": len(hosts)}})
 			if len(hosts) == 0 {
 				d.Findings = append(d.Findings, diag.Diagnostic{Severity: diag.Warning, Code: "NoHost", Object: o.String()})
 				continue
@@ -238,7 +238,7 @@ func TestLookups(t *testing.T) {
 		runs++
 		found := in.Get(service) != nil
 		pods := in.Select(kinds.Pod, "a", map[string]string{"app": "web"})
-		d.Statuses = []derive.Status{{Of: service, Value: map[string]any{"found": found, "pods": len(pods), "mode": in.Mesh.GetIngressControllerMode().String()}}}
+		d.Statuses = []*derive.Status{{Of: service, Value: map[string]any{"found": found, "pods": len(pods), "mode": in.Mesh.GetIngressControllerMode().String()}}}
 		return d
 	}}
 	s := testWorld{t, New(Options{Logger: slog.New(slog.DiscardHandler), Namespace: "istio-system", Domain: "cluster.local"}, Parts{Catalog: supported{catalog.Features()}, Stages: []derive.Stage{stage}})}

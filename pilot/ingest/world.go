@@ -77,7 +77,7 @@ type World struct {
 	referenced   *References
 	stageSecrets []kinds.Key // that stages looked up, sorted
 	served       []servedUntil
-	statuses     []derive.Status
+	statuses     []*derive.Status
 	counts       Counts
 	nodeAccounts *accountsByNode // nil: Options.CountNodeAccounts is not set
 	accounts     accounts
@@ -301,7 +301,7 @@ func (w *World) StageSecrets() []kinds.Key {
 }
 
 // Statuses returns what the statuses of objects should be.
-func (w *World) Statuses() []derive.Status {
+func (w *World) Statuses() []*derive.Status {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.statuses

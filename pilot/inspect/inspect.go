@@ -200,4 +200,4 @@ func (i *Inspection) resources(translator *translate.Translator, k cohort.Key) (
 }
 
 // Statuses returns what the statuses of objects should be.
-func (i *Inspection) Statuses() []derive.Status { return i.world.Statuses() }
+func (i *Inspection) Statuses() []*derive.Status { return i.world.Statuses() }

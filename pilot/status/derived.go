@@ -22,7 +22,7 @@ import (
 // DerivedOptions of a DerivedWriter.
 type DerivedOptions struct {
 	Client   dynamic.Interface             // it refuses writes of those that do not lead
-	Statuses func() []derive.Status        // what stages derive, with what the objects have at present
+	Statuses func() []*derive.Status       // what stages derive, with what the objects have at present
 	Object   func(kinds.Key) *kinds.Object // an object that counts, or nil
 	Rate     float64                       // objects that are written in a second at most
 	Interval time.Duration                 // between two looks, at least
@@ -156,7 +156,7 @@ func stamped(v any, now time.Time) any {
 }
 
 // write sends the fields of a status. It sets the time of conditions that have none.
-func (w *DerivedWriter) write(ctx context.Context, s derive.Status) error {
+func (w *DerivedWriter) write(ctx context.Context, s *derive.Status) error {
 	text, err := json.Marshal(map[string]any{"status": stamped(s.Value, time.Now())})
 	if err != nil {
 		return err

@@ -29,9 +29,9 @@ func TestDerived(t *testing.T) {
 		return map[string]any{"loadBalancer": map[string]any{"ingress": []any{map[string]any{"ip": ip}}}}
 	}
 	object := &kinds.Object{Key: key}
-	wanted := []derive.Status{{Of: key, Value: value("192.0.2.1"), Current: map[string]any{"loadBalancer": nil}}}
+	wanted := []*derive.Status{{Of: key, Value: value("192.0.2.1"), Current: map[string]any{"loadBalancer": nil}}}
 	w := NewDerived(DerivedOptions{
-		Client: client, Statuses: func() []derive.Status { return wanted }, Object: func(kinds.Key) *kinds.Object { return object },
+		Client: client, Statuses: func() []*derive.Status { return wanted }, Object: func(kinds.Key) *kinds.Object { return object },
 	})
 	w.limit, w.sent, w.refused = rate.NewLimiter(rate.Inf, 1), map[kinds.Key]sent{}, map[*kinds.Kind]bool{}
 	sync := func(ok bool, writes int) {

@@ -35,9 +35,9 @@ type gateway struct {
 	shared    []kinds.SharedSecret // of other namespaces
 	findings  []diag.Diagnostic
 
-	run      uint64          // the last that had it
-	kept     []derive.Status // its own and those of its ListenerSets; nil: they are not made
-	attached []int32         // how many routes each of listeners had then
+	run      uint64           // the last that had it
+	kept     []*derive.Status // its own and those of its ListenerSets; nil: they are not made
+	attached []int32          // how many routes each of listeners had then
 }
 
 // listenerSet is a ListenerSet of a Gateway.

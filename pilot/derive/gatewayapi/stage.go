@@ -28,7 +28,8 @@ type stage struct {
 	hosts    map[target]*host
 	classes  map[string]*class
 
-	objects, statuses int // how many the last run made
+	made     [2][]derive.Derived // by the last run that ended, and by that before it
+	statuses int                 // how many the last run made
 
 	backendTLS map[kinds.Key]*backendTLS
 	uses       map[*kinds.Object]*routeUse
@@ -69,7 +70,7 @@ func (s *stage) derive(in derive.Input) derive.Derivation {
 		}
 	}
 	const more = 64 // than in the last run
-	r.out.Objects, r.out.Statuses = make([]derive.Derived, 0, s.objects+more), make([]derive.Status, 0, s.statuses+more)
+	r.out.Objects, r.out.Statuses = s.made[1][:0], make([]*derive.Status, 0, s.statuses+more)
 	r.grants = s.sortGrants(r.byKind[kinds.ReferenceGrant])
 	s.grants = r.grants
 	r.readClasses()
@@ -86,7 +87,9 @@ func (s *stage) derive(in derive.Input) derive.Derivation {
 	if len(s.answers) > r.asked {
 		maps.DeleteFunc(s.answers, func(_ kinds.Key, a *answer) bool { return a.run != s.number })
 	}
-	s.objects, s.statuses = len(r.out.Objects), len(r.out.Statuses)
+	clear(r.out.Objects[len(r.out.Objects):cap(r.out.Objects)])
+	s.made = [2][]derive.Derived{r.out.Objects, s.made[0]}
+	s.statuses = len(r.out.Statuses)
 	return r.out
 }
 

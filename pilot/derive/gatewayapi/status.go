@@ -85,7 +85,7 @@ func asJSON(status any, fields ...string) map[string]any {
 	return out
 }
 
-func (r *run) add(s derive.Status) { r.out.Statuses = append(r.out.Statuses, s) }
+func (r *run) add(s *derive.Status) { r.out.Statuses = append(r.out.Statuses, s) }
 
 func yes(reason, message string) condition {
 	return condition{metav1.ConditionTrue, reason, message}
@@ -99,7 +99,7 @@ func no(reason, message string) condition {
 func (r *run) classStatus(o *kinds.Object) {
 	was := o.Spec.(*gatewayv1.GatewayClass).Status
 	now := gatewayv1.GatewayClassStatus{Conditions: conditions(o, was.Conditions, typed{"Accepted", yes("Accepted", "Handled by Istio controller")})}
-	r.add(derive.Status{Of: o.Key, Value: asJSON(now, "conditions"), Current: asJSON(was, "conditions")})
+	r.add(&derive.Status{Of: o.Key, Value: asJSON(now, "conditions"), Current: asJSON(was, "conditions")})
 }
 
 // statuses adds the status of a Gateway, and those of its ListenerSets. They are made anew where the Gateway was, or
@@ -148,7 +148,7 @@ func (g *gateway) makeStatuses(r *run) {
 		now.AttachedListenerSets = &sets
 	}
 	fields := []string{"addresses", "conditions", "listeners", "attachedListenerSets"}
-	r.add(derive.Status{Of: g.object.Key, Value: asJSON(now, fields...), Current: asJSON(was, fields...)})
+	r.add(&derive.Status{Of: g.object.Key, Value: asJSON(now, fields...), Current: asJSON(was, fields...)})
 }
 
 // accepted returns whether a Gateway with so many bad listeners is accepted.
@@ -190,7 +190,7 @@ func (g *gateway) setStatus(r *run, s *listenerSet) {
 		acceptance = no(string(gatewayv1.GatewayReasonListenersNotValid), "None of the ListenerSet's listeners are valid")
 	}
 	now.Conditions = conditions(s.object, was.Conditions, typed{"Accepted", acceptance}, typed{"Programmed", programmed})
-	r.add(derive.Status{Of: s.object.Key, Value: asJSON(now, "conditions", "listeners"), Current: asJSON(was, "conditions", "listeners")})
+	r.add(&derive.Status{Of: s.object.Key, Value: asJSON(now, "conditions", "listeners"), Current: asJSON(was, "conditions", "listeners")})
 }
 
 // programmed returns whether the Services of a Gateway have the ports of listeners, and addresses.
@@ -266,7 +266,7 @@ func (x *route) addStatus(r *run) {
 		x.status, x.judged = x.makeStatus(), true
 	}
 	if x.status != nil {
-		r.add(*x.status)
+		r.add(x.status)
 	}
 }
 
@@ -388,5 +388,5 @@ func (r *run) policyStatus(p *backendTLS, conflicts map[*tlsTarget]string, gatew
 			add(ref, controller, acceptance)
 		}
 	}
-	r.add(derive.Status{Of: p.object.Key, Value: asJSON(now, "ancestors"), Current: asJSON(was, "ancestors")})
+	r.add(&derive.Status{Of: p.object.Key, Value: asJSON(now, "ancestors"), Current: asJSON(was, "ancestors")})
 }

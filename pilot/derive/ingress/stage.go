@@ -68,7 +68,7 @@ func (s *stage) derive(in derive.Input) (d derive.Derivation) {
 		value, found := s.addresses(in)
 		d.Findings = append(d.Findings, found...)
 		for _, o := range list {
-			d.Statuses = append(d.Statuses, derive.Status{Of: o.Key, Value: value, Current: currentStatus(o)})
+			d.Statuses = append(d.Statuses, &derive.Status{Of: o.Key, Value: value, Current: currentStatus(o)})
 		}
 	}
 	return d
