@@ -223,7 +223,7 @@ func (a *API) configDump(query url.Values) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return protoJSON(dump)
+	return sentJSON(dump)
 }
 
 // ecdsz shows the configurations of filters that one proxy subscribes to and was sent.
@@ -237,7 +237,7 @@ func (a *API) ecdsz(query url.Values) (any, error) {
 	for _, r := range list {
 		dump.Configs = append(dump.Configs, &anypb.Any{TypeUrl: envoy.ExtensionType, Value: r.Value()})
 	}
-	return protoJSON(dump)
+	return sentJSON(dump)
 }
 
 // dump returns what one proxy was sent, in the form of Envoy's own dump.
@@ -336,7 +336,7 @@ func (a *API) edsz(query url.Values) (any, error) {
 	out := []json.RawMessage{}
 	list, _ := a.o.Proxies.Dump(c.ID, envoy.EndpointType)
 	for _, r := range list {
-		text, err := protoJSON(&anypb.Any{TypeUrl: envoy.EndpointType, Value: r.Value()})
+		text, err := sentJSON(&anypb.Any{TypeUrl: envoy.EndpointType, Value: r.Value()})
 		if err != nil {
 			return nil, err
 		}

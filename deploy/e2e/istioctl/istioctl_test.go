@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -90,7 +91,16 @@ func TestCommandsAsIstioctl(t *testing.T) {
 	w.Write(withInjection)
 	_, err = w.ServiceAccount(w.Ctx, "istio-system", "default")
 	w.Must(err)
-	load := exec.CommandContext(w.Ctx, program, "load", "--address", server.GRPC, "--proxies", "1", "--namespace", "a", "--pod", "web-{i}", "--labels", "app=web", "--duration", "10m")
+	log, err := os.Create(filepath.Join(t.TempDir(), "load.log"))
+	w.Must(err)
+	t.Cleanup(func() {
+		if text, _ := os.ReadFile(log.Name()); t.Failed() {
+			t.Logf("the proxy said: %.2000s", text)
+		}
+		_ = log.Close()
+	})
+	load := exec.CommandContext(t.Context(), program, "load", "--address", server.GRPC, "--proxies", "1", "--namespace", "a", "--pod", "web-{i}", "--labels", "app=web", "--duration", "10m")
+	load.Stdout, load.Stderr = log, log
 	w.Must(load.Start())
 	t.Cleanup(func() { _ = load.Process.Kill(); _ = load.Wait() })
 	dump := filepath.Join(t.TempDir(), "dump.json")
@@ -105,14 +115,20 @@ func TestCommandsAsIstioctl(t *testing.T) {
 		return err
 	})
 	at := func(address string) string { _, p, _ := net.SplitHostPort(address); return "127.0.0.1:" + p }
+	// The proxy is a simulated one: in place of its Envoy's dump stands what it was sent.
+	admin := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		http.ServeFile(rw, r, dump)
+	}))
+	t.Cleanup(admin.Close)
 	kubeconfig := front(t, w.Admin(), map[string]string{
 		"istiod-0:15010": at(server.GRPC), "istiod-0:15012": at(server.SecureGRPC), "istiod-0:15014": at(server.Monitoring), "istiod-0:8080": at(server.HTTP), "istiod-0:9876": "127.0.0.1:" + port,
+		"web-0:15000": admin.Listener.Addr().String(),
 	})
 	plain := []string{"--xds-address", server.GRPC, "--plaintext"}
 	all := []command{
 		{"proxy-status", "by the pod's port 15012, with a token", []string{"proxy-status"}, `web-0\.a\s`},
 		{"proxy-status", "--xds-address --plaintext", append([]string{"proxy-status"}, plain...), `web-0\.a\s`},
-		{"proxy-status POD", "by the pod's port, with a file of the proxy's dump", []string{"proxy-status", "web-0.a", "-f", dump}, `(?s)Clusters Match.*Listeners Match.*Routes Match`},
+		{"proxy-status POD", "by the pod's port 15012, with what the proxy was sent for its dump", []string{"proxy-status", "web-0.a", "--file", dump}, `(?s)Clusters Match.*Listeners Match.*Routes Match`},
 		{"version", "by the pod's port 15014", []string{"version"}, `(?m)^control plane version: 1\.31\.`},
 		{"x version", "by the pod's port 15012", []string{"x", "version"}, `1\.31\.`},
 		{"remote-clusters", "by the pod's port 15014", []string{"remote-clusters"}, `(?s)NAME.*Kubernetes|NAME\s+SECRET`},
@@ -120,8 +136,8 @@ func TestCommandsAsIstioctl(t *testing.T) {
 		{"admin log --level ads:debug", "by the pod's port 9876", []string{"admin", "log", "istiod-0", "--level", "ads:debug"}, `^`},
 		{"admin log --reset", "by the pod's port 9876", []string{"admin", "log", "istiod-0", "--reset"}, `^`},
 		{"analyze", "of what the charts and the mesh have", []string{"analyze", "-A"}, `(?s)No validation issues|Info|Warning`},
-		{"x describe pod", "", []string{"x", "describe", "pod", "web-0.a"}, `Pod: web-0\.a`},
-		{"x describe service", "", []string{"x", "describe", "service", "web.a"}, `Service: web\.a`},
+		{"x describe pod", "with what the proxy was sent for its dump", []string{"x", "describe", "pod", "web-0.a"}, `Pod: web-0\.a`},
+		{"x describe service", "with what the proxies were sent for their dumps", []string{"x", "describe", "service", "web.a"}, `Service: web\.a`},
 		{"x check-inject", "", []string{"x", "check-inject", "web-0.a"}, `istio-sidecar-injector`},
 		{"tag list", "", []string{"tag", "list"}, `(?s)TAG|No Istio revision tag`},
 		{"tag set", "", []string{"tag", "set", "prod", "--revision", "default"}, `(?i)prod`},
@@ -134,7 +150,7 @@ func TestCommandsAsIstioctl(t *testing.T) {
 		Head: []string{"command", "how", "result"},
 	}
 	for _, c := range all {
-		ctx, cancel := context.WithTimeout(w.Ctx, time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		cmd := exec.CommandContext(ctx, istioctl, append([]string{"--kubeconfig", kubeconfig, "--istioNamespace", "istio-system"}, c.args...)...)
 		cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
 		out, err := cmd.CombinedOutput()
@@ -149,7 +165,7 @@ func TestCommandsAsIstioctl(t *testing.T) {
 	}
 	for _, page := range []string{"/debug", "/version"} {
 		result := "works"
-		if text, err := fetch(w.Ctx, "http://"+server.Monitoring+page); err != nil || text == "" {
+		if text, err := fetch(t.Context(), "http://"+server.Monitoring+page); err != nil || text == "" {
 			result = "fails"
 			t.Errorf("%s: %v %s", page, err, text)
 		}
@@ -157,7 +173,7 @@ func TestCommandsAsIstioctl(t *testing.T) {
 	}
 	// What bug-report collects of each istiod.
 	for page := range strings.FieldsSeq("adsz authorizationz cachez clusterz configz endpointShardz endpointz inject krtz instancesz mcsz mesh networkz push_status registryz resourcesz syncz telemetryz ambientz") {
-		if text, err := fetch(w.Ctx, "http://"+server.Monitoring+"/debug/"+page); err != nil || !json.Valid([]byte(text)) {
+		if text, err := fetch(t.Context(), "http://"+server.Monitoring+"/debug/"+page); err != nil || !json.Valid([]byte(text)) {
 			t.Errorf("bug-report: %s: %v %.200s", page, err, text)
 		}
 	}
