@@ -69,7 +69,7 @@ func try(t *testing.T, name string, least int) string {
 		t.Fatalf("%s has only %d blocks", name, len(blocks))
 	}
 	var script strings.Builder
-	script.WriteString("set -euo pipefail\n")
+	script.WriteString("set -euo pipefail\ntrap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n")
 	for _, b := range blocks {
 		script.WriteString(b[1])
 	}
@@ -78,7 +78,8 @@ func try(t *testing.T, name string, least int) string {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-c", script.String())
 	cmd.Dir = t.TempDir()
-	cmd.Env = append(os.Environ(), "PATH="+programs+":"+os.Getenv("PATH"), "TMPDIR="+cmd.Dir, "HOME="+cmd.Dir, "KUBECONFIG=", "POD_NAME=", "POD_NAMESPACE=istio-system")
+	// A reader's shell is in no pod.
+	cmd.Env = []string{"PATH=" + programs + ":" + os.Getenv("PATH"), "TMPDIR=" + cmd.Dir, "HOME=" + cmd.Dir}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
