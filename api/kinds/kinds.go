@@ -61,9 +61,10 @@ type Extra struct {
 	BackendTLS bool
 }
 
-// SharedSecret is a secret that proxies of another namespace than its own may be sent.
+// SharedSecret is a secret that proxies may be sent because an object names it for them.
 type SharedSecret struct {
 	Namespace string // of the proxies; empty: all
+	Account   string // their service account; empty: those that may list the Secrets of their own namespace
 	Resource  string // of SDS, as proxies ask for it
 }
 

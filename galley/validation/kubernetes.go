@@ -156,11 +156,9 @@ func listeners(spec fieldRef) {
 			names.add(l.at("name"), "listener name")
 		}
 		l.at("port").port()
-		if l.required("protocol") && !strings.Contains(l.at("protocol").text(), "/") {
-			l.at("protocol").oneOf("HTTP", "HTTPS", "TLS", "TCP", "UDP", "HBONE")
-		}
+		l.required("protocol") // any name: its status, and a finding, say what is not supported
 		if h := l.at("hostname"); !h.empty() {
-			h.wildcardHost()
+			h.kubeHostname()
 		}
 		l.at("tls").at("mode").oneOf("Terminate", "Passthrough")
 		l.at("allowedRoutes").at("namespaces").at("from").oneOf("All", "Selector", "Same", "None")
@@ -175,7 +173,7 @@ func kubeRoute(p fieldRef) {
 		ref.at("port").between(1, 65535)
 	}
 	for _, h := range spec.at("hostnames").items() {
-		h.wildcardHost()
+		h.kubeHostname()
 	}
 	for _, r := range spec.at("rules").items() {
 		sum, weighted := 0.0, false
@@ -197,6 +195,30 @@ func kubeRoute(p fieldRef) {
 			routeMatch(m)
 		}
 	}
+}
+
+// kubeHostname judges a hostname of the Gateway API. What its CustomResourceDefinitions take is no error, for an object
+// that an API server has must get a status.
+func (p fieldRef) kubeHostname() {
+	s := p.text()
+	if isWildcardHost(s) || !isKubeHostname(s) {
+		p.wildcardHost()
+		return
+	}
+	p.warn("write a DNS name such as web.example.com or *.example.com", "%q is no DNS name: no client asks for it", s)
+}
+
+// isKubeHostname reports whether the CustomResourceDefinitions of the Gateway API take s for a hostname.
+func isKubeHostname(s string) bool {
+	if s == "" || len(s) > 253 {
+		return false
+	}
+	for label := range strings.SplitSeq(strings.TrimPrefix(s, "*."), ".") {
+		if label == "" || label[0] == '-' || label[len(label)-1] == '-' || strings.Trim(label, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
+			return false
+		}
+	}
+	return true
 }
 
 func routeMatch(m fieldRef) {

@@ -20,12 +20,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/injector"
 )
 
-// Annotations of a Gateway.
-const (
-	nameAnnotation    = "gateway.istio.io/name-override"
-	accountAnnotation = "gateway.istio.io/service-account"
-	typeAnnotation    = "networking.istio.io/service-type"
-)
+// typeAnnotation is the annotation of a Gateway with the type of its Service.
+const typeAnnotation = "networking.istio.io/service-type"
 
 // statusPort is the port of a gateway's pods that load balancers ask whether it is ready.
 const statusPort = 15021
@@ -107,9 +103,9 @@ func input(o *kinds.Object, sets []*gatewayv1.ListenerSet) injector.Gateway {
 	g := &gatewayv1.Gateway{TypeMeta: metav1.TypeMeta{APIVersion: gatewayv1.GroupVersion.String(), Kind: "Gateway"}, Spec: *read.Spec.DeepCopy()}
 	g.Name, g.Namespace, g.UID, g.Labels, g.Annotations = o.Name, o.Namespace, types.UID(o.UID), o.Labels, o.Annotations
 	class := string(g.Spec.GatewayClassName)
-	name := cmp.Or(o.Annotations[nameAnnotation], o.Name+"-"+class)
+	name := names.GatewayDeployment(o.Name, class, o.Annotations)
 	in := injector.Gateway{
-		Gateway: g, GatewayClass: class, DeploymentName: name, ServiceAccount: cmp.Or(o.Annotations[accountAnnotation], name),
+		Gateway: g, GatewayClass: class, DeploymentName: name, ServiceAccount: names.GatewayAccount(o.Name, class, o.Annotations),
 		Ports: ports(g, sets), ServiceType: corev1.ServiceType(cmp.Or(o.Annotations[typeAnnotation], string(corev1.ServiceTypeLoadBalancer))),
 		InfrastructureLabels: map[string]string{}, InfrastructureAnnotations: map[string]string{}, ControllerLabel: managedValue(),
 	}

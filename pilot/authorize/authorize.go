@@ -146,7 +146,8 @@ func (a *Authorizer) Secret(peer identity.Peer, namespace string) error {
 	return nil
 }
 
-// SharedSecret returns an error unless a peer may receive the secrets that are shared with its namespace, or with all.
+// SharedSecret returns an error unless a peer may receive the secrets that are shared with its namespace, its service
+// account, or all.
 func (a *Authorizer) SharedSecret(peer identity.Peer) error {
 	switch {
 	case !peer.Proved():

@@ -37,7 +37,7 @@ type Derivation struct {
 	Objects  []Derived
 	Findings []diag.Diagnostic
 	Statuses []*Status // frozen
-	// Shared are secrets that its objects name, and that proxies of other namespaces may therefore be sent.
+	// Shared are secrets that its objects name, and that proxies may therefore be sent.
 	Shared []kinds.SharedSecret
 }
 

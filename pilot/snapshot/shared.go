@@ -3,11 +3,12 @@ package snapshot
 import (
 	"maps"
 
+	"github.com/istiod-lite/istiod-lite/api/identity"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-// SharedSecrets are the secrets that proxies of other namespaces may be sent. They are replaced as a whole, never
-// changed: comparable by pointer. A nil one is empty.
+// SharedSecrets are the secrets that proxies may be sent because an object names them for those proxies. They are
+// replaced as a whole, never changed: comparable by pointer. A nil one is empty.
 type SharedSecrets struct{ all map[kinds.SharedSecret]bool }
 
 // ShareSecrets returns the SharedSecrets of a list.
@@ -22,17 +23,23 @@ func ShareSecrets(list ...kinds.SharedSecret) *SharedSecrets {
 	return s
 }
 
-// With reports whether proxies of a namespace may be sent the resource of SDS with that name.
-func (s *SharedSecrets) With(namespace, resource string) bool {
-	return s != nil && (s.all[kinds.SharedSecret{Namespace: namespace, Resource: resource}] || s.all[kinds.SharedSecret{Resource: resource}])
+// With reports whether proxies of an ID may be sent the resource of SDS with that name. Where only its namespace is
+// named, direct is false: the ID must be allowed to list the Secrets there as well.
+func (s *SharedSecrets) With(id identity.ID, resource string) (shared, direct bool) {
+	if s == nil {
+		return false, false
+	}
+	direct = s.all[kinds.SharedSecret{Resource: resource}] ||
+		id.ServiceAccount != "" && s.all[kinds.SharedSecret{Namespace: id.Namespace, Account: id.ServiceAccount, Resource: resource}]
+	return direct || s.all[kinds.SharedSecret{Namespace: id.Namespace, Resource: resource}], direct
 }
 
-// SetShared replaces the secrets that proxies of other namespaces may be sent.
+// SetShared replaces the secrets that proxies may be sent because an object names them.
 func (b *Builder) SetShared(list []kinds.SharedSecret) {
 	next := ShareSecrets(list...)
 	if (next == nil) == (b.shared == nil) && (next == nil || maps.Equal(next.all, b.shared.all)) {
 		return
 	}
 	b.shared = next
-	b.markFull("global", "secrets that other namespaces may have")
+	b.markFull("global", "secrets that objects share")
 }

@@ -69,6 +69,7 @@ type conn struct {
 	wanted    map[kinds.Key]bool      // what the secrets are made of that the client may be sent
 	guarded   bool                    // the session is: it may be sent only what is granted
 	shared    *snapshot.SharedSecrets // by which that was decided
+	lent      map[string]bool         // secrets that are granted for they are shared, whatever the Access says
 	located   bool                    // a snapshot has shown that the peer is in the cluster that its proxy names
 	joined    bool
 	names     int // as counted by server.admission

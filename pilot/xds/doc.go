@@ -27,9 +27,10 @@
 // and the session knows of neither.
 //
 // Secrets are for peers that proved who they are. Names of other namespaces are taken from a peer's requests before the
-// session sees them. Whether its service account may list Secrets is known later: until it is, the session is guarded,
-// and sends none. Both are in secrets.go. A subscription to a secret also has the server read it: Options.Demand is
-// told, ingest.SecretDemand decides, config/crd reads, and the Secret comes back as a change.
+// session sees them, but for what the Snapshot shares with it. Whether its service account may list Secrets is known
+// later: until it is, the session is guarded, and sends none but what is shared with that account or with all. Both are
+// in secrets.go. A subscription to a secret also has the server read it: Options.Demand is told, ingest.SecretDemand
+// decides, config/crd reads, and the Secret comes back as a change.
 //
 // A client whose node has GENERATOR=api is sent objects of configuration, which Options.Objects makes, in place of a
 // proxy's. Every type is answered as a whole, and only peers that Options.Authorizer allows are served.

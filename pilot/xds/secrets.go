@@ -69,21 +69,26 @@ func (c *conn) allowSecret(name string) error {
 		return fmt.Errorf("%.200q is no name of a secret", name)
 	}
 	err := c.server.authorizer.Secret(c.peer, namespace)
-	if newest := c.server.newest(); err != nil && newest != nil && newest.Shared.With(c.peer.ID.Namespace, name) {
-		return c.server.authorizer.SharedSecret(c.peer)
+	if err == nil {
+		return nil
+	}
+	if newest := c.server.newest(); newest != nil {
+		if shared, _ := newest.Shared.With(c.peer.ID, name); shared {
+			return c.server.authorizer.SharedSecret(c.peer)
+		}
 	}
 	return err
 }
 
-// withoutRevoked returns the secrets of a list that the client may still receive: what other namespaces share may be
-// revoked.
-func (c *conn) withoutRevoked(list *envoy.Names) *envoy.Names {
-	for name := range list.Each() {
-		if c.allowSecret(name) != nil {
-			return c.server.interner.Of(slices.DeleteFunc(slices.Clone(list.All()), func(name string) bool { return c.allowSecret(name) != nil }))
-		}
+// mayAlways reports whether the client may receive the secret of that name whatever an Access says: a proxy of the
+// server's own cluster, whose objects share the secret with its service account or with all.
+func (c *conn) mayAlways(name string) bool {
+	newest := c.server.newest()
+	if newest == nil || !c.profile.workload || c.proxy.Cluster != "" && c.proxy.Cluster != newest.Cluster || c.server.authorizer.SharedSecret(c.peer) != nil {
+		return false
 	}
-	return list
+	_, direct := newest.Shared.With(c.peer.ID, name)
+	return direct && c.inCluster()
 }
 
 // reviewSecrets is called when the client has asked for secrets. Without an Access it may be sent all that it
@@ -101,30 +106,42 @@ func (c *conn) reviewSecrets() {
 }
 
 // applyAccess grants the secrets that the client subscribes to, or withdraws them. While it is not known whether it may
-// have them, it keeps what it has, and gets no others.
+// have those that an Access guards, it keeps what it has of them, and gets no others. What is shared with it counts as
+// long as it is shared.
 func (c *conn) applyAccess() {
-	granted := c.session.Subscribed(envoy.SecretType)
-	denied := false
+	subscribed := c.session.Subscribed(envoy.SecretType)
 	c.shared = nil
 	if newest := c.server.newest(); newest != nil {
 		c.shared = newest.Shared
 	}
+	allowed, known := true, true
 	if a := c.server.access; a != nil {
 		c.guarded = true
-		allowed, known := a.Allowed(c.proxy.Cluster, c.peer.ID)
+		allowed, known = a.Allowed(c.proxy.Cluster, c.peer.ID)
 		known = known && (!allowed || c.inCluster())
-		denied = known && !allowed
-		switch had := c.session.Granted(); {
-		case known && allowed:
-		case known || had == nil || granted == nil:
-			granted = nil
-		default:
-			subscribed := granted
-			granted = c.server.interner.Of(slices.DeleteFunc(slices.Clone(had.All()), func(name string) bool { return !subscribed.Has(name) }))
-		}
 	}
-	if left := c.withoutRevoked(granted); left != granted {
-		c.guarded, granted, denied = true, left, true
+	had, lent := c.session.Granted(), map[string]bool{}
+	var list []string
+	denied := false
+	for name := range subscribed.Each() {
+		guarded := c.allowSecret(name) == nil
+		switch {
+		case guarded && known && allowed, guarded && !known && had != nil && had.Has(name) && !c.lent[name]:
+		case guarded && c.mayAlways(name):
+			lent[name] = true
+		default:
+			denied = denied || known || !guarded || c.lent[name]
+			continue
+		}
+		list = append(list, name)
+	}
+	c.lent = lent
+	granted := subscribed
+	if len(list) != subscribed.Len() {
+		c.guarded, granted = true, nil
+		if len(list) > 0 {
+			granted = c.server.interner.Of(list)
+		}
 	}
 	if c.guarded {
 		c.session.Guard()

@@ -1,15 +1,21 @@
 package xds
 
 import (
+	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/istiod-lite/istiod-lite/api/identity"
+	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/xdstest"
 )
 
@@ -34,38 +40,11 @@ func TestSharedSecrets(t *testing.T) {
 		clients = append(clients, c)
 	}
 	nobody, a, b := clients[0], clients[1], clients[2]
-	// next returns the names and keys of the secrets that come next; nothing if another type does.
-	next := func(c *deltaClient) string {
-		t.Helper()
-		m, err := c.stream.Recv()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if m.TypeUrl != envoy.SecretType {
-			return ""
-		}
-		var got []string
-		for _, x := range m.Resources {
-			s := &tlsv3.Secret{}
-			if err := proto.Unmarshal(x.Resource.Value, s); err != nil {
-				t.Fatal(err)
-			}
-			key := strings.TrimPrefix(s.GetTlsCertificate().GetPrivateKey().GetInlineString(), xdstest.Canary)
-			if key == "" {
-				key = "replaced"
-			}
-			got = append(got, x.Name+"="+key)
-		}
-		for _, name := range m.RemovedResources {
-			got = append(got, "-"+name)
-		}
-		return strings.Join(got, " ")
-	}
 	for _, c := range clients {
 		c.subscribe("sds", shared, all)
 		c.subscribe("eds", "y")
 	}
-	if got := next(a); got != shared+"=1" {
+	if got := a.secrets(); got != shared+"=1" {
 		t.Fatalf("a gets %q", got)
 	}
 	a.expect("eds y=none")
@@ -74,7 +53,7 @@ func TestSharedSecrets(t *testing.T) {
 
 	r.publish(true, "sds "+shared+"=2", "cds x=2") // no longer shared
 	a.expect("cds x=2")
-	if got := next(a); got != shared+"=replaced" {
+	if got := a.secrets(); got != shared+"=replaced" {
 		t.Fatalf("without a share, a gets %q", got)
 	}
 	b.expect("cds x=2")
@@ -83,7 +62,7 @@ func TestSharedSecrets(t *testing.T) {
 	a.expect("cds x=3")
 	r.publish(true, "sds "+shared+"=4", "cds x=4", "!share a "+shared)
 	a.expect("cds x=4") // and no secret before it
-	if got := next(a); got != shared+"=4" {
+	if got := a.secrets(); got != shared+"=4" {
 		t.Fatalf("shared again, a gets %q", got)
 	}
 
@@ -93,7 +72,7 @@ func TestSharedSecrets(t *testing.T) {
 	r.publish(true, "sds "+all+"=5", "cds x=5", "!share  "+all)
 	b.expect("cds x=5")
 	b.subscribe("sds", all)
-	if got := next(b); got != all+"=5" {
+	if got := b.secrets(); got != all+"=5" {
 		t.Fatalf("b gets %q", got)
 	}
 	nobody.expect("cds x=3")
@@ -102,4 +81,105 @@ func TestSharedSecrets(t *testing.T) {
 	nobody.subscribe("sds", all)
 	nobody.subscribe("eds", "z")
 	nobody.expect("eds z=none")
+}
+
+// TestSecretsSharedWithAccounts: what is shared with a service account it gets though an Access denies it what else is
+// in its namespace, and as long as it is shared; another account of the namespace does not, nor does a proxy of another
+// cluster, nor one that is not known to be in the cluster that it names.
+func TestSecretsSharedWithAccounts(t *testing.T) {
+	const shared, other = "kubernetes-gateway://a/s", "kubernetes-gateway://a/other"
+	access, located := &oracle{}, &atomic.Bool{}
+	access.say(false, true, false)
+	r := newSecureRig(t, xdstest.NewPeers(t, []string{"spiffe://cluster.local/ns/a/sa/edge"}, []string{"spiffe://cluster.local/ns/a/sa/web"}), func(o *Options) {
+		o.Access = access
+		o.Located = func(*snapshot.Snapshot, identity.Peer, *node.Proxy) bool { return located.Load() }
+	})
+	r.publish(true, "cds x=0", "sds "+shared+"=0", "sds "+other+"=0", "!share a/edge "+shared)
+	var clients []*deltaClient
+	for i, cluster := range []string{"", "far", ""} { // edge, edge of another cluster, web
+		stream, err := r.dialAs(i / 2).DeltaAggregatedResources(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := &deltaClient{t: t, stream: stream}
+		n := xdstest.Node("web.a")
+		if cluster != "" {
+			n.Metadata.Fields["CLUSTER_ID"] = structpb.NewStringValue(cluster)
+		}
+		c.send(&discoveryv3.DeltaDiscoveryRequest{Node: n, TypeUrl: envoy.ClusterType})
+		c.expect("cds x=0")
+		c.subscribe("sds", shared, other)
+		c.subscribe("eds", "y")
+		c.expect("eds y=none")
+		clients = append(clients, c)
+	}
+	located.Store(true)
+	steps := []struct {
+		edits   []string
+		allowed bool
+		known   bool
+		want    string // for edge
+	}{
+		{[]string{"!share a/edge " + shared}, false, true, shared + "=1"},
+		{[]string{"!share a/edge " + shared}, false, false, shared + "=2"},
+		{nil, false, false, shared + "=replaced"},
+		{nil, false, false, ""},
+		{[]string{"!share a/web " + shared}, false, true, ""},
+		{[]string{"!share a/edge " + shared}, false, true, shared + "=6"},
+		{[]string{"!share a " + shared}, false, true, shared + "=replaced"}, // which takes the Access too
+	}
+	for i, step := range steps {
+		access.say(step.allowed, step.known, false)
+		r.publish(true, append(step.edits, fmt.Sprintf("cds x=%d", i+1), fmt.Sprintf("sds %s=%d", shared, i+1))...)
+		for who, c := range clients {
+			c.expect(fmt.Sprintf("cds x=%d", i+1))
+			if who == 0 && step.want != "" {
+				if got := c.secrets(); got != step.want {
+					t.Fatalf("step %d: edge gets %q, want %q", i+1, got, step.want)
+				}
+			}
+			if who == 2 && i == 4 {
+				if got, want := c.secrets(), shared+"=5"; got != want {
+					t.Fatalf("web gets %q, want %q", got, want)
+				}
+			}
+			if who == 2 && i == 5 {
+				if got, want := c.secrets(), shared+"=replaced"; got != want {
+					t.Fatalf("web gets %q, want %q", got, want)
+				}
+			}
+		}
+	}
+	for _, c := range clients {
+		c.subscribe("eds", "z")
+		c.expect("eds z=none") // and no secret before it
+	}
+}
+
+// secrets returns the names and keys of the secrets that come next; nothing if another type does.
+func (c *deltaClient) secrets() string {
+	c.t.Helper()
+	m, err := c.stream.Recv()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if m.TypeUrl != envoy.SecretType {
+		return ""
+	}
+	var got []string
+	for _, x := range m.Resources {
+		s := &tlsv3.Secret{}
+		if err := proto.Unmarshal(x.Resource.Value, s); err != nil {
+			c.t.Fatal(err)
+		}
+		key := strings.TrimPrefix(s.GetTlsCertificate().GetPrivateKey().GetInlineString(), xdstest.Canary)
+		if key == "" {
+			key = "replaced"
+		}
+		got = append(got, x.Name+"="+key)
+	}
+	for _, name := range m.RemovedResources {
+		got = append(got, "-"+name)
+	}
+	return strings.Join(got, " ")
 }

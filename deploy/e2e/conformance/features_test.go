@@ -34,13 +34,13 @@ const quick = "HTTPRouteSimpleSameNamespace"
 
 // failing are the tests that are left out, each with its reason, which deploy/conformance/README.md has too.
 func failing() map[string]string {
-	const secrets = "the proxies of a Gateway get no certificates: their service account may not list Secrets"
+	const secrets = "not run since the proxies of a Gateway get the certificates that it names"
 	const listenerSets = "a ListenerSet does not get the condition that is waited for; not understood yet"
 	return map[string]string{
-		"BackendTLSPolicy": secrets + ", nor are they sent the CA certificates of ConfigMaps",
+		"BackendTLSPolicy": secrets,
 		"GatewayFrontendClientCertificateValidationInsecureFallback": secrets,
-		"GatewayInvalidListenersUnsupportedProtocol":                 "a Gateway with a listener of an unknown protocol gets no status",
-		"BackendTLSPolicyConflictResolution":                         secrets + ", nor are they sent the CA certificates of ConfigMaps",
+		"GatewayInvalidListenersUnsupportedProtocol":                 "not run since a Gateway with a listener of an unknown protocol gets a status",
+		"BackendTLSPolicyConflictResolution":                         secrets,
 		"ListenerSetHostnameConflict":                                listenerSets,
 		"ListenerSetProtocolConflict":                                listenerSets,
 		"ListenerSetReferenceGrant":                                  listenerSets,

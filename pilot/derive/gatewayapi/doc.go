@@ -1,5 +1,5 @@
 // Package gatewayapi is the stage that derives Gateways, VirtualServices and DestinationRules of Istio from objects of
-// the Gateway API, what their statuses should say, and which secrets of other namespaces proxies may have for them.
+// the Gateway API, what their statuses should say, and which secrets proxies may have for them.
 //
 //   - stage.go: the stage, and the order of its steps.
 //   - lookups.go: what something was made of, so that it is kept while none of that changes.

@@ -27,12 +27,13 @@ type gateway struct {
 
 	listeners []*listener // the Gateway's own, then those of its sets
 	workloads []kinds.WorkloadSelector
+	account   string    // of the proxies that are deployed for it; empty: there are none
 	services  []service // that lead to its proxies
 	wrong     []string  // what of spec.addresses is not usable
 	unnamed   bool      // a Service of spec.addresses has no address yet
 	addresses []gatewayv1.GatewayStatusAddress
 	derived   []derive.Derived
-	shared    []kinds.SharedSecret // of other namespaces
+	shared    []kinds.SharedSecret
 	findings  []diag.Diagnostic
 
 	run      uint64           // the last that had it
@@ -155,10 +156,12 @@ func (g *gateway) found(o *kinds.Object, severity diag.Severity, field, fix, mes
 	g.findings = append(g.findings, finding(o, severity, "Gateway", field, fix, message))
 }
 
-// share lets the proxies of the Gateway have a secret of another namespace, by the name of its resource.
+// share lets the proxies of the Gateway have a secret of a namespace, by the name of its resource: those that are
+// deployed for it, by their service account. Of others nothing tells whose they are: they have what is in their own
+// namespace by other means.
 func (g *gateway) share(namespace, resource string) {
-	if namespace != g.object.Namespace {
-		g.shared = append(g.shared, kinds.SharedSecret{Namespace: g.object.Namespace, Resource: resource})
+	if g.account != "" || namespace != g.object.Namespace {
+		g.shared = append(g.shared, kinds.SharedSecret{Namespace: g.object.Namespace, Account: g.account, Resource: resource})
 	}
 }
 
@@ -219,26 +222,18 @@ func (g *gateway) findServices() {
 		wanted = append(wanted, service{host: host, object: s})
 	}
 	if len(wanted) == 0 {
-		name := DeploymentName(o)
+		name := names.GatewayDeployment(o.Name, string(gatewaySpec(o).GatewayClassName), o.Annotations)
 		wanted = []service{{host: name + "." + o.Namespace + ".svc." + r.o.Domain, object: g.looked.object(kinds.Key{Kind: kinds.Service, Namespace: o.Namespace, Name: name})}}
 		g.workloads = []kinds.WorkloadSelector{{Namespace: o.Namespace, Labels: map[string]string{gatewayNameLabel: o.Name}}}
+		if n := len(gatewaySpec(o).Addresses); n == 0 || n == 1 && len(g.wrong) == 0 { // otherwise none are deployed
+			g.account = names.GatewayAccount(o.Name, string(gatewaySpec(o).GatewayClassName), o.Annotations)
+		}
 	}
 	if g.workloads == nil {
 		g.workloads = []kinds.WorkloadSelector{}
 	}
 	g.services = wanted
 	g.findAddresses()
-}
-
-// AnnotationNameOverride is set on a Gateway to name its Deployment and Service.
-const annotationNameOverride = "gateway.istio.io/name-override"
-
-// DeploymentName returns the name of the Deployment and the Service that are made for a Gateway.
-func DeploymentName(o *kinds.Object) string {
-	if name := o.Annotations[annotationNameOverride]; name != "" {
-		return name
-	}
-	return o.Name + "-" + string(gatewaySpec(o).GatewayClassName)
 }
 
 // findAddresses finds where clients reach the Gateway: the external addresses of its Services, or their names within

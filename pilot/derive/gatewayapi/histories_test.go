@@ -29,8 +29,8 @@ func (w objects) put(t testing.TB, text string) {
 		var meta struct {
 			APIVersion, Kind string
 			Metadata         struct {
-				Name, Namespace string
-				Labels          map[string]string
+				Name, Namespace     string
+				Labels, Annotations map[string]string
 			}
 		}
 		if err := yaml.Unmarshal([]byte(document), &meta); err != nil {
@@ -62,7 +62,7 @@ func (w objects) put(t testing.TB, text string) {
 			t.Fatalf("%s: %v", meta.Kind, err)
 		}
 		m := meta.Metadata
-		o := &kinds.Object{Key: kinds.Key{Kind: kind, Namespace: m.Namespace, Name: m.Name}, Labels: m.Labels, Created: time.Unix(int64(i), 0), Spec: spec}
+		o := &kinds.Object{Key: kinds.Key{Kind: kind, Namespace: m.Namespace, Name: m.Name}, Labels: m.Labels, Annotations: m.Annotations, Created: time.Unix(int64(i), 0), Spec: spec}
 		w[o.Key] = o
 	}
 }
@@ -221,8 +221,10 @@ func TestWrittenStatus(t *testing.T) {
 	}
 }
 
-// TestShared: a listener's certificate in another namespace is shared with the Gateway's by its grant alone, and the CA
-// of a policy's namespace with everybody.
+// TestShared: a listener's certificate is shared with the proxies that are deployed for the Gateway, by their service
+// account, and one in another namespace by its grant alone; the CA of a policy's namespace with everybody. Proxies that
+// somebody else deploys have no account that is known: what is in their namespace is not shared with them, and what is
+// granted is with their namespace.
 func TestShared(t *testing.T) {
 	world, stage := objects{}, gatewayapi.New(gatewayapi.Options{Domain: "cluster.local"})
 	world.put(t, `apiVersion: gateway.networking.k8s.io/v1
@@ -235,21 +237,37 @@ kind: BackendTLSPolicy
 metadata: {name: p, namespace: b}
 spec: {targetRefs: [{group: "", kind: Service, name: w}], validation: {hostname: w.org, caCertificateRefs: [{group: "", kind: ConfigMap, name: ca}]}}`)
 	shared := func() string { return fmt.Sprint(stage.Derive(world.input(stage)).Shared) }
-	if got := shared(); got != "[]" {
+	const own = "{gw edge-istio kubernetes-gateway://gw/own}"
+	if got := shared(); got != "["+own+"]" {
 		t.Errorf("without a grant and a ConfigMap, %s", got)
 	}
 	world.put(t, `apiVersion: gateway.networking.k8s.io/v1
 kind: ReferenceGrant
 metadata: {name: g, namespace: b}
 spec: {from: [{group: gateway.networking.k8s.io, kind: Gateway, namespace: gw}], to: [{group: "", kind: Secret, name: c}]}`)
-	if got := shared(); got != "[{gw kubernetes-gateway://b/c}]" {
+	if got := shared(); got != "[{gw edge-istio kubernetes-gateway://b/c} "+own+"]" {
 		t.Errorf("with a grant, %s", got)
+	}
+	const gateway = `apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: edge, namespace: gw, annotations: {gateway.istio.io/service-account: porter}}
+spec: {gatewayClassName: istio, addresses: %s, listeners: [{name: a, port: 443, protocol: HTTPS, tls: {options: {%s}, certificateRefs: [{name: c, namespace: b}]}}]}`
+	for addresses, want := range map[string]string{
+		"[]":                                   "[{gw porter kubernetes-gateway://b/c} {gw porter kubernetes-gateway://b/c-cacert}]",
+		"[{type: Hostname, value: elsewhere}]": "[{gw  kubernetes-gateway://b/c} {gw  kubernetes-gateway://b/c-cacert}]",
+		"[{type: IPAddress, value: 10.0.0.1}, {type: IPAddress, value: 10.0.0.2}]": "[{gw  kubernetes-gateway://b/c} {gw  kubernetes-gateway://b/c-cacert}]",
+	} {
+		world.put(t, fmt.Sprintf(gateway, addresses, "gateway.istio.io/tls-terminate-mode: MUTUAL"))
+		if got := shared(); got != want {
+			t.Errorf("with addresses %s, %s, want %s", addresses, got, want)
+		}
 	}
 	for key := range world {
 		if key.Kind == kinds.ReferenceGrant {
 			delete(world, key)
 		}
 	}
+	world.put(t, fmt.Sprintf(gateway, "[]", ""))
 	if got := shared(); got != "[]" {
 		t.Errorf("without the grant, %s", got)
 	}

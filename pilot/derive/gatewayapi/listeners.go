@@ -232,7 +232,7 @@ func (l *listener) resolveTLS() {
 	}
 	var list []string
 	for i, ref := range refs {
-		if name, ok := l.certificate(ref, fmt.Sprintf("%s.tls.certificateRefs[%d]", l.field, i)); ok {
+		if name, ok := l.certificate(ref, fmt.Sprintf("%s.tls.certificateRefs[%d]", l.field, i), out.Mode); ok {
 			list = append(list, name)
 		}
 	}
@@ -276,8 +276,8 @@ func (l *listener) unresolved(reason gatewayv1.ListenerConditionReason, message,
 	l.gateway.found(l.owner, diag.Error, field, fix, message+": the listener takes no connections by it")
 }
 
-// certificate returns the name of the credential that a reference is to.
-func (l *listener) certificate(ref gatewayv1.SecretObjectReference, field string) (string, bool) {
+// certificate returns the name of the credential that a reference is to, for a server of a mode.
+func (l *listener) certificate(ref gatewayv1.SecretObjectReference, field string, mode networkingv1alpha3.ServerTLSSettings_TLSmode) (string, bool) {
 	group, kind, ns := groupOr(ref.Group, ""), kindOr(ref.Kind, "Secret"), namespaceOr(ref.Namespace, l.owner.Namespace)
 	written := func() string {
 		space := ""
@@ -308,6 +308,10 @@ func (l *listener) certificate(ref gatewayv1.SecretObjectReference, field string
 	credential := "kubernetes-gateway://" + ns + "/" + string(ref.Name)
 	resource, _ := names.Credential(credential)
 	l.gateway.share(ns, resource)
+	if mode == networkingv1alpha3.ServerTLSSettings_MUTUAL || mode == networkingv1alpha3.ServerTLSSettings_OPTIONAL_MUTUAL {
+		resource, _ = names.CACredential(credential)
+		l.gateway.share(ns, resource)
+	}
 	return credential, true
 }
 

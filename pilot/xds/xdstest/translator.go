@@ -62,9 +62,10 @@ func (f *Translator) Publish(full bool, edits ...string) *snapshot.Snapshot {
 	touched := map[string]bool{}
 	for _, e := range edits {
 		short, rest, _ := strings.Cut(e, " ")
-		if secret, is := strings.CutPrefix(e, "!share "); is { // "!share <namespace> <name>", for this world alone
-			namespace, resource, _ := strings.Cut(secret, " ")
-			s.Shared = snapshot.ShareSecrets(kinds.SharedSecret{Namespace: namespace, Resource: resource})
+		if secret, is := strings.CutPrefix(e, "!share "); is { // "!share <namespace>[/<account>] <name>", for this world alone
+			with, resource, _ := strings.Cut(secret, " ")
+			namespace, account, _ := strings.Cut(with, "/")
+			s.Shared = snapshot.ShareSecrets(kinds.SharedSecret{Namespace: namespace, Account: account, Resource: resource})
 			continue
 		}
 		if e == "!join" {
