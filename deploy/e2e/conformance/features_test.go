@@ -35,19 +35,19 @@ const quick = "HTTPRouteSimpleSameNamespace"
 // failing are the tests that are left out, each with its reason, which deploy/conformance/README.md has too.
 func failing() map[string]string {
 	const secrets = "not run since the proxies of a Gateway get the certificates that it names"
-	const listenerSets = "a ListenerSet does not get the condition that is waited for; not understood yet"
+	const listenerSets = "not run since a ListenerSet without a valid listener is not programmed, and is not counted"
 	return map[string]string{
 		"BackendTLSPolicy": secrets,
 		"GatewayFrontendClientCertificateValidationInsecureFallback": secrets,
-		"GatewayInvalidListenersUnsupportedProtocol":                 "not run since a Gateway with a listener of an unknown protocol gets a status",
+		"GatewayListenerUnsupportedProtocol":                         "not run since a Gateway with a listener of an unknown protocol gets a status",
 		"BackendTLSPolicyConflictResolution":                         secrets,
 		"ListenerSetHostnameConflict":                                listenerSets,
 		"ListenerSetProtocolConflict":                                listenerSets,
 		"ListenerSetReferenceGrant":                                  listenerSets,
 		"GatewayFrontendClientCertificateValidation":                 secrets,
-		"GatewayStaticAddresses":                                     "not understood yet",
+		"GatewayStaticAddresses":                                     "not run since a Gateway with an address of a type that is not supported is not accepted",
 		"HTTPRouteHTTPSListener":                                     secrets,
-		"HTTPRouteRedirectPortAndScheme":                             secrets + "; a redirect on a listener of another port than 80 leaves its port out",
+		"HTTPRouteRedirectPortAndScheme":                             secrets + ", and a redirect to another host has the listener's port",
 		"TLSRouteMixedTerminationSameNamespace":                      secrets,
 		"TLSRouteTerminateSimpleSameNamespace":                       secrets,
 	}

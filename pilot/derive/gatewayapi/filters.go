@@ -110,8 +110,11 @@ func redirect(h *networkingv1alpha3.HTTPRoute, f *gatewayv1.HTTPRequestRedirectF
 	if f.Scheme != nil {
 		out.Scheme = *f.Scheme
 	}
-	if f.Port != nil {
+	switch {
+	case f.Port != nil:
 		out.RedirectPort = &networkingv1alpha3.HTTPRedirect_Port{Port: uint32(*f.Port)}
+	case f.Hostname != nil && f.Scheme == nil: // without a hostname the port stays that of the request
+		out.RedirectPort = &networkingv1alpha3.HTTPRedirect_DerivePort{DerivePort: networkingv1alpha3.HTTPRedirect_FROM_REQUEST_PORT}
 	}
 	if p := f.Path; p != nil {
 		switch {

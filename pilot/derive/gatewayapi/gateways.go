@@ -25,16 +25,16 @@ type gateway struct {
 	sets   []*listenerSet // by age
 	looked lookups
 
-	listeners []*listener // the Gateway's own, then those of its sets
-	workloads []kinds.WorkloadSelector
-	account   string    // of the proxies that are deployed for it; empty: there are none
-	services  []service // that lead to its proxies
-	wrong     []string  // what of spec.addresses is not usable
-	unnamed   bool      // a Service of spec.addresses has no address yet
-	addresses []gatewayv1.GatewayStatusAddress
-	derived   []derive.Derived
-	shared    []kinds.SharedSecret
-	findings  []diag.Diagnostic
+	listeners          []*listener // the Gateway's own, then those of its sets
+	workloads          []kinds.WorkloadSelector
+	account            string    // of the proxies that are deployed for it; empty: there are none
+	services           []service // that lead to its proxies
+	unsupportedAddress string    // a type of spec.addresses that is not supported; empty: there is none
+	unnamed            bool      // a Service of spec.addresses has no address yet
+	addresses          []gatewayv1.GatewayStatusAddress
+	derived            []derive.Derived
+	shared             []kinds.SharedSecret
+	findings           []diag.Diagnostic
 
 	run      uint64           // the last that had it
 	kept     []*derive.Status // its own and those of its ListenerSets; nil: they are not made
@@ -190,7 +190,7 @@ func (g *gateway) findServices() {
 		if a.Type == nil || *a.Type != gatewayv1.HostnameAddressType {
 			if a.Type != nil {
 				g.found(o, diag.Warning, field+".type", "write Hostname or IPAddress", "addresses of type "+string(*a.Type)+" are not supported")
-				g.wrong = append(g.wrong, a.Value)
+				g.unsupportedAddress = cmp.Or(g.unsupportedAddress, string(*a.Type))
 			}
 			continue
 		}
@@ -200,7 +200,6 @@ func (g *gateway) findServices() {
 			ns, _, _ = strings.Cut(rest, ".")
 			if suffix := ".svc." + r.o.Domain; a.Value != name+"."+ns+suffix && a.Value != name+"."+ns+".svc" && a.Value != name+"."+ns {
 				g.found(o, diag.Warning, field+".value", "write <name>.<namespace>.svc."+r.o.Domain, "no Service of this cluster has this name")
-				g.wrong = append(g.wrong, a.Value)
 				wanted = append(wanted, service{host: a.Value})
 				continue
 			}
@@ -225,7 +224,7 @@ func (g *gateway) findServices() {
 		name := names.GatewayDeployment(o.Name, string(gatewaySpec(o).GatewayClassName), o.Annotations)
 		wanted = []service{{host: name + "." + o.Namespace + ".svc." + r.o.Domain, object: g.looked.object(kinds.Key{Kind: kinds.Service, Namespace: o.Namespace, Name: name})}}
 		g.workloads = []kinds.WorkloadSelector{{Namespace: o.Namespace, Labels: map[string]string{gatewayNameLabel: o.Name}}}
-		if n := len(gatewaySpec(o).Addresses); n == 0 || n == 1 && len(g.wrong) == 0 { // otherwise none are deployed
+		if n := len(gatewaySpec(o).Addresses); n == 0 || n == 1 && g.unsupportedAddress == "" { // otherwise none are deployed
 			g.account = names.GatewayAccount(o.Name, string(gatewaySpec(o).GatewayClassName), o.Annotations)
 		}
 	}

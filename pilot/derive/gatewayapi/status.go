@@ -136,13 +136,12 @@ func (g *gateway) makeStatuses(r *run) {
 		}
 		now.Listeners = append(now.Listeners, l.status(r.attached[l], before))
 	}
-	now.Conditions = conditions(g.object, was.Conditions, typed{"Accepted", accepted(bad, own)}, typed{"Programmed", g.programmed(g.listeners)}, typed{"ResolvedRefs", yes("ResolvedRefs", "All references resolved")})
+	now.Conditions = conditions(g.object, was.Conditions, typed{"Accepted", g.accepted(bad, own)}, typed{"Programmed", g.programmed(g.listeners)}, typed{"ResolvedRefs", yes("ResolvedRefs", "All references resolved")})
 	sets := int32(0)
 	for _, s := range g.sets {
-		if s.allowed {
+		if g.setStatus(r, s) {
 			sets++
 		}
-		g.setStatus(r, s)
 	}
 	if sets > 0 {
 		now.AttachedListenerSets = &sets
@@ -152,8 +151,10 @@ func (g *gateway) makeStatuses(r *run) {
 }
 
 // accepted returns whether a Gateway with so many bad listeners is accepted.
-func accepted(bad, all int) condition {
+func (g *gateway) accepted(bad, all int) condition {
 	switch {
+	case g.unsupportedAddress != "":
+		return no(string(gatewayv1.GatewayReasonUnsupportedAddress), "addresses of type "+g.unsupportedAddress+" are not supported")
 	case bad > 0 && bad == all:
 		return no(string(gatewayv1.GatewayReasonListenersNotValid), "None of the Gateway's listeners are valid")
 	case bad > 0:
@@ -162,8 +163,8 @@ func accepted(bad, all int) condition {
 	return yes("Accepted", "Resource accepted")
 }
 
-// setStatus adds the status of a ListenerSet.
-func (g *gateway) setStatus(r *run, s *listenerSet) {
+// setStatus adds the status of a ListenerSet, and reports whether it is accepted.
+func (g *gateway) setStatus(r *run, s *listenerSet) bool {
 	was := s.object.Spec.(*gatewayv1.ListenerSet).Status
 	var now gatewayv1.ListenerSetStatus
 	var listeners []*listener
@@ -188,9 +189,11 @@ func (g *gateway) setStatus(r *run, s *listenerSet) {
 		programmed = acceptance
 	} else if bad > 0 && bad == len(listeners) {
 		acceptance = no(string(gatewayv1.GatewayReasonListenersNotValid), "None of the ListenerSet's listeners are valid")
+		programmed = acceptance
 	}
 	now.Conditions = conditions(s.object, was.Conditions, typed{"Accepted", acceptance}, typed{"Programmed", programmed})
 	r.add(&derive.Status{Of: s.object.Key, Value: asJSON(now, "conditions", "listeners"), Current: asJSON(was, "conditions", "listeners")})
+	return acceptance.status == metav1.ConditionTrue
 }
 
 // programmed returns whether the Services of a Gateway have the ports of listeners, and addresses.

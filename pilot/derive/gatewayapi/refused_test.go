@@ -1,0 +1,111 @@
+package gatewayapi_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	networkingv1 "istio.io/api/networking/v1"
+	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/pilot/derive/gatewayapi"
+)
+
+// TestRefused: a Gateway with an address of an unknown type, one with a listener of an unknown protocol alone, and a
+// ListenerSet whose listeners all conflict are not accepted. The Gateway does not count that ListenerSet.
+func TestRefused(t *testing.T) {
+	world, stage := objects{}, gatewayapi.New(gatewayapi.Options{Domain: "cluster.local"})
+	world.put(t, `apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: odd, namespace: gw}
+spec: {gatewayClassName: istio, addresses: [{type: example.com/odd, value: x}], listeners: [{name: a, port: 80, protocol: HTTP}]}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: unknown, namespace: gw}
+spec: {gatewayClassName: istio, listeners: [{name: a, port: 1111, protocol: INVALID}]}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: edge, namespace: gw}
+spec: {gatewayClassName: istio, allowedListeners: {namespaces: {from: Same}}, listeners: [{name: a, port: 80, protocol: HTTP, hostname: a.org}]}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: ListenerSet
+metadata: {name: good, namespace: gw}
+spec: {parentRef: {name: edge}, listeners: [{name: a, port: 80, protocol: HTTP, hostname: a.org}, {name: b, port: 80, protocol: HTTP, hostname: b.org}]}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: ListenerSet
+metadata: {name: taken, namespace: gw}
+spec: {parentRef: {name: edge}, listeners: [{name: a, port: 80, protocol: HTTP, hostname: a.org}]}`)
+	is := map[string]map[string]any{}
+	for _, s := range stage.Derive(world.input(stage)).Statuses {
+		is[s.Of.Name] = s.Value
+	}
+	conditions := func(name string) (list string) {
+		all, _ := is[name]["conditions"].([]any)
+		for _, c := range all {
+			c := c.(map[string]any)
+			list += fmt.Sprintf("%s=%s %s, ", c["type"], c["status"], c["reason"])
+		}
+		return list
+	}
+	for name, want := range map[string][]string{
+		"odd":     {"Accepted=False UnsupportedAddress"},
+		"unknown": {"Accepted=False ListenersNotValid"},
+		"edge":    {"Accepted=True Accepted"},
+		"good":    {"Accepted=True Accepted"},
+		"taken":   {"Accepted=False ListenersNotValid", "Programmed=False ListenersNotValid"},
+	} {
+		for _, c := range want {
+			if got := conditions(name); !strings.Contains(got, c+", ") {
+				t.Errorf("%s has %q, not %s", name, got, c)
+			}
+		}
+	}
+	if got := fmt.Sprint(is["unknown"]["listeners"]); !strings.Contains(got, "UnsupportedProtocol") {
+		t.Errorf("the listener of an unknown protocol has %s", got)
+	}
+	if got := fmt.Sprint(is["edge"]["attachedListenerSets"]); got != "1" {
+		t.Errorf("%s ListenerSets are attached", got)
+	}
+}
+
+// TestRedirectPort: a redirect to another host without a port and a scheme has the listener's port, and one without a
+// hostname that of the request.
+func TestRedirectPort(t *testing.T) {
+	world, stage := objects{}, gatewayapi.New(gatewayapi.Options{Domain: "cluster.local"})
+	const route = `apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: r, namespace: gw}
+spec: {parentRefs: [{name: edge}], rules: [{filters: [{type: RequestRedirect, requestRedirect: %s}]}]}`
+	world.put(t, `apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: edge, namespace: gw}
+spec: {gatewayClassName: istio, listeners: [{name: a, port: 8080, protocol: HTTP}]}`)
+	for redirect, want := range map[string]string{
+		"{hostname: b.org}":                                    "FROM_REQUEST_PORT",
+		"{hostname: b.org, scheme: https}":                     "FROM_PROTOCOL_DEFAULT", // what there is without either: none
+		"{statusCode: 301, scheme: https}":                     "FROM_PROTOCOL_DEFAULT",
+		"{hostname: b.org, port: 81}":                          "port 81",
+		"{path: {type: ReplaceFullPath, replaceFullPath: /b}}": "FROM_PROTOCOL_DEFAULT",
+	} {
+		world.put(t, fmt.Sprintf(route, redirect))
+		got := ""
+		for _, d := range stage.Derive(world.input(stage)).Objects {
+			if d.Object.Kind != kinds.VirtualService {
+				continue
+			}
+			r := d.Object.Spec.(*networkingv1.VirtualService).Http[0].Redirect
+			got = r.GetDerivePort().String()
+			if p, is := r.RedirectPort.(*networkingv1alpha3.HTTPRedirect_Port); is {
+				got = fmt.Sprint("port ", p.Port)
+			}
+		}
+		if got != want {
+			t.Errorf("%s: %q, want %q", redirect, got, want)
+		}
+	}
+}
