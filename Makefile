@@ -12,7 +12,7 @@ LINT     := 2.15.0
 # Packages compiled at once: each of the largest needs about a gigabyte.
 JOBS     ?= 2
 # Packages of end-to-end tests that run at once: they wait more than they compute.
-E2E_JOBS ?= 5
+E2E_JOBS ?= 3
 # Envoy for the demo and the tests: the one fetched into .tools, or ENVOY=/path/to/envoy.
 ENVOY    ?= $(TOOLS)/envoy
 # The oldest Envoy that takes virtual hosts by themselves: the end-to-end tests try those on both.
@@ -37,7 +37,9 @@ PROGRESS := deploy/tools/progress.sh
 # $(call GOTEST,STAGE,FORMAT,PACKAGES AT ONCE) runs go test under gotestsum, which keeps every line of its output in bin/test/STAGE.json.
 GOTEST    = $(PROGRESS) $(1) $(GOTESTSUM) --format $(2) --format-icons text --format-hide-empty-pkg --hide-summary output,skipped --jsonfile bin/test/$(1).json -- -p $(or $(3),$(JOBS)) -vet=off
 # The stages of `make test`: what the race detector leaves to the stage after it has run already where there is none.
-STAGES   := vet unit $(if $(RACE),norace) e2e
+STAGES   := vet unit $(if $(RACE),norace) e2e faults
+# Packages that show that no request fails whatever else does: on a machine that is busy with other tests, some would.
+FAULTS   := $(addprefix ./deploy/e2e/,agentfaults pilotagent)
 # Tests of one goroutine, which take long under the race detector.
 NORACE   := deploy/tools/tests.sh 'histories\.(NoRace|FewerWithRace|Raced)'
 
@@ -90,9 +92,9 @@ norace: $(GOTESTSUM) | bin/test ## Test whole, without the race detector, what u
 	all=$$($(NORACE)); $(call GOTEST,norace,testname) -timeout 15m -run "^($$(cut -d' ' -f2 <<<"$$all" | sort -u | paste -sd'|'))$$" $$(cut -d' ' -f1 <<<"$$all" | sort -u)
 	@touch bin/test/norace.ok
 
-e2e: build $(ENVOY) $(ENVOY_OLDEST) $(CLUSTER) $(CHARTS) $(PROMQL) $(GOTESTSUM) | bin/test ## Test end to end only.
+e2e: build $(ENVOY) $(ENVOY_OLDEST) $(CLUSTER) $(CHARTS) $(PROMQL) $(GOTESTSUM) | bin/test ## Test end to end only, but for faults.
 	@$(PROGRESS) -v e2e go build -v -p $(JOBS) ./deploy/e2e/...
-	PILOT_DISCOVERY=$(CURDIR)/bin/pilot-discovery $(call GOTEST,e2e,testname,$(E2E_JOBS)) -count=1 -timeout 20m $(addprefix ./deploy/e2e/,writers kube . gatewaytls) ./deploy/e2e/...
+	PILOT_DISCOVERY=$(CURDIR)/bin/pilot-discovery $(call GOTEST,e2e,testname,$(E2E_JOBS)) -count=1 -timeout 20m $(addprefix ./deploy/e2e/,writers kube . gatewaytls) $$(go list ./deploy/e2e/... | grep -v $(patsubst ./%,-e '%$$',$(FAULTS)))
 	@touch bin/test/e2e.ok
 
 conformance: build $(ENVOY) $(CLUSTER) $(HELM4) ## Run the conformance suite of the Gateway API, with all features that istiod claims, into deploy/conformance/report.yaml; logs go to bin/conformance. RUN=HTTPRouteCORS runs one test.
@@ -100,6 +102,10 @@ conformance: build $(ENVOY) $(CLUSTER) $(HELM4) ## Run the conformance suite of 
 	PILOT_DISCOVERY=$(CURDIR)/bin/pilot-discovery CONFORMANCE=$(or $(RUN),all) CONFORMANCE_OUT=$(CURDIR)/bin/conformance \
 		go test -p $(JOBS) -vet=off -v -count=1 -timeout 1h -parallel 4 ./deploy/e2e/conformance
 	$(if $(RUN),,cp bin/conformance/report.yaml deploy/conformance/report.yaml)
+
+faults: build $(ENVOY) $(ENVOY_OLDEST) $(GOTESTSUM) | bin/test ## Test end to end that no request fails while an agent, its disk, its clock or the control plane does.
+	PILOT_DISCOVERY=$(CURDIR)/bin/pilot-discovery $(call GOTEST,faults,testname,1) -count=1 -timeout 20m $(FAULTS)
+	@touch bin/test/faults.ok
 
 compat: build $(ENVOY) $(ENVOY_OLDEST) $(CLUSTER) $(HELM4) $(PROMQL) $(addprefix $(TOOLS)/,pilot-agent istiod istioctl istio-chart istio-dashboards) $(GOTESTSUM) | bin/test ## Test beside openssl, and Istio's own pilot-agent, istiod, istioctl, chart and dashboards, which take some minutes to build. COMPAT_UPDATE=1 writes deploy/compat/MATRIX.md.
 	go vet -tags $(TAGS),compat ./citadel/rotation ./citadel/store ./deploy/e2e/mtls ./deploy/e2e/certificates ./deploy/e2e/charts ./deploy/e2e/pairs ./deploy/e2e/boards ./deploy/e2e/istioctl

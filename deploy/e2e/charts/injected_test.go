@@ -116,7 +116,7 @@ func plain(namespace, name string) *corev1.Pod {
 // TestInjected: the three charts are installed with values of an Istio user, and the server runs. Pods of labelled
 // namespaces come out with a proxy, and valid, and a tag moves a namespace to another revision.
 func TestInjected(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	defer cancel()
 	w := newWorld(ctx, t)
 	values := filepath.Join(t.TempDir(), "mesh.yaml")

@@ -88,7 +88,7 @@ const agreement = 0.999
 // TestInjectedAsIstio has this server and istiod inject the pods of all goldens, both with the ConfigMaps that Istio's
 // own chart makes of some values.
 func TestInjectedAsIstio(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	defer cancel()
 	istiod, chart := os.Getenv("ISTIOD"), os.Getenv("ISTIO_CHART")
 	if istiod == "" || chart == "" {

@@ -56,7 +56,7 @@ spec: {hosts: ["*.example.com"], gateways: [gw], http: [{route: [{destination: {
 // TestCluster has the Secrets in a real API server: they are read when the gateway wants them and may have them, are
 // rotated, and stay while the API server is away. What is missing is a finding. Then it has an Ingress.
 func TestCluster(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	defer cancel()
 	c, err := cluster.Start(ctx, cluster.Options{})
 	if err != nil {

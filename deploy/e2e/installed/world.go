@@ -18,7 +18,7 @@ import (
 const Namespace = "istio-system"
 
 // timeout is when a test gives up: far more than a busy machine needs.
-const timeout = 5 * time.Minute
+const timeout = 15 * time.Minute
 
 // World is a cluster with the charts installed.
 type World struct {
