@@ -46,8 +46,8 @@ func kubeconfigAtHome(e *env) string {
 // errNoKubeconfig is returned where there is no cluster to read.
 var errNoKubeconfig = errors.New("no kubeconfig: name one by --kubeconfig")
 
-// client returns how to reach the cluster: that of the kubeconfig that is named, that in which this runs, or that of
-// the kubeconfig that kubectl would take. Without any it returns errNoKubeconfig.
+// client returns how to reach the cluster. It takes the kubeconfig that is named, else the cluster in which this runs,
+// else the kubeconfig that kubectl would take. Without any of them it returns errNoKubeconfig.
 func (f *clusterFlags) client() (crd.ClientOptions, error) {
 	o := crd.ClientOptions{Kubeconfig: f.kubeconfig, Context: f.context, Host: f.host, Port: f.port, Version: tag()}
 	inPod := f.host != "" && f.port != ""

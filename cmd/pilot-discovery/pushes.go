@@ -29,7 +29,7 @@ func pushesCommand() *cobra.Command {
 
   PROXIES   how many have acknowledged it, of those that were sent something
   DURATION  from the first change coming in to the last acknowledgement, or to the last that has happened so far
-  NACKS     how many rejected some of it; below the table stands what they said, and of which objects that is made
+  NACKS     how many proxies rejected a part; below the table stand their errors, and the objects behind what they rejected
 
 A push that changes nothing for the proxies that are connected has none.`,
 		Example: `  pilot-discovery pushes

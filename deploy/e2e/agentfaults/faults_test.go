@@ -26,7 +26,7 @@ const rate = 50
 
 // TestFaults: while certificates of one minute are renewed again and again, the disk of an agent is full, the token of
 // another is gone, who has no file descriptor left either, the clock of a third is set, one crashes and the control
-// plane goes, no request fails, each of which has a connection of its own.
+// plane goes, no request fails. Each request has a connection of its own.
 func TestFaults(t *testing.T) {
 	m := suite.StartMesh(t.Context(), t, suite.MeshOptions{
 		Network: network, CA: true, Env: []string{"ISTIOD_CUSTOM_HOST=" + network.Gateway().String()}, Config: "trustDomain: cluster.local\n",

@@ -146,7 +146,7 @@ func TestCommandsAsIstioctl(t *testing.T) {
 		all = append(all, command{"x internal-debug " + page, "by the pod's port 15012", []string{"x", "internal-debug", page}, `[\[{]`})
 	}
 	table := compat.Table{
-		Title: "istioctl 1.31", About: "On a cluster of kube-apiserver and etcd with the charts installed. There is no kubelet: ports of the pod are forwarded in front\nof the API server.",
+		Title: "istioctl 1.31", About: "On a cluster of kube-apiserver and etcd with the charts installed. There is no kubelet: ports of the pod are forwarded in\nfront of the API server.",
 		Head: []string{"command", "how", "result"},
 	}
 	for _, c := range all {

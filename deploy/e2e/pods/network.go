@@ -144,12 +144,12 @@ func (n *Network) Route(addr, via netip.Addr) error {
 	})
 }
 
-// AddAddress gives the program one more address of its own, which pods reach too; having it already is no error.
+// AddAddress adds an address to the program's own, which pods reach too. An address that it has already is no error.
 func (n *Network) AddAddress(addr netip.Addr) error {
 	return n.home.within(n.home, func() error { return ownAddress(addr) })
 }
 
-// ownAddress gives the calling thread's namespace an address.
+// ownAddress adds an address to the calling thread's namespace.
 func ownAddress(addr netip.Addr) error {
 	lo, err := netlink.LinkByName("lo")
 	if err != nil {

@@ -94,7 +94,7 @@ func (p *Pod) Close() error {
 	return errors.Join(err, p.ns.close())
 }
 
-// AddAddress gives the pod one more address, which is reached where a route leads to the pod.
+// AddAddress adds an address to the pod, which is reached where a route leads to the pod.
 func (p *Pod) AddAddress(addr netip.Addr) error {
 	return p.ns.within(p.home, func() error { return ownAddress(addr) })
 }

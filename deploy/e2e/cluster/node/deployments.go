@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// hashLabel says of which template a pod is.
+// hashLabel is the label that identifies the template that a pod was made from.
 const hashLabel = "pod-template-hash"
 
 // syncDeployments makes the pods of Deployments. Those of an earlier template go when all of the new one are ready.
