@@ -18,7 +18,6 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/cmd/report"
@@ -29,11 +28,11 @@ import (
 func printSummary(w io.Writer, all map[string][]*envoy.Resource) error {
 	var out bytes.Buffer
 	table := tabwriter.NewWriter(&out, 0, 8, 3, ' ', 0)
-	endpoints, err := decoded[endpointv3.ClusterLoadAssignment](all[envoy.EndpointType])
+	endpoints, err := envoy.Decode[endpointv3.ClusterLoadAssignment](all[envoy.EndpointType])
 	if err != nil {
 		return err
 	}
-	clusters, err := decoded[clusterv3.Cluster](all[envoy.ClusterType])
+	clusters, err := envoy.Decode[clusterv3.Cluster](all[envoy.ClusterType])
 	if err != nil {
 		return err
 	}
@@ -50,7 +49,7 @@ func printSummary(w io.Writer, all map[string][]*envoy.Resource) error {
 		fmt.Fprintf(table, "%s\t%s\t%s\n", c.GetName(), c.GetType(), endpointText(c.GetType(), a))
 	}
 
-	listeners, err := decoded[listenerv3.Listener](all[envoy.ListenerType])
+	listeners, err := envoy.Decode[listenerv3.Listener](all[envoy.ListenerType])
 	if err != nil {
 		return err
 	}
@@ -64,7 +63,7 @@ func printSummary(w io.Writer, all map[string][]*envoy.Resource) error {
 		fmt.Fprintf(table, "%s\t%s\t%s\n", l.GetName(), addressText(l.GetAddress()), few(leads))
 	}
 
-	routes, err := decoded[routev3.RouteConfiguration](all[envoy.RouteType])
+	routes, err := envoy.Decode[routev3.RouteConfiguration](all[envoy.RouteType])
 	if err != nil {
 		return err
 	}
@@ -98,22 +97,6 @@ func wantCertificates(list []*envoy.Resource) int {
 		}
 	}
 	return n
-}
-
-// decoded reads resources of one type.
-func decoded[T any, M interface {
-	*T
-	proto.Message
-}](list []*envoy.Resource) ([]M, error) {
-	out := make([]M, 0, len(list))
-	for _, r := range list {
-		m := M(new(T))
-		if err := proto.Unmarshal(r.Value(), m); err != nil {
-			return nil, fmt.Errorf("read %s: %w", r.Name, err)
-		}
-		out = append(out, m)
-	}
-	return out, nil
 }
 
 // few returns the first three of a list as text, and how many more there are.

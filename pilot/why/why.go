@@ -122,7 +122,7 @@ func Follow(c Config, r Request) (*Answer, error) {
 		r.Path = "/"
 	}
 	a := &Answer{Status: 200, Forwarded: r}
-	listeners, err := decode[listenerv3.Listener](c[envoy.ListenerType])
+	listeners, err := envoy.Decode[listenerv3.Listener](c[envoy.ListenerType])
 	if err != nil {
 		return nil, err
 	}
@@ -142,22 +142,6 @@ func Follow(c Config, r Request) (*Answer, error) {
 	return a, filters(a, c, chain, r)
 }
 
-// decode reads resources of one type.
-func decode[T any, M interface {
-	*T
-	proto.Message
-}](list []*envoy.Resource) ([]M, error) {
-	out := make([]M, 0, len(list))
-	for _, r := range list {
-		m := M(new(T))
-		if err := proto.Unmarshal(r.Value(), m); err != nil {
-			return nil, fmt.Errorf("read %s: %w", r.Name, err)
-		}
-		out = append(out, m)
-	}
-	return out, nil
-}
-
 // named decodes the resource of that name, nil if there is none.
 func named[T any, M interface {
 	*T
@@ -165,7 +149,7 @@ func named[T any, M interface {
 }](list []*envoy.Resource, name string) (M, error) {
 	for _, r := range list {
 		if r.Name == name {
-			all, err := decode[T, M]([]*envoy.Resource{r})
+			all, err := envoy.Decode[T, M]([]*envoy.Resource{r})
 			if err != nil {
 				return nil, err
 			}
