@@ -1,15 +1,21 @@
 package conformance
 
 import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/gateway-api/conformance/tests"
 	"sigs.k8s.io/gateway-api/conformance/utils/suite"
 	"sigs.k8s.io/gateway-api/pkg/features"
 )
 
 // profiles are those that istiod reports, and the mesh's of gRPC.
-func profiles() []suite.ConformanceProfileName {
-	return []suite.ConformanceProfileName{
-		suite.GatewayHTTPConformanceProfileName, suite.GatewayGRPCConformanceProfileName, suite.GatewayTLSConformanceProfileName, suite.GatewayTCPConformanceProfileName,
-		suite.MeshHTTPConformanceProfileName, suite.MeshGRPCConformanceProfileName,
+func profiles() []suite.ConformanceProfile {
+	return []suite.ConformanceProfile{
+		suite.GatewayHTTPConformanceProfile, suite.GatewayGRPCConformanceProfile, suite.GatewayTLSConformanceProfile, suite.GatewayTCPConformanceProfile,
+		suite.MeshHTTPConformanceProfile, suite.MeshGRPCConformanceProfile,
 	}
 }
 
@@ -29,26 +35,25 @@ func claimed() []features.FeatureName {
 	}
 }
 
-// quick is the test that runs where nothing else is asked for.
-const quick = "HTTPRouteSimpleSameNamespace"
-
-// failing are the tests that are left out, each with its reason, which deploy/conformance/README.md has too.
-func failing() map[string]string {
-	const secrets = "not run since the proxies of a Gateway get the certificates that it names"
-	const listenerSets = "not run since a ListenerSet without a valid listener is not programmed, and is not counted"
-	return map[string]string{
-		"BackendTLSPolicy": secrets,
-		"GatewayFrontendClientCertificateValidationInsecureFallback": secrets,
-		"GatewayListenerUnsupportedProtocol":                         "not run since a Gateway with a listener of an unknown protocol gets a status",
-		"BackendTLSPolicyConflictResolution":                         secrets,
-		"ListenerSetHostnameConflict":                                listenerSets,
-		"ListenerSetProtocolConflict":                                listenerSets,
-		"ListenerSetReferenceGrant":                                  listenerSets,
-		"GatewayFrontendClientCertificateValidation":                 secrets,
-		"GatewayStaticAddresses":                                     "not run since a Gateway with an address of a type that is not supported is not accepted",
-		"HTTPRouteHTTPSListener":                                     secrets,
-		"HTTPRouteRedirectPortAndScheme":                             secrets + ", and a redirect to another host has the listener's port",
-		"TLSRouteMixedTerminationSameNamespace":                      secrets,
-		"TLSRouteTerminateSimpleSameNamespace":                       secrets,
+// choose returns the tests to run: those of what is claimed where all are asked for, those of the core of a profile, or
+// those named.
+func choose(what string) ([]suite.ConformanceTest, error) {
+	names := strings.Split(what, ",")
+	supported := sets.New(claimed()...)
+	for _, p := range profiles() {
+		supported = supported.Union(p.CoreFeatures)
 	}
+	chosen := slices.DeleteFunc(slices.Clone(tests.ConformanceTests), func(t suite.ConformanceTest) bool {
+		switch what {
+		case "all":
+			return !supported.HasAll(t.Features...)
+		case "core":
+			return !slices.ContainsFunc(profiles(), func(p suite.ConformanceProfile) bool { return p.CoreFeatures.HasAll(t.Features...) })
+		}
+		return !slices.Contains(names, t.ShortName)
+	})
+	if len(chosen) == 0 {
+		return nil, fmt.Errorf("the suite has no test %s", what)
+	}
+	return chosen, nil
 }

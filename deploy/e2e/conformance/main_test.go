@@ -23,6 +23,8 @@ const (
 	outVar = "CONFORMANCE_OUT"
 	// whatVar says what to run.
 	whatVar = "CONFORMANCE"
+	// istiodVar and istioChartVar name Istio's own istiod and its chart, to be run in the place of this control plane.
+	istiodVar, istioChartVar = "ISTIOD", "ISTIO_CHART"
 )
 
 var network *pods.Network
@@ -44,6 +46,11 @@ func prepare(ctx context.Context, dir string) ([]string, error) {
 		"contain": "./deploy/e2e/cluster/node/contain/run", "mesh-echo": "./deploy/e2e/conformance/meshecho", "echo": "sigs.k8s.io/gateway-api/conformance/echo-basic",
 	} {
 		if err := binaries.Build(ctx, filepath.Join(dir, name), pkg); err != nil {
+			return nil, err
+		}
+	}
+	if istiod := os.Getenv(istiodVar); istiod != "" {
+		if err := binaries.Copy(filepath.Join(dir, "istiod"), istiod); err != nil {
 			return nil, err
 		}
 	}
@@ -100,7 +107,13 @@ func render(ctx context.Context, dir string) error {
 		if err != nil {
 			return err
 		}
-		manifests, err := helms[len(helms)-1].Run(ctx, "template", name, chart, "-n", "istio-system", "--include-crds")
+		args := []string{"template", name, chart, "-n", "istio-system", "--include-crds"}
+		if name == "istiod" && os.Getenv(istiodVar) != "" {
+			// As Istio's own report has it.
+			args[2] = os.Getenv(istioChartVar)
+			args = append(args, "--set", "env.PILOT_ENABLE_ALPHA_GATEWAY_API=true")
+		}
+		manifests, err := helms[len(helms)-1].Run(ctx, args...)
 		if err != nil {
 			return err
 		}

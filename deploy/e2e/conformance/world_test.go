@@ -77,6 +77,8 @@ func images(dir string) func(string) (node.Image, bool) {
 		switch {
 		case strings.Contains(name, "/istiod-lite:"):
 			return image("pilot-discovery", "pilot-discovery", "pilot-agent", "pilot-agent"), true
+		case strings.Contains(name, "/pilot:"):
+			return image("istiod", "pilot-discovery"), true
 		case strings.Contains(name, "proxyv2"):
 			return image("pilot-agent", "pilot-agent", "envoy.sh", "envoy", "envoy", "envoy.real"), true
 		case strings.Contains(name, "/echo-basic:"):
