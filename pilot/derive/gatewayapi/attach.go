@@ -94,7 +94,7 @@ func (x *route) attachToGateway(p *parent, key kinds.Key, set *kinds.Object, hos
 		case !l.allows(&x.looked, x.object.Namespace):
 			refuse(gatewayv1.RouteReasonNotAllowedByListeners, "hostnames matched parent hostname %q, but namespace %q is not allowed by the parent", strings.TrimPrefix(l.hostname, "*/"), x.object.Namespace)
 		default:
-			p.attached = append(p.attached, attachment{l, hosts})
+			p.attached = append(p.attached, attachment{l, x.isolated(l, hosts)})
 		}
 	}
 	if len(p.attached) > 0 {
@@ -115,6 +115,18 @@ func (x *route) attachToGateway(p *parent, key kinds.Key, set *kinds.Object, hos
 	}
 	x.found(p.field, diag.Warning, "name a listener that takes it", p.refused.message+": the route does not attach")
 	return true
+}
+
+// isolated returns the hosts that requests of a listener may be for: those of a more specific listener of the port are
+// that listener's, whether it has a route for them or not.
+func (x *route) isolated(l *listener, hosts []string) []string {
+	return slices.DeleteFunc(hosts, func(host string) bool {
+		n := l.gateway.listenerOf(l, host)
+		if n != l {
+			x.found("spec.hostnames", diag.Info, "attach it to that listener too, or leave the host out", fmt.Sprintf("requests for %s are those of listener %s: this route does not get them by listener %s", host, n.Name, l.Name))
+		}
+		return n != l
+	})
 }
 
 // hostsOf returns what of a route's hosts a listener has.

@@ -16,7 +16,6 @@ const (
 )
 
 var differences = []difference{
-	{"01-http", `edge/rds.yaml/.*config`, "a host of two listeners has the routes of the first listener's VirtualService"},
 	{"02-allowed", `edge/rds.yaml/http.80.virtualHosts\[.*\].routes\[[12]\].*`, catchAll},
 	{"02-allowed", `status.*message`, message},
 	{"02-allowed", `edge/rds.yaml/http.80.virtualHosts\[nosel.org:80\].*|status.Gateway gw/edge.listeners\[nosel\].attachedRoutes`, "a listener for selected namespaces without a selector takes no routes"},

@@ -25,7 +25,8 @@ type gateway struct {
 	sets   []*listenerSet // by age
 	looked lookups
 
-	listeners          []*listener // the Gateway's own, then those of its sets
+	listeners          []*listener                // the Gateway's own, then those of its sets
+	http               map[hostnamePort]*listener // those of HTTP that take connections
 	workloads          []kinds.WorkloadSelector
 	account            string    // of the proxies that are deployed for it; empty: there are none
 	services           []service // that lead to its proxies
@@ -129,7 +130,7 @@ func (g *gateway) adopt(o *kinds.Object) {
 }
 
 func (r *run) makeGateway(o *kinds.Object, c *class, sets []*kinds.Object) *gateway {
-	g := &gateway{object: o, class: c, looked: lookups{run: r}}
+	g := &gateway{object: o, class: c, looked: lookups{run: r}, http: map[hostnamePort]*listener{}}
 	spec := gatewaySpec(o)
 	for i, l := range spec.Listeners {
 		g.listeners = append(g.listeners, &listener{gateway: g, owner: o, field: fmt.Sprintf("spec.listeners[%d]", i), Listener: l})

@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
+	"google.golang.org/protobuf/types/known/wrapperspb"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -98,10 +100,39 @@ func (g *gateway) resolveListeners() {
 			continue
 		}
 		l.bound = true
+		if l.Protocol == gatewayv1.HTTPProtocolType {
+			g.http[hostnamePort{l.hostname, l.Port}] = l
+		}
 		if g.exposes(l) {
 			g.derive(l, protocol)
 		}
 	}
+}
+
+// hostnamePort is what tells listeners of HTTP apart.
+type hostnamePort struct {
+	hostname string
+	port     gatewayv1.PortNumber
+}
+
+// listenerOf returns the listener that requests for a host of a listener are of: the one of HTTP on its port that has
+// the most specific hostname. Listeners of HTTPS and TLS are told apart before that, by what clients ask for in their
+// handshake.
+func (g *gateway) listenerOf(l *listener, host string) *listener {
+	if l.Protocol != gatewayv1.HTTPProtocolType || host == "*" {
+		return l
+	}
+	for rest := host; rest != ""; {
+		if n := g.http[hostnamePort{rest, l.Port}]; n != nil {
+			return n
+		}
+		_, parent, more := strings.Cut(strings.TrimPrefix(rest, "*."), ".")
+		if !more {
+			break
+		}
+		rest = "*." + parent
+	}
+	return l
 }
 
 const conflicted = "Listener has a conflict with another listener attached to the same Gateway"
@@ -349,8 +380,8 @@ func (l *listener) validateClients(out *networkingv1alpha3.ServerTLSSettings) {
 	}
 	out.Mode = networkingv1alpha3.ServerTLSSettings_MUTUAL
 	if validation.Mode == gatewayv1.AllowInsecureFallback {
-		out.Mode = networkingv1alpha3.ServerTLSSettings_OPTIONAL_MUTUAL
-		l.gateway.found(l.gateway.object, diag.Warning, field+".mode", "write AllowValidOnly", "clients with a certificate that is not valid are still refused: only those without one are let in")
+		out.Mode, out.InsecureSkipVerify = networkingv1alpha3.ServerTLSSettings_OPTIONAL_MUTUAL, wrapperspb.Bool(true)
+		l.gateway.found(l.gateway.object, diag.Info, field+".mode", "write AllowValidOnly", "clients without a certificate, and with one that is not valid, are let in")
 	}
 	for i, ref := range validation.CACertificateRefs {
 		at, ns := fmt.Sprintf("%s.caCertificateRefs[%d]", field, i), namespaceOr(ref.Namespace, l.gateway.object.Namespace)
@@ -377,6 +408,17 @@ func (l *listener) validateClients(out *networkingv1alpha3.ServerTLSSettings) {
 		resource, _ := names.CACredential(out.CaCertCredentialName)
 		l.gateway.share(ns, resource)
 	}
+}
+
+// allowsInsecure reports whether some clients of a Gateway are let in without a valid certificate.
+func allowsInsecure(spec *gatewayv1.GatewaySpec) bool {
+	if spec.TLS == nil || spec.TLS.Frontend == nil {
+		return false
+	}
+	insecure := func(c gatewayv1.TLSConfig) bool {
+		return c.Validation != nil && c.Validation.Mode == gatewayv1.AllowInsecureFallback
+	}
+	return insecure(spec.TLS.Frontend.Default) || slices.ContainsFunc(spec.TLS.Frontend.PerPort, func(p gatewayv1.TLSPortConfig) bool { return insecure(p.TLS) })
 }
 
 func (l *listener) badCA(reason gatewayv1.ListenerConditionReason, message, field string) {

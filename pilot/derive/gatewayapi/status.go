@@ -66,7 +66,9 @@ func shortened(message string) string {
 }
 
 // ownConditions are the types that this controller writes, on some object.
-var ownConditions = []string{"Accepted", "Programmed", "ResolvedRefs", "Conflicted"}
+var ownConditions = []string{"Accepted", "Programmed", "ResolvedRefs", "Conflicted", insecureClients}
+
+const insecureClients = string(gatewayv1.GatewayConditionInsecureFrontendValidationMode)
 
 // asJSON returns some fields of a status as JSON has them, nil for those that are absent.
 func asJSON(status any, fields ...string) map[string]any {
@@ -136,7 +138,11 @@ func (g *gateway) makeStatuses(r *run) {
 		}
 		now.Listeners = append(now.Listeners, l.status(r.attached[l], before))
 	}
-	now.Conditions = conditions(g.object, was.Conditions, typed{"Accepted", g.accepted(bad, own)}, typed{"Programmed", g.programmed(g.listeners)}, typed{"ResolvedRefs", yes("ResolvedRefs", "All references resolved")})
+	list := []typed{{"Accepted", g.accepted(bad, own)}, {"Programmed", g.programmed(g.listeners)}, {"ResolvedRefs", yes("ResolvedRefs", "All references resolved")}}
+	if allowsInsecure(gatewaySpec(g.object)) {
+		list = append(list, typed{insecureClients, yes(string(gatewayv1.GatewayReasonConfigurationChanged), "Clients whose certificate is missing or not valid are let in")})
+	}
+	now.Conditions = conditions(g.object, was.Conditions, list...)
 	sets := int32(0)
 	for _, s := range g.sets {
 		if g.setStatus(r, s) {
