@@ -110,10 +110,18 @@ func run(t *testing.T, o suite.ConformanceOptions, work string, chosen []suite.C
 	}
 }
 
-// timeouts are the suite's, but that nothing waits for nothing.
+// timeouts are the suite's, but that nothing waits for nothing, and that a busy machine has more time for all that the
+// suite does not bound: what it bounds is MaxTimeToConsistency.
 func timeouts() config.TimeoutConfig {
 	c := config.DefaultTimeoutConfig()
 	c.DefaultPollInterval = 50 * time.Millisecond
+	for _, d := range []*time.Duration{
+		&c.CreateTimeout, &c.DeleteTimeout, &c.GetTimeout, &c.GatewayStatusMustHaveListeners, &c.GatewayListenersMustHaveConditions, &c.ListenerSetListenersMustHaveConditions,
+		&c.HTTPRouteMustNotHaveParents, &c.HTTPRouteMustHaveCondition, &c.TLSRouteMustHaveCondition, &c.TCPRouteMustHaveCondition, &c.RouteMustHaveParents,
+		&c.ManifestFetchTimeout, &c.LatestObservedGenerationSet, &c.DefaultTestTimeout,
+	} {
+		*d *= 3
+	}
 	return c
 }
 
