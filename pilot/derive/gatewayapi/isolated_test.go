@@ -1,0 +1,108 @@
+package gatewayapi_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/tools/txtar"
+	networkingv1 "istio.io/api/networking/v1"
+	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/pilot/derive/gatewayapi"
+)
+
+// TestIsolated: a route has no requests for hosts that a more specific listener of the port has, and a finding says so.
+func TestIsolated(t *testing.T) {
+	world, stage := objects{}, gatewayapi.New(gatewayapi.Options{Domain: "cluster.local"})
+	const route = `apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: %s, namespace: gw}
+spec:
+  parentRefs: [{name: edge, sectionName: %[1]s}]
+  hostnames: [b.org, "*.a.org", "*.x.a.org", y.x.a.org]
+  rules: [{filters: [{type: RequestRedirect, requestRedirect: {hostname: %[1]s}}]}]
+`
+	listeners := []string{"any", "a", "x", "one", "other"}
+	text := `apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: edge, namespace: gw}
+spec:
+  gatewayClassName: istio
+  listeners:
+  - {name: any, port: 80, protocol: HTTP}
+  - {name: a, port: 80, protocol: HTTP, hostname: "*.a.org"}
+  - {name: x, port: 80, protocol: HTTP, hostname: "*.x.a.org"}
+  - {name: one, port: 80, protocol: HTTP, hostname: y.x.a.org}
+  - {name: other, port: 81, protocol: HTTP}
+`
+	for _, l := range listeners {
+		text += "---\n" + fmt.Sprintf(route, l)
+	}
+	world.put(t, text)
+	out := stage.Derive(world.input(stage))
+	got := map[string][]string{}
+	for _, d := range out.Objects {
+		if d.Object.Kind == kinds.VirtualService {
+			spec := d.Object.Spec.(*networkingv1.VirtualService)
+			to := spec.Http[0].Redirect.Authority
+			got[to] = append(got[to], spec.Hosts...)
+		}
+	}
+	for l, want := range map[string]string{"any": "b.org", "a": "*.a.org", "x": "*.x.a.org", "one": "y.x.a.org", "other": "*.a.org *.x.a.org b.org y.x.a.org"} {
+		slices.Sort(got[l])
+		if strings.Join(got[l], " ") != want {
+			t.Errorf("the route of listener %s has %v, want %s", l, got[l], want)
+		}
+	}
+	told := 0
+	for _, f := range out.Findings {
+		if strings.Contains(f.Message, "requests for ") {
+			told++
+		}
+	}
+	if told != 6 {
+		t.Errorf("%d findings: %v", told, out.Findings)
+	}
+}
+
+// TestInsecureClients: a Gateway that lets clients in without a valid certificate says so.
+func TestInsecureClients(t *testing.T) {
+	world, stage := objects{}, gatewayapi.New(gatewayapi.Options{Domain: "cluster.local"})
+	recorded, err := txtar.ParseFile("testdata/istiod/10-listenerset.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret := strings.Split("\n"+string(recorded.Files[0].Data), "\n---\n")[1] // gw/cert
+	for mode, insecure := range map[string]bool{"AllowValidOnly": false, "AllowInsecureFallback": true} {
+		world.put(t, secret+`
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: ca, namespace: gw}
+data: {ca.crt: x}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: edge, namespace: gw}
+spec:
+  gatewayClassName: istio
+  listeners: [{name: a, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: cert}]}}]
+  tls: {frontend: {default: {validation: {mode: `+mode+`, caCertificateRefs: [{group: "", kind: ConfigMap, name: ca}]}}}}`)
+		out := stage.Derive(world.input(stage))
+		if says := strings.Contains(fmt.Sprint(out.Statuses[0].Value), "InsecureFrontendValidationMode"); says != insecure {
+			t.Errorf("%s: the status is %v", mode, out.Statuses[0].Value)
+		}
+		for _, d := range out.Objects {
+			tls := d.Object.Spec.(*networkingv1.Gateway).Servers[0].Tls
+			if optional := tls.Mode == networkingv1alpha3.ServerTLSSettings_OPTIONAL_MUTUAL; optional != insecure || tls.GetInsecureSkipVerify().GetValue() != insecure {
+				t.Errorf("%s: %v", mode, tls)
+			}
+		}
+		if len(out.Objects) != 1 {
+			t.Errorf("%s: %d objects, findings %v", mode, len(out.Objects), out.Findings)
+		}
+	}
+}
