@@ -109,9 +109,9 @@ func render(ctx context.Context, dir string) error {
 		}
 		args := []string{"template", name, chart, "-n", "istio-system", "--include-crds"}
 		if name == "istiod" && os.Getenv(istiodVar) != "" {
-			// As Istio's own report has it.
+			// With all kinds of the Gateway API, and without what only Istio's own build of Envoy has.
 			args[2] = os.Getenv(istioChartVar)
-			args = append(args, "--set", "env.PILOT_ENABLE_ALPHA_GATEWAY_API=true")
+			args = append(args, "--set", "env.PILOT_ENABLE_ALPHA_GATEWAY_API=true,env.PILOT_ENABLE_METADATA_EXCHANGE=false,env.PILOT_ENABLE_ALPN_FILTER=false,telemetry.enabled=false")
 		}
 		manifests, err := helms[len(helms)-1].Run(ctx, args...)
 		if err != nil {
