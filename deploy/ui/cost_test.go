@@ -30,7 +30,7 @@ func TestCost(t *testing.T) {
 			case <-stop:
 				return
 			case <-time.After(100 * time.Millisecond):
-				s.write("routes.yaml", routes(fmt.Sprint("v", i)))
+				s.Write("routes.yaml", routes(fmt.Sprint("v", i)))
 			}
 		}
 	}()
@@ -44,7 +44,7 @@ func TestCost(t *testing.T) {
 			do(t, ctx, chromedp.Navigate("http://"+s.Monitoring+"/ui/#/"+view))
 			time.Sleep(3 * time.Second)
 		}
-		s.get("/debug/pushes?limit=1", &page)
+		s.Read("/debug/pushes?limit=1", &page)
 		pushes, cpu, memory, began := page.Newest, s.cpu(), s.memory(), time.Now()
 		half := 0
 		for time.Since(began) < *measure {
@@ -54,7 +54,7 @@ func TestCost(t *testing.T) {
 			}
 		}
 		took := time.Since(began)
-		s.get("/debug/pushes?limit=1", &page)
+		s.Read("/debug/pushes?limit=1", &page)
 		t.Logf("%-28s %5.1f %% of a core, %.1f pushes a second, RSS %.1f, %.1f, %.1f MiB", what, 100*(s.cpu()-cpu).Seconds()/took.Seconds(),
 			float64(page.Newest-pushes)/took.Seconds(), float64(memory)/1024, float64(half)/1024, float64(s.memory())/1024)
 	}
@@ -67,7 +67,7 @@ func TestCost(t *testing.T) {
 
 // cpu returns the time that the server has used processors.
 func (s *server) cpu() time.Duration {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.command.Process.Pid))
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.PID()))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func (s *server) cpu() time.Duration {
 
 // memory returns its resident memory in KiB.
 func (s *server) memory() int {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.command.Process.Pid))
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.PID()))
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -135,10 +135,10 @@ func TestPage(t *testing.T) {
 
 	// A change is a push, which one proxy rejects.
 	for i := range 12 {
-		s.write("routes.yaml", routes(fmt.Sprint("v", i)))
+		s.Write("routes.yaml", routes(fmt.Sprint("v", i)))
 		time.Sleep(300 * time.Millisecond)
 	}
-	s.write("routes.yaml", routes("forbidden"))
+	s.Write("routes.yaml", routes("forbidden"))
 	do(t, ctx, chromedp.KeyEvent("g"), chromedp.KeyEvent("u"))
 	text(t, ctx, ".pushes", "VirtualService shop/catalog", "rejected RDS", "cannot be set here", "routes.yaml:")
 	do(t, ctx, chromedp.KeyEvent("j"), chromedp.KeyEvent(kb.Enter))

@@ -5,11 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -22,7 +20,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/binaries"
-	"github.com/istiod-lite/istiod-lite/deploy/e2e/controlplane"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/served"
 )
 
 // scrape, sample and answer are those of deploy/promql.
@@ -114,62 +112,30 @@ func work(t *testing.T) []scrape {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
-	dir := t.TempDir()
-	pilot := os.Getenv("PILOT_DISCOVERY")
-	if pilot == "" {
-		pilot = filepath.Join(dir, "pilot-discovery")
-		if err := binaries.Build(ctx, pilot, "./cmd/pilot-discovery"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	o := controlplane.Options{Binary: pilot, ConfigDir: filepath.Join(dir, "mesh"), StateDir: filepath.Join(dir, "state"), WorkDir: dir, Host: "127.0.0.1"}
-	for _, d := range []string{o.ConfigDir, o.StateDir} {
-		if err := os.Mkdir(d, 0o700); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write := func(i int) {
-		if err := os.WriteFile(filepath.Join(o.ConfigDir, "web.yaml"), fmt.Appendf(nil, service, i+1, i+1), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write(0)
-	p, err := controlplane.Start(ctx, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(p.Stop)
-	load := exec.CommandContext(ctx, pilot, "load", "--address", p.GRPC, "--proxies", "10", "--namespace", "a", "--duration", "2m")
-	if err := load.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = load.Process.Kill(); _ = load.Wait() })
+	mesh := func(i int) string { return fmt.Sprintf(service, i+1, i+1) }
+	p := served.Start(t, served.Options{Mesh: map[string]string{"web.yaml": mesh(0)}, Authority: true})
+	p.Load(10, "--namespace", "a")
 	others, err := os.ReadFile("testdata/others.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
-	served := func() bool {
+	fetch := func() string { _, text := p.Fetch("/metrics"); return text }
+	p.Eventually("the proxies are served", func() bool {
 		n := 0.0
-		for line := range strings.Lines(fetch(t, p.Monitoring)) {
+		for line := range strings.Lines(fetch()) {
 			if value, ok := strings.CutPrefix(line, `pilot_xds_pushes{type="eds"} `); ok {
 				_, _ = fmt.Sscan(value, &n)
 			}
 		}
 		return n >= 10
-	}
-	for !served() {
-		if ctx.Err() != nil {
-			t.Fatal("the proxies are not served")
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
+	})
 	var scrapes []scrape
 	for i := range rounds {
 		at := time.Now()
 		scrapes = append(scrapes,
-			scrape{At: at.UnixMilli(), Labels: map[string]string{"job": "istiod", "app": "istiod", "instance": p.Monitoring, "pod": "istiod-0", "namespace": "istio-system"}, Text: fetch(t, p.Monitoring)},
+			scrape{At: at.UnixMilli(), Labels: map[string]string{"job": "istiod", "app": "istiod", "instance": p.Monitoring, "pod": "istiod-0", "namespace": "istio-system"}, Text: fetch()},
 			scrape{At: at.UnixMilli(), Labels: map[string]string{"job": "others", "instance": "10.0.0.1:1"}, Text: strings.ReplaceAll(string(others), "COUNT", fmt.Sprint(1000*(i+1)))})
-		write(i + 1)
+		p.Write("web.yaml", mesh(i+1))
 		review(t, p.HTTP, "/validate", `["web"]`)
 		review(t, p.HTTP, "/validate", `["*"]`)
 		review(t, p.HTTP, "/inject", `["web"]`)
@@ -177,20 +143,6 @@ func work(t *testing.T) []scrape {
 		time.Sleep(time.Until(at.Add(time.Second)))
 	}
 	return scrapes
-}
-
-func fetch(t *testing.T, address string) string {
-	t.Helper()
-	resp, err := http.Get("http://" + address + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
 }
 
 // review has the server judge a VirtualService for some hosts; for all hosts of the mesh it is wrong.

@@ -95,6 +95,9 @@ func (p *Process) LogFile() string { return filepath.Join(p.o.WorkDir, "pilot-di
 // Ended is closed when the process has ended, for whatever reason.
 func (p *Process) Ended() <-chan struct{} { return p.ended }
 
+// PID is that of the running process.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
 // Follow passes on lines of the log from here on until ctx ends.
 func (p *Process) Follow(ctx context.Context, line func(string)) error {
 	log, err := os.Open(p.LogFile())
