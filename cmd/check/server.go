@@ -319,7 +319,7 @@ func (r *Report) pushes(m metrics) {
 	case n == 0:
 		r.ok("latency", "nothing was pushed yet")
 	case p99 > 10:
-		r.warn("latency", "pilot-discovery request GET /debug/push_status", "99 %% of proxies had a change after %.3g s", p99)
+		r.warn("latency", "pilot-discovery pushes", "99 %% of proxies had a change after %.3g s", p99)
 	default:
 		r.ok("latency", "99 %% of proxies had a change within %.3g s", p99)
 	}

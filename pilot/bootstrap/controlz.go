@@ -8,6 +8,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/citadel/authenticate"
 	"github.com/istiod-lite/istiod-lite/pilot/ctrlz"
 	"github.com/istiod-lite/istiod-lite/pilot/debug"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
 )
 
@@ -30,7 +31,20 @@ func (s *Server) listenControlZ(ctx context.Context) error {
 // cacheOf returns what a Translator keeps of encoded resources.
 func cacheOf(t *translate.Translator) debug.Cache {
 	hits, misses := t.Stats()
-	return debug.Cache{Resources: t.Kept(), Hits: hits, Misses: misses}
+	return debug.Cache{Resources: t.Kept(), Hits: hits, Misses: misses, Each: func(yield func(string, string, int)) {
+		t.Each(func(r *envoy.Resource) { yield(r.TypeURL(), r.Name, r.Size()) })
+	}}
+}
+
+// conflictsOf returns what a Translator could not send as it was meant, by metric.
+func conflictsOf(t *translate.Translator) map[string][]string {
+	out := map[string][]string{}
+	for _, c := range translate.Conflicts() {
+		if about := t.About(c); len(about) > 0 {
+			out[string(c)] = about
+		}
+	}
+	return out
 }
 
 // bearer returns what finds out whose a bearer token over HTTP is.

@@ -169,8 +169,9 @@ func New(o Options) (*Server, error) {
 	s.debug = debug.New(debug.Options{
 		Snapshot: s.world.Snapshot, Objects: s.world.Objects, Findings: s.allFindings, Proxies: s.discovery, Selected: t.Selected, Visible: t.Visible, Pushes: s.pushes,
 		Cache:      func() debug.Cache { return cacheOf(t) },
+		Conflicts:  func() map[string][]string { return conflictsOf(t) },
 		Templates:  s.templates,
-		Authorizer: s.authorizer, Authenticate: s.bearer(), Admin: o.AdminPages, Cluster: o.ClusterID, Limits: o.Limits, Profile: o.Profile, Clusters: func() any { return s.from.Clusters() },
+		Authorizer: s.authorizer, Authenticate: s.bearer(), Admin: o.AdminPages, Cluster: o.ClusterID, Domain: o.Domain, Limits: o.Limits, Profile: o.Profile, Clusters: func() any { return s.from.Clusters() },
 	})
 	s.ui = ui.New(ui.Options{
 		Snapshot: s.world.Snapshot, Objects: s.world.Objects, Origin: s.world.Origin, Findings: s.allFindings, Proxies: s.discovery, Pushes: s.pushes,

@@ -13,15 +13,17 @@ import (
 // authorizations are the AuthorizationPolicies by namespace, as Istio shows them, and beyond that those that apply to
 // each connected proxy.
 type authorizations struct {
-	Policies struct {
-		ByNamespace   map[string][]authorizationPolicy `json:"namespace_to_policies"`
-		RootNamespace string                           `json:"root_namespace"`
-	} `json:"authorization_policies"`
-	Proxies map[string][]string `json:"proxies"` // "namespace/name" of policies, by proxy, in the order of their actions
+	Policies policies            `json:"authorization_policies"`
+	Proxies  map[string][]string `json:"proxies"` // "namespace/name" of policies, by proxy, in the order of their actions
 }
 
-// authorizationPolicy is one policy.
-type authorizationPolicy struct {
+type policies struct {
+	ByNamespace   map[string][]policy `json:"namespace_to_policies"`
+	RootNamespace string              `json:"root_namespace"`
+}
+
+// policy is an object in the form in which istiod shows those of AuthorizationPolicy and Telemetry.
+type policy struct {
 	Name        string            `json:"name"`
 	Namespace   string            `json:"namespace"`
 	Annotations map[string]string `json:"annotations,omitempty"`
@@ -32,8 +34,7 @@ type authorizationPolicy struct {
 // authorizationz shows the policies, and which of them apply to the connected proxies. With a proxyID it shows that
 // proxy, and its policies, alone.
 func (a *API) authorizationz(query url.Values) (any, error) {
-	out := authorizations{Proxies: map[string][]string{}}
-	out.Policies.ByNamespace = map[string][]authorizationPolicy{}
+	out := authorizations{policies{ByNamespace: map[string][]policy{}}, map[string][]string{}}
 	s := a.o.Snapshot()
 	if s == nil {
 		return out, nil
@@ -58,17 +59,44 @@ func (a *API) authorizationz(query url.Values) (any, error) {
 		}
 		out.Proxies[c.Proxy.ID] = list
 	}
+	var err error
+	out.Policies.ByNamespace, err = a.policies(kinds.AuthorizationPolicy, func(o *kinds.Object) bool { return !one || applies[o.Key] })
+	return out, err
+}
+
+// policies shows the objects of one kind that are wanted, by namespace.
+func (a *API) policies(kind *kinds.Kind, wanted func(*kinds.Object) bool) (map[string][]policy, error) {
+	out := map[string][]policy{}
 	for _, o := range a.sorted() {
 		spec, ok := o.Spec.(proto.Message)
-		if o.Kind != kinds.AuthorizationPolicy || !ok || one && !applies[o.Key] {
+		if o.Kind != kind || !ok || !wanted(o) {
 			continue
 		}
 		text, err := protoJSON(spec)
 		if err != nil {
 			return nil, err
 		}
-		m := describeMeta(o)
-		out.Policies.ByNamespace[o.Namespace] = append(out.Policies.ByNamespace[o.Namespace], authorizationPolicy{o.Name, o.Namespace, m.Annotations, text, o.Position})
+		out[o.Namespace] = append(out[o.Namespace], policy{o.Name, o.Namespace, describeMeta(o).Annotations, text, o.Position})
 	}
 	return out, nil
+}
+
+func every(*kinds.Object) bool { return true }
+
+// telemetries are the Telemetry objects by namespace, as Istio shows them.
+type telemetries struct {
+	Telemetries struct {
+		ByNamespace   map[string][]policy `json:"namespace_to_telemetries"`
+		RootNamespace string              `json:"root_namespace"`
+	} `json:"telemetries"`
+}
+
+func (a *API) telemetryz(url.Values) (any, error) {
+	var out telemetries
+	if s := a.o.Snapshot(); s != nil {
+		out.Telemetries.RootNamespace = s.RootNamespace()
+	}
+	var err error
+	out.Telemetries.ByNamespace, err = a.policies(kinds.Telemetry, every)
+	return out, err
 }

@@ -36,7 +36,10 @@ type Options struct {
 	Cache     func() Cache             // what is kept of encoded resources; nil: nothing
 	Templates func() map[string]string // of injection, by name; nil: there are none
 	Clusters  func() any               // the remote clusters, as JSON; nil: there are none
-	Cluster   string                   // id of the cluster that the server runs in
+	// Conflicts returns what does not get what it asks for, by the name of the metric that counts it; nil: unknown.
+	Conflicts func() map[string][]string
+	Cluster   string // id of the cluster that the server runs in
+	Domain    string // of that cluster: cluster.local
 	Limits    limits.Limits
 
 	Authorizer *authorize.Authorizer // who may read pages; nil: as by the zero authorize.Options
@@ -72,15 +75,12 @@ func New(o Options) *API {
 	}
 	a := &API{o: o, slots: make(chan struct{}, o.Limits.DebugRequests), watchers: make(chan struct{}, maxWatchers)}
 	a.closing, a.close = context.WithCancel(context.Background())
-	empty := func(v any) func(url.Values) (any, error) {
-		return func(url.Values) (any, error) { return v, nil }
-	}
-	list := []struct{}{}
+	none := func(url.Values) (any, error) { return []struct{}{}, nil }
 	a.pages = []page{
-		{"adsz", "connected proxies and what they watch", false, a.adsz},
-		{"ambientz", "ambient workloads", false, empty(list)},
+		{"adsz", "connected proxies and what they were sent by name; ?namespace=NAME, ?push=true", false, a.adsz},
+		{"ambientz", "ambient workloads, which this server does not have", false, a.ambientz},
 		{"authorizationz", "authorization policies by namespace, and by the proxies that they apply to", false, a.authorizationz},
-		{"cachez", "encoded resources that are kept, in numbers", false, a.cachez},
+		{"cachez", "names of the encoded resources that are kept, by type; ?sizes=true: how large they are", false, a.cachez},
 		{"clusterz", "remote clusters", false, a.clusterz},
 		{"config_dump", "what one proxy was sent, as Envoy's own dump", true, a.configDump},
 		{"configz", "configuration objects in force", false, a.configz},
@@ -88,19 +88,19 @@ func New(o Options) *API {
 		{"ecdsz", "configurations of filters that one proxy was sent", true, a.ecdsz},
 		{"edsz", "endpoints of one proxy", true, a.edsz},
 		{"endpointShardz", "endpoints by service and source", false, a.endpointShardz},
-		{"endpointz", "endpoints by service and port", false, a.endpointz},
+		{"endpointz", "the same as endpointShardz", false, a.endpointShardz},
 		{"findings", "what is wrong with the configuration, with file, line and fix", false, a.findings},
 		{"inject", "injection templates", false, a.inject},
-		{"instancesz", "workloads by address", false, a.instancesz},
-		{"krtz", "collections", false, empty(list)},
+		{"instancesz", "the ports of services that each proxy serves", false, a.instancesz},
+		{"krtz", "configuration objects in force, by kind", false, a.krtz},
 		{"limits", "limits in force", false, a.limits},
 		{"list", "the pages of this API", false, a.list},
-		{"mcsz", "multi-cluster services", false, empty(list)},
+		{"mcsz", "multi-cluster services", false, none},
 		{"mesh", "mesh configuration", false, a.mesh},
 		{"ndsz", "name table of one proxy", true, a.ndsz},
 		{"networkz", "network gateways", false, a.networkz},
-		{"push_status", "what the last push found and what caused it", false, a.pushStatus},
-		{"pushcontext", "the snapshot in force, in numbers", false, a.pushContext},
+		{"push_status", "what the last push found, by metric", false, a.pushStatus},
+		{"pushcontext", "the snapshot in force in numbers, and what caused it", false, a.pushContext},
 		{"pushes", "the last pushes: what caused each, its stages, what was sent and rejected; ?since=ID, ?limit=N, ?watch", false, a.pushes},
 		{"registryz", "services", false, a.registryz},
 		{"resourcesz", "kinds that are watched", false, a.resourcesz},
@@ -139,7 +139,11 @@ func (a *API) begin() (done func(), ok bool) {
 	}
 }
 
-// Answer returns the value of a page, to be written as JSON by encoding/json. query holds its parameters.
+// plain is an answer that is text, and no JSON: that of a page which does something.
+type plain string
+
+// Answer returns the value of a page, to be written as JSON by encoding/json unless it is plain. query holds its
+// parameters.
 func (a *API) Answer(name string, query url.Values) (any, error) {
 	i, ok := slices.BinarySearchFunc(a.pages, name, byName)
 	if !ok {
@@ -153,9 +157,15 @@ func (a *API) Answer(name string, query url.Values) (any, error) {
 }
 
 func (a *API) list(url.Values) (any, error) {
-	names := make([]string, len(a.pages))
-	for i, p := range a.pages {
-		names[i] = p.name
+	names := make([]string, 0, len(a.pages)+2)
+	for _, p := range a.pages {
+		names = append(names, p.name)
+		switch p.name {
+		case "adsz":
+			names = append(names, "adsz?push=true")
+		case "cachez":
+			names = append(names, "cachez?sizes=true")
+		}
 	}
 	return names, nil
 }

@@ -109,7 +109,12 @@ func testAPI(t *testing.T) (*API, *proxies) {
 			return []diag.Diagnostic{{Code: "UnknownField", Message: "no such field", File: "a.yaml", Line: 3, Column: 5}}
 		},
 		Proxies: p, Cluster: "Kubernetes", Limits: limits.Default(),
-		Cache: func() Cache { return Cache{3, 5, 4} },
+		Cache: func() Cache {
+			return Cache{Resources: 3, Hits: 5, Misses: 4, Each: func(yield func(string, string, int)) { yield(envoy.ClusterType, "outbound", 12345) }}
+		},
+		Conflicts: func() map[string][]string {
+			return map[string][]string{"pilot_conflict_inbound_listener": {"web.a.svc.cluster.local:80"}}
+		},
 		Visible: func(s *snapshot.Snapshot, p *node.Proxy) (*scope.Scope, func(*registry.Service) []*kinds.Object) {
 			sidecar := &kinds.Object{Key: kinds.Key{Kind: kinds.Sidecar, Namespace: "a", Name: "narrow"}, Spec: &networkingv1.Sidecar{}}
 			rule := &kinds.Object{Key: kinds.Key{Kind: kinds.DestinationRule, Namespace: "a", Name: "web"}, Spec: &networkingv1.DestinationRule{Host: "web"}}
@@ -180,11 +185,13 @@ func TestPagesHaveIstiosShapes(t *testing.T) {
 			`"cluster_id": "Kubernetes"`, `"proxy": "web-1.a"`, `"proxy_type": "sidecar"`, `"istio_version": "1.31.1"`, `"cluster_sent": "n2"`, `"cluster_acked": "n1"`,
 			`"state": "ERROR"`, `"state": "SYNCED"`, `"subscribed": "all"`, `"subscribed": "4"`, `"waits": "for spring"`, `"version": "1.31.1"`, `"endpoint_sent": "n3"`, `"lastError": "no such filter"`,
 		},
-		"/debug/adsz":       {`"totalClients": 1`, `"connectionId": "web-1.a-7"`, `"connectedAt": "1970-01-01T00:01:40Z"`, `"address": "10.0.0.1:4000"`, `"wildcard": true`},
+		"/debug/adsz":       {`"totalClients": 1`, `"connectionId": "web-1.a-7"`, `"connectedAt": "1970-01-01T00:01:40Z"`, `"address": "10.0.0.1:4000"`, `"wildcard": true`, `"type.googleapis.com/envoy.config.cluster.v3.Cluster": [`, `"outbound"`},
 		"/debug/configz":    {`"kind": "VirtualService"`, `"hosts": [`, `"position": "web.yaml:1:1"`, `"tls.key": "[redacted]"`, `"kept": "yes"`},
 		"/debug/registryz":  {`"hostname": "web.a.svc.cluster.local"`, `"protocol": "HTTP"`, `"10.1.0.1"`},
-		"/debug/endpointz":  {`"svc": "web.a.svc.cluster.local:http"`, `"locality": "r/z"`, `"serviceAccount": "spiffe://cluster.local/ns/a/sa/web"`},
-		"/debug/instancesz": {`"web-1.a": [`, `"web.a.svc.cluster.local"`},
+		"/debug/endpointz":  {`"web.a.svc.cluster.local": {`, `"Kubernetes/": [`, `"ServicePortName": "http"`, `"Label": "r/z"`, `"ServiceAccount": "spiffe://cluster.local/ns/a/sa/web"`},
+		"/debug/instancesz": {`"web-1.a": [`, `"hostname": "web.a.svc.cluster.local"`, `"TargetPort": 8080`},
+		"/debug/krtz":       {`"name": "networking.istio.io/v1/VirtualService"`, `"a/web": {`, `"[redacted]"`},
+		"/debug/resourcesz": {`"kind": "VirtualService"`, `"count": 1`},
 		"/debug/findings":   {`"code": "UnknownField"`, `"line": 3`},
 		"/debug/limits":     {`"HandshakeTimeout": "10s"`, `"RecvMessage": 4194304`},
 		"/debug/ndsz?proxyID=web-1.a": {
@@ -194,10 +201,13 @@ func TestPagesHaveIstiosShapes(t *testing.T) {
 		"/debug/ecdsz?proxyID=web-1.a":       {`"name": "module"`, "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig", "filters.http.wasm.v3.Wasm"},
 		"/debug/config_dump?proxyID=web-1.a": {"EcdsConfigDump", "ClustersConfigDump", `"versionInfo": "v2"`, `"name": "outbound"`, "RoutesConfigDump"},
 		"/debug/sidecarz?proxyID=web-1.a": {
-			`"namespace": "a"`, `"name": "narrow"`, `"kind": "Sidecar"`, `"hostname": "web.a.svc.cluster.local"`, `"port": 80`, `"web.a.svc.cluster.local": [`, `"kind": "DestinationRule"`, `"rootNamespace": "istio-system"`,
+			`"namespace": "a"`, `"name": "narrow"`, `"hostname": "web.a.svc.cluster.local"`, `"port": 80`, `"web.a.svc.cluster.local": [`, `"kind": "DestinationRule"`, `"rootNamespace": "istio-system"`,
 		},
-		"/debug/cachez": {`"resources": 3`, `"hits": 5`, `"misses": 4`},
-		"/debug/mesh":   {`"trustDomain": "cluster.local"`},
+		"/debug/cachez":            {`"type.googleapis.com/envoy.config.cluster.v3.Cluster": [`, `"outbound"`},
+		"/debug/cachez?sizes=true": {`"total": "12.3kB"`, `"type.googleapis.com/envoy.config.cluster.v3.Cluster": "12.3kB"`},
+		"/debug/pushcontext":       {`"resources": 3`, `"hits": 5`, `"misses": 4`, `"services": 1`, `"namespace_to_policies": {`, `"Network": "away"`},
+		"/debug/push_status":       {`"pilot_conflict_inbound_listener": {`, `"message": "web.a.svc.cluster.local:80"`},
+		"/debug/mesh":              {`"trustDomain": "cluster.local"`},
 		"/debug/authorizationz": {
 			`"namespace_to_policies": {`, `"root_namespace": "istio-system"`, `"name": "mine"`, `"name": "other"`, `"istio.io/dry-run": "true"`, `"action": "DENY"`, `"position": "p.yaml:1:1"`,
 			`"web-1.a": [`, `"a/mine"`,
@@ -223,13 +233,14 @@ func TestUnknownProxiesAndPagesAreErrors(t *testing.T) {
 		"/debug/config_dump":             {400, "You must provide a proxyID in the query string"},
 		"/debug/config_dump?proxyID=x.y": {404, "Proxy not connected to this Pilot instance. It may be connected to another instance."},
 		"/debug/nothing":                 {404, "404 page not found"},
+		"/debug/cachez?clear=true":       {400, "the query is wrong: clear has no effect here: what is kept is in use, or is forgotten by itself; pilot-discovery discovery --noMemo keeps nothing"},
 		"/debug/pprof/":                  {404, "404 page not found"}, // without Profile
 	} {
 		if code, body := get(t, a, target, here); code != want.code || strings.TrimSpace(body) != want.text {
 			t.Errorf("%s: %d %s", target, code, body)
 		}
 	}
-	if _, body := get(t, a, "/debug/adsz?push=true", here); p.pushed != 1 || !strings.Contains(body, `"pushed": 1`) {
+	if _, body := get(t, a, "/debug/adsz?push=true", here); p.pushed != 1 || body != "Pushed to 1 clients\n" {
 		t.Errorf("pushed %d times: %s", p.pushed, body)
 	}
 	if code, body := get(t, a, "/debug", here); code != 200 || !strings.Contains(body, `href="/debug/syncz"`) {

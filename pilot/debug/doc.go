@@ -2,9 +2,10 @@
 // services, endpoints and configuration it holds, and what is wrong with the latter.
 //
 // Every page is a function from the parameters of a query to a value that is written as JSON; how it travels is up to
-// the caller: HTTP and ADS are two ways. The shapes are those that Istio's tools and dashboards read. The package
-// starts no goroutine and owns no state but a count of requests in progress. Two pages do more than read, and on the
-// streams of proxies alone: adsz?push=true, and force_disconnect where Options.Admin is set.
+// the caller: HTTP and ADS are two ways. The shapes are istiod's, with keys of our own beside its keys;
+// deploy/e2e/pages names what is left out, and why. The package starts no goroutine and owns no state but a count of
+// requests in progress. Two pages do more than read, and on the streams of proxies alone: adsz?push=true, and
+// force_disconnect where Options.Admin is set.
 //
 // The identity of the peer counts, over ADS as over HTTP, where a bearer token proves it: authorize.Authorizer decides.
 // Without one, peers on loopback are let in. Private keys and the data of Secrets are never shown.

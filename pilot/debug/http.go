@@ -140,13 +140,18 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), statusOf(err))
 		return
 	}
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	if text, ok := v.(plain); ok {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		_, _ = w.Write([]byte(text + "\n"))
+		return
+	}
 	text, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("X-Content-Type-Options", "nosniff")
 	_, _ = w.Write(append(text, '\n'))
 }
 

@@ -1,6 +1,10 @@
 package debug
 
-import "net/url"
+import (
+	"net/url"
+
+	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
+)
 
 // networkGateway is a gateway as Istio's tools know it. They show more of gateways for HBONE, which this server does
 // not have.
@@ -15,11 +19,16 @@ type networkGateway struct {
 
 // networkz lists the addresses by which other networks enter a network.
 func (a *API) networkz(url.Values) (any, error) {
-	var list []networkGateway
-	if s := a.o.Snapshot(); s != nil {
-		for _, g := range s.Networks.Gateways() {
-			list = append(list, networkGateway{Network: g.Network, Cluster: g.Cluster, Addr: g.Address, Port: g.Port})
-		}
+	return networkGateways(a.o.Snapshot()), nil
+}
+
+func networkGateways(s *snapshot.Snapshot) []networkGateway {
+	list := []networkGateway{}
+	if s == nil {
+		return list
 	}
-	return orEmpty(list), nil
+	for _, g := range s.Networks.Gateways() {
+		list = append(list, networkGateway{Network: g.Network, Cluster: g.Cluster, Addr: g.Address, Port: g.Port})
+	}
+	return list
 }

@@ -2,6 +2,8 @@ package debug
 
 import (
 	"encoding/json"
+	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strconv"
@@ -141,9 +143,9 @@ func (a *API) syncz(query url.Values) (any, error) {
 }
 
 // clients is the answer of adsz and connections.
-type clients struct {
-	Total   int      `json:"totalClients"`
-	Clients []client `json:"clients"`
+type clients[T any] struct {
+	Total   int `json:"totalClients"`
+	Clients []T `json:"clients"`
 }
 
 type client struct {
@@ -152,42 +154,75 @@ type client struct {
 	Address      string            `json:"address"`
 	Labels       map[string]string `json:"labels,omitempty"`
 	Metadata     map[string]any    `json:"metadata,omitempty"`
-	Locality     map[string]string `json:"locality,omitempty"`
-	Watches      map[string]watch  `json:"watches,omitempty"`
+	Locality     map[string]string `json:"locality"`
+
+	Watches       map[string][]string     `json:"watches"` // the names of what it was sent, by type
+	Subscriptions map[string]subscription `json:"subscriptions"`
+	LeftOut       int                     `json:"watchesLeftOut,omitempty"` // names, as there are too many for one page
 }
 
-type watch struct {
+// connection is what the page of connections shows of a client.
+type connection struct {
+	ConnectionID string    `json:"connectionId"`
+	ConnectedAt  time.Time `json:"connectedAt"`
+	Address      string    `json:"address"`
+}
+
+// subscription is what a client asked for of a type.
+type subscription struct {
 	Wildcard bool `json:"wildcard"`
 	Names    int  `json:"names"` // subscribed to by name
 }
 
+// maxWatched is how many names of resources adsz shows at most. With namespace=NAME it shows the proxies of that one.
+const maxWatched = 200_000
+
 func (a *API) connections(url.Values) (any, error) {
 	list := a.o.Proxies.Clients()
-	out := clients{Total: len(list), Clients: []client{}}
+	out := clients[connection]{len(list), []connection{}}
 	for _, c := range list {
-		out.Clients = append(out.Clients, client{ConnectionID: c.ID, ConnectedAt: c.Connected, Address: c.Address})
+		out.Clients = append(out.Clients, connection{c.ID, c.Connected, c.Address})
 	}
 	return out, nil
 }
 
-// adsz lists the connected proxies; with push=true it has all of them compare what they have with the newest snapshot.
+// adsz lists the connected proxies, those of one namespace with namespace=NAME. With push=true it has all of them
+// compare what they have with the newest snapshot.
 func (a *API) adsz(query url.Values) (any, error) {
 	list := a.o.Proxies.Clients()
 	if query.Get("push") == "true" {
 		a.o.Proxies.Push()
-		return map[string]any{"pushed": len(list)}, nil
+		return plain(fmt.Sprintf("Pushed to %d clients", len(list))), nil
 	}
-	out := clients{Total: len(list), Clients: []client{}}
+	out := clients[client]{len(list), []client{}}
+	room := maxWatched
 	for _, c := range list {
+		if ns := query.Get("namespace"); ns != "" && c.Proxy.Namespace != ns {
+			continue
+		}
 		d := client{
 			ConnectionID: c.ID, ConnectedAt: c.Connected, Address: c.Address, Labels: c.Proxy.Labels, Metadata: describeProxy(c.Proxy),
-			Watches: map[string]watch{},
+			Locality: map[string]string{}, Watches: map[string][]string{}, Subscriptions: map[string]subscription{},
 		}
-		if l := c.Proxy.Locality; l != [3]string{} {
-			d.Locality = map[string]string{"region": l[0], "zone": l[1], "subzone": l[2]}
+		for i, part := range []string{"region", "zone", "sub_zone"} {
+			if c.Proxy.Locality[i] != "" {
+				d.Locality[part] = c.Proxy.Locality[i]
+			}
 		}
-		for typeURL, t := range c.Types {
-			d.Watches[typeURL] = watch{t.Wildcard, t.Names}
+		for _, typeURL := range slices.Sorted(maps.Keys(c.Types)) {
+			t := c.Types[typeURL]
+			d.Subscriptions[typeURL] = subscription{t.Wildcard, t.Names}
+			sent, _ := a.o.Proxies.Dump(c.ID, typeURL)
+			names := make([]string, 0, len(sent))
+			for _, r := range sent {
+				names = append(names, r.Name)
+			}
+			if len(names) > room {
+				d.LeftOut += len(names) - room
+				names = names[:room]
+			}
+			room -= len(names)
+			d.Watches[typeURL] = names
 		}
 		out.Clients = append(out.Clients, d)
 	}
@@ -213,6 +248,9 @@ func describeProxy(p *node.Proxy) map[string]any {
 		if v == "" {
 			delete(all, k)
 		}
+	}
+	if len(p.Labels) > 0 {
+		all["LABELS"] = p.Labels
 	}
 	return all
 }
@@ -333,16 +371,21 @@ func (a *API) edsz(query url.Values) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := []json.RawMessage{}
+	out := messages{Configs: []json.RawMessage{}}
 	list, _ := a.o.Proxies.Dump(c.ID, envoy.EndpointType)
 	for _, r := range list {
 		text, err := sentJSON(&anypb.Any{TypeUrl: envoy.EndpointType, Value: r.Value()})
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, text)
+		out.Configs = append(out.Configs, text)
 	}
 	return out, nil
+}
+
+// messages is the form in which istiod shows messages of a proxy, each with its type.
+type messages struct {
+	Configs []json.RawMessage `json:"configs"`
 }
 
 // nameTables is the form in which istiod shows the name table of a proxy.

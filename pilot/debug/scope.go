@@ -1,21 +1,78 @@
 package debug
 
 import (
+	"encoding/json"
 	"net/url"
-	"slices"
+	"strconv"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	networkingv1 "istio.io/api/networking/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
-	"github.com/istiod-lite/istiod-lite/registry"
+	"github.com/istiod-lite/istiod-lite/pilot/scope"
 )
 
 // sidecarScope is what a proxy sees, with the keys that istiod has.
 type sidecarScope struct {
-	Name             string                    `json:"name,omitempty"`
-	Namespace        string                    `json:"namespace"`
-	RootNamespace    string                    `json:"rootNamespace"`
-	Sidecar          *configObject             `json:"sidecar,omitempty"`
-	Services         []service                 `json:"services"`
-	DestinationRules map[string][]configObject `json:"destinationRules"` // by host
+	Name                   string                       `json:"name"` // of the Sidecar; empty without one
+	Namespace              string                       `json:"namespace"`
+	RootNamespace          string                       `json:"rootNamespace"`
+	Version                string                       `json:"version"` // of the snapshot
+	Sidecar                json.RawMessage              `json:"sidecar,omitempty"`
+	OutboundTrafficPolicy  json.RawMessage              `json:"outboundTrafficPolicy,omitempty"`
+	Services               []service                    `json:"services"`
+	ServicesByHostname     map[string]service           `json:"servicesByHostname"`
+	EgressListenerServices [][]service                  `json:"egressListenerServices"` // of each egress listener
+	DestinationRules       map[string][]destinationRule `json:"destinationRules"`       // by host
+}
+
+// destinationRule is one that a host has, with the objects of which it is made.
+type destinationRule struct {
+	Rule     istioConfig         `json:"rule"`
+	From     []fullName          `json:"from"`
+	ExportTo map[string]struct{} `json:"exportTo"`
+}
+
+type fullName struct{ Namespace, Name string }
+
+// istioConfig is an object as istiod shows it where it shows no object of Kubernetes.
+type istioConfig struct {
+	Type        configType        `json:"type"`
+	UID         string            `json:"uid,omitempty"`
+	Name        string            `json:"name"`
+	Namespace   string            `json:"namespace,omitempty"`
+	Domain      string            `json:"domain,omitempty"`
+	Labels      map[string]string `json:"labels,omitempty"`
+	Annotations map[string]string `json:"annotations,omitempty"`
+	Created     *time.Time        `json:"creationTimestamp,omitempty"`
+	Generation  int64             `json:"generation,omitempty"`
+	Spec        json.RawMessage   `json:"Spec"`
+	Position    string            `json:"position,omitempty"` // where it was read
+}
+
+type configType struct {
+	Group   string `json:"group,omitempty"`
+	Version string `json:"version"`
+	Kind    string `json:"kind"`
+}
+
+func typeOf(k *kinds.Kind) configType { return configType{k.Group, k.Versions[0], k.Name} }
+
+// describeConfig shows an object whose spec is a message.
+func describeConfig(o *kinds.Object, domain string) (istioConfig, error) {
+	m := describeMeta(o)
+	c := istioConfig{
+		Type: typeOf(o.Kind), UID: o.UID, Name: o.Name, Namespace: o.Namespace, Domain: domain, Labels: o.Labels, Annotations: m.Annotations, Created: m.Created,
+		Generation: o.Generation, Position: o.Position,
+	}
+	spec, ok := o.Spec.(proto.Message)
+	if !ok {
+		return c, nil
+	}
+	var err error
+	c.Spec, err = protoJSON(spec)
+	return c, err
 }
 
 // sidecarz shows the services that one proxy sees, with the ports that it sees of them, their DestinationRules, and the
@@ -25,69 +82,71 @@ func (a *API) sidecarz(query url.Values) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := sidecarScope{Namespace: c.Proxy.Namespace, Services: []service{}, DestinationRules: map[string][]configObject{}}
+	out := sidecarScope{
+		Namespace: c.Proxy.Namespace, Services: []service{}, ServicesByHostname: map[string]service{}, EgressListenerServices: [][]service{},
+		DestinationRules: map[string][]destinationRule{},
+	}
 	s := a.o.Snapshot()
 	if s == nil || a.o.Visible == nil {
 		return out, nil
 	}
-	out.RootNamespace = s.RootNamespace()
+	out.RootNamespace, out.Version = s.RootNamespace(), strconv.FormatUint(s.Revision, 10)
 	sees, rules := a.o.Visible(s, c.Proxy)
-	if sees.Sidecar != nil {
-		d, err := describe(sees.Sidecar)
-		if err != nil {
-			return nil, err
+	if err := out.describeSidecar(sees); err != nil {
+		return nil, err
+	}
+	all := a.newServices()
+	describe := func(svc scope.Service) service {
+		d := all.describe(svc.Service, &svc)
+		for _, other := range sees.Aliases(svc.Service) {
+			d.Attributes.Aliases = append(d.Attributes.Aliases, alias{other.Host, other.Namespace})
 		}
-		out.Name, out.Sidecar = sees.Sidecar.Name, &d
+		return d
 	}
 	for svc := range sees.Services {
-		d := a.describeService(svc.Service)
-		d.Ports = []port{}
-		for p := range svc.ImportedPorts {
-			d.Ports = append(d.Ports, port{p.Name, p.Number, string(p.Protocol)})
-		}
+		d := describe(svc)
 		out.Services = append(out.Services, d)
+		out.ServicesByHostname[svc.Host] = d
 		for _, o := range rules(svc.Service) {
 			if o.Kind != kinds.DestinationRule {
 				continue
 			}
-			rule, err := describe(o)
+			rule, err := describeConfig(o, a.o.Domain)
 			if err != nil {
 				return nil, err
 			}
-			out.DestinationRules[svc.Host] = append(out.DestinationRules[svc.Host], rule)
+			d := destinationRule{rule, []fullName{{o.Namespace, o.Name}}, map[string]struct{}{}}
+			if spec, ok := o.Spec.(*networkingv1.DestinationRule); ok {
+				for _, to := range spec.ExportTo {
+					d.ExportTo[to] = struct{}{}
+				}
+			}
+			out.DestinationRules[svc.Host] = append(out.DestinationRules[svc.Host], d)
 		}
+	}
+	for i := range sees.Egress {
+		list := []service{}
+		for svc := range sees.Egress[i].Services {
+			list = append(list, describe(svc))
+		}
+		out.EgressListenerServices = append(out.EgressListenerServices, list)
 	}
 	return out, nil
 }
 
-// Cache is what is kept of encoded resources.
-type Cache struct {
-	Resources int    `json:"resources"`
-	Hits      uint64 `json:"hits"`   // looks that found one
-	Misses    uint64 `json:"misses"` // looks after which one was made
-}
-
-func (a *API) cachez(url.Values) (any, error) {
-	if a.o.Cache == nil {
-		return Cache{}, nil
+// describeSidecar fills in what is of the Sidecar object.
+func (d *sidecarScope) describeSidecar(sees *scope.Scope) error {
+	if sees.Sidecar == nil {
+		return nil
 	}
-	return a.o.Cache(), nil
-}
-
-// describeService shows one service.
-func (a *API) describeService(svc *registry.Service) service {
-	d := service{
-		Attributes: attributes{provider(svc), svc.Name, svc.Namespace, svc.Labels, svc.ExportTo, svc.Selector},
-		Ports:      []port{}, Hostname: svc.Host, Resolution: resolution(svc.Resolution), MeshExternal: svc.MeshExternal,
+	spec := sees.Spec()
+	d.Name = sees.Sidecar.Name
+	var err error
+	if d.Sidecar, err = protoJSON(spec); err != nil {
+		return err
 	}
-	for _, p := range svc.Ports {
-		d.Ports = append(d.Ports, port{p.Name, p.Number, string(p.Protocol)})
+	if spec.OutboundTrafficPolicy != nil {
+		d.OutboundTrafficPolicy, err = protoJSON(spec.OutboundTrafficPolicy)
 	}
-	if addresses := slices.Concat(svc.Addresses, svc.AutoAddress); len(addresses) > 0 {
-		d.ClusterVIPs.Addresses = map[string][]string{a.o.Cluster: addresses}
-	}
-	if !svc.Created.IsZero() {
-		d.CreationTime = &svc.Created
-	}
-	return d
+	return err
 }

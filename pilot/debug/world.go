@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
-	"github.com/istiod-lite/istiod-lite/registry"
 )
 
 // configObject is one object as the Kubernetes API would show it.
@@ -30,6 +29,7 @@ type metadata struct {
 	Name        string            `json:"name"`
 	Namespace   string            `json:"namespace,omitempty"`
 	UID         string            `json:"uid,omitempty"`
+	Generation  int64             `json:"generation,omitempty"`
 	Created     *time.Time        `json:"creationTimestamp,omitempty"`
 	Labels      map[string]string `json:"labels,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`
@@ -95,7 +95,7 @@ func describe(o *kinds.Object) (configObject, error) {
 }
 
 func describeMeta(o *kinds.Object) metadata {
-	m := metadata{Name: o.Name, Namespace: o.Namespace, UID: o.UID, Labels: o.Labels, Position: o.Position}
+	m := metadata{Name: o.Name, Namespace: o.Namespace, UID: o.UID, Generation: o.Generation, Labels: o.Labels, Position: o.Position}
 	if !o.Created.IsZero() {
 		m.Created = &o.Created
 	}
@@ -119,218 +119,6 @@ func (a *API) sorted() []*kinds.Object {
 	return objects
 }
 
-// byNamespace shows the objects of one kind by the namespace that they are in.
-func (a *API) byNamespace(kind *kinds.Kind) (map[string][]configObject, error) {
-	out := map[string][]configObject{}
-	for _, o := range a.sorted() {
-		if o.Kind != kind {
-			continue
-		}
-		c, err := describe(o)
-		if err != nil {
-			return nil, err
-		}
-		out[o.Namespace] = append(out[o.Namespace], c)
-	}
-	return out, nil
-}
-
-func (a *API) telemetryz(url.Values) (any, error) {
-	telemetries, err := a.byNamespace(kinds.Telemetry)
-	return map[string]any{"telemetries": telemetries}, err
-}
-
-// resourcesz counts the objects of each kind that is read.
-func (a *API) resourcesz(url.Values) (any, error) {
-	counts := map[string]int{}
-	for _, k := range kinds.All() {
-		counts[k.APIVersion(k.Versions[0])+"/"+k.Name] = 0
-	}
-	for _, o := range a.o.Objects() {
-		counts[o.Kind.APIVersion(o.Kind.Versions[0])+"/"+o.Kind.Name]++
-	}
-	return counts, nil
-}
-
-// service is one service with the keys that Istio shows.
-type service struct {
-	Attributes   attributes `json:"Attributes"`
-	Ports        []port     `json:"ports"`
-	Hostname     string     `json:"hostname"`
-	ClusterVIPs  vips       `json:"clusterVIPs"`
-	Resolution   string     `json:"resolution"`
-	MeshExternal bool       `json:"meshExternal,omitempty"`
-	CreationTime *time.Time `json:"creationTime,omitempty"`
-}
-
-type attributes struct {
-	ServiceRegistry string            `json:"ServiceRegistry"`
-	Name            string            `json:"Name"`
-	Namespace       string            `json:"Namespace"`
-	Labels          map[string]string `json:"Labels,omitempty"`
-	ExportTo        []string          `json:"ExportTo,omitempty"`
-	LabelSelectors  map[string]string `json:"LabelSelectors,omitempty"`
-}
-
-type port struct {
-	Name     string `json:"name,omitempty"`
-	Port     uint32 `json:"port"`
-	Protocol string `json:"protocol"`
-}
-
-type vips struct {
-	Addresses map[string][]string `json:"Addresses,omitempty"`
-}
-
-func (a *API) registryz(url.Values) (any, error) {
-	out := []service{}
-	s := a.o.Snapshot()
-	if s == nil {
-		return out, nil
-	}
-	for _, svc := range s.Services() {
-		out = append(out, a.describeService(svc))
-	}
-	return out, nil
-}
-
-func provider(s *registry.Service) string {
-	if s.Provider == registry.External {
-		return "External"
-	}
-	return "Kubernetes"
-}
-
-func resolution(r registry.Resolution) string {
-	switch r {
-	case registry.DNS:
-		return "DNSLB"
-	case registry.DNSRoundRobin:
-		return "DNSRoundRobinLB"
-	case registry.DynamicDNS:
-		return "DynamicDNS"
-	case registry.Passthrough:
-		return "Passthrough"
-	case registry.Alias:
-		return "Alias"
-	}
-	return "ClientSideLB"
-}
-
-// portEndpoints are the endpoints behind one port of one service.
-type portEndpoints struct {
-	Service   string     `json:"svc"` // host:port name
-	Endpoints []endpoint `json:"ep"`
-}
-
-type endpoint struct {
-	Address        string            `json:"address"`
-	Port           uint32            `json:"port"`
-	Health         string            `json:"health"`
-	Workload       string            `json:"workloadName,omitempty"`
-	Namespace      string            `json:"namespace,omitempty"`
-	ServiceAccount string            `json:"serviceAccount,omitempty"`
-	Locality       string            `json:"locality,omitempty"`
-	Network        string            `json:"network,omitempty"`
-	TLSMode        string            `json:"tlsMode,omitempty"`
-	NodeName       string            `json:"nodeName,omitempty"`
-	Weight         uint32            `json:"lbWeight,omitempty"`
-	Labels         map[string]string `json:"labels,omitempty"`
-}
-
-func (a *API) endpointz(url.Values) (any, error) {
-	out := []portEndpoints{}
-	s := a.o.Snapshot()
-	if s == nil {
-		return out, nil
-	}
-	for _, svc := range s.Services() {
-		for _, p := range svc.Ports {
-			pe := portEndpoints{svc.Host + ":" + p.Name, []endpoint{}}
-			for _, e := range s.Endpoints(svc.Key()).List {
-				if e.ServicePort == p.Name {
-					pe.Endpoints = append(pe.Endpoints, describeEndpoint(e))
-				}
-			}
-			out = append(out, pe)
-		}
-	}
-	return out, nil
-}
-
-func describeEndpoint(e *registry.Endpoint) endpoint {
-	health := map[registry.Health]string{registry.Healthy: "HEALTHY", registry.Unhealthy: "UNHEALTHY", registry.Draining: "DRAINING"}[e.Health]
-	locality := ""
-	for _, part := range []string{e.Locality.Region, e.Locality.Zone, e.Locality.SubZone} {
-		if part == "" {
-			break
-		}
-		if locality != "" {
-			locality += "/"
-		}
-		locality += part
-	}
-	return endpoint{e.Address, e.Port, health, e.Workload, e.Namespace, e.Identity, locality, e.Network, e.TLSMode, e.NodeName, e.Weight, e.Labels}
-}
-
-// endpointShardz shows endpoints by host, namespace and the source that they come from.
-func (a *API) endpointShardz(url.Values) (any, error) {
-	type shards struct {
-		Shards          map[string][]endpoint `json:"Shards"`
-		ServiceAccounts []string              `json:"ServiceAccounts"`
-	}
-	out := map[string]map[string]*shards{}
-	s := a.o.Snapshot()
-	if s == nil {
-		return out, nil
-	}
-	for _, svc := range s.Services() {
-		sh := &shards{map[string][]endpoint{}, []string{}}
-		accounts := map[string]bool{}
-		for _, e := range s.Endpoints(svc.Key()).List {
-			name := provider(svc) + "/" + e.Cluster
-			sh.Shards[name] = append(sh.Shards[name], describeEndpoint(e))
-			if e.Identity != "" {
-				accounts[e.Identity] = true
-			}
-		}
-		sh.ServiceAccounts = append(sh.ServiceAccounts, slices.Sorted(maps.Keys(accounts))...)
-		if out[svc.Host] == nil {
-			out[svc.Host] = map[string]*shards{}
-		}
-		out[svc.Host][svc.Namespace] = sh
-	}
-	return out, nil
-}
-
-// instancesz lists, for each connected proxy, the services that it serves.
-func (a *API) instancesz(url.Values) (any, error) {
-	out := map[string][]string{}
-	s := a.o.Snapshot()
-	if s == nil {
-		return out, nil
-	}
-	hosts := map[string][]string{}
-	for key, list := range s.EachEndpoints {
-		seen := map[string]bool{}
-		for _, e := range list.List {
-			if !seen[e.Address] {
-				seen[e.Address] = true
-				hosts[e.Address] = append(hosts[e.Address], key.Host)
-			}
-		}
-	}
-	for _, c := range a.o.Proxies.Clients() {
-		served := []string{}
-		for _, ip := range c.Proxy.IPs {
-			served = append(served, hosts[ip]...)
-		}
-		slices.Sort(served)
-		out[c.Proxy.ID] = slices.Compact(served)
-	}
-	return out, nil
-}
-
 func (a *API) mesh(url.Values) (any, error) {
 	s := a.o.Snapshot()
 	if s == nil {
@@ -345,38 +133,6 @@ func (a *API) clusterz(url.Values) (any, error) {
 		return []struct{}{}, nil
 	}
 	return a.o.Clusters(), nil
-}
-
-// pushStatus reports the revision in force, what it changed and why.
-func (a *API) pushStatus(url.Values) (any, error) {
-	s := a.o.Snapshot()
-	if s == nil {
-		return struct{}{}, nil
-	}
-	return map[string]any{
-		"ProxyStatus": map[string]any{},
-		"Revision":    s.Revision,
-		"Full":        s.Diff.Full,
-		"Start":       s.Diff.Received,
-		"Triggers":    s.Diff.Triggers,
-		"Causes":      orEmpty(s.Diff.Causes),
-	}, nil
-}
-
-func (a *API) pushContext(url.Values) (any, error) {
-	s := a.o.Snapshot()
-	if s == nil {
-		return struct{}{}, nil
-	}
-	endpoints := 0
-	for _, e := range s.EachEndpoints {
-		endpoints += len(e.List)
-	}
-	return map[string]any{
-		"revision": s.Revision, "services": s.ServiceCount(), "endpoints": endpoints,
-		"virtualServices": s.ObjectCount(kinds.VirtualService), "destinationRules": s.ObjectCount(kinds.DestinationRule),
-		"gateways": s.ObjectCount(kinds.Gateway), "sidecars": s.ObjectCount(kinds.Sidecar),
-	}, nil
 }
 
 // inject returns the templates of injection, by name.

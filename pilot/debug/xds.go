@@ -91,6 +91,9 @@ func (a *API) question(typeURL string, names []string) (q question, err error) {
 		if err != nil {
 			return nil, err
 		}
+		if text, ok := v.(plain); ok {
+			return []*anypb.Any{{TypeUrl: typeURL, Value: []byte(text)}}, nil
+		}
 		body, err := json.Marshal(v)
 		return []*anypb.Any{{TypeUrl: typeURL, Value: body}}, err
 	}}, nil

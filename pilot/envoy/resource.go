@@ -77,6 +77,18 @@ func (r *Resource) Bytes() []byte {
 	return r.splice()
 }
 
+// TypeURL returns the type of the encoded message.
+func (r *Resource) TypeURL() string {
+	if r.Body == nil {
+		return RouteType // all that are spliced
+	}
+	if num, kind, n := protowire.ConsumeTag(r.Body); n > 0 && num == 1 && kind == protowire.BytesType {
+		url, _ := protowire.ConsumeString(r.Body[n:])
+		return url
+	}
+	return ""
+}
+
 // Value returns the encoded message inside the Any.
 func (r *Resource) Value() []byte { return r.Bytes()[r.value:] }
 

@@ -3,6 +3,7 @@ package translate
 import (
 	"slices"
 	"sync"
+	"weak"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
@@ -98,11 +99,23 @@ func (t *Translator) Stats() (hits, misses uint64) { return t.memo.Stats() }
 // Kept returns how many encoded resources the memo keeps.
 func (t *Translator) Kept() int { return t.memo.Len() }
 
+// Each calls yield for each encoded resource that the memo has, unless it holds a secret, in no order.
+func (t *Translator) Each(yield func(*envoy.Resource)) {
+	t.memo.EachKey(func(weak.Pointer[envoy.Resource]) bool { return false }, func(p weak.Pointer[envoy.Resource], _ any) {
+		if r := p.Value(); r != nil && !r.Secret() {
+			yield(r)
+		}
+	})
+}
+
 // Conflicts returns all kinds of conflicts.
 func Conflicts() []engine.Conflict { return view.Conflicts() }
 
 // Count returns how many conflicts of one kind there are in the Sets that were asked for since the last full Snapshot.
-func (t *Translator) Count(c engine.Conflict) int { return t.cache.Count(c) }
+func (t *Translator) Count(c engine.Conflict) int { return len(t.cache.Conflicts(c)) }
+
+// About returns what the conflicts are about that Count counts, sorted.
+func (t *Translator) About(c engine.Conflict) []string { return t.cache.Conflicts(c) }
 
 // state is what is derived from one Snapshot. The Snapshot holds it, so it is there as long as a slow stream uses the
 // Snapshot.

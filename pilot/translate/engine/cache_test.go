@@ -43,7 +43,7 @@ func TestSetIsGeneratedOnce(t *testing.T) {
 				made++
 				return nil
 			})
-			c.Count("any")
+			c.Conflicts("any")
 		})
 	}
 	wg.Wait()

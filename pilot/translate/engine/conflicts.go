@@ -48,8 +48,9 @@ func (l *Log) Add(partition any, c Conflict, about string) {
 	}
 }
 
-// Count returns how many conflicts of one kind there are in the Sets that were asked for since the last full Snapshot.
-func (c *Cache) Count(kind Conflict) int {
+// Conflicts returns what the conflicts of one kind are about, sorted, in the Sets that were asked for since the last
+// full Snapshot.
+func (c *Cache) Conflicts(kind Conflict) []string {
 	c.mu.Lock()
 	entries, last := slices.Collect(maps.Values(c.entries)), c.lastCompare
 	c.mu.Unlock()
@@ -67,5 +68,5 @@ func (c *Cache) Count(kind Conflict) int {
 		}
 		e.mu.Unlock()
 	}
-	return len(about)
+	return slices.Sorted(maps.Keys(about))
 }

@@ -1,0 +1,145 @@
+//go:build compat
+
+package pages
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/istiod-lite/istiod-lite/deploy/compat"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/binaries"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/child"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/installed"
+)
+
+var keep = flag.String("keep", "", "a folder for what istiod answers; empty: it is not kept")
+
+// networks are in the mesh, as istiod's page of collections answers with an error otherwise.
+const networks = "networks: {near: {endpoints: [{fromRegistry: Kubernetes}], gateways: [{address: 192.0.2.99, port: 15443}]}}\n"
+
+// TestPagesAsIstiod asks the real istiod about the same objects: its keys are those that were recorded.
+// COMPAT_UPDATE=1 records them.
+func TestPagesAsIstiod(t *testing.T) {
+	ctx, c := installed.CRDs(t, cluster.Options{})
+	world, err := os.ReadFile(worldFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Apply(ctx, world); err != nil {
+		t.Fatal(err)
+	}
+	grpc, monitoring := istiod(t, ctx, c.Kubeconfig())
+	connect(t, grpc)
+	connect(t, grpc) // now istiod has cached what the first one got
+	theirs := paths{}
+	for _, page := range asked() {
+		resp, err := http.Get("http://" + monitoring + "/debug/" + page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		if err == nil {
+			err = theirs.collect(page, text)
+		}
+		if err != nil {
+			t.Errorf("%s %v", page, err)
+		}
+		if *keep != "" {
+			_ = os.WriteFile(filepath.Join(*keep, page), text, 0o600)
+		}
+	}
+	text := "# Made by COMPAT_UPDATE=1 make compat: the keys of istiod 1.31's debug pages about world.yaml, and the types of their values.\n" + theirs.String()
+	if os.Getenv(compat.Update) != "" {
+		if err := os.WriteFile(recordedFile, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	recorded, err := os.ReadFile(recordedFile)
+	if err != nil || string(recorded) != text {
+		t.Errorf("%s is not what istiod has: %v; it has\n%s", recordedFile, err, text)
+	}
+}
+
+// istiod starts the real one, and returns where it serves ADS and pages.
+func istiod(t *testing.T, ctx context.Context, kubeconfig string) (grpc, monitoring string) {
+	t.Helper()
+	program, err := binaries.Tool("istiod", "ISTIOD")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	mesh, err := filepath.Abs(meshFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "networks.yaml"), []byte(networks), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	at := map[string]string{}
+	args := []string{"discovery", "--kubeconfig", kubeconfig, "--ctrlz_port", "0", "--meshConfig", mesh, "--networksConfig", "networks.yaml", "--log_output_level", "default:warn"}
+	for _, name := range []string{"grpcAddr", "secureGRPCAddr", "httpAddr", "httpsAddr", "monitoringAddr"} {
+		port, err := cluster.FreePort(ctx, "127.0.0.1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		at[name] = net.JoinHostPort("127.0.0.1", port)
+		args = append(args, "--"+name, at[name])
+	}
+	log, err := os.Create(filepath.Join(dir, "istiod.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), program, args...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, log, log
+	cmd.Env = []string{"HOME=" + dir, "POD_NAME=istiod-0", "POD_NAMESPACE=istio-system", "ENABLE_LEADER_ELECTION=false", "INJECT_ENABLED=false"}
+	ended, err := child.Start(cmd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGKILL)
+		<-ended
+		if text, _ := os.ReadFile(log.Name()); t.Failed() {
+			t.Logf("istiod said: %s", text[max(0, len(text)-4000):])
+		}
+		_ = log.Close()
+	})
+	for {
+		err := ready(at["httpAddr"])
+		if err == nil {
+			return at["grpcAddr"], at["monitoringAddr"]
+		}
+		select {
+		case <-ended:
+			t.Fatal("istiod has ended")
+		case <-ctx.Done():
+			t.Fatalf("istiod is not ready: %v", err)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+func ready(address string) error {
+	resp, err := http.Get("http://" + address + "/ready")
+	if err != nil {
+		return err
+	}
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("/ready says %s", resp.Status)
+	}
+	return nil
+}

@@ -1,0 +1,237 @@
+package debug
+
+import (
+	"cmp"
+	"fmt"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/registry"
+)
+
+// resource is one kind of object that is read.
+type resource struct {
+	configType
+	Count int `json:"count"` // objects, beyond what Istio shows
+}
+
+// resourcesz lists the kinds of objects that are read, with how many there are.
+func (a *API) resourcesz(url.Values) (any, error) {
+	counts := map[*kinds.Kind]int{}
+	for _, o := range a.o.Objects() {
+		counts[o.Kind]++
+	}
+	out := []resource{}
+	for _, k := range kinds.All() {
+		out = append(out, resource{typeOf(k), counts[k]})
+	}
+	slices.SortFunc(out, func(x, y resource) int { return cmp.Or(cmp.Compare(x.Kind, y.Kind), cmp.Compare(x.Group, y.Group)) })
+	return out, nil
+}
+
+// collection is one collection of objects in the form of istiod's, whose names and contents are its own affair.
+type collection struct {
+	Name  string          `json:"name"`
+	State collectionState `json:"state"`
+	UID   int             `json:"uid"`
+}
+
+type collectionState struct {
+	Outputs map[string]configObject `json:"outputs"` // by namespace/name
+	Synced  bool                    `json:"synced"`  // read once, whole
+}
+
+// krtz shows the objects in force by kind, as far as configz shows them. Here every kind is one collection.
+func (a *API) krtz(url.Values) (any, error) {
+	byKind := map[*kinds.Kind]map[string]configObject{}
+	for _, o := range a.o.Objects() {
+		if !shown(o.Kind) {
+			continue
+		}
+		c, err := describe(o)
+		if err != nil {
+			return nil, err
+		}
+		if byKind[o.Kind] == nil {
+			byKind[o.Kind] = map[string]configObject{}
+		}
+		name := o.Name
+		if o.Namespace != "" {
+			name = o.Namespace + "/" + o.Name
+		}
+		byKind[o.Kind][name] = c
+	}
+	out := []collection{}
+	for i, k := range kinds.All() {
+		if !shown(k) {
+			continue
+		}
+		outputs := byKind[k]
+		if outputs == nil {
+			outputs = map[string]configObject{}
+		}
+		out = append(out, collection{k.APIVersion(k.Versions[0]) + "/" + k.Name, collectionState{outputs, a.o.Snapshot() != nil}, i + 1})
+	}
+	return out, nil
+}
+
+// ambient is what istiod shows of its ambient mode, which this server does not have.
+type ambient struct {
+	Workloads []struct{} `json:"workloads"`
+	Services  []struct{} `json:"services"`
+	Policies  []struct{} `json:"policies"`
+}
+
+func (a *API) ambientz(url.Values) (any, error) {
+	return ambient{[]struct{}{}, []struct{}{}, []struct{}{}}, nil
+}
+
+// Cache is what is kept of encoded resources.
+type Cache struct {
+	Resources int    `json:"resources"`
+	Hits      uint64 `json:"hits"`   // looks that found one
+	Misses    uint64 `json:"misses"` // looks after which one was made
+	// Each calls yield with every resource: its type, name and size in bytes. It may be nil.
+	Each func(yield func(typeURL, name string, size int)) `json:"-"`
+}
+
+// cachez lists the names of the encoded resources that are kept, by type, and with sizes=true how large they are.
+func (a *API) cachez(query url.Values) (any, error) {
+	names, sizes, total := map[string][]string{}, map[string]int{}, 0
+	if query.Has("clear") {
+		return nil, fmt.Errorf("%w: clear has no effect here: what is kept is in use, or is forgotten by itself; pilot-discovery discovery --noMemo keeps nothing", ErrBadQuery)
+	}
+	if a.o.Cache != nil {
+		if c := a.o.Cache(); c.Each != nil {
+			c.Each(func(typeURL, name string, size int) {
+				names[typeURL] = append(names[typeURL], name)
+				sizes[typeURL] += size
+				total += size
+			})
+		}
+	}
+	if query.Get("sizes") != "true" {
+		for _, list := range names {
+			slices.Sort(list)
+		}
+		return names, nil
+	}
+	out := map[string]string{"total": byteSize(total)}
+	for typeURL, n := range sizes {
+		out[typeURL] = byteSize(n)
+	}
+	return out, nil
+}
+
+// byteSize returns a size as istiod writes it.
+func byteSize(n int) string {
+	size := float64(n)
+	for _, unit := range []string{"B", "kB", "MB"} {
+		if size < 1000 {
+			if unit == "B" {
+				return fmt.Sprintf("%dB", n)
+			}
+			return fmt.Sprintf("%.1f%s", size, unit)
+		}
+		size /= 1000
+	}
+	return fmt.Sprintf("%.1fGB", size)
+}
+
+// proxyEvent is what one push found about one proxy or resource.
+type proxyEvent struct {
+	Proxy   string `json:"proxy,omitempty"`
+	Message string `json:"message,omitempty"`
+}
+
+// pushStatus reports what the last push found, by the name of the metric that counts it, and by what it is about.
+func (a *API) pushStatus(url.Values) (any, error) {
+	out := map[string]map[string]proxyEvent{}
+	add := func(metric, about string, e proxyEvent) {
+		if out[metric] == nil {
+			out[metric] = map[string]proxyEvent{}
+		}
+		out[metric][about] = e
+	}
+	if a.o.Conflicts != nil {
+		for metric, list := range a.o.Conflicts() {
+			for _, about := range list {
+				add(metric, about, proxyEvent{Message: about})
+			}
+		}
+	}
+	s := a.o.Snapshot()
+	if s == nil {
+		return out, nil
+	}
+	for _, svc := range s.Services() {
+		metric := ""
+		switch {
+		case svc.Resolution == registry.ClientSide:
+			metric = "pilot_eds_no_instances"
+		case svc.Resolution.EndpointsInCluster():
+			metric = "pilot_dns_cluster_without_endpoints"
+		default:
+			continue
+		}
+		has := map[string]bool{}
+		for _, e := range s.Endpoints(svc.Key()).List {
+			has[e.ServicePort] = true
+		}
+		for _, p := range svc.Ports {
+			if p.Protocol != registry.UDP && !has[p.Name] {
+				add(metric, fmt.Sprintf("outbound|%d||%s", p.Number, svc.Host), proxyEvent{})
+			}
+		}
+	}
+	return out, nil
+}
+
+// pushContext is what istiod shows of its context, and beyond that the snapshot in force in numbers, what changed with
+// it and why.
+type pushContext struct {
+	AuthorizationPolicies policies
+	NetworkGateways       []networkGateway
+
+	Revision         uint64         `json:"revision"`
+	Full             bool           `json:"full"`
+	Start            time.Time      `json:"start"`
+	Triggers         map[string]int `json:"triggers"`
+	Causes           any            `json:"causes"`
+	Cache            *Cache         `json:"cache,omitempty"`
+	Services         int            `json:"services"`
+	Endpoints        int            `json:"endpoints"`
+	VirtualServices  int            `json:"virtualServices"`
+	DestinationRules int            `json:"destinationRules"`
+	Gateways         int            `json:"gateways"`
+	Sidecars         int            `json:"sidecars"`
+}
+
+func (a *API) pushContext(url.Values) (any, error) {
+	out := pushContext{AuthorizationPolicies: policies{ByNamespace: map[string][]policy{}}, NetworkGateways: []networkGateway{}, Causes: []string{}}
+	s := a.o.Snapshot()
+	if s == nil {
+		return out, nil
+	}
+	byNamespace, err := a.policies(kinds.AuthorizationPolicy, every)
+	if err != nil {
+		return nil, err
+	}
+	endpoints := 0
+	for _, e := range s.EachEndpoints {
+		endpoints += len(e.List)
+	}
+	out = pushContext{
+		AuthorizationPolicies: policies{byNamespace, s.RootNamespace()}, NetworkGateways: networkGateways(s),
+		Revision: s.Revision, Full: s.Diff.Full, Start: s.Diff.Received, Triggers: s.Diff.Triggers, Causes: orEmpty(s.Diff.Causes),
+		Services: s.ServiceCount(), Endpoints: endpoints, VirtualServices: s.ObjectCount(kinds.VirtualService),
+		DestinationRules: s.ObjectCount(kinds.DestinationRule), Gateways: s.ObjectCount(kinds.Gateway), Sidecars: s.ObjectCount(kinds.Sidecar),
+	}
+	if a.o.Cache != nil {
+		c := a.o.Cache()
+		out.Cache = &c
+	}
+	return out, nil
+}
