@@ -27,43 +27,19 @@ import (
 const (
 	requestTimeout = 15 * time.Second
 	host           = "server.b.svc.cluster.local"
-	// label is of pods whose Envoys agents of these tests start.
-	label = `security.istio.io/tlsMode: istio, sidecar.istio.io/inject: "false"`
 )
 
 // meshYAML has a server in mode STRICT, and callers by a forward proxy, whose requests have a connection each.
 var meshYAML = suite.NamespacesYAML("istio-system", "b") +
-	suite.PodYAML("server", "b", "10.10.0.21", `"-http=8080"`, label) + suite.PodYAML("caller", "b", "10.10.0.22", "", label) + suite.PodYAML("late", "b", "10.10.0.23", "", label) + suite.PodYAML("crashed", "b", "10.10.0.24", "", label) + `apiVersion: v1
-kind: Service
-metadata: {name: server, namespace: b}
-spec:
-  selector: {app: server}
-  ports: [{name: http, port: 80, targetPort: 8443}]
----
-apiVersion: security.istio.io/v1
-kind: PeerAuthentication
-metadata: {name: default, namespace: istio-system}
-spec: {mtls: {mode: STRICT}}
----
-apiVersion: networking.istio.io/v1
-kind: Sidecar
-metadata: {name: server, namespace: b}
-spec:
-  workloadSelector: {labels: {app: server}}
-  ingress: [{port: {number: 8443, protocol: HTTP, name: http}, bind: 0.0.0.0, captureMode: NONE, defaultEndpoint: "0.0.0.0:8080"}]
----
-apiVersion: networking.istio.io/v1
-kind: Sidecar
-metadata: {name: default, namespace: b}
-spec:
-  egress: [{port: {number: 7070, protocol: HTTP_PROXY, name: proxy}, bind: 127.0.0.1, captureMode: NONE, hosts: ["*/*"]}]
----
-apiVersion: networking.istio.io/v1
+	suite.PodYAML("server", "b", "10.10.0.21", `"-http=8080"`, suite.OwnAgent) + suite.PodYAML("caller", "b", "10.10.0.22", "", suite.OwnAgent) + suite.PodYAML("late", "b", "10.10.0.23", "", suite.OwnAgent) + suite.PodYAML("crashed", "b", "10.10.0.24", "", suite.OwnAgent) +
+	suite.PeerAuthenticationYAML("STRICT") + suite.UncapturedYAML +
+	`apiVersion: networking.istio.io/v1
 kind: DestinationRule
 metadata: {name: server, namespace: b}
 spec:
   host: server.b.svc.cluster.local
   trafficPolicy: {connectionPool: {http: {maxRequestsPerConnection: 1}}}
+---
 `
 
 // sidecar is a running agent of one pod.

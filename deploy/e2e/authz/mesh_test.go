@@ -32,36 +32,10 @@ const (
 
 // meshYAML has a server, two clients with a sidecar in namespaces of their own, one without, the pod of the
 // authorizers, and a gateway.
-var meshYAML = suite.NamespacesYAML("istio-system", "a", "b") + `apiVersion: v1
-kind: Service
-metadata: {name: echo, namespace: a}
-spec:
-  clusterIP: 10.96.0.10
-  selector: {app: echo}
-  ports:
-  - {name: http, port: 80, targetPort: 8080}
-  - {name: http-more, port: 81, targetPort: 8081}
-  - {name: tcp, port: 90, targetPort: 9090}
----
-apiVersion: v1
-kind: Service
-metadata: {name: authorizer, namespace: b}
-spec:
-  clusterIP: 10.96.0.11
-  selector: {app: authorizer}
-  ports:
-  - {name: grpc, port: 9000}
-  - {name: http, port: 8000}
-  - {name: grpc-nobody, port: 9001}
----
-apiVersion: networking.istio.io/v1
-kind: Gateway
-metadata: {name: gateway, namespace: a}
-spec:
-  selector: {app: gateway}
-  servers: [{port: {number: 8080, name: http, protocol: HTTP}, hosts: ["*"]}]
----
-apiVersion: networking.istio.io/v1
+var meshYAML = suite.NamespacesYAML("istio-system", "a", "b") + suite.ServiceYAML("echo", "a", "10.96.0.10", "{name: http, port: 80, targetPort: 8080}", "{name: http-more, port: 81, targetPort: 8081}", "{name: tcp, port: 90, targetPort: 9090}") +
+	suite.ServiceYAML("authorizer", "b", "10.96.0.11", "{name: grpc, port: 9000}", "{name: http, port: 8000}", "{name: grpc-nobody, port: 9001}") +
+	suite.GatewayYAML("gateway", "a", 8080) +
+	`apiVersion: networking.istio.io/v1
 kind: VirtualService
 metadata: {name: gateway, namespace: a}
 spec:
@@ -69,12 +43,12 @@ spec:
   gateways: [gateway]
   http: [{route: [{destination: {host: echo.a.svc.cluster.local, port: {number: 80}}}]}]
 ---
-` + suite.PodYAML("echo", "a", echoPod, `"-http=8080", "-http=8081", "-tcp=9090"`, "") +
-	suite.PodYAML("client", "a", clientPod, "", "") +
-	suite.PodYAML("other", "b", "10.10.0.13", "", "") +
-	suite.PodYAML("plain", "b", "10.10.0.14", "", `sidecar.istio.io/inject: "false"`) +
-	suite.PodYAML("authorizer", "b", "10.10.0.15", "", `sidecar.istio.io/inject: "false"`) +
-	strings.Replace(suite.PodYAML("gateway", "a", gatewayPod, "", ""), "metadata: {", `metadata: {annotations: {inject.istio.io/templates: gateway}, `, 1)
+` + suite.PodYAML("echo", "a", echoPod, `"-http=8080", "-http=8081", "-tcp=9090"`, suite.Sidecar) +
+	suite.PodYAML("client", "a", clientPod, "", suite.Sidecar) +
+	suite.PodYAML("other", "b", "10.10.0.13", "", suite.Sidecar) +
+	suite.PodYAML("plain", "b", "10.10.0.14", "", suite.Outside) +
+	suite.PodYAML("authorizer", "b", "10.10.0.15", "", suite.Outside) +
+	suite.GatewayPodYAML("gateway", "a", gatewayPod)
 
 // meshConfig has the authorizers: of both kinds, and one that cannot be reached or does not exist.
 const meshConfig = `

@@ -27,12 +27,8 @@ const (
 
 // meshYAML has a gateway that forwards requests to web and connections to tcp, two servers of both, and a client
 // without a sidecar. There is no mutual TLS, so no proxy needs certificates.
-var meshYAML = suite.NamespacesYAML("istio-system", "a") + `apiVersion: security.istio.io/v1
-kind: PeerAuthentication
-metadata: {name: default, namespace: istio-system}
-spec: {mtls: {mode: DISABLE}}
----
-apiVersion: v1
+var meshYAML = suite.NamespacesYAML("istio-system", "a") + suite.PeerAuthenticationYAML("DISABLE") +
+	`apiVersion: v1
 kind: Service
 metadata: {name: web, namespace: a}
 spec: {clusterIP: 10.96.0.10, selector: {web: "yes"}, ports: [{name: http, port: 80, targetPort: 8080}]}
@@ -42,31 +38,12 @@ kind: Service
 metadata: {name: tcp, namespace: a}
 spec: {clusterIP: 10.96.0.11, selector: {tcp: "yes"}, ports: [{name: tcp, port: 90, targetPort: 9090}]}
 ---
-apiVersion: v1
-kind: Pod
-metadata: {name: gateway, namespace: a, labels: {app: gateway}, annotations: {inject.istio.io/templates: gateway}}
-spec: {serviceAccountName: gateway, containers: [{name: istio-proxy, image: proxy}]}
-status: {phase: Running, podIP: 10.10.0.12, podIPs: [{ip: 10.10.0.12}], conditions: [{type: Ready, status: "True"}]}
----
-apiVersion: v1
-kind: Pod
-metadata: {name: client, namespace: a, labels: {app: client, sidecar.istio.io/inject: "false"}}
-spec: {containers: [{name: app, image: echo}]}
-status: {phase: Running, podIP: 10.10.0.13, podIPs: [{ip: 10.10.0.13}], conditions: [{type: Ready, status: "True"}]}
----
-apiVersion: v1
-kind: Pod
-metadata: {name: one, namespace: a, labels: {web: "yes", tcp: "yes", sidecar.istio.io/inject: "false"}}
-spec: {containers: [{name: app, image: echo}]}
-status: {phase: Running, podIP: 10.10.0.21, podIPs: [{ip: 10.10.0.21}], conditions: [{type: Ready, status: "True"}]}
----
-apiVersion: v1
-kind: Pod
-metadata: {name: two, namespace: a, labels: {web: "yes", sidecar.istio.io/inject: "false"}}
-spec: {containers: [{name: app, image: echo}]}
-status: {phase: Running, podIP: 10.10.0.22, podIPs: [{ip: 10.10.0.22}], conditions: [{type: Ready, status: "True"}]}
----
-apiVersion: networking.istio.io/v1
+` +
+	suite.GatewayPodYAML("gateway", "a", "10.10.0.12") +
+	suite.PodYAML("client", "a", "10.10.0.13", "", suite.Outside) +
+	suite.PodYAML("one", "a", "10.10.0.21", "", suite.Outside+`, web: "yes", tcp: "yes"`) +
+	suite.PodYAML("two", "a", "10.10.0.22", "", suite.Outside+`, web: "yes"`) +
+	`apiVersion: networking.istio.io/v1
 kind: Gateway
 metadata: {name: gateway, namespace: a}
 spec:
@@ -83,6 +60,7 @@ spec:
   gateways: [gateway]
   http: [{route: [{destination: {host: web}}], retries: {attempts: 0}}]
   tcp: [{route: [{destination: {host: tcp}}]}]
+---
 `
 
 // mesh is a control plane that follows a directory, and the pods of the directory.

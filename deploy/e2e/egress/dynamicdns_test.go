@@ -20,17 +20,8 @@ const startTimeout = 90 * time.Second
 
 // meshYAML has a caller with a sidecar, and a service on a port that calls out of the mesh use too. There is no mutual
 // TLS, so no proxy needs certificates.
-var meshYAML = suite.NamespacesYAML("istio-system", "a") + `apiVersion: security.istio.io/v1
-kind: PeerAuthentication
-metadata: {name: default, namespace: istio-system}
-spec: {mtls: {mode: DISABLE}}
----
-apiVersion: v1
-kind: Service
-metadata: {name: other, namespace: a}
-spec: {clusterIP: 10.96.0.10, selector: {app: other}, ports: [{name: http, port: 8081}]}
----
-` + suite.PodYAML("caller", "a", "10.10.0.13", "", "")
+var meshYAML = suite.NamespacesYAML("istio-system", "a") + suite.PeerAuthenticationYAML("DISABLE") +
+	suite.ServiceYAML("other", "a", "10.96.0.10", "{name: http, port: 8081}") + suite.PodYAML("caller", "a", "10.10.0.13", "", suite.Sidecar)
 
 const dynamicYAML = `apiVersion: networking.istio.io/v1
 kind: ServiceEntry

@@ -32,26 +32,9 @@ const slowPort = 8000
 
 // meshYAML has a server and a client with sidecars, a client in another namespace, a gateway, and a pod without a
 // sidecar that calls and has a server of the test.
-var meshYAML = suite.NamespacesYAML("istio-system", "a", "b") + `apiVersion: v1
-kind: Service
-metadata: {name: echo, namespace: a}
-spec:
-  clusterIP: 10.96.0.10
-  selector: {app: echo}
-  ports:
-  - {name: http, port: 80, targetPort: 8080}
-  - {name: http-limited, port: 81, targetPort: 8080}
-  - {name: tcp, port: 90, targetPort: 9090}
----
-apiVersion: v1
-kind: Service
-metadata: {name: slow, namespace: a}
-spec:
-  clusterIP: 10.96.0.11
-  selector: {app: slow}
-  ports: [{name: http, port: 80, targetPort: 8000}]
----
-apiVersion: networking.istio.io/v1
+var meshYAML = suite.NamespacesYAML("istio-system", "a", "b") + suite.ServiceYAML("echo", "a", "10.96.0.10", "{name: http, port: 80, targetPort: 8080}", "{name: http-limited, port: 81, targetPort: 8080}", "{name: tcp, port: 90, targetPort: 9090}") +
+	suite.ServiceYAML("slow", "a", "10.96.0.11", "{name: http, port: 80, targetPort: 8000}") +
+	`apiVersion: networking.istio.io/v1
 kind: VirtualService
 metadata: {name: echo, namespace: a}
 spec:
@@ -60,14 +43,9 @@ spec:
   - {match: [{uri: {exact: /teapot}}], fault: {abort: {httpStatus: 418, percentage: {value: 100}}}, route: [{destination: {host: echo.a.svc.cluster.local}}]}
   - {route: [{destination: {host: echo.a.svc.cluster.local}}]}
 ---
-apiVersion: networking.istio.io/v1
-kind: Gateway
-metadata: {name: gateway, namespace: a}
-spec:
-  selector: {app: gateway}
-  servers: [{port: {number: 8080, name: http, protocol: HTTP}, hosts: ["*"]}]
----
-apiVersion: networking.istio.io/v1
+` +
+	suite.GatewayYAML("gateway", "a", 8080) +
+	`apiVersion: networking.istio.io/v1
 kind: VirtualService
 metadata: {name: gateway, namespace: a}
 spec:
@@ -77,11 +55,11 @@ spec:
   - {match: [{uri: {prefix: /slow}}], route: [{destination: {host: slow.a.svc.cluster.local}}]}
   - {route: [{destination: {host: echo.a.svc.cluster.local, port: {number: 80}}}]}
 ---
-` + suite.PodYAML("echo", "a", "10.10.0.11", `"-http=8080", "-tcp=9090"`, "") +
-	suite.PodYAML("client", "a", "10.10.0.12", "", "") +
-	suite.PodYAML("other", "b", "10.10.0.13", "", "") +
-	strings.Replace(suite.PodYAML("gateway", "a", "10.10.0.14", "", ""), "metadata: {", `metadata: {annotations: {inject.istio.io/templates: gateway}, `, 1) +
-	suite.PodYAML("slow", "a", "10.10.0.15", "", `sidecar.istio.io/inject: "false"`)
+` + suite.PodYAML("echo", "a", "10.10.0.11", `"-http=8080", "-tcp=9090"`, suite.Sidecar) +
+	suite.PodYAML("client", "a", "10.10.0.12", "", suite.Sidecar) +
+	suite.PodYAML("other", "b", "10.10.0.13", "", suite.Sidecar) +
+	suite.GatewayPodYAML("gateway", "a", "10.10.0.14") +
+	suite.PodYAML("slow", "a", "10.10.0.15", "", suite.Outside)
 
 // mesh is the mesh of the tests, while it runs.
 type mesh struct{ *suite.Mesh }

@@ -22,19 +22,10 @@ const (
 )
 
 // meshYAML has two servers and a client in another namespace, all with sidecars.
-var meshYAML = suite.NamespacesYAML("istio-system", "a", "b") + `apiVersion: v1
-kind: Service
-metadata: {name: echo, namespace: a}
-spec: {clusterIP: 10.96.0.10, selector: {app: echo}, ports: [{name: http, port: 80, targetPort: 8080}]}
----
-apiVersion: v1
-kind: Service
-metadata: {name: plain, namespace: a}
-spec: {clusterIP: 10.96.0.11, selector: {app: plain}, ports: [{name: http, port: 80, targetPort: 8080}]}
----
-` + suite.PodYAML("echo", "a", "10.10.0.11", `"-http=8080"`, "") +
-	suite.PodYAML("plain", "a", "10.10.0.12", `"-http=8080"`, "") +
-	suite.PodYAML("client", "b", "10.10.0.13", "", "")
+var meshYAML = suite.NamespacesYAML("istio-system", "a", "b") + suite.ServiceYAML("echo", "a", "10.96.0.10") +
+	suite.ServiceYAML("plain", "a", "10.96.0.11") + suite.PodYAML("echo", "a", "10.10.0.11", `"-http=8080"`, suite.Sidecar) +
+	suite.PodYAML("plain", "a", "10.10.0.12", `"-http=8080"`, suite.Sidecar) +
+	suite.PodYAML("client", "b", "10.10.0.13", "", suite.Sidecar)
 
 // mesh is the mesh of the tests, while it runs.
 type mesh struct{ *suite.Mesh }

@@ -22,15 +22,7 @@ const (
 	port         = 17070
 )
 
-var meshYAML = suite.NamespacesYAML("istio-system", "a") + `apiVersion: v1
-kind: Service
-metadata: {name: greeter, namespace: a}
-spec:
-  clusterIP: 10.96.0.10
-  selector: {app: greeter}
-  ports: [{name: grpc, port: 7070, targetPort: 17070}]
----
-` + podYAML("v1", "greeter", "10.10.0.21", "region1.zone1") + podYAML("v2", "greeter", "10.10.0.22", "region2.zone1") +
+var meshYAML = suite.NamespacesYAML("istio-system", "a") + suite.ServiceYAML("greeter", "a", "10.96.0.10", "{name: grpc, port: 7070, targetPort: 17070}") + podYAML("v1", "greeter", "10.10.0.21", "region1.zone1") + podYAML("v2", "greeter", "10.10.0.22", "region2.zone1") +
 	podYAML("client", "client", "10.10.0.23", "region1.zone1")
 
 func podYAML(name, app, address, locality string) string {

@@ -17,59 +17,15 @@ const startTimeout = 90 * time.Second
 
 // meshYAML has a server with a sidecar, a gateway, a client and a server of keys without sidecars. There is no mutual
 // TLS, so no proxy needs certificates.
-var meshYAML = suite.NamespacesYAML("istio-system", "a") + `apiVersion: security.istio.io/v1
-kind: PeerAuthentication
-metadata: {name: default, namespace: istio-system}
-spec: {mtls: {mode: DISABLE}}
----
-apiVersion: v1
-kind: Service
-metadata: {name: echo, namespace: a}
-spec:
-  clusterIP: 10.96.0.10
-  selector: {app: echo}
-  ports: [{name: http, port: 80, targetPort: 8080}]
----
-apiVersion: v1
-kind: Service
-metadata: {name: keys, namespace: a}
-spec:
-  clusterIP: 10.96.0.11
-  selector: {app: keys}
-  ports: [{name: http, port: 80, targetPort: 8080}]
----
-apiVersion: v1
-kind: Pod
-metadata: {name: echo, namespace: a, labels: {app: echo}}
-spec: {serviceAccountName: echo, containers: [{name: app, image: echo}]}
-status: {phase: Running, podIP: 10.10.0.11, podIPs: [{ip: 10.10.0.11}], conditions: [{type: Ready, status: "True"}]}
----
-apiVersion: v1
-kind: Pod
-metadata: {name: gateway, namespace: a, labels: {app: gateway}, annotations: {inject.istio.io/templates: gateway}}
-spec: {serviceAccountName: gateway, containers: [{name: istio-proxy, image: proxy}]}
-status: {phase: Running, podIP: 10.10.0.12, podIPs: [{ip: 10.10.0.12}], conditions: [{type: Ready, status: "True"}]}
----
-apiVersion: v1
-kind: Pod
-metadata: {name: client, namespace: a, labels: {app: client, sidecar.istio.io/inject: "false"}}
-spec: {containers: [{name: app, image: echo}]}
-status: {phase: Running, podIP: 10.10.0.13, podIPs: [{ip: 10.10.0.13}], conditions: [{type: Ready, status: "True"}]}
----
-apiVersion: v1
-kind: Pod
-metadata: {name: keys, namespace: a, labels: {app: keys, sidecar.istio.io/inject: "false"}}
-spec: {containers: [{name: app, image: echo}]}
-status: {phase: Running, podIP: 10.10.0.14, podIPs: [{ip: 10.10.0.14}], conditions: [{type: Ready, status: "True"}]}
----
-apiVersion: networking.istio.io/v1
-kind: Gateway
-metadata: {name: gateway, namespace: a}
-spec:
-  selector: {app: gateway}
-  servers: [{port: {number: 8000, name: http, protocol: HTTP}, hosts: ["*"]}]
----
-apiVersion: networking.istio.io/v1
+var meshYAML = suite.NamespacesYAML("istio-system", "a") + suite.PeerAuthenticationYAML("DISABLE") +
+	suite.ServiceYAML("echo", "a", "10.96.0.10") +
+	suite.ServiceYAML("keys", "a", "10.96.0.11") +
+	suite.PodYAML("echo", "a", "10.10.0.11", "", suite.Sidecar) +
+	suite.GatewayPodYAML("gateway", "a", "10.10.0.12") +
+	suite.PodYAML("client", "a", "10.10.0.13", "", suite.Outside) +
+	suite.PodYAML("keys", "a", "10.10.0.14", "", suite.Outside) +
+	suite.GatewayYAML("gateway", "a", 8000) +
+	`apiVersion: networking.istio.io/v1
 kind: VirtualService
 metadata: {name: claims, namespace: a}
 spec:
@@ -84,6 +40,7 @@ spec:
     route: [{destination: {host: echo}}]
   - headers: {request: {set: {x-route: any}}}
     route: [{destination: {host: echo}}]
+---
 `
 
 // mesh is a control plane that follows a directory, and the pods of the directory.

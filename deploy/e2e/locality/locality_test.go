@@ -25,45 +25,19 @@ const (
 
 // meshYAML has a gateway in region1/zone1, a client without a sidecar, and routes to echo. There is no mutual TLS, so
 // no proxy needs certificates.
-var meshYAML = suite.NamespacesYAML("istio-system", "a") + `apiVersion: security.istio.io/v1
-kind: PeerAuthentication
-metadata: {name: default, namespace: istio-system}
-spec: {mtls: {mode: DISABLE}}
----
-apiVersion: v1
-kind: Service
-metadata: {name: echo, namespace: a}
-spec:
-  clusterIP: 10.96.0.10
-  selector: {app: echo}
-  ports: [{name: http, port: 80, targetPort: 8080}]
----
-apiVersion: v1
-kind: Pod
-metadata: {name: gateway, namespace: a, labels: {app: gateway, istio-locality: region1.zone1}, annotations: {inject.istio.io/templates: gateway}}
-spec: {serviceAccountName: gateway, containers: [{name: istio-proxy, image: proxy}]}
-status: {phase: Running, podIP: 10.10.0.12, podIPs: [{ip: 10.10.0.12}], conditions: [{type: Ready, status: "True"}]}
----
-apiVersion: v1
-kind: Pod
-metadata: {name: client, namespace: a, labels: {app: client, sidecar.istio.io/inject: "false"}}
-spec: {containers: [{name: app, image: echo}]}
-status: {phase: Running, podIP: 10.10.0.13, podIPs: [{ip: 10.10.0.13}], conditions: [{type: Ready, status: "True"}]}
----
-apiVersion: networking.istio.io/v1
-kind: Gateway
-metadata: {name: gateway, namespace: a}
-spec:
-  selector: {app: gateway}
-  servers: [{port: {number: 8000, name: http, protocol: HTTP}, hosts: ["*"]}]
----
-apiVersion: networking.istio.io/v1
+var meshYAML = suite.NamespacesYAML("istio-system", "a") + suite.PeerAuthenticationYAML("DISABLE") +
+	suite.ServiceYAML("echo", "a", "10.96.0.10") +
+	suite.GatewayPodYAML("gateway", "a", "10.10.0.12", "istio-locality: region1.zone1") +
+	suite.PodYAML("client", "a", "10.10.0.13", "", suite.Outside) +
+	suite.GatewayYAML("gateway", "a", 8000) +
+	`apiVersion: networking.istio.io/v1
 kind: VirtualService
 metadata: {name: echo, namespace: a}
 spec:
   hosts: ["*"]
   gateways: [gateway]
   http: [{route: [{destination: {host: echo}}], retries: {attempts: 0}}]
+---
 `
 
 // servers are the pods of echo, and where they run.

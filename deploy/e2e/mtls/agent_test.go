@@ -27,58 +27,16 @@ import (
 
 // agentYAML has two pods without a sidecar of the suite's. Their Envoys listen where a Sidecar says: nothing redirects
 // their traffic. Each request has a connection of its own, so that certificates count.
-const agentYAML = `---
-apiVersion: v1
-kind: Service
-metadata: {name: server, namespace: b}
-spec:
-  selector: {app: server}
-  ports: [{name: http, port: 80, targetPort: 8443}]
----
-apiVersion: v1
-kind: Pod
-metadata: {name: server, namespace: b, labels: {app: server, security.istio.io/tlsMode: istio, sidecar.istio.io/inject: "false"}}
-spec:
-  serviceAccountName: server
-  containers: [{name: app, image: echo, args: ["-http=8080"]}]
-status:
-  phase: Running
-  podIP: 10.10.0.21
-  podIPs: [{ip: 10.10.0.21}]
-  conditions: [{type: Ready, status: "True"}]
----
-apiVersion: v1
-kind: Pod
-metadata: {name: caller, namespace: b, labels: {app: caller, security.istio.io/tlsMode: istio, sidecar.istio.io/inject: "false"}}
-spec:
-  serviceAccountName: caller
-  containers: [{name: app, image: echo}]
-status:
-  phase: Running
-  podIP: 10.10.0.22
-  podIPs: [{ip: 10.10.0.22}]
-  conditions: [{type: Ready, status: "True"}]
----
-apiVersion: networking.istio.io/v1
-kind: Sidecar
-metadata: {name: server, namespace: b}
-spec:
-  workloadSelector: {labels: {app: server}}
-  ingress: [{port: {number: 8443, protocol: HTTP, name: http}, bind: 10.10.0.21, captureMode: NONE, defaultEndpoint: "0.0.0.0:8080"}]
----
-apiVersion: networking.istio.io/v1
-kind: Sidecar
-metadata: {name: caller, namespace: b}
-spec:
-  workloadSelector: {labels: {app: caller}}
-  egress: [{port: {number: 7070, protocol: HTTP_PROXY, name: proxy}, bind: 127.0.0.1, captureMode: NONE, hosts: ["*/*"]}]
----
-apiVersion: networking.istio.io/v1
+var agentYAML = suite.UncapturedYAML +
+	suite.PodYAML("server", "b", "10.10.0.21", `"-http=8080"`, suite.OwnAgent) +
+	suite.PodYAML("caller", "b", "10.10.0.22", "", suite.OwnAgent) +
+	`apiVersion: networking.istio.io/v1
 kind: DestinationRule
 metadata: {name: server, namespace: b}
 spec:
   host: server.b.svc.cluster.local
   trafficPolicy: {connectionPool: {http: {maxRequestsPerConnection: 1}}}
+---
 `
 
 // besideEnvoy is what of an agent gives an Envoy certificates and configuration.
@@ -96,7 +54,7 @@ type besideEnvoy struct {
 func TestAgentParts(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
-	m := start(ctx, t, meshYAML+agentYAML)
+	m := start(ctx, t, meshYAML(ports...)+agentYAML)
 	suite.Write(t, filepath.Join(m.Dir, "mode.yaml"), policies(mode("STRICT"), "", ""))
 	server, caller := m.agent(t, "server"), m.agent(t, "caller")
 

@@ -22,17 +22,8 @@ import (
 )
 
 // appsYAML has a service, its server, a client and one that wants no proxy, as users write them.
-var appsYAML = suite.NamespacesYAML("istio-system", "a") + `apiVersion: v1
-kind: Service
-metadata: {name: echo, namespace: a}
-spec:
-  clusterIP: 10.96.0.10
-  selector: {app: echo}
-  ports:
-  - {name: http, port: 80, targetPort: 8080}
-  - {name: tcp, port: 90, targetPort: 9090}
----
-apiVersion: v1
+var appsYAML = suite.NamespacesYAML("istio-system", "a") + suite.ServiceYAML("echo", "a", "10.96.0.10", "{name: http, port: 80, targetPort: 8080}", "{name: tcp, port: 90, targetPort: 9090}") +
+	`apiVersion: v1
 kind: Pod
 metadata: {name: echo, namespace: a, labels: {app: echo}}
 spec:
@@ -52,6 +43,7 @@ metadata: {name: plain, namespace: a, labels: {app: plain, sidecar.istio.io/inje
 spec:
   serviceAccountName: plain
   containers: [{name: app, image: echo}]
+---
 `
 
 // TestInjectedPods: pods that the chart's templates were injected into are run as a kubelet would run them, each with

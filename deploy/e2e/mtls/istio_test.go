@@ -16,30 +16,8 @@ import (
 )
 
 // peerYAML has a pod whose place a proxy of Istio's build takes.
-const peerYAML = `---
-apiVersion: v1
-kind: Service
-metadata: {name: peer, namespace: a}
-spec:
-  clusterIP: 10.96.0.20
-  selector: {app: peer}
-  ports:
-  - {name: http, port: 80, targetPort: 8080}
-  - {name: tcp, port: 90, targetPort: 9090}
-  - {name: any, port: 100, targetPort: 8081}
----
-apiVersion: v1
-kind: Pod
-metadata: {name: peer, namespace: a, labels: {app: peer, security.istio.io/tlsMode: istio, sidecar.istio.io/inject: "false"}}
-spec:
-  serviceAccountName: peer
-  containers: [{name: app, image: echo}]
-status:
-  phase: Running
-  podIP: 10.10.0.14
-  podIPs: [{ip: 10.10.0.14}]
-  conditions: [{type: Ready, status: "True"}]
-`
+var peerYAML = suite.ServiceYAML("peer", "a", "10.96.0.20", "{name: http, port: 80, targetPort: 8080}", "{name: tcp, port: 90, targetPort: 9090}", "{name: any, port: 100, targetPort: 8081}") +
+	suite.PodYAML("peer", "a", "10.10.0.14", "", suite.OwnAgent)
 
 // What proxies of Istio's build offer and accept in their handshakes. Whoever agrees on peerExchange writes metadata
 // before the bytes of the application.
@@ -56,7 +34,7 @@ var (
 func TestStockBesideIstios(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
-	m := start(ctx, t, meshYAML+peerYAML)
+	m := start(ctx, t, meshYAML(ports...)+peerYAML)
 	for _, p := range ports {
 		t.Run("serves "+p.name, func(t *testing.T) {
 			offered := istioTCP

@@ -21,55 +21,6 @@ import (
 
 const startTimeout = 90 * time.Second
 
-// meshYAML has a server, a client with a sidecar, and one without.
-var meshYAML = suite.NamespacesYAML("istio-system", "a") + `apiVersion: v1
-kind: Service
-metadata: {name: echo, namespace: a}
-spec:
-  clusterIP: 10.96.0.10
-  selector: {app: echo}
-  ports:
-  - {name: http, port: 80, targetPort: 8080}
-  - {name: tcp, port: 90, targetPort: 9090}
-  - {name: any, port: 100, targetPort: 8081}
----
-apiVersion: v1
-kind: Pod
-metadata: {name: echo, namespace: a, labels: {app: echo, security.istio.io/tlsMode: istio}}
-spec:
-  serviceAccountName: echo
-  containers: [{name: app, image: echo, args: ["-http=8080", "-http=8081", "-tcp=9090"]}]
-status:
-  phase: Running
-  podIP: 10.10.0.11
-  podIPs: [{ip: 10.10.0.11}]
-  conditions: [{type: Ready, status: "True"}]
----
-apiVersion: v1
-kind: Pod
-metadata: {name: client, namespace: a, labels: {app: client, security.istio.io/tlsMode: istio}}
-spec:
-  serviceAccountName: client
-  containers: [{name: app, image: echo}]
-status:
-  phase: Running
-  podIP: 10.10.0.12
-  podIPs: [{ip: 10.10.0.12}]
-  conditions: [{type: Ready, status: "True"}]
----
-apiVersion: v1
-kind: Pod
-metadata: {name: plain, namespace: a, labels: {app: plain, sidecar.istio.io/inject: "false"}}
-spec:
-  serviceAccountName: plain
-  containers: [{name: app, image: echo}]
-status:
-  phase: Running
-  podIP: 10.10.0.13
-  podIPs: [{ip: 10.10.0.13}]
-  conditions: [{type: Ready, status: "True"}]
-`
-
 // policies returns PeerAuthentications of the mesh, of the server's namespace, and of the server, each from its spec.
 // An empty spec is none.
 func policies(mesh, namespace, server string) string {
@@ -121,7 +72,8 @@ func TestModes(t *testing.T) {
 func testModes(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
-	m := start(ctx, t, withMorePorts(meshYAML))
+	all := slices.Concat(ports, morePorts)
+	m := start(ctx, t, meshYAML(all...))
 	w := m.World
 	serveTLS(t, m)
 	stranger := foreign{selfSigned(t, "stranger"), "cluster.local"}
@@ -141,7 +93,6 @@ func testModes(t *testing.T) {
 			return call(ctx, from, net.JoinHostPort("10.96.0.10", strconv.Itoa(p.service)), p, nil)
 		}, map[string]bool{"STRICT": true, "PERMISSIVE": true, "DISABLE": true}},
 	}
-	all := slices.Concat(ports, morePorts)
 	for _, l := range levels {
 		suite.Write(t, filepath.Join(m.Dir, "mode.yaml"), l.policies)
 		for _, c := range callers {

@@ -22,7 +22,7 @@ import (
 func TestPilotAgent(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
-	m := start(ctx, t, meshYAML+agentYAML)
+	m := start(ctx, t, meshYAML(ports...)+agentYAML)
 	suite.Write(t, filepath.Join(m.Dir, "mode.yaml"), policies(mode("STRICT"), "", ""))
 	for _, name := range []string{"server", "caller"} {
 		m.supervise(t, name)

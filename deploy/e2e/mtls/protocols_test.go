@@ -15,13 +15,16 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/world"
 )
 
 // port is one of the server's pod and of its service, and the protocol that is spoken there.
 type port struct {
 	name         string
+	declared     string // its name in the Service, which tells its protocol
 	service, pod int
+	server       string // the flag of the echo server that serves it; empty: the test does
 	http         bool
 	alpn         string // what a sidecar offers for it
 	speak        func(ctx context.Context, conn net.Conn) error
@@ -29,30 +32,33 @@ type port struct {
 
 // ports are of each protocol that a port can have, and of those that have none and are detected.
 var ports = []port{
-	{"HTTP", 80, 8080, true, "istio-http/1.1", speakHTTP},
-	{"TCP", 90, 9090, false, "istio", speakLines},
-	{"detected HTTP", 100, 8081, true, "istio-http/1.1", speakHTTP},
+	{"HTTP", "http", 80, 8080, "http", true, "istio-http/1.1", speakHTTP},
+	{"TCP", "tcp", 90, 9090, "tcp", false, "istio", speakLines},
+	{"detected HTTP", "any", 100, 8081, "http", true, "istio-http/1.1", speakHTTP},
 }
 
 // morePorts are those that TestModes has beside these.
 var morePorts = []port{
-	{"detected TCP", 101, 9091, false, "istio", speakLines},
-	{"HTTP/2", 110, 8082, true, "istio-h2", speakHTTP2},
-	{"gRPC", 120, 8083, true, "istio-h2", speakGRPC},
-	{"TLS", 130, 9443, false, "istio", speakTLS},
+	{"detected TCP", "any-tcp", 101, 9091, "tcp", false, "istio", speakLines},
+	{"HTTP/2", "http2", 110, 8082, "http", true, "istio-h2", speakHTTP2},
+	{"gRPC", "grpc", 120, 8083, "http", true, "istio-h2", speakGRPC},
+	{"TLS", "tls", 130, 9443, "", false, "istio", speakTLS},
 }
 
-// moreYAML has their ports.
-const moreYAML = `  - {name: any-tcp, port: 101, targetPort: 9091}
-  - {name: http2, port: 110, targetPort: 8082}
-  - {name: grpc, port: 120, targetPort: 8083}
-  - {name: tls, port: 130, targetPort: 9443}
-`
-
-func withMorePorts(objects string) string {
-	const last = "  - {name: any, port: 100, targetPort: 8081}\n"
-	objects = strings.Replace(objects, last, last+moreYAML, 1)
-	return strings.Replace(objects, `"-tcp=9090"]`, `"-tcp=9090", "-tcp=9091", "-http=8082", "-http=8083"]`, 1)
+// meshYAML returns a server of echo that has the ports, and one client with a sidecar and one without.
+func meshYAML(ports ...port) string {
+	var list []string
+	args := ""
+	for _, p := range ports {
+		list = append(list, fmt.Sprintf("{name: %s, port: %d, targetPort: %d}", p.declared, p.service, p.pod))
+		if p.server != "" {
+			args += fmt.Sprintf(`"-%s=%d", `, p.server, p.pod)
+		}
+	}
+	return suite.NamespacesYAML("istio-system", "a") + suite.ServiceYAML("echo", "a", "10.96.0.10", list...) +
+		suite.PodYAML("echo", "a", "10.10.0.11", args, suite.Sidecar) +
+		suite.PodYAML("client", "a", "10.10.0.12", "", suite.Sidecar) +
+		suite.PodYAML("plain", "a", "10.10.0.13", "", suite.Outside)
 }
 
 // dial connects, by TLS if secure is set.

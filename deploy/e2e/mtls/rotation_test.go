@@ -39,7 +39,7 @@ func TestRootIsReplaced(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "cacerts")
 	t.Setenv("ROOT_CA_DIR", dir)
 	plug(t, dir, first)
-	m := start(ctx, t, meshYAML+everyRequestConnects, first.Certificate, next.Certificate)
+	m := start(ctx, t, meshYAML(ports...)+everyRequestConnects, first.Certificate, next.Certificate)
 	client := http.Client{Transport: &http.Transport{DialContext: m.World.Pod("client").Location.DialContext, MaxIdleConnsPerHost: 32}}
 	traffic := load.Begin(t, load.Options{Rate: 200, Timeout: 20 * time.Second}, func(ctx context.Context) (string, error) {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://10.96.0.10/", nil)

@@ -25,14 +25,7 @@ import (
 
 // meshYAML has a server in mode STRICT, a caller by a forward proxy, and a gateway. Nothing redirects their traffic.
 var meshYAML = suite.NamespacesYAML("istio-system", "b") +
-	suite.PodYAML("server", "b", "10.10.0.21", `"-http=8080"`, sidecar) + suite.PodYAML("caller", "b", "10.10.0.22", "", sidecar) + suite.PodYAML("gateway", "b", "10.10.0.23", "", sidecar) + `apiVersion: v1
-kind: Service
-metadata: {name: server, namespace: b}
-spec:
-  selector: {app: server}
-  ports: [{name: http, port: 80, targetPort: 8443}]
----
-apiVersion: discovery.k8s.io/v1
+	suite.PodYAML("server", "b", "10.10.0.21", `"-http=8080"`, suite.OwnAgent) + suite.PodYAML("caller", "b", "10.10.0.22", "", suite.OwnAgent) + suite.PodYAML("gateway", "b", "10.10.0.23", "", suite.OwnAgent) + `apiVersion: discovery.k8s.io/v1
 kind: EndpointSlice
 metadata: {name: server, namespace: b, labels: {kubernetes.io/service-name: server}}
 addressType: IPv4
@@ -47,43 +40,18 @@ spec:
   clusterIPs: [10.96.0.9]
   ports: [{name: tcp, port: 99}]
 ---
-apiVersion: security.istio.io/v1
-kind: PeerAuthentication
-metadata: {name: default, namespace: istio-system}
-spec: {mtls: {mode: STRICT}}
----
-apiVersion: networking.istio.io/v1
-kind: Sidecar
-metadata: {name: server, namespace: b}
-spec:
-  workloadSelector: {labels: {app: server}}
-  ingress: [{port: {number: 8443, protocol: HTTP, name: http}, bind: 0.0.0.0, captureMode: NONE, defaultEndpoint: "0.0.0.0:8080"}]
----
-apiVersion: networking.istio.io/v1
-kind: Sidecar
-metadata: {name: caller, namespace: b}
-spec:
-  workloadSelector: {labels: {app: caller}}
-  egress: [{port: {number: 7070, protocol: HTTP_PROXY, name: proxy}, bind: 127.0.0.1, captureMode: NONE, hosts: ["*/*"]}]
----
-apiVersion: networking.istio.io/v1
-kind: Gateway
-metadata: {name: entry, namespace: b}
-spec:
-  selector: {app: gateway}
-  servers: [{port: {number: 8000, protocol: HTTP, name: http}, hosts: ["*"]}]
----
-apiVersion: networking.istio.io/v1
+` +
+	suite.PeerAuthenticationYAML("STRICT") + suite.UncapturedYAML +
+	suite.GatewayYAML("entry", "b", 8000) +
+	`apiVersion: networking.istio.io/v1
 kind: VirtualService
 metadata: {name: entry, namespace: b}
 spec:
   hosts: ["entry.example.com"]
   gateways: [entry]
   http: [{route: [{destination: {host: server.b.svc.cluster.local}}]}]
+---
 `
-
-// sidecar are the labels of a pod whose Envoy an agent of these tests starts.
-const sidecar = `security.istio.io/tlsMode: istio, sidecar.istio.io/inject: "false"`
 
 const (
 	startTimeout   = 5 * time.Minute

@@ -42,53 +42,26 @@ status:
 // meshYAML has a service whose calls are mutual TLS, a caller by a forward proxy, and a gateway.
 var meshYAML = suite.NamespacesYAML("istio-system", "b") + `apiVersion: v1
 kind: Service
-metadata: {name: server, namespace: b}
-spec:
-  selector: {app: server}
-  ports: [{name: http, port: 80, targetPort: 8443}]
----
-apiVersion: v1
-kind: Service
 metadata: {name: named, namespace: b}
 spec:
   clusterIP: 10.96.0.9
   clusterIPs: [10.96.0.9]
   ports: [{name: tcp, port: 99}]
 ---
-apiVersion: security.istio.io/v1
-kind: PeerAuthentication
-metadata: {name: default, namespace: istio-system}
-spec: {mtls: {mode: STRICT}}
----
-apiVersion: networking.istio.io/v1
-kind: Sidecar
-metadata: {name: server, namespace: b}
-spec:
-  workloadSelector: {labels: {app: server}}
-  ingress: [{port: {number: 8443, protocol: HTTP, name: http}, bind: 0.0.0.0, captureMode: NONE, defaultEndpoint: "0.0.0.0:8080"}]
----
-apiVersion: networking.istio.io/v1
-kind: Sidecar
-metadata: {name: caller, namespace: b}
-spec:
-  workloadSelector: {labels: {app: caller}}
-  egress: [{port: {number: 7070, protocol: HTTP_PROXY, name: proxy}, bind: 127.0.0.1, captureMode: NONE, hosts: ["*/*"]}]
----
-apiVersion: networking.istio.io/v1
-kind: Gateway
-metadata: {name: entry, namespace: b}
-spec:
-  selector: {app: gateway}
-  servers: [{port: {number: 8000, protocol: HTTP, name: http}, hosts: ["*"]}]
----
-apiVersion: networking.istio.io/v1
+` +
+	suite.PeerAuthenticationYAML("STRICT") + suite.UncapturedYAML +
+	suite.GatewayYAML("entry", "b", 8000) +
+	entryYAML("entry")
+
+// entryYAML has the gateway lead calls of NAME.example.com to the service.
+func entryYAML(name string) string {
+	return fmt.Sprintf(`apiVersion: networking.istio.io/v1
 kind: VirtualService
-metadata: {name: entry, namespace: b}
-spec:
-  hosts: ["entry.example.com"]
-  gateways: [entry]
-  http: [{route: [{destination: {host: server.b.svc.cluster.local}}]}]
-`
+metadata: {name: %[1]s, namespace: b}
+spec: {hosts: ["%[1]s.example.com"], gateways: [entry], http: [{route: [{destination: {host: server.b.svc.cluster.local}}]}]}
+---
+`, name)
+}
 
 var (
 	firstYAML  = podYAML("first", "server", "10.10.0.21")
@@ -295,7 +268,7 @@ func TestAgents(t *testing.T) {
 		if err := m.Pilot.Restart(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		suite.Write(t, filepath.Join(m.Dir, "late.yaml"), strings.NewReplacer("entry.example.com", "late.example.com", "name: entry", "name: late").Replace(meshYAML[strings.LastIndex(meshYAML, "---\n"):]))
+		suite.Write(t, filepath.Join(m.Dir, "late.yaml"), entryYAML("late"))
 		suite.Eventually(t, "a route that came after the restart", func() bool {
 			_, err := m.get(t.Context(), "caller", "10.10.0.23:8000", "late.example.com")
 			return err == nil

@@ -19,20 +19,92 @@ func NamespacesYAML(names ...string) string {
 	return all.String()
 }
 
+// Labels of pods, besides their app.
+const (
+	Sidecar  = "security.istio.io/tlsMode: istio"             // the world starts an Envoy beside it
+	Outside  = `sidecar.istio.io/inject: "false"`             // it is not in the mesh
+	OwnAgent = Sidecar + `, sidecar.istio.io/inject: "false"` // the test starts its Envoy
+)
+
 // PodYAML returns the document of a Pod whose app and service account have its name, with a separator behind it. args
-// are those of its echo server. label replaces the one that says that it has a sidecar.
-func PodYAML(name, namespace, address, args, label string) string {
-	if label == "" {
-		label = "security.istio.io/tlsMode: istio"
-	}
+// are those of its echo server.
+func PodYAML(name, namespace, address, args, labels string) string {
+	return podYAML(name, namespace, address, args, labels, "")
+}
+
+// GatewayPodYAML returns the document of a Pod that is a gateway, as PodYAML does.
+func GatewayPodYAML(name, namespace, address string, labels ...string) string {
+	return podYAML(name, namespace, address, "", strings.Join(append(labels, Sidecar), ", "), ", annotations: {inject.istio.io/templates: gateway}")
+}
+
+func podYAML(name, namespace, address, args, labels, annotations string) string {
 	return fmt.Sprintf(`apiVersion: v1
 kind: Pod
-metadata: {name: %[1]s, namespace: %[2]s, labels: {app: %[1]s, %[5]s}}
+metadata: {name: %[1]s, namespace: %[2]s, labels: {app: %[1]s, %[5]s}%[6]s}
 spec: {serviceAccountName: %[1]s, containers: [{name: app, image: echo, args: [%[4]s]}]}
 status: {phase: Running, podIP: %[3]s, podIPs: [{ip: %[3]s}], conditions: [{type: Ready, status: "True"}]}
 ---
-`, name, namespace, address, args, label)
+`, name, namespace, address, args, labels, annotations)
 }
+
+// ServiceYAML returns the document of a Service whose pods have its name as their app, with a separator behind it.
+// ports are in YAML; where there are none, it has port 80 for HTTP, which leads to 8080.
+func ServiceYAML(name, namespace, address string, ports ...string) string {
+	if len(ports) == 0 {
+		ports = []string{"{name: http, port: 80, targetPort: 8080}"}
+	}
+	return fmt.Sprintf(`apiVersion: v1
+kind: Service
+metadata: {name: %[1]s, namespace: %[2]s}
+spec: {clusterIP: %[3]s, selector: {app: %[1]s}, ports: [%[4]s]}
+---
+`, name, namespace, address, strings.Join(ports, ", "))
+}
+
+// GatewayYAML returns the document of a Gateway of the pods whose app is "gateway", which takes HTTP for all hosts,
+// with a separator behind it.
+func GatewayYAML(name, namespace string, port int) string {
+	return fmt.Sprintf(`apiVersion: networking.istio.io/v1
+kind: Gateway
+metadata: {name: %s, namespace: %s}
+spec: {selector: {app: gateway}, servers: [{port: {number: %d, name: http, protocol: HTTP}, hosts: ["*"]}]}
+---
+`, name, namespace, port)
+}
+
+// PeerAuthenticationYAML returns the document of the mode of the whole mesh, with a separator behind it.
+func PeerAuthenticationYAML(mode string) string {
+	return fmt.Sprintf(`apiVersion: security.istio.io/v1
+kind: PeerAuthentication
+metadata: {name: default, namespace: istio-system}
+spec: {mtls: {mode: %s}}
+---
+`, mode)
+}
+
+// UncapturedYAML has the documents of a namespace b in which nothing redirects traffic, with a separator behind each.
+// The sidecars of the service "server" listen at port 8443, and all others are forward proxies at port 7070.
+const UncapturedYAML = `apiVersion: v1
+kind: Service
+metadata: {name: server, namespace: b}
+spec:
+  selector: {app: server}
+  ports: [{name: http, port: 80, targetPort: 8443}]
+---
+apiVersion: networking.istio.io/v1
+kind: Sidecar
+metadata: {name: server, namespace: b}
+spec:
+  workloadSelector: {labels: {app: server}}
+  ingress: [{port: {number: 8443, protocol: HTTP, name: http}, bind: 0.0.0.0, captureMode: NONE, defaultEndpoint: "0.0.0.0:8080"}]
+---
+apiVersion: networking.istio.io/v1
+kind: Sidecar
+metadata: {name: default, namespace: b}
+spec:
+  egress: [{port: {number: 7070, protocol: HTTP_PROXY, name: proxy}, bind: 127.0.0.1, captureMode: NONE, hosts: ["*/*"]}]
+---
+`
 
 // Serve serves on a port of a pod, until the test ends.
 func Serve(t *testing.T, pod *world.Running, port int, serve func(net.Listener) error, stop func()) {

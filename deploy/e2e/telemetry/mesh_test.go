@@ -26,30 +26,11 @@ const echoService = "10.96.0.10"
 
 // meshYAML has a server, a client in its namespace and one in another, and the collector. All but the collector have a
 // sidecar.
-var meshYAML = suite.NamespacesYAML("istio-system", "a", "b") + `apiVersion: v1
-kind: Service
-metadata: {name: echo, namespace: a}
-spec:
-  clusterIP: 10.96.0.10
-  selector: {app: echo}
-  ports:
-  - {name: http, port: 80, targetPort: 8080}
-  - {name: tcp, port: 90, targetPort: 9090}
----
-apiVersion: v1
-kind: Service
-metadata: {name: collector, namespace: b}
-spec:
-  clusterIP: 10.96.0.11
-  selector: {app: collector}
-  ports:
-  - {name: grpc, port: 4317}
-  - {name: http, port: 4318}
----
-` + suite.PodYAML("echo", "a", "10.10.0.11", `"-http=8080", "-tcp=9090"`, "") +
-	suite.PodYAML("client", "a", "10.10.0.12", "", "") +
-	suite.PodYAML("other", "b", "10.10.0.13", "", "") +
-	suite.PodYAML("collector", "b", "10.10.0.14", "", `sidecar.istio.io/inject: "false"`)
+var meshYAML = suite.NamespacesYAML("istio-system", "a", "b") + suite.ServiceYAML("echo", "a", "10.96.0.10", "{name: http, port: 80, targetPort: 8080}", "{name: tcp, port: 90, targetPort: 9090}") +
+	suite.ServiceYAML("collector", "b", "10.96.0.11", "{name: grpc, port: 4317}", "{name: http, port: 4318}") + suite.PodYAML("echo", "a", "10.10.0.11", `"-http=8080", "-tcp=9090"`, suite.Sidecar) +
+	suite.PodYAML("client", "a", "10.10.0.12", "", suite.Sidecar) +
+	suite.PodYAML("other", "b", "10.10.0.13", "", suite.Sidecar) +
+	suite.PodYAML("collector", "b", "10.10.0.14", "", suite.Outside)
 
 // meshConfig has providers of every sort. LOG is the file of access logs.
 const meshConfig = `

@@ -50,14 +50,9 @@ spec:
   host: echo
   subsets: [{name: v1, labels: {version: v1}}, {name: v2, labels: {version: v2}}, {name: v3, labels: {version: v3}}]
 ---
-apiVersion: networking.istio.io/v1
-kind: Gateway
-metadata: {name: gateway, namespace: a}
-spec:
-  selector: {app: gateway}
-  servers: [{port: {number: 8080, name: http, protocol: HTTP}, hosts: ["*"]}]
----
-apiVersion: networking.istio.io/v1
+` +
+	suite.GatewayYAML("gateway", "a", 8080) +
+	`apiVersion: networking.istio.io/v1
 kind: VirtualService
 metadata: {name: echo, namespace: a}
 spec:
@@ -119,12 +114,12 @@ spec:
   - to: [{operation: {paths: ["/folded/secret*"]}}]
   - from: [{source: {notPrincipals: [cluster.local/ns/a/sa/client, cluster.local/ns/a/sa/gateway]}}]
 ---
-` + suite.PodYAML("echo-1", "a", "10.10.0.11", `"-http=8080"`, "security.istio.io/tlsMode: istio, svc: echo, version: v1") +
-	suite.PodYAML("echo-2", "a", "10.10.0.12", `"-http=8080"`, "security.istio.io/tlsMode: istio, svc: echo, version: v2") +
-	suite.PodYAML("client", "a", "10.10.0.13", "", "") +
-	suite.PodYAML("other", "a", "10.10.0.14", "", "") +
-	suite.PodYAML("plain", "a", "10.10.0.15", "", `sidecar.istio.io/inject: "false"`) +
-	strings.Replace(suite.PodYAML("gateway", "a", gatewayPod, "", ""), "metadata: {", `metadata: {annotations: {inject.istio.io/templates: gateway}, `, 1)
+` + suite.PodYAML("echo-1", "a", "10.10.0.11", `"-http=8080"`, suite.Sidecar+", svc: echo, version: v1") +
+	suite.PodYAML("echo-2", "a", "10.10.0.12", `"-http=8080"`, suite.Sidecar+", svc: echo, version: v2") +
+	suite.PodYAML("client", "a", "10.10.0.13", "", suite.Sidecar) +
+	suite.PodYAML("other", "a", "10.10.0.14", "", suite.Sidecar) +
+	suite.PodYAML("plain", "a", "10.10.0.15", "", suite.Outside) +
+	suite.GatewayPodYAML("gateway", "a", gatewayPod)
 
 // request is what is asked for.
 type request struct {
