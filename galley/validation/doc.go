@@ -10,7 +10,8 @@
 //     stands.
 //   - document.go: the tree, now known to fit, is decoded by protojson or by a strict JSON decoder, which have the last
 //     word.
-//   - one file a kind or family: what the schema cannot say (ranges, formats, fields that exclude each other).
+//   - one file a kind or family: what the schema cannot say (ranges, formats, fields that exclude each other). Package
+//     lua judges scripts.
 //
 // Objects that an API server has stored go the same way from a tree that jsontree.go makes; object.go says what is
 // judged differently.

@@ -8,6 +8,7 @@ import (
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
 	"github.com/istiod-lite/istiod-lite/api/patches"
+	"github.com/istiod-lite/istiod-lite/galley/validation/lua"
 )
 
 func envoyFilter(p fieldRef) {
@@ -195,13 +196,24 @@ func trafficExtension(p fieldRef) {
 	if w := p.at("wasm"); !w.absent() {
 		wasm(w)
 	}
-	if l := p.at("lua"); !l.absent() && l.required("inlineCode") && len(l.at("inlineCode").text()) > 64<<10 {
-		l.at("inlineCode").bad("shorten it", "the code is longer than 64 KiB")
+	if l := p.at("lua"); !l.absent() && l.required("inlineCode") {
+		l.at("inlineCode").script()
 	}
 	for _, m := range p.at("match").items() {
 		for _, port := range m.at("ports").items() {
 			port.at("number").port()
 		}
+	}
+}
+
+// script judges a script of Lua, because of which proxies would refuse a whole listener.
+func (p fieldRef) script() {
+	if len(p.text()) > 64<<10 {
+		p.bad("shorten it", "the code is longer than 64 KiB")
+		return
+	}
+	if err := lua.Check(p.text()); err != nil {
+		p.laxly().bad("write Lua that LuaJIT loads", "the script does not load: %v", err)
 	}
 }
 

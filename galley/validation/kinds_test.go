@@ -43,7 +43,7 @@ func mistakes() map[*kinds.Kind]mistake {
 		kinds.RequestAuthentication: {"spec:\n  jwtRules:\n  - issuer: a\n    jwksUri: https://a/b\n", "jwksUri", "jwksURI"},
 		kinds.Telemetry:             {"spec:\n  tracing:\n  - randomSamplingPercentage: 1.5\n", "randomSamplingPercentage", "randomSampling"},
 		kinds.WasmPlugin:            {"spec:\n  url: oci://a/b\n  pluginConfig: {x: 1}\n", "pluginConfig", "pluginconf"},
-		kinds.TrafficExtension:      {"spec:\n  lua:\n    inlineCode: x\n", "inlineCode", "inline"},
+		kinds.TrafficExtension:      {"spec:\n  lua:\n    inlineCode: x = 1\n", "inlineCode", "inline"},
 
 		kinds.Ingress:      {"spec:\n  rules:\n  - http:\n      paths:\n      - {path: /a, pathType: Prefix, backend: {service: {name: a, port: {number: 80}}}}\n", "pathType", "pathtype"},
 		kinds.IngressClass: {"spec:\n  controller: istio.io/ingress-controller\n", "controller", "controler"},

@@ -320,6 +320,8 @@ func semantics() []semantic {
 		{kinds.WasmPlugin, "{url: 'oci://a', vmConfig: {env: [{name: a, valueFrom: HOST, value: b}]}}", "spec.vmConfig.env[0].value"},
 		{kinds.TrafficExtension, "{}", "spec.wasm"},
 		{kinds.TrafficExtension, "{lua: {}}", "spec.lua.inlineCode"},
+		{kinds.TrafficExtension, "{lua: {inlineCode: 'function f() end'}}", ""},
+		{kinds.TrafficExtension, "{lua: {inlineCode: 'function f( end'}}", "spec.lua.inlineCode"},
 		{kinds.TrafficExtension, "{wasm: {}}", "spec.wasm.url"},
 
 		{kinds.Service, "{ports: [{name: a, port: 80, targetPort: http}, {name: b, port: 80, protocol: UDP, targetPort: 53}]}", ""},
