@@ -55,6 +55,8 @@ const (
 	codeIssuer       = "RepeatedIssuer"
 	codeProxyConfigs = "RepeatedProxyConfig"
 	codeNodeAddress  = "NodeAddress"
+	codeUnresolved   = "UnresolvedName"
+	codeSeveral      = "SeveralNames"
 	codeLimit        = "Limit" // as validation has it of one object
 )
 
@@ -82,6 +84,7 @@ func Analyzers() []Analyzer {
 		{"authorizers", []string{codeProvider}, false, "authorizers of CUSTOM policies that cannot be asked", (*analysis).authorizers},
 		{"proxy-configs", []string{codeProxyConfigs}, false, "several ProxyConfigs of one workload or namespace", (*analysis).proxyConfigs},
 		{"node-addresses", []string{codeNodeAddress}, false, "endpoints at addresses of Nodes", (*analysis).nodeAddresses},
+		{"resolutions", []string{codeUnresolved, codeSeveral}, false, "names of endpoints that proxies do not resolve", (*analysis).resolutions},
 
 		{"injection", []string{codeNotInjected, codeNoProxy, codeInjectionLabels}, true, "namespaces without injection, and Pods without a proxy where others get one", (*analysis).injection},
 		{"annotations", []string{codeUnknownAnnotation, codeMisplaced, codeDeprecatedNote}, true, "Istio's annotations that are unknown, deprecated, or on the wrong kind", (*analysis).annotations},

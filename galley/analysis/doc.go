@@ -12,7 +12,7 @@
 //   - selection.go: what a selector matches, once for all objects that have it.
 //   - virtualservice.go, destinationrule.go, selectors.go, ports.go, endpoints.go: what each of these refers to.
 //   - pods.go, noeffect.go: addresses of Pods, and objects that stand where nobody reads them.
-//   - nodeaddresses.go: endpoints at addresses of Nodes.
+//   - nodeaddresses.go, resolution.go: endpoints at addresses of Nodes, and names that proxies do not resolve.
 //   - targets.go: what policies apply to.
 //   - conflicts.go: VirtualServices that share a host.
 //   - patches.go, proxyimages.go: patches of EnvoyFilters; images of proxies.

@@ -149,7 +149,7 @@ func (e *entry) addressesOf(host string) []string {
 
 // endpoints returns the endpoints of those entries that have the service's resolution, sorted. An entry of n addresses
 // repeats each of its endpoints n times, as in istiod: there it is n services, and the weight of a locality is their
-// sum.
+// sum. A service whose name is resolved in turn has one endpoint, of its oldest entry.
 func (r *Registry) endpoints(s *registry.Service, entries []*entry) []*registry.Endpoint {
 	var out []*registry.Endpoint
 	for _, e := range entries {
@@ -172,7 +172,37 @@ func (r *Registry) endpoints(s *registry.Service, entries []*entry) []*registry.
 			}
 		}
 	}
+	if s.Resolution == registry.DNSRoundRobin {
+		out = firstOfEachPort(out)
+	}
 	slices.SortStableFunc(out, registry.CompareEndpoints)
+	return out
+}
+
+// firstOfEachPort returns the first endpoint of each port that can be called: Envoy resolves one name alone. Those that
+// have an address and are healthy come before others.
+func firstOfEachPort(all []*registry.Endpoint) []*registry.Endpoint {
+	worse := func(e *registry.Endpoint) int {
+		n := 0
+		if e.Address == "" {
+			n += 2
+		}
+		if e.Health != registry.Healthy {
+			n++
+		}
+		return n
+	}
+	var out []*registry.Endpoint
+	at := map[string]int{}
+	for _, e := range all {
+		switch i, there := at[e.ServicePort]; {
+		case !there:
+			at[e.ServicePort] = len(out)
+			out = append(out, e)
+		case worse(e) < worse(out[i]):
+			out[i] = e
+		}
+	}
 	return out
 }
 

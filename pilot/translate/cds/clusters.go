@@ -271,7 +271,15 @@ func (k clusterKey) setDiscovery(b builder, c *clusterv3.Cluster, policy traffic
 		c.DnsJitter = envoy.Duration(100 * time.Millisecond) //nolint:staticcheck
 		c.TypedDnsResolverConfig = resolver()
 		c.LoadAssignment = k.inlineAssignment(b)
+		if kind == clusterv3.Cluster_LOGICAL_DNS && !hasOneEndpoint(c.LoadAssignment) {
+			c.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STRICT_DNS}
+		}
 	}
+}
+
+// hasOneEndpoint reports whether an assignment has exactly one endpoint, which is all that LOGICAL_DNS takes.
+func hasOneEndpoint(a *endpointv3.ClusterLoadAssignment) bool {
+	return len(a.GetEndpoints()) == 1 && len(a.Endpoints[0].LbEndpoints) == 1
 }
 
 func dnsFamily(v4, v6 bool) clusterv3.Cluster_DnsLookupFamily {

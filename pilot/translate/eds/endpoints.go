@@ -6,6 +6,7 @@ import (
 	"iter"
 	"net/netip"
 	"slices"
+	"strings"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
@@ -295,7 +296,7 @@ func distribute(list []*endpointv3.LocalityLbEndpoints, d *networkingv1alpha3.Lo
 
 // sendable reports whether EDS may carry an address: a name is not allowed.
 func sendable(address string) bool {
-	if address != "" && address[0] == 'u' { // unix://
+	if strings.HasPrefix(address, "unix://") {
 		return true
 	}
 	_, err := netip.ParseAddr(address)
