@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
@@ -47,6 +46,7 @@ type judgeFlags struct {
 	pageSize  int64
 	elsewhere string // what to name in the place of a kubeconfig; empty: files
 	getenv    func(string) string
+	color     painter
 }
 
 const judgeFormats = `
@@ -116,15 +116,25 @@ func (f *judgeFlags) register(c *cobra.Command, e *env, useKube bool) {
 	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "time that reading the cluster may take")
 	flags.BoolVarP(&f.list, "list-analyzers", "L", false, "print the analyzers, and do nothing else")
 	flags.Int64Var(&f.pageSize, "page-size", 500, "objects that are asked for at once")
+	f.completeCluster(c)
 }
 
 // registerCluster registers the flags of other commands that read a cluster once.
-func (f *judgeFlags) registerCluster(flags *pflag.FlagSet, e *env) {
+func (f *judgeFlags) registerCluster(c *cobra.Command, e *env) {
+	flags := c.Flags()
+	f.getenv = e.getenv
 	f.cluster.register(flags, e, "c", "")
 	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace of objects in files that do not say theirs; the kubeconfig's by default")
 	flags.StringVar(&f.revision, "revision", e.text("REVISION", ""), "revision of the control plane: objects labelled istio.io/rev for another do not count")
 	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "time that reading the cluster may take")
 	flags.Int64Var(&f.pageSize, "page-size", 500, "objects that are asked for at once")
+	f.completeCluster(c)
+}
+
+// completeCluster has shells complete the flags that name something of a cluster.
+func (f *judgeFlags) completeCluster(c *cobra.Command) {
+	f.cluster.complete(c)
+	completeWith(c, "namespace", func(c *cobra.Command, _ []string) []string { return f.cluster.names(c, "namespaces") })
 }
 
 func (f *judgeFlags) run(c *cobra.Command, args []string) error {

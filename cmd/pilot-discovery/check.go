@@ -58,7 +58,13 @@ One line stands for each group in which all is well (-o wide has a line for each
 	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "time that all checks may take")
 	outputFlag(c, &f.text.Format, check.Formats()...)
 	watchFlag(c, &f.watch)
-	completeProxies(c, "proxy", &f.address)
+	completeWith(c, "proxy", func(c *cobra.Command, _ []string) []string {
+		if list := connected(c, f.address); len(list) > 0 {
+			return list
+		}
+		return f.cluster.names(c, "pods")
+	})
+	f.cluster.complete(c)
 	c.MarkFlagsMutuallyExclusive("pre", "proxy")
 	return c
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -48,21 +49,15 @@ The proxies are those of Pods that have one. Where no Pod has one, as in a direc
 
 What files do not say stays as it is: the addresses of Services, the status of Pods, the age of objects.
 
+With -o wide nothing is left out, and -o name prints the proxies that are affected.
+
 The exit code is 0 if nothing differs, 1 if something does, and 2 if the command could not do its work, or the change is one that a server would not take.`,
 		Example: `  pilot-discovery diff -f route.yaml
   pilot-discovery diff mesh -f route.yaml -o json
   pilot-discovery diff mesh --delete VirtualService/reviews.shop
   pilot-discovery diff -f mesh --against git:main`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			err := f.run(c, args)
-			var printed failed
-			if err != nil && !errors.As(err, &printed) {
-				fmt.Fprintln(c.ErrOrStderr(), "error:", err)
-				return failed{exitBroken}
-			}
-			return err
-		},
+		RunE: func(c *cobra.Command, args []string) error { return f.run(c, args) },
 	}
 	flags := c.Flags()
 	f.registerMesh(flags, e, "istioNamespace", "i")
@@ -70,15 +65,17 @@ The exit code is 0 if nothing differs, 1 if something does, and 2 if the command
 	flags.StringArrayVar(&f.deleted, "delete", nil, "object that is deleted: KIND/NAME.NAMESPACE; may be repeated")
 	flags.StringArrayVar(&f.without, "delete-filename", nil, "file or directory with objects that are deleted; may be repeated")
 	flags.StringVar(&f.against, "against", "", "what there is now: a directory, cluster, or git:REVISION of the directory of -f; the cluster by default")
-	flags.StringVarP(&f.output, "output", "o", "text", "text or json")
-	flags.IntVar(&f.limit, "limit", 20, "fields, proxies and resources that are printed of each list as text; 0: all")
-	f.registerCluster(flags, e)
+	outputFlag(c, &f.output, listFormats()...)
+	flags.IntVar(&f.limit, "limit", 20, "fields, proxies and resources of each list that -o table prints; 0: all")
+	f.registerCluster(c, e)
+	f.complete(c)
 	return c
 }
 
 func (f *diffFlags) run(c *cobra.Command, args []string) error {
-	if f.output != "text" && f.output != "json" {
-		return fmt.Errorf("unknown output format %q: text or json", f.output)
+	var err error
+	if f.color, err = painted(c, f.getenv); err != nil {
+		return err
 	}
 	if f.limit < 0 {
 		return fmt.Errorf("--limit=%d: write how many, or 0 for all", f.limit)
@@ -119,14 +116,13 @@ func (f *diffFlags) run(c *cobra.Command, args []string) error {
 		}
 		return errors.New("the change is not one that a server takes")
 	}
+	p := newProgress(c.ErrOrStderr(), fmt.Sprintf("comparing what %d objects do to every proxy", len(changes)))
 	done, err := i.Change(c.Context(), changes, found)
+	p.done()
 	if err != nil {
 		return err
 	}
-	show := f.text
-	if f.output == "json" {
-		show = f.json
-	}
+	show := map[string]func(io.Writer, *inspect.Changed, *gitTree) error{"table": f.text, "wide": f.wide, "json": f.document, "yaml": f.document, "name": f.names}[f.output]
 	if err := show(c.OutOrStdout(), done, tree); err != nil {
 		return err
 	}
@@ -240,6 +236,15 @@ func sortedKeys(all map[kinds.Key]*kinds.Object) []kinds.Key {
 	return list
 }
 
+// shortNames are those that kubectl knows kinds by.
+func shortNames() map[string]string {
+	return map[string]string{
+		"vs": "VirtualService", "dr": "DestinationRule", "gw": "Gateway", "se": "ServiceEntry", "we": "WorkloadEntry", "wg": "WorkloadGroup", "pc": "ProxyConfig",
+		"ap": "AuthorizationPolicy", "pa": "PeerAuthentication", "ra": "RequestAuthentication", "telemetry": "Telemetry", "svc": "Service", "po": "Pod", "ns": "Namespace",
+		"no": "Node", "cm": "ConfigMap", "sa": "ServiceAccount", "ing": "Ingress",
+	}
+}
+
 // keyOf returns the object that KIND/NAME.NAMESPACE names.
 func keyOf(text string, i *inspect.Inspection) (k kinds.Key, err error) {
 	kind, name, ok := strings.Cut(text, "/")
@@ -249,7 +254,7 @@ func keyOf(text string, i *inspect.Inspection) (k kinds.Key, err error) {
 	var known []string
 	for _, x := range kinds.All() {
 		known = append(known, x.Name)
-		if strings.EqualFold(kind, x.Name) || strings.EqualFold(kind, x.Plural) {
+		if name, group, _ := strings.Cut(kind, "."); (group == "" || group == x.Group) && (strings.EqualFold(name, x.Name) || strings.EqualFold(name, x.Plural) || shortNames()[strings.ToLower(name)] == x.Name) {
 			k.Kind = cmp.Or(k.Kind, x)
 		}
 	}

@@ -2,9 +2,9 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
@@ -24,18 +24,18 @@ func (f *diffFlags) text(w io.Writer, done *inspect.Changed, tree *gitTree) erro
 		case o.New == nil:
 			what, at = "deleted", o.Old
 		}
-		fmt.Fprintf(&out, "%s is %s%s\n", o.Key, what, placed(at.Position))
+		fmt.Fprintf(&out, "%s is %s%s\n", o.Key, f.color.paint(map[string]string{"created": green, "deleted": red}[what], what), placed(at.Position))
 	}
 	if len(done.Objects) == 0 {
 		fmt.Fprintln(&out, "No object differs from what there is.")
 	}
 	fmt.Fprintf(&out, "Of %d proxies %d are affected; %s would be pushed, for %s.\n", done.Proxies, done.Affected(), size(done.Difference.Bytes()), report.Amount(len(done.Changes), "change"))
-	f.names(&out, "New, so that they get everything: ", done.Come)
-	f.names(&out, "No more: ", done.Gone)
+	f.list(&out, "New, so that they get everything: ", done.Come)
+	f.list(&out, "No more: ", done.Gone)
 	shown := map[*difference.Change]bool{}
 	for _, g := range done.Groups {
 		fmt.Fprintln(&out)
-		f.names(&out, "", g.Proxies)
+		f.list(&out, "", g.Proxies)
 		fmt.Fprintf(&out, "  %s to each\n", size(g.Bytes))
 		for n, x := range g.Changes {
 			if f.limit > 0 && n == f.limit {
@@ -48,15 +48,15 @@ func (f *diffFlags) text(w io.Writer, done *inspect.Changed, tree *gitTree) erro
 			shown[x] = true
 		}
 	}
-	findings := func(mark string, list []diag.Diagnostic) {
+	findings := func(mark, color string, list []diag.Diagnostic) {
 		for _, d := range list {
-			fmt.Fprintf(&out, "  %s %s\n", mark, d)
+			fmt.Fprintf(&out, "  %s %s\n", f.color.paint(color, mark), d)
 		}
 	}
 	if len(done.New)+len(done.Mended) > 0 {
 		fmt.Fprintf(&out, "\n%s new, %d mended:\n", report.Amount(len(done.New), "finding"), len(done.Mended))
-		findings("+", done.New)
-		findings("-", done.Mended)
+		findings("+", red, done.New)
+		findings("-", green, done.Mended)
 	}
 	_, err := io.WriteString(w, tree.shown(out.String()))
 	return err
@@ -77,8 +77,8 @@ func placed(position string) string {
 	return " (" + position + ")"
 }
 
-// names writes a list of proxies, as many as are wanted.
-func (f *diffFlags) names(out *bytes.Buffer, head string, list []string) {
+// list writes a list of proxies, as many as are wanted.
+func (f *diffFlags) list(out *bytes.Buffer, head string, list []string) {
 	if len(list) == 0 {
 		return
 	}
@@ -96,10 +96,10 @@ func (f *diffFlags) names(out *bytes.Buffer, head string, list []string) {
 func (f *diffFlags) change(out *bytes.Buffer, x *difference.Change, before bool) error {
 	name := strings.TrimSpace(x.Type + " " + x.Name)
 	if before {
-		fmt.Fprintf(out, "  %s %s, as above\n", mark(x), name)
+		fmt.Fprintf(out, "  %s %s, as above\n", f.mark(x), name)
 		return nil
 	}
-	fmt.Fprintf(out, "  %s %s\n", mark(x), name)
+	fmt.Fprintf(out, "  %s %s\n", f.mark(x), name)
 	list, err := x.Fields()
 	if err != nil {
 		return err
@@ -113,9 +113,9 @@ func (f *diffFlags) change(out *bytes.Buffer, x *difference.Change, before bool)
 		case d.Had == "" && d.Has == "":
 			fmt.Fprintf(out, "      %s\n", d.Path)
 		case d.Had == "":
-			fmt.Fprintf(out, "      + %s: %s\n", d.Path, f.short(d.Has))
+			fmt.Fprintf(out, "      %s %s: %s\n", f.color.paint(green, "+"), d.Path, f.short(d.Has))
 		case d.Has == "":
-			fmt.Fprintf(out, "      - %s: %s\n", d.Path, f.short(d.Had))
+			fmt.Fprintf(out, "      %s %s: %s\n", f.color.paint(red, "-"), d.Path, f.short(d.Had))
 		default:
 			fmt.Fprintf(out, "      %s: %s -> %s\n", d.Path, f.short(d.Had), f.short(d.Has))
 		}
@@ -135,6 +135,34 @@ func (f *diffFlags) short(text string) string {
 	return strings.ToValidUTF8(text[:most], "") + fmt.Sprintf("... (%d bytes)", len(text))
 }
 
+// mark is the mark of a change, in its colour.
+func (f *diffFlags) mark(x *difference.Change) string {
+	m := mark(x)
+	return f.color.paint(map[string]string{"+": green, "-": red, "~": amber}[m], m)
+}
+
+// wide writes it for a person, with nothing left out.
+func (f *diffFlags) wide(w io.Writer, done *inspect.Changed, tree *gitTree) error {
+	all := *f
+	all.limit = 0
+	return all.text(w, done, tree)
+}
+
+// names writes the proxies that are affected, in their order.
+func (f *diffFlags) names(w io.Writer, done *inspect.Changed, _ *gitTree) error {
+	list := slices.Concat(done.Come, done.Gone)
+	for _, g := range done.Groups {
+		list = append(list, g.Proxies...)
+	}
+	slices.Sort(list)
+	for _, name := range slices.Compact(list) {
+		if _, err := fmt.Fprintln(w, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func mark(x *difference.Change) string {
 	switch {
 	case x.Had == nil:
@@ -145,8 +173,8 @@ func mark(x *difference.Change) string {
 	return "~"
 }
 
-// json writes what a change does for a program.
-func (f *diffFlags) json(w io.Writer, done *inspect.Changed, tree *gitTree) error {
+// document writes what a change does for a program.
+func (f *diffFlags) document(w io.Writer, done *inspect.Changed, tree *gitTree) error {
 	type cause struct {
 		Object   string `json:"object"`
 		Position string `json:"position,omitempty"`
@@ -216,10 +244,5 @@ func (f *diffFlags) json(w io.Writer, done *inspect.Changed, tree *gitTree) erro
 		}
 		out.Groups = append(out.Groups, x)
 	}
-	text, err := json.MarshalIndent(out, "", "  ")
-	if err != nil {
-		return err
-	}
-	_, err = w.Write(append(text, '\n'))
-	return err
+	return printValue(w, out, f.output)
 }

@@ -54,7 +54,7 @@ Findings are what validate, analyze and check print, what /debug/findings of a s
 			return printEntries(c.OutOrStdout(), list, output, len(args) == 0)
 		},
 	}
-	outputFlag(c, &output, "table", "wide", "json", "yaml", "name")
+	outputFlag(c, &output, listFormats()...)
 	return c
 }
 

@@ -36,15 +36,19 @@ func run(ctx context.Context, args []string, environ []string, stdout, stderr io
 	for _, w := range e.warnings {
 		fmt.Fprintln(stderr, "warning:", w)
 	}
-	if err := root.ExecuteContext(ctx); err != nil {
-		var printed failed
-		if errors.As(err, &printed) {
-			return printed.code
-		}
-		fmt.Fprintln(stderr, "error:", err)
-		return 1
+	c, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return 0
 	}
-	return 0
+	var printed failed
+	if errors.As(err, &printed) {
+		return printed.code
+	}
+	fmt.Fprintln(stderr, "error:", inWords(c, err))
+	if c.Name() == "diff" {
+		return exitBroken // 1 says that something differs
+	}
+	return 1
 }
 
 // tag returns the version of this binary.
@@ -75,7 +79,7 @@ Wherever a proxy is named it is as POD.NAMESPACE. Exit codes are 0, 1 where a co
 		},
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	root.AddCommand(discoveryCommand(e, args), validateCommand(e), analyzeCommand(e), translateCommand(e), injectCommand(e), bootstrapCommand(), requestCommand(), proxyStatusCommand(), pushesCommand(), checkCommand(e), explainCommand(), diffCommand(e), whyCommand(e), migrateCommand(e), loadCommand(), tokenCommand(), version.Command(tag()))
+	root.AddCommand(discoveryCommand(e, args), validateCommand(e), analyzeCommand(e), translateCommand(e), injectCommand(e), bootstrapCommand(), requestCommand(), proxyStatusCommand(), pushesCommand(e), checkCommand(e), explainCommand(), diffCommand(e), whyCommand(e), migrateCommand(e), loadCommand(), tokenCommand(), version.Command(tag()))
 	root.SetFlagErrorFunc(suggestFlag)
 	root.PersistentFlags().String("color", terminal.Modes()[0], strings.Join(terminal.Modes(), ", "))
 	completeFlag(root, "color", terminal.Modes()...)

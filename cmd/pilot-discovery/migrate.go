@@ -31,6 +31,8 @@ func migrateCommand(e *env) *cobra.Command {
 
 It reads the cluster of the kubeconfig, and changes nothing; or files with what a cluster has.
 
+-o table leaves out lines of long lists that do not stand in the way, and -o wide none. -o name prints the objects that stand in the way.
+
 docs/migrate.md has the way there and back.
 
 The exit code is 0 if nothing stands in the way, 79 if something does, and 1 if the command could not do its work.`,
@@ -42,19 +44,19 @@ The exit code is 0 if nothing stands in the way, 79 if something does, and 1 if 
 	flags := c.Flags()
 	f.registerMesh(flags, e, "istioNamespace", "i")
 	flags.StringArrayVarP(&f.files, "filename", "f", nil, "file or directory with what a cluster has, or - for the standard input, in the place of the cluster; may be repeated")
-	flags.StringVarP(&f.output, "output", "o", "text", "text or json")
-	f.registerCluster(flags, e)
+	outputFlag(c, &f.output, listFormats()...)
+	f.registerCluster(c, e)
 	return c
 }
 
 func (f *migrateFlags) run(c *cobra.Command) error {
-	if f.output != "text" && f.output != "json" {
-		return fmt.Errorf("unknown output format %q: text or json", f.output)
+	color, err := painted(c, f.getenv)
+	if err != nil {
+		return err
 	}
 	o := ingest.Options{Revision: f.revision, Limits: limits.Default()}
 	var around []thing
 	if len(f.files) > 0 {
-		var err error
 		if o.Texts, err = file.Read(f.files, c.InOrStdin(), o.Limits); err != nil {
 			return err
 		}
@@ -67,7 +69,6 @@ func (f *migrateFlags) run(c *cobra.Command) error {
 		}
 		ctx, cancel := context.WithTimeout(c.Context(), f.timeout)
 		defer cancel()
-		var err error
 		if around, err = f.readThings(ctx); err != nil {
 			return f.tooLong(err)
 		}
@@ -77,11 +78,7 @@ func (f *migrateFlags) run(c *cobra.Command) error {
 		return f.tooLong(err)
 	}
 	v := f.judge(i, around)
-	show := v.text
-	if f.output == "json" {
-		show = v.json
-	}
-	if err := show(c.OutOrStdout()); err != nil {
+	if err := v.write(c.OutOrStdout(), f.output, color); err != nil {
 		return err
 	}
 	if v.InTheWay > 0 {
@@ -110,6 +107,7 @@ type point struct {
 	Text     string `json:"text"`
 	Fix      string `json:"fix,omitempty"`
 	Where    string `json:"where,omitempty"`
+	Object   string `json:"object,omitempty"` // Kind namespace/name
 }
 
 func (v *verdict) add(name string, points ...point) {
@@ -163,7 +161,7 @@ func (f *migrateFlags) objects(v *verdict, i *inspect.Inspection) {
 	}
 	other := map[string]bool{}
 	for _, d := range i.Findings {
-		p := point{InTheWay: true, Text: strings.TrimPrefix(d.Object+": "+d.Field+": ", ": ") + d.Message, Fix: d.Fix, Where: position(d)}
+		p := point{InTheWay: true, Text: strings.TrimPrefix(d.Object+": "+d.Field+": ", ": ") + d.Message, Fix: d.Fix, Where: position(d), Object: d.Object}
 		switch {
 		case d.Code == "NotImplemented" && (d.Object == "MeshConfig" || d.Object == "MeshNetworks" || d.Object == ""):
 			v.add("mesh configuration", p)

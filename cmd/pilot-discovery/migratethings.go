@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -232,8 +231,41 @@ func (f *migrateFlags) service(v *verdict, t thing) {
 	v.add("ports", point{Text: t.named() + " has the ports " + strings.Join(ports, ", ")})
 }
 
+// write writes the verdict in a format.
+func (v *verdict) write(w io.Writer, output string, color painter) error {
+	switch output {
+	case "json", "yaml":
+		return printValue(w, v, output)
+	case "name":
+		return v.names(w)
+	}
+	return v.text(w, output == "wide", color)
+}
+
+// names writes what stands in the way, each object once.
+func (v *verdict) names(w io.Writer) error {
+	var list []string
+	for _, s := range v.Sections {
+		for _, p := range s.Points {
+			if name := cmp.Or(p.Object, p.Where); p.InTheWay && name != "" {
+				list = append(list, name)
+			}
+		}
+	}
+	slices.Sort(list)
+	for _, name := range slices.Compact(list) {
+		if _, err := fmt.Fprintln(w, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fewPoints is how many points of a section that do not stand in the way are written, but for all of them with wide.
+const fewPoints = 10
+
 // text writes the verdict for a person.
-func (v *verdict) text(w io.Writer) error {
+func (v *verdict) text(w io.Writer, wide bool, color painter) error {
 	var out bytes.Buffer
 	if v.Same == v.Objects {
 		fmt.Fprintf(&out, "All of %s do what they do under istiod.\n", report.Amount(v.Objects, "object"))
@@ -242,10 +274,17 @@ func (v *verdict) text(w io.Writer) error {
 	}
 	for _, s := range v.Sections {
 		fmt.Fprintf(&out, "\n%s\n", strings.ToUpper(s.Name[:1])+s.Name[1:])
+		left, shown := 0, 0
 		for _, p := range s.Points {
+			if !p.InTheWay {
+				if shown++; shown > fewPoints && !wide {
+					left++
+					continue
+				}
+			}
 			mark := " "
 			if p.InTheWay {
-				mark = "!"
+				mark = color.paint(red, "!")
 			}
 			fmt.Fprintf(&out, "%s %s", mark, p.Text)
 			if p.Fix != "" {
@@ -256,11 +295,14 @@ func (v *verdict) text(w io.Writer) error {
 			}
 			fmt.Fprintln(&out)
 		}
+		if left > 0 {
+			fmt.Fprintf(&out, "  and %d more (-o wide)\n", left)
+		}
 	}
 	if v.InTheWay == 0 {
-		fmt.Fprintln(&out, "\nNothing stands in the way. docs/migrate.md has the way there and back.")
+		fmt.Fprintf(&out, "\n%s docs/migrate.md has the way there and back.\n", color.paint(green, "Nothing stands in the way."))
 	} else {
-		fmt.Fprintf(&out, "\n%s in the way (!). docs/migrate.md has the way there and back.\n", stands(v.InTheWay))
+		fmt.Fprintf(&out, "\n%s in the way (!). docs/migrate.md has the way there and back.\n", color.paint(red, stands(v.InTheWay)))
 	}
 	_, err := w.Write(out.Bytes())
 	return err
@@ -271,14 +313,4 @@ func stands(n int) string {
 		return "1 thing stands"
 	}
 	return fmt.Sprintf("%d things stand", n)
-}
-
-// json writes the verdict for a program.
-func (v *verdict) json(w io.Writer) error {
-	text, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
-		return err
-	}
-	_, err = w.Write(append(text, '\n'))
-	return err
 }

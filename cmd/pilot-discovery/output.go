@@ -39,8 +39,16 @@ func (f *format) Set(text string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("unknown output format: %s; the formats are %s", diag.UnknownName(text, f.names), strings.Join(f.names, ", "))
+	meant := ""
+	if near := diag.Nearest(text, f.names); near != "" {
+		meant = fmt.Sprintf(": did you mean %q?", near)
+	}
+	return fmt.Errorf("unknown output format %q%s (the formats are %s)", text, meant, strings.Join(f.names, ", "))
 }
+
+// listFormats are the formats of commands that print lists, or answers to questions. table, the default, leaves out
+// what wide has.
+func listFormats() []string { return []string{"table", "wide", "json", "yaml", "name"} }
 
 // outputFlag adds -o with the formats of a command, the default first. Other values are refused, and shells complete
 // these.
@@ -83,6 +91,30 @@ func colors(c *cobra.Command, getenv func(string) string) (bool, error) {
 		mode = f.Value.String()
 	}
 	return terminal.Color(mode, c.OutOrStdout(), getenv)
+}
+
+// painter colours what a command prints on a terminal.
+type painter bool
+
+// Colours, as terminals know them.
+const (
+	red   = "31"
+	green = "32"
+	amber = "33"
+	dim   = "90"
+)
+
+// painted returns what colours the output of a command, or the error of --color.
+func painted(c *cobra.Command, getenv func(string) string) (painter, error) {
+	yes, err := colors(c, getenv)
+	return painter(yes), err
+}
+
+func (p painter) paint(color, text string) string {
+	if !p || text == "" {
+		return text
+	}
+	return "\x1b[" + color + "m" + text + "\x1b[0m"
 }
 
 // watchFlag adds -w to a command.

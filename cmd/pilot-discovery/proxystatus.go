@@ -62,7 +62,7 @@ In parentheses stands how long ago the last response was sent.`,
 		},
 	}
 	addressFlag(c, &address)
-	outputFlag(c, &output, "table", "wide", "json", "yaml", "name")
+	outputFlag(c, &output, listFormats()...)
 	watchFlag(c, &watch)
 	return c
 }

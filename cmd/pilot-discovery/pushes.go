@@ -18,7 +18,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/pushes"
 )
 
-func pushesCommand() *cobra.Command {
+func pushesCommand(e *env) *cobra.Command {
 	var address, output string
 	var watch bool
 	var limit int
@@ -31,17 +31,14 @@ func pushesCommand() *cobra.Command {
   DURATION  from the first change coming in to the last acknowledgement, or to the last that has happened so far
   NACKS     how many proxies rejected a part; below the table stand their errors, and the objects behind what they rejected
 
+-o wide has the time of each stage, and every cause. -o name prints the IDs. With --watch, json and yaml have one document for each push.
+
 A push that changes nothing for the proxies that are connected has none.`,
 		Example: `  pilot-discovery pushes
   pilot-discovery pushes --watch
   pilot-discovery pushes -o json | jq '.pushes[] | select(.rejected > 0)'`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			switch output {
-			case "table", "json", "yaml":
-			default:
-				return fmt.Errorf("--output %s: it is table, json or yaml", output)
-			}
 			if limit < 0 {
 				return fmt.Errorf("--limit %d: it is 0 for all, or a number of pushes", limit)
 			}
@@ -49,7 +46,11 @@ A push that changes nothing for the proxies that are connected has none.`,
 				err = ask(ctx, http.MethodGet, address, "/debug/pushes"+query, func(body io.Reader) error { return json.NewDecoder(body).Decode(&page) })
 				return page, err
 			}
-			w := pushWriter{out: c.OutOrStdout(), output: output}
+			color, err := painted(c, e.getenv)
+			if err != nil {
+				return err
+			}
+			w := pushWriter{out: c.OutOrStdout(), output: output, color: color}
 			if watch {
 				return w.watch(c.Context(), ask, limit)
 			}
@@ -61,7 +62,7 @@ A push that changes nothing for the proxies that are connected has none.`,
 		},
 	}
 	c.Flags().BoolVarP(&watch, "watch", "w", false, "go on with the pushes to come, until it is interrupted")
-	c.Flags().StringVarP(&output, "output", "o", "table", "table, json or yaml; with --watch one document for each push")
+	outputFlag(c, &output, listFormats()...)
 	c.Flags().IntVar(&limit, "limit", 20, "how many of the last pushes; 0: all that the server keeps")
 	addressFlag(c, &address)
 	return c
@@ -72,19 +73,23 @@ type pushWriter struct {
 	out    io.Writer
 	output string
 	headed bool
+	color  painter
 }
 
 // page writes a page as a whole.
 func (w *pushWriter) page(p pushes.Page) error {
-	if w.output == "table" && len(p.Pushes) == 0 {
+	if w.lines() && len(p.Pushes) == 0 {
 		_, err := fmt.Fprintln(w.out, "There was no push yet.")
 		return err
 	}
-	if w.output == "table" {
-		return w.rows(p.Pushes)
+	if w.lines() || w.output == "name" {
+		return w.each(p.Pushes)
 	}
 	return w.document(p)
 }
+
+// lines reports whether the form is one for people.
+func (w *pushWriter) lines() bool { return w.output == "table" || w.output == "wide" }
 
 func (w *pushWriter) document(v any) error {
 	text, err := json.MarshalIndent(v, "", "  ")
@@ -149,10 +154,16 @@ func unsettled(page pushes.Page) bool {
 }
 
 func (w *pushWriter) each(list []pushes.Push) error {
-	if w.output == "table" {
+	if w.lines() {
 		return w.rows(list)
 	}
 	for _, p := range list {
+		if w.output == "name" {
+			if _, err := fmt.Fprintln(w.out, p.ID); err != nil {
+				return err
+			}
+			continue
+		}
 		if err := w.document(p); err != nil {
 			return err
 		}
@@ -165,25 +176,41 @@ func (w *pushWriter) rows(list []pushes.Push) error {
 	var out bytes.Buffer
 	table := tabwriter.NewWriter(&out, 8, 8, 3, ' ', 0)
 	if !w.headed {
-		fmt.Fprintln(table, "TIME\tID\tPROXIES\tBYTES\tDURATION\tNACKS\tCAUSE")
+		if w.output == "wide" {
+			fmt.Fprintln(table, "TIME\tID\tPROXIES\tBYTES\tDURATION\tTHROTTLE\tSNAPSHOT\tPREPARE\tFIRST SENT\tLAST SENT\tLAST ACK\tNACKS\tCAUSE")
+		} else {
+			fmt.Fprintln(table, "TIME\tID\tPROXIES\tBYTES\tDURATION\tNACKS\tCAUSE")
+		}
 		w.headed = true
 	}
 	for _, p := range list {
-		fmt.Fprintf(table, "%s\t%d\t%d/%d\t%s\t%s\t%d\t%s\n", p.Time.Local().Format("15:04:05.000"), p.ID, p.Acked, p.Proxies, byteCount(p.Bytes), duration(p.Stages.Total), p.Rejected, cause(p))
+		fmt.Fprintf(table, "%s\t%d\t%d/%d\t%s\t%s\t", p.Time.Local().Format("15:04:05.000"), p.ID, p.Acked, p.Proxies, byteCount(p.Bytes), duration(p.Stages.Total))
+		few := 2
+		if w.output == "wide" {
+			few = len(p.Causes)
+			s := p.Stages
+			for _, d := range []*float64{&s.Throttle, &s.Snapshot, &s.Prepare, s.FirstSend, s.LastSend, s.LastAck} {
+				if d == nil {
+					fmt.Fprint(table, "-\t")
+				} else {
+					fmt.Fprintf(table, "%s\t", duration(*d))
+				}
+			}
+		}
+		fmt.Fprintf(table, "%d\t%s\n", p.Rejected, cause(p, few))
 	}
 	_ = table.Flush() // to a buffer
 	for _, p := range list {
 		for _, r := range p.Rejections {
-			printRejection(&out, r)
+			printRejection(&out, r, w.color)
 		}
 	}
 	_, err := w.out.Write(out.Bytes())
 	return err
 }
 
-// cause is what caused a push, in a few words.
-func cause(p pushes.Push) string {
-	const few = 2
+// cause is what caused a push: a few objects of it, and how many more there are.
+func cause(p pushes.Push, few int) string {
 	var parts []string
 	for _, o := range p.Causes[:min(few, len(p.Causes))] {
 		parts = append(parts, place(o))
@@ -208,12 +235,12 @@ func place(o pushes.Object) string {
 	return o.String()
 }
 
-func printRejection(w io.Writer, r pushes.Rejection) {
+func printRejection(w io.Writer, r pushes.Rejection, color painter) {
 	who := r.Proxy
 	if r.Proxies > 1 {
 		who += fmt.Sprintf(" (%d times, of any proxy)", r.Proxies)
 	}
-	fmt.Fprintf(w, "push %d: %s rejected %s: %s\n", r.Push, who, strings.ToUpper(r.Type), r.Message)
+	fmt.Fprintf(w, "push %d: %s %s %s: %s\n", r.Push, who, color.paint(red, "rejected"), strings.ToUpper(r.Type), r.Message)
 	if len(r.Resources) > 0 {
 		fmt.Fprintf(w, "  in %s\n", strings.Join(r.Resources, ", "))
 	}

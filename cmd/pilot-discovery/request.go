@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -38,10 +40,21 @@ Debug pages are answered to callers on the server's own host; from elsewhere the
 			return paths, cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(c *cobra.Command, args []string) error {
-			return ask(c.Context(), args[0], address, args[1], func(body io.Reader) error {
+			err := ask(c.Context(), args[0], address, args[1], func(body io.Reader) error {
 				_, err := io.Copy(c.OutOrStdout(), body)
 				return err
 			})
+			var answered *statusError
+			if errors.As(err, &answered) && answered.code == http.StatusNotFound {
+				if page, found := strings.CutPrefix("/"+strings.TrimPrefix(args[1], "/"), "/debug/"); found {
+					page, _, _ = strings.Cut(page, "?")
+					var pages []string
+					if live(c, address, "/debug/list", &pages) && !slices.Contains(pages, page) {
+						return fmt.Errorf("there is no page /debug/%s%s", page, nearNames(page, pages))
+					}
+				}
+			}
+			return err
 		},
 	}
 	addressFlag(c, &address)
@@ -52,6 +65,14 @@ Debug pages are answered to callers on the server's own host; from elsewhere the
 func addressFlag(c *cobra.Command, address *string) {
 	c.Flags().StringVar(address, "address", "127.0.0.1:15014", "host and port of the server's --monitoringAddr")
 }
+
+// statusError is an answer of a server that is no success.
+type statusError struct {
+	code int
+	text string
+}
+
+func (e *statusError) Error() string { return e.text }
 
 // ask sends a request to a server on this host, and passes the answer to read.
 func ask(ctx context.Context, method, address, path string, read func(io.Reader) error) error {
@@ -69,7 +90,7 @@ func ask(ctx context.Context, method, address, path string, read func(io.Reader)
 	defer resp.Body.Close()
 	if resp.StatusCode >= 400 {
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 4096))
-		return fmt.Errorf("%s: %s", resp.Status, strings.TrimSpace(string(text)))
+		return &statusError{resp.StatusCode, fmt.Sprintf("%s: %s", resp.Status, strings.TrimSpace(string(text)))}
 	}
 	return read(resp.Body)
 }

@@ -2,15 +2,24 @@ package main
 
 import (
 	"bytes"
+	"cmp"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"os"
+	"os/signal"
 	"slices"
 	"strings"
+	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/pilot/debug"
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
 	"github.com/istiod-lite/istiod-lite/pilot/inspect"
 	"github.com/istiod-lite/istiod-lite/pilot/why"
@@ -30,8 +39,10 @@ func withoutArrow(args []string) []string {
 
 type whyFlags struct {
 	judgeFlags
-	headers []string
-	query   inspect.Query
+	headers, claims []string
+	jwt, address    string
+	watch           bool
+	query           inspect.Query
 }
 
 func whyCommand(e *env) *cobra.Command {
@@ -39,49 +50,90 @@ func whyCommand(e *env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "why SOURCE HOST:PORT",
 		Short: "Print which way a request goes, and why: each decision, its object and line, and what was not taken",
-		Long: `Print which way a request goes that the proxy SOURCE sends, NAME.NAMESPACE, and why.
+		Long: `Print which way a request goes that the proxy SOURCE sends, NAME.NAMESPACE, and why. SOURCE is a Pod, a WorkloadEntry of a virtual machine, or an application that uses xDS without a proxy, as gRPC does. Without a port, HOST is one of a Service with a single port.
 
 Of each decision it says what it comes from, and why nothing else was taken: the listener and its filter chain, the virtual host, the route, the cluster with its endpoints and their TLS, and on the other side the filter chain, the PeerAuthentications and the AuthorizationPolicies that let the request through or not.
 
-It reads what both proxies are sent, as Envoy would, from a directory or from the cluster of the kubeconfig, which is only read. A token in the request is not verified: rules that want one do not match.
+It reads what both proxies are sent, as Envoy would: from a directory (--configDir), from the cluster of the kubeconfig, which is only read, or from a server that runs (--address), which knows the proxies that are connected. With --sent that is what the server has sent them; without, what it would send them now.
+
+A token is one in the headers, or --jwt TOKEN, or one with the claims of --claim wherever policies look for it. Its signature is not verified: it counts as valid if its issuer, its audience and its times are right.
+
+-o wide has every alternative that was not taken, -o name prints the workloads that the request reaches.
 
 The exit code is 0 if the request reaches an application, 79 if it does not, and 1 if the command could not do its work.`,
 		Example: `  pilot-discovery why productpage-1.bookinfo reviews:9080 --path /reviews/0 --configDir mesh
   pilot-discovery why productpage-1.bookinfo "->" http://reviews:9080/reviews/0 --header end-user=jason
-  pilot-discovery why istio-ingress-0.istio-system shop.example.com:80 -o json`,
+  pilot-discovery why istio-ingress-0.istio-system shop.example.com:80 --claim groups=admin -o json
+  pilot-discovery why productpage-1.bookinfo reviews:9080 --address 127.0.0.1:15014 --watch`,
 		Args: cobra.RangeArgs(2, 3),
 		RunE: func(c *cobra.Command, args []string) error { return f.run(c, args) },
 	}
 	flags := c.Flags()
 	f.registerMesh(flags, e, "istioNamespace", "i")
 	flags.StringVar(&f.configDir, "configDir", "", "directory of YAML that describes the mesh; the cluster by default")
+	flags.StringVar(&f.address, "address", "", "ask the server with this --monitoringAddr, such as 127.0.0.1:15014")
+	flags.BoolVar(&f.query.Sent, "sent", false, "with --address, go by what the server has sent the proxies")
 	flags.StringVar(&f.query.Path, "path", "", "path of the request, with its query; / by default")
-	flags.StringVar(&f.query.Method, "method", "GET", "method of the request")
+	flags.StringVar(&f.query.Method, "method", "", "method of the request: GET by default, of gRPC POST")
 	flags.StringArrayVarP(&f.headers, "header", "H", nil, "header of the request: NAME=VALUE; may be repeated")
+	flags.StringArrayVar(&f.claims, "claim", nil, "claim of the request's token: NAME=VALUE, where VALUE is text, or JSON if it begins with { or [; may be repeated")
+	flags.StringVar(&f.jwt, "jwt", "", "the request's token, as a bearer token")
 	flags.BoolVar(&f.query.TLS, "tls", false, "the application itself speaks TLS")
-	flags.StringVarP(&f.output, "output", "o", "text", "text or json")
-	f.registerCluster(flags, e)
+	outputFlag(c, &f.output, listFormats()...)
+	watchFlag(c, &f.watch)
+	f.registerCluster(c, e)
+	c.MarkFlagsMutuallyExclusive("configDir", "address")
+	c.MarkFlagsMutuallyExclusive("claim", "jwt")
+	completeArgument(c, f.senders, f.targets)
 	return c
 }
 
 func (f *whyFlags) run(c *cobra.Command, args []string) error {
-	if f.output != "text" && f.output != "json" {
-		return fmt.Errorf("unknown output format %q: text or json", f.output)
+	color, err := painted(c, f.getenv)
+	if err != nil {
+		return err
 	}
+	q, err := f.ask(args)
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	return watched(ctx, c.OutOrStdout(), f.watch, func(w io.Writer) error {
+		q := q
+		way, err := f.way(ctx, c, &q)
+		if err != nil {
+			return err
+		}
+		if err := f.print(w, q, way, color); err != nil {
+			return err
+		}
+		if way.Status != 200 {
+			return failed{exitFound}
+		}
+		return nil
+	})
+}
+
+// ask returns what is asked.
+func (f *whyFlags) ask(args []string) (inspect.Query, error) {
 	if len(args) == 3 {
 		if args[1] != arrow {
-			return fmt.Errorf("%s: write SOURCE -> HOST:PORT", args[1])
+			return inspect.Query{}, fmt.Errorf("%s: write SOURCE -> HOST:PORT", args[1])
 		}
 		args = []string{args[0], args[2]}
 	}
-	if _, _, err := splitName(args[0]); err != nil {
-		return fmt.Errorf("%s: %w", args[0], err)
-	}
 	q, err := inspect.ParseTarget(args[1])
 	if err != nil {
-		return fmt.Errorf("%s: %w", args[1], err)
+		return q, fmt.Errorf("%s: %w", args[1], err)
 	}
-	q.Source, q.Method, q.TLS, q.Headers = args[0], f.query.Method, q.TLS || f.query.TLS, map[string]string{}
+	if _, _, err := splitName(args[0]); err != nil {
+		return q, fmt.Errorf("%s: %w", args[0], err)
+	}
+	if f.query.Sent && f.address == "" {
+		return q, errors.New("--sent: what a server has sent is known to that server: name it by --address")
+	}
+	q.Source, q.Method, q.TLS, q.Sent, q.Now, q.Headers = args[0], f.query.Method, q.TLS || f.query.TLS, f.query.Sent, time.Now(), map[string]string{}
 	if f.query.Path != "" {
 		q.Path = f.query.Path
 	}
@@ -91,48 +143,139 @@ func (f *whyFlags) run(c *cobra.Command, args []string) error {
 			k, v, ok = name, value, true
 		}
 		if !ok || k == "" {
-			return fmt.Errorf("--header=%s: write NAME=VALUE", quoted(h))
+			return q, fmt.Errorf("--header=%s: write NAME=VALUE", quoted(h))
 		}
 		q.Headers[k] = v
 	}
+	if f.jwt != "" {
+		if q.Claims, err = why.Claims(f.jwt); err != nil {
+			return q, fmt.Errorf("--jwt: %w", err)
+		}
+	}
+	for _, text := range f.claims {
+		name, value, ok := strings.Cut(text, "=")
+		if !ok || name == "" {
+			return q, fmt.Errorf("--claim=%s: write NAME=VALUE", quoted(text))
+		}
+		if q.Claims == nil {
+			q.Claims = map[string]any{}
+		}
+		q.Claims[name] = value
+		if strings.HasPrefix(value, "{") || strings.HasPrefix(value, "[") {
+			var v any
+			if err := json.Unmarshal([]byte(value), &v); err != nil {
+				return q, fmt.Errorf("--claim=%s: %w", quoted(text), err)
+			}
+			q.Claims[name] = v
+		}
+	}
+	return q, nil
+}
+
+// way returns the way of the request: the server's answer, or what the configuration says.
+func (f *whyFlags) way(ctx context.Context, c *cobra.Command, q *inspect.Query) (*inspect.Way, error) {
+	if f.address != "" {
+		way := &inspect.Way{}
+		err := ask(ctx, http.MethodGet, f.address, "/debug/why?"+q.Values().Encode(), func(body io.Reader) error { return json.NewDecoder(body).Decode(way) })
+		if answered := (*statusError)(nil); errors.As(err, &answered) {
+			err = errors.New(strings.TrimPrefix(err.Error(), fmt.Sprintf("%d %s: ", answered.code, http.StatusText(answered.code))))
+			err = errors.New(strings.TrimPrefix(err.Error(), debug.ErrBadQuery.Error()+": "))
+		}
+		if q.Port == 0 {
+			q.Port = way.Port
+		}
+		return way, err
+	}
 	o := ingest.Options{Revision: f.revision, Limits: limits.Default()}
 	if f.configDir == "" {
-		f.useKube, f.elsewhere = true, "a directory by --configDir"
+		f.useKube, f.elsewhere = true, "a directory by --configDir, or a server by --address"
 		if err := f.readCluster(c, &o, false); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	i, err := readOnce(c, f.worldFlags, o)
 	if err != nil {
-		return f.tooLong(err)
+		return nil, f.tooLong(err)
 	}
 	if i.Snapshot == nil {
-		return i.Refusal
+		return nil, i.Refusal
 	}
-	if !slices.Contains(i.Pods(), q.Source) {
-		return fmt.Errorf("%s: there is no such Pod%s", q.Source, nearNames(q.Source, i.Pods()))
+	way, err := i.Why(*q)
+	if errors.Is(err, inspect.ErrNoSender) {
+		return nil, fmt.Errorf("%w%s", err, nearNames(q.Source, i.Workloads()))
 	}
-	way, err := i.Why(q)
-	if err != nil {
-		return err
+	if err == nil {
+		q.Port = way.Port
 	}
-	show := printWay
-	if f.output == "json" {
-		show = printWayJSON
+	return way, err
+}
+
+// senders completes SOURCE.
+func (f *whyFlags) senders(c *cobra.Command) []string {
+	switch {
+	case f.address != "":
+		return connected(c, f.address)
+	case f.configDir == "":
+		return f.cluster.names(c, "pods")
 	}
-	if err := show(c.OutOrStdout(), i, q, way); err != nil {
-		return err
+	i, err := readOnce(c, f.worldFlags, ingest.Options{Limits: limits.Default()})
+	if err != nil || i.Snapshot == nil {
+		return nil
 	}
-	if way.Status != 200 {
-		return failed{exitFound}
+	return i.Workloads()
+}
+
+// targets completes HOST:PORT.
+func (f *whyFlags) targets(c *cobra.Command) (list []string) {
+	switch {
+	case f.address != "":
+		var services []struct {
+			Hostname string `json:"hostname"`
+			Ports    []struct {
+				Port uint32 `json:"port"`
+			} `json:"ports"`
+		}
+		live(c, f.address, "/debug/registryz", &services)
+		for _, s := range services {
+			for _, p := range s.Ports {
+				list = append(list, fmt.Sprintf("%s:%d", s.Hostname, p.Port))
+			}
+		}
+		return list
+	case f.configDir == "":
+		return f.cluster.names(c, "services")
 	}
-	return nil
+	i, err := readOnce(c, f.worldFlags, ingest.Options{Limits: limits.Default()})
+	if err != nil || i.Snapshot == nil {
+		return nil
+	}
+	for s := range i.Snapshot.EachService {
+		for _, p := range s.Ports {
+			list = append(list, fmt.Sprintf("%s:%d", s.Host, p.Number))
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// print writes the way of a request in the format that is asked for.
+func (f *whyFlags) print(w io.Writer, q inspect.Query, way *inspect.Way, color painter) error {
+	switch f.output {
+	case "json", "yaml":
+		return printValue(w, way, f.output)
+	case "name":
+		for _, name := range way.Reaches() {
+			fmt.Fprintln(w, name)
+		}
+		return nil
+	}
+	return printWay(w, q, way, f.output == "wide", color)
 }
 
 // printWay writes the way of a request for a person.
-func printWay(w io.Writer, i *inspect.Inspection, q inspect.Query, way *inspect.Way) error {
+func printWay(w io.Writer, q inspect.Query, way *inspect.Way, wide bool, color painter) error {
 	var out bytes.Buffer
-	fmt.Fprintf(&out, "%s sends %s %s to %s:%d", q.Source, q.Method, orSlash(q.Path), q.Host, q.Port)
+	fmt.Fprintf(&out, "%s sends %s %s to %s:%d", q.Source, cmp.Or(q.Method, way.Method), orSlash(q.Path), q.Host, q.Port)
 	if way.Service != "" {
 		fmt.Fprintf(&out, ", which is %s", way.Service)
 	}
@@ -140,25 +283,39 @@ func printWay(w io.Writer, i *inspect.Inspection, q inspect.Query, way *inspect.
 		fmt.Fprintf(&out, " at %s", way.Address)
 	}
 	fmt.Fprintln(&out)
-	steps(&out, i, way.Outbound.Steps)
-	arrivals(&out, i, way.Arrivals)
+	for _, note := range way.Notes {
+		fmt.Fprintf(&out, "%s %s\n", color.paint(amber, "!"), note)
+	}
+	p := wayPrinter{&out, wide, color}
+	p.steps(way.Outbound.Steps)
+	p.arrivals(way.Arrivals)
 	fmt.Fprintln(&out)
 	switch {
+	case way.Status == 200 && way.Outside:
+		fmt.Fprintln(&out, color.paint(amber, "It leaves the mesh")+": it is passed on to where the connection was meant to go, and whether anything answers there is not known here.")
 	case way.Status == 200 && way.Reason == "":
-		fmt.Fprintln(&out, "It reaches the application.")
+		fmt.Fprintln(&out, color.paint(green, "It reaches the application."))
 	case way.Status == 200:
-		fmt.Fprintf(&out, "It reaches the application, but not always: %s\n", way.Reason)
+		fmt.Fprintf(&out, "%s: %s\n", color.paint(amber, "It reaches the application, but not always"), way.Reason)
 	case way.Status == 0:
-		fmt.Fprintf(&out, "The connection is closed: %s\n", way.Reason)
+		fmt.Fprintf(&out, "%s: %s\n", color.paint(red, "The connection is closed"), way.Reason)
 	default:
-		fmt.Fprintf(&out, "It is answered with status %d: %s\n", way.Status, way.Reason)
+		fmt.Fprintf(&out, "%s: %s\n", color.paint(red, fmt.Sprintf("It is answered with status %d", way.Status)), way.Reason)
 	}
 	_, err := w.Write(out.Bytes())
 	return err
 }
 
+// wayPrinter writes parts of the way of a request for a person.
+type wayPrinter struct {
+	out   *bytes.Buffer
+	wide  bool // with every alternative
+	color painter
+}
+
 // arrivals writes what becomes of a request where it arrives.
-func arrivals(out *bytes.Buffer, i *inspect.Inspection, list []inspect.Arrival) {
+func (p wayPrinter) arrivals(list []inspect.Arrival) {
+	out := p.out
 	for _, a := range list {
 		switch {
 		case a.Pod == "":
@@ -179,11 +336,11 @@ func arrivals(out *bytes.Buffer, i *inspect.Inspection, list []inspect.Arrival) 
 			fmt.Fprintf(out, ", by %s", strings.Join(a.Origins, "; "))
 		}
 		fmt.Fprintln(out)
-		steps(out, i, a.Answer.Steps)
+		p.steps(a.Answer.Steps)
 		if a.Answer.Status != 200 {
-			fmt.Fprintf(out, "  it is refused: %s\n", a.Answer.Reason)
+			fmt.Fprintf(out, "  %s: %s\n", p.color.paint(red, "it is refused"), a.Answer.Reason)
 		}
-		arrivals(out, i, a.Next)
+		p.arrivals(a.Next)
 	}
 }
 
@@ -194,62 +351,31 @@ func orSlash(path string) string {
 	return path
 }
 
-func steps(out *bytes.Buffer, i *inspect.Inspection, list []why.Step) {
+func (p wayPrinter) steps(list []why.Step) {
 	const most = 10
+	out := p.out
 	for _, s := range list {
 		fmt.Fprintf(out, "  %s %s", s.What, s.Name)
 		if s.Reason != "" {
 			fmt.Fprintf(out, ": %s", s.Reason)
 		}
 		fmt.Fprintln(out)
-		if from := i.Origin(s.Origin); from != "" {
-			fmt.Fprintf(out, "    by %s\n", from)
+		if s.From != "" {
+			fmt.Fprintf(out, "    by %s\n", s.From)
 		}
 		for _, d := range s.Details {
 			fmt.Fprintf(out, "    %s\n", d)
 		}
 		for n, l := range s.Lost {
-			if n == most {
-				fmt.Fprintf(out, "    and %d more not\n", len(s.Lost)-n)
+			if n == most && !p.wide {
+				fmt.Fprintf(out, "    and %d more not (-o wide)\n", len(s.Lost)-n)
 				break
 			}
-			fmt.Fprintf(out, "    not %s: %s", l.Name, l.Reason)
-			if from := i.Origin(l.Origin); from != "" {
-				fmt.Fprintf(out, ", by %s", from)
+			text := fmt.Sprintf("not %s: %s", l.Name, l.Reason)
+			if l.From != "" {
+				text += ", by " + l.From
 			}
-			fmt.Fprintln(out)
-		}
-	}
-}
-
-// printWayJSON writes the way of a request for a program, with the origin of each step.
-func printWayJSON(w io.Writer, i *inspect.Inspection, _ inspect.Query, way *inspect.Way) error {
-	named(i, way.Outbound)
-	var each func([]inspect.Arrival)
-	each = func(list []inspect.Arrival) {
-		for _, a := range list {
-			named(i, a.Answer)
-			each(a.Next)
-		}
-	}
-	each(way.Arrivals)
-	text, err := json.MarshalIndent(way, "", "  ")
-	if err != nil {
-		return err
-	}
-	_, err = w.Write(append(text, '\n'))
-	return err
-}
-
-// named writes into an answer what its decisions come from.
-func named(i *inspect.Inspection, a *why.Answer) {
-	if a == nil {
-		return
-	}
-	for n := range a.Steps {
-		a.Steps[n].From = i.Origin(a.Steps[n].Origin)
-		for m := range a.Steps[n].Lost {
-			a.Steps[n].Lost[m].From = i.Origin(a.Steps[n].Lost[m].Origin)
+			fmt.Fprintf(out, "    %s\n", p.color.paint(dim, text))
 		}
 	}
 }

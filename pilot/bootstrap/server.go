@@ -171,6 +171,7 @@ func New(o Options) (*Server, error) {
 		Cache:      func() debug.Cache { return cacheOf(t) },
 		Conflicts:  func() map[string][]string { return conflictsOf(t) },
 		Templates:  s.templates,
+		Why:        s.why(t),
 		Authorizer: s.authorizer, Authenticate: s.bearer(), Admin: o.AdminPages, Cluster: o.ClusterID, Domain: o.Domain, Limits: o.Limits, Profile: o.Profile, Clusters: func() any { return s.from.Clusters() },
 	})
 	s.ui = ui.New(ui.Options{

@@ -33,9 +33,10 @@ type Options struct {
 	Selected func(s *snapshot.Snapshot, p *node.Proxy, kind *kinds.Kind) []*kinds.Object
 	// Visible returns what a proxy sees, and what returns the DestinationRules of one of its services; nil: unknown.
 	Visible   func(s *snapshot.Snapshot, p *node.Proxy) (*scope.Scope, func(*registry.Service) []*kinds.Object)
-	Cache     func() Cache             // what is kept of encoded resources; nil: nothing
-	Templates func() map[string]string // of injection, by name; nil: there are none
-	Clusters  func() any               // the remote clusters, as JSON; nil: there are none
+	Cache     func() Cache                  // what is kept of encoded resources; nil: nothing
+	Why       func(url.Values) (any, error) // the way of a request; nil: nobody follows it
+	Templates func() map[string]string      // of injection, by name; nil: there are none
+	Clusters  func() any                    // the remote clusters, as JSON; nil: there are none
 	// Conflicts returns what does not get what it asks for, by the name of the metric that counts it; nil: unknown.
 	Conflicts func() map[string][]string
 	Cluster   string // id of the cluster that the server runs in
@@ -107,6 +108,9 @@ func New(o Options) *API {
 		{"sidecarz", "services and DestinationRules that one proxy sees, and its Sidecar", true, a.sidecarz},
 		{"syncz", "what each proxy was sent and has accepted", false, a.syncz},
 		{"telemetryz", "Telemetry objects by namespace", false, a.telemetryz},
+	}
+	if o.Why != nil {
+		a.pages = append(a.pages, page{"why", "the way of a request; ?source=NAME.NAMESPACE&host=HOST&port=PORT", false, o.Why})
 	}
 	if o.Admin {
 		i, _ := slices.BinarySearchFunc(a.pages, "force_disconnect", byName)

@@ -79,7 +79,7 @@ func (c *Comparer) Look(s *snapshot.Snapshot, proxies map[string]*node.Proxy) (*
 	for name, p := range proxies {
 		k := c.translator.ResolveCohort(s, p)
 		if known[k] == nil {
-			seen, err := c.look(s, k)
+			seen, err := c.look(s, k, p)
 			if err != nil {
 				failed = append(failed, fmt.Errorf("%s: %w", name, err))
 			}
@@ -90,10 +90,10 @@ func (c *Comparer) Look(s *snapshot.Snapshot, proxies map[string]*node.Proxy) (*
 	return v, errors.Join(failed...)
 }
 
-func (c *Comparer) look(s *snapshot.Snapshot, k cohort.Key) (*sight, error) {
+func (c *Comparer) look(s *snapshot.Snapshot, k cohort.Key, p *node.Proxy) (*sight, error) {
 	out := &sight{key: k}
 	if k.Client.Value().Proxyless {
-		return out, errors.New("what applications with gRPC are sent depends on what they ask for")
+		return c.lookProxyless(s, k, p)
 	}
 	var failed []error
 	for i, typeURL := range types {

@@ -52,6 +52,13 @@ func (refs References) Add(typeURL string, r *envoy.Resource) error {
 }
 
 func (refs References) listener(l *listenerv3.Listener, add func(string, ...string)) error {
+	if api := l.GetApiListener().GetApiListener(); api != nil { // of an application that uses xDS itself
+		h := &hcmv3.HttpConnectionManager{}
+		if err := api.UnmarshalTo(h); err != nil {
+			return err
+		}
+		add(envoy.RouteType, h.GetRds().GetRouteConfigName())
+	}
 	chains := l.GetFilterChains()
 	if d := l.GetDefaultFilterChain(); d != nil {
 		chains = append(chains, d)

@@ -12,7 +12,6 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
-	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 	"github.com/istiod-lite/istiod-lite/pilot/config/file"
 	"github.com/istiod-lite/istiod-lite/pilot/difference"
@@ -23,9 +22,6 @@ import (
 // maxSteps is how many steps a change is taken in at most, to find which object is why. Where more objects change,
 // several share a step, and each of them is named.
 const maxSteps = 64
-
-// injectLabel is false at Pods that get no proxy.
-const injectLabel = "sidecar.istio.io/inject"
 
 // Texts reads the objects of files, and what is wrong with them. It is an error where a server that reads the files
 // would refuse to start.
@@ -197,35 +193,6 @@ func kept(old, now *kinds.Object) *kinds.Object {
 		}
 	}
 	return &o
-}
-
-// proxies returns the proxies of the Pods of the own cluster, by NAME.NAMESPACE: of those that have a proxy. Where none
-// has one, the Pods are as they are before injection, and each counts.
-func (i *Inspection) proxies() map[string]*node.Proxy {
-	injected, all := map[string]*node.Proxy{}, map[string]*node.Proxy{}
-	any := false
-	for _, o := range i.world.ObjectsOf(kinds.Pod) {
-		f := kube.FactsOfPod(o)
-		if o.Cluster != "" || f.HostNetwork || f.Ended {
-			continue
-		}
-		// A node says what its proxy is: what Parse makes of it is what a server knows.
-		p, err := node.Parse(node.Format(i.proxy(o)))
-		if err != nil {
-			continue
-		}
-		if o.Labels[injectLabel] != "false" && o.Annotations[injectLabel] != "false" {
-			all[o.Name+"."+o.Namespace] = p
-		}
-		any = any || f.ProxyImage != ""
-		if f.ProxyImage != "" || o.Annotations["inject.istio.io/templates"] == "gateway" {
-			injected[o.Name+"."+o.Namespace] = p
-		}
-	}
-	if any {
-		return injected
-	}
-	return all
 }
 
 // Names returns the keys of the objects of a kind, for messages about one that is not there.

@@ -2,28 +2,22 @@ package inspect
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/prometheus/client_golang/prometheus"
-	networkingv1 "istio.io/api/networking/v1"
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
-	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 	"github.com/istiod-lite/istiod-lite/pilot/derive"
-	"github.com/istiod-lite/istiod-lite/pilot/difference"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
-	"github.com/istiod-lite/istiod-lite/registry/kube"
 )
 
 // idleResources bounds the bytes of resources that are kept for proxies that share them.
@@ -42,6 +36,9 @@ type Inspection struct {
 	world      *ingest.World
 	translator *translate.Translator
 	sources    []diag.Diagnostic // what the sources found
+	server     *Running          // nil: no server runs
+
+	paths map[string]kinds.Key // of objects, as metadata of resources has them; nil: not read yet
 }
 
 // Read reads the configuration that o names, for translation with some features.
@@ -111,53 +108,6 @@ func (i *Inspection) findings(sources []diag.Diagnostic) ([]diag.Diagnostic, err
 	return list, nil
 }
 
-// Pods returns the Pods that count, as NAME.NAMESPACE.
-func (i *Inspection) Pods() []string {
-	var list []string
-	for _, o := range i.world.ObjectsOf(kinds.Pod) {
-		list = append(list, o.Name+"."+o.Namespace)
-	}
-	slices.Sort(list)
-	return list
-}
-
-// PodNode returns the node that the proxy of a Pod has, as injection would write it, or nil if there is no such Pod.
-func (i *Inspection) PodNode(name, namespace string) *corev3.Node {
-	o := i.world.Object(kinds.Key{Kind: kinds.Pod, Namespace: namespace, Name: name})
-	if o == nil {
-		return nil
-	}
-	return node.Format(i.proxy(o))
-}
-
-// proxy returns the proxy that a Pod has, as injection would write it. Of a cluster's Pods the containers are not
-// known: one is a gateway if a Gateway selects it.
-func (i *Inspection) proxy(o *kinds.Object) *node.Proxy {
-	f := kube.FactsOfPod(o)
-	p := &node.Proxy{
-		Type: node.Sidecar, Name: o.Name, Namespace: o.Namespace, Domain: o.Namespace + ".svc." + i.o.Domain, IPs: f.Addresses, Cluster: i.o.ClusterID, NodeName: f.NodeName,
-		Workload: f.Owner, Account: f.ServiceAccount, MeshID: i.Snapshot.Mesh.GetTrustDomain(), Labels: o.Labels, Annotations: o.Annotations, Interception: node.Redirect,
-	}
-	gateway := o.Annotations["inject.istio.io/templates"] == "gateway"
-	if pod, whole := o.Spec.(*corev1.Pod); whole {
-		gateway = gateway || slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool {
-			return c.Name == "istio-proxy" && slices.Contains(c.Args, string(node.Router))
-		})
-	} else {
-		gateway = gateway || slices.ContainsFunc(i.world.ObjectsOf(kinds.Gateway), func(g *kinds.Object) bool {
-			selector := g.Spec.(*networkingv1.Gateway).GetSelector()
-			return len(selector) > 0 && kinds.Selects(selector, o.Labels) || g.Extra != nil && g.Extra.Selects(o.Namespace, o.Labels)
-		})
-	}
-	if gateway {
-		p.Type = node.Router
-	}
-	if mode := o.Annotations["sidecar.istio.io/interceptionMode"]; mode != "" {
-		p.Interception = node.Interception(mode)
-	}
-	return p
-}
-
 // Resources returns what that proxy would be sent, by type URL: all clusters and listeners, and the endpoints and
 // routes that these name.
 func (i *Inspection) Resources(n *corev3.Node) (map[string][]*envoy.Resource, error) {
@@ -168,35 +118,7 @@ func (i *Inspection) Resources(n *corev3.Node) (map[string][]*envoy.Resource, er
 	if err != nil {
 		return nil, err
 	}
-	return i.resources(i.translator, i.translator.ResolveCohort(i.Snapshot, proxy))
-}
-
-func (i *Inspection) resources(translator *translate.Translator, k cohort.Key) (map[string][]*envoy.Resource, error) {
-	out := map[string][]*envoy.Resource{}
-	get := func(typeURL string, names *envoy.Names) error {
-		u, err := translator.Get(i.Snapshot, k, typeURL, names)
-		out[typeURL] = slices.AppendSeq(out[typeURL], u.All)
-		return err
-	}
-	names := difference.References{}
-	for _, typeURL := range []string{envoy.ClusterType, envoy.ListenerType} {
-		if err := get(typeURL, nil); err != nil {
-			return nil, err
-		}
-		for _, r := range out[typeURL] {
-			if err := names.Add(typeURL, r); err != nil {
-				return nil, fmt.Errorf("read %s: %w", r.Name, err)
-			}
-		}
-	}
-	delete(names, envoy.SecretType) // what they hold is not shown
-	var interner envoy.NameInterner
-	for typeURL, list := range names {
-		if err := get(typeURL, interner.Intern(list)); err != nil {
-			return nil, err
-		}
-	}
-	return out, nil
+	return i.resources(i.translator, proxy, i.translator.ResolveCohort(i.Snapshot, proxy), nil)
 }
 
 // Statuses returns what the statuses of objects should be.

@@ -38,7 +38,7 @@ func (i *Inspection) patches(features catalog.List) ([]diag.Diagnostic, error) {
 			return nil
 		}
 		made[k] = true
-		_, err := i.resources(translator, k)
+		_, err := i.resources(translator, p, k, nil)
 		return err
 	}
 	for _, o := range i.world.ObjectsOf(kinds.Pod) {

@@ -2,8 +2,8 @@ package inspect
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -16,30 +16,23 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/why"
 	"github.com/istiod-lite/istiod-lite/registry"
-	"github.com/istiod-lite/istiod-lite/registry/kube"
 )
-
-// Query is a request that somebody asks about.
-type Query struct {
-	Source  string // the proxy that sends it: NAME.NAMESPACE
-	Host    string
-	Port    uint32
-	Method  string
-	Path    string
-	Headers map[string]string
-	TLS     bool // the application speaks TLS itself
-}
 
 // Way is the way of a request.
 type Way struct {
 	Address  string      `json:"address,omitempty"` // where the connection goes, so far as that is known
+	Port     uint32      `json:"port"`
+	Method   string      `json:"method"`
 	Service  string      `json:"service,omitempty"`
+	Notes    []string    `json:"notes,omitempty"` // what is to be known of the proxies, or of where it goes
 	Outbound *why.Answer `json:"outbound"`
 	Arrivals []Arrival   `json:"arrivals,omitempty"` // one for each cluster with an endpoint
 	Status   int         `json:"status"`             // 200: it reaches the application; 0: the connection is closed
 	Reason   string      `json:"reason,omitempty"`
+	Outside  bool        `json:"outside,omitempty"` // it is passed on as it is to where nothing is known of
 }
 
 // Arrival is what becomes of a request at one endpoint of a cluster.
@@ -54,6 +47,7 @@ type Arrival struct {
 	Next     []Arrival   `json:"next,omitempty"`   // of a gateway: where it passes the request on to
 
 	gateway bool
+	own     string // the identity of the workload
 }
 
 // Why follows a request from the proxy that sends it to the applications that answer.
@@ -61,18 +55,19 @@ func (i *Inspection) Why(q Query) (*Way, error) {
 	if i.Snapshot == nil {
 		return nil, i.Refusal
 	}
-	pod := i.podOf(q.Source)
-	if pod == nil {
-		return nil, fmt.Errorf("there is no Pod %s", q.Source)
+	from := i.sender(q.Source)
+	if from == nil {
+		return nil, fmt.Errorf("%s: %w", q.Source, ErrNoSender)
 	}
-	h := hops{Inspection: i, proxies: i.proxies()}
-	source := h.proxies[q.Source]
-	proxied := source != nil
-	if !proxied {
-		source = i.proxy(pod)
+	if q.Port == 0 {
+		var err error
+		if q.Port, err = i.Port(q); err != nil {
+			return nil, err
+		}
 	}
-	w := &Way{}
-	service := i.addressOf(w, q, source)
+	h := hops{i, q.Sent}
+	w := &Way{Port: q.Port}
+	service := i.addressOf(w, q, from.Proxy)
 	authority := q.Host
 	if q.TLS && q.Port != 443 || !q.TLS && q.Port != 80 {
 		authority += ":" + strconv.Itoa(int(q.Port))
@@ -86,17 +81,21 @@ func (i *Inspection) Why(q Query) (*Way, error) {
 		headers[k] = v
 	}
 	r := why.Request{
-		Authority: authority, Address: w.Address, Port: q.Port, Method: cmp.Or(q.Method, "GET"), Path: cmp.Or(q.Path, "/"), Headers: headers, TLS: q.TLS,
-		Gateway: source.Type == node.Router, SourceAddress: first(source.IPs),
+		Authority: authority, Host: q.Host, Address: w.Address, Port: q.Port, Method: cmp.Or(q.Method, "GET"), Path: cmp.Or(q.Path, "/"), Headers: headers, TLS: q.TLS,
+		Gateway: from.Type == node.Router, Proxyless: from.Generator == node.GRPC, SourceAddress: first(from.IPs), Claims: q.Claims, Now: q.Now,
 	}
+	if r.Proxyless {
+		r.Method, headers["content-type"] = cmp.Or(q.Method, "POST"), "application/grpc"
+	}
+	w.Method = r.Method
 	if q.TLS {
 		r.SNI = q.Host
 		r.ALPN = []string{"h2", "http/1.1"}
 	}
-	if !proxied {
+	if !from.proxied {
 		w.Outbound = &why.Answer{Status: 200, Forwarded: r, Targets: i.directly(w.Address, service, q.Port), Steps: []why.Step{{What: "proxy", Name: "none", Reason: "the Pod has none: the connection goes out as it is"}}}
 	} else {
-		sent, err := i.sentTo(source)
+		sent, err := h.sentTo(from.Proxy, net.JoinHostPort(q.Host, strconv.Itoa(int(q.Port))))
 		if err != nil {
 			return nil, err
 		}
@@ -105,13 +104,96 @@ func (i *Inspection) Why(q Query) (*Way, error) {
 		}
 	}
 	var err error
-	w.Arrivals, w.Status, w.Reason, err = h.onwards(w.Outbound, w.Address, i.identityOf(pod), proxied, 0)
+	w.Arrivals, w.Status, w.Reason, err = h.onwards(w.Outbound, w.Address, from.identity, from.proxied, 0)
+	i.note(w, q, from, service)
+	i.named(w.Outbound)
 	return w, err
 }
 
-// identityOf returns the identity of a Pod.
-func (i *Inspection) identityOf(pod *kinds.Object) string {
-	return registry.SPIFFE(i.Snapshot.Mesh.GetTrustDomain(), pod.Namespace, kube.FactsOfPod(pod).ServiceAccount)
+// note writes down what is to be known of where a request goes, and of the proxy that sends it.
+func (i *Inspection) note(w *Way, q Query, from *sender, service *registry.Service) {
+	note := func(format string, args ...any) { w.Notes = append(w.Notes, fmt.Sprintf(format, args...)) }
+	_, isAddress := netip.ParseAddr(q.Host)
+	hasPort := service != nil && slices.ContainsFunc(service.Ports, func(p registry.Port) bool { return p.Number == q.Port })
+	switch {
+	case from.Type == node.Router:
+		hasPort = true // hosts of gateways are those of routes
+	case service == nil && isAddress != nil:
+		note("no Service and no ServiceEntry has the host %s: its address is what DNS says", q.Host)
+	case service != nil && !hasPort:
+		note("%s has no port %d: it has %s", service.Host, q.Port, portsOf(service))
+	}
+	passed := w.Outbound.Status == 200 && len(w.Outbound.Targets) > 0 && !slices.ContainsFunc(w.Outbound.Targets, func(t why.Target) bool { return !t.Original })
+	w.Outside = w.Status == 200 && passed && !hasPort && !slices.ContainsFunc(w.Arrivals, func(a Arrival) bool { return a.Pod != "" })
+	if i.server == nil {
+		return
+	}
+	said := map[string]bool{}
+	for _, name := range append([]string{q.Source}, reached(w.Arrivals)...) {
+		if s := i.sender(name); s == nil || !s.proxied || said[name] {
+			continue
+		}
+		said[name] = true
+		if i.server.Connected()[name] == nil {
+			note("the proxy of %s is not connected to this server: what it has is not known", name)
+		} else if state := i.server.State(name); state != "" {
+			note("the proxy of %s %s", name, state)
+		}
+	}
+}
+
+// Reaches returns the workloads at the end of the way, as NAME.NAMESPACE; none, where the request reaches nobody.
+func (w *Way) Reaches() []string {
+	if w.Status != 200 {
+		return nil
+	}
+	var list []string
+	var each func([]Arrival)
+	each = func(all []Arrival) {
+		for _, a := range all {
+			if len(a.Next) == 0 && (a.Answer == nil || a.Answer.Status == 200) {
+				list = append(list, cmp.Or(a.Pod, a.Endpoint))
+			}
+			each(a.Next)
+		}
+	}
+	each(w.Arrivals)
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// reached returns whom a request reaches.
+func reached(list []Arrival) (names []string) {
+	for _, a := range list {
+		if a.Pod != "" {
+			names = append(names, a.Pod)
+		}
+		names = append(names, reached(a.Next)...)
+	}
+	return names
+}
+
+// portsOf names the ports of a service.
+func portsOf(s *registry.Service) string {
+	var list []string
+	for _, p := range s.Ports {
+		list = append(list, fmt.Sprintf("%d (%s)", p.Number, p.Name))
+	}
+	return cmp.Or(strings.Join(list, ", "), "none")
+}
+
+// named writes into an answer what its decisions come from.
+func (i *Inspection) named(a *why.Answer) {
+	if a == nil {
+		return
+	}
+	for n := range a.Steps {
+		s := &a.Steps[n]
+		s.From = i.Origin(s.Origin)
+		for m := range s.Lost {
+			s.Lost[m].From = i.Origin(s.Lost[m].Origin)
+		}
+	}
 }
 
 // directly returns where a connection goes that no proxy takes: to an endpoint of the service, or where it was meant to
@@ -139,7 +221,24 @@ const maxHops = 4
 // hops follows a request from proxy to proxy.
 type hops struct {
 	*Inspection
-	proxies map[string]*node.Proxy
+	sent bool // by what a server has sent them
+}
+
+// sentTo returns what a proxy is sent. An application that uses xDS itself asks for one listener by its name.
+func (h hops) sentTo(p *node.Proxy, listener string) (why.Config, error) {
+	if h.sent && h.server != nil {
+		name, config := p.Name+"."+p.Namespace, why.Config{}
+		for _, typeURL := range []string{envoy.ListenerType, envoy.RouteType, envoy.ClusterType, envoy.EndpointType} {
+			list, ok := h.server.Sent(name, typeURL)
+			if !ok && typeURL == envoy.ListenerType {
+				return nil, fmt.Errorf("%s: nothing was sent to it: it is not connected to this server, or has not asked yet", name)
+			}
+			config[typeURL] = list
+		}
+		return config, nil
+	}
+	all, err := h.resources(h.translator, p, h.translator.ResolveCohort(h.Snapshot, p), []string{listener})
+	return why.Config(all), err
 }
 
 // onwards follows what a proxy passes on. It returns what becomes of it in the end. A proxy of HTTP answers for a
@@ -162,7 +261,7 @@ func (h hops) onwards(from *why.Answer, address, identity string, proxied bool, 
 		if a.Answer != nil {
 			got, why = a.Answer.Status, a.Answer.Reason
 			if got == 200 && a.gateway {
-				if a.Next, got, why, err = h.onwards(a.Answer, "", h.identityOf(h.podOf(a.Pod)), true, depth+1); err != nil {
+				if a.Next, got, why, err = h.onwards(a.Answer, "", a.own, true, depth+1); err != nil {
 					return nil, 0, "", err
 				}
 			}
@@ -189,20 +288,6 @@ func first(list []string) string {
 	return list[0]
 }
 
-// podOf returns the Pod of a proxy.
-func (i *Inspection) podOf(proxy string) *kinds.Object {
-	at := strings.LastIndexByte(proxy, '.')
-	if at < 0 {
-		return nil
-	}
-	return i.world.Object(kinds.Key{Kind: kinds.Pod, Name: proxy[:at], Namespace: proxy[at+1:]})
-}
-
-func (i *Inspection) sentTo(p *node.Proxy) (why.Config, error) {
-	all, err := i.resources(i.translator, i.translator.ResolveCohort(i.Snapshot, p))
-	return why.Config(all), err
-}
-
 // addressOf looks up where the connection goes, as the application's DNS would. It returns the service, if there is
 // one.
 func (i *Inspection) addressOf(w *Way, q Query, source *node.Proxy) *registry.Service {
@@ -216,23 +301,32 @@ func (i *Inspection) addressOf(w *Way, q Query, source *node.Proxy) *registry.Se
 		}
 		return nil
 	}
-	host := strings.TrimSuffix(strings.ToLower(q.Host), ".")
-	for _, name := range []string{host, host + "." + source.Namespace + ".svc." + i.o.Domain, host + ".svc." + i.o.Domain, host + "." + i.o.Domain} {
+	s := i.serviceOf(q.Host, source.Namespace)
+	if s == nil {
+		return nil
+	}
+	w.Service = s.Host
+	switch {
+	case len(s.Addresses) > 0 && !strings.Contains(s.Addresses[0], "/"):
+		w.Address = s.Addresses[0]
+	case len(s.AutoAddress) > 0:
+		w.Address = s.AutoAddress[0]
+	case s.Headless:
+		for _, e := range i.Snapshot.Endpoints(s.Key()).List {
+			w.Address = e.Address
+			break
+		}
+	}
+	return s
+}
+
+// serviceOf returns the service that a host names in a namespace, or nil.
+func (i *Inspection) serviceOf(host, namespace string) *registry.Service {
+	host = strings.TrimSuffix(strings.ToLower(host), ".")
+	for _, name := range []string{host, host + "." + namespace + ".svc." + i.o.Domain, host + ".svc." + i.o.Domain, host + "." + i.o.Domain} {
 		for s := range i.Snapshot.ServicesByHost(name) {
 			if v := s.ClusterVersion(""); v != nil {
 				s = v
-			}
-			w.Service = s.Host
-			switch {
-			case len(s.Addresses) > 0 && !strings.Contains(s.Addresses[0], "/"):
-				w.Address = s.Addresses[0]
-			case len(s.AutoAddress) > 0:
-				w.Address = s.AutoAddress[0]
-			case s.Headless:
-				for _, e := range i.Snapshot.Endpoints(s.Key()).List {
-					w.Address = e.Address
-					break
-				}
 			}
 			return s
 		}
@@ -263,15 +357,17 @@ func (i hops) arrive(t why.Target, r why.Request, address, identity string) (*Ar
 		return a, nil
 	}
 	a.Pod = workload.Name + "." + workload.Namespace
-	p := i.proxies[a.Pod]
-	if p == nil {
+	p := i.sender(a.Pod)
+	if p == nil || !p.proxied {
 		return a, nil
 	}
-	sent, err := i.sentTo(p)
+	a.own = p.identity
+	sent, err := i.sentTo(p.Proxy, names.ProxylessPort(e.Port))
 	if err != nil {
 		return nil, err
 	}
 	in := r
+	in.Proxyless = p.Generator == node.GRPC
 	a.gateway = p.Type == node.Router
 	in.Inbound, in.Gateway, in.Identity = true, a.gateway, ""
 	in.Address, in.Port, in.TLS, in.SNI, in.ALPN = e.Address, e.Port, r.TLS, r.SNI, r.ALPN
@@ -284,8 +380,9 @@ func (i hops) arrive(t why.Target, r why.Request, address, identity string) (*Ar
 			a.Identity, in.Identity = identity, identity
 		}
 	}
-	a.MTLS, a.Origins = i.peerPolicy(p, e.Port)
+	a.MTLS, a.Origins = i.peerPolicy(p.Proxy, e.Port)
 	a.Answer, err = why.Follow(sent, in)
+	i.named(a.Answer)
 	return a, err
 }
 
@@ -336,12 +433,15 @@ func (i *Inspection) Origin(from why.Origin) string {
 	if from.Path == "" {
 		return ""
 	}
-	var k kinds.Key
-	for _, o := range i.world.Objects() {
-		if o.Kind.Istio && o.Path() == from.Path {
-			k = o.Key
+	if i.paths == nil {
+		i.paths = map[string]kinds.Key{}
+		for _, o := range i.world.Objects() {
+			if o.Kind.Istio {
+				i.paths[o.Path()] = o.Key
+			}
 		}
 	}
+	k := i.paths[from.Path]
 	if k.Kind == nil {
 		return from.Path
 	}
@@ -368,32 +468,4 @@ func ruleOf(vs *networkingv1alpha3.VirtualService, from why.Origin) string {
 		return ""
 	}
 	return all[from.Place]
-}
-
-// errNoHost says how a target is written.
-var errNoHost = errors.New("write HOST:PORT, for example reviews:9080")
-
-// ParseTarget reads HOST:PORT, or a URL.
-func ParseTarget(text string) (q Query, err error) {
-	scheme, rest, isURL := strings.Cut(text, "://")
-	if !isURL {
-		rest, scheme = text, ""
-	}
-	if at := strings.IndexByte(rest, '/'); at >= 0 {
-		rest, q.Path = rest[:at], rest[at:]
-	}
-	q.TLS = scheme == "https" || scheme == "tls"
-	if scheme != "" && scheme != "http" && !q.TLS {
-		return q, fmt.Errorf("%s: write http:// or https://, or HOST:PORT", text)
-	}
-	host, port := rest, map[string]string{"http": "80", "https": "443"}[scheme]
-	if at := strings.LastIndexByte(rest, ':'); at > strings.LastIndexByte(rest, ']') {
-		host, port = rest[:at], rest[at+1:]
-	}
-	n, err := strconv.ParseUint(port, 10, 16)
-	if err != nil || n == 0 || host == "" {
-		return q, errNoHost
-	}
-	q.Host, q.Port = strings.Trim(host, "[]"), uint32(n)
-	return q, nil
 }

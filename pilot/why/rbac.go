@@ -80,9 +80,12 @@ func shadow(m proto.Message, r *Request) {
 	r.said = said
 }
 
-// saidMatches reports whether what a filter of policies has said is as a matcher wants it. Claims of tokens, which
-// another filter says, are never known.
+// saidMatches reports whether what a filter before this one has said is as a matcher wants it: one of policies, or the
+// one that validates tokens.
 func saidMatches(m *matcherv3.MetadataMatcher, r Request) bool {
+	if m.GetFilter() == tokenFilter {
+		return payloadMatches(m, r)
+	}
 	matches := false
 	if m.GetFilter() == "envoy.filters.http.rbac" && len(m.GetPath()) == 1 {
 		value, there := r.said[m.GetPath()[0].GetKey()]
@@ -146,10 +149,17 @@ func authorize(a *Answer, rules *rbacv3.RBAC, r Request, isHTTP bool) bool {
 // policyMismatch returns why a policy does not match; empty if it does.
 func policyMismatch(p *rbacv3.Policy, r Request) string {
 	if !slices.ContainsFunc(p.GetPrincipals(), func(x *rbacv3.Principal) bool { return isPrincipal(x, r) }) {
+		who := r.Identity + " from " + r.SourceAddress
 		if r.Identity == "" {
-			return "who calls is not one of its sources: the connection has no certificate"
+			who = "the connection has no certificate"
 		}
-		return "who calls is not one of its sources: " + r.Identity + " from " + r.SourceAddress
+		switch sub, hasToken := r.payload["sub"]; {
+		case hasToken:
+			who += fmt.Sprintf(", with a token of %v/%v", r.payload["iss"], sub)
+		case r.payload != nil:
+			who += fmt.Sprintf(", with a token of %v", r.payload["iss"])
+		}
+		return "who calls is not one of its sources: " + who
 	}
 	if !slices.ContainsFunc(p.GetPermissions(), func(x *rbacv3.Permission) bool { return isPermitted(x, r) }) {
 		return fmt.Sprintf("what is called is none of its operations: %s %s of %s, port %d", r.Method, r.Path, r.Authority, r.Port)
@@ -231,8 +241,8 @@ func isPrincipal(p *rbacv3.Principal, r Request) bool {
 	case *rbacv3.Principal_UrlPath:
 		path, _, _ := strings.Cut(r.Path, "?")
 		return matchString(x.UrlPath.GetPath(), path)
-	case *rbacv3.Principal_Metadata: // claims of a token, of which none is known
-		return x.Metadata.GetInvert()
+	case *rbacv3.Principal_Metadata: // claims of a token
+		return payloadMatches(x.Metadata, r)
 	}
 	return false
 }

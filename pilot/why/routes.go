@@ -157,8 +157,12 @@ func mismatch(m *routev3.RouteMatch, r Request) string {
 	}
 	if len(m.GetDynamicMetadata()) > 0 {
 		for _, d := range m.GetDynamicMetadata() {
-			if !d.GetInvert() {
-				return "it wants claims of a token, and the request has no token that is verified here"
+			switch {
+			case saidMatches(d, r):
+			case r.payload == nil:
+				return "it wants claims of a token, and the request has no valid token"
+			default:
+				return "the claim " + claimPath(d) + " of the token is not as it wants it"
 			}
 		}
 	}

@@ -7,23 +7,25 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
-	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	jwtv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/jwt_authn/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
 // Request is what somebody sends.
 type Request struct {
 	Authority string // as in the header Host
+	Host      string // that the application names
 	Address   string // where the connection goes; empty where it is not known
 	Port      uint32
 	Method    string
@@ -37,10 +39,15 @@ type Request struct {
 	SourceAddress string
 	Identity      string // the SPIFFE identity of the certificate; empty where there is none
 
-	said map[string]string // what filters of policies have said, for those behind them
+	Claims map[string]any // of a token wherever policies look for one, beside those in headers; nil: there is none
+	Now    time.Time      // by which tokens expire; zero: none does
 
-	Gateway bool // the proxy is a gateway: it listens by itself
-	Inbound bool // the connection reaches the proxy of the workload that it is meant for
+	said    map[string]string // what filters of policies have said, for those behind them
+	payload map[string]any    // of the token that was found valid; nil: none was
+
+	Gateway   bool // the proxy is a gateway: it listens by itself
+	Inbound   bool // the connection reaches the proxy of the workload that it is meant for
+	Proxyless bool // there is no proxy: the application uses xDS itself, as gRPC does
 }
 
 // Config is what one proxy is sent, by type URL.
@@ -85,28 +92,6 @@ type Answer struct {
 	Forwarded Request `json:"-"` // what is passed on: with the path and the headers that routes have made of it
 }
 
-// Target is a cluster that gets a share of such requests.
-type Target struct {
-	Cluster   string     `json:"cluster"`
-	Share     float64    `json:"share"` // percent
-	Endpoints []Endpoint `json:"endpoints,omitempty"`
-	Origins   []string   `json:"-"` // of the cluster
-	Subset    string     `json:"subset,omitempty"`
-	Original  bool       `json:"original,omitempty"` // the connection goes where it was meant to go
-}
-
-// Endpoint is one place that a cluster sends to.
-type Endpoint struct {
-	Address  string   `json:"address"`
-	Port     uint32   `json:"port"`
-	Locality string   `json:"locality,omitempty"`
-	Health   string   `json:"health,omitempty"` // empty: healthy
-	Priority uint32   `json:"priority,omitempty"`
-	TLS      string   `json:"tls,omitempty"` // empty: plaintext
-	SNI      string   `json:"-"`
-	ALPN     []string `json:"-"`
-}
-
 func (a *Answer) step(s Step) { a.Steps = append(a.Steps, s) }
 
 func (a *Answer) end(status int, format string, args ...any) {
@@ -121,12 +106,21 @@ func Follow(c Config, r Request) (*Answer, error) {
 	if r.Path == "" {
 		r.Path = "/"
 	}
+	r.said, r.payload = nil, nil // of the proxy before
 	a := &Answer{Status: 200, Forwarded: r}
 	listeners, err := envoy.Decode[listenerv3.Listener](c[envoy.ListenerType])
 	if err != nil {
 		return nil, err
 	}
 	l, reason := listenerFor(listeners, r)
+	if l != nil && l.GetApiListener() != nil {
+		a.step(Step{What: "listener", Name: l.GetName(), Reason: reason})
+		h := &hcmv3.HttpConnectionManager{}
+		if err := l.GetApiListener().GetApiListener().UnmarshalTo(h); err != nil {
+			return nil, fmt.Errorf("read %s: %w", l.GetName(), err)
+		}
+		return a, http(a, c, h, r)
+	}
 	if l == nil {
 		a.end(0, "%s", reason)
 		return a, nil
@@ -171,6 +165,16 @@ func listenerFor(all []*listenerv3.Listener, r Request) (*listenerv3.Listener, s
 			return nil
 		}
 		return all[i]
+	}
+	if r.Proxyless {
+		at := net.JoinHostPort(r.Host, strconv.Itoa(int(r.Port)))
+		if r.Inbound {
+			at = names.ProxylessPort(r.Port)
+		}
+		if l := byName(at); l != nil {
+			return l, "the application asks for it by this name"
+		}
+		return nil, "there is no listener of the name " + at + ", for which the application asks"
 	}
 	if r.Inbound {
 		if l := byName("virtualInbound"); l != nil && !r.Gateway {
@@ -281,6 +285,9 @@ func http(a *Answer, c Config, h *hcmv3.HttpConnectionManager, r Request) error 
 		if err != nil {
 			continue
 		}
+		if f, ok := m.(*jwtv3.JwtAuthentication); ok && !tokens(a, f, &r) {
+			return nil
+		}
 		if rules := askedOf(m); rules != nil {
 			ask(a, rules, r)
 		}
@@ -325,6 +332,7 @@ func http(a *Answer, c Config, h *hcmv3.HttpConnectionManager, r Request) error 
 		}
 		a.Forwarded = forwarded(r, routes, host, route)
 		return pass(a, c, action.Route)
+	case *routev3.Route_NonForwardingAction: // of a server of gRPC: it takes the call itself
 	default:
 		a.end(500, "the route has an action that is not known here")
 	}
@@ -343,162 +351,4 @@ func redirectStatus(r *routev3.RedirectAction) int {
 		return 308
 	}
 	return 301
-}
-
-// pass says where a route leads.
-func pass(a *Answer, c Config, r *routev3.RouteAction) error {
-	missing := 503
-	if r.GetClusterNotFoundResponseCode() == routev3.RouteAction_NOT_FOUND {
-		missing = 404
-	} else if r.GetClusterNotFoundResponseCode() == routev3.RouteAction_INTERNAL_SERVER_ERROR {
-		missing = 500
-	}
-	weights := map[string]uint32{}
-	var order []string
-	add := func(name string, weight uint32) {
-		if _, ok := weights[name]; !ok {
-			order = append(order, name)
-		}
-		weights[name] += weight
-	}
-	switch {
-	case r.GetCluster() != "":
-		add(r.GetCluster(), 1)
-	case r.GetWeightedClusters() != nil:
-		for _, w := range r.GetWeightedClusters().GetClusters() {
-			add(w.GetName(), w.GetWeight().GetValue())
-		}
-	default:
-		a.end(200, "the header %s of the request names the cluster", r.GetClusterHeader())
-		return nil
-	}
-	return targets(a, c, order, weights, missing)
-}
-
-// tcp says where a connection is passed on to.
-func tcp(a *Answer, c Config, t *tcpv3.TcpProxy) error {
-	weights, order := map[string]uint32{}, []string{}
-	if t.GetCluster() != "" {
-		weights[t.GetCluster()], order = 1, append(order, t.GetCluster())
-	}
-	for _, w := range t.GetWeightedClusters().GetClusters() {
-		if weights[w.GetName()] == 0 {
-			order = append(order, w.GetName())
-		}
-		weights[w.GetName()] += w.GetWeight()
-	}
-	return targets(a, c, order, weights, 0)
-}
-
-func targets(a *Answer, c Config, order []string, weights map[string]uint32, missing int) error {
-	total := uint32(0)
-	for _, w := range weights {
-		total += w
-	}
-	served := false
-	for _, name := range order {
-		if weights[name] == 0 {
-			continue
-		}
-		cluster, err := named[clusterv3.Cluster](c[envoy.ClusterType], name)
-		if err != nil {
-			return err
-		}
-		t := Target{Cluster: name, Share: 100 * float64(weights[name]) / float64(max(total, 1))}
-		if cluster == nil {
-			a.step(Step{What: "cluster", Name: name, Reason: "it is not there: nobody defines the service, or the proxy may not see it", Details: []string{share(t)}})
-			a.Targets = append(a.Targets, t)
-			a.Status, a.Reason = missing, "cluster "+name+" is not there"
-			continue
-		}
-		s, err := t.fill(c, cluster)
-		if err != nil {
-			return err
-		}
-		s.Details = append([]string{share(t)}, s.Details...)
-		a.step(s)
-		a.Targets = append(a.Targets, t)
-		served = served || t.serves()
-		if !t.serves() && a.Reason == "" {
-			a.Status, a.Reason = 503, "cluster "+name+" has no endpoint that takes requests"
-			if missing == 0 {
-				a.Status = 0
-			}
-		}
-	}
-	if served { // some of the requests are passed on
-		a.Status = 200
-		if len(order) == 1 {
-			a.Reason = ""
-		}
-	}
-	return nil
-}
-
-func share(t Target) string {
-	return strconv.FormatFloat(t.Share, 'f', -1, 64) + " % of such requests"
-}
-
-// serves reports whether an endpoint takes requests.
-func (t *Target) serves() bool {
-	return t.Original || slices.ContainsFunc(t.Endpoints, func(e Endpoint) bool { return e.Health == "" || e.Health == "draining" || e.Health == "degraded" })
-}
-
-// fill says what is known of a cluster.
-func (t *Target) fill(c Config, cluster *clusterv3.Cluster) (Step, error) {
-	s := Step{What: "cluster", Name: cluster.GetName(), Origin: Origin{Path: configOf(cluster.GetMetadata())}}
-	if part := strings.Split(cluster.GetName(), "|"); len(part) == 4 && part[2] != "" {
-		t.Subset = part[2]
-		s.Details = append(s.Details, "subset "+part[2])
-	}
-	assignment := cluster.GetLoadAssignment()
-	switch cluster.GetType() {
-	case clusterv3.Cluster_ORIGINAL_DST:
-		t.Original = true
-		s.Details = append(s.Details, "it passes connections on to where they were meant to go")
-	case clusterv3.Cluster_EDS:
-		var err error
-		if assignment, err = named[endpointv3.ClusterLoadAssignment](c[envoy.EndpointType], cmp.Or(cluster.GetEdsClusterConfig().GetServiceName(), cluster.GetName())); err != nil {
-			return s, err
-		}
-	}
-	for _, group := range assignment.GetEndpoints() {
-		l := group.GetLocality()
-		locality := strings.TrimRight(l.GetRegion()+"/"+l.GetZone()+"/"+l.GetSubZone(), "/")
-		for _, e := range group.GetLbEndpoints() {
-			at := e.GetEndpoint().GetAddress().GetSocketAddress()
-			x := Endpoint{Address: at.GetAddress(), Port: at.GetPortValue(), Locality: locality, Priority: group.GetPriority()}
-			if pipe := e.GetEndpoint().GetAddress().GetPipe().GetPath(); pipe != "" {
-				x.Address = pipe
-			}
-			if h := e.GetHealthStatus(); h != corev3.HealthStatus_UNKNOWN && h != corev3.HealthStatus_HEALTHY {
-				x.Health = strings.ToLower(h.String())
-			}
-			x.TLS, x.SNI, x.ALPN = tlsOf(cluster, e)
-			t.Endpoints = append(t.Endpoints, x)
-		}
-	}
-	if len(t.Endpoints) == 0 && !t.Original {
-		s.Details = append(s.Details, "it has no endpoints")
-	}
-	for _, e := range t.Endpoints {
-		s.Details = append(s.Details, e.String())
-	}
-	return s, nil
-}
-
-// String says what an endpoint is, on one line.
-func (e Endpoint) String() string {
-	text := e.Address
-	if e.Port != 0 {
-		text = net.JoinHostPort(e.Address, strconv.Itoa(int(e.Port)))
-	}
-	text += ", " + cmp.Or(e.Health, "healthy")
-	if e.Locality != "" {
-		text += ", in " + e.Locality
-	}
-	if e.Priority > 0 {
-		text += fmt.Sprintf(", priority %d", e.Priority)
-	}
-	return text + ", " + cmp.Or(e.TLS, "plaintext")
 }

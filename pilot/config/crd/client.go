@@ -1,6 +1,7 @@
 package crd
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"os"
@@ -25,8 +26,9 @@ const (
 
 // ClientOptions are how to reach an API server. What is empty has a default.
 type ClientOptions struct {
-	Kubeconfig string // a path, or several with colons between; empty is the cluster that the server runs in
-	Context    string // of the kubeconfig; empty is its current one
+	Kubeconfig string                     // a path, or several with colons between; empty is the cluster that the server runs in
+	Context    string                     // of the kubeconfig; empty is its current one
+	Overrides  *clientcmd.ConfigOverrides // what counts over the kubeconfig, as by kubectl's flags; nil: nothing
 
 	// Of the cluster that the server runs in.
 	Host      string // of KUBERNETES_SERVICE_HOST
@@ -68,7 +70,12 @@ func (o ClientOptions) kubeconfig() clientcmd.ClientConfig {
 	if paths := filepath.SplitList(o.Kubeconfig); len(paths) > 1 {
 		rules = &clientcmd.ClientConfigLoadingRules{Precedence: paths}
 	}
-	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.Context})
+	var overrides clientcmd.ConfigOverrides
+	if o.Overrides != nil {
+		overrides = *o.Overrides
+	}
+	overrides.CurrentContext = cmp.Or(o.Context, overrides.CurrentContext)
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &overrides)
 }
 
 // Namespace returns the namespace that a kubeconfig's context names, or "default".

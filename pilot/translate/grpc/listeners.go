@@ -24,9 +24,6 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// inboundPrefix begins the names of the listeners of servers. The address at which a server listens follows.
-const inboundPrefix = "xds.istio.io/grpc/lds/inbound/"
-
 // Listeners makes the listeners of gRPC's clients and servers. Safe for concurrent use.
 type Listeners struct {
 	hooks    *hooks.Hooks
@@ -64,7 +61,7 @@ type outboundKey struct {
 // outboundListener returns the listener of a client that calls host:port, or nil where there is no such service.
 func (m *Listeners) outboundListener(v *view.View, c cohort.Client, name string) *envoy.Resource {
 	host, port, ok := splitPort(name)
-	if !ok || strings.HasPrefix(name, inboundPrefix) {
+	if !ok || strings.HasPrefix(name, names.ProxylessServer) {
 		return nil
 	}
 	sc := v.ScopeOf(c.Namespace, c.Sidecar)
@@ -128,7 +125,7 @@ func router() *hcmv3.HttpFilter {
 // inboundListener returns the listener of a server at an address, or nil where the workload serves no such port.
 // Servers choose the names, so it is not cached by name.
 func (m *Listeners) inboundListener(v *view.View, c cohort.Inbound, name string) *envoy.Resource {
-	at, ok := strings.CutPrefix(name, inboundPrefix)
+	at, ok := strings.CutPrefix(name, names.ProxylessServer)
 	host, port, valid := splitPort(at)
 	ip, err := netip.ParseAddr(host)
 	if !ok || !valid || err != nil {

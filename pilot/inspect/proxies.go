@@ -1,0 +1,284 @@
+package inspect
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	networkingv1 "istio.io/api/networking/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/pilot/cohort"
+	"github.com/istiod-lite/istiod-lite/pilot/difference"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/translate"
+	"github.com/istiod-lite/istiod-lite/registry"
+	"github.com/istiod-lite/istiod-lite/registry/kube"
+)
+
+// injectLabel is false at Pods that get no proxy.
+const injectLabel = "sidecar.istio.io/inject"
+
+// templates names the templates by which a Pod is injected.
+const templates = "inject.istio.io/templates"
+
+// Pods returns the Pods that count, as NAME.NAMESPACE.
+func (i *Inspection) Pods() []string {
+	var list []string
+	for _, o := range i.world.ObjectsOf(kinds.Pod) {
+		list = append(list, o.Name+"."+o.Namespace)
+	}
+	slices.Sort(list)
+	return list
+}
+
+// Workloads returns whatever may send requests, as NAME.NAMESPACE: Pods, WorkloadEntries with a proxy, and the proxies
+// that are connected to a server.
+func (i *Inspection) Workloads() []string {
+	list := i.Pods()
+	for _, o := range i.world.ObjectsOf(kinds.WorkloadEntry) {
+		if hasAgent(o) {
+			list = append(list, o.Name+"."+o.Namespace)
+		}
+	}
+	if i.server != nil {
+		list = slices.AppendSeq(list, maps.Keys(i.server.Connected()))
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// PodNode returns the node that the proxy of a Pod has, as injection would write it, or nil if there is no such Pod.
+func (i *Inspection) PodNode(name, namespace string) *corev3.Node {
+	o := i.world.Object(kinds.Key{Kind: kinds.Pod, Namespace: namespace, Name: name})
+	if o == nil {
+		return nil
+	}
+	return node.Format(i.proxy(o))
+}
+
+// proxy returns the proxy that a Pod has, as injection would write it. Of a cluster's Pods the containers are not
+// known: one is a gateway if a Gateway selects it.
+func (i *Inspection) proxy(o *kinds.Object) *node.Proxy {
+	f := kube.FactsOfPod(o)
+	p := &node.Proxy{
+		Type: node.Sidecar, Name: o.Name, Namespace: o.Namespace, Domain: o.Namespace + ".svc." + i.o.Domain, IPs: f.Addresses, Cluster: i.o.ClusterID, NodeName: f.NodeName,
+		Workload: f.Owner, Account: f.ServiceAccount, MeshID: i.Snapshot.Mesh.GetTrustDomain(), Labels: o.Labels, Annotations: o.Annotations, Interception: node.Redirect,
+	}
+	gateway := o.Annotations[templates] == "gateway"
+	if pod, whole := o.Spec.(*corev1.Pod); whole {
+		gateway = gateway || slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool {
+			return c.Name == "istio-proxy" && slices.Contains(c.Args, string(node.Router))
+		})
+	} else {
+		gateway = gateway || slices.ContainsFunc(i.world.ObjectsOf(kinds.Gateway), func(g *kinds.Object) bool {
+			selector := g.Spec.(*networkingv1.Gateway).GetSelector()
+			return len(selector) > 0 && kinds.Selects(selector, o.Labels) || g.Extra != nil && g.Extra.Selects(o.Namespace, o.Labels)
+		})
+	}
+	if gateway {
+		p.Type = node.Router
+	}
+	if mode := o.Annotations["sidecar.istio.io/interceptionMode"]; mode != "" {
+		p.Interception = node.Interception(mode)
+	}
+	if usesXDS(o) {
+		p.Generator = node.GRPC
+	}
+	return p
+}
+
+// usesXDS reports whether the application of a Pod uses xDS itself, without a proxy, as the templates say.
+func usesXDS(o *kinds.Object) bool {
+	return slices.ContainsFunc(strings.Split(o.Annotations[templates], ","), func(name string) bool {
+		name = strings.TrimSpace(name)
+		return name == "grpc-agent" || name == "grpc-simple"
+	})
+}
+
+// hasAgent reports whether a WorkloadEntry is a workload with a proxy: it says so by its label, or has an identity.
+func hasAgent(o *kinds.Object) bool {
+	spec, ok := o.Spec.(*networkingv1.WorkloadEntry)
+	if !ok || o.Cluster != "" {
+		return false
+	}
+	for _, labels := range []map[string]string{spec.GetLabels(), o.Labels} {
+		if mode, said := labels[tlsModeLabel]; said {
+			return mode == "istio"
+		}
+	}
+	return spec.GetServiceAccount() != ""
+}
+
+// tlsModeLabel says whether a workload takes mutual TLS.
+const tlsModeLabel = "security.istio.io/tlsMode"
+
+// entryProxy returns the proxy that the agent of a WorkloadEntry's workload starts.
+func (i *Inspection) entryProxy(o *kinds.Object) *node.Proxy {
+	spec := o.Spec.(*networkingv1.WorkloadEntry)
+	labels := maps.Clone(o.Labels)
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	maps.Copy(labels, spec.GetLabels())
+	p := &node.Proxy{
+		Type: node.Sidecar, Name: o.Name, Namespace: o.Namespace, Domain: o.Namespace + ".svc." + i.o.Domain, Cluster: i.o.ClusterID, Network: spec.GetNetwork(),
+		Workload: o.Name, Account: spec.GetServiceAccount(), MeshID: i.Snapshot.Mesh.GetTrustDomain(), Labels: labels, Annotations: o.Annotations, Interception: node.Redirect,
+	}
+	if spec.GetAddress() != "" {
+		p.IPs = []string{spec.GetAddress()}
+	}
+	return p
+}
+
+// sender is who sends a request.
+type sender struct {
+	*node.Proxy
+	proxied  bool // the proxy is there
+	identity string
+}
+
+// sender returns who has a name, or nil.
+func (i *Inspection) sender(name string) *sender {
+	at := strings.LastIndexByte(name, '.')
+	if at < 0 {
+		return nil
+	}
+	var s *sender
+	key := kinds.Key{Name: name[:at], Namespace: name[at+1:]}
+	key.Kind = kinds.Pod
+	if o := i.world.Object(key); o != nil {
+		s = &sender{Proxy: i.proxy(o), proxied: i.injected(o)}
+	} else {
+		key.Kind = kinds.WorkloadEntry
+		if o := i.world.Object(key); o != nil && hasAgent(o) {
+			s = &sender{Proxy: i.entryProxy(o), proxied: true}
+		}
+	}
+	if i.server != nil {
+		if p := i.server.Connected()[name]; p != nil {
+			account := p.Account
+			if s != nil && account == "" {
+				account = s.Account
+			}
+			known := *p
+			known.Account = account
+			s = &sender{Proxy: &known, proxied: true}
+		}
+	}
+	if s == nil {
+		return nil
+	}
+	s.identity = registry.SPIFFE(i.Snapshot.Mesh.GetTrustDomain(), s.Namespace, s.Account)
+	// A node says what its proxy is: what Parse makes of it is what a server knows.
+	p, err := node.Parse(node.Format(s.Proxy))
+	if err != nil {
+		s.proxied = false
+		return s
+	}
+	if s.Generator == node.GRPC {
+		p.Generator = node.GRPC
+	}
+	s.Proxy = p
+	return s
+}
+
+// injected reports whether a Pod has a proxy. Where none has one, the Pods are as they are before injection, and each
+// counts that would get one.
+func (i *Inspection) injected(o *kinds.Object) bool {
+	f := kube.FactsOfPod(o)
+	switch {
+	case f.HostNetwork || f.Ended:
+		return false
+	case f.ProxyImage != "" || o.Annotations[templates] == "gateway" || usesXDS(o):
+		return true
+	case slices.ContainsFunc(i.world.ObjectsOf(kinds.Pod), func(o *kinds.Object) bool { return o.Cluster == "" && kube.FactsOfPod(o).ProxyImage != "" }):
+		return false
+	}
+	return o.Labels[injectLabel] != "false" && o.Annotations[injectLabel] != "false"
+}
+
+// proxies returns the proxies of the own cluster, by NAME.NAMESPACE: of the Pods that have one, and of WorkloadEntries.
+// Where no Pod has one, the Pods are as they are before injection, and each counts.
+func (i *Inspection) proxies() map[string]*node.Proxy {
+	injected, all := map[string]*node.Proxy{}, map[string]*node.Proxy{}
+	any := false
+	take := func(p *node.Proxy, into ...map[string]*node.Proxy) {
+		// A node says what its proxy is: what Parse makes of it is what a server knows.
+		if p, err := node.Parse(node.Format(p)); err == nil {
+			for _, m := range into {
+				m[p.Name+"."+p.Namespace] = p
+			}
+		}
+	}
+	for _, o := range i.world.ObjectsOf(kinds.WorkloadEntry) {
+		if hasAgent(o) {
+			take(i.entryProxy(o), injected, all)
+		}
+	}
+	for _, o := range i.world.ObjectsOf(kinds.Pod) {
+		f := kube.FactsOfPod(o)
+		if o.Cluster != "" || f.HostNetwork || f.Ended {
+			continue
+		}
+		any = any || f.ProxyImage != ""
+		has := f.ProxyImage != "" || o.Annotations[templates] == "gateway" || usesXDS(o)
+		wants := o.Labels[injectLabel] != "false" && o.Annotations[injectLabel] != "false"
+		switch {
+		case has && wants:
+			take(i.proxy(o), injected, all)
+		case has:
+			take(i.proxy(o), injected)
+		case wants:
+			take(i.proxy(o), all)
+		}
+	}
+	if any {
+		return injected
+	}
+	return all
+}
+
+// resources returns what a proxy is sent by type URL: all clusters and listeners, and the endpoints and routes that
+// these name. An application that uses xDS itself asks for listeners by name, and is sent what each leads to.
+func (i *Inspection) resources(translator *translate.Translator, p *node.Proxy, k cohort.Key, listeners []string) (map[string][]*envoy.Resource, error) {
+	out := map[string][]*envoy.Resource{}
+	var interner envoy.NameInterner
+	get := func(typeURL string, names *envoy.Names) error {
+		u, err := translator.Get(i.Snapshot, k, typeURL, names)
+		out[typeURL] = slices.AppendSeq(out[typeURL], u.All)
+		return err
+	}
+	if p.Generator == node.GRPC {
+		if listeners == nil {
+			listeners = difference.Listeners(translator, i.Snapshot, p, k)
+		}
+		err := difference.Proxyless(listeners, func(typeURL string, list []string) ([]*envoy.Resource, error) {
+			err := get(typeURL, interner.Intern(list))
+			return out[typeURL], err
+		})
+		return out, err
+	}
+	names := difference.References{}
+	for _, typeURL := range []string{envoy.ClusterType, envoy.ListenerType} {
+		if err := get(typeURL, nil); err != nil {
+			return nil, err
+		}
+		for _, r := range out[typeURL] {
+			if err := names.Add(typeURL, r); err != nil {
+				return nil, fmt.Errorf("read %s: %w", r.Name, err)
+			}
+		}
+	}
+	delete(names, envoy.SecretType) // what they hold is not shown
+	for typeURL, list := range names {
+		if err := get(typeURL, interner.Intern(list)); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,121 @@
+package inspect
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// ErrNoSender is the error where nobody has the name of the source.
+var ErrNoSender = errors.New("there is no such Pod, no WorkloadEntry with a proxy, and no proxy that is connected")
+
+// Query is a request that somebody asks about.
+type Query struct {
+	Source  string // the proxy that sends it: NAME.NAMESPACE
+	Host    string
+	Port    uint32
+	Method  string
+	Path    string
+	Headers map[string]string
+	TLS     bool           // the application speaks TLS itself
+	Claims  map[string]any // of a token, wherever policies look for one; nil: there is none, but in Headers
+	Now     time.Time      // by which tokens expire; zero: none does
+	Sent    bool           // of a server: by what it has sent proxies, and not by what it would send them now
+}
+
+// Values returns the query of the page /debug/why that asks the same of a server.
+func (q Query) Values() url.Values {
+	v := url.Values{"source": {q.Source}, "host": {q.Host}, "port": {strconv.Itoa(int(q.Port))}, "method": {q.Method}, "path": {q.Path}}
+	for name, value := range q.Headers {
+		v.Add("header", name+"="+value)
+	}
+	if q.TLS {
+		v.Set("tls", "true")
+	}
+	if q.Sent {
+		v.Set("sent", "true")
+	}
+	if q.Claims != nil {
+		text, _ := json.Marshal(q.Claims) // what was read of JSON is written as JSON
+		v.Set("claims", string(text))
+	}
+	return v
+}
+
+// ParseQuery reads what Values returns.
+func ParseQuery(v url.Values) (Query, error) {
+	q := Query{Source: v.Get("source"), Host: v.Get("host"), Method: v.Get("method"), Path: v.Get("path"), TLS: v.Get("tls") == "true", Sent: v.Get("sent") == "true", Headers: map[string]string{}}
+	port, err := strconv.ParseUint(cmp.Or(v.Get("port"), "0"), 10, 16)
+	if err != nil || q.Source == "" || q.Host == "" {
+		return q, errors.New("write ?source=NAME.NAMESPACE&host=HOST&port=PORT, with &path=, &method=, &header=NAME=VALUE, &tls=true, &sent=true, &claims=JSON")
+	}
+	q.Port = uint32(port)
+	for _, h := range v["header"] {
+		name, value, ok := strings.Cut(h, "=")
+		if !ok {
+			return q, fmt.Errorf("header=%s: write NAME=VALUE", h)
+		}
+		q.Headers[name] = value
+	}
+	if text := v.Get("claims"); text != "" {
+		if err := json.Unmarshal([]byte(text), &q.Claims); err != nil {
+			return q, fmt.Errorf("claims: %w", err)
+		}
+	}
+	return q, nil
+}
+
+// Port returns the only port of the service that a host names for a source, for a query without one. With several it is
+// an error that names them.
+func (i *Inspection) Port(q Query) (uint32, error) {
+	_, namespace, _ := strings.Cut(q.Source, ".")
+	if at := strings.LastIndexByte(q.Source, '.'); at >= 0 {
+		namespace = q.Source[at+1:]
+	}
+	s := i.serviceOf(q.Host, namespace)
+	switch {
+	case s == nil:
+		return 0, fmt.Errorf("%s: %w", q.Host, errNoHost)
+	case len(s.Ports) == 1:
+		return s.Ports[0].Number, nil
+	}
+	return 0, fmt.Errorf("%s: write HOST:PORT: the ports of %s are %s", q.Host, s.Host, portsOf(s))
+}
+
+// errNoHost says how a target is written.
+var errNoHost = errors.New("write HOST:PORT, for example reviews:9080")
+
+// ParseTarget reads HOST:PORT, or a URL. The port is 0 where none is written: see Port.
+func ParseTarget(text string) (q Query, err error) {
+	scheme, rest, isURL := strings.Cut(text, "://")
+	if !isURL {
+		rest, scheme = text, ""
+	}
+	if at := strings.IndexByte(rest, '/'); at >= 0 {
+		rest, q.Path = rest[:at], rest[at:]
+	}
+	q.TLS = scheme == "https" || scheme == "tls"
+	if scheme != "" && scheme != "http" && !q.TLS {
+		return q, fmt.Errorf("%s: write http:// or https://, or HOST:PORT", text)
+	}
+	host, port := strings.TrimSuffix(rest, ":"), map[string]string{"http": "80", "https": "443"}[scheme]
+	if at := strings.LastIndexByte(rest, ':'); at > strings.LastIndexByte(rest, ']') {
+		host, port = rest[:at], rest[at+1:]
+	}
+	if port == "" && host != "" && !isURL { // the only port of the service
+		port = "0"
+	} else if port == "0" {
+		return q, errNoHost
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	if err != nil || host == "" {
+		return q, errNoHost
+	}
+	q.Host, q.Port = strings.Trim(host, "[]"), uint32(n)
+	return q, nil
+}
