@@ -65,6 +65,9 @@ func (i *Inspection) Why(q Query) (*Way, error) {
 			return nil, err
 		}
 	}
+	if q.Sent && i.server != nil && i.server.Connected()[q.Source] == nil {
+		return nil, fmt.Errorf("%s: nothing was sent to it: it is not connected to this server", q.Source)
+	}
 	h := hops{i, q.Sent}
 	w := &Way{Port: q.Port}
 	service := i.addressOf(w, q, from.Proxy)
@@ -226,12 +229,12 @@ type hops struct {
 
 // sentTo returns what a proxy is sent. An application that uses xDS itself asks for one listener by its name.
 func (h hops) sentTo(p *node.Proxy, listener string) (why.Config, error) {
-	if h.sent && h.server != nil {
-		name, config := p.Name+"."+p.Namespace, why.Config{}
-		for _, typeURL := range []string{envoy.ListenerType, envoy.RouteType, envoy.ClusterType, envoy.EndpointType} {
+	if name := p.Name + "." + p.Namespace; h.sent && h.server != nil && h.server.Connected()[name] != nil {
+		config := why.Config{}
+		for _, typeURL := range []string{envoy.ListenerType, envoy.RouteType, envoy.VirtualHostType, envoy.ClusterType, envoy.EndpointType} {
 			list, ok := h.server.Sent(name, typeURL)
 			if !ok && typeURL == envoy.ListenerType {
-				return nil, fmt.Errorf("%s: nothing was sent to it: it is not connected to this server, or has not asked yet", name)
+				return nil, fmt.Errorf("%s: it has not asked for listeners yet", name)
 			}
 			config[typeURL] = list
 		}

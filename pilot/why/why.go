@@ -307,6 +307,9 @@ func http(a *Answer, c Config, h *hcmv3.HttpConnectionManager, r Request) error 
 			return nil
 		}
 	}
+	if err := onDemand(c, routes); err != nil {
+		return err
+	}
 	a.step(Step{What: "route configuration", Name: cmp.Or(routes.GetName(), "(in the listener)")})
 	host, reason := hostFor(routes, r.Authority)
 	if host == nil {
@@ -337,6 +340,22 @@ func http(a *Answer, c Config, h *hcmv3.HttpConnectionManager, r Request) error 
 		a.end(500, "the route has an action that is not known here")
 	}
 	return nil
+}
+
+// onDemand adds the virtual hosts that are sent by themselves to the route configuration that they belong to.
+func onDemand(c Config, routes *routev3.RouteConfiguration) error {
+	if routes.GetVhds() == nil {
+		return nil
+	}
+	var list []*envoy.Resource
+	for _, r := range c[envoy.VirtualHostType] {
+		if strings.HasPrefix(r.Name, routes.GetName()+"/") {
+			list = append(list, r)
+		}
+	}
+	hosts, err := envoy.Decode[routev3.VirtualHost](list)
+	routes.VirtualHosts = append(routes.VirtualHosts, hosts...)
+	return err
 }
 
 func redirectStatus(r *routev3.RedirectAction) int {
