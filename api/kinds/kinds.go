@@ -53,6 +53,9 @@ type Extra struct {
 	// Segments is set on a VirtualService whose path prefixes end at the end of a segment: /a matches /a and /a/b, and
 	// not /ab.
 	Segments bool
+	// SchemePort is set on a VirtualService whose redirects to another scheme, and to no port, are to the scheme's
+	// well-known port, whatever the port of the request is.
+	SchemePort bool
 	// MissingCluster is the status of requests that a VirtualService routes to a service that does not exist; 0 for
 	// Envoy's default, 503.
 	MissingCluster uint32

@@ -224,12 +224,28 @@ func (p fieldRef) regexp() {
 		p.bad("write an expression in the syntax of RE2", "%v", err)
 		return
 	}
+	p.programSize()
+	if p.regex += n; p.regex > p.limits.RegexPerObject {
+		p.bad("split the object, or use prefix matches", "the expressions of the object together need more than %d instructions", p.limits.RegexPerObject)
+	}
+}
+
+// kubeExpression judges an expression of a route of the Gateway API. One that RE2 does not take is no fault here: an
+// object that an API server has must get a status, so the stage that reads the route refuses it, with a finding.
+func (p fieldRef) kubeExpression() {
+	if p.absent() {
+		return
+	}
+	if _, err := safe.RegexSize(p.limits, p.text()); err == nil {
+		p.programSize()
+	}
+}
+
+// programSize warns of an expression that Envoys with bootstraps of somebody else may refuse.
+func (p fieldRef) programSize() {
 	if size := safe.RE2Size(p.text()); size > stockProgram {
 		p.add(diag.Warning, "RegexProgramSize", "shorten it, or raise re2.max_program_size.error_level in the bootstraps of your own Envoys",
 			"RE2 may need up to %d instructions for the expression, and Envoy refuses more than %d by default: bootstraps of Istio and of pilot-discovery bootstrap raise that limit", size, stockProgram)
-	}
-	if p.regex += n; p.regex > p.limits.RegexPerObject {
-		p.bad("split the object, or use prefix matches", "the expressions of the object together need more than %d instructions", p.limits.RegexPerObject)
 	}
 }
 

@@ -225,7 +225,7 @@ func routeMatch(m fieldRef) {
 	path := m.at("path")
 	path.at("type").oneOf("Exact", "PathPrefix", "RegularExpression")
 	if path.at("type").is("RegularExpression") {
-		path.at("value").regexp()
+		path.at("value").kubeExpression()
 	} else if v := path.at("value"); !v.absent() && !strings.HasPrefix(v.text(), "/") {
 		v.bad("begin it with /", "%q is not a path", v.text())
 	}
@@ -233,8 +233,8 @@ func routeMatch(m fieldRef) {
 	if !method.absent() && method.node.shape == mapping { // GRPCRoute
 		method.at("type").oneOf("Exact", "RegularExpression")
 		if method.at("type").is("RegularExpression") {
-			method.at("service").regexp()
-			method.at("method").regexp()
+			method.at("service").kubeExpression()
+			method.at("method").kubeExpression()
 		}
 	}
 	for _, f := range []string{"headers", "queryParams"} {
@@ -242,7 +242,7 @@ func routeMatch(m fieldRef) {
 			h.required("name")
 			h.at("type").oneOf("Exact", "RegularExpression")
 			if h.at("type").is("RegularExpression") {
-				h.at("value").regexp()
+				h.at("value").kubeExpression()
 			}
 		}
 	}

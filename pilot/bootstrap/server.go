@@ -91,7 +91,7 @@ const idleResources = 32 << 20
 func newWorld(
 	o Options, event func(*kinds.Kind, string), names facts.Provider, others map[*kinds.Kind]facts.Provider, roots func(*mesh.Config) []string,
 ) *ingest.World {
-	return ingest.New(o.Options, ingest.Parts{Event: event, Hosts: names, Facts: others, Roots: roots, Stages: catalog.Stages(o.Domain, o.Namespace), Catalog: o.features()})
+	return ingest.New(o.Options, ingest.Parts{Event: event, Hosts: names, Facts: others, Roots: roots, Stages: catalog.Stages(o.Domain, o.Namespace, o.Limits), Catalog: o.features()})
 }
 
 // features returns the features that a server has.

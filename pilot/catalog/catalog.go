@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/pilot/derive"
 	"github.com/istiod-lite/istiod-lite/pilot/derive/gatewayapi"
 	"github.com/istiod-lite/istiod-lite/pilot/derive/ingress"
@@ -69,10 +70,10 @@ func With(o Options) List {
 
 // Stages returns all stages in order: a stage may read what earlier ones derive. domain is that of the cluster's
 // services, and namespace the server's own.
-func Stages(domain, namespace string) []derive.Stage {
+func Stages(domain, namespace string, l limits.Limits) []derive.Stage {
 	return []derive.Stage{
 		ingress.New(ingress.Options{Domain: domain, Namespace: namespace}),
-		gatewayapi.New(gatewayapi.Options{Domain: domain}),
+		gatewayapi.New(gatewayapi.Options{Domain: domain, Limits: l}),
 	}
 }
 

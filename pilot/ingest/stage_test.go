@@ -322,7 +322,7 @@ spec:
   rules: [{host: web.example.com, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: web, port: {number: 80}}}}]}}]
 `
 	o := Options{Logger: slog.New(slog.DiscardHandler), Namespace: "istio-system", Domain: "cluster.local", ConfigDir: "somewhere", Limits: limits.Default()}
-	s := testWorld{t, New(o, Parts{Catalog: catalog.Features(), Stages: catalog.Stages("cluster.local", "istio-system")})}
+	s := testWorld{t, New(o, Parts{Catalog: catalog.Features(), Stages: catalog.Stages("cluster.local", "istio-system", limits.Default())})}
 	for _, d := range validation.Decode(limits.Default(), "x.yaml", []byte(text)).Documents {
 		s.apply(d.Object)
 	}

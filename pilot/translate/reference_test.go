@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/deploy/histories"
@@ -172,7 +173,7 @@ func derived(c referenceCase) (out []kinds.Change) {
 		Mesh: c.mesh, Get: func(k kinds.Key) *kinds.Object { return byKey[k] },
 		Select: func(*kinds.Kind, string, map[string]string) []*kinds.Object { return nil },
 	}
-	for _, stage := range catalog.Stages("cluster.local", "istio-system") {
+	for _, stage := range catalog.Stages("cluster.local", "istio-system", limits.Default()) {
 		in.Objects = nil
 		for _, o := range c.objects {
 			if slices.Contains(stage.Kinds, o.Kind) {

@@ -257,10 +257,13 @@ func destinationRules(key kinds.Key, claims []claim) (list []derive.Derived) {
 		return cmp.Compare(a.Port.Number, b.Port.Number)
 	})
 	first := claims[0]
-	for _, host := range first.target.hosts {
+	for i, host := range first.target.hosts {
 		name := key.Name + "~" + suffix
 		if key.Kind == kinds.ServiceEntry {
 			name = key.Name + "~" + strings.ReplaceAll(host, ".", "-") + "~" + suffix
+			if slices.ContainsFunc(list, func(d derive.Derived) bool { return d.Object.Name == name }) { // a.b-c and a-b.c
+				name = fmt.Sprintf("%s~%d~%s", key.Name, i, suffix)
+			}
 		}
 		list = append(list, derive.Derived{
 			Object: &kinds.Object{

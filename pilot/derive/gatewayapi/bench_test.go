@@ -11,7 +11,6 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/pilot/derive"
-	"github.com/istiod-lite/istiod-lite/pilot/derive/gatewayapi"
 )
 
 // BenchmarkOneOfMany derives anew what one changed HTTPRoute of 5000 asks for, each with a host of its own.
@@ -39,7 +38,7 @@ func BenchmarkOneOfMany(b *testing.B) {
 	for i := range 5000 {
 		objects = append(objects, httpRoute(i))
 	}
-	stage := gatewayapi.New(gatewayapi.Options{Domain: "cluster.local"})
+	stage := newStage()
 	in := derive.Input{Objects: objects, Mesh: mesh.Default(), Get: func(k kinds.Key) *kinds.Object { return world[k] }}
 	if d := stage.Derive(in); len(d.Objects) != 5001 || len(d.Statuses) != 5001 {
 		b.Fatalf("%d objects, %d statuses", len(d.Objects), len(d.Statuses))

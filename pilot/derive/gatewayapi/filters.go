@@ -1,9 +1,12 @@
 package gatewayapi
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
+	"sync"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
@@ -14,62 +17,88 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 )
 
-// httpFilters sets what the filters of a rule do. prefix is what its matches say of the path's beginning.
-func (x *route) httpFilters(h *networkingv1alpha3.HTTPRoute, filters []gatewayv1.HTTPRouteFilter, field, prefix string) {
+// httpFilters sets what the filters of a rule do. prefix is what its matches say of the path's beginning. It reports
+// false where one is not supported.
+func (x *route) httpFilters(h *networkingv1alpha3.HTTPRoute, filters []gatewayv1.HTTPRouteFilter, field, prefix string) (supported bool) {
+	supported = true
 	for i, f := range filters {
 		at := fmt.Sprintf("%s.filters[%d]", field, i)
 		switch f.Type {
 		case gatewayv1.HTTPRouteFilterRequestHeaderModifier:
-			h.Headers = withRequest(h.Headers, f.RequestHeaderModifier)
+			h.Headers = x.withRequest(h.Headers, f.RequestHeaderModifier, at)
 		case gatewayv1.HTTPRouteFilterResponseHeaderModifier:
-			h.Headers = withResponse(h.Headers, f.ResponseHeaderModifier)
+			h.Headers = x.withResponse(h.Headers, f.ResponseHeaderModifier, at)
 		case gatewayv1.HTTPRouteFilterRequestMirror:
 			x.mirror(h, f.RequestMirror, at)
 		case gatewayv1.HTTPRouteFilterRequestRedirect:
-			redirect(h, f.RequestRedirect)
+			x.redirect(h, f.RequestRedirect, at+".requestRedirect")
 		case gatewayv1.HTTPRouteFilterURLRewrite:
 			rewrite(h, f.URLRewrite, prefix)
 		case gatewayv1.HTTPRouteFilterCORS:
 			cors(h, f.CORS)
 		default:
 			x.unsupportedFilter(string(f.Type), at)
+			supported = false
 		}
 	}
+	return supported
 }
 
-func headerOperations(f *gatewayv1.HTTPHeaderFilter) *networkingv1alpha3.Headers_HeaderOperations {
+func (x *route) headerOperations(f *gatewayv1.HTTPHeaderFilter, field string) *networkingv1alpha3.Headers_HeaderOperations {
 	if f == nil {
 		return nil
 	}
-	out := &networkingv1alpha3.Headers_HeaderOperations{Remove: f.Remove}
-	for _, h := range f.Set {
-		if out.Set == nil {
-			out.Set = map[string]string{}
+	return &networkingv1alpha3.Headers_HeaderOperations{Remove: f.Remove, Set: x.headerValues(f.Set, field+".set"), Add: x.headerValues(f.Add, field+".add")}
+}
+
+// headerValues returns the values of headers by their names. Of two of a name the first counts, as the API has it.
+func (x *route) headerValues(list []gatewayv1.HTTPHeader, field string) map[string]string {
+	var out map[string]string
+	for i, h := range list {
+		at, name := fmt.Sprintf("%s[%d]", field, i), strings.ToLower(string(h.Name))
+		if _, twice := out[name]; twice {
+			x.found(at+".name", diag.Warning, "remove it", "an earlier entry of the list has name "+name+": this one has no effect")
+			continue
 		}
-		out.Set[strings.ToLower(string(h.Name))] = h.Value
-	}
-	for _, h := range f.Add {
-		if out.Add == nil {
-			out.Add = map[string]string{}
+		if strings.ContainsFunc(h.Value, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }) {
+			x.refuse(fmt.Sprintf("the value %q has a control character", h.Value), at+".value", "remove the character")
+			continue
 		}
-		out.Add[strings.ToLower(string(h.Name))] = h.Value
+		if out == nil {
+			out = map[string]string{}
+		}
+		out[name] = literal(h.Value)
 	}
 	return out
 }
 
-func withRequest(h *networkingv1alpha3.Headers, f *gatewayv1.HTTPHeaderFilter) *networkingv1alpha3.Headers {
+// commands matches values of headers whose percent signs Envoy takes: those of commands, and pairs.
+var commands = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^([^%]|%%|%[A-Z][A-Z0-9_]*(\([^%]*\))?(:[0-9]+)?%)*$`)
+})
+
+// literal returns a value whose percent signs Envoy takes. To the Gateway API they mean nothing. A command of Envoy
+// stays one, as in istiod.
+func literal(value string) string {
+	if commands().MatchString(value) {
+		return value
+	}
+	return strings.ReplaceAll(value, "%", "%%")
+}
+
+func (x *route) withRequest(h *networkingv1alpha3.Headers, f *gatewayv1.HTTPHeaderFilter, field string) *networkingv1alpha3.Headers {
 	if h == nil {
 		h = &networkingv1alpha3.Headers{}
 	}
-	h.Request = headerOperations(f)
+	h.Request = x.headerOperations(f, field+".requestHeaderModifier")
 	return h
 }
 
-func withResponse(h *networkingv1alpha3.Headers, f *gatewayv1.HTTPHeaderFilter) *networkingv1alpha3.Headers {
+func (x *route) withResponse(h *networkingv1alpha3.Headers, f *gatewayv1.HTTPHeaderFilter, field string) *networkingv1alpha3.Headers {
 	if h == nil {
 		h = &networkingv1alpha3.Headers{}
 	}
-	h.Response = headerOperations(f)
+	h.Response = x.headerOperations(f, field+".responseHeaderModifier")
 	return h
 }
 
@@ -96,9 +125,15 @@ func (x *route) mirror(h *networkingv1alpha3.HTTPRoute, f *gatewayv1.HTTPRequest
 	h.Mirrors = append(h.Mirrors, m)
 }
 
-func redirect(h *networkingv1alpha3.HTTPRoute, f *gatewayv1.HTTPRequestRedirectFilter) {
+func (x *route) redirect(h *networkingv1alpha3.HTTPRoute, f *gatewayv1.HTTPRequestRedirectFilter, field string) {
 	if f == nil {
 		return
+	}
+	if f.Scheme != nil && *f.Scheme != "http" && *f.Scheme != "https" {
+		x.refuse(fmt.Sprintf("unsupported scheme %q", *f.Scheme), field+".scheme", "write http or https")
+	}
+	if f.StatusCode != nil && !slices.Contains([]int{301, 302, 303, 307, 308}, *f.StatusCode) {
+		x.refuse(fmt.Sprintf("unsupported status code %d", *f.StatusCode), field+".statusCode", "write 301, 302, 303, 307 or 308")
 	}
 	out := &networkingv1alpha3.HTTPRedirect{RedirectCode: 302}
 	if f.StatusCode != nil {
@@ -200,18 +235,19 @@ func origin(o string) *networkingv1alpha3.StringMatch {
 func (x *route) grpcRules(rules []gatewayv1.GRPCRouteRule) {
 	for i, rule := range rules {
 		field := fmt.Sprintf("spec.rules[%d]", i)
-		h := &networkingv1alpha3.HTTPRoute{Name: x.ruleName(rule.Name, i)}
+		h, supported := &networkingv1alpha3.HTTPRoute{Name: x.ruleName(rule.Name, i)}, true
 		for j, f := range rule.Filters {
 			at := fmt.Sprintf("%s.filters[%d]", field, j)
 			switch f.Type {
 			case gatewayv1.GRPCRouteFilterRequestHeaderModifier:
-				h.Headers = withRequest(h.Headers, f.RequestHeaderModifier)
+				h.Headers = x.withRequest(h.Headers, f.RequestHeaderModifier, at)
 			case gatewayv1.GRPCRouteFilterResponseHeaderModifier:
-				h.Headers = withResponse(h.Headers, f.ResponseHeaderModifier)
+				h.Headers = x.withResponse(h.Headers, f.ResponseHeaderModifier, at)
 			case gatewayv1.GRPCRouteFilterRequestMirror:
 				x.mirror(h, f.RequestMirror, at)
 			default:
 				x.unsupportedFilter(string(f.Type), at)
+				supported = false
 			}
 		}
 		if rule.SessionPersistence != nil {
@@ -222,26 +258,30 @@ func (x *route) grpcRules(rules []gatewayv1.GRPCRouteRule) {
 			refs = append(refs, httpBackend{b.BackendRef, nil, b.Filters})
 		}
 		x.httpBackends(h, refs, field)
+		if !supported {
+			h = &networkingv1alpha3.HTTPRoute{Name: h.Name, DirectResponse: &networkingv1alpha3.HTTPDirectResponse{Status: 500}}
+		}
 		matches := rule.Matches
 		if len(matches) == 0 {
 			matches = []gatewayv1.GRPCRouteMatch{{}}
 		}
-		for _, m := range matches {
-			match, p := grpcMatch(m)
-			x.addHTTP(h, match, p)
+		for j, m := range matches {
+			if match, p, ok := x.grpcMatch(m, fmt.Sprintf("%s.matches[%d]", field, j)); ok {
+				x.addHTTP(h, match, p)
+			}
 		}
 	}
 	if len(rules) == 0 {
 		h := &networkingv1alpha3.HTTPRoute{Name: x.ruleName(nil, 0)}
 		x.httpBackends(h, nil, "spec.rules")
-		match, p := grpcMatch(gatewayv1.GRPCRouteMatch{})
+		match, p, _ := x.grpcMatch(gatewayv1.GRPCRouteMatch{}, "spec.rules")
 		x.addHTTP(h, match, p)
 	}
 }
 
-// grpcMatch returns a match, and what decides its precedence.
-func grpcMatch(m gatewayv1.GRPCRouteMatch) (*networkingv1alpha3.HTTPMatchRequest, precedence) {
-	out, p := &networkingv1alpha3.HTTPMatchRequest{}, precedence{}
+// grpcMatch returns a match, and what decides its precedence. It reports false where proxies do not take the match.
+func (x *route) grpcMatch(m gatewayv1.GRPCRouteMatch, field string) (out *networkingv1alpha3.HTTPMatchRequest, p precedence, ok bool) {
+	out, ok = &networkingv1alpha3.HTTPMatchRequest{}, true
 	if m.Method != nil {
 		service, method := "", ""
 		if m.Method.Service != nil {
@@ -252,13 +292,8 @@ func grpcMatch(m gatewayv1.GRPCRouteMatch) (*networkingv1alpha3.HTTPMatchRequest
 		}
 		path := ""
 		if m.Method.Type != nil && *m.Method.Type == gatewayv1.GRPCMethodMatchRegularExpression {
-			if service == "" {
-				service = "[^/]+"
-			}
-			if method == "" {
-				method = ".+"
-			}
-			path = "/" + service + "/" + method
+			ok = x.expression(service, field+".method.service") && x.expression(method, field+".method.method")
+			path = "/" + alternatives(cmp.Or(service, "[^/]+")) + "/" + alternatives(cmp.Or(method, ".+"))
 			out.Uri, p.path = regex(path), pathRegex
 		} else {
 			switch {
@@ -275,18 +310,18 @@ func grpcMatch(m gatewayv1.GRPCRouteMatch) (*networkingv1alpha3.HTTPMatchRequest
 		}
 		p.length = len(path)
 	}
-	for _, h := range m.Headers {
-		match := exact(h.Value)
-		if h.Type != nil && *h.Type == gatewayv1.GRPCHeaderMatchRegularExpression {
-			match = regex(h.Value)
-		}
-		if out.Headers == nil {
-			out.Headers = map[string]*networkingv1alpha3.StringMatch{}
-		}
-		if _, twice := out.Headers[string(h.Name)]; !twice {
-			out.Headers[string(h.Name)] = match
-			p.headers++
-		}
+	for i, h := range m.Headers {
+		is := h.Type != nil && *h.Type == gatewayv1.GRPCHeaderMatchRegularExpression
+		ok = x.matchValue(&out.Headers, string(h.Name), h.Value, is, strings.EqualFold, fmt.Sprintf("%s.headers[%d]", field, i)) && ok
 	}
-	return out, p
+	p.headers = len(out.Headers)
+	return out, p, ok
+}
+
+// alternatives returns an expression that can be part of another.
+func alternatives(expression string) string {
+	if strings.Contains(expression, "|") {
+		return "(?:" + expression + ")"
+	}
+	return expression
 }

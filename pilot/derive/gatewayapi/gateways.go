@@ -44,8 +44,9 @@ type gateway struct {
 
 // listenerSet is a ListenerSet of a Gateway.
 type listenerSet struct {
-	object  *kinds.Object
-	allowed bool // by the Gateway
+	object   *kinds.Object
+	allowed  bool // by the Gateway
+	namesake bool // a Gateway has its name and namespace
 }
 
 // service is a Service that leads to the proxies of a Gateway.
@@ -109,7 +110,17 @@ func (r *run) makeGateways() {
 
 // same reports whether a gateway is what would be made now.
 func (g *gateway) same(r *run, o *kinds.Object, c *class, sets []*kinds.Object) bool {
-	return g.looked.same(r) && g.object == o && g.class == c && slices.EqualFunc(g.sets, sets, func(s *listenerSet, o *kinds.Object) bool { return s.object == o })
+	return g.looked.same(r) && g.object == o && g.class == c && slices.EqualFunc(g.sets, sets, func(s *listenerSet, o *kinds.Object) bool {
+		return s.object == o && s.namesake == r.hasGateway(o.Namespace, o.Name)
+	})
+}
+
+// hasGateway reports whether there is a Gateway of a name, of whichever controller.
+func (r *run) hasGateway(namespace, name string) bool {
+	_, is := slices.BinarySearchFunc(r.byKind[kinds.KubeGateway], name, func(o *kinds.Object, name string) int {
+		return cmp.Or(cmp.Compare(o.Namespace, namespace), cmp.Compare(o.Name, name))
+	})
+	return is
 }
 
 // sameButStatus reports whether two versions of a Gateway differ in nothing but what is written of it.
@@ -133,17 +144,21 @@ func (r *run) makeGateway(o *kinds.Object, c *class, sets []*kinds.Object) *gate
 	g := &gateway{object: o, class: c, looked: lookups{run: r}, http: map[hostnamePort]*listener{}}
 	spec := gatewaySpec(o)
 	for i, l := range spec.Listeners {
-		g.listeners = append(g.listeners, &listener{gateway: g, owner: o, field: fmt.Sprintf("spec.listeners[%d]", i), Listener: l})
+		g.listeners = append(g.listeners, &listener{gateway: g, owner: o, ownerName: o.Name, field: fmt.Sprintf("spec.listeners[%d]", i), Listener: l})
 	}
 	for _, s := range sets {
-		set := &listenerSet{object: s, allowed: g.allowsSet(s)}
+		set := &listenerSet{object: s, allowed: g.allowsSet(s), namesake: r.hasGateway(s.Namespace, s.Name)}
 		g.sets = append(g.sets, set)
 		if !set.allowed {
 			g.found(s, diag.Warning, "spec.parentRef", "have spec.allowedListeners of the Gateway allow it", "the Gateway allows no listeners of this namespace: it has no effect")
 			continue
 		}
+		name := s.Name
+		if set.namesake {
+			name += "~listenerset" // what is made of the Gateway has the other name
+		}
 		for i, l := range listenerSetSpec(s).Listeners {
-			g.listeners = append(g.listeners, &listener{gateway: g, owner: s, field: fmt.Sprintf("spec.listeners[%d]", i), Listener: gatewayv1.Listener(l)})
+			g.listeners = append(g.listeners, &listener{gateway: g, owner: s, ownerName: name, field: fmt.Sprintf("spec.listeners[%d]", i), Listener: gatewayv1.Listener(l)})
 		}
 	}
 	g.findServices()

@@ -13,11 +13,16 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 	"github.com/istiod-lite/istiod-lite/pilot/derive"
 	"github.com/istiod-lite/istiod-lite/pilot/derive/gatewayapi"
 )
+
+func newStage() derive.Stage {
+	return gatewayapi.New(gatewayapi.Options{Domain: "cluster.local", Limits: limits.Default()})
+}
 
 // objects is what a stage is given.
 type objects map[kinds.Key]*kinds.Object
@@ -156,7 +161,7 @@ func TestHistories(t *testing.T) {
 	all := pieces()
 	derived := 0
 	rapid.Check(t, func(rt *rapid.T) {
-		world, stage := objects{}, gatewayapi.New(gatewayapi.Options{Domain: "cluster.local"})
+		world, stage := objects{}, newStage()
 		for range rapid.IntRange(5, 40).Draw(rt, "steps") {
 			for range rapid.IntRange(1, 3).Draw(rt, "changes") {
 				piece := rapid.SampledFrom(all).Draw(rt, "piece")
@@ -170,7 +175,7 @@ func TestHistories(t *testing.T) {
 				}
 			}
 			got := stage.Derive(world.input(stage))
-			fresh := gatewayapi.New(gatewayapi.Options{Domain: "cluster.local"})
+			fresh := newStage()
 			want := fresh.Derive(world.input(fresh))
 			derived += len(want.Objects)
 			if a, b := said(rt, got), said(rt, want); a != b {
@@ -195,7 +200,7 @@ func TestHistories(t *testing.T) {
 // TestWrittenStatus: where what is written of a Gateway alone changes, as with each route that comes, no route is made
 // anew.
 func TestWrittenStatus(t *testing.T) {
-	world, stage, all := objects{}, gatewayapi.New(gatewayapi.Options{Domain: "cluster.local"}), pieces()
+	world, stage, all := objects{}, newStage(), pieces()
 	for _, piece := range all {
 		world.put(t, piece[0])
 	}
@@ -226,7 +231,7 @@ func TestWrittenStatus(t *testing.T) {
 // somebody else deploys have no account that is known: what is in their namespace is not shared with them, and what is
 // granted is with their namespace.
 func TestShared(t *testing.T) {
-	world, stage := objects{}, gatewayapi.New(gatewayapi.Options{Domain: "cluster.local"})
+	world, stage := objects{}, newStage()
 	world.put(t, `apiVersion: gateway.networking.k8s.io/v1
 kind: Gateway
 metadata: {name: edge, namespace: gw}

@@ -83,9 +83,6 @@ func (x *route) place(r *run) {
 func (r *run) makeHosts(all []*route) {
 	order := make([]*host, 0, len(r.hosts))
 	for _, x := range all {
-		if x.dropped {
-			continue
-		}
 		if !x.placed {
 			x.place(r)
 			x.placed = true
@@ -171,8 +168,7 @@ func gatewayHost(t target, of []contribution) *kinds.Object {
 			routes = append(routes, c.route)
 		}
 	}
-	owner := t.listener.owner
-	name := strings.Join([]string{owner.Namespace, owner.Name, suffix, string(t.listener.Name), t.host}, "~")
+	name := strings.Join([]string{t.listener.owner.Namespace, t.listener.ownerName, suffix, string(t.listener.Name), t.host}, "~")
 	return routes[0].virtualService(name, &networkingv1.VirtualService{Hosts: []string{t.host}, Gateways: []string{t.listener.name}, Http: merge(routes)})
 }
 

@@ -12,6 +12,7 @@ import (
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
 // httpRule is one match of a rule, with what is done.
@@ -59,7 +60,7 @@ func (x *route) httpRules(rules []gatewayv1.HTTPRouteRule) {
 				prefix = strings.TrimSuffix(*m.Path.Value, "/")
 			}
 		}
-		x.httpFilters(h, rule.Filters, field, prefix)
+		supported := x.httpFilters(h, rule.Filters, field, prefix)
 		x.timeouts(h, rule.Timeouts, field)
 		x.retry(h, rule.Retry, rule.Timeouts, field)
 		if rule.SessionPersistence != nil {
@@ -72,15 +73,19 @@ func (x *route) httpRules(rules []gatewayv1.HTTPRouteRule) {
 			}
 			x.httpBackends(h, refs, field)
 		}
-		for _, m := range matches {
-			match, p := httpMatch(m)
-			x.addHTTP(h, match, p)
+		if !supported {
+			h = &networkingv1alpha3.HTTPRoute{Name: h.Name, DirectResponse: &networkingv1alpha3.HTTPDirectResponse{Status: 500}}
+		}
+		for j, m := range matches {
+			if match, p, ok := x.httpMatch(m, fmt.Sprintf("%s.matches[%d]", field, j)); ok {
+				x.addHTTP(h, match, p)
+			}
 		}
 	}
 	if len(rules) == 0 {
 		h := &networkingv1alpha3.HTTPRoute{Name: x.ruleName(nil, 0)}
 		x.httpBackends(h, nil, "spec.rules")
-		match, p := httpMatch(gatewayv1.HTTPRouteMatch{})
+		match, p, _ := x.httpMatch(gatewayv1.HTTPRouteMatch{}, "spec.rules")
 		x.addHTTP(h, match, p)
 	}
 }
@@ -106,9 +111,9 @@ func prefixed(s string) *networkingv1alpha3.StringMatch {
 	return &networkingv1alpha3.StringMatch{MatchType: &networkingv1alpha3.StringMatch_Prefix{Prefix: s}}
 }
 
-// httpMatch returns a match, and what decides its precedence.
-func httpMatch(m gatewayv1.HTTPRouteMatch) (*networkingv1alpha3.HTTPMatchRequest, precedence) {
-	out, p := &networkingv1alpha3.HTTPMatchRequest{}, precedence{}
+// httpMatch returns a match, and what decides its precedence. It reports false where proxies do not take the match.
+func (x *route) httpMatch(m gatewayv1.HTTPRouteMatch, field string) (out *networkingv1alpha3.HTTPMatchRequest, p precedence, ok bool) {
+	out, ok = &networkingv1alpha3.HTTPMatchRequest{}, true
 	value, kind := "/", gatewayv1.PathMatchPathPrefix
 	if m.Path != nil && m.Path.Value != nil {
 		value = *m.Path.Value
@@ -120,6 +125,7 @@ func httpMatch(m gatewayv1.HTTPRouteMatch) (*networkingv1alpha3.HTTPMatchRequest
 	case gatewayv1.PathMatchExact:
 		out.Uri, p.path = exact(value), pathExact
 	case gatewayv1.PathMatchRegularExpression:
+		ok = x.expression(value, field+".path.value")
 		out.Uri, p.path = regex(value), pathRegex
 	default:
 		if value != "/" {
@@ -131,33 +137,38 @@ func httpMatch(m gatewayv1.HTTPRouteMatch) (*networkingv1alpha3.HTTPMatchRequest
 	if m.Method != nil {
 		out.Method, p.method = exact(string(*m.Method)), true
 	}
-	for _, h := range m.Headers {
-		match := exact(h.Value)
-		if h.Type != nil && *h.Type == gatewayv1.HeaderMatchRegularExpression {
-			match = regex(h.Value)
-		}
-		if out.Headers == nil {
-			out.Headers = map[string]*networkingv1alpha3.StringMatch{}
-		}
-		if _, twice := out.Headers[string(h.Name)]; !twice {
-			out.Headers[string(h.Name)] = match
-			p.headers++
+	for i, h := range m.Headers {
+		is := h.Type != nil && *h.Type == gatewayv1.HeaderMatchRegularExpression
+		ok = x.matchValue(&out.Headers, string(h.Name), h.Value, is, strings.EqualFold, fmt.Sprintf("%s.headers[%d]", field, i)) && ok
+	}
+	for i, q := range m.QueryParams {
+		is := q.Type != nil && *q.Type == gatewayv1.QueryParamMatchRegularExpression
+		ok = x.matchValue(&out.QueryParams, string(q.Name), q.Value, is, equal, fmt.Sprintf("%s.queryParams[%d]", field, i)) && ok
+	}
+	p.headers, p.queries = len(out.Headers), len(out.QueryParams)
+	return out, p, ok
+}
+
+func equal(a, b string) bool { return a == b }
+
+// matchValue adds what the value of a name has to be, unless an earlier match has the name: that one counts. It reports
+// false where proxies do not take the match.
+func (x *route) matchValue(into *map[string]*networkingv1alpha3.StringMatch, name, value string, expression bool, same func(a, b string) bool, field string) bool {
+	for other := range *into {
+		if same(other, name) {
+			x.found(field+".name", diag.Warning, "remove it", fmt.Sprintf("an earlier entry of the match has name %s: this one has no effect", other))
+			return true
 		}
 	}
-	for _, q := range m.QueryParams {
-		match := exact(q.Value)
-		if q.Type != nil && *q.Type == gatewayv1.QueryParamMatchRegularExpression {
-			match = regex(q.Value)
-		}
-		if out.QueryParams == nil {
-			out.QueryParams = map[string]*networkingv1alpha3.StringMatch{}
-		}
-		if _, twice := out.QueryParams[string(q.Name)]; !twice {
-			out.QueryParams[string(q.Name)] = match
-			p.queries++
-		}
+	if *into == nil {
+		*into = map[string]*networkingv1alpha3.StringMatch{}
 	}
-	return out, p
+	if !expression {
+		(*into)[name] = exact(value)
+		return true
+	}
+	(*into)[name] = regex(value)
+	return x.expression(value, field+".value")
 }
 
 // duration returns a duration of the Gateway API, which the API server has checked.
@@ -221,24 +232,28 @@ func (x *route) httpBackends(h *networkingv1alpha3.HTTPRoute, refs []httpBackend
 		}
 		to, _ := x.backend(b.BackendObjectReference, at, refused500)
 		d := &networkingv1alpha3.HTTPRouteDestination{Destination: to, Weight: weightOf(b.BackendRef)}
+		unsupported := func(kind string, k int) {
+			x.unsupportedFilter(kind, fmt.Sprintf("%s.filters[%d]", at, k))
+			d.Destination = &networkingv1alpha3.Destination{Host: names.NoService}
+		}
 		for k, f := range b.http {
 			switch f.Type {
 			case gatewayv1.HTTPRouteFilterRequestHeaderModifier:
-				d.Headers = withRequest(d.Headers, f.RequestHeaderModifier)
+				d.Headers = x.withRequest(d.Headers, f.RequestHeaderModifier, fmt.Sprintf("%s.filters[%d]", at, k))
 			case gatewayv1.HTTPRouteFilterResponseHeaderModifier:
-				d.Headers = withResponse(d.Headers, f.ResponseHeaderModifier)
+				d.Headers = x.withResponse(d.Headers, f.ResponseHeaderModifier, fmt.Sprintf("%s.filters[%d]", at, k))
 			default:
-				x.unsupportedFilter(string(f.Type), fmt.Sprintf("%s.filters[%d]", at, k))
+				unsupported(string(f.Type), k)
 			}
 		}
 		for k, f := range b.grpc {
 			switch f.Type {
 			case gatewayv1.GRPCRouteFilterRequestHeaderModifier:
-				d.Headers = withRequest(d.Headers, f.RequestHeaderModifier)
+				d.Headers = x.withRequest(d.Headers, f.RequestHeaderModifier, fmt.Sprintf("%s.filters[%d]", at, k))
 			case gatewayv1.GRPCRouteFilterResponseHeaderModifier:
-				d.Headers = withResponse(d.Headers, f.ResponseHeaderModifier)
+				d.Headers = x.withResponse(d.Headers, f.ResponseHeaderModifier, fmt.Sprintf("%s.filters[%d]", at, k))
 			default:
-				x.unsupportedFilter(string(f.Type), fmt.Sprintf("%s.filters[%d]", at, k))
+				unsupported(string(f.Type), k)
 			}
 		}
 		h.Route = append(h.Route, d)
@@ -249,8 +264,13 @@ func (x *route) httpBackends(h *networkingv1alpha3.HTTPRoute, refs []httpBackend
 	}
 }
 
-// unsupportedFilter records a filter that cannot be served: requests may not pass without it.
+// unsupportedFilter records a filter that cannot be served: requests may not pass without it. A filter that is somebody
+// else's cannot be resolved. A type that is not known here has the route refused.
 func (x *route) unsupportedFilter(kind, field string) {
-	x.unresolve("InvalidFilter", fmt.Sprintf("unsupported filter type %q", kind), field, "remove it", notServed)
-	x.dropped = true
+	message := fmt.Sprintf("unsupported filter type %q", kind)
+	if kind != string(gatewayv1.HTTPRouteFilterExtensionRef) && kind != string(gatewayv1.HTTPRouteFilterRequestMirror) {
+		x.refuse(message, field+".type", "remove it")
+		return
+	}
+	x.unresolve("InvalidFilter", message, field, "remove it", refused500)
 }

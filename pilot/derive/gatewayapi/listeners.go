@@ -26,9 +26,10 @@ import (
 // listener is a listener of a Gateway or of one of its ListenerSets.
 type listener struct {
 	gatewayv1.Listener
-	gateway *gateway
-	owner   *kinds.Object // the Gateway or the ListenerSet
-	field   string        // where it is written
+	gateway   *gateway
+	owner     *kinds.Object // the Gateway or the ListenerSet
+	ownerName string        // in the names of what is derived
+	field     string        // where it is written
 
 	hostname string        // "*" for any
 	kinds    []*kinds.Kind // of the routes that it takes
@@ -428,11 +429,7 @@ func (l *listener) badCA(reason gatewayv1.ListenerConditionReason, message, fiel
 
 // derive makes the Gateway of Istio of a listener.
 func (g *gateway) derive(l *listener, protocol string) {
-	name := g.object.Name + "~" + suffix + "~" + string(l.Name)
-	if l.owner != g.object {
-		name = l.owner.Name + "~" + suffix + "~" + string(l.Name)
-	}
-	key := kinds.Key{Kind: kinds.Gateway, Namespace: l.owner.Namespace, Name: name}
+	key := kinds.Key{Kind: kinds.Gateway, Namespace: l.owner.Namespace, Name: l.ownerName + "~" + suffix + "~" + string(l.Name)}
 	l.name = key.Namespace + "/" + key.Name
 	server := &networkingv1alpha3.Server{
 		Port:  &networkingv1alpha3.Port{Number: uint32(l.Port), Protocol: protocol, Name: "default"},

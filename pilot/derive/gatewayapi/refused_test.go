@@ -9,13 +9,12 @@ import (
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
-	"github.com/istiod-lite/istiod-lite/pilot/derive/gatewayapi"
 )
 
 // TestRefused: a Gateway with an address of an unknown type, one with a listener of an unknown protocol alone, and a
 // ListenerSet whose listeners all conflict are not accepted. The Gateway does not count that ListenerSet.
 func TestRefused(t *testing.T) {
-	world, stage := objects{}, gatewayapi.New(gatewayapi.Options{Domain: "cluster.local"})
+	world, stage := objects{}, newStage()
 	world.put(t, `apiVersion: gateway.networking.k8s.io/v1
 kind: Gateway
 metadata: {name: odd, namespace: gw}
@@ -76,7 +75,7 @@ spec: {parentRef: {name: edge}, listeners: [{name: a, port: 80, protocol: HTTP, 
 // TestRedirectPort: a redirect to another host without a port and a scheme has the listener's port, and one without a
 // hostname that of the request.
 func TestRedirectPort(t *testing.T) {
-	world, stage := objects{}, gatewayapi.New(gatewayapi.Options{Domain: "cluster.local"})
+	world, stage := objects{}, newStage()
 	const route = `apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute
 metadata: {name: r, namespace: gw}

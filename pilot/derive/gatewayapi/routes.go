@@ -15,6 +15,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/pilot/derive"
 )
 
@@ -29,7 +30,8 @@ type route struct {
 	http       []httpRule                             // of HTTPRoutes and GRPCRoutes
 	forwards   []*networkingv1alpha3.RouteDestination // of the rule of a TLSRoute or a TCPRoute
 	unresolved *condition                             // the last reference that cannot be resolved
-	dropped    bool                                   // nothing of it is served
+	refused    *condition                             // why it is not accepted, the first reason of several
+	expensive  int                                    // instructions of all its expressions so far
 	findings   []diag.Diagnostic
 
 	seen     uint64 // the last run that had it
@@ -53,6 +55,9 @@ func (r *run) makeRoutes() (all []*route) {
 			x.seen = r.number
 			all = append(all, x)
 			r.found(x.findings...)
+			if x.refused != nil {
+				continue
+			}
 			for _, p := range x.parents {
 				for _, a := range p.attached {
 					r.attached[a.listener]++
@@ -91,6 +96,12 @@ func (r *run) makeRoute(o *kinds.Object) *route {
 			x.forward(i, rule.BackendRefs)
 		}
 	}
+	if x.refused != nil {
+		for i := range x.http {
+			h := x.http[i].http
+			x.http[i].http = &networkingv1alpha3.HTTPRoute{Name: h.Name, Match: h.Match, DirectResponse: &networkingv1alpha3.HTTPDirectResponse{Status: 500}}
+		}
+	}
 	x.run, x.looked.run = nil, nil
 	return x
 }
@@ -105,10 +116,31 @@ func (x *route) unresolve(reason gatewayv1.RouteConditionReason, message, field,
 	x.found(field, diag.Error, fix, message+": "+effect)
 }
 
-const (
-	refused500 = "its requests are answered with 500"
-	notServed  = "nothing of the route is served"
-)
+const refused500 = "its requests are answered with 500"
+
+// refuse records why the route is not accepted. Requests that it matches are answered with 500: those of another route
+// might lack what this one asks for.
+func (x *route) refuse(message, field, fix string) {
+	if x.refused == nil {
+		x.refused = &condition{metav1.ConditionFalse, string(gatewayv1.RouteReasonUnsupportedValue), field + ": " + message + "; " + fix}
+	}
+	x.found(field, diag.Error, fix, message+": the route is not accepted, and its requests are answered with 500")
+}
+
+// expression reports whether proxies take a regular expression. Where they do not, the route is refused.
+func (x *route) expression(text, field string) bool {
+	limits := x.run.o.Limits
+	n, err := safe.RegexSize(limits, text)
+	if err != nil {
+		x.refuse(err.Error(), field, "write an expression in the syntax of RE2")
+		return false
+	}
+	if x.expensive += n; x.expensive > limits.RegexPerObject {
+		x.refuse(fmt.Sprintf("the expressions of the route together need more than %d instructions", limits.RegexPerObject), field, "split the route, or use prefix matches")
+		return false
+	}
+	return true
+}
 
 // backend returns where a reference leads. It reports false where nothing of the route can be served.
 func (x *route) backend(ref gatewayv1.BackendObjectReference, field, effect string) (to *networkingv1alpha3.Destination, problem bool) {
@@ -177,7 +209,8 @@ func (x *route) forward(i int, refs []gatewayv1.BackendRef) {
 		x.forwards[0].Weight = 0
 	}
 	if len(x.forwards) == 0 {
-		x.found("spec.rules[0].backendRefs", diag.Warning, "name a Service", "there is no backend: connections are closed")
+		x.found("spec.rules[0].backendRefs", diag.Warning, "name a Service", "no backend gets connections: they are closed")
+		x.forwards = []*networkingv1alpha3.RouteDestination{{Destination: &networkingv1alpha3.Destination{Host: names.NoService}}}
 	}
 }
 
@@ -185,6 +218,6 @@ func (x *route) forward(i int, refs []gatewayv1.BackendRef) {
 func (x *route) virtualService(name string, spec *networkingv1.VirtualService) *kinds.Object {
 	return &kinds.Object{
 		Key: kinds.Key{Kind: kinds.VirtualService, Namespace: x.object.Namespace, Name: name}, Created: x.object.Created,
-		Extra: &kinds.Extra{Segments: true, MissingCluster: 500}, Spec: spec,
+		Extra: &kinds.Extra{Segments: true, SchemePort: true, MissingCluster: 500}, Spec: spec,
 	}
 }

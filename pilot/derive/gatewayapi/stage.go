@@ -6,12 +6,14 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/pilot/derive"
 )
 
 // Options of the stage.
 type Options struct {
-	Domain string // of the cluster's services, such as cluster.local
+	Domain string        // of the cluster's services, such as cluster.local
+	Limits limits.Limits // of regular expressions
 }
 
 // stage keeps what it made of objects between runs. Each run checks whether what it kept is what it would make, so a

@@ -315,8 +315,11 @@ func (x *route) makeStatus() *derive.Status {
 			message = fmt.Sprintf("Route was valid, bound to %d parents", len(p.attached))
 		}
 		acceptance, resolved := yes("Accepted", message), yes("ResolvedRefs", "All references resolved")
-		if p.refused != nil {
+		switch {
+		case p.refused != nil:
 			acceptance = *p.refused
+		case x.refused != nil:
+			acceptance = *x.refused
 		}
 		if x.unresolved != nil {
 			resolved = *x.unresolved

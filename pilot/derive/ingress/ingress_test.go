@@ -89,7 +89,9 @@ func (w world) input(m *mesh.Config) derive.Input {
 	return in
 }
 
-func stage() derive.Stage { return catalog.Stages("cluster.local", "istio-system")[0] }
+func stage() derive.Stage {
+	return catalog.Stages("cluster.local", "istio-system", limits.Default())[0]
+}
 
 // text returns a Derivation as goldens have it.
 func text(t testing.TB, d derive.Derivation) (derived, findings, statuses string) {

@@ -155,7 +155,23 @@ func (o options) redirect(in *networkingv1alpha3.HTTPRedirect) *routev3.Route_Re
 			out.PortRedirect = o.Port
 		}
 	}
+	if out.PortRedirect == 0 && out.HostRedirect == "" && o.Object.Extra != nil && o.Object.Extra.SchemePort {
+		out.PortRedirect = schemePort(in.Scheme, o.Port)
+	}
 	return &routev3.Route_Redirect{Redirect: out}
+}
+
+// schemePort returns the port to write of a redirect that changes the scheme alone, for requests at a port; 0 for none.
+// Envoy keeps a port that the request's host names. At ports that hosts name none of, none is to be replaced.
+func schemePort(scheme string, port uint32) uint32 {
+	switch {
+	case port == 80 || port == 443:
+	case scheme == "http":
+		return 80
+	case scheme == "https":
+		return 443
+	}
+	return 0
 }
 
 func redirectCode(code uint32) routev3.RedirectAction_RedirectResponseCode {
