@@ -37,7 +37,8 @@ type DerivedWriter struct {
 	// Of Run.
 	limit   *rate.Limiter
 	sent    map[kinds.Key]sent
-	refused map[*kinds.Kind]bool // what was refused, and is logged
+	settled map[*derive.Status]bool // objects have them already: statuses are frozen, so they are compared once
+	refused map[*kinds.Kind]bool    // what was refused, and is logged
 }
 
 // sent is what was written last of an object, which has not come back from the API server while object is the same.
@@ -66,6 +67,7 @@ func (w *DerivedWriter) Wake() {
 // Run writes what differs, until ctx ends.
 func (w *DerivedWriter) Run(ctx context.Context) {
 	w.limit, w.sent, w.refused = rate.NewLimiter(rate.Limit(w.o.Rate), 1), map[kinds.Key]sent{}, map[*kinds.Kind]bool{}
+	w.settled = map[*derive.Status]bool{}
 	var failed time.Duration
 	for ctx.Err() == nil {
 		failed = backoff(failed, w.sync(ctx))
@@ -91,12 +93,18 @@ func (w *DerivedWriter) sync(ctx context.Context) bool {
 	done := true
 	before := w.sent
 	w.sent = make(map[kinds.Key]sent, len(before))
-	for _, s := range w.o.Statuses() {
+	list := w.o.Statuses()
+	w.forget(list)
+	for _, s := range list {
+		if w.settled[s] {
+			continue
+		}
 		o := w.o.Object(s.Of)
 		if o == nil || o.Position != "" || o.Relayed || o.Cluster != "" {
 			continue // no object of this API server
 		}
 		if reflect.DeepEqual(s.Value, s.Current) {
+			w.settled[s] = true
 			continue
 		}
 		next := sent{o, s.Value}
@@ -120,6 +128,20 @@ func (w *DerivedWriter) sync(ctx context.Context) bool {
 		}
 	}
 	return done
+}
+
+// forget drops the settled statuses that are no more, once there are as many of them as of others.
+func (w *DerivedWriter) forget(list []*derive.Status) {
+	if len(w.settled) <= 2*len(list)+64 {
+		return
+	}
+	settled := make(map[*derive.Status]bool, len(list))
+	for _, s := range list {
+		if w.settled[s] {
+			settled[s] = true
+		}
+	}
+	w.settled = settled
 }
 
 // refusal logs an error, the first of each kind.

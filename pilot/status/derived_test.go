@@ -34,6 +34,10 @@ func TestDerived(t *testing.T) {
 		Client: client, Statuses: func() []*derive.Status { return wanted }, Object: func(kinds.Key) *kinds.Object { return object },
 	})
 	w.limit, w.sent, w.refused = rate.NewLimiter(rate.Inf, 1), map[kinds.Key]sent{}, map[*kinds.Kind]bool{}
+	w.settled = map[*derive.Status]bool{}
+	stages := func(value, current map[string]any) {
+		wanted = []*derive.Status{{Of: key, Value: value, Current: current}}
+	} // statuses are frozen
 	sync := func(ok bool, writes int) {
 		t.Helper()
 		client.ClearActions()
@@ -54,11 +58,17 @@ func TestDerived(t *testing.T) {
 		t.Errorf("status %v", u.Object["status"])
 	}
 	sync(true, 0) // it has not come back yet
-	object, wanted[0].Current = &kinds.Object{Key: key}, value("192.0.2.1")
+	object = &kinds.Object{Key: key}
+	stages(value("192.0.2.1"), value("192.0.2.1"))
 	sync(true, 0)
-	object, wanted[0].Current = &kinds.Object{Key: key}, value("192.0.2.9") // somebody else wrote
+	if !w.settled[wanted[0]] {
+		t.Error("a status that the object has is compared again")
+	}
+	sync(true, 0)
+	object = &kinds.Object{Key: key}
+	stages(value("192.0.2.1"), value("192.0.2.9")) // somebody else wrote
 	sync(true, 1)
-	wanted[0].Value = value("192.0.2.2")
+	stages(value("192.0.2.2"), value("192.0.2.9"))
 	sync(true, 1)
 	object = &kinds.Object{Key: key, Position: "x.yaml:1:1"}
 	sync(true, 0)
@@ -72,4 +82,24 @@ func TestDerived(t *testing.T) {
 	refusal = apierrors.NewForbidden(resource.GroupResource(), "web", nil)
 	sync(true, 1)
 	sync(true, 0)
+}
+
+// TestSettled: what is kept of statuses is bounded by how many there are.
+func TestSettled(t *testing.T) {
+	key := kinds.Key{Kind: kinds.Ingress, Namespace: "a", Name: "web"}
+	var wanted []*derive.Status
+	w := NewDerived(DerivedOptions{
+		Statuses: func() []*derive.Status { return wanted }, Object: func(kinds.Key) *kinds.Object { return &kinds.Object{Key: key} },
+	})
+	w.settled = map[*derive.Status]bool{}
+	same := map[string]any{"a": "b"}
+	for range 1000 {
+		wanted = []*derive.Status{{Of: key, Value: same, Current: same}}
+		if !w.sync(context.Background()) || !w.settled[wanted[0]] {
+			t.Fatal("a status that the object has is not settled")
+		}
+	}
+	if n := len(w.settled); n > 100 {
+		t.Errorf("%d statuses are kept of one", n)
+	}
 }
