@@ -360,8 +360,9 @@ func (d *show) stay(ctx context.Context) error {
 		d.page.line("curl http://%s/", gateway)
 		d.page.line("curl -H 'Host: reviews.bookinfo.svc.cluster.local' http://%s/", gateway)
 	}
-	d.page.line("curl http://%s/debug/syncz", debug)
-	d.page.line("curl http://%s/debug/findings", debug)
+	d.page.line("bin/pilot-discovery check --address %s", debug)
+	d.page.line("bin/pilot-discovery proxy-status --address %s", debug)
+	d.page.line("curl http://%s/debug/findings, or a browser at http://%s/ui", debug, debug)
 	d.page.line("edit %s: what the control plane makes of it shows up here", filepath.Join(d.mesh, splitFile))
 	d.page.gap()
 	relays.Go(func() {
