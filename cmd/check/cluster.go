@@ -77,6 +77,11 @@ func (c *Cluster) suffix() string {
 // kubectl is a command for the namespace of the control plane.
 func (c *Cluster) kubectl(rest string) string { return "kubectl -n " + c.Namespace + " " + rest }
 
+// restart is the command that has new replicas do what is the leader's, such as writing roots and caBundles.
+func (c *Cluster) restart() string {
+	return c.kubectl("rollout restart deploy/istiod" + c.suffix())
+}
+
 // Resources that are read.
 func resource(group, version, plural string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: group, Version: version, Resource: plural}
@@ -140,6 +145,7 @@ func (r *Report) Installed(ctx context.Context, c *Cluster) error {
 	r.begin("installation")
 	r.deployments(ctx, c)
 	r.configMaps(ctx, c)
+	r.kinds(ctx, c)
 	r.begin("leaders")
 	r.leaders(ctx, c)
 	r.begin("roots")
@@ -300,12 +306,11 @@ func (r *Report) roots(ctx context.Context, c *Cluster) string {
 			other = append(other, n.Name)
 		}
 	}
-	const fix = "get lease istio-namespace-controller-election -o yaml"
 	if len(missing) > 0 {
-		r.wrong("namespaces", c.kubectl(fix), "%s without the ConfigMap %s: %s", amount(len(missing), "namespace"), rootsMap, few(missing))
+		r.wrong("namespaces", c.restart(), "%s without the ConfigMap %s: %s", amount(len(missing), "namespace"), rootsMap, few(missing))
 	}
 	if len(other) > 0 {
-		r.wrong("namespaces", c.kubectl(fix), "%s with other roots than %s: %s", amount(len(other), "namespace"), c.Namespace, few(other))
+		r.wrong("namespaces", c.restart(), "%s with other roots than %s: %s", amount(len(other), "namespace"), c.Namespace, few(other))
 	}
 	if len(missing)+len(other) == 0 {
 		r.ok("namespaces", "all %d have them", len(of))

@@ -190,6 +190,16 @@ kind: ValidatingWebhookConfiguration
 metadata: {name: lax, labels: {istio.io/rev: default}}
 webhooks: [{name: x.istio.io, failurePolicy: Ignore, clientConfig: {caBundle: `+base64.StdEncoding.EncodeToString([]byte(root))+`, service: {name: istiod, namespace: istio-system}}}]
 ---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: gateways.networking.istio.io}
+spec: {versions: [{name: v1alpha1, served: true}]}
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: virtualservices.networking.istio.io}
+spec: {versions: [{name: v1, served: true}]}
+---
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingWebhookConfiguration
 metadata: {name: bare, labels: {istio.io/rev: default}}
@@ -209,6 +219,13 @@ webhooks: [{name: x.istio.io, clientConfig: {service: {name: istiod, namespace: 
 	finds(t, &r, Wrong, "untrusted: its caBundle has none of the roots")
 	finds(t, &r, Warning, "lax: failurePolicy is Ignore")
 	finds(t, &r, Wrong, "bare: it has no caBundle")
+	finds(t, &r, Wrong, "custom resources: 1 definition in no version that is read: gateways.networking.istio.io")
+	finds(t, &r, Wrong, "not there, so that its objects cannot be written: ")
+	for _, x := range r.Results { // what the leader writes comes back with new replicas
+		if (x.Name == "bare" || x.Name == "untrusted" || x.Name == "namespaces") && x.Fix != "kubectl -n istio-system rollout restart deploy/istiod" {
+			t.Errorf("%s is mended by %s", x.Name, x.Fix)
+		}
+	}
 	if slices.ContainsFunc(r.Results, func(x Result) bool { return x.Name == "good" }) {
 		t.Errorf("the webhook that is as it should be: %+v", r.Results)
 	}

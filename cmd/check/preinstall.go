@@ -196,6 +196,44 @@ func (r *Report) definitions(ctx context.Context, c *Cluster) {
 	}
 }
 
+// kinds checks that the custom resources of Istio are there, without which nothing of them is read.
+func (r *Report) kinds(ctx context.Context, c *Cluster) {
+	all, err := list[definition](ctx, c, resource("apiextensions.k8s.io", "v1", "customresourcedefinitions"), "", "")
+	if r.unread("custom resources", err) {
+		return
+	}
+	byName := map[string]definition{}
+	for _, d := range all {
+		byName[d.Name] = d
+	}
+	var missing, unserved []string
+	n := 0
+	for _, k := range kinds.All() {
+		if !k.Istio {
+			continue
+		}
+		name := k.Plural + "." + k.Group
+		switch d, found := byName[name]; {
+		case !found:
+			missing = append(missing, name)
+		case !d.serves(k.Versions):
+			unserved = append(unserved, name)
+		default:
+			n++
+		}
+	}
+	fix := "helm upgrade --install base charts/base -n " + c.Namespace
+	if len(missing) > 0 {
+		r.wrong("custom resources", fix, "%s not there, so that its objects cannot be written: %s", amount(len(missing), "definition"), few(missing))
+	}
+	if len(unserved) > 0 {
+		r.wrong("custom resources", fix, "%s in no version that is read: %s", amount(len(unserved), "definition"), few(unserved))
+	}
+	if len(missing)+len(unserved) == 0 {
+		r.ok("custom resources", "all %d of Istio's", n)
+	}
+}
+
 // others looks for control planes that are in the cluster, and for what of theirs has the names that would be taken.
 func (r *Report) others(ctx context.Context, c *Cluster) {
 	all, err := list[appsv1.Deployment](ctx, c, resource("apps", "v1", "deployments"), "", "app=istiod")

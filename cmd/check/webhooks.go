@@ -74,9 +74,9 @@ func (r *Report) webhooks(ctx context.Context, c *Cluster, roots string) {
 		}
 		switch {
 		case len(h.client.CABundle) == 0:
-			r.wrong(h.configuration, c.kubectl("get lease istio-webhook-controller-election"+c.suffix()+" -o yaml"), "it has no caBundle: the API server cannot call it")
+			r.wrong(h.configuration, c.restart(), "it has no caBundle: the API server cannot call it")
 		case roots != "" && !trusts(h.client.CABundle, roots):
-			r.wrong(h.configuration, c.kubectl("get lease istio-webhook-controller-election"+c.suffix()+" -o yaml"), "its caBundle has none of the roots of the mesh")
+			r.wrong(h.configuration, c.restart(), "its caBundle has none of the roots of the mesh")
 		case h.validates && h.policy != nil && *h.policy == admissionv1.Ignore:
 			r.warn(h.configuration, c.kubectl("logs deploy/istiod"+c.suffix()+" | grep -i webhook"), "failurePolicy is Ignore: invalid objects are stored while the server is away, or until it has seen one refused")
 		}

@@ -34,6 +34,8 @@ type diffFlags struct {
 	deleted []string // KIND/NAME.NAMESPACE
 	without []string // files of what is deleted
 	limit   int
+	dryRun  bool
+	texts   []*file.Texts // that were read for -f
 }
 
 func diffCommand(e *env) *cobra.Command {
@@ -49,12 +51,15 @@ The proxies are those of Pods that have one. Where no Pod has one, as in a direc
 
 What files do not say stays as it is: the addresses of Services, the status of Pods, the age of objects.
 
+With --server-side the API server judges the change, too, by a dry run, which writes nothing: by its schemas, its webhooks, and what you may write.
+
 With -o wide nothing is left out, and -o name prints the proxies that are affected.
 
 The exit code is 0 if nothing differs, 1 if something does, and 2 if the command could not do its work, or the change is one that a server would not take.`,
 		Example: `  pilot-discovery diff -f route.yaml
   pilot-discovery diff mesh -f route.yaml -o json
   pilot-discovery diff mesh --delete VirtualService/reviews.shop
+  pilot-discovery diff -f route.yaml --server-side -o name
   pilot-discovery diff -f mesh --against git:main`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error { return f.run(c, args) },
@@ -66,6 +71,7 @@ The exit code is 0 if nothing differs, 1 if something does, and 2 if the command
 	flags.StringArrayVar(&f.without, "delete-filename", nil, "file or directory with objects that are deleted; may be repeated")
 	flags.StringVar(&f.against, "against", "", "what there is now: a directory, cluster, or git:REVISION of the directory of -f; the cluster by default")
 	outputFlag(c, &f.output, listFormats()...)
+	flags.BoolVar(&f.dryRun, "server-side", false, "have the API server judge the change, too, by a dry run: its schemas, its webhooks and what you may write")
 	flags.IntVar(&f.limit, "limit", 20, "fields, proxies and resources of each list that -o table prints; 0: all")
 	f.registerCluster(c, e)
 	f.complete(c)
@@ -115,6 +121,11 @@ func (f *diffFlags) run(c *cobra.Command, args []string) error {
 			fmt.Fprintln(c.ErrOrStderr(), d)
 		}
 		return errors.New("the change is not one that a server takes")
+	}
+	if f.dryRun {
+		if err := f.judged(c, changes); err != nil {
+			return err
+		}
 	}
 	p := newProgress(c.ErrOrStderr(), fmt.Sprintf("comparing what %d objects do to every proxy", len(changes)))
 	done, err := i.Change(c.Context(), changes, found)
@@ -168,6 +179,7 @@ func (f *diffFlags) changes(c *cobra.Command, i *inspect.Inspection, o ingest.Op
 			return nil, err
 		}
 		texts.Namespace = f.namespace
+		f.texts = append(f.texts, texts)
 		objects, wrong, err := inspect.Texts(c.Context(), o, texts)
 		found = append(found, wrong...)
 		if err == nil && len(objects)+len(wrong) == 0 && tree == nil {

@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
 
 	"github.com/istiod-lite/istiod-lite/cmd/report"
 	"github.com/istiod-lite/istiod-lite/pilot/config/file"
@@ -117,6 +119,34 @@ func (f *migrateFlags) readThings(ctx context.Context) ([]thing, error) {
 			u.SetKind(x.kind)
 			list = append(list, thing{u})
 		}
+	}
+	secrets, err := f.remoteSecrets(ctx, config)
+	return append(list, secrets...), err
+}
+
+// remoteSecrets returns those that name remote clusters, without what is in them.
+func (f *migrateFlags) remoteSecrets(ctx context.Context, config *rest.Config) (list []thing, err error) {
+	client, err := metadata.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	u := &unstructured.Unstructured{Object: map[string]any{}}
+	all, err := client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}).Namespace(f.worldFlags.namespace).List(ctx, metav1.ListOptions{LabelSelector: "istio/multiCluster=true"})
+	if apierrors.IsForbidden(err) {
+		u.SetKind("Forbidden")
+		u.SetName("secrets")
+		return []thing{{u}}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the secrets of remote clusters: %w", err)
+	}
+	for n := range all.Items {
+		u := &unstructured.Unstructured{Object: map[string]any{}}
+		u.SetKind("Secret")
+		u.SetNamespace(all.Items[n].Namespace)
+		u.SetName(all.Items[n].Name)
+		u.SetLabels(all.Items[n].Labels)
+		list = append(list, thing{u})
 	}
 	return list, nil
 }
