@@ -112,7 +112,7 @@ func Follow(c Config, r Request) (*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, reason := listenerFor(listeners, r)
+	l, reason := listenerFor(c, listeners, r)
 	if l != nil && l.GetApiListener() != nil {
 		a.step(Step{What: "listener", Name: l.GetName(), Reason: reason})
 		h := &hcmv3.HttpConnectionManager{}
@@ -158,7 +158,7 @@ func configOf(m *corev3.Metadata) string {
 }
 
 // listenerFor returns the listener that takes a connection, and why.
-func listenerFor(all []*listenerv3.Listener, r Request) (*listenerv3.Listener, string) {
+func listenerFor(c Config, all []*listenerv3.Listener, r Request) (*listenerv3.Listener, string) {
 	byName := func(name string) *listenerv3.Listener {
 		i := slices.IndexFunc(all, func(l *listenerv3.Listener) bool { return l.GetName() == name })
 		if i < 0 {
@@ -205,7 +205,7 @@ func listenerFor(all []*listenerv3.Listener, r Request) (*listenerv3.Listener, s
 	if r.Gateway {
 		for _, l := range all {
 			for _, chain := range l.GetFilterChains() {
-				if h := manager(chain); strings.HasPrefix(h.GetRds().GetRouteConfigName(), fmt.Sprintf("http.%d", r.Port)) || strings.HasPrefix(h.GetRds().GetRouteConfigName(), fmt.Sprintf("https.%d.", r.Port)) {
+				if isOfPort(c, manager(chain).GetRds().GetRouteConfigName(), r.Port) {
 					return l, fmt.Sprintf("it takes the connections of the Gateway's port %d", r.Port)
 				}
 			}
@@ -216,6 +216,21 @@ func listenerFor(all []*listenerv3.Listener, r Request) (*listenerv3.Listener, s
 		return l, fmt.Sprintf("no listener is for %s, so that the one for all other connections takes it", net.JoinHostPort(cmp.Or(r.Address, "*"), strconv.Itoa(int(r.Port))))
 	}
 	return nil, fmt.Sprintf("no listener takes connections to port %d, and the proxy does not intercept", r.Port)
+}
+
+// isOfPort reports whether a route configuration is of a Gateway's port. One for HTTP has the port of its listener in
+// its name, which may be another; its virtual hosts have the Gateway's in theirs.
+func isOfPort(c Config, name string, port uint32) bool {
+	if strings.HasPrefix(name, fmt.Sprintf("https.%d.", port)) || name == fmt.Sprintf("http.%d", port) {
+		return true
+	}
+	routes, err := named[routev3.RouteConfiguration](c[envoy.RouteType], name)
+	if err != nil || routes == nil || onDemand(c, routes) != nil {
+		return false
+	}
+	return strings.HasPrefix(name, "http.") && slices.ContainsFunc(routes.GetVirtualHosts(), func(h *routev3.VirtualHost) bool {
+		return strings.HasSuffix(h.GetName(), ":"+strconv.Itoa(int(port)))
+	})
 }
 
 func additional(l *listenerv3.Listener) (list []*corev3.Address) {

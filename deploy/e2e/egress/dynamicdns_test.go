@@ -140,3 +140,32 @@ func TestAllowAnyOverTLS(t *testing.T) {
 	m := start(t, "outboundTrafficPolicy: {mode: ALLOW_ANY_DYNAMIC_DNS, tls: {mode: SIMPLE, insecureSkipVerify: true}}\n")
 	m.answers("http://one.localhost:8444/", "one.localhost:8444 on 8444")
 }
+
+const egressProxyYAML = `apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: proxy, namespace: a}
+spec:
+  hosts: [proxy.example]
+  resolution: STATIC
+  ports: [{number: 3128, name: http, protocol: HTTP, targetPort: 8080}]
+  endpoints: [{address: 127.0.0.1}]
+---
+apiVersion: networking.istio.io/v1
+kind: Sidecar
+metadata: {name: default, namespace: a}
+spec:
+  egress: [{hosts: ["*/*"]}]
+  outboundTrafficPolicy: {mode: ALLOW_ANY, egressProxy: {host: proxy.example, port: {number: 3128}}}
+`
+
+// TestEgressProxy: what no service is for goes to the egress proxy of a Sidecar, on ports of services and on others.
+// Calls of services do not.
+func TestEgressProxy(t *testing.T) {
+	m := start(t, "outboundTrafficPolicy: {mode: REGISTRY_ONLY}\n")
+	m.answers("http://one.example:8081/", "502 Bad Gateway")
+	m.answers("http://one.example:9999/", "no answer")
+	suite.Write(t, filepath.Join(m.Dir, "proxy.yaml"), egressProxyYAML)
+	m.answers("http://one.example:8081/", "one.example:8081 on 8080")
+	m.answers("http://one.example:9999/", "one.example:9999 on 8080")
+	m.answers("http://other.a.svc.cluster.local:8081/", "503 Service Unavailable")
+}

@@ -1,0 +1,448 @@
+package why_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/fault/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/why"
+)
+
+// resource reads a resource of a proxy.
+func resource(t *testing.T, name string, m proto.Message, text string) *envoy.Resource {
+	t.Helper()
+	if err := protojson.Unmarshal([]byte(text), m); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	return envoy.NewResource(name, m)
+}
+
+const types = "type.googleapis.com/envoy.extensions.filters."
+
+// http returns a proxy with one listener of HTTP, for port 80. manager is what its connection manager has beside
+// routes; hosts are the virtual hosts.
+func http(t *testing.T, manager, hosts string) why.Config {
+	t.Helper()
+	if manager != "" {
+		manager += ","
+	}
+	return with(t, why.Config{}, "0.0.0.0_80", fmt.Sprintf(`{"name":"0.0.0.0_80","address":{"socketAddress":{"address":"0.0.0.0","portValue":80}},"filterChains":[{"filters":[
+		{"name":"hcm","typedConfig":{"@type":"%snetwork.http_connection_manager.v3.HttpConnectionManager",%s"routeConfig":{"virtualHosts":%s}}}]}]}`, types, manager, hosts))
+}
+
+// with adds a listener to what a proxy is sent.
+func with(t *testing.T, c why.Config, name, listener string) why.Config {
+	t.Helper()
+	c[envoy.ListenerType] = append(c[envoy.ListenerType], resource(t, name, &listenerv3.Listener{}, listener))
+	return c
+}
+
+// cluster adds a cluster with endpoints to what a proxy is sent.
+func cluster(t *testing.T, c why.Config, name string, addresses ...string) {
+	t.Helper()
+	c[envoy.ClusterType] = append(c[envoy.ClusterType], resource(t, name, &clusterv3.Cluster{}, `{"name":"`+name+`","type":"EDS"}`))
+	var list []string
+	for _, a := range addresses {
+		address, health, _ := strings.Cut(a, " ")
+		if health == "" {
+			health = "HEALTHY"
+		}
+		list = append(list, fmt.Sprintf(`{"healthStatus":%q,"endpoint":{"address":{"socketAddress":{"address":%q,"portValue":80}}}}`, health, address))
+	}
+	c[envoy.EndpointType] = append(c[envoy.EndpointType], resource(t, name, &endpointv3.ClusterLoadAssignment{}, `{"clusterName":"`+name+`","endpoints":[{"lbEndpoints":[`+strings.Join(list, ",")+`]}]}`))
+}
+
+func follow(t *testing.T, c why.Config, r why.Request) *why.Answer {
+	t.Helper()
+	if r.Port == 0 {
+		r.Port = 80
+	}
+	a, err := why.Follow(c, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// step returns the step of that kind, or one without a name.
+func step(a *why.Answer, what string) why.Step {
+	for _, s := range a.Steps {
+		if s.What == what {
+			return s
+		}
+	}
+	return why.Step{}
+}
+
+const everything = `[{"name":"all","domains":["*"],"routes":[{"match":{"prefix":"/"},"directResponse":{"status":200}}]}]`
+
+// TestPaths: paths are normalized as a connection manager is told, before anything looks at them.
+func TestPaths(t *testing.T) {
+	for _, c := range []struct{ manager, path, want string }{
+		{``, "/a/../b", "/a/../b"},
+		{`"normalizePath":true`, "/a/../b", "/b"},
+		{`"normalizePath":true`, "/a/./b/..", "/a/"},
+		{`"normalizePath":true`, "/../../a", "/a"},
+		{`"normalizePath":true`, "/%61%2e%2E/b?%61", "/a../b?%61"},
+		{`"normalizePath":true`, "/%2e%2e/b", "/b"},
+		{`"normalizePath":true`, `/a\b`, "/a/b"},
+		{`"normalizePath":true`, "/a%2fb", "/a%2fb"},
+		{`"normalizePath":true`, "/a%00b", "400"},
+		{`"normalizePath":true`, "//a//b", "//a//b"},
+		{`"normalizePath":true,"mergeSlashes":true`, "//a///b/", "/a/b/"},
+		{`"normalizePath":true,"mergeSlashes":true,"pathWithEscapedSlashesAction":"UNESCAPE_AND_FORWARD"`, "/a%2F%2fb%5Cc", "/a/b/c"},
+		{`"pathWithEscapedSlashesAction":"UNESCAPE_AND_FORWARD"`, "/a%2Fb?c%2Fd", "/a/b?c%2Fd"},
+		{`"pathWithEscapedSlashesAction":"REJECT_REQUEST"`, "/a%5cb", "400"},
+		{`"pathWithEscapedSlashesAction":"KEEP_UNCHANGED"`, "/a%5cb", "/a%5cb"},
+		{``, "/a#b?c", "/a"},
+	} {
+		a := follow(t, http(t, c.manager, everything), why.Request{Path: c.path})
+		got := a.Forwarded.Path
+		if a.Status != 200 {
+			got = fmt.Sprint(a.Status)
+		} else if p := step(a, "path").Name; p != "" {
+			got = p
+		}
+		if got != c.want {
+			t.Errorf("{%s} %s: %s, not %s", c.manager, c.path, got, c.want)
+		}
+	}
+}
+
+// TestHosts: the virtual host is the exact one, or else the longest pattern, whatever their order.
+func TestHosts(t *testing.T) {
+	hosts := []string{"a.b.example", "*.b.example", "*.example", "a.b.*", "a.*", "other.example:80"}
+	var list []string
+	for _, h := range hosts {
+		list = append(list, fmt.Sprintf(`{"name":%q,"domains":[%q],"routes":[{"match":{"prefix":"/"},"directResponse":{"status":200}}]}`, h, h))
+	}
+	backwards := slices.Clone(list)
+	slices.Reverse(backwards)
+	for _, order := range [][]string{list, backwards} {
+		c := http(t, "", "["+strings.Join(order, ",")+"]")
+		for authority, want := range map[string]string{
+			"a.b.example": "a.b.example", "A.B.Example": "a.b.example", "x.b.example": "*.b.example", "b.example": "*.example", "x.y.b.example": "*.b.example",
+			"a.b.org": "a.b.*", "a.org": "a.*", "other.example:80": "other.example:80", "other.example": "*.example", "org": "", "a.": "", ".example": "",
+		} {
+			a := follow(t, c, why.Request{Authority: authority})
+			if got := step(a, "virtual host").Name; got != want || (want == "") != (a.Status == 404) {
+				t.Errorf("%s: %q with %d, not %q", authority, got, a.Status, want)
+			}
+		}
+	}
+}
+
+// TestMatches: a route matches as Envoy matches it.
+func TestMatches(t *testing.T) {
+	get := func(path string, headers ...string) why.Request {
+		r := why.Request{Path: path, Headers: map[string]string{}}
+		for i := 0; i < len(headers); i += 2 {
+			r.Headers[headers[i]] = headers[i+1]
+		}
+		return r
+	}
+	header := func(m string) string { return `{"prefix":"/","headers":[` + m + `]}` }
+	query := func(m string) string { return `{"prefix":"/","queryParameters":[` + m + `]}` }
+	for _, c := range []struct {
+		match string
+		r     why.Request
+		want  bool
+	}{
+		{`{"prefix":"/a"}`, get("/ab"), true},
+		{`{"prefix":"/a"}`, get("/A"), false},
+		{`{"prefix":"/a","caseSensitive":false}`, get("/Ab"), true},
+		{`{"pathSeparatedPrefix":"/a"}`, get("/a"), true},
+		{`{"pathSeparatedPrefix":"/a"}`, get("/a/b?c"), true},
+		{`{"pathSeparatedPrefix":"/a"}`, get("/ab"), false},
+		{`{"path":"/a"}`, get("/a?x=1"), true},
+		{`{"path":"/a"}`, get("/a/"), false},
+		{`{"safeRegex":{"regex":"/v[0-9]+"}}`, get("/v12"), true},
+		{`{"safeRegex":{"regex":"/v[0-9]+"}}`, get("/v12/x"), false},
+		{`{"safeRegex":{"regex":"/a|/b"}}`, get("/ab"), false},
+		{`{"connectMatcher":{}}`, get("/"), false},
+		{`{"connectMatcher":{}}`, why.Request{Method: "CONNECT"}, true},
+		{header(`{"name":"x"}`), get("/", "x", ""), true},
+		{header(`{"name":"x"}`), get("/"), false},
+		{header(`{"name":"X","stringMatch":{"exact":"v"}}`), get("/", "x", "v"), true},
+		{header(`{"name":"x","stringMatch":{"exact":"v"}}`), get("/", "x", "V"), false},
+		{header(`{"name":"x","stringMatch":{"exact":"v","ignoreCase":true}}`), get("/", "x", "V"), true},
+		{header(`{"name":"x","stringMatch":{"prefix":"v"}}`), get("/", "x", "vw"), true},
+		{header(`{"name":"x","stringMatch":{"suffix":"v"}}`), get("/", "x", "vw"), false},
+		{header(`{"name":"x","stringMatch":{"contains":"v"}}`), get("/", "x", "uvw"), true},
+		{header(`{"name":"x","stringMatch":{"safeRegex":{"regex":"v+"}}}`), get("/", "x", "vvv"), true},
+		{header(`{"name":"x","stringMatch":{"safeRegex":{"regex":"v+"}}}`), get("/", "x", "vvw"), false},
+		{header(`{"name":"x","stringMatch":{"exact":"v"},"invertMatch":true}`), get("/", "x", "w"), true},
+		{header(`{"name":"x","stringMatch":{"exact":"v"},"invertMatch":true}`), get("/"), false},
+		{header(`{"name":"x","stringMatch":{"exact":"v"},"invertMatch":true,"treatMissingHeaderAsEmpty":true}`), get("/"), true},
+		{header(`{"name":"x","presentMatch":false}`), get("/"), true},
+		{header(`{"name":"x","presentMatch":true,"invertMatch":true}`), get("/"), true},
+		{header(`{"name":"x","presentMatch":true,"invertMatch":true}`), get("/", "x", "v"), false},
+		{header(`{"name":"x","rangeMatch":{"start":"1","end":"3"}}`), get("/", "x", "2"), true},
+		{header(`{"name":"x","rangeMatch":{"start":"1","end":"3"}}`), get("/", "x", "3"), false},
+		{header(`{"name":":method","stringMatch":{"exact":"PUT"}}`), why.Request{Method: "PUT"}, true},
+		{header(`{"name":":method","stringMatch":{"exact":"PUT"}}`), get("/"), false},
+		{header(`{"name":":scheme","stringMatch":{"exact":"http"}}`), get("/"), true},
+		{header(`{"name":":authority","stringMatch":{"exact":"h"}}`), why.Request{Authority: "h"}, true},
+		{header(`{"name":"a"},{"name":"b"}`), get("/", "a", "1"), false},
+		{query(`{"name":"q","stringMatch":{"exact":"1"}}`), get("/?p=2&q=1"), true},
+		{query(`{"name":"q","stringMatch":{"exact":"1"}}`), get("/?q=2"), false},
+		{query(`{"name":"q","stringMatch":{"exact":""}}`), get("/"), false},
+		{query(`{"name":"q","presentMatch":true}`), get("/?q"), true},
+		{query(`{"name":"q","presentMatch":true}`), get("/?qq=1"), false},
+		{`{"prefix":"/","grpc":{}}`, get("/", "content-type", "application/grpc+proto"), true},
+		{`{"prefix":"/","grpc":{}}`, get("/", "content-type", "text/html"), false},
+		{`{"prefix":"/","dynamicMetadata":[{"filter":"f","path":[{"key":"k"}],"value":{"presentMatch":true}}]}`, get("/"), false},
+	} {
+		config := http(t, "", `[{"name":"all","domains":["*"],"routes":[{"name":"it","match":`+c.match+`,"directResponse":{"status":204}}]}]`)
+		a := follow(t, config, c.r)
+		if got := a.Status == 204; got != c.want {
+			t.Errorf("%s, %+v: matches: %t", c.match, c.r, got)
+		}
+		lost := step(a, "route").Lost
+		if !c.want && (len(lost) != 1 || lost[0].Reason == "" || a.Status != 404) {
+			t.Errorf("%s, %+v: nothing says why it does not match: %+v", c.match, c.r, a)
+		}
+	}
+}
+
+// TestShares: weights become shares, and clusters that are not there or have no endpoint say so.
+func TestShares(t *testing.T) {
+	for _, c := range []struct{ route, want string }{
+		{`{"cluster":"one"}`, "200: one 100"},
+		{`{"weightedClusters":{"clusters":[{"name":"one","weight":1},{"name":"two","weight":3}]}}`, "200: one 25, two 75"},
+		{`{"weightedClusters":{"clusters":[{"name":"one","weight":1},{"name":"two","weight":1},{"name":"one","weight":2}]}}`, "200: one 75, two 25"},
+		{`{"weightedClusters":{"clusters":[{"name":"one","weight":0},{"name":"two","weight":5}]}}`, "200: two 100"},
+		{`{"weightedClusters":{"clusters":[{"name":"one","weight":1},{"name":"none","weight":1}]}}`, "200: one 50, none 50"},
+		{`{"cluster":"none"}`, "503: none 100"},
+		{`{"cluster":"none","clusterNotFoundResponseCode":"NOT_FOUND"}`, "404: none 100"},
+		{`{"cluster":"none","clusterNotFoundResponseCode":"INTERNAL_SERVER_ERROR"}`, "500: none 100"},
+		{`{"cluster":"empty"}`, "503: empty 100"},
+		{`{"cluster":"ill"}`, "503: ill 100"},
+		{`{"cluster":"passthrough"}`, "200: passthrough 100"},
+		{`{"clusterHeader":"x"}`, "200: "},
+	} {
+		config := http(t, "", `[{"name":"all","domains":["*"],"routes":[{"match":{"prefix":"/"},"route":`+c.route+`}]}]`)
+		cluster(t, config, "one", "10.0.0.1", "10.0.0.2 UNHEALTHY")
+		cluster(t, config, "two", "10.0.0.3 DEGRADED")
+		cluster(t, config, "empty")
+		cluster(t, config, "ill", "10.0.0.4 UNHEALTHY")
+		config[envoy.ClusterType] = append(config[envoy.ClusterType], resource(t, "passthrough", &clusterv3.Cluster{}, `{"name":"passthrough","type":"ORIGINAL_DST"}`))
+		a := follow(t, config, why.Request{})
+		var shares []string
+		for _, x := range a.Targets {
+			shares = append(shares, fmt.Sprintf("%s %g", x.Cluster, x.Share))
+		}
+		if got := fmt.Sprintf("%d: %s", a.Status, strings.Join(shares, ", ")); got != c.want {
+			t.Errorf("%s: %s, not %s", c.route, got, c.want)
+		}
+	}
+}
+
+// TestActions: what a route does beside leading somewhere is told, and what it answers by itself is its answer.
+func TestActions(t *testing.T) {
+	fault := func(f string) string {
+		return `,"typedPerFilterConfig":{"envoy.filters.http.fault":{"@type":"` + types + `http.fault.v3.HTTPFault",` + f + `}}`
+	}
+	for _, c := range []struct {
+		action, want string
+		status       int
+	}{
+		{`"redirect":{}`, "redirect to", 301},
+		{`"redirect":{"hostRedirect":"h","pathRedirect":"/p","responseCode":"FOUND"}`, "redirect to h /p", 302},
+		{`"redirect":{"responseCode":"SEE_OTHER"}`, "", 303},
+		{`"redirect":{"responseCode":"TEMPORARY_REDIRECT"}`, "", 307},
+		{`"redirect":{"prefixRewrite":"/q","responseCode":"PERMANENT_REDIRECT"}`, "redirect to /q", 308},
+		{`"directResponse":{"status":418}`, "", 418},
+		{`"route":{"cluster":"one","timeout":"0s"}`, "no timeout", 200},
+		{`"route":{"cluster":"one","timeout":"3s"}`, "timeout 3s", 200},
+		{`"route":{"cluster":"one","retryPolicy":{"retryOn":"5xx"}}`, "1 retry on 5xx", 200},
+		{`"route":{"cluster":"one","retryPolicy":{"retryOn":"5xx","numRetries":0}}`, "0 retries on 5xx", 200},
+		{`"route":{"cluster":"one","retryPolicy":{"retryOn":"reset","numRetries":4,"perTryTimeout":"2s"}}`, "4 retries on reset, 2s for each try", 200},
+		{`"route":{"cluster":"one","requestMirrorPolicies":[{"cluster":"m"}]}`, "mirrored to m", 200},
+		{`"route":{"cluster":"one"}` + fault(`"abort":{"httpStatus":503,"percentage":{"numerator":100}}`), "fault: 100 % of requests are answered with status 503", 503},
+		{`"route":{"cluster":"one"}` + fault(`"abort":{"httpStatus":503,"percentage":{"numerator":500000,"denominator":"MILLION"}}`), "fault: 50 % of requests are answered with status 503", 200},
+		{`"route":{"cluster":"one"}` + fault(`"delay":{"fixedDelay":"2s","percentage":{"numerator":1,"denominator":"TEN_THOUSAND"}}`), "fault: 0.01 % of requests are delayed by 2s", 200},
+		{`"nonForwardingAction":{}`, "", 200},
+	} {
+		config := http(t, "", `[{"name":"all","domains":["*"],"routes":[{"match":{"prefix":"/"},`+c.action+`}]}]`)
+		cluster(t, config, "one", "10.0.0.1")
+		a := follow(t, config, why.Request{})
+		if a.Status != c.status || c.want != "" && !slices.Contains(step(a, "route").Details, c.want) {
+			t.Errorf("%s: %d, %q, not %d, %q", c.action, a.Status, step(a, "route").Details, c.status, c.want)
+		}
+	}
+}
+
+// TestForwarded: a request is passed on with the host, the path and the headers that routes make of it. What a route
+// says of a header comes before what its virtual host says.
+func TestForwarded(t *testing.T) {
+	for _, c := range []struct{ route, path, want string }{
+		{`"match":{"prefix":"/a"},"route":{"cluster":"one"}`, "/ab?c", "h/ab?c"},
+		{`"match":{"prefix":"/a"},"route":{"cluster":"one","prefixRewrite":"/x"}`, "/ab?c", "h/xb?c"},
+		{`"match":{"path":"/a"},"route":{"cluster":"one","prefixRewrite":"/x"}`, "/a?c", "h/x?c"},
+		{`"match":{"pathSeparatedPrefix":"/a"},"route":{"cluster":"one","prefixRewrite":"/x"}`, "/a/b", "h/x/b"},
+		{`"match":{"prefix":"/"},"route":{"cluster":"one","regexRewrite":{"pattern":{"regex":"^/v([0-9])/(.*)$"},"substitution":"/\\2-\\1$"}}`, "/v1/x?y", "h/x-1$?y"},
+		{`"match":{"prefix":"/"},"route":{"cluster":"one","hostRewriteLiteral":"other"}`, "/", "other/"},
+		{`"match":{"prefix":"/"},"route":{"cluster":"one"},"requestHeadersToRemove":["X-Gone"]`, "/", "h/ -x-gone"},
+		{`"match":{"prefix":"/"},"route":{"cluster":"one"},"requestHeadersToAdd":[{"header":{"key":"X-Gone","value":"2"}}]`, "/", "h/ x-gone=1,2"},
+		{`"match":{"prefix":"/"},"route":{"cluster":"one"},"requestHeadersToAdd":[{"header":{"key":"x-gone","value":"2"},"appendAction":"OVERWRITE_IF_EXISTS_OR_ADD"}]`, "/", "h/ x-gone=2"},
+		{`"match":{"prefix":"/"},"route":{"cluster":"one"},"requestHeadersToAdd":[{"header":{"key":"x-gone","value":"2"},"appendAction":"ADD_IF_ABSENT"}]`, "/", "h/"},
+		{`"match":{"prefix":"/"},"route":{"cluster":"one"},"requestHeadersToAdd":[{"header":{"key":"new","value":"3"},"appendAction":"ADD_IF_ABSENT"}]`, "/", "h/ new=3"},
+	} {
+		config := http(t, "", `[{"name":"all","domains":["*"],"routes":[{`+c.route+`}]}]`)
+		cluster(t, config, "one", "10.0.0.1")
+		had := map[string]string{"x-gone": "1"}
+		f := follow(t, config, why.Request{Authority: "h", Path: c.path, Headers: had}).Forwarded
+		got := f.Authority + f.Path
+		for name, v := range f.Headers {
+			if had[name] != v {
+				got += " " + name + "=" + v
+			}
+		}
+		if _, there := f.Headers["x-gone"]; !there {
+			got += " -x-gone"
+		}
+		if got != c.want {
+			t.Errorf("{%s}, %s: %s, not %s", c.route, c.path, got, c.want)
+		}
+		if len(had) != 1 || had["x-gone"] != "1" {
+			t.Fatal("the request that was asked about has changed")
+		}
+	}
+}
+
+// TestChains: Envoy narrows the chains of a listener by port, address, server name, transport, protocol and source, one
+// after the other, and never goes back.
+func TestChains(t *testing.T) {
+	chain := func(name, match string) string {
+		return fmt.Sprintf(`{"name":%q,"filterChainMatch":{%s},"filters":[{"name":"tcp","typedConfig":{"@type":"%snetwork.tcp_proxy.v3.TcpProxy","statPrefix":"x","cluster":%q}}]}`, name, match, types, name)
+	}
+	const inspectors = `"listenerFilters":[{"name":"envoy.filters.listener.tls_inspector"},{"name":"envoy.filters.listener.http_inspector"}]`
+	start := func(inspect string, chains ...string) why.Config {
+		if inspect != "" {
+			inspect += ","
+		}
+		c := with(t, why.Config{}, "virtualOutbound", `{"name":"virtualOutbound",`+inspect+`"defaultFilterChain":`+chain("default", "")+`,"filterChains":[`+strings.Join(chains, ",")+`]}`)
+		for _, name := range []string{"default", "a", "b", "c"} {
+			cluster(t, c, name, "10.0.0.1")
+		}
+		return c
+	}
+	for _, c := range []struct {
+		inspect string
+		chains  []string
+		r       why.Request
+		want    string
+	}{
+		{"", []string{chain("a", `"destinationPort":81`)}, why.Request{}, "default"},
+		{"", []string{chain("a", `"destinationPort":80`), chain("b", "")}, why.Request{}, "a"},
+		{"", []string{chain("a", `"prefixRanges":[{"addressPrefix":"10.0.0.0","prefixLen":8}]`), chain("b", `"prefixRanges":[{"addressPrefix":"10.1.0.0","prefixLen":16}]`)}, why.Request{Address: "10.1.2.3"}, "b"},
+		{"", []string{chain("a", `"prefixRanges":[{"addressPrefix":"10.0.0.0","prefixLen":8}]`), chain("b", `"prefixRanges":[{"addressPrefix":"10.1.0.0","prefixLen":16}]`)}, why.Request{Address: "10.2.2.3"}, "a"},
+		{"", []string{chain("a", `"prefixRanges":[{"addressPrefix":"10.0.0.0","prefixLen":8}]`)}, why.Request{Address: "11.2.2.3"}, "default"},
+		{inspectors, []string{chain("a", `"serverNames":["*.example"]`), chain("b", `"serverNames":["*.b.example"]`), chain("c", `"serverNames":["x.b.example"]`)}, why.Request{TLS: true, SNI: "X.b.example"}, "c"},
+		{inspectors, []string{chain("a", `"serverNames":["*.example"]`), chain("b", `"serverNames":["*.b.example"]`)}, why.Request{TLS: true, SNI: "y.b.example"}, "b"},
+		{inspectors, []string{chain("a", `"serverNames":["*.example"]`)}, why.Request{TLS: true, SNI: "example"}, "default"},
+		{inspectors, []string{chain("a", `"serverNames":["*.example"]`)}, why.Request{TLS: true}, "default"},
+		{"", []string{chain("a", `"serverNames":["x.example"]`), chain("b", "")}, why.Request{TLS: true, SNI: "x.example"}, "b"},
+		{inspectors, []string{chain("a", `"transportProtocol":"tls"`), chain("b", `"transportProtocol":"raw_buffer"`)}, why.Request{TLS: true}, "a"},
+		{inspectors, []string{chain("a", `"transportProtocol":"tls"`), chain("b", `"transportProtocol":"raw_buffer"`)}, why.Request{}, "b"},
+		{inspectors, []string{chain("a", `"applicationProtocols":["http/1.1","h2c"]`), chain("b", "")}, why.Request{}, "a"},
+		{inspectors, []string{chain("a", `"applicationProtocols":["istio"]`), chain("b", `"applicationProtocols":["h2"]`)}, why.Request{TLS: true, ALPN: []string{"h2", "istio"}}, "b"},
+		{"", []string{chain("a", `"applicationProtocols":["http/1.1"]`)}, why.Request{}, "default"},
+		{"", []string{chain("a", `"sourcePrefixRanges":[{"addressPrefix":"10.9.0.0","prefixLen":16}]`), chain("b", "")}, why.Request{SourceAddress: "10.9.1.1"}, "a"},
+		{"", []string{chain("a", `"sourcePrefixRanges":[{"addressPrefix":"10.9.0.0","prefixLen":16}]`), chain("b", "")}, why.Request{SourceAddress: "10.8.1.1"}, "b"},
+		// the port is looked at first: what matches better otherwise does not count
+		{inspectors, []string{chain("a", `"destinationPort":80,"transportProtocol":"tls"`), chain("b", `"transportProtocol":"raw_buffer"`)}, why.Request{}, "default"},
+	} {
+		a := follow(t, start(c.inspect, c.chains...), c.r)
+		if got := step(a, "filter chain").Name; got != c.want || a.Status != 200 {
+			t.Errorf("%s, %+v: %s with %d, not %s", c.chains, c.r, got, a.Status, c.want)
+		}
+	}
+}
+
+// TestPolicies: the policies of a filter allow and deny, and say which one did.
+func TestPolicies(t *testing.T) {
+	rbac := func(action, policy string) string {
+		return `"httpFilters":[{"name":"rbac","typedConfig":{"@type":"` + types + `http.rbac.v3.RBAC","rules":{"action":"` + action + `","policies":{"ns[a]-policy[p]-rule[1]":` + policy + `}}}}]`
+	}
+	const anybody = `"principals":[{"any":true}]`
+	for _, c := range []struct {
+		action, policy string
+		r              why.Request
+		status         int
+	}{
+		{"ALLOW", `{"permissions":[{"any":true}],` + anybody + `}`, why.Request{}, 200},
+		{"DENY", `{"permissions":[{"any":true}],` + anybody + `}`, why.Request{}, 403},
+		{"LOG", `{"permissions":[{"any":true}],` + anybody + `}`, why.Request{}, 200},
+		{"ALLOW", `{"permissions":[{"header":{"name":":method","stringMatch":{"exact":"GET"}}}],` + anybody + `}`, why.Request{Method: "POST"}, 403},
+		{"DENY", `{"permissions":[{"header":{"name":":method","stringMatch":{"exact":"GET"}}}],` + anybody + `}`, why.Request{Method: "POST"}, 200},
+		{"ALLOW", `{"permissions":[{"urlPath":{"path":{"prefix":"/a"}}}],` + anybody + `}`, why.Request{Path: "/a?/b"}, 200},
+		{"ALLOW", `{"permissions":[{"urlPath":{"path":{"suffix":"/b"}}}],` + anybody + `}`, why.Request{Path: "/a?/b"}, 403},
+		{"ALLOW", `{"permissions":[{"notRule":{"destinationPort":80}}],` + anybody + `}`, why.Request{}, 403},
+		{"ALLOW", `{"permissions":[{"andRules":{"rules":[{"destinationPort":80},{"any":true}]}}],` + anybody + `}`, why.Request{}, 200},
+		{"ALLOW", `{"permissions":[{"orRules":{"rules":[{"destinationPort":81},{"destinationIp":{"addressPrefix":"10.0.0.0","prefixLen":8}}]}}],` + anybody + `}`, why.Request{Address: "10.1.1.1"}, 200},
+		{"ALLOW", `{"permissions":[{"any":true}],"principals":[{"authenticated":{"principalName":{"exact":"spiffe://x"}}}]}`, why.Request{Identity: "spiffe://x"}, 200},
+		{"ALLOW", `{"permissions":[{"any":true}],"principals":[{"authenticated":{"principalName":{"exact":"spiffe://x"}}}]}`, why.Request{}, 403},
+		{"ALLOW", `{"permissions":[{"any":true}],"principals":[{"notId":{"directRemoteIp":{"addressPrefix":"10.0.0.0","prefixLen":8}}}]}`, why.Request{SourceAddress: "10.1.1.1"}, 403},
+	} {
+		a := follow(t, http(t, rbac(c.action, c.policy), everything), c.r)
+		s := step(a, "authorization")
+		if a.Status != c.status || s.Reason == "" {
+			t.Errorf("%s %s, %+v: %d (%+v), not %d", c.action, c.policy, c.r, a.Status, s, c.status)
+		}
+		for _, l := range s.Lost {
+			if l.Origin.Path != "/apis/security.istio.io/v1/namespaces/a/authorization-policy/p" || l.Origin.Field != "spec.rules[1]" {
+				t.Errorf("a policy is of %+v", l.Origin)
+			}
+		}
+	}
+}
+
+// TestGatewayPorts: the listener of a Gateway's port may have another port, which begins with the same digits.
+func TestGatewayPorts(t *testing.T) {
+	c := why.Config{}
+	for listens, port := range map[string]string{"8080": "80", "8081": "81", "8000": "8000"} {
+		with(t, c, "0.0.0.0_"+listens, fmt.Sprintf(`{"name":"0.0.0.0_%s","address":{"socketAddress":{"address":"0.0.0.0","portValue":%s}},"filterChains":[{"filters":[
+			{"name":"hcm","typedConfig":{"@type":"%snetwork.http_connection_manager.v3.HttpConnectionManager","rds":{"routeConfigName":"http.%s"}}}]}]}`, listens, listens, types, listens))
+		c[envoy.RouteType] = append(c[envoy.RouteType], resource(t, "http."+listens, &routev3.RouteConfiguration{},
+			fmt.Sprintf(`{"name":"http.%s","virtualHosts":[{"name":"h:%s","domains":["*"],"routes":[{"match":{"prefix":"/"},"directResponse":{"status":200}}]}]}`, listens, port)))
+	}
+	for port, want := range map[uint32]string{80: "0.0.0.0_8080", 81: "0.0.0.0_8081", 8000: "0.0.0.0_8000", 8: ""} {
+		if got := step(follow(t, c, why.Request{Gateway: true, Port: port}), "listener").Name; got != want {
+			t.Errorf("port %d: %q, not %q", port, got, want)
+		}
+	}
+}
+
+// TestNothing: what no listener, chain or route configuration is there for is said so.
+func TestNothing(t *testing.T) {
+	if a := follow(t, why.Config{}, why.Request{}); a.Status != 0 || a.Reason == "" {
+		t.Errorf("%+v", a)
+	}
+	rds := with(t, why.Config{}, "0.0.0.0_80", fmt.Sprintf(`{"name":"0.0.0.0_80","address":{"socketAddress":{"address":"0.0.0.0","portValue":80}},"filterChains":[{"filters":[
+		{"name":"hcm","typedConfig":{"@type":"%snetwork.http_connection_manager.v3.HttpConnectionManager","rds":{"routeConfigName":"80"}}}]}]}`, types))
+	if a := follow(t, rds, why.Request{}); a.Status != 404 || !strings.Contains(a.Reason, "80") {
+		t.Errorf("%+v", a)
+	}
+	if a := follow(t, rds, why.Request{Port: 81}); a.Status != 0 || a.Reason == "" {
+		t.Errorf("%+v", a)
+	}
+	if a := follow(t, rds, why.Request{Port: 81, Gateway: true}); a.Status != 0 || a.Reason == "" {
+		t.Errorf("%+v", a)
+	}
+}
