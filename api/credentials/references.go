@@ -39,7 +39,13 @@ func References(o *kinds.Object) []Reference {
 	case *networkingv1.Gateway:
 		return ofGateway(spec)
 	case *networkingv1.DestinationRule:
-		return ofDestinationRule(spec)
+		list := ofDestinationRule(spec)
+		if o.Extra != nil && o.Extra.ClientCertificate != "" {
+			if resource, served := names.Credential(o.Extra.ClientCertificate); served {
+				list = append(list, Reference{resource, "spec.tls.backend.clientCertificateRef", true})
+			}
+		}
+		return list
 	}
 	return nil
 }

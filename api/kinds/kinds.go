@@ -62,6 +62,9 @@ type Extra struct {
 	// BackendTLS is set on a DestinationRule that was made of BackendTLSPolicies. Its TLS settings take the place of those
 	// of other rules.
 	BackendTLS bool
+	// ClientCertificate is set on such a rule for the proxies of a Gateway: the credential that they show to backends. The
+	// rule counts beside others, though it has a workload selector.
+	ClientCertificate string
 }
 
 // SharedSecret is a secret that proxies may be sent because an object names it for them.

@@ -167,6 +167,7 @@ type PolicyTLS struct {
 	Credentials bool                    // the proxy reads credentialName
 	Mutual      *corev3.TransportSocket // for mutual TLS within the mesh, with the settings' own SNI and names
 	HTTP2       bool
+	Certificate string // the credential that clients show where the settings name none; empty: none
 }
 
 // Extensions makes the configurations of filters that listeners name and do not hold: proxies subscribe to them by the

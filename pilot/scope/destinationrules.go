@@ -215,13 +215,26 @@ func (f *rulesFinder) find(s *registry.Service) []*kinds.Object {
 	if f.client == root {
 		namespaces = namespaces[1:] // the root namespace's own rules come after the service's
 	}
+	certified := f.certified(s.Host)
 	for _, ns := range slices.Compact(namespaces) {
 		if l := f.inNamespace(ns, s.Host); len(l) > 0 {
-			return l
+			return append(certified, l...)
 		}
 	}
-	return nil
+	return certified
 }
+
+// certified returns the selected rules that say which certificate the client shows, and nothing else.
+func (f *rulesFinder) certified(host string) (list []*kinds.Object) {
+	for o := range f.selected.All {
+		if isCertified(o) && f.index.destinationRule(o).host == host {
+			list = append(list, o)
+		}
+	}
+	return list
+}
+
+func isCertified(o *kinds.Object) bool { return o.Extra != nil && o.Extra.ClientCertificate != "" }
 
 // inNamespace returns the rules of a namespace that cover the host most specifically.
 func (f *rulesFinder) inNamespace(ns, host string) []*kinds.Object {
@@ -258,6 +271,7 @@ func (f *rulesFinder) visible(ns, host string) []*kinds.Object {
 		f.examined++
 		spec := r.Spec.(*networkingv1.DestinationRule)
 		switch {
+		case isCertified(r.Object):
 		case !exported(spec.ExportTo, f.index.Mesh.GetDefaultDestinationRuleExportTo(), ns, f.client):
 		case len(spec.GetWorkloadSelector().GetMatchLabels()) == 0:
 			all = append(all, r.Object)

@@ -216,13 +216,20 @@ func TestRulePrecedence(t *testing.T) {
 		{"a selector that matches", []rule{{"a", "all", `{"host":"web.b.svc.cluster.local"}`}, {"a", "picky", `{"host":"web.b.svc.cluster.local","workloadSelector":{"matchLabels":{"app":"x"}}}`}}, "a", "picky", "picky"},
 		{"a selector that does not", []rule{{"a", "all", `{"host":"web.b.svc.cluster.local"}`}, {"a", "picky", `{"host":"web.b.svc.cluster.local","workloadSelector":{"matchLabels":{"app":"x"}}}`}}, "a", "", "all"},
 		{"a selector in another namespace", []rule{{"b", "picky", `{"host":"web","workloadSelector":{"matchLabels":{"app":"x"}}}`}}, "a", "picky", ""},
+		{"a certificate counts beside them", []rule{{"a", "certified", `{"host":"web.b.svc.cluster.local","workloadSelector":{"matchLabels":{"app":"x"}}}`}, {"b", "service", `{"host":"web"}`}}, "a", "certified", "certified service"},
+		{"a certificate alone", []rule{{"a", "certified", `{"host":"web.b.svc.cluster.local","workloadSelector":{"matchLabels":{"app":"x"}}}`}}, "a", "certified", "certified"},
+		{"a certificate of others", []rule{{"a", "certified", `{"host":"web.b.svc.cluster.local","workloadSelector":{"matchLabels":{"app":"x"}}}`}, {"b", "service", `{"host":"web"}`}}, "a", "", "service"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := &world{t: t}
 			s := w.service("b", host)
 			var selected []*kinds.Object
 			for _, r := range c.rules {
-				if o := w.object(kinds.DestinationRule, r.ns, r.name, r.spec); r.name == c.selected {
+				o := w.object(kinds.DestinationRule, r.ns, r.name, r.spec)
+				if r.name == "certified" {
+					o.Extra = &kinds.Extra{BackendTLS: true, ClientCertificate: "kubernetes://cert"}
+				}
+				if r.name == c.selected {
 					selected = append(selected, o)
 				}
 			}

@@ -90,8 +90,18 @@ func (r *run) makeBackendTLS() {
 		keys = append(keys, key)
 	}
 	slices.SortFunc(keys, func(a, b kinds.Key) int { return strings.Compare(a.String(), b.String()) })
+	var certified []*gateway
+	for _, o := range r.byKind[kinds.KubeGateway] {
+		if g := r.gateways[o.Key]; g != nil && g.certificate != "" {
+			certified = append(certified, g)
+		}
+	}
 	for _, key := range keys {
-		r.out.Objects = append(r.out.Objects, destinationRules(key, of[key])...)
+		rules := destinationRules(key, of[key])
+		r.out.Objects = append(r.out.Objects, rules...)
+		for _, g := range certified {
+			r.out.Objects = append(r.out.Objects, g.clientRules(rules)...)
+		}
 	}
 	gateways := r.gatewaysOfBackends()
 	for _, p := range all {

@@ -28,10 +28,12 @@ type gateway struct {
 	listeners          []*listener                // the Gateway's own, then those of its sets
 	http               map[hostnamePort]*listener // those of HTTP that take connections
 	workloads          []kinds.WorkloadSelector
-	account            string    // of the proxies that are deployed for it; empty: there are none
-	services           []service // that lead to its proxies
-	unsupportedAddress string    // a type of spec.addresses that is not supported; empty: there is none
-	unnamed            bool      // a Service of spec.addresses has no address yet
+	account            string     // of the proxies that are deployed for it; empty: there are none
+	services           []service  // that lead to its proxies
+	unsupportedAddress string     // a type of spec.addresses that is not supported; empty: there is none
+	certificate        string     // the credential that backends are shown; empty: none
+	unresolved         *condition // why that cannot be
+	unnamed            bool       // a Service of spec.addresses has no address yet
 	addresses          []gatewayv1.GatewayStatusAddress
 	derived            []derive.Derived
 	shared             []kinds.SharedSecret
@@ -163,6 +165,7 @@ func (r *run) makeGateway(o *kinds.Object, c *class, sets []*kinds.Object) *gate
 	}
 	g.findServices()
 	g.resolveListeners()
+	g.resolveCertificate()
 	g.unsupported()
 	g.looked.run = nil
 	return g
@@ -331,9 +334,6 @@ func (g *gateway) unsupported() {
 	add := func(field, fix, message string) { g.found(g.object, diag.Warning, field, fix, message) }
 	if spec.DefaultScope != "" && spec.DefaultScope != gatewayv1.GatewayDefaultScopeNone {
 		add("spec.defaultScope", "name the Gateway in spec.parentRefs of routes", "default Gateways are not supported: it has no effect")
-	}
-	if t := spec.TLS; t != nil && t.Backend != nil && t.Backend.ClientCertificateRef != nil {
-		add("spec.tls.backend", "use a DestinationRule", "it has no effect: backends see no certificate of the Gateway")
 	}
 }
 

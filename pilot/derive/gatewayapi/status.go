@@ -138,7 +138,11 @@ func (g *gateway) makeStatuses(r *run) {
 		}
 		now.Listeners = append(now.Listeners, l.status(r.attached[l], before))
 	}
-	list := []typed{{"Accepted", g.accepted(bad, own)}, {"Programmed", g.programmed(g.listeners)}, {"ResolvedRefs", yes("ResolvedRefs", "All references resolved")}}
+	resolved := yes("ResolvedRefs", "All references resolved")
+	if g.unresolved != nil {
+		resolved = *g.unresolved
+	}
+	list := []typed{{"Accepted", g.accepted(bad, own)}, {"Programmed", g.programmed(g.listeners)}, {"ResolvedRefs", resolved}}
 	if allowsInsecure(gatewaySpec(g.object)) {
 		list = append(list, typed{insecureClients, yes(string(gatewayv1.GatewayReasonConfigurationChanged), "Clients whose certificate is missing or not valid are let in")})
 	}

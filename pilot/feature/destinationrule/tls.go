@@ -42,6 +42,8 @@ func secure(t *networkingv1alpha3.ClientTLSSettings, o feature.PolicyTLS, c *clu
 	}
 	if t.Mode == networkingv1alpha3.ClientTLSSettings_MUTUAL {
 		common.TlsCertificateSdsSecretConfigs = []*tlsv3.SdsSecretConfig{certificate}
+	} else if o.Certificate != "" {
+		common.TlsCertificateSdsSecretConfigs = []*tlsv3.SdsSecretConfig{envoy.Credential(o.Certificate)}
 	}
 	if t.GetInsecureSkipVerify().GetValue() {
 		common.ValidationContextType = &tlsv3.CommonTlsContext_ValidationContext{ValidationContext: &tlsv3.CertificateValidationContext{}}

@@ -140,6 +140,9 @@ type Rule struct {
 	subset *networkingv1alpha3.Subset
 
 	backendTLS *networkingv1alpha3.TrafficPolicy // made of BackendTLSPolicies, or nil
+
+	// ClientCertificate is the credential that is shown to backends where such a policy secures connections; empty: none.
+	ClientCertificate string
 }
 
 // ServiceRule returns the rule of the service itself.
@@ -148,7 +151,7 @@ func ServiceRule(rules Rules) Rule {
 	for o := range rules.All {
 		if o.Extra != nil && o.Extra.BackendTLS {
 			if r.backendTLS == nil {
-				r.Object, r.backendTLS = o, spec(o).TrafficPolicy
+				r.Object, r.backendTLS, r.ClientCertificate = o, spec(o).TrafficPolicy, o.Extra.ClientCertificate
 			}
 			continue
 		}

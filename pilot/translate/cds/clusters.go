@@ -315,7 +315,7 @@ func (k clusterKey) setTLS(b builder, c *clusterv3.Cluster, options *httpv3.Http
 		if len(t.SubjectAltNames) > 0 {
 			ids = k.withTrustDomainAliases(t.SubjectAltNames)
 		}
-		b.ApplyTLS(t, feature.PolicyTLS{Mesh: k.mesh, Credentials: k.router || k.rule.HasCredentials(), HTTP2: http2, Mutual: mutual()}, c, options)
+		b.ApplyTLS(t, feature.PolicyTLS{Mesh: k.mesh, Credentials: k.router || k.rule.HasCredentials(), HTTP2: http2, Mutual: mutual(), Certificate: k.rule.ClientCertificate}, c, options)
 		return
 	}
 	if k.noTLS || k.service.MeshExternal || !k.mesh.AutoMTLS() || c.GetClusterType() != nil { // nobody knows who is resolved
