@@ -3,6 +3,7 @@ package conformance
 import (
 	"bytes"
 	"cmp"
+	"debug/buildinfo"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -63,13 +64,14 @@ func TestConformance(t *testing.T) {
 		Client: api, Clientset: typed, RestConfig: rest, ManifestFS: []fs.FS{manifests{&conformance.Manifests}},
 		ConfigurableOptions: suite.ConfigurableOptions{
 			GatewayClassName: class, SupportedFeatures: claimed(), CleanupTestResources: true,
-			TimeoutConfig:            timeouts(),
+			TimeoutConfig: timeouts(), Implementation: implementation(),
 			UsableNetworkAddresses:   []gatewayv1.GatewaySpecAddress{{Type: new(gatewayv1.IPAddressType), Value: usable.String()}},
 			UnusableNetworkAddresses: []gatewayv1.GatewaySpecAddress{{Type: new(gatewayv1.IPAddressType), Value: unusable.String()}},
-			Implementation: confv1.Implementation{
-				Organization: "istiod-lite", Project: "istiod-lite", URL: "https://github.com/istiod-lite/istiod-lite", Version: "1.31.1-lite.1", Contact: []string{"@istiod-lite/maintainers"},
-			},
 		},
+	}
+	if os.Getenv(istiodVar) != "" { // it takes no other addresses
+		o.UsableNetworkAddresses = []gatewayv1.GatewaySpecAddress{{Type: new(gatewayv1.HostnameAddressType), Value: "infra-backend-v1.gateway-conformance-infra.svc.cluster.local"}}
+		o.UnusableNetworkAddresses = []gatewayv1.GatewaySpecAddress{{Type: new(gatewayv1.HostnameAddressType), Value: "nowhere.gateway-conformance-infra.svc.cluster.local"}}
 	}
 	for _, p := range profiles() {
 		o.ConformanceProfiles = append(o.ConformanceProfiles, p.Name)
@@ -79,6 +81,24 @@ func TestConformance(t *testing.T) {
 		o.SupportedFeatures = append(o.SupportedFeatures, test.Features...)
 	}
 	run(t, o, work, chosen)
+}
+
+// implementation is what the report is about.
+func implementation() confv1.Implementation {
+	if istiod := os.Getenv(istiodVar); istiod != "" {
+		version := "unknown"
+		if b, err := buildinfo.ReadFile(istiod); err == nil {
+			for _, d := range b.Deps {
+				if d.Path == "istio.io/istio" {
+					version = d.Version
+				}
+			}
+		}
+		return confv1.Implementation{Organization: "istio", Project: "istio", URL: "https://istio.io/", Version: version, Contact: []string{"@istio/maintainers"}}
+	}
+	return confv1.Implementation{
+		Organization: "istiod-lite", Project: "istiod-lite", URL: "https://github.com/istiod-lite/istiod-lite", Version: "1.31.1-lite.1", Contact: []string{"@istiod-lite/maintainers"},
+	}
 }
 
 // run runs the suite, and writes its report.

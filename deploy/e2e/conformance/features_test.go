@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 
@@ -19,8 +20,16 @@ func profiles() []suite.ConformanceProfile {
 	}
 }
 
-// claimed are the features beyond the core that istiod 1.31.0 claims in its report of Gateway API 1.6.
+// claimed are the features beyond the core that are to be there: those of istiod, and what it does not have.
 func claimed() []features.FeatureName {
+	if os.Getenv(istiodVar) != "" {
+		return claimedByIstiod()
+	}
+	return append(claimedByIstiod(), "GatewayBackendClientCertificate")
+}
+
+// claimedByIstiod are the features that istiod 1.31.0 claims in its report of Gateway API 1.6.
+func claimedByIstiod() []features.FeatureName {
 	return []features.FeatureName{
 		"BackendTLSPolicy", "BackendTLSPolicySANValidation", "GatewayAddressEmpty", "GatewayFrontendClientCertificateValidation",
 		"GatewayFrontendClientCertificateValidationInsecureFallback", "GatewayHTTPListenerIsolation", "GatewayInfrastructure", "GatewayPort8080",
