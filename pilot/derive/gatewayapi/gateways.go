@@ -33,6 +33,7 @@ type gateway struct {
 	unsupportedAddress string     // a type of spec.addresses that is not supported; empty: there is none
 	certificate        string     // the credential that backends are shown; empty: none
 	unresolved         *condition // why that cannot be
+	badParameters      string     // why spec.infrastructure.parametersRef cannot be read; empty: it can
 	unnamed            bool       // a Service of spec.addresses has no address yet
 	addresses          []gatewayv1.GatewayStatusAddress
 	derived            []derive.Derived
@@ -166,9 +167,28 @@ func (r *run) makeGateway(o *kinds.Object, c *class, sets []*kinds.Object) *gate
 	g.findServices()
 	g.resolveListeners()
 	g.resolveCertificate()
+	g.resolveParameters()
 	g.unsupported()
 	g.looked.run = nil
 	return g
+}
+
+// resolveParameters finds out whether there is what the proxies of a Gateway are to be deployed by.
+func (g *gateway) resolveParameters() {
+	i := gatewaySpec(g.object).Infrastructure
+	if i == nil || i.ParametersRef == nil {
+		return
+	}
+	ref, fix := i.ParametersRef, "name a ConfigMap, with the group empty"
+	switch key := (kinds.Key{Kind: kinds.ConfigMap, Namespace: g.object.Namespace, Name: ref.Name}); {
+	case ref.Group != "" || ref.Kind != "ConfigMap":
+		g.badParameters = fmt.Sprintf("parametersRef %s/%s %s cannot be read, only ConfigMap is supported", ref.Group, ref.Kind, ref.Name)
+	case g.looked.object(key) == nil:
+		g.badParameters, fix = fmt.Sprintf("parametersRef ConfigMap %s/%s not found", key.Namespace, key.Name), "add the ConfigMap, or name another"
+	default:
+		return
+	}
+	g.found(g.object, diag.Error, "spec.infrastructure.parametersRef", fix, g.badParameters+": no proxy is deployed for the Gateway")
 }
 
 func (g *gateway) found(o *kinds.Object, severity diag.Severity, field, fix, message string) {

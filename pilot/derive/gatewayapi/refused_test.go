@@ -11,14 +11,25 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-// TestRefused: a Gateway with an address of an unknown type, one with a listener of an unknown protocol alone, and a
-// ListenerSet whose listeners all conflict are not accepted. The Gateway does not count that ListenerSet.
+// TestRefused: a Gateway with an address of an unknown type, one with parameters that are not there, one with a
+// listener of an unknown protocol alone, and a ListenerSet whose listeners all conflict are not accepted. The Gateway
+// does not count that ListenerSet.
 func TestRefused(t *testing.T) {
 	world, stage := objects{}, newStage()
 	world.put(t, `apiVersion: gateway.networking.k8s.io/v1
 kind: Gateway
 metadata: {name: odd, namespace: gw}
 spec: {gatewayClassName: istio, addresses: [{type: example.com/odd, value: x}], listeners: [{name: a, port: 80, protocol: HTTP}]}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: parameters, namespace: gw}
+spec: {gatewayClassName: istio, infrastructure: {parametersRef: {group: "", kind: ConfigMap, name: none}}, listeners: [{name: a, port: 80, protocol: HTTP}]}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: class, namespace: gw}
+spec: {gatewayClassName: istio, infrastructure: {parametersRef: {group: odd.io, kind: Odd, name: none}}, listeners: [{name: a, port: 80, protocol: HTTP}]}
 ---
 apiVersion: gateway.networking.k8s.io/v1
 kind: Gateway
@@ -54,9 +65,12 @@ spec: {parentRef: {name: edge}, listeners: [{name: a, port: 80, protocol: HTTP, 
 	for name, want := range map[string][]string{
 		"odd":     {"Accepted=False UnsupportedAddress"},
 		"unknown": {"Accepted=False ListenersNotValid"},
-		"edge":    {"Accepted=True Accepted"},
-		"good":    {"Accepted=True Accepted"},
-		"taken":   {"Accepted=False ListenersNotValid", "Programmed=False ListenersNotValid"},
+
+		"parameters": {"Accepted=False InvalidParameters"},
+		"class":      {"Accepted=False InvalidParameters"},
+		"edge":       {"Accepted=True Accepted"},
+		"good":       {"Accepted=True Accepted"},
+		"taken":      {"Accepted=False ListenersNotValid", "Programmed=False ListenersNotValid"},
 	} {
 		for _, c := range want {
 			if got := conditions(name); !strings.Contains(got, c+", ") {

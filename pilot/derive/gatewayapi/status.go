@@ -163,6 +163,8 @@ func (g *gateway) makeStatuses(r *run) {
 // accepted returns whether a Gateway with so many bad listeners is accepted.
 func (g *gateway) accepted(bad, all int) condition {
 	switch {
+	case g.badParameters != "":
+		return no(string(gatewayv1.GatewayReasonInvalidParameters), g.badParameters)
 	case g.unsupportedAddress != "":
 		return no(string(gatewayv1.GatewayReasonUnsupportedAddress), "addresses of type "+g.unsupportedAddress+" are not supported")
 	case bad > 0 && bad == all:
