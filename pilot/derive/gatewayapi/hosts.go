@@ -12,6 +12,7 @@ import (
 	networkingv1 "istio.io/api/networking/v1"
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
+	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/pilot/derive"
 )
@@ -99,6 +100,7 @@ func (r *run) makeHosts(all []*route) {
 	if len(r.hosts) > len(order) {
 		maps.DeleteFunc(r.hosts, func(_ target, h *host) bool { return h.run != r.number })
 	}
+	r.findIdle(all)
 	producers := map[string][]contribution{} // by service: the routes of its own namespace
 	for _, h := range order {
 		slices.SortStableFunc(h.next, func(a, b contribution) int { return older(a.route.object, b.route.object) })
@@ -122,6 +124,37 @@ func (r *run) makeHosts(all []*route) {
 		}
 		r.out.Objects = append(r.out.Objects, derive.Derived{Object: h.object, Origin: h.origin})
 	}
+}
+
+// findIdle adds findings for TCPRoutes that get no connections: all of a listener are the oldest route's.
+func (r *run) findIdle(all []*route) {
+	var first map[*listener]*route
+	each := func(visit func(x *route, l *listener)) {
+		for _, x := range all {
+			if x.object.Kind != kinds.TCPRoute {
+				continue
+			}
+			for _, p := range x.parents {
+				for _, a := range p.attached {
+					visit(x, a.listener)
+				}
+			}
+		}
+	}
+	each(func(x *route, l *listener) {
+		if first == nil {
+			first = map[*listener]*route{}
+		}
+		if f := first[l]; f == nil || older(x.object, f.object) < 0 {
+			first[l] = x
+		}
+	})
+	each(func(x *route, l *listener) {
+		if f := first[l]; f != x {
+			r.found(finding(x.object, diag.Warning, "TCPRoute", "spec.parentRefs", "name another listener",
+				fmt.Sprintf("TCPRoute %s/%s, which is older, has all connections of listener %s: this one gets none there", f.object.Namespace, f.object.Name, l.Name)))
+		}
+	})
 }
 
 // ranked is one match among those of all routes of a host.

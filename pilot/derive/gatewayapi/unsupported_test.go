@@ -267,3 +267,20 @@ func TestManyListeners(t *testing.T) {
 		t.Errorf("%s ListenerSets are attached", got)
 	}
 }
+
+// TestIdleRoute: of two TCPRoutes for a listener the younger has a finding: it gets no connections.
+func TestIdleRoute(t *testing.T) {
+	route := func(name string) string {
+		return "\n---\napiVersion: gateway.networking.k8s.io/v1\nkind: TCPRoute\nmetadata: {name: " + name + ", namespace: gw}\nspec: {parentRefs: [{name: edge, sectionName: t}], rules: [{backendRefs: [{name: w, port: 80}]}]}"
+	}
+	d := derived(t, strings.TrimSuffix(edge, "\n---\n")+route("b")+route("a"))
+	var idle []string
+	for _, f := range d.Findings {
+		if strings.Contains(f.Message, "TCPRoute gw/b, which is older") {
+			idle = append(idle, f.Object+" "+f.Field)
+		}
+	}
+	if got := strings.Join(idle, ", "); got != "TCPRoute gw/a spec.parentRefs" {
+		t.Errorf("idle: %s", got)
+	}
+}
