@@ -21,6 +21,7 @@
 //	W4    a Service with endpoints comes and goes, each two seconds
 //	W5    a VirtualService changes every second
 //	W5b   the same for a gateway with 5000 routes
+//	W5c   W5b with a Gateway and HTTPRoutes of the Gateway API, whose CustomResourceDefinitions are there only then
 //	W6    Sidecars scope namespaces: what the others get, and what anybody gets of writes that matter to nobody
 //	W7    one namespace changes all the time, another now and then
 //	W8    memory with more and more idle proxies

@@ -28,7 +28,7 @@ type options struct {
 	rounds    int
 	growth    bool  // measure how cost grows, and draw it
 	idle      []int // proxies of W8, ascending
-	routes    int   // of W5b
+	routes    int   // of W5b and W5c
 	// length is how long changes go on in each of the workloads that make them; each workload's own without it.
 	length time.Duration
 	// rest is how long a server has to be without work to count as being at rest.
@@ -59,7 +59,7 @@ func run() error {
 	proxies := flag.String("proxies", "300", "numbers of proxies, with commas between")
 	modes := flag.String("modes", "delta,sotw", "protocols, with commas between")
 	idle := flag.String("idle", "0,250,500,1000", "numbers of idle proxies for W8, with commas between")
-	flag.IntVar(&o.routes, "routes", 5000, "routes of the gateway of W5b")
+	flag.IntVar(&o.routes, "routes", 5000, "routes of the gateway of W5b and W5c")
 	flag.BoolVar(&o.growth, "growth", false, "measure W1 to W5 in delta at 250, 1000 and 4000 services with 300 proxies, and at 100, 300 and 1000 proxies with 1000 services, unless told otherwise")
 	plots := flag.String("plots", "", "draw plots of what RESULTS.md holds into this folder, and measure nothing")
 	flag.IntVar(&o.rounds, "rounds", 3, "how often each is measured")

@@ -5,6 +5,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/deploy/bench/world"
 	"github.com/istiod-lite/istiod-lite/deploy/charts"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
 )
 
 // scene is what some workloads need the world to have, and others not.
@@ -13,19 +14,31 @@ type scene string
 const (
 	plain         scene = ""
 	withRoutes    scene = "a gateway with routes"
+	kubeRoutes    scene = "a Gateway of the Gateway API with HTTPRoutes"
 	sidecars      scene = "a Sidecar in each namespace"
 	withTemplates scene = "the templates of injection"
 	policies      scene = "policies in each namespace"
 	rich          scene = "policies, EnvoyFilters, Telemetry and a gateway with certificates"
 )
 
-func scenes() []scene { return []scene{plain, withRoutes, sidecars, withTemplates, policies, rich} }
+func scenes() []scene {
+	return []scene{plain, withRoutes, sidecars, withTemplates, policies, rich, kubeRoutes}
+}
 
 // set makes what the scene has, and clear takes it away. What a run that failed has left is made anew.
 func (b *bench) set(ctx context.Context, at scene, w world.World) error {
 	switch at {
 	case withRoutes:
 		return b.clients.SeedGateway(ctx, w, b.routes, seeders)
+	case kubeRoutes:
+		crds, err := cluster.GatewayCRDs(ctx)
+		if err != nil {
+			return err
+		}
+		if err := b.cluster.InstallCRDs(ctx, crds); err != nil { // not before: control planes follow these kinds once they are there
+			return err
+		}
+		return b.clients.SeedHTTPRoutes(ctx, w, b.routes, seeders)
 	case sidecars:
 		return b.clients.SeedSidecars(ctx, w)
 	case withTemplates:
@@ -43,6 +56,15 @@ func (b *bench) clear(ctx context.Context, at scene, w world.World) error {
 	switch at {
 	case withRoutes:
 		return b.clients.RemoveGateway(ctx)
+	case kubeRoutes:
+		if err := b.clients.RemoveHTTPRoutes(ctx, w); err != nil {
+			return err
+		}
+		crds, err := cluster.GatewayCRDs(ctx)
+		if err != nil {
+			return err
+		}
+		return b.cluster.DeletePath(ctx, crds)
 	case sidecars:
 		return b.clients.RemoveSidecars(ctx, w)
 	case withTemplates:

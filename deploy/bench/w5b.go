@@ -9,13 +9,27 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/bench/world"
 )
 
-// gatewayRoutes is W5b.
-type gatewayRoutes struct{}
+// gatewayRoutes is W5b, and with routes of the Gateway API W5c.
+type gatewayRoutes struct{ gatewayAPI bool }
 
-func (gatewayRoutes) name() string { return "W5b" }
-func (gatewayRoutes) needs() needs { return needs{scene: withRoutes, length: usualLength} }
+func (g gatewayRoutes) name() string {
+	if g.gatewayAPI {
+		return "W5c"
+	}
+	return "W5b"
+}
 
-func (gatewayRoutes) about(o options) string {
+func (g gatewayRoutes) needs() needs {
+	if g.gatewayAPI {
+		return needs{scene: kubeRoutes, length: usualLength}
+	}
+	return needs{scene: withRoutes, length: usualLength}
+}
+
+func (g gatewayRoutes) about(o options) string {
+	if g.gatewayAPI {
+		return fmt.Sprintf("W5b of the Gateway API: one Gateway with %d HTTPRoutes over %d namespaces, each with a host of its own, and the control plane writes their statuses. One after the other changes a header, one a second: from the write to the API server until the route reaches the gateway.", o.routes, world.RouteNamespaces)
+	}
 	return fmt.Sprintf("One gateway with %d HTTP routes, each a VirtualService with a host of its own, over %d namespaces. One after the other changes a header, one a second: from the write to the API server until the route reaches the gateway.", o.routes, world.RouteNamespaces)
 }
 
@@ -26,7 +40,7 @@ func (gatewayRoutes) rows() []row {
 	return append(rows, row{name: "allocated a second", unit: "MB", ratio: both(10)}, row{name: "heap", unit: "MiB"}, row{name: "full configuration", unit: "s"})
 }
 
-func (gatewayRoutes) run(ctx context.Context, s *session) (figures, error) {
+func (g gatewayRoutes) run(ctx context.Context, s *session) (figures, error) {
 	if err := s.ready(ctx); err != nil {
 		return nil, err
 	}
@@ -47,9 +61,12 @@ func (gatewayRoutes) run(ctx context.Context, s *session) (figures, error) {
 	if err != nil {
 		return nil, err
 	}
-	prefix := marks()
+	prefix, resource, route := marks(), world.VirtualServiceResource(), s.world.Route
+	if g.gatewayAPI {
+		resource, route = world.HTTPRouteResource(), s.world.HTTPRoute
+	}
 	f, err := s.changed(ctx, changes{every: time.Second, kinds: routes(), find: load.FindMark(prefix), apply: func(n int) error {
-		return update(ctx, s.clients.Dynamic.Resource(world.VirtualServiceResource()), s.world.Route(n%s.routes, load.Mark(prefix, n)))
+		return update(ctx, s.clients.Dynamic.Resource(resource), route(n%s.routes, load.Mark(prefix, n)))
 	}})
 	if err != nil {
 		return nil, err

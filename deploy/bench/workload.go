@@ -50,7 +50,7 @@ func workloads() []workload {
 	return []workload{
 		coldStart{}, connects{}, reconnects{}, endpointFlips{}, serviceComesAndGoes{}, virtualServiceChanges{}, gatewayRoutes{}, scoped{}, noisyNeighbour{}, idleProxies{}, certificates{}, slowReaders{}, reviews{}, reviews{injection: true},
 		withPolicies{connects{}, "a"}, withPolicies{endpointFlips{}, "b"}, policyChanges{}, withPolicies{idleProxies{}, "c"},
-		inRichMesh{connects{}, "a"}, inRichMesh{endpointFlips{}, "b"}, inRichMesh{virtualServiceChanges{}, "c"}, richChanges{},
+		inRichMesh{connects{}, "a"}, inRichMesh{endpointFlips{}, "b"}, inRichMesh{virtualServiceChanges{}, "c"}, richChanges{}, gatewayRoutes{gatewayAPI: true},
 	}
 }
 

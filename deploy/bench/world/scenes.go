@@ -56,6 +56,33 @@ func (c *Clients) SeedGateway(ctx context.Context, w World, routes, workers int)
 
 // seedGateway adds a gateway with such servers, and routes.
 func (c *Clients) seedGateway(ctx context.Context, w World, routes, workers int, servers []any) error {
+	if err := c.seedGatewayPod(ctx, w); err != nil {
+		return err
+	}
+	gateway := istio("Gateway", GatewayWorkload, GatewayNamespace, map[string]any{
+		"selector": map[string]any{"app": GatewayWorkload},
+		"servers":  servers,
+	})
+	_, err := c.Dynamic.Resource(gateways).Namespace(GatewayNamespace).Create(ctx, gateway, metav1.CreateOptions{})
+	if err := orExists(err); err != nil {
+		return fmt.Errorf("seed the Gateway: %w", err)
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(workers)
+	for i := range routes {
+		g.Go(func() error {
+			_, err := c.Dynamic.Resource(virtualServices).Namespace(routeNamespace(i)).Create(ctx, w.Route(i, "seed"), metav1.CreateOptions{})
+			if err := orExists(err); err != nil {
+				return fmt.Errorf("seed route %d: %w", i, err)
+			}
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+// seedGatewayPod adds the pod of the gateway, and the namespaces of it and of its routes.
+func (c *Clients) seedGatewayPod(ctx context.Context, w World) error {
 	for i := range RouteNamespaces + 1 {
 		name := GatewayNamespace
 		if i < RouteNamespaces {
@@ -80,26 +107,7 @@ func (c *Clients) seedGateway(ctx context.Context, w World, routes, workers int,
 	case !apierrors.IsAlreadyExists(err):
 		return fmt.Errorf("seed the gateway's pod: %w", err)
 	}
-	gateway := istio("Gateway", GatewayWorkload, GatewayNamespace, map[string]any{
-		"selector": map[string]any{"app": GatewayWorkload},
-		"servers":  servers,
-	})
-	_, err := c.Dynamic.Resource(gateways).Namespace(GatewayNamespace).Create(ctx, gateway, metav1.CreateOptions{})
-	if err := orExists(err); err != nil {
-		return fmt.Errorf("seed the Gateway: %w", err)
-	}
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(workers)
-	for i := range routes {
-		g.Go(func() error {
-			_, err := c.Dynamic.Resource(virtualServices).Namespace(routeNamespace(i)).Create(ctx, w.Route(i, "seed"), metav1.CreateOptions{})
-			if err := orExists(err); err != nil {
-				return fmt.Errorf("seed route %d: %w", i, err)
-			}
-			return nil
-		})
-	}
-	return g.Wait()
+	return nil
 }
 
 // RemoveGateway takes away what SeedGateway added, all but the namespaces.
