@@ -77,6 +77,7 @@ func newEventMetrics(reg prometheus.Registerer) func(*kinds.Kind, string) {
 func newCommitTime(reg prometheus.Registerer) prometheus.Histogram {
 	h := prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name: "pilot_pushcontext_init_seconds", Help: "Seconds that it took to make a snapshot of changes.", Buckets: prometheus.ExponentialBuckets(0.0001, 4, 10),
+		NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 100, NativeHistogramMinResetDuration: time.Hour,
 	})
 	reg.MustRegister(h)
 	return h
@@ -109,6 +110,7 @@ func registerWorldMetrics(reg prometheus.Registerer, w *ingest.World, findings f
 	}, func() float64 { return float64(w.Counts().BadCredentials) }))
 	gauge("pilot_no_ip", "Pods without an address.", func(*snapshot.Snapshot) float64 { return float64(w.Counts().WithoutIP) })
 	gauge("pilot_endpoint_not_ready", "Endpoints that are not ready.", func(*snapshot.Snapshot) float64 { return float64(w.Counts().NotReady) })
+	gauge("endpoint_no_pod", "Endpoints that name a pod which is not known.", func(*snapshot.Snapshot) float64 { return float64(w.Counts().Pending) })
 	gauge("pilot_k8s_endpoints_pending_pod", "Endpoints whose pod is not known yet.", func(*snapshot.Snapshot) float64 {
 		return float64(w.Counts().Pending)
 	})
@@ -133,8 +135,19 @@ func registerWorldMetrics(reg prometheus.Registerer, w *ingest.World, findings f
 		}
 		return float64(n)
 	})
-	reads := prometheus.NewDesc("xds_cache_reads", "Looks into the memo of encoded resources.", []string{"type"}, nil)
-	reg.MustRegister(&memoCollector{reads, t.Stats})
+	reg.MustRegister(&memoCollector{
+		reads: prometheus.NewDesc("xds_cache_reads", "Looks into the memo of encoded resources.", []string{"type"}, nil), stats: t.Stats,
+	})
+	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "xds_cache_size", Help: "Encoded resources in the memo."}, func() float64 {
+		n, _ := t.Size()
+		return float64(n)
+	}))
+	reg.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "xds_cache_evictions", Help: "Encoded resources that nobody used and that the memo forgot for newer ones.",
+	}, func() float64 {
+		_, n := t.Size()
+		return float64(n)
+	}))
 	for _, p := range translate.Conflicts() {
 		gauge(string(p), "Configuration that is not sent as it was meant, in the last push.", func(*snapshot.Snapshot) float64 { return float64(t.Count(p)) })
 	}
@@ -189,14 +202,14 @@ func emptyPorts(s *snapshot.Snapshot, match func(*registry.Service) bool) float6
 }
 
 type memoCollector struct {
-	desc  *prometheus.Desc
+	reads *prometheus.Desc
 	stats func() (hits, misses uint64)
 }
 
-func (c *memoCollector) Describe(ch chan<- *prometheus.Desc) { ch <- c.desc }
+func (c *memoCollector) Describe(ch chan<- *prometheus.Desc) { ch <- c.reads }
 
 func (c *memoCollector) Collect(ch chan<- prometheus.Metric) {
 	hits, misses := c.stats()
-	ch <- prometheus.MustNewConstMetric(c.desc, prometheus.CounterValue, float64(hits), "hit")
-	ch <- prometheus.MustNewConstMetric(c.desc, prometheus.CounterValue, float64(misses), "miss")
+	ch <- prometheus.MustNewConstMetric(c.reads, prometheus.CounterValue, float64(hits), "hit")
+	ch <- prometheus.MustNewConstMetric(c.reads, prometheus.CounterValue, float64(misses), "miss")
 }

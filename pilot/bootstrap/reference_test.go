@@ -37,7 +37,7 @@ func TestMetricsReference(t *testing.T) {
 		s.metrics.Describe(descriptions)
 		close(descriptions)
 	}()
-	shape := regexp.MustCompile(`^Desc\{fqName: "(\w+)", help: "(.*)", constLabels: \{(.*)\}, variableLabels: \{(.*)\}\}$`)
+	shape := regexp.MustCompile(`^Desc\{fqName: "(\w+)", help: "(.*)", unit: ".*", constLabels: \{.*\}, variableLabels: \{(.*)\}\}$`)
 	rows := map[string]string{}
 	for d := range descriptions {
 		m := shape.FindStringSubmatch(d.String())
@@ -48,8 +48,8 @@ func TestMetricsReference(t *testing.T) {
 			continue
 		}
 		about := types[m[1]]
-		if m[4] != "" {
-			about = strings.TrimPrefix(about+", by "+strings.ReplaceAll(m[4], ",", ", "), ", ")
+		if m[3] != "" {
+			about = strings.TrimPrefix(about+", by "+strings.ReplaceAll(m[3], ",", ", "), ", ")
 		}
 		if about != "" {
 			about = " (" + about + ")"

@@ -17,6 +17,7 @@ import (
 type Memo struct {
 	maxIdle      int // bytes that are kept of idle ones; 0: the memo is off
 	hits, misses atomic.Uint64
+	evictions    atomic.Uint64
 
 	mu     sync.Mutex
 	idle   *simplelru.LRU[*Resource, struct{}]
@@ -26,6 +27,7 @@ type Memo struct {
 
 // memoTable is a MemoTable of any key.
 type memoTable interface {
+	len() int
 	keyOf(weak.Pointer[Resource]) any
 	eachKey(known func(weak.Pointer[Resource]) bool, yield func(weak.Pointer[Resource], any))
 }
@@ -45,6 +47,7 @@ func (m *Memo) addIdle(r *Resource) {
 	m.idle.Add(r, struct{}{})
 	for m.bytes += r.cost(); m.bytes > m.maxIdle; {
 		m.idle.RemoveOldest()
+		m.evictions.Add(1)
 	}
 }
 
@@ -54,6 +57,21 @@ func (m *Memo) Len() int {
 	defer m.mu.Unlock()
 	return m.idle.Len()
 }
+
+// Size returns the number of resources that the memo finds: those that are in use, and those that it keeps.
+func (m *Memo) Size() int {
+	m.mu.Lock()
+	tables := m.tables
+	m.mu.Unlock()
+	n := 0
+	for _, t := range tables {
+		n += t.len()
+	}
+	return n
+}
+
+// Evictions returns how many resources had to go for newer ones, since the start, of those that the memo keeps.
+func (m *Memo) Evictions() uint64 { return m.evictions.Load() }
 
 // Stats returns the hits and misses since the start.
 func (m *Memo) Stats() (hits, misses uint64) { return m.hits.Load(), m.misses.Load() }
@@ -119,6 +137,12 @@ func (t *MemoTable[K]) eachKey(known func(weak.Pointer[Resource]) bool, yield fu
 	for _, x := range list {
 		yield(x.is, x.key)
 	}
+}
+
+func (t *MemoTable[K]) len() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.entries)
 }
 
 func (t *MemoTable[K]) keyOf(p weak.Pointer[Resource]) any {

@@ -77,7 +77,10 @@ func NewThrottle(o ThrottleOptions) *Throttle {
 		},
 		inbound: map[string]prometheus.Counter{},
 	}
-	debounce := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "pilot_debounce_time", Help: "Seconds that the first change of a commit waited.", Buckets: seconds()})
+	debounce := prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name: "pilot_debounce_time", Help: "Seconds that the first change of a commit waited.", Buckets: seconds(),
+		NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 100, NativeHistogramMinResetDuration: time.Hour,
+	})
 	inbound := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "pilot_inbound_updates", Help: "Changes that came in, by type."}, []string{"type"})
 	o.Metrics.MustRegister(debounce, inbound)
 	t.debounce = debounce

@@ -99,6 +99,12 @@ func (t *Translator) Stats() (hits, misses uint64) { return t.memo.Stats() }
 // Kept returns how many encoded resources the memo keeps.
 func (t *Translator) Kept() int { return t.memo.Len() }
 
+// Size returns how many encoded resources the memo finds, and how many of those that nobody used had to go for newer ones
+// since the start.
+func (t *Translator) Size() (resources int, evictions uint64) {
+	return t.memo.Size(), t.memo.Evictions()
+}
+
 // Each calls yield for each encoded resource that the memo has, unless it holds a secret, in no order.
 func (t *Translator) Each(yield func(*envoy.Resource)) {
 	t.memo.EachKey(func(weak.Pointer[envoy.Resource]) bool { return false }, func(p weak.Pointer[envoy.Resource], _ any) {
