@@ -241,8 +241,13 @@ func TestManyProxies(t *testing.T) {
 	for _, at := range []string{"0", "60000", "1e9"} {
 		do(t, ctx, chromedp.Evaluate(`document.querySelector('.scroll').scrollTop = `+at, nil))
 		text(t, ctx, ".tbody", "SYNCED")
+		s.Eventually("the rows are there", func() bool { return number(t, ctx, `document.querySelectorAll('.tbody [aria-busy]').length`) == 0 })
 		if n := number(t, ctx, `document.querySelectorAll('.tbody .tr').length`); n < 5 || n > 100 {
 			t.Errorf("at %s there are %v rows", at, n)
 		}
 	}
+	shot(t, ctx, "many-proxies")
+	do(t, ctx, chromedp.Navigate("http://"+s.Monitoring+"/ui/#/mesh"))
+	text(t, ctx, ".picture", "shop", "pay", "edge", "catalog")
+	shot(t, ctx, "many-mesh")
 }

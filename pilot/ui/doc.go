@@ -6,9 +6,9 @@
 // conditional requests, once a second for what it shows, and not while nobody looks at it.
 //
 // What viewers cost is bounded. A section, such as the rows of all proxies, is made when somebody asks for it, for all
-// viewers at once, and not again before fifty times what it cost has passed, so that it takes at most a fiftieth of a
-// processor. A page of rows is encoded once for all who ask for the same. Without viewers nothing runs, and what was
-// made is dropped some minutes after the last.
+// viewers at once, and not again before 150 times what it cost has passed, so that all that a view shows takes less
+// than a twentieth of a processor. A page of rows is encoded once for all who ask for the same. Without viewers nothing
+// runs, and what was made is dropped some minutes after the last.
 //
 // Who may see it is decided by debug.API.Guard. Nothing can be changed here.
 package ui

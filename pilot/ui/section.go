@@ -13,12 +13,16 @@ type section[T any] struct {
 	value  T
 	serial uint64        // which making; 0: none
 	made   time.Time     // when it was ready
+	cost   time.Duration // of making and encoding it
 	wait   time.Duration // before it is made again
 }
 
 // Bounds on how often a section is made.
 const (
-	share      = 50 // times what it cost pass before it is made again
+	// share is how many times what a section cost passes before it is made again. A view shows up to four sections, and
+	// what is made in one of them burdens the garbage collector and the streams that are asked, too: all together stay
+	// below a twentieth of a processor.
+	share      = 150
 	minWait    = time.Second
 	maxWait    = 30 * time.Second
 	minMeasure = time.Millisecond // shorter times say nothing
@@ -35,12 +39,28 @@ func (s *section[T]) get(now func() time.Time) (T, uint64) {
 	s.value = s.build()
 	s.serial++
 	s.made = now()
-	cost := s.made.Sub(began)
-	if cost < minMeasure {
-		cost = 0
+	s.cost = s.made.Sub(began)
+	if s.cost < minMeasure {
+		s.cost = 0
 	}
-	s.wait = min(max(minWait, share*cost), maxWait)
+	s.wait = waitAfter(s.cost)
 	return s.value, s.serial
+}
+
+// charge adds to what the newest making cost: that of encoding it.
+func (s *section[T]) charge(cost time.Duration) {
+	if cost < minMeasure {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cost += cost
+	s.wait = waitAfter(s.cost)
+}
+
+// waitAfter returns how long a section that cost so much stays as it is.
+func waitAfter(cost time.Duration) time.Duration {
+	return min(max(minWait, share*cost), maxWait)
 }
 
 // drop forgets the value.
@@ -48,5 +68,5 @@ func (s *section[T]) drop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var none T
-	s.value, s.wait = none, 0
+	s.value, s.cost, s.wait = none, 0, 0
 }

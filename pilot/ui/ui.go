@@ -214,23 +214,17 @@ func (u *UI) answer(name string, query url.Values) (encoded, error) {
 	}
 	switch name {
 	case "summary":
-		v, serial := u.summary.get(u.o.Now)
-		return u.encode(name, serial, func() any { return v })
+		return encodeSection(u, name, &u.summary, asIs)
 	case "proxies":
-		v, serial := u.proxies.get(u.o.Now)
-		return u.encode(name+"?"+page.key(), serial, func() any { return rowsOf(v, page) })
+		return encodeSection(u, name+"?"+page.key(), &u.proxies, func(v []proxyRow) any { return rowsOf(v, page) })
 	case "objects":
-		v, serial := u.objects.get(u.o.Now)
-		return u.encode(name+"?"+page.key(), serial, func() any { return rowsOf(v, page) })
+		return encodeSection(u, name+"?"+page.key(), &u.objects, func(v []objectRow) any { return rowsOf(v, page) })
 	case "findings":
-		v, serial := u.findings.get(u.o.Now)
-		return u.encode(name, serial, func() any { return v })
+		return encodeSection(u, name, &u.findings, asIs)
 	case "mesh":
-		v, serial := u.mesh.get(u.o.Now)
-		return u.encode(name, serial, func() any { return v })
+		return encodeSection(u, name, &u.mesh, asIs)
 	case "pushes":
-		v, serial := u.pushes.get(u.o.Now)
-		return u.encode(name, serial, func() any { return v })
+		return encodeSection(u, name, &u.pushes, asIs)
 	case "config":
 		v, err := u.config(query, page)
 		if err != nil {
@@ -247,14 +241,20 @@ func (u *UI) answer(name string, query url.Values) (encoded, error) {
 	return encoded{}, errUnknown
 }
 
-// encode returns the answer to a request, made of one making of its section. It is encoded once.
-func (u *UI) encode(key string, serial uint64, value func() any) (encoded, error) {
+func asIs[T any](v T) any { return v }
+
+// encodeSection returns the answer to a request for a section, of which show makes what is shown. One making is encoded
+// once for all who ask for the same, and what that costs counts as the section's.
+func encodeSection[T any](u *UI, key string, of *section[T], show func(T) any) (encoded, error) {
+	value, serial := of.get(u.o.Now)
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if e, ok := u.encoded.Get(key); ok && e.serial == serial {
 		return e, nil
 	}
-	e, err := encodeJSON(value())
+	began := u.o.Now()
+	e, err := encodeJSON(show(value))
+	of.charge(u.o.Now().Sub(began))
 	if err == nil {
 		e.serial = serial
 		u.encoded.Add(key, e)

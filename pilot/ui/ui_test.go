@@ -313,8 +313,31 @@ func TestOneMakingForAll(t *testing.T) {
 		slow.get(func() time.Time { return now })
 		now = now.Add(100 * time.Millisecond)
 	}
-	if made > 3 {
+	if made > 1 {
 		t.Errorf("in ten seconds it was made %d times, each of a tenth", made)
+	}
+}
+
+// TestCostIsShared: what it costs to encode a section puts off its next making as what it costs to make does, and the
+// next one begins anew.
+func TestCostIsShared(t *testing.T) {
+	now := time.Unix(0, 0)
+	made := 0
+	s := section[int]{build: func() int { made++; now = now.Add(20 * time.Millisecond); return made }}
+	get := func(after time.Duration) {
+		now = now.Add(after)
+		s.get(func() time.Time { return now })
+	}
+	get(0)
+	s.charge(80 * time.Millisecond)
+	get(share*100*time.Millisecond - time.Millisecond)
+	if made != 1 {
+		t.Error("it is made again too soon after it was encoded")
+	}
+	get(time.Millisecond)
+	get(share * 20 * time.Millisecond)
+	if made != 3 {
+		t.Errorf("made %d times", made)
 	}
 }
 

@@ -76,7 +76,13 @@ export class Table {
     let missing = false;
     for (let i = first; i < Math.min(last, this.total); i++) {
       const row = this.row(i);
-      if (!row) { missing = true; continue; }
+      if (!row) { // it is on its way
+        missing = true;
+        const tr = h('div', { class: 'tr', role: 'row', 'aria-busy': 'true', 'aria-rowindex': i + 1 }, h('div', { class: 'td dim', role: 'gridcell' }, '…'));
+        tr.style.transform = `translateY(${i * height}px)`;
+        out.push(tr);
+        continue;
+      }
       const tr = h('div', { class: 'tr' + (i === this.at ? ' at' : ''), role: 'row', id: 'row-' + i, 'aria-rowindex': i + 1, 'aria-selected': i === this.at ? 'true' : 'false', onclick: () => { this.at = i; this.choose(); } },
         this.columns.map((c) => h('div', { class: 'td ' + (c.class ?? ''), role: 'gridcell' }, c.cell(row))));
       tr.style.transform = `translateY(${i * height}px)`;
