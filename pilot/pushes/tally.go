@@ -48,12 +48,16 @@ func (t *Tally) Sent(now time.Time, typeURL string, resources, removed, bytes in
 		return
 	}
 	at := now.UnixNano()
-	t.first.CompareAndSwap(0, at)
+	if t.first.Load() == 0 { // most find it set: a swap that fails would still take the cache line from others
+		t.first.CompareAndSwap(0, at)
+	}
 	latest(&t.last, at)
 	x := &t.types[typeIndex(typeURL)]
 	x.responses.Add(1)
 	x.resources.Add(int64(resources))
-	x.removed.Add(int64(removed))
+	if removed > 0 {
+		x.removed.Add(int64(removed))
+	}
 	x.bytes.Add(int64(bytes))
 }
 

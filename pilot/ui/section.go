@@ -7,7 +7,8 @@ import (
 
 // section is a part of what is shown, made for all viewers at once.
 type section[T any] struct {
-	build func() T
+	before func() // makes what build reads of other sections, whose cost it is; it may be nil
+	build  func() T
 
 	mu     sync.Mutex
 	value  T
@@ -24,7 +25,7 @@ const (
 	// below a twentieth of a processor.
 	share      = 150
 	minWait    = time.Second
-	maxWait    = 30 * time.Second
+	maxWait    = 15 * time.Second
 	minMeasure = time.Millisecond // shorter times say nothing
 )
 
@@ -35,6 +36,10 @@ func (s *section[T]) get(now func() time.Time) (T, uint64) {
 	began := now()
 	if s.serial > 0 && began.Sub(s.made) < s.wait {
 		return s.value, s.serial
+	}
+	if s.before != nil {
+		s.before()
+		began = now()
 	}
 	s.value = s.build()
 	s.serial++

@@ -104,6 +104,8 @@ func New(o Options) *UI {
 	u.encoded, _ = simplelru.NewLRU[string, encoded](maxEncoded, nil) // fails only for sizes below 1
 	u.proxies.build, u.objects.build, u.mesh.build = u.makeProxies, u.makeObjects, u.makeMesh
 	u.findings.build, u.summary.build = u.makeFindings, u.makeSummary
+	rows, found := func() { u.proxies.get(o.Now) }, func() { u.findings.get(o.Now) }
+	u.mesh.before, u.objects.before, u.summary.before = rows, found, func() { rows(); found() }
 	u.pushes.build = func() pushes.Page { return o.Pushes.Since(0, 0) }
 	return u
 }

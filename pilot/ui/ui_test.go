@@ -339,6 +339,14 @@ func TestCostIsShared(t *testing.T) {
 	if made != 3 {
 		t.Errorf("made %d times", made)
 	}
+	// What another section costs does not make one that reads it old.
+	cheap := section[int]{build: func() int { made++; return made }, before: func() { now = now.Add(time.Second) }}
+	cheap.get(func() time.Time { return now })
+	now = now.Add(minWait)
+	cheap.get(func() time.Time { return now })
+	if made != 5 {
+		t.Errorf("made %d times", made)
+	}
 }
 
 // TestBusy: beyond a number of requests at a time, more are refused.
