@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -31,20 +32,29 @@ const changesOfWorld = 25
 
 // TestDifferences predicts random changes by package difference, and then has a server take them. What the server then
 // pushes to a proxy of every sort is exactly what was predicted for it: those resources, added, changed or removed, and
-// no others; and nothing to any proxy that was not named.
+// no others; and nothing to any proxy that was not named. What changes is of every kind that is translated or derived
+// from: of Istio, Kubernetes and the Gateway API.
 func TestDifferences(t *testing.T) {
 	seed, _ := histories.Seed(t)
+	reached := map[string]int{}
 	for done := 0; done < *differenceChanges; done += changesOfWorld {
-		predict(t, seed+uint64(done), min(changesOfWorld, *differenceChanges-done))
+		predict(t, seed+uint64(done), min(changesOfWorld, *differenceChanges-done), reached)
 		if t.Failed() {
 			return
 		}
 	}
+	t.Logf("changes that reach each proxy: %v", reached)
+	for _, name := range []string{"edge", "ingress"} { // what they serve is derived
+		if reached[name] == 0 && *differenceChanges >= 100 {
+			t.Errorf("no change reaches %s", name)
+		}
+	}
 }
 
-func predict(t *testing.T, seed uint64, changes int) {
+func predict(t *testing.T, seed uint64, changes int, reached map[string]int) {
 	t.Helper()
 	p := newPast(t, seed)
+	p.add(t, "testdata/derived.yaml")
 	o := testOptions(t)
 	o.Logger, o.DebounceAfter, o.Poll, o.NoWatch = slog.New(slog.DiscardHandler), time.Millisecond, time.Hour, true
 	o.ConfigDir, o.Monitoring = t.TempDir(), ""
@@ -68,7 +78,10 @@ func predict(t *testing.T, seed uint64, changes int) {
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel()
-	for name, facts := range nodes() {
+	all := nodes()
+	all["edge"] = map[string]string{"ID": "router~10.9.0.10~edge-0.b~b.svc.cluster.local", "NAMESPACE": "b", "gateway.networking.k8s.io/gateway-name": "edge"}
+	all["ingress"] = map[string]string{"ID": "router~10.9.0.11~ingress-0.istio-system~istio-system.svc.cluster.local", "NAMESPACE": "istio-system", "istio": "ingressgateway"}
+	for name, facts := range all {
 		n := nodeOf(t, facts, delta)
 		if proxies[name], err = node.Parse(n); err != nil {
 			t.Fatal(err)
@@ -142,6 +155,7 @@ func predict(t *testing.T, seed uint64, changes int) {
 		predicted := map[string][]string{}
 		for _, g := range comparer.Compare(before, after).Groups {
 			for _, name := range g.Proxies {
+				reached[name]++
 				for _, c := range g.Changes {
 					if slices.Contains([]string{"cds", "eds", "lds", "rds"}, c.Type) {
 						predicted[name] = append(predicted[name], describe(c.Type, c.Name, c.Has == nil))
@@ -162,6 +176,21 @@ func predict(t *testing.T, seed uint64, changes int) {
 			}
 		}
 		before = after
+	}
+}
+
+// add has objects of a file change, too: those that others are derived from, of the Gateway API and Ingresses.
+func (p *past) add(t *testing.T, path string) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range readObjects(t, path, string(text)) {
+		if p.pool[o.Key] == nil {
+			p.keys = append(p.keys, o.Key)
+		}
+		p.pool[o.Key] = append(p.pool[o.Key], o)
 	}
 }
 
