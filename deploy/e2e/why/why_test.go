@@ -59,6 +59,10 @@ spec:
   hosts: [echo, "*.example.com"]
   gateways: [mesh, gateway]
   http:
+  - match: [{uri: {prefix: /claimed}, headers: {"@request.auth.claims.groups": {exact: admin}}}]
+    directResponse: {status: 202}
+  - match: [{uri: {prefix: /scoped}, headers: {"@request.auth.claims.scope": {exact: write}}}]
+    directResponse: {status: 206}
   - match: [{uri: {exact: /exact}, method: {exact: PUT}}]
     route: [{destination: {host: echo, subset: v2}}]
   - match: [{uri: {exact: /exact}}]
@@ -135,11 +139,13 @@ type answer struct {
 }
 
 // TestAgreesWithEnvoys: for every combination of paths, methods and headers that the routes tell apart, from a sidecar,
-// from one whose calls are denied, and through a gateway, the answer of real Envoys is what why says.
+// from one whose calls are denied, and through a gateway, the answer of real Envoys is what why says; and so it is for
+// tokens with claims that routes and policies want, and for those that do not count.
 func TestAgreesWithEnvoys(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
-	m := suite.StartMesh(ctx, t, suite.MeshOptions{Network: network, Files: map[string]string{"mesh.yaml": meshYAML}, CA: true})
+	tokens := newIssuer(t)
+	m := suite.StartMesh(ctx, t, suite.MeshOptions{Network: network, Files: map[string]string{"mesh.yaml": meshYAML, "tokens.yaml": tokens.policies()}, CA: true})
 	i, err := inspect.Read(t.Context(), ingest.Options{
 		Logger: slog.New(slog.DiscardHandler), ConfigDir: m.Dir, Namespace: "istio-system", Domain: "cluster.local", ClusterID: "Kubernetes", Limits: limits.Default(), NoWatch: true,
 	}, catalog.Features())
@@ -173,6 +179,10 @@ func TestAgreesWithEnvoys(t *testing.T) {
 			}
 		}
 	}
+	for _, r := range tokens.requests() {
+		n++
+		compare(t, m, i, r)
+	}
 	t.Logf("%d requests", n)
 	if err := m.Healthy(t.Context()); err != nil {
 		t.Error(err)
@@ -183,7 +193,7 @@ func compare(t *testing.T, m *suite.Mesh, i *inspect.Inspection, r request) {
 	t.Helper()
 	host, port, _ := net.SplitHostPort(r.address)
 	number, _ := strconv.Atoi(port)
-	q := inspect.Query{Source: r.from + ".a", Host: host, Port: uint32(number), Method: r.method, Path: r.path, Headers: map[string]string{"host": r.host}}
+	q := inspect.Query{Source: r.from + ".a", Host: host, Port: uint32(number), Method: r.method, Path: r.path, Headers: map[string]string{"host": r.host}, Now: time.Now()}
 	for k, v := range r.headers {
 		q.Headers[k] = v
 	}

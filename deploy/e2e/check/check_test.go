@@ -1,0 +1,165 @@
+package check
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/istiod-lite/istiod-lite/cmd/check"
+	"github.com/istiod-lite/istiod-lite/deploy/charts"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster/kubelet"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/installed"
+)
+
+// program is the binary under test.
+var program string
+
+func TestMain(m *testing.M) { kubelet.Main(m, &program) }
+
+// world is a cluster with the charts installed.
+type world struct {
+	*installed.World
+	helm    charts.Helm
+	servers int
+}
+
+// check runs the command. It returns what is red.
+func (w *world) check(args ...string) ([]check.Result, error) {
+	cmd := exec.CommandContext(w.Ctx, program, append([]string{"check", "--kubeconfig", w.Kubeconfig(), "-o", "json"}, args...)...)
+	cmd.Env = []string{"HOME=" + w.T.TempDir()}
+	var said strings.Builder
+	cmd.Stderr = &said
+	text, err := cmd.Output()
+	var exit *exec.ExitError
+	if err != nil && (!errors.As(err, &exit) || exit.ExitCode() != 79) {
+		return nil, fmt.Errorf("%w: %s", err, said.String())
+	}
+	var report struct {
+		OK     bool
+		Checks []check.Result
+	}
+	if err := json.Unmarshal(text, &report); err != nil {
+		return nil, fmt.Errorf("%w in %s", err, text)
+	}
+	wrong := slices.DeleteFunc(report.Checks, func(r check.Result) bool { return r.State != check.Wrong })
+	if report.OK != (err == nil) || report.OK != (len(wrong) == 0) {
+		return nil, fmt.Errorf("exit %v of %s", err, text)
+	}
+	return wrong, nil
+}
+
+// well waits until nothing is red.
+func (w *world) well(args ...string) {
+	w.T.Helper()
+	w.Eventually("all is well", func() error {
+		wrong, err := w.check(args...)
+		if err == nil && len(wrong) > 0 {
+			err = fmt.Errorf("%+v", wrong)
+		}
+		return err
+	})
+}
+
+// broken waits until one line is red, which says that, and returns the command that it names.
+func (w *world) broken(says string, args ...string) (fix string) {
+	w.T.Helper()
+	w.Eventually("it says "+says, func() error {
+		wrong, err := w.check(args...)
+		if err != nil {
+			return err
+		}
+		if len(wrong) != 1 || !strings.Contains(wrong[0].Name+": "+wrong[0].Detail, says) {
+			return fmt.Errorf("%+v", wrong)
+		}
+		fix = wrong[0].Fix
+		return nil
+	})
+	return fix
+}
+
+// start runs a replica of the Deployment, whose status says so, as controllers would do it.
+func (w *world) start() *installed.Replica {
+	w.T.Helper()
+	w.servers++
+	r := w.Launch(program, "istiod", fmt.Sprintf("istiod-%d", w.servers)).Ready()
+	_, err := w.Client().AppsV1().Deployments(installed.Namespace).Patch(w.Ctx, "istiod", types.MergePatchType, []byte(`{"status": {"replicas": 1, "readyReplicas": 1}}`), metav1.PatchOptions{}, "status")
+	w.Must(err)
+	return r
+}
+
+// run runs the command that a red line names, as a shell, Helm and the controllers of a cluster would.
+func (w *world) run(fix string, running *installed.Replica) *installed.Replica {
+	w.T.Helper()
+	switch words := strings.Fields(fix); {
+	case fix == "kubectl -n istio-system rollout restart deploy/istiod":
+		if running != nil {
+			w.Must(running.Stop())
+		}
+		return w.start()
+	case words[0] == "helm":
+		for i, word := range words {
+			if name, ok := strings.CutPrefix(word, "charts/"); ok {
+				chart, err := charts.Chart(name)
+				w.Must(err)
+				words[i] = chart
+			}
+		}
+		_, err := w.helm.Run(w.Ctx, words[1:]...)
+		w.Must(err)
+	default:
+		w.T.Fatalf("the test does not know how to run %q", fix)
+	}
+	return running
+}
+
+func TestCheck(t *testing.T) {
+	w := &world{World: installed.Start(t)}
+	helms, err := charts.Helms(t.TempDir(), w.Kubeconfig())
+	w.Must(err)
+	w.helm = helms[0]
+	server := w.start()
+	w.well("--address", server.Monitoring)
+
+	// A custom resource is gone.
+	crds := w.Dynamic().Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	w.Must(crds.Delete(w.Ctx, "wasmplugins.extensions.istio.io", metav1.DeleteOptions{}))
+	server = w.run(w.broken("1 definition not there, so that its objects cannot be written: wasmplugins.extensions.istio.io"), server)
+	w.well()
+
+	// The server was away while somebody changed what its leader writes: a webhook's caBundle, and the roots of a
+	// namespace.
+	w.Must(server.Stop())
+	_, err = w.Client().AdmissionregistrationV1().MutatingWebhookConfigurations().Patch(w.Ctx, "istio-sidecar-injector", types.JSONPatchType,
+		[]byte(`[{"op": "replace", "path": "/webhooks/0/clientConfig/caBundle", "value": "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCi0tLS0tRU5EIENFUlRJRklDQVRFLS0tLS0K"}]`), metav1.PatchOptions{})
+	w.Must(err)
+	server = w.run(w.broken("istio-sidecar-injector: its caBundle has none of the roots of the mesh"), nil)
+	w.well("--address", server.Monitoring)
+
+	w.Must(server.Stop())
+	_, err = w.Client().CoreV1().ConfigMaps("default").Patch(w.Ctx, "istio-ca-root-cert", types.MergePatchType, []byte(`{"data": {"root-cert.pem": "other"}}`), metav1.PatchOptions{})
+	w.Must(err)
+	_, err = w.Client().CoreV1().Namespaces().Create(w.Ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "later"}}, metav1.CreateOptions{})
+	w.Must(err)
+	var fix string
+	w.Eventually("both namespaces are named", func() error {
+		wrong, err := w.check()
+		if err == nil && (len(wrong) != 2 || !strings.Contains(wrong[0].Detail, "later") || !strings.Contains(wrong[1].Detail, "default") || wrong[0].Fix != wrong[1].Fix) {
+			err = fmt.Errorf("%+v", wrong)
+		}
+		if err == nil {
+			fix = wrong[0].Fix
+		}
+		return err
+	})
+	server = w.run(fix, nil)
+	w.well("--address", server.Monitoring)
+}
