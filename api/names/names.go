@@ -37,7 +37,9 @@ const (
 	HTTPProxyRoute = "http_proxy" // the route configuration of the explicit HTTP proxy port
 	DefaultRoute   = "default"
 	AllowAny       = "allow_any"
-	BlockAll       = "block_all"
+	// AllowAnyDynamicDNS is AllowAny where the hosts of requests are resolved.
+	AllowAnyDynamicDNS = "allow_any_dynamic_dns"
+	BlockAll           = "block_all"
 )
 
 // Direction of a cluster, as in its name.

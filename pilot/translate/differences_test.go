@@ -24,6 +24,15 @@ var intended = []difference{
 	{"43-default-policy", `[^/]+/lds/.*/idleTimeout$`, 46, "the default timeout of connections holds for TCP too"},
 	{"44-stat-names", `[^/]+/lds/.*/statPrefix$`, 71, "connections have the names of their clusters"},
 	{"49-edge", `ingress/cds/.*/perConnectionBufferLimitBytes$`, 14, "the profile EDGE limits the buffers of clusters too"},
+	{"54-names", `[^/]+/cds/outbound\|80\|(v\d\|rrsel|\|rrnone)\.test/`, 666, "a cluster whose name has no endpoint is sent without one, as others are"},
+	{"55-mixed-precedence", `[^/]+/rds/80/.*/hashPolicy\[1\]/`, 10, "several destinations with one hash policy have it once"},
+	{"56-mixed-entries", `web-b-none/lds/127\.0\.0\.1_443/`, 2, "the world of this recording has a service of the API server that is older than the others"},
+	{"57-mixed-gateways", `ingress/rds/http\.8080/.*/redirect/pathRedirect$`, 1, "a redirect that keeps the path names none"},
+	{"58-mixed-rules", `api-a/[ce]ds/`, 44, "a rule for other workloads does not hide the rules of wider patterns"},
+	{"60-mixed-egress", `web-b-none/lds/127\.0\.0\.1_443/`, 2, "the world of this recording has a service of the API server that is older than the others"},
+	{"61-dynamic-entry", `[^/]+/(cds/outbound.*/clusterType|lds/.*/typedConfig/dnsCacheConfig)/`, 310, "all hosts that are called share one cache of addresses"},
+	{"61-dynamic-entry", `[^/]+/lds/.*/httpFilters\[\d+\]/(name|typedConfig/[^/]+)$`, 80, "all requests may be for hosts that are resolved"},
+	{"62-allow-any-dynamic", `[^/]+/(cds/AllowAnyDynamicDNSCluster/clusterType|lds/.*/typedConfig/dnsCacheConfig)/`, 145, "all hosts that are called share one cache of addresses"},
 }
 
 // pending is what is not served yet. What serves some of it lowers the numbers here, or deletes the entry.

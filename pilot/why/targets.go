@@ -24,7 +24,7 @@ type Target struct {
 	Endpoints []Endpoint `json:"endpoints,omitempty"`
 	Origins   []string   `json:"-"` // of the cluster
 	Subset    string     `json:"subset,omitempty"`
-	Original  bool       `json:"original,omitempty"` // the connection goes where it was meant to go
+	Original  bool       `json:"original,omitempty"` // the connection goes where it was meant to go, or to the host that is called
 }
 
 // Endpoint is one place that a cluster sends to.
@@ -155,6 +155,10 @@ func (t *Target) fill(c Config, cluster *clusterv3.Cluster) (Step, error) {
 		if assignment, err = named[endpointv3.ClusterLoadAssignment](c[envoy.EndpointType], cmp.Or(cluster.GetEdsClusterConfig().GetServiceName(), cluster.GetName())); err != nil {
 			return s, err
 		}
+	}
+	if cluster.GetClusterType().GetName() == "envoy.clusters.dynamic_forward_proxy" {
+		t.Original = true
+		s.Details = append(s.Details, "it resolves the host that is called")
 	}
 	for _, group := range assignment.GetEndpoints() {
 		l := group.GetLocality()

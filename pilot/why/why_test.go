@@ -233,6 +233,7 @@ func TestShares(t *testing.T) {
 		{`{"cluster":"empty"}`, "503: empty 100"},
 		{`{"cluster":"ill"}`, "503: ill 100"},
 		{`{"cluster":"passthrough"}`, "200: passthrough 100"},
+		{`{"cluster":"called"}`, "200: called 100"},
 		{`{"clusterHeader":"x"}`, "200: "},
 	} {
 		config := http(t, "", `[{"name":"all","domains":["*"],"routes":[{"match":{"prefix":"/"},"route":`+c.route+`}]}]`)
@@ -241,6 +242,7 @@ func TestShares(t *testing.T) {
 		cluster(t, config, "empty")
 		cluster(t, config, "ill", "10.0.0.4 UNHEALTHY")
 		config[envoy.ClusterType] = append(config[envoy.ClusterType], resource(t, "passthrough", &clusterv3.Cluster{}, `{"name":"passthrough","type":"ORIGINAL_DST"}`))
+		config[envoy.ClusterType] = append(config[envoy.ClusterType], resource(t, "called", &clusterv3.Cluster{}, `{"name":"called","clusterType":{"name":"envoy.clusters.dynamic_forward_proxy"}}`))
 		a := follow(t, config, why.Request{})
 		var shares []string
 		for _, x := range a.Targets {

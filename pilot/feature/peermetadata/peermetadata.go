@@ -25,7 +25,7 @@ func New() *feature.Feature {
 
 // filtersReadOf leaves out what the filters do not depend on.
 func filtersReadOf(c feature.Chain) feature.Chain {
-	return feature.Chain{Proxy: feature.Proxy{Mesh: c.Mesh, Capabilities: c.Capabilities}, Direction: c.Direction}
+	return feature.Chain{Proxy: feature.Proxy{Mesh: c.Mesh, Capabilities: c.Capabilities}, Direction: c.Direction, Mutual: c.Mutual}
 }
 
 // httpFilters returns the filter that exchanges metadata in HTTP headers.
@@ -48,9 +48,9 @@ func httpFilters(c feature.Chain) []*hcmv3.HttpFilter {
 	}))}
 }
 
-// networkFilters returns the filter by which an inbound chain learns the caller's workload.
+// networkFilters returns the filter by which a chain learns the caller's workload, over the mesh's own TLS.
 func networkFilters(c feature.Chain) []*listenerv3.Filter {
-	if c.Direction != feature.Inbound || !c.Capabilities.Has(node.NetworkMetadataExchange) {
+	if c.Direction != feature.Inbound && !c.Mutual || !c.Capabilities.Has(node.NetworkMetadataExchange) {
 		return nil
 	}
 	return []*listenerv3.Filter{envoy.NetworkFilter(name, exchange())}

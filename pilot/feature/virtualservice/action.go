@@ -52,6 +52,9 @@ func (o options) action(h *networkingv1alpha3.HTTPRoute, r *routev3.Route, autho
 			authority = host
 		}
 		o.hash(a, cluster)
+		if len(a.HashPolicy) > 0 && a.RetryPolicy != nil && h.Retries.GetRetryIgnorePreviousHosts() == nil {
+			a.RetryPolicy.RetryHostPredicate = nil // the hash names the host, for another try too
+		}
 	} else {
 		all := &routev3.WeightedCluster{}
 		for i, d := range to {

@@ -74,7 +74,7 @@ func (m *Clusters) Outbound(v *view.View, c cohort.Client) engine.Generator[stri
 				}))
 				if v.DynamicDNS() {
 					out = append(out, m.fixed.Get(fixedClusterKey{
-						name: view.DynamicDNSCluster, mesh: v.Mesh().With(c.Settings), capabilities: c.Capabilities, ipv4: c.IPv4, ipv6: c.IPv6, selections: m.hooks.ClusterSelections(c.Selections),
+						name: names.AllowAnyDynamicDNSCluster, mesh: v.Mesh().With(c.Settings), capabilities: c.Capabilities, ipv4: c.IPv4, ipv6: c.IPv6, selections: m.hooks.ClusterSelections(c.Selections),
 					}))
 				}
 			}
@@ -185,6 +185,7 @@ func (b builder) buildCluster(k clusterKey) *envoy.Resource {
 	preference.Apply(c.CommonLbConfig)
 	if c.GetClusterType() != nil {
 		resolveCalledHosts(k.mesh, k.ipv4, k.ipv6, c) // without another load balancer
+		c.CommonLbConfig = nil
 	}
 	http2 = options.GetExplicitHttpConfig().GetHttp2ProtocolOptions() != nil
 	k.setTLS(b, c, options, policy, http2)
@@ -318,8 +319,12 @@ func (k clusterKey) setTLS(b builder, c *clusterv3.Cluster, options *httpv3.Http
 		b.ApplyTLS(t, feature.PolicyTLS{Mesh: k.mesh, Credentials: k.router || k.rule.HasCredentials(), HTTP2: http2, Mutual: mutual(), Certificate: k.rule.ClientCertificate}, c, options)
 		return
 	}
-	if k.noTLS || k.service.MeshExternal || !k.mesh.AutoMTLS() || c.GetClusterType() != nil { // nobody knows who is resolved
+	if k.noTLS || k.service.MeshExternal || !k.mesh.AutoMTLS() {
 		return
+	}
+	if c.GetClusterType() != nil { // hosts that are resolved as they are called say nothing of mutual TLS
+		sni, ids = "", nil
+		options.UpstreamHttpProtocolOptions = &corev3.UpstreamHttpProtocolOptions{AutoSni: true, AutoSanValidation: true}
 	}
 	tls := mutual()
 	if k.service.Resolution == registry.Passthrough {
@@ -377,7 +382,10 @@ func (k clusterKey) withTrustDomainAliases(ids []string) []string {
 }
 
 func clusterMetadata(k clusterKey) *corev3.Metadata {
-	m := serviceMetadata(k.service)
+	m := map[string]*structpb.Value{}
+	if k.service.Resolution != registry.DynamicDNS { // whose services are the hosts that are called
+		m = serviceMetadata(k.service)
+	}
 	if o := k.rule.Object; o != nil {
 		m["config"] = envoy.Text(o.Path())
 	}

@@ -11,10 +11,10 @@ import (
 	httpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 	"github.com/istiod-lite/istiod-lite/pilot/scope/traffic"
-	"github.com/istiod-lite/istiod-lite/pilot/translate/view"
 )
 
 // DNSCache returns the cache of the addresses of called hosts. The filters that resolve them and the clusters that
@@ -66,4 +66,4 @@ func (b builder) buildDynamicDNSCluster(k fixedClusterKey) *envoy.Resource {
 }
 
 // isDynamicDNS reports whether a fixed cluster is that one.
-func (k fixedClusterKey) isDynamicDNS() bool { return k.name == view.DynamicDNSCluster }
+func (k fixedClusterKey) isDynamicDNS() bool { return k.name == names.AllowAnyDynamicDNSCluster }

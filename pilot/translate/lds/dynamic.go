@@ -2,7 +2,6 @@ package lds
 
 import (
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
-	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	dfpfilterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/dynamic_forward_proxy/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	snidfpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/sni_dynamic_forward_proxy/v3"
@@ -24,7 +23,7 @@ func (c proxyContext) hostResolver() *hcmv3.HttpFilter {
 
 // serverNameResolver returns the filter that resolves the server name of a TLS connection.
 func (c proxyContext) serverNameResolver(port uint32) *listenerv3.Filter {
-	return envoy.NetworkFilter("envoy.filters.network.sni_dynamic_forward_proxy", envoy.Any(&snidfpv3.FilterConfig{
+	return envoy.NetworkFilter("envoy.extensions.filters.network.sni_dynamic_forward_proxy", envoy.Any(&snidfpv3.FilterConfig{
 		DnsCacheConfig: cds.DNSCache(c.mesh, c.ipv4, c.ipv6), PortSpecifier: &snidfpv3.FilterConfig_PortValue{PortValue: port},
 	}))
 }
@@ -39,12 +38,11 @@ func resolvedPort(s *registry.Service, port uint32) uint32 {
 
 // requestChain returns the chain of virtualOutbound for requests: they go to another cluster than connections do.
 func (b builder) requestChain(k virtualOutboundKey) *listenerv3.FilterChain {
-	routes := &routev3.RouteConfiguration{
-		Name: k.http, ValidateClusters: envoy.Bool(false),
-		VirtualHosts: []*routev3.VirtualHost{rds.AllowAny(k.http, k.mesh.AttemptCount())},
-	}
+	routes := rds.AllowAnyRoutes(k.http, k.mesh.AttemptCount())
+	match := plainHTTP(k.http10)
+	match.TransportProtocol = "" // as what inspects connections for HTTP finds none in TLS
 	return &listenerv3.FilterChain{
-		Name: names.VirtualOutboundCatchall + "-http", FilterChainMatch: plainHTTP(k.http10),
-		Filters: b.httpChainFilters(k.proxyContext, feature.Outbound, k.http+";", "", routes, 0, registry.Unsupported),
+		Name: names.VirtualOutboundCatchall + "-http", FilterChainMatch: match,
+		Filters: b.httpChainFilters(k.proxyContext, feature.Outbound, "outbound_"+names.VirtualOutbound+"_"+routes.Name+";", "", routes, 0, registry.Unsupported),
 	}
 }

@@ -407,7 +407,7 @@ func (o egressBuilder) tcpChains(s *registry.Service, p registry.Port, onWildcar
 		own.to.statPrefix = view.StatName(pattern, s, p.Number, 0, "")
 	}
 	own.to.connection = connection(o.view, o.view.ServiceRule(o.cohort.Client, s), p.Number)
-	if p.Protocol.IsTLS() && (onWildcard || prefix.IsValid()) {
+	if p.Protocol.IsTLS() && (onWildcard || prefix.IsValid() || own.to.resolved != 0) {
 		own.servers = frozen.ListOf(o.serverNames(s)...)
 	}
 	return append(chains, own)

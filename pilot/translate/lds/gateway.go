@@ -46,6 +46,7 @@ type tcpDestination struct {
 	clusters   frozen.List[weightedCluster]
 	connection traffic.Connection
 	resolved   uint32 // the port at which the server name of a connection is called, where proxies resolve that; else 0
+	mutual     bool   // connections come over the mesh's own TLS
 }
 
 type weightedCluster struct {
@@ -298,7 +299,9 @@ func (b builder) gatewayChains(k gatewayKey, c gatewayChain, statPrefix string) 
 	if c.use.HTTP() {
 		chain.Filters = b.httpChainFilters(k.proxyContext, feature.Gateway, statPrefix, c.route, nil, k.port, c.protocol)
 	} else {
-		chain.Filters = b.weightedTCPFilters(k.proxyContext, feature.Gateway, c.to, k.port, registry.TCP)
+		to := c.to
+		to.mutual = c.tls.GetMode() == networkingv1alpha3.ServerTLSSettings_ISTIO_MUTUAL
+		chain.Filters = b.weightedTCPFilters(k.proxyContext, feature.Gateway, to, k.port, registry.TCP)
 	}
 	if c.use.TerminatesTLS() {
 		chain.TransportSocket = serverTLS(k.mesh, c.tls, !c.use.HTTP(), k.capabilities)

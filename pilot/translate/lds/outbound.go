@@ -165,8 +165,9 @@ func (b builder) buildVirtualOutbound(k virtualOutboundKey) *envoy.Resource {
 	if k.http != "" {
 		l.FilterChains = slices.Insert(l.FilterChains, 1, b.requestChain(k))
 		l.ListenerFilters = append(l.ListenerFilters, httpInspector(nil))
-		l.ListenerFiltersTimeout = k.mesh.GetProtocolDetectionTimeout()
-		l.ContinueOnListenerFiltersTimeout = true
+		if t := k.mesh.GetProtocolDetectionTimeout(); t.AsDuration() > 0 {
+			l.ListenerFiltersTimeout, l.ContinueOnListenerFiltersTimeout = t, true
+		}
 	}
 	l.AdditionalAddresses = additionalIPv6(k.dual, port)
 	if k.transparent {

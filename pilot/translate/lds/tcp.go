@@ -54,9 +54,10 @@ func (b builder) weightedTCPFilters(c proxyContext, d feature.Direction, to tcpD
 	} else {
 		proxy.ClusterSpecifier = &tcpv3.TcpProxy_WeightedClusters{WeightedClusters: weighted}
 	}
+	chain.Mutual = to.mutual
 	filters := b.tcpProxy(c, chain, proxy, to.connection)
 	if to.resolved != 0 {
-		filters = slices.Insert(filters, len(filters)-1, c.serverNameResolver(to.resolved)) // before the proxy
+		filters = slices.Insert(filters, 0, c.serverNameResolver(to.resolved))
 	}
 	return filters
 }

@@ -7,6 +7,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
+// maxDirectResponse is how many bytes a route may answer with by itself.
+const maxDirectResponse = 1 << 20
+
 // defaultRoute returns a route that sends every request for host:port to the cluster. hash and retry may be nil: none.
 func defaultRoute(cluster, host string, port uint32, hash []*routev3.RouteAction_HashPolicy, retry *routev3.RetryPolicy) *routev3.Route {
 	r := outboundRoute(names.DefaultRoute, cluster)
@@ -31,7 +34,20 @@ func WorkloadRoute(cluster, host string, port uint32, grpc bool) *routev3.Route 
 // AllowAny returns the catch-all virtual host of a sidecar that may call hosts without a service. Requests go to their
 // original destination, or to the cluster of an egress proxy.
 func AllowAny(cluster string, attemptCount bool) *routev3.VirtualHost {
-	return everyHost(names.AllowAny, outboundRoute(names.AllowAny, cluster), attemptCount)
+	name := names.AllowAny
+	if cluster == names.AllowAnyDynamicDNSCluster {
+		name = names.AllowAnyDynamicDNS
+	}
+	return everyHost(name, outboundRoute(name, cluster), attemptCount)
+}
+
+// AllowAnyRoutes returns the route configuration of requests to no service, where that is part of a listener.
+func AllowAnyRoutes(cluster string, attemptCount bool) *routev3.RouteConfiguration {
+	all := AllowAny(cluster, attemptCount)
+	return &routev3.RouteConfiguration{
+		Name: all.Name, VirtualHosts: []*routev3.VirtualHost{all},
+		ValidateClusters: envoy.Bool(false), IgnorePortInHostMatching: true, MaxDirectResponseBodySizeBytes: envoy.UInt32(maxDirectResponse),
+	}
 }
 
 // blockAll returns the catch-all virtual host of a sidecar that may call services only.

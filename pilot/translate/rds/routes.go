@@ -87,7 +87,7 @@ func buildHeader(k headerKey) *envoy.Resource {
 		Name:                           k.name,
 		ValidateClusters:               envoy.Bool(false), // a route may come before its cluster
 		IgnorePortInHostMatching:       true,
-		MaxDirectResponseBodySizeBytes: envoy.UInt32(1 << 20),
+		MaxDirectResponseBodySizeBytes: envoy.UInt32(maxDirectResponse),
 	}
 	if k.divided {
 		rc.Vhds = &routev3.Vhds{ConfigSource: envoy.ADS()}

@@ -51,9 +51,6 @@ func (v *View) ServiceRule(c cohort.Client, s *registry.Service) traffic.Rule {
 	return rule
 }
 
-// DynamicDNSCluster is the name of the cluster for requests to no service where the mesh has their hosts resolved.
-const DynamicDNSCluster = "AllowAnyDynamicDNSCluster"
-
 // DynamicDNS reports whether the mesh has the hosts resolved of requests to no service.
 func (v *View) DynamicDNS() bool {
 	return v.Mesh().GetOutboundTrafficPolicy().GetMode() == meshv1alpha1.MeshConfig_OutboundTrafficPolicy_ALLOW_ANY_DYNAMIC_DNS
@@ -62,7 +59,7 @@ func (v *View) DynamicDNS() bool {
 // HTTPFallback returns the cluster for requests to no service.
 func (v *View) HTTPFallback(s *scope.Scope) string {
 	if v.DynamicDNS() && s.Spec().GetOutboundTrafficPolicy() == nil {
-		return DynamicDNSCluster
+		return names.AllowAnyDynamicDNSCluster
 	}
 	return v.Fallback(s)
 }
