@@ -85,14 +85,10 @@ func TestConformance(t *testing.T) {
 
 // implementation is what the report is about.
 func implementation() confv1.Implementation {
-	if istiod := os.Getenv(istiodVar); istiod != "" {
+	if os.Getenv(istiodVar) != "" {
 		version := "unknown"
-		if b, err := buildinfo.ReadFile(istiod); err == nil {
-			for _, d := range b.Deps {
-				if d.Path == "istio.io/istio" {
-					version = d.Version
-				}
-			}
+		if b, err := buildinfo.ReadFile(filepath.Join(os.Getenv(dirVar), "istiod")); err == nil {
+			version = b.Main.Version
 		}
 		return confv1.Implementation{Organization: "istio", Project: "istio", URL: "https://istio.io/", Version: version, Contact: []string{"@istio/maintainers"}}
 	}
