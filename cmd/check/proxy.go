@@ -34,7 +34,7 @@ func (r *Report) ProxyOf(ctx context.Context, s Server, name string) error {
 	r.ok("connected", "for %s, from %s, version %s", span(s.Now.Sub(p.Connected)), p.Address, p.Version)
 	standing := standingOf(p, s.Now)
 	for _, t := range standing.rejected {
-		r.wrong(strings.ToUpper(t.Type), s.ask("/debug/findings"), "it rejects what it is sent: %s", strings.TrimSpace(t.LastError))
+		r.wrong(strings.ToUpper(t.Type), mends(s.rejections(ctx), name, t.Type, s.ask("/debug/findings")), "it rejects what it is sent: %s", strings.TrimSpace(t.LastError))
 	}
 	for _, t := range standing.stale {
 		r.wrong(strings.ToUpper(t.Type), "pilot-discovery proxy-status "+name+s.address(), "it has not acknowledged what it was sent for %s", span(s.Now.Sub(*t.SentTime)))

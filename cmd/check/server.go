@@ -17,6 +17,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/pilot/debug"
+	"github.com/istiod-lite/istiod-lite/pilot/pushes"
 )
 
 // Server is a running server that is asked.
@@ -271,6 +272,7 @@ func (r *Report) proxies(ctx context.Context, s Server) {
 		return
 	}
 	rejected, stale, waiting := 0, 0, 0
+	var why []pushes.Rejection
 	versions := map[string]int{}
 	const shown = 5
 	for _, p := range all {
@@ -280,7 +282,10 @@ func (r *Report) proxies(ctx context.Context, s Server) {
 		case len(standing.rejected) > 0:
 			if rejected++; rejected <= shown {
 				t := standing.rejected[0]
-				r.wrong("rejected", fix, "%s rejects %s: %s", p.ProxyID, strings.ToUpper(t.Type), strings.TrimSpace(t.LastError))
+				if why == nil {
+					why = s.rejections(ctx)
+				}
+				r.wrong("rejected", mends(why, p.ProxyID, t.Type, fix), "%s rejects %s: %s", p.ProxyID, strings.ToUpper(t.Type), strings.TrimSpace(t.LastError))
 			}
 		case len(standing.stale) > 0:
 			if stale++; stale <= shown {

@@ -185,3 +185,26 @@ func TestText(t *testing.T) {
 		}
 	}
 }
+
+// What a proxy rejects is mended by deleting the object that made it, or in its file.
+func TestRejections(t *testing.T) {
+	const shown = "pilot-discovery proxy-status web-1.shop"
+	rejecting := func(sources string) pages {
+		return well().with("/debug/syncz", `[{"proxy": "web-1.shop", "resources": {"x": {"type": "lds", "state": "ERROR", "lastError": "no such filter"}}}]`).
+			with("/debug/pushes?limit=0", `{"pushes": [{"id": 1, "rejections": [{"proxy": "web-1.shop", "count": 1, "type": "lds", "sources": [`+sources+`]}]}]}`)
+	}
+	for _, x := range []struct{ sources, fix string }{
+		{`{"kind": "Service", "namespace": "shop", "name": "web"}, {"kind": "EnvoyFilter", "namespace": "shop", "name": "odd"}`, "kubectl -n shop delete envoyfilter odd  # or edit it: " + shown},
+		{`{"kind": "Sidecar", "namespace": "shop", "name": "s"}, {"kind": "Gateway", "namespace": "shop", "name": "g", "position": "mesh/g.yaml:3:1", "changed": true}`, "edit mesh/g.yaml:3:1  # Gateway shop/g: " + shown},
+		{`{"kind": "Service", "namespace": "shop", "name": "web"}`, shown},
+	} {
+		var r Report
+		if err := r.Running(t.Context(), rejecting(x.sources).server()); err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(r.Results, func(x Result) bool { return x.Name == "rejected" })
+		if i < 0 || r.Results[i].State != Wrong || r.Results[i].Fix != x.fix {
+			t.Errorf("%s: %+v", x.sources, r.Results)
+		}
+	}
+}

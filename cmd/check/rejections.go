@@ -1,0 +1,53 @@
+package check
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/istiod-lite/istiod-lite/pilot/pushes"
+)
+
+// rejections returns what proxies rejected, as the log of pushes has it, the newest last.
+func (s Server) rejections(ctx context.Context) (list []pushes.Rejection) {
+	var page pushes.Page
+	if s.get(ctx, "/debug/pushes?limit=0", &page) != nil {
+		return nil // an older server
+	}
+	for _, p := range page.Pushes {
+		list = append(list, p.Rejections...)
+	}
+	return append(list, page.Unprompted.Rejections...)
+}
+
+// makers are the kinds whose objects write what proxies are sent as users have written it, the one that does so most
+// first: mostly it is they that make what proxies reject.
+func makers() []string { return []string{"EnvoyFilter", "TrafficExtension", "WasmPlugin"} }
+
+// mends returns the command that mends what a proxy rejects of a type: to delete, or to edit, the object behind it. It
+// is shown where that is not known.
+func mends(list []pushes.Rejection, proxy, short, show string) string {
+	for _, x := range slices.Backward(list) {
+		if !strings.EqualFold(x.Type, short) || x.Proxy != proxy && x.Proxies < 2 {
+			continue
+		}
+		var culprit *pushes.Object
+		rank := len(makers())
+		for i, o := range x.Sources {
+			at := slices.Index(makers(), o.Kind)
+			if at >= 0 && at < rank {
+				culprit, rank = &x.Sources[i], at
+			} else if o.Changed && culprit == nil {
+				culprit = &x.Sources[i]
+			}
+		}
+		switch {
+		case culprit == nil || culprit.Gone:
+		case culprit.Position != "":
+			return "edit " + culprit.Position + "  # " + culprit.String() + ": " + show
+		default:
+			return "kubectl -n " + culprit.Namespace + " delete " + strings.ToLower(culprit.Kind) + " " + culprit.Name + "  # or edit it: " + show
+		}
+	}
+	return show
+}
