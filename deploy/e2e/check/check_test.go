@@ -115,6 +115,9 @@ func (w *world) run(fix string, running *installed.Replica) *installed.Replica {
 		}
 		_, err := w.helm.Run(w.Ctx, words[1:]...)
 		w.Must(err)
+	case strings.HasPrefix(fix, "kubectl -n default delete envoyfilter "):
+		filters := w.Dynamic().Resource(schema.GroupVersionResource{Group: "networking.istio.io", Version: "v1alpha3", Resource: "envoyfilters"})
+		w.Must(filters.Namespace("default").Delete(w.Ctx, words[5], metav1.DeleteOptions{}))
 	default:
 		w.T.Fatalf("the test does not know how to run %q", fix)
 	}
@@ -161,5 +164,11 @@ func TestCheck(t *testing.T) {
 		return err
 	})
 	server = w.run(fix, nil)
+	w.well("--address", server.Monitoring)
+
+	// A proxy rejects what an EnvoyFilter makes.
+	fussy(t, server.GRPC)
+	w.Write(oddFilter)
+	server = w.run(w.broken("rejected: fussy-1.default rejects LDS: InvalidArgument: Error adding/updating listener(s) virtualOutbound: it is odd", "--address", server.Monitoring), server)
 	w.well("--address", server.Monitoring)
 }
