@@ -99,8 +99,8 @@ func (t *Translator) Stats() (hits, misses uint64) { return t.memo.Stats() }
 // Kept returns how many encoded resources the memo keeps.
 func (t *Translator) Kept() int { return t.memo.Len() }
 
-// Size returns how many encoded resources the memo finds, and how many of those that nobody used had to go for newer ones
-// since the start.
+// Size returns how many encoded resources the memo finds, and how many of those that nobody used had to go for newer
+// ones since the start.
 func (t *Translator) Size() (resources int, evictions uint64) {
 	return t.memo.Size(), t.memo.Evictions()
 }
