@@ -216,7 +216,7 @@ func TestMeshThatStaysUp(t *testing.T) {
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
-			url := regexp.MustCompile(`^ +curl (http://127\.0\.0\.1:\d+\S*)$`)
+			url := regexp.MustCompile(`^ +(?:curl|a browser:) (http://127\.0\.0\.1:\d+\S*)$`)
 			file := regexp.MustCompile(`^ +edit (\S+): `)
 			reached, told := 0, false
 			for lines := bufio.NewScanner(out); lines.Scan(); {

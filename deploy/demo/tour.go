@@ -362,7 +362,8 @@ func (d *show) stay(ctx context.Context) error {
 	}
 	d.page.line("bin/pilot-discovery check --address %s", debug)
 	d.page.line("bin/pilot-discovery proxy-status --address %s", debug)
-	d.page.line("curl http://%s/debug/findings, or a browser at http://%s/ui", debug, debug)
+	d.page.line("curl http://%s/debug/findings", debug)
+	d.page.line("a browser: http://%s/ui", debug)
 	d.page.line("edit %s: what the control plane makes of it shows up here", filepath.Join(d.mesh, splitFile))
 	d.page.gap()
 	relays.Go(func() {

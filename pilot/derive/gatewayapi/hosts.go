@@ -151,7 +151,7 @@ func (r *run) findIdle(all []*route) {
 	})
 	each(func(x *route, l *listener) {
 		if f := first[l]; f != x {
-			r.found(finding(x.object, diag.Warning, "TCPRoute", "spec.parentRefs", "name another listener",
+			r.found(finding(x.object, diag.Warning, x.object.Kind.Name, "spec.parentRefs", "name another listener",
 				fmt.Sprintf("TCPRoute %s/%s, which is older, has all connections of listener %s: this one gets none there", f.object.Namespace, f.object.Name, l.Name)))
 		}
 	})
