@@ -84,6 +84,7 @@ func Analyzers() []Analyzer {
 		{"authorizers", []string{codeProvider}, false, "authorizers of CUSTOM policies that cannot be asked", (*analysis).authorizers},
 		{"proxy-configs", []string{codeProxyConfigs}, false, "several ProxyConfigs of one workload or namespace", (*analysis).proxyConfigs},
 		{"node-addresses", []string{codeNodeAddress}, false, "endpoints at addresses of Nodes", (*analysis).nodeAddresses},
+		{"egress-proxies", []string{codeReference}, false, "egress proxies of Sidecars that are not there, or that the Sidecar leaves out", (*analysis).egressProxies},
 		{"resolutions", []string{codeUnresolved, codeSeveral}, false, "names of endpoints that proxies do not resolve", (*analysis).resolutions},
 
 		{"injection", []string{codeNotInjected, codeNoProxy, codeInjectionLabels}, true, "namespaces without injection, and Pods without a proxy where others get one", (*analysis).injection},

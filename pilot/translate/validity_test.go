@@ -116,7 +116,8 @@ func referencedClusters(t tb, m proto.Message) []string {
 }
 
 // checkReferences checks all that a proxy is sent against Envoy's validation rules, and checks that references are
-// closed. A route may lead to a missing cluster only where a VirtualService names its host: open reports that.
+// closed. What leads to a missing cluster does so only where a VirtualService, or the egress proxy of a Sidecar, names
+// its host: open reports that.
 func checkReferences(t tb, who string, c configByType, open func(host string) bool) {
 	missing := func(where, name string) {
 		if c["cds"][name] != nil || name == names.UnknownService {
@@ -174,6 +175,9 @@ func routedHosts(s *snapshot.Snapshot) func(string) bool {
 		for h := range scope.Destinations(o.Spec.(*networkingv1.VirtualService)) {
 			hosts[names.FQDN(h, o.Namespace, s.Domain)] = true
 		}
+	}
+	for _, o := range s.AllObjects(kinds.Sidecar) {
+		hosts[o.Spec.(*networkingv1.Sidecar).GetOutboundTrafficPolicy().GetEgressProxy().GetHost()] = true
 	}
 	return func(h string) bool { return hosts[h] }
 }
