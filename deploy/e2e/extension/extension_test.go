@@ -64,8 +64,8 @@ spec:
 	}
 
 	// A script that does not load is left out, and everything else is in force.
-	suite.Write(t, path, extensionYAML("more", "priority: -1", "m")+ordered+wasm+extensionYAML("broken", "priority: 20", `b" .. `))
-	suite.Eventually(t, "a broken script does no harm", answers("mn5ta", `{"mark":1}`))
+	suite.Write(t, path, extensionYAML("more", "priority: -1", "m")+extensionYAML("broken", "priority: 20", `b" .. `)+ordered+wasm)
+	suite.Eventually(t, "a broken script does no harm", answers("nm5ta", `{"mark":1}`))
 
 	const name = "extensions.istio.io/trafficextension/a.module~istio-translated-wasmplugin"
 	type dump struct {
