@@ -194,8 +194,15 @@ func (w *World) found(key string, list []diag.Diagnostic) {
 	before := w.findings[key]
 	w.findings[key] = list
 	w.mu.Unlock()
+	if slices.Equal(before, list) {
+		return
+	}
+	known := make(map[diag.Diagnostic]bool, len(before))
+	for _, d := range before {
+		known[d] = true
+	}
 	for _, d := range list {
-		if slices.Contains(before, d) {
+		if known[d] {
 			continue
 		}
 		level := slog.LevelWarn
