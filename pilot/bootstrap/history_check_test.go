@@ -366,9 +366,10 @@ func (c *modelEnvoy) differHosts(name string, has, want *content) string {
 	return fmt.Sprintf("RouteConfiguration %s put together is another: %v, not %v", name, list(a), list(b))
 }
 
-// dangles reports whether in some Snapshot of the history this very resource is the one of its name and the cluster is
-// not there: a VirtualService leads to what does not exist.
-func (h *history) dangles(c *modelEnvoy, typeURL, name string, x *held, cluster string) bool {
+// dangles reports whether in some Snapshot of the history the resource of this name leads to a cluster that is not
+// there: a VirtualService leads to what does not exist. What the client has may be another version of the resource: for
+// a while it keeps the patches of a workload that has gone.
+func (h *history) dangles(c *modelEnvoy, typeURL, name, cluster string) bool {
 	for _, s := range slices.Backward(h.snapshots()) {
 		want, err := h.wanted(s, c.node)
 		if err != nil {
@@ -390,7 +391,7 @@ func (h *history) dangles(c *modelEnvoy, typeURL, name string, x *held, cluster 
 				}
 			}
 		}
-		if is != nil && (is.value == x.value || x.heads && slices.Contains(is.clusters, cluster) || typeURL == envoy.VirtualHostType && slices.Contains(is.hashes, x.hashes[0])) {
+		if is != nil && slices.Contains(is.clusters, cluster) {
 			return true
 		}
 	}

@@ -311,7 +311,7 @@ func (c *modelEnvoy) references() {
 	}
 	look := func(typeURL, name string, x *held) {
 		for _, cluster := range x.clusters {
-			if c.have[envoy.ClusterType][cluster] == nil && !c.h.dangles(c, typeURL, name, x, cluster) {
+			if c.have[envoy.ClusterType][cluster] == nil && !c.h.dangles(c, typeURL, name, cluster) {
 				c.fail("%s %s names cluster %s, which it has not", short(typeURL), name, cluster)
 			}
 		}
