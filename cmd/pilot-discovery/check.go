@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -82,14 +79,12 @@ func (f *checkFlags) run(c *cobra.Command) error {
 	if f.text.Color, err = colors(c, f.getenv); err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	return watched(ctx, c.OutOrStdout(), f.watch, func(w io.Writer) error { return f.once(ctx, c, w) })
+	return watched(c, f.watch, func(w io.Writer) error { return f.once(c, w) })
 }
 
 // once runs the checks once.
-func (f *checkFlags) once(ctx context.Context, c *cobra.Command, w io.Writer) error {
-	ctx, cancel := context.WithTimeout(ctx, f.timeout)
+func (f *checkFlags) once(c *cobra.Command, w io.Writer) error {
+	ctx, cancel := context.WithTimeout(c.Context(), f.timeout)
 	defer cancel()
 	p := newProgress(c.ErrOrStderr(), "checking")
 	report := &check.Report{}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"io"
 	"os"
 	"path/filepath"
@@ -146,6 +147,8 @@ func TestMistakes(t *testing.T) {
 		{[]string{"bootstrap"}, "it also wants --ads and --node"},
 		{[]string{"translate", "x"}, "it also wants one of --node, --pod, --proxy"},
 		{[]string{"check", "--pre", "--proxy", "a.b"}, "--pre and --proxy exclude each other"},
+		{[]string{"completion", "tcsh"}, `unknown command "tcsh" for "completion"`},
+		{[]string{"migrate", "-f", "-", "--watch"}, "the standard input is read once only"},
 		{[]string{"version", "--color", "pink"}, ""},
 	} {
 		var out, said strings.Builder
@@ -153,6 +156,43 @@ func TestMistakes(t *testing.T) {
 		if x.says != "" && (code != 1 || out.Len() > 0 || !strings.Contains(said.String(), x.says)) {
 			t.Errorf("%v: %d %q %q", x.args, code, out.String(), said.String())
 		}
+	}
+}
+
+// What is watched is printed anew when it has changed, wrong or not, until a signal ends it.
+func TestWatch(t *testing.T) {
+	change := filepath.Join(t.TempDir(), "change.yaml")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(change, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	web, err := os.ReadFile("testdata/mesh/web.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(string(web))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	shown, done := make(chan string, 1), make(chan int)
+	go func() {
+		done <- run(ctx, []string{"diff", "testdata/mesh", "-f", change, "--watch"}, nil, writerFunc(func(text string) { shown <- text }), io.Discard)
+	}()
+	for _, x := range []struct{ change, says string }{
+		{strings.ReplaceAll(string(web), "port: 80", "port: 81"), "No object differs from what there is."},
+		{"kind: [", "outbound|81||web.a.svc.cluster.local"},
+		{string(web), "error: the change is not one that a server takes"},
+		{"", "No object differs from what there is."},
+	} {
+		if text := <-shown; !strings.Contains(text, x.says) {
+			t.Errorf("%q: want %q", text, x.says)
+		}
+		write(x.change)
+	}
+	cancel()
+	if code := <-done; code != 0 {
+		t.Errorf("exit code %d", code)
 	}
 }
 

@@ -35,6 +35,7 @@ type diffFlags struct {
 	without []string // files of what is deleted
 	limit   int
 	dryRun  bool
+	watch   bool
 	texts   []*file.Texts // that were read for -f
 }
 
@@ -58,6 +59,7 @@ With -o wide nothing is left out, and -o name prints the proxies that are affect
 The exit code is 0 if nothing differs, 1 if something does, and 2 if the command could not do its work, or the change is one that a server would not take.`,
 		Example: `  pilot-discovery diff -f route.yaml
   pilot-discovery diff mesh -f route.yaml -o json
+  pilot-discovery diff mesh -f route.yaml --watch
   pilot-discovery diff mesh --delete VirtualService/reviews.shop
   pilot-discovery diff -f route.yaml --server-side -o name
   pilot-discovery diff -f mesh --against git:main`,
@@ -72,6 +74,7 @@ The exit code is 0 if nothing differs, 1 if something does, and 2 if the command
 	flags.StringVar(&f.against, "against", "", "what there is now: a directory, cluster, or git:REVISION of the directory of -f; the cluster by default")
 	outputFlag(c, &f.output, listFormats()...)
 	flags.BoolVar(&f.dryRun, "server-side", false, "have the API server judge the change, too, by a dry run: its schemas, its webhooks and what you may write")
+	watchFlag(c, &f.watch)
 	flags.IntVar(&f.limit, "limit", 20, "fields, proxies and resources of each list that -o table prints; 0: all")
 	f.registerCluster(c, e)
 	f.complete(c)
@@ -96,6 +99,15 @@ func (f *diffFlags) run(c *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		against = args[0]
 	}
+	if f.watch && slices.Contains(slices.Concat(f.files, f.without), "-") {
+		return errOneInput
+	}
+	return watched(c, f.watch, func(w io.Writer) error { return f.once(c, against, w) })
+}
+
+// once prints once what the change does.
+func (f *diffFlags) once(c *cobra.Command, against string, w io.Writer) error {
+	f.texts = nil
 	o := ingest.Options{Revision: f.revision, Limits: limits.Default()}
 	tree, err := f.base(c, &o, against)
 	if err != nil {
@@ -134,7 +146,7 @@ func (f *diffFlags) run(c *cobra.Command, args []string) error {
 		return err
 	}
 	show := map[string]func(io.Writer, *inspect.Changed, *gitTree) error{"table": f.text, "wide": f.wide, "json": f.document, "yaml": f.document, "name": f.names}[f.output]
-	if err := show(c.OutOrStdout(), done, tree); err != nil {
+	if err := show(w, done, tree); err != nil {
 		return err
 	}
 	if done.Empty() && len(done.New)+len(done.Mended) == 0 {

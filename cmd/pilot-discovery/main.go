@@ -84,5 +84,11 @@ Wherever a proxy is named it is as POD.NAMESPACE. Exit codes are 0, 1 where a co
 	root.PersistentFlags().String("color", terminal.Modes()[0], strings.Join(terminal.Modes(), ", "))
 	completeFlag(root, "color", terminal.Modes()...)
 	root.SuggestionsMinimumDistance = 2
+	root.InitDefaultCompletionCmd(args...)
+	for _, c := range root.Commands() {
+		if c.Name() == "completion" {
+			c.Args, c.RunE = root.Args, root.RunE // else it prints its help for a shell that it does not know
+		}
+	}
 	return root
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -19,7 +20,8 @@ import (
 
 type migrateFlags struct {
 	judgeFlags
-	e *env
+	e     *env
+	watch bool
 }
 
 func migrateCommand(e *env) *cobra.Command {
@@ -45,6 +47,7 @@ The exit code is 0 if nothing stands in the way, 79 if something does, and 1 if 
 	f.registerMesh(flags, e, "istioNamespace", "i")
 	flags.StringArrayVarP(&f.files, "filename", "f", nil, "file or directory with what a cluster has, or - for the standard input, in the place of the cluster; may be repeated")
 	outputFlag(c, &f.output, listFormats()...)
+	watchFlag(c, &f.watch)
 	f.registerCluster(c, e)
 	return c
 }
@@ -54,6 +57,14 @@ func (f *migrateFlags) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	if f.watch && slices.Contains(f.files, "-") {
+		return errOneInput
+	}
+	return watched(c, f.watch, func(w io.Writer) error { return f.once(c, color, w) })
+}
+
+// once prints the verdict once.
+func (f *migrateFlags) once(c *cobra.Command, color painter, w io.Writer) (err error) {
 	o := ingest.Options{Revision: f.revision, Limits: limits.Default()}
 	var around []thing
 	if len(f.files) > 0 {
@@ -78,7 +89,7 @@ func (f *migrateFlags) run(c *cobra.Command) error {
 		return f.tooLong(err)
 	}
 	v := f.judge(i, around)
-	if err := v.write(c.OutOrStdout(), f.output, color); err != nil {
+	if err := v.write(w, f.output, color); err != nil {
 		return err
 	}
 	if v.InTheWay > 0 {

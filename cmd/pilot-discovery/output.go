@@ -2,11 +2,14 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -125,13 +128,23 @@ func watchFlag(c *cobra.Command, watch *bool) {
 // watchInterval is how often what is watched is looked at.
 const watchInterval = 2 * time.Second
 
-// watched prints what show writes, once, or with watch again and again until ctx ends: on a terminal in the place of
-// what stood there, elsewhere only when it is different.
-func watched(ctx context.Context, w io.Writer, watch bool, show func(io.Writer) error) error {
+// errOneInput is of --watch with -f -.
+var errOneInput = errors.New("--watch: the standard input is read once only: name a file or a directory by -f")
+
+// watched prints what show writes, once, or with watch again and again: on a terminal in the place of what stood there,
+// elsewhere only when it is different. What takes long, as reading a large cluster does, is done a tenth of the time at
+// most. A signal ends it, by the command's context.
+func watched(c *cobra.Command, watch bool, show func(io.Writer) error) error {
+	ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	c.SetContext(ctx)
 	var last []byte
+	w := c.OutOrStdout()
 	for {
 		var out bytes.Buffer
+		begin := time.Now()
 		err := show(&out)
+		pause := max(watchInterval, 9*time.Since(begin))
 		if !watch || err != nil && out.Len() == 0 && last == nil {
 			_, _ = w.Write(out.Bytes())
 			return err
@@ -149,7 +162,7 @@ func watched(ctx context.Context, w io.Writer, watch bool, show func(io.Writer) 
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(watchInterval):
+		case <-time.After(pause):
 		}
 	}
 }

@@ -7,11 +7,8 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"os"
-	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
 	"text/tabwriter"
 	"time"
 
@@ -50,11 +47,9 @@ In parentheses stands how long ago the last response was sent.`,
 			return connected(c, address), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(c *cobra.Command, args []string) error {
-			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
-			defer stop()
-			return watched(ctx, c.OutOrStdout(), watch, func(w io.Writer) error {
+			return watched(c, watch, func(w io.Writer) error {
 				var all []debug.ProxyStatus
-				if err := ask(ctx, http.MethodGet, address, "/debug/syncz", func(body io.Reader) error { return json.NewDecoder(body).Decode(&all) }); err != nil {
+				if err := ask(c.Context(), http.MethodGet, address, "/debug/syncz", func(body io.Reader) error { return json.NewDecoder(body).Decode(&all) }); err != nil {
 					return err
 				}
 				return showProxies(w, all, args, output)

@@ -9,11 +9,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -97,11 +94,9 @@ func (f *whyFlags) run(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	return watched(ctx, c.OutOrStdout(), f.watch, func(w io.Writer) error {
+	return watched(c, f.watch, func(w io.Writer) error {
 		q := q
-		way, err := f.way(ctx, c, &q)
+		way, err := f.way(c.Context(), c, &q)
 		if err != nil {
 			return err
 		}
