@@ -61,7 +61,7 @@ poll(async (signal) => {
   document.getElementById('count-findings').textContent = (s.findings.error ?? 0) + (s.findings.warning ?? 0) || '';
   document.getElementById('count-findings').className = 'count' + (s.findings.error ? ' error' : s.findings.warning ? ' warning' : '');
   const bad = s.proxies.ERROR ?? 0, stale = s.proxies.STALE ?? 0;
-  if (!broken) status.textContent = `${s.version} · revision ${s.revision} · ${s.services} services` + (bad ? ` · ${bad} proxies reject` : '') + (stale ? ` · ${stale} on the way` : '');
+  if (!broken) status.textContent = `${s.version} · revision ${s.revision} · ${s.services} services` + (bad ? ` · ${bad} ${bad === 1 ? 'proxy rejects' : 'proxies reject'}` : '') + (stale ? ` · ${stale} on the way` : '');
 }, 1000, failed);
 
 // Light and dark: as the system says, until somebody switches.
