@@ -290,7 +290,7 @@ func (r *Report) roots(ctx context.Context, c *Cluster) string {
 	if end, err := earliestEnd([]byte(own)); err != nil {
 		r.wrong("roots", c.kubectl("delete configmap "+rootsMap), "the ConfigMap %s: %v", rootsMap, err)
 	} else {
-		r.expiry("roots", end, c.Now, c.kubectl("logs deploy/istiod"+c.suffix()+" | grep -i root"))
+		r.expiry("roots", end, c.Now, c.newRoots(ctx, c.Now.After(end)))
 	}
 	namespaces, err := list[corev1.Namespace](ctx, c, resource("", "v1", "namespaces"), "", "")
 	if r.unread("namespaces", err) {
@@ -316,6 +316,19 @@ func (r *Report) roots(ctx context.Context, c *Cluster) string {
 		r.ok("namespaces", "all %d have them", len(of))
 	}
 	return own
+}
+
+// newRoots returns the command that has the mesh get another root. A server replaces its own in time, but not one that
+// has expired.
+func (c *Cluster) newRoots(ctx context.Context, expired bool) string {
+	secret := resource("", "v1", "secrets")
+	if own, err := get[metav1.PartialObjectMetadata](ctx, c, secret, c.Namespace, "cacerts"); err == nil && own != nil {
+		return plugIn(c.Namespace)
+	}
+	if expired {
+		return c.kubectl("delete secret istio-ca-secret") + " && " + c.restart()
+	}
+	return c.restart()
 }
 
 // few names the first of a list.

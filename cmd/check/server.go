@@ -140,9 +140,14 @@ func (r *Report) memory(m metrics) {
 
 func bytesOf(n float64) string { return strconv.FormatFloat(n/(1<<20), 'f', 0, 64) + " MiB" }
 
+// plugIn is the command that has an operator's CA, of the folder CERTS, take the place of the one that there is.
+func plugIn(namespace string) string {
+	return "kubectl -n " + namespace + " create secret generic cacerts --from-file=CERTS --dry-run=client -o yaml | kubectl apply -f -"
+}
+
 // authority checks the certificate authority, by what the metrics say of it.
 func (r *Report) authority(m metrics, now time.Time) {
-	const plugin = "kubectl -n istio-system create secret generic cacerts --from-file=CERTS --dry-run=client -o yaml | kubectl apply -f -"
+	plugin := plugIn("istio-system")
 	roots, ok := m.value("citadel_server_root_cert_expiry_timestamp")
 	if !ok || roots <= 0 {
 		r.skip("authority", "", "this server has none: others issue certificates, or there are none")

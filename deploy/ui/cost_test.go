@@ -36,10 +36,9 @@ func TestCost(t *testing.T) {
 	}()
 	defer func() { close(stop); <-stopped }()
 	var page struct{ Newest int }
-	viewer := browser(t)
 	during := func(what, view string) {
 		if view != "" {
-			ctx, cancel := chromedp.NewContext(viewer)
+			ctx, cancel := chromedp.NewContext(browser(t))
 			defer cancel()
 			do(t, ctx, chromedp.Navigate("http://"+s.Monitoring+"/ui/#/"+view))
 			time.Sleep(3 * time.Second)
@@ -58,8 +57,11 @@ func TestCost(t *testing.T) {
 		t.Logf("%-28s %5.1f %% of a core, %.1f pushes a second, RSS %.1f, %.1f, %.1f MiB", what, 100*(s.cpu()-cpu).Seconds()/took.Seconds(),
 			float64(page.Newest-pushes)/took.Seconds(), float64(memory)/1024, float64(half)/1024, float64(s.memory())/1024)
 	}
+	for i := range *warm { // caches fill to their bounds
+		during(fmt.Sprint("warming up ", i), "")
+	}
 	during("without the page", "")
-	for _, view := range []string{"mesh", "proxies", "pushes", "objects"} {
+	for _, view := range strings.Split(*views, ",") {
 		during("with the page at "+view, view)
 	}
 	during("without the page again", "")

@@ -24,6 +24,8 @@ import (
 var (
 	screenshots = flag.String("screenshots", "", "a folder for the screenshots of the documentation; empty: none are kept")
 	measure     = flag.Duration("measure", 0, "how long TestCost watches the server with the page, and as long without; 0: not at all")
+	warm        = flag.Int("warm", 0, "of TestCost: how often it measures before the first view")
+	views       = flag.String("views", "mesh,proxies,pushes,objects", "of TestCost: which views it measures")
 )
 
 // browser opens a headless Chromium. What it complains of, like what the Content-Security-Policy forbids, is an error

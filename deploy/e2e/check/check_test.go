@@ -8,12 +8,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/istiod-lite/istiod-lite/citadel/pki"
 	"github.com/istiod-lite/istiod-lite/cmd/check"
 	"github.com/istiod-lite/istiod-lite/deploy/charts"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster/kubelet"
@@ -69,16 +71,21 @@ func (w *world) well(args ...string) {
 	})
 }
 
-// broken waits until one line is red, which says that, and returns the command that it names.
-func (w *world) broken(says string, args ...string) (fix string) {
+// broken waits until these lines are red and no others, and returns the command that the first one names.
+func (w *world) broken(says []string, args ...string) (fix string) {
 	w.T.Helper()
-	w.Eventually("it says "+says, func() error {
+	w.Eventually(fmt.Sprintf("it says %q", says), func() error {
 		wrong, err := w.check(args...)
 		if err != nil {
 			return err
 		}
-		if len(wrong) != 1 || !strings.Contains(wrong[0].Name+": "+wrong[0].Detail, says) {
+		if len(wrong) != len(says) {
 			return fmt.Errorf("%+v", wrong)
+		}
+		for i, r := range wrong {
+			if !strings.Contains(r.Name+": "+r.Detail, says[i]) {
+				return fmt.Errorf("%+v", wrong)
+			}
 		}
 		fix = wrong[0].Fix
 		return nil
@@ -96,6 +103,29 @@ func (w *world) start() *installed.Replica {
 	return r
 }
 
+// expire replaces the CA in the Secret and the roots of every namespace by one that expired an hour ago.
+func (w *world) expire() {
+	w.T.Helper()
+	began := time.Now().Add(-2 * time.Hour)
+	old, err := pki.NewSelfSigned("cluster.local", time.Hour, began)
+	w.Must(err)
+	files, err := old.Encode()
+	w.Must(err)
+	patch := func(data any) []byte {
+		text, err := json.Marshal(map[string]any{"data": data})
+		w.Must(err)
+		return text
+	}
+	_, err = w.Client().CoreV1().Secrets(installed.Namespace).Patch(w.Ctx, "istio-ca-secret", types.MergePatchType, patch(map[string][]byte{"ca-cert.pem": files.Certificate, "ca-key.pem": files.Key, "root-cert.pem": files.Roots}), metav1.PatchOptions{})
+	w.Must(err)
+	maps, err := w.Client().CoreV1().ConfigMaps("").List(w.Ctx, metav1.ListOptions{FieldSelector: "metadata.name=istio-ca-root-cert"})
+	w.Must(err)
+	for _, m := range maps.Items {
+		_, err = w.Client().CoreV1().ConfigMaps(m.Namespace).Patch(w.Ctx, m.Name, types.MergePatchType, patch(map[string]string{"root-cert.pem": string(files.Roots)}), metav1.PatchOptions{})
+		w.Must(err)
+	}
+}
+
 // run runs the command that a red line names, as a shell, Helm and the controllers of a cluster would.
 func (w *world) run(fix string, running *installed.Replica) *installed.Replica {
 	w.T.Helper()
@@ -104,6 +134,9 @@ func (w *world) run(fix string, running *installed.Replica) *installed.Replica {
 		if running != nil {
 			w.Must(running.Stop())
 		}
+		return w.start()
+	case fix == "kubectl -n istio-system delete secret istio-ca-secret && kubectl -n istio-system rollout restart deploy/istiod":
+		w.Must(w.Client().CoreV1().Secrets(installed.Namespace).Delete(w.Ctx, "istio-ca-secret", metav1.DeleteOptions{}))
 		return w.start()
 	case words[0] == "helm":
 		for i, word := range words {
@@ -135,7 +168,7 @@ func TestCheck(t *testing.T) {
 	// A custom resource is gone.
 	crds := w.Dynamic().Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
 	w.Must(crds.Delete(w.Ctx, "wasmplugins.extensions.istio.io", metav1.DeleteOptions{}))
-	server = w.run(w.broken("1 definition not there, so that its objects cannot be written: wasmplugins.extensions.istio.io"), server)
+	server = w.run(w.broken([]string{"1 definition not there, so that its objects cannot be written: wasmplugins.extensions.istio.io"}), server)
 	w.well()
 
 	// The server was away while somebody changed what its leader writes: a webhook's caBundle, and the roots of a
@@ -144,7 +177,7 @@ func TestCheck(t *testing.T) {
 	_, err = w.Client().AdmissionregistrationV1().MutatingWebhookConfigurations().Patch(w.Ctx, "istio-sidecar-injector", types.JSONPatchType,
 		[]byte(`[{"op": "replace", "path": "/webhooks/0/clientConfig/caBundle", "value": "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCi0tLS0tRU5EIENFUlRJRklDQVRFLS0tLS0K"}]`), metav1.PatchOptions{})
 	w.Must(err)
-	server = w.run(w.broken("istio-sidecar-injector: its caBundle has none of the roots of the mesh"), nil)
+	server = w.run(w.broken([]string{"istio-sidecar-injector: its caBundle has none of the roots of the mesh"}), nil)
 	w.well("--address", server.Monitoring)
 
 	w.Must(server.Stop())
@@ -152,23 +185,18 @@ func TestCheck(t *testing.T) {
 	w.Must(err)
 	_, err = w.Client().CoreV1().Namespaces().Create(w.Ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "later"}}, metav1.CreateOptions{})
 	w.Must(err)
-	var fix string
-	w.Eventually("both namespaces are named", func() error {
-		wrong, err := w.check()
-		if err == nil && (len(wrong) != 2 || !strings.Contains(wrong[0].Detail, "later") || !strings.Contains(wrong[1].Detail, "default") || wrong[0].Fix != wrong[1].Fix) {
-			err = fmt.Errorf("%+v", wrong)
-		}
-		if err == nil {
-			fix = wrong[0].Fix
-		}
-		return err
-	})
-	server = w.run(fix, nil)
+	server = w.run(w.broken([]string{"later", "default"}), nil)
+	w.well("--address", server.Monitoring)
+
+	// The server was away so long that its root has expired.
+	w.Must(server.Stop())
+	w.expire()
+	server = w.run(w.broken([]string{"roots: it expired at ", "istio-sidecar-injector: ", "istio-validator-istio-system: ", "istiod-default-validator: "}), nil)
 	w.well("--address", server.Monitoring)
 
 	// A proxy rejects what an EnvoyFilter makes.
 	fussy(t, server.GRPC)
 	w.Write(oddFilter)
-	server = w.run(w.broken("rejected: fussy-1.default rejects LDS: InvalidArgument: Error adding/updating listener(s) virtualOutbound: it is odd", "--address", server.Monitoring), server)
+	server = w.run(w.broken([]string{"rejected: fussy-1.default rejects LDS: InvalidArgument: Error adding/updating listener(s) virtualOutbound: it is odd"}, "--address", server.Monitoring), server)
 	w.well("--address", server.Monitoring)
 }
