@@ -76,6 +76,8 @@ func TestRun(t *testing.T) {
 		}},
 		{"port", "port: {number: 9080}", "port: {number: 9090}", []string{`error: VirtualService shop/reviews: spec.http[2].route[0].destination.port.number: reviews.shop.svc.cluster.local has no port 9090: requests get 503; use one of its ports: 9080, 9081 [IST0101]`}},
 		{"delegate", "delegate: {name: more}", "delegate: {name: moer}", []string{`there is no VirtualService shop/moer to delegate to: the route is left out; did you mean "more"? [IST0101]`}},
+		{"delegate that is not exported", "{name: more, namespace: shop}\nspec:\n", "{name: more, namespace: shop}\nspec:\n  exportTo: [back]\n", []string{`error: VirtualService shop/reviews: spec.http[1].delegate: VirtualService shop/more is not exported to namespace shop: the route is left out; export it to that namespace as well [IST0101]`}},
+		{"delegate with hosts", "{name: more, namespace: shop}\nspec:\n", "{name: more, namespace: shop}\nspec:\n  hosts: [own.example.com]\n", []string{`error: VirtualService shop/reviews: spec.http[1].delegate: VirtualService shop/more has hosts of its own, so no other may delegate to it: the route is left out; remove its hosts, or name another [IST0101]`}},
 		{"gateway", "name: front-b, namespace: shop}\nspec:\n  hosts: [shop.example.com]\n  gateways: [istio-system/front]", "name: front-b, namespace: shop}\nspec:\n  hosts: [shop.example.com]\n  gateways: [front]", []string{
 			`error: VirtualService shop/front-b: spec.gateways[0]: there is no Gateway shop/front: no gateway takes these routes; did you mean "istio-system/front"? [IST0101]`,
 		}},
@@ -100,7 +102,7 @@ func TestRun(t *testing.T) {
 		{"labels of a subset with a slip", "labels: {version: v2}}\n---", "labels: {version: v3}}\n---", []string{`the subset "v2" has no endpoints, and requests to it get 503; did you mean version: v2? [IST0173]`}},
 		{"labels of a subset without workloads", "labels: {app: reviews, version: v2}", "labels: {app: reviews}", []string{`the subset "v2" has no endpoints, and requests to it get 503; version is one of v1 there [IST0173]`, "IST0127"}},
 		{"subset defined again", "apiVersion: networking.istio.io/v1\nkind: DestinationRule\nmetadata: {name: reviews, namespace: shop}", "apiVersion: networking.istio.io/v1\nkind: DestinationRule\nmetadata: {name: a, namespace: shop}\nspec: {host: reviews.shop.svc.cluster.local, subsets: [{name: v1, labels: {version: v2}}]}\n---\napiVersion: networking.istio.io/v1\nkind: DestinationRule\nmetadata: {name: reviews, namespace: shop}", []string{
-			`warning: DestinationRule shop/reviews: spec.subsets[0].name: DestinationRule shop/a defines the subset "v1" of reviews.shop.svc.cluster.local too, and its definition counts: this one has no effect; rename one, or remove it [RepeatedSubset]`,
+			`warning: DestinationRule shop/reviews: spec.subsets[0].name: DestinationRule shop/a defines the subset "v1" of reviews.shop.svc.cluster.local too, and its definition counts (both are of the same age, and it sorts first by name): this one has no effect; rename one, or remove it [RepeatedSubset]`,
 		}},
 		{"number of a port in quotes", "targetPort: management", "targetPort: \"8080\"", []string{`no container of the pods that the Service selects has a port named "8080": the port has no endpoints, and requests to it get 503; remove the quotes: 8080 [TargetPortNotFound]`}},
 		{"host of a pattern", `host: "*.local"`, `host: "*.locale"`, []string{`DestinationRule istio-system/everything: spec.host: no Service or ServiceEntry has a host under *.locale`}},

@@ -47,6 +47,8 @@ const (
 	codeEndpoints    = "NoEndpoints"
 	codeRepeated     = "RepeatedSubset"
 	codeAddress      = "RepeatedAddress"
+	codeHost         = "RepeatedHost"
+	codePeers        = "RepeatedPeerAuthentication"
 	codeNamespace    = "NearlyRootNamespace"
 	codeSelector     = "SelectorInRootNamespace"
 	codeMesh         = "MeshConfigNotRead"
@@ -75,6 +77,7 @@ func Analyzers() []Analyzer {
 	return []Analyzer{
 		{"routes", []string{codeReference, codeLimit}, false, "Gateways, hosts, ports, subsets and delegates of VirtualServices that are not there", (*analysis).virtualServices},
 		{"conflicts", []string{codeConflict, codeUnreachable}, false, "VirtualServices that compete for a host", (*analysis).conflicts},
+		{"connection-routes", []string{codeUnreachable}, false, "routes of TLS and TCP that a gateway never reaches", (*analysis).connectionRoutes},
 		{"rules", []string{codeReference, codeSubset, codeRepeated, codeLimit}, false, "hosts and subsets of DestinationRules that match nothing, or are defined twice", (*analysis).destinationRules},
 		{"selectors", []string{codeWorkloads}, false, "selectors that match no workload", (*analysis).selectors},
 		{"endpoints", []string{codeTargetPort, codeEndpoints}, false, "ports of Services that no Pod has, and Services without endpoints", (*analysis).allEndpoints},
@@ -82,6 +85,8 @@ func Analyzers() []Analyzer {
 		{"no-effect", []string{codeNamespace, codeSelector, codeMesh}, false, "objects that stand where nobody reads them", (*analysis).noEffect},
 		{"targets", []string{codeReference}, false, "targetRefs of policies that are not there", (*analysis).targets},
 		{"authorizers", []string{codeProvider}, false, "authorizers of CUSTOM policies that cannot be asked", (*analysis).authorizers},
+		{"rival-entries", []string{codeHost, codeAddress}, false, "ServiceEntries whose host or address another has", (*analysis).rivalEntries},
+		{"peer-authentications", []string{codePeers}, false, "several PeerAuthentications of one workload or namespace", (*analysis).peerAuthentications},
 		{"proxy-configs", []string{codeProxyConfigs}, false, "several ProxyConfigs of one workload or namespace", (*analysis).proxyConfigs},
 		{"node-addresses", []string{codeNodeAddress}, false, "endpoints at addresses of Nodes", (*analysis).nodeAddresses},
 		{"egress-proxies", []string{codeReference}, false, "egress proxies of Sidecars that are not there, or that the Sidecar leaves out", (*analysis).egressProxies},
@@ -102,7 +107,7 @@ func Analyzers() []Analyzer {
 		{"claims", []string{codeClaims}, true, "routes by claims of tokens where no RequestAuthentication applies", (*analysis).claims},
 		{"tokens", []string{codeTokenPort, codeIssuer}, true, "tokens on ports that are not HTTP, and issuers that are there twice", (*analysis).tokens},
 		{"addresses", []string{codeAddresses}, true, "TCP ports of ServiceEntries without addresses", (*analysis).entryAddresses},
-		{"traffic-policies", []string{codePolicies}, true, "DestinationRules of one host that each have a trafficPolicy", (*analysis).trafficPolicies},
+		{"traffic-policies", []string{codePolicies}, true, "DestinationRules of one host that each have a trafficPolicy, or select the same workload", (*analysis).trafficPolicies},
 		{"namespaces", []string{codeReference}, true, "namespaces in exportTo and AuthorizationPolicies that are not there", (*analysis).namespaceNames},
 		{"telemetry-providers", []string{codeTelemetryProvider}, true, "providers of Telemetries that the mesh configuration does not have", (*analysis).telemetryProviders},
 		{"patches", []string{codeRelativePatch, codeReplacePatch, codeAddPatch, codeRemovePatch, codeVersionedPatch}, true, "patches of EnvoyFilters that are ignored, or depend on the order of EnvoyFilters", (*analysis).patches},

@@ -62,6 +62,16 @@ func TestAnalyzers(t *testing.T) {
 					t.Errorf("got:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 				}
 				slices.Reverse(objects)
+				again := map[string]bool{}
+				for _, d := range Run(objects, Options{Domain: "cluster.local", Mesh: m, Advice: true}) {
+					d.File = ""
+					again[d.String()] = true
+				}
+				for _, text := range got {
+					if !again[text] {
+						t.Errorf("in another order of objects this is no finding: %s", text)
+					}
+				}
 				for _, d := range Run(objects, Options{Domain: "cluster.local", Mesh: m}) {
 					if a.Advice && slices.Contains(a.Codes, d.Code) && d.Code != codeReference {
 						t.Errorf("advice that nobody asked for: %s", d)

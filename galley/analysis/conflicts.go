@@ -55,10 +55,7 @@ func (a *analysis) conflicts() {
 func unconditional(h *networkingv1alpha3.HTTPRoute) bool { return len(h.Match) == 0 }
 
 func (a *analysis) conflict(o, wins *kinds.Object, field string, c contested) {
-	why := "it is older"
-	if wins.Created.Equal(o.Created) {
-		why = "both are of the same age, and it sorts first by name"
-	}
+	why := precedence(wins, o)
 	if c.gateway == meshGateway {
 		a.report(o, diag.Warning, codeConflict, field, "merge the two, or remove one", "%s has the host %s too and takes precedence for sidecars (%s): these routes have no effect there", wins, c.host, why)
 		return

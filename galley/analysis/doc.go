@@ -14,7 +14,8 @@
 //   - pods.go, noeffect.go: addresses of Pods, and objects that stand where nobody reads them.
 //   - nodeaddresses.go, resolution.go: endpoints at addresses of Nodes, and names that proxies do not resolve.
 //   - targets.go: what policies apply to.
-//   - conflicts.go: VirtualServices that share a host.
+//   - conflicts.go, connectionroutes.go, rivalentries.go, precedence.go: VirtualServices that share a host, a server
+//     name or a port; ServiceEntries that share a host or an address; by which rule one of two objects comes first.
 //   - patches.go, proxyimages.go: patches of EnvoyFilters; images of proxies.
 //
 // A finding is an Error where requests fail for certain, and a Warning where traffic may still be right. Objects

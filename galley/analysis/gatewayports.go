@@ -53,13 +53,13 @@ func (a *analysis) gatewayPorts() {
 			if other.family != mine {
 				if other.gateway != o {
 					a.report(o, diag.Error, codeGateways, field+".port.protocol", "use another port, or the same protocol",
-						"%s has port %d for the same workloads as %s, which is %s here: one port has one of them, and the older Gateway's counts", other.gateway, number, other.family, mine)
+						"%s has port %d for the same workloads as %s, which is %s here: one port has one of them, and that Gateway's counts (%s)", other.gateway, number, other.family, mine, precedence(other.gateway, o))
 				}
 				continue
 			}
 			if rival, host := contender(claims, l, o, s.Hosts); rival != nil {
 				a.report(o, diag.Warning, codeGateways, field+".hosts", "leave the host to one of the two",
-					"%s has the host %s on port %d for the same workloads: the older Gateway's server counts for it", rival, host, number)
+					"%s has the host %s on port %d for the same workloads: its server counts for it (%s)", rival, host, number, precedence(rival, o))
 			}
 			for _, text := range s.Hosts {
 				ns, host := serverHost(o, text)

@@ -16,6 +16,11 @@ func (a *analysis) proxyConfigs() {
 	a.onlyOne(kinds.ProxyConfig, diag.Warning, codeProxyConfigs, codeProxyConfigs)
 }
 
+// peerAuthentications reports PeerAuthentications that have no effect, for the same reason.
+func (a *analysis) peerAuthentications() {
+	a.onlyOne(kinds.PeerAuthentication, diag.Warning, codePeers, codePeers)
+}
+
 // onlyOne reports objects of a kind that have no effect because an older one of the namespace is for the same
 // workloads: byDefault where neither has a selector, selected where both have.
 func (a *analysis) onlyOne(kind *kinds.Kind, severity diag.Severity, byDefault, selected string) {
@@ -23,10 +28,16 @@ func (a *analysis) onlyOne(kind *kinds.Kind, severity diag.Severity, byDefault, 
 	owner := map[*workload]*kinds.Object{}
 	for _, o := range a.of(kind) {
 		field, labels := selectorOf(o)
+		if p, ok := o.Spec.(targeting); ok && (p.GetTargetRef() != nil || len(p.GetTargetRefs()) > 0) {
+			continue // it is for what it names
+		}
+		if kind == kinds.PeerAuthentication && o.Namespace == a.root && len(labels) > 0 {
+			continue // it counts for nobody, and is a finding as such
+		}
 		if len(labels) == 0 {
 			if first := defaults[o.Namespace]; first != nil {
 				a.report(o, severity, byDefault, "metadata.name", "merge the two, or give one a selector",
-					"%s has no workload selector either, and is the older one or sorts first: this one has no effect", first)
+					"%s has no workload selector either, and comes first (%s): this one has no effect", first, precedence(first, o))
 				continue
 			}
 			defaults[o.Namespace] = o
@@ -39,7 +50,7 @@ func (a *analysis) onlyOne(kind *kinds.Kind, severity diag.Severity, byDefault, 
 				continue
 			}
 			a.report(o, severity, selected, field, "let their selectors match different workloads, or merge the two",
-				"%s selects %s too, and is the older one or sorts first: this one has no effect there", first, w.object)
+				"%s selects %s too, and comes first (%s): this one has no effect there", first, w.object, precedence(first, o))
 			break
 		}
 	}

@@ -15,17 +15,43 @@ import (
 // merged, and the first that has one counts.
 func (a *analysis) trafficPolicies() {
 	type target struct{ namespace, host, exportTo string }
-	first := map[target]*kinds.Object{}
+	first, owner := map[target]*kinds.Object{}, map[ruledWorkload]*kinds.Object{}
 	for _, o := range a.rules {
 		spec := o.Spec.(*networkingv1.DestinationRule)
-		if spec.TrafficPolicy == nil || spec.WorkloadSelector != nil {
+		if len(spec.GetWorkloadSelector().GetMatchLabels()) > 0 {
+			a.onlyRule(o, owner)
+			continue
+		}
+		if spec.TrafficPolicy == nil {
 			continue
 		}
 		key := target{o.Namespace, names.FQDN(spec.Host, o.Namespace, a.domain), strings.Join(slices.Sorted(slices.Values(spec.ExportTo)), ",")}
 		if other := first[key]; other != nil {
-			a.report(o, diag.Warning, codePolicies, "spec.trafficPolicy", "merge the two", "%s has a trafficPolicy for %s too, and is the older one or sorts first: this one has no effect", other, key.host)
+			a.report(o, diag.Warning, codePolicies, "spec.trafficPolicy", "merge the two", "%s has a trafficPolicy for %s too, and comes first (%s): this one has no effect", other, key.host, precedence(other, o))
 			continue
 		}
 		first[key] = o
+	}
+}
+
+// ruledWorkload is a workload for which a DestinationRule says how it calls a host.
+type ruledWorkload struct {
+	*workload
+	host string
+}
+
+// onlyRule reports a DestinationRule for some workloads that has no effect on one of them: of several for one host, the
+// first counts.
+func (a *analysis) onlyRule(o *kinds.Object, owner map[ruledWorkload]*kinds.Object) {
+	host := names.FQDN(o.Spec.(*networkingv1.DestinationRule).Host, o.Namespace, a.domain)
+	field, labels := selectorOf(o)
+	for w := range a.selected(o.Namespace, labels) {
+		key := ruledWorkload{w, host}
+		if other := owner[key]; other != nil {
+			a.report(o, diag.Warning, codePolicies, field, "let their selectors match different workloads, or merge the two",
+				"%s is for %s and %s too, and comes first (%s): this one has no effect there", other, host, w.object, precedence(other, o))
+			return
+		}
+		owner[key] = o
 	}
 }

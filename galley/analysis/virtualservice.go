@@ -219,7 +219,13 @@ func (v *virtual) delegateKey(d *networkingv1alpha3.Delegate) kinds.Key {
 // delegate judges the name of a VirtualService that has routes for this one.
 func (v *virtual) delegate(field string, d *networkingv1alpha3.Delegate) {
 	key := v.delegateKey(d)
-	if v.byKey[key] != nil {
+	if o := v.byKey[key]; o != nil {
+		switch spec := o.Spec.(*networkingv1.VirtualService); {
+		case len(spec.Hosts) > 0:
+			v.report(v.object, v.failing(), codeReference, field, "remove its hosts, or name another", "%s has hosts of its own, so no other may delegate to it: the route is left out", o)
+		case !exported(spec.ExportTo, v.mesh.GetDefaultVirtualServiceExportTo(), o.Namespace, v.object.Namespace):
+			v.report(v.object, v.failing(), codeReference, field, "export it to that namespace as well", "%s is not exported to namespace %s: the route is left out", o, v.object.Namespace)
+		}
 		return
 	}
 	fix := "create it, or name another"

@@ -67,17 +67,33 @@ func want(findings []diag.Diagnostic, object func(kinds.Key) *kinds.Object, desc
 			}
 			w.messages = append(w.messages, m)
 		}
-		first := list[0]
-		first.Object, first.Code = "", ""
-		_, text, _ := strings.Cut(first.String(), ": ")
-		w.summary = fmt.Sprintf("%s, %s, %s: %s", number(count[diag.Error], "error"), number(count[diag.Warning], "warning"), number(count[diag.Info], "info"), text)
-		const longest = 1024
-		if len(w.summary) > longest {
-			w.summary = strings.ToValidUTF8(w.summary[:longest], "") + "…"
-		}
+		w.summary = fmt.Sprintf("%s, %s, %s: ", number(count[diag.Error], "error"), number(count[diag.Warning], "warning"), number(count[diag.Info], "info")) + texts(list)
 		out[key] = w
 	}
 	return out
+}
+
+// texts returns what findings say, one a line, the worst first: which object counts in the place of this one and by
+// which rule, what is refused and why. What does not fit is counted.
+func texts(list []diag.Diagnostic) string {
+	const longest, most = 1024, 4096 // of one, and of all
+	var b strings.Builder
+	for i, d := range list {
+		d.Object, d.Code = "", ""
+		_, text, _ := strings.Cut(d.String(), ": ")
+		if len(text) > longest {
+			text = strings.ToValidUTF8(text[:longest], "") + "…"
+		}
+		if i > 0 {
+			if b.Len()+len(text) > most {
+				fmt.Fprintf(&b, "\nand %d more", len(list)-i)
+				break
+			}
+			b.WriteByte('\n')
+		}
+		b.WriteString(text)
+	}
+	return b.String()
 }
 
 // elsewhere reports whether what is found about a key is not about an object of the API server, or may be about one of

@@ -1,6 +1,7 @@
 package status
 
 import (
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -37,7 +38,7 @@ func TestWant(t *testing.T) {
 		{Severity: diag.Error, Object: "Gateway a/kube"}, {Severity: diag.Error, Object: "Gateway a/both"}, {Severity: diag.Error, Object: "MeshConfig"}, {Severity: diag.Error},
 	}, func(k kinds.Key) *kinds.Object { return objects[k] }, describe)
 	wanted := map[kinds.Key]wanted{route: {
-		object: objects[route], summary: "1 error, 0 warnings, 1 info: spec.hosts[0]: no host; add it",
+		object: objects[route], summary: "1 error, 0 warnings, 1 info: spec.hosts[0]: no host; add it\nadvice",
 		messages: []any{
 			map[string]any{"level": "ERROR", "type": map[string]any{"code": "IST0101", "name": "Name of IST0101"}, "documentationUrl": "https://IST0101"},
 			map[string]any{"level": "INFO", "type": map[string]any{"code": "IST0118", "name": "Name of IST0118"}, "documentationUrl": "https://IST0118"},
@@ -45,6 +46,21 @@ func TestWant(t *testing.T) {
 	}}
 	if !reflect.DeepEqual(got, wanted) {
 		t.Errorf("got %v\nwant %v", got, wanted)
+	}
+}
+
+// A summary has a line for each finding, of bounded length, and the number of those that do not fit.
+func TestTexts(t *testing.T) {
+	var list []diag.Diagnostic
+	for i := range 10 {
+		list = append(list, diag.Diagnostic{Object: "VirtualService a/v", Message: fmt.Sprint(i) + strings.Repeat("x", 2000)})
+	}
+	lines := strings.Split(texts(list), "\n")
+	if len(lines) != 4 || lines[3] != "and 7 more" || len(lines[0]) > 1030 || lines[2][0] != '2' {
+		t.Errorf("%d lines: %q", len(lines), lines)
+	}
+	if got := texts(list[:1]); strings.Contains(got, "\n") {
+		t.Errorf("%q", got)
 	}
 }
 

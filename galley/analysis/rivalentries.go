@@ -1,0 +1,185 @@
+package analysis
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	networkingv1 "istio.io/api/networking/v1"
+	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/names"
+)
+
+// rivalEntries reports ServiceEntries of which a part does not count, because an older entry or a Service has the same
+// host, or the same address and port.
+func (a *analysis) rivalEntries() {
+	a.rivalHosts()
+	a.rivalAddresses()
+}
+
+// rivalHosts compares the objects of each host. Of one namespace, a Service or else the oldest entry defines it, and
+// others may add to that. Of several namespaces, proxies call that of their own, or else the first that they see.
+func (a *analysis) rivalHosts() {
+	type of struct{ namespace, host string }
+	defines, elsewhere := map[of]*kinds.Object{}, map[string]*kinds.Object{}
+	for name, list := range a.hosts { // those of one host are by precedence; the order of hosts does not matter here
+		list = slices.Clone(list)
+		slices.SortStableFunc(list, byHostPrecedence)
+		for _, h := range list {
+			if key := (of{h.object.Namespace, name}); h.object.Cluster == "" && (defines[key] == nil || h.object.Kind == kinds.Service) {
+				defines[key] = h.object
+			}
+			if elsewhere[name] == nil && public(h.exportTo, a.mesh.GetDefaultServiceExportTo()) {
+				elsewhere[name] = h.object
+			}
+		}
+	}
+	for _, o := range a.of(kinds.ServiceEntry) {
+		spec := o.Spec.(*networkingv1.ServiceEntry)
+		for i, written := range spec.Hosts {
+			host, field := names.FQDN(written, "", a.domain), indexed("spec.hosts", i)
+			if first := defines[of{o.Namespace, host}]; first != nil && first != o {
+				a.joins(o, first, field, host)
+				continue
+			}
+			if first := elsewhere[host]; first != nil && first.Namespace != o.Namespace && public(spec.ExportTo, a.mesh.GetDefaultServiceExportTo()) {
+				a.report(o, diag.Warning, codeHost, field, "leave the host to one of the two, or limit exportTo to the namespaces that each is for",
+					"%s has the host %s too and counts for the proxies of all other namespaces (%s): this one counts for those of namespace %s alone", first, host, precedenceOfHosts(first, o), o.Namespace)
+			}
+		}
+	}
+}
+
+// byHostPrecedence orders the services of one host as proxies find them.
+func byHostPrecedence(x, y *host) int {
+	name := func(h *host) string {
+		if h.object.Kind == kinds.Service {
+			return h.object.Name
+		}
+		return h.name
+	}
+	return cmp.Or(x.object.Created.Compare(y.object.Created), cmp.Compare(name(x), name(y)), cmp.Compare(x.object.Namespace, y.object.Namespace), byPrecedence(x.object, y.object))
+}
+
+// joins reports what of an entry does not count for a host that another object of its namespace defines.
+func (a *analysis) joins(o, first *kinds.Object, field, host string) {
+	older, ok := first.Spec.(*networkingv1.ServiceEntry)
+	if !ok {
+		a.report(o, diag.Info, codeHost, field, "leave out what the Service says already",
+			"%s has the host %s and defines it (a Service comes before entries): of this entry only the endpoints count", first, host)
+		return
+	}
+	spec, why := o.Spec.(*networkingv1.ServiceEntry), precedence(first, o)
+	if spec.Resolution != older.Resolution {
+		a.report(o, diag.Warning, codeHost, field, "give both the same resolution, or merge the two",
+			"%s has the host %s too and defines it (%s): its resolution is %s, so this entry, whose is %s, adds nothing to the host", first, host, why, older.Resolution, spec.Resolution)
+		return
+	}
+	var lost []string
+	for _, p := range spec.Ports {
+		if i := slices.IndexFunc(older.Ports, func(q *networkingv1alpha3.ServicePort) bool { return q.Number == p.Number }); i >= 0 && !strings.EqualFold(older.Ports[i].Protocol, p.Protocol) {
+			lost = append(lost, "port "+strconv.FormatUint(uint64(p.Number), 10)+" is "+cmp.Or(strings.ToUpper(older.Ports[i].Protocol), "of no protocol"))
+		}
+	}
+	if spec.Location != older.Location {
+		lost = append(lost, "the location is "+older.Location.String())
+	}
+	if !slices.Equal(slices.Sorted(slices.Values(spec.ExportTo)), slices.Sorted(slices.Values(older.ExportTo))) {
+		lost = append(lost, "exportTo is "+cmp.Or(listed(older.ExportTo), "the default"))
+	}
+	if len(lost) > 0 {
+		a.report(o, diag.Warning, codeHost, field, "let both say the same, or merge the two",
+			"%s has the host %s too and defines it (%s): for both, %s", first, host, why, strings.Join(lost, ", "))
+	}
+}
+
+// rivalAddresses reports addresses of entries whose connections lead to another host: one listener has an address and
+// port, and nothing else tells connections apart that are not HTTP.
+func (a *analysis) rivalAddresses() {
+	type at struct {
+		address string
+		port    uint32
+	}
+	type owner struct {
+		*kinds.Object
+		host     string
+		exportTo []string
+	}
+	claims := map[at]owner{}
+	claim := func(o owner, address, protocol string, port uint32) (owner, bool) {
+		address = listening(address, strings.ToUpper(protocol))
+		if address == "" {
+			return owner{}, false
+		}
+		key := at{address, port}
+		first, taken := claims[key]
+		if !taken {
+			claims[key] = o
+		}
+		return first, taken && first.host != o.host && first.Object != o.Object && together(first.Object, first.exportTo, o.Object, o.exportTo, a.mesh.GetDefaultServiceExportTo())
+	}
+	var all []*host
+	for _, list := range a.hosts {
+		for _, h := range list {
+			if h.object.Cluster == "" {
+				all = append(all, h)
+			}
+		}
+	}
+	slices.SortFunc(all, byHostPrecedence)
+	for _, h := range all {
+		o := owner{h.object, h.name, h.exportTo}
+		switch spec := h.object.Spec.(type) {
+		case *corev1.Service:
+			for i := range spec.Spec.Ports {
+				p := &spec.Spec.Ports[i]
+				claim(o, spec.Spec.ClusterIP, protocolOf(p), uint32(p.Port)) //nolint:gosec // validated
+			}
+		case *networkingv1.ServiceEntry:
+			for i, address := range spec.Addresses {
+				for _, p := range spec.Ports {
+					if first, taken := claim(o, address, p.Protocol, p.Number); taken {
+						a.report(h.object, diag.Warning, codeAddress, indexed("spec.addresses", i), "give each host an address of its own",
+							"%s has the address %s too, and comes first on port %d (%s): connections there lead to its host %s, and not to %s",
+							first.Object, address, p.Number, precedenceOfAddresses(first.Object, h.object), first.host, h.name)
+						break
+					}
+				}
+			}
+		}
+	}
+}
+
+// listening returns the address that connections of a protocol are told apart by, or "".
+func listening(address, protocol string) string {
+	switch protocol {
+	case "HTTP", "HTTP2", "GRPC", "GRPC-WEB", "UDP":
+		return ""
+	}
+	if ip, err := netip.ParseAddr(address); err == nil {
+		return ip.String()
+	}
+	prefix, err := netip.ParsePrefix(address)
+	switch {
+	case err == nil && prefix.IsSingleIP():
+		return prefix.Addr().String()
+	case err != nil, protocol == "TLS", protocol == "HTTPS": // in a range, by their server names
+		return ""
+	}
+	return prefix.Masked().String()
+}
+
+// precedenceOfAddresses is precedence for hosts that share an address.
+func precedenceOfAddresses(first, second *kinds.Object) string {
+	if !first.Created.Equal(second.Created) {
+		return "it is older"
+	}
+	return "both are of the same age, and its host sorts first"
+}
