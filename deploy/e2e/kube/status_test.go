@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,9 +29,21 @@ metadata: {name: web, namespace: shop}
 spec: {hosts: [web], http: [{route: [{destination: {host: %s}}]}]}
 `
 
+// rivals are objects of which the first of each kind counts.
+var rivals = []struct{ kind, version, plural, spec, loses string }{
+	{"VirtualService", "networking.istio.io/v1", "virtualservices", `{hosts: [api.shop.svc.cluster.local], http: [{route: [{destination: {host: web}}]}]}`, `VirtualService shop/one has the host api.shop.svc.cluster.local too and takes precedence for sidecars (`},
+	{"DestinationRule", "networking.istio.io/v1", "destinationrules", `{host: web, trafficPolicy: {loadBalancer: {simple: RANDOM}}, subsets: [{name: v1}]}`, `DestinationRule shop/one defines the subset "v1" of web.shop.svc.cluster.local too, and its definition counts (`},
+	{"Gateway", "networking.istio.io/v1", "gateways", `{selector: {istio: gw}, servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: [web.example]}]}`, `Gateway shop/one has the host web.example on port 80 for the same workloads: its server counts for it (`},
+	{"ServiceEntry", "networking.istio.io/v1", "serviceentries", `{hosts: [x.example], resolution: %s, ports: [{number: 80, name: http, protocol: HTTP}]}`, `ServiceEntry shop/one has the host x.example too and defines it (`},
+	{"Sidecar", "networking.istio.io/v1", "sidecars", `{egress: [{hosts: ["./*"]}]}`, `Sidecar shop/one has no workload selector either, and comes first (`},
+	{"Telemetry", "telemetry.istio.io/v1", "telemetries", `{accessLogging: [{disabled: true}]}`, `Telemetry shop/one has no workload selector either, and comes first (`},
+	{"PeerAuthentication", "security.istio.io/v1", "peerauthentications", `{mtls: {mode: STRICT}}`, `PeerAuthentication shop/one has no workload selector either, and comes first (`},
+}
+
 // TestStatus: with the rights of the chart, one of two replicas writes what is wrong with an object into its status,
 // and takes it away when it is mended, also when it was written by a leader before. What others wrote stays, nothing is
-// written twice, and no write starts a push.
+// written twice, and no write starts a push. Where two objects compete, the status of the one that loses names the
+// other and the rule by which it comes first.
 func TestStatus(t *testing.T) {
 	t.Parallel()
 	w := installed.Start(t, "--set", "env.PILOT_ENABLE_ANALYSIS=true")
@@ -127,5 +140,34 @@ func TestStatus(t *testing.T) {
 	})
 	if got := get().GetResourceVersion(); got != steady {
 		t.Errorf("version %s of a status that says what it should, was %s", got, steady)
+	}
+
+	for _, name := range []string{"one", "two"} {
+		for _, r := range rivals {
+			w.Write(fmt.Sprintf("apiVersion: %s\nkind: %s\nmetadata: {name: %s, namespace: shop}\nspec: %s\n", r.version, r.kind, name, strings.Replace(r.spec, "%s", map[string]string{"one": "DNS", "two": "NONE"}[name], 1)))
+		}
+	}
+	for _, r := range rivals {
+		group, version, _ := strings.Cut(r.version, "/")
+		objects := w.Dynamic().Resource(schema.GroupVersionResource{Group: group, Version: version, Resource: r.plural}).Namespace("shop")
+		w.Eventually("the status of the "+r.kind+" that loses", func() error {
+			u, err := objects.Get(w.Ctx, "two", metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			conditions, _, _ := unstructured.NestedSlice(status(u), "conditions")
+			for _, c := range conditions {
+				text, _ := c.(map[string]any)["message"].(string)
+				if _, why, found := strings.Cut(text, r.loses); found && (strings.HasPrefix(why, "it is older)") || strings.HasPrefix(why, "both are of the same age, and it sorts first by name)")) {
+					return nil
+				}
+			}
+			return fmt.Errorf("conditions %v", conditions)
+		})
+		u, err := objects.Get(w.Ctx, "one", metav1.GetOptions{})
+		w.Must(err)
+		if text := fmt.Sprint(status(u)); strings.Contains(text, "/two") {
+			t.Errorf("the status of the %s that wins: %s", r.kind, text)
+		}
 	}
 }
