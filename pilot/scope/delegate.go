@@ -18,7 +18,8 @@ import (
 //
 // A delegate's routes keep their order. Each match of a delegate is intersected with each match of the root, and
 // dropped if they contradict each other. A delegate is dropped if it does not exist, has hosts of its own, or delegates
-// further. Once routes times hosts exceed maxBytes, further delegations are dropped.
+// further; find leaves out those that are not exported to the root's namespace. Once routes times hosts exceed
+// maxBytes, further delegations are dropped.
 //
 // Hosts without a dot are resolved in the delegate's own namespace. They are qualified here, with suffix as the
 // cluster's domain.

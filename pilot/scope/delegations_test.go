@@ -97,3 +97,46 @@ func TestDelegationsAreBounded(t *testing.T) {
 		}
 	}
 }
+
+// TestDelegatesAreExported checks that a delegate counts only where it is exported to the namespace of the
+// VirtualService that names it, by its own exportTo or by the mesh's default, and that a change of either takes effect.
+func TestDelegatesAreExported(t *testing.T) {
+	m := mesh.Default()
+	b := snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: m})
+	var x *Index
+	root := kinds.Key{Kind: kinds.VirtualService, Namespace: "a", Name: "root"}
+	enter := func(k kinds.Key, spec *networkingv1.VirtualService) {
+		b.Apply([]kinds.Change{{Key: k, Object: &kinds.Object{Key: k, Spec: spec}}})
+		x = NewIndex(b.Commit(time.Time{}), x)
+	}
+	export := func(to ...string) {
+		enter(kinds.Key{Kind: kinds.VirtualService, Namespace: "b", Name: "part"}, &networkingv1.VirtualService{
+			ExportTo: to, Http: []*networkingv1alpha3.HTTPRoute{{Route: []*networkingv1alpha3.HTTPRouteDestination{{Destination: &networkingv1alpha3.Destination{Host: "web"}}}}},
+		})
+	}
+	counts := func(want bool) {
+		t.Helper()
+		if v, ok := x.virtualServices.Get(&VirtualService{Object: &kinds.Object{Key: root}}); !ok || (len(v.Spec.Http) == 1) != want {
+			t.Errorf("%v has the delegate's route, want %v", v, want)
+		}
+	}
+	enter(root, &networkingv1.VirtualService{Hosts: []string{"x.example"}, Http: []*networkingv1alpha3.HTTPRoute{{Delegate: &networkingv1alpha3.Delegate{Name: "part", Namespace: "b"}}}})
+	counts(false)
+	export()
+	counts(true)
+	for _, c := range []struct {
+		to   []string
+		want bool
+	}{{[]string{"."}, false}, {[]string{"a"}, true}, {[]string{"~"}, false}, {[]string{"*"}, true}, {[]string{"b", "c"}, false}, {nil, true}} {
+		export(c.to...)
+		counts(c.want)
+	}
+	private := mesh.Default()
+	private.DefaultVirtualServiceExportTo = []string{"."}
+	b.SetMesh(private)
+	x = NewIndex(b.Commit(time.Time{}), x)
+	counts(false)
+	b.SetMesh(m)
+	x = NewIndex(b.Commit(time.Time{}), x)
+	counts(true)
+}

@@ -27,6 +27,7 @@ type destinationRuleTables struct {
 	credentialRules         frozen.Table[credentialRule]  // those that name credentials, by the name of the resource
 
 	placing        int            // how many prefer endpoints by where they run
+	passing        int            // how many pass connections through to the address that was called
 	priorityLabels map[string]int // how many sort endpoints by a label; never changed in place
 }
 
@@ -99,6 +100,9 @@ func (t *destinationRuleTables) setDestinationRule(e *frozen.Edit, r destination
 	}
 	if places {
 		t.placing += n
+	}
+	if traffic.PassesThrough(r.Spec.(*networkingv1.DestinationRule)) {
+		t.passing += n
 	}
 	if len(labels) > 0 {
 		t.priorityLabels = maps.Clone(t.priorityLabels)

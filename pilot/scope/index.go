@@ -7,6 +7,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/frozen"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
@@ -46,7 +47,7 @@ func NewIndex(s *snapshot.Snapshot, last *Index) *Index {
 // NewIndexByRules is NewIndex where some rules of invalidation decide what is dirty, for tests of the rules.
 func NewIndexByRules(s *snapshot.Snapshot, last *Index, rules []InvalidationRule) *Index {
 	x := &Index{Snapshot: s, scopes: map[scopeKey]*Scope{}}
-	if last == nil || last.Revision+1 != s.Revision {
+	if last == nil || last.Revision+1 != s.Revision || delegatesAnew(last.Mesh, s.Mesh) {
 		x.tables, x.clusterLocal = newTables(), clusterLocalRules(s)
 		x.apply(fullDiff(s))
 		x.Dirty = Dirty{All: true, Reassign: Reassign{All: true}, Compare: true}
@@ -59,6 +60,12 @@ func NewIndexByRules(s *snapshot.Snapshot, last *Index, rules []InvalidationRule
 	x.apply(&s.Diff)
 	x.Dirty = x.findDirty(last, rules)
 	return x
+}
+
+// delegatesAnew reports whether other VirtualServices may be delegates by another configuration of the mesh. It hardly
+// ever changes.
+func delegatesAnew(a, b *mesh.Config) bool {
+	return a != b && !slices.Equal(a.GetDefaultVirtualServiceExportTo(), b.GetDefaultVirtualServiceExportTo())
 }
 
 // ResolvesHosts reports whether there is a service whose called hosts proxies resolve.

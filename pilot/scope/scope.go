@@ -142,7 +142,8 @@ func (s *Scope) Services(yield func(Service) bool) {
 }
 
 // Service returns the imported service of a host. Egress listeners import services; under a Sidecar, the imported
-// VirtualServices import their destinations too.
+// VirtualServices import their destinations too: a listener with a port imports that port of them, whichever the routes
+// lead to.
 func (s *Scope) Service(host string) (Service, bool) {
 	var all Service
 	add := func(svc Service) {
@@ -169,6 +170,12 @@ func (s *Scope) Service(host string) (Service, bool) {
 				svc := all.Service
 				if svc == nil {
 					svc = s.destinationService(host, l.Namespace)
+				}
+				if port := s.Egress[i].port(); port != 0 {
+					if svc.Port(port) != nil {
+						add(Service{svc, []uint32{port}})
+					}
+					continue
 				}
 				for _, d := range l.ports(host) {
 					imported := Service{Service: svc}
@@ -215,7 +222,7 @@ func (e *Egress) Service(host string) (Service, bool) {
 			continue
 		}
 		of := Service{Service: svc}
-		if port := e.Listener.GetPort().GetNumber(); port != 0 && !e.HTTPProxy {
+		if port := e.port(); port != 0 {
 			if svc.Port(port) == nil {
 				continue
 			}
@@ -226,6 +233,14 @@ func (e *Egress) Service(host string) (Service, bool) {
 		}
 	}
 	return found, found.Service != nil
+}
+
+// port returns the only port of services that a listener imports; 0 stands for all.
+func (e *Egress) port() uint32 {
+	if e.HTTPProxy {
+		return 0
+	}
+	return e.Listener.GetPort().GetNumber()
 }
 
 // Services calls yield for each imported service that has a port, by precedence.

@@ -358,7 +358,8 @@ func (x *Index) importAffectsOthers(host string) bool {
 }
 
 // beyondAssignments reports whether a change of a service's endpoints may change more than assignments: identities are
-// in clusters, the endpoints of services by DNS too, and those of headless ones have clusters and listeners.
+// in clusters, the endpoints of services by DNS too, and those of headless ones have clusters and listeners. Clusters
+// that connect to what was called depend on whether all endpoints take mutual TLS.
 func (b *dirtyBuilder) beyondAssignments(old snapshot.ServiceEndpoints) bool {
 	is := b.index.Endpoints(old.ServiceKey)
 	if old.Identities != is.Identities {
@@ -366,7 +367,7 @@ func (b *dirtyBuilder) beyondAssignments(old snapshot.ServiceEndpoints) bool {
 	}
 	for in := range variants(b.index.Service(old.ServiceKey)) {
 		switch {
-		case in.Headless && (old.TLS != is.TLS || !sameListeners(old.List, is.List)), !in.Headless && in.Resolution != registry.ClientSide:
+		case (in.Headless || b.index.passing > 0) && old.TLS != is.TLS, in.Headless && !sameListeners(old.List, is.List), !in.Headless && in.Resolution != registry.ClientSide:
 			return true
 		}
 	}

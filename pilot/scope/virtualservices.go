@@ -212,7 +212,11 @@ func (x *Index) virtualService(k kinds.Key) *VirtualService {
 	v := &VirtualService{}
 	v.Object = ResolveDelegates(root, x.Domain, x.RepeatedText, func(ns, name string) *kinds.Object {
 		v.delegates = append(v.delegates, ns+"/"+name)
-		return x.Snapshot.Object(kinds.Key{Kind: kinds.VirtualService, Namespace: ns, Name: name})
+		o := x.Snapshot.Object(kinds.Key{Kind: kinds.VirtualService, Namespace: ns, Name: name})
+		if o == nil || !exported(VirtualSpec(o).ExportTo, x.Mesh.GetDefaultVirtualServiceExportTo(), ns, k.Namespace) {
+			return nil
+		}
+		return o
 	})
 	v.Spec = VirtualSpec(v.Object)
 	for _, h := range v.Spec.Hosts {

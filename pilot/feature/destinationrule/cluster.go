@@ -166,12 +166,16 @@ func slowStart(lb *networkingv1alpha3.LoadBalancerSettings) *clusterv3.Cluster_S
 	switch {
 	case lb.GetWarmup() != nil:
 		w := lb.Warmup
-		s := &clusterv3.Cluster_SlowStartConfig{SlowStartWindow: w.Duration}
+		s := &clusterv3.Cluster_SlowStartConfig{
+			SlowStartWindow:  w.Duration,
+			Aggression:       &corev3.RuntimeDouble{DefaultValue: 1, RuntimeKey: "("}, // the key must not be empty; no runtime layer has this one
+			MinWeightPercent: &typev3.Percent{Value: 10},
+		}
 		if w.Aggression != nil {
-			s.Aggression = &corev3.RuntimeDouble{DefaultValue: w.Aggression.Value, RuntimeKey: "("} // the key must not be empty; no runtime layer has this one
+			s.Aggression.DefaultValue = w.Aggression.Value
 		}
 		if w.MinimumPercent != nil {
-			s.MinWeightPercent = &typev3.Percent{Value: w.MinimumPercent.Value}
+			s.MinWeightPercent.Value = w.MinimumPercent.Value
 		}
 		return s
 	case lb.GetWarmupDurationSecs() != nil:

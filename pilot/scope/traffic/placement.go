@@ -31,6 +31,19 @@ func Places(r *networkingv1.DestinationRule) (places bool, labels []string) {
 	return places, slices.Compact(labels)
 }
 
+// PassesThrough reports whether some connections that a rule is for go on to the address that was called.
+func PassesThrough(r *networkingv1.DestinationRule) bool {
+	through := func(t *networkingv1alpha3.TrafficPolicy) bool {
+		is := func(lb *networkingv1alpha3.LoadBalancerSettings) bool {
+			return lb.GetSimple() == networkingv1alpha3.LoadBalancerSettings_PASSTHROUGH
+		}
+		return is(t.GetLoadBalancer()) || slices.ContainsFunc(t.GetPortLevelSettings(), func(p *networkingv1alpha3.TrafficPolicy_PortTrafficPolicy) bool {
+			return is(p.GetLoadBalancer())
+		})
+	}
+	return through(r.GetTrafficPolicy()) || slices.ContainsFunc(r.GetSubsets(), func(s *networkingv1alpha3.Subset) bool { return through(s.GetTrafficPolicy()) })
+}
+
 // MeshPlaces reports whether endpoints are preferred by where they run without a rule that says so.
 func MeshPlaces(m *mesh.Config) bool {
 	return len(m.GetLocalityLbSetting().GetDistribute()) > 0 || m.GetZoneAwareLbSetting() != nil || m.GetDefaultTrafficPolicy().GetOutlierDetection() != nil

@@ -48,7 +48,7 @@ type clusterKey struct {
 	ipv4, ipv6   bool
 	noTLS        bool // mTLS is off in the service's namespace
 	identities   string
-	headlessTLS  snapshot.TLS                    // for a headless service: which of its endpoints take mTLS
+	endpointTLS  snapshot.TLS                    // where the cluster connects to what was called: which endpoints take mTLS
 	inline       frozen.List[*registry.Endpoint] // for a service that Envoy resolves by DNS: the port's endpoints, of all networks
 	policies     frozen.List[eds.EndpointPolicies]
 	place        eds.Place // the proxy's, for the endpoints in inline
@@ -120,9 +120,6 @@ func (m *Clusters) serviceClusters(v *view.View, c cohort.Client, s scope.Servic
 		service: s.Service, mesh: v.Mesh().With(c.Settings), router: c.Type == node.Router, capabilities: c.Capabilities, ipv4: c.IPv4, ipv6: c.IPv6,
 		noTLS: m.hooks.NoTLS(v, s.Namespace), identities: endpoints.Identities, selections: m.hooks.ClusterSelections(c.Selections),
 	}
-	if s.Resolution == registry.Passthrough {
-		k.headlessTLS = endpoints.TLS
-	}
 	rules := v.MergedRules(c, s.Service)
 	for _, name := range rules.Repeated {
 		v.Log.Add(s.Host, view.DuplicateSubset, s.Host+"/"+name)
@@ -140,6 +137,10 @@ func (m *Clusters) serviceClusters(v *view.View, c cohort.Client, s scope.Servic
 		for subset := range rules.SubsetNames {
 			k.subset, k.sni = subset, false
 			k.rule, _ = rules.Rule(subset)
+			k.endpointTLS = snapshot.NoTLS
+			if s.Resolution == registry.Passthrough || passesThrough(k.rule.Policy(p.Number)) {
+				k.endpointTLS = endpoints.TLS
+			}
 			if !k.inline.Empty() {
 				k.place = eds.PlaceOf(v, c, s.Service, k.rule.Policy(p.Number))
 			}
@@ -245,7 +246,7 @@ func (k clusterKey) setDiscovery(b builder, c *clusterv3.Cluster, policy traffic
 			kind = clusterv3.Cluster_ORIGINAL_DST
 		}
 	}
-	if policy.LoadBalancer.GetSimple() == networkingv1alpha3.LoadBalancerSettings_PASSTHROUGH {
+	if passesThrough(policy) {
 		kind = clusterv3.Cluster_ORIGINAL_DST
 	}
 	if k.service.Resolution == registry.DynamicDNS && kind != clusterv3.Cluster_ORIGINAL_DST {
@@ -270,12 +271,17 @@ func (k clusterKey) setDiscovery(b builder, c *clusterv3.Cluster, policy traffic
 		c.DnsRefreshRate = k.mesh.GetDnsRefreshRate()        //nolint:staticcheck
 		c.RespectDnsTtl = true                               //nolint:staticcheck
 		c.DnsJitter = envoy.Duration(100 * time.Millisecond) //nolint:staticcheck
-		c.TypedDnsResolverConfig = resolver()
+		c.TypedDnsResolverConfig = resolver(envoy.UInt32(100))
 		c.LoadAssignment = k.inlineAssignment(b)
 		if kind == clusterv3.Cluster_LOGICAL_DNS && !hasOneEndpoint(c.LoadAssignment) {
 			c.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STRICT_DNS}
 		}
 	}
+}
+
+// passesThrough reports whether connections go on to the address that was called.
+func passesThrough(p traffic.Policy) bool {
+	return p.LoadBalancer.GetSimple() == networkingv1alpha3.LoadBalancerSettings_PASSTHROUGH
 }
 
 // hasOneEndpoint reports whether an assignment has exactly one endpoint, which is all that LOGICAL_DNS takes.
@@ -296,7 +302,7 @@ func dnsFamily(v4, v6 bool) clusterv3.Cluster_DnsLookupFamily {
 func (k clusterKey) inlineAssignment(b builder) *endpointv3.ClusterLoadAssignment {
 	return eds.Inline(b.Hooks, eds.InlineCluster{
 		Name: k.name(), Service: k.service, Rule: k.rule, Port: k.port, Subset: k.subset, SNI: k.sni, Endpoints: k.inline, Policies: k.policies,
-		Place: k.place,
+		Place: k.place, ReadyOnly: eds.ReadyOnly(k.rule.Policy(k.port)),
 	})
 }
 
@@ -327,18 +333,13 @@ func (k clusterKey) setTLS(b builder, c *clusterv3.Cluster, options *httpv3.Http
 		options.UpstreamHttpProtocolOptions = &corev3.UpstreamHttpProtocolOptions{AutoSni: true, AutoSanValidation: true}
 	}
 	tls := mutual()
-	if k.service.Resolution == registry.Passthrough {
-		if k.headlessTLS == snapshot.NoTLS {
-			return
+	if c.GetType() == clusterv3.Cluster_ORIGINAL_DST { // it knows no endpoint, so one setting holds for all
+		if k.endpointTLS == snapshot.AllTLS {
+			c.TransportSocket = tls
 		}
-		if c.GetType() == clusterv3.Cluster_ORIGINAL_DST {
-			if k.headlessTLS == snapshot.AllTLS {
-				c.TransportSocket = tls
-			}
-			return
-		}
+		return
 	}
-	if c.GetType() == clusterv3.Cluster_ORIGINAL_DST {
+	if k.service.Resolution == registry.Passthrough && k.endpointTLS == snapshot.NoTLS {
 		return
 	}
 	c.TransportSocketMatches = []*clusterv3.Cluster_TransportSocketMatch{

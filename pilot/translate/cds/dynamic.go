@@ -9,6 +9,7 @@ import (
 	dfpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/dynamic_forward_proxy/v3"
 	caresv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/network/dns_resolver/cares/v3"
 	httpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/names"
@@ -25,12 +26,13 @@ func DNSCache(m *mesh.Config, v4, v6 bool) *dfpv3.DnsCacheConfig {
 		Name:                   "called-hosts-" + family.String() + "-" + m.GetDnsRefreshRate().AsDuration().String(),
 		DnsLookupFamily:        family,
 		DnsRefreshRate:         m.GetDnsRefreshRate(),
-		TypedDnsResolverConfig: resolver(),
+		TypedDnsResolverConfig: resolver(nil),
 	}
 }
 
-func resolver() *corev3.TypedExtensionConfig {
-	return &corev3.TypedExtensionConfig{Name: "envoy.network.dns_resolver.cares", TypedConfig: envoy.Any(&caresv3.CaresDnsResolverConfig{})}
+// resolver returns what resolves names. queries is how many it sends from one port: nil for any number.
+func resolver(queries *wrapperspb.UInt32Value) *corev3.TypedExtensionConfig {
+	return &corev3.TypedExtensionConfig{Name: "envoy.network.dns_resolver.cares", TypedConfig: envoy.Any(&caresv3.CaresDnsResolverConfig{UdpMaxQueries: queries})}
 }
 
 // resolveCalledHosts has a cluster connect to the host of each request, or to the server name of each TLS connection.

@@ -59,6 +59,7 @@ type assignmentKey struct {
 	node      string // the proxy's, for a service whose endpoints are called from their own node alone
 	cluster   string // the proxy's, for a service whose endpoints are called from their own cluster or node alone
 	placed    bool   // another client may have another assignment
+	ready     bool   // unhealthy endpoints are left out
 	topology  topology
 	paths     frozen.List[networkPath]
 }
@@ -91,6 +92,7 @@ func (m *Assignments) keyOf(v *view.View, c cohort.Inputs, name string) assignme
 	k.service, k.endpoints, k.rule = s, v.Endpoints(s.Key()), rule
 	k.port, k.number, k.subset, k.sni = s.Port(n.Port).Name, n.Port, n.Subset, n.SNIDNAT
 	k.policies, k.paths = Policies(v, m.hooks, k.endpoints.ByPort(k.port)), networkPaths(v, c.Client, k.endpoints.NetworkClusters)
+	k.ready = ReadyOnly(rule.Policy(n.Port))
 	if s.NodeLocal {
 		k.node = cmp.Or(c.Node, "\x00") // no endpoint matches a proxy without a node
 	}
@@ -192,6 +194,7 @@ type InlineCluster struct {
 	Endpoints frozen.List[*registry.Endpoint]
 	Policies  frozen.List[EndpointPolicies]
 	Place     Place
+	ReadyOnly bool
 }
 
 // Place is what of a client's place the endpoints of a cluster depend on. Comparable. The zero Place is anywhere.
@@ -205,11 +208,15 @@ func PlaceOf(v *view.View, c cohort.Client, s *registry.Service, p traffic.Polic
 	return Place{}
 }
 
+// ReadyOnly reports whether a cluster has no unhealthy endpoints: by a rule with minHealthPercent Envoy calls all
+// endpoints, the unhealthy too, while few of them are healthy. As in istiod, that of the mesh's default does not count.
+func ReadyOnly(p traffic.Policy) bool { return p.OutlierDetection.GetMinHealthPercent() > 0 }
+
 // Inline makes the assignment that is part of a cluster.
 func Inline(h *hooks.Hooks, c InlineCluster) *endpointv3.ClusterLoadAssignment {
 	k := assignmentKey{
 		service: c.Service, rule: c.Rule, port: c.Service.Port(c.Port).Name, number: c.Port, subset: c.Subset, policies: c.Policies, sni: c.SNI,
-		topology: c.Place.topology,
+		topology: c.Place.topology, ready: c.ReadyOnly,
 	}
 	endpoints := k.localities(builder{h}, c.Endpoints.All, func(address string) bool { return address != "" })
 	return &endpointv3.ClusterLoadAssignment{ClusterName: c.Name, Endpoints: endpoints}
@@ -237,7 +244,7 @@ func (k assignmentKey) localities(b builder, endpoints iter.Seq[*registry.Endpoi
 		if k.node != "" && e.NodeName != k.node || k.cluster != "" && e.Cluster != k.cluster {
 			continue
 		}
-		if e.Health == registry.Draining && !k.service.Unhealthy {
+		if e.Health == registry.Draining && !k.service.Unhealthy || e.Health == registry.Unhealthy && k.ready {
 			continue
 		}
 		secure := e.TLSMode != "" && b.Mode(policies[e], e.Port) != feature.Disable

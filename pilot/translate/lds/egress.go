@@ -47,6 +47,7 @@ type listenerBuilder struct {
 	bindsPort bool
 	explicit  bool // a Sidecar's own listener
 	wildcard  bool
+	plain     bool // HTTP is what no other chain matches, and is not sniffed
 }
 
 // outboundBuilder collects the listeners of one scope.
@@ -278,11 +279,11 @@ func (o egressBuilder) addTo(bind string, s *registry.Service, p registry.Port, 
 		}
 	default:
 		if have.protocol.IsHTTP() {
-			if !onWildcard {
+			if !onWildcard && !slices.ContainsFunc(chains, tcpChain.matchesSome) {
 				recordConflict(o.view, key)
 				return
 			}
-			have.protocol = registry.Unsupported
+			have.protocol, have.plain = registry.Unsupported, !onWildcard
 		}
 		o.addChains(have, chains)
 	}
@@ -294,6 +295,12 @@ func exclusive(p registry.Protocol) bool { return p == registry.Mongo || p == re
 // addChains adds chains, each for those of its matches that no earlier chain has: Envoy refuses a listener in which two
 // chains match the same name.
 func (o egressBuilder) addChains(s *listenerBuilder, chains []tcpChain) {
+	if s.plain {
+		if own := slices.DeleteFunc(slices.Clone(chains), tcpChain.matchesAll); len(own) < len(chains) {
+			recordConflict(o.view, s.BindKey) // HTTP has what no other chain matches
+			chains = own
+		}
+	}
 	if len(s.chains) == 0 && len(chains) == 1 { // the usual case
 		s.chains = chains
 		return
@@ -443,3 +450,5 @@ func (c tcpChain) chainMatches(yield func(chainMatch) bool) {
 }
 
 func (c tcpChain) matchesAll() bool { return c.servers.Empty() && c.prefixes.Empty() }
+
+func (c tcpChain) matchesSome() bool { return !c.matchesAll() }

@@ -129,7 +129,7 @@ func (l *outboundBuilder) build(s *listenerBuilder) *envoy.Resource {
 		k.http = registry.GRPCWeb
 	}
 	k.dual = s.Bind == "0.0.0.0" && l.cohort.Client.IPv6
-	k.matchHTTP = s.route != "" && (len(s.chains) > 0 || captured && s.wildcard)
+	k.matchHTTP = s.route != "" && !s.plain && (len(s.chains) > 0 || captured && s.wildcard)
 	if !slices.ContainsFunc(s.chains, tcpChain.matchesAll) && (s.route == "" || captured && k.matchHTTP) {
 		k.fallback = l.fallback
 	}

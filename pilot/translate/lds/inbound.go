@@ -69,6 +69,10 @@ func (m *Listeners) inboundListeners(v *view.View, c cohort.Inbound) []*envoy.Re
 	return out
 }
 
+// tproxyMark marks connections to the application that have their caller's address: by the rules for TPROXY, answers
+// come back to the proxy.
+const tproxyMark = 1337
+
 // buildInbound makes a listener for incoming traffic.
 func (b builder) buildInbound(k inboundKey) *envoy.Resource {
 	l := &listenerv3.Listener{
@@ -111,7 +115,7 @@ func (b builder) buildInbound(k inboundKey) *envoy.Resource {
 	if k.virtual {
 		l.ListenerFilters = append(l.ListenerFilters, listenerFilter("envoy.filters.listener.original_dst", &originaldstv3.OriginalDst{}, nil))
 		if k.transparent {
-			l.ListenerFilters = append(l.ListenerFilters, listenerFilter("envoy.filters.listener.original_src", &originalsrcv3.OriginalSrc{}, nil))
+			l.ListenerFilters = append(l.ListenerFilters, listenerFilter("envoy.filters.listener.original_src", &originalsrcv3.OriginalSrc{Mark: tproxyMark}, nil))
 		}
 	}
 	if disabled, needed := k.inspectorPorts(sets, chainSet.tls); needed {
