@@ -48,6 +48,7 @@ const (
 	Redis       Protocol = "Redis"
 	MySQL       Protocol = "MySQL"
 	UDP         Protocol = "UDP"
+	HTTP3       Protocol = "HTTP3" // what gateways speak over QUIC: no port has it
 	Unsupported Protocol = "UnsupportedProtocol"
 )
 

@@ -127,6 +127,9 @@ func Listener(bind string, port uint32) string {
 	return bind + "_" + number(port)
 }
 
+// QUICListener returns the name of the listener that takes QUIC at an address.
+func QUICListener(bind string, port uint32) string { return "udp_" + Listener(bind, port) }
+
 func unixPath(bind string) (string, bool) {
 	if path, ok := strings.CutPrefix(bind, "unix://"); ok {
 		return path, true

@@ -19,6 +19,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/http3"
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/cmd/logs"
 	"github.com/istiod-lite/istiod-lite/cmd/pages"
@@ -273,6 +274,8 @@ func (f *discoveryFlags) register(flags *pflag.FlagSet, e *env) {
 // worldFlags are where the mesh is described; the commands that work on a directory share them.
 type worldFlags struct {
 	configDir, domain, meshConfig, networks, clusterID, namespace string
+
+	http3 bool
 }
 
 func (f *worldFlags) register(flags *pflag.FlagSet, e *env) {
@@ -282,6 +285,7 @@ func (f *worldFlags) register(flags *pflag.FlagSet, e *env) {
 
 // registerMesh registers the flags; the root namespace is called by name and short.
 func (f *worldFlags) registerMesh(flags *pflag.FlagSet, e *env, name, short string) {
+	f.http3 = e.asked(http3.Variable)
 	flags.StringVar(&f.domain, "domain", "cluster.local", "DNS domain of the cluster")
 	flags.StringVar(&f.meshConfig, "meshConfig", "./etc/istio/config/mesh", "file with the mesh configuration; where there is none, the ConfigMap istio of the root namespace")
 	flags.StringVar(&f.networks, "networksConfig", "./etc/istio/config/meshNetworks", "file with the mesh networks")
@@ -291,6 +295,7 @@ func (f *worldFlags) registerMesh(flags *pflag.FlagSet, e *env, name, short stri
 
 func (f *worldFlags) options(o *ingest.Options) {
 	o.ConfigDir, o.Domain, o.MeshConfig, o.MeshNetworks, o.ClusterID, o.Namespace = f.configDir, f.domain, f.meshConfig, f.networks, f.clusterID, f.namespace
+	o.HTTP3 = f.http3
 }
 
 // unknownFlags returns the names of flags in args that the set does not have.

@@ -52,6 +52,7 @@ func variables() []variable {
 		{"PILOT_ENABLE_GATEWAY_API", "true", "false: nothing is deployed for Gateways of the Gateway API, and no class is created"},
 		{"PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER", "true", "false: nothing is deployed for Gateways of the Gateway API"},
 		{"PILOT_ENABLE_GATEWAY_API_GATEWAYCLASS_CONTROLLER", "true", "false: no GatewayClass is created"},
+		{"PILOT_ENABLE_QUIC_LISTENERS", "false", "true: gateways take HTTP/3, too, on ports for HTTPS that their Service has for UDP as well, and responses say so"},
 		{"PILOT_ENABLE_VHDS", "true", "false: proxies get virtual hosts with their routes, and not by themselves"},
 		{"PILOT_ENABLE_WORKLOAD_ENTRY_AUTOREGISTRATION", "true", "false: proxies that name a WorkloadGroup get no WorkloadEntry"},
 		{"PILOT_ENABLE_WORKLOAD_ENTRY_HEALTHCHECKS", "true", "false: what agents say of the health of their application is not written"},

@@ -26,6 +26,7 @@ type Options struct {
 	Still  bool         // no object changes by itself: a Pod without an address stays without. What is Whole is Still.
 
 	Advice bool // look also for what is allowed and seldom meant
+	HTTP3  bool // gateways take HTTP/3 where their Services have UDP ports
 
 	Concerns func(*kinds.Object) bool // whether findings about an object are wanted; nil: about all
 
@@ -56,7 +57,7 @@ type analysis struct {
 	byKind      map[*kinds.Kind][]*kinds.Object // by precedence
 	inNamespace map[string][]*kinds.Object      // Services, by precedence
 	groups      map[*workload][]*serviceGroup   // those that select each workload
-	opened      map[string]map[uint32]bool      // what exposed returned, by the selector
+	opened      map[string]*exposedPorts        // what exposed returned, by the selector
 	readers     map[selectionKey]bool           // what readsTokens returned, by the namespace and selector of the Gateway
 	policies    []*kinds.Object                 // one RequestAuthentication with rules for each namespace and selector
 }
@@ -67,7 +68,7 @@ func Run(objects []*kinds.Object, o Options) []diag.Diagnostic {
 	o.HostClusters = cmp.Or(o.HostClusters, limits.Default().HostClusters)
 	a := &analysis{
 		index: newIndex(objects, o), subsets: map[subset]*kinds.Object{}, callers: map[string]*clients{}, counts: map[subset]int{}, widest: map[subset]*host{},
-		opened: map[string]map[uint32]bool{}, readers: map[selectionKey]bool{}, worst: diag.Info,
+		opened: map[string]*exposedPorts{}, readers: map[selectionKey]bool{}, worst: diag.Info,
 	}
 	for _, one := range Analyzers() {
 		if o.Advice || !one.Advice {

@@ -59,6 +59,7 @@ const (
 	codeNodeAddress  = "NodeAddress"
 	codeUnresolved   = "UnresolvedName"
 	codeSeveral      = "SeveralNames"
+	codeHTTP3        = "NoHTTP3"
 	codeLimit        = "Limit" // as validation has it of one object
 )
 
@@ -90,6 +91,7 @@ func Analyzers() []Analyzer {
 		{"proxy-configs", []string{codeProxyConfigs}, false, "several ProxyConfigs of one workload or namespace", (*analysis).proxyConfigs},
 		{"node-addresses", []string{codeNodeAddress}, false, "endpoints at addresses of Nodes", (*analysis).nodeAddresses},
 		{"egress-proxies", []string{codeReference}, false, "egress proxies of Sidecars that are not there, or that the Sidecar leaves out", (*analysis).egressProxies},
+		{"http3", []string{codeHTTP3}, false, "servers of Gateways that have no HTTP/3 where the control plane is asked for it", (*analysis).http3},
 		{"resolutions", []string{codeUnresolved, codeSeveral}, false, "names of endpoints that proxies do not resolve", (*analysis).resolutions},
 
 		{"injection", []string{codeNotInjected, codeNoProxy, codeInjectionLabels}, true, "namespaces without injection, and Pods without a proxy where others get one", (*analysis).injection},

@@ -40,7 +40,7 @@ func (a *analysis) gatewayPorts() {
 		selector, exposed := written(spec.Selector), a.exposed(spec.Selector)
 		for i, s := range spec.Servers {
 			field, number := indexed("spec.servers", i), s.GetPort().GetNumber()
-			if exposed != nil && !exposed[number] {
+			if exposed != nil && !exposed.any[number] {
 				a.report(o, diag.Warning, codeGatewayPort, field+".port.number", "add the port to the Service of the gateway, or use one that it has",
 					"no Service that selects the gateway's Pods has port %d: nobody can reach it by the Service", number)
 			}
@@ -119,9 +119,14 @@ func family(s *networkingv1alpha3.Server) string {
 	}
 }
 
-// exposed returns the ports of the Services that select a gateway's Pods, their own and those of the containers; nil
-// where there is no such Service.
-func (a *analysis) exposed(selector map[string]string) map[uint32]bool {
+// exposedPorts are the ports of the Services that select a gateway's Pods.
+type exposedPorts struct {
+	any map[uint32]bool // their own and those of the containers
+	udp map[uint32]bool // their own, for UDP
+}
+
+// exposed returns the ports of the Services that select a gateway's Pods; nil where there is no such Service.
+func (a *analysis) exposed(selector map[string]string) *exposedPorts {
 	key := written(selector)
 	ports, known := a.opened[key]
 	if known {
@@ -139,14 +144,18 @@ func (a *analysis) exposed(selector map[string]string) map[uint32]bool {
 				}
 				seen[g] = true
 				if ports == nil {
-					ports = map[uint32]bool{}
+					ports = &exposedPorts{map[uint32]bool{}, map[uint32]bool{}}
 				}
 				for _, o := range g.services {
 					list := o.Spec.(*corev1.Service).Spec.Ports
 					for i := range list {
-						ports[uint32(list[i].Port)] = true //nolint:gosec // validated
+						number := uint32(list[i].Port) //nolint:gosec // validated
+						ports.any[number] = true
 						if n := targetPort(&list[i], w); n != 0 {
-							ports[n] = true
+							ports.any[n] = true
+						}
+						if list[i].Protocol == corev1.ProtocolUDP {
+							ports.udp[number] = true
 						}
 					}
 				}

@@ -104,6 +104,7 @@ type Client struct {
 	Location        Location                     // where some cluster depends on it; else zero
 	ExcludedMatches frozen.List[ExcludedMatches] // matches on source labels that do not apply to it
 	Targets         frozen.List[Target]          // of a router: the ports of its own services
+	HTTP3           bool                         // of a router: it takes HTTP/3 on UDP ports of those
 	Selections      feature.Selections
 }
 
@@ -160,8 +161,9 @@ type Patches struct {
 // Target is a service port that the proxy's workload serves.
 type Target struct {
 	Service    *registry.Service
-	Port       uint32                     // the service's
-	TargetPort uint32                     // the workload's
+	Port       uint32 // the service's
+	TargetPort uint32 // the workload's
+	UDP        bool
 	Rules      frozen.List[*kinds.Object] // DestinationRules that apply to the service in its own namespace
 }
 
@@ -214,7 +216,10 @@ func Resolve(x *scope.Index, p *node.Proxy, features []*feature.Feature) Inputs 
 	if p.Type == node.Router {
 		k.Outbound.Selections = selected(feature.ListenersPart | feature.InboundPart)
 		k.Client.Gateways = selectedGateways(x, w.Namespace, w.Labels)
-		k.Client.Targets = targets
+		k.Client.Targets, k.Client.HTTP3 = targets, x.HTTP3
+		if p.Unprivileged {
+			k.Client.Targets = withoutPrivilegedUDP(targets)
+		}
 		return k
 	}
 	k.Outbound.Selections = selected(feature.ListenersPart)
@@ -333,18 +338,18 @@ func findTargets(x *scope.Index, w *registry.Workload, addresses []string) froze
 			}
 			for i := range s.Ports {
 				if t := targetPort(&s.Ports[i], w); t != 0 {
-					found = append(found, Target{s, s.Ports[i].Number, t, frozen.List[*kinds.Object]{}})
+					found = append(found, Target{Service: s, Port: s.Ports[i].Number, TargetPort: t, UDP: s.Ports[i].Protocol == registry.UDP})
 				}
 			}
 		case s.Selector == nil || w.Kind == nil:
-			var numbers map[string]uint32 // by port name
+			var ports map[string]*registry.Port // by name
 			for _, e := range x.Endpoints(s.Key()).List {
 				if slices.Contains(addresses, e.Address) && (x.ClusterKey(e.Cluster) == cluster || s.Provider == registry.External && !e.HealthKnown) {
-					if numbers == nil {
-						numbers = numbersByName(s)
+					if ports == nil {
+						ports = portsByName(s)
 					}
-					if n, ok := numbers[e.ServicePort]; ok {
-						found = append(found, Target{s, n, e.Port, frozen.List[*kinds.Object]{}})
+					if p := ports[e.ServicePort]; p != nil {
+						found = append(found, Target{Service: s, Port: p.Number, TargetPort: e.Port, UDP: p.Protocol == registry.UDP})
 					}
 				}
 			}
@@ -358,6 +363,13 @@ func findTargets(x *scope.Index, w *registry.Workload, addresses []string) froze
 		found[i].Rules = x.DestinationRules(found[i].Service.Namespace, found[i].Service, frozen.List[*kinds.Object]{})
 	}
 	return frozen.ListOf(found...)
+}
+
+// withoutPrivilegedUDP returns targets without the UDP ports that an ordinary user may not bind: nothing is to be
+// offered on them.
+func withoutPrivilegedUDP(targets frozen.List[Target]) frozen.List[Target] {
+	list := slices.Collect(targets.All)
+	return frozen.ListOf(slices.DeleteFunc(list, func(t Target) bool { return t.UDP && t.TargetPort < 1024 })...)
 }
 
 // servicesOf returns the services of targets.
@@ -388,11 +400,11 @@ func policyServices(x *scope.Index, w *registry.Workload, targets frozen.List[Ta
 	return list
 }
 
-// numbersByName returns the numbers of a service's ports. If several have one name, the first counts.
-func numbersByName(s *registry.Service) map[string]uint32 {
-	by := make(map[string]uint32, len(s.Ports))
+// portsByName returns a service's ports. If several have one name, the first counts.
+func portsByName(s *registry.Service) map[string]*registry.Port {
+	by := make(map[string]*registry.Port, len(s.Ports))
 	for i := range slices.Backward(s.Ports) {
-		by[s.Ports[i].Name] = s.Ports[i].Number
+		by[s.Ports[i].Name] = &s.Ports[i]
 	}
 	return by
 }

@@ -128,7 +128,7 @@ func (w *World) references() []diag.Diagnostic {
 	}
 	found := analysis.Run(objects, analysis.Options{
 		Domain: w.o.Domain, Mesh: last.Mesh, Whole: w.o.whole(), Still: w.parts.Still, RepeatedText: last.RepeatedText, HostClusters: last.HostClusters, MeshConfig: w.o.meshKeys(),
-		Advice: w.o.Advice, Concerns: w.o.Concerns, Pod: podOf, Slice: sliceOf,
+		Advice: w.o.Advice, HTTP3: w.o.HTTP3, Concerns: w.o.Concerns, Pod: podOf, Slice: sliceOf,
 	})
 	return append(analysis.Unsuppressed(w.absentCredentials(objects), objects), w.aboutSources(found)...)
 }

@@ -28,6 +28,7 @@ type Options struct {
 	MeshConfig    string       // a file; where there is none, the ConfigMap named istio in the root namespace
 	MeshNetworks  string       // a file with networks, in the form of the ConfigMap's key meshNetworks
 	TraceSampling float64      // percent of requests that proxies trace by default; 0 is Istio's default
+	HTTP3         bool         // gateways take HTTP/3 on UDP ports of their Services
 	SharedMesh    string       // name of a ConfigMap in the root namespace whose mesh configuration lies under the server's own, or empty
 	Cluster       *crd.Listing // in the place of Client: what was read once of an API server
 	Client        *rest.Config // of the API server of the own cluster; nil: there is none

@@ -48,6 +48,7 @@ type Options struct {
 	Cluster string // the ID of the server's own cluster; empty is Kubernetes
 	// OneStore: proxies of all clusters have the same Secrets and ConfigMaps, for there is no API server.
 	OneStore bool
+	HTTP3    bool // gateways take HTTP/3 on UDP ports of their Services
 	Mesh     *mesh.Config
 	Limits   limits.Limits // the zero Limits are limits.Default
 	// Kinds holds the kinds whose objects translations read, and whom a change of an object concerns. Nil: every kind
@@ -72,7 +73,7 @@ const (
 // NewBuilder returns a Builder that has committed nothing.
 func NewBuilder(o Options) *Builder {
 	b := &Builder{mesh: o.Mesh, wants: o.Wants, wanted: map[*kinds.Kind][]facts.Need{}, last: &Snapshot{
-		tables: newTables(), cached: &sync.Map{}, Mesh: o.Mesh, Domain: o.Domain, Cluster: cmp.Or(o.Cluster, "Kubernetes"), OneStore: o.OneStore,
+		tables: newTables(), cached: &sync.Map{}, Mesh: o.Mesh, Domain: o.Domain, Cluster: cmp.Or(o.Cluster, "Kubernetes"), OneStore: o.OneStore, HTTP3: o.HTTP3,
 		reach:        o.Kinds,
 		RepeatedText: cmp.Or(o.Limits, limits.Default()).RepeatedText, HostClusters: cmp.Or(o.Limits, limits.Default()).HostClusters,
 	}}

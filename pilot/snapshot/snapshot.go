@@ -24,6 +24,7 @@ type Snapshot struct {
 	Domain   string // cluster.local
 	Cluster  string // the ID of the server's own cluster
 	OneStore bool   // see Options
+	HTTP3    bool   // see Options
 
 	RepeatedText, HostClusters int // see limits.Limits
 

@@ -50,7 +50,7 @@ func TestEnvoysTakeTheReference(t *testing.T) {
 	t.Parallel()
 	all, refs := &envoytest.Resources{}, &references{seen: map[string][]string{}}
 	for _, c := range referenceCases(t) {
-		w := newWorld(t, c.mesh)
+		w := c.world(t)
 		w.keys = jwks.Nobody
 		s := w.apply(c.objects...)
 		addAll(t, all, c.name, refs, newTranslator(1<<20), s, referenceNodes(t, c.proxyConfig))

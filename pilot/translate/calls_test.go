@@ -50,7 +50,7 @@ func TestCalls(t *testing.T) {
 				t.Fatal("there is no such case")
 			}
 			over := recorded(t, name)
-			s, tr, nodes := newWorld(t, c.mesh).apply(c.objects...), newTranslator(1<<20), referenceNodes(t, c.proxyConfig)
+			s, tr, nodes := c.world(t).apply(c.objects...), newTranslator(1<<20), referenceNodes(t, c.proxyConfig)
 			theirs := sideOf(func(who string) why.Config {
 				config := why.Config{}
 				for typ, url := range typesOfCalls {

@@ -39,6 +39,11 @@ var intended = []difference{
 	{"61-dynamic-entry", `[^/]+/(cds/outbound.*/clusterType|lds/.*/typedConfig/dnsCacheConfig)/`, 310, "all hosts that are called share one cache of addresses"},
 	{"61-dynamic-entry", `[^/]+/lds/.*/httpFilters\[\d+\]/(name|typedConfig/[^/]+)$`, 80, "all requests may be for hosts that are resolved"},
 	{"62-allow-any-dynamic", `[^/]+/(cds/AllowAnyDynamicDNSCluster/clusterType|lds/.*/typedConfig/dnsCacheConfig)/`, 145, "all hosts that are called share one cache of addresses"},
+	{"78-http3", `ingress/lds/udp_0\.0\.0\.0_(8443/.*mutual\.example\.com|8445/|8453/)`, 297, "what demands a client certificate, or bounds TLS to 1.2, has no HTTP/3"},
+	{"78-http3", `ingress/rds/https\.(443\.https-m|445\.https-445|453\.https-453)\.gw\..*/responseHeadersToAdd`, 28, "what has no HTTP/3 does not offer it"},
+	{"78-http3", `web-b-none/lds/127\.0\.0\.1_443/`, 2, "the world of this recording has a service of the API server that is older than the others"},
+	{"79-http3-features", `web-b-none/lds/127\.0\.0\.1_443/`, 2, "the world of this recording has a service of the API server that is older than the others"},
+	{"79-http3-features", `ingress/cds/.*/perConnectionBufferLimitBytes$`, 13, "the profile EDGE limits the buffers of clusters too"},
 }
 
 // pending is what is not served yet. What serves some of it lowers the numbers here, or deletes the entry.

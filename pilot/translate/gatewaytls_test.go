@@ -9,6 +9,7 @@ import (
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
+	quicv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/quic/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
@@ -214,7 +215,12 @@ func describe(t *testing.T, chain *listenerv3.FilterChain) string {
 		return strings.Join(words, " ")
 	}
 	d := &tlsv3.DownstreamTlsContext{}
-	unpack(t, chain.TransportSocket.GetTypedConfig().Value, d)
+	if q := (&quicv3.QuicDownstreamTransport{}); chain.TransportSocket.GetTypedConfig().MessageIs(q) {
+		unpack(t, chain.TransportSocket.GetTypedConfig().Value, q)
+		d = q.DownstreamTlsContext
+	} else {
+		unpack(t, chain.TransportSocket.GetTypedConfig().Value, d)
+	}
 	common := d.CommonTlsContext
 	for _, s := range common.TlsCertificateSdsSecretConfigs {
 		words = append(words, s.Name)

@@ -15,6 +15,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/istiod-lite/istiod-lite/api/http3"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
@@ -22,6 +23,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/histories"
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/pilot/derive"
+	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 )
 
 // byType is what a proxy is sent: type, name, the resource as JSON.
@@ -31,9 +33,10 @@ type byType map[string]map[string]any
 // the leaves that intended and pending name may differ, and all of those do.
 //
 // testdata/reference holds the nodes, the world that all cases start from, and a folder for each case: the objects that
-// it adds, its mesh configuration and what its proxies have as PROXY_CONFIG if it has them, and a file for each type
-// that was sent. In such a file, what proxies have in common stands once, under their names. 00-none is what the world
-// alone gives. Other cases list what differs from that, and the names of what is gone as "(removed)".
+// it adds, its mesh configuration, what its proxies have as PROXY_CONFIG and the variables of the server if it has
+// them, and a file for each type that was sent. In such a file, what proxies have in common stands once, under their
+// names. 00-none is what the world alone gives. Other cases list what differs from that, and the names of what is gone
+// as "(removed)".
 //
 // The files of a case are recordings. They cannot be generated here: they change only with the istiod that they were
 // taken from.
@@ -45,7 +48,7 @@ func TestReference(t *testing.T) {
 	for _, c := range referenceCases(t) {
 		ran[c.name] = true
 		t.Run(c.name, func(t *testing.T) {
-			s := newWorld(t, c.mesh).apply(c.objects...)
+			s := c.world(t).apply(c.objects...)
 			tr := newTranslator(1 << 20)
 			over := recorded(t, c.name)
 			unread := maps.Clone(over)
@@ -132,12 +135,18 @@ type referenceCase struct {
 	objects []kinds.Change
 
 	proxyConfig []byte // what each proxy has in its PROXY_CONFIG, as YAML
+	http3       bool   // the variable that asks for HTTP/3 is set
+}
+
+// world returns a world with the mesh configuration and the variables of a case, and no objects.
+func (c referenceCase) world(t tb) *world {
+	return newWorldOf(t, snapshot.Options{Mesh: c.mesh, HTTP3: c.http3})
 }
 
 func referenceCases(t *testing.T) []referenceCase {
 	t.Helper()
 	dirs, err := filepath.Glob(filepath.Join("testdata", "reference", "cases", "*"))
-	if err != nil || len(dirs) != 78 {
+	if err != nil || len(dirs) != 80 {
 		t.Fatalf("%d cases, %v", len(dirs), err)
 	}
 	var cases []referenceCase
@@ -151,6 +160,11 @@ func referenceCases(t *testing.T) []referenceCase {
 		}
 		if b, err := os.ReadFile(filepath.Join(dir, "proxyconfig.yaml")); err == nil {
 			c.proxyConfig = b
+		}
+		if b, err := os.ReadFile(filepath.Join(dir, "variables")); err == nil {
+			if c.http3 = string(b) == http3.Variable+"=true\n"; !c.http3 {
+				t.Fatalf("%s: nobody knows %s", c.name, b)
+			}
 		}
 		added := objects(t, c.name, read(t, dir, "objects.yaml"))
 		for _, o := range added {

@@ -186,7 +186,7 @@ func routedHosts(s *snapshot.Snapshot) func(string) bool {
 func TestResourcesAreValidAndClosed(t *testing.T) {
 	histories.FewerWithRace(t)
 	for _, c := range referenceCases(t) {
-		s := newWorld(t, c.mesh).apply(c.objects...)
+		s := c.world(t).apply(c.objects...)
 		tr := newTranslator(0)
 		for who, p := range referenceNodes(t, c.proxyConfig) {
 			checkReferences(t, c.name+" "+who, sent(t, tr, s, p), routedHosts(s))

@@ -52,14 +52,18 @@ type world struct {
 	keys     string
 }
 
-func newWorld(t tb, m *mesh.Config) *world {
+func newWorld(t tb, m *mesh.Config) *world { return newWorldOf(t, snapshot.Options{Mesh: m}) }
+
+// newWorldOf returns a world with some options of its Builder.
+func newWorldOf(t tb, o snapshot.Options) *world {
+	o.Domain, o.Kinds, o.Wants = "cluster.local", catalog.Features().Kinds(), catalog.Features().Wants
 	services := aggregate.New(aggregate.Options{
 		Kube: func(id string) *kube.Registry {
 			return kube.New(kube.Options{Cluster: cmp.Or(id, "Kubernetes"), Remote: id != ""})
 		},
 		Entries: serviceentry.New(serviceentry.Options{Cluster: "Kubernetes"}),
 	})
-	return &world{t: t, registry: services, builder: snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: m, Kinds: catalog.Features().Kinds(), Wants: catalog.Features().Wants})}
+	return &world{t: t, registry: services, builder: snapshot.NewBuilder(o)}
 }
 
 func objects(t tb, name string, yaml []byte) []kinds.Change {

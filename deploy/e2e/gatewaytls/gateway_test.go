@@ -169,8 +169,8 @@ type rig struct {
 	agent   proxy.Agent // of each gateway, but for its ports
 }
 
-// start starts a mesh of some files. delta is how the gateway asks.
-func start(t *testing.T, port, admin int, delta bool, files map[string]string) *rig {
+// start starts a mesh of some files. delta is how the gateway asks, env are variables of the control plane.
+func start(t *testing.T, port, admin int, delta bool, files map[string]string, env ...string) *rig {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	t.Cleanup(cancel)
@@ -183,7 +183,7 @@ func start(t *testing.T, port, admin int, delta bool, files map[string]string) *
 	for name, text := range files {
 		r.write(name, text)
 	}
-	r.run(ctx, controlplane.Options{ConfigDir: r.dir, WorkDir: work}, admin, delta)
+	r.run(ctx, controlplane.Options{ConfigDir: r.dir, WorkDir: work, Env: env}, admin, delta)
 	return r
 }
 

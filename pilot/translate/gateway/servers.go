@@ -9,6 +9,7 @@ import (
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
 	"github.com/istiod-lite/istiod-lite/api/frozen"
+	"github.com/istiod-lite/istiod-lite/api/http3"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
@@ -19,6 +20,7 @@ type Server struct {
 	*networkingv1alpha3.Server
 	Gateway *kinds.Object
 	Target  uint32   // the port that is bound
+	HTTP3   []uint32 // the UDP ports that are bound for HTTP/3
 	Hosts   []string // normalised: "host" for all namespaces, else "namespace/host"
 }
 
@@ -38,6 +40,7 @@ type Tables struct {
 type tableKey struct {
 	gateways frozen.List[*kinds.Object]
 	targets  frozen.List[cohort.Target]
+	http3    bool
 }
 
 // Servers returns the servers of a gateway. The caller must not change the slice.
@@ -49,7 +52,7 @@ func (s *Tables) ServersOf(c cohort.Client, route string) []Server { return s.of
 func (s *Tables) of(c cohort.Client) *table {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	k := tableKey{c.Gateways, c.Targets}
+	k := tableKey{c.Gateways, c.Targets, c.HTTP3}
 	if s.made[k] == nil {
 		if s.made == nil {
 			s.made = map[tableKey]*table{}
@@ -75,14 +78,21 @@ func servers(c cohort.Client) []Server {
 		host string
 	}
 	var seen map[boundHost]struct{}
-	byPort := targetsByPort(c)
+	byPort, byUDPPort := targetsByPort(c)
 	for o := range c.Gateways.All {
 		for _, s := range o.Spec.(*networkingv1.Gateway).Servers {
 			hosts := serverHosts(s, o.Namespace)
 			port := s.GetPort().GetNumber()
 			targets := byPort[port]
 			if targets == nil {
+				targets = byUDPPort[port]
+			}
+			if targets == nil {
 				targets = []uint32{port} // a port without a service is bound itself
+			}
+			var quic []uint32
+			if c.HTTP3 && http3.Takes(s) {
+				quic = byUDPPort[port]
 			}
 			for _, target := range targets {
 				if s.Tls != nil {
@@ -96,7 +106,7 @@ func servers(c cohort.Client) []Server {
 						seen[boundHost{s.Bind, target, h}] = struct{}{}
 					}
 				}
-				all = append(all, Server{s, o, target, hosts})
+				all = append(all, Server{s, o, target, quic, hosts})
 			}
 		}
 	}
@@ -122,15 +132,20 @@ func serverHosts(s *networkingv1alpha3.Server, namespace string) []string {
 	return list
 }
 
-// targetsByPort returns the workload's ports behind each port of the gateway's services.
-func targetsByPort(c cohort.Client) map[uint32][]uint32 {
-	all := map[uint32][]uint32{}
+// targetsByPort returns the workload's ports behind each port of the gateway's services, and those behind each UDP
+// port.
+func targetsByPort(c cohort.Client) (tcp, udp map[uint32][]uint32) {
+	tcp, udp = map[uint32][]uint32{}, map[uint32][]uint32{}
 	for t := range c.Targets.All {
+		all := tcp
+		if t.UDP {
+			all = udp
+		}
 		if !slices.Contains(all[t.Port], t.TargetPort) {
 			all[t.Port] = append(all[t.Port], t.TargetPort)
 		}
 	}
-	return all
+	return tcp, udp
 }
 
 // same reports whether o is the same server, perhaps on another port of the workload.

@@ -1,6 +1,7 @@
 package lds
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -28,6 +29,7 @@ type gatewayKey struct {
 	port   uint32
 	chains frozen.List[gatewayChain]
 	dual   bool
+	quic   bool // it takes HTTP/3 on a UDP port
 }
 
 // gatewayChain is what a gateway does with some of the connections to a port: all that have one of its server names.
@@ -60,7 +62,8 @@ type gatewayListenerBuilder struct {
 	view   *view.View
 	first  gateway.Use
 	chains []gatewayChain
-	taken  map[string]struct{} // the server names of the chains
+	quic   map[uint32][]gatewayChain // those that take HTTP/3 too, by UDP port
+	taken  map[string]struct{}       // the server names of the chains
 }
 
 // Gateway generates the listeners of a gateway, as one partition: none while no Gateway selects it.
@@ -89,10 +92,19 @@ func (m *Listeners) gatewayListeners(v *view.View, c cohort.Inputs) []*envoy.Res
 		m.addServer(builders[key], c.Client, s)
 	}
 	var out []*envoy.Resource
+	quic := map[BindKey]bool{}
 	for _, o := range order {
+		k := o.gatewayKey
 		if len(o.chains) > 0 { // Envoy refuses a listener without chains
-			k := o.gatewayKey
 			k.chains = frozen.ListOf(o.chains...)
+			out = append(out, m.gateways.Get(k))
+		}
+		for _, port := range slices.Sorted(maps.Keys(o.quic)) {
+			if quic[BindKey{o.bind, port}] {
+				continue // another TCP port of the workload stands for the same port of a service
+			}
+			quic[BindKey{o.bind, port}] = true
+			k.quic, k.port, k.chains = true, port, frozen.ListOf(o.quic[port]...)
 			out = append(out, m.gateways.Get(k))
 		}
 	}
@@ -117,7 +129,17 @@ func (m *Listeners) addServer(o *gatewayListenerBuilder, c cohort.Client, s gate
 		o.add(chain, nil)
 	case gateway.SecureHTTP:
 		chain.route, chain.protocol, chain.tls = s.Route(), registry.HTTP, s.GetTls()
-		o.add(chain, s.ServerNames())
+		if !o.add(chain, s.ServerNames()) {
+			return
+		}
+		for _, port := range s.HTTP3 {
+			if o.quic == nil {
+				o.quic = map[uint32][]gatewayChain{}
+			}
+			chain = o.chains[len(o.chains)-1]
+			chain.protocol = registry.HTTP3
+			o.quic[port] = append(o.quic[port], chain)
+		}
 	case gateway.PlainTCP, gateway.SecureTCP:
 		if use == gateway.SecureTCP {
 			chain.tls = s.GetTls()
@@ -136,9 +158,9 @@ func (m *Listeners) addServer(o *gatewayListenerBuilder, c cohort.Client, s gate
 	}
 }
 
-// add adds a chain for those of its server names that no chain before it has: of two chains with one name Envoy would
-// reject the listener, and it knows no pattern that ends within a label.
-func (o *gatewayListenerBuilder) add(c gatewayChain, servers []string) {
+// add adds a chain for those of its server names that no chain before it has, and reports whether there are any: of two
+// chains with one name Envoy would reject the listener, and it knows no pattern that ends within a label.
+func (o *gatewayListenerBuilder) add(c gatewayChain, servers []string) bool {
 	if c.use == gateway.PlainHTTP || c.use == gateway.PlainTCP || slices.Contains(servers, "*") {
 		servers = []string{anyName}
 	}
@@ -158,12 +180,13 @@ func (o *gatewayListenerBuilder) add(c gatewayChain, servers []string) {
 		}
 	}
 	if len(free) == 0 {
-		return
+		return false
 	}
 	if free[0] != anyName {
 		c.servers = frozen.ListOf(free...)
 	}
 	o.chains = append(o.chains, c)
+	return true
 }
 
 // What stands for server names in gatewayListenerBuilder.taken.
@@ -258,6 +281,9 @@ func internalRanges(v *view.View) frozen.List[string] {
 
 func (b builder) buildGateway(k gatewayKey) *envoy.Resource {
 	name := names.Listener(k.bind, k.port)
+	if k.quic {
+		name = names.QUICListener(k.bind, k.port)
+	}
 	l := &listenerv3.Listener{
 		Name:                                 name,
 		Address:                              envoy.Address(k.bind, k.port),
@@ -270,11 +296,21 @@ func (b builder) buildGateway(k gatewayKey) *envoy.Resource {
 		tls = tls || c.use.TLS()
 		l.FilterChains = append(l.FilterChains, b.gatewayChains(k, c, "outbound_"+name+";")...)
 	}
-	l.ListenerFilters = k.gatewayFilters()
-	if tls {
+	if k.quic {
+		overQUIC(l)
+	} else if l.ListenerFilters = k.gatewayFilters(); tls {
 		l.ListenerFilters = append(l.ListenerFilters, tlsInspector(nil))
 	}
 	return b.resource(k.proxyContext, feature.Gateway, l)
+}
+
+// overQUIC has a listener take QUIC, over UDP at the same addresses.
+func overQUIC(l *listenerv3.Listener) {
+	l.UdpListenerConfig = &listenerv3.UdpListenerConfig{QuicOptions: &listenerv3.QuicProtocolOptions{}, DownstreamSocketConfig: &corev3.UdpSocketConfig{}}
+	l.Address.GetSocketAddress().Protocol = corev3.SocketAddress_UDP
+	for _, a := range l.AdditionalAddresses {
+		a.Address.GetSocketAddress().Protocol = corev3.SocketAddress_UDP
+	}
 }
 
 // gatewayChains makes the filter chains of a gatewayChain. Policies are enforced at the destination of connections that
@@ -303,7 +339,10 @@ func (b builder) gatewayChains(k gatewayKey, c gatewayChain, statPrefix string) 
 		to.mutual = c.tls.GetMode() == networkingv1alpha3.ServerTLSSettings_ISTIO_MUTUAL
 		chain.Filters = b.weightedTCPFilters(k.proxyContext, feature.Gateway, to, k.port, registry.TCP)
 	}
-	if c.use.TerminatesTLS() {
+	switch {
+	case k.quic:
+		chain.TransportSocket = serverQUIC(k.mesh, c.tls)
+	case c.use.TerminatesTLS():
 		chain.TransportSocket = serverTLS(k.mesh, c.tls, !c.use.HTTP(), k.capabilities)
 	}
 	return []*listenerv3.FilterChain{chain}

@@ -107,6 +107,9 @@ func (b builder) connectionManager(c proxyContext, chain feature.Chain, statPref
 		m.SetCurrentClientCertDetails = &hcmv3.HttpConnectionManager_SetCurrentClientCertDetails{Subject: envoy.Bool(true), Cert: true, Dns: true, Uri: true}
 		m.HttpProtocolOptions = &corev3.Http1ProtocolOptions{}
 		m.InternalAddressConfig = c.internalAddresses()
+		if chain.Protocol == registry.HTTP3 {
+			m.CodecType, m.Http3ProtocolOptions = hcmv3.HttpConnectionManager_HTTP3, &corev3.Http3ProtocolOptions{}
+		}
 	}
 	if d == feature.Outbound && route == names.HTTPProxyRoute {
 		m.HttpProtocolOptions = &corev3.Http1ProtocolOptions{AllowAbsoluteUrl: envoy.Bool(true)}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	quicv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/quic/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/proto"
@@ -19,12 +20,25 @@ import (
 // serverTLS returns the transport socket by which a server of a gateway terminates TLS. tcp: what is inside is not
 // HTTP.
 func serverTLS(m *mesh.Config, t *networkingv1alpha3.ServerTLSSettings, tcp bool, proxy node.Capabilities) *corev3.TransportSocket {
-	mode := t.GetMode()
-	common := &tlsv3.CommonTlsContext{TlsParams: tlsParameters(m.GetTlsDefaults(), t), AlpnProtocols: []string{"h2", "http/1.1"}}
-	mutual := mode == networkingv1alpha3.ServerTLSSettings_ISTIO_MUTUAL
-	if mutual && tcp && proxy.Has(node.NetworkMetadataExchange) {
-		common.AlpnProtocols = append([]string{names.PeerExchange}, common.AlpnProtocols...)
+	alpn := []string{"h2", "http/1.1"}
+	if tcp && t.GetMode() == networkingv1alpha3.ServerTLSSettings_ISTIO_MUTUAL && proxy.Has(node.NetworkMetadataExchange) {
+		alpn = append([]string{names.PeerExchange}, alpn...)
 	}
+	return &corev3.TransportSocket{Name: "envoy.transport_sockets.tls", ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: envoy.Any(serverContext(m, t, alpn))}}
+}
+
+// serverQUIC returns the transport socket by which a server of a gateway takes QUIC, with the same certificates.
+func serverQUIC(m *mesh.Config, t *networkingv1alpha3.ServerTLSSettings) *corev3.TransportSocket {
+	return &corev3.TransportSocket{Name: "envoy.transport_sockets.quic", ConfigType: &corev3.TransportSocket_TypedConfig{
+		TypedConfig: envoy.Any(&quicv3.QuicDownstreamTransport{DownstreamTlsContext: serverContext(m, t, []string{"h3"})}),
+	}}
+}
+
+// serverContext returns how a server of a gateway terminates TLS, and the protocols that it offers inside.
+func serverContext(m *mesh.Config, t *networkingv1alpha3.ServerTLSSettings, alpn []string) *tlsv3.DownstreamTlsContext {
+	mode := t.GetMode()
+	common := &tlsv3.CommonTlsContext{TlsParams: tlsParameters(m.GetTlsDefaults(), t), AlpnProtocols: alpn}
+	mutual := mode == networkingv1alpha3.ServerTLSSettings_ISTIO_MUTUAL
 	common.TlsCertificateSdsSecretConfigs = serverCertificates(t)
 	if mutual || mode == networkingv1alpha3.ServerTLSSettings_MUTUAL || mode == networkingv1alpha3.ServerTLSSettings_OPTIONAL_MUTUAL {
 		common.ValidationContextType = &tlsv3.CommonTlsContext_CombinedValidationContext{CombinedValidationContext: &tlsv3.CommonTlsContext_CombinedCertificateValidationContext{
@@ -32,12 +46,10 @@ func serverTLS(m *mesh.Config, t *networkingv1alpha3.ServerTLSSettings, tcp bool
 			ValidationContextSdsSecretConfig: clientRoots(t),
 		}}
 	}
-	return &corev3.TransportSocket{Name: "envoy.transport_sockets.tls", ConfigType: &corev3.TransportSocket_TypedConfig{
-		TypedConfig: envoy.Any(&tlsv3.DownstreamTlsContext{
-			CommonTlsContext:         common,
-			RequireClientCertificate: envoy.Bool(mutual || mode == networkingv1alpha3.ServerTLSSettings_MUTUAL),
-		}),
-	}}
+	return &tlsv3.DownstreamTlsContext{
+		CommonTlsContext:         common,
+		RequireClientCertificate: envoy.Bool(mutual || mode == networkingv1alpha3.ServerTLSSettings_MUTUAL),
+	}
 }
 
 // serverCertificates names the certificates of a server: those of its credentials, of its files, or else the proxy's

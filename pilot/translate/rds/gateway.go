@@ -322,6 +322,9 @@ func (b *gatewayRouteBuilder) virtualHosts(host string) []*envoy.Resource {
 	}
 	k := b.virtualHostKey(names.VirtualHost(host, r.port), strings.Join(written, "\n"), r.port)
 	k.gateway, k.tls, k.bindings = true, r.tls, r.bindings
+	if s := b.servers[0]; len(s.HTTP3) > 0 { // one that terminates TLS has the route configuration alone
+		k.http3 = s.Port.Number
+	}
 	k.destinations = b.destinations(k, nil)
 	return []*envoy.Resource{b.routes.virtualHost(k)}
 }

@@ -46,6 +46,7 @@ type virtualHostKey struct {
 	domain         string // the cluster's: cluster.local
 	fallback       string // of the catch-all: the cluster for what no other matches; BlackHoleCluster makes it block_all
 	tls            bool   // plaintext requests are redirected to https
+	http3          uint32 // the port at which clients may call by HTTP/3, 0 for none
 }
 
 // binding is a VirtualService as it applies to a proxy.

@@ -1,9 +1,11 @@
 package rds
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	networkingv1 "istio.io/api/networking/v1"
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
@@ -43,6 +45,9 @@ func (b builder) buildVirtualHost(k virtualHostKey) *envoy.Resource {
 	if forwardsHost(k.mesh) {
 		forwardHost(host)
 	}
+	if k.http3 != 0 {
+		offerHTTP3(host, k.http3)
+	}
 	return envoy.NewHost(k.route, host)
 }
 
@@ -61,6 +66,15 @@ func forwardHost(h *routev3.VirtualHost) {
 		if a != nil && rewrites {
 			a.AppendXForwardedHost = true
 		}
+	}
+}
+
+// offerHTTP3 has responses tell clients that they may call by HTTP/3 for a day. A client that cannot goes on as it did.
+func offerHTTP3(h *routev3.VirtualHost, port uint32) {
+	for _, r := range h.Routes {
+		r.ResponseHeadersToAdd = append(r.ResponseHeadersToAdd, &corev3.HeaderValueOption{
+			Header: &corev3.HeaderValue{Key: "alt-svc", Value: fmt.Sprintf(`h3=":%d"; ma=86400`, port)},
+		})
 	}
 }
 
