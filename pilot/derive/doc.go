@@ -2,12 +2,16 @@
 // those of the Gateway API, or from Ingresses.
 //
 // A stage is a folder below this one, and a line of catalog.Stages. Its kinds join those that have a reader in
-// catalog_test.go. Its New returns a Stage, which names
-// the kinds that it gets whole and derives all its objects anew when one of them changed, or one that it looked up. It
-// says of each object what it was made of, and what the status of an object should be. pilot/ingest runs the stages,
-// behind the filter and before the registries; stage_test.go there has two small ones. pilot/status writes the
-// statuses. Fields that a stage does not support are findings of its own. A derived object needs a name that no user
-// gives, for a user's object hides it.
+// catalog_test.go. Its New returns a Stage, which names the kinds that it derives from. In each run it is told which of
+// their objects have changed, and which of those that it looked up, and returns which parts of its derivation have
+// changed by that. So a run costs as much as there is to do. Whole makes a stage of a function that derives everything
+// anew, for few objects.
+//
+// A part has derived objects, each with what it was made of, findings, and what the statuses of objects should be. How a
+// stage divides what it makes into parts is its own affair. pilot/ingest runs the stages, behind the filter and before
+// the registries; stage_test.go there has two small ones. pilot/status writes the statuses. Fields that a stage does not
+// support are findings of its own. A derived object needs a name that no user gives, for a user's object hides it.
+// derivetest runs a stage in tests.
 //
 // The stages are ingress and gatewayapi.
 //

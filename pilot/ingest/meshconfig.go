@@ -2,9 +2,7 @@ package ingest
 
 import (
 	"cmp"
-	"context"
 	"fmt"
-	"log/slog"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -201,14 +199,5 @@ func (w *World) found(key string, list []diag.Diagnostic) {
 	for _, d := range before {
 		known[d] = true
 	}
-	for _, d := range list {
-		if known[d] {
-			continue
-		}
-		level := slog.LevelWarn
-		if d.Severity == diag.Error {
-			level = slog.LevelError
-		}
-		w.logger.Log(context.Background(), level, "finding", "finding", d.String())
-	}
+	logFindings(w.logger, slices.DeleteFunc(slices.Clone(list), func(d diag.Diagnostic) bool { return known[d] }))
 }

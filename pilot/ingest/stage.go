@@ -2,8 +2,11 @@ package ingest
 
 import (
 	"cmp"
+	"context"
 	"log/slog"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
@@ -14,34 +17,31 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/derive"
 )
 
-// stages runs the stages of a World. The goroutine that commits owns it.
+// stages runs the stages of a World, each with what has changed for it. The goroutine that commits owns it. What World
+// has others read is changed while guard is held.
 type stages struct {
 	logger  *slog.Logger
-	list    []derive.Stage
-	last    []derive.Derivation // what each made when it last succeeded
-	failed  []string            // how each failed in the last run; empty: it did not
+	list    []*stageRun
 	objects counting
-	mesh    *mesh.Config        // by which the last run was
-	rank    map[*kinds.Kind]int // place in kinds.All
-	inputs  []*kinds.Object     // of the kinds that some stage reads, in the order of config.Sort
-	number  uint64              // of the run
-	guard   sync.Locker         // held while derived is changed
-	derived map[kinds.Key]*made // what counts
-	hidden  map[kinds.Key]bool  // keys that were derived and that another object has
+	mesh    *mesh.Config // by which the last run was
+	guard   sync.Locker
+	outputs
 
-	// What the last run looked up: a change of it makes another run.
-	lookups    map[kinds.Key]bool
-	selections []selection
-
-	findings []diag.Diagnostic
-	statuses []*derive.Status
-	shared   []kinds.SharedSecret
+	touched map[kinds.Key]*kinds.Object // keys of derived objects that this commit may change, with what counted before
+	secrets []kinds.Key                 // Secrets and ConfigMaps that stages watch, sorted; not changed in place
 }
 
-// made is a derived object, and the last run in which it counted.
-type made struct {
-	derive.Derived
-	run uint64
+// stageRun is a stage, and what it has made so far.
+type stageRun struct {
+	derive.Stage
+	number     int
+	parts      map[any]*derive.Part
+	failed     string             // how it failed in its last run; empty: it did not
+	watched    map[kinds.Key]bool // what it looked up
+	watches    bool               // Secrets or ConfigMaps among watched have changed
+	selections []selection        // what it asked in its last run
+	pending    map[kinds.Key]bool // what it does not know yet
+	due        bool               // it runs even without that
 }
 
 // counting finds the objects of sources that count.
@@ -68,190 +68,266 @@ func (s selection) matches(o *kinds.Object) bool {
 }
 
 func newStages(logger *slog.Logger, list []derive.Stage, objects counting, guard sync.Locker) *stages {
-	return &stages{logger: logger, guard: guard, list: list, last: make([]derive.Derivation, len(list)), failed: make([]string, len(list)), objects: objects, rank: ranks(), derived: map[kinds.Key]*made{}, hidden: map[kinds.Key]bool{}}
+	s := &stages{logger: logger, guard: guard, objects: objects, outputs: newOutputs()}
+	for i, stage := range list {
+		s.list = append(s.list, &stageRun{Stage: stage, number: i, parts: map[any]*derive.Part{}, watched: map[kinds.Key]bool{}, pending: map[kinds.Key]bool{}})
+	}
+	return s
 }
 
-func (s *stages) reads(k *kinds.Kind) bool {
-	return slices.ContainsFunc(s.list, func(stage derive.Stage) bool { return slices.Contains(stage.Kinds, k) })
-}
+func (s *stageRun) reads(k *kinds.Kind) bool { return slices.Contains(s.Kinds, k) }
 
 // apply takes the mesh configuration and the changes that the filter let through, and returns these with the changes of
-// derived objects. It reports whether the stages ran.
+// derived objects. It reports whether a stage ran, or another derived object counts.
 func (s *stages) apply(batch []kinds.Change, m *mesh.Config) (out []kinds.Change, ran bool) {
-	affected := s.mesh != m || slices.ContainsFunc(s.failed, func(failure string) bool { return failure != "" })
-	s.mesh = m
+	s.touched = map[kinds.Key]*kinds.Object{}
 	for _, c := range batch {
-		if s.reads(c.Kind) {
-			affected = true
-			s.take(c)
+		for _, stage := range s.list {
+			if stage.reads(c.Kind) || stage.watched[c.Key] {
+				stage.pending[c.Key] = true
+			}
+			stage.due = stage.due || slices.ContainsFunc(stage.selections, func(asked selection) bool { return asked.concerns(c) })
 		}
-		_, derived := s.derived[c.Key]
-		affected = affected || derived || s.hidden[c.Key] || s.lookups[c.Key] ||
-			slices.ContainsFunc(s.selections, func(asked selection) bool { return asked.concerns(c) })
+		if s.claimed(c.Key) {
+			s.settleAll(s.noted(c.Key))
+		}
 	}
-	if !affected {
+	for _, stage := range s.list {
+		if stage.due = stage.due || stage.failed != "" || s.mesh != m; stage.due || len(stage.pending) > 0 {
+			s.run(stage, m)
+			ran = true
+		}
+	}
+	s.mesh = m
+	if !ran && len(s.touched) == 0 {
 		return batch, false
 	}
-	changes := s.run()
 	// Where a source's object goes, or comes, and a derived one has its key, one of the two changes counts.
 	out = slices.DeleteFunc(slices.Clone(batch), func(c kinds.Change) bool { return s.derived[c.Key] != nil })
-	out = append(out, changes...)
+	for key, before := range s.touched {
+		switch now := s.derived[key]; {
+		case now != nil && now.Object != before:
+			out = append(out, kinds.Change{Key: key, Object: now.Object})
+		case now == nil && before != nil && s.objects.get(key) == nil:
+			out = append(out, kinds.Change{Key: key})
+		}
+	}
 	config.Sort(out)
 	return out, true
 }
 
-// take changes inputs.
-func (s *stages) take(c kinds.Change) {
-	at, found := slices.BinarySearchFunc(s.inputs, c.Key, func(o *kinds.Object, key kinds.Key) int { return s.compare(o.Key, key) })
-	switch {
-	case found && c.Object != nil:
-		s.inputs[at] = c.Object
-	case found:
-		s.inputs = slices.Delete(s.inputs, at, at+1)
-	case c.Object != nil:
-		s.inputs = slices.Insert(s.inputs, at, c.Object)
+// run runs a stage. One that panics has made nothing, gets a finding, and begins anew at the next commit.
+func (s *stages) run(stage *stageRun, m *mesh.Config) {
+	in := derive.Input{Mesh: m, Anew: stage.failed != "", Get: stage.get(s.objects), Select: stage.selectIn(s.objects)}
+	stage.selections, stage.due = nil, false
+	if in.Anew {
+		stage.watches = true
+		clear(stage.watched)
+		in.Changed = s.all(stage)
+	} else {
+		in.Changed = make([]kinds.Change, 0, len(stage.pending))
+		for key := range stage.pending {
+			in.Changed = append(in.Changed, kinds.Change{Key: key, Object: s.input(stage, key)})
+		}
 	}
-}
-
-// compare orders keys as config.Sort does.
-func (s *stages) compare(a, b kinds.Key) int {
-	return cmp.Or(cmp.Compare(s.rank[a.Kind], s.rank[b.Kind]), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Cluster, b.Cluster))
-}
-
-func ranks() map[*kinds.Kind]int {
-	rank := map[*kinds.Kind]int{}
-	for i, k := range kinds.All() {
-		rank[k] = i
-	}
-	return rank
-}
-
-// run derives everything anew, and returns what changed. An object that comes out equal keeps its pointer.
-func (s *stages) run() (changes []kinds.Change) {
-	s.number++
-	s.hidden, s.findings, s.statuses, s.shared = map[kinds.Key]bool{}, nil, nil, nil
-	count := 0
-	s.lookups, s.selections = make(map[kinds.Key]bool, len(s.lookups)), nil
-	derivedInputs := false // some stage reads what an earlier one derived
-	for i, stage := range s.list {
-		result := s.derive(i, derive.Input{Objects: s.objectsOf(stage.Kinds, derivedInputs), Mesh: s.mesh, Get: s.lookUp, Select: s.selectObjects})
-		s.findings, s.statuses = append(s.findings, result.Findings...), append(s.statuses, result.Statuses...)
-		s.shared = append(s.shared, result.Shared...)
+	clear(stage.pending)
+	config.Sort(in.Changed)
+	var d derive.Derivation
+	if err := safe.Do("stage "+stage.Name, func() { d = stage.Derive(in) }); err != nil {
+		if stage.failed != err.Error() {
+			s.logger.Error("recovered from a panic", "err", err, "stack", string(err.(*safe.Panic).Stack))
+		}
 		s.guard.Lock()
-		for _, d := range result.Objects {
-			key := d.Object.Key
-			old := s.derived[key]
-			if old != nil && old.run == s.number || s.objects.get(key) != nil {
-				s.hidden[key] = true
-				s.findings = append(s.findings, hiddenObject(stage, d))
-				continue
+		defer s.guard.Unlock()
+		stage.failed = err.Error()
+		return
+	}
+	for _, key := range d.Unwatched {
+		delete(stage.watched, key)
+		stage.watches = stage.watches || isCredential(key)
+	}
+	if in.Anew {
+		for key := range stage.parts {
+			if d.Parts[key] == nil {
+				d.Parts[key] = nil
 			}
-			count++
-			if old == nil {
-				s.derived[key] = &made{d, s.number}
-				changes = append(changes, kinds.Change{Key: key, Object: d.Object})
-			} else {
-				if old.Object != d.Object && !config.Equal(old.Object, d.Object) {
-					old.Object = d.Object
-					changes = append(changes, kinds.Change{Key: key, Object: d.Object})
-				}
-				old.Origin, old.run = d.Origin, s.number
-			}
-			derivedInputs = derivedInputs || s.reads(key.Kind)
 		}
-		s.guard.Unlock()
 	}
-	if len(s.derived) == count {
-		return changes
-	}
+	s.take(stage, d.Parts)
+}
+
+// take puts parts of a stage in the place of those that it made before.
+func (s *stages) take(stage *stageRun, parts map[any]*derive.Part) {
+	var found []diag.Diagnostic
 	s.guard.Lock()
-	defer s.guard.Unlock()
+	stage.failed = ""
+	claimed := map[kinds.Key]*kinds.Object{}
+	for key, p := range parts {
+		s.drop(stage, key, stage.parts[key], p, claimed)
+	}
+	for key, p := range parts {
+		was := stage.parts[key]
+		if p == nil {
+			delete(stage.parts, key)
+			continue
+		}
+		s.add(stage, key, was, p, claimed)
+		stage.parts[key] = p
+		found = append(found, newFindings(was, p)...)
+	}
+	s.guard.Unlock()
+	s.settleAll(claimed)
+	slices.SortFunc(found, compareFindings)
+	logFindings(s.logger, found)
+}
+
+// input returns what a stage is given of a key: the object of a source, or else the one that an earlier stage made, or
+// nil.
+func (s *stages) input(stage *stageRun, key kinds.Key) *kinds.Object {
+	if o := s.objects.get(key); o != nil || !stage.reads(key.Kind) {
+		return o
+	}
+	if d := s.derived[key]; d != nil && d.stage.number < stage.number {
+		return d.Object
+	}
+	return nil
+}
+
+// all returns all that a stage is given.
+func (s *stages) all(stage *stageRun) (list []kinds.Change) {
+	for _, kind := range stage.Kinds {
+		for _, o := range s.objects.all(kind) {
+			list = append(list, kinds.Change{Key: o.Key, Object: o})
+		}
+	}
 	for key, d := range s.derived {
-		if d.run != s.number {
-			delete(s.derived, key)
-			if s.objects.get(key) == nil {
-				changes = append(changes, kinds.Change{Key: key})
+		if stage.reads(key.Kind) && d.stage.number < stage.number {
+			list = append(list, kinds.Change{Key: key, Object: d.Object})
+		}
+	}
+	return list
+}
+
+func (s *stages) noted(key kinds.Key) map[kinds.Key]*kinds.Object {
+	claimed := map[kinds.Key]*kinds.Object{}
+	s.note(key, claimed)
+	return claimed
+}
+
+// settleAll finds which objects of keys count: those of sources, or else those of the first stages that make one. It is
+// given what of stages has counted so far. Later stages get to know of it.
+func (s *stages) settleAll(claimed map[kinds.Key]*kinds.Object) {
+	var found []diag.Diagnostic
+	for key, was := range claimed {
+		s.guard.Lock()
+		now, hidden := s.settle(key, s.objects.get(key) != nil)
+		s.guard.Unlock()
+		found = append(found, hidden...)
+		if _, known := s.touched[key]; !known {
+			s.touched[key] = was
+		}
+		for _, stage := range s.list {
+			if now != was && stage.reads(key.Kind) {
+				stage.pending[key] = true
 			}
 		}
 	}
-	return changes
+	slices.SortFunc(found, compareFindings)
+	logFindings(s.logger, found)
 }
 
-// derive returns what one stage makes. A stage that panics has its last Derivation, a finding, and a run at the next
-// commit.
-func (s *stages) derive(i int, in derive.Input) derive.Derivation {
-	stage := s.list[i]
-	err := safe.Do("stage "+stage.Name, func() { s.last[i] = stage.Derive(in) })
-	if err == nil {
-		s.failed[i] = ""
-		return s.last[i]
+// get is Get of a derive.Input.
+func (s *stageRun) get(objects counting) func(kinds.Key) *kinds.Object {
+	return func(key kinds.Key) *kinds.Object {
+		if !s.watched[key] {
+			s.watched[key] = true
+			s.watches = s.watches || isCredential(key)
+		}
+		return objects.get(key)
 	}
-	if s.failed[i] != err.Error() {
-		s.failed[i] = err.Error()
-		s.logger.Error("recovered from a panic", "err", err, "stack", string(err.(*safe.Panic).Stack))
+}
+
+// selectIn is Select of a derive.Input.
+func (s *stageRun) selectIn(objects counting) func(*kinds.Kind, string, map[string]string) []*kinds.Object {
+	return func(kind *kinds.Kind, namespace string, labels map[string]string) []*kinds.Object {
+		asked := selection{kind, namespace, labels, map[kinds.Key]bool{}}
+		list := slices.DeleteFunc(objects.all(kind), func(o *kinds.Object) bool { return !asked.matches(o) })
+		for _, o := range list {
+			asked.found[o.Key] = true
+		}
+		s.selections = append(s.selections, asked)
+		slices.SortFunc(list, func(a, b *kinds.Object) int { return cmp.Compare(a.Name, b.Name) })
+		return list
 	}
-	result := s.last[i]
-	result.Findings = append(slices.Clip(result.Findings), diag.Diagnostic{
-		Severity: diag.Error, Code: "Internal", Message: "what " + stage.Name + " derives is as it was before a fault of the server: " + err.Error(),
-		Fix: "report it, with the object that changed last",
-	})
-	return result
 }
 
-// lookUp is Get of a derive.Input.
-func (s *stages) lookUp(k kinds.Key) *kinds.Object {
-	s.lookups[k] = true
-	return s.objects.get(k)
+func isCredential(k kinds.Key) bool {
+	return k.Cluster == "" && (k.Kind == kinds.Secret || k.Kind == kinds.ConfigMap)
 }
 
-// secrets returns the Secrets and ConfigMaps that the last run looked up, sorted.
-func (s *stages) secrets() (list []kinds.Key) {
-	for k := range s.lookups {
-		if k.Cluster == "" && (k.Kind == kinds.Secret || k.Kind == kinds.ConfigMap) {
-			list = append(list, k)
+// credentials returns the Secrets and ConfigMaps that stages watch, sorted. The caller does not change them.
+func (s *stages) credentials() []kinds.Key {
+	if !slices.ContainsFunc(s.list, func(stage *stageRun) bool { return stage.watches }) {
+		return s.secrets
+	}
+	var list []kinds.Key
+	for _, stage := range s.list {
+		stage.watches = false
+		for key := range stage.watched {
+			if isCredential(key) {
+				list = append(list, key)
+			}
 		}
 	}
 	slices.SortFunc(list, compareCredentials)
-	return list
+	s.secrets = slices.Compact(list)
+	return s.secrets
 }
 
-// selectObjects is Select of a derive.Input.
-func (s *stages) selectObjects(kind *kinds.Kind, namespace string, labels map[string]string) []*kinds.Object {
-	asked := selection{kind, namespace, labels, map[kinds.Key]bool{}}
-	list := slices.DeleteFunc(s.objects.all(kind), func(o *kinds.Object) bool { return !asked.matches(o) })
-	for _, o := range list {
-		asked.found[o.Key] = true
-	}
-	s.selections = append(s.selections, asked)
-	slices.SortFunc(list, func(a, b *kinds.Object) int { return cmp.Compare(a.Name, b.Name) })
-	return list
-}
-
-// objectsOf returns the objects of those kinds, as Derive gets them. Those that were derived in this run are among them
-// if wanted.
-func (s *stages) objectsOf(of []*kinds.Kind, derived bool) []*kinds.Object {
-	out := make([]*kinds.Object, 0, len(s.inputs))
-	for _, o := range s.inputs {
-		if slices.Contains(of, o.Kind) {
-			out = append(out, o)
+// findings returns what stages have found. The caller holds guard, or is the goroutine that commits.
+func (s *stages) findings() (list []diag.Diagnostic) {
+	for _, stage := range s.list {
+		for _, p := range stage.parts {
+			list = append(list, p.Findings...)
+		}
+		if stage.failed != "" {
+			list = append(list, diag.Diagnostic{
+				Severity: diag.Error, Code: "Internal", Message: "what " + stage.Name + " derives is as it was before a fault of the server: " + stage.failed,
+				Fix: "report it, with the object that changed last",
+			})
 		}
 	}
-	if !derived {
-		return out
-	}
-	for key, d := range s.derived {
-		if d.run == s.number && slices.Contains(of, key.Kind) {
-			out = append(out, d.Object)
-		}
-	}
-	slices.SortFunc(out, func(a, b *kinds.Object) int { return s.compare(a.Key, b.Key) })
-	return out
+	return append(list, s.hiddenFindings()...)
 }
 
-func hiddenObject(stage derive.Stage, d derive.Derived) diag.Diagnostic {
-	return diag.Diagnostic{
-		Severity: diag.Warning, Code: "HiddenObject", Object: d.Origin.String(),
-		Message: "the " + d.Object.String() + " that " + stage.Name + " makes of it does not count: there is another object of that name",
-		Fix:     "rename the other object",
+// newFindings returns what a part has found that the one before it had not.
+func newFindings(before, now *derive.Part) []diag.Diagnostic {
+	if before == nil || len(now.Findings) == 0 {
+		return now.Findings
 	}
+	known := make(map[diag.Diagnostic]bool, len(before.Findings))
+	for _, d := range before.Findings {
+		known[d] = true
+	}
+	return slices.DeleteFunc(slices.Clone(now.Findings), func(d diag.Diagnostic) bool { return known[d] })
+}
+
+func compareFindings(a, b diag.Diagnostic) int {
+	return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Object, b.Object), cmp.Compare(a.Field, b.Field), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Message, b.Message))
+}
+
+// logFindings logs findings that are new.
+func logFindings(logger *slog.Logger, list []diag.Diagnostic) {
+	for _, d := range list {
+		level := slog.LevelWarn
+		if d.Severity == diag.Error {
+			level = slog.LevelError
+		}
+		logger.Log(context.Background(), level, "finding", "finding", d.String())
+	}
+}
+
+// sortedStatuses returns statuses in the order of their objects.
+func sortedStatuses(of map[kinds.Key]*derive.Status) []*derive.Status {
+	return slices.SortedFunc(maps.Values(of), func(a, b *derive.Status) int { return strings.Compare(a.Of.String(), b.Of.String()) })
 }

@@ -27,8 +27,8 @@ import (
 
 // routes is a made-up stage: of each HTTPRoute it makes a VirtualService and a ServiceEntry for the first host.
 func routes() derive.Stage {
-	return derive.Stage{Name: "routes", Kinds: []*kinds.Kind{kinds.HTTPRoute}, Derive: func(in derive.Input) (d derive.Derivation) {
-		for _, o := range in.Objects {
+	return derive.Whole("routes", []*kinds.Kind{kinds.HTTPRoute}, func(in derive.Objects) (d derive.Part) {
+		for _, o := range in.List {
 			hosts := o.Spec.(*gatewayv1.HTTPRoute).Spec.Hostnames
 			d.Statuses = append(d.Statuses, &derive.Status{Of: o.Key, Value: map[string]any{"parents": len(hosts)}})
 			if len(hosts) == 0 {
@@ -47,19 +47,19 @@ func routes() derive.Stage {
 			}
 		}
 		return d
-	}}
+	})
 }
 
 // rules is a stage behind it: of each VirtualService, whoever made it, it makes a DestinationRule for its host.
 func rules() derive.Stage {
-	return derive.Stage{Name: "rules", Kinds: []*kinds.Kind{kinds.VirtualService}, Derive: func(in derive.Input) (d derive.Derivation) {
-		for _, o := range in.Objects {
+	return derive.Whole("rules", []*kinds.Kind{kinds.VirtualService}, func(in derive.Objects) (d derive.Part) {
+		for _, o := range in.List {
 			key := kinds.Key{Kind: kinds.DestinationRule, Namespace: o.Namespace, Name: o.Name}
 			spec := &networkingv1.DestinationRule{Host: o.Spec.(*networkingv1.VirtualService).GetHosts()[0]}
 			d.Objects = append(d.Objects, derive.Derived{Object: &kinds.Object{Key: key, Spec: spec}, Origin: o.Key})
 		}
 		return d
-	}}
+	})
 }
 
 func newDeriving() *World {
@@ -234,13 +234,13 @@ func TestStagesHistories(t *testing.T) {
 func TestLookups(t *testing.T) {
 	runs := 0
 	service := kinds.Key{Kind: kinds.Service, Namespace: "a", Name: "web"}
-	stage := derive.Stage{Name: "counted", Kinds: []*kinds.Kind{kinds.HTTPRoute}, Derive: func(in derive.Input) (d derive.Derivation) {
+	stage := derive.Whole("counted", []*kinds.Kind{kinds.HTTPRoute}, func(in derive.Objects) (d derive.Part) {
 		runs++
 		found := in.Get(service) != nil
 		pods := in.Select(kinds.Pod, "a", map[string]string{"app": "web"})
 		d.Statuses = []*derive.Status{{Of: service, Value: map[string]any{"found": found, "pods": len(pods), "mode": in.Mesh.GetIngressControllerMode().String()}}}
 		return d
-	}}
+	})
 	s := testWorld{t, New(Options{Logger: slog.New(slog.DiscardHandler), Namespace: "istio-system", Domain: "cluster.local"}, Parts{Catalog: supported{catalog.Features()}, Stages: []derive.Stage{stage}})}
 	check := func(what string, ran int, found bool, pods int, mode string) {
 		t.Helper()
@@ -343,14 +343,14 @@ spec:
 // TestStageSecrets: the Secrets and ConfigMaps that stages look up are read of the cluster, with those that proxies
 // want.
 func TestStageSecrets(t *testing.T) {
-	stage := derive.Stage{Name: "secrets", Kinds: []*kinds.Kind{kinds.HTTPRoute}, Derive: func(in derive.Input) (d derive.Derivation) {
-		for _, o := range in.Objects {
+	stage := derive.Whole("secrets", []*kinds.Kind{kinds.HTTPRoute}, func(in derive.Objects) (d derive.Part) {
+		for _, o := range in.List {
 			in.Get(kinds.Key{Kind: kinds.Secret, Namespace: "a", Name: o.Name})
 			in.Get(kinds.Key{Kind: kinds.ConfigMap, Namespace: "a", Name: o.Name})
 			in.Get(kinds.Key{Kind: kinds.Service, Namespace: "a", Name: o.Name})
 		}
 		return d
-	}}
+	})
 	w := New(Options{Logger: slog.New(slog.DiscardHandler), Namespace: "istio-system", Domain: "cluster.local"}, Parts{Catalog: supported{catalog.Features()}, Stages: []derive.Stage{stage}})
 	demand := NewSecretDemand(w, &Sources{})
 	check := func(want ...string) {

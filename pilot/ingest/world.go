@@ -58,7 +58,7 @@ type World struct {
 	networks    *mesh.Networks
 	goodMesh    map[string]string // the last text without an error, by file or ConfigMap
 	filter      *filter
-	stages      *stages
+	stages      *stages // changes what it has made while it holds mu
 	credentials *credentialStore
 	rootsOf     *mesh.Config // with which Parts.Roots was called last
 	reselect    bool         // the selectors have changed: every object has to be looked at
@@ -73,11 +73,9 @@ type World struct {
 	unsupported  map[kinds.Key][]diag.Diagnostic // what of objects has no effect
 	findings     map[string][]diag.Diagnostic    // by key of the ConfigMap, or what else they are of
 	written      []hostName                      // where gateways are known by name
-	derived      map[kinds.Key]*made             // of the stages, which change it while they hold mu
 	referenced   *References
 	stageSecrets []kinds.Key // that stages looked up, sorted
 	served       []servedUntil
-	statuses     []*derive.Status
 	counts       Counts
 	nodeAccounts *accountsByNode // nil: Options.CountNodeAccounts is not set
 	accounts     accounts
@@ -236,11 +234,12 @@ func (w *World) derive(batch []kinds.Change) []kinds.Change {
 	if !ran {
 		return batch
 	}
-	w.found("derived", w.stages.findings)
-	w.builder.SetShared(w.stages.shared)
+	if list, changed := w.stages.sharedSecrets(); changed {
+		w.builder.SetShared(list)
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.derived, w.statuses, w.stageSecrets = w.stages.derived, w.stages.statuses, w.stages.secrets()
+	w.stageSecrets = w.stages.credentials()
 	return batch
 }
 
@@ -266,8 +265,8 @@ func (w *World) allFromSources(kind *kinds.Kind) (list []*kinds.Object) {
 func (w *World) Derived() []derive.Derived {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	list := make([]derive.Derived, 0, len(w.derived))
-	for _, d := range w.derived {
+	list := make([]derive.Derived, 0, len(w.stages.derived))
+	for _, d := range w.stages.derived {
 		list = append(list, d.Derived)
 	}
 	slices.SortFunc(list, func(a, b derive.Derived) int { return cmp.Compare(a.Object.Key.String(), b.Object.Key.String()) })
@@ -278,7 +277,7 @@ func (w *World) Derived() []derive.Derived {
 func (w *World) originOf(k kinds.Key) *kinds.Object {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	d, is := w.derived[k]
+	d, is := w.stages.derived[k]
 	if !is {
 		return nil
 	}
@@ -300,11 +299,26 @@ func (w *World) StageSecrets() []kinds.Key {
 	return w.stageSecrets
 }
 
-// Statuses returns what the statuses of objects should be.
+// Statuses returns what the statuses of objects should be, in the order of the objects.
 func (w *World) Statuses() []*derive.Status {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.statuses
+	return sortedStatuses(w.stages.statuses)
+}
+
+// HasStatuses reports whether some object should have a status.
+func (w *World) HasStatuses() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.stages.statuses) > 0
+}
+
+// TakeStatuses returns, by object, what has changed since the last call of what statuses should be; nil where none is
+// wanted any more. With all it returns every status. It has one caller.
+func (w *World) TakeStatuses(all bool) map[kinds.Key]*derive.Status {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.stages.takeStatuses(all)
 }
 
 // registerAnew makes the registries again, for the trust domain or the networks have changed, and returns all that they
@@ -372,7 +386,7 @@ func (w *World) Object(k kinds.Key) *kinds.Object {
 	if o := w.objects[k]; o != nil && w.filter.shows(o) {
 		return o
 	}
-	if d := w.derived[k]; d != nil {
+	if d := w.stages.derived[k]; d != nil {
 		return d.Object
 	}
 	return nil
@@ -426,7 +440,7 @@ func (w *World) which(wanted func(kinds.Key) bool) []*kinds.Object {
 			list = append(list, o)
 		}
 	}
-	for k, d := range w.derived {
+	for k, d := range w.stages.derived {
 		if wanted(k) {
 			list = append(list, d.Object)
 		}
@@ -444,13 +458,11 @@ func (w *World) Findings() []diag.Diagnostic {
 			objects = append(objects, list...)
 		}
 	}
-	objects = append(objects, w.findings["derived"]...)
+	objects = append(objects, w.stages.findings()...)
 	found := slices.Concat(w.findings["mesh"], w.findings["meshNetworks"], w.findings["unsupported"], w.findings["gateways"], w.findings["credentials"], expiredCertificates(w.served, time.Now()))
 	w.mu.Unlock()
 	objects = w.Located(objects)
-	slices.SortFunc(objects, func(a, b diag.Diagnostic) int {
-		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Object, b.Object), cmp.Compare(a.Field, b.Field))
-	})
+	slices.SortFunc(objects, compareFindings)
 	return slices.Concat(found, w.unresolved(), w.failingFacts(), w.unservedCredentials(), objects)
 }
 

@@ -22,7 +22,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/deploy/histories"
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
-	"github.com/istiod-lite/istiod-lite/pilot/derive"
+	"github.com/istiod-lite/istiod-lite/pilot/derive/derivetest"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 )
 
@@ -171,30 +171,22 @@ func referenceCases(t *testing.T) []referenceCase {
 			o.Object.Created = time.Unix(1, 0) // after the world, which says nothing of ages
 		}
 		c.objects = append(objects(t, "world.yaml", read(t, "testdata", "reference", "world.yaml")), added...)
-		c.objects = append(c.objects, derived(c)...)
+		c.objects = append(c.objects, derived(t, c)...)
 		cases = append(cases, c)
 	}
 	return cases
 }
 
 // derived returns what stages derive of the objects of a case.
-func derived(c referenceCase) (out []kinds.Change) {
-	byKey := map[kinds.Key]*kinds.Object{}
+func derived(t testing.TB, c referenceCase) (out []kinds.Change) {
+	world := map[kinds.Key]*kinds.Object{}
 	for _, o := range c.objects {
-		byKey[o.Key] = o.Object
-	}
-	in := derive.Input{
-		Mesh: c.mesh, Get: func(k kinds.Key) *kinds.Object { return byKey[k] },
-		Select: func(*kinds.Kind, string, map[string]string) []*kinds.Object { return nil },
+		if o.Kind != kinds.Pod { // nothing asks for nodes
+			world[o.Key] = o.Object
+		}
 	}
 	for _, stage := range catalog.Stages("cluster.local", "istio-system", limits.Default()) {
-		in.Objects = nil
-		for _, o := range c.objects {
-			if slices.Contains(stage.Kinds, o.Kind) {
-				in.Objects = append(in.Objects, o.Object)
-			}
-		}
-		for _, d := range stage.Derive(in).Objects {
+		for _, d := range derivetest.New(stage).Run(t, world, c.mesh).Objects {
 			out = append(out, kinds.Change{Key: d.Object.Key, Object: d.Object})
 		}
 	}

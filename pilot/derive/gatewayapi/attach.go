@@ -45,12 +45,12 @@ func (x *route) attach(refs []gatewayv1.ParentReference, hostnames []gatewayv1.H
 		var known bool
 		switch {
 		case group == kinds.KubeGateway.Group && kind == "Gateway":
-			known = x.attachToGateway(p, kinds.Key{Kind: kinds.KubeGateway, Namespace: ns, Name: string(ref.Name)}, nil, hostnames)
+			key := kinds.Key{Kind: kinds.KubeGateway, Namespace: ns, Name: string(ref.Name)}
+			known = x.attachToGateway(p, key, key, hostnames)
 		case group == kinds.KubeGateway.Group && kind == "ListenerSet":
-			set := x.looked.object(kinds.Key{Kind: kinds.ListenerSet, Namespace: ns, Name: string(ref.Name)})
-			if set != nil {
-				of := listenerSetSpec(set).ParentRef
-				known = x.attachToGateway(p, kinds.Key{Kind: kinds.KubeGateway, Namespace: namespaceOr(of.Namespace, ns), Name: string(of.Name)}, set, hostnames)
+			set := kinds.Key{Kind: kinds.ListenerSet, Namespace: ns, Name: string(ref.Name)}
+			if of, is := x.looked.parent(set); is {
+				known = x.attachToGateway(p, of, set, hostnames)
 			}
 		case group == "" && kind == "Service", group == kinds.ServiceEntry.Group && kind == "ServiceEntry":
 			list := x.attachToService(p, kind, ns)
@@ -65,16 +65,15 @@ func (x *route) attach(refs []gatewayv1.ParentReference, hostnames []gatewayv1.H
 	}
 }
 
-// attachToGateway attaches a route to the listeners of a Gateway, or of one of its ListenerSets. It reports false if
-// the Gateway is not this controller's.
-func (x *route) attachToGateway(p *parent, key kinds.Key, set *kinds.Object, hostnames []gatewayv1.Hostname) bool {
+// attachToGateway attaches a route to the listeners of a Gateway, or of one of its ListenerSets, the owner of the
+// listeners. It reports false if the Gateway is not this controller's.
+func (x *route) attachToGateway(p *parent, key, owner kinds.Key, hostnames []gatewayv1.Hostname) bool {
 	g := x.looked.gateway(key)
 	if g == nil {
 		return false
 	}
-	owner := g.object
-	if set != nil {
-		owner = set
+	if !slices.Contains(x.gateways, key) {
+		x.gateways = append(x.gateways, key)
 	}
 	var reasons []condition
 	refuse := func(reason gatewayv1.RouteConditionReason, format string, args ...any) {
@@ -82,7 +81,7 @@ func (x *route) attachToGateway(p *parent, key kinds.Key, set *kinds.Object, hos
 	}
 	for _, l := range g.listeners {
 		switch hosts := l.hostsOf(hostnames); {
-		case l.owner != owner || !l.routed:
+		case l.owner.Key != owner || !l.routed:
 		case p.ref.SectionName != nil && *p.ref.SectionName != "" && *p.ref.SectionName != l.Name:
 			refuse(gatewayv1.RouteReasonNoMatchingParent, "sectionName %q not found", *p.ref.SectionName)
 		case p.ref.Port != nil && *p.ref.Port != l.Port:
@@ -91,7 +90,7 @@ func (x *route) attachToGateway(p *parent, key kinds.Key, set *kinds.Object, hos
 			refuse(gatewayv1.RouteReasonNoMatchingListenerHostname, "no hostnames matched parent hostname %q", l.hostname)
 		case !l.takes(x.object.Kind):
 			refuse(gatewayv1.RouteReasonNotAllowedByListeners, "kind %s/%s/%s is not allowed", x.object.Kind.Group, x.object.Kind.Versions[0], x.object.Kind.Name)
-		case !l.allows(&x.looked, x.object.Namespace):
+		case !l.allows(x.looked, x.object.Namespace):
 			refuse(gatewayv1.RouteReasonNotAllowedByListeners, "hostnames matched parent hostname %q, but namespace %q is not allowed by the parent", strings.TrimPrefix(l.hostname, "*/"), x.object.Namespace)
 		default:
 			p.attached = append(p.attached, attachment{l, x.isolated(l, hosts)})
@@ -158,7 +157,7 @@ func (x *route) attachToService(p *parent, kind, namespace string) []*parent {
 		x.found(p.field, diag.Warning, "add it, or name another", fmt.Sprintf("there is no %s %s/%s: the route does not attach to it", kind, namespace, p.ref.Name))
 		return []*parent{p}
 	}
-	hosts := []string{key.Name + "." + namespace + ".svc." + x.run.o.Domain}
+	hosts := []string{key.Name + "." + namespace + ".svc." + x.looked.run.o.Domain}
 	switch spec := o.Spec.(type) {
 	case *corev1.Service:
 		for _, port := range spec.Spec.Ports {

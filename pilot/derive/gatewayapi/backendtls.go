@@ -3,6 +3,7 @@ package gatewayapi
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -23,7 +24,7 @@ import (
 // backendTLS is what was made of a BackendTLSPolicy.
 type backendTLS struct {
 	object   *kinds.Object
-	looked   lookups
+	looked   *lookups // while it is being made
 	targets  []*tlsTarget
 	tls      *networkingv1alpha3.ClientTLSSettings
 	accepted condition // of targets that exist and that no older policy has
@@ -39,73 +40,132 @@ type tlsTarget struct {
 	hosts   []string
 	port    uint32 // of sectionName; 0: all
 	missing string // why it does not exist; empty: it does
+	winner  string // the name of an older policy that has it; empty: this one has it
 }
 
 func policySpec(o *kinds.Object) *gatewayv1.BackendTLSPolicySpec {
 	return &o.Spec.(*gatewayv1.BackendTLSPolicy).Spec
 }
 
-// makeBackendTLS makes the BackendTLSPolicies, and the DestinationRules of the services that they target.
-func (r *run) makeBackendTLS() {
-	before := r.stage.backendTLS
-	r.stage.backendTLS = make(map[kinds.Key]*backendTLS, len(before))
-	var all []*backendTLS
-	for _, o := range r.byKind[kinds.BackendTLSPolicy] {
-		p := before[o.Key]
-		if p == nil || p.object != o || !p.looked.same(r) {
-			p = r.makePolicy(o)
+// securedService is a Service or a ServiceEntry that policies target.
+type securedService struct {
+	policies map[*backendTLS]struct{}
+	rules    []derive.Derived
+}
+
+// Keys of parts.
+type (
+	rulesOf  kinds.Key // the DestinationRules of a Service or a ServiceEntry
+	policyOf kinds.Key // the status of a policy
+)
+
+// clientRulesOf is the key of the DestinationRules of a target for the proxies of a Gateway.
+type clientRulesOf struct{ service, gateway kinds.Key }
+
+// makePolicies makes the BackendTLSPolicies.
+func (r *run) makePolicies() {
+	for key, anew := range r.unitsDue[kinds.BackendTLSPolicy] {
+		o, p := r.objects[kinds.BackendTLSPolicy][key], r.policies[key]
+		r.policiesDue[key] = true
+		if !anew && p != nil && o != nil && sameButStatus(p.object, o, func(o *kinds.Object) any { return policySpec(o) }) {
+			p.object = o
+			continue
 		}
-		r.stage.backendTLS[o.Key] = p
-		all = append(all, p)
-		r.found(p.findings...)
+		if p != nil {
+			for _, t := range p.targets {
+				if s := r.secured[t.key]; s != nil {
+					delete(s.policies, p)
+					r.securedDue[t.key] = true
+				}
+			}
+			delete(r.policies, key)
+		}
+		if o == nil {
+			r.read(key, nil)
+			r.put(key, derive.Part{})
+			continue
+		}
+		l := &lookups{run: r}
+		p = makePolicy(l, o)
+		r.read(key, l)
+		r.policies[key] = p
+		part := derive.Part{Findings: p.findings}
 		if p.tls.CredentialName != "" && p.tls.CredentialName != names.NoCredential {
 			resource, _ := names.CACredential(p.tls.CredentialName)
-			r.out.Shared = append(r.out.Shared, kinds.SharedSecret{Resource: resource}) // whoever calls the service needs it
+			part.Shared = []kinds.SharedSecret{{Resource: resource}} // whoever calls the service needs it
 		}
-	}
-	if len(all) == 0 {
-		r.stage.uses = nil
-		return
-	}
-	slices.SortStableFunc(all, func(a, b *backendTLS) int { return older(a.object, b.object) })
-	of := map[kinds.Key][]claim{} // by target, oldest first
-	conflicts := map[*tlsTarget]string{}
-	for _, p := range all {
+		r.put(key, part)
 		for _, t := range p.targets {
 			if t.missing != "" {
 				continue
 			}
-			same := func(c claim) bool { return c.target.port == t.port }
-			if i := slices.IndexFunc(of[t.key], same); i >= 0 {
-				winner := of[t.key][i].policy.object.Name
-				conflicts[t] = winner
-				r.found(p.finding(t.field, diag.Warning, "target another Service, or another port of it", "BackendTLSPolicy "+winner+" targets the same: this one has no effect for it"))
-				continue
+			if r.secured[t.key] == nil {
+				r.secured[t.key] = &securedService{policies: map[*backendTLS]struct{}{}}
 			}
-			of[t.key] = append(of[t.key], claim{p, t})
+			r.secured[t.key].policies[p] = struct{}{}
+			r.securedDue[t.key] = true
 		}
 	}
-	keys := make([]kinds.Key, 0, len(of))
-	for key := range of {
-		keys = append(keys, key)
-	}
-	slices.SortFunc(keys, func(a, b kinds.Key) int { return strings.Compare(a.String(), b.String()) })
-	var certified []*gateway
-	for _, o := range r.byKind[kinds.KubeGateway] {
-		if g := r.gateways[o.Key]; g != nil && g.certificate != "" {
-			certified = append(certified, g)
+}
+
+// makeSecured makes the DestinationRules of the services that policies target. Of two policies for one port of a
+// service the older one counts.
+func (r *run) makeSecured() {
+	for of := range r.certificatesDue {
+		for key, s := range r.secured {
+			var part derive.Part
+			if g := r.certified[of]; g != nil {
+				part.Objects = g.clientRules(s.rules)
+			}
+			r.put(clientRulesOf{key, of}, part)
 		}
 	}
-	for _, key := range keys {
-		rules := destinationRules(key, of[key])
-		r.out.Objects = append(r.out.Objects, rules...)
-		for _, g := range certified {
-			r.out.Objects = append(r.out.Objects, g.clientRules(rules)...)
+	for key := range r.securedDue {
+		s, part := r.secured[key], derive.Part{}
+		var claims []claim
+		for _, p := range slices.SortedFunc(maps.Keys(s.policies), func(a, b *backendTLS) int { return older(a.object, b.object) }) {
+			r.policiesDue[p.object.Key] = true
+			for _, t := range p.targets {
+				if t.key != key || t.missing != "" {
+					continue
+				}
+				t.winner = ""
+				if i := slices.IndexFunc(claims, func(c claim) bool { return c.target.port == t.port }); i >= 0 {
+					t.winner = claims[i].policy.object.Name
+					part.Findings = append(part.Findings, p.finding(t.field, diag.Warning, "target another Service, or another port of it", "BackendTLSPolicy "+t.winner+" targets the same: this one has no effect for it"))
+					continue
+				}
+				claims = append(claims, claim{p, t})
+			}
+		}
+		if s.rules = nil; len(claims) > 0 {
+			s.rules = destinationRules(key, claims)
+		} else {
+			delete(r.secured, key)
+		}
+		part.Objects = s.rules
+		r.put(rulesOf(key), part)
+		for _, g := range r.certified {
+			r.put(clientRulesOf{key, g.object.Key}, derive.Part{Objects: g.clientRules(s.rules)})
 		}
 	}
-	gateways := r.gatewaysOfBackends()
-	for _, p := range all {
-		r.policyStatus(p, conflicts, gateways)
+}
+
+// makePolicyStatuses makes the statuses of policies that are due, and of those of services that another Gateway leads to.
+func (r *run) makePolicyStatuses() {
+	for x, was := range r.led {
+		if s := r.secured[x.service]; s != nil && was != (r.backends[x.service][x.gateway] > 0) {
+			for p := range s.policies {
+				r.policiesDue[p.object.Key] = true
+			}
+		}
+	}
+	for key := range r.policiesDue {
+		var part derive.Part
+		if p := r.policies[key]; p != nil {
+			part.Statuses = []*derive.Status{r.policyStatus(p)}
+		}
+		r.put(policyOf(key), part)
 	}
 }
 
@@ -123,8 +183,8 @@ func (p *backendTLS) found(field string, severity diag.Severity, fix, message st
 	p.findings = append(p.findings, p.finding(field, severity, fix, message))
 }
 
-func (r *run) makePolicy(o *kinds.Object) *backendTLS {
-	p := &backendTLS{object: o, looked: lookups{run: r}}
+func makePolicy(looked *lookups, o *kinds.Object) *backendTLS {
+	p := &backendTLS{object: o, looked: looked}
 	p.accepted = condition{status: "True", reason: string(gatewayv1.PolicyReasonAccepted), message: "Configuration is valid"}
 	p.resolved = condition{status: "True", reason: string(gatewayv1.BackendTLSPolicyReasonResolvedRefs), message: "Configuration is valid"}
 	p.validation()
@@ -139,7 +199,7 @@ func (r *run) makePolicy(o *kinds.Object) *backendTLS {
 	for name := range policySpec(o).Options {
 		p.found(fmt.Sprintf("spec.options[%q]", name), diag.Warning, "remove it", "no option of this name is supported")
 	}
-	p.looked.run = nil
+	p.looked = nil
 	return p
 }
 
@@ -284,86 +344,4 @@ func destinationRules(key kinds.Key, claims []claim) (list []derive.Derived) {
 		})
 	}
 	return list
-}
-
-// routeUse is what a route names: Gateways of parents, and Services of backends.
-type routeUse struct{ gateways, services []kinds.Key }
-
-// gatewaysOfBackends returns the Gateways of this controller that have routes to each Service, sorted.
-func (r *run) gatewaysOfBackends() map[kinds.Key][]kinds.Key {
-	before := r.stage.uses
-	r.stage.uses = make(map[*kinds.Object]*routeUse, len(before))
-	out := map[kinds.Key][]kinds.Key{}
-	for _, kind := range []*kinds.Kind{kinds.HTTPRoute, kinds.GRPCRoute, kinds.TLSRoute, kinds.TCPRoute} {
-		for _, o := range r.byKind[kind] {
-			use := before[o]
-			if use == nil {
-				use = useOf(o)
-			}
-			r.stage.uses[o] = use
-			for _, g := range use.gateways {
-				if r.gateways[g] == nil {
-					continue
-				}
-				for _, s := range use.services {
-					if !slices.Contains(out[s], g) {
-						out[s] = append(out[s], g)
-					}
-				}
-			}
-		}
-	}
-	for _, list := range out {
-		slices.SortFunc(list, func(a, b kinds.Key) int {
-			return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
-		})
-	}
-	return out
-}
-
-// useOf returns what a route names.
-func useOf(o *kinds.Object) *routeUse {
-	var use routeUse
-	backend := func(b gatewayv1.BackendObjectReference) {
-		if groupOr(b.Group, "") == "" && kindOr(b.Kind, "Service") == "Service" {
-			use.services = append(use.services, kinds.Key{Kind: kinds.Service, Namespace: namespaceOr(b.Namespace, o.Namespace), Name: string(b.Name)})
-		}
-	}
-	var parents []gatewayv1.ParentReference
-	switch route := o.Spec.(type) {
-	case *gatewayv1.HTTPRoute:
-		parents = route.Spec.ParentRefs
-		for _, rule := range route.Spec.Rules {
-			for _, b := range rule.BackendRefs {
-				backend(b.BackendObjectReference)
-			}
-		}
-	case *gatewayv1.GRPCRoute:
-		parents = route.Spec.ParentRefs
-		for _, rule := range route.Spec.Rules {
-			for _, b := range rule.BackendRefs {
-				backend(b.BackendObjectReference)
-			}
-		}
-	case *gatewayv1.TLSRoute:
-		parents = route.Spec.ParentRefs
-		for _, rule := range route.Spec.Rules {
-			for _, b := range rule.BackendRefs {
-				backend(b.BackendObjectReference)
-			}
-		}
-	case *gatewayv1.TCPRoute:
-		parents = route.Spec.ParentRefs
-		for _, rule := range route.Spec.Rules {
-			for _, b := range rule.BackendRefs {
-				backend(b.BackendObjectReference)
-			}
-		}
-	}
-	for _, p := range parents {
-		if groupOr(p.Group, kinds.KubeGateway.Group) == kinds.KubeGateway.Group && kindOr(p.Kind, "Gateway") == "Gateway" {
-			use.gateways = append(use.gateways, kinds.Key{Kind: kinds.KubeGateway, Namespace: namespaceOr(p.Namespace, o.Namespace), Name: string(p.Name)})
-		}
-	}
-	return &use
 }

@@ -9,8 +9,11 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/pilot/config"
 	"github.com/istiod-lite/istiod-lite/pilot/derive"
+	"github.com/istiod-lite/istiod-lite/pilot/derive/gatewayapi"
 )
 
 // BenchmarkOneOfMany derives anew what one changed HTTPRoute of 5000 asks for, each with a host of its own.
@@ -32,20 +35,31 @@ func BenchmarkOneOfMany(b *testing.B) {
 		}})
 	}
 	add(kinds.Service, "web", &corev1.Service{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}})
-	objects := []*kinds.Object{add(kinds.KubeGateway, "edge", &gatewayv1.Gateway{Spec: gatewayv1.GatewaySpec{
+	add(kinds.KubeGateway, "edge", &gatewayv1.Gateway{Spec: gatewayv1.GatewaySpec{
 		GatewayClassName: "istio", Listeners: []gatewayv1.Listener{{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType}},
-	}})}
+	}})
 	for i := range 5000 {
-		objects = append(objects, httpRoute(i))
+		httpRoute(i)
 	}
-	stage := newStage()
-	in := derive.Input{Objects: objects, Mesh: mesh.Default(), Get: func(k kinds.Key) *kinds.Object { return world[k] }}
-	if d := stage.Derive(in); len(d.Objects) != 5001 || len(d.Statuses) != 5001 {
-		b.Fatalf("%d objects, %d statuses", len(d.Objects), len(d.Statuses))
+	stage := gatewayapi.New(gatewayapi.Options{Domain: "cluster.local", Limits: limits.Default()})
+	in := derive.Input{Mesh: mesh.Default(), Get: func(k kinds.Key) *kinds.Object { return world[k] }}
+	for key, o := range world {
+		if key.Kind != kinds.Service {
+			in.Changed = append(in.Changed, kinds.Change{Key: key, Object: o})
+		}
 	}
+	config.Sort(in.Changed)
+	if d := stage.Derive(in); len(d.Parts) != 10002 { // of routes, hosts, the Gateway and its status
+		b.Fatalf("%d parts", len(d.Parts))
+	}
+	generation := int64(1)
 	b.ReportAllocs()
 	for b.Loop() {
-		objects[1] = httpRoute(0)
-		stage.Derive(in)
+		o := httpRoute(0)
+		o.Generation, generation = generation, generation+1
+		in.Changed = []kinds.Change{{Key: o.Key, Object: o}}
+		if d := stage.Derive(in); len(d.Parts) != 2 {
+			b.Fatalf("%d parts", len(d.Parts))
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/pilot/derive"
 )
 
 // Names of controllers in GatewayClasses.
@@ -17,48 +18,39 @@ const (
 	unservedController = "is served by no part of this control plane"
 )
 
-// class is a GatewayClass that counts.
-type class struct {
-	name       string
-	controller string
-	object     *kinds.Object // nil: there is none, and the name is known
+// knownClasses returns the controllers of the classes that count without an object, by their names.
+func knownClasses() map[string]string {
+	return map[string]string{defaultClass: controller, ownClass: controller, "istio-waypoint": meshController, "istio-remote": unmanagedGateways}
 }
 
-func (r *run) readClasses() {
-	r.classes = map[string]*class{}
-	before := r.stage.classes
-	r.stage.classes = r.classes
-	keep := func(c class) {
-		if old := before[c.name]; old != nil && *old == c {
-			r.classes[c.name] = old
-		} else {
-			r.classes[c.name] = &c
+// takeClass takes the change of a GatewayClass.
+func (r *run) takeClass(c kinds.Change) {
+	is, status := knownClasses()[c.Name], derive.Part{}
+	if c.Object != nil {
+		if is = string(c.Object.Spec.(*gatewayv1.GatewayClass).Spec.ControllerName); is == controller {
+			status.Statuses = []*derive.Status{classStatus(c.Object)}
 		}
 	}
-	for name, controller := range map[string]string{defaultClass: controller, ownClass: controller, "istio-waypoint": meshController, "istio-remote": unmanagedGateways} {
-		keep(class{name: name, controller: controller})
+	r.put(c.Key, status)
+	if is != r.classes[c.Name] {
+		r.classes[c.Name] = is
+		r.changed(cell{theController, kinds.Key{Kind: kinds.GatewayClass, Name: c.Name}})
 	}
-	for _, o := range r.byKind[kinds.GatewayClass] {
-		c := class{o.Name, string(o.Spec.(*gatewayv1.GatewayClass).Spec.ControllerName), o}
-		keep(c)
-		if c.controller == controller {
-			r.classStatus(o)
-		}
+	if is == "" {
+		delete(r.classes, c.Name)
 	}
 }
 
-// classOf returns the class of a Gateway if it is this controller's. A Gateway of another controller is left to that.
-func (r *run) classOf(o *kinds.Object, name string) *class {
-	c := r.classes[name]
-	switch {
-	case c == nil:
-		r.found(finding(o, diag.Warning, "GatewayClass", "spec.gatewayClassName", "add a GatewayClass of that name, or name "+defaultClass, "there is no GatewayClass "+name+": nothing of the Gateway is served"))
-		return nil
-	case c.controller == meshController || c.controller == unmanagedGateways:
-		r.found(finding(o, diag.Warning, "GatewayClass", "spec.gatewayClassName", "name "+defaultClass, "a Gateway of controller "+c.controller+" "+unservedController))
-		return nil
-	case c.controller != controller:
-		return nil
+// served reports whether a Gateway is this controller's, by its class. One of another controller is left to that.
+func (l *lookups) served(o *kinds.Object) (is bool, found []diag.Diagnostic) {
+	name := string(gatewaySpec(o).GatewayClassName)
+	switch by := l.controller(name); by {
+	case controller:
+		return true, nil
+	case "":
+		found = append(found, finding(o, diag.Warning, "GatewayClass", "spec.gatewayClassName", "add a GatewayClass of that name, or name "+defaultClass, "there is no GatewayClass "+name+": nothing of the Gateway is served"))
+	case meshController, unmanagedGateways:
+		found = append(found, finding(o, diag.Warning, "GatewayClass", "spec.gatewayClassName", "name "+defaultClass, "a Gateway of controller "+by+" "+unservedController))
 	}
-	return c
+	return false, found
 }

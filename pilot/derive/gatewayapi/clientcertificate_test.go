@@ -9,6 +9,8 @@ import (
 	networkingv1 "istio.io/api/networking/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/pilot/derive/derivetest"
 	"github.com/istiod-lite/istiod-lite/pilot/derive/gatewayapi"
 )
 
@@ -19,7 +21,7 @@ func TestClientCertificate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	world, stage := objects{}, gatewayapi.New(gatewayapi.Options{Domain: "cluster.local"})
+	world, stage := objects{}, derivetest.New(gatewayapi.New(gatewayapi.Options{Domain: "cluster.local"}))
 	world.put(t, strings.Split("\n"+string(recorded.Files[0].Data), "\n---\n")[1]+` # gw/cert
 ---
 apiVersion: v1
@@ -45,7 +47,7 @@ spec:
   gatewayClassName: istio
   listeners: [{name: a, port: 80, protocol: HTTP}]
   tls: {backend: {clientCertificateRef: `+ref+`}}`)
-		out := stage.Derive(world.input(stage))
+		out := stage.Run(t, world, mesh.Default())
 		for _, s := range out.Statuses {
 			if s.Of.Kind == kinds.KubeGateway && !strings.Contains(fmt.Sprint(s.Value["conditions"]), "reason:"+want+" ") {
 				t.Errorf("%s: the status is %v, want %s", ref, s.Value["conditions"], want)

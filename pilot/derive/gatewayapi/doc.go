@@ -1,8 +1,8 @@
 // Package gatewayapi is the stage that derives Gateways, VirtualServices and DestinationRules of Istio from objects of
 // the Gateway API, what their statuses should say, and which secrets proxies may have for them.
 //
-//   - stage.go: the stage, and the order of its steps.
-//   - lookups.go: what something was made of, so that it is kept while none of that changes.
+//   - stage.go: the stage, what it keeps, and the order of its steps.
+//   - lookups.go: what something was made of, so that it is made again when that changes, and only then.
 //   - classes.go: which GatewayClasses are this controller's.
 //   - grants.go: references between namespaces, by ReferenceGrants.
 //   - gateways.go, listeners.go: Gateways and ListenerSets: a Gateway of Istio for each listener.
@@ -16,7 +16,10 @@
 // host, by the precedence that the Gateway API lays down. The rules of a route that is not for all listeners of the
 // Gateway name the listeners that it is for.
 //
-// A result is kept while the objects that it was made of, and those that were looked up for it, stay the same. A run
-// goes over all routes and hosts to see that they do, which costs a few pointers each, and makes what does not. What is
-// written into the status of a Gateway is no change to its routes.
+// Each Gateway, ListenerSet, route and policy is a unit. It is made of its object and of cells: the objects that it looks
+// up, the ReferenceGrants of a namespace, the controller of a class, what was made of a Gateway. A change has those units
+// made again that have read a cell which it changes. Hosts, TCP listeners, statuses of Gateways and services that
+// policies target are made of units: a unit that is made again says which of them are due. So a run touches nothing that
+// a change does not concern, and the derivation does not depend on the order of changes. What is written into the status
+// of an object makes nothing anew but that status.
 package gatewayapi

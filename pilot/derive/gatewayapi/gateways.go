@@ -21,9 +21,8 @@ import (
 // gateway is what was made of a Gateway and its ListenerSets.
 type gateway struct {
 	object *kinds.Object
-	class  *class
 	sets   []*listenerSet // by age
-	looked lookups
+	looked *lookups       // while it is being made
 
 	listeners          []*listener                // the Gateway's own, then those of its sets
 	http               map[hostnamePort]*listener // those of HTTP that take connections
@@ -40,9 +39,8 @@ type gateway struct {
 	shared             []kinds.SharedSecret
 	findings           []diag.Diagnostic
 
-	run      uint64           // the last that had it
-	kept     []*derive.Status // its own and those of its ListenerSets; nil: they are not made
-	attached []int32          // how many routes each of listeners had then
+	judged   bool    // its status is made, and those of its ListenerSets
+	attached []int32 // how many routes each of listeners had then
 }
 
 // listenerSet is a ListenerSet of a Gateway.
@@ -65,92 +63,152 @@ func listenerSetSpec(o *kinds.Object) *gatewayv1.ListenerSetSpec {
 	return &o.Spec.(*gatewayv1.ListenerSet).Spec
 }
 
+// takeSet takes another version of a ListenerSet; nil for none.
+func (r *run) takeSet(was, now *kinds.Object) {
+	var before, after kinds.Key
+	if was != nil {
+		before, _ = parentOf(was)
+	}
+	if now != nil {
+		after, _ = parentOf(now)
+	}
+	if before != after && was != nil {
+		if delete(r.sets[before], was.Key); len(r.sets[before]) == 0 {
+			delete(r.sets, before)
+		}
+		r.due(before, true)
+		r.changed(cell{theParent, was.Key})
+	}
+	if now == nil {
+		return
+	}
+	if before != after {
+		r.changed(cell{theParent, now.Key})
+	}
+	if r.sets[after] == nil {
+		r.sets[after] = map[kinds.Key]*kinds.Object{}
+	}
+	r.sets[after][now.Key] = now
+	r.due(after, was == nil || before != after)
+}
+
+// parentOf returns the key of the Gateway that a ListenerSet names. It reports false for anything else.
+func parentOf(o *kinds.Object) (kinds.Key, bool) {
+	ref := listenerSetSpec(o).ParentRef
+	is := groupOr(ref.Group, kinds.KubeGateway.Group) == kinds.KubeGateway.Group && kindOr(ref.Kind, "Gateway") == "Gateway"
+	if !is {
+		return kinds.Key{Kind: kinds.KubeGateway}, false
+	}
+	return kinds.Key{Kind: kinds.KubeGateway, Namespace: namespaceOr(ref.Namespace, o.Namespace), Name: string(ref.Name)}, true
+}
+
 // makeGateways makes the Gateways of this controller, with their ListenerSets.
 func (r *run) makeGateways() {
-	sets := map[kinds.Key][]*kinds.Object{}
-	for _, o := range r.byKind[kinds.ListenerSet] {
-		ref := listenerSetSpec(o).ParentRef
-		key := kinds.Key{Kind: kinds.KubeGateway, Namespace: namespaceOr(ref.Namespace, o.Namespace), Name: string(ref.Name)}
-		if groupOr(ref.Group, kinds.KubeGateway.Group) != kinds.KubeGateway.Group || kindOr(ref.Kind, "Gateway") != "Gateway" {
-			r.found(finding(o, diag.Warning, "ListenerSet", "spec.parentRef.kind", "name a Gateway", "its parent is no Gateway: it has no effect"))
+	for key, anew := range r.unitsDue[kinds.KubeGateway] {
+		o, was := r.objects[kinds.KubeGateway][key], r.gateways[key]
+		sets := slices.SortedFunc(maps.Values(r.sets[key]), older)
+		if !anew && was != nil && o != nil && was.adopt(o, sets) {
+			r.statusesDue[was] = true
 			continue
 		}
-		sets[key] = append(sets[key], o)
-	}
-	before := r.stage.gateways
-	r.gateways = make(map[kinds.Key]*gateway, len(before))
-	r.stage.gateways = r.gateways
-	for _, o := range r.byKind[kinds.KubeGateway] {
-		c := r.classOf(o, string(gatewaySpec(o).GatewayClassName))
-		if c == nil {
-			delete(sets, o.Key)
+		if o == nil {
+			r.read(key, nil)
+			r.put(key, derive.Part{})
+			r.replaceGateway(key, was, nil)
 			continue
 		}
-		list := sets[o.Key]
-		slices.SortFunc(list, older)
-		delete(sets, o.Key)
-		g := before[o.Key]
-		if g != nil && g.object != o && sameButStatus(g.object, o) {
-			g.adopt(o)
+		l := &lookups{run: r}
+		is, found := l.served(o)
+		if is {
+			g := makeGateway(l, o, sets)
+			r.put(key, derive.Part{Objects: g.derived, Findings: g.findings, Shared: g.shared})
+			r.replaceGateway(key, was, g)
+		} else {
+			r.put(key, derive.Part{Findings: found})
+			r.replaceGateway(key, was, nil)
 		}
-		if g == nil || !g.same(r, o, c, list) {
-			g = r.makeGateway(o, c, list)
-		}
-		g.run = r.number
-		r.gateways[o.Key] = g
-		r.out.Objects = append(r.out.Objects, g.derived...)
-		r.out.Shared = append(r.out.Shared, g.shared...)
-		r.found(g.findings...)
-	}
-	for _, o := range r.byKind[kinds.ListenerSet] {
-		ref := listenerSetSpec(o).ParentRef
-		key := kinds.Key{Kind: kinds.KubeGateway, Namespace: namespaceOr(ref.Namespace, o.Namespace), Name: string(ref.Name)}
-		if _, left := sets[key]; left && slices.Contains(sets[key], o) {
-			r.found(finding(o, diag.Warning, "ListenerSet", "spec.parentRef.name", "add the Gateway, or name another", "there is no Gateway "+key.Namespace+"/"+key.Name+": it has no effect"))
-		}
+		r.read(key, l)
 	}
 }
 
-// same reports whether a gateway is what would be made now.
-func (g *gateway) same(r *run, o *kinds.Object, c *class, sets []*kinds.Object) bool {
-	return g.looked.same(r) && g.object == o && g.class == c && slices.EqualFunc(g.sets, sets, func(s *listenerSet, o *kinds.Object) bool {
-		return s.object == o && s.namesake == r.hasGateway(o.Namespace, o.Name)
-	})
+// replaceGateway puts a Gateway in the place of another. Both may be nil.
+func (r *run) replaceGateway(key kinds.Key, was, now *gateway) {
+	if was == nil && now == nil {
+		return
+	}
+	r.changed(cell{theGateway, key})
+	if delete(r.gateways, key); now != nil {
+		r.gateways[key] = now
+		r.statusesDue[now] = true
+	} else {
+		r.put(statusOf(key), derive.Part{})
+	}
+	if delete(r.certified, key); now != nil && now.certificate != "" {
+		r.certified[key] = now
+	}
+	if was != nil && was.certificate != "" || now != nil && now.certificate != "" {
+		r.certificatesDue[key] = true
+	}
 }
 
-// hasGateway reports whether there is a Gateway of a name, of whichever controller.
-func (r *run) hasGateway(namespace, name string) bool {
-	_, is := slices.BinarySearchFunc(r.byKind[kinds.KubeGateway], name, func(o *kinds.Object, name string) int {
-		return cmp.Or(cmp.Compare(o.Namespace, namespace), cmp.Compare(o.Name, name))
-	})
-	return is
+// makeSets finds what is wrong with the parents of ListenerSets.
+func (r *run) makeSets() {
+	for key := range r.unitsDue[kinds.ListenerSet] {
+		o := r.objects[kinds.ListenerSet][key]
+		if o == nil {
+			r.read(key, nil)
+			r.put(key, derive.Part{})
+			continue
+		}
+		l, part := &lookups{run: r}, derive.Part{}
+		if parent, is := parentOf(o); !is {
+			part.Findings = []diag.Diagnostic{finding(o, diag.Warning, "ListenerSet", "spec.parentRef.kind", "name a Gateway", "its parent is no Gateway: it has no effect")}
+		} else if !l.exists(parent) {
+			part.Findings = []diag.Diagnostic{finding(o, diag.Warning, "ListenerSet", "spec.parentRef.name", "add the Gateway, or name another", "there is no Gateway "+parent.Namespace+"/"+parent.Name+": it has no effect")}
+		}
+		r.put(key, part)
+		r.read(key, l)
+	}
 }
 
-// sameButStatus reports whether two versions of a Gateway differ in nothing but what is written of it.
-func sameButStatus(a, b *kinds.Object) bool {
+// sameButStatus reports whether two versions of an object, with such specs, differ in nothing but what is written of
+// it.
+func sameButStatus(a, b *kinds.Object, specOf func(*kinds.Object) any) bool {
 	return a.UID == b.UID && a.Generation == b.Generation && a.Created.Equal(b.Created) && a.Relayed == b.Relayed && a.Position == b.Position && a.Extra == b.Extra &&
-		maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations) && reflect.DeepEqual(gatewaySpec(a), gatewaySpec(b))
+		maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations) && reflect.DeepEqual(specOf(a), specOf(b))
 }
 
-// adopt takes another version of the object, which differs in its status. What routes are made of stays: a status that
-// says how many routes are attached makes none of them anew.
-func (g *gateway) adopt(o *kinds.Object) {
-	for _, l := range g.listeners {
-		if l.owner == g.object {
-			l.owner = o
+// adopt takes other versions of the Gateway and of its ListenerSets, if they differ in their statuses alone. What
+// routes are made of stays: a status that says how many routes are attached makes none of them anew.
+func (g *gateway) adopt(o *kinds.Object, sets []*kinds.Object) bool {
+	if len(sets) != len(g.sets) || g.object != o && !sameButStatus(g.object, o, func(o *kinds.Object) any { return gatewaySpec(o) }) {
+		return false
+	}
+	for i, s := range g.sets {
+		if s.object != sets[i] && (s.object.Key != sets[i].Key || !sameButStatus(s.object, sets[i], func(o *kinds.Object) any { return listenerSetSpec(o) })) {
+			return false
 		}
 	}
-	g.object, g.kept = o, nil
+	versions := map[*kinds.Object]*kinds.Object{g.object: o}
+	for i, s := range g.sets {
+		versions[s.object] = sets[i]
+		s.object = sets[i]
+	}
+	for _, l := range g.listeners {
+		l.owner = versions[l.owner]
+	}
+	g.object, g.judged = o, false
+	return true
 }
 
-func (r *run) makeGateway(o *kinds.Object, c *class, sets []*kinds.Object) *gateway {
-	g := &gateway{object: o, class: c, looked: lookups{run: r}, http: map[hostnamePort]*listener{}}
+func makeGateway(looked *lookups, o *kinds.Object, sets []*kinds.Object) *gateway {
+	g := &gateway{object: o, looked: looked, http: map[hostnamePort]*listener{}}
 	spec := gatewaySpec(o)
 	for i, l := range spec.Listeners {
 		g.listeners = append(g.listeners, &listener{gateway: g, owner: o, ownerName: o.Name, field: fmt.Sprintf("spec.listeners[%d]", i), Listener: l})
 	}
 	for _, s := range sets {
-		set := &listenerSet{object: s, allowed: g.allowsSet(s), namesake: r.hasGateway(s.Namespace, s.Name)}
+		set := &listenerSet{object: s, allowed: g.allowsSet(s), namesake: looked.exists(kinds.Key{Kind: kinds.KubeGateway, Namespace: s.Namespace, Name: s.Name})}
 		g.sets = append(g.sets, set)
 		if !set.allowed {
 			g.found(s, diag.Warning, "spec.parentRef", "have spec.allowedListeners of the Gateway allow it", "the Gateway allows no listeners of this namespace: it has no effect")
@@ -169,7 +227,7 @@ func (r *run) makeGateway(o *kinds.Object, c *class, sets []*kinds.Object) *gate
 	g.resolveCertificate()
 	g.resolveParameters()
 	g.unsupported()
-	g.looked.run = nil
+	g.looked = nil
 	return g
 }
 

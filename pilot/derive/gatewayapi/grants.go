@@ -8,25 +8,20 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-// grants is the ReferenceGrants of one namespace.
-type grants struct{ list []*kinds.Object }
-
-// sortGrants returns the ReferenceGrants by namespace. Those of a namespace in which none changed keep their pointer.
-func (s *stage) sortGrants(all []*kinds.Object) map[string]*grants {
-	out := map[string]*grants{}
-	for _, o := range all {
-		if out[o.Namespace] == nil {
-			out[o.Namespace] = &grants{}
-		}
-		g := out[o.Namespace]
-		g.list = append(g.list, o)
+// takeGrant takes the change of a ReferenceGrant.
+func (r *run) takeGrant(c kinds.Change) {
+	of := r.grants[c.Namespace]
+	if of == nil {
+		of = map[kinds.Key]*kinds.Object{}
+		r.grants[c.Namespace] = of
 	}
-	for ns, g := range out {
-		if old := s.grants[ns]; old != nil && slices.Equal(old.list, g.list) {
-			out[ns] = old
-		}
+	if of[c.Key] = c.Object; c.Object == nil {
+		delete(of, c.Key)
 	}
-	return out
+	if len(of) == 0 {
+		delete(r.grants, c.Namespace)
+	}
+	r.changed(cell{theGrants, kinds.Key{Kind: kinds.ReferenceGrant, Namespace: c.Namespace}})
 }
 
 // reference is one from an object to another, by the kinds' groups and names.
@@ -40,13 +35,16 @@ func (l *lookups) granted(x reference) bool {
 	if x.fromNamespace == x.toNamespace {
 		return true
 	}
-	g := l.grantsOf(x.toNamespace)
-	return g != nil && slices.ContainsFunc(g.list, func(o *kinds.Object) bool {
+	for _, o := range l.grants(x.toNamespace) {
 		spec := o.Spec.(*gatewayv1.ReferenceGrant).Spec
-		return slices.ContainsFunc(spec.From, func(f gatewayv1.ReferenceGrantFrom) bool {
+		from := slices.ContainsFunc(spec.From, func(f gatewayv1.ReferenceGrantFrom) bool {
 			return string(f.Group) == x.fromGroup && string(f.Kind) == x.fromKind && string(f.Namespace) == x.fromNamespace
-		}) && slices.ContainsFunc(spec.To, func(t gatewayv1.ReferenceGrantTo) bool {
-			return string(t.Group) == x.toGroup && string(t.Kind) == x.toKind && (t.Name == nil || *t.Name == "" || string(*t.Name) == x.name)
 		})
-	})
+		if from && slices.ContainsFunc(spec.To, func(t gatewayv1.ReferenceGrantTo) bool {
+			return string(t.Group) == x.toGroup && string(t.Kind) == x.toKind && (t.Name == nil || *t.Name == "" || string(*t.Name) == x.name)
+		}) {
+			return true
+		}
+	}
+	return false
 }

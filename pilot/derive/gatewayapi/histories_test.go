@@ -9,19 +9,20 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/tools/txtar"
 	"pgregory.net/rapid"
 	"sigs.k8s.io/yaml"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
-	"github.com/istiod-lite/istiod-lite/pilot/config"
 	"github.com/istiod-lite/istiod-lite/pilot/derive"
+	"github.com/istiod-lite/istiod-lite/pilot/derive/derivetest"
 	"github.com/istiod-lite/istiod-lite/pilot/derive/gatewayapi"
 )
 
-func newStage() derive.Stage {
-	return gatewayapi.New(gatewayapi.Options{Domain: "cluster.local", Limits: limits.Default()})
+func newStage() *derivetest.Driver {
+	return derivetest.New(gatewayapi.New(gatewayapi.Options{Domain: "cluster.local", Limits: limits.Default()}))
 }
 
 // objects is what a stage is given.
@@ -72,24 +73,8 @@ func (w objects) put(t testing.TB, text string) {
 	}
 }
 
-// input returns what the stage is given of the objects.
-func (w objects) input(stage derive.Stage) derive.Input {
-	var changes []kinds.Change
-	for key, o := range w {
-		if slices.Contains(stage.Kinds, key.Kind) {
-			changes = append(changes, kinds.Change{Key: key, Object: o})
-		}
-	}
-	config.Sort(changes)
-	in := derive.Input{Mesh: mesh.Default(), Get: func(k kinds.Key) *kinds.Object { return w[k] }}
-	for _, c := range changes {
-		in.Objects = append(in.Objects, c.Object)
-	}
-	return in
-}
-
-// said returns a derivation as text.
-func said(t interface{ Fatal(...any) }, d derive.Derivation) string {
+// said returns what is derived as text.
+func said(t interface{ Fatal(...any) }, d derive.Part) string {
 	objects := slices.SortedFunc(slices.Values(d.Objects), func(a, b derive.Derived) int {
 		return cmp.Compare(a.Object.Key.String(), b.Object.Key.String())
 	})
@@ -105,17 +90,26 @@ func said(t interface{ Fatal(...any) }, d derive.Derivation) string {
 		write([]any{x.Origin.String(), x.Object.String(), x.Object.Created, x.Object.Extra, x.Object.Spec})
 	}
 	for _, s := range d.Statuses {
-		write([]any{s.Of.String(), s.Value})
+		write([]any{s.Of.String(), s.Value, s.Current})
 	}
+	sorted := func(list []string) {
+		slices.Sort(list)
+		write(list)
+	}
+	var found, shared []string
 	for _, f := range d.Findings {
-		write(f)
+		found = append(found, fmt.Sprint(f))
 	}
-	write(d.Shared)
+	for _, x := range d.Shared {
+		shared = append(shared, fmt.Sprint(x))
+	}
+	sorted(found)
+	sorted(shared)
 	return all.String()
 }
 
 // pieces are objects of which some have another version. Each is there or not.
-func pieces() [][]string {
+func pieces(t testing.TB) [][]string {
 	gateway := func(name, rest string) string {
 		return "apiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {name: " + name + ", namespace: gw}\nspec: {gatewayClassName: istio, " + rest + "}"
 	}
@@ -133,32 +127,58 @@ func pieces() [][]string {
 	}
 	const selected = "allowedRoutes: {namespaces: {from: Selector, selector: {matchLabels: {x: y}}}}"
 	const all = "allowedRoutes: {namespaces: {from: All}}"
+	policy := func(name, ns, targets, validation string) string {
+		return "apiVersion: gateway.networking.k8s.io/v1\nkind: BackendTLSPolicy\nmetadata: {name: " + name + ", namespace: " + ns + "}\nspec: {targetRefs: [" + targets + "], validation: {hostname: w.org, " + validation + "}}"
+	}
+	const system, byMap = "wellKnownCACertificates: System", "caCertificateRefs: [{group: \"\", kind: ConfigMap, name: ca}]"
+	entry := func(ns, hosts string) string {
+		return "apiVersion: networking.istio.io/v1\nkind: ServiceEntry\nmetadata: {name: e, namespace: " + ns + "}\nspec: {hosts: [" + hosts + "], ports: [{number: 80, name: http, protocol: HTTP}, {number: 443, name: tls, protocol: TLS}], resolution: DNS}"
+	}
+	set := route("ListenerSet", "ls", "a", "parentRef: {name: one, namespace: gw}, listeners: [{name: x, port: 80, protocol: HTTP, hostname: a.org, "+all+"}, {name: y, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: c}]}}]")
+	written := func(of string) string {
+		return of + "\nstatus: {parents: [{parentRef: {name: one, namespace: gw}, controllerName: istio.io/gateway-controller, conditions: [{type: Accepted, status: \"True\", reason: Accepted, message: m, lastTransitionTime: \"2026-01-01T00:00:00Z\"}]}]}"
+	}
+	client := func(ref string) string {
+		return gateway("two", "addresses: [{type: Hostname, value: one-istio}], tls: {backend: {clientCertificateRef: {"+ref+"}}}, listeners: [{name: a, port: 80, protocol: HTTP, "+all+"}]")
+	}
 	return [][]string{
+		{entry("a", "w.org, a.org"), entry("a", "a.org")},
+		{entry("b", "w.org")},
+		{route("HTTPRoute", "e", "a", "parentRefs: [{group: networking.istio.io, kind: ServiceEntry, name: e}, {group: networking.istio.io, kind: ServiceEntry, name: e, namespace: b}], rules: [{backendRefs: [{group: networking.istio.io, kind: Hostname, name: w.org, port: 80}]}]")},
+		{route("HTTPRoute", "e", "b", "parentRefs: [{group: networking.istio.io, kind: ServiceEntry, name: e}, {group: \"\", kind: Service, name: w, namespace: a}], rules: [{filters: [{type: RequestMirror, requestMirror: {backendRef: {name: w, port: 80}}}], backendRefs: [{name: w, port: 80}]}]")},
+		{route("HTTPRoute", "e", "gw", "parentRefs: [{group: \"\", kind: Service, name: w, namespace: a, port: 80}], rules: [{backendRefs: [{name: w, namespace: a, port: 80}]}]")},
+		{policy("e", "a", "{group: networking.istio.io, kind: ServiceEntry, name: e, sectionName: tls}, {group: \"\", kind: Service, name: w}", system), policy("e", "a", "{group: networking.istio.io, kind: ServiceEntry, name: e}", system)},
+		{policy("f", "a", "{group: networking.istio.io, kind: ServiceEntry, name: e}, {group: networking.istio.io, kind: ServiceEntry, name: e, sectionName: tls}", byMap)},
+		{"apiVersion: v1\nkind: Secret\nmetadata: {name: c, namespace: b}\ntype: kubernetes.io/tls\ndata: {tls.crt: eA==, tls.key: eA==}", certificate(t, "b")},
+		{"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: ca, namespace: b}\ndata: {ca.crt: x}"},
+		{route("TCPRoute", "u", "b", "parentRefs: [{name: one, namespace: gw}, {group: \"\", kind: Service, name: w}], rules: [{backendRefs: [{name: w, port: 80}]}]")},
+		{route("TLSRoute", "u", "a", "parentRefs: [{name: one, namespace: gw}, {group: \"\", kind: Service, name: w}], hostnames: [s.org, u.org], rules: [{backendRefs: [{name: w, port: 80}]}]")},
+		{client("name: c, namespace: b"), client("name: none")},
 		{gateway("one", "listeners: [{name: a, port: 80, protocol: HTTP, "+all+"}]"), gateway("one", "listeners: [{name: a, port: 80, protocol: HTTP, hostname: \"*.org\", "+selected+"}, {name: b, port: 80, protocol: TCP}, {name: t, port: 90, protocol: TCP, "+all+"}]"),
 			gateway("one", "allowedListeners: {namespaces: {from: All}}, listeners: [{name: s, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: c, namespace: b}]}, "+all+"}, {name: p, port: 444, protocol: TLS, tls: {mode: Passthrough}, "+all+"}]")},
 		{gateway("two", "addresses: [{type: Hostname, value: one-istio}], listeners: [{name: a, port: 80, protocol: HTTP, "+all+"}]"), gateway("two", "addresses: [{type: Hostname, value: one-istio}, {type: Hostname, value: w.b}], listeners: [{name: a, port: 81, protocol: HTTP, "+all+"}]"),
 			gateway("two", "addresses: [{type: Hostname, value: one-istio}], listeners: [{name: a, port: 80, protocol: HTTP, "+all+"}]") + "\nstatus: {conditions: [{type: Accepted, status: \"True\", reason: Accepted, message: m, lastTransitionTime: \"2026-01-01T00:00:00Z\"}], listeners: [{name: a, attachedRoutes: 3, supportedKinds: [], conditions: []}]}"},
-		{route("ListenerSet", "ls", "a", "parentRef: {name: one, namespace: gw}, listeners: [{name: x, port: 80, protocol: HTTP, hostname: a.org, "+all+"}, {name: y, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: c}]}}]")},
+		{set, strings.ReplaceAll(set, "name: one", "name: two"), set + "\nstatus: {listeners: [{name: x, attachedRoutes: 7, supportedKinds: [], conditions: []}]}"},
 		{service("one-istio", "gw", "{port: 80}, {port: 443}, {port: 444}, {port: 90}"), service("one-istio", "gw", "{port: 80}")},
 		{service("w", "a", "{port: 80}"), service("w", "a", "{port: 80}, {port: 90}")},
 		{service("w", "b", "{port: 80}")},
 		{grant("b", "a", "HTTPRoute", "Service"), grant("b", "gw", "Gateway", "Secret"), grant("b", "a", "TCPRoute", "Service")},
 		{namespace("a", "x: y"), namespace("a", "x: z")},
 		{namespace("b", "x: y")},
-		{route("HTTPRoute", "r", "a", "parentRefs: [{name: one, namespace: gw}], hostnames: [a.org, \"*.org\"], rules: [{backendRefs: [{name: w, port: 80}]}]"), route("HTTPRoute", "r", "a", "parentRefs: [{name: one, namespace: gw, sectionName: a}, {name: two, namespace: gw}, {kind: ListenerSet, name: ls}, {group: \"\", kind: Service, name: w}], rules: [{matches: [{path: {value: /x}}], backendRefs: [{name: w, namespace: b, port: 80}]}]")},
+		{route("HTTPRoute", "r", "a", "parentRefs: [{name: one, namespace: gw}], hostnames: [a.org, \"*.org\"], rules: [{backendRefs: [{name: w, port: 80}]}]"), written(route("HTTPRoute", "r", "a", "parentRefs: [{name: one, namespace: gw}], hostnames: [a.org, \"*.org\"], rules: [{backendRefs: [{name: w, port: 80}]}]")), route("HTTPRoute", "r", "a", "parentRefs: [{name: one, namespace: gw, sectionName: a}, {name: two, namespace: gw}, {kind: ListenerSet, name: ls}, {group: \"\", kind: Service, name: w}], rules: [{matches: [{path: {value: /x}}], backendRefs: [{name: w, namespace: b, port: 80}]}]")},
 		{route("HTTPRoute", "q", "b", "parentRefs: [{name: one, namespace: gw}, {group: \"\", kind: Service, name: w, namespace: a, port: 80}], hostnames: [a.org], rules: [{backendRefs: [{name: w, port: 81, weight: 3}, {name: w, namespace: a, port: 80}]}]")},
 		{route("GRPCRoute", "g", "a", "parentRefs: [{name: two, namespace: gw}, {group: \"\", kind: Service, name: w}], rules: [{matches: [{method: {service: s}}], backendRefs: [{name: w, port: 80}]}]")},
 		{route("TCPRoute", "t", "a", "parentRefs: [{name: one, namespace: gw}], rules: [{backendRefs: [{name: w, namespace: b, port: 80}]}]"), route("TCPRoute", "t", "a", "parentRefs: [{name: one, namespace: gw, port: 90}, {group: \"\", kind: Service, name: w}], rules: [{backendRefs: [{name: w, port: 80}]}]")},
 		{route("TLSRoute", "s", "b", "parentRefs: [{name: one, namespace: gw}], hostnames: [s.org], rules: [{backendRefs: [{name: w, port: 80}]}]")},
-		{"apiVersion: gateway.networking.k8s.io/v1\nkind: BackendTLSPolicy\nmetadata: {name: p, namespace: b}\nspec: {targetRefs: [{group: \"\", kind: Service, name: w}], validation: {hostname: w.org, wellKnownCACertificates: System}}"},
-		{"apiVersion: gateway.networking.k8s.io/v1\nkind: BackendTLSPolicy\nmetadata: {name: o, namespace: b}\nspec: {targetRefs: [{group: \"\", kind: Service, name: w}], validation: {hostname: w.org, caCertificateRefs: [{group: \"\", kind: ConfigMap, name: ca}]}}"},
+		{policy("p", "b", "{group: \"\", kind: Service, name: w}", system)},
+		{policy("o", "b", "{group: \"\", kind: Service, name: w}", byMap)},
 		{"apiVersion: gateway.networking.k8s.io/v1\nkind: GatewayClass\nmetadata: {name: istio}\nspec: {controllerName: istio.io/gateway-controller}", "apiVersion: gateway.networking.k8s.io/v1\nkind: GatewayClass\nmetadata: {name: istio}\nspec: {controllerName: example.com/other}"},
 	}
 }
 
 // TestHistories: after any history of changes a stage has made what one makes that sees the objects for the first time.
 func TestHistories(t *testing.T) {
-	all := pieces()
+	all := pieces(t)
 	derived := 0
 	rapid.Check(t, func(rt *rapid.T) {
 		world, stage := objects{}, newStage()
@@ -168,28 +188,33 @@ func TestHistories(t *testing.T) {
 				version := rapid.IntRange(-1, len(piece)-1).Draw(rt, "version")
 				next := objects{}
 				next.put(t, piece[max(version, 0)])
+				age := rapid.IntRange(0, 1).Draw(rt, "age")
 				for key, o := range next {
+					o.Created = time.Unix(int64(age), 0)
 					if world[key] = o; version < 0 {
 						delete(world, key)
 					}
 				}
 			}
-			got := stage.Derive(world.input(stage))
+			if rapid.IntRange(0, 9).Draw(rt, "fault") == 0 {
+				stage.Forget()
+			}
+			got := stage.Run(rt, world, mesh.Default())
 			fresh := newStage()
-			want := fresh.Derive(world.input(fresh))
+			want := fresh.Run(rt, world, mesh.Default())
 			derived += len(want.Objects)
 			if a, b := said(rt, got), said(rt, want); a != b {
 				rt.Fatalf("after this history:\n%s\nfor the first time:\n%s", a, b)
 			}
-			again := stage.Derive(world.input(stage))
-			if a, b := said(rt, got), said(rt, again); a != b {
-				rt.Fatalf("once more without a change:\n%s\nbefore:\n%s", b, a)
+			if stage.Watched() != fresh.Watched() {
+				rt.Fatalf("after this history %d keys are watched, for the first time %d", stage.Watched(), fresh.Watched())
 			}
-			for i := range again.Objects {
-				if again.Objects[i].Object != got.Objects[i].Object && again.Objects[i].Object.Kind != kinds.DestinationRule {
-					rt.Fatalf("%s is made again without a change", again.Objects[i].Object)
-				}
+			if stage.Run(rt, world, mesh.Default()); len(stage.Last.Parts)+len(stage.Last.Unwatched) > 0 {
+				rt.Fatalf("without a change: %v", stage.Last)
 			}
+		}
+		if got := stage.Run(rt, objects{}, mesh.Default()); said(rt, got) != said(rt, derive.Part{}) || stage.Watched() > 0 {
+			rt.Fatalf("of nothing is made:\n%s\nand %d keys are watched", said(rt, got), stage.Watched())
 		}
 	})
 	if derived == 0 {
@@ -197,21 +222,68 @@ func TestHistories(t *testing.T) {
 	}
 }
 
+// certificate returns a Secret of a namespace with a certificate that can be used.
+func certificate(t testing.TB, namespace string) string {
+	t.Helper()
+	recorded, err := txtar.ParseFile("testdata/istiod/10-listenerset.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret := strings.Split("\n"+string(recorded.Files[0].Data), "\n---\n")[1]
+	return strings.NewReplacer("name: cert", "name: c", "namespace: gw", "namespace: "+namespace).Replace(secret)
+}
+
+// TestOneRoute: a route that changes has its own VirtualService made again, with its status, and nothing else. Where its
+// status alone changes nothing is made but that.
+func TestOneRoute(t *testing.T) {
+	world, stage := objects{}, newStage()
+	for i, piece := range pieces(t) {
+		world.put(t, piece[0])
+		const route = "apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: x%d, namespace: gw}\nspec: {parentRefs: [{name: one}], hostnames: [x%[1]d.org], rules: [{backendRefs: [{name: w, namespace: a, port: 80}]}]}"
+		world.put(t, fmt.Sprintf(route, i))
+	}
+	if all := stage.Run(t, world, mesh.Default()); len(all.Objects) < len(pieces(t)) {
+		t.Fatalf("%d objects", len(all.Objects))
+	}
+	const changed = "apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: x1, namespace: gw}\nspec: {parentRefs: [{name: one}], hostnames: [x1.org], rules: [{backendRefs: [{name: w, namespace: a, port: 81}]}]}"
+	made := func(text string) (list []string) {
+		world.put(t, text)
+		stage.Run(t, world, mesh.Default())
+		for _, p := range stage.Last.Parts {
+			for _, d := range p.Objects {
+				list = append(list, d.Object.String())
+			}
+			for _, s := range p.Statuses {
+				list = append(list, "status of "+s.Of.String())
+			}
+		}
+		slices.Sort(list)
+		return list
+	}
+	if got, want := made(changed), []string{"VirtualService gw/gw~one~istio-autogenerated-k8s-gateway~a~x1.org", "status of HTTPRoute gw/x1"}; !slices.Equal(got, want) {
+		t.Errorf("%q is made, want %q", got, want)
+	}
+	const status = "\nstatus: {parents: [{parentRef: {name: one}, controllerName: istio.io/gateway-controller, conditions: []}]}"
+	if got, want := made(changed+status), []string{"status of HTTPRoute gw/x1"}; !slices.Equal(got, want) {
+		t.Errorf("%q is made of a status, want %q", got, want)
+	}
+}
+
 // TestWrittenStatus: where what is written of a Gateway alone changes, as with each route that comes, no route is made
 // anew.
 func TestWrittenStatus(t *testing.T) {
-	world, stage, all := objects{}, newStage(), pieces()
+	world, stage, all := objects{}, newStage(), pieces(t)
 	for _, piece := range all {
 		world.put(t, piece[0])
 	}
-	before := stage.Derive(world.input(stage))
-	world.put(t, all[1][2])
-	after := stage.Derive(world.input(stage))
+	before := stage.Run(t, world, mesh.Default())
+	world.put(t, all[slices.IndexFunc(all, func(piece []string) bool { return len(piece) == 3 && strings.Contains(piece[2], "attachedRoutes: 3") })][2])
+	after := stage.Run(t, world, mesh.Default())
 	if len(after.Objects) != len(before.Objects) || len(before.Objects) < 5 {
 		t.Fatalf("%d objects, then %d", len(before.Objects), len(after.Objects))
 	}
 	for i, d := range after.Objects {
-		if d.Object.Kind != kinds.DestinationRule && d.Object != before.Objects[i].Object {
+		if d.Object != before.Objects[i].Object {
 			t.Errorf("%s is made anew", d.Object)
 		}
 	}
@@ -241,7 +313,7 @@ apiVersion: gateway.networking.k8s.io/v1
 kind: BackendTLSPolicy
 metadata: {name: p, namespace: b}
 spec: {targetRefs: [{group: "", kind: Service, name: w}], validation: {hostname: w.org, caCertificateRefs: [{group: "", kind: ConfigMap, name: ca}]}}`)
-	shared := func() string { return fmt.Sprint(stage.Derive(world.input(stage)).Shared) }
+	shared := func() string { return fmt.Sprint(stage.Run(t, world, mesh.Default()).Shared) }
 	const own = "{gw edge-istio kubernetes-gateway://gw/own}"
 	if got := shared(); got != "["+own+"]" {
 		t.Errorf("without a grant and a ConfigMap, %s", got)

@@ -3,7 +3,6 @@ package gatewayapi
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -19,49 +18,54 @@ import (
 
 // target is what a VirtualService is made for: a host of a listener, or a service for the routes of a namespace.
 type target struct {
-	listener  *listener // nil: of a service
-	namespace string    // of the routes, for a service
+	listener  listenerID
+	namespace string // of the routes, for a service; empty for a listener
 	host      string
 }
 
 // contribution is a route of a target.
 type contribution struct {
-	route  *route
-	parent *parent // for a service
+	route    *route
+	listener *listener // nil: of a service
+	parent   *parent   // for a service
 }
 
-// host is a target, the routes for it, and the VirtualService that was made of them.
+// host is a target, and the routes for it.
 type host struct {
 	target
-	run  uint64         // the last that had routes for it
-	next []contribution // in that run
-
-	of        []contribution // what object was made of
-	producers []contribution // as above: of the service's own namespace, for routes of another
-	object    *kinds.Object
-	origin    kinds.Key
+	of  []contribution
+	own bool // the routes are in the service's namespace, and for all clients
 }
 
-// place is a target that a route is for.
-type place struct {
-	host   *host
-	parent *parent // for a service
-}
-
-// place finds the targets that a route is for, and makes the VirtualServices that are of it alone.
-func (x *route) place(r *run) {
-	add := func(t target, p *parent) {
+// place finds what a route is a part of, and makes the VirtualServices that are of it alone.
+func (r *run) place(x *route) {
+	add := func(t target, c contribution) {
 		h := r.hosts[t]
 		if h == nil {
 			h = &host{target: t}
 			r.hosts[t] = h
+			if t.namespace != "" {
+				if r.services[t.host] == nil {
+					r.services[t.host] = map[*host]struct{}{}
+				}
+				r.services[t.host][h] = struct{}{}
+			}
 		}
-		x.places = append(x.places, place{h, p})
+		c.route = x
+		x.hosts = append(x.hosts, h)
+		h.of = append(h.of, c)
+		r.hostsDue[h] = true
 	}
 	http := x.object.Kind == kinds.HTTPRoute || x.object.Kind == kinds.GRPCRoute
 	streams := 0
 	for _, p := range x.parents {
 		for _, a := range p.attached {
+			r.count(x, a.listener, 1)
+			if x.object.Kind == kinds.TCPRoute {
+				id := a.listener.id()
+				r.streams[id] = append(r.streams[id], x)
+				r.streamsDue[id] = true
+			}
 			if !a.listener.bound {
 				continue
 			}
@@ -71,90 +75,141 @@ func (x *route) place(r *run) {
 				continue
 			}
 			for _, host := range a.hosts {
-				add(target{listener: a.listener, host: host}, nil)
+				add(target{listener: a.listener.id(), host: host}, contribution{listener: a.listener})
 			}
 		}
 		if p.service != "" && p.refused == nil {
-			add(target{namespace: x.object.Namespace, host: p.service}, p)
+			add(target{namespace: x.object.Namespace, host: p.service}, contribution{parent: p})
+		}
+	}
+	r.leads(x, 1)
+}
+
+// withdraw takes a route out of what it is a part of.
+func (r *run) withdraw(x *route) {
+	for _, h := range x.hosts {
+		h.of = slices.DeleteFunc(h.of, func(c contribution) bool { return c.route == x })
+		r.hostsDue[h] = true
+	}
+	for _, p := range x.parents {
+		for _, a := range p.attached {
+			r.count(x, a.listener, -1)
+			if x.object.Kind == kinds.TCPRoute {
+				id := a.listener.id()
+				r.streams[id] = slices.DeleteFunc(r.streams[id], func(other *route) bool { return other == x })
+				r.streamsDue[id] = true
+			}
+		}
+	}
+	r.leads(x, -1)
+}
+
+// count counts a route of a listener, if it is accepted.
+func (r *run) count(x *route, l *listener, by int32) {
+	if x.refused == nil {
+		l.attached += by
+		r.statusesDue[l.gateway] = true
+	}
+}
+
+// lead is a Gateway with routes to a Service.
+type lead struct{ service, gateway kinds.Key }
+
+// leads counts the Services that a route of Gateways leads to.
+func (r *run) leads(x *route, by int) {
+	for _, s := range x.services {
+		for _, g := range x.gateways {
+			of := r.backends[s]
+			if of == nil {
+				of = map[kinds.Key]int{}
+				r.backends[s] = of
+			}
+			if _, known := r.led[lead{s, g}]; !known {
+				r.led[lead{s, g}] = of[g] > 0
+			}
+			if of[g] += by; of[g] == 0 {
+				delete(of, g)
+			}
+			if len(of) == 0 {
+				delete(r.backends, s)
+			}
 		}
 	}
 }
 
-// makeHosts makes the VirtualServices. Routes for a host count by their precedence.
-func (r *run) makeHosts(all []*route) {
-	order := make([]*host, 0, len(r.hosts))
-	for _, x := range all {
-		if !x.placed {
-			x.place(r)
-			x.placed = true
-		}
-		r.out.Objects = append(r.out.Objects, x.streamed...)
-		for _, p := range x.places {
-			if h := p.host; h.run != r.number {
-				h.run, h.next = r.number, h.next[:0]
-				order = append(order, h)
-			}
-			p.host.next = append(p.host.next, contribution{x, p.parent})
-		}
-	}
-	if len(r.hosts) > len(order) {
-		maps.DeleteFunc(r.hosts, func(_ target, h *host) bool { return h.run != r.number })
-	}
-	r.findIdle(all)
-	producers := map[string][]contribution{} // by service: the routes of its own namespace
-	for _, h := range order {
-		slices.SortStableFunc(h.next, func(a, b contribution) int { return older(a.route.object, b.route.object) })
-		if h.listener == nil && h.next[0].parent.own {
-			producers[h.host] = h.next
-		}
-	}
-	for _, h := range order {
-		var others []contribution
-		if h.listener == nil && !h.next[0].parent.own {
-			others = producers[h.host]
-		}
-		if h.object == nil || !slices.Equal(h.of, h.next) || !slices.Equal(h.producers, others) {
-			h.of, h.producers = slices.Clone(h.next), slices.Clone(others)
-			h.origin = h.of[0].route.object.Key
-			if h.listener != nil {
-				h.object = gatewayHost(h.target, h.of)
-			} else {
-				h.object = meshHost(h.target, h.of, producers[h.host])
-			}
-		}
-		r.out.Objects = append(r.out.Objects, derive.Derived{Object: h.object, Origin: h.origin})
-	}
-}
-
-// findIdle adds findings for TCPRoutes that get no connections: all of a listener are the oldest route's.
-func (r *run) findIdle(all []*route) {
-	var first map[*listener]*route
-	each := func(visit func(x *route, l *listener)) {
-		for _, x := range all {
-			if x.object.Kind != kinds.TCPRoute {
-				continue
-			}
-			for _, p := range x.parents {
-				for _, a := range p.attached {
-					visit(x, a.listener)
+// makeHosts makes the VirtualServices of hosts. Routes for a host count by their precedence.
+func (r *run) makeHosts() {
+	for h := range r.hostsDue {
+		h.sort()
+		own := len(h.of) > 0 && h.of[0].parent != nil && h.of[0].parent.own
+		if own || h.own {
+			for other := range r.services[h.host] {
+				if !other.own {
+					other.sort()
+					r.hostsDue[other] = true
 				}
 			}
 		}
+		if h.own = own; len(h.of) == 0 {
+			delete(r.hosts, h.target)
+			if delete(r.services[h.host], h); len(r.services[h.host]) == 0 {
+				delete(r.services, h.host)
+			}
+		}
 	}
-	each(func(x *route, l *listener) {
-		if first == nil {
-			first = map[*listener]*route{}
+	for h := range r.hostsDue {
+		switch {
+		case len(h.of) == 0:
+			r.put(h.target, derive.Part{})
+		case h.namespace == "":
+			r.put(h.target, derive.Part{Objects: []derive.Derived{{Object: gatewayHost(h.target, h.of), Origin: h.of[0].route.object.Key}}})
+		default:
+			r.put(h.target, derive.Part{Objects: []derive.Derived{{Object: meshHost(h.target, h.of, r.producers(h)), Origin: h.of[0].route.object.Key}}})
 		}
-		if f := first[l]; f == nil || older(x.object, f.object) < 0 {
-			first[l] = x
-		}
+	}
+}
+
+// sort sorts the routes of a host by age, and those of one age and name by their kinds.
+func (h *host) sort() {
+	slices.SortStableFunc(h.of, func(a, b contribution) int {
+		rank := func(c contribution) int { return slices.Index(routeKinds(), c.route.object.Kind) }
+		return cmp.Or(older(a.route.object, b.route.object), cmp.Compare(rank(a), rank(b)))
 	})
-	each(func(x *route, l *listener) {
-		if f := first[l]; f != x {
-			r.found(finding(x.object, diag.Warning, x.object.Kind.Name, "spec.parentRefs", "name another listener",
-				fmt.Sprintf("TCPRoute %s/%s, which is older, has all connections of listener %s: this one gets none there", f.object.Namespace, f.object.Name, l.Name)))
+}
+
+// producers returns the routes of the service's own namespace, if those of a host are others.
+func (r *run) producers(h *host) (of []contribution) {
+	namespace := ""
+	for other := range r.services[h.host] {
+		if other.own && !h.own && other.namespace > namespace { // a ServiceEntry may be in several
+			namespace, of = other.namespace, other.of
 		}
-	})
+	}
+	return of
+}
+
+// idle is the key of the findings about TCPRoutes that get no connections of a listener.
+type idle listenerID
+
+// makeIdle adds findings for TCPRoutes that get no connections: all of a listener are the oldest route's.
+func (r *run) makeIdle() {
+	for id := range r.streamsDue {
+		list := r.streams[id]
+		if len(list) == 0 {
+			delete(r.streams, id)
+			r.put(idle(id), derive.Part{})
+			continue
+		}
+		first := slices.MinFunc(list, func(a, b *route) int { return older(a.object, b.object) })
+		var p derive.Part
+		for _, x := range list {
+			if x != first {
+				p.Findings = append(p.Findings, finding(x.object, diag.Warning, x.object.Kind.Name, "spec.parentRefs", "name another listener",
+					fmt.Sprintf("TCPRoute %s/%s, which is older, has all connections of listener %s: this one gets none there", first.object.Namespace, first.object.Name, id.name)))
+			}
+		}
+		r.put(idle(id), p)
+	}
 }
 
 // ranked is one match among those of all routes of a host.
@@ -201,8 +256,9 @@ func gatewayHost(t target, of []contribution) *kinds.Object {
 			routes = append(routes, c.route)
 		}
 	}
-	name := strings.Join([]string{t.listener.owner.Namespace, t.listener.ownerName, suffix, string(t.listener.Name), t.host}, "~")
-	return routes[0].virtualService(name, &networkingv1.VirtualService{Hosts: []string{t.host}, Gateways: []string{t.listener.name}, Http: merge(routes)})
+	l := of[0].listener
+	name := strings.Join([]string{l.owner.Namespace, l.ownerName, suffix, string(l.Name), t.host}, "~")
+	return routes[0].virtualService(name, &networkingv1.VirtualService{Hosts: []string{t.host}, Gateways: []string{l.name}, Http: merge(routes)})
 }
 
 // meshHost returns the VirtualService of a service. Routes that name a port of it hide, for this port, those that name

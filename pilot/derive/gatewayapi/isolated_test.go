@@ -11,12 +11,14 @@ import (
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/pilot/derive/derivetest"
 	"github.com/istiod-lite/istiod-lite/pilot/derive/gatewayapi"
 )
 
 // TestIsolated: a route has no requests for hosts that a more specific listener of the port has, and a finding says so.
 func TestIsolated(t *testing.T) {
-	world, stage := objects{}, gatewayapi.New(gatewayapi.Options{Domain: "cluster.local"})
+	world, stage := objects{}, derivetest.New(gatewayapi.New(gatewayapi.Options{Domain: "cluster.local"}))
 	const route = `apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute
 metadata: {name: %s, namespace: gw}
@@ -42,7 +44,7 @@ spec:
 		text += "---\n" + fmt.Sprintf(route, l)
 	}
 	world.put(t, text)
-	out := stage.Derive(world.input(stage))
+	out := stage.Run(t, world, mesh.Default())
 	got := map[string][]string{}
 	for _, d := range out.Objects {
 		if d.Object.Kind == kinds.VirtualService {
@@ -70,7 +72,7 @@ spec:
 
 // TestInsecureClients: a Gateway that lets clients in without a valid certificate says so.
 func TestInsecureClients(t *testing.T) {
-	world, stage := objects{}, gatewayapi.New(gatewayapi.Options{Domain: "cluster.local"})
+	world, stage := objects{}, derivetest.New(gatewayapi.New(gatewayapi.Options{Domain: "cluster.local"}))
 	recorded, err := txtar.ParseFile("testdata/istiod/10-listenerset.txtar")
 	if err != nil {
 		t.Fatal(err)
@@ -91,7 +93,7 @@ spec:
   gatewayClassName: istio
   listeners: [{name: a, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: cert}]}}]
   tls: {frontend: {default: {validation: {mode: `+mode+`, caCertificateRefs: [{group: "", kind: ConfigMap, name: ca}]}}}}`)
-		out := stage.Derive(world.input(stage))
+		out := stage.Run(t, world, mesh.Default())
 		if says := strings.Contains(fmt.Sprint(out.Statuses[0].Value), "InsecureFrontendValidationMode"); says != insecure {
 			t.Errorf("%s: the status is %v", mode, out.Statuses[0].Value)
 		}

@@ -1,97 +1,154 @@
 package gatewayapi
 
-import "github.com/istiod-lite/istiod-lite/api/kinds"
+import (
+	"slices"
 
-// lookups is what something was made of beside its own object. It looks up, and remembers the answers.
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+)
+
+// unit is something that is made of one object, which has its key, and of cells.
+type unit struct {
+	key   kinds.Key
+	reads []cell
+}
+
+// cell is something that units are made of beside their own object. Where it changes its readers are made again.
+type cell struct {
+	what cellKind
+	key  kinds.Key
+}
+
+type cellKind uint8
+
+const (
+	theObject     cellKind = iota // of the key
+	theExistence                  // whether there is a Gateway of the key, of whichever controller
+	theGateway                    // what was made of the Gateway of the key, if it is this controller's
+	theParent                     // the Gateway that the ListenerSet of the key names
+	theController                 // of the GatewayClass of the key
+	theGrants                     // the ReferenceGrants of the key's namespace
+)
+
+// lookups looks up cells for a unit that is being made.
 type lookups struct {
-	run      *run // while it is being made
-	objects  []lookedUp
-	grants   []lookedUpGrants
-	gateways []lookedUpGateway
+	run   *run
+	reads []cell
+	seen  map[cell]bool // where there are many
 }
 
-type lookedUp struct {
-	answer *answer
-	object *kinds.Object // nil: there was none
-}
-
-// answer is the object of a key. A run looks it up once, however many ask for it.
-type answer struct {
-	key    kinds.Key
-	object *kinds.Object // nil: there is none
-	run    uint64        // that looked it up last
-}
-
-// ask returns the answer of this run.
-func (r *run) ask(key kinds.Key) *answer {
-	a := r.answers[key]
-	if a == nil {
-		a = &answer{key: key}
-		r.answers[key] = a
+// read records that the unit is made of a cell.
+func (l *lookups) read(what cellKind, key kinds.Key) {
+	const few = 16
+	c := cell{what, key}
+	switch {
+	case l.seen[c], l.seen == nil && slices.Contains(l.reads, c):
+		return
+	case l.seen != nil:
+		l.seen[c] = true
+	case len(l.reads) == few:
+		l.seen = map[cell]bool{c: true}
+		for _, x := range l.reads {
+			l.seen[x] = true
+		}
 	}
-	r.refresh(a)
-	return a
-}
-
-func (r *run) refresh(a *answer) {
-	if a.run != r.number {
-		a.object, a.run = r.in.Get(a.key), r.number
-		r.asked++
-	}
-}
-
-type lookedUpGrants struct {
-	namespace string
-	grants    *grants
-}
-
-type lookedUpGateway struct {
-	key     kinds.Key
-	gateway *gateway // nil: this controller had none
+	l.reads = append(l.reads, c)
 }
 
 // object returns the object of a key, or nil.
 func (l *lookups) object(key kinds.Key) *kinds.Object {
-	for _, x := range l.objects {
-		if x.answer.key == key {
-			return x.object
-		}
+	l.read(theObject, key)
+	if of, is := l.run.objects[key.Kind]; is {
+		return of[key]
 	}
-	a := l.run.ask(key)
-	l.objects = append(l.objects, lookedUp{a, a.object})
-	return a.object
+	o, known := l.run.looked[key]
+	if !known {
+		o = l.run.in.Get(key)
+		l.run.looked[key] = o
+	}
+	return o
+}
+
+// exists reports whether there is a Gateway of a key, of whichever controller.
+func (l *lookups) exists(key kinds.Key) bool {
+	l.read(theExistence, key)
+	return l.run.objects[kinds.KubeGateway][key] != nil
 }
 
 // gateway returns the Gateway of a key if it is this controller's, or nil.
 func (l *lookups) gateway(key kinds.Key) *gateway {
-	g := l.run.gateways[key]
-	l.gateways = append(l.gateways, lookedUpGateway{key, g})
-	return g
+	l.read(theGateway, key)
+	return l.run.gateways[key]
 }
 
-// grantsOf returns the ReferenceGrants of a namespace.
-func (l *lookups) grantsOf(namespace string) *grants {
-	g := l.run.grants[namespace]
-	l.grants = append(l.grants, lookedUpGrants{namespace, g})
-	return g
+// parent returns the Gateway that the ListenerSet of a key names. It reports false where there is no such set.
+func (l *lookups) parent(key kinds.Key) (kinds.Key, bool) {
+	l.read(theParent, key)
+	if o := l.run.objects[kinds.ListenerSet][key]; o != nil {
+		return parentOf(o)
+	}
+	return kinds.Key{}, false
 }
 
-// same reports whether every answer is what it was. Each object is looked up, so that a change of it makes another run.
-func (l *lookups) same(r *run) bool {
-	same := true
-	for _, x := range l.objects {
-		r.refresh(x.answer)
-		same = same && x.answer.object == x.object
+// controller returns the controller of the GatewayClass of a name, or nothing if there is none.
+func (l *lookups) controller(class string) string {
+	l.read(theController, kinds.Key{Kind: kinds.GatewayClass, Name: class})
+	return l.run.classes[class]
+}
+
+// grants returns the ReferenceGrants of a namespace.
+func (l *lookups) grants(namespace string) map[kinds.Key]*kinds.Object {
+	l.read(theGrants, kinds.Key{Kind: kinds.ReferenceGrant, Namespace: namespace})
+	return l.run.grants[namespace]
+}
+
+// changed has the readers of a cell made again.
+func (r *run) changed(c cell) {
+	for u := range r.readers[c] {
+		r.due(u.key, true)
 	}
-	for _, x := range l.grants {
-		same = same && r.grants[x.namespace] == x.grants
+}
+
+// read records what a unit was made of. Without lookups there is no such unit any more.
+func (r *run) read(key kinds.Key, l *lookups) {
+	u := r.units[key]
+	if l == nil {
+		if u == nil {
+			return
+		}
+		l = &lookups{}
+		delete(r.units, key)
+	} else if u == nil {
+		u = &unit{key: key}
+		r.units[key] = u
 	}
-	for _, x := range l.gateways {
-		if x.gateway != nil {
-			same = same && x.gateway.run == r.number
-		} else {
-			same = same && r.gateways[x.key] == nil
+	for _, c := range l.reads {
+		if r.readers[c] == nil {
+			r.readers[c] = map[*unit]struct{}{}
+		}
+		r.readers[c][u] = struct{}{}
+	}
+	for _, c := range u.reads {
+		if l.seen[c] || l.seen == nil && slices.Contains(l.reads, c) {
+			continue
+		}
+		if delete(r.readers[c], u); len(r.readers[c]) == 0 {
+			r.idle = append(r.idle, c)
 		}
 	}
-	return same
+	u.reads = slices.Clone(l.reads)
+}
+
+// forget drops what nothing is made of any more.
+func (r *run) forget() {
+	for _, c := range r.idle {
+		of, is := r.readers[c]
+		if !is || len(of) > 0 {
+			continue
+		}
+		delete(r.readers, c)
+		if _, looked := r.looked[c.key]; looked && c.what == theObject {
+			delete(r.looked, c.key)
+			r.out.Unwatched = append(r.out.Unwatched, c.key)
+		}
+	}
 }

@@ -9,6 +9,7 @@ import (
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/mesh"
 )
 
 // TestRefused: a Gateway with an address of an unknown type, one with parameters that are not there, one with a
@@ -51,7 +52,7 @@ kind: ListenerSet
 metadata: {name: taken, namespace: gw}
 spec: {parentRef: {name: edge}, listeners: [{name: a, port: 80, protocol: HTTP, hostname: a.org}]}`)
 	is := map[string]map[string]any{}
-	for _, s := range stage.Derive(world.input(stage)).Statuses {
+	for _, s := range stage.Run(t, world, mesh.Default()).Statuses {
 		is[s.Of.Name] = s.Value
 	}
 	conditions := func(name string) (list string) {
@@ -107,7 +108,7 @@ spec: {gatewayClassName: istio, listeners: [{name: a, port: 8080, protocol: HTTP
 	} {
 		world.put(t, fmt.Sprintf(route, redirect))
 		got := ""
-		for _, d := range stage.Derive(world.input(stage)).Objects {
+		for _, d := range stage.Run(t, world, mesh.Default()).Objects {
 			if d.Object.Kind != kinds.VirtualService {
 				continue
 			}

@@ -2,7 +2,6 @@ package gatewayapi
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,9 +20,8 @@ import (
 
 // route is what was made of a HTTPRoute, a GRPCRoute, a TLSRoute or a TCPRoute.
 type route struct {
-	run     *run // while it is being made
 	object  *kinds.Object
-	looked  lookups
+	looked  *lookups // while it is being made
 	parents []*parent
 
 	hostnames  []gatewayv1.Hostname
@@ -33,48 +31,67 @@ type route struct {
 	refused    *condition                             // why it is not accepted, the first reason of several
 	expensive  int                                    // instructions of all its expressions so far
 	findings   []diag.Diagnostic
+	gateways   []kinds.Key // of this controller, that it names or whose ListenerSets it names
+	services   []kinds.Key // backends
 
-	seen     uint64 // the last run that had it
-	placed   bool   // places and streamed are made
-	places   []place
+	hosts    []*host          // that it has routes for
 	streamed []derive.Derived // of a TLSRoute or a TCPRoute, for listeners
-	judged   bool             // status is made
-	status   *derive.Status   // nil: it has none
 }
 
-// makeRoutes makes all routes, in the order of the input.
-func (r *run) makeRoutes() (all []*route) {
-	all = r.all[:0]
-	for _, kind := range []*kinds.Kind{kinds.HTTPRoute, kinds.GRPCRoute, kinds.TLSRoute, kinds.TCPRoute} {
-		for _, o := range r.byKind[kind] {
-			x := r.routes[o]
-			if x == nil || !x.looked.same(r) {
-				x = r.makeRoute(o)
-				r.routes[o] = x
-			}
-			x.seen = r.number
-			all = append(all, x)
-			r.found(x.findings...)
-			if x.refused != nil {
+// makeRoutes makes the routes, and takes them out of what they were a part of, and into what they are a part of now.
+func (r *run) makeRoutes() {
+	for _, kind := range routeKinds() {
+		for key, anew := range r.unitsDue[kind] {
+			o, x := r.objects[kind][key], r.routes[key]
+			if !anew && x != nil && o != nil && sameButStatus(x.object, o, routeSpec) {
+				x.object = o
+				r.put(key, x.part())
 				continue
 			}
-			for _, p := range x.parents {
-				for _, a := range p.attached {
-					r.attached[a.listener]++
-				}
+			if x != nil {
+				r.withdraw(x)
+				delete(r.routes, key)
 			}
+			if o == nil {
+				r.read(key, nil)
+				r.put(key, derive.Part{})
+				continue
+			}
+			l := &lookups{run: r}
+			x = makeRoute(l, o)
+			r.read(key, l)
+			r.routes[key] = x
+			r.place(x)
+			r.put(key, x.part())
 		}
 	}
-	if len(r.routes) > len(all) {
-		maps.DeleteFunc(r.routes, func(_ *kinds.Object, x *route) bool { return x.seen != r.number })
-	}
-	clear(all[len(all):cap(all)])
-	r.all = all
-	return all
 }
 
-func (r *run) makeRoute(o *kinds.Object) *route {
-	x := &route{run: r, object: o, looked: lookups{run: r}}
+// part returns what is made of the route alone.
+func (x *route) part() derive.Part {
+	p := derive.Part{Objects: x.streamed, Findings: x.findings}
+	if s := x.makeStatus(); s != nil {
+		p.Statuses = []*derive.Status{s}
+	}
+	return p
+}
+
+func routeSpec(o *kinds.Object) any {
+	switch route := o.Spec.(type) {
+	case *gatewayv1.HTTPRoute:
+		return &route.Spec
+	case *gatewayv1.GRPCRoute:
+		return &route.Spec
+	case *gatewayv1.TLSRoute:
+		return &route.Spec
+	case *gatewayv1.TCPRoute:
+		return &route.Spec
+	}
+	return nil
+}
+
+func makeRoute(looked *lookups, o *kinds.Object) *route {
+	x := &route{object: o, looked: looked}
 	switch route := o.Spec.(type) {
 	case *gatewayv1.HTTPRoute:
 		x.hostnames = route.Spec.Hostnames
@@ -102,8 +119,48 @@ func (r *run) makeRoute(o *kinds.Object) *route {
 			x.http[i].http = &networkingv1alpha3.HTTPRoute{Name: h.Name, Match: h.Match, DirectResponse: &networkingv1alpha3.HTTPDirectResponse{Status: 500}}
 		}
 	}
-	x.run, x.looked.run = nil, nil
+	x.findServices()
+	x.looked = nil
 	return x
+}
+
+// findServices finds which Services the rules lead to.
+func (x *route) findServices() {
+	add := func(b gatewayv1.BackendObjectReference) {
+		if groupOr(b.Group, "") != "" || kindOr(b.Kind, "Service") != "Service" {
+			return
+		}
+		key := kinds.Key{Kind: kinds.Service, Namespace: namespaceOr(b.Namespace, x.object.Namespace), Name: string(b.Name)}
+		if !slices.Contains(x.services, key) {
+			x.services = append(x.services, key)
+		}
+	}
+	switch route := x.object.Spec.(type) {
+	case *gatewayv1.HTTPRoute:
+		for _, rule := range route.Spec.Rules {
+			for _, b := range rule.BackendRefs {
+				add(b.BackendObjectReference)
+			}
+		}
+	case *gatewayv1.GRPCRoute:
+		for _, rule := range route.Spec.Rules {
+			for _, b := range rule.BackendRefs {
+				add(b.BackendObjectReference)
+			}
+		}
+	case *gatewayv1.TLSRoute:
+		for _, rule := range route.Spec.Rules {
+			for _, b := range rule.BackendRefs {
+				add(b.BackendObjectReference)
+			}
+		}
+	case *gatewayv1.TCPRoute:
+		for _, rule := range route.Spec.Rules {
+			for _, b := range rule.BackendRefs {
+				add(b.BackendObjectReference)
+			}
+		}
+	}
 }
 
 func (x *route) found(field string, severity diag.Severity, fix, message string) {
@@ -129,7 +186,7 @@ func (x *route) refuse(message, field, fix string) {
 
 // expression reports whether proxies take a regular expression. Where they do not, the route is refused.
 func (x *route) expression(text, field string) bool {
-	limits := x.run.o.Limits
+	limits := x.looked.run.o.Limits
 	n, err := safe.RegexSize(limits, text)
 	if err != nil {
 		x.refuse(err.Error(), field, "write an expression in the syntax of RE2")
@@ -153,7 +210,7 @@ func (x *route) backend(ref gatewayv1.BackendObjectReference, field, effect stri
 	host := ""
 	switch {
 	case group == "" && kind == "Service":
-		host = string(ref.Name) + "." + ns + ".svc." + x.run.o.Domain
+		host = string(ref.Name) + "." + ns + ".svc." + x.looked.run.o.Domain
 	case group == kinds.ServiceEntry.Group && kind == "Hostname":
 		host = string(ref.Name)
 	default:

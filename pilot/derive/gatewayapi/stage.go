@@ -1,7 +1,6 @@
 package gatewayapi
 
 import (
-	"maps"
 	"slices"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
@@ -16,101 +15,162 @@ type Options struct {
 	Limits limits.Limits // of regular expressions
 }
 
-// stage keeps what it made of objects between runs. Each run checks whether what it kept is what it would make, so a
-// run that failed half way leaves nothing wrong.
-type stage struct {
-	o        Options
-	number   uint64 // of the run
-	answers  map[kinds.Key]*answer
-	byKind   map[*kinds.Kind][]*kinds.Object
-	grants   map[string]*grants
-	gateways map[kinds.Key]*gateway
-	routes   map[*kinds.Object]*route
-	all      []*route // of the last run
-	hosts    map[target]*host
-	classes  map[string]*class
-
-	made     [2][]derive.Derived // by the last run that ended, and by that before it
-	statuses int                 // how many the last run made
-
-	backendTLS map[kinds.Key]*backendTLS
-	uses       map[*kinds.Object]*routeUse
-}
-
 // New returns the stage.
 func New(o Options) derive.Stage {
-	s := &stage{o: o, answers: map[kinds.Key]*answer{}, byKind: map[*kinds.Kind][]*kinds.Object{}, routes: map[*kinds.Object]*route{}, hosts: map[target]*host{}}
-	return derive.Stage{
-		Name:   "gatewayapi",
-		Kinds:  []*kinds.Kind{kinds.GatewayClass, kinds.ReferenceGrant, kinds.KubeGateway, kinds.ListenerSet, kinds.HTTPRoute, kinds.GRPCRoute, kinds.TLSRoute, kinds.TCPRoute, kinds.BackendTLSPolicy},
-		Derive: s.derive,
-	}
-}
-
-// run is one call of Derive.
-type run struct {
-	*stage
-	in       derive.Input
-	asked    int // how many keys were looked up
-	grants   map[string]*grants
-	classes  map[string]*class
-	gateways map[kinds.Key]*gateway
-	attached map[*listener]int32
-	out      derive.Derivation
-}
-
-func (s *stage) derive(in derive.Input) derive.Derivation {
-	r := &run{stage: s, in: in, attached: map[*listener]int32{}}
-	s.number++
-	for kind, list := range s.byKind {
-		clear(list)
-		s.byKind[kind] = list[:0]
-	}
-	for _, o := range in.Objects {
-		if o.Key.Cluster == "" { // those of remote clusters are their own control planes'
-			r.byKind[o.Kind] = append(r.byKind[o.Kind], o)
+	s := newState()
+	return derive.Stage{Name: "gatewayapi", Kinds: inputs(), Derive: func(in derive.Input) derive.Derivation {
+		if in.Anew {
+			s = newState()
 		}
+		return derived(o, s, in)
+	}}
+}
+
+// inputs are the kinds that the stage derives from.
+func inputs() []*kinds.Kind {
+	return append([]*kinds.Kind{kinds.GatewayClass, kinds.ReferenceGrant, kinds.KubeGateway, kinds.ListenerSet, kinds.BackendTLSPolicy}, routeKinds()...)
+}
+
+// routeKinds are the kinds of routes. Of two routes of one age and name the one of the first kind comes first.
+func routeKinds() []*kinds.Kind {
+	return []*kinds.Kind{kinds.HTTPRoute, kinds.GRPCRoute, kinds.TLSRoute, kinds.TCPRoute}
+}
+
+// state is what the stage keeps between runs: what it made, and how to find what a change concerns.
+type state struct {
+	objects map[*kinds.Kind]map[kinds.Key]*kinds.Object // of the stage's kinds
+	looked  map[kinds.Key]*kinds.Object                 // others that were looked up; nil: there is none
+	units   map[kinds.Key]*unit
+	readers map[cell]map[*unit]struct{}
+
+	classes map[string]string                         // controllers of GatewayClasses, by name
+	grants  map[string]map[kinds.Key]*kinds.Object    // ReferenceGrants by namespace
+	sets    map[kinds.Key]map[kinds.Key]*kinds.Object // ListenerSets by the Gateway that they name
+	streams map[listenerID][]*route                   // TCPRoutes of a listener
+
+	gateways  map[kinds.Key]*gateway
+	certified map[kinds.Key]*gateway // those with a certificate for backends
+	routes    map[kinds.Key]*route
+	hosts     map[target]*host
+	services  map[string]map[*host]struct{} // hosts of the mesh, by the service's host
+
+	policies map[kinds.Key]*backendTLS
+	secured  map[kinds.Key]*securedService
+	backends map[kinds.Key]map[kinds.Key]int // how many routes of a Gateway lead to a Service
+}
+
+func newState() *state {
+	s := &state{
+		objects: map[*kinds.Kind]map[kinds.Key]*kinds.Object{}, looked: map[kinds.Key]*kinds.Object{}, units: map[kinds.Key]*unit{}, readers: map[cell]map[*unit]struct{}{},
+		classes: knownClasses(), grants: map[string]map[kinds.Key]*kinds.Object{}, sets: map[kinds.Key]map[kinds.Key]*kinds.Object{}, streams: map[listenerID][]*route{},
+		gateways: map[kinds.Key]*gateway{}, certified: map[kinds.Key]*gateway{}, routes: map[kinds.Key]*route{}, hosts: map[target]*host{}, services: map[string]map[*host]struct{}{},
+		policies: map[kinds.Key]*backendTLS{}, secured: map[kinds.Key]*securedService{}, backends: map[kinds.Key]map[kinds.Key]int{},
 	}
-	const more = 64 // than in the last run
-	r.out.Objects, r.out.Statuses = s.made[1][:0], make([]*derive.Status, 0, s.statuses+more)
-	r.grants = s.sortGrants(r.byKind[kinds.ReferenceGrant])
-	s.grants = r.grants
-	r.readClasses()
+	for _, kind := range inputs() {
+		s.objects[kind] = map[kinds.Key]*kinds.Object{}
+	}
+	return s
+}
+
+// run is one call of Derive. Each of its steps makes again what is due, and says what is due in later steps.
+type run struct {
+	*state
+	o   Options
+	in  derive.Input
+	out derive.Derivation
+
+	unitsDue        map[*kinds.Kind]map[kinds.Key]bool // false: unless the object says the same but for its status
+	hostsDue        map[*host]bool
+	streamsDue      map[listenerID]bool
+	statusesDue     map[*gateway]bool
+	certificatesDue map[kinds.Key]bool // Gateways
+	securedDue      map[kinds.Key]bool // services
+	policiesDue     map[kinds.Key]bool // statuses
+	led             map[lead]bool      // whether there were routes before, where that may have changed
+	idle            []cell             // that had no reader when they were seen
+}
+
+func derived(o Options, s *state, in derive.Input) derive.Derivation {
+	r := &run{
+		state: s, o: o, in: in, out: derive.Derivation{Parts: map[any]*derive.Part{}},
+		unitsDue: map[*kinds.Kind]map[kinds.Key]bool{}, hostsDue: map[*host]bool{}, streamsDue: map[listenerID]bool{}, statusesDue: map[*gateway]bool{},
+		certificatesDue: map[kinds.Key]bool{}, securedDue: map[kinds.Key]bool{}, policiesDue: map[kinds.Key]bool{}, led: map[lead]bool{},
+	}
+	for _, kind := range inputs() {
+		r.unitsDue[kind] = map[kinds.Key]bool{}
+	}
+	for _, c := range in.Changed {
+		r.take(c)
+	}
 	r.makeGateways()
-	all := r.makeRoutes()
-	r.makeHosts(all)
-	for _, g := range r.sortedGateways() {
-		g.statuses(r)
-	}
-	for _, x := range all {
-		x.addStatus(r)
-	}
-	r.makeBackendTLS()
-	if len(s.answers) > r.asked {
-		maps.DeleteFunc(s.answers, func(_ kinds.Key, a *answer) bool { return a.run != s.number })
-	}
-	clear(r.out.Objects[len(r.out.Objects):cap(r.out.Objects)])
-	s.made = [2][]derive.Derived{r.out.Objects, s.made[0]}
-	s.statuses = len(r.out.Statuses)
+	r.makeSets()
+	r.makeRoutes()
+	r.makeHosts()
+	r.makeIdle()
+	r.makeGatewayStatuses()
+	r.makePolicies()
+	r.makeSecured()
+	r.makePolicyStatuses()
+	r.forget()
 	return r.out
 }
 
-// found adds findings.
-func (r *run) found(list ...diag.Diagnostic) { r.out.Findings = append(r.out.Findings, list...) }
+// take takes a change, and finds what is due by it.
+func (r *run) take(c kinds.Change) {
+	if c.Cluster != "" {
+		return // those of remote clusters are their own control planes'
+	}
+	var was *kinds.Object
+	if of, is := r.objects[c.Kind]; is {
+		if was = of[c.Key]; c.Object == nil {
+			delete(of, c.Key)
+		} else {
+			of[c.Key] = c.Object
+		}
+	} else if was, is = r.looked[c.Key]; is {
+		r.looked[c.Key] = c.Object
+	}
+	if was == c.Object {
+		return
+	}
+	r.changed(cell{theObject, c.Key})
+	switch c.Kind {
+	case kinds.GatewayClass:
+		r.takeClass(c)
+	case kinds.ReferenceGrant:
+		r.takeGrant(c)
+	case kinds.ListenerSet:
+		r.takeSet(was, c.Object)
+		r.due(c.Key, false)
+	case kinds.KubeGateway:
+		if was == nil || c.Object == nil {
+			r.changed(cell{theExistence, c.Key})
+		}
+		r.due(c.Key, false)
+	default:
+		if r.objects[c.Kind] != nil {
+			r.due(c.Key, false)
+		}
+	}
+}
+
+// due has a unit made again; without anew only if its object says something else.
+func (r *run) due(key kinds.Key, anew bool) {
+	r.unitsDue[key.Kind][key] = r.unitsDue[key.Kind][key] || anew
+}
+
+// put sets a part of the derivation. One that has nothing is none.
+func (r *run) put(key any, p derive.Part) {
+	if len(p.Objects)+len(p.Findings)+len(p.Statuses)+len(p.Shared) == 0 {
+		r.out.Parts[key] = nil
+		return
+	}
+	r.out.Parts[key] = &p
+}
 
 // finding returns one about an object.
 func finding(o *kinds.Object, severity diag.Severity, code, field, fix, message string) diag.Diagnostic {
 	return diag.Diagnostic{Severity: severity, Code: code, Object: o.String(), Field: field, Message: message, Fix: fix}.At(o.Position)
-}
-
-// sortedGateways returns the Gateways that are this controller's, in the order of the input.
-func (r *run) sortedGateways() (list []*gateway) {
-	for _, o := range r.byKind[kinds.KubeGateway] {
-		if g := r.gateways[o.Key]; g != nil {
-			list = append(list, g)
-		}
-	}
-	return list
 }
 
 // older orders objects by age, then by namespace and name: of two that compete the first counts.
@@ -118,9 +178,9 @@ func older(a, b *kinds.Object) int {
 	if c := a.Created.Compare(b.Created); c != 0 {
 		return c
 	}
-	return compareNames(a, b)
+	return compareNames(a.Key, b.Key)
 }
 
-func compareNames(a, b *kinds.Object) int {
+func compareNames(a, b kinds.Key) int {
 	return slices.Compare([]string{a.Namespace, a.Name}, []string{b.Namespace, b.Name})
 }

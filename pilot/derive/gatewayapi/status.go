@@ -3,6 +3,7 @@ package gatewayapi
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -87,8 +88,6 @@ func asJSON(status any, fields ...string) map[string]any {
 	return out
 }
 
-func (r *run) add(s *derive.Status) { r.out.Statuses = append(r.out.Statuses, s) }
-
 func yes(reason, message string) condition {
 	return condition{metav1.ConditionTrue, reason, message}
 }
@@ -98,29 +97,32 @@ func no(reason, message string) condition {
 }
 
 // classStatus says that a GatewayClass is this controller's.
-func (r *run) classStatus(o *kinds.Object) {
+func classStatus(o *kinds.Object) *derive.Status {
 	was := o.Spec.(*gatewayv1.GatewayClass).Status
 	now := gatewayv1.GatewayClassStatus{Conditions: conditions(o, was.Conditions, typed{"Accepted", yes("Accepted", "Handled by Istio controller")})}
-	r.add(&derive.Status{Of: o.Key, Value: asJSON(now, "conditions"), Current: asJSON(was, "conditions")})
+	return &derive.Status{Of: o.Key, Value: asJSON(now, "conditions"), Current: asJSON(was, "conditions")}
 }
 
-// statuses adds the status of a Gateway, and those of its ListenerSets. They are made anew where the Gateway was, or
-// where another number of routes is attached to a listener.
-func (g *gateway) statuses(r *run) {
-	same := func(l *listener, n int32) bool { return r.attached[l] == n }
-	if g.kept != nil && slices.EqualFunc(g.listeners, g.attached, same) {
-		r.out.Statuses = append(r.out.Statuses, g.kept...)
-		return
-	}
-	before := len(r.out.Statuses)
-	g.makeStatuses(r)
-	g.kept, g.attached = slices.Clone(r.out.Statuses[before:]), g.attached[:0]
-	for _, l := range g.listeners {
-		g.attached = append(g.attached, r.attached[l])
+// statusOf is the key of the statuses of a Gateway and its ListenerSets.
+type statusOf kinds.Key
+
+// makeGatewayStatuses makes the statuses of Gateways that were made again, or where another number of routes is
+// attached to a listener.
+func (r *run) makeGatewayStatuses() {
+	for g := range r.statusesDue {
+		same := func(l *listener, n int32) bool { return l.attached == n }
+		if key := g.object.Key; r.gateways[key] == g && !(g.judged && slices.EqualFunc(g.listeners, g.attached, same)) {
+			r.put(statusOf(key), derive.Part{Statuses: g.statuses()})
+			g.judged, g.attached = true, g.attached[:0]
+			for _, l := range g.listeners {
+				g.attached = append(g.attached, l.attached)
+			}
+		}
 	}
 }
 
-func (g *gateway) makeStatuses(r *run) {
+// statuses returns the status of the Gateway, and those of its ListenerSets.
+func (g *gateway) statuses() (list []*derive.Status) {
 	was := g.object.Spec.(*gatewayv1.Gateway).Status
 	now := gatewayv1.GatewayStatus{Addresses: g.addresses}
 	bad, own := 0, 0
@@ -136,20 +138,21 @@ func (g *gateway) makeStatuses(r *run) {
 		if i := slices.IndexFunc(was.Listeners, func(s gatewayv1.ListenerStatus) bool { return s.Name == l.Name }); i >= 0 {
 			before = was.Listeners[i].Conditions
 		}
-		now.Listeners = append(now.Listeners, l.status(r.attached[l], before))
+		now.Listeners = append(now.Listeners, l.status(before))
 	}
 	resolved := yes("ResolvedRefs", "All references resolved")
 	if g.unresolved != nil {
 		resolved = *g.unresolved
 	}
-	list := []typed{{"Accepted", g.accepted(bad, own)}, {"Programmed", g.programmed(g.listeners)}, {"ResolvedRefs", resolved}}
+	all := []typed{{"Accepted", g.accepted(bad, own)}, {"Programmed", g.programmed(g.listeners)}, {"ResolvedRefs", resolved}}
 	if allowsInsecure(gatewaySpec(g.object)) {
-		list = append(list, typed{insecureClients, yes(string(gatewayv1.GatewayReasonConfigurationChanged), "Clients whose certificate is missing or not valid are let in")})
+		all = append(all, typed{insecureClients, yes(string(gatewayv1.GatewayReasonConfigurationChanged), "Clients whose certificate is missing or not valid are let in")})
 	}
-	now.Conditions = conditions(g.object, was.Conditions, list...)
+	now.Conditions = conditions(g.object, was.Conditions, all...)
 	sets := int32(0)
 	for _, s := range g.sets {
-		if g.setStatus(r, s) {
+		status, accepted := g.setStatus(s)
+		if list = append(list, status); accepted {
 			sets++
 		}
 	}
@@ -157,7 +160,7 @@ func (g *gateway) makeStatuses(r *run) {
 		now.AttachedListenerSets = &sets
 	}
 	fields := []string{"addresses", "conditions", "listeners", "attachedListenerSets"}
-	r.add(&derive.Status{Of: g.object.Key, Value: asJSON(now, fields...), Current: asJSON(was, fields...)})
+	return append(list, &derive.Status{Of: g.object.Key, Value: asJSON(now, fields...), Current: asJSON(was, fields...)})
 }
 
 // accepted returns whether a Gateway with so many bad listeners is accepted.
@@ -175,8 +178,8 @@ func (g *gateway) accepted(bad, all int) condition {
 	return yes("Accepted", "Resource accepted")
 }
 
-// setStatus adds the status of a ListenerSet, and reports whether it is accepted.
-func (g *gateway) setStatus(r *run, s *listenerSet) bool {
+// setStatus returns the status of a ListenerSet, and reports whether it is accepted.
+func (g *gateway) setStatus(s *listenerSet) (status *derive.Status, accepted bool) {
 	was := s.object.Spec.(*gatewayv1.ListenerSet).Status
 	var now gatewayv1.ListenerSetStatus
 	var listeners []*listener
@@ -193,7 +196,7 @@ func (g *gateway) setStatus(r *run, s *listenerSet) bool {
 		if i := slices.IndexFunc(was.Listeners, func(s gatewayv1.ListenerEntryStatus) bool { return s.Name == l.Name }); i >= 0 {
 			before = was.Listeners[i].Conditions
 		}
-		now.Listeners = append(now.Listeners, gatewayv1.ListenerEntryStatus(l.status(r.attached[l], before)))
+		now.Listeners = append(now.Listeners, gatewayv1.ListenerEntryStatus(l.status(before)))
 	}
 	acceptance, programmed := yes("Accepted", "Resource accepted"), g.programmed(listeners)
 	if !s.allowed {
@@ -204,8 +207,7 @@ func (g *gateway) setStatus(r *run, s *listenerSet) bool {
 		programmed = acceptance
 	}
 	now.Conditions = conditions(s.object, was.Conditions, typed{"Accepted", acceptance}, typed{"Programmed", programmed})
-	r.add(&derive.Status{Of: s.object.Key, Value: asJSON(now, "conditions", "listeners"), Current: asJSON(was, "conditions", "listeners")})
-	return acceptance.status == metav1.ConditionTrue
+	return &derive.Status{Of: s.object.Key, Value: asJSON(now, "conditions", "listeners"), Current: asJSON(was, "conditions", "listeners")}, acceptance.status == metav1.ConditionTrue
 }
 
 // programmed returns whether the Services of a Gateway have the ports of listeners, and addresses.
@@ -232,8 +234,8 @@ func (g *gateway) programmed(listeners []*listener) condition {
 const noErrors = "No errors found"
 
 // status returns the status of a listener.
-func (l *listener) status(attached int32, was []metav1.Condition) gatewayv1.ListenerStatus {
-	s := gatewayv1.ListenerStatus{Name: l.Name, AttachedRoutes: attached, SupportedKinds: []gatewayv1.RouteGroupKind{}}
+func (l *listener) status(was []metav1.Condition) gatewayv1.ListenerStatus {
+	s := gatewayv1.ListenerStatus{Name: l.Name, AttachedRoutes: l.attached, SupportedKinds: []gatewayv1.RouteGroupKind{}}
 	for _, k := range l.kinds {
 		group := gatewayv1.Group(k.Group)
 		s.SupportedKinds = append(s.SupportedKinds, gatewayv1.RouteGroupKind{Group: &group, Kind: gatewayv1.Kind(k.Name)})
@@ -273,16 +275,6 @@ func routeStatus(o *kinds.Object) gatewayv1.RouteStatus {
 		return route.Status.RouteStatus
 	}
 	return gatewayv1.RouteStatus{}
-}
-
-// addStatus adds the status of a route.
-func (x *route) addStatus(r *run) {
-	if !x.judged {
-		x.status, x.judged = x.makeStatus(), true
-	}
-	if x.status != nil {
-		r.add(x.status)
-	}
 }
 
 // makeStatus returns the status that a route should have, or nil for none. What other controllers say of it stays.
@@ -353,9 +345,9 @@ func identityOf(ref gatewayv1.ParentReference) string {
 	return fmt.Sprintf("%s/%s/%s/%s/%s/%d", groupOr(ref.Group, kinds.KubeGateway.Group), kindOr(ref.Kind, "Gateway"), namespaceOr(ref.Namespace, ""), ref.Name, section, port)
 }
 
-// policyStatus adds the status of a BackendTLSPolicy: for each target, and for each Gateway with routes to one. What
+// policyStatus returns the status of a BackendTLSPolicy: for each target, and for each Gateway with routes to one. What
 // other controllers say of it stays.
-func (r *run) policyStatus(p *backendTLS, conflicts map[*tlsTarget]string, gateways map[kinds.Key][]kinds.Key) {
+func (r *run) policyStatus(p *backendTLS) *derive.Status {
 	was := p.object.Spec.(*gatewayv1.BackendTLSPolicy).Status
 	now := gatewayv1.PolicyStatus{Ancestors: []gatewayv1.PolicyAncestorStatus{}}
 	for _, a := range was.Ancestors {
@@ -388,15 +380,15 @@ func (r *run) policyStatus(p *backendTLS, conflicts map[*tlsTarget]string, gatew
 		acceptance := p.accepted
 		if t.missing != "" {
 			acceptance = no(string(gatewayv1.PolicyReasonTargetNotFound), "targetRefs invalid: "+t.missing)
-		} else if winner, is := conflicts[t]; is && acceptance.status == metav1.ConditionTrue {
-			acceptance = no(string(gatewayv1.PolicyReasonConflicted), fmt.Sprintf("Conflicts with BackendTLSPolicy %q targeting the same backend", winner))
+		} else if t.winner != "" && acceptance.status == metav1.ConditionTrue {
+			acceptance = no(string(gatewayv1.PolicyReasonConflicted), fmt.Sprintf("Conflicts with BackendTLSPolicy %q targeting the same backend", t.winner))
 		}
 		group, kind := t.Group, t.Kind
 		add(gatewayv1.ParentReference{Group: &group, Kind: &kind, Name: t.Name, SectionName: t.SectionName}, meshController, acceptance)
 		if t.missing != "" {
 			continue
 		}
-		for _, key := range gateways[t.key] {
+		for _, key := range slices.SortedFunc(maps.Keys(r.backends[t.key]), compareNames) {
 			group, kind := gatewayv1.Group(kinds.KubeGateway.Group), gatewayv1.Kind("Gateway")
 			ref := gatewayv1.ParentReference{Group: &group, Kind: &kind, Name: gatewayv1.ObjectName(key.Name)}
 			if key.Namespace != p.object.Namespace {
@@ -406,5 +398,5 @@ func (r *run) policyStatus(p *backendTLS, conflicts map[*tlsTarget]string, gatew
 			add(ref, controller, acceptance)
 		}
 	}
-	r.add(&derive.Status{Of: p.object.Key, Value: asJSON(now, "ancestors"), Current: asJSON(was, "ancestors")})
+	return &derive.Status{Of: p.object.Key, Value: asJSON(now, "ancestors"), Current: asJSON(was, "ancestors")}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/pilot/derive"
 )
 
@@ -45,14 +46,14 @@ func conditionsOf(v any) (list []string) {
 }
 
 // derived returns what a stage makes of a text.
-func derived(t *testing.T, text string) derive.Derivation {
+func derived(t *testing.T, text string) derive.Part {
 	t.Helper()
 	world, stage := objects{}, newStage()
 	world.put(t, text)
-	return stage.Derive(world.input(stage))
+	return stage.Run(t, world, mesh.Default())
 }
 
-func statusOf(d derive.Derivation, kind *kinds.Kind, name string) map[string]any {
+func statusOf(d derive.Part, kind *kinds.Kind, name string) map[string]any {
 	for _, s := range d.Statuses {
 		if s.Of.Kind == kind && s.Of.Name == name {
 			return s.Value
@@ -247,7 +248,7 @@ func TestManyListeners(t *testing.T) {
 		world.put(t, fmt.Sprintf("apiVersion: gateway.networking.k8s.io/v1\nkind: ListenerSet\nmetadata: {name: s%d, namespace: gw}\nspec: {parentRef: {name: edge}, listeners: [%s]}", i, listeners(i+1)))
 	}
 	world.put(t, "apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: r, namespace: gw}\nspec: {parentRefs: [{kind: ListenerSet, name: s7}], rules: [{backendRefs: [{name: w, port: 80}]}]}")
-	d := stage.Derive(world.input(stage))
+	d := stage.Run(t, world, mesh.Default())
 	if len(d.Statuses) != sets+2 {
 		t.Errorf("%d statuses", len(d.Statuses))
 	}

@@ -27,8 +27,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/galley/validation"
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
-	"github.com/istiod-lite/istiod-lite/pilot/config"
 	"github.com/istiod-lite/istiod-lite/pilot/derive"
+	"github.com/istiod-lite/istiod-lite/pilot/derive/derivetest"
 	"github.com/istiod-lite/istiod-lite/registry/kube"
 )
 
@@ -65,36 +65,12 @@ func (w world) fromServers() world {
 	return out
 }
 
-// input returns what the stage gets.
-func (w world) input(m *mesh.Config) derive.Input {
-	var all []kinds.Change
-	for key, o := range w {
-		all = append(all, kinds.Change{Key: key, Object: o})
-	}
-	config.Sort(all)
-	in := derive.Input{Mesh: m, Get: func(k kinds.Key) *kinds.Object { return w[k] }}
-	for _, c := range all {
-		if c.Kind == kinds.Ingress {
-			in.Objects = append(in.Objects, c.Object)
-		}
-	}
-	in.Select = func(kind *kinds.Kind, namespace string, labels map[string]string) (list []*kinds.Object) {
-		for _, c := range all {
-			if c.Kind == kind && c.Namespace == namespace && kinds.Selects(labels, c.Object.Labels) {
-				list = append(list, c.Object)
-			}
-		}
-		return list
-	}
-	return in
+func stage() *derivetest.Driver {
+	return derivetest.New(catalog.Stages("cluster.local", "istio-system", limits.Default())[0])
 }
 
-func stage() derive.Stage {
-	return catalog.Stages("cluster.local", "istio-system", limits.Default())[0]
-}
-
-// text returns a Derivation as goldens have it.
-func text(t testing.TB, d derive.Derivation) (derived, findings, statuses string) {
+// text returns what is derived as goldens have it.
+func text(t testing.TB, d derive.Part) (derived, findings, statuses string) {
 	t.Helper()
 	var a, b, c strings.Builder
 	for _, o := range d.Objects {
@@ -152,8 +128,8 @@ func TestGoldens(t *testing.T) {
 			}
 			w := decode(t, "objects.yaml", []byte(parts["objects.yaml"]))
 			got := map[string]string{}
-			got["derived.yaml"], got["findings"], got["statuses"] = text(t, stage().Derive(w.input(m)))
-			_, _, fromServers := text(t, stage().Derive(w.fromServers().input(m)))
+			got["derived.yaml"], got["findings"], got["statuses"] = text(t, stage().Run(t, w, m))
+			_, _, fromServers := text(t, stage().Run(t, w.fromServers(), m))
 			if fromServers != got["statuses"] {
 				t.Errorf("with objects of an API server: %s", fromServers)
 			}
@@ -218,7 +194,7 @@ spec:
 		o := *original
 		o.Spec = s
 		w[key] = &o
-		a, b, c := text(t, stage().Derive(w.input(mesh.Default())))
+		a, b, c := text(t, stage().Run(t, w, mesh.Default()))
 		return a + b + c
 	}
 	base, count := show(original.Spec.(*ingressv1.Ingress)), 0
@@ -296,7 +272,7 @@ func TestOneOfMany(t *testing.T) {
 	}
 	s := stage()
 	before := map[*kinds.Object]bool{}
-	for _, d := range s.Derive(w.input(mesh.Default())).Objects {
+	for _, d := range s.Run(t, w, mesh.Default()).Objects {
 		before[d.Object] = true
 	}
 	if len(before) != n+n/2 {
@@ -305,7 +281,7 @@ func TestOneOfMany(t *testing.T) {
 	o := at(7, "/b")
 	w[o.Key] = o
 	var changed []string
-	for _, d := range s.Derive(w.input(mesh.Default())).Objects {
+	for _, d := range s.Run(t, w, mesh.Default()).Objects {
 		if !before[d.Object] {
 			changed = append(changed, d.Object.String())
 		}
@@ -357,8 +333,8 @@ func TestHistories(t *testing.T) {
 					w[key] = o
 				}
 			}
-			a1, a2, a3 := text(t, s.Derive(w.input(m)))
-			b1, b2, b3 := text(t, stage().Derive(w.input(m)))
+			a1, a2, a3 := text(t, s.Run(t, w, m))
+			b1, b2, b3 := text(t, stage().Run(t, w, m))
 			if d := cmp.Diff(b1+b2+b3, a1+a2+a3); d != "" {
 				r.Fatalf("-new stage +this one:\n%s", d)
 			}

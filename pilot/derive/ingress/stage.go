@@ -33,12 +33,12 @@ type stage struct {
 // New returns the stage.
 func New(o Options) derive.Stage {
 	s := &stage{o: o}
-	return derive.Stage{Name: "ingress", Kinds: []*kinds.Kind{kinds.Ingress}, Derive: s.derive}
+	return derive.Whole("ingress", []*kinds.Kind{kinds.Ingress}, s.derive)
 }
 
-func (s *stage) derive(in derive.Input) (d derive.Derivation) {
+func (s *stage) derive(in derive.Objects) (d derive.Part) {
 	var list []*kinds.Object
-	for _, o := range in.Objects {
+	for _, o := range in.List {
 		ours, found := counts(in, o)
 		d.Findings = append(d.Findings, found...)
 		if ours {
@@ -79,7 +79,7 @@ func spec(o *kinds.Object) *ingressv1.IngressSpec { return &o.Spec.(*ingressv1.I
 // counts reports whether an Ingress is the mesh's. By the annotation it is if that names the mesh's class; by
 // ingressClassName, if the IngressClass of that name is of this controller. In mode DEFAULT one without a class is, and
 // one whose class does not exist.
-func counts(in derive.Input, o *kinds.Object) (ours bool, found []diag.Diagnostic) {
+func counts(in derive.Objects, o *kinds.Object) (ours bool, found []diag.Diagnostic) {
 	mode := in.Mesh.GetIngressControllerMode()
 	if mode == meshv1alpha1.MeshConfig_OFF {
 		return false, nil
@@ -115,7 +115,7 @@ const (
 
 // proxySelector returns the label istio of the proxies that serve Ingresses: the ingressSelector, else the name of the
 // ingressService.
-func proxySelector(in derive.Input) string {
+func proxySelector(in derive.Objects) string {
 	service := in.Mesh.GetIngressService()
 	if service == defaultService {
 		service = ""

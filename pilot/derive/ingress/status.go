@@ -16,7 +16,7 @@ import (
 
 // addresses returns what the status of every Ingress of the mesh should say: where clients reach the proxies. It is the
 // external addresses of the ingressService. Without one it is the external addresses of the nodes that run the proxies.
-func (s *stage) addresses(in derive.Input) (map[string]any, []diag.Diagnostic) {
+func (s *stage) addresses(in derive.Objects) (map[string]any, []diag.Diagnostic) {
 	var ips, names []string
 	add := func(address string) {
 		list := &names

@@ -1,0 +1,205 @@
+package ingest
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/pilot/config"
+	"github.com/istiod-lite/istiod-lite/pilot/derive"
+)
+
+// outputs is what the parts of all stages make together.
+type outputs struct {
+	derived  map[kinds.Key]*claim         // what counts
+	hidden   map[kinds.Key][]*claim       // what does not, for there is another object of the key
+	statuses map[kinds.Key]*derive.Status // by their objects
+	changed  map[kinds.Key]bool           // objects whose status has changed since somebody took them
+	shared   map[*derive.Part]struct{}    // the parts that share secrets
+	reshared bool                         // shared has changed
+}
+
+func newOutputs() outputs {
+	return outputs{derived: map[kinds.Key]*claim{}, hidden: map[kinds.Key][]*claim{}, statuses: map[kinds.Key]*derive.Status{}, changed: map[kinds.Key]bool{}, shared: map[*derive.Part]struct{}{}}
+}
+
+// claim is a derived object, and the part of a stage that has it.
+type claim struct {
+	derive.Derived
+	stage *stageRun
+	part  any
+	told  bool // that it does not count
+}
+
+func (o *outputs) claimed(key kinds.Key) bool { return o.derived[key] != nil || o.hidden[key] != nil }
+
+// note adds a key to claimed, with the derived object that counts before it changes.
+func (o *outputs) note(key kinds.Key, claimed map[kinds.Key]*kinds.Object) {
+	if _, noted := claimed[key]; noted {
+		return
+	}
+	claimed[key] = nil
+	if c := o.derived[key]; c != nil {
+		claimed[key] = c.Object
+	}
+}
+
+// drop takes out what a part has no more, and notes the keys that have to be settled.
+func (o *outputs) drop(stage *stageRun, part any, was, now *derive.Part, claimed map[kinds.Key]*kinds.Object) {
+	if was == nil {
+		return
+	}
+	has := objectsOf(now)
+	for _, d := range was.Objects {
+		if _, still := has[d.Object.Key]; !still {
+			o.note(d.Object.Key, claimed)
+			o.unclaim(stage, part, d.Object.Key)
+		}
+	}
+	for _, s := range was.Statuses {
+		if o.statuses[s.Of] == s {
+			delete(o.statuses, s.Of)
+			o.changed[s.Of] = true
+		}
+	}
+	if len(was.Shared) > 0 {
+		delete(o.shared, was)
+		o.reshared = o.reshared || now == nil || !slices.Equal(was.Shared, now.Shared)
+	}
+}
+
+// add takes in what a part has, after drop.
+func (o *outputs) add(stage *stageRun, part any, was, now *derive.Part, claimed map[kinds.Key]*kinds.Object) {
+	had := objectsOf(was)
+	for _, d := range now.Objects {
+		if had[d.Object.Key] == d {
+			continue
+		}
+		key := d.Object.Key
+		o.note(key, claimed)
+		if c := o.claimOf(stage, part, key); c == nil {
+			o.hidden[key] = append(o.hidden[key], &claim{Derived: d, stage: stage, part: part})
+		} else if c.Origin = d.Origin; c.Object != d.Object && !config.Equal(c.Object, d.Object) { // else it keeps its pointer
+			c.Object = d.Object
+		}
+	}
+	for _, s := range now.Statuses {
+		o.statuses[s.Of] = s
+		o.changed[s.Of] = true
+	}
+	if len(now.Shared) > 0 {
+		o.shared[now] = struct{}{}
+		o.reshared = o.reshared || was == nil || !slices.Equal(was.Shared, now.Shared)
+	}
+}
+
+func objectsOf(p *derive.Part) map[kinds.Key]derive.Derived {
+	if p == nil || len(p.Objects) == 0 {
+		return nil
+	}
+	all := make(map[kinds.Key]derive.Derived, len(p.Objects))
+	for _, d := range p.Objects {
+		all[d.Object.Key] = d
+	}
+	return all
+}
+
+// claimOf returns the claim of a part to a key, or nil.
+func (o *outputs) claimOf(stage *stageRun, part any, key kinds.Key) *claim {
+	if c := o.derived[key]; c != nil && c.stage == stage && c.part == part {
+		return c
+	}
+	for _, c := range o.hidden[key] {
+		if c.stage == stage && c.part == part {
+			return c
+		}
+	}
+	return nil
+}
+
+func (o *outputs) unclaim(stage *stageRun, part any, key kinds.Key) {
+	if c := o.derived[key]; c != nil && c.stage == stage && c.part == part {
+		delete(o.derived, key)
+		return
+	}
+	o.hide(key, slices.DeleteFunc(o.hidden[key], func(c *claim) bool { return c.stage == stage && c.part == part }))
+}
+
+func (o *outputs) hide(key kinds.Key, list []*claim) {
+	if len(list) == 0 {
+		delete(o.hidden, key)
+	} else {
+		o.hidden[key] = list
+	}
+}
+
+// settle finds which derived object of a key counts: none, if a source has one, or else that of the first stage. It
+// returns it, or nil, and findings for those that count no more.
+func (o *outputs) settle(key kinds.Key, source bool) (counts *kinds.Object, found []diag.Diagnostic) {
+	all := o.hidden[key]
+	if c := o.derived[key]; c != nil {
+		all = append(all, c)
+	}
+	slices.SortStableFunc(all, func(a, b *claim) int {
+		return cmp.Or(cmp.Compare(a.stage.number, b.stage.number), cmp.Compare(a.Origin.String(), b.Origin.String()))
+	})
+	if source || len(all) == 0 {
+		delete(o.derived, key)
+	} else {
+		o.derived[key], counts = all[0], all[0].Object
+		all[0].told = false
+		all = all[1:]
+	}
+	o.hide(key, all)
+	for _, c := range all {
+		if !c.told {
+			c.told = true
+			found = append(found, c.hiddenObject())
+		}
+	}
+	return counts, found
+}
+
+func (o *outputs) hiddenFindings() (list []diag.Diagnostic) {
+	for _, claims := range o.hidden {
+		for _, c := range claims {
+			list = append(list, c.hiddenObject())
+		}
+	}
+	return list
+}
+
+func (c *claim) hiddenObject() diag.Diagnostic {
+	return diag.Diagnostic{
+		Severity: diag.Warning, Code: "HiddenObject", Object: c.Origin.String(),
+		Message: "the " + c.Object.String() + " that " + c.stage.Name + " makes of it does not count: there is another object of that name",
+		Fix:     "rename the other object",
+	}
+}
+
+// sharedSecrets returns the secrets that proxies may be sent because derived objects name them, if these have changed
+// since the last call.
+func (o *outputs) sharedSecrets() (list []kinds.SharedSecret, changed bool) {
+	if changed, o.reshared = o.reshared, false; !changed {
+		return nil, false
+	}
+	for p := range o.shared {
+		list = append(list, p.Shared...)
+	}
+	return list, true
+}
+
+// takeStatuses returns the statuses that have changed since the last call, or all of them.
+func (o *outputs) takeStatuses(all bool) map[kinds.Key]*derive.Status {
+	changed := make(map[kinds.Key]*derive.Status, len(o.changed))
+	for key := range o.changed {
+		changed[key] = o.statuses[key]
+	}
+	clear(o.changed)
+	if all {
+		return maps.Clone(o.statuses)
+	}
+	return changed
+}
