@@ -412,7 +412,7 @@ func (s *Server) commit(batch []kinds.Change, received time.Time) {
 		s.injection.take(fromDirectory, batch)
 	}
 	s.commitTime.Observe(time.Since(began).Seconds())
-	s.derived.notice(len(s.world.Statuses()))
+	s.derived.notice(s.world.HasStatuses())
 	if last == nil {
 		s.analyst.Wake()
 	} else {

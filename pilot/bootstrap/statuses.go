@@ -104,16 +104,16 @@ func (s *Server) newDerivedStatuses() (*derivedStatuses, error) {
 		return nil, err
 	}
 	return &derivedStatuses{lease: lease, needed: make(chan struct{}), writer: status.NewDerived(status.DerivedOptions{
-		Client: client, Statuses: s.world.Statuses, Object: s.world.Object, Rate: float64(s.o.StatusRate), Logger: s.o.Logger.With("scope", "status"),
+		Client: client, Statuses: s.world.TakeStatuses, Object: s.world.Object, Rate: float64(s.o.StatusRate), Logger: s.o.Logger.With("scope", "status"),
 	})}, nil
 }
 
 // notice has statuses written that follow from a commit. A nil receiver writes none.
-func (d *derivedStatuses) notice(statuses int) {
+func (d *derivedStatuses) notice(statuses bool) {
 	if d == nil {
 		return
 	}
-	if statuses > 0 {
+	if statuses {
 		d.first.Do(func() { close(d.needed) })
 	}
 	d.writer.Wake()

@@ -5,7 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"maps"
 	"reflect"
+	"slices"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -21,8 +23,10 @@ import (
 
 // DerivedOptions of a DerivedWriter.
 type DerivedOptions struct {
-	Client   dynamic.Interface             // it refuses writes of those that do not lead
-	Statuses func() []*derive.Status       // what stages derive, with what the objects have at present
+	Client dynamic.Interface // it refuses writes of those that do not lead
+	// Statuses returns what stages derive, with what the objects have at present: what has changed since its last call,
+	// nil where no status is wanted any more; or all.
+	Statuses func(all bool) map[kinds.Key]*derive.Status
 	Object   func(kinds.Key) *kinds.Object // an object that counts, or nil
 	Rate     float64                       // objects that are written in a second at most
 	Interval time.Duration                 // between two looks, at least
@@ -36,9 +40,10 @@ type DerivedWriter struct {
 
 	// Of Run.
 	limit   *rate.Limiter
-	sent    map[kinds.Key]sent
-	settled map[*derive.Status]bool // objects have them already: statuses are frozen, so they are compared once
-	refused map[*kinds.Kind]bool    // what was refused, and is logged
+	all     bool                         // every status has been looked at
+	open    map[kinds.Key]*derive.Status // that objects do not have, as far as is known
+	sent    map[kinds.Key]sent           // of these
+	refused map[*kinds.Kind]bool         // what was refused, and is logged
 }
 
 // sent is what was written last of an object, which has not come back from the API server while object is the same.
@@ -66,8 +71,7 @@ func (w *DerivedWriter) Wake() {
 
 // Run writes what differs, until ctx ends.
 func (w *DerivedWriter) Run(ctx context.Context) {
-	w.limit, w.sent, w.refused = rate.NewLimiter(rate.Limit(w.o.Rate), 1), map[kinds.Key]sent{}, map[*kinds.Kind]bool{}
-	w.settled = map[*derive.Status]bool{}
+	w.begin(rate.Limit(w.o.Rate))
 	var failed time.Duration
 	for ctx.Err() == nil {
 		failed = backoff(failed, w.sync(ctx))
@@ -88,28 +92,34 @@ func (w *DerivedWriter) Run(ctx context.Context) {
 	}
 }
 
-// sync writes what differs. It reports whether nothing has to be tried again.
+func (w *DerivedWriter) begin(limit rate.Limit) {
+	w.limit, w.all, w.open = rate.NewLimiter(limit, 1), false, map[kinds.Key]*derive.Status{}
+	w.sent, w.refused = map[kinds.Key]sent{}, map[*kinds.Kind]bool{}
+}
+
+// sync writes what differs, and looks at nothing that objects are known to have. It reports whether nothing has to be
+// tried again.
 func (w *DerivedWriter) sync(ctx context.Context) bool {
+	for key, s := range w.o.Statuses(!w.all) {
+		if w.open[key] = s; s == nil {
+			w.settle(key)
+		}
+	}
+	w.all = true
 	done := true
-	before := w.sent
-	w.sent = make(map[kinds.Key]sent, len(before))
-	list := w.o.Statuses()
-	w.forget(list)
-	for _, s := range list {
-		if w.settled[s] {
+	for _, key := range slices.SortedFunc(maps.Keys(w.open), func(a, b kinds.Key) int { return cmp.Compare(a.String(), b.String()) }) {
+		s := w.open[key]
+		o := w.o.Object(key)
+		if o == nil || o.Position != "" || o.Relayed || o.Cluster != "" { // no object of this API server
+			w.settle(key)
 			continue
 		}
-		o := w.o.Object(s.Of)
-		if o == nil || o.Position != "" || o.Relayed || o.Cluster != "" {
-			continue // no object of this API server
-		}
 		if reflect.DeepEqual(s.Value, s.Current) {
-			w.settled[s] = true
+			w.settle(key)
 			continue
 		}
 		next := sent{o, s.Value}
-		if last, known := before[s.Of]; known && last.object == o && reflect.DeepEqual(last.value, s.Value) {
-			w.sent[s.Of] = last
+		if last, known := w.sent[key]; known && last.object == o && reflect.DeepEqual(last.value, s.Value) {
 			continue
 		}
 		if ctx.Err() != nil || w.limit.Wait(ctx) != nil {
@@ -118,30 +128,22 @@ func (w *DerivedWriter) sync(ctx context.Context) bool {
 		err := w.write(ctx, s)
 		switch {
 		case err == nil || apierrors.IsNotFound(err):
-			w.sent[s.Of] = next
+			w.sent[key] = next
 		case apierrors.IsForbidden(err) || apierrors.IsInvalid(err):
-			w.sent[s.Of] = next // it would be refused again
-			w.refusal(s.Of.Kind, err)
+			w.sent[key] = next // it would be refused again
+			w.refusal(key.Kind, err)
 		case ctx.Err() == nil:
 			done = false
-			w.refusal(s.Of.Kind, err)
+			w.refusal(key.Kind, err)
 		}
 	}
 	return done
 }
 
-// forget drops the settled statuses that are no more, once there are as many of them as of others.
-func (w *DerivedWriter) forget(list []*derive.Status) {
-	if len(w.settled) <= 2*len(list)+64 {
-		return
-	}
-	settled := make(map[*derive.Status]bool, len(list))
-	for _, s := range list {
-		if w.settled[s] {
-			settled[s] = true
-		}
-	}
-	w.settled = settled
+// settle is called where nothing has to be written of an object until its status changes.
+func (w *DerivedWriter) settle(key kinds.Key) {
+	delete(w.open, key)
+	delete(w.sent, key)
 }
 
 // refusal logs an error, the first of each kind.

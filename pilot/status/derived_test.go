@@ -29,15 +29,12 @@ func TestDerived(t *testing.T) {
 		return map[string]any{"loadBalancer": map[string]any{"ingress": []any{map[string]any{"ip": ip}}}}
 	}
 	object := &kinds.Object{Key: key}
-	wanted := []*derive.Status{{Of: key, Value: value("192.0.2.1"), Current: map[string]any{"loadBalancer": nil}}}
+	wanted := &derive.Status{Of: key, Value: value("192.0.2.1"), Current: map[string]any{"loadBalancer": nil}}
 	w := NewDerived(DerivedOptions{
-		Client: client, Statuses: func() []*derive.Status { return wanted }, Object: func(kinds.Key) *kinds.Object { return object },
+		Client: client, Statuses: taken(&wanted), Object: func(kinds.Key) *kinds.Object { return object },
 	})
-	w.limit, w.sent, w.refused = rate.NewLimiter(rate.Inf, 1), map[kinds.Key]sent{}, map[*kinds.Kind]bool{}
-	w.settled = map[*derive.Status]bool{}
-	stages := func(value, current map[string]any) {
-		wanted = []*derive.Status{{Of: key, Value: value, Current: current}}
-	} // statuses are frozen
+	w.begin(rate.Inf)
+	stages := func(value, current map[string]any) { wanted = &derive.Status{Of: key, Value: value, Current: current} }
 	sync := func(ok bool, writes int) {
 		t.Helper()
 		client.ClearActions()
@@ -61,7 +58,7 @@ func TestDerived(t *testing.T) {
 	object = &kinds.Object{Key: key}
 	stages(value("192.0.2.1"), value("192.0.2.1"))
 	sync(true, 0)
-	if !w.settled[wanted[0]] {
+	if len(w.open) > 0 {
 		t.Error("a status that the object has is compared again")
 	}
 	sync(true, 0)
@@ -71,9 +68,11 @@ func TestDerived(t *testing.T) {
 	stages(value("192.0.2.2"), value("192.0.2.9"))
 	sync(true, 1)
 	object = &kinds.Object{Key: key, Position: "x.yaml:1:1"}
+	stages(value("192.0.2.3"), value("192.0.2.9"))
 	sync(true, 0)
 
 	object = &kinds.Object{Key: key}
+	stages(value("192.0.2.3"), value("192.0.2.8"))
 	var refusal error
 	client.PrependReactor("patch", "ingresses", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, refusal })
 	refusal = apierrors.NewInternalError(context.DeadlineExceeded)
@@ -84,22 +83,56 @@ func TestDerived(t *testing.T) {
 	sync(true, 0)
 }
 
-// TestSettled: what is kept of statuses is bounded by how many there are.
+// taken returns a status as World.TakeStatuses does: when it is another one than before.
+func taken(wanted **derive.Status) func(bool) map[kinds.Key]*derive.Status {
+	var last *derive.Status
+	return func(all bool) map[kinds.Key]*derive.Status {
+		changed := map[kinds.Key]*derive.Status{}
+		if *wanted != nil && (all || *wanted != last) {
+			changed[(*wanted).Of] = *wanted
+		} else if *wanted == nil && last != nil {
+			changed[last.Of] = nil
+		}
+		last = *wanted
+		return changed
+	}
+}
+
+// TestSettled: of statuses that objects have nothing is kept, and none is looked at again.
 func TestSettled(t *testing.T) {
 	key := kinds.Key{Kind: kinds.Ingress, Namespace: "a", Name: "web"}
-	var wanted []*derive.Status
-	w := NewDerived(DerivedOptions{
-		Statuses: func() []*derive.Status { return wanted }, Object: func(kinds.Key) *kinds.Object { return &kinds.Object{Key: key} },
-	})
-	w.settled = map[*derive.Status]bool{}
+	var wanted *derive.Status
+	looked := 0
+	w := NewDerived(DerivedOptions{Statuses: taken(&wanted), Object: func(kinds.Key) *kinds.Object {
+		looked++
+		return &kinds.Object{Key: key}
+	}})
+	w.begin(rate.Inf)
 	same := map[string]any{"a": "b"}
-	for range 1000 {
-		wanted = []*derive.Status{{Of: key, Value: same, Current: same}}
-		if !w.sync(context.Background()) || !w.settled[wanted[0]] {
-			t.Fatal("a status that the object has is not settled")
+	const n = 100
+	for range n {
+		wanted = &derive.Status{Of: key, Value: same, Current: same}
+		for range 3 {
+			if !w.sync(context.Background()) || len(w.open)+len(w.sent) > 0 {
+				t.Fatal("a status that the object has is not settled")
+			}
 		}
 	}
-	if n := len(w.settled); n > 100 {
-		t.Errorf("%d statuses are kept of one", n)
+	if looked != n {
+		t.Errorf("%d statuses were looked at, want %d", looked, n)
+	}
+	client := fake.NewSimpleDynamicClient(runtime.NewScheme())
+	w.o.Client = client
+	wanted = &derive.Status{Of: key, Value: same, Current: map[string]any{"a": nil}}
+	w.sync(context.Background()) // it is not found
+	if wanted = nil; len(w.open) != 1 || !w.sync(context.Background()) || len(w.open)+len(w.sent) > 0 {
+		t.Errorf("a status that is not wanted any more is kept: %v", w.open)
+	}
+	w.begin(rate.Inf)
+	wanted = &derive.Status{Of: key, Value: same, Current: map[string]any{"a": nil}}
+	w.sync(context.Background())
+	w.begin(rate.Inf)
+	if w.sync(context.Background()); len(w.open) != 1 {
+		t.Error("one that begins again does not look at all")
 	}
 }
