@@ -7,11 +7,11 @@
 // changed by that. So a run costs as much as there is to do. Whole makes a stage of a function that derives everything
 // anew, for few objects.
 //
-// A part has derived objects, each with what it was made of, findings, and what the statuses of objects should be. How a
-// stage divides what it makes into parts is its own affair. pilot/ingest runs the stages, behind the filter and before
-// the registries; stage_test.go there has two small ones. pilot/status writes the statuses. Fields that a stage does not
-// support are findings of its own. A derived object needs a name that no user gives, for a user's object hides it.
-// derivetest runs a stage in tests.
+// A part has derived objects, each with what it was made of, findings, and what the statuses of objects should be. How
+// a stage divides what it makes into parts is its own affair. pilot/ingest runs the stages, behind the filter and
+// before the registries; stage_test.go there has two small ones. pilot/status writes the statuses. Fields that a stage
+// does not support are findings of its own. A derived object needs a name that no user gives, for a user's object hides
+// it. derivetest runs a stage in tests.
 //
 // The stages are ingress and gatewayapi.
 //

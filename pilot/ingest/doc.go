@@ -13,8 +13,8 @@
 //   - World commits a batch. It leaves out objects of other revisions and of namespaces that are not selected, puts the
 //     mesh configuration and the networks in force, and feeds the stages, the credentials, the registries and the
 //     Builder.
-//   - The stages derive objects from objects. What a stage is, and each stage, is in pilot/derive. stage.go runs them with
-//     what has changed; derived.go has what they have made.
+//   - The stages derive objects from objects. What a stage is, and each stage, is in pilot/derive. stage.go runs them
+//     with what has changed; derived.go has what they have made.
 //   - The credentials are what of Secrets and ConfigMaps is served, and the last good of each: credentials.go.
 //   - SecretDemand decides which Secrets and ConfigMaps of a cluster are read: what proxies want and objects name, and
 //     what stages look up.

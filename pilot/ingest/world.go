@@ -29,8 +29,8 @@ type Parts struct {
 	Facts   map[*kinds.Kind]facts.Provider // of the facts that translations read, by their kind
 	Stages  []derive.Stage                 // what derives objects from objects, in order
 	Catalog Catalog
-	// Roots returns the roots that proxies trust beside those of their certificates, with a mesh configuration: texts of
-	// PEM. A change of kinds.Roots says that they may be others. Nil: proxies are sent none.
+	// Roots returns the roots that proxies trust beside those of their certificates, with a mesh configuration: texts
+	// of PEM. A change of kinds.Roots says that they may be others. Nil: proxies are sent none.
 	Roots func(*mesh.Config) []string
 	Still bool // no object changes by itself: the configuration is read once
 }

@@ -151,7 +151,8 @@ func (r *run) makeSecured() {
 	}
 }
 
-// makePolicyStatuses makes the statuses of policies that are due, and of those of services that another Gateway leads to.
+// makePolicyStatuses makes the statuses of policies that are due, and of those of services that another Gateway leads
+// to.
 func (r *run) makePolicyStatuses() {
 	for x, was := range r.led {
 		if s := r.secured[x.service]; s != nil && was != (r.backends[x.service][x.gateway] > 0) {

@@ -16,10 +16,10 @@
 // host, by the precedence that the Gateway API lays down. The rules of a route that is not for all listeners of the
 // Gateway name the listeners that it is for.
 //
-// Each Gateway, ListenerSet, route and policy is a unit. It is made of its object and of cells: the objects that it looks
-// up, the ReferenceGrants of a namespace, the controller of a class, what was made of a Gateway. A change has those units
-// made again that have read a cell which it changes. Hosts, TCP listeners, statuses of Gateways and services that
-// policies target are made of units: a unit that is made again says which of them are due. So a run touches nothing that
-// a change does not concern, and the derivation does not depend on the order of changes. What is written into the status
-// of an object makes nothing anew but that status.
+// Each Gateway, ListenerSet, route and policy is a unit. It is made of its object and of cells: the objects that it
+// looks up, the ReferenceGrants of a namespace, the controller of a class, what was made of a Gateway. A change has
+// those units made again that have read a cell which it changes. Hosts, TCP listeners, statuses of Gateways and
+// services that policies target are made of units: a unit that is made again says which of them are due. So a run
+// touches nothing that a change does not concern, and the derivation does not depend on the order of changes. What is
+// written into the status of an object makes nothing anew but that status.
 package gatewayapi

@@ -233,8 +233,8 @@ func certificate(t testing.TB, namespace string) string {
 	return strings.NewReplacer("name: cert", "name: c", "namespace: gw", "namespace: "+namespace).Replace(secret)
 }
 
-// TestOneRoute: a route that changes has its own VirtualService made again, with its status, and nothing else. Where its
-// status alone changes nothing is made but that.
+// TestOneRoute: a route that changes has its own VirtualService made again, with its status, and nothing else. Where
+// its status alone changes nothing is made but that.
 func TestOneRoute(t *testing.T) {
 	world, stage := objects{}, newStage()
 	for i, piece := range pieces(t) {
