@@ -237,13 +237,16 @@ func upstreamTLS(config proto.Message) (string, string, []string) {
 	}
 	common := t.GetCommonTlsContext()
 	kind := "TLS"
-	if len(common.GetTlsCertificateSdsSecretConfigs())+len(common.GetTlsCertificates()) > 0 {
+	own := common.GetTlsCertificateProviderInstance() // of gRPC
+	if len(common.GetTlsCertificateSdsSecretConfigs())+len(common.GetTlsCertificates()) > 0 || own != nil {
 		kind = "mutual TLS"
 	}
+	names := []string{own.GetCertificateName()}
 	for _, s := range common.GetTlsCertificateSdsSecretConfigs() {
-		if s.GetName() == "default" {
-			kind = "mutual TLS of the mesh"
-		}
+		names = append(names, s.GetName())
+	}
+	if slices.Contains(names, "default") {
+		kind = "mutual TLS of the mesh"
 	}
 	return kind, t.GetSni(), common.GetAlpnProtocols()
 }

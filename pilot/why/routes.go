@@ -12,6 +12,7 @@ import (
 	faultv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/fault/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/grpc/codes"
 )
 
 // hostFor returns the virtual host of an authority: exactly, by the longest suffix, by the longest prefix, or the one
@@ -319,7 +320,8 @@ func actions(r *routev3.Route) []string {
 	}
 	if f := faultOf(r); f != nil {
 		if abort := f.GetAbort(); abort != nil {
-			list = append(list, fmt.Sprintf("fault: %s are answered with status %d", percent(abort.GetPercentage()), abort.GetHttpStatus()))
+			status, _ := statusOf(abort)
+			list = append(list, fmt.Sprintf("fault: %s are answered with %s", percent(abort.GetPercentage()), status))
 		}
 		if delay := f.GetDelay(); delay != nil {
 			list = append(list, fmt.Sprintf("fault: %s are delayed by %s", percent(delay.GetPercentage()), delay.GetFixedDelay().AsDuration()))
@@ -342,13 +344,22 @@ func faultOf(r *routev3.Route) *faultv3.HTTPFault {
 	return nil
 }
 
-// aborts returns the status with which a route answers every request by a fault; 0 if it does not.
-func aborts(r *routev3.Route) int {
+// aborts returns the status with which a route answers every request by a fault, in words and as a number; 0 if it does
+// not.
+func aborts(r *routev3.Route) (string, int) {
 	abort := faultOf(r).GetAbort()
-	if abort.GetHttpStatus() == 0 || share100(abort.GetPercentage()) < 100 {
-		return 0
+	if abort == nil || share100(abort.GetPercentage()) < 100 {
+		return "", 0
 	}
-	return int(abort.GetHttpStatus())
+	return statusOf(abort)
+}
+
+// statusOf returns the status of an abort. One of gRPC is in a header, and that of HTTP is 200 beside it.
+func statusOf(abort *faultv3.FaultAbort) (string, int) {
+	if _, ok := abort.GetErrorType().(*faultv3.FaultAbort_GrpcStatus); ok {
+		return fmt.Sprintf("status %s of gRPC", codes.Code(abort.GetGrpcStatus())), 200
+	}
+	return fmt.Sprintf("status %d", abort.GetHttpStatus()), int(abort.GetHttpStatus())
 }
 
 func percent(p *typev3.FractionalPercent) string {

@@ -344,8 +344,8 @@ func http(a *Answer, c Config, h *hcmv3.HttpConnectionManager, r Request) error 
 	case *routev3.Route_DirectResponse:
 		a.end(int(action.DirectResponse.GetStatus()), "the route answers by itself")
 	case *routev3.Route_Route:
-		if status := aborts(route); status != 0 {
-			a.end(status, "the route has a fault that answers every request")
+		if status, number := aborts(route); number != 0 {
+			a.end(number, "the route has a fault that answers every request with %s", status)
 			return nil
 		}
 		a.Forwarded = forwarded(r, routes, host, route)

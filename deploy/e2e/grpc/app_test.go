@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -181,4 +184,33 @@ func (c client) answers(n int, headers ...string) map[string]int {
 func (c client) only(name string, headers ...string) {
 	c.t.Helper()
 	suite.Eventually(c.t, fmt.Sprintf("only %s answers %v", name, headers), func() bool { return c.answers(10, headers...)[name] == 10 })
+}
+
+// why asks the running server what becomes of a call: its status, and which pods may answer, with commas between.
+func (m mesh) why(pod, method string, status int, pods string, headers ...string) {
+	m.t.Helper()
+	args := []string{"why", pod + ".a", "greeter.a:7070", "--path", method, "--method", "POST", "--address", m.Pilot.Monitoring, "-o", "json"}
+	for i := 0; i < len(headers); i += 2 {
+		args = append(args, "--header", headers[i]+"="+headers[i+1])
+	}
+	cmd := exec.CommandContext(m.t.Context(), os.Getenv(suite.PilotVar), args...)
+	var said strings.Builder
+	cmd.Stderr = &said
+	text, _ := cmd.Output() // 79 says that the call fails
+	var way struct {
+		Status   int
+		Reason   string
+		Arrivals []struct{ Pod string }
+	}
+	if err := json.Unmarshal(text, &way); err != nil {
+		m.t.Fatalf("%v: %s%s", err, text, said.String())
+	}
+	var names []string
+	for _, a := range way.Arrivals {
+		names = append(names, strings.TrimSuffix(a.Pod, ".a"))
+	}
+	slices.Sort(names)
+	if got := strings.Join(names, ","); way.Status != status || got != pods {
+		m.t.Errorf("why says %d (%s) by %q, want %d by %q: %s", way.Status, way.Reason, got, status, pods, text)
+	}
 }

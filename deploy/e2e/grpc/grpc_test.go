@@ -87,6 +87,8 @@ func TestApplications(t *testing.T) {
 	t.Run("Header", func(t *testing.T) {
 		c.only("v1")
 		c.only("v2", "x-version", "v2")
+		m.why("client", hello, 200, "v1")
+		m.why("client", hello, 200, "v2", "x-version", "v2")
 		for _, target := range []string{"greeter:7070", "greeter.a:7070", "greeter.a.svc:7070"} {
 			m.dial("client", "client", target).only("v1")
 		}
@@ -134,6 +136,7 @@ func TestApplications(t *testing.T) {
 	t.Run("Fault", func(t *testing.T) {
 		write("route.yaml", fault)
 		suite.Eventually(t, "calls are aborted", func() bool { return c.answers(1)["Aborted"] == 1 })
+		m.why("client", hello, 200, "") // as HTTP has it, and no server is asked
 		write("route.yaml", "")
 		suite.Eventually(t, "both answer", func() bool { got := c.answers(20); return got["v1"] > 0 && got["v2"] > 0 && len(got) == 2 })
 	})
@@ -152,6 +155,8 @@ spec:
 			_, stranger := other.call(hello)
 			return status.Code(denied) == codes.PermissionDenied && allowed == nil && status.Code(stranger) == codes.PermissionDenied
 		})
+		m.why("client", hello, 200, "v1")
+		m.why("client", secret, 403, "v1")
 		write("policy.yaml", "")
 		suite.Eventually(t, "all may call", func() bool { _, err := c.call(secret); return err == nil })
 	})
@@ -177,5 +182,6 @@ metadata: {name: default, namespace: a}
 spec: {mtls: {mode: DISABLE}}
 `)
 		suite.Eventually(t, "both answer over plaintext", func() bool { got := c.answers(20); return got["v1"] > 0 && got["v2"] > 0 && len(got) == 2 })
+		m.why("client", hello, 200, "v1")
 	})
 }

@@ -86,6 +86,9 @@ spec:
   - match: [{uri: {prefix: /fault}}]
     fault: {abort: {percentage: {value: 100}, httpStatus: 418}}
     route: [{destination: {host: echo}}]
+  - match: [{uri: {prefix: /aborted}}]
+    fault: {abort: {percentage: {value: 100}, grpcStatus: ABORTED}}
+    route: [{destination: {host: echo}}]
   - match: [{uri: {prefix: /empty}}]
     route: [{destination: {host: echo, subset: v3}}]
   - match: [{uri: {prefix: /nobody}}]
@@ -154,7 +157,7 @@ func TestAgreesWithEnvoys(t *testing.T) {
 	}
 	paths := []string{
 		"/exact", "/exact/", "/Exact?x=1", "/case/x", "/Case/secret", "/cases", "/r12/a", "/r/a", "/user", "/user/x", "/query", "/query?q=1", "/query?q=abc", "/query?p=1&q=1", "/query?q=A", "/moved/x",
-		"/fault", "/empty", "/nobody", "/missing", "/weighted", "/denied", "/", "/x/../exact", "/%65xact", "//exact",
+		"/fault", "/aborted", "/empty", "/nobody", "/missing", "/weighted", "/denied", "/", "/x/../exact", "/%65xact", "//exact",
 	}
 	headers := []map[string]string{nil, {"x-user": "jason"}, {"x-user": "mary"}, {"X-User": "jane"}, {"x-denied": "a"}}
 	n := 0
@@ -220,7 +223,7 @@ func compare(t *testing.T, m *suite.Mesh, i *inspect.Inspection, r request) {
 		got, err = do(t.Context(), m, r)
 		return err == nil
 	})
-	if got.status != way.Status || got.name != "" && (!slices.Contains(names, got.name) || strings.TrimSuffix(got.path, "?") != pathOf(path)) {
+	if got.status != way.Status || got.status == 200 && got.name == "" && len(names) > 0 && names[0] != "gateway" || got.name != "" && (!slices.Contains(names, got.name) || strings.TrimSuffix(got.path, "?") != pathOf(path)) {
 		t.Errorf("%+v gets %+v, and why says status %d (%s), pods %v, path %s", r, got, way.Status, way.Reason, names, path)
 	}
 }
@@ -257,9 +260,13 @@ func do(ctx context.Context, m *suite.Mesh, r request) (answer, error) {
 	defer resp.Body.Close()
 	out := answer{status: resp.StatusCode}
 	if resp.StatusCode == http.StatusOK {
-		var said echo.Answer
-		if err := json.NewDecoder(resp.Body).Decode(&said); err != nil {
+		text, err := io.ReadAll(resp.Body)
+		if err != nil {
 			return answer{}, err
+		}
+		var said echo.Answer
+		if json.Unmarshal(text, &said) != nil { // a proxy has answered
+			return out, nil
 		}
 		out.name, out.path = said.Name, said.Path
 	}
