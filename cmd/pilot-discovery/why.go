@@ -76,6 +76,7 @@ The exit code is 0 if the request reaches an application, 79 if it does not, and
 	flags.StringArrayVar(&f.claims, "claim", nil, "claim of the request's token: NAME=VALUE, where VALUE is text, or JSON if it begins with { or [; may be repeated")
 	flags.StringVar(&f.jwt, "jwt", "", "the request's token, as a bearer token")
 	flags.BoolVar(&f.query.TLS, "tls", false, "the application itself speaks TLS")
+	flags.BoolVar(&f.query.HTTP3, "http3", false, "the request comes by HTTP/3, to a gateway")
 	outputFlag(c, &f.output, listFormats()...)
 	watchFlag(c, &f.watch)
 	f.registerCluster(c, e)
@@ -129,6 +130,7 @@ func (f *whyFlags) ask(args []string) (inspect.Query, error) {
 		return q, errors.New("--sent: what a server has sent is known to that server: name it by --address")
 	}
 	q.Source, q.Method, q.TLS, q.Sent, q.Now, q.Headers = args[0], f.query.Method, q.TLS || f.query.TLS, f.query.Sent, time.Now(), map[string]string{}
+	q.HTTP3 = f.query.HTTP3
 	if f.query.Path != "" {
 		q.Path = f.query.Path
 	}

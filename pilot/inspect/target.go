@@ -23,6 +23,7 @@ type Query struct {
 	Path    string
 	Headers map[string]string
 	TLS     bool           // the application speaks TLS itself
+	HTTP3   bool           // it calls by HTTP/3, which has TLS
 	Claims  map[string]any // of a token, wherever policies look for one; nil: there is none, but in Headers
 	Now     time.Time      // by which tokens expire; zero: none does
 	Sent    bool           // of a server: by what it has sent proxies, and not by what it would send them now
@@ -37,6 +38,9 @@ func (q Query) Values() url.Values {
 	if q.TLS {
 		v.Set("tls", "true")
 	}
+	if q.HTTP3 {
+		v.Set("http3", "true")
+	}
 	if q.Sent {
 		v.Set("sent", "true")
 	}
@@ -49,10 +53,10 @@ func (q Query) Values() url.Values {
 
 // ParseQuery reads what Values returns.
 func ParseQuery(v url.Values) (Query, error) {
-	q := Query{Source: v.Get("source"), Host: v.Get("host"), Method: v.Get("method"), Path: v.Get("path"), TLS: v.Get("tls") == "true", Sent: v.Get("sent") == "true", Headers: map[string]string{}}
+	q := Query{Source: v.Get("source"), Host: v.Get("host"), Method: v.Get("method"), Path: v.Get("path"), TLS: v.Get("tls") == "true", HTTP3: v.Get("http3") == "true", Sent: v.Get("sent") == "true", Headers: map[string]string{}}
 	port, err := strconv.ParseUint(cmp.Or(v.Get("port"), "0"), 10, 16)
 	if err != nil || q.Source == "" || q.Host == "" {
-		return q, errors.New("write ?source=NAME.NAMESPACE&host=HOST&port=PORT, with &path=, &method=, &header=NAME=VALUE, &tls=true, &sent=true, &claims=JSON")
+		return q, errors.New("write ?source=NAME.NAMESPACE&host=HOST&port=PORT, with &path=, &method=, &header=NAME=VALUE, &tls=true, &http3=true, &sent=true, &claims=JSON")
 	}
 	q.Port = uint32(port)
 	for _, h := range v["header"] {

@@ -69,6 +69,7 @@ func (i *Inspection) Why(q Query) (*Way, error) {
 		return nil, fmt.Errorf("%s: nothing was sent to it: it is not connected to this server", q.Source)
 	}
 	h := hops{i, q.Sent}
+	q.TLS = q.TLS || q.HTTP3
 	w := &Way{Port: q.Port}
 	service := i.addressOf(w, q, from.Proxy)
 	authority := q.Host
@@ -84,7 +85,7 @@ func (i *Inspection) Why(q Query) (*Way, error) {
 		headers[k] = v
 	}
 	r := why.Request{
-		Authority: authority, Host: q.Host, Address: w.Address, Port: q.Port, Method: cmp.Or(q.Method, "GET"), Path: cmp.Or(q.Path, "/"), Headers: headers, TLS: q.TLS,
+		Authority: authority, Host: q.Host, Address: w.Address, Port: q.Port, Method: cmp.Or(q.Method, "GET"), Path: cmp.Or(q.Path, "/"), Headers: headers, TLS: q.TLS, HTTP3: q.HTTP3,
 		Gateway: from.Type == node.Router, Proxyless: from.Generator == node.GRPC, SourceAddress: first(from.IPs), Claims: q.Claims, Now: q.Now,
 	}
 	if r.Proxyless {
@@ -372,7 +373,7 @@ func (i hops) arrive(t why.Target, r why.Request, address, identity string) (*Ar
 	in := r
 	in.Proxyless = p.Generator == node.GRPC
 	a.gateway = p.Type == node.Router
-	in.Inbound, in.Gateway, in.Identity = true, a.gateway, ""
+	in.Inbound, in.Gateway, in.Identity, in.HTTP3 = true, a.gateway, "", false
 	in.Address, in.Port, in.TLS, in.SNI, in.ALPN = e.Address, e.Port, r.TLS, r.SNI, r.ALPN
 	if e.TLS != "" {
 		in.TLS, in.SNI, in.ALPN = true, e.SNI, e.ALPN

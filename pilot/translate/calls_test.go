@@ -26,10 +26,11 @@ var updateCalls = flag.Bool("update-calls", false, "write what becomes of calls 
 // TestCalls follows calls through what the real istiod sent in a case of the reference, and through what is sent here:
 // both lead to the same hosts, routes, clusters and endpoints, and answer alike.
 //
-// testdata/calls has a file for each case. A line without an indent is a call: who calls, METHOD, a URL, and words:
-// "at ADDRESS" is where the connection goes, "tls NAME" that it is TLS of the application with that server name, "from
-// IDENTITY" that it arrives at the proxy over mutual TLS (or "from -", over plaintext), NAME=VALUE a header. The lines
-// below it, with an indent, are what becomes of it. They are written from istiod's side alone: -update-calls.
+// testdata/calls has a file for each case. A line without an indent is a call: who calls, METHOD, a URL, and words: "at
+// ADDRESS" is where the connection goes, "tls NAME" that it is TLS of the application with that server name, "quic
+// NAME" that it comes by HTTP/3, "from IDENTITY" that it arrives at the proxy over mutual TLS (or "from -", over
+// plaintext), NAME=VALUE a header. The lines below it, with an indent, are what becomes of it. They are written from
+// istiod's side alone: -update-calls.
 func TestCalls(t *testing.T) {
 	histories.NoRace(t)
 	t.Parallel()
@@ -216,6 +217,8 @@ func parseCall(t *testing.T, line string) (string, why.Request) {
 			r.Address = words[1]
 		case name == "tls":
 			r.TLS, r.SNI, r.ALPN = true, words[1], []string{"h2", "http/1.1"}
+		case name == "quic":
+			r.HTTP3, r.TLS, r.SNI = true, true, words[1]
 		case name == "from":
 			if r.Inbound = true; words[1] != "-" {
 				r.TLS, r.Identity, r.ALPN = true, words[1], []string{"istio"}

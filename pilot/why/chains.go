@@ -10,6 +10,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	quicv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/quic/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"google.golang.org/protobuf/proto"
 )
@@ -31,6 +32,8 @@ func connect(l *listenerv3.Listener, r Request) connection {
 		})
 	}
 	switch {
+	case r.HTTP3:
+		x.transport, x.name, x.protocols = "quic", strings.ToLower(r.SNI), []string{"h3"}
 	case r.TLS && has("tls_inspector"):
 		x.transport, x.name, x.protocols = "tls", strings.ToLower(r.SNI), r.ALPN
 	case !r.TLS && has("http_inspector"):
@@ -216,9 +219,11 @@ func servers(list []string, name string) int {
 
 // transport says what TLS a chain terminates.
 func transport(chain *listenerv3.FilterChain, r Request) []string {
-	t := &tlsv3.DownstreamTlsContext{}
+	t, q := &tlsv3.DownstreamTlsContext{}, &quicv3.QuicDownstreamTransport{}
 	s := chain.GetTransportSocket().GetTypedConfig()
 	switch {
+	case s.MessageIs(q):
+		return []string{"it takes HTTP/3"}
 	case s == nil && r.TLS:
 		return []string{"TLS is passed through as it is"}
 	case s == nil || !s.MessageIs(t) || s.UnmarshalTo(t) != nil:

@@ -34,6 +34,7 @@ type Request struct {
 	TLS       bool   // the application itself speaks TLS
 	SNI       string // of that TLS, or of the proxy's
 	ALPN      []string
+	HTTP3     bool // it comes over QUIC, with TLS of its own
 
 	// Of the connection that reaches the other side.
 	SourceAddress string
@@ -181,6 +182,7 @@ func listenerFor(c Config, all []*listenerv3.Listener, r Request) (*listenerv3.L
 			return l, "all connections to the workload come here"
 		}
 	}
+	all = slices.DeleteFunc(slices.Clone(all), func(l *listenerv3.Listener) bool { return (l.GetUdpListenerConfig() != nil) != r.HTTP3 })
 	var any *listenerv3.Listener
 	for _, l := range all {
 		if l.GetName() == "virtualInbound" || l.GetName() == "virtualOutbound" {
@@ -202,6 +204,9 @@ func listenerFor(c Config, all []*listenerv3.Listener, r Request) (*listenerv3.L
 	if any != nil {
 		return any, fmt.Sprintf("it is for port %d at every address, and none is for %s alone", r.Port, cmp.Or(r.Address, "this address"))
 	}
+	if r.HTTP3 && !r.Gateway {
+		return nil, "the proxy takes no QUIC, as only gateways do"
+	}
 	if r.Gateway {
 		for _, l := range all {
 			for _, chain := range l.GetFilterChains() {
@@ -209,6 +214,9 @@ func listenerFor(c Config, all []*listenerv3.Listener, r Request) (*listenerv3.L
 					return l, fmt.Sprintf("it takes the connections of the Gateway's port %d", r.Port)
 				}
 			}
+		}
+		if r.HTTP3 {
+			return nil, fmt.Sprintf("no listener takes QUIC to port %d: no server there takes HTTP/3, or the gateway's Service does not have the port for UDP", r.Port)
 		}
 		return nil, fmt.Sprintf("no listener takes connections to port %d", r.Port)
 	}
