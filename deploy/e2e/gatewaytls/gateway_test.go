@@ -267,39 +267,48 @@ func (r *rig) hasFinding(object, field, says string) bool {
 
 // call makes one request on a connection of its own, and returns the certificate that the host showed.
 func (r *rig) call(host string, roots *x509.CertPool, own *tls.Certificate) (*x509.Certificate, error) {
-	ctx, cancel := context.WithTimeout(r.t.Context(), 5*time.Second)
-	defer cancel()
 	config := &tls.Config{RootCAs: roots, ServerName: host, MinVersion: tls.VersionTLS12}
 	if own != nil {
 		config.Certificates = []tls.Certificate{*own}
 	}
-	conn, err := (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", r.port))
+	state, err := r.callWith(config)
 	if err != nil {
 		return nil, err
+	}
+	return state.PeerCertificates[0], nil
+}
+
+// callWith makes one request to the server that TLS is configured for, and returns what was agreed on.
+func (r *rig) callWith(config *tls.Config) (state tls.ConnectionState, err error) {
+	ctx, cancel := context.WithTimeout(r.t.Context(), 5*time.Second)
+	defer cancel()
+	conn, err := (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", r.port))
+	if err != nil {
+		return state, err
 	}
 	defer conn.Close()
 	if end, ok := ctx.Deadline(); ok {
 		if err := conn.SetDeadline(end); err != nil {
-			return nil, err
+			return state, err
 		}
 	}
 	client := &http.Client{Transport: &http.Transport{DialTLSContext: func(context.Context, string, string) (net.Conn, error) { return conn, nil }, DisableKeepAlives: true}}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+host+"/", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+config.ServerName+"/", nil)
 	if err != nil {
-		return nil, err
+		return state, err
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return nil, err
+		return state, err
 	}
 	defer resp.Body.Close()
 	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
-		return nil, err
+		return state, err
 	}
 	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("the status is %d", resp.StatusCode)
+		return state, fmt.Errorf("the status is %d", resp.StatusCode)
 	}
-	return conn.(*tls.Conn).ConnectionState().PeerCertificates[0], nil
+	return conn.(*tls.Conn).ConnectionState(), nil
 }
 
 // serves waits until a host is served with a certificate of that serial number.
