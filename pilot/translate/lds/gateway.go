@@ -92,7 +92,7 @@ func (m *Listeners) gatewayListeners(v *view.View, c cohort.Inputs) []*envoy.Res
 		m.addServer(builders[key], c.Client, s)
 	}
 	var out []*envoy.Resource
-	quic := map[BindKey]bool{}
+	quic := map[BindKey][]gatewayChain{}
 	for _, o := range order {
 		k := o.gatewayKey
 		if len(o.chains) > 0 { // Envoy refuses a listener without chains
@@ -100,10 +100,14 @@ func (m *Listeners) gatewayListeners(v *view.View, c cohort.Inputs) []*envoy.Res
 			out = append(out, m.gateways.Get(k))
 		}
 		for _, port := range slices.Sorted(maps.Keys(o.quic)) {
-			if quic[BindKey{o.bind, port}] {
-				continue // another TCP port of the workload stands for the same port of a service
+			key := BindKey{o.bind, port}
+			if was := quic[key]; was != nil { // another TCP port of the workload stands for the same port of a service
+				if !slices.Equal(was, o.quic[port]) {
+					recordConflict(o.view, key)
+				}
+				continue
 			}
-			quic[BindKey{o.bind, port}] = true
+			quic[key] = o.quic[port]
 			k.quic, k.port, k.chains = true, port, frozen.ListOf(o.quic[port]...)
 			out = append(out, m.gateways.Get(k))
 		}
