@@ -119,23 +119,13 @@ func CompareByHost(a, b string) int {
 	return strings.Compare(a, b)
 }
 
-// Listener names a listener, or an inbound chain, by what it binds: 0.0.0.0_80. A unix socket is named by its path.
+// Listener names a listener, or an inbound chain, by what it binds: 0.0.0.0_80, or unix:///run/x.sock_0.
 func Listener(bind string, port uint32) string {
-	if path, ok := unixPath(bind); ok {
-		return path
-	}
 	return bind + "_" + number(port)
 }
 
 // QUICListener returns the name of the listener that takes QUIC at an address.
 func QUICListener(bind string, port uint32) string { return "udp_" + Listener(bind, port) }
-
-func unixPath(bind string) (string, bool) {
-	if path, ok := strings.CutPrefix(bind, "unix://"); ok {
-		return path, true
-	}
-	return bind, strings.HasPrefix(bind, "/")
-}
 
 // RouteName is what the name of a route configuration says.
 type RouteName struct {
@@ -150,11 +140,9 @@ func Route(port uint32) string { return number(port) }
 // SniffedRoute names the routes of one service whose protocol is sniffed: host:port.
 func SniffedRoute(host string, port uint32) string { return host + ":" + number(port) }
 
-// UnixRoute names the routes of a Sidecar's egress listener on a unix socket, by its path.
-func UnixRoute(bind string) string {
-	path, _ := unixPath(bind)
-	return path
-}
+// UnixRoute names the routes of a Sidecar's egress listener on a unix socket, as the Sidecar has it:
+// unix:///run/x.sock.
+func UnixRoute(bind string) string { return bind }
 
 // GatewayRoute names the routes of a gateway's HTTP servers on one port, the one that is bound: http.8080. bind is
 // empty for the wildcard.

@@ -8,12 +8,14 @@ import (
 )
 
 // hashPolicy returns the consistent hash by which requests to a port are spread over the endpoints, or nil where the
-// service's rule wants none. A port's hash overrides the rule's; a port entry without a hash keeps the rule's. Subsets
-// have no influence: a route may lead to several.
+// rule wants none. That of a subset comes before the service's, and of both that of the port first; an entry without a
+// hash keeps the next.
 func hashPolicy(r traffic.Rule, port uint32) []*routev3.RouteAction_HashPolicy {
-	h := r.Policy(port).LoadBalancer.GetConsistentHash()
-	if h == nil {
-		h = r.Policy(0).LoadBalancer.GetConsistentHash()
+	var h *networkingv1alpha3.LoadBalancerSettings_ConsistentHashLB
+	for _, p := range []traffic.Policy{r.Policy(port), r.Policy(0), r.WithoutSubset().Policy(port), r.WithoutSubset().Policy(0)} {
+		if h = p.LoadBalancer.GetConsistentHash(); h != nil {
+			break
+		}
 	}
 	if h == nil {
 		return nil

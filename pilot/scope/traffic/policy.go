@@ -196,6 +196,19 @@ func (r Rule) Policy(port uint32) Policy {
 	return p
 }
 
+// WithoutSubset returns the rule of the whole service.
+func (r Rule) WithoutSubset() Rule {
+	r.subset = nil
+	return r
+}
+
+// Hashes reports whether a policy spreads some requests by a consistent hash.
+func Hashes(t *networkingv1alpha3.TrafficPolicy) bool {
+	return t.GetLoadBalancer().GetConsistentHash() != nil || slices.ContainsFunc(t.GetPortLevelSettings(), func(p *networkingv1alpha3.TrafficPolicy_PortTrafficPolicy) bool {
+		return p.GetLoadBalancer().GetConsistentHash() != nil
+	})
+}
+
 func atPort(t *networkingv1alpha3.TrafficPolicy, port uint32) Policy {
 	p := Policy{t.LoadBalancer, t.ConnectionPool, t.OutlierDetection, t.Tls, t.Tunnel, t.ProxyProtocol, t.RetryBudget}
 	for _, l := range t.PortLevelSettings {

@@ -414,10 +414,20 @@ func (o egressBuilder) tcpChains(s *registry.Service, p registry.Port, onWildcar
 		own.to.statPrefix = view.StatName(pattern, s, p.Number, 0, "")
 	}
 	own.to.connection = connection(o.view, o.view.ServiceRule(o.cohort.Client, s), p.Number)
-	if p.Protocol.IsTLS() && (onWildcard || prefix.IsValid() || own.to.resolved != 0) {
+	if p.Protocol.IsTLS() && (onWildcard || prefix.IsValid() || own.to.resolved != 0 || o.bind != "" && o.hasRange(s)) {
 		own.servers = frozen.ListOf(o.serverNames(s)...)
 	}
 	return append(chains, own)
+}
+
+// hasRange reports whether the first address of a service is a range, as of a service without an address of its own.
+func (o egressBuilder) hasRange(s *registry.Service) bool {
+	addresses := s.VersionFor(o.cohort.Client.Cluster).Addresses
+	if len(addresses) == 0 {
+		return false
+	}
+	_, err := netip.ParsePrefix(addresses[0])
+	return err == nil
 }
 
 // serverNames returns the names by which clients ask for a service in TLS, sorted: its host, and its aliases as a

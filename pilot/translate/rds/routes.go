@@ -61,6 +61,13 @@ type destination struct {
 	host    string
 	service *registry.Service // nil if there is none
 	rule    traffic.Rule
+	subsets frozen.List[hashedSubset] // those with a consistent hash
+}
+
+// hashedSubset is a subset whose rule has a consistent hash.
+type hashedSubset struct {
+	name string
+	rule traffic.Rule
 }
 
 // routeKeyOf returns the key of a route configuration with the virtual hosts of a version, which may be nil. header
@@ -132,7 +139,7 @@ func (b *routeBuilder) destinations(k virtualHostKey, s *registry.Service) froze
 		seen[host] = struct{}{}
 		d := destination{host: host, service: b.scope.ResolveAlias(host)}
 		if d.service != nil {
-			d.rule = b.view.ServiceRule(b.cohort, d.service)
+			d.rule, d.subsets = b.rules(d.service)
 		}
 		list = append(list, d)
 	}
@@ -145,6 +152,20 @@ func (b *routeBuilder) destinations(k virtualHostKey, s *registry.Service) froze
 		}
 	}
 	return frozen.ListOf(list...)
+}
+
+// rules returns the rule for calls to a service, and those of its subsets that have a consistent hash.
+func (b *routeBuilder) rules(s *registry.Service) (traffic.Rule, frozen.List[hashedSubset]) {
+	all := b.view.MergedRules(b.cohort, s)
+	rule, _ := all.Rule("")
+	var hashed []hashedSubset
+	for _, subset := range all.Subsets {
+		if traffic.Hashes(subset.TrafficPolicy) {
+			of, _ := all.Rule(subset.Name)
+			hashed = append(hashed, hashedSubset{subset.Name, of})
+		}
+	}
+	return rule, frozen.ListOf(hashed...)
 }
 
 // blackholeHost makes the only virtual host of a route configuration without others: of a port without routes, or one

@@ -123,11 +123,8 @@ func (b *sidecarRouteBuilder) lacksSocket() bool {
 	return isSocketRoute(b.route) && b.egress.Listener.GetPort() == nil
 }
 
-// isSocketRoute reports whether a route configuration is of a socket: its name is a path, or a name in the abstract
-// namespace.
-func isSocketRoute(name string) bool {
-	return strings.HasPrefix(name, "/") || strings.HasPrefix(name, "@")
-}
+// isSocketRoute reports whether a route configuration is of a socket.
+func isSocketRoute(name string) bool { return strings.HasPrefix(name, "unix://") }
 
 // egressFor returns the egress listener of a route configuration: the one of its port or socket, else the catch-all.
 func egressFor(sc *scope.Scope, name string, port uint32) *scope.Egress {
@@ -257,6 +254,16 @@ func (b *sidecarRouteBuilder) matches(host string) bool {
 	return false
 }
 
+// covers reports whether a pattern covers a service here, whichever VirtualService routes that.
+func (b *sidecarRouteBuilder) covers(pattern string) bool {
+	for svc := range b.services(func(s *registry.Service) bool { return names.Covers(pattern, s.Host) || s.Host == pattern }) {
+		if _, ok := b.servedPort(svc.Host); ok {
+			return true
+		}
+	}
+	return false
+}
+
 // virtualOnlyCandidate returns the candidate for a host that a VirtualService but no service has, or nil. Such a host
 // is called on port 80, and on the ports of services that the same VirtualService routes.
 func (b *sidecarRouteBuilder) virtualOnlyCandidate(host string) *candidate {
@@ -264,7 +271,7 @@ func (b *sidecarRouteBuilder) virtualOnlyCandidate(host string) *candidate {
 		return nil
 	}
 	vs := b.egress.VirtualServiceByHost(host)
-	if vs == nil || strings.HasPrefix(host, "*") && b.matches(host) {
+	if vs == nil || strings.HasPrefix(host, "*") && b.covers(host) {
 		return nil
 	}
 	of := b.virtualOnlyOf(vs)

@@ -181,8 +181,14 @@ func (r virtualHostBuilder) cluster(host, subset string, port uint32) string {
 
 // hash returns the hash policies of a destination whose DestinationRule wants a consistent hash.
 func (r virtualHostBuilder) hash(c names.ClusterName) []*routev3.RouteAction_HashPolicy {
-	if d, ok := r.byHost[c.Host]; ok {
-		return r.hooks.HashPolicies(d.rule, c.Port)
+	d, ok := r.byHost[c.Host]
+	if !ok {
+		return nil
 	}
-	return nil
+	for s := range d.subsets.All {
+		if s.name == c.Subset {
+			return r.hooks.HashPolicies(s.rule, c.Port)
+		}
+	}
+	return r.hooks.HashPolicies(d.rule, c.Port)
 }
