@@ -136,10 +136,15 @@ func (w *World) references() []diag.Diagnostic {
 // aboutSources leaves out what is found about derived objects, which nobody can correct: their stages find what is
 // wrong with their origins.
 func (w *World) aboutSources(found []diag.Diagnostic) []diag.Diagnostic {
-	derived := map[string]bool{}
-	for _, d := range w.Derived() {
-		derived[d.Object.String()] = true
+	if len(found) == 0 {
+		return nil
 	}
+	derived := map[string]bool{}
+	w.mu.Lock()
+	for key := range w.stages.derived {
+		derived[key.String()] = true
+	}
+	w.mu.Unlock()
 	return slices.DeleteFunc(found, func(d diag.Diagnostic) bool { return derived[d.Object] })
 }
 

@@ -53,7 +53,7 @@ func (s *credentialStore) apply(batch []kinds.Change) (out []kinds.Change, looke
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(dirty)) {
-		for _, key := range slices.SortedFunc(maps.Keys(s.held[name]), compareCredentials) {
+		for _, key := range slices.SortedFunc(maps.Keys(s.held[name]), compareKeys) {
 			h := s.held[name][key]
 			was := h.inForce
 			if h.update(s.names[name] > 0, s.now()) {
@@ -73,7 +73,7 @@ func (s *credentialStore) apply(batch []kinds.Change) (out []kinds.Change, looke
 	return out, len(dirty) > 0 || s.changed
 }
 
-func compareCredentials(a, b kinds.Key) int {
+func compareKeys(a, b kinds.Key) int {
 	return cmp.Or(cmp.Compare(a.Kind.Name, b.Kind.Name), cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
@@ -192,7 +192,7 @@ func badCredentials(o *kinds.Object, p credentials.Parsed, inForce credentials.C
 func (s *credentialStore) findings() []diag.Diagnostic {
 	var list []diag.Diagnostic
 	for _, name := range slices.Sorted(maps.Keys(s.held)) {
-		for _, key := range slices.SortedFunc(maps.Keys(s.held[name]), compareCredentials) {
+		for _, key := range slices.SortedFunc(maps.Keys(s.held[name]), compareKeys) {
 			list = append(list, s.held[name][key].problems...)
 		}
 	}
@@ -210,7 +210,7 @@ type servedUntil struct {
 // served returns what is in force and expires, sorted.
 func (s *credentialStore) served() (list []servedUntil) {
 	for _, name := range slices.Sorted(maps.Keys(s.held)) {
-		for _, key := range slices.SortedFunc(maps.Keys(s.held[name]), compareCredentials) {
+		for _, key := range slices.SortedFunc(maps.Keys(s.held[name]), compareKeys) {
 			h := s.held[name][key]
 			if h.source == nil || h.inForce == nil {
 				continue
@@ -247,7 +247,7 @@ func expiredCertificates(served []servedUntil, now time.Time) (list []diag.Diagn
 // that has CA certificates.
 func (w *World) unservedCredentials() (list []diag.Diagnostic) {
 	byObject := w.References().byObject
-	for _, key := range slices.SortedFunc(maps.Keys(byObject), compareCredentials) {
+	for _, key := range slices.SortedFunc(maps.Keys(byObject), compareKeys) {
 		if w.originOf(key) != nil {
 			continue // the stage that made it says what is wrong
 		}
@@ -306,7 +306,7 @@ func (w *World) References() *References {
 // cluster, where every object that it may mean is missing.
 func (w *World) missingIn(cluster, namespace string, missing map[kinds.Key]bool) []diag.Diagnostic {
 	var list []diag.Diagnostic
-	for _, key := range slices.SortedFunc(maps.Keys(w.References().byObject), compareCredentials) {
+	for _, key := range slices.SortedFunc(maps.Keys(w.References().byObject), compareKeys) {
 		list = append(list, w.missingCredentials(key, cluster, namespace, diag.Error, func(k kinds.Key) bool { return missing[k] })...)
 	}
 	return w.Located(list)
@@ -378,7 +378,7 @@ func (w *World) AbsentCredentials() []kinds.Key {
 				return
 			}
 		}
-	}, compareCredentials)
+	}, compareKeys)
 }
 
 // credentialsWithout returns findings for the credentials that objects name, where each that may be meant is absent.
@@ -399,7 +399,7 @@ func (w *World) credentialsWithout(objects []*kinds.Object, absent func(kinds.Ke
 	}
 	ofGateways := map[string]bool{} // namespaces of Pods
 	var rules []*kinds.Object
-	for _, key := range slices.SortedFunc(maps.Keys(named), compareCredentials) {
+	for _, key := range slices.SortedFunc(maps.Keys(named), compareKeys) {
 		o := w.Object(key)
 		switch {
 		case o == nil:

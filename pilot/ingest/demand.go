@@ -35,7 +35,7 @@ func (d *SecretDemand) Set(keys []kinds.Key) {
 			keys[i].Cluster = ""
 		}
 	}
-	slices.SortFunc(keys, compareCredentials)
+	slices.SortFunc(keys, compareKeys)
 	keys = slices.Compact(keys)
 	d.mu.Lock()
 	d.demand, d.references = keys, nil
@@ -54,7 +54,7 @@ func (d *SecretDemand) Update() {
 	d.references, d.stages = references, stages
 	wanted := slices.DeleteFunc(slices.Clone(d.demand), func(k kinds.Key) bool { return !references.Has(k.Name) })
 	wanted = append(wanted, stages...)
-	slices.SortFunc(wanted, compareCredentials)
+	slices.SortFunc(wanted, compareKeys)
 	wanted = slices.Compact(wanted)
 	if !slices.Equal(wanted, d.wanted) {
 		d.wanted = wanted

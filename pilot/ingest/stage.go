@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
@@ -279,7 +278,7 @@ func (s *stages) credentials() []kinds.Key {
 			}
 		}
 	}
-	slices.SortFunc(list, compareCredentials)
+	slices.SortFunc(list, compareKeys)
 	s.secrets = slices.Compact(list)
 	return s.secrets
 }
@@ -329,5 +328,5 @@ func logFindings(logger *slog.Logger, list []diag.Diagnostic) {
 
 // sortedStatuses returns statuses in the order of their objects.
 func sortedStatuses(of map[kinds.Key]*derive.Status) []*derive.Status {
-	return slices.SortedFunc(maps.Values(of), func(a, b *derive.Status) int { return strings.Compare(a.Of.String(), b.Of.String()) })
+	return slices.SortedFunc(maps.Values(of), func(a, b *derive.Status) int { return compareKeys(a.Of, b.Of) })
 }

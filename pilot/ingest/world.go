@@ -269,7 +269,7 @@ func (w *World) Derived() []derive.Derived {
 	for _, d := range w.stages.derived {
 		list = append(list, d.Derived)
 	}
-	slices.SortFunc(list, func(a, b derive.Derived) int { return cmp.Compare(a.Object.Key.String(), b.Object.Key.String()) })
+	slices.SortFunc(list, func(a, b derive.Derived) int { return compareKeys(a.Object.Key, b.Object.Key) })
 	return list
 }
 
