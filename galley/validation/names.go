@@ -7,6 +7,7 @@ import (
 	kvalidation "k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
 // isHost reports whether s is a DNS name, as Istio takes it: no underscores, and no top-level domain of digits alone.
@@ -238,14 +239,9 @@ func (p fieldRef) target() {
 
 // headerName judges the name of an HTTP header.
 func (p fieldRef) headerName(name string) {
-	if !isHeaderName(name) {
+	if !names.HeaderName(name) {
 		p.bad("use letters, digits and dashes", "%q is not the name of a header", name)
 	}
-}
-
-func isHeaderName(name string) bool {
-	name = strings.TrimPrefix(name, ":")
-	return name != "" && !strings.ContainsFunc(name, func(c rune) bool { return c <= ' ' || c >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, c) })
 }
 
 // isPlainName reports whether a name has only ASCII letters, digits and the characters of more.

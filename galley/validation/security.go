@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
 func peerAuthentication(p fieldRef) {
@@ -317,7 +318,7 @@ func jwtRule(r fieldRef) {
 	}
 	for _, c := range r.at("outputClaimToHeaders").items() {
 		if c.required("header") {
-			if h := c.at("header"); isHeaderName(h.text()) && !isPlainName(h.text(), "-_") {
+			if h := c.at("header"); names.HeaderName(h.text()) && !isPlainName(h.text(), "-_") {
 				h.refuse("use letters, digits and dashes", "%q is not the name of a header", h.text())
 			} else {
 				h.headerName(h.text())

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
 func serviceEntry(p fieldRef) {
@@ -281,7 +283,7 @@ func workloadGroup(p fieldRef) {
 		h.at("name").headerName(h.at("name").text())
 		if name := h.at("name"); strings.Contains(name.text(), "_") {
 			name.bad("use letters, digits and dashes", "%q is not the name of a header", name.text())
-		} else if isHeaderName(name.text()) && !isPlainName(name.text(), "-") {
+		} else if names.HeaderName(name.text()) && !isPlainName(name.text(), "-") {
 			name.refuse("use letters, digits and dashes", "%q is not the name of a header", name.text())
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
@@ -15,6 +14,7 @@ import (
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/substitution"
 )
 
 // httpFilters sets what the filters of a rule do. prefix is what its matches say of the path's beginning. It reports
@@ -72,15 +72,10 @@ func (x *route) headerValues(list []gatewayv1.HTTPHeader, field string) map[stri
 	return out
 }
 
-// commands matches values of headers whose percent signs Envoy takes: those of commands, and pairs.
-var commands = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^([^%]|%%|%[A-Z][A-Z0-9_]*(\([^%]*\))?(:[0-9]+)?%)*$`)
-})
-
-// literal returns a value whose percent signs Envoy takes. To the Gateway API they mean nothing. A command of Envoy
-// stays one, as in istiod.
+// literal returns a value whose percent signs Envoy takes. To the Gateway API they mean nothing. What Envoy takes as a
+// text with commands stays one, as in istiod.
 func literal(value string) string {
-	if commands().MatchString(value) {
+	if why, _ := substitution.Fault(value); why == "" {
 		return value
 	}
 	return strings.ReplaceAll(value, "%", "%%")

@@ -1,0 +1,263 @@
+package substitution
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/names"
+)
+
+// Fault says why Envoy would refuse a text in which it replaces commands, and what to write instead. It returns nothing
+// where Envoy takes it.
+func Fault(text string) (why, fix string) {
+	for i := 0; i < len(text); {
+		switch {
+		case text[i] != '%':
+			i++
+		case strings.HasPrefix(text[i:], "%%"):
+			i += 2
+		default:
+			c, ok := parseCommand(text[i:])
+			if !ok {
+				return fmt.Sprintf("the percent sign at character %d of %q begins no command", i+1, text), "write %% for a percent sign, or a command such as %REQ(x-name)%"
+			}
+			if why, fix := c.fault(); why != "" {
+				return why, fix
+			}
+			i += c.size
+		}
+	}
+	return "", ""
+}
+
+// command is one %NAME(argument):length%.
+type command struct {
+	name, argument string
+	length         bool
+	size           int
+}
+
+// parseCommand reads the command that s begins with. The argument ends at the first parenthesis behind which the
+// command can end.
+func parseCommand(s string) (command, bool) {
+	rest := strings.TrimLeft(s[1:], "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
+	c := command{name: s[1 : len(s)-len(rest)]}
+	if c.name == "" {
+		return c, false
+	}
+	if c.end(rest) {
+		c.size = len(s) - len(rest) + c.size
+		return c, true
+	}
+	if !strings.HasPrefix(rest, "(") {
+		return c, false
+	}
+	for i := 1; i < len(rest); i++ {
+		if rest[i] == ')' && c.end(rest[i+1:]) {
+			c.argument = rest[1:i]
+			c.size += len(s) - len(rest) + i + 1
+			return c, true
+		}
+	}
+	return c, false
+}
+
+// end reads what closes a command: an optional length and a percent sign.
+func (c *command) end(s string) bool {
+	if digits, ok := strings.CutPrefix(s, ":"); ok {
+		after := strings.TrimLeft(digits, "0123456789")
+		n := digits[:len(digits)-len(after)]
+		if _, err := strconv.ParseUint(n, 10, 64); err != nil || !strings.HasPrefix(after, "%") {
+			return false
+		}
+		c.length, c.size = true, len(n)+2
+		return true
+	}
+	c.length, c.size = false, 1
+	return strings.HasPrefix(s, "%")
+}
+
+// fault says why Envoy would refuse the command, and what to write instead.
+func (c command) fault() (why, fix string) {
+	needs, shortens, known := commandForm(c.name)
+	switch {
+	case c.name == "CEL":
+		return "CEL is not supported in headers", "use another command, such as %REQ(x-name)%"
+	case !known:
+		fix = diag.UnknownName(c.name, commandNames())
+		if fix == "remove it" {
+			fix = "write %% for a percent sign"
+		}
+		return fmt.Sprintf("unknown command %%%s%%", c.name), fix
+	case needs == argumentNone && c.argument != "":
+		return fmt.Sprintf("command %s takes no argument", c.name), "write %" + c.name + "%"
+	case needs == argumentRequired && c.argument == "":
+		return fmt.Sprintf("command %s needs an argument", c.name), "write %" + c.name + "(...)%"
+	case c.length && !shortens:
+		return fmt.Sprintf("command %s takes no length", c.name), "remove the colon and the number"
+	}
+	return c.argumentFault()
+}
+
+func (c command) argumentFault() (why, fix string) {
+	parts := strings.Split(c.argument, ":")
+	word := func(i int, words ...string) {
+		if why == "" && i < len(parts) && !slices.Contains(words, parts[i]) && (parts[i] != "" || c.name == "METADATA") {
+			why, fix = fmt.Sprintf("%q is no argument of command %s", parts[i], c.name), diag.UnknownName(parts[i], words)
+		}
+	}
+	switch c.name {
+	case "REQ", "RESP", "TRAILER", "REQUEST_HEADER", "RESPONSE_HEADER", "RESPONSE_TRAILER", "STREAM_INFO_REQ":
+		headers := strings.Split(c.argument, "?")
+		if len(headers) > 2 {
+			return fmt.Sprintf("command %s takes one header and one alternative", c.name), "remove the others"
+		}
+		for _, name := range headers {
+			if name != "" && !names.HeaderName(name) {
+				return fmt.Sprintf("%q is not the name of a header", name), "use letters, digits and dashes"
+			}
+		}
+	case "START_TIME", "START_TIME_LOCAL", "EMIT_TIME", "EMIT_TIME_LOCAL", "DOWNSTREAM_PEER_CERT_V_START", "DOWNSTREAM_PEER_CERT_V_END",
+		"UPSTREAM_PEER_CERT_V_START", "UPSTREAM_PEER_CERT_V_END":
+		for _, format := range strings.Split(c.argument, "%")[1:] {
+			format = strings.TrimLeft(strings.TrimLeft(format, "-_0^#"), "123456789")
+			if strings.HasPrefix(format, "n") || strings.HasPrefix(format, "En") || strings.HasPrefix(format, "On") {
+				return "the time format writes a new line", "remove %n"
+			}
+		}
+	case "FILTER_STATE", "UPSTREAM_FILTER_STATE":
+		switch {
+		case parts[0] == "":
+			return fmt.Sprintf("command %s needs a key", c.name), "write %" + c.name + "(key)%"
+		case len(parts) > 1 && c.argument != parts[0]+":" && !slices.Contains([]string{"PLAIN", "TYPED", "FIELD"}, parts[1]):
+			return fmt.Sprintf("%q is no way to write filter state", parts[1]), diag.UnknownName(parts[1], []string{"PLAIN", "TYPED", "FIELD"})
+		case len(parts) > 1 && (parts[1] == "FIELD") != (len(parts) > 2):
+			return "a field is named behind FIELD, and only there", "write %" + c.name + "(key:FIELD:name)%"
+		}
+	case "COMMON_DURATION":
+		if len(parts) < 2 {
+			return "a duration has two ends", "write %COMMON_DURATION(start:end:ms)%"
+		}
+		word(2, "ms", "us", "ns")
+	case "METADATA":
+		word(0, "DYNAMIC", "CLUSTER", "ROUTE", "UPSTREAM_HOST", "LISTENER", "LISTENER_FILTER_CHAIN", "VIRTUAL_HOST")
+	case "PATH":
+		word(0, "WQ", "NQ")
+		word(1, "ORIG", "PATH", "ORIG_OR_PATH")
+	case "QUERY_PARAMS":
+		parts = []string{c.argument}
+		word(0, "ORIG", "DECODED")
+	case "PER_REQUEST_STATE":
+		if len(parts) > 1 {
+			return "the name of a state has no colon", "use %FILTER_STATE(key)%"
+		}
+	case "COALESCE":
+		return coalesceFault(c.argument)
+	}
+	return why, fix
+}
+
+// coalesceFault judges the JSON list of commands, whose first value that is not empty is used.
+func coalesceFault(argument string) (why, fix string) {
+	const form = `write {"operators": ["NAME", {"command": "REQ", "param": "x-name"}]}`
+	var list struct {
+		Operators []json.RawMessage `json:"operators"`
+	}
+	if err := json.Unmarshal([]byte(argument), &list); err != nil || len(list.Operators) == 0 {
+		return "COALESCE needs a JSON object with operators", form
+	}
+	for _, raw := range list.Operators {
+		var op struct {
+			Command   string  `json:"command"`
+			Param     string  `json:"param"`
+			MaxLength *uint64 `json:"max_length"`
+		}
+		if json.Unmarshal(raw, &op.Command) != nil && json.Unmarshal(raw, &op) != nil {
+			return "an operator of COALESCE is a name, or an object with a command", form
+		}
+		if op.Command == "COALESCE" {
+			return "COALESCE cannot hold another", "list all commands in one"
+		}
+		if why, fix = (command{name: op.Command, argument: op.Param, length: op.MaxLength != nil}).fault(); why != "" {
+			return why, fix
+		}
+	}
+	return "", ""
+}
+
+// argument reports whether a command takes one.
+type argument int
+
+const (
+	argumentNone argument = iota
+	argumentOptional
+	argumentRequired
+)
+
+// commandForm reports whether a command exists in headers, whether it takes an argument, and whether it takes a length.
+func commandForm(name string) (needs argument, shortens, known bool) {
+	switch name {
+	case "DYNAMIC_METADATA", "ENVIRONMENT", "FILTER_STATE", "METADATA", "QUERY_PARAM", "REQ", "REQUEST_HEADER", "RESP", "RESPONSE_HEADER", "RESPONSE_TRAILER",
+		"STREAM_INFO_REQ", "TRAILER", "UPSTREAM_FILTER_STATE", "COALESCE":
+		return argumentRequired, true, true
+	case "CLUSTER_METADATA", "UPSTREAM_METADATA", "COMMON_DURATION", "PER_REQUEST_STATE":
+		return argumentRequired, false, true
+	case "PATH", "QUERY_PARAMS":
+		return argumentOptional, true, true
+	case "RESPONSE_CODE_DETAILS", "START_TIME", "START_TIME_LOCAL", "EMIT_TIME", "EMIT_TIME_LOCAL", "DOWNSTREAM_PEER_CERT_V_START", "DOWNSTREAM_PEER_CERT_V_END",
+		"UPSTREAM_PEER_CERT_V_START", "UPSTREAM_PEER_CERT_V_END":
+		return argumentOptional, false, true
+	}
+	if slices.Contains(commandNames(), name) {
+		if strings.HasSuffix(name, "_ADDRESS_WITHOUT_PORT") {
+			return argumentOptional, false, true
+		}
+		return argumentNone, false, true
+	}
+	return argumentNone, false, false
+}
+
+// commandNames are the commands of Envoy's substitution formatter. CEL is left out: whether its expression compiles
+// cannot be told here.
+func commandNames() []string {
+	return append(strings.Fields(plainCommands),
+		"CLUSTER_METADATA", "COALESCE", "COMMON_DURATION", "DYNAMIC_METADATA", "EMIT_TIME", "EMIT_TIME_LOCAL", "ENVIRONMENT", "FILTER_STATE", "METADATA", "PATH",
+		"PER_REQUEST_STATE", "QUERY_PARAM", "QUERY_PARAMS", "REQ", "REQUEST_HEADER", "RESP", "RESPONSE_CODE_DETAILS", "RESPONSE_HEADER", "RESPONSE_TRAILER",
+		"START_TIME", "START_TIME_LOCAL", "STREAM_INFO_REQ", "TRAILER", "UPSTREAM_FILTER_STATE", "UPSTREAM_METADATA", "DOWNSTREAM_PEER_CERT_V_START",
+		"DOWNSTREAM_PEER_CERT_V_END", "UPSTREAM_PEER_CERT_V_START", "UPSTREAM_PEER_CERT_V_END")
+}
+
+// plainCommands take neither an argument nor a length, but for addresses without port, which may be given a prefix
+// length.
+const plainCommands = `
+	ACCESS_LOG_TYPE BYTES_RECEIVED BYTES_RETRANSMITTED BYTES_SENT CONNECTION_ID CONNECTION_TERMINATION_DETAILS CUSTOM_FLAGS DOWNSTREAM_CX_RTT
+	DOWNSTREAM_DECOMPRESSED_HEADER_BYTES_RECEIVED DOWNSTREAM_DECOMPRESSED_HEADER_BYTES_SENT DOWNSTREAM_DETECTED_CLOSE_TYPE
+	DOWNSTREAM_DIRECT_LOCAL_ADDRESS DOWNSTREAM_DIRECT_LOCAL_ADDRESS_ENDPOINT_ID DOWNSTREAM_DIRECT_LOCAL_ADDRESS_WITHOUT_PORT
+	DOWNSTREAM_DIRECT_LOCAL_PORT DOWNSTREAM_DIRECT_REMOTE_ADDRESS DOWNSTREAM_DIRECT_REMOTE_ADDRESS_WITHOUT_PORT DOWNSTREAM_DIRECT_REMOTE_PORT
+	DOWNSTREAM_HANDSHAKE_DURATION DOWNSTREAM_HEADER_BYTES_RECEIVED DOWNSTREAM_HEADER_BYTES_SENT DOWNSTREAM_LOCAL_ADDRESS
+	DOWNSTREAM_LOCAL_ADDRESS_ENDPOINT_ID DOWNSTREAM_LOCAL_ADDRESS_WITHOUT_PORT DOWNSTREAM_LOCAL_CLOSE_REASON DOWNSTREAM_LOCAL_DNS_SAN
+	DOWNSTREAM_LOCAL_EMAIL_SAN DOWNSTREAM_LOCAL_IP_SAN DOWNSTREAM_LOCAL_OTHERNAME_SAN DOWNSTREAM_LOCAL_PORT DOWNSTREAM_LOCAL_SUBJECT
+	DOWNSTREAM_LOCAL_URI_SAN DOWNSTREAM_PEER_CERT DOWNSTREAM_PEER_CHAIN_FINGERPRINTS_1 DOWNSTREAM_PEER_CHAIN_FINGERPRINTS_256
+	DOWNSTREAM_PEER_CHAIN_SERIALS DOWNSTREAM_PEER_DNS_SAN DOWNSTREAM_PEER_EMAIL_SAN DOWNSTREAM_PEER_FINGERPRINT_1 DOWNSTREAM_PEER_FINGERPRINT_256
+	DOWNSTREAM_PEER_IP_SAN DOWNSTREAM_PEER_ISSUER DOWNSTREAM_PEER_ISSUER_FINGERPRINT_256 DOWNSTREAM_PEER_ISSUER_SERIAL DOWNSTREAM_PEER_OTHERNAME_SAN
+	DOWNSTREAM_PEER_SERIAL DOWNSTREAM_PEER_SUBJECT DOWNSTREAM_PEER_URI_SAN DOWNSTREAM_REMOTE_ADDRESS DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT
+	DOWNSTREAM_REMOTE_PORT DOWNSTREAM_TLS_CIPHER DOWNSTREAM_TLS_GROUP DOWNSTREAM_TLS_SESSION_ID DOWNSTREAM_TLS_VERSION
+	DOWNSTREAM_TRANSPORT_FAILURE_REASON DOWNSTREAM_WIRE_BYTES_RECEIVED DOWNSTREAM_WIRE_BYTES_SENT DURATION FILTER_CHAIN_NAME GRPC_STATUS
+	GRPC_STATUS_NUMBER HOSTNAME LISTENER_NAME LOCAL_REPLY_BODY PACKETS_RETRANSMITTED PROTOCOL REQUESTED_SERVER_NAME REQUEST_DURATION
+	REQUEST_HEADERS_BYTES REQUEST_TX_DURATION RESPONSE_CODE RESPONSE_DURATION RESPONSE_FLAGS RESPONSE_FLAGS_LONG RESPONSE_HEADERS_BYTES
+	RESPONSE_TRAILERS_BYTES RESPONSE_TX_DURATION ROUNDTRIP_DURATION ROUTE_NAME ROUTE_RESOLUTION_COUNT ROUTE_RESOLUTION_TIME_US SPAN_ID STREAM_ID
+	TLS_JA3_FINGERPRINT TLS_JA4_FINGERPRINT TRACE_ID UNIQUE_ID UPSTREAM_CLUSTER UPSTREAM_CLUSTER_RAW UPSTREAM_CONNECTION_ID
+	UPSTREAM_CONNECTION_IDS_ATTEMPTED UPSTREAM_CONNECTION_POOL_READY_DURATION UPSTREAM_DECOMPRESSED_HEADER_BYTES_RECEIVED
+	UPSTREAM_DECOMPRESSED_HEADER_BYTES_SENT UPSTREAM_DETECTED_CLOSE_TYPE UPSTREAM_HEADER_BYTES_RECEIVED UPSTREAM_HEADER_BYTES_SENT UPSTREAM_HOST
+	UPSTREAM_HOSTS_ATTEMPTED UPSTREAM_HOSTS_ATTEMPTED_WITHOUT_PORT UPSTREAM_HOST_NAME UPSTREAM_HOST_NAMES_ATTEMPTED
+	UPSTREAM_HOST_NAMES_ATTEMPTED_WITHOUT_PORT UPSTREAM_HOST_NAME_WITHOUT_PORT UPSTREAM_LOCAL_ADDRESS UPSTREAM_LOCAL_ADDRESS_WITHOUT_PORT
+	UPSTREAM_LOCAL_CLOSE_REASON UPSTREAM_LOCAL_DNS_SAN UPSTREAM_LOCAL_IP_SAN UPSTREAM_LOCAL_PORT UPSTREAM_LOCAL_URI_SAN UPSTREAM_PEER_CERT
+	UPSTREAM_PEER_DNS_SAN UPSTREAM_PEER_IP_SAN UPSTREAM_PEER_ISSUER UPSTREAM_PEER_SUBJECT UPSTREAM_PEER_URI_SAN UPSTREAM_PROTOCOL
+	UPSTREAM_REMOTE_ADDRESS UPSTREAM_REMOTE_ADDRESS_ENDPOINT_ID UPSTREAM_REMOTE_ADDRESS_WITHOUT_PORT UPSTREAM_REMOTE_PORT
+	UPSTREAM_REQUEST_ATTEMPT_COUNT UPSTREAM_SERVER_NAME UPSTREAM_TLS_CIPHER UPSTREAM_TLS_GROUP UPSTREAM_TLS_SESSION_ID UPSTREAM_TLS_VERSION
+	UPSTREAM_TRANSPORT_FAILURE_REASON UPSTREAM_WIRE_BYTES_RECEIVED UPSTREAM_WIRE_BYTES_SENT VIRTUAL_CLUSTER_NAME
+`
