@@ -9,6 +9,8 @@
 //   - routes.go, attach.go: what routes have in common: their backends, their parents, the listeners that take them.
 //   - httproute.go, filters.go: the rules of HTTPRoutes and GRPCRoutes, and the precedence of their matches.
 //   - hosts.go: a VirtualService for each host of a Gateway, or for each service.
+//   - streams.go: TLSRoutes and TCPRoutes of listeners, and which of them get no connections.
+//   - isolation.go: which listener requests for a host are of, and what answers where it has no route.
 //   - backendtls.go: BackendTLSPolicies: a DestinationRule for each host of a target.
 //   - status.go: conditions.
 //

@@ -23,11 +23,10 @@ func (x *route) httpFilters(h *networkingv1alpha3.HTTPRoute, filters []gatewayv1
 	supported = true
 	for i, f := range filters {
 		at := fmt.Sprintf("%s.filters[%d]", field, i)
+		if x.headers(&h.Headers, headerFilter{string(f.Type), f.RequestHeaderModifier, f.ResponseHeaderModifier}, at) {
+			continue
+		}
 		switch f.Type {
-		case gatewayv1.HTTPRouteFilterRequestHeaderModifier:
-			h.Headers = x.withRequest(h.Headers, f.RequestHeaderModifier, at)
-		case gatewayv1.HTTPRouteFilterResponseHeaderModifier:
-			h.Headers = x.withResponse(h.Headers, f.ResponseHeaderModifier, at)
 		case gatewayv1.HTTPRouteFilterRequestMirror:
 			x.mirror(h, f.RequestMirror, at)
 		case gatewayv1.HTTPRouteFilterRequestRedirect:
@@ -233,12 +232,9 @@ func (x *route) grpcRules(rules []gatewayv1.GRPCRouteRule) {
 		h, supported := &networkingv1alpha3.HTTPRoute{Name: x.ruleName(rule.Name, i)}, true
 		for j, f := range rule.Filters {
 			at := fmt.Sprintf("%s.filters[%d]", field, j)
-			switch f.Type {
-			case gatewayv1.GRPCRouteFilterRequestHeaderModifier:
-				h.Headers = x.withRequest(h.Headers, f.RequestHeaderModifier, at)
-			case gatewayv1.GRPCRouteFilterResponseHeaderModifier:
-				h.Headers = x.withResponse(h.Headers, f.ResponseHeaderModifier, at)
-			case gatewayv1.GRPCRouteFilterRequestMirror:
+			switch {
+			case x.headers(&h.Headers, headerFilter{string(f.Type), f.RequestHeaderModifier, f.ResponseHeaderModifier}, at):
+			case f.Type == gatewayv1.GRPCRouteFilterRequestMirror:
 				x.mirror(h, f.RequestMirror, at)
 			default:
 				x.unsupportedFilter(string(f.Type), at)
@@ -250,11 +246,15 @@ func (x *route) grpcRules(rules []gatewayv1.GRPCRouteRule) {
 		}
 		var refs []httpBackend
 		for _, b := range rule.BackendRefs {
-			refs = append(refs, httpBackend{b.BackendRef, nil, b.Filters})
+			ref := httpBackend{BackendRef: b.BackendRef}
+			for _, f := range b.Filters {
+				ref.filters = append(ref.filters, headerFilter{string(f.Type), f.RequestHeaderModifier, f.ResponseHeaderModifier})
+			}
+			refs = append(refs, ref)
 		}
 		x.httpBackends(h, refs, field)
 		if !supported {
-			h = &networkingv1alpha3.HTTPRoute{Name: h.Name, DirectResponse: &networkingv1alpha3.HTTPDirectResponse{Status: 500}}
+			h = unserved(h)
 		}
 		matches := rule.Matches
 		if len(matches) == 0 {

@@ -137,6 +137,8 @@ func (r *run) replaceGateway(key kinds.Key, was, now *gateway) {
 		return
 	}
 	r.changed(cell{theGateway, key})
+	r.isolate(was, false)
+	r.isolate(now, true)
 	if delete(r.gateways, key); now != nil {
 		r.gateways[key] = now
 		r.statusesDue[now] = true

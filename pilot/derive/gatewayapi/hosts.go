@@ -33,24 +33,32 @@ type contribution struct {
 // host is a target, and the routes for it.
 type host struct {
 	target
-	of  []contribution
-	own bool // the routes are in the service's namespace, and for all clients
+	of    []contribution
+	own   bool      // the routes are in the service's namespace, and for all clients
+	alone *listener // whose hostname it is, and which a wider one may not stand in for; nil: it needs no answer without routes
+}
+
+// host returns the host of a target, a new one if there is none.
+func (r *run) host(t target) *host {
+	h := r.hosts[t]
+	if h != nil {
+		return h
+	}
+	h = &host{target: t}
+	r.hosts[t] = h
+	if t.namespace != "" {
+		if r.services[t.host] == nil {
+			r.services[t.host] = map[*host]struct{}{}
+		}
+		r.services[t.host][h] = struct{}{}
+	}
+	return h
 }
 
 // place finds what a route is a part of, and makes the VirtualServices that are of it alone.
 func (r *run) place(x *route) {
 	add := func(t target, c contribution) {
-		h := r.hosts[t]
-		if h == nil {
-			h = &host{target: t}
-			r.hosts[t] = h
-			if t.namespace != "" {
-				if r.services[t.host] == nil {
-					r.services[t.host] = map[*host]struct{}{}
-				}
-				r.services[t.host][h] = struct{}{}
-			}
-		}
+		h := r.host(t)
 		c.route = x
 		x.hosts = append(x.hosts, h)
 		h.of = append(h.of, c)
@@ -61,10 +69,9 @@ func (r *run) place(x *route) {
 	for _, p := range x.parents {
 		for _, a := range p.attached {
 			r.count(x, a.listener, 1)
-			if x.object.Kind == kinds.TCPRoute {
-				id := a.listener.id()
-				r.streams[id] = append(r.streams[id], x)
-				r.streamsDue[id] = true
+			for _, c := range x.connections(a) {
+				r.streams[c] = append(r.streams[c], x)
+				r.streamsDue[c] = true
 			}
 			if !a.listener.bound {
 				continue
@@ -94,10 +101,9 @@ func (r *run) withdraw(x *route) {
 	for _, p := range x.parents {
 		for _, a := range p.attached {
 			r.count(x, a.listener, -1)
-			if x.object.Kind == kinds.TCPRoute {
-				id := a.listener.id()
-				r.streams[id] = slices.DeleteFunc(r.streams[id], func(other *route) bool { return other == x })
-				r.streamsDue[id] = true
+			for _, c := range x.connections(a) {
+				r.streams[c] = slices.DeleteFunc(r.streams[c], func(other *route) bool { return other == x })
+				r.streamsDue[c] = true
 			}
 		}
 	}
@@ -150,7 +156,7 @@ func (r *run) makeHosts() {
 				}
 			}
 		}
-		if h.own = own; len(h.of) == 0 {
+		if h.own = own; len(h.of) == 0 && h.alone == nil { // nothing is made for it
 			delete(r.hosts, h.target)
 			if delete(r.services[h.host], h); len(r.services[h.host]) == 0 {
 				delete(r.services, h.host)
@@ -159,12 +165,15 @@ func (r *run) makeHosts() {
 	}
 	for h := range r.hostsDue {
 		switch {
-		case len(h.of) == 0:
+		case len(h.of) == 0 && h.alone == nil:
 			r.put(h.target, derive.Part{})
+		case len(h.of) == 0:
+			r.put(h.target, derive.Part{Objects: []derive.Derived{h.alone.unrouted()}})
 		case h.namespace == "":
 			r.put(h.target, derive.Part{Objects: []derive.Derived{{Object: gatewayHost(h.target, h.of), Origin: h.of[0].route.object.Key}}})
 		default:
-			r.put(h.target, derive.Part{Objects: []derive.Derived{{Object: meshHost(h.target, h.of, r.producers(h)), Origin: h.of[0].route.object.Key}}})
+			o, found := meshHost(h.target, h.of, r.producers(h))
+			r.put(h.target, derive.Part{Objects: []derive.Derived{{Object: o, Origin: h.of[0].route.object.Key}}, Findings: found})
 		}
 	}
 }
@@ -186,30 +195,6 @@ func (r *run) producers(h *host) (of []contribution) {
 		}
 	}
 	return of
-}
-
-// idle is the key of the findings about TCPRoutes that get no connections of a listener.
-type idle listenerID
-
-// makeIdle adds findings for TCPRoutes that get no connections: all of a listener are the oldest route's.
-func (r *run) makeIdle() {
-	for id := range r.streamsDue {
-		list := r.streams[id]
-		if len(list) == 0 {
-			delete(r.streams, id)
-			r.put(idle(id), derive.Part{})
-			continue
-		}
-		first := slices.MinFunc(list, func(a, b *route) int { return older(a.object, b.object) })
-		var p derive.Part
-		for _, x := range list {
-			if x != first {
-				p.Findings = append(p.Findings, finding(x.object, diag.Warning, x.object.Kind.Name, "spec.parentRefs", "name another listener",
-					fmt.Sprintf("TCPRoute %s/%s, which is older, has all connections of listener %s: this one gets none there", first.object.Namespace, first.object.Name, id.name)))
-			}
-		}
-		r.put(idle(id), p)
-	}
 }
 
 // ranked is one match among those of all routes of a host.
@@ -257,14 +242,14 @@ func gatewayHost(t target, of []contribution) *kinds.Object {
 		}
 	}
 	l := of[0].listener
-	name := strings.Join([]string{l.owner.Namespace, l.ownerName, suffix, string(l.Name), t.host}, "~")
-	return routes[0].virtualService(name, &networkingv1.VirtualService{Hosts: []string{t.host}, Gateways: []string{l.name}, Http: merge(routes)})
+	return routes[0].virtualService(l.hostName(t.host), &networkingv1.VirtualService{Hosts: []string{t.host}, Gateways: []string{l.name}, Http: merge(routes)})
 }
 
 // meshHost returns the VirtualService of a service. Routes that name a port of it hide, for this port, those that name
 // none. Routes of the service's own namespace, producers, are for all clients. Others are for those of their namespace,
-// and there hide the producers for each port that they are for.
-func meshHost(t target, of, producers []contribution) *kinds.Object {
+// and there hide the producers for each port that they are for. Findings name the TLSRoutes and TCPRoutes that get no
+// connections because of others.
+func meshHost(t target, of, producers []contribution) (_ *kinds.Object, found []diag.Diagnostic) {
 	spec := &networkingv1.VirtualService{Hosts: []string{t.host}, Gateways: []string{"mesh"}}
 	own := of[0].parent.own
 	if !own {
@@ -273,9 +258,9 @@ func meshHost(t target, of, producers []contribution) *kinds.Object {
 	for _, port := range of[0].parent.ports {
 		for _, kind := range [][]*kinds.Kind{{kinds.HTTPRoute, kinds.GRPCRoute}, {kinds.TLSRoute}, {kinds.TCPRoute}} {
 			var exactly, anyPort []*route
-			from := of
+			from, inherited := of, false
 			if !slices.ContainsFunc(of, func(c contribution) bool { return c.parent.port == 0 || c.parent.port == port }) {
-				from = producers
+				from, inherited = producers, true // whose findings are those of their own host
 			}
 			for _, c := range from {
 				if !slices.Contains(kind, c.route.object.Kind) {
@@ -305,19 +290,33 @@ func meshHost(t target, of, producers []contribution) *kinds.Object {
 					spec.Http = append(spec.Http, at)
 				}
 			case kind[0] == kinds.TLSRoute:
+				taken := map[string]*route{}
 				for _, x := range exactly {
-					if hosts := sniOf(x, t.host); len(x.forwards) > 0 {
+					hosts := sniOf(x, t.host)
+					for _, host := range hosts {
+						if first := taken[host]; first == nil {
+							taken[host] = x
+						} else if first != x && !inherited {
+							found = append(found, x.loses(first, fmt.Sprintf("the connections for %s to port %d of %s", host, port, t.host)))
+						}
+					}
+					if len(x.forwards) > 0 {
 						spec.Tls = append(spec.Tls, &networkingv1alpha3.TLSRoute{Match: []*networkingv1alpha3.TLSMatchAttributes{{SniHosts: hosts, Port: port}}, Route: x.forwards})
 					}
 				}
 			default:
+				for _, x := range exactly[1:] {
+					if x != exactly[0] && !inherited {
+						found = append(found, x.loses(exactly[0], fmt.Sprintf("all connections to port %d of %s", port, t.host)))
+					}
+				}
 				if x := exactly[0]; len(x.forwards) > 0 {
 					spec.Tcp = append(spec.Tcp, &networkingv1alpha3.TCPRoute{Match: []*networkingv1alpha3.L4MatchAttributes{{Port: port}}, Route: x.forwards})
 				}
 			}
 		}
 	}
-	return of[0].route.virtualService(t.namespace+"~"+t.host, spec)
+	return of[0].route.virtualService(t.namespace+"~"+t.host, spec), found
 }
 
 // sniOf returns the names by which a TLSRoute matches connections to a service.
@@ -329,22 +328,4 @@ func sniOf(x *route, host string) (hosts []string) {
 		hosts = []string{host}
 	}
 	return hosts
-}
-
-// stream makes the VirtualService of a TLSRoute or a TCPRoute for a listener. i numbers those of the route.
-func (x *route) stream(a attachment, i int) {
-	if len(x.forwards) == 0 {
-		return
-	}
-	spec := &networkingv1.VirtualService{Hosts: a.hosts, Gateways: []string{a.listener.name}}
-	kind := "tcp"
-	if x.object.Kind == kinds.TLSRoute {
-		kind = "tls"
-	}
-	if kind == "tls" && a.listener.passthrough() {
-		spec.Tls = []*networkingv1alpha3.TLSRoute{{Match: []*networkingv1alpha3.TLSMatchAttributes{{SniHosts: a.hosts}}, Route: x.forwards}}
-	} else {
-		spec.Tcp = []*networkingv1alpha3.TCPRoute{{Route: x.forwards}}
-	}
-	x.streamed = append(x.streamed, derive.Derived{Object: x.virtualService(fmt.Sprintf("%s~%s~%d~%s", x.object.Name, kind, i, suffix), spec), Origin: x.object.Key})
 }

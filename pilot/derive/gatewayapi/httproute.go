@@ -69,12 +69,16 @@ func (x *route) httpRules(rules []gatewayv1.HTTPRouteRule) {
 		if h.Redirect == nil {
 			var refs []httpBackend
 			for _, b := range rule.BackendRefs {
-				refs = append(refs, httpBackend{b.BackendRef, b.Filters, nil})
+				ref := httpBackend{BackendRef: b.BackendRef}
+				for _, f := range b.Filters {
+					ref.filters = append(ref.filters, headerFilter{string(f.Type), f.RequestHeaderModifier, f.ResponseHeaderModifier})
+				}
+				refs = append(refs, ref)
 			}
 			x.httpBackends(h, refs, field)
 		}
 		if !supported {
-			h = &networkingv1alpha3.HTTPRoute{Name: h.Name, DirectResponse: &networkingv1alpha3.HTTPDirectResponse{Status: 500}}
+			h = unserved(h)
 		}
 		for j, m := range matches {
 			if match, p, ok := x.httpMatch(m, fmt.Sprintf("%s.matches[%d]", field, j)); ok {
@@ -219,8 +223,31 @@ func (x *route) retry(h *networkingv1alpha3.HTTPRoute, r *gatewayv1.HTTPRouteRet
 // httpBackend is a backend of a rule, with the filters of its requests alone.
 type httpBackend struct {
 	gatewayv1.BackendRef
-	http []gatewayv1.HTTPRouteFilter
-	grpc []gatewayv1.GRPCRouteFilter
+	filters []headerFilter
+}
+
+// headerFilter is a filter of a HTTPRoute or a GRPCRoute, by its type, with what it does to headers.
+type headerFilter struct {
+	kind              string
+	request, response *gatewayv1.HTTPHeaderFilter
+}
+
+// headers takes in a filter of headers. It reports false where the filter is another one.
+func (x *route) headers(into **networkingv1alpha3.Headers, f headerFilter, field string) bool {
+	switch f.kind {
+	case string(gatewayv1.HTTPRouteFilterRequestHeaderModifier):
+		*into = x.withRequest(*into, f.request, field)
+	case string(gatewayv1.HTTPRouteFilterResponseHeaderModifier):
+		*into = x.withResponse(*into, f.response, field)
+	default:
+		return false
+	}
+	return true
+}
+
+// unserved returns what is done in the place of a rule whose filters are not all supported.
+func unserved(h *networkingv1alpha3.HTTPRoute) *networkingv1alpha3.HTTPRoute {
+	return &networkingv1alpha3.HTTPRoute{Name: h.Name, Match: h.Match, DirectResponse: &networkingv1alpha3.HTTPDirectResponse{Status: 500}}
 }
 
 // httpBackends sets where a rule leads. Without a backend that gets requests they are answered with 500.
@@ -232,28 +259,10 @@ func (x *route) httpBackends(h *networkingv1alpha3.HTTPRoute, refs []httpBackend
 		}
 		to, _ := x.backend(b.BackendObjectReference, at, refused500)
 		d := &networkingv1alpha3.HTTPRouteDestination{Destination: to, Weight: weightOf(b.BackendRef)}
-		unsupported := func(kind string, k int) {
-			x.unsupportedFilter(kind, fmt.Sprintf("%s.filters[%d]", at, k))
-			d.Destination = &networkingv1alpha3.Destination{Host: names.NoService}
-		}
-		for k, f := range b.http {
-			switch f.Type {
-			case gatewayv1.HTTPRouteFilterRequestHeaderModifier:
-				d.Headers = x.withRequest(d.Headers, f.RequestHeaderModifier, fmt.Sprintf("%s.filters[%d]", at, k))
-			case gatewayv1.HTTPRouteFilterResponseHeaderModifier:
-				d.Headers = x.withResponse(d.Headers, f.ResponseHeaderModifier, fmt.Sprintf("%s.filters[%d]", at, k))
-			default:
-				unsupported(string(f.Type), k)
-			}
-		}
-		for k, f := range b.grpc {
-			switch f.Type {
-			case gatewayv1.GRPCRouteFilterRequestHeaderModifier:
-				d.Headers = x.withRequest(d.Headers, f.RequestHeaderModifier, fmt.Sprintf("%s.filters[%d]", at, k))
-			case gatewayv1.GRPCRouteFilterResponseHeaderModifier:
-				d.Headers = x.withResponse(d.Headers, f.ResponseHeaderModifier, fmt.Sprintf("%s.filters[%d]", at, k))
-			default:
-				unsupported(string(f.Type), k)
+		for k, f := range b.filters {
+			if field := fmt.Sprintf("%s.filters[%d]", at, k); !x.headers(&d.Headers, f, field) {
+				x.unsupportedFilter(f.kind, field)
+				d.Destination = &networkingv1alpha3.Destination{Host: names.NoService}
 			}
 		}
 		h.Route = append(h.Route, d)

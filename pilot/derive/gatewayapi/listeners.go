@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/wrapperspb"
@@ -117,32 +116,6 @@ func (g *gateway) resolveListeners() {
 			g.derive(l, protocol)
 		}
 	}
-}
-
-// hostnamePort is what tells listeners of HTTP apart.
-type hostnamePort struct {
-	hostname string
-	port     gatewayv1.PortNumber
-}
-
-// listenerOf returns the listener that requests for a host of a listener are of: the one of HTTP on its port that has
-// the most specific hostname. Listeners of HTTPS and TLS are told apart before that, by what clients ask for in their
-// handshake.
-func (g *gateway) listenerOf(l *listener, host string) *listener {
-	if l.Protocol != gatewayv1.HTTPProtocolType || host == "*" {
-		return l
-	}
-	for rest := host; rest != ""; {
-		if n := g.http[hostnamePort{rest, l.Port}]; n != nil {
-			return n
-		}
-		_, parent, more := strings.Cut(strings.TrimPrefix(rest, "*."), ".")
-		if !more {
-			break
-		}
-		rest = "*." + parent
-	}
-	return l
 }
 
 const conflicted = "Listener has a conflict with another listener attached to the same Gateway"

@@ -115,8 +115,7 @@ func makeRoute(looked *lookups, o *kinds.Object) *route {
 	}
 	if x.refused != nil {
 		for i := range x.http {
-			h := x.http[i].http
-			x.http[i].http = &networkingv1alpha3.HTTPRoute{Name: h.Name, Match: h.Match, DirectResponse: &networkingv1alpha3.HTTPDirectResponse{Status: 500}}
+			x.http[i].http = unserved(x.http[i].http)
 		}
 	}
 	x.findServices()

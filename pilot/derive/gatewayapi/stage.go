@@ -46,7 +46,7 @@ type state struct {
 	classes map[string]string                         // controllers of GatewayClasses, by name
 	grants  map[string]map[kinds.Key]*kinds.Object    // ReferenceGrants by namespace
 	sets    map[kinds.Key]map[kinds.Key]*kinds.Object // ListenerSets by the Gateway that they name
-	streams map[listenerID][]*route                   // TCPRoutes of a listener
+	streams map[connections][]*route                  // TLSRoutes and TCPRoutes
 
 	gateways  map[kinds.Key]*gateway
 	certified map[kinds.Key]*gateway // those with a certificate for backends
@@ -62,7 +62,7 @@ type state struct {
 func newState() *state {
 	s := &state{
 		objects: map[*kinds.Kind]map[kinds.Key]*kinds.Object{}, looked: map[kinds.Key]*kinds.Object{}, units: map[kinds.Key]*unit{}, readers: map[cell]map[*unit]struct{}{},
-		classes: knownClasses(), grants: map[string]map[kinds.Key]*kinds.Object{}, sets: map[kinds.Key]map[kinds.Key]*kinds.Object{}, streams: map[listenerID][]*route{},
+		classes: knownClasses(), grants: map[string]map[kinds.Key]*kinds.Object{}, sets: map[kinds.Key]map[kinds.Key]*kinds.Object{}, streams: map[connections][]*route{},
 		gateways: map[kinds.Key]*gateway{}, certified: map[kinds.Key]*gateway{}, routes: map[kinds.Key]*route{}, hosts: map[target]*host{}, services: map[string]map[*host]struct{}{},
 		policies: map[kinds.Key]*backendTLS{}, secured: map[kinds.Key]*securedService{}, backends: map[kinds.Key]map[kinds.Key]int{},
 	}
@@ -81,7 +81,7 @@ type run struct {
 
 	unitsDue        map[*kinds.Kind]map[kinds.Key]bool // false: unless the object says the same but for its status
 	hostsDue        map[*host]bool
-	streamsDue      map[listenerID]bool
+	streamsDue      map[connections]bool
 	statusesDue     map[*gateway]bool
 	certificatesDue map[kinds.Key]bool // Gateways
 	securedDue      map[kinds.Key]bool // services
@@ -93,7 +93,7 @@ type run struct {
 func derived(o Options, s *state, in derive.Input) derive.Derivation {
 	r := &run{
 		state: s, o: o, in: in, out: derive.Derivation{Parts: map[any]*derive.Part{}},
-		unitsDue: map[*kinds.Kind]map[kinds.Key]bool{}, hostsDue: map[*host]bool{}, streamsDue: map[listenerID]bool{}, statusesDue: map[*gateway]bool{},
+		unitsDue: map[*kinds.Kind]map[kinds.Key]bool{}, hostsDue: map[*host]bool{}, streamsDue: map[connections]bool{}, statusesDue: map[*gateway]bool{},
 		certificatesDue: map[kinds.Key]bool{}, securedDue: map[kinds.Key]bool{}, policiesDue: map[kinds.Key]bool{}, led: map[lead]bool{},
 	}
 	for _, kind := range inputs() {

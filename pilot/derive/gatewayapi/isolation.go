@@ -1,0 +1,86 @@
+package gatewayapi
+
+import (
+	"strings"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	networkingv1 "istio.io/api/networking/v1"
+	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/pilot/derive"
+)
+
+// hostnamePort is what tells listeners of HTTP apart.
+type hostnamePort struct {
+	hostname string
+	port     gatewayv1.PortNumber
+}
+
+// listenerOf returns the listener that requests for a host of a listener are of: the one of HTTP on its port that has
+// the most specific hostname. Listeners of HTTPS and TLS are told apart before that, by what clients ask for in their
+// handshake.
+func (g *gateway) listenerOf(l *listener, host string) *listener {
+	if l.Protocol != gatewayv1.HTTPProtocolType || host == "*" {
+		return l
+	}
+	for rest := host; rest != "*"; rest = wider(rest) {
+		if n := g.http[hostnamePort{rest, l.Port}]; n != nil {
+			return n
+		}
+	}
+	return l
+}
+
+// wider returns the next wider hostname, "*" for one without a parent, and nothing for that.
+func wider(host string) string {
+	if host == "*" {
+		return ""
+	}
+	_, parent, more := strings.Cut(strings.TrimPrefix(host, "*."), ".")
+	if !more {
+		return "*"
+	}
+	return "*." + parent
+}
+
+// isolate has the hostnames of listeners answered without a route too, or no more: requests for them are not for a
+// listener with a wider hostname.
+func (r *run) isolate(g *gateway, on bool) {
+	if g == nil {
+		return
+	}
+	for _, l := range g.listeners {
+		if !l.bound || l.name == "" || l.Protocol != gatewayv1.HTTPProtocolType {
+			continue
+		}
+		parent := wider(l.hostname)
+		for parent != "" && g.http[hostnamePort{parent, l.Port}] == nil {
+			parent = wider(parent)
+		}
+		if parent == "" {
+			continue
+		}
+		h := r.host(target{listener: l.id(), host: l.hostname})
+		if h.alone = nil; on {
+			h.alone = l
+		}
+		r.hostsDue[h] = true
+	}
+}
+
+// unrouted returns the VirtualService of a listener's hostname that no route has.
+func (l *listener) unrouted() derive.Derived {
+	return derive.Derived{Origin: l.owner.Key, Object: &kinds.Object{
+		Key: kinds.Key{Kind: kinds.VirtualService, Namespace: l.owner.Namespace, Name: l.hostName(l.hostname)}, Created: l.owner.Created,
+		Spec: &networkingv1.VirtualService{Hosts: []string{l.hostname}, Gateways: []string{l.name}, Http: []*networkingv1alpha3.HTTPRoute{{
+			Name: "no-route", DirectResponse: &networkingv1alpha3.HTTPDirectResponse{Status: 404},
+		}}},
+	}}
+}
+
+// hostName returns the name of the VirtualService of a host.
+func (l *listener) hostName(host string) string {
+	return strings.Join([]string{l.owner.Namespace, l.ownerName, suffix, string(l.Name), host}, "~")
+}
