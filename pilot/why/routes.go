@@ -12,7 +12,7 @@ import (
 	faultv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/fault/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
-	"google.golang.org/grpc/codes"
+	"google.golang.org/genproto/googleapis/rpc/code"
 )
 
 // hostFor returns the virtual host of an authority: exactly, by the longest suffix, by the longest prefix, or the one
@@ -357,7 +357,7 @@ func aborts(r *routev3.Route) (string, int) {
 // statusOf returns the status of an abort. One of gRPC is in a header, and that of HTTP is 200 beside it.
 func statusOf(abort *faultv3.FaultAbort) (string, int) {
 	if _, ok := abort.GetErrorType().(*faultv3.FaultAbort_GrpcStatus); ok {
-		return fmt.Sprintf("status %s of gRPC", codes.Code(abort.GetGrpcStatus())), 200
+		return fmt.Sprintf("status %s of gRPC", code.Code(abort.GetGrpcStatus())), 200
 	}
 	return fmt.Sprintf("status %d", abort.GetHttpStatus()), int(abort.GetHttpStatus())
 }
