@@ -63,7 +63,7 @@ func TestAnalyzers(t *testing.T) {
 				}
 				slices.Reverse(objects)
 				again := map[string]bool{}
-				for _, d := range Run(objects, Options{Domain: "cluster.local", Mesh: m, Advice: true}) {
+				for _, d := range Run(objects, Options{Domain: "cluster.local", Mesh: m, Advice: true, HTTP3: true}) {
 					d.File = ""
 					again[d.String()] = true
 				}
