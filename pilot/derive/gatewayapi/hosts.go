@@ -69,6 +69,7 @@ func (r *run) place(x *route) {
 	for _, p := range x.parents {
 		for _, a := range p.attached {
 			r.count(x, a.listener, 1)
+			r.everyHost(a)
 			for _, c := range x.connections(a) {
 				r.streams[c] = append(r.streams[c], x)
 				r.streamsDue[c] = true
@@ -101,6 +102,7 @@ func (r *run) withdraw(x *route) {
 	for _, p := range x.parents {
 		for _, a := range p.attached {
 			r.count(x, a.listener, -1)
+			r.everyHost(a)
 			for _, c := range x.connections(a) {
 				r.streams[c] = slices.DeleteFunc(r.streams[c], func(other *route) bool { return other == x })
 				r.streamsDue[c] = true
@@ -165,10 +167,10 @@ func (r *run) makeHosts() {
 	}
 	for h := range r.hostsDue {
 		switch {
-		case len(h.of) == 0 && h.alone == nil:
-			r.put(h.target, derive.Part{})
-		case len(h.of) == 0:
+		case r.unanswered(h):
 			r.put(h.target, derive.Part{Objects: []derive.Derived{h.alone.unrouted()}})
+		case len(h.of) == 0:
+			r.put(h.target, derive.Part{})
 		case h.namespace == "":
 			r.put(h.target, derive.Part{Objects: []derive.Derived{{Object: gatewayHost(h.target, h.of), Origin: h.of[0].route.object.Key}}})
 		default:

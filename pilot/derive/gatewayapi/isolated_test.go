@@ -150,6 +150,8 @@ spec: {parentRefs: [{name: edge, sectionName: %s}], hostnames: [%s], rules: [{fi
 	check("with a route of the widest", name("any")+" * routed", name("a")+" *.a.org 404", name("b")+" x.a.org 404")
 	world.put(t, fmt.Sprintf(route, "a", "a", "y.a.org"))
 	check("with a route for another host", name("any")+" * routed", name("a")+" *.a.org 404", name("a")+" y.a.org routed", name("b")+" x.a.org 404")
+	world.put(t, fmt.Sprintf(route, "a", "a", ""))
+	check("with a route without hostnames", name("any")+" * routed", name("a")+" * routed", name("b")+" x.a.org 404")
 	world.put(t, fmt.Sprintf(route, "a", "a", `"*.a.org"`))
 	check("with a route for the hostname", name("any")+" * routed", name("a")+" *.a.org routed", name("b")+" x.a.org 404")
 	for key := range world {
@@ -160,4 +162,24 @@ spec: {parentRefs: [{name: edge, sectionName: %s}], hostnames: [%s], rules: [{fi
 	check("where that goes", name("any")+" * routed", name("a")+" *.a.org 404", name("b")+" x.a.org 404")
 	world.put(t, strings.Replace(fmt.Sprintf(gateway, ""), "{name: any, port: 80, protocol: HTTP}, ", "", 1))
 	check("without the widest", name("b")+" x.a.org 404")
+}
+
+// TestMovedSet: the hostname of a ListenerSet is answered with 404 behind whichever Gateway the set names.
+func TestMovedSet(t *testing.T) {
+	world, stage := objects{}, newStage()
+	for _, name := range []string{"one", "two"} {
+		world.put(t, "apiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {name: "+name+", namespace: gw}\nspec: {gatewayClassName: istio, allowedListeners: {namespaces: {from: All}}, listeners: [{name: any, port: 80, protocol: HTTP}]}")
+	}
+	for i := range 40 { // Gateways are made in any order
+		world.put(t, "apiVersion: gateway.networking.k8s.io/v1\nkind: ListenerSet\nmetadata: {name: set, namespace: gw}\nspec: {parentRef: {name: "+[]string{"one", "two"}[i%2]+"}, listeners: [{name: a, port: 80, protocol: HTTP, hostname: a.org}]}")
+		answers := 0
+		for _, d := range stage.Run(t, world, mesh.Default()).Objects {
+			if d.Object.Kind == kinds.VirtualService {
+				answers++
+			}
+		}
+		if answers != 1 {
+			t.Fatalf("after %d moves there are %d answers for the hostname", i, answers)
+		}
+	}
 }

@@ -1,6 +1,7 @@
 package gatewayapi
 
 import (
+	"slices"
 	"strings"
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -63,9 +64,29 @@ func (r *run) isolate(g *gateway, on bool) {
 			continue
 		}
 		h := r.host(target{listener: l.id(), host: l.hostname})
-		if h.alone = nil; on {
+		if on {
 			h.alone = l
+		} else if h.alone == l { // else another Gateway has the ListenerSet now
+			h.alone = nil
 		}
+		r.hostsDue[h] = true
+	}
+}
+
+// unanswered reports whether something has to answer requests for a host because no route is for it. A route without
+// hostnames is for each host of its listener.
+func (r *run) unanswered(h *host) bool {
+	if h.alone == nil || len(h.of) > 0 {
+		return false
+	}
+	every := r.hosts[target{listener: h.listener, host: "*"}]
+	return every == nil || len(every.of) == 0
+}
+
+// everyHost has the hostname of a listener made again where a route without hostnames comes or goes.
+func (r *run) everyHost(a attachment) {
+	h := r.hosts[target{listener: a.listener.id(), host: a.listener.hostname}]
+	if h != nil && h.alone != nil && len(h.of) == 0 && slices.Contains(a.hosts, "*") {
 		r.hostsDue[h] = true
 	}
 }
