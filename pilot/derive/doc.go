@@ -2,10 +2,10 @@
 // those of the Gateway API, or from Ingresses.
 //
 // A stage is a folder below this one, and a line of catalog.Stages. Its kinds join those that have a reader in
-// catalog_test.go. Its New returns a Stage, which names the kinds that it derives from. In each run it is told which of
-// their objects have changed, and which of those that it looked up, and returns which parts of its derivation have
-// changed by that. So a run costs as much as there is to do. Whole makes a stage of a function that derives everything
-// anew, for few objects.
+// catalog_test.go. Its New returns a Stage, which names the kinds that it derives from. Each run gets the changes of
+// their objects, and of those that the stage looked up. It returns the parts of the derivation that have changed by
+// them. So a run costs as much as there is to do. Whole makes a stage of a function that derives everything anew, for
+// few objects.
 //
 // A part has derived objects, each with what it was made of, findings, and what the statuses of objects should be. How
 // a stage divides what it makes into parts is its own affair. pilot/ingest runs the stages, behind the filter and

@@ -1,7 +1,6 @@
 package derive
 
 import (
-	"maps"
 	"slices"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
@@ -9,7 +8,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 )
 
-// Objects is what a stage that makes everything anew may read.
+// Objects is what a stage of Whole may read.
 type Objects struct {
 	List   []*kinds.Object // of the stage's kinds, in the order of config.Sort
 	Mesh   *mesh.Config
@@ -48,7 +47,6 @@ func Whole(name string, of []*kinds.Kind, derive func(Objects) Part) Stage {
 		asked := map[kinds.Key]bool{}
 		all.Get = func(key kinds.Key) *kinds.Object {
 			asked[key] = true
-			watched[key] = true // should the run fail
 			return in.Get(key)
 		}
 		p := derive(all)
@@ -58,7 +56,7 @@ func Whole(name string, of []*kinds.Kind, derive func(Objects) Part) Stage {
 				d.Unwatched = append(d.Unwatched, key)
 			}
 		}
-		watched = maps.Clone(asked)
+		watched = asked
 		return d
 	}}
 }

@@ -16,21 +16,21 @@ type outputs struct {
 	derived  map[kinds.Key]*claim         // what counts
 	hidden   map[kinds.Key][]*claim       // what does not, for there is another object of the key
 	statuses map[kinds.Key]*derive.Status // by their objects
-	changed  map[kinds.Key]bool           // objects whose status has changed since somebody took them
+	changed  map[kinds.Key]bool           // objects whose status has changed since somebody took them; nil: nobody has
 	shared   map[*derive.Part]struct{}    // the parts that share secrets
 	reshared bool                         // shared has changed
 }
 
 func newOutputs() outputs {
-	return outputs{derived: map[kinds.Key]*claim{}, hidden: map[kinds.Key][]*claim{}, statuses: map[kinds.Key]*derive.Status{}, changed: map[kinds.Key]bool{}, shared: map[*derive.Part]struct{}{}}
+	return outputs{derived: map[kinds.Key]*claim{}, hidden: map[kinds.Key][]*claim{}, statuses: map[kinds.Key]*derive.Status{}, shared: map[*derive.Part]struct{}{}}
 }
 
 // claim is a derived object, and the part of a stage that has it.
 type claim struct {
 	derive.Derived
-	stage *stageRun
-	part  any
-	told  bool // that it does not count
+	stage    *stageRun
+	part     any
+	reported bool // that it does not count
 }
 
 func (o *outputs) claimed(key kinds.Key) bool { return o.derived[key] != nil || o.hidden[key] != nil }
@@ -60,8 +60,7 @@ func (o *outputs) drop(stage *stageRun, part any, was, now *derive.Part, claimed
 	}
 	for _, s := range was.Statuses {
 		if o.statuses[s.Of] == s {
-			delete(o.statuses, s.Of)
-			o.changed[s.Of] = true
+			o.setStatus(s.Of, nil)
 		}
 	}
 	if len(was.Shared) > 0 {
@@ -86,12 +85,21 @@ func (o *outputs) add(stage *stageRun, part any, was, now *derive.Part, claimed 
 		}
 	}
 	for _, s := range now.Statuses {
-		o.statuses[s.Of] = s
-		o.changed[s.Of] = true
+		o.setStatus(s.Of, s)
 	}
 	if len(now.Shared) > 0 {
 		o.shared[now] = struct{}{}
 		o.reshared = o.reshared || was == nil || !slices.Equal(was.Shared, now.Shared)
+	}
+}
+
+// setStatus sets what the status of an object should be; nil for none.
+func (o *outputs) setStatus(of kinds.Key, s *derive.Status) {
+	if o.statuses[of] = s; s == nil {
+		delete(o.statuses, of)
+	}
+	if o.changed != nil {
+		o.changed[of] = true
 	}
 }
 
@@ -149,13 +157,13 @@ func (o *outputs) settle(key kinds.Key, source bool) (counts *kinds.Object, foun
 		delete(o.derived, key)
 	} else {
 		o.derived[key], counts = all[0], all[0].Object
-		all[0].told = false
+		all[0].reported = false
 		all = all[1:]
 	}
 	o.hide(key, all)
 	for _, c := range all {
-		if !c.told {
-			c.told = true
+		if !c.reported {
+			c.reported = true
 			found = append(found, c.hiddenObject())
 		}
 	}
@@ -191,15 +199,17 @@ func (o *outputs) sharedSecrets() (list []kinds.SharedSecret, changed bool) {
 	return list, true
 }
 
-// takeStatuses returns the statuses that have changed since the last call, or all of them.
+// takeStatuses returns the statuses that have changed since the last call; all of them if all is set, and in the first
+// call.
 func (o *outputs) takeStatuses(all bool) map[kinds.Key]*derive.Status {
-	changed := make(map[kinds.Key]*derive.Status, len(o.changed))
-	for key := range o.changed {
-		changed[key] = o.statuses[key]
-	}
-	clear(o.changed)
-	if all {
+	last := o.changed
+	o.changed = map[kinds.Key]bool{}
+	if all || last == nil {
 		return maps.Clone(o.statuses)
+	}
+	changed := make(map[kinds.Key]*derive.Status, len(last))
+	for key := range last {
+		changed[key] = o.statuses[key]
 	}
 	return changed
 }

@@ -86,8 +86,8 @@ data: {mesh: "discoverySelectors: [{matchExpressions: [{key: mesh, operator: Doe
 `
 
 // TestGatewayHistories: after any history of commits a World has what one has that gets all objects at once: in its
-// Snapshot, among what is derived, in statuses, findings, and which Secrets are read. What has changed of statuses is
-// told.
+// Snapshot, among what is derived, in statuses, findings, and which Secrets are read. TakeStatuses returns each status
+// that has changed.
 func TestGatewayHistories(t *testing.T) {
 	var pool []*kinds.Object
 	for _, d := range validation.Decode(limits.Default(), "x.yaml", []byte(gatewayObjects)).Documents {
@@ -144,7 +144,7 @@ func TestGatewayHistories(t *testing.T) {
 				}
 			}
 			if !slices.Equal(sortedStatuses(statuses), w.Statuses()) {
-				t.Fatal("not all changes of statuses are told")
+				t.Fatal("TakeStatuses left out a change")
 			}
 		}
 	})

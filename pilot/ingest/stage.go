@@ -145,14 +145,15 @@ func (s *stages) run(stage *stageRun, m *mesh.Config) {
 		delete(stage.watched, key)
 		stage.watches = stage.watches || isCredential(key)
 	}
-	if in.Anew {
-		for key := range stage.parts {
-			if d.Parts[key] == nil {
-				d.Parts[key] = nil
-			}
+	parts := d.Parts
+	if in.Anew { // what is not made again is gone
+		parts = maps.Clone(stage.parts)
+		for key := range parts {
+			parts[key] = nil
 		}
+		maps.Copy(parts, d.Parts)
 	}
-	s.take(stage, d.Parts)
+	s.take(stage, parts)
 }
 
 // take puts parts of a stage in the place of those that it made before.

@@ -313,8 +313,9 @@ func (w *World) HasStatuses() bool {
 	return len(w.stages.statuses) > 0
 }
 
-// TakeStatuses returns, by object, what has changed since the last call of what statuses should be; nil where none is
-// wanted any more. With all it returns every status. It has one caller.
+// TakeStatuses returns the statuses that objects should have and that have changed since the last call, by object; nil
+// for an object that should have none any more. With all, and in the first call, it returns every status. It has one
+// caller.
 func (w *World) TakeStatuses(all bool) map[kinds.Key]*derive.Status {
 	w.mu.Lock()
 	defer w.mu.Unlock()
