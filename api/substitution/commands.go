@@ -11,8 +11,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
-// Fault says why Envoy would refuse a text in which it replaces commands, and what to write instead. It returns nothing
-// where Envoy takes it.
+// Fault returns why Envoy would refuse a text in which it replaces commands, and what to write instead. Both are empty
+// where Envoy accepts the text.
 func Fault(text string) (why, fix string) {
 	for i := 0; i < len(text); {
 		switch {
@@ -81,7 +81,7 @@ func (c *command) end(s string) bool {
 	return strings.HasPrefix(s, "%")
 }
 
-// fault says why Envoy would refuse the command, and what to write instead.
+// fault returns why Envoy would refuse the command, and what to write instead.
 func (c command) fault() (why, fix string) {
 	needs, shortens, known := commandForm(c.name)
 	switch {

@@ -6,8 +6,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-// precedence says by which rule the first of two objects that compete comes before the second. The rules are those of
-// byPrecedence.
+// precedence returns the rule by which the first of two objects that compete comes before the second. The rules are
+// those of byPrecedence.
 func precedence(first, second *kinds.Object) string {
 	switch {
 	case !first.Created.Equal(second.Created):
@@ -18,7 +18,7 @@ func precedence(first, second *kinds.Object) string {
 	return "both are of the same age and name, and it sorts first by namespace"
 }
 
-// precedenceOfHosts is precedence for services of one host, which are called alike: the namespace decides next.
+// precedenceOfHosts is precedence for services of one host: after the age the namespace decides.
 func precedenceOfHosts(first, second *kinds.Object) string {
 	if !first.Created.Equal(second.Created) {
 		return "it is older"
@@ -26,7 +26,7 @@ func precedenceOfHosts(first, second *kinds.Object) string {
 	return "both are of the same age, and its namespace sorts first"
 }
 
-// together reports whether the proxies of some namespace may see two objects with those lists of exportTo.
+// together reports whether the proxies of some namespace may see both of two objects with those lists of exportTo.
 func together(a *kinds.Object, exportA []string, b *kinds.Object, exportB, byDefault []string) bool {
 	if exported(exportA, byDefault, a.Namespace, b.Namespace) && exported(exportB, byDefault, b.Namespace, b.Namespace) ||
 		exported(exportB, byDefault, b.Namespace, a.Namespace) && exported(exportA, byDefault, a.Namespace, a.Namespace) {

@@ -82,26 +82,26 @@ func (a *analysis) joins(o, first *kinds.Object, field, host string) {
 			"%s has the host %s too and defines it (%s): its resolution is %s, so this entry, whose is %s, adds nothing to the host", first, host, why, older.Resolution, spec.Resolution)
 		return
 	}
-	var lost []string
+	var ignored []string
 	for _, p := range spec.Ports {
 		if i := slices.IndexFunc(older.Ports, func(q *networkingv1alpha3.ServicePort) bool { return q.Number == p.Number }); i >= 0 && !strings.EqualFold(older.Ports[i].Protocol, p.Protocol) {
-			lost = append(lost, "port "+strconv.FormatUint(uint64(p.Number), 10)+" is "+cmp.Or(strings.ToUpper(older.Ports[i].Protocol), "of no protocol"))
+			ignored = append(ignored, "port "+strconv.FormatUint(uint64(p.Number), 10)+" is "+cmp.Or(strings.ToUpper(older.Ports[i].Protocol), "of no protocol"))
 		}
 	}
 	if spec.Location != older.Location {
-		lost = append(lost, "the location is "+older.Location.String())
+		ignored = append(ignored, "the location is "+older.Location.String())
 	}
 	if !slices.Equal(slices.Sorted(slices.Values(spec.ExportTo)), slices.Sorted(slices.Values(older.ExportTo))) {
-		lost = append(lost, "exportTo is "+cmp.Or(listed(older.ExportTo), "the default"))
+		ignored = append(ignored, "exportTo is "+cmp.Or(listed(older.ExportTo), "the default"))
 	}
-	if len(lost) > 0 {
+	if len(ignored) > 0 {
 		a.report(o, diag.Warning, codeHost, field, "let both say the same, or merge the two",
-			"%s has the host %s too and defines it (%s): for both, %s", first, host, why, strings.Join(lost, ", "))
+			"%s has the host %s too and defines it (%s): for both, %s", first, host, why, strings.Join(ignored, ", "))
 	}
 }
 
-// rivalAddresses reports addresses of entries whose connections lead to another host: one listener has an address and
-// port, and nothing else tells connections apart that are not HTTP.
+// rivalAddresses reports addresses of entries whose connections lead to another host. A listener matches connections
+// that are not HTTP by their address and port alone.
 func (a *analysis) rivalAddresses() {
 	type at struct {
 		address string
@@ -114,7 +114,7 @@ func (a *analysis) rivalAddresses() {
 	}
 	claims := map[at]owner{}
 	claim := func(o owner, address, protocol string, port uint32) (owner, bool) {
-		address = listening(address, strings.ToUpper(protocol))
+		address = boundAddress(address, strings.ToUpper(protocol))
 		if address == "" {
 			return owner{}, false
 		}
@@ -157,8 +157,9 @@ func (a *analysis) rivalAddresses() {
 	}
 }
 
-// listening returns the address that connections of a protocol are told apart by, or "".
-func listening(address, protocol string) string {
+// boundAddress returns the address or the range by which listeners match connections of a protocol; empty: they match
+// them by something else.
+func boundAddress(address, protocol string) string {
 	switch protocol {
 	case "HTTP", "HTTP2", "GRPC", "GRPC-WEB", "UDP":
 		return ""

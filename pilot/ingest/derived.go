@@ -46,7 +46,7 @@ func (o *outputs) note(key kinds.Key, claimed map[kinds.Key]*kinds.Object) {
 	}
 }
 
-// drop takes out what a part has no more, and notes the keys that have to be settled.
+// drop removes what a part has no longer, and notes the keys that have to be settled.
 func (o *outputs) drop(stage *stageRun, part any, was, now *derive.Part, claimed map[kinds.Key]*kinds.Object) {
 	if was == nil {
 		return
@@ -69,7 +69,7 @@ func (o *outputs) drop(stage *stageRun, part any, was, now *derive.Part, claimed
 	}
 }
 
-// add takes in what a part has, after drop.
+// add adds what a part has, after drop.
 func (o *outputs) add(stage *stageRun, part any, was, now *derive.Part, claimed map[kinds.Key]*kinds.Object) {
 	had := objectsOf(was)
 	for _, d := range now.Objects {
@@ -144,7 +144,7 @@ func (o *outputs) hide(key kinds.Key, list []*claim) {
 }
 
 // settle finds which derived object of a key counts: none, if a source has one, or else that of the first stage. It
-// returns it, or nil, and findings for those that count no more.
+// returns it, or nil, and findings for those that have ceased to count.
 func (o *outputs) settle(key kinds.Key, source bool) (counts *kinds.Object, found []diag.Diagnostic) {
 	all := o.hidden[key]
 	if c := o.derived[key]; c != nil {

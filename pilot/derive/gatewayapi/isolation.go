@@ -13,15 +13,14 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/derive"
 )
 
-// hostnamePort is what tells listeners of HTTP apart.
+// hostnamePort identifies a listener of HTTP of a Gateway.
 type hostnamePort struct {
 	hostname string
 	port     gatewayv1.PortNumber
 }
 
-// listenerOf returns the listener that requests for a host of a listener are of: the one of HTTP on its port that has
-// the most specific hostname. Listeners of HTTPS and TLS are told apart before that, by what clients ask for in their
-// handshake.
+// listenerOf returns the listener that takes requests for a host of a listener: the one of HTTP on its port that has
+// the most specific hostname. For HTTPS and TLS the server name of the handshake has selected it already.
 func (g *gateway) listenerOf(l *listener, host string) *listener {
 	if l.Protocol != gatewayv1.HTTPProtocolType || host == "*" {
 		return l
@@ -46,8 +45,8 @@ func wider(host string) string {
 	return "*." + parent
 }
 
-// isolate has the hostnames of listeners answered without a route too, or no more: requests for them are not for a
-// listener with a wider hostname.
+// isolate has requests for the hostnames of a Gateway's listeners answered where no route is for them: a listener with
+// a wider hostname does not take them. With on unset it undoes that.
 func (r *run) isolate(g *gateway, on bool) {
 	if g == nil {
 		return

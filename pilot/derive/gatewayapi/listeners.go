@@ -42,7 +42,7 @@ type listener struct {
 	attached int32                             // how many routes are
 }
 
-// listenerID is what tells listeners apart, whichever version of them.
+// listenerID identifies a listener in each of its versions.
 type listenerID struct {
 	owner kinds.Key
 	name  gatewayv1.SectionName

@@ -157,8 +157,7 @@ func TestManyExpressions(t *testing.T) {
 	}
 }
 
-// TestLiteralHeaders: a percent sign in a header's value is one, unless Envoy takes the
-// value as one with commands.
+// TestLiteralHeaders: a percent sign in a header's value is one, unless Envoy takes the value as a text with commands.
 func TestLiteralHeaders(t *testing.T) {
 	for value, want := range map[string]string{"100%": "100%%", "50%%": "50%%", "a%zz%": "a%%zz%%", "%REQ(x-a)%": "%REQ(x-a)%", "%DOWNSTREAM_REMOTE_ADDRESS%": "%DOWNSTREAM_REMOTE_ADDRESS%", "%a %PROTOCOL%": "%%a %%PROTOCOL%%", "%FOO%": "%%FOO%%", "%REQ%": "%%REQ%%", "%PROTOCOL(x)%": "%%PROTOCOL(x)%%", "%UPSTREAM_HOST% %CEL(x)%": "%%UPSTREAM_HOST%% %%CEL(x)%%"} {
 		d := derived(t, edge+"apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: r, namespace: gw}\nspec: {parentRefs: [{name: edge, sectionName: a}], rules: [{filters: [{type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: a, value: '"+value+"'}]}}], backendRefs: [{name: w, port: 80}]}]}")
