@@ -258,30 +258,16 @@ func meshHost(t target, of, producers []contribution) (_ *kinds.Object, found []
 		spec.ExportTo = []string{"."}
 	}
 	for _, port := range of[0].parent.ports {
+		from, inherited := of, false
+		if !slices.ContainsFunc(of, func(c contribution) bool { return c.parent.port == 0 || c.parent.port == port }) {
+			from, inherited = producers, true // whose findings are those of their own host
+		}
 		for _, kind := range [][]*kinds.Kind{{kinds.HTTPRoute, kinds.GRPCRoute}, {kinds.TLSRoute}, {kinds.TCPRoute}} {
-			var exactly, anyPort []*route
-			from, inherited := of, false
-			if !slices.ContainsFunc(of, func(c contribution) bool { return c.parent.port == 0 || c.parent.port == port }) {
-				from, inherited = producers, true // whose findings are those of their own host
-			}
-			for _, c := range from {
-				if !slices.Contains(kind, c.route.object.Kind) {
-					continue
-				}
-				switch c.parent.port {
-				case port:
-					exactly = append(exactly, c.route)
-				case 0:
-					anyPort = append(anyPort, c.route)
-				}
-			}
-			if len(exactly) == 0 {
-				exactly = anyPort
-			}
+			routes := forPort(from, port, kind)
 			switch {
-			case len(exactly) == 0:
+			case len(routes) == 0:
 			case kind[0] == kinds.HTTPRoute:
-				for _, h := range merge(exactly) {
+				for _, h := range merge(routes) {
 					at := proto.Clone(h).(*networkingv1alpha3.HTTPRoute)
 					if len(at.Match) == 0 {
 						at.Match = []*networkingv1alpha3.HTTPMatchRequest{{}}
@@ -293,7 +279,7 @@ func meshHost(t target, of, producers []contribution) (_ *kinds.Object, found []
 				}
 			case kind[0] == kinds.TLSRoute:
 				taken := map[string]*route{}
-				for _, x := range exactly {
+				for _, x := range routes {
 					hosts := sniOf(x, t.host)
 					for _, host := range hosts {
 						if first := taken[host]; first == nil {
@@ -307,18 +293,37 @@ func meshHost(t target, of, producers []contribution) (_ *kinds.Object, found []
 					}
 				}
 			default:
-				for _, x := range exactly[1:] {
-					if x != exactly[0] && !inherited {
-						found = append(found, x.loses(exactly[0], fmt.Sprintf("all connections to port %d of %s", port, t.host)))
+				for _, x := range routes[1:] {
+					if !inherited {
+						found = append(found, x.loses(routes[0], fmt.Sprintf("all connections to port %d of %s", port, t.host)))
 					}
 				}
-				if x := exactly[0]; len(x.forwards) > 0 {
+				if x := routes[0]; len(x.forwards) > 0 {
 					spec.Tcp = append(spec.Tcp, &networkingv1alpha3.TCPRoute{Match: []*networkingv1alpha3.L4MatchAttributes{{Port: port}}, Route: x.forwards})
 				}
 			}
 		}
 	}
 	return of[0].route.virtualService(t.namespace+"~"+t.host, spec), found
+}
+
+// forPort returns the routes of some kinds for a port of a service: those that name it, or else those that name none.
+// Each is there once.
+func forPort(of []contribution, port uint32, kind []*kinds.Kind) []*route {
+	var exactly, anyPort []*route
+	for _, c := range of {
+		switch {
+		case !slices.Contains(kind, c.route.object.Kind):
+		case c.parent.port == port && !slices.Contains(exactly, c.route):
+			exactly = append(exactly, c.route)
+		case c.parent.port == 0 && !slices.Contains(anyPort, c.route):
+			anyPort = append(anyPort, c.route)
+		}
+	}
+	if len(exactly) == 0 {
+		return anyPort
+	}
+	return exactly
 }
 
 // sniOf returns the names by which a TLSRoute matches connections to a service.

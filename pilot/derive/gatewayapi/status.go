@@ -50,11 +50,13 @@ func conditions(o *kinds.Object, existing []metav1.Condition, list ...typed) []m
 	return out
 }
 
-// What an API server takes: conditions of an object or of a part of it, bytes of a message, parents of a route.
+// What an API server takes: conditions of an object or of a part of it, bytes of a message, parents of a route,
+// ancestors of a policy.
 const (
 	mostConditions = 8
 	longestMessage = 32768
 	mostParents    = 32
+	mostAncestors  = 16
 )
 
 // shortened returns a message that an API server takes.
@@ -356,7 +358,7 @@ func (r *run) policyStatus(p *backendTLS) *derive.Status {
 		}
 	}
 	add := func(ref gatewayv1.ParentReference, by gatewayv1.GatewayController, acceptance condition) {
-		if len(now.Ancestors) == 16 {
+		if len(now.Ancestors) == mostAncestors {
 			return
 		}
 		part := identityOf(ref)
