@@ -121,7 +121,7 @@ func Step(ctx context.Context, st Store, o rotation.Options, now time.Time, lead
 		} else {
 			var expired, stepped bool
 			if s, expired, err = decode(files, now); errors.Is(err, pki.ErrExpired) {
-				// It is not replaced: by a clock that is wrong, everybody would lose the CA that they trust.
+				// It is not replaced: by a wrong clock every proxy would lose a CA that is valid.
 				return s, fmt.Errorf("%s: %w, and this machine's clock says %s: if that is right, delete it and start again, which makes a new CA", st, err, now.UTC().Format(time.RFC3339))
 			} else if err != nil {
 				return s, fmt.Errorf("%s: %w", st, err)

@@ -32,7 +32,7 @@ func (a *analysis) onlyOne(kind *kinds.Kind, severity diag.Severity, byDefault, 
 			continue // it is for what it names
 		}
 		if kind == kinds.PeerAuthentication && o.Namespace == a.root && len(labels) > 0 {
-			continue // it counts for nobody, and is a finding as such
+			continue // it has no effect, which another analyzer reports
 		}
 		if len(labels) == 0 {
 			if first := defaults[o.Namespace]; first != nil {

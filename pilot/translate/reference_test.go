@@ -163,7 +163,7 @@ func referenceCases(t *testing.T) []referenceCase {
 		}
 		if b, err := os.ReadFile(filepath.Join(dir, "variables")); err == nil {
 			if c.http3 = string(b) == http3.Variable+"=true\n"; !c.http3 {
-				t.Fatalf("%s: nobody knows %s", c.name, b)
+				t.Fatalf("%s: unknown variables: %s", c.name, b)
 			}
 		}
 		added := objects(t, c.name, read(t, dir, "objects.yaml"))
