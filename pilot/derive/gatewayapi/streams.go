@@ -33,7 +33,8 @@ func (x *route) connections(a attachment) (list []connections) {
 	return list
 }
 
-// makeIdle adds findings for routes that get no connections because an older one has them.
+// makeIdle adds findings for routes that get no connections because another one has them: the first by age, then as
+// proxies find the VirtualServices that are made of them.
 func (r *run) makeIdle() {
 	for c := range r.streamsDue {
 		list := r.streams[c]
@@ -43,7 +44,8 @@ func (r *run) makeIdle() {
 			continue
 		}
 		first := slices.MinFunc(list, func(a, b *route) int {
-			return cmp.Or(older(a.object, b.object), cmp.Compare(a.object.Kind.Name, b.object.Kind.Name))
+			x, y := a.object, b.object
+			return cmp.Or(x.Created.Compare(y.Created), cmp.Compare(a.streamName(), b.streamName()), cmp.Compare(x.Namespace, y.Namespace))
 		})
 		what := "all connections of listener " + string(c.listener.name)
 		if c.host != "" {
@@ -59,11 +61,11 @@ func (r *run) makeIdle() {
 	}
 }
 
-// loses returns the finding about connections that an older route has.
+// loses returns the finding about connections that a route has which comes first.
 func (x *route) loses(to *route, what string) diag.Diagnostic {
 	of := to.object
 	return finding(x.object, diag.Warning, x.object.Kind.Name, "spec.parentRefs", "name another parent, or remove one of the two",
-		fmt.Sprintf("%s %s/%s, which is older, has %s: this one gets none there", of.Kind.Name, of.Namespace, of.Name, what))
+		fmt.Sprintf("%s %s/%s comes first, and has %s: this one gets none there", of.Kind.Name, of.Namespace, of.Name, what))
 }
 
 // stream makes the VirtualService of a TLSRoute or a TCPRoute for a listener. i numbers those of the route.
@@ -72,14 +74,18 @@ func (x *route) stream(a attachment, i int) {
 		return
 	}
 	spec := &networkingv1.VirtualService{Hosts: a.hosts, Gateways: []string{a.listener.name}}
-	kind := "tcp"
-	if x.object.Kind == kinds.TLSRoute {
-		kind = "tls"
-	}
-	if kind == "tls" && a.listener.passthrough() {
+	if x.object.Kind == kinds.TLSRoute && a.listener.passthrough() {
 		spec.Tls = []*networkingv1alpha3.TLSRoute{{Match: []*networkingv1alpha3.TLSMatchAttributes{{SniHosts: a.hosts}}, Route: x.forwards}}
 	} else {
 		spec.Tcp = []*networkingv1alpha3.TCPRoute{{Route: x.forwards}}
 	}
-	x.streamed = append(x.streamed, derive.Derived{Object: x.virtualService(fmt.Sprintf("%s~%s~%d~%s", x.object.Name, kind, i, suffix), spec), Origin: x.object.Key})
+	x.streamed = append(x.streamed, derive.Derived{Object: x.virtualService(fmt.Sprintf("%s~%d~%s", x.streamName(), i, suffix), spec), Origin: x.object.Key})
+}
+
+// streamName returns what the names of the VirtualServices of a TLSRoute or a TCPRoute begin with.
+func (x *route) streamName() string {
+	if x.object.Kind == kinds.TLSRoute {
+		return x.object.Name + "~tls"
+	}
+	return x.object.Name + "~tcp"
 }

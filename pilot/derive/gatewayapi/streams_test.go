@@ -1,6 +1,7 @@
 package gatewayapi_test
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/pilot/derive"
 )
 
 // TestLosers: of routes for the same connections the oldest has them, and a finding of each other one says so.
@@ -47,7 +49,7 @@ spec: {ports: [{port: 80}, {port: 90}]}
 		}
 		losers := func() (list []string) {
 			for _, f := range stage.Run(t, world, mesh.Default()).Findings {
-				if _, what, is := strings.Cut(f.Message, "which is older, has "); is {
+				if _, what, is := strings.Cut(f.Message, "comes first, and has "); is {
 					if f.Object != c.kind+" gw/r0" || !strings.HasPrefix(f.Message, c.kind+" gw/r1") {
 						t.Errorf("%s: %s", c.what, f)
 					}
@@ -67,6 +69,43 @@ spec: {ports: [{port: 80}, {port: 90}]}
 		}
 		if got := losers(); len(got) > 0 {
 			t.Errorf("%s: %q when the older one is gone", c.what, got)
+		}
+	}
+}
+
+// TestTies: of routes of one age that one has the connections whose VirtualService proxies find first, and the other has
+// the finding.
+func TestTies(t *testing.T) {
+	for _, c := range [][2]string{{"gw/db", "gw/db-x"}, {"a/z", "b/y"}, {"a/same", "b/same"}} {
+		world, stage := objects{}, newStage()
+		world.put(t, `apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: edge, namespace: gw}
+spec: {gatewayClassName: istio, listeners: [{name: tcp, port: 90, protocol: TCP, allowedRoutes: {namespaces: {from: All}}}]}`)
+		for _, of := range c {
+			ns, name, _ := strings.Cut(of, "/")
+			world.put(t, fmt.Sprintf("apiVersion: gateway.networking.k8s.io/v1\nkind: TCPRoute\nmetadata: {name: %s, namespace: %s}\nspec: {parentRefs: [{name: edge, namespace: gw}], rules: [{backendRefs: [{name: w, port: 80}]}]}", name, ns))
+		}
+		out := stage.Run(t, world, mesh.Default())
+		var made []derive.Derived
+		for _, d := range out.Objects {
+			if d.Object.Kind == kinds.VirtualService {
+				made = append(made, d)
+			}
+		}
+		slices.SortFunc(made, func(a, b derive.Derived) int {
+			return cmp.Or(cmp.Compare(a.Object.Name, b.Object.Name), cmp.Compare(a.Object.Namespace, b.Object.Namespace))
+		})
+		losers := 0
+		for _, f := range out.Findings {
+			if strings.Contains(f.Message, "comes first, and has ") {
+				if losers++; len(made) != 2 || f.Object != made[1].Origin.String() {
+					t.Errorf("%s has the finding, and of %v the first has the connections", f.Object, made)
+				}
+			}
+		}
+		if losers != 1 {
+			t.Errorf("%v: %d findings", c, losers)
 		}
 	}
 }
