@@ -4,6 +4,8 @@ import (
 	"strings"
 
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
+
+	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
 // Variable is the variable of the environment that asks for HTTP/3.
@@ -27,8 +29,7 @@ func Refusal(s *networkingv1alpha3.Server) (field, reason string) {
 	if strings.HasPrefix(s.GetBind(), "unix://") {
 		return "bind", "QUIC comes over UDP, and never to a Unix socket"
 	}
-	switch s.GetTls().GetMode() {
-	case networkingv1alpha3.ServerTLSSettings_MUTUAL, networkingv1alpha3.ServerTLSSettings_ISTIO_MUTUAL:
+	if DemandsCertificates(s) {
 		return "tls.mode", "every client has to show a certificate, which not all supported proxies ask for over QUIC"
 	}
 	switch s.GetTls().GetMaxProtocolVersion() {
@@ -38,7 +39,41 @@ func Refusal(s *networkingv1alpha3.Server) (field, reason string) {
 	return "tls.maxProtocolVersion", "QUIC has TLS 1.3 alone"
 }
 
-// Takes reports whether a server takes HTTP/3.
+// DemandsCertificates reports whether a server serves no client without a certificate.
+func DemandsCertificates(s *networkingv1alpha3.Server) bool {
+	switch s.GetTls().GetMode() {
+	case networkingv1alpha3.ServerTLSSettings_MUTUAL, networkingv1alpha3.ServerTLSSettings_ISTIO_MUTUAL:
+		return true
+	}
+	return false
+}
+
+// Exposed returns a host of another server of the port that demands certificates of clients, and that a server would
+// take over QUIC by a pattern of its own: there the other one does not take connections. It is empty where there is
+// none.
+func Exposed(s, other *networkingv1alpha3.Server) string {
+	if !DemandsCertificates(other) || !Terminates(other) || s.GetPort().GetNumber() != other.GetPort().GetNumber() {
+		return ""
+	}
+	for _, h := range other.Hosts {
+		host := withoutNamespace(h)
+		for _, p := range s.Hosts {
+			if pattern := withoutNamespace(p); pattern != host && names.Covers(pattern, host) {
+				return host
+			}
+		}
+	}
+	return ""
+}
+
+func withoutNamespace(host string) string {
+	if _, bare, found := strings.Cut(host, "/"); found {
+		host = bare
+	}
+	return strings.ToLower(host)
+}
+
+// Takes reports whether a server takes HTTP/3, if there is no other server on its port.
 func Takes(s *networkingv1alpha3.Server) bool {
 	field, _ := Refusal(s)
 	return Terminates(s) && field == ""

@@ -9,7 +9,8 @@ import (
 )
 
 // http3 reports servers of Gateways for HTTPS that have no HTTP/3 although the control plane is asked for it: those
-// whose port no Service of the gateway has for UDP, and those whose settings could not be kept.
+// whose port no Service of the gateway has for UDP, and those whose settings, or those of another server of the Gateway,
+// could not be kept.
 func (a *analysis) http3() {
 	if !a.options.HTTP3 {
 		return
@@ -30,9 +31,17 @@ func (a *analysis) http3() {
 					"no Service that selects the gateway's Pods has port %d for UDP: clients call it by HTTP/2 and HTTP/1.1 only", number)
 				continue
 			}
+			const fix = "leave it so if HTTP/2 and HTTP/1.1 will do; else serve these hosts "
 			if field, reason := http3.Refusal(s); field != "" {
-				a.report(o, diag.Warning, codeHTTP3, at+"."+field, "leave it so if HTTP/2 and HTTP/1.1 will do; else serve these hosts without it",
-					"port %d takes no HTTP/3 for the hosts of this server: %s", number, reason)
+				a.report(o, diag.Warning, codeHTTP3, at+"."+field, fix+"without it", "port %d takes no HTTP/3 for the hosts of this server: %s", number, reason)
+				continue
+			}
+			for _, other := range spec.Servers {
+				if host := http3.Exposed(s, other); host != "" {
+					a.report(o, diag.Warning, codeHTTP3, at+".hosts", fix+"on another port than "+host,
+						"port %d takes no HTTP/3 for the hosts of this server: it would take %s, too, without the certificate that another server demands of clients", number, host)
+					break
+				}
 			}
 		}
 	}

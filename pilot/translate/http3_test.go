@@ -62,6 +62,17 @@ func TestHTTP3(t *testing.T) {
 		udp = "{name: http3, protocol: UDP, port: 443, targetPort: 8443}"
 	)
 	const another = "\n---\napiVersion: v1\nkind: Service\nmetadata: {name: more, namespace: istio-system}\nspec: {clusterIP: 10.64.0.10, selector: {istio: ingress}, ports: ["
+	const wide = `
+---
+apiVersion: networking.istio.io/v1
+kind: Gateway
+metadata: {name: wide, namespace: istio-system}
+spec:
+  selector: {istio: ingress}
+  servers:
+  - {port: {number: 443, name: wide, protocol: HTTPS}, hosts: ["*.example.org"], tls: {mode: SIMPLE, credentialName: wide}}
+  - {port: {number: 443, name: strict, protocol: HTTPS}, hosts: [m.example.org], tls: {mode: MUTUAL, credentialName: strict}}
+`
 	asSent := []string{
 		"0.0.0.0_8443 one.example.com https.443.one.gw.istio-system kubernetes://one",
 		"0.0.0.0_8443 two.example.com https.443.three.gw.istio-system kubernetes://three optional kubernetes://three-cacert",
@@ -85,9 +96,9 @@ func TestHTTP3(t *testing.T) {
 	}
 	all := &envoytest.Resources{}
 	for _, c := range []struct {
-		name, ports, bind string
-		off, dual, low    bool
-		want              []string
+		name, ports, bind, more string
+		off, dual, low          bool
+		want                    []string
 	}{
 		{name: "nobody asks for it", ports: tcp + ", " + udp, off: true, want: asSent},
 		{name: "nobody asks for it, and the targets differ", ports: udp + ", " + strings.Replace(tcp, "8443", "9443", 1), off: true, want: moved(asSent, "8443", "9443")},
@@ -101,6 +112,11 @@ func TestHTTP3(t *testing.T) {
 		{name: "for UDP under another number", ports: tcp + ", " + strings.Replace(udp, "443,", "444,", 1), want: asSent},
 		{name: "with an address", ports: tcp + ", " + udp, bind: "10.1.0.9", want: slices.Concat(moved(asSent, "0.0.0.0", "10.1.0.9"), over("udp_10.1.0.9_8443 UDP"), moved(offers, "istio-system ", "istio-system.10.1.0.9 "))},
 		{name: "of both families", ports: tcp + ", " + udp, dual: true, want: slices.Concat(moved(asSent, "_8443", "_8443 TCP"), over("udp_0.0.0.0_8443 UDP UDP"), offers)},
+		{name: "a pattern over a host that demands certificates", ports: tcp + ", " + udp, more: wide,
+			want: slices.Concat(asSent, []string{
+				"0.0.0.0_8443 *.example.org https.443.wide.wide.istio-system kubernetes://wide",
+				"0.0.0.0_8443 m.example.org https.443.strict.wide.istio-system kubernetes://strict required kubernetes://strict-cacert",
+			}, over("udp_0.0.0.0_8443 UDP"), offers)},
 		{name: "a port that may not be bound", ports: tcp + ", " + strings.Replace(udp, "8443", "443", 1), low: true, want: asSent},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -112,7 +128,7 @@ func TestHTTP3(t *testing.T) {
 			if c.dual {
 				gw.IPs = append(gw.IPs, "fd00::9")
 			}
-			sent := sent(t, tr, w.apply(objects(t, "world.yaml", []byte(fmt.Sprintf(http3World, c.ports, c.bind)))...), gw)
+			sent := sent(t, tr, w.apply(objects(t, "world.yaml", []byte(fmt.Sprintf(http3World, c.ports, c.bind)+c.more))...), gw)
 			var got, offered []string
 			for name, r := range sent["lds"] {
 				all.Add(t, c.name, envoy.ListenerType, r)

@@ -110,7 +110,25 @@ func servers(c cohort.Client) []Server {
 			}
 		}
 	}
+	withoutExposed(all)
 	return all
+}
+
+// withoutExposed has servers take no HTTP/3 by which clients would reach a host of another one without the certificate
+// that it demands.
+func withoutExposed(all []Server) {
+	var strict []*networkingv1alpha3.Server
+	for _, s := range all {
+		if http3.DemandsCertificates(s.Server) {
+			strict = append(strict, s.Server)
+		}
+	}
+	for i := range all {
+		s := &all[i]
+		if len(s.HTTP3) > 0 && slices.ContainsFunc(strict, func(other *networkingv1alpha3.Server) bool { return http3.Exposed(s.Server, other) != "" }) {
+			s.HTTP3 = nil
+		}
+	}
 }
 
 // serverHosts returns the hosts of a server of a Gateway in a namespace. A server for any host of any namespace has
