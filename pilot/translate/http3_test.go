@@ -62,6 +62,13 @@ func TestHTTP3(t *testing.T) {
 		udp = "{name: http3, protocol: UDP, port: 443, targetPort: 8443}"
 	)
 	const another = "\n---\napiVersion: v1\nkind: Service\nmetadata: {name: more, namespace: istio-system}\nspec: {clusterIP: 10.64.0.10, selector: {istio: ingress}, ports: ["
+	const plugin = `
+---
+apiVersion: extensions.istio.io/v1alpha1
+kind: WasmPlugin
+metadata: {name: plugin, namespace: istio-system}
+spec: {selector: {matchLabels: {istio: ingress}}, type: NETWORK, url: "file:///plugin.wasm"}
+`
 	const wide = `
 ---
 apiVersion: networking.istio.io/v1
@@ -117,6 +124,7 @@ spec:
 				"0.0.0.0_8443 *.example.org https.443.wide.wide.istio-system kubernetes://wide",
 				"0.0.0.0_8443 m.example.org https.443.strict.wide.istio-system kubernetes://strict required kubernetes://strict-cacert",
 			}, over("udp_0.0.0.0_8443 UDP"), offers)},
+		{name: "a filter of connections", ports: tcp + ", " + udp, more: plugin, want: slices.Concat(asSent, offers)},
 		{name: "a port that may not be bound", ports: tcp + ", " + strings.Replace(udp, "8443", "443", 1), low: true, want: asSent},
 	} {
 		t.Run(c.name, func(t *testing.T) {

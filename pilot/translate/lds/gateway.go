@@ -100,6 +100,9 @@ func (m *Listeners) gatewayListeners(v *view.View, c cohort.Inputs) []*envoy.Res
 			out = append(out, m.gateways.Get(k))
 		}
 		for _, port := range slices.Sorted(maps.Keys(o.quic)) {
+			if len(m.hooks.NetworkFilters(k.chain(feature.Gateway, true, port, registry.HTTP3), k.selections)) > 0 {
+				continue // over QUIC Envoy gives them no data, so they could refuse nothing
+			}
 			key := BindKey{o.bind, port}
 			if was := quic[key]; was != nil { // another TCP port of the workload stands for the same port of a service
 				if !slices.Equal(was, o.quic[port]) {
