@@ -9,8 +9,8 @@ import (
 )
 
 // http3 reports servers of Gateways for HTTPS that have no HTTP/3 although the control plane is asked for it: those
-// whose port no Service of the gateway has for UDP, and those whose settings, or those of another server of the Gateway,
-// could not be kept.
+// whose port no Service of the gateway has for UDP, and those whose settings could not be kept, or those of another
+// server of the Gateway.
 func (a *analysis) http3() {
 	if !a.options.HTTP3 {
 		return

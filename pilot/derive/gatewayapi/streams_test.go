@@ -73,7 +73,7 @@ spec: {ports: [{port: 80}, {port: 90}]}
 	}
 }
 
-// TestTies: of routes of one age that one has the connections whose VirtualService proxies find first, and the other has
+// TestTies: of routes of one age the one whose VirtualService proxies find first has the connections, and the other has
 // the finding.
 func TestTies(t *testing.T) {
 	for _, c := range [][2]string{{"gw/db", "gw/db-x"}, {"a/z", "b/y"}, {"a/same", "b/same"}} {
