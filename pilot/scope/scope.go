@@ -163,6 +163,10 @@ func (s *Scope) Service(host string) (Service, bool) {
 	}
 	if s.Sidecar != nil && (all.Service == nil || all.importedPorts != nil) && s.destinationService(host, s.Namespace) != nil {
 		for i := range s.Egress {
+			port := s.Egress[i].port()
+			if port != 0 && slices.Contains(all.importedPorts, port) {
+				continue
+			}
 			for l := range s.index.meshDestinations.Where(withName(host)) {
 				if !s.Egress[i].imports(l.VirtualService) {
 					continue
@@ -171,11 +175,12 @@ func (s *Scope) Service(host string) (Service, bool) {
 				if svc == nil {
 					svc = s.destinationService(host, l.Namespace)
 				}
-				if port := s.Egress[i].port(); port != 0 {
-					if svc.Port(port) != nil {
-						add(Service{svc, []uint32{port}})
+				if port != 0 {
+					if svc.Port(port) == nil {
+						continue
 					}
-					continue
+					add(Service{svc, []uint32{port}})
+					break // the others import the same
 				}
 				for _, d := range l.ports(host) {
 					imported := Service{Service: svc}

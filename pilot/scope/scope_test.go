@@ -168,6 +168,27 @@ func TestDestinationsAreImported(t *testing.T) {
 	}
 }
 
+// TestDestinationOfMany: how many VirtualServices route to a host does not count, where a listener with a port imports
+// that port of it.
+func TestDestinationOfMany(t *testing.T) {
+	allocated := func(n int) float64 {
+		w := &world{t: t}
+		w.service("b", "api.b.svc.cluster.local")
+		for i := range n {
+			w.object(kinds.VirtualService, "b", fmt.Sprint("vs", i), fmt.Sprintf(`{"hosts":["x%d.example.com"],"http":[{"route":[{"destination":{"host":"api"}}]}]}`, i))
+		}
+		o := w.object(kinds.Sidecar, "a", "default", `{"egress":[{"port":{"number":80,"protocol":"HTTP","name":"h"},"hosts":["b/*.example.com"]}]}`)
+		sc := w.index().ScopeOf("a", o)
+		if got := seen(sc.Services); got != "b/api.b.svc.cluster.local:80" {
+			t.Errorf("of %d it sees %q", n, got)
+		}
+		return testing.AllocsPerRun(10, func() { sc.Service("api.b.svc.cluster.local") })
+	}
+	if few, many := allocated(4), allocated(100); many > few {
+		t.Errorf("one of 100 takes %v allocations, and one of 4 %v", many, few)
+	}
+}
+
 func TestSidecarFor(t *testing.T) {
 	w := &world{t: t}
 	root := w.object(kinds.Sidecar, "istio-system", "default", `{}`)
