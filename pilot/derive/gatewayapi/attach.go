@@ -63,6 +63,30 @@ func (x *route) attach(refs []gatewayv1.ParentReference, hostnames []gatewayv1.H
 		}
 		x.parents = append(x.parents, p)
 	}
+	x.reportLost()
+}
+
+// reportLost adds findings about the hosts that are more specific listeners', to which the route does not attach.
+func (x *route) reportLost() {
+	for _, lost := range x.lost {
+		gets := func(a attachment) bool { return a.listener == lost.to && slices.Contains(a.hosts, lost.host) }
+		if slices.ContainsFunc(x.parents, func(p *parent) bool { return slices.ContainsFunc(p.attached, gets) }) {
+			continue
+		}
+		to := string(lost.to.Name)
+		if lost.to.owner != lost.by.owner {
+			to += " of " + lost.to.owner.String()
+		}
+		x.found("spec.hostnames", diag.Info, "attach it to that listener too, or leave the host out",
+			fmt.Sprintf("requests for %s are those of listener %s: this route does not get them by listener %s", lost.host, to, lost.by.Name))
+	}
+	x.lost = nil
+}
+
+// lostHost is a host of a route that another listener has than the one by which it would have it.
+type lostHost struct {
+	host   string
+	to, by *listener
 }
 
 // attachToGateway attaches a route to the listeners of a Gateway, or of one of its ListenerSets, the owner of the
@@ -80,8 +104,10 @@ func (x *route) attachToGateway(p *parent, key, owner kinds.Key, hostnames []gat
 		reasons = append(reasons, condition{metav1.ConditionFalse, string(reason), fmt.Sprintf(format, args...)})
 	}
 	for _, l := range g.listeners {
+		if l.owner.Key != owner || !l.routed {
+			continue
+		}
 		switch hosts := l.hostsOf(hostnames); {
-		case l.owner.Key != owner || !l.routed:
 		case p.ref.SectionName != nil && *p.ref.SectionName != "" && *p.ref.SectionName != l.Name:
 			refuse(gatewayv1.RouteReasonNoMatchingParent, "sectionName %q not found", *p.ref.SectionName)
 		case p.ref.Port != nil && *p.ref.Port != l.Port:
@@ -122,7 +148,7 @@ func (x *route) isolated(l *listener, hosts []string) []string {
 	return slices.DeleteFunc(hosts, func(host string) bool {
 		n := l.gateway.listenerOf(l, host)
 		if n != l {
-			x.found("spec.hostnames", diag.Info, "attach it to that listener too, or leave the host out", fmt.Sprintf("requests for %s are those of listener %s: this route does not get them by listener %s", host, n.Name, l.Name))
+			x.lost = append(x.lost, lostHost{host, n, l})
 		}
 		return n != l
 	})

@@ -71,14 +71,14 @@ func (r *run) place(x *route) {
 			r.count(x, a.listener, 1)
 			r.everyHost(a)
 			for _, c := range x.connections(a) {
-				r.streams[c] = append(r.streams[c], x)
+				r.streams[c] = append(r.streams[c], contender{x, x.streamName(streams)})
 				r.streamsDue[c] = true
 			}
 			if !a.listener.bound {
 				continue
 			}
 			if !http {
-				x.stream(a, streams)
+				x.stream(a, x.streamName(streams))
 				streams += len(a.hosts)
 				continue
 			}
@@ -104,7 +104,7 @@ func (r *run) withdraw(x *route) {
 			r.count(x, a.listener, -1)
 			r.everyHost(a)
 			for _, c := range x.connections(a) {
-				r.streams[c] = slices.DeleteFunc(r.streams[c], func(other *route) bool { return other == x })
+				r.streams[c] = slices.DeleteFunc(r.streams[c], func(other contender) bool { return other.route == x })
 				r.streamsDue[c] = true
 			}
 		}

@@ -70,6 +70,48 @@ spec:
 	}
 }
 
+// TestAttachedToBoth: a route that attaches to the more specific listener too has the requests there, and no finding.
+// One that does not is told whose listener that is.
+func TestAttachedToBoth(t *testing.T) {
+	const gateway = `apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: edge, namespace: gw}
+spec:
+  gatewayClassName: istio
+  allowedListeners: {namespaces: {from: Same}}
+  listeners: [{name: any, port: 80, protocol: HTTP}, {name: a, port: 80, protocol: HTTP, hostname: a.org}]
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: ListenerSet
+metadata: {name: more, namespace: gw}
+spec: {parentRef: {name: edge}, listeners: [{name: any, port: 80, protocol: HTTP, hostname: "*.b.org"}]}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: r, namespace: gw}
+spec: {parentRefs: [%s], hostnames: [a.org, x.b.org, c.org], rules: [{filters: [{type: RequestRedirect, requestRedirect: {hostname: x}}]}]}
+`
+	const set = "{kind: ListenerSet, name: more}"
+	for parents, want := range map[string][]string{
+		"{name: edge}, " + set:                   nil,
+		set + ", {name: edge}":                   nil,
+		"{name: edge}":                           {"requests for x.b.org are those of listener any of ListenerSet gw/more: this route does not get them by listener any"},
+		"{name: edge, sectionName: any}, " + set: {"requests for a.org are those of listener a: this route does not get them by listener any"},
+	} {
+		world, stage := objects{}, newStage()
+		world.put(t, fmt.Sprintf(gateway, parents))
+		var got []string
+		for _, f := range stage.Run(t, world, mesh.Default()).Findings {
+			if strings.HasPrefix(f.Message, "requests for ") {
+				got = append(got, f.Message)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", parents, got, want)
+		}
+	}
+}
+
 // TestInsecureClients: a Gateway that lets clients in without a valid certificate says so.
 func TestInsecureClients(t *testing.T) {
 	world, stage := objects{}, derivetest.New(gatewayapi.New(gatewayapi.Options{Domain: "cluster.local"}))

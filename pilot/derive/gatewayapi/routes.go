@@ -23,6 +23,7 @@ type route struct {
 	object  *kinds.Object
 	looked  *lookups // while it is being made
 	parents []*parent
+	lost    []lostHost // while it is being made
 
 	hostnames  []gatewayv1.Hostname
 	http       []httpRule                             // of HTTPRoutes and GRPCRoutes

@@ -46,7 +46,7 @@ type state struct {
 	classes map[string]string                         // controllers of GatewayClasses, by name
 	grants  map[string]map[kinds.Key]*kinds.Object    // ReferenceGrants by namespace
 	sets    map[kinds.Key]map[kinds.Key]*kinds.Object // ListenerSets by the Gateway that they name
-	streams map[connections][]*route                  // TLSRoutes and TCPRoutes
+	streams map[connections][]contender               // TLSRoutes and TCPRoutes
 
 	gateways  map[kinds.Key]*gateway
 	certified map[kinds.Key]*gateway // those with a certificate for backends
@@ -62,7 +62,7 @@ type state struct {
 func newState() *state {
 	s := &state{
 		objects: map[*kinds.Kind]map[kinds.Key]*kinds.Object{}, looked: map[kinds.Key]*kinds.Object{}, units: map[kinds.Key]*unit{}, readers: map[cell]map[*unit]struct{}{},
-		classes: knownClasses(), grants: map[string]map[kinds.Key]*kinds.Object{}, sets: map[kinds.Key]map[kinds.Key]*kinds.Object{}, streams: map[connections][]*route{},
+		classes: knownClasses(), grants: map[string]map[kinds.Key]*kinds.Object{}, sets: map[kinds.Key]map[kinds.Key]*kinds.Object{}, streams: map[connections][]contender{},
 		gateways: map[kinds.Key]*gateway{}, certified: map[kinds.Key]*gateway{}, routes: map[kinds.Key]*route{}, hosts: map[target]*host{}, services: map[string]map[*host]struct{}{},
 		policies: map[kinds.Key]*backendTLS{}, secured: map[kinds.Key]*securedService{}, backends: map[kinds.Key]map[kinds.Key]int{},
 	}

@@ -151,9 +151,13 @@ func (g *gateway) statuses() (list []*derive.Status) {
 		all = append(all, typed{insecureClients, yes(string(gatewayv1.GatewayReasonConfigurationChanged), "Clients whose certificate is missing or not valid are let in")})
 	}
 	now.Conditions = conditions(g.object, was.Conditions, all...)
+	of := map[*kinds.Object][]*listener{}
+	for _, l := range g.listeners {
+		of[l.owner] = append(of[l.owner], l)
+	}
 	sets := int32(0)
 	for _, s := range g.sets {
-		status, accepted := g.setStatus(s)
+		status, accepted := g.setStatus(s, of[s.object])
 		if list = append(list, status); accepted {
 			sets++
 		}
@@ -180,17 +184,12 @@ func (g *gateway) accepted(bad, all int) condition {
 	return yes("Accepted", "Resource accepted")
 }
 
-// setStatus returns the status of a ListenerSet, and reports whether it is accepted.
-func (g *gateway) setStatus(s *listenerSet) (status *derive.Status, accepted bool) {
+// setStatus returns the status of a ListenerSet with some listeners, and reports whether it is accepted.
+func (g *gateway) setStatus(s *listenerSet, listeners []*listener) (status *derive.Status, accepted bool) {
 	was := s.object.Spec.(*gatewayv1.ListenerSet).Status
 	var now gatewayv1.ListenerSetStatus
-	var listeners []*listener
 	bad := 0
-	for _, l := range g.listeners {
-		if l.owner != s.object {
-			continue
-		}
-		listeners = append(listeners, l)
+	for _, l := range listeners {
 		if !l.bound {
 			bad++
 		}

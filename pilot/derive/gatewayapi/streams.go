@@ -19,6 +19,17 @@ type connections struct {
 	host     string // that clients ask for, where a listener passes TLS through; empty: all
 }
 
+// contender is a route with connections, and the name of what proxies have of it there.
+type contender struct {
+	*route
+	name string
+}
+
+// first orders routes as proxies do what they have of them: those of one age by name, and then by namespace.
+func (s contender) first(o contender) int {
+	return cmp.Or(s.object.Created.Compare(o.object.Created), cmp.Compare(s.name, o.name), cmp.Compare(s.object.Namespace, o.object.Namespace))
+}
+
 // connections returns which of a listener's the route is for; none for HTTP.
 func (x *route) connections(a attachment) (list []connections) {
 	switch {
@@ -33,8 +44,7 @@ func (x *route) connections(a attachment) (list []connections) {
 	return list
 }
 
-// makeIdle adds findings for routes that get no connections because another one has them: the first by age, then as
-// proxies find the VirtualServices that are made of them.
+// makeIdle adds findings for routes that get no connections because an older one has them.
 func (r *run) makeIdle() {
 	for c := range r.streamsDue {
 		list := r.streams[c]
@@ -43,18 +53,16 @@ func (r *run) makeIdle() {
 			r.put(c, derive.Part{})
 			continue
 		}
-		first := slices.MinFunc(list, func(a, b *route) int {
-			x, y := a.object, b.object
-			return cmp.Or(x.Created.Compare(y.Created), cmp.Compare(a.streamName(), b.streamName()), cmp.Compare(x.Namespace, y.Namespace))
-		})
-		what := "all connections of listener " + string(c.listener.name)
+		first := slices.MinFunc(list, contender.first)
+		what := "all connections"
 		if c.host != "" {
-			what = "the connections for " + c.host + " of listener " + string(c.listener.name)
+			what = "the connections for " + c.host
 		}
+		what += fmt.Sprintf(" of listener %s of %s", c.listener.name, c.listener.owner)
 		var p derive.Part
 		for _, x := range list {
-			if x != first {
-				p.Findings = append(p.Findings, x.loses(first, what))
+			if x.route != first.route {
+				p.Findings = append(p.Findings, x.loses(first.route, what))
 			}
 		}
 		r.put(c, p)
@@ -63,13 +71,26 @@ func (r *run) makeIdle() {
 
 // loses returns the finding about connections that a route has which comes first.
 func (x *route) loses(to *route, what string) diag.Diagnostic {
-	of := to.object
+	of, rule := to.object, "which is older"
+	if of.Created.Equal(x.object.Created) {
+		rule = "which is as old and sorts first"
+	}
 	return finding(x.object, diag.Warning, x.object.Kind.Name, "spec.parentRefs", "name another parent, or remove one of the two",
-		fmt.Sprintf("%s %s/%s comes first, and has %s: this one gets none there", of.Kind.Name, of.Namespace, of.Name, what))
+		fmt.Sprintf("%s %s/%s, %s, has %s: this one gets none there", of.Kind.Name, of.Namespace, of.Name, rule, what))
 }
 
-// stream makes the VirtualService of a TLSRoute or a TCPRoute for a listener. i numbers those of the route.
-func (x *route) stream(a attachment, i int) {
+// streamName returns the name of the VirtualService of a TLSRoute or a TCPRoute for a listener. i numbers those of the
+// route.
+func (x *route) streamName(i int) string {
+	kind := "tcp"
+	if x.object.Kind == kinds.TLSRoute {
+		kind = "tls"
+	}
+	return fmt.Sprintf("%s~%s~%d~%s", x.object.Name, kind, i, suffix)
+}
+
+// stream makes the VirtualService of a TLSRoute or a TCPRoute for a listener.
+func (x *route) stream(a attachment, name string) {
 	if len(x.forwards) == 0 {
 		return
 	}
@@ -79,13 +100,5 @@ func (x *route) stream(a attachment, i int) {
 	} else {
 		spec.Tcp = []*networkingv1alpha3.TCPRoute{{Route: x.forwards}}
 	}
-	x.streamed = append(x.streamed, derive.Derived{Object: x.virtualService(fmt.Sprintf("%s~%d~%s", x.streamName(), i, suffix), spec), Origin: x.object.Key})
-}
-
-// streamName returns what the names of the VirtualServices of a TLSRoute or a TCPRoute begin with.
-func (x *route) streamName() string {
-	if x.object.Kind == kinds.TLSRoute {
-		return x.object.Name + "~tls"
-	}
-	return x.object.Name + "~tcp"
+	x.streamed = append(x.streamed, derive.Derived{Object: x.virtualService(name, spec), Origin: x.object.Key})
 }

@@ -277,7 +277,7 @@ func TestIdleRoute(t *testing.T) {
 	d := derived(t, strings.TrimSuffix(edge, "\n---\n")+route("b")+route("a"))
 	var idle []string
 	for _, f := range d.Findings {
-		if strings.Contains(f.Message, "TCPRoute gw/b comes first") {
+		if strings.Contains(f.Message, "TCPRoute gw/b, which is ") {
 			idle = append(idle, f.Object+" "+f.Field)
 		}
 	}
