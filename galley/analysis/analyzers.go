@@ -77,8 +77,8 @@ type Analyzer struct {
 func Analyzers() []Analyzer {
 	return []Analyzer{
 		{"routes", []string{codeReference, codeLimit}, false, "Gateways, hosts, ports, subsets and delegates of VirtualServices that are not there", (*analysis).virtualServices},
-		{"conflicts", []string{codeConflict, codeUnreachable}, false, "VirtualServices that compete for a host", (*analysis).conflicts},
-		{"connection-routes", []string{codeUnreachable}, false, "routes of TLS and TCP that a gateway never reaches", (*analysis).connectionRoutes},
+		{"conflicts", []string{codeConflict, codeUnreachable, codeLimit}, false, "VirtualServices that compete for a host", (*analysis).conflicts},
+		{"connection-routes", []string{codeUnreachable, codeLimit}, false, "routes of TLS and TCP that a gateway never reaches", (*analysis).connectionRoutes},
 		{"rules", []string{codeReference, codeSubset, codeRepeated, codeLimit}, false, "hosts and subsets of DestinationRules that match nothing, or are defined twice", (*analysis).destinationRules},
 		{"selectors", []string{codeWorkloads}, false, "selectors that match no workload", (*analysis).selectors},
 		{"endpoints", []string{codeTargetPort, codeEndpoints}, false, "ports of Services that no Pod has, and Services without endpoints", (*analysis).allEndpoints},

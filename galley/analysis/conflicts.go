@@ -23,31 +23,74 @@ type contested struct {
 // without conditions.
 func (a *analysis) conflicts() {
 	first := map[contested]*kinds.Object{}
+	compared := comparisons{most: maxComparisons}
 	for _, o := range a.routes { // by precedence
-		spec := o.Spec.(*networkingv1.VirtualService)
-		reported := map[*kinds.Object]bool{}
-		for i, written := range spec.Hosts {
-			for _, g := range gatewaysOf(o) {
-				for _, tcp := range []bool{false, true} {
-					if tcp && len(spec.Tcp)+len(spec.Tls) == 0 || !tcp && len(spec.Http) == 0 {
-						continue
+		compared.begin()
+		a.conflictsOf(o, first, &compared)
+		a.uncompared(o, compared)
+	}
+}
+
+func (a *analysis) conflictsOf(o *kinds.Object, first map[contested]*kinds.Object, compared *comparisons) {
+	spec := o.Spec.(*networkingv1.VirtualService)
+	reported := map[*kinds.Object]bool{}
+	gateways, exports, always := gatewaysOf(o), a.exports(spec.ExportTo, o.Namespace), slices.ContainsFunc(spec.Http, unconditional)
+	for i, written := range spec.Hosts {
+		host := names.FQDN(written, o.Namespace, a.domain)
+		for _, g := range gateways {
+			for _, tcp := range []bool{false, true} {
+				if tcp && len(spec.Tcp)+len(spec.Tls) == 0 || !tcp && len(spec.Http) == 0 || g != meshGateway && (tcp || !always) {
+					continue
+				}
+				for _, export := range exports {
+					if !compared.more() {
+						return
 					}
-					if g != meshGateway && (tcp || !slices.ContainsFunc(spec.Http, unconditional)) {
-						continue
-					}
-					for _, export := range a.exports(spec.ExportTo, o.Namespace) {
-						c := contested{g, names.FQDN(written, o.Namespace, a.domain), export, tcp}
-						wins := first[c]
-						if wins == nil {
-							first[c] = o
-						} else if wins != o && !reported[wins] {
-							reported[wins] = true
-							a.conflict(o, wins, indexed("spec.hosts", i), c)
-						}
+					c := contested{g, host, export, tcp}
+					wins := first[c]
+					if wins == nil {
+						first[c] = o
+					} else if wins != o && !reported[wins] {
+						reported[wins] = true
+						a.conflict(o, wins, indexed("spec.hosts", i), c)
 					}
 				}
 			}
 		}
+	}
+}
+
+// Bounds on what is compared by one analyzer: what an object competes for may be the product of its lists.
+const (
+	maxComparisons    = 1 << 20
+	maxOwnComparisons = 1 << 14 // of one object
+)
+
+// comparisons counts what may still be compared.
+type comparisons struct {
+	most, own int
+	refused   bool // of this object not everything was
+}
+
+// begin begins another object.
+func (c *comparisons) begin() { c.own, c.refused = maxOwnComparisons, false }
+
+// more reports whether one more may be compared.
+func (c *comparisons) more() bool {
+	if c.most == 0 || c.own == 0 {
+		c.refused = true
+		return false
+	}
+	c.most--
+	c.own--
+	return true
+}
+
+// uncompared reports an object of which not everything was compared.
+func (a *analysis) uncompared(o *kinds.Object, c comparisons) {
+	if c.refused {
+		a.report(o, diag.Info, codeLimit, "spec.hosts", "split the VirtualService, or export it to fewer namespaces",
+			"its hosts, times its Gateways, the namespaces of exportTo and its matches, are too many: not all of them are compared with those of other VirtualServices")
 	}
 }
 

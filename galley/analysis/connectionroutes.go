@@ -21,60 +21,81 @@ type connected struct {
 // take the same connections.
 func (a *analysis) connectionRoutes() {
 	first := map[connected]*kinds.Object{}
+	compared := comparisons{most: maxComparisons}
 	for _, o := range a.routes { // by precedence
-		spec := o.Spec.(*networkingv1.VirtualService)
-		var own []connected
-		claim := func(of []string, name string, port uint32, tls bool, field, what string) {
-			if len(of) == 0 {
-				of = gatewaysOf(o)
-			}
-			for _, g := range of {
-				if g == meshGateway {
-					continue
-				}
-				for _, export := range a.exports(spec.ExportTo, o.Namespace) {
-					c := connected{gatewayName(g, o.Namespace), name, export, port, tls}
-					wins := first[c]
-					if wins == nil {
-						whole := c
-						whole.port = 0
-						wins = first[whole]
-					}
-					if wins == nil {
-						own = append(own, c)
-						continue
-					}
-					a.report(o, diag.Warning, codeUnreachable, field, "leave it to one of the two, or merge them",
-						"%s routes %s %s on Gateway %s too and comes first (%s): this route is never reached there", wins, what, name, c.gateway, precedence(wins, o))
-					return
-				}
-			}
-		}
-		for i, r := range spec.Tls {
-			for j, m := range r.Match {
-				if len(m.DestinationSubnets) > 0 {
-					continue
-				}
-				for k, name := range m.SniHosts {
-					claim(m.Gateways, name, m.Port, true, indexed(indexed(indexed("spec.tls", i)+".match", j)+".sniHosts", k), "the server name")
-				}
-			}
-		}
-		for i, r := range spec.Tcp {
-			match := r.Match
-			if len(match) == 0 {
-				match = []*networkingv1alpha3.L4MatchAttributes{{}}
-			}
-			for _, m := range match {
-				for _, host := range spec.Hosts {
-					claim(m.Gateways, names.FQDN(host, o.Namespace, a.domain), m.Port, false, indexed("spec.tcp", i), "connections for the host")
-				}
-			}
-		}
-		for _, c := range own { // routes of one object are in the order that it says
+		compared.begin()
+		for _, c := range a.connectionRoutesOf(o, first, &compared) { // routes of one object are in the order that it says
 			if first[c] == nil {
 				first[c] = o
 			}
 		}
+		a.uncompared(o, compared)
 	}
+}
+
+// connectionRoutesOf returns what an object has routes for and none before it has.
+func (a *analysis) connectionRoutesOf(o *kinds.Object, first map[connected]*kinds.Object, compared *comparisons) (own []connected) {
+	spec := o.Spec.(*networkingv1.VirtualService)
+	if len(spec.Tls)+len(spec.Tcp) == 0 {
+		return nil
+	}
+	gateways, exports := gatewaysOf(o), a.exports(spec.ExportTo, o.Namespace)
+	claim := func(of []string, name string, port uint32, tls bool, field, what string) {
+		if len(of) == 0 {
+			of = gateways
+		}
+		for _, g := range of {
+			if g == meshGateway {
+				continue
+			}
+			for _, export := range exports {
+				if !compared.more() {
+					return
+				}
+				c := connected{gatewayName(g, o.Namespace), name, export, port, tls}
+				wins := first[c]
+				if wins == nil {
+					whole := c
+					whole.port = 0
+					wins = first[whole]
+				}
+				if wins == nil {
+					own = append(own, c)
+					continue
+				}
+				a.report(o, diag.Warning, codeUnreachable, field, "leave it to one of the two, or merge them",
+					"%s routes %s %s on Gateway %s too and comes first (%s): this route is never reached there", wins, what, name, c.gateway, precedence(wins, o))
+				return
+			}
+		}
+	}
+	for i, r := range spec.Tls {
+		for j, m := range r.Match {
+			if len(m.DestinationSubnets) > 0 {
+				continue
+			}
+			for k, name := range m.SniHosts {
+				claim(m.Gateways, name, m.Port, true, indexed(indexed(indexed("spec.tls", i)+".match", j)+".sniHosts", k), "the server name")
+			}
+		}
+	}
+	hosts := make([]string, len(spec.Hosts))
+	for i, host := range spec.Hosts {
+		hosts[i] = names.FQDN(host, o.Namespace, a.domain)
+	}
+	for i, r := range spec.Tcp {
+		match := r.Match
+		if len(match) == 0 {
+			match = []*networkingv1alpha3.L4MatchAttributes{{}}
+		}
+		for _, m := range match {
+			for _, host := range hosts {
+				if !compared.more() {
+					return own
+				}
+				claim(m.Gateways, host, m.Port, false, indexed("spec.tcp", i), "connections for the host")
+			}
+		}
+	}
+	return own
 }

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	networkingv1 "istio.io/api/networking/v1"
-	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
@@ -41,12 +40,13 @@ func (a *analysis) rivalHosts() {
 			}
 		}
 	}
+	protocols := map[*kinds.Object]map[uint32]string{} // of the ports of those that define hosts
 	for _, o := range a.of(kinds.ServiceEntry) {
 		spec := o.Spec.(*networkingv1.ServiceEntry)
 		for i, written := range spec.Hosts {
 			host, field := names.FQDN(written, "", a.domain), indexed("spec.hosts", i)
 			if first := defines[of{o.Namespace, host}]; first != nil && first != o {
-				a.joins(o, first, field, host)
+				a.joins(o, first, field, host, protocols)
 				continue
 			}
 			if first := elsewhere[host]; first != nil && first.Namespace != o.Namespace && public(spec.ExportTo, a.mesh.GetDefaultServiceExportTo()) {
@@ -65,11 +65,12 @@ func byHostPrecedence(x, y *host) int {
 		}
 		return h.name
 	}
-	return cmp.Or(x.object.Created.Compare(y.object.Created), cmp.Compare(name(x), name(y)), cmp.Compare(x.object.Namespace, y.object.Namespace), byPrecedence(x.object, y.object))
+	return cmp.Or(x.object.Created.Compare(y.object.Created), cmp.Compare(name(x), name(y)), cmp.Compare(x.object.Namespace, y.object.Namespace), byPrecedence(x.object, y.object), cmp.Compare(x.object.Kind.Name, y.object.Kind.Name), cmp.Compare(x.name, y.name))
 }
 
-// joins reports what of an entry does not count for a host that another object of its namespace defines.
-func (a *analysis) joins(o, first *kinds.Object, field, host string) {
+// joins reports what of an entry does not count for a host that another object of its namespace defines. protocols are
+// those of the ports of such objects, which it adds to.
+func (a *analysis) joins(o, first *kinds.Object, field, host string, protocols map[*kinds.Object]map[uint32]string) {
 	older, ok := first.Spec.(*networkingv1.ServiceEntry)
 	if !ok {
 		a.report(o, diag.Info, codeHost, field, "leave out what the Service says already",
@@ -82,11 +83,21 @@ func (a *analysis) joins(o, first *kinds.Object, field, host string) {
 			"%s has the host %s too and defines it (%s): its resolution is %s, so this entry, whose is %s, adds nothing to the host", first, host, why, older.Resolution, spec.Resolution)
 		return
 	}
+	if protocols[first] == nil {
+		protocols[first] = make(map[uint32]string, len(older.Ports))
+		for _, p := range slices.Backward(older.Ports) {
+			protocols[first][p.Number] = p.Protocol
+		}
+	}
 	var ignored []string
 	for _, p := range spec.Ports {
-		if i := slices.IndexFunc(older.Ports, func(q *networkingv1alpha3.ServicePort) bool { return q.Number == p.Number }); i >= 0 && !strings.EqualFold(older.Ports[i].Protocol, p.Protocol) {
-			ignored = append(ignored, "port "+strconv.FormatUint(uint64(p.Number), 10)+" is "+cmp.Or(strings.ToUpper(older.Ports[i].Protocol), "of no protocol"))
+		if protocol, known := protocols[first][p.Number]; known && !strings.EqualFold(protocol, p.Protocol) {
+			ignored = append(ignored, "port "+strconv.FormatUint(uint64(p.Number), 10)+" is "+cmp.Or(strings.ToUpper(protocol), "of no protocol"))
 		}
+	}
+	const few = 8
+	if n := len(ignored) - few; n > 0 {
+		ignored = append(ignored[:few], strconv.Itoa(n)+" more ports have another protocol")
 	}
 	if spec.Location != older.Location {
 		ignored = append(ignored, "the location is "+older.Location.String())
