@@ -23,7 +23,7 @@ func Fault(text string) (why, fix string) {
 		default:
 			c, ok := parseCommand(text[i:])
 			if !ok {
-				return fmt.Sprintf("the percent sign at character %d of %q begins no command", i+1, text), "write %% for a percent sign, or a command such as %REQ(x-name)%"
+				return fmt.Sprintf("the percent sign at character %d of %q begins no command", i+1, shortened(text)), "write %% for a percent sign, or a command such as %REQ(x-name)%"
 			}
 			if why, fix := c.fault(); why != "" {
 				return why, fix
@@ -32,6 +32,15 @@ func Fault(text string) (why, fix string) {
 		}
 	}
 	return "", ""
+}
+
+// shortened returns the beginning of a long text, for messages: a header may have a megabyte.
+func shortened(text string) string {
+	const most = 200
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
 }
 
 // command is one %NAME(argument):length%.
@@ -92,7 +101,7 @@ func (c command) fault() (why, fix string) {
 		if fix == "remove it" {
 			fix = "write %% for a percent sign"
 		}
-		return fmt.Sprintf("unknown command %%%s%%", c.name), fix
+		return fmt.Sprintf("unknown command %%%s%%", shortened(c.name)), fix
 	case needs == argumentNone && c.argument != "":
 		return fmt.Sprintf("command %s takes no argument", c.name), "write %" + c.name + "%"
 	case needs == argumentRequired && c.argument == "":
@@ -107,7 +116,7 @@ func (c command) argumentFault() (why, fix string) {
 	parts := strings.Split(c.argument, ":")
 	word := func(i int, words ...string) {
 		if why == "" && i < len(parts) && !slices.Contains(words, parts[i]) && (parts[i] != "" || c.name == "METADATA") {
-			why, fix = fmt.Sprintf("%q is no argument of command %s", parts[i], c.name), diag.UnknownName(parts[i], words)
+			why, fix = fmt.Sprintf("%q is no argument of command %s", shortened(parts[i]), c.name), diag.UnknownName(parts[i], words)
 		}
 	}
 	switch c.name {
@@ -118,7 +127,7 @@ func (c command) argumentFault() (why, fix string) {
 		}
 		for _, name := range headers {
 			if name != "" && !names.HeaderName(name) {
-				return fmt.Sprintf("%q is not the name of a header", name), "use letters, digits and dashes"
+				return fmt.Sprintf("%q is not the name of a header", shortened(name)), "use letters, digits and dashes"
 			}
 		}
 	case "START_TIME", "START_TIME_LOCAL", "EMIT_TIME", "EMIT_TIME_LOCAL", "DOWNSTREAM_PEER_CERT_V_START", "DOWNSTREAM_PEER_CERT_V_END",
@@ -134,7 +143,7 @@ func (c command) argumentFault() (why, fix string) {
 		case parts[0] == "":
 			return fmt.Sprintf("command %s needs a key", c.name), "write %" + c.name + "(key)%"
 		case len(parts) > 1 && c.argument != parts[0]+":" && !slices.Contains([]string{"PLAIN", "TYPED", "FIELD"}, parts[1]):
-			return fmt.Sprintf("%q is no way to write filter state", parts[1]), diag.UnknownName(parts[1], []string{"PLAIN", "TYPED", "FIELD"})
+			return fmt.Sprintf("%q is no way to write filter state", shortened(parts[1])), diag.UnknownName(parts[1], []string{"PLAIN", "TYPED", "FIELD"})
 		case len(parts) > 1 && (parts[1] == "FIELD") != (len(parts) > 2):
 			return "a field is named behind FIELD, and only there", "write %" + c.name + "(key:FIELD:name)%"
 		}

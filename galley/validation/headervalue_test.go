@@ -56,3 +56,16 @@ func TestHeaderValuesThatEnvoyRefuses(t *testing.T) {
 		}
 	}
 }
+
+// TestLongHeaderValues: what is said of a long value is short.
+func TestLongHeaderValues(t *testing.T) {
+	const long = 1 << 18
+	for _, value := range []string{
+		strings.Repeat("%A(", long), "%" + strings.Repeat("A", long) + "%", "%REQ(" + strings.Repeat("(", long) + ")%", "%METADATA(" + strings.Repeat("é", long) + ")%",
+		"%FILTER_STATE(a:" + strings.Repeat("a", long) + ")%",
+	} {
+		if message, fix := headerFault(value); message == "" || len(message)+len(fix) > 2000 {
+			t.Errorf("%.20q: %d bytes, and to mend it %d", value, len(message), len(fix))
+		}
+	}
+}
