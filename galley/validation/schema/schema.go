@@ -66,13 +66,20 @@ func (s *Set) Check(gvk runtime.GroupVersionKind, object map[string]any) (field.
 	return errs, nil
 }
 
-// name moves the path of the field from the beginning of an error's text to where it belongs: of alternatives, the
-// library says it only there.
+// name moves the path of the field from an error's text to where it belongs: of alternatives, the library says it only
+// at the beginning of that, and of numbers that are too large for their type at the end.
 func name(e *field.Error) {
+	if e.Field != "" && e.Field != "<nil>" {
+		return
+	}
 	rest, quoted := strings.CutPrefix(e.Detail, `"`)
-	path, why, ended := strings.Cut(rest, `" `)
-	if quoted && ended && (e.Field == "" || e.Field == "<nil>") {
+	if path, why, ended := strings.Cut(rest, `" `); quoted && ended {
 		e.Field, e.Detail = path, why
+		return
+	}
+	e.Field = ""
+	if at := strings.LastIndex(e.Detail, " in "); at >= 0 && !strings.Contains(e.Detail[at+len(" in "):], " ") {
+		e.Field, e.Detail = e.Detail[at+len(" in "):], e.Detail[:at]
 	}
 }
 

@@ -47,6 +47,7 @@ func TestCheck(t *testing.T) {
 		{"networking.istio.io/v1/VirtualService", "spec: {hosts: [a], http: [{timeout: 1us, route: [{destination: {host: a}}]}]}", "spec.http[0].timeout: Invalid value"},
 		{"gateway.networking.k8s.io/v1/HTTPRoute", "spec: {parentRefs: [{name: a}, {name: a}]}", "sectionName must be unique"},
 		{"gateway.networking.k8s.io/v1/Gateway", "spec: {gatewayClassName: a, listeners: [{name: a, port: 80, protocol: HTTP}, {name: a, port: 81, protocol: HTTP}]}", "spec.listeners[1]: Duplicate value"},
+		{"gateway.networking.k8s.io/v1/HTTPRoute", "spec: {rules: [{filters: [{type: CORS, cors: {maxAge: 2147483648}}]}]}", "spec.rules[0].filters[0].cors.maxAge: "},
 		{"v1/Service", "spec: 5", ""},
 	} {
 		gvk := runtime.FromAPIVersionAndKind(c.kind[:strings.LastIndex(c.kind, "/")], c.kind[strings.LastIndex(c.kind, "/")+1:])
