@@ -117,6 +117,13 @@ type routeBuilder struct {
 	scope  *scope.Scope
 	route  string
 	port   uint32
+	ruled  map[*registry.Service]ruled // a cache, for services that many routes lead to
+}
+
+// ruled is the rule for calls to a service, and those of its subsets that have a consistent hash.
+type ruled struct {
+	rule    traffic.Rule
+	subsets frozen.List[hashedSubset]
 }
 
 func (b *routeBuilder) virtualHostKey(name, domains string, port uint32) virtualHostKey {
@@ -139,7 +146,8 @@ func (b *routeBuilder) destinations(k virtualHostKey, s *registry.Service) froze
 		seen[host] = struct{}{}
 		d := destination{host: host, service: b.scope.ResolveAlias(host)}
 		if d.service != nil {
-			d.rule, d.subsets = b.rules(d.service)
+			of := b.rules(d.service)
+			d.rule, d.subsets = of.rule, of.subsets
 		}
 		list = append(list, d)
 	}
@@ -154,8 +162,11 @@ func (b *routeBuilder) destinations(k virtualHostKey, s *registry.Service) froze
 	return frozen.ListOf(list...)
 }
 
-// rules returns the rule for calls to a service, and those of its subsets that have a consistent hash.
-func (b *routeBuilder) rules(s *registry.Service) (traffic.Rule, frozen.List[hashedSubset]) {
+// rules returns the rules for calls to a service.
+func (b *routeBuilder) rules(s *registry.Service) ruled {
+	if of, known := b.ruled[s]; known {
+		return of
+	}
 	all := b.view.MergedRules(b.cohort, s)
 	rule, _ := all.Rule("")
 	var hashed []hashedSubset
@@ -165,7 +176,11 @@ func (b *routeBuilder) rules(s *registry.Service) (traffic.Rule, frozen.List[has
 			hashed = append(hashed, hashedSubset{subset.Name, of})
 		}
 	}
-	return rule, frozen.ListOf(hashed...)
+	if b.ruled == nil {
+		b.ruled = map[*registry.Service]ruled{}
+	}
+	b.ruled[s] = ruled{rule, frozen.ListOf(hashed...)}
+	return b.ruled[s]
 }
 
 // blackholeHost makes the only virtual host of a route configuration without others: of a port without routes, or one
