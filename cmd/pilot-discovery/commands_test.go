@@ -176,13 +176,14 @@ func TestWatch(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	shown, done := make(chan string, 1), make(chan int)
+	var beside strings.Builder
 	go func() {
-		done <- run(ctx, []string{"diff", "testdata/mesh", "-f", change, "--watch"}, nil, writerFunc(func(text string) { shown <- text }), io.Discard)
+		done <- run(ctx, []string{"diff", "testdata/mesh", "-f", change, "--watch"}, nil, writerFunc(func(text string) { shown <- text }), &beside)
 	}()
 	for _, x := range []struct{ change, says string }{
 		{strings.ReplaceAll(string(web), "port: 80", "port: 81"), "No object differs from what there is."},
 		{"kind: [", "outbound|81||web.a.svc.cluster.local"},
-		{string(web), "error: the change is not one that a server takes"},
+		{string(web), "error: the change is not one that a server takes:\n" + change + ":"},
 		{"", "No object differs from what there is."},
 	} {
 		if text := <-shown; !strings.Contains(text, x.says) {
@@ -191,8 +192,8 @@ func TestWatch(t *testing.T) {
 		write(x.change)
 	}
 	cancel()
-	if code := <-done; code != 0 {
-		t.Errorf("exit code %d", code)
+	if code := <-done; code != 0 || beside.Len() > 0 {
+		t.Errorf("exit code %d, and beside the output %q", code, beside.String())
 	}
 }
 

@@ -129,10 +129,16 @@ func (f *diffFlags) once(c *cobra.Command, against string, w io.Writer) error {
 	}
 	errs := slices.DeleteFunc(slices.Clone(found), func(d diag.Diagnostic) bool { return d.Severity != diag.Error })
 	if len(errs) > 0 {
+		var said strings.Builder
 		for _, d := range errs {
-			fmt.Fprintln(c.ErrOrStderr(), d)
+			fmt.Fprintf(&said, "%s\n", d)
 		}
-		return errors.New("the change is not one that a server takes")
+		const refused = "the change is not one that a server takes"
+		if f.watch { // what is printed beside the output would be printed with each look
+			return fmt.Errorf("%s:\n%s", refused, strings.TrimSuffix(said.String(), "\n"))
+		}
+		fmt.Fprint(c.ErrOrStderr(), said.String())
+		return errors.New(refused)
 	}
 	if f.dryRun {
 		if err := f.judged(c, changes); err != nil {

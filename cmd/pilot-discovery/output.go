@@ -144,6 +144,9 @@ func watched(c *cobra.Command, watch bool, show func(io.Writer) error) error {
 		var out bytes.Buffer
 		begin := time.Now()
 		err := show(&out)
+		if watch && ctx.Err() != nil {
+			return nil // what it says is that it was interrupted
+		}
 		pause := max(watchInterval, 9*time.Since(begin))
 		if !watch || err != nil && out.Len() == 0 && last == nil {
 			_, _ = w.Write(out.Bytes())
