@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestComparisonsAreBounded: a VirtualService whose hosts, Gateways, namespaces and matches multiply is compared in part,
-// and says so. Others are compared as ever.
+// TestComparisonsAreBounded: a VirtualService whose hosts, Gateways, namespaces and matches multiply is compared in
+// part, and says so. Others are compared as ever.
 func TestComparisonsAreBounded(t *testing.T) {
 	list := func(format string, n int) string {
 		var all []string
