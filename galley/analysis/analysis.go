@@ -179,8 +179,16 @@ func byPrecedence(x, y *kinds.Object) int {
 
 // exported reports whether an object of namespace own, with that exportTo, is visible in namespace to.
 func exported(exportTo, byDefault []string, own, to string) bool {
-	if len(exportTo) == 0 {
-		exportTo = byDefault
+	return slices.ContainsFunc(exports(exportTo, byDefault), func(e string) bool { return e == "*" || e == to || e == "." && own == to })
+}
+
+// exports returns the exportTo that counts for an object: its own, or else the default of the mesh, or else all
+// namespaces.
+func exports(exportTo, byDefault []string) []string {
+	for _, list := range [][]string{exportTo, byDefault} {
+		if len(list) > 0 {
+			return list
+		}
 	}
-	return len(exportTo) == 0 || slices.ContainsFunc(exportTo, func(e string) bool { return e == "*" || e == to || e == "." && own == to })
+	return []string{"*"}
 }

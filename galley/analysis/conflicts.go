@@ -34,7 +34,7 @@ func (a *analysis) conflicts() {
 func (a *analysis) conflictsOf(o *kinds.Object, first map[contested]*kinds.Object, compared *comparisons) {
 	spec := o.Spec.(*networkingv1.VirtualService)
 	reported := map[*kinds.Object]bool{}
-	gateways, exports, always := gatewaysOf(o), a.exports(spec.ExportTo, o.Namespace), slices.ContainsFunc(spec.Http, unconditional)
+	gateways, exports, always := gatewaysOf(o), a.exportsOf(spec.ExportTo, o.Namespace), slices.ContainsFunc(spec.Http, unconditional)
 	for i, written := range spec.Hosts {
 		host := names.FQDN(written, o.Namespace, a.domain)
 		for _, g := range gateways {
@@ -86,7 +86,7 @@ func (c *comparisons) more() bool {
 	return true
 }
 
-// uncompared reports an object of which not everything was compared.
+// uncompared reports an object if it was compared in part only.
 func (a *analysis) uncompared(o *kinds.Object, c comparisons) {
 	if c.refused {
 		a.report(o, diag.Info, codeLimit, "spec.hosts", "split the VirtualService, or export it to fewer namespaces",
@@ -107,12 +107,10 @@ func (a *analysis) conflict(o, wins *kinds.Object, field string, c contested) {
 		"%s has the host %s on Gateway %s too and comes first (%s): its last route takes all requests, so the last route here is never reached", wins, c.host, c.gateway, why)
 }
 
-// exports returns in which ways a VirtualService is exported, as contested has them.
-func (a *analysis) exports(exportTo []string, own string) []string {
-	if len(exportTo) == 0 {
-		exportTo = a.mesh.GetDefaultVirtualServiceExportTo()
-	}
-	if len(exportTo) == 0 || slices.Contains(exportTo, "*") {
+// exportsOf returns in which ways a VirtualService is exported, as contested has them.
+func (a *analysis) exportsOf(exportTo []string, own string) []string {
+	exportTo = exports(exportTo, a.mesh.GetDefaultVirtualServiceExportTo())
+	if slices.Contains(exportTo, "*") {
 		return []string{"*"}
 	}
 	var list []string

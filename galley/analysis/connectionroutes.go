@@ -39,7 +39,7 @@ func (a *analysis) connectionRoutesOf(o *kinds.Object, first map[connected]*kind
 	if len(spec.Tls)+len(spec.Tcp) == 0 {
 		return nil
 	}
-	gateways, exports := gatewaysOf(o), a.exports(spec.ExportTo, o.Namespace)
+	gateways, exports := gatewaysOf(o), a.exportsOf(spec.ExportTo, o.Namespace)
 	claim := func(of []string, name string, port uint32, tls bool, field, what string) {
 		if len(of) == 0 {
 			of = gateways

@@ -9,21 +9,18 @@ import (
 // precedence returns the rule by which the first of two objects that compete comes before the second. The rules are
 // those of byPrecedence.
 func precedence(first, second *kinds.Object) string {
-	switch {
-	case !first.Created.Equal(second.Created):
-		return "it is older"
-	case first.Name != second.Name:
-		return "both are of the same age, and it sorts first by name"
+	if first.Name != second.Name {
+		return olderOr(first, second, "both are of the same age, and it sorts first by name")
 	}
-	return "both are of the same age and name, and it sorts first by namespace"
+	return olderOr(first, second, "both are of the same age and name, and it sorts first by namespace")
 }
 
-// precedenceOfHosts is precedence for services of one host: after the age the namespace decides.
-func precedenceOfHosts(first, second *kinds.Object) string {
+// olderOr returns that the first of two objects is older, or else the rule by which it comes first.
+func olderOr(first, second *kinds.Object, rule string) string {
 	if !first.Created.Equal(second.Created) {
 		return "it is older"
 	}
-	return "both are of the same age, and its namespace sorts first"
+	return rule
 }
 
 // together reports whether the proxies of some namespace may see both of two objects with those lists of exportTo.
@@ -37,8 +34,5 @@ func together(a *kinds.Object, exportA []string, b *kinds.Object, exportB, byDef
 
 // public reports whether an object with that exportTo is exported to all namespaces.
 func public(exportTo, byDefault []string) bool {
-	if len(exportTo) == 0 {
-		exportTo = byDefault
-	}
-	return len(exportTo) == 0 || slices.Contains(exportTo, "*")
+	return slices.Contains(exports(exportTo, byDefault), "*")
 }

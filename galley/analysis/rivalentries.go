@@ -16,7 +16,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
-// rivalEntries reports ServiceEntries of which a part does not count, because an older entry or a Service has the same
+// rivalEntries reports ServiceEntries with a part that does not count, because an older entry or a Service has the same
 // host, or the same address and port.
 func (a *analysis) rivalEntries() {
 	a.rivalHosts()
@@ -51,7 +51,7 @@ func (a *analysis) rivalHosts() {
 			}
 			if first := elsewhere[host]; first != nil && first.Namespace != o.Namespace && public(spec.ExportTo, a.mesh.GetDefaultServiceExportTo()) {
 				a.report(o, diag.Warning, codeHost, field, "leave the host to one of the two, or limit exportTo to the namespaces that each is for",
-					"%s has the host %s too and counts for the proxies of all other namespaces (%s): this one counts for those of namespace %s alone", first, host, precedenceOfHosts(first, o), o.Namespace)
+					"%s has the host %s too and counts for the proxies of all other namespaces (%s): this one counts for those of namespace %s alone", first, host, olderOr(first, o, "both are of the same age, and its namespace sorts first"), o.Namespace)
 			}
 		}
 	}
@@ -159,7 +159,7 @@ func (a *analysis) rivalAddresses() {
 					if first, taken := claim(o, address, p.Protocol, p.Number); taken {
 						a.report(h.object, diag.Warning, codeAddress, indexed("spec.addresses", i), "give each host an address of its own",
 							"%s has the address %s too, and comes first on port %d (%s): connections there lead to its host %s, and not to %s",
-							first.Object, address, p.Number, precedenceOfAddresses(first.Object, h.object), first.host, h.name)
+							first.Object, address, p.Number, olderOr(first.Object, h.object, "both are of the same age, and its host sorts first"), first.host, h.name)
 						break
 					}
 				}
@@ -186,12 +186,4 @@ func boundAddress(address, protocol string) string {
 		return ""
 	}
 	return prefix.Masked().String()
-}
-
-// precedenceOfAddresses is precedence for hosts that share an address.
-func precedenceOfAddresses(first, second *kinds.Object) string {
-	if !first.Created.Equal(second.Created) {
-		return "it is older"
-	}
-	return "both are of the same age, and its host sorts first"
 }
