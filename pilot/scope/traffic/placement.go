@@ -33,15 +33,19 @@ func Places(r *networkingv1.DestinationRule) (places bool, labels []string) {
 
 // PassesThrough reports whether some connections that a rule is for go on to the address that was called.
 func PassesThrough(r *networkingv1.DestinationRule) bool {
-	through := func(t *networkingv1alpha3.TrafficPolicy) bool {
-		is := func(lb *networkingv1alpha3.LoadBalancerSettings) bool {
-			return lb.GetSimple() == networkingv1alpha3.LoadBalancerSettings_PASSTHROUGH
-		}
-		return is(t.GetLoadBalancer()) || slices.ContainsFunc(t.GetPortLevelSettings(), func(p *networkingv1alpha3.TrafficPolicy_PortTrafficPolicy) bool {
-			return is(p.GetLoadBalancer())
-		})
-	}
-	return through(r.GetTrafficPolicy()) || slices.ContainsFunc(r.GetSubsets(), func(s *networkingv1alpha3.Subset) bool { return through(s.GetTrafficPolicy()) })
+	return balances(r.GetTrafficPolicy(), Passthrough) || slices.ContainsFunc(r.GetSubsets(), func(s *networkingv1alpha3.Subset) bool { return balances(s.GetTrafficPolicy(), Passthrough) })
+}
+
+// Passthrough reports whether a load balancer has connections go on to the address that was called.
+func Passthrough(lb *networkingv1alpha3.LoadBalancerSettings) bool {
+	return lb.GetSimple() == networkingv1alpha3.LoadBalancerSettings_PASSTHROUGH
+}
+
+// balances reports whether some load balancer of a policy, its own or that of a port, is one.
+func balances(t *networkingv1alpha3.TrafficPolicy, is func(*networkingv1alpha3.LoadBalancerSettings) bool) bool {
+	return is(t.GetLoadBalancer()) || slices.ContainsFunc(t.GetPortLevelSettings(), func(p *networkingv1alpha3.TrafficPolicy_PortTrafficPolicy) bool {
+		return is(p.GetLoadBalancer())
+	})
 }
 
 // MeshPlaces reports whether endpoints are preferred by where they run without a rule that says so.

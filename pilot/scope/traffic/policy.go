@@ -204,9 +204,7 @@ func (r Rule) WithoutSubset() Rule {
 
 // Hashes reports whether a policy spreads some requests by a consistent hash.
 func Hashes(t *networkingv1alpha3.TrafficPolicy) bool {
-	return t.GetLoadBalancer().GetConsistentHash() != nil || slices.ContainsFunc(t.GetPortLevelSettings(), func(p *networkingv1alpha3.TrafficPolicy_PortTrafficPolicy) bool {
-		return p.GetLoadBalancer().GetConsistentHash() != nil
-	})
+	return balances(t, func(lb *networkingv1alpha3.LoadBalancerSettings) bool { return lb.GetConsistentHash() != nil })
 }
 
 func atPort(t *networkingv1alpha3.TrafficPolicy, port uint32) Policy {

@@ -138,7 +138,7 @@ func (m *Clusters) serviceClusters(v *view.View, c cohort.Client, s scope.Servic
 			k.subset, k.sni = subset, false
 			k.rule, _ = rules.Rule(subset)
 			k.endpointTLS = snapshot.NoTLS
-			if s.Resolution == registry.Passthrough || passesThrough(k.rule.Policy(p.Number)) {
+			if s.Resolution == registry.Passthrough || traffic.Passthrough(k.rule.Policy(p.Number).LoadBalancer) {
 				k.endpointTLS = endpoints.TLS
 			}
 			if !k.inline.Empty() {
@@ -246,7 +246,7 @@ func (k clusterKey) setDiscovery(b builder, c *clusterv3.Cluster, policy traffic
 			kind = clusterv3.Cluster_ORIGINAL_DST
 		}
 	}
-	if passesThrough(policy) {
+	if traffic.Passthrough(policy.LoadBalancer) {
 		kind = clusterv3.Cluster_ORIGINAL_DST
 	}
 	if k.service.Resolution == registry.DynamicDNS && kind != clusterv3.Cluster_ORIGINAL_DST {
@@ -277,11 +277,6 @@ func (k clusterKey) setDiscovery(b builder, c *clusterv3.Cluster, policy traffic
 			c.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STRICT_DNS}
 		}
 	}
-}
-
-// passesThrough reports whether connections go on to the address that was called.
-func passesThrough(p traffic.Policy) bool {
-	return p.LoadBalancer.GetSimple() == networkingv1alpha3.LoadBalancerSettings_PASSTHROUGH
 }
 
 // hasOneEndpoint reports whether an assignment has exactly one endpoint, which is all that LOGICAL_DNS takes.

@@ -60,8 +60,13 @@ type binding struct {
 type destination struct {
 	host    string
 	service *registry.Service // nil if there is none
+	ruled
+}
+
+// ruled is the rule for calls to a service, and those of its subsets that have a consistent hash.
+type ruled struct {
 	rule    traffic.Rule
-	subsets frozen.List[hashedSubset] // those with a consistent hash
+	subsets frozen.List[hashedSubset]
 }
 
 // hashedSubset is a subset whose rule has a consistent hash.
@@ -120,12 +125,6 @@ type routeBuilder struct {
 	ruled  map[*registry.Service]ruled // a cache, for services that many routes lead to
 }
 
-// ruled is the rule for calls to a service, and those of its subsets that have a consistent hash.
-type ruled struct {
-	rule    traffic.Rule
-	subsets frozen.List[hashedSubset]
-}
-
 func (b *routeBuilder) virtualHostKey(name, domains string, port uint32) virtualHostKey {
 	return virtualHostKey{name: name, domains: domains, route: b.route, port: port, mesh: b.view.Mesh().With(b.cohort.Settings), proxyNamespace: b.cohort.Namespace, domain: b.view.Domain()}
 }
@@ -146,8 +145,7 @@ func (b *routeBuilder) destinations(k virtualHostKey, s *registry.Service) froze
 		seen[host] = struct{}{}
 		d := destination{host: host, service: b.scope.ResolveAlias(host)}
 		if d.service != nil {
-			of := b.rules(d.service)
-			d.rule, d.subsets = of.rule, of.subsets
+			d.ruled = b.rules(d.service)
 		}
 		list = append(list, d)
 	}
