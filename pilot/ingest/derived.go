@@ -33,6 +33,9 @@ type claim struct {
 	reported bool // that it does not count
 }
 
+// of reports whether a part of a stage has the claim.
+func (c *claim) of(stage *stageRun, part any) bool { return c.stage == stage && c.part == part }
+
 func (o *outputs) claimed(key kinds.Key) bool { return o.derived[key] != nil || o.hidden[key] != nil }
 
 // note adds a key to claimed, with the derived object that counts before it changes.
@@ -116,11 +119,11 @@ func objectsOf(p *derive.Part) map[kinds.Key]derive.Derived {
 
 // claimOf returns the claim of a part to a key, or nil.
 func (o *outputs) claimOf(stage *stageRun, part any, key kinds.Key) *claim {
-	if c := o.derived[key]; c != nil && c.stage == stage && c.part == part {
+	if c := o.derived[key]; c != nil && c.of(stage, part) {
 		return c
 	}
 	for _, c := range o.hidden[key] {
-		if c.stage == stage && c.part == part {
+		if c.of(stage, part) {
 			return c
 		}
 	}
@@ -128,11 +131,11 @@ func (o *outputs) claimOf(stage *stageRun, part any, key kinds.Key) *claim {
 }
 
 func (o *outputs) unclaim(stage *stageRun, part any, key kinds.Key) {
-	if c := o.derived[key]; c != nil && c.stage == stage && c.part == part {
+	if c := o.derived[key]; c != nil && c.of(stage, part) {
 		delete(o.derived, key)
 		return
 	}
-	o.hide(key, slices.DeleteFunc(o.hidden[key], func(c *claim) bool { return c.stage == stage && c.part == part }))
+	o.hide(key, slices.DeleteFunc(o.hidden[key], func(c *claim) bool { return c.of(stage, part) }))
 }
 
 func (o *outputs) hide(key kinds.Key, list []*claim) {

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -15,7 +14,6 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/galley/validation"
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
-	"github.com/istiod-lite/istiod-lite/pilot/config"
 	"github.com/istiod-lite/istiod-lite/pilot/derive"
 )
 
@@ -108,33 +106,9 @@ func TestGatewayHistories(t *testing.T) {
 			Parts{Catalog: catalog.Features(), Stages: catalog.Stages("cluster.local", "istio-system", limits.Default())})
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		w, present, statuses := empty(), map[kinds.Key]*kinds.Object{}, map[kinds.Key]*derive.Status{}
-		for range rapid.IntRange(1, 15).Draw(t, "commits") {
-			batch := map[kinds.Key]kinds.Change{}
-			for range rapid.IntRange(1, 4).Draw(t, "changes") {
-				o := rapid.SampledFrom(pool).Draw(t, "object")
-				c := kinds.Change{Key: o.Key, Object: o}
-				if rapid.IntRange(0, 2).Draw(t, "gone") == 0 {
-					c.Object = nil
-				}
-				batch[o.Key] = c
-			}
-			var list []kinds.Change
-			for key, c := range batch {
-				list = append(list, c)
-				if present[key] = c.Object; c.Object == nil {
-					delete(present, key)
-				}
-			}
-			config.Sort(list)
-			w.Commit(list, time.Time{})
-			once := empty()
-			list = nil
-			for key, o := range present {
-				list = append(list, kinds.Change{Key: key, Object: o})
-			}
-			config.Sort(list)
-			once.Commit(list, time.Time{})
+		statuses := map[kinds.Key]*derive.Status{}
+		draw := func() *kinds.Object { return rapid.SampledFrom(pool).Draw(t, "object") }
+		commitRandomly(t, 15, 4, empty, draw, func(w, once *World, _ map[kinds.Key]*kinds.Object) {
 			if d := cmp.Diff(everything(t, once), everything(t, w)); d != "" {
 				t.Fatalf("-at once +in commits:\n%s", d)
 			}
@@ -146,7 +120,7 @@ func TestGatewayHistories(t *testing.T) {
 			if !slices.Equal(sortedStatuses(statuses), w.Statuses()) {
 				t.Fatal("TakeStatuses left out a change")
 			}
-		}
+		})
 	})
 }
 

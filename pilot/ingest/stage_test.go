@@ -187,46 +187,55 @@ func TestStages(t *testing.T) {
 // However changes are batched, what is derived is what is derived of all objects at once.
 func TestStagesHistories(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w, present := newDeriving(), map[kinds.Key]*kinds.Object{}
-		for range rapid.IntRange(1, 12).Draw(t, "commits") {
-			batch := map[kinds.Key]kinds.Change{}
-			for range rapid.IntRange(1, 3).Draw(t, "changes") {
-				name, host := rapid.SampledFrom([]string{"x", "y"}).Draw(t, "name"), rapid.SampledFrom([]string{"one.example", "two.example"}).Draw(t, "host")
-				o := rapid.SampledFrom([]*kinds.Object{
-					httpRoute(name, gatewayv1.Hostname(host)), httpRoute(name), virtual(name, host),
-					{Key: kinds.Key{Kind: kinds.DestinationRule, Namespace: "a", Name: name}, Spec: &networkingv1.DestinationRule{Host: "own." + host}},
-					configMap("istio", map[string]string{"mesh": "trustDomain: " + host}),
-					configMap("istio", map[string]string{"mesh": "discoverySelectors: [{matchLabels: {mesh: 'yes'}}]"}),
-					{Key: kinds.Key{Kind: kinds.Namespace, Name: "a"}, Labels: map[string]string{"mesh": host[:1]}, Spec: &corev1.Namespace{}},
-					{Key: kinds.Key{Kind: kinds.Namespace, Name: "a"}, Labels: map[string]string{"mesh": "yes"}, Spec: &corev1.Namespace{}},
-				}).Draw(t, "object")
-				c := kinds.Change{Key: o.Key, Object: o}
-				if rapid.IntRange(0, 2).Draw(t, "gone") == 0 {
-					c.Object = nil
-				}
-				batch[o.Key] = c
-			}
-			var list []kinds.Change
-			for key, c := range batch {
-				list = append(list, c)
-				if present[key] = c.Object; c.Object == nil {
-					delete(present, key)
-				}
-			}
-			config.Sort(list)
-			w.Commit(list, time.Time{})
-			once := newDeriving()
-			list = nil
-			for key, o := range present {
-				list = append(list, kinds.Change{Key: key, Object: o})
-			}
-			config.Sort(list)
-			once.Commit(list, time.Time{})
+		draw := func() *kinds.Object {
+			name, host := rapid.SampledFrom([]string{"x", "y"}).Draw(t, "name"), rapid.SampledFrom([]string{"one.example", "two.example"}).Draw(t, "host")
+			return rapid.SampledFrom([]*kinds.Object{
+				httpRoute(name, gatewayv1.Hostname(host)), httpRoute(name), virtual(name, host),
+				{Key: kinds.Key{Kind: kinds.DestinationRule, Namespace: "a", Name: name}, Spec: &networkingv1.DestinationRule{Host: "own." + host}},
+				configMap("istio", map[string]string{"mesh": "trustDomain: " + host}),
+				configMap("istio", map[string]string{"mesh": "discoverySelectors: [{matchLabels: {mesh: 'yes'}}]"}),
+				{Key: kinds.Key{Kind: kinds.Namespace, Name: "a"}, Labels: map[string]string{"mesh": host[:1]}, Spec: &corev1.Namespace{}},
+				{Key: kinds.Key{Kind: kinds.Namespace, Name: "a"}, Labels: map[string]string{"mesh": "yes"}, Spec: &corev1.Namespace{}},
+			}).Draw(t, "object")
+		}
+		commitRandomly(t, 12, 3, newDeriving, draw, func(w, once *World, present map[kinds.Key]*kinds.Object) {
 			if d := cmp.Diff(held(once), held(w)); d != "" {
 				t.Fatalf("-at once +in commits:\n%s\nof %s", d, strings.ReplaceAll(fmt.Sprint(present), "\n", " "))
 			}
-		}
+		})
 	})
+}
+
+// commitRandomly makes up to so many commits, each of up to so many changes of objects that draw returns, which come or
+// go. After each commit it calls check, with a World that was given all that is present at once.
+func commitRandomly(t *rapid.T, commits, changes int, empty func() *World, draw func() *kinds.Object, check func(w, once *World, present map[kinds.Key]*kinds.Object)) {
+	w, present := empty(), map[kinds.Key]*kinds.Object{}
+	commit := func(w *World, of map[kinds.Key]*kinds.Object) {
+		list := make([]kinds.Change, 0, len(of))
+		for key, o := range of {
+			list = append(list, kinds.Change{Key: key, Object: o})
+		}
+		config.Sort(list)
+		w.Commit(list, time.Time{})
+	}
+	for range rapid.IntRange(1, commits).Draw(t, "commits") {
+		batch := map[kinds.Key]*kinds.Object{}
+		for range rapid.IntRange(1, changes).Draw(t, "changes") {
+			o := draw()
+			if batch[o.Key] = o; rapid.IntRange(0, 2).Draw(t, "gone") == 0 {
+				batch[o.Key] = nil
+			}
+		}
+		for key, o := range batch {
+			if present[key] = o; o == nil {
+				delete(present, key)
+			}
+		}
+		commit(w, batch)
+		once := empty()
+		commit(once, present)
+		check(w, once, present)
+	}
 }
 
 // TestLookups: a stage runs again when the mesh configuration changes, or an object that it looked up or selected, or
