@@ -38,20 +38,9 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: gateway}
 subjects: [{kind: ServiceAccount, name: gateway, namespace: ingress}]
 `
 
-const clusterGateway = `apiVersion: networking.istio.io/v1
-kind: Gateway
-metadata: {name: gw, namespace: ingress}
-spec:
-  selector: {istio: ingress}
-  servers:
-  - {port: {number: %[1]d, name: one, protocol: HTTPS}, hosts: [one.example.com], tls: {mode: SIMPLE, credentialName: one}}
+const clusterGateway = serversYAML + `  - {port: {number: %[1]d, name: one, protocol: HTTPS}, hosts: [one.example.com], tls: {mode: SIMPLE, credentialName: one}}
   - {port: {number: %[1]d, name: two, protocol: HTTPS}, hosts: [two.example.com], tls: {mode: SIMPLE, credentialName: two}}
----
-apiVersion: networking.istio.io/v1
-kind: VirtualService
-metadata: {name: all, namespace: ingress}
-spec: {hosts: ["*.example.com"], gateways: [gw], http: [{route: [{destination: {host: web.internal, port: {number: 80}}}]}]}
-`
+` + routesYAML
 
 // TestCluster has the Secrets in a real API server: they are read when the gateway wants them and may have them, are
 // rotated, and stay while the API server is away. What is missing is a finding. Then it has an Ingress.

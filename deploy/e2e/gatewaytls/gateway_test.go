@@ -2,6 +2,7 @@ package gatewaytls
 
 import (
 	"context"
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -116,12 +117,17 @@ func (c *ca) pool() *x509.CertPool {
 // issue returns a certificate for a host and its key. Each has another serial number.
 func (c *ca) issue(t *testing.T, host string, expires time.Time) (certificate, key string) {
 	t.Helper()
+	return c.sign(t, newKey(t), host, expires)
+}
+
+// sign is issue for a key.
+func (c *ca) sign(t *testing.T, private crypto.Signer, host string, expires time.Time) (certificate, key string) {
+	t.Helper()
 	c.serial++
-	private := newKey(t)
 	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
 		SerialNumber: big.NewInt(c.serial), Subject: pkix.Name{CommonName: host}, DNSNames: []string{host},
 		NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: expires, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}, c.certificate, &private.PublicKey, c.key)
+	}, c.certificate, private.Public(), c.key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +138,39 @@ func (c *ca) issue(t *testing.T, host string, expires time.Time) (certificate, k
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw}))
 }
 
+// client returns a certificate by which a client proves who it is.
+func (c *ca) client(t *testing.T, name string) *tls.Certificate {
+	t.Helper()
+	certificate, key := c.issue(t, name, soon())
+	pair, err := tls.X509KeyPair([]byte(certificate), []byte(key))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &pair
+}
+
 func soon() time.Time { return time.Now().Add(time.Hour) }
+
+// serversYAML begins the Gateway whose servers follow, and routesYAML has routes for all their hosts; both end with a
+// list that may go on.
+const (
+	serversYAML = `apiVersion: networking.istio.io/v1
+kind: Gateway
+metadata: {name: gw, namespace: ingress}
+spec:
+  selector: {istio: ingress}
+  servers:
+`
+	routesYAML = `---
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: all, namespace: ingress}
+spec:
+  hosts: ["*.example.com"]
+  gateways: [gw]
+  http: [{route: [{destination: {host: web.internal, port: {number: 80}}}]}]
+`
+)
 
 // secret returns a Secret as YAML.
 func secret(name string, data map[string]string) string {

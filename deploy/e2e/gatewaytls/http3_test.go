@@ -20,13 +20,7 @@ import (
 )
 
 // quicGateway has hosts that take HTTP/3 and some that do not, on one port.
-const quicGateway = `apiVersion: networking.istio.io/v1
-kind: Gateway
-metadata: {name: gw, namespace: ingress}
-spec:
-  selector: {istio: ingress}
-  servers:
-  - {port: {number: %[1]d, name: one, protocol: HTTPS}, hosts: [one.example.com], tls: {mode: SIMPLE, credentialName: one}}
+const quicGateway = serversYAML + `  - {port: {number: %[1]d, name: one, protocol: HTTPS}, hosts: [one.example.com], tls: {mode: SIMPLE, credentialName: one}}
   - {port: {number: %[1]d, name: two, protocol: HTTPS}, hosts: [two.example.com], tls: {mode: SIMPLE, credentialName: two}}
   - {port: {number: %[1]d, name: mutual, protocol: HTTPS}, hosts: [mutual.example.com], tls: {mode: MUTUAL, credentialName: mutual}}
   - {port: {number: %[1]d, name: old, protocol: HTTPS}, hosts: [old.example.com], tls: {mode: SIMPLE, credentialName: old, maxProtocolVersion: TLSV1_2}}
@@ -132,11 +126,7 @@ func TestHTTP3(t *testing.T) {
 		"mesh": mesh(backend(t), 9), "gateway": fmt.Sprintf(quicGateway, ports[0]), "service": quicService(ports[0], "TCP", "UDP"),
 		"one": secret("one", make("one")), "two": secret("two", make("two")), "mutual": secret("mutual", mutual), "old": secret("old", make("old")),
 	}, http3.Variable+"=true")
-	certificate, key := clients.issue(t, "client", soon())
-	friend, err := tls.X509KeyPair([]byte(certificate), []byte(key))
-	if err != nil {
-		t.Fatal(err)
-	}
+	friend := clients.client(t, "client")
 	offer := fmt.Sprintf(`h3=":%d"; ma=86400`, ports[0])
 	becomes := func(three bool, host, path string, own *tls.Certificate, want answer) {
 		t.Helper()
@@ -158,9 +148,9 @@ func TestHTTP3(t *testing.T) {
 	}
 	becomes(true, "one", "/teapot", nil, answer{418, "HTTP/3.0", offer, "", served["one"]})
 	becomes(true, "one", "/closed", nil, answer{403, "HTTP/3.0", offer, "RBAC: access denied", served["one"]})
-	becomes(false, "mutual", "/", &friend, answer{200, "HTTP/2.0", "", "hello", served["mutual"]})
+	becomes(false, "mutual", "/", friend, answer{200, "HTTP/2.0", "", "hello", served["mutual"]})
 	becomes(false, "old", "/", nil, answer{200, "HTTP/2.0", "", "hello", served["old"]})
-	for host, own := range map[string]*tls.Certificate{"mutual": &friend, "old": nil, "nobody": nil} {
+	for host, own := range map[string]*tls.Certificate{"mutual": friend, "old": nil, "nobody": nil} {
 		if a, err := r.get(true, host+".example.com", "/", issuer.pool(), own); err == nil {
 			t.Errorf("%s is served by HTTP/3: %+v", host, a)
 		}

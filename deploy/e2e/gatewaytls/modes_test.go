@@ -15,28 +15,14 @@ import (
 )
 
 // modes has hosts of every sort on one port, told apart by server name.
-const modes = `apiVersion: networking.istio.io/v1
-kind: Gateway
-metadata: {name: gw, namespace: ingress}
-spec:
-  selector: {istio: ingress}
-  servers:
-  - {port: {number: %[1]d, name: one, protocol: HTTPS}, hosts: [one.example.com], tls: {mode: SIMPLE, credentialName: one}}
+const modes = serversYAML + `  - {port: {number: %[1]d, name: one, protocol: HTTPS}, hosts: [one.example.com], tls: {mode: SIMPLE, credentialName: one}}
   - {port: {number: %[1]d, name: two, protocol: HTTPS}, hosts: [two.example.com], tls: {mode: SIMPLE, credentialName: two}}
   - {port: {number: %[1]d, name: mutual, protocol: HTTPS}, hosts: [mutual.example.com], tls: {mode: MUTUAL, credentialName: mutual}}
   - {port: {number: %[1]d, name: roots, protocol: HTTPS}, hosts: [roots.example.com], tls: {mode: OPTIONAL_MUTUAL, credentialName: one-more, caCertCredentialName: "configmap://ingress/roots"}}
   - {port: {number: %[1]d, name: split, protocol: HTTPS}, hosts: [split.example.com], tls: {mode: MUTUAL, credentialName: split}}
   - {port: {number: %[1]d, name: pass, protocol: TLS}, hosts: [pass.example.com], tls: {mode: PASSTHROUGH}}
   - {port: {number: %[1]d, name: bad, protocol: HTTPS}, hosts: [bad.example.com], tls: {mode: SIMPLE, credentialName: bad}}
----
-apiVersion: networking.istio.io/v1
-kind: VirtualService
-metadata: {name: all, namespace: ingress}
-spec:
-  hosts: ["*.example.com"]
-  gateways: [gw]
-  http: [{route: [{destination: {host: web.internal, port: {number: 80}}}]}]
-  tls: [{match: [{sniHosts: [pass.example.com]}], route: [{destination: {host: web.internal, port: {number: 443}}}]}]
+` + routesYAML + `  tls: [{match: [{sniHosts: [pass.example.com]}], route: [{destination: {host: web.internal, port: {number: 443}}}]}]
 `
 
 // TestModes has a gateway with hosts of every mode, over both protocols: each shows its own certificate, lets in who it
@@ -74,15 +60,7 @@ func TestModes(t *testing.T) {
 				"split": secret("split", make("split.example.com")), "split-cacert": secret("split-cacert", map[string]string{"ca.crt": clients.pem()}),
 				"bad": secret("bad", make("bad.example.com")),
 			})
-			client := func(c *ca) *tls.Certificate {
-				certificate, key := c.issue(t, "client", soon())
-				pair, err := tls.X509KeyPair([]byte(certificate), []byte(key))
-				if err != nil {
-					t.Fatal(err)
-				}
-				return &pair
-			}
-			friend, stranger := client(clients), client(strangers)
+			friend, stranger := clients.client(t, "client"), strangers.client(t, "client")
 			for _, host := range []string{"one.example.com", "two.example.com", "pass.example.com", "bad.example.com", "roots.example.com"} {
 				r.serves(host, issuer.pool(), nil, served[host])
 			}

@@ -5,42 +5,23 @@ import (
 	"crypto/rsa"
 	"crypto/sha256"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/hex"
-	"encoding/pem"
 	"fmt"
-	"math/big"
 	"net/http"
 	"testing"
-	"time"
 
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
 )
 
 // settings has a host for each setting of servers, and a server that sends clients to https.
-const settings = `apiVersion: networking.istio.io/v1
-kind: Gateway
-metadata: {name: gw, namespace: ingress}
-spec:
-  selector: {istio: ingress}
-  servers:
-  - {port: {number: %[1]d, name: new, protocol: HTTPS}, hosts: [new.example.com], tls: {mode: SIMPLE, credentialName: new, minProtocolVersion: TLSV1_3}}
+const settings = serversYAML + `  - {port: {number: %[1]d, name: new, protocol: HTTPS}, hosts: [new.example.com], tls: {mode: SIMPLE, credentialName: new, minProtocolVersion: TLSV1_3}}
   - {port: {number: %[1]d, name: old, protocol: HTTPS}, hosts: [old.example.com], tls: {mode: SIMPLE, credentialName: old, maxProtocolVersion: TLSV1_2, cipherSuites: [ECDHE-ECDSA-AES256-GCM-SHA384]}}
   - {port: {number: %[1]d, name: both, protocol: HTTPS}, hosts: [both.example.com], tls: {mode: SIMPLE, credentialNames: [both, both-rsa], maxProtocolVersion: TLSV1_2}}
   - {port: {number: %[1]d, name: pinned, protocol: HTTPS}, hosts: [pinned.example.com], tls: {mode: MUTUAL, credentialName: pinned, verifyCertificateHash: ["%[3]s"]}}
   - {port: {number: %[1]d, name: named, protocol: HTTPS}, hosts: [named.example.com], tls: {mode: MUTUAL, credentialName: named, subjectAltNames: [friend]}}
   - {port: {number: %[2]d, name: plain, protocol: HTTP}, hosts: [new.example.com], tls: {httpsRedirect: true}}
   - {port: {number: %[2]d, name: open, protocol: HTTP}, hosts: [open.example.com]}
----
-apiVersion: networking.istio.io/v1
-kind: VirtualService
-metadata: {name: all, namespace: ingress}
-spec:
-  hosts: ["*.example.com"]
-  gateways: [gw]
-  http: [{route: [{destination: {host: web.internal, port: {number: 80}}}]}]
-`
+` + routesYAML
 
 // TestSettings has clients that keep to what a server asks for, and some that do not: versions and cipher suites, two
 // certificates of one host, clients' certificates by hash and by name, and plaintext that is sent to https.
@@ -53,15 +34,7 @@ func TestSettings(t *testing.T) {
 		served[host] = issuer.serial
 		return map[string]string{"tls.crt": c, "tls.key": k, "ca.crt": clients.pem()}
 	}
-	client := func(name string) *tls.Certificate {
-		certificate, key := clients.issue(t, name, soon())
-		pair, err := tls.X509KeyPair([]byte(certificate), []byte(key))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return &pair
-	}
-	friend, stranger := client("friend"), client("stranger")
+	friend, stranger := clients.client(t, "friend"), clients.client(t, "stranger")
 	hash := sha256.Sum256(friend.Certificate[0])
 	files := map[string]string{
 		"mesh": mesh(backend(t), 9), "gateway": fmt.Sprintf(settings, ports[0], ports[2], hex.EncodeToString(hash[:])),
@@ -146,24 +119,10 @@ func plaintext(t *testing.T, port int, host string) (status int, location string
 // rsaCredential returns a certificate of RSA for a host, and its key.
 func rsaCredential(t *testing.T, c *ca, host string) map[string]string {
 	t.Helper()
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	private, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.serial++
-	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
-		SerialNumber: big.NewInt(c.serial), Subject: pkix.Name{CommonName: host}, DNSNames: []string{host},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: soon(), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}, c.certificate, &key.PublicKey, c.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return map[string]string{
-		"tls.crt": string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
-		"tls.key": string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})),
-	}
+	certificate, key := c.sign(t, private, host, soon())
+	return map[string]string{"tls.crt": certificate, "tls.key": key}
 }
