@@ -71,7 +71,8 @@ func (w *world) well(args ...string) {
 	})
 }
 
-// broken waits until these lines are red and no others, and returns the command that the first one names.
+// broken waits until these lines are red and no others, and returns the command that the first one names. All lines of
+// that name name it.
 func (w *world) broken(says []string, args ...string) (fix string) {
 	w.T.Helper()
 	w.Eventually(fmt.Sprintf("it says %q", says), func() error {
@@ -83,7 +84,7 @@ func (w *world) broken(says []string, args ...string) (fix string) {
 			return fmt.Errorf("%+v", wrong)
 		}
 		for i, r := range wrong {
-			if !strings.Contains(r.Name+": "+r.Detail, says[i]) {
+			if !strings.Contains(r.Name+": "+r.Detail, says[i]) || r.Name == wrong[0].Name && r.Fix != wrong[0].Fix {
 				return fmt.Errorf("%+v", wrong)
 			}
 		}

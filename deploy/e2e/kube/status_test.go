@@ -29,7 +29,7 @@ metadata: {name: web, namespace: shop}
 spec: {hosts: [web], http: [{route: [{destination: {host: %s}}]}]}
 `
 
-// rivals are objects of which the first of each kind counts.
+// rivals has, by kind, the spec of two objects that compete, and what the status of the second says.
 var rivals = []struct{ kind, version, plural, spec, loses string }{
 	{"VirtualService", "networking.istio.io/v1", "virtualservices", `{hosts: [api.shop.svc.cluster.local], http: [{route: [{destination: {host: web}}]}]}`, `VirtualService shop/one has the host api.shop.svc.cluster.local too and takes precedence for sidecars (`},
 	{"DestinationRule", "networking.istio.io/v1", "destinationrules", `{host: web, trafficPolicy: {loadBalancer: {simple: RANDOM}}, subsets: [{name: v1}]}`, `DestinationRule shop/one defines the subset "v1" of web.shop.svc.cluster.local too, and its definition counts (`},
