@@ -452,16 +452,17 @@ func Destinations(v *networkingv1.VirtualService) func(yield func(host string, p
 }
 
 // SidecarFor returns the Sidecar that applies to a workload: one that selects it, or else its namespace's, or else the
-// root namespace's; nil without any.
+// root namespace's; nil without any. A workloadSelector without labels selects every workload, as istiod takes it: only
+// a Sidecar that has none at all is its namespace's.
 func SidecarFor(x *Index, namespace string, labels map[string]string) *kinds.Object {
 	for _, o := range x.Objects(kinds.Sidecar, namespace) {
-		if sel := sidecarSpec(o).GetWorkloadSelector().GetLabels(); len(sel) > 0 && kinds.Selects(sel, labels) {
+		if sel := sidecarSpec(o).GetWorkloadSelector(); sel != nil && kinds.Selects(sel.GetLabels(), labels) {
 			return o
 		}
 	}
 	for _, ns := range []string{namespace, x.RootNamespace()} {
 		for _, o := range x.Objects(kinds.Sidecar, ns) {
-			if len(sidecarSpec(o).GetWorkloadSelector().GetLabels()) == 0 {
+			if sidecarSpec(o).GetWorkloadSelector() == nil {
 				return o
 			}
 		}

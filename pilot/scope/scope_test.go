@@ -196,12 +196,15 @@ func TestSidecarFor(t *testing.T) {
 	own := w.object(kinds.Sidecar, "a", "b-default", `{}`)
 	w.object(kinds.Sidecar, "a", "c-default", `{}`)
 	selected := w.object(kinds.Sidecar, "a", "z-web", `{"workloadSelector":{"labels":{"app":"web"}}}`)
+	w.object(kinds.Sidecar, "c", "a-default", `{}`)
+	all := w.object(kinds.Sidecar, "c", "b-all", `{"workloadSelector":{}}`)
+	w.object(kinds.Sidecar, "c", "c-web", `{"workloadSelector":{"labels":{"app":"web"}}}`)
 	x := w.index()
 	for _, c := range []struct {
 		ns   string
 		app  string
 		want *kinds.Object
-	}{{"a", "web", selected}, {"a", "api", own}, {"b", "web", root}, {"b", "api", root}} {
+	}{{"a", "web", selected}, {"a", "api", own}, {"b", "web", root}, {"b", "api", root}, {"c", "web", all}, {"c", "api", all}} {
 		if got := scope.SidecarFor(x, c.ns, map[string]string{"app": c.app, "x": "y"}); got != c.want {
 			t.Errorf("%s %s: %v", c.ns, c.app, got)
 		}
