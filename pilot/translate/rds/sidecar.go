@@ -411,18 +411,22 @@ func (b *sidecarRouteBuilder) virtualHost(host string) []*envoy.Resource {
 	return []*envoy.Resource{b.routes.virtualHost(c.key)}
 }
 
-// freeDomains returns the domains of a candidate that no preceding candidate wants.
+// freeDomains returns the domains of a candidate that no preceding candidate wants. A host precedes whatever has it as a
+// short name or an address: a ServiceEntry of web.a a Service web in a.
 func (b *sidecarRouteBuilder) freeDomains(c *candidate, host string) []string {
-	taken := map[string]struct{}{}
+	taken, own := map[string]struct{}{}, names.Domain(host)
 	if b.sniffed == "" {
 		for _, h := range b.conflictingHosts(c.domains) {
 			if _, served := b.servedPort(h); !served && !slices.Contains(c.domains, names.Domain(h)) {
 				continue // without a service it wants no other domain
 			}
 			if h != host {
-				if other := b.candidate(h); other != nil && b.precedes(other, c) {
+				if other := b.candidate(h); other != nil {
+					precedes, theirs := b.precedes(other, c), names.Domain(h)
 					for _, d := range other.domains {
-						taken[d] = struct{}{}
+						if d == theirs || precedes && d != own {
+							taken[d] = struct{}{}
+						}
 					}
 				}
 			}
