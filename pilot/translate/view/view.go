@@ -67,11 +67,11 @@ func (v *View) HTTPFallback(s *scope.Scope) string {
 // Fallback returns the cluster for connections to no service.
 func (v *View) Fallback(s *scope.Scope) string {
 	if p := s.Spec().GetOutboundTrafficPolicy(); p != nil {
-		if e := p.EgressProxy; e != nil {
-			return names.Cluster(names.Outbound, e.GetPort().GetNumber(), e.Subset, e.Host)
-		}
 		if p.Mode == networkingv1alpha3.OutboundTrafficPolicy_REGISTRY_ONLY {
 			return names.BlackHoleCluster
+		}
+		if e := p.EgressProxy; e != nil {
+			return names.Cluster(names.Outbound, e.GetPort().GetNumber(), e.Subset, e.Host)
 		}
 		return names.PassthroughCluster
 	}
