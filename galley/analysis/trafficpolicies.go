@@ -18,7 +18,7 @@ func (a *analysis) trafficPolicies() {
 	first, owner := map[target]*kinds.Object{}, map[ruledWorkload]*kinds.Object{}
 	for _, o := range a.rules {
 		spec := o.Spec.(*networkingv1.DestinationRule)
-		if len(spec.GetWorkloadSelector().GetMatchLabels()) > 0 {
+		if spec.WorkloadSelector != nil {
 			a.onlyRule(o, owner)
 			continue
 		}

@@ -53,6 +53,9 @@ func serviceEntry(p fieldRef) {
 	}
 	p.at("exportTo").exportTo(true)
 	p.at("workloadSelector").workload("labels")
+	if s := p.at("workloadSelector"); !s.absent() && s.at("labels").empty() {
+		s.warn("add labels", "the selector has no labels: here it selects no workload, where istiod takes all of the namespace")
+	}
 	p.exclusive("workloadSelector", "endpoints")
 	ports := servicePorts(p)
 	sum := 0.0

@@ -430,7 +430,7 @@ func (w *World) credentialsWithout(objects []*kinds.Object, absent func(kinds.Ke
 // absentOfRule returns the findings about what a DestinationRule names. Those whom it selects by labels are of its own
 // namespace. Otherwise gateways call by it; which ones is not known, so what is missing for some is no finding.
 func (w *World) absentOfRule(o *kinds.Object, ofGateways []string, severity diag.Severity, absent func(kinds.Key) bool) []diag.Diagnostic {
-	if len(ofGateways) == 0 || len(o.Spec.(*networkingv1.DestinationRule).GetWorkloadSelector().GetMatchLabels()) > 0 {
+	if len(ofGateways) == 0 || o.Spec.(*networkingv1.DestinationRule).WorkloadSelector != nil {
 		ofGateways = []string{o.Namespace}
 	}
 	missing := func(namespace string) []diag.Diagnostic {

@@ -87,7 +87,7 @@ func (t *destinationRuleTables) setDestinationRule(e *frozen.Edit, r destination
 	if IsPartial(r.host) {
 		putOrDelete(&t.partialDestinationRules, e, add, r)
 	}
-	if len(r.Spec.(*networkingv1.DestinationRule).GetWorkloadSelector().GetMatchLabels()) > 0 {
+	if r.Spec.(*networkingv1.DestinationRule).WorkloadSelector != nil {
 		putOrDelete(&t.rulesWithSelector, e, add, r.Object)
 	}
 	for _, c := range credentials.References(r.Object) {
@@ -277,7 +277,7 @@ func (f *rulesFinder) visible(ns, host string) []*kinds.Object {
 		switch {
 		case isCertified(r.Object):
 		case !exported(spec.ExportTo, f.index.Mesh.GetDefaultDestinationRuleExportTo(), ns, f.client):
-		case len(spec.GetWorkloadSelector().GetMatchLabels()) == 0:
+		case spec.WorkloadSelector == nil:
 			all = append(all, r.Object)
 		case ns == f.client && f.selects(r.Object): // a rule for this workload is not merged with those for all
 			return []*kinds.Object{r.Object}

@@ -240,6 +240,8 @@ func TestRulePrecedence(t *testing.T) {
 		{"a selector that matches", []rule{{"a", "all", `{"host":"web.b.svc.cluster.local"}`}, {"a", "picky", `{"host":"web.b.svc.cluster.local","workloadSelector":{"matchLabels":{"app":"x"}}}`}}, "a", "picky", "picky"},
 		{"a selector that does not", []rule{{"a", "all", `{"host":"web.b.svc.cluster.local"}`}, {"a", "picky", `{"host":"web.b.svc.cluster.local","workloadSelector":{"matchLabels":{"app":"x"}}}`}}, "a", "", "all"},
 		{"a selector in another namespace", []rule{{"b", "picky", `{"host":"web","workloadSelector":{"matchLabels":{"app":"x"}}}`}}, "a", "picky", ""},
+		{"a selector without labels", []rule{{"a", "all", `{"host":"web.b.svc.cluster.local"}`}, {"a", "picky", `{"host":"web.b.svc.cluster.local","workloadSelector":{}}`}}, "a", "picky", "picky"},
+		{"a selector without labels in another namespace", []rule{{"b", "picky", `{"host":"web","workloadSelector":{}}`}}, "a", "picky", ""},
 		{"a certificate counts beside them", []rule{{"a", "certified", `{"host":"web.b.svc.cluster.local","workloadSelector":{"matchLabels":{"app":"x"}}}`}, {"b", "service", `{"host":"web"}`}}, "a", "certified", "certified service"},
 		{"a certificate alone", []rule{{"a", "certified", `{"host":"web.b.svc.cluster.local","workloadSelector":{"matchLabels":{"app":"x"}}}`}}, "a", "certified", "certified"},
 		{"a certificate of others", []rule{{"a", "certified", `{"host":"web.b.svc.cluster.local","workloadSelector":{"matchLabels":{"app":"x"}}}`}, {"b", "service", `{"host":"web"}`}}, "a", "", "service"},

@@ -168,7 +168,7 @@ func ServiceRule(rules Rules) Rule {
 // HasCredentials reports whether every proxy that has the rule may have the certificates that it names: the rule is for
 // selected workloads alone, or was made of BackendTLSPolicies.
 func (r Rule) HasCredentials() bool {
-	return r.backendTLS != nil || r.Object != nil && len(spec(r.Object).GetWorkloadSelector().GetMatchLabels()) > 0
+	return r.backendTLS != nil || r.Object != nil && spec(r.Object).WorkloadSelector != nil
 }
 
 // Labels returns the labels that the cluster's endpoints must have.
