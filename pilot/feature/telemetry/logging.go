@@ -41,7 +41,7 @@ type log struct {
 // mesh configuration's own fields do.
 //
 // A level that names providers replaces those of the levels before. What names none switches those on or off that were
-// named last, or that apply by default; then they keep the expression that they were named with.
+// named last, for this side or by default; then they keep the expression that they were named with.
 func loggingOf(m *mesh.Config, s feature.Selection, on side) (logs []log, configured bool) {
 	scope := m.GetDefaultProviders().GetAccessLogging() // what is logged to, or would be
 	last := scope                                       // what was named last, for any side
@@ -75,7 +75,7 @@ func loggingOf(m *mesh.Config, s feature.Selection, on side) (logs []log, config
 			for _, p := range last {
 				_, known := expressions[p]
 				active[p] = (explicit || known) && !e.GetDisabled().GetValue()
-				if explicit && active[p] {
+				if explicit {
 					expressions[p] = e.GetFilter().GetExpression()
 				}
 			}

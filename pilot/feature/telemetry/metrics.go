@@ -26,7 +26,8 @@ var metricNames = map[string]string{
 }
 
 // metricsOf returns what is recorded for Prometheus on a side, and whether anything is. A level that names providers
-// replaces those of the levels before; overrides are applied in order.
+// replaces those of the levels before. Overrides are applied in order: where the last disables all metrics, none is
+// recorded.
 func metricsOf(m *mesh.Config, s feature.Selection, on side) (plugin, bool) {
 	scope := m.GetDefaultProviders().GetMetrics()
 	last := scope // what was named last
@@ -64,7 +65,7 @@ func metricsOf(m *mesh.Config, s feature.Selection, on side) (plugin, bool) {
 
 // overrides are the overrides for one provider.
 type overrides struct {
-	disabled bool // all metrics, unless one is named
+	disabled bool // all metrics: the last override says so
 	metrics  map[string]*override
 	interval time.Duration
 }
@@ -88,11 +89,12 @@ func (o *overrides) add(e *telemetryv1.Metrics, on side) {
 		if names[0] == "" {
 			names[0] = x.GetMatch().GetMetric().String()
 		}
-		if names[0] == telemetryv1.MetricSelector_ALL_METRICS.String() {
-			if x.Disabled != nil {
-				o.disabled = x.Disabled.Value
-			}
-			if len(x.TagOverrides) == 0 || x.GetDisabled().GetValue() {
+		all := names[0] == telemetryv1.MetricSelector_ALL_METRICS.String()
+		if o.disabled = all && x.GetDisabled().GetValue(); o.disabled {
+			continue
+		}
+		if all {
+			if len(x.TagOverrides) == 0 {
 				continue
 			}
 			names = slices.Collect(maps.Keys(metricNames))
@@ -131,5 +133,5 @@ func (o *overrides) plugin() (plugin, bool) {
 		}
 		p.metrics = append(p.metrics, m)
 	}
-	return p, !o.disabled || len(p.metrics) > 0
+	return p, !o.disabled
 }
