@@ -391,9 +391,10 @@ func (x *Index) embedsEndpoints(k registry.ServiceKey) bool {
 	return false
 }
 
-// ReachedPerEndpoint reports whether a service is reached only at the addresses of its endpoints, which are known.
+// ReachedPerEndpoint reports whether a service is reached only at the addresses of its endpoints, which are known. One
+// that has addresses of its own is reached at those.
 func ReachedPerEndpoint(s *registry.Service) bool {
-	return s.Headless || s.Resolution == registry.Passthrough && s.Selector != nil
+	return s.Headless || s.Resolution == registry.Passthrough && s.Selector != nil && len(s.Addresses) == 0
 }
 
 // variants calls yield with a service, and with each cluster's version of it.

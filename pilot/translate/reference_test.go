@@ -146,7 +146,7 @@ func (c referenceCase) world(t tb) *world {
 func referenceCases(t *testing.T) []referenceCase {
 	t.Helper()
 	dirs, err := filepath.Glob(filepath.Join("testdata", "reference", "cases", "*"))
-	if err != nil || len(dirs) != 87 {
+	if err != nil || len(dirs) != 88 {
 		t.Fatalf("%d cases, %v", len(dirs), err)
 	}
 	var cases []referenceCase

@@ -48,6 +48,7 @@ type listenerBuilder struct {
 	explicit  bool // a Sidecar's own listener
 	wildcard  bool
 	plain     bool // HTTP is what no other chain matches, and is not sniffed
+	contested bool // HTTP that another protocol wanted to share: a port without a protocol does not take its place
 }
 
 // outboundBuilder collects the listeners of one scope.
@@ -269,6 +270,8 @@ func (o egressBuilder) addTo(bind string, s *registry.Service, p registry.Port, 
 	case p.Protocol.Sniffed():
 		switch {
 		case have.protocol.IsHTTP() && onWildcard: // the port's routes have it already, and other traffic may be for other services
+		case have.protocol.IsHTTP() && have.contested:
+			recordConflict(o.view, key)
 		case have.protocol.IsHTTP():
 			o.builders[key] = next
 		case have.protocol.IsTCP():
@@ -281,6 +284,7 @@ func (o egressBuilder) addTo(bind string, s *registry.Service, p registry.Port, 
 		if have.protocol.IsHTTP() {
 			if !onWildcard && !slices.ContainsFunc(chains, tcpChain.matchesSome) {
 				recordConflict(o.view, key)
+				have.contested = true
 				return
 			}
 			have.protocol, have.plain = registry.Unsupported, !onWildcard
