@@ -48,17 +48,34 @@ func DemandsCertificates(s *networkingv1alpha3.Server) bool {
 	return false
 }
 
-// Exposed returns a host of another server of the port that demands certificates of clients, and that a server would
-// take over QUIC by a pattern of its own: there the other one does not take connections. It is empty where there is
-// none.
-func Exposed(s, other *networkingv1alpha3.Server) string {
-	if !DemandsCertificates(other) || !Terminates(other) || s.GetPort().GetNumber() != other.GetPort().GetNumber() {
+// Strict is the hosts of servers that demand certificates of clients, by port. It is not safe for concurrent use.
+type Strict map[uint32]*names.HostIndex[struct{}]
+
+// Add adds the hosts of a server, if it demands certificates.
+func (x Strict) Add(s *networkingv1alpha3.Server) {
+	if !DemandsCertificates(s) || !Terminates(s) {
+		return
+	}
+	port := s.GetPort().GetNumber()
+	if x[port] == nil {
+		x[port] = &names.HostIndex[struct{}]{}
+	}
+	for _, h := range s.Hosts {
+		x[port].Add(withoutNamespace(h), struct{}{})
+	}
+}
+
+// Exposed returns a host that a server would take over QUIC by a pattern of its own: there the server that demands
+// certificates for it does not take connections. It is empty where there is none.
+func (x Strict) Exposed(s *networkingv1alpha3.Server) string {
+	hosts := x[s.GetPort().GetNumber()]
+	if hosts == nil {
 		return ""
 	}
-	for _, h := range other.Hosts {
-		host := withoutNamespace(h)
-		for _, p := range s.Hosts {
-			if pattern := withoutNamespace(p); pattern != host && names.Covers(pattern, host) {
+	for _, p := range s.Hosts {
+		pattern := withoutNamespace(p)
+		for host := range hosts.Covered(pattern) {
+			if host != pattern {
 				return host
 			}
 		}

@@ -1,7 +1,6 @@
 package analysis
 
 import (
-	"slices"
 	"strings"
 
 	networkingv1 "istio.io/api/networking/v1"
@@ -11,16 +10,35 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
+// openedTo is a Gateway and the namespace of VirtualServices for which it has hosts; "*" is any.
+type openedTo struct {
+	gateway   *kinds.Object
+	namespace string
+}
+
 // gatewayHosts reports hosts of VirtualServices that no server of their Gateway has: the gateway never gets a request
 // for them.
 func (a *analysis) gatewayHosts() {
+	hosts := map[openedTo]*names.HostIndex[struct{}]{}
+	for _, o := range a.of(kinds.Gateway) {
+		for _, s := range o.Spec.(*networkingv1.Gateway).Servers {
+			for _, text := range s.Hosts {
+				ns, h := serverHost(o, text)
+				to := openedTo{o, ns}
+				if hosts[to] == nil {
+					hosts[to] = &names.HostIndex[struct{}]{}
+				}
+				hosts[to].Add(h, struct{}{})
+			}
+		}
+	}
 	for _, o := range a.routes {
 		for i, written := range o.Spec.(*networkingv1.VirtualService).Hosts {
 			name := names.FQDN(written, o.Namespace, a.domain)
 			for _, g := range gatewaysOf(o) {
 				ns, short, _ := strings.Cut(g, "/")
 				gateway := a.byKey[kinds.Key{Kind: kinds.Gateway, Namespace: ns, Name: short}]
-				if gateway == nil || takes(gateway, name, o.Namespace) {
+				if gateway == nil || hosts[openedTo{gateway, "*"}].Overlaps(name) || hosts[openedTo{gateway, o.Namespace}].Overlaps(name) {
 					continue
 				}
 				a.report(o, diag.Warning, codeGatewayHost, indexed("spec.hosts", i), "add the host to a server of the Gateway, or name another Gateway",
@@ -28,17 +46,4 @@ func (a *analysis) gatewayHosts() {
 			}
 		}
 	}
-}
-
-// takes reports whether a server of a Gateway has a host, for VirtualServices of a namespace.
-func takes(gateway *kinds.Object, host, namespace string) bool {
-	for _, s := range gateway.Spec.(*networkingv1.Gateway).Servers {
-		if slices.ContainsFunc(s.Hosts, func(h string) bool {
-			ns, h := serverHost(gateway, h)
-			return (ns == "*" || ns == namespace) && (h == "*" || h == host || names.Overlap(h, host))
-		}) {
-			return true
-		}
-	}
-	return false
 }

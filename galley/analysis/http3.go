@@ -21,6 +21,10 @@ func (a *analysis) http3() {
 		if ports == nil {
 			continue
 		}
+		strict := http3.Strict{}
+		for _, s := range spec.Servers {
+			strict.Add(s)
+		}
 		for i, s := range spec.Servers {
 			if !http3.Terminates(s) {
 				continue
@@ -36,12 +40,9 @@ func (a *analysis) http3() {
 				a.report(o, diag.Warning, codeHTTP3, at+"."+field, fix+"without it", "port %d takes no HTTP/3 for the hosts of this server: %s", number, reason)
 				continue
 			}
-			for _, other := range spec.Servers {
-				if host := http3.Exposed(s, other); host != "" {
-					a.report(o, diag.Warning, codeHTTP3, at+".hosts", fix+"on another port than "+host,
-						"port %d takes no HTTP/3 for the hosts of this server: it would take %s, too, without the certificate that another server demands of clients", number, host)
-					break
-				}
+			if host := strict.Exposed(s); host != "" {
+				a.report(o, diag.Warning, codeHTTP3, at+".hosts", fix+"on another port than "+host,
+					"port %d takes no HTTP/3 for the hosts of this server: it would take %s, too, without the certificate that another server demands of clients", number, host)
 			}
 		}
 	}

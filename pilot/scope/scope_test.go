@@ -2,6 +2,7 @@ package scope_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -305,8 +306,16 @@ func TestVirtualServicesOfGateway(t *testing.T) {
 			t.Errorf("%s in %s: %v, want %v", c.host, c.ns, got, c.want)
 		}
 	}
-	if got := slices.Collect(x.HostsOfGateway("a/gw", "istio-system")); !slices.Equal(got, []string{"*", "*-q.example.com", "*.example.com", "q.example.com", "x.a.svc.cluster.local", "x.b.svc.cluster.local"}) {
-		t.Errorf("all of a gateway: %v", got)
+	for pattern, want := range map[string][]string{
+		"*":              {"*", "*-q.example.com", "*.example.com", "q.example.com", "x.a.svc.cluster.local", "x.b.svc.cluster.local"},
+		"*.example.com":  {"*-q.example.com", "*.example.com", "q.example.com"},
+		"*q.example.com": {"*-q.example.com"},
+		"q.example.com":  {"q.example.com"},
+		"*.example.org":  nil,
+	} {
+		if got := slices.Sorted(maps.Keys(maps.Collect(x.HostsOfGateway("a/gw", pattern, "istio-system")))); !slices.Equal(got, want) {
+			t.Errorf("%s of a gateway: %v, want %v", pattern, got, want)
+		}
 	}
 	if got := name(slices.Collect(x.GatewayVirtualServicesTo("web.a.svc.cluster.local"))); !slices.Equal(got, []string{"one"}) {
 		t.Errorf("before web: %v", got)

@@ -79,7 +79,7 @@ type virtualServiceTables struct {
 	partialConnections frozen.Table[link]            // of connections: the partial patterns
 
 	// Those bound to Gateways:
-	gatewayHosts        frozen.Table[gatewayHost] // by Gateway and host
+	gatewayHosts        frozen.Table[gatewayHost] // by Gateway and the end of the host
 	partialGatewayHosts frozen.Table[gatewayHost] // of gatewayHosts: the partial patterns
 	gatewayDestinations frozen.Table[link]        // by the host of a destination
 }
@@ -139,7 +139,7 @@ func compareGatewayHosts(a, b gatewayHost) int {
 	if c := strings.Compare(a.gateway, b.gateway); c != 0 {
 		return c
 	}
-	if c := strings.Compare(a.host, b.host); c != 0 {
+	if c := names.CompareEnds(a.host, b.host); c != 0 {
 		return c
 	}
 	return compareByPrecedence(a.VirtualService, b.VirtualService)
@@ -370,7 +370,10 @@ func (x *Index) VirtualServicesOfGateway(name, host, proxyNamespace string) []*V
 	if !none(x, x.partialGatewayHosts, func(e gatewayHost) int { return strings.Compare(e.gateway, name) }) {
 		partial = func(tail string) bool {
 			_, ok := x.partialGatewayHosts.First(func(e gatewayHost) int {
-				return cmp.Or(strings.Compare(e.gateway, name), strings.Compare(e.host[1:], tail))
+				if c := strings.Compare(e.gateway, name); c != 0 {
+					return c
+				}
+				return names.CompareEnds(e.host, "*"+tail)
 			})
 			return ok
 		}
@@ -387,7 +390,10 @@ func (x *Index) VirtualServicesOfGateway(name, host, proxyNamespace string) []*V
 func (x *Index) VirtualServicesOfGatewayHost(name, host, proxyNamespace string) []*VirtualService {
 	var all []*VirtualService
 	for e := range x.gatewayHosts.Where(func(e gatewayHost) int {
-		return cmp.Or(strings.Compare(e.gateway, name), strings.Compare(e.host, host))
+		if c := strings.Compare(e.gateway, name); c != 0 {
+			return c
+		}
+		return names.CompareEnds(e.host, host)
 	}) {
 		if x.visibility(e.VirtualService, proxyNamespace) != hidden {
 			all = append(all, e.VirtualService)
@@ -403,12 +409,21 @@ func (x *Index) GatewayHasHost(gateway, host string, v *VirtualService) bool {
 	return ok
 }
 
-// HostsOfGateway returns the hosts of VirtualServices bound to a Gateway, "ns/name". A host of several VirtualServices
-// is repeated.
-func (x *Index) HostsOfGateway(name, proxyNamespace string) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		for e := range x.gatewayHosts.Where(func(e gatewayHost) int { return strings.Compare(e.gateway, name) }) {
-			if x.visibility(e.VirtualService, proxyNamespace) != hidden && !yield(e.host) {
+// HostsOfGateway returns the hosts of VirtualServices bound to a Gateway, "ns/name", that a host or a pattern covers,
+// each with its VirtualService. Those of one host follow each other.
+func (x *Index) HostsOfGateway(name, pattern, proxyNamespace string) iter.Seq2[string, *VirtualService] {
+	end, wild := strings.CutPrefix(pattern, "*")
+	return func(yield func(string, *VirtualService) bool) {
+		for e := range x.gatewayHosts.Where(func(e gatewayHost) int {
+			if c := strings.Compare(e.gateway, name); c != 0 || wild && end == "" {
+				return c
+			}
+			if !wild {
+				return names.CompareEnds(e.host, pattern)
+			}
+			return names.CompareEnd(e.host, end)
+		}) {
+			if names.Covers(pattern, e.host) && x.visibility(e.VirtualService, proxyNamespace) != hidden && !yield(e.host, e.VirtualService) {
 				return
 			}
 		}

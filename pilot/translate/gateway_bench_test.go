@@ -2,6 +2,7 @@ package translate_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -73,6 +74,54 @@ func BenchmarkGatewayRoute(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// BenchmarkGatewayServers measures all that a gateway is sent that has many servers on one port, each with a host and a
+// VirtualService of its own. The time for each server is what should not grow.
+func BenchmarkGatewayServers(b *testing.B) {
+	for use := range gatewayServers() {
+		for _, n := range []int{250, 1000, 4000} {
+			b.Run(fmt.Sprintf("%s/%d", use, n), func(b *testing.B) {
+				s := newWorld(b, mesh.Default()).apply(documents(b, gatewayServers()[use](n, 0))...)
+				for b.Loop() {
+					var names envoy.NameInterner
+					translateAll(b, newTranslator(1<<20), s, &names)
+				}
+				b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N)/float64(n), "us/server")
+			})
+		}
+	}
+}
+
+// gatewayServers returns writers of n servers on one port, each with a VirtualService of its own, in two states.
+func gatewayServers() map[string]func(n, state int) string {
+	write := func(name, port, server, route string) func(n, state int) string {
+		return func(n, state int) string {
+			var b strings.Builder
+			for i := range n {
+				if i == 0 || name == "each" {
+					fmt.Fprintf(&b, "---\napiVersion: networking.istio.io/v1\nkind: Gateway\nmetadata: {name: %s%d, namespace: istio-system}\nspec:\n  servers:\n", name, i)
+				}
+				fmt.Fprintf(&b, "  - {hosts: [h%[1]d.example.com, '*.w%[1]d.example.com'], port: {number: %[2]s, name: p%[1]d, %[3]s}\n", i, port, server)
+			}
+			for i := range n {
+				gateway := name + "0"
+				if name == "each" {
+					gateway = fmt.Sprintf("each%d", i)
+				}
+				fmt.Fprintf(&b, "---\napiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: %[2]s-%[1]d, namespace: istio-system}\n"+
+					"spec: {hosts: [h%[1]d.example.com, a.w%[1]d.example.com], gateways: [%[3]s], %[4]s route: [{destination: {host: s%[5]d.n%[5]d.svc.cluster.local}}]}]}\n",
+					i, name, gateway, strings.ReplaceAll(route, "HOST", fmt.Sprintf("h%d.example.com", i)), state)
+			}
+			return b.String()
+		}
+	}
+	return map[string]func(n, state int) string{
+		"HTTP":        write("http", "8443", "protocol: HTTP}", "http: [{"),
+		"Gateways":    write("each", "8444", "protocol: HTTP}", "http: [{"),
+		"HTTPS":       write("https", "8445", "protocol: HTTPS}, tls: {mode: SIMPLE, credentialName: x}", "http: [{"),
+		"PASSTHROUGH": write("pass", "8446", "protocol: TLS}, tls: {mode: PASSTHROUGH}", "tls: [{match: [{sniHosts: [HOST]}],"),
 	}
 }
 

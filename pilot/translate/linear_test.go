@@ -71,6 +71,12 @@ func largeObjects() map[string]func(n, state int) string {
 				"metadata: {name: big, namespace: istio-system}\n" +
 				"spec:\n  servers:\n" + list(n, fmt.Sprintf("  - {port: {number: 1%%04[1]d, name: http-%%[1]d, protocol: HTTP}, hosts: [h%d.example.com]}\n", state))
 		},
+		"GatewayServers": func(n, state int) (all string) {
+			for _, write := range gatewayServers() {
+				all += write(n/4, state)
+			}
+			return all
+		},
 		"DestinationRulesOfOneHost": func(n, state int) string {
 			var b strings.Builder
 			for i := range n {
@@ -201,14 +207,7 @@ func runLargeObject(t *testing.T, write func(state int) string) {
 	var table envoy.NameInterner
 	w, tr := newWorld(t, mesh.Default()), newTranslator(64<<20)
 	translateAll(t, tr, w.apply(append(services(t, 12), objects(t, "world.yaml", []byte(smallWorld))...)...), &table)
-	large := func(state int) (list []kinds.Change) {
-		for doc := range strings.SplitSeq(write(state), "---\n") {
-			if doc != "" {
-				list = append(list, objects(t, "large.yaml", []byte(doc))...)
-			}
-		}
-		return list
-	}
+	large := func(state int) []kinds.Change { return documents(t, write(state)) }
 	gone := func(list []kinds.Change) []kinds.Change {
 		list = slices.Clone(list)
 		for i := range list {
@@ -222,4 +221,14 @@ func runLargeObject(t *testing.T, write func(state int) string) {
 	}
 	translateAll(t, newTranslator(64<<20), w.apply(), &table)
 	translateAll(t, tr, w.apply(gone(large(1))...), &table)
+}
+
+// documents returns the objects of a YAML text, which may be more than one file may have.
+func documents(t tb, text string) (list []kinds.Change) {
+	for doc := range strings.SplitSeq(text, "---\n") {
+		if doc != "" {
+			list = append(list, objects(t, "large.yaml", []byte(doc))...)
+		}
+	}
+	return list
 }

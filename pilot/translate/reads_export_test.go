@@ -166,7 +166,7 @@ func gatewayHosts(v *view.View, c cohort.Client, route string) []string {
 		for _, h := range s.EachHost {
 			all[h] = true
 		}
-		for h := range v.HostsOfGateway(s.Gateway.Namespace+"/"+s.Gateway.Name, c.Namespace) {
+		for h := range v.HostsOfGateway(s.Gateway.Namespace+"/"+s.Gateway.Name, "*", c.Namespace) {
 			all[h] = true
 		}
 	}

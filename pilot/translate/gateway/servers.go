@@ -59,7 +59,9 @@ func (s *Tables) of(c cohort.Client) *table {
 		}
 		t := &table{all: servers(c), byRoute: map[string][]Server{}}
 		for _, s := range t.all {
-			if route := s.Route(); s.Use().HTTP() && !slices.ContainsFunc(t.byRoute[route], s.same) {
+			route, use := s.Route(), s.Use()
+			again := use == SecureHTTP && slices.ContainsFunc(t.byRoute[route], func(o Server) bool { return o.Server == s.Server }) // on another port of the workload
+			if use.HTTP() && !again {
 				t.byRoute[route] = append(t.byRoute[route], s)
 			}
 		}
@@ -117,15 +119,12 @@ func servers(c cohort.Client) []Server {
 // withoutExposed has servers take no HTTP/3 by which clients would reach a host of another one without the certificate
 // that it demands.
 func withoutExposed(all []Server) {
-	var strict []*networkingv1alpha3.Server
+	strict := http3.Strict{}
 	for _, s := range all {
-		if http3.DemandsCertificates(s.Server) {
-			strict = append(strict, s.Server)
-		}
+		strict.Add(s.Server)
 	}
 	for i := range all {
-		s := &all[i]
-		if len(s.HTTP3) > 0 && slices.ContainsFunc(strict, func(other *networkingv1alpha3.Server) bool { return http3.Exposed(s.Server, other) != "" }) {
+		if s := &all[i]; len(s.HTTP3) > 0 && strict.Exposed(s.Server) != "" {
 			s.HTTP3 = nil
 		}
 	}
@@ -166,9 +165,6 @@ func targetsByPort(c cohort.Client) (tcp, udp map[uint32][]uint32) {
 	return tcp, udp
 }
 
-// same reports whether o is the same server, perhaps on another port of the workload.
-func (s Server) same(o Server) bool { return s.Server == o.Server && s.Use() == SecureHTTP }
-
 // Route returns the name of the route configuration of a server that takes HTTP. One that terminates TLS has its own.
 func (s Server) Route() string {
 	if s.Use() == SecureHTTP {
@@ -194,16 +190,6 @@ func (s Server) EachHost(yield func(namespace, host string) bool) {
 func HasAutoPassthrough(c cohort.Client) bool {
 	for o := range c.Gateways.All {
 		if slices.ContainsFunc(o.Spec.(*networkingv1.Gateway).Servers, func(s *networkingv1alpha3.Server) bool { return UseOf(s) == AutoPassthrough }) {
-			return true
-		}
-	}
-	return false
-}
-
-// Covers reports whether the server has a host, whatever its namespace.
-func (s Server) Covers(host string) bool {
-	for _, h := range s.EachHost {
-		if names.Covers(h, host) {
 			return true
 		}
 	}

@@ -3,10 +3,10 @@ package gateway
 import (
 	"iter"
 	"slices"
+	"strings"
 
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
-	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/scope"
 	"github.com/istiod-lite/istiod-lite/registry"
@@ -73,8 +73,8 @@ func (s Server) ServerNames() []string {
 
 // Reader is what VirtualServices looks up.
 type Reader interface {
-	HostsOfGateway(name, proxyNamespace string) iter.Seq[string]
-	VirtualServicesOfGatewayHost(name, host, proxyNamespace string) []*scope.VirtualService
+	HostsOfGateway(name, pattern, proxyNamespace string) iter.Seq2[string, *scope.VirtualService]
+	VirtualServicesOfGateway(name, host, proxyNamespace string) []*scope.VirtualService
 	CompareVirtualServices(namespace string, a, b *scope.VirtualService) int
 }
 
@@ -84,29 +84,31 @@ func (s Server) Name() string { return s.Gateway.Namespace + "/" + s.Gateway.Nam
 // VirtualServices returns the VirtualServices with routes for connections whose hosts overlap with those of the server
 // and that may use them, by precedence.
 func (s Server) VirtualServices(r Reader, c cohort.Client) []*scope.VirtualService {
-	var all []*scope.VirtualService
-	seen := ""
-	for host := range r.HostsOfGateway(s.Name(), c.Namespace) { // those of one host follow each other
-		if host == seen {
-			continue
+	open := map[string]map[string]bool{} // the namespaces of each host
+	for ns, host := range s.EachHost {
+		if open[host] == nil {
+			open[host] = map[string]bool{}
 		}
-		seen = host
-		for _, vs := range r.VirtualServicesOfGatewayHost(s.Name(), host, c.Namespace) {
-			if len(vs.Spec.Tls)+len(vs.Spec.Tcp) > 0 && s.opens(vs.Namespace, host) {
+		open[host][ns] = true
+	}
+	var all []*scope.VirtualService
+	seen := map[*scope.VirtualService]bool{}
+	for host, spaces := range open {
+		add := func(vs *scope.VirtualService) {
+			if len(vs.Spec.Tls)+len(vs.Spec.Tcp) > 0 && (spaces["*"] || spaces[vs.Namespace]) && !seen[vs] {
+				seen[vs] = true
 				all = append(all, vs)
+			}
+		}
+		for _, vs := range r.VirtualServicesOfGateway(s.Name(), host, c.Namespace) { // whose hosts cover the server's
+			add(vs)
+		}
+		if strings.HasPrefix(host, "*") {
+			for _, vs := range r.HostsOfGateway(s.Name(), host, c.Namespace) { // whose hosts the server's covers
+				add(vs)
 			}
 		}
 	}
 	slices.SortFunc(all, func(a, b *scope.VirtualService) int { return r.CompareVirtualServices(c.Namespace, a, b) })
-	return slices.Compact(all)
-}
-
-// opens reports whether a VirtualService of a namespace may use a host of the server.
-func (s Server) opens(namespace, host string) bool {
-	for ns, h := range s.EachHost {
-		if (ns == "*" || ns == namespace) && names.Overlap(h, host) {
-			return true
-		}
-	}
-	return false
+	return all
 }

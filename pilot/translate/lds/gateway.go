@@ -262,8 +262,12 @@ func connection(v *view.View, r traffic.Rule, port uint32) traffic.Connection {
 // namespace.
 func sniClusters(v *view.View, c cohort.Client, s gateway.Server) []string {
 	var list []string
+	var hosts names.HostIndex[struct{}]
+	for _, h := range s.EachHost {
+		hosts.Add(h, struct{}{})
+	}
 	for svc := range v.ScopeOf(c.Namespace, c.Sidecar).Services {
-		if svc.MeshExternal || svc.Resolution == registry.Alias || !s.Covers(svc.Host) {
+		if svc.MeshExternal || svc.Resolution == registry.Alias || !hosts.Covers(svc.Host) {
 			continue
 		}
 		for p := range svc.ImportedPorts {

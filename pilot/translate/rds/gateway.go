@@ -36,8 +36,10 @@ func (m *Routes) GatewayHosts(v *view.View, c cohort.Client, name string) engine
 // gatewayRouteBuilder builds one route configuration of a gateway.
 type gatewayRouteBuilder struct {
 	routeBuilder
-	servers    []gatewayServer   // that have this route configuration, by precedence
-	redirected map[string]uint32 // the server's port by host, for hosts that are redirected to https, with routes or without
+	servers    []gatewayServer      // that have this route configuration, by precedence
+	hosts      names.HostIndex[int] // the positions of servers, by their hosts
+	gateways   []hostedGateway      // of the servers
+	redirected map[string]uint32    // the server's port by host, for hosts that are redirected to https, with routes or without
 	routed     map[string]*routedHost
 	merged     map[mergeKey]*mergedHosts
 }
@@ -48,6 +50,12 @@ type gatewayServer struct {
 	name    string // of the Gateway, "ns/name"
 	hosts   map[string][]string
 	partial []string // those patterns of hosts that scope.Patterns does not yield
+}
+
+// hostedGateway is a Gateway with the hosts of its servers that are patterns.
+type hostedGateway struct {
+	name     string
+	patterns []string
 }
 
 // routedHost is what happens to requests for one host.
@@ -82,9 +90,22 @@ func (m *Routes) gatewayRouteBuilder(v *view.View, c cohort.Client, name string)
 		routeBuilder: routeBuilder{routes: m, view: v, cohort: c, scope: v.ScopeOf(c.Namespace, nil), route: name},
 		redirected:   map[string]uint32{}, routed: map[string]*routedHost{}, merged: map[mergeKey]*mergedHosts{},
 	}
-	for _, s := range v.Gateways.ServersOf(c, name) {
+	gateways := map[string]int{}
+	for i, s := range v.Gateways.ServersOf(c, name) {
 		g := gatewayServer{Server: s, name: s.Name(), hosts: map[string][]string{}}
+		at, known := gateways[g.name]
+		if !known {
+			at = len(b.gateways)
+			gateways[g.name] = at
+			b.gateways = append(b.gateways, hostedGateway{name: g.name})
+		}
 		for ns, h := range s.EachHost {
+			if g.hosts[h] == nil {
+				b.hosts.Add(h, i)
+				if strings.HasPrefix(h, "*") {
+					b.gateways[at].patterns = append(b.gateways[at].patterns, h)
+				}
+			}
 			g.hosts[h] = append(g.hosts[h], ns)
 			if scope.IsPartial(h) {
 				g.partial = append(g.partial, h)
@@ -99,7 +120,38 @@ func (m *Routes) gatewayRouteBuilder(v *view.View, c cohort.Client, name string)
 		}
 		b.servers = append(b.servers, g)
 	}
+	for i := range b.gateways {
+		g := &b.gateways[i]
+		slices.Sort(g.patterns)
+		g.patterns = slices.Compact(g.patterns)
+		if slices.Contains(g.patterns, "*") {
+			g.patterns = []string{"*"}
+		}
+	}
 	return b
+}
+
+// serversWith returns the positions of the servers that have a host, or a pattern that covers it, by precedence.
+func (b *gatewayRouteBuilder) serversWith(host string) []int {
+	var list []int
+	for _, servers := range b.hosts.Covering(host) {
+		list = append(list, servers...)
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// routable yields the hosts of VirtualServices that the servers' patterns cover; some of them twice.
+func (b *gatewayRouteBuilder) routable(yield func(string) bool) {
+	for _, g := range b.gateways {
+		for _, pattern := range g.patterns {
+			for h := range b.view.HostsOfGateway(g.name, pattern, b.cohort.Namespace) {
+				if !yield(h) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // admits reports whether a VirtualService, one of Index.VirtualServicesOfGateway, may have a host on the server: one of
@@ -131,7 +183,7 @@ func (b *gatewayRouteBuilder) routedHost(host string) *routedHost {
 	var r routedHost
 	var virtual []binding
 	r.port, r.tls = b.redirected[host], b.redirected[host] != 0
-	for i := range b.servers {
+	for _, i := range b.serversWith(host) {
 		s := &b.servers[i]
 		candidates := b.view.VirtualServicesOfGatewayHost
 		if len(s.hosts[host]) > 0 { // where the server names the host itself, patterns cover it
@@ -205,11 +257,9 @@ func (b *gatewayRouteBuilder) coveredHosts(hosts iter.Seq[string]) iter.Seq[stri
 			if !strings.HasPrefix(h, "*") {
 				continue
 			}
-			for i := range b.servers {
-				for own := range b.servers[i].hosts {
-					if names.Covers(h, own) && !yield(own) {
-						return
-					}
+			for own := range b.hosts.Covered(h) {
+				if !yield(own) {
+					return
 				}
 			}
 		}
@@ -222,13 +272,11 @@ func (b *gatewayRouteBuilder) allHosts() []string {
 	for h := range b.redirected {
 		all[h] = struct{}{}
 	}
-	for i := range b.servers {
-		for h := range b.servers[i].hosts {
-			all[h] = struct{}{}
-		}
-		for h := range b.view.HostsOfGateway(b.servers[i].name, b.cohort.Namespace) {
-			all[h] = struct{}{}
-		}
+	for h := range b.hosts.Hosts {
+		all[h] = struct{}{}
+	}
+	for h := range b.routable {
+		all[h] = struct{}{}
 	}
 	return slices.Sorted(maps.Keys(all))
 }
@@ -331,12 +379,16 @@ func (b *gatewayRouteBuilder) virtualHosts(host string) []*envoy.Resource {
 
 // noHosts reports whether no host has a virtual host.
 func (b *gatewayRouteBuilder) noHosts() bool {
-	for i := range b.servers {
-		for h := range b.coveredHosts(b.view.HostsOfGateway(b.servers[i].name, b.cohort.Namespace)) {
+	routes := func(hosts iter.Seq[string]) bool {
+		for h := range hosts {
 			if b.routedHost(h) != nil {
-				return false
+				return true
 			}
 		}
+		return false
+	}
+	if routes(b.routable) || routes(b.hosts.Hosts) {
+		return false
 	}
 	return len(b.redirected) == 0
 }

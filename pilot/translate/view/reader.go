@@ -50,7 +50,7 @@ type Reader interface {
 	VirtualServicesOfGateway(name, host, proxyNamespace string) []*scope.VirtualService
 	VirtualServicesOfGatewayHost(name, host, proxyNamespace string) []*scope.VirtualService
 	GatewayHasHost(gateway, host string, v *scope.VirtualService) bool
-	HostsOfGateway(name, proxyNamespace string) iter.Seq[string]
+	HostsOfGateway(name, pattern, proxyNamespace string) iter.Seq2[string, *scope.VirtualService]
 	GatewayVirtualServicesTo(host string) iter.Seq[*scope.VirtualService]
 }
 
