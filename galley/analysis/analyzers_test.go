@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -108,5 +109,26 @@ func TestAdviceOnWhatIsRight(t *testing.T) {
 		default:
 			t.Error(d)
 		}
+	}
+}
+
+// TestHTTP3ProxyHeaders: where the mesh asks for PROXY headers, a finding says that none comes over QUIC.
+func TestHTTP3ProxyHeaders(t *testing.T) {
+	archive, err := txtar.ParseFile(filepath.Join("testdata", "analyzers", "http3.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, found := mesh.Parse("mesh.yaml", []byte("defaultConfig: {gatewayTopology: {proxyProtocol: {}}}"))
+	if m == nil {
+		t.Fatal(found)
+	}
+	got := map[string]int{}
+	for _, d := range Run(decode(t, string(archive.Files[0].Data)), Options{Domain: "cluster.local", Mesh: m, Advice: true, HTTP3: true}) {
+		if d.Code == codeHTTP3 {
+			got[d.Field+" "+d.Severity.String()]++
+		}
+	}
+	if want := map[string]int{"spec.servers[0].port.number info": 1, "spec.servers[1].port.number info": 1}; !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }

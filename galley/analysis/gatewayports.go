@@ -121,8 +121,8 @@ func family(s *networkingv1alpha3.Server) string {
 
 // exposedPorts are the ports of the Services that select a gateway's Pods.
 type exposedPorts struct {
-	any map[uint32]bool // their own and those of the containers
-	udp map[uint32]bool // their own, for UDP
+	any map[uint32]bool   // their own and those of the containers
+	udp map[uint32]uint32 // their own, for UDP, and those of the containers; 0 where that is not known
 }
 
 // exposed returns the ports of the Services that select a gateway's Pods; nil where there is no such Service.
@@ -144,7 +144,7 @@ func (a *analysis) exposed(selector map[string]string) *exposedPorts {
 				}
 				seen[g] = true
 				if ports == nil {
-					ports = &exposedPorts{map[uint32]bool{}, map[uint32]bool{}}
+					ports = &exposedPorts{map[uint32]bool{}, map[uint32]uint32{}}
 				}
 				for _, o := range g.services {
 					list := o.Spec.(*corev1.Service).Spec.Ports
@@ -155,7 +155,7 @@ func (a *analysis) exposed(selector map[string]string) *exposedPorts {
 							ports.any[n] = true
 						}
 						if list[i].Protocol == corev1.ProtocolUDP {
-							ports.udp[number] = true
+							ports.udp[number] = targetPort(&list[i], w)
 						}
 					}
 				}

@@ -1,20 +1,68 @@
 package analysis
 
 import (
+	"slices"
+
 	networkingv1 "istio.io/api/networking/v1"
+	typev1beta1 "istio.io/api/type/v1beta1"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/http3"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
+// connectionFilters returns the first object that adds filters of connections to a port of the workloads of a Gateway,
+// and the field by which it does.
+func (a *analysis) connectionFilters(selector map[string]string, port uint32) (*kinds.Object, string) {
+	for _, kind := range http3.FilterKinds() {
+		for _, o := range a.of(kind) {
+			if field := http3.Filters(o, port); field != "" && a.appliesTo(o, selector) {
+				return o, field
+			}
+		}
+	}
+	return nil, ""
+}
+
+// appliesTo reports whether an extension or an EnvoyFilter applies to a workload of a Gateway, which has its selector.
+func (a *analysis) appliesTo(o *kinds.Object, selector map[string]string) bool {
+	var refs []*typev1beta1.PolicyTargetReference
+	if p, ok := o.Spec.(interface {
+		GetTargetRefs() []*typev1beta1.PolicyTargetReference
+	}); ok {
+		refs = p.GetTargetRefs()
+	}
+	_, labels := selectorOf(o)
+	for _, ns := range a.selection("", selector).namespaces {
+		switch {
+		case o.Namespace != ns && o.Namespace != a.root:
+		case len(refs) == 0:
+			if a.bothSelect(ns, labels, selector) {
+				return true
+			}
+		default:
+			for w := range a.selected(ns, selector) {
+				if slices.ContainsFunc(refs, func(r *typev1beta1.PolicyTargetReference) bool {
+					return r.GetKind() == kinds.KubeGateway.Name && o.Namespace == ns && w.labels[names.LabelGateway] == r.GetName()
+				}) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
 // http3 reports servers of Gateways for HTTPS that have no HTTP/3 although the control plane is asked for it: those
-// whose port no Service of the gateway has for UDP, and those whose settings could not be kept, or those of another
-// server of the Gateway.
+// whose port no Service of the gateway has for UDP, those where another object adds filters of connections, and those
+// whose settings could not be kept, or those of another server of the Gateway. It also says where PROXY headers are not
+// read over QUIC.
 func (a *analysis) http3() {
 	if !a.options.HTTP3 {
 		return
 	}
+	headers := a.mesh.GetDefaultConfig().GetGatewayTopology().GetProxyProtocol() != nil
 	for _, o := range a.of(kinds.Gateway) {
 		spec := o.Spec.(*networkingv1.Gateway)
 		ports := a.exposed(spec.Selector)
@@ -30,7 +78,8 @@ func (a *analysis) http3() {
 				continue
 			}
 			at, number := indexed("spec.servers", i), s.GetPort().GetNumber()
-			if !ports.udp[number] {
+			target, known := ports.udp[number]
+			if !known {
 				a.report(o, diag.Info, codeHTTP3, at+".port.number", "add the port for UDP to the Service of the gateway, or unset "+http3.Variable,
 					"no Service that selects the gateway's Pods has port %d for UDP: clients call it by HTTP/2 and HTTP/1.1 only", number)
 				continue
@@ -40,9 +89,19 @@ func (a *analysis) http3() {
 				a.report(o, diag.Warning, codeHTTP3, at+"."+field, fix+"without it", "port %d takes no HTTP/3 for the hosts of this server: %s", number, reason)
 				continue
 			}
+			if by, path := a.connectionFilters(spec.Selector, target); by != nil {
+				a.report(o, diag.Warning, codeHTTP3, at+".port.number", "leave it so if HTTP/2 and HTTP/1.1 will do; else have "+by.String()+" leave out this port, or name the listener for QUIC in its patch",
+					"port %d takes no HTTP/3: %s (%s) adds filters of connections there, which over QUIC would refuse nothing", number, by, path)
+				continue
+			}
 			if host := strict.Exposed(s); host != "" {
 				a.report(o, diag.Warning, codeHTTP3, at+".hosts", fix+"on another port than "+host,
 					"port %d takes no HTTP/3 for the hosts of this server: it would take %s, too, without the certificate that another server demands of clients", number, host)
+				continue
+			}
+			if headers {
+				a.report(o, diag.Info, codeHTTP3, at+".port.number", "have the load balancer in front of the gateway keep addresses of UDP packets, or leave the port for UDP out of the Service",
+					"the mesh asks for PROXY headers (gatewayTopology.proxyProtocol), which come over TCP alone: over HTTP/3 port %d takes the sender of a packet for the client", number)
 			}
 		}
 	}

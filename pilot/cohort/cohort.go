@@ -11,6 +11,7 @@ import (
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
 	"github.com/istiod-lite/istiod-lite/api/frozen"
+	"github.com/istiod-lite/istiod-lite/api/http3"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
@@ -104,7 +105,7 @@ type Client struct {
 	Location        Location                     // where some cluster depends on it; else zero
 	ExcludedMatches frozen.List[ExcludedMatches] // matches on source labels that do not apply to it
 	Targets         frozen.List[Target]          // of a router: the ports of its own services
-	HTTP3           bool                         // of a router: it takes HTTP/3 on UDP ports of those
+	HTTP3           frozen.List[uint32]          // of a router: the UDP ports of those on which it may take HTTP/3
 	Selections      feature.Selections
 }
 
@@ -216,9 +217,12 @@ func Resolve(x *scope.Index, p *node.Proxy, features []*feature.Feature) Inputs 
 	if p.Type == node.Router {
 		k.Outbound.Selections = selected(feature.ListenersPart | feature.InboundPart)
 		k.Client.Gateways = selectedGateways(x, w.Namespace, w.Labels)
-		k.Client.Targets, k.Client.HTTP3 = targets, x.HTTP3
+		k.Client.Targets = targets
 		if p.Unprivileged {
 			k.Client.Targets = withoutPrivilegedUDP(targets)
+		}
+		if x.HTTP3 {
+			k.Client.HTTP3 = http3Ports(k.Client.Targets, k.Outbound.Selections, k.Patches.Selections)
 		}
 		return k
 	}
@@ -370,6 +374,27 @@ func findTargets(x *scope.Index, w *registry.Workload, addresses []string) froze
 func withoutPrivilegedUDP(targets frozen.List[Target]) frozen.List[Target] {
 	list := slices.Collect(targets.All)
 	return frozen.ListOf(slices.DeleteFunc(list, func(t Target) bool { return t.UDP && t.TargetPort < 1024 })...)
+}
+
+// http3Ports returns the UDP ports of a router's workload on which no object that is selected for it adds filters of
+// connections, sorted.
+func http3Ports(targets frozen.List[Target], selected ...feature.Selections) frozen.List[uint32] {
+	var ports []uint32
+	for t := range targets.All {
+		if t.UDP {
+			ports = append(ports, t.TargetPort)
+		}
+	}
+	slices.Sort(ports)
+	ports = slices.Compact(ports)
+	if len(ports) > 0 {
+		for _, kind := range http3.FilterKinds() {
+			for _, o := range feature.ObjectsOf(kind, selected...) {
+				ports = slices.DeleteFunc(ports, func(port uint32) bool { return http3.Filters(o, port) != "" })
+			}
+		}
+	}
+	return frozen.ListOf(ports...)
 }
 
 // servicesOf returns the services of targets.

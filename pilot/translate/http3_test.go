@@ -80,6 +80,22 @@ spec:
   - {port: {number: 443, name: wide, protocol: HTTPS}, hosts: ["*.example.org"], tls: {mode: SIMPLE, credentialName: wide}}
   - {port: {number: 443, name: strict, protocol: HTTPS}, hosts: [m.example.org], tls: {mode: MUTUAL, credentialName: strict}}
 `
+	patch := func(to, operation, listener string) string {
+		typ := "network.rbac.v3.RBAC, stat_prefix: x"
+		if to == "LISTENER_FILTER" {
+			typ = "listener.original_src.v3.OriginalSrc"
+		}
+		return fmt.Sprintf(`
+---
+apiVersion: networking.istio.io/v1alpha3
+kind: EnvoyFilter
+metadata: {name: patch, namespace: istio-system}
+spec:
+  workloadSelector: {labels: {istio: ingress}}
+  configPatches:
+  - {applyTo: %s, match: {context: GATEWAY, listener: {%s}}, patch: {operation: %s, value: {name: x, typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.%s}}}}
+`, to, listener, operation, typ)
+	}
 	asSent := []string{
 		"0.0.0.0_8443 one.example.com https.443.one.gw.istio-system kubernetes://one",
 		"0.0.0.0_8443 two.example.com https.443.three.gw.istio-system kubernetes://three optional kubernetes://three-cacert",
@@ -124,7 +140,14 @@ spec:
 				"0.0.0.0_8443 *.example.org https.443.wide.wide.istio-system kubernetes://wide",
 				"0.0.0.0_8443 m.example.org https.443.strict.wide.istio-system kubernetes://strict required kubernetes://strict-cacert",
 			}, over("udp_0.0.0.0_8443 UDP"), offers)},
-		{name: "a filter of connections", ports: tcp + ", " + udp, more: plugin, want: slices.Concat(asSent, offers)},
+		{name: "a filter of connections", ports: tcp + ", " + udp, more: plugin, want: asSent},
+		{name: "a filter of connections of another port", ports: tcp + ", " + udp, more: strings.Replace(plugin, "type: NETWORK", "type: NETWORK, match: [{ports: [{number: 8444}]}]", 1),
+			want: slices.Concat(asSent, over("udp_0.0.0.0_8443 UDP"), offers)},
+		{name: "a patch adds a filter of connections", ports: tcp + ", " + udp, more: patch("NETWORK_FILTER", "INSERT_FIRST", ""), want: asSent},
+		{name: "a patch adds a filter of the listener's port", ports: tcp + ", " + udp, more: patch("LISTENER_FILTER", "INSERT_FIRST", "portNumber: 8443"), want: asSent},
+		{name: "a patch of another port", ports: tcp + ", " + udp, more: patch("NETWORK_FILTER", "INSERT_FIRST", "portNumber: 8444"), want: slices.Concat(asSent, over("udp_0.0.0.0_8443 UDP"), offers)},
+		{name: "a patch of another listener", ports: tcp + ", " + udp, more: patch("NETWORK_FILTER", "INSERT_FIRST", "name: 0.0.0.0_8443"), want: slices.Concat(asSent, over("udp_0.0.0.0_8443 UDP"), offers)},
+		{name: "a patch of the listener for QUIC", ports: tcp + ", " + udp, more: patch("NETWORK_FILTER", "INSERT_FIRST", "name: udp_0.0.0.0_8443"), want: slices.Concat(asSent, over("udp_0.0.0.0_8443 UDP"), offers)},
 		{name: "a port that may not be bound", ports: tcp + ", " + strings.Replace(udp, "8443", "443", 1), low: true, want: asSent},
 	} {
 		t.Run(c.name, func(t *testing.T) {

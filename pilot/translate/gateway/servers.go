@@ -40,7 +40,7 @@ type Tables struct {
 type tableKey struct {
 	gateways frozen.List[*kinds.Object]
 	targets  frozen.List[cohort.Target]
-	http3    bool
+	http3    frozen.List[uint32]
 }
 
 // Servers returns the servers of a gateway. The caller must not change the slice.
@@ -81,6 +81,7 @@ func servers(c cohort.Client) []Server {
 	}
 	var seen map[boundHost]struct{}
 	byPort, byUDPPort := targetsByPort(c)
+	http3Ports := slices.Collect(c.HTTP3.All)
 	for o := range c.Gateways.All {
 		for _, s := range o.Spec.(*networkingv1.Gateway).Servers {
 			hosts := serverHosts(s, o.Namespace)
@@ -93,8 +94,12 @@ func servers(c cohort.Client) []Server {
 				targets = []uint32{port} // a port without a service is bound itself
 			}
 			var quic []uint32
-			if c.HTTP3 && http3.Takes(s) {
-				quic = byUDPPort[port]
+			if len(http3Ports) > 0 && http3.Takes(s) {
+				for _, target := range byUDPPort[port] {
+					if slices.Contains(http3Ports, target) {
+						quic = append(quic, target)
+					}
+				}
 			}
 			for _, target := range targets {
 				if s.Tls != nil {
