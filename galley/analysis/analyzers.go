@@ -60,6 +60,7 @@ const (
 	codeUnresolved   = "UnresolvedName"
 	codeSeveral      = "SeveralNames"
 	codeHTTP3        = "NoHTTP3"
+	codeSidecarRoute = "SidecarRoute"
 	codeLimit        = "Limit" // as validation has it of one object
 )
 
@@ -91,6 +92,7 @@ func Analyzers() []Analyzer {
 		{"proxy-configs", []string{codeProxyConfigs}, false, "several ProxyConfigs of one workload or namespace", (*analysis).proxyConfigs},
 		{"node-addresses", []string{codeNodeAddress}, false, "endpoints at addresses of Nodes", (*analysis).nodeAddresses},
 		{"egress-proxies", []string{codeReference}, false, "egress proxies of Sidecars that are not there, or that the Sidecar leaves out", (*analysis).egressProxies},
+		{"sidecar-routes", []string{codeSidecarRoute, codeLimit}, false, "routes on a port of a Sidecar that lead to what the Sidecar leaves out", (*analysis).sidecarRoutes},
 		{"http3", []string{codeHTTP3}, false, "servers of Gateways that have no HTTP/3 where the control plane is asked for it", (*analysis).http3},
 		{"resolutions", []string{codeUnresolved, codeSeveral}, false, "names of endpoints that proxies do not resolve", (*analysis).resolutions},
 

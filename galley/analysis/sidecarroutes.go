@@ -1,0 +1,179 @@
+package analysis
+
+import (
+	"iter"
+	"slices"
+	"strings"
+
+	networkingv1 "istio.io/api/networking/v1"
+	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/names"
+)
+
+// maxOfSidecar bounds the findings of one Sidecar's routes.
+const maxOfSidecar = 16
+
+// hostPort is a port of a host; 0 is all of them.
+type hostPort struct {
+	host string
+	port uint32
+}
+
+// routed is a destination of a route of a VirtualService.
+type routed struct {
+	hostPort
+	field string
+}
+
+// sidecarRoutes reports routes on the ports of egress listeners whose destinations the Sidecar leaves out: a listener
+// with a port imports that port of what its routes lead to, and no other.
+func (a *analysis) sidecarRoutes() {
+	compared := comparisons{most: maxComparisons}
+	var byNamespace map[string][]*kinds.Object
+	for _, o := range a.of(kinds.Sidecar) {
+		egress := o.Spec.(*networkingv1.Sidecar).Egress
+		if !slices.ContainsFunc(egress, func(l *networkingv1alpha3.IstioEgressListener) bool { return l.GetPort().GetNumber() != 0 }) {
+			continue
+		}
+		if byNamespace == nil {
+			byNamespace = map[string][]*kinds.Object{}
+			for _, v := range a.routes {
+				if slices.Contains(gatewaysOf(v), meshGateway) {
+					byNamespace[v.Namespace] = append(byNamespace[v.Namespace], v)
+					byNamespace["*"] = append(byNamespace["*"], v)
+				}
+			}
+		}
+		compared.begin()
+		a.sidecarRoutesOf(o, egress, byNamespace, &compared)
+		if compared.refused {
+			a.report(o, diag.Info, codeLimit, "spec.egress", "name fewer hosts", "its listeners import too many VirtualServices: not all routes of theirs are compared with what it imports")
+		}
+	}
+}
+
+func (a *analysis) sidecarRoutesOf(o *kinds.Object, egress []*networkingv1alpha3.IstioEgressListener, byNamespace map[string][]*kinds.Object, compared *comparisons) {
+	importedBy := make([][]*kinds.Object, len(egress))
+	led := map[hostPort]bool{} // what routes import
+	for i, l := range egress {
+		importedBy[i] = a.importedRoutes(o, l, byNamespace, compared)
+		for _, v := range importedBy[i] {
+			for to := range a.destinationsOf(v, 0) {
+				if port := l.GetPort().GetNumber(); port != 0 {
+					to.port = port
+				}
+				led[to.hostPort] = true
+			}
+		}
+	}
+	reported := 0
+	seen := map[*kinds.Object]bool{}
+	for i, l := range egress {
+		port := l.GetPort().GetNumber()
+		if port == 0 {
+			continue
+		}
+		clear(seen)
+		for _, v := range importedBy[i] {
+			for to := range a.destinationsOf(v, port) {
+				known := a.hosts[to.host]
+				if to.port == 0 || len(known) == 0 || !slices.Contains(known[0].ports, to.port) || seen[v] || // else it is wrong for all clients
+					led[to.hostPort] || led[hostPort{to.host, 0}] || imported(egress, o.Namespace, known[0], to.port) {
+					continue
+				}
+				seen[v] = true
+				if reported++; reported > maxOfSidecar {
+					return
+				}
+				a.report(o, a.failing(), codeSidecarRoute, indexed("spec.egress", i)+".hosts", "add "+known[0].object.Namespace+"/"+to.host+" to the hosts of an egress listener without a port, or of one for that port",
+					"%s of %s leads from this listener to port %d of %s, which the Sidecar does not import: its requests and connections fail", to.field, v, to.port, to.host)
+			}
+		}
+	}
+}
+
+// importedRoutes returns the VirtualServices that an egress listener of a Sidecar imports.
+func (a *analysis) importedRoutes(o *kinds.Object, l *networkingv1alpha3.IstioEgressListener, byNamespace map[string][]*kinds.Object, compared *comparisons) (list []*kinds.Object) {
+	taken := map[*kinds.Object]bool{}
+	for _, text := range l.Hosts {
+		ns, pattern, _ := strings.Cut(text, "/")
+		if ns == "." {
+			ns = o.Namespace
+		}
+		for _, v := range byNamespace[ns] {
+			if !compared.more() {
+				return list
+			}
+			overlaps := func(h string) bool { return names.Overlap(strings.ToLower(pattern), names.FQDN(h, v.Namespace, a.domain)) }
+			spec := v.Spec.(*networkingv1.VirtualService)
+			if !taken[v] && slices.ContainsFunc(spec.Hosts, overlaps) && a.exportedTo(v, spec.ExportTo, o.Namespace) {
+				taken[v] = true
+				list = append(list, v)
+			}
+		}
+	}
+	return list
+}
+
+// exportedTo reports whether an object is exported to a namespace.
+func (a *analysis) exportedTo(o *kinds.Object, exportTo []string, namespace string) bool {
+	return slices.ContainsFunc(exports(exportTo, a.mesh.GetDefaultVirtualServiceExportTo()), func(e string) bool {
+		return e == "*" || e == namespace || e == "." && o.Namespace == namespace
+	})
+}
+
+// imported reports whether the hosts of an egress listener have a port of a host.
+func imported(egress []*networkingv1alpha3.IstioEgressListener, namespace string, h *host, port uint32) bool {
+	return slices.ContainsFunc(egress, func(l *networkingv1alpha3.IstioEgressListener) bool {
+		number := l.GetPort().GetNumber()
+		return (number == 0 || number == port || strings.EqualFold(l.GetPort().GetProtocol(), "HTTP_PROXY")) && imports([]*networkingv1alpha3.IstioEgressListener{l}, namespace, h)
+	})
+}
+
+// destinationsOf yields where the routes of a VirtualService lead to that may take calls to a port; 0 is any. A
+// destination without a port is the port that is called.
+func (a *analysis) destinationsOf(v *kinds.Object, called uint32) iter.Seq[routed] {
+	spec := v.Spec.(*networkingv1.VirtualService)
+	return func(yield func(routed) bool) {
+		to := func(d *networkingv1alpha3.Destination, field string) bool {
+			port := d.GetPort().GetNumber()
+			if port == 0 {
+				port = called
+			}
+			return d.GetHost() == "" || yield(routed{hostPort{names.FQDN(d.Host, v.Namespace, a.domain), port}, field})
+		}
+		for i, h := range spec.Http {
+			if len(h.Match) > 0 && !slices.ContainsFunc(h.Match, func(m *networkingv1alpha3.HTTPMatchRequest) bool { return m.Port == 0 || called == 0 || m.Port == called }) {
+				continue
+			}
+			for j, d := range h.Route {
+				if !to(d.Destination, indexed(indexed("spec.http", i)+".route", j)) {
+					return
+				}
+			}
+		}
+		for i, t := range spec.Tls {
+			if len(t.Match) > 0 && !slices.ContainsFunc(t.Match, func(m *networkingv1alpha3.TLSMatchAttributes) bool { return m.Port == 0 || called == 0 || m.Port == called }) {
+				continue
+			}
+			for j, d := range t.Route {
+				if !to(d.Destination, indexed(indexed("spec.tls", i)+".route", j)) {
+					return
+				}
+			}
+		}
+		for i, t := range spec.Tcp {
+			if len(t.Match) > 0 && !slices.ContainsFunc(t.Match, func(m *networkingv1alpha3.L4MatchAttributes) bool { return m.Port == 0 || called == 0 || m.Port == called }) {
+				continue
+			}
+			for j, d := range t.Route {
+				if !to(d.Destination, indexed(indexed("spec.tcp", i)+".route", j)) {
+					return
+				}
+			}
+		}
+	}
+}
