@@ -45,6 +45,7 @@ var intended = []difference{
 	{"83-http3", `ingress/lds/udp_0\.0\.0\.0_(8443/.*mutual\.example\.com|8445/|8453/)`, 297, "what demands a client certificate, or bounds TLS to 1.2, has no HTTP/3"},
 	{"83-http3", `ingress/rds/https\.(443\.https-m|445\.https-445|453\.https-453)\.gw\..*/responseHeadersToAdd`, 28, "what has no HTTP/3 does not offer it"},
 	{"83-http3", `web-b-none/lds/127\.0\.0\.1_443/`, 2, "the world of this recording has a service of the API server that is older than the others"},
+	{"85-http3-gatewayapi", `ingress/rds/https\.445\..*/redirect/portRedirect$`, 1, "a redirect to the host of the request keeps the port that the client wrote with it"},
 	{"84-http3-features", `web-b-none/lds/127\.0\.0\.1_443/`, 2, "the world of this recording has a service of the API server that is older than the others"},
 	{"84-http3-features", `ingress/cds/.*/perConnectionBufferLimitBytes$`, 13, "the profile EDGE limits the buffers of clusters too"},
 }

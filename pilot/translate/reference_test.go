@@ -146,7 +146,7 @@ func (c referenceCase) world(t tb) *world {
 func referenceCases(t *testing.T) []referenceCase {
 	t.Helper()
 	dirs, err := filepath.Glob(filepath.Join("testdata", "reference", "cases", "*"))
-	if err != nil || len(dirs) != 88 {
+	if err != nil || len(dirs) != 89 {
 		t.Fatalf("%d cases, %v", len(dirs), err)
 	}
 	var cases []referenceCase
