@@ -33,7 +33,8 @@ func (a *analysis) conflicts() {
 
 func (a *analysis) conflictsOf(o *kinds.Object, first map[contested]*kinds.Object, compared *comparisons) {
 	spec := o.Spec.(*networkingv1.VirtualService)
-	reported := map[*kinds.Object]bool{}
+	rivals := a.rivalsOf(o)
+	defer rivals.end("spec.hosts")
 	gateways, exports, always := gatewaysOf(o), a.exportsOf(spec.ExportTo, o.Namespace), slices.ContainsFunc(spec.Http, unconditional)
 	for i, written := range spec.Hosts {
 		host := names.FQDN(written, o.Namespace, a.domain)
@@ -50,8 +51,7 @@ func (a *analysis) conflictsOf(o *kinds.Object, first map[contested]*kinds.Objec
 					wins := first[c]
 					if wins == nil {
 						first[c] = o
-					} else if wins != o && !reported[wins] {
-						reported[wins] = true
+					} else if wins != o && rivals.name("", wins) {
 						a.conflict(o, wins, indexed("spec.hosts", i), c)
 					}
 				}

@@ -1,6 +1,8 @@
 package analysis
 
 import (
+	"strings"
+
 	networkingv1 "istio.io/api/networking/v1"
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
@@ -17,8 +19,8 @@ type connected struct {
 	tls                     bool
 }
 
-// connectionRoutes reports routes of TLS and TCP that a gateway never reaches, because those of an older VirtualService
-// take the same connections.
+// connectionRoutes reports routes of TLS and TCP that a gateway never reaches, because those of older VirtualServices
+// take the same connections: each route with each of them.
 func (a *analysis) connectionRoutes() {
 	first := map[connected]*kinds.Object{}
 	compared := comparisons{most: maxComparisons}
@@ -40,6 +42,8 @@ func (a *analysis) connectionRoutesOf(o *kinds.Object, first map[connected]*kind
 		return nil
 	}
 	gateways, exports := gatewaysOf(o), a.exportsOf(spec.ExportTo, o.Namespace)
+	rivals := a.rivalsOf(o)
+	defer rivals.end("spec")
 	claim := func(of []string, name string, port uint32, tls bool, field, what string) {
 		if len(of) == 0 {
 			of = gateways
@@ -63,9 +67,10 @@ func (a *analysis) connectionRoutesOf(o *kinds.Object, first map[connected]*kind
 					own = append(own, c)
 					continue
 				}
-				a.report(o, diag.Warning, codeUnreachable, field, "leave it to one of the two, or merge them",
-					"%s routes %s %s on Gateway %s too and comes first (%s): this route is never reached there", wins, what, name, c.gateway, precedence(wins, o))
-				return
+				if rivals.name(field, wins) {
+					a.report(o, diag.Warning, codeUnreachable, field, "leave it to one of the two, or merge them",
+						"%s routes %s %s on Gateway %s too and comes first (%s): this route is never reached there", wins, what, name, c.gateway, precedence(wins, o))
+				}
 			}
 		}
 	}
@@ -75,7 +80,7 @@ func (a *analysis) connectionRoutesOf(o *kinds.Object, first map[connected]*kind
 				continue
 			}
 			for k, name := range m.SniHosts {
-				claim(m.Gateways, name, m.Port, true, indexed(indexed(indexed("spec.tls", i)+".match", j)+".sniHosts", k), "the server name")
+				claim(m.Gateways, strings.ToLower(name), m.Port, true, indexed(indexed(indexed("spec.tls", i)+".match", j)+".sniHosts", k), "the server name")
 			}
 		}
 	}

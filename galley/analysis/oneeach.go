@@ -1,6 +1,8 @@
 package analysis
 
 import (
+	networkingv1 "istio.io/api/networking/v1"
+
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
@@ -21,11 +23,11 @@ func (a *analysis) peerAuthentications() {
 	a.onlyOne(kinds.PeerAuthentication, diag.Warning, codePeers, codePeers)
 }
 
-// onlyOne reports objects of a kind that have no effect because an older one of the namespace is for the same
-// workloads: byDefault where neither has a selector, selected where both have.
+// onlyOne reports objects of a kind that have no effect because older ones of the namespace are for the same workloads,
+// each with a workload: byDefault where neither has a selector, selected where both have.
 func (a *analysis) onlyOne(kind *kinds.Kind, severity diag.Severity, byDefault, selected string) {
 	defaults := map[string]*kinds.Object{}
-	owner := map[*workload]*kinds.Object{}
+	owners := a.newOwners()
 	for _, o := range a.of(kind) {
 		field, labels := selectorOf(o)
 		if p, ok := o.Spec.(targeting); ok && (p.GetTargetRef() != nil || len(p.GetTargetRefs()) > 0) {
@@ -34,7 +36,8 @@ func (a *analysis) onlyOne(kind *kinds.Kind, severity diag.Severity, byDefault, 
 		if kind == kinds.PeerAuthentication && o.Namespace == a.root && len(labels) > 0 {
 			continue // it has no effect, which another analyzer reports
 		}
-		if len(labels) == 0 {
+		sidecar, _ := o.Spec.(*networkingv1.Sidecar)
+		if len(labels) == 0 && sidecar.GetWorkloadSelector() == nil { // a Sidecar's selector without labels selects every workload
 			if first := defaults[o.Namespace]; first != nil {
 				a.report(o, severity, byDefault, "metadata.name", "merge the two, or give one a selector",
 					"%s has no workload selector either, and comes first (%s): this one has no effect", first, precedence(first, o))
@@ -43,15 +46,13 @@ func (a *analysis) onlyOne(kind *kinds.Kind, severity diag.Severity, byDefault, 
 			defaults[o.Namespace] = o
 			continue
 		}
-		for w := range a.selected(o.Namespace, labels) {
-			first := owner[w]
-			if first == nil {
-				owner[w] = o
-				continue
+		rivals := a.rivalsOf(o)
+		for _, l := range owners.claim(o, labels, "") {
+			if rivals.name(field, l.winner) {
+				a.report(o, severity, selected, field, "let their selectors match different workloads, or merge the two",
+					"%s selects %s too, and comes first (%s): this one has no effect there", l.winner, l.at.object, precedence(l.winner, o))
 			}
-			a.report(o, severity, selected, field, "let their selectors match different workloads, or merge the two",
-				"%s selects %s too, and comes first (%s): this one has no effect there", first, w.object, precedence(first, o))
-			break
 		}
+		rivals.end(field)
 	}
 }

@@ -88,7 +88,7 @@ func (a *analysis) sidecarRoutesOf(o *kinds.Object, egress []*networkingv1alpha3
 				if reported++; reported > maxOfSidecar {
 					return
 				}
-				a.report(o, a.failing(), codeSidecarRoute, indexed("spec.egress", i)+".hosts", "add "+known[0].object.Namespace+"/"+to.host+" to the hosts of an egress listener without a port, or of one for that port",
+				a.report(o, diag.Warning, codeSidecarRoute, indexed("spec.egress", i)+".hosts", "add "+known[0].object.Namespace+"/"+to.host+" to the hosts of an egress listener without a port, or of one for that port",
 					"%s of %s leads from this listener to port %d of %s, which the Sidecar does not import: its requests and connections fail", to.field, v, to.port, to.host)
 			}
 		}
@@ -107,7 +107,9 @@ func (a *analysis) importedRoutes(o *kinds.Object, l *networkingv1alpha3.IstioEg
 			if !compared.more() {
 				return list
 			}
-			overlaps := func(h string) bool { return names.Overlap(strings.ToLower(pattern), names.FQDN(h, v.Namespace, a.domain)) }
+			overlaps := func(h string) bool {
+				return names.Overlap(strings.ToLower(pattern), names.FQDN(h, v.Namespace, a.domain))
+			}
 			spec := v.Spec.(*networkingv1.VirtualService)
 			if !taken[v] && slices.ContainsFunc(spec.Hosts, overlaps) && a.exportedTo(v, spec.ExportTo, o.Namespace) {
 				taken[v] = true
@@ -146,7 +148,9 @@ func (a *analysis) destinationsOf(v *kinds.Object, called uint32) iter.Seq[route
 			return d.GetHost() == "" || yield(routed{hostPort{names.FQDN(d.Host, v.Namespace, a.domain), port}, field})
 		}
 		for i, h := range spec.Http {
-			if len(h.Match) > 0 && !slices.ContainsFunc(h.Match, func(m *networkingv1alpha3.HTTPMatchRequest) bool { return m.Port == 0 || called == 0 || m.Port == called }) {
+			if len(h.Match) > 0 && !slices.ContainsFunc(h.Match, func(m *networkingv1alpha3.HTTPMatchRequest) bool {
+				return m.Port == 0 || called == 0 || m.Port == called
+			}) {
 				continue
 			}
 			for j, d := range h.Route {
@@ -156,7 +160,9 @@ func (a *analysis) destinationsOf(v *kinds.Object, called uint32) iter.Seq[route
 			}
 		}
 		for i, t := range spec.Tls {
-			if len(t.Match) > 0 && !slices.ContainsFunc(t.Match, func(m *networkingv1alpha3.TLSMatchAttributes) bool { return m.Port == 0 || called == 0 || m.Port == called }) {
+			if len(t.Match) > 0 && !slices.ContainsFunc(t.Match, func(m *networkingv1alpha3.TLSMatchAttributes) bool {
+				return m.Port == 0 || called == 0 || m.Port == called
+			}) {
 				continue
 			}
 			for j, d := range t.Route {
@@ -166,7 +172,9 @@ func (a *analysis) destinationsOf(v *kinds.Object, called uint32) iter.Seq[route
 			}
 		}
 		for i, t := range spec.Tcp {
-			if len(t.Match) > 0 && !slices.ContainsFunc(t.Match, func(m *networkingv1alpha3.L4MatchAttributes) bool { return m.Port == 0 || called == 0 || m.Port == called }) {
+			if len(t.Match) > 0 && !slices.ContainsFunc(t.Match, func(m *networkingv1alpha3.L4MatchAttributes) bool {
+				return m.Port == 0 || called == 0 || m.Port == called
+			}) {
 				continue
 			}
 			for j, d := range t.Route {

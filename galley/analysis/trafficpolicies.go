@@ -15,11 +15,11 @@ import (
 // merged, and the first that has one counts.
 func (a *analysis) trafficPolicies() {
 	type target struct{ namespace, host, exportTo string }
-	first, owner := map[target]*kinds.Object{}, map[ruledWorkload]*kinds.Object{}
+	first, owners := map[target]*kinds.Object{}, a.newOwners()
 	for _, o := range a.rules {
 		spec := o.Spec.(*networkingv1.DestinationRule)
 		if spec.WorkloadSelector != nil {
-			a.onlyRule(o, owner)
+			a.onlyRule(o, owners)
 			continue
 		}
 		if spec.TrafficPolicy == nil {
@@ -34,24 +34,17 @@ func (a *analysis) trafficPolicies() {
 	}
 }
 
-// ruledWorkload is a workload for which a DestinationRule says how it calls a host.
-type ruledWorkload struct {
-	*workload
-	host string
-}
-
-// onlyRule reports a DestinationRule for some workloads that has no effect on one of them: of several for one host, the
-// first counts.
-func (a *analysis) onlyRule(o *kinds.Object, owner map[ruledWorkload]*kinds.Object) {
+// onlyRule reports a DestinationRule for some workloads that has no effect on some of them: of several for one host,
+// the first counts.
+func (a *analysis) onlyRule(o *kinds.Object, owners *owners) {
 	host := names.FQDN(o.Spec.(*networkingv1.DestinationRule).Host, o.Namespace, a.domain)
 	field, labels := selectorOf(o)
-	for w := range a.selected(o.Namespace, labels) {
-		key := ruledWorkload{w, host}
-		if other := owner[key]; other != nil {
+	rivals := a.rivalsOf(o)
+	for _, l := range owners.claim(o, labels, host) {
+		if rivals.name(field, l.winner) {
 			a.report(o, diag.Warning, codePolicies, field, "let their selectors match different workloads, or merge the two",
-				"%s is for %s and %s too, and comes first (%s): this one has no effect there", other, host, w.object, precedence(other, o))
-			return
+				"%s is for %s and %s too, and comes first (%s): this one has no effect there", l.winner, host, l.at.object, precedence(l.winner, o))
 		}
-		owner[key] = o
 	}
+	rivals.end(field)
 }

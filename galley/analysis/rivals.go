@@ -1,0 +1,113 @@
+package analysis
+
+import (
+	"fmt"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+)
+
+// maxRivals bounds the objects that are named as coming before one.
+const maxRivals = 16
+
+// rivals are the objects that come before one, in the order in which they were found.
+type rivals struct {
+	*analysis
+	object *kinds.Object
+	named  map[string]bool
+	more   bool
+}
+
+// rivalsOf returns the rivals of an object, none so far.
+func (a *analysis) rivalsOf(o *kinds.Object) *rivals { return &rivals{analysis: a, object: o} }
+
+// name reports whether a rival is to be named at a field: once, and no more of them than maxRivals.
+func (r *rivals) name(field string, winner *kinds.Object) bool {
+	key := fmt.Sprint(field, " ", winner)
+	switch {
+	case r.named[key]:
+		return false
+	case len(r.named) == maxRivals:
+		r.more = true
+		return false
+	case r.named == nil:
+		r.named = map[string]bool{}
+	}
+	r.named[key] = true
+	return true
+}
+
+// end says whether there were more.
+func (r *rivals) end(field string) {
+	if r.more {
+		r.report(r.object, diag.Info, codeLimit, field, "mend those first", "more than %d others come first in the same way: only these are named", maxRivals)
+	}
+}
+
+// owned is what one object has for its own: a workload, for one purpose.
+type owned struct {
+	*workload
+	purpose string
+}
+
+// ownedSelection is the workloads of a selector, for one purpose.
+type ownedSelection struct {
+	selectionKey
+	purpose string
+}
+
+// loss is a workload that an object selects and another one has.
+type loss struct {
+	winner *kinds.Object
+	at     *workload
+}
+
+// owners says which object has each workload, of those that come by precedence.
+type owners struct {
+	*analysis
+	owner    map[owned]*kinds.Object
+	losses   map[ownedSelection][]loss // for the next object with the selector
+	compared comparisons
+}
+
+func (a *analysis) newOwners() *owners {
+	return &owners{analysis: a, owner: map[owned]*kinds.Object{}, losses: map[ownedSelection][]loss{}, compared: comparisons{most: maxComparisons}}
+}
+
+// claim gives an object the workloads of its namespace with some labels that no object before it has, for a purpose. It
+// returns one loss for each object that has some of the others, up to maxRivals and one more. Objects with one selector
+// lose alike: only for the first of them are the workloads looked at.
+func (x *owners) claim(o *kinds.Object, labels map[string]string, purpose string) []loss {
+	key := ownedSelection{selectionKey{o.Namespace, written(labels)}, purpose}
+	if known, ok := x.losses[key]; ok {
+		return known
+	}
+	x.compared.begin()
+	var list []loss
+	var own *workload
+	seen := map[*kinds.Object]bool{}
+	for w := range x.selected(o.Namespace, labels) {
+		if !x.compared.more() {
+			break
+		}
+		winner := x.owner[owned{w, purpose}]
+		switch {
+		case winner == nil:
+			x.owner[owned{w, purpose}] = o
+			if own == nil {
+				own = w
+			}
+		case !seen[winner] && len(list) <= maxRivals:
+			seen[winner] = true
+			list = append(list, loss{winner, w})
+		}
+	}
+	if x.compared.refused {
+		x.report(o, diag.Info, codeLimit, "spec", "select fewer workloads", "it selects too many workloads: not all of them are compared with those of other objects")
+	}
+	x.losses[key] = list
+	if own != nil {
+		x.losses[key] = append(list[:len(list):len(list)], loss{o, own})
+	}
+	return list
+}
