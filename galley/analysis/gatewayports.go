@@ -91,9 +91,10 @@ func contender(claims map[claim]*kinds.Object, l listener, o *kinds.Object, host
 	return nil, ""
 }
 
-// serverHost returns the namespace and the host of an entry of a server's hosts. The namespace is "*" where the entry
-// has none.
+// serverHost returns the namespace and the host of an entry of a server's hosts, in lower case. The namespace is "*"
+// where the entry has none.
 func serverHost(gateway *kinds.Object, text string) (namespace, host string) {
+	text = strings.ToLower(text)
 	namespace, host, found := strings.Cut(text, "/")
 	switch {
 	case !found:

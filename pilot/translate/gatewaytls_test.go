@@ -40,7 +40,7 @@ spec:
   http: [{route: [{destination: {host: web}}]}]
   tls:
   - {match: [{sniHosts: [two.example.com], gateways: [mesh]}], route: [{destination: {host: db, port: {number: 9001}}}]}
-  - {match: [{port: 443, sniHosts: [two.example.com, one.example.com]}], route: [{destination: {host: web}}]}
+  - {match: [{port: 443, sniHosts: [Two.example.com, one.EXAMPLE.com, two.example.com]}], route: [{destination: {host: web}}]}
   - {match: [{port: 444, sniHosts: ["*.three.example.com"]}], route: [{destination: {host: web}, weight: 70}, {destination: {host: db, subset: v1, port: {number: 9001}}, weight: 30}]}
   tcp:
   - {match: [{port: 7001}], route: [{destination: {host: web}}]}

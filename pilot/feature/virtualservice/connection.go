@@ -3,6 +3,7 @@ package virtualservice
 import (
 	"net/netip"
 	"slices"
+	"strings"
 
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
@@ -17,7 +18,10 @@ func tlsRoutes(in feature.RouteOptions) []feature.ConnectionRoute {
 	for _, t := range spec(o.Object).GetTls() {
 		for _, m := range t.GetMatch() {
 			if o.here(m, m.GetPort(), m.GetGateways(), m.GetSourceNamespace()) {
-				servers := slices.Clone(m.GetSniHosts())
+				var servers []string
+				for _, name := range m.GetSniHosts() {
+					servers = append(servers, strings.ToLower(name)) // Envoy matches them in any case, and refuses a name that is there twice
+				}
 				slices.Sort(servers)
 				out = append(out, feature.ConnectionRoute{Servers: slices.Compact(servers), Subnets: o.subnets(m.GetDestinationSubnets()), Destinations: o.destinations(t.GetRoute())})
 			}
