@@ -109,6 +109,7 @@ func Analyzers() []Analyzer {
 		{"gateway-certificates", []string{codeSharedCertificate}, true, "Gateways that share a certificate, which breaks HTTP/2", (*analysis).gatewayCertificates},
 		{"mtls", []string{codeMTLS}, true, "TLS of DestinationRules that contradicts PeerAuthentications", (*analysis).mtls},
 		{"claims", []string{codeClaims}, true, "routes by claims of tokens where no RequestAuthentication applies", (*analysis).claims},
+		{"issuers", []string{codeIssuer, codeLimit}, true, "issuers that several RequestAuthentications of a workload have with different keys", (*analysis).issuers},
 		{"tokens", []string{codeTokenPort, codeIssuer}, true, "tokens on ports that are not HTTP, and issuers that are there twice", (*analysis).tokens},
 		{"addresses", []string{codeAddresses}, true, "TCP ports of ServiceEntries without addresses", (*analysis).entryAddresses},
 		{"traffic-policies", []string{codePolicies, codeLimit}, true, "DestinationRules of one host that each have a trafficPolicy, or select the same workload", (*analysis).trafficPolicies},

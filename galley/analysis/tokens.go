@@ -26,7 +26,7 @@ func (a *analysis) tokens() {
 		for i, r := range spec.JwtRules {
 			if first, known := issuers[r.Issuer]; known {
 				a.report(o, diag.Warning, codeIssuer, indexed("spec.jwtRules", i)+".issuer", "merge the two",
-					"%s has the issuer %q too: which of the two judges a token depends on where the token is", indexed("spec.jwtRules", first), r.Issuer)
+					"%s has the issuer %q too: a token that either of the two accepts, where it looks for tokens, comes in", indexed("spec.jwtRules", first), r.Issuer)
 			} else {
 				issuers[r.Issuer] = i
 			}
