@@ -324,13 +324,11 @@ kind: DestinationRule
 metadata: {name: x, namespace: a}
 spec:
   host: web
-  trafficPolicy:
-    outlierDetection:
-      {interval: 1s, consecutiveErrors: 5}
   subsets:
     - name: v1
       trafficPolicy:
-        loadBalancer: {consistentHash: {useSourceIp: true}}
+        outlierDetection:
+          {interval: 1s, consecutiveErrors: 5}
 `
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -341,10 +339,7 @@ spec:
 	for _, d := range s.Findings() {
 		got = append(got, fmt.Sprintf("%d:%d %s %s", d.Line, d.Column, d.Field, d.Code))
 	}
-	want := []string{
-		"8:41 spec.trafficPolicy.outlierDetection.consecutiveErrors NotImplemented",
-		"12:40 spec.subsets[0].trafficPolicy.loadBalancer.consistentHash NotImplemented",
-	}
+	want := []string{"10:45 spec.subsets[0].trafficPolicy.outlierDetection.consecutiveErrors NotImplemented"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}

@@ -1,8 +1,6 @@
 package destinationrule
 
 import (
-	"strconv"
-
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 	networkingv1 "istio.io/api/networking/v1"
 
@@ -23,28 +21,7 @@ func unsupported(o *kinds.Object) []diag.Diagnostic {
 			return lacks(field)
 		})
 	}
-	r := o.Spec.(*networkingv1.DestinationRule)
-	list := feature.Unsupported("spec", r, lacks)
-	for i, s := range r.Subsets {
-		if s.GetTrafficPolicy().GetLoadBalancer().GetConsistentHash().GetHashKey() != nil {
-			field := "spec.subsets[" + strconv.Itoa(i) + "].trafficPolicy.loadBalancer.consistentHash"
-			list = append(list, subsetHash(field))
-			break
-		}
-		for j, p := range s.GetTrafficPolicy().GetPortLevelSettings() {
-			if p.GetLoadBalancer().GetConsistentHash().GetHashKey() != nil {
-				field := "spec.subsets[" + strconv.Itoa(i) + "].trafficPolicy.portLevelSettings[" + strconv.Itoa(j) + "].loadBalancer.consistentHash"
-				list = append(list, subsetHash(field))
-				break
-			}
-		}
-	}
-	return list
-}
-
-// subsetHash is the finding about the hash of a subset: a route may lead to several subsets, and has one hash.
-func subsetHash(field string) diag.Diagnostic {
-	return feature.NotImplemented(field, "requests are hashed as the service's own policy says, not the subset's", "write it in spec.trafficPolicy")
+	return feature.Unsupported("spec", o.Spec.(*networkingv1.DestinationRule), lacks)
 }
 
 // lacks returns what is not done of a field of a traffic policy, and what to do about it, as feature.Unsupported takes
