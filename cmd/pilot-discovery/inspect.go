@@ -24,6 +24,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/cmd/report"
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
+	"github.com/istiod-lite/istiod-lite/pilot/debug"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
 	"github.com/istiod-lite/istiod-lite/pilot/inspect"
@@ -164,7 +165,7 @@ func printResources(w io.Writer, all map[string][]*envoy.Resource) error {
 	for _, typeURL := range slices.Sorted(maps.Keys(all)) {
 		byName := map[string]json.RawMessage{}
 		for _, r := range all[typeURL] {
-			text, err := protojson.Marshal(&anypb.Any{TypeUrl: typeURL, Value: r.Value()})
+			text, err := debug.SentJSON(&anypb.Any{TypeUrl: typeURL, Value: r.Value()})
 			if err != nil {
 				return fmt.Errorf("print %s: %w", r.Name, err)
 			}

@@ -261,7 +261,7 @@ func (a *API) configDump(query url.Values) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return sentJSON(dump)
+	return SentJSON(dump)
 }
 
 // ecdsz shows the configurations of filters that one proxy subscribes to and was sent.
@@ -275,7 +275,7 @@ func (a *API) ecdsz(query url.Values) (any, error) {
 	for _, r := range list {
 		dump.Configs = append(dump.Configs, &anypb.Any{TypeUrl: envoy.ExtensionType, Value: r.Value()})
 	}
-	return sentJSON(dump)
+	return SentJSON(dump)
 }
 
 // dump returns what one proxy was sent, in the form of Envoy's own dump.
@@ -374,7 +374,7 @@ func (a *API) edsz(query url.Values) (any, error) {
 	out := messages{Configs: []json.RawMessage{}}
 	list, _ := a.o.Proxies.Dump(c.ID, envoy.EndpointType)
 	for _, r := range list {
-		text, err := sentJSON(&anypb.Any{TypeUrl: envoy.EndpointType, Value: r.Value()})
+		text, err := SentJSON(&anypb.Any{TypeUrl: envoy.EndpointType, Value: r.Value()})
 		if err != nil {
 			return nil, err
 		}

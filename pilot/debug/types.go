@@ -14,9 +14,9 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 )
 
-// sentJSON returns what proxies were sent as JSON. It may hold types that are in no Go package: those of Istio's own
+// SentJSON returns what proxies were sent as JSON. It may hold types that are in no Go package: those of Istio's own
 // filters, and whatever EnvoyFilters name.
-func sentJSON(m proto.Message) (json.RawMessage, error) {
+func SentJSON(m proto.Message) (json.RawMessage, error) {
 	return protojson.MarshalOptions{Resolver: sentTypes{protoregistry.GlobalTypes}}.Marshal(m)
 }
 

@@ -16,7 +16,7 @@ func TestUnlinkedTypes(t *testing.T) {
 		"bare":    {TypeUrl: "type.googleapis.com/Filter"},
 		"known":   {TypeUrl: "type.googleapis.com/envoy.config.cluster.v3.Cluster"},
 	}}
-	text, err := sentJSON(c)
+	text, err := SentJSON(c)
 	if err != nil {
 		t.Fatal(err)
 	}
