@@ -25,13 +25,14 @@ const (
 	connections = "10.10.0.12:9000"
 )
 
-// meshYAML has a gateway that forwards requests to web and connections to tcp, two servers of both, and a client
-// without a sidecar. There is no mutual TLS, so no proxy needs certificates.
+// meshYAML has a gateway that forwards requests to web and connections to tcp, a server of both, and a client without a
+// sidecar. There is no mutual TLS, so no proxy needs certificates. Requests for /one go to the server alone, and those
+// for /again are retried there. twoYAML is one more server of web.
 var meshYAML = suite.NamespacesYAML("istio-system", "a") + suite.PeerAuthenticationYAML("DISABLE") +
 	`apiVersion: v1
 kind: Service
 metadata: {name: web, namespace: a}
-spec: {clusterIP: 10.96.0.10, selector: {web: "yes"}, ports: [{name: http, port: 80, targetPort: 8080}]}
+spec: {clusterIP: 10.96.0.10, selector: {web: "yes"}, ports: [{name: http, port: 80, targetPort: 8080}, {name: http-half, port: 81, targetPort: 8081}]}
 ---
 apiVersion: v1
 kind: Service
@@ -42,7 +43,7 @@ spec: {clusterIP: 10.96.0.11, selector: {tcp: "yes"}, ports: [{name: tcp, port: 
 	suite.GatewayPodYAML("gateway", "a", "10.10.0.12") +
 	suite.PodYAML("client", "a", "10.10.0.13", "", suite.Outside) +
 	suite.PodYAML("one", "a", "10.10.0.21", "", suite.Outside+`, web: "yes", tcp: "yes"`) +
-	suite.PodYAML("two", "a", "10.10.0.22", "", suite.Outside+`, web: "yes"`) +
+	suite.ServiceYAML("one", "a", "10.96.0.12") +
 	`apiVersion: networking.istio.io/v1
 kind: Gateway
 metadata: {name: gateway, namespace: a}
@@ -58,10 +59,23 @@ metadata: {name: all, namespace: a}
 spec:
   hosts: ["*"]
   gateways: [gateway]
-  http: [{route: [{destination: {host: web}}], retries: {attempts: 0}}]
+  http:
+  - match: [{uri: {prefix: /one}}]
+    route: [{destination: {host: one}}]
+    retries: {attempts: 0}
+  - match: [{uri: {prefix: /again}}]
+    route: [{destination: {host: one}}]
+    retries: {attempts: 1, retryOn: 5xx}
+  - match: [{uri: {prefix: /half}}]
+    route: [{destination: {host: web, port: {number: 81}}}]
+    retries: {attempts: 0}
+  - route: [{destination: {host: web, port: {number: 80}}}]
+    retries: {attempts: 0}
   tcp: [{route: [{destination: {host: tcp}}]}]
 ---
 `
+
+var twoYAML = suite.PodYAML("two", "a", "10.10.0.22", "", suite.Outside+`, web: "yes"`)
 
 // mesh is a control plane that follows a directory, and the pods of the directory.
 type mesh struct {
@@ -74,7 +88,7 @@ func start(t *testing.T, config string) mesh {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
-	return mesh{suite.StartMesh(ctx, t, suite.MeshOptions{Network: network, Files: map[string]string{"mesh.yaml": meshYAML}, Config: config}), t}
+	return mesh{suite.StartMesh(ctx, t, suite.MeshOptions{Network: network, Files: map[string]string{"mesh.yaml": meshYAML, "two.yaml": twoYAML}, Config: config}), t}
 }
 
 // rule writes the DestinationRule of a service.

@@ -1,3 +1,6 @@
-// Package destinationrule tests what real Envoys make of traffic policies: tunnels through a proxy, PROXY headers, idle
-// timeouts, the protocol of requests, and the codes by which endpoints are ejected.
+// Package destinationrule tests what real Envoys make of traffic policies.
+//
+//   - destinationrule_test.go: the mesh; tunnels through a proxy, PROXY headers, and the protocol of requests.
+//   - pool_test.go: bounds of connections, requests and retries, as they are met; how new endpoints warm up.
+//   - outliers_test.go: which endpoints are ejected, for what, and how many.
 package destinationrule
