@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -101,6 +102,7 @@ type mesh struct {
 	*suite.Mesh
 	t        *testing.T
 	shadowed atomic.Int32 // requests to the service shadow
+	attempts sync.Map     // of requests with an ID: the servers that were asked, in their order
 }
 
 // answer is what a server says of a request.
@@ -111,11 +113,13 @@ type answer struct {
 	cookie     string // that the response sets
 }
 
-func start(t *testing.T) *mesh {
+// start runs the mesh with more objects.
+func start(t *testing.T, objects string) *mesh {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
-	m := &mesh{Mesh: suite.StartMesh(ctx, t, suite.MeshOptions{Network: network, Files: map[string]string{"mesh.yaml": meshYAML}}), t: t}
+	files := map[string]string{"mesh.yaml": meshYAML, "objects.yaml": objects}
+	m := &mesh{Mesh: suite.StartMesh(ctx, t, suite.MeshOptions{Network: network, Files: files}), t: t}
 	for _, name := range []string{"one", "two", "shadow"} {
 		s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { //nolint:gosec // a test's
 			if name == "shadow" {
@@ -124,6 +128,7 @@ func start(t *testing.T) *mesh {
 			w.Header().Set("X-Server", name)
 			w.Header().Set("X-Host", r.Host)
 			w.Header().Set("X-Path", r.URL.Path)
+			m.answer(name, w, r)
 		})}
 		suite.Serve(t, m.Pod(name), 8080, s.Serve, func() { _ = s.Close() })
 	}
@@ -164,7 +169,7 @@ func (m *mesh) must(pod, path string, headers ...string) (got answer) {
 // TestRoutes: requests go where the first route that is for them says, which may be that of a delegate, or one for some
 // clients alone, and are rewritten for the server.
 func TestRoutes(t *testing.T) {
-	m := start(t)
+	m := start(t, "")
 	for _, x := range []struct {
 		pod, path, server string
 	}{
@@ -189,7 +194,7 @@ func TestRoutes(t *testing.T) {
 
 // TestMirror: a copy of each request goes to the mirror, or of none, and the client gets the answer of the route.
 func TestMirror(t *testing.T) {
-	m := start(t)
+	m := start(t, "")
 	const n = 10
 	for _, path := range []string{"/unmirrored", "/mirrored"} {
 		for range n {
@@ -206,7 +211,7 @@ func TestMirror(t *testing.T) {
 
 // TestHash: requests that are alike stay with one endpoint, and those that are not spread over all.
 func TestHash(t *testing.T) {
-	m := start(t)
+	m := start(t, "")
 	m.must("client", "/")
 	const n = 24
 	servers := func(request func(i int) answer) []string {
