@@ -8,6 +8,8 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
@@ -19,14 +21,19 @@ const settings = serversYAML + `  - {port: {number: %[1]d, name: new, protocol: 
   - {port: {number: %[1]d, name: both, protocol: HTTPS}, hosts: [both.example.com], tls: {mode: SIMPLE, credentialNames: [both, both-rsa], maxProtocolVersion: TLSV1_2}}
   - {port: {number: %[1]d, name: pinned, protocol: HTTPS}, hosts: [pinned.example.com], tls: {mode: MUTUAL, credentialName: pinned, verifyCertificateHash: ["%[3]s"]}}
   - {port: {number: %[1]d, name: named, protocol: HTTPS}, hosts: [named.example.com], tls: {mode: MUTUAL, credentialName: named, subjectAltNames: [friend]}}
+  - {port: {number: %[1]d, name: files, protocol: HTTPS}, hosts: [files.example.com], tls: {mode: SIMPLE, maxProtocolVersion: TLSV1_2, tlsCertificates: [{serverCertificate: %[4]s/ec.pem, privateKey: %[4]s/ec.key}, {serverCertificate: %[4]s/rsa.pem, privateKey: %[4]s/rsa.key}]}}
+  - {port: {number: %[1]d, name: revoked, protocol: HTTPS}, hosts: [revoked.example.com], tls: {mode: MUTUAL, credentialName: revoked}}
+  - {port: {number: %[1]d, name: list, protocol: HTTPS}, hosts: [list.example.com], tls: {mode: MUTUAL, serverCertificate: %[4]s/list.pem, privateKey: %[4]s/list.key, caCertificates: %[4]s/ca.pem, caCrl: %[4]s/crl.pem}}
+  - {port: {number: %[5]d, name: bound, protocol: HTTP}, hosts: [open.example.com], bind: 127.0.0.3}
   - {port: {number: %[2]d, name: plain, protocol: HTTP}, hosts: [new.example.com], tls: {httpsRedirect: true}}
   - {port: {number: %[2]d, name: open, protocol: HTTP}, hosts: [open.example.com]}
 ` + routesYAML
 
 // TestSettings has clients that keep to what a server asks for, and some that do not: versions and cipher suites, two
-// certificates of one host, clients' certificates by hash and by name, and plaintext that is sent to https.
+// certificates of one host, of Secrets and of files, clients' certificates by hash, by name and by lists of those that
+// are revoked, plaintext that is sent to https, and the one address of a server.
 func TestSettings(t *testing.T) {
-	ports := freePorts(t, 3)
+	ports := freePorts(t, 4)
 	issuer, clients := newCA(t), newCA(t)
 	served := map[string]int64{}
 	make := func(host string) map[string]string {
@@ -35,15 +42,32 @@ func TestSettings(t *testing.T) {
 		return map[string]string{"tls.crt": c, "tls.key": k, "ca.crt": clients.pem()}
 	}
 	friend, stranger := clients.client(t, "friend"), clients.client(t, "stranger")
+	crl := clients.revoke(t, clients.serial) // the stranger
+	dir := t.TempDir()
+	inFiles := func(name string, data map[string]string) int64 {
+		for end, text := range map[string]string{".pem": data["tls.crt"], ".key": data["tls.key"]} {
+			if err := os.WriteFile(filepath.Join(dir, name+end), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return issuer.serial
+	}
+	ecFile, rsaFile := inFiles("ec", make("files")), inFiles("rsa", rsaCredential(t, issuer, "files.example.com"))
+	served["list"] = inFiles("list", make("list"))
+	inFiles("ca", map[string]string{"tls.crt": clients.pem()})
+	inFiles("crl", map[string]string{"tls.crt": crl})
 	hash := sha256.Sum256(friend.Certificate[0])
 	files := map[string]string{
-		"mesh": mesh(backend(t), 9), "gateway": fmt.Sprintf(settings, ports[0], ports[2], hex.EncodeToString(hash[:])),
+		"mesh": mesh(backend(t), 9), "gateway": fmt.Sprintf(settings, ports[0], ports[2], hex.EncodeToString(hash[:]), dir, ports[3]),
 		"both-rsa": secret("both-rsa", rsaCredential(t, issuer, "both.example.com")),
 	}
 	rsaSerial := issuer.serial
 	for _, host := range []string{"new", "old", "both", "pinned", "named"} {
 		files[host] = secret(host, make(host))
 	}
+	withList := make("revoked")
+	withList["ca.crl"] = crl
+	files["revoked"] = secret("revoked", withList)
 	r := start(t, ports[0], ports[1], true, files)
 
 	handshake := func(host string, own *tls.Certificate, c *tls.Config) (tls.ConnectionState, error) {
@@ -53,7 +77,7 @@ func TestSettings(t *testing.T) {
 		}
 		return r.callWith(c)
 	}
-	for host, own := range map[string]*tls.Certificate{"new": nil, "old": nil, "both": nil, "pinned": friend, "named": friend} {
+	for host, own := range map[string]*tls.Certificate{"new": nil, "old": nil, "both": nil, "pinned": friend, "named": friend, "files": nil, "revoked": friend, "list": friend} {
 		suite.Eventually(t, host+" is served", func() bool {
 			_, err := handshake(host, own, &tls.Config{MinVersion: tls.VersionTLS12})
 			return err == nil
@@ -81,6 +105,12 @@ func TestSettings(t *testing.T) {
 		{"another client of the same CA", "pinned", stranger, twelve(), 0, 0},
 		{"a client by name", "named", friend, twelve(), served["named"], tls.VersionTLS12},
 		{"a client of another name", "named", stranger, twelve(), 0, 0},
+		{"the certificate of an elliptic curve of a file", "files", nil, twelve(ecdsa128), ecFile, tls.VersionTLS12},
+		{"the certificate of RSA of a file", "files", nil, twelve(rsa128), rsaFile, tls.VersionTLS12},
+		{"a client that is not revoked", "revoked", friend, twelve(), served["revoked"], tls.VersionTLS12},
+		{"a client that is revoked", "revoked", stranger, twelve(), 0, 0},
+		{"a client that is not revoked by a file", "list", friend, twelve(), served["list"], tls.VersionTLS12},
+		{"a client that is revoked by a file", "list", stranger, twelve(), 0, 0},
 	} {
 		s, err := handshake(c.host, c.own, c.config)
 		switch {
@@ -94,16 +124,23 @@ func TestSettings(t *testing.T) {
 	}
 	for host, want := range map[string]string{"new": "301 https://new.example.com/a?b=c", "open": "200 "} {
 		suite.Eventually(t, host+" over plaintext: "+want, func() bool {
-			status, location := plaintext(t, ports[2], host+".example.com")
+			status, location := plaintext(t, fmt.Sprint("127.0.0.1:", ports[2]), host+".example.com")
 			return fmt.Sprintf("%d %s", status, location) == want
 		})
+	}
+	suite.Eventually(t, "an address alone", func() bool {
+		status, _ := plaintext(t, fmt.Sprint("127.0.0.3:", ports[3]), "open.example.com")
+		return status == http.StatusOK
+	})
+	if status, _ := plaintext(t, fmt.Sprint("127.0.0.1:", ports[3]), "open.example.com"); status != 0 {
+		t.Errorf("another address than the server's answers %d", status)
 	}
 }
 
 // plaintext makes a request without TLS, and returns the status and where it sends the client.
-func plaintext(t *testing.T, port int, host string) (status int, location string) {
+func plaintext(t *testing.T, address, host string) (status int, location string) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/a?b=c", port), nil)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/a?b=c", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
