@@ -36,7 +36,15 @@ metadata: {name: echo, namespace: a}
 spec:
   hosts: ["*"]
   gateways: [gateway]
-  http: [{route: [{destination: {host: echo}}], retries: {attempts: 0}}]
+  http:
+  - match: [{uri: {prefix: /near}}]
+    route: [{destination: {host: echo}}]
+    retries: {attempts: 3, retryOn: "503", retryRemoteLocalities: false}
+  - match: [{uri: {prefix: /remote}}]
+    route: [{destination: {host: echo}}]
+    retries: {attempts: 3, retryOn: "503", retryRemoteLocalities: true}
+  - route: [{destination: {host: echo}}]
+    retries: {attempts: 0}
 ---
 `
 
@@ -60,7 +68,7 @@ func start(t *testing.T) mesh {
 		text += fmt.Sprintf(`---
 apiVersion: v1
 kind: Pod
-metadata: {name: %s, namespace: a, labels: {app: echo, istio-locality: %s, sidecar.istio.io/inject: "false"}}
+metadata: {name: %[1]s, namespace: a, labels: {app: echo, name: %[1]s, istio-locality: %[2]s, sidecar.istio.io/inject: "false"}}
 spec: {containers: [{name: app, image: echo}]}
 status: {phase: Running, podIP: 10.10.0.%[3]d, podIPs: [{ip: 10.10.0.%[3]d}], conditions: [{type: Ready, status: "True"}]}
 `, name, servers[name], 21+i)
@@ -94,7 +102,7 @@ func (m mesh) rule(policy string) {
 }
 
 // call sends a request from the client through the gateway, and returns who answered.
-func (m mesh) call() (string, error) {
+func (m mesh) call(path string) (string, error) {
 	ctx, cancel := context.WithTimeout(m.t.Context(), 10*time.Second)
 	defer cancel()
 	conn, err := m.Pod("client").Location.DialContext(ctx, "tcp", gateway)
@@ -107,7 +115,7 @@ func (m mesh) call() (string, error) {
 			return "", err
 		}
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+gateway+"/", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+gateway+path, nil)
 	if err != nil {
 		return "", err
 	}
@@ -130,7 +138,7 @@ func (m mesh) call() (string, error) {
 func (m mesh) answers(n int) map[string]int {
 	by := map[string]int{}
 	for range n {
-		who, _ := m.call()
+		who, _ := m.call("/")
 		by[who]++
 	}
 	return by
@@ -172,6 +180,32 @@ func TestFailover(t *testing.T) {
 		m.failed["chosen"].Store(true)
 		m.onlyFrom("the last region", "far")
 	})
+}
+
+// TestPriority: endpoints with a label come first, whatever their locality.
+func TestPriority(t *testing.T) {
+	m := start(t)
+	const policy = `outlierDetection: {consecutive5xxErrors: 1, interval: 600s, baseEjectionTime: 600s, maxEjectionPercent: 100}`
+	m.rule(`{` + policy + `, loadBalancer: {localityLbSetting: {failoverPriority: [name=far]}}}`)
+	m.onlyFrom("the label", "far")
+	m.failed["far"].Store(true)
+	m.onlyFrom("no label", "near", "next", "chosen")
+}
+
+// TestRetries: retries stay in the locality of the request that failed, or leave it where they may: the second does.
+func TestRetries(t *testing.T) {
+	m := start(t)
+	m.rule(`{outlierDetection: {consecutive5xxErrors: 1000, interval: 600s, baseEjectionTime: 600s}}`)
+	m.onlyFrom("the zone", "near")
+	m.failed["near"].Store(true)
+	for range 10 {
+		if who, err := m.call("/near"); err == nil {
+			t.Errorf("a retry in the zone is answered by %s", who)
+		}
+		if who, err := m.call("/remote"); err != nil || who != "next" {
+			t.Errorf("a retry in other localities: %q, %v", who, err)
+		}
+	}
 }
 
 // TestDistribution: requests are spread among localities by the weights for the gateway's own. A locality without a
