@@ -5,4 +5,5 @@
 //   - mesh_test.go: the mesh, and how pods call.
 //   - collector_test.go: the collectors.
 //   - telemetry_test.go: what arrives, and what does not.
+//   - settings_test.go: sides of calls, tags of the mesh, and what is not reported or passed on.
 package telemetry
