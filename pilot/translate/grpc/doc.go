@@ -3,7 +3,8 @@
 // ones.
 //
 //   - clusters.go: a cluster is an Envoy's, cut down to what gRPC reads.
-//   - endpoints.go: endpoints are those of an Envoy, without what gRPC rejects a whole assignment for.
+//   - endpoints.go: endpoints are those of an Envoy, without what gRPC rejects a whole assignment for and those that
+//     are not well, which it does not call.
 //   - listeners.go: "host:port" is what a client calls, by any name that the host has in its namespace.
 //     "xds.istio.io/grpc/lds/inbound/address:port" is where a server listens: a port that some service has there.
 //   - routes.go: "outbound|port||host" are the routes of one service, from its VirtualService.

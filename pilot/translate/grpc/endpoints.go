@@ -79,7 +79,8 @@ type place struct {
 }
 
 // buildEndpoints returns an assignment without what gRPC rejects it for: addresses that are none of TCP, addresses and
-// localities that are there already, and gaps between priorities.
+// localities that are there already, and gaps between priorities. Endpoints that are not well are left out as well, and
+// weigh nothing: gRPC calls none of them, and, unlike an Envoy, does not lower the weight of their locality.
 func buildEndpoints(k endpointsKey) *envoy.Resource {
 	var full endpointv3.ClusterLoadAssignment
 	read(k.envoys.Value(), &full)
@@ -88,13 +89,20 @@ func buildEndpoints(k endpointsKey) *envoy.Resource {
 	taken, places := map[string]bool{}, map[place]*endpointv3.LocalityLbEndpoints{}
 	var priorities []uint32 // that have endpoints
 	for _, l := range full.Endpoints {
+		own := weigh(l.LbEndpoints) == l.GetLoadBalancingWeight().GetValue() // and not a share that somebody asked for
 		list := slices.DeleteFunc(l.LbEndpoints, func(e *endpointv3.LbEndpoint) bool {
 			at := e.GetEndpoint().GetAddress().GetSocketAddress()
+			if at == nil || e.HealthStatus != corev3.HealthStatus_UNKNOWN && e.HealthStatus != corev3.HealthStatus_HEALTHY {
+				return true
+			}
 			key := at.String()
-			gone := at == nil || taken[key]
+			gone := taken[key]
 			taken[key] = true
 			return gone
 		})
+		if own {
+			l.LoadBalancingWeight = envoy.UInt32(weigh(list))
+		}
 		if len(list) == 0 || l.GetLoadBalancingWeight().GetValue() == 0 {
 			continue
 		}
@@ -115,4 +123,16 @@ func buildEndpoints(k endpointsKey) *envoy.Resource {
 		a.Endpoints = append(a.Endpoints, l)
 	}
 	return envoy.NewResource(a.ClusterName, a)
+}
+
+// weigh returns what endpoints weigh together.
+func weigh(list []*endpointv3.LbEndpoint) (sum uint32) {
+	for _, e := range list {
+		if w := e.LoadBalancingWeight; w != nil {
+			sum += w.Value
+		} else {
+			sum++
+		}
+	}
+	return sum
 }
