@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
@@ -28,22 +29,24 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
+var adsOfGRPC = flag.String("ads", "", "the address of an istiod, to record what it sends applications with gRPC; empty: it is not asked")
+
 var updateGRPC = flag.Bool("update-grpc", false, "write the differences in testdata/grpc anew")
 
-// What the applications of the recordings ask for.
+// What the applications of the recordings ask for, and the lines of an archive's own list.
 const (
 	grpcHost     = "greeter.a.svc.cluster.local"
 	grpcHeadless = "headless.a.svc.cluster.local"
 	grpcInbound  = "xds.istio.io/grpc/lds/inbound/"
 )
 
-func grpcNames(address string) map[string][]string {
+func grpcNames(address, more string) map[string][]string {
 	clusters := []string{"outbound|7070||" + grpcHeadless, "outbound|80||" + grpcHost, "outbound|443||ext.example.com", "outbound|443||dns.example.com",
 		"outbound|443||pass.example.com", "outbound|9||" + grpcHost, "nope"}
 	for _, subset := range []string{"", "v1", "v2", "v3", "v4", "v5"} {
 		clusters = append(clusters, "outbound|7070|"+subset+"|"+grpcHost)
 	}
-	return map[string][]string{
+	all := map[string][]string{
 		envoy.ListenerType: {
 			grpcHost + ":7070", grpcHost, "greeter.a:7070", "greeter:7070", "greeter.a.svc:7070", "10.64.0.11:7070", grpcHost + ":80", grpcHost + ":9000",
 			grpcHost + ":1", "nope.a.svc.cluster.local:1", grpcHeadless + ":7070", "ext.example.com:443", "dns.example.com:443", "pass.example.com:443",
@@ -56,10 +59,17 @@ func grpcNames(address string) map[string][]string {
 			"outbound|443||ext.example.com", "outbound|7070||nope.x", "nope", "7070",
 		},
 	}
+	types := map[string]string{"lds": envoy.ListenerType, "cds": envoy.ClusterType, "eds": envoy.EndpointType, "rds": envoy.RouteType}
+	for line := range strings.Lines(more) {
+		typ, name, _ := strings.Cut(strings.TrimSpace(line), " ")
+		all[types[typ]] = append(all[types[typ]], name)
+	}
+	return all
 }
 
 // TestGRPC compares what applications are sent that use xDS without a proxy with what the real istiod sent them for the
-// same objects, as far as gRPC reads it. Each archive has istiod's answers and how ours differ.
+// same objects, as far as gRPC reads it. Each archive has istiod's answers and how ours differ. With -ads and
+// -update-grpc the answers are asked for anew, of an istiod that has the world and the input of the one archive.
 func TestGRPC(t *testing.T) {
 	world := read(t, "testdata", "grpc", "world.yaml")
 	paths, err := filepath.Glob(filepath.Join("testdata", "grpc", "*.txtar"))
@@ -84,11 +94,23 @@ func TestGRPC(t *testing.T) {
 			for name, address := range map[string]string{"client": "10.1.0.9", "greeter": "10.1.0.1"} {
 				pod := map[string]string{"client": "client-0", "greeter": "greeter-v1-0"}[name]
 				c := tr.ResolveCohort(s, grpcProxy(t, address, pod, name))
-				lines := map[string]bool{}
-				for typeURL, list := range grpcNames(address) {
-					if name == "greeter" && typeURL != envoy.ListenerType {
-						continue
+				asked := grpcNames(address, string(recorded["names"]))
+				if name == "greeter" {
+					maps.DeleteFunc(asked, func(typeURL string, _ []string) bool { return typeURL != envoy.ListenerType })
+				}
+				if *adsOfGRPC != "" {
+					var theirs []string
+					for _, m := range ask(t, *adsOfGRPC, grpcNode(address, pod, name), asked) {
+						theirs = append(theirs, grpcLines(t, m)...)
 					}
+					theirs = slices.DeleteFunc(theirs, func(l string) bool { return name == "greeter" && !strings.Contains(l, grpcInbound) })
+					slices.Sort(theirs)
+					text := []byte(strings.Join(slices.Compact(theirs), "\n") + "\n")
+					recorded["istiod."+name] = text
+					got.Files = append(slices.DeleteFunc(got.Files, func(f txtar.File) bool { return f.Name == "istiod."+name }), txtar.File{Name: "istiod." + name, Data: text})
+				}
+				lines := map[string]bool{}
+				for typeURL, list := range asked {
 					u, err := tr.Get(s, c, typeURL, interner.Intern(list))
 					if err != nil {
 						t.Fatal(err)
@@ -121,8 +143,13 @@ func TestGRPC(t *testing.T) {
 // grpcProxy is a client of the world in testdata/grpc that uses xDS without a proxy.
 func grpcProxy(t *testing.T, address, pod, app string) *node.Proxy {
 	t.Helper()
-	return proxy(t, []byte(`{"id": "sidecar~`+address+`~`+pod+`.a~a.svc.cluster.local", "locality": {"region": "r1", "zone": "z1"},
-		"metadata": {"GENERATOR": "grpc", "CLUSTER_ID": "Kubernetes", "NAMESPACE": "a", "INSTANCE_IPS": "`+address+`", "LABELS": {"app": "`+app+`"}}}`))
+	return proxy(t, []byte(grpcNode(address, pod, app)))
+}
+
+// grpcNode is who it says it is.
+func grpcNode(address, pod, app string) string {
+	return `{"id": "sidecar~` + address + `~` + pod + `.a~a.svc.cluster.local", "locality": {"region": "r1", "zone": "z1"},
+		"metadata": {"GENERATOR": "grpc", "CLUSTER_ID": "Kubernetes", "NAMESPACE": "a", "INSTANCE_IPS": "` + address + `", "LABELS": {"app": "` + app + `"}}}`
 }
 
 // grpcLinesOf returns what gRPC reads of one resource after changes.
@@ -303,18 +330,23 @@ func grpcLines(t tb, m proto.Message) []string {
 	case *clusterv3.Cluster:
 		return []string{"cds " + m.Name + grpcCluster(t, m)}
 	case *endpointv3.ClusterLoadAssignment:
-		text := ""
+		var localities []string
 		for _, l := range m.Endpoints {
-			text += fmt.Sprintf(" [%s/%s priority %d weight %d:", l.Locality.GetRegion(), l.Locality.GetZone(), l.Priority, l.LoadBalancingWeight.GetValue())
+			text := fmt.Sprintf(" [%s/%s priority %d weight %d:", l.Locality.GetRegion(), l.Locality.GetZone(), l.Priority, l.LoadBalancingWeight.GetValue())
 			for _, e := range l.LbEndpoints {
 				a := e.GetEndpoint().GetAddress().GetSocketAddress()
 				text += fmt.Sprintf(" %s:%d", a.GetAddress(), a.GetPortValue())
+				if h := e.HealthStatus; h != corev3.HealthStatus_UNKNOWN && h != corev3.HealthStatus_HEALTHY {
+					text += " " + h.String()
+				}
 			}
-			text += "]"
+			localities = append(localities, text+"]")
 		}
-		if text == "" {
+		if len(localities) == 0 {
 			return nil
 		}
+		slices.Sort(localities) // their order means nothing
+		text := strings.Join(localities, "")
 		return []string{"eds " + m.ClusterName + text}
 	case *routev3.RouteConfiguration:
 		var list []string
