@@ -34,22 +34,26 @@ type server struct {
 // /again from its second attempt on; the first is answered with 503. /.../fail/CODE is answered with the code.
 func (m mesh) serveHTTP(pod string, ports ...int) *server {
 	m.t.Helper()
-	s := &server{name: pod, gate: make(chan struct{})}
-	both := &http.Protocols{}
-	both.SetHTTP1(true)
-	both.SetUnencryptedHTTP2(true)
+	s, h := m.newServer(pod)
 	for _, port := range ports {
-		h := &http.Server{Protocols: both, Handler: s, ConnState: func(_ net.Conn, state http.ConnState) { //nolint:gosec // a test's
-			switch state {
-			case http.StateNew:
-				s.open.Add(1)
-			case http.StateClosed:
-				s.open.Add(-1)
-			}
-		}}
 		suite.Serve(m.t, m.Pod(pod), port, h.Serve, func() { _ = h.Close() })
 	}
 	return s
+}
+
+func (m mesh) newServer(name string) (*server, *http.Server) {
+	s := &server{name: name, gate: make(chan struct{})}
+	both := &http.Protocols{}
+	both.SetHTTP1(true)
+	both.SetUnencryptedHTTP2(true)
+	return s, &http.Server{Protocols: both, Handler: s, ConnState: func(_ net.Conn, state http.ConnState) { //nolint:gosec // a test's
+		switch state {
+		case http.StateNew:
+			s.open.Add(1)
+		case http.StateClosed:
+			s.open.Add(-1)
+		}
+	}}
 }
 
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -103,9 +107,12 @@ type reply struct {
 	overloaded     bool   // as the gateway says
 }
 
-// get makes a request through the gateway. Where that fails, the reply is empty.
+// get makes a request through the gateway, or to a URL. Where that fails, the reply is empty.
 func (m mesh) get(c *http.Client, path string) reply {
-	req, err := http.NewRequestWithContext(m.t.Context(), http.MethodGet, "http://"+requests+path, nil)
+	if strings.HasPrefix(path, "/") {
+		path = "http://" + requests + path
+	}
+	req, err := http.NewRequestWithContext(m.t.Context(), http.MethodGet, path, nil)
 	if err != nil {
 		return reply{}
 	}
@@ -136,7 +143,7 @@ func (m mesh) says(host string, port int, says string) {
 
 // refuses makes requests at the same time, of which some are answered with 503 at once and the others by the server
 // when they may go on. The first waits at the server before the rest are made.
-func (m mesh) refuses(s *server, path string, all, refused int, byGateway bool) {
+func (m mesh) refuses(s *server, path string, all, refused int, byProxy bool) {
 	m.t.Helper()
 	c := m.client(true)
 	answers := make(chan reply, all)
@@ -149,7 +156,7 @@ func (m mesh) refuses(s *server, path string, all, refused int, byGateway bool) 
 		}
 	}
 	for range refused {
-		if got := <-answers; got.status != http.StatusServiceUnavailable || (got.server == "") != byGateway || got.overloaded != byGateway {
+		if got := <-answers; got.status != http.StatusServiceUnavailable || (got.server == "") != byProxy || got.overloaded != byProxy {
 			m.t.Errorf("%s: %+v", path, got)
 		}
 	}
