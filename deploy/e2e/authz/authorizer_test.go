@@ -2,6 +2,7 @@ package authz
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"strings"
 	"sync"
@@ -95,10 +96,25 @@ func (a *authorizer) Check(_ context.Context, r *authv3.CheckRequest) (*authv3.C
 func (a *authorizer) check(w http.ResponseWriter, r *http.Request) {
 	a.count("http")
 	w.Header().Set("x-authorizer", "http")
+	if strings.HasPrefix(r.URL.Path, "/body/") {
+		checkBody(w, r)
+		return
+	}
 	switch {
 	case !strings.HasPrefix(r.URL.Path, "/check/"), r.Header.Get("x-mesh") != "test":
 		w.WriteHeader(http.StatusTeapot)
 	case r.Header.Get(pass) != passed:
 		w.WriteHeader(http.StatusUnauthorized)
+	}
+}
+
+// checkBody lets in requests whose body begins with ten digits, and says more than providers may pass on.
+func checkBody(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	for _, name := range []string{"x-user", "x-why", "x-hidden"} {
+		w.Header().Set(name, "told")
+	}
+	if err != nil || string(body) != "0123456789" {
+		w.WriteHeader(http.StatusPaymentRequired)
 	}
 }

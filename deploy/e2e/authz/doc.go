@@ -5,4 +5,5 @@
 //   - mesh_test.go: the mesh, its callers, and how they call.
 //   - authorizer_test.go: the authorizers, over gRPC and HTTP.
 //   - policies_test.go: the policies, and what they let in.
+//   - bodies_test.go: which bodies authorizers see, and which of their headers are passed on.
 package authz

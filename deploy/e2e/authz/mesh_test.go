@@ -56,6 +56,8 @@ enableTracing: false
 extensionProviders:
 - {name: by-grpc, envoyExtAuthzGrpc: {service: authorizer.b.svc.cluster.local, port: 9000, timeout: 20s}}
 - {name: by-http, envoyExtAuthzHttp: {service: b/authorizer.b.svc.cluster.local, port: 8000, timeout: 20s, pathPrefix: /check, includeRequestHeadersInCheck: ["x-pas*"], includeAdditionalHeadersInCheck: {x-mesh: test}, headersToDownstreamOnAllow: [x-authorizer]}}
+- {name: with-body, envoyExtAuthzHttp: {service: authorizer.b.svc.cluster.local, port: 8000, timeout: 20s, pathPrefix: /body, includeRequestBodyInCheck: {maxRequestBytes: 10, allowPartialMessage: true}, headersToUpstreamOnAllow: [x-user], headersToDownstreamOnDeny: [x-why], headersToDownstreamOnAllow: [x-authorizer]}}
+- {name: whole-body, envoyExtAuthzHttp: {service: authorizer.b.svc.cluster.local, port: 8000, timeout: 20s, pathPrefix: /body, includeRequestBodyInCheck: {maxRequestBytes: 10}}}
 - {name: away, envoyExtAuthzGrpc: {service: authorizer.b.svc.cluster.local, port: 9001, statusOnError: "503"}}
 - {name: away-open, envoyExtAuthzGrpc: {service: authorizer.b.svc.cluster.local, port: 9001, failOpen: true}}
 - {name: missing-open, envoyExtAuthzGrpc: {service: missing.b.svc.cluster.local, port: 9000, failOpen: true}}
