@@ -5,6 +5,7 @@ import (
 	"crypto/rsa"
 	"crypto/sha256"
 	"crypto/tls"
+	"encoding/base64"
 	"encoding/hex"
 	"fmt"
 	"net/http"
@@ -20,6 +21,7 @@ const settings = serversYAML + `  - {port: {number: %[1]d, name: new, protocol: 
   - {port: {number: %[1]d, name: old, protocol: HTTPS}, hosts: [old.example.com], tls: {mode: SIMPLE, credentialName: old, maxProtocolVersion: TLSV1_2, cipherSuites: [ECDHE-ECDSA-AES256-GCM-SHA384]}}
   - {port: {number: %[1]d, name: both, protocol: HTTPS}, hosts: [both.example.com], tls: {mode: SIMPLE, credentialNames: [both, both-rsa], maxProtocolVersion: TLSV1_2}}
   - {port: {number: %[1]d, name: pinned, protocol: HTTPS}, hosts: [pinned.example.com], tls: {mode: MUTUAL, credentialName: pinned, verifyCertificateHash: ["%[3]s"]}}
+  - {port: {number: %[1]d, name: keyed, protocol: HTTPS}, hosts: [keyed.example.com], tls: {mode: MUTUAL, credentialName: keyed, verifyCertificateSpki: ["%[6]s"]}}
   - {port: {number: %[1]d, name: named, protocol: HTTPS}, hosts: [named.example.com], tls: {mode: MUTUAL, credentialName: named, subjectAltNames: [friend]}}
   - {port: {number: %[1]d, name: files, protocol: HTTPS}, hosts: [files.example.com], tls: {mode: SIMPLE, maxProtocolVersion: TLSV1_2, tlsCertificates: [{serverCertificate: %[4]s/ec.pem, privateKey: %[4]s/ec.key}, {serverCertificate: %[4]s/rsa.pem, privateKey: %[4]s/rsa.key}]}}
   - {port: {number: %[1]d, name: revoked, protocol: HTTPS}, hosts: [revoked.example.com], tls: {mode: MUTUAL, credentialName: revoked}}
@@ -30,8 +32,8 @@ const settings = serversYAML + `  - {port: {number: %[1]d, name: new, protocol: 
 ` + routesYAML
 
 // TestSettings has clients that keep to what a server asks for, and some that do not: versions and cipher suites, two
-// certificates of one host, of Secrets and of files, clients' certificates by hash, by name and by lists of those that
-// are revoked, plaintext that is sent to https, and the one address of a server.
+// certificates of one host, of Secrets and of files, clients' certificates by hash, by key, by name and by lists of
+// those that are revoked, plaintext that is sent to https, and the one address of a server.
 func TestSettings(t *testing.T) {
 	ports := freePorts(t, 4)
 	issuer, clients := newCA(t), newCA(t)
@@ -56,13 +58,13 @@ func TestSettings(t *testing.T) {
 	served["list"] = inFiles("list", make("list"))
 	inFiles("ca", map[string]string{"tls.crt": clients.pem()})
 	inFiles("crl", map[string]string{"tls.crt": crl})
-	hash := sha256.Sum256(friend.Certificate[0])
+	hash, key := sha256.Sum256(friend.Certificate[0]), sha256.Sum256(friend.Leaf.RawSubjectPublicKeyInfo)
 	files := map[string]string{
-		"mesh": mesh(backend(t), 9), "gateway": fmt.Sprintf(settings, ports[0], ports[2], hex.EncodeToString(hash[:]), dir, ports[3]),
+		"mesh": mesh(backend(t), 9), "gateway": fmt.Sprintf(settings, ports[0], ports[2], hex.EncodeToString(hash[:]), dir, ports[3], base64.StdEncoding.EncodeToString(key[:])),
 		"both-rsa": secret("both-rsa", rsaCredential(t, issuer, "both.example.com")),
 	}
 	rsaSerial := issuer.serial
-	for _, host := range []string{"new", "old", "both", "pinned", "named"} {
+	for _, host := range []string{"new", "old", "both", "pinned", "named", "keyed"} {
 		files[host] = secret(host, make(host))
 	}
 	withList := make("revoked")
@@ -77,7 +79,7 @@ func TestSettings(t *testing.T) {
 		}
 		return r.callWith(c)
 	}
-	for host, own := range map[string]*tls.Certificate{"new": nil, "old": nil, "both": nil, "pinned": friend, "named": friend, "files": nil, "revoked": friend, "list": friend} {
+	for host, own := range map[string]*tls.Certificate{"new": nil, "old": nil, "both": nil, "pinned": friend, "named": friend, "keyed": friend, "files": nil, "revoked": friend, "list": friend} {
 		suite.Eventually(t, host+" is served", func() bool {
 			_, err := handshake(host, own, &tls.Config{MinVersion: tls.VersionTLS12})
 			return err == nil
@@ -103,6 +105,8 @@ func TestSettings(t *testing.T) {
 		{"the certificate of RSA", "both", nil, twelve(rsa128), rsaSerial, tls.VersionTLS12},
 		{"a client by hash", "pinned", friend, twelve(), served["pinned"], tls.VersionTLS12},
 		{"another client of the same CA", "pinned", stranger, twelve(), 0, 0},
+		{"a client by key", "keyed", friend, twelve(), served["keyed"], tls.VersionTLS12},
+		{"another client than the key's", "keyed", stranger, twelve(), 0, 0},
 		{"a client by name", "named", friend, twelve(), served["named"], tls.VersionTLS12},
 		{"a client of another name", "named", stranger, twelve(), 0, 0},
 		{"the certificate of an elliptic curve of a file", "files", nil, twelve(ecdsa128), ecFile, tls.VersionTLS12},
