@@ -31,7 +31,7 @@ spec:
 
 // TestExtensions: Lua and a WebAssembly module change what the selected server answers, in the order of phases and
 // priorities: the filter that comes first has the last word on a response. Another server answers as before. A module
-// that is not there fails closed and is no end: with its object gone, requests pass again.
+// that is not there fails closed, or open if it may, and is no end: with its object gone, requests pass again.
 func TestExtensions(t *testing.T) {
 	m := startMesh(t)
 	file := filepath.Join(filepath.Dir(m.Dir), "mark.wasm")
@@ -93,10 +93,12 @@ spec:
 	suite.Write(t, path, ordered+strings.Replace(wasm, "mark: 1", "mark: 2", 1))
 	suite.Eventually(t, "a configuration changes", answers("n5ta", `{"mark":2}`))
 	suite.Write(t, path, strings.NewReplacer(file, "/no/such.wasm", "name: module", "name: missing").Replace(wasm))
-	suite.Eventually(t, "a module that is not there refuses requests", func() bool { return m.get(t, echoService).status == http.StatusInternalServerError })
+	suite.Eventually(t, "a module that is not there refuses requests", func() bool { return m.get(t, echoService).status == http.StatusForbidden })
 	if a := m.get(t, plainService); a.status != http.StatusOK {
 		t.Errorf("the other server answers %d", a.status)
 	}
+	suite.Write(t, path, strings.NewReplacer(file, "/no/such.wasm", "name: module", "name: open", "phase: STATS", "failStrategy: FAIL_OPEN").Replace(wasm))
+	suite.Eventually(t, "a module that is not there, and may fail, lets requests in", answers("", ""))
 	suite.Write(t, path, extensionYAML("ten", "priority: 10", "t"))
 	suite.Eventually(t, "the rest goes on", answers("t", ""))
 }

@@ -122,9 +122,9 @@ func (c *Cache) forget(_ key, file string) {
 }
 
 // Replace returns an encoded TypedExtensionConfig whose module is a file, for one whose module has a URL. Other
-// extensions are returned as they are. Where the module cannot be had, the result is the extension as it was when that
-// was possible, or else a filter that does what the failure policy says: one that lets all through or that refuses all.
-// Then again is set: another call may have the module.
+// extensions are returned as they are. Where the module, or the file that an extension names itself, cannot be had, the
+// result is the extension as it was when that was possible, or else a filter that does what the failure policy says:
+// one that lets all through or that refuses all. Then again is set: another call may have the module.
 func (c *Cache) Replace(ctx context.Context, resource []byte) (made []byte, again bool, err error) {
 	x := &corev3.TypedExtensionConfig{}
 	if err := proto.Unmarshal(resource, x); err != nil {
@@ -149,6 +149,12 @@ func (c *Cache) Replace(ctx context.Context, resource []byte) (made []byte, agai
 	vm := filter.GetConfig().GetVmConfig()
 	remote := vm.GetCode().GetRemote()
 	if remote == nil {
+		if name := vm.GetCode().GetLocal().GetFilename(); name != "" {
+			if _, err := os.Stat(name); err != nil { // Envoy would reject the extension, whatever its failure policy says
+				made, err = c.without(x, filter, fmt.Errorf("extension %s: Wasm module: %w", x.GetName(), err))
+				return made, true, err
+			}
+		}
 		return resource, false, nil
 	}
 	variables := vm.GetEnvironmentVariables().GetKeyValues()

@@ -340,6 +340,24 @@ func TestFailurePolicy(t *testing.T) {
 			t.Errorf("%s: %v, want %v", policy, got, want)
 		}
 	}
+	file := func(name string, policy wasmv3.FailurePolicy) *httpwasmv3.Wasm {
+		config := plugin("", policy)
+		config.GetVmConfig().Code = &corev3.AsyncDataSource{Specifier: &corev3.AsyncDataSource_Local{Local: &corev3.DataSource{Specifier: &corev3.DataSource_Filename{Filename: name}}}}
+		return &httpwasmv3.Wasm{Config: config}
+	}
+	if got := replace(file("/absent", wasmv3.FailurePolicy_FAIL_OPEN)); !proto.Equal(got, &httprbacv3.RBAC{}) {
+		t.Errorf("a file that is not there, which may fail: %v", got)
+	}
+	if got := replace(file("/absent", wasmv3.FailurePolicy_FAIL_CLOSED)); !proto.Equal(got, &httprbacv3.RBAC{Rules: deny}) {
+		t.Errorf("a file that is not there: %v", got)
+	}
+	there := filepath.Join(t.TempDir(), "m.wasm")
+	if err := os.WriteFile(there, []byte(module("1")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := replace(file(there, wasmv3.FailurePolicy_FAIL_CLOSED)), file(there, wasmv3.FailurePolicy_FAIL_CLOSED); !proto.Equal(got, want) {
+		t.Errorf("a file that is there: %v", got)
+	}
 	last := replace(&httpwasmv3.Wasm{Config: plugin(s.URL+"/m.wasm", wasmv3.FailurePolicy_FAIL_CLOSED)})
 	if got := replace(&httpwasmv3.Wasm{Config: plugin(s.URL+"/absent", wasmv3.FailurePolicy_FAIL_CLOSED)}); !proto.Equal(got, last) {
 		t.Errorf("the extension of before is not kept: %v", got)
