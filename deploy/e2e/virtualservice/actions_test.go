@@ -210,17 +210,23 @@ func TestActions(t *testing.T) {
 				t.Errorf("%s: %d after %d attempts, want %d after %d", x.name, got.status, len(got.attempts), x.status, x.attempts)
 			}
 		}
-		same := func(path string) func() bool {
-			return func() bool {
-				got := m.call("GET", path, "X-Fail", "503").attempts
-				if len(got) != 2 {
-					t.Errorf("%s: attempts at %q", path, got)
-				}
-				return len(got) == 2 && got[0] == got[1]
+		same := func(path string) bool {
+			got := m.call("GET", path, "X-Fail", "503").attempts
+			if len(got) != 2 {
+				t.Errorf("%s: attempts at %q", path, got)
+			}
+			return len(got) == 2 && got[0] == got[1]
+		}
+		n := 0
+		for range 60 {
+			if same("/others") {
+				n++
 			}
 		}
-		m.share("retries at the same server", 20, 0, same("/others"))
-		suite.Eventually(t, "a retry at the same server, where any may be asked", same("/any"))
+		if n > 15 { // Envoy chooses up to six times: both times the same server once in 64 requests
+			t.Errorf("%d of 60 retries are at the same server", n)
+		}
+		suite.Eventually(t, "a retry at the same server, where any may be asked", func() bool { return same("/any") })
 	})
 	t.Run("Mirror", func(t *testing.T) {
 		before, n := m.shadowed.Load(), int32(400)
@@ -245,7 +251,7 @@ func TestActions(t *testing.T) {
 			}
 			return got.status == 418
 		})
-		if got := m.call("GET", "/delay"); got.status != 200 || got.took < 500*time.Millisecond {
+		if got := m.call("GET", "/delay"); got.status != 200 || got.took < 400*time.Millisecond {
 			t.Errorf("delayed: %+v", got)
 		}
 		if got := m.call("GET", "/never"); got.status != 200 {
