@@ -13,6 +13,9 @@ const (
 	refused    = "a listener that cannot be beside another is refused, not silently left out"
 	unverified = "the hostname of the certificate is verified, as the Gateway API has it"
 	message    = "the message says what is wrong, once"
+	loses      = "a route that loses something to another has a condition that says so"
+	byName     = "of one age the first by namespace/name counts, as the Gateway API has it"
+	names      = "a TLSRoute of a listener that terminates TLS gets the connections for its own names alone, as the Gateway API has it"
 )
 
 var differences = []difference{
@@ -24,6 +27,10 @@ var differences = []difference{
 	{"03-refgrant", `status.Gateway gw/edge.listeners\[nocert\].*`, "a listener without a certificate is not served"},
 	{"03-refgrant", `status.*message`, message},
 	{"04-filters", `edge/rds.yaml/.*redirect.portRedirect`, "a redirect to another host at the listener's port writes the port, also where it is the scheme's default"},
+	{"05-grpc", `status.GRPCRoute b/grpc-bad.*\[Conflicted\].*`, loses},
+	{"06-tls", `edge/lds.yaml/0.0.0.0_8443.filterChains\[\[[x*].term.org\]\].*`, names},
+	{"07-tcp", `edge/lds.yaml/0.0.0.0_9001.*(cluster|statPrefix)`, byName},
+	{"07-tcp", `status.TCPRoute b/.*\[Conflicted\].*`, loses},
 	{"07-tcp", `client-b/lds.yaml/.*config`, oneService},
 	{"08-weights", `status.HTTPRoute a/x-host-missing.*ResolvedRefs.*`, "whether a Hostname exists is not known to the stage: its requests are answered with 500 all the same"},
 	{"09-conflicts", `status.Gateway gw/edge.listeners\[b-https\].*`, refused},
@@ -36,4 +43,5 @@ var differences = []difference{
 	{"12-backendtls", `status.*ancestorRef.namespace`, "the namespace of a Gateway in another namespace is written"},
 	{"12-backendtls", `status.BackendTLSPolicy a/e-nokey.*message`, message},
 	{"12-backendtls", `status.BackendTLSPolicy a/d-badca.*`, "a ConfigMap without a certificate is refused"},
+	{"14-many", `status.HTTPRoute a/a-second.*\[Conflicted\].*`, loses},
 }

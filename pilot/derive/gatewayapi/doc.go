@@ -9,7 +9,8 @@
 //   - routes.go, attach.go: what routes have in common: their backends, their parents, the listeners that take them.
 //   - httproute.go, filters.go: the rules of HTTPRoutes and GRPCRoutes, and the precedence of their matches.
 //   - hosts.go: a VirtualService for each host of a Gateway, or for each service.
-//   - streams.go: TLSRoutes and TCPRoutes of listeners, and which of them get no connections.
+//   - streams.go: TLSRoutes and TCPRoutes of listeners, and which of them has which connections.
+//   - losses.go: what routes do not get because another one comes first: findings and conditions.
 //   - isolation.go: which listener requests for a host are of, and what answers where it has no route.
 //   - backendtls.go: BackendTLSPolicies: a DestinationRule for each host of a target.
 //   - status.go: conditions.
@@ -20,7 +21,7 @@
 //
 // Each Gateway, ListenerSet, route and policy is a unit. It is made of its object and of cells: the objects that it
 // looks up, the ReferenceGrants of a namespace, the controller of a class, what was made of a Gateway. A change has
-// those units made again that have read a cell which it changes. Hosts, TCP listeners, statuses of Gateways and
+// those units made again that have read a cell which it changes. Hosts, connections, statuses of Gateways and
 // services that policies target are made of units: a unit that is made again says which of them are due. So a run
 // touches nothing that a change does not concern, and the derivation does not depend on the order of changes. What is
 // written into the status of an object makes nothing anew but that status.

@@ -262,7 +262,7 @@ func (x *route) grpcRules(rules []gatewayv1.GRPCRouteRule) {
 		}
 		for j, m := range matches {
 			if match, p, ok := x.grpcMatch(m, fmt.Sprintf("%s.matches[%d]", field, j)); ok {
-				x.addHTTP(h, match, p)
+				x.addHTTP(httpRule{precedence: p, http: h, rule: i, match: matchOf(j, len(rule.Matches))}, match)
 			}
 		}
 	}
@@ -270,7 +270,7 @@ func (x *route) grpcRules(rules []gatewayv1.GRPCRouteRule) {
 		h := &networkingv1alpha3.HTTPRoute{Name: x.ruleName(nil, 0)}
 		x.httpBackends(h, nil, "spec.rules")
 		match, p, _ := x.grpcMatch(gatewayv1.GRPCRouteMatch{}, "spec.rules")
-		x.addHTTP(h, match, p)
+		x.addHTTP(httpRule{precedence: p, http: h, match: -1}, match)
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 	networkingv1 "istio.io/api/networking/v1"
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
-	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/pilot/derive"
 )
@@ -27,15 +26,16 @@ type target struct {
 type contribution struct {
 	route    *route
 	listener *listener // nil: of a service
-	parent   *parent   // for a service
+	parent   *parent
 }
 
 // host is a target, and the routes for it.
 type host struct {
 	target
 	of    []contribution
-	own   bool      // the routes are in the service's namespace, and for all clients
-	alone *listener // whose hostname it is, and which a wider one may not stand in for; nil: it needs no answer without routes
+	lost  map[*route][]loss // what of them do not get because another of them comes first
+	own   bool              // the routes are in the service's namespace, and for all clients
+	alone *listener         // whose hostname it is, and which a wider one may not stand in for; nil: it needs no answer without routes
 }
 
 // host returns the host of a target, a new one if there is none.
@@ -70,20 +70,16 @@ func (r *run) place(x *route) {
 		for _, a := range p.attached {
 			r.count(x, a.listener, 1)
 			r.everyHost(a)
-			for _, c := range x.connections(a) {
-				r.streams[c] = append(r.streams[c], contender{x, x.streamName(streams)})
-				r.streamsDue[c] = true
+			if !http {
+				r.claim(x, p, a, streams)
+				streams += len(a.hosts)
+				continue
 			}
 			if !a.listener.bound {
 				continue
 			}
-			if !http {
-				x.stream(a, x.streamName(streams))
-				streams += len(a.hosts)
-				continue
-			}
 			for _, host := range a.hosts {
-				add(target{listener: a.listener.id(), host: host}, contribution{listener: a.listener})
+				add(target{listener: a.listener.id(), host: host}, contribution{listener: a.listener, parent: p})
 			}
 		}
 		if p.service != "" && p.refused == nil {
@@ -103,12 +99,9 @@ func (r *run) withdraw(x *route) {
 		for _, a := range p.attached {
 			r.count(x, a.listener, -1)
 			r.everyHost(a)
-			for _, c := range x.connections(a) {
-				r.streams[c] = slices.DeleteFunc(r.streams[c], func(other contender) bool { return other.route == x })
-				r.streamsDue[c] = true
-			}
 		}
 	}
+	r.unclaim(x)
 	r.leads(x, -1)
 }
 
@@ -149,7 +142,7 @@ func (r *run) leads(x *route, by int) {
 func (r *run) makeHosts() {
 	for h := range r.hostsDue {
 		h.sort()
-		own := len(h.of) > 0 && h.of[0].parent != nil && h.of[0].parent.own
+		own := len(h.of) > 0 && h.of[0].parent.own
 		if own || h.own {
 			for other := range r.services[h.host] {
 				if !other.own {
@@ -166,26 +159,47 @@ func (r *run) makeHosts() {
 		}
 	}
 	for h := range r.hostsDue {
+		before := h.lost
+		h.lost = nil
+		var part derive.Part
 		switch {
 		case r.unanswered(h):
-			r.put(h.target, derive.Part{Objects: []derive.Derived{h.alone.unrouted()}})
-		case len(h.of) == 0:
-			r.put(h.target, derive.Part{})
-		case h.namespace == "":
-			r.put(h.target, derive.Part{Objects: []derive.Derived{{Object: gatewayHost(h.target, h.of), Origin: h.of[0].route.object.Key}}})
-		default:
-			o, found := meshHost(h.target, h.of, r.producers(h))
-			r.put(h.target, derive.Part{Objects: []derive.Derived{{Object: o, Origin: h.of[0].route.object.Key}}, Findings: found})
+			part.Objects = []derive.Derived{h.alone.unrouted()}
+		case len(h.of) > 0 && h.namespace == "":
+			part.Objects = []derive.Derived{{Object: h.gatewayHost(), Origin: h.of[0].route.object.Key}}
+		case len(h.of) > 0:
+			part.Objects = []derive.Derived{{Object: h.meshHost(r.producers(h)), Origin: h.of[0].route.object.Key}}
 		}
+		for x, lost := range h.lost {
+			for _, l := range lost {
+				part.Findings = append(part.Findings, x.finding(l))
+			}
+			if !slices.Equal(lost, before[x]) {
+				r.partsDue[x] = true
+			}
+		}
+		for x := range before {
+			if h.lost[x] == nil {
+				r.partsDue[x] = true
+			}
+		}
+		r.put(h.target, part)
 	}
 }
 
 // sort sorts the routes of a host by age, and those of one age and name by their kinds.
 func (h *host) sort() {
 	slices.SortStableFunc(h.of, func(a, b contribution) int {
-		rank := func(c contribution) int { return slices.Index(routeKinds(), c.route.object.Kind) }
-		return cmp.Or(older(a.route.object, b.route.object), cmp.Compare(rank(a), rank(b)))
+		return cmp.Or(older(a.route.object, b.route.object), compareKinds(a.route.object, b.route.object))
 	})
+}
+
+// loses records what a route of the host does not get.
+func (h *host) loses(x *route, l loss) {
+	if h.lost == nil {
+		h.lost = map[*route][]loss{}
+	}
+	h.lost[x] = append(h.lost[x], l)
 }
 
 // producers returns the routes of the service's own namespace, if those of a host are others.
@@ -203,16 +217,16 @@ func (r *run) producers(h *host) (of []contribution) {
 type ranked struct {
 	httpRule
 	route *route
-	place int // within the route
 }
 
-// merge returns the matches of routes in the order in which they are tried: by the path, the method, how many headers
-// and query parameters match, the age of the route, its name, and its order within the route.
-func merge(routes []*route) []*networkingv1alpha3.HTTPRoute {
+// merge returns the matches of routes, which are in their order, in that in which they are tried: by the path, the
+// method, how many headers and query parameters match, the order of the routes, and the order within a route. lost is
+// called for each match that a route before has as well.
+func merge(routes []*route, lost func(x ranked, to *route)) []*networkingv1alpha3.HTTPRoute {
 	var all []ranked
 	for _, x := range routes {
-		for i, rule := range x.http {
-			all = append(all, ranked{rule, x, i})
+		for _, rule := range x.http {
+			all = append(all, ranked{rule, x})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b ranked) int {
@@ -225,91 +239,109 @@ func merge(routes []*route) []*networkingv1alpha3.HTTPRoute {
 			}
 			return 1
 		}
-		return cmp.Or(cmp.Compare(b.path, a.path), cmp.Compare(b.length, a.length), first(a.method, b.method), cmp.Compare(b.headers, a.headers), cmp.Compare(b.queries, a.queries),
-			older(a.route.object, b.route.object), cmp.Compare(a.place, b.place))
+		return cmp.Or(cmp.Compare(b.path, a.path), cmp.Compare(b.length, a.length), first(a.method, b.method), cmp.Compare(b.headers, a.headers), cmp.Compare(b.queries, a.queries))
 	})
 	out := make([]*networkingv1alpha3.HTTPRoute, len(all))
 	for i, x := range all {
 		out[i] = x.http
 	}
+	if len(routes) > 1 {
+		eachRepeated(all, lost)
+	}
 	return out
 }
 
+// eachRepeated calls lost for each match that a route before has as well.
+func eachRepeated(all []ranked, lost func(x ranked, to *route)) {
+	seen := make(map[uint64]*ranked, len(all))
+	for i := range all {
+		x := &all[i]
+		switch first := seen[x.hash]; {
+		case first == nil:
+			seen[x.hash] = x
+		case first.route != x.route && first.precedence == x.precedence && slices.EqualFunc(first.http.Match, x.http.Match, func(a, b *networkingv1alpha3.HTTPMatchRequest) bool { return proto.Equal(a, b) }):
+			lost(*x, first.route)
+		}
+	}
+}
+
 // gatewayHost returns the VirtualService of a host of a listener.
-func gatewayHost(t target, of []contribution) *kinds.Object {
+func (h *host) gatewayHost() *kinds.Object {
 	var routes []*route
-	for _, c := range of {
+	for _, c := range h.of {
 		if !slices.Contains(routes, c.route) {
 			routes = append(routes, c.route)
 		}
 	}
-	l := of[0].listener
-	return routes[0].virtualService(l.hostName(t.host), &networkingv1.VirtualService{Hosts: []string{t.host}, Gateways: []string{l.name}, Http: merge(routes)})
+	l := h.of[0].listener
+	http := merge(routes, func(x ranked, to *route) {
+		h.loses(x.route, x.route.losesMatch(to, x.httpRule, fmt.Sprintf("the same match for %s of listener %s of %s", h.host, l.Name, l.owner)))
+	})
+	return routes[0].virtualService(l.hostName(h.host), &networkingv1.VirtualService{Hosts: []string{h.host}, Gateways: []string{l.name}, Http: http})
 }
 
 // meshHost returns the VirtualService of a service. Routes that name a port of it hide, for this port, those that name
 // none. Routes of the service's own namespace, producers, are for all clients. Others are for those of their namespace,
-// and there hide the producers for each port that they are for. Findings name the TLSRoutes and TCPRoutes that get no
-// connections because of others.
-func meshHost(t target, of, producers []contribution) (_ *kinds.Object, found []diag.Diagnostic) {
-	spec := &networkingv1.VirtualService{Hosts: []string{t.host}, Gateways: []string{"mesh"}}
-	own := of[0].parent.own
-	if !own {
+// and there hide the producers for each port that they are for.
+func (h *host) meshHost(producers []contribution) *kinds.Object {
+	spec := &networkingv1.VirtualService{Hosts: []string{h.host}, Gateways: []string{"mesh"}}
+	if !h.of[0].parent.own {
 		spec.ExportTo = []string{"."}
 	}
-	for _, port := range of[0].parent.ports {
-		from, inherited := of, false
-		if !slices.ContainsFunc(of, func(c contribution) bool { return c.parent.port == 0 || c.parent.port == port }) {
-			from, inherited = producers, true // whose findings are those of their own host
+	for _, port := range h.of[0].parent.ports {
+		from, inherited := h.of, false
+		if !slices.ContainsFunc(h.of, func(c contribution) bool { return c.parent.port == 0 || c.parent.port == port }) {
+			from, inherited = producers, true // whose losses are those of their own host
 		}
-		for _, kind := range [][]*kinds.Kind{{kinds.HTTPRoute, kinds.GRPCRoute}, {kinds.TLSRoute}, {kinds.TCPRoute}} {
-			routes := forPort(from, port, kind)
-			switch {
-			case len(routes) == 0:
-			case kind[0] == kinds.HTTPRoute:
-				for _, h := range merge(routes) {
-					at := proto.Clone(h).(*networkingv1alpha3.HTTPRoute)
-					if len(at.Match) == 0 {
-						at.Match = []*networkingv1alpha3.HTTPMatchRequest{{}}
-					}
-					for _, m := range at.Match {
-						m.Port = port
-					}
-					spec.Http = append(spec.Http, at)
+		loses := func(x *route, l loss) {
+			if !inherited {
+				h.loses(x, l)
+			}
+		}
+		if routes := forPort(from, port, kinds.HTTPRoute, kinds.GRPCRoute); len(routes) > 0 {
+			http := merge(routes, func(x ranked, to *route) {
+				loses(x.route, x.route.losesMatch(to, x.httpRule, fmt.Sprintf("the same match for port %d of %s", port, h.host)))
+			})
+			for _, x := range http {
+				at := proto.Clone(x).(*networkingv1alpha3.HTTPRoute)
+				if len(at.Match) == 0 {
+					at.Match = []*networkingv1alpha3.HTTPMatchRequest{{}}
 				}
-			case kind[0] == kinds.TLSRoute:
-				taken := map[string]*route{}
-				for _, x := range routes {
-					hosts := sniOf(x, t.host)
-					for _, host := range hosts {
-						if first := taken[host]; first == nil {
-							taken[host] = x
-						} else if first != x && !inherited {
-							found = append(found, x.loses(first, fmt.Sprintf("the connections for %s to port %d of %s", host, port, t.host)))
-						}
-					}
-					if len(x.forwards) > 0 {
-						spec.Tls = append(spec.Tls, &networkingv1alpha3.TLSRoute{Match: []*networkingv1alpha3.TLSMatchAttributes{{SniHosts: hosts, Port: port}}, Route: x.forwards})
-					}
+				for _, m := range at.Match {
+					m.Port = port
 				}
-			default:
-				for _, x := range routes[1:] {
-					if !inherited {
-						found = append(found, x.loses(routes[0], fmt.Sprintf("all connections to port %d of %s", port, t.host)))
-					}
+				spec.Http = append(spec.Http, at)
+			}
+		}
+		taken := map[string]*route{}
+		for _, x := range forPort(from, port, kinds.TLSRoute) {
+			hosts := sniOf(x, h.host)
+			for _, host := range hosts {
+				if first := taken[host]; first == nil {
+					taken[host] = x
+				} else if first != x {
+					loses(x, x.loses(first, host, fmt.Sprintf("the connections for %s to port %d of %s", host, port, h.host)))
 				}
-				if x := routes[0]; len(x.forwards) > 0 {
-					spec.Tcp = append(spec.Tcp, &networkingv1alpha3.TCPRoute{Match: []*networkingv1alpha3.L4MatchAttributes{{Port: port}}, Route: x.forwards})
-				}
+			}
+			if len(x.forwards) > 0 {
+				spec.Tls = append(spec.Tls, &networkingv1alpha3.TLSRoute{Match: []*networkingv1alpha3.TLSMatchAttributes{{SniHosts: hosts, Port: port}}, Route: x.forwards})
+			}
+		}
+		tcp := forPort(from, port, kinds.TCPRoute)
+		for i, x := range tcp {
+			if i > 0 {
+				loses(x, x.loses(tcp[0], "", fmt.Sprintf("all connections to port %d of %s", port, h.host)))
+			} else if len(x.forwards) > 0 {
+				spec.Tcp = append(spec.Tcp, &networkingv1alpha3.TCPRoute{Match: []*networkingv1alpha3.L4MatchAttributes{{Port: port}}, Route: x.forwards})
 			}
 		}
 	}
-	return of[0].route.virtualService(t.namespace+"~"+t.host, spec), found
+	return h.of[0].route.virtualService(h.namespace+"~"+h.host, spec)
 }
 
 // forPort returns the routes of some kinds for a port of a service: those that name it, or else those that name none.
 // Each is there once.
-func forPort(of []contribution, port uint32, kind []*kinds.Kind) []*route {
+func forPort(of []contribution, port uint32, kind ...*kinds.Kind) []*route {
 	var exactly, anyPort []*route
 	for _, c := range of {
 		switch {

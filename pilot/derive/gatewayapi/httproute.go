@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -18,7 +19,9 @@ import (
 // httpRule is one match of a rule, with what is done.
 type httpRule struct {
 	precedence
-	http *networkingv1alpha3.HTTPRoute
+	http        *networkingv1alpha3.HTTPRoute
+	hash        uint64 // of the match
+	rule, match int    // where it is written; match is -1 for a rule that has none
 }
 
 // precedence is what of a match decides which of two counts, of one route or of several.
@@ -82,7 +85,7 @@ func (x *route) httpRules(rules []gatewayv1.HTTPRouteRule) {
 		}
 		for j, m := range matches {
 			if match, p, ok := x.httpMatch(m, fmt.Sprintf("%s.matches[%d]", field, j)); ok {
-				x.addHTTP(h, match, p)
+				x.addHTTP(httpRule{precedence: p, http: h, rule: i, match: matchOf(j, len(rule.Matches))}, match)
 			}
 		}
 	}
@@ -90,17 +93,25 @@ func (x *route) httpRules(rules []gatewayv1.HTTPRouteRule) {
 		h := &networkingv1alpha3.HTTPRoute{Name: x.ruleName(nil, 0)}
 		x.httpBackends(h, nil, "spec.rules")
 		match, p, _ := x.httpMatch(gatewayv1.HTTPRouteMatch{}, "spec.rules")
-		x.addHTTP(h, match, p)
+		x.addHTTP(httpRule{precedence: p, http: h, match: -1}, match)
 	}
 }
 
-// addHTTP adds one match of a rule.
-func (x *route) addHTTP(h *networkingv1alpha3.HTTPRoute, m *networkingv1alpha3.HTTPMatchRequest, p precedence) {
-	c := proto.Clone(h).(*networkingv1alpha3.HTTPRoute)
-	if proto.Size(m) > 0 {
-		c.Match = []*networkingv1alpha3.HTTPMatchRequest{m}
+// matchOf returns the place of a match among those that are written in a rule; -1 for one without.
+func matchOf(i, written int) int {
+	if written == 0 {
+		return -1
 	}
-	x.http = append(x.http, httpRule{p, c})
+	return i
+}
+
+// addHTTP adds one match of a rule.
+func (x *route) addHTTP(r httpRule, m *networkingv1alpha3.HTTPMatchRequest) {
+	r.http = proto.Clone(r.http).(*networkingv1alpha3.HTTPRoute)
+	if text, err := (proto.MarshalOptions{Deterministic: true}).Marshal(m); err == nil && len(text) > 0 {
+		r.http.Match, r.hash = []*networkingv1alpha3.HTTPMatchRequest{m}, xxhash.Sum64(text)
+	}
+	x.http = append(x.http, r)
 }
 
 func exact(s string) *networkingv1alpha3.StringMatch {

@@ -30,11 +30,12 @@ type listener struct {
 	ownerName string        // in the names of what is derived
 	field     string        // where it is written
 
-	hostname string        // "*" for any
-	kinds    []*kinds.Kind // of the routes that it takes
-	bound    bool          // it takes connections
-	routed   bool          // routes may attach, even where it takes no connection
-	name     string        // "namespace/name" of the Gateway of Istio that was made of it
+	hostname string                     // "*" for any
+	kinds    []*kinds.Kind              // of the routes that it takes
+	bound    bool                       // it takes connections
+	routed   bool                       // routes may attach, even where it takes no connection
+	name     string                     // "namespace/name" of the Gateway of Istio that was made of it
+	server   *networkingv1alpha3.Server // of that Gateway
 	tls      *networkingv1alpha3.ServerTLSSettings
 	conflict gatewayv1.ListenerConditionReason // empty: none
 	refused  *condition                        // why it is not accepted
@@ -96,7 +97,7 @@ func (g *gateway) resolveListeners() {
 			ports[l.Port] = use
 		}
 		if l.conflict = use.conflict(l); l.conflict != "" {
-			l.refuse(l.conflict, conflicted)
+			l.refuse(l.conflict, conflictedListener)
 			g.found(l.owner, diag.Warning, l.field, "change its port, protocol or hostname", "another listener of the Gateway has the same: this one takes no connections")
 			continue
 		}
@@ -118,7 +119,7 @@ func (g *gateway) resolveListeners() {
 	}
 }
 
-const conflicted = "Listener has a conflict with another listener attached to the same Gateway"
+const conflictedListener = "Listener has a conflict with another listener attached to the same Gateway"
 
 func (l *listener) refuse(reason gatewayv1.ListenerConditionReason, message string) {
 	l.refused = &condition{status: metav1.ConditionFalse, reason: string(reason), message: message}
@@ -411,20 +412,24 @@ func (l *listener) badCA(reason gatewayv1.ListenerConditionReason, message, fiel
 
 // derive makes the Gateway of Istio of a listener.
 func (g *gateway) derive(l *listener, protocol string) {
-	key := kinds.Key{Kind: kinds.Gateway, Namespace: l.owner.Namespace, Name: l.ownerName + "~" + suffix + "~" + string(l.Name)}
-	l.name = key.Namespace + "/" + key.Name
-	server := &networkingv1alpha3.Server{
+	l.server = &networkingv1alpha3.Server{
 		Port:  &networkingv1alpha3.Port{Number: uint32(l.Port), Protocol: protocol, Name: "default"},
 		Hosts: []string{"*/" + l.hostname},
 		Tls:   l.tls,
 	}
-	g.derived = append(g.derived, derive.Derived{
-		Object: &kinds.Object{
-			Key: key, Created: g.object.Created, Extra: &kinds.Extra{Workloads: g.workloads},
-			Spec: &networkingv1.Gateway{Selector: map[string]string{gatewayNameLabel: g.object.Name}, Servers: []*networkingv1alpha3.Server{server}},
-		},
-		Origin: l.owner.Key,
-	})
+	o := l.istioGateway("", l.server)
+	l.name = o.Namespace + "/" + o.Name
+	g.derived = append(g.derived, derive.Derived{Object: o, Origin: l.owner.Key})
+}
+
+// istioGateway returns a Gateway of Istio for the proxies of the listener's Gateway.
+func (l *listener) istioGateway(more string, server *networkingv1alpha3.Server) *kinds.Object {
+	g := l.gateway
+	return &kinds.Object{
+		Key:     kinds.Key{Kind: kinds.Gateway, Namespace: l.owner.Namespace, Name: l.ownerName + "~" + suffix + "~" + string(l.Name) + more},
+		Created: g.object.Created, Extra: &kinds.Extra{Workloads: g.workloads},
+		Spec: &networkingv1.Gateway{Selector: map[string]string{gatewayNameLabel: g.object.Name}, Servers: []*networkingv1alpha3.Server{server}},
+	}
 }
 
 // groupOr, kindOr and namespaceOr return what a reference says, or a default.

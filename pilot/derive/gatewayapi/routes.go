@@ -35,8 +35,8 @@ type route struct {
 	gateways   []kinds.Key // of this controller, that it names or whose ListenerSets it names
 	services   []kinds.Key // backends
 
-	hosts    []*host          // that it has routes for
-	streamed []derive.Derived // of a TLSRoute or a TCPRoute, for listeners
+	hosts   []*host   // that it has routes for
+	streams []*stream // of a TLSRoute or a TCPRoute, for listeners
 }
 
 // makeRoutes makes the routes, and takes them out of what they were a part of, and into what they are a part of now.
@@ -46,7 +46,7 @@ func (r *run) makeRoutes() {
 			o, x := r.objects[kind][key], r.routes[key]
 			if !anew && x != nil && o != nil && sameButStatus(x.object, o, routeSpec) {
 				x.object = o
-				r.put(key, x.part())
+				r.partsDue[x] = true
 				continue
 			}
 			if x != nil {
@@ -63,6 +63,15 @@ func (r *run) makeRoutes() {
 			r.read(key, l)
 			r.routes[key] = x
 			r.place(x)
+			r.partsDue[x] = true
+		}
+	}
+}
+
+// makeRouteParts makes what is made of routes alone, of those that were made again, or that lose something else.
+func (r *run) makeRouteParts() {
+	for x := range r.partsDue {
+		if key := x.object.Key; r.routes[key] == x {
 			r.put(key, x.part())
 		}
 	}
@@ -70,7 +79,7 @@ func (r *run) makeRoutes() {
 
 // part returns what is made of the route alone.
 func (x *route) part() derive.Part {
-	p := derive.Part{Objects: x.streamed, Findings: x.findings}
+	p := derive.Part{Findings: x.findings}
 	if s := x.makeStatus(); s != nil {
 		p.Statuses = []*derive.Status{s}
 	}

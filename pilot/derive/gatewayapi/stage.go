@@ -1,6 +1,7 @@
 package gatewayapi
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
@@ -46,7 +47,7 @@ type state struct {
 	classes map[string]string                         // controllers of GatewayClasses, by name
 	grants  map[string]map[kinds.Key]*kinds.Object    // ReferenceGrants by namespace
 	sets    map[kinds.Key]map[kinds.Key]*kinds.Object // ListenerSets by the Gateway that they name
-	streams map[connections][]contender               // TLSRoutes and TCPRoutes
+	streams map[connections][]*claimant               // TLSRoutes and TCPRoutes
 
 	gateways  map[kinds.Key]*gateway
 	certified map[kinds.Key]*gateway // those with a certificate for backends
@@ -62,7 +63,7 @@ type state struct {
 func newState() *state {
 	s := &state{
 		objects: map[*kinds.Kind]map[kinds.Key]*kinds.Object{}, looked: map[kinds.Key]*kinds.Object{}, units: map[kinds.Key]*unit{}, readers: map[cell]map[*unit]struct{}{},
-		classes: knownClasses(), grants: map[string]map[kinds.Key]*kinds.Object{}, sets: map[kinds.Key]map[kinds.Key]*kinds.Object{}, streams: map[connections][]contender{},
+		classes: knownClasses(), grants: map[string]map[kinds.Key]*kinds.Object{}, sets: map[kinds.Key]map[kinds.Key]*kinds.Object{}, streams: map[connections][]*claimant{},
 		gateways: map[kinds.Key]*gateway{}, certified: map[kinds.Key]*gateway{}, routes: map[kinds.Key]*route{}, hosts: map[target]*host{}, services: map[string]map[*host]struct{}{},
 		policies: map[kinds.Key]*backendTLS{}, secured: map[kinds.Key]*securedService{}, backends: map[kinds.Key]map[kinds.Key]int{},
 	}
@@ -82,6 +83,7 @@ type run struct {
 	unitsDue        map[*kinds.Kind]map[kinds.Key]bool // false: unless the object says the same but for its status
 	hostsDue        map[*host]bool
 	streamsDue      map[connections]bool
+	partsDue        map[*route]bool // what is made of routes alone
 	statusesDue     map[*gateway]bool
 	certificatesDue map[kinds.Key]bool // Gateways
 	securedDue      map[kinds.Key]bool // services
@@ -93,7 +95,7 @@ type run struct {
 func derived(o Options, s *state, in derive.Input) derive.Derivation {
 	r := &run{
 		state: s, o: o, in: in, out: derive.Derivation{Parts: map[any]*derive.Part{}},
-		unitsDue: map[*kinds.Kind]map[kinds.Key]bool{}, hostsDue: map[*host]bool{}, streamsDue: map[connections]bool{}, statusesDue: map[*gateway]bool{},
+		unitsDue: map[*kinds.Kind]map[kinds.Key]bool{}, hostsDue: map[*host]bool{}, streamsDue: map[connections]bool{}, partsDue: map[*route]bool{}, statusesDue: map[*gateway]bool{},
 		certificatesDue: map[kinds.Key]bool{}, securedDue: map[kinds.Key]bool{}, policiesDue: map[kinds.Key]bool{}, led: map[lead]bool{},
 	}
 	for _, kind := range inputs() {
@@ -106,7 +108,8 @@ func derived(o Options, s *state, in derive.Input) derive.Derivation {
 	r.makeSets()
 	r.makeRoutes()
 	r.makeHosts()
-	r.makeIdle()
+	r.makeStreams()
+	r.makeRouteParts()
 	r.makeGatewayStatuses()
 	r.makePolicies()
 	r.makeSecured()
@@ -181,6 +184,12 @@ func older(a, b *kinds.Object) int {
 	return compareNames(a.Key, b.Key)
 }
 
+// compareNames orders by "namespace/name" as a text, as the Gateway API has it: a-b/x is before a/x.
 func compareNames(a, b kinds.Key) int {
-	return slices.Compare([]string{a.Namespace, a.Name}, []string{b.Namespace, b.Name})
+	return cmp.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
+}
+
+// compareKinds orders routes of one age and name.
+func compareKinds(a, b *kinds.Object) int {
+	return cmp.Compare(slices.Index(routeKinds(), a.Kind), slices.Index(routeKinds(), b.Kind))
 }

@@ -251,7 +251,7 @@ func (l *listener) status(was []metav1.Condition) gatewayv1.ListenerStatus {
 	}
 	switch {
 	case l.conflict != "":
-		conflict = yes(string(l.conflict), conflicted)
+		conflict = yes(string(l.conflict), conflictedListener)
 		s.Conditions = conditions(l.owner, was, typed{"Accepted", acceptance}, typed{"Conflicted", conflict}, typed{"Programmed", acceptance})
 		return s
 	case l.refused != nil && l.resolved == nil:
@@ -323,10 +323,11 @@ func (x *route) makeStatus() *derive.Status {
 		if x.unresolved != nil {
 			resolved = *x.unresolved
 		}
-		now.Parents = append(now.Parents, gatewayv1.RouteParentStatus{
-			ParentRef: ref, ControllerName: controller,
-			Conditions: conditions(x.object, earlier, typed{"Accepted", acceptance}, typed{"ResolvedRefs", resolved}),
-		})
+		all := []typed{{"Accepted", acceptance}, {"ResolvedRefs", resolved}}
+		if conflict, is := x.conflicted(p); is {
+			all = append(all, typed{"Conflicted", conflict})
+		}
+		now.Parents = append(now.Parents, gatewayv1.RouteParentStatus{ParentRef: ref, ControllerName: controller, Conditions: conditions(x.object, earlier, all...)})
 	}
 	if len(done) == 0 && !ours {
 		return nil

@@ -1,0 +1,110 @@
+package gatewayapi
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+)
+
+// loss is what a route does not get because another one comes first.
+type loss struct {
+	to     kinds.Key // the other route
+	as     bool      // it is as old
+	reason string    // of the condition in the status
+	field  string    // of the route that loses
+	what   string    // what the other one has
+	effect string
+}
+
+// Reasons of the condition Conflicted of a route. For listeners the Gateway API has the first two.
+const (
+	hostnameConflict = string(gatewayv1.ListenerReasonHostnameConflict)
+	listenerConflict = string(gatewayv1.ListenerEntryReasonListenerConflict)
+	matchConflict    = "MatchConflict"
+)
+
+// loses returns what a route loses to another: connections of a host, or all of them where host is empty.
+func (x *route) loses(to *route, host, what string) loss {
+	l := loss{to: to.object.Key, as: to.object.Created.Equal(x.object.Created), reason: listenerConflict, field: "spec.parentRefs", what: what, effect: "this one gets none there"}
+	if host != "" {
+		l.reason = hostnameConflict
+	}
+	return l
+}
+
+// losesMatch returns what a route loses by a match that another one has as well.
+func (x *route) losesMatch(to *route, r httpRule, what string) loss {
+	l := x.loses(to, "", what)
+	l.reason, l.effect = matchConflict, "this one gets no requests by it"
+	if l.field = fmt.Sprintf("spec.rules[%d]", r.rule); r.match >= 0 {
+		l.field += fmt.Sprintf(".matches[%d]", r.match)
+	}
+	return l
+}
+
+func (l loss) String() string {
+	rule := "which is older"
+	if l.as {
+		rule = "which is as old and sorts first"
+	}
+	return fmt.Sprintf("%s, %s, has %s: %s", l.to, rule, l.what, l.effect)
+}
+
+// finding returns the finding about what a route loses.
+func (x *route) finding(l loss) diag.Diagnostic {
+	fix := "name another parent, or remove one of the two"
+	if l.reason == matchConflict {
+		fix = "change one of the two matches, or remove it"
+	}
+	return finding(x.object, diag.Warning, x.object.Kind.Name, l.field, fix, l.String())
+}
+
+// mostLosses is how many losses a condition names.
+const mostLosses = 5
+
+// conflicted returns the condition Conflicted of a parent of a route that loses something there.
+func (x *route) conflicted(p *parent) (c condition, is bool) {
+	var all []loss
+	for _, s := range x.streams {
+		for _, cl := range s.claims {
+			if s.parent == p && cl.lost != (loss{}) {
+				all = append(all, cl.lost)
+			}
+		}
+	}
+	for _, h := range x.hosts {
+		of := func(c contribution) bool { return c.route == x && sameParent(c.parent, p) }
+		if lost := h.lost[x]; len(lost) > 0 && slices.ContainsFunc(h.of, of) {
+			all = append(all, lost...)
+		}
+	}
+	if len(all) == 0 {
+		return condition{}, false
+	}
+	slices.SortFunc(all, func(a, b loss) int { return cmp.Or(cmp.Compare(a.field, b.field), cmp.Compare(a.what, b.what)) })
+	all = slices.Compact(all) // of two parts of a parent
+	var messages []string
+	for i, l := range all {
+		if i == mostLosses {
+			messages = append(messages, fmt.Sprintf("and %d more", len(all)-i))
+			break
+		}
+		text := l.String()
+		if l.reason == matchConflict {
+			text = l.field + ": " + text
+		}
+		messages = append(messages, text)
+	}
+	return condition{metav1.ConditionTrue, all[0].reason, strings.Join(messages, "; ")}, true
+}
+
+// sameParent reports whether two parents are one in the status of a route: a ServiceEntry has one for each of its
+// hosts.
+func sameParent(a, b *parent) bool { return a == b || a.field == b.field }
