@@ -77,14 +77,17 @@ func Run(objects []*kinds.Object, o Options) []diag.Diagnostic {
 		}
 	}
 	if a.dropped > 0 {
-		a.found = append(a.found, diag.Diagnostic{
-			Severity: a.worst, Code: codeLimit, Message: fmt.Sprintf("%d more findings about references between objects are left out", a.dropped), Fix: "mend the others first",
-		})
+		a.found = append(a.found, More(a.dropped, a.worst, "references between objects"))
 	}
 	return a.found
 }
 
-// LeftOut reports whether Run found more than it returned.
+// More returns the finding that stands for others about something, the worst of them of a severity.
+func More(n int, worst diag.Severity, about string) diag.Diagnostic {
+	return diag.Diagnostic{Severity: worst, Code: codeLimit, Message: fmt.Sprintf("%d more findings about %s are left out", n, about), Fix: "mend the others first"}
+}
+
+// LeftOut reports whether there is more than the findings say.
 func LeftOut(found []diag.Diagnostic) bool {
 	return slices.ContainsFunc(found, func(d diag.Diagnostic) bool { return d.Code == codeLimit && d.Object == "" })
 }

@@ -37,7 +37,8 @@ func (s *Server) newStatuses() (*statuses, error) {
 	x.writer = status.New(status.Options{
 		Client: client, Object: s.world.Object, Counts: s.world.Shows, Rate: float64(s.o.StatusRate), Logger: s.o.Logger.With("scope", "status"),
 		Findings: func() ([]diag.Diagnostic, bool) {
-			return s.objectFindings(), !analysis.LeftOut(s.analyst.Findings.Get())
+			list := s.objectFindings()
+			return list, !analysis.LeftOut(list)
 		},
 		Describe: func(code string) status.Code {
 			c := analysis.Describe(code)

@@ -12,6 +12,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/safe"
+	"github.com/istiod-lite/istiod-lite/galley/analysis"
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 	"github.com/istiod-lite/istiod-lite/pilot/derive"
 )
@@ -92,7 +93,7 @@ func (s *stages) apply(batch []kinds.Change, m *mesh.Config) (out []kinds.Change
 		}
 	}
 	for _, stage := range s.list {
-		if stage.due = stage.due || stage.failed != "" || s.mesh != m; stage.due || len(stage.pending) > 0 {
+		if stage.due = stage.due || s.mesh != m; stage.due || len(stage.pending) > 0 {
 			s.run(stage, m)
 			ran = true
 		}
@@ -115,7 +116,8 @@ func (s *stages) apply(batch []kinds.Change, m *mesh.Config) (out []kinds.Change
 	return out, true
 }
 
-// run runs a stage. One that panics has made nothing, gets a finding, and begins anew at the next commit.
+// run runs a stage. One that panics has made nothing, and begins anew at once. One that panics then gets a finding, and
+// begins anew when something has changed that it is given or has asked for: of the same it would panic again.
 func (s *stages) run(stage *stageRun, m *mesh.Config) {
 	in := derive.Input{Mesh: m, Anew: stage.failed != "", Get: stage.get(s.objects), Select: stage.selectIn(s.objects)}
 	stage.selections, stage.due = nil, false
@@ -137,8 +139,11 @@ func (s *stages) run(stage *stageRun, m *mesh.Config) {
 			s.logger.Error("recovered from a panic", "err", err, "stack", string(err.(*safe.Panic).Stack))
 		}
 		s.guard.Lock()
-		defer s.guard.Unlock()
 		stage.failed = err.Error()
+		s.guard.Unlock()
+		if !in.Anew {
+			s.run(stage, m)
+		}
 		return
 	}
 	for _, key := range d.Unwatched {
@@ -177,8 +182,7 @@ func (s *stages) take(stage *stageRun, parts map[any]*derive.Part) {
 	}
 	s.guard.Unlock()
 	s.settleAll(claimed)
-	slices.SortFunc(found, compareFindings)
-	logFindings(s.logger, found)
+	logFindings(s.logger, bounded(found))
 }
 
 // input returns what a stage is given of a key: the object of a source, or else the one that an earlier stage made, or
@@ -232,8 +236,7 @@ func (s *stages) settleAll(claimed map[kinds.Key]*kinds.Object) {
 			}
 		}
 	}
-	slices.SortFunc(found, compareFindings)
-	logFindings(s.logger, found)
+	logFindings(s.logger, bounded(found))
 }
 
 // get is Get of a derive.Input.
@@ -284,7 +287,34 @@ func (s *stages) credentials() []kinds.Key {
 	return s.secrets
 }
 
-// findings returns what stages have found. The caller holds guard, or is the goroutine that commits.
+// mostFindings is how many findings of one code and one severity count.
+const mostFindings = 250
+
+// bounded returns findings in the order of compareFindings, those that count, with one that says how many do not: one
+// mistake that is made everywhere would fill pages.
+func bounded(list []diag.Diagnostic) []diag.Diagnostic {
+	slices.SortFunc(list, compareFindings)
+	type sort struct {
+		code     string
+		severity diag.Severity
+	}
+	count, more, worst := map[sort]int{}, 0, diag.Info
+	out := slices.DeleteFunc(list, func(d diag.Diagnostic) bool {
+		of := sort{d.Code, d.Severity}
+		if count[of]++; count[of] <= mostFindings {
+			return false
+		}
+		more, worst = more+1, max(worst, d.Severity)
+		return true
+	})
+	if more > 0 {
+		out = append(out, analysis.More(more, worst, "objects of which others are derived"))
+	}
+	return out
+}
+
+// findings returns what stages have found, the first of each sort. The caller holds guard, or is the goroutine that
+// commits.
 func (s *stages) findings() (list []diag.Diagnostic) {
 	for _, stage := range s.list {
 		for _, p := range stage.parts {
@@ -297,7 +327,7 @@ func (s *stages) findings() (list []diag.Diagnostic) {
 			})
 		}
 	}
-	return append(list, s.hiddenFindings()...)
+	return bounded(append(list, s.hiddenFindings()...))
 }
 
 // newFindings returns what a part has found that the one before it had not.

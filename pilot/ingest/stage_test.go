@@ -19,6 +19,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/galley/analysis"
 	"github.com/istiod-lite/istiod-lite/galley/validation"
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/pilot/config"
@@ -285,11 +286,12 @@ func TestLookups(t *testing.T) {
 // TestStagePanics: a stage that panics costs no other change, its last objects count, and a finding says so. It runs
 // again at the next commit.
 func TestStagePanics(t *testing.T) {
-	broken := false
+	broken, once, runs := false, false, 0
 	list := []derive.Stage{routes(), rules()}
 	derives := list[0].Derive
 	list[0].Derive = func(in derive.Input) derive.Derivation {
-		if broken {
+		runs++
+		if once && !in.Anew || broken {
 			panic("broken")
 		}
 		return derives(in)
@@ -316,9 +318,38 @@ func TestStagePanics(t *testing.T) {
 	broken = true
 	s.apply(httpRoute("web", "two.example"), virtual("other", "other.example"))
 	check("one.example", "Internal", "VirtualService a/other of other.example", "DestinationRule a/other of other.example")
+	before := runs
 	broken = false
 	s.Commit([]kinds.Change{{Key: virtual("other", "").Key}}, time.Time{})
-	check("two.example", "")
+	if check("one.example", "Internal"); runs != before {
+		t.Errorf("%d runs without a change that concerns the stage", runs-before)
+	}
+	s.apply(httpRoute("web", "three.example"))
+	check("three.example", "")
+	once = true // what it keeps is at fault
+	s.apply(httpRoute("web", "four.example"))
+	check("four.example", "")
+}
+
+// TestFindingsOfStagesAreBounded: one mistake that is made everywhere has a bounded number of findings, and one that
+// counts the rest. Worse findings are all there.
+func TestFindingsOfStagesAreBounded(t *testing.T) {
+	list := []diag.Diagnostic{{Severity: diag.Error, Code: "A", Object: "z"}, {Severity: diag.Warning, Code: "B", Object: "z"}}
+	for i := range mostFindings + 7 {
+		list = append(list, diag.Diagnostic{Severity: diag.Warning, Code: "A", Object: fmt.Sprintf("o%04d", i)})
+	}
+	got := bounded(list)
+	if last := got[len(got)-1]; len(got) != mostFindings+3 || !strings.HasPrefix(last.Message, "7 more findings") || last.Severity != diag.Warning || !analysis.LeftOut(got) {
+		t.Errorf("%d findings, the last: %v", len(got), last)
+	}
+	for _, one := range list[:2] {
+		if !slices.Contains(got, one) {
+			t.Errorf("%v is left out", one)
+		}
+	}
+	if few := bounded(slices.Clone(got[:mostFindings])); len(few) != mostFindings || analysis.LeftOut(few) {
+		t.Errorf("of %d findings there are %d", mostFindings, len(few))
+	}
 }
 
 // TestFindingsOfDerivedObjects: what is wrong with a derived object is a finding about what it was made of.
