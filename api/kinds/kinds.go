@@ -200,6 +200,7 @@ var (
 	GRPCRoute        = gateway("GRPCRoute", "grpcroutes", func() any { return &gatewayv1.GRPCRoute{} }, "v1")
 	TLSRoute         = gateway("TLSRoute", "tlsroutes", func() any { return &gatewayv1.TLSRoute{} }, "v1", "v1alpha3", "v1alpha2")
 	TCPRoute         = gateway("TCPRoute", "tcproutes", func() any { return &gatewayv1.TCPRoute{} }, "v1", "v1alpha2")
+	UDPRoute         = gateway("UDPRoute", "udproutes", func() any { return &gatewayv1.UDPRoute{} }, "v1", "v1alpha2")
 	ReferenceGrant   = gateway("ReferenceGrant", "referencegrants", func() any { return &gatewayv1.ReferenceGrant{} }, "v1", "v1beta1")
 	BackendTLSPolicy = gateway("BackendTLSPolicy", "backendtlspolicies", func() any { return &gatewayv1.BackendTLSPolicy{} }, "v1", "v1alpha3")
 
@@ -251,7 +252,7 @@ func All() []*Kind {
 		WorkloadEntry, WorkloadGroup, ServiceEntry, Sidecar, DestinationRule, Gateway, VirtualService, EnvoyFilter, ProxyConfig,
 		PeerAuthentication, AuthorizationPolicy, RequestAuthentication, Telemetry, WasmPlugin, TrafficExtension,
 		IngressClass, Ingress,
-		GatewayClass, ReferenceGrant, KubeGateway, ListenerSet, HTTPRoute, GRPCRoute, TLSRoute, TCPRoute, BackendTLSPolicy,
+		GatewayClass, ReferenceGrant, KubeGateway, ListenerSet, HTTPRoute, GRPCRoute, TLSRoute, TCPRoute, UDPRoute, BackendTLSPolicy,
 	}
 }
 

@@ -69,7 +69,7 @@ func TestRules(t *testing.T) {
 		"ingresses/status.networking.k8s.io": "patch", "subjectaccessreviews.authorization.k8s.io": "create", "secrets": read, "configmaps": "create get list watch", "configmaps istio-ca-root-cert,istio-ca-crl": "list patch watch",
 		"deployments.apps": deployed, "serviceaccounts": deployed, "horizontalpodautoscalers.autoscaling": asked, "poddisruptionbudgets.policy": asked,
 	}
-	for _, of := range []string{"backendtlspolicies", "gatewayclasses", "gateways", "grpcroutes", "httproutes", "listenersets", "tcproutes", "tlsroutes"} {
+	for _, of := range []string{"backendtlspolicies", "gatewayclasses", "gateways", "grpcroutes", "httproutes", "listenersets", "tcproutes", "tlsroutes", "udproutes"} {
 		cluster[of+"/status.gateway.networking.k8s.io"] = "patch"
 	}
 	for _, k := range kinds.All() {

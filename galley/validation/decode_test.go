@@ -315,7 +315,7 @@ func TestKindsThatAreNotOurs(t *testing.T) {
 		"apiVersion: networking.k8s.io/v1\nkind: Ingress\n":                          "1:1 MissingField metadata, 1:1 MissingField spec.rules",
 		"apiVersion: networking.k8s.io/v1beta1\nkind: Ingress\n":                     "1:13 UnknownVersion apiVersion",
 		"apiVersion: networking.k8s.io/v1\nkind: Ingres\n":                           "2:7 UnknownKind kind",
-		"apiVersion: gateway.networking.k8s.io/v1alpha2\nkind: UDPRoute\n":           "2:7 UnknownKind kind",
+		"apiVersion: gateway.networking.k8s.io/v1alpha2\nkind: XBackend\n":           "2:7 UnknownKind kind",
 		"apiVersion: security.istio.io/v1\nkind: AuthorisationPolicy\n":              "2:7 UnknownKind kind",
 		"apiVersion: security.istio.io/v2\nkind: AuthorizationPolicy\n":              "1:13 UnknownVersion apiVersion",
 		"kind: Service\nmetadata: {name: a}\n":                                       "1:1 MissingField apiVersion",

@@ -432,7 +432,7 @@ func rules(k *kinds.Kind) func(fieldRef) {
 		return kubeGateway
 	case kinds.ListenerSet:
 		return listenerSet
-	case kinds.HTTPRoute, kinds.GRPCRoute, kinds.TLSRoute, kinds.TCPRoute:
+	case kinds.HTTPRoute, kinds.GRPCRoute, kinds.TLSRoute, kinds.TCPRoute, kinds.UDPRoute:
 		return kubeRoute
 	}
 	return nil

@@ -55,6 +55,7 @@ func mistakes() map[*kinds.Kind]mistake {
 		kinds.GRPCRoute:        {"spec:\n  rules:\n  - matches:\n    - method: {service: a.b}\n", "service", "servce"},
 		kinds.TLSRoute:         {"spec:\n  hostnames: [a.b]\n  rules:\n  - backendRefs:\n    - {name: a, port: 80}\n", "hostnames", "hosts"},
 		kinds.TCPRoute:         {"spec:\n  rules:\n  - backendRefs:\n    - {name: a, port: 80, weight: 5}\n", "weight", "wait"},
+		kinds.UDPRoute:         {"spec:\n  rules:\n  - backendRefs:\n    - {name: a, port: 53, weight: 5}\n", "weight", "wait"},
 		kinds.ReferenceGrant:   {"spec:\n  from:\n  - {group: a, kind: b, namespace: c}\n  to:\n  - {group: \"\", kind: Secret}\n", "namespace", "namespce"},
 		kinds.BackendTLSPolicy: {"spec:\n  targetRefs:\n  - {group: \"\", kind: Service, name: a}\n  validation:\n    hostname: a.b\n", "hostname", "hostNames"},
 	}

@@ -66,6 +66,21 @@ func (x *route) attach(refs []gatewayv1.ParentReference, hostnames []gatewayv1.H
 	x.reportLost()
 }
 
+// refuseParents has a route of a kind that is not supported attach to nothing.
+func (x *route) refuseParents(refs []gatewayv1.ParentReference) {
+	x.attach(refs, nil)
+	message := x.object.Kind.Name + "s are not supported: the route has no effect"
+	for _, p := range x.parents {
+		reason := gatewayv1.RouteReasonNotAllowedByListeners // that none of them takes the kind
+		if kind := kindOr(p.ref.Kind, "Gateway"); kind != "Gateway" && kind != "ListenerSet" {
+			reason = gatewayv1.RouteReasonNoMatchingParent
+		}
+		p.attached, p.refused = nil, &condition{metav1.ConditionFalse, string(reason), message}
+		x.findings = slices.DeleteFunc(x.findings, func(d diag.Diagnostic) bool { return d.Field == p.field })
+		x.found(p.field, diag.Warning, "remove it", message)
+	}
+}
+
 // reportLost adds findings about the hosts that are more specific listeners', to which the route does not attach.
 func (x *route) reportLost() {
 	for _, lost := range x.lost {

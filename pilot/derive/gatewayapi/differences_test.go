@@ -36,6 +36,7 @@ var differences = []difference{
 	{"09-conflicts", `status.Gateway gw/edge.listeners\[b-https\].*`, refused},
 	{"09-conflicts", `status.Gateway gw/edge.listeners\[(e-udp|f-odd)\].*Programmed.*`, "a listener that is not supported is not programmed"},
 	{"09-conflicts", `status.HTTPRoute a/r.*message`, refused},
+	{"09-conflicts", `status.UDPRoute a/udp.*`, "a UDPRoute has a status that says that it has no effect"},
 	{"11-mesh", `client-[ab]/.*(config|operation)`, oneService},
 	{"12-backendtls", `edge/cds.yaml/.*matchSubjectAltNames.*|edge/cds.yaml/.*defaultValidationContext`, unverified},
 	{"12-backendtls", `edge/cds.yaml/outbound\|443\|\|echo.b.*maxConnections`, "settings of a DestinationRule other than tls stay in force"},

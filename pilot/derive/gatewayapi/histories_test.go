@@ -172,6 +172,7 @@ func pieces(t testing.TB) [][]string {
 		{route("GRPCRoute", "g", "a", "parentRefs: [{name: two, namespace: gw}, {group: \"\", kind: Service, name: w}], rules: [{matches: [{method: {service: s}}], backendRefs: [{name: w, port: 80}]}]")},
 		{route("TCPRoute", "t", "a", "parentRefs: [{name: one, namespace: gw}], rules: [{backendRefs: [{name: w, namespace: b, port: 80}]}]"), route("TCPRoute", "t", "a", "parentRefs: [{name: one, namespace: gw, port: 90}, {group: \"\", kind: Service, name: w}], rules: [{backendRefs: [{name: w, port: 80}]}]")},
 		{route("HTTPRoute", "p", "b", "parentRefs: [{name: one, namespace: gw}, {group: \"\", kind: Service, name: w}], hostnames: [a.org], rules: [{backendRefs: [{name: w, port: 80}]}]")},
+		{route("UDPRoute", "d", "a", "parentRefs: [{name: one, namespace: gw}, {group: \"\", kind: Service, name: w}], rules: [{backendRefs: [{name: w, port: 80}]}]")},
 		{route("TLSRoute", "v", "a", "parentRefs: [{name: one, namespace: gw}, {name: one, namespace: gw, sectionName: q}], hostnames: [\"*.org\", s.org], rules: [{backendRefs: [{name: w, port: 80}]}]")},
 		{route("TLSRoute", "s", "b", "parentRefs: [{name: one, namespace: gw}], hostnames: [s.org], rules: [{backendRefs: [{name: w, port: 80}]}]")},
 		{policy("p", "b", "{group: \"\", kind: Service, name: w}", system)},

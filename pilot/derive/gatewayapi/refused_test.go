@@ -2,12 +2,14 @@ package gatewayapi_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	networkingv1 "istio.io/api/networking/v1"
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
+	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 )
@@ -121,5 +123,50 @@ spec: {gatewayClassName: istio, listeners: [{name: a, port: 8080, protocol: HTTP
 		if got != want {
 			t.Errorf("%s: %q, want %q", redirect, got, want)
 		}
+	}
+}
+
+// TestUDPRoutes: a UDPRoute is accepted by no parent, and a finding says that it has no effect. That of another
+// controller's Gateway is left alone.
+func TestUDPRoutes(t *testing.T) {
+	const text = `apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: edge, namespace: gw}
+spec: {gatewayClassName: %s, listeners: [{name: dns, port: 53, protocol: UDP}, {name: tcp, port: 90, protocol: TCP}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: w, namespace: gw}
+spec: {ports: [{port: 53, protocol: UDP}]}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: UDPRoute
+metadata: {name: r, namespace: gw, generation: 7}
+spec: {parentRefs: [{name: edge, sectionName: dns}%s], rules: [{backendRefs: [{name: w, port: 53}]}]}`
+	out := derived(t, fmt.Sprintf(text, "istio", `, {name: edge}, {group: "", kind: Service, name: w}`))
+	status := statusOf(out, kinds.UDPRoute, "r")
+	for i, want := range []string{"False NotAllowedByListeners", "False NotAllowedByListeners", "False NoMatchingParent"} {
+		parent := status["parents"].([]any)[i]
+		if got := reasonsOf(parent)["Accepted"]; got != want {
+			t.Errorf("parent %d: %s, want %s", i, got, want)
+		}
+		if generation := fmt.Sprint(parent.(map[string]any)["conditions"].([]any)[0].(map[string]any)["observedGeneration"]); generation != "7" {
+			t.Errorf("generation %s", generation)
+		}
+	}
+	for i := range 3 {
+		if !slices.ContainsFunc(out.Findings, func(d diag.Diagnostic) bool {
+			return d.Object == "UDPRoute gw/r" && d.Field == fmt.Sprintf("spec.parentRefs[%d]", i) && strings.Contains(d.Message, "not supported")
+		}) {
+			t.Errorf("no finding of parent %d: %v", i, out.Findings)
+		}
+	}
+	for _, d := range out.Objects {
+		if _, is := d.Object.Spec.(*networkingv1.VirtualService); is {
+			t.Errorf("%s is derived", d.Object)
+		}
+	}
+	if status := statusOf(derived(t, fmt.Sprintf(text, "other", "")), kinds.UDPRoute, "r"); status != nil {
+		t.Errorf("of another controller's Gateway: %v", status)
 	}
 }

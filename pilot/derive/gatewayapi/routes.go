@@ -18,7 +18,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/derive"
 )
 
-// route is what was made of a HTTPRoute, a GRPCRoute, a TLSRoute or a TCPRoute.
+// route is what was made of a HTTPRoute, a GRPCRoute, a TLSRoute, a TCPRoute or a UDPRoute.
 type route struct {
 	object  *kinds.Object
 	looked  *lookups // while it is being made
@@ -96,6 +96,8 @@ func routeSpec(o *kinds.Object) any {
 		return &route.Spec
 	case *gatewayv1.TCPRoute:
 		return &route.Spec
+	case *gatewayv1.UDPRoute:
+		return &route.Spec
 	}
 	return nil
 }
@@ -122,6 +124,8 @@ func makeRoute(looked *lookups, o *kinds.Object) *route {
 		for i, rule := range route.Spec.Rules {
 			x.forward(i, rule.BackendRefs)
 		}
+	case *gatewayv1.UDPRoute:
+		x.refuseParents(route.Spec.ParentRefs)
 	}
 	if x.refused != nil {
 		for i := range x.http {

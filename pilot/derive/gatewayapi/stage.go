@@ -34,7 +34,7 @@ func inputs() []*kinds.Kind {
 
 // routeKinds are the kinds of routes. Of two routes of one age and name the one of the first kind comes first.
 func routeKinds() []*kinds.Kind {
-	return []*kinds.Kind{kinds.HTTPRoute, kinds.GRPCRoute, kinds.TLSRoute, kinds.TCPRoute}
+	return []*kinds.Kind{kinds.HTTPRoute, kinds.GRPCRoute, kinds.TLSRoute, kinds.TCPRoute, kinds.UDPRoute}
 }
 
 // state is what the stage keeps between runs: what it made, and how to find what a change concerns.

@@ -274,6 +274,8 @@ func routeStatus(o *kinds.Object) gatewayv1.RouteStatus {
 		return route.Status.RouteStatus
 	case *gatewayv1.TCPRoute:
 		return route.Status.RouteStatus
+	case *gatewayv1.UDPRoute:
+		return route.Status.RouteStatus
 	}
 	return gatewayv1.RouteStatus{}
 }
