@@ -63,7 +63,7 @@ func (x *route) finding(l loss) diag.Diagnostic {
 	if l.reason == matchConflict {
 		fix = "change one of the two matches, or remove it"
 	}
-	return finding(x.object, diag.Warning, x.object.Kind.Name, l.field, fix, l.String())
+	return finding(x.object, diag.Warning, codeConflict, l.field, fix, l.String())
 }
 
 // mostLosses is how many losses a condition names.

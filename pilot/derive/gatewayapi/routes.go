@@ -176,8 +176,29 @@ func (x *route) findServices() {
 	}
 }
 
+// Codes of findings about routes.
+const (
+	codeHTTP     = "HTTPRoute"
+	codeGRPC     = "GRPCRoute"
+	codeTLS      = "TLSRoute"
+	codeTCP      = "TCPRoute"
+	codeUDP      = "UDPRoute"
+	codeConflict = "RouteConflict"
+)
+
 func (x *route) found(field string, severity diag.Severity, fix, message string) {
-	x.findings = append(x.findings, finding(x.object, severity, x.object.Kind.Name, field, fix, message))
+	code := codeHTTP
+	switch x.object.Kind {
+	case kinds.GRPCRoute:
+		code = codeGRPC
+	case kinds.TLSRoute:
+		code = codeTLS
+	case kinds.TCPRoute:
+		code = codeTCP
+	case kinds.UDPRoute:
+		code = codeUDP
+	}
+	x.findings = append(x.findings, finding(x.object, severity, code, field, fix, message))
 }
 
 // unresolve records that a reference cannot be resolved. The last one is in the status.
