@@ -40,6 +40,7 @@ type listener struct {
 	conflict gatewayv1.ListenerConditionReason // empty: none
 	refused  *condition                        // why it is not accepted
 	resolved *condition                        // why its references are not resolved
+	overlaps bool                              // another listener of the port terminates TLS for some of its names
 	attached int32                             // how many routes are
 }
 
@@ -115,6 +116,25 @@ func (g *gateway) resolveListeners() {
 		}
 		if g.exposes(l) {
 			g.derive(l, protocol)
+		}
+	}
+	g.findOverlaps()
+}
+
+// findOverlaps finds the listeners that terminate TLS for names which another one of their port has as well: clients
+// may use a connection to one of them for requests that are for the other.
+func (g *gateway) findOverlaps() {
+	all := map[hostnamePort]*listener{}
+	for _, l := range g.listeners {
+		if l.bound && l.tls != nil && !l.passthrough() {
+			all[hostnamePort{l.hostname, l.Port}] = l
+		}
+	}
+	for at, l := range all {
+		for rest := wider(at.hostname); rest != ""; rest = wider(rest) {
+			if o := all[hostnamePort{rest, at.port}]; o != nil {
+				l.overlaps, o.overlaps = true, true
+			}
 		}
 	}
 }

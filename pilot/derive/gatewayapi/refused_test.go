@@ -170,3 +170,43 @@ spec: {parentRefs: [{name: edge, sectionName: dns}%s], rules: [{backendRefs: [{n
 		t.Errorf("of another controller's Gateway: %v", status)
 	}
 }
+
+// TestOverlaps: listeners of one port that terminate TLS for overlapping names have a condition that says so, those of
+// a ListenerSet too, and no other listener has it.
+func TestOverlaps(t *testing.T) {
+	const tls = "protocol: HTTPS, tls: {certificateRefs: [{name: c}]}"
+	out := derived(t, certificate(t, "gw")+`
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: edge, namespace: gw}
+spec:
+  gatewayClassName: istio
+  allowedListeners: {namespaces: {from: Same}}
+  listeners:
+  - {name: yes-a, port: 443, hostname: foo.example.com, `+tls+`}
+  - {name: no-b, port: 443, hostname: foo.example.org, `+tls+`}
+  - {name: yes-c, port: 443, hostname: "*.example.com", `+tls+`}
+  - {name: no-port, port: 444, hostname: foo.example.com, `+tls+`}
+  - {name: no-pass, port: 443, hostname: "*.foo.example.org", protocol: TLS, tls: {mode: Passthrough}}
+  - {name: no-plain, port: 80, protocol: HTTP}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: ListenerSet
+metadata: {name: more, namespace: gw}
+spec: {parentRef: {name: edge}, listeners: [{name: yes-d, port: 443, hostname: a.b.example.com, `+tls+`}]}`)
+	seen := 0
+	for _, s := range out.Statuses {
+		listeners, _ := s.Value["listeners"].([]any)
+		for _, l := range listeners {
+			seen++
+			name := l.(map[string]any)["name"].(string)
+			if got := reasonsOf(l)["OverlappingTLSConfig"]; (got == "True OverlappingHostnames") != strings.HasPrefix(name, "yes-") || strings.HasPrefix(name, "no-") && got != "" {
+				t.Errorf("listener %s: %q", name, got)
+			}
+		}
+	}
+	if seen != 7 {
+		t.Errorf("%d listeners", seen)
+	}
+}

@@ -69,9 +69,12 @@ func shortened(message string) string {
 }
 
 // ownConditions are the types that this controller writes, on some object.
-var ownConditions = []string{"Accepted", "Programmed", "ResolvedRefs", "Conflicted", insecureClients}
+var ownConditions = []string{"Accepted", "Programmed", "ResolvedRefs", "Conflicted", insecureClients, overlapping}
 
-const insecureClients = string(gatewayv1.GatewayConditionInsecureFrontendValidationMode)
+const (
+	insecureClients = string(gatewayv1.GatewayConditionInsecureFrontendValidationMode)
+	overlapping     = string(gatewayv1.ListenerConditionOverlappingTLSConfig)
+)
 
 // asJSON returns some fields of a status as JSON has them, nil for those that are absent.
 func asJSON(status any, fields ...string) map[string]any {
@@ -259,7 +262,11 @@ func (l *listener) status(was []metav1.Condition) gatewayv1.ListenerStatus {
 	case !l.bound:
 		programmed = no(string(gatewayv1.ListenerReasonInvalid), "Bad TLS configuration")
 	}
-	s.Conditions = conditions(l.owner, was, typed{"Accepted", acceptance}, typed{"Conflicted", conflict}, typed{"Programmed", programmed}, typed{"ResolvedRefs", resolved})
+	all := []typed{{"Accepted", acceptance}, {"Conflicted", conflict}, {"Programmed", programmed}, {"ResolvedRefs", resolved}}
+	if l.overlaps {
+		all = append(all, typed{overlapping, yes(string(gatewayv1.ListenerReasonOverlappingHostnames), "Another listener of the port terminates TLS for some of the names of this one")})
+	}
+	s.Conditions = conditions(l.owner, was, all...)
 	return s
 }
 
