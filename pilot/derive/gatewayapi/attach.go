@@ -107,7 +107,7 @@ type lostHost struct {
 // attachToGateway attaches a route to the listeners of a Gateway, or of one of its ListenerSets, the owner of the
 // listeners. It reports false if the Gateway is not this controller's.
 func (x *route) attachToGateway(p *parent, key, owner kinds.Key, hostnames []gatewayv1.Hostname) bool {
-	g := x.looked.gateway(key)
+	g, listeners := x.looked.listeners(key, owner)
 	if g == nil {
 		return false
 	}
@@ -118,8 +118,8 @@ func (x *route) attachToGateway(p *parent, key, owner kinds.Key, hostnames []gat
 	refuse := func(reason gatewayv1.RouteConditionReason, format string, args ...any) {
 		reasons = append(reasons, condition{metav1.ConditionFalse, string(reason), fmt.Sprintf(format, args...)})
 	}
-	for _, l := range g.listeners {
-		if l.owner.Key != owner || !l.routed {
+	for _, l := range listeners {
+		if !l.routed {
 			continue
 		}
 		switch hosts := l.hostsOf(hostnames); {
@@ -161,7 +161,7 @@ func (x *route) attachToGateway(p *parent, key, owner kinds.Key, hostnames []gat
 // that listener's, whether it has a route for them or not.
 func (x *route) isolated(l *listener, hosts []string) []string {
 	return slices.DeleteFunc(hosts, func(host string) bool {
-		n := l.gateway.listenerOf(l, host)
+		n := l.listenerOf(x.looked, host)
 		if n != l {
 			x.lost = append(x.lost, lostHost{host, n, l})
 		}

@@ -2,6 +2,7 @@ package gatewayapi_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -61,5 +62,45 @@ func BenchmarkOneOfMany(b *testing.B) {
 		if d := stage.Derive(in); len(d.Parts) != 2 {
 			b.Fatalf("%d parts", len(d.Parts))
 		}
+	}
+}
+
+// BenchmarkOneSet derives anew what one changed ListenerSet of 50 asks for, each with 64 listeners, and a route for
+// each of these.
+func BenchmarkOneSet(b *testing.B) {
+	world := objects{}
+	set := func(i, generation int) string {
+		var listeners []string
+		for j := range 64 {
+			listeners = append(listeners, fmt.Sprintf("{name: l%d, port: 80, protocol: HTTP, hostname: h%d.s%d.org}", j, j, i))
+		}
+		return fmt.Sprintf("apiVersion: gateway.networking.k8s.io/v1\nkind: ListenerSet\nmetadata: {name: s%d, namespace: a, generation: %d}\nspec: {parentRef: {name: edge}, listeners: [%s]}", i, generation, strings.Join(listeners, ", "))
+	}
+	world.put(b, `apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: edge, namespace: a}
+spec: {gatewayClassName: istio, allowedListeners: {namespaces: {from: Same}}, listeners: [{name: http, port: 80, protocol: HTTP}]}`)
+	for i := range 50 {
+		world.put(b, set(i, 1))
+		for j := range 64 {
+			world.put(b, fmt.Sprintf("apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: r%d-%d, namespace: a}\nspec: {parentRefs: [{kind: ListenerSet, name: s%d, sectionName: l%d}], rules: [{backendRefs: [{name: w, port: 80}]}]}", i, j, i, j))
+		}
+	}
+	stage := gatewayapi.New(gatewayapi.Options{Domain: "cluster.local", Limits: limits.Default()})
+	in := derive.Input{Mesh: mesh.Default(), Get: func(k kinds.Key) *kinds.Object { return world[k] }}
+	for key, o := range world {
+		in.Changed = append(in.Changed, kinds.Change{Key: key, Object: o})
+	}
+	config.Sort(in.Changed)
+	stage.Derive(in)
+	key := kinds.Key{Kind: kinds.ListenerSet, Namespace: "a", Name: "s0"}
+	generation := int64(1)
+	b.ReportAllocs()
+	for b.Loop() {
+		o := *world[key]
+		generation++
+		o.Generation = generation
+		in.Changed = []kinds.Change{{Key: key, Object: &o}}
+		stage.Derive(in)
 	}
 }

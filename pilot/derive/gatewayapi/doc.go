@@ -6,6 +6,7 @@
 //   - classes.go: which GatewayClasses are this controller's.
 //   - grants.go: references between namespaces, by ReferenceGrants.
 //   - gateways.go, listeners.go: Gateways and ListenerSets: a Gateway of Istio for each listener.
+//   - kept.go: which listeners stay as they are where a Gateway or one of its ListenerSets changes.
 //   - routes.go, attach.go: what routes have in common: their backends, their parents, the listeners that take them.
 //   - httproute.go, filters.go: the rules of HTTPRoutes and GRPCRoutes, and the precedence of their matches.
 //   - hosts.go: a VirtualService for each host of a Gateway, or for each service.
@@ -20,9 +21,9 @@
 // Gateway name the listeners that it is for.
 //
 // Each Gateway, ListenerSet, route and policy is a unit. It is made of its object and of cells: the objects that it
-// looks up, the ReferenceGrants of a namespace, the controller of a class, what was made of a Gateway. A change has
-// those units made again that have read a cell which it changes. Hosts, connections, statuses of Gateways and
-// services that policies target are made of units: a unit that is made again says which of them are due. So a run
+// looks up, the ReferenceGrants of a namespace, the controller of a class, the listeners of a Gateway or a ListenerSet.
+// A change has those units made again that have read a cell which it changes. Hosts, connections, statuses of Gateways
+// and services that policies target are made of units: a unit that is made again says which of them are due. So a run
 // touches nothing that a change does not concern, and the derivation does not depend on the order of changes. What is
 // written into the status of an object makes nothing anew but that status.
 package gatewayapi

@@ -25,6 +25,7 @@ type gateway struct {
 	looked *lookups       // while it is being made
 
 	listeners          []*listener                // the Gateway's own, then those of its sets
+	of                 map[kinds.Key][]*listener  // the same, by their owners
 	http               map[hostnamePort]*listener // those of HTTP that take connections
 	workloads          []kinds.WorkloadSelector
 	account            string     // of the proxies that are deployed for it; empty: there are none
@@ -35,12 +36,10 @@ type gateway struct {
 	badParameters      string     // why spec.infrastructure.parametersRef cannot be read; empty: it can
 	unnamed            bool       // a Service of spec.addresses has no address yet
 	addresses          []gatewayv1.GatewayStatusAddress
-	derived            []derive.Derived
 	shared             []kinds.SharedSecret
 	findings           []diag.Diagnostic
 
-	judged   bool    // its status is made, and those of its ListenerSets
-	attached []int32 // how many routes each of listeners had then
+	judged map[kinds.Key][]int32 // owners whose status is made, and how many routes each of their listeners had then
 }
 
 // listenerSet is a ListenerSet of a Gateway.
@@ -121,8 +120,14 @@ func (r *run) makeGateways() {
 		is, found := l.served(o)
 		if is {
 			g := makeGateway(l, o, sets)
-			r.put(key, derive.Part{Objects: g.derived, Findings: g.findings, Shared: g.shared})
 			r.replaceGateway(key, was, g)
+			part := derive.Part{Findings: g.findings, Shared: g.shared}
+			for _, l := range g.listeners {
+				if l.derived != nil {
+					part.Objects = append(part.Objects, *l.derived)
+				}
+			}
+			r.put(key, part)
 		} else {
 			r.put(key, derive.Part{Findings: found})
 			r.replaceGateway(key, was, nil)
@@ -131,14 +136,36 @@ func (r *run) makeGateways() {
 	}
 }
 
-// replaceGateway puts a Gateway in the place of another. Both may be nil.
+// replaceGateway puts a Gateway in the place of another. Both may be nil. Listeners of owners that say the same are
+// kept, and routes that attach to them alone stay as they are.
 func (r *run) replaceGateway(key kinds.Key, was, now *gateway) {
 	if was == nil && now == nil {
 		return
 	}
-	r.changed(cell{theGateway, key})
-	r.isolate(was, false)
-	r.isolate(now, true)
+	before := was.isolated()
+	if was == nil || now == nil || (len(was.sets) > 0) != (len(now.sets) > 0) {
+		r.changed(cell{theGateway, key})
+		r.changed(cell{theListeners, key})
+	}
+	last, next := cmp.Or(was, &gateway{}), cmp.Or(now, &gateway{})
+	for owner := range next.of {
+		if !next.keep(last, owner) {
+			r.changed(cell{theListeners, owner})
+		}
+	}
+	for owner := range last.of {
+		if next.of[owner] == nil {
+			r.changed(cell{theListeners, owner})
+		}
+	}
+	next.list()
+	r.changedHostnames(key, last.http, next.http)
+	r.isolate(before, now.isolated())
+	for _, s := range last.sets {
+		if !slices.ContainsFunc(next.sets, func(o *listenerSet) bool { return o.object.Key == s.object.Key }) {
+			r.put(statusOf(s.object.Key), derive.Part{}) // another Gateway that has it now makes its status later
+		}
+	}
 	if delete(r.gateways, key); now != nil {
 		r.gateways[key] = now
 		r.statusesDue[now] = true
@@ -199,12 +226,17 @@ func (g *gateway) adopt(o *kinds.Object, sets []*kinds.Object) bool {
 	for _, l := range g.listeners {
 		l.owner = versions[l.owner]
 	}
-	g.object, g.judged = o, false
+	for before, after := range versions {
+		if before != after {
+			delete(g.judged, after.Key)
+		}
+	}
+	g.object = o
 	return true
 }
 
 func makeGateway(looked *lookups, o *kinds.Object, sets []*kinds.Object) *gateway {
-	g := &gateway{object: o, looked: looked, http: map[hostnamePort]*listener{}}
+	g := &gateway{object: o, looked: looked, http: map[hostnamePort]*listener{}, of: map[kinds.Key][]*listener{}, judged: map[kinds.Key][]int32{}}
 	spec := gatewaySpec(o)
 	for i, l := range spec.Listeners {
 		g.listeners = append(g.listeners, &listener{gateway: g, owner: o, ownerName: o.Name, field: fmt.Sprintf("spec.listeners[%d]", i), Listener: l})
@@ -223,6 +255,9 @@ func makeGateway(looked *lookups, o *kinds.Object, sets []*kinds.Object) *gatewa
 		for i, l := range listenerSetSpec(s).Listeners {
 			g.listeners = append(g.listeners, &listener{gateway: g, owner: s, ownerName: name, field: fmt.Sprintf("spec.listeners[%d]", i), Listener: gatewayv1.Listener(l)})
 		}
+	}
+	for _, l := range g.listeners {
+		g.of[l.owner.Key] = append(g.of[l.owner.Key], l)
 	}
 	g.findServices()
 	g.resolveListeners()

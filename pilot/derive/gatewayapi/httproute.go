@@ -264,6 +264,7 @@ func unserved(h *networkingv1alpha3.HTTPRoute) *networkingv1alpha3.HTTPRoute {
 // httpBackends sets where a rule leads. Without a backend that gets requests they are answered with 500.
 func (x *route) httpBackends(h *networkingv1alpha3.HTTPRoute, refs []httpBackend, field string) {
 	for j, b := range refs {
+		x.leadsTo(b.BackendObjectReference)
 		at := fmt.Sprintf("%s.backendRefs[%d]", field, j)
 		if weightOf(b.BackendRef) == 0 {
 			continue

@@ -1,6 +1,7 @@
 package gatewayapi
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -19,14 +20,20 @@ type hostnamePort struct {
 	port     gatewayv1.PortNumber
 }
 
+// key returns a key that stands for it in a cell, with a Gateway.
+func (h hostnamePort) key(of kinds.Key) kinds.Key {
+	of.Name = fmt.Sprintf("%s/%d/%s", of.Name, h.port, h.hostname)
+	return of
+}
+
 // listenerOf returns the listener that takes requests for a host of a listener: the one of HTTP on its port that has
 // the most specific hostname. For HTTPS and TLS the server name of the handshake has selected it already.
-func (g *gateway) listenerOf(l *listener, host string) *listener {
+func (l *listener) listenerOf(looked *lookups, host string) *listener {
 	if l.Protocol != gatewayv1.HTTPProtocolType || host == "*" {
 		return l
 	}
 	for rest := host; rest != "*"; rest = wider(rest) {
-		if n := g.http[hostnamePort{rest, l.Port}]; n != nil {
+		if n := looked.http(l.gateway, hostnamePort{rest, l.Port}); n != nil {
 			return n
 		}
 	}
@@ -45,30 +52,43 @@ func wider(host string) string {
 	return "*." + parent
 }
 
-// isolate has requests for the hostnames of a Gateway's listeners answered where no route is for them: a listener with
-// a wider hostname does not take them. With on unset it undoes that.
-func (r *run) isolate(g *gateway, on bool) {
+// isolated returns the listeners whose hostname another one of their port covers.
+func (g *gateway) isolated() map[target]*listener {
 	if g == nil {
-		return
+		return nil
 	}
-	for _, l := range g.listeners {
-		if !l.bound || l.name == "" || l.Protocol != gatewayv1.HTTPProtocolType {
+	all := map[target]*listener{}
+	for _, l := range g.http {
+		if l.name == "" {
 			continue
 		}
 		parent := wider(l.hostname)
 		for parent != "" && g.http[hostnamePort{parent, l.Port}] == nil {
 			parent = wider(parent)
 		}
-		if parent == "" {
-			continue
+		if parent != "" {
+			all[target{listener: l.id(), host: l.hostname}] = l
 		}
-		h := r.host(target{listener: l.id(), host: l.hostname})
-		if on {
+	}
+	return all
+}
+
+// isolate has requests for the hostnames of a Gateway's listeners answered where no route is for them: a listener with
+// a wider hostname does not take them. That of the listeners before is undone.
+func (r *run) isolate(before, now map[target]*listener) {
+	for t, l := range before {
+		if h := r.host(t); now[t] != l {
+			if h.alone == l { // else another Gateway has the ListenerSet now
+				h.alone = nil
+			}
+			r.hostsDue[h] = true
+		}
+	}
+	for t, l := range now {
+		if h := r.host(t); h.alone != l {
 			h.alone = l
-		} else if h.alone == l { // else another Gateway has the ListenerSet now
-			h.alone = nil
+			r.hostsDue[h] = true
 		}
-		r.hostsDue[h] = true
 	}
 }
 

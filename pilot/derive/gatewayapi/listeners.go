@@ -35,6 +35,7 @@ type listener struct {
 	bound    bool                       // it takes connections
 	routed   bool                       // routes may attach, even where it takes no connection
 	name     string                     // "namespace/name" of the Gateway of Istio that was made of it
+	derived  *derive.Derived            // that Gateway
 	server   *networkingv1alpha3.Server // of that Gateway
 	tls      *networkingv1alpha3.ServerTLSSettings
 	conflict gatewayv1.ListenerConditionReason // empty: none
@@ -438,8 +439,7 @@ func (g *gateway) derive(l *listener, protocol string) {
 		Tls:   l.tls,
 	}
 	o := l.istioGateway("", l.server)
-	l.name = o.Namespace + "/" + o.Name
-	g.derived = append(g.derived, derive.Derived{Object: o, Origin: l.owner.Key})
+	l.name, l.derived = o.Namespace+"/"+o.Name, &derive.Derived{Object: o, Origin: l.owner.Key}
 }
 
 // istioGateway returns a Gateway of Istio for the proxies of the listener's Gateway.

@@ -23,7 +23,9 @@ type cellKind uint8
 const (
 	theObject     cellKind = iota // of the key
 	theExistence                  // whether there is a Gateway of the key, of whichever controller
-	theGateway                    // what was made of the Gateway of the key, if it is this controller's
+	theGateway                    // whether the Gateway of the key is this controller's, and has ListenerSets
+	theListeners                  // those of the Gateway or the ListenerSet of the key; of a Gateway also the former
+	theHostname                   // which listener of a Gateway has a hostname on a port
 	theParent                     // the Gateway that the ListenerSet of the key names
 	theController                 // of the GatewayClass of the key
 	theGrants                     // the ReferenceGrants of the key's namespace
@@ -74,10 +76,27 @@ func (l *lookups) exists(key kinds.Key) bool {
 	return l.run.objects[kinds.KubeGateway][key] != nil
 }
 
-// gateway returns the Gateway of a key if it is this controller's, or nil.
-func (l *lookups) gateway(key kinds.Key) *gateway {
-	l.read(theGateway, key)
-	return l.run.gateways[key]
+// listeners returns the Gateway of a key and those of its listeners that are of an owner; nil if the Gateway is not
+// this controller's.
+func (l *lookups) listeners(key, owner kinds.Key) (*gateway, []*listener) {
+	l.read(theListeners, owner)
+	if owner != key {
+		l.read(theGateway, key)
+	}
+	g := l.run.gateways[key]
+	if g == nil {
+		return nil, nil
+	}
+	return g, g.of[owner]
+}
+
+// http returns the listener of HTTP of a Gateway that has a hostname on a port, or nil. Without ListenerSets whoever
+// asks was made of all listeners of the Gateway.
+func (l *lookups) http(g *gateway, at hostnamePort) *listener {
+	if len(g.sets) > 0 {
+		l.read(theHostname, at.key(g.object.Key))
+	}
+	return g.http[at]
 }
 
 // parent returns the Gateway that the ListenerSet of a key names. It reports false where there is no such set.

@@ -132,47 +132,18 @@ func makeRoute(looked *lookups, o *kinds.Object) *route {
 			x.http[i].http = unserved(x.http[i].http)
 		}
 	}
-	x.findServices()
 	x.looked = nil
 	return x
 }
 
-// findServices finds which Services the rules lead to.
-func (x *route) findServices() {
-	add := func(b gatewayv1.BackendObjectReference) {
-		if groupOr(b.Group, "") != "" || kindOr(b.Kind, "Service") != "Service" {
-			return
-		}
-		key := kinds.Key{Kind: kinds.Service, Namespace: namespaceOr(b.Namespace, x.object.Namespace), Name: string(b.Name)}
-		if !slices.Contains(x.services, key) {
-			x.services = append(x.services, key)
-		}
+// leadsTo records that the route leads to a backend, if that is a Service.
+func (x *route) leadsTo(b gatewayv1.BackendObjectReference) {
+	if groupOr(b.Group, "") != "" || kindOr(b.Kind, "Service") != "Service" {
+		return
 	}
-	switch route := x.object.Spec.(type) {
-	case *gatewayv1.HTTPRoute:
-		for _, rule := range route.Spec.Rules {
-			for _, b := range rule.BackendRefs {
-				add(b.BackendObjectReference)
-			}
-		}
-	case *gatewayv1.GRPCRoute:
-		for _, rule := range route.Spec.Rules {
-			for _, b := range rule.BackendRefs {
-				add(b.BackendObjectReference)
-			}
-		}
-	case *gatewayv1.TLSRoute:
-		for _, rule := range route.Spec.Rules {
-			for _, b := range rule.BackendRefs {
-				add(b.BackendObjectReference)
-			}
-		}
-	case *gatewayv1.TCPRoute:
-		for _, rule := range route.Spec.Rules {
-			for _, b := range rule.BackendRefs {
-				add(b.BackendObjectReference)
-			}
-		}
+	key := kinds.Key{Kind: kinds.Service, Namespace: namespaceOr(b.Namespace, x.object.Namespace), Name: string(b.Name)}
+	if !slices.Contains(x.services, key) {
+		x.services = append(x.services, key)
 	}
 }
 
@@ -290,6 +261,7 @@ func (x *route) forward(i int, refs []gatewayv1.BackendRef) {
 		return
 	}
 	for j, b := range refs {
+		x.leadsTo(b.BackendObjectReference)
 		if weightOf(b) == 0 {
 			continue
 		}

@@ -108,34 +108,48 @@ func classStatus(o *kinds.Object) *derive.Status {
 	return &derive.Status{Of: o.Key, Value: asJSON(now, "conditions"), Current: asJSON(was, "conditions")}
 }
 
-// statusOf is the key of the statuses of a Gateway and its ListenerSets.
+// statusOf is the key of the status of a Gateway or a ListenerSet.
 type statusOf kinds.Key
 
-// makeGatewayStatuses makes the statuses of Gateways that were made again, or where another number of routes is
-// attached to a listener.
+// makeGatewayStatuses makes the statuses of Gateways and ListenerSets that were made again, or where another number of
+// routes is attached to a listener.
 func (r *run) makeGatewayStatuses() {
 	for g := range r.statusesDue {
-		same := func(l *listener, n int32) bool { return l.attached == n }
-		if key := g.object.Key; r.gateways[key] == g && !(g.judged && slices.EqualFunc(g.listeners, g.attached, same)) {
-			r.put(statusOf(key), derive.Part{Statuses: g.statuses()})
-			g.judged, g.attached = true, g.attached[:0]
-			for _, l := range g.listeners {
-				g.attached = append(g.attached, l.attached)
+		key := g.object.Key
+		if r.gateways[key] != g {
+			continue
+		}
+		if g.judge(key) {
+			r.put(statusOf(key), derive.Part{Statuses: []*derive.Status{g.status()}})
+		}
+		for _, s := range g.sets {
+			if g.judge(s.object.Key) {
+				r.put(statusOf(s.object.Key), derive.Part{Statuses: []*derive.Status{g.setStatus(s)}})
 			}
 		}
 	}
 }
 
-// statuses returns the status of the Gateway, and those of its ListenerSets.
-func (g *gateway) statuses() (list []*derive.Status) {
+// judge reports whether the status of an owner of listeners has to be made, and takes it for made.
+func (g *gateway) judge(owner kinds.Key) bool {
+	attached, judged := g.judged[owner]
+	if of := g.of[owner]; !judged || !slices.EqualFunc(of, attached, func(l *listener, n int32) bool { return l.attached == n }) {
+		attached = make([]int32, len(of))
+		for i, l := range of {
+			attached[i] = l.attached
+		}
+		g.judged[owner] = attached
+		return true
+	}
+	return false
+}
+
+// status returns the status of the Gateway.
+func (g *gateway) status() *derive.Status {
 	was := g.object.Spec.(*gatewayv1.Gateway).Status
 	now := gatewayv1.GatewayStatus{Addresses: g.addresses}
-	bad, own := 0, 0
-	for _, l := range g.listeners {
-		if l.owner != g.object {
-			continue
-		}
-		own++
+	bad, own := 0, g.of[g.object.Key]
+	for _, l := range own {
 		if !l.bound {
 			bad++
 		}
@@ -149,19 +163,14 @@ func (g *gateway) statuses() (list []*derive.Status) {
 	if g.unresolved != nil {
 		resolved = *g.unresolved
 	}
-	all := []typed{{"Accepted", g.accepted(bad, own)}, {"Programmed", g.programmed(g.listeners)}, {"ResolvedRefs", resolved}}
+	all := []typed{{"Accepted", g.accepted(bad, len(own))}, {"Programmed", g.programmed(g.listeners)}, {"ResolvedRefs", resolved}}
 	if allowsInsecure(gatewaySpec(g.object)) {
 		all = append(all, typed{insecureClients, yes(string(gatewayv1.GatewayReasonConfigurationChanged), "Clients whose certificate is missing or not valid are let in")})
 	}
 	now.Conditions = conditions(g.object, was.Conditions, all...)
-	of := map[*kinds.Object][]*listener{}
-	for _, l := range g.listeners {
-		of[l.owner] = append(of[l.owner], l)
-	}
 	sets := int32(0)
 	for _, s := range g.sets {
-		status, accepted := g.setStatus(s, of[s.object])
-		if list = append(list, status); accepted {
+		if g.acceptsSet(s) {
 			sets++
 		}
 	}
@@ -169,7 +178,7 @@ func (g *gateway) statuses() (list []*derive.Status) {
 		now.AttachedListenerSets = &sets
 	}
 	fields := []string{"addresses", "conditions", "listeners", "attachedListenerSets"}
-	return append(list, &derive.Status{Of: g.object.Key, Value: asJSON(now, fields...), Current: asJSON(was, fields...)})
+	return &derive.Status{Of: g.object.Key, Value: asJSON(now, fields...), Current: asJSON(was, fields...)}
 }
 
 // accepted returns whether a Gateway with so many bad listeners is accepted.
@@ -187,15 +196,19 @@ func (g *gateway) accepted(bad, all int) condition {
 	return yes("Accepted", "Resource accepted")
 }
 
-// setStatus returns the status of a ListenerSet with some listeners, and reports whether it is accepted.
-func (g *gateway) setStatus(s *listenerSet, listeners []*listener) (status *derive.Status, accepted bool) {
+// acceptsSet reports whether a ListenerSet is accepted: it may add listeners, and one of those that it has takes
+// connections.
+func (g *gateway) acceptsSet(s *listenerSet) bool {
+	of := g.of[s.object.Key]
+	return s.allowed && (len(of) == 0 || slices.ContainsFunc(of, func(l *listener) bool { return l.bound }))
+}
+
+// setStatus returns the status of a ListenerSet.
+func (g *gateway) setStatus(s *listenerSet) *derive.Status {
 	was := s.object.Spec.(*gatewayv1.ListenerSet).Status
 	var now gatewayv1.ListenerSetStatus
-	bad := 0
+	listeners := g.of[s.object.Key]
 	for _, l := range listeners {
-		if !l.bound {
-			bad++
-		}
 		var before []metav1.Condition
 		if i := slices.IndexFunc(was.Listeners, func(s gatewayv1.ListenerEntryStatus) bool { return s.Name == l.Name }); i >= 0 {
 			before = was.Listeners[i].Conditions
@@ -206,12 +219,12 @@ func (g *gateway) setStatus(s *listenerSet, listeners []*listener) (status *deri
 	if !s.allowed {
 		acceptance = no(string(gatewayv1.ListenerSetReasonNotAllowed), "The parent Gateway does not allow this reference; check the 'spec.allowedRoutes'")
 		programmed = acceptance
-	} else if bad > 0 && bad == len(listeners) {
+	} else if !g.acceptsSet(s) {
 		acceptance = no(string(gatewayv1.GatewayReasonListenersNotValid), "None of the ListenerSet's listeners are valid")
 		programmed = acceptance
 	}
 	now.Conditions = conditions(s.object, was.Conditions, typed{"Accepted", acceptance}, typed{"Programmed", programmed})
-	return &derive.Status{Of: s.object.Key, Value: asJSON(now, "conditions", "listeners"), Current: asJSON(was, "conditions", "listeners")}, acceptance.status == metav1.ConditionTrue
+	return &derive.Status{Of: s.object.Key, Value: asJSON(now, "conditions", "listeners"), Current: asJSON(was, "conditions", "listeners")}
 }
 
 // programmed returns whether the Services of a Gateway have the ports of listeners, and addresses.
