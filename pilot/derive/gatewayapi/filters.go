@@ -253,24 +253,12 @@ func (x *route) grpcRules(rules []gatewayv1.GRPCRouteRule) {
 			refs = append(refs, ref)
 		}
 		x.httpBackends(h, refs, field)
-		if !supported {
-			h = unserved(h)
-		}
-		matches := rule.Matches
-		if len(matches) == 0 {
-			matches = []gatewayv1.GRPCRouteMatch{{}}
-		}
-		for j, m := range matches {
-			if match, p, ok := x.grpcMatch(m, fmt.Sprintf("%s.matches[%d]", field, j)); ok {
-				x.addHTTP(httpRule{precedence: p, http: h, rule: i, match: matchOf(j, len(rule.Matches))}, match)
-			}
-		}
+		addRule(x, i, h, supported, rule.Matches, x.grpcMatch)
 	}
 	if len(rules) == 0 {
 		h := &networkingv1alpha3.HTTPRoute{Name: x.ruleName(nil, 0)}
 		x.httpBackends(h, nil, "spec.rules")
-		match, p, _ := x.grpcMatch(gatewayv1.GRPCRouteMatch{}, "spec.rules")
-		x.addHTTP(httpRule{precedence: p, http: h, match: -1}, match)
+		addRule(x, 0, h, true, nil, x.grpcMatch)
 	}
 }
 

@@ -53,12 +53,8 @@ func (x *route) httpRules(rules []gatewayv1.HTTPRouteRule) {
 	for i, rule := range rules {
 		field := fmt.Sprintf("spec.rules[%d]", i)
 		h := &networkingv1alpha3.HTTPRoute{Name: x.ruleName(rule.Name, i)}
-		matches := rule.Matches
-		if len(matches) == 0 {
-			matches = []gatewayv1.HTTPRouteMatch{{}}
-		}
 		prefix := "" // of all matches, for rewrites
-		for _, m := range matches {
+		for _, m := range rule.Matches {
 			if m.Path != nil && m.Path.Value != nil && (m.Path.Type == nil || *m.Path.Type == gatewayv1.PathMatchPathPrefix) {
 				prefix = strings.TrimSuffix(*m.Path.Value, "/")
 			}
@@ -80,29 +76,31 @@ func (x *route) httpRules(rules []gatewayv1.HTTPRouteRule) {
 			}
 			x.httpBackends(h, refs, field)
 		}
-		if !supported {
-			h = unserved(h)
-		}
-		for j, m := range matches {
-			if match, p, ok := x.httpMatch(m, fmt.Sprintf("%s.matches[%d]", field, j)); ok {
-				x.addHTTP(httpRule{precedence: p, http: h, rule: i, match: matchOf(j, len(rule.Matches))}, match)
-			}
-		}
+		addRule(x, i, h, supported, rule.Matches, x.httpMatch)
 	}
 	if len(rules) == 0 {
 		h := &networkingv1alpha3.HTTPRoute{Name: x.ruleName(nil, 0)}
 		x.httpBackends(h, nil, "spec.rules")
-		match, p, _ := x.httpMatch(gatewayv1.HTTPRouteMatch{}, "spec.rules")
-		x.addHTTP(httpRule{precedence: p, http: h, match: -1}, match)
+		addRule(x, 0, h, true, nil, x.httpMatch)
 	}
 }
 
-// matchOf returns the place of a match among those that are written in a rule; -1 for one without.
-func matchOf(i, written int) int {
-	if written == 0 {
-		return -1
+// addRule adds the matches of a rule, each as convert has it; without any it is for every request. One that is not
+// supported is answered with 500.
+func addRule[M any](x *route, i int, h *networkingv1alpha3.HTTPRoute, supported bool, matches []M, convert func(M, string) (*networkingv1alpha3.HTTPMatchRequest, precedence, bool)) {
+	if !supported {
+		h = unserved(h)
 	}
-	return i
+	if len(matches) == 0 {
+		var every M
+		match, p, _ := convert(every, "spec.rules")
+		x.addHTTP(httpRule{precedence: p, http: h, rule: i, match: -1}, match)
+	}
+	for j, m := range matches {
+		if match, p, ok := convert(m, fmt.Sprintf("spec.rules[%d].matches[%d]", i, j)); ok {
+			x.addHTTP(httpRule{precedence: p, http: h, rule: i, match: j}, match)
+		}
+	}
 }
 
 // addHTTP adds one match of a rule.
