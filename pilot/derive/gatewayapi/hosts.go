@@ -294,7 +294,7 @@ func (h *host) meshHost(producers []contribution) *kinds.Object {
 			from, inherited = producers, true // whose losses are those of their own host
 		}
 		loses := func(x *route, l loss) {
-			if !inherited {
+			if l.port = port; !inherited {
 				h.loses(x, l)
 			}
 		}

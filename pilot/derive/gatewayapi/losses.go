@@ -17,6 +17,7 @@ import (
 type loss struct {
 	to     kinds.Key // the other route
 	as     bool      // it is as old
+	port   uint32    // of a service; 0: of a listener
 	reason string    // of the condition in the status
 	field  string    // of the route that loses
 	what   string    // what the other one has
@@ -80,9 +81,12 @@ func (x *route) conflicted(p *parent) (c condition, is bool) {
 		}
 	}
 	for _, h := range x.hosts {
-		of := func(c contribution) bool { return c.route == x && sameParent(c.parent, p) }
-		if lost := h.lost[x]; len(lost) > 0 && slices.ContainsFunc(h.of, of) {
-			all = append(all, lost...)
+		for _, l := range h.lost[x] {
+			if slices.ContainsFunc(h.of, func(c contribution) bool {
+				return c.route == x && sameParent(c.parent, p) && (c.parent.port == 0 || c.parent.port == l.port)
+			}) {
+				all = append(all, l)
+			}
 		}
 	}
 	if len(all) == 0 {

@@ -87,6 +87,33 @@ spec: {ports: [{port: 80}, {port: 90}]}
 	}
 }
 
+// TestLostPort: where the parents of a route are ports of one Service, only the port at which it loses something has
+// the condition.
+func TestLostPort(t *testing.T) {
+	const text = `apiVersion: v1
+kind: Service
+metadata: {name: w, namespace: gw}
+spec: {ports: [{port: 80}, {port: 90}]}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: %[1]s
+metadata: {name: a, namespace: gw}
+spec: {parentRefs: [{group: "", kind: Service, name: w, port: 90}], rules: [{backendRefs: [{name: w, port: 80}]}]}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: %[1]s
+metadata: {name: b, namespace: gw}
+spec: {parentRefs: [{group: "", kind: Service, name: w, port: 80}, {group: "", kind: Service, name: w, port: 90}], rules: [{backendRefs: [{name: w, port: 80}]}]}`
+	for kind, reason := range map[*kinds.Kind]string{kinds.HTTPRoute: "MatchConflict", kinds.TLSRoute: "HostnameConflict", kinds.TCPRoute: "ListenerConflict"} {
+		parents := statusOf(derived(t, fmt.Sprintf(text, kind.Name)), kind, "b")["parents"].([]any)
+		for i, want := range []string{"", "True " + reason} {
+			if got := reasonsOf(parents[i])["Conflicted"]; got != want {
+				t.Errorf("%s, parent %d: %q, want %q", kind.Name, i, got, want)
+			}
+		}
+	}
+}
+
 // reasonsOf returns the conditions of a parent of a route by type: the status and the reason.
 func reasonsOf(parent any) map[string]string {
 	all := map[string]string{}
