@@ -25,9 +25,6 @@ func (x *HostIndex[V]) Add(host string, v V) {
 	x.ends = nil
 }
 
-// At returns the values of a host, as it is written.
-func (x *HostIndex[V]) At(host string) []V { return x.byHost[host] }
-
 // Hosts yields each host, in no order.
 func (x *HostIndex[V]) Hosts(yield func(string) bool) {
 	for h := range x.byHost {

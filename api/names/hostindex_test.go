@@ -29,10 +29,7 @@ func TestHostIndex(t *testing.T) {
 			}
 			last = h
 		}
-		for h, values := range x.Covered(asked) {
-			if !slices.Equal(values, x.At(h)) {
-				t.Fatalf("%s: %v", h, values)
-			}
+		for _, values := range x.Covered(asked) {
 			covered = append(covered, values...)
 		}
 		for i, h := range list {
