@@ -148,9 +148,7 @@ func (a *analysis) destinationsOf(v *kinds.Object, called uint32) iter.Seq[route
 			return d.GetHost() == "" || yield(routed{hostPort{names.FQDN(d.Host, v.Namespace, a.domain), port}, field})
 		}
 		for i, h := range spec.Http {
-			if len(h.Match) > 0 && !slices.ContainsFunc(h.Match, func(m *networkingv1alpha3.HTTPMatchRequest) bool {
-				return m.Port == 0 || called == 0 || m.Port == called
-			}) {
+			if !mayMatch(h.Match, called) {
 				continue
 			}
 			for j, d := range h.Route {
@@ -160,9 +158,7 @@ func (a *analysis) destinationsOf(v *kinds.Object, called uint32) iter.Seq[route
 			}
 		}
 		for i, t := range spec.Tls {
-			if len(t.Match) > 0 && !slices.ContainsFunc(t.Match, func(m *networkingv1alpha3.TLSMatchAttributes) bool {
-				return m.Port == 0 || called == 0 || m.Port == called
-			}) {
+			if !mayMatch(t.Match, called) {
 				continue
 			}
 			for j, d := range t.Route {
@@ -172,9 +168,7 @@ func (a *analysis) destinationsOf(v *kinds.Object, called uint32) iter.Seq[route
 			}
 		}
 		for i, t := range spec.Tcp {
-			if len(t.Match) > 0 && !slices.ContainsFunc(t.Match, func(m *networkingv1alpha3.L4MatchAttributes) bool {
-				return m.Port == 0 || called == 0 || m.Port == called
-			}) {
+			if !mayMatch(t.Match, called) {
 				continue
 			}
 			for j, d := range t.Route {
@@ -184,4 +178,9 @@ func (a *analysis) destinationsOf(v *kinds.Object, called uint32) iter.Seq[route
 			}
 		}
 	}
+}
+
+// mayMatch reports whether a route with some matches may take calls to a port; 0 is any.
+func mayMatch[M interface{ GetPort() uint32 }](matches []M, called uint32) bool {
+	return len(matches) == 0 || called == 0 || slices.ContainsFunc(matches, func(m M) bool { return m.GetPort() == 0 || m.GetPort() == called })
 }
