@@ -44,7 +44,13 @@ func (a *analysis) appliesTo(o *kinds.Object, selector map[string]string) bool {
 		default:
 			for w := range a.selected(ns, selector) {
 				if slices.ContainsFunc(refs, func(r *typev1beta1.PolicyTargetReference) bool {
-					return r.GetKind() == kinds.KubeGateway.Name && o.Namespace == ns && w.labels[names.LabelGateway] == r.GetName()
+					switch r.GetKind() {
+					case kinds.KubeGateway.Name:
+						return o.Namespace == ns && w.labels[names.LabelGateway] == r.GetName()
+					case kinds.GatewayClass.Name:
+						return w.labels[names.LabelGatewayClass] == r.GetName()
+					}
+					return false
 				}) {
 					return true
 				}
