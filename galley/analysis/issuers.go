@@ -56,10 +56,13 @@ func (a *analysis) issuers() {
 	})
 	each(true, func(o *kinds.Object, labels map[string]string, r *securityv1.JWTRule, field string, rivals *rivals) {
 		compare(o, first[wide{a.root, r.Issuer}], r, field, "all workloads of the mesh", rivals)
-		if o.Namespace != a.root {
+		spaces := []string{o.Namespace}
+		if o.Namespace == a.root {
+			spaces = a.selection("", labels).namespaces
+		} else {
 			compare(o, first[wide{o.Namespace, r.Issuer}], r, field, "all workloads of the namespace", rivals)
 		}
-		for _, l := range owners.claim(o, labels, r.Issuer) {
+		for _, l := range owners.claim(o, labels, r.Issuer, spaces...) {
 			compare(o, l.winner, r, field, l.at.object.String(), rivals)
 		}
 	})

@@ -47,7 +47,7 @@ func (a *analysis) onlyOne(kind *kinds.Kind, severity diag.Severity, byDefault, 
 			continue
 		}
 		rivals := a.rivalsOf(o)
-		for _, l := range owners.claim(o, labels, "") {
+		for _, l := range owners.claim(o, labels, "", o.Namespace) {
 			if rivals.name(field, l.winner) {
 				a.report(o, severity, selected, field, "let their selectors match different workloads, or merge the two",
 					"%s selects %s too, and comes first (%s): this one has no effect there", l.winner, l.at.object, precedence(l.winner, o))

@@ -74,10 +74,10 @@ func (a *analysis) newOwners() *owners {
 	return &owners{analysis: a, owner: map[owned]*kinds.Object{}, losses: map[ownedSelection][]loss{}, compared: comparisons{most: maxComparisons}}
 }
 
-// claim gives an object the workloads of its namespace with some labels that no object before it has, for a purpose. It
-// returns one loss for each object that has some of the others, up to maxRivals and one more. Objects with one selector
-// lose alike: only for the first of them are the workloads looked at.
-func (x *owners) claim(o *kinds.Object, labels map[string]string, purpose string) []loss {
+// claim gives an object the workloads of namespaces with some labels that no object before it has, for a purpose. It
+// returns one loss for each object that has some of the others, up to maxRivals and one more. Objects of one namespace
+// with one selector lose alike: only for the first of them are the workloads looked at.
+func (x *owners) claim(o *kinds.Object, labels map[string]string, purpose string, namespaces ...string) []loss {
 	key := ownedSelection{selectionKey{o.Namespace, written(labels)}, purpose}
 	if known, ok := x.losses[key]; ok {
 		return known
@@ -86,20 +86,22 @@ func (x *owners) claim(o *kinds.Object, labels map[string]string, purpose string
 	var list []loss
 	var own *workload
 	seen := map[*kinds.Object]bool{}
-	for w := range x.selected(o.Namespace, labels) {
-		if !x.compared.more() {
-			break
-		}
-		winner := x.owner[owned{w, purpose}]
-		switch {
-		case winner == nil:
-			x.owner[owned{w, purpose}] = o
-			if own == nil {
-				own = w
+	for _, ns := range namespaces {
+		for w := range x.selected(ns, labels) {
+			if !x.compared.more() {
+				break
 			}
-		case !seen[winner] && len(list) <= maxRivals:
-			seen[winner] = true
-			list = append(list, loss{winner, w})
+			winner := x.owner[owned{w, purpose}]
+			switch {
+			case winner == nil:
+				x.owner[owned{w, purpose}] = o
+				if own == nil {
+					own = w
+				}
+			case !seen[winner] && len(list) <= maxRivals:
+				seen[winner] = true
+				list = append(list, loss{winner, w})
+			}
 		}
 	}
 	if x.compared.refused {

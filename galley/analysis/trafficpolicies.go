@@ -40,7 +40,7 @@ func (a *analysis) onlyRule(o *kinds.Object, owners *owners) {
 	host := names.FQDN(o.Spec.(*networkingv1.DestinationRule).Host, o.Namespace, a.domain)
 	field, labels := selectorOf(o)
 	rivals := a.rivalsOf(o)
-	for _, l := range owners.claim(o, labels, host) {
+	for _, l := range owners.claim(o, labels, host, o.Namespace) {
 		if rivals.name(field, l.winner) {
 			a.report(o, diag.Warning, codePolicies, field, "let their selectors match different workloads, or merge the two",
 				"%s is for %s and %s too, and comes first (%s): this one has no effect there", l.winner, host, l.at.object, precedence(l.winner, o))
