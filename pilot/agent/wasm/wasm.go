@@ -1,6 +1,7 @@
 package wasm
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -154,6 +155,7 @@ func (c *Cache) Replace(ctx context.Context, resource []byte) (made []byte, agai
 				made, err = c.without(x, filter, fmt.Errorf("extension %s: Wasm module: %w", x.GetName(), err))
 				return made, true, err
 			}
+			c.remember(x.GetName(), loaded{name, bytes.Clone(resource)})
 		}
 		return resource, false, nil
 	}
@@ -175,11 +177,16 @@ func (c *Cache) Replace(ctx context.Context, resource []byte) (made []byte, agai
 	vm.Code = &corev3.AsyncDataSource{Specifier: &corev3.AsyncDataSource_Local{Local: &corev3.DataSource{Specifier: &corev3.DataSource_Filename{Filename: file}}}}
 	made, err = configured(x, filter)
 	if err == nil {
-		c.mu.Lock()
-		c.last.Add(x.GetName(), loaded{file, made})
-		c.mu.Unlock()
+		c.remember(x.GetName(), loaded{file, made})
 	}
 	return made, false, err
+}
+
+// remember keeps an extension that has its module, for the time when another version of it has none.
+func (c *Cache) remember(name string, l loaded) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.last.Add(name, l)
 }
 
 // configured returns an extension, encoded, with a configuration.

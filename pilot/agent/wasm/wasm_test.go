@@ -358,6 +358,9 @@ func TestFailurePolicy(t *testing.T) {
 	if got, want := replace(file(there, wasmv3.FailurePolicy_FAIL_CLOSED)), file(there, wasmv3.FailurePolicy_FAIL_CLOSED); !proto.Equal(got, want) {
 		t.Errorf("a file that is there: %v", got)
 	}
+	if got, want := replace(file("/absent", wasmv3.FailurePolicy_FAIL_CLOSED)), file(there, wasmv3.FailurePolicy_FAIL_CLOSED); !proto.Equal(got, want) {
+		t.Errorf("the extension with the file of before is not kept: %v", got)
+	}
 	last := replace(&httpwasmv3.Wasm{Config: plugin(s.URL+"/m.wasm", wasmv3.FailurePolicy_FAIL_CLOSED)})
 	if got := replace(&httpwasmv3.Wasm{Config: plugin(s.URL+"/absent", wasmv3.FailurePolicy_FAIL_CLOSED)}); !proto.Equal(got, last) {
 		t.Errorf("the extension of before is not kept: %v", got)
