@@ -116,8 +116,8 @@ func (s *stages) apply(batch []kinds.Change, m *mesh.Config) (out []kinds.Change
 	return out, true
 }
 
-// run runs a stage. One that panics has made nothing, and begins anew at once. One that panics then gets a finding, and
-// begins anew when something has changed that it is given or has asked for: of the same it would panic again.
+// run runs a stage. One that panics has made nothing, and begins anew at once, without what it kept. If it panics
+// again, a finding says so, and it begins anew only when something has changed that it is given or has asked for.
 func (s *stages) run(stage *stageRun, m *mesh.Config) {
 	in := derive.Input{Mesh: m, Anew: stage.failed != "", Get: stage.get(s.objects), Select: stage.selectIn(s.objects)}
 	stage.selections, stage.due = nil, false
@@ -287,20 +287,20 @@ func (s *stages) credentials() []kinds.Key {
 	return s.secrets
 }
 
-// mostFindings is how many findings of one code and one severity count.
+// mostFindings bounds the findings of one code and one severity: one mistake that is made everywhere would fill pages.
 const mostFindings = 250
 
-// bounded returns findings in the order of compareFindings, those that count, with one that says how many do not: one
-// mistake that is made everywhere would fill pages.
+// bounded sorts findings by compareFindings, and returns at most mostFindings of each code and severity. One more says
+// how many are left out. It changes the list.
 func bounded(list []diag.Diagnostic) []diag.Diagnostic {
 	slices.SortFunc(list, compareFindings)
-	type sort struct {
+	type group struct {
 		code     string
 		severity diag.Severity
 	}
-	count, more, worst := map[sort]int{}, 0, diag.Info
+	count, more, worst := map[group]int{}, 0, diag.Info
 	out := slices.DeleteFunc(list, func(d diag.Diagnostic) bool {
-		of := sort{d.Code, d.Severity}
+		of := group{d.Code, d.Severity}
 		if count[of]++; count[of] <= mostFindings {
 			return false
 		}
@@ -313,8 +313,7 @@ func bounded(list []diag.Diagnostic) []diag.Diagnostic {
 	return out
 }
 
-// findings returns what stages have found, the first of each sort. The caller holds guard, or is the goroutine that
-// commits.
+// findings returns what stages have found, bounded. The caller holds guard, or is the goroutine that commits.
 func (s *stages) findings() (list []diag.Diagnostic) {
 	for _, stage := range s.list {
 		for _, p := range stage.parts {

@@ -284,7 +284,7 @@ func TestLookups(t *testing.T) {
 }
 
 // TestStagePanics: a stage that panics costs no other change, its last objects count, and a finding says so. It runs
-// again at the next commit.
+// again when its input changes, and at once where only what it kept was at fault.
 func TestStagePanics(t *testing.T) {
 	broken, once, runs := false, false, 0
 	list := []derive.Stage{routes(), rules()}
