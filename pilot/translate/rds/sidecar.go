@@ -411,8 +411,8 @@ func (b *sidecarRouteBuilder) virtualHost(host string) []*envoy.Resource {
 	return []*envoy.Resource{b.routes.virtualHost(c.key)}
 }
 
-// freeDomains returns the domains of a candidate that no preceding candidate wants. A host precedes whatever has it as
-// a short name or an address: a ServiceEntry of web.a a Service web in a.
+// freeDomains returns the domains of a candidate that no preceding candidate wants. A host precedes those that have it
+// as a short name or an address: the host web.a of a ServiceEntry precedes the Service web of the namespace a.
 func (b *sidecarRouteBuilder) freeDomains(c *candidate, host string) []string {
 	taken, own := map[string]struct{}{}, names.Domain(host)
 	if b.sniffed == "" {
