@@ -141,7 +141,24 @@ func pieces(t testing.TB) [][]string {
 	client := func(ref string) string {
 		return gateway("two", "addresses: [{type: Hostname, value: one-istio}], tls: {backend: {clientCertificateRef: {"+ref+"}}}, listeners: [{name: a, port: 80, protocol: HTTP, "+all+"}]")
 	}
+	const ended = "tls: {certificateRefs: [{name: c, namespace: b}]}, "
+	listener := func(name, port, protocol, hostname, rest string) string {
+		return "{name: " + name + ", port: " + port + ", protocol: " + protocol + ", hostname: \"" + hostname + "\", " + rest + all + "}"
+	}
+	own := func(listeners ...string) string {
+		return gateway("one", "allowedListeners: {namespaces: {from: All}}, listeners: ["+strings.Join(listeners, ", ")+"]")
+	}
+	more := func(of string, listeners ...string) string {
+		return route("ListenerSet", "mt", "b", "parentRef: {name: "+of+", namespace: gw}, listeners: ["+strings.Join(listeners, ", ")+"]")
+	}
+	const both = "{name: one, namespace: gw}, {kind: ListenerSet, name: mt, namespace: b}"
 	return [][]string{
+		{own(listener("t", "445", "TLS", "*.org", ended), listener("s", "443", "HTTPS", "a.org", ended), listener("w", "443", "HTTPS", "*.org", ended)), own(listener("t", "443", "TLS", "a.org", ended), listener("s", "443", "HTTPS", "*.org", ended)), own(listener("h", "80", "HTTP", "*.org", ""), listener("n", "80", "HTTP", "*.s.org", ""))},
+		{more("one", listener("x", "80", "HTTP", "*.S.org", ""), listener("u", "443", "HTTPS", "x.org", ended)), more("one", listener("x", "80", "HTTP", "*.org", ""), listener("t", "445", "TLS", "s.org", ended), listener("x", "80", "HTTP", "s.org", "")), more("one"), more("two", listener("x", "80", "HTTP", "s.org", ""))},
+		{route("TLSRoute", "m", "b", "parentRefs: ["+both+"], hostnames: [S.org, \"*.org\"], rules: [{backendRefs: [{name: w, port: 80}]}]"), route("TLSRoute", "m", "b", "parentRefs: ["+both+"], rules: [{backendRefs: [{name: w, port: 80}]}]")},
+		{route("HTTPRoute", "m", "b", "parentRefs: ["+both+"], hostnames: [x.S.org, a.org, s.org], rules: [{matches: [{path: {value: /}}, {path: {value: /}}], backendRefs: [{name: w, port: 80}]}]"), route("HTTPRoute", "m", "b", "parentRefs: ["+both+"], rules: [{backendRefs: [{name: w, port: 80}]}]")},
+		{route("GRPCRoute", "m", "b", "parentRefs: ["+both+"], hostnames: [\"*.org\"]")},
+		{route("UDPRoute", "m", "b", "parentRefs: ["+both+", {name: none}], rules: null")},
 		{entry("a", "w.org, a.org"), entry("a", "a.org")},
 		{entry("b", "w.org")},
 		{route("HTTPRoute", "e", "a", "parentRefs: [{group: networking.istio.io, kind: ServiceEntry, name: e}, {group: networking.istio.io, kind: ServiceEntry, name: e, namespace: b}], rules: [{backendRefs: [{group: networking.istio.io, kind: Hostname, name: w.org, port: 80}]}]")},

@@ -38,6 +38,12 @@ type host struct {
 	alone *listener         // whose hostname it is, and which a wider one may not stand in for; nil: it needs no answer without routes
 }
 
+// placed is a host that a route has routes for, by a parent of its.
+type placed struct {
+	host   *host
+	parent *parent
+}
+
 // host returns the host of a target, a new one if there is none.
 func (r *run) host(t target) *host {
 	h := r.hosts[t]
@@ -60,7 +66,7 @@ func (r *run) place(x *route) {
 	add := func(t target, c contribution) {
 		h := r.host(t)
 		c.route = x
-		x.hosts = append(x.hosts, h)
+		x.hosts = append(x.hosts, placed{h, c.parent})
 		h.of = append(h.of, c)
 		r.hostsDue[h] = true
 	}
@@ -91,7 +97,8 @@ func (r *run) place(x *route) {
 
 // withdraw takes a route out of what it is a part of.
 func (r *run) withdraw(x *route) {
-	for _, h := range x.hosts {
+	for _, at := range x.hosts {
+		h := at.host
 		h.of = slices.DeleteFunc(h.of, func(c contribution) bool { return c.route == x })
 		r.hostsDue[h] = true
 	}

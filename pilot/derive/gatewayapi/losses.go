@@ -80,11 +80,12 @@ func (x *route) conflicted(p *parent) (c condition, is bool) {
 			}
 		}
 	}
-	for _, h := range x.hosts {
-		for _, l := range h.lost[x] {
-			if slices.ContainsFunc(h.of, func(c contribution) bool {
-				return c.route == x && sameParent(c.parent, p) && (c.parent.port == 0 || c.parent.port == l.port)
-			}) {
+	for _, at := range x.hosts {
+		if !sameParent(at.parent, p) {
+			continue
+		}
+		for _, l := range at.host.lost[x] {
+			if at.parent.port == 0 || at.parent.port == l.port {
 				all = append(all, l)
 			}
 		}

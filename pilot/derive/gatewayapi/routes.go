@@ -35,7 +35,7 @@ type route struct {
 	gateways   []kinds.Key // of this controller, that it names or whose ListenerSets it names
 	services   []kinds.Key // backends
 
-	hosts   []*host   // that it has routes for
+	hosts   []placed  // that it has routes for
 	streams []*stream // of a TLSRoute or a TCPRoute, for listeners
 }
 
