@@ -48,15 +48,15 @@ func DemandsCertificates(s *networkingv1alpha3.Server) bool {
 	return false
 }
 
-// Strict is the hosts of servers that demand certificates of clients, by port. It is not safe for concurrent use.
+// Strict is the hosts of servers that demand certificates of clients, by a port: the servers', or that of the workload
+// where they are served. It is not safe for concurrent use.
 type Strict map[uint32]*names.HostIndex[struct{}]
 
-// Add adds the hosts of a server, if it demands certificates.
-func (x Strict) Add(s *networkingv1alpha3.Server) {
+// Add adds the hosts of a server on a port, if it demands certificates.
+func (x Strict) Add(port uint32, s *networkingv1alpha3.Server) {
 	if !DemandsCertificates(s) || !Terminates(s) {
 		return
 	}
-	port := s.GetPort().GetNumber()
 	if x[port] == nil {
 		x[port] = &names.HostIndex[struct{}]{}
 	}
@@ -65,10 +65,10 @@ func (x Strict) Add(s *networkingv1alpha3.Server) {
 	}
 }
 
-// Exposed returns a host that a server would take over QUIC by a pattern of its own: there the server that demands
-// certificates for it does not take connections. It is empty where there is none.
-func (x Strict) Exposed(s *networkingv1alpha3.Server) string {
-	hosts := x[s.GetPort().GetNumber()]
+// Exposed returns a host that a server on a port would take over QUIC by a pattern of its own: there the server that
+// demands certificates for it does not take connections. It is empty where there is none.
+func (x Strict) Exposed(port uint32, s *networkingv1alpha3.Server) string {
+	hosts := x[port]
 	if hosts == nil {
 		return ""
 	}

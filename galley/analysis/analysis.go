@@ -58,6 +58,7 @@ type analysis struct {
 	inNamespace map[string][]*kinds.Object      // Services, by precedence
 	groups      map[*workload][]*serviceGroup   // those that select each workload
 	opened      map[string]*exposedPorts        // what exposed returned, by the selector
+	filters     map[filtered]filter             // what connectionFilters returned
 	readers     map[selectionKey]bool           // what readsTokens returned, by the namespace and selector of the Gateway
 	policies    []*kinds.Object                 // one RequestAuthentication with rules for each namespace and selector
 }
@@ -68,7 +69,7 @@ func Run(objects []*kinds.Object, o Options) []diag.Diagnostic {
 	o.HostClusters = cmp.Or(o.HostClusters, limits.Default().HostClusters)
 	a := &analysis{
 		index: newIndex(objects, o), subsets: map[subset]*kinds.Object{}, callers: map[string]*clients{}, counts: map[subset]int{}, widest: map[subset]*host{},
-		opened: map[string]*exposedPorts{}, readers: map[selectionKey]bool{}, worst: diag.Info,
+		opened: map[string]*exposedPorts{}, filters: map[filtered]filter{}, readers: map[selectionKey]bool{}, worst: diag.Info,
 	}
 	for _, one := range Analyzers() {
 		if o.Advice || !one.Advice {

@@ -123,6 +123,7 @@ func family(s *networkingv1alpha3.Server) string {
 // exposedPorts are the ports of the Services that select a gateway's Pods.
 type exposedPorts struct {
 	any map[uint32]bool   // their own and those of the containers
+	tcp map[uint32]uint32 // their own, for TCP, and those of the containers; 0 where that is not known
 	udp map[uint32]uint32 // their own, for UDP, and those of the containers; 0 where that is not known
 }
 
@@ -145,7 +146,7 @@ func (a *analysis) exposed(selector map[string]string) *exposedPorts {
 				}
 				seen[g] = true
 				if ports == nil {
-					ports = &exposedPorts{map[uint32]bool{}, map[uint32]uint32{}}
+					ports = &exposedPorts{map[uint32]bool{}, map[uint32]uint32{}, map[uint32]uint32{}}
 				}
 				for _, o := range g.services {
 					list := o.Spec.(*corev1.Service).Spec.Ports
@@ -155,9 +156,11 @@ func (a *analysis) exposed(selector map[string]string) *exposedPorts {
 						if n := targetPort(&list[i], w); n != 0 {
 							ports.any[n] = true
 						}
+						of := ports.tcp
 						if list[i].Protocol == corev1.ProtocolUDP {
-							ports.udp[number] = targetPort(&list[i], w)
+							of = ports.udp
 						}
+						of[number] = targetPort(&list[i], w)
 					}
 				}
 			}

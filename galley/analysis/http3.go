@@ -1,6 +1,7 @@
 package analysis
 
 import (
+	"cmp"
 	"slices"
 
 	networkingv1 "istio.io/api/networking/v1"
@@ -15,6 +16,28 @@ import (
 // connectionFilters returns the first object that adds filters of connections to a port of the workloads of a Gateway,
 // and the field by which it does.
 func (a *analysis) connectionFilters(selector map[string]string, port uint32) (*kinds.Object, string) {
+	at := filtered{written(selector), port}
+	known, ok := a.filters[at]
+	if !ok {
+		known.object, known.field = a.findFilters(selector, port)
+		a.filters[at] = known
+	}
+	return known.object, known.field
+}
+
+// filtered is a port of the workloads that a selector of Gateways selects.
+type filtered struct {
+	selector string
+	port     uint32
+}
+
+// filter is an object that adds filters of connections, and the field by which it does; no object where none does.
+type filter struct {
+	object *kinds.Object
+	field  string
+}
+
+func (a *analysis) findFilters(selector map[string]string, port uint32) (*kinds.Object, string) {
 	for _, kind := range http3.FilterKinds() {
 		for _, o := range a.of(kind) {
 			if field := http3.Filters(o, port); field != "" && a.appliesTo(o, selector) {
@@ -75,9 +98,13 @@ func (a *analysis) http3() {
 		if ports == nil {
 			continue
 		}
-		strict := http3.Strict{}
+		strict, atTarget := http3.Strict{}, http3.Strict{}
 		for _, s := range spec.Servers {
-			strict.Add(s)
+			number := s.GetPort().GetNumber()
+			strict.Add(number, s)
+			if target := ports.tcp[number]; target != 0 {
+				atTarget.Add(target, s)
+			}
 		}
 		for i, s := range spec.Servers {
 			if !http3.Terminates(s) {
@@ -100,7 +127,7 @@ func (a *analysis) http3() {
 					"port %d takes no HTTP/3: %s (%s) adds filters of connections there, which over QUIC would refuse nothing", number, by, path)
 				continue
 			}
-			if host := strict.Exposed(s); host != "" {
+			if host := cmp.Or(strict.Exposed(number, s), atTarget.Exposed(ports.tcp[number], s)); host != "" {
 				a.report(o, diag.Warning, codeHTTP3, at+".hosts", fix+"on another port than "+host,
 					"port %d takes no HTTP/3 for the hosts of this server: it would take %s, too, without the certificate that another server demands of clients", number, host)
 				continue

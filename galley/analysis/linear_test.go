@@ -24,9 +24,11 @@ const manyMistakes = `---
 ---
 {apiVersion: v1, kind: Pod, metadata: {name: p%[1]d, namespace: front, labels: {istio: gateway}}}
 ---
-{apiVersion: v1, kind: Service, metadata: {name: f%[1]d, namespace: front}, spec: {selector: {istio: gateway}, ports: [{name: tcp, port: 80}, {name: tcp-b, port: %[2]d}]}}
+{apiVersion: v1, kind: Service, metadata: {name: f%[1]d, namespace: front}, spec: {selector: {istio: gateway}, ports: [{name: tcp, port: 80}, {name: https, port: 443}, {name: quic, protocol: UDP, port: 443}, {name: tcp-b, port: %[2]d}]}}
 ---
-{apiVersion: networking.istio.io/v1, kind: Gateway, metadata: {name: g%[1]d, namespace: a}, spec: {selector: {istio: gateway}, servers: [{hosts: ["g%[1]d.example", "n%[1]d/one.example"], port: {number: 80, name: a, protocol: HTTP}}]}}
+{apiVersion: networking.istio.io/v1, kind: Gateway, metadata: {name: g%[1]d, namespace: a}, spec: {selector: {istio: gateway}, servers: [{hosts: ["g%[1]d.example", "n%[1]d/one.example"], port: {number: 80, name: a, protocol: HTTP}}, {hosts: ["g%[1]d.example"], port: {number: 443, name: b, protocol: HTTPS}, tls: {mode: SIMPLE, credentialName: c}}]}}
+---
+{apiVersion: extensions.istio.io/v1alpha1, kind: WasmPlugin, metadata: {name: w%[1]d, namespace: front}, spec: {selector: {matchLabels: {n: n%[1]d}}, type: NETWORK, url: "oci://w.example/w:1"}}
 ---
 {apiVersion: security.istio.io/v1, kind: RequestAuthentication, metadata: {name: r%[1]d, namespace: a}, spec: {selector: {matchLabels: {app: web}}, jwtRules: [{issuer: x, jwks: '{"keys":[]}'}]}}
 ---
@@ -75,7 +77,7 @@ func TestLinear(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		Run(mistaken(t, n), Options{Domain: "cluster.local", Advice: true})
+		Run(mistaken(t, n), Options{Domain: "cluster.local", Advice: true, HTTP3: true})
 		return
 	}
 	program := filepath.Join(t.TempDir(), "linear.test")

@@ -140,6 +140,11 @@ spec:
 				"0.0.0.0_8443 *.example.org https.443.wide.wide.istio-system kubernetes://wide",
 				"0.0.0.0_8443 m.example.org https.443.strict.wide.istio-system kubernetes://strict required kubernetes://strict-cacert",
 			}, over("udp_0.0.0.0_8443 UDP"), offers)},
+		{name: "a pattern over a host that demands certificates on another port of the same target", ports: tcp + ", " + udp + ", {name: more, port: 444, targetPort: 8443}",
+			more: strings.Replace(wide, "443, name: strict", "444, name: strict", 1), want: slices.Concat(asSent, []string{
+				"0.0.0.0_8443 *.example.org https.443.wide.wide.istio-system kubernetes://wide",
+				"0.0.0.0_8443 m.example.org https.444.strict.wide.istio-system kubernetes://strict required kubernetes://strict-cacert",
+			}, over("udp_0.0.0.0_8443 UDP"), offers)},
 		{name: "a filter of connections", ports: tcp + ", " + udp, more: plugin, want: asSent},
 		{name: "a filter of connections of another port", ports: tcp + ", " + udp, more: strings.Replace(plugin, "type: NETWORK", "type: NETWORK, match: [{ports: [{number: 8444}]}]", 1),
 			want: slices.Concat(asSent, over("udp_0.0.0.0_8443 UDP"), offers)},

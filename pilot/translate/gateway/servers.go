@@ -122,14 +122,15 @@ func servers(c cohort.Client) []Server {
 }
 
 // withoutExposed has servers take no HTTP/3 by which clients would reach a host of another one without the certificate
-// that it demands.
+// that it demands. The other one is on the same port, or on another one that the workload serves at the same.
 func withoutExposed(all []Server) {
-	strict := http3.Strict{}
+	byPort, byTarget := http3.Strict{}, http3.Strict{}
 	for _, s := range all {
-		strict.Add(s.Server)
+		byPort.Add(s.GetPort().GetNumber(), s.Server)
+		byTarget.Add(s.Target, s.Server)
 	}
 	for i := range all {
-		if s := &all[i]; len(s.HTTP3) > 0 && strict.Exposed(s.Server) != "" {
+		if s := &all[i]; len(s.HTTP3) > 0 && (byPort.Exposed(s.GetPort().GetNumber(), s.Server) != "" || byTarget.Exposed(s.Target, s.Server) != "") {
 			s.HTTP3 = nil
 		}
 	}
