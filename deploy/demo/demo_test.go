@@ -217,14 +217,21 @@ func TestMeshThatStaysUp(t *testing.T) {
 				t.Fatal(err)
 			}
 			url := regexp.MustCompile(`^ +(?:curl|a browser:) (http://127\.0\.0\.1:\d+\S*)$`)
+			command := regexp.MustCompile(`^ +bin/pilot-discovery (.+)$`)
 			file := regexp.MustCompile(`^ +edit (\S+): `)
-			reached, told := 0, false
+			reached, ran, told := 0, 0, false
 			for lines := bufio.NewScanner(out); lines.Scan(); {
 				t.Log(lines.Text())
 				if m := url.FindStringSubmatch(lines.Text()); m != nil {
 					reached++
 					if err := get(m[1]); err != nil {
 						t.Error(err)
+					}
+				}
+				if m := command.FindStringSubmatch(lines.Text()); m != nil {
+					ran++
+					if text, err := exec.Command(k.Pilot, strings.Fields(m[1])...).CombinedOutput(); err != nil {
+						t.Errorf("%s: %v: %s", m[1], err, text)
 					}
 				}
 				if m := file.FindStringSubmatch(lines.Text()); m != nil {
@@ -242,8 +249,8 @@ func TestMeshThatStaysUp(t *testing.T) {
 			if err := cmd.Wait(); err != nil {
 				t.Error(err)
 			}
-			if reached != 3 || !told {
-				t.Errorf("%d addresses to try, want the gateway's and two debug pages'; told of the broken file: %v", reached, told)
+			if reached != 3 || ran != 2 || !told {
+				t.Errorf("%d addresses to try, want the gateway's and two debug pages'; %d commands, want check and proxy-status; told of the broken file: %v", reached, ran, told)
 			}
 			nobodyLeft(t)
 		})

@@ -329,7 +329,7 @@ func (d *show) shift(ctx context.Context) error {
 
 // stay keeps the mesh up until the context ends.
 func (d *show) stay(ctx context.Context) error {
-	gateway, secure, debug := d.stage.gateway, d.stage.secure, d.pilot.HTTP
+	gateway, secure, debug := d.stage.gateway, d.stage.secure, d.pilot.Monitoring
 	var relays sync.WaitGroup
 	defer relays.Wait()
 	ctx, cancel := context.WithCancel(ctx)
