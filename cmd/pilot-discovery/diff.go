@@ -48,7 +48,7 @@ func diffCommand(e *env) *cobra.Command {
 
 The files of -f count over a directory, over the cluster of the kubeconfig, or over what a directory had at a revision of Git. The cluster is only read.
 
-The proxies are those of Pods that have one. Where no Pod has one, as in a directory of Pods before injection, each counts.
+The proxies are those of Pods that have one. Where no Pod has one, as in a directory of Pods before injection, each counts; Pods of gateways, which have one in files, too, do not change that.
 
 What files do not say stays as it is: the addresses of Services, the status of Pods, the age of objects.
 

@@ -187,6 +187,13 @@ func (i *Inspection) sender(name string) *sender {
 	return s
 }
 
+// afterInjection reports whether a Pod shows that the Pods are as they are after injection: it has a proxy. In files,
+// which are written by hand, the Pod of a gateway has one where the others have not.
+func (i *Inspection) afterInjection(o *kinds.Object) bool {
+	files := i.o.Cluster == nil && i.server == nil
+	return o.Cluster == "" && kube.FactsOfPod(o).ProxyImage != "" && !(files && o.Annotations[templates] == "gateway")
+}
+
 // injected reports whether a Pod has a proxy. Where none has one, the Pods are as they are before injection, and each
 // counts that would get one.
 func (i *Inspection) injected(o *kinds.Object) bool {
@@ -196,14 +203,14 @@ func (i *Inspection) injected(o *kinds.Object) bool {
 		return false
 	case f.ProxyImage != "" || o.Annotations[templates] == "gateway" || usesXDS(o):
 		return true
-	case slices.ContainsFunc(i.world.ObjectsOf(kinds.Pod), func(o *kinds.Object) bool { return o.Cluster == "" && kube.FactsOfPod(o).ProxyImage != "" }):
+	case slices.ContainsFunc(i.world.ObjectsOf(kinds.Pod), i.afterInjection):
 		return false
 	}
 	return o.Labels[injectLabel] != "false" && o.Annotations[injectLabel] != "false"
 }
 
 // proxies returns the proxies of the own cluster, by NAME.NAMESPACE: of the Pods that have one, and of WorkloadEntries.
-// Where no Pod has one, the Pods are as they are before injection, and each counts.
+// Where none is as it is after injection, each Pod counts.
 func (i *Inspection) proxies() map[string]*node.Proxy {
 	injected, all := map[string]*node.Proxy{}, map[string]*node.Proxy{}
 	any := false
@@ -225,7 +232,7 @@ func (i *Inspection) proxies() map[string]*node.Proxy {
 		if o.Cluster != "" || f.HostNetwork || f.Ended {
 			continue
 		}
-		any = any || f.ProxyImage != ""
+		any = any || i.afterInjection(o)
 		has := f.ProxyImage != "" || o.Annotations[templates] == "gateway" || usesXDS(o)
 		wants := o.Labels[injectLabel] != "false" && o.Annotations[injectLabel] != "false"
 		switch {

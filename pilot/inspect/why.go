@@ -97,7 +97,7 @@ func (i *Inspection) Why(q Query) (*Way, error) {
 		r.ALPN = []string{"h2", "http/1.1"}
 	}
 	if !from.proxied {
-		w.Outbound = &why.Answer{Status: 200, Forwarded: r, Targets: i.directly(w.Address, service, q.Port), Steps: []why.Step{{What: "proxy", Name: "none", Reason: "the Pod has none: the connection goes out as it is"}}}
+		w.Outbound = &why.Answer{Status: 200, Forwarded: r, Targets: i.directly(w.Address, service, q.Port), Steps: []why.Step{{What: "proxy", Name: "none", Reason: "the Pod has none: the connection goes out as it is, and no route or policy of the client's side counts"}}}
 	} else {
 		sent, err := h.sentTo(from.Proxy, net.JoinHostPort(q.Host, strconv.Itoa(int(q.Port))))
 		if err != nil {
@@ -385,9 +385,14 @@ func (i hops) arrive(t why.Target, r why.Request, address, identity string) (*Ar
 		}
 	}
 	a.MTLS, a.Origins = i.peerPolicy(p.Proxy, e.Port)
-	a.Answer, err = why.Follow(sent, in)
+	if a.Answer, err = why.Follow(sent, in); err != nil {
+		return nil, err
+	}
+	if n := len(a.Answer.Steps); a.MTLS == securityv1beta1.PeerAuthentication_MutualTLS_STRICT.String() && !in.TLS && n > 0 && a.Answer.Steps[n-1].What == "filter chain" && a.Answer.Steps[n-1].Name == "none" {
+		a.Answer.Reason = "it takes mutual TLS alone, and the connection is plaintext"
+	}
 	i.named(a.Answer)
-	return a, err
+	return a, nil
 }
 
 // peerPolicy returns which mutual TLS a workload asks for at a port, and the objects that say so, the most particular
@@ -452,6 +457,9 @@ func (i *Inspection) Origin(from why.Origin) string {
 	field := from.Field
 	if vs, ok := i.world.Object(k).Spec.(*networkingv1alpha3.VirtualService); ok && field == "" {
 		field = ruleOf(vs, from)
+		if o := i.world.Origin(k); o != nil && o.Key != k {
+			return i.madeOf(o.Key, vs, field)
+		}
 	}
 	return i.Where(k, field)
 }

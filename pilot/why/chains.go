@@ -1,6 +1,7 @@
 package why
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -123,6 +124,8 @@ func levels() []level {
 	}
 }
 
+func chainName(c *listenerv3.FilterChain) string { return cmp.Or(c.GetName(), "(without a name)") }
+
 // chainFor returns the filter chain that takes a connection, those that do not, and why it does.
 func chainFor(l *listenerv3.Listener, r Request) (*listenerv3.FilterChain, []Lost, string) {
 	x := connect(l, r)
@@ -148,7 +151,7 @@ func chainFor(l *listenerv3.Listener, r Request) (*listenerv3.FilterChain, []Los
 			if n < 0 {
 				reason = v.reason(m, x)
 			}
-			lost = append(lost, Lost{Name: c.GetName(), Reason: reason, Origin: Origin{Path: configOf(c.GetMetadata())}})
+			lost = append(lost, Lost{Name: chainName(c), Reason: reason, Origin: Origin{Path: configOf(c.GetMetadata())}})
 			return true
 		})
 		if best > 0 && len(said) == 1 {
@@ -159,7 +162,7 @@ func chainFor(l *listenerv3.Listener, r Request) (*listenerv3.FilterChain, []Los
 	}
 	if len(left) > 0 {
 		for _, c := range left[1:] {
-			lost = append(lost, Lost{Name: c.GetName(), Reason: "it matches the same as the one that is taken"})
+			lost = append(lost, Lost{Name: chainName(c), Reason: "it matches the same as the one that is taken"})
 		}
 		return left[0], lost, strings.Join(reasons, "; ")
 	}

@@ -133,7 +133,7 @@ func Follow(c Config, r Request) (*Answer, error) {
 		a.end(0, "no filter chain of listener %s matches the connection", l.GetName())
 		return a, nil
 	}
-	a.step(Step{What: "filter chain", Name: cmp.Or(chain.GetName(), "(without a name)"), Reason: reason, Lost: lost, Origin: Origin{Path: configOf(chain.GetMetadata())}, Details: transport(chain, r)})
+	a.step(Step{What: "filter chain", Name: chainName(chain), Reason: reason, Lost: lost, Origin: Origin{Path: configOf(chain.GetMetadata())}, Details: transport(chain, r)})
 	return a, filters(a, c, chain, r)
 }
 
