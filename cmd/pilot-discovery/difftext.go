@@ -29,7 +29,7 @@ func (f *diffFlags) text(w io.Writer, done *inspect.Changed, tree *gitTree) erro
 	if len(done.Objects) == 0 {
 		fmt.Fprintln(&out, "No object differs from what there is.")
 	}
-	fmt.Fprintf(&out, "Of %d proxies %d are affected; %s would be pushed, for %s.\n", done.Proxies, done.Affected(), size(done.Difference.Bytes()), report.Amount(len(done.Changes), "change"))
+	fmt.Fprintf(&out, "%d of %s affected; %s would be pushed, for %s.\n", done.Affected(), proxiesAre(done.Proxies, done.Affected()), size(done.Difference.Bytes()), report.Amount(len(done.Changes), "change"))
 	f.list(&out, "New, so that they get everything: ", done.Come)
 	f.list(&out, "No more: ", done.Gone)
 	shown := map[*difference.Change]bool{}
@@ -146,6 +146,18 @@ func (f *diffFlags) wide(w io.Writer, done *inspect.Changed, tree *gitTree) erro
 	all := *f
 	all.limit = 0
 	return all.text(w, done, tree)
+}
+
+// proxiesAre returns how many proxies there are, with the verb for those that are affected.
+func proxiesAre(of, affected int) string {
+	count := fmt.Sprintf("%d proxies", of)
+	if of == 1 {
+		count = "1 proxy"
+	}
+	if affected == 1 {
+		return count + " is"
+	}
+	return count + " are"
 }
 
 // names writes the proxies that are affected, in their order.

@@ -220,7 +220,7 @@ func (f *migrateFlags) istiod(v *verdict, t thing) {
 			continue
 		}
 		image, _ := c["image"].(string)
-		v.add("control planes", point{Text: fmt.Sprintf("%s is istiod of revision %s, %s", t.named(), revision, image)})
+		v.add("control planes", point{Text: fmt.Sprintf("%s is the control plane of revision %s, %s", t.named(), revision, image)})
 		args, _, _ := unstructured.NestedStringSlice(c, "args")
 		var environ []string
 		list, _, _ := unstructured.NestedSlice(c, "env")
