@@ -279,6 +279,28 @@ func importedAlias() []selectingStep {
 	}
 }
 
+// servedFromElsewhere returns a world that generated ones seldom have: a workload of one namespace serves a service of
+// another by its address, and a DestinationRule of that namespace comes.
+func servedFromElsewhere() []selectingStep {
+	k := registry.ServiceKey{Namespace: "b", Host: "web.b.svc.cluster.local"}
+	service := &registry.Service{
+		Host: k.Host, Namespace: "b", Name: "web", Created: time.Unix(1, 0), Resolution: registry.ClientSide,
+		Ports: []registry.Port{{Name: "http", Number: 80, Protocol: registry.HTTP}},
+	}
+	rule := kinds.Key{Kind: kinds.DestinationRule, Namespace: "b", Name: "web"}
+	w := registry.WorkloadKey{Kind: kinds.Pod, Namespace: "a", Name: "a-0"}
+	return []selectingStep{
+		{
+			generatedStep: generatedStep{
+				services:  map[registry.ServiceKey]*registry.Service{k: service},
+				endpoints: map[registry.ServiceKey][]*registry.Endpoint{k: {{Address: "10.9.0.1", Port: 8080, ServicePort: "http", Cluster: "Kubernetes"}}},
+			},
+			workloads: map[registry.WorkloadKey]*registry.Workload{w: {WorkloadKey: w, Addresses: []string{"10.9.0.1"}, Labels: map[string]string{"app": "web"}}},
+		},
+		{generatedStep: generatedStep{objects: map[kinds.Key]*kinds.Object{rule: {Key: rule, Created: time.Unix(1, 0), Spec: &networkingv1.DestinationRule{Host: k.Host}}}}},
+	}
+}
+
 // TestEachRuleIsNeeded shows that TestWhatIsReadMakesDirty notices when a rule of invalidation is left out. Each world
 // serves for all rules that nobody has noticed yet.
 func TestEachRuleIsNeeded(t *testing.T) {
@@ -289,10 +311,13 @@ func TestEachRuleIsNeeded(t *testing.T) {
 		left[r.Name] = slices.Delete(scope.InvalidationRules(), i, i+1)
 	}
 	gen := selectingWorlds()
-	for seed := -1; seed < 1000 && len(left) > 0; seed++ {
-		steps := importedAlias()
-		if seed >= 0 {
-			steps = gen.Example(seed)
+	seldom := [][]selectingStep{importedAlias(), servedFromElsewhere()}
+	for i := 0; i < 1000 && len(left) > 0; i++ {
+		var steps []selectingStep
+		if i < len(seldom) {
+			steps = seldom[i]
+		} else {
+			steps = gen.Example(i - len(seldom))
 		}
 		names := slices.Sorted(maps.Keys(left))
 		var lists [][]scope.InvalidationRule
