@@ -293,6 +293,7 @@ func commandsIn(text string) (list []string) {
 			line, _, _ = strings.Cut(line, " #")
 			for part := range strings.SplitSeq(line, ";") {
 				if regexp.MustCompile(`\bpilot-discovery +[a-z]`).MatchString(part) {
+					part = strings.ReplaceAll(part, " 2>/dev/null", "")
 					list = append(list, part)
 				}
 			}

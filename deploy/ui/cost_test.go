@@ -30,6 +30,9 @@ func TestCost(t *testing.T) {
 			case <-stop:
 				return
 			case <-time.After(100 * time.Millisecond):
+				if *contents > 0 {
+					i %= *contents
+				}
 				s.Write("routes.yaml", routes(fmt.Sprint("v", i)))
 			}
 		}

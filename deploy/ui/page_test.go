@@ -24,6 +24,7 @@ import (
 var (
 	screenshots = flag.String("screenshots", "", "a folder for the screenshots of the documentation; empty: none are kept")
 	measure     = flag.Duration("measure", 0, "how long TestCost watches the server with the page, and as long without; 0: not at all")
+	contents    = flag.Int("contents", 0, "of TestCost: how many different routes come in turn; 0: each is a new one, and caches fill to their bounds")
 	warm        = flag.Int("warm", 0, "of TestCost: how often it measures before the first view")
 	views       = flag.String("views", "mesh,proxies,pushes,objects", "of TestCost: which views it measures")
 )
