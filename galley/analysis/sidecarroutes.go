@@ -111,20 +111,13 @@ func (a *analysis) importedRoutes(o *kinds.Object, l *networkingv1alpha3.IstioEg
 				return names.Overlap(strings.ToLower(pattern), names.FQDN(h, v.Namespace, a.domain))
 			}
 			spec := v.Spec.(*networkingv1.VirtualService)
-			if !taken[v] && slices.ContainsFunc(spec.Hosts, overlaps) && a.exportedTo(v, spec.ExportTo, o.Namespace) {
+			if !taken[v] && slices.ContainsFunc(spec.Hosts, overlaps) && exported(spec.ExportTo, a.mesh.GetDefaultVirtualServiceExportTo(), v.Namespace, o.Namespace) {
 				taken[v] = true
 				list = append(list, v)
 			}
 		}
 	}
 	return list
-}
-
-// exportedTo reports whether an object is exported to a namespace.
-func (a *analysis) exportedTo(o *kinds.Object, exportTo []string, namespace string) bool {
-	return slices.ContainsFunc(exports(exportTo, a.mesh.GetDefaultVirtualServiceExportTo()), func(e string) bool {
-		return e == "*" || e == namespace || e == "." && o.Namespace == namespace
-	})
 }
 
 // imported reports whether the hosts of an egress listener have a port of a host.
