@@ -14,9 +14,7 @@ func destinationRule(p fieldRef) {
 	}
 	p.at("exportTo").exportTo(false)
 	p.at("workloadSelector").workload("matchLabels")
-	if s := p.at("workloadSelector"); !s.absent() && s.at("matchLabels").empty() {
-		s.warn("add matchLabels, or remove it", "the selector has no labels: the rule is for all workloads of its own namespace, and for no other")
-	}
+	p.at("workloadSelector").selecting("matchLabels", "add matchLabels, or remove it", "the rule is for all workloads of its own namespace, and for no other")
 	if e := p.at("exportTo"); !p.at("workloadSelector").absent() && slices.ContainsFunc(e.items(), func(i fieldRef) bool { return !i.is(".") }) {
 		e.refuse(`write "." alone`, "a rule with a workloadSelector is for its own namespace")
 	}

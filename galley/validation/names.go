@@ -200,6 +200,13 @@ func (p fieldRef) workload(labels string) {
 	})
 }
 
+// selecting warns of a selector that is there and has no labels, and says what becomes of it.
+func (p fieldRef) selecting(labels, fix, effect string) {
+	if !p.absent() && p.at(labels).empty() {
+		p.warn(fix, "the selector has no labels: %s", effect)
+	}
+}
+
 // selects warns of a label that nothing can have.
 func (p fieldRef) selects(key string) {
 	if why := append(kvalidation.IsQualifiedName(key), kvalidation.IsValidLabelValue(p.text())...); len(why) > 0 {

@@ -53,9 +53,7 @@ func serviceEntry(p fieldRef) {
 	}
 	p.at("exportTo").exportTo(true)
 	p.at("workloadSelector").workload("labels")
-	if s := p.at("workloadSelector"); !s.absent() && s.at("labels").empty() {
-		s.warn("add labels", "the selector has no labels: here it selects no workload, where istiod takes all of the namespace")
-	}
+	p.at("workloadSelector").selecting("labels", "add labels", "here it selects no workload, where istiod takes all of the namespace")
 	p.exclusive("workloadSelector", "endpoints")
 	ports := servicePorts(p)
 	sum := 0.0
@@ -300,9 +298,7 @@ func workloadGroup(p fieldRef) {
 
 func sidecar(p fieldRef) {
 	p.at("workloadSelector").workload("labels")
-	if s := p.at("workloadSelector"); !s.absent() && s.at("labels").empty() {
-		s.warn("add labels, or remove it", "the selector has no labels: it selects all workloads")
-	}
+	p.at("workloadSelector").selecting("labels", "add labels, or remove it", "it selects all workloads")
 	connectionPool(p.at("inboundConnectionPool"))
 	if !p.says("ingress", "egress", "outboundTrafficPolicy", "inboundConnectionPool") {
 		p.refuse("add ingress or egress", "the object says nothing")
