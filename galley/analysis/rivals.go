@@ -74,9 +74,9 @@ func (a *analysis) newOwners() *owners {
 	return &owners{analysis: a, owner: map[owned]*kinds.Object{}, losses: map[ownedSelection][]loss{}, compared: comparisons{most: maxComparisons}}
 }
 
-// claim gives an object the workloads of namespaces with some labels that no object before it has, for a purpose. It
-// returns one loss for each object that has some of the others, up to maxRivals and one more. Objects of one namespace
-// with one selector lose alike: only for the first of them are the workloads looked at.
+// claim gives an object, for a purpose, those workloads with some labels in some namespaces that no object before it
+// has. It returns one loss for each object that has some of the others, up to maxRivals and one more. Objects of one
+// namespace with one selector lose alike: only for the first of them are the workloads looked at.
 func (x *owners) claim(o *kinds.Object, labels map[string]string, purpose string, namespaces ...string) []loss {
 	key := ownedSelection{selectionKey{o.Namespace, written(labels)}, purpose}
 	if known, ok := x.losses[key]; ok {

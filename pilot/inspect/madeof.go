@@ -4,12 +4,13 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/istiod-lite/istiod-lite/api/kinds"
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-// madeOf says which rule of a route of the Gateway API a rule of a VirtualService was made of that nobody has written.
-// Several routes may have become one VirtualService. The name of its rule says which it was: NAMESPACE.NAME.PLACE.
+// madeOf returns the place of the rule of a Gateway API route from which a rule of a derived VirtualService was made.
+// Several routes may have become one VirtualService: the name of its rule is NAMESPACE.NAME.PLACE of the route's.
 func (i *Inspection) madeOf(origin kinds.Key, vs *networkingv1alpha3.VirtualService, rule string) string {
 	var at int
 	if _, err := fmt.Sscanf(rule, "spec.http[%d]", &at); err == nil && at < len(vs.GetHttp()) {

@@ -141,8 +141,8 @@ func (m mesh) says(host string, port int, says string) {
 	})
 }
 
-// refuses makes requests at the same time, of which some are answered with 503 at once and the others by the server
-// when they may go on. The first waits at the server before the rest are made.
+// refuses makes requests at the same time: some are answered with 503 at once. The others wait, and the server answers
+// them when they may go on. The first waits at the server before the rest are made.
 func (m mesh) refuses(s *server, path string, all, refused int, byProxy bool) {
 	m.t.Helper()
 	c := m.client(true)

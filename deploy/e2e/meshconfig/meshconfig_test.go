@@ -21,8 +21,8 @@ import (
 const startTimeout = 90 * time.Second
 
 // meshYAML has a gateway with a client outside the mesh, two callers in two namespaces, a server with a sidecar, one
-// that listens on loopback alone, and one without a sidecar. All can call every service but "hidden", of which nothing
-// says so.
+// that listens on loopback alone, and one without a sidecar. Every service says that all may call it, but for "hidden",
+// which says nothing.
 var meshYAML = suite.NamespacesYAML("istio-system", "root", "a", "b") + suite.PeerAuthenticationYAML("DISABLE") +
 	strings.ReplaceAll(suite.PeerAuthenticationYAML("DISABLE"), "istio-system", "root") +
 	serviceYAML("web", "web", "10.96.0.10", "*", "{name: http, port: 80, targetPort: 8080}") +

@@ -71,7 +71,7 @@ func (g *gateway) judgesAlike(o *gateway, owner kinds.Key) bool {
 	return i >= 0 && j >= 0 && *g.sets[i] == *o.sets[j] && slices.EqualFunc(g.of[owner], o.of[owner], alike) && slices.Equal(g.services, o.services) && g.unnamed == o.unnamed
 }
 
-// changedHostnames has made again what was made of which listener has a hostname.
+// changedHostnames marks those hostnames of a Gateway as changed that have another listener on a port than before.
 func (r *run) changedHostnames(key kinds.Key, was, now map[hostnamePort]*listener) {
 	both := maps.Clone(was)
 	if both == nil {
