@@ -7,15 +7,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"net"
-	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -27,7 +23,6 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/binaries"
-	"github.com/istiod-lite/istiod-lite/deploy/e2e/child"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/installed"
 )
@@ -103,7 +98,9 @@ func observed(t *testing.T, program string, files []string) map[string]int64 {
 		must(c.InstallCRDs(ctx, name))
 	}
 	must(c.ApplyPath(ctx, filepath.Join(recordings, "world", "objects.yaml")))
-	start(ctx, t, program, c.Kubeconfig())
+	installed.Peer{
+		Program: program, Kubeconfig: c.Kubeconfig(), Env: []string{"PILOT_ENABLE_ALPHA_GATEWAY_API=true", "PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER=false"},
+	}.Start(ctx, t)
 	all := map[string]int64{}
 	for _, file := range files {
 		a, err := txtar.ParseFile(file)
@@ -211,59 +208,5 @@ func collect(objects []*unstructured.Unstructured, at string, into map[string]in
 	}
 	for _, o := range objects {
 		walk(at+nameOf(o), o.Object["status"])
-	}
-}
-
-// start starts a control plane, and waits until it is ready.
-func start(ctx context.Context, t *testing.T, program, kubeconfig string) {
-	t.Helper()
-	dir := t.TempDir()
-	at := map[string]string{}
-	args := []string{"discovery", "--kubeconfig", kubeconfig, "--ctrlz_port", "0", "--log_output_level", "default:warn"}
-	for _, name := range []string{"grpcAddr", "secureGRPCAddr", "httpAddr", "httpsAddr", "monitoringAddr"} {
-		port, err := cluster.FreePort(ctx, "127.0.0.1")
-		if err != nil {
-			t.Fatal(err)
-		}
-		at[name] = net.JoinHostPort("127.0.0.1", port)
-		args = append(args, "--"+name, at[name])
-	}
-	log, err := os.Create(filepath.Join(dir, "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), program, args...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, log, log
-	cmd.Env = []string{
-		"HOME=" + dir, "POD_NAME=istiod-0", "POD_NAMESPACE=istio-system", "ENABLE_LEADER_ELECTION=false", "INJECT_ENABLED=false",
-		"PILOT_ENABLE_ALPHA_GATEWAY_API=true", "PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER=false",
-	}
-	ended, err := child.Start(cmd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGKILL)
-		<-ended
-		if text, _ := os.ReadFile(log.Name()); t.Failed() {
-			t.Logf("%s said: %s", program, text[max(0, len(text)-4000):])
-		}
-		_ = log.Close()
-	})
-	for {
-		resp, err := http.Get("http://" + at["httpAddr"] + "/ready")
-		if err == nil {
-			_ = resp.Body.Close()
-			if resp.StatusCode == http.StatusOK {
-				return
-			}
-		}
-		select {
-		case <-ended:
-			t.Fatalf("%s has ended", program)
-		case <-ctx.Done():
-			t.Fatalf("%s is not ready: %v", program, err)
-		case <-time.After(100 * time.Millisecond):
-		}
 	}
 }

@@ -1,3 +1,4 @@
 // Package installed starts clusters for tests: with the custom resources alone, or with the charts installed, and then
-// servers as the chart's Deployment would start them. A World belongs to one test, and ends with it.
+// servers as the chart's Deployment would start them. A Peer is a control plane to compare, Istio's or this project's.
+// A World and a Peer belong to one test, and end with it.
 package installed

@@ -5,20 +5,14 @@ package pages
 import (
 	"context"
 	"flag"
-	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/istiod-lite/istiod-lite/deploy/compat"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/binaries"
-	"github.com/istiod-lite/istiod-lite/deploy/e2e/child"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/installed"
 )
@@ -88,58 +82,6 @@ func istiod(t *testing.T, ctx context.Context, kubeconfig string) (grpc, monitor
 	if err := os.WriteFile(filepath.Join(dir, "networks.yaml"), []byte(networks), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	at := map[string]string{}
-	args := []string{"discovery", "--kubeconfig", kubeconfig, "--ctrlz_port", "0", "--meshConfig", mesh, "--networksConfig", "networks.yaml", "--log_output_level", "default:warn"}
-	for _, name := range []string{"grpcAddr", "secureGRPCAddr", "httpAddr", "httpsAddr", "monitoringAddr"} {
-		port, err := cluster.FreePort(ctx, "127.0.0.1")
-		if err != nil {
-			t.Fatal(err)
-		}
-		at[name] = net.JoinHostPort("127.0.0.1", port)
-		args = append(args, "--"+name, at[name])
-	}
-	log, err := os.Create(filepath.Join(dir, "istiod.log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), program, args...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, log, log
-	cmd.Env = []string{"HOME=" + dir, "POD_NAME=istiod-0", "POD_NAMESPACE=istio-system", "ENABLE_LEADER_ELECTION=false", "INJECT_ENABLED=false"}
-	ended, err := child.Start(cmd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGKILL)
-		<-ended
-		if text, _ := os.ReadFile(log.Name()); t.Failed() {
-			t.Logf("istiod said: %s", text[max(0, len(text)-4000):])
-		}
-		_ = log.Close()
-	})
-	for {
-		err := ready(at["httpAddr"])
-		if err == nil {
-			return at["grpcAddr"], at["monitoringAddr"]
-		}
-		select {
-		case <-ended:
-			t.Fatal("istiod has ended")
-		case <-ctx.Done():
-			t.Fatalf("istiod is not ready: %v", err)
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
-}
-
-func ready(address string) error {
-	resp, err := http.Get("http://" + address + "/ready")
-	if err != nil {
-		return err
-	}
-	_ = resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("/ready says %s", resp.Status)
-	}
-	return nil
+	at := installed.Peer{Program: program, Kubeconfig: kubeconfig, Args: []string{"--meshConfig", mesh, "--networksConfig", filepath.Join(dir, "networks.yaml")}}.Start(ctx, t)
+	return at["grpcAddr"], at["monitoringAddr"]
 }
