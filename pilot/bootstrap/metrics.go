@@ -143,7 +143,7 @@ func registerWorldMetrics(reg prometheus.Registerer, w *ingest.World, findings f
 		return float64(n)
 	}))
 	reg.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Name: "xds_cache_evictions", Help: "Encoded resources that nobody used and that the memo forgot for newer ones.",
+		Name: "xds_cache_evictions", Help: "Encoded resources that nobody used and that the memo forgot for newer ones or by age.",
 	}, func() float64 {
 		_, n := t.Size()
 		return float64(n)

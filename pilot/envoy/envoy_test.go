@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
@@ -295,6 +296,27 @@ func TestMemoIsBounded(t *testing.T) {
 	if built[49] != 1 || built[0] != 2 {
 		t.Errorf("the newest was built %d times, the oldest %d times", built[49], built[0])
 	}
+}
+
+// TestMemoKeepsNothingOld: a resource that nobody uses is found for a minute, and goes with the next one that is built
+// afterwards.
+func TestMemoKeepsNothingOld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := envoy.NewMemo(1 << 30)
+		table := envoy.NewMemoTable(m, func(k key) *envoy.Resource { return cluster(fmt.Sprint(k.n)) })
+		for n := range 600 {
+			table.Get(key{n})
+			time.Sleep(time.Second)
+		}
+		if got := m.Len(); got < 60 || got > 61 {
+			t.Errorf("with a new resource each second it keeps %d", got)
+		}
+		time.Sleep(time.Hour)
+		table.Get(key{-1})
+		if got := m.Len(); got != 1 || m.Evictions() != 600 {
+			t.Errorf("after an hour it keeps %d, and %d had to go", got, m.Evictions())
+		}
+	})
 }
 
 func TestMemoOff(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
 	"weak"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
@@ -12,15 +13,15 @@ import (
 
 // Memo caches resources by what they are built from. A builder gets one comparable value that holds everything the
 // resource depends on, and equal values return the same *Resource. Whoever uses a resource owns it. The memo holds
-// resources weakly, so that it forgets unused ones, except for the newest idle ones, which it keeps for configuration
-// that flips back and forth. No idle secret is kept. Safe for concurrent use.
+// resources weakly, so that it forgets unused ones, except for those of the last minute, which it keeps for
+// configuration that flips back and forth. No idle secret is kept. Safe for concurrent use.
 type Memo struct {
 	maxIdle      int // bytes that are kept of idle ones; 0: the memo is off
 	hits, misses atomic.Uint64
 	evictions    atomic.Uint64
 
 	mu     sync.Mutex
-	idle   *simplelru.LRU[*Resource, struct{}]
+	idle   *simplelru.LRU[*Resource, time.Time] // when each was built
 	bytes  int
 	tables []memoTable
 }
@@ -32,20 +33,31 @@ type memoTable interface {
 	eachKey(known func(weak.Pointer[Resource]) bool, yield func(weak.Pointer[Resource], any))
 }
 
-// NewMemo returns a memo that keeps up to idle bytes of unused resources. With idle 0 it is off, and every resource is
-// built again.
+// idleAge is how long a resource that nobody uses is kept. What flips back more rarely is built again, which costs next
+// to nothing at that pace. Configuration that is always new takes no more than a minute's worth of memory.
+const idleAge = time.Minute
+
+// NewMemo returns a memo that keeps unused resources for a minute, up to idle bytes of them. With idle 0 it is off, and
+// every resource is built again.
 func NewMemo(idle int) *Memo {
 	m := &Memo{maxIdle: idle}
-	m.idle, _ = simplelru.NewLRU(math.MaxInt, func(r *Resource, _ struct{}) { m.bytes -= r.cost() }) // fails only for sizes below 1
+	m.idle, _ = simplelru.NewLRU(math.MaxInt, func(r *Resource, _ time.Time) { m.bytes -= r.cost() }) // fails only for sizes below 1
 	return m
 }
 
-// addIdle holds a resource until newer ones need its room, whether or not anybody else holds it.
+// addIdle holds a resource until newer ones need its room or it is old, whether or not anybody else holds it. What is
+// old goes when another one comes: without changes nothing grows.
 func (m *Memo) addIdle(r *Resource) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.idle.Add(r, struct{}{})
-	for m.bytes += r.cost(); m.bytes > m.maxIdle; {
+	now := time.Now()
+	m.idle.Add(r, now)
+	m.bytes += r.cost()
+	for {
+		_, built, any := m.idle.GetOldest()
+		if !any || m.bytes <= m.maxIdle && now.Sub(built) <= idleAge {
+			return
+		}
 		m.idle.RemoveOldest()
 		m.evictions.Add(1)
 	}
@@ -70,7 +82,7 @@ func (m *Memo) Size() int {
 	return n
 }
 
-// Evictions returns how many resources had to go for newer ones, since the start, of those that the memo keeps.
+// Evictions returns how many of the resources that the memo keeps had to go since the start, for newer ones or by age.
 func (m *Memo) Evictions() uint64 { return m.evictions.Load() }
 
 // Stats returns the hits and misses since the start.
