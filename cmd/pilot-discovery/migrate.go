@@ -12,6 +12,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/cmd/report"
 	"github.com/istiod-lite/istiod-lite/pilot/config/file"
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
 	"github.com/istiod-lite/istiod-lite/pilot/inspect"
@@ -84,11 +86,15 @@ func (f *migrateFlags) once(c *cobra.Command, color painter, w io.Writer) (err e
 			return f.tooLong(err)
 		}
 	}
+	istiods := revisionsOf(around)
+	if len(istiods) == 1 && !c.Flags().Changed("revision") {
+		o.Revision = istiods[0] // its configuration is what has an effect now
+	}
 	i, err := readOnce(c, f.worldFlags, o)
 	if err != nil {
 		return f.tooLong(err)
 	}
-	v := f.judge(i, around)
+	v := f.judge(i, around, istiods)
 	if err := v.write(w, f.output, color); err != nil {
 		return err
 	}
@@ -138,16 +144,26 @@ func (v *verdict) add(name string, points ...point) {
 	v.Sections[at].Points = append(v.Sections[at].Points, points...)
 }
 
-// judge says what a move would change.
-func (f *migrateFlags) judge(i *inspect.Inspection, around []thing) *verdict {
+// judge says what a move from control planes of those revisions would change.
+func (f *migrateFlags) judge(i *inspect.Inspection, around []thing, istiods []string) *verdict {
 	v := &verdict{}
-	f.objects(v, i)
+	f.objects(v, i, istiods)
+	if len(istiods) > 1 {
+		v.add("control planes", point{Text: "there are several of istiod's: " + strings.Join(istiods, ", "), Fix: "the verdict is that of --revision; ask once for each"})
+	}
 	if i.Refusal != nil {
 		v.add("objects", point{InTheWay: true, Text: "the server would not start: " + i.Refusal.Error()})
 	}
 	f.proxies(v, i)
+	unread := map[string]int{}
 	for _, t := range around {
-		f.thing(v, t)
+		f.thing(v, t, istiods)
+		if g := t.GroupVersionKind(); ofIstio(g.Group) && !known(g.Group, g.Kind) {
+			unread[g.Kind+" of "+g.Group]++
+		}
+	}
+	for _, kind := range sortedNames(unread) {
+		v.add("kinds that are not read", point{Text: fmt.Sprintf("%s: %s, without an effect here", kind, report.Amount(unread[kind], "object"))})
 	}
 	return v
 }
@@ -162,32 +178,55 @@ func configured(k *kinds.Kind) bool {
 	return strings.HasSuffix(k.Group, "istio.io") || k.Group == "gateway.networking.k8s.io"
 }
 
-// objects counts those that do here what they do under istiod, and says why others do not.
-func (f *migrateFlags) objects(v *verdict, i *inspect.Inspection) {
-	all := map[string]bool{}
-	for k := range i.All() {
-		if configured(k.Kind) {
-			all[k.String()] = true
+// objects counts those that do here what they do under istiods of those revisions, and says why others do not.
+func (f *migrateFlags) objects(v *verdict, i *inspect.Inspection, istiods []string) {
+	all, other := map[string]bool{}, map[string]bool{}
+	for _, o := range i.All() {
+		if !configured(o.Kind) {
+			continue
+		}
+		name := o.String()
+		all[name] = true
+		if rev := o.Labels[names.LabelRevision]; o.Kind.Istio && slices.Contains(istiods, rev) && rev != f.revision {
+			other[name] = true
+			v.add("objects", point{InTheWay: true, Object: name, Text: fmt.Sprintf("%s: the label %s=%s hides it from control planes of other revisions", name, names.LabelRevision, rev), Fix: "take the label away, or install this one with that revision once istiod is gone"})
 		}
 	}
-	other := map[string]bool{}
 	for _, d := range i.Findings {
-		p := point{InTheWay: true, Text: strings.TrimPrefix(d.Object+": "+d.Field+": ", ": ") + d.Message, Fix: d.Fix, Where: position(d), Object: d.Object}
-		switch {
-		case d.Code == "NotImplemented" && (d.Object == "MeshConfig" || d.Object == "MeshNetworks" || d.Object == ""):
-			v.add("mesh configuration", p)
-		case differs(d) && all[d.Object]:
-			other[d.Object] = true
-			v.add("objects", p)
-		case differs(d):
-			v.add("objects", p)
-		case d.Severity == diag.Error && all[d.Object]: // istiod does not mend it either
-			p.InTheWay = false
+		p := point{InTheWay: differs(d), Text: findingText(d), Fix: d.Fix, Where: position(d), Object: d.Object}
+		switch ofMesh := d.Object == "MeshConfig" || d.Object == "MeshNetworks"; {
+		case ofMesh && d.Code == "Unusable":
+			p.InTheWay = false // istiod does not take it either, and other findings say why
 			v.add("wrong already", p)
+		case p.InTheWay && (ofMesh || d.Object == ""):
+			v.add("mesh configuration", p)
+		case p.InTheWay:
+			other[d.Object] = all[d.Object]
+			v.add("objects", p)
+		case d.Severity == diag.Error && (ofMesh || all[d.Object]): // istiod does not mend it either
+			v.add("wrong already", p)
+		case d.Severity == diag.Error && d.File != "":
+			p.InTheWay = true
+			v.add("not looked at", p)
 		}
 	}
 	v.Objects = len(all)
-	v.Same = len(all) - len(other)
+	for name := range all {
+		if !other[name] {
+			v.Same++
+		}
+	}
+}
+
+// findingText returns what a finding is about and what it says.
+func findingText(d diag.Diagnostic) string {
+	text := d.Message
+	for _, about := range []string{d.Field, d.Object} {
+		if about != "" {
+			text = about + ": " + text
+		}
+	}
+	return text
 }
 
 func position(d diag.Diagnostic) string {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -17,8 +18,12 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
+	sigsyaml "sigs.k8s.io/yaml"
 
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/cmd/report"
+	"github.com/istiod-lite/istiod-lite/cmd/version"
+	"github.com/istiod-lite/istiod-lite/injector"
 	"github.com/istiod-lite/istiod-lite/pilot/config/file"
 )
 
@@ -77,6 +82,35 @@ func thingsOf(texts *file.Texts) (list []thing) {
 	return list
 }
 
+// discovery returns the container that runs a control plane in a Deployment.
+func (t thing) discovery() (container map[string]any, ok bool) {
+	if t.GetKind() != "Deployment" {
+		return nil, false
+	}
+	for _, c := range t.list("spec", "template", "spec", "containers") {
+		if c["name"] == "discovery" {
+			return c, true
+		}
+	}
+	return nil, false
+}
+
+func (t thing) revision() string { return cmp.Or(t.GetLabels()[names.LabelRevision], "default") }
+
+// own reports whether an image is this control plane's.
+func own(image string) bool { return strings.Contains(image, "istiod-lite") }
+
+// revisionsOf returns the revisions of istiod that run, in order.
+func revisionsOf(around []thing) (list []string) {
+	for _, t := range around {
+		if c, ok := t.discovery(); ok && !own(fmt.Sprint(c["image"])) {
+			list = append(list, t.revision())
+		}
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
 // readThings reads what is around the control plane of a cluster. What this user may not read is left out, and said.
 func (f *migrateFlags) readThings(ctx context.Context) ([]thing, error) {
 	o, err := f.cluster.client()
@@ -98,6 +132,7 @@ func (f *migrateFlags) readThings(ctx context.Context) ([]thing, error) {
 	}{
 		{schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, f.worldFlags.namespace, "Deployment"},
 		{schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "daemonsets"}, f.worldFlags.namespace, "DaemonSet"},
+		{schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, f.worldFlags.namespace, "ConfigMap"},
 		{schema.GroupVersionResource{Version: "v1", Resource: "services"}, f.worldFlags.namespace, "Service"},
 		{schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, "", "Namespace"},
 		{schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingwebhookconfigurations"}, "", "MutatingWebhookConfiguration"},
@@ -152,14 +187,18 @@ func (f *migrateFlags) remoteSecrets(ctx context.Context, config *rest.Config) (
 }
 
 // thing says what a move means for an object around the control plane.
-func (f *migrateFlags) thing(v *verdict, t thing) {
+func (f *migrateFlags) thing(v *verdict, t thing, istiods []string) {
 	labels := t.GetLabels()
 	switch t.GetKind() {
 	case "Forbidden":
 		v.add("not looked at", point{Text: "this user may not list " + t.GetName(), Fix: "grant the verb list on them"})
 	case "Deployment":
-		if labels["app"] == "istiod" || slices.ContainsFunc(t.list("spec", "template", "spec", "containers"), func(c map[string]any) bool { return c["name"] == "discovery" }) {
-			f.istiod(v, t)
+		if c, ok := t.discovery(); ok {
+			f.istiod(v, t, c)
+		}
+	case "ConfigMap":
+		if slices.ContainsFunc(istiods, func(revision string) bool { return t.GetName() == injector.MapName(revision) }) {
+			f.templates(v, t)
 		}
 	case "DaemonSet":
 		if t.GetName() == "ztunnel" || labels["app"] == "ztunnel" {
@@ -178,7 +217,7 @@ func (f *migrateFlags) thing(v *verdict, t thing) {
 			v.add("ambient mesh", point{InTheWay: true, Text: t.named() + " is a waypoint of an ambient mesh, which is not served", Where: t.named()})
 		}
 	case "Pod":
-		if _, ambient := t.GetAnnotations()["ambient.istio.io/redirection"]; ambient {
+		if _, ambient := t.GetAnnotations()["ambient.istio.io/redirection"]; ambient || labels["istio.io/dataplane-mode"] == "ambient" {
 			v.add("ambient mesh", point{InTheWay: true, Text: t.named() + " takes part in an ambient mesh, which is not served", Where: t.named()})
 		}
 	case "MutatingWebhookConfiguration":
@@ -204,42 +243,73 @@ func (f *migrateFlags) thing(v *verdict, t thing) {
 // kind says of a kind of Istio's, or of the Gateway API's, that it is not read.
 func (f *migrateFlags) kind(v *verdict, t thing) {
 	group, name := t.field("spec", "group"), t.field("spec", "names", "kind")
-	if !strings.HasSuffix(group, "istio.io") && group != "gateway.networking.k8s.io" || group == "install.istio.io" {
-		return
-	}
-	if !known(group, name) {
+	if ofIstio(group) && !known(group, name) {
 		v.add("kinds that are not read", point{Text: name + " of " + group + ": its objects, if there are any, have no effect here"})
 	}
 }
 
+// ofIstio reports whether a control plane of Istio's reads kinds of a group.
+func ofIstio(group string) bool {
+	return strings.HasSuffix(group, "istio.io") && group != "install.istio.io" || group == "gateway.networking.k8s.io"
+}
+
 // istiod says what of its environment and its arguments has no effect here.
-func (f *migrateFlags) istiod(v *verdict, t thing) {
-	revision := cmp.Or(t.GetLabels()["istio.io/rev"], "default")
-	for _, c := range t.list("spec", "template", "spec", "containers") {
-		if c["name"] != "discovery" {
-			continue
+func (f *migrateFlags) istiod(v *verdict, t thing, c map[string]any) {
+	image := fmt.Sprint(c["image"])
+	if own(image) {
+		v.add("control planes", point{Text: fmt.Sprintf("%s is this control plane already, of revision %s, %s", t.named(), t.revision(), image)})
+		return
+	}
+	p := point{Text: fmt.Sprintf("%s is the control plane of revision %s, %s", t.named(), t.revision(), image)}
+	if of := minorOf(image); of != "" && of != minorOf(version.APILevel) {
+		p.Fix = fmt.Sprintf("it is of Istio %s, and the verdict is about %s: read what changed between them, or upgrade it first", of, minorOf(version.APILevel))
+	}
+	v.add("control planes", p)
+	args, _, _ := unstructured.NestedStringSlice(c, "args")
+	var environ []string
+	list, _, _ := unstructured.NestedSlice(c, "env")
+	for _, x := range list {
+		if m, ok := x.(map[string]any); ok {
+			value, _ := m["value"].(string)
+			environ = append(environ, fmt.Sprint(m["name"])+"="+value)
 		}
-		image, _ := c["image"].(string)
-		v.add("control planes", point{Text: fmt.Sprintf("%s is the control plane of revision %s, %s", t.named(), revision, image)})
-		args, _, _ := unstructured.NestedStringSlice(c, "args")
-		var environ []string
-		list, _, _ := unstructured.NestedSlice(c, "env")
-		for _, x := range list {
-			if m, ok := x.(map[string]any); ok {
-				value, _ := m["value"].(string)
-				environ = append(environ, fmt.Sprint(m["name"])+"="+value)
-			}
-		}
-		e := newEnv(environ)
-		command := discoveryCommand(&e, args)
-		for _, name := range e.foreign() {
-			v.add("environment of istiod", point{InTheWay: true, Text: fmt.Sprintf("%s=%s has no effect here", name, e.getenv(name)), Fix: "leave it out, or see that nothing depends on it", Where: t.named()})
-		}
-		for _, w := range e.warnings {
-			v.add("environment of istiod", point{InTheWay: true, Text: w, Where: t.named()})
-		}
-		for _, name := range unknownFlags(command.Flags(), args) {
-			v.add("arguments of istiod", point{InTheWay: true, Text: "--" + name + " has no effect here", Fix: "leave it out, or see that nothing depends on it", Where: t.named()})
+	}
+	e := newEnv(environ)
+	command := discoveryCommand(&e, args)
+	for _, name := range e.foreign() {
+		v.add("environment of istiod", point{InTheWay: true, Text: fmt.Sprintf("%s=%s has no effect here", name, e.getenv(name)), Fix: "leave it out, or see that nothing depends on it", Where: t.named()})
+	}
+	for _, w := range e.warnings {
+		v.add("environment of istiod", point{InTheWay: true, Text: w, Where: t.named()})
+	}
+	for _, name := range unknownFlags(command.Flags(), args) {
+		v.add("arguments of istiod", point{InTheWay: true, Text: "--" + name + " has no effect here", Fix: "leave it out, or see that nothing depends on it", Where: t.named()})
+	}
+}
+
+// minorVersion finds the first two numbers of a version, such as that of an image's tag.
+var minorVersion = regexp.MustCompile(`(?:^|:)(\d+\.\d+)(?:\.|-|$)`)
+
+// minorOf returns the first two numbers of the version of an image, or of a version; empty where there are none.
+func minorOf(image string) string {
+	if m := minorVersion.FindStringSubmatch(image); m != nil {
+		return m[1]
+	}
+	return ""
+}
+
+// chartTemplates are the templates of injection that Istio's chart makes.
+var chartTemplates = []string{"sidecar", "gateway", "grpc-simple", "grpc-agent", "waypoint", "kube-gateway", "agentgateway", "agentgateway-waypoint"}
+
+// templates says which templates of injection a user has added to those of Istio's chart.
+func (f *migrateFlags) templates(v *verdict, t thing) {
+	var config struct{ Templates map[string]string }
+	if sigsyaml.Unmarshal([]byte(t.field("data", injector.ConfigKey)), &config) != nil {
+		return // istiod does not take it either
+	}
+	for _, name := range sortedNames(config.Templates) {
+		if !slices.Contains(chartTemplates, name) {
+			v.add("templates of injection", point{InTheWay: true, Text: fmt.Sprintf("template %s of %s is not the chart's", name, t.named()), Fix: "give it to this one's chart by sidecarInjectorWebhook.templates." + name, Where: t.named()})
 		}
 	}
 }
