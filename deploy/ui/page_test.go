@@ -177,6 +177,13 @@ func TestPage(t *testing.T) {
 		t.Errorf("%v fields are set, and %v are defaults", set, all)
 	}
 	shot(t, ctx, "proxy")
+	policies := shop()["policies.yaml"]
+	s.Write("policies.yaml", strings.Replace(policies, "connectTimeout: 3s", "connectTimeout: 47s", 1))
+	text(t, ctx, ".tree", "47s") // it follows what the proxy is sent
+	s.Write("policies.yaml", policies)
+	text(t, ctx, ".tree", "3s")
+	do(t, ctx, chromedp.Evaluate(`location.hash = '#/proxy/%E0%A4%A'`, nil))
+	text(t, ctx, ".card", "%E0%A4%A", "not connected")
 
 	do(t, ctx, chromedp.KeyEvent("g"), chromedp.KeyEvent("o"))
 	text(t, ctx, ".tbody", "DestinationRule", "ledger", "proxies up to date", "policies.yaml:")

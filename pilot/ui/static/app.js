@@ -18,7 +18,16 @@ let namespaces = [];
 function place() {
   const [path, query] = location.hash.replace(/^#\/?/, '').split('?');
   const [view, ...rest] = path.split('/');
-  return { view: views[view] ? view : 'mesh', rest: rest.map(decodeURIComponent), query: new URLSearchParams(query) };
+  return { view: Object.hasOwn(views, view) ? view : 'mesh', rest: rest.map(decode), query: new URLSearchParams(query) };
+}
+
+// decode returns a part of an address as it was written where it is wrong.
+function decode(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
 }
 
 let shown;

@@ -46,6 +46,7 @@ export function proxy({ rest, query, update, failed }) {
 
   function choose(short, keep) {
     type = short;
+    if (!keep) chosen = null;
     table?.end();
     for (const tab of tabs.children) tab.setAttribute('aria-selected', tab.dataset.type === type ? 'true' : 'false');
     table = new Table({
@@ -62,18 +63,27 @@ export function proxy({ rest, query, update, failed }) {
     if (!keep) update(new URLSearchParams({ type }));
   }
 
+  // open shows a resource. It is drawn again when the proxy has been sent another one.
+  let drawn = '', sent = 0, dimmed = true; // which one is shown; when the proxy was sent its type; whether defaults are shown
   async function open(name) {
+    const of = type, which = of + '/' + name;
+    if (chosen !== name) update(new URLSearchParams({ type, name }));
     chosen = name;
-    update(new URLSearchParams({ type, name }));
     try {
-      const { value: r } = await get(`resource?proxy=${encodeURIComponent(id)}&type=${type}&name=${encodeURIComponent(name)}`);
-      const box = h('input', { type: 'checkbox', checked: true });
+      const { value: r, changed } = await get(`resource?proxy=${encodeURIComponent(id)}&type=${of}&name=${encodeURIComponent(name)}`);
+      if (type !== of || chosen !== name || (drawn === which && !changed)) return;
+      drawn = which;
+      const box = h('input', { type: 'checkbox', checked: dimmed });
       const body = r.hidden ? h('p', {}, 'It is a secret. Its content is shown nowhere.') : tree(r.value, r.defaults);
-      box.addEventListener('change', () => body.classList.toggle('without-defaults', !box.checked));
+      const show = () => { dimmed = box.checked; body.classList.toggle('without-defaults', !dimmed); };
+      box.addEventListener('change', show);
+      show();
       fill(detail, h('h3', {}, r.name), h('p', { class: 'dim' }, `${bytes(r.bytes)} · version ${r.version}`),
         h('div', { class: 'origins' }, h('h4', {}, 'Made of'), r.sources.length ? h('ul', {}, r.sources.map((s) => h('li', {}, source(s)))) : h('p', { class: 'dim' }, 'The mesh configuration alone, or it was made before and is not kept.')),
         r.hidden ? null : h('label', { class: 'check' }, box, ' defaults, dimmed'), body);
     } catch (error) {
+      if (type !== of || chosen !== name) return;
+      drawn = '';
       fill(detail, h('p', { class: 'error-text' }, error.message));
     }
   }
@@ -91,6 +101,9 @@ export function proxy({ rest, query, update, failed }) {
       row.waits ? h('p', { class: 'error-text' }, 'It waits: ' + row.waits) : null,
       h('div', { class: 'chips' }, row.types.map((t) => h('span', { class: 'chip' }, badge(t.state, (titles[t.type] ?? t.type)), ` sent ${age(t.sent, now())} ago, subscribed to ${t.subscribed}`))),
       row.types.filter((t) => t.error).map((t) => h('div', { class: 'nack', role: 'alert' }, h('b', {}, `${titles[t.type] ?? t.type} rejected ${age(t.errorTime, now())} ago: `), t.error)));
+    const last = row.types.find((t) => t.type === type)?.sent ?? 0;
+    if (chosen && last !== sent) open(chosen);
+    sent = last;
     const have = row.types.map((t) => t.type).join(' ');
     if (have !== known) {
       known = have;
