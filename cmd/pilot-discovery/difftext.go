@@ -32,20 +32,28 @@ func (f *diffFlags) text(w io.Writer, done *inspect.Changed, tree *gitTree) erro
 	fmt.Fprintf(&out, "%d of %s affected; %s would be pushed, for %s.\n", done.Affected(), proxiesAre(done.Proxies, done.Affected()), size(done.Difference.Bytes()), report.Amount(len(done.Changes), "change"))
 	f.list(&out, "New, so that they get everything: ", done.Come)
 	f.list(&out, "No more: ", done.Gone)
-	shown := map[*difference.Change]bool{}
-	for _, g := range done.Groups {
+	groups, err := f.alike(done.Groups)
+	if err != nil {
+		return err
+	}
+	shown := map[string]bool{}
+	for _, g := range groups {
 		fmt.Fprintln(&out)
-		f.list(&out, "", g.Proxies)
-		fmt.Fprintf(&out, "  %s to each\n", size(g.Bytes))
-		for n, x := range g.Changes {
-			if f.limit > 0 && n == f.limit {
-				fmt.Fprintf(&out, "  and %d more resources (--limit 0 prints all)\n", len(g.Changes)-n)
-				break
+		f.list(&out, "", g.proxies)
+		if g.least == g.most {
+			fmt.Fprintf(&out, "  %s to each\n", size(g.most))
+		} else {
+			fmt.Fprintf(&out, "  %s to %s to each\n", size(g.least), size(g.most))
+		}
+		for _, text := range g.changes {
+			if first, _, several := strings.Cut(text, "\n"); several && shown[text] {
+				text = first + ", as above"
 			}
-			if err := f.change(&out, x, shown[x]); err != nil {
-				return err
-			}
-			shown[x] = true
+			shown[text] = true
+			fmt.Fprintln(&out, text)
+		}
+		if g.more > 0 {
+			fmt.Fprintf(&out, "  and %d more resources (--limit 0 prints all)\n", g.more)
 		}
 	}
 	findings := func(mark, color string, list []diag.Diagnostic) {
@@ -58,8 +66,54 @@ func (f *diffFlags) text(w io.Writer, done *inspect.Changed, tree *gitTree) erro
 		findings("+", red, done.New)
 		findings("-", green, done.Mended)
 	}
-	_, err := io.WriteString(w, tree.shown(out.String()))
+	_, err = io.WriteString(w, tree.shown(out.String()))
 	return err
+}
+
+// textGroup is what is written once for proxies whose changes read the same, though their resources may differ elsewhere.
+type textGroup struct {
+	proxies     []string
+	least, most int      // bytes to each
+	changes     []string // as they are written, without the last newline
+	more        int      // that are not written
+}
+
+// alike puts groups together whose changes read the same.
+func (f *diffFlags) alike(list []*difference.Group) ([]*textGroup, error) {
+	var out []*textGroup
+	byText, texts := map[string]*textGroup{}, map[*difference.Change]string{}
+	for _, g := range list {
+		n := len(g.Changes)
+		if f.limit > 0 {
+			n = min(n, f.limit)
+		}
+		t := &textGroup{proxies: g.Proxies, least: g.Bytes, most: g.Bytes, more: len(g.Changes) - n}
+		for _, x := range g.Changes[:n] {
+			if _, made := texts[x]; !made {
+				text, err := f.change(x)
+				if err != nil {
+					return nil, err
+				}
+				texts[x] = text
+			}
+			t.changes = append(t.changes, texts[x])
+		}
+		key := strings.Join(t.changes, "\n")
+		for _, x := range g.Changes[n:] {
+			key += "\n" + mark(x) + x.Type + " " + x.Name
+		}
+		if same := byText[key]; same != nil {
+			same.proxies = append(slices.Clip(same.proxies), t.proxies...)
+			same.least, same.most = min(same.least, t.least), max(same.most, t.most)
+			continue
+		}
+		byText[key] = t
+		out = append(out, t)
+	}
+	for _, t := range out {
+		slices.Sort(t.proxies)
+	}
+	return out, nil
 }
 
 func size(n int) string {
@@ -93,37 +147,34 @@ func (f *diffFlags) list(out *bytes.Buffer, head string, list []string) {
 	fmt.Fprintln(out)
 }
 
-func (f *diffFlags) change(out *bytes.Buffer, x *difference.Change, before bool) error {
-	name := strings.TrimSpace(x.Type + " " + x.Name)
-	if before {
-		fmt.Fprintf(out, "  %s %s, as above\n", f.mark(x), name)
-		return nil
-	}
-	fmt.Fprintf(out, "  %s %s\n", f.mark(x), name)
+// change returns what is written of a change, without the last newline.
+func (f *diffFlags) change(x *difference.Change) (string, error) {
+	var out strings.Builder
+	fmt.Fprintf(&out, "  %s %s\n", f.mark(x), strings.TrimSpace(x.Type+" "+x.Name))
 	list, err := x.Fields()
 	if err != nil {
-		return err
+		return "", err
 	}
 	for n, d := range list {
 		if f.limit > 0 && n == f.limit {
-			fmt.Fprintf(out, "      and %d more fields\n", len(list)-n)
+			fmt.Fprintf(&out, "      and %d more fields\n", len(list)-n)
 			break
 		}
 		switch {
 		case d.Had == "" && d.Has == "":
-			fmt.Fprintf(out, "      %s\n", d.Path)
+			fmt.Fprintf(&out, "      %s\n", d.Path)
 		case d.Had == "":
-			fmt.Fprintf(out, "      %s %s: %s\n", f.color.paint(green, "+"), d.Path, f.short(d.Has))
+			fmt.Fprintf(&out, "      %s %s: %s\n", f.color.paint(green, "+"), d.Path, f.short(d.Has))
 		case d.Has == "":
-			fmt.Fprintf(out, "      %s %s: %s\n", f.color.paint(red, "-"), d.Path, f.short(d.Had))
+			fmt.Fprintf(&out, "      %s %s: %s\n", f.color.paint(red, "-"), d.Path, f.short(d.Had))
 		default:
-			fmt.Fprintf(out, "      %s: %s -> %s\n", d.Path, f.short(d.Had), f.short(d.Has))
+			fmt.Fprintf(&out, "      %s: %s -> %s\n", d.Path, f.short(d.Had), f.short(d.Has))
 		}
 	}
 	for _, c := range x.Causes {
-		fmt.Fprintf(out, "    because of %s%s\n", c.Key, placed(c.Position))
+		fmt.Fprintf(&out, "    because of %s%s\n", c.Key, placed(c.Position))
 	}
-	return nil
+	return strings.TrimSuffix(out.String(), "\n"), nil
 }
 
 // short cuts long values where lists are cut.
