@@ -70,7 +70,8 @@ func (f *diffFlags) text(w io.Writer, done *inspect.Changed, tree *gitTree) erro
 	return err
 }
 
-// textGroup is what is written once for proxies whose changes read the same, though their resources may differ elsewhere.
+// textGroup is what is written once for proxies whose changes read the same, though their resources may differ
+// elsewhere.
 type textGroup struct {
 	proxies     []string
 	least, most int      // bytes to each

@@ -149,13 +149,13 @@ func New(o Options) (*Server, error) {
 	if o.NoMemo {
 		memo = 0
 	}
-	t := translate.New(translate.Options{Idle: memo, Features: o.features(), Found: logFindings(o.Logger)})
+	t := translate.New(translate.Options{Idle: memo, Now: time.Now, Features: o.features(), Found: logFindings(o.Logger)})
 	s.prepare, s.translator = t.Prepare, t
 	identifier, err := json.Marshal(map[string]any{"Component": "istiod", "ID": cmp.Or(o.PodName, "istiod"), "Info": map[string]string{"version": o.Version}})
 	if err != nil {
 		return nil, err
 	}
-	ads.Translator, ads.Objects = t, api.New(o.Relay)
+	ads.Translator, ads.Objects = t, api.New(o.Relay, time.Now)
 	ads.Logger, ads.Metrics, ads.Limits, ads.Identifier = o.Logger.With("scope", "ads"), s.metrics, o.Limits, string(identifier)
 	ads.Streams = o.Limits.Streams
 	ads.NoVirtualHosts, ads.Authenticate, ads.ProofTime = o.NoVirtualHosts, s.peer, o.ProofTime

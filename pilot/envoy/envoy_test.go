@@ -265,7 +265,7 @@ func TestNamesEdited(t *testing.T) {
 type key struct{ n int }
 
 func TestMemo(t *testing.T) {
-	m := envoy.NewMemo(10)
+	m := envoy.NewMemo(10, nil)
 	built := 0
 	table := envoy.NewMemoTable(m, func(k key) *envoy.Resource { built++; return cluster(fmt.Sprint(k.n)) })
 	a := table.Get(key{1})
@@ -279,7 +279,7 @@ func TestMemo(t *testing.T) {
 
 // TestMemoIsBounded: unused resources are bounded in bytes, so that a few large ones evict many small ones.
 func TestMemoIsBounded(t *testing.T) {
-	m := envoy.NewMemo(1 << 20)
+	m := envoy.NewMemo(1<<20, nil)
 	built := map[int]int{}
 	table := envoy.NewMemoTable(m, func(k key) *envoy.Resource {
 		built[k.n]++
@@ -302,7 +302,7 @@ func TestMemoIsBounded(t *testing.T) {
 // afterwards.
 func TestMemoKeepsNothingOld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := envoy.NewMemo(1 << 30)
+		m := envoy.NewMemo(1<<30, time.Now)
 		table := envoy.NewMemoTable(m, func(k key) *envoy.Resource { return cluster(fmt.Sprint(k.n)) })
 		for n := range 600 {
 			table.Get(key{n})
@@ -320,7 +320,7 @@ func TestMemoKeepsNothingOld(t *testing.T) {
 }
 
 func TestMemoOff(t *testing.T) {
-	m := envoy.NewMemo(0)
+	m := envoy.NewMemo(0, nil)
 	table := envoy.NewMemoTable(m, func(k key) *envoy.Resource { return cluster(fmt.Sprint(k.n)) })
 	a, b := table.Get(key{1}), table.Get(key{1})
 	if a == b || a.Version != b.Version || table.Len() != 0 {
@@ -334,7 +334,7 @@ func TestMemoOff(t *testing.T) {
 // TestMemoForgets: an unused resource that is not among the newest goes. A resource that somebody holds stays, however
 // many others come.
 func TestMemoForgets(t *testing.T) {
-	m := envoy.NewMemo(3)
+	m := envoy.NewMemo(3, nil)
 	table := envoy.NewMemoTable(m, func(k key) *envoy.Resource { return cluster(fmt.Sprint(k.n)) })
 	held := table.Get(key{0})
 	for i := range 200 {
@@ -354,7 +354,7 @@ func TestMemoForgets(t *testing.T) {
 
 // TestMemoConcurrent: all who ask for one key at the same time get one pointer.
 func TestMemoConcurrent(t *testing.T) {
-	m := envoy.NewMemo(4)
+	m := envoy.NewMemo(4, nil)
 	table := envoy.NewMemoTable(m, func(k key) *envoy.Resource { return cluster(fmt.Sprint(k.n)) })
 	var wg sync.WaitGroup
 	got := make([][]*envoy.Resource, 8)
@@ -394,7 +394,7 @@ func TestAddress(t *testing.T) {
 // TestMemoCountsNames: the bound counts all memory of unused resources, so that few small ones with long names fit.
 func TestMemoCountsNames(t *testing.T) {
 	const idle, length = 1 << 20, 1 << 10
-	m := envoy.NewMemo(idle)
+	m := envoy.NewMemo(idle, nil)
 	table := envoy.NewMemoTable(m, func(k key) *envoy.Resource {
 		r := cluster(fmt.Sprintf("%0*d", length, k.n))
 		r.Body = nil

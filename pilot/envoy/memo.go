@@ -17,6 +17,7 @@ import (
 // configuration that flips back and forth. No idle secret is kept. Safe for concurrent use.
 type Memo struct {
 	maxIdle      int // bytes that are kept of idle ones; 0: the memo is off
+	now          func() time.Time
 	hits, misses atomic.Uint64
 	evictions    atomic.Uint64
 
@@ -38,9 +39,12 @@ type memoTable interface {
 const idleAge = time.Minute
 
 // NewMemo returns a memo that keeps unused resources for a minute, up to idle bytes of them. With idle 0 it is off, and
-// every resource is built again.
-func NewMemo(idle int) *Memo {
-	m := &Memo{maxIdle: idle}
+// every resource is built again. now is the clock; without one resources do not age.
+func NewMemo(idle int, now func() time.Time) *Memo {
+	if now == nil {
+		now = func() time.Time { return time.Time{} }
+	}
+	m := &Memo{maxIdle: idle, now: now}
 	m.idle, _ = simplelru.NewLRU(math.MaxInt, func(r *Resource, _ time.Time) { m.bytes -= r.cost() }) // fails only for sizes below 1
 	return m
 }
@@ -50,7 +54,7 @@ func NewMemo(idle int) *Memo {
 func (m *Memo) addIdle(r *Resource) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	now := time.Now()
+	now := m.now()
 	m.idle.Add(r, now)
 	m.bytes += r.cost()
 	for {

@@ -88,7 +88,7 @@ func TestSecretTypes(t *testing.T) {
 
 // TestMemoKeepsNoIdleSecret: as long as somebody holds a secret it is cached as any other resource, and no longer.
 func TestMemoKeepsNoIdleSecret(t *testing.T) {
-	m := envoy.NewMemo(1 << 20)
+	m := envoy.NewMemo(1<<20, nil)
 	secrets := envoy.NewMemoTable(m, secret)
 	routes := envoy.NewMemoTable(m, func(name string) *envoy.Resource {
 		return envoy.NewResource(name, &routev3.RouteConfiguration{Name: name})

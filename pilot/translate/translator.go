@@ -3,6 +3,7 @@ package translate
 import (
 	"slices"
 	"sync"
+	"time"
 	"weak"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
@@ -32,6 +33,7 @@ import (
 // Options of a Translator.
 type Options struct {
 	Idle     int                // bytes of unused resources that the memo keeps; 0 turns the memo off
+	Now      func() time.Time   // nil: unused resources do not age
 	Features []*feature.Feature // in the order of what they add to resources
 
 	// Found is called where a resource is made without a patch that it should have, by any goroutine. It may be called
@@ -86,7 +88,7 @@ func makers(m *envoy.Memo, h *hooks.Hooks, c *engine.Cache) (types, ofGRPC map[s
 
 // New returns a Translator.
 func New(o Options) *Translator {
-	t := &Translator{features: o.Features, memo: envoy.NewMemo(o.Idle), keys: cohort.NewInterner()}
+	t := &Translator{features: o.Features, memo: envoy.NewMemo(o.Idle, o.Now), keys: cohort.NewInterner()}
 	t.patch = patch.New(t.memo, o.Features, &t.cache, o.Found)
 	t.types, t.grpc = makers(t.memo, hooks.New(o.Features, o.Idle > 0), &t.cache)
 	t.newStateFunc = func(s *snapshot.Snapshot) any { return t.newState(s) }

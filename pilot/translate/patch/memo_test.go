@@ -26,7 +26,7 @@ func TestMemoForgets(t *testing.T) {
 		},
 		"panic": func(proto.Message) (proto.Message, []feature.PatchNote) { panic("of a test") },
 	} {
-		p := New(envoy.NewMemo(1), []*feature.Feature{{Hooks: feature.Hooks{Patches: &feature.Patches{
+		p := New(envoy.NewMemo(1, nil), []*feature.Feature{{Hooks: feature.Hooks{Patches: &feature.Patches{
 			Of: func(feature.Selection, feature.PatchTarget) func(feature.PatchTarget) []feature.Patch {
 				return func(feature.PatchTarget) []feature.Patch { return []feature.Patch{{Object: o}} }
 			},

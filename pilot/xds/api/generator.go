@@ -33,12 +33,12 @@ type made struct {
 	set      weak.Pointer[envoy.Set]
 }
 
-// idle is how many resources that no client has are kept for those that flip back and forth.
-const idle = 64
+// idle is how many bytes are kept of resources that no client has, for those that flip back and forth.
+const idle = 1 << 20
 
-// New makes a Generator. With relay it also returns the objects that came from other control planes.
-func New(relay bool) *Generator {
-	return &Generator{resources: envoy.NewMemoTable(envoy.NewMemo(idle), resource), relay: relay, sets: map[*kinds.Kind]made{}}
+// New makes a Generator. With relay it also returns the objects that came from other control planes. now is the clock.
+func New(relay bool, now func() time.Time) *Generator {
+	return &Generator{resources: envoy.NewMemoTable(envoy.NewMemo(idle, now), resource), relay: relay, sets: map[*kinds.Kind]made{}}
 }
 
 // ResolveCohort implements session.Translator: all readers are sent the same.

@@ -52,7 +52,7 @@ func TestResourceHoldsTheObject(t *testing.T) {
 	remote.Cluster = "other"
 	b.Apply([]kinds.Change{change(o), change(ageless), change(remote)})
 	s := b.Commit(time.Time{})
-	g := api.New(false)
+	g := api.New(false, nil)
 	set := g.Set(s, "networking.istio.io/v1/ServiceEntry")
 	if n := set.Len(); n != 2 {
 		t.Fatalf("%d resources, not the two of this cluster", n)
@@ -86,7 +86,7 @@ func TestVersionsFollowContent(t *testing.T) {
 	b := snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: mesh.Default()})
 	x, y := entry("a", "x", "x.example"), entry("a", "y", "y.example")
 	b.Apply([]kinds.Change{change(x), change(y)})
-	g := api.New(false)
+	g := api.New(false, nil)
 	first := g.Set(b.Commit(time.Time{}), url)
 	other := &kinds.Object{Key: kinds.Key{Kind: kinds.Sidecar, Namespace: "a", Name: "s"}, Spec: &networkingv1.Sidecar{}}
 	b.Apply([]kinds.Change{change(other)})
@@ -105,7 +105,7 @@ func TestVersionsFollowContent(t *testing.T) {
 	}
 	b = snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: mesh.Default()})
 	b.Apply([]kinds.Change{change(entry("a", "x", "x.example"))})
-	if again := api.New(false).Set(b.Commit(time.Time{}), url).Get("a/x"); again.Version != first.Get("a/x").Version {
+	if again := api.New(false, nil).Set(b.Commit(time.Time{}), url).Get("a/x"); again.Version != first.Get("a/x").Version {
 		t.Error("another server gives the same object another version")
 	}
 }
