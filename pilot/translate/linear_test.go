@@ -159,6 +159,7 @@ func TestLinear(t *testing.T) {
 	}
 	for name := range largeObjects() {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			const size, most = 1000, 2.5
 			one, two := statements(t, program, name, size), statements(t, program, name, 2*size)
 			all := func(blocks map[string]int) (sum int) {
