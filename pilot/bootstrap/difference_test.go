@@ -2,12 +2,15 @@ package bootstrap
 
 import (
 	"context"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
 	"flag"
 	"fmt"
 	"log/slog"
-	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +21,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/citadel/pki"
 	"github.com/istiod-lite/istiod-lite/deploy/histories"
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/pilot/difference"
@@ -43,8 +47,8 @@ func TestDifferences(t *testing.T) {
 			return
 		}
 	}
-	t.Logf("changes that reach each proxy: %v", reached)
-	for _, name := range []string{"edge", "ingress"} { // what they serve is derived
+	t.Logf("changes that reach each proxy and each type: %v", reached)
+	for _, name := range []string{"edge", "ingress", "sds", "ecds", "nds"} { // what edge and ingress serve is derived
 		if reached[name] == 0 && *differenceChanges >= 100 {
 			t.Errorf("no change reaches %s", name)
 		}
@@ -55,7 +59,11 @@ func predict(t *testing.T, seed uint64, changes int, reached map[string]int) {
 	t.Helper()
 	p := newPast(t, seed)
 	p.add(t, "testdata/derived.yaml")
-	o := testOptions(t)
+	signer := selfSigned(t)
+	p.add(t, "testdata/others.yaml", certified(t, signer)...)
+	o := certificateOptions(t)
+	o.Certificates.StateDir = ""
+	plug(t, o.Certificates.Folder, signer)
 	o.Logger, o.DebounceAfter, o.Poll, o.NoWatch = slog.New(slog.DiscardHandler), time.Millisecond, time.Hour, true
 	o.ConfigDir, o.Monitoring = t.TempDir(), ""
 	o.Limits.Departure = time.Nanosecond
@@ -66,6 +74,8 @@ func predict(t *testing.T, seed uint64, changes int, reached map[string]int) {
 	h := &history{contents: contents{known: map[string]*content{}, version: map[string]string{}}, server: s, past: p}
 	stop := run(t, s)
 	defer func() { _ = stop() }()
+	roots := x509.NewCertPool()
+	roots.AddCert(signer.Roots[0])
 	eventually(t, "the server is ready", s.ready.Load)
 	s.throttle.Take(p.start(t))
 	h.settle()
@@ -86,23 +96,29 @@ func predict(t *testing.T, seed uint64, changes int, reached map[string]int) {
 		if proxies[name], err = node.Parse(n); err != nil {
 			t.Fatal(err)
 		}
+		proof := proofs()[name]
 		conn, err := grpc.NewClient("passthrough:///"+s.Addresses().GRPC, grpc.WithTransportCredentials(insecure.NewCredentials()))
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer conn.Close()
+		if proof != "" {
+			conn = dialSecure(t, s.Addresses().SecureGRPC, roots, leafOf(t, signer, "spiffe://cluster.local/ns/"+proxies[name].Namespace+"/sa/"+proof))
+		}
 		stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
-		x := &watcher{h: h, stream: stream, have: map[string]map[string]*content{}, subs: map[string]map[string]bool{envoy.EndpointType: {}, envoy.RouteType: {}}}
-		x.reset()
+		x := newWatcher(stream, proxies[name].DNSCapture, proof != "")
 		watchers[name] = x
-		if err := stream.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: envoy.ClusterType, Node: n}); err != nil {
-			t.Fatal(err)
-		}
-		if err := stream.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: envoy.ListenerType}); err != nil {
-			t.Fatal(err)
+		for _, typeURL := range wholeTypes(x.dns) {
+			r := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeURL}
+			if typeURL == envoy.ClusterType {
+				r.Node = n
+			}
+			if err := stream.Send(r); err != nil {
+				t.Fatal(err)
+			}
 		}
 		running.Add(1)
 		go func() {
@@ -110,6 +126,7 @@ func predict(t *testing.T, seed uint64, changes int, reached map[string]int) {
 			for {
 				r, err := stream.Recv()
 				if err != nil {
+					x.fail(err)
 					return
 				}
 				x.take(r)
@@ -157,7 +174,10 @@ func predict(t *testing.T, seed uint64, changes int, reached map[string]int) {
 			for _, name := range g.Proxies {
 				reached[name]++
 				for _, c := range g.Changes {
-					if slices.Contains([]string{"cds", "eds", "lds", "rds"}, c.Type) {
+					reached[c.Type]++
+				}
+				for _, c := range g.Changes {
+					if c.Type != "sds" || proofs()[name] != "" {
 						predicted[name] = append(predicted[name], describe(c.Type, c.Name, c.Has == nil))
 					}
 				}
@@ -180,13 +200,13 @@ func predict(t *testing.T, seed uint64, changes int, reached map[string]int) {
 }
 
 // add has objects of a file change, too: those that others are derived from, of the Gateway API and Ingresses.
-func (p *past) add(t *testing.T, path string) {
+func (p *past) add(t *testing.T, path string, replaced ...string) {
 	t.Helper()
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, o := range readObjects(t, path, string(text)) {
+	for _, o := range readObjects(t, path, strings.NewReplacer(replaced...).Replace(string(text))) {
 		if p.pool[o.Key] == nil {
 			p.keys = append(p.keys, o.Key)
 		}
@@ -194,158 +214,33 @@ func (p *past) add(t *testing.T, path string) {
 	}
 }
 
+// proofs are the service accounts of proxies that prove their identity, and so are sent secrets, by what they are
+// called. The other proxies are of Pods that have another service account with each version, or none.
+func proofs() map[string]string {
+	return map[string]string{"gateway": "gw", "second": "gw", "edge": "edge", "ingress": "ingress", "scoped": "x", "plain": "y"}
+}
+
+// certified returns what takes the place of the certificates in a file of objects.
+func certified(t *testing.T, signer *pki.Bundle) []string {
+	t.Helper()
+	text := base64.StdEncoding.EncodeToString
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: signer.Roots[0].Raw})
+	of := []string{"{{ca}}", text(ca), "{{pem}}", strconv.Quote(string(ca))}
+	for _, name := range []string{"one", "two"} {
+		c := leafOf(t, signer, "spiffe://example/"+name)
+		key, err := x509.MarshalPKCS8PrivateKey(c.PrivateKey)
+		if err != nil {
+			t.Fatal(err)
+		}
+		chain := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Certificate[0]})
+		of = append(of, "{{"+name+"}}", fmt.Sprintf("{tls.crt: %s, tls.key: %s}", text(chain), text(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}))))
+	}
+	return of
+}
+
 func describe(short, name string, gone bool) string {
 	if gone {
 		return "- " + short + " " + name
 	}
 	return "+ " + short + " " + name
-}
-
-// watcher is a client that subscribes as Envoy does, and writes down what comes.
-type watcher struct {
-	h      *history
-	stream discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesClient
-
-	mu      sync.Mutex
-	have    map[string]map[string]*content
-	subs    map[string]map[string]bool
-	came    map[string]bool // as describe has it
-	barred  int
-	reached int
-	failed  error
-}
-
-func (x *watcher) reset() {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.came = map[string]bool{}
-}
-
-// pushed returns what has come. What changed before it went is what went.
-func (x *watcher) pushed() []string {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	for what := range x.came {
-		if gone, ok := strings.CutPrefix(what, "- "); ok {
-			delete(x.came, "+ "+gone)
-		}
-	}
-	return slices.Sorted(maps.Keys(x.came))
-}
-
-// take is one response.
-func (x *watcher) take(r *discoveryv3.DeltaDiscoveryResponse) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	short := envoy.ShortType(r.TypeUrl)
-	if x.have[r.TypeUrl] == nil {
-		x.have[r.TypeUrl] = map[string]*content{}
-	}
-	for _, a := range r.Resources {
-		if _, ok := strings.CutPrefix(a.Name, "barrier-"); ok {
-			x.reached++
-			continue
-		}
-		if subs := x.subs[r.TypeUrl]; subs != nil && !subs[a.Name] { // it was on its way
-			continue
-		}
-		c, err := x.h.look(a.Resource)
-		if err != nil {
-			x.failed = err
-			return
-		}
-		if had := x.have[r.TypeUrl][a.Name]; had != c {
-			x.came[describe(short, a.Name, false)] = true
-		} else if r.TypeUrl != envoy.EndpointType || !x.came[describe("cds", a.Name, false)] { // a cluster that changes waits for its endpoints
-			x.failed = fmt.Errorf("%s %s comes though nothing is new in it", short, a.Name)
-		}
-		x.have[r.TypeUrl][a.Name] = c
-	}
-	for _, name := range r.RemovedResources {
-		x.drop(r.TypeUrl, name)
-	}
-	ack := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: r.TypeUrl, ResponseNonce: r.Nonce}
-	_ = x.stream.Send(ack)
-	switch r.TypeUrl {
-	case envoy.ClusterType:
-		x.follow(r.TypeUrl, envoy.EndpointType)
-	case envoy.ListenerType:
-		x.follow(r.TypeUrl, envoy.RouteType)
-	}
-}
-
-func (x *watcher) drop(typeURL, name string) {
-	if x.have[typeURL][name] != nil {
-		delete(x.have[typeURL], name)
-		x.came[describe(envoy.ShortType(typeURL), name, true)] = true
-	}
-}
-
-// follow subscribes to what resources of one type name of another.
-func (x *watcher) follow(from, to string) {
-	wanted := map[string]bool{}
-	for _, c := range x.have[from] {
-		for _, name := range c.refers {
-			wanted[name] = true
-		}
-	}
-	r := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: to}
-	for name := range wanted {
-		if !x.subs[to][name] {
-			r.ResourceNamesSubscribe = append(r.ResourceNamesSubscribe, name)
-		}
-	}
-	for name := range x.subs[to] {
-		if !wanted[name] {
-			r.ResourceNamesUnsubscribe = append(r.ResourceNamesUnsubscribe, name)
-			x.drop(to, name)
-		}
-	}
-	x.subs[to] = wanted
-	if len(r.ResourceNamesSubscribe)+len(r.ResourceNamesUnsubscribe) > 0 {
-		_ = x.stream.Send(r)
-	}
-}
-
-// differs says where the client does not have what a View has for it.
-func (x *watcher) differs(v *difference.View, name string) string {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.failed != nil {
-		return x.failed.Error()
-	}
-	for _, typeURL := range subscribedTypes[:4] {
-		n := 0
-		for r := range v.Get(name, typeURL).All {
-			n++
-			if has := x.have[typeURL][r.Name]; has == nil || has.value != string(r.Value()) {
-				return envoy.ShortType(typeURL) + " " + r.Name
-			}
-		}
-		if n != len(x.have[typeURL]) {
-			return fmt.Sprintf("%d %s, not %d", len(x.have[typeURL]), envoy.ShortType(typeURL), n)
-		}
-	}
-	return ""
-}
-
-// barrier asks for what nobody has heard of: once that is answered, what was to be pushed before has come.
-func (x *watcher) barrier() bool {
-	x.mu.Lock()
-	x.barred++
-	name, want := fmt.Sprintf("barrier-%d", x.barred), x.barred
-	_ = x.stream.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: envoy.EndpointType, ResourceNamesSubscribe: []string{name}})
-	x.mu.Unlock()
-	for end := time.Now().Add(timeout); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		x.mu.Lock()
-		there := x.reached >= want
-		if there {
-			_ = x.stream.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: envoy.EndpointType, ResourceNamesUnsubscribe: []string{name}})
-		}
-		x.mu.Unlock()
-		if there {
-			return true
-		}
-	}
-	return false
 }

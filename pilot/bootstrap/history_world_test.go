@@ -2,8 +2,10 @@ package bootstrap
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -128,6 +130,8 @@ func (p *past) change(t *testing.T, k kinds.Key, gone bool) kinds.Change {
 	what := "gone"
 	switch {
 	case gone:
+	case p.present[k] != nil && chance(p.r, 6):
+		c.Object, what = p.retouched(p.present[k])
 	case versions != nil && (k.Kind != kinds.Namespace || chance(p.r, 2)):
 		i := p.r.IntN(len(versions))
 		c.Object, what = versions[i], fmt.Sprintf("version %d of the pool", i)
@@ -140,6 +144,32 @@ func (p *past) change(t *testing.T, k kinds.Key, gone bool) kinds.Change {
 	}
 	p.told = append(p.told, fmt.Sprintf("%v: %s", k, what))
 	return c
+}
+
+// retouched returns an object that says what it said, with other metadata.
+func (p *past) retouched(of *kinds.Object) (*kinds.Object, string) {
+	o := *of
+	with := func(m map[string]string) map[string]string {
+		m = maps.Clone(m)
+		if m == nil {
+			m = map[string]string{}
+		}
+		m["example.com/note"] = strconv.Itoa(p.r.IntN(9))
+		return m
+	}
+	switch p.r.IntN(4) {
+	case 0:
+		o.Labels = with(o.Labels)
+		return &o, "as it was, with another label"
+	case 1:
+		o.Annotations = with(o.Annotations)
+		return &o, "as it was, with another annotation"
+	case 2:
+		o.Generation++
+		return &o, "as it was, in another generation"
+	}
+	o.Position = "moved.yaml:7:1"
+	return &o, "as it was, in another file"
 }
 
 // text makes an object up.
@@ -189,7 +219,11 @@ func (p *past) text(k kinds.Key) string {
 		return kubernetes("v1", "metadata: {name: %s, labels: {mesh: %q, topology.istio.io/network: %s}}\n", k.Name, one(r, "yes", "yes", "no"), one(r, "n1", "n2", `""`))
 	case kinds.ConfigMap:
 		return kubernetes("v1", "metadata: {name: %s, namespace: %s}\ndata:\n  mesh: |\n    %s\n  meshNetworks: |\n    %s\n", k.Name, k.Namespace,
-			one(r, "{}", "{}", "outboundTrafficPolicy: {mode: REGISTRY_ONLY}", "enableAutoMtls: false", `defaultServiceExportTo: ["."]`, `defaultVirtualServiceExportTo: ["b"]`, "trustDomain: other.example",
+			one(r, "{}", "{}", "outboundTrafficPolicy: {mode: REGISTRY_ONLY}", "enableAutoMtls: false", `defaultServiceExportTo: ["."]`, `defaultVirtualServiceExportTo: ["b"]`, "{trustDomain: other.example, trustDomainAliases: [cluster.local]}",
+				"accessLogFile: /dev/stdout", "h2UpgradePolicy: UPGRADE", `defaultDestinationRuleExportTo: ["."]`, "pathNormalization: {normalization: DECODE_AND_MERGE_SLASHES}", "trustDomainAliases: [old.example]", "connectTimeout: 3s",
+				"protocolDetectionTimeout: 2s", "ingressControllerMode: STRICT", "ingressControllerMode: \"OFF\"", "outboundTrafficPolicy: {mode: NOPE}", "localityLbSetting: {failoverPriority: [topology.kubernetes.io/zone]}",
+				"defaultHttpRetryPolicy: {attempts: 5}", "defaultConfig: {gatewayTopology: {numTrustedProxies: 2}, holdApplicationUntilProxyStarts: true}", "verifyCertificateAtClient: false", "enablePrometheusMerge: false",
+				"{extensionProviders: [{name: authorizer, envoyExtAuthzGrpc: {service: api.b.svc.cluster.local, port: 80}}, {name: spans, zipkin: {service: web.a.svc.cluster.local, port: 80}}], defaultProviders: {tracing: [spans]}}",
 				`discoverySelectors: [{matchExpressions: [{key: mesh, operator: NotIn, values: ["no"]}]}]`, `serviceSettings: [{settings: {clusterLocal: true}, hosts: ["*.a.svc.cluster.local"]}]`),
 			one(r, "{}", "{}", "networks: {n1: {endpoints: [{fromRegistry: Kubernetes}], gateways: [{address: 192.0.2.9, port: 15443}]}}", "networks: {n2: {endpoints: [{fromCidr: 10.1.1.0/24}], gateways: [{address: 192.0.2.8, port: 15443}]}}"))
 	case kinds.ServiceEntry:

@@ -74,12 +74,16 @@ var types = [...]string{
 func (c *Comparer) Look(s *snapshot.Snapshot, proxies map[string]*node.Proxy) (*View, error) {
 	c.translator.Prepare(s)
 	v := &View{of: make(map[string]*sight, len(proxies))}
-	known := map[cohort.Key]*sight{}
+	type client struct {
+		cohort.Key
+		names bool // whether the agent answers DNS: no other asks for the table of names
+	}
+	known := map[client]*sight{}
 	var failed []error
 	for name, p := range proxies {
-		k := c.translator.ResolveCohort(s, p)
+		k := client{c.translator.ResolveCohort(s, p), p.DNSCapture}
 		if known[k] == nil {
-			seen, err := c.look(s, k, p)
+			seen, err := c.look(s, k.Key, p)
 			if err != nil {
 				failed = append(failed, fmt.Errorf("%s: %w", name, err))
 			}
@@ -97,6 +101,9 @@ func (c *Comparer) look(s *snapshot.Snapshot, k cohort.Key, p *node.Proxy) (*sig
 	}
 	var failed []error
 	for i, typeURL := range types {
+		if typeURL == envoy.NameTableType && !p.DNSCapture {
+			continue
+		}
 		var names *envoy.Names
 		if envoy.TypeOf(typeURL).Named {
 			if names = c.namesOf(typeURL, out); names.Len() == 0 {
