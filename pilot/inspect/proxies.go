@@ -58,7 +58,7 @@ func (i *Inspection) PodNode(name, namespace string) *corev3.Node {
 	if o == nil {
 		return nil
 	}
-	return node.Format(i.proxy(o))
+	return i.node(i.proxy(o), o)
 }
 
 // proxy returns the proxy that a Pod has, as injection would write it. Of a cluster's Pods the containers are not
@@ -149,14 +149,15 @@ func (i *Inspection) sender(name string) *sender {
 		return nil
 	}
 	var s *sender
+	var of *kinds.Object
 	key := kinds.Key{Name: name[:at], Namespace: name[at+1:]}
 	key.Kind = kinds.Pod
-	if o := i.world.Object(key); o != nil {
-		s = &sender{Proxy: i.proxy(o), proxied: i.injected(o)}
+	if of = i.world.Object(key); of != nil {
+		s = &sender{Proxy: i.proxy(of), proxied: i.injected(of)}
 	} else {
 		key.Kind = kinds.WorkloadEntry
-		if o := i.world.Object(key); o != nil && hasAgent(o) {
-			s = &sender{Proxy: i.entryProxy(o), proxied: true}
+		if of = i.world.Object(key); of != nil && hasAgent(of) {
+			s = &sender{Proxy: i.entryProxy(of), proxied: true}
 		}
 	}
 	if i.server != nil {
@@ -167,6 +168,7 @@ func (i *Inspection) sender(name string) *sender {
 			}
 			known := *p
 			known.Account = account
+			of = nil // it has said all that there is to know
 			s = &sender{Proxy: &known, proxied: true}
 		}
 	}
@@ -175,7 +177,11 @@ func (i *Inspection) sender(name string) *sender {
 	}
 	s.identity = registry.SPIFFE(i.Snapshot.Mesh.GetTrustDomain(), s.Namespace, s.Account)
 	// A node says what its proxy is: what Parse makes of it is what a server knows.
-	p, err := node.Parse(node.Format(s.Proxy))
+	n := node.Format(s.Proxy)
+	if of != nil {
+		n = i.node(s.Proxy, of)
+	}
+	p, err := node.Parse(n)
 	if err != nil {
 		s.proxied = false
 		return s
@@ -214,9 +220,9 @@ func (i *Inspection) injected(o *kinds.Object) bool {
 func (i *Inspection) proxies() map[string]*node.Proxy {
 	injected, all := map[string]*node.Proxy{}, map[string]*node.Proxy{}
 	any := false
-	take := func(p *node.Proxy, into ...map[string]*node.Proxy) {
+	take := func(p *node.Proxy, o *kinds.Object, into ...map[string]*node.Proxy) {
 		// A node says what its proxy is: what Parse makes of it is what a server knows.
-		if p, err := node.Parse(node.Format(p)); err == nil {
+		if p, err := node.Parse(i.node(p, o)); err == nil {
 			for _, m := range into {
 				m[p.Name+"."+p.Namespace] = p
 			}
@@ -224,7 +230,7 @@ func (i *Inspection) proxies() map[string]*node.Proxy {
 	}
 	for _, o := range i.world.ObjectsOf(kinds.WorkloadEntry) {
 		if hasAgent(o) {
-			take(i.entryProxy(o), injected, all)
+			take(i.entryProxy(o), o, injected, all)
 		}
 	}
 	for _, o := range i.world.ObjectsOf(kinds.Pod) {
@@ -237,11 +243,11 @@ func (i *Inspection) proxies() map[string]*node.Proxy {
 		wants := o.Labels[injectLabel] != "false" && o.Annotations[injectLabel] != "false"
 		switch {
 		case has && wants:
-			take(i.proxy(o), injected, all)
+			take(i.proxy(o), o, injected, all)
 		case has:
-			take(i.proxy(o), injected)
+			take(i.proxy(o), o, injected)
 		case wants:
-			take(i.proxy(o), all)
+			take(i.proxy(o), o, all)
 		}
 	}
 	if any {

@@ -1,0 +1,115 @@
+package inspect
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
+	networkingv1beta1 "istio.io/api/networking/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/registry/kube"
+)
+
+const (
+	// configAnnotation holds the configuration of a Pod's own proxy, over that of the mesh.
+	configAnnotation = "proxy.istio.io/config"
+	// configVariable holds that of a proxy that is there.
+	configVariable = "PROXY_CONFIG"
+	// metadataPrefix begins the variables that are entries of the metadata of a proxy's node.
+	metadataPrefix = "ISTIO_META_"
+)
+
+// node returns the node of a proxy that a Pod or a WorkloadEntry has: with what its configuration says of it, which is
+// that of the mesh, of ProxyConfigs and of its annotation, or that of the container, if the proxy is there.
+func (i *Inspection) node(p *node.Proxy, o *kinds.Object) *corev3.Node {
+	n := node.Format(p)
+	config, variables := i.effective(o), map[string]string{}
+	if c := proxyContainer(o); c != nil {
+		for _, v := range c.Env {
+			variables[v.Name] = v.Value // empty where it comes from elsewhere
+		}
+		if text := variables[configVariable]; text != "" { // injection wrote it
+			own := &meshv1alpha1.ProxyConfig{}
+			if (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal([]byte(text), own) == nil {
+				config = own
+			}
+		}
+	}
+	for name, value := range config.GetProxyMetadata() {
+		variables[name] = cmp.Or(variables[name], value)
+	}
+	fields := n.GetMetadata().GetFields()
+	for name, value := range variables {
+		key, ok := strings.CutPrefix(name, metadataPrefix)
+		if ok && value != "" && fields[key] == nil { // what is known of the proxy counts
+			fields[key] = structpb.NewStringValue(value)
+		}
+	}
+	text, err := protojson.Marshal(config)
+	own := &structpb.Struct{}
+	if err != nil || protojson.Unmarshal(text, own) != nil {
+		return n
+	}
+	if settings, err := mesh.Settings(own); err == nil && settings != "" {
+		fields[configVariable] = structpb.NewStructValue(mesh.FormatSettings(settings))
+	}
+	return n
+}
+
+// proxyContainer returns the container of a Pod's proxy, or nil: of a cluster's Pods the containers are not known.
+func proxyContainer(o *kinds.Object) *corev1.Container {
+	pod, whole := o.Spec.(*corev1.Pod)
+	if !whole {
+		return nil
+	}
+	for _, list := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
+		if at := slices.IndexFunc(list, func(c corev1.Container) bool { return c.Name == kube.ProxyContainer }); at >= 0 {
+			return &list[at]
+		}
+	}
+	return nil
+}
+
+// effective returns the configuration with which a proxy is injected now. Each of these counts over those before it:
+// the mesh, ProxyConfigs without a selector, the annotation, and the ProxyConfig that selects the workload. Of several
+// ProxyConfigs the oldest counts.
+func (i *Inspection) effective(o *kinds.Object) *meshv1alpha1.ProxyConfig {
+	p := proto.CloneOf(i.Snapshot.Mesh.GetDefaultConfig())
+	if p == nil {
+		p = &meshv1alpha1.ProxyConfig{}
+	}
+	add := func(namespace string, selects bool) {
+		for _, x := range i.Snapshot.Objects(kinds.ProxyConfig, namespace) {
+			c, ok := x.Spec.(*networkingv1beta1.ProxyConfig)
+			selector := c.GetSelector().GetMatchLabels()
+			if !ok || selects != (len(selector) > 0) || selects && !kinds.Selects(selector, o.Labels) {
+				continue
+			}
+			if p.ProxyMetadata == nil {
+				p.ProxyMetadata = map[string]string{}
+			}
+			maps.Copy(p.ProxyMetadata, c.GetEnvironmentVariables())
+			return
+		}
+	}
+	for _, ns := range slices.Compact([]string{i.Snapshot.RootNamespace(), o.Namespace}) {
+		add(ns, false)
+	}
+	if text, ok := o.Annotations[configAnnotation]; ok {
+		if over, _ := mesh.SalvageProxyConfig(p, []byte(text)); over != nil { // injection refuses others
+			p = over
+		}
+	}
+	add(o.Namespace, true)
+	return p
+}
