@@ -153,7 +153,7 @@ func (s *Session) takeAnswer(w *watch, r *wire.Request, v *Verdict) (delivery, b
 	case !ok:
 	case v.Kind == Rejected:
 		v.Number, v.Resources = d.number, d.resources
-		s.rejectDelivery(w, d)
+		s.rejectDelivery(w, d, v.Message)
 	default:
 		v.Kind, w.status.Acked = Acked, r.Nonce
 	}

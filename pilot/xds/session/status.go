@@ -22,6 +22,13 @@ func (s *Session) StatusOf(typeURL string) *TypeStatus {
 	return nil
 }
 
+// Withholds reports whether the client has rejected a resource of a type that it should have: it is not sent again as it
+// is, whatever else the client acknowledges.
+func (s *Session) Withholds(typeURL string) bool {
+	w := s.find(typeURL)
+	return w != nil && w.withholds()
+}
+
 // Resources returns what the client has of a type, by name, or nil.
 func (s *Session) Resources(typeURL string) []*envoy.Resource {
 	if w := s.find(typeURL); w != nil {

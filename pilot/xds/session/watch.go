@@ -3,6 +3,7 @@ package session
 import (
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
@@ -68,7 +69,7 @@ type TypeStatus struct {
 	Version     string // of the last response
 	SentAt      time.Time
 	AckedAt     time.Time
-	LastError   string // what the client said of the last response that it rejected, until it acknowledges one
+	LastError   string // what the client said of what it rejected last, until it has all that it should have
 	LastErrorAt time.Time
 	Wildcard    bool
 	Names       int // subscribed to by name
@@ -175,20 +176,55 @@ func (w *watch) lastUnacknowledged(name string) *envoy.Resource {
 
 // rejectDelivery takes a rejection. Of several resources only one may be bad: they are bisected until it is alone. A
 // client that took the others finds nothing new in them.
-func (s *Session) rejectDelivery(w *watch, d delivery) {
-	switch {
-	case w.whole() && !s.delta:
+//
+// Clusters that the message blames by name are not sent again. Envoy keeps some that it rejects, and would acknowledge
+// the same bytes without using them.
+func (s *Session) rejectDelivery(w *watch, d delivery, message string) {
+	if w.whole() && !s.delta {
 		w.rejectedState = d.version
-	case len(d.resources) > 1:
-		w.bisect(d.resources)
-	case len(d.resources) == 1:
-		w.rememberRejected(d.resources[0])
+		return
+	}
+	list := d.resources
+	if w.kind.URL == envoy.ClusterType && len(list) > 1 {
+		list = slices.DeleteFunc(slices.Clone(list), func(r *envoy.Resource) bool {
+			bad := blames(message, r.Name)
+			if bad {
+				w.rememberRejected(r)
+			}
+			return bad
+		})
+	}
+	half := len(list) / 2
+	switch {
+	case len(list) == 0:
+	case len(list) < len(d.resources):
+		w.resendParts(list, list)
+	case len(list) == 1:
+		w.rememberRejected(list[0])
+	default:
+		w.resendParts(list, list[:half], list[half:])
 	}
 }
 
-// bisect sends what was rejected together again in two parts. A client that rejects names and asks for them again each
+// blames reports whether Envoy's message says what is wrong with the resource of that name: "NAME: what, NAME: what".
+func blames(message, name string) bool {
+	_, rest, found := strings.Cut(" "+message, " "+name+": ")
+	return found && rest != ""
+}
+
+// withholds reports whether the client has rejected what it should have.
+func (w *watch) withholds() bool {
+	for name, versions := range w.rejected {
+		if r := w.current(name); r != nil && slices.Contains(versions, r.Version) {
+			return true
+		}
+	}
+	return false
+}
+
+// resendParts sends what was rejected together again in parts. A client that rejects names and asks for them again each
 // time would have ever more parts with the same names: then these are taken out of the older parts.
-func (w *watch) bisect(list []*envoy.Resource) {
+func (w *watch) resendParts(list []*envoy.Resource, parts ...[]*envoy.Resource) {
 	n := len(list)
 	for _, p := range w.bisection {
 		n += len(p)
@@ -206,8 +242,7 @@ func (w *watch) bisect(list []*envoy.Resource) {
 		}
 		w.bisection = left
 	}
-	half := len(list) / 2
-	w.bisection = append(w.bisection, list[:half], list[half:])
+	w.bisection = append(w.bisection, parts...)
 }
 
 // rememberRejected records a version that the client rejected by itself.
