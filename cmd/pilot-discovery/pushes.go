@@ -29,7 +29,8 @@ func pushesCommand(e *env) *cobra.Command {
 
   PROXIES   how many have acknowledged it, of those that were sent something
   DURATION  from the first change coming in to the last acknowledgement, or to the last that has happened so far
-  NACKS     how many proxies rejected a part; below the table stand their errors, and the objects behind what they rejected
+  NACKS     how many proxies rejected a part; below the table stand their errors, and the objects behind what they rejected,
+            also of what proxies asked for by themselves, as when they connect
 
 -o wide has the time of each stage, and every cause. -o name prints the IDs. With --watch, json and yaml have one document for each push.
 
@@ -78,14 +79,27 @@ type pushWriter struct {
 
 // page writes a page as a whole.
 func (w *pushWriter) page(p pushes.Page) error {
-	if w.lines() && len(p.Pushes) == 0 {
-		_, err := fmt.Fprintln(w.out, "There was no push yet.")
-		return err
+	switch {
+	case !w.lines() && w.output != "name":
+		return w.document(p)
+	case !w.lines() || len(p.Pushes) > 0:
+		if err := w.each(p.Pushes); err != nil {
+			return err
+		}
+	default:
+		if _, err := fmt.Fprintln(w.out, "There was no push yet."); err != nil {
+			return err
+		}
 	}
-	if w.lines() || w.output == "name" {
-		return w.each(p.Pushes)
+	if !w.lines() {
+		return nil
 	}
-	return w.document(p)
+	var out bytes.Buffer
+	for _, r := range p.Unprompted.Rejections {
+		printRejection(&out, r, w.color)
+	}
+	_, err := w.out.Write(out.Bytes())
+	return err
 }
 
 // lines reports whether the form is one for people.
@@ -240,7 +254,11 @@ func printRejection(w io.Writer, r pushes.Rejection, color painter) {
 	if r.Proxies > 1 {
 		who += fmt.Sprintf(" (%d times, of any proxy)", r.Proxies)
 	}
-	fmt.Fprintf(w, "push %d: %s %s %s: %s\n", r.Push, who, color.paint(red, "rejected"), strings.ToUpper(r.Type), r.Message)
+	what := fmt.Sprintf("push %d", r.Push)
+	if r.Push == 0 {
+		what = "asked for"
+	}
+	fmt.Fprintf(w, "%s: %s %s %s: %s\n", what, who, color.paint(red, "rejected"), strings.ToUpper(r.Type), r.Message)
 	if len(r.Resources) > 0 {
 		fmt.Fprintf(w, "  in %s\n", strings.Join(r.Resources, ", "))
 	}
