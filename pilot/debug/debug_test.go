@@ -316,6 +316,25 @@ func TestTokensOverHTTP(t *testing.T) {
 	}
 }
 
+// Over xDS the dump of a proxy that is connected elsewhere is empty: text would be shown in place of another replica's.
+func TestDumpOfNobody(t *testing.T) {
+	a, _ := testAPI(t)
+	a.o.Authorizer = authorize.New(authorize.Options{SystemNamespace: "istio-system"})
+	peer := identity.Peer{Address: netip.MustParseAddrPort(here), Proof: identity.Token, ID: identity.ID{TrustDomain: "cluster.local", Namespace: "istio-system", ServiceAccount: "default"}}
+	for typeURL, names := range map[string][]string{dumpType: {"nobody.a"}, xds.DebugType: {"config_dump?proxyID=nobody.a"}} {
+		list, err := a.Resources(peer, typeURL, names)
+		switch {
+		case err != nil:
+			t.Errorf("%s: %v", typeURL, err)
+		case typeURL == dumpType && len(list) != 0, typeURL != dumpType && (len(list) != 1 || string(list[0].Value) != ErrNotConnected.Error()):
+			t.Errorf("%s: %v", typeURL, list)
+		}
+	}
+	if list, err := a.Resources(peer, dumpType, []string{"web-1.a"}); err != nil || len(list) == 0 {
+		t.Errorf("the dump of a proxy that is connected: %v %v", list, err)
+	}
+}
+
 // The page that ends streams is there only where it was asked for.
 func TestForceDisconnect(t *testing.T) {
 	a, p := testAPI(t)
