@@ -50,18 +50,19 @@ func (l *Levels) SetScope(s Scope) error {
 // descriptions says what the scopes are about.
 func descriptions() map[string]string {
 	return map[string]string{
-		defaultScope:       "whatever has no scope of its own",
-		"ads":              "streams of proxies and what they are sent",
-		"authorization":    "what peers may do",
-		"autoregistration": "workloads that register themselves",
-		"ca":               "certificates",
-		"config":           "reading configuration from files",
-		"gateway":          "deployment of Gateways",
-		"injection":        "injection of proxies into pods",
-		"kube":             "reading API servers",
-		"leader":           "leader election",
-		"mcp":              "configuration of other control planes",
-		"model":            "facts that configuration needs",
-		"status":           "statuses of objects",
+		defaultScope:           "whatever has no scope of its own",
+		"ads":                  "streams of proxies and what they are sent",
+		"authorization":        "what peers may do",
+		"autoregistration":     "workloads that register themselves",
+		"ca":                   "certificates",
+		"config":               "reading configuration from files",
+		"gateway":              "deployment of Gateways",
+		"injection":            "injection of proxies into pods",
+		"kube":                 "reading API servers",
+		"leader":               "leader election",
+		"mcp":                  "configuration of other control planes",
+		"model":                "facts that configuration needs",
+		"status":               "statuses of objects",
+		"validationController": "configurations of webhooks that validate",
 	}
 }
