@@ -64,7 +64,7 @@ type ProxyStatus struct {
 	Version   string    `json:"version,omitempty"` // of Istio's agent, or of the Envoy where there is none
 	Address   string    `json:"address"`
 	Connected time.Time `json:"connectedAt"`
-	Waits     string    `json:"waits,omitempty"` // what an Envoy that starts waits for
+	Waits     string    `json:"waits,omitempty"` // what an Envoy that starts, or that is refused secrets, waits for
 }
 
 // TypeStatus is how one proxy stands with one type of resource.

@@ -155,10 +155,24 @@ func TestAccessToSecrets(t *testing.T) {
 	secrets("sds kubernetes://y-cacert=1")
 	wants("Secret a/x", "Secret a/y", "Secret a/y-cacert")
 
+	waits := func(want string) {
+		t.Helper()
+		eventually(t, "what the proxy waits for is: "+want, func() bool {
+			all := r.server.Clients()
+			return len(all) == 1 && (want == "") == (all[0].Waits == "") && strings.Contains(all[0].Waits, want)
+		})
+	}
+	c.subscribe("lds", "none") // an Envoy that starts waits for other things too
+	c.expect("lds -none")
+	waits("")
 	access.say(false, true, true)
 	m, err := stream.Recv()
 	if err != nil {
 		t.Fatal(err)
+	}
+	waits("it does not get the secret kubernetes://x, because its service account may not list secrets: bind a Role that may get, watch and list secrets in namespace a to its service account web")
+	if n := strings.Count(r.log.String(), "the proxy gets no secrets"); n != 1 {
+		t.Errorf("the log says %d times that the proxy gets no secrets:\n%s", n, r.log)
 	}
 	if len(m.Resources) != 2 || len(m.RemovedResources) > 0 || strings.Contains(m.String(), xdstest.Canary) {
 		t.Errorf("what is withdrawn is not replaced: %v, %v", m.Resources, m.RemovedResources)
@@ -189,6 +203,7 @@ func TestAccessToSecrets(t *testing.T) {
 	access.say(true, true, true)
 	secrets("sds kubernetes://x=2 kubernetes://y-cacert=1")
 	wants("Secret a/x", "Secret a/y", "Secret a/y-cacert")
+	waits("")
 	stopped := func() bool {
 		access.mu.Lock()
 		defer access.mu.Unlock()

@@ -70,6 +70,7 @@ type conn struct {
 	guarded   bool                    // the session is: it may be sent only what is granted
 	shared    *snapshot.SharedSecrets // by which that was decided
 	lent      map[string]bool         // secrets that are granted for they are shared, whatever the Access says
+	refused   string                  // a secret that is not granted because the Access says no; empty: none
 	located   bool                    // a snapshot has shown that the peer is in the cluster that its proxy names
 	joined    bool
 	names     int // as counted by server.admission

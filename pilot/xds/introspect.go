@@ -19,7 +19,7 @@ type Client struct {
 	Connected time.Time
 	Delta     bool
 	Types     map[string]session.TypeStatus // by type URL
-	// what an Envoy that starts waits for; empty once it has asked for listeners
+	// what an Envoy that starts waits for, until it has asked for listeners, or a proxy that is refused secrets
 	Waits string
 }
 

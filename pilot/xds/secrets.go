@@ -122,7 +122,7 @@ func (c *conn) applyAccess() {
 	}
 	had, lent := c.session.Granted(), map[string]bool{}
 	var list []string
-	denied := false
+	denied, refused := false, ""
 	for name := range subscribed.Each() {
 		guarded := c.allowSecret(name) == nil
 		switch {
@@ -131,11 +131,15 @@ func (c *conn) applyAccess() {
 			lent[name] = true
 		default:
 			denied = denied || known || !guarded || c.lent[name]
+			if guarded && known && !allowed {
+				refused = cmp.Or(refused, name)
+			}
 			continue
 		}
 		list = append(list, name)
 	}
 	c.lent = lent
+	c.markRefused(refused)
 	granted := subscribed
 	if len(list) != subscribed.Len() {
 		c.guarded, granted = true, nil
@@ -148,6 +152,22 @@ func (c *conn) applyAccess() {
 		c.session.Grant(granted, denied)
 	}
 	c.demandSecrets(granted)
+}
+
+// markRefused records a secret that the client does not get because its service account may not list Secrets, "" for
+// none. The log says so once for a name.
+func (c *conn) markRefused(name string) {
+	if name != "" && name != c.refused {
+		s := c.server
+		s.metrics.deniedSecrets.Inc()
+		s.warnings.log(s.logger.Warn, c.warnings, "the proxy gets no secrets: its service account may not list those of its namespace", "conn", c.id, "secret", name, "fix", c.mayList())
+	}
+	c.refused = name
+}
+
+// mayList says how the client's service account may get secrets.
+func (c *conn) mayList() string {
+	return "bind a Role that may get, watch and list secrets in namespace " + c.peer.ID.Namespace + " to its service account " + c.peer.ID.ServiceAccount
 }
 
 // inCluster reports whether the peer is in the cluster that its proxy names. A certificate is good in every cluster, so

@@ -56,10 +56,12 @@ func (c *conn) wantsCertificates() string {
 	return ""
 }
 
-// waits returns what an Envoy that starts waits for, or "".
+// waits returns what an Envoy that starts waits for, or a proxy that is refused secrets, or "".
 func (c *conn) waits() string {
 	clusters := c.session.StatusOf(envoy.ClusterType)
 	switch {
+	case c.refused != "":
+		return "it does not get the secret " + c.refused + ", because its service account may not list secrets: " + c.mayList()
 	case !c.starting():
 		return ""
 	case clusters == nil:
