@@ -1,6 +1,7 @@
 package diag
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -60,4 +61,25 @@ func Distance(a, b string) int {
 		before, last, cur = last, cur, before
 	}
 	return last[len(b)]
+}
+
+// NearNames returns which of all names are like the one that is not among them; without any, the first few.
+func NearNames(name string, all []string) string {
+	const few = 5
+	all = slices.Compact(slices.Sorted(slices.Values(all)))
+	near := slices.DeleteFunc(slices.Clone(all), func(other string) bool {
+		return Distance(other, name) > len(name)/3+1 && !strings.Contains(other, strings.SplitN(name, ".", 2)[0])
+	})
+	slices.SortStableFunc(near, func(a, b string) int { return cmp.Compare(Distance(a, name), Distance(b, name)) })
+	switch {
+	case len(all) == 0:
+		return ": there is none"
+	case len(near) > 0:
+		return ": did you mean " + strings.Join(near[:min(few, len(near))], " or ") + "?"
+	}
+	more := ""
+	if len(all) > few {
+		more = fmt.Sprintf(" and %d more", len(all)-few)
+	}
+	return ": there are " + strings.Join(all[:min(few, len(all))], ", ") + more
 }

@@ -239,7 +239,7 @@ func (f *diffFlags) changes(c *cobra.Command, i *inspect.Inspection, o ingest.Op
 				return nil, nil, fmt.Errorf("%s: it is changed and deleted at once", x.Key)
 			}
 			if i.Object(x.Key) == nil {
-				return nil, nil, fmt.Errorf("--delete-filename: there is no %s%s", x.Key, nearNames(x.Name+"."+x.Namespace, i.Names(x.Kind)))
+				return nil, nil, fmt.Errorf("--delete-filename: there is no %s%s", x.Key, diag.NearNames(x.Name+"."+x.Namespace, i.Names(x.Kind)))
 			}
 			remove(x.Key)
 		}
@@ -289,7 +289,7 @@ func keyOf(text string, i *inspect.Inspection) (k kinds.Key, err error) {
 		}
 	}
 	if k.Kind == nil {
-		return k, fmt.Errorf("--delete=%s: there is no such kind%s", text, nearNames(kind, known))
+		return k, fmt.Errorf("--delete=%s: there is no such kind%s", text, diag.NearNames(kind, known))
 	}
 	k.Name = name
 	if !k.Kind.Cluster {
@@ -298,7 +298,7 @@ func keyOf(text string, i *inspect.Inspection) (k kinds.Key, err error) {
 		}
 	}
 	if i.Object(k) == nil {
-		return k, fmt.Errorf("--delete=%s: there is no such object%s", text, nearNames(name, i.Names(k.Kind)))
+		return k, fmt.Errorf("--delete=%s: there is no such object%s", text, diag.NearNames(name, i.Names(k.Kind)))
 	}
 	return k, nil
 }

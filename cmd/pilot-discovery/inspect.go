@@ -115,7 +115,7 @@ func nodeOf(i *inspect.Inspection, file, pod string) (*corev3.Node, error) {
 	if n := i.PodNode(name, namespace); n != nil {
 		return n, nil
 	}
-	return nil, fmt.Errorf("--proxy=%s: the directory has no such Pod%s", pod, nearNames(pod, i.Pods()))
+	return nil, fmt.Errorf("--proxy=%s: the directory has no such Pod%s", pod, diag.NearNames(pod, i.Pods()))
 }
 
 // readOnce reads configuration once, from the directory of the flags or from the texts of the options. What it logs

@@ -93,7 +93,7 @@ func notConnected(all []debug.ProxyStatus, name string) error {
 	for _, p := range all {
 		connected = append(connected, p.ProxyID)
 	}
-	return fmt.Errorf("no proxy %s is connected here%s", name, nearNames(name, connected))
+	return fmt.Errorf("no proxy %s is connected here%s", name, diag.NearNames(name, connected))
 }
 
 // shown are the types that have a column, in the order in which istioctl shows them.
@@ -195,24 +195,3 @@ func printProxy(w io.Writer, all []debug.ProxyStatus, name string, now time.Time
 
 // age is the time since then, in whole seconds.
 func age(now, then time.Time) string { return max(0, now.Sub(then)).Truncate(time.Second).String() }
-
-// nearNames returns which of all names are like the one that is not among them; without any, the first few.
-func nearNames(name string, all []string) string {
-	const few = 5
-	all = slices.Compact(slices.Sorted(slices.Values(all)))
-	near := slices.DeleteFunc(slices.Clone(all), func(other string) bool {
-		return diag.Distance(other, name) > len(name)/3+1 && !strings.Contains(other, strings.SplitN(name, ".", 2)[0])
-	})
-	slices.SortStableFunc(near, func(a, b string) int { return cmp.Compare(diag.Distance(a, name), diag.Distance(b, name)) })
-	switch {
-	case len(all) == 0:
-		return ": there is none"
-	case len(near) > 0:
-		return ": did you mean " + strings.Join(near[:min(few, len(near))], " or ") + "?"
-	}
-	more := ""
-	if len(all) > few {
-		more = fmt.Sprintf(" and %d more", len(all)-few)
-	}
-	return ": there are " + strings.Join(all[:min(few, len(all))], ", ") + more
-}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
 )
 
 func requestCommand() *cobra.Command {
@@ -50,7 +52,7 @@ Debug pages are answered to callers on the server's own host; from elsewhere the
 					page, _, _ = strings.Cut(page, "?")
 					var pages []string
 					if live(c, address, "/debug/list", &pages) && !slices.Contains(pages, page) {
-						return fmt.Errorf("there is no page /debug/%s%s", page, nearNames(page, pages))
+						return fmt.Errorf("there is no page /debug/%s%s", page, diag.NearNames(page, pages))
 					}
 				}
 			}

@@ -47,15 +47,17 @@ func whyCommand(e *env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "why SOURCE HOST:PORT",
 		Short: "Print which way a request goes, and why: each decision, its object and line, and what was not taken",
-		Long: `Print which way a request goes that the proxy SOURCE sends, NAME.NAMESPACE, and why. SOURCE is a Pod, a WorkloadEntry of a virtual machine, or an application that uses xDS without a proxy, as gRPC does. Without a port, HOST is one of a Service with a single port.
+		Long: `Print which way a request goes that the proxy SOURCE sends, NAME.NAMESPACE, and why. SOURCE is a Pod, a WorkloadEntry of a virtual machine, or an application that uses xDS without a proxy, as gRPC does. PORT is a number, or the name that a Service gives it; without one, HOST is one of a Service with a single port.
 
 Of each decision it says what it comes from, and why nothing else was taken: the listener and its filter chain, the virtual host, the route, the cluster with its endpoints and their TLS, and on the other side the filter chain, the PeerAuthentications and the AuthorizationPolicies that let the request through or not.
 
-It reads what both proxies are sent, as Envoy would: from a directory (--configDir), from the cluster of the kubeconfig, which is only read, or from a server that runs (--address), which knows the proxies that are connected. With --sent that is what the server has sent them; without, what it would send them now.
+It reads what both proxies are sent, as Envoy would, and whether the Secrets for TLS are there: from a directory (--configDir), from the cluster of the kubeconfig, which is only read, or from a server that runs (--address), which knows the proxies that are connected. With --sent that is what the server has sent them; without, what it would send them now.
 
 A token is one in the headers, or --jwt TOKEN, or one with the claims of --claim wherever policies look for it. Its signature is not verified: it counts as valid if its issuer, its audience and its times are right.
 
 -o wide has every alternative that was not taken, -o name prints the workloads that the request reaches.
+
+Pods of a directory that are as they are before injection count as they are after it.
 
 The exit code is 0 if the request reaches an application, 79 if it does not, and 1 if the command could not do its work.`,
 		Example: `  pilot-discovery why productpage-1.bookinfo reviews:9080 --path /reviews/0 --configDir mesh
@@ -104,7 +106,7 @@ func (f *whyFlags) run(c *cobra.Command, args []string) error {
 		if err := f.print(w, q, way, color); err != nil {
 			return err
 		}
-		if way.Status != 200 {
+		if !way.Reached() {
 			return failed{exitFound}
 		}
 		return nil
@@ -134,6 +136,9 @@ func (f *whyFlags) ask(args []string) (inspect.Query, error) {
 	if f.query.Path != "" {
 		q.Path = f.query.Path
 	}
+	if q.Path != "" && q.Path[0] != '/' && q.Path != "*" {
+		return q, fmt.Errorf("--path=%s: a path begins with /", quoted(q.Path))
+	}
 	for _, h := range f.headers {
 		k, v, ok := strings.Cut(h, "=")
 		if name, value, colon := strings.Cut(h, ": "); colon && (!ok || len(name) < len(k)) {
@@ -142,7 +147,7 @@ func (f *whyFlags) ask(args []string) (inspect.Query, error) {
 		if !ok || k == "" {
 			return q, fmt.Errorf("--header=%s: write NAME=VALUE", quoted(h))
 		}
-		q.Headers[k] = v
+		addHeader(q.Headers, strings.TrimSpace(k), v)
 	}
 	if f.jwt != "" {
 		if q.Claims, err = why.Claims(f.jwt); err != nil {
@@ -167,6 +172,19 @@ func (f *whyFlags) ask(args []string) (inspect.Query, error) {
 		}
 	}
 	return q, nil
+}
+
+// addHeader adds a header to others, as Envoy joins those of one name.
+func addHeader(headers map[string]string, name, value string) {
+	name = strings.ToLower(name)
+	between := ","
+	if name == "cookie" {
+		between = "; "
+	}
+	if had, ok := headers[name]; ok && name != "host" {
+		value = had + between + value
+	}
+	headers[name] = value
 }
 
 // way returns the way of the request: the server's answer, or what the configuration says.
@@ -198,9 +216,6 @@ func (f *whyFlags) way(ctx context.Context, c *cobra.Command, q *inspect.Query) 
 		return nil, i.Refusal
 	}
 	way, err := i.Why(*q)
-	if errors.Is(err, inspect.ErrNoSender) {
-		return nil, fmt.Errorf("%w%s", err, nearNames(q.Source, i.Workloads()))
-	}
 	if err == nil {
 		q.Port = way.Port
 	}
@@ -288,6 +303,8 @@ func printWay(w io.Writer, q inspect.Query, way *inspect.Way, wide bool, color p
 	p.arrivals(way.Arrivals)
 	fmt.Fprintln(&out)
 	switch {
+	case way.Status == 200 && way.Answered:
+		fmt.Fprintf(&out, "%s: %s\n", color.paint(amber, "It is answered with status 200, and reaches no application"), way.Reason)
 	case way.Status == 200 && way.Outside:
 		fmt.Fprintln(&out, color.paint(amber, "It leaves the mesh")+": it is passed on to where the connection was meant to go, and whether anything answers there is not known here.")
 	case way.Status == 200 && way.Reason == "":

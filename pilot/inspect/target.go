@@ -9,16 +9,19 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// ErrNoSender is the error where nobody has the name of the source.
-var ErrNoSender = errors.New("there is no such Pod, no WorkloadEntry with a proxy, and no proxy that is connected")
+// errNoSender is the error where nobody has the name of the source.
+var errNoSender = errors.New("there is no such Pod, no WorkloadEntry with a proxy, and no proxy that is connected")
 
 // Query is a request that somebody asks about.
 type Query struct {
 	Source  string // the proxy that sends it: NAME.NAMESPACE
 	Host    string
 	Port    uint32
+	Named   string // the port, in the place of Port: by the name that the Service gives it
 	Method  string
 	Path    string
 	Headers map[string]string
@@ -32,6 +35,9 @@ type Query struct {
 // Values returns the query of the page /debug/why that asks the same of a server.
 func (q Query) Values() url.Values {
 	v := url.Values{"source": {q.Source}, "host": {q.Host}, "port": {strconv.Itoa(int(q.Port))}, "method": {q.Method}, "path": {q.Path}}
+	if q.Named != "" {
+		v.Set("port", q.Named)
+	}
 	for name, value := range q.Headers {
 		v.Add("header", name+"="+value)
 	}
@@ -55,6 +61,9 @@ func (q Query) Values() url.Values {
 func ParseQuery(v url.Values) (Query, error) {
 	q := Query{Source: v.Get("source"), Host: v.Get("host"), Method: v.Get("method"), Path: v.Get("path"), TLS: v.Get("tls") == "true", HTTP3: v.Get("http3") == "true", Sent: v.Get("sent") == "true", Headers: map[string]string{}}
 	port, err := strconv.ParseUint(cmp.Or(v.Get("port"), "0"), 10, 16)
+	if errors.Is(err, strconv.ErrSyntax) {
+		q.Named, err = v.Get("port"), nil
+	}
 	if err != nil || q.Source == "" || q.Host == "" {
 		return q, errors.New("write ?source=NAME.NAMESPACE&host=HOST&port=PORT, with &path=, &method=, &header=NAME=VALUE, &tls=true, &http3=true, &sent=true, &claims=JSON")
 	}
@@ -74,17 +83,27 @@ func ParseQuery(v url.Values) (Query, error) {
 	return q, nil
 }
 
-// Port returns the only port of the service that a host names for a source, for a query without one. With several it is
-// an error that names them.
+// Port returns the port of the service that a host names for a source, for a query without a number: the one of that
+// name, or the only one. With several it is an error that names them.
 func (i *Inspection) Port(q Query) (uint32, error) {
 	_, namespace, _ := strings.Cut(q.Source, ".")
 	if at := strings.LastIndexByte(q.Source, '.'); at >= 0 {
 		namespace = q.Source[at+1:]
 	}
 	s := i.serviceOf(q.Host, namespace)
+	if s == nil {
+		s, _ = i.podOf(q.Host, namespace)
+	}
 	switch {
 	case s == nil:
-		return 0, fmt.Errorf("%s: %w", q.Host, errNoHost)
+		return 0, fmt.Errorf("%s: %w%s", q.Host, errNoHost, i.nearHosts(q.Host, namespace))
+	case q.Named != "":
+		for _, p := range s.Ports {
+			if strings.EqualFold(p.Name, q.Named) {
+				return p.Number, nil
+			}
+		}
+		return 0, fmt.Errorf("%s:%s: %s has no port of that name: its ports are %s%s", q.Host, q.Named, s.Host, portsOf(s), nearPort(s, q.Named))
 	case len(s.Ports) == 1:
 		return s.Ports[0].Number, nil
 	}
@@ -117,7 +136,10 @@ func ParseTarget(text string) (q Query, err error) {
 		return q, errNoHost
 	}
 	n, err := strconv.ParseUint(port, 10, 16)
-	if err != nil || host == "" {
+	switch {
+	case errors.Is(err, strconv.ErrSyntax) && host != "" && len(validation.IsValidPortName(strings.ToLower(port))) == 0:
+		q.Named = port
+	case err != nil || host == "":
 		return q, errNoHost
 	}
 	q.Host, q.Port = strings.Trim(host, "[]"), uint32(n)

@@ -30,9 +30,10 @@ type Way struct {
 	Notes    []string    `json:"notes,omitempty"` // what is to be known of the proxies, or of where it goes
 	Outbound *why.Answer `json:"outbound"`
 	Arrivals []Arrival   `json:"arrivals,omitempty"` // one for each cluster with an endpoint
-	Status   int         `json:"status"`             // 200: it reaches the application; 0: the connection is closed
+	Status   int         `json:"status"`             // 200: it reaches the application, unless Answered; 0: the connection is closed
 	Reason   string      `json:"reason,omitempty"`
-	Outside  bool        `json:"outside,omitempty"` // it is passed on as it is to where nothing is known of
+	Answered bool        `json:"answered,omitempty"` // a proxy answers with that status, and no application does
+	Outside  bool        `json:"outside,omitempty"`  // it is passed on as it is to where nothing is known of
 }
 
 // Arrival is what becomes of a request at one endpoint of a cluster.
@@ -55,9 +56,10 @@ func (i *Inspection) Why(q Query) (*Way, error) {
 	if i.Snapshot == nil {
 		return nil, i.Refusal
 	}
+	i.inject()
 	from := i.sender(q.Source)
 	if from == nil {
-		return nil, fmt.Errorf("%s: %w", q.Source, ErrNoSender)
+		return nil, fmt.Errorf("%s: %w%s", q.Source, errNoSender, diag.NearNames(q.Source, i.Workloads()))
 	}
 	if q.Port == 0 {
 		var err error
@@ -68,11 +70,14 @@ func (i *Inspection) Why(q Query) (*Way, error) {
 	if q.Sent && i.server != nil && i.server.Connected()[q.Source] == nil {
 		return nil, fmt.Errorf("%s: nothing was sent to it: it is not connected to this server", q.Source)
 	}
-	h := hops{i, q.Sent}
+	h := hops{Inspection: i, sent: q.Sent}
 	q.TLS = q.TLS || q.HTTP3
 	w := &Way{Port: q.Port}
-	service := i.addressOf(w, q, from.Proxy)
+	service := i.addressOf(w, q, from)
 	authority := q.Host
+	if strings.Contains(authority, ":") {
+		authority = "[" + authority + "]"
+	}
 	if q.TLS && q.Port != 443 || !q.TLS && q.Port != 80 {
 		authority += ":" + strconv.Itoa(int(q.Port))
 	}
@@ -96,9 +101,13 @@ func (i *Inspection) Why(q Query) (*Way, error) {
 		r.SNI = q.Host
 		r.ALPN = []string{"h2", "http/1.1"}
 	}
-	if !from.proxied {
-		w.Outbound = &why.Answer{Status: 200, Forwarded: r, Targets: i.directly(w.Address, service, q.Port), Steps: []why.Step{{What: "proxy", Name: "none", Reason: "the Pod has none: the connection goes out as it is, and no route or policy of the client's side counts"}}}
-	} else {
+	unresolved := i.unresolved(w, q, from, service)
+	switch {
+	case unresolved != "":
+		w.Outbound = &why.Answer{Forwarded: r, Reason: unresolved, Steps: []why.Step{{What: "address", Name: "none", Reason: unresolved}}}
+	case !from.proxied:
+		w.Outbound = i.directly(w.Address, service, r)
+	default:
 		sent, err := h.sentTo(from.Proxy, net.JoinHostPort(q.Host, strconv.Itoa(int(q.Port))))
 		if err != nil {
 			return nil, err
@@ -106,9 +115,14 @@ func (i *Inspection) Why(q Query) (*Way, error) {
 		if w.Outbound, err = why.Follow(sent, r); err != nil {
 			return nil, err
 		}
+		h.explain(w.Outbound, from.Proxy)
+		i.passedOn(w, service)
 	}
 	var err error
-	w.Arrivals, w.Status, w.Reason, err = h.onwards(w.Outbound, w.Address, from.identity, from.proxied, 0)
+	var end outcome
+	w.Arrivals, end, err = h.onwards(w.Outbound, w.Address, from.identity, from.proxied, 0)
+	w.Status, w.Reason, w.Answered = end.status, end.reason, end.answered
+	w.Notes = append(w.Notes, h.notes...)
 	i.note(w, q, from, service)
 	i.named(w.Outbound)
 	return w, err
@@ -118,17 +132,17 @@ func (i *Inspection) Why(q Query) (*Way, error) {
 func (i *Inspection) note(w *Way, q Query, from *sender, service *registry.Service) {
 	note := func(format string, args ...any) { w.Notes = append(w.Notes, fmt.Sprintf(format, args...)) }
 	_, isAddress := netip.ParseAddr(q.Host)
-	hasPort := service != nil && slices.ContainsFunc(service.Ports, func(p registry.Port) bool { return p.Number == q.Port })
+	hasPort := hasPort(service, q.Port)
 	switch {
 	case from.Type == node.Router:
 		hasPort = true // hosts of gateways are those of routes
 	case service == nil && isAddress != nil:
-		note("no Service and no ServiceEntry has the host %s: its address is what DNS says", q.Host)
+		note("no Service and no ServiceEntry has the host %s: its address is what DNS says%s", q.Host, i.nearHosts(q.Host, from.Namespace))
 	case service != nil && !hasPort:
-		note("%s has no port %d: it has %s", service.Host, q.Port, portsOf(service))
+		note("%s has no port %d: it has %s%s", service.Host, q.Port, portsOf(service), ofPods(service, q.Port))
 	}
 	passed := w.Outbound.Status == 200 && len(w.Outbound.Targets) > 0 && !slices.ContainsFunc(w.Outbound.Targets, func(t why.Target) bool { return !t.Original })
-	w.Outside = w.Status == 200 && passed && !hasPort && !slices.ContainsFunc(w.Arrivals, func(a Arrival) bool { return a.Pod != "" })
+	w.Outside = w.Status == 200 && passed && (!hasPort || service.Provider != registry.Kubernetes) && !slices.ContainsFunc(w.Arrivals, func(a Arrival) bool { return a.Pod != "" })
 	if i.server == nil {
 		return
 	}
@@ -146,16 +160,19 @@ func (i *Inspection) note(w *Way, q Query, from *sender, service *registry.Servi
 	}
 }
 
+// Reached reports whether the request reaches an application.
+func (w *Way) Reached() bool { return w.Status == 200 && !w.Answered }
+
 // Reaches returns the workloads at the end of the way, as NAME.NAMESPACE; none, where the request reaches nobody.
 func (w *Way) Reaches() []string {
-	if w.Status != 200 {
+	if !w.Reached() {
 		return nil
 	}
 	var list []string
 	var each func([]Arrival)
 	each = func(all []Arrival) {
 		for _, a := range all {
-			if len(a.Next) == 0 && (a.Answer == nil || a.Answer.Status == 200) {
+			if len(a.Next) == 0 && (a.Answer == nil || a.Answer.Status == 200 && !a.Answer.Answered) {
 				list = append(list, cmp.Or(a.Pod, a.Endpoint))
 			}
 			each(a.Next)
@@ -177,15 +194,6 @@ func reached(list []Arrival) (names []string) {
 	return names
 }
 
-// portsOf names the ports of a service.
-func portsOf(s *registry.Service) string {
-	var list []string
-	for _, p := range s.Ports {
-		list = append(list, fmt.Sprintf("%d (%s)", p.Number, p.Name))
-	}
-	return cmp.Or(strings.Join(list, ", "), "none")
-}
-
 // named writes into an answer what its decisions come from.
 func (i *Inspection) named(a *why.Answer) {
 	if a == nil {
@@ -193,30 +201,11 @@ func (i *Inspection) named(a *why.Answer) {
 	}
 	for n := range a.Steps {
 		s := &a.Steps[n]
-		s.From = i.Origin(s.Origin)
+		s.From = cmp.Or(i.Origin(s.Origin), s.From)
 		for m := range s.Lost {
 			s.Lost[m].From = i.Origin(s.Lost[m].Origin)
 		}
 	}
-}
-
-// directly returns where a connection goes that no proxy takes: to an endpoint of the service, or where it was meant to
-// go.
-func (i *Inspection) directly(address string, service *registry.Service, port uint32) []why.Target {
-	t := why.Target{Cluster: address, Share: 100, Original: true}
-	if service == nil {
-		return []why.Target{t}
-	}
-	t.Cluster = service.Host
-	for n := range service.Ports {
-		if service.Ports[n].Number != port {
-			continue
-		}
-		for _, e := range i.Snapshot.Endpoints(service.Key()).ByPort(service.Ports[n].Name) {
-			t.Endpoints = append(t.Endpoints, why.Endpoint{Address: e.Address, Port: e.Port})
-		}
-	}
-	return []why.Target{t}
 }
 
 // maxHops bounds how many gateways a request is followed through.
@@ -225,11 +214,19 @@ const maxHops = 4
 // hops follows a request from proxy to proxy.
 type hops struct {
 	*Inspection
-	sent bool // by what a server has sent them
+	sent  bool     // by what a server has sent them
+	notes []string // what could not be found out on the way
+}
+
+// outcome is what becomes of a request in the end, as in Way.
+type outcome struct {
+	status   int
+	reason   string
+	answered bool
 }
 
 // sentTo returns what a proxy is sent. An application that uses xDS itself asks for one listener by its name.
-func (h hops) sentTo(p *node.Proxy, listener string) (why.Config, error) {
+func (h *hops) sentTo(p *node.Proxy, listener string) (why.Config, error) {
 	if name := p.Name + "." + p.Namespace; h.sent && h.server != nil && h.server.Connected()[name] != nil {
 		config := why.Config{}
 		for _, typeURL := range []string{envoy.ListenerType, envoy.RouteType, envoy.VirtualHostType, envoy.ClusterType, envoy.EndpointType} {
@@ -239,50 +236,60 @@ func (h hops) sentTo(p *node.Proxy, listener string) (why.Config, error) {
 			}
 			config[typeURL] = list
 		}
-		return config, nil
+		return config, h.secrets(config, p)
 	}
 	all, err := h.resources(h.translator, p, h.translator.ResolveCohort(h.Snapshot, p), []string{listener})
-	return why.Config(all), err
+	if err != nil {
+		return nil, err
+	}
+	return why.Config(all), h.secrets(all, p)
 }
 
 // onwards follows what a proxy passes on. It returns what becomes of it in the end. A proxy of HTTP answers for a
 // connection that is closed behind it.
-func (h hops) onwards(from *why.Answer, address, identity string, proxied bool, depth int) (list []Arrival, status int, reason string, err error) {
-	if from.Status != 200 || depth == maxHops {
-		return nil, from.Status, from.Reason, nil
+func (h *hops) onwards(from *why.Answer, address, identity string, proxied bool, depth int) (list []Arrival, end outcome, err error) {
+	if from.Status != 200 || from.Answered || depth == maxHops {
+		return nil, outcome{from.Status, from.Reason, from.Answered}, nil
 	}
-	status, reason = 200, from.Reason
-	refused := 0
+	end = outcome{200, from.Reason, false}
+	lost, answered := 0, 0
 	for _, t := range from.Targets {
 		a, err := h.arrive(t, from.Forwarded, address, identity)
 		if err != nil {
-			return nil, 0, "", err
+			return nil, end, err
 		}
 		if a == nil {
 			continue
 		}
-		got, why := 200, ""
+		got := outcome{status: 200}
 		if a.Answer != nil {
-			got, why = a.Answer.Status, a.Answer.Reason
-			if got == 200 && a.gateway {
-				if a.Next, got, why, err = h.onwards(a.Answer, "", a.own, true, depth+1); err != nil {
-					return nil, 0, "", err
+			got = outcome{a.Answer.Status, a.Answer.Reason, a.Answer.Answered}
+			if got.status == 200 && !got.answered && a.gateway {
+				if a.Next, got, err = h.onwards(a.Answer, "", a.own, true, depth+1); err != nil {
+					return nil, end, err
 				}
 			}
 		}
 		list = append(list, *a)
-		if got != 200 {
-			refused++
-			reason = fmt.Sprintf("%s: %s", cmp.Or(a.Pod, a.Endpoint), why)
-			if refused == len(from.Targets) {
-				status = got
+		if got.status == 200 && !got.answered {
+			if got.reason != "" && end.reason == "" {
+				end.reason = cmp.Or(a.Pod, a.Endpoint) + ": " + got.reason
 			}
+			continue
+		}
+		lost++
+		if got.answered {
+			answered++
+		}
+		end.reason = fmt.Sprintf("%s: %s", cmp.Or(a.Pod, a.Endpoint), got.reason)
+		if lost == len(from.Targets) {
+			end.status, end.answered = got.status, answered == lost
 		}
 	}
-	if status == 0 && proxied && from.HTTP {
-		status = 503
+	if end.status == 0 && proxied && from.HTTP {
+		end.status = 503
 	}
-	return list, status, reason, nil
+	return list, end, nil
 }
 
 func first(list []string) string {
@@ -292,60 +299,14 @@ func first(list []string) string {
 	return list[0]
 }
 
-// addressOf looks up where the connection goes, as the application's DNS would. It returns the service, if there is
-// one.
-func (i *Inspection) addressOf(w *Way, q Query, source *node.Proxy) *registry.Service {
-	if _, err := netip.ParseAddr(q.Host); err == nil {
-		w.Address = q.Host
-		for s := range i.Snapshot.EachService {
-			if slices.Contains(s.Addresses, q.Host) {
-				w.Service = s.Host
-				return s
-			}
-		}
-		return nil
-	}
-	s := i.serviceOf(q.Host, source.Namespace)
-	if s == nil {
-		return nil
-	}
-	w.Service = s.Host
-	switch {
-	case len(s.Addresses) > 0 && !strings.Contains(s.Addresses[0], "/"):
-		w.Address = s.Addresses[0]
-	case len(s.AutoAddress) > 0:
-		w.Address = s.AutoAddress[0]
-	case s.Headless:
-		for _, e := range i.Snapshot.Endpoints(s.Key()).List {
-			w.Address = e.Address
-			break
-		}
-	}
-	return s
-}
-
-// serviceOf returns the service that a host names in a namespace, or nil.
-func (i *Inspection) serviceOf(host, namespace string) *registry.Service {
-	host = strings.TrimSuffix(strings.ToLower(host), ".")
-	for _, name := range []string{host, host + "." + namespace + ".svc." + i.o.Domain, host + ".svc." + i.o.Domain, host + "." + i.o.Domain} {
-		for s := range i.Snapshot.ServicesByHost(name) {
-			if v := s.ClusterVersion(""); v != nil {
-				s = v
-			}
-			return s
-		}
-	}
-	return nil
-}
-
 // arrive follows a request to an endpoint of a cluster, the first that takes requests. It returns nil where there is
 // none.
-func (i hops) arrive(t why.Target, r why.Request, address, identity string) (*Arrival, error) {
-	e := why.Endpoint{Address: address, Port: r.Port}
+func (i *hops) arrive(t why.Target, r why.Request, address, identity string) (*Arrival, error) {
+	e := why.Endpoint{Address: address, Port: r.Port, TLS: t.TLS, SNI: t.SNI, ALPN: t.ALPN}
 	if !t.Original || len(t.Endpoints) > 0 {
-		at := slices.IndexFunc(t.Endpoints, func(e why.Endpoint) bool { return e.Health == "" && e.Priority == 0 })
+		at := slices.IndexFunc(t.Endpoints, func(e why.Endpoint) bool { return e.Health == "" && len(e.Lacks) == 0 && e.Priority == 0 })
 		if at < 0 {
-			at = slices.IndexFunc(t.Endpoints, func(e why.Endpoint) bool { return e.Health == "" })
+			at = slices.IndexFunc(t.Endpoints, func(e why.Endpoint) bool { return e.Health == "" && len(e.Lacks) == 0 })
 		}
 		if at < 0 {
 			return nil, nil
@@ -388,6 +349,7 @@ func (i hops) arrive(t why.Target, r why.Request, address, identity string) (*Ar
 	if a.Answer, err = why.Follow(sent, in); err != nil {
 		return nil, err
 	}
+	i.explain(a.Answer, p.Proxy)
 	if n := len(a.Answer.Steps); a.MTLS == securityv1beta1.PeerAuthentication_MutualTLS_STRICT.String() && !in.TLS && n > 0 && a.Answer.Steps[n-1].What == "filter chain" && a.Answer.Steps[n-1].Name == "none" {
 		a.Answer.Reason = "it takes mutual TLS alone, and the connection is plaintext"
 	}

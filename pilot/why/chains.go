@@ -259,8 +259,8 @@ func upstreamTLS(config proto.Message) (string, string, []string) {
 	return kind, t.GetSni(), common.GetAlpnProtocols()
 }
 
-// tlsOf returns the TLS with which a cluster calls an endpoint.
-func tlsOf(cluster *clusterv3.Cluster, e *endpointv3.LbEndpoint) (kind, sni string, alpn []string) {
+// tlsOf returns the TLS with which a cluster calls an endpoint, and the secrets of it that the proxy lacks.
+func tlsOf(c Config, cluster *clusterv3.Cluster, e *endpointv3.LbEndpoint) (kind, sni string, alpn, lacks []string) {
 	socket := cluster.GetTransportSocket()
 	labels := e.GetMetadata().GetFilterMetadata()["envoy.transport_socket_match"].GetFields()
 	for _, m := range cluster.GetTransportSocketMatches() {
@@ -275,7 +275,11 @@ func tlsOf(cluster *clusterv3.Cluster, e *endpointv3.LbEndpoint) (kind, sni stri
 	}
 	config, err := unpack(socket.GetTypedConfig())
 	if err != nil {
-		return "", "", nil
+		return "", "", nil, nil
 	}
-	return upstreamTLS(config)
+	if t, ok := config.(*tlsv3.UpstreamTlsContext); ok {
+		lacks = c.lacks(t.GetCommonTlsContext())
+	}
+	kind, sni, alpn = upstreamTLS(config)
+	return kind, sni, alpn, lacks
 }

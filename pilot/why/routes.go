@@ -344,14 +344,14 @@ func faultOf(r *routev3.Route) *faultv3.HTTPFault {
 	return nil
 }
 
-// aborts returns the status with which a route answers every request by a fault, in words and as a number; 0 if it does
-// not.
-func aborts(r *routev3.Route) (string, int) {
+// aborts returns how many percent of requests a route answers by a fault, and the status, in words and as a number.
+func aborts(r *routev3.Route) (share float64, text string, number int) {
 	abort := faultOf(r).GetAbort()
-	if abort == nil || share100(abort.GetPercentage()) < 100 {
-		return "", 0
+	if abort == nil {
+		return 0, "", 0
 	}
-	return statusOf(abort)
+	text, number = statusOf(abort)
+	return share100(abort.GetPercentage()), text, number
 }
 
 // statusOf returns the status of an abort. One of gRPC is in a header, and that of HTTP is 200 beside it.

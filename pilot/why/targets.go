@@ -25,6 +25,12 @@ type Target struct {
 	Origins   []string   `json:"-"` // of the cluster
 	Subset    string     `json:"subset,omitempty"`
 	Original  bool       `json:"original,omitempty"` // the connection goes where it was meant to go, or to the host that is called
+
+	// Of Original, as of Endpoint.
+	TLS   string   `json:"tls,omitempty"`
+	Lacks []string `json:"lacks,omitempty"`
+	SNI   string   `json:"-"`
+	ALPN  []string `json:"-"`
 }
 
 // Endpoint is one place that a cluster sends to.
@@ -34,7 +40,8 @@ type Endpoint struct {
 	Locality string   `json:"locality,omitempty"`
 	Health   string   `json:"health,omitempty"` // empty: healthy
 	Priority uint32   `json:"priority,omitempty"`
-	TLS      string   `json:"tls,omitempty"` // empty: plaintext
+	TLS      string   `json:"tls,omitempty"`   // empty: plaintext
+	Lacks    []string `json:"lacks,omitempty"` // secrets of that TLS that the proxy was not sent: connections fail
 	SNI      string   `json:"-"`
 	ALPN     []string `json:"-"`
 }
@@ -100,7 +107,7 @@ func targets(a *Answer, c Config, order []string, weights map[string]uint32, mis
 		}
 		t := Target{Cluster: name, Share: 100 * float64(weights[name]) / float64(max(total, 1))}
 		if cluster == nil {
-			a.step(Step{What: "cluster", Name: name, Reason: "it is not there: nobody defines the service, or the proxy may not see it", Details: []string{share(t)}})
+			a.step(Step{What: "cluster", Name: name, Reason: "it is not there: " + absence(name), Details: []string{share(t)}})
 			a.Targets = append(a.Targets, t)
 			a.Status, a.Reason = missing, "cluster "+name+" is not there"
 			continue
@@ -113,8 +120,15 @@ func targets(a *Answer, c Config, order []string, weights map[string]uint32, mis
 		a.step(s)
 		a.Targets = append(a.Targets, t)
 		served = served || t.serves()
+		lacks := t.unready()
+		for _, secret := range lacks {
+			a.step(Step{What: stepSecret, Name: secret, Reason: "the proxy was not sent it"})
+		}
 		if !t.serves() && a.Reason == "" {
 			a.Status, a.Reason = 503, "cluster "+name+" has no endpoint that takes requests"
+			if len(lacks) > 0 {
+				a.Reason = "TLS to cluster " + name + " fails: " + lacking(lacks)
+			}
 			if missing == 0 {
 				a.Status = 0
 			}
@@ -133,9 +147,37 @@ func share(t Target) string {
 	return strconv.FormatFloat(t.Share, 'f', -1, 64) + " % of such requests"
 }
 
+// absence says why a cluster may not be there.
+func absence(name string) string {
+	if part := strings.Split(name, "|"); len(part) == 4 && part[2] != "" {
+		return "no DestinationRule that counts for the proxy defines subset " + part[2] + " of " + part[3] + " at a port " + part[1] + " that the proxy may see"
+	}
+	return "nobody defines the service, or the proxy may not see it"
+}
+
+// takes reports whether an endpoint takes requests, so far as its health is concerned.
+func (e Endpoint) takes() bool {
+	return e.Health == "" || e.Health == "draining" || e.Health == "degraded"
+}
+
 // serves reports whether an endpoint takes requests.
 func (t *Target) serves() bool {
-	return t.Original || slices.ContainsFunc(t.Endpoints, func(e Endpoint) bool { return e.Health == "" || e.Health == "draining" || e.Health == "degraded" })
+	return t.Original && len(t.Lacks) == 0 || slices.ContainsFunc(t.Endpoints, func(e Endpoint) bool { return e.takes() && len(e.Lacks) == 0 })
+}
+
+// unready returns the secrets without which no connection to any endpoint comes about.
+func (t *Target) unready() []string {
+	lacks := t.Lacks
+	for _, e := range t.Endpoints {
+		switch {
+		case !e.takes():
+		case len(e.Lacks) == 0:
+			return nil
+		default:
+			lacks = e.Lacks
+		}
+	}
+	return lacks
 }
 
 // fill says what is known of a cluster.
@@ -160,6 +202,11 @@ func (t *Target) fill(c Config, cluster *clusterv3.Cluster) (Step, error) {
 		t.Original = true
 		s.Details = append(s.Details, "it resolves the host that is called")
 	}
+	if t.Original {
+		if t.TLS, t.SNI, t.ALPN, t.Lacks = tlsOf(c, cluster, nil); t.TLS != "" {
+			s.Details = append(s.Details, "it calls by "+t.TLS)
+		}
+	}
 	for _, group := range assignment.GetEndpoints() {
 		l := group.GetLocality()
 		locality := strings.TrimRight(l.GetRegion()+"/"+l.GetZone()+"/"+l.GetSubZone(), "/")
@@ -172,7 +219,7 @@ func (t *Target) fill(c Config, cluster *clusterv3.Cluster) (Step, error) {
 			if h := e.GetHealthStatus(); h != corev3.HealthStatus_UNKNOWN && h != corev3.HealthStatus_HEALTHY {
 				x.Health = strings.ToLower(h.String())
 			}
-			x.TLS, x.SNI, x.ALPN = tlsOf(cluster, e)
+			x.TLS, x.SNI, x.ALPN, x.Lacks = tlsOf(c, cluster, e)
 			t.Endpoints = append(t.Endpoints, x)
 		}
 	}

@@ -89,6 +89,8 @@ type Answer struct {
 	Targets []Target `json:"targets,omitempty"`
 	HTTP    bool     `json:"http"`            // the proxy reads requests, and not only connections
 	Asked   bool     `json:"asked,omitempty"` // an authorizer is asked, who may deny it
+	// Answered says that the proxy answers the request itself, so that no application does.
+	Answered bool `json:"answered,omitempty"`
 
 	Forwarded Request `json:"-"` // what is passed on: with the path and the headers that routes have made of it
 }
@@ -134,7 +136,15 @@ func Follow(c Config, r Request) (*Answer, error) {
 		return a, nil
 	}
 	a.step(Step{What: "filter chain", Name: chainName(chain), Reason: reason, Lost: lost, Origin: Origin{Path: configOf(chain.GetMetadata())}, Details: transport(chain, r)})
-	return a, filters(a, c, chain, r)
+	if !handshake(a, c, chain, r) {
+		return a, nil
+	}
+	err = filters(a, c, chain, r)
+	if chain.GetTransportSocket() != nil { // what is passed on is what was inside
+		f := &a.Forwarded
+		f.TLS, f.HTTP3, f.SNI, f.ALPN = false, false, "", nil
+	}
+	return a, err
 }
 
 // named decodes the resource of that name, nil if there is none.
@@ -348,16 +358,24 @@ func http(a *Answer, c Config, h *hcmv3.HttpConnectionManager, r Request) error 
 	}
 	switch action := route.GetAction().(type) {
 	case *routev3.Route_Redirect:
+		a.Answered = true
 		a.end(redirectStatus(action.Redirect), "the route redirects")
 	case *routev3.Route_DirectResponse:
+		a.Answered = true
 		a.end(int(action.DirectResponse.GetStatus()), "the route answers by itself")
 	case *routev3.Route_Route:
-		if status, number := aborts(route); number != 0 {
+		share, status, number := aborts(route)
+		if share >= 100 {
+			a.Answered = true
 			a.end(number, "the route has a fault that answers every request with %s", status)
 			return nil
 		}
 		a.Forwarded = forwarded(r, routes, host, route)
-		return pass(a, c, action.Route)
+		err := pass(a, c, action.Route)
+		if share > 0 && a.Status == 200 && a.Reason == "" {
+			a.Reason = fmt.Sprintf("the route has a fault that answers %s with %s", percent(faultOf(route).GetAbort().GetPercentage()), status)
+		}
+		return err
 	case *routev3.Route_NonForwardingAction: // of a server of gRPC: it takes the call itself
 	default:
 		a.end(500, "the route has an action that is not known here")

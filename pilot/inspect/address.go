@@ -1,0 +1,243 @@
+package inspect
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/pilot/why"
+	"github.com/istiod-lite/istiod-lite/registry"
+	"github.com/istiod-lite/istiod-lite/registry/kube"
+)
+
+// addressOf looks up where the connection goes, as the application's DNS would. It returns the service, if there is
+// one.
+func (i *Inspection) addressOf(w *Way, q Query, from *sender) *registry.Service {
+	if _, err := netip.ParseAddr(q.Host); err == nil {
+		w.Address = q.Host
+		for s := range i.Snapshot.EachService {
+			if slices.Contains(s.Addresses, q.Host) {
+				w.Service = s.Host
+				return s
+			}
+		}
+		return nil
+	}
+	s := i.serviceOf(q.Host, from.Namespace)
+	if s == nil {
+		if s, w.Address = i.podOf(q.Host, from.Namespace); s != nil {
+			w.Service = s.Host
+		}
+		return s
+	}
+	w.Service = s.Host
+	switch {
+	case !from.proxied && s.Provider != registry.Kubernetes: // its DNS knows no ServiceEntry
+	case len(s.Addresses) > 0 && !strings.Contains(s.Addresses[0], "/"):
+		w.Address = s.Addresses[0]
+	case len(s.AutoAddress) > 0 && from.DNSCapture && from.DNSAutoAllocate: // else DNS says something else
+		w.Address = s.AutoAddress[0]
+	case s.Headless:
+		for _, e := range i.Snapshot.Endpoints(s.Key()).List {
+			if e.Health == registry.Healthy || s.PublishNotReady {
+				w.Address = e.Address
+				break
+			}
+		}
+	}
+	return s
+}
+
+// serviceOf returns the service that a host names in a namespace, or nil.
+func (i *Inspection) serviceOf(host, namespace string) *registry.Service {
+	host = strings.TrimSuffix(strings.ToLower(host), ".")
+	for _, name := range []string{host, host + "." + namespace + ".svc." + i.o.Domain, host + ".svc." + i.o.Domain, host + "." + i.o.Domain} {
+		for s := range i.Snapshot.ServicesByHost(name) {
+			if v := s.ClusterVersion(""); v != nil {
+				s = v
+			}
+			return s
+		}
+	}
+	return nil
+}
+
+// podOf returns the headless service that has a name of its own for a Pod, HOSTNAME.SERVICE, and the Pod's address.
+func (i *Inspection) podOf(host, namespace string) (*registry.Service, string) {
+	name, rest, _ := strings.Cut(strings.ToLower(host), ".")
+	s := i.serviceOf(rest, namespace)
+	if rest == "" || s == nil || !s.Headless {
+		return nil, ""
+	}
+	for _, o := range i.world.ObjectsOf(kinds.Pod) {
+		if f := kube.FactsOfPod(o); o.Namespace == s.Namespace && f.Hostname == name && f.Subdomain == s.Name && len(f.Addresses) > 0 {
+			return s, f.Addresses[0]
+		}
+	}
+	return nil, ""
+}
+
+// unresolved returns why an application finds no address for a host that it names; empty: it finds one, or that is not
+// known.
+func (i *Inspection) unresolved(w *Way, q Query, from *sender, s *registry.Service) string {
+	if s == nil || !s.Headless || w.Address != "" || from.Generator == node.GRPC || from.Type == node.Router && from.proxied {
+		return ""
+	}
+	if i.serviceOf(q.Host, from.Namespace) != s {
+		return ""
+	}
+	return fmt.Sprintf("DNS has no address for %s: %s is headless, and no endpoint of it is ready", q.Host, s.Host)
+}
+
+func hasPort(s *registry.Service, port uint32) bool {
+	return s != nil && slices.ContainsFunc(s.Ports, func(p registry.Port) bool { return p.Number == port })
+}
+
+// isClusterIP reports whether an address is one that the nodes of a cluster translate to the endpoints of a Service.
+func isClusterIP(s *registry.Service, address string) bool {
+	return s != nil && s.Provider == registry.Kubernetes && slices.Contains(s.Addresses, address)
+}
+
+// passedOn says where a connection arrives that is passed on as it is to an address of a Service: the nodes of the
+// cluster bring it to an endpoint that is ready. Nobody answers at a port that the Service does not have, nor at an
+// address that only proxies know.
+func (i *Inspection) passedOn(w *Way, s *registry.Service) {
+	a := w.Outbound
+	isPassed := func(t why.Target) bool { return t.Original && !strings.Contains(t.Cluster, "|") }
+	if s == nil || w.Address == "" || a.Status != 200 || a.Answered || len(a.Targets) == 0 || slices.ContainsFunc(a.Targets, func(t why.Target) bool { return !isPassed(t) }) {
+		return
+	}
+	reason := ""
+	switch {
+	case isClusterIP(s, w.Address):
+		ready := i.ready(s, w.Port)
+		for n := range a.Targets {
+			a.Targets[n].Endpoints = ready
+		}
+		if reason = nobody(s, w.Address, w.Port, ready); hasPort(s, w.Port) {
+			w.Notes = append(w.Notes, fmt.Sprintf("the proxy passes the connection on as it is, as if %s were no service of the mesh: no route and no mutual TLS; a Sidecar may hide it, or the port has another protocol", s.Host))
+		}
+	case slices.Contains(s.AutoAddress, w.Address):
+		reason = fmt.Sprintf("nobody answers at %s: it is an address that only proxies know, and this connection is passed on as it is", net.JoinHostPort(w.Address, strconv.Itoa(int(w.Port))))
+	}
+	if reason == "" {
+		return
+	}
+	a.Status, a.Reason = 0, reason
+	if a.HTTP {
+		a.Status = 503
+	}
+}
+
+// ready returns where the nodes of a cluster bring connections to a Service.
+func (i *Inspection) ready(s *registry.Service, port uint32) (list []why.Endpoint) {
+	for _, p := range s.Ports {
+		if p.Number != port {
+			continue
+		}
+		for _, e := range i.Snapshot.Endpoints(s.Key()).ByPort(p.Name) {
+			if e.Health == registry.Healthy || s.PublishNotReady {
+				list = append(list, why.Endpoint{Address: e.Address, Port: e.Port})
+			}
+		}
+	}
+	return list
+}
+
+// nobody returns why nobody answers at a cluster IP; empty if somebody does.
+func nobody(s *registry.Service, address string, port uint32, ready []why.Endpoint) string {
+	switch {
+	case !hasPort(s, port):
+		return fmt.Sprintf("nobody answers at %s: %s has no port %d", net.JoinHostPort(address, strconv.Itoa(int(port))), s.Host, port)
+	case len(ready) == 0:
+		return fmt.Sprintf("no endpoint of %s is ready at port %d", s.Host, port)
+	}
+	return ""
+}
+
+// directly says what becomes of a request that no proxy takes: it goes to an endpoint of the service, or where it was
+// meant to go.
+func (i *Inspection) directly(address string, s *registry.Service, r why.Request) *why.Answer {
+	t := why.Target{Cluster: address, Share: 100, Original: true}
+	a := &why.Answer{Status: 200, Forwarded: r, Steps: []why.Step{{What: "proxy", Name: "none", Reason: "the Pod has none: the connection goes out as it is, and no route or policy of the client's side counts"}}}
+	if isClusterIP(s, address) {
+		t.Cluster, t.Endpoints = s.Host, i.ready(s, r.Port)
+		if reason := nobody(s, address, r.Port, t.Endpoints); reason != "" {
+			a.Status, a.Reason = 0, reason
+		}
+	}
+	a.Targets = []why.Target{t}
+	return a
+}
+
+// nearHosts suggests the hosts of services that somebody may have meant in a namespace, as they are written there; empty
+// if none is like it.
+func (i *Inspection) nearHosts(host, namespace string) string {
+	const few = 3
+	host = strings.TrimSuffix(strings.ToLower(host), ".")
+	best := map[string]int{}
+	for s := range i.Snapshot.EachService {
+		written, forms := s.Host, []string{s.Host}
+		if s.Provider == registry.Kubernetes {
+			short := s.Name + "." + s.Namespace
+			written = short
+			forms = append(forms, short, short+".svc")
+			if s.Namespace == namespace {
+				written, forms = s.Name, append(forms, s.Name)
+			} else if s.Name == host { // it is in another namespace
+				best[written] = 0
+				continue
+			}
+		}
+		for _, form := range forms {
+			d := diag.Distance(form, host)
+			if had, ok := best[written]; d <= max(1, min(3, len(host)/4)) && (!ok || d < had) {
+				best[written] = d
+			}
+		}
+	}
+	list := slices.SortedFunc(maps.Keys(best), func(a, b string) int { return cmp.Or(cmp.Compare(best[a], best[b]), cmp.Compare(a, b)) })
+	if len(list) == 0 {
+		return ""
+	}
+	return ": did you mean " + strings.Join(list[:min(few, len(list))], " or ") + "?"
+}
+
+// nearPort suggests the name of a port that somebody may have meant.
+func nearPort(s *registry.Service, name string) string {
+	var all []string
+	for _, p := range s.Ports {
+		all = append(all, p.Name)
+	}
+	if near := diag.Nearest(name, all); near != "" {
+		return "; " + diag.DidYouMean(near)
+	}
+	return ""
+}
+
+// portsOf names the ports of a service.
+func portsOf(s *registry.Service) string {
+	var list []string
+	for _, p := range s.Ports {
+		list = append(list, fmt.Sprintf("%d (%s)", p.Number, p.Name))
+	}
+	return cmp.Or(strings.Join(list, ", "), "none")
+}
+
+// ofPods says which port of a service leads to a port of its Pods that somebody may have taken for one of the service.
+func ofPods(s *registry.Service, port uint32) string {
+	for _, p := range s.Ports {
+		if p.TargetPort == strconv.Itoa(int(port)) {
+			return fmt.Sprintf("; %d is the port of its Pods: did you mean %d?", port, p.Number)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,112 @@
+package why
+
+import (
+	"slices"
+	"strings"
+
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	quicv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/quic/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+)
+
+// stepSecret is the What of a Step about a secret that a proxy lacks. Its Name is that of the resource.
+const stepSecret = "secret"
+
+// Secrets returns the names of the secrets that an answer found missing.
+func (a *Answer) Secrets() (names []string) {
+	for _, s := range a.Steps {
+		if s.What == stepSecret {
+			names = append(names, s.Name)
+		}
+	}
+	return names
+}
+
+// ExplainSecret says why a proxy lacks a secret that an answer found missing, which object names it, and what to do.
+func (a *Answer) ExplainSecret(name, reason, from, fix string) {
+	for n := range a.Steps {
+		if s := &a.Steps[n]; s.What == stepSecret && s.Name == name {
+			s.Reason, s.From, s.Details = reason, from, []string{fix}
+		}
+	}
+	a.Reason = strings.Replace(a.Reason, lackOf(name), lackOf(name)+" ("+reason+")", 1)
+}
+
+// lackOf says that a secret is missing.
+func lackOf(name string) string { return "the proxy has no secret " + name }
+
+// lacks returns what a proxy has to have for TLS and was not sent: an Envoy needs one certificate of those that are
+// named, and the CA certificates. Where it is not known what the proxy was sent, it lacks nothing, nor what the agent
+// beside it serves.
+func (c Config) lacks(t *tlsv3.CommonTlsContext) (missing []string) {
+	sent, known := c[envoy.SecretType]
+	if !known {
+		return nil
+	}
+	isMissing := func(s *tlsv3.SdsSecretConfig) bool {
+		return s.GetSdsConfig().GetAds() != nil && !slices.ContainsFunc(sent, func(r *envoy.Resource) bool { return r.Name == s.GetName() })
+	}
+	certificates := t.GetTlsCertificateSdsSecretConfigs()
+	if len(certificates) > 0 && !slices.ContainsFunc(certificates, func(s *tlsv3.SdsSecretConfig) bool { return !isMissing(s) }) {
+		for _, s := range certificates {
+			missing = append(missing, s.GetName())
+		}
+	}
+	for _, s := range []*tlsv3.SdsSecretConfig{t.GetValidationContextSdsSecretConfig(), t.GetCombinedValidationContext().GetValidationContextSdsSecretConfig()} {
+		if s != nil && isMissing(s) {
+			missing = append(missing, s.GetName())
+		}
+	}
+	return missing
+}
+
+// downstreamTLS returns how a chain terminates TLS, or nil.
+func downstreamTLS(chain *listenerv3.FilterChain) *tlsv3.DownstreamTlsContext {
+	t, q := &tlsv3.DownstreamTlsContext{}, &quicv3.QuicDownstreamTransport{}
+	switch s := chain.GetTransportSocket().GetTypedConfig(); {
+	case s.MessageIs(q) && s.UnmarshalTo(q) == nil:
+		return q.GetDownstreamTlsContext()
+	case s.MessageIs(t) && s.UnmarshalTo(t) == nil:
+		return t
+	}
+	return nil
+}
+
+// handshake reports whether a connection comes through the TLS of a chain.
+func handshake(a *Answer, c Config, chain *listenerv3.FilterChain, r Request) bool {
+	t := downstreamTLS(chain)
+	switch {
+	case t == nil && r.TLS && !r.HTTP3 && isHTTP(chain):
+		a.end(0, "the chain expects HTTP in plaintext, and the connection is TLS")
+		return false
+	case t == nil:
+		return true
+	case !r.TLS:
+		a.end(0, "the chain terminates TLS, and the connection is plaintext")
+		return false
+	}
+	missing := c.lacks(t.GetCommonTlsContext())
+	if len(missing) == 0 {
+		return true
+	}
+	for _, name := range missing {
+		a.step(Step{What: stepSecret, Name: name, Reason: "the proxy was not sent it"})
+	}
+	a.end(0, "the TLS handshake fails: %s", lacking(missing))
+	return false
+}
+
+func lacking(names []string) string {
+	var list []string
+	for _, name := range names {
+		list = append(list, lackOf(name))
+	}
+	return strings.Join(list, ", and ")
+}
+
+func isHTTP(chain *listenerv3.FilterChain) bool {
+	m := manager(chain)
+	return m.GetRouteSpecifier() != nil
+}
