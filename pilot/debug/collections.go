@@ -103,6 +103,10 @@ func (a *API) cachez(query url.Values) (any, error) {
 	if query.Has("clear") {
 		return nil, fmt.Errorf("%w: clear has no effect here: what is kept is in use, or is forgotten by itself; pilot-discovery discovery --noMemo keeps nothing", ErrBadQuery)
 	}
+	sized, err := truth(query, "sizes")
+	if err != nil {
+		return nil, err
+	}
 	if a.o.Cache != nil {
 		if c := a.o.Cache(); c.Each != nil {
 			c.Each(func(typeURL, name string, size int) {
@@ -112,7 +116,7 @@ func (a *API) cachez(query url.Values) (any, error) {
 			})
 		}
 	}
-	if query.Get("sizes") != "true" {
+	if !sized {
 		for _, list := range names {
 			slices.Sort(list)
 		}

@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"net/url"
 	"reflect"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
@@ -128,6 +130,18 @@ var (
 	ErrBadQuery     = errors.New("the query is wrong")
 	ErrNotConnected = errors.New("Proxy not connected to this Pilot instance. It may be connected to another instance.") //nolint:revive,staticcheck // likewise
 )
+
+// truth returns a parameter that is true or false; false without it. Another value is no answer to what was asked.
+func truth(query url.Values, name string) (bool, error) {
+	if !query.Has(name) {
+		return false, nil
+	}
+	b, err := strconv.ParseBool(cmp.Or(query.Get(name), "true"))
+	if err != nil {
+		return false, fmt.Errorf("%w: %s=%.64q is neither true nor false", ErrBadQuery, name, query.Get(name))
+	}
+	return b, nil
+}
 
 // Close answers the requests that wait, so that they hold up no stop.
 func (a *API) Close() { a.close() }

@@ -204,6 +204,7 @@ func TestPagesHaveIstiosShapes(t *testing.T) {
 			`"namespace": "a"`, `"name": "narrow"`, `"hostname": "web.a.svc.cluster.local"`, `"port": 80`, `"web.a.svc.cluster.local": [`, `"kind": "DestinationRule"`, `"rootNamespace": "istio-system"`,
 		},
 		"/debug/cachez":            {`"type.googleapis.com/envoy.config.cluster.v3.Cluster": [`, `"outbound"`},
+		"/debug/cachez?sizes":      {`"total": "12.3kB"`},
 		"/debug/cachez?sizes=true": {`"total": "12.3kB"`, `"type.googleapis.com/envoy.config.cluster.v3.Cluster": "12.3kB"`},
 		"/debug/pushcontext":       {`"resources": 3`, `"hits": 5`, `"misses": 4`, `"services": 1`, `"namespace_to_policies": {`, `"Network": "away"`},
 		"/debug/push_status":       {`"pilot_conflict_inbound_listener": {`, `"message": "web.a.svc.cluster.local:80"`},
@@ -231,6 +232,8 @@ func TestUnknownProxiesAndPagesAreErrors(t *testing.T) {
 		text string
 	}{
 		"/debug/config_dump":             {400, "You must provide a proxyID in the query string"},
+		"/debug/adsz?push=bad":           {400, `the query is wrong: push="bad" is neither true nor false`},
+		"/debug/cachez?sizes=bad":        {400, `the query is wrong: sizes="bad" is neither true nor false`},
 		"/debug/config_dump?proxyID=x.y": {404, "Proxy not connected to this Pilot instance. It may be connected to another instance."},
 		"/debug/nothing":                 {404, "404 page not found"},
 		"/debug/cachez?clear=true":       {400, "the query is wrong: clear has no effect here: what is kept is in use, or is forgotten by itself; pilot-discovery discovery --noMemo keeps nothing"},

@@ -189,8 +189,12 @@ func (a *API) connections(url.Values) (any, error) {
 // adsz lists the connected proxies, those of one namespace with namespace=NAME. With push=true it has all of them
 // compare what they have with the newest snapshot.
 func (a *API) adsz(query url.Values) (any, error) {
+	push, err := truth(query, "push")
+	if err != nil {
+		return nil, err
+	}
 	list := a.o.Proxies.Clients()
-	if query.Get("push") == "true" {
+	if push {
 		a.o.Proxies.Push()
 		return plain(fmt.Sprintf("Pushed to %d clients", len(list))), nil
 	}
