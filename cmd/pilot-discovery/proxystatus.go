@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -64,12 +65,17 @@ In parentheses stands how long ago the last response was sent.`,
 
 // showProxies prints all proxies, or the one that args name, in a format.
 func showProxies(w io.Writer, all []debug.ProxyStatus, args []string, output string) error {
+	var out bytes.Buffer
 	if output == "table" || output == "wide" {
 		if len(args) == 1 {
-			return printProxy(w, all, args[0], time.Now())
+			if err := printProxy(&out, all, args[0], time.Now()); err != nil {
+				return err
+			}
+		} else {
+			printProxies(&out, all, output == "wide", time.Now())
 		}
-		printProxies(w, all, output == "wide", time.Now())
-		return nil
+		_, err := w.Write(out.Bytes())
+		return err
 	}
 	if len(args) == 1 {
 		one := slices.DeleteFunc(slices.Clone(all), func(p debug.ProxyStatus) bool { return p.ProxyID != args[0] })
@@ -80,9 +86,10 @@ func showProxies(w io.Writer, all []debug.ProxyStatus, args []string, output str
 	}
 	if output == "name" {
 		for _, p := range all {
-			fmt.Fprintln(w, p.ProxyID)
+			fmt.Fprintln(&out, p.ProxyID)
 		}
-		return nil
+		_, err := w.Write(out.Bytes())
+		return err
 	}
 	return printValue(w, append([]debug.ProxyStatus{}, all...), output)
 }

@@ -2,9 +2,11 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"strings"
 	"testing"
 
+	"github.com/istiod-lite/istiod-lite/pilot/debug"
 	"github.com/istiod-lite/istiod-lite/pilot/pushes"
 )
 
@@ -25,6 +27,23 @@ func TestRejectedWithoutPush(t *testing.T) {
 			}
 			if got := out.String(); strings.HasSuffix(got, want) != shown {
 				t.Errorf("-o %s of %d pushes: %s", output, len(list), got)
+			}
+		}
+	}
+}
+
+// full is a disk without room.
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, errors.New("no space") }
+
+// TestListIsCut: a list that cannot be written is an error, in each form.
+func TestListIsCut(t *testing.T) {
+	all := []debug.ProxyStatus{{ProxyID: "web-1.shop"}}
+	for _, output := range listFormats() {
+		for _, args := range [][]string{nil, {"web-1.shop"}} {
+			if err := showProxies(full{}, all, args, output); err == nil {
+				t.Errorf("-o %s %v: no error", output, args)
 			}
 		}
 	}
