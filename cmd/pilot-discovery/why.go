@@ -57,8 +57,6 @@ A token is one in the headers, or --jwt TOKEN, or one with the claims of --claim
 
 -o wide has every alternative that was not taken, -o name prints the workloads that the request reaches.
 
-Pods of a directory that are as they are before injection count as they are after it.
-
 The exit code is 0 if the request reaches an application, 79 if it does not, and 1 if the command could not do its work.`,
 		Example: `  pilot-discovery why productpage-1.bookinfo reviews:9080 --path /reviews/0 --configDir mesh
   pilot-discovery why productpage-1.bookinfo "->" http://reviews:9080/reviews/0 --header end-user=jason

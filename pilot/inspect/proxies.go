@@ -4,17 +4,13 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	networkingv1 "istio.io/api/networking/v1"
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
-	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/difference"
@@ -65,8 +61,8 @@ func (i *Inspection) PodNode(name, namespace string) *corev3.Node {
 	return i.node(i.proxy(o), o)
 }
 
-// proxy returns the proxy that a Pod has, as injection would write it. One without an application beside its proxy is a
-// gateway. Of a cluster's Pods the containers are not known: one is a gateway if a Gateway selects it.
+// proxy returns the proxy that a Pod has, as injection would write it. Of a cluster's Pods the containers are not
+// known: one is a gateway if a Gateway selects it.
 func (i *Inspection) proxy(o *kinds.Object) *node.Proxy {
 	f := kube.FactsOfPod(o)
 	p := &node.Proxy{
@@ -76,7 +72,7 @@ func (i *Inspection) proxy(o *kinds.Object) *node.Proxy {
 	gateway := o.Annotations[templates] == "gateway"
 	if pod, whole := o.Spec.(*corev1.Pod); whole {
 		gateway = gateway || slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool {
-			return c.Name == kube.ProxyContainer && (slices.Contains(c.Args, string(node.Router)) || len(pod.Spec.Containers) == 1)
+			return c.Name == kube.ProxyContainer && slices.Contains(c.Args, string(node.Router))
 		})
 	} else {
 		gateway = gateway || slices.ContainsFunc(i.world.ObjectsOf(kinds.Gateway), func(g *kinds.Object) bool {
@@ -93,28 +89,7 @@ func (i *Inspection) proxy(o *kinds.Object) *node.Proxy {
 	if usesXDS(o) {
 		p.Generator = node.GRPC
 	}
-	i.answersDNS(p, o.Annotations[configAnnotation])
 	return p
-}
-
-// configAnnotation has settings of the proxy of one Pod, over those of the mesh.
-const configAnnotation = "proxy.istio.io/config"
-
-// answersDNS sets whether the agent beside a proxy answers DNS, as the mesh and the annotation of its Pod say.
-func (i *Inspection) answersDNS(p *node.Proxy, annotation string) {
-	var own struct {
-		ProxyMetadata map[string]string `json:"proxyMetadata"`
-	}
-	if err := yaml.Unmarshal([]byte(annotation), &own); err != nil {
-		own.ProxyMetadata = nil // injection refuses such a Pod
-	}
-	for name, to := range map[string]*bool{"ISTIO_META_DNS_CAPTURE": &p.DNSCapture, "ISTIO_META_DNS_AUTO_ALLOCATE": &p.DNSAutoAllocate} {
-		text, said := own.ProxyMetadata[name]
-		if !said {
-			text = i.Snapshot.Mesh.GetDefaultConfig().GetProxyMetadata()[name]
-		}
-		*to, _ = strconv.ParseBool(text)
-	}
 }
 
 // usesXDS reports whether the application of a Pod uses xDS itself, without a proxy, as the templates say.
@@ -238,33 +213,6 @@ func (i *Inspection) injected(o *kinds.Object) bool {
 		return false
 	}
 	return o.Labels[injectLabel] != "false" && o.Annotations[injectLabel] != "false"
-}
-
-// inject has the Pods of files that are as they are before injection say what injection writes on them: that they take
-// mutual TLS.
-func (i *Inspection) inject() {
-	pods := i.world.ObjectsOf(kinds.Pod)
-	if i.server != nil || i.o.Cluster != nil || slices.ContainsFunc(pods, func(o *kinds.Object) bool {
-		return i.afterInjection(o) || o.Labels[names.LabelTLSMode] != ""
-	}) {
-		return
-	}
-	var changes []kinds.Change
-	for _, o := range pods {
-		if !i.injected(o) || usesXDS(o) || i.proxy(o).Type == node.Router {
-			continue
-		}
-		with := *o
-		with.Labels = maps.Clone(o.Labels)
-		if with.Labels == nil {
-			with.Labels = map[string]string{}
-		}
-		with.Labels[names.LabelTLSMode] = "istio"
-		changes = append(changes, kinds.Change{Key: o.Key, Object: &with})
-	}
-	if len(changes) > 0 {
-		i.Snapshot = i.world.Commit(changes, time.Time{})
-	}
 }
 
 // proxies returns the proxies of the own cluster, by NAME.NAMESPACE: of the Pods that have one, and of WorkloadEntries.

@@ -56,7 +56,6 @@ func (i *Inspection) Why(q Query) (*Way, error) {
 	if i.Snapshot == nil {
 		return nil, i.Refusal
 	}
-	i.inject()
 	from := i.sender(q.Source)
 	if from == nil {
 		return nil, fmt.Errorf("%s: %w%s", q.Source, errNoSender, diag.NearNames(q.Source, i.Workloads()))
