@@ -31,6 +31,8 @@ type index struct {
 	services  []*kinds.Object // Services
 	pods      []*workload
 
+	injections map[string]injectionState // of namespaces; nil: nobody has asked
+
 	hosts     map[string][]*host  // by whole name
 	mostPorts int                 // of one of them
 	byName    map[string][]string // the namespaces that have a Service of that name

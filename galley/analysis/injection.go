@@ -10,43 +10,76 @@ import (
 
 // injection reports namespaces that get no proxies without saying so, and Pods without a proxy where others get one.
 func (a *analysis) injection() {
-	injected, disabled := map[string]bool{}, map[string]bool{}
 	for _, o := range a.of(kinds.Namespace) {
-		// The webhooks select namespaces with the word enabled, and those without the label.
-		if word := o.Labels[names.LabelInjection]; word != "" && word != "enabled" {
-			disabled[o.Name] = true
-		}
-		if strings.HasPrefix(o.Name, "kube-") || o.Name == a.root {
+		if isSystem(o.Name, a.root) {
 			continue
 		}
 		word, revision := o.Labels[names.LabelInjection], o.Labels[names.LabelRevision]
 		switch {
 		case word != "" && revision != "":
-			injected[o.Name] = word == "enabled"
 			a.report(o, diag.Warning, codeInjectionLabels, `metadata.labels["`+names.LabelRevision+`"]`, "remove one of the two",
 				"the namespace has the label %s too, which takes precedence: the revision %s has no effect", names.LabelInjection, revision)
 		case word == "enabled" || revision != "":
-			injected[o.Name] = true
 		case word == "" && o.Labels[names.LabelDataplane] == "":
 			a.report(o, diag.Info, codeNotInjected, "metadata.labels", "label it "+names.LabelInjection+"=enabled, or "+names.LabelInjection+"=disabled if that is meant",
 				"Pods of the namespace get no proxy")
 		}
 	}
 	for _, w := range a.pods {
-		o := w.object
-		if disabled[o.Namespace] {
-			continue
-		}
-		wanted := injected[o.Namespace] || o.Labels[names.LabelRevision] != ""
-		if note := o.Annotations[names.LabelInject]; note != "" && note != "true" { // no webhook is called for an annotation
-			wanted = false
-		}
-		if said := o.Labels[names.LabelInject]; said != "" { // it takes precedence
-			wanted = said == "true"
-		}
-		if wanted && !w.pod.Proxy && !w.pod.HostNetwork {
-			a.report(o, diag.Warning, codeNoProxy, "spec.containers", "create it anew: kubectl rollout restart of its controller",
+		if a.injects(w.object) && !w.pod.Proxy && !w.pod.HostNetwork {
+			a.report(w.object, diag.Warning, codeNoProxy, "spec.containers", "create it anew: kubectl rollout restart of its controller",
 				"the Pod has no proxy, although its labels or its namespace's ask for one")
 		}
 	}
+}
+
+// injectionState is what a namespace says of injection.
+type injectionState int
+
+const (
+	unlabelled injectionState = iota // its Pods decide
+	injected
+	disabled // no Pod gets a proxy
+)
+
+// injectionOf returns what a namespace says of injection. The webhooks select namespaces with the word enabled, and
+// those without the label.
+func (x *index) injectionOf(namespace string) injectionState {
+	if x.injections == nil {
+		x.injections = map[string]injectionState{}
+		for _, o := range x.objects {
+			if o.Kind != kinds.Namespace || o.Cluster != "" {
+				continue
+			}
+			switch word := o.Labels[names.LabelInjection]; {
+			case word == "enabled":
+				x.injections[o.Name] = injected
+			case word != "":
+				x.injections[o.Name] = disabled
+			case o.Labels[names.LabelRevision] != "" && !isSystem(o.Name, x.root):
+				x.injections[o.Name] = injected
+			}
+		}
+	}
+	return x.injections[namespace]
+}
+
+func isSystem(namespace, root string) bool {
+	return strings.HasPrefix(namespace, "kube-") || namespace == root
+}
+
+// injects reports whether a Pod gets a proxy when it is created.
+func (x *index) injects(pod *kinds.Object) bool {
+	by := x.injectionOf(pod.Namespace)
+	if by == disabled {
+		return false
+	}
+	wanted := by == injected && !isSystem(pod.Namespace, x.root) || pod.Labels[names.LabelRevision] != ""
+	if note := pod.Annotations[names.LabelInject]; note != "" && note != "true" { // no webhook is called for an annotation
+		wanted = false
+	}
+	if said := pod.Labels[names.LabelInject]; said != "" { // it takes precedence
+		wanted = said == "true"
+	}
+	return wanted
 }

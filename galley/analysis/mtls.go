@@ -43,7 +43,7 @@ func (a *analysis) mtls() {
 				continue
 			}
 			wanted, by := mode(h.object.Namespace)
-			if wanted == securityv1.PeerAuthentication_MutualTLS_STRICT && !a.selection(h.object.Namespace, service.Spec.Selector).proxied {
+			if wanted == securityv1.PeerAuthentication_MutualTLS_STRICT && !a.proxied(h.object.Namespace, service.Spec.Selector) {
 				continue // nobody there asks for TLS
 			}
 			mutual := tls.Mode == networkingv1alpha3.ClientTLSSettings_ISTIO_MUTUAL
@@ -54,4 +54,11 @@ func (a *analysis) mtls() {
 			}
 		}
 	}
+}
+
+// proxied reports whether a workload of a Service has a proxy. In files that have none of its Pods, as where Deployments
+// make them, those count that its namespace has injected.
+func (a *analysis) proxied(namespace string, selector map[string]string) bool {
+	s := a.selection(namespace, selector)
+	return s.proxied || a.options.Whole && s.workloads == 0 && len(selector) > 0 && a.injectionOf(namespace) == injected
 }

@@ -12,7 +12,7 @@ import (
 type selection struct {
 	workloads  int
 	machine    bool     // a WorkloadEntry or WorkloadGroup is among them
-	proxied    bool     // one of them has a proxy; machines count as if they had one
+	proxied    bool     // one of them has a proxy, or gets one where files say what is created; machines count as if they had one
 	namespaces []string // that have a match, where the selection is of all
 
 	names        map[string]bool // of the ports of the Pods
@@ -55,7 +55,7 @@ func (x *index) selection(namespace string, selector map[string]string) *selecti
 			s.machine, s.proxied = true, true
 			continue
 		}
-		s.proxied = s.proxied || w.pod.Proxy
+		s.proxied = s.proxied || w.pod.Proxy || x.options.Whole && !w.pod.HostNetwork && x.injects(w.object)
 		s.allDeclare = s.allDeclare && !w.pod.Named && len(w.pod.Numbers) > 0
 		for name := range w.pod.Ports {
 			if !s.names[name] {
