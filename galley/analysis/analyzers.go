@@ -61,6 +61,7 @@ const (
 	codeSeveral      = "SeveralNames"
 	codeHTTP3        = "NoHTTP3"
 	codeSidecarRoute = "SidecarRoute"
+	codeUnusedRoutes = "UnusedRoutes"
 	codeLimit        = "Limit" // as validation has it of one object
 )
 
@@ -80,6 +81,7 @@ func Analyzers() []Analyzer {
 		{"routes", []string{codeReference, codeLimit}, false, "Gateways, hosts, ports, subsets and delegates of VirtualServices that are not there", (*analysis).virtualServices},
 		{"conflicts", []string{codeConflict, codeUnreachable, codeLimit}, false, "VirtualServices that compete for a host", (*analysis).conflicts},
 		{"connection-routes", []string{codeUnreachable, codeLimit}, false, "routes of TLS and TCP that a gateway never reaches", (*analysis).connectionRoutes},
+		{"unused-routes", []string{codeUnusedRoutes}, false, "rules of VirtualServices for a protocol that no port of their hosts has", (*analysis).unusedRoutes},
 		{"rules", []string{codeReference, codeSubset, codeRepeated, codeLimit}, false, "hosts and subsets of DestinationRules that match nothing, or are defined twice", (*analysis).destinationRules},
 		{"selectors", []string{codeWorkloads}, false, "selectors that match no workload", (*analysis).selectors},
 		{"endpoints", []string{codeTargetPort, codeEndpoints}, false, "ports of Services that no Pod has, and Services without endpoints", (*analysis).allEndpoints},

@@ -1,0 +1,130 @@
+package analysis
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	networkingv1 "istio.io/api/networking/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/names"
+)
+
+// unusedRoutes reports rules of VirtualServices that no proxy uses, because each port of each of their hosts has
+// another protocol: rules of HTTP where connections are routed, rules of TLS and TCP where requests are. It judges
+// VirtualServices of sidecars alone: a gateway goes by the protocol of its own servers. A port that does not say its
+// protocol may have any.
+func (a *analysis) unusedRoutes() {
+	if a.mesh.GetProxyHttpPort() != 0 || a.hasEgressPort() {
+		return // there the listener decides
+	}
+	seen := map[string]*protocols{}
+	for _, o := range a.routes {
+		spec := o.Spec.(*networkingv1.VirtualService)
+		if !slices.Equal(slices.Compact(gatewaysOf(o)), []string{meshGateway}) {
+			continue
+		}
+		have := a.protocolsOf(spec.Hosts, o.Namespace, seen)
+		if !have.known {
+			continue
+		}
+		report := func(field, protocol, fix string) {
+			a.report(o, diag.Warning, codeUnusedRoutes, field, fix, "no port of %s is %s: %s; the rules have no effect", listed(spec.Hosts), protocol, listed(have.ports))
+		}
+		if len(spec.Http) > 0 && !have.requests {
+			report("spec.http", "HTTP", "name a port of the host for HTTP, such as http-web, or set its appProtocol; or write the rules as tcp")
+		}
+		const fix = "write the rules as http, or name a port of the host for another protocol"
+		if len(spec.Tls) > 0 && !have.connections {
+			report("spec.tls", "TLS", fix)
+		}
+		if len(spec.Tcp) > 0 && !have.connections {
+			report("spec.tcp", "TCP", fix)
+		}
+	}
+}
+
+// hasEgressPort reports whether a Sidecar has a listener of its own: its protocol counts there, and not that of the
+// services.
+func (a *analysis) hasEgressPort() bool {
+	for _, o := range a.of(kinds.Sidecar) {
+		for _, l := range o.Spec.(*networkingv1.Sidecar).Egress {
+			if l.GetPort() != nil {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// protocols is what the ports of a host may take.
+type protocols struct {
+	requests, connections bool
+	ports                 []string // what a few of them are
+	known                 bool
+}
+
+func (p *protocols) add(number uint32, protocol string) {
+	const few = 8
+	switch protocol = strings.ToLower(protocol); {
+	case protocol == "udp":
+		return
+	case protocol == "http_proxy", protocol == "hbone", protocol == "":
+		p.requests, p.connections = true, true
+	case isHTTP(protocol):
+		p.requests = true
+	default:
+		p.connections = true
+	}
+	if len(p.ports) < few {
+		p.ports = append(p.ports, fmt.Sprintf("port %d is %s", number, protocol))
+	}
+}
+
+// protocolsOf returns what some hosts may take together. It is not known unless all is known of each.
+func (a *analysis) protocolsOf(hosts []string, namespace string, seen map[string]*protocols) (all protocols) {
+	for _, text := range hosts {
+		host := names.FQDN(text, namespace, a.domain)
+		p := seen[host]
+		if p == nil {
+			p = a.protocolsOfHost(host)
+			seen[host] = p
+		}
+		if !p.known {
+			return protocols{}
+		}
+		all.requests, all.connections = all.requests || p.requests, all.connections || p.connections
+		if all.known = true; all.requests && all.connections {
+			return all
+		}
+		all.ports = append(all.ports, p.ports...)
+	}
+	return all
+}
+
+func (a *analysis) protocolsOfHost(host string) *protocols {
+	p := &protocols{}
+	for _, h := range a.hosts[host] {
+		switch spec := h.object.Spec.(type) {
+		case *corev1.Service:
+			if spec.Spec.Type == corev1.ServiceTypeExternalName {
+				return &protocols{}
+			}
+			for i := range spec.Spec.Ports {
+				port := &spec.Spec.Ports[i]
+				p.add(uint32(port.Port), protocolOf(port)) //nolint:gosec // validated
+			}
+		case *networkingv1.ServiceEntry:
+			for _, port := range spec.Ports {
+				p.add(port.Number, port.Protocol)
+			}
+		default:
+			return &protocols{}
+		}
+	}
+	p.known = len(p.ports) > 0 && !strings.HasPrefix(host, "*")
+	return p
+}
