@@ -25,6 +25,7 @@ type stages struct {
 	objects counting
 	mesh    *mesh.Config // by which the last run was
 	guard   sync.Locker
+	locate  func([]diag.Diagnostic) []diag.Diagnostic // returns findings with the positions of their fields
 	outputs
 
 	touched map[kinds.Key]*kinds.Object // keys of derived objects that this commit may change, with what counted before
@@ -67,8 +68,8 @@ func (s selection) matches(o *kinds.Object) bool {
 	return o.Kind == s.kind && o.Namespace == s.namespace && o.Cluster == "" && kinds.Selects(s.labels, o.Labels)
 }
 
-func newStages(logger *slog.Logger, list []derive.Stage, objects counting, guard sync.Locker) *stages {
-	s := &stages{logger: logger, guard: guard, objects: objects, outputs: newOutputs()}
+func newStages(logger *slog.Logger, locate func([]diag.Diagnostic) []diag.Diagnostic, list []derive.Stage, objects counting, guard sync.Locker) *stages {
+	s := &stages{logger: logger, locate: locate, guard: guard, objects: objects, outputs: newOutputs()}
 	for i, stage := range list {
 		s.list = append(s.list, &stageRun{Stage: stage, number: i, parts: map[any]*derive.Part{}, watched: map[kinds.Key]bool{}, pending: map[kinds.Key]bool{}})
 	}
@@ -182,7 +183,7 @@ func (s *stages) take(stage *stageRun, parts map[any]*derive.Part) {
 	}
 	s.guard.Unlock()
 	s.settleAll(claimed)
-	logFindings(s.logger, bounded(found))
+	logFindings(s.logger, s.locate(bounded(found)))
 }
 
 // input returns what a stage is given of a key: the object of a source, or else the one that an earlier stage made, or
@@ -236,7 +237,7 @@ func (s *stages) settleAll(claimed map[kinds.Key]*kinds.Object) {
 			}
 		}
 	}
-	logFindings(s.logger, bounded(found))
+	logFindings(s.logger, s.locate(bounded(found)))
 }
 
 // get is Get of a derive.Input.

@@ -95,7 +95,7 @@ func New(o Options, p Parts) *World {
 		unsupported: map[kinds.Key][]diag.Diagnostic{}, hosts: facts.NewTable[[]string](kinds.HostAddresses, p.Hosts), networkGateways: map[kinds.Key]*kinds.Object{},
 		wanted: map[*kinds.Kind][]facts.Need{}, accounts: accounts{}, credentials: newCredentialStore(time.Now), referenced: &References{},
 	}
-	w.stages = newStages(w.logger, p.Stages, counting{w.fromSource, w.allFromSources}, &w.mu)
+	w.stages = newStages(w.logger, w.Located, p.Stages, counting{w.fromSource, w.allFromSources}, &w.mu)
 	w.builder = snapshot.NewBuilder(snapshot.Options{Domain: o.Domain, Cluster: o.ClusterID, OneStore: o.Client == nil, HTTP3: o.HTTP3, Mesh: w.mesh, Limits: o.Limits, Kinds: p.Catalog.Kinds(), Wants: p.Catalog.Wants})
 	if o.CountNodeAccounts {
 		w.nodeAccounts = newAccountsByNode()
@@ -159,7 +159,7 @@ func (w *World) Commit(batch []kinds.Change, received time.Time) *snapshot.Snaps
 		if c.Object == nil {
 			continue
 		}
-		for _, d := range w.unsupported[c.Key] {
+		for _, d := range w.Located(w.unsupported[c.Key]) {
 			w.logger.Warn("finding", "finding", d.String())
 		}
 	}

@@ -1,6 +1,7 @@
 package inspect_test
 
 import (
+	"bytes"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -45,5 +46,51 @@ func TestMeshPositions(t *testing.T) {
 				t.Errorf("findings %v, want %s", i.Findings, c.want)
 			}
 		})
+	}
+}
+
+// What a stage finds wrong, and a field that has no effect, is logged with the place of the field, as findings have it.
+func TestLoggedPositions(t *testing.T) {
+	const text = `apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: web, namespace: shop}
+spec:
+  gatewayClassName: istio
+  listeners:
+  - {name: one, port: 80, protocol: HTTP}
+  - name: two
+    port: 443
+    protocol: HTTPS
+    tls: {certificateRefs: [{name: nowhere}]}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: web, namespace: shop}
+spec:
+  parentRefs: [{name: web}]
+  rules:
+  - backendRefs:
+    - {name: nobody, port: 80}
+`
+	var log bytes.Buffer
+	o := ingest.Options{
+		Logger: slog.New(slog.NewTextHandler(&log, nil)), ConfigDir: t.TempDir(), Namespace: "istio-system",
+		Domain: "cluster.local", ClusterID: "Kubernetes", Limits: limits.Default(),
+	}
+	file := filepath.Join(o.ConfigDir, "mesh.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	i, err := inspect.Read(t.Context(), o, catalog.Features())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{":11:", ":20:"} {
+		at := slices.IndexFunc(i.Findings, func(d diag.Diagnostic) bool { return strings.HasPrefix(d.String(), file+line) })
+		if at < 0 {
+			t.Errorf("no finding at %s: %v", line, i.Findings)
+		} else if logged := log.String(); !strings.Contains(logged, file+line) {
+			t.Errorf("the log has no finding at %s:\n%s", line, logged)
+		}
 	}
 }
