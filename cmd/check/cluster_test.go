@@ -120,6 +120,37 @@ spec: {ports: [{port: 15010}, {port: 15012}, {port: 15014}]}
 	finds(t, &r, Wrong, "the Service istiod lacks 443")
 }
 
+// The own release that is installed already is none of another control plane; the real istiod in its place is.
+func TestInstallableAgain(t *testing.T) {
+	own := strings.Replace(deployment, "istio.io/rev: default}", "istio.io/rev: default, app.kubernetes.io/version: 1.31.1-lite.1}", 1) + `
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingWebhookConfiguration
+metadata: {name: istio-sidecar-injector, labels: {istio.io/rev: default}}
+webhooks: [{name: rev.namespace.sidecar-injector.istio.io, clientConfig: {service: {name: istiod, namespace: istio-system}}}]
+---
+apiVersion: v1
+kind: Service
+metadata: {name: istiod, namespace: istio-system}
+spec: {ports: [{port: 15010}, {port: 15012}, {port: 443}, {port: 15014}]}
+`
+	var r Report
+	if err := r.Installable(t.Context(), cluster(t, "v1.33.2", own)); err != nil || r.Wrong() || r.Count(Warning) > 0 {
+		t.Errorf("the own release: %v, %+v", err, r.Results)
+	}
+	finds(t, &r, OK, "revision default, istio-system/istiod, pilot:1: it is installed already")
+	for _, x := range r.Results {
+		if strings.Contains(plain(x), "other control plane") {
+			t.Errorf("it is another control plane: %s", plain(x))
+		}
+	}
+	r = Report{}
+	if err := r.Installable(t.Context(), cluster(t, "v1.33.2", strings.Replace(own, "1.31.1-lite.1", "1.31.1", 1))); err != nil {
+		t.Fatal(err)
+	}
+	finds(t, &r, Warning, "helm install would take its place")
+}
+
 // What is installed is judged: replicas, ConfigMaps, leaders, roots and webhooks.
 func TestInstalled(t *testing.T) {
 	var r Report

@@ -40,7 +40,7 @@ func (r *Report) Installable(ctx context.Context, c *Cluster) error {
 	r.permissions(ctx, c)
 	r.begin("custom resources")
 	r.definitions(ctx, c)
-	r.begin("other control planes")
+	r.begin("control planes")
 	r.others(ctx, c)
 	r.leftovers(ctx, c)
 	return nil
@@ -234,7 +234,8 @@ func (r *Report) kinds(ctx context.Context, c *Cluster) {
 	}
 }
 
-// others looks for control planes that are in the cluster, and for what of theirs has the names that would be taken.
+// others looks for control planes that are in the cluster, and for what of theirs has the names that would be taken. One
+// of this project with the revision and the namespace is the release that would be upgraded.
 func (r *Report) others(ctx context.Context, c *Cluster) {
 	all, err := list[appsv1.Deployment](ctx, c, resource("apps", "v1", "deployments"), "", "app=istiod")
 	if r.unread("revisions", err) {
@@ -253,6 +254,8 @@ func (r *Report) others(ctx context.Context, c *Cluster) {
 		switch {
 		case !c.ours(d.Labels):
 			r.ok("revisions", "%s", what)
+		case d.Namespace == c.Namespace && isLite(d):
+			r.ok("revisions", "%s: it is installed already, and helm upgrade --install changes it", what)
 		case d.Namespace == c.Namespace:
 			r.warn("revisions", "pilot-discovery check --pre --revision NEW  # beside it, as a revision", "%s: helm install would take its place", what)
 		default:
@@ -279,6 +282,11 @@ func (r *Report) others(ctx context.Context, c *Cluster) {
 	}
 }
 
+// isLite reports whether a Deployment is of this project: its version says so.
+func isLite(d appsv1.Deployment) bool {
+	return strings.Contains(d.Labels["app.kubernetes.io/version"], "-lite")
+}
+
 // leftovers looks for webhooks whose server is gone: they hold up every write that they match.
 func (r *Report) leftovers(ctx context.Context, c *Cluster) {
 	all, err := c.hooks(ctx)
@@ -302,7 +310,7 @@ func (r *Report) leftovers(ctx context.Context, c *Cluster) {
 		}
 	}
 	if left == 0 {
-		r.ok("webhooks", "%d of other control planes, none left over", len(seen))
+		r.ok("webhooks", "%d of control planes, none left over", len(seen))
 	}
 }
 
