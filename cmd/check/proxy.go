@@ -32,6 +32,9 @@ func (r *Report) ProxyOf(ctx context.Context, s Server, name string) error {
 	}
 	p := all[i]
 	r.ok("connected", "for %s, from %s, version %s", span(s.Now.Sub(p.Connected)), p.Address, p.Version)
+	if says := skew(s.version(ctx), p.Version); says != "" {
+		r.warn("version", restart(name), "%s", says)
+	}
 	standing := standingOf(p, s.Now)
 	for _, t := range standing.rejected {
 		r.wrong(strings.ToUpper(t.Type), mends(s.rejections(ctx), name, t.Type, s.ask("/debug/findings")), "it rejects what it is sent: %s", strings.TrimSpace(t.LastError))

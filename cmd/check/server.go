@@ -278,7 +278,7 @@ func (r *Report) proxies(ctx context.Context, s Server) {
 	}
 	rejected, stale, waiting := 0, 0, 0
 	var why []pushes.Rejection
-	versions := map[string]int{}
+	versions, examples := map[string]int{}, map[string]string{}
 	const shown = 5
 	for _, p := range all {
 		standing := standingOf(p, s.Now)
@@ -303,11 +303,24 @@ func (r *Report) proxies(ctx context.Context, s Server) {
 			}
 		}
 		versions[p.Version]++
+		if first := examples[p.Version]; first == "" || p.ProxyID < first {
+			examples[p.Version] = p.ProxyID
+		}
 	}
 	if more := max(0, rejected-shown) + max(0, stale-shown) + max(0, waiting-shown); more > 0 {
 		r.warn("more", "pilot-discovery proxy-status"+s.address(), "%d more proxies are not as they should be", more)
 	}
 	delete(versions, "")
+	server := s.version(ctx)
+	for _, v := range slices.Sorted(maps.Keys(versions)) {
+		if says := skew(server, v); says != "" {
+			one := examples[v]
+			if n := versions[v]; n > 1 {
+				one = fmt.Sprintf("%s, and %d more", one, n-1)
+			}
+			r.warn("version", restart(examples[v]), "%s (%s)", says, one)
+		}
+	}
 	of := ""
 	if names := slices.Sorted(maps.Keys(versions)); len(names) > 0 {
 		of = " (" + strings.Join(names, ", ") + ")"

@@ -27,13 +27,13 @@ func (p pages) get(_ context.Context, path string) (int, []byte, error) {
 func now() time.Time { return time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC) }
 
 func (p pages) server() Server {
-	return Server{Get: p.get, Address: "127.0.0.1:15014", Version: "1.0", Now: now()}
+	return Server{Get: p.get, Address: "127.0.0.1:15014", Version: "1.31.1", Now: now()}
 }
 
 // well is a server with which nothing is wrong.
 func well() pages {
 	return pages{
-		"/ready": "", "/version": "1.0", "/debug/clusterz": `[{"id": "west", "syncStatus": "synced"}]`, "/debug/findings": "[]",
+		"/ready": "", "/version": "1.31.1", "/debug/clusterz": `[{"id": "west", "syncStatus": "synced"}]`, "/debug/findings": "[]",
 		"/debug/syncz": `[{"proxy": "web-1.shop", "version": "1.31.1", "resources": {"x": {"type": "cds", "state": "SYNCED"}}}]`,
 		"/metrics": `# TYPE citadel_server_root_cert_expiry_timestamp gauge
 citadel_server_root_cert_expiry_timestamp 2e9
@@ -70,7 +70,7 @@ func TestRunning(t *testing.T) {
 	}{
 		{"well", well(), OK, "99 % of proxies had a change within 0.1 s"},
 		{"not ready", well().with("/ready", "503 not ready: waiting for Kubernetes"), Wrong, "waiting for Kubernetes"},
-		{"another version", well().with("/version", "0.9"), Warning, "the server is 0.9"},
+		{"another version", well().with("/version", "1.31.0"), Warning, "the server is 1.31.0"},
 		{"an expired root", well().with("/metrics", strings.Replace(well()["/metrics"], "2e9", "1.7e9", 1)), Wrong, "root: it expired at"},
 		{"a root near its end", well().with("/metrics", strings.Replace(well()["/metrics"], "2e9", "1.7685e9", 1)), Warning, "it expires in 14 days"},
 		{"memory", well().with("/metrics", strings.Replace(well()["/metrics"], " 1e8", " 2e9", 1)), Wrong, "1907 MiB of 954 MiB"},
@@ -82,6 +82,12 @@ func TestRunning(t *testing.T) {
 		{"a rejection", well().with("/debug/syncz", `[{"proxy": "web-1.shop", "resources": {"x": {"type": "lds", "state": "ERROR", "lastError": "no such filter"}}}]`), Wrong, "web-1.shop rejects LDS: no such filter"},
 		{"stale", well().with("/debug/syncz", `[{"proxy": "web-1.shop", "resources": {"x": {"type": "lds", "state": "STALE", "sentTime": "2026-01-01T11:00:00Z"}}}]`), Wrong, "has not acknowledged LDS for 1h0m0s"},
 		{"stale for a moment", well().with("/debug/syncz", `[{"proxy": "web-1.shop", "resources": {"x": {"type": "lds", "state": "STALE", "sentTime": "2026-01-01T11:59:58Z"}}}]`), OK, "1 in sync"},
+		{"a proxy of the version before", well().with("/debug/syncz", `[{"proxy": "web-1.shop", "version": "1.30.6"}]`), OK, "1 proxy (1.30.6), 1 in sync"},
+		{"old proxies", well().with("/debug/syncz", `[{"proxy": "web-2.shop", "version": "1.28.3"}, {"proxy": "web-1.shop", "version": "1.28.3"}]`), Warning,
+			"proxies of version 1.28.3 are more than one minor version behind the server, which is 1.31.1: give them 1.31, or at least 1.30 (web-1.shop, and 1 more)"},
+		{"a proxy of two versions before", well().with("/debug/syncz", `[{"proxy": "web-1.shop", "version": "1.29.0"}]`), Warning, "version 1.29.0 are more than one"},
+		{"a proxy of a later version", well().with("/debug/syncz", `[{"proxy": "web-1.shop", "version": "1.33.0"}]`), Warning, "proxies of version 1.33.0 are ahead of the server, which is 1.31.1"},
+		{"a proxy of no release", well().with("/debug/syncz", `[{"proxy": "web-1.shop", "version": "dev"}]`), OK, "1 proxy (dev), 1 in sync"},
 		{"waiting", well().with("/debug/syncz", `[{"proxy": "web-1.shop", "waits": "for certificates"}]`), Warning, "web-1.shop waits: for certificates"},
 	} {
 		var r Report
@@ -91,6 +97,9 @@ func TestRunning(t *testing.T) {
 		}
 		if !slices.ContainsFunc(r.Results, func(y Result) bool { return y.State == x.state && strings.Contains(plain(y), x.says) }) || (x.state == Wrong) != r.Wrong() {
 			t.Errorf("%s: nothing is %s and says %q: %+v", x.name, x.state, x.says, r.Results)
+		}
+		if strings.HasPrefix(x.name, "a proxy of") && x.state == OK && r.Count(Warning) > 0 {
+			t.Errorf("%s: there is a warning: %+v", x.name, r.Results)
 		}
 		for _, y := range r.Results {
 			if y.State == Wrong && y.Fix == "" {
