@@ -319,7 +319,7 @@ func TestTokensOverHTTP(t *testing.T) {
 	}
 }
 
-// Over xDS the dump of a proxy that is connected elsewhere is empty: text would be shown in place of another replica's.
+// Over xDS the dump of a proxy that is connected elsewhere is empty: istioctl would show a text as what differs.
 func TestDumpOfNobody(t *testing.T) {
 	a, _ := testAPI(t)
 	a.o.Authorizer = authorize.New(authorize.Options{SystemNamespace: "istio-system"})
