@@ -234,8 +234,8 @@ func (r *Report) kinds(ctx context.Context, c *Cluster) {
 	}
 }
 
-// others looks for control planes that are in the cluster, and for what of theirs has the names that would be taken. One
-// of this project with the revision and the namespace is the release that would be upgraded.
+// others looks for control planes that are in the cluster, and for what of theirs has the names that would be taken.
+// One of this project with the revision and the namespace is the release that would be upgraded.
 func (r *Report) others(ctx context.Context, c *Cluster) {
 	all, err := list[appsv1.Deployment](ctx, c, resource("apps", "v1", "deployments"), "", "app=istiod")
 	if r.unread("revisions", err) {

@@ -18,8 +18,8 @@ func (s Server) version(ctx context.Context) string {
 }
 
 // skew says what is wrong with the version of a proxy beside that of its server, as Istio supports it: a control plane
-// may be one minor version ahead of a proxy, and no proxy may be ahead of it. Empty: nothing is, or one of the two is no
-// release.
+// may be one minor version ahead of a proxy, and no proxy may be ahead of it. Empty: nothing is, or one of the two is
+// no release.
 func skew(server, proxy string) string {
 	major, minor, ok := release(server)
 	ofMajor, ofMinor, also := release(proxy)

@@ -56,8 +56,8 @@ func (a *analysis) mtls() {
 	}
 }
 
-// proxied reports whether a workload of a Service has a proxy. In files that have none of its Pods, as where Deployments
-// make them, those count that its namespace has injected.
+// proxied reports whether a workload of a Service has a proxy. In files that have none of its Pods, as where
+// Deployments make them, those count that its namespace has injected.
 func (a *analysis) proxied(namespace string, selector map[string]string) bool {
 	s := a.selection(namespace, selector)
 	return s.proxied || a.options.Whole && s.workloads == 0 && len(selector) > 0 && a.injectionOf(namespace) == injected

@@ -35,8 +35,8 @@ const (
 //	istio.io/debug              the page that the one name names, with its query, as JSON: edsz?proxyID=web.a
 //
 // What is wrong with a question, such as a proxy that is not connected, is text in place of the answer: tools show it.
-// Of config_dump a proxy that is not connected has no parts, as istiod answers: istioctl then says that there is no dump,
-// and would show a text as what differs.
+// Of config_dump a proxy that is not connected has no parts, as istiod answers: istioctl then says that there is no
+// dump, and would show a text as what differs.
 func (a *API) Resources(peer identity.Peer, typeURL string, names []string) ([]*anypb.Any, error) {
 	q, err := a.question(typeURL, names)
 	if err != nil {

@@ -22,8 +22,8 @@ func (s *Session) StatusOf(typeURL string) *TypeStatus {
 	return nil
 }
 
-// Withholds reports whether the client has rejected a resource of a type that it should have: it is not sent again as it
-// is, whatever else the client acknowledges.
+// Withholds reports whether the client has rejected a resource of a type that it should have: it is not sent again as
+// it is, whatever else the client acknowledges.
 func (s *Session) Withholds(typeURL string) bool {
 	w := s.find(typeURL)
 	return w != nil && w.withholds()
