@@ -123,6 +123,9 @@ func (f *diffFlags) once(c *cobra.Command, against string, w io.Writer) error {
 	if i.Snapshot == nil {
 		return fmt.Errorf("what there is now is not what a server takes: %w", i.Refusal)
 	}
+	if !f.watch { // what is printed beside the output would be printed with each look
+		warnNotRead(c, i)
+	}
 	changes, found, err := f.changes(c, i, o, tree)
 	if err != nil {
 		return err
@@ -134,7 +137,7 @@ func (f *diffFlags) once(c *cobra.Command, against string, w io.Writer) error {
 			fmt.Fprintf(&said, "%s\n", d)
 		}
 		const refused = "the change is not one that a server takes"
-		if f.watch { // what is printed beside the output would be printed with each look
+		if f.watch {
 			return fmt.Errorf("%s:\n%s", refused, strings.TrimSuffix(said.String(), "\n"))
 		}
 		fmt.Fprint(c.ErrOrStderr(), said.String())

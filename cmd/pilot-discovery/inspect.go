@@ -138,6 +138,18 @@ func readOnce(c *cobra.Command, f worldFlags, o ingest.Options) (*inspect.Inspec
 	return inspect.Read(c.Context(), o, catalog.Features())
 }
 
+// notRead are the findings that say what this user may not read of a cluster.
+func notRead(i *inspect.Inspection) []diag.Diagnostic {
+	return slices.DeleteFunc(slices.Clone(i.Findings), func(d diag.Diagnostic) bool { return d.Code != "IST0141" })
+}
+
+// warnNotRead says what this user may not read: an answer without it may be wrong.
+func warnNotRead(c *cobra.Command, i *inspect.Inspection) {
+	for _, d := range notRead(i) {
+		fmt.Fprintln(c.ErrOrStderr(), d)
+	}
+}
+
 // readNode reads a node, or the bootstrap of an Envoy that has one.
 func readNode(path string) (*corev3.Node, error) {
 	text, err := os.ReadFile(path)

@@ -147,6 +147,10 @@ func (v *verdict) add(name string, points ...point) {
 // judge says what a move from control planes of those revisions would change.
 func (f *migrateFlags) judge(i *inspect.Inspection, around []thing, istiods []string) *verdict {
 	v := &verdict{}
+	for _, d := range notRead(i) { // nothing can be said of objects that were not read
+		configures := strings.Contains(d.Message, ".istio.io") || strings.Contains(d.Message, ".gateway.networking.k8s.io")
+		v.add("not looked at", point{InTheWay: configures, Text: d.Message, Fix: d.Fix})
+	}
 	f.objects(v, i, istiods)
 	if len(istiods) > 1 {
 		v.add("control planes", point{Text: "there are several of istiod's: " + strings.Join(istiods, ", "), Fix: "the verdict is that of --revision; ask once for each"})

@@ -213,6 +213,9 @@ func (f *whyFlags) way(ctx context.Context, c *cobra.Command, q *inspect.Query) 
 	if i.Snapshot == nil {
 		return nil, i.Refusal
 	}
+	if !f.watch {
+		warnNotRead(c, i)
+	}
 	way, err := i.Why(*q)
 	if err == nil {
 		q.Port = way.Port

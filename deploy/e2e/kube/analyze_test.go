@@ -214,4 +214,33 @@ spec: {hosts: [web], http: [{route: [{destination: {host: web, subset: v9}}]}]}
 	check("without Secrets", limited, []string{route, proxy, "IST0141 : this user may not get secrets in namespace edge"}, []string{credential, absent, "gateway.networking.k8s.io"})
 	guest, _ := run("guest", "-n", "shop")
 	check("of one namespace", guest, []string{route, "IST0141 : this user may not list namespaces, nodes, ingressclasses.networking.k8s.io: ", ", services, ", " outside namespace shop: "}, []string{"gateway.networking.k8s.io", "NodeAddress"})
+
+	// So is who asks what a change or a move would do.
+	change := filepath.Join(dir, "change.yaml")
+	must(os.WriteFile(change, []byte("apiVersion: v1\nkind: Namespace\nmetadata: {name: new}\n"), 0o600))
+	for _, q := range []struct {
+		args   []string
+		codes  map[string]int // by user
+		stderr bool
+	}{
+		{[]string{"migrate"}, map[string]int{"admin": 0, "guest": 79}, false},
+		{[]string{"diff", "-f", change}, map[string]int{"admin": 0, "guest": 0}, true},
+		{[]string{"why", "web-1.shop", "web.shop:80"}, map[string]int{"admin": 0, "guest": 1}, true},
+	} {
+		for user, want := range q.codes {
+			var stdout, stderr strings.Builder
+			cmd := exec.CommandContext(ctx, program, append(q.args, "--kubeconfig", config[user])...)
+			cmd.Stdout, cmd.Stderr = &stdout, &stderr
+			if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
+				t.Fatal(err)
+			}
+			said := stdout.String()
+			if q.stderr {
+				said = stderr.String()
+			}
+			if code := cmd.ProcessState.ExitCode(); code != want || strings.Contains(said, "this user may not list ") != (user == "guest") {
+				t.Errorf("%s: %v: %d\n%s\n%s", user, q.args, code, &stdout, &stderr)
+			}
+		}
+	}
 }

@@ -86,7 +86,7 @@ func (l *Listing) Findings() []diag.Diagnostic {
 	var list []diag.Diagnostic
 	for d, resources := range l.denied {
 		list = append(list, diag.Diagnostic{
-			Severity: diag.Warning, Code: "IST0141", Message: fmt.Sprintf("this user may not %s %s%s: %s", d.verb, strings.Join(resources, ", "), d.where, d.effect),
+			Severity: diag.Warning, Code: "IST0141", Message: fmt.Sprintf("this user may not %s %s%s: %s", d.verb, strings.Join(slices.Compact(slices.Clone(resources)), ", "), d.where, d.effect),
 			Fix: fmt.Sprintf("grant the verb %s on them", d.verb),
 		})
 	}
