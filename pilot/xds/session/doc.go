@@ -14,7 +14,7 @@
 //   - key.go: the key of a subscriber group. push.go: why a stream compares what it has.
 //
 // What a client rejects is not sent again while it is the same. Of a response of several resources only one may be bad:
-// they are bisected until the bad one is alone.
+// they are bisected until the bad one is alone, but for clusters that Envoy's message blames by name.
 //
 // A pass is what one snapshot makes a stream send: types in their order, then removals. A session finishes its pass
 // before it takes the newest snapshot, so the order on the wire always belongs to one state of the world, and a slow
