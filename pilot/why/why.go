@@ -301,9 +301,27 @@ func unpack(any *anypb.Any) (proto.Message, error) {
 	return any.UnmarshalNew()
 }
 
+// takesMethod reports whether the codec of a connection manager takes the method of a request. That of HTTP/1.1 knows
+// a list of them; what comes from another proxy has passed one already.
+func takesMethod(h *hcmv3.HttpConnectionManager, r Request) bool {
+	if r.Inbound && !r.Gateway || r.Proxyless || r.HTTP3 || slices.Contains(r.ALPN, "h2") || h.GetCodecType() == hcmv3.HttpConnectionManager_HTTP2 || h.GetHttpProtocolOptions().GetAllowCustomMethods() {
+		return true
+	}
+	switch r.Method {
+	case "ACL", "BIND", "CHECKOUT", "CONNECT", "COPY", "DELETE", "GET", "HEAD", "LINK", "LOCK", "MERGE", "MKACTIVITY", "MKCALENDAR", "MKCOL", "MOVE", "MSEARCH", "NOTIFY", "OPTIONS", "PATCH", "POST",
+		"PROPFIND", "PROPPATCH", "PURGE", "PUT", "REBIND", "REPORT", "SEARCH", "SOURCE", "SUBSCRIBE", "TRACE", "UNBIND", "UNLINK", "UNLOCK", "UNSUBSCRIBE":
+		return true
+	}
+	return false
+}
+
 // http goes through the filters of a connection manager and routes the request.
 func http(a *Answer, c Config, h *hcmv3.HttpConnectionManager, r Request) error {
 	a.HTTP = true
+	if !takesMethod(h, r) {
+		a.end(400, "Envoy takes no request of HTTP/1.1 with the method %s: methods are in upper case, and of a fixed list", r.Method)
+		return nil
+	}
 	path, refusal := normalized(h, r.Path)
 	if refusal != "" {
 		a.end(400, "%s", refusal)
