@@ -47,7 +47,7 @@ func whyCommand(e *env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "why SOURCE HOST:PORT",
 		Short: "Print which way a request goes, and why: each decision, its object and line, and what was not taken",
-		Long: `Print which way a request goes that the proxy SOURCE sends, NAME.NAMESPACE, and why. SOURCE is a Pod, a WorkloadEntry of a virtual machine, or an application that uses xDS without a proxy, as gRPC does. PORT is a number, or the name that a Service gives it; without one, HOST is one of a Service with a single port.
+		Long: `Print which way a request goes that the proxy SOURCE sends, NAME.NAMESPACE, and why. SOURCE is a Pod, a WorkloadEntry of a virtual machine or the WorkloadGroup that it will register by, or an application that uses xDS without a proxy, as gRPC does. PORT is a number, or the name that a Service gives it; without one, HOST is one of a Service with a single port.
 
 Of each decision it says what it comes from, and why nothing else was taken: the listener and its filter chain, the virtual host, the route, the cluster with its endpoints and their TLS, and on the other side the filter chain, the PeerAuthentications and the AuthorizationPolicies that let the request through or not.
 

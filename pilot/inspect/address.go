@@ -178,8 +178,8 @@ func (i *Inspection) directly(address string, s *registry.Service, r why.Request
 	return a
 }
 
-// nearHosts suggests the hosts of services that somebody may have meant in a namespace, as they are written there;
-// empty if none is like it.
+// nearHosts suggests the hosts of services that somebody may have meant in a namespace, as they are written there.
+// It is empty if none is like it.
 func (i *Inspection) nearHosts(host, namespace string) string {
 	const few = 3
 	host = strings.TrimSuffix(strings.ToLower(host), ".")

@@ -36,14 +36,17 @@ func (i *Inspection) Pods() []string {
 	return list
 }
 
-// Workloads returns whatever may send requests, as NAME.NAMESPACE: Pods, WorkloadEntries with a proxy, and the proxies
-// that are connected to a server.
+// Workloads returns whatever may send requests, as NAME.NAMESPACE: Pods, WorkloadEntries with a proxy,
+// WorkloadGroups, and the proxies that are connected to a server.
 func (i *Inspection) Workloads() []string {
 	list := i.Pods()
 	for _, o := range i.world.ObjectsOf(kinds.WorkloadEntry) {
 		if hasAgent(o) {
 			list = append(list, o.Name+"."+o.Namespace)
 		}
+	}
+	for _, o := range i.world.ObjectsOf(kinds.WorkloadGroup) {
+		list = append(list, o.Name+"."+o.Namespace)
 	}
 	if i.server != nil {
 		list = slices.AppendSeq(list, maps.Keys(i.server.Connected()))
@@ -111,8 +114,21 @@ func hasAgent(o *kinds.Object) bool {
 			return mode == "istio"
 		}
 	}
-	return spec.GetServiceAccount() != ""
+	return spec.GetServiceAccount() != "" || o.Annotations[registeredBy] != ""
 }
+
+// groupProxy returns the proxy of a machine of a WorkloadGroup that is not known yet: it has no address.
+func (i *Inspection) groupProxy(o *kinds.Object) *node.Proxy {
+	spec := o.Spec.(*networkingv1.WorkloadGroup)
+	entry := kinds.Object{Key: o.Key, Labels: spec.GetMetadata().GetLabels(), Annotations: spec.GetMetadata().GetAnnotations(), Spec: &networkingv1.WorkloadEntry{}}
+	if t := spec.GetTemplate(); t != nil {
+		entry.Spec = t
+	}
+	return i.entryProxy(&entry)
+}
+
+// registeredBy is an annotation of WorkloadEntries that the agents of machines had written.
+const registeredBy = "istio.io/autoRegistrationGroup"
 
 // tlsModeLabel says whether a workload takes mutual TLS.
 const tlsModeLabel = "security.istio.io/tlsMode"
@@ -142,6 +158,27 @@ type sender struct {
 	identity string
 }
 
+// connected returns the proxy of that name that is connected to the server, or nil. The agent of a machine has the name
+// of its host: a WorkloadEntry is the proxy of its namespace that has its address.
+func (i *Inspection) connected(name string) *node.Proxy {
+	all := i.server.Connected()
+	if p := all[name]; p != nil {
+		return p
+	}
+	at := strings.LastIndexByte(name, '.')
+	o := i.world.Object(kinds.Key{Kind: kinds.WorkloadEntry, Name: name[:max(at, 0)], Namespace: name[at+1:]})
+	if o == nil || !hasAgent(o) {
+		return nil
+	}
+	address := o.Spec.(*networkingv1.WorkloadEntry).GetAddress()
+	for _, id := range slices.Sorted(maps.Keys(all)) {
+		if p := all[id]; address != "" && p.Namespace == o.Namespace && slices.Contains(p.IPs, address) {
+			return p
+		}
+	}
+	return nil
+}
+
 // sender returns who has a name, or nil.
 func (i *Inspection) sender(name string) *sender {
 	at := strings.LastIndexByte(name, '.')
@@ -159,9 +196,13 @@ func (i *Inspection) sender(name string) *sender {
 		if of = i.world.Object(key); of != nil && hasAgent(of) {
 			s = &sender{Proxy: i.entryProxy(of), proxied: true}
 		}
+		key.Kind = kinds.WorkloadGroup
+		if o := i.world.Object(key); o != nil && s == nil {
+			s = &sender{Proxy: i.groupProxy(o), proxied: true}
+		}
 	}
 	if i.server != nil {
-		if p := i.server.Connected()[name]; p != nil {
+		if p := i.connected(name); p != nil {
 			account := p.Account
 			if s != nil && account == "" {
 				account = s.Account

@@ -14,7 +14,7 @@ import (
 )
 
 // errNoSender is the error where nobody has the name of the source.
-var errNoSender = errors.New("there is no such Pod, no WorkloadEntry with a proxy, and no proxy that is connected")
+var errNoSender = errors.New("there is no such Pod, no WorkloadEntry with a proxy, no WorkloadGroup, and no proxy that is connected")
 
 // Query is a request that somebody asks about.
 type Query struct {

@@ -66,7 +66,7 @@ func (i *Inspection) Why(q Query) (*Way, error) {
 			return nil, err
 		}
 	}
-	if q.Sent && i.server != nil && i.server.Connected()[q.Source] == nil {
+	if q.Sent && i.server != nil && i.connected(q.Source) == nil {
 		return nil, fmt.Errorf("%s: nothing was sent to it: it is not connected to this server", q.Source)
 	}
 	h := hops{Inspection: i, sent: q.Sent}
@@ -151,9 +151,9 @@ func (i *Inspection) note(w *Way, q Query, from *sender, service *registry.Servi
 			continue
 		}
 		said[name] = true
-		if i.server.Connected()[name] == nil {
+		if p := i.connected(name); p == nil {
 			note("the proxy of %s is not connected to this server: what it has is not known", name)
-		} else if state := i.server.State(name); state != "" {
+		} else if state := i.server.State(p.Name + "." + p.Namespace); state != "" {
 			note("the proxy of %s %s", name, state)
 		}
 	}
