@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"sync/atomic"
 	"time"
 
@@ -136,18 +137,20 @@ func arm(timer *time.Timer, d time.Duration) {
 	}
 }
 
-// firstWait bounds how long the first load waits for files that look unfinished.
+// firstWait bounds how long the first load waits for files that look unfinished. The time that it takes to read the
+// others does not count: on a busy machine each file would look unfinished only once, and be left out.
 const firstWait = 2 * time.Second
 
 func (s *Source) load(ctx context.Context) (recheck time.Duration, err error) {
-	start := time.Now()
+	start, waited := time.Now(), time.Duration(0)
 	for {
 		var found listing
 		found, recheck = s.scan()
 		if found.err != nil {
 			return 0, fmt.Errorf("read the config directory: %w", found.err)
 		}
-		if recheck == 0 || time.Since(start) > firstWait {
+		if recheck == 0 || waited > firstWait {
+			s.sayUnfinished()
 			if err := s.begin(found); err != nil {
 				return 0, err
 			}
@@ -158,6 +161,19 @@ func (s *Source) load(ctx context.Context) (recheck time.Duration, err error) {
 		case <-ctx.Done():
 			return 0, nil
 		case <-time.After(recheck):
+			waited += recheck
+		}
+	}
+}
+
+// sayUnfinished has a finding for each file that is still being written, and counts for nothing until it is whole.
+func (s *Source) sayUnfinished() {
+	for path, c := range s.files {
+		if c.readAt.IsZero() && c.doubt != (stamp{}) {
+			c.findings = []diag.Diagnostic{{
+				Severity: diag.Warning, Code: "Unreadable", File: filepath.Join(s.opts.Dir, path), Message: "the file is being written: what it holds does not count yet",
+				Fix: "let whoever writes it finish",
+			}}
 		}
 	}
 }
