@@ -2,6 +2,7 @@ package file
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -203,4 +204,45 @@ func TestRefusalTellsAllFindings(t *testing.T) {
 	if !slices.Equal(files, []string{"field.yaml", "policy.yaml"}) || w.batchCount() > 0 {
 		t.Errorf("findings of %v, %d batches", files, w.batchCount())
 	}
+}
+
+// TestWrittenFromTheStart: a file that somebody writes all the while, as the source starts, does not hold up the others.
+// A finding says that it does not count yet; it counts once it is whole.
+func TestWrittenFromTheStart(t *testing.T) {
+	w := newWorld(t, map[string]string{"a.yaml": vs("a", "v1")})
+	growing := w.path("b.yaml")
+	w.must(os.WriteFile(growing, []byte(`{apiVersion: networking.istio.io/v1, kind: VirtualService, metadata: {name: b, annotations: {note: "`), 0o600))
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			f, err := os.OpenFile(growing, os.O_APPEND|os.O_WRONLY, 0)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			text := "."
+			select {
+			case <-stop:
+				text = "\"}}, spec: {hosts: [v1], http: [{route: [{destination: {host: v1}}]}]}}\n"
+			case <-time.After(50 * time.Millisecond):
+			}
+			_, err = f.WriteString(text)
+			if err = errors.Join(err, f.Close()); err != nil {
+				t.Error(err)
+			}
+			if text != "." {
+				return
+			}
+		}
+	}()
+	w.run(Options{})
+	w.expect("a=v1")
+	if d := w.finding("Unreadable", true); !strings.Contains(d.Message, "is being written") {
+		t.Errorf("%v", d)
+	}
+	close(stop)
+	<-stopped
+	w.expect("a=v1 b=v1")
+	w.finding("Unreadable", false)
 }
