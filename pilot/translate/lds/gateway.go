@@ -10,6 +10,7 @@ import (
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
 	"github.com/istiod-lite/istiod-lite/api/frozen"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
@@ -30,6 +31,8 @@ type gatewayKey struct {
 	chains frozen.List[gatewayChain]
 	dual   bool
 	quic   bool // it takes HTTP/3 on a UDP port
+
+	gateways frozen.List[*kinds.Object] // whose servers it is for, so that its origins are known
 }
 
 // gatewayChain is what a gateway does with some of the connections to a port: all that have one of its server names.
@@ -64,6 +67,9 @@ type gatewayListenerBuilder struct {
 	chains []gatewayChain
 	quic   map[uint32][]gatewayChain // those that take HTTP/3 too, by UDP port
 	taken  map[string]struct{}       // the server names of the chains
+
+	of   []*kinds.Object
+	seen map[*kinds.Object]struct{} // those in of
 }
 
 // Gateway generates the listeners of a gateway, as one partition: none while no Gateway selects it.
@@ -86,7 +92,7 @@ func (m *Listeners) gatewayListeners(v *view.View, c cohort.Inputs) []*envoy.Res
 		if builders[key] == nil {
 			k := gatewayKey{proxyContext: outboundContext(v, c), bind: bind, port: s.Target, dual: dual}
 			k.internalRanges = internalRanges(v)
-			builders[key] = &gatewayListenerBuilder{gatewayKey: k, view: v, first: use, taken: map[string]struct{}{}}
+			builders[key] = &gatewayListenerBuilder{gatewayKey: k, view: v, first: use, taken: map[string]struct{}{}, seen: map[*kinds.Object]struct{}{}}
 			order = append(order, builders[key])
 		}
 		m.addServer(builders[key], c.Client, s)
@@ -95,6 +101,7 @@ func (m *Listeners) gatewayListeners(v *view.View, c cohort.Inputs) []*envoy.Res
 	quic := map[BindKey][]gatewayChain{}
 	for _, o := range order {
 		k := o.gatewayKey
+		k.gateways = frozen.ListOf(o.of...)
 		if len(o.chains) > 0 { // Envoy refuses a listener without chains
 			k.chains = frozen.ListOf(o.chains...)
 			out = append(out, m.gateways.Get(k))
@@ -121,6 +128,10 @@ func (m *Listeners) gatewayListeners(v *view.View, c cohort.Inputs) []*envoy.Res
 // addServer adds the chains of a server. Where the first server of a bind key takes plaintext, no other protocol can
 // share it.
 func (m *Listeners) addServer(o *gatewayListenerBuilder, c cohort.Client, s gateway.Server) {
+	if _, seen := o.seen[s.Gateway]; !seen {
+		o.seen[s.Gateway] = struct{}{}
+		o.of = append(o.of, s.Gateway)
+	}
 	use := s.Use()
 	if !o.first.TLS() && use != o.first {
 		recordConflict(o.view, BindKey{o.bind, o.port})
