@@ -64,26 +64,26 @@ func (i *Inspection) PodNode(name, namespace string) *corev3.Node {
 	return i.node(i.proxy(o), o)
 }
 
-// proxy returns the proxy that a Pod has, as injection would write it. Of a cluster's Pods the containers are not
-// known: one is a gateway if a Gateway selects it.
+// proxy returns the proxy that a Pod has, as injection would write it. It is a gateway's if its template or its
+// argument says so, or if a Gateway selects the Pod and no application is seen in it: of a cluster's Pods the
+// containers are not known.
 func (i *Inspection) proxy(o *kinds.Object) *node.Proxy {
 	f := kube.FactsOfPod(o)
 	p := &node.Proxy{
 		Type: node.Sidecar, Name: o.Name, Namespace: o.Namespace, Domain: o.Namespace + ".svc." + i.o.Domain, IPs: f.Addresses, Cluster: i.o.ClusterID, NodeName: f.NodeName,
 		Workload: f.Owner, Account: f.ServiceAccount, MeshID: i.Snapshot.Mesh.GetTrustDomain(), Labels: o.Labels, Annotations: o.Annotations, Interception: node.Redirect,
 	}
-	gateway := o.Annotations[templates] == "gateway"
+	gateway, application := o.Annotations[templates] == "gateway", false
 	if pod, whole := o.Spec.(*corev1.Pod); whole {
-		gateway = gateway || slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool {
-			return c.Name == kube.ProxyContainer && slices.Contains(c.Args, string(node.Router))
-		})
-	} else {
-		gateway = gateway || slices.ContainsFunc(i.world.ObjectsOf(kinds.Gateway), func(g *kinds.Object) bool {
-			selector := g.Spec.(*networkingv1.Gateway).GetSelector()
-			return len(selector) > 0 && kinds.Selects(selector, o.Labels) || g.Extra != nil && g.Extra.Selects(o.Namespace, o.Labels)
-		})
+		for _, c := range pod.Spec.Containers {
+			application = application || c.Name != kube.ProxyContainer
+			gateway = gateway || c.Name == kube.ProxyContainer && slices.Contains(c.Args, string(node.Router))
+		}
 	}
-	if gateway {
+	if gateway || !application && slices.ContainsFunc(i.world.ObjectsOf(kinds.Gateway), func(g *kinds.Object) bool {
+		selector := g.Spec.(*networkingv1.Gateway).GetSelector()
+		return len(selector) > 0 && kinds.Selects(selector, o.Labels) || g.Extra != nil && g.Extra.Selects(o.Namespace, o.Labels)
+	}) {
 		p.Type = node.Router
 	}
 	if mode := o.Annotations["sidecar.istio.io/interceptionMode"]; mode != "" {
@@ -238,7 +238,7 @@ func (i *Inspection) sender(name string) *sender {
 // which are written by hand, the Pod of a gateway has one where the others have not.
 func (i *Inspection) afterInjection(o *kinds.Object) bool {
 	files := i.o.Cluster == nil && i.server == nil
-	return o.Cluster == "" && kube.FactsOfPod(o).ProxyImage != "" && !(files && o.Annotations[templates] == "gateway")
+	return o.Cluster == "" && kube.FactsOfPod(o).ProxyImage != "" && !(files && i.proxy(o).Type == node.Router)
 }
 
 // injected reports whether a Pod has a proxy. Where none has one, the Pods are as they are before injection, and each

@@ -206,8 +206,8 @@ func TestRefusalTellsAllFindings(t *testing.T) {
 	}
 }
 
-// TestWrittenFromTheStart: a file that somebody writes all the while, as the source starts, does not hold up the others.
-// A finding says that it does not count yet; it counts once it is whole.
+// TestWrittenFromTheStart: a file that somebody writes all the while, as the source starts, does not hold up the
+// others. A finding says that it does not count yet; it counts once it is whole.
 func TestWrittenFromTheStart(t *testing.T) {
 	w := newWorld(t, map[string]string{"a.yaml": vs("a", "v1")})
 	growing := w.path("b.yaml")
