@@ -26,7 +26,11 @@ func TestBoards(t *testing.T) {
 			istio = append(istio, line)
 		}
 	}
-	board, alerts := rendered(t)
+	board, rules := rendered(t)
+	alerts := make([]string, len(rules))
+	for i, r := range rules {
+		alerts[i] = r.Expr
+	}
 	scrapes := work(t)
 	t.Run("istio", func(t *testing.T) { answered(t, scrapes, istio) })
 	t.Run("chart", func(t *testing.T) { answered(t, scrapes, queriesOf(t, board)) })
@@ -65,8 +69,15 @@ func answered(t *testing.T, scrapes []scrape, queries []string) {
 	}
 }
 
-// rendered returns the dashboard and the expressions of the alerts, as Helm makes them of the chart.
-func rendered(t *testing.T) (board []byte, alerts []string) {
+// rule is an alert of the chart.
+type rule struct {
+	Alert string `json:"alert"`
+	Expr  string `json:"expr"`
+	For   string `json:"for"`
+}
+
+// rendered returns the dashboard and the alerts, as Helm makes them of the chart.
+func rendered(t *testing.T) (board []byte, alerts []rule) {
 	t.Helper()
 	helms, err := charts.Helms(t.TempDir(), "")
 	if err != nil {
@@ -89,9 +100,7 @@ func rendered(t *testing.T) (board []byte, alerts []string) {
 			} `json:"metadata"`
 			Spec struct {
 				Groups []struct {
-					Rules []struct {
-						Expr string `json:"expr"`
-					} `json:"rules"`
+					Rules []rule `json:"rules"`
 				} `json:"groups"`
 			} `json:"spec"`
 		}
@@ -105,9 +114,7 @@ func rendered(t *testing.T) (board []byte, alerts []string) {
 			board = []byte(object.Data["istiod-control-plane.json"])
 		}
 		for _, g := range object.Spec.Groups {
-			for _, r := range g.Rules {
-				alerts = append(alerts, r.Expr)
-			}
+			alerts = append(alerts, g.Rules...)
 		}
 	}
 	return board, alerts
