@@ -91,7 +91,7 @@ func checkMap(name, text string, tree fs.FS, pkgs []*pkg, add report) {
 // checkComments holds that the lines of comments are wrapped, in tests too.
 func checkComments(tree fs.FS, add report) error {
 	comment := regexp.MustCompile(`^\s*// `)
-	return walk(tree, func(name string) error {
+	return walk(tree, ".go", func(name string) error {
 		text, err := fs.ReadFile(tree, name)
 		for i, line := range strings.Split(string(text), "\n") {
 			if n := utf8.RuneCountInString(line); n > maxColumns && comment.MatchString(line) {
@@ -111,7 +111,7 @@ func isFolder(tree fs.FS, name string) bool {
 func testsOf(tree fs.FS) (map[string]map[string]bool, error) {
 	declared := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 	tests := map[string]map[string]bool{}
-	err := walk(tree, func(name string) error {
+	err := walk(tree, ".go", func(name string) error {
 		if !strings.HasSuffix(name, "_test.go") {
 			return nil
 		}

@@ -47,7 +47,7 @@ type report func(rule, at, format string, args ...any)
 
 // Rules are the names of all rules.
 func Rules() []string {
-	return []string{"imports", "order", "layers", "features", "pure", "clock", "client-go", "name", "doc", "init", "state", "environment", "goroutine", "length", "tests", "folders", "columns"}
+	return []string{"imports", "order", "layers", "features", "pure", "clock", "client-go", "name", "doc", "init", "state", "environment", "goroutine", "length", "tests", "folders", "columns", "links"}
 }
 
 // Check applies every rule to the tree.
@@ -76,6 +76,9 @@ func Check(tree fs.FS) ([]Violation, error) {
 	if err := checkComments(tree, add); err != nil {
 		return nil, fmt.Errorf("read the comments: %w", err)
 	}
+	if err := checkLinks(tree, add); err != nil {
+		return nil, fmt.Errorf("read the documents: %w", err)
+	}
 	slices.SortFunc(found, func(a, b Violation) int { return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Text, b.Text)) })
 	return found, nil
 }
@@ -84,7 +87,7 @@ func Check(tree fs.FS) ([]Violation, error) {
 // package.
 func parse(tree fs.FS) ([]*pkg, error) {
 	byDir := map[string]*pkg{}
-	err := walk(tree, func(name string) error {
+	err := walk(tree, ".go", func(name string) error {
 		if strings.HasSuffix(name, "_test.go") || path.Dir(name) == "." {
 			return nil
 		}
@@ -115,15 +118,15 @@ func parse(tree fs.FS) ([]*pkg, error) {
 	return pkgs, nil
 }
 
-// walk calls do for every Go file of the tree but those of test data and hidden folders.
-func walk(tree fs.FS, do func(name string) error) error {
+// walk calls do for every file of the tree whose name ends so, but those of test data and hidden folders.
+func walk(tree fs.FS, ext string, do func(name string) error) error {
 	return fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
 		case d.IsDir() && name != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || d.Name() == "bin"):
 			return fs.SkipDir
-		case d.IsDir() || path.Ext(name) != ".go":
+		case d.IsDir() || path.Ext(name) != ext:
 			return nil
 		}
 		return do(name)

@@ -171,6 +171,9 @@ func TestPlantedViolations(t *testing.T) {
 		{"columns", "DECISIONS.md", strings.Repeat("é", maxColumns+1)},
 		{"columns", "pilot/xds/a.go", src("// " + strings.Repeat("a ", maxColumns/2))},
 		{"columns", "pilot/xds/b_test.go", src("\t// " + strings.Repeat("a ", maxColumns/2))},
+		{"links", "docs/a.md", "## One\n\n[there](nowhere.md)\n"},
+		{"links", "docs/a.md", "## One\n\n```\n# Two\n```\n[two](#two)\n"},
+		{"links", "docs/a.md", "## One\n\n[two](../docs/a.md#one-1)\n"},
 		{"length", "pilot/xds/a.go", src(strings.Repeat("\n", maxLines+1))},
 	}
 	covered := map[string]bool{}
@@ -219,6 +222,7 @@ func TestAllowedImports(t *testing.T) {
 		"api/safe/a.go":                  {Data: []byte("package p\nfunc f() { go f() }")},
 		"pilot/xds/a_test.go":            {Data: []byte("package p\nfunc TestA(t *testing.T) {}")},
 		"ARCHITECTURE.md":                {Data: []byte("### `pilot/xds`\n\n- It holds (TestA/sub).\n- And: `pilot/xds`\n  TestA.\n\n`pilot/config`, `pilot/ingest`, `pilot/feature`, `pilot/catalog`, `pilot/bootstrap`, `api/`\n" + strings.Repeat("é", maxColumns))},
+		"docs/a.md":                      {Data: []byte("## One `x.y`, [two](../pilot)\n## Two\n## Two\n[a](#one-xy-two) [b](../docs/a.md#two-1) [c](../pilot/xds) [d](https://example.com/#x)\n```\n[e](f)\n```\n")},
 		"pilot/xds/a.go":                 {Data: []byte("package p\nimport _ " + m + "pilot/xds/session\"\nimport _ " + m + "pilot/xds/wire\"")},
 		"pilot/xds/session/a.go":         {Data: []byte("package p\nimport _ " + m + "pilot/xds/wire\"\nimport _ " + m + "pilot/xds/diff\"")},
 		"pilot/xds/session/a_test.go":    {Data: []byte("package p\nimport _ " + m + "pilot/xds/xdstest\"")},
