@@ -27,15 +27,7 @@ func (e exit) Error() string { return fmt.Sprintf("exit with %d", e.code) }
 
 // run is main without the process. It returns the exit code.
 func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) int {
-	root := &cobra.Command{
-		Use:           "pilot-agent",
-		Short:         "Runs beside an Envoy: its bootstrap, certificates, configuration and life",
-		SilenceErrors: true,
-		SilenceUsage:  true,
-		Args:          cobra.NoArgs,
-		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
-	}
-	root.AddCommand(proxyCommand(args, environ), capture.Command(os.Getenv), waitCommand(), requestCommand(), version.Command(tag()))
+	root := rootCommand(args, environ)
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
@@ -51,6 +43,20 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 		return 1
 	}
 	return 0
+}
+
+func rootCommand(args, environ []string) *cobra.Command {
+	root := &cobra.Command{
+		Use:           "pilot-agent",
+		Short:         "Runs beside an Envoy: its bootstrap, certificates, configuration and life",
+		Example:       "  pilot-agent proxy sidecar\n  pilot-agent request GET /config_dump",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.NoArgs,
+		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	root.AddCommand(proxyCommand(args, environ), capture.Command(os.Getenv), waitCommand(), requestCommand(), version.Command("pilot-agent", tag()))
+	return root
 }
 
 // tag returns the version of this binary.

@@ -51,7 +51,11 @@ In a pod, the environment and the files of the injection templates say the rest.
   pilot-agent proxy --stock --name web.default --discovery localhost:15012 --roots root-cert.pem --token token
 
 takes envoy from PATH, and keeps its files in the working directory.`,
+		Example: `  pilot-agent proxy sidecar --domain default.svc.cluster.local
+  pilot-agent proxy router
+  pilot-agent proxy --stock --name web.default --discovery localhost:15012 --roots root-cert.pem --token token`,
 		Args:               cobra.MaximumNArgs(1),
+		ValidArgsFunction:  cobra.FixedCompletions([]string{"sidecar", "router"}, cobra.ShellCompDirectiveNoFileComp),
 		FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true},
 		RunE: func(c *cobra.Command, position []string) error {
 			if len(position) > 0 {

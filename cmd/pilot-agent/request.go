@@ -20,7 +20,10 @@ func requestCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "request METHOD PATH [BODY]",
 		Short: "Ask Envoy's admin API, or another port of this pod",
-		Args:  cobra.RangeArgs(2, 3),
+		Example: `  pilot-agent request GET /config_dump
+  pilot-agent request GET /healthz/ready --debug-port 15021
+  pilot-agent request POST /logging?level=debug`,
+		Args: cobra.RangeArgs(2, 3),
 		RunE: func(c *cobra.Command, args []string) error {
 			var body io.Reader
 			if len(args) == 3 {
@@ -56,7 +59,9 @@ func waitCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "wait",
 		Short: "Wait until Envoy is ready",
-		Args:  cobra.NoArgs,
+		Example: `  pilot-agent wait
+  pilot-agent wait --timeoutSeconds 10`,
+		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if period <= 0 || timeout <= 0 || most <= 0 {
 				return errors.New("--periodMillis, --requestTimeoutMillis and --timeoutSeconds: write numbers above 0")

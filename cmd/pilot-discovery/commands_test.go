@@ -216,6 +216,10 @@ func TestCompletion(t *testing.T) {
 		{[]string{"diff", "testdata/mesh", "--delete", ""}, "Service/web.a"},
 		{[]string{"diff", "--against", ""}, "cluster"},
 		{[]string{"migrate", "--context", ""}, ":4"},
+		{[]string{"version", "-o", ""}, "json\nyaml\n:4"},
+		{[]string{"version", ""}, ":4"},
+		{[]string{"pushes", ""}, ":4"},
+		{[]string{"analyze", "-f", ""}, ":0"},
 	} {
 		var out strings.Builder
 		if code := run(t.Context(), append([]string{cobra.ShellCompNoDescRequestCmd}, x.args...), nil, &out, io.Discard); code != 0 || !strings.Contains(out.String(), x.want) {

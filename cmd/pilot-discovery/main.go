@@ -79,7 +79,7 @@ Wherever a proxy is named it is as POD.NAMESPACE. Exit codes are 0, 1 where a co
 		},
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	root.AddCommand(discoveryCommand(e, args), validateCommand(e), analyzeCommand(e), translateCommand(e), injectCommand(e), bootstrapCommand(), requestCommand(), proxyStatusCommand(), pushesCommand(e), checkCommand(e), explainCommand(), diffCommand(e), whyCommand(e), migrateCommand(e), loadCommand(), tokenCommand(), version.Command(tag()))
+	root.AddCommand(discoveryCommand(e, args), validateCommand(e), analyzeCommand(e), translateCommand(e), injectCommand(e), bootstrapCommand(), requestCommand(), proxyStatusCommand(), pushesCommand(e), checkCommand(e), explainCommand(), diffCommand(e), whyCommand(e), migrateCommand(e), loadCommand(), tokenCommand(), version.Command("pilot-discovery", tag()))
 	root.SetFlagErrorFunc(suggestFlag)
 	root.PersistentFlags().String("color", terminal.Modes()[0], strings.Join(terminal.Modes(), ", "))
 	completeFlag(root, "color", terminal.Modes()...)
@@ -88,6 +88,8 @@ Wherever a proxy is named it is as POD.NAMESPACE. Exit codes are 0, 1 where a co
 	for _, c := range root.Commands() {
 		if c.Name() == "completion" {
 			c.Args, c.RunE = root.Args, root.RunE // else it prints its help for a shell that it does not know
+		} else if c.ValidArgsFunction == nil && c.ValidateArgs([]string{"x"}) != nil {
+			c.ValidArgsFunction = cobra.NoFileCompletions // it takes no argument, and shells offer files else
 		}
 	}
 	return root

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
@@ -36,18 +37,19 @@ type build struct {
 	Platform  string `json:"platform"`
 }
 
-// Command returns the command that prints a version.
-func Command(tag string) *cobra.Command {
+// Command returns the command of a program that prints its version.
+func Command(program, tag string) *cobra.Command {
 	var short bool
 	var output string
 	c := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
 		Long:  "Print the version of this program: the release of Istio whose API and behaviour it follows, and its own.",
-		Example: `  pilot-discovery version
-  pilot-discovery version --short
-  pilot-discovery version -o json`,
-		Args: cobra.NoArgs,
+		Example: strings.ReplaceAll(`  PROGRAM version
+  PROGRAM version --short
+  PROGRAM version -o json`, "PROGRAM", program),
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
 			b := build{tag, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
 			var text []byte
@@ -78,5 +80,8 @@ func Command(tag string) *cobra.Command {
 	}
 	c.Flags().BoolVarP(&short, "short", "s", false, "print the version alone")
 	c.Flags().StringVarP(&output, "output", "o", "", "json or yaml")
+	if err := c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"json", "yaml"}, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // there is no such flag
+	}
 	return c
 }

@@ -40,6 +40,7 @@ func Command(env func(string) string) *cobra.Command {
 		Short: "Lead the traffic of this pod to Envoy",
 		Long: "Writes the rules that lead the TCP connections and the DNS queries of this pod to Envoy and to the agent. " +
 			"They are a table of nftables for each IP family; no other program is needed. Rules that were there are replaced.",
+		Example:       "  pilot-agent istio-iptables -p 15001 -z 15006 -u 1337 -m REDIRECT -i '*' -b '*' -d 15090,15021,15020\n  pilot-agent istio-iptables --dry-run",
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
