@@ -132,7 +132,7 @@ GOGC, GOMEMLIMIT and GOMAXPROCS are Go's own.`
 				}
 			})
 		}
-		spans, flush, err := tracer(c.Context(), e)
+		spans, flush, err := tracer(c.Context(), e, logger)
 		if err != nil {
 			return err
 		}

@@ -4,9 +4,12 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"time"
 
+	"github.com/go-logr/logr"
+	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
@@ -20,8 +23,8 @@ const flushTime = 2 * time.Second
 
 // tracer returns what makes spans, and what sends the last of them. Both are nil unless OpenTelemetry's variables ask
 // for traces: OTEL_TRACES_EXPORTER=otlp, or an endpoint. Its library reads the others itself: headers, timeouts,
-// certificates, the sampler, the attributes of the resource.
-func tracer(ctx context.Context, e *env) (trace.Tracer, func(context.Context) error, error) {
+// certificates, the sampler, the attributes of the resource. It has one place for its complaints, which are logged.
+func tracer(ctx context.Context, e *env, logger *slog.Logger) (trace.Tracer, func(context.Context) error, error) {
 	exporter := e.getenv("OTEL_TRACES_EXPORTER")
 	endpoint := cmp.Or(e.getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"), e.getenv("OTEL_EXPORTER_OTLP_ENDPOINT"))
 	off, _ := strconv.ParseBool(e.getenv("OTEL_SDK_DISABLED"))
@@ -31,6 +34,8 @@ func tracer(ctx context.Context, e *env) (trace.Tracer, func(context.Context) er
 	case exporter != "" && exporter != "otlp":
 		return nil, nil, fmt.Errorf("OTEL_TRACES_EXPORTER=%s: write otlp or none", exporter)
 	}
+	otel.SetLogger(logr.FromSlogHandler(logger.Handler()))
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { logger.Warn("traces are not exported", "err", err) }))
 	var to sdktrace.SpanExporter
 	var err error
 	switch protocol := cmp.Or(e.getenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"), e.getenv("OTEL_EXPORTER_OTLP_PROTOCOL"), "http/protobuf"); protocol {
