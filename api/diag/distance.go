@@ -63,7 +63,8 @@ func Distance(a, b string) int {
 	return last[len(b)]
 }
 
-// NearNames returns which of all names are like the one that is not among them; without any, the first few.
+// NearNames returns the end of a sentence about a name that is not among all: which are like it, ": did you mean a or
+// b?", or the first few that there are.
 func NearNames(name string, all []string) string {
 	const few = 5
 	all = slices.Compact(slices.Sorted(slices.Values(all)))

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	own "github.com/istiod-lite/istiod-lite/cmd/version"
 )
 
 // oldestKubernetes is the oldest release that the charts take.
@@ -254,7 +255,7 @@ func (r *Report) others(ctx context.Context, c *Cluster) {
 		switch {
 		case !c.ours(d.Labels):
 			r.ok("revisions", "%s", what)
-		case d.Namespace == c.Namespace && isLite(d):
+		case d.Namespace == c.Namespace && own.Own(d.Labels):
 			r.ok("revisions", "%s: it is installed already, and helm upgrade --install changes it", what)
 		case d.Namespace == c.Namespace:
 			r.warn("revisions", "pilot-discovery check --pre --revision NEW  # beside it, as a revision", "%s: helm install would take its place", what)
@@ -280,11 +281,6 @@ func (r *Report) others(ctx context.Context, c *Cluster) {
 			r.ok("ports", "the Service %s has them all", service.Name)
 		}
 	}
-}
-
-// isLite reports whether a Deployment is of this project: its version says so.
-func isLite(d appsv1.Deployment) bool {
-	return strings.Contains(d.Labels["app.kubernetes.io/version"], "-lite")
 }
 
 // leftovers looks for webhooks whose server is gone: they hold up every write that they match.

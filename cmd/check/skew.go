@@ -50,5 +50,5 @@ func release(version string) (major, minor int, ok bool) {
 
 // restart returns the command that gives the Pod of a proxy, and those beside it, the proxy that injection now has.
 func restart(proxy string) string {
-	return "kubectl rollout restart deployment -n " + proxy[strings.LastIndexByte(proxy, '.')+1:] + "  # injects the proxy of the templates anew"
+	return "kubectl rollout restart deployment -n " + proxy[strings.LastIndexByte(proxy, '.')+1:] + "  # all of the namespace; injection gives each the proxy of the templates"
 }

@@ -88,7 +88,7 @@ func (f *diffFlags) alike(list []*difference.Group) ([]*textGroup, error) {
 		if f.limit > 0 {
 			n = min(n, f.limit)
 		}
-		t := &textGroup{proxies: g.Proxies, least: g.Bytes, most: g.Bytes, more: len(g.Changes) - n}
+		t := &textGroup{proxies: slices.Clone(g.Proxies), least: g.Bytes, most: g.Bytes, more: len(g.Changes) - n}
 		for _, x := range g.Changes[:n] {
 			if _, made := texts[x]; !made {
 				text, err := f.change(x)
@@ -104,7 +104,7 @@ func (f *diffFlags) alike(list []*difference.Group) ([]*textGroup, error) {
 			key += "\n" + mark(x) + x.Type + " " + x.Name
 		}
 		if same := byText[key]; same != nil {
-			same.proxies = append(slices.Clip(same.proxies), t.proxies...)
+			same.proxies = append(same.proxies, t.proxies...)
 			same.least, same.most = min(same.least, t.least), max(same.most, t.most)
 			continue
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -87,7 +88,7 @@ func (f *migrateFlags) once(c *cobra.Command, color painter, w io.Writer) (err e
 		}
 	}
 	istiods := revisionsOf(around)
-	if len(istiods) == 1 && !c.Flags().Changed("revision") {
+	if len(istiods) == 1 && f.revision == "" {
 		o.Revision = istiods[0] // its configuration is what has an effect now
 	}
 	i, err := readOnce(c, f.worldFlags, o)
@@ -148,8 +149,7 @@ func (v *verdict) add(name string, points ...point) {
 func (f *migrateFlags) judge(i *inspect.Inspection, around []thing, istiods []string) *verdict {
 	v := &verdict{}
 	for _, d := range notRead(i) { // nothing can be said of objects that were not read
-		configures := strings.Contains(d.Message, ".istio.io") || strings.Contains(d.Message, ".gateway.networking.k8s.io")
-		v.add("not looked at", point{InTheWay: configures, Text: d.Message, Fix: d.Fix})
+		v.add("not looked at", point{InTheWay: true, Text: d.Message, Fix: d.Fix})
 	}
 	f.objects(v, i, istiods)
 	if len(istiods) > 1 {
@@ -191,7 +191,7 @@ func (f *migrateFlags) objects(v *verdict, i *inspect.Inspection, istiods []stri
 		}
 		name := o.String()
 		all[name] = true
-		if rev := o.Labels[names.LabelRevision]; o.Kind.Istio && slices.Contains(istiods, rev) && rev != f.revision {
+		if rev := o.Labels[names.LabelRevision]; o.Kind.Istio && slices.Contains(istiods, rev) && rev != cmp.Or(f.revision, "default") {
 			other[name] = true
 			v.add("objects", point{InTheWay: true, Object: name, Text: fmt.Sprintf("%s: the label %s=%s hides it from control planes of other revisions", name, names.LabelRevision, rev), Fix: "take the label away, or install this one with that revision once istiod is gone"})
 		}

@@ -97,13 +97,10 @@ func (t thing) discovery() (container map[string]any, ok bool) {
 
 func (t thing) revision() string { return cmp.Or(t.GetLabels()[names.LabelRevision], "default") }
 
-// own reports whether an image is this control plane's.
-func own(image string) bool { return strings.Contains(image, "istiod-lite") }
-
 // revisionsOf returns the revisions of istiod that run, in order.
 func revisionsOf(around []thing) (list []string) {
 	for _, t := range around {
-		if c, ok := t.discovery(); ok && !own(fmt.Sprint(c["image"])) {
+		if _, ok := t.discovery(); ok && !version.Own(t.GetLabels()) {
 			list = append(list, t.revision())
 		}
 	}
@@ -191,7 +188,8 @@ func (f *migrateFlags) thing(v *verdict, t thing, istiods []string) {
 	labels := t.GetLabels()
 	switch t.GetKind() {
 	case "Forbidden":
-		v.add("not looked at", point{Text: "this user may not list " + t.GetName(), Fix: "grant the verb list on them"})
+		// Of Secrets nothing but the names of remote clusters is asked for, which are read as istiod reads them.
+		v.add("not looked at", point{InTheWay: t.GetName() != "secrets", Text: "this user may not list " + t.GetName(), Fix: "grant the verb list on them"})
 	case "Deployment":
 		if c, ok := t.discovery(); ok {
 			f.istiod(v, t, c)
@@ -255,8 +253,8 @@ func ofIstio(group string) bool {
 
 // istiod says what of its environment and its arguments has no effect here.
 func (f *migrateFlags) istiod(v *verdict, t thing, c map[string]any) {
-	image := fmt.Sprint(c["image"])
-	if own(image) {
+	image, _ := c["image"].(string)
+	if version.Own(t.GetLabels()) {
 		v.add("control planes", point{Text: fmt.Sprintf("%s is this control plane already, of revision %s, %s", t.named(), t.revision(), image)})
 		return
 	}
@@ -292,6 +290,7 @@ var minorVersion = regexp.MustCompile(`(?:^|:)(\d+\.\d+)(?:\.|-|$)`)
 
 // minorOf returns the first two numbers of the version of an image, or of a version; empty where there are none.
 func minorOf(image string) string {
+	image = image[strings.LastIndexByte(image, '/')+1:] // the registry's port is no version
 	if m := minorVersion.FindStringSubmatch(image); m != nil {
 		return m[1]
 	}
@@ -304,8 +303,9 @@ var chartTemplates = []string{"sidecar", "gateway", "grpc-simple", "grpc-agent",
 // templates says which templates of injection a user has added to those of Istio's chart.
 func (f *migrateFlags) templates(v *verdict, t thing) {
 	var config struct{ Templates map[string]string }
-	if sigsyaml.Unmarshal([]byte(t.field("data", injector.ConfigKey)), &config) != nil {
-		return // istiod does not take it either
+	if err := sigsyaml.Unmarshal([]byte(t.field("data", injector.ConfigKey)), &config); err != nil {
+		v.add("wrong already", point{Text: t.named() + ": " + err.Error(), Where: t.named()})
+		return
 	}
 	for _, name := range sortedNames(config.Templates) {
 		if !slices.Contains(chartTemplates, name) {

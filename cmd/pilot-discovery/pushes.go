@@ -29,8 +29,7 @@ func pushesCommand(e *env) *cobra.Command {
 
   PROXIES   how many have acknowledged it, of those that were sent something
   DURATION  from the first change coming in to the last acknowledgement, or to the last that has happened so far
-  NACKS     how many proxies rejected a part; below the table stand their errors, and the objects behind what they rejected,
-            also of what proxies asked for by themselves, as when they connect
+  NACKS     how many proxies rejected a part; below the table stand their errors and the objects behind them, also of what proxies asked for when they connected
 
 -o wide has the time of each stage, and every cause. -o name prints the IDs. With --watch, json and yaml have one document for each push.
 
@@ -80,21 +79,17 @@ type pushWriter struct {
 // page writes a page as a whole.
 func (w *pushWriter) page(p pushes.Page) error {
 	switch {
-	case !w.lines() && w.output != "name":
+	case w.output == "name":
+		return w.each(p.Pushes)
+	case !w.lines():
 		return w.document(p)
-	case !w.lines() || len(p.Pushes) > 0:
-		if err := w.each(p.Pushes); err != nil {
-			return err
-		}
-	default:
-		if _, err := fmt.Fprintln(w.out, "There was no push yet."); err != nil {
-			return err
-		}
-	}
-	if !w.lines() {
-		return nil
 	}
 	var out bytes.Buffer
+	if len(p.Pushes) == 0 {
+		fmt.Fprintln(&out, "There was no push yet.")
+	} else if err := w.each(p.Pushes); err != nil {
+		return err
+	}
 	for _, r := range p.Unprompted.Rejections {
 		printRejection(&out, r, w.color)
 	}

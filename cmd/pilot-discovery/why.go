@@ -134,7 +134,7 @@ func (f *whyFlags) ask(args []string) (inspect.Query, error) {
 	if f.query.Path != "" {
 		q.Path = f.query.Path
 	}
-	if q.Path != "" && q.Path[0] != '/' && q.Path != "*" {
+	if !q.ValidPath() {
 		return q, fmt.Errorf("--path=%s: a path begins with /", quoted(q.Path))
 	}
 	for _, h := range f.headers {
@@ -145,7 +145,7 @@ func (f *whyFlags) ask(args []string) (inspect.Query, error) {
 		if !ok || k == "" {
 			return q, fmt.Errorf("--header=%s: write NAME=VALUE", quoted(h))
 		}
-		addHeader(q.Headers, strings.TrimSpace(k), v)
+		q.AddHeader(strings.TrimSpace(k), v)
 	}
 	if f.jwt != "" {
 		if q.Claims, err = why.Claims(f.jwt); err != nil {
@@ -170,19 +170,6 @@ func (f *whyFlags) ask(args []string) (inspect.Query, error) {
 		}
 	}
 	return q, nil
-}
-
-// addHeader adds a header to others, as Envoy joins those of one name.
-func addHeader(headers map[string]string, name, value string) {
-	name = strings.ToLower(name)
-	between := ","
-	if name == "cookie" {
-		between = "; "
-	}
-	if had, ok := headers[name]; ok && name != "host" {
-		value = had + between + value
-	}
-	headers[name] = value
 }
 
 // way returns the way of the request: the server's answer, or what the configuration says.

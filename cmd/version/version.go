@@ -15,6 +15,11 @@ import (
 // APILevel is the Istio release whose API and behaviour this follows, and this project's own count.
 const APILevel = "1.31.1-lite.1"
 
+// Own reports whether the labels of an object say that a chart of this project made it.
+func Own(labels map[string]string) bool {
+	return strings.Contains(labels["app.kubernetes.io/version"], "-lite")
+}
+
 // Tag returns the version of this binary: the one that the Makefile linked in, else what the Go tool recorded.
 func Tag(linked string) string {
 	if linked != "" {

@@ -52,11 +52,10 @@ func (x *index) injectionOf(namespace string) injectionState {
 				continue
 			}
 			switch word := o.Labels[names.LabelInjection]; {
-			case word == "enabled":
-				x.injections[o.Name] = injected
-			case word != "":
+			case word != "" && word != "enabled":
 				x.injections[o.Name] = disabled
-			case o.Labels[names.LabelRevision] != "" && !isSystem(o.Name, x.root):
+			case isSystem(o.Name, x.root): // its Pods decide, whatever its labels
+			case word == "enabled" || o.Labels[names.LabelRevision] != "":
 				x.injections[o.Name] = injected
 			}
 		}
@@ -74,7 +73,7 @@ func (x *index) injects(pod *kinds.Object) bool {
 	if by == disabled {
 		return false
 	}
-	wanted := by == injected && !isSystem(pod.Namespace, x.root) || pod.Labels[names.LabelRevision] != ""
+	wanted := by == injected || pod.Labels[names.LabelRevision] != ""
 	if note := pod.Annotations[names.LabelInject]; note != "" && note != "true" { // no webhook is called for an annotation
 		wanted = false
 	}

@@ -143,7 +143,7 @@ func registerWorldMetrics(reg prometheus.Registerer, w *ingest.World, findings f
 		return float64(n)
 	}))
 	reg.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Name: "xds_cache_evictions", Help: "Encoded resources that nobody used and that the memo forgot for newer ones or by age.",
+		Name: "xds_cache_evictions", Help: "Encoded resources that the memo holds no longer by itself, for newer ones or by age; those in use stay.",
 	}, func() float64 {
 		_, n := t.Size()
 		return float64(n)

@@ -13,7 +13,7 @@ import (
 
 // Memo caches resources by what they are built from. A builder gets one comparable value that holds everything the
 // resource depends on, and equal values return the same *Resource. Whoever uses a resource owns it. The memo holds
-// resources weakly, so that it forgets unused ones, except for those of the last minute, which it keeps for
+// resources weakly, so that it forgets unused ones, except for those built in the last minute, which it keeps for
 // configuration that flips back and forth. No idle secret is kept. Safe for concurrent use.
 type Memo struct {
 	maxIdle      int // bytes that are kept of idle ones; 0: the memo is off
@@ -34,12 +34,13 @@ type memoTable interface {
 	eachKey(known func(weak.Pointer[Resource]) bool, yield func(weak.Pointer[Resource], any))
 }
 
-// idleAge is how long a resource that nobody uses is kept. What flips back more rarely is built again, which costs next
-// to nothing at that pace. Configuration that is always new takes no more than a minute's worth of memory.
+// idleAge is how long a resource is kept from when it was built, though nobody uses it. What flips back more rarely is
+// built again, which costs next to nothing at that pace. Configuration that is always new takes no more than a minute's
+// worth of memory.
 const idleAge = time.Minute
 
-// NewMemo returns a memo that keeps unused resources for a minute, up to idle bytes of them. With idle 0 it is off, and
-// every resource is built again. now is the clock; without one resources do not age.
+// NewMemo returns a memo that keeps resources for a minute from when they were built, up to idle bytes of them. With
+// idle 0 it is off, and every resource is built again. now is the clock; without one resources do not age.
 func NewMemo(idle int, now func() time.Time) *Memo {
 	if now == nil {
 		now = func() time.Time { return time.Time{} }

@@ -82,6 +82,7 @@ func (s *stageRun) reads(k *kinds.Kind) bool { return slices.Contains(s.Kinds, k
 // derived objects. It reports whether a stage ran, or another derived object counts.
 func (s *stages) apply(batch []kinds.Change, m *mesh.Config) (out []kinds.Change, ran bool) {
 	s.touched = map[kinds.Key]*kinds.Object{}
+	var found []diag.Diagnostic
 	for _, c := range batch {
 		for _, stage := range s.list {
 			if stage.reads(c.Kind) || stage.watched[c.Key] {
@@ -90,9 +91,10 @@ func (s *stages) apply(batch []kinds.Change, m *mesh.Config) (out []kinds.Change
 			stage.due = stage.due || slices.ContainsFunc(stage.selections, func(asked selection) bool { return asked.concerns(c) })
 		}
 		if s.claimed(c.Key) {
-			s.settleAll(s.noted(c.Key))
+			found = append(found, s.settleAll(s.noted(c.Key))...)
 		}
 	}
+	logFindings(s.logger, s.locate(bounded(found)))
 	for _, stage := range s.list {
 		if stage.due = stage.due || s.mesh != m; stage.due || len(stage.pending) > 0 {
 			s.run(stage, m)
@@ -182,7 +184,7 @@ func (s *stages) take(stage *stageRun, parts map[any]*derive.Part) {
 		found = append(found, newFindings(was, p)...)
 	}
 	s.guard.Unlock()
-	s.settleAll(claimed)
+	found = append(found, s.settleAll(claimed)...)
 	logFindings(s.logger, s.locate(bounded(found)))
 }
 
@@ -220,9 +222,8 @@ func (s *stages) noted(key kinds.Key) map[kinds.Key]*kinds.Object {
 }
 
 // settleAll finds which objects of keys count: those of sources, or else those of the first stages that make one. It is
-// given what of stages has counted so far. Later stages get to know of it.
-func (s *stages) settleAll(claimed map[kinds.Key]*kinds.Object) {
-	var found []diag.Diagnostic
+// given what of stages has counted so far. Later stages get to know of it. It returns which objects are hidden.
+func (s *stages) settleAll(claimed map[kinds.Key]*kinds.Object) (found []diag.Diagnostic) {
 	for key, was := range claimed {
 		s.guard.Lock()
 		now, hidden := s.settle(key, s.objects.get(key) != nil)
@@ -237,7 +238,7 @@ func (s *stages) settleAll(claimed map[kinds.Key]*kinds.Object) {
 			}
 		}
 	}
-	logFindings(s.logger, s.locate(bounded(found)))
+	return found
 }
 
 // get is Get of a derive.Input.

@@ -155,13 +155,14 @@ func (w *World) Commit(batch []kinds.Change, received time.Time) *snapshot.Snaps
 	w.mu.Unlock()
 	rebuild := remesh && w.applyMesh()
 	batch = w.visible(batch)
+	var unsupported []diag.Diagnostic
 	for _, c := range batch {
-		if c.Object == nil {
-			continue
+		if c.Object != nil {
+			unsupported = append(unsupported, w.unsupported[c.Key]...)
 		}
-		for _, d := range w.Located(w.unsupported[c.Key]) {
-			w.logger.Warn("finding", "finding", d.String())
-		}
+	}
+	for _, d := range w.Located(unsupported) {
+		w.logger.Warn("finding", "finding", d.String())
 	}
 
 	batch = w.derive(batch)

@@ -117,14 +117,14 @@ func hasAgent(o *kinds.Object) bool {
 	return spec.GetServiceAccount() != "" || o.Annotations[registeredBy] != ""
 }
 
-// groupProxy returns the proxy of a machine of a WorkloadGroup that is not known yet: it has no address.
-func (i *Inspection) groupProxy(o *kinds.Object) *node.Proxy {
+// entryOf returns the WorkloadEntry of a machine of a WorkloadGroup that is not known yet: it has no address.
+func entryOf(o *kinds.Object) *kinds.Object {
 	spec := o.Spec.(*networkingv1.WorkloadGroup)
-	entry := kinds.Object{Key: o.Key, Labels: spec.GetMetadata().GetLabels(), Annotations: spec.GetMetadata().GetAnnotations(), Spec: &networkingv1.WorkloadEntry{}}
+	entry := &kinds.Object{Key: o.Key, Labels: spec.GetMetadata().GetLabels(), Annotations: spec.GetMetadata().GetAnnotations(), Spec: &networkingv1.WorkloadEntry{}}
 	if t := spec.GetTemplate(); t != nil {
 		entry.Spec = t
 	}
-	return i.entryProxy(&entry)
+	return entry
 }
 
 // registeredBy is an annotation of WorkloadEntries that the agents of machines had written.
@@ -198,7 +198,8 @@ func (i *Inspection) sender(name string) *sender {
 		}
 		key.Kind = kinds.WorkloadGroup
 		if o := i.world.Object(key); o != nil && s == nil {
-			s = &sender{Proxy: i.groupProxy(o), proxied: true}
+			of = entryOf(o)
+			s = &sender{Proxy: i.entryProxy(of), proxied: true}
 		}
 	}
 	if i.server != nil {

@@ -69,7 +69,7 @@ func (i *Inspection) forbidden(p *node.Proxy, resource string) bool {
 	return !shared
 }
 
-// unknown reports whether none of the objects that a secret may be made of could be read.
+// unknown reports whether an object that a secret may be made of could not be read.
 func (i *Inspection) unknown(s names.Secret) bool {
 	if i.o.Cluster == nil {
 		return false

@@ -57,6 +57,22 @@ func (q Query) Values() url.Values {
 	return v
 }
 
+// AddHeader adds a header, as Envoy joins those of one name.
+func (q *Query) AddHeader(name, value string) {
+	name = strings.ToLower(name)
+	between := ","
+	if name == "cookie" {
+		between = "; "
+	}
+	if had, ok := q.Headers[name]; ok && name != "host" {
+		value = had + between + value
+	}
+	q.Headers[name] = value
+}
+
+// ValidPath reports whether the path is one, or the asterisk of OPTIONS, or is not given.
+func (q *Query) ValidPath() bool { return q.Path == "" || q.Path[0] == '/' || q.Path == "*" }
+
 // ParseQuery reads what Values returns.
 func ParseQuery(v url.Values) (Query, error) {
 	q := Query{Source: v.Get("source"), Host: v.Get("host"), Method: v.Get("method"), Path: v.Get("path"), TLS: v.Get("tls") == "true", HTTP3: v.Get("http3") == "true", Sent: v.Get("sent") == "true", Headers: map[string]string{}}
@@ -73,7 +89,10 @@ func ParseQuery(v url.Values) (Query, error) {
 		if !ok {
 			return q, fmt.Errorf("header=%s: write NAME=VALUE", h)
 		}
-		q.Headers[name] = value
+		q.AddHeader(name, value)
+	}
+	if !q.ValidPath() {
+		return q, fmt.Errorf("path=%s: a path begins with /", q.Path)
 	}
 	if text := v.Get("claims"); text != "" {
 		if err := json.Unmarshal([]byte(text), &q.Claims); err != nil {

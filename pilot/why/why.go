@@ -140,7 +140,7 @@ func Follow(c Config, r Request) (*Answer, error) {
 		return a, nil
 	}
 	err = filters(a, c, chain, r)
-	if chain.GetTransportSocket() != nil { // what is passed on is what was inside
+	if downstreamTLS(chain) != nil { // what is passed on is what was inside
 		f := &a.Forwarded
 		f.TLS, f.HTTP3, f.SNI, f.ALPN = false, false, "", nil
 	}
@@ -304,7 +304,7 @@ func unpack(any *anypb.Any) (proto.Message, error) {
 // takesMethod reports whether the codec of a connection manager takes the method of a request. That of HTTP/1.1 knows
 // a list of them; what comes from another proxy has passed one already.
 func takesMethod(h *hcmv3.HttpConnectionManager, r Request) bool {
-	if r.Inbound && !r.Gateway || r.Proxyless || r.HTTP3 || slices.Contains(r.ALPN, "h2") || h.GetCodecType() == hcmv3.HttpConnectionManager_HTTP2 || h.GetHttpProtocolOptions().GetAllowCustomMethods() {
+	if r.Inbound && !r.Gateway && r.Identity != "" || r.Proxyless || r.HTTP3 || slices.Contains(r.ALPN, "h2") || h.GetCodecType() == hcmv3.HttpConnectionManager_HTTP2 || h.GetHttpProtocolOptions().GetAllowCustomMethods() {
 		return true
 	}
 	switch r.Method {

@@ -171,8 +171,8 @@ func TestAccessToSecrets(t *testing.T) {
 		t.Fatal(err)
 	}
 	waits("it does not get the secret kubernetes://x, because its service account may not list secrets: bind a Role that may get, watch and list secrets in namespace a to its service account web")
-	if n := strings.Count(r.log.String(), "the proxy gets no secrets"); n != 1 {
-		t.Errorf("the log says %d times that the proxy gets no secrets:\n%s", n, r.log)
+	if n := strings.Count(r.log.String(), "the proxy does not get the secrets"); n != 1 {
+		t.Errorf("the log says %d times that the proxy does not get the secrets:\n%s", n, r.log)
 	}
 	if len(m.Resources) != 2 || len(m.RemovedResources) > 0 || strings.Contains(m.String(), xdstest.Canary) {
 		t.Errorf("what is withdrawn is not replaced: %v, %v", m.Resources, m.RemovedResources)

@@ -160,7 +160,7 @@ func (c *conn) markRefused(name string) {
 	if name != "" && name != c.refused {
 		s := c.server
 		s.metrics.deniedSecrets.Inc()
-		s.warnings.log(s.logger.Warn, c.warnings, "the proxy gets no secrets: its service account may not list those of its namespace", "conn", c.id, "secret", name, "fix", c.mayList())
+		s.warnings.log(s.logger.Warn, c.warnings, "the proxy does not get the secrets of its namespace: its service account may not list them", "conn", c.id, "secret", name, "fix", c.mayList())
 	}
 	c.refused = name
 }

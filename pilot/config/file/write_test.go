@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -213,6 +214,8 @@ func TestWrittenFromTheStart(t *testing.T) {
 	growing := w.path("b.yaml")
 	w.must(os.WriteFile(growing, []byte(`{apiVersion: networking.istio.io/v1, kind: VirtualService, metadata: {name: b, annotations: {note: "`), 0o600))
 	stop, stopped := make(chan struct{}), make(chan struct{})
+	finish := sync.OnceFunc(func() { close(stop); <-stopped })
+	t.Cleanup(finish)
 	go func() {
 		defer close(stopped)
 		for {
@@ -225,7 +228,7 @@ func TestWrittenFromTheStart(t *testing.T) {
 			select {
 			case <-stop:
 				text = "\"}}, spec: {hosts: [v1], http: [{route: [{destination: {host: v1}}]}]}}\n"
-			case <-time.After(50 * time.Millisecond):
+			case <-time.After(5 * time.Millisecond):
 			}
 			_, err = f.WriteString(text)
 			if err = errors.Join(err, f.Close()); err != nil {
@@ -241,8 +244,7 @@ func TestWrittenFromTheStart(t *testing.T) {
 	if d := w.finding("Unreadable", true); !strings.Contains(d.Message, "is being written") {
 		t.Errorf("%v", d)
 	}
-	close(stop)
-	<-stopped
+	finish()
 	w.expect("a=v1 b=v1")
 	w.finding("Unreadable", false)
 }

@@ -186,12 +186,12 @@ func (s *Session) rejectDelivery(w *watch, d delivery, message string) {
 	}
 	list := d.resources
 	if w.kind.URL == envoy.ClusterType && len(list) > 1 {
+		bad := blamed(message)
 		list = slices.DeleteFunc(slices.Clone(list), func(r *envoy.Resource) bool {
-			bad := blames(message, r.Name)
-			if bad {
+			if bad[r.Name] {
 				w.rememberRejected(r)
 			}
-			return bad
+			return bad[r.Name]
 		})
 	}
 	half := len(list) / 2
@@ -206,14 +206,24 @@ func (s *Session) rejectDelivery(w *watch, d delivery, message string) {
 	}
 }
 
-// blames reports whether Envoy's message says what is wrong with the resource of that name: "NAME: what, NAME: what".
-func blames(message, name string) bool {
-	_, rest, found := strings.Cut(" "+message, " "+name+": ")
-	return found && rest != ""
+// blamed returns what may be the names of the resources that Envoy's message says something of: "... NAME: what, NAME:
+// what".
+func blamed(message string) map[string]bool {
+	out := map[string]bool{}
+	for part := range strings.SplitSeq(message, ", ") {
+		if head, _, ok := strings.Cut(part, ": "); ok {
+			out[head[strings.LastIndexByte(head, ' ')+1:]] = true
+		}
+	}
+	return out
 }
 
-// withholds reports whether the client has rejected what it should have.
+// withholds reports whether the client has rejected what it should have, alone or among others that it is asked of
+// anew.
 func (w *watch) withholds() bool {
+	if len(w.bisection) > 0 {
+		return true
+	}
 	for name, versions := range w.rejected {
 		if r := w.current(name); r != nil && slices.Contains(versions, r.Version) {
 			return true
