@@ -50,6 +50,15 @@ func TestRejectedIsShown(t *testing.T) {
 	r.publish(true, "cds bad=2")
 	answer(c.expect("cds bad=2"), "")
 	shown("it takes the cluster that has changed", "", "Internal: no listener")
+	// What it takes first says nothing of what it is still asked.
+	r.publish(true, "lds a=1", "lds bad=2")
+	answer(c.expect("lds a=1 bad=2"), "something is wrong")
+	answer(c.expect("lds a=1"), "")
+	asked := c.expect("lds bad=2")
+	if all := r.server.Clients(); len(all) != 1 || all[0].Types[envoy.ListenerType].LastError == "" {
+		t.Error("it is shown to be well while half of what it rejected is still asked of it")
+	}
+	answer(asked, "no listener")
 	r.publish(true, "lds bad")
 	answer(c.expect("lds -bad"), "")
 	shown("it has no listener to reject any more", "", "")
