@@ -225,7 +225,7 @@ spec: {hosts: [web], http: [{route: [{destination: {host: web, subset: v9}}]}]}
 	}{
 		{[]string{"migrate"}, map[string]int{"admin": 0, "guest": 79}, false},
 		{[]string{"diff", "-f", change}, map[string]int{"admin": 0, "guest": 0}, true},
-		{[]string{"why", "web-1.shop", "web.shop:80"}, map[string]int{"admin": 0, "guest": 1}, true},
+		{[]string{"why", "web-1.shop", "web.shop:80"}, map[string]int{"admin": 79, "guest": 1}, true}, // no kubelet says that a Pod is ready
 	} {
 		for user, want := range q.codes {
 			var stdout, stderr strings.Builder
