@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
 	tracev1 "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
@@ -69,11 +70,7 @@ func TestTracer(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, span := spans.Start(t.Context(), "push")
-			span.End()
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
-			if err := flush(ctx); err != nil {
+			if err := sendSpan(t, spans, flush); err != nil {
 				t.Fatal(err)
 			}
 			text := (<-got).String()
@@ -97,11 +94,7 @@ func TestTracerLogs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, span := spans.Start(t.Context(), "push")
-	span.End()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	_ = flush(ctx) // which may say the same
+	_ = sendSpan(t, spans, flush) // which may say the same
 	var line struct{ Level, Msg, Err string }
 	if err := json.Unmarshal(log.Bytes(), &line); err != nil || line.Level != "WARN" || !strings.Contains(line.Err, "404") {
 		t.Errorf("%v: %s", err, &log)
@@ -117,4 +110,13 @@ type traceCollector struct {
 func (c traceCollector) Export(_ context.Context, m *tracev1.ExportTraceServiceRequest) (*tracev1.ExportTraceServiceResponse, error) {
 	c.got <- m
 	return &tracev1.ExportTraceServiceResponse{}, nil
+}
+
+// sendSpan has the exporter send a span.
+func sendSpan(t *testing.T, spans trace.Tracer, flush func(context.Context) error) error {
+	_, span := spans.Start(t.Context(), "push")
+	span.End()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	return flush(ctx)
 }

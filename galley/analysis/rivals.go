@@ -74,8 +74,8 @@ func (a *analysis) newOwners() *owners {
 	return &owners{analysis: a, owner: map[owned]*kinds.Object{}, losses: map[ownedSelection][]loss{}, compared: comparisons{most: maxComparisons}}
 }
 
-// claim gives an object, for a purpose, those workloads with some labels in some namespaces that no object before it
-// has. It returns one loss for each object that has some of the others, up to maxRivals and one more. Objects of one
+// claim records that an object owns, for a purpose, the workloads of its labels and namespaces that have no owner yet.
+// It returns one loss for each object that owns some of the others, up to maxRivals and one more. Objects of one
 // namespace with one selector lose alike: only for the first of them are the workloads looked at.
 func (x *owners) claim(o *kinds.Object, labels map[string]string, purpose string, namespaces ...string) []loss {
 	key := ownedSelection{selectionKey{o.Namespace, written(labels)}, purpose}

@@ -137,7 +137,7 @@ func newWatcher(stream discoveryv3.AggregatedDiscoveryService_DeltaAggregatedRes
 	return x
 }
 
-// named are the types of which it subscribes to what clusters and listeners name.
+// named returns the types whose resources it subscribes to by name, as clusters and listeners name them.
 func (x *watcher) named() []string {
 	list := []string{envoy.EndpointType, envoy.RouteType, envoy.ExtensionType}
 	if x.proved {

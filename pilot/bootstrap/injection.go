@@ -92,27 +92,12 @@ func (s *Server) newInjection() (*injection, error) {
 	return x, err
 }
 
-// proxyConfigs returns the ProxyConfigs that apply to a pod: those of the root namespace and of its own, without a
-// selector, and the one that selects it. Of several the oldest counts.
+// proxyConfigs returns the ProxyConfigs that apply to a pod, as Snapshot.ProxyConfigs does.
 func (s *Server) proxyConfigs(namespace string, labels map[string]string) (whole []*networkingv1beta1.ProxyConfig, selecting *networkingv1beta1.ProxyConfig) {
-	snap := s.world.Snapshot()
-	if snap == nil {
-		return nil, nil
+	if snap := s.world.Snapshot(); snap != nil {
+		return snap.ProxyConfigs(namespace, labels)
 	}
-	first := func(namespace string, wanted func(selector map[string]string) bool) *networkingv1beta1.ProxyConfig {
-		for _, o := range snap.Objects(kinds.ProxyConfig, namespace) {
-			if p, ok := o.Spec.(*networkingv1beta1.ProxyConfig); ok && wanted(p.GetSelector().GetMatchLabels()) {
-				return p
-			}
-		}
-		return nil
-	}
-	for _, ns := range slices.Compact([]string{snap.RootNamespace(), namespace}) {
-		if p := first(ns, func(selector map[string]string) bool { return len(selector) == 0 }); p != nil {
-			whole = append(whole, p)
-		}
-	}
-	return whole, first(namespace, func(selector map[string]string) bool { return len(selector) > 0 && kinds.Selects(selector, labels) })
+	return nil, nil
 }
 
 // register lists what feeds the injector, in the order of starting.

@@ -29,8 +29,8 @@ const (
 	metadataPrefix = "ISTIO_META_"
 )
 
-// node returns the node of a proxy that a Pod or a WorkloadEntry has: with what its configuration says of it, which is
-// that of the mesh, of ProxyConfigs and of its annotation, or that of the container, if the proxy is there.
+// node returns the node of the proxy of a Pod or a WorkloadEntry, with the metadata that its configuration gives it. If
+// the container of the proxy is there, its configuration counts; else the one that injection would write.
 func (i *Inspection) node(p *node.Proxy, o *kinds.Object) *corev3.Node {
 	n := node.Format(p)
 	config, variables := i.effective(o), map[string]string{}
@@ -81,35 +81,29 @@ func proxyContainer(o *kinds.Object) *corev1.Container {
 }
 
 // effective returns the configuration with which a proxy is injected now. Each of these counts over those before it:
-// the mesh, ProxyConfigs without a selector, the annotation, and the ProxyConfig that selects the workload. Of several
-// ProxyConfigs the oldest counts.
+// the mesh, ProxyConfigs without a selector, the annotation, and the ProxyConfig that selects the workload.
 func (i *Inspection) effective(o *kinds.Object) *meshv1alpha1.ProxyConfig {
 	p := proto.CloneOf(i.Snapshot.Mesh.GetDefaultConfig())
 	if p == nil {
 		p = &meshv1alpha1.ProxyConfig{}
 	}
-	add := func(namespace string, selects bool) {
-		for _, x := range i.Snapshot.Objects(kinds.ProxyConfig, namespace) {
-			c, ok := x.Spec.(*networkingv1beta1.ProxyConfig)
-			selector := c.GetSelector().GetMatchLabels()
-			if !ok || selects != (len(selector) > 0) || selects && !kinds.Selects(selector, o.Labels) {
-				continue
-			}
-			if p.ProxyMetadata == nil {
-				p.ProxyMetadata = map[string]string{}
-			}
-			maps.Copy(p.ProxyMetadata, c.GetEnvironmentVariables())
-			return
+	add := func(c *networkingv1beta1.ProxyConfig) {
+		if p.ProxyMetadata == nil {
+			p.ProxyMetadata = map[string]string{}
 		}
+		maps.Copy(p.ProxyMetadata, c.GetEnvironmentVariables())
 	}
-	for _, ns := range slices.Compact([]string{i.Snapshot.RootNamespace(), o.Namespace}) {
-		add(ns, false)
+	whole, selecting := i.Snapshot.ProxyConfigs(o.Namespace, o.Labels)
+	for _, c := range whole {
+		add(c)
 	}
 	if text, ok := o.Annotations[configAnnotation]; ok {
 		if over, _ := mesh.SalvageProxyConfig(p, []byte(text)); over != nil { // injection refuses others
 			p = over
 		}
 	}
-	add(o.Namespace, true)
+	if selecting != nil {
+		add(selecting)
+	}
 	return p
 }

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/difference"
@@ -110,7 +111,7 @@ func hasAgent(o *kinds.Object) bool {
 		return false
 	}
 	for _, labels := range []map[string]string{spec.GetLabels(), o.Labels} {
-		if mode, said := labels[tlsModeLabel]; said {
+		if mode, said := labels[names.LabelTLSMode]; said {
 			return mode == "istio"
 		}
 	}
@@ -129,9 +130,6 @@ func entryOf(o *kinds.Object) *kinds.Object {
 
 // registeredBy is an annotation of WorkloadEntries that the agents of machines had written.
 const registeredBy = "istio.io/autoRegistrationGroup"
-
-// tlsModeLabel says whether a workload takes mutual TLS.
-const tlsModeLabel = "security.istio.io/tlsMode"
 
 // entryProxy returns the proxy that the agent of a WorkloadEntry's workload starts.
 func (i *Inspection) entryProxy(o *kinds.Object) *node.Proxy {

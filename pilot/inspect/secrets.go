@@ -16,9 +16,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/why"
 )
 
-// secrets adds to what a proxy is sent the secrets that it names and is sent. Of a server the connected proxies have
-// what it has sent them: it decides by their proof of who they are. It adds a secret of which nobody here knows whether
-// it is there, with a note.
+// secrets adds to what a proxy is sent the secrets that it names and may have. A proxy that is connected to a server
+// has those that the server has sent it, because only the server knows who it has proved to be. Where nobody can say
+// whether a secret is there, it counts as sent, and a note says so.
 func (h *hops) secrets(config why.Config, p *node.Proxy) error {
 	named := difference.References{}
 	for _, typeURL := range []string{envoy.ClusterType, envoy.ListenerType} {

@@ -47,7 +47,7 @@ func drawNames(t *rapid.T, kind ...string) (list []named) {
 	return list
 }
 
-// deliver gives routes to a stage in a random order, over several runs, and returns what it has made of all of them.
+// deliver returns what a stage has made of routes that it was given in a random order, over several runs.
 func deliver(t *rapid.T, tb testing.TB, world objects, routes map[named]string) derive.Part {
 	stage := newStage()
 	stage.Run(t, world, mesh.Default())
