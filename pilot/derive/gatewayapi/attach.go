@@ -24,10 +24,12 @@ type parent struct {
 	attached []attachment // to listeners
 
 	// Of a service.
-	service string   // its host; empty for a Gateway
-	ports   []uint32 // the service's
-	port    uint32   // the only one that the route is for; 0: all
-	own     bool     // the route is in the service's namespace
+	mesh    bool      // the parent is a Service or a ServiceEntry
+	object  kinds.Key // the parent
+	service string    // its host; empty for a Gateway, and where there is no such object
+	ports   []uint32  // the service's
+	port    uint32    // the only one that the route is for; 0: all
+	own     bool      // the route is in the service's namespace
 }
 
 // attachment is a listener that takes a route, and the hosts that the route has there.
@@ -191,6 +193,7 @@ func (x *route) attachToService(p *parent, kind, namespace string) []*parent {
 	if p.ref.Port != nil {
 		p.port = uint32(*p.ref.Port)
 	}
+	p.mesh, p.object = true, key
 	p.own = namespace == x.object.Namespace
 	o := x.looked.object(key)
 	if o == nil {

@@ -228,11 +228,11 @@ type ranked struct {
 
 // merge returns the matches of routes, which are in their order, in that in which they are tried: by the path, the
 // method, how many headers and query parameters match, the order of the routes, and the order within a route. lost is
-// called for each match that a route before has as well.
-func merge(routes []*route, lost func(x ranked, to *route)) []*networkingv1alpha3.HTTPRoute {
+// called for each match that a route before has as well. of returns the rules of a route that are merged.
+func merge(routes []*route, of func(*route) *rules, lost func(x ranked, to *route)) []*networkingv1alpha3.HTTPRoute {
 	var all []ranked
 	for _, x := range routes {
-		for _, rule := range x.http {
+		for _, rule := range of(x).http {
 			all = append(all, ranked{rule, x})
 		}
 	}
@@ -281,7 +281,7 @@ func (h *host) gatewayHost() *kinds.Object {
 		}
 	}
 	l := h.of[0].listener
-	http := merge(routes, func(x ranked, to *route) {
+	http := merge(routes, func(x *route) *rules { return &x.rules }, func(x ranked, to *route) {
 		h.loses(x.route, x.route.losesMatch(to, x.httpRule, fmt.Sprintf("the same match for %s of listener %s of %s", h.host, l.Name, l.owner)))
 	})
 	return routes[0].virtualService(l.hostName(h.host), &networkingv1.VirtualService{Hosts: []string{h.host}, Gateways: []string{l.name}, Http: http})
@@ -306,7 +306,7 @@ func (h *host) meshHost(producers []contribution) *kinds.Object {
 			}
 		}
 		if routes := forPort(from, port, kinds.HTTPRoute, kinds.GRPCRoute); len(routes) > 0 {
-			http := merge(routes, func(x ranked, to *route) {
+			http := merge(routes, (*route).mesh, func(x ranked, to *route) {
 				loses(x.route, x.route.losesMatch(to, x.httpRule, fmt.Sprintf("the same match for port %d of %s", port, h.host)))
 			})
 			for _, x := range http {
@@ -330,16 +330,16 @@ func (h *host) meshHost(producers []contribution) *kinds.Object {
 					loses(x, x.loses(first, host, fmt.Sprintf("the connections for %s to port %d of %s", host, port, h.host)))
 				}
 			}
-			if len(x.forwards) > 0 {
-				spec.Tls = append(spec.Tls, &networkingv1alpha3.TLSRoute{Match: []*networkingv1alpha3.TLSMatchAttributes{{SniHosts: hosts, Port: port}}, Route: x.forwards})
+			if len(x.mesh().forwards) > 0 {
+				spec.Tls = append(spec.Tls, &networkingv1alpha3.TLSRoute{Match: []*networkingv1alpha3.TLSMatchAttributes{{SniHosts: hosts, Port: port}}, Route: x.mesh().forwards})
 			}
 		}
 		tcp := forPort(from, port, kinds.TCPRoute)
 		for i, x := range tcp {
 			if i > 0 {
 				loses(x, x.loses(tcp[0], "", fmt.Sprintf("all connections to port %d of %s", port, h.host)))
-			} else if len(x.forwards) > 0 {
-				spec.Tcp = append(spec.Tcp, &networkingv1alpha3.TCPRoute{Match: []*networkingv1alpha3.L4MatchAttributes{{Port: port}}, Route: x.forwards})
+			} else if len(x.mesh().forwards) > 0 {
+				spec.Tcp = append(spec.Tcp, &networkingv1alpha3.TCPRoute{Match: []*networkingv1alpha3.L4MatchAttributes{{Port: port}}, Route: x.mesh().forwards})
 			}
 		}
 	}

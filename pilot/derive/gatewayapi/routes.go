@@ -25,18 +25,34 @@ type route struct {
 	parents []*parent
 	lost    []lostHost // while it is being made
 
-	hostnames  []gatewayv1.Hostname
-	http       []httpRule                             // of HTTPRoutes and GRPCRoutes
-	forwards   []*networkingv1alpha3.RouteDestination // of the rule of a TLSRoute or a TCPRoute
-	unresolved *condition                             // the last reference that cannot be resolved
-	refused    *condition                             // why it is not accepted, the first reason of several
-	expensive  int                                    // instructions of all its expressions so far
-	findings   []diag.Diagnostic
-	gateways   []kinds.Key // of this controller, that it names or whose ListenerSets it names
-	services   []kinds.Key // backends
+	hostnames []gatewayv1.Hostname
+	rules                // the rules for Gateways; if inMesh is nil, for the mesh as well
+	inMesh    *rules     // the rules for the mesh if they lead to a backend that a Gateway may not lead to, or nil
+	forMesh   bool       // whether the rules that are being made are for the mesh
+	exempt    bool       // whether a rule names a backend that only rules for the mesh may lead to
+	refused   *condition // why it is not accepted, the first reason of several
+	expensive int        // instructions of all its expressions so far
+	findings  []diag.Diagnostic
+	gateways  []kinds.Key // of this controller, that it names or whose ListenerSets it names
+	services  []kinds.Key // backends
 
 	hosts   []placed  // that it has routes for
 	streams []*stream // of a TLSRoute or a TCPRoute, for listeners
+}
+
+// rules are what a route does with requests and connections.
+type rules struct {
+	http       []httpRule                             // of HTTPRoutes and GRPCRoutes
+	forwards   []*networkingv1alpha3.RouteDestination // of the rule of a TLSRoute or a TCPRoute
+	unresolved *condition                             // the last reference that cannot be resolved
+}
+
+// mesh returns the rules for clients in the mesh.
+func (x *route) mesh() *rules {
+	if x.inMesh != nil {
+		return x.inMesh
+	}
+	return &x.rules
 }
 
 // makeRoutes makes the routes, and takes them out of what they were a part of, and into what they are a part of now.
@@ -108,32 +124,57 @@ func makeRoute(looked *lookups, o *kinds.Object) *route {
 	case *gatewayv1.HTTPRoute:
 		x.hostnames = route.Spec.Hostnames
 		x.attach(route.Spec.ParentRefs, route.Spec.Hostnames)
-		x.httpRules(route.Spec.Rules)
 	case *gatewayv1.GRPCRoute:
 		x.hostnames = route.Spec.Hostnames
 		x.attach(route.Spec.ParentRefs, route.Spec.Hostnames)
-		x.grpcRules(route.Spec.Rules)
 	case *gatewayv1.TLSRoute:
 		x.hostnames = route.Spec.Hostnames
 		x.attach(route.Spec.ParentRefs, route.Spec.Hostnames)
+	case *gatewayv1.TCPRoute:
+		x.attach(route.Spec.ParentRefs, nil)
+	case *gatewayv1.UDPRoute:
+		x.refuseParents(route.Spec.ParentRefs)
+	}
+	x.makeRules()
+	x.looked = nil
+	return x
+}
+
+// makeRules makes the rules. A Gateway leads to a backend of another namespace only by a ReferenceGrant, while in the
+// mesh a backend that is itself a parent of the route needs none. If that makes a difference, the rules are made twice.
+func (x *route) makeRules() {
+	inMesh := func(p *parent) bool { return p.mesh }
+	x.forMesh = len(x.parents) > 0 && !slices.ContainsFunc(x.parents, func(p *parent) bool { return !p.mesh })
+	x.rules = x.readRules()
+	if x.exempt && !x.forMesh && slices.ContainsFunc(x.parents, inMesh) {
+		other := &route{object: x.object, looked: x.looked, parents: x.parents, forMesh: true}
+		of := other.readRules()
+		x.inMesh = &of
+	}
+}
+
+// readRules returns the rules for Gateways, or for the mesh if forMesh is set.
+func (x *route) readRules() rules {
+	switch route := x.object.Spec.(type) {
+	case *gatewayv1.HTTPRoute:
+		x.httpRules(route.Spec.Rules)
+	case *gatewayv1.GRPCRoute:
+		x.grpcRules(route.Spec.Rules)
+	case *gatewayv1.TLSRoute:
 		for i, rule := range route.Spec.Rules {
 			x.forward(i, rule.BackendRefs)
 		}
 	case *gatewayv1.TCPRoute:
-		x.attach(route.Spec.ParentRefs, nil)
 		for i, rule := range route.Spec.Rules {
 			x.forward(i, rule.BackendRefs)
 		}
-	case *gatewayv1.UDPRoute:
-		x.refuseParents(route.Spec.ParentRefs)
 	}
 	if x.refused != nil {
 		for i := range x.http {
 			x.http[i].http = unserved(x.http[i].http)
 		}
 	}
-	x.looked = nil
-	return x
+	return x.rules
 }
 
 // leadsTo records that the route leads to a backend, if that is a Service.
@@ -222,8 +263,8 @@ func (x *route) backend(ref gatewayv1.BackendObjectReference, field, effect stri
 		x.unresolve(gatewayv1.RouteReasonInvalidKind, fmt.Sprintf("referencing unsupported backendRef: group %q kind %q", group, kind), field+".kind", "name a Service", effect)
 		return none, true
 	}
-	isParent := slices.ContainsFunc(x.parents, func(p *parent) bool { return p.service == host })
-	if kind == "Service" && !isParent && !x.looked.granted(reference{x.object.Kind.Group, x.object.Kind.Name, x.object.Namespace, "", "Service", ns, string(ref.Name)}) {
+	wanted := reference{x.object.Kind.Group, x.object.Kind.Name, x.object.Namespace, "", "Service", ns, string(ref.Name)}
+	if kind == "Service" && !x.looked.granted(wanted) && !x.needsNoGrant(kinds.Key{Kind: kinds.Service, Namespace: ns, Name: string(ref.Name)}) {
 		x.unresolve(gatewayv1.RouteReasonRefNotPermitted, fmt.Sprintf("backendRef %s/%s not accessible to a %s in namespace %q (missing a ReferenceGrant?)", ref.Name, ns, x.object.Kind.Name, x.object.Namespace),
 			field, "add a ReferenceGrant in namespace "+ns, effect)
 		return none, true
@@ -245,6 +286,16 @@ func (x *route) backend(ref gatewayv1.BackendObjectReference, field, effect stri
 		x.found(field+".port", diag.Error, "name a port of the Service", fmt.Sprintf("Service %s/%s has no port %d: %s", ns, ref.Name, port, effect))
 	}
 	return to, false
+}
+
+// needsNoGrant reports whether the rules that are being made may lead to a Service of another namespace without a
+// ReferenceGrant: rules for the mesh may if the Service is a parent of the route, since its clients reach it anyway.
+func (x *route) needsNoGrant(service kinds.Key) bool {
+	if !slices.ContainsFunc(x.parents, func(p *parent) bool { return p.mesh && p.object == service }) {
+		return false
+	}
+	x.exempt = true
+	return x.forMesh
 }
 
 func weightOf(b gatewayv1.BackendRef) int32 {

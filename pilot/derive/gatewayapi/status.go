@@ -342,8 +342,12 @@ func (x *route) makeStatus() *derive.Status {
 		case x.refused != nil:
 			acceptance = *x.refused
 		}
-		if x.unresolved != nil {
-			resolved = *x.unresolved
+		of := &x.rules
+		if p.mesh {
+			of = x.mesh()
+		}
+		if of.unresolved != nil {
+			resolved = *of.unresolved
 		}
 		all := []typed{{"Accepted", acceptance}, {"ResolvedRefs", resolved}}
 		if conflict, is := x.conflicted(p); is {
