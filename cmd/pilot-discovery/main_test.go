@@ -1,72 +1,15 @@
 package main
 
 import (
-	"encoding/json"
-	"errors"
 	"io"
-	"net/http"
-	"os"
-	"os/exec"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/spf13/pflag"
 )
-
-func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"pilot-discovery": main})
-}
-
-func TestScripts(t *testing.T) {
-	testscript.Run(t, testscript.Params{
-		Dir: "testdata/script",
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"address": address,
-			"exits":   exits,
-			"unready": unready,
-			"until":   until,
-		},
-	})
-}
-
-// address FILE KEY waits for an address file and puts the address of that key into the variable KEY.
-func address(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 2 {
-		ts.Fatalf("usage: address FILE KEY")
-	}
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		text, err := os.ReadFile(ts.MkAbs(args[0]))
-		var all map[string]string
-		if err == nil && json.Unmarshal(text, &all) == nil && all[args[1]] != "" {
-			ts.Setenv(args[1], all[args[1]])
-			return
-		}
-	}
-	ts.Fatalf("no address of %s in %s", args[1], args[0])
-}
-
-// exits CODE ARGS... runs pilot-discovery and wants that exit code.
-func exits(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) < 2 {
-		ts.Fatalf("usage: exits CODE ARGS...")
-	}
-	code := 0
-	if err := ts.Exec("pilot-discovery", args[1:]...); err != nil {
-		var exit *exec.ExitError
-		if !errors.As(err, &exit) {
-			ts.Fatalf("%v", err)
-		}
-		code = exit.ExitCode()
-	}
-	if strconv.Itoa(code) != args[0] {
-		ts.Fatalf("exit code %d, want %s", code, args[0])
-	}
-}
 
 // A progress line is for terminals, appears once the work takes long, and is gone at the end.
 func TestProgress(t *testing.T) {
@@ -112,37 +55,6 @@ type writerFunc func(string)
 func (f writerFunc) Write(text []byte) (int, error) {
 	f(string(text))
 	return len(text), nil
-}
-
-// unready ADDRESS waits until a server is not ready any more.
-func unready(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 1 {
-		ts.Fatalf("usage: unready ADDRESS")
-	}
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		resp, err := http.Get("http://" + args[0] + "/ready")
-		ts.Check(err) // it goes on listening
-		_ = resp.Body.Close()
-		if resp.StatusCode == http.StatusServiceUnavailable {
-			return
-		}
-	}
-	ts.Fatalf("%s is still ready", args[0])
-}
-
-// until REGEXP COMMAND ARGS... runs a command again and again until its output matches.
-func until(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) < 2 {
-		ts.Fatalf("usage: until REGEXP COMMAND ARGS...")
-	}
-	wanted, err := regexp.Compile("(?m)" + args[0])
-	ts.Check(err)
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		if ts.Exec(args[1], args[2:]...) == nil && wanted.MatchString(ts.ReadFile("stdout")) {
-			return
-		}
-	}
-	ts.Fatalf("never %s:\n%s", args[0], ts.ReadFile("stdout"))
 }
 
 // The flags that charts, scripts and istiod's own documentation use, with istiod's defaults.
