@@ -235,25 +235,19 @@ func (d *decoder) list(n *node, f *findings) {
 }
 
 // holdsSecurity reports whether an item of a List is of a security kind, but for a typing mistake, or a List that holds
-// one.
+// one, or whether it may be cut off before its kind.
 func holdsSecurity(n *node) bool {
 	kind := n.str("kind")
 	items := n.get("items")
-	return securityKind(kind) || kind == "List" && items != nil && slices.ContainsFunc(items.items, holdsSecurity)
+	return kind == "" && n.cutOff() || securityKind(kind) || kind == "List" && items != nil && slices.ContainsFunc(items.items, holdsSecurity)
 }
 
-// mentionsSecurity reports whether a document that could not be looked into names a security kind at its top.
+// mentionsSecurity reports whether a document that could not be looked into names a security kind at its top, or none.
 func mentionsSecurity(root *yaml.Node) bool {
 	for i := 0; i+1 < len(root.Content); i += 2 {
 		if root.Content[i].Value == "kind" {
 			return root.Content[i+1].Value == "List" || securityKind(root.Content[i+1].Value)
 		}
 	}
-	return false
-}
-
-// MentionsSecurity reports whether text that could not be decoded at all contains the name of a security kind, and so
-// may hold such an object.
-func MentionsSecurity(data []byte) bool {
-	return slices.ContainsFunc(kinds.All(), func(k *kinds.Kind) bool { return k.Security && bytes.Contains(data, []byte(k.Name)) })
+	return true // its kind is not known
 }

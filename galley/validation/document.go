@@ -91,7 +91,7 @@ func (n *node) forget(name string) {
 func kindOf(n *node, f *findings) (kind *kinds.Kind, skip, security bool) {
 	if n.shape != mapping {
 		f.errorAt(n.pos, "", "WrongType", "begin the document with apiVersion and kind", "a document holds one object, found %s", n.describe())
-		return nil, false, false
+		return nil, false, n.cutOff()
 	}
 	apiVersion, name := n.str("apiVersion"), n.str("kind")
 	missing := false
@@ -110,7 +110,7 @@ func kindOf(n *node, f *findings) (kind *kinds.Kind, skip, security bool) {
 		group, version = "", apiVersion
 	}
 	if missing {
-		return nil, false, group == kinds.AuthorizationPolicy.Group || securityKind(name)
+		return nil, false, name == "" && n.cutOff() || group == kinds.AuthorizationPolicy.Group || securityKind(name)
 	}
 	if kind = kinds.Find(apiVersion, name); kind != nil {
 		return kind, false, kind.Security

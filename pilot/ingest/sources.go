@@ -69,7 +69,7 @@ func NewSources(o Options, instance string, metrics prometheus.Registerer, sink 
 	}
 	if o.Texts != nil {
 		h := s.merged.add("files")
-		d := file.NewTexts(o.Texts, file.Options{Handler: h, Logger: o.Logger.With("scope", "config"), Limits: o.Limits})
+		d := file.NewTexts(o.Texts, file.Options{Handler: h, Logger: o.Logger.With("scope", "config"), Limits: o.Limits, Vital: o.vital})
 		s.list = append(s.list, Runner{"files", d.Run, d.Findings})
 	}
 	if o.ConfigDir != "" {
@@ -138,7 +138,9 @@ func runAll(ctx context.Context, logger *slog.Logger, list []Runner) error {
 }
 
 func (s *Sources) directory(dir string, h config.Handler) (*file.Source, error) {
-	return file.New(file.Options{Dir: dir, Handler: h, Logger: s.o.Logger.With("scope", "config"), Poll: s.o.Poll, NoWatch: s.o.NoWatch, Limits: s.o.Limits})
+	return file.New(file.Options{
+		Dir: dir, Handler: h, Logger: s.o.Logger.With("scope", "config"), Poll: s.o.Poll, NoWatch: s.o.NoWatch, Limits: s.o.Limits, Vital: s.o.vital,
+	})
 }
 
 // without leaves the changes of one object out.
@@ -182,12 +184,24 @@ func (s *Sources) addListing() {
 func (o Options) ListedKinds() ([]*kinds.Kind, map[*kinds.Kind]crd.Restriction) {
 	only := o.meshMaps()
 	maps := only[kinds.ConfigMap]
-	maps.Names = append(maps.Names, analysis.InjectorMap)
-	if o.Revision != "" && o.Revision != "default" {
-		maps.Names = append(maps.Names, analysis.InjectorMap+"-"+o.Revision)
-	}
+	maps.Names = append(maps.Names, o.injectorMaps()...)
 	only[kinds.ConfigMap] = maps
 	return slices.Concat([]*kinds.Kind{kinds.ConfigMap}, serviceKinds(), configKinds()), only
+}
+
+// injectorMaps returns the names of the ConfigMaps by which proxies are injected.
+func (o Options) injectorMaps() []string {
+	names := []string{analysis.InjectorMap}
+	if o.Revision != "" && o.Revision != "default" {
+		names = append(names, analysis.InjectorMap+"-"+o.Revision)
+	}
+	return names
+}
+
+// vital reports whether a server must not start without that ConfigMap of a file: it holds the mesh configuration or
+// that of injection. An empty name may be any.
+func (o Options) vital(k kinds.Key) bool {
+	return k.Name == "" || o.isMesh(k) || k.Namespace == o.Namespace && slices.Contains(o.injectorMaps(), k.Name)
 }
 
 // meshMaps restricts ConfigMaps to those that make up the mesh configuration.

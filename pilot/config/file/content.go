@@ -46,7 +46,7 @@ type content struct {
 	objects   []held
 	templates []validation.Template
 	findings  []diag.Diagnostic
-	unsafe    []diag.Diagnostic // why a security object of the first load cannot be used
+	unsafe    []diag.Diagnostic // why the first load is not safe with the file as it is
 
 	// While the file is waited for, and else zero.
 	doubt      stamp     // the last look at it
@@ -154,8 +154,10 @@ func (s *Source) update(root *os.Root, c *content, e entry) time.Duration {
 		c.read, c.readAt, c.hash = stamp{}, now, 0
 		c.settle()
 		c.findings = []diag.Diagnostic{{
-			Severity: diag.Error, Code: "Unreadable", File: filepath.Join(s.opts.Dir, e.path), Message: fmt.Sprintf("cannot be read: %v", bare(err)), Fix: c.instead(),
+			Severity: diag.Error, Code: "Unreadable", File: filepath.Join(s.opts.Dir, e.path), Message: fmt.Sprintf("cannot be read: %v", bare(err)),
+			Fix: "make it readable, or remove it" + keptUntil,
 		}}
+		c.unsafe = c.findings
 		return 0
 	}
 	hash := xxhash.Sum64(data)
@@ -180,7 +182,7 @@ func (s *Source) update(root *os.Root, c *content, e entry) time.Duration {
 	}
 	c.settle()
 	c.read, c.readAt, c.hash, c.size = after, now, hash, len(data)
-	c.takeText(decode(), data)
+	s.takeText(c, decode(), data)
 	return 0
 }
 
@@ -275,12 +277,20 @@ func (s *Source) decode(file string, data []byte) (r validation.Result) {
 	if err := safe.Do("decode config", func() { r = s.rules.Decode(name, data) }); err != nil {
 		r = validation.Result{Broken: &diag.Diagnostic{Severity: diag.Error, Code: "Internal", File: name, Message: err.Error(), Fix: "report it, with the file"}}
 	}
+	for i := range r.Documents {
+		d := &r.Documents[i]
+		d.Security = d.Security || s.opts.vital(d.Key)
+	}
 	return r
 }
 
 // takeText puts the text of a file into force.
-func (c *content) takeText(r validation.Result, data []byte) {
-	c.take(r, bytes.Count(data, []byte{'\n'})+1, validation.MentionsSecurity(data))
+func (s *Source) takeText(c *content, r validation.Result, data []byte) {
+	var others []*kinds.Kind
+	if s.opts.vital(kinds.Key{Kind: kinds.ConfigMap}) {
+		others = append(others, kinds.ConfigMap)
+	}
+	c.take(r, bytes.Count(data, []byte{'\n'})+1, r.MayHoldSecurity(data, others...))
 }
 
 // take puts what was decoded into force, and for each document that cannot be used what it said before.

@@ -17,8 +17,9 @@
 //     both come at once, the first path in byte order wins, and in one file the first document.
 //   - An object whose content did not change keeps its pointer, and no Change is made of it, even if it moved within
 //     its file or to another.
-//   - On the first load an object that cannot be used is left out, but Run fails where that would open what a security
-//     object closes; all findings are known by then.
+//   - The first load has no last good content. Run fails if a file or directory could not be looked at or read to its
+//     end, or if an object that closes something cannot be used; other objects that cannot be used are left out. All
+//     findings are known by then.
 //
 // It validates by galley/validation and knows nothing of what the objects mean. All state belongs to the goroutine that
 // calls Run, from which the handlers are called too; the two getters may be called from anywhere. Besides, fsnotify

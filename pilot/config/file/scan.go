@@ -40,11 +40,11 @@ type entry struct {
 
 // listing is what a walk through the tree found.
 type listing struct {
-	files    []entry          // in byte order of their paths
-	dirs     map[string]stamp // for the watch; the directory itself is "."
-	unknown  []string         // files and directories that are there but could not be looked at
-	findings []diag.Diagnostic
-	err      error // the directory itself could not be read
+	files    []entry           // in byte order of their paths
+	dirs     map[string]stamp  // for the watch; the directory itself is "."
+	unknown  []string          // files and directories that are there but could not be looked at
+	findings []diag.Diagnostic // why, for all that is unknown
+	err      error             // the directory itself could not be read
 }
 
 // hides reports whether it is unknown to the listing if the file still exists.
@@ -85,24 +85,30 @@ func (w *walker) find(file, code, fix, format string, args ...any) {
 	})
 }
 
-// skip notes what could not be looked at. What it held before stays in force.
-func (w *walker) skip(file string, err error) {
-	var in *fs.PathError
-	if errors.As(err, &in) {
-		err = in.Err
-	}
-	fix := "its last good content stays in force"
-	if strings.Contains(err.Error(), "escapes") {
-		fix = "only links that stay below the config directory are followed"
-	}
+// keptUntil ends the fix of a finding about a file or directory that could not be looked at.
+const keptUntil = "; until then its last good content stays in force, and a server does not start without it"
+
+// skip notes a file or directory that could not be looked at.
+func (w *walker) skip(file, code, fix, format string, args ...any) {
 	w.unknown = append(w.unknown, file)
-	w.find(file, "Unreadable", fix, "cannot be read: %v", err)
+	w.find(file, code, fix+keptUntil, format, args...)
+}
+
+// unreadable notes a file or directory that could not be opened.
+func (w *walker) unreadable(file string, err error) {
+	fix := "make it readable, or remove it"
+	switch {
+	case strings.Contains(err.Error(), "escapes"):
+		fix = "put the file itself there, for only links that stay below the config directory are followed"
+	case errors.Is(err, fs.ErrNotExist):
+		fix = "put the file there that the link names, or remove the link"
+	}
+	w.skip(file, "Unreadable", fix, "cannot be read: %v", bare(err))
 }
 
 func (w *walker) dir(dir string, depth int) error {
 	if depth > maxDirDepth {
-		w.unknown = append(w.unknown, dir)
-		w.find(dir, "Limit", "move it up", "directories are nested more than %d levels deep", maxDirDepth)
+		w.skip(dir, "Limit", "move it up", "directories are nested more than %d levels deep", maxDirDepth)
 		return nil
 	}
 	f, err := w.root.Open(dir)
@@ -143,22 +149,32 @@ func (w *walker) entry(file string, mode fs.FileMode, depth int) {
 	case errors.Is(err, fs.ErrNotExist) && mode&fs.ModeSymlink == 0:
 		return // removed since the directory was read
 	case err != nil:
-		if isConfig(file) || path.Ext(file) == "" {
-			w.skip(file, err)
+		if isConfig(file) || w.mayBeDirectory(file) {
+			w.unreadable(file, err)
 		}
 		return
 	}
 	switch {
 	case info.IsDir():
 		if err := w.dir(file, depth+1); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			w.skip(file, err)
+			w.unreadable(file, err)
 		}
 	case !isConfig(file):
 	case info.Mode().IsRegular():
 		w.files = append(w.files, entry{file, stampOf(info)})
 	default:
-		w.find(file, "NotAFile", "put a file there", "is not a regular file and is not read")
+		w.skip(file, "NotAFile", "put a file there", "is not a regular file and is not read")
 	}
+}
+
+// mayBeDirectory reports whether a name that could not be looked at may be a directory of files: it is one outside, or
+// it has no extension, or that of directories.
+func (w *walker) mayBeDirectory(file string) bool {
+	if info, err := os.Stat(filepath.Join(w.opts.Dir, file)); err == nil {
+		return info.IsDir()
+	}
+	ext := path.Ext(file)
+	return ext == "" || ext == ".d"
 }
 
 // bound leaves out what exceeds the limits. Files that were read before keep their content.
@@ -169,10 +185,11 @@ func (w *walker) bound() {
 		if i < w.opts.Limits.Files && total <= w.opts.Limits.FilesTotal {
 			continue
 		}
-		for _, rest := range w.files[i:] {
+		for _, rest := range w.files[i+1:] {
 			w.unknown = append(w.unknown, rest.path)
 		}
-		w.find(f.path, "Limit", "remove files", "is not read, nor are those after it: a config directory has at most %d files and %d bytes", w.opts.Limits.Files, w.opts.Limits.FilesTotal)
+		w.skip(f.path, "Limit", "remove files", "neither this file nor the files after it are read: a config directory has at most %d files and %d bytes",
+			w.opts.Limits.Files, w.opts.Limits.FilesTotal)
 		w.files = w.files[:i]
 		return
 	}

@@ -26,6 +26,15 @@ type Options struct {
 	Poll    time.Duration // how often the tree is looked through even if nothing is reported; 0 is 1 s
 	NoWatch bool          // only poll
 	Limits  limits.Limits // the zero Limits are limits.Default
+
+	// Vital reports whether a server must not start without a ConfigMap, as without a security object. An empty name is
+	// any. Nil: there is none.
+	Vital func(kinds.Key) bool
+}
+
+// vital reports whether a server must not start without an object of that key, whatever kind it is of.
+func (o Options) vital(k kinds.Key) bool {
+	return k.Kind == kinds.ConfigMap && o.Vital != nil && o.Vital(k)
 }
 
 // Source reads one directory, or holds files that were read before.
@@ -82,8 +91,8 @@ func (s *Source) HasSynced() bool { return s.synced.Load() }
 func (s *Source) Findings() []diag.Diagnostic { return s.findings.Get() }
 
 // Run reads the directory, hands everything to the handler, and then follows changes until ctx ends, which is no error.
-// It fails if a security object cannot be used at the first load, which is a finding too, or the directory cannot
-// be read. It is called once.
+// It fails if the directory cannot be read, or if the first load lacks a part that may close something: the findings
+// say which. It is called once.
 func (s *Source) Run(ctx context.Context) error {
 	if s.texts != nil {
 		return s.runTexts(ctx)
@@ -137,9 +146,10 @@ func arm(timer *time.Timer, d time.Duration) {
 	}
 }
 
-// firstWait bounds how long the first load waits for files that look unfinished. The time that it takes to read the
-// others does not count: on a busy machine each file would look unfinished only once, and be left out.
-const firstWait = 2 * time.Second
+// firstWait bounds how long the first load waits for files that look unfinished: each is taken as it is after
+// boundLast, but more may come all the time. The time that it takes to read the others is not part of it: on a busy
+// machine each file would look unfinished only once.
+const firstWait = boundLast + boundDoubt
 
 func (s *Source) load(ctx context.Context) (recheck time.Duration, err error) {
 	start, waited := time.Now(), time.Duration(0)
@@ -149,8 +159,12 @@ func (s *Source) load(ctx context.Context) (recheck time.Duration, err error) {
 		if found.err != nil {
 			return 0, fmt.Errorf("read the config directory: %w", found.err)
 		}
-		if recheck == 0 || waited > firstWait {
+		if waited > boundDoubt {
 			s.sayUnfinished()
+			_, findings := s.merge(found)
+			s.report(findings)
+		}
+		if recheck == 0 || waited > firstWait {
 			if err := s.begin(found); err != nil {
 				return 0, err
 			}
@@ -166,21 +180,23 @@ func (s *Source) load(ctx context.Context) (recheck time.Duration, err error) {
 	}
 }
 
-// sayUnfinished has a finding for each file that is still being written, and counts for nothing until it is whole.
+// sayUnfinished makes a finding for each file that was never read because it is being written. The first load is not
+// safe without it.
 func (s *Source) sayUnfinished() {
 	for path, c := range s.files {
-		if c.readAt.IsZero() && c.doubt != (stamp{}) {
+		if c.readAt.IsZero() {
 			c.findings = []diag.Diagnostic{{
-				Severity: diag.Warning, Code: "Unreadable", File: filepath.Join(s.opts.Dir, path), Message: "the file is being written: what it holds does not count yet",
-				Fix: "let whoever writes it finish",
+				Severity: diag.Error, Code: "Unreadable", File: filepath.Join(s.opts.Dir, path),
+				Message: "the file is being written, so what it holds is not known: the server waits for it", Fix: "end the writing, or remove the file",
 			}}
+			c.unsafe = c.findings
 		}
 	}
 }
 
 // begin puts the first load into force, if that is safe.
 func (s *Source) begin(found listing) error {
-	if err := s.unsafe(); err != nil {
+	if err := s.unsafe(found); err != nil {
 		_, findings := s.merge(found)
 		s.report(findings)
 		return err
@@ -189,9 +205,15 @@ func (s *Source) begin(found listing) error {
 	return nil
 }
 
-// unsafe returns why what was read must not be served.
-func (s *Source) unsafe() error {
+// unsafe returns why the first load must not be served: a part of it was not looked at, or a security object in it
+// cannot be used.
+func (s *Source) unsafe(found listing) error {
 	var why []error
+	if s.texts == nil {
+		for _, d := range found.findings {
+			why = append(why, errors.New(d.String()))
+		}
+	}
 	for _, path := range sortedPaths(s.files) {
 		for _, d := range s.files[path].unsafe {
 			why = append(why, errors.New(d.String()))
@@ -200,7 +222,7 @@ func (s *Source) unsafe() error {
 	if len(why) == 0 {
 		return nil
 	}
-	return fmt.Errorf("a security object cannot be used, and serving without it is not safe: %w", errors.Join(why...))
+	return fmt.Errorf("the configuration lacks a part that may close something, and serving without it is not safe: %w", errors.Join(why...))
 }
 
 func (s *Source) reload() (recheck time.Duration) {

@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	networkingv1 "istio.io/api/networking/v1"
 )
@@ -64,20 +66,98 @@ func TestFirstLoadRefusesBrokenSecurity(t *testing.T) {
 		"syntax":  policy + "rules: [\n",
 		"version": strings.Replace(policy, "/v1", "/v7", 1) + "rules: []\n",
 		"kind":    strings.Replace(policy, "AuthorizationPolicy", "AuthorisationPolicy", 1) + "rules: []\n",
+
+		"cut in apiVersion":        "apiVersion: security.ist",
+		"cut in the first word":    "apiVer",
+		"cut in kind":              "apiVersion: security.istio.io/v1\nki",
+		"cut before kind":          "apiVersion: v1\n",
+		"cut in the value":         "apiVersion: security.istio.io/v1\nkind: Auth",
+		"cut in the second object": "apiVersion: v1\nkind: Namespace\nmetadata: {name: z}\n---\napiVersion: security.istio.io/v1\nki",
+		"not UTF-8":                "apiVersion: v1\nkind: Service\nmetadata: {name: a} # caf\xe9\n",
+		"NUL":                      "apiVersion: v1\nkind: Service\nmetadata: {name: a} # \x00\n",
+		"too large":                "# " + strings.Repeat("x", 5000) + "\n" + policy + "{}\n",
+		"too deep":                 "apiVersion: a.b/v1\nspec: " + strings.Repeat("[", 200) + strings.Repeat("]", 200) + "\n",
+		"a list":                   "- apiVersion: security.istio.io/v1\n  kind: AuthorizationPolicy\n",
+		"mesh, syntax":             "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: istio, namespace: istio-system}\ndata:\n  mesh: |\n    trustDomain: a\n x: [\n",
+		"mesh, field":              "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: istio, namespace: istio-system}\ndata:\n  mesh: |\n    trustDomain: a\nx: 1\n",
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t, map[string]string{"ok.yaml": vs("a", "a"), "policy.yaml": text})
-			source, err := New(Options{Dir: w.dir, Handler: w.handle})
-			w.must(err)
-			err = source.Run(context.Background())
-			if err == nil || !strings.Contains(err.Error(), "policy.yaml:") {
-				t.Errorf("Run: %v", err)
-			}
-			if source.HasSynced() || w.batchCount() > 0 {
-				t.Error("something was handed on")
-			}
+			w.refused("policy.yaml")
 		})
 	}
+}
+
+// refused runs a source that must not get through its first load because of a file.
+func (w *world) refused(file string) {
+	w.t.Helper()
+	l := limits.Default()
+	l.FileSize = 4000
+	source, err := New(Options{Dir: w.dir, Handler: w.handle, Limits: l, Vital: func(k kinds.Key) bool { return k.Name == "" || k.Name == "istio" }})
+	w.must(err)
+	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
+	defer cancel()
+	err = source.Run(ctx)
+	if err == nil || !strings.Contains(err.Error(), w.path(file)) {
+		w.t.Errorf("Run: %v", err)
+	}
+	if source.HasSynced() || w.batchCount() > 0 {
+		w.t.Error("something was handed on")
+	}
+	if !slices.ContainsFunc(source.Findings(), func(d diag.Diagnostic) bool { return d.File == w.path(file) && d.Severity == diag.Error && d.Fix != "" }) {
+		w.t.Errorf("findings %v", source.Findings())
+	}
+}
+
+// TestFirstLoadRefusesWhatItCannotRead has files and directories of which nothing can be known.
+func TestFirstLoadRefusesWhatItCannotRead(t *testing.T) {
+	outside := t.TempDir()
+	if err := os.WriteFile(filepath.Join(outside, "p.yaml"), []byte(vs("p", "p")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		at   string
+		make func(path string) error
+	}{
+		"link to nowhere":               {"p.yaml", func(p string) error { return os.Symlink("nowhere.yaml", p) }},
+		"link to a file outside":        {"p.yaml", func(p string) error { return os.Symlink(filepath.Join(outside, "p.yaml"), p) }},
+		"link to a folder outside":      {"more", func(p string) error { return os.Symlink(outside, p) }},
+		"link to a folder with a dot":   {"v1.2", func(p string) error { return os.Symlink(outside, p) }},
+		"link to a folder that is gone": {"more.d", func(p string) error { return os.Symlink("nowhere", p) }},
+		"link to itself":                {"p.yaml", func(p string) error { return os.Symlink("p.yaml", p) }},
+		"volume without ..data":         {"p.yaml", func(p string) error { return os.Symlink("..data/p.yaml", p) }},
+		"pipe":                          {"p.yaml", func(p string) error { return syscall.Mkfifo(p, 0o600) }},
+		"nested too deep":               {strings.TrimPrefix(strings.Repeat("/d", maxDirDepth+1), "/"), func(p string) error { return os.MkdirAll(p, 0o755) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, map[string]string{"ok.yaml": vs("a", "a")})
+			w.must(c.make(w.path(c.at)))
+			w.refused(c.at)
+		})
+	}
+	t.Run("no permission", func(t *testing.T) {
+		if os.Geteuid() == 0 {
+			t.Skip("root may read every file")
+		}
+		w := newWorld(t, map[string]string{"ok.yaml": vs("a", "a"), "p.yaml": vs("p", "p")})
+		w.must(os.Chmod(w.path("p.yaml"), 0))
+		w.refused("p.yaml")
+	})
+}
+
+// TestFirstLoadPassesOver files that the source does not read, which need not be readable.
+func TestFirstLoadPassesOver(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, map[string]string{
+		"a.yaml": vs("a", "a"), "values.yaml": "replicas: 3\n", "broken.yaml": "apiVersion: apps/v1\nkind: Deployment\nspec: [\n", "empty.yaml": "# a comment\n",
+	})
+	w.must(os.Symlink("nowhere", w.path(".#a.yaml")))
+	w.must(os.Symlink("nowhere", w.path("notes.txt")))
+	w.must(syscall.Mkfifo(w.path("pipe"), 0o600))
+	w.run(Options{})
+	w.expect("a=a")
 }
 
 func TestNewNeedsDirectory(t *testing.T) {
@@ -353,10 +433,12 @@ func TestUnreadableKeepsContent(t *testing.T) {
 func TestLimits(t *testing.T) {
 	l := limits.Default()
 	l.Files, l.FileSize, l.FilesTotal = 3, 4000, 8000
-	w := newWorld(t, map[string]string{
-		"1.yaml": vs("a", "a") + strings.Repeat("#\n", 2000), "2.yaml": vs("b", "b"), "3.yaml": vs("c", "c"), "4.yaml": vs("d", "d"),
-	})
+	w := newWorld(t, map[string]string{"2.yaml": vs("b", "b"), "3.yaml": vs("c", "c")})
 	w.run(Options{Limits: l})
+	w.expect("b=b c=c")
+	w.write("1.yaml", vs("a", "a")+strings.Repeat("#\n", 2000))
+	w.write("4.yaml", vs("d", "d"))
+	w.eventually("both limits", func() bool { return len(w.source.Findings()) == 2 })
 	w.expect("b=b c=c")
 	var got []string
 	for _, d := range w.source.Findings() {

@@ -170,7 +170,7 @@ func TestDuplicateDoesNotTakeOver(t *testing.T) {
 
 func TestFixSaysWhatIsInForce(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, map[string]string{"syntax.yaml": "a: [\n", "field.yaml": vs("f", "f") + "  htpp: []\n"})
+	w := newWorld(t, map[string]string{"syntax.yaml": "kind: Deployment\na: [\n", "field.yaml": vs("f", "f") + "  htpp: []\n"})
 	w.run(Options{})
 	check := func(code, want string) {
 		t.Helper()
@@ -207,8 +207,8 @@ func TestRefusalTellsAllFindings(t *testing.T) {
 	}
 }
 
-// TestWrittenFromTheStart: a file that somebody writes all the while, as the source starts, does not hold up the
-// others. A finding says that it does not count yet; it counts once it is whole.
+// TestWrittenFromTheStart waits with the first load for a file that is being written, says so, and takes the file once
+// it is whole.
 func TestWrittenFromTheStart(t *testing.T) {
 	w := newWorld(t, map[string]string{"a.yaml": vs("a", "v1")})
 	growing := w.path("b.yaml")
@@ -239,12 +239,24 @@ func TestWrittenFromTheStart(t *testing.T) {
 			}
 		}
 	}()
-	w.run(Options{})
-	w.expect("a=v1")
-	if d := w.finding("Unreadable", true); !strings.Contains(d.Message, "is being written") {
-		t.Errorf("%v", d)
+	told := func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return slices.ContainsFunc(w.told, func(line string) bool { return strings.Contains(line, "is being written") })
 	}
-	finish()
+	began := make(chan struct{})
+	go func() {
+		defer close(began)
+		for !told() && t.Context().Err() == nil {
+			time.Sleep(10 * time.Millisecond)
+		}
+		if w.batchCount() > 0 {
+			t.Error("the source began without the file")
+		}
+		finish()
+	}()
+	w.run(Options{})
+	<-began
 	w.expect("a=v1 b=v1")
 	w.finding("Unreadable", false)
 }
