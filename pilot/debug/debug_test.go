@@ -272,6 +272,59 @@ func TestOnlyLoopback(t *testing.T) {
 	}
 }
 
+// TestNoOtherOriginChangesAnything is about requests that a web page has a browser of this host make. It cannot read the
+// answer, and must not cause anything either.
+func TestNoOtherOriginChangesAnything(t *testing.T) {
+	a, p := testAPI(t)
+	a.o.Admin, a.o.Profile = true, true
+	a = New(a.o)
+	a.o.Authenticate = func(_ context.Context, address netip.AddrPort, _ string) (identity.Peer, error) {
+		return identity.Peer{Address: address, Proof: identity.Token, ID: identity.ID{TrustDomain: "cluster.local", Namespace: "istio-system", ServiceAccount: "x"}}, nil
+	}
+	a.o.Authorizer = authorize.New(authorize.Options{SystemNamespace: "istio-system"})
+	ask := func(h http.Handler, method, target, header, value string) int {
+		r := httptest.NewRequest(method, "http://localhost:15014"+target, nil)
+		r.RemoteAddr = here
+		r.Header.Set(header, value)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return w.Code
+	}
+	for _, target := range []string{
+		"/debug/adsz?push=true", "/debug/adsz?push", "/debug/adsz?namespace=a&push=1", "/debug/force_disconnect?proxyID=web-1.a", "/debug/pprof/cmdline", "/debug/adsz/?push",
+	} {
+		for header, value := range map[string]string{"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"} {
+			if code := ask(a.Handler(), http.MethodGet, target, header, value); code != http.StatusForbidden {
+				t.Errorf("%s with %s %s: %d", target, header, value, code)
+			}
+		}
+	}
+	if p.pushed > 0 || len(p.ended) > 0 {
+		t.Errorf("pushed %d times, ended %v", p.pushed, p.ended)
+	}
+	guarded := a.Guard(http.NotFoundHandler())
+	if code := ask(guarded, http.MethodPut, "/scopej/ads", "Sec-Fetch-Site", "same-site"); code != http.StatusForbidden {
+		t.Errorf("PUT of another origin: %d", code)
+	}
+	if code := ask(guarded, http.MethodPut, "/scopej/ads", "Sec-Fetch-Site", "same-origin"); code != http.StatusNotFound {
+		t.Errorf("PUT of the same origin: %d", code)
+	}
+	for _, c := range [][3]string{
+		{"/debug/syncz", "Sec-Fetch-Site", "cross-site"}, // a link
+		{"/debug/adsz?push=true", "Sec-Fetch-Site", "none"},
+		{"/debug/adsz?push=true", "Sec-Fetch-Site", "same-origin"},
+		{"/debug/adsz?push=true", "User-Agent", "curl"},
+		{"/debug/adsz?push=true", "Authorization", "Bearer x"},
+	} {
+		if code := ask(a.Handler(), http.MethodGet, c[0], c[1], c[2]); code != http.StatusOK {
+			t.Errorf("%v: %d", c, code)
+		}
+	}
+	if p.pushed != 4 {
+		t.Errorf("pushed %d times", p.pushed)
+	}
+}
+
 // Over HTTP a bearer token counts as it does over xDS, from wherever it comes, and a wrong one is refused even here.
 func TestTokensOverHTTP(t *testing.T) {
 	a, _ := testAPI(t)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"html"
-	"net"
 	"net/http"
 	"net/http/pprof"
 	"net/netip"
@@ -13,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/istiod-lite/istiod-lite/api/identity"
+	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/pilot/authorize"
 )
 
@@ -56,8 +56,12 @@ func (a *API) Guard(next http.Handler) http.Handler {
 // errNobody is the error of a request whose sender is not known.
 var errNobody = errors.New("authentication required")
 
-// sender returns who sends a request, by its bearer token or else by its address. A request without a token has to name
-// this host: see namesHost.
+// errOrigin is the error of a request that a browser makes for a page of another origin, and that changes something.
+var errOrigin = &authorize.Denied{Message: "a web page of another origin may not change anything here"}
+
+// sender returns who sends a request, by its bearer token or else by its address. A request without a token may come from
+// a browser of this host that obeys a web page: such a page has no DNS name of its own for this host (safe.NotRebound),
+// and no page of another origin changes anything.
 func (a *API) sender(r *http.Request) (identity.Peer, error) {
 	address, _ := netip.ParseAddrPort(r.RemoteAddr)
 	scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " ")
@@ -69,10 +73,20 @@ func (a *API) sender(r *http.Request) (identity.Peer, error) {
 		return peer, nil
 	}
 	peer := identity.Peer{Address: address}
-	if !peer.OnHost() || !namesHost(r) {
+	switch {
+	case !peer.OnHost() || !safe.NotRebound(r.Host):
 		return peer, errNobody
+	case changes(r) && safe.CrossOrigin(r):
+		return peer, errOrigin
 	}
 	return peer, nil
+}
+
+// changes reports whether a request does more than read: of pages below /debug, those that act on streams and those that
+// measure the process.
+func changes(r *http.Request) bool {
+	name, _ := strings.CutPrefix(strings.TrimSuffix(r.URL.Path, "/"), "/debug/")
+	return r.Method != http.MethodGet || name == "adsz" && r.URL.Query().Has("push") || name == "force_disconnect" || strings.HasPrefix(name, "pprof/")
 }
 
 // admit returns an error unless the sender of a request may read the page that it is for. It returns the query, in
@@ -108,21 +122,6 @@ func refused(w http.ResponseWriter, err error) bool {
 		http.Error(w, err.Error(), http.StatusUnauthorized)
 	}
 	return true
-}
-
-// namesHost reports whether a request names this host by an address or as localhost. A browser that a foreign page
-// steers names it otherwise: so no DNS name can be rebound to it.
-func namesHost(r *http.Request) bool {
-	host := r.Host
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		host = h
-	}
-	host = strings.Trim(host, "[]")
-	if host == "" || strings.EqualFold(host, "localhost") {
-		return true
-	}
-	_, err := netip.ParseAddr(host)
-	return err == nil
 }
 
 func (a *API) serve(w http.ResponseWriter, r *http.Request) {

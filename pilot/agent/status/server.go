@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"net/netip"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -185,25 +184,16 @@ func act(do func()) http.HandlerFunc {
 	}
 }
 
-// local refuses requests that come from outside the pod: also those that Envoy passes on from there, and those that a
-// page in a browser makes by a name of its own for this host.
+// local refuses requests that come from outside the pod, also if Envoy passes them on, and requests that a web page of
+// another origin makes by a browser of this host.
 func local(h http.HandlerFunc) http.HandlerFunc {
 	passedOn := netip.MustParseAddr(health.SourceIPv4)
 	return func(w http.ResponseWriter, r *http.Request) {
 		from, err := netip.ParseAddrPort(r.RemoteAddr)
-		if at := from.Addr().Unmap(); err != nil || !at.IsLoopback() || at == passedOn || !loopbackName(r.Host) {
+		if at := from.Addr().Unmap(); err != nil || !at.IsLoopback() || at == passedOn || !safe.NotRebound(r.Host) || safe.CrossOrigin(r) {
 			http.Error(w, "only requests from localhost are allowed", http.StatusForbidden)
 			return
 		}
 		h(w, r)
 	}
-}
-
-// loopbackName reports whether HOST or HOST:PORT is a name or an address of this host alone.
-func loopbackName(host string) bool {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	a, err := netip.ParseAddr(strings.Trim(host, "[]"))
-	return strings.EqualFold(host, "localhost") || err == nil && a.Unmap().IsLoopback()
 }

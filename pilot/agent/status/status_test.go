@@ -181,6 +181,41 @@ func TestOnlyFromThisPod(t *testing.T) {
 	}
 }
 
+// TestNoOtherOrigin is about requests that a web page has a browser of this host make: browsers send such a POST without
+// asking the server first.
+func TestNoOtherOrigin(t *testing.T) {
+	quit := 0
+	s, err := New(Options{Addr: "127.0.0.1:0", Quit: func() { quit++ }, Drain: func() { quit++ }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.listener.Close()
+	for _, c := range []struct {
+		method, path, header, value string
+		code                        int
+	}{
+		{"POST", "/quitquitquit", "Origin", "https://evil.example", 403},
+		{"POST", "/drain", "Origin", "null", 403},
+		{"POST", "/drain", "Sec-Fetch-Site", "same-site", 403},
+		{"GET", "/debug/pprof/profile", "Sec-Fetch-Site", "cross-site", 403},
+		{"GET", "/debug/pprof/", "Origin", "http://localhost:15020", 200},
+		{"GET", "/debug/pprof/", "Sec-Fetch-Site", "none", 200},
+		{"GET", "/healthz/ready", "Origin", "https://evil.example", 200},
+	} {
+		r := httptest.NewRequest(c.method, "http://localhost:15020"+c.path, nil)
+		r.RemoteAddr = "127.0.0.1:1"
+		r.Header.Set(c.header, c.value)
+		w := httptest.NewRecorder()
+		s.http.Handler.ServeHTTP(w, r)
+		if w.Code != c.code {
+			t.Errorf("%s %s with %s %s: %d, want %d", c.method, c.path, c.header, c.value, w.Code, c.code)
+		}
+	}
+	if quit > 0 {
+		t.Errorf("%d requests of another origin did something", quit)
+	}
+}
+
 func TestNameTable(t *testing.T) {
 	url := start(t, Options{NameTable: func() []byte { return []byte(`{"table":{}}`) }})
 	if code, body, _ := do(t, "GET", url+"/debug/ndsz"); code != 200 || body != `{"table":{}}` {

@@ -17,6 +17,8 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/istiod-lite/istiod-lite/api/safe"
 )
 
 // debugType begins the types of debug pages.
@@ -53,6 +55,11 @@ func newDebug(p *Proxy) (*debugServer, error) {
 				d.grpc.ServeHTTP(w, r)
 				return
 			}
+			// No browser speaks HTTP/2 without TLS. With HTTP/1 it may obey a web page.
+			if !safe.NotRebound(r.Host) || safe.CrossOrigin(r) {
+				http.Error(w, "only requests to localhost are allowed, and none of a web page of another origin", http.StatusForbidden)
+				return
+			}
 			d.page(w, r)
 		}),
 	}
@@ -71,8 +78,8 @@ func (d *debugServer) stop() {
 	_ = d.http.Close()
 }
 
-// page answers GET /debug/PAGE?QUERY: syncz and config_dump have types of their own, of which config_dump names a
-// proxy in its query's proxyID.
+// page answers GET /debug/PAGE?QUERY. The control plane sends each page as JSON, so that the agent need not know the types
+// in it; but syncz in its type of its own, as istioctl reads it.
 func (d *debugServer) page(w http.ResponseWriter, r *http.Request) {
 	name, ok := strings.CutPrefix(r.URL.Path, "/debug/")
 	if r.Method != http.MethodGet || !ok || name == "" {
@@ -83,8 +90,6 @@ func (d *debugServer) page(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case name == "syncz":
 		ask.TypeUrl, ask.ResourceNames = debugType+"/syncz", nil
-	case name == "config_dump" && r.URL.Query().Get("proxyID") != "":
-		ask.TypeUrl, ask.ResourceNames = debugType+"/config_dump", []string{r.URL.Query().Get("proxyID")}
 	case r.URL.RawQuery != "":
 		ask.ResourceNames[0] += "?" + r.URL.RawQuery
 	}
@@ -95,8 +100,14 @@ func (d *debugServer) page(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the control plane: "+status.Convert(err).Message(), http.StatusBadGateway)
 		return
 	}
+	text, err := pages(a.GetResources())
+	if err != nil {
+		http.Error(w, "the control plane: "+err.Error(), http.StatusBadGateway)
+		return
+	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(pages(a.GetResources()))
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	_, _ = w.Write(text)
 }
 
 func (d *debugServer) ask(ctx context.Context, r *discoveryv3.DiscoveryRequest) (*discoveryv3.DiscoveryResponse, error) {
@@ -111,25 +122,31 @@ func (d *debugServer) ask(ctx context.Context, r *discoveryv3.DiscoveryRequest) 
 	return s.Recv()
 }
 
-// pages returns resources as JSON: one alone as it is, several as a list. Those that are JSON already stay as they are.
-func pages(list []*anypb.Any) []byte {
+// pages returns resources as JSON: one alone as it is, several as a list. JSON stays as it is, and another text of a page
+// becomes a string. A message of a type that this program does not know is an error.
+func pages(list []*anypb.Any) ([]byte, error) {
 	all := make([]json.RawMessage, 0, len(list))
 	for _, a := range list {
 		text := a.GetValue()
 		if !json.Valid(text) {
 			var err error
-			if text, err = protojson.Marshal(a); err != nil {
-				text, _ = json.Marshal(string(a.GetValue()))
+			if a.GetTypeUrl() == debugType {
+				text, err = json.Marshal(string(text))
+			} else {
+				text, err = protojson.Marshal(a)
+			}
+			if err != nil {
+				return nil, fmt.Errorf("failed to read the answer: %w", err)
 			}
 		}
 		all = append(all, text)
 	}
 	if len(all) == 1 {
-		return append(all[0], '\n')
+		return append(all[0], '\n'), nil
 	}
 	text, err := json.Marshal(all)
 	if err != nil {
-		return nil // all are JSON
+		return nil, err
 	}
-	return append(text, '\n')
+	return append(text, '\n'), nil
 }

@@ -18,6 +18,7 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	statusv3 "github.com/envoyproxy/go-control-plane/envoy/service/status/v3"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/goleak"
 	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
@@ -597,7 +598,7 @@ func TestDebug(t *testing.T) {
 		http.DefaultClient.CloseIdleConnections()
 		return r.StatusCode, string(b)
 	}
-	if code, text := body("/debug/edsz?proxyID=web.a"); code != 200 || !strings.Contains(text, "edsz?proxyID=web.a") || !strings.Contains(text, node().Id) {
+	if code, text := body("/debug/config_dump?proxyID=web.a"); code != 200 || !strings.Contains(text, `"istio.io/debug": ["config_dump?proxyID=web.a"]`) || !strings.Contains(text, node().Id) {
 		t.Errorf("%d %s", code, text)
 	}
 	if code, _ := body("/metrics"); code != 404 {
@@ -626,6 +627,76 @@ func TestDebug(t *testing.T) {
 		dir := t.TempDir()
 		if p, err := New(Options{Path: filepath.Join(dir, "s"), Upstream: w.proxy.o.Upstream, Debug: bad}); err == nil {
 			t.Errorf("%s is taken: %v", bad, p)
+		}
+	}
+}
+
+// TestDebugAnswersNoWebPage: a web page that has a browser of this host ask is refused before the control plane is asked.
+func TestDebugAnswersNoWebPage(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	at := l.Addr().String()
+	must(t, l.Close())
+	w := start(t, Options{Debug: at, Node: node()})
+	go func() {
+		for up := range w.cp.sotw {
+			if q, err := up.Recv(); err == nil {
+				_ = up.Send(&discoveryv3.DiscoveryResponse{TypeUrl: q.TypeUrl, Resources: []*anypb.Any{any1(q.TypeUrl, "{}")}})
+			}
+			up.end <- nil
+		}
+	}()
+	defer close(w.cp.sotw)
+	_, port, _ := net.SplitHostPort(at)
+	for _, c := range []struct {
+		host, header, value string
+		want                int
+	}{
+		{"rebound.example:" + port, "", "", http.StatusForbidden},
+		{"rebound.example", "", "", http.StatusForbidden},
+		{"localhost.rebound.example", "", "", http.StatusForbidden},
+		{at, "Origin", "https://evil.example", http.StatusForbidden},
+		{at, "Sec-Fetch-Site", "cross-site", http.StatusForbidden},
+		{at, "Origin", "http://" + at, http.StatusOK},
+		{"localhost:" + port, "", "", http.StatusOK},
+		{"[::1]:" + port, "", "", http.StatusOK},
+	} {
+		r, err := http.NewRequest(http.MethodGet, "http://"+at+"/debug/config_dump?proxyID=web.a", nil)
+		must(t, err)
+		r.Host = c.host
+		if c.header != "" {
+			r.Header.Set(c.header, c.value)
+		}
+		a, err := http.DefaultClient.Do(r)
+		must(t, err)
+		_ = a.Body.Close()
+		if a.StatusCode != c.want {
+			t.Errorf("%v: %d", c, a.StatusCode)
+		}
+	}
+	http.DefaultClient.CloseIdleConnections()
+}
+
+// TestPages: JSON of the control plane is passed on, its texts become JSON, and bytes that nobody can read are no answer.
+func TestPages(t *testing.T) {
+	known, err := anypb.New(&statusv3.ClientConfig{Node: node()})
+	must(t, err)
+	for name, c := range map[string]struct {
+		list []*anypb.Any
+		want string // empty: an error
+	}{
+		"JSON":             {[]*anypb.Any{{TypeUrl: debugType, Value: []byte(`{"a": 1}`)}}, `{"a": 1}`},
+		"a text":           {[]*anypb.Any{{TypeUrl: debugType, Value: []byte("404 page not found")}}, `"404 page not found"`},
+		"several":          {[]*anypb.Any{{TypeUrl: debugType, Value: []byte("{}")}, {TypeUrl: debugType, Value: []byte("[]")}}, "[{},[]]"},
+		"none":             {nil, "[]"},
+		"a known type":     {[]*anypb.Any{known}, "ClientConfig"},
+		"an unknown type":  {[]*anypb.Any{{TypeUrl: "type.googleapis.com/envoy.admin.v3.Unknown", Value: []byte("\n\x03abc")}}, ""},
+		"one that is cut":  {[]*anypb.Any{{TypeUrl: known.TypeUrl, Value: []byte("\n\x03a")}}, ""},
+		"one unknown of 2": {[]*anypb.Any{known, {TypeUrl: "type.googleapis.com/x.Y", Value: []byte("\n\x03abc")}}, ""},
+	} {
+		got, err := pages(c.list)
+		if (err != nil) != (c.want == "") || !strings.Contains(string(got), c.want) {
+			t.Errorf("%s: %s, %v", name, got, err)
 		}
 	}
 }
