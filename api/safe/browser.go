@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// NotRebound reports whether HOST or HOST:PORT, of a request's Host header, is localhost, an address or empty. A web page
-// can bind a DNS name of its own to an address of this host, and would then read answers as a page of this host. It
-// cannot bind these.
+// NotRebound reports whether HOST or HOST:PORT, of a request's Host header, is localhost, an address or empty. A web
+// page can bind a DNS name of its own to an address of this host, and would then read answers as a page of this host.
+// It cannot bind these.
 func NotRebound(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

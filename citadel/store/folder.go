@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -38,7 +39,7 @@ func (f Folder) Load(context.Context) (map[string][]byte, string, error) {
 		if version == "" || err != nil {
 			return nil, "", err
 		}
-		files, err := readFiles(filepath.Join(f.Path, version))
+		files, err := readPrivate(filepath.Join(f.Path, version))
 		if now, other := f.version(); now == version || other != nil { // nothing of it was removed until now
 			return files, version, errors.Join(err, other)
 		}
@@ -58,8 +59,13 @@ func (f Folder) version() (string, error) {
 	return version, err
 }
 
-// readFiles returns the regular files of a folder by name.
-func readFiles(dir string) (map[string][]byte, error) {
+// readPrivate returns the regular files of a version's folder by name. It is an error if the keys are not private.
+func readPrivate(dir string) (map[string][]byte, error) {
+	if i, err := os.Stat(dir); err != nil {
+		return nil, err
+	} else if err := owned(dir, i); err != nil {
+		return nil, err
+	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, err
@@ -73,6 +79,11 @@ func readFiles(dir string) (map[string][]byte, error) {
 	for _, e := range list {
 		if e.IsDir() {
 			continue
+		}
+		if e.Name() == keyFile || e.Name() == nextKeyFile {
+			if err := Private(filepath.Join(dir, e.Name())); err != nil {
+				return nil, err
+			}
 		}
 		if files[e.Name()], err = readFile(filepath.Join(dir, e.Name())); err != nil {
 			return nil, err
@@ -96,10 +107,7 @@ func readFile(name string) ([]byte, error) {
 
 // Save writes files over those of a version.
 func (f Folder) Save(ctx context.Context, files map[string][]byte, version string) error {
-	if err := os.MkdirAll(f.Path, 0o700); err != nil {
-		return err
-	}
-	if err := Private(f.Path); err != nil {
+	if err := MakePrivate(f.Path); err != nil {
 		return err
 	}
 	unlock, err := f.lock()
@@ -150,14 +158,39 @@ func (f Folder) Save(ctx context.Context, files map[string][]byte, version strin
 	return f.removeOthers(filepath.Base(next))
 }
 
-// Private returns an error if anybody but its owner may use a folder or a file that holds private keys.
+// MakePrivate makes a folder for private keys, unless it is there. It returns an error unless the folder is private.
+func MakePrivate(path string) error {
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return err
+	}
+	return Private(path)
+}
+
+// Private returns an error if a user other than root and the one that this process runs as may use a folder or a file
+// that holds private keys.
 func Private(path string) error {
 	i, err := os.Stat(path)
 	if err != nil {
 		return err
 	}
-	if i.Mode().Perm()&0o077 != 0 {
+	if err := owned(path, i); err != nil {
+		return err
+	}
+	switch mode := i.Mode().Perm(); {
+	case mode&0o022 != 0:
+		return fmt.Errorf("others may write %s, which holds private keys: make sure that they are yours, then chmod go= %s", path, path)
+	case mode&0o077 != 0:
 		return fmt.Errorf("others may read %s, which holds private keys: chmod go= %s", path, path)
+	}
+	return nil
+}
+
+// owned returns an error unless a file or folder belongs to root or to the user that this process runs as. Another
+// owner may replace what it holds.
+func owned(path string, i fs.FileInfo) error {
+	self := os.Geteuid()
+	if s, ok := i.Sys().(*syscall.Stat_t); !ok || s.Uid != 0 && int(s.Uid) != self {
+		return fmt.Errorf("%s belongs to another user, who may replace the private keys: make sure that they are yours, then chown -R %d %s", path, self, path)
 	}
 	return nil
 }

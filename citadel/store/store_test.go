@@ -195,6 +195,53 @@ func TestFolder(t *testing.T) {
 	}
 }
 
+// TestFolderOfOthers: no CA is read that another user may have read or put there. Certificates may be public.
+func TestFolderOfOthers(t *testing.T) {
+	f := store.Folder{Path: filepath.Join(t.TempDir(), "state")}
+	s, err := store.Step(t.Context(), f, options, start, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Step(t.Context(), f, options, s.Due(options), true); err != nil { // there is a next key
+		t.Fatal(err)
+	}
+	load := func() error {
+		_, _, err := f.Load(t.Context())
+		return err
+	}
+	in := func(name string) string { return filepath.Join(f.Path, "ca", name) }
+	if err := errors.Join(os.Chmod(in("ca-cert.pem"), 0o644), load()); err != nil { //nolint:gosec // a certificate
+		t.Errorf("a public certificate: %v", err)
+	}
+	for _, name := range []string{"ca-key.pem", "next-ca-key.pem"} {
+		for _, mode := range []os.FileMode{0o644, 0o640, 0o602} {
+			if err := os.Chmod(in(name), mode); err != nil {
+				t.Fatal(err)
+			}
+			if err := load(); err == nil || !strings.Contains(err.Error(), "chmod go= ") {
+				t.Errorf("%s of mode %o is used: %v", name, mode, err)
+			}
+		}
+		if err := errors.Join(os.Chmod(in(name), 0o600), load()); err != nil {
+			t.Errorf("%s as it was: %v", name, err)
+		}
+	}
+	if os.Geteuid() != 0 { // only root gives files away
+		return
+	}
+	for _, path := range []string{f.Path, in(""), in("ca-key.pem"), in("next-ca-key.pem")} {
+		if err := os.Chown(path, 1234, -1); err != nil {
+			t.Fatal(err)
+		}
+		if err := load(); err == nil || !strings.Contains(err.Error(), "belongs to another user") {
+			t.Errorf("another user owns %s, and it is used: %v", path, err)
+		}
+		if err := errors.Join(os.Chown(path, 0, -1), load()); err != nil {
+			t.Errorf("%s as it was: %v", path, err)
+		}
+	}
+}
+
 // TestFolderIsReadWhileItChanges has one process read what another one replaces all the time.
 func TestFolderIsReadWhileItChanges(t *testing.T) {
 	f := store.Folder{Path: filepath.Join(t.TempDir(), "state")}

@@ -40,8 +40,12 @@ type Key struct {
 	id     string
 }
 
-// NewKey returns the key in a state folder. Where there is none it makes one.
+// NewKey returns the key in a state folder. Where there is none it makes one. A folder that others may use is an error,
+// and is left as it is.
 func NewKey(dir string) (*Key, error) {
+	if err := store.MakePrivate(dir); err != nil {
+		return nil, err
+	}
 	if _, err := os.Stat(filepath.Join(dir, keyFile)); errors.Is(err, fs.ErrNotExist) {
 		if err := create(dir, filepath.Join(dir, keyFile)); err != nil {
 			return nil, err
@@ -50,7 +54,7 @@ func NewKey(dir string) (*Key, error) {
 	return LoadKey(dir)
 }
 
-// LoadKey returns the key in a state folder. It is an error if there is none, or if others may read it.
+// LoadKey returns the key in a state folder. It is an error if there is none, or if others may read or replace it.
 func LoadKey(dir string) (*Key, error) {
 	path := filepath.Join(dir, keyFile)
 	for _, p := range []string{dir, path} {
@@ -76,9 +80,6 @@ func LoadKey(dir string) (*Key, error) {
 
 // create makes a key. Of several processes that do so at once, one succeeds and the others take its key.
 func create(dir, path string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
 	key, err := pki.GenerateKey()
 	if err != nil {
 		return err

@@ -2,8 +2,10 @@ package token_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -75,6 +77,45 @@ func TestToken(t *testing.T) {
 		}
 		if err := os.Chmod(path, i.Mode().Perm()); err != nil {
 			t.Fatal(err)
+		}
+		if os.Geteuid() != 0 { // only root gives files away
+			continue
+		}
+		if err := os.Chown(path, 1234, -1); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := token.NewKey(dir); err == nil || !strings.Contains(err.Error(), "belongs to another user") {
+			t.Errorf("another user owns %s, and it is used: %v", path, err)
+		}
+		if err := os.Chown(path, 0, -1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := token.NewKey(dir); err != nil {
+		t.Errorf("the folder as it was: %v", err)
+	}
+}
+
+// TestOpenFolderStaysEmpty: by the time that the mode of a folder is mended, others could have replaced the key in it.
+func TestOpenFolderStaysEmpty(t *testing.T) {
+	for name, open := range map[string]func(dir string) error{
+		"writable": func(dir string) error { return os.Chmod(dir, 0o777) }, //nolint:gosec // that is what is tried
+		"readable": func(dir string) error { return os.Chmod(dir, 0o750) }, //nolint:gosec // that is what is tried
+		"given away": func(dir string) error {
+			if os.Geteuid() != 0 { // only root gives folders away
+				return os.Chmod(dir, 0o770) //nolint:gosec // that is what is tried
+			}
+			return os.Chown(dir, 1234, -1)
+		},
+	} {
+		dir := t.TempDir()
+		if err := errors.Join(os.Chmod(dir, 0o700), open(dir)); err != nil {
+			t.Fatal(err)
+		}
+		_, err := token.NewKey(dir)
+		list, read := os.ReadDir(dir)
+		if err == nil || read != nil || len(list) > 0 {
+			t.Errorf("%s: it holds %v, %v, %v", name, list, err, read)
 		}
 	}
 }

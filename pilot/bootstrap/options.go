@@ -28,7 +28,7 @@ type Options struct {
 	NoRegistration    bool
 	NoHealth          bool          // what they report of their health is not written
 	RegistrationGrace time.Duration // from the end of a proxy's last stream to the end of its WorkloadEntry; 0 is 10 s
-	RegisterAnyone    bool          // peers on other hosts need not prove who they are; without Client nobody has to
+	RegisterAnyone    bool          // peers on other hosts need not prove who they are
 	StatusRate        int           // where Advice is set: objects whose status is written in a second at most
 	NoElection        bool          // this is the only replica: it cleans up without being elected
 	External          bool          // keep the webhooks and the roots of remote clusters too that ask for it

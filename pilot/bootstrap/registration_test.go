@@ -2,6 +2,7 @@ package bootstrap
 
 import (
 	"context"
+	"net/netip"
 	"path/filepath"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/istiod-lite/istiod-lite/api/identity"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
@@ -161,6 +163,25 @@ func TestRegistrationOff(t *testing.T) {
 	write(t, filepath.Join(o.ConfigDir, "vm.yaml"), machines)
 	s := started(t, o)
 	machine(t, s.Addresses().GRPC, "10.0.0.2", "vm").endpoints(0)
+}
+
+// TestStrangersRegisterNothing: a peer of another host that proves no identity registers by the flag alone, also where
+// there is no cluster.
+func TestStrangersRegisterNothing(t *testing.T) {
+	o := testOptions(t)
+	o.Certificates.StateDir = filepath.Join(t.TempDir(), "state")
+	for _, anyone := range []bool{false, true} {
+		o.RegisterAnyone = anyone
+		s, err := New(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for address, want := range map[string]bool{"10.0.0.1:1": anyone, "127.0.0.1:1": true} {
+			if err := s.authorizer.Register(identity.Peer{Address: netip.MustParseAddrPort(address)}, "a", "vm"); (err == nil) != want {
+				t.Errorf("%s with RegisterAnyone %v: %v", address, anyone, err)
+			}
+		}
+	}
 }
 
 // Who does not run any more is known of pods where this is one, and of others where there is but one.

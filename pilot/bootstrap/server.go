@@ -122,8 +122,7 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Without a cluster nothing that registers outlives this process.
-	s.authorizer = authorize.New(authorize.Options{Readers: o.APIClients, SystemNamespace: o.Namespace, DebugNamespaces: o.DebugNamespaces, RegisterAnyone: o.RegisterAnyone || o.Client == nil, ClusterAliases: o.ClusterAliases})
+	s.authorizer = authorize.New(authorize.Options{Readers: o.APIClients, SystemNamespace: o.Namespace, DebugNamespaces: o.DebugNamespaces, RegisterAnyone: o.RegisterAnyone, ClusterAliases: o.ClusterAliases})
 	ads := xds.Options{Known: s.known, Late: s.late, Account: cohort.Account}
 	if o.Client != nil {
 		s.secrets = ingest.NewSecretDemand(s.world, s.from)

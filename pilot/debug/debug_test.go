@@ -272,8 +272,8 @@ func TestOnlyLoopback(t *testing.T) {
 	}
 }
 
-// TestNoOtherOriginChangesAnything is about requests that a web page has a browser of this host make. It cannot read the
-// answer, and must not cause anything either.
+// TestNoOtherOriginChangesAnything is about requests that a web page has a browser of this host make. The page cannot
+// read the answer, and must not cause anything either.
 func TestNoOtherOriginChangesAnything(t *testing.T) {
 	a, p := testAPI(t)
 	a.o.Admin, a.o.Profile = true, true

@@ -59,9 +59,9 @@ var errNobody = errors.New("authentication required")
 // errOrigin is the error of a request that a browser makes for a page of another origin, and that changes something.
 var errOrigin = &authorize.Denied{Message: "a web page of another origin may not change anything here"}
 
-// sender returns who sends a request, by its bearer token or else by its address. A request without a token may come from
-// a browser of this host that obeys a web page: such a page has no DNS name of its own for this host (safe.NotRebound),
-// and no page of another origin changes anything.
+// sender returns who sends a request, by its bearer token or else by its address. A request without a token may come
+// from a browser of this host that obeys a web page. So it does not name this host by a DNS name (safe.NotRebound), and
+// one for a page of another origin changes nothing.
 func (a *API) sender(r *http.Request) (identity.Peer, error) {
 	address, _ := netip.ParseAddrPort(r.RemoteAddr)
 	scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " ")
@@ -82,8 +82,7 @@ func (a *API) sender(r *http.Request) (identity.Peer, error) {
 	return peer, nil
 }
 
-// changes reports whether a request does more than read: of pages below /debug, those that act on streams and those that
-// measure the process.
+// changes reports whether a request does more than read: it acts on streams, or measures the process.
 func changes(r *http.Request) bool {
 	name, _ := strings.CutPrefix(strings.TrimSuffix(r.URL.Path, "/"), "/debug/")
 	return r.Method != http.MethodGet || name == "adsz" && r.URL.Query().Has("push") || name == "force_disconnect" || strings.HasPrefix(name, "pprof/")

@@ -181,8 +181,8 @@ func TestOnlyFromThisPod(t *testing.T) {
 	}
 }
 
-// TestNoOtherOrigin is about requests that a web page has a browser of this host make: browsers send such a POST without
-// asking the server first.
+// TestNoOtherOrigin is about requests that a web page has a browser of this host make: browsers send such a POST
+// without asking the server first.
 func TestNoOtherOrigin(t *testing.T) {
 	quit := 0
 	s, err := New(Options{Addr: "127.0.0.1:0", Quit: func() { quit++ }, Drain: func() { quit++ }})

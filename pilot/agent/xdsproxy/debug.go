@@ -78,8 +78,8 @@ func (d *debugServer) stop() {
 	_ = d.http.Close()
 }
 
-// page answers GET /debug/PAGE?QUERY. The control plane sends each page as JSON, so that the agent need not know the types
-// in it; but syncz in its type of its own, as istioctl reads it.
+// page answers GET /debug/PAGE?QUERY. The control plane sends each page as JSON, so that the agent need not know the
+// types in it; but syncz in its type of its own, as istioctl reads it.
 func (d *debugServer) page(w http.ResponseWriter, r *http.Request) {
 	name, ok := strings.CutPrefix(r.URL.Path, "/debug/")
 	if r.Method != http.MethodGet || !ok || name == "" {
@@ -122,8 +122,8 @@ func (d *debugServer) ask(ctx context.Context, r *discoveryv3.DiscoveryRequest) 
 	return s.Recv()
 }
 
-// pages returns resources as JSON: one alone as it is, several as a list. JSON stays as it is, and another text of a page
-// becomes a string. A message of a type that this program does not know is an error.
+// pages returns resources as JSON: one alone as it is, several as a list. JSON stays as it is, and another text of a
+// page becomes a string. A message of a type that this program does not know is an error.
 func pages(list []*anypb.Any) ([]byte, error) {
 	all := make([]json.RawMessage, 0, len(list))
 	for _, a := range list {

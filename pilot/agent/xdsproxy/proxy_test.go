@@ -631,7 +631,7 @@ func TestDebug(t *testing.T) {
 	}
 }
 
-// TestDebugAnswersNoWebPage: a web page that has a browser of this host ask is refused before the control plane is asked.
+// TestDebugAnswersNoWebPage: a web page that has a browser of this host ask is refused, and no control plane is asked.
 func TestDebugAnswersNoWebPage(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
@@ -677,7 +677,8 @@ func TestDebugAnswersNoWebPage(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
-// TestPages: JSON of the control plane is passed on, its texts become JSON, and bytes that nobody can read are no answer.
+// TestPages: JSON of the control plane is passed on, its texts become JSON, and a message of an unknown type is an
+// error.
 func TestPages(t *testing.T) {
 	known, err := anypb.New(&statusv3.ClientConfig{Node: node()})
 	must(t, err)
