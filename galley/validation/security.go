@@ -124,7 +124,9 @@ func (p fieldRef) values(fields []string, judge func(fieldRef)) {
 }
 
 func source(s fieldRef) {
-	s.values([]string{"principals", "notPrincipals", "requestPrincipals", "notRequestPrincipals", "namespaces", "notNamespaces", "trustDomains", "notTrustDomains"}, pattern)
+	s.values([]string{"principals", "notPrincipals"}, pattern)
+	s.values([]string{"requestPrincipals", "notRequestPrincipals"}, requestPrincipal)
+	s.values([]string{"namespaces", "notNamespaces", "trustDomains", "notTrustDomains"}, segment)
 	s.values([]string{"ipBlocks", "notIpBlocks", "remoteIpBlocks", "notRemoteIpBlocks"}, block)
 	s.values([]string{"serviceAccounts", "notServiceAccounts"}, serviceAccount)
 	if accounts := s.at("serviceAccounts"); !accounts.absent() || !s.at("notServiceAccounts").absent() {
@@ -154,10 +156,33 @@ func serviceAccount(v fieldRef) {
 
 // pattern judges a value that is matched exactly, by prefix (abc*), by suffix (*abc) or for presence (*).
 func pattern(v fieldRef) {
+	v.oneStar("only one star at the beginning or the end of %q is a wildcard, any other is a plain character")
+}
+
+// segment judges a pattern of a namespace or a trust domain.
+func segment(v fieldRef) {
+	v.oneStar("where %q lets in, only one star at the beginning or the end is a wildcard; where it keeps out, each star is")
+}
+
+// requestPrincipal judges a pattern of an issuer and a subject, joined by a slash.
+func requestPrincipal(v fieldRef) {
+	segment(v)
 	s := v.text()
-	inner := strings.TrimSuffix(strings.TrimPrefix(s, "*"), "*")
-	if strings.Contains(inner, "*") || len(s) > 1 && strings.HasPrefix(s, "*") && strings.HasSuffix(s, "*") {
-		v.warn("keep one star, at the beginning or the end", "only one star at the beginning or the end of %q is a wildcard, any other is a plain character", s)
+	iss, sub := s, ""
+	if i := strings.LastIndexByte(s, '/'); i >= 0 {
+		iss, sub = s[:i], s[i+1:]
+	}
+	if (sub == "" || strings.HasSuffix(iss, ":/")) && !strings.Contains(s, "*") {
+		v.warn("write issuer/subject, or issuer/* for every subject of the issuer", "%q names an issuer without a subject: no token matches it", s)
+	}
+}
+
+// oneStar warns with a message about the value if it has a star that is neither its first nor its last character, or
+// two stars.
+func (p fieldRef) oneStar(message string) {
+	s := p.text()
+	if inner := strings.TrimSuffix(strings.TrimPrefix(s, "*"), "*"); strings.Contains(inner, "*") || len(s)-len(inner) > 1 {
+		p.warn("keep one star, at the beginning or the end", message, s)
 	}
 }
 
@@ -242,6 +267,10 @@ func condition(w fieldRef) {
 		w.values(lists, block)
 	case key == "destination.port":
 		w.values(lists, portText)
+	case key == "request.auth.principal":
+		w.values(lists, requestPrincipal)
+	case key == "source.namespace", key == "source.trustDomain":
+		w.values(lists, segment)
 	case slices.Contains(conditionKeys(), key):
 		w.values(lists, pattern)
 	default:

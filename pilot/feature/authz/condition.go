@@ -13,13 +13,13 @@ const filterPrefix = "experimental."
 
 // condition returns what a condition demands, of the operation or of the source.
 func (t translation) condition(c *securityv1beta1.Condition) ([]attribute[*rbacv3.Permission], []attribute[*rbacv3.Principal], error) {
-	operation := func(match func([]string) (*rbacv3.Permission, error)) ([]attribute[*rbacv3.Permission], []attribute[*rbacv3.Principal], error) {
+	operation := func(match matchAny[*rbacv3.Permission]) ([]attribute[*rbacv3.Permission], []attribute[*rbacv3.Principal], error) {
 		return []attribute[*rbacv3.Permission]{{c.Values, c.NotValues, match}}, nil, nil
 	}
 	operationEach := func(one func(string) (*rbacv3.Permission, error)) ([]attribute[*rbacv3.Permission], []attribute[*rbacv3.Principal], error) {
 		return operation(each(permissions(), one))
 	}
-	source := func(match func([]string) (*rbacv3.Principal, error)) ([]attribute[*rbacv3.Permission], []attribute[*rbacv3.Principal], error) {
+	source := func(match matchAny[*rbacv3.Principal]) ([]attribute[*rbacv3.Permission], []attribute[*rbacv3.Principal], error) {
 		return nil, []attribute[*rbacv3.Principal]{{c.Values, c.NotValues, match}}, nil
 	}
 	sourceEach := func(one func(string) (*rbacv3.Principal, error)) ([]attribute[*rbacv3.Permission], []attribute[*rbacv3.Principal], error) {
@@ -36,9 +36,7 @@ func (t translation) condition(c *securityv1beta1.Condition) ([]attribute[*rbacv
 	}
 	switch c.Key {
 	case "request.auth.principal":
-		return nil, []attribute[*rbacv3.Principal]{
-			{values: c.Values, match: t.requestPrincipals(t.wide)}, {notValues: c.NotValues, match: t.requestPrincipals(!t.wide)},
-		}, nil
+		return source(t.requestPrincipals)
 	case "request.auth.audiences":
 		return source(t.claims("aud"))
 	case "request.auth.presenter":
@@ -48,13 +46,13 @@ func (t translation) condition(c *securityv1beta1.Condition) ([]attribute[*rbacv
 	case "remote.ip":
 		return sourceEach(remoteIP)
 	case "source.namespace":
-		return sourceEach(namespace)
+		return source(namespaces)
 	case "source.principal":
 		return source(t.principals)
 	case "source.serviceAccount":
 		return sourceEach(t.serviceAccount)
 	case "source.trustDomain":
-		return sourceEach(trustDomain)
+		return source(t.trustDomains)
 	case "destination.ip":
 		return operationEach(destinationIP)
 	case "destination.port":

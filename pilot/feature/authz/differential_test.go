@@ -24,13 +24,25 @@ const (
 	requests = 200
 )
 
-// TestDecisions draws policies and requests: what the filters decide is what the documentation of AuthorizationPolicy
-// says.
-func TestDecisions(t *testing.T) {
-	m, found := mesh.Parse("mesh", []byte("{trustDomain: cluster.local, trustDomainAliases: [old.example]}"))
-	if len(found) > 0 {
-		t.Fatal(found)
+// inEachMesh runs a test in meshes of several trust domains: by the default name, and by others alone.
+func inEachMesh(t *testing.T, test func(*testing.T, *mesh.Config)) {
+	for _, config := range []string{
+		"{trustDomain: cluster.local, trustDomainAliases: [old.example]}",
+		"{trustDomain: td1, trustDomainAliases: [td2]}",
+	} {
+		m, found := mesh.Parse("mesh", []byte(config))
+		if len(found) > 0 {
+			t.Fatal(found)
+		}
+		t.Run(m.GetTrustDomain(), func(t *testing.T) { test(t, m) })
 	}
+}
+
+// TestDecisions draws policies and requests: what the filters decide is what the documentation of AuthorizationPolicy
+// says. Envoy accepts the filters.
+func TestDecisions(t *testing.T) { inEachMesh(t, testDecisions) }
+
+func testDecisions(t *testing.T, m *mesh.Config) {
 	o, e := oracle{domains: m.TrustDomains()}, &evaluator{regexes: map[string]*regexp.Regexp{}}
 	outcomes := map[verdict]int{}
 	rapid.Check(t, func(t *rapid.T) {

@@ -73,42 +73,43 @@ func (p program) path() string {
 // TestEnvoysDecide has real Envoys, of the newest and of the oldest version, decide about requests that are drawn with
 // their policies. They decide as the documentation of AuthorizationPolicy says, and as the evaluator of TestDecisions.
 func TestEnvoysDecide(t *testing.T) {
-	m, found := mesh.Parse("mesh", []byte("{trustDomain: cluster.local, trustDomainAliases: [old.example]}"))
-	if len(found) > 0 {
-		t.Fatal(found)
-	}
 	for name, program := range programs {
 		t.Run(name, func(t *testing.T) {
-			seed, _ := histories.Seed(t)
-			draw := rapid.Custom(func(t *rapid.T) []*kinds.Object { return drawPolicies(t) })
-			var all [][]*kinds.Object
-			for i := range envoySets {
-				all = append(all, draw.Example(int(seed)+i))
-			}
-			p := startEnvoy(t, program.path(), m, all)
-			o, e := oracle{domains: m.TrustDomains()}, &evaluator{regexes: map[string]*regexp.Regexp{}}
-			d := dice{rand.New(rand.NewPCG(seed, 0))} //nolint:gosec // nothing is secret
 			outcomes := map[string]int{}
-			for i, policies := range all {
-				filters := map[bool][]stage{true: filtersOf(m, policies, true), false: filtersOf(m, policies, false)}
-				for range envoyRequests {
-					r := d.request()
-					real(r)
-					want, got := o.decide(policies, r), p.decide(t, i, r)
-					if !r.http {
-						want.asked, got.asked = false, false
-					}
-					if evaluated := e.decide(filters[r.http], r); got != want || r.http && got != evaluated {
-						t.Fatalf("%+v\nis %+v, want %+v and %+v, by\n%s", *r, got, want, evaluated, show(policies))
-					}
-					outcomes[fmt.Sprintf("HTTP %v, %+v", r.http, got)]++
-				}
-			}
+			inEachMesh(t, func(t *testing.T, m *mesh.Config) { testEnvoyDecides(t, program, m, outcomes) })
 			t.Log(outcomes)
 			if len(outcomes) < 6 {
 				t.Errorf("only these: %v", outcomes)
 			}
 		})
+	}
+}
+
+// testEnvoyDecides counts in outcomes what an Envoy decides.
+func testEnvoyDecides(t *testing.T, program program, m *mesh.Config, outcomes map[string]int) {
+	seed, _ := histories.Seed(t)
+	draw := rapid.Custom(func(t *rapid.T) []*kinds.Object { return drawPolicies(t) })
+	var all [][]*kinds.Object
+	for i := range envoySets {
+		all = append(all, draw.Example(int(seed)+i))
+	}
+	p := startEnvoy(t, program.path(), m, all)
+	o, e := oracle{domains: m.TrustDomains()}, &evaluator{regexes: map[string]*regexp.Regexp{}}
+	d := dice{rand.New(rand.NewPCG(seed, 0))} //nolint:gosec // nothing is secret
+	for i, policies := range all {
+		filters := map[bool][]stage{true: filtersOf(m, policies, true), false: filtersOf(m, policies, false)}
+		for range envoyRequests {
+			r := d.request()
+			real(r)
+			want, got := o.decide(policies, r), p.decide(t, i, r)
+			if !r.http {
+				want.asked, got.asked = false, false
+			}
+			if evaluated := e.decide(filters[r.http], r); got != want || r.http && got != evaluated {
+				t.Fatalf("%+v\nis %+v, want %+v and %+v, by\n%s", *r, got, want, evaluated, show(policies))
+			}
+			outcomes[fmt.Sprintf("HTTP %v, %+v", r.http, got)]++
+		}
 	}
 }
 

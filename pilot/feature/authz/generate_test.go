@@ -18,7 +18,7 @@ import (
 // What requests have, and policies ask for. The words are few and alike, so that rules often nearly match: a dot must
 // not match any character, a part of a name not the whole, and one part of an identity not another.
 var (
-	domains    = []string{"cluster.local", "clusterxlocal", "old.example", "x.cluster.local", "a"}
+	domains    = []string{"cluster.local", "clusterxlocal", "old.example", "x.cluster.local", "a", "td1", "td2"}
 	namespaces = []string{"a", "b", "a.b", "axb", "a-b", "ns", "sa"}
 	accounts   = []string{"a.b", "axb", "b", "web", "web.b", "ns", "sa"}
 	methods    = []string{"GET", "PUT", "POST"}
@@ -60,20 +60,26 @@ func subjectsOfIssuers() []string {
 	return list
 }
 
-// some draws values: words whole, cut off before or after a star, and the star alone.
+// some draws values: words whole, cut off, with one star or two anywhere, and the star alone.
 func some(t *rapid.T, label string, of []string, whole bool) []string {
 	list := make([]string, rapid.IntRange(1, 3).Draw(t, "how many "+label))
 	for i := range list {
 		v := rapid.SampledFrom(of).Draw(t, label)
 		cut := rapid.IntRange(0, len(v)).Draw(t, "cut")
-		switch form := rapid.IntRange(0, 7).Draw(t, "form"); {
+		switch form := rapid.IntRange(0, 10).Draw(t, "form"); {
 		case whole || form < 4 || strings.Contains(v, "{"):
 		case form < 5:
 			v = "*"
 		case form < 6:
 			v = "*" + v[cut:]
-		default:
+		case form < 8:
 			v = v[:cut] + "*"
+		case form < 9:
+			v = v[:cut] + "*" + v[cut:]
+		case form < 10:
+			v = "*" + v[cut:] + "*"
+		default:
+			v = v[:max(cut, 1)]
 		}
 		list[i] = v
 	}
@@ -189,16 +195,16 @@ func drawPolicies(t *rapid.T) []*kinds.Object {
 // and paths.
 func drawUgly(t *rapid.T) *kinds.Object {
 	part := rapid.SampledFrom([]string{
-		"a", "a", "b", "*", "**", "{*}", "{**}", "/", "/", "/", "{", "}", "[", "]", "(", ")", ".", "..", "?", "#", "%", "%2F", "%zz", "\\", "^", "$", "|", "+", "\n", "\r", "\t", " ", "\x00", "\x7f", "ä", ":", ";", "\"", "'",
+		"a", "a", "b", "*", "**", "{*}", "{**}", "/", "/", "/", "{", "}", "[", "]", "(", ")", ".", "..", "?", "#", "%", "%2F", "%zz", "\\", "^", "$", "|", "+", "\n", "\r", "\t", " ", "\x00", "\x7f", "ä", ":", "://", ";", "\"", "'",
 	})
 	one := rapid.Custom(func(t *rapid.T) string { return strings.Join(rapid.SliceOfN(part, 1, 5).Draw(t, "parts"), "") })
 	list := func(label string) []string { return rapid.SliceOfN(one, 1, 2).Draw(t, label) }
 	r := &securityv1beta1.Rule{}
 	switch rapid.IntRange(0, 9).Draw(t, "where") {
 	case 0:
-		r.From = []*securityv1beta1.Rule_From{{Source: &securityv1beta1.Source{Principals: list("principals"), RequestPrincipals: list("requestPrincipals"), NotNamespaces: list("namespaces")}}}
+		r.From = []*securityv1beta1.Rule_From{{Source: &securityv1beta1.Source{Principals: list("principals"), NotNamespaces: list("namespaces")}}}
 	case 1:
-		r.From = []*securityv1beta1.Rule_From{{Source: &securityv1beta1.Source{TrustDomains: list("trustDomains"), ServiceAccounts: list("serviceAccounts")}}}
+		r.From = []*securityv1beta1.Rule_From{{Source: &securityv1beta1.Source{RequestPrincipals: list("requestPrincipals"), TrustDomains: list("trustDomains"), ServiceAccounts: list("serviceAccounts")}}}
 	case 2:
 		r.To = []*securityv1beta1.Rule_To{{Operation: &securityv1beta1.Operation{Hosts: list("hosts"), NotMethods: list("methods")}}}
 	case 3, 4, 5, 6:

@@ -41,18 +41,19 @@ func parsePattern(value string) pattern {
 	return pattern{exact, value}
 }
 
-// matcher returns the matcher of a string. Presence is any string but the empty one.
+// matcher returns the matcher of a string. Presence, and a prefix or suffix without text, is any string but the empty
+// one.
 func (p pattern) matcher(ignoreCase bool) *matcherv3.StringMatcher {
 	m := &matcherv3.StringMatcher{IgnoreCase: ignoreCase}
-	switch p.kind {
-	case presence:
-		return regexMatcher(".+")
-	case suffix:
-		m.MatchPattern = &matcherv3.StringMatcher_Suffix{Suffix: p.text}
-	case prefix:
-		m.MatchPattern = &matcherv3.StringMatcher_Prefix{Prefix: p.text}
-	default:
+	switch {
+	case p.kind == exact:
 		m.MatchPattern = &matcherv3.StringMatcher_Exact{Exact: p.text}
+	case p.text == "":
+		return regexMatcher(".+")
+	case p.kind == suffix:
+		m.MatchPattern = &matcherv3.StringMatcher_Suffix{Suffix: p.text}
+	default:
+		m.MatchPattern = &matcherv3.StringMatcher_Prefix{Prefix: p.text}
 	}
 	return m
 }
@@ -70,6 +71,15 @@ func (p pattern) regex(rest string) string {
 		return text + rest
 	}
 	return text
+}
+
+// glob returns the regular expression of a value in which each star stands for what the expression rest matches.
+func glob(value, rest string) string {
+	parts := strings.Split(value, "*")
+	for i, p := range parts {
+		parts[i] = regexp.QuoteMeta(p)
+	}
+	return strings.Join(parts, rest)
 }
 
 // stringMatcher returns the matcher of a value.
@@ -104,9 +114,26 @@ func cidr(value string) (*corev3.CidrRange, error) {
 
 // logic combines matchers: permissions, which match operations, or principals, which match who is calling.
 type logic[M any] struct {
-	any     func() M
-	and, or func(...M) M
-	not     func(M) M
+	any         func() M
+	andOf, orOf func([]M) M // of a list that is not empty
+	not         func(M) M
+}
+
+// and returns the matcher of what all matchers of a list match; without any, of everything. Envoy refuses a listener
+// that has an empty list.
+func (l logic[M]) and(list ...M) M {
+	if len(list) == 0 {
+		list = []M{l.any()}
+	}
+	return l.andOf(list)
+}
+
+// or returns the matcher of what one matcher of a list matches; without any, of nothing.
+func (l logic[M]) or(list ...M) M {
+	if len(list) == 0 {
+		list = []M{l.not(l.any())}
+	}
+	return l.orOf(list)
 }
 
 // permissions returns the logic of what is asked for.
@@ -115,11 +142,11 @@ func permissions() logic[*rbacv3.Permission] {
 		any: func() *rbacv3.Permission {
 			return &rbacv3.Permission{Rule: &rbacv3.Permission_Any{Any: true}}
 		},
-		and: func(all ...*rbacv3.Permission) *rbacv3.Permission {
-			return &rbacv3.Permission{Rule: &rbacv3.Permission_AndRules{AndRules: &rbacv3.Permission_Set{Rules: all}}}
+		andOf: func(list []*rbacv3.Permission) *rbacv3.Permission {
+			return &rbacv3.Permission{Rule: &rbacv3.Permission_AndRules{AndRules: &rbacv3.Permission_Set{Rules: list}}}
 		},
-		or: func(all ...*rbacv3.Permission) *rbacv3.Permission {
-			return &rbacv3.Permission{Rule: &rbacv3.Permission_OrRules{OrRules: &rbacv3.Permission_Set{Rules: all}}}
+		orOf: func(list []*rbacv3.Permission) *rbacv3.Permission {
+			return &rbacv3.Permission{Rule: &rbacv3.Permission_OrRules{OrRules: &rbacv3.Permission_Set{Rules: list}}}
 		},
 		not: func(m *rbacv3.Permission) *rbacv3.Permission {
 			return &rbacv3.Permission{Rule: &rbacv3.Permission_NotRule{NotRule: m}}
@@ -133,11 +160,11 @@ func principals() logic[*rbacv3.Principal] {
 		any: func() *rbacv3.Principal {
 			return &rbacv3.Principal{Identifier: &rbacv3.Principal_Any{Any: true}}
 		},
-		and: func(all ...*rbacv3.Principal) *rbacv3.Principal {
-			return &rbacv3.Principal{Identifier: &rbacv3.Principal_AndIds{AndIds: &rbacv3.Principal_Set{Ids: all}}}
+		andOf: func(list []*rbacv3.Principal) *rbacv3.Principal {
+			return &rbacv3.Principal{Identifier: &rbacv3.Principal_AndIds{AndIds: &rbacv3.Principal_Set{Ids: list}}}
 		},
-		or: func(all ...*rbacv3.Principal) *rbacv3.Principal {
-			return &rbacv3.Principal{Identifier: &rbacv3.Principal_OrIds{OrIds: &rbacv3.Principal_Set{Ids: all}}}
+		orOf: func(list []*rbacv3.Principal) *rbacv3.Principal {
+			return &rbacv3.Principal{Identifier: &rbacv3.Principal_OrIds{OrIds: &rbacv3.Principal_Set{Ids: list}}}
 		},
 		not: func(m *rbacv3.Principal) *rbacv3.Principal {
 			return &rbacv3.Principal{Identifier: &rbacv3.Principal_NotId{NotId: m}}

@@ -28,7 +28,7 @@ func (t translation) operation(o *securityv1beta1.Operation) []attribute[*rbacv3
 }
 
 // header returns the matcher of a pseudo-header.
-func (t translation) header(name string, ignoreCase bool) func([]string) (*rbacv3.Permission, error) {
+func (t translation) header(name string, ignoreCase bool) matchAny[*rbacv3.Permission] {
 	return each(permissions(), func(value string) (*rbacv3.Permission, error) {
 		if !t.http {
 			return nil, errNoHTTP
@@ -66,8 +66,8 @@ func serverName(value string) (*rbacv3.Permission, error) {
 }
 
 // filterMetadata matches what a filter says of a request. A value in brackets is an element of a list.
-func filterMetadata(filter, key string) func(values []string) (*rbacv3.Permission, error) {
-	return func(values []string) (*rbacv3.Permission, error) {
+func filterMetadata(filter, key string) matchAny[*rbacv3.Permission] {
+	return func(values []string, _ bool) (*rbacv3.Permission, error) {
 		var list []*matcherv3.ValueMatcher
 		for _, v := range values {
 			if strings.HasPrefix(v, "[") && strings.HasSuffix(v, "]") {

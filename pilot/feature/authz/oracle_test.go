@@ -187,11 +187,11 @@ func (o oracle) condition(key, v, own string, keepsOut bool, r *request) ternary
 	}
 	switch key {
 	case "source.principal":
-		return is(o.peer(v, r))
+		return is(o.peer(v, keepsOut, r))
 	case "source.namespace":
-		return is(r.domain != "" && text(v, r.ns))
+		return is(r.domain != "" && partOfID(v, keepsOut, r.ns))
 	case "source.trustDomain":
-		return is(r.domain != "" && text(v, r.domain))
+		return is(r.domain != "" && (partOfID(v, keepsOut, r.domain) || slices.Contains(o.domains, v) && slices.Contains(o.domains, r.domain)))
 	case "source.serviceAccount":
 		if !strings.Contains(v, "/") {
 			v = own + "/" + v
@@ -200,7 +200,7 @@ func (o oracle) condition(key, v, own string, keepsOut bool, r *request) ternary
 	case "request.auth.principal":
 		iss, _ := r.claims["iss"].(string)
 		sub, _ := r.claims["sub"].(string)
-		return is(iss != "" && sub != "" && (keepsOut && text(v, iss+"/"+sub) || !keepsOut && token(v, iss, sub)))
+		return is(iss != "" && sub != "" && (keepsOut && glob(v, iss+"/"+sub) || !keepsOut && token(v, iss, sub)))
 	case "request.auth.audiences":
 		return is(claim(v, r.claims, "aud"))
 	case "request.auth.presenter":
@@ -227,18 +227,51 @@ func text10(n int) string {
 }
 
 // peer reports whether a value is about the peer. One that names a trust domain of the mesh is about the same name in
-// all of them.
-func (o oracle) peer(v string, r *request) bool {
+// all of them. A whole ID of cluster.local is, too, whatever the trust domains are. In what keeps out, it is about a
+// peer that has this very ID as well.
+func (o oracle) peer(v string, keepsOut bool, r *request) bool {
 	if r.domain == "" {
 		return false
+	}
+	parts := strings.Split(v, "/")
+	named, rest, _ := strings.Cut(v, "/")
+	own := slices.Contains(o.domains, r.domain) && strings.HasPrefix(rest, "ns/")
+	if len(parts) == 5 && named == "cluster.local" && !slices.Contains(o.domains, named) {
+		return own && text(rest, "ns/"+r.ns+"/sa/"+r.name) || keepsOut && text(v, r.principal())
 	}
 	if text(v, r.principal()) {
 		return true
 	}
-	if _, rest, _ := strings.Cut(v, "/"); !strings.HasPrefix(rest, "ns/") || !slices.Contains(o.domains, r.domain) {
+	if !own || strings.HasPrefix(named, "*") && text(named, r.domain) {
 		return false
 	}
-	return slices.ContainsFunc(o.domains, func(d string) bool { return text(v, d+"/ns/"+r.ns+"/sa/"+r.name) })
+	names := func(d string) bool { return text(named, d) && (len(parts) == 5 || !strings.HasSuffix(named, "*")) }
+	return slices.ContainsFunc(o.domains, names) && text(rest, "ns/"+r.ns+"/sa/"+r.name)
+}
+
+// partOfID reports whether a value is about a namespace or a trust domain. Each star of a value that keeps out is a
+// wildcard.
+func partOfID(v string, keepsOut bool, s string) bool {
+	return s != "" && (text(v, s) || keepsOut && glob(v, s))
+}
+
+// glob reports whether a value is a text, where each star stands for any text.
+func glob(v, s string) bool {
+	before, after, star := strings.Cut(v, "*")
+	if !star {
+		return v == s
+	}
+	if !strings.HasPrefix(s, before) {
+		return false
+	}
+	for s = s[len(before):]; ; s = s[1:] {
+		if glob(after, s) {
+			return true
+		}
+		if s == "" {
+			return false
+		}
+	}
 }
 
 // text reports whether a value is a text: exactly, by prefix, by suffix, or since it is not empty.
@@ -254,16 +287,24 @@ func text(v, s string) bool {
 	return s == v
 }
 
-// token reports whether a value is about an issuer and a subject, which the last slash of the value separates. A value
-// without one is about the issuer, or about the subject if it begins with a star.
+// token reports whether a value is about an issuer and a subject, which the last slash of the value separates. One star
+// at the beginning or at the end is a wildcard. A value without a slash is the end of a subject, or the beginning of an
+// issuer.
 func token(v, iss, sub string) bool {
-	switch i := strings.LastIndexByte(v, '/'); {
-	case i >= 0:
-		return text(v[:i], iss) && text(v[i+1:], sub)
-	case v != "*" && strings.HasPrefix(v, "*"):
-		return text(v, sub)
+	i := strings.LastIndexByte(v, '/')
+	switch {
+	case v == "*":
+		return true
+	case strings.HasPrefix(v, "*") && i < 0:
+		return strings.HasSuffix(sub, v[1:])
+	case strings.HasPrefix(v, "*"):
+		return strings.HasSuffix(iss, v[1:i]) && sub == v[i+1:]
+	case strings.HasSuffix(v, "*") && i < 0:
+		return strings.HasPrefix(iss, v[:len(v)-1])
+	case strings.HasSuffix(v, "*"):
+		return iss == v[:i] && strings.HasPrefix(sub, v[i+1:len(v)-1])
 	}
-	return text(v, iss)
+	return i >= 0 && iss == v[:i] && sub == v[i+1:]
 }
 
 // onPath reports whether a value is about a path, of which the query does not count.

@@ -33,12 +33,15 @@ type stage struct {
 	asks          *matcherv3.MetadataMatcher
 }
 
-// stages returns the filters of a chain in a form that is cheap to evaluate.
+// stages returns the filters of a chain in a form that is cheap to evaluate. A filter that Envoy refuses is a panic.
 func stages(http []*hcmv3.HttpFilter, network []*listenerv3.Filter) []stage {
 	var list []stage
 	add := func(a *anypb.Any) {
 		m, err := a.UnmarshalNew()
 		if err != nil {
+			panic(err)
+		}
+		if err := m.(interface{ ValidateAll() error }).ValidateAll(); err != nil {
 			panic(err)
 		}
 		switch m := m.(type) {

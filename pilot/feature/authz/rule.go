@@ -36,12 +36,16 @@ func translate(out *rbacv3.RBAC, o *kinds.Object, c feature.Chain, begin, end st
 // nothing.
 type attribute[M any] struct {
 	values, notValues []string
-	match             func(values []string) (M, error) // the matcher of any of the values
+	match             matchAny[M]
 }
 
-// each returns a matcher of any of some values, made of the matchers of each.
-func each[M any](l logic[M], one func(value string) (M, error)) func([]string) (M, error) {
-	return func(values []string) (M, error) {
+// matchAny returns the matcher of an attribute that has one of some values. keepsOut says that a request or connection
+// with such a value is refused. A value that can be read in two ways is then read in both.
+type matchAny[M any] func(values []string, keepsOut bool) (M, error)
+
+// each returns the function that combines the matchers of single values.
+func each[M any](l logic[M], one func(value string) (M, error)) matchAny[M] {
+	return func(values []string, _ bool) (M, error) {
 		all := make([]M, len(values))
 		for i, v := range values {
 			var err error
@@ -58,13 +62,14 @@ func all[M any](t translation, l logic[M], attributes []attribute[M]) (M, error)
 	var list []M
 	for _, a := range attributes {
 		for _, side := range []struct {
-			values []string
-			of     func(M) M
-		}{{a.values, func(m M) M { return m }}, {a.notValues, l.not}} {
+			values   []string
+			keepsOut bool
+			of       func(M) M
+		}{{a.values, t.wide, func(m M) M { return m }}, {a.notValues, !t.wide, l.not}} {
 			if len(side.values) == 0 {
 				continue
 			}
-			m, err := a.match(side.values)
+			m, err := a.match(side.values, side.keepsOut)
 			switch {
 			case err == nil:
 				list = append(list, side.of(m))
@@ -72,9 +77,6 @@ func all[M any](t translation, l logic[M], attributes []attribute[M]) (M, error)
 				return m, err
 			}
 		}
-	}
-	if list == nil {
-		list = append(list, l.any())
 	}
 	return l.and(list...), nil
 }

@@ -13,11 +13,10 @@ import (
 func (t translation) source(s *securityv1beta1.Source) []attribute[*rbacv3.Principal] {
 	return []attribute[*rbacv3.Principal]{
 		{s.GetPrincipals(), s.GetNotPrincipals(), t.principals},
-		{values: s.GetRequestPrincipals(), match: t.requestPrincipals(t.wide)},
-		{notValues: s.GetNotRequestPrincipals(), match: t.requestPrincipals(!t.wide)},
+		{s.GetRequestPrincipals(), s.GetNotRequestPrincipals(), t.requestPrincipals},
 		{s.GetServiceAccounts(), s.GetNotServiceAccounts(), each(principals(), t.serviceAccount)},
-		{s.GetNamespaces(), s.GetNotNamespaces(), each(principals(), namespace)},
-		{s.GetTrustDomains(), s.GetNotTrustDomains(), each(principals(), trustDomain)},
+		{s.GetNamespaces(), s.GetNotNamespaces(), namespaces},
+		{s.GetTrustDomains(), s.GetNotTrustDomains(), t.trustDomains},
 		{s.GetRemoteIpBlocks(), s.GetNotRemoteIpBlocks(), each(principals(), remoteIP)},
 		{s.GetIpBlocks(), s.GetNotIpBlocks(), each(principals(), sourceIP)},
 	}
@@ -32,9 +31,9 @@ func authenticated(m *matcherv3.StringMatcher) *rbacv3.Principal {
 const scheme = "spiffe://"
 
 // principals matches the peer's ID. An ID of one of the mesh's trust domains stands for that ID in all of them.
-func (t translation) principals(values []string) (*rbacv3.Principal, error) {
+func (t translation) principals(values []string, keepsOut bool) (*rbacv3.Principal, error) {
 	var list []*rbacv3.Principal
-	for _, v := range t.inEveryDomain(values) {
+	for _, v := range t.inEveryDomain(values, keepsOut) {
 		p := parsePattern(v)
 		switch p.kind {
 		case suffix:
@@ -49,26 +48,47 @@ func (t translation) principals(values []string) (*rbacv3.Principal, error) {
 	return principals().or(list...), nil
 }
 
-// namespace matches the namespace in the peer's ID. Where a value could match what follows a namespace in an ID, which
-// is "sa", the expression is bound to the namespace's place.
-func namespace(value string) (*rbacv3.Principal, error) {
-	p := parsePattern(value)
-	if p.kind == prefix || p.kind == suffix || p.text == "sa" {
-		return authenticated(regexMatcher(scheme + "[^/]*/ns/" + p.regex("[^/]*") + "/.*")), nil
+// namespaces matches the namespace in the peer's ID. The expression of a value that could match the "sa" after the
+// namespace is bound to the namespace's place.
+func namespaces(values []string, keepsOut bool) (*rbacv3.Principal, error) {
+	var list []*rbacv3.Principal
+	for _, v := range values {
+		regex := ".*/ns/" + parsePattern(v).regex(".*") + "/.*"
+		if v == "sa" || v != "*" && strings.Contains(v, "*") {
+			regex = scheme + "[^/]*/ns/" + segment(v, keepsOut) + "/.*"
+		}
+		list = append(list, authenticated(regexMatcher(regex)))
 	}
-	return authenticated(regexMatcher(".*/ns/" + p.regex(".*") + "/.*")), nil
+	return principals().or(list...), nil
 }
 
-// trustDomain matches the trust domain in the peer's ID.
-func trustDomain(value string) (*rbacv3.Principal, error) {
-	switch p := parsePattern(value); p.kind {
-	case presence:
-		return authenticated(&matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Prefix{Prefix: scheme}}), nil
-	case exact:
-		return authenticated(&matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Prefix{Prefix: scheme + value + "/"}}), nil
-	default:
-		return authenticated(regexMatcher(scheme + p.regex("[^/]*") + "/.*")), nil
+// trustDomains matches the trust domain in the peer's ID. A trust domain of the mesh stands for all of them.
+func (t translation) trustDomains(values []string, keepsOut bool) (*rbacv3.Principal, error) {
+	var list []*rbacv3.Principal
+	begins := func(with string) *rbacv3.Principal {
+		return authenticated(&matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Prefix{Prefix: with}})
 	}
+	for _, v := range t.withAliases(values) {
+		switch {
+		case v == "*":
+			list = append(list, begins(scheme))
+		case strings.Contains(v, "*"):
+			list = append(list, authenticated(regexMatcher(scheme+segment(v, keepsOut)+"/.*")))
+		default:
+			list = append(list, begins(scheme+v+"/"))
+		}
+	}
+	return principals().or(list...), nil
+}
+
+// segment returns the regular expression of a value that is one segment of an ID. In what keeps out, each star is a
+// wildcard.
+func segment(value string, keepsOut bool) string {
+	const any = "[^/]*"
+	if keepsOut {
+		return glob(value, any)
+	}
+	return parsePattern(value).regex(any)
 }
 
 // serviceAccount matches the namespace and the service account in the peer's ID.

@@ -20,71 +20,94 @@ func claim(m *matcherv3.ValueMatcher, path ...string) *rbacv3.Principal {
 
 // requestPrincipals matches the issuer and the subject of the request's token, joined by a slash. Both may have slashes
 // themselves. In what lets requests in, the last slash of a value separates the two. In what keeps them out, each of
-// its slashes may.
-func (t translation) requestPrincipals(keepsOut bool) func(values []string) (*rbacv3.Principal, error) {
-	return func(values []string) (*rbacv3.Principal, error) {
-		if !t.http {
-			return nil, errNoHTTP
-		}
-		var list []*rbacv3.Principal
-		for _, v := range values {
-			splits := []tokenOf{splitPrincipal(v)}
-			if keepsOut {
-				splits = everySplit(v)
-			}
-			for _, of := range splits {
-				list = append(list, principals().and(claim(textValue(of.iss), "iss"), claim(textValue(of.sub), "sub")))
-			}
-		}
-		if len(list) == 1 {
-			return list[0], nil
-		}
-		return principals().or(list...), nil
+// its slashes and stars may.
+func (t translation) requestPrincipals(values []string, keepsOut bool) (*rbacv3.Principal, error) {
+	if !t.http {
+		return nil, errNoHTTP
 	}
+	var list []*rbacv3.Principal
+	for _, v := range values {
+		splits := []tokenOf{splitPrincipal(v)}
+		if keepsOut {
+			splits = everySplit(v)
+		}
+		for _, of := range splits {
+			list = append(list, principals().and(claim(textValue(of.iss), "iss"), claim(textValue(of.sub), "sub")))
+		}
+	}
+	if len(list) == 1 {
+		return list[0], nil
+	}
+	return principals().or(list...), nil
 }
 
 // tokenOf matches tokens by issuer and subject.
 type tokenOf struct{ iss, sub *matcherv3.StringMatcher }
 
-// splitPrincipal returns the matchers of issuer and subject. Issuers are URLs: the last slash separates the two.
+// splitPrincipal returns the matchers of issuer and subject. Issuers are URLs: the last slash separates the two. One
+// star at the beginning or at the end of the value is a wildcard. A value without a slash is an issuer without a
+// subject, which no token has. If it begins with a star, it is the end of a subject; if it ends with a star, it is the
+// beginning of an issuer.
 func splitPrincipal(value string) tokenOf {
-	i := strings.LastIndexByte(value, '/')
 	p := parsePattern(value)
+	iss, sub := pattern{exact, p.text}, pattern{exact, ""}
+	i := strings.LastIndexByte(p.text, '/')
+	if i >= 0 {
+		iss.text, sub.text = p.text[:i], p.text[i+1:]
+	}
 	switch {
 	case p.kind == presence:
-		return tokenOf{p.matcher(false), p.matcher(false)}
-	case i < 0 && p.kind == suffix:
-		return tokenOf{regexMatcher(".+"), p.matcher(false)}
-	case i < 0:
-		return tokenOf{p.matcher(false), regexMatcher(".+")}
+		iss, sub = p, p
+	case p.kind == suffix && i < 0:
+		iss, sub = pattern{kind: presence}, p
+	case p.kind == suffix:
+		iss.kind = suffix
+	case p.kind == prefix && i < 0:
+		iss, sub = p, pattern{kind: presence}
+	case p.kind == prefix:
+		sub.kind = prefix
 	}
-	return tokenOf{stringMatcher(value[:i]), stringMatcher(value[i+1:])}
+	return tokenOf{iss.matcher(false), sub.matcher(false)}
 }
 
-// everySplit returns the matchers of each issuer and subject that joined by a slash match a value. No issuer ends
-// within the "://" of a URL.
+// maxSplits is the largest number of places at which a value is split. A value with more of them matches every token.
+const maxSplits = 64
+
+// everySplit returns the matchers of each issuer and subject that joined by a slash match a value in which each star is
+// a wildcard. No issuer ends within the "://" of a URL.
 func everySplit(value string) []tokenOf {
 	var list []tokenOf
-	switch p := parsePattern(value); {
-	case p.kind == suffix && p.text != "/":
-		list = append(list, tokenOf{regexMatcher(".+"), p.matcher(false)})
-	case p.kind == prefix:
-		list = append(list, tokenOf{p.matcher(false), regexMatcher(".+")})
-	case !strings.Contains(value, "/"):
-		return []tokenOf{splitPrincipal(value)}
-	}
-	for i := range len(value) {
-		iss := value[:i]
-		if value[i] == '/' && !strings.HasSuffix(iss, ":") && !strings.HasSuffix(iss, ":/") {
-			list = append(list, tokenOf{stringMatcher(iss), stringMatcher(value[i+1:])})
+	for i, c := range value {
+		switch iss := value[:i]; {
+		case len(list) == maxSplits:
+			return everySplit("*")
+		case c == '*':
+			list = append(list, tokenOf{globMatcher(value[:i+1]), globMatcher(value[i:])})
+		case c == '/' && !strings.HasSuffix(iss, ":") && !strings.HasSuffix(iss, ":/"):
+			list = append(list, tokenOf{globMatcher(iss), globMatcher(value[i+1:])})
 		}
+	}
+	if list == nil {
+		list = append(list, splitPrincipal(value))
 	}
 	return list
 }
 
+// globMatcher returns the matcher of a value in which each star is a wildcard.
+func globMatcher(value string) *matcherv3.StringMatcher {
+	p := parsePattern(value)
+	switch {
+	case strings.Trim(value, "*") == "" && value != "":
+		return pattern{kind: presence}.matcher(false)
+	case strings.Contains(p.text, "*"):
+		return regexMatcher(glob(value, ".*"))
+	}
+	return p.matcher(false)
+}
+
 // claims matches a claim that is one of the values, or a list with one of them.
-func (t translation) claims(path ...string) func(values []string) (*rbacv3.Principal, error) {
-	return func(values []string) (*rbacv3.Principal, error) {
+func (t translation) claims(path ...string) matchAny[*rbacv3.Principal] {
+	return func(values []string, _ bool) (*rbacv3.Principal, error) {
 		if !t.http {
 			return nil, errNoHTTP
 		}

@@ -14,25 +14,52 @@ func trustDomains(m *mesh.Config) []string {
 	return slices.Compact(all)
 }
 
-// inEveryDomain returns principals, with each that names a trust domain of the mesh in all of them.
-func (t translation) inEveryDomain(values []string) []string {
+// anyTrustDomain is the name that stands in principals for each trust domain of the mesh, whatever they are: policies
+// are written with the name that a mesh has by default.
+const anyTrustDomain = "cluster.local"
+
+// inEveryDomain returns principals, with each that names a trust domain of the mesh in all of them. A pattern names a
+// trust domain that it matches. One that is no whole ID does so only by the exact name or the end of a trust domain of
+// the mesh.
+func (t translation) inEveryDomain(values []string, keepsOut bool) []string {
 	var list []string
 	for _, v := range values {
 		named, rest, _ := strings.Cut(v, "/")
+		whole := strings.Count(v, "/") == 4 // domain/ns/namespace/sa/account
 		p := parsePattern(named)
+		ends := func(domain string) bool { return p.kind == suffix && strings.HasSuffix(domain, p.text) }
 		matches := func(domain string) bool {
-			return p.kind == exact && domain == p.text || p.kind == suffix && strings.HasSuffix(domain, p.text)
+			return domain == named || ends(domain) || whole && p.kind == prefix && strings.HasPrefix(domain, p.text)
 		}
-		if !strings.HasPrefix(rest, "ns/") || !slices.ContainsFunc(t.domains, matches) {
+		pointer := whole && named == anyTrustDomain
+		if !strings.HasPrefix(rest, "ns/") || !pointer && !slices.ContainsFunc(t.domains, matches) {
 			list = append(list, v)
 			continue
 		}
 		for _, d := range t.domains {
-			if one := d + "/" + rest; !matches(d) {
+			if one := d + "/" + rest; !ends(d) {
 				list = append(list, one)
 			} else if !slices.Contains(list, v) {
 				list = append(list, v)
 			}
+		}
+		if pointer && keepsOut && !slices.Contains(t.domains, named) {
+			list = append(list, v) // a peer of another mesh may have the name itself
+		}
+	}
+	return list
+}
+
+// withAliases returns names of trust domains, with each that is one of the mesh's replaced by all of them.
+func (t translation) withAliases(names []string) []string {
+	var list []string
+	added := false
+	for _, n := range names {
+		switch {
+		case !slices.Contains(t.domains, n):
+			list = append(list, n)
+		case !added:
+			list, added = append(list, t.domains...), true
 		}
 	}
 	return list
