@@ -9,6 +9,7 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
@@ -36,16 +37,29 @@ func TestServerNamesAreTakenOnce(t *testing.T) {
 	}
 }
 
-// TestNoRouteConfigurationIsEmpty: the route configuration of a deleted listener still has a virtual host.
+// TestNoRouteConfigurationIsEmpty checks that the route configuration of a deleted listener still has a virtual host,
+// whether or not the Sidecar has a listener for all other ports. Envoy keeps the virtual hosts that came by themselves
+// when the route configuration no longer says that they do.
 func TestNoRouteConfigurationIsEmpty(t *testing.T) {
-	w, tr := newWorld(t, mesh.Default()), newTranslator(0)
-	s := w.apply(objects(t, "sidecar.yaml", []byte("apiVersion: networking.istio.io/v1\nkind: Sidecar\nmetadata: {name: s, namespace: a}\n"+
-		"spec: {egress: [{port: {number: 9000, name: http, protocol: HTTP}, hosts: [./*]}]}\n"))...)
-	for who, name := range map[string]string{"web": "9001", "gateway": "http.9001"} {
-		r := tr.Resource(s, tr.ResolveCohort(s, testProxies()[who]), envoy.RouteType, name)
-		hosts := decode(t, r).(*routev3.RouteConfiguration).VirtualHosts
-		if len(hosts) != 1 || hosts[0].Name != "blackhole:9001" || !slices.Equal(hosts[0].Domains, []string{"*"}) || len(hosts[0].Routes) != 0 || r.Hosts.Len() != 1 {
-			t.Errorf("%s of %s: %v", name, who, hosts)
+	for _, egress := range []string{"", ", {hosts: [./*]}"} {
+		w, tr := newWorld(t, mesh.Default()), newTranslator(0)
+		s := w.apply(objects(t, "sidecar.yaml", []byte("apiVersion: networking.istio.io/v1\nkind: Sidecar\nmetadata: {name: s, namespace: a}\n"+
+			"spec: {egress: [{port: {number: 9000, name: http, protocol: HTTP}, hosts: [./*]}"+egress+"]}\n"))...)
+		for _, x := range []struct{ who, name, host string }{
+			{"web", "9001", "blackhole:9001"}, {"gateway", "http.9001", "blackhole:9001"},
+			{"web", "unix:///run/x.sock", "blackhole:0"}, {"web", "unix:///run/x:9000", "blackhole:0"}, {"web", "unix://@x", "blackhole:0"},
+		} {
+			if egress != "" && x.name == "9001" { // of the listener for all other ports
+				x.host = names.AllowAny
+			}
+			r := tr.Resource(s, tr.ResolveCohort(s, testProxies()[x.who]), envoy.RouteType, x.name)
+			hosts := decode(t, r).(*routev3.RouteConfiguration).VirtualHosts
+			if len(hosts) != 1 || hosts[0].Name != x.host || !slices.Equal(hosts[0].Domains, []string{"*"}) || r.Hosts.Len() != 1 {
+				t.Errorf("%s of %s: %v", x.name, x.who, hosts)
+			}
+			if len(hosts) == 1 && len(hosts[0].Routes) != 0 && x.host != names.AllowAny {
+				t.Errorf("%s of %s has routes: %v", x.name, x.who, hosts)
+			}
 		}
 	}
 }

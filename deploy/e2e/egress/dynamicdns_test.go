@@ -40,13 +40,19 @@ type mesh struct {
 	t *testing.T
 }
 
-// start runs the mesh. On the loopback interface of the caller are servers of HTTP on 8080 and 8081, and of HTTPS on
-// 8443 and 8444.
+// start runs the mesh with its servers: on the loopback interface of the caller are servers of HTTP on 8080 and 8081,
+// and of HTTPS on 8443 and 8444.
 func start(t *testing.T, config string) mesh {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
-	m := mesh{suite.StartMesh(ctx, t, suite.MeshOptions{Network: network, Files: map[string]string{"mesh.yaml": meshYAML}, Config: config}), t}
+	return serve(t, suite.StartMesh(ctx, t, suite.MeshOptions{Network: network, Files: map[string]string{"mesh.yaml": meshYAML}, Config: config}))
+}
+
+// serve runs the servers of a mesh.
+func serve(t *testing.T, of *suite.Mesh) mesh {
+	t.Helper()
+	m := mesh{of, t}
 	for _, port := range []string{"8080", "8081", "8443", "8444"} {
 		l, err := m.Pod("caller").Location.Listen(net.JoinHostPort("127.0.0.1", port))
 		if err != nil {

@@ -74,7 +74,7 @@ func (m *Routes) sidecarRoute(v *view.View, of cohort.Handle[cohort.Client], nam
 		hosts := engine.Single(func() []*envoy.Resource { return []*envoy.Resource{b.blackholeHost(b.port)} }, engine.IfAll)
 		hosts.Content = true
 		return buildRoute(routeKeyOf(c, name, hosts.Generate(), buildHeader))
-	case b.egress == nil, b.lacksService(), b.lacksSocket():
+	case b.egress == nil, b.lacksService():
 		return buildHeader(headerKey{name: name})
 	}
 	return m.route(v, of, name, func(v *view.View) engine.Generator[string] { return b.in(v).hosts() })

@@ -88,11 +88,11 @@ func routeKeyOf(c cohort.Client, name string, s *engine.Version, header func(hea
 	return k
 }
 
-// divisible reports whether a route configuration can have more than one virtual host. Those of a single sniffed
-// service have one, and are always sent whole.
+// divisible reports whether a route configuration can have more than one virtual host. The route configuration of a
+// single sniffed service has one, and is always sent whole.
 func divisible(name string) bool {
 	n, ok := names.ParseRoute(name)
-	return !ok || n.Host == ""
+	return !ok || n.Host == "" || isSocketRoute(name)
 }
 
 func buildHeader(k headerKey) *envoy.Resource {

@@ -118,26 +118,22 @@ func (b *sidecarRouteBuilder) lacksService() bool {
 	return b.sniffed != "" && b.candidate(b.sniffed) == nil
 }
 
-// lacksSocket reports whether the route configuration is of a socket that no listener is bound to.
-func (b *sidecarRouteBuilder) lacksSocket() bool {
-	return isSocketRoute(b.route) && b.egress.Listener.GetPort() == nil
-}
-
 // isSocketRoute reports whether a route configuration is of a socket.
 func isSocketRoute(name string) bool { return strings.HasPrefix(name, "unix://") }
 
-// egressFor returns the egress listener of a route configuration: the one of its port or socket, else the catch-all.
+// egressFor returns the egress listener of a route configuration: the one of its port, else the catch-all, or the one
+// of its socket. It returns nil if there is none.
 func egressFor(sc *scope.Scope, name string, port uint32) *scope.Egress {
 	var rest *scope.Egress
 	for i := range sc.Egress {
 		e := &sc.Egress[i]
 		switch p := e.Listener.GetPort(); {
-		case p == nil:
-			rest = e
 		case isSocketRoute(name):
-			if names.UnixRoute(e.Listener.Bind) == name {
+			if p != nil && names.UnixRoute(e.Listener.Bind) == name {
 				return e
 			}
+		case p == nil:
+			rest = e
 		case p.Number == port:
 			return e
 		}
