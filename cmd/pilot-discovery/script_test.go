@@ -164,8 +164,8 @@ func (o *output) String() string {
 // serve DIR FLAGS... starts a server of the directory on free ports of the loopback interface, and waits until it is
 // ready. Serving again restarts it. $http and $monitoring are its addresses then, and stderr matches its log so far.
 //
-// ! serve REGEXP DIR FLAGS... waits until a server has ended with an error, or waits and is not ready, and its log or
-// the answer of its readiness probe matches REGEXP. It fails if the server becomes ready.
+// ! serve REGEXP DIR FLAGS... checks that a server does not become ready: it ends, and its log matches REGEXP, or it
+// waits, and the answer of its readiness probe does. What a server logs before it becomes ready is no reason.
 func serve(ts *testscript.TestScript, neg bool, args []string) {
 	usage := "usage: serve DIR FLAGS..., or ! serve REGEXP DIR FLAGS..."
 	var words *regexp.Regexp
@@ -199,7 +199,7 @@ func serve(ts *testscript.TestScript, neg bool, args []string) {
 			ts.Fatalf("the server ended:\n%s", s.log)
 		case neg && code == http.StatusOK:
 			ts.Fatalf("the server is ready, and should not be:\n%s", s.log)
-		case neg && (words.MatchString(s.log.String()) || words.MatchString(probe)):
+		case neg && (ended && words.MatchString(s.log.String()) || words.MatchString(probe)):
 			fmt.Fprint(ts.Stderr(), s.log, probe)
 			s.stop()
 			return

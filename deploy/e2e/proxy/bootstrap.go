@@ -32,7 +32,8 @@ type Node struct {
 	Network, View string
 }
 
-func (n Node) message() *corev3.Node {
+// Message is the node as Envoy says it.
+func (n Node) Message() *corev3.Node {
 	p := &node.Proxy{
 		Type: n.Type, Name: n.Name, Namespace: n.Namespace, Domain: n.Namespace + ".svc.cluster.local", IPs: []string{n.Addr.String()},
 		Cluster: cmp.Or(n.Cluster, "Kubernetes"), Network: n.Network, NodeName: n.NodeName, Workload: n.Workload, Account: n.ServiceAccount, MeshID: "cluster.local",
@@ -46,7 +47,7 @@ func (n Node) message() *corev3.Node {
 
 // bootstrap is Envoy's configuration before it has any: where the control plane is, and how to ask it.
 func (o Options) bootstrap() ([]byte, error) {
-	b, err := bootstrap.New(bootstrap.Options{Node: o.Node.message(), ADS: o.XDS, SDS: o.SDS, Admin: o.Admin, StateOfTheWorld: !o.Delta})
+	b, err := bootstrap.New(bootstrap.Options{Node: o.Node.Message(), ADS: o.XDS, SDS: o.SDS, Admin: o.Admin, StateOfTheWorld: !o.Delta})
 	if err != nil {
 		return nil, err
 	}

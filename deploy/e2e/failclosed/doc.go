@@ -1,0 +1,14 @@
+// Package failclosed tests that an input which breaks never opens what it has closed: at a first start of the server,
+// at a restart with connected proxies, and while it runs. Its witnesses are a real Envoy and a client of ADS that stay
+// connected through restarts. A test fails if one of them is ever sent something more open than it had.
+//
+//   - rows_*_test.go: the inputs, and what an error in each does. docs/security/inputs.md is made of them.
+//   - run_test.go: how one row is run. table_test.go: the document.
+//   - posture_test.go: what a proxy refuses, and which of two states is more open.
+//   - envoy_test.go, client_test.go: the witnesses.
+//
+// To add an input, add a row: the objects that close something, the same world without them or with a laxer version,
+// and the errors, each with what becomes of it. Then write the document with
+//
+//	go test ./deploy/e2e/failclosed -run TestDocument -args -update
+package failclosed

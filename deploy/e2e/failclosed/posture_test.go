@@ -1,0 +1,193 @@
+package failclosed
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// view is what a proxy has: resources as JSON, by the short name of their type (cds, lds, rds) and their own name.
+type view map[string]map[string]any
+
+// posture is what a proxy lets through, and for each such thing what restricts it. A thing is a cluster, a filter chain
+// of a listener, or a virtual host.
+type posture map[string]map[string]bool
+
+// postureOf reads a posture. What belongs to a marker is left out.
+func postureOf(v view) posture {
+	p := posture{}
+	for name, c := range v["cds"] {
+		p.add("cluster "+name, clusterRestrictions(c))
+	}
+	for name, l := range v["lds"] {
+		chains, _ := at(l, "filter_chains").([]any)
+		if last := at(l, "default_filter_chain"); last != nil {
+			chains = append(slices.Clone(chains), last)
+		}
+		for _, chain := range chains {
+			p.add(fmt.Sprintf("listener %s for %s", name, text(at(chain, "filter_chain_match"))), chainRestrictions(chain))
+		}
+	}
+	for name, r := range v["rds"] {
+		hosts, _ := at(r, "virtual_hosts").([]any)
+		for _, h := range hosts {
+			if strings.HasPrefix(text(at(h, "domains")), `["removed.invalid/`) {
+				continue // a virtual host that Envoy has no more, and cannot forget
+			}
+			p.add(fmt.Sprintf("route %s for %v", name, at(h, "name")), hostRestrictions(h))
+		}
+	}
+	return p
+}
+
+// ofMarker matches the things of a marker, by its name and its ports.
+var ofMarker = regexp.MustCompile(markerName + `|^listener \S+_2[01]\d{3} |^route http\.21\d{3} `)
+
+func (p posture) add(thing string, restrictions []string) {
+	if ofMarker.MatchString(thing) || strings.HasSuffix(thing, "for block_all") {
+		return
+	}
+	if p[thing] == nil {
+		p[thing] = map[string]bool{}
+	}
+	for _, r := range restrictions {
+		p[thing][r] = true
+	}
+}
+
+// moreOpen returns what is open in p that was closed in before.
+func (p posture) moreOpen(before posture) (list []string) {
+	for _, thing := range slices.Sorted(maps.Keys(p)) {
+		had, ok := before[thing]
+		if !ok {
+			list = append(list, "new: "+thing)
+			continue
+		}
+		for _, r := range slices.Sorted(maps.Keys(had)) {
+			if !p[thing][r] {
+				list = append(list, fmt.Sprintf("%s lost %s", thing, r))
+			}
+		}
+	}
+	return list
+}
+
+// clusterRestrictions returns how a cluster encrypts, and whom it accepts.
+func clusterRestrictions(c any) (list []string) {
+	context := at(c, "transport_socket", "typed_config")
+	if context == nil || !strings.Contains(text(context), "UpstreamTlsContext") {
+		return nil
+	}
+	list = []string{"TLS"}
+	walk(context, func(key string, value any) {
+		switch key {
+		case "match_typed_subject_alt_names":
+			list = append(list, "names "+text(value))
+		case "trusted_ca", "validation_context_sds_secret_config", "crl", "tls_certificate_sds_secret_configs":
+			list = append(list, key)
+		}
+	})
+	return list
+}
+
+// chainRestrictions returns what a filter chain asks of who calls, and which filters a request goes through.
+func chainRestrictions(chain any) (list []string) {
+	if socket := at(chain, "transport_socket"); socket != nil && strings.Contains(text(socket), "DownstreamTlsContext") {
+		list = append(list, "TLS")
+		walk(socket, func(key string, value any) {
+			if key == "require_client_certificate" && value == true || key == "trusted_ca" || key == "crl" {
+				list = append(list, key)
+			}
+		})
+	}
+	walk(at(chain, "filters"), func(key string, value any) {
+		switch {
+		case key == "cluster" && value == "BlackHoleCluster":
+			list = append(list, "blocked")
+		case key == "filters" || key == "http_filters":
+			for _, f := range value.([]any) {
+				list = append(list, fmt.Sprintf("filter %v", at(f, "name")))
+			}
+		case key == "rules":
+			list = append(list, fmt.Sprintf("rules of action %v", at(value, "action")))
+		}
+	})
+	filters, _ := at(chain, "filters").([]any)
+	for _, f := range filters {
+		list = append(list, fmt.Sprintf("filter %v", at(f, "name")))
+	}
+	return list
+}
+
+// hostRestrictions returns what a virtual host answers in place of the application.
+func hostRestrictions(h any) (list []string) {
+	if tls := at(h, "require_tls"); tls != nil {
+		list = append(list, fmt.Sprintf("TLS %v", tls))
+	}
+	routes, _ := at(h, "routes").([]any)
+	for _, r := range routes {
+		if status := at(r, "direct_response", "status"); status != nil {
+			list = append(list, fmt.Sprintf("answer %v for %s", status, text(at(r, "match"))))
+		}
+	}
+	return list
+}
+
+// at returns what is at a path of fields, or nil.
+func at(v any, path ...string) any {
+	for _, field := range path {
+		m, ok := v.(map[string]any)
+		if !ok {
+			return nil
+		}
+		v = m[field]
+	}
+	return v
+}
+
+// walk calls do for each field of v, at any depth.
+func walk(v any, do func(key string, value any)) {
+	switch v := v.(type) {
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			do(key, v[key])
+			walk(v[key], do)
+		}
+	case []any:
+		for _, item := range v {
+			walk(item, do)
+		}
+	}
+}
+
+func text(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return string(b)
+}
+
+// TestMoreOpen: the comparison sees what is gone and what is new, and takes what is refused altogether for closed.
+func TestMoreOpen(t *testing.T) {
+	before := posture{"cluster a": {"TLS": true, "names x": true}, "cluster b": {}}
+	for _, x := range []struct {
+		name string
+		now  posture
+		want int
+	}{
+		{"the same", before, 0},
+		{"stricter", posture{"cluster a": {"TLS": true, "names x": true, "crl": true}, "cluster b": {"TLS": true}}, 0},
+		{"refused", posture{}, 0},
+		{"without a restriction", posture{"cluster a": {"TLS": true}}, 1},
+		{"new", posture{"cluster c": {"TLS": true}}, 1},
+	} {
+		if got := x.now.moreOpen(before); len(got) != x.want {
+			t.Errorf("%s: %q, want %d", x.name, got, x.want)
+		}
+	}
+}

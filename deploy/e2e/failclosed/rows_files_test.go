@@ -1,0 +1,52 @@
+package failclosed
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// policy lets no request in.
+const policy = `apiVersion: security.istio.io/v1
+kind: AuthorizationPolicy
+metadata: {name: input, namespace: a}
+spec: {}
+`
+
+// fileRows are the errors of a file, whatever it holds.
+func fileRows() []row {
+	return []row{{
+		input: "a file of the config directory", good: policy, errors: []fault{
+			{name: "unreadable", spoil: unreadable, said: "permission denied", start: refused, running: kept},
+			{name: "a link that leads nowhere", spoil: dangling, said: "input.yaml", start: refused, running: kept},
+			{name: "a link that leads out of the directory", spoil: leadsOut, said: "input.yaml", start: refused, running: kept},
+			{name: "too large", content: strings.Repeat("# comment\n", 17<<20/10) + "---\n" + policy, said: "input.yaml", start: refused, running: kept},
+			{name: "cut off within the kind", content: policy[:len("apiVersion: security.istio.io/v1\nki")], said: "input.yaml", start: refused, running: kept},
+			{name: "not UTF-8", content: strings.Replace(policy, "spec", "\xff\xfe: x\nspec", 1), said: "input.yaml", start: refused, running: kept},
+			{name: "a syntax error", content: strings.Replace(policy, "{}", "{", 1), said: "input.yaml", start: refused, running: kept},
+		},
+	}}
+}
+
+func unreadable(t *testing.T, file string) {
+	t.Helper()
+	content, err := os.ReadFile(file)
+	must(t, err)
+	next := file + ".next"
+	must(t, os.WriteFile(next, append(content, "# another\n"...), 0))
+	must(t, os.Rename(next, file))
+}
+
+func dangling(t *testing.T, file string) {
+	t.Helper()
+	must(t, os.Remove(file))
+	must(t, os.Symlink("nowhere", file))
+}
+
+func leadsOut(t *testing.T, file string) {
+	t.Helper()
+	outside := filepath.Join(t.TempDir(), "outside.yaml")
+	must(t, os.Rename(file, outside))
+	must(t, os.Symlink(outside, file))
+}
