@@ -5,12 +5,51 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/istiod-lite/istiod-lite/api/safe"
 )
+
+// TestFetchByNoProxy: the address that is checked is the one of the URL, so no proxy stands between.
+func TestFetchByNoProxy(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("keys")) }))
+	defer server.Close()
+	f := safe.NewFetcher(safe.FetchOptions{
+		Size: 100, Timeout: 10 * time.Second, Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")},
+		Transport: &http.Transport{DisableKeepAlives: true, Proxy: func(r *http.Request) (*url.URL, error) {
+			t.Errorf("a proxy is asked for %s", r.URL)
+			return nil, nil
+		}},
+	})
+	if got, err := f.Get(t.Context(), server.URL); err != nil || string(got) != "keys" {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// TestFetchKeepsTLS: a redirect from https leads to https alone.
+func TestFetchKeepsTLS(t *testing.T) {
+	plain := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("keys of anybody")) }))
+	defer plain.Close()
+	mux := http.NewServeMux()
+	mux.HandleFunc("/ok", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("keys")) })
+	mux.HandleFunc("/stay", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/ok", http.StatusFound) })
+	mux.HandleFunc("/leave", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, plain.URL, http.StatusFound) })
+	secure := httptest.NewTLSServer(mux)
+	defer secure.Close()
+	transport, _ := secure.Client().Transport.(*http.Transport)
+	f := safe.NewFetcher(safe.FetchOptions{
+		Size: 100, Timeout: 10 * time.Second, Redirects: 2, Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}, Transport: transport,
+	})
+	if got, err := f.Get(t.Context(), secure.URL+"/stay"); err != nil || string(got) != "keys" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if got, err := f.Get(t.Context(), secure.URL+"/leave"); err == nil || !strings.Contains(err.Error(), "from https to http") {
+		t.Errorf("%q, %v", got, err)
+	}
+}
 
 // TestFetch fetches from a host that is allowed, and from nowhere that it should not.
 func TestFetch(t *testing.T) {
@@ -56,6 +95,9 @@ func TestFetch(t *testing.T) {
 		if got, err := f.Get(t.Context(), at); err == nil || strings.Contains(err.Error(), "do not tell") {
 			t.Errorf("%s: %q, %v", at, got, err)
 		}
+	}
+	if got, err := f.Get(t.Context(), strings.Replace(server.URL, "://", "://user:word@", 1)+"/ok"); err == nil {
+		t.Errorf("a URL with a user: %q", got)
 	}
 	options.Allow, options.Block = nil, []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}
 	f = safe.NewFetcher(options)

@@ -2,6 +2,8 @@ package authenticate_test
 
 import (
 	"context"
+	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -93,6 +95,41 @@ func TestRedirects(t *testing.T) {
 	}
 	if http.DefaultClient.CheckRedirect != nil {
 		t.Error("nobody else follows redirects either")
+	}
+}
+
+// TestReviewTellsNoToken: an API server that fails may say what it was sent, and the error is logged.
+func TestReviewTellsNoToken(t *testing.T) {
+	const secret = "header.payload.signature"
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusInternalServerError)
+		_ = json.NewEncoder(w).Encode(map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "failed on " + string(body), "code": 500})
+	}))
+	defer server.Close()
+	a, err := authenticate.NewAPIServer(&rest.Config{Host: server.URL}, nil, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.Review(t.Context(), secret, nil); err == nil || strings.Contains(err.Error(), secret) || !strings.Contains(err.Error(), "[redacted]") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestLongDiscovery: of an answer without end no more is read than an issuer's document has.
+func TestLongDiscovery(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"issuer":"https://kubernetes.default.svc","more":"`)
+		_, _ = io.WriteString(w, strings.Repeat("x", 1<<20)+`"}`)
+	}))
+	defer server.Close()
+	a, err := authenticate.NewAPIServer(&rest.Config{Host: server.URL}, nil, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if issuer, err := a.Issuer(t.Context()); err == nil {
+		t.Errorf("%q is read from a document of more than 1 MiB", issuer)
 	}
 }
 

@@ -393,6 +393,19 @@ func TestDeletedEntryIsWrittenAgain(t *testing.T) {
 		}
 		time.Sleep(10 * time.Second)
 		w.want(t, "a connected healthy=true")
+		// So it is while its proxy may register: the group may be for another service account by now.
+		other := reviews()
+		other.Spec.(*networkingv1.WorkloadGroup).Template.ServiceAccount = "other-sa"
+		w.take([]kinds.Change{{Key: groupKey, Object: other}})
+		e, _ = w.Memory.Get(t.Context(), vm())
+		if err := w.Memory.Delete(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		w.want(t, "none")
+		w.take([]kinds.Change{{Key: groupKey, Object: reviews()}})
+		time.Sleep(time.Hour)
+		w.want(t, "a connected healthy=true")
 		// With its group it is gone for good, though its proxy stays.
 		w.take([]kinds.Change{{Key: groupKey}})
 		e, _ = w.Memory.Get(t.Context(), vm())

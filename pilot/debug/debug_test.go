@@ -29,6 +29,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/authorize"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/pushes"
 	"github.com/istiod-lite/istiod-lite/pilot/scope"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/pilot/xds"
@@ -404,6 +405,25 @@ func TestForceDisconnect(t *testing.T) {
 	}
 	if code, _ := get(t, a, "/debug/force_disconnect?proxyID=nobody.a", here); code != http.StatusNotFound {
 		t.Errorf("%d", code)
+	}
+}
+
+// TestWaitingRequestsAreBounded: requests that wait for a push take no slot of others, and are so many at most.
+func TestWaitingRequestsAreBounded(t *testing.T) {
+	a, _ := testAPI(t)
+	a.o.Pushes = pushes.New(pushes.Options{})
+	a.Close() // each waits no longer than it must
+	if code, body := get(t, a, "/debug/pushes?watch", here); code != http.StatusOK {
+		t.Errorf("%d %s", code, body)
+	}
+	for range maxWatchers {
+		a.watchers <- struct{}{}
+	}
+	if code, body := get(t, a, "/debug/pushes?watch", here); code != http.StatusTooManyRequests {
+		t.Errorf("one more waits: %d %s", code, body)
+	}
+	if code, body := get(t, a, "/debug/pushes", here); code != http.StatusOK {
+		t.Errorf("one that does not wait: %d %s", code, body)
 	}
 }
 

@@ -464,6 +464,43 @@ func TestMalformedQueries(t *testing.T) {
 	}
 }
 
+// TestResponsesAreNotAnswered: two servers that answer each other's responses would never end.
+func TestResponsesAreNotAnswered(t *testing.T) {
+	s := start(t, Options{})
+	set(t, s, table())
+	local := &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)}
+	from, err := net.ListenUDP("udp", local)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer from.Close()
+	to, err := net.ListenUDP("udp", local)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer to.Close()
+	for _, response := range []bool{true, false} {
+		m := new(dns.Msg).SetQuestion("reviews.", dns.TypeA)
+		m.Response = response
+		in, err := m.Pack()
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.serveDatagram(from, in, make([]byte, dns.MaxMsgSize), to.LocalAddr().(*net.UDPAddr).AddrPort())
+		if _, err := from.WriteTo([]byte("end"), to.LocalAddr()); err != nil {
+			t.Fatal(err)
+		}
+		got := make([]byte, dns.MaxMsgSize)
+		n, err := to.Read(got)
+		if answered := string(got[:n]) != "end"; err != nil || answered == response {
+			t.Errorf("response %v is answered: %v, %v", response, answered, err)
+		}
+		if !response {
+			_, _ = to.Read(got) // the end
+		}
+	}
+}
+
 // On all addresses it answers from the one that was asked.
 func TestAllAddresses(t *testing.T) {
 	s, err := New(Options{Addr: "0.0.0.0:0", ResolvConf: os.DevNull})

@@ -49,6 +49,9 @@ func TestHTTP(t *testing.T) {
 			w.WriteHeader(http.StatusBadRequest)
 		}
 	})
+	mux.HandleFunc("/large", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("X-Large", strings.Repeat("x", 2*maxHeader))
+	})
 	mux.HandleFunc("/source", func(w http.ResponseWriter, r *http.Request) {
 		if !strings.HasPrefix(r.RemoteAddr, SourceIPv4+":") {
 			w.WriteHeader(http.StatusForbidden)
@@ -71,6 +74,9 @@ func TestHTTP(t *testing.T) {
 	}
 	if got := check(&Probe{HTTP: &HTTP{URL: plain.URL + "/header", Header: http.Header{"Host": {"app.example"}, "X-Probe": {"1"}}}}); got != "well" {
 		t.Errorf("with headers: %s", got)
+	}
+	if got := check(&Probe{HTTP: &HTTP{URL: plain.URL + "/large"}}); !strings.Contains(got, "headers exceeded") {
+		t.Errorf("a header of 128 KiB: %s", got)
 	}
 	if err := (&Probe{HTTP: &HTTP{URL: plain.URL + "/code/200"}}).Check(t.Context()); err != nil {
 		t.Errorf("without a timeout: %v", err)

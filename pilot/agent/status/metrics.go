@@ -26,6 +26,8 @@ import (
 // merged serves what Envoy, agent and application measure. A source that fails leaves the others.
 type merged struct {
 	envoy, app string // URLs, or empty
+	maxEnvoy   int64  // bytes of Envoy's metrics
+	maxApp     int64  // bytes of the application's metrics
 	agent      prometheus.Gatherer
 	client     *http.Client
 	log        *slog.Logger
@@ -48,7 +50,7 @@ const (
 // newMerged reads the annotations of the application. The error names the field that is wrong.
 func newMerged(o Options, own net.Addr) (*merged, error) {
 	m := &merged{
-		envoy: o.EnvoyStats, agent: o.Gatherer, log: o.Log,
+		envoy: o.EnvoyStats, agent: o.Gatherer, log: o.Log, maxEnvoy: cmp.Or(o.largest, maxEnvoy), maxApp: cmp.Or(o.largest, maxApp),
 		client:   &http.Client{Transport: &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 1, IdleConnTimeout: idle}},
 		scrapes:  prometheus.NewCounter(prometheus.CounterOpts{Name: "istio_agent_scrapes_total", Help: "Requests for merged metrics."}),
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "istio_agent_scrape_failures_total", Help: "Sources of merged metrics that failed."}, []string{"type"}),
@@ -136,13 +138,13 @@ func (m *merged) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	out := bufio.NewWriterSize(w, 64<<10)
 	e := <-envoy
 	if e.err == nil && e.resp != nil {
-		e.err = copyLines(out, e.resp.Body, maxEnvoy, edit)
+		e.err = copyLines(out, e.resp.Body, m.maxEnvoy, edit)
 		e.resp.Body.Close()
 	}
 	m.count("envoy", e.err)
 	m.count("agent", m.encode(out, format))
 	if app != nil {
-		appErr = copyLines(out, app.Body, maxApp, func(line []byte) []byte {
+		appErr = copyLines(out, app.Body, m.maxApp, func(line []byte) []byte {
 			if bytes.Equal(line, []byte("# EOF\n")) {
 				return nil
 			}

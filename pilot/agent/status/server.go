@@ -45,6 +45,11 @@ type Options struct {
 	Quit, Drain func()
 	Log         *slog.Logger
 	Registerer  prometheus.Registerer
+
+	// listen opens the port. Nil means net.ListenConfig.
+	listen func(ctx context.Context, network, address string) (net.Listener, error)
+	// largest bounds the bytes that are read of a source's metrics. 0 means maxEnvoy and maxApp.
+	largest int64
 }
 
 // Server is port 15020. Its methods are safe for concurrent use.
@@ -74,7 +79,11 @@ func New(o Options) (*Server, error) {
 		return nil, fmt.Errorf("ISTIO_KUBE_APP_PROBERS: %w", err)
 	}
 	s := &Server{o: o, ready: newReadiness(o)}
-	if s.listener, err = new(net.ListenConfig).Listen(context.Background(), "tcp", o.Addr); err != nil {
+	listen := o.listen
+	if listen == nil {
+		listen = new(net.ListenConfig).Listen
+	}
+	if s.listener, err = listen(context.Background(), "tcp", o.Addr); err != nil {
 		return nil, fmt.Errorf("status port: %w", err)
 	}
 	s.listener = quota.NewCounter(maxConnections).Listen(s.listener)

@@ -7,7 +7,9 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -221,6 +223,9 @@ func TestNameTable(t *testing.T) {
 	if code, body, _ := do(t, "GET", url+"/debug/ndsz"); code != 200 || body != `{"table":{}}` {
 		t.Errorf("%d %s", code, body)
 	}
+	if code, _, _ := do(t, "GET", url+"/debug/ndsz", "X-Large", strings.Repeat("x", 80<<10)); code != http.StatusRequestHeaderFieldsTooLarge {
+		t.Errorf("a header of 80 KiB: %d", code)
+	}
 	if code, body, _ := do(t, "GET", start(t, Options{})+"/debug/ndsz"); code != 404 || !strings.Contains(body, "DNS proxying is off") {
 		t.Errorf("without DNS: %d %s", code, body)
 	}
@@ -228,7 +233,7 @@ func TestNameTable(t *testing.T) {
 
 func TestProbes(t *testing.T) {
 	app := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		if !strings.HasPrefix(r.RemoteAddr, "127.0.0.6:") || r.Header.Get("X-App") != "yes" || r.Host != "app.example" || r.UserAgent() != "kube-probe/1.37" {
+		if !strings.HasPrefix(r.RemoteAddr, "127.0.0.6:") || r.Header.Get("X-App") != "yes" || r.Host != "app.example" || r.UserAgent() != "kube-probe/1.37" || slices.ContainsFunc(hopByHop(), func(name string) bool { return r.Header.Get(name) != "" && name != "Connection" }) {
 			w.WriteHeader(http.StatusTeapot)
 			fmt.Fprint(w, r.RemoteAddr, r.Host, r.Header)
 			return
@@ -250,7 +255,11 @@ func TestProbes(t *testing.T) {
 		"/app-health/web/livez": 200, "/app-health/web/readyz": 503, "/app-health/web/startupz": 200, "/app-health/other/livez": 500,
 		"/app-lifecycle/web/prestopz": 418, "/app-health/unknown/livez": 404,
 	} {
-		if code, body, _ := do(t, "GET", base+path, "User-Agent", "kube-probe/1.37"); code != want {
+		header := []string{"User-Agent", "kube-probe/1.37"}
+		for _, name := range []string{"Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Te", "Accept-Encoding"} { // of this connection
+			header = append(header, name, "trailers")
+		}
+		if code, body, _ := do(t, "GET", base+path, header...); code != want {
 			t.Errorf("%s: %d %s, want %d", path, code, body, want)
 		}
 	}
@@ -408,6 +417,80 @@ func TestMergedMetrics(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestLargeMetrics: of a source that does not end, what is within the bound is served.
+func TestLargeMetrics(t *testing.T) {
+	endless := func(name string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			for r.Context().Err() == nil {
+				if _, err := io.WriteString(w, name+" 1\n"); err != nil {
+					return
+				}
+			}
+		}
+	}
+	_, port, _ := net.SplitHostPort(serve(t, endless("app")))
+	base := start(t, Options{EnvoyStats: "http://" + serve(t, endless("envoy")), Scraping: `{"scrape":"true","port":"` + port + `"}`, largest: 1 << 10})
+	code, body, _ := do(t, "GET", base+"/stats/prometheus")
+	for name, most := range map[string]int{"envoy 1\n": 1 << 10 / 8, "app 1\n": 1 << 10 / 6} {
+		if n := strings.Count(body, name); code != 200 || n == 0 || n > most {
+			t.Errorf("%d, %d times %q", code, n, name)
+		}
+	}
+}
+
+// far is a listener whose connections all come from one address of another host.
+type far struct {
+	net.Listener
+	conns chan net.Conn
+}
+
+type farConn struct {
+	net.Conn
+	closed chan struct{}
+}
+
+func (l far) Accept() (net.Conn, error) {
+	c, ok := <-l.conns
+	if !ok {
+		return nil, net.ErrClosed
+	}
+	return c, nil
+}
+func (farConn) RemoteAddr() net.Addr {
+	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort("10.0.0.9:1"))
+}
+func (c farConn) Close() error { close(c.closed); return nil }
+
+// TestConnectionsOfOneAddress: an address of another host may have a number of connections, and no more.
+func TestConnectionsOfOneAddress(t *testing.T) {
+	l := far{conns: make(chan net.Conn, maxConnections+1)}
+	s, err := New(Options{Addr: "127.0.0.1:0", listen: func(ctx context.Context, network, address string) (net.Listener, error) {
+		at, err := new(net.ListenConfig).Listen(ctx, network, address)
+		l.Listener = at
+		return l, err
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Listener.Close()
+	var last farConn
+	for range maxConnections + 1 {
+		last = farConn{closed: make(chan struct{})}
+		l.conns <- last
+	}
+	close(l.conns)
+	for i := range maxConnections {
+		if _, err := s.listener.Accept(); err != nil {
+			t.Fatalf("connection %d: %v", i, err)
+		}
+	}
+	if c, err := s.listener.Accept(); err == nil {
+		t.Errorf("one connection more is taken: %v", c)
+		return
+	}
+	<-last.closed
 }
 
 // A source that hangs is given up before Prometheus gives up, and the others are served.

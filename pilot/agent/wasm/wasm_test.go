@@ -292,6 +292,28 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
+// TestCredentialsGoByTLS: a registry that is asked by TLS cannot have the password sent to where there is none.
+func TestCredentialsGoByTLS(t *testing.T) {
+	s := serve(t)
+	c := start(t, s, nil)
+	for _, x := range []struct {
+		base, realm string
+		want        bool
+	}{
+		{"https://registry.example/v2/r/m", s.URL + "/token", false},
+		{"https://registry.example/v2/r/m", "//" + s.host() + "/token", false},
+		{"https://registry.example/v2/r/m", "", false},
+		{s.URL + "/v2/r/m", s.URL + "/token", true}, // the operator allows it
+	} {
+		before := s.requests.Load()
+		r := &registry{c: c, base: x.base, user: "u", pass: "hidden"}
+		err := r.authorize(t.Context(), fmt.Sprintf("Bearer realm=%q,service=\"s\"", x.realm))
+		if asked := s.requests.Load() > before; asked != x.want {
+			t.Errorf("%s, with a realm %q, is asked: %v (%v)", x.base, x.realm, asked, err)
+		}
+	}
+}
+
 // refused returns why an extension is replaced by a filter that refuses all, or nothing if its module is a file.
 func refused(t *testing.T, c *Cache, resource []byte) string {
 	t.Helper()

@@ -21,6 +21,7 @@ import (
 	statusv3 "github.com/envoyproxy/go-control-plane/envoy/service/status/v3"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/goleak"
+	"golang.org/x/net/http2"
 	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -575,6 +576,27 @@ func TestBackpressure(t *testing.T) {
 	}
 }
 
+// TestStreamsAreBounded: HTTP/2 tells each client of the socket how many streams it may open.
+func TestStreamsAreBounded(t *testing.T) {
+	w := start(t, Options{})
+	conn, err := net.Dial("unix", w.proxy.o.Path)
+	must(t, err)
+	defer conn.Close()
+	_, err = io.WriteString(conn, http2.ClientPreface)
+	must(t, err)
+	f := http2.NewFramer(conn, conn)
+	must(t, f.WriteSettings())
+	frame, err := f.ReadFrame()
+	must(t, err)
+	settings, ok := frame.(*http2.SettingsFrame)
+	if !ok {
+		t.Fatalf("the first frame is %v", frame)
+	}
+	if n, ok := settings.Value(http2.SettingMaxConcurrentStreams); n != maxStreams {
+		t.Errorf("%d streams, %v", n, ok)
+	}
+}
+
 func TestDebug(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
@@ -709,6 +731,13 @@ func TestTypeOf(t *testing.T) {
 		m := mem.BufferSlice{mem.SliceBuffer(encoded[:cut]), mem.SliceBuffer(encoded[cut:])}
 		if got, err := typeOf(m, sotwTypeURL); got != clusterType || err != nil {
 			t.Fatalf("cut at %d: %q, %v", cut, got, err)
+		}
+	}
+	for n, want := range map[int]int{512: 512, 513: 0} { // a longer type is none that the agent knows
+		long, err := proto.Marshal(&discoveryv3.DiscoveryResponse{TypeUrl: strings.Repeat("t", n)})
+		must(t, err)
+		if got, err := typeOf(mem.BufferSlice{mem.SliceBuffer(long)}, sotwTypeURL); len(got) != want || err != nil {
+			t.Errorf("a type of %d bytes: %d of them, %v", n, len(got), err)
 		}
 	}
 	for n := 1; n < len(encoded); n++ { // of each part of it, a response or an error

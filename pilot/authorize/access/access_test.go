@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
+	"k8s.io/client-go/rest"
 
 	"github.com/istiod-lite/istiod-lite/api/identity"
 )
@@ -123,6 +126,11 @@ func TestClusterThatHangs(t *testing.T) {
 			r.Watch("far", id(i), func() {})
 		}
 		synctest.Wait()
+		r.mu.Lock()
+		if n := r.open["far"]; n != atOnce {
+			t.Errorf("%d questions about one cluster are open", n)
+		}
+		r.mu.Unlock()
 		r.Watch("near", id(0), func() {})
 		synctest.Wait()
 		if allowed, known := r.Allowed("near", id(0)); !allowed || !known {
@@ -142,6 +150,29 @@ func TestClusterThatHangs(t *testing.T) {
 		cancel()
 		<-ended
 	})
+}
+
+// TestDenied: what an API server denies is not allowed, whatever else it says.
+func TestDenied(t *testing.T) {
+	answer := ""
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusCreated)
+		fmt.Fprintf(w, `{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","status":{%s}}`, answer)
+	}))
+	defer server.Close()
+	ask, err := AskServer(&rest.Config{Host: server.URL, Transport: &http.Transport{DisableKeepAlives: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]bool{
+		`"allowed":true`: true, `"allowed":false`: false, ``: false, `"allowed":true,"denied":true`: false, `"denied":true`: false,
+	} {
+		answer = text
+		if got, err := ask(t.Context(), identity.ID{Namespace: "a", ServiceAccount: "web"}); got != want || err != nil {
+			t.Errorf("{%s}: %v, %v", text, got, err)
+		}
+	}
 }
 
 // TestQuestionThatPanics: what panics about one cluster is asked again, however often that happens.

@@ -451,6 +451,39 @@ func TestLimits(t *testing.T) {
 	w.expect("b=b c=c d=d")
 }
 
+// TestDeepDirectories: a tree has an end, and what is below it is a finding.
+func TestDeepDirectories(t *testing.T) {
+	deep := strings.Repeat("d/", maxDirDepth)
+	w := newWorld(t, map[string]string{deep + "in.yaml": vs("a", "a")})
+	w.run(Options{})
+	w.expect("a=a")
+	w.write(deep+"d/out.yaml", vs("b", "b"))
+	w.write("last.yaml", vs("c", "c"))
+	w.expect("a=a c=c")
+	w.eventually("the finding", func() bool { return len(w.source.Findings()) > 0 })
+	if list := w.source.Findings(); len(list) != 1 || list[0].Code != "Limit" || !strings.Contains(list[0].Message, "nested more than 64 levels") {
+		t.Errorf("%v", list)
+	}
+}
+
+// TestFilesThatBecomeOthers: what was a file when the directory was read may be another thing when it is opened.
+func TestFilesThatBecomeOthers(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mkfifo(filepath.Join(dir, "fifo.yaml"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	for _, name := range []string{"fifo.yaml", "."} {
+		if data, _, _, err := read(root, name, 100); err == nil || !strings.Contains(err.Error(), "not a regular file") {
+			t.Errorf("%s: %q, %v", name, data, err)
+		}
+	}
+}
+
 func TestFindingsAreToldOnce(t *testing.T) {
 	var mu sync.Mutex
 	var log strings.Builder

@@ -112,6 +112,46 @@ spec: {from: [{group: gateway.networking.k8s.io, kind: %s, namespace: a}], to: [
 	}
 }
 
+// TestGrantNamesBothEnds: a grant is good for a reference if all that it says of both ends is true of it.
+func TestGrantNamesBothEnds(t *testing.T) {
+	const text = `apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: edge, namespace: a}
+spec: {gatewayClassName: istio, listeners: [{name: h, port: 80, protocol: HTTP}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: secret, namespace: b}
+spec: {selector: {app: x}, ports: [{port: 80}]}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: r, namespace: a}
+spec: {parentRefs: [{name: edge}], rules: [{backendRefs: [{name: secret, namespace: b, port: 80}]}]}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: ReferenceGrant
+metadata: {name: g, namespace: %s}
+spec: {from: [{group: %s, kind: %s, namespace: %s}], to: [{group: "%s", kind: %s, name: "%s"}]}
+`
+	good := []any{"b", "gateway.networking.k8s.io", "HTTPRoute", "a", "", "Service", "secret"}
+	world := func(values ...any) string {
+		w := objects{}
+		w.put(t, fmt.Sprintf(text, values...))
+		return resolvedOf(newStage().Run(t, w, mesh.Default()))["Gateway"]
+	}
+	if got := world(good...); got != "ResolvedRefs" {
+		t.Errorf("%v: %s", good, got)
+	}
+	for i, other := range []string{"c", "example.com", "GRPCRoute", "c", "example.com", "Secret", "other"} {
+		values := slices.Clone(good)
+		values[i] = other
+		if got := world(values...); got != "RefNotPermitted" {
+			t.Errorf("%v: %s", values, got)
+		}
+	}
+}
+
 // resolvedOf returns the reasons of the conditions ResolvedRefs of routes, by the kind of the parent.
 func resolvedOf(d derive.Part) map[string]string {
 	reasons := map[string]string{}

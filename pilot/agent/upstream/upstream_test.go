@@ -1,0 +1,48 @@
+package upstream
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// TestClientCertificate: one that has expired is not shown. The control plane would end the connection because of it,
+// where a token alone would do.
+func TestClientCertificate(t *testing.T) {
+	for name, c := range map[string]struct {
+		end   time.Duration
+		plain bool
+		want  bool
+	}{"valid": {time.Hour, false, true}, "expired": {-time.Minute, false, false}, "without TLS": {time.Hour, true, false}} {
+		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		now := time.Now()
+		template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: now.Add(-time.Hour), NotAfter: now.Add(c.end)}
+		der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		private, err := x509.MarshalPKCS8PrivateKey(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := &Options{Certificate: filepath.Join(t.TempDir(), "cert.pem"), Key: filepath.Join(t.TempDir(), "key.pem"), Plaintext: c.plain}
+		for file, block := range map[string]*pem.Block{o.Certificate: {Type: "CERTIFICATE", Bytes: der}, o.Key: {Type: "PRIVATE KEY", Bytes: private}} {
+			if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := clientCertificate(o); (got != nil) != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
