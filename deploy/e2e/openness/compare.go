@@ -1,0 +1,252 @@
+package openness
+
+import (
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/why"
+)
+
+// Kind is how one configuration is more open than another.
+type Kind string
+
+const (
+	Passes     Kind = "passes"     // a request reaches an application, and the other configuration refuses it
+	Asks       Kind = "asks"       // no authorizer is asked about a request
+	Leaves     Kind = "leaves"     // a request goes to where it was meant to go, and the other routes it
+	Elsewhere  Kind = "elsewhere"  // a request goes to another cluster
+	Plaintext  Kind = "plaintext"  // no TLS to an endpoint
+	Unverified Kind = "unverified" // a certificate is verified less, or not at all
+	Weaker     Kind = "weaker"     // older TLS, or more cipher suites
+	Visible    Kind = "visible"    // a host or a cluster that the other configuration lacks
+	Filter     Kind = "filter"     // a filter is missing, or lets more through
+	Token      Kind = "token"      // a token is validated less, or a header is not taken off
+	Refused    Kind = "refused"    // Envoy refuses the resource, so that the proxy keeps what it had
+)
+
+// Difference is one way in which this control plane's configuration is more open than istiod's.
+type Difference struct {
+	Proxy Proxy
+	Kind  Kind
+	Where string // a request, or a resource
+	Text  string
+}
+
+func (d Difference) String() string {
+	return fmt.Sprintf("%s: %s: %s: %s", d.Proxy, d.Kind, d.Where, d.Text)
+}
+
+// comparison collects differences, one of each kind and text.
+type comparison struct {
+	proxy  Proxy
+	theirs why.Config
+	ours   why.Config
+	found  []Difference
+	seen   map[string]bool
+}
+
+func (c *comparison) report(kind Kind, where, format string, args ...any) {
+	d := Difference{c.proxy, kind, where, fmt.Sprintf(format, args...)}
+	if key := string(kind) + d.Text; !c.seen[key] {
+		c.seen[key] = true
+		c.found = append(c.found, d)
+	}
+}
+
+// Compare returns where our configuration of a proxy is more open than theirs.
+func Compare(s Slot, w World, p Proxy, theirs, ours why.Config) ([]Difference, error) {
+	c := &comparison{proxy: p, theirs: why.Config{}, ours: ours, seen: map[string]bool{}}
+	for url, list := range theirs { // what Envoy refuses is not in force
+		for _, r := range list {
+			if validity(r) == nil {
+				c.theirs[url] = append(c.theirs[url], r)
+			}
+		}
+	}
+	if same(c.theirs, ours) {
+		return nil, nil
+	}
+	for _, list := range ours {
+		for _, r := range list {
+			if err := validity(r); err != nil {
+				c.report(Refused, r.Name, "%v", err)
+			}
+		}
+	}
+	seed := fnv.New64a()
+	_, _ = seed.Write([]byte(w.Name))
+	r := rand.New(rand.NewPCG(seed.Sum64(), 1))
+	v := sampled(s, w)
+	var err error
+	if p == Gateway {
+		err = c.requests(v.gateway(s, r), "")
+	} else {
+		if err = c.requests(v.inbound(s, r, 40), "virtualInbound"); err == nil {
+			err = c.requests(v.outbound(s, r), "")
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := c.clusters(); err != nil {
+		return nil, err
+	}
+	if err := c.listeners(); err != nil {
+		return nil, err
+	}
+	return c.found, c.hosts()
+}
+
+// same reports whether two configurations are the same bytes.
+func same(a, b why.Config) bool {
+	for _, url := range []string{envoy.ListenerType, envoy.ClusterType, envoy.RouteType, envoy.EndpointType, envoy.ExtensionType} {
+		if !slices.EqualFunc(byName(a[url]), byName(b[url]), func(x, y *envoy.Resource) bool {
+			return x.Name == y.Name &&
+				x.Version == y.Version
+		}) {
+			return false
+		}
+	}
+	return true
+}
+
+func byName(list []*envoy.Resource) []*envoy.Resource {
+	return slices.SortedFunc(slices.Values(list), func(x, y *envoy.Resource) int { return strings.Compare(x.Name, y.Name) })
+}
+
+// requests follows requests through both configurations. Only names the one listener that takes them, if there is one.
+func (c *comparison) requests(list []why.Request, only string) error {
+	theirs, ours := c.theirs, c.ours
+	if only != "" {
+		one := func(all why.Config) why.Config {
+			out := why.Config{}
+			for url, list := range all {
+				out[url] = list
+			}
+			out[envoy.ListenerType] = slices.DeleteFunc(slices.Clone(all[envoy.ListenerType]),
+				func(r *envoy.Resource) bool { return r.Name != only })
+			return out
+		}
+		theirs, ours = one(theirs), one(ours)
+		if slices.EqualFunc(theirs[envoy.ListenerType], ours[envoy.ListenerType], func(x,
+			y *envoy.Resource) bool {
+			return x.Version == y.Version
+		}) {
+			return nil
+		}
+	}
+	for _, r := range list {
+		a, err := why.Follow(theirs, r)
+		if err != nil {
+			return err
+		}
+		b, err := why.Follow(ours, r)
+		if err != nil {
+			return err
+		}
+		c.answers(request(r), a, b)
+	}
+	return nil
+}
+
+// request is a request as a text.
+func request(r why.Request) string {
+	direction := "out"
+	switch {
+	case r.Inbound:
+		direction = "in"
+	case r.Gateway:
+		direction = "from outside"
+	}
+	text := fmt.Sprintf("%s port %d at %s, %s %s%s from %s", direction, r.Port, r.Address, r.Method, r.Authority, r.Path, r.SourceAddress)
+	if r.Identity != "" {
+		text += " as " + r.Identity
+	}
+	if r.TLS {
+		text += fmt.Sprintf(" by TLS (%s %s)", r.SNI, strings.Join(r.ALPN, ","))
+	}
+	if len(r.Headers) > 0 {
+		text += fmt.Sprintf(" with %v", r.Headers)
+	}
+	if r.Claims != nil {
+		text += fmt.Sprintf(" claims %v", r.Claims)
+	}
+	return text
+}
+
+func passes(a *why.Answer) bool { return a.Status == 200 && !a.Answered }
+
+// answers compares what becomes of a request.
+func (c *comparison) answers(where string, theirs, ours *why.Answer) {
+	if !passes(ours) {
+		return
+	}
+	if !passes(theirs) {
+		c.report(Passes, where, "to %s; istiod: %d, %s", clustersOf(ours), theirs.Status, theirs.Reason)
+		return
+	}
+	if theirs.Asked && !ours.Asked {
+		c.report(Asks, where, "to %s", clustersOf(ours))
+	}
+	at := map[string]why.Target{}
+	for _, t := range theirs.Targets {
+		at[t.Cluster] = t
+	}
+	for _, t := range ours.Targets {
+		other, ok := at[t.Cluster]
+		switch {
+		case !ok && t.Original:
+			c.report(Leaves, where, "to %s; istiod: %s", clustersOf(ours), clustersOf(theirs))
+		case !ok:
+			c.report(Elsewhere, where, "to %s; istiod: %s", clustersOf(ours), clustersOf(theirs))
+		case t.Original && other.TLS != "" && t.TLS == "":
+			c.report(Plaintext, where, "to %s; istiod: %s", t.Cluster, other.TLS)
+		}
+		for _, e := range t.Endpoints {
+			i := slices.IndexFunc(other.Endpoints, func(x why.Endpoint) bool { return x.Address == e.Address && x.Port == e.Port })
+			if i >= 0 && other.Endpoints[i].TLS != "" && e.TLS == "" {
+				c.report(Plaintext, where, "to %s of %s; istiod: %s", e.Address, t.Cluster, other.Endpoints[i].TLS)
+			}
+		}
+	}
+}
+
+func clustersOf(a *why.Answer) string {
+	var names []string
+	for _, t := range a.Targets {
+		names = append(names, t.Cluster)
+	}
+	return strings.Join(names, ", ")
+}
+
+// find returns the resource of a name, nil if there is none.
+func find(list []*envoy.Resource, name string) *envoy.Resource {
+	for _, r := range list {
+		if r.Name == name {
+			return r
+		}
+	}
+	return nil
+}
+
+// decode reads the resources of a type, by name.
+func decode[T any, M interface {
+	*T
+	proto.Message
+}](list []*envoy.Resource) (map[string]M, error) {
+	messages, err := envoy.Decode[T, M](list)
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[string]M, len(list))
+	for i, r := range list {
+		out[r.Name] = messages[i]
+	}
+	return out, nil
+}

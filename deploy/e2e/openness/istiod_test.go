@@ -1,0 +1,460 @@
+//go:build compat
+
+package openness
+
+import (
+	"cmp"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/encoding/protojson"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/binaries"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/installed"
+	"github.com/istiod-lite/istiod-lite/deploy/histories"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/why"
+)
+
+// slots is how many worlds are in the cluster at once. The last slot tells when a control plane has read all.
+const slots = 40
+
+// meshConfig keeps what is in one slot from others.
+const meshConfig = `
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: istio, namespace: istio-system}
+data:
+  mesh: |
+    defaultServiceExportTo: ["."]
+    defaultVirtualServiceExportTo: ["."]
+    defaultDestinationRuleExportTo: ["."]
+    extensionProviders:
+    - name: checker
+      envoyExtAuthzHttp: {service: checker.istio-system.svc.cluster.local, port: 80}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: checker, namespace: istio-system, annotations: {networking.istio.io/exportTo: "*"}}
+spec: {clusterIP: 10.96.254.1, ports: [{name: http, port: 80}]}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: GatewayClass
+metadata: {name: istio}
+spec: {controllerName: istio.io/gateway-controller}
+`
+
+// search is both control planes on one API server.
+type search struct {
+	t            *testing.T
+	ctx          context.Context
+	c            *cluster.Cluster
+	theirs, ours *grpc.ClientConn
+	generation   int
+	refused      int
+	compared     int
+	end          time.Time // no batch begins after it, unless it is zero
+}
+
+// searched is how long random worlds are compared; what has been found is looked at again after that.
+const searched = 6 * time.Minute
+
+// TestClosedAsIstiod searches for worlds that this control plane leaves more open than istiod.
+func TestClosedAsIstiod(t *testing.T) {
+	seed, _ := histories.Seed(t)
+	count, err := strconv.Atoi(cmp.Or(os.Getenv("OPENNESS_WORLDS"), "1000"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("RAPID_SEED=%d OPENNESS_WORLDS=%d", seed, count)
+	s := start(t)
+	read := func(folder string) (worlds []World) {
+		files, err := filepath.Glob(filepath.Join("testdata", folder, "*.yaml"))
+		s.must(err)
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			s.must(err)
+			w, err := ParseWorld(folder+"/"+strings.TrimSuffix(filepath.Base(file), ".yaml"), text)
+			s.must(err)
+			worlds = append(worlds, w)
+		}
+		return worlds
+	}
+	good := read("good")
+	worlds := append(slices.Clone(good), read("open")...)
+	g := NewGenerator(s.schemas(), good, seed)
+	for i := range count {
+		worlds = append(worlds, g.World(strconv.Itoa(i)))
+	}
+	if only := os.Getenv("OPENNESS_ONLY"); only != "" {
+		worlds = slices.DeleteFunc(worlds, func(w World) bool { return !strings.Contains(w.Name, only) })
+	}
+	var again []World
+	s.end = time.Now().Add(searched)
+	s.run(worlds, 0, func(_ Slot, w World, _, _ map[Proxy]why.Config, found []Difference) {
+		if len(found) > 0 {
+			again = append(again, w)
+		}
+	})
+	first := s.compared
+	s.end = time.Time{}
+	s.run(again, time.Second, func(slot Slot, w World, theirs, ours map[Proxy]why.Config, found []Difference) {
+		if len(found) == 0 {
+			return
+		}
+		var lines []string
+		for _, d := range found {
+			lines = append(lines, d.String())
+		}
+		t.Errorf("%s\n  odd: %s\n  %s\n%s", w.Name, strings.Join(w.Odd, "\n  odd: "), strings.Join(lines, "\n  "), w.YAML())
+		if dir := os.Getenv("OPENNESS_DUMP"); dir != "" {
+			dump(t, filepath.Join(dir, strings.ReplaceAll(w.Name, "/", "_")), theirs, ours)
+		}
+	})
+	t.Logf("%d worlds compared, %d refused by the API server, %d looked at again", first, s.refused, len(again))
+	s.closed(read("closed"))
+}
+
+// closed compares the other way round: these worlds are more closed here than with istiod, and have to stay so.
+func (s *search) closed(worlds []World) {
+	s.run(worlds, time.Second, func(slot Slot, w World, theirs, ours map[Proxy]why.Config, _ []Difference) {
+		for _, p := range []Proxy{Sidecar, Gateway} {
+			found, err := Compare(slot, w.In(slot), p, ours[p], theirs[p])
+			s.must(err)
+			if len(found) > 0 {
+				return
+			}
+		}
+		s.t.Errorf("%s is no longer more closed than with istiod:\n%s", w.Name, w.YAML())
+	})
+}
+
+func start(t *testing.T) *search {
+	t.Helper()
+	istiod, err := binaries.Tool("istiod", "ISTIOD")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours := os.Getenv("PILOT_DISCOVERY")
+	if ours == "" {
+		t.Fatal("PILOT_DISCOVERY names no program")
+	}
+	ctx, c := installed.CRDs(t, cluster.Options{})
+	s := &search{t: t, ctx: ctx, c: c}
+	crds, err := cluster.ExperimentalGatewayCRDs(ctx)
+	s.must(err)
+	names, err := filepath.Glob(filepath.Join(crds, "gateway.*.yaml"))
+	s.must(err)
+	for _, name := range names {
+		s.must(c.InstallCRDs(ctx, name))
+	}
+	s.must(c.Apply(ctx, []byte("apiVersion: v1\nkind: Namespace\nmetadata: {name: istio-system}\n"+"---"+meshConfig)))
+	certificate, key := selfSigned(t)
+	s.parallel(slots, func(i int) error {
+		return c.Apply(ctx, World{Objects: Slot(i).Base(certificate, key)}.YAML())
+	})
+	env := []string{"PILOT_ENABLE_ALPHA_GATEWAY_API=true", "PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER=false",
+		"PILOT_ENABLE_GATEWAY_API_STATUS=false", "PILOT_ENABLE_GATEWAY_API_GATEWAYCLASS_CONTROLLER=false"}
+	connect := func(program string) *grpc.ClientConn {
+		at := installed.Peer{Program: program, Kubeconfig: c.Kubeconfig(), Env: env}.Start(ctx, t)
+		conn, err := grpc.NewClient(at["grpcAddr"], grpc.WithTransportCredentials(insecure.NewCredentials()))
+		s.must(err)
+		t.Cleanup(func() { _ = conn.Close() })
+		return conn
+	}
+	s.theirs, s.ours = connect(istiod), connect(ours)
+	return s
+}
+
+func (s *search) must(err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// parallel calls do with 0 to n-1, four at a time.
+func (s *search) parallel(n int, do func(int) error) {
+	s.t.Helper()
+	next, errs := make(chan int), make([]error, n)
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for i := range next {
+				errs[i] = do(i)
+			}
+		})
+	}
+	for i := range n {
+		next <- i
+	}
+	close(next)
+	all.Wait()
+	s.must(errors.Join(errs...))
+}
+
+func (s *search) schemas() Schemas {
+	istio, err := cluster.IstioCRDs(s.ctx)
+	s.must(err)
+	gateways, err := cluster.ExperimentalGatewayCRDs(s.ctx)
+	s.must(err)
+	files, err := filepath.Glob(filepath.Join(gateways, "gateway.*.yaml"))
+	s.must(err)
+	out := Schemas{}
+	for _, file := range append(files, istio) {
+		text, err := os.ReadFile(file)
+		s.must(err)
+		definitions, err := cluster.Parse(text)
+		s.must(err)
+		for kind, schema := range ReadSchemas(definitions) {
+			out[kind] = schema
+		}
+	}
+	return out
+}
+
+// result is called for each world, with what both proxies were sent and the differences that are not accepted.
+type result func(slot Slot, w World, theirs, ours map[Proxy]why.Config, found []Difference)
+
+// run compares worlds, many at a time; those that apply to proxies of others one after the other, by themselves.
+func (s *search) run(worlds []World, pause time.Duration, do result) {
+	s.t.Helper()
+	var batch []World
+	for i, w := range worlds {
+		if !s.end.IsZero() && time.Now().After(s.end) {
+			s.t.Logf("after %v, %d worlds are left out", searched, len(worlds)-i)
+			return
+		}
+		if w.Shared() {
+			s.batch([]World{w}, pause+time.Second, do)
+			s.must(s.c.Apply(s.ctx, []byte(meshConfig))) // the world may have had another one
+			continue
+		}
+		if batch = append(batch, w); len(batch) == slots-1 {
+			s.batch(batch, pause, do)
+			batch = nil
+		}
+	}
+	if len(batch) > 0 {
+		s.batch(batch, pause, do)
+	}
+}
+
+func (s *search) batch(worlds []World, pause time.Duration, do result) {
+	s.t.Helper()
+	begin := time.Now()
+	taken := make([]bool, len(worlds))
+	s.parallel(len(worlds), func(i int) error {
+		w := worlds[i].In(Slot(i))
+		taken[i] = s.c.Apply(s.ctx, w.YAML()) == nil
+		if !taken[i] {
+			return s.c.Delete(s.ctx, w.YAML())
+		}
+		return nil
+	})
+	applied := time.Since(begin)
+	s.settle(pause)
+	settled := time.Since(begin)
+	theirs, ours := make([]map[Proxy]why.Config, len(worlds)), make([]map[Proxy]why.Config, len(worlds))
+	found := make([][]Difference, len(worlds))
+	s.parallel(len(worlds), func(i int) (err error) {
+		if !taken[i] {
+			return nil
+		}
+		theirs[i], ours[i] = map[Proxy]why.Config{}, map[Proxy]why.Config{}
+		for _, p := range []Proxy{Sidecar, Gateway} {
+			if theirs[i][p], err = s.fetch(s.theirs, Slot(i), p); err != nil {
+				return err
+			}
+			if ours[i][p], err = s.fetch(s.ours, Slot(i), p); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	fetched := time.Since(begin)
+	s.parallel(len(worlds), func(i int) error {
+		if !taken[i] {
+			return nil
+		}
+		w := worlds[i].In(Slot(i))
+		for _, p := range []Proxy{Sidecar, Gateway} {
+			more, err := Compare(Slot(i), w, p, theirs[i][p], ours[i][p])
+			if err != nil {
+				return fmt.Errorf("%s: %w", w.Name, err)
+			}
+			found[i] = append(found[i], Unexplained(w, more)...)
+		}
+		return s.c.Delete(s.ctx, w.YAML())
+	})
+	for i, w := range worlds {
+		if !taken[i] {
+			s.refused++
+			continue
+		}
+		s.compared++
+		do(Slot(i), w, theirs[i], ours[i], found[i])
+	}
+	if os.Getenv("OPENNESS_TIMES") != "" {
+		s.t.Logf("%d worlds: applied after %v, settled %v, fetched %v, compared %v", len(worlds), applied, settled, fetched, time.Since(begin))
+	}
+}
+
+func (s *search) fetch(conn *grpc.ClientConn, slot Slot, p Proxy) (why.Config, error) {
+	ctx, cancel := context.WithTimeout(s.ctx, time.Minute)
+	defer cancel()
+	return Fetch(ctx, conn, slot.Node(p))
+}
+
+// signs are objects of most kinds that say in what a proxy is sent how new it is.
+const signs = `
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: sign, namespace: $HOME}
+spec: {hosts: [pay.$HOME.svc.cluster.local], http: [{name: sign-N-route, directResponse: {status: 403}}]}
+---
+apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {name: sign, namespace: $HOME}
+spec: {host: pay.$HOME.svc.cluster.local, subsets: [{name: sign-N-rule, labels: {a: b}}]}
+---
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: sign, namespace: $HOME}
+spec: {hosts: [sign-N-entry.example.com], ports: [{number: 80, name: http, protocol: HTTP}], resolution: DNS}
+---
+apiVersion: security.istio.io/v1
+kind: AuthorizationPolicy
+metadata: {name: sign-N-policy, namespace: $HOME}
+spec: {rules: [{}]}
+---
+apiVersion: networking.istio.io/v1alpha3
+kind: EnvoyFilter
+metadata: {name: sign, namespace: $HOME}
+spec:
+  configPatches:
+  - applyTo: CLUSTER
+    match: {cluster: {service: pay.$HOME.svc.cluster.local}}
+    patch: {operation: MERGE, value: {alt_stat_name: sign-N-filter}}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: sign, namespace: $HOME}
+spec:
+  parentRefs: [{kind: Service, group: "", name: web, port: 80}]
+  rules: [{matches: [{path: {value: /sign-N-http}}], backendRefs: [{name: web, port: 80}]}]
+`
+
+// settle waits until both control planes have read what was written before.
+func (s *search) settle(pause time.Duration) {
+	s.t.Helper()
+	slot := Slot(slots - 1)
+	s.generation++
+	sign := "sign-" + strconv.Itoa(s.generation)
+	place := func(n int) []byte {
+		return []byte(slot.Place(strings.ReplaceAll(signs, "sign-N", "sign-"+strconv.Itoa(n))))
+	}
+	if s.generation > 1 {
+		old, err := ParseWorld("", place(s.generation-1))
+		s.must(err)
+		i := slices.IndexFunc(old.Objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == "AuthorizationPolicy" })
+		s.must(s.c.Delete(s.ctx, World{Objects: old.Objects[i : i+1]}.YAML()))
+	}
+	s.must(s.c.Apply(s.ctx, place(s.generation)))
+	for _, conn := range []*grpc.ClientConn{s.theirs, s.ours} {
+		for begin := time.Now(); ; time.Sleep(100 * time.Millisecond) {
+			config, err := s.fetch(conn, slot, Sidecar)
+			s.must(err)
+			var lacks []string
+			for _, word := range []string{"-route", "-rule", "-entry", "-policy", "-filter", "-http"} {
+				if !mentions(config, sign+word) {
+					lacks = append(lacks, sign+word)
+				}
+			}
+			if len(lacks) == 0 {
+				break
+			}
+			if time.Since(begin) > time.Minute {
+				s.t.Fatalf("%s sends no %v", conn.Target(), lacks)
+			}
+		}
+	}
+	time.Sleep(200*time.Millisecond + pause)
+}
+
+func mentions(c why.Config, word string) bool {
+	for _, list := range c {
+		if slices.ContainsFunc(list, func(r *envoy.Resource) bool { return strings.Contains(string(r.Bytes()), word) }) {
+			return true
+		}
+	}
+	return false
+}
+
+func selfSigned(t *testing.T) (certificate, key string) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "odd"}, DNSNames: []string{"*.example.com"},
+		NotBefore: time.Now().Add(-time.Hour),
+		NotAfter:  time.Now().Add(240 * time.Hour), IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pkcs8, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
+		string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8}))
+}
+
+// dump writes what both control planes sent into a folder.
+func dump(t *testing.T, dir string, theirs, ours map[Proxy]why.Config) {
+	t.Helper()
+	for name, all := range map[string]map[Proxy]why.Config{"istiod": theirs, "ours": ours} {
+		for p, config := range all {
+			at := filepath.Join(dir, name, string(p))
+			if err := os.MkdirAll(at, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			for url, list := range config {
+				var out strings.Builder
+				for _, r := range byName(list) {
+					m, err := message(r)
+					if err != nil {
+						continue
+					}
+					fmt.Fprintf(&out, "# %s\n%s\n", r.Name, protojson.MarshalOptions{Multiline: true}.Format(m))
+				}
+				if err := os.WriteFile(filepath.Join(at, url[strings.LastIndexByte(url, '.')+1:]), []byte(out.String()), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,236 @@
+package openness
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	jwtv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/jwt_authn/v3"
+	httprbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/why"
+)
+
+// inbound is what a sidecar is sent whose requests pass the filters, and TLS to one cluster.
+func inbound(socket *corev3.TransportSocket, upstream proto.Message, domains []string, filters ...proto.Message) why.Config {
+	h := &hcmv3.HttpConnectionManager{
+		StatPrefix: "in",
+		RouteSpecifier: &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: &routev3.RouteConfiguration{VirtualHosts: []*routev3.VirtualHost{{
+			Name: "all", Domains: []string{"*"},
+			Routes: []*routev3.Route{{
+				Match:  &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}},
+				Action: &routev3.Route_Route{Route: &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: "app"}}},
+			}},
+		}}}},
+	}
+	for i, f := range filters {
+		h.HttpFilters = append(h.HttpFilters, &hcmv3.HttpFilter{Name: "f" + string(rune('0'+i)),
+			ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: envoy.Any(f)}})
+	}
+	l := &listenerv3.Listener{
+		Name: "virtualInbound", Address: envoy.Address("0.0.0.0", 15006),
+		FilterChains: []*listenerv3.FilterChain{{Filters: []*listenerv3.Filter{{Name: "hcm",
+			ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: envoy.Any(h)}}}, TransportSocket: socket}},
+	}
+	app := &clusterv3.Cluster{Name: "app", ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_ORIGINAL_DST},
+		LbPolicy: clusterv3.Cluster_CLUSTER_PROVIDED}
+	out := &clusterv3.Cluster{Name: "out", ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_ORIGINAL_DST},
+		LbPolicy: clusterv3.Cluster_CLUSTER_PROVIDED}
+	if upstream != nil {
+		out.TransportSocket = &corev3.TransportSocket{Name: "tls",
+			ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: envoy.Any(upstream)}}
+	}
+	routes := &routev3.RouteConfiguration{Name: "80", VirtualHosts: []*routev3.VirtualHost{{Name: "h", Domains: domains}}}
+	return why.Config{
+		envoy.ListenerType: {envoy.NewResource("virtualInbound", l)},
+		envoy.ClusterType:  {envoy.NewResource("app", app), envoy.NewResource("out", out)},
+		envoy.RouteType:    {envoy.NewResource("80", routes)},
+	}
+}
+
+func deny(paths ...string) *httprbacv3.RBAC {
+	policy := &rbacv3.Policy{Principals: []*rbacv3.Principal{{Identifier: &rbacv3.Principal_Any{Any: true}}}}
+	for _, p := range paths {
+		policy.Permissions = append(policy.Permissions, &rbacv3.Permission{Rule: &rbacv3.Permission_UrlPath{UrlPath: &matcherv3.PathMatcher{
+			Rule: &matcherv3.PathMatcher_Path{Path: &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: p}}},
+		}}})
+	}
+	return &httprbacv3.RBAC{Rules: &rbacv3.RBAC{Action: rbacv3.RBAC_DENY, Policies: map[string]*rbacv3.Policy{"p": policy}}}
+}
+
+func tls(names ...string) *tlsv3.UpstreamTlsContext {
+	v := &tlsv3.CertificateValidationContext{TrustedCa: &corev3.DataSource{Specifier: &corev3.DataSource_Filename{Filename: "/ca"}}}
+	for _, n := range names {
+		v.MatchTypedSubjectAltNames = append(v.MatchTypedSubjectAltNames, &tlsv3.SubjectAltNameMatcher{
+			SanType: tlsv3.SubjectAltNameMatcher_DNS, Matcher: &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: n}},
+		})
+	}
+	common := &tlsv3.CommonTlsContext{ValidationContextType: &tlsv3.CommonTlsContext_ValidationContext{ValidationContext: v}}
+	return &tlsv3.UpstreamTlsContext{CommonTlsContext: common}
+}
+
+func mutual(required bool, ciphers ...string) *corev3.TransportSocket {
+	t := &tlsv3.DownstreamTlsContext{RequireClientCertificate: wrapperspb.Bool(required),
+		CommonTlsContext: &tlsv3.CommonTlsContext{TlsParams: &tlsv3.TlsParameters{CipherSuites: ciphers}}}
+	return &corev3.TransportSocket{Name: "tls", ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: envoy.Any(t)}}
+}
+
+func provider(header string, audiences ...string) *jwtv3.JwtAuthentication {
+	p := &jwtv3.JwtProvider{
+		Issuer: "i", Audiences: audiences, ForwardPayloadHeader: header,
+		JwksSourceSpecifier: &jwtv3.JwtProvider_LocalJwks{
+			LocalJwks: &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: "{}"}},
+		},
+	}
+	return &jwtv3.JwtAuthentication{Providers: map[string]*jwtv3.JwtProvider{"p": p}}
+}
+
+// TestCompare shows that each kind of openness is found where ours is more open, and that the closed one is not found.
+func TestCompare(t *testing.T) {
+	all := []string{"a.com", "b.com"}
+	plain := inbound(nil, tls("x"), all)
+	for _, test := range []struct {
+		name         string
+		closed, open why.Config
+		kind         Kind
+	}{
+		{"denied", inbound(nil, tls("x"), all, deny("/admin", "/")), inbound(nil, tls("x"), all, deny("/admin")), Passes},
+		{"no policy", inbound(nil, tls("x"), all, deny("/admin")), inbound(nil, tls("x"), all), Passes},
+		{"plaintext", plain, inbound(nil, nil, all), Plaintext},
+		{"names", plain, inbound(nil, tls(), all), Unverified},
+		{"more names", plain, inbound(nil, tls("x", "y"), all), Unverified},
+		{"client certificate", inbound(mutual(true), tls("x"), all), inbound(mutual(false), tls("x"), all), Unverified},
+		{"ciphers", inbound(mutual(true, "A"), tls("x"), all), inbound(mutual(true), tls("x"), all), Weaker},
+		{"served in plaintext", inbound(mutual(true), tls("x"), all), plain, Plaintext},
+		{"host", inbound(nil, tls("x"), all[:1]), plain, Visible},
+		{"audience", inbound(nil, tls("x"), all, provider("x-p", "a")), inbound(nil, tls("x"), all, provider("x-p")), Token},
+		{"header", inbound(nil, tls("x"), all, provider("x-p")), inbound(nil, tls("x"), all, provider("")), Token},
+		{"filter", inbound(nil, tls("x"), all,
+			&jwtv3.PerRouteConfig{RequirementSpecifier: &jwtv3.PerRouteConfig_RequirementName{RequirementName: "x"}}), plain, Filter},
+		{"refused", inbound(nil, tls("x"), all, deny("/")), inbound(nil, tls("x"), all, deny()), Refused},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			found, err := Compare(0, World{Name: test.name}, Sidecar, test.closed, test.open)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.ContainsFunc(found, func(d Difference) bool { return d.Kind == test.kind }) {
+				t.Errorf("%v, and no %s", found, test.kind)
+			}
+			if test.kind == Refused { // the other way round it is what istiod sends that is refused
+				return
+			}
+			back, err := Compare(0, World{Name: test.name}, Sidecar, test.open, test.closed)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if i := slices.IndexFunc(back, func(d Difference) bool { return d.Kind == test.kind }); i >= 0 {
+				t.Errorf("the closed one is more open: %s", back[i])
+			}
+		})
+	}
+	if found, err := Compare(0, World{}, Sidecar, plain, plain); err != nil || len(found) > 0 {
+		t.Error(found, err)
+	}
+}
+
+// worlds reads a folder of testdata.
+func worlds(t *testing.T, folder string) (all []World) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join("testdata", folder, "*.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w, err := ParseWorld(folder+"/"+strings.TrimSuffix(filepath.Base(file), ".yaml"), text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, w)
+	}
+	return all
+}
+
+// TestGenerate shows that the same seed makes the same worlds, that all objects come from a schema, and that most are
+// odd.
+func TestGenerate(t *testing.T) {
+	good := worlds(t, "good")
+	files, err := filepath.Glob("../../../charts/base/files/crds/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	schemas := Schemas{}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		definitions, err := cluster.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for kind, schema := range ReadSchemas(definitions) {
+			schemas[kind] = schema
+		}
+	}
+	for _, w := range good {
+		for _, o := range w.Objects {
+			if schemas.of(o) == nil && !strings.HasPrefix(o.GetAPIVersion(), "gateway.networking.k8s.io/") {
+				t.Errorf("%s: no schema for %s", w.Name, o.GroupVersionKind())
+			}
+		}
+	}
+	a, b, odd := NewGenerator(schemas, good, 1), NewGenerator(schemas, good, 1), 0
+	for range 500 {
+		x, y := a.World("w"), b.World("w")
+		if string(x.YAML()) != string(y.YAML()) {
+			t.Fatalf("one seed, two worlds:\n%s\n%s", x.YAML(), y.YAML())
+		}
+		if len(x.Odd) > 0 {
+			odd++
+		}
+	}
+	if odd < 400 {
+		t.Errorf("only %d of 500 worlds are odd", odd)
+	}
+}
+
+func TestSlot(t *testing.T) {
+	w, err := ParseWorld("w",
+		[]byte(`
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: store, namespace: store}
+spec: {hosts: [a.store.svc, restore, "other/store-x", "./*.other"]}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(w.In(7).YAML())
+	for _, want := range []string{"namespace: store-007", "- a.store-007.svc\n", "- restore\n", "- other-007/store-x\n", "- ./*.other-007\n"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	if strings.Contains(string(w.YAML()), "007") {
+		t.Error("the world itself has changed")
+	}
+}
