@@ -124,7 +124,7 @@ func (p fieldRef) values(fields []string, judge func(fieldRef)) {
 }
 
 func source(s fieldRef) {
-	s.values([]string{"principals", "notPrincipals"}, pattern)
+	s.values([]string{"principals", "notPrincipals"}, principal)
 	s.values([]string{"requestPrincipals", "notRequestPrincipals"}, requestPrincipal)
 	s.values([]string{"namespaces", "notNamespaces", "trustDomains", "notTrustDomains"}, segment)
 	s.values([]string{"ipBlocks", "notIpBlocks", "remoteIpBlocks", "notRemoteIpBlocks"}, block)
@@ -157,6 +157,15 @@ func serviceAccount(v fieldRef) {
 // pattern judges a value that is matched exactly, by prefix (abc*), by suffix (*abc) or for presence (*).
 func pattern(v fieldRef) {
 	v.oneStar("only one star at the beginning or the end of %q is a wildcard, any other is a plain character")
+}
+
+// principal judges a pattern of a peer's identity.
+func principal(v fieldRef) {
+	if strings.HasPrefix(v.text(), "*") {
+		segment(v)
+	} else {
+		pattern(v)
+	}
 }
 
 // segment judges a pattern of a namespace or a trust domain.
@@ -269,6 +278,8 @@ func condition(w fieldRef) {
 		w.values(lists, portText)
 	case key == "request.auth.principal":
 		w.values(lists, requestPrincipal)
+	case key == "source.principal":
+		w.values(lists, principal)
 	case key == "source.namespace", key == "source.trustDomain":
 		w.values(lists, segment)
 	case slices.Contains(conditionKeys(), key):

@@ -277,6 +277,7 @@ func semantics() []semantic {
 		{ap, policy("from: [{source: {serviceAccounts: [a/b], namespaces: [c]}}]"), "spec.rules[0].from[0].source.namespaces"},
 		{ap, policy("from: [{source: {serviceAccounts: [a/b/c]}}]"), "spec.rules[0].from[0].source.serviceAccounts[0]"},
 		{ap, policy("from: [{source: {principals: ['a*b']}}]"), "~spec.rules[0].from[0].source.principals[0]"},
+		{ap, policy("from: [{source: {notPrincipals: ['*/sa/a*']}}]"), "~spec.rules[0].from[0].source.notPrincipals[0]"},
 		{ap, policy("from: [{source: {namespaces: ['a*b']}}]"), "~spec.rules[0].from[0].source.namespaces[0]"},
 		{ap, policy("from: [{source: {trustDomains: ['*a*']}}]"), "~spec.rules[0].from[0].source.trustDomains[0]"},
 		{ap, policy("from: [{source: {requestPrincipals: ['*/*']}}]"), "~spec.rules[0].from[0].source.requestPrincipals[0]"},

@@ -228,7 +228,7 @@ func text10(n int) string {
 
 // peer reports whether a value is about the peer. One that names a trust domain of the mesh is about the same name in
 // all of them. A whole ID of cluster.local is, too, whatever the trust domains are. In what keeps out, it is about a
-// peer that has this very ID as well.
+// peer that has this very ID as well, and each star of a value that begins with a star is a wildcard.
 func (o oracle) peer(v string, keepsOut bool, r *request) bool {
 	if r.domain == "" {
 		return false
@@ -239,7 +239,7 @@ func (o oracle) peer(v string, keepsOut bool, r *request) bool {
 	if len(parts) == 5 && named == "cluster.local" && !slices.Contains(o.domains, named) {
 		return own && text(rest, "ns/"+r.ns+"/sa/"+r.name) || keepsOut && text(v, r.principal())
 	}
-	if text(v, r.principal()) {
+	if text(v, r.principal()) || keepsOut && strings.HasPrefix(v, "*") && glob(v, r.principal()) {
 		return true
 	}
 	if !own || strings.HasPrefix(named, "*") && text(named, r.domain) {

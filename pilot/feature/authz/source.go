@@ -30,14 +30,19 @@ func authenticated(m *matcherv3.StringMatcher) *rbacv3.Principal {
 // scheme begins every SPIFFE ID.
 const scheme = "spiffe://"
 
-// principals matches the peer's ID. An ID of one of the mesh's trust domains stands for that ID in all of them.
+// principals matches the peer's ID. An ID of one of the mesh's trust domains stands for that ID in all of them. In what
+// keeps out, each star of a value that begins with a star is a wildcard.
 func (t translation) principals(values []string, keepsOut bool) (*rbacv3.Principal, error) {
 	var list []*rbacv3.Principal
 	for _, v := range t.inEveryDomain(values, keepsOut) {
 		p := parsePattern(v)
 		switch p.kind {
 		case suffix:
-			list = append(list, authenticated(regexMatcher(scheme+p.regex(".*"))))
+			regex := p.regex(".*")
+			if keepsOut {
+				regex = glob(v, ".*")
+			}
+			list = append(list, authenticated(regexMatcher(scheme+regex)))
 		case presence:
 			list = append(list, authenticated(p.matcher(false)))
 		default:

@@ -125,8 +125,8 @@ func wantMatches(t *testing.T, m *mesh.Config, field, key, value string, callers
 	}
 }
 
-// TestStars: where a namespace or a trust domain keeps out, each star is a wildcard that ends at a slash. Where it lets
-// in, only one at the beginning or the end is.
+// TestStars: where a namespace or a trust domain keeps out, each star is a wildcard that ends at a slash. A principal
+// that begins with a star has only wildcards, too. Where they let in, a star is one only at the beginning or the end.
 func TestStars(t *testing.T) {
 	callers := peers("eu.corp/ns/team-x-dev/sa/a", "us.corp/ns/team-dev/sa/a", "eu.corp/ns/x/sa/team-x-dev")
 	for _, c := range []struct{ field, value, allow, deny string }{
@@ -134,6 +134,9 @@ func TestStars(t *testing.T) {
 		{"namespaces", "*eam-*", "", "eu.corp/ns/team-x-dev/sa/a us.corp/ns/team-dev/sa/a"},
 		{"namespaces", "team-*", "eu.corp/ns/team-x-dev/sa/a us.corp/ns/team-dev/sa/a", "eu.corp/ns/team-x-dev/sa/a us.corp/ns/team-dev/sa/a"},
 		{"namespaces", "**", "", "eu.corp/ns/team-x-dev/sa/a eu.corp/ns/x/sa/team-x-dev us.corp/ns/team-dev/sa/a"},
+		{"principals", "*/sa/te*-dev", "", "eu.corp/ns/x/sa/team-x-dev"},
+		{"principals", "*/ns/team-*", "", "eu.corp/ns/team-x-dev/sa/a us.corp/ns/team-dev/sa/a"},
+		{"principals", "eu.corp/ns/*/sa/a", "", ""},
 		{"trustDomains", "e*.corp", "", "eu.corp/ns/team-x-dev/sa/a eu.corp/ns/x/sa/team-x-dev"},
 		{"trustDomains", "*u*", "", "eu.corp/ns/team-x-dev/sa/a eu.corp/ns/x/sa/team-x-dev us.corp/ns/team-dev/sa/a"},
 	} {
