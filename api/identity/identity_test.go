@@ -20,6 +20,7 @@ func uris() []parsed {
 		{"spiffe://cluster.local/ns/a/sa/web", identity.ID{TrustDomain: "cluster.local", Namespace: "a", ServiceAccount: "web"}},
 		{"spiffe://td_1/ns/A-b/sa/x.y_z", identity.ID{TrustDomain: "td_1", Namespace: "A-b", ServiceAccount: "x.y_z"}},
 		{"spiffe://Cluster.local/ns/a/sa/web", identity.ID{}},
+		{"cluster.local/ns/a/sa/web", identity.ID{}},
 		{"spiffe://cluster.local/ns/a/sa/web/", identity.ID{}},
 		{"spiffe://cluster.local/ns/a/sa/", identity.ID{}},
 		{"spiffe://cluster.local/ns//sa/web", identity.ID{}},

@@ -6,7 +6,9 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"errors"
+	"math/big"
 	"net/netip"
 	"net/url"
 	"strings"
@@ -21,11 +23,6 @@ import (
 func TestCertificates(t *testing.T) {
 	now := start
 	c := authenticate.Certificates{Trusts: func(td string) bool { return td == "cluster.local" }, Now: func() time.Time { return now }}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = key
 	for text, good := range map[string]bool{
 		"spiffe://cluster.local/ns/a/sa/web":                                     true,
 		"spiffe://other/ns/a/sa/web":                                             false,
@@ -53,6 +50,107 @@ func TestCertificates(t *testing.T) {
 	now = start.Add(time.Second)
 	if p, err := c.Authenticate(t.Context(), authenticate.Request{TLS: &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{leaf}}}}); err == nil {
 		t.Errorf("a connection is older than its certificate: %+v", p)
+	}
+}
+
+// TestVouched: of several chains of a certificate one good one is enough. If only federated roots vouch, the peer is
+// federated.
+func TestVouched(t *testing.T) {
+	leaf := &x509.Certificate{NotAfter: start, URIs: []*url.URL{must(url.Parse("spiffe://cluster.local/ns/a/sa/web"))}}
+	good, federated, bad := &x509.Certificate{}, &x509.Certificate{}, &x509.Certificate{}
+	c := authenticate.Certificates{
+		Trusts: func(string) bool { return true }, Now: func() time.Time { return start },
+		Vouches: func(chain []*x509.Certificate, trustDomain string) (bool, error) {
+			if root := chain[len(chain)-1]; root == bad || trustDomain != "cluster.local" {
+				return false, errors.New("revoked")
+			}
+			return chain[len(chain)-1] == federated, nil
+		},
+	}
+	for name, x := range map[string]struct {
+		roots     []*x509.Certificate
+		good      bool
+		federated bool
+	}{
+		"good":                   {[]*x509.Certificate{good}, true, false},
+		"federated":              {[]*x509.Certificate{federated}, true, true},
+		"federated, good":        {[]*x509.Certificate{federated, good}, true, false},
+		"bad, good":              {[]*x509.Certificate{bad, good}, true, false},
+		"bad, federated":         {[]*x509.Certificate{bad, federated}, true, true},
+		"bad":                    {[]*x509.Certificate{bad}, false, false},
+		"bad by whichever chain": {[]*x509.Certificate{bad, bad}, false, false},
+	} {
+		var chains [][]*x509.Certificate
+		for _, root := range x.roots {
+			chains = append(chains, []*x509.Certificate{leaf, root})
+		}
+		p, err := c.Authenticate(t.Context(), authenticate.Request{TLS: &tls.ConnectionState{VerifiedChains: chains}})
+		if (err == nil) != x.good || p.Proved() != x.good || p.Federated != x.federated {
+			t.Errorf("%s: %+v, %v", name, p, err)
+		}
+	}
+	leaf.IsCA = true
+	if p, err := c.Authenticate(t.Context(), authenticate.Request{TLS: &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{leaf, good}}}}); err == nil {
+		t.Errorf("a CA's certificate is of a workload: %+v", p)
+	}
+}
+
+// TestForwardedAndRevoked: once certificates may have been revoked, a header has to have the certificate that it is
+// about, and that one has to be good.
+func TestForwardedAndRevoked(t *testing.T) {
+	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
+	certificate := func(uri string) string {
+		template := &x509.Certificate{SerialNumber: big.NewInt(1), URIs: []*url.URL{must(url.Parse(uri))}, NotAfter: start}
+		der := must(x509.CreateCertificate(rand.Reader, template, template, key.Public(), key))
+		return url.PathEscape(string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})))
+	}
+	const id = "spiffe://cluster.local/ns/a/sa/web"
+	own, other := certificate(id), certificate("spiffe://cluster.local/ns/a/sa/db")
+	revokes := true
+	var verifies, vouches error
+	f := authenticate.Forwarded{
+		Gateways: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}, Trusts: func(string) bool { return true }, Now: time.Now,
+		Revokes: func() bool { return revokes },
+		Verify: func(list []*x509.Certificate) ([][]*x509.Certificate, error) {
+			return [][]*x509.Certificate{list}, verifies
+		},
+		Vouches: func([]*x509.Certificate, string) (bool, error) { return false, vouches },
+	}
+	judge := func(header string) error {
+		p, err := f.Authenticate(t.Context(), authenticate.Request{Address: netip.MustParseAddrPort("10.1.2.3:4"), TLS: &tls.ConnectionState{}, Forwarded: header})
+		if p.Proved() != (err == nil) {
+			t.Errorf("%.60q: %+v, %v", header, p, err)
+		}
+		return err
+	}
+	for header, want := range map[string]string{
+		"URI=" + id + `;Cert="` + own + `"`:                       "",
+		"URI=" + id + `;Chain="` + own + other + `"`:              "",
+		"URI=" + id + `;Cert="` + own + `";Chain="` + own + other: "open quote",
+		"URI=" + id:                                                     "has no certificate to tell",
+		"URI=" + id + `;Cert=""`:                                        "has no certificate to tell",
+		"URI=" + id + `;Cert="%zz"`:                                     "malformed",
+		"URI=" + id + `;Cert="junk"`:                                    "cannot be parsed",
+		"URI=" + id + `;Cert="` + other + `"`:                           "of another identity",
+		"URI=" + id + `;Cert="` + own + `";Chain="` + other + `"`:       "of another identity", // Chain is what the gateway verified
+		"URI=" + id + `;Chain="` + other + `";Cert="` + own + `"`:       "of another identity",
+		"URI=" + id + `;Chain="` + other + own + `";Cert="` + own + `"`: "of another identity",
+	} {
+		if err := judge(header); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%.80q: %v, want %s", header, err, want)
+		}
+	}
+	good := "URI=" + id + `;Cert="` + own + `"`
+	for _, failure := range []*error{&verifies, &vouches} {
+		*failure = errors.New("revoked")
+		if err := judge(good); err == nil || !strings.Contains(err.Error(), "revoked") {
+			t.Errorf("%v", err)
+		}
+		*failure = nil
+	}
+	revokes = false
+	if err := judge("URI=" + id); err != nil {
+		t.Errorf("nothing was revoked: %v", err)
 	}
 }
 

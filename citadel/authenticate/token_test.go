@@ -76,6 +76,7 @@ func TestBadTokens(t *testing.T) {
 		"no algorithm":           part(map[string]string{"alg": "none"}) + "." + split[1] + ".",
 		"the public key shared":  confused,
 		"a mebibyte":             strings.Repeat("a", 1<<20) + "." + split[1] + "." + split[2],
+		"longer than it may be":  i.token(t, map[string]any{"more": strings.Repeat("x", 8<<10)}),
 		"encrypted":              strings.Repeat("eyJhbGciOiJkaXIifQ.", 4) + "x",
 		"claims changed":         split[0] + "." + part(claims(map[string]any{"sub": "system:serviceaccount:b:db"})) + "." + split[2],
 		"claims twice":           split[0] + "." + base64.RawURLEncoding.EncodeToString([]byte(twice)) + "." + split[2],

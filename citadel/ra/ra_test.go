@@ -165,6 +165,32 @@ func left(t *testing.T, c *fake.FakeDynamicClient) int {
 	return len(list.Items)
 }
 
+// TestSigners: a caller names a signer of the domain that the operator gave, or none.
+func TestSigners(t *testing.T) {
+	for _, c := range []struct{ byDefault, domain, named, want string }{
+		{signer, "issuers.example", "", signer},
+		{signer, "issuers.example", "other", "issuers.example/other"},
+		{"", "issuers.example", "other", "issuers.example/other"},
+		{"", "issuers.example", "", ""},
+		{signer, "", "other", ""},
+		{signer, "issuers.example", "a/b", ""},
+		{signer, "issuers.example", "../b", ""},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			i := newIssuer(t)
+			client := i.client(t)
+			authority := ra.New(ra.Options{
+				Client: client, Signer: c.byDefault, Domain: c.domain, TTL: time.Hour, MaxTTL: 24 * time.Hour, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
+				Roots: func(string) []*x509.Certificate { return []*x509.Certificate{i.root} },
+			})
+			_, err := authority.Issue(t.Context(), ca.Request{ID: webID, CSR: request(t, x509.CertificateRequest{URIs: uris(t, web)}), Signer: c.named})
+			if i.signer != c.want || (err == nil) != (c.want != "") {
+				t.Errorf("%+v: %q is asked, %v", c, i.signer, err)
+			}
+		})
+	}
+}
+
 // TestIssue has certificates signed, and hands out none but that which was asked for. No request is left behind.
 func TestIssue(t *testing.T) {
 	another, err := pki.GenerateKey()

@@ -355,3 +355,46 @@ func TestRenewal(t *testing.T) {
 		}
 	}
 }
+
+// issuing is an issuer that fails.
+type issuing struct{ err error }
+
+func (i issuing) Issue(context.Context, ca.Request) (*ca.Issued, error) { return nil, i.err }
+
+// TestFailuresOfTheIssuer: a caller is told to try again where that may help, and of a fault within the CA no more than
+// that there was one.
+func TestFailuresOfTheIssuer(t *testing.T) {
+	for want, failure := range map[codes.Code]error{
+		codes.Unavailable:     fmt.Errorf("%w: no certificate yet", ca.ErrUnavailable),
+		codes.Internal:        fmt.Errorf("%w: the secret is at /x", ca.ErrInternal),
+		codes.InvalidArgument: errors.New("no such key"),
+	} {
+		client, _, _ := serve(t, func(o *server.Options) { o.Issuer = issuing{failure} })
+		_, err := client.CreateCertificate(as(t, "good-web"), &authv1.IstioCertificateRequest{Csr: csr(t, newKey(t))})
+		if status.Code(err) != want || strings.Contains(err.Error(), "/x") {
+			t.Errorf("%v: %v, want %v", failure, err, want)
+		}
+	}
+}
+
+// TestFederatedCallersGetNone: if a root of aliases alone vouches for a caller, it gets no certificate, of its own
+// identity or of another: one of this CA would be good for more than that root is.
+func TestFederatedCallersGetNone(t *testing.T) {
+	federated := false
+	client, _, _ := serve(t, func(o *server.Options) {
+		o.Authenticate = func(context.Context) (identity.Peer, error) {
+			return identity.Peer{ID: web, Proof: identity.Certificate, Federated: federated}, nil
+		}
+		o.Impersonate = func(identity.Peer, identity.ID) error { return nil }
+	})
+	r := &authv1.IstioCertificateRequest{Csr: csr(t, newKey(t))}
+	other := &structpb.Struct{Fields: map[string]*structpb.Value{"ImpersonatedIdentity": structpb.NewStringValue("spiffe://cluster.local/ns/b/sa/db")}}
+	for _, metadata := range []*structpb.Struct{nil, other} {
+		for is, want := range map[bool]codes.Code{false: codes.OK, true: codes.PermissionDenied} {
+			federated, r.Metadata = is, metadata
+			if _, err := client.CreateCertificate(t.Context(), r); status.Code(err) != want {
+				t.Errorf("federated %v, as %v: %v, want %v", is, metadata, err, want)
+			}
+		}
+	}
+}

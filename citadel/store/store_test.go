@@ -472,4 +472,13 @@ func TestCacerts(t *testing.T) {
 	if p, err := store.ReadPlugged(dir, start); p != nil || err != nil {
 		t.Errorf("of a server's making, mounted: %v, %v", p, err)
 	}
+	unreadable := t.TempDir()
+	for name := range files {
+		if err := os.Mkdir(filepath.Join(unreadable, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if p, err := store.ReadPlugged(unreadable, start); err == nil {
+		t.Errorf("files that cannot be read are taken for none: %v", p)
+	}
 }

@@ -50,6 +50,7 @@ func TestWhatPeersMayDo(t *testing.T) {
 		{"all debug pages, from the system namespace", debug("", "a"), []string{"on the host", "web", "web by token", "pod of web"}},
 		{"debug page of a proxy of a", debug("a"), []string{"on the host", "web", "web by token", "pod of web"}},
 		{"debug page of a proxy of b", debug("b"), []string{"on the host"}},
+		{"another debug page of a proxy of a", debug("a", "istio-system"), []string{"on the host"}},
 		{"register in a", func(p identity.Peer) error { return closed.Register(p, "a", "") }, []string{"on the host", "web", "web by token", "pod of web"}},
 		{"register web in a", func(p identity.Peer) error { return closed.Register(p, "a", "web") }, []string{"on the host", "web", "web by token", "pod of web"}},
 		{"register db in a", func(p identity.Peer) error { return closed.Register(p, "a", "db") }, []string{"on the host"}},

@@ -387,6 +387,13 @@ func TestDumpOfNobody(t *testing.T) {
 			t.Errorf("%s: %v", typeURL, list)
 		}
 	}
+	for _, names := range [][]string{nil, {"web-1.a", "web-2.a"}} {
+		for _, typeURL := range []string{dumpType, xds.DebugType} {
+			if list, err := a.Resources(peer, typeURL, names); err == nil {
+				t.Errorf("%s of %v: %v", typeURL, names, list)
+			}
+		}
+	}
 	if list, err := a.Resources(peer, dumpType, []string{"web-1.a"}); err != nil || len(list) == 0 {
 		t.Errorf("the dump of a proxy that is connected: %v %v", list, err)
 	}

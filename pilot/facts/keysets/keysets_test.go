@@ -222,6 +222,24 @@ func TestKeysOverTime(t *testing.T) {
 	})
 }
 
+// TestDiscoveryKeepsTLS: a document that came by TLS names keys that come by TLS.
+func TestDiscoveryKeepsTLS(t *testing.T) {
+	for _, c := range []struct{ issuer, uri, want string }{
+		{"https://idp.example", "https://keys.example/k", "https://keys.example/k"},
+		{"https://idp.example", "http://keys.example/k", ""},
+		{"https://idp.example", "file:///k", ""},
+		{"http://idp.example", "http://keys.example/k", "http://keys.example/k"},
+		{"http://idp.example", "https://keys.example/k", "https://keys.example/k"},
+	} {
+		got, err := keysets.Discover(t.Context(), func(context.Context, string) ([]byte, error) {
+			return json.Marshal(map[string]string{"jwks_uri": c.uri})
+		}, c.issuer)
+		if got != c.want || (err == nil) != (c.want != "") {
+			t.Errorf("%s names %s: %q, %v", c.issuer, c.uri, got, err)
+		}
+	}
+}
+
 // FuzzDiscovery shows that no answer of an issuer makes a panic, or a URI of nothing.
 func FuzzDiscovery(f *testing.F) {
 	f.Add([]byte(`{"jwks_uri": "https://a/keys"}`))
