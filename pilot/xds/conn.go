@@ -497,9 +497,6 @@ func (c *conn) take(r *wire.Request, log *slog.Logger) error {
 	case session.Acked:
 		st.AckedAt = time.Now()
 		c.countAnswered(st.AckedAt)
-		if !c.session.Withholds(v.TypeURL) {
-			st.LastError, st.LastErrorAt = "", time.Time{}
-		}
 	case session.Expired:
 		s.metrics.expired[envoy.ShortType(v.TypeURL)].Inc()
 	case session.Rejected:

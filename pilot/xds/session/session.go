@@ -136,6 +136,7 @@ func (s *Session) Take(r *wire.Request) (Verdict, error) {
 	}
 	if r.Detail != nil {
 		v.Kind, v.Code, v.Message = Rejected, codes.Code(r.Detail.GetCode()), r.Detail.GetMessage()
+		w.rejecting = true
 	}
 	var err error
 	if s.delta {
@@ -156,6 +157,7 @@ func (s *Session) takeAnswer(w *watch, r *wire.Request, v *Verdict) (delivery, b
 		s.rejectDelivery(w, d, v.Message)
 	default:
 		v.Kind, w.status.Acked = Acked, r.Nonce
+		w.rejecting = w.rejecting && w.withholds()
 	}
 	return d, ok
 }

@@ -1,12 +1,16 @@
 package session
 
-import "github.com/istiod-lite/istiod-lite/pilot/envoy"
+import (
+	"time"
+
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+)
 
 // Status returns what the stream knows of each type, by URL.
 func (s *Session) Status() map[string]TypeStatus {
 	types := make(map[string]TypeStatus, len(s.watches))
 	for _, w := range s.watches {
-		st := w.status
+		st := w.shown()
 		st.Wildcard, st.Names = w.wildcard, w.names.Len()
 		types[w.kind.URL] = st
 	}
@@ -22,11 +26,17 @@ func (s *Session) StatusOf(typeURL string) *TypeStatus {
 	return nil
 }
 
-// Withholds reports whether the client has rejected a resource of a type that it should have: it is not sent again as
-// it is, whatever else the client acknowledges.
-func (s *Session) Withholds(typeURL string) bool {
-	w := s.find(typeURL)
-	return w != nil && w.withholds()
+// failing reports whether the client lacks a resource that it should have because it rejected it. A resource that the
+// client rejected may go and come again in the same version: then it is not sent again, and the client lacks it again.
+func (w *watch) failing() bool { return w.rejecting || w.withholds() }
+
+// shown returns the status for introspection: with the last error if the client lacks something because of an error.
+func (w *watch) shown() TypeStatus {
+	st := w.status
+	if !w.failing() {
+		st.LastError, st.LastErrorAt = "", time.Time{}
+	}
+	return st
 }
 
 // Resources returns what the client has of a type, by name, or nil.
@@ -40,7 +50,7 @@ func (s *Session) Resources(typeURL string) []*envoy.Resource {
 // Held is what the client was last sent of one type.
 type Held struct {
 	Type   *envoy.Type
-	Synced bool        // it has acknowledged the last response, and rejected none since
+	Synced bool        // it has acknowledged the last response, and lacks nothing that it rejected
 	Union  envoy.Union // of what it subscribes to by name, this may hold more
 }
 
@@ -49,7 +59,7 @@ func (s *Session) Held() []Held {
 	list := make([]Held, 0, len(s.watches))
 	for _, w := range s.watches {
 		if w.status.Sent != "" && !w.initial {
-			list = append(list, Held{w.kind, w.status.Sent == w.status.Acked && w.status.LastError == "", w.held})
+			list = append(list, Held{w.kind, w.status.Sent == w.status.Acked && !w.failing(), w.held})
 		}
 	}
 	return list

@@ -41,8 +41,9 @@ type watch struct {
 	sent          []delivery          // not acknowledged yet, oldest first
 	rejected      map[string][]string // versions that the client rejected by themselves
 	rejectedState string              // state of the world, as a whole: the last response's version when it was rejected
+	rejecting     bool                // the client has rejected a response, and has not acknowledged all that it should have since
 
-	status TypeStatus // times and errors, for introspection; Sent, Acked and Version are kept here
+	status TypeStatus // times and errors, for introspection, which shows them by shown; Sent, Acked and Version are kept here
 }
 
 // delivery is a response that was not acknowledged yet.
@@ -69,7 +70,7 @@ type TypeStatus struct {
 	Version     string // of the last response
 	SentAt      time.Time
 	AckedAt     time.Time
-	LastError   string // what the client said of what it rejected last, until it has all that it should have
+	LastError   string // the client's last message of a rejection; shown empty while the client lacks nothing because of it
 	LastErrorAt time.Time
 	Wildcard    bool
 	Names       int // subscribed to by name
@@ -218,8 +219,8 @@ func blamed(message string) map[string]bool {
 	return out
 }
 
-// withholds reports whether the client has rejected what it should have, alone or among others that it is asked of
-// anew.
+// withholds reports whether the client has rejected a resource that it should have. Such a resource is not sent again as
+// it is, or waits to be sent again without some of those that were rejected with it.
 func (w *watch) withholds() bool {
 	if len(w.bisection) > 0 {
 		return true
