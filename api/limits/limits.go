@@ -22,7 +22,7 @@ type Limits struct {
 	// What peers on other hosts that prove no identity may hold, those of one address together.
 	ConnectionsPerSource int // connections, whatever they prove later
 	StreamsPerSource     int // streams; more are refused
-	NamesPerSource       int // resource names that they subscribe to
+	NameBytesPerSource   int // memory of the resource names that they subscribe to
 
 	// Departure is how long a connected proxy keeps its inbound configuration after its workload has gone: others may
 	// still send it requests.
@@ -132,7 +132,7 @@ func Default() Limits {
 
 		ConnectionsPerSource: 1000,
 		StreamsPerSource:     100,
-		NamesPerSource:       50000,
+		NameBytesPerSource:   16 << 20,
 
 		Departure: 30 * time.Second,
 

@@ -1,5 +1,9 @@
-// Package quota bounds what each address that clients connect from may hold of a server, so that no client takes what
-// belongs to all. A Counter counts amounts, such as streams; Listen bounds connections; a Table keeps a value for each
-// address while something of that address is there. Addresses are those of peers, with IPv4 addresses in IPv6 form
-// taken as IPv4. Its types may be used by any goroutine, and run none.
+// Package quota bounds what each client may hold of what all clients of a server share, so that no client takes all of
+// it. A client is an address, or the identity that a peer has proved: identity.Holder. Share says how much of a pool one
+// client may hold.
+//
+// A Counter counts amounts, such as streams; Values counts the bytes of values that are in memory once, however often
+// they are held; Listen bounds connections; a Table keeps a value for each address while something of that address is
+// there. Addresses are those of peers, with IPv4 addresses in IPv6 form taken as IPv4. Its types may be used by any
+// goroutine, and run none.
 package quota

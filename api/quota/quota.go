@@ -13,53 +13,109 @@ func Address(remote string) (netip.Addr, bool) {
 	return address, err == nil && !address.IsLoopback()
 }
 
-// Counter counts what addresses hold.
-type Counter struct {
+// Share returns how much of a pool that all clients share one client may hold: a tenth, and at least one.
+func Share(total int) int { return max(1, total/10) }
+
+// Counter counts what each holder, such as an address or an identity, holds.
+type Counter[K comparable] struct {
 	most int
 
 	mu   sync.Mutex
-	held map[netip.Addr]int
+	held map[K]int
 }
 
-// NewCounter returns a Counter. Each address may hold most at a time.
-func NewCounter(most int) *Counter { return &Counter{most: most, held: map[netip.Addr]int{}} }
+// NewCounter returns a Counter. Each holder may hold most at a time.
+func NewCounter[K comparable](most int) *Counter[K] {
+	return &Counter[K]{most: most, held: map[K]int{}}
+}
 
-// Take has an address hold one more, and reports false if it holds the most already.
-func (c *Counter) Take(a netip.Addr) bool {
+// Most returns how much each holder may hold.
+func (c *Counter[K]) Most() int { return c.most }
+
+// Take adds one to what a holder holds, and reports false, without adding it, if the holder has the most already.
+func (c *Counter[K]) Take(k K) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.held[a] >= c.most {
+	if c.held[k] >= c.most {
 		return false
 	}
-	c.held[a]++
+	c.held[k]++
 	return true
 }
 
-// Add has an address hold n more, or less if n is negative. It reports whether the address may hold as many. If not,
-// they count all the same, until the caller takes them back.
-func (c *Counter) Add(a netip.Addr, n int) bool {
+// Add adds n, which may be negative, to what a holder holds. It reports whether the holder may hold as much. If not, n
+// is added all the same, until the caller takes it back.
+func (c *Counter[K]) Add(k K, n int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.held[a] += n; c.held[a] == 0 {
-		delete(c.held, a)
+	if c.held[k] += n; c.held[k] == 0 {
+		delete(c.held, k)
 	}
-	return n <= 0 || c.held[a] <= c.most
+	return n <= 0 || c.held[k] <= c.most
 }
 
-// Held returns how much an address holds.
-func (c *Counter) Held(a netip.Addr) int {
+// Held returns how much a holder holds.
+func (c *Counter[K]) Held(k K) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.held[a]
+	return c.held[k]
 }
 
-// Listen returns a listener that closes the connections of an address beyond those that it may hold. Addresses of this
-// host may hold any number.
-func (c *Counter) Listen(l net.Listener) net.Listener { return &listener{l, c} }
+// Values counts the sizes of values that holders hold. What a holder holds several times is counted once: the streams of
+// a Deployment subscribe to the same list of names, which is in memory once.
+type Values[K, V comparable] struct {
+	sizes *Counter[K]
+
+	mu   sync.Mutex
+	held map[held[K, V]]int
+}
+
+type held[K, V comparable] struct {
+	by    K
+	value V
+}
+
+// NewValues returns Values. All that each holder holds may have most bytes.
+func NewValues[K, V comparable](most int) *Values[K, V] {
+	return &Values[K, V]{sizes: NewCounter[K](most), held: map[held[K, V]]int{}}
+}
+
+// Most returns how many bytes each holder may hold.
+func (v *Values[K, V]) Most() int { return v.sizes.most }
+
+// Hold adds a value of some bytes to what a holder holds, and reports whether the holder may hold as much. If not, it
+// is held all the same, until Release.
+func (v *Values[K, V]) Hold(k K, x V, size int) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.held[held[K, V]{k, x}]++
+	if v.held[held[K, V]{k, x}] > 1 {
+		return true
+	}
+	return v.sizes.Add(k, size)
+}
+
+// Release takes back one Hold of a value.
+func (v *Values[K, V]) Release(k K, x V, size int) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	at := held[K, V]{k, x}
+	if v.held[at]--; v.held[at] == 0 {
+		delete(v.held, at)
+		v.sizes.Add(k, -size)
+	}
+}
+
+// Held returns how many bytes a holder holds.
+func (v *Values[K, V]) Held(k K) int { return v.sizes.Held(k) }
+
+// Listen returns a listener that closes the connections of an address beyond the number that c lets it hold. Addresses of
+// this host may hold any number.
+func Listen(l net.Listener, c *Counter[netip.Addr]) net.Listener { return &listener{l, c} }
 
 type listener struct {
 	net.Listener
-	counter *Counter
+	counter *Counter[netip.Addr]
 }
 
 // Accept returns the next connection that is within the bound.

@@ -47,8 +47,8 @@ func TestConnectionsOfOneAddress(t *testing.T) {
 		c := &from{address: address}
 		all, q.list = append(all, c), append(q.list, c)
 	}
-	counter := NewCounter(2)
-	l := counter.Listen(q)
+	counter := NewCounter[netip.Addr](2)
+	l := Listen(q, counter)
 	var taken []string
 	var first net.Conn
 	for {
@@ -92,5 +92,39 @@ func TestTable(t *testing.T) {
 	}
 	if again != 1 || len(table.values) != 0 {
 		t.Errorf("%d, and %d values are left", again, len(table.values))
+	}
+}
+
+// TestShare checks that a share is a tenth, and of small pools at least one.
+func TestShare(t *testing.T) {
+	for total, want := range map[int]int{0: 1, 8: 1, 19: 1, 20: 2, 12000: 1200} {
+		if got := Share(total); got != want {
+			t.Errorf("the share of %d is %d, not %d", total, got, want)
+		}
+	}
+}
+
+// TestValues checks that a value is counted once for each holder, until its last Release.
+func TestValues(t *testing.T) {
+	v := NewValues[string, int](100)
+	for i, x := range []struct {
+		holder string
+		value  int
+		ok     bool
+	}{{"a", 1, true}, {"a", 1, true}, {"b", 1, true}, {"a", 2, false}, {"b", 2, false}} {
+		if ok := v.Hold(x.holder, x.value, 60); ok != x.ok {
+			t.Errorf("step %d: %v", i, ok)
+		}
+	}
+	v.Release("a", 2, 60)
+	v.Release("a", 1, 60)
+	if n := v.Held("a"); n != 60 || v.Held("b") != 120 {
+		t.Errorf("a holds %d bytes, b %d", n, v.Held("b"))
+	}
+	v.Release("a", 1, 60)
+	v.Release("b", 1, 60)
+	v.Release("b", 2, 60)
+	if v.Held("a") != 0 || len(v.held) != 0 || len(v.sizes.held) != 0 {
+		t.Errorf("%d values are left", len(v.held))
 	}
 }

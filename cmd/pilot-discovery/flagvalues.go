@@ -63,6 +63,7 @@ func discoveryChecks() checks {
 	c["kubernetesApiQPS"] = checkQPS
 	c["kubernetesApiBurst"] = numberOf(1, math.MaxInt32, "a number of requests, for example 160")
 	c["maxRecvMessageSize"] = numberOf(1<<10, math.MaxInt32, "a number of bytes from 1024 on, for example 4194304")
+	c["maxStreams"] = numberOf(10, math.MaxInt32, "a number of streams from 10 on, for example 12000")
 	c["clusterRegistriesNamespace"] = checkNamespace
 	c["revision"] = checkRevision
 	return c

@@ -145,6 +145,7 @@ func TestInvalidFlagValues(t *testing.T) {
 		{"debounceMax", "0s", "10s"},
 		{"remoteClusterTimeout", "-1s", "10s"},
 		{"maxRecvMessageSize", "-1", "4194304"},
+		{"maxStreams", "0", "12000"},
 		{"apiClients", "10.0.0.1", "10.0.0.0/8"},
 	} {
 		var said strings.Builder

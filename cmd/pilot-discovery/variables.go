@@ -59,6 +59,7 @@ func variables() []variable {
 		{"PILOT_ENABLE_XDS_CACHE", "true", "false: every resource is encoded anew (--noMemo); for tests"},
 		{"PILOT_GATEWAY_API_DEFAULT_GATEWAYCLASS_NAME", "istio", "name of the class of Gateways that this control plane creates"},
 		{"PILOT_INSECURE_MULTICLUSTER_KUBECONFIG_OPTIONS", "", "default of --insecureKubeconfigOptions"},
+		{"PILOT_MAX_STREAMS", "12000", "default of --maxStreams"},
 		{"PILOT_JWT_ENABLE_REMOTE_JWKS", "false", "who fetches keys of token issuers: istiod (the server), hybrid, or envoy (the proxies)"},
 		{"PILOT_JWT_PUB_KEY_REFRESH_INTERVAL", "20m", "how often keys of token issuers are fetched anew"},
 		{"PILOT_REMOTE_CLUSTER_TIMEOUT", "30s", "default of --remoteClusterTimeout"},

@@ -14,7 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 
+	"github.com/istiod-lite/istiod-lite/api/identity"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/quota"
 	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/pilot/authorize"
 	"github.com/istiod-lite/istiod-lite/pilot/xds"
@@ -41,7 +43,9 @@ type Options struct {
 	// the entries of that instance are this one's to judge; nil: all are
 	Sweeps func(ctx context.Context, instance string) bool
 
-	Entries int // of this instance at most; 0: 20000
+	// Entries bounds the entries of this instance; 0 is 20,000. One identity, or one address of proxies that prove none,
+	// gets a tenth of them.
+	Entries int
 	Logger  *slog.Logger
 	Metrics prometheus.Registerer
 }
@@ -55,12 +59,14 @@ type Controller struct {
 	done    uint64 // steps that went well
 	entries map[types.NamespacedName]*held
 	streams map[string]types.NamespacedName                            // by the stream's id
+	each    *quota.Counter[identity.Holder]                            // of entries
 	queue   workqueue.TypedRateLimitingInterface[types.NamespacedName] // nil unless Run runs
 }
 
 // held is an entry that this instance has to do with: a proxy is connected, or has been until lately.
 type held struct {
-	client  xds.Client // the newest stream
+	client  xds.Client      // the newest stream
+	holder  identity.Holder // of the stream that made the entry; zero if no bound is for it
 	streams int
 	since   time.Time // when the newest stream connected, or the last one ended
 	claimed bool      // the entry says so of the newest stream
@@ -100,7 +106,10 @@ func New(o Options) *Controller {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Controller{o: o, metrics: newMetrics(o.Metrics), entries: map[types.NamespacedName]*held{}, streams: map[string]types.NamespacedName{}}
+	return &Controller{
+		o: o, metrics: newMetrics(o.Metrics), entries: map[types.NamespacedName]*held{}, streams: map[string]types.NamespacedName{},
+		each: quota.NewCounter[identity.Holder](quota.Share(o.Entries)),
+	}
 }
 
 // Connected implements xds.Connections: it waits until the entry of a proxy that has a group is written, for as long as
@@ -209,7 +218,11 @@ func (c *Controller) join(key types.NamespacedName, client xds.Client) (<-chan e
 		if len(c.entries) >= c.o.Entries {
 			return nil, status.Errorf(codes.ResourceExhausted, "this instance holds %d registered workloads and takes no more", len(c.entries))
 		}
-		h = &held{}
+		holder, bounded := client.Peer.Holder()
+		if bounded && !c.each.Take(holder) {
+			return nil, status.Errorf(codes.ResourceExhausted, "%s has registered %d workloads at this instance, which is as many as one identity may: run more replicas", holder, c.each.Most())
+		}
+		h = &held{holder: holder}
 		c.entries[key] = h
 	}
 	written := make(chan error, 1)

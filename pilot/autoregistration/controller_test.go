@@ -286,13 +286,44 @@ func TestAnEntryWrittenByHandIsLeftAlone(t *testing.T) {
 func TestManyEntriesAreRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(reviews())
-		a := w.start(t, "a", func(o *Options) { o.Entries = 1 })
+		a := w.start(t, "a", func(o *Options) { o.Entries, o.Authorizer = 1, authorize.New(authorize.Options{RegisterAnyone: true}) })
 		a.connect(stream("1"))
-		other := stream("2", func(c *xds.Client) { c.Proxy.IPs = []string{"10.9.0.9"} })
+		other := stream("2", func(c *xds.Client) { c.Proxy.IPs, c.Peer = []string{"10.9.0.9"}, unproved("10.9.0.9:80") })
 		if err := a.Connected(t.Context(), other); status.Code(err) != codes.ResourceExhausted {
 			t.Errorf("refused with %v", err)
 		}
 		a.connect(stream("3")) // the same workload
+		a.stop()
+	})
+}
+
+// TestEntriesOfOneIdentity checks that one identity, or one address without, has a tenth of the entries of an instance,
+// that others register meanwhile, and that there is room again when an entry has gone.
+func TestEntriesOfOneIdentity(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(reviews())
+		a := w.start(t, "a", func(o *Options) { o.Entries, o.Authorizer = 20, authorize.New(authorize.Options{RegisterAnyone: true}) })
+		of := func(id, ip string, peer func(*xds.Client)) xds.Client {
+			return stream(id, func(c *xds.Client) {
+				c.Proxy.IPs = []string{ip}
+				peer(c)
+			})
+		}
+		for i, peer := range []func(*xds.Client){func(*xds.Client) {}, func(c *xds.Client) { c.Peer = unproved("10.9.0.9:80") }} {
+			at := func(n int) (id, ip string) { return fmt.Sprintf("%d%d", i, n), fmt.Sprintf("10.9.%d.%d", i, n) }
+			for n := range 2 {
+				id, ip := at(n)
+				a.connect(of(id, ip, peer))
+			}
+			id, ip := at(2)
+			if err := a.Connected(t.Context(), of(id, ip, peer)); status.Code(err) != codes.ResourceExhausted {
+				t.Errorf("a third entry: %v", err)
+			}
+		}
+		id, ip := "00", "10.9.0.0"
+		a.Disconnected(of(id, ip, func(*xds.Client) {}))
+		time.Sleep(time.Minute)
+		a.connect(of("02", "10.9.0.2", func(*xds.Client) {}))
 		a.stop()
 	})
 }

@@ -11,6 +11,7 @@ import (
 	networkingv1 "istio.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/istiod-lite/istiod-lite/api/identity"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/xds"
@@ -245,5 +246,8 @@ func (c *Controller) forget(key types.NamespacedName) {
 	defer c.mu.Unlock()
 	if h := c.entries[key]; h != nil && h.streams == 0 {
 		delete(c.entries, key)
+		if h.holder != (identity.Holder{}) {
+			c.each.Add(h.holder, -1)
+		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"os"
 	"runtime"
 	"slices"
@@ -381,7 +382,7 @@ func (s *Server) serveHTTP(ctx context.Context, name, address string, handler ht
 		l = s.discovery.Listen(l)
 	}
 	if o.most > 0 {
-		l = quota.NewCounter(o.most).Listen(l)
+		l = quota.Listen(l, quota.NewCounter[netip.Addr](o.most))
 	}
 	h := &httpServing{l, newHTTP(s.o.Logger, s.o.Limits, handler, o)}
 	s.http = append(s.http, h)

@@ -20,12 +20,13 @@ type Names struct {
 	table  frozen.Table[string]
 	all    func() []string
 	sum    uint64 // of the hashes of the names
+	bytes  int    // of the names together
 	origin weak.Pointer[Names]
 	byHost atomic.Pointer[frozen.Table[string]] // nil until it is needed
 }
 
-func newNames(t frozen.Table[string], sum uint64) *Names {
-	return &Names{table: t, sum: sum, all: sync.OnceValue(func() []string {
+func newNames(t frozen.Table[string], sum uint64, bytes int) *Names {
+	return &Names{table: t, sum: sum, bytes: bytes, all: sync.OnceValue(func() []string {
 		return slices.AppendSeq(make([]string, 0, t.Len()), t.All)
 	})}
 }
@@ -91,6 +92,14 @@ func (n *Names) orderByHost() *frozen.Table[string] {
 // Len returns the number of names.
 func (n *Names) Len() int { return n.Table().Len() }
 
+// Bytes returns the length of all names together.
+func (n *Names) Bytes() int {
+	if n == nil {
+		return 0
+	}
+	return n.bytes
+}
+
 // Has reports whether a name is in the list.
 func (n *Names) Has(name string) bool {
 	_, ok := n.Table().First(func(s string) int { return strings.Compare(s, name) })
@@ -134,17 +143,19 @@ func (t *NameInterner) InternFrom(origin *Names, list []string) *Names {
 		slices.Sort(list)
 	}
 	list = slices.Compact(list)
-	hash, sum := t.hash(), uint64(0)
+	hash, sum, bytes := t.hash(), uint64(0), 0
 	for _, name := range list {
 		sum += hash(name)
+		bytes += len(name)
 	}
-	return t.intern(origin, frozen.TableOf(strings.Compare, list), sum)
+	return t.intern(origin, frozen.TableOf(strings.Compare, list), sum, bytes)
 }
 
 // Edited returns a list without some names, and then with others. Its cost is proportional to those.
 func (t *NameInterner) Edited(from, remove, add *Names) *Names {
 	hash, e, list := t.hash(), &frozen.Edit{}, from.Table()
 	var sum uint64
+	bytes := from.Bytes()
 	if from != nil {
 		sum = from.sum
 	}
@@ -152,20 +163,22 @@ func (t *NameInterner) Edited(from, remove, add *Names) *Names {
 		if _, ok := list.Get(name); ok {
 			list.Delete(e, name)
 			sum -= hash(name)
+			bytes -= len(name)
 		}
 	}
 	for name := range add.Each() {
 		if _, ok := list.Get(name); !ok {
 			list.Put(e, name)
 			sum += hash(name)
+			bytes += len(name)
 		}
 	}
 	e.Done()
-	return t.intern(from, list, sum)
+	return t.intern(from, list, sum, bytes)
 }
 
 // intern returns the interned list that holds the same names as a table.
-func (t *NameInterner) intern(origin *Names, list frozen.Table[string], sum uint64) *Names {
+func (t *NameInterner) intern(origin *Names, list frozen.Table[string], sum uint64, bytes int) *Names {
 	if list.Len() == 0 {
 		return nil
 	}
@@ -176,7 +189,7 @@ func (t *NameInterner) intern(origin *Names, list frozen.Table[string], sum uint
 			return n
 		}
 	}
-	n := newNames(list, sum)
+	n := newNames(list, sum, bytes)
 	if origin != nil {
 		n.origin = weak.Make(origin)
 	}

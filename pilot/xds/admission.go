@@ -3,7 +3,6 @@ package xds
 import (
 	"context"
 	"math"
-	"net/netip"
 	"runtime/debug"
 	runtimemetrics "runtime/metrics"
 
@@ -13,44 +12,71 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/identity"
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/api/quota"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
-// admission decides which streams are served, and bounds what peers that proved no identity may hold. Safe for
-// concurrent use.
+// admission decides which streams are served, and bounds what one identity, or one address of peers that proved none, may
+// hold of what all share. Safe for concurrent use.
 type admission struct {
-	slots          chan struct{} // one taken by each stream; nil: no bound
-	limits         *limits.Limits
-	short          func() bool    // reports whether memory is short
-	streams, names *quota.Counter // of unproved streams
+	slots   chan struct{} // one taken by each stream; nil if there is no bound
+	short   func() bool   // reports whether memory is short
+	metrics *metrics
+
+	identities, strangers struct {
+		streams *quota.Counter[identity.Holder]
+		lists   *quota.Values[identity.Holder, subscribed]
+	}
 }
 
-func newAdmission(streams int, l *limits.Limits) *admission {
-	a := &admission{limits: l, short: memoryShort, streams: quota.NewCounter(l.StreamsPerSource), names: quota.NewCounter(l.NamesPerSource)}
+// subscribed is the list of names that streams subscribe to of a type.
+type subscribed struct {
+	kind  *envoy.Type
+	names *envoy.Names
+}
+
+// noMemoryLimit stands for the memory limit where there is none.
+const noMemoryLimit = 2 << 30
+
+// newAdmission returns an admission that serves a number of streams at a time, any number if it is 0.
+func newAdmission(streams int, l *limits.Limits, m *metrics) *admission {
+	a := &admission{short: memoryShort, metrics: m}
+	each := math.MaxInt
 	if streams > 0 {
-		a.slots = make(chan struct{}, streams)
+		a.slots, each = make(chan struct{}, streams), quota.Share(streams)
 	}
+	memory := debug.SetMemoryLimit(-1)
+	if memory == math.MaxInt64 {
+		memory = noMemoryLimit
+	}
+	a.identities.streams = quota.NewCounter[identity.Holder](each)
+	a.identities.lists = quota.NewValues[identity.Holder, subscribed](quota.Share(int(memory)))
+	a.strangers.streams = quota.NewCounter[identity.Holder](l.StreamsPerSource)
+	a.strangers.lists = quota.NewValues[identity.Holder, subscribed](min(l.NameBytesPerSource, quota.Share(int(memory))))
 	return a
 }
 
-// stranger returns the address of a peer that proved no identity. false: the peer proved one, or is on this host.
-func stranger(p identity.Peer) (netip.Addr, bool) {
-	return p.Address.Addr().Unmap(), !p.Proved() && !p.OnHost() && p.Address.IsValid()
-}
-
-// enter waits until the stream of a peer may be served; leave ends that. The error is a gRPC status: too many streams
-// of one unproved address, too little memory, or the end of ctx or of the server.
+// enter waits until the stream of a peer may be served; leave ends that. The error is a gRPC status: too many streams of
+// the peer's identity or address, too little memory, or the end of ctx or of the server.
 func (a *admission) enter(ctx context.Context, p identity.Peer, closing <-chan struct{}) (leave func(), err error) {
 	if a.short() {
+		a.metrics.refused(refusedMemory)
 		return nil, status.Error(codes.ResourceExhausted, "the server has too little memory for another stream")
 	}
-	address, unproved := stranger(p)
-	if unproved && !a.streams.Take(address) {
-		return nil, status.Errorf(codes.ResourceExhausted, "more than %d streams from %s that prove no identity", a.limits.StreamsPerSource, address)
-	}
-	release := func() {
-		if unproved {
-			a.streams.Add(address, -1)
+	release := func() {}
+	if h, bounded := p.Holder(); bounded {
+		streams := a.strangers.streams
+		if h.Proved() {
+			streams = a.identities.streams
 		}
+		if !streams.Take(h) {
+			a.metrics.refused(refusedStreams)
+			if h.Proved() {
+				return nil, status.Errorf(codes.ResourceExhausted, "%s has %d streams, a tenth of what this server serves: "+
+					"run more replicas, or raise --maxStreams", h, streams.Most())
+			}
+			return nil, status.Errorf(codes.ResourceExhausted, "more than %d streams from %s that prove no identity", streams.Most(), h)
+		}
+		release = func() { streams.Add(h, -1) }
 	}
 	if a.slots == nil {
 		return release, nil
@@ -67,11 +93,35 @@ func (a *admission) enter(ctx context.Context, p identity.Peer, closing <-chan s
 	return nil, err
 }
 
-// name adds to the number of names that the streams of a peer subscribe to. false: they are too many for a peer that
-// proved no identity.
-func (a *admission) name(p identity.Peer, more int) bool {
-	address, unproved := stranger(p)
-	return !unproved || a.names.Add(address, more)
+// hold counts the names that a stream of a peer subscribes to of a type, and counts off the names before. A nil list is
+// empty. The error is a gRPC status: the peer's identity or address has too many.
+func (a *admission) hold(p identity.Peer, kind *envoy.Type, before, now *envoy.Names) error {
+	h, bounded := p.Holder()
+	if !bounded || before == now {
+		return nil
+	}
+	lists := a.strangers.lists
+	if h.Proved() {
+		lists = a.identities.lists
+	}
+	if before != nil {
+		lists.Release(h, subscribed{kind, before}, costOfNames(kind, before))
+	}
+	if now != nil && !lists.Hold(h, subscribed{kind, now}, costOfNames(kind, now)) {
+		a.metrics.refused(refusedNames)
+		return status.Errorf(codes.ResourceExhausted, "the streams of %s subscribe to different resource names that take more than %d bytes", h, lists.Most())
+	}
+	return nil
+}
+
+// costOfNames returns about how many bytes of memory a list of names takes, with what is kept of a name that no
+// resource has.
+func costOfNames(kind *envoy.Type, n *envoy.Names) int {
+	each := 48
+	if kind.Total && kind.URL != envoy.EndpointType {
+		each = 1 << 10 // a route configuration is made for each name
+	}
+	return n.Bytes() + n.Len()*each
 }
 
 // memoryShort reports whether what is alive takes 85 % of the memory limit, after the last collection. Without a limit

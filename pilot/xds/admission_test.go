@@ -5,14 +5,17 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"strings"
 	"testing"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/istiod-lite/istiod-lite/api/identity"
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/api/quota"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/xdstest"
 )
@@ -21,7 +24,7 @@ import (
 func from(proof identity.Proof) func(*Options) {
 	return func(o *Options) {
 		l := limits.Default()
-		l.StreamsPerSource, l.NamesPerSource = 3, 10
+		l.StreamsPerSource, l.NameBytesPerSource = 3, 500
 		o.Limits = l
 		o.Authenticate = func(context.Context) (identity.Peer, error) {
 			p := identity.Peer{Address: netip.MustParseAddrPort("10.0.0.1:1234"), Proof: proof}
@@ -70,6 +73,105 @@ func TestUnprovedStreamsAreFew(t *testing.T) {
 	}
 }
 
+// accounts has every stream come from the service account that its metadata names.
+func accounts(streams int) func(*Options) {
+	return func(o *Options) {
+		o.Streams = streams
+		o.Authenticate = func(ctx context.Context) (identity.Peer, error) {
+			md, _ := metadata.FromIncomingContext(ctx)
+			sa := md.Get("account")[0]
+			return identity.Peer{
+				Address: netip.MustParseAddrPort("10.0.0.1:1234"), Proof: identity.Token,
+				ID: identity.ID{TrustDomain: "cluster.local", Namespace: "a", ServiceAccount: sa},
+			}, nil
+		}
+	}
+}
+
+// firstOf returns what a stream of a service account gets first: the error that ends it, or nil. The stream stays open until
+// the test ends.
+func (r *rig) firstOf(account string, names ...string) (*deltaClient, error) {
+	r.t.Helper()
+	ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(r.t.Context(), "account", account))
+	r.t.Cleanup(cancel)
+	stream, err := r.dial().DeltaAggregatedResources(ctx)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	c := &deltaClient{t: r.t, stream: stream, cancel: cancel}
+	url := envoy.ClusterType
+	if len(names) > 0 {
+		url = envoy.EndpointType
+	}
+	_ = stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: xdstest.Node("web.a"), TypeUrl: url, ResourceNamesSubscribe: names}) // Recv says whether it ended
+	_, err = stream.Recv()
+	return c, err
+}
+
+// TestStreamsOfOneIdentity checks that an identity has a tenth of the streams and is refused more, that another identity
+// is served at once meanwhile, and that there is room again when a stream ends.
+func TestStreamsOfOneIdentity(t *testing.T) {
+	r := newRig(t, accounts(30))
+	r.publish(true, "cds a=1")
+	var all []*deltaClient
+	for range 3 {
+		c, err := r.firstOf("flood")
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, c)
+	}
+	for range 40 { // more than there are in all
+		if _, err := r.firstOf("flood"); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "spiffe://cluster.local/ns/a/sa/flood") {
+			t.Fatalf("one more stream: %v", err)
+		}
+	}
+	if _, err := r.firstOf("web"); err != nil {
+		t.Errorf("another identity: %v", err)
+	}
+	if n := sample(t, r.reg, "pilot_xds_refused_streams", "reason", "streams"); n != 40 {
+		t.Errorf("%v streams are counted as refused", n)
+	}
+	all[0].cancel()
+	eventually(t, "there is room again", func() bool { _, err := r.firstOf("flood"); return err == nil })
+}
+
+// TestNamesOfOneIdentity checks that the names that the streams of an identity subscribe to take a bounded amount of
+// memory, where streams with the same names take no more than one of them, and that another identity is served
+// meanwhile.
+func TestNamesOfOneIdentity(t *testing.T) {
+	r := newRig(t, accounts(1000))
+	r.server.admission.identities.lists = quota.NewValues[identity.Holder, subscribed](10 * (48 + len("x-0")))
+	r.publish(true, "cds a=1")
+	list := func(prefix string, n int) (all []string) {
+		for i := range n {
+			all = append(all, fmt.Sprint(prefix, i))
+		}
+		return all
+	}
+	for range 20 {
+		if _, err := r.firstOf("flood", list("x-", 6)...); err != nil {
+			t.Fatalf("the same names on many streams: %v", err)
+		}
+	}
+	c, err := r.firstOf("flood", list("y-", 5)...)
+	if status.Code(err) == codes.OK { // the answer may have come before the end
+		_, err = c.stream.Recv()
+	}
+	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "spiffe://cluster.local/ns/a/sa/flood") {
+		t.Errorf("more names: %v", err)
+	}
+	if _, err := r.firstOf("web", list("y-", 5)...); err != nil {
+		t.Errorf("another identity: %v", err)
+	}
+	if _, err := r.firstOf("flood", list("x-", 6)...); err != nil {
+		t.Errorf("a stream within the bound: %v", err)
+	}
+	if n := sample(t, r.reg, "pilot_xds_refused_streams", "reason", "names"); n != 1 {
+		t.Errorf("%v streams are counted as refused", n)
+	}
+}
+
 // What the streams of one address that proves nothing subscribe to is bounded together.
 func TestUnprovedNamesAreFew(t *testing.T) {
 	r := newRig(t, from(identity.Unproved))
@@ -101,7 +203,8 @@ func TestUnprovedNamesAreFew(t *testing.T) {
 		t.Errorf("a stream that took no more than its share: %v", err)
 	}
 	eventually(t, "the names of a stream that ended do not count", func() bool {
-		return r.server.admission.names.Held(netip.MustParseAddr("10.0.0.1")) == 9
+		held := r.server.admission.strangers.lists.Held(identity.Holder{Address: netip.MustParseAddr("10.0.0.1")})
+		return held == 9*48+len("more")+8*len("n0")
 	})
 }
 

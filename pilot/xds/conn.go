@@ -73,7 +73,7 @@ type conn struct {
 	refused   string                  // a secret that is not granted because the Access says no; empty: none
 	located   bool                    // a snapshot has shown that the peer is in the cluster that its proxy names
 	joined    bool
-	names     int // as counted by server.admission
+	names     map[string]*envoy.Names // by type URL, as counted by server.admission
 	deadlines deadlines
 	lateAt    time.Time // when its cluster was last seen not to have been read
 	marked    bool      // it is among server.waiting
@@ -442,7 +442,7 @@ const newcomer = 10 * time.Second
 // urgent reports whether the stream goes before others: gateways, through which others wait, and new streams. Those
 // that come from other hosts and prove no identity never do.
 func (c *conn) urgent() bool {
-	if _, unproved := stranger(c.peer); unproved {
+	if h, bounded := c.peer.Holder(); bounded && !h.Proved() {
 		return false
 	}
 	return c.profile.urgent || !c.joined || time.Since(c.connected) < c.server.newcomer
@@ -484,10 +484,13 @@ func (c *conn) take(r *wire.Request, log *slog.Logger) error {
 		s.warnings.log(log.Warn, c.warnings, "the proxy sent a request that is not allowed: ending its stream", "err", err)
 		return status.Error(codes.InvalidArgument, err.Error())
 	}
-	more := c.session.Names() - c.names
-	c.names += more
-	if !s.admission.name(c.peer, more) {
-		return status.Errorf(codes.ResourceExhausted, "more than %d resource names on the streams of %s that prove no identity", s.limits.NamesPerSource, c.peer)
+	before, now := c.names[kind.URL], c.session.Subscribed(kind.URL)
+	if c.names == nil {
+		c.names = map[string]*envoy.Names{}
+	}
+	c.names[kind.URL] = now
+	if err := s.admission.hold(c.peer, kind, before, now); err != nil {
+		return err
 	}
 	if kind.Secret {
 		c.reviewSecrets()

@@ -2,6 +2,7 @@ package xds
 
 import (
 	"net"
+	"net/netip"
 	"sync"
 
 	"github.com/istiod-lite/istiod-lite/api/quota"
@@ -9,7 +10,7 @@ import (
 
 // accepted are the accepted connections of all listeners, by the addresses of both ends. Safe for concurrent use.
 type accepted struct {
-	bound *quota.Counter // of connections
+	bound *quota.Counter[netip.Addr] // of connections
 
 	mu    sync.Mutex
 	conns map[ends]net.Conn
@@ -18,10 +19,12 @@ type accepted struct {
 type ends struct{ remote, local string }
 
 func newAccepted(most int) *accepted {
-	return &accepted{bound: quota.NewCounter(most), conns: map[ends]net.Conn{}}
+	return &accepted{bound: quota.NewCounter[netip.Addr](most), conns: map[ends]net.Conn{}}
 }
 
-func (c *accepted) wrap(l net.Listener) net.Listener { return c.bound.Listen(&trackingListener{l, c}) }
+func (c *accepted) wrap(l net.Listener) net.Listener {
+	return quota.Listen(&trackingListener{l, c}, c.bound)
+}
 
 // cut closes the connection between two addresses. false: it came from no listener of ours.
 func (c *accepted) cut(remote, local string) bool {

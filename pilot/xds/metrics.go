@@ -35,6 +35,7 @@ type metrics struct {
 	expired        map[string]prometheus.Counter
 	rejects        map[string]prometheus.Counter
 	rejectGauges   map[string]*prometheus.GaugeVec
+	refusals       map[refusal]prometheus.Counter
 	suppressed     prometheus.Counter
 	internalErrors prometheus.Counter
 	deniedSecrets  prometheus.Counter
@@ -91,8 +92,13 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		expired:        map[string]prometheus.Counter{},
 		rejects:        map[string]prometheus.Counter{},
 		rejectGauges:   map[string]*prometheus.GaugeVec{},
+		refusals:       map[refusal]prometheus.Counter{},
 		versions:       map[string]int{},
 		rejected:       map[string]map[[2]string]int64{},
+	}
+	refusals := counter("pilot_xds_refused_streams", "Streams refused or ended for one identity, one address or all streams had too much of something.", "reason")
+	for _, r := range []refusal{refusedStreams, refusedNames, refusedMemory} {
+		m.refusals[r] = refusals.WithLabelValues(string(r))
 	}
 	waits := counter("pilot_xds_waits_for_pod", "Streams whose first answer waited for their workload.", "result")
 	m.waits, m.waitsInVain = waits.WithLabelValues("found"), waits.WithLabelValues("timeout")
@@ -120,6 +126,19 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		func() float64 { return float64(m.largest.Load()) }))
 	return m
 }
+
+// refusal is why a stream is not served.
+type refusal string
+
+// Refusals.
+const (
+	refusedStreams refusal = "streams" // its identity or address has the most streams
+	refusedNames   refusal = "names"   // its identity or address subscribes to too many names
+	refusedMemory  refusal = "memory"  // the server has too little memory
+)
+
+// refused counts a stream that is not served.
+func (m *metrics) refused(why refusal) { m.refusals[why].Inc() }
 
 // groups has the number of subscriber groups shown.
 func (m *metrics) groups(count func() int) {

@@ -204,7 +204,7 @@ func New(o Options) *Server {
 		defer s.mu.Unlock()
 		return len(s.groups)
 	})
-	s.admission, s.listeners = newAdmission(o.Streams, &s.limits), newAccepted(s.limits.ConnectionsPerSource)
+	s.admission, s.listeners = newAdmission(o.Streams, &s.limits, s.metrics), newAccepted(s.limits.ConnectionsPerSource)
 	return s
 }
 
@@ -330,7 +330,11 @@ func (s *Server) serve(stream grpc.ServerStream, delta bool) error {
 	}
 	defer leave()
 	c := newConn(s, stream, delta, peer)
-	defer func() { s.admission.name(peer, -c.names) }()
+	defer func() {
+		for url, names := range c.names {
+			_ = s.admission.hold(peer, envoy.TypeOf(url), names, nil) // no error: it holds less
+		}
+	}()
 	panicked := true
 	safe.Run(s.logger.With("conn", c.id), "xds stream", func() { err = c.run(); panicked = false })
 	if panicked {

@@ -86,7 +86,7 @@ func New(o Options) (*Server, error) {
 	if s.listener, err = listen(context.Background(), "tcp", o.Addr); err != nil {
 		return nil, fmt.Errorf("status port: %w", err)
 	}
-	s.listener = quota.NewCounter(maxConnections).Listen(s.listener)
+	s.listener = quota.Listen(s.listener, quota.NewCounter[netip.Addr](maxConnections))
 	merged, err := newMerged(o, s.listener.Addr())
 	if err != nil {
 		s.listener.Close()

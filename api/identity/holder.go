@@ -1,0 +1,33 @@
+package identity
+
+import "net/netip"
+
+// Holder is what a bound for one client is for: an ID that peers have proved, or the address of peers that have proved
+// none. The zero Holder is a peer without either, or on this host.
+type Holder struct {
+	ID      ID
+	Address netip.Addr
+}
+
+// Holder returns the holder of what a peer holds. It returns false if no bound for one client is for the peer: it has
+// proved no ID, and is on this host or has no address.
+func (p Peer) Holder() (h Holder, bounded bool) {
+	switch {
+	case p.Proved():
+		return Holder{ID: p.ID}, true
+	case p.OnHost(), !p.Address.IsValid():
+		return Holder{}, false
+	}
+	return Holder{Address: p.Address.Addr().Unmap()}, true
+}
+
+// Proved reports whether the holder is an ID.
+func (h Holder) Proved() bool { return h.ID != ID{} }
+
+// String returns the ID, or the address if there is none.
+func (h Holder) String() string {
+	if h.Proved() {
+		return h.ID.String()
+	}
+	return h.Address.String()
+}
