@@ -1,6 +1,6 @@
-// Package quota bounds what each client may hold of what all clients of a server share, so that no client takes all of
-// it. A client is an address, or the identity that a peer has proved: identity.Holder. Share says how much of a pool one
-// client may hold.
+// Package quota bounds what each client may hold of what all clients of a server share, so that no client takes all
+// of it. A client is an address, or the identity that a peer has proved: identity.Holder. Share says how much of a
+// pool one client may hold.
 //
 // A Counter counts amounts, such as streams; Values counts the bytes of values that are in memory once, however often
 // they are held; Listen bounds connections; a Table keeps a value for each address while something of that address is

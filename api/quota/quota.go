@@ -61,8 +61,8 @@ func (c *Counter[K]) Held(k K) int {
 	return c.held[k]
 }
 
-// Values counts the sizes of values that holders hold. What a holder holds several times is counted once: the streams of
-// a Deployment subscribe to the same list of names, which is in memory once.
+// Values counts the sizes of values that holders hold. What a holder holds several times is counted once: the streams
+// of a Deployment subscribe to the same list of names, which is in memory once.
 type Values[K, V comparable] struct {
 	sizes *Counter[K]
 
@@ -109,8 +109,8 @@ func (v *Values[K, V]) Release(k K, x V, size int) {
 // Held returns how many bytes a holder holds.
 func (v *Values[K, V]) Held(k K) int { return v.sizes.Held(k) }
 
-// Listen returns a listener that closes the connections of an address beyond the number that c lets it hold. Addresses of
-// this host may hold any number.
+// Listen returns a listener that closes the connections of an address beyond the number that c lets it hold.
+// Addresses of this host may hold any number.
 func Listen(l net.Listener, c *Counter[netip.Addr]) net.Listener { return &listener{l, c} }
 
 type listener struct {

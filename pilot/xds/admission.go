@@ -15,8 +15,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
-// admission decides which streams are served, and bounds what one identity, or one address of peers that proved none, may
-// hold of what all share. Safe for concurrent use.
+// admission decides which streams are served, and bounds what one identity, or one address of peers that proved none,
+// may hold of what all share. Safe for concurrent use.
 type admission struct {
 	slots   chan struct{} // one taken by each stream; nil if there is no bound
 	short   func() bool   // reports whether memory is short
@@ -55,8 +55,8 @@ func newAdmission(streams int, l *limits.Limits, m *metrics) *admission {
 	return a
 }
 
-// enter waits until the stream of a peer may be served; leave ends that. The error is a gRPC status: too many streams of
-// the peer's identity or address, too little memory, or the end of ctx or of the server.
+// enter waits until the stream of a peer may be served; leave ends that. The error is a gRPC status: too many streams
+// of the peer's identity or address, too little memory, or the end of ctx or of the server.
 func (a *admission) enter(ctx context.Context, p identity.Peer, closing <-chan struct{}) (leave func(), err error) {
 	if a.short() {
 		a.metrics.refused(refusedMemory)
@@ -93,8 +93,8 @@ func (a *admission) enter(ctx context.Context, p identity.Peer, closing <-chan s
 	return nil, err
 }
 
-// hold counts the names that a stream of a peer subscribes to of a type, and counts off the names before. A nil list is
-// empty. The error is a gRPC status: the peer's identity or address has too many.
+// hold counts the names that a stream of a peer subscribes to of a type, and counts off the names before. A nil list
+// is empty. The error is a gRPC status: the peer's identity or address has too many.
 func (a *admission) hold(p identity.Peer, kind *envoy.Type, before, now *envoy.Names) error {
 	h, bounded := p.Holder()
 	if !bounded || before == now {

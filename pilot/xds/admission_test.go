@@ -88,8 +88,8 @@ func accounts(streams int) func(*Options) {
 	}
 }
 
-// firstOf returns what a stream of a service account gets first: the error that ends it, or nil. The stream stays open until
-// the test ends.
+// firstOf returns what a stream of a service account gets first: the error that ends it, or nil. The stream stays
+// open until the test ends.
 func (r *rig) firstOf(account string, names ...string) (*deltaClient, error) {
 	r.t.Helper()
 	ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(r.t.Context(), "account", account))
@@ -103,13 +103,14 @@ func (r *rig) firstOf(account string, names ...string) (*deltaClient, error) {
 	if len(names) > 0 {
 		url = envoy.EndpointType
 	}
-	_ = stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: xdstest.Node("web.a"), TypeUrl: url, ResourceNamesSubscribe: names}) // Recv says whether it ended
+	// Recv says whether it has ended.
+	_ = stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: xdstest.Node("web.a"), TypeUrl: url, ResourceNamesSubscribe: names})
 	_, err = stream.Recv()
 	return c, err
 }
 
-// TestStreamsOfOneIdentity checks that an identity has a tenth of the streams and is refused more, that another identity
-// is served at once meanwhile, and that there is room again when a stream ends.
+// TestStreamsOfOneIdentity checks that an identity has a tenth of the streams and is refused more, that another
+// identity is served at once meanwhile, and that there is room again when a stream ends.
 func TestStreamsOfOneIdentity(t *testing.T) {
 	r := newRig(t, accounts(30))
 	r.publish(true, "cds a=1")
@@ -122,7 +123,8 @@ func TestStreamsOfOneIdentity(t *testing.T) {
 		all = append(all, c)
 	}
 	for range 40 { // more than there are in all
-		if _, err := r.firstOf("flood"); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "spiffe://cluster.local/ns/a/sa/flood") {
+		_, err := r.firstOf("flood")
+		if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "spiffe://cluster.local/ns/a/sa/flood") {
 			t.Fatalf("one more stream: %v", err)
 		}
 	}

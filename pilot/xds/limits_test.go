@@ -47,9 +47,7 @@ func TestStalledReaderIsCut(t *testing.T) {
 		defer r.server.listeners.mu.Unlock()
 		return len(r.server.listeners.conns) == 1
 	})
-	if !strings.Contains(r.log.String(), "closed=true") {
-		t.Errorf("log:\n%s", r.log)
-	}
+	eventually(t, "the log says so", func() bool { return strings.Contains(r.log.String(), "closed=true") })
 	r.publish(true, "cds a=3")
 	healthy.expect("cds a=3")
 	for {

@@ -13,9 +13,10 @@ import (
 
 // watch is one type on one stream: what the client subscribes to, what it was sent, and what is still to be compared.
 //
-// It works in one of two ways. As a whole (clusters, listeners, virtual hosts, and any type subscribed to by wildcard):
-// a resource that is absent is removed from the client. By name (all else): absence has no meaning. Both compare Sets,
-// which the streams of a cohort share: held is the last one, and only what diverges is kept for this client alone.
+// It works in one of two ways. As a whole (clusters, listeners, virtual hosts, and any type subscribed to by
+// wildcard): a resource that is absent is removed from the client. By name (all else): absence has no meaning. Both
+// compare Sets, which the streams of a cohort share: held is the last one, and only what diverges is kept for this
+// client alone.
 type watch struct {
 	kind     *envoy.Type
 	complete bool // a response holds all that is subscribed to, and absence means removal: clusters, listeners, objects
@@ -219,8 +220,8 @@ func blamed(message string) map[string]bool {
 	return out
 }
 
-// withholds reports whether the client has rejected a resource that it should have. Such a resource is not sent again as
-// it is, or waits to be sent again without some of those that were rejected with it.
+// withholds reports whether the client has rejected a resource that it should have. Such a resource is not sent again
+// as it is, or waits to be sent again without some of those that were rejected with it.
 func (w *watch) withholds() bool {
 	if len(w.bisection) > 0 {
 		return true
@@ -233,8 +234,8 @@ func (w *watch) withholds() bool {
 	return false
 }
 
-// resendParts sends what was rejected together again in parts. A client that rejects names and asks for them again each
-// time would have ever more parts with the same names: then these are taken out of the older parts.
+// resendParts sends what was rejected together again in parts. A client that rejects names and asks for them again
+// each time would have ever more parts with the same names: then these are taken out of the older parts.
 func (w *watch) resendParts(list []*envoy.Resource, parts ...[]*envoy.Resource) {
 	n := len(list)
 	for _, p := range w.bisection {
