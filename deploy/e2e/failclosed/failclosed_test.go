@@ -14,6 +14,18 @@ func TestObjects(t *testing.T) {
 	newGroup(t, 1, false).runAll(t, objectRows())
 }
 
+// TestPolicies runs the rows of objects that need others beside them.
+func TestPolicies(t *testing.T) {
+	t.Parallel()
+	newGroup(t, 4, false).runAll(t, policyRows())
+}
+
+// TestGateways runs the rows of gateways.
+func TestGateways(t *testing.T) {
+	t.Parallel()
+	newGroup(t, 5, true).runAll(t, gatewayRows())
+}
+
 // TestMeshConfig runs the rows of the mesh configuration.
 func TestMeshConfig(t *testing.T) {
 	t.Parallel()

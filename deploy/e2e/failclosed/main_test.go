@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/binaries"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/pods"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
 )
@@ -49,7 +51,7 @@ func launch(program string) error {
 	return unix.Exec(program, append([]string{program}, os.Args[1:]...), os.Environ())
 }
 
-// prepare copies the programs and the document, which it writes first if the flag says so.
+// prepare copies the programs, the custom resources and the document, which it writes first if the flag says so.
 func prepare(ctx context.Context, dir string) ([]string, error) {
 	root, err := binaries.ModuleRoot()
 	if err != nil {
@@ -69,6 +71,18 @@ func prepare(ctx context.Context, dir string) ([]string, error) {
 		}
 	}
 	environ, err := suite.Programs(ctx, dir)
-	readable := filepath.Join(dir, filepath.Base(document))
-	return append(environ, documentVar+"="+readable), errors.Join(err, os.WriteFile(readable, got, 0o644))
+	if err != nil {
+		return nil, err
+	}
+	found, err := cluster.Find()
+	if err != nil {
+		return nil, err
+	}
+	there, err := found.CopyTo(dir)
+	if err != nil {
+		return nil, err
+	}
+	readable, crds := filepath.Join(dir, filepath.Base(document)), filepath.Join(dir, "crds")
+	err = errors.Join(os.WriteFile(readable, got, 0o644), os.CopyFS(crds, os.DirFS(filepath.Join(root, "charts", "base", "files", "crds"))))
+	return slices.Concat(environ, there.Environ(), []string{documentVar + "=" + readable, crdsVar + "=" + crds}), err
 }

@@ -3,6 +3,7 @@ package failclosed
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/istiod-lite/istiod-lite/api/jwks"
@@ -56,12 +57,55 @@ func objectRows() []row {
 	}
 }
 
+// policyRows are objects that need others beside them.
+func policyRows() []row {
+	backend := func(spec string) string {
+		return object("gateway.networking.k8s.io/v1", "BackendTLSPolicy", "{targetRefs: [{group: '', kind: Service, name: pay}], "+spec+"}")
+	}
+	const verified = "validation: {hostname: pay.example, wellKnownCACertificates: System}"
+	const missing = "validation: {hostname: pay.example, caCertificateRefs: [{group: '', kind: ConfigMap, name: missing}]}"
+	keys := strings.ReplaceAll(jwks.Nobody, "'", "''")
+	request := func(source string) string {
+		return object(security, "RequestAuthentication", "{jwtRules: [{issuer: i, "+source+"}]}") + "---\n" + object(security, "AuthorizationPolicy",
+			`{rules: [{from: [{source: {requestPrincipals: ["i/*"]}}]}]}`)
+	}
+	return []row{
+		{
+			input: "BackendTLSPolicy", good: backend(verified), errors: []fault{
+				{name: "a ConfigMap that is not there", content: backend(missing), said: "missing", start: closed, running: closed},
+			},
+		},
+		{
+			input: "key sets of a RequestAuthentication", good: request("jwks: '" + keys + "'"), open: object(security, "AuthorizationPolicy", "{rules: [{}]}"), errors: []fault{
+				{name: "a server that does not answer", content: request("jwksUri: 'http://127.0.0.1:1/keys'"), said: "127.0.0.1:1", start: closed, running: closed},
+				{name: "a key set without a key", content: request("jwks: '{\"keys\": []}'"), said: "a/input", start: closed, running: closed},
+			},
+		},
+	}
+}
+
+// gatewayRows are what protects the listeners of a gateway.
+func gatewayRows() []row {
+	gateway := func(tls, more string) string {
+		return object(networking, "Gateway", "{selector: {app: gateway}, servers: [{port: {number: 8443, name: https, protocol: HTTPS}, hosts: [a.example], tls: "+tls+"}"+more+"]}")
+	}
+	const files, root = "serverCertificate: /etc/c.pem, privateKey: /etc/k.pem", ", caCertificates: /etc/ca.pem"
+	good := gateway("{mode: MUTUAL, "+files+root+"}", "")
+	return []row{{
+		input: "Gateway that requires client certificates", gateway: true, good: good, open: gateway("{mode: SIMPLE, "+files+"}", ""), errors: []fault{
+			{name: "a mode that does not exist", said: "MUTAUL", start: closed, running: both, content: gateway("{mode: MUTAUL, "+files+root+"}", "")},
+			{
+				name: "an unknown field of tls", said: "caCertificate", start: closed, running: both,
+				content: gateway("{mode: MUTUAL, "+files+", caCertificate: /etc/ca.pem}", ""),
+			},
+		},
+	}}
+}
+
 // meshRows are the ways by which a server gets its mesh configuration.
 func meshRows() []row {
 	const good = "outboundTrafficPolicy: {mode: REGISTRY_ONLY}\n"
-	config := func(text string) string {
-		return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: istio, namespace: istio-system}\ndata:\n  mesh: |\n    " + text
-	}
+	config := meshConfigMap
 	return []row{
 		{
 			input: "the mesh configuration, by --meshConfig", file: "config/mesh.yaml", good: good, open: "{}\n",
@@ -74,13 +118,19 @@ func meshRows() []row {
 		{
 			input: "the mesh configuration, by a ConfigMap in the config directory", good: config(good), open: config("{}\n"), errors: []fault{
 				{name: "a syntax error after the text", content: config(good) + "  other: {\n", said: "input.yaml", start: refused, running: kept},
-				{name: "an unknown field", content: config(good + "    unheardOf: 1\n"), said: "unheardOf", start: rest, running: rest},
+				{name: "an unknown field", content: config(good + "unheardOf: 1\n"), said: "unheardOf", start: rest, running: rest},
 			},
 		},
 	}
 }
 
+// meshConfigMap returns the ConfigMap of the mesh configuration.
+func meshConfigMap(text string) string {
+	return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: istio, namespace: istio-system}\ndata:\n  mesh: |\n    " +
+		strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n    ") + "\n"
+}
+
+// allRows are those of the document, in its order.
 func allRows() []row {
-	rows := append(fileRows(), objectRows()...)
-	return append(rows, meshRows()...)
+	return slices.Concat(fileRows(), objectRows(), policyRows(), gatewayRows(), meshRows(), apiRows())
 }

@@ -31,15 +31,17 @@ const markerName = "marker-"
 
 // group runs rows one after the other, with the same witnesses and one server at a time, at the same addresses.
 type group struct {
-	ctx       context.Context
-	dir       string // of the server: mesh is its directory of YAML
-	options   controlplane.Options
-	http      string
-	grpc      string
-	node      proxy.Node
-	envoy     envoyWitness
-	client    *client
-	server    *controlplane.Process // nil: there is none
+	ctx     context.Context
+	dir     string // of the server: mesh is its directory of YAML
+	options controlplane.Options
+	http    string
+	grpc    string
+	node    proxy.Node
+	envoy   envoyWitness
+	client  *client
+	server  *controlplane.Process // nil: there is none
+	// write puts objects where the server reads them, in the file of that name if it reads a directory.
+	write     func(t *testing.T, name, yaml string)
 	markers   int
 	logOffset int64
 }
@@ -73,6 +75,10 @@ func newGroup(t *testing.T, index int, gateway bool) *group {
 	if gateway {
 		g.node.Type, g.node.Name, g.node.Labels, g.node.Interception = node.Router, "gateway-1", map[string]string{"app": "gateway"}, ""
 	}
+	g.write = func(t *testing.T, name, yaml string) {
+		t.Helper()
+		suite.Write(t, filepath.Join(g.dir, "mesh", name), yaml)
+	}
 	g.envoy = startEnvoy(t, g.node, g.grpc, g.dir)
 	g.client = connect(t, g.grpc, g.node.Message())
 	t.Cleanup(g.stop)
@@ -101,7 +107,7 @@ func (g *group) begin(t *testing.T, r row) posture {
 	g.stop()
 	must(t, os.RemoveAll(filepath.Join(g.dir, "mesh")))
 	must(t, os.MkdirAll(filepath.Join(g.dir, "mesh"), 0o755))
-	suite.Write(t, filepath.Join(g.dir, "mesh", "world.yaml"), g.world()+r.world)
+	g.write(t, "world.yaml", g.world()+r.world)
 	for name, content := range r.files {
 		must(t, os.MkdirAll(filepath.Dir(filepath.Join(g.dir, name)), 0o755))
 		suite.Write(t, filepath.Join(g.dir, name), content)
@@ -109,6 +115,12 @@ func (g *group) begin(t *testing.T, r row) posture {
 	must(t, os.RemoveAll(g.file(r)))
 	must(t, os.MkdirAll(filepath.Dir(g.file(r)), 0o755))
 	suite.Write(t, g.file(r), r.good)
+	return g.serve(t, r)
+}
+
+// serve starts the server, and returns the posture of the witnesses. From then on, nothing may open.
+func (g *group) serve(t *testing.T, r row) posture {
+	t.Helper()
 	g.mark(t)
 	if ready, said := g.start(t, r, nil); !ready {
 		t.Fatalf("a server with the good input is not ready: %s", said)
@@ -131,6 +143,12 @@ func (g *group) seesOpen(t *testing.T, r row, before posture) {
 	}
 	g.eventually(t, "the proxy opens without the input", func() bool { return len(g.posture(t, g.envoy).moreOpen(before)) > 0 })
 	suite.Write(t, g.file(r), r.good)
+	g.closesAgain(t, before)
+}
+
+// closesAgain waits until no witness is more open than before.
+func (g *group) closesAgain(t *testing.T, before posture) {
+	t.Helper()
 	for _, w := range []witness{g.envoy, g.client} {
 		var opened []string
 		g.eventuallyOr(t, fmt.Sprintf("%s closes again", w), func() bool {
@@ -243,25 +261,8 @@ func (g *group) posture(t *testing.T, w witness) posture {
 // wait when the readiness probe says what refusal matches. It returns what the server said if it is not ready.
 func (g *group) start(t *testing.T, r row, refusal *regexp.Regexp) (ready bool, said string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(g.ctx, within)
+	done, cancel := g.launch(t, r)
 	defer cancel()
-	o := g.options
-	o.Args = []string{"--httpAddr", g.http, "--grpcAddr", g.grpc}
-	if r.args != nil {
-		o.Args = append(o.Args, r.args(g.dir)...)
-	}
-	if info, err := os.Stat(filepath.Join(g.dir, "pilot-discovery.log")); err == nil {
-		g.logOffset = info.Size()
-	}
-	type started struct {
-		p   *controlplane.Process
-		err error
-	}
-	done := make(chan started, 1)
-	go func() {
-		p, err := controlplane.Start(ctx, o)
-		done <- started{p, err}
-	}()
 	for {
 		select {
 		case s := <-done:
@@ -280,6 +281,32 @@ func (g *group) start(t *testing.T, r row, refusal *regexp.Regexp) (ready bool, 
 			}
 		}
 	}
+}
+
+// started is how the start of a server went.
+type started struct {
+	p   *controlplane.Process
+	err error
+}
+
+// launch starts the server. The function that it returns ends a server that is not ready yet.
+func (g *group) launch(t *testing.T, r row) (<-chan started, context.CancelFunc) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(g.ctx, within)
+	o := g.options
+	o.Args = []string{"--httpAddr", g.http, "--grpcAddr", g.grpc}
+	if r.args != nil {
+		o.Args = append(o.Args, r.args(g.dir)...)
+	}
+	if info, err := os.Stat(filepath.Join(g.dir, "pilot-discovery.log")); err == nil {
+		g.logOffset = info.Size()
+	}
+	done := make(chan started, 1)
+	go func() {
+		p, err := controlplane.Start(ctx, o)
+		done <- started{p, err}
+	}()
+	return done, cancel
 }
 
 func (g *group) stop() {
@@ -328,7 +355,7 @@ func fetch(address, path string) (int, string) {
 func (g *group) mark(t *testing.T) {
 	t.Helper()
 	g.markers++
-	suite.Write(t, filepath.Join(g.dir, "mesh", "marker.yaml"), fmt.Sprintf(`apiVersion: v1
+	g.write(t, "marker.yaml", fmt.Sprintf(`apiVersion: v1
 kind: Service
 metadata: {name: %[1]s%[2]d, namespace: a}
 spec: {clusterIP: 10.99.0.%[2]d, ports: [{name: http, port: 80}, {name: tcp, port: %[3]d}]}
