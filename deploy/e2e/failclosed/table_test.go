@@ -20,6 +20,8 @@ const (
 	rest
 	// closed is a stand-in that lets nothing through.
 	closed
+	// whole is everything in force: the server finds it in another way.
+	whole
 	// both is the last good version in force, and with it what closes in the new one.
 	both
 )
@@ -67,6 +69,7 @@ const (
 func (o outcome) atStart() string {
 	return map[outcome]string{
 		refused: "not ready, and says why", rest: "the wrong part is left out, the rest is in force", closed: "a stand-in lets nothing through",
+		whole: "everything is in force: the server finds it in another way",
 	}[o]
 }
 
