@@ -1,6 +1,7 @@
 package pki_test
 
 import (
+	"crypto/x509"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -33,20 +34,33 @@ func TestSpiffeBundle(t *testing.T) {
 		}
 		return string(text)
 	}
+	workload, err := pki.GenerateKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, _, err := ca.Sign(pki.Leaf{Names: []string{"web.example"}, Key: workload.Public(), TTL: time.Minute}, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
 	good := bundle(key("jwt-svid", 0), key("x509-svid", 1))
 	for text, want := range map[string]int{
-		good:                         1,
-		good[:len(good)/2]:           0,
-		"":                           0,
-		"null":                       0,
-		"[]":                         0,
-		`{"keys": null}`:             0,
-		`{"keys": "x"}`:              0,
-		bundle():                     0,
-		bundle(key("jwt-svid", 1)):   0,
-		bundle(key("", 1)):           0,
-		bundle(key("x509-svid", 0)):  0,
-		bundle(key("x509-svid", 2)):  0,
+		good:                        1,
+		good[:len(good)/2]:          0,
+		"":                          0,
+		"null":                      0,
+		"[]":                        0,
+		`{"keys": null}`:            0,
+		`{"keys": "x"}`:             0,
+		bundle():                    0,
+		bundle(key("jwt-svid", 1)):  0,
+		bundle(key("", 1)):          0,
+		bundle(key("x509-svid", 0)): 0,
+		bundle(key("x509-svid", 2)): 0,
+		bundle(jose.JSONWebKey{Key: leaf.PublicKey, Use: "x509-svid", Certificates: []*x509.Certificate{leaf}}): 0,
 		strings.ToUpper(good):        0,
 		string(ca.Roots[0].Raw[:10]): 0,
 	} {

@@ -292,6 +292,19 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
+// TestCredentialsOfOthers: a registry is told the password of its own host alone.
+func TestCredentialsOfOthers(t *testing.T) {
+	for host, want := range map[string]string{
+		"registry.example": "u:p", "https://registry.example": "u:p", "https://registry.example/v1/": "u:p",
+		"other.example": ":", "registry.example.org": ":", "example": ":", "registry.example:5000": ":", "other.example/registry.example": ":", "": ":",
+	} {
+		r := &registry{host: "registry.example"}
+		if err := r.credentials(fmt.Sprintf(`{"auths": {%q: {"username": "u", "password": "p"}}}`, host)); err != nil || r.user+":"+r.pass != want {
+			t.Errorf("what is for %q becomes %s:%s, %v", host, r.user, r.pass, err)
+		}
+	}
+}
+
 // TestCredentialsGoByTLS: a registry that is asked by TLS cannot have the password sent to where there is none.
 func TestCredentialsGoByTLS(t *testing.T) {
 	s := serve(t)
