@@ -394,7 +394,16 @@ func TestUnusableAnswers(t *testing.T) {
 	a.mu.Lock()
 	a.life = 0
 	a.mu.Unlock()
-	get(t, m, Workload)
+	good := get(t, m, Workload)
+	a.mu.Lock()
+	a.life = -time.Second
+	n = a.calls
+	a.mu.Unlock()
+	c.move(good.Expires.Sub(c.Now()) * 9 / 10) // it is renewed
+	until(t, "a renewal", func() bool { return a.count() > n+2 })
+	if s, err := m.Get(Workload); err != nil || !s.Expires.Equal(good.Expires) {
+		t.Errorf("a certificate that has ended takes the place of a good one: %v, %v", s, err)
+	}
 }
 
 func TestRoots(t *testing.T) {
