@@ -30,7 +30,7 @@ const (
 const (
 	pass    = "x-pass"
 	passed  = "please"
-	account = "spiffe://cluster.local/ns/a/sa/client"
+	account = "/ns/a/sa/client"
 )
 
 // authorizer decides as policies of action CUSTOM have it asked.
@@ -70,7 +70,7 @@ func (a *authorizer) Check(_ context.Context, r *authv3.CheckRequest) (*authv3.C
 	h := r.GetAttributes().GetRequest().GetHttp()
 	if h == nil || h.GetMethod() == "" {
 		a.count("tcp")
-		if r.GetAttributes().GetSource().GetPrincipal() == account {
+		if strings.HasSuffix(r.GetAttributes().GetSource().GetPrincipal(), account) {
 			return &authv3.CheckResponse{Status: &rpcstatus.Status{}}, nil
 		}
 		return &authv3.CheckResponse{Status: &rpcstatus.Status{Code: int32(codes.PermissionDenied)}}, nil

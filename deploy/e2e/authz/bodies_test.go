@@ -12,7 +12,7 @@ import (
 // TestBodies: an authorizer is sent as much of a body as its provider says, and what it answers reaches the server and
 // the client by the provider's lists of headers alone.
 func TestBodies(t *testing.T) {
-	m := startMesh(t, suite.EnvoyVar)
+	m := startMesh(t, suite.EnvoyVar, defaultTrust)
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: m.Pod("client").Location.DialContext}}
 	post := func(body string) (*http.Response, echo.Answer) {
 		t.Helper()

@@ -63,20 +63,33 @@ extensionProviders:
 - {name: missing-open, envoyExtAuthzGrpc: {service: missing.b.svc.cluster.local, port: 9000, failOpen: true}}
 `
 
+// trust is a trust domain of a mesh, and its alias.
+type trust struct{ domain, alias string }
+
+// The trust domains of the meshes: the default name, and a mesh without it.
+var (
+	defaultTrust = trust{"cluster.local", "old.example"}
+	otherTrust   = trust{"td1", "td2"}
+)
+
 // mesh is the mesh of the tests, while it runs.
 type mesh struct {
 	*suite.Mesh
+	trust      trust
 	authorizer *authorizer
 }
 
 // startMesh starts the control plane, the pods with their proxies, and the authorizers. The proxies are of the version
 // that a variable of the environment names.
-func startMesh(t *testing.T, envoy string) *mesh {
+func startMesh(t *testing.T, envoy string, trust trust) *mesh {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
-	m := suite.StartMesh(ctx, t, suite.MeshOptions{Network: network, Files: map[string]string{"mesh.yaml": meshYAML}, Config: meshConfig, Envoy: envoy, CA: true})
-	return &mesh{m, startAuthorizer(t, m.Pod("authorizer"))}
+	m := suite.StartMesh(ctx, t, suite.MeshOptions{
+		Network: network, Files: map[string]string{"mesh.yaml": meshYAML}, Envoy: envoy, CA: true, AgentEnv: []string{"TRUST_DOMAIN=" + trust.domain},
+		Config: meshConfig + "trustDomain: " + trust.domain + "\ntrustDomainAliases: [" + trust.alias + "]\n",
+	})
+	return &mesh{m, trust, startAuthorizer(t, m.Pod("authorizer"))}
 }
 
 // call is what somebody asks for. What is zero is as in the first of calls: GET / of port 80 of the service.
@@ -162,9 +175,11 @@ func or(s, otherwise string) string {
 	return s
 }
 
-// apply puts policies in force at the server's sidecar, or at the gateway. Their name is marker.
+// apply puts policies in force at the server's sidecar, or at the gateway. Their name is marker. In the text, TRUST is
+// the trust domain of the mesh and ALIAS the alias.
 func (m *mesh) apply(t *testing.T, pod, marker, text string) {
 	t.Helper()
+	text = strings.NewReplacer("TRUST", m.trust.domain, "ALIAS", m.trust.alias).Replace(text)
 	suite.Write(t, filepath.Join(m.Dir, "policies.yaml"), text)
 	suite.Eventually(t, marker+" is in force", func() bool {
 		dump, err := m.Pod(pod).Proxy.Get(t.Context(), "/config_dump?resource=dynamic_listeners")

@@ -52,14 +52,16 @@ func method(m string) call         { return call{method: m} }
 var everybody = []call{client, other, plain, clientTCP, otherTCP, plainTCP}
 
 // TestPolicies puts one policy after the other in force, and makes the calls that it lets in, and those that it does
-// not. Proxies of the newest and of the oldest version decide the same.
+// not. Proxies of the newest and of the oldest version decide the same. Policies that name cluster.local mean the same
+// in a mesh of another trust domain.
 func TestPolicies(t *testing.T) {
-	t.Run("newest", func(t *testing.T) { testPolicies(t, suite.EnvoyVar) })
-	t.Run("oldest", func(t *testing.T) { testPolicies(t, suite.OldestEnvoyVar) })
+	t.Run("newest", func(t *testing.T) { testPolicies(t, suite.EnvoyVar, defaultTrust) })
+	t.Run("oldest", func(t *testing.T) { testPolicies(t, suite.OldestEnvoyVar, defaultTrust) })
+	t.Run("other trust domain", func(t *testing.T) { testPolicies(t, suite.EnvoyVar, otherTrust) })
 }
 
-func testPolicies(t *testing.T, envoy string) {
-	m := startMesh(t, envoy)
+func testPolicies(t *testing.T, envoy string, trust trust) {
+	m := startMesh(t, envoy, trust)
 	for i, c := range []struct {
 		name, policies string
 		in, out        []call
@@ -68,17 +70,26 @@ func testPolicies(t *testing.T, envoy string) {
 		{"everything", policy("rules: [{}]"), everybody, nil},
 
 		{"a principal", from("principals: [cluster.local/ns/a/sa/client]"), []call{client, clientTCP}, []call{other, plain, otherTCP, plainTCP}},
-		{"principals by prefix", from(`principals: ["cluster.local/ns/b/*"]`), []call{other, otherTCP}, []call{client, plain, clientTCP}},
+		{"principals by prefix", from(`principals: ["TRUST/ns/b/*"]`), []call{other, otherTCP}, []call{client, plain, clientTCP}},
 		{"principals by suffix", from(`principals: ["*/sa/other"]`), []call{other, otherTCP}, []call{client, plain, clientTCP}},
 		{"any principal", from(`principals: ["*"]`), []call{client, other, clientTCP, otherTCP}, []call{plain, plainTCP}},
 		{"other principals", from("notPrincipals: [cluster.local/ns/a/sa/client]"), []call{other, plain, otherTCP}, []call{client, clientTCP}},
+		{"deny a principal", policy("action: DENY, rules: [{from: [{source: {principals: [cluster.local/ns/a/sa/client]}}]}]"),
+			[]call{other, plain, otherTCP}, []call{client, clientTCP}},
+		{"deny source.principal", policy("action: DENY, rules: [{when: [{key: source.principal, values: [cluster.local/ns/a/sa/client]}]}]"),
+			[]call{other, plain, otherTCP}, []call{client, clientTCP}},
 		{"a namespace", from("namespaces: [b]"), []call{other, otherTCP}, []call{client, plain, clientTCP, plainTCP}},
 		{"other namespaces", from("notNamespaces: [b]"), []call{client, plain}, []call{other, otherTCP}},
 		{"a service account", from("serviceAccounts: [client, b/x]"), []call{client, clientTCP}, []call{other, plain, otherTCP}},
 		{"a service account elsewhere", from("serviceAccounts: [b/other]"), []call{other}, []call{client, plain}},
 		{"other service accounts", from("notServiceAccounts: [b/other]"), []call{client, plain}, []call{other, otherTCP}},
-		{"a trust domain", from(`trustDomains: ["cluster*"]`), []call{client, other, clientTCP}, []call{plain, plainTCP}},
-		{"other trust domains", from("notTrustDomains: [cluster.local]"), []call{plain, plainTCP}, []call{client, clientTCP}},
+		{"a trust domain", from(`trustDomains: ["TRUST*"]`), []call{client, other, clientTCP}, []call{plain, plainTCP}},
+		{"other trust domains", from("notTrustDomains: [TRUST]"), []call{plain, plainTCP}, []call{client, clientTCP}},
+		{"an alias", from("trustDomains: [ALIAS]"), []call{client, other, clientTCP}, []call{plain, plainTCP}},
+		{"deny an alias", policy("action: DENY, rules: [{from: [{source: {trustDomains: [ALIAS]}}]}]"), []call{plain, plainTCP}, []call{client, other, clientTCP}},
+		{"an issuer without a subject", from("requestPrincipals: [https://issuer.example]"), nil, []call{client, plain}},
+		{"deny an issuer without a subject", policy("action: DENY, rules: [{to: [{operation: {ports: [\"8081\"]}}]}, {from: [{source: {requestPrincipals: [https://issuer.example]}}], to: [{operation: {methods: [GET]}}]}]"),
+			[]call{client, plain}, []call{{port: 81}}},
 		{"addresses", from("ipBlocks: [10.10.0.12, 10.10.0.14/31]"), []call{client, plain, clientTCP, plainTCP}, []call{other, otherTCP}},
 		{"other addresses", from("notIpBlocks: [10.10.0.12]"), []call{other, plain, otherTCP}, []call{client, clientTCP}},
 		{"remote addresses", from("remoteIpBlocks: [10.10.0.14]"), []call{plain, plainTCP}, []call{client, clientTCP}},
@@ -109,7 +120,7 @@ func testPolicies(t *testing.T, envoy string) {
 		{"source.namespace", when("source.namespace", "values: [a]"), []call{client, clientTCP}, []call{other, plain}},
 		{"source.principal", when("source.principal", "values: [cluster.local/ns/b/sa/other]"), []call{other, otherTCP}, []call{client, plain}},
 		{"source.serviceAccount", when("source.serviceAccount", "values: [b/other]"), []call{other, otherTCP}, []call{client, plain}},
-		{"source.trustDomain", when("source.trustDomain", "values: [cluster.local]"), []call{client}, []call{plain}},
+		{"source.trustDomain", when("source.trustDomain", "values: [TRUST]"), []call{client}, []call{plain}},
 		{"destination.ip", when("destination.ip", "values: [10.10.0.11]"), everybody, nil},
 		{"another destination.ip", when("destination.ip", "values: [10.10.0.99, 10.96.0.0/16]"), nil, everybody},
 		{"destination.port", when("destination.port", `values: ["9090"]`), []call{clientTCP}, []call{client, {port: 81}}},
@@ -167,7 +178,7 @@ func testPolicies(t *testing.T, envoy string) {
 // TestNormalization sends paths that lead to the same place in other words, under each normalization of the mesh
 // configuration: a policy that denies a path denies what the normalization makes it of.
 func TestNormalization(t *testing.T) {
-	m := startMesh(t, suite.EnvoyVar)
+	m := startMesh(t, suite.EnvoyVar, defaultTrust)
 	order := []string{"NONE", "BASE", "MERGE_SLASHES", "DECODE_AND_MERGE_SLASHES"} // each denies what the one before does
 	for i, mode := range order {
 		t.Run(mode, func(t *testing.T) {
@@ -227,7 +238,7 @@ func (m *mesh) want(t *testing.T, c call, status int) {
 
 // TestDryRunIsCounted: what a policy in a dry run would refuse is let in and counted.
 func TestDryRunIsCounted(t *testing.T) {
-	m := startMesh(t, suite.EnvoyVar)
+	m := startMesh(t, suite.EnvoyVar, defaultTrust)
 	m.apply(t, "echo", "counted", policyOf("counted", dryRun, `selector: {matchLabels: {app: echo}}, action: DENY, rules: [{to: [{operation: {paths: [/no]}}]}]`))
 	m.want(t, path("/no"), http.StatusOK)
 	suite.Eventually(t, "it is counted", func() bool {
@@ -246,7 +257,7 @@ func TestDryRunIsCounted(t *testing.T) {
 
 // TestGateway: policies reach a gateway by its labels, and say who may come in there.
 func TestGateway(t *testing.T) {
-	m := startMesh(t, suite.EnvoyVar)
+	m := startMesh(t, suite.EnvoyVar, defaultTrust)
 	for _, c := range []struct {
 		name, spec string
 		in, out    []call
