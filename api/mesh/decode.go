@@ -12,9 +12,11 @@ import (
 
 	yamlv3 "go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/descriptorpb"
 	"google.golang.org/protobuf/types/known/durationpb"
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 )
@@ -94,19 +96,29 @@ func (d *document) enter(path string, n *yamlv3.Node, depth int) *yamlv3.Node {
 
 func null(n *yamlv3.Node) bool { return n.Kind == yamlv3.ScalarNode && n.ShortTag() == "!!null" }
 
-func (d *document) message(path string, n *yamlv3.Node, m protoreflect.Message, depth int) {
+// message decodes a mapping into m, over what m has already. It reports whether the node is a mapping.
+func (d *document) message(path string, n *yamlv3.Node, m protoreflect.Message, depth int) bool {
 	if n = d.enter(path, n, depth); n == nil || null(n) {
-		return
+		return false
 	}
 	if n.Kind != yamlv3.MappingNode {
 		d.report(diag.Error, "InvalidValue", path, n, "must be a mapping of fields", "write the fields below it, indented")
-		return
+		return false
+	}
+	last := map[string]int{} // by key: where it stands last, which is the one that is used
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		last[n.Content[i].Value] = i
 	}
 	seen := map[protoreflect.Name]string{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
 		if key.ShortTag() == "!!merge" {
 			d.message(path, value, m, depth+1)
+			continue
+		}
+		if l := last[key.Value]; l != i {
+			d.report(diag.Warning, "DuplicateField", join(path, key.Value), key,
+				fmt.Sprintf("the field is set again on line %d, which is the value that is used", n.Content[l].Line), "remove one of the two")
 			continue
 		}
 		fd := m.Descriptor().Fields().ByJSONName(key.Value)
@@ -132,7 +144,19 @@ func (d *document) message(path string, n *yamlv3.Node, m protoreflect.Message, 
 		}
 		d.field(where, value, m, fd, depth+1)
 	}
+	return true
 }
+
+// The fields of a MeshConfig and a ProxyConfig that are laid over the value below, field by field. Every other message
+// that is present takes the place of the value below as a whole, and a field that it does not set is zero.
+var (
+	meshMessage  = (&meshv1alpha1.MeshConfig{}).ProtoReflect().Descriptor().FullName()
+	proxyMessage = (&meshv1alpha1.ProxyConfig{}).ProtoReflect().Descriptor().FullName()
+	laidOver     = map[protoreflect.FullName]bool{
+		meshMessage.Append("default_config"): true, meshMessage.Append("default_providers"): true,
+		proxyMessage.Append("proxy_metadata"): true, proxyMessage.Append("proxy_headers"): true,
+	}
+)
 
 func (d *document) field(path string, n *yamlv3.Node, m protoreflect.Message, fd protoreflect.FieldDescriptor, depth int) {
 	if n = d.enter(path, n, depth); n == nil || null(n) {
@@ -143,6 +167,9 @@ func (d *document) field(path string, n *yamlv3.Node, m protoreflect.Message, fd
 		if n.Kind != yamlv3.MappingNode {
 			d.report(diag.Error, "InvalidValue", path, n, "must be a mapping", "")
 			return
+		}
+		if !laidOver[fd.FullName()] {
+			m.Clear(fd)
 		}
 		for i := 0; i+1 < len(n.Content); i += 2 {
 			key, where := n.Content[i].Value, path+"["+n.Content[i].Value+"]"
@@ -177,7 +204,13 @@ func (d *document) field(path string, n *yamlv3.Node, m protoreflect.Message, fd
 		}
 		m.Set(fd, protoreflect.ValueOfList(list))
 	case nested(fd):
-		d.message(path, n, m.Mutable(fd).Message(), depth)
+		value := m.NewField(fd)
+		if laidOver[fd.FullName()] && m.Has(fd) {
+			value = protoreflect.ValueOfMessage(proto.Clone(m.Get(fd).Message().Interface()).ProtoReflect())
+		}
+		if d.message(path, n, value.Message(), depth) {
+			m.Set(fd, value)
+		}
 	default:
 		if tmp, ok := d.leaf(path, n, m, fd, fd, func(v any) any { return v }, depth); ok {
 			if fd.HasPresence() && !tmp.Has(fd) {

@@ -1,11 +1,13 @@
 package mesh
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
 
@@ -169,6 +171,115 @@ func TestFindings(t *testing.T) {
 		if failed != (got == nil) {
 			t.Errorf("%s: refused %v", c.yaml, got == nil)
 		}
+	}
+}
+
+// TestPresentAndEmpty has messages that are present and set nothing. Each takes the place of the default as a whole: a
+// field that it does not set is zero, not the default.
+func TestPresentAndEmpty(t *testing.T) {
+	for yaml, want := range map[string]struct {
+		field string
+		text  string // of the message; empty: it is not set
+	}{
+		"outboundTrafficPolicy: {}":                  {"outboundTrafficPolicy", "{}"},
+		"outboundTrafficPolicy:":                     {"outboundTrafficPolicy", `{"mode":"ALLOW_ANY"}`},
+		"inboundTrafficPolicy: {}":                   {"inboundTrafficPolicy", "{}"},
+		"localityLbSetting: {}":                      {"localityLbSetting", "{}"},
+		"localityLbSetting: {failoverPriority: [a]}": {"localityLbSetting", `{"failoverPriority":["a"]}`},
+		"localityLbSetting: {enabled: false}":        {"localityLbSetting", `{"enabled":false}`},
+		"tcpKeepalive: {}":                           {"tcpKeepalive", "{}"},
+		"defaultProviders: {}":                       {"defaultProviders", "{}"},
+		"meshMTLS: {}":                               {"meshMTLS", "{}"},
+		"pathNormalization: {}":                      {"pathNormalization", "{}"},
+		"defaultHttpRetryPolicy: {}":                 {"defaultHttpRetryPolicy", "{}"},
+		"connectTimeout: 0.5s":                       {"connectTimeout", `"0.500s"`},
+	} {
+		c := parse(t, yaml)
+		text, err := protojson.Marshal(c.MeshConfig)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var fields map[string]json.RawMessage
+		if err := json.Unmarshal(text, &fields); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.ReplaceAll(string(fields[want.field]), " ", ""); got != want.text {
+			t.Errorf("%s: got %s, want %s", yaml, got, want.text)
+		}
+	}
+	if parse(t, "outboundTrafficPolicy: {}").AllowAny() {
+		t.Error("an empty outboundTrafficPolicy lets everything out")
+	}
+	base := parse(t, "defaultConfig: {tracing: {sampling: 5}, proxyMetadata: {A: a}, proxyHeaders: {requestId: {}, server: {value: x}}, runtimeValues: {a: b}, gatewayTopology: {numTrustedProxies: 2}}")
+	over, findings := SalvageProxyConfig(base.GetDefaultConfig(), []byte("tracing: {}\nproxyMetadata: {B: b}\nproxyHeaders: {server: {value: y}}\nruntimeValues: {c: d}\ngatewayTopology: {}"))
+	if len(findings) > 0 {
+		t.Fatal(findings)
+	}
+	switch h := over.GetProxyHeaders(); {
+	case over.GetTracing().GetSampling() != 0, over.GetGatewayTopology().GetNumTrustedProxies() != 0, len(over.GetRuntimeValues()) != 1:
+		t.Errorf("a part of the message below is left: %v", over)
+	case len(over.GetProxyMetadata()) != 2, h.GetServer().GetValue() != "y", h.GetRequestId() == nil:
+		t.Errorf("proxyMetadata and proxyHeaders are merged: %v", over)
+	case over.GetStatusPort() != 15020, base.GetDefaultConfig().GetProxyHeaders().GetServer().GetValue() != "x":
+		t.Errorf("%v", base)
+	}
+}
+
+// TestSalvage takes a text with errors as far as that opens nothing.
+func TestSalvage(t *testing.T) {
+	const closed = "outboundTrafficPolicy: {mode: REGISTRY_ONLY}\n"
+	for yaml, providers := range map[string]string{
+		"extensionProviders: [{name: a, envoyFileAccessLog: {path: /x}}, {name: a, envoyFileAccessLog: {path: /y}}]": "a=/y",
+		"extensionProviders: [{name: a}, {name: b, envoyFileAccessLog: {path: /x}}]":                                 "b=/x",
+		"extensionProviders: [{name: a, envoyFileAccessLog: {path: /x}}, {name: a}]":                                 "",
+		"extensionProviders: [{name: a, envoyFileAccessLog: {path: 1}}, {name: b, envoyFileAccessLog: {path: /x}}]":  "b=/x",
+		"extensionProviders: [{envoyFileAccessLog: {path: /x}}]":                                                     "",
+		"accessLogEncoding: json":        "",
+		"enableTracing: 'true'":          "",
+		"connectTimeout: 0s":             "",
+		"connectTimeout: soon":           "",
+		"defaultConfig: {tracing: [a]}":  "",
+		"newerField: {a: b}":             "",
+		"defaultConfig: {newerField: 1}": "",
+	} {
+		c, findings := Salvage(Default(), "m", []byte(closed+yaml))
+		if c == nil || !failed(findings) {
+			t.Errorf("%s: %v", yaml, findings)
+			continue
+		}
+		var got []string
+		for _, p := range c.ExtensionProviders {
+			if p.Name == "a" || p.Name == "b" || p.Name == "" {
+				got = append(got, p.Name+"="+p.GetEnvoyFileAccessLog().GetPath())
+			}
+		}
+		switch d := Default(); {
+		case strings.Join(got, " ") != providers:
+			t.Errorf("%s: providers %v, want %s", yaml, got, providers)
+		case c.AllowAny(), !proto.Equal(c.GetConnectTimeout(), d.GetConnectTimeout()), c.GetEnableTracing() != d.GetEnableTracing():
+			t.Errorf("%s: %v", yaml, c.Changed())
+		case c.Provider("envoy") == nil:
+			t.Errorf("%s: the provider that every mesh has is gone", yaml)
+		}
+	}
+	for _, yaml := range []string{
+		"outboundTrafficPolicy: {mode: NONE}", "enableAutoMtls: maybe", "trustDomain: [a]", "trustDomain: A", "defaultServiceExportTo: '*'", "discoverySelectors: {a: b}",
+		"pathNormalization: {normalization: ALL}", "rootNamespace: a.b", "extensionProviders: {a: b}", "a: [", "- a", "meshMTLS: {minProtocolVersion: TLSV9}",
+	} {
+		if c, findings := Salvage(Default(), "m", []byte(yaml)); c != nil || !failed(findings) {
+			t.Errorf("%s: used, with %v", yaml, findings)
+		}
+	}
+}
+
+// TestRepeatedFields takes the last of several values, as a YAML parser of Kubernetes does.
+func TestRepeatedFields(t *testing.T) {
+	c, findings := Parse("m", []byte("trustDomain: a\ndefaultConfig: {statusPort: 1, drainDuration: 5s}\ntrustDomain: b\ndefaultConfig: {statusPort: 2}\n"))
+	if len(findings) != 2 || failed(findings) || findings[0].Line != 1 || findings[0].Code != "DuplicateField" {
+		t.Errorf("%v", findings)
+	}
+	if p := c.GetDefaultConfig(); c.GetTrustDomain() != "b" || p.GetStatusPort() != 2 || p.GetDrainDuration().GetSeconds() != 45 {
+		t.Errorf("%v", c)
 	}
 }
 

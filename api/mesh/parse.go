@@ -1,9 +1,12 @@
 package mesh
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
@@ -15,8 +18,9 @@ func Parse(name string, yaml []byte) (*Config, []diag.Diagnostic) {
 	return ParseOver(Default(), name, yaml)
 }
 
-// ParseOver reads a MeshConfig over another, which stays as it is: fields that the document sets replace the base's,
-// messages and maps are merged, lists are replaced whole.
+// ParseOver reads a MeshConfig over another, which stays as it is. A field that the document sets replaces the base's,
+// messages, maps and lists as a whole, but that defaultConfig, its proxyMetadata and proxyHeaders, and defaultProviders
+// are merged.
 func ParseOver(base *Config, name string, yaml []byte) (*Config, []diag.Diagnostic) {
 	c, findings := Salvage(base, name, yaml)
 	if failed(findings) {
@@ -25,24 +29,99 @@ func ParseOver(base *Config, name string, yaml []byte) (*Config, []diag.Diagnost
 	return c, findings
 }
 
-// Salvage is ParseOver for where nothing better is known: it leaves out fields that do not exist, which a newer release
-// may have. The Config is nil if anything else is wrong.
+// Salvage is ParseOver for where nothing better is known. It leaves out what can be left out without opening anything:
+// fields that do not exist, which a newer release may have, providers with an error, and fields with an error that only
+// logs, traces and timeouts depend on. The Config is nil if anything else is wrong.
 func Salvage(base *Config, name string, yaml []byte) (*Config, []diag.Diagnostic) {
 	c := &Config{MeshConfig: proto.CloneOf(base.MeshConfig)}
 	d := &document{file: name, object: "MeshConfig"}
 	d.decode(yaml, c.ProtoReflect())
+	if d.fatal() {
+		return nil, d.findings
+	}
+	broken := map[int]bool{} // by index in extensionProviders
+	for i := range c.ExtensionProviders {
+		broken[i] = slices.ContainsFunc(d.findings, func(f diag.Diagnostic) bool {
+			return isError(f) && f.Code != "UnknownField" && strings.HasPrefix(f.Field, fmt.Sprintf("extensionProviders[%d]", i))
+		})
+	}
+	c.addDefaultProviders()
+	d.checkConfig(c)
+	if d.fatal() {
+		return nil, d.findings
+	}
+	c.ExtensionProviders = usable(c.ExtensionProviders, broken)
+	c.addDefaultProviders()
+	for _, f := range d.findings {
+		if isError(f) && spared(f.Field) {
+			restore(c.ProtoReflect(), base.ProtoReflect(), strings.Split(f.Field, "."))
+		}
+	}
+	return c, d.findings
+}
+
+func (c *Config) addDefaultProviders() {
 	for _, p := range defaultProviders() {
 		if c.Provider(p.Name) == nil {
 			c.ExtensionProviders = append(c.ExtensionProviders, p)
 		}
 	}
-	if !failed(d.beyond()) {
-		d.checkConfig(c)
+}
+
+// fatal reports whether an error concerns what cannot be left out.
+func (d *document) fatal() bool {
+	return slices.ContainsFunc(d.findings, func(f diag.Diagnostic) bool {
+		return isError(f) && f.Code != "UnknownField" && !spared(f.Field) && !strings.HasPrefix(f.Field, "extensionProviders[")
+	})
+}
+
+// sparedFields are fields that only logs, traces, metrics and timeouts depend on: no policy and no encryption does.
+var sparedFields = []string{
+	"accessLogEncoding", "accessLogFile", "accessLogFormat", "connectTimeout", "defaultProviders", "disableEnvoyListenerLog", "dnsRefreshRate",
+	"enableEnvoyAccessLogService", "enableTracing", "tcpKeepalive",
+	"defaultConfig.concurrency", "defaultConfig.drainDuration", "defaultConfig.envoyAccessLogService", "defaultConfig.envoyMetricsService",
+	"defaultConfig.extraStatTags", "defaultConfig.fileFlushInterval", "defaultConfig.fileFlushMinSizeKb", "defaultConfig.proxyStatsMatcher",
+	"defaultConfig.statNameLength", "defaultConfig.statsdUdpAddress", "defaultConfig.terminationDrainDuration", "defaultConfig.tracing",
+	"defaultConfig.zipkinAddress",
+}
+
+// spared reports whether a field is one of sparedFields or below one.
+func spared(path string) bool {
+	return slices.ContainsFunc(sparedFields, func(f string) bool {
+		rest, ok := strings.CutPrefix(path, f)
+		return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
+	})
+}
+
+// restore gives a field of m the value that it has in base. A list or a map is restored as a whole.
+func restore(m, base protoreflect.Message, path []string) {
+	name, _, whole := strings.Cut(path[0], "[")
+	fd := m.Descriptor().Fields().ByJSONName(name)
+	switch {
+	case fd == nil:
+	case len(path) > 1 && !whole && nested(fd) && m.Has(fd):
+		restore(m.Mutable(fd).Message(), base.Get(fd).Message(), path[1:])
+	case base.Has(fd):
+		m.Set(fd, base.Get(fd))
+	default:
+		m.Clear(fd)
 	}
-	if failed(d.beyond()) {
-		return nil, d.findings
+}
+
+// usable returns the providers that have a name, a kind and no error. Of several with one name the last takes the place
+// of the first; if one of them cannot be used, none is.
+func usable(list []*meshv1alpha1.MeshConfig_ExtensionProvider, broken map[int]bool) []*meshv1alpha1.MeshConfig_ExtensionProvider {
+	bad := map[string]bool{"": true}
+	var out []*meshv1alpha1.MeshConfig_ExtensionProvider
+	for i, p := range list {
+		bad[p.GetName()] = bad[p.GetName()] || broken[i] || p.GetProvider() == nil
+		if at := slices.IndexFunc(out, func(o *meshv1alpha1.MeshConfig_ExtensionProvider) bool { return o.GetName() == p.GetName() }); at >= 0 {
+			out[at] = p
+			continue
+		}
+		out = append(out, p)
 	}
-	return c, d.findings
+	return slices.DeleteFunc(out, func(p *meshv1alpha1.MeshConfig_ExtensionProvider) bool { return bad[p.GetName()] })
 }
 
 // Locate returns where a MeshConfig sets a field, and reports whether it does. field is named as findings name it.
@@ -53,11 +132,6 @@ func Locate(yaml []byte, field string) (line, column int, ok bool) {
 		return n.Line, n.Column, true
 	}
 	return 0, 0, false
-}
-
-// beyond returns the findings without those of unknown fields.
-func (d *document) beyond() []diag.Diagnostic {
-	return slices.DeleteFunc(slices.Clone(d.findings), func(f diag.Diagnostic) bool { return f.Code == "UnknownField" })
 }
 
 // ParseNetworks reads a MeshNetworks. The Networks are nil if any finding is an Error.
@@ -75,8 +149,10 @@ func ParseNetworks(name string, yaml []byte) (*Networks, []diag.Diagnostic) {
 }
 
 func failed(findings []diag.Diagnostic) bool {
-	return slices.ContainsFunc(findings, func(f diag.Diagnostic) bool { return f.Severity == diag.Error })
+	return slices.ContainsFunc(findings, isError)
 }
+
+func isError(f diag.Diagnostic) bool { return f.Severity == diag.Error }
 
 // SalvageProxyConfig reads a ProxyConfig, as annotations of pods have it, over another, which stays as it is. It leaves
 // out fields that do not exist, which are warnings: an annotation outlives releases. It is nil if anything else is
