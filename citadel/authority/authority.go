@@ -81,8 +81,9 @@ func New(o Options) (*Authority, error) {
 	return a, a.register(o.Registerer)
 }
 
-// Load loads the CA for the first time. It waits for a store that is away. After an error the server should not start:
-// it would issue nothing, or what nobody trusts.
+// Load loads the CA for the first time. It waits for a store that is away, or whose CA cannot be used, and follows what
+// becomes of it. After an error the server should not start: it would issue nothing, or certificates that no workload
+// trusts.
 func (a *Authority) Load(ctx context.Context) error {
 	load := func() error { return a.step(ctx, a.o.Now()) }
 	if a.o.Elsewhere {
@@ -101,7 +102,7 @@ func (a *Authority) Load(ctx context.Context) error {
 	}
 	for {
 		err := load()
-		if !errors.Is(err, store.ErrAway) && !errors.Is(err, ca.ErrUnavailable) {
+		if !errors.Is(err, store.ErrAway) && !errors.Is(err, store.ErrBroken) && !errors.Is(err, ca.ErrUnavailable) {
 			a.report(nil, nil)
 			return err
 		}
@@ -161,6 +162,8 @@ func (a *Authority) report(problem, own error) {
 	case problem == nil:
 	case a.plugged:
 		add("CertificateAuthority", "the CA that was loaded last stays in use: "+problem.Error(), "correct the files in "+a.o.Folder+again)
+	case a.o.CA.Bundle() == nil && errors.Is(problem, store.ErrBroken):
+		add("CertificateAuthority", "there is no CA yet, and nothing is served: "+problem.Error(), "correct or restore "+a.o.Store.String()+again)
 	case a.o.CA.Bundle() == nil:
 		add("CertificateAuthority", "there is no CA yet, and nothing is served: "+problem.Error(), "let this server read and write "+a.o.Store.String()+again)
 	default:

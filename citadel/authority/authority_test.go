@@ -368,6 +368,38 @@ func TestLoadWaits(t *testing.T) {
 	})
 }
 
+// broken is a Store whose data are empty at first.
+type broken struct {
+	store.Store
+	until time.Time
+}
+
+func (s broken) Load(ctx context.Context) (map[string][]byte, string, error) {
+	if time.Now().Before(s.until) {
+		return map[string][]byte{}, "1", nil
+	}
+	return s.Store.Load(ctx)
+}
+
+// TestLoadWaitsForAStoredCA that cannot be used, makes none in its place, and says so until it is mended.
+func TestLoadWaitsForAStoredCA(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	synctest.Test(t, func(t *testing.T) {
+		a, c := newAuthority(t, func(o *authority.Options) {
+			o.Store = broken{store.Folder{Path: dir}, time.Now().Add(time.Minute)}
+		})
+		loaded := make(chan error)
+		go func() { loaded <- a.Load(t.Context()) }()
+		time.Sleep(30 * time.Second)
+		if f := a.Findings(); len(f) != 1 || !strings.Contains(f[0].Fix, "correct or restore") || c.Bundle() != nil || a.Loaded() {
+			t.Errorf("%v", f)
+		}
+		if err := <-loaded; err != nil || len(a.Findings()) != 0 || c.Bundle() == nil {
+			t.Errorf("%v, %v", err, a.Findings())
+		}
+	})
+}
+
 // failing is a Store that cannot be reached.
 type failing struct{ store.Store }
 

@@ -92,10 +92,19 @@ func readPrivate(dir string) (map[string][]byte, error) {
 	return files, nil
 }
 
+// dangling returns the error of opening a file. If the file is a link that leads to nothing, the error is not
+// fs.ErrNotExist: such a file should be there.
+func dangling(name string, err error) error {
+	if _, link := os.Lstat(name); link == nil && errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s is a link to a file that is not there", name)
+	}
+	return err
+}
+
 func readFile(name string) ([]byte, error) {
 	file, err := os.Open(name)
 	if err != nil {
-		return nil, err
+		return nil, dangling(name, err)
 	}
 	defer func() { _ = file.Close() }()
 	text, err := io.ReadAll(io.LimitReader(file, maxFile+1))

@@ -31,6 +31,11 @@ func layouts() []map[string]string {
 // ReadPlugged returns the CA in a folder; nil if there is none, or if a server has generated it: then a Secret holds
 // it. A CA with a part that is missing or does not belong is an error.
 func ReadPlugged(dir string, now time.Time) (*Plugged, error) {
+	if _, err := os.Stat(dir); err != nil {
+		if err := dangling(dir, err); !os.IsNotExist(err) {
+			return nil, err
+		}
+	}
 	if _, err := os.Stat(filepath.Join(dir, generatedFile)); err == nil {
 		return nil, nil
 	}

@@ -67,12 +67,12 @@ func (s Secret) Load(ctx context.Context) (map[string][]byte, string, error) {
 func (s Secret) files(o *unstructured.Unstructured) (map[string][]byte, error) {
 	data, _, err := unstructured.NestedStringMap(o.Object, "data")
 	if err != nil {
-		return nil, fmt.Errorf("secret %s/%s: %w", s.Namespace, o.GetName(), err)
+		return nil, fmt.Errorf("%w: secret %s/%s: %w", ErrBroken, s.Namespace, o.GetName(), err)
 	}
 	files := map[string][]byte{}
 	for name, text := range data {
 		if files[name], err = base64.StdEncoding.DecodeString(text); err != nil {
-			return nil, fmt.Errorf("secret %s/%s: %s: no base64", s.Namespace, o.GetName(), name)
+			return nil, fmt.Errorf("%w: secret %s/%s: %s: no base64", ErrBroken, s.Namespace, o.GetName(), name)
 		}
 	}
 	return files, nil

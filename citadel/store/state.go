@@ -28,6 +28,7 @@ const (
 var (
 	ErrConflict = errors.New("the CA was changed by another server")       // somebody else has written a State in between
 	ErrAway     = errors.New("the API server does not let the CA be kept") // asking again later may help
+	ErrBroken   = errors.New("the stored CA cannot be used")               // it has to be mended first
 )
 
 // Store holds the State of a self-signed CA.
@@ -122,9 +123,10 @@ func Step(ctx context.Context, st Store, o rotation.Options, now time.Time, lead
 			var expired, stepped bool
 			if s, expired, err = decode(files, now); errors.Is(err, pki.ErrExpired) {
 				// It is not replaced: by a wrong clock every proxy would lose a CA that is valid.
-				return s, fmt.Errorf("%s: %w, and this machine's clock says %s: if that is right, delete it and start again, which makes a new CA", st, err, now.UTC().Format(time.RFC3339))
+				return s, fmt.Errorf("%w: %s: %w, and this machine's clock says %s: if that is right, delete it and start again, which makes a new CA",
+					ErrBroken, st, err, now.UTC().Format(time.RFC3339))
 			} else if err != nil {
-				return s, fmt.Errorf("%s: %w", st, err)
+				return s, fmt.Errorf("%w: %s: %w", ErrBroken, st, err)
 			}
 			if lead {
 				if s, stepped, err = s.Step(o, now); err != nil {

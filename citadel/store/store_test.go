@@ -327,7 +327,7 @@ func TestBrokenState(t *testing.T) {
 	if err := st.Save(t.Context(), files, version); err != nil {
 		t.Fatal(err)
 	}
-	if s, err := store.Step(t.Context(), st, options, start, true); err == nil || !strings.HasPrefix(err.Error(), "secret istio-system/istio-ca-secret: ") {
+	if s, err := store.Step(t.Context(), st, options, start, true); !errors.Is(err, store.ErrBroken) || !strings.Contains(err.Error(), "secret istio-system/istio-ca-secret: ") {
 		t.Errorf("%+v, %v", s, err)
 	}
 	if now, _, err := st.Load(t.Context()); err != nil || !bytes.Equal(now["ca-key.pem"], files["ca-key.pem"]) {
@@ -377,6 +377,48 @@ func TestPlugged(t *testing.T) {
 				t.Errorf("the list of revoked certificates is %q", p.CRL)
 			}
 		})
+	}
+}
+
+// TestPluggedLinks takes a link to a file that is not there for a file that is missing, not for a part that the operator
+// has left out.
+func TestPluggedLinks(t *testing.T) {
+	b, err := pki.NewSelfSigned("example", time.Hour, start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := b.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	files := map[string][]byte{"ca-cert.pem": f.Certificate, "ca-key.pem": f.Key, "root-cert.pem": f.Roots, "cert-chain.pem": f.Chain, "ca-crl.pem": nil}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.Remove(path), os.Symlink("..data/"+name, path)); err != nil {
+			t.Fatal(err)
+		}
+		if p, err := store.ReadPlugged(dir, start); p != nil || err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v, %v", name, p, err)
+		}
+		if err := errors.Join(os.Remove(path), os.WriteFile(path, text, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if p, err := store.ReadPlugged(dir, start); p == nil || err != nil {
+		t.Errorf("%v, %v", p, err)
+	}
+	link := filepath.Join(t.TempDir(), "cacerts")
+	if err := os.Symlink("nowhere", link); err != nil {
+		t.Fatal(err)
+	}
+	if p, err := store.ReadPlugged(link, start); p != nil || err == nil {
+		t.Errorf("a folder that is a link to nowhere: %v, %v", p, err)
 	}
 }
 

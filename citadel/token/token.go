@@ -46,7 +46,7 @@ func NewKey(dir string) (*Key, error) {
 	if err := store.MakePrivate(dir); err != nil {
 		return nil, err
 	}
-	if _, err := os.Stat(filepath.Join(dir, keyFile)); errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Lstat(filepath.Join(dir, keyFile)); errors.Is(err, fs.ErrNotExist) {
 		if err := create(dir, filepath.Join(dir, keyFile)); err != nil {
 			return nil, err
 		}
