@@ -149,7 +149,34 @@ func (a *apiServer) count(resource string) int {
 	return a.requests[resource]
 }
 
+// discover answers what kinds there are of a group, or of a version of it.
+func (a *apiServer) discover(w http.ResponseWriter, group, version string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	versions, resources := []object{}, []object{}
+	for _, k := range kinds.All() {
+		if _, defined := a.objects[definitionsResource]["/"+pathOf(k)]; !defined || k.Group != group {
+			continue
+		}
+		for _, v := range k.Versions {
+			versions = append(versions, object{"version": v})
+			if v == version {
+				resources = append(resources, object{"name": k.Plural})
+			}
+		}
+	}
+	if len(versions) == 0 || version != "" && len(resources) == 0 {
+		writeStatus(w, http.StatusNotFound, "not found")
+		return
+	}
+	_ = json.NewEncoder(w).Encode(object{"versions": versions, "resources": resources})
+}
+
 func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/"); parts[0] == "apis" && len(parts) < 4 {
+		a.discover(w, parts[1], strings.Join(parts[2:], ""))
+		return
+	}
 	res, namespace := parsePath(r.URL.Path)
 	a.mu.Lock()
 	a.requests[res]++

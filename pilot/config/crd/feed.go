@@ -34,6 +34,7 @@ type feed struct {
 	// Guarded by s.mu.
 	running bool
 	synced  bool
+	gone    bool              // discovery does not have the kind, as of the last 404
 	there   map[name]struct{} // the objects that it has, of a feed of objects that are wanted; nil: it is none
 
 	// Of the feed's goroutine, and of whoever has seen that end.
@@ -55,6 +56,7 @@ func newFeed(s *Source, k *kinds.Kind, only Restriction) *feed {
 	f := &feed{s: s, kind: k, core: coreOf(k), only: only, intern: newInterner(), entries: map[name]entry{}}
 	f.watched = watched{source: s, group: k.Group, plural: k.Plural, versions: k.Versions, item: f.item, store: f, selectors: f.requests()}
 	f.watched.protobuf = f.core != nil
+	f.watched.onMissing = f.missing
 	return f
 }
 
@@ -141,10 +143,41 @@ func (f *feed) end(next func(name) *feed) {
 	f.s.wake()
 }
 
-// absentDelay is how long the first load waits for a kind that is defined and yet not served.
+// absentDelay is how long the first load waits for a kind that is defined and that discovery does not have.
 const absentDelay = 30 * time.Second
 
-// settled reports whether the first load need not wait for the feed any longer. The caller holds s.mu.
+// missing notes that no version of the kind is served, and reports whether discovery agrees.
+func (f *feed) missing(ctx context.Context) bool {
+	f.s.mu.Lock()
+	if f.absentSince.IsZero() {
+		f.absentSince = time.Now()
+	}
+	defined := f.s.definitions != nil && !f.s.definitions.unreadable()
+	f.s.mu.Unlock()
+	gone, err := f.confirmAbsent(ctx, defined)
+	if err != nil && ctx.Err() == nil {
+		f.failed(err)
+	}
+	f.s.mu.Lock()
+	f.gone = gone
+	f.s.mu.Unlock()
+	f.s.wake()
+	return gone
+}
+
+// doubtful reports whether the API server answers 404 to a kind that there is, for all that is known, and that was not
+// read yet. The caller holds s.mu.
+func (f *feed) doubtful() bool { return f.running && !f.synced && f.absent() && !f.passedOver() }
+
+// passedOver reports whether the API server is known not to have the kind: as discovery says where definitions cannot
+// be read. Where they can, there is one of the kind: then it is served in no version that is read, which Istio's own
+// definitions never are. The caller holds s.mu.
+func (f *feed) passedOver() bool {
+	return f.absent() && f.gone && (f.s.definitions.unreadable() || !f.kind.Istio && f.absentFor() > absentDelay)
+}
+
+// settled reports whether the first load need not wait for the feed any longer. A core kind is never absent, nor is a
+// kind whose definition is there. The caller holds s.mu.
 func (f *feed) settled() bool {
 	if !f.running {
 		return f.core == nil
@@ -152,7 +185,7 @@ func (f *feed) settled() bool {
 	// A remote cluster's kubeconfig may be older than the rights to read such kinds, or what is wanted one by one: its
 	// services count without them.
 	lesser := (f.core == nil || f.there != nil) && f.s.opts.Cluster != "" && apierrors.IsForbidden(f.trouble)
-	return f.synced || lesser || f.absent() && (f.s.definitions == nil || f.s.definitions.unreadable() || f.absentFor() > absentDelay)
+	return f.synced || lesser || f.passedOver()
 }
 
 // Add takes an object as read, new or not.

@@ -2,7 +2,6 @@ package crd
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -199,25 +198,11 @@ func (l *Listing) served(ctx context.Context, f *feed, version string) (bool, er
 	if f.core != nil {
 		return true, nil
 	}
-	client, err := f.client(version)
-	if err != nil {
-		return false, err
-	}
-	data, err := client.Get().Timeout(l.source.timeouts.answer).Do(ctx).Raw()
-	if apierrors.IsNotFound(err) {
-		return false, nil
-	}
+	names, err := f.resources(ctx, version)
 	if apierrors.IsForbidden(err) {
 		return true, nil // without discovery it has to be assumed
 	}
-	if err != nil {
-		return false, err
-	}
-	var list metav1.APIResourceList
-	if err := json.Unmarshal(data, &list); err != nil {
-		return false, fmt.Errorf("decode the resources of %s/%s: %w", f.group, version, err)
-	}
-	return slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == f.plural }), nil
+	return slices.Contains(names, f.plural), err
 }
 
 // attempts is how often a list is begun anew when the API server has forgotten where it was.

@@ -131,6 +131,45 @@ func TestForbiddenDefinitions(t *testing.T) {
 	until(t, "read", func() bool { return r.get(kinds.VirtualService, "a", "v") != nil })
 }
 
+// TestNotFoundIsNotAbsent answers 404 to the lists of a kind that there is. The source waits, and says so.
+func TestNotFoundIsNotAbsent(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		kind  *kinds.Kind
+		blind bool // definitions cannot be read
+	}{
+		"core":                {kinds.ConfigMap, false},
+		"pods":                {kinds.Pod, false},
+		"defined":             {kinds.AuthorizationPolicy, false},
+		"definitions unknown": {kinds.AuthorizationPolicy, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newAPIServer(t, kinds.AuthorizationPolicy)
+			missing := func(res string, r *http.Request) (int, string) {
+				if res == pathOf(c.kind) {
+					return 404, "not found"
+				}
+				if c.blind {
+					return deny(definitionsResource, "list")(res, r)
+				}
+				return 0, ""
+			}
+			a.refuse = missing
+			r := read(t, a, Options{Kinds: []*kinds.Kind{kinds.ConfigMap, kinds.Pod, kinds.AuthorizationPolicy, kinds.Sidecar}})
+			if d := r.finding("NotServed"); d.Severity != diag.Error || !strings.Contains(d.Message, c.kind.Name) {
+				t.Errorf("%+v", d)
+			}
+			until(t, "the log says why", func() bool { return strings.Contains(r.log.String(), "404") })
+			if r.HasSynced() || r.handled() != 0 {
+				t.Error("synced without the kind")
+			}
+			a.with(func() { a.refuse = nil })
+			r.synced()
+		})
+	}
+}
+
 // The services of a remote cluster count although its kubeconfig may not read what Istio defines.
 func TestRemoteClusterWithFewRights(t *testing.T) {
 	t.Parallel()

@@ -48,7 +48,14 @@ func (s *Source) gather() []diag.Diagnostic {
 	}
 	for f := range s.allFeeds {
 		look(&f.watched, f.String())
-		if f.absent() && f.running && s.definitions != nil && !s.definitions.unreadable() && f.absentFor() > absentDelay {
+		if f.doubtful() && f.absentFor() > outageDelay {
+			list = append(list, diag.Diagnostic{
+				Severity: diag.Error, Code: "NotServed", Object: f.String(),
+				Message: fmt.Sprintf("the API server%s answers 404 (not found) to lists of %s, although there is such a kind: what was read before stays in force, and a server that starts is not ready without it",
+					s.where(), f.kind.Name),
+				Fix: "look at what is between this server and the API server, and at the conditions of the kind's definition",
+			})
+		} else if f.absent() && f.running && s.definitions != nil && !s.definitions.unreadable() && f.absentFor() > absentDelay {
 			list = append(list, diag.Diagnostic{
 				Severity: diag.Warning, Code: "NotServed", Object: "CustomResourceDefinition " + f.plural + "." + f.group,
 				Message: fmt.Sprintf("%s is defined, but the API server serves none of the versions %s%s", f.kind.Name, strings.Join(f.versions, ", "), s.where()),

@@ -138,7 +138,7 @@ func (s *Source) Current(k *kinds.Kind) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for f := range s.allFeeds {
-		if f.kind == k && (f.trouble != nil || f.running && !f.synced && !f.absent()) {
+		if f.kind == k && (f.trouble != nil || f.running && !f.synced && !f.passedOver()) {
 			return false
 		}
 	}
@@ -253,6 +253,9 @@ func (s *Source) waiting() (kinds []string, why error) {
 	for f := range s.allFeeds {
 		if !f.settled() {
 			kinds, why = append(kinds, f.String()), cmp.Or(why, f.trouble)
+			if f.doubtful() {
+				why = cmp.Or(why, errNotFound)
+			}
 		}
 	}
 	return kinds, why

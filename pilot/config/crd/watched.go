@@ -56,7 +56,8 @@ type watched struct {
 	item      itemFunc
 	store     cache.ReflectorStore
 
-	onForbidden func() // called when it may not be read, or nil
+	onForbidden func()                     // called when it may not be read, or nil
+	onMissing   func(context.Context) bool // called when no version is served, or nil: reports whether that is to be expected
 
 	trouble     error     // why it cannot be read at present; guarded by source.mu
 	since       time.Time // of trouble that goes on
@@ -89,8 +90,7 @@ func (w *watched) run(ctx context.Context) {
 				delay = 0
 			} else {
 				version = 0
-				w.missing()
-				if w.definitionsForbidden() {
+				if expected := w.onMissing != nil && w.onMissing(ctx); expected && w.definitionsForbidden() {
 					delay = forbiddenPause + rand.N(forbiddenPause/3)
 				}
 			}
@@ -234,16 +234,6 @@ func (w *watched) recovered() {
 		w.source.metrics.count(w.plural, 0, -1)
 	}
 	w.trouble, w.absentSince = nil, time.Time{}
-}
-
-// missing notes that no version of the resource is served.
-func (w *watched) missing() {
-	w.source.mu.Lock()
-	defer w.source.mu.Unlock()
-	if w.absentSince.IsZero() {
-		w.absentSince = time.Now()
-	}
-	w.source.wake()
 }
 
 // absent reports whether no version is served. The caller holds source.mu.
