@@ -173,7 +173,7 @@ func (w *World) Located(list []diag.Diagnostic) []diag.Diagnostic {
 		if d.File != "" {
 			p, known := files[d.File]
 			if !known {
-				p = w.positions(d.File)
+				p = w.o.positions(d.File)
 				files[d.File] = p
 			}
 			if line, column, ok := p.Of(d.Object, d.Field); ok {
@@ -186,16 +186,16 @@ func (w *World) Located(list []diag.Diagnostic) []diag.Diagnostic {
 }
 
 // positions reads a file. Without the file it knows no position.
-func (w *World) positions(file string) *validation.Positions {
-	if data, known := w.o.Texts.Of(file); known {
-		return validation.NewPositionsIn(data, cmp.Or(w.o.Texts.Namespace, metav1.NamespaceDefault))
+func (o Options) positions(file string) *validation.Positions {
+	if data, known := o.Texts.Of(file); known {
+		return validation.NewPositionsIn(data, cmp.Or(o.Texts.Namespace, metav1.NamespaceDefault))
 	}
 	f, err := os.Open(file)
 	if err != nil {
 		return validation.NewPositions(nil)
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, cmp.Or(w.o.Limits.FileSize, 1)))
+	data, err := io.ReadAll(io.LimitReader(f, cmp.Or(o.Limits.FileSize, 1)))
 	if err != nil {
 		data = nil
 	}

@@ -42,7 +42,7 @@ type configSources struct {
 	err  error
 
 	inForce []*meshv1alpha1.ConfigSource
-	good    map[string]string // the last good text of each ConfigMap and file
+	used    map[string]string // the last text of each ConfigMap and file that was used
 
 	mu      sync.Mutex
 	changed bool // the mesh configuration names other sources than inForce
@@ -97,8 +97,11 @@ func (c *configSources) begin() {
 
 // named returns the sources that the mesh configuration names now: that of the sources which begin awaits.
 func (c *configSources) named() []*meshv1alpha1.ConfigSource {
-	read, _, _ := readMesh(c.to.o, c.to.merged.ofFirst, c.good)
-	return read.GetConfigSources()
+	r := readMesh(c.to.o, c.to.merged.ofFirst, c.used)
+	if r.unusable != "" {
+		return c.inForce
+	}
+	return r.config.GetConfigSources()
 }
 
 // compare notes whether the mesh configuration names other sources after some changes than those that were made.

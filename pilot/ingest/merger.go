@@ -33,8 +33,13 @@ type merger struct {
 
 	mu      sync.Mutex // guards what follows, for the getters
 	sources []source
-	first   int                       // how many of the sources, those in front, are awaited before the others
-	heard   func()                    // called when they have made their first calls; nil: it was, or there is nothing to call
+	first   int    // how many of the sources, those in front, are awaited before the others
+	heard   func() // called when they have made their first calls; nil: it was, or there is nothing to call
+
+	// usable reports whether the sink may be called for the first time with what the sources in front have. It is asked
+	// again after each of their changes. Nil: it may.
+	usable func() bool
+
 	objects map[kinds.Key]candidate   // what counts
 	shared  map[kinds.Key][]candidate // of keys that several sources have: all of them, the one that counts first
 	started bool                      // the sink was called, or is being called, for the first time
@@ -81,18 +86,13 @@ func (s *merger) take(i int, changes []kinds.Change) {
 	s.mu.Lock()
 	s.sources[i].awaited = false
 	started, changes := s.started, s.apply(i, changes)
-	var heard func()
-	if !slices.ContainsFunc(s.sources[:s.first], isAwaited) {
-		heard, s.heard = s.heard, nil
-	}
+	complete := !slices.ContainsFunc(s.sources[:s.first], isAwaited)
 	s.mu.Unlock()
-	if heard != nil {
-		heard()
-	}
 	switch {
 	case started && len(changes) > 0:
 		s.sink(changes)
-	case !started && s.start():
+	case started, !complete, s.usable != nil && !s.usable():
+	case s.start():
 		s.sink(s.all())
 		close(s.whole)
 	}
@@ -100,8 +100,16 @@ func (s *merger) take(i int, changes []kinds.Change) {
 
 func isAwaited(s source) bool { return s.awaited }
 
-// start notes that the sink is called from now on. It returns false if a source is awaited.
+// start calls what whenHeard has named, and notes that the sink is called from now on. It returns false if a source is
+// awaited.
 func (s *merger) start() bool {
+	s.mu.Lock()
+	heard := s.heard
+	s.heard = nil
+	s.mu.Unlock()
+	if heard != nil {
+		heard()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.started = !slices.ContainsFunc(s.sources, isAwaited)

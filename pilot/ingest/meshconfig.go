@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
 
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
@@ -18,10 +19,22 @@ import (
 func defaultMesh(o Options) *mesh.Config {
 	c := mesh.Default()
 	c.RootNamespace = o.Namespace
-	if o.TraceSampling > 0 {
-		c.DefaultConfig.Tracing = &meshv1alpha1.Tracing{Sampling: o.TraceSampling}
-	}
+	sampleTraces(o, c)
 	return c
+}
+
+// sampleTraces sets the percentage of the server's own environment where a mesh configuration, which no other goroutine
+// has yet, has none.
+func sampleTraces(o Options, c *mesh.Config) {
+	if o.TraceSampling == 0 || c.GetDefaultConfig().GetTracing().GetSampling() != 0 {
+		return
+	}
+	p := proto.CloneOf(c.DefaultConfig)
+	if p.Tracing == nil {
+		p.Tracing = &meshv1alpha1.Tracing{}
+	}
+	p.Tracing.Sampling = o.TraceSampling
+	c.DefaultConfig = p
 }
 
 // meshName is the name of the ConfigMap with the mesh configuration: istio, or istio-<revision>.
@@ -81,7 +94,7 @@ func layers(o Options, object func(kinds.Key) *kinds.Object, key string) []meshL
 }
 
 // placed returns findings about the texts with their real positions where these stand in a ConfigMap of a file.
-func (w *World) placed(list []diag.Diagnostic, texts []meshLayer, key string) []diag.Diagnostic {
+func (o Options) placed(list []diag.Diagnostic, texts []meshLayer, key string) []diag.Diagnostic {
 	for i := range list {
 		d := &list[i]
 		in := slices.IndexFunc(texts, func(l meshLayer) bool { return l.file == d.File })
@@ -92,7 +105,7 @@ func (w *World) placed(list []diag.Diagnostic, texts []meshLayer, key string) []
 		if at.File == "" {
 			continue
 		}
-		positions, object, field := w.positions(at.File), texts[in].object, "data."+key
+		positions, object, field := o.positions(at.File), texts[in].object, "data."+key
 		line, column, ok := positions.Within(object, field, d.Line, d.Column)
 		if !ok {
 			if d.Line > 0 {
@@ -107,65 +120,106 @@ func (w *World) placed(list []diag.Diagnostic, texts []meshLayer, key string) []
 	return list
 }
 
-// readMesh reads the mesh configuration that the ConfigMaps make up, and returns also which one it is from. A text that
-// is wrong counts as the last good one of that ConfigMap or file, which good holds.
-func readMesh(o Options, object func(kinds.Key) *kinds.Object, good map[string]string) (c *mesh.Config, found []diag.Diagnostic, from string) {
-	c, from = defaultMesh(o), "defaults"
+// meshReading is the mesh configuration that the ConfigMaps and files make up.
+type meshReading struct {
+	config   *mesh.Config // nil if unusable is not empty
+	findings []diag.Diagnostic
+	from     string // the text that lies over the others
+	unusable string // the name of a text that cannot be used and has no last good content; else empty
+}
+
+// readMesh reads the mesh configuration. A text with an error is replaced by the last one of that ConfigMap or file
+// that was used, which used holds; where there is none, the parts of the text that have no error are used, if that is
+// safe.
+func readMesh(o Options, object func(kinds.Key) *kinds.Object, used map[string]string) meshReading {
+	r := meshReading{config: defaultMesh(o), from: "defaults"}
 	for _, l := range layers(o, object, "mesh") {
-		from = l.file
-		next, wrong := mesh.ParseOver(c, l.file, []byte(l.data))
-		found = append(found, wrong...)
+		r.from = l.file
+		next, wrong := mesh.ParseOver(r.config, l.file, []byte(l.data))
+		r.findings = append(r.findings, wrong...)
 		if next != nil {
-			good[l.object], c = l.data, next
+			used[l.object], r.config = l.data, next
 			continue
 		}
 		instead := "its last good content is used until the errors are mended"
-		if last, was := good[l.object]; was {
-			next, _ = mesh.ParseOver(c, l.file, []byte(last))
+		last, was := used[l.object]
+		if !was || last == l.data {
+			last, instead = l.data, "the fields with errors are left out, and the rest of it is used"
+		}
+		if next, _ = mesh.Salvage(r.config, l.file, []byte(last)); next == nil {
+			instead, r.unusable = notReady, l.file
 		} else {
-			instead = "its unknown fields are ignored, and the rest of it is used"
-			next, _ = mesh.Salvage(c, l.file, []byte(l.data))
+			used[l.object] = last
 		}
+		r.findings = append(r.findings, diag.Diagnostic{
+			Severity: diag.Error, Code: "Unusable", Object: "MeshConfig", File: l.file, Message: "the mesh configuration has errors: " + instead,
+		})
 		if next == nil {
-			next, instead = c, "none of it is used until they are mended"
+			r.config = nil
+			return r
 		}
-		found = append(found, diag.Diagnostic{Severity: diag.Error, Code: "Unusable", Object: "MeshConfig", File: l.file, Message: "the mesh configuration has errors: " + instead})
-		c = next
+		r.config = next
 	}
-	return c, found, from
+	sampleTraces(o, r.config)
+	return r
+}
+
+// notReady says what follows from a text that cannot be used and has no last good content.
+const notReady = "a server that starts is not ready until they are mended, and one that runs keeps the mesh configuration that it has"
+
+// networksReading is the networks that the ConfigMaps and files make up: nil where none are configured.
+type networksReading struct {
+	networks *mesh.Networks
+	findings []diag.Diagnostic
+	from     string
+	unusable string // the name of a text that cannot be used
+}
+
+// readNetworks reads the networks. The last text is in force: networks are not merged.
+func readNetworks(texts []meshLayer) networksReading {
+	r := networksReading{from: "none"}
+	for _, l := range texts {
+		r.from, r.unusable = l.file, ""
+		if r.networks, r.findings = mesh.ParseNetworks(l.file, []byte(l.data)); r.networks == nil {
+			r.unusable = l.file
+		}
+	}
+	return r
 }
 
 // applyMesh puts the mesh configuration in force and reports whether the registries depend on what is different.
 func (w *World) applyMesh() (rebuild bool) {
 	object := func(k kinds.Key) *kinds.Object { return w.objects[k] }
-	c, found, from := readMesh(w.o, object, w.goodMesh)
+	r := readMesh(w.o, object, w.usedMesh)
+	c, found := r.config, r.findings
+	if r.unusable != "" {
+		c = w.mesh // the sources keep a server from starting so
+	}
 	w.mu.Lock()
 	changed, wrong := w.filter.selectNamespaces(c.GetDiscoverySelectors())
 	w.mu.Unlock()
 	texts := layers(w.o, object, "mesh")
-	found = append(w.placed(found, texts, "mesh"), wrong...)
+	found = append(w.o.placed(found, texts, "mesh"), wrong...)
 	w.reselect = w.reselect || changed
 	w.found("mesh", found)
 	if !c.Equal(w.mesh) {
 		rebuild = c.GetTrustDomain() != w.mesh.GetTrustDomain()
 		w.mesh = c
-		w.logger.Info("mesh configuration in force", "from", from)
+		w.logger.Info("mesh configuration in force", "from", r.from)
 	}
 
-	w.found("unsupported", w.placed(located(w.parts.Catalog.UnsupportedMesh(c), texts), texts, "mesh"))
+	w.found("unsupported", w.o.placed(located(w.parts.Catalog.UnsupportedMesh(c), texts), texts, "mesh"))
 
-	n, found, from := (*mesh.Networks)(nil), []diag.Diagnostic(nil), "none"
 	texts = layers(w.o, object, "meshNetworks")
-	for _, l := range texts { // the last counts: networks are not merged
-		from = l.file
-		if n, found = mesh.ParseNetworks(l.file, []byte(l.data)); n == nil {
-			n = w.networks // the last good ones
-		}
+	read := readNetworks(texts)
+	n := read.networks
+	if read.unusable != "" {
+		n = w.networks // the last good ones
 	}
-	w.found("meshNetworks", w.placed(found, texts, "meshNetworks"))
+	w.found("meshNetworks", w.o.placed(read.findings, texts, "meshNetworks"))
 	if same := n == w.networks || n != nil && w.networks != nil && n.Equal(w.networks); !same {
 		w.networks, rebuild = n, true
-		w.logger.Info("mesh networks in force", "from", from)
+		w.logger.Info("mesh networks in force", "from", read.from)
 	}
 	return rebuild
 }

@@ -8,11 +8,15 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
+	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 )
@@ -27,8 +31,10 @@ type meshFiles struct {
 	poll      time.Duration
 	handler   config.Handler
 
-	data  map[string]string
-	wrong map[string]string // the error of the last reading, by path: logged once
+	data map[string]string // owned by the goroutine of run
+
+	mu    sync.Mutex
+	wrong map[string]error // of the last reading, by path
 }
 
 // meshFileKey is what the file goes by that stands for a key of the mesh's ConfigMap. No object of a cluster can have
@@ -38,24 +44,31 @@ func meshFileKey(namespace, key string) kinds.Key {
 	return kinds.Key{Kind: kinds.ConfigMap, Namespace: namespace, Name: flag}
 }
 
-// present reports whether there is a file to read: without one, the ConfigMap is what counts.
+// present reports whether there is a file to read. Without one, the ConfigMap is in force.
 func (m *meshFiles) present() bool {
 	for _, path := range m.paths {
-		if path == "" {
-			continue
-		}
-		if _, err := os.Stat(path); err == nil {
+		if path != "" && !absent(path) {
 			return true
 		}
 	}
 	return false
 }
 
-// run hands on what the files hold, and then their changes, until ctx ends. A file that cannot be read counts as what
-// it was.
+// absent reports whether there is nothing of that name. A link that leads to nothing is there.
+func absent(path string) bool {
+	_, err := os.Lstat(path)
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+// run hands on what the files hold, and then their changes, until ctx ends. A file that cannot be read keeps its last
+// content; at the first reading there is none, which is an error.
 func (m *meshFiles) run(ctx context.Context) error {
-	m.data, m.wrong = map[string]string{}, map[string]string{}
-	m.handler(m.read())
+	m.data, m.wrong = map[string]string{}, map[string]error{}
+	first := m.read()
+	if wrong := m.findings(); len(wrong) > 0 {
+		return fmt.Errorf("failed to read the mesh configuration: %s", wrong[0])
+	}
+	m.handler(first)
 	tick := time.NewTicker(m.poll)
 	defer tick.Stop()
 	for {
@@ -89,23 +102,43 @@ func (m *meshFiles) readOne(key, path string) bool {
 	if path == "" {
 		return false
 	}
-	text, err := readBounded(path, m.limit)
-	if errors.Is(err, fs.ErrNotExist) {
-		if _, had := m.data[key]; !had {
-			return false
-		}
-	}
-	if err != nil {
-		if m.wrong[path] != err.Error() {
-			m.logger.Warn("mesh file keeps its last content", "file", path, "err", err)
-			m.wrong[path] = err.Error()
-		}
+	old, had := m.data[key]
+	if !had && absent(path) {
 		return false
 	}
-	delete(m.wrong, path)
-	old, had := m.data[key]
+	text, err := readBounded(path, m.limit)
+	m.note(path, err)
+	if err != nil {
+		return false
+	}
 	m.data[key] = string(text)
 	return !had || old != m.data[key]
+}
+
+// note keeps the result of a reading, and logs an error that is new.
+func (m *meshFiles) note(path string, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	last := m.wrong[path]
+	m.wrong[path] = err
+	if err != nil && (last == nil || last.Error() != err.Error()) {
+		m.logger.Warn("failed to read a mesh file", "file", path, "err", err)
+	}
+}
+
+// findings returns which files cannot be read.
+func (m *meshFiles) findings() (list []diag.Diagnostic) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, path := range slices.Sorted(maps.Keys(m.wrong)) {
+		if err := m.wrong[path]; err != nil {
+			list = append(list, diag.Diagnostic{
+				Severity: diag.Error, Code: "Unreadable", File: path, Message: fmt.Sprintf("cannot be read: %v", err),
+				Fix: "make it readable; until then its last content stays in force, and a server does not start without it",
+			})
+		}
+	}
+	return list
 }
 
 func readBounded(path string, limit int64) ([]byte, error) {

@@ -54,6 +54,8 @@ type Options struct {
 	Advice   bool                     // look also for what is allowed and seldom meant
 	Concerns func(*kinds.Object) bool // whether findings about the references of an object are wanted; nil: about all
 
+	Once bool // the sources are read once: what a server would wait for is an error
+
 	CountNodeAccounts bool // keep count of the service accounts on each node, for World.RunsOn
 
 	Limits limits.Limits

@@ -35,6 +35,11 @@ type Sources struct {
 	single  *crd.Source              // of the own cluster: Secrets and ConfigMaps that are wanted one by one; nil: there is no API server
 	remote  *multicluster.Controller // nil: there is no API server to name remote clusters
 	remotes remotes                  // what reads these
+
+	mu      sync.Mutex
+	held    string            // why the first call of the sink is held back although no source is awaited; else empty
+	wrong   []diag.Diagnostic // what is wrong with the mesh configuration meanwhile
+	refused chan struct{}     // gets a message when held is set
 }
 
 // Runner runs one of the places that changes come from.
@@ -51,12 +56,17 @@ func NewSources(o Options, instance string, metrics prometheus.Registerer, sink 
 		err := errors.New("no source of configuration: give --configDir a directory of YAML, --kubeconfig a cluster, or --meshConfig a file that names configSources")
 		return nil, errors.Join(append([]error{err}, o.meshErrors()...)...)
 	}
-	s := &Sources{o: o, instance: instance, metrics: metrics}
-	s.later = &configSources{to: s, known: make(chan struct{}), good: map[string]string{}}
+	s := &Sources{o: o, instance: instance, metrics: metrics, refused: make(chan struct{}, 1)}
+	s.later = &configSources{to: s, known: make(chan struct{}), used: map[string]string{}}
 	s.merged = newMerger(func(changes []kinds.Change) {
 		s.later.compare(changes)
 		sink(changes)
 	})
+
+	s.merged.usable = s.usable
+	if o.Once {
+		s.list = append(s.list, Runner{Name: "mesh configuration", Run: s.refuse})
+	}
 
 	// Those that are added first take precedence. The mesh configuration may be in any of the first ones.
 	files := &meshFiles{
@@ -65,7 +75,7 @@ func NewSources(o Options, instance string, metrics prometheus.Registerer, sink 
 	}
 	if files.present() {
 		files.handler = s.merged.add("mesh files")
-		s.list = append(s.list, Runner{Name: "mesh files", Run: files.run})
+		s.list = append(s.list, Runner{"mesh files", files.run, files.findings})
 	}
 	if o.Texts != nil {
 		h := s.merged.add("files")
@@ -293,8 +303,59 @@ func (s *Sources) missingSecrets() map[kinds.Key]bool {
 	return all
 }
 
-// Awaited names the sources whose first call is awaited, in order of precedence.
-func (s *Sources) Awaited() []string { return s.merged.Awaited() }
+// Awaited names what the first call of the sink waits for: the sources whose first call is awaited, in order of
+// precedence, or a mesh configuration that can be used.
+func (s *Sources) Awaited() []string {
+	names := s.merged.Awaited()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.held != "" {
+		names = append(names, s.held)
+	}
+	return names
+}
+
+// usable reports whether the mesh configuration can be used, at a start.
+func (s *Sources) usable() bool {
+	read := readMesh(s.o, s.merged.ofFirst, map[string]string{})
+	texts := layers(s.o, s.merged.ofFirst, "meshNetworks")
+	networks := readNetworks(texts)
+	held := ""
+	var wrong []diag.Diagnostic
+	switch {
+	case read.unusable != "":
+		held = fmt.Sprintf("a mesh configuration that can be used: that of %s has errors", read.unusable)
+		wrong = s.o.placed(read.findings, layers(s.o, s.merged.ofFirst, "mesh"), "mesh")
+	case networks.unusable != "":
+		held = fmt.Sprintf("mesh networks that can be used: those of %s have errors", networks.unusable)
+		wrong = s.o.placed(networks.findings, texts, "meshNetworks")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !slices.Equal(s.wrong, wrong) {
+		logFindings(s.o.Logger.With("scope", "model"), wrong)
+	}
+	s.held, s.wrong = held, wrong
+	if held != "" {
+		select {
+		case s.refused <- struct{}{}:
+		default:
+		}
+	}
+	return held == ""
+}
+
+// refuse ends with an error where a server would wait until the mesh configuration can be used.
+func (s *Sources) refuse(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-s.refused:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return fmt.Errorf("a server that starts is not ready, for it waits for %s", s.held)
+	}
+}
 
 // HasSynced reports whether the sink has got, and handled, what every source had that is awaited.
 func (s *Sources) HasSynced() bool { return s.merged.HasSynced() }
@@ -315,7 +376,9 @@ func (s *Sources) Findings() []diag.Diagnostic {
 			list = append(list, source.Findings()...)
 		}
 	}
-	return list
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append(list, s.wrong...)
 }
 
 // Clusters lists the clusters that are read, the own first, and how they stand.

@@ -56,7 +56,7 @@ type World struct {
 	builder     *snapshot.Builder
 	mesh        *mesh.Config
 	networks    *mesh.Networks
-	goodMesh    map[string]string // the last text without an error, by file or ConfigMap
+	usedMesh    map[string]string // the last text that was used, by file or ConfigMap
 	filter      *filter
 	stages      *stages // changes what it has made while it holds mu
 	credentials *credentialStore
@@ -90,7 +90,7 @@ type Counts struct {
 // New makes a World without objects.
 func New(o Options, p Parts) *World {
 	w := &World{
-		logger: o.Logger.With("scope", "model"), o: o, parts: p, mesh: defaultMesh(o), goodMesh: map[string]string{},
+		logger: o.Logger.With("scope", "model"), o: o, parts: p, mesh: defaultMesh(o), usedMesh: map[string]string{},
 		filter: newFilter(o.Revision, o.Namespace), objects: map[kinds.Key]*kinds.Object{}, findings: map[string][]diag.Diagnostic{},
 		unsupported: map[kinds.Key][]diag.Diagnostic{}, hosts: facts.NewTable[[]string](kinds.HostAddresses, p.Hosts), networkGateways: map[kinds.Key]*kinds.Object{},
 		wanted: map[*kinds.Kind][]facts.Need{}, accounts: accounts{}, credentials: newCredentialStore(time.Now), referenced: &References{},

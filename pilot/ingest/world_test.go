@@ -238,7 +238,7 @@ data:
 
 func TestMeshWithUnknownFields(t *testing.T) {
 	for _, c := range []struct{ before, trust, says string }{
-		{"trustDomain: old.example", "old.example", "last good content"}, {"", "new.example", "unknown fields are ignored"},
+		{"trustDomain: old.example", "old.example", "last good content"}, {"", "new.example", "the fields with errors are left out"},
 	} {
 		s := newTestWorld(t, Options{})
 		if c.before != "" {
@@ -281,6 +281,30 @@ func TestMeshFieldsWithoutEffect(t *testing.T) {
 	if f := s.Findings(); len(f) != 0 {
 		t.Errorf("findings that do not go: %v", f)
 	}
+}
+
+// TestSalvagedMeshStays has a server start with a text of which a part is left out. It keeps that text when a worse one
+// follows.
+func TestSalvagedMeshStays(t *testing.T) {
+	s := newTestWorld(t, Options{SharedMesh: "shared"})
+	start := "outboundTrafficPolicy: {mode: REGISTRY_ONLY}\nextensionProviders: [{name: a}]\n"
+	s.apply(configMap("istio", map[string]string{"mesh": start}))
+	closed := func() {
+		t.Helper()
+		if s.Snapshot().Mesh.AllowAny() || len(s.Findings()) == 0 {
+			t.Errorf("%v", s.Findings())
+		}
+	}
+	closed()
+	s.apply(configMap("shared", map[string]string{"mesh": "connectTimeout: 3s"}))
+	closed()
+	if got := s.Snapshot().Mesh.GetConnectTimeout().GetSeconds(); got != 3 {
+		t.Errorf("%d s", got)
+	}
+	s.apply(configMap("istio", map[string]string{"mesh": start + "enableAutoMtls: maybe\n"}))
+	closed()
+	s.apply(configMap("shared", map[string]string{"mesh": "trustDomain: [\n"}))
+	closed()
 }
 
 func TestTraceSamplingOfTheEnvironment(t *testing.T) {

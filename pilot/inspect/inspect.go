@@ -43,6 +43,7 @@ type Inspection struct {
 
 // Read reads the configuration that o names, for translation with some features.
 func Read(ctx context.Context, o ingest.Options, features catalog.List) (*Inspection, error) {
+	o.Once = true
 	i := &Inspection{o: o, features: features, world: ingest.New(o, ingest.Parts{Stages: catalog.Stages(o.Domain, o.Namespace, o.Limits), Catalog: features, Still: o.Cluster == nil})}
 	caller := ctx
 	ctx, cancel := context.WithCancel(ctx)
