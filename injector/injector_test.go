@@ -283,7 +283,7 @@ func TestParse(t *testing.T) {
 		"policy":           {"policy: sometimes", "{}", `data.config: policy: "sometimes" is no policy`},
 		"unknown function": {"policy: enabled\ntemplates:\n  sidecar: |\n    a: b\n    {{ nope }}\n", "{}", `data.config: templates.sidecar: line 2 of the template: function "nope" not defined`},
 		"unknown field":    {"policy: enabled\ntemplate: x\nneverInjectSelectors: []\n", "{}", "warning: ConfigMap a/b: data.config: neverInjectSelectors: unknown field, ignored; did you mean neverInjectSelector?"},
-		"selector":         {"policy: enabled\ntemplate: x\nneverInjectSelector: [{matchExpressions: [{key: a, operator: Maybe}]}]", "{}", "data.config: neverInjectSelector[0]: "},
+		"selector":         {"policy: enabled\ntemplate: x\nneverInjectSelector: [{matchExpressions: [{key: a, operator: Maybe}]}]", "{}", "warning: ConfigMap a/b: data.config: neverInjectSelector[0]: "},
 		"default template": {"policy: enabled\ntemplates: {a: x}\ndefaultTemplates: [b]", "{}", `warning: ConfigMap a/b: data.config: defaultTemplates: there is no template "b": there are a`},
 		"alias":            {"policy: enabled\ntemplates: {sidecar: x}\naliases: {c: [b]}", "{}", `warning: ConfigMap a/b: data.config: aliases.c: there is no template "b"`},
 		"type of a value":  {"policy: enabled\ntemplate: x", "global: {hub: [1]}", "error: ConfigMap a/b: data.values: "},

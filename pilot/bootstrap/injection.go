@@ -51,6 +51,8 @@ type injection struct {
 	injector *injector.Injector
 	source   *crd.Source   // nil without a cluster
 	read     chan struct{} // closed when the cluster's ConfigMap has been read
+	looked   chan struct{} // closed when the files have been looked at
+	changed  chan struct{} // has one message at most: what wait looks at may have changed
 
 	mu       sync.Mutex
 	texts    [places]*placed
@@ -70,7 +72,7 @@ type placed struct {
 // newInjection makes the injector. It has no templates yet.
 func (s *Server) newInjection() (*injection, error) {
 	o := s.o.Injection
-	x := &injection{server: s, read: make(chan struct{}), old: map[string]bool{}}
+	x := &injection{server: s, read: make(chan struct{}), looked: make(chan struct{}), changed: make(chan struct{}, 1), old: map[string]bool{}}
 	x.injector = injector.New(injector.Options{
 		Revision: s.o.Revision, Mesh: s.mesh, ProxyConfigs: s.proxyConfigs, NativeSidecars: x.native, CompliancePolicy: o.CompliancePolicy,
 		Logger: s.o.Logger.With("scope", "injection"),
@@ -109,22 +111,50 @@ func (x *injection) register(c *components) {
 	c.start("injection templates", x.wait)
 }
 
-// wait returns when it is known which templates there are.
+// wait returns when it is known which templates there are, and they can be used.
 func (x *injection) wait(ctx context.Context) error {
-	select {
-	case <-x.read:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+	for _, known := range []chan struct{}{x.looked, x.read} {
+		select {
+		case <-known:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
+	for x.lacks() != "" {
+		select {
+		case <-x.changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// lacks names the templates that are there and of which no version can be used; empty if there are none.
+func (x *injection) lacks() string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	switch at := x.inForce(); {
+	case len(x.unreadable) > 0 && x.texts[fromFiles] == nil:
+		return "injection templates that can be read: " + x.unreadable[0].Message
+	case at >= 0 && x.injector.Config() == nil:
+		return "injection templates that can be used: those of " + x.texts[at].object + " have errors"
+	}
+	return ""
+}
+
+// inForce returns the place whose templates are in force; -1 if there are none. The caller holds the lock.
+func (x *injection) inForce() int {
+	return slices.IndexFunc(x.texts[:], func(p *placed) bool { return p != nil })
 }
 
 // follow reads the files once a poll until ctx ends. They are small: no watch can be lost.
 func (x *injection) follow(ctx context.Context) error {
 	tick := time.NewTicker(cmp.Or(x.server.o.Poll, time.Second))
 	defer tick.Stop()
-	for {
-		x.readFiles()
+	x.readFiles()
+	close(x.looked)
+	for ; ; x.readFiles() {
 		select {
 		case <-ctx.Done():
 			return nil
@@ -133,14 +163,15 @@ func (x *injection) follow(ctx context.Context) error {
 	}
 }
 
-// readFiles takes the files in, as far as they are there. Files that vanish, or cannot be read, count as what they
-// were.
+// readFiles takes the files in, if they are there. Files that vanish or cannot be read keep their last content.
 func (x *injection) readFiles() {
 	dir := x.server.o.Injection.Dir
 	if dir == "" {
 		return
 	}
-	config, err := readFile(filepath.Join(dir, injector.ConfigKey), x.server.o.Limits.MeshConfig)
+	path := filepath.Join(dir, injector.ConfigKey)
+	_, missing := os.Lstat(path)
+	config, err := readFile(path, x.server.o.Limits.MeshConfig)
 	var values string
 	if err == nil {
 		values, err = readFile(filepath.Join(dir, injector.ValuesKey), x.server.o.Limits.MeshConfig)
@@ -149,13 +180,25 @@ func (x *injection) readFiles() {
 	switch {
 	case err == nil:
 		x.put(fromFiles, &placed{texts: injector.Texts{Config: config, Values: values}, object: "injection templates in " + dir})
-	case errors.Is(err, fs.ErrNotExist):
+	case errors.Is(missing, fs.ErrNotExist):
 	default:
-		unreadable = []diag.Diagnostic{{Severity: diag.Error, Code: "Unreadable", Object: "injection templates in " + dir, Message: err.Error() + "; the last good version stays in force"}}
+		unreadable = []diag.Diagnostic{{
+			Severity: diag.Error, Code: "Unreadable", Object: "injection templates in " + dir, Message: err.Error(),
+			Fix: "make the files config and values readable; until then their last content stays in force, and a server that starts is not ready without them",
+		}}
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.report(&x.unreadable, unreadable)
+	x.wake()
+}
+
+// wake makes wait look again.
+func (x *injection) wake() {
+	select {
+	case x.changed <- struct{}{}:
+	default:
+	}
 }
 
 func readFile(path string, limit int64) (string, error) {
@@ -223,8 +266,9 @@ func (x *injection) put(from int, p *placed) {
 	if was := x.texts[from]; p == was || p != nil && was != nil && *p == *was {
 		return
 	}
+	defer x.wake()
 	x.texts[from] = p
-	at := slices.IndexFunc(x.texts[:], func(p *placed) bool { return p != nil })
+	at := x.inForce()
 	if at < 0 {
 		x.report(&x.findings, []diag.Diagnostic{{Severity: diag.Warning, Code: "Deleted", Object: "ConfigMap " + x.server.o.Namespace + "/" + injector.MapName(x.server.o.Revision), Message: "it was deleted; its last version stays in force until a restart"}})
 		return

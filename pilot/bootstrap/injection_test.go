@@ -39,6 +39,65 @@ func indented(text string) string {
 	return "    " + strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n    ") + "\n"
 }
 
+// TestInjectionIsNotReadyWithBrokenTemplates as long as there is no version of them that can be used.
+func TestInjectionIsNotReadyWithBrokenTemplates(t *testing.T) {
+	inMap := func(o *Options, text string) string {
+		write(t, filepath.Join(o.ConfigDir, "templates.yaml"), text)
+		return filepath.Join(o.ConfigDir, "templates.yaml")
+	}
+	for name, begin := range map[string]func(*Options) (mend func()){
+		"template": func(o *Options) func() {
+			path := inMap(o, templates("{{ nope }}"))
+			return func() { write(t, path, templates("one")) }
+		},
+		"YAML": func(o *Options) func() {
+			path := inMap(o, strings.Replace(templates("one"), "policy: enabled", "policy: [", 1))
+			return func() { write(t, path, templates("one")) }
+		},
+		"values": func(o *Options) func() {
+			path := inMap(o, strings.Replace(templates("one"), "'{}'", "'['", 1))
+			return func() { write(t, path, templates("one")) }
+		},
+		"files that cannot be read": func(o *Options) func() {
+			o.Injection.Dir = t.TempDir()
+			inMap(o, templates("two"))
+			config := filepath.Join(o.Injection.Dir, "config")
+			if err := os.Symlink("..data/config", config); err != nil {
+				t.Fatal(err)
+			}
+			return func() {
+				write(t, filepath.Join(o.Injection.Dir, "values"), "{}")
+				write(t, config, templateConfig("one"))
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := testOptions(t)
+			o.HTTPS = ""
+			mend := begin(&o)
+			s, err := New(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			run(t, s)
+			eventually(t, "the reason", func() bool {
+				return len(s.awaited()) == 1 && strings.Contains(s.awaited()[0], "injection templates that can be")
+			})
+			if code, text := fetch(t, s.Addresses().HTTP, "/ready"); code != http.StatusServiceUnavailable || !strings.Contains(text, "injection templates") {
+				t.Errorf("%d %s", code, text)
+			}
+			if len(s.injection.Findings()) == 0 {
+				t.Error("no finding")
+			}
+			mend()
+			eventually(t, "ready", s.ready.Load)
+			if text := s.templates()["sidecar"]; !strings.Contains(text, "one") {
+				t.Errorf("templates %s", text)
+			}
+		})
+	}
+}
+
 // TestInjection has the templates come from the configuration, or from files, which count before it, and change while
 // the server runs. A broken version is a finding, and the one before stays in force.
 func TestInjection(t *testing.T) {

@@ -225,6 +225,11 @@ func (s *Server) awaited() []string {
 	if len(names) == 0 && s.secure != nil && !s.secure.authority.Loaded() {
 		names = append(names, "certificate authority")
 	}
+	if s.injection != nil && len(names) == 0 {
+		if lacks := s.injection.lacks(); lacks != "" {
+			names = append(names, lacks)
+		}
+	}
 	return names
 }
 

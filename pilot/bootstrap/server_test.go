@@ -3,6 +3,7 @@ package bootstrap
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -293,6 +294,97 @@ func TestRefusesToStart(t *testing.T) {
 	}
 }
 
+// TestUnusableMeshConfigIsNotReady keeps a server from becoming ready with the defaults, and follows the text until it
+// is mended.
+func TestUnusableMeshConfigIsNotReady(t *testing.T) {
+	configMap := func(mesh string) string {
+		return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: istio, namespace: istio-system}\ndata:\n  mesh: |\n    " + mesh + "\n"
+	}
+	const wrong, right = "outboundTrafficPolicy: {mode: REGISTRY}", "outboundTrafficPolicy: {mode: REGISTRY_ONLY}"
+	for name, c := range map[string]struct {
+		path   func(*Options) string
+		before string
+		after  string
+	}{
+		"ConfigMap in a file": {func(o *Options) string { return filepath.Join(o.ConfigDir, "mesh.yaml") }, configMap(wrong), configMap(right)},
+		"mesh file": {func(o *Options) string {
+			o.MeshConfig = filepath.Join(t.TempDir(), "mesh")
+			return o.MeshConfig
+		}, wrong, right},
+		"syntax": {func(o *Options) string {
+			o.MeshConfig = filepath.Join(t.TempDir(), "mesh")
+			return o.MeshConfig
+		}, "outboundTrafficPolicy: {", right},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := testOptions(t)
+			path := c.path(&o)
+			write(t, path, c.before)
+			s, err := New(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			run(t, s)
+			eventually(t, "the reason", func() bool {
+				return strings.Contains(strings.Join(s.awaited(), ""), "a mesh configuration that can be used")
+			})
+			if code, text := fetch(t, s.Addresses().HTTP, "/ready"); code != http.StatusServiceUnavailable || !strings.Contains(text, path) {
+				t.Errorf("%d %s", code, text)
+			}
+			if s.world.Snapshot() != nil || s.Addresses().GRPC != "" || len(s.findings()) == 0 {
+				t.Errorf("findings %v", s.findings())
+			}
+			write(t, path, c.after)
+			eventually(t, "ready", s.ready.Load)
+			if s.world.Snapshot().Mesh.AllowAny() || len(s.findings()) > 0 {
+				t.Errorf("findings %v", s.findings())
+			}
+		})
+	}
+}
+
+// TestUnreadableMeshFileIsRefused at a start. While the server runs, the file keeps its last content.
+func TestUnreadableMeshFileIsRefused(t *testing.T) {
+	for name, make := range map[string]func(path string) error{
+		"a directory":     func(path string) error { return os.Mkdir(path, 0o755) },
+		"link to nowhere": func(path string) error { return os.Symlink("nowhere", path) },
+		"too large":       func(path string) error { return os.WriteFile(path, []byte(strings.Repeat("#\n", 1<<20)), 0o600) },
+	} {
+		for _, set := range []func(*Options, string){
+			func(o *Options, path string) { o.MeshConfig = path },
+			func(o *Options, path string) { o.MeshNetworks = path },
+		} {
+			o := testOptions(t)
+			path := filepath.Join(t.TempDir(), "file")
+			set(&o, path)
+			if err := make(path); err != nil {
+				t.Fatal(err)
+			}
+			s, err := New(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), path) {
+				t.Errorf("%s: %v", name, err)
+			}
+			if s.Addresses().GRPC != "" {
+				t.Errorf("%s: ADS listened", name)
+			}
+		}
+	}
+	o := testOptions(t)
+	o.MeshConfig = filepath.Join(t.TempDir(), "mesh")
+	write(t, o.MeshConfig, "trustDomain: a.example")
+	s := started(t, o)
+	if err := errors.Join(os.Remove(o.MeshConfig), os.Mkdir(o.MeshConfig, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a finding", func() bool { return len(s.findings()) == 1 && s.findings()[0].Code == "Unreadable" })
+	if got := s.world.Snapshot().Mesh.GetTrustDomain(); got != "a.example" {
+		t.Errorf("trust domain %s", got)
+	}
+}
+
 func TestMeshConfig(t *testing.T) {
 	o := testOptions(t)
 	configMap := func(mesh string) string {
@@ -360,15 +452,19 @@ func TestMeshConfig(t *testing.T) {
 				t.Fatal(err)
 			}
 			run(t, s)
+			if file.has == "" {
+				eventually(t, name+" is not ready", func() bool { return strings.Contains(strings.Join(s.awaited(), ""), "mesh networks that can be used") })
+				if found := s.findings(); len(found) == 0 || found[0].File != o.MeshNetworks {
+					t.Errorf("%s: findings %v, want them in %s", name, found, o.MeshNetworks)
+				}
+				write(t, o.MeshNetworks, "networks: {}")
+			}
 			eventually(t, name+" is ready", s.ready.Load)
 			if got := s.world.Snapshot().Mesh.GetConnectTimeout().AsDuration().String(); got != file.timeout {
 				t.Errorf("%s: connect timeout %s, want %s", name, got, file.timeout)
 			}
 			if n := s.world.Snapshot().Networks; file.has != "" && !slices.Equal(slices.Collect(n.Ranges.All), []string{file.has}) {
 				t.Errorf("%s: networks %v", name, n)
-			}
-			if found := s.world.Findings(); file.has == "" && (len(found) == 0 || found[0].File != o.MeshNetworks) {
-				t.Errorf("%s: findings %v, want them in %s", name, found, o.MeshNetworks)
 			}
 		}
 	})
