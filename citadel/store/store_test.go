@@ -380,8 +380,7 @@ func TestPlugged(t *testing.T) {
 	}
 }
 
-// TestPluggedLinks takes a link to a file that is not there for a file that is missing, not for a part that the operator
-// has left out.
+// TestPluggedLinks takes a link that leads to nothing for a missing file, not for a part that the operator left out.
 func TestPluggedLinks(t *testing.T) {
 	b, err := pki.NewSelfSigned("example", time.Hour, start)
 	if err != nil {

@@ -112,6 +112,9 @@ func nodeOf(i *inspect.Inspection, file, pod string) (*corev3.Node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--proxy=%s: %w", quoted(pod), err)
 	}
+	if i.Snapshot == nil {
+		return nil, i.Refusal
+	}
 	if n := i.PodNode(name, namespace); n != nil {
 		return n, nil
 	}
