@@ -24,7 +24,7 @@ type Kind struct {
 	Plural   string   // as in URLs: virtualservices
 	Cluster  bool     // cluster-scoped: objects have no namespace
 	Istio    bool     // New gives the spec, a proto.Message; else New gives the whole Kubernetes object
-	Security bool     // leaving such an object out would open what it closes
+	Security bool     // a field that is unknown here is an error; a file's object with errors stops the first load
 	New      func() any
 }
 

@@ -55,6 +55,14 @@ type Document struct {
 	// Object is nil where a finding is an error.
 	Object *kinds.Object
 
+	// Kept is nil if there is an Object. Else it is the object without what is wrong, at least as strict as what was
+	// written, or nil if nothing of it can be in force. Cut are the fields, as in findings, that it lacks or that are
+	// replaced by something stricter.
+	Kept *kinds.Object
+	Cut  []string
+
+	read *kinds.Object // what can be read of the object, with nothing in the place of what cannot; nil: nothing
+
 	// Security reports whether the document is, or is most likely meant to be, of a security kind: one whose absence
 	// would open what it closes.
 	Security bool

@@ -36,6 +36,47 @@ func (d *decoder) object(n *node, f *findings) {
 
 // decode makes a document of an object of that kind.
 func (d *decoder) decode(kind *kinds.Kind, n *node, f *findings) Document {
+	text := onlyErrors(f.list)
+	o := d.try(kind, n, f)
+	doc := Document{Key: o.Key, Security: kind.Security, Line: n.line, Column: n.col}
+	if !f.failed() {
+		doc.Object = o
+	}
+	name := o.String()
+	if o.Name == "" {
+		name = kind.Name
+	}
+	if slices.ContainsFunc(f.list, func(d diag.Diagnostic) bool {
+		return d.Severity == diag.Error && (d.Field == "metadata" || strings.HasPrefix(d.Field, "metadata."))
+	}) {
+		doc.Key.Name = ""
+	}
+	if doc.Object == nil && (kind.Istio || len(units(kind)) > 0) && !d.admission() && (d.stored || doc.Key.Name != "") {
+		known := onlyErrors(f.list)
+		if d.review { // what is an error in a review may be none where the object is in force
+			known = text
+		}
+		d.salvage(&doc, n, known)
+	}
+	doc.Findings = f.finish(name)
+	if d.stored {
+		withoutPosition(doc.Findings)
+	}
+	return doc
+}
+
+// salvage sets what of the object can be in force in spite of its errors.
+func (d *decoder) salvage(doc *Document, n *node, known []diag.Diagnostic) {
+	inForce := *d
+	inForce.review = false
+	whole := salvage{d: &inForce, kind: doc.Key.Kind, root: n.clone()}
+	doc.Kept, doc.Cut = whole.run(known), whole.cut
+	readable := salvage{d: &inForce, kind: doc.Key.Kind, root: n.clone(), bare: true}
+	doc.read = readable.run(known)
+}
+
+// try decodes and judges an object. It can be used if f has no error afterwards.
+func (d *decoder) try(kind *kinds.Kind, n *node, f *findings) *kinds.Object {
 	o := &kinds.Object{Key: kinds.Key{Kind: kind}}
 	if d.stored {
 		n.get("metadata").slim()
@@ -56,28 +97,11 @@ func (d *decoder) decode(kind *kinds.Kind, n *node, f *findings) Document {
 	} else {
 		d.key(n, f, o)
 	}
-	doc := Document{Key: o.Key, Security: kind.Security, Line: n.line, Column: n.col}
 	judged := &findings{file: f.file}
 	d.check(o, n, judged)
 	f.addUnrelated(judged.list)
 	d.definition(kind, n, f)
-	if !f.failed() {
-		doc.Object = o
-	}
-	name := o.String()
-	if o.Name == "" {
-		name = kind.Name
-	}
-	if slices.ContainsFunc(f.list, func(d diag.Diagnostic) bool {
-		return d.Severity == diag.Error && (d.Field == "metadata" || strings.HasPrefix(d.Field, "metadata."))
-	}) {
-		doc.Key.Name = ""
-	}
-	doc.Findings = f.finish(name)
-	if d.stored {
-		withoutPosition(doc.Findings)
-	}
-	return doc
+	return o
 }
 
 func (n *node) forget(name string) {

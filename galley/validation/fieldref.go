@@ -91,7 +91,7 @@ func (p fieldRef) number() float64 {
 func (p fieldRef) is(value string) bool { return p.text() == value }
 
 // laxly returns the field, in which Istio's webhook finds no fault. So an API server may store the object, with a
-// warning. Wherever else the field is judged its faults stay errors: the object is not used.
+// warning. Wherever else the field is judged its faults stay errors.
 func (p fieldRef) laxly() fieldRef {
 	p.lax = true
 	return p
@@ -105,9 +105,9 @@ func (p fieldRef) add(severity diag.Severity, code, fix, format string, args ...
 }
 
 // unused ends the warnings of a review about what is an error in force.
-const unused = ": the object can be stored, but is not used"
+const unused = ": the object can be stored, but is not in force as it is written"
 
-// bad reports an error: the object is not used.
+// bad reports an error: the object is not used as it is written.
 func (p fieldRef) bad(fix, format string, args ...any) {
 	p.add(diag.Error, "IST0106", fix, format, args...)
 }

@@ -58,13 +58,10 @@ func server(s fieldRef) {
 		s.missing("tls", "add tls with a mode and a credentialName", "a server of protocol %s needs tls", port.at("protocol").text())
 	case !secure && !tls.absent() && !port.absent():
 		_, plain := slices.BinarySearch([]string{"GRPC", "GRPC-WEB", "HTTP", "HTTP2", "HTTP_PROXY"}, strings.ToUpper(port.at("protocol").text()))
-		if !plain {
-			tls.refuse("use protocol HTTPS or TLS, or remove tls", "a server of protocol %s cannot have tls", port.at("protocol").text())
-		}
-		if !onlyRedirects(tls) {
+		if !plain || !onlyRedirects(tls) {
 			files := slices.ContainsFunc(tlsFiles(), func(f string) bool { return !tls.at(f).empty() })
 			tls.lax = plain && !files && slices.Contains([]string{"", "PASSTHROUGH", "AUTO_PASSTHROUGH"}, tls.at("mode").text())
-			tls.bad("use protocol HTTPS or TLS, or keep only httpsRedirect", "a server of protocol %s cannot have tls", port.at("protocol").text())
+			tls.bad("use protocol HTTPS or TLS, or remove tls but for httpsRedirect of HTTP", "a server of protocol %s cannot have tls", port.at("protocol").text())
 		}
 	case secure:
 		if tls.at("httpsRedirect").is("true") {

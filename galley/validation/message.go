@@ -2,7 +2,6 @@ package validation
 
 import (
 	"encoding/json"
-	"slices"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
@@ -11,10 +10,7 @@ import (
 	"google.golang.org/protobuf/reflect/protorange"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
-	securityv1 "istio.io/api/security/v1"
-
 	"github.com/istiod-lite/istiod-lite/api/diag"
-	"github.com/istiod-lite/istiod-lite/api/jwks"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
 )
@@ -55,16 +51,24 @@ func Message(l limits.Limits, kind *kinds.Kind, meta Metadata, spec proto.Messag
 	if doc.Key = key; faults {
 		doc.Object = nil
 	}
-	if doc.Object != nil {
-		doc.Object.Created = meta.Created // JSON has only seconds
+	if doc.Object == nil && doc.Kept == nil {
+		doc.Kept = Unreadable(l, kind, meta, spec).Kept
+	}
+	for _, o := range []*kinds.Object{doc.Object, doc.Kept, doc.read} {
+		if o != nil {
+			o.Created = meta.Created // JSON has only seconds
+		}
 	}
 	return doc
 }
 
 func messageJSON(meta Metadata, spec proto.Message) ([]byte, error) {
-	body, err := protojson.Marshal(spec)
-	if err != nil {
-		return nil, err
+	body := []byte("null")
+	if spec != nil {
+		var err error
+		if body, err = protojson.Marshal(spec); err != nil {
+			return nil, err
+		}
 	}
 	return json.Marshal(map[string]any{
 		"metadata": map[string]any{"name": meta.Name, "namespace": meta.Namespace, "labels": meta.Labels, "annotations": meta.Annotations},
@@ -84,41 +88,21 @@ func unknown(m protoreflect.Message) (found bool) {
 	return found
 }
 
-// Closed returns the strictest object of a security kind, to stand in for one that cannot be used: an
-// AuthorizationPolicy that denies everything, or, where it is one of action ALLOW, allows nothing; a
-// PeerAuthentication that takes only mTLS; a RequestAuthentication that accepts no token. It selects what spec
-// selects, if that is known and can be used, else the whole namespace. It is nil only where namespace and name cannot
-// be used.
-func Closed(l limits.Limits, kind *kinds.Kind, meta Metadata, spec proto.Message) *kinds.Object {
-	meta.Labels, meta.Annotations = nil, nil
-	partly, whole := kind.New().(proto.Message), kind.New().(proto.Message)
-	if spec != nil {
-		spec.ProtoReflect().Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-			if slices.Contains([]protoreflect.Name{"selector", "targetRef", "targetRefs"}, f.Name()) {
-				partly.ProtoReflect().Set(f, v)
-			}
-			return true
-		})
+// Unreadable returns the document of an object of which no more is known than its metadata and, if it is not nil, its
+// spec. A security object is closed for what it selects.
+func Unreadable(l limits.Limits, kind *kinds.Kind, meta Metadata, spec proto.Message) Document {
+	meta.Labels, meta.Annotations = nil, nil // they may be what is wrong
+	doc := Document{Key: kinds.Key{Kind: kind, Namespace: meta.Namespace, Name: meta.Name}, Security: kind.Security}
+	text, err := messageJSON(meta, spec)
+	if err != nil {
+		text, err = messageJSON(meta, nil)
 	}
-	for _, m := range []proto.Message{partly, whole} {
-		switch p := m.(type) {
-		case *securityv1.AuthorizationPolicy:
-			given, known := spec.(*securityv1.AuthorizationPolicy)
-			switch {
-			case known && given.Action == securityv1.AuthorizationPolicy_ALLOW:
-			case known && given.Action == securityv1.AuthorizationPolicy_AUDIT: // it would not have refused anything
-				p.Action = given.Action
-			default:
-				p.Action, p.Rules = securityv1.AuthorizationPolicy_DENY, []*securityv1.Rule{{}}
-			}
-		case *securityv1.PeerAuthentication:
-			p.Mtls = &securityv1.PeerAuthentication_MutualTLS{Mode: securityv1.PeerAuthentication_MutualTLS_STRICT}
-		case *securityv1.RequestAuthentication:
-			p.JwtRules = []*securityv1.JWTRule{{Issuer: "unusable", Jwks: jwks.Nobody}}
-		}
-		if o := Message(l, kind, meta, m).Object; o != nil {
-			return o
+	f := &findings{}
+	if n, parseErr := parseJSON(text, l.YAMLDepth); err == nil && parseErr == nil {
+		(&decoder{limits: l, stored: true}).key(n, f, &kinds.Object{Key: doc.Key})
+		if !f.failed() {
+			doc.Kept = Closed(l, kind, text)
 		}
 	}
-	return nil
+	return doc
 }

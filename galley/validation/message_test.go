@@ -82,14 +82,14 @@ func TestClosed(t *testing.T) {
 			kinds.PeerAuthentication, &securityv1.PeerAuthentication{Mtls: &securityv1.PeerAuthentication_MutualTLS{Mode: securityv1.PeerAuthentication_MutualTLS_DISABLE}},
 			&securityv1.PeerAuthentication{Mtls: &securityv1.PeerAuthentication_MutualTLS{Mode: securityv1.PeerAuthentication_MutualTLS_STRICT}},
 		},
-		{kinds.RequestAuthentication, &securityv1.RequestAuthentication{Selector: selector, JwtRules: []*securityv1.JWTRule{{}}}, &securityv1.RequestAuthentication{Selector: selector, JwtRules: []*securityv1.JWTRule{{Issuer: "unusable", Jwks: jwks.Nobody}}}},
+		{kinds.RequestAuthentication, &securityv1.RequestAuthentication{Selector: selector, JwtRules: []*securityv1.JWTRule{{}}}, &securityv1.RequestAuthentication{Selector: selector, JwtRules: []*securityv1.JWTRule{{Issuer: "unusable.invalid", Jwks: jwks.Nobody}}}},
 	} {
-		o := validation.Closed(l, c.kind, meta, c.spec)
+		o := validation.Unreadable(l, c.kind, meta, c.spec).Kept
 		if o == nil || !proto.Equal(o.Spec.(proto.Message), c.want) || o.Name != "p" || o.Labels != nil {
 			t.Errorf("%s %v: %+v", c.kind.Name, c.spec, o)
 		}
 	}
-	if o := validation.Closed(l, kinds.AuthorizationPolicy, validation.Metadata{Namespace: "a", Name: "no name"}, nil); o != nil {
+	if o := validation.Unreadable(l, kinds.AuthorizationPolicy, validation.Metadata{Namespace: "a", Name: "no name"}, nil).Kept; o != nil {
 		t.Errorf("%+v", o)
 	}
 }

@@ -23,7 +23,11 @@ import (
 //     meant.
 func Object(l limits.Limits, kind *kinds.Kind, data []byte) Document {
 	d := &decoder{limits: l, stored: true}
-	return d.json(kind, data)
+	doc := d.json(kind, data)
+	if doc.Object == nil && doc.Kept == nil {
+		doc.Kept = Closed(l, kind, data)
+	}
+	return doc
 }
 
 // json reads one object of an API server.

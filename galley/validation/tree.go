@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -78,6 +79,19 @@ func (n *node) remove(name string) {
 			return
 		}
 	}
+}
+
+// clone returns a copy of the tree.
+func (n *node) clone() *node {
+	out := *n
+	out.fields, out.items = slices.Clone(n.fields), slices.Clone(n.items)
+	for i := range out.fields {
+		out.fields[i].value = out.fields[i].value.clone()
+	}
+	for i := range out.items {
+		out.items[i] = out.items[i].clone()
+	}
+	return &out
 }
 
 // describe names a node's type for a message. Values are left out: they may be secret.

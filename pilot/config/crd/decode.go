@@ -258,36 +258,19 @@ func (f *feed) decode(masked []byte) (*kinds.Object, error) {
 	}, nil
 }
 
-// verdict is what became of one version of an object that is no core object.
-type verdict struct {
-	object   *kinds.Object // nil: it cannot be used
-	closed   *kinds.Object // of a security object that cannot be used: what may take its place
-	findings []diag.Diagnostic
-}
-
 // judge decodes an object. A panic is a fault of that object alone.
-func (f *feed) judge(it *item) verdict {
-	key, out := f.key(it.name), verdict{}
+func (f *feed) judge(it *item) validation.Document {
+	key := f.key(it.name)
 	var doc validation.Document
 	if err := safe.Do("crd validation", func() { doc = validation.Object(f.s.opts.Limits, f.kind, it.data) }); err != nil {
 		f.s.opts.Logger.Error("recovered from a panic", "kind", f.kind.Name, "ns", key.Namespace, "name", key.Name, "err", err, "stack", string(err.(*safe.Panic).Stack))
 		doc = validation.Document{Findings: []diag.Diagnostic{{Severity: diag.Error, Code: "Internal", Message: "the object could not be judged: a fault of the server"}}}
+		_ = safe.Do("crd validation", func() { doc.Kept = validation.Closed(f.s.opts.Limits, f.kind, it.data) })
 	}
-	if out.object = doc.Object; out.object != nil {
-		out.object.Key = key
-	} else if f.kind.Security {
-		out.closed = closed(f.s.opts.Limits, key, it.data)
+	for i := range doc.Findings {
+		doc.Findings[i].Object = key.String()
 	}
-	for _, o := range []*kinds.Object{out.object, out.closed} {
-		if o != nil {
-			o.Generation = it.generation
-		}
-	}
-	out.findings = doc.Findings
-	for i := range out.findings {
-		out.findings[i].Object = key.String()
-	}
-	return out
+	return doc
 }
 
 // fingerprint sums up what of an object's metadata and status is read. The API server counts the versions of its spec;

@@ -11,6 +11,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/galley/validation"
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 )
 
@@ -48,8 +49,9 @@ type name struct{ namespace, name string }
 type entry struct {
 	fingerprint uint64
 	uid         string
-	object      *kinds.Object // nil: left out
-	closed      bool          // object only stands in for one that could not be used
+	good        *kinds.Object // the last version that could be used as it is; nil: none
+	object      *kinds.Object // in force; nil: left out
+	beside      *kinds.Object // the last good version, where it is in force beside object; or nil
 }
 
 func newFeed(s *Source, k *kinds.Kind, only Restriction) *feed {
@@ -252,40 +254,58 @@ func (f *feed) apply(it *item) {
 		object, err := f.object(it)
 		if err != nil {
 			// No API server sends it. What was before stays in force.
-			f.note(key, transition{}, []diag.Diagnostic{unusable(key, err.Error())})
+			f.note(key, transition{}, []diag.Diagnostic{unusable(key, "the object cannot be used: "+err.Error())}, transition{})
 			return
 		}
 		f.entries[it.name] = entry{fingerprint: it.fingerprint}
-		f.note(key, transition{existed: existed, now: object}, nil)
+		f.note(key, transition{existed: existed, now: object}, nil, transition{})
 		return
 	}
-	v, next := f.judge(it), entry{fingerprint: it.fingerprint, uid: it.uid}
-	switch {
-	case v.object != nil:
-		next.object = v.object
-		if old.object != nil && old.object.Generation == v.object.Generation && config.Equal(old.object, v.object) {
-			next.object = old.object
-		}
-	case old.object != nil && !old.closed && old.uid == it.uid:
-		next.object = old.object
-		v.findings = append(v.findings, unusable(key, "its last good version stays in force"))
-	case v.closed != nil:
-		next.object, next.closed = v.closed, true
-		v.findings = append(v.findings, unusable(key, "until it can, the strictest one of its kind is in force for what it selects"))
-	default:
-		v.findings = append(v.findings, unusable(key, "it is left out"))
+	doc, next := f.judge(it), entry{fingerprint: it.fingerprint, uid: it.uid}
+	if old.uid == it.uid {
+		next.good = old.good
+	}
+	force := doc.InForce(next.good)
+	if force.Why != "" {
+		doc.Findings = append(doc.Findings, unusable(key, force.Why))
+	}
+	next.object, next.beside = f.keyed(force.Object, old.object, it), f.keyed(force.Beside, old.beside, it)
+	if doc.Object != nil {
+		next.good = next.object
 	}
 	f.entries[it.name] = next
-	f.note(key, transition{old.object != nil, old.object, next.object}, v.findings)
+	f.note(key, transition{old.object != nil, old.object, next.object}, doc.Findings, transition{old.beside != nil, old.beside, next.beside})
 }
 
-func unusable(key kinds.Key, instead string) diag.Diagnostic {
-	return diag.Diagnostic{Severity: diag.Error, Code: "Unusable", Object: key.String(), Message: "the object cannot be used: " + instead}
+// keyed returns an object that is in force with its key, or the one that was in force before if nothing of it differs.
+func (f *feed) keyed(o, old *kinds.Object, it *item) *kinds.Object {
+	if o == nil || o == old {
+		return o
+	}
+	out := *o
+	out.Cluster = f.s.opts.Cluster
+	if out.Generation == 0 {
+		out.Generation = it.generation
+	}
+	if old != nil && old.Generation == out.Generation && config.Equal(old, &out) {
+		return old
+	}
+	return &out
 }
 
-func (f *feed) note(key kinds.Key, t transition, findings []diag.Diagnostic) {
+func unusable(key kinds.Key, why string) diag.Diagnostic {
+	return diag.Diagnostic{Severity: diag.Error, Code: "Unusable", Object: key.String(), Message: why}
+}
+
+// note records what became of an object, and of the last good version that is in force beside it.
+func (f *feed) note(key kinds.Key, t transition, findings []diag.Diagnostic, beside transition) {
 	f.s.mu.Lock()
 	defer f.s.mu.Unlock()
+	if beside.was != beside.now {
+		of := key
+		of.Name += validation.LastGood
+		f.s.changed(of, beside.existed, beside.was, beside.now)
+	}
 	if t.was != t.now {
 		f.s.changed(key, t.existed, t.was, t.now)
 	}
@@ -306,6 +326,9 @@ func (f *feed) remove(n name) {
 	delete(f.there, n)
 	if key := f.key(n); f.core != nil || old.object != nil {
 		f.s.changed(key, true, old.object, nil)
+	}
+	if old.beside != nil {
+		f.s.changed(old.beside.Key, true, old.beside, nil)
 	}
 	f.s.complain(f.key(n), nil)
 }

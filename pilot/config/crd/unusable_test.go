@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	networkingv1 "istio.io/api/networking/v1"
+	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 	securityv1 "istio.io/api/security/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
@@ -62,7 +64,7 @@ func TestSecurityObjectsFailClosed(t *testing.T) {
 		return len(unusable) == 8 && unusable["AuthorizationPolicy a/bad"]
 	})
 
-	// A good version counts, and then stays when the next is bad; of another object by that name it does not.
+	// A policy that only allows does so by what can be read of its newest version.
 	a.put(policies, "a", "bad", policy("p1", "1"))
 	principal := func() string {
 		p := r.get(kinds.AuthorizationPolicy, "a", "bad").Spec.(*securityv1.AuthorizationPolicy)
@@ -73,21 +75,61 @@ func TestSecurityObjectsFailClosed(t *testing.T) {
 	}
 	until(t, "mended", func() bool { return principal() == "p1" })
 	a.put(policies, "a", "bad", policy(1, "1"))
-	until(t, "found", func() bool {
-		return strings.Contains(fmt.Sprint(r.Findings()), "AuthorizationPolicy a/bad: the object cannot be used: its last good version")
-	})
-	if principal() != "p1" {
-		t.Error("the last good version is gone")
+	until(t, "the new version, which allows nothing that can be read", func() bool { return principal() == "" })
+	a.put(policies, "a", "bad", policy("p2", "1"))
+	until(t, "mended again", func() bool { return principal() == "p2" })
+
+	// A policy that denies stays in force, and what can be read of the next one is in force beside it.
+	denies := func(paths ...any) object {
+		rules := []any{}
+		for _, p := range paths {
+			rules = append(rules, object{"to": []any{object{"operation": object{"paths": []any{p}}}}})
+		}
+		return object{"metadata": object{"uid": "3"}, "spec": object{"action": "DENY", "rules": rules}}
 	}
-	a.put(policies, "a", "bad", policy(1, "2"))
-	until(t, "closed", func() bool { return principal() == "" })
-	// What only stands in is no good version: the next bad one closes what it selects itself.
-	other := policy(1, "2")
-	other["spec"].(object)["selector"] = object{"matchLabels": object{"app": "y"}}
-	a.put(policies, "a", "bad", other)
-	until(t, "closed for others", func() bool {
-		return r.get(kinds.AuthorizationPolicy, "a", "bad").Spec.(*securityv1.AuthorizationPolicy).Selector.MatchLabels["app"] == "y"
-	})
+	inForce := func(name string) string {
+		o := r.get(kinds.AuthorizationPolicy, "a", name)
+		if o == nil {
+			return "none"
+		}
+		p := o.Spec.(*securityv1.AuthorizationPolicy)
+		text := p.Action.String()
+		for _, rule := range p.Rules {
+			for _, to := range rule.To {
+				text += " " + to.Operation.Paths[0]
+			}
+			if len(rule.To) == 0 {
+				text += " all"
+			}
+		}
+		return text
+	}
+	a.put(policies, "a", "guard", denies("/a"))
+	until(t, "denied", func() bool { return inForce("guard") == "DENY /a" })
+	a.put(policies, "a", "guard", denies("/b", 1))
+	until(t, "both denied", func() bool { return inForce("guard") == "DENY /b" && inForce("guard@last-good") == "DENY /a" })
+	a.put(policies, "a", "guard", denies(1))
+	until(t, "the last good one alone", func() bool { return inForce("guard") == "DENY /a" && inForce("guard@last-good") == "none" })
+	a.put(policies, "a", "guard", denies("/c", 1))
+	until(t, "both denied again", func() bool { return inForce("guard@last-good") == "DENY /a" })
+	a.drop(policies, "a", "guard")
+	until(t, "both gone", func() bool { return inForce("guard") == "none" && inForce("guard@last-good") == "none" })
+
+	// One that allows everything and becomes one that denies is in force with what can be read of that.
+	opens := object{"metadata": object{"uid": "4"}, "spec": object{"rules": []any{object{}}}}
+	a.put(policies, "a", "open", opens)
+	until(t, "allowed", func() bool { return inForce("open") == "ALLOW all" })
+	closes := denies("/a", 1)
+	closes["metadata"] = object{"uid": "4"}
+	a.put(policies, "a", "open", closes)
+	until(t, "denied", func() bool { return inForce("open") == "DENY /a" && inForce("open@last-good") == "ALLOW all" })
+	closes = denies(1)
+	closes["metadata"] = object{"uid": "4"}
+	a.put(policies, "a", "open", closes)
+	until(t, "all denied", func() bool { return inForce("open") == "DENY all" && inForce("open@last-good") == "ALLOW all" })
+	a.put(policies, "a", "open", opens)
+	until(t, "allowed again", func() bool { return inForce("open") == "ALLOW all" && inForce("open@last-good") == "none" })
+
 	a.drop(policies, "a", "bad")
 	until(t, "gone", func() bool {
 		return r.get(kinds.AuthorizationPolicy, "a", "bad") == nil && !strings.Contains(fmt.Sprint(r.Findings()), "a/bad")
@@ -98,11 +140,11 @@ func TestOtherObjectsThatCannotBeUsed(t *testing.T) {
 	t.Parallel()
 	a := newAPIServer(t, kinds.Sidecar)
 	const sidecars = "sidecars.networking.istio.io"
-	a.put(sidecars, "a", "s", object{"spec": object{"egress": 1}})
+	a.put(sidecars, "a", "s", object{"spec": object{"egress": 1, "outboundTrafficPolicy": object{"mode": "ALLOW_ANY"}}})
 	a.put(sidecars, "a", "newer", object{"spec": object{"newerField": 1, "egress": []any{object{"hosts": []any{"./*"}}}}})
 	r := read(t, a, Options{Kinds: []*kinds.Kind{kinds.Sidecar}})
 	r.synced()
-	if r.get(kinds.Sidecar, "a", "s") != nil || hostOf(r.get(kinds.Sidecar, "a", "newer")) != "./*" {
+	if hostOf(r.get(kinds.Sidecar, "a", "s")) != "~/*" || hostOf(r.get(kinds.Sidecar, "a", "newer")) != "./*" {
 		t.Error("left out what is good, or not what is bad")
 	}
 	if d := r.finding("UnknownField"); d.Severity != diag.Warning || d.Object != "Sidecar a/newer" || d.Field != "spec.newerField" {
@@ -116,4 +158,11 @@ func TestOtherObjectsThatCannotBeUsed(t *testing.T) {
 	if hostOf(r.get(kinds.Sidecar, "a", "s")) != "./*" {
 		t.Error("the last good version is gone")
 	}
+	restricts := sidecar("./*")
+	restricts["spec"].(object)["outboundTrafficPolicy"] = object{"mode": "REGISTRY_ONLY"}
+	restricts["spec"].(object)["inboundConnectionPool"] = 1
+	a.put(sidecars, "a", "s", restricts)
+	until(t, "a version that restricts more", func() bool {
+		return r.get(kinds.Sidecar, "a", "s").Spec.(*networkingv1.Sidecar).OutboundTrafficPolicy.GetMode() == networkingv1alpha3.OutboundTrafficPolicy_REGISTRY_ONLY
+	})
 }

@@ -60,6 +60,7 @@ type content struct {
 // held is an object in force, and where it is written.
 type held struct {
 	object    *kinds.Object
+	good      *kinds.Object // its last version that could be used as it is; nil: none
 	line, col int
 	lines     int // of its document when it was read, with what separates it from the next
 }
@@ -305,30 +306,35 @@ func (c *content) take(r validation.Result, lines int, security bool) {
 		}
 		return
 	}
+	good := c.good()
 	c.objects, c.templates = c.objectsAfter(r, lines), r.Templates
-	there := map[kinds.Key]bool{}
-	for _, h := range c.objects {
-		there[h.object.Key] = true
-	}
 	c.findings = nil
 	for _, d := range r.Documents {
-		instead := "until it is mended, the object is not used"
-		switch {
-		case d.Key.Name == "":
-			instead = "until it is mended, the document is not used, and objects that the file held before stay in force"
-		case there[d.Key]:
-			instead = "until it is mended, the object's last good version stays in force"
+		instead := "the document is not used, and objects that the file held before stay in force"
+		if d.Key.Name != "" {
+			instead = d.InForce(good[d.Key]).Instead
 		}
 		for _, f := range d.Findings {
 			if f.Severity == diag.Error {
 				if d.Security {
 					c.unsafe = append(c.unsafe, f)
 				}
-				f.Fix = join(f.Fix, instead)
+				f.Fix = join(f.Fix, "until it is mended, "+instead)
 			}
 			c.findings = append(c.findings, f)
 		}
 	}
+}
+
+// good returns the last good versions of objects that are in force.
+func (c *content) good() map[kinds.Key]*kinds.Object {
+	out := map[kinds.Key]*kinds.Object{}
+	for _, h := range c.objects {
+		if h.good != nil {
+			out[h.good.Key] = h.good
+		}
+	}
+	return out
 }
 
 // instead returns what is in force while the file cannot be used.
@@ -374,6 +380,7 @@ func (c *content) objectsAfter(r validation.Result, lines int) []held {
 			before[h.object.Key] = h
 		}
 	}
+	good := c.good()
 	var objects []held
 	vague := map[*kinds.Kind]bool{} // kinds of documents that do not name their object; nil is any
 	for i, d := range r.Documents {
@@ -381,18 +388,25 @@ func (c *content) objectsAfter(r validation.Result, lines int) []held {
 		if i+1 < len(r.Documents) {
 			end = r.Documents[i+1].Line
 		}
-		switch {
-		case d.Object != nil:
-			objects = append(objects, held{d.Object, d.Line, d.Column, end - d.Line})
-			delete(before, d.Object.Key)
-		case d.Key.Name != "":
-			if h, ok := before[d.Key]; ok {
-				objects = append(objects, held{h.object, d.Line, d.Column, end - d.Line})
-				delete(before, d.Key)
-			}
-		default:
+		if d.Object == nil && d.Key.Name == "" {
 			vague[d.Key.Kind] = true
+			continue
 		}
+		last := good[d.Key]
+		if d.Object != nil {
+			last = d.Object
+		}
+		force := d.InForce(last)
+		for _, o := range []*kinds.Object{force.Object, force.Beside} {
+			if o != nil {
+				objects = append(objects, held{o, last, d.Line, d.Column, end - d.Line})
+				delete(before, o.Key)
+			}
+		}
+		delete(good, d.Key)
+		beside := d.Key
+		beside.Name += validation.LastGood
+		delete(before, beside)
 	}
 	// An object that is gone may be what a faulty document means.
 	for _, h := range c.objects {

@@ -35,7 +35,7 @@ func TestFirstLoad(t *testing.T) {
 	for _, c := range w.batches[0] {
 		order = append(order, c.String())
 	}
-	want := "Namespace z, Service default/c, VirtualService default/a, VirtualService default/b"
+	want := "Namespace z, Service default/c, VirtualService default/a, VirtualService default/b, VirtualService default/bad"
 	if got := strings.Join(order, ", "); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}

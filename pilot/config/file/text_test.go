@@ -34,7 +34,7 @@ func TestTexts(t *testing.T) {
 	if err := s.Run(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if want := filepath.Join(dir, "a.yaml") + ":1:1 " + filepath.Join(dir, "odd.txt") + ":1:1 " + Stdin + ":1:1"; strings.Join(got, " ") != want {
+	if want := filepath.Join(dir, "a.yaml") + ":1:1 " + filepath.Join(dir, "odd.txt") + ":1:1 " + filepath.Join(dir, "bad.yaml") + ":1:1 " + Stdin + ":1:1"; strings.Join(got, " ") != want {
 		t.Errorf("got %v, want %s", got, want)
 	}
 	if f := s.Findings(); len(f) != 1 || f[0].File != filepath.Join(dir, "bad.yaml") || f[0].Line != 11 {

@@ -179,14 +179,14 @@ func TestFixSaysWhatIsInForce(t *testing.T) {
 		})
 	}
 	check("Syntax", "nothing in the file is used")
-	check("UnknownField", "until it is mended, the object is not used")
+	check("UnknownField", "until it is mended, the rest of the object is in force")
 	w.write("syntax.yaml", vs("s", "s"))
 	w.write("field.yaml", vs("f", "f"))
 	w.expect("f=f s=s")
 	w.write("syntax.yaml", vs("s", "s")+"a: [\n")
 	w.write("field.yaml", vs("f", "f")+"  htpp: []\n")
 	check("Syntax", "the file's last good content stays in force")
-	check("UnknownField", "until it is mended, the object's last good version stays in force")
+	check("UnknownField", "until it is mended, its last good version stays in force")
 }
 
 func TestRefusalTellsAllFindings(t *testing.T) {

@@ -33,8 +33,9 @@ type watched struct {
 // entry is one object as the server sent it, and what is in force of it.
 type entry struct {
 	digest   [sha256.Size]byte // of the resource
-	object   *kinds.Object     // nil: left out
-	standIn  bool              // object is the strictest one of its kind
+	good     *kinds.Object     // the last version that could be used as it is; nil: none
+	object   *kinds.Object     // in force; nil: left out
+	beside   *kinds.Object     // the last good version, where it is in force beside object; or nil
 	findings []diag.Diagnostic
 }
 
@@ -64,14 +65,15 @@ func (w *watched) take(l limits.Limits, resources []*anypb.Any) (changes []kinds
 			next[name] = e
 		}
 	}
-	for name, e := range next {
-		if old := w.entries[name]; e.object != nil && (old == nil || old.object != e.object) {
-			changes = append(changes, kinds.Change{Key: e.object.Key, Object: e.object})
+	before, after := inForce(w.entries), inForce(next)
+	for key, o := range after {
+		if before[key] != o {
+			changes = append(changes, kinds.Change{Key: key, Object: o})
 		}
 	}
-	for name, old := range w.entries {
-		if e := next[name]; old.object != nil && (e == nil || e.object == nil) {
-			changes = append(changes, kinds.Change{Key: old.object.Key})
+	for key := range before {
+		if after[key] == nil {
+			changes = append(changes, kinds.Change{Key: key})
 		}
 	}
 	emptied = !w.answered && len(next) == 0 && len(w.entries) > 0
@@ -97,44 +99,57 @@ func (w *watched) read(l limits.Limits, r *anypb.Any) (*entry, string, error) {
 	}
 	meta := validation.Metadata{Namespace: ns, Name: short, Labels: m.GetMetadata().GetLabels(), Annotations: m.GetMetadata().GetAnnotations()}
 	spec, err := w.open(l, m, len(r.GetValue()), &meta)
+	var doc validation.Document
 	if err != nil {
-		e.findings = []diag.Diagnostic{{Severity: diag.Error, Code: "Unusable", Object: w.kind.Name + " " + name, Message: err.Error()}}
+		doc = validation.Unreadable(l, w.kind, meta, spec)
+		doc.Findings = []diag.Diagnostic{{Severity: diag.Error, Code: "Unusable", Object: w.kind.Name + " " + name, Message: err.Error()}}
 	} else {
-		doc := validation.Message(l, w.kind, meta, spec)
-		e.object, e.findings = relayed(doc.Object), doc.Findings
+		doc = validation.Message(l, w.kind, meta, spec)
 	}
-	var instead string
-	switch {
-	case e.object != nil:
-		if old != nil && old.object != nil && config.Equal(old.object, e.object) {
-			e.object = old.object
-		}
-		return e, name, nil
-	case old != nil && old.object != nil && !old.standIn:
-		e.object, instead = old.object, "its last good version stays in force"
-	case w.kind.Security:
-		if e.object = relayed(validation.Closed(l, w.kind, meta, spec)); e.object == nil {
-			return nil, "", fmt.Errorf("%s: %s", name, e.findings[0].Message)
-		}
-		if old != nil && old.object != nil && config.Equal(old.object, e.object) {
-			e.object = old.object
-		}
-		e.standIn, instead = true, "until it can, the strictest one of its kind is in force for what it selects"
-	default:
-		instead = "it is left out"
+	if old == nil {
+		old = &entry{}
 	}
-	e.findings = append(e.findings, diag.Diagnostic{
-		Severity: diag.Error, Code: "Unusable", Object: w.kind.Name + " " + name, Message: "the object cannot be used: " + instead,
-	})
+	force := doc.InForce(old.good)
+	if force.Object == nil && w.kind.Security {
+		return nil, "", fmt.Errorf("%s: %s", name, doc.Findings[0].Message)
+	}
+	e.object, e.beside, e.good, e.findings = relayed(force.Object, old.object), relayed(force.Beside, old.beside), old.good, doc.Findings
+	if doc.Object != nil {
+		e.good = e.object
+	}
+	if force.Why != "" {
+		e.findings = append(e.findings, diag.Diagnostic{
+			Severity: diag.Error, Code: "Unusable", Object: w.kind.Name + " " + name, Message: force.Why,
+		})
+	}
 	return e, name, nil
 }
 
-// relayed marks an object, which is new, as one that another control plane serves.
-func relayed(o *kinds.Object) *kinds.Object {
-	if o != nil {
-		o.Relayed = true
+// inForce returns the objects that are in force, by key.
+func inForce(entries map[string]*entry) map[kinds.Key]*kinds.Object {
+	out := make(map[kinds.Key]*kinds.Object, len(entries))
+	for _, e := range entries {
+		for _, o := range []*kinds.Object{e.object, e.beside} {
+			if o != nil {
+				out[o.Key] = o
+			}
+		}
 	}
-	return o
+	return out
+}
+
+// relayed marks an object as one that another control plane serves. It returns the one that was in force before if
+// nothing of it differs.
+func relayed(o, old *kinds.Object) *kinds.Object {
+	if o == nil || o == old {
+		return o
+	}
+	out := *o
+	out.Relayed = true
+	if old != nil && config.Equal(old, &out) {
+		return old
+	}
+	return &out
 }
 
 // open returns the spec of a resource, and completes its metadata. The spec is nil where it cannot be decoded.

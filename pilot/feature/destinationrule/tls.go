@@ -10,6 +10,7 @@ import (
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
@@ -37,7 +38,7 @@ func secure(t *networkingv1alpha3.ClientTLSSettings, o feature.PolicyTLS, c *clu
 		sans = append(sans, &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: n}})
 	}
 	certificate, root := envoy.FileSecret("file-cert:"+t.ClientCertificate+"~"+t.PrivateKey), envoy.FileSecret("file-root:"+cmp.Or(t.CaCertificates, "system"))
-	if t.CredentialName != "" && o.Credentials {
+	if t.CredentialName != "" && o.Credentials || t.CredentialName == names.NoCredential {
 		certificate, root = envoy.Credential(t.CredentialName), envoy.CACredential(t.CredentialName)
 	}
 	if t.Mode == networkingv1alpha3.ClientTLSSettings_MUTUAL {

@@ -1,0 +1,272 @@
+package validation
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+)
+
+// maxRounds bounds how often an object is judged again after faults were cut out of it.
+const maxRounds = 12
+
+// salvage makes of an object with errors one that can be in force. It leaves each wrong field out by itself, or, if the
+// object would restrict less without the field, replaces it by something at least as strict. The tables in units.go say
+// which. The tree is changed.
+type salvage struct {
+	d    *decoder
+	kind *kinds.Kind
+	root *node
+	bare bool // nothing replaces what is wrong: the result is what can be read of the object
+
+	settled map[*node]bool // the values that replace wrong ones
+	cut     []string       // paths of the fields that were left out or replaced
+	nothing bool           // nothing of the object can be in force
+	patched bool           // a patch of an EnvoyFilter was left out
+}
+
+// step leads from a value to one within it.
+type step struct {
+	parent *node
+	name   string // of the field, or anyEntry
+	node   *node
+}
+
+// anyEntry is the name of a step to an entry of a list.
+const anyEntry = "[]"
+
+// run returns the object without its faults, or nil if nothing of it can be in force. faults are the errors that are
+// known.
+func (s *salvage) run(faults []diag.Diagnostic) *kinds.Object {
+	s.settled = map[*node]bool{}
+	for round := range maxRounds {
+		if round == maxRounds-2 { // none of what was read is used
+			faults = []diag.Diagnostic{{Severity: diag.Error, Field: "spec"}}
+		}
+		if s.remove(faults); s.nothing {
+			return nil
+		}
+		f := &findings{}
+		o := s.d.try(s.kind, s.root, f)
+		if faults = onlyErrors(f.list); len(faults) == 0 {
+			return o
+		}
+	}
+	return nil
+}
+
+func onlyErrors(list []diag.Diagnostic) []diag.Diagnostic {
+	return slices.DeleteFunc(slices.Clone(list), func(d diag.Diagnostic) bool { return d.Severity != diag.Error })
+}
+
+// remove cuts the faults that one judgment found out of the tree.
+func (s *salvage) remove(faults []diag.Diagnostic) {
+	chains, found := make([][]step, len(faults)), make([]bool, len(faults))
+	for i, d := range faults { // before anything moves
+		chains[i], found[i] = s.root.follow(d.Field)
+	}
+	gone := map[*node]bool{}
+	for i, d := range faults {
+		chain := chains[i]
+		if slices.ContainsFunc(chain, func(at step) bool { return gone[at.node] }) {
+			continue
+		}
+		if len(chain) == 0 || chain[0].name != "spec" {
+			s.nothing = true
+		}
+		if s.nothing {
+			return
+		}
+		if !slices.Contains(s.cut, d.Field) {
+			s.cut = append(s.cut, d.Field)
+		}
+		gone[s.removeOne(chain, found[i], d)] = true
+	}
+	if s.patched && !s.bare {
+		s.keepFilters()
+	}
+}
+
+// removeOne cuts one fault out, and returns the value that was removed or replaced. found reports whether the chain
+// leads to the field that is at fault, and not to what should hold it.
+func (s *salvage) removeOne(chain []step, found bool, d diag.Diagnostic) *node {
+	at := len(chain) - 1
+	if d.Code == "UnknownField" && found && !s.kind.Security {
+		if _, u := s.unit(chain[:at]); u == nil || !u.exact {
+			// istiod does not know the field either: the rest has the same meaning without it.
+			chain[at].parent.drop(chain[at].node)
+			return chain[at].node
+		}
+	}
+	for at >= 0 {
+		here := chain[at]
+		k, u := s.unit(chain[:at+1])
+		switch {
+		case u == nil, k < at && u.loose(chain[k+1:at+1]):
+			if at == 0 {
+				s.nothing = true
+				return here.node
+			}
+			here.parent.drop(here.node)
+		case k < at: // too important to be missing
+			at--
+			continue
+		case s.settled[here.node]: // what replaced it is wrong, too
+			at--
+			continue
+		default:
+			if u.close != nil && !s.bare {
+				s.settled[here.node] = true
+				if u.close(s, chain[:at+1], u.field(chain, k, d.Field)) || s.nothing {
+					return here.node
+				}
+			}
+			if at == 0 {
+				s.nothing = true
+				return here.node
+			}
+			here.parent.drop(here.node)
+		}
+		if here.name != anyEntry || len(here.parent.items) > 0 {
+			return here.node
+		}
+		at-- // an empty list has another meaning
+	}
+	s.nothing = true
+	return nil
+}
+
+// unit returns the innermost unit that holds the last value of a chain, or is it, and its index in the chain. It
+// returns nil if there is none.
+func (s *salvage) unit(chain []step) (int, *unit) {
+	list := units(s.kind)
+	for k := len(chain) - 1; k >= 0; k-- {
+		for i := range list {
+			if matches(list[i].path, chain[:k+1]) {
+				return k, &list[i]
+			}
+		}
+	}
+	return 0, nil
+}
+
+// loose reports whether a value within the unit can be left out by itself.
+func (u *unit) loose(chain []step) bool {
+	return slices.ContainsFunc(u.free, func(p string) bool {
+		prefix, deep := strings.CutSuffix(p, ".**")
+		if n := strings.Count(prefix, ".") + 1; deep && len(chain) > n {
+			chain = chain[:n]
+		}
+		return matches(prefix, chain)
+	})
+}
+
+// field returns the name of the field of the unit that a fault is in, or is missing, "" for the unit as a whole.
+func (u *unit) field(chain []step, k int, path string) string {
+	if k+1 < len(chain) {
+		return chain[k+1].name
+	}
+	if steps := split(path); k+1 < len(steps) {
+		return steps[k+1]
+	}
+	return ""
+}
+
+// matches reports whether a pattern is of the names of a chain: "spec.http.[].match", with * for any name.
+func matches(pattern string, chain []step) bool {
+	if strings.Count(pattern, ".")+1 != len(chain) {
+		return false
+	}
+	i := 0
+	for name := range strings.SplitSeq(pattern, ".") {
+		if name != "*" && name != chain[i].name {
+			return false
+		}
+		i++
+	}
+	return true
+}
+
+// split returns the names and indices of the path of a finding.
+func split(path string) []string {
+	var out []string
+	for path != "" {
+		if rest, ok := strings.CutPrefix(path, "["); ok {
+			if quoted, err := strconv.QuotedPrefix(rest); err == nil {
+				name, _ := strconv.Unquote(quoted)
+				out, path = append(out, name), strings.TrimPrefix(rest[len(quoted):], "]")
+				continue
+			}
+			name, rest, _ := strings.Cut(rest, "]")
+			out, path = append(out, name), rest
+			continue
+		}
+		path = strings.TrimPrefix(path, ".")
+		end := strings.IndexAny(path, ".[")
+		if end < 0 {
+			end = len(path)
+		}
+		out, path = append(out, path[:end]), path[end:]
+	}
+	return out
+}
+
+// follow returns the steps to the value at the path of a finding. It reports false if only what should hold the value
+// is there.
+func (n *node) follow(path string) ([]step, bool) {
+	var chain []step
+	for _, name := range split(path) {
+		next := step{parent: n, name: name}
+		if i, err := strconv.Atoi(name); err == nil && n.shape == list {
+			if i < 0 || i >= len(n.items) {
+				return chain, false
+			}
+			next.name, next.node = anyEntry, n.items[i]
+		} else if next.node = n.get(name); next.node == nil {
+			return chain, false
+		}
+		chain, n = append(chain, next), next.node
+	}
+	return chain, len(chain) > 0
+}
+
+// drop removes a value from a list or a mapping, from this one with all fields of its name.
+func (n *node) drop(v *node) {
+	n.items = slices.DeleteFunc(n.items, func(i *node) bool { return i == v })
+	for _, f := range n.fields {
+		if f.value == v {
+			n.fields = slices.DeleteFunc(n.fields, func(g field) bool { return g.name == f.name })
+			return
+		}
+	}
+}
+
+// set sets a field of a mapping.
+func (n *node) set(name string, v *node) {
+	n.fields = append(slices.DeleteFunc(n.fields, func(f field) bool { return f.name == name }), field{n.pos, name, v})
+}
+
+// keep removes all fields of a mapping but those of the names.
+func (n *node) keep(names ...string) {
+	n.fields = slices.DeleteFunc(n.fields, func(f field) bool { return !slices.Contains(names, f.name) })
+}
+
+// become makes a value another one, at its place in the text.
+func (n *node) become(v *node) {
+	at := n.pos
+	*n = *v
+	n.pos = at
+}
+
+// parsed returns the tree of JSON text that is part of this program.
+func parsed(text string) *node {
+	n, err := parseJSON([]byte(text), 10)
+	if err != nil {
+		panic(err)
+	}
+	return n
+}
+
+func word(s string) *node { return &node{shape: text, value: s} }

@@ -1,0 +1,272 @@
+package validation
+
+import (
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/istiod-lite/istiod-lite/api/jwks"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/limits"
+)
+
+// inStore returns the document of an object as an API server has it. spec is YAML.
+func inStore(t *testing.T, kind *kinds.Kind, spec string) Document {
+	t.Helper()
+	body, err := yaml.YAMLToJSON([]byte(spec))
+	if err != nil {
+		t.Fatalf("%v: %s", err, spec)
+	}
+	return Object(limits.Default(), kind, []byte(`{"metadata": {"name": "o", "namespace": "store"}, "spec": `+string(body)+`}`))
+}
+
+const someKeys = `jwks: '{"keys": [{"kty": "oct", "k": "YQ"}]}'`
+
+// TestOneWrongField has an object of each kind with faults, and what of it is in force: without the wrong field alone,
+// or closed.
+func TestOneWrongField(t *testing.T) {
+	noServer := `{mode: SIMPLE, credentialName: "invalid://"}`
+	nobody := `jwks: '` + jwks.Nobody + `'`
+	for _, c := range []struct {
+		kind          *kinds.Kind
+		written, kept string // kept is "" if nothing is in force
+	}{
+		// A wrong number beside what restricts.
+		{kinds.Sidecar, `{outboundTrafficPolicy: {mode: REGISTRY_ONLY}, egress: [{hosts: ["./*", "store"]}]}`, `{outboundTrafficPolicy: {mode: REGISTRY_ONLY}, egress: [{hosts: ["./*"]}]}`},
+		{
+			kinds.DestinationRule, `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE, sni: c.d}, connectionPool: {tcp: {maxConnections: -1, connectTimeout: 1s}}}}`,
+			`{host: a.b, trafficPolicy: {tls: {mode: SIMPLE, sni: c.d}, connectionPool: {tcp: {connectTimeout: 1s}}}}`,
+		},
+		{
+			kinds.VirtualService, `{hosts: [a.b], http: [{match: [{uri: {prefix: /admin}}], directResponse: {status: 403}}, {route: [{destination: {host: a.b}}], retries: {attempts: 2, retryOn: nonsense-word}}]}`,
+			`{hosts: [a.b], http: [{match: [{uri: {prefix: /admin}}], directResponse: {status: 403}}, {route: [{destination: {host: a.b}}], retries: {attempts: 2}}]}`,
+		},
+		{
+			kinds.DestinationRule, `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE, caCertificates: /c, subjectAltNames: [x]}, connectionPool: {http: {idleTimeout: 87600h}}}}`,
+			`{host: a.b, trafficPolicy: {tls: {mode: SIMPLE, caCertificates: /c, subjectAltNames: [x]}, connectionPool: {http: {}}}}`,
+		},
+		{
+			kinds.Sidecar, `{egress: [{hosts: ["~/*"]}], outboundTrafficPolicy: {mode: REGISTRY_ONLY}, inboundConnectionPool: {tcp: {connectTimeout: 9600h}}}`,
+			`{egress: [{hosts: ["~/*"]}], outboundTrafficPolicy: {mode: REGISTRY_ONLY}, inboundConnectionPool: {tcp: {}}}`,
+		},
+		{
+			kinds.VirtualService, `{hosts: [a.b], http: [{match: [{uri: {prefix: /admin}}], directResponse: {status: 403}}, {timeout: 9600h, route: [{destination: {host: a.b}}]}]}`,
+			`{hosts: [a.b], http: [{match: [{uri: {prefix: /admin}}], directResponse: {status: 403}}, {route: [{destination: {host: a.b}}]}]}`,
+		},
+
+		// DestinationRules with TLS settings.
+		{kinds.DestinationRule, `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE, sni: ` + strings.Repeat("a", 300) + `}}}`, `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}}}`},
+		{kinds.DestinationRule, `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}, retryBudget: {budgetInterval: 0.0001s}}}`, `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}, retryBudget: {}}}`},
+		{kinds.DestinationRule, `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}, loadBalancer: {consistentHash: {maglev: {tableSize: "1"}}}}}`, `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}, loadBalancer: {consistentHash: {}}}}`},
+		{kinds.DestinationRule, `{host: a.b, trafficPolicy: {tls: {mode: ISTIO_MUTUAL, insecureSkipVerify: true, caCertificates: /c}}}`, `{host: a.b, trafficPolicy: {tls: {mode: ISTIO_MUTUAL, caCertificates: /c}}}`},
+		{kinds.DestinationRule, `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}, portLevelSettings: [{tls: {mode: DISABLE}}]}}`, `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}}}`},
+		{kinds.DestinationRule, `{host: a.b, exportTo: [".", "*"], trafficPolicy: {tls: {mode: SIMPLE}}}`, `{host: a.b, exportTo: ["*"], trafficPolicy: {tls: {mode: SIMPLE}}}`},
+		{kinds.DestinationRule, `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}}, subsets: [{labels: {v: "1"}}]}`, `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}}}`},
+		{kinds.DestinationRule, `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}}, subsets: [{name: a}, {name: a}]}`, `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}}, subsets: [{name: a}]}`},
+		{kinds.DestinationRule, `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}, loadBalancer: {localityLbSetting: {distribute: [{from: a, to: {b: 50}}]}}}}`, `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}, loadBalancer: {localityLbSetting: {}}}}`},
+		{kinds.DestinationRule, `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}, outlierDetection: {maxEjectionPercent: 200}}}`, `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}, outlierDetection: {}}}`},
+		{kinds.DestinationRule, `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE, credentialName: "configmap://x"}}}`, `{host: a.b, trafficPolicy: {tls: ` + noServer + `}}`},
+		{kinds.DestinationRule, `{host: a.b, trafficPolicy: {tls: {mode: NEWER}}}`, `{host: a.b, trafficPolicy: {tls: ` + noServer + `}}`},
+		{kinds.DestinationRule, `{host: a.b, trafficPolicy: {tls: {mode: MUTUAL}}}`, `{host: a.b, trafficPolicy: {tls: ` + noServer + `}}`},
+		{kinds.DestinationRule, `{host: a.b, trafficPolicy: 1}`, `{host: a.b, trafficPolicy: {tls: ` + noServer + `}}`},
+		{kinds.DestinationRule, `{host: a_b, trafficPolicy: {tls: {mode: SIMPLE}}}`, ""},
+
+		// Sidecars whose hosts cannot be read.
+		{kinds.Sidecar, `{egress: [{hosts: ["./a*.com"]}]}`, `{egress: [{hosts: ["~/*"]}]}`},
+		{kinds.Sidecar, `{egress: [{hosts: [" ./*"]}]}`, `{egress: [{hosts: ["~/*"]}]}`},
+		{kinds.Sidecar, `{egress: [{hosts: ["*"]}]}`, `{egress: [{hosts: ["~/*"]}]}`},
+		{kinds.Sidecar, `{egress: [{hosts: []}]}`, `{egress: [{hosts: ["~/*"]}]}`},
+		{kinds.Sidecar, `{egress: [{}]}`, `{egress: [{hosts: ["~/*"]}]}`},
+		{kinds.Sidecar, `{egress: 1}`, `{egress: [{hosts: ["~/*"]}]}`},
+		{kinds.Sidecar, `{outboundTrafficPolicy: {mode: NEWER}}`, `{outboundTrafficPolicy: {mode: REGISTRY_ONLY}}`},
+
+		// Routes.
+		{kinds.VirtualService, `{hosts: [a.b], http: [{route: [{destination: {host: "b_c d"}}]}]}`, `{hosts: [a.b], http: [{directResponse: {status: 503}}]}`},
+		{kinds.VirtualService, `{hosts: [a.b, "a b"], http: [{directResponse: {status: 999}}]}`, `{hosts: [a.b], http: [{directResponse: {status: 503}}]}`},
+		{
+			kinds.VirtualService, `{hosts: [a.b], http: [{match: [{uri: {regex: "("}, method: {exact: GET}}], directResponse: {status: 403}}, {match: [{headers: {"x y": {exact: a}}}], route: [{destination: {host: a.b}}]}, {route: [{destination: {host: a.b}}]}]}`,
+			`{hosts: [a.b], http: [{match: [{method: {exact: GET}}], directResponse: {status: 403}}, {route: [{destination: {host: a.b}}]}]}`,
+		},
+		{
+			kinds.VirtualService, `{hosts: [a.b], http: [{route: [{destination: {host: a.b}}], headers: {request: {set: {x-user: "%BAD%"}}}}]}`,
+			`{hosts: [a.b], http: [{route: [{destination: {host: a.b}}], headers: {request: {set: {}, remove: [x-user]}}}]}`,
+		},
+		{kinds.VirtualService, `{hosts: ["*"], http: [{directResponse: {status: 403}}]}`, ""},
+
+		// Servers.
+		{
+			kinds.Gateway, `{servers: [{hosts: [a.b], port: {number: 80, name: a, protocol: HTTP}}, {hosts: ["b_c example"], port: {number: 81, name: b, protocol: HTTP}}]}`,
+			`{servers: [{hosts: [a.b], port: {number: 80, name: a, protocol: HTTP}}]}`,
+		},
+		{kinds.Gateway, `{servers: [{hosts: [a.b, "b c"], port: {number: 80, name: a, protocol: HTTP}}]}`, `{servers: [{hosts: [a.b], port: {number: 80, name: a, protocol: HTTP}}]}`},
+		{
+			kinds.Gateway, `{servers: [{hosts: [a.b], port: {number: 80, name: a, protocol: HTTP}, tls: {httpsRedirect: true, mode: PASSTHROUGH}}]}`,
+			`{servers: [{hosts: [a.b], port: {number: 80, name: a, protocol: HTTP}, tls: {httpsRedirect: true}}]}`,
+		},
+		{kinds.Gateway, `{servers: [{hosts: [a.b], port: {number: 90, name: a, protocol: TCP}, tls: {}}]}`, ""},
+		{
+			kinds.Gateway, `{servers: [{hosts: ["*.b"], port: {number: 443, name: a, protocol: HTTPS}, tls: {mode: SIMPLE, credentialName: c}}, {hosts: [a.b], port: {number: 443, name: b, protocol: HTTPS}, tls: {mode: NEWER}}]}`,
+			`{servers: [{hosts: ["*.b"], port: {number: 443, name: a, protocol: HTTPS}, tls: {mode: SIMPLE, credentialName: c}}, {hosts: [a.b], port: {number: 443, name: b, protocol: HTTPS}, tls: {mode: MUTUAL, credentialName: "invalid://"}}]}`,
+		},
+		{kinds.Gateway, `{servers: [{hosts: [a.b], port: {number: 443, name: a, protocol: HTTPS}, tls: {mode: SIMPLE, credentialNames: [a, b, c]}}]}`, ""},
+
+		// Patches.
+		{
+			kinds.EnvoyFilter, `{configPatches: [{applyTo: HTTP_FILTER, patch: {operation: INSERT_BEFORE, value: {name: a, typed_config: {"@type": type.googleapis.com/foo.Bar}}}}, {applyTo: HTTP_FILTER, patch: {operation: INSERT_FIRST, value: {name: b}}}, {applyTo: HTTP_FILTER, patch: {operation: REMOVE}}]}`,
+			`{configPatches: [{applyTo: HTTP_FILTER, patch: {operation: INSERT_FIRST, value: {name: b}}}]}`,
+		},
+
+		// Tokens.
+		{
+			kinds.RequestAuthentication, `{jwtRules: [{issuer: i, ` + someKeys + `, fromHeaders: [{name: x-tok}], outputPayloadToHeader: x-payload, outputClaimToHeaders: [{header: x-user, claim: sub}]}, {issuer: j, ` + someKeys + `, fromHeaders: [{name: "x a"}]}]}`,
+			`{jwtRules: [{issuer: i, ` + someKeys + `, fromHeaders: [{name: x-tok}], outputPayloadToHeader: x-payload, outputClaimToHeaders: [{header: x-user, claim: sub}]}, {issuer: j, ` + nobody + `, fromHeaders: [{name: unusable.invalid}]}]}`,
+		},
+		{
+			kinds.RequestAuthentication, `{jwtRules: [{issuer: i, jwks: x, fromHeaders: [{name: x-tok}, {name: "x a"}], outputPayloadToHeader: x-payload, outputClaimToHeaders: [{header: x-user}, {header: "x b", claim: sub}]}]}`,
+			`{jwtRules: [{issuer: i, ` + nobody + `, fromHeaders: [{name: x-tok}], outputPayloadToHeader: x-payload, outputClaimToHeaders: [{header: x-user, claim: unusable.invalid}]}]}`,
+		},
+		{kinds.RequestAuthentication, `{jwtRules: [{issuer: i, ` + someKeys + `, audiences: [""]}]}`, `{jwtRules: [{issuer: i, ` + nobody + `}]}`},
+		{kinds.RequestAuthentication, `{jwtRules: [{issuer: i, ` + someKeys + `, jwksUri: "https://a/b", timeout: 0s}]}`, `{jwtRules: [{issuer: i, ` + someKeys + `}]}`},
+		{kinds.RequestAuthentication, `{selector: 1, jwtRules: [{issuer: i, ` + someKeys + `}]}`, `{jwtRules: [{issuer: i, ` + nobody + `}]}`},
+
+		// Policies.
+		{kinds.AuthorizationPolicy, `{rules: [{to: [{operation: {paths: [/a]}}]}, {from: [{source: {ipBlocks: [10.0.0.0/99]}}]}]}`, `{rules: [{to: [{operation: {paths: [/a]}}]}]}`},
+		{kinds.AuthorizationPolicy, `{action: DENY, rules: [{to: [{operation: {paths: [/a]}}]}, {from: [{source: {ipBlocks: [10.0.0.0/99]}}]}]}`, `{action: DENY, rules: [{to: [{operation: {paths: [/a]}}]}, {}]}`},
+		{kinds.AuthorizationPolicy, `{action: CUSTOM, provider: {name: p}, rules: [{to: [{operation: {ports: [x]}}]}]}`, `{action: DENY, rules: [{}]}`},
+		{kinds.PeerAuthentication, `{selector: {matchLabels: {a: b}}, mtls: {mode: PERMISSIVE}, portLevelMtls: {80: {mode: DISABLE}, 81: {mode: NEWER}}}`, `{selector: {matchLabels: {a: b}}, mtls: {mode: PERMISSIVE}, portLevelMtls: {80: {mode: DISABLE}, 81: {mode: STRICT}}}`},
+
+		// Services.
+		{kinds.ServiceEntry, `{hosts: [a.b, "c d"], resolution: DNS, exportTo: ["a b"], subjectAltNames: [1], ports: [{number: 443, name: tls, protocol: NEWER}]}`, `{hosts: [a.b], resolution: DNS, exportTo: ["~"], subjectAltNames: [unusable.invalid], ports: [{number: 443, name: tls}]}`},
+		{kinds.ServiceEntry, `{hosts: [a.b], resolution: DNS, endpoints: [{address: "a b"}], ports: [{number: 443, name: tls, protocol: TLS}]}`, `{hosts: [a.b], resolution: STATIC, ports: [{number: 443, name: tls, protocol: TLS}]}`},
+		{kinds.WasmPlugin, `{url: "oci://a/b", phase: AUTHN, sha256: x, match: [{ports: [{number: 0}]}]}`, `{url: "https://unusable.invalid/", phase: AUTHN}`},
+		{kinds.WasmPlugin, `{url: "oci://a/b", failStrategy: FAIL_OPEN, sha256: x}`, ""},
+		{kinds.Telemetry, `{tracing: [{randomSamplingPercentage: 200, disableSpanReporting: true}]}`, `{tracing: [{disableSpanReporting: true}]}`},
+	} {
+		doc := inStore(t, c.kind, c.written)
+		if doc.Kept == nil && doc.Object == nil {
+			if c.kept != "" {
+				t.Errorf("%s %s\nnothing is in force: %v %v", c.kind.Name, c.written, doc.Cut, doc.Findings)
+			}
+			continue
+		}
+		kept := doc.Kept
+		if doc.Object != nil {
+			kept = doc.Object
+		}
+		want := c.kind.New().(proto.Message)
+		body, err := yaml.YAMLToJSON([]byte(c.kept))
+		if err == nil {
+			err = protojson.Unmarshal(body, want)
+		}
+		if c.kept == "" || err != nil || !proto.Equal(kept.Spec.(proto.Message), want) {
+			t.Errorf("%s %s\nin force: %v\nwant: %s %v", c.kind.Name, c.written, kept.Spec, c.kept, err)
+		}
+		if doc.Object == nil && len(doc.Cut) == 0 {
+			t.Errorf("%s %s: nothing says what is left out", c.kind.Name, c.written)
+		}
+	}
+}
+
+// TestWrongBackendTLSPolicy has policies that cannot be read, which refuse connections.
+func TestWrongBackendTLSPolicy(t *testing.T) {
+	for _, validation := range []string{
+		`{hostname: a.b, wellKnownCACertificates: 1}`, `{hostname: a.b, caCertificateRefs: 1}`, `{hostname: 1, wellKnownCACertificates: System}`, `1`,
+		`{hostname: a.b, wellKnownCACertificates: System, subjectAltNames: [1]}`,
+	} {
+		doc := inStore(t, kinds.BackendTLSPolicy, `{targetRefs: [{group: "", kind: Service, name: a}], validation: `+validation+`}`)
+		if doc.Object != nil || doc.Kept == nil {
+			t.Errorf("%s: %v", validation, doc.Findings)
+			continue
+		}
+		v := doc.Kept.Spec.(*gatewayv1.BackendTLSPolicy).Spec.Validation
+		if v.WellKnownCACertificates != nil || len(v.CACertificateRefs) != 1 || v.CACertificateRefs[0].Name != unusable || v.Hostname != "a.b" && v.Hostname != unusable {
+			t.Errorf("%s: %+v", validation, v)
+		}
+	}
+}
+
+// TestLastGood has a good version of an object, a next one that cannot be used, and what is in force then.
+func TestLastGood(t *testing.T) {
+	for _, c := range []struct {
+		kind               *kinds.Kind
+		good, next         string
+		inForce, alongside string // alongside is "" if the last good version is not in force beside the object
+	}{
+		// Slips: the last good version stays.
+		{kinds.Sidecar, `{egress: [{hosts: ["./*"]}]}`, `{egress: [{hosts: [" ./*"]}]}`, `{egress: [{hosts: ["./*"]}]}`, ""},
+		{kinds.DestinationRule, `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}}}`, `{host: a.b, trafficPolicy: {tls: {mode: NEWER}}}`, `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}}}`, ""},
+		{kinds.VirtualService, `{hosts: [a.b], http: [{route: [{destination: {host: a.b}}]}]}`, `{hosts: [a.b], http: [{route: [{destination: {host: "a b"}}]}]}`, `{hosts: [a.b], http: [{route: [{destination: {host: a.b}}]}]}`, ""},
+		{kinds.AuthorizationPolicy, `{action: DENY, rules: [{to: [{operation: {paths: [/a]}}]}]}`, `{action: DENY, rules: [{to: [{operation: {ports: [x]}}]}]}`, `{action: DENY, rules: [{to: [{operation: {paths: [/a]}}]}]}`, ""},
+
+		{kinds.AuthorizationPolicy, `{rules: [{}]}`, `{action: NEWER, rules: [{}]}`, `{rules: [{}]}`, ""},
+
+		// What can be read of the new version restricts more.
+		{
+			kinds.Sidecar, `{egress: [{hosts: ["./*"]}]}`, `{egress: [{hosts: ["./*", "store"]}], outboundTrafficPolicy: {mode: REGISTRY_ONLY}}`,
+			`{egress: [{hosts: ["./*"]}], outboundTrafficPolicy: {mode: REGISTRY_ONLY}}`, "",
+		},
+		{kinds.Sidecar, `{egress: [{hosts: ["*/*"]}]}`, `{egress: [{hosts: ["./*"]}], inboundConnectionPool: 1}`, `{egress: [{hosts: ["./*"]}]}`, ""},
+		{
+			kinds.DestinationRule, `{host: a.b}`, `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}, connectionPool: {tcp: {maxConnections: -1}}}}`,
+			`{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}, connectionPool: {tcp: {}}}}`, "",
+		},
+		{
+			kinds.VirtualService, `{hosts: [a.b], http: [{route: [{destination: {host: a.b}}]}]}`,
+			`{hosts: [a.b], http: [{match: [{uri: {prefix: /admin}}], directResponse: {status: 403}}, {timeout: 9600h, route: [{destination: {host: a.b}}]}]}`,
+			`{hosts: [a.b], http: [{match: [{uri: {prefix: /admin}}], directResponse: {status: 403}}, {route: [{destination: {host: a.b}}]}]}`, "",
+		},
+		{
+			kinds.EnvoyFilter, `{configPatches: []}`, `{configPatches: [{applyTo: HTTP_FILTER, patch: {operation: INSERT_FIRST, value: {name: b}}}, {applyTo: NEWER}]}`,
+			`{configPatches: [{applyTo: HTTP_FILTER, patch: {operation: INSERT_FIRST, value: {name: b}}}]}`, "",
+		},
+
+		// Policies.
+		{kinds.AuthorizationPolicy, `{rules: [{}]}`, `{rules: [{to: [{operation: {paths: [/a]}}]}, {to: [{operation: {ports: [x]}}]}]}`, `{rules: [{to: [{operation: {paths: [/a]}}]}]}`, ""},
+		{
+			kinds.AuthorizationPolicy, `{rules: [{}]}`, `{action: DENY, rules: [{to: [{operation: {paths: [/a]}}]}, {from: [{source: {ipBlocks: [10.0.0.0/99]}}]}]}`,
+			`{action: DENY, rules: [{to: [{operation: {paths: [/a]}}]}]}`, `{rules: [{}]}`,
+		},
+		{kinds.AuthorizationPolicy, `{rules: [{}]}`, `{action: DENY, rules: [{from: [{source: {ipBlocks: [10.0.0.0/99]}}]}]}`, `{action: DENY, rules: [{}]}`, `{rules: [{}]}`},
+		{
+			kinds.AuthorizationPolicy, `{action: DENY, rules: [{to: [{operation: {paths: [/a]}}]}]}`, `{rules: [{to: [{operation: {paths: [/b]}}]}, {to: [{operation: {ports: [x]}}]}]}`,
+			`{rules: [{to: [{operation: {paths: [/b]}}]}]}`, `{action: DENY, rules: [{to: [{operation: {paths: [/a]}}]}]}`,
+		},
+		{
+			kinds.AuthorizationPolicy, `{selector: {matchLabels: {a: b}}, rules: [{}]}`, `{selector: {matchLabels: {a: "*"}}, rules: [{}]}`, `{selector: {matchLabels: {a: b}}}`, "",
+		},
+		{
+			kinds.PeerAuthentication, `{selector: {matchLabels: {a: b}}, mtls: {mode: PERMISSIVE}, portLevelMtls: {80: {mode: DISABLE}}}`,
+			`{selector: {matchLabels: {a: b}}, mtls: {mode: STRICT}, portLevelMtls: {80: {mode: NEWER}, 81: {mode: DISABLE}}}`,
+			`{selector: {matchLabels: {a: b}}, mtls: {mode: STRICT}, portLevelMtls: {80: {mode: STRICT}, 81: {mode: PERMISSIVE}}}`, "",
+		},
+		{
+			kinds.RequestAuthentication, `{jwtRules: [{issuer: i, ` + someKeys + `}]}`, `{jwtRules: [{issuer: i, jwks: x, fromParams: [p]}, {issuer: j, jwksUri: "https://a/b"}]}`,
+			`{jwtRules: [{issuer: i, ` + someKeys + `, fromParams: [p]}, {issuer: j, jwksUri: "https://a/b"}]}`, "",
+		},
+	} {
+		last := inStore(t, c.kind, c.good).Object
+		if last == nil {
+			t.Fatalf("%s is not good", c.good)
+		}
+		force := inStore(t, c.kind, c.next).InForce(last)
+		for want, o := range map[string]*kinds.Object{c.inForce: force.Object, c.alongside: force.Beside} {
+			if want == "" || o == nil {
+				if want != "" || o != nil {
+					t.Errorf("%s after %s: %v, want %q", c.next, c.good, o, want)
+				}
+				continue
+			}
+			spec := inStore(t, c.kind, want).Object
+			if spec == nil || !proto.Equal(o.Spec.(proto.Message), spec.Spec.(proto.Message)) {
+				t.Errorf("%s after %s: %v, want %s", c.next, c.good, o.Spec, want)
+			}
+		}
+		if force.Beside != nil && (force.Beside.Name != "o"+LastGood || last.Name != "o") || force.Why == "" {
+			t.Errorf("%s after %s: %+v", c.next, c.good, force)
+		}
+	}
+}

@@ -1,0 +1,342 @@
+package validation
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	networkingv1 "istio.io/api/networking/v1"
+	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
+	securityv1 "istio.io/api/security/v1"
+
+	"github.com/istiod-lite/istiod-lite/api/jwks"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/limits"
+)
+
+// LastGood ends the name of the object that a last good version is in force as, beside what can be read of the next
+// one. No object of an API server or of a file can have such a name.
+const LastGood = "@last-good"
+
+// InForce is what is in force for an object.
+type InForce struct {
+	Object  *kinds.Object // nil: nothing
+	Beside  *kinds.Object // the last good version, under a name that ends in LastGood; nil: it is not in force beside Object
+	Instead string        // what is in force instead of the object as it is written; empty if that is
+	Why     string        // the message of a finding that says so
+}
+
+// instead says what is in force while an object cannot be used.
+func instead(o *kinds.Object, what string) InForce {
+	return InForce{Object: o, Instead: what, Why: "the object cannot be used: " + what}
+}
+
+// Closed returns the strictest object of a security kind, given as JSON, nil if nothing can be read of its metadata: an
+// AuthorizationPolicy that denies everything, or, if it is one of action ALLOW, allows nothing; a PeerAuthentication
+// that takes only mTLS; a RequestAuthentication that accepts no token, in the places and with the output headers that
+// are written. It selects what is written, or else the whole namespace.
+func Closed(l limits.Limits, kind *kinds.Kind, data []byte) *kinds.Object {
+	if !kind.Security {
+		return nil
+	}
+	var text struct {
+		Metadata json.RawMessage `json:"metadata"`
+		Spec     json.RawMessage `json:"spec"`
+	}
+	if json.Unmarshal(data, &text) != nil {
+		return nil
+	}
+	metadata, err := parseJSON(text.Metadata, l.YAMLDepth)
+	if err != nil {
+		return nil
+	}
+	unreadable := &node{shape: null, plain: true}
+	specs := []*node{unreadable}
+	if spec, err := parseJSON(text.Spec, l.YAMLDepth); err == nil {
+		specs = []*node{spec, unreadable}
+	}
+	for _, spec := range specs {
+		root := &node{shape: mapping, fields: []field{{name: "metadata", value: metadata.clone()}, {name: "spec", value: spec}}}
+		s := salvage{d: &decoder{limits: l, stored: true}, kind: kind, root: root, settled: map[*node]bool{}}
+		units(kind)[0].close(&s, []step{{root, "spec", spec}}, "")
+		if o := s.run(nil); o != nil {
+			return o
+		}
+	}
+	return nil
+}
+
+// InForce returns what is in force once the document was read. last is the last good version of its object, or nil.
+func (d Document) InForce(last *kinds.Object) InForce {
+	switch {
+	case d.Object != nil:
+		return InForce{Object: d.Object}
+	case last == nil && d.Kept == nil:
+		return instead(nil, "it is left out")
+	case last == nil && len(d.Cut) == 0:
+		return instead(d.Kept, "until it can, the strictest one of its kind is in force for what it selects")
+	case last == nil:
+		return d.partly("")
+	case d.Kept == nil:
+		return instead(last, stays)
+	}
+	object, beside := last, (*kinds.Object)(nil)
+	switch last.Kind {
+	case kinds.AuthorizationPolicy:
+		object, beside = d.policyAfter(last)
+	case kinds.PeerAuthentication:
+		object, beside = d.peersAfter(last)
+	case kinds.RequestAuthentication:
+		object = d.authenticationAfter(last)
+	default:
+		if d.read != nil && d.restrictsMore(last) {
+			return d.partly(", which restricts more than the last good version")
+		}
+	}
+	switch {
+	case object == last:
+		return instead(last, stays)
+	case beside != nil:
+		named := *beside
+		named.Name += LastGood
+		force := instead(object, stays+", and what can be read of the new one is in force beside it")
+		force.Beside = &named
+		return force
+	}
+	force := d.partly(", as strict as the last good version")
+	force.Object = object
+	return force
+}
+
+const stays = "its last good version stays in force"
+
+// partly returns an object without what is wrong.
+func (d Document) partly(more string) InForce {
+	const most = 5
+	fields := d.Cut
+	if len(fields) > most {
+		fields = append(slices.Clone(fields[:most]), "more")
+	}
+	what := "the rest of the object is in force" + more
+	return InForce{Object: d.Kept, Instead: what, Why: "the object cannot be used as it is written: without, or with something stricter for, " + strings.Join(fields, ", ") + ", " + what}
+}
+
+// cuts reports whether a field, or one within it, is wrong.
+func (d Document) cuts(fields ...string) bool {
+	return slices.ContainsFunc(d.Cut, func(path string) bool {
+		return slices.ContainsFunc(fields, func(f string) bool { return encloses("spec."+f, path) })
+	})
+}
+
+// with returns a copy of an object that has another spec.
+func with[M proto.Message](o *kinds.Object, change func(M)) *kinds.Object {
+	out := *o
+	spec := proto.Clone(o.Spec.(proto.Message)).(M)
+	change(spec)
+	out.Spec = spec
+	return &out
+}
+
+// policyAfter returns what is in force after a version of an AuthorizationPolicy that cannot be used. What the new one
+// can be read to refuse is refused. What the last good one refuses stays refused, unless both only allow.
+func (d Document) policyAfter(last *kinds.Object) (object, beside *kinds.Object) {
+	was := last.Spec.(*securityv1.AuthorizationPolicy)
+	next := d.Kept
+	if d.cuts(targets()...) { // for what the last good version selects
+		next = with(next, func(p *securityv1.AuthorizationPolicy) {
+			p.Selector, p.TargetRef, p.TargetRefs = was.Selector, was.TargetRef, was.TargetRefs
+		})
+	}
+	read, _ := d.policyRead()
+	refuses := was.Action == securityv1.AuthorizationPolicy_DENY || was.Action == securityv1.AuthorizationPolicy_CUSTOM
+	switch becomes := next.Spec.(*securityv1.AuthorizationPolicy).Action; {
+	case refuses && read == nil, d.cuts("action"): // whether its rules refuse cannot be read
+		return last, nil
+	case refuses:
+		return read, last
+	case becomes == securityv1.AuthorizationPolicy_ALLOW, becomes == securityv1.AuthorizationPolicy_AUDIT:
+		return next, nil
+	case read != nil:
+		next = read
+	}
+	if was.Action == securityv1.AuthorizationPolicy_AUDIT {
+		return next, nil
+	}
+	return next, last
+}
+
+// policyRead returns the AuthorizationPolicy with the rules that can be read, nil if there are none.
+func (d Document) policyRead() (*kinds.Object, bool) {
+	if d.read == nil || len(d.read.Spec.(*securityv1.AuthorizationPolicy).Rules) == 0 {
+		return nil, false
+	}
+	return d.read, true
+}
+
+// peersAfter returns what is in force after a version of a PeerAuthentication that cannot be used: of each mode that
+// can be read the stricter one of both versions.
+func (d Document) peersAfter(last *kinds.Object) (object, beside *kinds.Object) {
+	if d.read == nil {
+		return last, nil
+	}
+	was, now := last.Spec.(*securityv1.PeerAuthentication), d.read.Spec.(*securityv1.PeerAuthentication)
+	if !proto.Equal(was.Selector, now.Selector) {
+		return d.Kept, last
+	}
+	merged := with(d.read, func(p *securityv1.PeerAuthentication) {
+		p.Mtls = stricter(was.Mtls, now.Mtls)
+		p.PortLevelMtls = map[uint32]*securityv1.PeerAuthentication_MutualTLS{}
+		for port, m := range was.PortLevelMtls {
+			p.PortLevelMtls[port] = stricter(m, now.Mtls)
+		}
+		for port, m := range now.PortLevelMtls {
+			of := was.Mtls
+			if own := was.PortLevelMtls[port]; own != nil {
+				of = own
+			}
+			p.PortLevelMtls[port] = stricter(of, m)
+		}
+	})
+	return merged, nil
+}
+
+// stricter returns the stricter one of two modes. A mode that is not set is that of a wider selection, and is no
+// stricter than any.
+func stricter(a, b *securityv1.PeerAuthentication_MutualTLS) *securityv1.PeerAuthentication_MutualTLS {
+	rank := func(m *securityv1.PeerAuthentication_MutualTLS) int {
+		return slices.Index([]securityv1.PeerAuthentication_MutualTLS_Mode{
+			securityv1.PeerAuthentication_MutualTLS_UNSET, securityv1.PeerAuthentication_MutualTLS_DISABLE,
+			securityv1.PeerAuthentication_MutualTLS_PERMISSIVE, securityv1.PeerAuthentication_MutualTLS_STRICT,
+		}, m.GetMode())
+	}
+	if rank(a) >= rank(b) {
+		return a
+	}
+	return b
+}
+
+// authenticationAfter returns what is in force after a version of a RequestAuthentication that cannot be used: its
+// rules, with the keys of the last good version for those issuers whose keys cannot be read.
+func (d Document) authenticationAfter(last *kinds.Object) *kinds.Object {
+	was := last.Spec.(*securityv1.RequestAuthentication).JwtRules
+	if d.cuts(targets()...) || d.read == nil {
+		return last
+	}
+	return with(d.Kept, func(p *securityv1.RequestAuthentication) {
+		vague, named := false, map[string]bool{}
+		for _, rule := range p.JwtRules {
+			named[rule.Issuer] = true
+			vague = vague || rule.Issuer == unusable
+			for _, before := range was {
+				if before.Issuer == rule.Issuer && rule.Jwks == jwks.Nobody {
+					rule.Jwks, rule.JwksUri, rule.Audiences = before.Jwks, before.JwksUri, before.Audiences
+				}
+			}
+		}
+		for _, before := range was {
+			if vague && !named[before.Issuer] { // it may be the one that cannot be read
+				p.JwtRules = append(p.JwtRules, before)
+			}
+		}
+	})
+}
+
+// restrictsMore reports whether what can be read of a document restricts something that the last good version does not.
+func (d Document) restrictsMore(last *kinds.Object) bool {
+	before := restrictions(last)
+	for r := range restrictions(d.read) {
+		if !before[r] {
+			return true
+		}
+	}
+	if was, ok := last.Spec.(*networkingv1.Sidecar); ok && !d.cuts("egress") {
+		visible := egressHosts(d.read.Spec.(*networkingv1.Sidecar))
+		return slices.ContainsFunc(egressHosts(was), func(h string) bool { return !slices.Contains(visible, h) })
+	}
+	return false
+}
+
+func egressHosts(s *networkingv1.Sidecar) []string {
+	var list []string
+	for _, e := range s.Egress {
+		list = append(list, e.Hosts...)
+	}
+	if len(s.Egress) == 0 {
+		list = []string{"*/*"}
+	}
+	return list
+}
+
+// restrictions returns what an object restricts, each in a form that can be compared.
+func restrictions(o *kinds.Object) map[string]bool {
+	out := map[string]bool{}
+	add := func(of string, parts ...proto.Message) {
+		for _, m := range parts {
+			text, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+			if err == nil {
+				of += "\n" + string(text)
+			}
+		}
+		out[of] = true
+	}
+	switch spec := o.Spec.(type) {
+	case *networkingv1.DestinationRule:
+		policy := func(of string, p *networkingv1alpha3.TrafficPolicy) {
+			for _, port := range p.GetPortLevelSettings() {
+				if port.Tls.GetMode() != networkingv1alpha3.ClientTLSSettings_DISABLE {
+					add("port "+of, port.Port, port.Tls)
+				}
+			}
+			if p.GetTls().GetMode() != networkingv1alpha3.ClientTLSSettings_DISABLE {
+				add("tls "+of, p.Tls)
+			}
+		}
+		policy("", spec.TrafficPolicy)
+		for _, s := range spec.Subsets {
+			policy("of subset "+s.Name, s.TrafficPolicy)
+		}
+	case *networkingv1.Sidecar:
+		if p := spec.OutboundTrafficPolicy; p != nil && p.Mode == networkingv1alpha3.OutboundTrafficPolicy_REGISTRY_ONLY {
+			add("REGISTRY_ONLY")
+		}
+		for _, in := range spec.Ingress {
+			if in.Tls != nil {
+				add("ingress", in.Port, in.Tls)
+			}
+		}
+	case *networkingv1.VirtualService:
+		hosts := strings.Join(slices.Sorted(slices.Values(spec.Hosts)), " ")
+		for _, r := range spec.Http {
+			if r.DirectResponse == nil && r.Redirect == nil && r.Fault.GetAbort() == nil {
+				continue
+			}
+			parts := []proto.Message{&networkingv1alpha3.HTTPRoute{Match: r.Match, DirectResponse: r.DirectResponse, Redirect: r.Redirect}}
+			if r.Fault.GetAbort() != nil {
+				parts = append(parts, r.Fault.Abort)
+			}
+			add(hosts, parts...)
+		}
+	case *networkingv1alpha3.EnvoyFilter:
+		for _, p := range spec.ConfigPatches {
+			if p.Patch.GetOperation() != networkingv1alpha3.EnvoyFilter_Patch_REMOVE {
+				add("patch", p)
+			}
+		}
+	case *networkingv1.Gateway:
+		for _, s := range spec.Servers {
+			if s.Tls != nil {
+				add("server", s.Port, s.Tls, &networkingv1alpha3.Server{Hosts: s.Hosts})
+			}
+		}
+	case *networkingv1.ServiceEntry:
+		for _, n := range spec.SubjectAltNames {
+			add("identity " + n)
+		}
+		if len(spec.ExportTo) > 0 && !slices.Contains(spec.ExportTo, "*") {
+			add("exportTo " + strings.Join(slices.Sorted(slices.Values(spec.ExportTo)), " "))
+		}
+	}
+	return out
+}

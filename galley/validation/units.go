@@ -1,0 +1,418 @@
+package validation
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/names"
+)
+
+// unit is a part of an object that restricts something, so that it must not simply be missing where a field of it is
+// wrong. The fields of free can be left out by themselves. With any other fault the unit as a whole is closed.
+type unit struct {
+	path  string   // as matches has it
+	free  []string // paths below the unit; one that ends in ".**" is of all that is within it
+	exact bool     // an unknown field may be a misspelt name of one that restricts
+
+	// close replaces the last value of the chain by one that is at least as strict, whatever the wrong field may have
+	// said, and returns true. Or it returns false: the value can be left out. A nil close does that too. field is the
+	// field of the unit at fault.
+	close func(s *salvage, chain []step, field string) bool
+}
+
+// unusable is a name that no host, identity or issuer has.
+const unusable = "unusable.invalid"
+
+// noSocket is a socket that no workload has: connections that are forwarded to it are refused.
+const noSocket = "unix:///dev/null/unusable"
+
+// units returns the units of a kind, which decide what an object of it says that has faults:
+//
+//   - A security object, see api/kinds.Kind.Security, has the units of its rules. What cannot be read of them admits
+//     nobody, or refuses all.
+//   - DestinationRule: without TLS settings connections would be plaintext. Settings that cannot be read are
+//     replaced by
+//     ones by which no server is trusted.
+//   - Sidecar: it restricts what is visible and where connections may go.
+//   - VirtualService: its routes may answer, and where a route is missing the next one takes the requests.
+//   - EnvoyFilter: its patches may be of filters that refuse.
+//   - Gateway: a server refuses clients without a certificate, or redirects them.
+//   - ServiceEntry: it hides, and names the identities of servers.
+//   - WasmPlugin, TrafficExtension: the code may refuse requests.
+//   - Telemetry, ProxyConfig, WorkloadEntry and WorkloadGroup restrict nothing: each wrong field is left out alone.
+//
+// Objects whose selector cannot be read are for no workload, as in istiod, but for security objects, which are for all
+// workloads of the namespace then, as strict as their kind can be. Of the objects of Kubernetes' own APIs, which an API
+// server refuses if they have errors, only BackendTLSPolicy is salvaged: without it connections would be plaintext. A
+// Gateway, a route or an Ingress of those APIs admits nothing if it is missing.
+func units(k *kinds.Kind) []unit { return unitsOf()[k] }
+
+var unitsOf = sync.OnceValue(func() map[*kinds.Kind][]unit {
+	left := func(paths ...string) (list []unit) {
+		for _, p := range paths {
+			list = append(list, unit{path: p, close: leaveOut})
+		}
+		return list
+	}
+	selectors := left("spec.selector", "spec.targetRef", "spec.targetRefs")
+	return map[*kinds.Kind][]unit{
+		kinds.AuthorizationPolicy: {
+			{path: "spec", free: []string{"rules"}, close: closePolicy},
+			{path: "spec.rules.[]", close: closeRule},
+		},
+		kinds.PeerAuthentication: {
+			{path: "spec", close: closePeers},
+			{path: "spec.mtls", close: strictMTLS},
+			{path: "spec.portLevelMtls", close: closePorts},
+			{path: "spec.portLevelMtls.*", close: closePort},
+		},
+		kinds.RequestAuthentication: {
+			{path: "spec", close: closeAuthentication},
+			{path: "spec.jwtRules.[]", close: closeJWTRule, free: []string{
+				"audiences.[]", "fromHeaders.[]", "fromParams.[]", "fromCookies.[]", "spaceDelimitedClaims.**", "timeout", "forwardOriginalToken",
+				"outputPayloadToHeader", "outputClaimToHeaders.[].**",
+			}},
+			{path: "spec.jwtRules.[].outputClaimToHeaders.[]", close: closeClaim},
+		},
+		kinds.DestinationRule: destinationRuleUnits(),
+		kinds.Sidecar: append(left("spec.workloadSelector"), []unit{
+			{path: "spec", free: []string{"inboundConnectionPool.**", "ingress"}, close: leaveOut},
+			{path: "spec.outboundTrafficPolicy", exact: true, close: replaceBy(`{"mode": "REGISTRY_ONLY"}`)},
+			{path: "spec.egress", close: replaceBy(`[{"hosts": ["~/*"]}]`)},
+			{path: "spec.egress.[]", free: []string{"hosts.[]", "captureMode", "port.name", "port.protocol", "port.targetPort"}, close: closeEgress},
+			{path: "spec.ingress.[]", free: []string{"connectionPool.**", "captureMode", "port.name", "port.protocol", "port.targetPort"}, close: closeIngress},
+		}...),
+		kinds.VirtualService: virtualServiceUnits(),
+		kinds.EnvoyFilter: append(left("spec.workloadSelector", "spec.targetRefs"), []unit{
+			{path: "spec", free: []string{"priority", "configPatches"}, close: leaveOut},
+			{path: "spec.configPatches.[]", close: func(s *salvage, _ []step, _ string) bool { s.patched = true; return false }},
+		}...),
+		kinds.Gateway: append(left("spec.selector"), []unit{
+			{path: "spec", close: leaveOut},
+			{path: "spec.servers.[]", free: []string{"name", "defaultEndpoint", "hosts.[]", "port.targetPort"}, close: closeServer},
+			{path: "spec.servers.[].port.name", close: namePort},
+			{path: "spec.servers.[].tls", exact: true, close: closeServerTLS},
+		}...),
+		kinds.ServiceEntry: {
+			{path: "spec", free: []string{"ports.[]", "ports", "ports.[].protocol"}, close: closeEntry},
+			{path: "spec.addresses", close: closeAddresses},
+			{path: "spec.addresses.[]"},
+			{path: "spec.hosts", close: closeHosts},
+			{path: "spec.hosts.[]"},
+			{path: "spec.ports.[].name", close: namePort},
+			{path: "spec.exportTo", close: exportNowhere},
+			{path: "spec.exportTo.[]"},
+			{path: "spec.subjectAltNames", close: replaceBy(`["` + unusable + `"]`)},
+			{path: "spec.subjectAltNames.[]"},
+			{path: "spec.endpoints", close: closeEndpoints},
+			{path: "spec.endpoints.[]"},
+		},
+		kinds.WasmPlugin: append(slices.Clone(selectors), []unit{
+			{path: "spec", free: []string{"phase", "priority", "match", "type", "failStrategy", "imagePullPolicy", "pluginName"}, close: closeWasm},
+			{path: "spec.match.[]", close: applyToAll},
+		}...),
+		kinds.TrafficExtension: append(slices.Clone(selectors), []unit{
+			{path: "spec", free: []string{"phase", "priority", "match"}, close: leaveOut},
+			{path: "spec.match.[]", close: applyToAll},
+			{path: "spec.wasm", free: []string{"type", "failStrategy", "imagePullPolicy", "pluginName"}, close: closeWasm},
+			{path: "spec.lua", close: replaceBy(`{"inlineCode": "function envoy_on_request(handle) handle:respond({[\":status\"] = \"503\"}, \"\") end"}`)},
+		}...),
+		kinds.BackendTLSPolicy: {
+			{path: "spec", free: []string{"options.**"}, close: leaveOut},
+			{path: "spec.targetRefs.[]"},
+			{path: "spec.validation", exact: true, close: closeBackend},
+		},
+		kinds.Telemetry:   selectors,
+		kinds.ProxyConfig: selectors,
+	}
+})
+
+// leaveOut has nothing of the object in force.
+func leaveOut(s *salvage, _ []step, _ string) bool {
+	s.nothing = true
+	return false
+}
+
+func replaceBy(text string) func(*salvage, []step, string) bool {
+	return func(_ *salvage, chain []step, _ string) bool {
+		last(chain).become(parsed(text))
+		return true
+	}
+}
+
+func last(chain []step) *node { return chain[len(chain)-1].node }
+
+// entryOf returns the spec, and the entry of the list of routes, rules or servers that a chain leads through.
+func entryOf(chain []step) (spec, in *node) {
+	if len(chain) > 2 {
+		in = chain[2].node
+	}
+	return chain[0].node, in
+}
+
+func destinationRuleUnits() []unit {
+	policy := []string{"loadBalancer.**", "connectionPool.**", "outlierDetection.**", "retryBudget.**", "proxyProtocol.**"}
+	list := []unit{
+		{path: "spec", free: []string{"subsets"}, close: closeHost},
+		{path: "spec.host", close: leaveOut},
+		{path: "spec.exportTo", close: exportWidely},
+		{path: "spec.workloadSelector", close: ownNamespace},
+		{path: "spec.subsets.[]"},
+	}
+	for _, at := range []string{"spec", "spec.subsets.[]"} {
+		list = append(list,
+			unit{path: at + ".trafficPolicy", free: policy, close: closeTraffic},
+			unit{path: at + ".trafficPolicy.tls", free: []string{"sni", "insecureSkipVerify", "subjectAltNames.[]"}, exact: true, close: closeTLS},
+			unit{path: at + ".trafficPolicy.portLevelSettings", close: closePortPolicies},
+			unit{path: at + ".trafficPolicy.portLevelSettings.[]", free: policy, close: closePortPolicy},
+			unit{path: at + ".trafficPolicy.portLevelSettings.[].tls", free: []string{"sni", "insecureSkipVerify", "subjectAltNames.[]"}, exact: true, close: closeTLS},
+		)
+	}
+	return list
+}
+
+// noServer are TLS settings by which no server is trusted.
+func noServer() *node {
+	return parsed(`{"mode": "SIMPLE", "credentialName": "` + names.NoCredential + `"}`)
+}
+
+// closeHost refuses connections to the host if any TLS settings are written.
+func closeHost(s *salvage, chain []step, _ string) bool {
+	spec := last(chain)
+	host := spec.get("host")
+	if host == nil || host.shape != text || !spec.mentions("tls") {
+		return leaveOut(s, chain, "")
+	}
+	spec.keep("host", "exportTo", "workloadSelector")
+	spec.set("trafficPolicy", &node{shape: mapping, fields: []field{{name: "tls", value: noServer()}}})
+	return true
+}
+
+// mentions reports whether a mapping within a value has a field of that name.
+func (n *node) mentions(name string) bool {
+	return slices.ContainsFunc(n.items, func(i *node) bool { return i.mentions(name) }) ||
+		slices.ContainsFunc(n.fields, func(f field) bool { return f.name == name || f.value.mentions(name) })
+}
+
+// closeTraffic refuses connections if TLS settings are written, or nothing can be read.
+func closeTraffic(_ *salvage, chain []step, _ string) bool {
+	p := last(chain)
+	if p.shape == mapping && !p.mentions("tls") && p.get("tunnel") == nil {
+		return false
+	}
+	p.become(&node{shape: mapping, fields: []field{{name: "tls", value: noServer()}}})
+	return true
+}
+
+// closePortPolicies leaves out settings of ports of which none is left.
+func closePortPolicies(s *salvage, chain []step, _ string) bool {
+	ports := last(chain)
+	return (ports.shape != list || len(ports.items) > 0) && closeTraffic(s, chain[:len(chain)-1], "")
+}
+
+// closePortPolicy refuses connections to all ports if it is not known for which one TLS settings are.
+func closePortPolicy(_ *salvage, chain []step, _ string) bool {
+	settings := last(chain)
+	if settings.shape == mapping && (settings.get("port") == nil || settings.get("tls") == nil) {
+		return false
+	}
+	policy := chain[len(chain)-3].node
+	policy.become(&node{shape: mapping, fields: []field{{name: "tls", value: noServer()}}})
+	return true
+}
+
+func closeTLS(_ *salvage, chain []step, field string) bool {
+	tls := last(chain)
+	switch mode := tls.str("mode"); {
+	case mode == "DISABLE":
+		tls.keep("mode")
+	case mode == "ISTIO_MUTUAL" && slices.Contains([]string{"clientCertificate", "privateKey", "caCertificates", "credentialName", "caCrl"}, field):
+		tls.keep("mode", "sni", "subjectAltNames") // it reads no other
+	default:
+		tls.become(noServer())
+	}
+	return true
+}
+
+// ownNamespace makes a rule whose workloads cannot be read one of its whole namespace.
+func ownNamespace(_ *salvage, chain []step, _ string) bool {
+	chain[0].node.set("exportTo", parsed(`["."]`))
+	return false
+}
+
+// exportWidely has an object that restricts be visible wherever its author may have meant, and any other in its own
+// namespace alone.
+func exportWidely(s *salvage, chain []step, _ string) bool {
+	spec, at := chain[0].node, last(chain)
+	everywhere := at.shape == list && slices.ContainsFunc(at.items, func(e *node) bool { return e.shape == text && e.value == "*" })
+	if everywhere || spec.mentions("tls") || spec.mentions("directResponse") || spec.mentions("redirect") || spec.mentions("abort") {
+		at.become(parsed(`["*"]`))
+	} else {
+		at.become(parsed(`["."]`))
+	}
+	return true
+}
+
+// exportNowhere keeps the namespaces that can be read.
+func exportNowhere(_ *salvage, chain []step, _ string) bool {
+	last(chain).become(parsed(`["~"]`))
+	return true
+}
+
+func closeEgress(_ *salvage, chain []step, field string) bool {
+	if out := last(chain); field == "hosts" && out.shape == mapping {
+		out.set("hosts", parsed(`["~/*"]`))
+		return true
+	}
+	return false
+}
+
+// closeIngress refuses connections to the port.
+func closeIngress(_ *salvage, chain []step, field string) bool {
+	in := last(chain)
+	tls := in.get("tls") != nil
+	if in.shape != mapping || field == "port" {
+		return false
+	}
+	in.keep("port")
+	in.set("defaultEndpoint", word(noSocket))
+	if tls {
+		in.set("tls", parsed(`{"mode": "MUTUAL", "credentialName": "`+names.NoCredential+`"}`))
+	}
+	return true
+}
+
+// keepFilters leaves out the patches that remove filters, chains and listeners. What was to replace them may be among
+// the patches that cannot be applied.
+func (s *salvage) keepFilters() {
+	patches := s.root.get("spec").get("configPatches")
+	if patches == nil {
+		return
+	}
+	patches.items = slices.DeleteFunc(patches.items, func(c *node) bool {
+		return c.str("patch", "operation") == "REMOVE" && !slices.Contains([]string{"CLUSTER", "VIRTUAL_HOST"}, c.str("applyTo"))
+	})
+}
+
+// namePort gives a port a name that no other has.
+func namePort(_ *salvage, chain []step, _ string) bool {
+	at := slices.Index(chain[1].node.items, chain[2].node)
+	last(chain).become(word(fmt.Sprintf("unusable-%d", at)))
+	return true
+}
+
+// closeServerTLS keeps a server's redirect to HTTPS. Any other server without TLS is left out. One with TLS is closed.
+func closeServerTLS(s *salvage, chain []step, field string) bool {
+	servers, server, tls := chain[1].node, chain[2].node, last(chain)
+	redirect := tls.get("httpsRedirect")
+	if !server.speaksTLS() && (redirect != nil && redirect.value == "true" || field == "httpsRedirect") {
+		tls.become(parsed(`{"httpsRedirect": true}`))
+		return true
+	}
+	if closeServer(s, chain[:3], "tls") {
+		return true
+	}
+	servers.drop(server)
+	return true
+}
+
+// speaksTLS reports whether a server is for connections of TLS.
+func (n *node) speaksTLS() bool {
+	protocol := strings.ToUpper(n.str("port", "protocol"))
+	return protocol == "HTTPS" || protocol == "TLS"
+}
+
+// closeServer leaves a server out, unless it is for connections of TLS and another one has its port, which then could
+// take its hosts: it is closed by a certificate that is not there.
+func closeServer(_ *salvage, chain []step, field string) bool {
+	servers, server := chain[1].node, chain[2].node
+	port := server.get("port").get("number")
+	if field == "port" || field == "hosts" || !server.speaksTLS() || port == nil {
+		return false
+	}
+	if !slices.ContainsFunc(servers.items, func(other *node) bool {
+		n := other.get("port").get("number")
+		return other != server && n != nil && n.value == port.value
+	}) {
+		return false
+	}
+	server.keep("port", "hosts", "name")
+	server.set("tls", parsed(`{"mode": "MUTUAL", "credentialName": "`+names.NoCredential+`"}`))
+	return true
+}
+
+// closeEntry leaves a ServiceEntry whose service has no endpoint: calls fail, and do not go elsewhere.
+func closeEntry(s *salvage, chain []step, _ string) bool {
+	spec := last(chain)
+	if spec.shape != mapping {
+		return leaveOut(s, chain, "")
+	}
+	spec.keep("hosts", "addresses", "ports", "exportTo", "subjectAltNames")
+	spec.set("resolution", word("STATIC"))
+	return true
+}
+
+func closeHosts(s *salvage, chain []step, _ string) bool {
+	if hosts := last(chain); hosts.shape != list || len(hosts.items) == 0 {
+		return leaveOut(s, chain, "")
+	}
+	return closeEntry(s, chain[:1], "")
+}
+
+// closeAddresses leaves a service without addresses out if connections to it are only known by them.
+func closeAddresses(s *salvage, chain []step, _ string) bool {
+	for _, port := range chain[0].node.get("ports").list() {
+		if rawTCP(fieldRef{node: port}) {
+			return leaveOut(s, chain, "")
+		}
+	}
+	return false
+}
+
+// closeEndpoints leaves a service without endpoints, unless it has none by what it says otherwise.
+func closeEndpoints(s *salvage, chain []step, _ string) bool {
+	switch chain[0].node.str("resolution") {
+	case "", "NONE", "DYNAMIC_DNS":
+		return false
+	}
+	if chain[0].node.get("workloadSelector") != nil {
+		return false
+	}
+	return closeEntry(s, chain[:1], "")
+}
+
+// closeBackend refuses connections: the CA certificates are not there.
+func closeBackend(_ *salvage, chain []step, field string) bool {
+	validation := last(chain)
+	host := validation.get("hostname")
+	if host == nil || host.shape != text || host.value == "" || field == "hostname" {
+		host = word(unusable)
+	}
+	validation.become(parsed(`{"caCertificateRefs": [{"group": "", "kind": "ConfigMap", "name": "` + unusable + `"}]}`))
+	validation.set("hostname", host)
+	return true
+}
+
+// closeWasm has proxies refuse requests, as they do where they cannot load the code, unless a fault of it was to be
+// passed over.
+func closeWasm(s *salvage, chain []step, _ string) bool {
+	plugin := last(chain)
+	if plugin.str("failStrategy") == "FAIL_OPEN" {
+		return leaveOut(s, chain, "")
+	}
+	if plugin.shape != mapping {
+		plugin.become(&node{shape: mapping})
+	}
+	plugin.keep("selector", "targetRef", "targetRefs", "phase", "priority", "match", "type")
+	plugin.set("url", word("https://"+unusable+"/"))
+	return true
+}
+
+// applyToAll has a plugin applied to all requests if it is not known to which.
+func applyToAll(_ *salvage, chain []step, _ string) bool {
+	chain[0].node.drop(chain[1].node)
+	return true
+}

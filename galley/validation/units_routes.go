@@ -1,0 +1,211 @@
+package validation
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/istiod-lite/istiod-lite/api/names"
+)
+
+func virtualServiceUnits() []unit {
+	headers := func(at string) (list []string) {
+		for _, side := range []string{"request", "response"} {
+			list = append(list, at+"headers."+side+".add.*", at+"headers."+side+".remove.[]", at+"headers."+side+".remove", at+"headers."+side+".add")
+		}
+		return list
+	}
+	connection := func(at string) []unit {
+		return []unit{
+			{path: at, close: closeConnections},
+			{path: at + ".match.[]", exact: true},
+			{path: at + ".match", close: dropRoute},
+			{path: at + ".route", close: replaceBy(`[{"destination": {"host": "` + unusable + `"}}]`)},
+			{path: at + ".route.[]", free: []string{"weight"}},
+		}
+	}
+	list := []unit{
+		{path: "spec", close: leaveOut},
+		{path: "spec.hosts", close: closeHostList},
+		{path: "spec.hosts.[]", close: closeVirtualHost},
+		{path: "spec.gateways", close: leaveOut},
+		{path: "spec.gateways.[]"},
+		{path: "spec.exportTo", close: exportWidely},
+		{path: "spec.http", close: replaceBy(`[{"directResponse": {"status": 503}}]`)},
+		{path: "spec.tls", close: closeServerNames},
+		{path: "spec.tcp", close: replaceBy(`[{"route": [{"destination": {"host": "` + unusable + `"}}]}]`)},
+		{path: "spec.http.[]", close: answer, free: append([]string{
+			"name", "timeout", "retries.**", "mirror.**", "mirrors.**", "corsPolicy.**",
+			"directResponse.body.**", "redirect.redirectCode",
+		}, headers("")...)},
+		{path: "spec.http.[].fault", free: []string{"delay.**"}, close: closeFault},
+		{path: "spec.http.[].rewrite", close: closeRewrite},
+		{path: "spec.http.[].mirrorPercentage", close: noMirror},
+		{path: "spec.http.[].mirrorPercent", close: noMirror},
+		{path: "spec.http.[].mirrors.[]"},
+		{path: "spec.http.[].mirror"},
+		{path: "spec.http.[].match", close: answerAll},
+		{path: "spec.http.[].match.[]", free: []string{"name", "statPrefix"}, exact: true, close: widen},
+		{path: "spec.http.[].route.[]", free: append([]string{"weight"}, headers("")...)},
+	}
+	for _, at := range []string{"spec.http.[].", "spec.http.[].route.[]."} {
+		for _, side := range []string{"request", "response"} {
+			list = append(list, unit{path: at + "headers." + side + ".set.*", close: takeOff})
+		}
+	}
+	list = append(list, connection("spec.tls.[]")...)
+	return append(list, connection("spec.tcp.[]")...)
+}
+
+// closeHostList has requests for hosts that are too many for all that is said of them answered with an error.
+func closeHostList(s *salvage, chain []step, _ string) bool {
+	spec := chain[0].node
+	if hosts := last(chain); hosts.shape != list || len(hosts.items) == 0 {
+		return leaveOut(s, chain, "")
+	}
+	spec.keep("hosts", "gateways", "exportTo")
+	spec.set("http", parsed(`[{"directResponse": {"status": 503}}]`))
+	return true
+}
+
+// closeVirtualHost leaves a host out. All hosts of the mesh stay for the gateways that are named beside it.
+func closeVirtualHost(_ *salvage, chain []step, _ string) bool {
+	gateways := chain[0].node.get("gateways")
+	if last(chain).value != "*" || gateways == nil {
+		return false
+	}
+	isMesh := func(n *node) bool { return n.value == "mesh" }
+	if !slices.ContainsFunc(gateways.items, isMesh) || !slices.ContainsFunc(gateways.items, func(n *node) bool { return !isMesh(n) }) {
+		return false
+	}
+	gateways.items = slices.DeleteFunc(gateways.items, isMesh)
+	return true
+}
+
+// answers reports whether a route keeps requests from being routed.
+func (n *node) answers() bool { return n.get("directResponse") != nil || n.get("redirect") != nil }
+
+// answer has a route answer what it matches itself: as it says, or with an error.
+func answer(_ *salvage, chain []step, field string) bool {
+	route := last(chain)
+	if list := route.get(field); field == "route" && route.answers() && list != nil {
+		route.drop(list)
+		return true
+	}
+	answer := parsed(`{"status": 503}`)
+	if own := route.get("directResponse"); own != nil && field != "directResponse" && !strings.HasPrefix(field, "match") {
+		answer = own
+	}
+	if route.shape != mapping {
+		route.become(&node{shape: mapping})
+	}
+	route.keep("name", "match")
+	route.set("directResponse", answer)
+	return true
+}
+
+// closeFault leaves out a fault that refuses no requests, and has the route refuse all otherwise.
+func closeFault(s *salvage, chain []step, _ string) bool {
+	if route, fault := chain[2].node, last(chain); route.answers() || fault.shape == mapping && !fault.mentions("abort") {
+		return false
+	}
+	return answer(s, chain[:3], "fault")
+}
+
+// closeRewrite leaves out a rewrite that says nothing. Without any other the route would lead to other paths than it
+// may.
+func closeRewrite(s *salvage, chain []step, _ string) bool {
+	if route, rewrite := chain[2].node, last(chain); route.answers() || rewrite.shape == mapping && len(rewrite.fields) == 0 {
+		return false
+	}
+	return answer(s, chain[:3], "rewrite")
+}
+
+// answerAll has a route whose conditions cannot be read answer every request, if it is one that answers.
+func answerAll(s *salvage, chain []step, _ string) bool {
+	route := chain[2].node
+	if !route.answers() && !route.mentions("abort") {
+		return dropRoute(s, chain, "")
+	}
+	if !route.answers() {
+		answer(s, chain[:3], "match")
+	}
+	return false
+}
+
+// dropRoute leaves a route out with the conditions that cannot be read.
+func dropRoute(_ *salvage, chain []step, _ string) bool {
+	routes, route := chain[1].node, chain[2].node
+	if routes.drop(route); len(routes.items) == 0 {
+		chain[0].node.drop(routes)
+	}
+	return true
+}
+
+// widen leaves out one condition of a route that answers, so that it answers more requests. Of a route that forwards
+// requests all conditions beside the wrong one go.
+func widen(s *salvage, chain []step, field string) bool {
+	route, match := chain[2].node, last(chain)
+	abort := route.get("fault") != nil && route.get("fault").mentions("abort")
+	if !route.answers() && !abort {
+		return false
+	}
+	if !route.answers() {
+		answer(s, chain[:3], "match")
+	}
+	if match.shape != mapping || match.get(field) == nil {
+		match.become(&node{shape: mapping})
+		return true
+	}
+	match.drop(match.get(field))
+	if field == "ignoreUriCase" {
+		match.keep("name", "scheme", "method", "authority", "headers", "port", "gateways", "queryParams", "withoutHeaders", "sourceLabels", "sourceNamespace", "statPrefix")
+	}
+	delete(s.settled, match) // more conditions may be wrong
+	return true
+}
+
+// noMirror leaves a mirror out of whose requests it is not known how many it gets.
+func noMirror(_ *salvage, chain []step, _ string) bool {
+	if mirror := chain[2].node.get("mirror"); mirror != nil {
+		chain[2].node.drop(mirror)
+	}
+	return false
+}
+
+// takeOff has a header taken off whose value cannot be set: what a client says in it must not pass.
+func takeOff(_ *salvage, chain []step, _ string) bool {
+	operations, name := chain[len(chain)-3].node, chain[len(chain)-1].name
+	if !names.HeaderName(name) || strings.EqualFold(name, "host") {
+		return false
+	}
+	remove := operations.get("remove")
+	if remove == nil || remove.shape != list {
+		remove = &node{shape: list}
+		operations.set("remove", remove)
+	}
+	remove.items = append(remove.items, word(name))
+	return false
+}
+
+// closeConnections refuses the connections that a route takes.
+func closeConnections(_ *salvage, chain []step, _ string) bool {
+	route := last(chain)
+	if route.shape != mapping {
+		return false
+	}
+	route.keep("match")
+	route.set("route", parsed(`[{"destination": {"host": "`+unusable+`"}}]`))
+	return true
+}
+
+// closeServerNames refuses TLS connections to the hosts.
+func closeServerNames(_ *salvage, chain []step, _ string) bool {
+	hosts := chain[0].node.get("hosts")
+	if hosts == nil || hosts.shape != list {
+		return false
+	}
+	routes := parsed(`[{"match": [{}], "route": [{"destination": {"host": "` + unusable + `"}}]}]`)
+	routes.items[0].get("match").items[0].set("sniHosts", hosts.clone())
+	last(chain).become(routes)
+	return true
+}

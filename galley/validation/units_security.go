@@ -1,0 +1,142 @@
+package validation
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/istiod-lite/istiod-lite/api/jwks"
+	"github.com/istiod-lite/istiod-lite/api/names"
+)
+
+// Selectors of security objects.
+func targets() []string { return []string{"selector", "targetRef", "targetRefs"} }
+
+// closePolicy makes an AuthorizationPolicy that denies all, or one of action ALLOW that allows nothing. It is for the
+// whole namespace if what it selects cannot be read.
+func closePolicy(s *salvage, chain []step, field string) bool {
+	spec := last(chain)
+	action := spec.get("action")
+	readable := spec.shape == mapping
+	s.closed(spec, field)
+	switch {
+	case readable && (action == nil || action.shape == null || action.shape == text && action.value == "ALLOW"):
+	case readable && action.shape == text && action.value == "AUDIT": // it would not have refused anything
+		spec.set("action", word("AUDIT"))
+	default:
+		spec.set("action", word("DENY"))
+		spec.set("rules", parsed(`[{}]`))
+	}
+	return true
+}
+
+// closed keeps of the spec of a security object what it selects, unless that is at fault.
+func (s *salvage) closed(spec *node, field string) {
+	if spec.shape != mapping {
+		spec.become(&node{shape: mapping})
+	}
+	if slices.Contains(targets(), field) {
+		spec.keep()
+		return
+	}
+	spec.keep(targets()...)
+	delete(s.settled, spec) // what it selects may be wrong, too
+}
+
+// closeRule makes a rule match every request where the policy refuses, and leaves it out where it allows. A rule of
+// action CUSTOM makes the policy refuse all: it is not known what the authorizer was to be asked.
+func closeRule(s *salvage, chain []step, _ string) bool {
+	switch spec, _ := entryOf(chain); spec.str("action") {
+	case "DENY":
+		last(chain).become(parsed(`{}`))
+		return true
+	case "CUSTOM":
+		return closePolicy(s, chain[:1], "rules")
+	}
+	return false
+}
+
+func closePeers(s *salvage, chain []step, field string) bool {
+	s.closed(last(chain), field)
+	last(chain).set("mtls", parsed(`{"mode": "STRICT"}`))
+	return true
+}
+
+func strictMTLS(_ *salvage, chain []step, _ string) bool {
+	last(chain).become(parsed(`{"mode": "STRICT"}`))
+	return true
+}
+
+// closePorts leaves the modes of ports out, and makes the mode of all ports the strictest, unless no port is named.
+func closePorts(_ *salvage, chain []step, _ string) bool {
+	if spec, ports := chain[0].node, last(chain); ports.shape != mapping || len(ports.fields) > 0 {
+		spec.set("mtls", parsed(`{"mode": "STRICT"}`))
+	}
+	return false
+}
+
+func closePort(s *salvage, chain []step, _ string) bool {
+	if n, err := strconv.Atoi(chain[len(chain)-1].name); err != nil || n < 1 || n > 65535 {
+		return false
+	}
+	return strictMTLS(s, chain, "")
+}
+
+// closeAuthentication makes a RequestAuthentication accept no token. What its rules say otherwise stays if it can be
+// read: where tokens are looked for, and which headers are taken off requests.
+func closeAuthentication(s *salvage, chain []step, field string) bool {
+	spec := last(chain)
+	rules := spec.get("jwtRules")
+	s.closed(spec, field)
+	if rules == nil || rules.shape != list || field == "jwtRules" {
+		rules = parsed(`[{}]`)
+	}
+	spec.set("jwtRules", rules)
+	for i := range rules.items {
+		closeJWTRule(s, append(slices.Clone(chain), step{spec, "jwtRules", rules}, step{rules, anyEntry, rules.items[i]}), "issuer")
+	}
+	return true
+}
+
+// closeJWTRule makes a rule accept no token, in the places and with the output headers that it names.
+func closeJWTRule(s *salvage, chain []step, field string) bool {
+	rule := last(chain)
+	if keys := rule.get("jwks"); field == "jwksUri" && keys != nil && keys.shape == text && keys.value != "" {
+		rule.drop(rule.get(field)) // the keys that are there are the ones in force, as in istiod
+		delete(s.settled, rule)
+		return true
+	}
+	issuer := rule.get("issuer")
+	if rule.shape != mapping {
+		rule.become(&node{shape: mapping})
+	}
+	places := []string{"fromHeaders", "fromParams", "fromCookies"}
+	named := slices.ContainsFunc(places, func(p string) bool { return rule.get(p) != nil })
+	rule.keep(append(places, "outputPayloadToHeader", "outputClaimToHeaders")...)
+	for _, p := range append(places, "outputClaimToHeaders") {
+		if v := rule.get(p); v != nil && (v.shape != list || p == field || len(v.items) == 0) {
+			rule.drop(v)
+		}
+	}
+	if named && !slices.ContainsFunc(places, func(p string) bool { return rule.get(p) != nil }) {
+		rule.set("fromHeaders", parsed(`[{"name": "`+unusable+`"}]`)) // without any, tokens are looked for in the usual places
+	}
+	if issuer == nil || issuer.shape != text || issuer.value == "" {
+		issuer = word(unusable)
+	}
+	rule.set("issuer", issuer)
+	rule.set("jwks", word(jwks.Nobody))
+	return true
+}
+
+// closeClaim has a header taken off all requests whose claim is not known.
+func closeClaim(_ *salvage, chain []step, _ string) bool {
+	out := last(chain)
+	header := out.str("header")
+	if !names.HeaderName(header) || out.str("claim") == unusable {
+		return false
+	}
+	out.become(&node{shape: mapping})
+	out.set("header", word(header))
+	out.set("claim", word(unusable))
+	return true
+}
