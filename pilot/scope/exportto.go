@@ -29,6 +29,15 @@ func visibilityIn(exportTo, byDefault []string, own, to string) visibility {
 	return hidden
 }
 
+// serviceExported is exported for a service. A service that is exported to "~" is visible nowhere, whatever else its
+// exportTo says.
+func serviceExported(exportTo, byDefault []string, own, to string) bool {
+	if len(exportTo) == 0 {
+		exportTo = byDefault
+	}
+	return !slices.Contains(exportTo, "~") && exported(exportTo, nil, own, to)
+}
+
 // exported reports whether an object of namespace own, with that exportTo, is visible in namespace to.
 func exported(exportTo, byDefault []string, own, to string) bool {
 	return visibilityIn(exportTo, byDefault, own, to) != hidden

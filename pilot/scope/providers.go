@@ -64,7 +64,7 @@ func (x *Index) ExtensionProvider(name, namespace string) (*meshv1alpha1.MeshCon
 		return p, nil
 	}
 	for svc := range x.ServicesByHost(host) {
-		if (ns == "" || ns == svc.Namespace) && exported(svc.ExportTo, x.Mesh.GetDefaultServiceExportTo(), svc.Namespace, namespace) {
+		if (ns == "" || ns == svc.Namespace) && serviceExported(svc.ExportTo, x.Mesh.GetDefaultServiceExportTo(), svc.Namespace, namespace) {
 			return p, svc
 		}
 	}

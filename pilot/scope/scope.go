@@ -203,7 +203,7 @@ func (s *Scope) ServiceByHost(host string) *registry.Service {
 }
 
 func (s *Scope) visible(svc *registry.Service) bool {
-	return exported(svc.ExportTo, s.index.Mesh.GetDefaultServiceExportTo(), svc.Namespace, s.Namespace)
+	return serviceExported(svc.ExportTo, s.index.Mesh.GetDefaultServiceExportTo(), svc.Namespace, s.Namespace)
 }
 
 // destinationService returns the service that a host stands for in a VirtualService of namespace ns.
@@ -379,7 +379,8 @@ func (e *Egress) VirtualServiceByHost(host string) *VirtualService {
 	return first
 }
 
-// importedHosts are the hosts of an egress listener by namespace; "*" is every namespace.
+// importedHosts are the hosts of an egress listener by namespace. "*" is every namespace. The key "~" has the hosts
+// that are not imported from any namespace.
 type importedHosts map[string][]string
 
 func parseHosts(hosts []string, own string) importedHosts {
@@ -389,11 +390,8 @@ func parseHosts(hosts []string, own string) importedHosts {
 		if !ok {
 			ns, host = "*", h
 		}
-		switch ns {
-		case ".":
+		if ns == "." {
 			ns = own
-		case "~":
-			continue
 		}
 		m[ns] = append(m[ns], strings.ToLower(host))
 	}
@@ -405,11 +403,16 @@ func (m importedHosts) anyMatch(ns string, match func(string) bool) bool {
 }
 
 func (m importedHosts) covers(ns, host string) bool {
-	return m.anyMatch(ns, func(p string) bool { return names.Covers(p, host) })
+	return m.anyMatch(ns, func(p string) bool { return names.Covers(p, host) }) && !m.excludes(host)
 }
 
 func (m importedHosts) overlaps(ns, host string) bool {
-	return m.anyMatch(ns, func(p string) bool { return names.Overlap(p, host) })
+	return m.anyMatch(ns, func(p string) bool { return names.Overlap(p, host) }) && !m.excludes(host)
+}
+
+// excludes reports whether no namespace's host is imported that a host covers.
+func (m importedHosts) excludes(host string) bool {
+	return slices.ContainsFunc(m["~"], func(p string) bool { return names.Covers(p, host) })
 }
 
 // Destinations calls yield for each host that a VirtualService sends traffic to, as written, and the port, 0 without

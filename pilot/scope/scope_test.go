@@ -89,6 +89,7 @@ func TestExportTo(t *testing.T) {
 	w.service("a", "b", "b")
 	w.service("a", "none", "~")
 	w.service("a", "both", "c", "b")
+	w.service("a", "hidden", "~", ".", "*", "b") // "~" hides it, whatever comes beside
 	x := w.index()
 	for ns, want := range map[string]string{"a": "a/all a/star a/own", "b": "a/all a/star a/b a/both", "c": "a/all a/star a/both", "d": "a/all a/star"} {
 		if got := seen(x.ScopeOf(ns, nil).Services); got != want {
@@ -99,6 +100,10 @@ func TestExportTo(t *testing.T) {
 	w.mesh.DefaultServiceExportTo = []string{"."}
 	if got := seen(w.index().ScopeOf("b", nil).Services); got != "a/star a/b a/both" {
 		t.Errorf("by default private: b sees %s", got)
+	}
+	w.mesh.DefaultServiceExportTo = []string{"~", "."}
+	if got := seen(w.index().ScopeOf("a", nil).Services); got != "a/star a/own" {
+		t.Errorf("by default hidden: a sees %s", got)
 	}
 }
 
@@ -131,6 +136,9 @@ func TestSidecarHosts(t *testing.T) {
 		{"upper case", `{"egress":[{"hosts":["b/API.b"]}]}`, "b/api.b"},
 		{"wrong namespace", `{"egress":[{"hosts":["a/web.b"]}]}`, ""},
 		{"nothing", `{"egress":[{"hosts":["~/*"]}]}`, ""},
+		{"nothing beside others", `{"egress":[{"hosts":["~/*","./*","b/web.b"]}]}`, ""},
+		{"all but one host", `{"egress":[{"hosts":["*/*","~/WEB.b"]}]}`, "a/web.a b/api.b c/x.example.com"},
+		{"all but some hosts", `{"egress":[{"hosts":["~/*.b","*/*"]}]}`, "a/web.a c/x.example.com"},
 		{"one port", `{"egress":[{"port":{"number":80,"protocol":"HTTP","name":"h"},"hosts":["b/*"]}]}`, "b/web.b:80 b/api.b:80"},
 		{"a port that no service has", `{"egress":[{"port":{"number":81,"protocol":"HTTP","name":"h"},"hosts":["b/*"]}]}`, ""},
 		{"two ports", `{"egress":[{"port":{"number":80,"protocol":"HTTP","name":"h"},"hosts":["b/web.b"]},{"port":{"number":90,"protocol":"TCP","name":"t"},"hosts":["b/web.b"]}]}`, "b/web.b"},

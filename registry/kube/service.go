@@ -68,7 +68,7 @@ func (r *Registry) convert(o *kinds.Object) *registry.Service {
 	s := &registry.Service{
 		Host: r.host(name{o.Namespace, o.Name}), Namespace: o.Namespace, Name: o.Name, Object: o.Name,
 		Provider: registry.Kubernetes, Labels: o.Labels, Selector: spec.Selector, Created: o.Created,
-		ExportTo:        splitList(o.Annotations[annotationExportTo]),
+		ExportTo:        exportTo(o.Annotations[annotationExportTo]),
 		PublishNotReady: spec.PublishNotReadyAddresses,
 		NodeLocal:       spec.InternalTrafficPolicy != nil && *spec.InternalTrafficPolicy == corev1.ServiceInternalTrafficPolicyLocal,
 		TrafficDist:     r.namespaces.TrafficDistribution(o.Namespace, o.Annotations, spec.TrafficDistribution),
@@ -133,6 +133,16 @@ func (r *Registry) applyNamespace(c kinds.Change) {
 }
 
 func (r *Registry) markDirty(n name) { r.dirty[n] = struct{}{} }
+
+// exportTo returns the namespaces of an annotation. An annotation that has text and names no namespace makes the
+// service visible nowhere.
+func exportTo(annotation string) []string {
+	list := splitList(annotation)
+	if annotation != "" && len(list) == 0 {
+		return []string{"~"}
+	}
+	return list
+}
 
 // splitList splits a list at its commas.
 func splitList(s string) []string {
