@@ -240,11 +240,31 @@ func (p *compiledPatch) compile(field string) (found []diag.Diagnostic) {
 			found = append(found, diag.Diagnostic{Severity: diag.Warning, Code: "UnknownField", Field: field + at, Message: r.message + ": it is left out", Fix: fix})
 		}
 	}
+	if f, is := value.(filter); is && merges(op) {
+		for _, name := range keepConfiguration(f) {
+			ignored(".patch.value."+name, "only the name and the typed_config of a filter are merged: the filter stays as it is in this", "remove it; REMOVE takes the filter away, and REPLACE replaces it")
+		}
+	}
 	p.value = value
 	if err := validValue(p.value, op); err != nil {
 		fails(".patch.value", "Envoy would refuse it: "+err.Error(), "see Envoy's API v3")
 	}
 	return found
+}
+
+// keepConfiguration clears the fields of a filter that are not merged into another one, all but its name and its typed
+// configuration: others could switch off a filter that refuses requests. It returns the names of those fields.
+func keepConfiguration(f filter) (cleared []string) {
+	m := f.ProtoReflect()
+	m.Range(func(fd protoreflect.FieldDescriptor, _ protoreflect.Value) bool {
+		if fd.Name() != "name" && fd.Name() != "typed_config" {
+			cleared = append(cleared, string(fd.Name()))
+			m.Clear(fd)
+		}
+		return true
+	})
+	slices.Sort(cleared)
+	return cleared
 }
 
 // decode returns the value of a patch as a message, and what of it is not in the message.
