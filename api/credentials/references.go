@@ -68,10 +68,6 @@ func OfServer(t *networkingv1alpha3.ServerTLSSettings, field string) (list []Ref
 		resource, served := names.Credential(name)
 		add(at, true, resource, served)
 	}
-	roots := func(at, name string) {
-		resource, served := names.CACredential(name)
-		add(at, false, resource, served)
-	}
 	mutual := false
 	switch t.GetMode() {
 	case networkingv1alpha3.ServerTLSSettings_SIMPLE:
@@ -90,11 +86,13 @@ func OfServer(t *networkingv1alpha3.ServerTLSSettings, field string) (list []Ref
 	if len(t.GetCredentialNames()) == 0 && name != "" {
 		certificate(at, name)
 	}
-	if n := t.GetCaCertCredentialName(); n != "" {
-		name, at = n, "caCertCredentialName"
-	}
-	if mutual && name != "" {
-		roots(at, name)
+	switch named := t.GetCaCertCredentialName(); {
+	case mutual && named != "":
+		resource, served := names.NamedCACredential(named)
+		add("caCertCredentialName", false, resource, served)
+	case mutual && name != "":
+		resource, served := names.CACredential(name)
+		add(at, false, resource, served)
 	}
 	return list
 }

@@ -14,6 +14,10 @@ func GatewayDeployment(name, class string, annotations map[string]string) string
 	return cmp.Or(annotations[annotationDeployment], name+"-"+class)
 }
 
+// NamedGatewayAccount returns the service account that the annotations of a Gateway of the Gateway API name for its
+// proxies, or nothing.
+func NamedGatewayAccount(annotations map[string]string) string { return annotations[annotationAccount] }
+
 // GatewayAccount is GatewayDeployment for the service account of its proxies.
 func GatewayAccount(name, class string, annotations map[string]string) string {
 	return cmp.Or(annotations[annotationAccount], GatewayDeployment(name, class, annotations))

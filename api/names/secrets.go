@@ -5,6 +5,10 @@ import "strings"
 // caSuffix ends the names of resources of SDS that hold the CA certificates of a Secret, not its own certificate.
 const caSuffix = "-cacert"
 
+// namedCASuffix ends the names of resources of SDS that hold the CA certificates of exactly the Secret that is named.
+// No object has such a name.
+const namedCASuffix = "#ca"
+
 // Schemes of the names of resources of SDS.
 const (
 	schemeSecret    = "kubernetes://"
@@ -21,11 +25,12 @@ type Secret struct {
 	Namespace, Name string
 	ConfigMap       bool // it is made of a ConfigMap, not of a Secret
 	CA              bool // the CA certificates, not a certificate with its key
+	exact           bool // only the object of that name is meant
 }
 
 // ParseSecret takes the name of a resource of SDS apart. kubernetes://<name> is in the proxy's own namespace;
 // kubernetes://<namespace>/<name>, kubernetes-gateway://<namespace>/<name> and configmap://<namespace>/<name> are in
-// the one that they name. Each may end in -cacert. It reports false if the name is none of these.
+// the one that they name. Each may end in -cacert or #ca. It reports false if the name is none of these.
 func ParseSecret(resource, own string) (Secret, bool) {
 	scheme, rest, ok := strings.Cut(resource, "://")
 	namespace, name, named := strings.Cut(rest, "/")
@@ -40,18 +45,20 @@ func ParseSecret(resource, own string) (Secret, bool) {
 	case scheme+"://" != schemeSecret && scheme+"://" != schemeGateway:
 		return Secret{}, false
 	}
-	s.Name, s.CA = strings.CutSuffix(s.Name, caSuffix)
-	s.CA = s.CA || s.ConfigMap
+	if s.Name, s.exact = strings.CutSuffix(s.Name, namedCASuffix); !s.exact {
+		s.Name, s.CA = strings.CutSuffix(s.Name, caSuffix)
+	}
+	s.CA = s.CA || s.exact || s.ConfigMap
 	if !isObjectName(s.Namespace) || !isObjectName(s.Name) {
 		return Secret{}, false
 	}
 	return s, true
 }
 
-// Objects returns the names of the Secrets, or of the ConfigMap, that the resource may be made of: the first that
-// exists counts. CA certificates may be in a Secret of their own.
+// Objects returns the names of the Secrets, or of the ConfigMap, that the resource may be made of. The first that
+// exists is in force. CA certificates may be in a Secret of their own.
 func (s Secret) Objects() []string {
-	if s.CA && !s.ConfigMap {
+	if s.CA && !s.ConfigMap && !s.exact {
 		return []string{s.Name + caSuffix, s.Name}
 	}
 	return []string{s.Name}
@@ -86,6 +93,16 @@ func CACredential(credentialName string) (resource string, served bool) {
 	}
 	if !strings.HasSuffix(resource, caSuffix) {
 		resource += caSuffix
+	}
+	return resource, served
+}
+
+// NamedCACredential is CACredential for a name that says where the CA certificates are, not where the certificate is.
+// A Secret whose name has -cacert at its end besides does not take the place of the Secret that is named.
+func NamedCACredential(credentialName string) (resource string, served bool) {
+	resource, served = CACredential(credentialName)
+	if s, ok := ParseSecret(resource, "own"); ok && served && !s.ConfigMap && !strings.HasSuffix(credentialName, caSuffix) {
+		resource = strings.TrimSuffix(resource, caSuffix) + namedCASuffix
 	}
 	return resource, served
 }

@@ -11,6 +11,9 @@ func TestSecretNamespace(t *testing.T) {
 		"kubernetes://cert-cacert":     "a",
 		"kubernetes://b/cert":          "b",
 		"kubernetes://a/cert":          "a",
+		"kubernetes://b/cert#ca":       "b",
+		"kubernetes://b/cert#ca#ca":    "",
+		"kubernetes://b/cert#":         "",
 		"kubernetes-gateway://b/c.d":   "b",
 		"kubernetes-gateway://cert":    "",
 		"kubernetes://":                "",
@@ -48,6 +51,35 @@ func TestSecretNamespace(t *testing.T) {
 	}
 	if _, ok := SecretNamespace("kubernetes://cert", ""); ok {
 		t.Error("a proxy without a namespace has secrets")
+	}
+}
+
+// TestNamedCACredential: a resource for the CA certificates of a Secret that is named for them is made of that Secret
+// alone. A resource for the CA certificates of a Secret with a certificate may be made of another one too.
+func TestNamedCACredential(t *testing.T) {
+	for _, c := range []struct{ name, resource, objects, named, namedObjects string }{
+		{"good", "kubernetes://good-cacert", "good-cacert good", "kubernetes://good#ca", "good"},
+		{"kubernetes-gateway://a/good", "kubernetes-gateway://a/good-cacert", "good-cacert good", "kubernetes-gateway://a/good#ca", "good"},
+		{"good-cacert", "kubernetes://good-cacert", "good-cacert good", "kubernetes://good-cacert", "good-cacert good"},
+		{"configmap://a/good", "configmap://a/good-cacert", "good", "configmap://a/good-cacert", "good"},
+		{"builtin://", "ROOTCA", "", "ROOTCA", ""},
+		{NoCredential, NoCredential, "", NoCredential, ""},
+	} {
+		objects := func(resource string) string {
+			s, ok := ParseSecret(resource, "own")
+			if !ok {
+				return ""
+			}
+			if !s.CA {
+				t.Errorf("%s is for no CA certificates", resource)
+			}
+			return strings.Join(s.Objects(), " ")
+		}
+		resource, served := CACredential(c.name)
+		named, servedNamed := NamedCACredential(c.name)
+		if resource != c.resource || objects(resource) != c.objects || named != c.named || objects(named) != c.namedObjects || served != servedNamed {
+			t.Errorf("%s: %s of %q and %s of %q", c.name, resource, objects(resource), named, objects(named))
+		}
 	}
 }
 

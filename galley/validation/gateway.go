@@ -89,6 +89,13 @@ func tlsFiles() []string {
 	return []string{"serverCertificate", "privateKey", "caCertificates"}
 }
 
+// wantsRoots judges settings by which a server verifies certificates of clients, and has its own in files.
+func (p fieldRef) wantsRoots(mode string) {
+	if roots := p.at("caCertificates"); roots.empty() {
+		roots.refuse("name the file with the CA certificates", "mode %s without caCertificates has the root of the mesh verify certificates of clients", mode)
+	}
+}
+
 // serverTLS judges the TLS settings of a server of a Gateway or a Sidecar.
 func serverTLS(t fieldRef) {
 	mode := t.at("mode").text()
@@ -130,7 +137,7 @@ func serverTLS(t fieldRef) {
 		case t.at("tlsCertificates").empty():
 			t.required("privateKey")
 			if mode != "SIMPLE" {
-				t.required("caCertificates")
+				t.wantsRoots(mode)
 			}
 		}
 		if crl := t.at("caCrl"); !crl.empty() && mode == "SIMPLE" && !named {
@@ -147,7 +154,7 @@ func serverTLS(t fieldRef) {
 			}
 		}
 		if !t.at("tlsCertificates").empty() && mode != "SIMPLE" {
-			t.required("caCertificates")
+			t.wantsRoots(mode)
 		}
 	}
 	versions := []string{"TLS_AUTO", "TLSV1_0", "TLSV1_1", "TLSV1_2", "TLSV1_3"}

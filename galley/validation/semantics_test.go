@@ -185,7 +185,8 @@ func semantics() []semantic {
 		{gw, server("mode: SIMPLE"), "spec.servers[0].tls.credentialName"},
 		{gw, server("mode: SIMPLE, credentialName: a"), ""},
 		{gw, server("mode: SIMPLE, serverCertificate: /c"), "spec.servers[0].tls.privateKey"},
-		{gw, server("mode: MUTUAL, serverCertificate: /c, privateKey: /k"), "spec.servers[0].tls.caCertificates"},
+		{gw, server("mode: MUTUAL, serverCertificate: /c, privateKey: /k"), "~spec.servers[0].tls.caCertificates"},
+		{gw, server("mode: OPTIONAL_MUTUAL, tlsCertificates: [{serverCertificate: /c, privateKey: /k}]"), "~spec.servers[0].tls.caCertificates"},
 		{gw, server("mode: ISTIO_MUTUAL, credentialName: a"), "spec.servers[0].tls.credentialName"},
 		{gw, server("mode: SIMPLE, credentialName: a, minProtocolVersion: TLSV1_3, maxProtocolVersion: TLSV1_2"), "spec.servers[0].tls.minProtocolVersion"},
 

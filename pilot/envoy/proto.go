@@ -106,6 +106,11 @@ func Credential(name string) *tlsv3.SdsSecretConfig { return credential(names.Cr
 // CACredential names the CA certificates that a Gateway or a DestinationRule names.
 func CACredential(name string) *tlsv3.SdsSecretConfig { return credential(names.CACredential(name)) }
 
+// NamedCACredential names the CA certificates that a Gateway names apart from its own certificate.
+func NamedCACredential(name string) *tlsv3.SdsSecretConfig {
+	return credential(names.NamedCACredential(name))
+}
+
 func credential(resource string, served bool) *tlsv3.SdsSecretConfig {
 	if served {
 		return ServedSecret(resource)

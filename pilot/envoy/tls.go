@@ -5,33 +5,22 @@ import (
 
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
+
+	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
-// HasCipher reports whether Envoy knows a cipher suite of TLS 1.2. It rejects a listener that names another one.
-func HasCipher(name string) bool {
-	switch name {
-	case "ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-RSA-AES128-GCM-SHA256", "ECDHE-ECDSA-AES256-GCM-SHA384", "ECDHE-RSA-AES256-GCM-SHA384",
-		"ECDHE-ECDSA-CHACHA20-POLY1305", "ECDHE-RSA-CHACHA20-POLY1305", "ECDHE-ECDSA-AES128-SHA", "ECDHE-RSA-AES128-SHA",
-		"ECDHE-ECDSA-AES256-SHA", "ECDHE-RSA-AES256-SHA", "AES128-GCM-SHA256", "AES256-GCM-SHA384", "AES128-SHA", "AES256-SHA":
-		return true
+// Restrict sets the cipher suites and the curves that a configuration names, without names that Envoy does not know. An
+// empty list leaves Envoy's own. If some cipher suites are named and Envoy knows none, only TLS 1.3 is spoken, to which
+// the names do not apply. If some curves are named and Envoy knows none, only P-256 is used.
+func Restrict(p *tlsv3.TlsParameters, ciphers, curves []string) {
+	p.CipherSuites, p.EcdhCurves = known(ciphers, names.HasCipher), known(curves, names.HasCurve)
+	if len(ciphers) > 0 && len(p.CipherSuites) == 0 {
+		p.TlsMinimumProtocolVersion = tlsv3.TlsParameters_TLSv1_3
 	}
-	return false
-}
-
-// Ciphers returns the cipher suites that Envoy knows.
-func Ciphers(list []string) []string { return known(list, HasCipher) }
-
-// HasCurve reports whether Envoy knows a curve for key exchanges. It rejects what names another one.
-func HasCurve(name string) bool {
-	switch name {
-	case "P-256", "P-384", "P-521", "X25519", "X25519MLKEM768":
-		return true
+	if len(curves) > 0 && len(p.EcdhCurves) == 0 {
+		p.EcdhCurves = []string{"P-256"}
 	}
-	return false
 }
-
-// Curves returns the curves that Envoy knows.
-func Curves(list []string) []string { return known(list, HasCurve) }
 
 func known(list []string, is func(string) bool) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(n string) bool { return !is(n) })

@@ -168,7 +168,8 @@ type PolicyTLS struct {
 	Credentials bool                    // the proxy reads credentialName
 	Mutual      *corev3.TransportSocket // for mutual TLS within the mesh, with the settings' own SNI and names
 	HTTP2       bool
-	Certificate string // the credential that clients show where the settings name none; empty: none
+	Certificate string   // the credential that clients show where the settings name none; empty: none
+	Identities  []string // the names one of which a certificate must have if the settings name none; empty: any
 }
 
 // Extensions makes the configurations of filters that listeners name and do not hold: proxies subscribe to them by the

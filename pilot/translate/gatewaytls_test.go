@@ -68,6 +68,28 @@ func TestGatewayTLS(t *testing.T) {
 			want:    []string{"0.0.0.0_443 one.example.com https.443.s.gw.istio-system kubernetes://one TLSv1_2..TLSv1_3 AES128-SHA"},
 		},
 		{
+			name: "restrictions that proxies cannot enforce", // none of the servers takes connections, and another one takes over no host
+			servers: []string{
+				`port: {number: 443, name: s, protocol: HTTPS}, hosts: [one.example.com], tls: {mode: SIMPLE, credentialName: one, cipherSuites: [" AES128-SHA", "!aNULL"]}`,
+				`port: {number: 443, name: again, protocol: HTTPS}, hosts: [one.example.com], tls: {mode: SIMPLE, credentialName: one}`,
+				`port: {number: 444, name: n, protocol: HTTPS}, hosts: [one.example.com], tls: {mode: SIMPLE, credentialName: one, subjectAltNames: [client]}`,
+				`port: {number: 445, name: t, protocol: TLS}, hosts: ["*"], tls: {mode: OPTIONAL_MUTUAL, credentialName: one, cipherSuites: [none]}`,
+				`port: {number: 446, name: m, protocol: HTTPS}, hosts: ["*"], tls: {mode: ISTIO_MUTUAL, subjectAltNames: [client]}`,
+			},
+			want: []string{"0.0.0.0_446 * https.446.m.gw.istio-system default required ROOTCA sans client"},
+		},
+		{
+			name: "by files without a CA",
+			servers: []string{
+				`port: {number: 443, name: f, protocol: HTTPS}, hosts: ["*"], tls: {mode: MUTUAL, serverCertificate: /c, privateKey: /k}`,
+				`port: {number: 444, name: g, protocol: HTTPS}, hosts: ["*"], tls: {mode: OPTIONAL_MUTUAL, tlsCertificates: [{serverCertificate: /c, privateKey: /k}]}`,
+			},
+			want: []string{
+				"0.0.0.0_443 * https.443.f.gw.istio-system file-cert:/c~/k required ROOTCA",
+				"0.0.0.0_444 * https.444.g.gw.istio-system file-cert:/c~/k optional ROOTCA",
+			},
+		},
+		{
 			name:    "with client certificates",
 			servers: []string{`port: {number: 443, name: m, protocol: HTTPS}, hosts: [a/one.example.com], tls: {mode: MUTUAL, credentialNames: [rsa, ecdsa], subjectAltNames: [c], verifyCertificateSpki: [AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=], verifyCertificateHash: ["0000000000000000000000000000000000000000000000000000000000000000"]}`},
 			want:    []string{"0.0.0.0_443 one.example.com https.443.m.gw.istio-system kubernetes://rsa kubernetes://ecdsa required kubernetes://rsa-cacert sans c spki AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA= hash 0000000000000000000000000000000000000000000000000000000000000000"},
@@ -75,7 +97,7 @@ func TestGatewayTLS(t *testing.T) {
 		{
 			name:    "with client certificates of other CAs",
 			servers: []string{`port: {number: 443, name: o, protocol: HTTPS}, hosts: ["*"], tls: {mode: OPTIONAL_MUTUAL, credentialName: one, caCertCredentialName: clients, insecureSkipVerify: true}`},
-			want:    []string{"0.0.0.0_443 * https.443.o.gw.istio-system kubernetes://one optional kubernetes://clients-cacert untrusted"},
+			want:    []string{"0.0.0.0_443 * https.443.o.gw.istio-system kubernetes://one optional kubernetes://clients#ca untrusted"},
 		},
 		{
 			name:    "by files",

@@ -144,6 +144,17 @@ func TestSecrets(t *testing.T) {
 		t.Error("what did not change is made again")
 	}
 
+	// Of CA certificates that are named apart only the Secret of that name is read, whatever there is beside it.
+	gw := strings.Replace(strings.Split(secretWorld, "\n---\n")[0], "credentialName: x}", "credentialName: x, caCertCredentialName: x}", 1)
+	named := w.apply(append(objects(t, "gw.yaml", []byte(gw)), credential(kinds.SecretCredential, "a", "x-cacert", "r"))...)
+	k = tr.ResolveCohort(named, p)
+	if got := holds(tr.Resource(named, k, envoy.SecretType, "kubernetes://x#ca")); got != "roots of a/x" {
+		t.Errorf("the CA certificates that are named are %q", got)
+	}
+	if got := holds(tr.Resource(named, k, envoy.SecretType, "kubernetes://x-cacert")); got != "" {
+		t.Errorf("nothing names the others, and they are %q", got)
+	}
+
 	// Without anybody who names it there is none.
 	s = w.apply(kinds.Change{Key: kinds.Key{Kind: kinds.DestinationRule, Namespace: "b", Name: "rule"}})
 	if got := holds(tr.Resource(s, k, envoy.SecretType, "kubernetes://y")); got != "" {

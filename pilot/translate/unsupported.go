@@ -11,7 +11,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
-	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 	"github.com/istiod-lite/istiod-lite/pilot/scope"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/gateway"
@@ -42,9 +42,9 @@ func lacks(field string) (message, fix string) {
 
 // unusableServers returns findings about servers of a Gateway that stay closed, or open otherwise than they say.
 func unusableServers(g *networkingv1.Gateway) []diag.Diagnostic {
-	var found []diag.Diagnostic
+	var list []diag.Diagnostic
 	add := func(server int, field, message, fix string) {
-		found = append(found, feature.NotImplemented("spec.servers["+strconv.Itoa(server)+"]."+field, message, fix))
+		list = append(list, feature.NotImplemented("spec.servers["+strconv.Itoa(server)+"]."+field, message, fix))
 	}
 	for i, s := range g.Servers {
 		use := gateway.UseOf(s)
@@ -52,6 +52,8 @@ func unusableServers(g *networkingv1.Gateway) []diag.Diagnostic {
 		switch {
 		case use == gateway.Closed && s.GetTls() == nil && s.GetPort().GetProtocol() != "":
 			add(i, "port.protocol", "the port stays closed", "use TCP, or TLS with settings")
+		case use == gateway.Closed && gateway.Unenforced(t) != "":
+			list = append(list, unenforced(i, gateway.Unenforced(t)))
 		case use == gateway.Closed:
 			add(i, "port.protocol", "the port stays closed", "use another protocol")
 		}
@@ -67,13 +69,13 @@ func unusableServers(g *networkingv1.Gateway) []diag.Diagnostic {
 			continue
 		}
 		for j, c := range t.GetCipherSuites() {
-			if !envoy.HasCipher(c) {
-				add(i, "tls.cipherSuites["+strconv.Itoa(j)+"]", "proxies do not know it, and it is left out", "name a cipher suite of TLS 1.2 as OpenSSL does")
+			if !names.HasCipher(c) {
+				add(i, "tls.cipherSuites["+strconv.Itoa(j)+"]", "proxies do not know it, and it is left out", nameCipher)
 			}
 		}
 		switch t.GetMode() {
 		case networkingv1alpha3.ServerTLSSettings_SIMPLE:
-			if len(t.GetSubjectAltNames())+len(t.GetVerifyCertificateHash())+len(t.GetVerifyCertificateSpki()) > 0 ||
+			if len(t.GetVerifyCertificateHash())+len(t.GetVerifyCertificateSpki()) > 0 ||
 				t.GetCaCertificates() != "" || t.GetCaCrl() != "" || t.GetCaCertCredentialName() != "" || t.GetInsecureSkipVerify().GetValue() {
 				add(i, "tls", "clients show no certificate, so that nothing of one is verified", "use mode MUTUAL")
 			}
@@ -86,7 +88,21 @@ func unusableServers(g *networkingv1.Gateway) []diag.Diagnostic {
 			}
 		}
 	}
-	return found
+	return list
+}
+
+const nameCipher = "name a cipher suite of TLS 1.2 as OpenSSL does"
+
+// unenforced returns the finding about a server that stays closed because of gateway.Unenforced.
+func unenforced(server int, field string) diag.Diagnostic {
+	d := feature.NotImplemented("spec.servers["+strconv.Itoa(server)+"].tls."+field, "", "")
+	switch d.Severity = diag.Error; field {
+	case "cipherSuites":
+		d.Message, d.Fix = "proxies know none of the cipher suites: the server takes no connections", nameCipher
+	default:
+		d.Message, d.Fix = "with mode SIMPLE no certificate of a client is verified: the server takes no connections", "use mode MUTUAL, or remove subjectAltNames"
+	}
+	return d
 }
 
 // UnsupportedMesh returns a finding for each field of a mesh configuration that translation itself does not support.

@@ -19,13 +19,16 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/xds/xdstest"
 )
 
-// TestSharedSecrets: a secret of another namespace goes to the namespace that it is shared with, and to no other. Once
-// it is not shared any more it is replaced, and its new content is not sent; shared again, it is. Who proves nothing
-// gets none, even of what all may have.
+// TestSharedSecrets: a secret of another namespace goes to the namespace that it is shared with, to accounts that an
+// Access allows the Secrets of that namespace, and to no other. Once it is not shared any more it is replaced, and its
+// new content is not sent; shared again, it is. A proxy that proves no identity gets no secret, even of those that are
+// shared with all.
 func TestSharedSecrets(t *testing.T) {
 	const shared, all = "kubernetes-gateway://c/s", "configmap://c/ca-cacert"
 	id := func(namespace string) []string { return []string{"spiffe://cluster.local/ns/" + namespace + "/sa/web"} }
-	r := newSecureRig(t, xdstest.NewPeers(t, nil, id("a"), id("b")))
+	access := &oracle{}
+	access.say(true, true, false)
+	r := newSecureRig(t, xdstest.NewPeers(t, nil, id("a"), id("b")), func(o *Options) { o.Access = access })
 	r.publish(true, "cds x=1", "sds "+shared+"=1", "sds "+all+"=1", "!share a "+shared)
 	var clients []*deltaClient
 	for i, namespace := range []string{"a", "a", "b"} {
@@ -81,6 +84,25 @@ func TestSharedSecrets(t *testing.T) {
 	nobody.subscribe("sds", all)
 	nobody.subscribe("eds", "z")
 	nobody.expect("eds z=none")
+}
+
+// TestSecretsSharedWithoutAccess: without an Access it is not known which accounts of a namespace may have a secret
+// that is shared with the namespace, so no account gets it.
+func TestSecretsSharedWithoutAccess(t *testing.T) {
+	const ofNamespace, ofAccount = "kubernetes-gateway://c/s", "kubernetes-gateway://c/t"
+	r := newSecureRig(t, xdstest.NewPeers(t, []string{"spiffe://cluster.local/ns/a/sa/web"}))
+	r.publish(true, "cds x=1", "sds "+ofNamespace+"=1", "sds "+ofAccount+"=1", "!share a "+ofNamespace, "!share a/web "+ofAccount)
+	stream, err := r.dialAs(0).DeltaAggregatedResources(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &deltaClient{t: t, stream: stream}
+	c.send(&discoveryv3.DeltaDiscoveryRequest{Node: xdstest.Node("web.a"), TypeUrl: envoy.ClusterType})
+	c.expect("cds x=1")
+	c.subscribe("sds", ofNamespace, ofAccount)
+	if got := c.secrets(); got != ofAccount+"=1" {
+		t.Errorf("the proxy gets %q", got)
+	}
 }
 
 // TestSecretsSharedWithAccounts: what is shared with a service account it gets though an Access denies it what else is

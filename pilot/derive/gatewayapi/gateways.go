@@ -28,7 +28,7 @@ type gateway struct {
 	of                 map[kinds.Key][]*listener  // the same, by their owners
 	http               map[hostnamePort]*listener // those of HTTP that take connections
 	workloads          []kinds.WorkloadSelector
-	account            string     // of the proxies that are deployed for it; empty: there are none
+	account            string     // the service account of its proxies, or nothing if it is not known
 	services           []service  // that lead to its proxies
 	unsupportedAddress string     // a type of spec.addresses that is not supported; empty: there is none
 	certificate        string     // the credential that backends are shown; empty: none
@@ -290,9 +290,11 @@ func (g *gateway) found(o *kinds.Object, severity diag.Severity, field, fix, mes
 	g.findings = append(g.findings, finding(o, severity, "Gateway", field, fix, message))
 }
 
-// share lets the proxies of the Gateway have a secret of a namespace, by the name of its resource: those that are
-// deployed for it, by their service account. Of others nothing tells whose they are: they have what is in their own
-// namespace by other means.
+// share lets the proxies of the Gateway have a secret of a namespace, by the name of its resource. Proxies are known by
+// their service account: the account of the proxies that are deployed for the Gateway, or the account that an
+// annotation of the Gateway names. If neither is known, the secret of another namespace is for accounts of the
+// Gateway's namespace that may list the Secrets there, and a secret of the namespace is not shared: such accounts have
+// it anyway.
 func (g *gateway) share(namespace, resource string) {
 	if g.account != "" || namespace != g.object.Namespace {
 		g.shared = append(g.shared, kinds.SharedSecret{Namespace: g.object.Namespace, Account: g.account, Resource: resource})
@@ -362,6 +364,7 @@ func (g *gateway) findServices() {
 			g.account = names.GatewayAccount(o.Name, string(gatewaySpec(o).GatewayClassName), o.Annotations)
 		}
 	}
+	g.account = cmp.Or(g.account, names.NamedGatewayAccount(o.Annotations))
 	if g.workloads == nil {
 		g.workloads = []kinds.WorkloadSelector{}
 	}

@@ -320,10 +320,11 @@ func TestWrittenStatus(t *testing.T) {
 	}
 }
 
-// TestShared: a listener's certificate is shared with the proxies that are deployed for the Gateway, by their service
-// account, and one in another namespace by its grant alone; the CA of a policy's namespace with everybody. Proxies that
-// somebody else deploys have no account that is known: what is in their namespace is not shared with them, and what is
-// granted is with their namespace.
+// TestShared: a listener's certificate is shared with the service account of the proxies that are deployed for the
+// Gateway, or with the account that an annotation names. A certificate in another namespace is shared by its grant
+// alone, and the CA of a policy's namespace with all. If the account is not known, a certificate in the Gateway's
+// namespace is not shared, and a granted certificate is shared with the accounts of the namespace that may list Secrets
+// there.
 func TestShared(t *testing.T) {
 	world, stage := objects{}, newStage()
 	world.put(t, `apiVersion: gateway.networking.k8s.io/v1
@@ -349,16 +350,20 @@ spec: {from: [{group: gateway.networking.k8s.io, kind: Gateway, namespace: gw}],
 	}
 	const gateway = `apiVersion: gateway.networking.k8s.io/v1
 kind: Gateway
-metadata: {name: edge, namespace: gw, annotations: {gateway.istio.io/service-account: porter}}
+metadata: {name: edge, namespace: gw, annotations: {%s}}
 spec: {gatewayClassName: istio, addresses: %s, listeners: [{name: a, port: 443, protocol: HTTPS, tls: {options: {%s}, certificateRefs: [{name: c, namespace: b}]}}]}`
-	for addresses, want := range map[string]string{
-		"[]":                                   "[{gw porter kubernetes-gateway://b/c} {gw porter kubernetes-gateway://b/c-cacert}]",
-		"[{type: Hostname, value: elsewhere}]": "[{gw  kubernetes-gateway://b/c} {gw  kubernetes-gateway://b/c-cacert}]",
-		"[{type: IPAddress, value: 10.0.0.1}, {type: IPAddress, value: 10.0.0.2}]": "[{gw  kubernetes-gateway://b/c} {gw  kubernetes-gateway://b/c-cacert}]",
+	const annotation = "gateway.istio.io/service-account: porter"
+	for addresses, unknown := range map[string]string{
+		"[]":                                   "edge-istio",
+		"[{type: Hostname, value: elsewhere}]": "",
+		"[{type: IPAddress, value: 10.0.0.1}, {type: IPAddress, value: 10.0.0.2}]": "",
 	} {
-		world.put(t, fmt.Sprintf(gateway, addresses, "gateway.istio.io/tls-terminate-mode: MUTUAL"))
-		if got := shared(); got != want {
-			t.Errorf("with addresses %s, %s, want %s", addresses, got, want)
+		for annotations, account := range map[string]string{annotation: "porter", "": unknown} {
+			world.put(t, fmt.Sprintf(gateway, annotations, addresses, "gateway.istio.io/tls-terminate-mode: MUTUAL"))
+			want := fmt.Sprintf("[{gw %[1]s kubernetes-gateway://b/c} {gw %[1]s kubernetes-gateway://b/c-cacert}]", account)
+			if got := shared(); got != want {
+				t.Errorf("with addresses %s and annotations {%s}, %s, want %s", addresses, annotations, got, want)
+			}
 		}
 	}
 	for key := range world {
@@ -366,7 +371,7 @@ spec: {gatewayClassName: istio, addresses: %s, listeners: [{name: a, port: 443, 
 			delete(world, key)
 		}
 	}
-	world.put(t, fmt.Sprintf(gateway, "[]", ""))
+	world.put(t, fmt.Sprintf(gateway, annotation, "[]", ""))
 	if got := shared(); got != "[]" {
 		t.Errorf("without the grant, %s", got)
 	}

@@ -3,7 +3,9 @@ package gatewayapi
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/wrapperspb"
@@ -236,7 +238,7 @@ func (l *listener) allows(looked *lookups, namespace string) bool {
 // options of listeners' tls.
 const (
 	optionMode         = "gateway.istio.io/tls-terminate-mode"
-	optionCipherSuites = "gateway.istio.io/cipher-suites"
+	optionCipherSuites = "gateway.istio.io/tls-cipher-suites" // separated by commas
 	modeIstioSimple    = "ISTIO_SIMPLE"
 	modeIstioMutual    = "ISTIO_MUTUAL"
 	modeMutual         = "MUTUAL"
@@ -253,6 +255,9 @@ func (l *listener) resolveTLS() {
 		return
 	}
 	if l.passthrough() {
+		for _, name := range slices.Sorted(maps.Keys(l.TLS.Options)) {
+			l.gateway.found(l.owner, diag.Warning, l.option(name), "remove it, or write mode Terminate", "it has no effect with mode Passthrough: the backend terminates TLS")
+		}
 		l.tls = &networkingv1alpha3.ServerTLSSettings{Mode: networkingv1alpha3.ServerTLSSettings_PASSTHROUGH}
 		return
 	}
@@ -262,7 +267,12 @@ func (l *listener) resolveTLS() {
 		refs = l.TLS.CertificateRefs
 		l.readOptions(out)
 	}
-	if out.Mode == networkingv1alpha3.ServerTLSSettings_ISTIO_MUTUAL || out.CredentialName != "" {
+	switch {
+	case out.Mode == networkingv1alpha3.ServerTLSSettings_ISTIO_MUTUAL:
+		l.tls = out
+		return
+	case out.CredentialName != "":
+		l.validateClients(out)
 		l.tls = out
 		return
 	}
@@ -284,23 +294,66 @@ func (l *listener) resolveTLS() {
 	l.tls = out
 }
 
+// option returns the path of an option of the listener's tls.
+func (l *listener) option(name gatewayv1.AnnotationKey) string {
+	return fmt.Sprintf("%s.tls.options[%q]", l.field, name)
+}
+
+// readOptions takes the options of a listener that terminates TLS. Options restrict who is served, and how. A listener
+// takes no connections if an option of Istio is not known, or has a value that is not known.
 func (l *listener) readOptions(out *networkingv1alpha3.ServerTLSSettings) {
-	for name, value := range l.TLS.Options {
-		field := fmt.Sprintf("%s.tls.options[%q]", l.field, name)
+	for _, name := range slices.Sorted(maps.Keys(l.TLS.Options)) {
+		value := string(l.TLS.Options[name])
+		domain, _, _ := strings.Cut(string(name), "/")
 		switch {
-		case name != optionMode:
-			l.gateway.found(l.owner, diag.Warning, field, "remove it", "no option of this name is supported")
-		case value == modeIstioSimple:
-			out.CredentialName = "builtin://"
-		case value == modeIstioMutual:
-			out.Mode = networkingv1alpha3.ServerTLSSettings_ISTIO_MUTUAL
-		case value == modeMutual:
-			out.Mode = networkingv1alpha3.ServerTLSSettings_MUTUAL
-		case value == modeOptionalMutual:
-			out.Mode = networkingv1alpha3.ServerTLSSettings_OPTIONAL_MUTUAL
-		case value != modeSimple:
-			l.gateway.found(l.owner, diag.Warning, field, "write MUTUAL, OPTIONAL_MUTUAL, ISTIO_MUTUAL or ISTIO_SIMPLE", fmt.Sprintf("%q is none of the modes", value))
+		case name == optionMode:
+			l.readMode(out, value)
+		case name == optionCipherSuites:
+			l.readCipherSuites(out, value)
+		case domain == "istio.io" || strings.HasSuffix(domain, ".istio.io"):
+			l.refuseOption(name, "remove it", "no option of this name is supported")
+		default:
+			l.gateway.found(l.owner, diag.Warning, l.option(name), "remove it", "no option of this name is supported: it has no effect")
 		}
+	}
+	if out.Mode == networkingv1alpha3.ServerTLSSettings_ISTIO_MUTUAL && len(out.CipherSuites) > 0 {
+		l.gateway.found(l.owner, diag.Warning, l.option(optionCipherSuites), "remove it", "the mesh's own TLS has the cipher suites of Envoy: it has no effect")
+	}
+}
+
+// refuseOption has the listener take no connections because of one of its options.
+func (l *listener) refuseOption(name gatewayv1.AnnotationKey, fix, message string) {
+	l.refuse(gatewayv1.ListenerReasonUnsupportedValue, fmt.Sprintf("option %s: %s", name, message))
+	l.gateway.found(l.owner, diag.Error, l.option(name), fix, message+": the listener takes no connections")
+}
+
+func (l *listener) readMode(out *networkingv1alpha3.ServerTLSSettings, value string) {
+	switch value {
+	case modeIstioSimple:
+		out.CredentialName = "builtin://"
+	case modeIstioMutual:
+		out.Mode = networkingv1alpha3.ServerTLSSettings_ISTIO_MUTUAL
+	case modeMutual:
+		out.Mode = networkingv1alpha3.ServerTLSSettings_MUTUAL
+	case modeOptionalMutual:
+		out.Mode = networkingv1alpha3.ServerTLSSettings_OPTIONAL_MUTUAL
+	case modeSimple:
+	default:
+		l.refuseOption(optionMode, "write SIMPLE, MUTUAL, OPTIONAL_MUTUAL, ISTIO_MUTUAL or ISTIO_SIMPLE", fmt.Sprintf("%q is none of the modes", value))
+	}
+}
+
+func (l *listener) readCipherSuites(out *networkingv1alpha3.ServerTLSSettings, value string) {
+	const fix = "name cipher suites of TLS 1.2 as OpenSSL does, with commas between them"
+	for suite := range strings.SplitSeq(value, ",") {
+		if suite = strings.TrimSpace(suite); names.HasCipher(suite) {
+			out.CipherSuites = append(out.CipherSuites, suite)
+		} else {
+			l.gateway.found(l.owner, diag.Warning, l.option(optionCipherSuites), fix, fmt.Sprintf("proxies do not know cipher suite %q, and it is left out", suite))
+		}
+	}
+	if len(out.CipherSuites) == 0 {
+		l.refuseOption(optionCipherSuites, fix, "proxies know none of its cipher suites")
 	}
 }
 
@@ -383,8 +436,12 @@ func (l *listener) validateClients(out *networkingv1alpha3.ServerTLSSettings) {
 	if validation == nil {
 		return
 	}
-	out.Mode = networkingv1alpha3.ServerTLSSettings_MUTUAL
-	if validation.Mode == gatewayv1.AllowInsecureFallback {
+	switch {
+	case validation.Mode != gatewayv1.AllowInsecureFallback:
+		out.Mode = networkingv1alpha3.ServerTLSSettings_MUTUAL
+	case out.Mode == networkingv1alpha3.ServerTLSSettings_MUTUAL:
+		l.gateway.found(l.owner, diag.Info, l.option(optionMode), "write OPTIONAL_MUTUAL to let them in", "clients without a valid certificate are refused, though "+field+".mode is AllowInsecureFallback")
+	default:
 		out.Mode, out.InsecureSkipVerify = networkingv1alpha3.ServerTLSSettings_OPTIONAL_MUTUAL, wrapperspb.Bool(true)
 		l.gateway.found(l.gateway.object, diag.Info, field+".mode", "write AllowValidOnly", "clients without a certificate, and with one that is not valid, are let in")
 	}
@@ -410,7 +467,7 @@ func (l *listener) validateClients(out *networkingv1alpha3.ServerTLSSettings) {
 			l.badCA(gatewayv1.ListenerReasonInvalidCACertificateRef, fmt.Sprintf("invalid CA certificate reference, %s %s/%s not found", ref.Kind, ns, ref.Name), at)
 		}
 		out.CaCertCredentialName = scheme + ns + "/" + string(ref.Name)
-		resource, _ := names.CACredential(out.CaCertCredentialName)
+		resource, _ := names.NamedCACredential(out.CaCertCredentialName)
 		l.gateway.share(ns, resource)
 	}
 }

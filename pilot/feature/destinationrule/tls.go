@@ -27,14 +27,17 @@ func secure(t *networkingv1alpha3.ClientTLSSettings, o feature.PolicyTLS, c *clu
 	common := &tlsv3.CommonTlsContext{TlsParams: &tlsv3.TlsParameters{
 		TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_2,
 		TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3,
-		CipherSuites:              envoy.Ciphers(o.Mesh.GetTlsDefaults().GetCipherSuites()),
-		EcdhCurves:                envoy.Curves(o.Mesh.GetTlsDefaults().GetEcdhCurves()),
 	}}
+	envoy.Restrict(common.TlsParams, o.Mesh.GetTlsDefaults().GetCipherSuites(), o.Mesh.GetTlsDefaults().GetEcdhCurves())
 	if o.HTTP2 {
 		common.AlpnProtocols = []string{"h2"}
 	}
 	var sans []*matcherv3.StringMatcher
-	for _, n := range t.SubjectAltNames {
+	verified := t.SubjectAltNames
+	if len(verified) == 0 {
+		verified = o.Identities
+	}
+	for _, n := range verified {
 		sans = append(sans, &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: n}})
 	}
 	certificate, root := envoy.FileSecret("file-cert:"+t.ClientCertificate+"~"+t.PrivateKey), envoy.FileSecret("file-root:"+cmp.Or(t.CaCertificates, "system"))

@@ -11,7 +11,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
 
-// ciphers are the cipher suites of TLS 1.2 that inbound listeners take, where the mesh names none.
+// ciphers are the cipher suites of TLS 1.2 that inbound listeners take if the mesh configuration names none.
 var ciphers = []string{
 	"ECDHE-ECDSA-AES256-GCM-SHA384", "ECDHE-RSA-AES256-GCM-SHA384", "ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-RSA-AES128-GCM-SHA256",
 	"AES256-GCM-SHA384", "AES128-GCM-SHA256",
@@ -35,8 +35,8 @@ func downstream(d feature.Downstream) *corev3.TransportSocket {
 	}
 	common := commonContext(alpn, sans)
 	wanted := d.Mesh.GetMeshMTLS()
-	common.TlsParams.EcdhCurves = envoy.Curves(wanted.GetEcdhCurves())
-	if common.TlsParams.CipherSuites = envoy.Ciphers(wanted.GetCipherSuites()); len(common.TlsParams.CipherSuites) == 0 {
+	envoy.Restrict(common.TlsParams, wanted.GetCipherSuites(), wanted.GetEcdhCurves())
+	if len(wanted.GetCipherSuites()) == 0 {
 		common.TlsParams.CipherSuites = ciphers
 	}
 	if envoy.LeastVersion(wanted) == tlsv3.TlsParameters_TLSv1_3 {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
-	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
 
@@ -31,12 +31,12 @@ func unsupportedMesh(sendRoots bool) func(*mesh.Config, *meshv1alpha1.MeshConfig
 // unknownParameters returns a finding for each cipher suite and curve that proxies do not know.
 func unknownParameters(field string, c *meshv1alpha1.MeshConfig_TLSConfig) (list []diag.Diagnostic) {
 	for i, name := range c.GetCipherSuites() {
-		if !envoy.HasCipher(name) {
+		if !names.HasCipher(name) {
 			list = append(list, feature.NotImplemented(fmt.Sprintf("%s.cipherSuites[%d]", field, i), "proxies do not know it, and it is left out", "name a cipher suite of TLS 1.2 as OpenSSL does"))
 		}
 	}
 	for i, name := range c.GetEcdhCurves() {
-		if !envoy.HasCurve(name) {
+		if !names.HasCurve(name) {
 			list = append(list, feature.NotImplemented(fmt.Sprintf("%s.ecdhCurves[%d]", field, i), "proxies do not know it, and it is left out", "name P-256, P-384, P-521, X25519 or X25519MLKEM768"))
 		}
 	}

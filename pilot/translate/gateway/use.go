@@ -7,6 +7,7 @@ import (
 
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/scope"
 	"github.com/istiod-lite/istiod-lite/registry"
@@ -27,7 +28,7 @@ const (
 )
 
 // UseOf returns what a server does with connections. A server that should speak TLS and has no settings for it stays
-// closed.
+// closed, and so does a server whose restrictions of TLS proxies cannot enforce.
 func UseOf(s *networkingv1alpha3.Server) Use {
 	p := registry.ParseProtocolOr(s.GetPort().GetProtocol(), registry.TCP)
 	mode := s.GetTls().GetMode()
@@ -44,10 +45,27 @@ func UseOf(s *networkingv1alpha3.Server) Use {
 		return Closed
 	case mode == networkingv1alpha3.ServerTLSSettings_PASSTHROUGH:
 		return Passthrough
+	case Unenforced(s.GetTls()) != "":
+		return Closed
 	case p == registry.HTTPS:
 		return SecureHTTP
 	}
 	return SecureTCP
+}
+
+// Unenforced returns the field by which settings of a server that terminates TLS demand what proxies cannot enforce, or
+// nothing: cipher suites that are all unknown, or names in certificates of clients that show none.
+func Unenforced(t *networkingv1alpha3.ServerTLSSettings) (field string) {
+	mode := t.GetMode()
+	switch {
+	case mode == networkingv1alpha3.ServerTLSSettings_ISTIO_MUTUAL: // the mesh's own settings apply
+		return ""
+	case len(t.GetCipherSuites()) > 0 && !slices.ContainsFunc(t.GetCipherSuites(), names.HasCipher):
+		return "cipherSuites"
+	case mode == networkingv1alpha3.ServerTLSSettings_SIMPLE && len(t.GetSubjectAltNames()) > 0:
+		return "subjectAltNames"
+	}
+	return ""
 }
 
 // Use returns what the server does with connections.

@@ -22,6 +22,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 	"github.com/istiod-lite/istiod-lite/pilot/scope/traffic"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/engine"
+	"github.com/istiod-lite/istiod-lite/pilot/translate/gateway"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/inbound"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/rds"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/view"
@@ -225,9 +226,10 @@ func (k inboundKey) servicePort(b builder, p inbound.Port) chainSet {
 	return s
 }
 
-// terminates reports whether TLS settings of an ingress listener say by which certificate the sidecar terminates TLS.
+// terminates reports whether a sidecar terminates TLS as the settings of an ingress listener say: they name a
+// certificate and demand nothing that proxies cannot enforce.
 func terminates(t *networkingv1alpha3.ServerTLSSettings) bool {
-	if t.GetServerCertificate() == "" || t.GetPrivateKey() == "" {
+	if t.GetServerCertificate() == "" || t.GetPrivateKey() == "" || gateway.Unenforced(t) != "" {
 		return false
 	}
 	switch t.GetMode() {

@@ -81,11 +81,14 @@ func clientRoots(t *networkingv1alpha3.ServerTLSSettings) *tlsv3.SdsSecretConfig
 	case t.GetMode() == networkingv1alpha3.ServerTLSSettings_ISTIO_MUTUAL:
 		return envoy.AgentSecret("ROOTCA")
 	case t.GetCaCertCredentialName() != "":
-		return envoy.CACredential(t.GetCaCertCredentialName())
+		return envoy.NamedCACredential(t.GetCaCertCredentialName())
 	case len(t.GetCredentialNames()) > 0:
 		return envoy.CACredential(t.GetCredentialNames()[0])
 	case t.GetCredentialName() != "":
 		return envoy.CACredential(t.GetCredentialName())
+	}
+	if t.GetCaCertificates() == "" {
+		return envoy.AgentSecret("ROOTCA") // without a file, the root of the mesh
 	}
 	return envoy.FileSecret("file-root:" + t.GetCaCertificates())
 }
@@ -116,15 +119,15 @@ func tlsParameters(defaults *meshv1alpha1.MeshConfig_TLSConfig, t *networkingv1a
 	p := &tlsv3.TlsParameters{
 		TlsMinimumProtocolVersion: cmp.Or(tlsVersion(t.GetMinProtocolVersion()), envoy.LeastVersion(defaults)),
 		TlsMaximumProtocolVersion: tlsVersion(t.GetMaxProtocolVersion()),
-		CipherSuites:              envoy.Ciphers(t.GetCipherSuites()),
-		EcdhCurves:                envoy.Curves(defaults.GetEcdhCurves()),
-	}
-	if len(t.GetCipherSuites()) == 0 {
-		p.CipherSuites = envoy.Ciphers(defaults.GetCipherSuites())
 	}
 	if p.TlsMaximumProtocolVersion != 0 && p.TlsMinimumProtocolVersion > p.TlsMaximumProtocolVersion {
 		p.TlsMinimumProtocolVersion = p.TlsMaximumProtocolVersion // the server says so
 	}
+	ciphers := t.GetCipherSuites()
+	if len(ciphers) == 0 {
+		ciphers = defaults.GetCipherSuites()
+	}
+	envoy.Restrict(p, ciphers, defaults.GetEcdhCurves())
 	if proto.Equal(p, &tlsv3.TlsParameters{}) && len(t.GetCipherSuites()) == 0 {
 		return nil
 	}
