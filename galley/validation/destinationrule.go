@@ -54,7 +54,7 @@ func trafficPolicy(p fieldRef) {
 			n.warn("write a port from 1 to 65535", "%q is not a port: the settings have no effect", n.text())
 		}
 		if first, dup := ports[s.at("port").at("number").text()]; dup {
-			s.warn("remove one of the two", "the port is already used at %s", first)
+			s.warn("remove one of the two", "the settings have no effect: those at %s are for the same port, and come first", first)
 		}
 		ports[s.at("port").at("number").text()] = s.path
 		portPolicy(s)

@@ -171,6 +171,10 @@ func (r Rule) HasCredentials() bool {
 	return r.backendTLS != nil || r.Object != nil && spec(r.Object).WorkloadSelector != nil
 }
 
+// PassesThrough reports whether the rule has all ports of the service called at the address that the client called.
+// Settings of a port or a subset do not matter.
+func (r Rule) PassesThrough() bool { return Passthrough(r.policy.GetLoadBalancer()) }
+
 // Labels returns the labels that the cluster's endpoints must have.
 func (r Rule) Labels() map[string]string { return r.subset.GetLabels() }
 
@@ -207,11 +211,12 @@ func Hashes(t *networkingv1alpha3.TrafficPolicy) bool {
 	return balances(t, func(lb *networkingv1alpha3.LoadBalancerSettings) bool { return lb.GetConsistentHash() != nil })
 }
 
+// atPort returns the policy of a port. If several settings name the port, the first is in force.
 func atPort(t *networkingv1alpha3.TrafficPolicy, port uint32) Policy {
 	p := Policy{t.LoadBalancer, t.ConnectionPool, t.OutlierDetection, t.Tls, t.Tunnel, t.ProxyProtocol, t.RetryBudget}
 	for _, l := range t.PortLevelSettings {
 		if l.GetPort().GetNumber() == port {
-			p = Policy{Tunnel: t.Tunnel, LoadBalancer: l.LoadBalancer, ConnectionPool: l.ConnectionPool, OutlierDetection: l.OutlierDetection, TLS: l.Tls}
+			return Policy{Tunnel: t.Tunnel, LoadBalancer: l.LoadBalancer, ConnectionPool: l.ConnectionPool, OutlierDetection: l.OutlierDetection, TLS: l.Tls}
 		}
 	}
 	return p

@@ -48,12 +48,18 @@ type clusterKey struct {
 	ipv4, ipv6   bool
 	noTLS        bool // mTLS is off in the service's namespace
 	identities   string
-	endpointTLS  snapshot.TLS                    // where the cluster connects to what was called: which endpoints take mTLS
+	endpointTLS  snapshot.TLS                    // which endpoints take mTLS if callsAll, else NoTLS
 	inline       frozen.List[*registry.Endpoint] // for a service that Envoy resolves by DNS: the port's endpoints, of all networks
 	policies     frozen.List[eds.EndpointPolicies]
 	place        eds.Place // the proxy's, for the endpoints in inline
 	sni          bool      // the SNI-DNAT cluster of a gateway that routes by server name
 	selections   feature.Selections
+}
+
+// callsAll reports whether clients of all ports of the service call endpoints by their own addresses. Mutual TLS then
+// depends on the endpoints: they all take it, or none gets it.
+func (k clusterKey) callsAll() bool {
+	return k.service.Resolution == registry.Passthrough || k.rule.PassesThrough()
 }
 
 func (k clusterKey) name() string {
@@ -138,7 +144,7 @@ func (m *Clusters) serviceClusters(v *view.View, c cohort.Client, s scope.Servic
 			k.subset, k.sni = subset, false
 			k.rule, _ = rules.Rule(subset)
 			k.endpointTLS = snapshot.NoTLS
-			if s.Resolution == registry.Passthrough || traffic.Passthrough(k.rule.Policy(p.Number).LoadBalancer) {
+			if k.callsAll() {
 				k.endpointTLS = endpoints.TLS
 			}
 			if !k.inline.Empty() {
@@ -314,10 +320,15 @@ func (k clusterKey) setTLS(b builder, c *clusterv3.Cluster, options *httpv3.Http
 		if t.Sni != "" {
 			sni = t.Sni
 		}
+		o := feature.PolicyTLS{Mesh: k.mesh, Credentials: k.router || k.rule.HasCredentials(), HTTP2: http2, Certificate: k.rule.ClientCertificate}
+		if k.service.Provider == registry.External {
+			o.Identities = ids
+		}
 		if len(t.SubjectAltNames) > 0 {
 			ids = k.withTrustDomainAliases(t.SubjectAltNames)
 		}
-		b.ApplyTLS(t, feature.PolicyTLS{Mesh: k.mesh, Credentials: k.router || k.rule.HasCredentials(), HTTP2: http2, Mutual: mutual(), Certificate: k.rule.ClientCertificate}, c, options)
+		o.Mutual = mutual()
+		b.ApplyTLS(t, o, c, options)
 		return
 	}
 	if k.noTLS || k.service.MeshExternal || !k.mesh.AutoMTLS() {
@@ -328,8 +339,8 @@ func (k clusterKey) setTLS(b builder, c *clusterv3.Cluster, options *httpv3.Http
 		options.UpstreamHttpProtocolOptions = &corev3.UpstreamHttpProtocolOptions{AutoSni: true, AutoSanValidation: true}
 	}
 	tls := mutual()
-	if c.GetType() == clusterv3.Cluster_ORIGINAL_DST { // it knows no endpoint, so one setting holds for all
-		if k.endpointTLS == snapshot.AllTLS {
+	if c.GetType() == clusterv3.Cluster_ORIGINAL_DST { // the cluster knows no endpoint, so one setting holds for all
+		if k.endpointTLS == snapshot.AllTLS || !k.callsAll() {
 			c.TransportSocket = tls
 		}
 		return
@@ -362,10 +373,10 @@ func (k clusterKey) peerIDs() []string {
 }
 
 // withTrustDomainAliases returns SPIFFE IDs together with the same IDs in the aliases of the mesh's trust domain,
-// sorted.
+// sorted. The list that is given stays as it is: it may be a part of an object.
 func (k clusterKey) withTrustDomainAliases(ids []string) []string {
 	own := "spiffe://" + k.mesh.GetTrustDomain() + "/"
-	ids = slices.Clip(ids)
+	ids = slices.Clone(ids)
 	for _, id := range ids {
 		if rest, ok := strings.CutPrefix(id, own); ok {
 			for _, alias := range k.mesh.GetTrustDomainAliases() {
