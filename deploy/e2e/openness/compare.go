@@ -3,10 +3,12 @@ package openness
 import (
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
 
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
@@ -59,16 +61,10 @@ func (c *comparison) report(kind Kind, where, format string, args ...any) {
 	}
 }
 
-// Compare returns where our configuration of a proxy is more open than theirs.
+// Compare returns where our configuration of a proxy is more open than theirs. Theirs is taken as it is written, also
+// where Envoy refuses it: that is what it means to close.
 func Compare(s Slot, w World, p Proxy, theirs, ours why.Config) ([]Difference, error) {
-	c := &comparison{proxy: p, theirs: why.Config{}, ours: ours, seen: map[string]bool{}}
-	for url, list := range theirs { // what Envoy refuses is not in force
-		for _, r := range list {
-			if validity(r) == nil {
-				c.theirs[url] = append(c.theirs[url], r)
-			}
-		}
-	}
+	c := &comparison{proxy: p, theirs: theirs, ours: ours, seen: map[string]bool{}}
 	if same(c.theirs, ours) {
 		return nil, nil
 	}
@@ -85,11 +81,9 @@ func Compare(s Slot, w World, p Proxy, theirs, ours why.Config) ([]Difference, e
 	v := sampled(s, w)
 	var err error
 	if p == Gateway {
-		err = c.requests(v.gateway(s, r), "")
+		err = c.requests(v.gateway(s, r))
 	} else {
-		if err = c.requests(v.inbound(s, r, 40), "virtualInbound"); err == nil {
-			err = c.requests(v.outbound(s, r), "")
-		}
+		err = c.requests(append(v.inbound(s, r, 40), v.outbound(s, r)...))
 	}
 	if err != nil {
 		return nil, err
@@ -106,53 +100,69 @@ func Compare(s Slot, w World, p Proxy, theirs, ours why.Config) ([]Difference, e
 // same reports whether two configurations are the same bytes.
 func same(a, b why.Config) bool {
 	for _, url := range []string{envoy.ListenerType, envoy.ClusterType, envoy.RouteType, envoy.EndpointType, envoy.ExtensionType} {
-		if !slices.EqualFunc(byName(a[url]), byName(b[url]), func(x, y *envoy.Resource) bool {
-			return x.Name == y.Name &&
-				x.Version == y.Version
-		}) {
+		if !sameResources(a[url], b[url]) {
 			return false
 		}
 	}
 	return true
 }
 
+func sameResources(a, b []*envoy.Resource) bool {
+	return slices.EqualFunc(byName(a), byName(b), func(x, y *envoy.Resource) bool {
+		return x.Name == y.Name && x.Version == y.Version
+	})
+}
+
 func byName(list []*envoy.Resource) []*envoy.Resource {
 	return slices.SortedFunc(slices.Values(list), func(x, y *envoy.Resource) int { return strings.Compare(x.Name, y.Name) })
 }
 
-// requests follows requests through both configurations. Only names the one listener that takes them, if there is one.
-func (c *comparison) requests(list []why.Request, only string) error {
-	theirs, ours := c.theirs, c.ours
-	if only != "" {
-		one := func(all why.Config) why.Config {
-			out := why.Config{}
-			for url, list := range all {
-				out[url] = list
-			}
-			out[envoy.ListenerType] = slices.DeleteFunc(slices.Clone(all[envoy.ListenerType]),
-				func(r *envoy.Resource) bool { return r.Name != only })
-			return out
-		}
-		theirs, ours = one(theirs), one(ours)
-		if slices.EqualFunc(theirs[envoy.ListenerType], ours[envoy.ListenerType], func(x,
-			y *envoy.Resource) bool {
-			return x.Version == y.Version
-		}) {
-			return nil
-		}
+// requests follows requests through both configurations.
+func (c *comparison) requests(list []why.Request) error {
+	type pair struct{ theirs, ours why.Config }
+	narrow := map[string]pair{}
+	rest := true
+	for _, url := range []string{envoy.ClusterType, envoy.RouteType, envoy.EndpointType} {
+		rest = rest && sameResources(c.theirs[url], c.ours[url])
 	}
 	for _, r := range list {
-		a, err := why.Follow(theirs, r)
+		key := fmt.Sprint(r.Inbound, r.Port)
+		p, ok := narrow[key]
+		if !ok {
+			p = pair{taking(c.theirs, r), taking(c.ours, r)}
+			narrow[key] = p
+		}
+		if rest && sameResources(p.theirs[envoy.ListenerType], p.ours[envoy.ListenerType]) {
+			continue
+		}
+		a, err := why.Follow(p.theirs, r)
 		if err != nil {
 			return err
 		}
-		b, err := why.Follow(ours, r)
+		b, err := why.Follow(p.ours, r)
 		if err != nil {
 			return err
 		}
 		c.answers(request(r), a, b)
 	}
 	return nil
+}
+
+// taking returns a configuration with those listeners alone that may take a request, so that no others are decoded.
+func taking(all why.Config, r why.Request) why.Config {
+	out := maps.Clone(all)
+	out[envoy.ListenerType] = nil
+	for _, l := range all[envoy.ListenerType] {
+		if r.Inbound != (l.Name == "virtualInbound") {
+			continue
+		}
+		listeners, err := envoy.Decode[listenerv3.Listener]([]*envoy.Resource{l})
+		if err != nil || r.Inbound || r.Gateway || l.Name == "virtualOutbound" ||
+			listeners[0].GetAddress().GetSocketAddress().GetPortValue() == r.Port {
+			out[envoy.ListenerType] = append(out[envoy.ListenerType], l)
+		}
+	}
+	return out
 }
 
 // request is a request as a text.

@@ -71,7 +71,9 @@ type search struct {
 	c            *cluster.Cluster
 	theirs, ours *grpc.ClientConn
 	generation   int
-	refused      int
+	istiod       string // the program
+	refused      int    // by the API server
+	ended        int    // worlds with which istiod has ended
 	compared     int
 	end          time.Time // no batch begins after it, unless it is zero
 }
@@ -131,7 +133,7 @@ func TestClosedAsIstiod(t *testing.T) {
 			dump(t, filepath.Join(dir, strings.ReplaceAll(w.Name, "/", "_")), theirs, ours)
 		}
 	})
-	t.Logf("%d worlds compared, %d refused by the API server, %d looked at again", first, s.refused, len(again))
+	t.Logf("%d worlds compared, %d refused by the API server, %d ended istiod, %d looked at again", first, s.refused, s.ended, len(again))
 	s.closed(read("closed"))
 }
 
@@ -173,17 +175,22 @@ func start(t *testing.T) *search {
 	s.parallel(slots, func(i int) error {
 		return c.Apply(ctx, World{Objects: Slot(i).Base(certificate, key)}.YAML())
 	})
-	env := []string{"PILOT_ENABLE_ALPHA_GATEWAY_API=true", "PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER=false",
-		"PILOT_ENABLE_GATEWAY_API_STATUS=false", "PILOT_ENABLE_GATEWAY_API_GATEWAYCLASS_CONTROLLER=false"}
-	connect := func(program string) *grpc.ClientConn {
-		at := installed.Peer{Program: program, Kubeconfig: c.Kubeconfig(), Env: env}.Start(ctx, t)
-		conn, err := grpc.NewClient(at["grpcAddr"], grpc.WithTransportCredentials(insecure.NewCredentials()))
-		s.must(err)
-		t.Cleanup(func() { _ = conn.Close() })
-		return conn
-	}
-	s.theirs, s.ours = connect(istiod), connect(ours)
+	s.istiod = istiod
+	s.theirs, s.ours = s.connect(istiod), s.connect(ours)
 	return s
+}
+
+// connect starts a control plane, and returns a connection to it.
+func (s *search) connect(program string) *grpc.ClientConn {
+	s.t.Helper()
+	at := installed.Peer{Program: program, Kubeconfig: s.c.Kubeconfig(), Env: []string{
+		"PILOT_ENABLE_ALPHA_GATEWAY_API=true", "PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER=false",
+		"PILOT_ENABLE_GATEWAY_API_STATUS=false", "PILOT_ENABLE_GATEWAY_API_GATEWAYCLASS_CONTROLLER=false",
+	}}.Start(s.ctx, s.t)
+	conn, err := grpc.NewClient(at["grpcAddr"], grpc.WithTransportCredentials(insecure.NewCredentials()))
+	s.must(err)
+	s.t.Cleanup(func() { _ = conn.Close() })
+	return conn
 }
 
 func (s *search) must(err error) {
@@ -277,21 +284,36 @@ func (s *search) batch(worlds []World, pause time.Duration, do result) {
 	settled := time.Since(begin)
 	theirs, ours := make([]map[Proxy]why.Config, len(worlds)), make([]map[Proxy]why.Config, len(worlds))
 	found := make([][]Difference, len(worlds))
-	s.parallel(len(worlds), func(i int) (err error) {
-		if !taken[i] {
-			return nil
-		}
-		theirs[i], ours[i] = map[Proxy]why.Config{}, map[Proxy]why.Config{}
-		for _, p := range []Proxy{Sidecar, Gateway} {
-			if theirs[i][p], err = s.fetch(s.theirs, Slot(i), p); err != nil {
-				return err
-			}
-			if ours[i][p], err = s.fetch(s.ours, Slot(i), p); err != nil {
-				return err
+	var reading sync.WaitGroup
+	var failed error
+	reading.Go(func() {
+		for i, w := range worlds {
+			if taken[i] && failed == nil {
+				if ours[i], failed = s.both(s.ours, Slot(i)); failed != nil {
+					failed = fmt.Errorf("%s: %w\n%s", w.Name, failed, w.YAML())
+				}
 			}
 		}
-		return nil
 	})
+	for i, w := range worlds {
+		if !taken[i] {
+			continue
+		}
+		var err error
+		if theirs[i], err = s.both(s.theirs, Slot(i)); err == nil {
+			continue
+		}
+		s.t.Logf("istiod has ended with %s: %v: %q", w.Name, err, w.Odd)
+		s.ended++
+		s.must(s.c.Delete(s.ctx, w.In(Slot(i)).YAML()))
+		s.theirs = s.connect(s.istiod)
+		theirs[i] = nil
+	}
+	reading.Wait()
+	s.must(failed)
+	for i := range worlds {
+		taken[i] = taken[i] && theirs[i] != nil
+	}
 	fetched := time.Since(begin)
 	s.parallel(len(worlds), func(i int) error {
 		if !taken[i] {
@@ -320,6 +342,18 @@ func (s *search) batch(worlds []World, pause time.Duration, do result) {
 	}
 }
 
+// both fetches what both proxies of a slot are sent.
+func (s *search) both(conn *grpc.ClientConn, slot Slot) (map[Proxy]why.Config, error) {
+	out := map[Proxy]why.Config{}
+	for _, p := range []Proxy{Sidecar, Gateway} {
+		var err error
+		if out[p], err = s.fetch(conn, slot, p); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
 func (s *search) fetch(conn *grpc.ClientConn, slot Slot, p Proxy) (why.Config, error) {
 	ctx, cancel := context.WithTimeout(s.ctx, time.Minute)
 	defer cancel()
@@ -331,17 +365,17 @@ const signs = `
 apiVersion: networking.istio.io/v1
 kind: VirtualService
 metadata: {name: sign, namespace: $HOME}
-spec: {hosts: [pay.$HOME.svc.cluster.local], http: [{name: sign-N-route, directResponse: {status: 403}}]}
+spec: {exportTo: ["."], hosts: [pay.$HOME.svc.cluster.local], http: [{name: sign-N-route, directResponse: {status: 403}}]}
 ---
 apiVersion: networking.istio.io/v1
 kind: DestinationRule
 metadata: {name: sign, namespace: $HOME}
-spec: {host: pay.$HOME.svc.cluster.local, subsets: [{name: sign-N-rule, labels: {a: b}}]}
+spec: {exportTo: ["."], host: pay.$HOME.svc.cluster.local, subsets: [{name: sign-N-rule, labels: {a: b}}]}
 ---
 apiVersion: networking.istio.io/v1
 kind: ServiceEntry
-metadata: {name: sign, namespace: $HOME}
-spec: {hosts: [sign-N-entry.example.com], ports: [{number: 80, name: http, protocol: HTTP}], resolution: DNS}
+metadata: {name: sign-N-entry, namespace: $HOME}
+spec: {exportTo: ["."], hosts: [sign-N-entry.example.com], ports: [{number: 80, name: http, protocol: HTTP}], resolution: DNS}
 ---
 apiVersion: security.istio.io/v1
 kind: AuthorizationPolicy
@@ -377,8 +411,8 @@ func (s *search) settle(pause time.Duration) {
 	if s.generation > 1 {
 		old, err := ParseWorld("", place(s.generation-1))
 		s.must(err)
-		i := slices.IndexFunc(old.Objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == "AuthorizationPolicy" })
-		s.must(s.c.Delete(s.ctx, World{Objects: old.Objects[i : i+1]}.YAML()))
+		old.Objects = slices.DeleteFunc(old.Objects, func(o *unstructured.Unstructured) bool { return o.GetName() == "sign" })
+		s.must(s.c.Delete(s.ctx, old.YAML()))
 	}
 	s.must(s.c.Apply(s.ctx, place(s.generation)))
 	for _, conn := range []*grpc.ClientConn{s.theirs, s.ours} {

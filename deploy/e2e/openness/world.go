@@ -156,6 +156,14 @@ var workloads = []workload{
 		"https2": {8443, 8443}}},
 }
 
+// istio returns the label by which Gateways select. A Gateway selects Pods of all namespaces, so each slot has its own.
+func (s Slot) istio(w workload) string {
+	if w.name == "gw" {
+		return s.Home()
+	}
+	return w.name
+}
+
 // Base returns what a slot has beside the world in it. The certificate is in the Secrets `cert` and `cert-cacert`.
 func (s Slot) Base(certificate, key string) []*unstructured.Unstructured {
 	var out []*unstructured.Unstructured
@@ -169,7 +177,7 @@ func (s Slot) Base(certificate, key string) []*unstructured.Unstructured {
 		if w.other {
 			ns = s.Neighbour()
 		}
-		labels := map[string]any{"app": w.name, "istio": w.name, "version": "v1", "security.istio.io/tlsMode": "istio"}
+		labels := map[string]any{"app": w.name, "istio": s.istio(w), "version": "v1", "security.istio.io/tlsMode": "istio"}
 		var ports, slicePorts []any
 		for _, name := range slices.Sorted(maps.Keys(w.ports)) {
 			p := w.ports[name]
@@ -213,6 +221,18 @@ const (
 	Gateway Proxy = "gateway"
 )
 
+// extensions are those of Istio's Envoy that change what a proxy is sent.
+var extensions = []*corev3.Extension{
+	{Name: "istio.alpn", Category: "envoy.filters.http", TypeUrls: []string{"istio.envoy.config.filter.http.alpn.v2alpha1.FilterConfig"}},
+	{Name: "envoy.filters.http.peer_metadata", Category: "envoy.filters.http", TypeUrls: []string{"io.istio.http.peer_metadata.Config"}},
+	{Name: "envoy.filters.http.istio_stats", Category: "envoy.filters.http", TypeUrls: []string{"stats.PluginConfig"}},
+	{Name: "envoy.filters.network.istio_stats", Category: "envoy.filters.network", TypeUrls: []string{"stats.PluginConfig"}},
+	{
+		Name: "envoy.filters.network.metadata_exchange", Category: "envoy.filters.network",
+		TypeUrls: []string{"envoy.tcp.metadataexchange.config.MetadataExchange"},
+	},
+}
+
 // Node is what the proxy says that it is.
 func (s Slot) Node(p Proxy) *corev3.Node {
 	w, kind := workloads[0], "sidecar"
@@ -223,7 +243,7 @@ func (s Slot) Node(p Proxy) *corev3.Node {
 		"NAMESPACE": s.Home(), "NAME": w.name + "-0", "CLUSTER_ID": "Kubernetes", "ISTIO_VERSION": "1.31.0", "INSTANCE_IPS": s.pod(w.n),
 		"SERVICE_ACCOUNT": w.name,
 		"WORKLOAD_NAME":   w.name, "MESH_ID": "cluster.local", "INTERCEPTION_MODE": "REDIRECT", "PILOT_SAN": []any{"istiod.istio-system.svc"},
-		"LABELS":       map[string]any{"app": w.name, "istio": w.name, "version": "v1", "security.istio.io/tlsMode": "istio"},
+		"LABELS":       map[string]any{"app": w.name, "istio": s.istio(w), "version": "v1", "security.istio.io/tlsMode": "istio"},
 		"PROXY_CONFIG": map[string]any{"discoveryAddress": "istiod.istio-system.svc:15012"},
 	})
 	if err != nil {
@@ -231,7 +251,7 @@ func (s Slot) Node(p Proxy) *corev3.Node {
 	}
 	return &corev3.Node{
 		Id:      fmt.Sprintf("%s~%s~%s-0.%s~%s.svc.cluster.local", kind, s.pod(w.n), w.name, s.Home(), s.Home()),
-		Cluster: w.name + "." + s.Home(), Metadata: metadata, UserAgentName: "envoy",
+		Cluster: w.name + "." + s.Home(), Metadata: metadata, UserAgentName: "envoy", Extensions: extensions,
 		UserAgentVersionType: &corev3.Node_UserAgentBuildVersion{
 			UserAgentBuildVersion: &corev3.BuildVersion{Version: &typev3.SemanticVersion{MajorNumber: 1, MinorNumber: 40}},
 		},
