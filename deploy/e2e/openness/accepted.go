@@ -1,10 +1,43 @@
 package openness
 
+import (
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
 // accepted are the differences that are meant. A difference that none of them explains is a fault.
 var accepted = []struct {
 	Reason  string
 	Applies func(World, Difference) bool
-}{}
+}{
+	{
+		"A route that cannot be used is left out, and the request goes to the service that was called, which the proxy may " +
+			"call anyway. TLS to each cluster is compared by itself.",
+		func(_ World, d Difference) bool { return d.Kind == Elsewhere },
+	},
+	{
+		"A request to a port of the workload for which no Service is reaches the application by either cluster, past the " +
+			"same filters.",
+		func(_ World, d Difference) bool {
+			return d.Kind == Leaves && strings.HasPrefix(d.Where, "in ") && strings.HasSuffix(d.Text, "istiod: InboundPassthroughCluster")
+		},
+	},
+	{
+		"A ServiceEntry that cannot be used is as none: ALLOW_ANY lets every host be called. Where a Sidecar or the mesh " +
+			"says REGISTRY_ONLY the host is refused, and where a DestinationRule asks for TLS this does not apply.",
+		func(w World, d Difference) bool {
+			leaves := d.Kind == Leaves || d.Kind == Passes && strings.HasPrefix(d.Text, "to PassthroughCluster; istiod: ") &&
+				strings.Contains(d.Text, "has no endpoint that takes requests") && !strings.Contains(d.Text, "BlackHoleCluster")
+			return leaves && strings.HasPrefix(d.Where, "out ") && w.has("ServiceEntry") && !w.has("DestinationRule")
+		},
+	},
+}
+
+func (w World) has(kind string) bool {
+	return slices.ContainsFunc(w.Objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == kind })
+}
 
 // Unexplained returns the differences that are not accepted.
 func Unexplained(w World, all []Difference) (out []Difference) {

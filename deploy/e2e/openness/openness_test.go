@@ -19,6 +19,7 @@ import (
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
@@ -54,7 +55,10 @@ func inbound(socket *corev3.TransportSocket, upstream proto.Message, domains []s
 		out.TransportSocket = &corev3.TransportSocket{Name: "tls",
 			ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: envoy.Any(upstream)}}
 	}
-	routes := &routev3.RouteConfiguration{Name: "80", VirtualHosts: []*routev3.VirtualHost{{Name: "h", Domains: domains}}}
+	routes := &routev3.RouteConfiguration{
+		Name:         "80",
+		VirtualHosts: []*routev3.VirtualHost{{Name: "h", Domains: domains, Routes: h.GetRouteConfig().GetVirtualHosts()[0].GetRoutes()}},
+	}
 	return why.Config{
 		envoy.ListenerType: {envoy.NewResource("virtualInbound", l)},
 		envoy.ClusterType:  {envoy.NewResource("app", app), envoy.NewResource("out", out)},
@@ -229,5 +233,36 @@ spec: {hosts: [a.store.svc, restore, "other/store-x", "./*.other"]}
 	}
 	if strings.Contains(string(w.YAML()), "007") {
 		t.Error("the world itself has changed")
+	}
+}
+
+// TestAccepted shows that the table explains what it is for, and nothing beside it.
+func TestAccepted(t *testing.T) {
+	of := func(kinds ...string) (w World) {
+		for _, k := range kinds {
+			w.Objects = append(w.Objects, &unstructured.Unstructured{Object: map[string]any{"kind": k}})
+		}
+		return w
+	}
+	none := func(cluster string) Difference {
+		return Difference{Sidecar, Passes, "out port 80", "to PassthroughCluster; istiod: 0, cluster " + cluster + " has no endpoint that takes requests"}
+	}
+	leaves := Difference{Sidecar, Leaves, "out port 80", "to PassthroughCluster; istiod: outbound|80||a"}
+	for _, test := range []struct {
+		w    World
+		d    Difference
+		want bool
+	}{
+		{of("ServiceEntry"), leaves, true},
+		{of("ServiceEntry", "DestinationRule"), leaves, false},
+		{of("Sidecar"), leaves, false},
+		{of("ServiceEntry"), none("a"), true},
+		{of("ServiceEntry"), none("BlackHoleCluster"), false},
+		{of(), Difference{Sidecar, Leaves, "in port 80", "to inbound|80||; istiod: InboundPassthroughCluster"}, true},
+		{of(), Difference{Sidecar, Plaintext, "a", "b"}, false},
+	} {
+		if got := Reason(test.w, test.d) != ""; got != test.want {
+			t.Errorf("%s is accepted: %v", test.d, got)
+		}
 	}
 }

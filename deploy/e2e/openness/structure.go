@@ -343,6 +343,9 @@ func (c *comparison) hosts() error {
 			}
 		}
 		for _, h := range ours[name].GetVirtualHosts() {
+			if !slices.ContainsFunc(h.GetRoutes(), func(r *routev3.Route) bool { return r.GetRoute() != nil }) {
+				continue // it leads nowhere
+			}
 			for _, d := range h.GetDomains() {
 				if !domains[strings.ToLower(d)] {
 					c.report(Visible, "route configuration "+name, "the host %s", d)
@@ -351,7 +354,13 @@ func (c *comparison) hosts() error {
 		}
 	}
 	for _, url := range []string{envoy.ListenerType, envoy.RouteType, envoy.ClusterType, envoy.ExtensionType} {
-		for _, word := range markers(c.theirs[url]) {
+		var both []*envoy.Resource // without ours there is nothing that lacks a patch
+		for _, r := range c.theirs[url] {
+			if find(c.ours[url], r.Name) != nil {
+				both = append(both, r)
+			}
+		}
+		for _, word := range markers(both) {
 			if !slices.ContainsFunc(c.ours[url], func(r *envoy.Resource) bool { return bytes.Contains(r.Bytes(), []byte(word)) }) {
 				c.report(Filter, url[strings.LastIndexByte(url, '.')+1:], "what a patch put there is missing: %s", word)
 			}

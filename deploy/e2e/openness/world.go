@@ -75,7 +75,8 @@ func (s Slot) Place(text string) string {
 	return strings.NewReplacer("$HOME", s.Home(), "$OTHER", s.Neighbour(), "$SLOT", fmt.Sprint(int(s))).Replace(text)
 }
 
-// In returns the world as it is in a slot. Its names of namespaces are replaced where they are whole words of a string.
+// In returns the world as it is in a slot. Its names of namespaces are replaced where they are whole words of a
+// string.
 func (w World) In(s Slot) World {
 	out := World{Name: w.Name, Odd: w.Odd}
 	for _, o := range w.Objects {
@@ -156,7 +157,8 @@ var workloads = []workload{
 		"https2": {8443, 8443}}},
 }
 
-// istio returns the label by which Gateways select. A Gateway selects Pods of all namespaces, so each slot has its own.
+// istio returns the label by which Gateways select. A Gateway selects Pods of all namespaces, so each slot has its
+// own.
 func (s Slot) istio(w workload) string {
 	if w.name == "gw" {
 		return s.Home()
