@@ -245,7 +245,8 @@ func TestAccepted(t *testing.T) {
 		return w
 	}
 	none := func(cluster string) Difference {
-		return Difference{Sidecar, Passes, "out port 80", "to PassthroughCluster; istiod: 0, cluster " + cluster + " has no endpoint that takes requests"}
+		text := "to PassthroughCluster; istiod: 0, cluster " + cluster + " has no endpoint that takes requests"
+		return Difference{Sidecar, Passes, "out port 80", text}
 	}
 	leaves := Difference{Sidecar, Leaves, "out port 80", "to PassthroughCluster; istiod: outbound|80||a"}
 	for _, test := range []struct {
