@@ -31,6 +31,15 @@ var (
 	kindLine  = regexp.MustCompile(`(?:^|[\s{,-])["']?kind["']?\s*:\s*["']?([A-Za-z0-9]+)[^A-Za-z0-9]`)
 )
 
+// NamesSecurity reports whether a text has the name or the group of a security kind, or the name of one of the other
+// kinds.
+func NamesSecurity(data []byte, others ...*kinds.Kind) bool {
+	return slices.ContainsFunc(kinds.All(), func(k *kinds.Kind) bool {
+		named := bytes.Contains(data, []byte(k.Name)) || k.Security && bytes.Contains(data, []byte(k.Group))
+		return named && (k.Security || slices.Contains(others, k))
+	})
+}
+
 // MayHoldSecurity reports whether a file that is Broken may hold an object that a server must not start without: the
 // file was not read to its end, its text names a security kind, its group, or one of the other kinds, or a document in
 // it ends before its kind.
@@ -38,14 +47,8 @@ func (r Result) MayHoldSecurity(data []byte, others ...*kinds.Kind) bool {
 	switch {
 	case r.Broken == nil:
 		return false
-	case r.Broken.Code != "Syntax":
+	case r.Broken.Code != "Syntax", NamesSecurity(data, others...):
 		return true
-	}
-	for _, k := range kinds.All() {
-		named := bytes.Contains(data, []byte(k.Name)) || k.Security && bytes.Contains(data, []byte(k.Group))
-		if named && (k.Security || slices.Contains(others, k)) {
-			return true
-		}
 	}
 	for _, part := range separator.Split(string(data), -1) {
 		part = comment.ReplaceAllString(part, "")

@@ -219,9 +219,15 @@ func (s *Server) late(p *node.Proxy) bool {
 	return s.from.Lacks(p.Cluster)
 }
 
-// awaited names what the server waits for before it is ready.
+// awaited names what the server waits for before it is ready, and the first reason why a source has not answered.
 func (s *Server) awaited() []string {
 	names := s.from.Awaited()
+	if len(names) > 0 {
+		found := s.from.Findings()
+		if i := slices.IndexFunc(found, func(d diag.Diagnostic) bool { return d.Code == "NotServed" || d.Code == "NoWatch" }); i >= 0 {
+			names = append(names, "because "+found[i].Message)
+		}
+	}
 	if len(names) == 0 && s.secure != nil && !s.secure.authority.Loaded() {
 		names = append(names, "certificate authority")
 	}

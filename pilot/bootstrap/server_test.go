@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,6 +22,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/structpb"
+	"k8s.io/client-go/rest"
 
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/pilot/config"
@@ -341,6 +343,28 @@ func TestUnusableMeshConfigIsNotReady(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestReadinessSaysWhy a source has not answered.
+func TestReadinessSaysWhy(t *testing.T) {
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"pods is forbidden: User \"x\" cannot list resource"}`))
+	}))
+	t.Cleanup(api.Close)
+	o := testOptions(t)
+	o.Client = &rest.Config{Host: api.URL}
+	s, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, s)
+	eventually(t, "an address", func() bool { return s.Addresses().HTTP != "" })
+	eventually(t, "the reason", func() bool {
+		_, text := fetch(t, s.Addresses().HTTP, "/ready")
+		return strings.Contains(text, "because the API server does not let this server list")
+	})
 }
 
 // TestUnreadableMeshFileIsRefused at a start. While the server runs, the file keeps its last content.

@@ -291,7 +291,11 @@ func (s *Source) takeText(c *content, r validation.Result, data []byte) {
 	if s.opts.vital(kinds.Key{Kind: kinds.ConfigMap}) {
 		others = append(others, kinds.ConfigMap)
 	}
-	c.take(r, bytes.Count(data, []byte{'\n'})+1, r.MayHoldSecurity(data, others...))
+	security := r.MayHoldSecurity(data, others...)
+	if s.texts != nil { // nothing is served: a text of which nothing is known is a finding
+		security = validation.NamesSecurity(data, others...)
+	}
+	c.take(r, bytes.Count(data, []byte{'\n'})+1, security)
 }
 
 // take puts what was decoded into force, and for each document that cannot be used what it said before.
