@@ -30,20 +30,20 @@ const (
 	slowestBody = 2 << 20
 )
 
-// Gate bounds what the webhooks of a server cost together. No address that requests come from takes all of it. Safe for
-// concurrent use.
+// Gate bounds what the webhooks of a server cost together. No address that requests come from takes all of it. Safe
+// for concurrent use.
 type Gate struct {
 	limits   limits.Limits
 	all      *shares
-	reviewed *pool                 // bytes of what is reviewed at once
-	sources  *quota.Table[*shares] // of each address that has requests here
+	reviewed *pool                             // bytes of what is reviewed at once
+	sources  *quota.Table[netip.Addr, *shares] // of each address that has requests here
 }
 
 // NewGate returns a Gate that nothing has passed yet.
 func NewGate(l limits.Limits) *Gate {
 	return &Gate{
 		limits: l, all: newShares(l.WebhookBodies, 2*l.WebhookBody, int64(l.Reviews)), reviewed: newPool(l.ReviewedBytes),
-		sources: quota.NewTable(func() *shares {
+		sources: quota.NewTable[netip.Addr](func() *shares {
 			return newShares(max(l.WebhookBodies/4, largeBody), l.WebhookBody, int64(l.Reviews-l.Reviews/4))
 		}),
 	}

@@ -3,7 +3,7 @@
 // pool one client may hold.
 //
 // A Counter counts amounts, such as streams; Values counts the bytes of values that are in memory once, however often
-// they are held; Listen bounds connections; a Table keeps a value for each address while something of that address is
-// there. Addresses are those of peers, with IPv4 addresses in IPv6 form taken as IPv4. Its types may be used by any
-// goroutine, and run none.
+// they are held; Listen bounds connections; a Table keeps a value for each client while it has something. Addresses
+// are those of peers, with IPv4 addresses in IPv6 form taken as IPv4. Its types may be used by any goroutine, and run
+// none.
 package quota

@@ -147,12 +147,12 @@ func (c *counted) Close() error {
 	return c.Conn.Close()
 }
 
-// Table keeps a value for each address that holds it.
-type Table[T any] struct {
+// Table keeps a value for each holder, such as an address or an identity, while it has something.
+type Table[K comparable, T any] struct {
 	create func() T
 
 	mu     sync.Mutex
-	values map[netip.Addr]*value[T]
+	values map[K]*value[T]
 }
 
 type value[T any] struct {
@@ -161,25 +161,25 @@ type value[T any] struct {
 }
 
 // NewTable returns a Table whose values are made by a function.
-func NewTable[T any](create func() T) *Table[T] {
-	return &Table[T]{create: create, values: map[netip.Addr]*value[T]{}}
+func NewTable[K comparable, T any](create func() T) *Table[K, T] {
+	return &Table[K, T]{create: create, values: map[K]*value[T]{}}
 }
 
-// Hold returns the value of an address, until release is called. All that hold it at a time have the same.
-func (t *Table[T]) Hold(a netip.Addr) (of T, release func()) {
+// Hold returns the value of a holder, until release is called. All calls for a holder at a time return the same.
+func (t *Table[K, T]) Hold(k K) (of T, release func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	v := t.values[a]
+	v := t.values[k]
 	if v == nil {
 		v = &value[T]{of: t.create()}
-		t.values[a] = v
+		t.values[k] = v
 	}
 	v.holders++
 	return v.of, func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		if v.holders--; v.holders == 0 {
-			delete(t.values, a)
+			delete(t.values, k)
 		}
 	}
 }

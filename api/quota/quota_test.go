@@ -39,7 +39,8 @@ func (c *from) Close() error {
 	return nil
 }
 
-// TestConnectionsOfOneAddress: they are bounded, until one of them is closed. Those of others and of this host are not.
+// TestConnectionsOfOneAddress: they are bounded, until one of them is closed. Those of others and of this host are
+// not.
 func TestConnectionsOfOneAddress(t *testing.T) {
 	var all []*from
 	q := &queue{}
@@ -77,7 +78,7 @@ func TestConnectionsOfOneAddress(t *testing.T) {
 // TestTable: those that hold a value at a time share it, and it goes with the last.
 func TestTable(t *testing.T) {
 	made := 0
-	table := NewTable(func() int { made++; return made })
+	table := NewTable[netip.Addr](func() int { made++; return made })
 	a, b := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
 	first, leave := table.Hold(a)
 	second, leaveToo := table.Hold(a)

@@ -2,6 +2,7 @@ package envoy
 
 import (
 	"bytes"
+	"iter"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -110,11 +111,45 @@ const overhead = 512
 func (r *Resource) cost() int { return overhead + 2*len(r.Name) + len(r.Body) }
 
 // Union is what one proxy is sent of a type: Shared is the half that it has in common with other workloads, Own the
-// half that depends on its own workload or on where that runs. Two Unions are the same configuration when both Sets and
-// Omit are the same pointers.
+// half that depends on its own workload or on where that runs. Two Unions are the same configuration when all fields
+// are the same pointers.
 type Union struct {
 	Shared, Own *Set
 	Omit        *Names // left out for this proxy alone: listeners of headless services for the pod itself
+
+	// Empty are names of assignments. A name that neither half nor Failed has stands for an assignment without
+	// endpoints, which is made when it is asked for: a client may ask for any number of clusters that do not exist.
+	Empty *Names
+	// Failed are those of Empty whose assignments could not be made, and that no half has.
+	Failed *Names
+}
+
+// EmptyAssignment returns the assignment of a cluster without endpoints.
+func EmptyAssignment(cluster string) *Resource {
+	return RawResource(cluster, EndpointType, protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), cluster))
+}
+
+// Known reports whether a half has a resource of that name.
+func (u Union) Known(name string) bool { return u.Shared.Get(name) != nil || u.Own.Get(name) != nil }
+
+// Unknown returns the names after another one, in order, whose assignments are empty because no half has them.
+func (u Union) Unknown(after string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		if u.Shared.Len()+u.Own.Len() >= u.Empty.Len() {
+			return
+		}
+		later := func(name string) int {
+			if name <= after {
+				return -1
+			}
+			return 0
+		}
+		for name := range u.Empty.Table().Where(later) {
+			if !u.Known(name) && !u.Failed.Has(name) && !yield(name) {
+				return
+			}
+		}
+	}
 }
 
 // All calls yield for each resource; a name that is in both halves comes once, from Shared.
@@ -129,6 +164,11 @@ func (u Union) All(yield func(*Resource) bool) {
 			return
 		}
 	}
+	for name := range u.Unknown("") {
+		if !yield(EmptyAssignment(name)) {
+			return
+		}
+	}
 }
 
 // Get returns the resource of that name, or nil.
@@ -139,7 +179,10 @@ func (u Union) Get(name string) *Resource {
 	if r := u.Shared.Get(name); r != nil {
 		return r
 	}
-	return u.Own.Get(name)
+	if r := u.Own.Get(name); r != nil || !u.Empty.Has(name) || u.Failed.Has(name) {
+		return r
+	}
+	return EmptyAssignment(name)
 }
 
 // Omits reports whether a name is left out.

@@ -114,10 +114,14 @@ func (a *admission) hold(p identity.Peer, kind *envoy.Type, before, now *envoy.N
 	return nil
 }
 
-// costOfNames returns about how many bytes of memory a list of names takes, with what is kept of a name that no
-// resource has.
+// nameCost is about how many bytes of memory a name takes beside its text: its place in the list, and in the list by
+// hosts.
+const nameCost = 64
+
+// costOfNames returns about how many bytes of memory a list of names takes, with what is kept of a name that does not
+// exist.
 func costOfNames(kind *envoy.Type, n *envoy.Names) int {
-	each := 48
+	each := nameCost
 	if kind.Total && kind.URL != envoy.EndpointType {
 		each = 1 << 10 // a route configuration is made for each name
 	}

@@ -24,7 +24,7 @@ import (
 func from(proof identity.Proof) func(*Options) {
 	return func(o *Options) {
 		l := limits.Default()
-		l.StreamsPerSource, l.NameBytesPerSource = 3, 500
+		l.StreamsPerSource, l.NameBytesPerSource = 3, 10*(nameCost+2)
 		o.Limits = l
 		o.Authenticate = func(context.Context) (identity.Peer, error) {
 			p := identity.Peer{Address: netip.MustParseAddrPort("10.0.0.1:1234"), Proof: proof}
@@ -143,7 +143,7 @@ func TestStreamsOfOneIdentity(t *testing.T) {
 // meanwhile.
 func TestNamesOfOneIdentity(t *testing.T) {
 	r := newRig(t, accounts(1000))
-	r.server.admission.identities.lists = quota.NewValues[identity.Holder, subscribed](10 * (48 + len("x-0")))
+	r.server.admission.identities.lists = quota.NewValues[identity.Holder, subscribed](10 * (nameCost + len("x-0")))
 	r.publish(true, "cds a=1")
 	list := func(prefix string, n int) (all []string) {
 		for i := range n {
@@ -206,7 +206,7 @@ func TestUnprovedNamesAreFew(t *testing.T) {
 	}
 	eventually(t, "the names of a stream that ended do not count", func() bool {
 		held := r.server.admission.strangers.lists.Held(identity.Holder{Address: netip.MustParseAddr("10.0.0.1")})
-		return held == 9*48+len("more")+8*len("n0")
+		return held == 9*nameCost+len("more")+8*len("n0")
 	})
 }
 

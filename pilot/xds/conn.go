@@ -53,6 +53,7 @@ type conn struct {
 	sent     chan error    // the outcome of the one Send, where it is not the owner's
 	wake     chan struct{} // something is waiting, or asked, or it is to stop
 	stop     chan error    // one error, with which to end
+	turns    chan struct{} // of the peer's identity or address, to wait for a slot; nil if no bound is for it
 	done     chan struct{} // closed when the owner ends
 
 	mu      sync.Mutex
@@ -78,6 +79,7 @@ type conn struct {
 	lateAt    time.Time // when its cluster was last seen not to have been read
 	marked    bool      // it is among server.waiting
 	pass      pass
+	turn      bool           // one of turns is taken
 	sending   *wire.Response // nil: no Send is under way
 	watchdog  *time.Timer    // runs cut
 	made      time.Duration
@@ -325,6 +327,7 @@ func (c *conn) loop(log *slog.Logger) error {
 	defer c.watchdog.Stop()
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
+	defer c.endTurn()
 	var armed time.Time // for what timer was set
 	for {
 		select {
@@ -340,8 +343,13 @@ func (c *conn) loop(log *slog.Logger) error {
 				timer.Reset(time.Until(next))
 			}
 		}
-		var slot, urgentSlot chan struct{}
-		if c.ready() {
+		var turn, slot, urgentSlot chan struct{}
+		switch {
+		case !c.ready():
+			c.endTurn()
+		case !c.takeTurn():
+			turn = c.turns
+		default:
 			if slot = s.slots; c.urgent() {
 				urgentSlot = s.urgentSlot
 			}
@@ -358,6 +366,8 @@ func (c *conn) loop(log *slog.Logger) error {
 			sent = c.sent
 		}
 		select {
+		case turn <- struct{}{}:
+			c.turn = true
 		case urgentSlot <- struct{}{}:
 			if err := c.step(urgentSlot); err != nil {
 				return ending(err)
@@ -383,6 +393,24 @@ func (c *conn) loop(log *slog.Logger) error {
 		case <-c.wake:
 			c.woken()
 		}
+	}
+}
+
+// takeTurn reports whether the stream may wait for a slot, which is true if it has a turn or needs none. An identity
+// has one turn more than there are slots: it may use all of them, and others wait behind no more of its streams than
+// that.
+func (c *conn) takeTurn() bool {
+	if !c.turn {
+		c.turn = free(c.turns) != nil
+	}
+	return c.turn || c.turns == nil
+}
+
+// endTurn gives back the turn of the stream, if it has one.
+func (c *conn) endTurn() {
+	if c.turn {
+		c.turn = false
+		<-c.turns
 	}
 }
 
@@ -435,8 +463,8 @@ func free(slots ...chan struct{}) chan struct{} {
 	return nil
 }
 
-// newcomer is how long a stream is new: a proxy that starts asks for one type after the other, and has no configuration
-// to go on with.
+// newcomer is how long a stream is new: a proxy that starts asks for one type after the other, and has no
+// configuration to go on with.
 const newcomer = 10 * time.Second
 
 // urgent reports whether the stream goes before others: gateways, through which others wait, and new streams. Those

@@ -10,6 +10,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 
+	"github.com/istiod-lite/istiod-lite/api/identity"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/session"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/xdstest"
@@ -64,6 +65,35 @@ func TestGatewaysAndNewProxiesGoFirst(t *testing.T) {
 		t.Errorf("the ordinary stream was sent %s", v)
 	}
 	wait.Wait()
+}
+
+// TestTurns checks that of an identity with many streams only a few wait for a slot at a time, so that a stream of
+// another identity waits behind no more than these.
+func TestTurns(t *testing.T) {
+	r := newRig(t, accounts(1000), func(o *Options) { o.Translations = 1 })
+	r.server.newcomer = 0
+	r.publish(true, "cds a=1")
+	for range 20 {
+		if _, err := r.firstOf("flood"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := r.firstOf("web"); err != nil {
+		t.Fatal(err)
+	}
+	waiting := func(account string) int {
+		turns, release := r.server.turns.Hold(identity.Holder{ID: identity.ID{TrustDomain: "cluster.local", Namespace: "a", ServiceAccount: account}})
+		defer release()
+		return len(turns)
+	}
+	eventually(t, "nobody waits", func() bool { return waiting("flood")+waiting("web") == 0 })
+	r.server.slots <- struct{}{}
+	r.server.Push()
+	eventually(t, "two streams of the one and the stream of the other wait", func() bool { return waiting("flood") == 2 && waiting("web") == 1 })
+	<-r.server.slots
+	eventually(t, "all have had their turn", func() bool { return waiting("flood")+waiting("web") == 0 && len(r.server.slots) == 0 })
+	r.publish(true, "cds a=2")
+	eventually(t, "all are sent the next version", func() bool { return sample(t, r.reg, "pilot_xds_pushes", "type", "cds") == 42 })
 }
 
 // as is the stream of a proxy that says of itself what a test wants.

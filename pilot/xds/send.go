@@ -32,7 +32,7 @@ func (c *conn) step(slot chan struct{}) error {
 // translate makes the next response, and gives back the slot that was taken. It returns nil if the client has
 // everything.
 func (c *conn) translate(slot chan struct{}) (*wire.Response, error) {
-	defer func() { <-slot }()
+	defer func() { <-slot; c.endTurn() }()
 	start := time.Now()
 	if !c.joined {
 		if err := c.server.authorizeAccount(c.peer, c.proxy); err != nil {

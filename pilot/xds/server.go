@@ -24,6 +24,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/api/quota"
 	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/pilot/authorize"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
@@ -38,8 +39,8 @@ import (
 type Translator interface {
 	session.Translator
 
-	// Compare reports whether more may differ from the snapshot before than Live types and the configuration of proxies
-	// whose workload changed.
+	// Compare reports whether more may differ from the snapshot before than Live types and the configuration of
+	// proxies whose workload changed.
 	Compare(s *snapshot.Snapshot) bool
 
 	// ReassignsOnly reports whether proxies may belong to other cohorts than at the snapshot before, and nothing else
@@ -78,11 +79,11 @@ type Options struct {
 	// Known reports whether a snapshot has the workload of a proxy. The first answer of a stream waits up to a second
 	// for one that does. nil: no wait.
 	Known func(*snapshot.Snapshot, *node.Proxy) bool
-	// Account returns the service account of the pod whose proxy a proxy is, as a snapshot has it; empty: it is not known,
-	// or is no pod's. A peer that proved to be another account is not served. Nil: none is known.
+	// Account returns the service account of the pod whose proxy a proxy is, as a snapshot has it; empty: it is not
+	// known, or is no pod's. A peer that proved to be another account is not served. Nil: none is known.
 	Account func(*snapshot.Snapshot, *node.Proxy) string
-	// Located reports whether a snapshot shows that a peer which proved an identity and no cluster is in the cluster that
-	// its proxy names. Without that it gets no secrets that an Access guards. Nil: every one is.
+	// Located reports whether a snapshot shows that a peer which proved an identity and no cluster is in the cluster
+	// that its proxy names. Without that it gets no secrets that an Access guards. Nil: every one is.
 	Located func(*snapshot.Snapshot, identity.Peer, *node.Proxy) bool
 	// Late reports whether the proxy's cluster is known by name and has not been read yet. A proxy that resumes is not
 	// answered while that is so, and keeps what it has. nil: never.
@@ -122,8 +123,9 @@ type Server struct {
 	newcomer    time.Duration
 	proofTime   time.Duration
 	warmTime    time.Duration
-	slots       chan struct{} // one taken by each translation; senders on a channel are served in order
-	urgentSlot  chan struct{} // one more, for urgent streams
+	slots       chan struct{}                                // one taken by each translation; senders on a channel are served in order
+	urgentSlot  chan struct{}                                // one more, for urgent streams
+	turns       *quota.Table[identity.Holder, chan struct{}] // of each identity or address, one taken by each of its streams that waits for a slot or has one
 	admission   *admission
 	listeners   *accepted
 	numbers     atomic.Uint64
@@ -199,6 +201,7 @@ func New(o Options) *Server {
 		o.Translations = runtime.GOMAXPROCS(0)
 	}
 	s.slots, s.urgentSlot = make(chan struct{}, o.Translations), make(chan struct{}, 1)
+	s.turns = quota.NewTable[identity.Holder](func() chan struct{} { return make(chan struct{}, o.Translations+1) })
 	s.metrics.groups(func() int {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -335,6 +338,11 @@ func (s *Server) serve(stream grpc.ServerStream, delta bool) error {
 			_ = s.admission.hold(peer, envoy.TypeOf(url), names, nil) // no error: it holds less
 		}
 	}()
+	if h, bounded := peer.Holder(); bounded {
+		turns, release := s.turns.Hold(h)
+		defer release()
+		c.turns = turns
+	}
 	panicked := true
 	safe.Run(s.logger.With("conn", c.id), "xds stream", func() { err = c.run(); panicked = false })
 	if panicked {

@@ -45,7 +45,7 @@ func New(m *envoy.Memo, h *hooks.Hooks, c *engine.Cache) *Assignments {
 // builder builds assignments. Its methods are pure functions of their keys.
 type builder struct{ *hooks.Hooks }
 
-// assignmentKey is all that a ClusterLoadAssignment depends on. Without a service the assignment is empty.
+// assignmentKey is all that a ClusterLoadAssignment depends on. A name without a cluster has no service.
 type assignmentKey struct {
 	name      string
 	endpoints *snapshot.Endpoints
@@ -107,7 +107,7 @@ func (m *Assignments) keyOf(v *view.View, c cohort.Inputs, name string) assignme
 }
 
 // Get returns the assignments of a list of names. Those that depend on where the proxy runs are in Union.Own, the half
-// that is not shared.
+// that is not shared. A name without a cluster is in neither half.
 func (m *Assignments) Get(v *view.View, c cohort.Key, list *envoy.Names) (envoy.Union, error) {
 	get := func(k engine.Key, located bool) *engine.Version {
 		return engine.GetByName(m.cache, k, v.Revision, list, engine.ByName{
@@ -121,20 +121,26 @@ func (m *Assignments) Get(v *view.View, c cohort.Key, list *envoy.Names) (envoy.
 				return affected
 			},
 			Build: func(name string) *envoy.Resource {
-				if k := m.keyOf(v, c.Inputs(), name); k.located() == located {
-					return m.assignment(k)
+				if k := m.keyOf(v, c.Inputs(), name); k.service != nil && k.located() == located {
+					return m.assignments.Get(k)
 				}
 				return nil
 			},
+			Elsewhere: func(name string) bool { return !located && m.keyOf(v, c.Inputs(), name).located() },
 		})
 	}
 	k := engine.Key{Type: envoy.EndpointType, Client: c.Client.Weak()}
 	shared := get(k, false)
-	u, err := envoy.Union{Shared: shared.Set}, shared.Err()
-	if shared.Set.Len() < list.Len() {
+	u, err := envoy.Union{Shared: shared.Set, Empty: list, Failed: shared.Failed()}, shared.Err()
+	if shared.Elsewhere() {
 		k.Part = place{c.Node, c.Location}
 		own := get(k, true)
 		u.Own, err = own.Set, errors.Join(err, own.Err())
+		if failed := own.Failed(); u.Failed == nil {
+			u.Failed = failed
+		} else if failed != nil {
+			u.Failed = new(envoy.NameInterner).Edited(u.Failed, nil, failed)
+		}
 	}
 	return u, err
 }
@@ -143,14 +149,6 @@ func (m *Assignments) Get(v *view.View, c cohort.Key, list *envoy.Names) (envoy.
 type place struct {
 	node     string
 	location cohort.Location
-}
-
-// assignment returns one assignment. Clients choose the names, so an assignment without a service is not cached.
-func (m *Assignments) assignment(k assignmentKey) *envoy.Resource {
-	if k.service == nil {
-		return m.builder.buildAssignment(k)
-	}
-	return m.assignments.Get(k)
 }
 
 // Policies returns the policies for those endpoints that take mTLS. The list is empty without any policy, as in
@@ -176,9 +174,6 @@ func Policies(v *view.View, h *hooks.Hooks, endpoints []*registry.Endpoint) froz
 
 func (b builder) buildAssignment(k assignmentKey) *envoy.Resource {
 	a := &endpointv3.ClusterLoadAssignment{ClusterName: k.name}
-	if k.service == nil {
-		return envoy.NewResource(k.name, a)
-	}
 	a.Endpoints = k.localities(b, slices.Values(k.endpoints.ByPort(k.port)), sendable)
 	return envoy.NewResource(k.name, a)
 }
@@ -209,7 +204,8 @@ func PlaceOf(v *view.View, c cohort.Client, s *registry.Service, p traffic.Polic
 }
 
 // ReadyOnly reports whether a cluster has no unhealthy endpoints: by a rule with minHealthPercent Envoy calls all
-// endpoints, the unhealthy too, while few of them are healthy. As in istiod, that of the mesh's default does not count.
+// endpoints, the unhealthy too, while few of them are healthy. As in istiod, that of the mesh's default does not
+// count.
 func ReadyOnly(p traffic.Policy) bool { return p.OutlierDetection.GetMinHealthPercent() > 0 }
 
 // Inline makes the assignment that is part of a cluster.
@@ -280,7 +276,8 @@ func (k assignmentKey) localities(b builder, endpoints iter.Seq[*registry.Endpoi
 	return out
 }
 
-// distribute gives each locality the share of requests that its patterns have. One without a share loses its endpoints.
+// distribute gives each locality the share of requests that its patterns have. One without a share loses its
+// endpoints.
 func distribute(list []*endpointv3.LocalityLbEndpoints, d *networkingv1alpha3.LocalityLoadBalancerSetting_Distribute) {
 	var all []registry.Locality
 	weights := map[registry.Locality]uint32{}

@@ -5,6 +5,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"weak"
 
@@ -20,13 +21,19 @@ type ByName struct {
 	Affected func(d *scope.Dirty, list *envoy.Names) []string
 	// Build returns the resource of a name, or nil where the Set has none.
 	Build func(name string) *envoy.Resource
+	// Elsewhere reports of a name without resource whether another Set may have one. Nil: none may.
+	Elsewhere func(name string) bool
 }
 
 // failures are the names whose builders failed. They are tried again with each Snapshot.
 type failures struct {
 	failed   map[string]error
+	names    *envoy.Names // of failed, without those that have a resource of before
 	reported atomic.Bool
 }
+
+// Failed returns the names that have no resource because their builders failed.
+func (f *failures) Failed() *envoy.Names { return f.names }
 
 // Err returns what failed, to its first caller only.
 func (f *failures) Err() error {
@@ -57,6 +64,9 @@ func GetByName(c *Cache, k Key, revision uint64, list *envoy.Names, g ByName) *V
 	})
 }
 
+// Elsewhere reports whether another Set may have a resource for a name that this one has none for.
+func (v *Version) Elsewhere() bool { return v.elsewhere.Len() > 0 }
+
 // fromOrigin returns what a first version is made from, and the names that have to be built: the version of the list
 // that the names were edited from, if it is cached, or else nothing and all names.
 func (g ByName) fromOrigin(c *Cache, k Key, revision uint64, list *envoy.Names) (*Version, iter.Seq[string]) {
@@ -79,22 +89,49 @@ func (g ByName) fromOrigin(c *Cache, k Key, revision uint64, list *envoy.Names) 
 			look = append(look, name)
 		}
 	}
-	return &Version{Set: from.Set.With(removed, nil)}, slices.Values(look)
+	last := &Version{Set: from.Set.With(removed, nil), elsewhere: from.elsewhere}
+	if from.elsewhere.Len() > 0 {
+		e := &frozen.Edit{}
+		frozen.Diff(origin.Table(), list.Table(), func(was, _ string, _, has bool) {
+			if !has {
+				last.elsewhere.Delete(e, was)
+			}
+		})
+		e.Done()
+	}
+	return last, slices.Values(look)
 }
 
 // rebuild makes a version from another one by building some names again; no others may have changed.
 func (g ByName) rebuild(last *Version, revision uint64, look iter.Seq[string]) *Version {
-	v := &Version{from: revision, to: revision}
+	v := &Version{from: revision, to: revision, elsewhere: last.elsewhere}
+	if g.Elsewhere != nil && v.elsewhere.Len() == 0 {
+		v.elsewhere = frozen.NewTable(strings.Compare)
+	}
+	e := &frozen.Edit{}
 	var removed, added []*envoy.Resource
+	var missing []string
 	for name := range look {
 		had := last.Set.Get(name)
 		var has *envoy.Resource
-		if err := safe.Do("translate "+name, func() { has = g.Build(name) }); err != nil {
+		elsewhere := false
+		if err := safe.Do("translate "+name, func() {
+			has = g.Build(name)
+			elsewhere = has == nil && g.Elsewhere != nil && g.Elsewhere(name)
+		}); err != nil {
 			if v.failed == nil {
 				v.failed = map[string]error{}
 			}
-			v.failed[name] = err
+			if v.failed[name] = err; had == nil {
+				missing = append(missing, name)
+			}
 			continue
+		}
+		switch {
+		case elsewhere:
+			v.elsewhere.Put(e, name)
+		case v.elsewhere.Len() > 0:
+			v.elsewhere.Delete(e, name)
 		}
 		switch {
 		case has == had || equalContent(had, has):
@@ -103,6 +140,10 @@ func (g ByName) rebuild(last *Version, revision uint64, look iter.Seq[string]) *
 		default:
 			added = append(added, has)
 		}
+	}
+	e.Done()
+	if missing != nil {
+		v.names = new(envoy.NameInterner).Intern(missing)
 	}
 	v.Set = last.Set.With(removed, added)
 	return v

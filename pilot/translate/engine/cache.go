@@ -13,9 +13,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/scope"
 )
 
-// Cache holds the newest versions of each Set. The next version is made from the last one, by generating again what is
-// dirty. An entry is evicted when a part of its key is garbage collected, or when nobody has used it for maxUnused full
-// Snapshots: each edit of a Sidecar makes another scope. The zero value is empty; safe for concurrent use.
+// Cache holds the newest versions of each Set. The next version is made from the last one, by generating again what
+// is dirty. An entry is evicted when a part of its key is garbage collected, or when nobody has used it for maxUnused
+// full Snapshots: each edit of a Sidecar makes another scope. The zero value is empty; safe for concurrent use.
 type Cache struct {
 	history history
 
@@ -53,6 +53,7 @@ type Version struct {
 	from, to    uint64
 	byPartition frozen.Table[*envoy.Resource] // the same resources, those of a partition together
 	conflicts   map[any][]note                // by partition
+	elsewhere   frozen.Table[string]          // names that another Set may have
 	derived
 	failures
 }
@@ -100,9 +101,9 @@ func (c *Cache) Len() int {
 	return len(c.entries)
 }
 
-// get returns a Set as it is at a revision. generate makes a version from another one, or from nil where there is none.
-// The first caller generates and the others wait. A panic of the generator reaches every caller: a Set that could not
-// be made must not look empty.
+// get returns a Set as it is at a revision. generate makes a version from another one, or from nil where there is
+// none. The first caller generates and the others wait. A panic of the generator reaches every caller: a Set that
+// could not be made must not look empty.
 func (c *Cache) get(k Key, revision uint64, generate func(last *Version) *Version) *Version {
 	e := c.entry(k)
 	e.mu.Lock()

@@ -62,7 +62,7 @@ func (m *Endpoints) Get(v *view.View, c cohort.Key, list *envoy.Names) (envoy.Un
 	}
 	k := client(envoy.EndpointType, c)
 	k.Part = marker{}
-	u, failed := envoy.Union{}, error(nil)
+	u, failed := envoy.Union{Empty: full.Empty, Failed: full.Failed}, error(nil)
 	u.Shared, failed = get(k, full.Shared)
 	if err = errors.Join(err, failed); full.Own != nil {
 		k.Part = own{c.Node, c.Location}
@@ -78,9 +78,10 @@ type place struct {
 	region, zone, subZone string
 }
 
-// buildEndpoints returns an assignment without what gRPC rejects it for: addresses that are none of TCP, addresses and
-// localities that are there already, and gaps between priorities. Endpoints that are not well are left out as well, and
-// weigh nothing: gRPC calls none of them, and, unlike an Envoy, does not lower the weight of their locality.
+// buildEndpoints returns an assignment without what gRPC rejects it for: addresses that are none of TCP, addresses
+// and localities that are there already, and gaps between priorities. Endpoints that are not well are left out as
+// well, and weigh nothing: gRPC calls none of them, and, unlike an Envoy, does not lower the weight of their
+// locality.
 func buildEndpoints(k endpointsKey) *envoy.Resource {
 	var full endpointv3.ClusterLoadAssignment
 	read(k.envoys.Value(), &full)

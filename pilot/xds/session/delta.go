@@ -34,7 +34,7 @@ func (s *Session) subscribeFirst(w *watch, r *wire.Request) error {
 		s.takeInitial(w, r.Versions)
 	}
 	if w.whole() {
-		for _, name := range w.names.All() {
+		for name := range w.names.Each() {
 			if w.held.Get(name) == nil {
 				w.markResend(name)
 			}
@@ -51,7 +51,7 @@ func (s *Session) subscribeFirst(w *watch, r *wire.Request) error {
 		s.changedClusters = nil
 	}
 	w.compare = !w.idle()
-	w.mustAnswer = w.compare && w.complete
+	w.mustAnswer, w.unanswered = w.compare && w.complete, w.compare
 	return nil
 }
 
@@ -64,7 +64,7 @@ func (s *Session) changeSubscription(w *watch, add, remove wire.Names) error {
 	if remove.Star {
 		w.wildcard, w.explicit = false, false
 	}
-	for _, name := range remove.Names.All() {
+	for name := range remove.Names.Each() {
 		if before.Has(name) {
 			if w.wildcard || add.Star {
 				w.markResend(name) // the client cannot tell whether the wildcard has it too
@@ -82,7 +82,7 @@ func (s *Session) changeSubscription(w *watch, add, remove wire.Names) error {
 		w.wildcard, w.compare, w.mustAnswer = true, true, w.complete
 	}
 	w.explicit = w.explicit || add.Star
-	for _, name := range add.Names.All() {
+	for name := range add.Names.Each() {
 		w.markResend(name)
 		// The client may have unsubscribed from the name and subscribed again. Then it also takes a response that was
 		// sent in between.

@@ -12,13 +12,14 @@ import (
 
 // respondByName brings a client from what it has of a type that it asks for by name to what it should have.
 func (s *Session) respondByName(w *watch) *wire.Response {
-	resend, diverged, before := w.resend, w.diverged, w.held
+	resend, diverged, before, resumes := w.resend, w.diverged, w.held, w.initial
 	w.compare, w.resend, w.mustAnswer = false, nil, false
 	target, ok := s.get(w.kind, w.names)
 	if !ok {
 		for name := range resend {
 			w.diverge(name, nil)
 		}
+		w.answered = "" // from the beginning, with the next snapshot
 		return nil
 	}
 	if w.kind.Divisible && s.divided {
@@ -26,6 +27,9 @@ func (s *Session) respondByName(w *watch) *wire.Response {
 	}
 	change := s.diff(w, target, true)
 	w.held, w.initial, w.diverged = target, false, nil
+	if w.unanswered {
+		resend = w.addUnknown(target, before, resumes, resend)
+	}
 	out := change.Changed
 	if len(change.Removed)+len(resend)+len(diverged) > 0 || w.kind.URL == envoy.EndpointType && s.removesClusters() {
 		out = s.compareNames(w, before, change, resend, diverged)
@@ -33,7 +37,40 @@ func (s *Session) respondByName(w *watch) *wire.Response {
 	if out = s.withoutRejected(w, out); len(out) == 0 {
 		return nil
 	}
-	return s.deliverNamed(w, out, change.Versions)
+	r := s.deliverNamed(w, out, change.Versions)
+	if target.Shared.Len()+target.Own.Len() < target.Empty.Len() {
+		// an assignment of an unknown name is not kept: there may be any number of them
+		d := &w.sent[len(w.sent)-1]
+		d.resources = slices.DeleteFunc(slices.Clone(out), func(x *envoy.Resource) bool { return !target.Known(x.Name) })
+	}
+	return r
+}
+
+// maxUnknown bounds the assignments of unknown names in one response: each is made for one client alone, and is in
+// memory until the client has read it.
+const maxUnknown = 256
+
+// addUnknown adds to resend the next unknown names that the client has to be answered. A client that resumes is not
+// sent again what it has.
+func (w *watch) addUnknown(target, had envoy.Union, resumes bool, resend map[string]struct{}) map[string]struct{} {
+	if resend == nil {
+		resend = map[string]struct{}{}
+	}
+	n, last := 0, ""
+	for name := range target.Unknown(w.answered) {
+		if resumes {
+			if r := had.Get(name); r != nil && r.Version == envoy.EmptyAssignment(name).Version {
+				continue
+			}
+		} else if n == maxUnknown {
+			w.answered = last
+			return resend
+		}
+		n, last = n+1, name
+		resend[name] = struct{}{}
+	}
+	w.unanswered, w.answered = false, ""
+	return resend
 }
 
 // deliverNamed sends what a client asks for by name.
@@ -68,8 +105,8 @@ func (s *Session) sendBisected(w *watch) *wire.Response {
 	return nil
 }
 
-// compareNames compares names one by one: those that differ between what the stream was sent and what it should have,
-// those that diverged, and those to be resent.
+// compareNames compares names one by one: the names that differ between what the stream was sent and what it should
+// have, the names that diverged, and the names to be resent.
 func (s *Session) compareNames(w *watch, before envoy.Union, change diff.Diff, resend map[string]struct{}, diverged map[string]*envoy.Resource) []*envoy.Resource {
 	var names []string
 	for _, list := range [][]*envoy.Resource{change.Changed, change.Removed} {
@@ -80,6 +117,7 @@ func (s *Session) compareNames(w *watch, before envoy.Union, change diff.Diff, r
 	names = slices.AppendSeq(slices.AppendSeq(names, maps.Keys(resend)), maps.Keys(diverged))
 	slices.Sort(names)
 	var out []*envoy.Resource
+	made := 0
 	for _, name := range slices.Compact(names) {
 		if !w.names.Has(name) {
 			continue
@@ -105,6 +143,12 @@ func (s *Session) compareNames(w *watch, before envoy.Union, change diff.Diff, r
 				w.markRemoval(name, last)
 			}
 		case had == nil || had.Version != has.Version:
+			if w.held.Empty != nil && !w.held.Known(name) {
+				if made++; made > maxUnknown {
+					w.markResend(name)
+					continue
+				}
+			}
 			out = append(out, has)
 		}
 	}

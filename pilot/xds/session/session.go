@@ -63,8 +63,8 @@ type Session struct {
 	resuming bool
 	resumed  bool // the client named versions of an earlier stream
 
-	// routesWithoutHosts are the route configurations that the client was sent without their virtual hosts: it has none
-	// of those.
+	// routesWithoutHosts are the route configurations that the client was sent without their virtual hosts: it has
+	// none of those.
 	routesWithoutHosts map[string]struct{}
 	// generations are how often the client was sent a route configuration before the last time; hasGenerations: one is
 	// not zero.
@@ -147,7 +147,8 @@ func (s *Session) Take(r *wire.Request) (Verdict, error) {
 	return v, err
 }
 
-// takeAnswer takes what a request with a nonce says of a response. It returns false if the response is not outstanding.
+// takeAnswer takes what a request with a nonce says of a response. It returns false if the response is not
+// outstanding.
 func (s *Session) takeAnswer(w *watch, r *wire.Request, v *Verdict) (delivery, bool) {
 	d, ok := w.acknowledge(r.Nonce)
 	switch {
@@ -257,7 +258,8 @@ func (s *Session) setNames(w *watch, names *envoy.Names) error {
 	if total > s.limits.NamesPerStream {
 		return fmt.Errorf("more than %d resource names on one stream", s.limits.NamesPerStream)
 	}
-	s.names, w.names = total, names
+	s.names = total
+	w.setNames(names)
 	return nil
 }
 
@@ -373,14 +375,14 @@ func (s *Session) respondAdditions(w *watch) *wire.Response {
 		w.compare, w.mustAnswer, w.resend, w.bisection, w.pendingRemoval = false, false, nil, nil, nil
 		return nil
 	case w.idle():
-		w.compare, w.mustAnswer, w.resend, w.bisection = false, false, nil, nil
+		w.compare, w.mustAnswer, w.unanswered, w.answered, w.resend, w.bisection = false, false, false, "", nil, nil
 		if w.hosts != nil {
 			s.dropHosts(w)
 		}
 		return nil
 	case w.whole() && !s.delta:
 		return s.respondWholeState(w)
-	case !w.compare && !w.mustAnswer && len(w.resend) == 0 && len(w.bisection) > 0:
+	case !w.compare && !w.mustAnswer && w.answered == "" && len(w.resend) == 0 && len(w.bisection) > 0:
 		return s.sendBisected(w)
 	case !w.whole():
 		return s.respondByName(w)

@@ -7,10 +7,11 @@ import (
 
 // takeStateOfTheWorld takes a request of a state-of-the-world stream.
 //
-// What a request subscribes to replaces what the requests before it did. A first request on the stream, and one without
-// a nonce, is answered in full; one with the newest nonce is answered with the names that are new; any other answers a
-// response that was overtaken and is not answered. That holds for rejections too: what a rejecting request asks for
-// anew is sent, never what it rejects; but what is asked for by name and was rejected together is sent again in parts.
+// What a request subscribes to replaces what the requests before it did. A first request on the stream, and one
+// without a nonce, is answered in full; one with the newest nonce is answered with the names that are new; any other
+// answers a response that was overtaken and is not answered. That holds for rejections too: what a rejecting request
+// asks for anew is sent, never what it rejects; but what is asked for by name and was rejected together is sent again
+// in parts.
 func (s *Session) takeStateOfTheWorld(w *watch, r *wire.Request, v *Verdict, first bool) error {
 	s.resumed = s.resumed || first && r.Resumes
 	sent := w.status.Sent
@@ -28,15 +29,16 @@ func (s *Session) takeStateOfTheWorld(w *watch, r *wire.Request, v *Verdict, fir
 	return s.replaceSubscription(w, r.Names, first, first || !current && v.Kind != Rejected)
 }
 
-// dropUnlisted drops the names that a request without an answer does not list any more: a client that unsubscribes from
-// a name and subscribes again before it sees the newest response has lost the resource, and no later request would show
-// it.
+// dropUnlisted drops the names that a request without an answer does not list any more: a client that unsubscribes
+// from a name and subscribes again before it sees the newest response has lost the resource, and no later request
+// would show it.
 func (s *Session) dropUnlisted(w *watch, asked *envoy.Names) {
 	if w.whole() || w.names == asked {
 		return
 	}
 	left := s.interner.Common(w.names, asked)
-	w.names, s.names = left, s.names-w.names.Len()+left.Len()
+	s.names += left.Len() - w.names.Len()
+	w.setNames(left)
 	w.forgetUnnamed()
 }
 
@@ -58,7 +60,7 @@ func (s *Session) replaceSubscription(w *watch, names wire.Names, first, anew bo
 	}
 	var added []string
 	if w.names != before {
-		for _, name := range w.names.All() {
+		for name := range w.names.Each() {
 			if !before.Has(name) {
 				added = append(added, name)
 			}

@@ -36,6 +36,8 @@ type watch struct {
 	compare        bool                       // everything
 	resend         map[string]struct{}        // names to send again even if unchanged; of a whole type, to remove where there is no resource
 	mustAnswer     bool                       // as a whole: a response is due even when there is nothing new
+	unanswered     bool                       // by name: the client may have nothing of names that no half of a Union has
+	answered       string                     // the last of these names that the client was answered; empty before the first
 	pendingRemoval map[string]*envoy.Resource // to be removed when the pass is over, as the client has them
 	bisection      [][]*envoy.Resource        // parts to be sent one after the other: the client rejected them together
 
@@ -87,14 +89,22 @@ func (w *watch) idle() bool { return !w.wildcard && w.names == nil }
 
 // pending reports whether something is to be compared or sent, not counting removals.
 func (w *watch) pending() bool {
-	return w.compare || w.mustAnswer || len(w.resend) > 0 || len(w.bisection) > 0 && len(w.sent) == 0
+	return w.compare || w.mustAnswer || w.answered != "" || len(w.resend) > 0 || len(w.bisection) > 0 && len(w.sent) == 0
 }
 
 // reset forgets what the client has: all that it subscribes to is to be sent.
 func (w *watch) reset() {
 	w.held, w.initial, w.shared, w.diverged, w.pendingRemoval, w.resend, w.bisection = envoy.Union{}, false, nil, nil, nil, nil, nil
 	w.compare = !w.idle()
-	w.mustAnswer = w.compare && w.complete
+	w.mustAnswer, w.unanswered, w.answered = w.compare && w.complete, w.compare, ""
+}
+
+// setNames sets the names that the client subscribes to. It keeps no name that the client has unsubscribed from.
+func (w *watch) setNames(names *envoy.Names) {
+	w.names = names
+	if w.held.Empty != nil {
+		w.held.Empty = names
+	}
 }
 
 // markResend marks a name to be sent or, as a whole, removed if absent.

@@ -94,8 +94,8 @@ type entry struct {
 	position      int    // in the list that it is compared with; -1: not there
 }
 
-// hash hashes the entries' names and returns the least hash. Lists that have most names in common most likely share it,
-// whatever their order.
+// hash hashes the entries' names and returns the least hash. Lists that have most names in common most likely share
+// it, whatever their order.
 func (l *Interner) hash(list []entry) uint64 {
 	least := ^uint64(0)
 	for i := range list {
@@ -174,7 +174,7 @@ func (k *knownNames) match(names []string, list []entry) int {
 }
 
 func (l *Interner) remember(least uint64, names *envoy.Names) {
-	k := &knownNames{weak.Make(names), l.index(names.All())}
+	k := &knownNames{weak.Make(names), l.index(slices.Collect(names.Each()))}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if was := l.known[least]; was != nil {

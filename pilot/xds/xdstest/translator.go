@@ -27,6 +27,7 @@ type Translator struct {
 	sets   map[string]*envoy.Set
 	Block  chan struct{} // when set, every call waits for it to be closed
 	Still  atomic.Bool   // nobody moves to another cohort
+	Empty  atomic.Bool   // assignments that a world does not have are Union.Empty
 	Held   sync.Map      // by the proxy's id: a channel, for whose closing its calls wait
 }
 
@@ -177,20 +178,27 @@ func (f *Translator) wildcard(s *snapshot.Snapshot, typeURL string) envoy.Union 
 func (f *Translator) subscribed(s *snapshot.Snapshot, typeURL string, names *envoy.Names) (envoy.Union, error) {
 	w := f.world(s, "subscribed "+envoy.ShortType(typeURL))
 	var list []*envoy.Resource
+	var failed []string
 	var err error
-	for _, name := range names.All() {
+	for name := range names.Each() {
 		switch r := w.resources[typeURL][name]; {
 		case w.poison[typeURL+"/"+name]:
 			err = errors.Join(err, fmt.Errorf("panic in translate %s: %s %s is poisoned", envoy.ShortType(typeURL), typeURL, name))
+			failed = append(failed, name)
 		case r != nil && typeURL == envoy.RouteType:
 			list = append(list, fakeRoute(r, w.resources[envoy.VirtualHostType]))
 		case r != nil:
 			list = append(list, r)
+		case typeURL == envoy.EndpointType && f.Empty.Load():
 		case envoy.TypeOf(typeURL).Total:
 			list = append(list, Resource(name, "none"))
 		}
 	}
-	return f.same(s, typeURL, envoy.NewSet(list)), err
+	u := f.same(s, typeURL, envoy.NewSet(list))
+	if typeURL == envoy.EndpointType && f.Empty.Load() {
+		u.Empty, u.Failed = names, new(envoy.NameInterner).Intern(failed)
+	}
+	return u, err
 }
 
 // fakeRoute is a route configuration with its virtual hosts, if it has any, which are named as by themselves.

@@ -1,0 +1,159 @@
+package session
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/xds/wire"
+	"github.com/istiod-lite/istiod-lite/pilot/xds/xdstest"
+)
+
+// clusterNames returns the names of clusters of services that do not exist.
+func clusterNames(client, n int) (all []string) {
+	for i := range n {
+		all = append(all, fmt.Sprintf("outbound|80||unknown-%05d.c-%03d.example.com", i, client))
+	}
+	return all
+}
+
+// TestUnknownAssignments checks that a client is answered each name of an assignment that does not exist, once, with
+// an assignment without endpoints; that it is told when such a name comes to exist and when it goes; and that a name
+// whose translation failed is not taken for one that does not exist.
+func TestUnknownAssignments(t *testing.T) {
+	for _, delta := range []bool{true, false} {
+		t.Run(fmt.Sprint("delta=", delta), func(t *testing.T) { testUnknownAssignments(t, delta) })
+	}
+}
+
+func testUnknownAssignments(t *testing.T, delta bool) {
+	f := xdstest.NewTranslator()
+	f.Empty.Store(true)
+	s := newTestSession(f, quiet{}, delta)
+	s.limits.NamesPerRequest, s.limits.NamesPerStream = 5000, 5000
+	s.Start(f.Publish(true, "eds b=1", "eds !failed"))
+	has, versions := map[string]string{}, map[string]string{}
+	names := append(clusterNames(1, 1000), "b", "failed")
+	last := ""
+	request := func(add ...string) {
+		t.Helper()
+		var err error
+		if delta {
+			_, err = ask(s, &discoveryv3.DeltaDiscoveryRequest{TypeUrl: envoy.EndpointType, ResourceNamesSubscribe: add, ResponseNonce: last})
+		} else {
+			_, err = ask(s, &discoveryv3.DiscoveryRequest{TypeUrl: envoy.EndpointType, ResourceNames: names, ResponseNonce: last})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	serve := func() (sent int) {
+		t.Helper()
+		for x := s.Next(); x != nil; x = s.Next() {
+			if unknown := slices.DeleteFunc(slices.Clone(x.Resources), func(r *envoy.Resource) bool { return !r.NamesOnly() }); len(unknown) > maxUnknown {
+				t.Errorf("one response has %d assignments of unknown names", len(unknown))
+			}
+			for i, r := range x.Resources {
+				has[r.Name] = r.Version
+				if versions[r.Name] = r.Version; x.Versions != nil {
+					versions[r.Name] = x.Versions[i]
+				}
+				sent++
+			}
+			if last = x.Nonce; delta {
+				request()
+			} else {
+				request(names...)
+			}
+		}
+		return sent
+	}
+	request(names...)
+	if sent := serve(); sent != 1001 || has["b"] != "1" || has["failed"] != "" || has[names[999]] != envoy.EmptyAssignment(names[999]).Version {
+		t.Errorf("at first %d are sent: b=%q, failed=%q, %s=%q", sent, has["b"], has["failed"], names[999], has[names[999]])
+	}
+	s.Adopt(NewPush(f.Publish(true, "eds "+names[3]+"=1", "eds b", "eds !failed"), time.Time{}))
+	if sent := serve(); sent != 2 || has["b"] != envoy.EmptyAssignment("b").Version || has[names[3]] != "1" {
+		t.Errorf("after a change %d are sent: b=%q, %s=%q", sent, has["b"], names[3], has[names[3]])
+	}
+	s.Adopt(NewPush(f.Publish(true, "eds "+names[3], "eds !failed"), time.Time{}))
+	if sent := serve(); sent != 1 || has[names[3]] != envoy.EmptyAssignment(names[3]).Version {
+		t.Errorf("after another change %d are sent: %s=%q", sent, names[3], has[names[3]])
+	}
+	if delta { // a name that is asked for again is answered again
+		request(names[:600]...)
+		if sent := serve(); sent != 600 {
+			t.Errorf("asked for again, %d are sent", sent)
+		}
+		delete(versions, names[7])
+		s, last = newTestSession(f, quiet{}, delta), ""
+		s.limits.NamesPerRequest, s.limits.NamesPerStream = 5000, 5000
+		s.Start(f.Publish(true, "eds !failed"))
+		r := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: envoy.EndpointType, ResourceNamesSubscribe: names, InitialResourceVersions: versions}
+		if _, err := ask(s, r); err != nil {
+			t.Fatal(err)
+		}
+		if sent := serve(); sent != 1 {
+			t.Errorf("to a client that resumes with all names but one, %d are sent", sent)
+		}
+	}
+}
+
+// TestUnknownNamesCostLittle checks that what is in memory of a client that asks for assignments that do not exist is
+// at most twice what it sent, however much it has been answered and whether or not it acknowledges anything.
+func TestUnknownNamesCostLittle(t *testing.T) {
+	const clients, each = 20, 5000
+	f := xdstest.NewTranslator()
+	f.Empty.Store(true)
+	snap := f.Publish(true, "eds b=1")
+	var all []*Session
+	sent := 0
+	heap := func() int {
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int(m.HeapAlloc)
+	}
+	before := heap()
+	for i := range clients {
+		s := newTestSession(f, quiet{}, true)
+		s.limits.NamesPerRequest, s.limits.NamesPerStream = each, each
+		s.interner.Few = each + 1 // the index of lists has a bound of its own, for all clients together
+		s.Start(snap)
+		r := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: envoy.EndpointType, ResourceNamesSubscribe: clusterNames(i, each)}
+		sent += proto.Size(r)
+		if _, err := ask(s, r); err != nil {
+			t.Fatal(err)
+		}
+		answered := 0
+		var x *wire.Response
+		for x = s.Next(); x != nil; x = s.Next() {
+			answered += len(x.Resources)
+			if i%2 == 0 {
+				if _, err := ask(s, &discoveryv3.DeltaDiscoveryRequest{TypeUrl: envoy.EndpointType, ResponseNonce: x.Nonce}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if answered != each {
+			t.Fatalf("%d of %d names are answered", answered, each)
+		}
+		for range s.Subscribed(envoy.EndpointType).OfHost("b") { // what a change of endpoints orders
+			break
+		}
+		all = append(all, s)
+	}
+	grown := heap() - before
+	runtime.KeepAlive(all)
+	t.Logf("%d bytes sent, %d in memory: %.2f", sent, grown, float64(grown)/float64(sent))
+	if grown > 2*sent {
+		t.Errorf("%d bytes are in memory of %d that were sent", grown, sent)
+	}
+}
