@@ -93,6 +93,12 @@ func gatewayRows() []row {
 	good := gateway("{mode: MUTUAL, "+files+root+"}", "")
 	return []row{{
 		input: "Gateway that requires client certificates", gateway: true, good: good, open: gateway("{mode: SIMPLE, "+files+"}", ""), errors: []fault{
+
+			{
+				name: "a wrong host in another server", said: "b_c", start: rest, running: rest,
+				content: gateway("{mode: MUTUAL, "+files+root+"}", `, {port: {number: 8080, name: http, protocol: HTTP}, hosts: ["b_c example"]}`),
+			},
+
 			{name: "a mode that does not exist", said: "MUTAUL", start: closed, running: both, content: gateway("{mode: MUTAUL, "+files+root+"}", "")},
 			{
 				name: "an unknown field of tls", said: "caCertificate", start: closed, running: both,
@@ -111,13 +117,31 @@ func meshRows() []row {
 			input: "the mesh configuration, by --meshConfig", file: "config/mesh.yaml", good: good, open: "{}\n",
 			args: func(dir string) []string { return []string{"--meshConfig", filepath.Join(dir, "config", "mesh.yaml")} },
 			errors: []fault{
+
+				{name: "unreadable", spoil: unreadable, said: "permission denied", start: refused, running: kept},
+
 				{name: "a link that leads nowhere", spoil: dangling, said: "mesh.yaml", start: refused, running: kept, silent: true},
+
+				{name: "a syntax error", content: good + "{", said: "mesh.yaml", start: refused, running: kept},
+
+				{name: "an enumeration's value that does not exist", content: good + "accessLogEncoding: json\n", said: "accessLogEncoding", start: rest, running: rest},
+				{name: "a mode of outboundTrafficPolicy that does not exist", content: "outboundTrafficPolicy: {mode: REGISTRY}\n", said: "outboundTrafficPolicy", waits: "mesh configuration that can be used", start: refused, running: kept},
+
 				{name: "an unknown field", content: good + "unheardOf: 1\n", said: "unheardOf", start: rest, running: rest},
+
+				{
+					name: "two providers of one name", said: "extensionProviders", start: rest, running: rest,
+					content: good + "extensionProviders: [{name: a, envoyFileAccessLog: {path: /dev/stdout}}, {name: a, envoyFileAccessLog: {path: /tmp/b}}]\n",
+				},
 			},
 		},
 		{
 			input: "the mesh configuration, by a ConfigMap in the config directory", good: config(good), open: config("{}\n"), errors: []fault{
 				{name: "a syntax error after the text", content: config(good) + "  other: {\n", said: "input.yaml", start: refused, running: kept},
+
+				{name: "an enumeration's value that does not exist", content: config(good + "accessLogEncoding: json\n"), said: "accessLogEncoding", start: rest, running: rest},
+				{name: "a mode of outboundTrafficPolicy that does not exist", content: config("outboundTrafficPolicy: {mode: REGISTRY}\n"), said: "outboundTrafficPolicy", waits: "mesh configuration that can be used", start: refused, running: kept},
+
 				{name: "an unknown field", content: config(good + "unheardOf: 1\n"), said: "unheardOf", start: rest, running: rest},
 			},
 		},
@@ -132,5 +156,5 @@ func meshConfigMap(text string) string {
 
 // allRows are those of the document, in its order.
 func allRows() []row {
-	return slices.Concat(fileRows(), objectRows(), policyRows(), gatewayRows(), meshRows(), apiRows())
+	return slices.Concat(fileRows(), objectRows(), policyRows(), gatewayRows(), meshRows(), caRows(), injectionRows(), apiRows())
 }

@@ -1,6 +1,7 @@
 package failclosed
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -189,12 +190,8 @@ func (g *group) restarted(t *testing.T, r row, f fault, before posture) {
 	g.mark(t)
 	said := regexp.MustCompile(f.said)
 	if f.start == refused {
-		ready, words := g.start(t, r, said)
-		if ready {
-			t.Errorf("the server is ready, and should say %s", f.said)
+		if g.refuses(t, r, f); g.server != nil {
 			g.synced(t, g.envoy, g.client)
-		} else if !said.MatchString(words) {
-			t.Errorf("the server says %s, not %s", words, f.said)
 		}
 		for _, w := range []witness{g.envoy, g.client} {
 			g.check(t, "at a restart", kept, w, before)
@@ -287,6 +284,18 @@ func (g *group) start(t *testing.T, r row, refusal *regexp.Regexp) (ready bool, 
 type started struct {
 	p   *controlplane.Process
 	err error
+}
+
+// refuses starts the server, and checks that it does not become ready and says why.
+func (g *group) refuses(t *testing.T, r row, f fault) {
+	t.Helper()
+	said := regexp.MustCompile(f.said)
+	ready, words := g.start(t, r, regexp.MustCompile(cmp.Or(f.waits, f.said)))
+	if ready {
+		t.Errorf("the server is ready, and should say %s", f.said)
+	} else if log := g.log(t); !said.MatchString(words) && !said.MatchString(log) {
+		t.Errorf("the server says %s, not %s:\n%s", words, f.said, log)
+	}
 }
 
 // launch starts the server. The function that it returns ends a server that is not ready yet.

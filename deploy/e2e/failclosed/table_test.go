@@ -51,6 +51,8 @@ type fault struct {
 	content string
 	spoil   func(t *testing.T, file string)
 	said    string // what the refusal or the finding matches
+	// waits is what the readiness probe matches if the server waits for a mended input; empty: as said.
+	waits   string
 	start   outcome
 	running outcome
 	// silent is an error that nothing is said about while the server runs.
