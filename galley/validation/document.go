@@ -47,7 +47,7 @@ func (d *decoder) decode(kind *kinds.Kind, n *node, f *findings) Document {
 		name = kind.Name
 	}
 	if slices.ContainsFunc(f.list, func(d diag.Diagnostic) bool {
-		return d.Severity == diag.Error && (d.Field == "metadata" || strings.HasPrefix(d.Field, "metadata."))
+		return d.Severity == diag.Error && encloses("metadata", d.Field) && !(kind.Istio && oneLabel(d.Field))
 	}) {
 		doc.Key.Name = ""
 	}
@@ -65,7 +65,13 @@ func (d *decoder) decode(kind *kinds.Kind, n *node, f *findings) Document {
 	return doc
 }
 
-// salvage sets what of the object can be in force in spite of its errors.
+// oneLabel reports whether a path is of one label or annotation of an object, without which its name is known.
+func oneLabel(path string) bool {
+	steps := split(path)
+	return len(steps) == 3 && steps[0] == "metadata" && (steps[1] == "labels" || steps[1] == "annotations")
+}
+
+// salvage sets Kept, Cut and read of the document of an object with errors.
 func (d *decoder) salvage(doc *Document, n *node, known []diag.Diagnostic) {
 	inForce := *d
 	inForce.review = false

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
@@ -63,6 +65,7 @@ func onlyErrors(list []diag.Diagnostic) []diag.Diagnostic {
 
 // remove cuts the faults that one judgment found out of the tree.
 func (s *salvage) remove(faults []diag.Diagnostic) {
+	faults = s.outside(faults)
 	chains, found := make([][]step, len(faults)), make([]bool, len(faults))
 	for i, d := range faults { // before anything moves
 		chains[i], found[i] = s.root.follow(d.Field)
@@ -79,14 +82,61 @@ func (s *salvage) remove(faults []diag.Diagnostic) {
 		if s.nothing {
 			return
 		}
-		if !slices.Contains(s.cut, d.Field) {
-			s.cut = append(s.cut, d.Field)
-		}
+		s.note(d.Field)
 		gone[s.removeOne(chain, found[i], d)] = true
 	}
 	if s.patched && !s.bare {
 		s.keepFilters()
 	}
+}
+
+// note records the path of a field that is left out or replaced.
+func (s *salvage) note(path string) {
+	if !slices.Contains(s.cut, path) {
+		s.cut = append(s.cut, path)
+	}
+}
+
+// outside cuts out the faults of fields that stand beside metadata and spec, and of labels and annotations. It returns
+// the other faults. A field that belongs in the spec is moved there, and is a fault of the spec, as is any unknown
+// field of a security object.
+func (s *salvage) outside(faults []diag.Diagnostic) []diag.Diagnostic {
+	if !s.kind.Istio {
+		return faults
+	}
+	var left []diag.Diagnostic
+	for _, d := range faults {
+		path := split(d.Field)
+		switch {
+		case oneLabel(d.Field):
+			within := s.root.get(path[0]).get(path[1])
+			if v := within.get(path[2]); v != nil {
+				within.drop(v)
+			}
+			s.note(d.Field)
+			continue
+		case d.Code == "UnknownField" && len(path) == 1 && s.root.get(path[0]) != nil:
+			v := s.root.get(path[0])
+			s.root.drop(v)
+			ours := protoField(s.kind.New().(proto.Message), path[0])
+			if !ours && !s.kind.Security {
+				s.note(d.Field)
+				continue
+			}
+			spec := s.root.get("spec")
+			if spec == nil || spec.shape == null {
+				spec = &node{pos: v.pos, shape: mapping}
+				s.root.set("spec", spec)
+			}
+			d.Code, d.Field = "Misplaced", "spec"
+			if ours && spec.shape == mapping && spec.get(path[0]) == nil {
+				spec.set(path[0], v)
+				d.Field = "spec." + path[0]
+			}
+		}
+		left = append(left, d)
+	}
+	return left
 }
 
 // removeOne cuts one fault out, and returns the value that was removed or replaced. found reports whether the chain
@@ -156,10 +206,11 @@ func (s *salvage) unit(chain []step) (int, *unit) {
 func (u *unit) loose(chain []step) bool {
 	return slices.ContainsFunc(u.free, func(p string) bool {
 		prefix, deep := strings.CutSuffix(p, ".**")
+		top := chain
 		if n := strings.Count(prefix, ".") + 1; deep && len(chain) > n {
-			chain = chain[:n]
+			top = chain[:n]
 		}
-		return matches(prefix, chain)
+		return matches(prefix, top)
 	})
 }
 

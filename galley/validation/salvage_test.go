@@ -97,6 +97,19 @@ func TestOneWrongField(t *testing.T) {
 		},
 		{kinds.VirtualService, `{hosts: ["*"], http: [{directResponse: {status: 403}}]}`, ""},
 
+		// Parts of routes that can be left out by themselves.
+		{
+			kinds.VirtualService, `{hosts: [a.b], http: [{route: [{destination: {host: a.b}}], headers: {request: {add: {"x y": a, x-z: b}, remove: [x-a, "x b"]}}}]}`,
+			`{hosts: [a.b], http: [{route: [{destination: {host: a.b}}], headers: {request: {add: {x-z: b}, remove: [x-a]}}}]}`,
+		},
+		{
+			kinds.VirtualService, `{hosts: [a.b], http: [{route: [{destination: {host: a.b}}], headers: {request: {remove: ["x b"]}}}]}`,
+			`{hosts: [a.b], http: [{route: [{destination: {host: a.b}}], headers: {request: {}}}]}`,
+		},
+		{kinds.VirtualService, `{hosts: [a.b], http: [{route: [{destination: {host: a.b}}], headers: {request: {remove: x-a}}}]}`, `{hosts: [a.b], http: [{directResponse: {status: 503}}]}`},
+		{kinds.VirtualService, `{hosts: [a.b], http: [{directResponse: {status: 403, body: {string: 1}}}]}`, `{hosts: [a.b], http: [{directResponse: {status: 403, body: {}}}]}`},
+		{kinds.VirtualService, `{hosts: [a.b], http: [{redirect: {uri: /a, redirectCode: 999}}]}`, `{hosts: [a.b], http: [{redirect: {uri: /a}}]}`},
+
 		// Servers.
 		{
 			kinds.Gateway, `{servers: [{hosts: [a.b], port: {number: 80, name: a, protocol: HTTP}}, {hosts: ["b_c example"], port: {number: 81, name: b, protocol: HTTP}}]}`,
@@ -167,6 +180,48 @@ func TestOneWrongField(t *testing.T) {
 		}
 		if doc.Object == nil && len(doc.Cut) == 0 {
 			t.Errorf("%s %s: nothing says what is left out", c.kind.Name, c.written)
+		}
+	}
+}
+
+// TestFaultsOutsideOfSpec has files with fields that stand beside the spec, and with labels that no object can have. As
+// much is refused as by the object that their author most likely meant.
+func TestFaultsOutsideOfSpec(t *testing.T) {
+	const labels = `metadata: {name: o, labels: {"a b": c, d: e}}`
+	for _, c := range []struct {
+		kind *kinds.Kind
+		text string
+		kept string // the spec
+	}{
+		{kinds.AuthorizationPolicy, "spec: {action: DENY}\nrules: [{to: [{operation: {paths: [/a]}}]}]", `{action: DENY, rules: [{}]}`},
+		{kinds.AuthorizationPolicy, "spec: {rules: [{}]}\nselector: {matchLabels: {a: b}}", `{}`},
+		{kinds.AuthorizationPolicy, "action: DENY\nrules: [{to: [{operation: {paths: [/a]}}]}]", `{action: DENY, rules: [{}]}`},
+		{kinds.AuthorizationPolicy, "spec: {action: DENY, rules: [{to: [{operation: {paths: [/a]}}]}]}\nnewer: 1", `{action: DENY, rules: [{}]}`},
+		{kinds.PeerAuthentication, "spec: {}\nmtls: {mode: STRICT}", `{mtls: {mode: STRICT}}`},
+		{kinds.DestinationRule, "spec: {host: a.b}\ntrafficPolicy: {tls: {mode: SIMPLE}}", `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE, credentialName: "invalid://"}}}`},
+		{kinds.DestinationRule, "spec: {host: a.b, trafficPolicy: {tls: {mode: SIMPLE}}}\nnewer: 1", `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}}}`},
+		{kinds.Sidecar, "spec: {}\negress: [{hosts: [./*]}]", `{egress: [{hosts: ["~/*"]}]}`},
+		{kinds.VirtualService, "spec: {hosts: [a.b]}\nhttp: [{directResponse: {status: 403}}]", `{hosts: [a.b], http: [{directResponse: {status: 503}}]}`},
+		{kinds.AuthorizationPolicy, labels + "\nspec: {action: DENY, rules: [{}]}", `{action: DENY, rules: [{}]}`},
+		{kinds.DestinationRule, labels + "\nspec: {host: a.b, trafficPolicy: {tls: {mode: SIMPLE}}}", `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}}}`},
+	} {
+		text := "apiVersion: " + c.kind.Group + "/" + c.kind.Versions[0] + "\nkind: " + c.kind.Name + "\n" + c.text + "\n"
+		if !strings.Contains(text, "metadata") {
+			text += "metadata: {name: o}\n"
+		}
+		r := Decode(limits.Default(), "a.yaml", []byte(text))
+		if len(r.Documents) != 1 || r.Documents[0].Object != nil || r.Documents[0].Kept == nil || len(r.Documents[0].Cut) == 0 {
+			t.Errorf("%s%+v", text, r)
+			continue
+		}
+		want := c.kind.New().(proto.Message)
+		body, err := yaml.YAMLToJSON([]byte(c.kept))
+		if err == nil {
+			err = protojson.Unmarshal(body, want)
+		}
+		kept := r.Documents[0].Kept
+		if err != nil || !proto.Equal(kept.Spec.(proto.Message), want) || kept.Name != "o" || len(kept.Labels) > 1 {
+			t.Errorf("%sin force: %v\nwant: %s %v", text, kept.Spec, c.kept, err)
 		}
 	}
 }

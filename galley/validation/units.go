@@ -83,7 +83,7 @@ var unitsOf = sync.OnceValue(func() map[*kinds.Kind][]unit {
 			{path: "spec.outboundTrafficPolicy", exact: true, close: replaceBy(`{"mode": "REGISTRY_ONLY"}`)},
 			{path: "spec.egress", close: replaceBy(`[{"hosts": ["~/*"]}]`)},
 			{path: "spec.egress.[]", free: []string{"hosts.[]", "captureMode", "port.name", "port.protocol", "port.targetPort"}, close: closeEgress},
-			{path: "spec.ingress.[]", free: []string{"connectionPool.**", "captureMode", "port.name", "port.protocol", "port.targetPort"}, close: closeIngress},
+			{path: "spec.ingress.[]", free: []string{"connectionPool.**", "captureMode", "port.name", "port.targetPort"}, close: closeIngress},
 		}...),
 		kinds.VirtualService: virtualServiceUnits(),
 		kinds.EnvoyFilter: append(left("spec.workloadSelector", "spec.targetRefs"), []unit{

@@ -10,7 +10,7 @@ import (
 func virtualServiceUnits() []unit {
 	headers := func(at string) (list []string) {
 		for _, side := range []string{"request", "response"} {
-			list = append(list, at+"headers."+side+".add.*", at+"headers."+side+".remove.[]", at+"headers."+side+".remove", at+"headers."+side+".add")
+			list = append(list, at+"headers."+side+".add.*", at+"headers."+side+".add")
 		}
 		return list
 	}
@@ -49,7 +49,11 @@ func virtualServiceUnits() []unit {
 	}
 	for _, at := range []string{"spec.http.[].", "spec.http.[].route.[]."} {
 		for _, side := range []string{"request", "response"} {
-			list = append(list, unit{path: at + "headers." + side + ".set.*", close: takeOff})
+			list = append(list,
+				unit{path: at + "headers." + side + ".set.*", close: takeOff},
+				unit{path: at + "headers." + side + ".remove", close: closeRemoval},
+				unit{path: at + "headers." + side + ".remove.[]"},
+			)
 		}
 	}
 	list = append(list, connection("spec.tls.[]")...)
@@ -185,6 +189,15 @@ func takeOff(_ *salvage, chain []step, _ string) bool {
 	}
 	remove.items = append(remove.items, word(name))
 	return false
+}
+
+// closeRemoval has a route answer with an error if it is not known which headers are taken off. A list of which no name
+// is left is left out.
+func closeRemoval(s *salvage, chain []step, _ string) bool {
+	if remove := last(chain); remove.shape == list && len(remove.items) == 0 {
+		return false
+	}
+	return answer(s, chain[:3], "headers")
 }
 
 // closeConnections refuses the connections that a route takes.
