@@ -9,7 +9,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-// cutOff reports whether a document without a kind may be the beginning of an object, which may be of any kind.
+// cutOff reports whether a document without a kind may be the beginning of an object. That may be of any kind.
 func (n *node) cutOff() bool {
 	switch n.shape {
 	case text:
@@ -22,7 +22,7 @@ func (n *node) cutOff() bool {
 	return false
 }
 
-// topFields are the fields of an object of which one is the first in its text.
+// topFields are the fields with which the text of an object may begin.
 var topFields = []string{"apiVersion", "kind", "metadata", "spec"}
 
 var (
@@ -31,8 +31,8 @@ var (
 	kindLine  = regexp.MustCompile(`(?:^|[\s{,-])["']?kind["']?\s*:\s*["']?([A-Za-z0-9]+)[^A-Za-z0-9]`)
 )
 
-// NamesSecurity reports whether a text has the name or the group of a security kind, or the name of one of the other
-// kinds.
+// NamesSecurity reports whether a text contains the name or the group of a security kind, or the name of one of the
+// other kinds.
 func NamesSecurity(data []byte, others ...*kinds.Kind) bool {
 	return slices.ContainsFunc(kinds.All(), func(k *kinds.Kind) bool {
 		named := bytes.Contains(data, []byte(k.Name)) || k.Security && bytes.Contains(data, []byte(k.Group))

@@ -55,13 +55,15 @@ type Document struct {
 	// Object is nil where a finding is an error.
 	Object *kinds.Object
 
-	// Kept is nil if there is an Object. Else it is the object without what is wrong, at least as strict as what was
-	// written, or nil if nothing of it can be in force. Cut are the fields, as in findings, that it lacks or that are
-	// replaced by something stricter.
+	// Kept is the object without its faults if there is no Object. It is at least as strict as what is written. Kept is
+	// nil if there is an Object, or if nothing of it can be in force.
 	Kept *kinds.Object
-	Cut  []string
+	// Cut are the paths of the fields that Kept lacks, or that something stricter replaces, as findings name them.
+	Cut []string
 
-	read *kinds.Object // what can be read of the object, with nothing in the place of what cannot; nil: nothing
+	// read is the object without its faults, in which nothing replaces what is wrong. It is nil if there is an Object,
+	// or if nothing can be read.
+	read *kinds.Object
 
 	// Security reports whether the document is, or is most likely meant to be, of a security kind: one whose absence
 	// would open what it closes.

@@ -29,9 +29,9 @@
 // follows from that. Types are those of the CustomResourceDefinitions: what the API server would refuse is refused in a
 // file.
 //
-// An object with an error is not used as it is written, one with only warnings is. Of an object with errors salvage.go
-// makes the one that can be in force, by the tables of units.go; succession.go says what is in force where there is a
-// last good version. The package is pure: it reads no file, no clock and
-// no network, keeps no state and runs no goroutine. It does not compare objects with each other: that is what
-// galley/analysis does, for whose findings positions.go finds the line and column.
+// An object with only warnings is used as it is written, an object with an error is not: salvage.go makes the object
+// that can be in force instead, by the tables of units.go, and succession.go says what is in force if there is a last
+// good version. The package is pure: it reads no file, no clock and no network, keeps no state and runs no goroutine.
+// It does not compare objects with each other. galley/analysis does, and positions.go finds the lines and columns of
+// its findings.
 package validation

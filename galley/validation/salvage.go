@@ -14,19 +14,19 @@ import (
 // maxRounds bounds how often an object is judged again after faults were cut out of it.
 const maxRounds = 12
 
-// salvage makes of an object with errors one that can be in force. It leaves each wrong field out by itself, or, if the
-// object would restrict less without the field, replaces it by something at least as strict. The tables in units.go say
-// which. The tree is changed.
+// salvage changes the tree of an object with errors to one without. It leaves out each wrong field by itself. If the
+// object would restrict less without the field, it replaces the field by something at least as strict. The tables in
+// units.go say which fields those are.
 type salvage struct {
 	d    *decoder
 	kind *kinds.Kind
 	root *node
-	bare bool // nothing replaces what is wrong: the result is what can be read of the object
+	bare bool // whether wrong fields are only left out, and not replaced
 
-	settled map[*node]bool // the values that replace wrong ones
+	settled map[*node]bool // values that replace wrong ones
 	cut     []string       // paths of the fields that were left out or replaced
-	nothing bool           // nothing of the object can be in force
-	patched bool           // a patch of an EnvoyFilter was left out
+	nothing bool           // whether nothing of the object can be in force
+	patched bool           // whether a patch of an EnvoyFilter was left out
 }
 
 // step leads from a value to one within it.
@@ -39,12 +39,12 @@ type step struct {
 // anyEntry is the name of a step to an entry of a list.
 const anyEntry = "[]"
 
-// run returns the object without its faults, or nil if nothing of it can be in force. faults are the errors that are
-// known.
+// run returns the object without its faults, or nil if nothing of it can be in force. faults are the errors that were
+// found so far.
 func (s *salvage) run(faults []diag.Diagnostic) *kinds.Object {
 	s.settled = map[*node]bool{}
 	for round := range maxRounds {
-		if round == maxRounds-2 { // none of what was read is used
+		if round == maxRounds-2 { // the whole spec is wrong, as one fault
 			faults = []diag.Diagnostic{{Severity: diag.Error, Field: "spec"}}
 		}
 		if s.remove(faults); s.nothing {
@@ -145,7 +145,7 @@ func (s *salvage) removeOne(chain []step, found bool, d diag.Diagnostic) *node {
 	at := len(chain) - 1
 	if d.Code == "UnknownField" && found && !s.kind.Security {
 		if _, u := s.unit(chain[:at]); u == nil || !u.exact {
-			// istiod does not know the field either: the rest has the same meaning without it.
+			// istiod does not know the field either. Without the field the object means the same.
 			chain[at].parent.drop(chain[at].node)
 			return chain[at].node
 		}
@@ -163,7 +163,7 @@ func (s *salvage) removeOne(chain []step, found bool, d diag.Diagnostic) *node {
 		case k < at: // too important to be missing
 			at--
 			continue
-		case s.settled[here.node]: // what replaced it is wrong, too
+		case s.settled[here.node]: // the replacement is wrong, too
 			at--
 			continue
 		default:
@@ -182,14 +182,14 @@ func (s *salvage) removeOne(chain []step, found bool, d diag.Diagnostic) *node {
 		if here.name != anyEntry || len(here.parent.items) > 0 {
 			return here.node
 		}
-		at-- // an empty list has another meaning
+		at-- // an empty list does not mean the same as a list without this entry
 	}
 	s.nothing = true
 	return nil
 }
 
-// unit returns the innermost unit that holds the last value of a chain, or is it, and its index in the chain. It
-// returns nil if there is none.
+// unit returns the innermost unit that is, or holds, the last value of a chain, and the index of the unit's value in
+// the chain. The unit is nil if there is none.
 func (s *salvage) unit(chain []step) (int, *unit) {
 	list := units(s.kind)
 	for k := len(chain) - 1; k >= 0; k-- {
@@ -214,7 +214,7 @@ func (u *unit) loose(chain []step) bool {
 	})
 }
 
-// field returns the name of the field of the unit that a fault is in, or is missing, "" for the unit as a whole.
+// field returns the name of the unit's field that is at fault or missing, or "" if the unit as a whole is at fault.
 func (u *unit) field(chain []step, k int, path string) string {
 	if k+1 < len(chain) {
 		return chain[k+1].name
@@ -225,7 +225,8 @@ func (u *unit) field(chain []step, k int, path string) string {
 	return ""
 }
 
-// matches reports whether a pattern is of the names of a chain: "spec.http.[].match", with * for any name.
+// matches reports whether the names of a chain are those of a pattern, such as "spec.http.[].match". A * in the pattern
+// is any name.
 func matches(pattern string, chain []step) bool {
 	if strings.Count(pattern, ".")+1 != len(chain) {
 		return false
@@ -283,7 +284,7 @@ func (n *node) follow(path string) ([]step, bool) {
 	return chain, len(chain) > 0
 }
 
-// drop removes a value from a list or a mapping, from this one with all fields of its name.
+// drop removes a value from a list or a mapping, and from a mapping also the other fields of the same name.
 func (n *node) drop(v *node) {
 	n.items = slices.DeleteFunc(n.items, func(i *node) bool { return i == v })
 	for _, f := range n.fields {
@@ -299,19 +300,19 @@ func (n *node) set(name string, v *node) {
 	n.fields = append(slices.DeleteFunc(n.fields, func(f field) bool { return f.name == name }), field{n.pos, name, v})
 }
 
-// keep removes all fields of a mapping but those of the names.
+// keep removes the fields of a mapping that do not have one of the names.
 func (n *node) keep(names ...string) {
 	n.fields = slices.DeleteFunc(n.fields, func(f field) bool { return !slices.Contains(names, f.name) })
 }
 
-// become makes a value another one, at its place in the text.
+// become replaces a value by another one, and keeps its position in the text.
 func (n *node) become(v *node) {
 	at := n.pos
 	*n = *v
 	n.pos = at
 }
 
-// parsed returns the tree of JSON text that is part of this program.
+// parsed returns the tree of a JSON text that is a constant of this program. It panics if that is no JSON.
 func parsed(text string) *node {
 	n, err := parseJSON([]byte(text), 10)
 	if err != nil {

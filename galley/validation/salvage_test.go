@@ -125,6 +125,10 @@ func TestOneWrongField(t *testing.T) {
 			kinds.Gateway, `{servers: [{hosts: ["*.b"], port: {number: 443, name: a, protocol: HTTPS}, tls: {mode: SIMPLE, credentialName: c}}, {hosts: [a.b], port: {number: 443, name: b, protocol: HTTPS}, tls: {mode: NEWER}}]}`,
 			`{servers: [{hosts: ["*.b"], port: {number: 443, name: a, protocol: HTTPS}, tls: {mode: SIMPLE, credentialName: c}}, {hosts: [a.b], port: {number: 443, name: b, protocol: HTTPS}, tls: {mode: MUTUAL, credentialName: "invalid://"}}]}`,
 		},
+		{
+			kinds.Gateway, `{servers: [{bind: 10.0.0.1, hosts: ["*.b"], port: {number: 443, name: a, protocol: HTTPS}, tls: {mode: SIMPLE, credentialName: c}}, {bind: 10.0.0.1, hosts: [a.b], port: {number: 443, name: b, protocol: HTTPS}, tls: {mode: NEWER}}]}`,
+			`{servers: [{bind: 10.0.0.1, hosts: ["*.b"], port: {number: 443, name: a, protocol: HTTPS}, tls: {mode: SIMPLE, credentialName: c}}, {bind: 10.0.0.1, hosts: [a.b], port: {number: 443, name: b, protocol: HTTPS}, tls: {mode: MUTUAL, credentialName: "invalid://"}}]}`,
+		},
 		{kinds.Gateway, `{servers: [{hosts: [a.b], port: {number: 443, name: a, protocol: HTTPS}, tls: {mode: SIMPLE, credentialNames: [a, b, c]}}]}`, ""},
 
 		// Patches.

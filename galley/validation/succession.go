@@ -16,27 +16,33 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/limits"
 )
 
-// LastGood ends the name of the object that a last good version is in force as, beside what can be read of the next
-// one. No object of an API server or of a file can have such a name.
+// LastGood is the suffix of the name of a last good version that is in force beside the next version of its object. No
+// object of an API server or of a file can have such a name.
 const LastGood = "@last-good"
 
 // InForce is what is in force for an object.
 type InForce struct {
-	Object  *kinds.Object // nil: nothing
-	Beside  *kinds.Object // the last good version, under a name that ends in LastGood; nil: it is not in force beside Object
-	Instead string        // what is in force instead of the object as it is written; empty if that is
-	Why     string        // the message of a finding that says so
+	Object *kinds.Object // nil if nothing is in force
+
+	// Beside is the last good version, with LastGood at the end of its name. It is nil unless that is in force beside
+	// Object.
+	Beside *kinds.Object
+
+	// Instead says what is in force instead of the object as it is written, and Why is the message of a finding about
+	// that. Both are empty if the object is in force as it is written.
+	Instead, Why string
 }
 
-// instead says what is in force while an object cannot be used.
+// instead returns an InForce for an object that cannot be used.
 func instead(o *kinds.Object, what string) InForce {
 	return InForce{Object: o, Instead: what, Why: "the object cannot be used: " + what}
 }
 
-// Closed returns the strictest object of a security kind, given as JSON, nil if nothing can be read of its metadata: an
-// AuthorizationPolicy that denies everything, or, if it is one of action ALLOW, allows nothing; a PeerAuthentication
-// that takes only mTLS; a RequestAuthentication that accepts no token, in the places and with the output headers that
-// are written. It selects what is written, or else the whole namespace.
+// Closed returns the strictest object of a security kind that data, an object as JSON, may mean: an AuthorizationPolicy
+// that denies everything, or, if its action is ALLOW, allows nothing; a PeerAuthentication that takes only mTLS; a
+// RequestAuthentication that accepts no token, with the places and output headers that are written. It selects the
+// workloads that are written, or, if they cannot be read, the whole namespace. It returns nil if the kind is no
+// security kind, or if the metadata cannot be read.
 func Closed(l limits.Limits, kind *kinds.Kind, data []byte) *kinds.Object {
 	if !kind.Security {
 		return nil
@@ -68,7 +74,7 @@ func Closed(l limits.Limits, kind *kinds.Kind, data []byte) *kinds.Object {
 	return nil
 }
 
-// InForce returns what is in force once the document was read. last is the last good version of its object, or nil.
+// InForce returns what is in force after the document was read. last is the last good version of its object, or nil.
 func (d Document) InForce(last *kinds.Object) InForce {
 	switch {
 	case d.Object != nil:
@@ -112,7 +118,7 @@ func (d Document) InForce(last *kinds.Object) InForce {
 
 const stays = "its last good version stays in force"
 
-// partly returns an object without what is wrong.
+// partly returns an InForce for the object without its faults. more is added to what it says about the rest of it.
 func (d Document) partly(more string) InForce {
 	const most = 5
 	fields := d.Cut
@@ -139,8 +145,9 @@ func with[M proto.Message](o *kinds.Object, change func(M)) *kinds.Object {
 	return &out
 }
 
-// policyAfter returns what is in force after a version of an AuthorizationPolicy that cannot be used. What the new one
-// can be read to refuse is refused. What the last good one refuses stays refused, unless both only allow.
+// policyAfter returns what is in force after a version of an AuthorizationPolicy with errors. Requests that readable
+// rules of the new version refuse are refused. Requests that the last good version refuses stay refused, unless both
+// versions only allow.
 func (d Document) policyAfter(last *kinds.Object) (object, beside *kinds.Object) {
 	was := last.Spec.(*securityv1.AuthorizationPolicy)
 	next := d.Kept
@@ -149,7 +156,7 @@ func (d Document) policyAfter(last *kinds.Object) (object, beside *kinds.Object)
 			p.Selector, p.TargetRef, p.TargetRefs = was.Selector, was.TargetRef, was.TargetRefs
 		})
 	}
-	read, _ := d.policyRead()
+	read := d.policyRead()
 	refuses := was.Action == securityv1.AuthorizationPolicy_DENY || was.Action == securityv1.AuthorizationPolicy_CUSTOM
 	switch becomes := next.Spec.(*securityv1.AuthorizationPolicy).Action; {
 	case refuses && read == nil, d.cuts("action"): // whether its rules refuse cannot be read
@@ -167,16 +174,16 @@ func (d Document) policyAfter(last *kinds.Object) (object, beside *kinds.Object)
 	return next, last
 }
 
-// policyRead returns the AuthorizationPolicy with the rules that can be read, nil if there are none.
-func (d Document) policyRead() (*kinds.Object, bool) {
+// policyRead returns the AuthorizationPolicy with the rules that can be read, or nil if there are none.
+func (d Document) policyRead() *kinds.Object {
 	if d.read == nil || len(d.read.Spec.(*securityv1.AuthorizationPolicy).Rules) == 0 {
-		return nil, false
+		return nil
 	}
-	return d.read, true
+	return d.read
 }
 
-// peersAfter returns what is in force after a version of a PeerAuthentication that cannot be used: of each mode that
-// can be read the stricter one of both versions.
+// peersAfter returns what is in force after a version of a PeerAuthentication with errors: for all ports, and for each
+// port, the stricter mode of both versions.
 func (d Document) peersAfter(last *kinds.Object) (object, beside *kinds.Object) {
 	if d.read == nil {
 		return last, nil
@@ -202,8 +209,8 @@ func (d Document) peersAfter(last *kinds.Object) (object, beside *kinds.Object) 
 	return merged, nil
 }
 
-// stricter returns the stricter one of two modes. A mode that is not set is that of a wider selection, and is no
-// stricter than any.
+// stricter returns the stricter one of two modes. A mode that is not set comes from an object that selects more
+// workloads, and is not stricter than any other.
 func stricter(a, b *securityv1.PeerAuthentication_MutualTLS) *securityv1.PeerAuthentication_MutualTLS {
 	rank := func(m *securityv1.PeerAuthentication_MutualTLS) int {
 		return slices.Index([]securityv1.PeerAuthentication_MutualTLS_Mode{
@@ -217,8 +224,8 @@ func stricter(a, b *securityv1.PeerAuthentication_MutualTLS) *securityv1.PeerAut
 	return b
 }
 
-// authenticationAfter returns what is in force after a version of a RequestAuthentication that cannot be used: its
-// rules, with the keys of the last good version for those issuers whose keys cannot be read.
+// authenticationAfter returns what is in force after a version of a RequestAuthentication with errors: its rules. An
+// issuer whose keys cannot be read has the keys of the last good version.
 func (d Document) authenticationAfter(last *kinds.Object) *kinds.Object {
 	was := last.Spec.(*securityv1.RequestAuthentication).JwtRules
 	if d.cuts(targets()...) || d.read == nil {

@@ -10,44 +10,44 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
-// unit is a part of an object that restricts something, so that it must not simply be missing where a field of it is
-// wrong. The fields of free can be left out by themselves. With any other fault the unit as a whole is closed.
+// unit is a part of an object that restricts something, and that must not be left out because a field of it is wrong.
+// The fields of free can be left out by themselves. Any other fault closes the unit as a whole.
 type unit struct {
-	path  string   // as matches has it
-	free  []string // paths below the unit; one that ends in ".**" is of all that is within it
-	exact bool     // an unknown field may be a misspelt name of one that restricts
+	path  string   // a pattern, see matches
+	free  []string // patterns below the unit; a pattern that ends in ".**" is for a value and all values within it
+	exact bool     // whether an unknown field may be the misspelt name of a field that restricts
 
-	// close replaces the last value of the chain by one that is at least as strict, whatever the wrong field may have
-	// said, and returns true. Or it returns false: the value can be left out. A nil close does that too. field is the
-	// field of the unit at fault.
+	// close replaces the last value of the chain by a value that is at least as strict, whatever the wrong field may
+	// mean, and returns true. It returns false if the value can be left out. A nil close is one that always returns
+	// false. field is the name of the unit's field at fault.
 	close func(s *salvage, chain []step, field string) bool
 }
 
-// unusable is a name that no host, identity or issuer has.
+// unusable is the name of no host, identity or issuer.
 const unusable = "unusable.invalid"
 
-// noSocket is a socket that no workload has: connections that are forwarded to it are refused.
+// noSocket is a socket that no workload has. Connections that are forwarded to it are refused.
 const noSocket = "unix:///dev/null/unusable"
 
-// units returns the units of a kind, which decide what an object of it says that has faults:
+// units returns the units of a kind. They decide what is in force of an object with faults:
 //
-//   - A security object, see api/kinds.Kind.Security, has the units of its rules. What cannot be read of them admits
-//     nobody, or refuses all.
-//   - DestinationRule: without TLS settings connections would be plaintext. Settings that cannot be read are
-//     replaced by
-//     ones by which no server is trusted.
-//   - Sidecar: it restricts what is visible and where connections may go.
-//   - VirtualService: its routes may answer, and where a route is missing the next one takes the requests.
-//   - EnvoyFilter: its patches may be of filters that refuse.
-//   - Gateway: a server refuses clients without a certificate, or redirects them.
-//   - ServiceEntry: it hides, and names the identities of servers.
-//   - WasmPlugin, TrafficExtension: the code may refuse requests.
-//   - Telemetry, ProxyConfig, WorkloadEntry and WorkloadGroup restrict nothing: each wrong field is left out alone.
+//   - The security kinds, see api/kinds.Kind.Security: a rule that cannot be read admits no request, or refuses all.
+//   - DestinationRule: without TLS settings connections would be plaintext. Settings that trust no server replace
+//     settings that cannot be read.
+//   - Sidecar: it restricts which hosts are visible and where connections may go.
+//   - VirtualService: a route may answer requests itself, and if it is missing the next route takes them.
+//   - EnvoyFilter: a patch may add a filter that refuses requests.
+//   - Gateway: a server may refuse clients without a certificate, or redirect them.
+//   - ServiceEntry: it may hide a host, and name the identities of servers.
+//   - WasmPlugin and TrafficExtension: their code may refuse requests.
+//   - Telemetry, ProxyConfig, WorkloadEntry and WorkloadGroup restrict nothing: each wrong field is left out by itself.
 //
-// Objects whose selector cannot be read are for no workload, as in istiod, but for security objects, which are for all
-// workloads of the namespace then, as strict as their kind can be. Of the objects of Kubernetes' own APIs, which an API
-// server refuses if they have errors, only BackendTLSPolicy is salvaged: without it connections would be plaintext. A
-// Gateway, a route or an Ingress of those APIs admits nothing if it is missing.
+// A security object whose selector cannot be read is for all workloads of its namespace, and is as strict as its kind
+// can be. Any other object whose selector cannot be read is for no workload, as in istiod.
+//
+// An API server refuses objects of Kubernetes' own kinds if they have errors. Only BackendTLSPolicy has units, since
+// without it connections would be plaintext. A Gateway, a route or an Ingress of those kinds admits nothing if it is
+// missing.
 func units(k *kinds.Kind) []unit { return unitsOf()[k] }
 
 var unitsOf = sync.OnceValue(func() map[*kinds.Kind][]unit {
@@ -130,12 +130,13 @@ var unitsOf = sync.OnceValue(func() map[*kinds.Kind][]unit {
 	}
 })
 
-// leaveOut has nothing of the object in force.
+// leaveOut leaves out the whole object.
 func leaveOut(s *salvage, _ []step, _ string) bool {
 	s.nothing = true
 	return false
 }
 
+// replaceBy returns a close that replaces the value by a constant one, given as JSON.
 func replaceBy(text string) func(*salvage, []step, string) bool {
 	return func(_ *salvage, chain []step, _ string) bool {
 		last(chain).become(parsed(text))
@@ -174,7 +175,7 @@ func destinationRuleUnits() []unit {
 	return list
 }
 
-// noServer are TLS settings by which no server is trusted.
+// noServer returns TLS settings that trust no server.
 func noServer() *node {
 	return parsed(`{"mode": "SIMPLE", "credentialName": "` + names.NoCredential + `"}`)
 }
@@ -197,7 +198,7 @@ func (n *node) mentions(name string) bool {
 		slices.ContainsFunc(n.fields, func(f field) bool { return f.name == name || f.value.mentions(name) })
 }
 
-// closeTraffic refuses connections if TLS settings are written, or nothing can be read.
+// closeTraffic refuses connections if TLS settings are written, or if nothing can be read.
 func closeTraffic(_ *salvage, chain []step, _ string) bool {
 	p := last(chain)
 	if p.shape == mapping && !p.mentions("tls") && p.get("tunnel") == nil {
@@ -207,13 +208,13 @@ func closeTraffic(_ *salvage, chain []step, _ string) bool {
 	return true
 }
 
-// closePortPolicies leaves out settings of ports of which none is left.
+// closePortPolicies leaves out the settings of ports if no port is left in them.
 func closePortPolicies(s *salvage, chain []step, _ string) bool {
 	ports := last(chain)
 	return (ports.shape != list || len(ports.items) > 0) && closeTraffic(s, chain[:len(chain)-1], "")
 }
 
-// closePortPolicy refuses connections to all ports if it is not known for which one TLS settings are.
+// closePortPolicy refuses connections to all ports if TLS settings are for a port that is not known.
 func closePortPolicy(_ *salvage, chain []step, _ string) bool {
 	settings := last(chain)
 	if settings.shape == mapping && (settings.get("port") == nil || settings.get("tls") == nil) {
@@ -230,21 +231,21 @@ func closeTLS(_ *salvage, chain []step, field string) bool {
 	case mode == "DISABLE":
 		tls.keep("mode")
 	case mode == "ISTIO_MUTUAL" && slices.Contains([]string{"clientCertificate", "privateKey", "caCertificates", "credentialName", "caCrl"}, field):
-		tls.keep("mode", "sni", "subjectAltNames") // it reads no other
+		tls.keep("mode", "sni", "subjectAltNames") // the mode reads no other field
 	default:
 		tls.become(noServer())
 	}
 	return true
 }
 
-// ownNamespace makes a rule whose workloads cannot be read one of its whole namespace.
+// ownNamespace makes a rule whose workloads cannot be read a rule for its whole namespace.
 func ownNamespace(_ *salvage, chain []step, _ string) bool {
 	chain[0].node.set("exportTo", parsed(`["."]`))
 	return false
 }
 
-// exportWidely has an object that restricts be visible wherever its author may have meant, and any other in its own
-// namespace alone.
+// exportWidely makes an object that restricts visible in all namespaces, for its author may mean any of them. It makes
+// any other object visible in its own namespace alone.
 func exportWidely(s *salvage, chain []step, _ string) bool {
 	spec, at := chain[0].node, last(chain)
 	everywhere := at.shape == list && slices.ContainsFunc(at.items, func(e *node) bool { return e.shape == text && e.value == "*" })
@@ -256,7 +257,7 @@ func exportWidely(s *salvage, chain []step, _ string) bool {
 	return true
 }
 
-// exportNowhere keeps the namespaces that can be read.
+// exportNowhere makes an object visible in no namespace, for none of its exportTo can be read.
 func exportNowhere(_ *salvage, chain []step, _ string) bool {
 	last(chain).become(parsed(`["~"]`))
 	return true
@@ -285,8 +286,8 @@ func closeIngress(_ *salvage, chain []step, field string) bool {
 	return true
 }
 
-// keepFilters leaves out the patches that remove filters, chains and listeners. What was to replace them may be among
-// the patches that cannot be applied.
+// keepFilters leaves out the patches that remove filters, chains and listeners. Patches that cannot be applied may be
+// meant to replace them.
 func (s *salvage) keepFilters() {
 	patches := s.root.get("spec").get("configPatches")
 	if patches == nil {
@@ -297,14 +298,15 @@ func (s *salvage) keepFilters() {
 	})
 }
 
-// namePort gives a port a name that no other has.
+// namePort gives a port a name that no other port has.
 func namePort(_ *salvage, chain []step, _ string) bool {
 	at := slices.Index(chain[1].node.items, chain[2].node)
 	last(chain).become(word(fmt.Sprintf("unusable-%d", at)))
 	return true
 }
 
-// closeServerTLS keeps a server's redirect to HTTPS. Any other server without TLS is left out. One with TLS is closed.
+// closeServerTLS keeps a server's redirect to HTTPS. It leaves out any other server without TLS, and closes a server
+// with TLS.
 func closeServerTLS(s *salvage, chain []step, field string) bool {
 	servers, server, tls := chain[1].node, chain[2].node, last(chain)
 	redirect := tls.get("httpsRedirect")
@@ -319,14 +321,15 @@ func closeServerTLS(s *salvage, chain []step, field string) bool {
 	return true
 }
 
-// speaksTLS reports whether a server is for connections of TLS.
+// speaksTLS reports whether a server terminates or forwards TLS.
 func (n *node) speaksTLS() bool {
 	protocol := strings.ToUpper(n.str("port", "protocol"))
 	return protocol == "HTTPS" || protocol == "TLS"
 }
 
-// closeServer leaves a server out, unless it is for connections of TLS and another one has its port, which then could
-// take its hosts: it is closed by a certificate that is not there.
+// closeServer leaves out a server that has its port alone, that does not speak TLS, or whose port or hosts cannot be
+// read. Another server on the port would take the hosts of any other server, so a certificate that is not there closes
+// that.
 func closeServer(_ *salvage, chain []step, field string) bool {
 	servers, server := chain[1].node, chain[2].node
 	port := server.get("port").get("number")
@@ -339,12 +342,15 @@ func closeServer(_ *salvage, chain []step, field string) bool {
 	}) {
 		return false
 	}
-	server.keep("port", "hosts", "name")
+	server.keep("port", "hosts", "name", "bind")
+	if bind := server.get("bind"); bind != nil && field == "bind" {
+		server.drop(bind)
+	}
 	server.set("tls", parsed(`{"mode": "MUTUAL", "credentialName": "`+names.NoCredential+`"}`))
 	return true
 }
 
-// closeEntry leaves a ServiceEntry whose service has no endpoint: calls fail, and do not go elsewhere.
+// closeEntry makes a service without endpoints of a ServiceEntry: calls fail, and do not go elsewhere.
 func closeEntry(s *salvage, chain []step, _ string) bool {
 	spec := last(chain)
 	if spec.shape != mapping {
@@ -362,7 +368,7 @@ func closeHosts(s *salvage, chain []step, _ string) bool {
 	return closeEntry(s, chain[:1], "")
 }
 
-// closeAddresses leaves a service without addresses out if connections to it are only known by them.
+// closeAddresses leaves out a ServiceEntry without addresses if only they tell which connections are for it.
 func closeAddresses(s *salvage, chain []step, _ string) bool {
 	for _, port := range chain[0].node.get("ports").list() {
 		if rawTCP(fieldRef{node: port}) {
@@ -372,7 +378,7 @@ func closeAddresses(s *salvage, chain []step, _ string) bool {
 	return false
 }
 
-// closeEndpoints leaves a service without endpoints, unless it has none by what it says otherwise.
+// closeEndpoints makes a service without endpoints, unless other fields say where its endpoints come from.
 func closeEndpoints(s *salvage, chain []step, _ string) bool {
 	switch chain[0].node.str("resolution") {
 	case "", "NONE", "DYNAMIC_DNS":
@@ -384,7 +390,7 @@ func closeEndpoints(s *salvage, chain []step, _ string) bool {
 	return closeEntry(s, chain[:1], "")
 }
 
-// closeBackend refuses connections: the CA certificates are not there.
+// closeBackend names CA certificates that are not there, so that connections are refused.
 func closeBackend(_ *salvage, chain []step, field string) bool {
 	validation := last(chain)
 	host := validation.get("hostname")
@@ -396,8 +402,7 @@ func closeBackend(_ *salvage, chain []step, field string) bool {
 	return true
 }
 
-// closeWasm has proxies refuse requests, as they do where they cannot load the code, unless a fault of it was to be
-// passed over.
+// closeWasm names code that proxies cannot load, so that they refuse requests. A plugin that fails open is left out.
 func closeWasm(s *salvage, chain []step, _ string) bool {
 	plugin := last(chain)
 	if plugin.str("failStrategy") == "FAIL_OPEN" {
@@ -411,7 +416,7 @@ func closeWasm(s *salvage, chain []step, _ string) bool {
 	return true
 }
 
-// applyToAll has a plugin applied to all requests if it is not known to which.
+// applyToAll applies a plugin to all requests if it is not known to which it applies.
 func applyToAll(_ *salvage, chain []step, _ string) bool {
 	chain[0].node.drop(chain[1].node)
 	return true

@@ -60,7 +60,7 @@ func virtualServiceUnits() []unit {
 	return append(list, connection("spec.tcp.[]")...)
 }
 
-// closeHostList has requests for hosts that are too many for all that is said of them answered with an error.
+// closeHostList answers all requests for the hosts with an error. It leaves out an object whose hosts cannot be read.
 func closeHostList(s *salvage, chain []step, _ string) bool {
 	spec := chain[0].node
 	if hosts := last(chain); hosts.shape != list || len(hosts.items) == 0 {
@@ -71,7 +71,8 @@ func closeHostList(s *salvage, chain []step, _ string) bool {
 	return true
 }
 
-// closeVirtualHost leaves a host out. All hosts of the mesh stay for the gateways that are named beside it.
+// closeVirtualHost leaves out a host. The host "*" stays if the object names gateways beside the mesh: only the mesh is
+// left out.
 func closeVirtualHost(_ *salvage, chain []step, _ string) bool {
 	gateways := chain[0].node.get("gateways")
 	if last(chain).value != "*" || gateways == nil {
@@ -88,7 +89,8 @@ func closeVirtualHost(_ *salvage, chain []step, _ string) bool {
 // answers reports whether a route keeps requests from being routed.
 func (n *node) answers() bool { return n.get("directResponse") != nil || n.get("redirect") != nil }
 
-// answer has a route answer what it matches itself: as it says, or with an error.
+// answer makes a route answer the requests that it matches itself: with its own directResponse if that can be read, or
+// else with an error.
 func answer(_ *salvage, chain []step, field string) bool {
 	route := last(chain)
 	if list := route.get(field); field == "route" && route.answers() && list != nil {
@@ -107,7 +109,7 @@ func answer(_ *salvage, chain []step, field string) bool {
 	return true
 }
 
-// closeFault leaves out a fault that refuses no requests, and has the route refuse all otherwise.
+// closeFault leaves out a fault that refuses no requests. Otherwise the route refuses all.
 func closeFault(s *salvage, chain []step, _ string) bool {
 	if route, fault := chain[2].node, last(chain); route.answers() || fault.shape == mapping && !fault.mentions("abort") {
 		return false
@@ -115,8 +117,8 @@ func closeFault(s *salvage, chain []step, _ string) bool {
 	return answer(s, chain[:3], "fault")
 }
 
-// closeRewrite leaves out a rewrite that says nothing. Without any other the route would lead to other paths than it
-// may.
+// closeRewrite leaves out a rewrite without fields. Without any other rewrite requests would go to other paths, so the
+// route refuses all.
 func closeRewrite(s *salvage, chain []step, _ string) bool {
 	if route, rewrite := chain[2].node, last(chain); route.answers() || rewrite.shape == mapping && len(rewrite.fields) == 0 {
 		return false
@@ -124,7 +126,8 @@ func closeRewrite(s *salvage, chain []step, _ string) bool {
 	return answer(s, chain[:3], "rewrite")
 }
 
-// answerAll has a route whose conditions cannot be read answer every request, if it is one that answers.
+// answerAll makes a route that answers answer every request if its conditions cannot be read. It leaves out any other
+// route.
 func answerAll(s *salvage, chain []step, _ string) bool {
 	route := chain[2].node
 	if !route.answers() && !route.mentions("abort") {
@@ -136,7 +139,7 @@ func answerAll(s *salvage, chain []step, _ string) bool {
 	return false
 }
 
-// dropRoute leaves a route out with the conditions that cannot be read.
+// dropRoute leaves out the route whose conditions cannot be read.
 func dropRoute(_ *salvage, chain []step, _ string) bool {
 	routes, route := chain[1].node, chain[2].node
 	if routes.drop(route); len(routes.items) == 0 {
@@ -145,8 +148,8 @@ func dropRoute(_ *salvage, chain []step, _ string) bool {
 	return true
 }
 
-// widen leaves out one condition of a route that answers, so that it answers more requests. Of a route that forwards
-// requests all conditions beside the wrong one go.
+// widen leaves out one condition of a route that answers, so that it answers more requests. A route that forwards
+// requests loses the whole match instead, and forwards fewer.
 func widen(s *salvage, chain []step, field string) bool {
 	route, match := chain[2].node, last(chain)
 	abort := route.get("fault") != nil && route.get("fault").mentions("abort")
@@ -168,7 +171,7 @@ func widen(s *salvage, chain []step, field string) bool {
 	return true
 }
 
-// noMirror leaves a mirror out of whose requests it is not known how many it gets.
+// noMirror leaves out a mirror if it is not known how many requests it gets.
 func noMirror(_ *salvage, chain []step, _ string) bool {
 	if mirror := chain[2].node.get("mirror"); mirror != nil {
 		chain[2].node.drop(mirror)
@@ -176,7 +179,8 @@ func noMirror(_ *salvage, chain []step, _ string) bool {
 	return false
 }
 
-// takeOff has a header taken off whose value cannot be set: what a client says in it must not pass.
+// takeOff removes a header from requests or responses if its value cannot be set, so that a client's own value does not
+// pass.
 func takeOff(_ *salvage, chain []step, _ string) bool {
 	operations, name := chain[len(chain)-3].node, chain[len(chain)-1].name
 	if !names.HeaderName(name) || strings.EqualFold(name, "host") {
@@ -191,8 +195,8 @@ func takeOff(_ *salvage, chain []step, _ string) bool {
 	return false
 }
 
-// closeRemoval has a route answer with an error if it is not known which headers are taken off. A list of which no name
-// is left is left out.
+// closeRemoval answers requests with an error if it is not known which headers the route removes. It leaves out a list
+// that has lost all its names.
 func closeRemoval(s *salvage, chain []step, _ string) bool {
 	if remove := last(chain); remove.shape == list && len(remove.items) == 0 {
 		return false
@@ -200,7 +204,7 @@ func closeRemoval(s *salvage, chain []step, _ string) bool {
 	return answer(s, chain[:3], "headers")
 }
 
-// closeConnections refuses the connections that a route takes.
+// closeConnections makes a route refuse the connections that it takes.
 func closeConnections(_ *salvage, chain []step, _ string) bool {
 	route := last(chain)
 	if route.shape != mapping {

@@ -8,11 +8,11 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
-// Selectors of security objects.
+// targets returns the fields by which security objects select workloads.
 func targets() []string { return []string{"selector", "targetRef", "targetRefs"} }
 
-// closePolicy makes an AuthorizationPolicy that denies all, or one of action ALLOW that allows nothing. It is for the
-// whole namespace if what it selects cannot be read.
+// closePolicy makes an AuthorizationPolicy that denies all, or, if the action is ALLOW, allows nothing. It is for the
+// whole namespace if its selector cannot be read.
 func closePolicy(s *salvage, chain []step, field string) bool {
 	spec := last(chain)
 	action := spec.get("action")
@@ -29,7 +29,7 @@ func closePolicy(s *salvage, chain []step, field string) bool {
 	return true
 }
 
-// closed keeps of the spec of a security object what it selects, unless that is at fault.
+// closed removes all fields of the spec of a security object but its selectors, and these too if one is at fault.
 func (s *salvage) closed(spec *node, field string) {
 	if spec.shape != mapping {
 		spec.become(&node{shape: mapping})
@@ -39,11 +39,11 @@ func (s *salvage) closed(spec *node, field string) {
 		return
 	}
 	spec.keep(targets()...)
-	delete(s.settled, spec) // what it selects may be wrong, too
+	delete(s.settled, spec) // the selectors may be wrong, too
 }
 
-// closeRule makes a rule match every request where the policy refuses, and leaves it out where it allows. A rule of
-// action CUSTOM makes the policy refuse all: it is not known what the authorizer was to be asked.
+// closeRule makes a rule of a policy that denies match every request, and leaves out a rule of a policy that allows. A
+// rule of action CUSTOM makes the policy deny all: it is not known which requests the authorizer would see.
 func closeRule(s *salvage, chain []step, _ string) bool {
 	switch spec, _ := entryOf(chain); spec.str("action") {
 	case "DENY":
@@ -66,7 +66,7 @@ func strictMTLS(_ *salvage, chain []step, _ string) bool {
 	return true
 }
 
-// closePorts leaves the modes of ports out, and makes the mode of all ports the strictest, unless no port is named.
+// closePorts leaves out the modes of ports, and makes the mode of all ports STRICT if a port is named.
 func closePorts(_ *salvage, chain []step, _ string) bool {
 	if spec, ports := chain[0].node, last(chain); ports.shape != mapping || len(ports.fields) > 0 {
 		spec.set("mtls", parsed(`{"mode": "STRICT"}`))
@@ -81,8 +81,8 @@ func closePort(s *salvage, chain []step, _ string) bool {
 	return strictMTLS(s, chain, "")
 }
 
-// closeAuthentication makes a RequestAuthentication accept no token. What its rules say otherwise stays if it can be
-// read: where tokens are looked for, and which headers are taken off requests.
+// closeAuthentication makes a RequestAuthentication accept no token. Its rules still say where tokens are, and which
+// headers are removed from requests, as far as that can be read.
 func closeAuthentication(s *salvage, chain []step, field string) bool {
 	spec := last(chain)
 	rules := spec.get("jwtRules")
@@ -101,7 +101,7 @@ func closeAuthentication(s *salvage, chain []step, field string) bool {
 func closeJWTRule(s *salvage, chain []step, field string) bool {
 	rule := last(chain)
 	if keys := rule.get("jwks"); field == "jwksUri" && keys != nil && keys.shape == text && keys.value != "" {
-		rule.drop(rule.get(field)) // the keys that are there are the ones in force, as in istiod
+		rule.drop(rule.get(field)) // jwks takes precedence over jwksUri, as in istiod
 		delete(s.settled, rule)
 		return true
 	}
@@ -128,7 +128,7 @@ func closeJWTRule(s *salvage, chain []step, field string) bool {
 	return true
 }
 
-// closeClaim has a header taken off all requests whose claim is not known.
+// closeClaim names a claim that no token has, so that the header is removed from all requests.
 func closeClaim(_ *salvage, chain []step, _ string) bool {
 	out := last(chain)
 	header := out.str("header")
