@@ -33,11 +33,14 @@ type merger struct {
 
 	mu      sync.Mutex // guards what follows, for the getters
 	sources []source
-	first   int    // how many of the sources, those in front, are awaited before the others
-	heard   func() // called when they have made their first calls; nil: it was, or there is nothing to call
+	first   int // how many of the sources, those in front, are awaited before the others
 
-	// usable reports whether the sink may be called for the first time with what the sources in front have. It is asked
-	// again after each of their changes. Nil: it may.
+	// heard is called once, after the sources in front have made their first calls and usable agrees. It is nil
+	// afterwards, or if there is nothing to call.
+	heard func()
+
+	// usable reports whether the sink may be called for the first time with what the sources in front have. It is called
+	// again after each of their changes. It is nil if the sink may be called with anything.
 	usable func() bool
 
 	objects map[kinds.Key]candidate   // what counts

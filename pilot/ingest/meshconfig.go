@@ -23,8 +23,8 @@ func defaultMesh(o Options) *mesh.Config {
 	return c
 }
 
-// sampleTraces sets the percentage of the server's own environment where a mesh configuration, which no other goroutine
-// has yet, has none.
+// sampleTraces sets the percentage that the server's environment has in a mesh configuration without one. No other
+// goroutine may use the mesh configuration yet.
 func sampleTraces(o Options, c *mesh.Config) {
 	if o.TraceSampling == 0 || c.GetDefaultConfig().GetTracing().GetSampling() != 0 {
 		return
@@ -124,13 +124,12 @@ func (o Options) placed(list []diag.Diagnostic, texts []meshLayer, key string) [
 type meshReading struct {
 	config   *mesh.Config // nil if unusable is not empty
 	findings []diag.Diagnostic
-	from     string // the text that lies over the others
-	unusable string // the name of a text that cannot be used and has no last good content; else empty
+	from     string // the name of the text that was read last, over the others
+	unusable string // the name of a text that cannot be used and has no last good content, or empty
 }
 
-// readMesh reads the mesh configuration. A text with an error is replaced by the last one of that ConfigMap or file
-// that was used, which used holds; where there is none, the parts of the text that have no error are used, if that is
-// safe.
+// readMesh reads the mesh configuration. used has the last text of each ConfigMap and file that was used, and replaces
+// a text with an error. If there is none, the text is used without the fields that have errors, if that opens nothing.
 func readMesh(o Options, object func(kinds.Key) *kinds.Object, used map[string]string) meshReading {
 	r := meshReading{config: defaultMesh(o), from: "defaults"}
 	for _, l := range layers(o, object, "mesh") {
@@ -167,12 +166,12 @@ func readMesh(o Options, object func(kinds.Key) *kinds.Object, used map[string]s
 // notReady says what follows from a text that cannot be used and has no last good content.
 const notReady = "a server that starts is not ready until they are mended, and one that runs keeps the mesh configuration that it has"
 
-// networksReading is the networks that the ConfigMaps and files make up: nil where none are configured.
+// networksReading is the networks that the ConfigMaps and files make up.
 type networksReading struct {
-	networks *mesh.Networks
+	networks *mesh.Networks // nil if none are configured, or if unusable is not empty
 	findings []diag.Diagnostic
-	from     string
-	unusable string // the name of a text that cannot be used
+	from     string // the name of the text that is in force
+	unusable string // the name of a text that cannot be used, or empty
 }
 
 // readNetworks reads the networks. The last text is in force: networks are not merged.

@@ -54,7 +54,7 @@ func (m *meshFiles) present() bool {
 	return false
 }
 
-// absent reports whether there is nothing of that name. A link that leads to nothing is there.
+// absent reports whether there is no file of that name. A link that leads to nothing is not absent.
 func absent(path string) bool {
 	_, err := os.Lstat(path)
 	return errors.Is(err, fs.ErrNotExist)
@@ -104,6 +104,7 @@ func (m *meshFiles) readOne(key, path string) bool {
 	}
 	old, had := m.data[key]
 	if !had && absent(path) {
+		m.note(path, nil)
 		return false
 	}
 	text, err := readBounded(path, m.limit)

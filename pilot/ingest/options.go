@@ -54,7 +54,7 @@ type Options struct {
 	Advice   bool                     // look also for what is allowed and seldom meant
 	Concerns func(*kinds.Object) bool // whether findings about the references of an object are wanted; nil: about all
 
-	Once bool // the sources are read once: what a server would wait for is an error
+	Once bool // whether the sources are read only once, so that it is an error to have to wait for a mesh configuration
 
 	CountNodeAccounts bool // keep count of the service accounts on each node, for World.RunsOn
 

@@ -37,9 +37,9 @@ type Sources struct {
 	remotes remotes                  // what reads these
 
 	mu      sync.Mutex
-	held    string            // why the first call of the sink is held back although no source is awaited; else empty
-	wrong   []diag.Diagnostic // what is wrong with the mesh configuration meanwhile
-	refused chan struct{}     // gets a message when held is set
+	held    string            // what the first call of the sink waits for besides sources, or empty
+	wrong   []diag.Diagnostic // findings about the mesh configuration while held is set
+	refused chan struct{}     // has one message at most: held was set
 }
 
 // Runner runs one of the places that changes come from.
@@ -208,8 +208,8 @@ func (o Options) injectorMaps() []string {
 	return names
 }
 
-// vital reports whether a server must not start without that ConfigMap of a file: it holds the mesh configuration or
-// that of injection. An empty name may be any.
+// vital reports whether a server must not start without a ConfigMap of a file, because it holds, or may hold if its
+// name is not known, the mesh configuration or the injection templates.
 func (o Options) vital(k kinds.Key) bool {
 	return k.Name == "" || o.isMesh(k) || k.Namespace == o.Namespace && slices.Contains(o.injectorMaps(), k.Name)
 }

@@ -1,0 +1,36 @@
+package ingest
+
+import (
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestMeshFileFindings has a name that is first no file, then absent, and then a file: it is a finding only at first.
+func TestMeshFileFindings(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "mesh")
+	m := &meshFiles{
+		logger: slog.New(slog.NewTextHandler(io.Discard, nil)), paths: map[string]string{"mesh": path}, limit: 1 << 20,
+		data: map[string]string{}, wrong: map[string]error{},
+	}
+	if err := os.Mkdir(path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if m.readOne("mesh", path) || len(m.findings()) != 1 {
+		t.Errorf("a directory: %v", m.findings())
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if m.readOne("mesh", path) || len(m.findings()) != 0 {
+		t.Errorf("no file: %v", m.findings())
+	}
+	if err := os.WriteFile(path, []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if !m.readOne("mesh", path) || len(m.findings()) != 0 || m.data["mesh"] != "{}" {
+		t.Errorf("a file: %v %q", m.findings(), m.data["mesh"])
+	}
+}
