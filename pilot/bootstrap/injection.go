@@ -51,8 +51,8 @@ type injection struct {
 	injector *injector.Injector
 	source   *crd.Source   // nil without a cluster
 	read     chan struct{} // closed when the cluster's ConfigMap has been read
-	looked   chan struct{} // closed when the files have been looked at
-	changed  chan struct{} // has one message at most: what wait looks at may have changed
+	looked   chan struct{} // closed when the files have been read for the first time
+	changed  chan struct{} // has one message at most: the templates, or what is wrong with them, may have changed
 
 	mu       sync.Mutex
 	texts    [places]*placed
@@ -111,7 +111,7 @@ func (x *injection) register(c *components) {
 	c.start("injection templates", x.wait)
 }
 
-// wait returns when it is known which templates there are, and they can be used.
+// wait returns when it is known which templates there are, and that they can be used.
 func (x *injection) wait(ctx context.Context) error {
 	for _, known := range []chan struct{}{x.looked, x.read} {
 		select {
@@ -130,7 +130,8 @@ func (x *injection) wait(ctx context.Context) error {
 	return nil
 }
 
-// lacks names the templates that are there and of which no version can be used; empty if there are none.
+// lacks says which templates the server waits for, because they are there and no version of them can be used. It
+// returns an empty string if there are none.
 func (x *injection) lacks() string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -143,7 +144,7 @@ func (x *injection) lacks() string {
 	return ""
 }
 
-// inForce returns the place whose templates are in force; -1 if there are none. The caller holds the lock.
+// inForce returns the place whose templates are in force, or -1 if there are none. The caller holds mu.
 func (x *injection) inForce() int {
 	return slices.IndexFunc(x.texts[:], func(p *placed) bool { return p != nil })
 }

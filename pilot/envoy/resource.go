@@ -120,7 +120,7 @@ type Union struct {
 	// Empty are names of assignments. A name that neither half nor Failed has stands for an assignment without
 	// endpoints, which is made when it is asked for: a client may ask for any number of clusters that do not exist.
 	Empty *Names
-	// Failed are those of Empty whose assignments could not be made, and that no half has.
+	// Failed are the names in Empty that no half has because their assignments could not be made.
 	Failed *Names
 }
 

@@ -18,7 +18,7 @@ import (
 // admission decides which streams are served, and bounds what one identity, or one address of peers that proved none,
 // may hold of what all share. Safe for concurrent use.
 type admission struct {
-	slots   chan struct{} // one taken by each stream; nil if there is no bound
+	slots   chan struct{} // has one message of each stream; nil if there is no bound
 	short   func() bool   // reports whether memory is short
 	metrics *metrics
 

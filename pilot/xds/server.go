@@ -80,10 +80,10 @@ type Options struct {
 	// for one that does. nil: no wait.
 	Known func(*snapshot.Snapshot, *node.Proxy) bool
 	// Account returns the service account of the pod whose proxy a proxy is, as a snapshot has it; empty: it is not
-	// known, or is no pod's. A peer that proved to be another account is not served. Nil: none is known.
+	// known, or is no pod's. A peer that proved to be another account is not served. If it is nil, no account is known.
 	Account func(*snapshot.Snapshot, *node.Proxy) string
 	// Located reports whether a snapshot shows that a peer which proved an identity and no cluster is in the cluster
-	// that its proxy names. Without that it gets no secrets that an Access guards. Nil: every one is.
+	// that its proxy names. Without that it gets no secrets that an Access guards. If it is nil, every peer is.
 	Located func(*snapshot.Snapshot, identity.Peer, *node.Proxy) bool
 	// Late reports whether the proxy's cluster is known by name and has not been read yet. A proxy that resumes is not
 	// answered while that is so, and keeps what it has. nil: never.

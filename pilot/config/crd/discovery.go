@@ -11,11 +11,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// errNotFound is why a kind is waited for that there is, although the API server answers as if there were none.
+// errNotFound is why a kind is waited for that the API server has, and whose lists it answers 404.
 var errNotFound = errors.New("it answers 404 (not found), although there is such a kind")
 
-// confirmAbsent reports whether discovery says that the API server has no version of the kind that is read. defined is
-// whether the kind's definition is known to be there: then its group has to be there too.
+// confirmAbsent reports whether discovery says that the API server has no version of the kind that is read. defined
+// says that the kind has a definition. The API server then has the group, whatever it answers.
 func (f *feed) confirmAbsent(ctx context.Context, defined bool) (bool, error) {
 	if f.core != nil {
 		return false, nil
@@ -36,7 +36,7 @@ func (f *feed) confirmAbsent(ctx context.Context, defined bool) (bool, error) {
 	return true, nil
 }
 
-// groupVersions returns the versions of the kind's group that the API server has; nil if it has no such group.
+// groupVersions returns the versions of the kind's group that the API server has, or nil if it does not have the group.
 func (f *feed) groupVersions(ctx context.Context) ([]string, error) {
 	var group metav1.APIGroup
 	found, err := f.discover(ctx, "/apis/"+f.group, &group)
@@ -50,8 +50,8 @@ func (f *feed) groupVersions(ctx context.Context) ([]string, error) {
 	return versions, nil
 }
 
-// resources returns the plural names of the kinds that the API server has in a version of the kind's group; nil if it
-// does not have the version.
+// resources returns the plural names of the kinds that the API server has in a version of the kind's group, or nil if
+// it does not have the version.
 func (f *feed) resources(ctx context.Context, version string) ([]string, error) {
 	var list metav1.APIResourceList
 	found, err := f.discover(ctx, "/apis/"+f.group+"/"+version, &list)

@@ -4,17 +4,18 @@
 // decoded; those of Istio and of the Gateway API come as JSON and are judged by galley/validation, as files are.
 // Neither the bytes nor the whole object are kept. What is handed on is never less safe than what was:
 //
-//   - The first call of the Handler comes when every kind that the API server has is read in full; a kind whose
+//   - The first call of the Handler comes when every kind that the API server has is read in full. A kind whose
 //     CustomResourceDefinition is missing is not waited for, and is read as soon as there is one. When the definition
-//     goes, so do its objects.
+//     goes, so do its objects. A kind that is there, and whose lists are answered 404, is waited for (discovery.go).
 //   - A kind that cannot be read keeps the objects that it had, and so do all of them while the API server is away;
 //     lists that are read again hand on only true differences. What is wrong is a finding that names the kind, and a
 //     metric. The other kinds go on.
 //   - An API server that takes requests and does not answer, or a stream on which not even a bookmark comes, is given
 //     up by the clock and asked anew.
-//   - An object that cannot be used keeps its last good version. Without one it is left out; a security object is then
-//     replaced by the most restrictive one of its kind (deny all, STRICT; closed.go), so that the server can start and
-//     serve the rest.
+//   - An object with errors is in force without them, and restricts no less. If it has a last good version, that stays
+//     in force unless the new one restricts more, and an AuthorizationPolicy may be in force as both. If nothing of a
+//     security object can be read, the strictest object of its kind is in force (deny all, STRICT). So the server can
+//     start and serve the rest. See Document.InForce of galley/validation.
 //   - A version that differs in nothing that is read (status, resync, managed fields) is no change, and is not decoded
 //     again. In the first load everything is new: there, objects are decoded as they come, and their bytes are not kept
 //     for a moment.

@@ -35,7 +35,7 @@ type feed struct {
 	// Guarded by s.mu.
 	running bool
 	synced  bool
-	gone    bool              // discovery does not have the kind, as of the last 404
+	gone    bool              // whether discovery did not have the kind after the last 404
 	there   map[name]struct{} // the objects that it has, of a feed of objects that are wanted; nil: it is none
 
 	// Of the feed's goroutine, and of whoever has seen that end.
@@ -49,9 +49,9 @@ type name struct{ namespace, name string }
 type entry struct {
 	fingerprint uint64
 	uid         string
-	good        *kinds.Object // the last version that could be used as it is; nil: none
-	object      *kinds.Object // in force; nil: left out
-	beside      *kinds.Object // the last good version, where it is in force beside object; or nil
+	good        *kinds.Object // the last version without an error, or nil
+	object      *kinds.Object // the object in force, or nil
+	beside      *kinds.Object // the last good version while it is in force beside object, or nil
 }
 
 func newFeed(s *Source, k *kinds.Kind, only Restriction) *feed {
@@ -167,13 +167,13 @@ func (f *feed) missing(ctx context.Context) bool {
 	return gone
 }
 
-// doubtful reports whether the API server answers 404 to a kind that there is, for all that is known, and that was not
-// read yet. The caller holds s.mu.
+// doubtful reports whether the API server answers 404 to lists of a kind that it most likely has, and that was not read
+// yet. The caller holds s.mu.
 func (f *feed) doubtful() bool { return f.running && !f.synced && f.absent() && !f.passedOver() }
 
-// passedOver reports whether the API server is known not to have the kind: as discovery says where definitions cannot
-// be read. Where they can, there is one of the kind: then it is served in no version that is read, which Istio's own
-// definitions never are. The caller holds s.mu.
+// passedOver reports whether the first load goes on without the kind, because discovery does not have it. If
+// definitions can be read, the kind has one, and discovery lacks only the versions that are read. That is waited for at
+// first, and always for kinds of Istio, whose definitions have such versions. The caller holds s.mu.
 func (f *feed) passedOver() bool {
 	return f.absent() && f.gone && (f.s.definitions.unreadable() || !f.kind.Istio && f.absentFor() > absentDelay)
 }
@@ -277,7 +277,8 @@ func (f *feed) apply(it *item) {
 	f.note(key, transition{old.object != nil, old.object, next.object}, doc.Findings, transition{old.beside != nil, old.beside, next.beside})
 }
 
-// keyed returns an object that is in force with its key, or the one that was in force before if nothing of it differs.
+// keyed returns an object that is in force with its cluster and generation, or old, the object that was in force
+// before, if the two do not differ.
 func (f *feed) keyed(o, old *kinds.Object, it *item) *kinds.Object {
 	if o == nil || o == old {
 		return o
@@ -297,7 +298,7 @@ func unusable(key kinds.Key, why string) diag.Diagnostic {
 	return diag.Diagnostic{Severity: diag.Error, Code: "Unusable", Object: key.String(), Message: why}
 }
 
-// note records what became of an object, and of the last good version that is in force beside it.
+// note records a change of an object and its findings, and a change of the last good version beside it.
 func (f *feed) note(key kinds.Key, t transition, findings []diag.Diagnostic, beside transition) {
 	f.s.mu.Lock()
 	defer f.s.mu.Unlock()

@@ -56,8 +56,11 @@ type watched struct {
 	item      itemFunc
 	store     cache.ReflectorStore
 
-	onForbidden func()                     // called when it may not be read, or nil
-	onMissing   func(context.Context) bool // called when no version is served, or nil: reports whether that is to be expected
+	onForbidden func() // called when it may not be read, or nil
+
+	// onMissing is called when no version is served. It reports whether the API server is known not to have the kind.
+	// It may be nil.
+	onMissing func(context.Context) bool
 
 	trouble     error     // why it cannot be read at present; guarded by source.mu
 	since       time.Time // of trouble that goes on

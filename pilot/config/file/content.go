@@ -46,7 +46,7 @@ type content struct {
 	objects   []held
 	templates []validation.Template
 	findings  []diag.Diagnostic
-	unsafe    []diag.Diagnostic // why the first load is not safe with the file as it is
+	unsafe    []diag.Diagnostic // errors of the file that the first load must not pass over
 
 	// While the file is waited for, and else zero.
 	doubt      stamp     // the last look at it
@@ -60,7 +60,7 @@ type content struct {
 // held is an object in force, and where it is written.
 type held struct {
 	object    *kinds.Object
-	good      *kinds.Object // its last version that could be used as it is; nil: none
+	good      *kinds.Object // the object's last version without an error, or nil
 	line, col int
 	lines     int // of its document when it was read, with what separates it from the next
 }

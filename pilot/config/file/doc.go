@@ -17,9 +17,11 @@
 //     both come at once, the first path in byte order wins, and in one file the first document.
 //   - An object whose content did not change keeps its pointer, and no Change is made of it, even if it moved within
 //     its file or to another.
+//   - An object with errors is in force without them, and restricts no less. If it has a last good version, that stays
+//     in force unless the new one restricts more. See Document.InForce of galley/validation.
 //   - The first load has no last good content. Run fails if a file or directory could not be looked at or read to its
-//     end, or if an object that closes something cannot be used; other objects that cannot be used are left out. All
-//     findings are known by then.
+//     end, or if there is an error in an object that a server must not start without: a security object, or a ConfigMap
+//     that Options.Vital names. All findings are known by then.
 //
 // It validates by galley/validation and knows nothing of what the objects mean. All state belongs to the goroutine that
 // calls Run, from which the handlers are called too; the two getters may be called from anywhere. Besides, fsnotify

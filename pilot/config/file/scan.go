@@ -167,8 +167,8 @@ func (w *walker) entry(file string, mode fs.FileMode, depth int) {
 	}
 }
 
-// mayBeDirectory reports whether a name that could not be looked at may be a directory of files: it is one outside, or
-// it has no extension, or that of directories.
+// mayBeDirectory reports whether a name that could not be looked at may be a directory of files: a link to a directory
+// outside, or a name without an extension or with ".d".
 func (w *walker) mayBeDirectory(file string) bool {
 	if info, err := os.Stat(filepath.Join(w.opts.Dir, file)); err == nil {
 		return info.IsDir()

@@ -27,8 +27,8 @@ type Options struct {
 	NoWatch bool          // only poll
 	Limits  limits.Limits // the zero Limits are limits.Default
 
-	// Vital reports whether a server must not start without a ConfigMap, as without a security object. An empty name is
-	// any. Nil: there is none.
+	// Vital reports whether a server must not start without a ConfigMap, as without a security object. The key of a
+	// ConfigMap whose name cannot be read has no name. If Vital is nil, a server may start without any ConfigMap.
 	Vital func(kinds.Key) bool
 }
 

@@ -8,11 +8,13 @@
 //     server remembers of this client.
 //   - The handler is first called when all kinds have been answered. Until then the source has not synced, however long
 //     the server cannot be reached.
-//   - An object that cannot be used keeps its last good version; without one it is left out, and of a security kind
-//     replaced by the most restrictive one of its kind (deny all, STRICT). The response is acknowledged all the same:
-//     rejecting it would bring nothing but the same again. The reason is a finding, until the server sends another.
-//   - Only a response of a security kind that holds something without a usable name is rejected as a whole, for it
-//     is not known what would be left open.
+//   - An object with errors is in force without them, and restricts no less. If it has a last good version, that stays
+//     in force unless the new one restricts more, and an AuthorizationPolicy may be in force as both. If nothing of a
+//     security object can be read, the strictest object of its kind is in force (deny all, STRICT). See
+//     Document.InForce of galley/validation. The response is acknowledged, for the server would send the same again
+//     after a rejection. The reason is a finding until the server sends another version.
+//   - A response of a security kind is rejected as a whole only if an object in it has no usable name: it is not known
+//     what would be left open.
 //   - While the server cannot be reached everything stays as it was, with a finding. Afterwards only true differences
 //     are handed on: an object keeps its pointer when its content is the same, and is gone only when the whole of its
 //     kind was answered without it. A kind that comes back empty is believed, for a server answers only when it knows;

@@ -33,9 +33,9 @@ type watched struct {
 // entry is one object as the server sent it, and what is in force of it.
 type entry struct {
 	digest   [sha256.Size]byte // of the resource
-	good     *kinds.Object     // the last version that could be used as it is; nil: none
-	object   *kinds.Object     // in force; nil: left out
-	beside   *kinds.Object     // the last good version, where it is in force beside object; or nil
+	good     *kinds.Object     // the last version without an error, or nil
+	object   *kinds.Object     // the object in force, or nil
+	beside   *kinds.Object     // the last good version while it is in force beside object, or nil
 	findings []diag.Diagnostic
 }
 
@@ -138,8 +138,8 @@ func inForce(entries map[string]*entry) map[kinds.Key]*kinds.Object {
 	return out
 }
 
-// relayed marks an object as one that another control plane serves. It returns the one that was in force before if
-// nothing of it differs.
+// relayed returns an object that is marked as served by another control plane, or old, the object that was in force
+// before, if the two do not differ.
 func relayed(o, old *kinds.Object) *kinds.Object {
 	if o == nil || o == old {
 		return o

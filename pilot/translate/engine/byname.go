@@ -21,14 +21,15 @@ type ByName struct {
 	Affected func(d *scope.Dirty, list *envoy.Names) []string
 	// Build returns the resource of a name, or nil where the Set has none.
 	Build func(name string) *envoy.Resource
-	// Elsewhere reports of a name without resource whether another Set may have one. Nil: none may.
+	// Elsewhere reports whether another Set may have a resource for a name that this one has none for. It is nil if no
+	// other Set may.
 	Elsewhere func(name string) bool
 }
 
 // failures are the names whose builders failed. They are tried again with each Snapshot.
 type failures struct {
 	failed   map[string]error
-	names    *envoy.Names // of failed, without those that have a resource of before
+	names    *envoy.Names // the names in failed that have no resource of an earlier version
 	reported atomic.Bool
 }
 

@@ -7,11 +7,11 @@ import (
 
 // takeStateOfTheWorld takes a request of a state-of-the-world stream.
 //
-// What a request subscribes to replaces what the requests before it did. A first request on the stream, and one
-// without a nonce, is answered in full; one with the newest nonce is answered with the names that are new; any other
-// answers a response that was overtaken and is not answered. That holds for rejections too: what a rejecting request
-// asks for anew is sent, never what it rejects; but what is asked for by name and was rejected together is sent again
-// in parts.
+// What a request subscribes to replaces what the requests before it did. A first request on the stream, and one without
+// a nonce, is answered in full; one with the newest nonce is answered with the names that are new; any other answers a
+// response that was overtaken and is not answered. That holds for rejections too: names that are new in a rejecting
+// request are answered, and resources that it rejects are not sent again. Resources that are asked for by name and were
+// rejected together are sent again in parts.
 func (s *Session) takeStateOfTheWorld(w *watch, r *wire.Request, v *Verdict, first bool) error {
 	s.resumed = s.resumed || first && r.Resumes
 	sent := w.status.Sent

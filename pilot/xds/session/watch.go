@@ -231,7 +231,7 @@ func blamed(message string) map[string]bool {
 }
 
 // withholds reports whether the client has rejected a resource that it should have. Such a resource is not sent again
-// as it is, or waits to be sent again without some of those that were rejected with it.
+// as it is, or waits to be sent again with fewer of the resources that were rejected with it.
 func (w *watch) withholds() bool {
 	if len(w.bisection) > 0 {
 		return true
