@@ -23,6 +23,7 @@ type answer struct {
 func answers() []answer {
 	return []answer{
 		{"403", faults.Rule{Status: http.StatusForbidden}},
+		{"404", faults.Rule{Status: http.StatusNotFound}},
 		{"500", faults.Rule{Status: http.StatusInternalServerError}},
 		{"silence", faults.Rule{Delay: time.Hour}},
 	}

@@ -85,7 +85,7 @@ func clusterRestrictions(c any) (list []string) {
 	list = []string{"TLS"}
 	walk(context, func(key string, value any) {
 		switch key {
-		case "match_typed_subject_alt_names":
+		case "match_typed_subject_alt_names", "match_subject_alt_names":
 			list = append(list, "names "+text(value))
 		case "trusted_ca", "validation_context_sds_secret_config", "crl", "tls_certificate_sds_secret_configs":
 			list = append(list, key)
@@ -123,14 +123,19 @@ func chainRestrictions(chain any) (list []string) {
 	return list
 }
 
-// hostRestrictions returns what a virtual host answers in place of the application.
+// hostRestrictions returns what a virtual host answers in place of the application. Every status of 400 and more
+// refuses a request.
 func hostRestrictions(h any) (list []string) {
 	if tls := at(h, "require_tls"); tls != nil {
 		list = append(list, fmt.Sprintf("TLS %v", tls))
 	}
 	routes, _ := at(h, "routes").([]any)
 	for _, r := range routes {
-		if status := at(r, "direct_response", "status"); status != nil {
+		status, answers := at(r, "direct_response", "status").(float64)
+		switch {
+		case answers && status >= 400:
+			list = append(list, "refusal of "+text(at(r, "match")))
+		case answers:
 			list = append(list, fmt.Sprintf("answer %v for %s", status, text(at(r, "match"))))
 		}
 	}

@@ -23,6 +23,10 @@ const (
 func objectRows() []row {
 	keys := strings.ReplaceAll(jwks.Nobody, "'", "''")
 	rule := fmt.Sprintf("{issuer: i, jwks: '%s'}", keys)
+	answer := "{match: [{uri: {prefix: /admin}}], directResponse: {status: 403}}"
+	deny := `{applyTo: HTTP_FILTER, match: {context: SIDECAR_INBOUND}, patch: {operation: INSERT_FIRST, value: {name: deny, typed_config:
+  {"@type": type.googleapis.com/envoy.extensions.filters.http.rbac.v3.RBAC, rules: {action: DENY, policies: {all: {permissions: [{any: true}], principals: [{any: true}]}}}}}}}`
+	bad := `{applyTo: HTTP_FILTER, match: {context: SIDECAR_INBOUND}, patch: {operation: INSERT_FIRST, value: {name: x, typed_config: {"@type": type.googleapis.com/foo.Bar}}}}`
 	return []row{
 		{
 			input: "AuthorizationPolicy", good: policy, errors: []fault{
@@ -54,6 +58,56 @@ func objectRows() []row {
 				},
 			},
 		},
+		{
+			input: "Sidecar", good: object(networking, "Sidecar", `{outboundTrafficPolicy: {mode: REGISTRY_ONLY}, egress: [{hosts: ["./*"]}]}`), errors: []fault{
+				{
+					name: "a wrong host", content: object(networking, "Sidecar", `{outboundTrafficPolicy: {mode: REGISTRY_ONLY}, egress: [{hosts: ["./*", "store"]}]}`),
+					said: `a/input: spec.egress`, start: rest, running: rest,
+				},
+				{
+					name: "a wrong value", said: `a/input: spec.inbound`, start: rest, running: rest, content: object(networking, "Sidecar",
+						`{outboundTrafficPolicy: {mode: REGISTRY_ONLY}, egress: [{hosts: ["./*"]}], inboundConnectionPool: {tcp: {connectTimeout: 9600h}}}`),
+				},
+				{
+					name: "a mode that does not exist", said: `a/input: spec.outbound`, start: closed, running: both,
+					content: object(networking, "Sidecar", `{outboundTrafficPolicy: {mode: REGISTRY}, egress: [{hosts: ["./*"]}]}`),
+				},
+			},
+		},
+		{
+			input: "DestinationRule with tls", good: object(networking, "DestinationRule", "{host: pay, trafficPolicy: {tls: {mode: SIMPLE, sni: pay.example}}}"),
+			errors: []fault{
+				{
+					name: "a wrong value beside tls", said: "maxConnections", start: rest, running: rest, content: object(networking, "DestinationRule",
+						"{host: pay, trafficPolicy: {tls: {mode: SIMPLE, sni: pay.example}, connectionPool: {tcp: {maxConnections: -1}}}}"),
+				},
+				{
+					name: "a mode that does not exist", said: "a/input: spec.trafficPolicy.tls.mode", start: closed, running: both,
+					content: object(networking, "DestinationRule", "{host: pay, trafficPolicy: {tls: {mode: SIMPEL, sni: pay.example}}}"),
+				},
+			},
+		},
+		{
+			input: "VirtualService that answers", good: object(networking, "VirtualService", "{hosts: [pay], http: ["+answer+", {route: [{destination: {host: pay}}]}]}"),
+			errors: []fault{
+				{
+					name: "a wrong value in another route", said: "a/input: spec.http", start: rest, running: rest, content: object(networking, "VirtualService",
+						"{hosts: [pay], http: ["+answer+", {route: [{destination: {host: pay}}], retries: {attempts: 2, retryOn: nonsense-word}}]}"),
+				},
+				{
+					name: "a wrong value in the answer", said: "a/input: spec.http", start: closed, running: both, content: object(networking, "VirtualService",
+						"{hosts: [pay], http: [{match: [{uri: {prefix: /admin}}], directResponse: {status: 4030}}, {route: [{destination: {host: pay}}]}]}"),
+				},
+			},
+		},
+		{
+			input: "EnvoyFilter", good: object("networking.istio.io/v1alpha3", "EnvoyFilter", "{configPatches: ["+deny+"]}"), errors: []fault{
+				{
+					name: "a patch of an unknown type", said: "a/input: spec.configPatches", start: rest, running: rest,
+					content: object("networking.istio.io/v1alpha3", "EnvoyFilter", "{configPatches: ["+bad+", "+deny+"]}"),
+				},
+			},
+		},
 	}
 }
 
@@ -69,16 +123,31 @@ func policyRows() []row {
 		return object(security, "RequestAuthentication", "{jwtRules: [{issuer: i, "+source+"}]}") + "---\n" + object(security, "AuthorizationPolicy",
 			`{rules: [{from: [{source: {requestPrincipals: ["i/*"]}}]}]}`)
 	}
+	entry := func(spec string) string {
+		return object(networking, "ServiceEntry", "{hosts: [ext.example], location: MESH_EXTERNAL, resolution: STATIC, endpoints: [{address: 192.0.2.1}], ports: [{number: 80, name: http, protocol: HTTP}], "+spec+"}")
+	}
+	const encrypts = `apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {name: ext, namespace: a}
+spec: {host: ext.example, trafficPolicy: {tls: {mode: SIMPLE, caCertificates: /etc/ca.pem}}}
+---
+`
 	return []row{
 		{
 			input: "BackendTLSPolicy", good: backend(verified), errors: []fault{
 				{name: "a ConfigMap that is not there", content: backend(missing), said: "missing", start: closed, running: closed},
+				{name: "an unknown field", content: backend(verified + ", unheardOf: 1"), said: "unheardOf", start: rest, running: rest},
 			},
 		},
 		{
 			input: "key sets of a RequestAuthentication", good: request("jwks: '" + keys + "'"), open: object(security, "AuthorizationPolicy", "{rules: [{}]}"), errors: []fault{
 				{name: "a server that does not answer", content: request("jwksUri: 'http://127.0.0.1:1/keys'"), said: "127.0.0.1:1", start: closed, running: closed},
 				{name: "a key set without a key", content: request("jwks: '{\"keys\": []}'"), said: "a/input", start: closed, running: closed},
+			},
+		},
+		{
+			input: "ServiceEntry whose names are verified", world: encrypts, good: entry("subjectAltNames: [a.example]"), open: entry("exportTo: ['*']"), errors: []fault{
+				{name: "an unknown field", content: entry("subjectAltNames: [a.example], unheardOf: 1"), said: "unheardOf", start: rest, running: rest},
 			},
 		},
 	}
