@@ -33,8 +33,8 @@ type meshFiles struct {
 
 	data map[string]string // owned by the goroutine of run
 
-	mu    sync.Mutex
-	wrong map[string]error // of the last reading, by path
+	mu    sync.Mutex // guards wrong
+	wrong map[string]error // results of the last reading, by path
 }
 
 // meshFileKey is what the file goes by that stands for a key of the mesh's ConfigMap. No object of a cluster can have
@@ -63,7 +63,6 @@ func absent(path string) bool {
 // run hands on what the files hold, and then their changes, until ctx ends. A file that cannot be read keeps its last
 // content; at the first reading there is none, which is an error.
 func (m *meshFiles) run(ctx context.Context) error {
-	m.data, m.wrong = map[string]string{}, map[string]error{}
 	first := m.read()
 	if wrong := m.findings(); len(wrong) > 0 {
 		return fmt.Errorf("failed to read the mesh configuration: %s", wrong[0])

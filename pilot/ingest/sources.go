@@ -72,6 +72,7 @@ func NewSources(o Options, instance string, metrics prometheus.Registerer, sink 
 	files := &meshFiles{
 		logger: o.Logger.With("scope", "model"), paths: map[string]string{"mesh": o.MeshConfig, "meshNetworks": o.MeshNetworks},
 		namespace: o.Namespace, limit: o.Limits.MeshConfig, poll: cmp.Or(o.Poll, time.Second),
+		data: map[string]string{}, wrong: map[string]error{},
 	}
 	if files.present() {
 		files.handler = s.merged.add("mesh files")
