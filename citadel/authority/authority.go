@@ -237,8 +237,8 @@ func (a *Authority) reload(ctx context.Context, now time.Time) error {
 		return errors.New("the CA has another root, which workloads do not trust yet: add it to root-cert.pem first, and keep the old one there (ISTIO_MULTIROOT_MESH=true takes it at once)")
 	}
 	revoked, err := pki.ParseRevocations(p.CRL)
-	if err == nil && revoked == nil && p.CRL != nil && a.Revoked().Len() > 0 { // perhaps it is just being written
-		err = errors.New("it is empty: what was revoked before stays refused; write a list, or remove the file to revoke nothing")
+	if err == nil && revoked == nil && p.CRL != nil {
+		err = errors.New("it is empty: write a list, or remove the file to revoke nothing")
 	}
 	if err != nil {
 		return fmt.Errorf("ca-crl.pem in %s: %w", a.o.Folder, err)

@@ -499,10 +499,12 @@ func TestRevocations(t *testing.T) {
 			}
 		}
 		plug(t, dir, b)
-		put([]byte("x"))
 		a, c := newAuthority(t, func(o *authority.Options) { o.Folder = dir })
-		if err := a.Load(t.Context()); err == nil || !strings.Contains(err.Error(), "ca-crl.pem") {
-			t.Fatalf("with a list that cannot be read: %v", err)
+		for _, text := range []string{"x", "", "\n"} {
+			put([]byte(text))
+			if err := a.Load(t.Context()); err == nil || !strings.Contains(err.Error(), "ca-crl.pem") {
+				t.Fatalf("with the list %q: %v", text, err)
+			}
 		}
 		put(good)
 		if err := a.Load(t.Context()); err != nil {

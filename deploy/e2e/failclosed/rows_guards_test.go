@@ -12,6 +12,7 @@ func caRows() (rows []row) {
 			{name: "a link that leads nowhere", spoil: dangling, start: refused, running: kept},
 			{name: "unreadable", spoil: unreadable, start: refused, running: kept},
 			{name: "no PEM", content: "nonsense\n", start: refused, running: kept},
+			{name: "without content", content: "\n", start: refused, running: kept},
 		}
 	}
 	for _, r := range []row{
