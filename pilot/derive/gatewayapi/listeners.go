@@ -439,8 +439,9 @@ func (l *listener) validateClients(out *networkingv1alpha3.ServerTLSSettings) {
 	switch {
 	case validation.Mode != gatewayv1.AllowInsecureFallback:
 		out.Mode = networkingv1alpha3.ServerTLSSettings_MUTUAL
-	case out.Mode == networkingv1alpha3.ServerTLSSettings_MUTUAL:
-		l.gateway.found(l.owner, diag.Info, l.option(optionMode), "write OPTIONAL_MUTUAL to let them in", "clients without a valid certificate are refused, though "+field+".mode is AllowInsecureFallback")
+	case out.Mode == networkingv1alpha3.ServerTLSSettings_MUTUAL, out.Mode == networkingv1alpha3.ServerTLSSettings_OPTIONAL_MUTUAL:
+		l.gateway.found(l.owner, diag.Info, l.option(optionMode), "remove the option to let them in",
+			"the option refuses clients that "+field+".mode lets in: a certificate that is shown has to be valid")
 	default:
 		out.Mode, out.InsecureSkipVerify = networkingv1alpha3.ServerTLSSettings_OPTIONAL_MUTUAL, wrapperspb.Bool(true)
 		l.gateway.found(l.gateway.object, diag.Info, field+".mode", "write AllowValidOnly", "clients without a certificate, and with one that is not valid, are let in")

@@ -47,7 +47,7 @@ func TestListenerOptions(t *testing.T) {
 		{"", valid, "MUTUAL configmap://gw/ca", ""},
 		{"", fallback, "OPTIONAL_MUTUAL configmap://gw/ca untrusted", ""},
 		{mode + ": MUTUAL", fallback, "MUTUAL configmap://gw/ca", "info"},
-		{mode + ": OPTIONAL_MUTUAL", fallback, "OPTIONAL_MUTUAL configmap://gw/ca untrusted", ""},
+		{mode + ": OPTIONAL_MUTUAL", fallback, "OPTIONAL_MUTUAL configmap://gw/ca", "info"},
 		{mode + ": OPTIONAL_MUTUAL", valid, "MUTUAL configmap://gw/ca", ""},
 		{mode + ": ISTIO_SIMPLE", valid, "MUTUAL builtin:// configmap://gw/ca", ""},
 	} {
