@@ -128,7 +128,7 @@ func (s *salvage) outside(faults []diag.Diagnostic) []diag.Diagnostic {
 				spec = &node{pos: v.pos, shape: mapping}
 				s.root.set("spec", spec)
 			}
-			d.Code, d.Field = "Misplaced", "spec"
+			d.Code, d.Field = "", "spec"
 			if ours && spec.shape == mapping && spec.get(path[0]) == nil {
 				spec.set(path[0], v)
 				d.Field = "spec." + path[0]
