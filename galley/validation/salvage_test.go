@@ -161,6 +161,11 @@ func TestOneWrongField(t *testing.T) {
 		{kinds.ServiceEntry, `{hosts: [a.b], resolution: DNS, endpoints: [{address: "a b"}], ports: [{number: 443, name: tls, protocol: TLS}]}`, `{hosts: [a.b], resolution: STATIC, ports: [{number: 443, name: tls, protocol: TLS}]}`},
 		{kinds.WasmPlugin, `{url: "oci://a/b", phase: AUTHN, sha256: x, match: [{ports: [{number: 0}]}]}`, `{url: "https://unusable.invalid/", phase: AUTHN}`},
 		{kinds.WasmPlugin, `{url: "oci://a/b", failStrategy: FAIL_OPEN, sha256: x}`, ""},
+		{kinds.TrafficExtension, `{lua: {inlineCode: "function f( end"}}`, ""},
+		{
+			kinds.TrafficExtension, `{phase: AUTHZ, lua: {inlineCode: "function f( end"}}`,
+			`{phase: AUTHZ, lua: {inlineCode: "function envoy_on_request(handle) handle:respond({[\":status\"] = \"503\"}, \"\") end"}}`,
+		},
 		{kinds.Telemetry, `{tracing: [{randomSamplingPercentage: 200, disableSpanReporting: true}]}`, `{tracing: [{disableSpanReporting: true}]}`},
 	} {
 		doc := inStore(t, c.kind, c.written)

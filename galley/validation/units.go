@@ -39,7 +39,8 @@ const noSocket = "unix:///dev/null/unusable"
 //   - EnvoyFilter: a patch may add a filter that refuses requests.
 //   - Gateway: a server may refuse clients without a certificate, or redirect them.
 //   - ServiceEntry: it may hide a host, and name the identities of servers.
-//   - WasmPlugin and TrafficExtension: their code may refuse requests.
+//   - WasmPlugin and TrafficExtension: their code may refuse requests. A script that does not load refuses them in the
+//     phases AUTHN and AUTHZ alone.
 //   - Telemetry, ProxyConfig, WorkloadEntry and WorkloadGroup restrict nothing: each wrong field is left out by itself.
 //
 // A security object whose selector cannot be read is for all workloads of its namespace, and is as strict as its kind
@@ -118,7 +119,7 @@ var unitsOf = sync.OnceValue(func() map[*kinds.Kind][]unit {
 			{path: "spec", free: []string{"phase", "priority", "match"}, close: leaveOut},
 			{path: "spec.match.[]", close: applyToAll},
 			{path: "spec.wasm", free: []string{"type", "failStrategy", "imagePullPolicy", "pluginName"}, close: closeWasm},
-			{path: "spec.lua", close: replaceBy(`{"inlineCode": "function envoy_on_request(handle) handle:respond({[\":status\"] = \"503\"}, \"\") end"}`)},
+			{path: "spec.lua", close: closeLua},
 		}...),
 		kinds.BackendTLSPolicy: {
 			{path: "spec", free: []string{"options.**"}, close: leaveOut},
@@ -129,6 +130,15 @@ var unitsOf = sync.OnceValue(func() map[*kinds.Kind][]unit {
 		kinds.ProxyConfig: selectors,
 	}
 })
+
+// closeLua replaces a script of a phase that admits requests by one that refuses them all, and leaves out the object of
+// any other.
+func closeLua(s *salvage, chain []step, rest string) bool {
+	if phase := s.root.get("spec").str("phase"); phase != "AUTHN" && phase != "AUTHZ" {
+		return leaveOut(s, chain, rest)
+	}
+	return replaceBy(`{"inlineCode": "function envoy_on_request(handle) handle:respond({[\":status\"] = \"503\"}, \"\") end"}`)(s, chain, rest)
+}
 
 // leaveOut leaves out the whole object.
 func leaveOut(s *salvage, _ []step, _ string) bool {
