@@ -33,7 +33,7 @@ type meshFiles struct {
 
 	data map[string]string // owned by the goroutine of run
 
-	mu    sync.Mutex // guards wrong
+	mu    sync.Mutex       // guards wrong
 	wrong map[string]error // results of the last reading, by path
 }
 

@@ -204,8 +204,8 @@ func PlaceOf(v *view.View, c cohort.Client, s *registry.Service, p traffic.Polic
 }
 
 // ReadyOnly reports whether a cluster has no unhealthy endpoints: by a rule with minHealthPercent Envoy calls all
-// endpoints, the unhealthy too, while few of them are healthy. As in istiod, that of the mesh's default does not
-// count.
+// endpoints, the unhealthy too, while few of them are healthy. As in istiod, the mesh's default policy is not
+// consulted.
 func ReadyOnly(p traffic.Policy) bool { return p.OutlierDetection.GetMinHealthPercent() > 0 }
 
 // Inline makes the assignment that is part of a cluster.

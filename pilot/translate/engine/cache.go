@@ -14,7 +14,7 @@ import (
 )
 
 // Cache holds the newest versions of each Set. The next version is made from the last one, by generating again what
-// is dirty. An entry is evicted when a part of its key is garbage collected, or when nobody has used it for maxUnused
+// is dirty. An entry is evicted when a part of its key is garbage collected, or when it has not been used for maxUnused
 // full Snapshots: each edit of a Sidecar makes another scope. The zero value is empty; safe for concurrent use.
 type Cache struct {
 	history history
