@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"runtime"
 	"strings"
 	"sync"
@@ -35,7 +36,7 @@ func asking(version, object string) string {
 // serve starts a server of a Gate.
 func serve(t *testing.T, l limits.Limits, review admission.Reviewer, refused func(int)) *httptest.Server {
 	t.Helper()
-	s := httptest.NewServer(admission.NewGate(l).Handler(review, refused))
+	s := httptest.NewServer(admission.NewGate(l, nil).Handler(review, refused))
 	t.Cleanup(s.Close)
 	return s
 }
@@ -185,7 +186,7 @@ func TestHoldUp(t *testing.T) {
 			l := limits.Default()
 			l.WebhookRead = time.Hour
 			announced := make(chan bool)
-			answer := admission.NewGate(l).Handler(allow, nil)
+			answer := admission.NewGate(l, nil).Handler(allow, nil)
 			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if r.URL.Path == "/silent" {
 					announced <- true
@@ -227,7 +228,7 @@ func TestReviewsOfOneAddress(t *testing.T) {
 	l := limits.Default()
 	l.ReviewWait = time.Minute
 	running, end := make(chan bool), make(chan bool)
-	answer := admission.NewGate(l).Handler(func(r *http.Request, _ *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	answer := admission.NewGate(l, nil).Handler(func(r *http.Request, _ *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 		if r.RemoteAddr == "10.0.0.1:1" {
 			running <- true
 			<-end
@@ -259,6 +260,72 @@ func TestReviewsOfOneAddress(t *testing.T) {
 		<-running
 	}
 	flood.Wait()
+}
+
+// TestReviewsOfStrangers checks that where API servers are known another address has a tenth of the reviews, that all
+// other addresses together leave room for the API servers, and that an API server may have all that are free.
+func TestReviewsOfStrangers(t *testing.T) {
+	l := limits.Default()
+	l.ReviewWait = time.Minute
+	var running sync.Map // of counts, by address
+	entered, end := make(chan string), make(chan struct{})
+	count := func(from string) *atomic.Int64 {
+		n, _ := running.LoadOrStore(from, &atomic.Int64{})
+		return n.(*atomic.Int64)
+	}
+	answer := admission.NewGate(l, func() []netip.Addr { return []netip.Addr{netip.MustParseAddr("10.0.0.9")} }).Handler(
+		func(r *http.Request, request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+			if string(request.Object.Raw) == "1" {
+				count(r.RemoteAddr).Add(1)
+				entered <- r.RemoteAddr
+				<-end
+				count(r.RemoteAddr).Add(-1)
+			}
+			return admission.Allow()
+		}, nil)
+	var all sync.WaitGroup
+	review := func(from, object string) int {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(asking("v1", object)))
+		r.Header.Set("Content-Type", "application/json")
+		r.RemoteAddr = from
+		w := httptest.NewRecorder()
+		answer.ServeHTTP(w, r)
+		return w.Code
+	}
+	for i := range 10 {
+		for range 3 {
+			all.Go(func() { review(fmt.Sprintf("10.0.1.%d:1", i), "1") })
+		}
+	}
+	seen := map[string]bool{}
+	for range l.Reviews * 3 / 4 {
+		seen[<-entered] = true
+	}
+	if len(seen) != l.Reviews*3/4 {
+		t.Errorf("reviews of %d other addresses at a time", len(seen))
+	}
+	for range 3 {
+		if code := review("10.0.0.9:1", "2"); code != http.StatusOK {
+			t.Errorf("a review for the API server: %d", code)
+		}
+	}
+	close(end)
+	for range 30 - l.Reviews*3/4 {
+		<-entered
+	}
+	all.Wait()
+	end = make(chan struct{})
+	for range l.Reviews {
+		all.Go(func() { review("10.0.0.9:1", "1") })
+	}
+	for range l.Reviews {
+		<-entered
+	}
+	if n := count("10.0.0.9:1").Load(); n != int64(l.Reviews) {
+		t.Errorf("%d reviews for the API server at a time", n)
+	}
+	close(end)
+	all.Wait()
 }
 
 // TestReviewsAtOnce bounds how many reviews run at a time and how much they review. What waits too long gets 429.
@@ -334,7 +401,7 @@ func TestReviewsAtOnce(t *testing.T) {
 func TestMemory(t *testing.T) {
 	l := limits.Default()
 	var most atomic.Uint64
-	gate := admission.NewGate(l)
+	gate := admission.NewGate(l, nil)
 	h := gate.Handler(func(_ *http.Request, r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 		runtime.GC()
 		var now runtime.MemStats
@@ -367,7 +434,7 @@ func FuzzReview(f *testing.F) {
 	for _, seed := range []string{asking("v1", "1"), asking("v1beta1", `{"a":1}`), "null", "[]", `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":1}}`} {
 		f.Add([]byte(seed))
 	}
-	gate := admission.NewGate(limits.Default())
+	gate := admission.NewGate(limits.Default(), nil)
 	f.Fuzz(func(t *testing.T, body []byte) {
 		var uid string
 		h := gate.Handler(func(_ *http.Request, r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {

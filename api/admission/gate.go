@@ -30,48 +30,86 @@ const (
 	slowestBody = 2 << 20
 )
 
-// Gate bounds what the webhooks of a server cost together. No address that requests come from takes all of it. Safe
-// for concurrent use.
+// Gate bounds what the webhooks of a server cost together. The webhooks are there for API servers, which need no more
+// than one address each: so an API server may have most of it, and the reviews of other addresses together leave room.
+// Safe for concurrent use.
 type Gate struct {
 	limits   limits.Limits
-	all      *shares
-	reviewed *pool                             // bytes of what is reviewed at once
-	sources  *quota.Table[netip.Addr, *shares] // of each address that has requests here
+	servers  func() []netip.Addr
+	all      *bodies
+	reviewed *pool // bytes of what is reviewed at once
+
+	// Of each address that has requests here. Others are the addresses of no API server, where one is known.
+	sources, others *quota.Table[netip.Addr, *bodies]
+
+	// Slots for reviews. most are for all addresses while no API server is known: each has most of them. few are for
+	// other addresses than those of API servers: each has a tenth, and together they leave room. reviews are for all,
+	// and other addresses take turns with API servers as one.
+	most, few *quota.Slots[netip.Addr]
+	reviews   *quota.Slots[caller]
 }
 
-// NewGate returns a Gate that nothing has passed yet.
-func NewGate(l limits.Limits) *Gate {
+// caller is what takes a turn in which reviews are made: one API server, or all other addresses.
+type caller struct {
+	server  netip.Addr
+	another bool
+}
+
+// NewGate returns a Gate that nothing has passed yet. servers returns the addresses of API servers, as far as they are
+// known. It may be nil: none are known. While none are known, each address may be one.
+func NewGate(l limits.Limits, servers func() []netip.Addr) *Gate {
+	if servers == nil {
+		servers = func() []netip.Addr { return nil }
+	}
+	left := l.Reviews - l.Reviews/4
 	return &Gate{
-		limits: l, all: newShares(l.WebhookBodies, 2*l.WebhookBody, int64(l.Reviews)), reviewed: newPool(l.ReviewedBytes),
-		sources: quota.NewTable[netip.Addr](func() *shares {
-			return newShares(max(l.WebhookBodies/4, largeBody), l.WebhookBody, int64(l.Reviews-l.Reviews/4))
-		}),
+		limits: l, servers: servers, all: newBodies(l.WebhookBodies, 2*l.WebhookBody), reviewed: newPool(l.ReviewedBytes),
+		sources: quota.NewTable[netip.Addr](func() *bodies { return newBodies(max(l.WebhookBodies/4, largeBody), l.WebhookBody) }),
+		others:  quota.NewTable[netip.Addr](func() *bodies { return newBodies(max(l.WebhookBodies/10, largeBody), l.WebhookBody) }),
+		most:    quota.NewSlots[netip.Addr](l.Reviews, left),
+		few:     quota.NewSlots[netip.Addr](left, quota.Share(l.Reviews)),
+		reviews: quota.NewSlots[caller](l.Reviews, l.Reviews),
 	}
 }
 
-// shares bound what some requests take at once.
-type shares struct {
-	small, large *pool // bytes of bodies in memory
-	reviews      *pool // reviews
-}
+// bodies bound the memory of the bodies of some requests, in bytes.
+type bodies struct{ small, large *pool }
 
-func newShares(small, large, reviews int64) *shares {
-	return &shares{newPool(small), newPool(large), newPool(reviews)}
-}
+func newBodies(small, large int64) *bodies { return &bodies{newPool(small), newPool(large)} }
 
-// bodies returns the memory for a body of a size.
-func (s *shares) bodies(size int64) *pool {
+// of returns the memory for a body of a size.
+func (b *bodies) of(size int64) *pool {
 	if size > largeBody {
-		return s.large
+		return b.large
 	}
-	return s.small
+	return b.small
 }
 
-// source returns the shares of the address that a request comes from, until leave is called: a quarter of the memory
-// for bodies, WebhookBody for large ones, and most of the reviews.
-func (g *Gate) source(r *http.Request) (own *shares, leave func()) {
+// source is where a request comes from, with what that address may take.
+type source struct {
+	address netip.Addr
+	server  bool                     // an API server
+	bodies  *bodies                  // a quarter of the memory for bodies, or a tenth; and WebhookBody for large ones
+	reviews *quota.Slots[netip.Addr] // nil for API servers
+}
+
+// source returns where a request comes from, until leave is called.
+func (g *Gate) source(r *http.Request) (s source, leave func()) {
 	from, _ := netip.ParseAddrPort(r.RemoteAddr) // the zero address is that of all others
-	return g.sources.Hold(from.Addr().Unmap())
+	s.address = from.Addr().Unmap()
+	servers := g.servers()
+	s.server = s.address.IsLoopback() || slices.Contains(servers, s.address)
+	switch {
+	case s.server:
+		s.bodies, leave = g.sources.Hold(s.address)
+	case len(servers) == 0:
+		s.reviews = g.most
+		s.bodies, leave = g.sources.Hold(s.address)
+	default:
+		s.reviews = g.few
+		s.bodies, leave = g.others.Hold(s.address)
+	}
+	return s, leave
 }
 
 // pool is an amount that requests take parts of. A request that finds too little waits in turn.
@@ -164,7 +202,7 @@ func refuse(status int, format string, args ...any) error {
 
 // read returns the body of a request, in memory that release frees. A body that arrives slowly is refused when
 // others wait for its memory. The error is a refusal.
-func (g *Gate) read(w http.ResponseWriter, r *http.Request, own *shares) (text []byte, release func(), err error) {
+func (g *Gate) read(w http.ResponseWriter, r *http.Request, own *bodies) (text []byte, release func(), err error) {
 	ctx, cancel := context.WithTimeout(r.Context(), g.limits.WebhookRead)
 	defer cancel()
 	deadline, _ := ctx.Deadline()
@@ -184,7 +222,7 @@ func (g *Gate) read(w http.ResponseWriter, r *http.Request, own *shares) (text [
 	case size < 0: // it is not known
 		size = g.limits.WebhookBody
 	}
-	release, ok := takeBoth(ctx, own.bodies(size), g.all.bodies(size), size)
+	release, ok := takeBoth(ctx, own.of(size), g.all.of(size), size)
 	if !ok {
 		return nil, nil, refuse(http.StatusTooManyRequests, "too many bodies are read: try again")
 	}
@@ -193,7 +231,7 @@ func (g *Gate) read(w http.ResponseWriter, r *http.Request, own *shares) (text [
 	stop := body.watch(func() {
 		slow = true
 		_ = conn.SetReadDeadline(time.Now())
-	}, own.bodies(size), g.all.bodies(size))
+	}, own.of(size), g.all.of(size))
 	text, err = io.ReadAll(http.MaxBytesReader(w, body, g.limits.WebhookBody))
 	stop()
 	if err == nil && len(text) > 0 {
@@ -216,22 +254,31 @@ func (g *Gate) read(w http.ResponseWriter, r *http.Request, own *shares) (text [
 	return nil, nil, err
 }
 
-// enter waits until some bytes may be reviewed. The error is a refusal.
-func (g *Gate) enter(ctx context.Context, own *shares, size int) (leave func(), err error) {
+// enter waits until some bytes of a source may be reviewed. The error is a refusal.
+func (g *Gate) enter(ctx context.Context, from source, size int) (leave func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, g.limits.ReviewWait)
 	defer cancel()
-	busy := refuse(http.StatusTooManyRequests, "too many reviews at once: try again")
-	one, ok := takeBoth(ctx, own.reviews, g.all.reviews, 1)
-	if !ok {
-		return nil, busy
+	var taken []func()
+	leave = func() {
+		for _, release := range slices.Backward(taken) {
+			release()
+		}
+	}
+	take := func(release func(), err error) bool {
+		if err == nil {
+			taken = append(taken, release)
+		}
+		return err == nil
+	}
+	turn := caller{server: from.address}
+	if !from.server {
+		turn = caller{another: true}
 	}
 	weight := min(int64(size), g.limits.ReviewedBytes)
-	if !g.reviewed.take(ctx, weight) {
-		one()
-		return nil, busy
+	if from.reviews != nil && !take(from.reviews.Take(ctx, from.address)) || !take(g.reviews.Take(ctx, turn)) || !g.reviewed.take(ctx, weight) {
+		leave()
+		return nil, refuse(http.StatusTooManyRequests, "too many reviews at once: try again")
 	}
-	return func() {
-		g.reviewed.free.Release(weight)
-		one()
-	}, nil
+	taken = append(taken, func() { g.reviewed.free.Release(weight) })
+	return leave, nil
 }

@@ -36,14 +36,14 @@ func (g *Gate) Handler(review Reviewer, refused func(status int)) http.Handler {
 }
 
 func (g *Gate) answer(w http.ResponseWriter, r *http.Request, review Reviewer) error {
-	own, gone := g.source(r)
+	from, gone := g.source(r)
 	defer gone()
-	body, release, err := g.read(w, r, own)
+	body, release, err := g.read(w, r, from.bodies)
 	if err != nil {
 		return err
 	}
 	defer release()
-	leave, err := g.enter(r.Context(), own, len(body))
+	leave, err := g.enter(r.Context(), from, len(body))
 	if err != nil {
 		return err
 	}

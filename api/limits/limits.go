@@ -46,8 +46,9 @@ type Limits struct {
 	HTTPBody       int64         // the body of one request
 	DebugRequests  int           // concurrent requests of /debug; more get 429
 
-	// Answers with debug pages over xDS that are made or have not been read: to all peers, and to each.
-	DebugAnswers, DebugAnswersEach int
+	// Answers with debug pages over xDS.
+	DebugAnswers int           // made or not read yet, at a time; more wait
+	DebugWait    time.Duration // for which a request for a page waits, before it is refused
 
 	// Webhooks of an API server. Whoever reaches the port may call them.
 	WebhookConns  int           // connections from one address that is not on this host; more are closed
@@ -150,7 +151,8 @@ func Default() Limits {
 		HTTPBody:       1 << 20,
 		DebugRequests:  2,
 
-		DebugAnswers: 8, DebugAnswersEach: 2,
+		DebugAnswers: 8,
+		DebugWait:    5 * time.Second,
 
 		WebhookConns:  64,
 		WebhookBody:   6 << 20,

@@ -11,11 +11,11 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
-	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
 
 	"github.com/istiod-lite/istiod-lite/api/identity"
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/api/quota"
 	"github.com/istiod-lite/istiod-lite/api/safe"
 )
 
@@ -73,8 +73,9 @@ type Kubernetes struct {
 
 // bounds are those of the reviews of one cluster: one that does not answer must not hold up the callers of others.
 type bounds struct {
-	reviewing, rechecking *semaphore.Weighted
-	failures              *rate.Limiter // of reviews of tokens that anybody could have made
+	reviewing  *quota.Slots[identity.Holder] // by the account of a verified token, or by the address of another one
+	rechecking *quota.Slots[identity.Holder] // by account
+	failures   *rate.Limiter                 // of reviews of tokens that anybody could have made
 }
 
 // boundsOf returns the bounds of a cluster.
@@ -84,7 +85,10 @@ func (k *Kubernetes) boundsOf(cluster string) *bounds {
 	b := k.bounds[cluster]
 	if b == nil {
 		l := k.o.Limits
-		b = &bounds{semaphore.NewWeighted(int64(l.TokenReviews)), semaphore.NewWeighted(int64(l.TokenRechecks)), rate.NewLimiter(rate.Limit(l.TokenFailures), l.TokenReviews)}
+		b = &bounds{
+			quota.NewSlots[identity.Holder](l.TokenReviews, quota.Share(l.TokenReviews)),
+			quota.NewSlots[identity.Holder](l.TokenRechecks, quota.Share(l.TokenRechecks)), rate.NewLimiter(rate.Limit(l.TokenFailures), l.TokenReviews),
+		}
 		k.bounds[cluster] = b
 	}
 	return b
@@ -155,12 +159,12 @@ func (k *Kubernetes) Authenticate(ctx context.Context, r Request) (identity.Peer
 		return identity.Peer{}, errors.New("the token's signature is wrong")
 	}
 	if unverified != nil || p.Bound.Pod == "" {
-		return k.review(ctx, c, p, r.Token, unverified)
+		return k.review(ctx, c, p, r, unverified)
 	}
 	pod, ok := c.Pod(namespace, p.Bound.Pod)
 	switch {
 	case !ok, pod == Pod{}:
-		return k.review(ctx, c, p, r.Token, nil)
+		return k.review(ctx, c, p, r, nil)
 	case pod.UID != p.Bound.PodUID || pod.ServiceAccount != name:
 		return identity.Peer{}, errors.New("the token's pod is gone")
 	}
@@ -188,13 +192,17 @@ func keyOfReview(p identity.Peer, text string, unverified error) reviewKey {
 // pod also says that it does not accept the token: so one that is refused is asked about again soon.
 func (k *Kubernetes) recheck(ctx context.Context, c Cluster, p identity.Peer, text string, key reviewKey) {
 	b := k.boundsOf(key.cluster)
-	if _, recent := k.rechecked.get(key); recent || !b.rechecking.TryAcquire(1) {
+	if _, recent := k.rechecked.get(key); recent {
+		return
+	}
+	leave := b.rechecking.Try(identity.Holder{ID: p.ID})
+	if leave == nil {
 		return
 	}
 	k.rechecked.add(key, struct{}{})
 	ctx = context.WithoutCancel(ctx) // it goes on when the caller leaves
 	safe.Go(k.o.Logger, "token review", func() {
-		defer b.rechecking.Release(1)
+		defer leave()
 		ctx, cancel := context.WithTimeout(ctx, k.o.Limits.TokenReview)
 		defer cancel()
 		v, err := c.Review(ctx, text, k.o.Audiences)
@@ -214,9 +222,9 @@ func (k *Kubernetes) recheck(ctx context.Context, c Cluster, p identity.Peer, te
 
 // review asks the API server about a token that cannot be judged here: its signature could not be verified, or it is
 // bound to no pod, or to one that is not known yet. unverified says why the signature could not be verified; nil if it
-// was. An acceptance is kept for a while.
-func (k *Kubernetes) review(ctx context.Context, c Cluster, p identity.Peer, text string, unverified error) (identity.Peer, error) {
-	key, keep := keyOfReview(p, text, unverified), acceptedFor
+// was. An acceptance is kept for a while. Accounts take turns where many tokens wait.
+func (k *Kubernetes) review(ctx context.Context, c Cluster, p identity.Peer, r Request, unverified error) (identity.Peer, error) {
+	key, keep := keyOfReview(p, r.Token, unverified), acceptedFor
 	if p.Bound.Pod != "" {
 		if pod, known := c.Pod(p.ID.Namespace, p.Bound.Pod); known && pod.UID != p.Bound.PodUID {
 			key.unseen, keep = true, acceptedUnseen
@@ -234,11 +242,16 @@ func (k *Kubernetes) review(ctx context.Context, c Cluster, p identity.Peer, tex
 	}
 	ctx, cancel := context.WithTimeout(ctx, k.o.Limits.TokenReview)
 	defer cancel()
-	if err := b.reviewing.Acquire(ctx, 1); err != nil {
+	holder := identity.Holder{ID: p.ID}
+	if unverified != nil { // anybody may have written the account into the token
+		holder = identity.Holder{Address: r.Address.Addr().Unmap()}
+	}
+	leave, err := b.reviewing.Take(ctx, holder)
+	if err != nil {
 		return identity.Peer{}, fmt.Errorf("%w: too many tokens wait for a review", ErrUnavailable)
 	}
-	defer b.reviewing.Release(1)
-	v, err := c.Review(ctx, text, k.o.Audiences)
+	defer leave()
+	v, err := c.Review(ctx, r.Token, k.o.Audiences)
 	if err != nil {
 		if unverified != nil { // made-up tokens of a cluster that is away must not take the reviews of others
 			b.failures.Allow()

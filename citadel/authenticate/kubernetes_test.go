@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -163,7 +165,7 @@ func TestHangingClusterHoldsUpNoOther(t *testing.T) {
 	unbound := i.token(t, map[string]any{"kubernetes.io": nil})
 	const callers = 200
 	var waiting sync.WaitGroup
-	waiting.Add(50) // as many as are asked about at once
+	waiting.Add(50) // as many as are asked about at once, a tenth of them by each account
 	hanging, good := newCluster(i), newCluster(i)
 	release := make(chan struct{})
 	hanging.review = func(string) (authenticate.Review, error) {
@@ -182,9 +184,10 @@ func TestHangingClusterHoldsUpNoOther(t *testing.T) {
 	})
 	ctx, leave := context.WithCancel(t.Context())
 	var all sync.WaitGroup
-	for range callers {
+	for n := range callers {
+		text := i.token(t, map[string]any{"kubernetes.io": nil, "sub": fmt.Sprintf("system:serviceaccount:a:web-%d", n%20)})
 		all.Go(func() {
-			if _, err := k.Authenticate(ctx, authenticate.Request{Token: unbound, Cluster: "hanging"}); !errors.Is(err, authenticate.ErrUnavailable) {
+			if _, err := k.Authenticate(ctx, authenticate.Request{Token: text, Cluster: "hanging"}); !errors.Is(err, authenticate.ErrUnavailable) {
 				t.Errorf("%v", err)
 			}
 		})
@@ -196,6 +199,92 @@ func TestHangingClusterHoldsUpNoOther(t *testing.T) {
 	leave()
 	close(release)
 	all.Wait()
+}
+
+// TestReviewsOfOneAccount checks that an account whose tokens wait for reviews that hang, however many they are, has a
+// tenth of the reviews, so that the token of another account is reviewed at once; and that tokens whose signature is
+// not verified are those of their address, whatever account they name.
+func TestReviewsOfOneAccount(t *testing.T) {
+	for what, known := range map[string]bool{"verified": true, "not verified": false} {
+		t.Run(what, func(t *testing.T) {
+			i := newIssuer(t, "k1")
+			c := newCluster(i)
+			if !known {
+				c.keys = authenticate.NewKeySet(func(context.Context) ([]byte, error) { return nil, errors.New("forbidden") }, time.Now)
+			}
+			flood, other := netip.MustParseAddrPort("10.0.0.1:1"), netip.MustParseAddrPort("10.0.0.2:1")
+			if known {
+				other = flood // the account is what differs
+			}
+			good := i.token(t, map[string]any{"kubernetes.io": nil})
+			release := make(chan struct{})
+			var hanging, most atomic.Int64
+			c.review = func(text string) (authenticate.Review, error) {
+				if text == good {
+					return authenticate.Review{Authenticated: true, Username: "system:serviceaccount:a:web", Audiences: []string{"istio-ca"}}, nil
+				}
+				most.Store(max(most.Load(), hanging.Add(1)))
+				<-release
+				hanging.Add(-1)
+				return authenticate.Review{}, errors.New("timeout")
+			}
+			k := kubernetes(c)
+			var all sync.WaitGroup
+			for n := range 40 {
+				sub := "system:serviceaccount:a:flood"
+				if !known {
+					sub += fmt.Sprint(n)
+				}
+				text := i.token(t, map[string]any{"kubernetes.io": nil, "sub": sub, "jti": fmt.Sprint(n)})
+				all.Go(func() {
+					if _, err := k.Authenticate(t.Context(), authenticate.Request{Token: text, Address: flood}); !errors.Is(err, authenticate.ErrUnavailable) {
+						t.Errorf("%v", err)
+					}
+				})
+			}
+			for hanging.Load() < 5 {
+				time.Sleep(time.Millisecond)
+			}
+			if p, err := k.Authenticate(t.Context(), authenticate.Request{Token: good, Address: other}); err != nil || p.ID != web {
+				t.Errorf("%+v, %v", p, err)
+			}
+			close(release)
+			all.Wait()
+			if n := most.Load(); n > 5 {
+				t.Errorf("%d reviews of one account at a time", n)
+			}
+		})
+	}
+}
+
+// TestRechecksOfOneAccount checks that while the reviews of one account's verified tokens hang, the verified token of
+// another account is reviewed too.
+func TestRechecksOfOneAccount(t *testing.T) {
+	i := newIssuer(t, "k1")
+	c := newCluster(i)
+	c.pods["a/flood-0"] = authenticate.Pod{UID: "3", ServiceAccount: "flood"}
+	release, reviewed := make(chan struct{}), make(chan string, 100)
+	c.review = func(text string) (authenticate.Review, error) {
+		reviewed <- text
+		<-release
+		return authenticate.Review{}, errors.New("timeout")
+	}
+	k := kubernetes(c)
+	for n := range 10 {
+		text := i.token(t, map[string]any{"sub": "system:serviceaccount:a:flood", "jti": fmt.Sprint(n), "kubernetes.io": map[string]any{"pod": map[string]any{"name": "flood-0", "uid": "3"}}})
+		if _, err := k.Authenticate(t.Context(), authenticate.Request{Token: text}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-reviewed
+	good := i.token(t, nil)
+	if _, err := k.Authenticate(t.Context(), authenticate.Request{Token: good}); err != nil {
+		t.Fatal(err)
+	}
+	if text := <-reviewed; text != good {
+		t.Error("another token of the same account is reviewed")
+	}
+	close(release)
 }
 
 // TestPodGoesAfterAReview: a token that only the API server can judge is not good any more once its pod is gone, though

@@ -12,7 +12,6 @@ import (
 
 	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/identity"
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/api/quota"
 	"github.com/istiod-lite/istiod-lite/citadel/authenticate"
 	"github.com/istiod-lite/istiod-lite/citadel/ca"
 )
@@ -39,7 +39,9 @@ type Options struct {
 	// shows. Nil: every caller may.
 	Renew func(caller identity.Peer) error
 
-	AtOnce      int           // certificates that are made at once; more wait. 0: a few for each core
+	// AtOnce is how many certificates are made at a time; 0 is a few for each core. Callers with more to be made take
+	// turns, and each has at most its share of them, which is that of quota.Share.
+	AtOnce      int
 	PerIdentity rate.Limit    // certificates a second of one identity, or of one of its pods; 0 is no limit
 	Burst       int           // of the same at once
 	Limits      limits.Limits // zero is the default
@@ -51,7 +53,7 @@ type Options struct {
 type Server struct {
 	o       Options
 	metrics metrics
-	signing *semaphore.Weighted
+	signing *quota.Slots[identity.ID] // by caller
 	rates   *lru.Cache[requester, *rate.Limiter]
 }
 
@@ -69,7 +71,7 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	atOnce := cmp.Or(o.AtOnce, o.Limits.Signings*runtime.GOMAXPROCS(0))
-	return &Server{o: o, metrics: m, rates: rates, signing: semaphore.NewWeighted(int64(atOnce))}, nil
+	return &Server{o: o, metrics: m, rates: rates, signing: quota.NewSlots[identity.ID](atOnce, quota.Share(atOnce))}, nil
 }
 
 // Register registers the service at a gRPC server. It is registered as a stream of one message each way, which is the
@@ -134,10 +136,11 @@ func (s *Server) create(ctx context.Context, caller identity.Peer, r *authv1.Ist
 	if err != nil {
 		return nil, s.failed(caller, "TTL", status.Error(codes.InvalidArgument, err.Error()))
 	}
-	if err := s.signing.Acquire(ctx, 1); err != nil {
+	leave, err := s.signing.Take(ctx, caller.ID)
+	if err != nil {
 		return nil, status.FromContextError(err).Err()
 	}
-	defer s.signing.Release(1)
+	defer leave()
 	signer := r.GetMetadata().GetFields()[certSigner].GetStringValue()
 	out, err := s.o.Issuer.Issue(ctx, ca.Request{ID: id, CSR: []byte(r.GetCsr()), TTL: ttl, Signer: signer})
 	switch {

@@ -287,6 +287,49 @@ func TestFlood(t *testing.T) {
 	}
 }
 
+// slow is an issuer whose certificates for one account take until release is closed.
+type slow struct {
+	release   chan struct{}
+	now, most atomic.Int64
+}
+
+func (s *slow) Issue(_ context.Context, q ca.Request) (*ca.Issued, error) {
+	if q.ID.ServiceAccount == "flood" {
+		s.most.Store(max(s.most.Load(), s.now.Add(1)))
+		<-s.release
+		s.now.Add(-1)
+	}
+	return &ca.Issued{Chain: [][]byte{[]byte("certificate")}}, nil
+}
+
+// TestSigningsOfOneIdentity checks that of the certificates that are made at a time one identity has a tenth, however
+// many it waits for, so that another identity is issued one at once.
+func TestSigningsOfOneIdentity(t *testing.T) {
+	issuer := &slow{release: make(chan struct{})}
+	client, _, _ := serve(t, func(o *server.Options) { o.Issuer, o.AtOnce = issuer, 20 })
+	var all sync.WaitGroup
+	for range 60 {
+		all.Go(func() {
+			if _, err := client.CreateCertificate(as(t, "good-flood"), &authv1.IstioCertificateRequest{Csr: "x"}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	for issuer.now.Load() < 2 {
+		time.Sleep(time.Millisecond)
+	}
+	for range 3 {
+		if _, err := client.CreateCertificate(as(t, "good-web"), &authv1.IstioCertificateRequest{Csr: "x"}); err != nil {
+			t.Error(err)
+		}
+	}
+	close(issuer.release)
+	all.Wait()
+	if n := issuer.most.Load(); n != 2 {
+		t.Errorf("%d certificates of one identity are made at a time", n)
+	}
+}
+
 // TestPodsOfOneServiceAccount start together: one that asks all the time takes nothing from the others.
 func TestPodsOfOneServiceAccount(t *testing.T) {
 	client, _, _ := serve(t, func(o *server.Options) { o.PerIdentity, o.Burst = 1e-6, 2 })

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func newWebhook(r prometheus.Registerer) http.Handler {
 	l := limits.Default()
-	return webhook.New(webhook.Options{Gate: admission.NewGate(l), Limits: l, Registerer: r})
+	return webhook.New(webhook.Options{Gate: admission.NewGate(l, nil), Limits: l, Registerer: r})
 }
 
 // ask returns what the webhook answers to a request.

@@ -53,7 +53,7 @@ func TestReviews(t *testing.T) {
 	m := mesh.Default()
 	i := injector.New(injector.Options{Mesh: func() *mesh.Config { return m }, Logger: slog.New(slog.DiscardHandler)})
 	metrics := prometheus.NewRegistry()
-	h := New(Options{Gate: admission.NewGate(limits.Default()), Injector: i, Registerer: metrics, Logger: slog.New(slog.DiscardHandler)})
+	h := New(Options{Gate: admission.NewGate(limits.Default(), nil), Injector: i, Registerer: metrics, Logger: slog.New(slog.DiscardHandler)})
 	const pod = `{"metadata":{"name":"a","annotations":{"proxy.istio.io/config":"nope: 1"}},"spec":{"containers":[{"name":"app","image":"x"}]}}`
 
 	if _, r := post(t, h, "/inject", "v1", "Pod", pod); r.Allowed || !strings.Contains(r.Result.Message, "there are no templates") {

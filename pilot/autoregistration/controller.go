@@ -85,7 +85,7 @@ var _ xds.Connections = (*Controller)(nil)
 
 // Bounds that nobody has a reason to tune.
 const (
-	workers = 16 // writes at a time
+	workers = 40 // writes at a time, a tenth of them in one namespace
 	// a stream waits as long for its entry to be written, and longer while others' are
 	entryTimeout = 5 * time.Second
 	healthLeast  = time.Second // between two writes of one entry's health

@@ -4,11 +4,14 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/istiod-lite/istiod-lite/api/quota"
 )
 
-// turns hands entries to workers, one namespace after the other. A namespace is given no more workers than it leaves
-// free, half of them at most: where its writes hang, behind a webhook that does not answer, others are still written.
+// turns hands entries to workers, one namespace after the other. A namespace has a tenth of the workers at most: where
+// its writes hang, behind a webhook that does not answer, the entries of others are still written.
 type turns struct {
+	each    int // workers of one namespace at a time
 	mu      sync.Mutex
 	changed *sync.Cond
 	closed  bool
@@ -19,7 +22,7 @@ type turns struct {
 }
 
 func newTurns(workers int) *turns {
-	t := &turns{free: workers, busy: map[string]int{}, waiting: map[string][]types.NamespacedName{}}
+	t := &turns{each: quota.Share(workers), free: workers, busy: map[string]int{}, waiting: map[string][]types.NamespacedName{}}
 	t.changed = sync.NewCond(&t.mu)
 	return t
 }
@@ -42,7 +45,7 @@ func (t *turns) take() (types.NamespacedName, bool) {
 	defer t.mu.Unlock()
 	for {
 		for i, ns := range t.order {
-			if t.busy[ns] >= t.free {
+			if t.free == 0 || t.busy[ns] >= t.each {
 				continue
 			}
 			key := t.waiting[ns][0]

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"net/netip"
 	"slices"
 	"sync"
 
@@ -19,6 +20,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/galley/webhook"
 	injecting "github.com/istiod-lite/istiod-lite/injector/webhook"
 	"github.com/istiod-lite/istiod-lite/pilot/leader"
+	"github.com/istiod-lite/istiod-lite/registry"
 )
 
 // Webhooks are options of the webhooks' configurations in the cluster.
@@ -140,7 +142,7 @@ func (s *Server) leadWebhooks(ctx context.Context, c *controller.Controller, lea
 
 // mountWebhooks adds the webhooks to a mux. They share a Gate, which bounds what they cost together.
 func (s *Server) mountWebhooks(mux *http.ServeMux) {
-	gate := admission.NewGate(s.o.Limits)
+	gate := admission.NewGate(s.o.Limits, s.apiServers)
 	validate := webhook.New(webhook.Options{Gate: gate, Limits: s.o.Limits, Registerer: s.metrics})
 	mux.Handle(webhook.Path, validate)
 	mux.Handle(webhook.Path+"/", validate)
@@ -150,6 +152,22 @@ func (s *Server) mountWebhooks(mux *http.ServeMux) {
 	inject := injecting.New(injecting.Options{Gate: gate, Injector: s.injection.injector, Registerer: s.metrics, Logger: s.o.Logger.With("scope", "injection")})
 	mux.Handle(injecting.Path, inject)
 	mux.Handle(injecting.Path+"/", inject)
+}
+
+// apiServers returns the addresses of API servers: the endpoints of the Service that each API server keeps for itself.
+// They are not known before the first Snapshot, or where the namespace of that Service is not read.
+func (s *Server) apiServers() (all []netip.Addr) {
+	snap := s.world.Snapshot()
+	if snap == nil {
+		return nil
+	}
+	key := registry.ServiceKey{Namespace: "default", Host: "kubernetes.default.svc." + snap.Domain}
+	for _, e := range snap.Endpoints(key).List {
+		if a, err := netip.ParseAddr(e.Address); err == nil {
+			all = append(all, a.Unmap())
+		}
+	}
+	return all
 }
 
 // listenHTTPS opens the port of the webhooks, once the server has a certificate. Without one it does not listen.

@@ -17,6 +17,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/api/quota"
 	"github.com/istiod-lite/istiod-lite/pilot/authorize"
 	"github.com/istiod-lite/istiod-lite/pilot/pushes"
 	"github.com/istiod-lite/istiod-lite/pilot/scope"
@@ -57,9 +58,9 @@ type Options struct {
 type API struct {
 	o     Options
 	pages []page
-	slots chan struct{} // one for each request over HTTP that may be answered at a time
+	slots *quota.Slots[identity.Holder] // for the requests over HTTP that are answered
 
-	watchers chan struct{} // one for each request over HTTP that may wait at a time
+	watchers *quota.Slots[identity.Holder] // for the requests over HTTP that wait for a push
 	closing  context.Context
 	close    context.CancelFunc
 }
@@ -76,7 +77,11 @@ func New(o Options) *API {
 	if o.Authorizer == nil {
 		o.Authorizer = authorize.New(authorize.Options{})
 	}
-	a := &API{o: o, slots: make(chan struct{}, o.Limits.DebugRequests), watchers: make(chan struct{}, maxWatchers)}
+	most := o.Limits.DebugRequests
+	a := &API{
+		o: o, slots: quota.NewSlots[identity.Holder](most, quota.Share(most)),
+		watchers: quota.NewSlots[identity.Holder](maxWatchers, quota.Share(maxWatchers)),
+	}
 	a.closing, a.close = context.WithCancel(context.Background())
 	none := func(url.Values) (any, error) { return []struct{}{}, nil }
 	a.pages = []page{
@@ -145,17 +150,6 @@ func truth(query url.Values, name string) (bool, error) {
 
 // Close answers the requests that wait, so that they hold up no stop.
 func (a *API) Close() { a.close() }
-
-// begin takes one of the slots for requests over HTTP that are answered at a time; package xds bounds all others. It
-// returns what gives it back, and reports whether there was one.
-func (a *API) begin() (done func(), ok bool) {
-	select {
-	case a.slots <- struct{}{}:
-		return func() { <-a.slots }, true
-	default:
-		return nil, false
-	}
-}
 
 // plain is an answer that is text, and no JSON: that of a page which does something.
 type plain string

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -424,7 +425,9 @@ func TestWaitingRequestsAreBounded(t *testing.T) {
 		t.Errorf("%d %s", code, body)
 	}
 	for range maxWatchers {
-		a.watchers <- struct{}{}
+		if a.watchers.Try(identity.Holder{}) == nil {
+			t.Fatal("there are fewer")
+		}
 	}
 	if code, body := get(t, a, "/debug/pushes?watch", here); code != http.StatusTooManyRequests {
 		t.Errorf("one more waits: %d %s", code, body)
@@ -458,6 +461,55 @@ func TestConcurrentRequestsAreBounded(t *testing.T) {
 	for range a.o.Limits.DebugRequests {
 		if code := <-done; code != http.StatusOK {
 			t.Errorf("got %d", code)
+		}
+	}
+}
+
+// TestDebugOfOneIdentity checks that an identity has one request for a page answered at a time, and a tenth of the
+// requests that wait for a push, while another identity is answered.
+func TestDebugOfOneIdentity(t *testing.T) {
+	a, _ := testAPI(t)
+	a.o.Authorizer = authorize.New(authorize.Options{SystemNamespace: "istio-system"})
+	a.o.Authenticate = func(_ context.Context, address netip.AddrPort, token string) (identity.Peer, error) {
+		return identity.Peer{Address: address, Proof: identity.Token, ID: identity.ID{TrustDomain: "cluster.local", Namespace: "istio-system", ServiceAccount: token}}, nil
+	}
+	a.o.Pushes = pushes.New(pushes.Options{})
+	ask := func(account, target string) int {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://istiod.istio-system:15014"+target, nil)
+		r.RemoteAddr = "10.0.0.9:1"
+		r.Header.Set("Authorization", "Bearer "+account)
+		w := httptest.NewRecorder()
+		a.Handler().ServeHTTP(w, r)
+		return w.Code
+	}
+	entered, release := make(chan struct{}, 1), make(chan struct{})
+	i := slices.IndexFunc(a.pages, func(p page) bool { return p.name == "list" })
+	a.pages[i].answer = func(url.Values) (any, error) {
+		entered <- struct{}{}
+		<-release
+		return nil, nil
+	}
+	var all sync.WaitGroup
+	all.Go(func() {
+		if code := ask("flood", "/debug/list"); code != http.StatusOK {
+			t.Errorf("the first page: %d", code)
+		}
+	})
+	<-entered
+	for account, want := range map[string]int{"flood": http.StatusTooManyRequests, "web": http.StatusOK} {
+		if code := ask(account, "/debug/syncz"); code != want {
+			t.Errorf("another page for %s: %d", account, code)
+		}
+	}
+	close(release)
+	flood := identity.Holder{ID: identity.ID{TrustDomain: "cluster.local", Namespace: "istio-system", ServiceAccount: "flood"}}
+	for a.watchers.Try(flood) != nil {
+	}
+	all.Wait()
+	a.Close() // none waits longer than it has to
+	for account, want := range map[string]int{"flood": http.StatusTooManyRequests, "web": http.StatusOK} {
+		if code := ask(account, "/debug/pushes?watch"); code != want {
+			t.Errorf("%s waits for a push: %d", account, code)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package debug
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -31,13 +32,23 @@ func (a *API) Handler() http.Handler {
 		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		query, err := a.admit(r)
+		query, peer, err := a.admit(r)
 		if refused(w, err) {
 			return
 		}
 		r.URL.RawQuery = query.Encode()
-		mux.ServeHTTP(w, r)
+		holder, _ := peer.Holder()
+		mux.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), holderKey{}, holder)))
 	})
+}
+
+// holderKey is the key of the sender of a request in its context, as an identity.Holder.
+type holderKey struct{}
+
+// holderOf returns the sender of a request that was admitted. It is zero for a peer of this host, which has no bound.
+func holderOf(r *http.Request) identity.Holder {
+	h, _ := r.Context().Value(holderKey{}).(identity.Holder)
+	return h
 }
 
 // Guard has next serve those alone that may read every debug page.
@@ -53,8 +64,8 @@ func (a *API) Guard(next http.Handler) http.Handler {
 	})
 }
 
-// errNobody is the error of a request whose sender is not known.
-var errNobody = errors.New("authentication required")
+// errUnauthenticated is the error of a request whose sender is not known.
+var errUnauthenticated = errors.New("authentication required")
 
 // errOrigin is the error of a request that a browser makes for a page of another origin, and that changes something.
 var errOrigin = &authorize.Denied{Message: "a web page of another origin may not change anything here"}
@@ -68,14 +79,14 @@ func (a *API) sender(r *http.Request) (identity.Peer, error) {
 	if ok && strings.EqualFold(scheme, "Bearer") && a.o.Authenticate != nil {
 		peer, err := a.o.Authenticate(r.Context(), address, token)
 		if err != nil || !peer.Proved() {
-			return peer, errNobody // without a reason, which is no business of somebody unknown
+			return peer, errUnauthenticated // without the reason, which an unknown sender is not told
 		}
 		return peer, nil
 	}
 	peer := identity.Peer{Address: address}
 	switch {
 	case !peer.OnHost() || !safe.NotRebound(r.Host):
-		return peer, errNobody
+		return peer, errUnauthenticated
 	case changes(r) && safe.CrossOrigin(r):
 		return peer, errOrigin
 	}
@@ -88,25 +99,24 @@ func changes(r *http.Request) bool {
 	return r.Method != http.MethodGet || name == "adsz" && r.URL.Query().Has("push") || name == "force_disconnect" || strings.HasPrefix(name, "pprof/")
 }
 
-// admit returns an error unless the sender of a request may read the page that it is for. It returns the query, in
-// which a proxy is named by its stream, so that the same one is answered about.
-func (a *API) admit(r *http.Request) (url.Values, error) {
-	query := r.URL.Query()
-	peer, err := a.sender(r)
-	if err != nil {
-		return query, err
+// admit returns an error unless the sender of a request, peer, may read the page that the request is for. In the query
+// a proxy is named by its stream, so that the page and the permission are about the same one.
+func (a *API) admit(r *http.Request) (query url.Values, peer identity.Peer, err error) {
+	query = r.URL.Query()
+	if peer, err = a.sender(r); err != nil {
+		return query, peer, err
 	}
 	about := authorize.Page{Name: strings.Trim(strings.TrimPrefix(r.URL.Path, "/debug"), "/")}
 	// One who may not read such a page about any proxy costs no look at the streams.
 	if err := a.o.Authorizer.Debug(peer, authorize.Page{Name: about.Name, Namespace: peer.ID.Namespace}); err != nil {
-		return query, err
+		return query, peer, err
 	}
 	if query.Has("proxyID") {
 		if c, err := a.proxy(query); err == nil {
 			about.Namespace, query["proxyID"] = c.Proxy.Namespace, []string{c.ID}
 		}
 	}
-	return query, a.o.Authorizer.Debug(peer, about)
+	return query, peer, a.o.Authorizer.Debug(peer, about)
 }
 
 // refused answers a request that was not admitted, and reports whether it was.
@@ -127,8 +137,8 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request) {
 	if !a.await(w, r) {
 		return
 	}
-	done, ok := a.begin()
-	if !ok {
+	done := a.slots.Try(holderOf(r))
+	if done == nil {
 		tooMany(w, "too many debug requests at a time")
 		return
 	}

@@ -58,13 +58,12 @@ func (a *API) await(w http.ResponseWriter, r *http.Request) bool {
 		http.Error(w, err.Error(), statusOf(err))
 		return false
 	}
-	select {
-	case a.watchers <- struct{}{}:
-	default:
+	done := a.watchers.Try(holderOf(r))
+	if done == nil {
 		tooMany(w, "too many requests wait for pushes")
 		return false
 	}
-	defer func() { <-a.watchers }()
+	defer done()
 	ctx, cancel := context.WithTimeout(r.Context(), watchTime)
 	defer cancel()
 	defer context.AfterFunc(a.closing, cancel)()

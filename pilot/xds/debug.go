@@ -1,6 +1,7 @@
 package xds
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"time"
@@ -94,9 +95,9 @@ func (c *conn) answerDebug(r *wire.Request, last string) (nonce string, err erro
 	if r.Names.Names != nil {
 		names = r.Names.Names.All()
 	}
-	done, ok := s.beginDebug(c.peer)
-	if !ok {
-		return last, status.Error(codes.ResourceExhausted, "earlier debug pages have not been read yet")
+	done, err := c.beginDebug()
+	if err != nil {
+		return last, err
 	}
 	defer done()
 	pages, err := s.debug(c.peer, r.TypeURL, names)
@@ -118,28 +119,16 @@ func (c *conn) answerDebug(r *wire.Request, last string) (nonce string, err erro
 	return debugNonce, c.stream.SendMsg(m)
 }
 
-// beginDebug counts an answer to a peer, by its ID or else its address. It returns what counts it off, and reports
-// whether the answer may be made.
-func (s *Server) beginDebug(peer identity.Peer) (done func(), ok bool) {
-	to := peer.Address.Addr().String()
-	if peer.Proved() {
-		to = peer.ID.String()
+// beginDebug waits until an answer may be made, until done is called. The error is a gRPC status: the answers before
+// have not been read in time.
+func (c *conn) beginDebug() (done func(), err error) {
+	holder, _ := c.peer.Holder()
+	ctx, cancel := context.WithTimeout(c.stream.Context(), c.server.limits.DebugWait)
+	defer cancel()
+	if done, err = c.server.debugging.Take(ctx, holder); err != nil {
+		return nil, status.Error(codes.ResourceExhausted, "earlier debug pages have not been read yet")
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.debugging.all >= s.limits.DebugAnswers || s.debugging.to[to] >= s.limits.DebugAnswersEach {
-		return nil, false
-	}
-	s.debugging.all++
-	s.debugging.to[to]++
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.debugging.all--
-		if s.debugging.to[to]--; s.debugging.to[to] == 0 {
-			delete(s.debugging.to, to)
-		}
-	}, true
+	return done, nil
 }
 
 // debugResponse returns a response without a nonce that matters: nobody is sent a page again.

@@ -126,6 +126,7 @@ type Server struct {
 	slots       chan struct{}                                // one taken by each translation; senders on a channel are served in order
 	urgentSlot  chan struct{}                                // one more, for urgent streams
 	turns       *quota.Table[identity.Holder, chan struct{}] // of each identity or address, one taken by each of its streams that waits for a slot or has one
+	debugging   *quota.Slots[identity.Holder]                // for answers to tools that are made or have not been read
 	admission   *admission
 	listeners   *accepted
 	numbers     atomic.Uint64
@@ -141,11 +142,6 @@ type Server struct {
 	// those that cannot start without certificates, with a cluster that wants them
 	waiting map[*conn]string
 	closed  bool
-	// answers to tools that are on their way, of all peers and by peer
-	debugging struct {
-		all int
-		to  map[string]int
-	}
 }
 
 // New makes a Server that answers Unavailable until the first Publish.
@@ -184,7 +180,6 @@ func New(o Options) *Server {
 		waiting:     map[*conn]string{},
 		closing:     make(chan struct{}),
 	}
-	s.debugging.to = map[string]int{}
 	if s.objects == nil {
 		s.objects = o.Translator
 	}
@@ -202,6 +197,7 @@ func New(o Options) *Server {
 	}
 	s.slots, s.urgentSlot = make(chan struct{}, o.Translations), make(chan struct{}, 1)
 	s.turns = quota.NewTable[identity.Holder](func() chan struct{} { return make(chan struct{}, o.Translations+1) })
+	s.debugging = quota.NewSlots[identity.Holder](s.limits.DebugAnswers, quota.Share(s.limits.DebugAnswers))
 	s.metrics.groups(func() int {
 		s.mu.Lock()
 		defer s.mu.Unlock()

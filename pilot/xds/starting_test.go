@@ -13,10 +13,12 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/istiod-lite/istiod-lite/api/identity"
+	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/pilot/authorize"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/xdstest"
@@ -205,35 +207,52 @@ func TestDebugPagesAfterARevocation(t *testing.T) {
 	}
 }
 
-// TestDebugPagesThatNobodyReads: a tool that does not read what it asked for is answered no more than a few times.
-func TestDebugPagesThatNobodyReads(t *testing.T) {
-	made := make(chan struct{}, 100)
-	gate := make(chan struct{})
-	r := newRig(t, func(o *Options) {
-		o.Debug = func(identity.Peer, string, []string) ([]*anypb.Any, error) {
-			made <- struct{}{}
-			<-gate
+// TestDebugAnswersOfOneIdentity checks that an identity whose pages are made, or are not read, has one answer of all at
+// a time and is refused another one after a while, that another identity is answered meanwhile, and that there is room
+// again when the page has been read.
+func TestDebugAnswersOfOneIdentity(t *testing.T) {
+	made, gate := make(chan string, 100), make(chan struct{})
+	r := newRig(t, accounts(1000), func(o *Options) {
+		o.Limits = limits.Default()
+		o.Limits.DebugWait = 50 * time.Millisecond
+		o.Debug = func(p identity.Peer, _ string, _ []string) ([]*anypb.Any, error) {
+			made <- p.ID.ServiceAccount
+			if p.ID.ServiceAccount == "flood" {
+				<-gate
+			}
 			return nil, nil
 		}
 	})
 	open := sync.OnceFunc(func() { close(gate) })
 	t.Cleanup(open)
 	r.publish(true, "cds a=1")
-	for range r.server.limits.DebugAnswersEach {
-		r.silent().send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: "istio.io/debug/syncz"})
+	ask := func(account string) discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesClient {
+		t.Helper()
+		stream, err := r.dial().DeltaAggregatedResources(metadata.AppendToOutgoingContext(t.Context(), "account", account))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: xdstest.Node("tool.a"), TypeUrl: "istio.io/debug/syncz"}) // Recv says whether it has ended
+		return stream
+	}
+	first := ask("flood")
+	<-made
+	for range 3 {
+		if _, err := ask("flood").Recv(); status.Code(err) != codes.ResourceExhausted {
+			t.Errorf("one more page for the identity: %v", err)
+		}
+		if _, err := ask("web").Recv(); err != nil {
+			t.Errorf("a page for another identity: %v", err)
+		}
 		<-made
 	}
-	c := r.silent()
-	c.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: "istio.io/debug/syncz"})
-	if _, err := c.stream.Recv(); status.Code(err) != codes.ResourceExhausted {
-		t.Errorf("the stream ends with %v", err)
-	}
 	open()
-	eventually(t, "they are counted off", func() bool {
-		r.server.mu.Lock()
-		defer r.server.mu.Unlock()
-		return r.server.debugging.all == 0 && len(r.server.debugging.to) == 0
-	})
+	if _, err := first.Recv(); err != nil {
+		t.Error(err)
+	}
+	if _, err := ask("flood").Recv(); err != nil {
+		t.Errorf("after the page was read: %v", err)
+	}
 }
 
 // TestUnknownTypesAreIgnored: a proxy that asks for a type that nobody serves goes on.

@@ -1,0 +1,139 @@
+package quota
+
+import (
+	"container/list"
+	"context"
+	"slices"
+	"sync"
+)
+
+// Slots are what work of all holders takes one of while it is done, such as the requests to a server that may be open
+// at a time. Holders that wait take turns: however much work of one holder waits, the work of another one goes on
+// after the next one that ends.
+type Slots[K comparable] struct {
+	each int // slots of one holder at a time
+
+	mu      sync.Mutex
+	free    int
+	held    map[K]int
+	waiting map[K]*list.List // of chan struct{}, each closed when it has got a slot, oldest first
+	order   []K              // the holders in waiting, the next one first
+}
+
+// NewSlots returns a number of Slots of which each holder may have some at a time. Both are at least one. The zero
+// holder, which stands for peers without a bound, may have all.
+func NewSlots[K comparable](all, each int) *Slots[K] {
+	return &Slots[K]{each: max(1, each), free: max(1, all), held: map[K]int{}, waiting: map[K]*list.List{}}
+}
+
+// Take waits for a slot for a holder, until leave is called. leave must be called once. The error is that of ctx.
+func (s *Slots[K]) Take(ctx context.Context, k K) (leave func(), err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	got, place := s.enter(k)
+	select {
+	case <-got:
+	case <-ctx.Done():
+	}
+	if err := ctx.Err(); err != nil {
+		s.leave(k, got, place)
+		return nil, err
+	}
+	return func() { s.release(k) }, nil
+}
+
+// enter adds work of a holder to what waits, and hands out the slots that are free.
+func (s *Slots[K]) enter(k K) (got chan struct{}, place *list.Element) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.waiting[k] == nil {
+		s.waiting[k] = list.New()
+		s.order = append(s.order, k)
+	}
+	got = make(chan struct{})
+	place = s.waiting[k].PushBack(got)
+	s.grant()
+	return got, place
+}
+
+// leave removes work from what waits, or gives back the slot that it has got.
+func (s *Slots[K]) leave(k K, got chan struct{}, place *list.Element) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case <-got:
+		s.put(k)
+		return
+	default:
+	}
+	if s.waiting[k].Remove(place); s.waiting[k].Len() == 0 {
+		delete(s.waiting, k)
+		s.order = slices.DeleteFunc(s.order, func(o K) bool { return o == k })
+	}
+}
+
+func (s *Slots[K]) release(k K) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.put(k)
+}
+
+// put gives back a slot of a holder, and hands it out again. mu is held.
+func (s *Slots[K]) put(k K) {
+	s.free++
+	if s.held[k]--; s.held[k] == 0 {
+		delete(s.held, k)
+	}
+	s.grant()
+}
+
+// grant hands out free slots, one to each holder that waits and may have one more, in turn. mu is held.
+func (s *Slots[K]) grant() {
+	for s.free > 0 {
+		i := slices.IndexFunc(s.order, s.may)
+		if i < 0 {
+			return
+		}
+		k := s.order[i]
+		s.order = slices.Delete(s.order, i, i+1)
+		w := s.waiting[k]
+		close(w.Remove(w.Front()).(chan struct{}))
+		s.free--
+		s.held[k]++
+		if w.Len() > 0 {
+			s.order = append(s.order, k)
+		} else {
+			delete(s.waiting, k)
+		}
+	}
+}
+
+// may reports whether a holder may have one more slot. mu is held.
+func (s *Slots[K]) may(k K) bool {
+	var unbounded K
+	return k == unbounded || s.held[k] < s.each
+}
+
+// Try takes a slot for a holder, until leave is called, if one is free that the holder may have and for which nothing
+// waits. leave must be called once. It is nil if there is none.
+func (s *Slots[K]) Try(k K) (leave func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.free == 0 || !s.may(k) {
+		return nil
+	}
+	s.free--
+	s.held[k]++
+	return func() { s.release(k) }
+}
+
+// Waiting returns how much work waits for a slot.
+func (s *Slots[K]) Waiting() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, w := range s.waiting {
+		n += w.Len()
+	}
+	return n
+}
