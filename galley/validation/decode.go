@@ -65,9 +65,9 @@ type Document struct {
 	// or if nothing can be read.
 	read *kinds.Object
 
-	// Security reports whether the document is, or is most likely meant to be, of a security kind: one whose absence
-	// would open what it closes.
-	Security bool
+	// Vital reports whether a server must not start with the document as it is if a finding is an error: it is of a
+	// security kind, or may be an object that restricts something, and it is not known which.
+	Vital bool
 
 	Line, Column int // where it begins
 
@@ -85,7 +85,7 @@ func (r Rules) Decode(file string, data []byte) Result {
 	if p, why, fix := unreadable(l, data); why != "" {
 		return broken(file, p, "Limit", why, fix)
 	}
-	d := &decoder{limits: l, file: file, schemas: r.Schemas, review: r.Review, namespace: cmp.Or(r.Namespace, metav1.NamespaceDefault)}
+	d := &decoder{limits: l, file: file, schemas: r.Schemas, review: r.Review, namespace: cmp.Or(r.Namespace, metav1.NamespaceDefault), vital: r.Vital}
 	d.tree = treeBuilder{maxDepth: l.YAMLDepth, budget: fileValues(len(data)), open: map[*yaml.Node]bool{}}
 	docs := yaml.NewDecoder(bytes.NewReader(data))
 	for count := 1; ; count++ {
@@ -191,6 +191,7 @@ type decoder struct {
 	schemas   *schema.Set
 	file      string
 	namespace string // of objects that do not say theirs
+	vital     []*kinds.Kind
 	tree      treeBuilder
 	documents []Document
 	templates []Template
@@ -207,10 +208,16 @@ func (d *decoder) document(root *yaml.Node) {
 	d.tree.report = f.errorAt
 	n := d.tree.build(root, "", 1)
 	if d.tree.dead {
-		d.documents = append(d.documents, Document{Findings: f.finish(""), Security: mentionsSecurity(root), Line: root.Line, Column: root.Column})
+		d.documents = append(d.documents, Document{Findings: f.finish(""), Vital: d.topRestricts(root), Line: root.Line, Column: root.Column})
 		return
 	}
+	before := len(d.documents)
 	d.content(n, f)
+	if slices.ContainsFunc(f.list, func(d diag.Diagnostic) bool {
+		return d.Code == "DuplicateKey" && (d.Field == "apiVersion" || d.Field == "kind")
+	}) { // two objects without a separator, and the second one is not known
+		d.documents = append(d.documents[:before], Document{Findings: f.finish(""), Vital: d.topRestricts(root), Line: root.Line, Column: root.Column})
+	}
 }
 
 // content decodes a document, or an item of a List: a List of its own, or an object.
@@ -235,8 +242,8 @@ func (d *decoder) list(n *node, f *findings) {
 		}
 	}
 	if f.failed() {
-		security := items != nil && slices.ContainsFunc(items.items, holdsSecurity)
-		d.documents = append(d.documents, Document{Findings: f.finish(""), Security: security, Line: n.line, Column: n.col})
+		vital := items != nil && (items.cutOff() || d.namesRestricting(items))
+		d.documents = append(d.documents, Document{Findings: f.finish(""), Vital: vital, Line: n.line, Column: n.col})
 		return
 	}
 	for _, item := range items.items {
@@ -244,20 +251,21 @@ func (d *decoder) list(n *node, f *findings) {
 	}
 }
 
-// holdsSecurity reports whether an item of a List is of a security kind, but for a typing mistake, or a List that holds
-// one, or whether it may be cut off before its kind.
-func holdsSecurity(n *node) bool {
-	kind := n.str("kind")
-	items := n.get("items")
-	return kind == "" && n.cutOff() || securityKind(kind) || kind == "List" && items != nil && slices.ContainsFunc(items.items, holdsSecurity)
-}
-
-// mentionsSecurity reports whether a document that could not be looked into names a security kind at its top, or none.
-func mentionsSecurity(root *yaml.Node) bool {
+// topRestricts reports whether a document that could not be looked into names a kind that restricts something at its
+// top, or none.
+func (d *decoder) topRestricts(root *yaml.Node) bool {
+	named := false
 	for i := 0; i+1 < len(root.Content); i += 2 {
-		if root.Content[i].Value == "kind" {
-			return root.Content[i+1].Value == "List" || securityKind(root.Content[i+1].Value)
+		key, value := root.Content[i], root.Content[i+1]
+		if value.Alias != nil {
+			value = value.Alias
+		}
+		if key.Value == "kind" {
+			if value.Value == "List" || restrictingKind(value.Value, d.vital...) {
+				return true
+			}
+			named = true
 		}
 	}
-	return true // its kind is not known
+	return !named // its kind is not known
 }

@@ -2,6 +2,7 @@ package validation
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -228,7 +229,7 @@ items:
   - {kind: PeerAuthentication}
   item: []
 `, "13:3 UnknownField item")
-	if d := r.Documents; len(d) != 2 || d[0].Object == nil || d[0].Object.Name != "b" || d[1].Object != nil || !d[1].Security {
+	if d := r.Documents; len(d) != 2 || d[0].Object == nil || d[0].Object.Name != "b" || d[1].Object != nil || !d[1].Vital {
 		t.Errorf("documents %+v", d)
 	}
 }
@@ -288,6 +289,7 @@ spec: {anything: goes}
 }
 
 func TestKindsThatAreNotOurs(t *testing.T) {
+	restricting := regexp.MustCompile(`security\.istio\.io|kind: (Virtual|Gateway|DestinationRule)`)
 	for text, want := range map[string]string{
 		"apiVersion: apps/v1\nkind: Deployment\n":                                    "",
 		"apiVersion: v1\nkind: ServiceAccount\n":                                     "",
@@ -336,12 +338,50 @@ func TestKindsThatAreNotOurs(t *testing.T) {
 		}
 		r := expect(t, text, list...)
 		for _, d := range r.Documents {
-			if d.Security != strings.Contains(text, "security.istio.io") {
-				t.Errorf("%q: security %v", text, d.Security)
+			if d.Vital != restricting.MatchString(text) {
+				t.Errorf("%q: vital %v", text, d.Vital)
 			}
 			if HasErrors(d.Findings) != !strings.Contains(want, "Doubtful") {
 				t.Errorf("%q: %v", text, d.Findings)
 			}
+		}
+	}
+}
+
+// A document of no known kind that may be, or hold, an object that restricts something is vital. No other is.
+func TestVitalDocuments(t *testing.T) {
+	const policy = "apiVersion: security.istio.io/v1\nkind: AuthorizationPolicy\nmetadata: {name: a}\n"
+	const service = "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {ports: [{port: 80}]}\n"
+	rules := Rules{Limits: limits.Default(), Vital: []*kinds.Kind{kinds.ConfigMap}}
+	within := func(head, text string) string {
+		return head + strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n    ") + "\n"
+	}
+	upper := strings.NewReplacer("apiVersion", "ApiVersion", "kind", "Kind", "metadata", "Metadata")
+	for text, vital := range map[string]bool{
+		service + policy:            true,
+		policy + service:            true,
+		service + service:           false,
+		service + "kind: Sidecar\n": true,
+		upper.Replace(policy):       true,
+		within("apiVersion: v1beta1\nkind: List\nitems:\n  - ", policy):   true,
+		within("apiVersion: v1beta1\nkind: List\nitems:\n  - ", service):  false,
+		within("items:\n  - ", policy):                                    true,
+		within("items:\n  - ", service):                                   false,
+		within("apiVersion: v1\nkind: List\nitems:\n    ", policy):        true,
+		within("apiVersion: v1\nkind: List\nx: 1\nitems:\n  - ", policy):  true,
+		within("apiVersion: v1\nkind: List\nx: 1\nitems:\n  - ", service): false,
+		within("|\n    ", policy):                                         true,
+		within("policies:\n    ", policy):                                 true,
+		"image: {tag: '1'}\nlistens: [80]\n":                              false,
+		"apiVersion: v1\nkind: ConfigMapList\nitems: []\n":                true,
+		"apiVersion: v1\nkind: Configmaps\nmetadata: {name: istio}\n":     true,
+		"apiVersion: v1\nkind: PodList\nitems: []\n":                      false,
+		"apiVersion: networking.istio.io/v1\nkind: Sidecar\nspec: {}\n":   true,
+		"apiVersion: telemetry.istio.io/v1\nkind: Telemetry\nspec: {}\n":  false,
+	} {
+		r := rules.Decode("a.yaml", []byte(text))
+		if len(r.Documents) != 1 || r.Documents[0].Object != nil || r.Documents[0].Key.Name != "" || r.Documents[0].Vital != vital {
+			t.Errorf("%q: %+v", text, r.Documents)
 		}
 	}
 }
@@ -442,8 +482,8 @@ func TestGroupThatWasMeant(t *testing.T) {
 		if list := r.Findings(); len(list) != 1 || list[0].Fix != want {
 			t.Errorf("%s: %v, want %s", written, list, want)
 		}
-		if security := strings.Contains(want, "security."); r.Documents[0].Security != security {
-			t.Errorf("%s: security %t", written, !security)
+		if !r.Documents[0].Vital {
+			t.Errorf("%s: not vital", written)
 		}
 	}
 }

@@ -20,6 +20,8 @@ type Rules struct {
 	Schemas *schema.Set // the CustomResourceDefinitions; nil: they are not asked
 
 	Namespace string // of objects that do not say theirs; empty is "default"
+
+	Vital []*kinds.Kind // kinds without whose objects a server must not start, beside the kinds that restrict something
 }
 
 // definition adds what the CustomResourceDefinition of the object's kind finds wrong with it, and nobody else has.

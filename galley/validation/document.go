@@ -20,7 +20,7 @@ import (
 
 // object decodes one object. f holds what the text itself is already blamed for.
 func (d *decoder) object(n *node, f *findings) {
-	kind, skip, security := kindOf(n, f)
+	kind, skip := kindOf(n, f)
 	if skip {
 		if t, ok := template(n, d.namespace); ok {
 			d.templates = append(d.templates, t)
@@ -28,7 +28,7 @@ func (d *decoder) object(n *node, f *findings) {
 		return
 	}
 	if kind == nil {
-		d.documents = append(d.documents, Document{Security: security, Findings: f.finish(""), Line: n.line, Column: n.col})
+		d.documents = append(d.documents, Document{Vital: d.mayRestrict(n), Findings: f.finish(""), Line: n.line, Column: n.col})
 		return
 	}
 	d.documents = append(d.documents, d.decode(kind, n, f))
@@ -38,7 +38,7 @@ func (d *decoder) object(n *node, f *findings) {
 func (d *decoder) decode(kind *kinds.Kind, n *node, f *findings) Document {
 	text := onlyErrors(f.list)
 	o := d.try(kind, n, f)
-	doc := Document{Key: o.Key, Security: kind.Security, Line: n.line, Column: n.col}
+	doc := Document{Key: o.Key, Vital: kind.Security, Line: n.line, Column: n.col}
 	if !f.failed() {
 		doc.Object = o
 	}
@@ -50,6 +50,9 @@ func (d *decoder) decode(kind *kinds.Kind, n *node, f *findings) Document {
 		return d.Severity == diag.Error && encloses("metadata", d.Field) && !(kind.Istio && oneLabel(d.Field))
 	}) {
 		doc.Key.Name = ""
+	}
+	if doc.Key.Name == "" {
+		doc.Vital = Restricts(kind)
 	}
 	if doc.Object == nil && (kind.Istio || len(units(kind)) > 0) && !d.admission() && (d.stored || doc.Key.Name != "") {
 		known := onlyErrors(f.list)
@@ -116,12 +119,11 @@ func (n *node) forget(name string) {
 	}
 }
 
-// kindOf finds the document's kind. Without one, skip tells that the document is somebody else's, and security that it
-// may be meant to be of a security kind.
-func kindOf(n *node, f *findings) (kind *kinds.Kind, skip, security bool) {
+// kindOf returns the document's kind, or nil. skip reports whether the document is of a kind that is not read here.
+func kindOf(n *node, f *findings) (kind *kinds.Kind, skip bool) {
 	if n.shape != mapping {
 		f.errorAt(n.pos, "", "WrongType", "begin the document with apiVersion and kind", "a document holds one object, found %s", n.describe())
-		return nil, false, n.cutOff()
+		return nil, false
 	}
 	apiVersion, name := n.str("apiVersion"), n.str("kind")
 	missing := false
@@ -140,10 +142,10 @@ func kindOf(n *node, f *findings) (kind *kinds.Kind, skip, security bool) {
 		group, version = "", apiVersion
 	}
 	if missing {
-		return nil, false, name == "" && n.cutOff() || group == kinds.AuthorizationPolicy.Group || securityKind(name)
+		return nil, false
 	}
 	if kind = kinds.Find(apiVersion, name); kind != nil {
-		return kind, false, kind.Security
+		return kind, false
 	}
 	var names, all, groups, versions []string
 	known := false
@@ -159,10 +161,10 @@ func kindOf(n *node, f *findings) (kind *kinds.Kind, skip, security bool) {
 	}
 	switch {
 	case strings.HasSuffix(group, ".x-k8s.io"):
-		return nil, true, false
+		return nil, true
 	case versions != nil:
 		f.errorAt(n.get("apiVersion").pos, "apiVersion", "UnknownVersion", "use one of "+strings.Join(versions, ", "), "%s has no version %q: the object is not used", name, version)
-		return nil, false, securityKind(name)
+		return nil, false
 	}
 	meant := name
 	if !known {
@@ -173,18 +175,18 @@ func kindOf(n *node, f *findings) (kind *kinds.Kind, skip, security bool) {
 			version = of.Versions[0]
 		}
 		f.errorAt(n.get("apiVersion").pos, "apiVersion", "UnknownKind", "did you mean "+of.APIVersion(version)+"?", "%s of %s is no kind that is known: the object is not used", name, apiVersion)
-		return nil, false, of.Security
+		return nil, false
 	}
 	if near := diag.Nearest(group, groups); !known && near != "" {
 		f.errorAt(n.get("apiVersion").pos, "apiVersion", "UnknownKind", diag.DidYouMean(near), "unknown API group %q: the object is not used", group)
-		return nil, false, near == kinds.AuthorizationPolicy.Group
+		return nil, false
 	}
 	shared := group == "" && version == "v1" || group == kinds.Ingress.Group // groups that have other kinds too
-	if !known || shared && diag.Nearest(name, names) == "" {
-		return nil, true, false // somebody else's
+	if !known || shared && diag.Nearest(strings.TrimSuffix(name, "List"), names) == "" {
+		return nil, true // somebody else's
 	}
 	f.errorAt(n.get("kind").pos, "kind", "UnknownKind", diag.UnknownName(name, names), "unknown kind %q of %s: the object is not used", name, apiVersion)
-	return nil, false, group == kinds.AuthorizationPolicy.Group
+	return nil, false
 }
 
 // meantKind returns the kind of that name whose group was most likely meant by another, or nil: the group is almost the
@@ -220,17 +222,6 @@ func unknownFieldFix(n *node, field string) string {
 		return fmt.Sprintf("write %s instead of %s", field, typed)
 	}
 	return "add " + field
-}
-
-// securityKind reports whether a kind's name is that of a security kind, or almost.
-func securityKind(name string) bool {
-	var names []string
-	for _, k := range kinds.All() {
-		if k.Security {
-			names = append(names, k.Name)
-		}
-	}
-	return diag.Nearest(name, names) != ""
 }
 
 // istio decodes an object whose spec is a proto message.

@@ -35,7 +35,7 @@ func Message(l limits.Limits, kind *kinds.Kind, meta Metadata, spec proto.Messag
 	}
 	if err != nil {
 		f.errorAt(pos{}, "spec", "Syntax", "", "the object cannot be read: %v", err)
-		return Document{Key: key, Security: kind.Security, Findings: withoutPosition(f.finish(key.String()))}
+		return Document{Key: key, Vital: kind.Security, Findings: withoutPosition(f.finish(key.String()))}
 	}
 	d := &decoder{limits: l, stored: true}
 	d.key(n, f, &kinds.Object{Key: kinds.Key{Kind: kind}})
@@ -92,7 +92,7 @@ func unknown(m protoreflect.Message) (found bool) {
 // spec. A security object is closed for what it selects.
 func Unreadable(l limits.Limits, kind *kinds.Kind, meta Metadata, spec proto.Message) Document {
 	meta.Labels, meta.Annotations = nil, nil // they may be what is wrong
-	doc := Document{Key: kinds.Key{Kind: kind, Namespace: meta.Namespace, Name: meta.Name}, Security: kind.Security}
+	doc := Document{Key: kinds.Key{Kind: kind, Namespace: meta.Namespace, Name: meta.Name}, Vital: kind.Security}
 	text, err := messageJSON(meta, spec)
 	if err != nil {
 		text, err = messageJSON(meta, nil)

@@ -43,7 +43,7 @@ func (d *decoder) json(kind *kinds.Kind, data []byte) Document {
 			code = "Limit"
 		}
 		f.errorAt(pos{}, "", code, "", "the object cannot be read: %v", err)
-		return Document{Key: kinds.Key{Kind: kind}, Security: kind.Security, Findings: withoutPosition(f.finish(kind.Name))}
+		return Document{Key: kinds.Key{Kind: kind}, Vital: kind.Security, Findings: withoutPosition(f.finish(kind.Name))}
 	}
 	return d.decode(kind, n, f)
 }

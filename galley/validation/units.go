@@ -51,6 +51,11 @@ const noSocket = "unix:///dev/null/unusable"
 // missing.
 func units(k *kinds.Kind) []unit { return unitsOf()[k] }
 
+// Restricts reports whether objects of a kind may close something that is open without them.
+func Restricts(k *kinds.Kind) bool {
+	return len(units(k)) > 0 && k != kinds.Telemetry && k != kinds.ProxyConfig
+}
+
 var unitsOf = sync.OnceValue(func() map[*kinds.Kind][]unit {
 	left := func(paths ...string) (list []unit) {
 		for _, p := range paths {

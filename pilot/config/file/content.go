@@ -46,7 +46,8 @@ type content struct {
 	objects   []held
 	templates []validation.Template
 	findings  []diag.Diagnostic
-	unsafe    []diag.Diagnostic // errors of the file that the first load must not pass over
+	unsafe    []diag.Diagnostic    // errors of the file that the first load must not pass over
+	hidden    map[*kinds.Kind]bool // kinds of objects that the file may hold and that cannot be read; nil is any kind
 
 	// While the file is waited for, and else zero.
 	doubt      stamp     // the last look at it
@@ -158,7 +159,7 @@ func (s *Source) update(root *os.Root, c *content, e entry) time.Duration {
 			Severity: diag.Error, Code: "Unreadable", File: filepath.Join(s.opts.Dir, e.path), Message: fmt.Sprintf("cannot be read: %v", bare(err)),
 			Fix: "make it readable, or remove it" + keptUntil,
 		}}
-		c.unsafe = c.findings
+		c.unsafe, c.hidden = c.findings, map[*kinds.Kind]bool{nil: true}
 		return 0
 	}
 	hash := xxhash.Sum64(data)
@@ -280,47 +281,47 @@ func (s *Source) decode(file string, data []byte) (r validation.Result) {
 	}
 	for i := range r.Documents {
 		d := &r.Documents[i]
-		d.Security = d.Security || s.opts.vital(d.Key)
+		d.Vital = d.Vital || s.opts.vital(d.Key)
 	}
 	return r
 }
 
 // takeText puts the text of a file into force.
 func (s *Source) takeText(c *content, r validation.Result, data []byte) {
-	var others []*kinds.Kind
-	if s.opts.vital(kinds.Key{Kind: kinds.ConfigMap}) {
-		others = append(others, kinds.ConfigMap)
-	}
-	security := r.MayHoldSecurity(data, others...)
+	vital := r.MayRestrict(data, s.rules.Vital...)
 	if s.texts != nil { // nothing is served: a text of which nothing is known is a finding
-		security = validation.NamesSecurity(data, others...)
+		vital = validation.NamesRestricting(data, s.rules.Vital...)
 	}
-	c.take(r, bytes.Count(data, []byte{'\n'})+1, security)
+	c.take(r, bytes.Count(data, []byte{'\n'})+1, vital)
 }
 
 // take puts what was decoded into force, and for each document that cannot be used what it said before.
-func (c *content) take(r validation.Result, lines int, security bool) {
-	c.unsafe = nil
+func (c *content) take(r validation.Result, lines int, vital bool) {
+	c.unsafe, c.hidden = nil, nil
 	if r.Broken != nil {
 		b := *r.Broken
 		b.Fix = c.consequence(b)
 		c.findings = []diag.Diagnostic{b}
-		if security {
+		if vital {
 			c.unsafe = append(c.unsafe, b)
+			c.hidden = map[*kinds.Kind]bool{nil: true}
 		}
 		return
 	}
 	good := c.good()
 	c.objects, c.templates = c.objectsAfter(r, lines), r.Templates
-	c.findings = nil
+	c.findings, c.hidden = nil, map[*kinds.Kind]bool{}
 	for _, d := range r.Documents {
+		if d.Vital && d.Object == nil && d.Key.Name == "" {
+			c.hidden[d.Key.Kind] = true
+		}
 		instead := "the document is not used, and objects that the file held before stay in force"
 		if d.Key.Name != "" {
 			instead = d.InForce(good[d.Key]).Instead
 		}
 		for _, f := range d.Findings {
 			if f.Severity == diag.Error {
-				if d.Security {
+				if d.Vital {
 					c.unsafe = append(c.unsafe, f)
 				}
 				f.Fix = join(f.Fix, "until it is mended, "+instead)

@@ -5,8 +5,8 @@
 // document by document, and a directory that vanishes or turns up empty keeps everything. The reasons are findings. In
 // detail:
 //
-//   - Names that begin with a dot are not read; links that stay below the directory are followed, so the ..data links
-//     of mounted ConfigMaps work.
+//   - Files whose names end in .yaml, .yml or .json, in any case, are read. Names that begin with a dot are not; links
+//     that stay below the directory are followed, so the ..data links of mounted ConfigMaps work.
 //   - A file replaced by rename, known by its inode, is read at once. One written in place is read when it has rested
 //     for 100 ms, or for 500 ms if it looks unfinished: shorter than before, without a newline at its end, not to be
 //     parsed, or with an object gone or in fewer lines. One that never rests is read after 2 s if it seems whole, after
@@ -19,9 +19,11 @@
 //     its file or to another.
 //   - An object with errors is in force without them, and restricts no less. If it has a last good version, that stays
 //     in force unless the new one restricts more. See Document.InForce of galley/validation.
+//   - An object that restricts something and is gone from all files stays in force while a part of the directory cannot
+//     be read, where it may be now.
 //   - The first load has no last good content. Run fails if a file or directory could not be looked at or read to its
-//     end, or if there is an error in an object that a server must not start without: a security object, or a ConfigMap
-//     that Options.Vital names. All findings are known by then.
+//     end, if there is an error in a security object or in a ConfigMap that Options.Vital names, or if a document that
+//     may hold an object that restricts something does not say which. All findings are known by then.
 //
 // It validates by galley/validation and knows nothing of what the objects mean. All state belongs to the goroutine that
 // calls Run, from which the handlers are called too; the two getters may be called from anywhere. Besides, fsnotify

@@ -4,10 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/galley/validation"
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 )
 
@@ -76,7 +80,40 @@ func (s *Source) merge(found listing) (map[kinds.Key]claim, []diag.Diagnostic) {
 			findings = append(findings, s.duplicate(l, objects[l.object.Key]))
 		}
 	}
+	findings = append(findings, s.stay(found, objects)...)
 	return objects, append(findings, s.withoutController(objects)...)
+}
+
+// stay adds to objects what restricts something and was in force, is gone from all files, and may be in one that cannot
+// be read, where it may have been moved. It returns a finding for each file that has lost such objects.
+func (s *Source) stay(found listing, objects map[kinds.Key]claim) []diag.Diagnostic {
+	hidden := map[*kinds.Kind]bool{nil: len(found.unknown) > 0}
+	for _, c := range s.files {
+		maps.Copy(hidden, c.hidden)
+	}
+	lost := map[string][]string{}
+	for key, c := range s.published {
+		if _, there := objects[key]; there || !hidden[nil] && !hidden[key.Kind] || !validation.Restricts(key.Kind) && !s.opts.vital(key) {
+			continue
+		}
+		objects[key] = c
+		lost[c.file] = append(lost[c.file], key.String())
+	}
+	const mostNames = 5
+	var findings []diag.Diagnostic
+	for _, file := range slices.Sorted(maps.Keys(lost)) {
+		names := lost[file]
+		slices.Sort(names)
+		if len(names) > mostNames {
+			names = append(names[:mostNames], "more")
+		}
+		findings = append(findings, diag.Diagnostic{
+			Severity: diag.Warning, Code: "MayBeMoved", File: filepath.Join(s.opts.Dir, file),
+			Message: "gone from the file, and still in force, for they may be in a file that cannot be read: " + strings.Join(names, ", "),
+			Fix:     "mend the files and documents that other findings say cannot be read",
+		})
+	}
+	return findings
 }
 
 func (s *Source) duplicate(lost, wins claim) diag.Diagnostic {

@@ -196,7 +196,7 @@ func (w *walker) bound() {
 }
 
 func isConfig(file string) bool {
-	switch path.Ext(file) {
+	switch strings.ToLower(path.Ext(file)) {
 	case ".yaml", ".yml", ".json":
 		return true
 	}

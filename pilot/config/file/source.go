@@ -81,6 +81,9 @@ func newSource(opts Options) *Source {
 		opts.Limits = limits.Default()
 	}
 	rules := validation.Rules{Limits: opts.Limits, Schemas: &schema.Set{}}
+	if opts.vital(kinds.Key{Kind: kinds.ConfigMap}) {
+		rules.Vital = []*kinds.Kind{kinds.ConfigMap}
+	}
 	return &Source{opts: opts, rules: rules, files: map[string]*content{}, published: map[kinds.Key]claim{}}
 }
 

@@ -79,6 +79,10 @@ func TestFirstLoadRefusesBrokenSecurity(t *testing.T) {
 		"too deep":                 "apiVersion: a.b/v1\nspec: " + strings.Repeat("[", 200) + strings.Repeat("]", 200) + "\n",
 		"a list":                   "- apiVersion: security.istio.io/v1\n  kind: AuthorizationPolicy\n",
 		"mesh, syntax":             "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: istio, namespace: istio-system}\ndata:\n  mesh: |\n    trustDomain: a\n x: [\n",
+		"mesh, kind":               "apiVersion: v1\nkind: ConfigMapp\nmetadata: {name: istio, namespace: istio-system}\ndata:\n  mesh: |\n    trustDomain: a\n",
+		"Sidecar, syntax":          "apiVersion: networking.istio.io/v1\nkind: Sidecar\nmetadata: {name: default}\nspec: [\n",
+		"Sidecar, name":            "apiVersion: networking.istio.io/v1\nkind: Sidecar\nmetadata: {}\nspec: {}\n",
+		"no separator":             "apiVersion: v1\nkind: Namespace\nmetadata: {name: z}\n" + policy + "{}\n",
 		"mesh, field":              "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: istio, namespace: istio-system}\ndata:\n  mesh: |\n    trustDomain: a\nx: 1\n",
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -243,6 +247,40 @@ func TestBreakAndMend(t *testing.T) {
 		w.expect("a=six b=six o=o")
 		w.eventually("end of findings", func() bool { return len(w.source.Findings()) == 0 })
 	})
+}
+
+// An object that is gone while a file cannot be read may have been moved there, and stays if it restricts something.
+func TestMovedIntoBrokenFile(t *testing.T) {
+	service := "apiVersion: v1\nkind: Service\nmetadata: {name: s}\nspec: {ports: [{port: 80}]}\n"
+	moves := map[string]func(w *world){
+		"a new file": func(w *world) { w.write("new.yaml", vs("a", "a")+" x: [\n") },
+		"a file with objects": func(w *world) {
+			w.write("other.yaml", vs("o", "o")+"---\n"+vs("a", "a")+" x: [\n")
+		},
+		"a document without a name": func(w *world) { w.write("new.yaml", strings.Replace(vs("a", "a"), "  name:", "  nmae:", 1)) },
+		"a kind that is mistyped":   func(w *world) { w.write("new.yaml", strings.Replace(vs("a", "a"), "VirtualS", "VirtualSs", 1)) },
+		"a document of two objects": func(w *world) { w.write("new.yaml", service+vs("a", "a")) },
+		"a link to nowhere":         func(w *world) { w.must(os.Symlink("nowhere.yaml", w.path("new.yaml"))) },
+	}
+	for name, move := range moves {
+		t.Run(name, func(t *testing.T) {
+			both(t, func(t *testing.T, start func(map[string]string) *world) {
+				w := start(map[string]string{"a.yaml": vs("a", "a") + "---\n" + service, "other.yaml": vs("o", "o")})
+				w.expect("Service default/s a=a o=o")
+				move(w)
+				w.must(os.Remove(w.path("a.yaml")))
+				w.finding("MayBeMoved", true)
+				w.expect("a=a o=o")
+				w.stays("a=a o=o", 100*time.Millisecond)
+				w.write("z.yaml", vs("z", "z"))
+				w.expect("a=a o=o z=z")
+				w.must(os.RemoveAll(w.path("new.yaml")))
+				w.write("other.yaml", vs("o", "o"))
+				w.expect("o=o z=z")
+				w.finding("MayBeMoved", false)
+			})
+		})
+	}
 }
 
 func TestTornFile(t *testing.T) {
