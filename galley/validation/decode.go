@@ -48,8 +48,8 @@ func (r Result) Findings() []diag.Diagnostic {
 
 // Document is one YAML document, or one item of a List.
 type Document struct {
-	// Key names the object. Kind is nil where the document does not say which of our kinds it is, Name is empty where
-	// its metadata has a fault: then the object that the author meant may be another.
+	// Key names the object. Kind is nil if the document does not say which of our kinds it is. Name is empty if the
+	// name or the namespace cannot be read: then the object that the author meant may be any.
 	Key kinds.Key
 
 	// Object is nil where a finding is an error.
@@ -61,9 +61,9 @@ type Document struct {
 	// Cut are the paths of the fields that Kept lacks, or that something stricter replaces, as findings name them.
 	Cut []string
 
-	// read is the object without its faults, in which nothing replaces what is wrong. It is nil if there is an Object,
-	// or if nothing can be read.
-	read *kinds.Object
+	// read returns the object without its faults, in which nothing replaces what is wrong, or nil if nothing can be
+	// read. The func is nil if there is no Kept.
+	read func() *kinds.Object
 
 	// Vital reports whether a server must not start with the document as it is if a finding is an error: it is of a
 	// security kind, or may be an object that restricts something, and it is not known which.
@@ -197,6 +197,7 @@ type decoder struct {
 	templates []Template
 	stored    bool // one object of an API server: see Object
 	review    bool // one that is about to be stored: see Review
+	salvages  bool // whether an object with errors is made one that can be in force
 }
 
 // admission reports whether an API server asks whether it may store the object.

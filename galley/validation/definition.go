@@ -45,7 +45,7 @@ func (d *decoder) definition(kind *kinds.Kind, n *node, f *findings) {
 	}
 	found := &findings{file: f.file}
 	for _, e := range errs {
-		code := "IST0106"
+		code := badValue
 		if e.Type == kfield.ErrorTypeRequired {
 			code = "MissingField"
 		}

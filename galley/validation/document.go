@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -46,15 +48,11 @@ func (d *decoder) decode(kind *kinds.Kind, n *node, f *findings) Document {
 	if o.Name == "" {
 		name = kind.Name
 	}
-	if slices.ContainsFunc(f.list, func(d diag.Diagnostic) bool {
-		return d.Severity == diag.Error && encloses("metadata", d.Field) && !(kind.Istio && oneLabel(d.Field))
-	}) {
+	if !d.identified(n, o, f.list) {
 		doc.Key.Name = ""
-	}
-	if doc.Key.Name == "" {
 		doc.Vital = Restricts(kind)
 	}
-	if doc.Object == nil && (kind.Istio || len(units(kind)) > 0) && !d.admission() && (d.stored || doc.Key.Name != "") {
+	if doc.Object == nil && doc.Key.Name != "" && (kind.Istio || len(units(kind)) > 0) && !d.admission() {
 		known := onlyErrors(f.list)
 		if d.review { // what is an error in a review may be none where the object is in force
 			known = text
@@ -68,20 +66,38 @@ func (d *decoder) decode(kind *kinds.Kind, n *node, f *findings) Document {
 	return doc
 }
 
-// oneLabel reports whether a path is of one label or annotation of an object, without which its name is known.
-func oneLabel(path string) bool {
-	steps := split(path)
-	return len(steps) == 3 && steps[0] == "metadata" && (steps[1] == "labels" || steps[1] == "annotations")
+// identified reports whether a document says which object it is of. A name with characters that no API server takes
+// does so, too. A name or namespace that is missing, misspelt or in the wrong place does not.
+func (d *decoder) identified(n *node, o *kinds.Object, list []diag.Diagnostic) bool {
+	meta := n.get("metadata")
+	if meta == nil || o.Name == "" {
+		return false
+	}
+	misplaced := !d.stored && !o.Kind.Cluster && meta.get("namespace") == nil && (n.get("namespace") != nil || n.mistypes("namespace") || meta.mistypes("namespace"))
+	return !misplaced && !slices.ContainsFunc(list, func(d diag.Diagnostic) bool {
+		switch d.Field {
+		case "metadata", "metadata.namespace":
+			return d.Severity == diag.Error
+		case "metadata.name":
+			return d.Severity == diag.Error && (d.Code != badValue || !writable.MatchString(o.Name))
+		}
+		return false
+	})
 }
+
+// writable matches the names that an object can have that is in force although no API server takes its name.
+var writable = regexp.MustCompile(`^[A-Za-z0-9._-]{1,253}$`)
 
 // salvage sets Kept, Cut and read of the document of an object with errors.
 func (d *decoder) salvage(doc *Document, n *node, known []diag.Diagnostic) {
 	inForce := *d
-	inForce.review = false
+	inForce.review, inForce.salvages = false, true
 	whole := salvage{d: &inForce, kind: doc.Key.Kind, root: n.clone()}
 	doc.Kept, doc.Cut = whole.run(known), whole.cut
-	readable := salvage{d: &inForce, kind: doc.Key.Kind, root: n.clone(), bare: true}
-	doc.read = readable.run(known)
+	doc.read = sync.OnceValue(func() *kinds.Object {
+		bare := salvage{d: &inForce, kind: doc.Key.Kind, root: n.clone(), bare: true}
+		return bare.run(known)
+	})
 }
 
 // try decodes and judges an object. It can be used if f has no error afterwards.
@@ -338,6 +354,17 @@ func protoMessage(err error) (offset int, why string) {
 }
 
 func protoField(m proto.Message, name string) bool {
-	fields := m.ProtoReflect().Descriptor().Fields()
-	return fields.ByJSONName(name) != nil
+	return m.ProtoReflect().Descriptor().Fields().ByJSONName(name) != nil
+}
+
+// hasField reports whether the spec of a kind has a field of that name.
+func hasField(kind *kinds.Kind, name string) bool {
+	if kind.Istio {
+		return protoField(kind.New().(proto.Message), name)
+	}
+	fields := map[string]reflect.Type{}
+	if spec, ok := reflect.TypeOf(kind.New()).Elem().FieldByName("Spec"); ok {
+		jsonFields(spec.Type, fields)
+	}
+	return fields[name] != nil
 }

@@ -109,7 +109,7 @@ const unused = ": the object can be stored, but is not in force as it is written
 
 // bad reports an error: the object is not used as it is written.
 func (p fieldRef) bad(fix, format string, args ...any) {
-	p.add(diag.Error, "IST0106", fix, format, args...)
+	p.add(diag.Error, badValue, fix, format, args...)
 }
 
 // refuse reports what nobody should write, though it can be served: an error in an object that is not in force yet.

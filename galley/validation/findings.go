@@ -8,6 +8,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 )
 
+// badValue is the code of a finding about a value of the right type.
+const badValue = "IST0106"
+
 // findings gathers what is wrong with one document.
 type findings struct {
 	file string

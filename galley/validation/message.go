@@ -54,7 +54,7 @@ func Message(l limits.Limits, kind *kinds.Kind, meta Metadata, spec proto.Messag
 	if doc.Object == nil && doc.Kept == nil {
 		doc.Kept = Unreadable(l, kind, meta, spec).Kept
 	}
-	for _, o := range []*kinds.Object{doc.Object, doc.Kept, doc.read} {
+	for _, o := range []*kinds.Object{doc.Object, doc.Kept} {
 		if o != nil {
 			o.Created = meta.Created // JSON has only seconds
 		}

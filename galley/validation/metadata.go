@@ -42,7 +42,7 @@ func (d *decoder) key(n *node, f *findings, o *kinds.Object) {
 			code = "write the whole name: only an API server makes names up"
 		}
 		c.missing("name", code, "the object has no name")
-	default:
+	case !d.salvages:
 		name.problems(nameRule(o.Kind)(o.Name))
 	}
 	ns := c.at("namespace")
@@ -106,6 +106,6 @@ func (p fieldRef) workloadLabels() {
 // problems reports what Kubernetes' own rules find wrong with the value.
 func (p fieldRef) problems(list []string) {
 	for _, why := range list {
-		p.add(diag.Error, "IST0106", "", "%s", why)
+		p.add(diag.Error, badValue, "", "%s", why)
 	}
 }

@@ -1,11 +1,13 @@
 package validation
 
 import (
+	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 
-	"google.golang.org/protobuf/proto"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
@@ -83,6 +85,9 @@ func (s *salvage) remove(faults []diag.Diagnostic) {
 			return
 		}
 		s.note(d.Field)
+		if s.bare && d.Code == "UnknownField" && len(chain) == 1 {
+			continue // a message of another control plane has lost the field
+		}
 		gone[s.removeOne(chain, found[i], d)] = true
 	}
 	if s.patched && !s.bare {
@@ -97,46 +102,83 @@ func (s *salvage) note(path string) {
 	}
 }
 
-// outside cuts out the faults of fields that stand beside metadata and spec, and of labels and annotations. It returns
-// the other faults. A field that belongs in the spec is moved there, and is a fault of the spec, as is any unknown
-// field of a security object.
+// outside cuts out the faults of the metadata and of fields that stand beside metadata and spec. It returns the other
+// faults.
 func (s *salvage) outside(faults []diag.Diagnostic) []diag.Diagnostic {
-	if !s.kind.Istio {
-		return faults
-	}
 	var left []diag.Diagnostic
+	spec := s.root.get("spec")
 	for _, d := range faults {
 		path := split(d.Field)
+		inMetadata := len(path) > 1 && path[0] == "metadata"
 		switch {
-		case oneLabel(d.Field):
-			within := s.root.get(path[0]).get(path[1])
-			if v := within.get(path[2]); v != nil {
-				within.drop(v)
-			}
-			s.note(d.Field)
-			continue
-		case d.Code == "UnknownField" && len(path) == 1 && s.root.get(path[0]) != nil:
-			v := s.root.get(path[0])
-			s.root.drop(v)
-			ours := protoField(s.kind.New().(proto.Message), path[0])
-			if !ours && !s.kind.Security {
-				s.note(d.Field)
+		case d.Code == "UnknownField" && (len(path) == 1 && path[0] != "spec" || len(path) == 2 && inMetadata):
+			if at := s.misplaced(path); at != "" && !s.bare {
+				d.Code, d.Field = "", at
+				left = append(left, d)
 				continue
 			}
-			spec := s.root.get("spec")
-			if spec == nil || spec.shape == null {
-				spec = &node{pos: v.pos, shape: mapping}
-				s.root.set("spec", spec)
+			s.note(d.Field)
+		case inMetadata:
+			s.note(d.Field)
+			if d.Field == "metadata.name" { // the name is in force as it is written
+				continue
 			}
-			d.Code, d.Field = "", "spec"
-			if ours && spec.shape == mapping && spec.get(path[0]) == nil {
-				spec.set(path[0], v)
-				d.Field = "spec." + path[0]
+			depth := 2
+			if path[1] == "labels" || path[1] == "annotations" { // each entry is a field of its own
+				depth = 3
 			}
+			if chain, _ := s.root.follow(d.Field); len(chain) > 1 {
+				at := chain[:min(len(chain), depth)]
+				at[len(at)-1].parent.drop(last(at))
+			}
+		default:
+			left = append(left, d)
 		}
-		left = append(left, d)
+	}
+	if (spec == nil || spec.shape == null) && s.root.get("spec") != spec { // what was missing may be there now
+		left = slices.DeleteFunc(left, func(d diag.Diagnostic) bool { return d.Code == "MissingField" })
 	}
 	return left
+}
+
+// misplaced takes out an unknown field of the object or of its metadata. It moves a field that belongs in the spec
+// there. It returns the path at which the spec is at fault then, or "". A spec in the metadata is used as it is. A
+// security object is at fault because of any other field, unless the field is most likely a misspelt one of the metadata.
+func (s *salvage) misplaced(path []string) string {
+	holder, name := s.root, path[len(path)-1]
+	if len(path) > 1 {
+		holder = s.root.get(path[0])
+	}
+	v := holder.get(name)
+	if v == nil { // it was there twice
+		return ""
+	}
+	holder.drop(v)
+	spec := s.root.get("spec")
+	missing := spec == nil || spec.shape == null
+	ours := hasField(s.kind, name)
+	switch {
+	case name == "spec" && missing:
+		s.root.set("spec", v)
+		return ""
+	case !ours && (!s.kind.Security || len(path) > 1 && metadataField(name)):
+		return ""
+	case missing:
+		spec = &node{pos: v.pos, shape: mapping}
+		s.root.set("spec", spec)
+	}
+	if ours && spec.shape == mapping && spec.get(name) == nil {
+		spec.set(name, v)
+		return "spec." + name
+	}
+	return "spec"
+}
+
+// metadataField reports whether a name is most likely a misspelt one of a field of the metadata.
+func metadataField(name string) bool {
+	fields := map[string]reflect.Type{}
+	jsonFields(reflect.TypeFor[metav1.ObjectMeta](), fields)
+	return diag.Nearest(name, slices.Collect(maps.Keys(fields))) != ""
 }
 
 // removeOne cuts one fault out, and returns the value that was removed or replaced. found reports whether the chain

@@ -1,6 +1,7 @@
 package validation
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -8,6 +9,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/yaml"
+
+	securityv1 "istio.io/api/security/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/jwks"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
@@ -193,10 +196,13 @@ func TestOneWrongField(t *testing.T) {
 	}
 }
 
-// TestFaultsOutsideOfSpec has files with fields that stand beside the spec, and with labels that no object can have. As
-// much is refused as by the object that their author most likely meant.
+// TestFaultsOutsideOfSpec has files with faults of the metadata, and with fields that stand beside the spec. As much is
+// refused as by the object that their author most likely meant.
 func TestFaultsOutsideOfSpec(t *testing.T) {
-	const labels = `metadata: {name: o, labels: {"a b": c, d: e}}`
+	const (
+		denies = "\nspec: {action: DENY, rules: [{}]}"
+		tls    = "\nspec: {host: a.b, trafficPolicy: {tls: {mode: SIMPLE}}}"
+	)
 	for _, c := range []struct {
 		kind *kinds.Kind
 		text string
@@ -211,8 +217,10 @@ func TestFaultsOutsideOfSpec(t *testing.T) {
 		{kinds.DestinationRule, "spec: {host: a.b, trafficPolicy: {tls: {mode: SIMPLE}}}\nnewer: 1", `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}}}`},
 		{kinds.Sidecar, "spec: {}\negress: [{hosts: [./*]}]", `{egress: [{hosts: ["~/*"]}]}`},
 		{kinds.VirtualService, "spec: {hosts: [a.b]}\nhttp: [{directResponse: {status: 403}}]", `{hosts: [a.b], http: [{directResponse: {status: 503}}]}`},
-		{kinds.AuthorizationPolicy, labels + "\nspec: {action: DENY, rules: [{}]}", `{action: DENY, rules: [{}]}`},
-		{kinds.DestinationRule, labels + "\nspec: {host: a.b, trafficPolicy: {tls: {mode: SIMPLE}}}", `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}}}`},
+		{kinds.DestinationRule, `metadata: {name: o, spec: {host: a.b, trafficPolicy: {tls: {mode: SIMPLE}}}}`, `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}}}`},
+		{kinds.DestinationRule, "metadata: {name: o, trafficPolicy: {tls: {mode: SIMPLE}}}\nspec: {host: a.b}", `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE, credentialName: "invalid://"}}}`},
+		{kinds.AuthorizationPolicy, "metadata: {name: o, rules: [{to: [{operation: {paths: [/a]}}]}]}\nspec: {action: DENY}", `{action: DENY, rules: [{}]}`},
+		{kinds.AuthorizationPolicy, "metadata: {name: o, newer: 1}\nspec: {action: DENY, rules: [{to: [{operation: {paths: [/a]}}]}]}", `{action: DENY, rules: [{}]}`},
 	} {
 		text := "apiVersion: " + c.kind.Group + "/" + c.kind.Versions[0] + "\nkind: " + c.kind.Name + "\n" + c.text + "\n"
 		if !strings.Contains(text, "metadata") {
@@ -231,6 +239,41 @@ func TestFaultsOutsideOfSpec(t *testing.T) {
 		kept := r.Documents[0].Kept
 		if err != nil || !proto.Equal(kept.Spec.(proto.Message), want) || kept.Name != "o" || len(kept.Labels) > 1 {
 			t.Errorf("%sin force: %v\nwant: %s %v", text, kept.Spec, c.kept, err)
+		}
+	}
+	for _, metadata := range []string{
+		`{name: o, labels: {"a b": c, d: e}}`, `{name: o, labels: [a]}`, `{name: o, labels: {a: {b: c}}}`, `{name: o, annotations: 1}`, `{name: o, lables: {a: b}}`,
+		`{name: o, generation: x}`, `{name: o, ownerReferences: 1}`, `{name: Bad_Name}`,
+	} {
+		for kind, spec := range map[*kinds.Kind]string{kinds.AuthorizationPolicy: denies, kinds.DestinationRule: tls} {
+			text := "apiVersion: " + kind.Group + "/" + kind.Versions[0] + "\nkind: " + kind.Name + "\nmetadata: " + metadata + spec + "\n"
+			d := Decode(limits.Default(), "a.yaml", []byte(text)).Documents[0]
+			want := Decode(limits.Default(), "a.yaml", []byte(strings.Replace(text, metadata, "{name: o}", 1))).Documents[0].Object
+			if d.Object != nil || d.Kept == nil || !strings.Contains(metadata, d.Kept.Name) || d.Key != d.Kept.Key || !proto.Equal(d.Kept.Spec.(proto.Message), want.Spec.(proto.Message)) {
+				t.Errorf("%s%+v", text, d)
+			} else if why := d.InForce(nil).Why; !strings.Contains(why, "metadata.") {
+				t.Errorf("%s%s", text, why)
+			}
+		}
+	}
+}
+
+// TestDocumentsWithoutName has objects of which the name or the namespace cannot be read. A server does not start
+// without them if they restrict something.
+func TestDocumentsWithoutName(t *testing.T) {
+	for _, metadata := range []string{
+		"metadata: {}\n", "", "metadata: 1\n", "metadata: {name: 1}\n", "metadata: {nmae: o}\n", "metadata: {generateName: o}\n", "metadata: {name: [o]}\n",
+		"metadata: {name: a@last-good}\n", "metadata: {name: a/b}\n", "metadata: {name: o, namespace: B_C}\n", "metadata: {name: o, namespace: 1}\n",
+		"metadata: {name: o, namespce: b}\n", "metadata: {name: o}\nnamespace: b\n", "metadta: {name: o}\n", "name: o\n",
+	} {
+		for kind, restricts := range map[*kinds.Kind]bool{
+			kinds.AuthorizationPolicy: true, kinds.DestinationRule: true, kinds.Sidecar: true, kinds.VirtualService: true, kinds.BackendTLSPolicy: true,
+			kinds.Telemetry: false, kinds.WorkloadEntry: false, kinds.HTTPRoute: false,
+		} {
+			text := "apiVersion: " + kind.Group + "/" + kind.Versions[0] + "\nkind: " + kind.Name + "\n" + metadata + "spec: {}\n"
+			if d := Decode(limits.Default(), "a.yaml", []byte(text)).Documents[0]; d.Object != nil || d.Kept != nil || d.Key.Name != "" || d.Vital != restricts {
+				t.Errorf("%s%+v", text, d)
+			}
 		}
 	}
 }
@@ -253,8 +296,29 @@ func TestWrongBackendTLSPolicy(t *testing.T) {
 	}
 }
 
+// TestMisplacedBackendTLSPolicy has files with fields of a policy beside its spec. Connections are refused.
+func TestMisplacedBackendTLSPolicy(t *testing.T) {
+	const targets, validation = `targetRefs: [{group: "", kind: Service, name: a}]`, `validation: {hostname: a.b, wellKnownCACertificates: System}`
+	for _, text := range []string{
+		"metadata: {name: o}\nspec: {" + targets + "}\n" + validation, "metadata: {name: o}\nspec: {" + validation + "}\n" + targets,
+		"metadata: {name: o}\nspec:\n" + validation + "\n" + targets, "metadata: {name: o}\n" + validation + "\n" + targets,
+		"metadata: {name: o, " + validation + "}\nspec: {" + targets + "}",
+	} {
+		r := Decode(limits.Default(), "a.yaml", []byte("apiVersion: gateway.networking.k8s.io/v1\nkind: BackendTLSPolicy\n"+text+"\n"))
+		if len(r.Documents) != 1 || r.Documents[0].Kept == nil {
+			t.Errorf("%s: %+v", text, r)
+			continue
+		}
+		p := r.Documents[0].Kept.Spec.(*gatewayv1.BackendTLSPolicy)
+		if len(p.Spec.TargetRefs) != 1 || p.Spec.TargetRefs[0].Name != "a" || p.Spec.Validation.WellKnownCACertificates != nil || p.Spec.Validation.CACertificateRefs[0].Name != unusable {
+			t.Errorf("%s: %+v", text, p.Spec)
+		}
+	}
+}
+
 // TestLastGood has a good version of an object, a next one that cannot be used, and what is in force then.
 func TestLastGood(t *testing.T) {
+	const pathA, pathB, broken = `{to: [{operation: {paths: [/a]}}]}`, `{to: [{operation: {paths: [/b]}}]}`, `{to: [{operation: {ports: [x]}}]}`
 	for _, c := range []struct {
 		kind               *kinds.Kind
 		good, next         string
@@ -265,8 +329,9 @@ func TestLastGood(t *testing.T) {
 		{kinds.DestinationRule, `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}}}`, `{host: a.b, trafficPolicy: {tls: {mode: NEWER}}}`, `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}}}`, ""},
 		{kinds.VirtualService, `{hosts: [a.b], http: [{route: [{destination: {host: a.b}}]}]}`, `{hosts: [a.b], http: [{route: [{destination: {host: "a b"}}]}]}`, `{hosts: [a.b], http: [{route: [{destination: {host: a.b}}]}]}`, ""},
 		{kinds.AuthorizationPolicy, `{action: DENY, rules: [{to: [{operation: {paths: [/a]}}]}]}`, `{action: DENY, rules: [{to: [{operation: {ports: [x]}}]}]}`, `{action: DENY, rules: [{to: [{operation: {paths: [/a]}}]}]}`, ""},
-
-		{kinds.AuthorizationPolicy, `{rules: [{}]}`, `{action: NEWER, rules: [{}]}`, `{rules: [{}]}`, ""},
+		{kinds.PeerAuthentication, `{mtls: {mode: PERMISSIVE}}`, `{mtls: {mode: PERMISSIVE}, newer: 1}`, `{mtls: {mode: PERMISSIVE}}`, ""},
+		{kinds.AuthorizationPolicy, `{action: DENY, rules: [{}]}`, `{action: NEWER}`, `{action: DENY, rules: [{}]}`, ""},
+		{kinds.AuthorizationPolicy, `{rules: [{}]}`, `{action: AUDIT, rules: [{to: [{operation: {ports: [x]}}]}]}`, `{rules: [{}]}`, ""},
 
 		// What can be read of the new version restricts more.
 		{
@@ -300,7 +365,47 @@ func TestLastGood(t *testing.T) {
 			`{rules: [{to: [{operation: {paths: [/b]}}]}]}`, `{action: DENY, rules: [{to: [{operation: {paths: [/a]}}]}]}`,
 		},
 		{
-			kinds.AuthorizationPolicy, `{selector: {matchLabels: {a: b}}, rules: [{}]}`, `{selector: {matchLabels: {a: "*"}}, rules: [{}]}`, `{selector: {matchLabels: {a: b}}}`, "",
+			kinds.AuthorizationPolicy, `{selector: {matchLabels: {a: b}}, rules: [{}]}`, `{selector: {matchLabels: {a: "*"}}, rules: [{}]}`, `{selector: {matchLabels: {a: b}}, rules: [{}]}`, "",
+		},
+
+		// An action that cannot be read: what the rules match is refused.
+		{kinds.AuthorizationPolicy, `{rules: [{}]}`, `{action: DENNY, rules: [` + pathA + `]}`, `{action: DENY, rules: [` + pathA + `]}`, `{rules: [{}]}`},
+		{kinds.AuthorizationPolicy, `{rules: [{}]}`, `{action: DENNY, rules: [` + pathA + `, ` + broken + `]}`, `{action: DENY, rules: [` + pathA + `]}`, `{rules: [{}]}`},
+		{kinds.AuthorizationPolicy, `{rules: [{}]}`, `{action: DENNY, rules: [` + broken + `]}`, `{action: DENY, rules: [{}]}`, `{rules: [{}]}`},
+		{kinds.AuthorizationPolicy, `{rules: [{}]}`, `{action: ALOW}`, `{action: DENY, rules: [{}]}`, `{rules: [{}]}`},
+		{kinds.AuthorizationPolicy, `{action: DENY, rules: [` + pathB + `]}`, `{action: DENNY, rules: [` + pathA + `]}`, `{action: DENY, rules: [` + pathA + `]}`, `{action: DENY, rules: [` + pathB + `]}`},
+		{kinds.AuthorizationPolicy, `{action: AUDIT, rules: [{}]}`, `{action: {}, rules: [` + pathA + `]}`, `{action: DENY, rules: [` + pathA + `]}`, `{action: AUDIT, rules: [{}]}`},
+
+		// Both versions allow: requests are allowed that both allow.
+		{kinds.AuthorizationPolicy, `{rules: [` + pathA + `]}`, `{rules: [` + pathA + `], newer: 1}`, `{rules: [` + pathA + `]}`, ""},
+		{kinds.AuthorizationPolicy, `{rules: [` + pathA + `]}`, `{rules: [` + pathA + `, ` + pathB + `], newer: 1}`, `{rules: [` + pathA + `]}`, ""},
+		{kinds.AuthorizationPolicy, `{rules: [` + pathA + `, ` + pathB + `]}`, `{rules: [` + pathB + `, ` + broken + `]}`, `{rules: [` + pathB + `]}`, ""},
+		{kinds.AuthorizationPolicy, `{rules: [` + pathA + `]}`, `{rules: [{}, ` + broken + `]}`, `{rules: [` + pathA + `]}`, ""},
+		{kinds.AuthorizationPolicy, `{rules: [` + pathA + `]}`, `{rules: [` + pathB + `, ` + broken + `]}`, `{}`, ""},
+		{kinds.AuthorizationPolicy, `{rules: [` + pathA + `]}`, `{rules: [` + broken + `]}`, `{}`, ""},
+		{
+			kinds.AuthorizationPolicy, `{selector: {matchLabels: {a: b}}, rules: [` + pathA + `, ` + pathB + `]}`, `{rules: [` + pathA + `], newer: 1}`,
+			`{rules: [` + pathA + `]}`, `{selector: {matchLabels: {a: b}}, rules: [` + pathA + `]}`,
+		},
+		{
+			kinds.AuthorizationPolicy, `{selector: {matchLabels: {a: b}}, rules: [` + pathA + `]}`, `{selector: {matchLabels: {a: c}}, rules: [` + pathB + `], newer: 1}`,
+			`{selector: {matchLabels: {a: c}}, rules: [` + pathB + `]}`, `{selector: {matchLabels: {a: b}}, rules: [` + pathA + `]}`,
+		},
+		{kinds.AuthorizationPolicy, `{action: AUDIT, rules: [{}]}`, `{rules: [` + pathA + `], newer: 1}`, `{rules: [` + pathA + `]}`, `{action: AUDIT, rules: [{}]}`},
+
+		{kinds.PeerAuthentication, `{mtls: {mode: PERMISSIVE}}`, `{mtls: {mode: STRICT}, newer: 1}`, `{mtls: {mode: STRICT}}`, ""},
+		{
+			kinds.PeerAuthentication, `{selector: {matchLabels: {a: b}}}`, `{selector: {matchLabels: {a: b}}, portLevelMtls: {80: {mode: STRICT}}, newer: 1}`,
+			`{selector: {matchLabels: {a: b}}, portLevelMtls: {80: {mode: STRICT}}}`, "",
+		},
+		{kinds.PeerAuthentication, `{mtls: {mode: PERMISSIVE}}`, `{mtls: {mode: STRIKT}}`, `{mtls: {mode: STRICT}}`, ""},
+		{
+			kinds.PeerAuthentication, `{selector: {matchLabels: {a: b}}, mtls: {mode: STRICT}}`, `{selector: {matchLabels: {c: d}}, mtls: {mode: PERMISSIVE}, newer: 1}`,
+			`{selector: {matchLabels: {c: d}}, mtls: {mode: STRICT}}`, `{selector: {matchLabels: {a: b}}, mtls: {mode: STRICT}}`,
+		},
+		{
+			kinds.RequestAuthentication, `{selector: {matchLabels: {a: b}}, jwtRules: [{issuer: i, ` + someKeys + `}]}`, `{jwtRules: [{issuer: i, ` + someKeys + `}], newer: 1}`,
+			`{jwtRules: [{issuer: i, ` + someKeys + `}]}`, `{selector: {matchLabels: {a: b}}, jwtRules: [{issuer: i, ` + someKeys + `}]}`,
 		},
 		{
 			kinds.PeerAuthentication, `{selector: {matchLabels: {a: b}}, mtls: {mode: PERMISSIVE}, portLevelMtls: {80: {mode: DISABLE}}}`,
@@ -331,6 +436,39 @@ func TestLastGood(t *testing.T) {
 		}
 		if force.Beside != nil && (force.Beside.Name != "o"+LastGood || last.Name != "o") || force.Why == "" {
 			t.Errorf("%s after %s: %+v", c.next, c.good, force)
+		}
+	}
+}
+
+// TestAllowedByBoth has rules of two versions of a policy, and the rules that match what both match.
+func TestAllowedByBoth(t *testing.T) {
+	rules := func(text string) []*securityv1.Rule {
+		doc := inStore(t, kinds.AuthorizationPolicy, `{rules: [`+text+`]}`)
+		if doc.Object == nil {
+			t.Fatalf("%s: %v", text, doc.Findings)
+		}
+		return doc.Object.Spec.(*securityv1.AuthorizationPolicy).Rules
+	}
+	for _, c := range []struct{ a, b, both string }{
+		{`{}`, `{}`, `{}`},
+		{`{from: [{source: {principals: [a]}}]}`, `{from: [{source: {principals: [a, b]}}]}`, `{from: [{source: {principals: [a]}}]}`},
+		{`{from: [{source: {principals: [a]}}]}`, `{from: [{source: {principals: [b]}}]}`, ``},
+		{`{from: [{source: {principals: [a], notNamespaces: [c]}}]}`, `{from: [{source: {principals: [a]}}]}`, `{from: [{source: {principals: [a], notNamespaces: [c]}}]}`},
+		{`{from: [{source: {notNamespaces: [c]}}]}`, `{from: [{source: {notNamespaces: [c, d]}}]}`, `{from: [{source: {notNamespaces: [c, d]}}]}`},
+		{`{from: [{source: {notNamespaces: [c]}}]}`, `{from: [{source: {notNamespaces: [d]}}]}`, ``},
+		{`{from: [{source: {principals: [a]}}]}`, `{to: [{operation: {paths: [/a]}}]}`, ``},
+		{`{from: [{source: {principals: [a]}}], to: [{operation: {paths: [/a]}}]}`, `{to: [{operation: {paths: [/a]}}]}`, `{from: [{source: {principals: [a]}}], to: [{operation: {paths: [/a]}}]}`},
+		{`{to: [{operation: {methods: [GET]}}, {operation: {paths: [/a]}}]}`, `{to: [{operation: {methods: [GET, PUT]}}]}`, ``},
+		{`{to: [{operation: {methods: [GET]}}]}`, `{to: [{operation: {methods: [GET, PUT]}}, {operation: {paths: [/a]}}]}`, `{to: [{operation: {methods: [GET]}}]}`},
+		{`{when: [{key: source.ip, values: [1.2.3.4]}]}`, `{}`, `{when: [{key: source.ip, values: [1.2.3.4]}]}`},
+		{`{when: [{key: source.ip, notValues: [1.2.3.4]}]}`, `{when: [{key: source.ip, values: [1.2.3.4, 1.2.3.5]}]}`, ``},
+		{`{when: [{key: source.ip, notValues: [1.2.3.4]}]}`, `{when: [{key: source.ip, notValues: [1.2.3.4, 1.2.3.5]}]}`, `{when: [{key: source.ip, notValues: [1.2.3.4, 1.2.3.5]}]}`},
+	} {
+		a, b, want := rules(c.a), rules(c.b), rules(c.both)
+		for _, got := range [][]*securityv1.Rule{allowedByBoth(a, b), allowedByBoth(b, a)} {
+			if !slices.EqualFunc(got, want, func(x, y *securityv1.Rule) bool { return proto.Equal(x, y) }) {
+				t.Errorf("%s and %s: %v, want %s", c.a, c.b, got, c.both)
+			}
 		}
 	}
 }

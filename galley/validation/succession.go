@@ -2,6 +2,7 @@ package validation
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 
@@ -95,9 +96,9 @@ func (d Document) InForce(last *kinds.Object) InForce {
 	case kinds.PeerAuthentication:
 		object, beside = d.peersAfter(last)
 	case kinds.RequestAuthentication:
-		object = d.authenticationAfter(last)
+		object, beside = d.authenticationAfter(last)
 	default:
-		if d.read != nil && d.restrictsMore(last) {
+		if d.restrictsMore(last) {
 			return d.partly(", which restricts more than the last good version")
 		}
 	}
@@ -146,67 +147,91 @@ func with[M proto.Message](o *kinds.Object, change func(M)) *kinds.Object {
 }
 
 // policyAfter returns what is in force after a version of an AuthorizationPolicy with errors. Requests that readable
-// rules of the new version refuse are refused. Requests that the last good version refuses stay refused, unless both
-// versions only allow.
+// rules of the new version refuse are refused, and requests that the last good version refuses stay refused. If both
+// versions only allow, requests that both allow are allowed. If the action cannot be read, the rules refuse.
 func (d Document) policyAfter(last *kinds.Object) (object, beside *kinds.Object) {
 	was := last.Spec.(*securityv1.AuthorizationPolicy)
-	next := d.Kept
-	if d.cuts(targets()...) { // for what the last good version selects
-		next = with(next, func(p *securityv1.AuthorizationPolicy) {
+	next := d.readable()
+	if next == nil || len(next.Spec.(*securityv1.AuthorizationPolicy).Rules) == 0 {
+		if was.Action == securityv1.AuthorizationPolicy_DENY || was.Action == securityv1.AuthorizationPolicy_CUSTOM {
+			return last, nil
+		}
+		next = d.Kept
+	}
+	next = with(next, func(p *securityv1.AuthorizationPolicy) {
+		if d.cuts("action") {
+			p.Action = securityv1.AuthorizationPolicy_DENY
+		}
+		if d.cuts(targets()...) { // for what the last good version selects
 			p.Selector, p.TargetRef, p.TargetRefs = was.Selector, was.TargetRef, was.TargetRefs
-		})
-	}
-	read := d.policyRead()
-	refuses := was.Action == securityv1.AuthorizationPolicy_DENY || was.Action == securityv1.AuthorizationPolicy_CUSTOM
-	switch becomes := next.Spec.(*securityv1.AuthorizationPolicy).Action; {
-	case refuses && read == nil, d.cuts("action"): // whether its rules refuse cannot be read
+		}
+	})
+	becomes := next.Spec.(*securityv1.AuthorizationPolicy)
+	switch {
+	case becomes.Action == securityv1.AuthorizationPolicy_AUDIT:
 		return last, nil
-	case refuses:
-		return read, last
-	case becomes == securityv1.AuthorizationPolicy_ALLOW, becomes == securityv1.AuthorizationPolicy_AUDIT:
-		return next, nil
-	case read != nil:
-		next = read
+	case was.Action != securityv1.AuthorizationPolicy_ALLOW || becomes.Action != securityv1.AuthorizationPolicy_ALLOW:
+		return next, last
 	}
-	if was.Action == securityv1.AuthorizationPolicy_AUDIT {
-		return next, nil
+	allow := func(p *securityv1.AuthorizationPolicy) { p.Rules = allowedByBoth(was.Rules, becomes.Rules) }
+	switch selections(was, becomes) {
+	case otherWorkloads:
+		return next, last
+	case someWorkloads:
+		beside = with(last, allow)
 	}
-	return next, last
+	return with(next, allow), beside
 }
 
-// policyRead returns the AuthorizationPolicy with the rules that can be read, or nil if there are none.
-func (d Document) policyRead() *kinds.Object {
-	if d.read == nil || len(d.read.Spec.(*securityv1.AuthorizationPolicy).Rules) == 0 {
-		return nil
+// readable returns the object of which everything wrong is left out, or nil if nothing can be read.
+func (d Document) readable() *kinds.Object {
+	o := d.read()
+	if o != nil {
+		o.Created = d.Kept.Created
 	}
-	return d.read
+	return o
 }
 
 // peersAfter returns what is in force after a version of a PeerAuthentication with errors: for all ports, and for each
-// port, the stricter mode of both versions.
+// port, the stricter mode of both versions. A mode that cannot be read is STRICT.
 func (d Document) peersAfter(last *kinds.Object) (object, beside *kinds.Object) {
-	if d.read == nil {
+	next := d.readable()
+	if next == nil {
 		return last, nil
 	}
-	was, now := last.Spec.(*securityv1.PeerAuthentication), d.read.Spec.(*securityv1.PeerAuthentication)
-	if !proto.Equal(was.Selector, now.Selector) {
-		return d.Kept, last
-	}
-	merged := with(d.read, func(p *securityv1.PeerAuthentication) {
+	was := last.Spec.(*securityv1.PeerAuthentication)
+	next = with(next, func(p *securityv1.PeerAuthentication) {
+		if d.cuts(targets()...) {
+			p.Selector = was.Selector
+		}
+		if d.cuts("mtls") {
+			p.Mtls = &securityv1.PeerAuthentication_MutualTLS{Mode: securityv1.PeerAuthentication_MutualTLS_STRICT}
+		}
+	})
+	now, ports := next.Spec.(*securityv1.PeerAuthentication), map[uint32]*securityv1.PeerAuthentication_MutualTLS{}
+	maps.Copy(ports, d.Kept.Spec.(*securityv1.PeerAuthentication).PortLevelMtls)
+	maps.Copy(ports, now.PortLevelMtls)
+	merge := func(p *securityv1.PeerAuthentication) {
 		p.Mtls = stricter(was.Mtls, now.Mtls)
 		p.PortLevelMtls = map[uint32]*securityv1.PeerAuthentication_MutualTLS{}
 		for port, m := range was.PortLevelMtls {
 			p.PortLevelMtls[port] = stricter(m, now.Mtls)
 		}
-		for port, m := range now.PortLevelMtls {
+		for port, m := range ports {
 			of := was.Mtls
 			if own := was.PortLevelMtls[port]; own != nil {
 				of = own
 			}
 			p.PortLevelMtls[port] = stricter(of, m)
 		}
-	})
-	return merged, nil
+	}
+	switch selections(was, now) {
+	case otherWorkloads:
+		return with(next, merge), last
+	case someWorkloads:
+		return with(next, merge), with(last, merge)
+	}
+	return with(next, merge), nil
 }
 
 // stricter returns the stricter one of two modes. A mode that is not set comes from an object that selects more
@@ -226,12 +251,16 @@ func stricter(a, b *securityv1.PeerAuthentication_MutualTLS) *securityv1.PeerAut
 
 // authenticationAfter returns what is in force after a version of a RequestAuthentication with errors: its rules. An
 // issuer whose keys cannot be read has the keys of the last good version.
-func (d Document) authenticationAfter(last *kinds.Object) *kinds.Object {
-	was := last.Spec.(*securityv1.RequestAuthentication).JwtRules
-	if d.cuts(targets()...) || d.read == nil {
-		return last
+func (d Document) authenticationAfter(last *kinds.Object) (object, beside *kinds.Object) {
+	spec := last.Spec.(*securityv1.RequestAuthentication)
+	was := spec.JwtRules
+	if d.cuts(targets()...) || d.readable() == nil {
+		return last, nil
 	}
-	return with(d.Kept, func(p *securityv1.RequestAuthentication) {
+	if selections(spec, d.Kept.Spec.(*securityv1.RequestAuthentication)) != sameWorkloads {
+		beside = last
+	}
+	object = with(d.Kept, func(p *securityv1.RequestAuthentication) {
 		vague, named := false, map[string]bool{}
 		for _, rule := range p.JwtRules {
 			named[rule.Issuer] = true
@@ -248,18 +277,23 @@ func (d Document) authenticationAfter(last *kinds.Object) *kinds.Object {
 			}
 		}
 	})
+	return object, beside
 }
 
 // restrictsMore reports whether what can be read of a document restricts something that the last good version does not.
 func (d Document) restrictsMore(last *kinds.Object) bool {
+	next := d.readable()
+	if next == nil {
+		return false
+	}
 	before := restrictions(last)
-	for r := range restrictions(d.read) {
+	for r := range restrictions(next) {
 		if !before[r] {
 			return true
 		}
 	}
 	if was, ok := last.Spec.(*networkingv1.Sidecar); ok && !d.cuts("egress") {
-		visible := egressHosts(d.read.Spec.(*networkingv1.Sidecar))
+		visible := egressHosts(next.Spec.(*networkingv1.Sidecar))
 		return slices.ContainsFunc(egressHosts(was), func(h string) bool { return !slices.Contains(visible, h) })
 	}
 	return false

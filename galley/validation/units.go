@@ -66,14 +66,16 @@ var unitsOf = sync.OnceValue(func() map[*kinds.Kind][]unit {
 	selectors := left("spec.selector", "spec.targetRef", "spec.targetRefs")
 	return map[*kinds.Kind][]unit{
 		kinds.AuthorizationPolicy: {
-			{path: "spec", free: []string{"rules"}, close: closePolicy},
+			{path: "spec", close: closePolicy},
 			{path: "spec.rules.[]", close: closeRule},
+			{path: "spec.*", close: ofSpec(closePolicy)},
 		},
 		kinds.PeerAuthentication: {
 			{path: "spec", close: closePeers},
 			{path: "spec.mtls", close: strictMTLS},
 			{path: "spec.portLevelMtls", close: closePorts},
 			{path: "spec.portLevelMtls.*", close: closePort},
+			{path: "spec.*", close: ofSpec(closePeers)},
 		},
 		kinds.RequestAuthentication: {
 			{path: "spec", close: closeAuthentication},
@@ -82,6 +84,7 @@ var unitsOf = sync.OnceValue(func() map[*kinds.Kind][]unit {
 				"outputPayloadToHeader", "outputClaimToHeaders.[].**",
 			}},
 			{path: "spec.jwtRules.[].outputClaimToHeaders.[]", close: closeClaim},
+			{path: "spec.*", close: ofSpec(closeAuthentication)},
 		},
 		kinds.DestinationRule: destinationRuleUnits(),
 		kinds.Sidecar: append(left("spec.workloadSelector"), []unit{
@@ -128,6 +131,7 @@ var unitsOf = sync.OnceValue(func() map[*kinds.Kind][]unit {
 		}...),
 		kinds.BackendTLSPolicy: {
 			{path: "spec", free: []string{"options.**"}, close: leaveOut},
+			{path: "spec.targetRefs", close: closeTargets},
 			{path: "spec.targetRefs.[]"},
 			{path: "spec.validation", exact: true, close: closeBackend},
 		},
@@ -149,6 +153,12 @@ func closeLua(s *salvage, chain []step, rest string) bool {
 func leaveOut(s *salvage, _ []step, _ string) bool {
 	s.nothing = true
 	return false
+}
+
+// ofSpec returns a close that closes the whole spec if one of its fields is wrong. Without the closes, only the field is
+// left out.
+func ofSpec(whole func(*salvage, []step, string) bool) func(*salvage, []step, string) bool {
+	return func(s *salvage, chain []step, _ string) bool { return whole(s, chain[:1], chain[1].name) }
 }
 
 // replaceBy returns a close that replaces the value by a constant one, given as JSON.
@@ -403,6 +413,19 @@ func closeEndpoints(s *salvage, chain []step, _ string) bool {
 		return false
 	}
 	return closeEntry(s, chain[:1], "")
+}
+
+// closeTargets refuses the connections to the targets of a policy if they stood in the wrong place. It leaves out a
+// policy whose targets cannot be read.
+func closeTargets(s *salvage, chain []step, _ string) bool {
+	targets, spec := last(chain), chain[0].node
+	if targets.shape != list || len(targets.items) == 0 {
+		return leaveOut(s, chain, "")
+	}
+	if spec.get("validation") == nil {
+		spec.set("validation", &node{})
+	}
+	return closeBackend(s, []step{chain[0], {spec, "validation", spec.get("validation")}}, "")
 }
 
 // closeBackend names CA certificates that are not there, so that connections are refused.

@@ -30,7 +30,7 @@ func objectRows() []row {
 	return []row{
 		{
 			input: "AuthorizationPolicy", good: policy, errors: []fault{
-				{name: "a wrong value", content: object(security, "AuthorizationPolicy", "{action: ALOW}"), said: "a/input: spec.action", start: refused, running: kept},
+				{name: "a wrong value", content: object(security, "AuthorizationPolicy", "{action: ALOW}"), said: "a/input: spec.action", start: refused, running: both},
 				{
 					name: "an unknown field", content: object(security, "AuthorizationPolicy", "{rule: [{}]}"),
 					said: "a/input: spec.rule", start: refused, running: kept,
@@ -85,6 +85,14 @@ func objectRows() []row {
 					name: "a mode that does not exist", said: "a/input: spec.trafficPolicy.tls.mode", start: closed, running: both,
 					content: object(networking, "DestinationRule", "{host: pay, trafficPolicy: {tls: {mode: SIMPEL, sni: pay.example}}}"),
 				},
+				{
+					name: "labels of a wrong type", said: "a/input: metadata.labels", start: rest, running: rest, content: strings.Replace(
+						object(networking, "DestinationRule", "{host: pay, trafficPolicy: {tls: {mode: SIMPLE, sni: pay.example}}}"), "name: input", "name: input, labels: 1", 1),
+				},
+				{
+					name: "no name", said: "metadata.nmae", start: refused, running: kept, content: strings.Replace(
+						object(networking, "DestinationRule", "{host: pay, trafficPolicy: {tls: {mode: SIMPLE, sni: pay.example}}}"), "name: input", "nmae: input", 1),
+				},
 			},
 		},
 		{
@@ -137,6 +145,10 @@ spec: {host: ext.example, trafficPolicy: {tls: {mode: SIMPLE, caCertificates: /e
 			input: "BackendTLSPolicy", good: backend(verified), errors: []fault{
 				{name: "a ConfigMap that is not there", content: backend(missing), said: "missing", start: closed, running: closed},
 				{name: "an unknown field", content: backend(verified + ", unheardOf: 1"), said: "unheardOf", start: rest, running: rest},
+				{
+					name: "a field beside the spec", said: "validation", start: closed, running: kept,
+					content: strings.Replace(strings.TrimSuffix(backend(verified), "}\n"), ", validation", "}\nvalidation", 1) + "\n",
+				},
 			},
 		},
 		{

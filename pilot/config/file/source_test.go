@@ -67,6 +67,10 @@ func TestFirstLoadRefusesBrokenSecurity(t *testing.T) {
 		"version": strings.Replace(policy, "/v1", "/v7", 1) + "rules: []\n",
 		"kind":    strings.Replace(policy, "AuthorizationPolicy", "AuthorisationPolicy", 1) + "rules: []\n",
 
+		"no name":        strings.Replace(vs("a", "b"), "  name: a", "  nmae: a", 1),
+		"no namespace":   strings.Replace(vs("a", "b"), "  name: a", "  name: a\n  namespce: b", 1),
+		"no good labels": strings.Replace(policy, "metadata: {", "metadata: {labels: 1, ", 1) + "{}\n",
+
 		"cut in apiVersion":        "apiVersion: security.ist",
 		"cut in the first word":    "apiVer",
 		"cut in kind":              "apiVersion: security.istio.io/v1\nki",
@@ -247,6 +251,28 @@ func TestBreakAndMend(t *testing.T) {
 		w.expect("a=six b=six o=o")
 		w.eventually("end of findings", func() bool { return len(w.source.Findings()) == 0 })
 	})
+}
+
+// TestWrongMetadata adds objects with faults of the metadata while the source runs. An object whose name can be read is
+// in force, and a finding says what is left out.
+func TestWrongMetadata(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, map[string]string{"a.yaml": vs("a", "a")})
+	w.run(Options{})
+	for name, metadata := range map[string]string{"labels": "labels: [x]", "unknown": "clusterName: x", "annotation": "annotations: {'a b': c}"} {
+		w.write(name+".yaml", strings.Replace(vs(name, "new"), "metadata:\n", "metadata:\n  "+metadata+"\n", 1))
+	}
+	w.write("name.yaml", vs("Bad_Name", "new"))
+	w.write("none.yaml", strings.Replace(vs("none", "new"), "  name: none", "  annotations: {}", 1))
+	w.expect("Bad_Name=new a=a annotation=new labels=new unknown=new")
+	for file, fix := range map[string]string{
+		"labels": "the rest of the object is in force", "unknown": "the rest of the object is in force", "annotation": "the rest of the object is in force",
+		"name": "the rest of the object is in force", "none": "the document is not used",
+	} {
+		w.eventually(file, func() bool {
+			return slices.ContainsFunc(w.source.Findings(), func(d diag.Diagnostic) bool { return d.File == w.path(file+".yaml") && strings.Contains(d.Fix, fix) })
+		})
+	}
 }
 
 // An object that is gone while a file cannot be read may have been moved there, and stays if it restricts something.
