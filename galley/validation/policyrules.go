@@ -11,8 +11,8 @@ import (
 	typev1beta1 "istio.io/api/type/v1beta1"
 )
 
-// allowedByBoth returns rules of AuthorizationPolicies that match no request unless both lists do: the rules of each list
-// that a rule of the other one covers.
+// allowedByBoth returns rules of AuthorizationPolicies that match no request unless both lists do: the rules of each
+// list that a rule of the other one covers.
 func allowedByBoth(a, b []*securityv1.Rule) []*securityv1.Rule {
 	var out []*securityv1.Rule
 	add := func(list, others []*securityv1.Rule) {

@@ -143,7 +143,7 @@ func (s *salvage) outside(faults []diag.Diagnostic) []diag.Diagnostic {
 
 // misplaced takes out an unknown field of the object or of its metadata. It moves a field that belongs in the spec
 // there. It returns the path at which the spec is at fault then, or "". A spec in the metadata is used as it is. A
-// security object is at fault because of any other field, unless the field is most likely a misspelt one of the metadata.
+// security object is at fault because of any other field, unless that is most likely a misspelt one of the metadata.
 func (s *salvage) misplaced(path []string) string {
 	holder, name := s.root, path[len(path)-1]
 	if len(path) > 1 {

@@ -155,8 +155,8 @@ func leaveOut(s *salvage, _ []step, _ string) bool {
 	return false
 }
 
-// ofSpec returns a close that closes the whole spec if one of its fields is wrong. Without the closes, only the field is
-// left out.
+// ofSpec returns a close that closes the whole spec if one of its fields is wrong. If nothing is replaced, the field
+// alone is left out.
 func ofSpec(whole func(*salvage, []step, string) bool) func(*salvage, []step, string) bool {
 	return func(s *salvage, chain []step, _ string) bool { return whole(s, chain[:1], chain[1].name) }
 }

@@ -30,7 +30,7 @@ func objectRows() []row {
 	return []row{
 		{
 			input: "AuthorizationPolicy", good: policy, errors: []fault{
-				{name: "a wrong value", content: object(security, "AuthorizationPolicy", "{action: ALOW}"), said: "a/input: spec.action", start: refused, running: both},
+				{name: "a wrong value", content: object(security, "AuthorizationPolicy", "{selector: 1}"), said: "a/input: spec.selector", start: refused, running: kept},
 				{
 					name: "an unknown field", content: object(security, "AuthorizationPolicy", "{rule: [{}]}"),
 					said: "a/input: spec.rule", start: refused, running: kept,
