@@ -59,6 +59,11 @@ func (k Key) Inputs() Inputs {
 	return Inputs{Client: l.Client, Outbound: l.Outbound, Inbound: k.Inbound.Value(), Patches: k.Patches.Value(), Address: k.Address, Node: k.Node, Location: k.Location, UnknownWorkload: k.UnknownWorkload}
 }
 
+// Kept returns the parts of a key for which something is kept: the key without what is the proxy's own.
+func (k Key) Kept() Key {
+	return Key{Client: k.Client, Listeners: k.Listeners, Inbound: k.Inbound, Patches: k.Patches}
+}
+
 // Shared returns the key without the proxy's own parts: the inbound half, the address, and whether its workload is
 // known.
 func (k Key) Shared() Key {

@@ -46,7 +46,7 @@ func NewMemo(idle int, now func() time.Time) *Memo {
 		now = func() time.Time { return time.Time{} }
 	}
 	m := &Memo{maxIdle: idle, now: now}
-	m.idle, _ = simplelru.NewLRU(math.MaxInt, func(r *Resource, _ time.Time) { m.bytes -= r.cost() }) // fails only for sizes below 1
+	m.idle, _ = simplelru.NewLRU(math.MaxInt, func(r *Resource, _ time.Time) { m.bytes -= r.Cost() }) // fails only for sizes below 1
 	return m
 }
 
@@ -57,7 +57,7 @@ func (m *Memo) addIdle(r *Resource) {
 	defer m.mu.Unlock()
 	now := m.now()
 	m.idle.Add(r, now)
-	m.bytes += r.cost()
+	m.bytes += r.Cost()
 	for {
 		_, built, any := m.idle.GetOldest()
 		if !any || m.bytes <= m.maxIdle && now.Sub(built) <= idleAge {

@@ -107,8 +107,8 @@ func (r *Resource) WantsCertificates() bool {
 // memo.
 const overhead = 512
 
-// cost returns about what the resource itself takes in memory, without what it is made of.
-func (r *Resource) cost() int { return overhead + 2*len(r.Name) + len(r.Body) }
+// Cost returns about how many bytes of memory the resource itself takes, without what it is made of.
+func (r *Resource) Cost() int { return overhead + 2*len(r.Name) + len(r.Body) }
 
 // Union is what one proxy is sent of a type: Shared is the half that it has in common with other workloads, Own the
 // half that depends on its own workload or on where that runs. Two Unions are the same configuration when all fields

@@ -116,6 +116,9 @@ func (t *Translator) Each(yield func(*envoy.Resource)) {
 	})
 }
 
+// Bytes returns about how many bytes are kept for some cohorts, beside what the first of them has as well.
+func (t *Translator) Bytes(cohorts []cohort.Key) int { return t.cache.Bytes(cohorts) }
+
 // Conflicts returns all kinds of conflicts.
 func Conflicts() []engine.Conflict { return view.Conflicts() }
 

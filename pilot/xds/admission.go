@@ -2,9 +2,13 @@ package xds
 
 import (
 	"context"
+	"io/fs"
 	"math"
+	"os"
 	"runtime/debug"
 	runtimemetrics "runtime/metrics"
+	"strconv"
+	"strings"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -12,6 +16,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/identity"
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/api/quota"
+	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
@@ -26,6 +31,8 @@ type admission struct {
 		streams *quota.Counter[identity.Holder]
 		lists   *quota.Values[identity.Holder, subscribed]
 	}
+	cohorts     *quota.Table[identity.Holder, *cohorts]
+	cohortBytes int // most that is kept for the cohorts of one identity or address
 }
 
 // subscribed is the list of names that streams subscribe to of a type.
@@ -37,6 +44,23 @@ type subscribed struct {
 // noMemoryLimit stands for the memory limit where there is none.
 const noMemoryLimit = 2 << 30
 
+// hostMemory returns the bytes of memory of this host, or noMemoryLimit if they are not known. root is the root of the
+// file system.
+func hostMemory(root fs.FS) int {
+	text, err := fs.ReadFile(root, "proc/meminfo")
+	if err != nil {
+		return noMemoryLimit
+	}
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); len(f) == 3 && f[0] == "MemTotal:" && f[2] == "kB" {
+			if n, err := strconv.Atoi(f[1]); err == nil && n > 0 && n < math.MaxInt>>10 {
+				return n << 10
+			}
+		}
+	}
+	return noMemoryLimit
+}
+
 // newAdmission returns an admission that serves a number of streams at a time, any number if it is 0.
 func newAdmission(streams int, l *limits.Limits, m *metrics) *admission {
 	a := &admission{short: memoryShort, metrics: m}
@@ -45,13 +69,16 @@ func newAdmission(streams int, l *limits.Limits, m *metrics) *admission {
 		a.slots, each = make(chan struct{}, streams), quota.Share(streams)
 	}
 	memory := debug.SetMemoryLimit(-1)
+	a.cohortBytes = quota.Share(int(memory))
 	if memory == math.MaxInt64 {
 		memory = noMemoryLimit
+		a.cohortBytes = quota.Share(hostMemory(os.DirFS("/")))
 	}
 	a.identities.streams = quota.NewCounter[identity.Holder](each)
 	a.identities.lists = quota.NewValues[identity.Holder, subscribed](quota.Share(int(memory)))
 	a.strangers.streams = quota.NewCounter[identity.Holder](l.StreamsPerSource)
 	a.strangers.lists = quota.NewValues[identity.Holder, subscribed](min(l.NameBytesPerSource, quota.Share(int(memory))))
+	a.cohorts = quota.NewTable[identity.Holder](func() *cohorts { return &cohorts{streams: map[cohort.Key]int{}} })
 	return a
 }
 

@@ -22,6 +22,10 @@ type subscriberGroup struct {
 	checking bool // a goroutine is at it, which alone touches last
 
 	last [session.MaxTypes]envoy.Union // of each subscription, at the last push
+
+	// turns are those of the identity or address that all members have in common; nil where they have none in common.
+	// Guarded by server.mu.
+	turns chan struct{}
 }
 
 // offer has a push checked, unless it has nothing for the group's types.
@@ -48,6 +52,16 @@ func (g *subscriberGroup) check() {
 		if p == nil {
 			return
 		}
+		s.mu.Lock()
+		turns := g.turns
+		s.mu.Unlock()
+		if turns != nil { // an identity with many groups waits with no more of them than with streams: see takeTurn
+			select {
+			case turns <- struct{}{}:
+			case <-s.closing:
+				return
+			}
+		}
 		select {
 		case s.slots <- struct{}{}:
 		case <-s.closing:
@@ -55,6 +69,9 @@ func (g *subscriberGroup) check() {
 		}
 		news := g.changed(p)
 		<-s.slots
+		if turns != nil {
+			<-turns
+		}
 		if news {
 			s.notify(g, p)
 		}
@@ -126,7 +143,9 @@ func (c *conn) joinGroup() {
 	s := c.server
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if c.cohort = c.session.Cohort(); same {
+	last := c.cohort
+	c.cohort = c.session.Cohort()
+	if c.cohorts.move(last, c.cohort); same {
 		return
 	}
 	s.leaveGroup(c)
@@ -139,8 +158,11 @@ func (c *conn) joinGroup() {
 	}
 	g := s.groups[key]
 	if g == nil {
-		g = &subscriberGroup{server: s, key: key, members: map[*conn]struct{}{}}
+		g = &subscriberGroup{server: s, key: key, members: map[*conn]struct{}{}, turns: c.turns}
 		s.groups[key] = g
+	}
+	if g.turns != c.turns {
+		g.turns = nil
 	}
 	g.members[c] = struct{}{}
 	c.group = g

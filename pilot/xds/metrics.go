@@ -97,7 +97,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		rejected:       map[string]map[[2]string]int64{},
 	}
 	refusals := counter("pilot_xds_refused_streams", "Streams refused or ended for one identity, one address or all streams had too much of something.", "reason")
-	for _, r := range []refusal{refusedStreams, refusedNames, refusedMemory} {
+	for _, r := range []refusal{refusedStreams, refusedNames, refusedCohorts, refusedMemory} {
 		m.refusals[r] = refusals.WithLabelValues(string(r))
 	}
 	waits := counter("pilot_xds_waits_for_pod", "Streams whose first answer waited for their workload.", "result")
@@ -134,6 +134,7 @@ type refusal string
 const (
 	refusedStreams refusal = "streams" // its identity or address has the most streams
 	refusedNames   refusal = "names"   // its identity or address subscribes to too many names
+	refusedCohorts refusal = "cohorts" // too much is kept for its identity's or address's proxies alone
 	refusedMemory  refusal = "memory"  // the server has too little memory
 )
 

@@ -44,6 +44,9 @@ func (c *conn) translate(slot chan struct{}) (*wire.Response, error) {
 		c.joined = true
 		c.joinGroup()
 	}
+	if err := c.server.admission.admitCohort(c); err != nil {
+		return nil, err
+	}
 	var r *wire.Response
 	if c.session.Snapshot() != nil {
 		r = c.session.Next()

@@ -27,6 +27,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/quota"
 	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/pilot/authorize"
+	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/pushes"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
@@ -46,6 +47,9 @@ type Translator interface {
 	// ReassignsOnly reports whether proxies may belong to other cohorts than at the snapshot before, and nothing else
 	// differs: what a cohort is sent is the same.
 	ReassignsOnly(s *snapshot.Snapshot) bool
+
+	// Bytes returns about how many bytes are kept for some cohorts, beside what the first of them has as well.
+	Bytes(cohorts []cohort.Key) int
 }
 
 // Options of a Server. Only Translator is needed.
@@ -337,7 +341,9 @@ func (s *Server) serve(stream grpc.ServerStream, delta bool) error {
 	if h, bounded := peer.Holder(); bounded {
 		turns, release := s.turns.Hold(h)
 		defer release()
-		c.turns = turns
+		cohorts, leave := s.admission.cohorts.Hold(h)
+		defer leave()
+		c.turns, c.cohorts = turns, cohorts
 	}
 	panicked := true
 	safe.Run(s.logger.With("conn", c.id), "xds stream", func() { err = c.run(); panicked = false })
@@ -391,6 +397,7 @@ func (s *Server) remove(c *conn) {
 	delete(s.conns, c.id)
 	delete(s.waiting, c)
 	s.leaveGroup(c)
+	c.cohorts.move(c.cohort, cohort.Key{})
 	s.count[c.proxy.ID]--
 	last := s.count[c.proxy.ID] == 0
 	if last {

@@ -175,6 +175,66 @@ func (e *entry) stopCleanups() {
 	}
 }
 
+// Bytes returns about how many bytes the Sets of some cohorts take, without what the Sets of the first of them have as
+// well. Resources that several Sets have are counted once. Sets that are being made are left out.
+func (c *Cache) Bytes(cohorts []cohort.Key) (n int) {
+	if len(cohorts) == 0 {
+		return 0
+	}
+	seen := map[*envoy.Resource]struct{}{}
+	add := func(list []*entry) {
+		for _, e := range list {
+			if !e.mu.TryLock() {
+				continue
+			}
+			var set *envoy.Set
+			if k := len(e.versions); k > 0 {
+				set = e.versions[k-1].Set
+			}
+			e.mu.Unlock()
+			n += set.Len() * placeCost
+			for r := range set.All {
+				if _, ok := seen[r]; !ok {
+					seen[r] = struct{}{}
+					n += r.Cost()
+				}
+			}
+		}
+	}
+	first := c.entriesOf(cohorts[:1], nil)
+	add(slices.Collect(maps.Keys(first)))
+	n = 0
+	add(slices.Collect(maps.Keys(c.entriesOf(cohorts, first))))
+	return n
+}
+
+// placeCost is about how many bytes the place of a resource takes in the tables of a Set and of its Version.
+const placeCost = 24
+
+// entriesOf returns the entries that have no other parts in their keys than some cohorts have, and at least one,
+// without others.
+func (c *Cache) entriesOf(cohorts []cohort.Key, others map[*entry]struct{}) map[*entry]struct{} {
+	var none Key
+	clients, listeners := map[weak.Pointer[cohort.Client]]bool{none.Client: true}, map[weak.Pointer[cohort.Listeners]]bool{none.Listeners: true}
+	inbounds, patches := map[weak.Pointer[cohort.Inbound]]bool{none.Inbound: true}, map[weak.Pointer[cohort.Patches]]bool{none.Patches: true}
+	for _, k := range cohorts {
+		clients[k.Client.Weak()], listeners[k.Listeners.Weak()] = true, true
+		inbounds[k.Inbound.Weak()], patches[k.Patches.Weak()] = true, true
+	}
+	out := map[*entry]struct{}{}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for k, e := range c.entries {
+		if _, other := others[e]; other || !clients[k.Client] || !listeners[k.Listeners] || !inbounds[k.Inbound] || !patches[k.Patches] {
+			continue
+		}
+		if k.Client != none.Client || k.Listeners != none.Listeners || k.Inbound != none.Inbound || k.Patches != none.Patches {
+			out[e] = struct{}{}
+		}
+	}
+	return out
+}
+
 // has reports whether there is an entry for a key.
 func (c *Cache) has(k Key) bool {
 	c.mu.Lock()

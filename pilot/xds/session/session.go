@@ -81,6 +81,8 @@ type Session struct {
 	withdrawn *envoy.Set
 	standIn   func(name string) *envoy.Resource
 
+	grows bool // the client asks for more than it did when it had everything
+
 	watches []*watch // in the order of sending
 	nonces  uint64
 	names   int // subscribed to, of all types
@@ -134,6 +136,7 @@ func (s *Session) Take(r *wire.Request) (Verdict, error) {
 	if first {
 		w = s.addWatch(r.TypeURL)
 	}
+	names, wildcard := w.names, w.wildcard
 	if r.Detail != nil {
 		v.Kind, v.Code, v.Message = Rejected, codes.Code(r.Detail.GetCode()), r.Detail.GetMessage()
 		w.rejecting = true
@@ -144,8 +147,12 @@ func (s *Session) Take(r *wire.Request) (Verdict, error) {
 	} else {
 		err = s.takeStateOfTheWorld(w, r, &v, first)
 	}
+	s.grows = s.grows || first || w.names != names || w.wildcard && !wildcard
 	return v, err
 }
+
+// Grows reports whether the client has asked for more, such as a type or names, and has not been sent all of it yet.
+func (s *Session) Grows() bool { return s.grows }
 
 // takeAnswer takes what a request with a nonce says of a response. It returns false if the response is not
 // outstanding.
@@ -170,8 +177,8 @@ func (s *Session) Snapshot() *snapshot.Snapshot { return s.snapshot }
 // SetSnapshot has the session work on a snapshot that has nothing new for the stream.
 func (s *Session) SetSnapshot(snap *snapshot.Snapshot) { s.snapshot = snap }
 
-// ReleaseSnapshot ends the work on a snapshot.
-func (s *Session) ReleaseSnapshot() { s.snapshot = nil }
+// ReleaseSnapshot ends the work on a snapshot: the client was sent all of it.
+func (s *Session) ReleaseSnapshot() { s.snapshot, s.grows = nil, false }
 
 // Revision returns that of the last snapshot that everything was compared with.
 func (s *Session) Revision() uint64 { return s.revision }

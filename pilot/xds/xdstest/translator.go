@@ -29,6 +29,9 @@ type Translator struct {
 	Still  atomic.Bool   // nobody moves to another cohort
 	Empty  atomic.Bool   // assignments that a world does not have are Union.Empty
 	Held   sync.Map      // by the proxy's id: a channel, for whose closing its calls wait
+	Kept   atomic.Int64  // bytes for each cohort but the first
+	Each   atomic.Bool   // each proxy has a cohort of its own
+	keys   *cohort.Interner
 }
 
 type fakeWorld struct {
@@ -40,7 +43,7 @@ type fakeWorld struct {
 
 // NewTranslator makes a Translator whose world 0 is empty.
 func NewTranslator() *Translator {
-	return &Translator{worlds: map[uint64]*fakeWorld{0: {}}, calls: map[string]int{}}
+	return &Translator{keys: cohort.NewInterner(), worlds: map[uint64]*fakeWorld{0: {}}, calls: map[string]int{}}
 }
 
 // Publish adds a world that differs from the newest by edits "<type> <name>=<version>" or "<type> <name>" (gone) or
@@ -138,7 +141,11 @@ func (f *Translator) ResolveCohort(s *snapshot.Snapshot, p *node.Proxy) cohort.K
 	if c, ok := f.Held.Load(p.ID); ok {
 		<-c.(chan struct{})
 	}
-	return cohort.Key{Node: string(p.Type)}
+	k := cohort.Key{Node: string(p.Type)}
+	if f.Each.Load() {
+		k = f.keys.Intern(cohort.Inputs{Client: cohort.Client{Type: p.Type, Domain: p.ID}})
+	}
+	return k
 }
 
 // Compare implements session.Translator.
@@ -150,6 +157,9 @@ func (f *Translator) ReassignsOnly(s *snapshot.Snapshot) bool {
 	defer f.mu.Unlock()
 	return f.worlds[s.Revision].same
 }
+
+// Bytes implements xds.Translator.
+func (f *Translator) Bytes(cohorts []cohort.Key) int { return int(f.Kept.Load()) * (len(cohorts) - 1) }
 
 // NeedsReassign implements session.Translator.
 func (f *Translator) NeedsReassign(*snapshot.Snapshot, *node.Proxy, cohort.Key, uint64) bool {

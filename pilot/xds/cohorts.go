@@ -1,0 +1,91 @@
+package xds
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/istiod-lite/istiod-lite/pilot/cohort"
+)
+
+// cohorts are the cohorts that the streams of one identity, or of one address without identity, belong to. A proxy
+// chooses the labels and settings by which it belongs to a cohort, and what no other proxy has is kept for that cohort
+// alone. So the bytes that are kept are measured, where there are more cohorts than most identities have. A nil cohorts
+// has no bound. Safe for concurrent use.
+type cohorts struct {
+	mu        sync.Mutex
+	streams   map[cohort.Key]int // number of streams, by cohort.Key.Kept
+	order     []cohort.Key       // keys of streams, the oldest first
+	bytes     int                // at the last measurement
+	next      time.Time          // time of the next measurement
+	measuring bool
+}
+
+const (
+	// fewCohorts are so many that nothing is measured: what they take is no more than a proxy for each of them.
+	fewCohorts = 8
+	// minMeasure is the least time between two measurements, and a measurement takes no more than a twentieth of the
+	// time between them.
+	minMeasure  = 100 * time.Millisecond
+	measureRate = 20
+)
+
+// move records that a stream belongs to another cohort. A zero key is none.
+func (c *cohorts) move(from, to cohort.Key) {
+	if from, to = from.Kept(), to.Kept(); c == nil || from == to {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if to != (cohort.Key{}) {
+		if c.streams[to]++; c.streams[to] == 1 {
+			c.order = append(c.order, to)
+		}
+	}
+	if from == (cohort.Key{}) {
+		return
+	}
+	if c.streams[from]--; c.streams[from] == 0 {
+		delete(c.streams, from)
+		c.order = slices.DeleteFunc(c.order, func(k cohort.Key) bool { return k == from })
+	}
+}
+
+// kept returns how many bytes are kept for the cohorts beside the first one, as they were measured last, which was not
+// long ago.
+func (c *cohorts) kept(measure func([]cohort.Key) int) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	began := time.Now()
+	switch {
+	case len(c.order) <= fewCohorts:
+		return 0
+	case c.measuring || began.Before(c.next):
+		return c.bytes
+	}
+	c.measuring = true
+	list := slices.Clone(c.order)
+	c.mu.Unlock()
+	n := 0
+	defer func() {
+		c.mu.Lock()
+		c.bytes, c.measuring, c.next = n, false, time.Now().Add(max(minMeasure, measureRate*time.Since(began)))
+	}()
+	n = measure(list)
+	return n
+}
+
+// admitCohort returns an error, a gRPC status, if a stream asks for more while too much is kept for the cohorts of its
+// identity or address. A stream that asks for nothing new is sent changes in any case.
+func (a *admission) admitCohort(c *conn) error {
+	if c.cohorts == nil || !c.session.Grows() || c.cohorts.kept(c.server.translator.Bytes) <= a.cohortBytes {
+		return nil
+	}
+	a.metrics.refused(refusedCohorts)
+	h, _ := c.peer.Holder()
+	return status.Errorf(codes.ResourceExhausted, "the proxies of %s have different labels or settings, and their configuration takes more than %d bytes, "+
+		"a tenth of the memory: use fewer kinds of proxies for one account, run more replicas, or raise the memory limit", h, a.cohortBytes)
+}
