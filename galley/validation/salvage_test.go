@@ -87,6 +87,13 @@ func TestOneWrongField(t *testing.T) {
 		{kinds.Sidecar, `{egress: 1}`, `{egress: [{hosts: ["~/*"]}]}`},
 		{kinds.Sidecar, `{outboundTrafficPolicy: {mode: NEWER}}`, `{outboundTrafficPolicy: {mode: REGISTRY_ONLY}}`},
 
+		// Sidecars with an unknown protocol of an ingress listener.
+		{kinds.Sidecar, `{ingress: [{port: {number: 80, name: a, protocol: HTPP}, defaultEndpoint: "127.0.0.1:80"}]}`, `{ingress: [{port: {number: 80, name: a}, defaultEndpoint: "127.0.0.1:80"}]}`},
+		{
+			kinds.Sidecar, `{ingress: [{port: {number: 80, name: a, protocol: HTPS}, defaultEndpoint: "127.0.0.1:80", tls: {mode: SIMPLE, serverCertificate: /c, privateKey: /k}}]}`,
+			`{ingress: [{port: {number: 80, name: a}, defaultEndpoint: "unix:///dev/null/unusable", tls: {mode: MUTUAL, credentialName: "invalid://"}}]}`,
+		},
+
 		// Routes.
 		{kinds.VirtualService, `{hosts: [a.b], http: [{route: [{destination: {host: "b_c d"}}]}]}`, `{hosts: [a.b], http: [{directResponse: {status: 503}}]}`},
 		{kinds.VirtualService, `{hosts: [a.b, "a b"], http: [{directResponse: {status: 999}}]}`, `{hosts: [a.b], http: [{directResponse: {status: 503}}]}`},
@@ -161,6 +168,8 @@ func TestOneWrongField(t *testing.T) {
 
 		// Services.
 		{kinds.ServiceEntry, `{hosts: [a.b, "c d"], resolution: DNS, exportTo: ["a b"], subjectAltNames: [1], ports: [{number: 443, name: tls, protocol: NEWER}]}`, `{hosts: [a.b], resolution: DNS, exportTo: ["~"], subjectAltNames: [unusable.invalid], ports: [{number: 443, name: tls}]}`},
+		{kinds.ServiceEntry, `{hosts: [a.b], location: MESH_INTERNAL, resolution: STATIC, endpoints: [{address: 10.0.0.1, ports: {b: 80}}], ports: [{number: 80, name: a}]}`, `{hosts: [a.b], location: MESH_INTERNAL, resolution: STATIC, ports: [{number: 80, name: a}]}`},
+		{kinds.ServiceEntry, `{hosts: [a.b], location: NEAR, resolution: DNS, ports: [{number: 80, name: a}]}`, `{hosts: [a.b], resolution: STATIC, ports: [{number: 80, name: a}]}`},
 		{kinds.ServiceEntry, `{hosts: [a.b], resolution: DNS, endpoints: [{address: "a b"}], ports: [{number: 443, name: tls, protocol: TLS}]}`, `{hosts: [a.b], resolution: STATIC, ports: [{number: 443, name: tls, protocol: TLS}]}`},
 		{kinds.WasmPlugin, `{url: "oci://a/b", phase: AUTHN, sha256: x, match: [{ports: [{number: 0}]}]}`, `{url: "https://unusable.invalid/", phase: AUTHN}`},
 		{kinds.WasmPlugin, `{url: "oci://a/b", failStrategy: FAIL_OPEN, sha256: x}`, ""},

@@ -93,6 +93,7 @@ var unitsOf = sync.OnceValue(func() map[*kinds.Kind][]unit {
 			{path: "spec.egress", close: replaceBy(`[{"hosts": ["~/*"]}]`)},
 			{path: "spec.egress.[]", free: []string{"hosts.[]", "captureMode", "port.name", "port.protocol", "port.targetPort"}, close: closeEgress},
 			{path: "spec.ingress.[]", free: []string{"connectionPool.**", "captureMode", "port.name", "port.targetPort"}, close: closeIngress},
+			{path: "spec.ingress.[].port.protocol", close: closeProtocol},
 		}...),
 		kinds.VirtualService: virtualServiceUnits(),
 		kinds.EnvoyFilter: append(left("spec.workloadSelector", "spec.targetRefs"), []unit{
@@ -311,6 +312,16 @@ func closeIngress(_ *salvage, chain []step, field string) bool {
 	return true
 }
 
+// closeProtocol leaves out the protocol, so that it is sniffed. A port that terminates TLS refuses connections.
+func closeProtocol(s *salvage, chain []step, _ string) bool {
+	in, port, protocol := chain[2].node, chain[3].node, chain[4].node
+	if in.get("tls") == nil {
+		return false
+	}
+	port.drop(protocol)
+	return closeIngress(s, chain[:3], "")
+}
+
 // keepFilters leaves out the patches that remove filters, chains and listeners. Patches that cannot be applied may be
 // meant to replace them.
 func (s *salvage) keepFilters() {
@@ -375,13 +386,17 @@ func closeServer(_ *salvage, chain []step, field string) bool {
 	return true
 }
 
-// closeEntry makes a service without endpoints of a ServiceEntry: calls fail, and do not go elsewhere.
-func closeEntry(s *salvage, chain []step, _ string) bool {
+// closeEntry makes a service without endpoints of a ServiceEntry: calls fail, and do not go elsewhere. A service of the
+// mesh stays one, with mutual TLS.
+func closeEntry(s *salvage, chain []step, field string) bool {
 	spec := last(chain)
 	if spec.shape != mapping {
 		return leaveOut(s, chain, "")
 	}
-	spec.keep("hosts", "addresses", "ports", "exportTo", "subjectAltNames")
+	if location := spec.get("location"); location != nil && field == "location" {
+		spec.drop(location)
+	}
+	spec.keep("hosts", "addresses", "ports", "exportTo", "subjectAltNames", "location")
 	spec.set("resolution", word("STATIC"))
 	return true
 }

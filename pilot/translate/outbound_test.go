@@ -63,3 +63,39 @@ func TestNoRouteConfigurationIsEmpty(t *testing.T) {
 		}
 	}
 }
+
+// TestSidecarPortsWithoutProtocolAreSniffed checks that the protocol of a Sidecar's own listeners is taken neither from
+// their names nor from the ports of services: HTTP on them is subject to routes and to policies for HTTP.
+func TestSidecarPortsWithoutProtocolAreSniffed(t *testing.T) {
+	w, tr := newWorld(t, mesh.Default()), newTranslator(0)
+	s := w.apply(objects(t, "world.yaml", []byte(`{apiVersion: v1, kind: Service, metadata: {name: web, namespace: a}, spec: {clusterIP: 10.1.0.1, selector: {app: web}, ports: [{name: http, port: 80}, {name: tcp, port: 9000}]}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: web-0, namespace: a, labels: {app: web}}, spec: {containers: [{name: web, image: web}]}, status: {podIP: 10.0.0.1}}
+---
+apiVersion: networking.istio.io/v1
+kind: Sidecar
+metadata: {name: s, namespace: a}
+spec:
+  ingress:
+  - {port: {number: 8080, name: tcp}, defaultEndpoint: "127.0.0.1:8080"}
+  - {port: {number: 9000, name: tcp, protocol: TCP}, defaultEndpoint: "127.0.0.1:9000"}
+  egress:
+  - {port: {number: 80, name: http}, hosts: [./*]}
+  - {port: {number: 9000, name: tcp}, hosts: [./*]}
+`))...)
+	p := proxy(t, []byte(`{"id": "sidecar~10.0.0.1~web-0.a~a.svc.cluster.local"}`))
+	var http []string // listeners that take HTTP, with the port of the chain if they have several
+	for r := range tr.Wildcard(s, tr.ResolveCohort(s, p), envoy.ListenerType).All {
+		l := decode(t, r).(*listenerv3.Listener)
+		for _, c := range l.FilterChains {
+			sniffed := slices.Contains(c.GetFilterChainMatch().GetApplicationProtocols(), "http/1.1")
+			if port := c.GetFilterChainMatch().GetDestinationPort().GetValue(); sniffed && (l.Name != "virtualInbound" || port != 0) {
+				http = append(http, fmt.Sprint(l.Name, " ", port))
+			}
+		}
+	}
+	slices.Sort(http)
+	if want := []string{"10.1.0.1_80 0", "10.1.0.1_9000 0", "virtualInbound 8080"}; !slices.Equal(http, want) {
+		t.Errorf("%q take HTTP where it is detected; want %q", http, want)
+	}
+}

@@ -159,8 +159,9 @@ func TestDryRunEndsAndBegins(t *testing.T) {
 	}
 }
 
-// TestSidecarIngressWithTLSTakesPeersAlone: TLS of a Sidecar's ingress is not supported. Its port takes mutual TLS of
-// the mesh then, whatever the mode is: neither plaintext nor connections that nobody checked.
+// TestSidecarIngressWithTLSTakesPeersAlone checks that an ingress listener of a Sidecar with TLS settings takes no
+// plaintext in any mode: it terminates TLS by its own certificates, or takes mutual TLS of the mesh alone. Without a
+// protocol it takes mutual TLS alone, in which HTTP is detected.
 func TestSidecarIngressWithTLSTakesPeersAlone(t *testing.T) {
 	const world = `{apiVersion: v1, kind: Service, metadata: {name: web, namespace: a}, spec: {selector: {app: web}, ports: [{name: http, port: 8080}]}}
 ---
@@ -177,7 +178,7 @@ spec:
     - {port: {number: 8080, name: http, protocol: HTTP}, defaultEndpoint: "127.0.0.1:8080"}
 `
 	for _, mode := range []string{"PERMISSIVE", "DISABLE", "STRICT"} {
-		for _, protocol := range []string{"HTTPS", "HTTP", "TCP"} {
+		for _, protocol := range []string{"HTTPS", "HTTP", "TCP", ""} {
 			w := newWorld(t, mesh.Default())
 			s := w.apply(objects(t, "world.yaml", []byte(strings.NewReplacer("MODE", mode, "PROTOCOL", protocol).Replace(world)))...)
 			tr := newTranslator(0)
@@ -195,7 +196,7 @@ spec:
 					}
 				}
 			}
-			if all[8443] == 0 || plain[8443] != 0 || (plain[8080] == 0) != (mode == "STRICT") {
+			if all[8443] == 0 || protocol == "" && all[8443] != 2 || plain[8443] != 0 || (plain[8080] == 0) != (mode == "STRICT") {
 				t.Errorf("%s %s: of %v chains %v are without TLS of the mesh", mode, protocol, all, plain)
 			}
 		}

@@ -88,7 +88,7 @@ func ingressPorts(c cohort.Inbound, spec *networkingv1.Sidecar, served []Port) [
 	for _, l := range spec.Ingress {
 		n := l.GetPort().GetNumber()
 		p := Port{
-			Target: n, Port: n, Host: c.Ingress.Name + "." + c.Ingress.Namespace, Protocol: registry.ParseProtocolOr(l.GetPort().GetProtocol(), registry.TCP),
+			Target: n, Port: n, Host: c.Ingress.Name + "." + c.Ingress.Namespace, Protocol: registry.ParseProtocol(l.GetPort().GetProtocol()),
 			Ingress: c.Ingress, Bind: l.Bind, BindsPort: l.CaptureMode == networkingv1alpha3.CaptureMode_NONE || c.Interception == node.None,
 			Endpoint: defaultEndpoint(l.DefaultEndpoint, c), TLS: l.Tls,
 		}

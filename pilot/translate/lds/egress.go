@@ -129,7 +129,7 @@ func (l *outboundBuilder) addEgress(o egressBuilder, services iter.Seq[scope.Ser
 				q.Number = port
 			}
 			if o.explicit {
-				q.Protocol = registry.ParseProtocolOr(spec.Port.Protocol, p.Protocol)
+				q.Protocol = registry.ParseProtocol(spec.Port.Protocol) // not of the service's port: the listener's is sniffed without one
 			} else if l.reservedPorts[p.Number] {
 				continue
 			}

@@ -211,7 +211,7 @@ func (k inboundKey) servicePort(b builder, p inbound.Port) chainSet {
 	}
 	var s chainSet
 	switch {
-	case mode == feature.Disable && terminates(p.TLS):
+	case mode == feature.Disable && terminates(p.TLS) && !p.Protocol.Sniffed():
 		s = k.ownTLS(p, name, http, tcp)
 	case p.TLS != nil: // not supported beside the mesh's own TLS, and without it only peers of the mesh may connect
 		s = k.chains(b, p.Target, p.Protocol, feature.Strict, name, name, http, tcp)
