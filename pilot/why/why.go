@@ -368,6 +368,11 @@ func http(a *Answer, c Config, h *hcmv3.HttpConnectionManager, r Request) error 
 		return nil
 	}
 	a.step(Step{What: "virtual host", Name: host.GetName(), Reason: reason})
+	if host.GetRequireTls() == routev3.VirtualHost_ALL && !r.TLS && !r.HTTP3 { // before any route
+		a.Answered = true
+		a.end(301, "virtual host %s redirects plaintext to HTTPS", host.GetName())
+		return nil
+	}
 	route, step := routeFor(host, r)
 	a.step(step)
 	if route == nil {

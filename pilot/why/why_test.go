@@ -15,6 +15,7 @@ import (
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
@@ -285,6 +286,23 @@ func TestActions(t *testing.T) {
 		a := follow(t, config, why.Request{})
 		if a.Status != c.status || c.want != "" && !slices.Contains(step(a, "route").Details, c.want) {
 			t.Errorf("%s: %d, %q, not %d, %q", c.action, a.Status, step(a, "route").Details, c.status, c.want)
+		}
+	}
+}
+
+// TestPlaintextIsRedirected checks that a virtual host that demands TLS answers plaintext by a redirect, whatever its
+// routes are, and routes what came by TLS.
+func TestPlaintextIsRedirected(t *testing.T) {
+	const socket = `"transportSocket":{"name":"tls","typedConfig":{"@type":"type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext"}},`
+	demands := strings.Replace(everything, `"domains"`, `"requireTls":"ALL","domains"`, 1)
+	for _, c := range []struct {
+		socket, hosts string
+		want          int
+	}{{"", demands, 301}, {socket, demands, 200}, {"", everything, 200}} {
+		config := with(t, why.Config{}, "l", fmt.Sprintf(`{"name":"l","address":{"socketAddress":{"address":"0.0.0.0","portValue":80}},"filterChains":[{%s"filters":[
+			{"name":"hcm","typedConfig":{"@type":"%snetwork.http_connection_manager.v3.HttpConnectionManager","routeConfig":{"virtualHosts":%s}}}]}]}`, c.socket, types, c.hosts))
+		if a := follow(t, config, why.Request{Gateway: true, TLS: c.socket != ""}); a.Status != c.want || !a.Answered {
+			t.Errorf("%s%s: %d %q, not %d", c.socket, c.hosts, a.Status, a.Reason, c.want)
 		}
 	}
 }
