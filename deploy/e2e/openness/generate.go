@@ -56,7 +56,7 @@ func (g *Generator) World(name string) World {
 	if from.Shared() && g.r.IntN(2) == 0 { // they take longest, each by itself
 		from = g.Good[g.r.IntN(len(g.Good))]
 	}
-	w := World{Name: name + " of " + from.Name}
+	w := World{Name: name + " of " + from.Name, Generated: true}
 	for _, o := range from.Objects {
 		w.Objects = append(w.Objects, o.DeepCopy())
 	}

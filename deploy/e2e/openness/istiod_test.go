@@ -16,6 +16,7 @@ import (
 	"math/big"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,7 +26,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/encoding/prototext"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/binaries"
@@ -114,7 +115,8 @@ func TestClosedAsIstiod(t *testing.T) {
 	}
 	var again []World
 	s.end = time.Now().Add(searched)
-	s.run(worlds, 0, func(_ Slot, w World, _, _ map[Proxy]why.Config, found []Difference) {
+	s.run(worlds, 0, func(_ Slot, w World, theirs, ours map[Proxy]why.Config, found []Difference) {
+		dump(t, w, theirs, ours)
 		if len(found) > 0 {
 			again = append(again, w)
 		}
@@ -130,9 +132,7 @@ func TestClosedAsIstiod(t *testing.T) {
 			lines = append(lines, d.String())
 		}
 		t.Errorf("%s\n  odd: %s\n  %s\n%s", w.Name, strings.Join(w.Odd, "\n  odd: "), strings.Join(lines, "\n  "), w.YAML())
-		if dir := os.Getenv("OPENNESS_DUMP"); dir != "" {
-			dump(t, filepath.Join(dir, strings.ReplaceAll(w.Name, "/", "_")), theirs, ours)
-		}
+		dump(t, w, theirs, ours)
 	})
 	t.Logf("%d worlds compared, %d refused by the API server, %d ended istiod, %d not settled, %d looked at again",
 		first, s.refused, s.ended, s.unsettled, len(again))
@@ -191,6 +191,7 @@ func (s *search) connect(program string) *grpc.ClientConn {
 	at := installed.Peer{Program: program, Kubeconfig: s.c.Kubeconfig(), Env: []string{
 		"PILOT_ENABLE_ALPHA_GATEWAY_API=true", "PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER=false",
 		"PILOT_ENABLE_GATEWAY_API_STATUS=false", "PILOT_ENABLE_GATEWAY_API_GATEWAYCLASS_CONTROLLER=false",
+		"PILOT_MAX_REQUESTS_PER_SECOND=10000", // istiod admits few proxies a second by default
 	}}.Start(s.ctx, s.t)
 	conn, err := grpc.NewClient(at["grpcAddr"], grpc.WithTransportCredentials(insecure.NewCredentials()))
 	s.must(err)
@@ -248,53 +249,114 @@ func (s *search) schemas() Schemas {
 // result is called for each world, with what both proxies were sent and the differences that are not accepted.
 type result func(slot Slot, w World, theirs, ours map[Proxy]why.Config, found []Difference)
 
-// run compares worlds, many at a time; those that apply to proxies of others one after the other, by themselves.
+// sent is a world with what both control planes sent the proxies of its slot.
+type sent struct {
+	slot         Slot
+	world        World
+	theirs, ours map[Proxy]why.Config
+}
+
+// run compares worlds, many at a time; those that apply to proxies of others by themselves. What has been fetched is
+// compared while the next worlds settle. Calls of do are one after the other, in no order.
 func (s *search) run(worlds []World, pause time.Duration, do result) {
 	s.t.Helper()
+	queue := make(chan sent, 2*slots)
+	var comparing sync.WaitGroup
+	var one sync.Mutex
+	var errs []error
+	for range runtime.GOMAXPROCS(0) {
+		comparing.Go(func() {
+			for x := range queue {
+				found, err := x.differences()
+				one.Lock()
+				if err != nil {
+					errs = append(errs, err)
+				} else {
+					s.compared++
+					do(x.slot, x.world, x.theirs, x.ours, found)
+				}
+				one.Unlock()
+			}
+		})
+	}
+	defer func() {
+		close(queue)
+		comparing.Wait()
+		s.must(errors.Join(errs...))
+	}()
 	var batch []World
 	for i, w := range worlds {
 		if !s.end.IsZero() && time.Now().After(s.end) {
-			s.t.Logf("after %v, %d worlds are left out", searched, len(worlds)-i)
+			s.t.Logf("after %v, %d worlds are left out", searched, len(worlds)-i+len(batch))
 			return
 		}
 		if w.Shared() {
-			s.batch([]World{w}, pause+time.Second, do)
+			s.batch([]World{w}, pause+time.Second, queue)
 			s.must(s.c.Apply(s.ctx, []byte(meshConfig))) // the world may have had another one
 			continue
 		}
 		if batch = append(batch, w); len(batch) == slots-1 {
-			s.batch(batch, pause, do)
+			s.batch(batch, pause, queue)
 			batch = nil
 		}
 	}
 	if len(batch) > 0 {
-		s.batch(batch, pause, do)
+		s.batch(batch, pause, queue)
 	}
 }
 
-func (s *search) batch(worlds []World, pause time.Duration, do result) {
+// differences compares what both proxies were sent.
+func (x sent) differences() (found []Difference, err error) {
+	w := x.world.In(x.slot)
+	for _, p := range []Proxy{Sidecar, Gateway} {
+		more, err := Compare(x.slot, w, p, x.theirs[p], x.ours[p])
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", w.Name, err)
+		}
+		found = append(found, Unexplained(w, more)...)
+	}
+	return found, nil
+}
+
+// batch puts worlds into the cluster, and into the queue what both control planes send for them. Where one of the
+// worlds ends istiod or hides the signs, it is found by halves.
+func (s *search) batch(worlds []World, pause time.Duration, queue chan<- sent) {
 	s.t.Helper()
 	begin := time.Now()
-	taken := make([]bool, len(worlds))
+	placed, taken := make([]World, len(worlds)), make([]bool, len(worlds))
 	s.parallel(len(worlds), func(i int) error {
-		w := worlds[i].In(Slot(i))
-		taken[i] = s.c.Apply(s.ctx, w.YAML()) == nil
-		if !taken[i] {
-			return s.c.Delete(s.ctx, w.YAML())
+		placed[i] = worlds[i].In(Slot(i))
+		err := s.c.Apply(s.ctx, placed[i].YAML())
+		taken[i] = err == nil
+		if err != nil && !placed[i].Generated {
+			return fmt.Errorf("%s: %w", placed[i].Name, err)
 		}
 		return nil
 	})
+	remove := func() {
+		s.parallel(len(worlds), func(i int) error { return s.c.Delete(s.ctx, placed[i].YAML()) })
+	}
 	applied := time.Since(begin)
-	if !s.settle(pause) {
-		for i, w := range worlds {
+	if settled, ended := s.settle(pause); !settled {
+		remove()
+		if ended {
+			s.theirs = s.connect(s.istiod)
+		}
+		if half := len(worlds) / 2; half > 0 {
+			s.batch(worlds[:half], pause, queue)
+			s.batch(worlds[half:], pause, queue)
+			return
+		}
+		if ended {
+			s.t.Logf("istiod has ended with %s: %q", worlds[0].Name, worlds[0].Odd)
+			s.ended++
+		} else {
 			s.unsettled++
-			s.must(s.c.Delete(s.ctx, w.In(Slot(i)).YAML()))
 		}
 		return
 	}
 	settled := time.Since(begin)
 	theirs, ours := make([]map[Proxy]why.Config, len(worlds)), make([]map[Proxy]why.Config, len(worlds))
-	found := make([][]Difference, len(worlds))
 	var reading sync.WaitGroup
 	var failed error
 	reading.Go(func() {
@@ -308,6 +370,7 @@ func (s *search) batch(worlds []World, pause time.Duration, do result) {
 	})
 	for i, w := range worlds {
 		if !taken[i] {
+			s.refused++
 			continue
 		}
 		var err error
@@ -316,40 +379,21 @@ func (s *search) batch(worlds []World, pause time.Duration, do result) {
 		}
 		s.t.Logf("istiod has ended with %s: %v: %q", w.Name, err, w.Odd)
 		s.ended++
-		s.must(s.c.Delete(s.ctx, w.In(Slot(i)).YAML()))
+		s.must(s.c.Delete(s.ctx, placed[i].YAML()))
 		s.theirs = s.connect(s.istiod)
-		theirs[i] = nil
+		theirs[i], taken[i] = nil, false
 	}
 	reading.Wait()
 	s.must(failed)
-	for i := range worlds {
-		taken[i] = taken[i] && theirs[i] != nil
-	}
 	fetched := time.Since(begin)
-	s.parallel(len(worlds), func(i int) error {
-		if !taken[i] {
-			return nil
+	for i := range worlds {
+		if taken[i] {
+			queue <- sent{Slot(i), worlds[i], theirs[i], ours[i]}
 		}
-		w := worlds[i].In(Slot(i))
-		for _, p := range []Proxy{Sidecar, Gateway} {
-			more, err := Compare(Slot(i), w, p, theirs[i][p], ours[i][p])
-			if err != nil {
-				return fmt.Errorf("%s: %w", w.Name, err)
-			}
-			found[i] = append(found[i], Unexplained(w, more)...)
-		}
-		return s.c.Delete(s.ctx, w.YAML())
-	})
-	for i, w := range worlds {
-		if !taken[i] {
-			s.refused++
-			continue
-		}
-		s.compared++
-		do(Slot(i), w, theirs[i], ours[i], found[i])
 	}
+	remove()
 	if os.Getenv("OPENNESS_TIMES") != "" {
-		s.t.Logf("%d worlds: applied after %v, settled %v, fetched %v, compared %v", len(worlds), applied, settled, fetched, time.Since(begin))
+		s.t.Logf("%d worlds: applied after %v, settled %v, fetched %v, removed %v", len(worlds), applied, settled, fetched, time.Since(begin))
 	}
 }
 
@@ -415,9 +459,9 @@ spec:
   rules: [{matches: [{path: {value: /sign-N-http}}], backendRefs: [{name: web, port: 80}]}]
 `
 
-// settle waits until both control planes have read what was written before. It reports false if that takes too long,
-// as it does where a world hides the signs themselves.
-func (s *search) settle(pause time.Duration) bool {
+// settle waits until both control planes have read what was written before. It reports whether they have within 30
+// seconds, which they have not where a world hides the signs themselves, and whether istiod has ended.
+func (s *search) settle(pause time.Duration) (settled, ended bool) {
 	s.t.Helper()
 	slot := Slot(slots - 1)
 	s.generation++
@@ -435,6 +479,9 @@ func (s *search) settle(pause time.Duration) bool {
 	for _, conn := range []*grpc.ClientConn{s.theirs, s.ours} {
 		for begin := time.Now(); ; time.Sleep(100 * time.Millisecond) {
 			config, err := s.fetch(conn, slot, Sidecar)
+			if err != nil && conn == s.theirs {
+				return false, true
+			}
 			s.must(err)
 			var lacks []string
 			for _, word := range []string{"-route", "-rule", "-entry", "-policy", "-filter", "-http"} {
@@ -447,12 +494,12 @@ func (s *search) settle(pause time.Duration) bool {
 			}
 			if time.Since(begin) > 30*time.Second {
 				s.t.Logf("%s sends no %v", conn.Target(), lacks)
-				return false
+				return false, false
 			}
 		}
 	}
 	time.Sleep(200*time.Millisecond + pause)
-	return true
+	return true, false
 }
 
 func mentions(c why.Config, word string) bool {
@@ -486,9 +533,14 @@ func selfSigned(t *testing.T) (certificate, key string) {
 		string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8}))
 }
 
-// dump writes what both control planes sent into a folder.
-func dump(t *testing.T, dir string, theirs, ours map[Proxy]why.Config) {
+// dump writes what both control planes sent for a world into the folder that OPENNESS_DUMP names, if it is set.
+func dump(t *testing.T, w World, theirs, ours map[Proxy]why.Config) {
 	t.Helper()
+	dir := os.Getenv("OPENNESS_DUMP")
+	if dir == "" {
+		return
+	}
+	dir = filepath.Join(dir, strings.ReplaceAll(w.Name, "/", "_"))
 	for name, all := range map[string]map[Proxy]why.Config{"istiod": theirs, "ours": ours} {
 		for p, config := range all {
 			at := filepath.Join(dir, name, string(p))
@@ -502,7 +554,7 @@ func dump(t *testing.T, dir string, theirs, ours map[Proxy]why.Config) {
 					if err != nil {
 						continue
 					}
-					fmt.Fprintf(&out, "# %s\n%s\n", r.Name, protojson.MarshalOptions{Multiline: true}.Format(m))
+					fmt.Fprintf(&out, "# %s\n%s\n", r.Name, prototext.MarshalOptions{Multiline: true}.Format(m))
 				}
 				if err := os.WriteFile(filepath.Join(at, url[strings.LastIndexByte(url, '.')+1:]), []byte(out.String()), 0o644); err != nil {
 					t.Fatal(err)

@@ -25,9 +25,10 @@ const (
 
 // World is a few objects that are in the cluster together.
 type World struct {
-	Name    string
-	Objects []*unstructured.Unstructured
-	Odd     []string // the places that Generate made odd, with their values
+	Name      string
+	Objects   []*unstructured.Unstructured
+	Odd       []string // the places that Generate made odd, with their values
+	Generated bool     // so that the API server may refuse it
 }
 
 // ParseWorld reads the objects of a YAML text.
@@ -78,7 +79,7 @@ func (s Slot) Place(text string) string {
 // In returns the world as it is in a slot. Its names of namespaces are replaced where they are whole words of a
 // string.
 func (w World) In(s Slot) World {
-	out := World{Name: w.Name, Odd: w.Odd}
+	out := World{Name: w.Name, Odd: w.Odd, Generated: w.Generated}
 	for _, o := range w.Objects {
 		o = &unstructured.Unstructured{Object: s.put(o.Object).(map[string]any)}
 		out.Objects = append(out.Objects, o)
