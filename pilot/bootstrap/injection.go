@@ -139,7 +139,7 @@ func (x *injection) lacks() string {
 	case len(x.unreadable) > 0 && x.texts[fromFiles] == nil:
 		return "injection templates that can be read: " + x.unreadable[0].Message
 	case at >= 0 && x.injector.Config() == nil:
-		return "injection templates that can be used: those of " + x.texts[at].object + " have errors"
+		return "injection templates that can be used: the ones in " + x.texts[at].object + " have errors"
 	}
 	return ""
 }

@@ -11,11 +11,15 @@ import (
 
 // Restrict sets the cipher suites and the curves that a configuration names, without names that Envoy does not know. An
 // empty list leaves Envoy's own. If some cipher suites are named and Envoy knows none, only TLS 1.3 is spoken, to which
-// the names do not apply. If some curves are named and Envoy knows none, only P-256 is used.
+// the names do not apply: also where an older version is the newest one allowed, because no cipher suite is left for
+// that. If some curves are named and Envoy knows none, only P-256 is used.
 func Restrict(p *tlsv3.TlsParameters, ciphers, curves []string) {
 	p.CipherSuites, p.EcdhCurves = known(ciphers, names.HasCipher), known(curves, names.HasCurve)
 	if len(ciphers) > 0 && len(p.CipherSuites) == 0 {
 		p.TlsMinimumProtocolVersion = tlsv3.TlsParameters_TLSv1_3
+		if p.TlsMaximumProtocolVersion != tlsv3.TlsParameters_TLS_AUTO {
+			p.TlsMaximumProtocolVersion = tlsv3.TlsParameters_TLSv1_3
+		}
 	}
 	if len(curves) > 0 && len(p.EcdhCurves) == 0 {
 		p.EcdhCurves = []string{"P-256"}

@@ -75,6 +75,37 @@ func TestUpstreamTLS(t *testing.T) {
 	}
 }
 
+// TestVerifiedNamesAreTakenAsTheyAre checks that the names of a DestinationRule are verified as the rule has them, and
+// not also in the aliases of the mesh's trust domain, while the names of a ServiceEntry are, as those of endpoints are.
+func TestVerifiedNamesAreTakenAsTheyAre(t *testing.T) {
+	m := mesh.Default()
+	m.TrustDomain, m.TrustDomainAliases = "cluster.local", []string{"old"}
+	const id = "spiffe://cluster.local/ns/a/sa/x"
+	for _, c := range []struct{ host, policy, cluster, want string }{
+		{"web", "tls: {mode: ISTIO_MUTUAL, subjectAltNames: ['" + id + "']}", "outbound|80||web.a.svc.cluster.local", id},
+		{"ext.example.com", "tls: {mode: SIMPLE, subjectAltNames: ['" + id + "']}", "outbound|443||ext.example.com", id},
+		{"ext.example.com", "tls: {mode: SIMPLE}", "outbound|443||ext.example.com", id + ",spiffe://old/ns/a/sa/x"},
+		{"ext.example.com", "tls: {mode: ISTIO_MUTUAL}", "outbound|443||ext.example.com", id + ",spiffe://old/ns/a/sa/x"},
+	} {
+		w, tr := newWorld(t, m), newTranslator(0)
+		text := strings.NewReplacer("HOST", c.host, "POLICY", c.policy, "[one, two]", "['"+id+"']").Replace(upstreamWorld)
+		s := w.apply(objects(t, "world.yaml", []byte(text))...)
+		p := proxy(t, []byte(`{"id": "sidecar~10.0.0.9~web-0.a~a.svc.cluster.local"}`))
+		found := false
+		for r := range tr.Wildcard(s, tr.ResolveCohort(s, p), envoy.ClusterType).All {
+			if r.Name == c.cluster {
+				found = true
+				if got := upstreamOf(t, decode(t, r).(*clusterv3.Cluster)); !strings.HasSuffix(got, " sans "+c.want) {
+					t.Errorf("%s: {%s}: %s, want the names %s", c.host, c.policy, got, c.want)
+				}
+			}
+		}
+		if !found {
+			t.Errorf("%s: {%s}: there is no cluster", c.host, c.policy)
+		}
+	}
+}
+
 // upstreamOf returns what secures the connections of a cluster, in one line.
 func upstreamOf(t *testing.T, c *clusterv3.Cluster) string {
 	t.Helper()

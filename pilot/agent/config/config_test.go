@@ -150,6 +150,23 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// TestLinkToNothing checks that a file that is a link to a file which does not exist is not taken for one that was left
+// out.
+func TestLinkToNothing(t *testing.T) {
+	for _, name := range []string{"etc/istio/config/mesh", "etc/istio/pod/labels"} {
+		s := source(t, nil)
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(s.Dir, name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink("nothing", filepath.Join(s.Dir, name)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Read(s); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // TestUnused: variables of Istio's agent that do nothing are named, and registries without TLS are listed.
 func TestUnused(t *testing.T) {
 	c, err := Read(source(t, nil, "XDS_HEADER_a=b", "WASM_MODULE_EXPIRY=1h", "CREDENTIAL_FETCHER_TYPE=", "WASM_INSECURE_REGISTRIES=*,r:5000"))

@@ -24,10 +24,13 @@ func parseBool(text string) (bool, error) { return strconv.ParseBool(text) }
 // maxFile bounds the files that are read, in bytes.
 const maxFile = 4 << 20
 
-// readFile returns a file, or nothing if it does not exist.
+// readFile returns a file, or nothing if it does not exist. A link to a file that does not exist is an error.
 func readFile(name string) ([]byte, error) {
 	info, err := os.Stat(name)
 	if errors.Is(err, os.ErrNotExist) {
+		if _, link := os.Lstat(name); link == nil {
+			return nil, fmt.Errorf("%s is a link to a file that does not exist", name)
+		}
 		return nil, nil
 	}
 	if err == nil && info.Size() > maxFile {

@@ -325,7 +325,9 @@ func (k clusterKey) setTLS(b builder, c *clusterv3.Cluster, options *httpv3.Http
 			o.Identities = ids
 		}
 		if len(t.SubjectAltNames) > 0 {
-			ids = k.withTrustDomainAliases(t.SubjectAltNames)
+			ids = slices.Clone(t.SubjectAltNames) // as they are: who names identities may name those of aliases too
+			slices.Sort(ids)
+			ids = slices.Compact(ids)
 		}
 		o.Mutual = mutual()
 		b.ApplyTLS(t, o, c, options)

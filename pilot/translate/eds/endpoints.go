@@ -34,6 +34,7 @@ type Assignments struct {
 	hooks       *hooks.Hooks
 	cache       *engine.Cache
 	assignments *envoy.MemoTable[assignmentKey]
+	failed      envoy.NameInterner // of names whose assignments could not be made, so that equal lists are one
 }
 
 // New returns Assignments with their resources in a memo and their Sets in a cache.
@@ -139,7 +140,7 @@ func (m *Assignments) Get(v *view.View, c cohort.Key, list *envoy.Names) (envoy.
 		if failed := own.Failed(); u.Failed == nil {
 			u.Failed = failed
 		} else if failed != nil {
-			u.Failed = new(envoy.NameInterner).Edited(u.Failed, nil, failed)
+			u.Failed = m.failed.Edited(u.Failed, nil, failed)
 		}
 	}
 	return u, err
