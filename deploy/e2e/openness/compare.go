@@ -204,6 +204,9 @@ func (c *comparison) answers(where string, theirs, ours *why.Answer) {
 	if theirs.Asked && !ours.Asked {
 		c.report(Asks, where, "to %s", clustersOf(ours))
 	}
+	if theirs.HTTP && !ours.HTTP {
+		c.report(Filter, where, "the connection passes to %s, and no filter reads the request", clustersOf(ours))
+	}
 	at := map[string]why.Target{}
 	for _, t := range theirs.Targets {
 		at[t.Cluster] = t

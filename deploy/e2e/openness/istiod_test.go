@@ -77,16 +77,17 @@ type search struct {
 	ended        int    // worlds with which istiod has ended
 	unsettled    int    // worlds of which it is not known when they are read
 	compared     int
+	objects      int       // of the worlds that were compared
 	end          time.Time // no batch begins after it, unless it is zero
 }
 
 // searched is how long random worlds are compared; what has been found is looked at again after that.
-const searched = 6 * time.Minute
+const searched = 9 * time.Minute
 
 // TestClosedAsIstiod searches for worlds that this control plane leaves more open than istiod.
 func TestClosedAsIstiod(t *testing.T) {
 	seed, _ := histories.Seed(t)
-	count, err := strconv.Atoi(cmp.Or(os.Getenv("OPENNESS_WORLDS"), "1000"))
+	count, err := strconv.Atoi(cmp.Or(os.Getenv("OPENNESS_WORLDS"), "2000"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +122,7 @@ func TestClosedAsIstiod(t *testing.T) {
 			again = append(again, w)
 		}
 	})
-	first := s.compared
+	first, objects := s.compared, s.objects
 	s.end = time.Time{}
 	s.run(again, time.Second, func(slot Slot, w World, theirs, ours map[Proxy]why.Config, found []Difference) {
 		if len(found) == 0 {
@@ -134,8 +135,8 @@ func TestClosedAsIstiod(t *testing.T) {
 		t.Errorf("%s\n  odd: %s\n  %s\n%s", w.Name, strings.Join(w.Odd, "\n  odd: "), strings.Join(lines, "\n  "), w.YAML())
 		dump(t, w, theirs, ours)
 	})
-	t.Logf("%d worlds compared, %d refused by the API server, %d ended istiod, %d not settled, %d looked at again",
-		first, s.refused, s.ended, s.unsettled, len(again))
+	t.Logf("%d worlds of %d objects compared, %d refused by the API server, %d ended istiod, %d not settled, %d looked at again",
+		first, objects, s.refused, s.ended, s.unsettled, len(again))
 	if first < s.unsettled {
 		t.Error("most worlds were not compared")
 	}
@@ -273,6 +274,7 @@ func (s *search) run(worlds []World, pause time.Duration, do result) {
 					errs = append(errs, err)
 				} else {
 					s.compared++
+					s.objects += len(x.world.Objects)
 					do(x.slot, x.world, x.theirs, x.ours, found)
 				}
 				one.Unlock()
@@ -291,7 +293,7 @@ func (s *search) run(worlds []World, pause time.Duration, do result) {
 			return
 		}
 		if w.Shared() {
-			s.batch([]World{w}, pause+time.Second, queue)
+			s.batch([]World{w}, pause+time.Second/2, queue)
 			s.must(s.c.Apply(s.ctx, []byte(meshConfig))) // the world may have had another one
 			continue
 		}

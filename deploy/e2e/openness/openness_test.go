@@ -1,6 +1,7 @@
 package openness
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	jwtv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/jwt_authn/v3"
 	httprbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/proto"
@@ -103,6 +105,41 @@ func provider(header string, audiences ...string) *jwtv3.JwtAuthentication {
 	return &jwtv3.JwtAuthentication{Providers: map[string]*jwtv3.JwtProvider{"p": p}}
 }
 
+// bytesAlone returns a configuration whose only chain forwards connections to the same cluster as bytes, by a match.
+func bytesAlone(t *testing.T, c why.Config, match *listenerv3.FilterChainMatch) why.Config {
+	t.Helper()
+	all, err := envoy.Decode[listenerv3.Listener](c[envoy.ListenerType])
+	if err != nil {
+		t.Fatal(err)
+	}
+	all[0].FilterChains[0].FilterChainMatch = match
+	all[0].FilterChains[0].Filters = []*listenerv3.Filter{{Name: "tcp", ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: envoy.Any(&tcpv3.TcpProxy{
+		StatPrefix: "in", ClusterSpecifier: &tcpv3.TcpProxy_Cluster{Cluster: "app"},
+	})}}}
+	out := maps.Clone(c)
+	out[envoy.ListenerType] = []*envoy.Resource{envoy.NewResource("virtualInbound", all[0])}
+	return out
+}
+
+// redirecting returns a configuration whose virtual host demands TLS.
+func redirecting(t *testing.T, c why.Config) why.Config {
+	t.Helper()
+	all, err := envoy.Decode[listenerv3.Listener](c[envoy.ListenerType])
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := all[0].FilterChains[0].Filters[0]
+	h := &hcmv3.HttpConnectionManager{}
+	if err := f.GetTypedConfig().UnmarshalTo(h); err != nil {
+		t.Fatal(err)
+	}
+	h.GetRouteConfig().VirtualHosts[0].RequireTls = routev3.VirtualHost_ALL
+	f.ConfigType = &listenerv3.Filter_TypedConfig{TypedConfig: envoy.Any(h)}
+	out := maps.Clone(c)
+	out[envoy.ListenerType] = []*envoy.Resource{envoy.NewResource("virtualInbound", all[0])}
+	return out
+}
+
 // TestCompare shows that each kind of openness is found where ours is more open, and that the closed one is not found.
 func TestCompare(t *testing.T) {
 	all := []string{"a.com", "b.com"}
@@ -125,6 +162,10 @@ func TestCompare(t *testing.T) {
 		{"header", inbound(nil, tls("x"), all, provider("x-p")), inbound(nil, tls("x"), all, provider("")), Token},
 		{"filter", inbound(nil, tls("x"), all,
 			&jwtv3.PerRouteConfig{RequirementSpecifier: &jwtv3.PerRouteConfig_RequirementName{RequirementName: "x"}}), plain, Filter},
+		{"forwarded as bytes", plain, bytesAlone(t, plain, nil), Filter},
+		{"tokens and another match", inbound(nil, tls("x"), all, provider("x-p")),
+			bytesAlone(t, plain, &listenerv3.FilterChainMatch{TransportProtocol: "raw_buffer"}), Token},
+		{"redirect", redirecting(t, plain), plain, Passes},
 		{"refused", inbound(nil, tls("x"), all, deny("/")), inbound(nil, tls("x"), all, deny()), Refused},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -292,6 +292,38 @@ func by(x why.Request, identity string) why.Request {
 	return x
 }
 
+// others are what a request may have instead of what a plain one has.
+type others struct {
+	paths, methods []string
+	headers        [][2]string
+}
+
+// others returns some of the values, with at most so many paths.
+func (v samples) others(r *rand.Rand, paths int) others {
+	o := others{paths: few(r, v.paths, paths, 2)[1:]}
+	o.headers, o.methods = few(r, v.headers, 4, 1), few(r, v.methods, 3, 1)[1:]
+	return o
+}
+
+// of returns the requests that differ from a plain one in one value.
+func (o others) of(plain why.Request) (out []why.Request) {
+	add := func(change func(*why.Request)) {
+		x := plain
+		change(&x)
+		out = append(out, x)
+	}
+	for _, p := range o.paths {
+		add(func(x *why.Request) { x.Path = p })
+	}
+	for _, h := range o.headers {
+		add(func(x *why.Request) { x.Headers = map[string]string{h[0]: h[1]} })
+	}
+	for _, m := range o.methods {
+		add(func(x *why.Request) { x.Method = m })
+	}
+	return out
+}
+
 // outbound returns requests that the application beside the sidecar sends.
 func (v samples) outbound(s Slot, r *rand.Rand) (out []why.Request) {
 	type place struct {
@@ -307,7 +339,7 @@ func (v samples) outbound(s Slot, r *rand.Rand) (out []why.Request) {
 	for _, h := range few(r, v.hosts, 6, 0) {
 		places = append(places, place{h, "203.0.113.10", ports})
 	}
-	paths, headers, methods := few(r, v.paths, 6, 2), few(r, v.headers, 4, 1), few(r, v.methods, 3, 1)
+	others := v.others(r, 6)
 	for _, p := range places {
 		for _, port := range p.ports {
 			base := why.Request{Address: p.address, Port: port, Host: p.host, Authority: p.host, Method: "GET", Path: "/", SourceAddress: s.pod(11)}
@@ -318,21 +350,7 @@ func (v samples) outbound(s Slot, r *rand.Rand) (out []why.Request) {
 			if port == 443 || port == 9000 {
 				continue
 			}
-			for _, path := range paths[1:] {
-				x := base
-				x.Path = path
-				out = append(out, x)
-			}
-			for _, h := range headers {
-				x := base
-				x.Headers = map[string]string{h[0]: h[1]}
-				out = append(out, x)
-			}
-			for _, m := range methods[1:] {
-				x := base
-				x.Method = m
-				out = append(out, x)
-			}
+			out = append(out, others.of(base)...)
 		}
 	}
 	return out
@@ -341,7 +359,7 @@ func (v samples) outbound(s Slot, r *rand.Rand) (out []why.Request) {
 // gateway returns requests that come to the gateway from outside.
 func (v samples) gateway(s Slot, r *rand.Rand) (out []why.Request) {
 	hosts := few(r, append([]string{"shop.example.com", "other.example.org"}, v.hosts...), 9, 2)
-	paths, headers, methods := few(r, v.paths, 5, 2), few(r, v.headers, 4, 1), few(r, v.methods, 3, 1)
+	others := v.others(r, 5)
 	ports := []uint32{80, 443, 8080, 8443, 9000}
 	for _, p := range few(r, v.ports, 4, 0) {
 		if !slices.Contains(ports, p) {
@@ -360,21 +378,7 @@ func (v samples) gateway(s Slot, r *rand.Rand) (out []why.Request) {
 				if h != hosts[0] && r.IntN(3) > 0 {
 					continue
 				}
-				for _, p := range paths[1:] {
-					y := x
-					y.Path = p
-					out = append(out, y)
-				}
-				for _, p := range headers {
-					y := x
-					y.Headers = map[string]string{p[0]: p[1]}
-					out = append(out, y)
-				}
-				for _, m := range methods[1:] {
-					y := x
-					y.Method = m
-					out = append(out, y)
-				}
+				out = append(out, others.of(x)...)
 			}
 		}
 	}

@@ -94,6 +94,24 @@ func chains(all map[string]*listenerv3.Listener) map[string]*listenerv3.FilterCh
 	return out
 }
 
+// beside returns the chains that may take connections to the port of a key that no chain has: those for the port, or
+// else those for all ports.
+func beside(all map[string]*listenerv3.FilterChain, key string) (out []*listenerv3.FilterChain) {
+	port, _, _ := strings.Cut(key, " name ")
+	place, _, _ := strings.Cut(key, " port ")
+	for _, prefix := range []string{port + " name ", place + " port 0 name "} {
+		for k, chain := range all {
+			if strings.HasPrefix(k, prefix) {
+				out = append(out, chain)
+			}
+		}
+		if len(out) > 0 {
+			return out
+		}
+	}
+	return nil
+}
+
 func ranges(list []*corev3.CidrRange) (out []string) {
 	for _, r := range list {
 		out = append(out, fmt.Sprintf("%s/%d", r.GetAddressPrefix(), r.GetPrefixLen().GetValue()))
@@ -117,6 +135,17 @@ func (c *comparison) listeners() error {
 		}
 	}
 	a, b := chains(theirs), chains(ours)
+	for _, key := range slices.Sorted(maps.Keys(a)) {
+		wanted, others := tokens(a[key]), beside(b, key)
+		if b[key] != nil || len(wanted) == 0 || len(others) == 0 {
+			continue
+		}
+		var have []*jwtv3.JwtProvider
+		for _, chain := range others {
+			have = append(have, tokens(chain)...)
+		}
+		c.tokens(key, wanted, have)
+	}
 	for _, key := range slices.Sorted(maps.Keys(b)) {
 		mine, other := b[key], a[key]
 		if other == nil {
