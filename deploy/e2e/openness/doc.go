@@ -6,12 +6,15 @@
 // request passes that istiod's configuration refuses, TLS is weaker, a certificate is not verified, a host is
 // visible, a filter is missing, or Envoy refuses the resource.
 //
-// The worlds are those of testdata/open and testdata/closed, and random ones: Generate takes a world of
-// testdata/good and makes one or two fields of it odd, by the schemas of the custom resources. Differences that are
-// meant are in the table of accepted.go, each with its reason.
+// The worlds are those of testdata/open, testdata/closed and testdata/good, and random ones: Generator.World takes a
+// world of testdata/good and makes one to three fields of it odd, by the schemas of the custom resources. Differences
+// that are meant are in the table of accepted.go, each with its reason.
 //
-// `make compat` runs the search, for it needs the real istiod; the package's other tests need nothing. To repeat a
+// `make compat` runs the search, because it needs the real istiod; the package's other tests need nothing. To repeat a
 // run:
 //
-//	RAPID_SEED=17 OPENNESS_WORLDS=1000 make compat
+//	RAPID_SEED=17 OPENNESS_WORLDS=2000 make compat
+//
+// OPENNESS_ONLY=entry compares only the worlds whose names contain that word, and OPENNESS_DUMP=DIR writes what both
+// control planes send for each world into a folder.
 package openness
