@@ -220,7 +220,8 @@ func (p *parser) selectors(field string, list []metav1.LabelSelector) (out []lab
 	for i := range list {
 		s, err := metav1.LabelSelectorAsSelector(&list[i])
 		if err != nil {
-			p.add(diag.Warning, "InvalidSelector", fmt.Sprintf("%s[%d]", field, i), err.Error()+": the selector selects no pod", "correct the selector")
+			p.add(diag.Warning, "InvalidSelector", fmt.Sprintf("%s[%d]", field, i), err.Error()+": the selector selects no pod",
+				"correct the selector")
 			continue
 		}
 		if !s.Empty() { // an empty one would select every pod

@@ -210,8 +210,10 @@ func TestPresentAndEmpty(t *testing.T) {
 	if parse(t, "outboundTrafficPolicy: {}").AllowAny() {
 		t.Error("an empty outboundTrafficPolicy lets everything out")
 	}
-	base := parse(t, "defaultConfig: {tracing: {sampling: 5}, proxyMetadata: {A: a}, proxyHeaders: {requestId: {}, server: {value: x}}, runtimeValues: {a: b}, gatewayTopology: {numTrustedProxies: 2}}")
-	over, findings := SalvageProxyConfig(base.GetDefaultConfig(), []byte("tracing: {}\nproxyMetadata: {B: b}\nproxyHeaders: {server: {value: y}}\nruntimeValues: {c: d}\ngatewayTopology: {}"))
+	base := parse(t, "defaultConfig: {tracing: {sampling: 5}, proxyMetadata: {A: a}, proxyHeaders: {requestId: {}, server: {value: x}}, "+
+		"runtimeValues: {a: b}, gatewayTopology: {numTrustedProxies: 2}}")
+	over, findings := SalvageProxyConfig(base.GetDefaultConfig(),
+		[]byte("tracing: {}\nproxyMetadata: {B: b}\nproxyHeaders: {server: {value: y}}\nruntimeValues: {c: d}\ngatewayTopology: {}"))
 	if len(findings) > 0 {
 		t.Fatal(findings)
 	}
@@ -263,8 +265,10 @@ func TestSalvage(t *testing.T) {
 		}
 	}
 	for _, yaml := range []string{
-		"outboundTrafficPolicy: {mode: NONE}", "enableAutoMtls: maybe", "trustDomain: [a]", "trustDomain: A", "defaultServiceExportTo: '*'", "discoverySelectors: {a: b}",
-		"pathNormalization: {normalization: ALL}", "rootNamespace: a.b", "extensionProviders: {a: b}", "a: [", "- a", "meshMTLS: {minProtocolVersion: TLSV9}",
+		"outboundTrafficPolicy: {mode: NONE}", "enableAutoMtls: maybe", "trustDomain: [a]", "trustDomain: A", "defaultServiceExportTo: '*'",
+		"discoverySelectors: {a: b}",
+		"pathNormalization: {normalization: ALL}", "rootNamespace: a.b", "extensionProviders: {a: b}", "a: [", "- a",
+		"meshMTLS: {minProtocolVersion: TLSV9}",
 	} {
 		if c, findings := Salvage(Default(), "m", []byte(yaml)); c != nil || !failed(findings) {
 			t.Errorf("%s: used, with %v", yaml, findings)
@@ -274,7 +278,8 @@ func TestSalvage(t *testing.T) {
 
 // TestRepeatedFields takes the last of several values, as a YAML parser of Kubernetes does.
 func TestRepeatedFields(t *testing.T) {
-	c, findings := Parse("m", []byte("trustDomain: a\ndefaultConfig: {statusPort: 1, drainDuration: 5s}\ntrustDomain: b\ndefaultConfig: {statusPort: 2}\n"))
+	c, findings := Parse("m", []byte("trustDomain: a\ndefaultConfig: {statusPort: 1, drainDuration: 5s}\ntrustDomain: b\ndefaultConfig: "+
+		"{statusPort: 2}\n"))
 	if len(findings) != 2 || failed(findings) || findings[0].Line != 1 || findings[0].Code != "DuplicateField" {
 		t.Errorf("%v", findings)
 	}

@@ -77,7 +77,8 @@ func TestNamedCACredential(t *testing.T) {
 		}
 		resource, served := CACredential(c.name)
 		named, servedNamed := NamedCACredential(c.name)
-		if resource != c.resource || objects(resource) != c.objects || named != c.named || objects(named) != c.namedObjects || served != servedNamed {
+		if resource != c.resource || objects(resource) != c.objects || named != c.named || objects(named) != c.namedObjects ||
+			served != servedNamed {
 			t.Errorf("%s: %s of %q and %s of %q", c.name, resource, objects(resource), named, objects(named))
 		}
 	}

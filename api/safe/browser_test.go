@@ -10,8 +10,10 @@ import (
 
 func TestNotRebound(t *testing.T) {
 	for host, want := range map[string]bool{
-		"": true, "localhost": true, "LOCALHOST:15004": true, "127.0.0.1": true, "127.0.0.1:1": true, "[::1]": true, "[::1]:1": true, "10.0.0.1:15014": true,
-		"evil.example": false, "evil.example:15004": false, "localhost.evil.example:1": false, "127.0.0.1.evil.example": false, "localhost.:1": false, "2130706433": false,
+		"": true, "localhost": true, "LOCALHOST:15004": true, "127.0.0.1": true, "127.0.0.1:1": true, "[::1]": true, "[::1]:1": true,
+		"10.0.0.1:15014": true,
+		"evil.example":   false, "evil.example:15004": false, "localhost.evil.example:1": false, "127.0.0.1.evil.example": false,
+		"localhost.:1": false, "2130706433": false,
 	} {
 		if got := safe.NotRebound(host); got != want {
 			t.Errorf("%q: %v", host, got)

@@ -105,14 +105,16 @@ func TestReviewTellsNoToken(t *testing.T) {
 		body, _ := io.ReadAll(r.Body)
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusInternalServerError)
-		_ = json.NewEncoder(w).Encode(map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "failed on " + string(body), "code": 500})
+		_ = json.NewEncoder(w).Encode(map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Failure",
+			"message": "failed on " + string(body), "code": 500})
 	}))
 	defer server.Close()
 	a, err := authenticate.NewAPIServer(&rest.Config{Host: server.URL}, nil, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.Review(t.Context(), secret, nil); err == nil || strings.Contains(err.Error(), secret) || !strings.Contains(err.Error(), "[redacted]") {
+	if _, err := a.Review(t.Context(), secret, nil); err == nil || strings.Contains(err.Error(), secret) ||
+		!strings.Contains(err.Error(), "[redacted]") {
 		t.Errorf("%v", err)
 	}
 }

@@ -90,7 +90,9 @@ func TestVouched(t *testing.T) {
 		}
 	}
 	leaf.IsCA = true
-	if p, err := c.Authenticate(t.Context(), authenticate.Request{TLS: &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{leaf, good}}}}); err == nil {
+	if p, err := c.Authenticate(t.Context(), authenticate.Request{
+		TLS: &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{leaf, good}}},
+	}); err == nil {
 		t.Errorf("a CA's certificate is of a workload: %+v", p)
 	}
 }
@@ -117,7 +119,8 @@ func TestForwardedAndRevoked(t *testing.T) {
 		Vouches: func([]*x509.Certificate, string) (bool, error) { return false, vouches },
 	}
 	judge := func(header string) error {
-		p, err := f.Authenticate(t.Context(), authenticate.Request{Address: netip.MustParseAddrPort("10.1.2.3:4"), TLS: &tls.ConnectionState{}, Forwarded: header})
+		p, err := f.Authenticate(t.Context(), authenticate.Request{Address: netip.MustParseAddrPort("10.1.2.3:4"), TLS: &tls.ConnectionState{},
+			Forwarded: header})
 		if p.Proved() != (err == nil) {
 			t.Errorf("%.60q: %+v, %v", header, p, err)
 		}

@@ -30,15 +30,18 @@ func TestOIDC(t *testing.T) {
 	}
 	changes := map[string]any{"iss": "https://idp", "aud": "mesh"}
 	for name, other := range map[string]*issuer{"another key of the ID": newIssuer(t, "k1"), "a key of an unknown ID": newIssuer(t, "k2")} {
-		if p, err := o.Authenticate(t.Context(), authenticate.Request{Token: other.token(t, changes)}); err == nil || p.Proved() || errors.Is(err, authenticate.ErrUnavailable) {
+		if p, err := o.Authenticate(t.Context(), authenticate.Request{Token: other.token(t, changes)}); err == nil || p.Proved() ||
+			errors.Is(err, authenticate.ErrUnavailable) {
 			t.Errorf("%s: %+v, %v", name, p, err)
 		}
 	}
 	if _, err := o.Authenticate(t.Context(), authenticate.Request{}); !errors.Is(err, authenticate.ErrNoCredential) {
 		t.Errorf("without a token: %v", err)
 	}
-	o.Keys = authenticate.NewKeySet(func(context.Context) ([]byte, error) { return nil, errors.New("away") }, func() time.Time { return start })
-	if p, err := o.Authenticate(t.Context(), authenticate.Request{Token: i.token(t, changes)}); !errors.Is(err, authenticate.ErrUnavailable) || p.Proved() {
+	o.Keys = authenticate.NewKeySet(func(context.Context) ([]byte, error) { return nil, errors.New("away") },
+		func() time.Time { return start })
+	if p, err := o.Authenticate(t.Context(), authenticate.Request{Token: i.token(t, changes)}); !errors.Is(err, authenticate.ErrUnavailable) ||
+		p.Proved() {
 		t.Errorf("without keys: %+v, %v", p, err)
 	}
 	for text, want := range map[string]string{`{"issuer":"x","jwksUri":"y","audiences":["z"]}`: "y", `{"issuer":"x","audiences":["z"]}`: ""} {

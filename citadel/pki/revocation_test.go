@@ -66,8 +66,9 @@ func TestRevocations(t *testing.T) {
 		t.Errorf("the lists %v are signed by none, %v", got, err)
 	}
 	for what, text := range map[string]string{
-		"no PEM": "x", "cut short": string(root.revoke(t)[:100]), "a certificate": string(pki.EncodeCertificates(root.cert)), "too long": string(root.revoke(t)) + strings.Repeat("\n", 1<<20),
-		"no list": string(pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: []byte("x")})),
+		"no PEM": "x", "cut short": string(root.revoke(t)[:100]), "a certificate": string(pki.EncodeCertificates(root.cert)),
+		"too long": string(root.revoke(t)) + strings.Repeat("\n", 1<<20),
+		"no list":  string(pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: []byte("x")})),
 	} {
 		if r, err := pki.ParseRevocations([]byte(text)); err == nil {
 			t.Errorf("%s: %d lists", what, r.Len())

@@ -180,10 +180,12 @@ func TestSigners(t *testing.T) {
 			i := newIssuer(t)
 			client := i.client(t)
 			authority := ra.New(ra.Options{
-				Client: client, Signer: c.byDefault, Domain: c.domain, TTL: time.Hour, MaxTTL: 24 * time.Hour, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
-				Roots: func(string) []*x509.Certificate { return []*x509.Certificate{i.root} },
+				Client: client, Signer: c.byDefault, Domain: c.domain, TTL: time.Hour, MaxTTL: 24 * time.Hour, Now: time.Now,
+				Logger: slog.New(slog.DiscardHandler),
+				Roots:  func(string) []*x509.Certificate { return []*x509.Certificate{i.root} },
 			})
-			_, err := authority.Issue(t.Context(), ca.Request{ID: webID, CSR: request(t, x509.CertificateRequest{URIs: uris(t, web)}), Signer: c.named})
+			_, err := authority.Issue(t.Context(), ca.Request{ID: webID, CSR: request(t, x509.CertificateRequest{URIs: uris(t, web)}),
+				Signer: c.named})
 			if i.signer != c.want || (err == nil) != (c.want != "") {
 				t.Errorf("%+v: %q is asked, %v", c, i.signer, err)
 			}

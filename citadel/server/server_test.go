@@ -431,7 +431,9 @@ func TestFederatedCallersGetNone(t *testing.T) {
 		o.Impersonate = func(identity.Peer, identity.ID) error { return nil }
 	})
 	r := &authv1.IstioCertificateRequest{Csr: csr(t, newKey(t))}
-	other := &structpb.Struct{Fields: map[string]*structpb.Value{"ImpersonatedIdentity": structpb.NewStringValue("spiffe://cluster.local/ns/b/sa/db")}}
+	other := &structpb.Struct{Fields: map[string]*structpb.Value{
+		"ImpersonatedIdentity": structpb.NewStringValue("spiffe://cluster.local/ns/b/sa/db"),
+	}}
 	for _, metadata := range []*structpb.Struct{nil, other} {
 		for is, want := range map[bool]codes.Code{false: codes.OK, true: codes.PermissionDenied} {
 			federated, r.Metadata = is, metadata

@@ -199,7 +199,8 @@ func Private(path string) error {
 func owned(path string, i fs.FileInfo) error {
 	self := os.Geteuid()
 	if s, ok := i.Sys().(*syscall.Stat_t); !ok || s.Uid != 0 && int(s.Uid) != self {
-		return fmt.Errorf("%s belongs to another user, who may replace the private keys: make sure that they are yours, then chown -R %d %s", path, self, path)
+		return fmt.Errorf("%s belongs to another user, who may replace the private keys: make sure that they are yours, then chown -R %d %s",
+			path, self, path)
 	}
 	return nil
 }

@@ -327,7 +327,8 @@ func TestBrokenState(t *testing.T) {
 	if err := st.Save(t.Context(), files, version); err != nil {
 		t.Fatal(err)
 	}
-	if s, err := store.Step(t.Context(), st, options, start, true); !errors.Is(err, store.ErrBroken) || !strings.Contains(err.Error(), "secret istio-system/istio-ca-secret: ") {
+	if s, err := store.Step(t.Context(), st, options, start, true); !errors.Is(err, store.ErrBroken) ||
+		!strings.Contains(err.Error(), "secret istio-system/istio-ca-secret: ") {
 		t.Errorf("%+v, %v", s, err)
 	}
 	if now, _, err := st.Load(t.Context()); err != nil || !bytes.Equal(now["ca-key.pem"], files["ca-key.pem"]) {
@@ -391,7 +392,8 @@ func TestPluggedLinks(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	files := map[string][]byte{"ca-cert.pem": f.Certificate, "ca-key.pem": f.Key, "root-cert.pem": f.Roots, "cert-chain.pem": f.Chain, "ca-crl.pem": nil}
+	files := map[string][]byte{"ca-cert.pem": f.Certificate, "ca-key.pem": f.Key, "root-cert.pem": f.Roots, "cert-chain.pem": f.Chain,
+		"ca-crl.pem": nil}
 	for name, text := range files {
 		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
 			t.Fatal(err)

@@ -16,7 +16,8 @@ import (
 // registerCertificates takes the certificate authority's flags, and istiod's variables.
 func (f *discoveryFlags) registerCertificates(flags *pflag.FlagSet, e *env) {
 	c := &f.o.Certificates
-	flags.StringVar(&c.StateDir, "stateDir", "", "directory for a certificate authority of the server's own and the key of its tokens, where there is no Kubernetes; no other user but root may own or read it")
+	flags.StringVar(&c.StateDir, "stateDir", "", "directory for a certificate authority of the server's own and the key of its tokens, "+
+		"where there is no Kubernetes; no other user but root may own or read it")
 	flags.StringVar(&f.minTLS, "tls-min-version", "1.2", "oldest version of TLS that is spoken: 1.2 or 1.3")
 	c.Off = !e.enabled("ENABLE_CA_SERVER")
 	c.Cacerts = e.text("USE_CACERTS_FOR_SELF_SIGNED_CA", "false") == "true"

@@ -244,7 +244,8 @@ func (f *discoveryFlags) register(flags *pflag.FlagSet, e *env) {
 	flags.DurationVar(&o.DebounceAfter, "debounceAfter", e.duration("PILOT_DEBOUNCE_AFTER", 100*time.Millisecond), "least time between two pushes for one namespace")
 	flags.DurationVar(&o.DebounceMax, "debounceMax", e.duration("PILOT_DEBOUNCE_MAX", 10*time.Second), "longest time that a change waits for its push")
 	flags.IntVar(&o.Limits.RecvMessage, "maxRecvMessageSize", e.number("ISTIO_GPRC_MAXRECVMSGSIZE", o.Limits.RecvMessage), "size limit of a message from a client, in bytes")
-	flags.IntVar(&o.Limits.Streams, "maxStreams", e.number("PILOT_MAX_STREAMS", o.Limits.Streams), "streams of proxies that are served at a time, more wait; the proxies of one service account get a tenth of them")
+	flags.IntVar(&o.Limits.Streams, "maxStreams", e.number("PILOT_MAX_STREAMS", o.Limits.Streams),
+		"streams of proxies that are served at a time, more wait; the proxies of one service account get a tenth of them")
 	flags.BoolVar(&o.NoWatch, "noWatch", false, "look through --configDir every second only, without file events")
 	flags.BoolVar(&o.NoMemo, "noMemo", !e.enabled("PILOT_ENABLE_XDS_CACHE"), "encode every resource anew, sharing nothing")
 	flags.BoolVar(&o.Profile, "profile", true, "serve /debug/pprof to loopback peers")

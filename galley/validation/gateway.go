@@ -61,7 +61,8 @@ func server(s fieldRef) {
 		if !plain || !onlyRedirects(tls) {
 			files := slices.ContainsFunc(tlsFiles(), func(f string) bool { return !tls.at(f).empty() })
 			tls.lax = plain && !files && slices.Contains([]string{"", "PASSTHROUGH", "AUTO_PASSTHROUGH"}, tls.at("mode").text())
-			tls.bad("use protocol HTTPS or TLS, or remove tls but for httpsRedirect of HTTP", "a server of protocol %s cannot have tls", port.at("protocol").text())
+			tls.bad("use protocol HTTPS or TLS, or remove tls but for httpsRedirect of HTTP", "a server of protocol %s cannot have tls",
+				port.at("protocol").text())
 		}
 	case secure:
 		if tls.at("httpsRedirect").is("true") {
@@ -92,7 +93,8 @@ func tlsFiles() []string {
 // wantsRoots judges settings by which a server verifies certificates of clients, and has its own in files.
 func (p fieldRef) wantsRoots(mode string) {
 	if roots := p.at("caCertificates"); roots.empty() {
-		roots.refuse("name the file with the CA certificates", "mode %s without caCertificates has the root of the mesh verify certificates of clients", mode)
+		roots.refuse("name the file with the CA certificates",
+			"mode %s without caCertificates has the root of the mesh verify certificates of clients", mode)
 	}
 }
 

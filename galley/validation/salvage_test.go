@@ -39,40 +39,58 @@ func TestOneWrongField(t *testing.T) {
 		written, kept string // kept is "" if nothing is in force
 	}{
 		// A wrong number beside what restricts.
-		{kinds.Sidecar, `{outboundTrafficPolicy: {mode: REGISTRY_ONLY}, egress: [{hosts: ["./*", "store"]}]}`, `{outboundTrafficPolicy: {mode: REGISTRY_ONLY}, egress: [{hosts: ["./*"]}]}`},
+		{kinds.Sidecar, `{outboundTrafficPolicy: {mode: REGISTRY_ONLY}, egress: [{hosts: ["./*", "store"]}]}`,
+			`{outboundTrafficPolicy: {mode: REGISTRY_ONLY}, egress: [{hosts: ["./*"]}]}`},
 		{
-			kinds.DestinationRule, `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE, sni: c.d}, connectionPool: {tcp: {maxConnections: -1, connectTimeout: 1s}}}}`,
+			kinds.DestinationRule, `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE, sni: c.d}, connectionPool: {tcp: {maxConnections: -1, ` +
+				`connectTimeout: 1s}}}}`,
 			`{host: a.b, trafficPolicy: {tls: {mode: SIMPLE, sni: c.d}, connectionPool: {tcp: {connectTimeout: 1s}}}}`,
 		},
 		{
-			kinds.VirtualService, `{hosts: [a.b], http: [{match: [{uri: {prefix: /admin}}], directResponse: {status: 403}}, {route: [{destination: {host: a.b}}], retries: {attempts: 2, retryOn: nonsense-word}}]}`,
-			`{hosts: [a.b], http: [{match: [{uri: {prefix: /admin}}], directResponse: {status: 403}}, {route: [{destination: {host: a.b}}], retries: {attempts: 2}}]}`,
+			kinds.VirtualService, `{hosts: [a.b], http: [{match: [{uri: {prefix: /admin}}], directResponse: {status: 403}}, {route: ` +
+				`[{destination: {host: a.b}}], retries: {attempts: 2, retryOn: nonsense-word}}]}`,
+			`{hosts: [a.b], http: [{match: [{uri: {prefix: /admin}}], directResponse: {status: 403}}, {route: [{destination: {host: a.b}}], ` +
+				`retries: {attempts: 2}}]}`,
 		},
 		{
-			kinds.DestinationRule, `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE, caCertificates: /c, subjectAltNames: [x]}, connectionPool: {http: {idleTimeout: 87600h}}}}`,
+			kinds.DestinationRule, `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE, caCertificates: /c, subjectAltNames: [x]}, connectionPool: ` +
+				`{http: {idleTimeout: 87600h}}}}`,
 			`{host: a.b, trafficPolicy: {tls: {mode: SIMPLE, caCertificates: /c, subjectAltNames: [x]}, connectionPool: {http: {}}}}`,
 		},
 		{
-			kinds.Sidecar, `{egress: [{hosts: ["~/*"]}], outboundTrafficPolicy: {mode: REGISTRY_ONLY}, inboundConnectionPool: {tcp: {connectTimeout: 9600h}}}`,
+			kinds.Sidecar, `{egress: [{hosts: ["~/*"]}], outboundTrafficPolicy: {mode: REGISTRY_ONLY}, inboundConnectionPool: {tcp: ` +
+				`{connectTimeout: 9600h}}}`,
 			`{egress: [{hosts: ["~/*"]}], outboundTrafficPolicy: {mode: REGISTRY_ONLY}, inboundConnectionPool: {tcp: {}}}`,
 		},
 		{
-			kinds.VirtualService, `{hosts: [a.b], http: [{match: [{uri: {prefix: /admin}}], directResponse: {status: 403}}, {timeout: 9600h, route: [{destination: {host: a.b}}]}]}`,
+			kinds.VirtualService, `{hosts: [a.b], http: [{match: [{uri: {prefix: /admin}}], directResponse: {status: 403}}, {timeout: 9600h, ` +
+				`route: [{destination: {host: a.b}}]}]}`,
 			`{hosts: [a.b], http: [{match: [{uri: {prefix: /admin}}], directResponse: {status: 403}}, {route: [{destination: {host: a.b}}]}]}`,
 		},
 
 		// DestinationRules with TLS settings.
-		{kinds.DestinationRule, `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE, sni: ` + strings.Repeat("a", 300) + `}}}`, `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}}}`},
-		{kinds.DestinationRule, `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}, retryBudget: {budgetInterval: 0.0001s}}}`, `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}, retryBudget: {}}}`},
-		{kinds.DestinationRule, `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}, loadBalancer: {consistentHash: {maglev: {tableSize: "1"}}}}}`, `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}, loadBalancer: {consistentHash: {}}}}`},
-		{kinds.DestinationRule, `{host: a.b, trafficPolicy: {tls: {mode: ISTIO_MUTUAL, insecureSkipVerify: true, caCertificates: /c}}}`, `{host: a.b, trafficPolicy: {tls: {mode: ISTIO_MUTUAL, caCertificates: /c}}}`},
-		{kinds.DestinationRule, `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}, portLevelSettings: [{tls: {mode: DISABLE}}]}}`, `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}}}`},
-		{kinds.DestinationRule, `{host: a.b, exportTo: [".", "*"], trafficPolicy: {tls: {mode: SIMPLE}}}`, `{host: a.b, exportTo: ["*"], trafficPolicy: {tls: {mode: SIMPLE}}}`},
-		{kinds.DestinationRule, `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}}, subsets: [{labels: {v: "1"}}]}`, `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}}}`},
-		{kinds.DestinationRule, `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}}, subsets: [{name: a}, {name: a}]}`, `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}}, subsets: [{name: a}]}`},
-		{kinds.DestinationRule, `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}, loadBalancer: {localityLbSetting: {distribute: [{from: a, to: {b: 50}}]}}}}`, `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}, loadBalancer: {localityLbSetting: {}}}}`},
-		{kinds.DestinationRule, `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}, outlierDetection: {maxEjectionPercent: 200}}}`, `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}, outlierDetection: {}}}`},
-		{kinds.DestinationRule, `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE, credentialName: "configmap://x"}}}`, `{host: a.b, trafficPolicy: {tls: ` + noServer + `}}`},
+		{kinds.DestinationRule, `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE, sni: ` + strings.Repeat("a", 300) + `}}}`,
+			`{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}}}`},
+		{kinds.DestinationRule, `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}, retryBudget: {budgetInterval: 0.0001s}}}`,
+			`{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}, retryBudget: {}}}`},
+		{kinds.DestinationRule, `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}, loadBalancer: {consistentHash: {maglev: {tableSize: "1"}}}}}`,
+			`{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}, loadBalancer: {consistentHash: {}}}}`},
+		{kinds.DestinationRule, `{host: a.b, trafficPolicy: {tls: {mode: ISTIO_MUTUAL, insecureSkipVerify: true, caCertificates: /c}}}`,
+			`{host: a.b, trafficPolicy: {tls: {mode: ISTIO_MUTUAL, caCertificates: /c}}}`},
+		{kinds.DestinationRule, `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}, portLevelSettings: [{tls: {mode: DISABLE}}]}}`,
+			`{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}}}`},
+		{kinds.DestinationRule, `{host: a.b, exportTo: [".", "*"], trafficPolicy: {tls: {mode: SIMPLE}}}`,
+			`{host: a.b, exportTo: ["*"], trafficPolicy: {tls: {mode: SIMPLE}}}`},
+		{kinds.DestinationRule, `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}}, subsets: [{labels: {v: "1"}}]}`,
+			`{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}}}`},
+		{kinds.DestinationRule, `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}}, subsets: [{name: a}, {name: a}]}`,
+			`{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}}, subsets: [{name: a}]}`},
+		{kinds.DestinationRule, `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}, loadBalancer: {localityLbSetting: {distribute: [{from: a, ` +
+			`to: {b: 50}}]}}}}`, `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}, loadBalancer: {localityLbSetting: {}}}}`},
+		{kinds.DestinationRule, `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}, outlierDetection: {maxEjectionPercent: 200}}}`,
+			`{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}, outlierDetection: {}}}`},
+		{kinds.DestinationRule, `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE, credentialName: "configmap://x"}}}`,
+			`{host: a.b, trafficPolicy: {tls: ` + noServer + `}}`},
 		{kinds.DestinationRule, `{host: a.b, trafficPolicy: {tls: {mode: NEWER}}}`, `{host: a.b, trafficPolicy: {tls: ` + noServer + `}}`},
 		{kinds.DestinationRule, `{host: a.b, trafficPolicy: {tls: {mode: MUTUAL}}}`, `{host: a.b, trafficPolicy: {tls: ` + noServer + `}}`},
 		{kinds.DestinationRule, `{host: a.b, trafficPolicy: 1}`, `{host: a.b, trafficPolicy: {tls: ` + noServer + `}}`},
@@ -88,17 +106,23 @@ func TestOneWrongField(t *testing.T) {
 		{kinds.Sidecar, `{outboundTrafficPolicy: {mode: NEWER}}`, `{outboundTrafficPolicy: {mode: REGISTRY_ONLY}}`},
 
 		// Sidecars with an unknown protocol of an ingress listener.
-		{kinds.Sidecar, `{ingress: [{port: {number: 80, name: a, protocol: HTPP}, defaultEndpoint: "127.0.0.1:80"}]}`, `{ingress: [{port: {number: 80, name: a}, defaultEndpoint: "127.0.0.1:80"}]}`},
+		{kinds.Sidecar, `{ingress: [{port: {number: 80, name: a, protocol: HTPP}, defaultEndpoint: "127.0.0.1:80"}]}`,
+			`{ingress: [{port: {number: 80, name: a}, defaultEndpoint: "127.0.0.1:80"}]}`},
 		{
-			kinds.Sidecar, `{ingress: [{port: {number: 80, name: a, protocol: HTPS}, defaultEndpoint: "127.0.0.1:80", tls: {mode: SIMPLE, serverCertificate: /c, privateKey: /k}}]}`,
-			`{ingress: [{port: {number: 80, name: a}, defaultEndpoint: "unix:///dev/null/unusable", tls: {mode: MUTUAL, credentialName: "invalid://"}}]}`,
+			kinds.Sidecar, `{ingress: [{port: {number: 80, name: a, protocol: HTPS}, defaultEndpoint: "127.0.0.1:80", tls: {mode: SIMPLE, ` +
+				`serverCertificate: /c, privateKey: /k}}]}`,
+			`{ingress: [{port: {number: 80, name: a}, defaultEndpoint: "unix:///dev/null/unusable", tls: {mode: MUTUAL, credentialName: ` +
+				`"invalid://"}}]}`,
 		},
 
 		// Routes.
-		{kinds.VirtualService, `{hosts: [a.b], http: [{route: [{destination: {host: "b_c d"}}]}]}`, `{hosts: [a.b], http: [{directResponse: {status: 503}}]}`},
-		{kinds.VirtualService, `{hosts: [a.b, "a b"], http: [{directResponse: {status: 999}}]}`, `{hosts: [a.b], http: [{directResponse: {status: 503}}]}`},
+		{kinds.VirtualService, `{hosts: [a.b], http: [{route: [{destination: {host: "b_c d"}}]}]}`,
+			`{hosts: [a.b], http: [{directResponse: {status: 503}}]}`},
+		{kinds.VirtualService, `{hosts: [a.b, "a b"], http: [{directResponse: {status: 999}}]}`,
+			`{hosts: [a.b], http: [{directResponse: {status: 503}}]}`},
 		{
-			kinds.VirtualService, `{hosts: [a.b], http: [{match: [{uri: {regex: "("}, method: {exact: GET}}], directResponse: {status: 403}}, {match: [{headers: {"x y": {exact: a}}}], route: [{destination: {host: a.b}}]}, {route: [{destination: {host: a.b}}]}]}`,
+			kinds.VirtualService, `{hosts: [a.b], http: [{match: [{uri: {regex: "("}, method: {exact: GET}}], directResponse: {status: 403}}, ` +
+				`{match: [{headers: {"x y": {exact: a}}}], route: [{destination: {host: a.b}}]}, {route: [{destination: {host: a.b}}]}]}`,
 			`{hosts: [a.b], http: [{match: [{method: {exact: GET}}], directResponse: {status: 403}}, {route: [{destination: {host: a.b}}]}]}`,
 		},
 		{
@@ -109,76 +133,107 @@ func TestOneWrongField(t *testing.T) {
 
 		// Parts of routes that can be left out by themselves.
 		{
-			kinds.VirtualService, `{hosts: [a.b], http: [{route: [{destination: {host: a.b}}], headers: {request: {add: {"x y": a, x-z: b}, remove: [x-a, "x b"]}}}]}`,
+			kinds.VirtualService, `{hosts: [a.b], http: [{route: [{destination: {host: a.b}}], headers: {request: {add: {"x y": a, x-z: b}, ` +
+				`remove: [x-a, "x b"]}}}]}`,
 			`{hosts: [a.b], http: [{route: [{destination: {host: a.b}}], headers: {request: {add: {x-z: b}, remove: [x-a]}}}]}`,
 		},
 		{
 			kinds.VirtualService, `{hosts: [a.b], http: [{route: [{destination: {host: a.b}}], headers: {request: {remove: ["x b"]}}}]}`,
 			`{hosts: [a.b], http: [{route: [{destination: {host: a.b}}], headers: {request: {}}}]}`,
 		},
-		{kinds.VirtualService, `{hosts: [a.b], http: [{route: [{destination: {host: a.b}}], headers: {request: {remove: x-a}}}]}`, `{hosts: [a.b], http: [{directResponse: {status: 503}}]}`},
-		{kinds.VirtualService, `{hosts: [a.b], http: [{directResponse: {status: 403, body: {string: 1}}}]}`, `{hosts: [a.b], http: [{directResponse: {status: 403, body: {}}}]}`},
-		{kinds.VirtualService, `{hosts: [a.b], http: [{redirect: {uri: /a, redirectCode: 999}}]}`, `{hosts: [a.b], http: [{redirect: {uri: /a}}]}`},
+		{kinds.VirtualService, `{hosts: [a.b], http: [{route: [{destination: {host: a.b}}], headers: {request: {remove: x-a}}}]}`,
+			`{hosts: [a.b], http: [{directResponse: {status: 503}}]}`},
+		{kinds.VirtualService, `{hosts: [a.b], http: [{directResponse: {status: 403, body: {string: 1}}}]}`,
+			`{hosts: [a.b], http: [{directResponse: {status: 403, body: {}}}]}`},
+		{kinds.VirtualService, `{hosts: [a.b], http: [{redirect: {uri: /a, redirectCode: 999}}]}`,
+			`{hosts: [a.b], http: [{redirect: {uri: /a}}]}`},
 
 		// Servers.
 		{
-			kinds.Gateway, `{servers: [{hosts: [a.b], port: {number: 80, name: a, protocol: HTTP}}, {hosts: ["b_c example"], port: {number: 81, name: b, protocol: HTTP}}]}`,
+			kinds.Gateway, `{servers: [{hosts: [a.b], port: {number: 80, name: a, protocol: HTTP}}, {hosts: ["b_c example"], port: {number: 81, ` +
+				`name: b, protocol: HTTP}}]}`,
 			`{servers: [{hosts: [a.b], port: {number: 80, name: a, protocol: HTTP}}]}`,
 		},
-		{kinds.Gateway, `{servers: [{hosts: [a.b, "b c"], port: {number: 80, name: a, protocol: HTTP}}]}`, `{servers: [{hosts: [a.b], port: {number: 80, name: a, protocol: HTTP}}]}`},
+		{kinds.Gateway, `{servers: [{hosts: [a.b, "b c"], port: {number: 80, name: a, protocol: HTTP}}]}`,
+			`{servers: [{hosts: [a.b], port: {number: 80, name: a, protocol: HTTP}}]}`},
 		{
 			kinds.Gateway, `{servers: [{hosts: [a.b], port: {number: 80, name: a, protocol: HTTP}, tls: {httpsRedirect: true, mode: PASSTHROUGH}}]}`,
 			`{servers: [{hosts: [a.b], port: {number: 80, name: a, protocol: HTTP}, tls: {httpsRedirect: true}}]}`,
 		},
 		{kinds.Gateway, `{servers: [{hosts: [a.b], port: {number: 90, name: a, protocol: TCP}, tls: {}}]}`, ""},
 		{
-			kinds.Gateway, `{servers: [{hosts: ["*.b"], port: {number: 443, name: a, protocol: HTTPS}, tls: {mode: SIMPLE, credentialName: c}}, {hosts: [a.b], port: {number: 443, name: b, protocol: HTTPS}, tls: {mode: NEWER}}]}`,
-			`{servers: [{hosts: ["*.b"], port: {number: 443, name: a, protocol: HTTPS}, tls: {mode: SIMPLE, credentialName: c}}, {hosts: [a.b], port: {number: 443, name: b, protocol: HTTPS}, tls: {mode: MUTUAL, credentialName: "invalid://"}}]}`,
+			kinds.Gateway, `{servers: [{hosts: ["*.b"], port: {number: 443, name: a, protocol: HTTPS}, tls: {mode: SIMPLE, credentialName: c}}, ` +
+				`{hosts: [a.b], port: {number: 443, name: b, protocol: HTTPS}, tls: {mode: NEWER}}]}`,
+			`{servers: [{hosts: ["*.b"], port: {number: 443, name: a, protocol: HTTPS}, tls: {mode: SIMPLE, credentialName: c}}, {hosts: [a.b], ` +
+				`port: {number: 443, name: b, protocol: HTTPS}, tls: {mode: MUTUAL, credentialName: "invalid://"}}]}`,
 		},
 		{
-			kinds.Gateway, `{servers: [{bind: 10.0.0.1, hosts: ["*.b"], port: {number: 443, name: a, protocol: HTTPS}, tls: {mode: SIMPLE, credentialName: c}}, {bind: 10.0.0.1, hosts: [a.b], port: {number: 443, name: b, protocol: HTTPS}, tls: {mode: NEWER}}]}`,
-			`{servers: [{bind: 10.0.0.1, hosts: ["*.b"], port: {number: 443, name: a, protocol: HTTPS}, tls: {mode: SIMPLE, credentialName: c}}, {bind: 10.0.0.1, hosts: [a.b], port: {number: 443, name: b, protocol: HTTPS}, tls: {mode: MUTUAL, credentialName: "invalid://"}}]}`,
+			kinds.Gateway, `{servers: [{bind: 10.0.0.1, hosts: ["*.b"], port: {number: 443, name: a, protocol: HTTPS}, tls: {mode: SIMPLE, ` +
+				`credentialName: c}}, {bind: 10.0.0.1, hosts: [a.b], port: {number: 443, name: b, protocol: HTTPS}, tls: {mode: NEWER}}]}`,
+			`{servers: [{bind: 10.0.0.1, hosts: ["*.b"], port: {number: 443, name: a, protocol: HTTPS}, tls: {mode: SIMPLE, credentialName: c}}, ` +
+				`{bind: 10.0.0.1, hosts: [a.b], port: {number: 443, name: b, protocol: HTTPS}, tls: {mode: MUTUAL, credentialName: "invalid://"}}]}`,
 		},
-		{kinds.Gateway, `{servers: [{hosts: [a.b], port: {number: 443, name: a, protocol: HTTPS}, tls: {mode: SIMPLE, credentialNames: [a, b, c]}}]}`, ""},
+		{kinds.Gateway, `{servers: [{hosts: [a.b], port: {number: 443, name: a, protocol: HTTPS}, tls: {mode: SIMPLE, credentialNames: [a, b, ` +
+			`c]}}]}`, ""},
 
 		// Patches.
 		{
-			kinds.EnvoyFilter, `{configPatches: [{applyTo: HTTP_FILTER, patch: {operation: INSERT_BEFORE, value: {name: a, typed_config: {"@type": type.googleapis.com/foo.Bar}}}}, {applyTo: HTTP_FILTER, patch: {operation: INSERT_FIRST, value: {name: b}}}, {applyTo: HTTP_FILTER, patch: {operation: REMOVE}}]}`,
+			kinds.EnvoyFilter, `{configPatches: [{applyTo: HTTP_FILTER, patch: {operation: INSERT_BEFORE, value: {name: a, typed_config: ` +
+				`{"@type": type.googleapis.com/foo.Bar}}}}, {applyTo: HTTP_FILTER, patch: {operation: INSERT_FIRST, value: {name: b}}}, {applyTo: ` +
+				`HTTP_FILTER, patch: {operation: REMOVE}}]}`,
 			`{configPatches: [{applyTo: HTTP_FILTER, patch: {operation: INSERT_FIRST, value: {name: b}}}]}`,
 		},
 
 		// Tokens.
 		{
-			kinds.RequestAuthentication, `{jwtRules: [{issuer: i, ` + someKeys + `, fromHeaders: [{name: x-tok}], outputPayloadToHeader: x-payload, outputClaimToHeaders: [{header: x-user, claim: sub}]}, {issuer: j, ` + someKeys + `, fromHeaders: [{name: "x a"}]}]}`,
-			`{jwtRules: [{issuer: i, ` + someKeys + `, fromHeaders: [{name: x-tok}], outputPayloadToHeader: x-payload, outputClaimToHeaders: [{header: x-user, claim: sub}]}, {issuer: j, ` + nobody + `, fromHeaders: [{name: unusable.invalid}]}]}`,
+			kinds.RequestAuthentication, `{jwtRules: [{issuer: i, ` + someKeys +
+				`, fromHeaders: [{name: x-tok}], outputPayloadToHeader: x-payload, outputClaimToHeaders: [{header: x-user, claim: sub}]}, {issuer: j, ` + someKeys + `, fromHeaders: [{name: "x a"}]}]}`,
+			`{jwtRules: [{issuer: i, ` + someKeys + `, fromHeaders: [{name: x-tok}], outputPayloadToHeader: x-payload, outputClaimToHeaders: ` +
+				`[{header: x-user, claim: sub}]}, {issuer: j, ` + nobody + `, fromHeaders: [{name: unusable.invalid}]}]}`,
 		},
 		{
-			kinds.RequestAuthentication, `{jwtRules: [{issuer: i, jwks: x, fromHeaders: [{name: x-tok}, {name: "x a"}], outputPayloadToHeader: x-payload, outputClaimToHeaders: [{header: x-user}, {header: "x b", claim: sub}]}]}`,
-			`{jwtRules: [{issuer: i, ` + nobody + `, fromHeaders: [{name: x-tok}], outputPayloadToHeader: x-payload, outputClaimToHeaders: [{header: x-user, claim: unusable.invalid}]}]}`,
+			kinds.RequestAuthentication, `{jwtRules: [{issuer: i, jwks: x, fromHeaders: [{name: x-tok}, {name: "x a"}], outputPayloadToHeader: ` +
+				`x-payload, outputClaimToHeaders: [{header: x-user}, {header: "x b", claim: sub}]}]}`,
+			`{jwtRules: [{issuer: i, ` + nobody + `, fromHeaders: [{name: x-tok}], outputPayloadToHeader: x-payload, outputClaimToHeaders: ` +
+				`[{header: x-user, claim: unusable.invalid}]}]}`,
 		},
-		{kinds.RequestAuthentication, `{jwtRules: [{issuer: i, ` + someKeys + `, audiences: [""]}]}`, `{jwtRules: [{issuer: i, ` + nobody + `}]}`},
-		{kinds.RequestAuthentication, `{jwtRules: [{issuer: i, ` + someKeys + `, jwksUri: "https://a/b", timeout: 0s}]}`, `{jwtRules: [{issuer: i, ` + someKeys + `}]}`},
+		{kinds.RequestAuthentication, `{jwtRules: [{issuer: i, ` + someKeys + `, audiences: [""]}]}`,
+			`{jwtRules: [{issuer: i, ` + nobody + `}]}`},
+		{kinds.RequestAuthentication, `{jwtRules: [{issuer: i, ` + someKeys + `, jwksUri: "https://a/b", timeout: 0s}]}`,
+			`{jwtRules: [{issuer: i, ` + someKeys + `}]}`},
 		{kinds.RequestAuthentication, `{selector: 1, jwtRules: [{issuer: i, ` + someKeys + `}]}`, `{jwtRules: [{issuer: i, ` + nobody + `}]}`},
 
 		// Policies.
-		{kinds.AuthorizationPolicy, `{rules: [{to: [{operation: {paths: [/a]}}]}, {from: [{source: {ipBlocks: [10.0.0.0/99]}}]}]}`, `{rules: [{to: [{operation: {paths: [/a]}}]}]}`},
-		{kinds.AuthorizationPolicy, `{action: DENY, rules: [{to: [{operation: {paths: [/a]}}]}, {from: [{source: {ipBlocks: [10.0.0.0/99]}}]}]}`, `{action: DENY, rules: [{to: [{operation: {paths: [/a]}}]}, {}]}`},
-		{kinds.AuthorizationPolicy, `{action: CUSTOM, provider: {name: p}, rules: [{to: [{operation: {ports: [x]}}]}]}`, `{action: DENY, rules: [{}]}`},
-		{kinds.PeerAuthentication, `{selector: {matchLabels: {a: b}}, mtls: {mode: PERMISSIVE}, portLevelMtls: {80: {mode: DISABLE}, 81: {mode: NEWER}}}`, `{selector: {matchLabels: {a: b}}, mtls: {mode: PERMISSIVE}, portLevelMtls: {80: {mode: DISABLE}, 81: {mode: STRICT}}}`},
+		{kinds.AuthorizationPolicy, `{rules: [{to: [{operation: {paths: [/a]}}]}, {from: [{source: {ipBlocks: [10.0.0.0/99]}}]}]}`,
+			`{rules: [{to: [{operation: {paths: [/a]}}]}]}`},
+		{kinds.AuthorizationPolicy, `{action: DENY, rules: [{to: [{operation: {paths: [/a]}}]}, {from: [{source: {ipBlocks: [10.0.0.0/99]}}]}]}`,
+			`{action: DENY, rules: [{to: [{operation: {paths: [/a]}}]}, {}]}`},
+		{kinds.AuthorizationPolicy, `{action: CUSTOM, provider: {name: p}, rules: [{to: [{operation: {ports: [x]}}]}]}`,
+			`{action: DENY, rules: [{}]}`},
+		{kinds.PeerAuthentication, `{selector: {matchLabels: {a: b}}, mtls: {mode: PERMISSIVE}, portLevelMtls: {80: {mode: DISABLE}, 81: ` +
+			`{mode: NEWER}}}`, `{selector: {matchLabels: {a: b}}, mtls: {mode: PERMISSIVE}, portLevelMtls: {80: {mode: DISABLE}, 81: {mode: ` +
+			`STRICT}}}`},
 
 		// Services.
-		{kinds.ServiceEntry, `{hosts: [a.b, "c d"], resolution: DNS, exportTo: ["a b"], subjectAltNames: [1], ports: [{number: 443, name: tls, protocol: NEWER}]}`, `{hosts: [a.b], resolution: DNS, exportTo: ["~"], subjectAltNames: [unusable.invalid], ports: [{number: 443, name: tls}]}`},
-		{kinds.ServiceEntry, `{hosts: [a.b], location: MESH_INTERNAL, resolution: STATIC, endpoints: [{address: 10.0.0.1, ports: {b: 80}}], ports: [{number: 80, name: a}]}`, `{hosts: [a.b], location: MESH_INTERNAL, resolution: STATIC, ports: [{number: 80, name: a}]}`},
-		{kinds.ServiceEntry, `{hosts: [a.b], location: NEAR, resolution: DNS, ports: [{number: 80, name: a}]}`, `{hosts: [a.b], resolution: STATIC, ports: [{number: 80, name: a}]}`},
-		{kinds.ServiceEntry, `{hosts: [a.b], resolution: DNS, endpoints: [{address: "a b"}], ports: [{number: 443, name: tls, protocol: TLS}]}`, `{hosts: [a.b], resolution: STATIC, ports: [{number: 443, name: tls, protocol: TLS}]}`},
-		{kinds.WasmPlugin, `{url: "oci://a/b", phase: AUTHN, sha256: x, match: [{ports: [{number: 0}]}]}`, `{url: "https://unusable.invalid/", phase: AUTHN}`},
+		{kinds.ServiceEntry, `{hosts: [a.b, "c d"], resolution: DNS, exportTo: ["a b"], subjectAltNames: [1], ports: [{number: 443, name: ` +
+			`tls, protocol: NEWER}]}`, `{hosts: [a.b], resolution: DNS, exportTo: ["~"], subjectAltNames: [unusable.invalid], ports: [{number: ` +
+			`443, name: tls}]}`},
+		{kinds.ServiceEntry, `{hosts: [a.b], location: MESH_INTERNAL, resolution: STATIC, endpoints: [{address: 10.0.0.1, ports: {b: 80}}], ` +
+			`ports: [{number: 80, name: a}]}`, `{hosts: [a.b], location: MESH_INTERNAL, resolution: STATIC, ports: [{number: 80, name: a}]}`},
+		{kinds.ServiceEntry, `{hosts: [a.b], location: NEAR, resolution: DNS, ports: [{number: 80, name: a}]}`,
+			`{hosts: [a.b], resolution: STATIC, ports: [{number: 80, name: a}]}`},
+		{kinds.ServiceEntry, `{hosts: [a.b], resolution: DNS, endpoints: [{address: "a b"}], ports: [{number: 443, name: tls, protocol: TLS}]}`,
+			`{hosts: [a.b], resolution: STATIC, ports: [{number: 443, name: tls, protocol: TLS}]}`},
+		{kinds.WasmPlugin, `{url: "oci://a/b", phase: AUTHN, sha256: x, match: [{ports: [{number: 0}]}]}`,
+			`{url: "https://unusable.invalid/", phase: AUTHN}`},
 		{kinds.WasmPlugin, `{url: "oci://a/b", failStrategy: FAIL_OPEN, sha256: x}`, ""},
 		{kinds.TrafficExtension, `{lua: {inlineCode: "function f( end"}}`, ""},
 		{
 			kinds.TrafficExtension, `{phase: AUTHZ, lua: {inlineCode: "function f( end"}}`,
 			`{phase: AUTHZ, lua: {inlineCode: "function envoy_on_request(handle) handle:respond({[\":status\"] = \"503\"}, \"\") end"}}`,
 		},
-		{kinds.Telemetry, `{tracing: [{randomSamplingPercentage: 200, disableSpanReporting: true}]}`, `{tracing: [{disableSpanReporting: true}]}`},
+		{kinds.Telemetry, `{tracing: [{randomSamplingPercentage: 200, disableSpanReporting: true}]}`,
+			`{tracing: [{disableSpanReporting: true}]}`},
 	} {
 		doc := inStore(t, c.kind, c.written)
 		if doc.Kept == nil && doc.Object == nil {
@@ -222,14 +277,21 @@ func TestFaultsOutsideOfSpec(t *testing.T) {
 		{kinds.AuthorizationPolicy, "action: DENY\nrules: [{to: [{operation: {paths: [/a]}}]}]", `{action: DENY, rules: [{}]}`},
 		{kinds.AuthorizationPolicy, "spec: {action: DENY, rules: [{to: [{operation: {paths: [/a]}}]}]}\nnewer: 1", `{action: DENY, rules: [{}]}`},
 		{kinds.PeerAuthentication, "spec: {}\nmtls: {mode: STRICT}", `{mtls: {mode: STRICT}}`},
-		{kinds.DestinationRule, "spec: {host: a.b}\ntrafficPolicy: {tls: {mode: SIMPLE}}", `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE, credentialName: "invalid://"}}}`},
-		{kinds.DestinationRule, "spec: {host: a.b, trafficPolicy: {tls: {mode: SIMPLE}}}\nnewer: 1", `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}}}`},
+		{kinds.DestinationRule, "spec: {host: a.b}\ntrafficPolicy: {tls: {mode: SIMPLE}}",
+			`{host: a.b, trafficPolicy: {tls: {mode: SIMPLE, credentialName: "invalid://"}}}`},
+		{kinds.DestinationRule, "spec: {host: a.b, trafficPolicy: {tls: {mode: SIMPLE}}}\nnewer: 1",
+			`{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}}}`},
 		{kinds.Sidecar, "spec: {}\negress: [{hosts: [./*]}]", `{egress: [{hosts: ["~/*"]}]}`},
-		{kinds.VirtualService, "spec: {hosts: [a.b]}\nhttp: [{directResponse: {status: 403}}]", `{hosts: [a.b], http: [{directResponse: {status: 503}}]}`},
-		{kinds.DestinationRule, `metadata: {name: o, spec: {host: a.b, trafficPolicy: {tls: {mode: SIMPLE}}}}`, `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}}}`},
-		{kinds.DestinationRule, "metadata: {name: o, trafficPolicy: {tls: {mode: SIMPLE}}}\nspec: {host: a.b}", `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE, credentialName: "invalid://"}}}`},
-		{kinds.AuthorizationPolicy, "metadata: {name: o, rules: [{to: [{operation: {paths: [/a]}}]}]}\nspec: {action: DENY}", `{action: DENY, rules: [{}]}`},
-		{kinds.AuthorizationPolicy, "metadata: {name: o, newer: 1}\nspec: {action: DENY, rules: [{to: [{operation: {paths: [/a]}}]}]}", `{action: DENY, rules: [{}]}`},
+		{kinds.VirtualService, "spec: {hosts: [a.b]}\nhttp: [{directResponse: {status: 403}}]",
+			`{hosts: [a.b], http: [{directResponse: {status: 503}}]}`},
+		{kinds.DestinationRule, `metadata: {name: o, spec: {host: a.b, trafficPolicy: {tls: {mode: SIMPLE}}}}`,
+			`{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}}}`},
+		{kinds.DestinationRule, "metadata: {name: o, trafficPolicy: {tls: {mode: SIMPLE}}}\nspec: {host: a.b}",
+			`{host: a.b, trafficPolicy: {tls: {mode: SIMPLE, credentialName: "invalid://"}}}`},
+		{kinds.AuthorizationPolicy, "metadata: {name: o, rules: [{to: [{operation: {paths: [/a]}}]}]}\nspec: {action: DENY}",
+			`{action: DENY, rules: [{}]}`},
+		{kinds.AuthorizationPolicy, "metadata: {name: o, newer: 1}\nspec: {action: DENY, rules: [{to: [{operation: {paths: [/a]}}]}]}",
+			`{action: DENY, rules: [{}]}`},
 	} {
 		text := "apiVersion: " + c.kind.Group + "/" + c.kind.Versions[0] + "\nkind: " + c.kind.Name + "\n" + c.text + "\n"
 		if !strings.Contains(text, "metadata") {
@@ -251,14 +313,16 @@ func TestFaultsOutsideOfSpec(t *testing.T) {
 		}
 	}
 	for _, metadata := range []string{
-		`{name: o, labels: {"a b": c, d: e}}`, `{name: o, labels: [a]}`, `{name: o, labels: {a: {b: c}}}`, `{name: o, annotations: 1}`, `{name: o, lables: {a: b}}`,
+		`{name: o, labels: {"a b": c, d: e}}`, `{name: o, labels: [a]}`, `{name: o, labels: {a: {b: c}}}`, `{name: o, annotations: 1}`,
+		`{name: o, lables: {a: b}}`,
 		`{name: o, generation: x}`, `{name: o, ownerReferences: 1}`, `{name: Bad_Name}`,
 	} {
 		for kind, spec := range map[*kinds.Kind]string{kinds.AuthorizationPolicy: denies, kinds.DestinationRule: tls} {
 			text := "apiVersion: " + kind.Group + "/" + kind.Versions[0] + "\nkind: " + kind.Name + "\nmetadata: " + metadata + spec + "\n"
 			d := Decode(limits.Default(), "a.yaml", []byte(text)).Documents[0]
 			want := Decode(limits.Default(), "a.yaml", []byte(strings.Replace(text, metadata, "{name: o}", 1))).Documents[0].Object
-			if d.Object != nil || d.Kept == nil || !strings.Contains(metadata, d.Kept.Name) || d.Key != d.Kept.Key || !proto.Equal(d.Kept.Spec.(proto.Message), want.Spec.(proto.Message)) {
+			if d.Object != nil || d.Kept == nil || !strings.Contains(metadata, d.Kept.Name) || d.Key != d.Kept.Key ||
+				!proto.Equal(d.Kept.Spec.(proto.Message), want.Spec.(proto.Message)) {
 				t.Errorf("%s%+v", text, d)
 			} else if why := d.InForce(nil).Why; !strings.Contains(why, "metadata.") {
 				t.Errorf("%s%s", text, why)
@@ -271,16 +335,20 @@ func TestFaultsOutsideOfSpec(t *testing.T) {
 // without them if they restrict something.
 func TestDocumentsWithoutName(t *testing.T) {
 	for _, metadata := range []string{
-		"metadata: {}\n", "", "metadata: 1\n", "metadata: {name: 1}\n", "metadata: {nmae: o}\n", "metadata: {generateName: o}\n", "metadata: {name: [o]}\n",
-		"metadata: {name: a@last-good}\n", "metadata: {name: a/b}\n", "metadata: {name: o, namespace: B_C}\n", "metadata: {name: o, namespace: 1}\n",
+		"metadata: {}\n", "", "metadata: 1\n", "metadata: {name: 1}\n", "metadata: {nmae: o}\n", "metadata: {generateName: o}\n",
+		"metadata: {name: [o]}\n",
+		"metadata: {name: a@last-good}\n", "metadata: {name: a/b}\n", "metadata: {name: o, namespace: B_C}\n",
+		"metadata: {name: o, namespace: 1}\n",
 		"metadata: {name: o, namespce: b}\n", "metadata: {name: o}\nnamespace: b\n", "metadta: {name: o}\n", "name: o\n",
 	} {
 		for kind, restricts := range map[*kinds.Kind]bool{
-			kinds.AuthorizationPolicy: true, kinds.DestinationRule: true, kinds.Sidecar: true, kinds.VirtualService: true, kinds.BackendTLSPolicy: true,
-			kinds.Telemetry: false, kinds.WorkloadEntry: false, kinds.HTTPRoute: false,
+			kinds.AuthorizationPolicy: true, kinds.DestinationRule: true, kinds.Sidecar: true, kinds.VirtualService: true,
+			kinds.BackendTLSPolicy: true,
+			kinds.Telemetry:        false, kinds.WorkloadEntry: false, kinds.HTTPRoute: false,
 		} {
 			text := "apiVersion: " + kind.Group + "/" + kind.Versions[0] + "\nkind: " + kind.Name + "\n" + metadata + "spec: {}\n"
-			if d := Decode(limits.Default(), "a.yaml", []byte(text)).Documents[0]; d.Object != nil || d.Kept != nil || d.Key.Name != "" || d.Vital != restricts {
+			if d := Decode(limits.Default(), "a.yaml", []byte(text)).Documents[0]; d.Object != nil || d.Kept != nil || d.Key.Name != "" ||
+				d.Vital != restricts {
 				t.Errorf("%s%+v", text, d)
 			}
 		}
@@ -290,7 +358,8 @@ func TestDocumentsWithoutName(t *testing.T) {
 // TestWrongBackendTLSPolicy has policies that cannot be read, which refuse connections.
 func TestWrongBackendTLSPolicy(t *testing.T) {
 	for _, validation := range []string{
-		`{hostname: a.b, wellKnownCACertificates: 1}`, `{hostname: a.b, caCertificateRefs: 1}`, `{hostname: 1, wellKnownCACertificates: System}`, `1`,
+		`{hostname: a.b, wellKnownCACertificates: 1}`, `{hostname: a.b, caCertificateRefs: 1}`, `{hostname: 1, wellKnownCACertificates: System}`,
+		`1`,
 		`{hostname: a.b, wellKnownCACertificates: System, subjectAltNames: [1]}`,
 	} {
 		doc := inStore(t, kinds.BackendTLSPolicy, `{targetRefs: [{group: "", kind: Service, name: a}], validation: `+validation+`}`)
@@ -299,7 +368,8 @@ func TestWrongBackendTLSPolicy(t *testing.T) {
 			continue
 		}
 		v := doc.Kept.Spec.(*gatewayv1.BackendTLSPolicy).Spec.Validation
-		if v.WellKnownCACertificates != nil || len(v.CACertificateRefs) != 1 || v.CACertificateRefs[0].Name != unusable || v.Hostname != "a.b" && v.Hostname != unusable {
+		if v.WellKnownCACertificates != nil || len(v.CACertificateRefs) != 1 || v.CACertificateRefs[0].Name != unusable ||
+			v.Hostname != "a.b" && v.Hostname != unusable {
 			t.Errorf("%s: %+v", validation, v)
 		}
 	}
@@ -307,7 +377,8 @@ func TestWrongBackendTLSPolicy(t *testing.T) {
 
 // TestMisplacedBackendTLSPolicy has files with fields of a policy beside its spec. Connections are refused.
 func TestMisplacedBackendTLSPolicy(t *testing.T) {
-	const targets, validation = `targetRefs: [{group: "", kind: Service, name: a}]`, `validation: {hostname: a.b, wellKnownCACertificates: System}`
+	const targets, validation = `targetRefs: [{group: "", kind: Service, name: a}]`,
+		`validation: {hostname: a.b, wellKnownCACertificates: System}`
 	for _, text := range []string{
 		"metadata: {name: o}\nspec: {" + targets + "}\n" + validation, "metadata: {name: o}\nspec: {" + validation + "}\n" + targets,
 		"metadata: {name: o}\nspec:\n" + validation + "\n" + targets, "metadata: {name: o}\n" + validation + "\n" + targets,
@@ -319,7 +390,8 @@ func TestMisplacedBackendTLSPolicy(t *testing.T) {
 			continue
 		}
 		p := r.Documents[0].Kept.Spec.(*gatewayv1.BackendTLSPolicy)
-		if len(p.Spec.TargetRefs) != 1 || p.Spec.TargetRefs[0].Name != "a" || p.Spec.Validation.WellKnownCACertificates != nil || p.Spec.Validation.CACertificateRefs[0].Name != unusable {
+		if len(p.Spec.TargetRefs) != 1 || p.Spec.TargetRefs[0].Name != "a" || p.Spec.Validation.WellKnownCACertificates != nil ||
+			p.Spec.Validation.CACertificateRefs[0].Name != unusable {
 			t.Errorf("%s: %+v", text, p.Spec)
 		}
 	}
@@ -327,7 +399,8 @@ func TestMisplacedBackendTLSPolicy(t *testing.T) {
 
 // TestLastGood has a good version of an object, a next one that cannot be used, and what is in force then.
 func TestLastGood(t *testing.T) {
-	const pathA, pathB, broken = `{to: [{operation: {paths: [/a]}}]}`, `{to: [{operation: {paths: [/b]}}]}`, `{to: [{operation: {ports: [x]}}]}`
+	const pathA, pathB, broken = `{to: [{operation: {paths: [/a]}}]}`, `{to: [{operation: {paths: [/b]}}]}`,
+		`{to: [{operation: {ports: [x]}}]}`
 	for _, c := range []struct {
 		kind               *kinds.Kind
 		good, next         string
@@ -335,9 +408,12 @@ func TestLastGood(t *testing.T) {
 	}{
 		// Slips: the last good version stays.
 		{kinds.Sidecar, `{egress: [{hosts: ["./*"]}]}`, `{egress: [{hosts: [" ./*"]}]}`, `{egress: [{hosts: ["./*"]}]}`, ""},
-		{kinds.DestinationRule, `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}}}`, `{host: a.b, trafficPolicy: {tls: {mode: NEWER}}}`, `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}}}`, ""},
-		{kinds.VirtualService, `{hosts: [a.b], http: [{route: [{destination: {host: a.b}}]}]}`, `{hosts: [a.b], http: [{route: [{destination: {host: "a b"}}]}]}`, `{hosts: [a.b], http: [{route: [{destination: {host: a.b}}]}]}`, ""},
-		{kinds.AuthorizationPolicy, `{action: DENY, rules: [{to: [{operation: {paths: [/a]}}]}]}`, `{action: DENY, rules: [{to: [{operation: {ports: [x]}}]}]}`, `{action: DENY, rules: [{to: [{operation: {paths: [/a]}}]}]}`, ""},
+		{kinds.DestinationRule, `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}}}`, `{host: a.b, trafficPolicy: {tls: {mode: NEWER}}}`,
+			`{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}}}`, ""},
+		{kinds.VirtualService, `{hosts: [a.b], http: [{route: [{destination: {host: a.b}}]}]}`,
+			`{hosts: [a.b], http: [{route: [{destination: {host: "a b"}}]}]}`, `{hosts: [a.b], http: [{route: [{destination: {host: a.b}}]}]}`, ""},
+		{kinds.AuthorizationPolicy, `{action: DENY, rules: [{to: [{operation: {paths: [/a]}}]}]}`,
+			`{action: DENY, rules: [{to: [{operation: {ports: [x]}}]}]}`, `{action: DENY, rules: [{to: [{operation: {paths: [/a]}}]}]}`, ""},
 		{kinds.PeerAuthentication, `{mtls: {mode: PERMISSIVE}}`, `{mtls: {mode: PERMISSIVE}, newer: 1}`, `{mtls: {mode: PERMISSIVE}}`, ""},
 		{kinds.AuthorizationPolicy, `{action: DENY, rules: [{}]}`, `{action: NEWER}`, `{action: DENY, rules: [{}]}`, ""},
 		{kinds.AuthorizationPolicy, `{rules: [{}]}`, `{action: AUDIT, rules: [{to: [{operation: {ports: [x]}}]}]}`, `{rules: [{}]}`, ""},
@@ -347,73 +423,93 @@ func TestLastGood(t *testing.T) {
 			kinds.Sidecar, `{egress: [{hosts: ["./*"]}]}`, `{egress: [{hosts: ["./*", "store"]}], outboundTrafficPolicy: {mode: REGISTRY_ONLY}}`,
 			`{egress: [{hosts: ["./*"]}], outboundTrafficPolicy: {mode: REGISTRY_ONLY}}`, "",
 		},
-		{kinds.Sidecar, `{egress: [{hosts: ["*/*"]}]}`, `{egress: [{hosts: ["./*"]}], inboundConnectionPool: 1}`, `{egress: [{hosts: ["./*"]}]}`, ""},
+		{kinds.Sidecar, `{egress: [{hosts: ["*/*"]}]}`, `{egress: [{hosts: ["./*"]}], inboundConnectionPool: 1}`, `{egress: [{hosts: ["./*"]}]}`,
+			""},
 		{
 			kinds.DestinationRule, `{host: a.b}`, `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}, connectionPool: {tcp: {maxConnections: -1}}}}`,
 			`{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}, connectionPool: {tcp: {}}}}`, "",
 		},
 		{
 			kinds.VirtualService, `{hosts: [a.b], http: [{route: [{destination: {host: a.b}}]}]}`,
-			`{hosts: [a.b], http: [{match: [{uri: {prefix: /admin}}], directResponse: {status: 403}}, {timeout: 9600h, route: [{destination: {host: a.b}}]}]}`,
+			`{hosts: [a.b], http: [{match: [{uri: {prefix: /admin}}], directResponse: {status: 403}}, {timeout: 9600h, route: [{destination: ` +
+				`{host: a.b}}]}]}`,
 			`{hosts: [a.b], http: [{match: [{uri: {prefix: /admin}}], directResponse: {status: 403}}, {route: [{destination: {host: a.b}}]}]}`, "",
 		},
 		{
-			kinds.EnvoyFilter, `{configPatches: []}`, `{configPatches: [{applyTo: HTTP_FILTER, patch: {operation: INSERT_FIRST, value: {name: b}}}, {applyTo: NEWER}]}`,
+			kinds.EnvoyFilter, `{configPatches: []}`, `{configPatches: [{applyTo: HTTP_FILTER, patch: {operation: INSERT_FIRST, value: {name: ` +
+				`b}}}, {applyTo: NEWER}]}`,
 			`{configPatches: [{applyTo: HTTP_FILTER, patch: {operation: INSERT_FIRST, value: {name: b}}}]}`, "",
 		},
 
 		// Policies.
-		{kinds.AuthorizationPolicy, `{rules: [{}]}`, `{rules: [{to: [{operation: {paths: [/a]}}]}, {to: [{operation: {ports: [x]}}]}]}`, `{rules: [{to: [{operation: {paths: [/a]}}]}]}`, ""},
+		{kinds.AuthorizationPolicy, `{rules: [{}]}`, `{rules: [{to: [{operation: {paths: [/a]}}]}, {to: [{operation: {ports: [x]}}]}]}`,
+			`{rules: [{to: [{operation: {paths: [/a]}}]}]}`, ""},
 		{
-			kinds.AuthorizationPolicy, `{rules: [{}]}`, `{action: DENY, rules: [{to: [{operation: {paths: [/a]}}]}, {from: [{source: {ipBlocks: [10.0.0.0/99]}}]}]}`,
+			kinds.AuthorizationPolicy, `{rules: [{}]}`, `{action: DENY, rules: [{to: [{operation: {paths: [/a]}}]}, {from: [{source: {ipBlocks: ` +
+				`[10.0.0.0/99]}}]}]}`,
 			`{action: DENY, rules: [{to: [{operation: {paths: [/a]}}]}]}`, `{rules: [{}]}`,
 		},
-		{kinds.AuthorizationPolicy, `{rules: [{}]}`, `{action: DENY, rules: [{from: [{source: {ipBlocks: [10.0.0.0/99]}}]}]}`, `{action: DENY, rules: [{}]}`, `{rules: [{}]}`},
+		{kinds.AuthorizationPolicy, `{rules: [{}]}`, `{action: DENY, rules: [{from: [{source: {ipBlocks: [10.0.0.0/99]}}]}]}`,
+			`{action: DENY, rules: [{}]}`, `{rules: [{}]}`},
 		{
-			kinds.AuthorizationPolicy, `{action: DENY, rules: [{to: [{operation: {paths: [/a]}}]}]}`, `{rules: [{to: [{operation: {paths: [/b]}}]}, {to: [{operation: {ports: [x]}}]}]}`,
+			kinds.AuthorizationPolicy, `{action: DENY, rules: [{to: [{operation: {paths: [/a]}}]}]}`,
+			`{rules: [{to: [{operation: {paths: [/b]}}]}, {to: [{operation: {ports: [x]}}]}]}`,
 			`{rules: [{to: [{operation: {paths: [/b]}}]}]}`, `{action: DENY, rules: [{to: [{operation: {paths: [/a]}}]}]}`,
 		},
 		{
-			kinds.AuthorizationPolicy, `{selector: {matchLabels: {a: b}}, rules: [{}]}`, `{selector: {matchLabels: {a: "*"}}, rules: [{}]}`, `{selector: {matchLabels: {a: b}}, rules: [{}]}`, "",
+			kinds.AuthorizationPolicy, `{selector: {matchLabels: {a: b}}, rules: [{}]}`, `{selector: {matchLabels: {a: "*"}}, rules: [{}]}`,
+			`{selector: {matchLabels: {a: b}}, rules: [{}]}`, "",
 		},
 
 		// An action that cannot be read: what the rules match is refused.
-		{kinds.AuthorizationPolicy, `{rules: [{}]}`, `{action: DENNY, rules: [` + pathA + `]}`, `{action: DENY, rules: [` + pathA + `]}`, `{rules: [{}]}`},
-		{kinds.AuthorizationPolicy, `{rules: [{}]}`, `{action: DENNY, rules: [` + pathA + `, ` + broken + `]}`, `{action: DENY, rules: [` + pathA + `]}`, `{rules: [{}]}`},
+		{kinds.AuthorizationPolicy, `{rules: [{}]}`, `{action: DENNY, rules: [` + pathA + `]}`, `{action: DENY, rules: [` + pathA + `]}`,
+			`{rules: [{}]}`},
+		{kinds.AuthorizationPolicy, `{rules: [{}]}`, `{action: DENNY, rules: [` + pathA + `, ` + broken + `]}`,
+			`{action: DENY, rules: [` + pathA + `]}`, `{rules: [{}]}`},
 		{kinds.AuthorizationPolicy, `{rules: [{}]}`, `{action: DENNY, rules: [` + broken + `]}`, `{action: DENY, rules: [{}]}`, `{rules: [{}]}`},
 		{kinds.AuthorizationPolicy, `{rules: [{}]}`, `{action: ALOW}`, `{action: DENY, rules: [{}]}`, `{rules: [{}]}`},
-		{kinds.AuthorizationPolicy, `{action: DENY, rules: [` + pathB + `]}`, `{action: DENNY, rules: [` + pathA + `]}`, `{action: DENY, rules: [` + pathA + `]}`, `{action: DENY, rules: [` + pathB + `]}`},
-		{kinds.AuthorizationPolicy, `{action: AUDIT, rules: [{}]}`, `{action: {}, rules: [` + pathA + `]}`, `{action: DENY, rules: [` + pathA + `]}`, `{action: AUDIT, rules: [{}]}`},
+		{kinds.AuthorizationPolicy, `{action: DENY, rules: [` + pathB + `]}`, `{action: DENNY, rules: [` + pathA + `]}`,
+			`{action: DENY, rules: [` + pathA + `]}`, `{action: DENY, rules: [` + pathB + `]}`},
+		{kinds.AuthorizationPolicy, `{action: AUDIT, rules: [{}]}`, `{action: {}, rules: [` + pathA + `]}`,
+			`{action: DENY, rules: [` + pathA + `]}`, `{action: AUDIT, rules: [{}]}`},
 
 		// Both versions allow: requests are allowed that both allow.
 		{kinds.AuthorizationPolicy, `{rules: [` + pathA + `]}`, `{rules: [` + pathA + `], newer: 1}`, `{rules: [` + pathA + `]}`, ""},
-		{kinds.AuthorizationPolicy, `{rules: [` + pathA + `]}`, `{rules: [` + pathA + `, ` + pathB + `], newer: 1}`, `{rules: [` + pathA + `]}`, ""},
-		{kinds.AuthorizationPolicy, `{rules: [` + pathA + `, ` + pathB + `]}`, `{rules: [` + pathB + `, ` + broken + `]}`, `{rules: [` + pathB + `]}`, ""},
+		{kinds.AuthorizationPolicy, `{rules: [` + pathA + `]}`, `{rules: [` + pathA + `, ` + pathB + `], newer: 1}`, `{rules: [` + pathA + `]}`,
+			""},
+		{kinds.AuthorizationPolicy, `{rules: [` + pathA + `, ` + pathB + `]}`, `{rules: [` + pathB + `, ` + broken + `]}`,
+			`{rules: [` + pathB + `]}`, ""},
 		{kinds.AuthorizationPolicy, `{rules: [` + pathA + `]}`, `{rules: [{}, ` + broken + `]}`, `{rules: [` + pathA + `]}`, ""},
 		{kinds.AuthorizationPolicy, `{rules: [` + pathA + `]}`, `{rules: [` + pathB + `, ` + broken + `]}`, `{}`, ""},
 		{kinds.AuthorizationPolicy, `{rules: [` + pathA + `]}`, `{rules: [` + broken + `]}`, `{}`, ""},
 		{
-			kinds.AuthorizationPolicy, `{selector: {matchLabels: {a: b}}, rules: [` + pathA + `, ` + pathB + `]}`, `{rules: [` + pathA + `], newer: 1}`,
+			kinds.AuthorizationPolicy, `{selector: {matchLabels: {a: b}}, rules: [` + pathA + `, ` + pathB + `]}`,
+			`{rules: [` + pathA + `], newer: 1}`,
 			`{rules: [` + pathA + `]}`, `{selector: {matchLabels: {a: b}}, rules: [` + pathA + `]}`,
 		},
 		{
-			kinds.AuthorizationPolicy, `{selector: {matchLabels: {a: b}}, rules: [` + pathA + `]}`, `{selector: {matchLabels: {a: c}}, rules: [` + pathB + `], newer: 1}`,
+			kinds.AuthorizationPolicy, `{selector: {matchLabels: {a: b}}, rules: [` + pathA + `]}`,
+			`{selector: {matchLabels: {a: c}}, rules: [` + pathB + `], newer: 1}`,
 			`{selector: {matchLabels: {a: c}}, rules: [` + pathB + `]}`, `{selector: {matchLabels: {a: b}}, rules: [` + pathA + `]}`,
 		},
-		{kinds.AuthorizationPolicy, `{action: AUDIT, rules: [{}]}`, `{rules: [` + pathA + `], newer: 1}`, `{rules: [` + pathA + `]}`, `{action: AUDIT, rules: [{}]}`},
+		{kinds.AuthorizationPolicy, `{action: AUDIT, rules: [{}]}`, `{rules: [` + pathA + `], newer: 1}`, `{rules: [` + pathA + `]}`,
+			`{action: AUDIT, rules: [{}]}`},
 
 		{kinds.PeerAuthentication, `{mtls: {mode: PERMISSIVE}}`, `{mtls: {mode: STRICT}, newer: 1}`, `{mtls: {mode: STRICT}}`, ""},
 		{
-			kinds.PeerAuthentication, `{selector: {matchLabels: {a: b}}}`, `{selector: {matchLabels: {a: b}}, portLevelMtls: {80: {mode: STRICT}}, newer: 1}`,
+			kinds.PeerAuthentication, `{selector: {matchLabels: {a: b}}}`,
+			`{selector: {matchLabels: {a: b}}, portLevelMtls: {80: {mode: STRICT}}, newer: 1}`,
 			`{selector: {matchLabels: {a: b}}, portLevelMtls: {80: {mode: STRICT}}}`, "",
 		},
 		{kinds.PeerAuthentication, `{mtls: {mode: PERMISSIVE}}`, `{mtls: {mode: STRIKT}}`, `{mtls: {mode: STRICT}}`, ""},
 		{
-			kinds.PeerAuthentication, `{selector: {matchLabels: {a: b}}, mtls: {mode: STRICT}}`, `{selector: {matchLabels: {c: d}}, mtls: {mode: PERMISSIVE}, newer: 1}`,
+			kinds.PeerAuthentication, `{selector: {matchLabels: {a: b}}, mtls: {mode: STRICT}}`,
+			`{selector: {matchLabels: {c: d}}, mtls: {mode: PERMISSIVE}, newer: 1}`,
 			`{selector: {matchLabels: {c: d}}, mtls: {mode: STRICT}}`, `{selector: {matchLabels: {a: b}}, mtls: {mode: STRICT}}`,
 		},
 		{
-			kinds.RequestAuthentication, `{selector: {matchLabels: {a: b}}, jwtRules: [{issuer: i, ` + someKeys + `}]}`, `{jwtRules: [{issuer: i, ` + someKeys + `}], newer: 1}`,
+			kinds.RequestAuthentication, `{selector: {matchLabels: {a: b}}, jwtRules: [{issuer: i, ` + someKeys + `}]}`,
+			`{jwtRules: [{issuer: i, ` + someKeys + `}], newer: 1}`,
 			`{jwtRules: [{issuer: i, ` + someKeys + `}]}`, `{selector: {matchLabels: {a: b}}, jwtRules: [{issuer: i, ` + someKeys + `}]}`,
 		},
 		{
@@ -422,7 +518,8 @@ func TestLastGood(t *testing.T) {
 			`{selector: {matchLabels: {a: b}}, mtls: {mode: STRICT}, portLevelMtls: {80: {mode: STRICT}, 81: {mode: PERMISSIVE}}}`, "",
 		},
 		{
-			kinds.RequestAuthentication, `{jwtRules: [{issuer: i, ` + someKeys + `}]}`, `{jwtRules: [{issuer: i, jwks: x, fromParams: [p]}, {issuer: j, jwksUri: "https://a/b"}]}`,
+			kinds.RequestAuthentication, `{jwtRules: [{issuer: i, ` + someKeys + `}]}`,
+			`{jwtRules: [{issuer: i, jwks: x, fromParams: [p]}, {issuer: j, jwksUri: "https://a/b"}]}`,
 			`{jwtRules: [{issuer: i, ` + someKeys + `, fromParams: [p]}, {issuer: j, jwksUri: "https://a/b"}]}`, "",
 		},
 	} {
@@ -462,16 +559,21 @@ func TestAllowedByBoth(t *testing.T) {
 		{`{}`, `{}`, `{}`},
 		{`{from: [{source: {principals: [a]}}]}`, `{from: [{source: {principals: [a, b]}}]}`, `{from: [{source: {principals: [a]}}]}`},
 		{`{from: [{source: {principals: [a]}}]}`, `{from: [{source: {principals: [b]}}]}`, ``},
-		{`{from: [{source: {principals: [a], notNamespaces: [c]}}]}`, `{from: [{source: {principals: [a]}}]}`, `{from: [{source: {principals: [a], notNamespaces: [c]}}]}`},
-		{`{from: [{source: {notNamespaces: [c]}}]}`, `{from: [{source: {notNamespaces: [c, d]}}]}`, `{from: [{source: {notNamespaces: [c, d]}}]}`},
+		{`{from: [{source: {principals: [a], notNamespaces: [c]}}]}`, `{from: [{source: {principals: [a]}}]}`,
+			`{from: [{source: {principals: [a], notNamespaces: [c]}}]}`},
+		{`{from: [{source: {notNamespaces: [c]}}]}`, `{from: [{source: {notNamespaces: [c, d]}}]}`,
+			`{from: [{source: {notNamespaces: [c, d]}}]}`},
 		{`{from: [{source: {notNamespaces: [c]}}]}`, `{from: [{source: {notNamespaces: [d]}}]}`, ``},
 		{`{from: [{source: {principals: [a]}}]}`, `{to: [{operation: {paths: [/a]}}]}`, ``},
-		{`{from: [{source: {principals: [a]}}], to: [{operation: {paths: [/a]}}]}`, `{to: [{operation: {paths: [/a]}}]}`, `{from: [{source: {principals: [a]}}], to: [{operation: {paths: [/a]}}]}`},
+		{`{from: [{source: {principals: [a]}}], to: [{operation: {paths: [/a]}}]}`, `{to: [{operation: {paths: [/a]}}]}`,
+			`{from: [{source: {principals: [a]}}], to: [{operation: {paths: [/a]}}]}`},
 		{`{to: [{operation: {methods: [GET]}}, {operation: {paths: [/a]}}]}`, `{to: [{operation: {methods: [GET, PUT]}}]}`, ``},
-		{`{to: [{operation: {methods: [GET]}}]}`, `{to: [{operation: {methods: [GET, PUT]}}, {operation: {paths: [/a]}}]}`, `{to: [{operation: {methods: [GET]}}]}`},
+		{`{to: [{operation: {methods: [GET]}}]}`, `{to: [{operation: {methods: [GET, PUT]}}, {operation: {paths: [/a]}}]}`,
+			`{to: [{operation: {methods: [GET]}}]}`},
 		{`{when: [{key: source.ip, values: [1.2.3.4]}]}`, `{}`, `{when: [{key: source.ip, values: [1.2.3.4]}]}`},
 		{`{when: [{key: source.ip, notValues: [1.2.3.4]}]}`, `{when: [{key: source.ip, values: [1.2.3.4, 1.2.3.5]}]}`, ``},
-		{`{when: [{key: source.ip, notValues: [1.2.3.4]}]}`, `{when: [{key: source.ip, notValues: [1.2.3.4, 1.2.3.5]}]}`, `{when: [{key: source.ip, notValues: [1.2.3.4, 1.2.3.5]}]}`},
+		{`{when: [{key: source.ip, notValues: [1.2.3.4]}]}`, `{when: [{key: source.ip, notValues: [1.2.3.4, 1.2.3.5]}]}`,
+			`{when: [{key: source.ip, notValues: [1.2.3.4, 1.2.3.5]}]}`},
 	} {
 		a, b, want := rules(c.a), rules(c.b), rules(c.both)
 		for _, got := range [][]*securityv1.Rule{allowedByBoth(a, b), allowedByBoth(b, a)} {

@@ -182,7 +182,8 @@ func requestPrincipal(v fieldRef) {
 		iss, sub = s[:i], s[i+1:]
 	}
 	if (sub == "" || strings.HasSuffix(iss, ":/")) && !strings.Contains(s, "*") {
-		v.warn("write issuer/subject, or issuer/* for every subject of the issuer", "%q names an issuer without a subject: no token matches it", s)
+		v.warn("write issuer/subject, or issuer/* for every subject of the issuer", "%q names an issuer without a subject: no token matches it",
+			s)
 	}
 }
 

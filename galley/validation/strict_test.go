@@ -194,7 +194,8 @@ func secured(t *networkingv1alpha3.ClientTLSSettings) bool {
 	if t.GetCredentialName() == names.NoCredential {
 		return t.Mode == networkingv1alpha3.ClientTLSSettings_SIMPLE && !t.InsecureSkipVerify.GetValue()
 	}
-	return t.GetMode() != networkingv1alpha3.ClientTLSSettings_DISABLE && t.CaCertificates == "/c" && len(t.SubjectAltNames) > 0 && !t.InsecureSkipVerify.GetValue()
+	return t.GetMode() != networkingv1alpha3.ClientTLSSettings_DISABLE && t.CaCertificates == "/c" && len(t.SubjectAltNames) > 0 &&
+		!t.InsecureSkipVerify.GetValue()
 }
 
 func covers(m *networkingv1alpha3.HTTPRoute, path string) bool {
@@ -234,7 +235,8 @@ func opens(o *kinds.Object, at string) string {
 			}
 		}
 		for _, in := range spec.Ingress {
-			if in.Tls == nil || in.Tls.CredentialName != names.NoCredential && in.Tls.ServerCertificate != "/a" || in.Tls.CredentialName != "" && in.DefaultEndpoint != noSocket {
+			if in.Tls == nil || in.Tls.CredentialName != names.NoCredential && in.Tls.ServerCertificate != "/a" ||
+				in.Tls.CredentialName != "" && in.DefaultEndpoint != noSocket {
 				return "the port takes plaintext"
 			}
 		}
@@ -247,7 +249,8 @@ func opens(o *kinds.Object, at string) string {
 		}
 		for _, path := range []string{"/admin", "/old", "/faulty"} {
 			i := slices.IndexFunc(spec.Http, func(r *networkingv1alpha3.HTTPRoute) bool { return covers(r, path) })
-			if i >= 0 && spec.Http[i].DirectResponse.GetStatus() < 400 && spec.Http[i].Redirect == nil && spec.Http[i].Fault.GetAbort().GetHttpStatus() < 400 {
+			if i >= 0 && spec.Http[i].DirectResponse.GetStatus() < 400 && spec.Http[i].Redirect == nil &&
+				spec.Http[i].Fault.GetAbort().GetHttpStatus() < 400 {
 				return path + " is routed"
 			}
 			if abort := spec.Http[max(i, 0)].Fault.GetAbort(); abort != nil && abort.Percentage.GetValue() != 100 {
@@ -262,7 +265,8 @@ func opens(o *kinds.Object, at string) string {
 			if r.Rewrite.GetUri() != "/public" {
 				return "other paths are routed"
 			}
-			if h.GetSet()["x-id"] != "a" && !slices.Contains(h.GetRemove(), "x-id") || !slices.Contains(h.GetRemove(), "x-user") && !strings.HasSuffix(at, "remove[0]") {
+			if h.GetSet()["x-id"] != "a" && !slices.Contains(h.GetRemove(), "x-id") ||
+				!slices.Contains(h.GetRemove(), "x-user") && !strings.HasSuffix(at, "remove[0]") {
 				return "a client says who it is"
 			}
 			if d := r.Route[0].Destination; d.Subset != "v" || d.Port.GetNumber() != 80 {
@@ -277,7 +281,8 @@ func opens(o *kinds.Object, at string) string {
 		for _, s := range spec.Servers {
 			if slices.Contains(s.Hosts, "admin.b") {
 				admin = true
-				if s.Tls.GetMode() != networkingv1alpha3.ServerTLSSettings_MUTUAL || s.Tls.CredentialName != names.NoCredential && !slices.Equal(s.Tls.SubjectAltNames, []string{"x"}) {
+				if s.Tls.GetMode() != networkingv1alpha3.ServerTLSSettings_MUTUAL ||
+					s.Tls.CredentialName != names.NoCredential && !slices.Equal(s.Tls.SubjectAltNames, []string{"x"}) {
 					return "a client without a certificate is let in"
 				}
 			}
@@ -289,7 +294,8 @@ func opens(o *kinds.Object, at string) string {
 			}
 		}
 		unknown := strings.HasPrefix(at, "spec.servers[1].port") || strings.HasPrefix(at, "spec.servers[1].hosts") || at == "spec.servers[1]"
-		if !admin && !unknown && slices.ContainsFunc(spec.Servers, func(s *networkingv1alpha3.Server) bool { return slices.Contains(s.Hosts, "*.b") }) {
+		if !admin && !unknown && slices.ContainsFunc(spec.Servers,
+			func(s *networkingv1alpha3.Server) bool { return slices.Contains(s.Hosts, "*.b") }) {
 			return "another server takes the host"
 		}
 	case *networkingv1.ServiceEntry:
@@ -317,7 +323,8 @@ func opens(o *kinds.Object, at string) string {
 			}
 			kept[p.Patch.GetValue().GetFields()["name"].GetStringValue()] = true
 		}
-		if !kept["guard"] && !strings.HasPrefix(at, "spec.configPatches[0]") && at != "spec.configPatches" || !kept["other"] && !strings.HasPrefix(at, "spec.configPatches[1]") && at != "spec.configPatches" {
+		if !kept["guard"] && !strings.HasPrefix(at, "spec.configPatches[0]") && at != "spec.configPatches" ||
+			!kept["other"] && !strings.HasPrefix(at, "spec.configPatches[1]") && at != "spec.configPatches" {
 			return "a patch is missing"
 		}
 	case *securityv1.PeerAuthentication:
@@ -326,7 +333,8 @@ func opens(o *kinds.Object, at string) string {
 				return "a port takes plaintext"
 			}
 		}
-		if spec.Mtls.GetMode() != securityv1.PeerAuthentication_MutualTLS_STRICT || spec.Selector != nil && spec.Selector.MatchLabels["a"] != "b" {
+		if spec.Mtls.GetMode() != securityv1.PeerAuthentication_MutualTLS_STRICT ||
+			spec.Selector != nil && spec.Selector.MatchLabels["a"] != "b" {
 			return "plaintext is taken"
 		}
 	case *securityv1.AuthorizationPolicy:
@@ -337,7 +345,8 @@ func opens(o *kinds.Object, at string) string {
 			return len(r.From)+len(r.When) == 0 && (len(r.To) == 0 || len(r.To[0].Operation.GetPaths()) == 1)
 		})
 		second := slices.ContainsFunc(spec.Rules, func(r *securityv1.Rule) bool {
-			return proto.Size(r) == 0 || len(r.From) == 1 && len(r.When) == 1 && len(r.When[0].Values) == 1 && len(r.From[0].Source.GetNamespaces()) == 1 && len(r.From[0].Source.GetIpBlocks()) == 1
+			return proto.Size(r) == 0 || len(r.From) == 1 && len(r.When) == 1 && len(r.When[0].Values) == 1 &&
+				len(r.From[0].Source.GetNamespaces()) == 1 && len(r.From[0].Source.GetIpBlocks()) == 1
 		})
 		switch spec.Action {
 		case securityv1.AuthorizationPolicy_DENY:
@@ -346,7 +355,9 @@ func opens(o *kinds.Object, at string) string {
 			}
 		case securityv1.AuthorizationPolicy_ALLOW:
 			for _, r := range spec.Rules {
-				if spec.Selector == nil || proto.Size(r) == 0 || len(r.To) == 0 && (len(r.From) == 0 || len(r.When) == 0 || len(r.From[0].Source.GetNamespaces()) == 0 || len(r.From[0].Source.GetIpBlocks()) == 0) {
+				if spec.Selector == nil || proto.Size(r) == 0 ||
+					len(r.To) == 0 && (len(r.From) == 0 || len(r.When) == 0 || len(r.From[0].Source.GetNamespaces()) == 0 ||
+						len(r.From[0].Source.GetIpBlocks()) == 0) {
 					return "a rule allows more"
 				}
 			}
@@ -356,18 +367,21 @@ func opens(o *kinds.Object, at string) string {
 			return "tokens are not looked at"
 		}
 		r := spec.JwtRules[0]
-		if r.Jwks != jwks.Nobody && (spec.Selector == nil || r.Issuer != "i" || len(r.Audiences) == 0 || !strings.Contains(r.Jwks, "YQ") || r.JwksUri != "") {
+		if r.Jwks != jwks.Nobody && (spec.Selector == nil || r.Issuer != "i" || len(r.Audiences) == 0 || !strings.Contains(r.Jwks, "YQ") ||
+			r.JwksUri != "") {
 			return "other tokens are accepted"
 		}
 		if strings.HasPrefix(at, "spec.jwtRules[0].") {
 			header := slices.ContainsFunc(r.FromHeaders, func(h *securityv1.JWTHeader) bool { return h.Name == "x-tok" && h.Prefix == "a " })
-			if !header && !strings.Contains(at, "fromHeaders") || len(r.FromParams) == 0 && !strings.Contains(at, "fromParams") || len(r.FromCookies) == 0 && !strings.Contains(at, "fromCookies") {
+			if !header && !strings.Contains(at, "fromHeaders") || len(r.FromParams) == 0 && !strings.Contains(at, "fromParams") ||
+				len(r.FromCookies) == 0 && !strings.Contains(at, "fromCookies") {
 				return "tokens are not looked for where they are"
 			}
 			if r.OutputPayloadToHeader != "x-payload" && !strings.Contains(at, "outputPayloadToHeader") {
 				return "a forged payload passes"
 			}
-			if c := r.OutputClaimToHeaders; (len(c) != 1 || c[0].Header != "x-user") && at != "spec.jwtRules[0].outputClaimToHeaders" && !strings.Contains(at, "outputClaimToHeaders[0].header") && at != "spec.jwtRules[0].outputClaimToHeaders[0]" {
+			if c := r.OutputClaimToHeaders; (len(c) != 1 || c[0].Header != "x-user") && at != "spec.jwtRules[0].outputClaimToHeaders" &&
+				!strings.Contains(at, "outputClaimToHeaders[0].header") && at != "spec.jwtRules[0].outputClaimToHeaders[0]" {
 				return "a forged claim passes"
 			}
 		}

@@ -195,7 +195,8 @@ func destinationRuleUnits() []unit {
 			unit{path: at + ".trafficPolicy.tls", free: []string{"sni", "insecureSkipVerify", "subjectAltNames.[]"}, exact: true, close: closeTLS},
 			unit{path: at + ".trafficPolicy.portLevelSettings", close: closePortPolicies},
 			unit{path: at + ".trafficPolicy.portLevelSettings.[]", free: policy, close: closePortPolicy},
-			unit{path: at + ".trafficPolicy.portLevelSettings.[].tls", free: []string{"sni", "insecureSkipVerify", "subjectAltNames.[]"}, exact: true, close: closeTLS},
+			unit{path: at + ".trafficPolicy.portLevelSettings.[].tls", free: []string{"sni", "insecureSkipVerify", "subjectAltNames.[]"},
+				exact: true, close: closeTLS},
 		)
 	}
 	return list
@@ -256,7 +257,8 @@ func closeTLS(_ *salvage, chain []step, field string) bool {
 	switch mode := tls.str("mode"); {
 	case mode == "DISABLE":
 		tls.keep("mode")
-	case mode == "ISTIO_MUTUAL" && slices.Contains([]string{"clientCertificate", "privateKey", "caCertificates", "credentialName", "caCrl"}, field):
+	case mode == "ISTIO_MUTUAL" && slices.Contains([]string{"clientCertificate", "privateKey", "caCertificates", "credentialName", "caCrl"},
+		field):
 		tls.keep("mode", "sni", "subjectAltNames") // the mode reads no other field
 	default:
 		tls.become(noServer())

@@ -165,7 +165,8 @@ func widen(s *salvage, chain []step, field string) bool {
 	}
 	match.drop(match.get(field))
 	if field == "ignoreUriCase" {
-		match.keep("name", "scheme", "method", "authority", "headers", "port", "gateways", "queryParams", "withoutHeaders", "sourceLabels", "sourceNamespace", "statPrefix")
+		match.keep("name", "scheme", "method", "authority", "headers", "port", "gateways", "queryParams", "withoutHeaders", "sourceLabels",
+			"sourceNamespace", "statPrefix")
 	}
 	delete(s.settled, match) // more conditions may be wrong
 	return true

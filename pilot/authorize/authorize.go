@@ -123,7 +123,8 @@ func (a *Authorizer) readsAll(namespace string) bool {
 func (a *Authorizer) Register(peer identity.Peer, namespace, serviceAccount string) error {
 	switch {
 	case !peer.Proved() && !peer.OnHost() && !a.o.RegisterAnyone:
-		return deny("a workload is registered only for a proxy that proves its identity: it must connect to the secure port, or the server have --registerUnauthenticated")
+		return deny("a workload is registered only for a proxy that proves its identity: it must connect to the secure port, or the server " +
+			"have --registerUnauthenticated")
 	case peer.Federated:
 		return deny("%s may not register a workload: its root counts for aliases of the trust domain alone", peer)
 	case peer.Proved() && peer.ID.Namespace != namespace:

@@ -220,7 +220,8 @@ func (c *Controller) join(key types.NamespacedName, client xds.Client) (<-chan e
 		}
 		holder, bounded := client.Peer.Holder()
 		if bounded && !c.each.Take(holder) {
-			return nil, status.Errorf(codes.ResourceExhausted, "%s has registered %d workloads at this instance, which is as many as one identity may: run more replicas", holder, c.each.Most())
+			return nil, status.Errorf(codes.ResourceExhausted,
+				"%s has registered %d workloads at this instance, which is as many as one identity may: run more replicas", holder, c.each.Most())
 		}
 		h = &held{holder: holder}
 		c.entries[key] = h

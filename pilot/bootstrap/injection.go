@@ -185,7 +185,8 @@ func (x *injection) readFiles() {
 	default:
 		unreadable = []diag.Diagnostic{{
 			Severity: diag.Error, Code: "Unreadable", Object: "injection templates in " + dir, Message: err.Error(),
-			Fix: "make the files config and values readable; until then their last content stays in force, and a server that starts is not ready without them",
+			Fix: "make the files config and values readable; until then their last content stays in force, and a server that starts is not ready " +
+				"without them",
 		}}
 	}
 	x.mu.Lock()

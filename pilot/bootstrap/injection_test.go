@@ -83,7 +83,8 @@ func TestInjectionIsNotReadyWithBrokenTemplates(t *testing.T) {
 			eventually(t, "the reason", func() bool {
 				return len(s.awaited()) == 1 && strings.Contains(s.awaited()[0], "injection templates that can be")
 			})
-			if code, text := fetch(t, s.Addresses().HTTP, "/ready"); code != http.StatusServiceUnavailable || !strings.Contains(text, "injection templates") {
+			if code, text := fetch(t, s.Addresses().HTTP, "/ready"); code != http.StatusServiceUnavailable ||
+				!strings.Contains(text, "injection templates") {
 				t.Errorf("%d %s", code, text)
 			}
 			if len(s.injection.Findings()) == 0 {

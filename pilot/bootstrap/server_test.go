@@ -350,7 +350,8 @@ func TestReadinessSaysWhy(t *testing.T) {
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusForbidden)
-		_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"pods is forbidden: User \"x\" cannot list resource"}`))
+		_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"pods is ` +
+			`forbidden: User \"x\" cannot list resource"}`))
 	}))
 	t.Cleanup(api.Close)
 	o := testOptions(t)
@@ -477,7 +478,9 @@ func TestMeshConfig(t *testing.T) {
 			}
 			run(t, s)
 			if file.has == "" {
-				eventually(t, name+" is not ready", func() bool { return strings.Contains(strings.Join(s.awaited(), ""), "mesh networks that can be used") })
+				eventually(t, name+" is not ready", func() bool {
+					return strings.Contains(strings.Join(s.awaited(), ""), "mesh networks that can be used")
+				})
 				if found := s.findings(); len(found) == 0 || found[0].File != o.MeshNetworks {
 					t.Errorf("%s: findings %v, want them in %s", name, found, o.MeshNetworks)
 				}

@@ -281,7 +281,8 @@ func TestNoOtherOriginChangesAnything(t *testing.T) {
 	a.o.Admin, a.o.Profile = true, true
 	a = New(a.o)
 	a.o.Authenticate = func(_ context.Context, address netip.AddrPort, _ string) (identity.Peer, error) {
-		return identity.Peer{Address: address, Proof: identity.Token, ID: identity.ID{TrustDomain: "cluster.local", Namespace: "istio-system", ServiceAccount: "x"}}, nil
+		return identity.Peer{Address: address, Proof: identity.Token,
+			ID: identity.ID{TrustDomain: "cluster.local", Namespace: "istio-system", ServiceAccount: "x"}}, nil
 	}
 	a.o.Authorizer = authorize.New(authorize.Options{SystemNamespace: "istio-system"})
 	ask := func(h http.Handler, method, target, header, value string) int {
@@ -293,7 +294,8 @@ func TestNoOtherOriginChangesAnything(t *testing.T) {
 		return w.Code
 	}
 	for _, target := range []string{
-		"/debug/adsz?push=true", "/debug/adsz?push", "/debug/adsz?namespace=a&push=1", "/debug/force_disconnect?proxyID=web-1.a", "/debug/pprof/cmdline", "/debug/adsz/?push",
+		"/debug/adsz?push=true", "/debug/adsz?push", "/debug/adsz?namespace=a&push=1", "/debug/force_disconnect?proxyID=web-1.a",
+		"/debug/pprof/cmdline", "/debug/adsz/?push",
 	} {
 		for header, value := range map[string]string{"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"} {
 			if code := ask(a.Handler(), http.MethodGet, target, header, value); code != http.StatusForbidden {

@@ -96,7 +96,8 @@ func (a *API) sender(r *http.Request) (identity.Peer, error) {
 // changes reports whether a request does more than read: it acts on streams, or measures the process.
 func changes(r *http.Request) bool {
 	name, _ := strings.CutPrefix(strings.TrimSuffix(r.URL.Path, "/"), "/debug/")
-	return r.Method != http.MethodGet || name == "adsz" && r.URL.Query().Has("push") || name == "force_disconnect" || strings.HasPrefix(name, "pprof/")
+	return r.Method != http.MethodGet || name == "adsz" && r.URL.Query().Has("push") || name == "force_disconnect" ||
+		strings.HasPrefix(name, "pprof/")
 }
 
 // admit returns an error unless the sender of a request, peer, may read the page that the request is for. In the query

@@ -70,9 +70,11 @@ func TestGatewayTLS(t *testing.T) {
 		{
 			name: "restrictions that proxies cannot enforce", // none of the servers takes connections, and another one takes over no host
 			servers: []string{
-				`port: {number: 443, name: s, protocol: HTTPS}, hosts: [one.example.com], tls: {mode: SIMPLE, credentialName: one, cipherSuites: [" AES128-SHA", "!aNULL"]}`,
+				`port: {number: 443, name: s, protocol: HTTPS}, hosts: [one.example.com], tls: {mode: SIMPLE, credentialName: one, cipherSuites: [" ` +
+					`AES128-SHA", "!aNULL"]}`,
 				`port: {number: 443, name: again, protocol: HTTPS}, hosts: [one.example.com], tls: {mode: SIMPLE, credentialName: one}`,
-				`port: {number: 444, name: n, protocol: HTTPS}, hosts: [one.example.com], tls: {mode: SIMPLE, credentialName: one, subjectAltNames: [client]}`,
+				`port: {number: 444, name: n, protocol: HTTPS}, hosts: [one.example.com], tls: {mode: SIMPLE, credentialName: one, subjectAltNames: ` +
+					`[client]}`,
 				`port: {number: 445, name: t, protocol: TLS}, hosts: ["*"], tls: {mode: OPTIONAL_MUTUAL, credentialName: one, cipherSuites: [none]}`,
 				`port: {number: 446, name: m, protocol: HTTPS}, hosts: ["*"], tls: {mode: ISTIO_MUTUAL, subjectAltNames: [client]}`,
 			},
@@ -82,7 +84,8 @@ func TestGatewayTLS(t *testing.T) {
 			name: "by files without a CA",
 			servers: []string{
 				`port: {number: 443, name: f, protocol: HTTPS}, hosts: ["*"], tls: {mode: MUTUAL, serverCertificate: /c, privateKey: /k}`,
-				`port: {number: 444, name: g, protocol: HTTPS}, hosts: ["*"], tls: {mode: OPTIONAL_MUTUAL, tlsCertificates: [{serverCertificate: /c, privateKey: /k}]}`,
+				`port: {number: 444, name: g, protocol: HTTPS}, hosts: ["*"], tls: {mode: OPTIONAL_MUTUAL, tlsCertificates: [{serverCertificate: ` +
+					`/c, privateKey: /k}]}`,
 			},
 			want: []string{
 				"0.0.0.0_443 * https.443.f.gw.istio-system file-cert:/c~/k required ROOTCA",

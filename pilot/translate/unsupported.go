@@ -100,7 +100,8 @@ func unenforced(server int, field string) diag.Diagnostic {
 	case "cipherSuites":
 		d.Message, d.Fix = "proxies know none of the cipher suites: the server takes no connections", nameCipher
 	default:
-		d.Message, d.Fix = "with mode SIMPLE no certificate of a client is verified: the server takes no connections", "use mode MUTUAL, or remove subjectAltNames"
+		d.Message, d.Fix = "with mode SIMPLE no certificate of a client is verified: the server takes no connections",
+			"use mode MUTUAL, or remove subjectAltNames"
 	}
 	return d
 }

@@ -48,15 +48,21 @@ func TestUpstreamTLS(t *testing.T) {
 	for _, c := range []struct{ host, policy, cluster, want string }{
 		{ext, "tls: {mode: SIMPLE, caCertificates: /c}", "outbound|443||" + ext, "file-root:/c sans one,two"},
 		{ext, "tls: {mode: SIMPLE, caCertificates: /c, sni: x.com}", "outbound|443||" + ext, "file-root:/c sni x.com sans one,two"},
-		{ext, "tls: {mode: MUTUAL, caCertificates: /c, clientCertificate: /d, privateKey: /k, sni: x.com}", "outbound|444||" + ext, "file-root:/c sni x.com sans one,two"},
+		{ext, "tls: {mode: MUTUAL, caCertificates: /c, clientCertificate: /d, privateKey: /k, sni: x.com}", "outbound|444||" + ext,
+			"file-root:/c sni x.com sans one,two"},
 		{ext, "tls: {mode: SIMPLE, caCertificates: /c, subjectAltNames: [own]}", "outbound|443||" + ext, "file-root:/c sans own"},
-		{ext, "portLevelSettings: [{port: {number: 443}, tls: {mode: SIMPLE, sni: x.com}}, {port: {number: 443}, tls: {mode: DISABLE}}]", "outbound|443||" + ext, "file-root:system sni x.com sans one,two"},
-		{ext, "portLevelSettings: [{port: {number: 443}, tls: {mode: DISABLE}}, {port: {number: 443}, tls: {mode: SIMPLE}}]", "outbound|443||" + ext, "plaintext"},
+		{ext, "portLevelSettings: [{port: {number: 443}, tls: {mode: SIMPLE, sni: x.com}}, {port: {number: 443}, tls: {mode: DISABLE}}]",
+			"outbound|443||" + ext, "file-root:system sni x.com sans one,two"},
+		{ext, "portLevelSettings: [{port: {number: 443}, tls: {mode: DISABLE}}, {port: {number: 443}, tls: {mode: SIMPLE}}]",
+			"outbound|443||" + ext, "plaintext"},
 		{web, "tls: {mode: SIMPLE, sni: x.com}", "outbound|80||" + web, "file-root:system sni x.com"},
 		{web, "loadBalancer: {simple: PASSTHROUGH}", "outbound|80||" + web, "plaintext"}, // its endpoints take no mutual TLS
-		{web, "portLevelSettings: [{port: {number: 80}, loadBalancer: {simple: PASSTHROUGH}}]", "outbound|80||" + web, "ROOTCA sni outbound_.80_._." + web + " sans spiffe://cluster.local/ns/a/sa/default"},
-		{web, "portLevelSettings: [{port: {number: 80}, loadBalancer: {simple: PASSTHROUGH}}]", "outbound|80|v1|" + web, "ROOTCA sni outbound_.80_.v1_." + web + " sans spiffe://cluster.local/ns/a/sa/default"},
-		{web, "connectionPool: {tcp: {maxConnections: 1}}", "outbound|81|v2|" + web, "ROOTCA sni outbound_.81_.v2_." + web + " sans spiffe://cluster.local/ns/a/sa/default"},
+		{web, "portLevelSettings: [{port: {number: 80}, loadBalancer: {simple: PASSTHROUGH}}]", "outbound|80||" + web,
+			"ROOTCA sni outbound_.80_._." + web + " sans spiffe://cluster.local/ns/a/sa/default"},
+		{web, "portLevelSettings: [{port: {number: 80}, loadBalancer: {simple: PASSTHROUGH}}]", "outbound|80|v1|" + web,
+			"ROOTCA sni outbound_.80_.v1_." + web + " sans spiffe://cluster.local/ns/a/sa/default"},
+		{web, "connectionPool: {tcp: {maxConnections: 1}}", "outbound|81|v2|" + web,
+			"ROOTCA sni outbound_.81_.v2_." + web + " sans spiffe://cluster.local/ns/a/sa/default"},
 	} {
 		w, tr := newWorld(t, mesh.Default()), newTranslator(0)
 		s := w.apply(objects(t, "world.yaml", []byte(strings.NewReplacer("HOST", c.host, "POLICY", c.policy).Replace(upstreamWorld)))...)
@@ -133,7 +139,8 @@ func upstreamOf(t *testing.T, c *clusterv3.Cluster) string {
 // sorted for the mesh's own TLS in a copy.
 func TestRulesStayAsTheyAre(t *testing.T) {
 	w := newWorld(t, mesh.Default())
-	list := objects(t, "world.yaml", []byte(strings.NewReplacer("HOST", "web", "POLICY", "tls: {mode: ISTIO_MUTUAL, subjectAltNames: [c, a, b, a]}").Replace(upstreamWorld)))
+	list := objects(t, "world.yaml", []byte(strings.NewReplacer("HOST", "web", "POLICY",
+		"tls: {mode: ISTIO_MUTUAL, subjectAltNames: [c, a, b, a]}").Replace(upstreamWorld)))
 	s := w.apply(list...)
 	var wait sync.WaitGroup
 	for range 4 {
@@ -157,7 +164,8 @@ func TestRulesStayAsTheyAre(t *testing.T) {
 	wait.Wait()
 	for _, c := range list {
 		if c.Kind == kinds.DestinationRule {
-			if names := c.Object.Spec.(*networkingv1.DestinationRule).TrafficPolicy.Tls.SubjectAltNames; !slices.Equal(names, []string{"c", "a", "b", "a"}) {
+			if names := c.Object.Spec.(*networkingv1.DestinationRule).TrafficPolicy.Tls.SubjectAltNames; !slices.Equal(names,
+				[]string{"c", "a", "b", "a"}) {
 				t.Errorf("the names of the rule are %q now", names)
 			}
 		}

@@ -136,7 +136,8 @@ func (a *admission) hold(p identity.Peer, kind *envoy.Type, before, now *envoy.N
 	}
 	if now != nil && !lists.Hold(h, subscribed{kind, now}, costOfNames(kind, now)) {
 		a.metrics.refused(refusedNames)
-		return status.Errorf(codes.ResourceExhausted, "the streams of %s subscribe to different resource names that take more than %d bytes", h, lists.Most())
+		return status.Errorf(codes.ResourceExhausted, "the streams of %s subscribe to different resource names that take more than %d bytes", h,
+			lists.Most())
 	}
 	return nil
 }

@@ -82,14 +82,16 @@ func TestTurns(t *testing.T) {
 		t.Fatal(err)
 	}
 	waiting := func(account string) int {
-		turns, release := r.server.turns.Hold(identity.Holder{ID: identity.ID{TrustDomain: "cluster.local", Namespace: "a", ServiceAccount: account}})
+		turns, release := r.server.turns.Hold(identity.Holder{ID: identity.ID{TrustDomain: "cluster.local", Namespace: "a",
+			ServiceAccount: account}})
 		defer release()
 		return len(turns)
 	}
 	eventually(t, "nobody waits", func() bool { return waiting("flood")+waiting("web") == 0 })
 	r.server.slots <- struct{}{}
 	r.server.Push()
-	eventually(t, "two streams of the one and the stream of the other wait", func() bool { return waiting("flood") == 2 && waiting("web") == 1 })
+	eventually(t, "two streams of the one and the stream of the other wait",
+		func() bool { return waiting("flood") == 2 && waiting("web") == 1 })
 	<-r.server.slots
 	eventually(t, "all have had their turn", func() bool { return waiting("flood")+waiting("web") == 0 && len(r.server.slots) == 0 })
 	r.publish(true, "cds a=2")

@@ -86,8 +86,9 @@ func startMesh(t *testing.T, envoy string, trust trust) *mesh {
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
 	m := suite.StartMesh(ctx, t, suite.MeshOptions{
-		Network: network, Files: map[string]string{"mesh.yaml": meshYAML}, Envoy: envoy, CA: true, AgentEnv: []string{"TRUST_DOMAIN=" + trust.domain},
-		Config: meshConfig + "trustDomain: " + trust.domain + "\ntrustDomainAliases: [" + trust.alias + "]\n",
+		Network: network, Files: map[string]string{"mesh.yaml": meshYAML}, Envoy: envoy, CA: true,
+		AgentEnv: []string{"TRUST_DOMAIN=" + trust.domain},
+		Config:   meshConfig + "trustDomain: " + trust.domain + "\ntrustDomainAliases: [" + trust.alias + "]\n",
 	})
 	return &mesh{m, trust, startAuthorizer(t, m.Pod("authorizer"))}
 }

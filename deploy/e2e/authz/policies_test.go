@@ -86,9 +86,11 @@ func testPolicies(t *testing.T, envoy string, trust trust) {
 		{"a trust domain", from(`trustDomains: ["TRUST*"]`), []call{client, other, clientTCP}, []call{plain, plainTCP}},
 		{"other trust domains", from("notTrustDomains: [TRUST]"), []call{plain, plainTCP}, []call{client, clientTCP}},
 		{"an alias", from("trustDomains: [ALIAS]"), []call{client, other, clientTCP}, []call{plain, plainTCP}},
-		{"deny an alias", policy("action: DENY, rules: [{from: [{source: {trustDomains: [ALIAS]}}]}]"), []call{plain, plainTCP}, []call{client, other, clientTCP}},
+		{"deny an alias", policy("action: DENY, rules: [{from: [{source: {trustDomains: [ALIAS]}}]}]"), []call{plain, plainTCP},
+			[]call{client, other, clientTCP}},
 		{"an issuer without a subject", from("requestPrincipals: [https://issuer.example]"), nil, []call{client, plain}},
-		{"deny an issuer without a subject", policy("action: DENY, rules: [{to: [{operation: {ports: [\"8081\"]}}]}, {from: [{source: {requestPrincipals: [https://issuer.example]}}], to: [{operation: {methods: [GET]}}]}]"),
+		{"deny an issuer without a subject", policy("action: DENY, rules: [{to: [{operation: {ports: [\"8081\"]}}]}, {from: [{source: " +
+			"{requestPrincipals: [https://issuer.example]}}], to: [{operation: {methods: [GET]}}]}]"),
 			[]call{client, plain}, []call{{port: 81}}},
 		{"addresses", from("ipBlocks: [10.10.0.12, 10.10.0.14/31]"), []call{client, plain, clientTCP, plainTCP}, []call{other, otherTCP}},
 		{"other addresses", from("notIpBlocks: [10.10.0.12]"), []call{other, plain, otherTCP}, []call{client, clientTCP}},

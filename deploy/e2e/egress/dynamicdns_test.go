@@ -46,7 +46,8 @@ func start(t *testing.T, config string) mesh {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
-	return serve(t, suite.StartMesh(ctx, t, suite.MeshOptions{Network: network, Files: map[string]string{"mesh.yaml": meshYAML}, Config: config}))
+	return serve(t, suite.StartMesh(ctx, t, suite.MeshOptions{Network: network, Files: map[string]string{"mesh.yaml": meshYAML},
+		Config: config}))
 }
 
 // serve runs the servers of a mesh.

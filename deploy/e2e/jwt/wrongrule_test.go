@@ -18,7 +18,8 @@ func TestWrongRule(t *testing.T) {
 	keys := "jwks: '" + one.keySet() + "'"
 	m := start(ctx, t, policy("echo", `{issuer: other, `+keys+`}`), here...)
 	m.write("policies.yaml", policy("echo",
-		`{issuer: one, `+keys+`, fromHeaders: [{name: x-tok}], outputPayloadToHeader: x-payload, outputClaimToHeaders: [{header: x-user, claim: sub}]}`,
+		`{issuer: one, `+keys+`, fromHeaders: [{name: x-tok}], outputPayloadToHeader: x-payload, outputClaimToHeaders: [{header: x-user, `+
+			`claim: sub}]}`,
 		`{issuer: two, `+keys+`, fromHeaders: [{name: "x a"}]}`,
 	))
 	call := func(token string, headers map[string]string) (int, received) {

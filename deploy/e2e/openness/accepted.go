@@ -49,7 +49,8 @@ var accepted = []struct {
 		"No certificate is signed by an authority that does not exist; and the authorities in the Secret of a certificate " +
 			"itself have a name of their own here.",
 		func(_ World, d Difference) bool {
-			return d.Kind == Unverified && (strings.Contains(d.Text, "another authority: invalid:// ;") || strings.Contains(d.Text, "#ca ; istiod: "))
+			return d.Kind == Unverified && (strings.Contains(d.Text, "another authority: invalid:// ;") ||
+				strings.Contains(d.Text, "#ca ; istiod: "))
 		},
 	},
 	{

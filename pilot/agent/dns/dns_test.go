@@ -455,7 +455,8 @@ func TestMalformedQueries(t *testing.T) {
 	if got := ask(t, s.Addr(), "udp", "reviews", dns.TypeA); got != "NOERROR; reviews. 30 IN A 10.0.0.1" {
 		t.Errorf("after malformed queries: %s", got)
 	}
-	for _, questions := range [][]dns.Question{nil, {{Name: "reviews.", Qtype: dns.TypeA, Qclass: dns.ClassINET}, {Name: "a.org.", Qtype: dns.TypeA, Qclass: dns.ClassINET}}} {
+	for _, questions := range [][]dns.Question{nil, {{Name: "reviews.", Qtype: dns.TypeA, Qclass: dns.ClassINET},
+		{Name: "a.org.", Qtype: dns.TypeA, Qclass: dns.ClassINET}}} {
 		m := new(dns.Msg).SetQuestion("reviews.", dns.TypeA)
 		m.Question = questions
 		if resp, err := dns.Exchange(m, s.Addr()); err != nil || resp.Rcode != dns.RcodeFormatError {

@@ -233,7 +233,9 @@ func TestNameTable(t *testing.T) {
 
 func TestProbes(t *testing.T) {
 	app := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		if !strings.HasPrefix(r.RemoteAddr, "127.0.0.6:") || r.Header.Get("X-App") != "yes" || r.Host != "app.example" || r.UserAgent() != "kube-probe/1.37" || slices.ContainsFunc(hopByHop(), func(name string) bool { return r.Header.Get(name) != "" && name != "Connection" }) {
+		if !strings.HasPrefix(r.RemoteAddr, "127.0.0.6:") || r.Header.Get("X-App") != "yes" || r.Host != "app.example" ||
+			r.UserAgent() != "kube-probe/1.37" || slices.ContainsFunc(hopByHop(),
+			func(name string) bool { return r.Header.Get(name) != "" && name != "Connection" }) {
 			w.WriteHeader(http.StatusTeapot)
 			fmt.Fprint(w, r.RemoteAddr, r.Host, r.Header)
 			return
@@ -431,7 +433,8 @@ func TestLargeMetrics(t *testing.T) {
 		}
 	}
 	_, port, _ := net.SplitHostPort(serve(t, endless("app")))
-	base := start(t, Options{EnvoyStats: "http://" + serve(t, endless("envoy")), Scraping: `{"scrape":"true","port":"` + port + `"}`, largest: 1 << 10})
+	base := start(t, Options{EnvoyStats: "http://" + serve(t, endless("envoy")), Scraping: `{"scrape":"true","port":"` + port + `"}`,
+		largest: 1 << 10})
 	code, body, _ := do(t, "GET", base+"/stats/prometheus")
 	for name, most := range map[string]int{"envoy 1\n": 1 << 10 / 8, "app 1\n": 1 << 10 / 6} {
 		if n := strings.Count(body, name); code != 200 || n == 0 || n > most {

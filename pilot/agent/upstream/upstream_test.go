@@ -36,7 +36,8 @@ func TestClientCertificate(t *testing.T) {
 			t.Fatal(err)
 		}
 		o := &Options{Certificate: filepath.Join(t.TempDir(), "cert.pem"), Key: filepath.Join(t.TempDir(), "key.pem"), Plaintext: c.plain}
-		for file, block := range map[string]*pem.Block{o.Certificate: {Type: "CERTIFICATE", Bytes: der}, o.Key: {Type: "PRIVATE KEY", Bytes: private}} {
+		for file, block := range map[string]*pem.Block{o.Certificate: {Type: "CERTIFICATE", Bytes: der},
+			o.Key: {Type: "PRIVATE KEY", Bytes: private}} {
 			if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
 				t.Fatal(err)
 			}

@@ -296,10 +296,12 @@ func TestCredentials(t *testing.T) {
 func TestCredentialsOfOthers(t *testing.T) {
 	for host, want := range map[string]string{
 		"registry.example": "u:p", "https://registry.example": "u:p", "https://registry.example/v1/": "u:p",
-		"other.example": ":", "registry.example.org": ":", "example": ":", "registry.example:5000": ":", "other.example/registry.example": ":", "": ":",
+		"other.example": ":", "registry.example.org": ":", "example": ":", "registry.example:5000": ":", "other.example/registry.example": ":",
+		"": ":",
 	} {
 		r := &registry{host: "registry.example"}
-		if err := r.credentials(fmt.Sprintf(`{"auths": {%q: {"username": "u", "password": "p"}}}`, host)); err != nil || r.user+":"+r.pass != want {
+		if err := r.credentials(fmt.Sprintf(`{"auths": {%q: {"username": "u", "password": "p"}}}`, host)); err != nil ||
+			r.user+":"+r.pass != want {
 			t.Errorf("what is for %q becomes %s:%s, %v", host, r.user, r.pass, err)
 		}
 	}

@@ -620,7 +620,8 @@ func TestDebug(t *testing.T) {
 		http.DefaultClient.CloseIdleConnections()
 		return r.StatusCode, string(b)
 	}
-	if code, text := body("/debug/config_dump?proxyID=web.a"); code != 200 || !strings.Contains(text, `"istio.io/debug": ["config_dump?proxyID=web.a"]`) || !strings.Contains(text, node().Id) {
+	if code, text := body("/debug/config_dump?proxyID=web.a"); code != 200 ||
+		!strings.Contains(text, `"istio.io/debug": ["config_dump?proxyID=web.a"]`) || !strings.Contains(text, node().Id) {
 		t.Errorf("%d %s", code, text)
 	}
 	if code, _ := body("/metrics"); code != 404 {

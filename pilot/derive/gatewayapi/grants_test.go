@@ -59,10 +59,12 @@ spec: {from: [{group: gateway.networking.k8s.io, kind: %s, namespace: a}], to: [
 		service = `{group: "", kind: Service, name: secret, namespace: b}`
 		entry   = "{group: networking.istio.io, kind: ServiceEntry, name: alias}"
 		backend = "backendRefs: [{name: secret, namespace: b, port: 80}]"
-		mirror  = "filters: [{type: RequestMirror, requestMirror: {backendRef: {name: secret, namespace: b, port: 80}}}], backendRefs: [{name: own, port: 80}]"
+		mirror  = "filters: [{type: RequestMirror, requestMirror: {backendRef: {name: secret, namespace: b, port: 80}}}], backendRefs: " +
+			"[{name: own, port: 80}]"
 	)
 	for _, c := range []struct{ kind, rule string }{
-		{"HTTPRoute", backend}, {"HTTPRoute", mirror}, {"GRPCRoute", backend}, {"GRPCRoute", mirror}, {"TCPRoute", backend}, {"TLSRoute", backend},
+		{"HTTPRoute", backend}, {"HTTPRoute", mirror}, {"GRPCRoute", backend}, {"GRPCRoute", mirror}, {"TCPRoute", backend},
+		{"TLSRoute", backend},
 	} {
 		for _, parents := range []string{gateway, gateway + ", " + service, service + ", " + gateway, gateway + ", " + entry, service} {
 			text := fmt.Sprintf(setup, c.kind, parents, c.rule)
@@ -80,7 +82,8 @@ spec: {from: [{group: gateway.networking.k8s.io, kind: %s, namespace: a}], to: [
 				for _, d := range out.Objects {
 					if spec, is := d.Object.Spec.(*networkingv1.VirtualService); is {
 						of := slices.Contains(spec.Gateways, "mesh")
-						leads[of] = leads[of] || strings.Contains(strings.ReplaceAll(fmt.Sprint(spec.Http, spec.Tcp, spec.Tls), `"`, ""), "destination:{host:secret.b.svc.cluster.local")
+						leads[of] = leads[of] || strings.Contains(strings.ReplaceAll(fmt.Sprint(spec.Http, spec.Tcp, spec.Tls), `"`, ""),
+							"destination:{host:secret.b.svc.cluster.local")
 					}
 				}
 				if leads[false] != (byGateway && granted) {
@@ -98,7 +101,10 @@ spec: {from: [{group: gateway.networking.k8s.io, kind: %s, namespace: a}], to: [
 						t.Errorf("%s: ResolvedRefs of the parent of kind %s has the reason %s, want %s", at, parent, reason, want)
 					}
 				}
-				told := slices.ContainsFunc(out.Findings, func(f diag.Diagnostic) bool { return strings.Contains(f.Message, "missing a ReferenceGrant?") })
+				told := slices.ContainsFunc(out.Findings, func(f diag.Diagnostic) bool {
+					return strings.Contains(f.Message,
+						"missing a ReferenceGrant?")
+				})
 				if told != (byGateway && !granted) {
 					t.Errorf("%s: findings %v", at, out.Findings)
 				}

@@ -331,7 +331,8 @@ func (h *host) meshHost(producers []contribution) *kinds.Object {
 				}
 			}
 			if len(x.mesh().forwards) > 0 {
-				spec.Tls = append(spec.Tls, &networkingv1alpha3.TLSRoute{Match: []*networkingv1alpha3.TLSMatchAttributes{{SniHosts: hosts, Port: port}}, Route: x.mesh().forwards})
+				spec.Tls = append(spec.Tls, &networkingv1alpha3.TLSRoute{Match: []*networkingv1alpha3.TLSMatchAttributes{{SniHosts: hosts, Port: port}},
+					Route: x.mesh().forwards})
 			}
 		}
 		tcp := forPort(from, port, kinds.TCPRoute)
@@ -339,7 +340,8 @@ func (h *host) meshHost(producers []contribution) *kinds.Object {
 			if i > 0 {
 				loses(x, x.loses(tcp[0], "", fmt.Sprintf("all connections to port %d of %s", port, h.host)))
 			} else if len(x.mesh().forwards) > 0 {
-				spec.Tcp = append(spec.Tcp, &networkingv1alpha3.TCPRoute{Match: []*networkingv1alpha3.L4MatchAttributes{{Port: port}}, Route: x.mesh().forwards})
+				spec.Tcp = append(spec.Tcp, &networkingv1alpha3.TCPRoute{Match: []*networkingv1alpha3.L4MatchAttributes{{Port: port}},
+					Route: x.mesh().forwards})
 			}
 		}
 	}

@@ -256,7 +256,8 @@ func (l *listener) resolveTLS() {
 	}
 	if l.passthrough() {
 		for _, name := range slices.Sorted(maps.Keys(l.TLS.Options)) {
-			l.gateway.found(l.owner, diag.Warning, l.option(name), "remove it, or write mode Terminate", "it has no effect with mode Passthrough: the backend terminates TLS")
+			l.gateway.found(l.owner, diag.Warning, l.option(name), "remove it, or write mode Terminate",
+				"it has no effect with mode Passthrough: the backend terminates TLS")
 		}
 		l.tls = &networkingv1alpha3.ServerTLSSettings{Mode: networkingv1alpha3.ServerTLSSettings_PASSTHROUGH}
 		return
@@ -317,7 +318,8 @@ func (l *listener) readOptions(out *networkingv1alpha3.ServerTLSSettings) {
 		}
 	}
 	if out.Mode == networkingv1alpha3.ServerTLSSettings_ISTIO_MUTUAL && len(out.CipherSuites) > 0 {
-		l.gateway.found(l.owner, diag.Warning, l.option(optionCipherSuites), "remove it", "the mesh's own TLS has the cipher suites of Envoy: it has no effect")
+		l.gateway.found(l.owner, diag.Warning, l.option(optionCipherSuites), "remove it",
+			"the mesh's own TLS has the cipher suites of Envoy: it has no effect")
 	}
 }
 
@@ -339,7 +341,8 @@ func (l *listener) readMode(out *networkingv1alpha3.ServerTLSSettings, value str
 		out.Mode = networkingv1alpha3.ServerTLSSettings_OPTIONAL_MUTUAL
 	case modeSimple:
 	default:
-		l.refuseOption(optionMode, "write SIMPLE, MUTUAL, OPTIONAL_MUTUAL, ISTIO_MUTUAL or ISTIO_SIMPLE", fmt.Sprintf("%q is none of the modes", value))
+		l.refuseOption(optionMode, "write SIMPLE, MUTUAL, OPTIONAL_MUTUAL, ISTIO_MUTUAL or ISTIO_SIMPLE",
+			fmt.Sprintf("%q is none of the modes", value))
 	}
 }
 
@@ -349,7 +352,8 @@ func (l *listener) readCipherSuites(out *networkingv1alpha3.ServerTLSSettings, v
 		if suite = strings.TrimSpace(suite); names.HasCipher(suite) {
 			out.CipherSuites = append(out.CipherSuites, suite)
 		} else {
-			l.gateway.found(l.owner, diag.Warning, l.option(optionCipherSuites), fix, fmt.Sprintf("proxies do not know cipher suite %q, and it is left out", suite))
+			l.gateway.found(l.owner, diag.Warning, l.option(optionCipherSuites), fix,
+				fmt.Sprintf("proxies do not know cipher suite %q, and it is left out", suite))
 		}
 	}
 	if len(out.CipherSuites) == 0 {

@@ -67,7 +67,8 @@ spec:
   listeners: [{name: a, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: cert}], options: {` + c.options + `}}}]
 `
 		if c.clients != "" {
-			text += `  tls: {frontend: {default: {validation: {mode: ` + c.clients + `, caCertificateRefs: [{group: "", kind: ConfigMap, name: ca}]}}}}`
+			text += `  tls: {frontend: {default: {validation: {mode: ` + c.clients +
+				`, caCertificateRefs: [{group: "", kind: ConfigMap, name: ca}]}}}}`
 		}
 		world.put(t, text)
 		out := stage.Run(t, world, mesh.Default())
@@ -77,7 +78,8 @@ spec:
 				continue
 			}
 			s := d.Object.Spec.(*networkingv1.Gateway).Servers[0].Tls
-			words := []string{s.Mode.String(), strings.Join(s.CipherSuites, ","), strings.TrimPrefix(s.CredentialName, "kubernetes-gateway://gw/cert"), s.CaCertCredentialName}
+			words := []string{s.Mode.String(), strings.Join(s.CipherSuites, ","),
+				strings.TrimPrefix(s.CredentialName, "kubernetes-gateway://gw/cert"), s.CaCertCredentialName}
 			if s.GetInsecureSkipVerify().GetValue() {
 				words = append(words, "untrusted")
 			}
@@ -97,7 +99,8 @@ spec:
 			}
 		}
 		if severity != c.severity {
-			t.Errorf("{%s} with %q: the finding about the option is of severity %q, want %q: %v", c.options, c.clients, severity, c.severity, out.Findings)
+			t.Errorf("{%s} with %q: the finding about the option is of severity %q, want %q: %v", c.options, c.clients, severity, c.severity,
+				out.Findings)
 		}
 	}
 }

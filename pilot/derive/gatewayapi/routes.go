@@ -264,7 +264,8 @@ func (x *route) backend(ref gatewayv1.BackendObjectReference, field, effect stri
 		return none, true
 	}
 	wanted := reference{x.object.Kind.Group, x.object.Kind.Name, x.object.Namespace, "", "Service", ns, string(ref.Name)}
-	if kind == "Service" && !x.looked.granted(wanted) && !x.needsNoGrant(kinds.Key{Kind: kinds.Service, Namespace: ns, Name: string(ref.Name)}) {
+	if kind == "Service" && !x.looked.granted(wanted) &&
+		!x.needsNoGrant(kinds.Key{Kind: kinds.Service, Namespace: ns, Name: string(ref.Name)}) {
 		x.unresolve(gatewayv1.RouteReasonRefNotPermitted, fmt.Sprintf("backendRef %s/%s not accessible to a %s in namespace %q (missing a ReferenceGrant?)", ref.Name, ns, x.object.Kind.Name, x.object.Namespace),
 			field, "add a ReferenceGrant in namespace "+ns, effect)
 		return none, true

@@ -195,16 +195,19 @@ func drawPolicies(t *rapid.T) []*kinds.Object {
 // and paths.
 func drawUgly(t *rapid.T) *kinds.Object {
 	part := rapid.SampledFrom([]string{
-		"a", "a", "b", "*", "**", "{*}", "{**}", "/", "/", "/", "{", "}", "[", "]", "(", ")", ".", "..", "?", "#", "%", "%2F", "%zz", "\\", "^", "$", "|", "+", "\n", "\r", "\t", " ", "\x00", "\x7f", "ä", ":", "://", ";", "\"", "'",
+		"a", "a", "b", "*", "**", "{*}", "{**}", "/", "/", "/", "{", "}", "[", "]", "(", ")", ".", "..", "?", "#", "%", "%2F", "%zz", "\\", "^",
+		"$", "|", "+", "\n", "\r", "\t", " ", "\x00", "\x7f", "ä", ":", "://", ";", "\"", "'",
 	})
 	one := rapid.Custom(func(t *rapid.T) string { return strings.Join(rapid.SliceOfN(part, 1, 5).Draw(t, "parts"), "") })
 	list := func(label string) []string { return rapid.SliceOfN(one, 1, 2).Draw(t, label) }
 	r := &securityv1beta1.Rule{}
 	switch rapid.IntRange(0, 9).Draw(t, "where") {
 	case 0:
-		r.From = []*securityv1beta1.Rule_From{{Source: &securityv1beta1.Source{Principals: list("principals"), NotNamespaces: list("namespaces")}}}
+		r.From = []*securityv1beta1.Rule_From{{Source: &securityv1beta1.Source{Principals: list("principals"),
+			NotNamespaces: list("namespaces")}}}
 	case 1:
-		r.From = []*securityv1beta1.Rule_From{{Source: &securityv1beta1.Source{RequestPrincipals: list("requestPrincipals"), TrustDomains: list("trustDomains"), ServiceAccounts: list("serviceAccounts")}}}
+		r.From = []*securityv1beta1.Rule_From{{Source: &securityv1beta1.Source{RequestPrincipals: list("requestPrincipals"),
+			TrustDomains: list("trustDomains"), ServiceAccounts: list("serviceAccounts")}}}
 	case 2:
 		r.To = []*securityv1beta1.Rule_To{{Operation: &securityv1beta1.Operation{Hosts: list("hosts"), NotMethods: list("methods")}}}
 	case 3, 4, 5, 6:

@@ -85,7 +85,8 @@ func TestTrustDomains(t *testing.T) {
 		{usual, "principals", "*local/ns/bar/sa/sleep", inUsual, inUsual},
 		{moved, "principals", foreign, inMoved, inMoved},
 		{moved, "principals", "cluster.local/ns/bar/*", inMoved, inMoved},
-		{other, "trustDomains", "td2", "td1/ns/bar/sa/sleep td1/ns/foo/sa/sleep td2/ns/bar/sa/sleep", "td1/ns/bar/sa/sleep td1/ns/foo/sa/sleep td2/ns/bar/sa/sleep"},
+		{other, "trustDomains", "td2", "td1/ns/bar/sa/sleep td1/ns/foo/sa/sleep td2/ns/bar/sa/sleep",
+			"td1/ns/bar/sa/sleep td1/ns/foo/sa/sleep td2/ns/bar/sa/sleep"},
 		{other, "trustDomains", "cluster.local", foreign, foreign},
 		{other, "trustDomains", "*2", "td2/ns/bar/sa/sleep", "td2/ns/bar/sa/sleep"},
 	} {
@@ -151,7 +152,8 @@ func TestRequestPrincipals(t *testing.T) {
 		return &request{http: true, claims: map[string]any{"iss": iss, "sub": sub}}
 	}
 	callers := map[string]*request{
-		"-": {http: true}, "mail": token("me@x", "a"), "star": token("me@x", "*"), "url": token("https://a.com", "a"), "path": token("https://a.com/b", "c/d"),
+		"-": {http: true}, "mail": token("me@x", "a"), "star": token("me@x", "*"), "url": token("https://a.com", "a"),
+		"path": token("https://a.com/b", "c/d"),
 	}
 	for _, c := range []struct{ value, allow, deny string }{
 		{"me@x", "", ""},
@@ -177,7 +179,8 @@ func TestRequestPrincipals(t *testing.T) {
 	} {
 		wantMatches(t, mesh.Default(), "requestPrincipals", "request.auth.principal", c.value, callers, c.allow, c.deny)
 	}
-	if got := matching(t, mesh.Default(), securityv1.AuthorizationPolicy_DENY, from("requestPrincipals", strings.Repeat("*x", 1000)), callers); got != "mail path star url" {
+	if got := matching(t, mesh.Default(), securityv1.AuthorizationPolicy_DENY, from("requestPrincipals", strings.Repeat("*x", 1000)),
+		callers); got != "mail path star url" {
 		t.Errorf("a value that can be split at too many places denies %q", got)
 	}
 }

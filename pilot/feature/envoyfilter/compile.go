@@ -242,7 +242,8 @@ func (p *compiledPatch) compile(field string) (found []diag.Diagnostic) {
 	}
 	if f, is := value.(filter); is && merges(op) {
 		for _, name := range keepConfiguration(f) {
-			ignored(".patch.value."+name, "only the name and the typed_config of a filter are merged: the filter stays as it is in this", "remove it; REMOVE takes the filter away, and REPLACE replaces it")
+			ignored(".patch.value."+name, "only the name and the typed_config of a filter are merged: the filter stays as it is in this",
+				"remove it; REMOVE takes the filter away, and REPLACE replaces it")
 		}
 	}
 	p.value = value

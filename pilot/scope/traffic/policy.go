@@ -216,7 +216,8 @@ func atPort(t *networkingv1alpha3.TrafficPolicy, port uint32) Policy {
 	p := Policy{t.LoadBalancer, t.ConnectionPool, t.OutlierDetection, t.Tls, t.Tunnel, t.ProxyProtocol, t.RetryBudget}
 	for _, l := range t.PortLevelSettings {
 		if l.GetPort().GetNumber() == port {
-			return Policy{Tunnel: t.Tunnel, LoadBalancer: l.LoadBalancer, ConnectionPool: l.ConnectionPool, OutlierDetection: l.OutlierDetection, TLS: l.Tls}
+			return Policy{Tunnel: t.Tunnel, LoadBalancer: l.LoadBalancer, ConnectionPool: l.ConnectionPool, OutlierDetection: l.OutlierDetection,
+				TLS: l.Tls}
 		}
 	}
 	return p

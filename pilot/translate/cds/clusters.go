@@ -320,7 +320,8 @@ func (k clusterKey) setTLS(b builder, c *clusterv3.Cluster, options *httpv3.Http
 		if t.Sni != "" {
 			sni = t.Sni
 		}
-		o := feature.PolicyTLS{Mesh: k.mesh, Credentials: k.router || k.rule.HasCredentials(), HTTP2: http2, Certificate: k.rule.ClientCertificate}
+		o := feature.PolicyTLS{Mesh: k.mesh, Credentials: k.router || k.rule.HasCredentials(), HTTP2: http2,
+			Certificate: k.rule.ClientCertificate}
 		if k.service.Provider == registry.External {
 			o.Identities = ids
 		}

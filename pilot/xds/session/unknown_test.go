@@ -56,7 +56,8 @@ func testUnknownAssignments(t *testing.T, delta bool) {
 	serve := func() (sent int) {
 		t.Helper()
 		for x := s.Next(); x != nil; x = s.Next() {
-			if unknown := slices.DeleteFunc(slices.Clone(x.Resources), func(r *envoy.Resource) bool { return !r.NamesOnly() }); len(unknown) > maxUnknown {
+			if unknown := slices.DeleteFunc(slices.Clone(x.Resources),
+				func(r *envoy.Resource) bool { return !r.NamesOnly() }); len(unknown) > maxUnknown {
 				t.Errorf("one response has %d assignments of unknown names", len(unknown))
 			}
 			for i, r := range x.Resources {
@@ -75,7 +76,8 @@ func testUnknownAssignments(t *testing.T, delta bool) {
 		return sent
 	}
 	request(names...)
-	if sent := serve(); sent != 1001 || has["b"] != "1" || has["failed"] != "" || has[names[999]] != envoy.EmptyAssignment(names[999]).Version {
+	if sent := serve(); sent != 1001 || has["b"] != "1" || has["failed"] != "" ||
+		has[names[999]] != envoy.EmptyAssignment(names[999]).Version {
 		t.Errorf("at first %d are sent: b=%q, failed=%q, %s=%q", sent, has["b"], has["failed"], names[999], has[names[999]])
 	}
 	s.Adopt(NewPush(f.Publish(true, "eds "+names[3]+"=1", "eds b", "eds !failed"), time.Time{}))
