@@ -188,7 +188,8 @@ func (w *walker) bound() {
 		for _, rest := range w.files[i+1:] {
 			w.unknown = append(w.unknown, rest.path)
 		}
-		w.skip(f.path, "Limit", "remove files", "neither this file nor the files after it are read: a config directory has at most %d files and %d bytes",
+		w.skip(f.path, "Limit", "remove files", "neither this file nor the files after it are read: a config directory has at most %d files "+
+			"and %d bytes",
 			w.opts.Limits.Files, w.opts.Limits.FilesTotal)
 		w.files = w.files[:i]
 		return

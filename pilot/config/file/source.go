@@ -190,7 +190,8 @@ func (s *Source) sayUnfinished() {
 		if c.readAt.IsZero() {
 			c.findings = []diag.Diagnostic{{
 				Severity: diag.Error, Code: "Unreadable", File: filepath.Join(s.opts.Dir, path),
-				Message: "the file is being written, so what it holds is not known: the server waits for it", Fix: "end the writing, or remove the file",
+				Message: "the file is being written, so what it holds is not known: the server waits for it",
+				Fix:     "end the writing, or remove the file",
 			}}
 			c.unsafe = c.findings
 		}

@@ -8,12 +8,15 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
@@ -60,6 +63,7 @@ func TestFirstLoadOfNothing(t *testing.T) {
 
 func TestFirstLoadRefusesBrokenSecurity(t *testing.T) {
 	policy := "apiVersion: security.istio.io/v1\nkind: AuthorizationPolicy\nmetadata: {name: deny-all, namespace: a}\nspec:\n  "
+	meshText := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: istio, namespace: istio-system}\ndata:\n  mesh: |\n"
 	for name, text := range map[string]string{
 		"field":   policy + "ruls: []\n",
 		"meaning": policy + "action: DENY\n",
@@ -82,12 +86,12 @@ func TestFirstLoadRefusesBrokenSecurity(t *testing.T) {
 		"too large":                "# " + strings.Repeat("x", 5000) + "\n" + policy + "{}\n",
 		"too deep":                 "apiVersion: a.b/v1\nspec: " + strings.Repeat("[", 200) + strings.Repeat("]", 200) + "\n",
 		"a list":                   "- apiVersion: security.istio.io/v1\n  kind: AuthorizationPolicy\n",
-		"mesh, syntax":             "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: istio, namespace: istio-system}\ndata:\n  mesh: |\n    trustDomain: a\n x: [\n",
-		"mesh, kind":               "apiVersion: v1\nkind: ConfigMapp\nmetadata: {name: istio, namespace: istio-system}\ndata:\n  mesh: |\n    trustDomain: a\n",
+		"mesh, syntax":             meshText + "    trustDomain: a\n x: [\n",
+		"mesh, kind":               strings.Replace(meshText, "ConfigMap", "ConfigMapp", 1) + "    trustDomain: a\n",
 		"Sidecar, syntax":          "apiVersion: networking.istio.io/v1\nkind: Sidecar\nmetadata: {name: default}\nspec: [\n",
 		"Sidecar, name":            "apiVersion: networking.istio.io/v1\nkind: Sidecar\nmetadata: {}\nspec: {}\n",
 		"no separator":             "apiVersion: v1\nkind: Namespace\nmetadata: {name: z}\n" + policy + "{}\n",
-		"mesh, field":              "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: istio, namespace: istio-system}\ndata:\n  mesh: |\n    trustDomain: a\nx: 1\n",
+		"mesh, field":              meshText + "    trustDomain: a\nx: 1\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -102,7 +106,8 @@ func (w *world) refused(file string) {
 	w.t.Helper()
 	l := limits.Default()
 	l.FileSize = 4000
-	source, err := New(Options{Dir: w.dir, Handler: w.handle, Limits: l, Vital: func(k kinds.Key) bool { return k.Name == "" || k.Name == "istio" }})
+	source, err := New(Options{Dir: w.dir, Handler: w.handle, Limits: l,
+		Vital: func(k kinds.Key) bool { return k.Name == "" || k.Name == "istio" }})
 	w.must(err)
 	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
 	defer cancel()
@@ -113,7 +118,9 @@ func (w *world) refused(file string) {
 	if source.HasSynced() || w.batchCount() > 0 {
 		w.t.Error("something was handed on")
 	}
-	if !slices.ContainsFunc(source.Findings(), func(d diag.Diagnostic) bool { return d.File == w.path(file) && d.Severity == diag.Error && d.Fix != "" }) {
+	if !slices.ContainsFunc(source.Findings(), func(d diag.Diagnostic) bool {
+		return d.File == w.path(file) && d.Severity == diag.Error && d.Fix != ""
+	}) {
 		w.t.Errorf("findings %v", source.Findings())
 	}
 }
@@ -136,7 +143,8 @@ func TestFirstLoadRefusesWhatItCannotRead(t *testing.T) {
 		"link to itself":                {"p.yaml", func(p string) error { return os.Symlink("p.yaml", p) }},
 		"volume without ..data":         {"p.yaml", func(p string) error { return os.Symlink("..data/p.yaml", p) }},
 		"pipe":                          {"p.yaml", func(p string) error { return syscall.Mkfifo(p, 0o600) }},
-		"nested too deep":               {strings.TrimPrefix(strings.Repeat("/d", maxDirDepth+1), "/"), func(p string) error { return os.MkdirAll(p, 0o755) }},
+		"nested too deep": {strings.TrimPrefix(strings.Repeat("/d", maxDirDepth+1), "/"),
+			func(p string) error { return os.MkdirAll(p, 0o755) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -146,20 +154,35 @@ func TestFirstLoadRefusesWhatItCannotRead(t *testing.T) {
 		})
 	}
 	t.Run("no permission", func(t *testing.T) {
-		if os.Geteuid() == 0 {
-			t.Skip("root may read every file")
-		}
+		obeyPermissions(t)
 		w := newWorld(t, map[string]string{"ok.yaml": vs("a", "a"), "p.yaml": vs("p", "p")})
 		w.must(os.Chmod(w.path("p.yaml"), 0))
 		w.refused("p.yaml")
 	})
 }
 
+// obeyPermissions takes the right to read every file from the thread of the test, whose goroutine does the first load.
+// The thread ends with the goroutine.
+func obeyPermissions(t *testing.T) {
+	t.Helper()
+	runtime.LockOSThread()
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var sets [2]unix.CapUserData
+	if err := unix.Capget(&header, &sets[0]); err != nil {
+		t.Fatal(err)
+	}
+	sets[0].Effective &^= 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_DAC_READ_SEARCH
+	if err := unix.Capset(&header, &sets[0]); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestFirstLoadPassesOver files that the source does not read, which need not be readable.
 func TestFirstLoadPassesOver(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, map[string]string{
-		"a.yaml": vs("a", "a"), "values.yaml": "replicas: 3\n", "broken.yaml": "apiVersion: apps/v1\nkind: Deployment\nspec: [\n", "empty.yaml": "# a comment\n",
+		"a.yaml": vs("a", "a"), "values.yaml": "replicas: 3\n", "broken.yaml": "apiVersion: apps/v1\nkind: Deployment\nspec: [\n",
+		"empty.yaml": "# a comment\n",
 	})
 	w.must(os.Symlink("nowhere", w.path(".#a.yaml")))
 	w.must(os.Symlink("nowhere", w.path("notes.txt")))
@@ -525,7 +548,8 @@ func TestDeepDirectories(t *testing.T) {
 	w.write("last.yaml", vs("c", "c"))
 	w.expect("a=a c=c")
 	w.eventually("the finding", func() bool { return len(w.source.Findings()) > 0 })
-	if list := w.source.Findings(); len(list) != 1 || list[0].Code != "Limit" || !strings.Contains(list[0].Message, "nested more than 64 levels") {
+	if list := w.source.Findings(); len(list) != 1 || list[0].Code != "Limit" ||
+		!strings.Contains(list[0].Message, "nested more than 64 levels") {
 		t.Errorf("%v", list)
 	}
 }

@@ -14,7 +14,8 @@ import (
 // Texts are read once, each file one time, and then judged as a directory is.
 func TestTexts(t *testing.T) {
 	dir := t.TempDir()
-	for name, text := range map[string]string{"a.yaml": vs("a", "a"), "odd.txt": vs("b", "b"), "bad.yaml": vs("bad", "bad") + "  extra: 1\n", "unknown.yaml": "a: [\n"} {
+	for name, text := range map[string]string{"a.yaml": vs("a", "a"), "odd.txt": vs("b", "b"), "bad.yaml": vs("bad", "bad") + "  extra: 1\n",
+		"unknown.yaml": "a: [\n"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -34,7 +35,8 @@ func TestTexts(t *testing.T) {
 	if err := s.Run(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if want := filepath.Join(dir, "a.yaml") + ":1:1 " + filepath.Join(dir, "odd.txt") + ":1:1 " + filepath.Join(dir, "bad.yaml") + ":1:1 " + Stdin + ":1:1"; strings.Join(got, " ") != want {
+	if want := filepath.Join(dir, "a.yaml") + ":1:1 " + filepath.Join(dir, "odd.txt") + ":1:1 " + filepath.Join(dir, "bad.yaml") + ":1:1 " +
+		Stdin + ":1:1"; strings.Join(got, " ") != want {
 		t.Errorf("got %v, want %s", got, want)
 	}
 	if f := s.Findings(); len(f) != 2 || f[0].File != filepath.Join(dir, "bad.yaml") || f[0].Line != 11 || f[1].Code != "Syntax" {
