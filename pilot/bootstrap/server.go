@@ -123,7 +123,8 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.authorizer = authorize.New(authorize.Options{Readers: o.APIClients, SystemNamespace: o.Namespace, DebugNamespaces: o.DebugNamespaces, RegisterAnyone: o.RegisterAnyone, ClusterAliases: o.ClusterAliases})
+	s.authorizer = authorize.New(authorize.Options{Readers: o.APIClients, SystemNamespace: o.Namespace, DebugNamespaces: o.DebugNamespaces,
+		RegisterAnyone: o.RegisterAnyone, ClusterAliases: o.ClusterAliases})
 	ads := xds.Options{Known: s.known, Late: s.late, Account: cohort.Account}
 	if o.Client != nil {
 		s.secrets = ingest.NewSecretDemand(s.world, s.from)
@@ -219,10 +220,14 @@ func (s *Server) late(p *node.Proxy) bool {
 	return s.from.Lacks(p.Cluster)
 }
 
-// awaited names what the server waits for before it is ready, and the first reason why a source has not answered.
+// awaited names what the server waits for before it is ready, the kinds of the API server that have not been read, and
+// the first reason why a source has not answered.
 func (s *Server) awaited() []string {
 	names := s.from.Awaited()
 	if len(names) > 0 {
+		if unread := s.from.Unread(); len(unread) > 0 {
+			names = append(names, "because these are not read yet: "+strings.Join(unread, ", "))
+		}
 		found := s.from.Findings()
 		if i := slices.IndexFunc(found, func(d diag.Diagnostic) bool { return d.Code == "NotServed" || d.Code == "NoWatch" }); i >= 0 {
 			names = append(names, "because "+found[i].Message)

@@ -35,6 +35,7 @@ type Sources struct {
 	single  *crd.Source              // of the own cluster: Secrets and ConfigMaps that are wanted one by one; nil: there is no API server
 	remote  *multicluster.Controller // nil: there is no API server to name remote clusters
 	remotes remotes                  // what reads these
+	readers []*crd.Source            // all sources that read the API server of the own cluster; held under mu
 
 	mu      sync.Mutex
 	held    string            // what the first call of the sink waits for besides sources, or empty
@@ -150,7 +151,8 @@ func runAll(ctx context.Context, logger *slog.Logger, list []Runner) error {
 
 func (s *Sources) directory(dir string, h config.Handler) (*file.Source, error) {
 	return file.New(file.Options{
-		Dir: dir, Handler: h, Logger: s.o.Logger.With("scope", "config"), Poll: s.o.Poll, NoWatch: s.o.NoWatch, Limits: s.o.Limits, Vital: s.o.vital,
+		Dir: dir, Handler: h, Logger: s.o.Logger.With("scope", "config"), Poll: s.o.Poll, NoWatch: s.o.NoWatch, Limits: s.o.Limits,
+		Vital: s.o.vital,
 	})
 }
 
@@ -224,15 +226,35 @@ func (o Options) meshMaps() map[*kinds.Kind]crd.Restriction {
 	return map[*kinds.Kind]crd.Restriction{kinds.ConfigMap: {Namespace: o.Namespace, Names: names}}
 }
 
-// inCluster completes the options of a source that reads the own API server.
-func (s *Sources) inCluster(o crd.Options) crd.Options {
+// reader makes a source that reads the own API server.
+func (s *Sources) reader(o crd.Options) (*crd.Source, error) {
 	o.Client, o.Logger, o.Metrics, o.Limits = s.o.Client, s.o.Logger.With("scope", "kube"), s.metrics, s.o.Limits
-	return o
+	k, err := crd.New(o)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.readers = append(s.readers, k)
+	return k, nil
+}
+
+// Unread names the kinds of the own API server that have not been read yet, sorted. Every one of them keeps HasSynced
+// false.
+func (s *Sources) Unread() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var names []string
+	for _, k := range s.readers {
+		names = append(names, k.Unread()...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // cluster makes a source of the own API server, which runs with the others.
 func (s *Sources) cluster(name string, o crd.Options) (*crd.Source, error) {
-	k, err := crd.New(s.inCluster(o))
+	k, err := s.reader(o)
 	if err == nil {
 		s.list = append(s.list, Runner{name, k.Run, k.Findings})
 	}

@@ -51,7 +51,8 @@ func (s *Source) gather() []diag.Diagnostic {
 		if f.doubtful() && f.absentFor() > outageDelay {
 			list = append(list, diag.Diagnostic{
 				Severity: diag.Error, Code: "NotServed", Object: f.String(),
-				Message: fmt.Sprintf("the API server%s answers 404 (not found) to lists of %s, although there is such a kind: what was read before stays in force, and a server that starts is not ready without it",
+				Message: fmt.Sprintf("the API server%s answers 404 (not found) to lists of %s, although there is such a kind: what was read before "+
+					"stays in force, and a server that starts is not ready without it",
 					s.where(), f.kind.Name),
 				Fix: "look at what is between this server and the API server, and at the conditions of the kind's definition",
 			})

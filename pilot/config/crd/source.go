@@ -243,6 +243,15 @@ func (s *Source) wake() {
 	}
 }
 
+// Unread names the kinds that keep HasSynced false, because they have not been read yet.
+func (s *Source) Unread() []string {
+	if s.synced.Load() {
+		return nil
+	}
+	unread, _ := s.waiting()
+	return unread
+}
+
 // waiting names what has not been read yet, and what is in the way of the first of it, if anything is.
 func (s *Source) waiting() (kinds []string, why error) {
 	s.mu.Lock()
