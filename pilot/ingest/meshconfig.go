@@ -68,6 +68,8 @@ type meshLayer struct {
 	data   string
 	object string // the ConfigMap's name; another for a file
 	file   string // for findings: the file; of a ConfigMap in one with its line and column, of another its name and key
+	// keyless is a ConfigMap without the key mesh, and forNetworks one that has the key meshNetworks in its place.
+	keyless, forNetworks bool
 }
 
 // layers returns the texts of a key of the mesh's ConfigMaps, the shared one first: what comes later lies over it. A
@@ -86,8 +88,12 @@ func layers(o Options, object func(kinds.Key) *kinds.Object, key string) []meshL
 		if cm == nil {
 			continue
 		}
-		if text, ok := cm.Spec.(*corev1.ConfigMap).Data[key]; ok {
-			out = append(out, meshLayer{text, cm.String(), cmp.Or(cm.Position, cm.String()+", key "+key)})
+		data := cm.Spec.(*corev1.ConfigMap).Data
+		text, ok := data[key]
+		if ok || key == "mesh" {
+			_, networks := data["meshNetworks"]
+			at := cmp.Or(cm.Position, cm.String()+", key "+key)
+			out = append(out, meshLayer{data: text, object: cm.String(), file: at, keyless: !ok, forNetworks: !ok && networks})
 		}
 	}
 	return out
@@ -133,6 +139,25 @@ type meshReading struct {
 func readMesh(o Options, object func(kinds.Key) *kinds.Object, used map[string]string) meshReading {
 	r := meshReading{config: defaultMesh(o), from: "defaults"}
 	for _, l := range layers(o, object, "mesh") {
+		if l.keyless {
+			last, was := used[l.object]
+			if !was && l.forNetworks {
+				continue
+			}
+			instead := notReady
+			if was {
+				instead = "its last good content is used until the key is there"
+			}
+			r.findings = append(r.findings, diag.Diagnostic{
+				Severity: diag.Error, Code: "Unusable", Object: "MeshConfig", File: l.file, Message: l.object + " has no key mesh: " + instead,
+				Fix: "write the mesh configuration under the key mesh",
+			})
+			if !was {
+				r.config, r.unusable = nil, l.file
+				return r
+			}
+			l.data = last
+		}
 		r.from = l.file
 		next, wrong := mesh.ParseOver(r.config, l.file, []byte(l.data))
 		r.findings = append(r.findings, wrong...)

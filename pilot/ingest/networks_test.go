@@ -122,7 +122,7 @@ func TestNetworksFollow(t *testing.T) {
 	}
 	s.apply(configMap("istio", map[string]string{"meshNetworks": "networks: {home: {gateways: [{}]}}"}))
 	s.enters(`home at 192.0.2.1:8443 of "c1"`, `away at 192.0.2.9:443 of ""`) // what is wrong keeps the last good one
-	s.apply(configMap("istio", nil))
+	s.apply(configMap("istio", map[string]string{"mesh": ""}))
 	s.enters()
 	if s.Snapshot().Networks != nil {
 		t.Error("a mesh of one network has a table of them")
@@ -237,6 +237,6 @@ func TestGatewayFindings(t *testing.T) {
 	s.apply(configMap("istio", map[string]string{"meshNetworks": "networks: {far: {gateways: [{address: gw.example.com, port: 443}]}}"}))
 	b.failing = map[string]facts.Failure{"gw.example.com": {Why: "no such host"}}
 	found("GatewayUnresolved MeshNetworks networks.far.gateways[0].address")
-	s.apply(configMap("istio", nil))
+	s.apply(configMap("istio", map[string]string{"mesh": ""}))
 	found()
 }

@@ -175,7 +175,7 @@ func TestStages(t *testing.T) {
 	// The filter is before the stages.
 	s.apply(configMap("istio", map[string]string{"mesh": "discoverySelectors: [{matchLabels: {kubernetes.io/metadata.name: b}}]"}))
 	want()
-	s.apply(configMap("istio", nil))
+	s.apply(configMap("istio", map[string]string{"mesh": ""}))
 	want(all("three.example")...)
 
 	s.apply(httpRoute("web"))

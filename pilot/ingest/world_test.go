@@ -128,7 +128,7 @@ func TestDiscoverySelectors(t *testing.T) {
 	}
 	s.apply(configMap("istio", map[string]string{"mesh": "discoverySelectors: [{matchLabels: {kubernetes.io/metadata.name: a}}]"}))
 	s.services("web.a", "web.istio-system")
-	s.apply(configMap("istio", nil))
+	s.apply(configMap("istio", map[string]string{"mesh": ""}))
 	s.services("web.a", "web.b", "web.istio-system")
 }
 
@@ -264,6 +264,37 @@ func TestPositionsInConfigMaps(t *testing.T) {
 }
 
 // What is taken of a mesh configuration and has no effect is a finding.
+// TestMeshWithoutKey takes the key mesh from a ConfigMap that had it: the last good content stays in force. A ConfigMap
+// that never had it, and has no networks either, keeps a server from starting.
+func TestMeshWithoutKey(t *testing.T) {
+	s := newTestWorld(t, Options{})
+	s.apply(configMap("istio", map[string]string{"mesh": "trustDomain: old.example"}))
+	for _, data := range []map[string]string{{"mesh.yaml": "trustDomain: new.example"}, {"meshNetworks": "networks: {}"}, nil} {
+		s.apply(configMap("istio", data))
+		if got := s.Snapshot().Mesh.GetTrustDomain(); got != "old.example" {
+			t.Errorf("%v: trust domain %s", data, got)
+		}
+		if f := s.Findings(); len(f) != 1 || !strings.Contains(f[0].Message, "ConfigMap istio-system/istio has no key mesh") || f[0].Fix == "" {
+			t.Errorf("%v: findings %v", data, f)
+		}
+	}
+	for _, c := range []struct {
+		data     map[string]string
+		unusable bool
+	}{{map[string]string{"mesh.yaml": ""}, true}, {nil, true}, {map[string]string{"meshNetworks": "networks: {}"}, false}} {
+		o := configMap("istio", c.data)
+		r := readMesh(Options{Namespace: "istio-system"}, func(k kinds.Key) *kinds.Object {
+			if k == o.Key {
+				return o
+			}
+			return nil
+		}, map[string]string{})
+		if (r.unusable != "") != c.unusable || (len(r.findings) > 0) != c.unusable {
+			t.Errorf("%v: unusable %q, findings %v", c.data, r.unusable, r.findings)
+		}
+	}
+}
+
 func TestMeshFieldsWithoutEffect(t *testing.T) {
 	s := newTestWorld(t, Options{})
 	s.apply(configMap("istio", map[string]string{
