@@ -235,6 +235,9 @@ func (s *Server) awaited() []string {
 	}
 	if len(names) == 0 && s.secure != nil && !s.secure.authority.Loaded() {
 		names = append(names, "certificate authority")
+		if found := s.secure.authority.Findings(); len(found) > 0 {
+			names = append(names, "because "+found[0].Message)
+		}
 	}
 	if s.injection != nil && len(names) == 0 {
 		if lacks := s.injection.lacks(); lacks != "" {
