@@ -210,11 +210,13 @@ func TestBadObject(t *testing.T) {
 		spec := r.object(kinds.AuthorizationPolicy, "a", "bad").Spec.(*securityv1.AuthorizationPolicy)
 		return spec.Selector.MatchLabels["app"] == "db" && spec.Rules == nil
 	})
-	if spec := r.object(kinds.AuthorizationPolicy, "a", "good").Spec.(*securityv1.AuthorizationPolicy); spec.Selector.MatchLabels["app"] != "db" || spec.Rules != nil {
+	spec := r.object(kinds.AuthorizationPolicy, "a", "good").Spec.(*securityv1.AuthorizationPolicy)
+	if spec.Selector.MatchLabels["app"] != "db" || spec.Rules != nil {
 		t.Errorf("the new version allows nothing that can be read, and is %v", spec)
 	}
 	// The new version selects other workloads: for those of the last good one, that stays in force.
-	if got := r.keys(); !slices.Equal(got, []string{"AuthorizationPolicy a/bad", "AuthorizationPolicy a/good", "AuthorizationPolicy a/good@last-good", "VirtualService a/new", "VirtualService a/web"}) {
+	if got := r.keys(); !slices.Equal(got, []string{"AuthorizationPolicy a/bad", "AuthorizationPolicy a/good",
+		"AuthorizationPolicy a/good@last-good", "VirtualService a/new", "VirtualService a/web"}) {
 		t.Errorf("objects %v", got)
 	}
 	for _, q := range w.heard() {
