@@ -149,6 +149,8 @@ func TestOfSecret(t *testing.T) {
 		{name: "garbage for a CA", data: data{"cacert": noise}, badRoots: "cacert: there is no certificate"},
 		{name: "a large CA", data: data{"ca.crt": bytes.Repeat(ca.pem(), 2000)}, badRoots: "ca.crt: it has"},
 		{name: "garbage for revoked", data: data{"cacert": ca.pem(), "crl": noise}, badRoots: "crl: there is no list"},
+		{name: "nothing for revoked", data: data{"ca.crt": ca.pem(), "ca.crl": {}}, badRoots: "ca.crl: there is no list"},
+		{name: "nothing for generic revoked", data: data{"cacert": ca.pem(), "crl": {}}, badRoots: "crl: there is no list"},
 		{name: "broken revoked", data: data{"ca.crt": ca.pem(), "ca.crl": []byte("-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n")}, badRoots: "ca.crl: it cannot be parsed"},
 		{name: "a staple", data: data{"tls.crt": cert, "tls.key": key, "tls.ocsp-staple": ca.staple(7, later)}, certificate: true},
 		{name: "another's staple", data: data{"tls.crt": cert, "tls.key": key, "tls.ocsp-staple": ca.staple(8, later)}, certificate: true, remark: "tls.ocsp-staple: it is for another"},

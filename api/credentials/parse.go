@@ -87,24 +87,35 @@ func OfSecret(s *corev1.Secret, now time.Time) Parsed {
 	if p.Certificate != nil && isNameless(leaf) {
 		p.Remarks = append(p.Remarks, &Problem{certificate, "it has no common name, DNS name, address or URI: gateways do not show it, clients do", "have a certificate issued with a name"})
 	}
-	if has(genericRoots) {
-		p.Roots, p.BadRoots = parseRoots(genericRoots, data[genericRoots], genericRevoked, data[genericRevoked], now)
-	} else if has(tlsRoots) {
-		p.Roots, p.BadRoots = parseRoots(tlsRoots, data[tlsRoots], tlsRevoked, data[tlsRevoked], now)
-	}
+	p.parseRoots(data, now)
 	return p
 }
 
 // OfConfigMap returns what a ConfigMap holds at a time: CA certificates alone.
 func OfConfigMap(m *corev1.ConfigMap, now time.Time) Parsed {
-	var p Parsed
-	for _, keys := range [][2]string{{genericRoots, genericRevoked}, {tlsRoots, tlsRevoked}} {
-		if text := m.Data[keys[0]]; text != "" {
-			p.Roots, p.BadRoots = parseRoots(keys[0], []byte(text), keys[1], []byte(m.Data[keys[1]]), now)
-			return p
-		}
+	data := make(map[string][]byte, len(m.Data))
+	for k, v := range m.Data {
+		data[k] = []byte(v)
 	}
+	var p Parsed
+	p.parseRoots(data, now)
 	return p
+}
+
+// parseRoots takes the CA certificates, with the list of revoked certificates beside them.
+func (p *Parsed) parseRoots(data map[string][]byte, now time.Time) {
+	for _, keys := range [][2]string{{genericRoots, genericRevoked}, {tlsRoots, tlsRevoked}} {
+		if len(data[keys[0]]) == 0 {
+			continue
+		}
+		p.Roots, p.BadRoots = parseRoots(keys[0], data[keys[0]], now)
+		if revoked, ok := data[keys[1]]; ok && p.Roots != nil {
+			if p.BadRoots = p.Roots.revoke(keys[1], revoked); p.BadRoots != nil {
+				p.Roots = nil
+			}
+		}
+		return
+	}
 }
 
 // parseCertificate returns a certificate and its key, and the certificate itself parsed; or else what is wrong.
@@ -210,7 +221,7 @@ func expired(name string, c *x509.Certificate) *Problem {
 	return &Problem{name, "it expired at " + c.NotAfter.UTC().Format(time.RFC3339), "renew it"}
 }
 
-func parseRoots(name string, text []byte, revokedName string, revoked []byte, now time.Time) (*Roots, *Problem) {
+func parseRoots(name string, text []byte, now time.Time) (*Roots, *Problem) {
 	encoded, list, bad := parseCertificates(name, text, maxRoots)
 	if bad != nil {
 		return nil, bad
@@ -218,25 +229,27 @@ func parseRoots(name string, text []byte, revokedName string, revoked []byte, no
 	if !slices.ContainsFunc(list, func(c *x509.Certificate) bool { return !now.After(c.NotAfter) }) {
 		return nil, expired(name, list[0])
 	}
-	r := &Roots{Certificates: encoded, Expires: slices.MaxFunc(list, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) }).NotAfter}
-	if len(revoked) == 0 {
-		return r, nil
-	}
-	if len(revoked) > maxRoots {
-		return nil, &Problem{revokedName, fmt.Sprintf("it has %d bytes, more than %d", len(revoked), maxRoots), "add the lists that are needed alone"}
+	last := slices.MaxFunc(list, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) })
+	return &Roots{Certificates: encoded, Expires: last.NotAfter}, nil
+}
+
+// revoke takes lists of revoked certificates in PEM. A text without a list is an error: it would revoke nothing.
+func (r *Roots) revoke(name string, text []byte) *Problem {
+	if len(text) > maxRoots {
+		return &Problem{name, fmt.Sprintf("it has %d bytes, more than %d", len(text), maxRoots), "add the lists that are needed alone"}
 	}
 	for {
-		b, rest := pem.Decode(revoked)
+		b, rest := pem.Decode(text)
 		if b == nil {
 			break
 		}
-		revoked = rest
+		text = rest
 		if b.Type != "X509 CRL" {
 			continue
 		}
 		l, err := x509.ParseRevocationList(b.Bytes)
 		if err != nil {
-			return nil, &Problem{revokedName, fmt.Sprintf("it cannot be parsed: %v", err), "add lists of revoked certificates in PEM"}
+			return &Problem{name, fmt.Sprintf("it cannot be parsed: %v", err), "add lists of revoked certificates in PEM"}
 		}
 		if next := l.NextUpdate; !next.IsZero() && (r.Renewal.IsZero() || next.Before(r.Renewal)) {
 			r.Renewal = next
@@ -244,9 +257,9 @@ func parseRoots(name string, text []byte, revokedName string, revoked []byte, no
 		r.Revoked = append(r.Revoked, pem.EncodeToMemory(&pem.Block{Type: b.Type, Bytes: b.Bytes})...)
 	}
 	if len(r.Revoked) == 0 {
-		return nil, &Problem{revokedName, "there is no list of revoked certificates in PEM in it", "add one, or remove the key"}
+		return &Problem{name, "there is no list of revoked certificates in PEM in it", "add one, or remove the key"}
 	}
-	return r, nil
+	return nil
 }
 
 // checkStaple returns what is wrong with a stapled response of OCSP for a certificate.
