@@ -35,7 +35,7 @@ spec:
 func TestExtensions(t *testing.T) {
 	m := startMesh(t)
 	file := filepath.Join(filepath.Dir(m.Dir), "mark.wasm")
-	if err := os.WriteFile(file, module(), 0o644); err != nil { //nolint:gosec // proxies read it
+	if err := os.WriteFile(file, suite.WasmModule(), 0o644); err != nil { //nolint:gosec // proxies read it
 		t.Fatal(err)
 	}
 	wasm := fmt.Sprintf(`apiVersion: extensions.istio.io/v1alpha1

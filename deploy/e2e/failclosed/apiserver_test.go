@@ -1,14 +1,21 @@
 package failclosed
 
 import (
+	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster/faults"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
 )
 
 // crdsVar is the variable that names the folder of the custom resources.
@@ -29,11 +36,27 @@ func answers() []answer {
 	}
 }
 
-// resource is a resource of an API server that closes something.
+// resource is a resource of an API server.
 type resource struct {
-	name  string
-	input string // an object that closes something; without it, the proxy is open. Empty: an outage is all there is.
-	spare string // the answer with which a server can do without: it asks the API server in another way
+	kind  *kinds.Kind // nil: the definitions of kinds
+	input string      // an object that closes something; without it, the proxy is open. Empty: an outage is all there is.
+	spare string      // the answer with which a server can do without: it asks the API server in another way
+}
+
+func (r resource) name() string {
+	if r.kind == nil {
+		return "customresourcedefinitions"
+	}
+	return r.kind.Plural
+}
+
+// match chooses the lists and watches of the resource.
+func (r resource) match() faults.Match {
+	m := faults.Match{Verbs: []string{"list", "watch"}, Resource: r.name()}
+	if r.kind != nil {
+		m.Group = r.kind.Group
+	}
+	return m
 }
 
 // start is what becomes of a server that starts with an answer.
@@ -44,22 +67,51 @@ func (r resource) start(a answer) outcome {
 	return refused
 }
 
-// resources have one object each that closes something. All of them are there together: a kind that authenticates, one
-// that encrypts, the mesh configuration, and what a server cannot work without.
-func resources() []resource {
-	return []resource{
-		{name: "authorizationpolicies", input: policy},
-		{name: "destinationrules", input: object(networking, "DestinationRule", "{host: pay, trafficPolicy: {tls: {mode: SIMPLE, sni: pay.example}}}")},
-		{name: "configmaps", input: meshConfigMap("outboundTrafficPolicy: {mode: REGISTRY_ONLY}\n")},
-		{name: "pods"},
-		{name: "customresourcedefinitions", spare: "403"},
+// inputs have an object for each kind that closes something by itself. All of them are there together.
+func inputs() map[*kinds.Kind]string {
+	return map[*kinds.Kind]string{
+		kinds.AuthorizationPolicy:   policy,
+		kinds.PeerAuthentication:    object(security, "PeerAuthentication", "{mtls: {mode: STRICT}}"),
+		kinds.RequestAuthentication: object(security, "RequestAuthentication", "{jwtRules: ["+tokenRule()+"]}"),
+		kinds.Sidecar:               object(networking, "Sidecar", `{egress: [{hosts: ["./*"]}]}`),
+		kinds.DestinationRule:       object(networking, "DestinationRule", "{host: pay, trafficPolicy: {tls: {mode: SIMPLE, sni: pay.example}}}"),
+		kinds.VirtualService:        object(networking, "VirtualService", "{hosts: [pay], http: ["+refusal+"]}"),
+		kinds.EnvoyFilter:           object(networkingAlpha, "EnvoyFilter", "{configPatches: ["+denyPatch+"]}"),
+		kinds.WasmPlugin:            wasm("file://DIR/x.wasm", "failStrategy: FAIL_CLOSE"),
+		kinds.ConfigMap:             meshConfigMap("outboundTrafficPolicy: {mode: REGISTRY_ONLY}\n"),
 	}
 }
 
-// apiRows are the lines of the document.
+// resources are those that a server reads before it is ready, in the order of the document: the definitions come last.
+func resources() (list []resource) {
+	of := inputs()
+	for _, k := range kinds.All() {
+		if k.Plural != "" {
+			list = append(list, resource{kind: k, input: of[k]})
+		}
+	}
+	return append(list, resource{spare: "403"})
+}
+
+// apiRows are the lines of the document: one for the kinds of each group.
 func apiRows() (rows []row) {
+	of := map[string]int{}
 	for _, res := range resources() {
-		r := row{input: "an API server, asked for " + res.name}
+		group := ""
+		if res.kind == nil {
+			group = res.name()
+		} else if strings.HasSuffix(res.kind.Group, ".istio.io") {
+			group = "istio.io"
+		} else if strings.HasPrefix(res.kind.Group, "gateway.") {
+			group = res.kind.Group
+		}
+		i, known := of[group]
+		if known {
+			rows[i].input += ", " + res.name()
+			continue
+		}
+		of[group] = len(rows)
+		r := row{input: "an API server, asked for " + res.name()}
 		for _, a := range answers() {
 			r.errors = append(r.errors, fault{name: a.name, start: res.start(a), running: kept})
 		}
@@ -72,17 +124,9 @@ func apiRows() (rows []row) {
 func TestAPIServer(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t, 3, false)
-	c, err := cluster.Start(g.ctx, cluster.Options{ServiceCIDR: "10.96.0.0/12"})
-	must(t, err)
-	t.Cleanup(c.Stop)
-	must(t, c.InstallCRDs(g.ctx, os.Getenv(crdsVar)))
-	api, err := faults.Start(g.ctx, c, "")
-	must(t, err)
-	t.Cleanup(api.Close)
-	g.options.ConfigDir, g.options.Kubeconfig = "", filepath.Join(g.dir, "kubeconfig")
-	must(t, api.Access(c.Admin()).WriteFile(g.options.Kubeconfig))
-	g.write = func(t *testing.T, _, yaml string) { t.Helper(); must(t, c.Apply(g.ctx, []byte(yaml))) }
+	c, api := startAPIServer(t, g)
 	g.write(t, "", g.world())
+	suite.Write(t, filepath.Join(g.dir, "x.wasm"), string(suite.WasmModule()))
 	for _, r := range resources() {
 		if r.input != "" {
 			g.write(t, "", r.input)
@@ -95,7 +139,7 @@ func TestAPIServer(t *testing.T) {
 		}
 		g.client.hold(nil)
 		must(t, c.Delete(g.ctx, []byte(r.input)))
-		g.eventually(t, "the proxy opens without "+r.name, func() bool { return len(g.posture(t, g.envoy).moreOpen(before)) > 0 })
+		g.eventually(t, "the proxy opens without "+r.name(), func() bool { return len(g.posture(t, g.envoy).moreOpen(before)) > 0 })
 		g.write(t, "", r.input)
 		g.closesAgain(t, before)
 	}
@@ -103,17 +147,45 @@ func TestAPIServer(t *testing.T) {
 		t.Run("while running/"+a.name, func(t *testing.T) { g.answeredWhileRunning(t, api, a, before) })
 	}
 	g.stop()
+	// What is read before the others keeps the server from asking for them.
+	batches := map[string][]resource{}
 	for _, r := range resources() {
+		batch := "others"
+		if r.kind == nil || r.kind == kinds.ConfigMap {
+			batch = r.name()
+		}
+		batches[batch] = append(batches[batch], r)
+	}
+	for _, batch := range slices.Sorted(maps.Keys(batches)) {
 		for _, a := range answers() {
-			t.Run("at a start/"+r.name+"/"+a.name, func(t *testing.T) { g.answeredAtStart(t, api, r, a, before) })
+			t.Run("at a start/"+batch+"/"+a.name, func(t *testing.T) { g.answeredAtStart(t, api, batches[batch], a, before) })
 		}
 	}
+	g.runAll(t, clusterRows())
+}
+
+// startAPIServer starts an API server that can be made to fail, and has the servers of the group read it.
+func startAPIServer(t *testing.T, g *group) (*cluster.Cluster, *faults.Proxy) {
+	t.Helper()
+	c, err := cluster.Start(g.ctx, cluster.Options{ServiceCIDR: "10.96.0.0/12"})
+	must(t, err)
+	t.Cleanup(c.Stop)
+	must(t, c.InstallCRDs(g.ctx, os.Getenv(crdsVar)))
+	api, err := faults.Start(g.ctx, c, "")
+	must(t, err)
+	t.Cleanup(api.Close)
+	g.options.ConfigDir, g.options.Kubeconfig = "", filepath.Join(g.dir, "kubeconfig")
+	must(t, api.Access(c.Admin()).WriteFile(g.options.Kubeconfig))
+	g.write = func(t *testing.T, _, yaml string) { t.Helper(); must(t, c.Apply(g.ctx, []byte(g.placed(yaml)))) }
+	g.put = func(t *testing.T, _ row, text string) { t.Helper(); g.write(t, "", text) }
+	g.remove = func(t *testing.T, r row) { t.Helper(); must(t, c.Delete(g.ctx, []byte(r.good))) }
+	return c, api
 }
 
 // of returns the rule of an answer for a resource.
 func (a answer) of(r resource) faults.Rule {
 	rule := a.Rule
-	rule.Match = faults.Match{Verbs: []string{"list", "watch"}, Resource: r.name}
+	rule.Match = r.match()
 	return rule
 }
 
@@ -129,24 +201,35 @@ func (g *group) answeredWhileRunning(t *testing.T, api *faults.Proxy, a answer, 
 	api.Forget()
 	for _, r := range rules {
 		api.CutWatches(r.Match)
+	}
+	for _, r := range rules {
 		g.eventually(t, "the server asks again for "+r.Resource, func() bool { return api.Count(r.Match) > 0 })
 	}
-	g.mark(t)
-	g.synced(t, g.envoy, g.client)
+	g.recover(t, api)
 	for _, w := range []witness{g.envoy, g.client} {
 		g.check(t, "while running", kept, w, before)
 	}
 }
 
+// recover ends the faults, with the requests that are held back, and waits until the witnesses have the newest state.
+func (g *group) recover(t *testing.T, api *faults.Proxy) {
+	t.Helper()
+	api.Set()
+	api.Refuse()
+	api.Heal()
+	g.mark(t)
+	g.synced(t, g.envoy, g.client)
+}
+
 // answeredAtStart has the API server answer wrongly to a server that starts, which must not become ready before it has
-// read the resource.
-func (g *group) answeredAtStart(t *testing.T, api *faults.Proxy, r resource, a answer, before posture) {
-	rule, times := a.of(r), 4
-	if a.Delay > 0 {
-		times = 1
+// read the resources.
+func (g *group) answeredAtStart(t *testing.T, api *faults.Proxy, list []resource, a answer, before posture) {
+	var rules []faults.Rule
+	for _, r := range list {
+		rules = append(rules, a.of(r))
 	}
 	g.client.hold(before)
-	api.Set(rule)
+	api.Set(rules...)
 	defer api.Set()
 	api.Forget()
 	starting, end := g.launch(t, row{})
@@ -156,21 +239,28 @@ func (g *group) answeredAtStart(t *testing.T, api *faults.Proxy, r resource, a a
 			s.p.Kill()
 		}
 	}()
-	for api.Count(rule.Match) < times || r.start(a) == whole && len(starting) == 0 {
-		if len(starting) > 0 && r.start(a) == refused {
-			t.Fatalf("the server is ready, and has not read %s", r.name)
+	for _, r := range list {
+		times := 2
+		if a.Delay > 0 {
+			times = 1
 		}
-		time.Sleep(10 * time.Millisecond)
+		g.eventually(t, fmt.Sprintf("the server asks %d times for %s", times, r.name()), func() bool { return api.Count(r.match()) >= times })
 	}
-	code, body := fetch(g.http, "/ready")
-	if (code == http.StatusOK) != (r.start(a) == whole) {
-		t.Errorf("the readiness probe says %d %s, and the server has not read %s", code, body, r.name)
+	for _, r := range list {
+		switch kind := "CustomResourceDefinition"; {
+		case r.start(a) == whole:
+			g.eventually(t, "the server is ready", func() bool { code, _ := fetch(g.http, "/ready"); return code == http.StatusOK })
+		case r.kind != nil:
+			kind = r.kind.Name
+			fallthrough
+		default:
+			g.eventually(t, "the server is not ready, and says that "+kind+" is not read", func() bool {
+				code, body := fetch(g.http, "/ready")
+				return code == http.StatusServiceUnavailable && regexp.MustCompile(`not read yet: [^:]*\b`+kind+`\b`).MatchString(body)
+			})
+		}
 	}
-	api.Set()
-	if a.Delay == 0 { // what is delayed stays delayed
-		g.mark(t)
-		g.synced(t, g.envoy, g.client)
-	}
+	g.recover(t, api)
 	for _, w := range []witness{g.envoy, g.client} {
 		g.check(t, "once it is ready", kept, w, before)
 	}

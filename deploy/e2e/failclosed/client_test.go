@@ -37,13 +37,16 @@ type client struct {
 
 // shortNames are those of view.
 func shortNames() map[string]string {
-	return map[string]string{envoy.ClusterType: "cds", envoy.ListenerType: "lds", envoy.RouteType: "rds"}
+	return map[string]string{envoy.ClusterType: "cds", envoy.ListenerType: "lds", envoy.RouteType: "rds", envoy.EndpointType: "eds"}
 }
+
+// byName are the types that are asked for by name.
+func byName() []string { return []string{envoy.EndpointType, envoy.RouteType} }
 
 // connect starts a client, which ends with the test.
 func connect(t *testing.T, address string, node *corev3.Node) *client {
 	t.Helper()
-	c := &client{node: node, have: view{"cds": {}, "lds": {}, "rds": {}}, versions: map[string]map[string]string{}}
+	c := &client{node: node, have: emptyView(), versions: map[string]map[string]string{}}
 	retry := backoff.DefaultConfig
 	retry.BaseDelay, retry.MaxDelay = 20*time.Millisecond, 50*time.Millisecond
 	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -77,13 +80,14 @@ func (c *client) stream(ctx context.Context, ads discoveryv3.AggregatedDiscovery
 	if err != nil {
 		return err
 	}
-	asked := c.routeNames()
-	for _, typ := range []string{envoy.ClusterType, envoy.ListenerType, envoy.RouteType} {
+	asked := map[string][]string{}
+	for _, typ := range []string{envoy.ClusterType, envoy.EndpointType, envoy.ListenerType, envoy.RouteType} {
 		r := &discoveryv3.DeltaDiscoveryRequest{Node: c.node, TypeUrl: typ, InitialResourceVersions: c.versionsOf(typ)}
-		if typ == envoy.RouteType {
-			if r.ResourceNamesSubscribe = asked; len(asked) == 0 {
+		if slices.Contains(byName(), typ) {
+			if asked[typ] = c.namesOf(typ); len(asked[typ]) == 0 {
 				continue
 			}
+			r.ResourceNamesSubscribe = asked[typ]
 		}
 		if err := stream.Send(r); err != nil {
 			return err
@@ -100,27 +104,24 @@ func (c *client) stream(ctx context.Context, ads discoveryv3.AggregatedDiscovery
 		if err := stream.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: r.GetTypeUrl(), ResponseNonce: r.GetNonce()}); err != nil {
 			return err
 		}
-		names := c.routeNames()
-		var more, less []string
-		for _, n := range names {
-			if !slices.Contains(asked, n) {
-				more = append(more, n)
+		for _, typ := range byName() {
+			names := c.namesOf(typ)
+			more, less := without(names, asked[typ]), without(asked[typ], names)
+			if asked[typ] = names; len(more)+len(less) == 0 {
+				continue
 			}
-		}
-		for _, n := range asked {
-			if !slices.Contains(names, n) {
-				less = append(less, n)
+			c.forget(typ, less)
+			change := &discoveryv3.DeltaDiscoveryRequest{Node: c.node, TypeUrl: typ, ResourceNamesSubscribe: more, ResourceNamesUnsubscribe: less}
+			if err := stream.Send(change); err != nil {
+				return err
 			}
-		}
-		if asked = names; len(more)+len(less) == 0 {
-			continue
-		}
-		c.forget(less)
-		change := &discoveryv3.DeltaDiscoveryRequest{Node: c.node, TypeUrl: envoy.RouteType, ResourceNamesSubscribe: more, ResourceNamesUnsubscribe: less}
-		if err := stream.Send(change); err != nil {
-			return err
 		}
 	}
+}
+
+// without returns what is in list and not in other.
+func without(list, other []string) []string {
+	return slices.DeleteFunc(slices.Clone(list), func(name string) bool { return slices.Contains(other, name) })
 }
 
 func (c *client) take(r *discoveryv3.DeltaDiscoveryResponse) error {
@@ -130,7 +131,11 @@ func (c *client) take(r *discoveryv3.DeltaDiscoveryResponse) error {
 	if c.versions[r.GetTypeUrl()] == nil {
 		c.versions[r.GetTypeUrl()] = map[string]string{}
 	}
+	named := c.have.namesOf(r.GetTypeUrl())
 	for _, resource := range r.GetResources() {
+		if slices.Contains(byName(), r.GetTypeUrl()) && !slices.Contains(named, resource.GetName()) {
+			continue // it was sent before the server heard that it is not wanted any more
+		}
 		m, err := resource.GetResource().UnmarshalNew()
 		if err != nil {
 			return err
@@ -158,12 +163,27 @@ func (c *client) take(r *discoveryv3.DeltaDiscoveryResponse) error {
 	return nil
 }
 
-// routeNames returns the route configurations that the listeners name.
-func (c *client) routeNames() []string {
+func (c *client) namesOf(typ string) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.have.namesOf(typ)
+}
+
+// namesOf returns the route configurations that the listeners name, or the endpoints of the clusters.
+func (v view) namesOf(typ string) []string {
 	names := map[string]bool{}
-	for _, l := range c.have["lds"] {
+	if typ == envoy.EndpointType {
+		for name, cluster := range v["cds"] {
+			if at(cluster, "type") == "EDS" {
+				if service, ok := at(cluster, "eds_cluster_config", "service_name").(string); ok {
+					name = service
+				}
+				names[name] = true
+			}
+		}
+		return slices.Sorted(maps.Keys(names))
+	}
+	for _, l := range v["lds"] {
 		walk(l, func(key string, value any) {
 			if name, ok := value.(string); ok && key == "route_config_name" {
 				names[name] = true
@@ -179,12 +199,12 @@ func (c *client) versionsOf(typ string) map[string]string {
 	return maps.Clone(c.versions[typ])
 }
 
-func (c *client) forget(routes []string) {
+func (c *client) forget(typ string, list []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, name := range routes {
-		delete(c.have["rds"], name)
-		delete(c.versions[envoy.RouteType], name)
+	for _, name := range list {
+		delete(c.have[shortNames()[typ]], name)
+		delete(c.versions[typ], name)
 	}
 }
 

@@ -52,7 +52,7 @@ func (e envoyWitness) String() string { return "Envoy " + e.Name() }
 
 // view reads what Envoy has in force.
 func (e envoyWitness) view(ctx context.Context) (view, error) {
-	body, err := e.Get(ctx, "/config_dump")
+	body, err := e.Get(ctx, "/config_dump?include_eds")
 	if err != nil {
 		return nil, err
 	}
@@ -70,12 +70,15 @@ func (e envoyWitness) view(ctx context.Context) (view, error) {
 			Routes []struct {
 				Config map[string]any `json:"route_config"`
 			} `json:"dynamic_route_configs"`
+			Endpoints []struct {
+				Config map[string]any `json:"endpoint_config"`
+			} `json:"dynamic_endpoint_configs"`
 		} `json:"configs"`
 	}
 	if err := json.Unmarshal(body, &dump); err != nil {
 		return nil, fmt.Errorf("%s: %w", e, err)
 	}
-	v := view{"cds": {}, "lds": {}, "rds": {}}
+	v := emptyView()
 	for _, config := range dump.Configs {
 		for _, c := range config.Clusters {
 			v["cds"][fmt.Sprint(c.Cluster["name"])] = c.Cluster
@@ -88,13 +91,16 @@ func (e envoyWitness) view(ctx context.Context) (view, error) {
 		for _, r := range config.Routes {
 			v["rds"][fmt.Sprint(r.Config["name"])] = r.Config
 		}
+		for _, e := range config.Endpoints {
+			v["eds"][fmt.Sprint(e.Config["cluster_name"])] = e.Config
+		}
 	}
 	return v, nil
 }
 
-// rejected returns how many updates Envoy has rejected.
+// rejected returns how many updates Envoy has rejected, besides modules that are not there.
 func (e envoyWitness) rejected(ctx context.Context) (n int, err error) {
-	stats, err := e.Stats(ctx, `\.update_rejected$`)
+	stats, err := e.Stats(ctx, `^(cluster|listener_manager|http|cluster_manager)\..*update_rejected$`)
 	for _, v := range stats {
 		n += v
 	}
@@ -182,7 +188,9 @@ func (s *secrets) secret(name string) *tlsv3.Secret {
 		return &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: b}}
 	}
 	if name == "ROOTCA" || strings.HasPrefix(name, "file-root:") {
-		return &tlsv3.Secret{Name: name, Type: &tlsv3.Secret_ValidationContext{ValidationContext: &tlsv3.CertificateValidationContext{TrustedCa: inline(s.root)}}}
+		return &tlsv3.Secret{Name: name, Type: &tlsv3.Secret_ValidationContext{
+			ValidationContext: &tlsv3.CertificateValidationContext{TrustedCa: inline(s.root)},
+		}}
 	}
 	return &tlsv3.Secret{Name: name, Type: &tlsv3.Secret_TlsCertificate{TlsCertificate: &tlsv3.TlsCertificate{
 		CertificateChain: inline(s.chain), PrivateKey: inline(s.key),

@@ -32,6 +32,12 @@ func TestMeshConfig(t *testing.T) {
 	newGroup(t, 2, false).runAll(t, meshRows())
 }
 
+// TestNetworks runs the rows of the networks.
+func TestNetworks(t *testing.T) {
+	t.Parallel()
+	newGroup(t, 8, false).runAll(t, networkRows())
+}
+
 func (g *group) runAll(t *testing.T, rows []row) {
 	for _, r := range rows {
 		t.Run(r.input, func(t *testing.T) { g.run(t, r) })

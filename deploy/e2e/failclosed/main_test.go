@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/binaries"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/pods"
@@ -35,6 +36,9 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	flag.Parse()
+	if err := flag.Set("test.parallel", "6"); err != nil { // they mostly wait
+		panic(err)
+	}
 	suite.Main(m, suite.Options{Prepare: prepare, Network: func(n *pods.Network) { network = n }})
 }
 
@@ -83,6 +87,16 @@ func prepare(ctx context.Context, dir string) ([]string, error) {
 		return nil, err
 	}
 	readable, crds := filepath.Join(dir, filepath.Base(document)), filepath.Join(dir, "crds")
+	gateway, err := cluster.ExperimentalGatewayCRDs(ctx)
+	if err != nil {
+		return nil, err
+	}
 	err = errors.Join(os.WriteFile(readable, got, 0o644), os.CopyFS(crds, os.DirFS(filepath.Join(root, "charts", "base", "files", "crds"))))
+	for _, k := range kinds.All() {
+		if k.Group == "gateway.networking.k8s.io" {
+			name := k.Group + "_" + k.Plural + ".yaml"
+			err = errors.Join(err, binaries.Copy(filepath.Join(crds, name), filepath.Join(gateway, name)))
+		}
+	}
 	return slices.Concat(environ, there.Environ(), []string{documentVar + "=" + readable, crdsVar + "=" + crds}), err
 }

@@ -8,13 +8,17 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
-// view is what a proxy has: resources as JSON, by the short name of their type (cds, lds, rds) and their own name.
+// view is what a proxy has: resources as JSON, by the short name of their type (cds, eds, lds, rds) and their own name.
 type view map[string]map[string]any
 
-// posture is what a proxy lets through, and for each such thing what restricts it. A thing is a cluster, a filter chain
-// of a listener, or a virtual host.
+func emptyView() view { return view{"cds": {}, "eds": {}, "lds": {}, "rds": {}} }
+
+// posture is what a proxy lets through, and for each such thing what restricts it. A thing is a cluster, an endpoint, a
+// filter chain of a listener, or a virtual host.
 type posture map[string]map[string]bool
 
 // postureOf reads a posture. What belongs to a marker is left out.
@@ -22,6 +26,16 @@ func postureOf(v view) posture {
 	p := posture{}
 	for name, c := range v["cds"] {
 		p.add("cluster "+name, clusterRestrictions(c))
+	}
+	for name, e := range v["eds"] {
+		walk(e, func(key string, value any) {
+			list, _ := value.([]any)
+			for _, endpoint := range list {
+				if key == "lb_endpoints" {
+					p.add(fmt.Sprintf("endpoint %s of %s", text(at(endpoint, "endpoint", "address")), name), endpointRestrictions(endpoint))
+				}
+			}
+		})
 	}
 	for name, l := range v["lds"] {
 		chains, _ := at(l, "filter_chains").([]any)
@@ -74,6 +88,14 @@ func (p posture) moreOpen(before posture) (list []string) {
 		}
 	}
 	return list
+}
+
+// endpointRestrictions returns which of the transport sockets of its cluster an endpoint is called with.
+func endpointRestrictions(e any) []string {
+	if match := at(e, "metadata", "filter_metadata", "envoy.transport_socket_match"); match != nil {
+		return []string{"transport socket for " + text(match)}
+	}
+	return nil
 }
 
 // clusterRestrictions returns how a cluster encrypts, and whom it accepts.
@@ -133,7 +155,7 @@ func hostRestrictions(h any) (list []string) {
 	for _, r := range routes {
 		status, answers := at(r, "direct_response", "status").(float64)
 		switch {
-		case answers && status >= 400:
+		case answers && status >= 400, at(r, "route", "cluster") == names.UnknownService: // which no proxy has
 			list = append(list, "refusal of "+text(at(r, "match")))
 		case answers:
 			list = append(list, fmt.Sprintf("answer %v for %s", status, text(at(r, "match"))))

@@ -21,8 +21,11 @@ func fileRows() []row {
 			{name: "unreadable", spoil: unreadable, said: "permission denied", start: refused, running: kept},
 			{name: "a link that leads nowhere", spoil: dangling, said: "input.yaml", start: refused, running: kept},
 			{name: "a link that leads out of the directory", spoil: leadsOut, said: "input.yaml", start: refused, running: kept},
-			{name: "too large", content: strings.Repeat("# comment\n", 17<<20/10) + "---\n" + policy, said: "input.yaml", start: refused, running: kept},
-			{name: "cut off within the kind", content: policy[:len("apiVersion: security.istio.io/v1\nki")], said: "input.yaml", start: refused, running: kept},
+			{name: "a volume without ..data", spoil: noData, said: "input.yaml", start: refused, running: kept},
+			{name: "too large", content: strings.Repeat("# comment\n", 17<<20/10) + "---\n" + policy, said: "input.yaml", start: refused,
+				running: kept},
+			{name: "cut off within the kind", content: policy[:len("apiVersion: security.istio.io/v1\nki")], said: "input.yaml", start: refused,
+				running: kept},
 			{name: "not UTF-8", content: strings.Replace(policy, "spec", "\xff\xfe: x\nspec", 1), said: "input.yaml", start: refused, running: kept},
 			{name: "a syntax error", content: strings.Replace(policy, "{}", "{", 1), said: "input.yaml", start: refused, running: kept},
 		},
@@ -42,6 +45,18 @@ func dangling(t *testing.T, file string) {
 	t.Helper()
 	must(t, os.Remove(file))
 	must(t, os.Symlink("nowhere", file))
+}
+
+// noData makes the folder of the file a volume of a ConfigMap whose content is gone: each file is a link into ..data.
+func noData(t *testing.T, file string) {
+	t.Helper()
+	list, err := os.ReadDir(filepath.Dir(file))
+	must(t, err)
+	for _, e := range list {
+		name := filepath.Join(filepath.Dir(file), e.Name())
+		must(t, os.Remove(name))
+		must(t, os.Symlink(filepath.Join("..data", e.Name()), name))
+	}
 }
 
 func leadsOut(t *testing.T, file string) {

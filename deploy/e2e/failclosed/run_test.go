@@ -42,7 +42,10 @@ type group struct {
 	client  *client
 	server  *controlplane.Process // nil: there is none
 	// write puts objects where the server reads them, in the file of that name if it reads a directory.
-	write     func(t *testing.T, name, yaml string)
+	write func(t *testing.T, name, yaml string)
+	// put makes a text the content of the input, and remove removes the input.
+	put       func(t *testing.T, r row, text string)
+	remove    func(t *testing.T, r row)
 	markers   int
 	logOffset int64
 }
@@ -71,15 +74,18 @@ func newGroup(t *testing.T, index int, gateway bool) *group {
 	}
 	g.node = proxy.Node{
 		Type: node.Sidecar, Addr: netip.MustParseAddr(fmt.Sprintf("10.10.0.%d", 10+index)), Name: "web-1", Namespace: "a", Workload: "web",
-		ServiceAccount: "web", Labels: map[string]string{"app": "web"}, Interception: node.Redirect,
+		ServiceAccount: "web", Labels: map[string]string{"app": "web"}, Interception: node.Redirect, Network: "net1",
 	}
 	if gateway {
-		g.node.Type, g.node.Name, g.node.Labels, g.node.Interception = node.Router, "gateway-1", map[string]string{"app": "gateway"}, ""
+		g.node.Type, g.node.Name, g.node.ServiceAccount, g.node.Interception = node.Router, "gateway-1", "gateway", ""
+		g.node.Labels = map[string]string{"app": "gateway"}
 	}
 	g.write = func(t *testing.T, name, yaml string) {
 		t.Helper()
-		suite.Write(t, filepath.Join(g.dir, "mesh", name), yaml)
+		suite.Write(t, filepath.Join(g.dir, "mesh", name), g.placed(yaml))
 	}
+	g.put = func(t *testing.T, r row, text string) { t.Helper(); suite.Write(t, g.file(r), g.placed(text)) }
+	g.remove = func(t *testing.T, r row) { t.Helper(); must(t, os.RemoveAll(g.file(r))) }
 	g.envoy = startEnvoy(t, g.node, g.grpc, g.dir)
 	g.client = connect(t, g.grpc, g.node.Message())
 	t.Cleanup(g.stop)
@@ -113,9 +119,9 @@ func (g *group) begin(t *testing.T, r row) posture {
 		must(t, os.MkdirAll(filepath.Dir(filepath.Join(g.dir, name)), 0o755))
 		suite.Write(t, filepath.Join(g.dir, name), content)
 	}
-	must(t, os.RemoveAll(g.file(r)))
+	g.remove(t, r)
 	must(t, os.MkdirAll(filepath.Dir(g.file(r)), 0o755))
-	suite.Write(t, g.file(r), r.good)
+	g.put(t, r, r.good)
 	return g.serve(t, r)
 }
 
@@ -147,12 +153,15 @@ func (g *group) seesOpen(t *testing.T, r row, before posture) {
 	t.Helper()
 	g.client.hold(nil)
 	if r.open == "" {
-		must(t, os.Remove(g.file(r)))
+		g.remove(t, r)
 	} else {
-		suite.Write(t, g.file(r), r.open)
+		g.put(t, r, r.open)
 	}
-	g.eventually(t, "the proxy opens without the input", func() bool { return len(g.posture(t, g.envoy).moreOpen(before)) > 0 })
-	suite.Write(t, g.file(r), r.good)
+	g.eventuallyOr(t, "the proxy opens without the input", func() bool { return len(g.posture(t, g.envoy).moreOpen(before)) > 0 },
+		func() string {
+			return fmt.Sprintf("it has %v\n%s", g.posture(t, g.envoy), g.findings())
+		})
+	g.put(t, r, r.good)
 	g.closesAgain(t, before)
 }
 
@@ -175,15 +184,14 @@ func (g *group) breaks(t *testing.T, r row, f fault) {
 		f.spoil(t, g.file(r))
 		return
 	}
-	suite.Write(t, g.file(r), f.content)
+	g.put(t, r, f.content)
 }
 
 // whileRunning checks what a server that runs makes of the error.
 func (g *group) whileRunning(t *testing.T, f fault, before posture) {
 	t.Helper()
-	said := regexp.MustCompile(f.said)
 	if !f.silent {
-		g.eventually(t, "the server says "+f.said, func() bool { return said.MatchString(g.findings()) || said.MatchString(g.log(t)) })
+		g.says(t, f)
 	}
 	g.mark(t)
 	g.synced(t, g.envoy, g.client)
@@ -217,7 +225,7 @@ func (g *group) restarted(t *testing.T, r row, f fault, before posture) {
 		g.check(t, "at a restart", f.start, w, before)
 	}
 	g.check(t, "at a first start", f.start, fresh, before)
-	if !said.MatchString(g.findings()) && !said.MatchString(g.log(t)) {
+	if f.said != "" && !said.MatchString(g.findings()) && !said.MatchString(g.log(t)) {
 		t.Errorf("the server does not say %s: %s", f.said, g.findings())
 	}
 }
@@ -360,6 +368,9 @@ func fetch(address, path string) (int, string) {
 	return resp.StatusCode, string(body)
 }
 
+// placed puts the folder of the server in the place of DIR.
+func (g *group) placed(text string) string { return strings.ReplaceAll(text, "DIR", g.dir) }
+
 // mark writes the next marker: a cluster, a listener and a virtual host for sidecars and for gateways, in a file that
 // nothing breaks.
 func (g *group) mark(t *testing.T) {
@@ -407,7 +418,8 @@ func (g *group) hasMarker(v view) bool {
 		return false
 	}
 	byName := func(name string, _ any) string { return name }
-	return has("cds", name, byName) && has("lds", fmt.Sprintf("_%d", port), byName) && has("rds", name, func(_ string, r any) string { return text(r) })
+	return has("cds", name, byName) && has("lds", fmt.Sprintf("_%d", port), byName) &&
+		has("rds", name, func(_ string, r any) string { return text(r) })
 }
 
 func (g *group) eventually(t *testing.T, what string, ok func() bool) {
@@ -434,7 +446,7 @@ func (g *group) world() string {
 	}
 	return fmt.Sprintf(`apiVersion: v1
 kind: Pod
-metadata: {name: %[1]s, namespace: a, labels: {app: %[2]s, security.istio.io/tlsMode: istio}%[4]s}
+metadata: {name: %[1]s, namespace: a, labels: {app: %[2]s, topology.istio.io/network: net1, security.istio.io/tlsMode: istio}%[4]s}
 spec: {serviceAccountName: %[2]s, containers: [{name: app, image: app}]}
 status: {phase: Running, podIP: %[3]s, podIPs: [{ip: %[3]s}], conditions: [{type: Ready, status: "True"}]}
 ---

@@ -1,25 +1,23 @@
-package extension
+package suite
 
-import (
-	"slices"
-)
+import "slices"
 
 // The types of WebAssembly's binary format, and of the functions of the module: how many numbers each takes, and
 // returns.
 const i32, function = 0x7f, 0x60
 
-var types = [][2]int{{5, 1}, {1, 1}, {2, 1}, {2, 0}, {3, 1}, {0, 0}}
-
-// module returns a WebAssembly module for the ABI of proxies, version 0.2.1 (https://github.com/proxy-wasm/spec). It
-// adds the header x-wasm to responses, with the configuration of the plugin.
+// WasmModule returns a WebAssembly module for version 0.2.1 of the ABI of proxies (https://github.com/proxy-wasm/spec).
+// The module adds the header x-wasm to responses, with the configuration of the plugin.
 //
 // Its memory has the address of the configuration at 0, the length of it at 4, the header's name at 16, and the
 // configuration at 1024, where all that the host allocates is.
-func module() []byte {
+func WasmModule() []byte {
 	const header = "x-wasm"
+	types := [][2]int{{5, 1}, {1, 1}, {2, 1}, {2, 0}, {3, 1}, {0, 0}} // of functions
 	var typeSection [][]byte
 	for _, t := range types {
-		typeSection = append(typeSection, slices.Concat([]byte{function, byte(t[0])}, slices.Repeat([]byte{i32}, t[0]), []byte{byte(t[1])}, slices.Repeat([]byte{i32}, t[1])))
+		takes, returns := slices.Repeat([]byte{i32}, t[0]), slices.Repeat([]byte{i32}, t[1])
+		typeSection = append(typeSection, slices.Concat([]byte{function, byte(t[0])}, takes, []byte{byte(t[1])}, returns))
 	}
 	imports := [][]byte{
 		slices.Concat(text("env"), text("proxy_get_buffer_bytes"), []byte{0, 0}),
@@ -50,8 +48,8 @@ func module() []byte {
 		bodies = append(bodies, sized(slices.Concat([]byte{0}, f.body, []byte{0x0b})))
 	}
 	data := slices.Concat([]byte{0, 0x41, 16, 0x0b}, text(header))
-	return slices.Concat([]byte("\x00asm\x01\x00\x00\x00"),
-		section(1, typeSection...), section(2, imports...), section(3, of...), section(5, []byte{0, 1}), section(7, exports...), section(10, bodies...), section(11, data))
+	return slices.Concat([]byte("\x00asm\x01\x00\x00\x00"), section(1, typeSection...), section(2, imports...), section(3, of...),
+		section(5, []byte{0, 1}), section(7, exports...), section(10, bodies...), section(11, data))
 }
 
 // section returns a section of a module: a list of entries.
