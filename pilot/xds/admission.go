@@ -18,6 +18,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/quota"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/xds/session"
 )
 
 // admission decides which streams are served, and bounds what one identity, or one address of peers that proved none,
@@ -132,28 +133,14 @@ func (a *admission) hold(p identity.Peer, kind *envoy.Type, before, now *envoy.N
 		lists = a.identities.lists
 	}
 	if before != nil {
-		lists.Release(h, subscribed{kind, before}, costOfNames(kind, before))
+		lists.Release(h, subscribed{kind, before}, session.CostOfNames(kind, before))
 	}
-	if now != nil && !lists.Hold(h, subscribed{kind, now}, costOfNames(kind, now)) {
+	if now != nil && !lists.Hold(h, subscribed{kind, now}, session.CostOfNames(kind, now)) {
 		a.metrics.refused(refusedNames)
 		return status.Errorf(codes.ResourceExhausted, "the streams of %s subscribe to different resource names that take more than %d bytes", h,
 			lists.Most())
 	}
 	return nil
-}
-
-// nameCost is about how many bytes of memory a name takes beside its text: its place in the list, and in the list by
-// hosts.
-const nameCost = 64
-
-// costOfNames returns about how many bytes of memory a list of names takes, with what is kept of a name that does not
-// exist.
-func costOfNames(kind *envoy.Type, n *envoy.Names) int {
-	each := nameCost
-	if kind.Total && kind.URL != envoy.EndpointType {
-		each = 1 << 10 // a route configuration is made for each name
-	}
-	return n.Bytes() + n.Len()*each
 }
 
 // memoryShort reports whether what is alive takes 85 % of the memory limit, after the last collection. Without a limit

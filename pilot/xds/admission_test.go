@@ -17,14 +17,20 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/api/quota"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/xds/session"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/xdstest"
 )
+
+// costOf returns what counts for names of assignments.
+func costOf(names ...string) int {
+	return session.CostOfNames(envoy.TypeOf(envoy.EndpointType), new(envoy.NameInterner).Intern(names))
+}
 
 // from has every stream come from an address of the pod network, proved or not.
 func from(proof identity.Proof) func(*Options) {
 	return func(o *Options) {
 		l := limits.Default()
-		l.StreamsPerSource, l.NameBytesPerSource = 3, 10*(nameCost+2)
+		l.StreamsPerSource, l.NameBytesPerSource = 3, costOf("n0", "n1", "n2", "n3", "n4", "n5", "n6", "n7", "n8", "n9")
 		o.Limits = l
 		o.Authenticate = func(context.Context) (identity.Peer, error) {
 			p := identity.Peer{Address: netip.MustParseAddrPort("10.0.0.1:1234"), Proof: proof}
@@ -143,7 +149,7 @@ func TestStreamsOfOneIdentity(t *testing.T) {
 // meanwhile.
 func TestNamesOfOneIdentity(t *testing.T) {
 	r := newRig(t, accounts(1000))
-	r.server.admission.identities.lists = quota.NewValues[identity.Holder, subscribed](10 * (nameCost + len("x-0")))
+	r.server.admission.identities.lists = quota.NewValues[identity.Holder, subscribed](costOf("x-0", "x-1", "x-2", "x-3", "x-4", "x-5", "x-6", "x-7", "x-8", "x-9"))
 	r.publish(true, "cds a=1")
 	list := func(prefix string, n int) (all []string) {
 		for i := range n {
@@ -206,7 +212,7 @@ func TestUnprovedNamesAreFew(t *testing.T) {
 	}
 	eventually(t, "the names of a stream that ended do not count", func() bool {
 		held := r.server.admission.strangers.lists.Held(identity.Holder{Address: netip.MustParseAddr("10.0.0.1")})
-		return held == 9*nameCost+len("more")+8*len("n0")
+		return held == costOf("n0", "n1", "n2", "n3", "n4", "n5", "n6", "n7", "more")
 	})
 }
 

@@ -149,7 +149,7 @@ func (w *watch) keepNamed() {
 
 func subset(u envoy.Union, names *envoy.Names) envoy.Union {
 	var list []*envoy.Resource
-	for _, name := range names.All() {
+	for name := range names.Each() {
 		if r := u.Get(name); r != nil {
 			list = append(list, r)
 		}
