@@ -105,6 +105,13 @@ func TestOneWrongField(t *testing.T) {
 		{kinds.Sidecar, `{egress: 1}`, `{egress: [{hosts: ["~/*"]}]}`},
 		{kinds.Sidecar, `{outboundTrafficPolicy: {mode: NEWER}}`, `{outboundTrafficPolicy: {mode: REGISTRY_ONLY}}`},
 
+		// Sidecars with a listener without a port that is not the last one.
+		{
+			kinds.Sidecar, `{egress: [{hosts: ["./a"]}, {port: {number: 80, name: a, protocol: HTTP}, hosts: ["./*"]}]}`,
+			`{egress: [{port: {number: 80, name: a, protocol: HTTP}, hosts: ["./*"]}, {hosts: ["./a"]}]}`,
+		},
+		{kinds.Sidecar, `{egress: [{hosts: ["./a"]}, {hosts: ["./b"]}]}`, `{egress: [{hosts: ["./b"]}]}`},
+
 		// Sidecars with an unknown protocol of an ingress listener.
 		{kinds.Sidecar, `{ingress: [{port: {number: 80, name: a, protocol: HTPP}, defaultEndpoint: "127.0.0.1:80"}]}`,
 			`{ingress: [{port: {number: 80, name: a}, defaultEndpoint: "127.0.0.1:80"}]}`},
@@ -197,6 +204,8 @@ func TestOneWrongField(t *testing.T) {
 			`{jwtRules: [{issuer: i, ` + nobody + `, fromHeaders: [{name: x-tok}], outputPayloadToHeader: x-payload, outputClaimToHeaders: ` +
 				`[{header: x-user, claim: unusable.invalid}]}]}`,
 		},
+		{kinds.RequestAuthentication, `{jwtRules: [{issuer: i, jwks: x, audiences: [a]}]}`,
+			`{jwtRules: [{issuer: i, ` + nobody + `, audiences: [a]}]}`},
 		{kinds.RequestAuthentication, `{jwtRules: [{issuer: i, ` + someKeys + `, audiences: [""]}]}`,
 			`{jwtRules: [{issuer: i, ` + nobody + `}]}`},
 		{kinds.RequestAuthentication, `{jwtRules: [{issuer: i, ` + someKeys + `, jwksUri: "https://a/b", timeout: 0s}]}`,

@@ -291,12 +291,25 @@ func exportNowhere(_ *salvage, chain []step, _ string) bool {
 	return true
 }
 
+// closeEgress moves a listener without a port that other listeners follow to the end. A listener whose hosts cannot be
+// read has none.
 func closeEgress(_ *salvage, chain []step, field string) bool {
-	if out := last(chain); field == "hosts" && out.shape == mapping {
+	egress, out := chain[1].node, last(chain)
+	switch {
+	case out.shape != mapping:
+		return false
+	case field == "hosts":
 		out.set("hosts", parsed(`["~/*"]`))
 		return true
+	case field != "" || out.get("port") != nil:
+		return false
 	}
-	return false
+	others := slices.DeleteFunc(slices.Clone(egress.items), func(n *node) bool { return n == out })
+	if slices.ContainsFunc(others, func(n *node) bool { return n.get("port") == nil }) {
+		return false
+	}
+	egress.items = append(others, out)
+	return true
 }
 
 // closeIngress refuses connections to the port.

@@ -111,8 +111,8 @@ func closeJWTRule(s *salvage, chain []step, field string) bool {
 	}
 	places := []string{"fromHeaders", "fromParams", "fromCookies"}
 	named := slices.ContainsFunc(places, func(p string) bool { return rule.get(p) != nil })
-	rule.keep(append(places, "outputPayloadToHeader", "outputClaimToHeaders")...)
-	for _, p := range append(places, "outputClaimToHeaders") {
+	rule.keep(append(places, "audiences", "outputPayloadToHeader", "outputClaimToHeaders")...)
+	for _, p := range append(places, "audiences", "outputClaimToHeaders") {
 		if v := rule.get(p); v != nil && (v.shape != list || p == field || len(v.items) == 0) {
 			rule.drop(v)
 		}
