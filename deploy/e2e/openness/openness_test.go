@@ -301,6 +301,11 @@ func TestAccepted(t *testing.T) {
 		{of("ServiceEntry"), none("a"), true},
 		{of("ServiceEntry"), none("BlackHoleCluster"), false},
 		{of(), Difference{Sidecar, Leaves, "in port 80", "to inbound|80||; istiod: InboundPassthroughCluster"}, true},
+		{of("VirtualService"), Difference{Sidecar, Leaves, "out port 80 at 192.0.2.1, GET _a.b/ from 10.1.0.1", leaves.Text}, true},
+		{of("VirtualService"), Difference{Sidecar, Leaves, "out port 80 at 192.0.2.1, GET a.b/ from 10.1.0.1", leaves.Text}, false},
+		{of("VirtualService"), Difference{Sidecar, Passes, "out port 80 at 192.0.2.1, GET _a.b/ from 10.1.0.1", leaves.Text}, false},
+		{of("EnvoyFilter"), Difference{Sidecar, Filter, "a", " is missing"}, true},
+		{of("EnvoyFilter"), Difference{Sidecar, Filter, "a", "x is missing"}, false},
 		{of(), Difference{Sidecar, Plaintext, "a", "b"}, false},
 	} {
 		if got := Reason(test.w, test.d) != ""; got != test.want {
