@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -35,6 +36,7 @@ type document struct {
 	findings     []diag.Diagnostic
 	at           map[string]*yamlv3.Node // by field path: what the document says there
 	nodes        int
+	misspelt     bool // whether an unknown field is most likely meant to be one that cannot be left out
 }
 
 func (d *document) report(s diag.Severity, code, path string, n *yamlv3.Node, message, fix string) {
@@ -48,22 +50,32 @@ func (d *document) report(s diag.Severity, code, path string, n *yamlv3.Node, me
 func (d *document) decode(text []byte, m protoreflect.Message) {
 	d.at = map[string]*yamlv3.Node{}
 	dec := yamlv3.NewDecoder(bytes.NewReader(text))
-	var root, second yamlv3.Node
+	var root yamlv3.Node
 	if err := dec.Decode(&root); err != nil {
 		if !errors.Is(err, io.EOF) {
 			d.syntax(err)
 		}
 		return
 	}
-	switch err := dec.Decode(&second); {
-	case err == nil:
-		d.report(diag.Error, "Syntax", "", &second, "a second document follows the first", "keep one document")
-		return
-	case !errors.Is(err, io.EOF):
-		d.syntax(err)
-		return
+	for {
+		var more yamlv3.Node
+		err := dec.Decode(&more)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			d.syntax(err)
+			return
+		}
+		if len(more.Content) > 0 && !null(more.Content[0]) {
+			d.report(diag.Error, "Syntax", "", &more, "a second document follows the first", "keep one document")
+			return
+		}
 	}
 	d.message("", root.Content[0], m, 0)
+	if len(d.at) == 0 && len(d.findings) > 0 { // another text, such as an IstioOperator with a mesh configuration
+		d.misspelt = true
+	}
 }
 
 // syntax turns "yaml: line 3: what" into a finding on line 3.
@@ -107,13 +119,16 @@ func (d *document) message(path string, n *yamlv3.Node, m protoreflect.Message, 
 	}
 	last := map[string]int{} // by key: where it stands last, which is the one that is used
 	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].ShortTag() == "!!merge" {
+			d.merge(path, n.Content[i+1], m, depth+1)
+			continue
+		}
 		last[n.Content[i].Value] = i
 	}
 	seen := map[protoreflect.Name]string{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
 		if key.ShortTag() == "!!merge" {
-			d.message(path, value, m, depth+1)
 			continue
 		}
 		if l := last[key.Value]; l != i {
@@ -126,6 +141,9 @@ func (d *document) message(path string, n *yamlv3.Node, m protoreflect.Message, 
 			fd = m.Descriptor().Fields().ByTextName(key.Value)
 		}
 		if fd == nil {
+			if near := diag.Nearest(key.Value, fieldNames(m.Descriptor())); near != "" && vital(join(path, near)) {
+				d.misspelt = true
+			}
 			d.report(diag.Error, "UnknownField", join(path, key.Value), key, fmt.Sprintf("there is no field %q", key.Value), diag.UnknownName(key.Value, fieldNames(m.Descriptor())))
 			continue
 		}
@@ -145,6 +163,21 @@ func (d *document) message(path string, n *yamlv3.Node, m protoreflect.Message, 
 		d.field(where, value, m, fd, depth+1)
 	}
 	return true
+}
+
+// merge decodes the mapping, or the list of mappings, of a merge key into m. The fields beside the key are decoded
+// after them, and of a list the first mapping last, so that their values are used.
+func (d *document) merge(path string, n *yamlv3.Node, m protoreflect.Message, depth int) {
+	if n = d.enter(path, n, depth); n == nil {
+		return
+	}
+	if n.Kind != yamlv3.SequenceNode {
+		d.message(path, n, m, depth+1)
+		return
+	}
+	for _, item := range slices.Backward(n.Content) {
+		d.message(path, item, m, depth+1)
+	}
 }
 
 // The fields of a MeshConfig and a ProxyConfig that are laid over the value below, field by field. Every other message

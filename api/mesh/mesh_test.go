@@ -269,6 +269,9 @@ func TestSalvage(t *testing.T) {
 		"discoverySelectors: {a: b}",
 		"pathNormalization: {normalization: ALL}", "rootNamespace: a.b", "extensionProviders: {a: b}", "a: [", "- a",
 		"meshMTLS: {minProtocolVersion: TLSV9}",
+		"enableTracing: true\noutboundTrafficPolcy: {mode: REGISTRY_ONLY}", "enableTracing: true\noutboundTrafficPolicy: {mod: REGISTRY_ONLY}",
+		"kind: IstioOperator\nspec: {meshConfig: {outboundTrafficPolicy: {mode: REGISTRY_ONLY}}}",
+		"enableTracing: true\n---\noutboundTrafficPolicy: {mode: REGISTRY_ONLY}",
 	} {
 		if c, findings := Salvage(Default(), "m", []byte(yaml)); c != nil || !failed(findings) {
 			t.Errorf("%s: used, with %v", yaml, findings)
@@ -292,6 +295,16 @@ func TestYAML(t *testing.T) {
 	c := parse(t, "defaultServiceExportTo: &all ['*', a]\ndefaultVirtualServiceExportTo: *all\n")
 	if d := cmp.Diff([]string{"*", "a"}, c.GetDefaultVirtualServiceExportTo()); d != "" {
 		t.Error("alias: ", d)
+	}
+	for _, yaml := range []string{ // a field beside a merge key, and the first of several mappings, precede
+		"outboundTrafficPolicy: {mode: REGISTRY_ONLY, <<: {mode: ALLOW_ANY}}",
+		"outboundTrafficPolicy: {mode: REGISTRY_ONLY}\n<<: {outboundTrafficPolicy: {mode: ALLOW_ANY}}",
+		"<<: [{outboundTrafficPolicy: {mode: REGISTRY_ONLY}}, {outboundTrafficPolicy: {mode: ALLOW_ANY}}]",
+		"outboundTrafficPolicy: {mode: REGISTRY_ONLY}\n---\n# nothing\n---\nnull\n",
+	} {
+		if parse(t, yaml).AllowAny() {
+			t.Errorf("%q: open", yaml)
+		}
 	}
 	c = parse(t, "defaultConfig: &c {statusPort: 1}\n")
 	if c.GetDefaultConfig().GetStatusPort() != 1 {

@@ -30,8 +30,9 @@ func ParseOver(base *Config, name string, yaml []byte) (*Config, []diag.Diagnost
 }
 
 // Salvage is ParseOver for where nothing better is known. It leaves out what can be left out without opening anything:
-// fields that do not exist, which a newer release may have, providers with an error, and fields with an error that only
-// logs, traces and timeouts depend on. The Config is nil if anything else is wrong.
+// fields that do not exist, which a newer release may have, unless their names are almost those of other fields,
+// providers with an error, and fields with an error that only logs, traces and timeouts depend on. The Config is nil if
+// anything else is wrong.
 func Salvage(base *Config, name string, yaml []byte) (*Config, []diag.Diagnostic) {
 	c := &Config{MeshConfig: proto.CloneOf(base.MeshConfig)}
 	d := &document{file: name, object: "MeshConfig"}
@@ -68,9 +69,14 @@ func (c *Config) addDefaultProviders() {
 	}
 }
 
+// vital reports whether a field may restrict something and cannot be left out by itself.
+func vital(path string) bool {
+	return !spared(path) && !strings.HasPrefix(path, "extensionProviders") && !strings.HasPrefix(path, "defaultConfig")
+}
+
 // fatal reports whether an error concerns what cannot be left out.
 func (d *document) fatal() bool {
-	return slices.ContainsFunc(d.findings, func(f diag.Diagnostic) bool {
+	return d.misspelt || slices.ContainsFunc(d.findings, func(f diag.Diagnostic) bool {
 		return isError(f) && f.Code != "UnknownField" && !spared(f.Field) && !strings.HasPrefix(f.Field, "extensionProviders[")
 	})
 }
