@@ -66,7 +66,8 @@ type Document struct {
 	read func() *kinds.Object
 
 	// Vital reports whether a server must not start with the document as it is if a finding is an error: it is of a
-	// security kind, or may be an object that restricts something, and it is not known which.
+	// security kind, or it may be an object that restricts something and it is not known which, or nothing of it can be
+	// in force.
 	Vital bool
 
 	Line, Column int // where it begins

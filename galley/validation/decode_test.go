@@ -386,6 +386,24 @@ func TestVitalDocuments(t *testing.T) {
 	}
 }
 
+// An object that restricts something is vital if nothing of it can be in force.
+func TestVitalObjects(t *testing.T) {
+	for text, vital := range map[string]bool{
+		"kind: Sidecar\nspec: {workloadSelector: {labels: {version: 1}}, egress: [{hosts: ['./*']}]}\n": true,
+		"kind: Sidecar\nspec: []\n":          true,
+		"kind: Sidecar\nspec: {egress: 1}\n": false,
+		"kind: DestinationRule\nspec: {host: [a], trafficPolicy: {tls: {mode: SIMPLE}}}\n":      true,
+		"kind: DestinationRule\nspec: {host: [a]}\n":                                            false,
+		"kind: VirtualService\nspec: {hosts: a, http: [{directResponse: {status: 403}}]}\n":     true,
+		"kind: VirtualService\nspec: {hosts: a, http: [{route: [{destination: {host: a}}]}]}\n": false,
+	} {
+		r := decode("apiVersion: networking.istio.io/v1\nmetadata: {name: o}\n" + text)
+		if len(r.Documents) != 1 || !HasErrors(r.Findings()) || r.Documents[0].Vital != vital {
+			t.Errorf("%s: %+v", text, r.Documents)
+		}
+	}
+}
+
 // Numbers that YAML reads and the API server does not are refused in words of the user, not of Go.
 func TestNumbers(t *testing.T) {
 	for value, want := range map[string]string{

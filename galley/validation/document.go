@@ -94,10 +94,25 @@ func (d *decoder) salvage(doc *Document, n *node, known []diag.Diagnostic) {
 	inForce.review, inForce.salvages = false, true
 	whole := salvage{d: &inForce, kind: doc.Key.Kind, root: n.clone()}
 	doc.Kept, doc.Cut = whole.run(known), whole.cut
+	if doc.Kept == nil && mayClose(doc.Key.Kind, n) {
+		doc.Vital = true
+	}
 	doc.read = sync.OnceValue(func() *kinds.Object {
 		bare := salvage{d: &inForce, kind: doc.Key.Kind, root: n.clone(), bare: true}
 		return bare.run(known)
 	})
+}
+
+// mayClose reports whether an object may close something that is open without the object. DestinationRules and
+// VirtualServices do so by some fields alone.
+func mayClose(k *kinds.Kind, n *node) bool {
+	switch k {
+	case kinds.DestinationRule:
+		return n.mentions("tls")
+	case kinds.VirtualService:
+		return n.answersRequests()
+	}
+	return Restricts(k)
 }
 
 // try decodes and judges an object. It can be used if f has no error afterwards.

@@ -266,6 +266,11 @@ func closeTLS(_ *salvage, chain []step, field string) bool {
 	return true
 }
 
+// answersRequests reports whether a route within a value answers requests itself.
+func (n *node) answersRequests() bool {
+	return n.mentions("directResponse") || n.mentions("redirect") || n.mentions("abort")
+}
+
 // ownNamespace makes a rule whose workloads cannot be read a rule for its whole namespace.
 func ownNamespace(_ *salvage, chain []step, _ string) bool {
 	chain[0].node.set("exportTo", parsed(`["."]`))
@@ -277,7 +282,7 @@ func ownNamespace(_ *salvage, chain []step, _ string) bool {
 func exportWidely(s *salvage, chain []step, _ string) bool {
 	spec, at := chain[0].node, last(chain)
 	everywhere := at.shape == list && slices.ContainsFunc(at.items, func(e *node) bool { return e.shape == text && e.value == "*" })
-	if everywhere || spec.mentions("tls") || spec.mentions("directResponse") || spec.mentions("redirect") || spec.mentions("abort") {
+	if everywhere || spec.mentions("tls") || spec.answersRequests() {
 		at.become(parsed(`["*"]`))
 	} else {
 		at.become(parsed(`["."]`))

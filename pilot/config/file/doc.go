@@ -23,7 +23,8 @@
 //     be read, where it may be now.
 //   - The first load has no last good content. Run fails if a file or directory could not be looked at or read to its
 //     end, if there is an error in a security object or in a ConfigMap that Options.Vital names, or if a document that
-//     may hold an object that restricts something does not say which. All findings are known by then.
+//     may hold an object that restricts something does not say which, or nothing of it can be in force. All findings
+//     are known by then.
 //
 // It validates by galley/validation and knows nothing of what the objects mean. All state belongs to the goroutine that
 // calls Run, from which the handlers are called too; the two getters may be called from anywhere. Besides, fsnotify
