@@ -190,7 +190,15 @@ func request(r why.Request) string {
 	return text
 }
 
-func passes(a *why.Answer) bool { return a.Status == 200 && !a.Answered }
+// noSocket is a socket that no workload has: connections to it are refused.
+const noSocket = "/dev/null/unusable"
+
+func passes(a *why.Answer) bool {
+	refuses := func(t why.Target) bool {
+		return slices.ContainsFunc(t.Endpoints, func(e why.Endpoint) bool { return e.Address == noSocket })
+	}
+	return a.Status == 200 && !a.Answered && !slices.ContainsFunc(a.Targets, refuses)
+}
 
 // answers compares what becomes of a request.
 func (c *comparison) answers(where string, theirs, ours *why.Answer) {

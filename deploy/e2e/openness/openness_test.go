@@ -255,6 +255,15 @@ func TestGenerate(t *testing.T) {
 	}
 }
 
+// TestPasses shows that what is forwarded to a socket that no workload has does not pass.
+func TestPasses(t *testing.T) {
+	for address, want := range map[string]bool{noSocket: false, "127.0.0.1": true} {
+		if got := passes(&why.Answer{Status: 200, Targets: []why.Target{{Endpoints: []why.Endpoint{{Address: address}}}}}); got != want {
+			t.Errorf("%s: %v", address, got)
+		}
+	}
+}
+
 func TestSlot(t *testing.T) {
 	w, err := ParseWorld("w",
 		[]byte(`
@@ -304,6 +313,8 @@ func TestAccepted(t *testing.T) {
 		{of("VirtualService"), Difference{Sidecar, Leaves, "out port 80 at 192.0.2.1, GET _a.b/ from 10.1.0.1", leaves.Text}, true},
 		{of("VirtualService"), Difference{Sidecar, Leaves, "out port 80 at 192.0.2.1, GET a.b/ from 10.1.0.1", leaves.Text}, false},
 		{of("VirtualService"), Difference{Sidecar, Passes, "out port 80 at 192.0.2.1, GET _a.b/ from 10.1.0.1", leaves.Text}, false},
+		{of(), Difference{Sidecar, Visible, "inbound|8080||", "a cluster"}, true},
+		{of(), Difference{Sidecar, Visible, "outbound|80||a.b", "a cluster"}, false},
 		{of("EnvoyFilter"), Difference{Sidecar, Filter, "a", " is missing"}, true},
 		{of("EnvoyFilter"), Difference{Sidecar, Filter, "a", "x is missing"}, false},
 		{of(), Difference{Sidecar, Plaintext, "a", "b"}, false},
