@@ -1,6 +1,7 @@
 package kinds
 
 import (
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -123,13 +124,27 @@ type Key struct {
 	Cluster   string // ID of the remote cluster that holds it; empty for the server's own, and for files
 }
 
+// LastGood is the suffix of the name of a last good version that is in force beside the next version of its object. No
+// object of an API server or of a file can have such a name.
+const LastGood = "@last-good"
+
+// IsLastGood reports whether the object is the last good version of another one, which has an error. It is written
+// nowhere.
+func (k Key) IsLastGood() bool { return strings.HasSuffix(k.Name, LastGood) }
+
+// String returns the object's kind and name, such as "VirtualService a/web". It says if the object is of a remote cluster
+// or a last good version.
 func (k Key) String() string {
-	name := k.Kind.Name + " " + k.Name
+	name := k.Kind.Name + " "
 	if k.Namespace != "" {
-		name = k.Kind.Name + " " + k.Namespace + "/" + k.Name
+		name += k.Namespace + "/"
 	}
+	name += strings.TrimSuffix(k.Name, LastGood)
 	if k.Cluster != "" {
 		name += " of cluster " + k.Cluster
+	}
+	if k.IsLastGood() {
+		name += " (last good version)"
 	}
 	return name
 }

@@ -93,10 +93,10 @@ func LeftOut(found []diag.Diagnostic) bool {
 	return slices.ContainsFunc(found, func(d diag.Diagnostic) bool { return d.Code == codeLimit && d.Object == "" })
 }
 
-// report adds a finding about a field of an object. It leaves out objects of remote clusters: their own server reports
-// those.
+// report adds a finding about a field of an object. It leaves out objects of remote clusters, which their own server
+// reports, and last good versions, which are not written anywhere.
 func (a *analysis) report(o *kinds.Object, severity diag.Severity, code, field, fix, format string, args ...any) {
-	if o.Cluster != "" || suppressed(o, code) || a.options.Concerns != nil && !a.options.Concerns(o) {
+	if o.Cluster != "" || o.IsLastGood() || suppressed(o, code) || a.options.Concerns != nil && !a.options.Concerns(o) {
 		return
 	}
 	if len(a.found) >= a.limit {

@@ -265,6 +265,38 @@ spec: {hosts: [a], http: [{route: [{destination: {host: a}}]}]}
 	}
 }
 
+// TestLastGoodVersions has objects whose last good versions are in force beside them. What is found about an object is not
+// found about its last good version too, and the two are no rivals.
+func TestLastGoodVersions(t *testing.T) {
+	objects := decode(t, `
+apiVersion: security.istio.io/v1
+kind: PeerAuthentication
+metadata: {name: p, namespace: a}
+spec: {selector: {matchLabels: {app: a}}, mtls: {mode: STRICT}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: p, namespace: a, labels: {app: a}}
+---
+apiVersion: security.istio.io/v1
+kind: AuthorizationPolicy
+metadata: {name: p, namespace: a}
+spec: {selector: {matchLabels: {app: none}}, action: CUSTOM, provider: {name: none}, rules: [{}]}
+`)
+	found := run(objects)
+	if len(found) == 0 {
+		t.Fatal("nothing is found about the policy")
+	}
+	for _, i := range []int{0, 2} {
+		beside := *objects[i]
+		beside.Name += kinds.LastGood
+		objects = append(objects, &beside)
+	}
+	if got := run(objects); !slices.Equal(got, found) {
+		t.Errorf("with last good versions: %v\nwithout: %v", got, found)
+	}
+}
+
 // Pods and EndpointSlices need not be whole: sources of many hand on what is read of them.
 func TestPodsAndSlicesOfSources(t *testing.T) {
 	objects := decode(t, `

@@ -29,6 +29,9 @@ func (a *analysis) onlyOne(kind *kinds.Kind, severity diag.Severity, byDefault, 
 	defaults := map[string]*kinds.Object{}
 	owners := a.newOwners()
 	for _, o := range a.of(kind) {
+		if o.IsLastGood() {
+			continue // it is for some workloads of the next version, and has the same modes
+		}
 		field, labels := selectorOf(o)
 		if p, ok := o.Spec.(targeting); ok && (p.GetTargetRef() != nil || len(p.GetTargetRefs()) > 0) {
 			continue // it is for what it names

@@ -18,6 +18,15 @@ import (
 	"github.com/istiod-lite/istiod-lite/galley/validation"
 )
 
+// TestLastGoodOfAnother has the last good version of a policy that another control plane serves.
+func TestLastGoodOfAnother(t *testing.T) {
+	deny := &securityv1.AuthorizationPolicy{Action: securityv1.AuthorizationPolicy_DENY, Rules: []*securityv1.Rule{{}}}
+	doc := validation.Message(limits.Default(), kinds.AuthorizationPolicy, validation.Metadata{Namespace: "a", Name: "p" + kinds.LastGood}, deny)
+	if doc.Object == nil || !doc.Object.IsLastGood() {
+		t.Errorf("%+v", doc)
+	}
+}
+
 func TestMessage(t *testing.T) {
 	good := &networkingv1.ServiceEntry{Hosts: []string{"x.example"}, Ports: []*networkingv1.ServicePort{{Number: 443, Name: "tls", Protocol: "TLS"}}, Resolution: networkingv1.ServiceEntry_DNS}
 	meta := validation.Metadata{

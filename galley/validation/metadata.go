@@ -42,6 +42,8 @@ func (d *decoder) key(n *node, f *findings, o *kinds.Object) {
 			code = "write the whole name: only an API server makes names up"
 		}
 		c.missing("name", code, "the object has no name")
+	case d.stored: // another control plane may serve a last good version
+		name.problems(nameRule(o.Kind)(strings.TrimSuffix(o.Name, kinds.LastGood)))
 	case !d.salvages:
 		name.problems(nameRule(o.Kind)(o.Name))
 	}

@@ -450,6 +450,12 @@ func TestLastGood(t *testing.T) {
 			`{configPatches: [{applyTo: HTTP_FILTER, patch: {operation: INSERT_FIRST, value: {name: b}}}]}`, "",
 		},
 
+		{kinds.WasmPlugin, `{url: "oci://a/b", failStrategy: FAIL_OPEN}`, `{url: "oci://a/b", phase: NEWER}`, `{url: "oci://a/b"}`, ""},
+		{kinds.WasmPlugin, `{url: "oci://a/b", phase: AUTHN}`, `{url: "oci://a/b", phase: AUTHN, priority: x}`, `{url: "oci://a/b", phase: AUTHN}`, ""},
+		{kinds.WasmPlugin, `{url: "oci://a/b"}`, `{url: "oci://a/b", failStrategy: FAIL_OPEN, phase: NEWER}`, `{url: "oci://a/b"}`, ""},
+		{kinds.TrafficExtension, `{lua: {inlineCode: "a = 1"}}`, `{phase: AUTHZ, priority: x, lua: {inlineCode: "a = 2"}}`, `{phase: AUTHZ, lua: {inlineCode: "a = 2"}}`, ""},
+		{kinds.TrafficExtension, `{wasm: {url: "oci://a/b"}}`, `{priority: x, wasm: {url: "oci://a/b", failStrategy: FAIL_OPEN}}`, `{wasm: {url: "oci://a/b"}}`, ""},
+
 		// Policies.
 		{kinds.AuthorizationPolicy, `{rules: [{}]}`, `{rules: [{to: [{operation: {paths: [/a]}}]}, {to: [{operation: {ports: [x]}}]}]}`,
 			`{rules: [{to: [{operation: {paths: [/a]}}]}]}`, ""},
@@ -549,7 +555,7 @@ func TestLastGood(t *testing.T) {
 				t.Errorf("%s after %s: %v, want %s", c.next, c.good, o.Spec, want)
 			}
 		}
-		if force.Beside != nil && (force.Beside.Name != "o"+LastGood || last.Name != "o") || force.Why == "" {
+		if force.Beside != nil && (force.Beside.Name != "o"+kinds.LastGood || last.Name != "o") || force.Why == "" {
 			t.Errorf("%s after %s: %+v", c.next, c.good, force)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"sigs.k8s.io/yaml"
 
+	extensionsv1alpha1 "istio.io/api/extensions/v1alpha1"
 	networkingv1 "istio.io/api/networking/v1"
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 	securityv1 "istio.io/api/security/v1"
@@ -178,6 +179,24 @@ phase: AUTHN
 pluginConfig: {a: b}
 match: [{mode: SERVER, ports: [{number: 80}]}]
 vmConfig: {env: [{name: A, value: b}]}
+`
+
+const fullWasm = `
+selector: {matchLabels: {a: b}}
+phase: AUTHN
+match: [{mode: SERVER, ports: [{number: 80}]}]
+wasm:
+  url: oci://a/b
+  sha256: ` + "'" + `0000000000000000000000000000000000000000000000000000000000000000` + "'" + `
+  pluginConfig: {a: b}
+  vmConfig: {env: [{name: A, value: b}]}
+`
+
+const fullLua = `
+selector: {matchLabels: {a: b}}
+phase: AUTHZ
+match: [{mode: SERVER, ports: [{number: 80}]}]
+lua: {inlineCode: "a = 1"}
 `
 
 const fullPatches = `
@@ -385,6 +404,16 @@ func opens(o *kinds.Object, at string) string {
 				return "a forged claim passes"
 			}
 		}
+	case *extensionsv1alpha1.TrafficExtension:
+		wasm := spec.GetWasm()
+		intact := wasm.GetUrl() == "https://"+unusable+"/" || wasm.GetUrl() == "oci://a/b" && strings.Contains(wasm.Sha256, "0000") && wasm.PluginConfig.GetFields()["a"] != nil
+		refuses := spec.GetLua().GetInlineCode() == "a = 1" || strings.Contains(spec.GetLua().GetInlineCode(), `"503"`)
+		if !refuses && (!intact || wasm.FailStrategy == extensionsv1alpha1.FailStrategy_FAIL_OPEN) {
+			return "the extension is not what it was"
+		}
+		if spec.Selector.GetMatchLabels()["a"] != "b" || len(spec.Match) > 1 || len(spec.Match) == 1 && len(spec.Match[0].Ports) > 0 && spec.Match[0].Ports[0].Number != 80 {
+			return "it is for other requests"
+		}
 	default:
 		text := fmt.Sprint(o.Spec)
 		if !strings.Contains(text, `url:"https://`+unusable+`/"`) && !strings.Contains(text, "0000") || strings.Contains(text, "FAIL_OPEN") {
@@ -414,6 +443,8 @@ func TestNothingOpens(t *testing.T) {
 		{kinds.AuthorizationPolicy, fmt.Sprintf(fullPolicy, "ALLOW"), nil},
 		{kinds.PeerAuthentication, fullPeers, nil},
 		{kinds.WasmPlugin, fullPlugin, []string{"spec.selector", "spec.targetRef", "spec.targetRefs"}},
+		{kinds.TrafficExtension, fullWasm, []string{"spec.selector", "spec.targetRef", "spec.targetRefs"}},
+		{kinds.TrafficExtension, fullLua, []string{"spec.selector", "spec.targetRef", "spec.targetRefs"}},
 	} {
 		body, err := yaml.YAMLToJSON([]byte(c.spec))
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	extensionsv1alpha1 "istio.io/api/extensions/v1alpha1"
 	networkingv1 "istio.io/api/networking/v1"
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 	securityv1 "istio.io/api/security/v1"
@@ -17,16 +18,12 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/limits"
 )
 
-// LastGood is the suffix of the name of a last good version that is in force beside the next version of its object. No
-// object of an API server or of a file can have such a name.
-const LastGood = "@last-good"
-
 // InForce is what is in force for an object.
 type InForce struct {
 	Object *kinds.Object // nil if nothing is in force
 
-	// Beside is the last good version, with LastGood at the end of its name. It is nil unless that is in force beside
-	// Object.
+	// Beside is the last good version, with kinds.LastGood at the end of its name. It is nil unless that is in force
+	// beside Object.
 	Beside *kinds.Object
 
 	// Instead says what is in force instead of the object as it is written, and Why is the message of a finding about
@@ -107,7 +104,7 @@ func (d Document) InForce(last *kinds.Object) InForce {
 		return instead(last, stays)
 	case beside != nil:
 		named := *beside
-		named.Name += LastGood
+		named.Name += kinds.LastGood
 		force := instead(object, stays+", and what can be read of the new one is in force beside it")
 		force.Beside = &named
 		return force
@@ -377,6 +374,21 @@ func restrictions(o *kinds.Object) map[string]bool {
 		}
 		if len(spec.ExportTo) > 0 && !slices.Contains(spec.ExportTo, "*") {
 			add("exportTo " + strings.Join(slices.Sorted(slices.Values(spec.ExportTo)), " "))
+		}
+	case *extensionsv1alpha1.WasmPlugin:
+		if spec.FailStrategy != extensionsv1alpha1.FailStrategy_FAIL_OPEN {
+			spec = proto.Clone(spec).(*extensionsv1alpha1.WasmPlugin)
+			spec.Priority, spec.ImagePullPolicy = nil, 0
+			add("plugin", spec)
+		}
+	case *extensionsv1alpha1.TrafficExtension:
+		if spec.GetWasm().GetFailStrategy() != extensionsv1alpha1.FailStrategy_FAIL_OPEN {
+			spec = proto.Clone(spec).(*extensionsv1alpha1.TrafficExtension)
+			spec.Priority = nil
+			if wasm := spec.GetWasm(); wasm != nil {
+				wasm.ImagePullPolicy = 0
+			}
+			add("extension", spec)
 		}
 	}
 	return out

@@ -127,7 +127,7 @@ var unitsOf = sync.OnceValue(func() map[*kinds.Kind][]unit {
 		kinds.TrafficExtension: append(slices.Clone(selectors), []unit{
 			{path: "spec", free: []string{"phase", "priority", "match"}, close: leaveOut},
 			{path: "spec.match.[]", close: applyToAll},
-			{path: "spec.wasm", free: []string{"type", "failStrategy", "imagePullPolicy", "pluginName"}, close: closeWasm},
+			{path: "spec.wasm", free: []string{"type", "failStrategy", "imagePullPolicy", "pluginName"}, close: closeExtension},
 			{path: "spec.lua", close: closeLua},
 		}...),
 		kinds.BackendTLSPolicy: {
@@ -141,9 +141,25 @@ var unitsOf = sync.OnceValue(func() map[*kinds.Kind][]unit {
 	}
 })
 
+// closeExtension closes the plugin of an extension. If there is a script, too, one of them is left out: the script, or a
+// plugin that fails open.
+func closeExtension(s *salvage, chain []step, field string) bool {
+	spec, lua := chain[0].node, chain[0].node.get("lua")
+	if lua != nil && last(chain).str("failStrategy") == "FAIL_OPEN" {
+		return false
+	}
+	if lua != nil {
+		spec.drop(lua)
+	}
+	return closeWasm(s, chain, field)
+}
+
 // closeLua replaces a script of a phase that admits requests by one that refuses them all, and leaves out the object of
-// any other.
+// any other. It leaves out a script beside a plugin.
 func closeLua(s *salvage, chain []step, rest string) bool {
+	if chain[0].node.get("wasm") != nil {
+		return false
+	}
 	if phase := s.root.get("spec").str("phase"); phase != "AUTHN" && phase != "AUTHZ" {
 		return leaveOut(s, chain, rest)
 	}

@@ -384,14 +384,14 @@ func (i *Inspection) peerPolicy(p *node.Proxy, port uint32) (mode string, origin
 	return cmp.Or(mode, "PERMISSIVE"), origins
 }
 
-// Where says where a field of an object is: Kind namespace/name (file:line:column).
+// Where says where a field of an object is: Kind namespace/name (file:line:column). A last good version has no place.
 func (i *Inspection) Where(k kinds.Key, field string) string {
 	text := k.String()
 	if field != "" {
 		text += " " + field
 	}
 	o := i.world.Object(k)
-	if o == nil || o.Position == "" {
+	if o == nil || o.Position == "" || k.IsLastGood() {
 		return text
 	}
 	d := i.world.Located([]diag.Diagnostic{diag.Diagnostic{Object: k.String(), Field: field}.At(o.Position)})[0]

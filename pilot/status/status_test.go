@@ -18,7 +18,7 @@ func describe(code string) Code {
 }
 
 // An object of the API server that has findings gets a message for each, the worst first, and a summary. Objects of
-// files, of other clusters and of other control planes, and what is no object of Istio's, get none.
+// files, of other clusters and of other control planes, last good versions and objects that are not Istio's get none.
 func TestWant(t *testing.T) {
 	route := kinds.Key{Kind: kinds.VirtualService, Namespace: "a", Name: "v"}
 	objects := map[kinds.Key]*kinds.Object{
@@ -34,6 +34,7 @@ func TestWant(t *testing.T) {
 		{Severity: diag.Error, Code: "IST0101", Object: "VirtualService a/v", Field: "spec.hosts[0]", Message: "no host", Fix: "add it"},
 		{Severity: diag.Error, Object: "DestinationRule a/filed"}, {Severity: diag.Error, Object: "DestinationRule a/relayed"},
 		{Severity: diag.Error, Object: "VirtualService a/v", File: "x.yaml"},
+		{Severity: diag.Error, Object: kinds.Key{Kind: kinds.AuthorizationPolicy, Namespace: "a", Name: "p" + kinds.LastGood}.String()},
 		{Severity: diag.Error, Object: "VirtualService a/v of cluster far"}, {Severity: diag.Error, Object: "Service a/s"},
 		{Severity: diag.Error, Object: "Gateway a/kube"}, {Severity: diag.Error, Object: "Gateway a/both"}, {Severity: diag.Error, Object: "MeshConfig"}, {Severity: diag.Error},
 	}, func(k kinds.Key) *kinds.Object { return objects[k] }, describe)

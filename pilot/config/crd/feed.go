@@ -11,7 +11,6 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
-	"github.com/istiod-lite/istiod-lite/galley/validation"
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 )
 
@@ -304,7 +303,7 @@ func (f *feed) note(key kinds.Key, t transition, findings []diag.Diagnostic, bes
 	defer f.s.mu.Unlock()
 	if beside.was != beside.now {
 		of := key
-		of.Name += validation.LastGood
+		of.Name += kinds.LastGood
 		f.s.changed(of, beside.existed, beside.was, beside.now)
 	}
 	if t.was != t.now {

@@ -410,7 +410,7 @@ func (c *content) objectsAfter(r validation.Result, lines int) []held {
 		}
 		delete(good, d.Key)
 		beside := d.Key
-		beside.Name += validation.LastGood
+		beside.Name += kinds.LastGood
 		delete(before, beside)
 	}
 	// An object that is gone may be what a faulty document means.

@@ -216,7 +216,7 @@ func TestBadObject(t *testing.T) {
 	}
 	// The new version selects other workloads: for those of the last good one, that stays in force.
 	if got := r.keys(); !slices.Equal(got, []string{"AuthorizationPolicy a/bad", "AuthorizationPolicy a/good",
-		"AuthorizationPolicy a/good@last-good", "VirtualService a/new", "VirtualService a/web"}) {
+		"AuthorizationPolicy a/good (last good version)", "VirtualService a/new", "VirtualService a/web"}) {
 		t.Errorf("objects %v", got)
 	}
 	for _, q := range w.heard() {
