@@ -11,6 +11,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/galley/validation"
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 )
 
@@ -43,14 +44,11 @@ type feed struct {
 
 type name struct{ namespace, name string }
 
-// entry is one object: which version was last read, and what is in force. Objects of core kinds can always be used and
-// are not kept.
+// entry is one object. Objects of core kinds can always be used, and none of their versions is kept.
 type entry struct {
-	fingerprint uint64
+	fingerprint uint64 // of the version that was last read
 	uid         string
-	good        *kinds.Object // the last version without an error, or nil
-	object      *kinds.Object // the object in force, or nil
-	beside      *kinds.Object // the last good version while it is in force beside object, or nil
+	config.Versions
 }
 
 func newFeed(s *Source, k *kinds.Kind, only Restriction) *feed {
@@ -253,7 +251,7 @@ func (f *feed) apply(it *item) {
 		object, err := f.object(it)
 		if err != nil {
 			// No API server sends it. What was before stays in force.
-			f.note(key, transition{}, []diag.Diagnostic{unusable(key, "the object cannot be used: "+err.Error())}, transition{})
+			f.note(key, transition{}, []diag.Diagnostic{config.Unusable(key.String(), "the object cannot be used: "+err.Error())}, transition{})
 			return
 		}
 		f.entries[it.name] = entry{fingerprint: it.fingerprint}
@@ -261,40 +259,21 @@ func (f *feed) apply(it *item) {
 		return
 	}
 	doc, next := f.judge(it), entry{fingerprint: it.fingerprint, uid: it.uid}
-	if old.uid == it.uid {
-		next.good = old.good
+	if old.uid != it.uid {
+		old.Good = nil
 	}
-	force := doc.InForce(next.good)
+	var force validation.InForce
+	next.Versions, force = old.After(doc, func(o *kinds.Object) {
+		o.Cluster = f.s.opts.Cluster
+		if o.Generation == 0 {
+			o.Generation = it.generation
+		}
+	})
 	if force.Why != "" {
-		doc.Findings = append(doc.Findings, unusable(key, force.Why))
-	}
-	next.object, next.beside = f.keyed(force.Object, old.object, it), f.keyed(force.Beside, old.beside, it)
-	if doc.Object != nil {
-		next.good = next.object
+		doc.Findings = append(doc.Findings, config.Unusable(key.String(), force.Why))
 	}
 	f.entries[it.name] = next
-	f.note(key, transition{old.object != nil, old.object, next.object}, doc.Findings, transition{old.beside != nil, old.beside, next.beside})
-}
-
-// keyed returns an object that is in force with its cluster and generation, or old, the object that was in force
-// before, if the two do not differ.
-func (f *feed) keyed(o, old *kinds.Object, it *item) *kinds.Object {
-	if o == nil || o == old {
-		return o
-	}
-	out := *o
-	out.Cluster = f.s.opts.Cluster
-	if out.Generation == 0 {
-		out.Generation = it.generation
-	}
-	if old != nil && old.Generation == out.Generation && config.Equal(old, &out) {
-		return old
-	}
-	return &out
-}
-
-func unusable(key kinds.Key, why string) diag.Diagnostic {
-	return diag.Diagnostic{Severity: diag.Error, Code: "Unusable", Object: key.String(), Message: why}
+	f.note(key, transition{old.Object != nil, old.Object, next.Object}, doc.Findings, transition{old.Beside != nil, old.Beside, next.Beside})
 }
 
 // note records a change of an object and its findings, and a change of the last good version beside it.
@@ -324,11 +303,11 @@ func (f *feed) remove(n name) {
 	f.s.mu.Lock()
 	defer f.s.mu.Unlock()
 	delete(f.there, n)
-	if key := f.key(n); f.core != nil || old.object != nil {
-		f.s.changed(key, true, old.object, nil)
+	if key := f.key(n); f.core != nil || old.Object != nil {
+		f.s.changed(key, true, old.Object, nil)
 	}
-	if old.beside != nil {
-		f.s.changed(old.beside.Key, true, old.beside, nil)
+	if old.Beside != nil {
+		f.s.changed(old.Beside.Key, true, old.Beside, nil)
 	}
 	f.s.complain(f.key(n), nil)
 }

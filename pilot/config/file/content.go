@@ -9,6 +9,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"sync"
 	"syscall"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/galley/validation"
+	"github.com/istiod-lite/istiod-lite/pilot/config"
 )
 
 // How long what looks like a write in progress is waited for, after the last sign of it.
@@ -58,12 +60,19 @@ type content struct {
 	missingSince time.Time
 }
 
-// held is an object in force, and where it is written.
+// held is what is in force of a document, and where that is written.
 type held struct {
-	object    *kinds.Object
-	good      *kinds.Object // the object's last version without an error, or nil
+	config.Versions
+	key       kinds.Key
 	line, col int
 	lines     int // of its document when it was read, with what separates it from the next
+}
+
+// reading is a text, and what is in force once it has been taken.
+type reading struct {
+	validation.Result
+	objects []held
+	instead []string // what is in force instead of each document that cannot be used
 }
 
 // scan brings files up to date. If recheck is not 0, something is waited for, and scan should be called again after
@@ -169,13 +178,7 @@ func (s *Source) update(root *os.Root, c *content, e entry) time.Duration {
 		c.findings = slices.DeleteFunc(c.findings, isEmptied)
 		return 0
 	}
-	var result *validation.Result
-	decode := func() validation.Result {
-		if result == nil {
-			result = new(s.decode(e.path, data))
-		}
-		return *result
-	}
+	decode := sync.OnceValue(func() reading { return c.after(s.decode(e.path, data), data) })
 	if left := c.wait(now, before, after, data, decode); left > 0 {
 		if len(data) == 0 && !slices.ContainsFunc(c.findings, isEmptied) {
 			c.findings = append(slices.Clone(c.findings), emptied(filepath.Join(s.opts.Dir, e.path)))
@@ -202,7 +205,7 @@ func (c *content) settle() { c.doubt, c.doubtSince, c.doubtFirst = stamp{}, time
 
 // wait judges whether a write is in progress, from the stamps before and after reading, and returns how long to wait
 // until the next look, or 0.
-func (c *content) wait(now time.Time, before, after stamp, data []byte, decode func() validation.Result) time.Duration {
+func (c *content) wait(now time.Time, before, after stamp, data []byte, decode func() reading) time.Duration {
 	fresh := c.readAt.IsZero()
 	last := c.read
 	if c.doubt != (stamp{}) {
@@ -241,7 +244,7 @@ func (c *content) wait(now time.Time, before, after stamp, data []byte, decode f
 	if quiet >= restUnfinished || total >= boundLast {
 		return 0
 	}
-	if r := decode(); before != after || r.Broken != nil || c.loses(r, bytes.Count(data, []byte{'\n'})+1) {
+	if r := decode(); before != after || r.Broken != nil || c.loses(r.objects) {
 		return restUnfinished - quiet
 	}
 	return 0
@@ -287,16 +290,16 @@ func (s *Source) decode(file string, data []byte) (r validation.Result) {
 }
 
 // takeText puts the text of a file into force.
-func (s *Source) takeText(c *content, r validation.Result, data []byte) {
+func (s *Source) takeText(c *content, r reading, data []byte) {
 	vital := r.MayRestrict(data, s.rules.Vital...)
 	if s.texts != nil { // nothing is served: a text of which nothing is known is a finding
 		vital = validation.NamesRestricting(data, s.rules.Vital...)
 	}
-	c.take(r, bytes.Count(data, []byte{'\n'})+1, vital)
+	c.take(r, vital)
 }
 
 // take puts what was decoded into force, and for each document that cannot be used what it said before.
-func (c *content) take(r validation.Result, lines int, vital bool) {
+func (c *content) take(r reading, vital bool) {
 	c.unsafe, c.hidden = nil, nil
 	if r.Broken != nil {
 		b := *r.Broken
@@ -308,38 +311,22 @@ func (c *content) take(r validation.Result, lines int, vital bool) {
 		}
 		return
 	}
-	good := c.good()
-	c.objects, c.templates = c.objectsAfter(r, lines), r.Templates
+	c.objects, c.templates = r.objects, r.Templates
 	c.findings, c.hidden = nil, map[*kinds.Kind]bool{}
-	for _, d := range r.Documents {
+	for i, d := range r.Documents {
 		if d.Vital && d.Object == nil && d.Key.Name == "" {
 			c.hidden[d.Key.Kind] = true
-		}
-		instead := "the document is not used, and objects that the file held before stay in force"
-		if d.Key.Name != "" {
-			instead = d.InForce(good[d.Key]).Instead
 		}
 		for _, f := range d.Findings {
 			if f.Severity == diag.Error {
 				if d.Vital {
 					c.unsafe = append(c.unsafe, f)
 				}
-				f.Fix = join(f.Fix, "until it is mended, "+instead)
+				f.Fix = join(f.Fix, "until it is mended, "+r.instead[i])
 			}
 			c.findings = append(c.findings, f)
 		}
 	}
-}
-
-// good returns the last good versions of objects that are in force.
-func (c *content) good() map[kinds.Key]*kinds.Object {
-	out := map[kinds.Key]*kinds.Object{}
-	for _, h := range c.objects {
-		if h.good != nil {
-			out[h.good.Key] = h.good
-		}
-	}
-	return out
 }
 
 // instead returns what is in force while the file cannot be used.
@@ -365,29 +352,29 @@ func join(fix, more string) string {
 	return fix + "; " + more
 }
 
-// loses reports whether an object would be gone, or be written in fewer lines, as it is while a file is written anew.
-func (c *content) loses(r validation.Result, lines int) bool {
+// loses reports whether an object would be gone, or be written in fewer lines, as it is while a file is being written.
+func (c *content) loses(objects []held) bool {
 	after := map[kinds.Key]int{} // the lines of the longest
-	for _, h := range c.objectsAfter(r, lines) {
-		after[h.object.Key] = max(after[h.object.Key], h.lines)
+	for _, h := range objects {
+		after[h.key] = max(after[h.key], h.lines)
 	}
 	return slices.ContainsFunc(c.objects, func(h held) bool {
-		now, there := after[h.object.Key]
+		now, there := after[h.key]
 		return !there || now < h.lines
 	})
 }
 
-// objectsAfter returns the objects that are in force once the file, of so many lines, has been taken.
-func (c *content) objectsAfter(r validation.Result, lines int) []held {
+// after returns what is in force once a text has been taken.
+func (c *content) after(r validation.Result, data []byte) reading {
 	before := map[kinds.Key]held{}
 	for _, h := range c.objects {
-		if _, dup := before[h.object.Key]; !dup {
-			before[h.object.Key] = h
+		if _, dup := before[h.key]; !dup {
+			before[h.key] = h
 		}
 	}
-	good := c.good()
-	var objects []held
+	out := reading{Result: r, instead: make([]string, len(r.Documents))}
 	vague := map[*kinds.Kind]bool{} // kinds of documents that do not name their object; nil is any
+	lines := bytes.Count(data, []byte{'\n'}) + 1
 	for i, d := range r.Documents {
 		end := lines
 		if i+1 < len(r.Documents) {
@@ -395,32 +382,23 @@ func (c *content) objectsAfter(r validation.Result, lines int) []held {
 		}
 		if d.Object == nil && d.Key.Name == "" {
 			vague[d.Key.Kind] = true
+			out.instead[i] = "the document is not used, and objects that the file held before stay in force"
 			continue
 		}
-		last := good[d.Key]
-		if d.Object != nil {
-			last = d.Object
+		next, force := before[d.Key].After(d, func(*kinds.Object) {})
+		if out.instead[i] = force.Instead; next.Object != nil {
+			out.objects = append(out.objects, held{next, d.Key, d.Line, d.Column, end - d.Line})
 		}
-		force := d.InForce(last)
-		for _, o := range []*kinds.Object{force.Object, force.Beside} {
-			if o != nil {
-				objects = append(objects, held{o, last, d.Line, d.Column, end - d.Line})
-				delete(before, o.Key)
-			}
-		}
-		delete(good, d.Key)
-		beside := d.Key
-		beside.Name += kinds.LastGood
-		delete(before, beside)
+		delete(before, d.Key)
 	}
 	// An object that is gone may be what a faulty document means.
 	for _, h := range c.objects {
-		if _, gone := before[h.object.Key]; gone && (vague[nil] || vague[h.object.Kind]) {
-			objects = append(objects, h)
-			delete(before, h.object.Key)
+		if _, gone := before[h.key]; gone && (vague[nil] || vague[h.key.Kind]) {
+			out.objects = append(out.objects, h)
+			delete(before, h.key)
 		}
 	}
-	return objects
+	return out
 }
 
 func sortedPaths(files map[string]*content) []string { return slices.Sorted(maps.Keys(files)) }

@@ -57,26 +57,32 @@ func (s *Source) merge(found listing) (map[kinds.Key]claim, []diag.Diagnostic) {
 				continue
 			}
 			findings = append(findings, c.findings...)
-			for i, h := range c.objects {
-				key := h.object.Key
-				published := s.published[key]
-				if old := published.object; old != nil && old != h.object && config.Equal(old, h.object) {
-					c.objects[i].object = old
-				}
-				this := claim{c.objects[i].object, path, h.line, h.col, missing}
-				if other, dup := objects[key]; dup {
-					if path == published.file && other.file != path && !missing {
-						this, objects[key] = other, this
+			for i := range c.objects {
+				h := &c.objects[i]
+				for _, o := range []**kinds.Object{&h.Object, &h.Beside} {
+					if *o == nil {
+						continue
 					}
-					lost = append(lost, this)
-					continue
+					key := (*o).Key
+					published := s.published[key]
+					if old := published.object; old != nil && old != *o && config.Equal(old, *o) {
+						*o = old
+					}
+					this := claim{*o, path, h.line, h.col, missing}
+					if other, dup := objects[key]; dup {
+						if path == published.file && other.file != path && !missing {
+							this, objects[key] = other, this
+						}
+						lost = append(lost, this)
+						continue
+					}
+					objects[key] = this
 				}
-				objects[key] = this
 			}
 		}
 	}
 	for _, l := range lost {
-		if !l.missing {
+		if !l.missing && !l.object.IsLastGood() {
 			findings = append(findings, s.duplicate(l, objects[l.object.Key]))
 		}
 	}
@@ -93,7 +99,13 @@ func (s *Source) stay(found listing, objects map[kinds.Key]claim) []diag.Diagnos
 	}
 	lost := map[string][]string{}
 	for key, c := range s.published {
-		if _, there := objects[key]; there || !hidden[nil] && !hidden[key.Kind] || !validation.Restricts(key.Kind) && !s.opts.vital(key) {
+		_, there := objects[key]
+		if key.IsLastGood() && !there { // it goes with its next version
+			written := key
+			written.Name = strings.TrimSuffix(key.Name, kinds.LastGood)
+			_, there = objects[written]
+		}
+		if there || !hidden[nil] && !hidden[key.Kind] || !validation.Restricts(key.Kind) && !s.opts.vital(key) {
 			continue
 		}
 		objects[key] = c

@@ -105,7 +105,7 @@ func NewTexts(texts *Texts, opts Options) *Source {
 func (s *Source) runTexts(ctx context.Context) error {
 	for name, data := range s.texts.data {
 		c := &content{}
-		s.takeText(c, s.decode(name, data), data)
+		s.takeText(c, c.after(s.decode(name, data), data), data)
 		s.files[name] = c
 	}
 	if err := s.begin(listing{findings: s.texts.findings}); err != nil {

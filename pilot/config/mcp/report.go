@@ -26,7 +26,7 @@ func (s *Source) report() {
 		list = append(list, w.findings...)
 		for _, e := range w.entries {
 			list = append(list, e.findings...)
-			if e.good != nil {
+			if e.Good != nil {
 				objects++
 			}
 			if slices.ContainsFunc(e.findings, func(d diag.Diagnostic) bool { return d.Severity == diag.Error }) {

@@ -164,8 +164,8 @@ func (s *Source) hand(changes []kinds.Change) {
 	var all []kinds.Change
 	for _, w := range s.types {
 		for _, e := range w.entries {
-			if e.object != nil {
-				all = append(all, kinds.Change{Key: e.object.Key, Object: e.object})
+			if e.Object != nil {
+				all = append(all, kinds.Change{Key: e.Object.Key, Object: e.Object})
 			}
 		}
 	}

@@ -32,10 +32,8 @@ type watched struct {
 
 // entry is one object as the server sent it, and what is in force of it.
 type entry struct {
+	config.Versions
 	digest   [sha256.Size]byte // of the resource
-	good     *kinds.Object     // the last version without an error, or nil
-	object   *kinds.Object     // the object in force, or nil
-	beside   *kinds.Object     // the last good version while it is in force beside object, or nil
 	findings []diag.Diagnostic
 }
 
@@ -54,9 +52,7 @@ func (w *watched) take(l limits.Limits, resources []*anypb.Any) (changes []kinds
 			}}
 			return nil, false, fmt.Errorf("resource %d of %s: %w", i, w.url, err)
 		case err != nil:
-			findings = append(findings, diag.Diagnostic{
-				Severity: diag.Error, Code: "Unusable", Object: w.kind.Name, Message: fmt.Sprintf("resource %d of the response is left out: %v", i, err),
-			})
+			findings = append(findings, config.Unusable(w.kind.Name, fmt.Sprintf("resource %d of the response is left out: %v", i, err)))
 		case next[name] != nil:
 			findings = append(findings, diag.Diagnostic{
 				Severity: diag.Error, Code: "DuplicateObject", Object: w.kind.Name + " " + name, Message: "the server sends the object twice: the first counts",
@@ -102,25 +98,19 @@ func (w *watched) read(l limits.Limits, r *anypb.Any) (*entry, string, error) {
 	var doc validation.Document
 	if err != nil {
 		doc = validation.Unreadable(l, w.kind, meta, spec)
-		doc.Findings = []diag.Diagnostic{{Severity: diag.Error, Code: "Unusable", Object: w.kind.Name + " " + name, Message: err.Error()}}
+		doc.Findings = []diag.Diagnostic{config.Unusable(w.kind.Name+" "+name, err.Error())}
 	} else {
 		doc = validation.Message(l, w.kind, meta, spec)
 	}
 	if old == nil {
 		old = &entry{}
 	}
-	force := doc.InForce(old.good)
-	if force.Object == nil && w.kind.Security {
+	next, force := old.After(doc, func(o *kinds.Object) { o.Relayed = true })
+	if next.Object == nil && w.kind.Security {
 		return nil, "", fmt.Errorf("%s: %s", name, doc.Findings[0].Message)
 	}
-	e.object, e.beside, e.good, e.findings = relayed(force.Object, old.object), relayed(force.Beside, old.beside), old.good, doc.Findings
-	if doc.Object != nil {
-		e.good = e.object
-	}
-	if force.Why != "" {
-		e.findings = append(e.findings, diag.Diagnostic{
-			Severity: diag.Error, Code: "Unusable", Object: w.kind.Name + " " + name, Message: force.Why,
-		})
+	if e.Versions, e.findings = next, doc.Findings; force.Why != "" {
+		e.findings = append(e.findings, config.Unusable(w.kind.Name+" "+name, force.Why))
 	}
 	return e, name, nil
 }
@@ -129,27 +119,11 @@ func (w *watched) read(l limits.Limits, r *anypb.Any) (*entry, string, error) {
 func inForce(entries map[string]*entry) map[kinds.Key]*kinds.Object {
 	out := make(map[kinds.Key]*kinds.Object, len(entries))
 	for _, e := range entries {
-		for _, o := range []*kinds.Object{e.object, e.beside} {
-			if o != nil {
-				out[o.Key] = o
-			}
+		for _, o := range e.InForce() {
+			out[o.Key] = o
 		}
 	}
 	return out
-}
-
-// relayed returns an object that is marked as served by another control plane, or old, the object that was in force
-// before, if the two do not differ.
-func relayed(o, old *kinds.Object) *kinds.Object {
-	if o == nil || o == old {
-		return o
-	}
-	out := *o
-	out.Relayed = true
-	if old != nil && config.Equal(old, &out) {
-		return old
-	}
-	return &out
 }
 
 // open returns the spec of a resource, and completes its metadata. The spec is nil where it cannot be decoded.

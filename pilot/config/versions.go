@@ -1,0 +1,53 @@
+package config
+
+import (
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/galley/validation"
+)
+
+// Versions are the versions of one object that a source keeps. Each is nil if there is none.
+type Versions struct {
+	Good   *kinds.Object // the last version without an error
+	Object *kinds.Object // the object in force
+	Beside *kinds.Object // the last good version, while that is in force beside Object
+}
+
+// After returns the versions after a document was read, and what its findings say about them. stamp sets what the source
+// knows of an object. An object in force that does not differ from the one before keeps its pointer.
+func (v Versions) After(d validation.Document, stamp func(*kinds.Object)) (Versions, validation.InForce) {
+	force := d.InForce(v.Good)
+	next := Versions{Good: v.Good, Object: stamped(force.Object, v.Object, stamp), Beside: stamped(force.Beside, v.Beside, stamp)}
+	if d.Object != nil {
+		next.Good = next.Object
+	}
+	return next, force
+}
+
+func stamped(o, old *kinds.Object, stamp func(*kinds.Object)) *kinds.Object {
+	if o == nil || o == old {
+		return o
+	}
+	out := *o
+	stamp(&out)
+	if old != nil && old.Generation == out.Generation && Equal(old, &out) {
+		return old
+	}
+	return &out
+}
+
+// InForce returns the objects in force, one or two, or none.
+func (v Versions) InForce() []*kinds.Object {
+	switch {
+	case v.Object == nil:
+		return nil
+	case v.Beside == nil:
+		return []*kinds.Object{v.Object}
+	}
+	return []*kinds.Object{v.Object, v.Beside}
+}
+
+// Unusable is the finding about an object that is not in force as it is written.
+func Unusable(object, why string) diag.Diagnostic {
+	return diag.Diagnostic{Severity: diag.Error, Code: "Unusable", Object: object, Message: why}
+}
