@@ -62,7 +62,7 @@ type Document struct {
 	Cut []string
 
 	// read returns the object without its faults, in which nothing replaces what is wrong, or nil if nothing can be
-	// read. The func is nil if there is no Kept.
+	// read. The func is nil if there is an Object, or if the text could not be taken apart.
 	read func() *kinds.Object
 
 	// Vital reports whether a server must not start with the document as it is if a finding is an error: it is of a

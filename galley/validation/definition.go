@@ -17,7 +17,7 @@ import (
 type Rules struct {
 	Limits  limits.Limits
 	Review  bool        // the objects are not in force yet: some faults that a server can live with are errors
-	Schemas *schema.Set // the CustomResourceDefinitions; nil: they are not asked
+	Schemas *schema.Set // the CustomResourceDefinitions; nil if objects are not compared with them
 
 	Namespace string // of objects that do not say theirs; empty is "default"
 

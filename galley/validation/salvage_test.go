@@ -561,6 +561,25 @@ func TestLastGood(t *testing.T) {
 	}
 }
 
+// TestUnreadableNextVersion has objects of security kinds whose next version cannot be taken apart.
+func TestUnreadableNextVersion(t *testing.T) {
+	deep := limits.Default()
+	deep.YAMLDepth = 3
+	for kind, spec := range map[*kinds.Kind]string{
+		kinds.AuthorizationPolicy: `{rules: [{}]}`, kinds.PeerAuthentication: `{mtls: {mode: PERMISSIVE}}`, kinds.RequestAuthentication: `{jwtRules: [{issuer: i, ` + someKeys + `}]}`,
+	} {
+		last := inStore(t, kind, spec).Object
+		next := Object(deep, kind, []byte(`{"metadata": {"name": "o", "namespace": "store"}, "spec": {"a": [[[[1]]]]}}`))
+		force := next.InForce(last)
+		if next.Kept == nil || force.Object == nil || force.Why == "" {
+			t.Errorf("%s: %+v of %+v", kind.Name, force, next)
+		}
+		if kind == kinds.AuthorizationPolicy && force.Object.Spec.(*securityv1.AuthorizationPolicy).Action != securityv1.AuthorizationPolicy_DENY {
+			t.Errorf("%v", force.Object)
+		}
+	}
+}
+
 // TestAllowedByBoth has rules of two versions of a policy, and the rules that match what both match.
 func TestAllowedByBoth(t *testing.T) {
 	rules := func(text string) []*securityv1.Rule {

@@ -182,6 +182,9 @@ func (d Document) policyAfter(last *kinds.Object) (object, beside *kinds.Object)
 
 // readable returns the object of which everything wrong is left out, or nil if nothing can be read.
 func (d Document) readable() *kinds.Object {
+	if d.read == nil {
+		return nil
+	}
 	o := d.read()
 	if o != nil {
 		o.Created = d.Kept.Created

@@ -276,6 +276,49 @@ func TestBreakAndMend(t *testing.T) {
 	})
 }
 
+// TestLastGoodBeside has a policy whose last good version is in force beside it, in two files, and a file that cannot be
+// read. The last good version goes as soon as the policy is mended, and is no duplicate.
+func TestLastGoodBeside(t *testing.T) {
+	t.Parallel()
+	policy := func(action string) string {
+		return "apiVersion: security.istio.io/v1\nkind: AuthorizationPolicy\nmetadata: {name: p}\nspec: {action: " + action + ", rules: [{to: [{operation: {paths: [/a]}}]}]}\n"
+	}
+	w := newWorld(t, map[string]string{"a.yaml": policy("ALLOW")})
+	w.run(Options{})
+	w.write("b.yaml", policy("AUDIT"))
+	duplicates := func() (n int) {
+		for _, d := range w.source.Findings() {
+			if d.Code == "DuplicateObject" {
+				n++
+			}
+		}
+		return n
+	}
+	w.eventually("a duplicate", func() bool { return duplicates() == 1 })
+	w.write("a.yaml", policy("DENNY"))
+	w.write("b.yaml", policy("AUDITT"))
+	const both = "AuthorizationPolicy default/p AuthorizationPolicy default/p (last good version)"
+	w.expect(both)
+	w.eventually("a finding for each file", func() bool {
+		n := 0
+		for _, d := range w.source.Findings() {
+			if d.Code == "UnknownValue" {
+				n++
+			}
+		}
+		return n == 2
+	})
+	if n := duplicates(); n != 1 {
+		t.Errorf("%d duplicates: %v", n, w.source.Findings())
+	}
+	w.write("broken.yaml", policy("ALLOW")+"x: [\n")
+	w.finding("Syntax", true)
+	w.expect(both)
+	w.write("a.yaml", policy("ALLOW"))
+	w.must(os.Remove(w.path("b.yaml")))
+	w.expect("AuthorizationPolicy default/p")
+}
+
 // TestWrongMetadata adds objects with faults of the metadata while the source runs. An object whose name can be read is
 // in force, and a finding says what is left out.
 func TestWrongMetadata(t *testing.T) {
