@@ -175,7 +175,7 @@ type PolicyTLS struct {
 // Extensions makes the configurations of filters that listeners name and do not hold: proxies subscribe to them by the
 // names of the filters. A name is of one object, in all Selections.
 type Extensions struct {
-	// Object returns the object that has the filter of a name, nil if the Selection has none. That is of ListenersPart.
+	// Object returns the object of a Selection of ListenersPart that has the filter of a name, or nil if there is none.
 	Object func(name string, s Selection) *kinds.Object
 	// Config returns the configuration of the filter of an object.
 	Config func(*kinds.Object) *corev3.TypedExtensionConfig
@@ -229,7 +229,7 @@ type PatchTarget struct {
 	Direction Direction
 	Name      string // of a virtual host: of its route configuration, and for Apply also its own: <route>/<host>
 	Host      string // the name of a virtual host; not for Apply
-	// Servers returns the servers of a gateway that have a route configuration; nil where there are none.
+	// Servers returns the servers of a gateway that have a route configuration. It returns nil if there are none.
 	Servers func(route string) []GatewayServer
 }
 

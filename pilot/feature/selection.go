@@ -38,7 +38,7 @@ type Workload struct {
 	Services  []*registry.Service // that it serves
 
 	Version  string                                   // of Istio, as its proxy says; empty if it does not
-	Metadata func(key string) (value string, ok bool) // text in the metadata of its proxy; nil: there is none
+	Metadata func(key string) (value string, ok bool) // text in the metadata of its proxy; nil if there is none
 }
 
 // Selection is the objects of one feature that apply to a workload. It is comparable.

@@ -28,7 +28,7 @@ const (
 type ClientOptions struct {
 	Kubeconfig string                     // a path, or several with colons between; empty is the cluster that the server runs in
 	Context    string                     // of the kubeconfig; empty is its current one
-	Overrides  *clientcmd.ConfigOverrides // what counts over the kubeconfig, as by kubectl's flags; nil: nothing
+	Overrides  *clientcmd.ConfigOverrides // optional settings that take precedence over the kubeconfig, as kubectl's flags do
 
 	// Of the cluster that the server runs in.
 	Host      string // of KUBERNETES_SERVICE_HOST

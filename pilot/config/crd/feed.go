@@ -18,27 +18,29 @@ import (
 // feed is what is read by one stream: the objects of a kind, or those of them that are selected.
 type feed struct {
 	watched
-	s      *Source
-	kind   *kinds.Kind
-	core   *core // nil: defined by a CustomResourceDefinition
-	only   Restriction
-	loaded atomic.Bool // the first list was taken: what comes now is mostly known already
+	s    *Source
+	kind *kinds.Kind
+	only Restriction
+	core *core // nil if a CustomResourceDefinition defines the kind
 
-	decoding sync.Mutex // guards what follows
+	// loaded reports whether the first list was taken. Most of what comes later is known already.
+	loaded atomic.Bool
+
+	decoding sync.Mutex // guards intern and masked
 	intern   *interner
-	masked   []byte // space
+	masked   []byte // reused space
 
-	// Of the goroutine that starts and stops the feed.
+	// cancel and done are owned by the goroutine that starts and stops the feed.
 	cancel context.CancelFunc
 	done   chan struct{}
 
-	// Guarded by s.mu.
+	// The fields below are guarded by s.mu.
 	running bool
 	synced  bool
 	gone    bool              // whether discovery did not have the kind after the last 404
-	there   map[name]struct{} // the objects that it has, of a feed of objects that are wanted; nil: it is none
+	there   map[name]struct{} // names of the objects; nil if the feed is not one of wanted objects
 
-	// Of the feed's goroutine, and of whoever has seen that end.
+	// entries is owned by the feed's goroutine, and after its end by the goroutine that waited for that.
 	entries map[name]entry
 }
 

@@ -12,9 +12,12 @@ import (
 // mask is which fields of a protobuf message are kept. It works on the encoded text, so that what nobody reads, most
 // of a Pod, is never decoded.
 type mask struct {
-	fields  *fields                    // nil: every field, as it is
-	when    func(message []byte) bool  // nil: always; else whether a message in a list is kept at all
-	instead func(message []byte) *mask // nil: never; else a mask in the place of this one, nil for most messages
+	fields *fields // nil if every field is kept as it is
+
+	// when reports whether a message in a list is kept. If when is nil, all are.
+	when func(message []byte) bool
+	// instead returns the mask to use for a message, or nil for this one. If instead is nil, this one is for all messages.
+	instead func(message []byte) *mask
 }
 
 // fields are those that are kept, by number; of the kinds that are read so, none has a higher one.

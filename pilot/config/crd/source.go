@@ -64,7 +64,7 @@ type Source struct {
 	feeds       []*feed                          // of the kinds of Options
 	wanted      map[wantedIn]map[string]struct{} // names of single objects
 	reading     map[wantedIn]*wantedFeeds
-	definitions *definitions                    // nil: no kind needs one
+	definitions *definitions                    // nil if no kind needs one
 	pending     map[kinds.Key]transition        // not handed on yet
 	complaints  map[kinds.Key][]diag.Diagnostic // by object
 }

@@ -15,7 +15,7 @@ type wantedIn struct {
 // wantedFeeds read the objects of one kind that are wanted in one namespace: one feed each, or where there are many one
 // feed of all that the namespace has.
 type wantedFeeds struct {
-	whole  *feed // nil: there are few
+	whole  *feed // nil if few objects are wanted
 	single map[string]*feed
 }
 

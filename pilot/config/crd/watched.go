@@ -56,7 +56,7 @@ type watched struct {
 	item      itemFunc
 	store     cache.ReflectorStore
 
-	onForbidden func() // called when it may not be read, or nil
+	onForbidden func() // optional; called when the resource may not be read
 
 	// onMissing is called when no version is served. It reports whether the API server is known not to have the kind.
 	// It may be nil.

@@ -41,7 +41,7 @@ func (o Options) vital(k kinds.Key) bool {
 type Source struct {
 	opts     Options
 	rules    validation.Rules
-	texts    *Texts // nil: there is a directory
+	texts    *Texts // nil if a directory is read
 	synced   atomic.Bool
 	findings config.Findings
 

@@ -15,7 +15,7 @@ import (
 type watch struct {
 	dir     string
 	logger  *slog.Logger
-	watcher *fsnotify.Watcher // nil: only polling
+	watcher *fsnotify.Watcher // nil if the directory is only polled
 	events  chan struct{}     // holds one
 	errors  chan error        // holds one; more are as good as one
 	dirs    map[string]stamp  // being watched

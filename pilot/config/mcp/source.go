@@ -30,7 +30,7 @@ type Options struct {
 	TLS      *networkingv1alpha3.ClientTLSSettings
 	Workload Files         // the server's own workload certificate, for the mode ISTIO_MUTUAL; empty: there is none
 	Token    string        // a file whose content is sent as bearer token, over TLS only; empty, or no such file: none is
-	Kinds    []*kinds.Kind // Istio kinds; nil: all of them
+	Kinds    []*kinds.Kind // the Istio kinds to read; nil for all of them
 	Node     Node
 	Handler  config.Handler
 	Logger   *slog.Logger

@@ -36,7 +36,7 @@ type link struct {
 	synced     bool          // the source that runs has
 	late       bool          // it has not synced within the timeout
 	problem    string        // why there is no source that works
-	source     config.Source // that runs; nil: none does
+	source     config.Source // the one that runs; nil if none does
 }
 
 func (l *link) stop() {

@@ -19,17 +19,17 @@ import (
 type parent struct {
 	ref     gatewayv1.ParentReference
 	field   string
-	refused *condition // why the route is not accepted
+	refused *condition // why the route is not accepted; nil if it is
 
 	attached []attachment // to listeners
 
-	// Of a service.
-	mesh    bool      // the parent is a Service or a ServiceEntry
+	// The fields below are set if the parent is a Service or a ServiceEntry.
+	mesh    bool      // whether the parent is one
 	object  kinds.Key // the parent
-	service string    // its host; empty for a Gateway, and where there is no such object
-	ports   []uint32  // the service's
-	port    uint32    // the only one that the route is for; 0: all
-	own     bool      // the route is in the service's namespace
+	service string    // the host of the service; empty if there is no such object
+	ports   []uint32  // the ports of the service
+	port    uint32    // the only port that the route is for; 0 if it is for all
+	own     bool      // whether the route is in the namespace of the service
 }
 
 // attachment is a listener that takes a route, and the hosts that the route has there.

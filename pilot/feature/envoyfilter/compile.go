@@ -43,8 +43,8 @@ type compiled struct {
 type compiledPatch struct {
 	*networkingv1alpha3.EnvoyFilter_EnvoyConfigObjectPatch
 	usable  bool           // it has a meaning
-	value   proto.Message  // nil where the operation has none
-	version *regexp.Regexp // nil: any version
+	value   proto.Message  // nil if the operation has none
+	version *regexp.Regexp // nil if it is for any version
 }
 
 // of returns an object compiled. It is compiled once, and forgotten with the object.

@@ -16,7 +16,7 @@ type plugin struct {
 	phase    Phase
 	priority int64 // the least there is where none is written
 	match    []selector
-	wasm     module // nil for Lua
+	wasm     module // nil if it is a Lua script
 	lua      string
 }
 
