@@ -132,8 +132,8 @@ const LastGood = "@last-good"
 // nowhere.
 func (k Key) IsLastGood() bool { return strings.HasSuffix(k.Name, LastGood) }
 
-// String returns the object's kind and name, such as "VirtualService a/web". It says if the object is of a remote cluster
-// or a last good version.
+// String returns the object's kind and name, such as "VirtualService a/web". It says if the object is of a remote
+// cluster or a last good version.
 func (k Key) String() string {
 	name := k.Kind.Name + " "
 	if k.Namespace != "" {

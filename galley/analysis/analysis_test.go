@@ -265,8 +265,8 @@ spec: {hosts: [a], http: [{route: [{destination: {host: a}}]}]}
 	}
 }
 
-// TestLastGoodVersions has objects whose last good versions are in force beside them. What is found about an object is not
-// found about its last good version too, and the two are no rivals.
+// TestLastGoodVersions has objects whose last good versions are in force beside them. What is found about an object is
+// not found about its last good version too, and the two are no rivals.
 func TestLastGoodVersions(t *testing.T) {
 	objects := decode(t, `
 apiVersion: security.istio.io/v1

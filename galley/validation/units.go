@@ -141,8 +141,8 @@ var unitsOf = sync.OnceValue(func() map[*kinds.Kind][]unit {
 	}
 })
 
-// closeExtension closes the plugin of an extension. If there is a script, too, one of them is left out: the script, or a
-// plugin that fails open.
+// closeExtension closes the plugin of an extension. If there is a script, too, one of them is left out: the script, or
+// a plugin that fails open.
 func closeExtension(s *salvage, chain []step, field string) bool {
 	spec, lua := chain[0].node, chain[0].node.get("lua")
 	if lua != nil && last(chain).str("failStrategy") == "FAIL_OPEN" {

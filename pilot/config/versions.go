@@ -13,8 +13,8 @@ type Versions struct {
 	Beside *kinds.Object // the last good version, while that is in force beside Object
 }
 
-// After returns the versions after a document was read, and what its findings say about them. stamp sets what the source
-// knows of an object. An object in force that does not differ from the one before keeps its pointer.
+// After returns the versions after a document was read, and what its findings say about them. stamp sets what the
+// source knows of an object. An object in force that does not differ from the one before keeps its pointer.
 func (v Versions) After(d validation.Document, stamp func(*kinds.Object)) (Versions, validation.InForce) {
 	force := d.InForce(v.Good)
 	next := Versions{Good: v.Good, Object: stamped(force.Object, v.Object, stamp), Beside: stamped(force.Beside, v.Beside, stamp)}

@@ -276,8 +276,8 @@ func TestBreakAndMend(t *testing.T) {
 	})
 }
 
-// TestLastGoodBeside has a policy whose last good version is in force beside it, in two files, and a file that cannot be
-// read. The last good version goes as soon as the policy is mended, and is no duplicate.
+// TestLastGoodBeside has a policy whose last good version is in force beside it, in two files, and a file that cannot
+// be read. The last good version goes as soon as the policy is mended, and is no duplicate.
 func TestLastGoodBeside(t *testing.T) {
 	t.Parallel()
 	policy := func(action string) string {
