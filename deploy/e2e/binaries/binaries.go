@@ -89,8 +89,14 @@ func Build(ctx context.Context, to, pkg string) error {
 	return os.Chmod(to, 0o755)
 }
 
-// Copy copies a program, and lets all run it.
+// Copy puts a program at a path where all users can run it: a hard link if the program is one for all users and on the
+// same file system, or else a copy.
 func Copy(to, from string) error {
+	if at, err := filepath.EvalSymlinks(from); err == nil {
+		if i, err := os.Stat(at); err == nil && i.Mode().Perm()&0o005 == 0o005 && os.Link(at, to) == nil {
+			return nil
+		}
+	}
 	content, err := os.ReadFile(from)
 	if err != nil {
 		return fmt.Errorf("copy a program: %w", err)

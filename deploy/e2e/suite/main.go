@@ -2,8 +2,10 @@ package suite
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net/netip"
@@ -16,6 +18,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/binaries"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/pods"
@@ -39,6 +43,8 @@ type Options struct {
 	// Network is given the network of the pods before the tests run: one for all tests of a process, which run one
 	// after the other on it.
 	Network func(*pods.Network)
+	// AtOnce, if not zero, is how many tests run at the same time, each in a process and namespaces of its own.
+	AtOnce int
 }
 
 // User is whose tests ran.
@@ -52,8 +58,11 @@ type User struct {
 func Main(m *testing.M, o Options) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
+	flag.Parse()
 	var err error
 	switch {
+	case flag.Lookup("test.list").Value.String() != "":
+		os.Exit(m.Run())
 	case pods.Inside():
 		network, err := pods.NewNetwork(netip.MustParsePrefix("10.10.0.0/16"))
 		if err != nil {
@@ -107,7 +116,7 @@ func (o Options) outside(ctx context.Context) error {
 			to = os.Stdout
 		}
 		running.Go(func() {
-			if err := users[i].run(ctx, to, test, environ); err != nil {
+			if err := users[i].run(ctx, to, test, environ, o.AtOnce); err != nil {
 				errs[i] = fmt.Errorf("as user %d: %w", id, err)
 			}
 		})
@@ -123,24 +132,54 @@ func (o Options) outside(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// run runs the tests as the user, and writes what they say.
-func (u User) run(ctx context.Context, to io.Writer, test string, environ []string) error {
+// run runs the tests as the user, and writes their output.
+func (u User) run(ctx context.Context, to io.Writer, test string, environ []string, atOnce int) error {
 	if err := os.Mkdir(u.Dir, 0o700); err != nil {
 		return fmt.Errorf("make a folder: %w", err)
 	}
 	if err := os.Chown(u.Dir, u.ID, -1); err != nil {
 		return fmt.Errorf("hand over a folder: %w", err)
 	}
-	cmd := exec.CommandContext(ctx, test, testArgs()...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = filepath.Dir(test), to, to
-	cmd.Env = slices.Concat(os.Environ(), environ, []string{"TMPDIR=" + u.Dir, "HOME=" + u.Dir, fmt.Sprint(userVar, "=", u.ID)})
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if u.ID != os.Getuid() {
-		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(u.ID), Gid: uint32(u.ID)}
-	}
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	fmt.Fprintf(to, "=== user %d\n", u.ID)
-	return cmd.Run()
+	command := func(to io.Writer, args ...string) *exec.Cmd {
+		cmd := exec.CommandContext(ctx, test, slices.Concat(testArgs(), args)...)
+		cmd.Dir, cmd.Stdout, cmd.Stderr = filepath.Dir(test), to, to
+		cmd.Env = slices.Concat(os.Environ(), environ, []string{"TMPDIR=" + u.Dir, "HOME=" + u.Dir, fmt.Sprint(userVar, "=", u.ID)})
+		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		if u.ID != os.Getuid() {
+			cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(u.ID), Gid: uint32(u.ID)}
+		}
+		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+		return cmd
+	}
+	if atOnce == 0 {
+		return command(to).Run()
+	}
+	// A pattern for subtests selects their top-level tests, and stays in force within them.
+	pattern, sub, isSub := strings.Cut(flag.Lookup("test.run").Value.String(), "/")
+	list, err := exec.CommandContext(ctx, test, "-test.list="+cmp.Or(pattern, ".")).Output()
+	if err != nil {
+		return fmt.Errorf("list the tests: %w", err)
+	}
+	// The output of a test is written at once when it has ended, so that the tests do not mix.
+	var all errgroup.Group
+	var mu sync.Mutex
+	all.SetLimit(atOnce)
+	for name := range strings.Lines(string(list)) {
+		run := "-test.run=^" + strings.TrimSpace(name) + "$"
+		if isSub {
+			run += "/" + sub
+		}
+		all.Go(func() error {
+			var out bytes.Buffer
+			err := command(&out, run).Run()
+			mu.Lock()
+			defer mu.Unlock()
+			_, _ = out.WriteTo(to)
+			return err
+		})
+	}
+	return all.Wait()
 }
 
 // testArgs are the arguments of this test binary without those by which go test has it write files where other users

@@ -1,6 +1,6 @@
-// Package grpc makes what applications are sent that are clients of xDS themselves, without a proxy: gRPC's own client
-// and server (node metadata GENERATOR=grpc). Their tests are in pilot/translate/grpc_test.go; deploy/e2e/grpc runs real
-// ones.
+// Package grpc makes what applications are sent that are clients of xDS themselves, without a proxy: gRPC's own
+// client and server (node metadata GENERATOR=grpc). Their tests are in pilot/translate/grpc_test.go;
+// deploy/e2e/traffic runs real ones.
 //
 //   - clusters.go: a cluster is an Envoy's, cut down to what gRPC reads.
 //   - endpoints.go: endpoints are those of an Envoy, without what gRPC rejects a whole assignment for and those that

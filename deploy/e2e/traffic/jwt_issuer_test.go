@@ -1,0 +1,135 @@
+package traffic
+
+import (
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/json"
+	"net"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+)
+
+// jwtIssuer makes tokens, and serves the key by which they are verified once it listens.
+type jwtIssuer struct {
+	t       *testing.T
+	address string // of its server
+
+	mu  sync.Mutex
+	id  string
+	key *rsa.PrivateKey
+}
+
+func newJWTIssuer(t *testing.T, address string) *jwtIssuer {
+	i := &jwtIssuer{t: t, address: address}
+	i.rotate("1")
+	return i
+}
+
+// rotate replaces the key.
+func (i *jwtIssuer) rotate(id string) {
+	i.t.Helper()
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.id, i.key = id, key
+}
+
+// keySet returns the key set, as it is written in a policy too.
+func (i *jwtIssuer) keySet() string {
+	i.t.Helper()
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	set, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: &i.key.PublicKey, KeyID: i.id, Algorithm: "RS256", Use: "sig"}}})
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	return string(set)
+}
+
+// serve serves the key set at /keys, and says where that is, on a listener at its address. It returns what ends it.
+func (i *jwtIssuer) serve(listen func(address string) (net.Listener, error)) (stop func()) {
+	i.t.Helper()
+	l, err := listen(i.address)
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/keys", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(i.keySet())) })
+	mux.HandleFunc("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(w).Encode(map[string]string{"issuer": i.url(), "jwks_uri": i.url() + "/keys"})
+	})
+	server := &http.Server{Handler: mux} //nolint:gosec // a test's
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = server.Serve(l) }()
+	return func() { _ = server.Close(); <-ended }
+}
+
+func (i *jwtIssuer) url() string { return "http://" + i.address }
+
+// claims are those of a token.
+type claims map[string]any
+
+// with returns claims with others in their place; nil takes one away.
+func (c claims) with(others claims) claims {
+	out := claims{}
+	for k, v := range c {
+		out[k] = v
+	}
+	for k, v := range others {
+		if out[k] = v; v == nil {
+			delete(out, k)
+		}
+	}
+	return out
+}
+
+func soon() int64 { return time.Now().Add(time.Hour).Unix() }
+
+// token returns a token that the issuer signs.
+func (i *jwtIssuer) token(c claims) string {
+	i.t.Helper()
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return sign(i.t, jose.SigningKey{Algorithm: jose.RS256, Key: i.key}, i.id, c)
+}
+
+// forged returns a token that names the issuer's key and is signed by the public part of it, as a shared secret.
+func (i *jwtIssuer) forged(c claims) string {
+	i.t.Helper()
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	public, err := x509.MarshalPKIXPublicKey(&i.key.PublicKey)
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	return sign(i.t, jose.SigningKey{Algorithm: jose.HS256, Key: public}, i.id, c)
+}
+
+func sign(t *testing.T, key jose.SigningKey, id string, c claims) string {
+	t.Helper()
+	signer, err := jose.NewSigner(key, (&jose.SignerOptions{}).WithHeader("kid", id))
+	if err != nil {
+		t.Fatal(err)
+	}
+	payload, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := signer.Sign(payload)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := s.CompactSerialize()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
