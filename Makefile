@@ -35,7 +35,7 @@ RACING   := $(if $(RACE),CGO_ENABLED=1)
 # Says once a minute that a silent command still runs.
 PROGRESS := deploy/tools/progress.sh
 # $(call GOTEST,STAGE,FORMAT,PACKAGES AT ONCE) runs go test under gotestsum, which keeps every line of its output in bin/test/STAGE.json.
-GOTEST    = $(PROGRESS) $(1) $(GOTESTSUM) --format $(2) --format-icons text --format-hide-empty-pkg --hide-summary output,skipped --jsonfile bin/test/$(1).json -- -p $(or $(3),$(JOBS)) -vet=off
+GOTEST    = $(PROGRESS) $(1) $(GOTESTSUM) --format $(2) --format-icons text --format-hide-empty-pkg --hide-summary output,skipped --jsonfile bin/test/$(1).json -- -p $(or $(3),$(JOBS)) -vet=off -exec '$(CURDIR)/deploy/tools/cpu.sh $(CURDIR)/bin/test/cpu.txt'
 # The stages of `make test`: what the race detector leaves to the stage after it has run already where there is none.
 STAGES   := vet unit $(if $(RACE),norace) e2e faults
 # Packages that show that no request fails whatever else does: on a machine that is busy with other tests, some would.
@@ -73,6 +73,7 @@ demo: build $(ENVOY) ## The same, as a tour: shift traffic while it runs, print 
 test: $(GOTESTSUM) ## Test everything: vet, unit tests, most under the race detector, end to end with real Envoys.
 	@rm -rf bin/test
 	@$(MAKE) --no-print-directory --keep-going $(STAGES) || true
+	@deploy/tools/slowest.sh $(GOTESTSUM) bin/test deploy/tools/budget.txt
 	@deploy/tools/summary.sh $(GOTESTSUM) bin/test $(STAGES)
 
 vet: | bin/test ## Vet all packages.
