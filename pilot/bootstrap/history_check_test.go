@@ -449,7 +449,16 @@ func (h *history) rest() error {
 // alike compares the clients of one proxy with each other, and the Snapshot with one of a world to which all objects
 // came at once.
 func (h *history) alike(s *snapshot.Snapshot) error {
-	once := newWorld(h.server.o, nil, nil, nil, nil).Commit(h.present(), time.Time{})
+	var err error
+	for _, all := range h.worlds() {
+		if err = h.alikeOnce(s, newWorld(h.server.o, nil, nil, nil, nil).Commit(all, time.Time{})); err == nil {
+			break
+		}
+	}
+	return err
+}
+
+func (h *history) alikeOnce(s, once *snapshot.Snapshot) error {
 	first := map[string]picture{}
 	for _, c := range h.clients {
 		want, err := h.wanted(s, c.node)

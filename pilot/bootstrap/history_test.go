@@ -23,6 +23,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/structpb"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/deploy/histories"
@@ -127,6 +128,28 @@ func (h *history) present() []kinds.Change {
 	}
 	config.Sort(all)
 	return all
+}
+
+// worlds returns the objects that are there, once for each mesh configuration that may be in force.
+func (h *history) worlds() (list [][]kinds.Change) {
+	all := h.present()
+	i := slices.IndexFunc(all, func(c kinds.Change) bool { return c.Key.Kind == kinds.ConfigMap && !usable(c.Object) })
+	if i < 0 {
+		h.past.meshes = h.past.meshes[len(h.past.meshes)-1:]
+		return [][]kinds.Change{all}
+	}
+	for _, last := range h.past.meshes {
+		o, m := *all[i].Object, all[i].Object.Spec.(*corev1.ConfigMap).DeepCopy()
+		delete(m.Data, "mesh")
+		if last != nil {
+			m.Data["mesh"] = last.Spec.(*corev1.ConfigMap).Data["mesh"]
+		}
+		o.Spec = m
+		world := slices.Clone(all)
+		world[i].Object = &o
+		list = append(list, world)
+	}
+	return list
 }
 
 // settle waits until all changes so far are in a Snapshot that was published.

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/galley/validation"
@@ -30,7 +32,18 @@ type past struct {
 	pool    map[kinds.Key][]*kinds.Object
 	present map[kinds.Key]*kinds.Object
 	told    []string // what changed, for whoever reads of a failure
+	// meshes are the versions of the mesh's ConfigMap, the newest last, of which one is in force while the present one
+	// cannot be used. A version is nil where there was no ConfigMap.
+	meshes []*kinds.Object
 }
+
+// usable reports whether the mesh configuration of a ConfigMap can be used.
+func usable(o *kinds.Object) bool {
+	return o == nil || !strings.Contains(o.Spec.(*corev1.ConfigMap).Data["mesh"], unusableMode)
+}
+
+// unusableMode is a mode of outboundTrafficPolicy that does not exist.
+const unusableMode = "NOPE"
 
 func readObjects(t *testing.T, name, text string) []*kinds.Object {
 	t.Helper()
@@ -59,7 +72,7 @@ func made() map[*kinds.Kind][]string {
 
 func newPast(t *testing.T, seed uint64) *past {
 	t.Helper()
-	p := &past{r: rand.New(rand.NewPCG(seed, 0)), pool: map[kinds.Key][]*kinds.Object{}, present: map[kinds.Key]*kinds.Object{}}
+	p := &past{r: rand.New(rand.NewPCG(seed, 0)), pool: map[kinds.Key][]*kinds.Object{}, present: map[kinds.Key]*kinds.Object{}, meshes: []*kinds.Object{nil}}
 	text, err := os.ReadFile("../translate/testdata/pool.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -142,6 +155,9 @@ func (p *past) change(t *testing.T, k kinds.Key, gone bool) kinds.Change {
 	if p.present[k] = c.Object; c.Object == nil {
 		delete(p.present, k)
 	}
+	if k.Kind == kinds.ConfigMap && usable(c.Object) {
+		p.meshes = append(p.meshes, c.Object)
+	}
 	p.told = append(p.told, fmt.Sprintf("%v: %s", k, what))
 	return c
 }
@@ -221,7 +237,7 @@ func (p *past) text(k kinds.Key) string {
 		return kubernetes("v1", "metadata: {name: %s, namespace: %s}\ndata:\n  mesh: |\n    %s\n  meshNetworks: |\n    %s\n", k.Name, k.Namespace,
 			one(r, "{}", "{}", "outboundTrafficPolicy: {mode: REGISTRY_ONLY}", "enableAutoMtls: false", `defaultServiceExportTo: ["."]`, `defaultVirtualServiceExportTo: ["b"]`, "{trustDomain: other.example, trustDomainAliases: [cluster.local]}",
 				"accessLogFile: /dev/stdout", "h2UpgradePolicy: UPGRADE", `defaultDestinationRuleExportTo: ["."]`, "pathNormalization: {normalization: DECODE_AND_MERGE_SLASHES}", "trustDomainAliases: [old.example]", "connectTimeout: 3s",
-				"protocolDetectionTimeout: 2s", "ingressControllerMode: STRICT", "ingressControllerMode: \"OFF\"", "outboundTrafficPolicy: {mode: NOPE}", "localityLbSetting: {failoverPriority: [topology.kubernetes.io/zone]}",
+				"protocolDetectionTimeout: 2s", "ingressControllerMode: STRICT", "ingressControllerMode: \"OFF\"", "outboundTrafficPolicy: {mode: "+unusableMode+"}", "localityLbSetting: {failoverPriority: [topology.kubernetes.io/zone]}",
 				"defaultHttpRetryPolicy: {attempts: 5}", "defaultConfig: {gatewayTopology: {numTrustedProxies: 2}, holdApplicationUntilProxyStarts: true}", "verifyCertificateAtClient: false", "enablePrometheusMerge: false",
 				"{extensionProviders: [{name: authorizer, envoyExtAuthzGrpc: {service: api.b.svc.cluster.local, port: 80}}, {name: spans, zipkin: {service: web.a.svc.cluster.local, port: 80}}], defaultProviders: {tracing: [spans]}}",
 				`discoverySelectors: [{matchExpressions: [{key: mesh, operator: NotIn, values: ["no"]}]}]`, `serviceSettings: [{settings: {clusterLocal: true}, hosts: ["*.a.svc.cluster.local"]}]`),
