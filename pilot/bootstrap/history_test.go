@@ -85,6 +85,23 @@ func TestHistories(t *testing.T) {
 	t.Logf("%d histories", ran.Load())
 }
 
+// TestKnownHistories runs histories that have found a fault, by the fault.
+func TestKnownHistories(t *testing.T) {
+	for name, seed := range map[string]uint64{
+		"a mesh configuration that cannot be used":                                 61417918274743,
+		"a mesh configuration that cannot be used, and another before it":          17688769807331,
+		"a patched route configuration without virtual hosts, when one reconnects": 204593535008311,
+		"a client that rejects": 273112222170233,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if err := runHistory(t, seed); err != nil {
+				t.Fatalf("run it again with -histories.seed=%d: %v", seed, err)
+			}
+		})
+	}
+}
+
 // history is one run of a server.
 type history struct {
 	contents

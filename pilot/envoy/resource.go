@@ -1,6 +1,8 @@
 package envoy
 
 import (
+	"strings"
+
 	"bytes"
 	"iter"
 
@@ -21,7 +23,7 @@ type Resource struct {
 	// nobody does.
 	Header, Head *Resource
 	Hosts        *Set
-	Divided      bool // it is a Head
+	Divided      bool // It is a Head, which SetDivided has made.
 
 	Notes []Note // what became of patches of objects when it was made
 
@@ -32,6 +34,15 @@ type Resource struct {
 	value int // where the Any's value begins in Bytes; it runs to the end
 	size  int // of Bytes, where Body is nil
 }
+
+// headMark begins the versions of Heads. No other version begins with it, for they are in hex.
+const headMark = "head"
+
+// SetDivided makes a new resource a Head: a RouteConfiguration without its virtual hosts.
+func (r *Resource) SetDivided() { r.Divided, r.Version = true, headMark+r.Version }
+
+// IsHeadVersion reports whether a version is one of a Head, whatever its content.
+func IsHeadVersion(version string) bool { return strings.HasPrefix(version, headMark) }
 
 // Note says what became of a patch of an object when a resource was made.
 type Note struct {

@@ -232,7 +232,9 @@ func encode(k resourceKey, m proto.Message) *envoy.Resource {
 		return envoy.NewHost(k.route, m)
 	case *routev3.RouteConfiguration:
 		r := envoy.NewResource(m.Name, m)
-		r.Divided = k.resource.Divided
+		if k.resource.Divided {
+			r.SetDivided()
+		}
 		return r
 	}
 	return envoy.NewResource(m.(interface{ GetName() string }).GetName(), m)

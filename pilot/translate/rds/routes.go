@@ -106,7 +106,9 @@ func buildHeader(k headerKey) *envoy.Resource {
 		rc.Vhds = &routev3.Vhds{ConfigSource: envoy.ADS()}
 	}
 	r := envoy.NewResource(k.name, rc)
-	r.Divided = k.divided
+	if k.divided {
+		r.SetDivided()
+	}
 	return r
 }
 

@@ -39,7 +39,7 @@ func (s *Session) splitHosts(w *watch, whole envoy.Union) envoy.Union {
 // hasWhole reports whether the client resumed with a route configuration that contains its virtual hosts.
 func (s *Session) hasWhole(had, whole envoy.Union) bool {
 	for r := range had.All {
-		if is := whole.Get(r.Name); is != nil && is.Head != nil && r.Version != is.Head.Version && r.Version != is.Header.Version {
+		if is := whole.Get(r.Name); is != nil && is.Head != nil && !envoy.IsHeadVersion(r.Version) && r.Version != is.Header.Version {
 			return true
 		}
 	}
