@@ -152,7 +152,7 @@ func (h *history) worlds() (list [][]kinds.Change) {
 	all := h.present()
 	i := slices.IndexFunc(all, func(c kinds.Change) bool { return c.Key.Kind == kinds.ConfigMap && !usable(c.Object) })
 	if i < 0 {
-		h.past.meshes = h.past.meshes[len(h.past.meshes)-1:]
+		h.past.meshes = h.past.meshes[max(len(h.past.meshes)-1, 0):]
 		return [][]kinds.Change{all}
 	}
 	for _, last := range h.past.meshes {
