@@ -19,6 +19,15 @@ func FQDN(host, namespace, suffix string) string {
 	return host + "." + namespace + ".svc." + suffix
 }
 
+// Destination resolves the host of a route's destination like FQDN, but leaves a host with a dot at its end as it is.
+// Such a host is absolute, so it is no service of the namespace, and as in istiod no service has that name.
+func Destination(host, namespace, suffix string) string {
+	if strings.HasSuffix(host, ".") {
+		return strings.ToLower(host)
+	}
+	return FQDN(host, namespace, suffix)
+}
+
 // Gateway resolves the name of a Gateway as written in an object of a namespace: name, namespace/name, or a host such
 // as name.namespace.svc.cluster.local, to namespace/name. "mesh", all sidecars, stays.
 func Gateway(name, namespace string) string {

@@ -24,6 +24,9 @@ func TestNames(t *testing.T) {
 		"inbound|http|0":                          InboundVirtualHost(0),
 		"web.a.svc.cluster.local":                 FQDN("Web", "a", "cluster.local"),
 		"web.b":                                   FQDN("web.b.", "a", "cluster.local"),
+		"pay.a.svc.cluster.local":                 Destination("Pay", "a", "cluster.local"),
+		"pay.":                                    Destination("Pay.", "a", "cluster.local"),
+		"pay.b.":                                  Destination("pay.b.", "a", "cluster.local"),
 		"*":                                       FQDN("*", "a", "cluster.local"),
 		"*.com":                                   FQDN("*.com", "a", "cluster.local"),
 	} {

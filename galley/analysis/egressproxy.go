@@ -26,7 +26,7 @@ func (a *analysis) egressProxies() {
 			clients: &clients{namespaces: []string{o.Namespace}, blind: map[string]string{}, lacking: map[subsetKey]string{}},
 		}
 		v.destination(field, d)
-		name := names.FQDN(d.Host, o.Namespace, a.domain)
+		name := names.Destination(d.Host, o.Namespace, a.domain)
 		if all := a.hosts[name]; len(all) > 0 && !imports(spec.Egress, o.Namespace, all[0]) {
 			a.report(o, v.severity, codeReference, field+".host", "add "+all[0].object.Namespace+"/"+name+" to the hosts of its egress",
 				"the Sidecar's own egress does not have the host %s: %s", name, effect)

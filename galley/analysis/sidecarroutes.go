@@ -138,7 +138,7 @@ func (a *analysis) destinationsOf(v *kinds.Object, called uint32) iter.Seq[route
 			if port == 0 {
 				port = called
 			}
-			return d.GetHost() == "" || yield(routed{hostPort{names.FQDN(d.Host, v.Namespace, a.domain), port}, field})
+			return d.GetHost() == "" || yield(routed{hostPort{names.Destination(d.Host, v.Namespace, a.domain), port}, field})
 		}
 		for i, h := range spec.Http {
 			if !mayMatch(h.Match, called) {

@@ -240,7 +240,7 @@ func (v *virtual) destination(field string, d *networkingv1alpha3.Destination) {
 	if d == nil || d.Host == "" {
 		return
 	}
-	name := names.FQDN(d.Host, v.object.Namespace, v.domain)
+	name := names.Destination(d.Host, v.object.Namespace, v.domain)
 	all := v.index.hosts[name]
 	if len(all) == 0 {
 		v.noHost(field+".host", d.Host, name)

@@ -71,7 +71,7 @@ func configPatch(c fieldRef) {
 	}
 	l := match.at("listener")
 	if f := l.at("filterChain").at("filter"); !f.absent() && object[0] == "listener" && slices.Contains([]string{"LISTENER", "FILTER_CHAIN", "NETWORK_FILTER", "HTTP_FILTER"}, apply) {
-		filterMatch(f, apply)
+		filterMatch(f, apply, operation)
 	}
 	if apply == "LISTENER_FILTER" && !l.at("filterChain").absent() {
 		l.at("filterChain").warn("use listenerFilter", "listener filters stand outside of filter chains")
@@ -80,17 +80,24 @@ func configPatch(c fieldRef) {
 
 const connectionManager = "envoy.filters.network.http_connection_manager"
 
-// filterMatch judges the match of a network filter, and of an HTTP filter within it.
-func filterMatch(f fieldRef, apply string) {
+// filterMatch judges the match of a network filter, and of an HTTP filter within it. A patch that puts a filter at an
+// end of the list, or that is for a listener or a chain, applies without the name of a filter. Its match is no error in
+// force: the filter that the patch adds may refuse requests.
+func filterMatch(f fieldRef, apply, operation string) {
 	sub := f.at("subFilter")
+	atEnd := operation == "ADD" || operation == "INSERT_FIRST"
 	switch {
-	case f.at("name").empty():
+	case f.at("name").empty() && (apply == "HTTP_FILTER" || apply == "NETWORK_FILTER" && !atEnd):
 		f.missing("name", "name the network filter, such as "+connectionManager, "the match names no network filter")
+	case f.at("name").empty():
+		f.refuse("name the network filter, such as "+connectionManager, "the match names no network filter")
 	case sub.absent():
 	case apply != "HTTP_FILTER":
 		sub.refuse("remove it", "only HTTP_FILTER has filters within filters")
 	case !f.at("name").is(connectionManager):
 		f.at("name").bad("write "+connectionManager, "only %s holds HTTP filters", connectionManager)
+	case sub.at("name").empty() && atEnd:
+		sub.refuse("name the HTTP filter", "the match names no HTTP filter")
 	case sub.at("name").empty():
 		sub.missing("name", "name the HTTP filter", "the match names no HTTP filter")
 	}

@@ -110,7 +110,36 @@ func TestOneWrongField(t *testing.T) {
 			kinds.Sidecar, `{egress: [{hosts: ["./a"]}, {port: {number: 80, name: a, protocol: HTTP}, hosts: ["./*"]}]}`,
 			`{egress: [{port: {number: 80, name: a, protocol: HTTP}, hosts: ["./*"]}, {hosts: ["./a"]}]}`,
 		},
-		{kinds.Sidecar, `{egress: [{hosts: ["./a"]}, {hosts: ["./b"]}]}`, `{egress: [{hosts: ["./b"]}]}`},
+		{kinds.Sidecar, `{egress: [{hosts: ["./a"]}, {hosts: ["./b"]}]}`, `{egress: [{hosts: ["./a"]}]}`},
+		{kinds.Sidecar, `{egress: [{hosts: ["./a/", "o/b"]}, {hosts: ["./*"]}]}`, `{egress: [{hosts: ["o/b"]}]}`},
+		{kinds.Sidecar, `{egress: [{hosts: ["./a/"]}, {hosts: ["./*"]}]}`, `{egress: [{hosts: ["~/*"]}]}`},
+		{
+			kinds.Sidecar, `{egress: [{hosts: ["./a"]}, {hosts: ["./b"]}, {port: {number: 80, name: a, protocol: HTTP}, hosts: ["./*"]}]}`,
+			`{egress: [{port: {number: 80, name: a, protocol: HTTP}, hosts: ["./*"]}, {hosts: ["./a"]}]}`,
+		},
+
+		// Sidecars with an ingress listener without a port.
+		{
+			kinds.Sidecar, `{ingress: [{port: {name: a, protocol: HTTP}}]}`,
+			`{ingress: [{port: {number: 15001, name: unusable, protocol: TCP}, defaultEndpoint: "unix:///dev/null/unusable"}]}`,
+		},
+		{kinds.Sidecar, `{ingress: [{port: {name: a, protocol: HTTP}}, {port: {number: 80, name: b, protocol: HTTP}}]}`,
+			`{ingress: [{port: {number: 80, name: b, protocol: HTTP}}]}`},
+
+		// EnvoyFilters whose match does not name the filter. The first operation does not read the name.
+		{
+			kinds.EnvoyFilter, `{configPatches: [{applyTo: HTTP_FILTER, match: {listener: {filterChain: {filter: {name: ` + connectionManager +
+				`, subFilter: {}}}}}, patch: {operation: INSERT_FIRST, value: {name: a}}}]}`,
+			`{configPatches: [{applyTo: HTTP_FILTER, match: {listener: {filterChain: {filter: {name: ` + connectionManager +
+				`, subFilter: {}}}}}, patch: {operation: INSERT_FIRST, value: {name: a}}}]}`,
+		},
+		{
+			kinds.EnvoyFilter, `{configPatches: [{applyTo: NETWORK_FILTER, match: {listener: {filterChain: {filter: {}}}}, patch: ` +
+				`{operation: ADD, value: {name: a}}}, {applyTo: NETWORK_FILTER, match: {listener: {filterChain: {filter: {}}}}, patch: ` +
+				`{operation: INSERT_AFTER, value: {name: b}}}]}`,
+			`{configPatches: [{applyTo: NETWORK_FILTER, match: {listener: {filterChain: {filter: {}}}}, patch: {operation: ADD, value: ` +
+				`{name: a}}}]}`,
+		},
 
 		// Sidecars with an unknown protocol of an ingress listener.
 		{kinds.Sidecar, `{ingress: [{port: {number: 80, name: a, protocol: HTPP}, defaultEndpoint: "127.0.0.1:80"}]}`,

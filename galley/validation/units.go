@@ -34,7 +34,8 @@ const noSocket = "unix:///dev/null/unusable"
 //   - The security kinds, see api/kinds.Kind.Security: a rule that cannot be read admits no request, or refuses all.
 //   - DestinationRule: without TLS settings connections would be plaintext. Settings that trust no server replace
 //     settings that cannot be read.
-//   - Sidecar: it restricts which hosts are visible and where connections may go.
+//   - Sidecar: it restricts which hosts are visible and where connections may go. If no ingress listener can be read,
+//     a listener on the proxy's own port replaces them, because without any the ports of Services would be served.
 //   - VirtualService: a route may answer requests itself, and if it is missing the next route takes them.
 //   - EnvoyFilter: a patch may add a filter that refuses requests.
 //   - Gateway: a server may refuse clients without a certificate, or redirect them.
@@ -88,10 +89,12 @@ var unitsOf = sync.OnceValue(func() map[*kinds.Kind][]unit {
 		},
 		kinds.DestinationRule: destinationRuleUnits(),
 		kinds.Sidecar: append(left("spec.workloadSelector"), []unit{
-			{path: "spec", free: []string{"inboundConnectionPool.**", "ingress"}, close: leaveOut},
+			{path: "spec", free: []string{"inboundConnectionPool.**"}, close: leaveOut},
 			{path: "spec.outboundTrafficPolicy", exact: true, close: replaceBy(`{"mode": "REGISTRY_ONLY"}`)},
 			{path: "spec.egress", close: replaceBy(`[{"hosts": ["~/*"]}]`)},
 			{path: "spec.egress.[]", free: []string{"hosts.[]", "captureMode", "port.name", "port.protocol", "port.targetPort"}, close: closeEgress},
+			{path: "spec.ingress", close: replaceBy(`[{"port": {"number": 15001, "name": "unusable", "protocol": "TCP"}, "defaultEndpoint": "` +
+				noSocket + `"}]`)},
 			{path: "spec.ingress.[]", free: []string{"connectionPool.**", "captureMode", "port.name", "port.targetPort"}, close: closeIngress},
 			{path: "spec.ingress.[].port.protocol", close: closeProtocol},
 		}...),
@@ -312,8 +315,8 @@ func exportNowhere(_ *salvage, chain []step, _ string) bool {
 	return true
 }
 
-// closeEgress moves a listener without a port that other listeners follow to the end. A listener whose hosts cannot be
-// read has none.
+// closeEgress keeps the first of several listeners without a port, as istiod shows its hosts to requests, and moves it
+// to the end of the list. A listener whose hosts cannot be read has none.
 func closeEgress(_ *salvage, chain []step, field string) bool {
 	egress, out := chain[1].node, last(chain)
 	switch {
@@ -325,11 +328,11 @@ func closeEgress(_ *salvage, chain []step, field string) bool {
 	case field != "" || out.get("port") != nil:
 		return false
 	}
-	others := slices.DeleteFunc(slices.Clone(egress.items), func(n *node) bool { return n == out })
-	if slices.ContainsFunc(others, func(n *node) bool { return n.get("port") == nil }) {
-		return false
+	portless := func(n *node) bool { return n.shape == mapping && n.get("port") == nil }
+	if at := slices.IndexFunc(egress.items, portless); at >= 0 {
+		first := egress.items[at]
+		egress.items = append(slices.DeleteFunc(egress.items, portless), first)
 	}
-	egress.items = append(others, out)
 	return true
 }
 

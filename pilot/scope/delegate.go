@@ -116,7 +116,7 @@ func mergeRoute(root, child *networkingv1alpha3.HTTPRoute, namespace, suffix str
 func qualify(h *networkingv1alpha3.HTTPRoute, namespace, suffix string) {
 	each := func(d *networkingv1alpha3.Destination) {
 		if d != nil {
-			d.Host = names.FQDN(d.Host, namespace, suffix)
+			d.Host = names.Destination(d.Host, namespace, suffix)
 		}
 	}
 	for _, d := range h.Route {

@@ -223,7 +223,7 @@ func (x *Index) virtualService(k kinds.Key) *VirtualService {
 		v.Hosts = append(v.Hosts, names.FQDN(h, k.Namespace, x.Domain))
 	}
 	for h, port := range Destinations(v.Spec) {
-		v.destinations = append(v.destinations, destination{names.FQDN(h, k.Namespace, x.Domain), port})
+		v.destinations = append(v.destinations, destination{names.Destination(h, k.Namespace, x.Domain), port})
 	}
 	slices.SortFunc(v.destinations, compareDestinations)
 	v.destinations = slices.Clip(slices.Compact(v.destinations))

@@ -121,7 +121,7 @@ func (u *UI) routesOf(o *kinds.Object, spec *networkingv1.VirtualService, known 
 	shares := map[string]int32{} // by destination: the largest weight
 	add := func(host string, weight int32) {
 		if host != "" {
-			to := names.FQDN(host, o.Namespace, u.o.Domain)
+			to := names.Destination(host, o.Namespace, u.o.Domain)
 			shares[to] = max(shares[to], weight)
 		}
 	}

@@ -85,7 +85,7 @@ func setTimeout(a *routev3.RouteAction, timeout *durationpb.Duration) {
 }
 
 func (o options) cluster(d *networkingv1alpha3.Destination) string {
-	return o.Cluster(names.FQDN(d.GetHost(), o.Object.Namespace, o.Domain), d.GetSubset(), d.GetPort().GetNumber())
+	return o.Cluster(names.Destination(d.GetHost(), o.Object.Namespace, o.Domain), d.GetSubset(), d.GetPort().GetNumber())
 }
 
 // hash adds the hash policies of a destination, each once.

@@ -92,7 +92,7 @@ func (o options) destinations(list []*networkingv1alpha3.RouteDestination) []fea
 		}
 		to := d.GetDestination()
 		out = append(out, feature.ConnectionDestination{
-			Host: names.FQDN(to.GetHost(), o.Object.Namespace, o.Domain), Subset: to.GetSubset(), Port: to.GetPort().GetNumber(), Weight: uint32(max(0, d.GetWeight())),
+			Host: names.Destination(to.GetHost(), o.Object.Namespace, o.Domain), Subset: to.GetSubset(), Port: to.GetPort().GetNumber(), Weight: uint32(max(0, d.GetWeight())),
 		})
 	}
 	return out

@@ -156,7 +156,7 @@ func (b *routeBuilder) destinations(k virtualHostKey, s *registry.Service) froze
 	}
 	for x := range k.bindings.All {
 		for host := range scope.Destinations(scope.VirtualSpec(x.object)) {
-			add(names.FQDN(host, x.object.Namespace, b.view.Domain()))
+			add(names.Destination(host, x.object.Namespace, b.view.Domain()))
 		}
 	}
 	return frozen.ListOf(list...)
