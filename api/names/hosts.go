@@ -6,14 +6,14 @@ import (
 )
 
 // FQDN resolves a host as users write it in an object of a namespace: a name without a dot is a service of that
-// namespace, web becomes web.<namespace>.svc.<suffix>. Everything else, wildcards and addresses too, stays; upper case
-// is lowered and a trailing dot dropped. NoService stays.
+// namespace: web becomes web.<namespace>.svc.<suffix>, and *web becomes *web.<namespace>.svc.<suffix>. Addresses, the
+// wildcard * and names with a dot stay. Upper case is lowered and a trailing dot dropped. NoService stays.
 func FQDN(host, namespace, suffix string) string {
 	if host == NoService {
 		return host
 	}
 	host = strings.TrimSuffix(strings.ToLower(host), ".")
-	if host == "" || strings.HasPrefix(host, "*") || strings.ContainsAny(host, ".:") || namespace == "" {
+	if host == "" || host == "*" || strings.ContainsAny(host, ".:") || namespace == "" {
 		return host
 	}
 	return host + "." + namespace + ".svc." + suffix

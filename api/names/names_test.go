@@ -28,6 +28,7 @@ func TestNames(t *testing.T) {
 		"pay.":                                    Destination("Pay.", "a", "cluster.local"),
 		"pay.b.":                                  Destination("pay.b.", "a", "cluster.local"),
 		"*":                                       FQDN("*", "a", "cluster.local"),
+		"*web.a.svc.cluster.local":                FQDN("*web", "a", "cluster.local"),
 		"*.com":                                   FQDN("*.com", "a", "cluster.local"),
 	} {
 		if got != want {

@@ -228,7 +228,10 @@ func covers(m *networkingv1alpha3.HTTPRoute, path string) bool {
 func opens(o *kinds.Object, at string) string {
 	switch spec := o.Spec.(type) {
 	case *networkingv1.DestinationRule:
-		if !slices.Equal(spec.ExportTo, []string{"*"}) && at != "spec.workloadSelector" { // which makes it one of its own namespace
+		switch {
+		case at == "spec.workloadSelector": // the rule is for its own namespace
+		case at == "spec.exportTo[0]" && slices.Equal(spec.ExportTo, []string{"~"}): // the text is no namespace
+		case !slices.Equal(spec.ExportTo, []string{"*"}):
 			return "it is hidden"
 		}
 		if !secured(spec.TrafficPolicy.GetTls()) {

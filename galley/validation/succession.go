@@ -286,6 +286,9 @@ func (d Document) restrictsMore(last *kinds.Object) bool {
 	if next == nil {
 		return false
 	}
+	if rule, ok := d.Kept.Spec.(*networkingv1.DestinationRule); ok && slices.Equal(rule.ExportTo, []string{"~"}) {
+		return false // it would be in force for no proxy
+	}
 	before := restrictions(last)
 	for r := range restrictions(next) {
 		if !before[r] {

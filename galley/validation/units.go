@@ -204,7 +204,7 @@ func destinationRuleUnits() []unit {
 	list := []unit{
 		{path: "spec", free: []string{"subsets"}, close: closeHost},
 		{path: "spec.host", close: leaveOut},
-		{path: "spec.exportTo", close: exportWidely},
+		{path: "spec.exportTo", close: exportAsWritten},
 		{path: "spec.workloadSelector", close: ownNamespace},
 		{path: "spec.subsets.[]"},
 	}
@@ -305,6 +305,27 @@ func exportWidely(s *salvage, chain []step, _ string) bool {
 		at.become(parsed(`["*"]`))
 	} else {
 		at.become(parsed(`["."]`))
+	}
+	return true
+}
+
+// exportAsWritten makes a rule visible in the namespaces that its exportTo names, and nowhere if none of its texts is a
+// namespace. Rules that are visible replace each other and the TLS of the mesh, so a rule that is visible in more
+// namespaces than its author wrote may open connections there. Only the namespaces of a value that is not a list of
+// texts are unknown.
+func exportAsWritten(s *salvage, chain []step, _ string) bool {
+	at := last(chain)
+	if at.shape != list || slices.ContainsFunc(at.items, func(e *node) bool { return e.shape != text || e.value == "*" }) {
+		return exportWidely(s, chain, "")
+	}
+	seen := map[string]bool{}
+	at.items = slices.DeleteFunc(at.items, func(e *node) bool {
+		again := seen[e.value]
+		seen[e.value] = true
+		return again || e.value != "." && !isLabel(e.value)
+	})
+	if len(at.items) == 0 {
+		return exportNowhere(s, chain, "")
 	}
 	return true
 }

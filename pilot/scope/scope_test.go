@@ -340,16 +340,16 @@ func TestPatterns(t *testing.T) {
 	if got := slices.Collect(w.index().Patterns("x-a.example.com")); !slices.Equal(got, []string{"x-a.example.com", "*.example.com", "*.com", "*"}) {
 		t.Errorf("without VirtualServices: %v", got)
 	}
-	w.object(kinds.VirtualService, "a", "one", `{"hosts":["*-a.example.com","*com","*x-a.example.com","*-b.example.com"]}`)
+	w.object(kinds.VirtualService, "a", "one", `{"hosts":["*-a.example.com","*le.com","*com","*x-a.example.com","*-b.example.com"]}`)
 	w.object(kinds.VirtualService, "b", "two", `{"hosts":["*-a.example.com","*.example.com"]}`)
 	w.object(kinds.VirtualService, "b", "gateway", `{"hosts":["*a.example.com"],"gateways":["gw"]}`)
 	x := w.index()
 	for host, want := range map[string]string{
-		"x-a.example.com":   "x-a.example.com *-a.example.com *.example.com *.com *com *",
-		"xx-a.example.com":  "xx-a.example.com *x-a.example.com *-a.example.com *.example.com *.com *com *",
-		"*x-a.example.com":  "*x-a.example.com *-a.example.com *.example.com *.com *com *",
-		"*.x-a.example.com": "*.x-a.example.com *x-a.example.com *-a.example.com *.example.com *.com *com *",
-		"*.example.com":     "*.example.com *.com *com *",
+		"x-a.example.com":   "x-a.example.com *-a.example.com *.example.com *le.com *.com *",
+		"xx-a.example.com":  "xx-a.example.com *x-a.example.com *-a.example.com *.example.com *le.com *.com *",
+		"*x-a.example.com":  "*x-a.example.com *-a.example.com *.example.com *le.com *.com *",
+		"*.x-a.example.com": "*.x-a.example.com *x-a.example.com *-a.example.com *.example.com *le.com *.com *",
+		"*.example.com":     "*.example.com *le.com *.com *",
 		"com":               "com *",
 		"*":                 "*",
 	} {

@@ -23,6 +23,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/why"
@@ -87,6 +88,16 @@ func tls(names ...string) *tlsv3.UpstreamTlsContext {
 	}
 	common := &tlsv3.CommonTlsContext{ValidationContextType: &tlsv3.CommonTlsContext_ValidationContext{ValidationContext: v}}
 	return &tlsv3.UpstreamTlsContext{CommonTlsContext: common}
+}
+
+// noAuthority returns settings of TLS that trust no server, for whichever host is called.
+func noAuthority() *tlsv3.UpstreamTlsContext {
+	combined := &tlsv3.CommonTlsContext_CombinedCertificateValidationContext{
+		DefaultValidationContext:         &tlsv3.CertificateValidationContext{},
+		ValidationContextSdsSecretConfig: &tlsv3.SdsSecretConfig{Name: names.NoCredential},
+	}
+	common := &tlsv3.CommonTlsContext{ValidationContextType: &tlsv3.CommonTlsContext_CombinedValidationContext{CombinedValidationContext: combined}}
+	return &tlsv3.UpstreamTlsContext{CommonTlsContext: common, AutoSniSanValidation: true}
 }
 
 func mutual(required bool, ciphers ...string) *corev3.TransportSocket {
@@ -154,6 +165,7 @@ func TestCompare(t *testing.T) {
 		{"plaintext", plain, inbound(nil, nil, all), Plaintext},
 		{"names", plain, inbound(nil, tls(), all), Unverified},
 		{"more names", plain, inbound(nil, tls("x", "y"), all), Unverified},
+		{"no authority", inbound(nil, noAuthority(), all), inbound(nil, tls("x"), all), Unverified},
 		{"client certificate", inbound(mutual(true), tls("x"), all), inbound(mutual(false), tls("x"), all), Unverified},
 		{"ciphers", inbound(mutual(true, "A"), tls("x"), all), inbound(mutual(true), tls("x"), all), Weaker},
 		{"served in plaintext", inbound(mutual(true), tls("x"), all), plain, Plaintext},
@@ -294,6 +306,12 @@ func TestAccepted(t *testing.T) {
 		}
 		return w
 	}
+	rule := func(host string) World {
+		w := of("DestinationRule")
+		w.Objects[0].Object["spec"] = map[string]any{"host": host}
+		return w
+	}
+	authority := Difference{Sidecar, Unverified, "outbound|80||pay.store.svc.cluster.local", "another authority: file-root:/c ; istiod: ROOTCA "}
 	none := func(cluster string) Difference {
 		text := "to PassthroughCluster; istiod: 0, cluster " + cluster + " has no endpoint that takes requests"
 		return Difference{Sidecar, Passes, "out port 80", text}
@@ -318,6 +336,10 @@ func TestAccepted(t *testing.T) {
 		{of("EnvoyFilter"), Difference{Sidecar, Filter, "a", " is missing"}, true},
 		{of("EnvoyFilter"), Difference{Sidecar, Filter, "a", "x is missing"}, false},
 		{of(), Difference{Sidecar, Plaintext, "a", "b"}, false},
+		{rule("PAY"), authority, true},
+		{rule("Pay.store.svc.cluster.local"), authority, true},
+		{rule("pay"), authority, false},
+		{rule("WEB"), authority, false},
 	} {
 		if got := Reason(test.w, test.d) != ""; got != test.want {
 			t.Errorf("%s is accepted: %v", test.d, got)

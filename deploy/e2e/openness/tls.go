@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
@@ -91,6 +92,8 @@ func (v verification) weaker(than verification) (out []struct {
 		}{kind, fmt.Sprintf(format, args...)})
 	}
 	switch {
+	case v.certificate && v.authorities == names.NoCredential+" ":
+		return nil // no certificate is signed by that authority
 	case than.certificate && !v.certificate:
 		add(Unverified, "no certificate is required")
 	case than.authorities != "" && v.authorities == "":
