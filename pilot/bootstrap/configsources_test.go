@@ -72,6 +72,29 @@ func TestConfigSources(t *testing.T) {
 	has(t, b, "two", true)
 }
 
+// TestUnreachableConfigSource: the readiness probe says why a config source has not been read.
+func TestUnreachableConfigSource(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "mesh.yaml"), meshText(`[{address: "xds://127.0.0.1:1"}]`))
+	o := testOptions(t)
+	o.ConfigDir = dir
+	s, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	eventually(t, "the reason is told", func() bool {
+		said := strings.Join(s.awaited(), ", ")
+		return strings.Contains(said, "configuration of xds://127.0.0.1:1") && strings.Contains(said, "because the server cannot be read")
+	})
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
 func TestConfigSourcesRefused(t *testing.T) {
 	for name, c := range map[string]struct{ sources, err string }{
 		"no cluster":     {`[{address: "k8s://"}]`, "MeshConfig configSources[0]: k8s:// needs a cluster"},

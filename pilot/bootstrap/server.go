@@ -229,7 +229,9 @@ func (s *Server) awaited() []string {
 			names = append(names, "because these are not read yet: "+strings.Join(unread, ", "))
 		}
 		found := s.from.Findings()
-		if i := slices.IndexFunc(found, func(d diag.Diagnostic) bool { return d.Code == "NotServed" || d.Code == "NoWatch" }); i >= 0 {
+		if i := slices.IndexFunc(found, func(d diag.Diagnostic) bool {
+			return slices.Contains([]string{"NotServed", "NoWatch", "ConfigSource", "Rejected"}, d.Code)
+		}); i >= 0 {
 			names = append(names, "because "+found[i].Message)
 		}
 	}

@@ -68,8 +68,20 @@ type meshLayer struct {
 	data   string
 	object string // the ConfigMap's name; another for a file
 	file   string // for findings: the file; of a ConfigMap in one with its line and column, of another its name and key
-	// keyless is a ConfigMap without the key mesh, and forNetworks one that has the key meshNetworks in its place.
-	keyless, forNetworks bool
+	// missing is a ConfigMap that --sharedMeshConfig names and that does not exist. keyless is a ConfigMap without the key
+	// mesh, and forNetworks one that has the key meshNetworks instead.
+	missing, keyless, forNetworks bool
+}
+
+// lacks says why a ConfigMap has no text, with a fix, or returns empty strings if it has one.
+func (l meshLayer) lacks() (why, fix string) {
+	switch {
+	case l.missing:
+		return l.object + " is missing, which --sharedMeshConfig names", "create it, or correct --sharedMeshConfig (SHARED_MESH_CONFIG)"
+	case l.keyless:
+		return l.object + " has no key mesh", "write the mesh configuration under the key mesh"
+	}
+	return "", ""
 }
 
 // layers returns the texts of a key of the mesh's ConfigMaps, the shared one first: what comes later lies over it. A
@@ -84,8 +96,12 @@ func layers(o Options, object func(kinds.Key) *kinds.Object, key string) []meshL
 	}
 	var out []meshLayer
 	for _, name := range names {
-		cm := object(kinds.Key{Kind: kinds.ConfigMap, Namespace: o.Namespace, Name: name})
+		k := kinds.Key{Kind: kinds.ConfigMap, Namespace: o.Namespace, Name: name}
+		cm := object(k)
 		if cm == nil {
+			if key == "mesh" && name == o.SharedMesh && len(names) > 1 {
+				out = append(out, meshLayer{object: k.String(), file: k.String(), missing: true})
+			}
 			continue
 		}
 		data := cm.Spec.(*corev1.ConfigMap).Data
@@ -131,29 +147,29 @@ type meshReading struct {
 	config   *mesh.Config // nil if unusable is not empty
 	findings []diag.Diagnostic
 	from     string // the name of the text that was read last, over the others
-	unusable string // the name of a text that cannot be used and has no last good content, or empty
+	unusable string // why a text cannot be used that has no last good content, or empty
 }
 
 // readMesh reads the mesh configuration. used has the last text of each ConfigMap and file that was used, and replaces
-// a text with an error. If there is none, the text is used without the fields that have errors, if that opens nothing.
+// a text with an error or one that is missing. If there is none, the text is used without the fields that have errors,
+// if that opens nothing.
 func readMesh(o Options, object func(kinds.Key) *kinds.Object, used map[string]string) meshReading {
 	r := meshReading{config: defaultMesh(o), from: "defaults"}
 	for _, l := range layers(o, object, "mesh") {
-		if l.keyless {
+		if why, fix := l.lacks(); why != "" {
 			last, was := used[l.object]
 			if !was && l.forNetworks {
 				continue
 			}
 			instead := notReady
 			if was {
-				instead = "its last good content is used until the key is there"
+				instead = "its last good content stays in force"
 			}
 			r.findings = append(r.findings, diag.Diagnostic{
-				Severity: diag.Error, Code: "Unusable", Object: "MeshConfig", File: l.file, Message: l.object + " has no key mesh: " + instead,
-				Fix: "write the mesh configuration under the key mesh",
+				Severity: diag.Error, Code: "Unusable", Object: "MeshConfig", File: l.file, Message: why + ": " + instead, Fix: fix,
 			})
 			if !was {
-				r.config, r.unusable = nil, l.file
+				r.config, r.unusable = nil, why
 				return r
 			}
 			l.data = last
@@ -171,7 +187,7 @@ func readMesh(o Options, object func(kinds.Key) *kinds.Object, used map[string]s
 			last, instead = l.data, "the fields with errors are left out, and the rest of it is used"
 		}
 		if next, _ = mesh.Salvage(r.config, l.file, []byte(last)); next == nil {
-			instead, r.unusable = notReady, l.file
+			instead, r.unusable = notReady, "the one in "+l.file+" has errors"
 		} else {
 			used[l.object] = last
 		}
@@ -189,7 +205,7 @@ func readMesh(o Options, object func(kinds.Key) *kinds.Object, used map[string]s
 }
 
 // notReady says what follows from a text that cannot be used and has no last good content.
-const notReady = "a server that starts is not ready until they are mended, and one that runs keeps the mesh configuration that it has"
+const notReady = "a server that starts is not ready until that is mended, and one that runs keeps the mesh configuration that it has"
 
 // networksReading is the networks that the ConfigMaps and files make up.
 type networksReading struct {

@@ -347,7 +347,7 @@ func (s *Sources) usable() bool {
 	var wrong []diag.Diagnostic
 	switch {
 	case read.unusable != "":
-		held = fmt.Sprintf("a mesh configuration that can be used: the one in %s has errors", read.unusable)
+		held = "a mesh configuration that can be used: " + read.unusable
 		wrong = s.o.placed(read.findings, layers(s.o, s.merged.ofFirst, "mesh"), "mesh")
 	case networks.unusable != "":
 		held = fmt.Sprintf("mesh networks that can be used: the ones in %s have errors", networks.unusable)

@@ -192,7 +192,32 @@ func TestMeshLayers(t *testing.T) {
 		t.Errorf("findings that do not go: %v", f)
 	}
 	s.Commit([]kinds.Change{{Key: configMap("shared", nil).Key}}, time.Time{})
-	want("mended.example", 0)
+	want("mended.example", 5)
+	if f := s.Findings(); len(f) != 1 || !strings.Contains(f[0].Message, "ConfigMap istio-system/shared is missing") || f[0].Fix == "" {
+		t.Errorf("the shared ConfigMap is gone: %v", f)
+	}
+}
+
+// TestMissingSharedMesh: a ConfigMap that --sharedMeshConfig names keeps a server from starting if it does not exist,
+// unless it is the server's own, which need not exist.
+func TestMissingSharedMesh(t *testing.T) {
+	for _, c := range []struct {
+		shared   string
+		unusable bool
+	}{{"shared", true}, {"istio", false}, {"", false}} {
+		o := configMap("istio", map[string]string{"mesh": "trustDomain: own.example"})
+		for _, there := range []bool{true, false} {
+			r := readMesh(Options{Namespace: "istio-system", SharedMesh: c.shared}, func(k kinds.Key) *kinds.Object {
+				if there && k == o.Key {
+					return o
+				}
+				return nil
+			}, map[string]string{})
+			if (r.unusable != "") != c.unusable || (len(r.findings) > 0) != c.unusable || (r.config == nil) != c.unusable {
+				t.Errorf("shared %q, own %t: unusable %q, findings %v", c.shared, there, r.unusable, r.findings)
+			}
+		}
+	}
 }
 
 // A field that does not exist keeps the last good content; where there is none, as after an upgrade and a restart, the
@@ -319,7 +344,7 @@ func TestMeshFieldsWithoutEffect(t *testing.T) {
 func TestSalvagedMeshStays(t *testing.T) {
 	s := newTestWorld(t, Options{SharedMesh: "shared"})
 	start := "outboundTrafficPolicy: {mode: REGISTRY_ONLY}\nextensionProviders: [{name: a}]\n"
-	s.apply(configMap("istio", map[string]string{"mesh": start}))
+	s.apply(configMap("shared", map[string]string{"mesh": ""}), configMap("istio", map[string]string{"mesh": start}))
 	closed := func() {
 		t.Helper()
 		if s.Snapshot().Mesh.AllowAny() || len(s.Findings()) == 0 {
