@@ -161,7 +161,7 @@ func TestAPIServer(t *testing.T) {
 			t.Run("at a start/"+batch+"/"+a.name, func(t *testing.T) { g.answeredAtStart(t, api, batches[batch], a, before) })
 		}
 	}
-	g.runAll(t, clusterRows())
+	g.runAll(t, clusterRows(g.remove))
 }
 
 // startAPIServer starts an API server that can be made to fail, and has the servers of the group read it.

@@ -292,8 +292,8 @@ func (g *group) ask(address string, config *tls.Config, requests ...*discoveryv3
 	}
 }
 
-// TestInjection breaks the templates of injection and their values. Its witness is a Pod that is created: it gets a
-// proxy, or it is refused.
+// TestInjection breaks the templates of injection, their values and ProxyConfigs. Its witness is a Pod that is created:
+// it gets a proxy, or it is refused.
 func TestInjection(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t, 7, false)
@@ -316,7 +316,17 @@ func TestInjection(t *testing.T) {
 					t.Errorf("while running: a Pod is %s", got)
 				}
 				g.stop()
-				g.refuses(t, r, f)
+				if f.start == refused {
+					g.refuses(t, r, f)
+					return
+				}
+				if ready, said := g.start(t, r, nil); !ready {
+					t.Fatalf("the server is not ready: %s", said)
+				}
+				g.says(t, f)
+				if got := g.inject(t); got != "injected" {
+					t.Errorf("after a restart: a Pod is %s", got)
+				}
 			})
 		}
 	}

@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	flag.Parse()
-	if err := flag.Set("test.parallel", "6"); err != nil { // they mostly wait
+	if err := flag.Set("test.parallel", "16"); err != nil { // they mostly wait
 		panic(err)
 	}
 	suite.Main(m, suite.Options{Prepare: prepare, Network: func(n *pods.Network) { network = n }})

@@ -90,7 +90,7 @@ spec:
 	}}
 }
 
-// injectionRows are the files in --injectDir.
+// injectionRows are the files in --injectDir, and what is in force for the proxies that are injected.
 func injectionRows() []row {
 	const template = `policy: enabled
 defaultTemplates: [sidecar]
@@ -124,6 +124,15 @@ templates:
 				{name: "a volume without ..data", spoil: noData, said: "config", start: refused, running: kept},
 			},
 			files: map[string]string{"inject/config": strings.ReplaceAll(template, "IMAGE", `"{{ .Values.proxy }}"`)},
+		},
+		{
+			input: "ProxyConfig", args: args, good: object(networkingBeta, "ProxyConfig", "{concurrency: 2}"), errors: []fault{
+				{name: "a wrong value", content: object(networkingBeta, "ProxyConfig", "{concurrency: -1}"), said: "a/input: spec.concurrency",
+					start: rest, running: rest},
+				{name: "an unknown field", content: object(networkingBeta, "ProxyConfig", "{concurrency: 2, unheardOf: 1}"),
+					said: "a/input: spec.unheardOf", start: rest, running: rest},
+			},
+			files: map[string]string{"inject/config": strings.ReplaceAll(template, "IMAGE", "proxy"), "inject/values": "{}\n"},
 		},
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"testing"
 
 	"github.com/istiod-lite/istiod-lite/api/jwks"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
@@ -18,6 +19,7 @@ func object(group, kind, spec string) string {
 const (
 	security        = "security.istio.io/v1"
 	networking      = "networking.istio.io/v1"
+	networkingBeta  = "networking.istio.io/v1beta1"
 	networkingAlpha = "networking.istio.io/v1alpha3"
 	extensions      = "extensions.istio.io/v1alpha1"
 	gatewayAPI      = "gateway.networking.k8s.io/v1"
@@ -349,8 +351,9 @@ func networkRows() []row {
 	}}
 }
 
-// clusterRows are objects of an API server from which a server gets its mesh configuration.
-func clusterRows() []row {
+// clusterRows are objects of an API server from which a server gets its mesh configuration. remove removes an input
+// from the API server; nil is for the document alone.
+func clusterRows(remove func(*testing.T, row)) []row {
 	const good = "outboundTrafficPolicy: {mode: REGISTRY_ONLY}\n"
 	faults := func(of func(text string) string) []fault {
 		return []fault{
@@ -380,7 +383,10 @@ func clusterRows() []row {
 		},
 		{
 			input: "the mesh configuration, by the ConfigMap that --sharedMeshConfig names", world: meshConfigMap("{}\n") + "---\n",
-			good: shared(good), open: shared("{}\n"), errors: faults(shared),
+			good: shared(good), open: shared("{}\n"), errors: append(faults(shared), fault{
+				name: "missing", spoil: func(t *testing.T, _ string) { t.Helper(); remove(t, row{good: shared(good)}) },
+				said: "istio-system/shared is missing", start: refused, running: kept,
+			}),
 			args: func(string) []string { return []string{"--sharedMeshConfig", "shared"} },
 		},
 	}
@@ -394,6 +400,6 @@ func meshConfigMap(text string) string {
 
 // allRows are those of the document, in its order.
 func allRows() []row {
-	return slices.Concat(fileRows(), objectRows(), policyRows(), gatewayRows(), meshRows(), networkRows(), caRows(), injectionRows(),
-		apiRows())
+	return slices.Concat(fileRows(), objectRows(), policyRows(), gatewayRows(), meshRows(), clusterRows(nil), networkRows(), sourceRows(nil),
+		remoteRows(nil), caRows(), caSecretRows(nil), secretRows(), injectionRows(), apiRows())
 }

@@ -50,8 +50,8 @@ type group struct {
 	logOffset int64
 }
 
-// newGroup starts the witnesses of a group. index makes its addresses its own.
-func newGroup(t *testing.T, index int, gateway bool) *group {
+// newGroup starts the witnesses of a group, whose node the functions change first. index makes its addresses its own.
+func newGroup(t *testing.T, index int, gateway bool, change ...func(*proxy.Node)) *group {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	t.Cleanup(cancel)
@@ -79,6 +79,9 @@ func newGroup(t *testing.T, index int, gateway bool) *group {
 	if gateway {
 		g.node.Type, g.node.Name, g.node.ServiceAccount, g.node.Interception = node.Router, "gateway-1", "gateway", ""
 		g.node.Labels = map[string]string{"app": "gateway"}
+	}
+	for _, f := range change {
+		f(&g.node)
 	}
 	g.write = func(t *testing.T, name, yaml string) {
 		t.Helper()

@@ -24,6 +24,8 @@ const (
 	whole
 	// both is the last good version in force, and with it what closes in the new one.
 	both
+	// held is a remote cluster that is not read: proxies of it that resume wait, and new ones get the rest.
+	held
 )
 
 // row is an input, and what errors in it do.
@@ -71,13 +73,16 @@ const (
 func (o outcome) atStart() string {
 	return map[outcome]string{
 		refused: "not ready, and says why", rest: "the wrong part is left out, the rest is in force", closed: "a stand-in lets nothing through",
-		whole: "everything is in force: the server finds it in another way",
+		whole: "everything is in force: the server finds it in another way", held: "the rest is in force, without that cluster",
 	}[o]
 }
 
 func (o outcome) atRestart() string {
-	if o == refused {
+	switch o {
+	case refused:
 		return "not ready, and says why; proxies keep what they have"
+	case held:
+		return "proxies of that cluster keep what they have"
 	}
 	return o.atStart()
 }
