@@ -64,6 +64,19 @@ func TestKilled(t *testing.T) {
 	f := store.Folder{Path: path}
 	draw := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // where a process is killed
 	at, last, steps := start, "", 0
+	note := func(line string) {
+		what, text, _ := strings.Cut(line, " ")
+		if what == "root" {
+			last = text
+			steps++
+			return
+		}
+		var err error
+		if at, err = time.Parse(time.RFC3339Nano, text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	step := 10 * time.Millisecond // about how long one step takes on this machine
 	for round := range 40 {
 		child := exec.CommandContext(t.Context(), os.Args[0]) //nolint:gosec // this program
 		child.Env = append(os.Environ(), childFolder+"="+path, childTime+"="+at.Format(time.RFC3339Nano))
@@ -78,16 +91,17 @@ func TestKilled(t *testing.T) {
 		}
 		lines := bufio.NewScanner(out)
 		lines.Scan()
-		time.Sleep(time.Duration(draw.Int64N(int64(10 * time.Millisecond))))
+		note(lines.Text())
+		if began := time.Now(); round == 0 {
+			for steps == 0 && lines.Scan() {
+				note(lines.Text())
+			}
+			step = time.Since(began)
+		}
+		time.Sleep(time.Duration(draw.Int64N(int64(2 * step))))
 		_ = child.Process.Kill()
 		for lines.Scan() {
-			what, text, _ := strings.Cut(lines.Text(), " ")
-			if what == "root" {
-				last = text
-				steps++
-			} else if at, err = time.Parse(time.RFC3339Nano, text); err != nil {
-				t.Fatal(err)
-			}
+			note(lines.Text())
 		}
 		_ = child.Wait()
 		if problem.Len() > 0 {
