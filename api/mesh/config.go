@@ -8,6 +8,9 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 )
@@ -131,6 +134,26 @@ func (c *Config) TrustDomains() []string {
 // AttemptCount reports whether requests carry x-envoy-attempt-count, unless the proxy's own configuration sets it.
 func (c *Config) AttemptCount() bool {
 	return !c.GetDefaultConfig().GetProxyHeaders().GetAttemptCount().GetDisabled().GetValue()
+}
+
+// NamespaceSelectors returns the discoverySelectors. Without any, every namespace is selected.
+func (c *Config) NamespaceSelectors() (list []labels.Selector) {
+	for _, written := range c.GetDiscoverySelectors() {
+		if selector, err := namespaceSelector(written); err == nil { // a Config that was read has no other
+			list = append(list, selector)
+		}
+	}
+	return list
+}
+
+func namespaceSelector(written *meshv1alpha1.LabelSelector) (labels.Selector, error) {
+	m := metav1.LabelSelector{MatchLabels: written.GetMatchLabels()}
+	for _, e := range written.GetMatchExpressions() {
+		m.MatchExpressions = append(m.MatchExpressions, metav1.LabelSelectorRequirement{
+			Key: e.GetKey(), Operator: metav1.LabelSelectorOperator(e.GetOperator()), Values: e.GetValues(),
+		})
+	}
+	return metav1.LabelSelectorAsSelector(&m)
 }
 
 // Provider returns the extension provider of a name, nil if there is none.

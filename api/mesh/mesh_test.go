@@ -266,7 +266,9 @@ func TestSalvage(t *testing.T) {
 	}
 	for _, yaml := range []string{
 		"outboundTrafficPolicy: {mode: NONE}", "enableAutoMtls: maybe", "trustDomain: [a]", "trustDomain: A", "defaultServiceExportTo: '*'",
-		"discoverySelectors: {a: b}",
+		"discoverySelectors: {a: b}", "discoverySelectors: [{matchExpressions: [{key: a, operator: Sometimes}]}]",
+		"discoverySelectors: [{matchLabels: {a: b}}, {matchExpressions: [{key: a, operator: In}]}]",
+		"discoverySelectors: [{matchLabels: {'a b': c}}]",
 		"pathNormalization: {normalization: ALL}", "rootNamespace: a.b", "extensionProviders: {a: b}", "a: [", "- a",
 		"meshMTLS: {minProtocolVersion: TLSV9}",
 		"enableTracing: true\noutboundTrafficPolcy: {mode: REGISTRY_ONLY}", "enableTracing: true\noutboundTrafficPolicy: {mod: REGISTRY_ONLY}",

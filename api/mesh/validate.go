@@ -55,6 +55,13 @@ func (d *document) checkConfig(c *Config) {
 	if !label(c.GetRootNamespace()) {
 		d.wrong("rootNamespace", fmt.Sprintf("%q is not the name of a namespace", c.GetRootNamespace()), "write a name such as istio-system")
 	}
+	for i, written := range c.GetDiscoverySelectors() {
+		if _, err := namespaceSelector(written); err != nil {
+			path := fmt.Sprintf("discoverySelectors[%d]", i)
+			const fix = "write a label, or an expression with one of the operators In, NotIn, Exists and DoesNotExist"
+			d.report(diag.Error, "InvalidSelector", path, d.nearest(path), err.Error(), fix)
+		}
+	}
 	d.exportTo("defaultServiceExportTo", c.GetDefaultServiceExportTo())
 	d.exportTo("defaultVirtualServiceExportTo", c.GetDefaultVirtualServiceExportTo())
 	d.exportTo("defaultDestinationRuleExportTo", c.GetDefaultDestinationRuleExportTo())

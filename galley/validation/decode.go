@@ -231,11 +231,12 @@ func (d *decoder) content(n *node, f *findings) {
 	d.object(n, f)
 }
 
-// list handles each item of a v1 List as a document of its own, those of Lists within it too. Faults of the text belong
-// to the list and spoil all of it.
+// list handles each item of a v1 List, and of each List within it, as a document. If the List itself has an error, none
+// of its items is used. What a List without a list of items holds is not known: it may restrict something.
 func (d *decoder) list(n *node, f *findings) {
 	items := n.get("items")
-	if items == nil || items.shape != list {
+	unknown := items == nil || items.shape != list
+	if unknown {
 		f.errorAt(n.pos, "items", "MissingField", "add the list of objects", "a List needs items")
 	}
 	for _, field := range n.fields {
@@ -244,7 +245,7 @@ func (d *decoder) list(n *node, f *findings) {
 		}
 	}
 	if f.failed() {
-		vital := items != nil && (items.cutOff() || d.namesRestricting(items))
+		vital := unknown || items.cutOff() || d.namesRestricting(n)
 		d.documents = append(d.documents, Document{Findings: f.finish(""), Vital: vital, Line: n.line, Column: n.col})
 		return
 	}

@@ -289,7 +289,7 @@ spec: {anything: goes}
 }
 
 func TestKindsThatAreNotOurs(t *testing.T) {
-	restricting := regexp.MustCompile(`security\.istio\.io|kind: (Virtual|Gateway|DestinationRule)`)
+	restricting := regexp.MustCompile(`security\.istio\.io|kind: (Virtual|Gateway|DestinationRule|List)`)
 	for text, want := range map[string]string{
 		"apiVersion: apps/v1\nkind: Deployment\n":                                    "",
 		"apiVersion: v1\nkind: ServiceAccount\n":                                     "",
@@ -370,6 +370,10 @@ func TestVitalDocuments(t *testing.T) {
 		within("apiVersion: v1\nkind: List\nitems:\n    ", policy):        true,
 		within("apiVersion: v1\nkind: List\nx: 1\nitems:\n  - ", policy):  true,
 		within("apiVersion: v1\nkind: List\nx: 1\nitems:\n  - ", service): false,
+		within("apiVersion: v1\nkind: List\nitems: []\nx:\n  - ", policy): true,
+		within("apiVersion: v1\nkind: List\nitemz:\n  - ", service):       true,
+		"apiVersion: v1\nkind: List\nitems:\n":                            true,
+		"apiVersion: v1\nkind: List\nitems: []\nx: 1\n":                   false,
 		within("|\n    ", policy):                                         true,
 		within("policies:\n    ", policy):                                 true,
 		"image: {tag: '1'}\nlistens: [80]\n":                              false,

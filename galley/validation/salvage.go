@@ -186,7 +186,10 @@ func metadataField(name string) bool {
 func (s *salvage) removeOne(chain []step, found bool, d diag.Diagnostic) *node {
 	at := len(chain) - 1
 	if d.Code == "UnknownField" && found && !s.kind.Security {
-		if _, u := s.unit(chain[:at]); u == nil || !u.exact {
+		if name := s.misspelt(chain); name != "" && !s.bare {
+			chain[at].parent.rename(chain[at].node, name)
+			chain[at].name = name
+		} else if _, u := s.unit(chain[:at]); u == nil || !u.exact {
 			// istiod does not know the field either. Without the field the object means the same.
 			chain[at].parent.drop(chain[at].node)
 			return chain[at].node
@@ -228,6 +231,21 @@ func (s *salvage) removeOne(chain []step, found bool, d diag.Diagnostic) *node {
 	}
 	s.nothing = true
 	return nil
+}
+
+// misspelt returns the name of the unit that an unknown field, the last one of the chain, is taken for, or "".
+func (s *salvage) misspelt(chain []step) string {
+	at := len(chain) - 1
+	for _, u := range units(s.kind) {
+		i := strings.LastIndexByte(u.path, '.')
+		if !u.near || !matches(u.path[:i], chain[:at]) {
+			continue
+		}
+		if name := u.path[i+1:]; chain[at].parent.get(name) == nil && diag.Nearest(chain[at].name, []string{name}) != "" {
+			return name
+		}
+	}
+	return ""
 }
 
 // unit returns the innermost unit that is, or holds, the last value of a chain, and the index of the unit's value in
@@ -333,6 +351,15 @@ func (n *node) drop(v *node) {
 		if f.value == v {
 			n.fields = slices.DeleteFunc(n.fields, func(g field) bool { return g.name == f.name })
 			return
+		}
+	}
+}
+
+// rename gives the field of a mapping that has the value v another name.
+func (n *node) rename(v *node, name string) {
+	for i := range n.fields {
+		if n.fields[i].value == v {
+			n.fields[i].name = name
 		}
 	}
 }

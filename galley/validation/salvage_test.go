@@ -306,8 +306,8 @@ func TestOneWrongField(t *testing.T) {
 	}
 }
 
-// TestFaultsOutsideOfSpec has files with faults of the metadata, and with fields that stand beside the spec. As much is
-// refused as by the object that their author most likely meant.
+// TestFaultsOutsideOfSpec has files with faults of the metadata, with fields that stand beside the spec, and with
+// misspelt fields. As much is refused as by the object that their author most likely meant.
 func TestFaultsOutsideOfSpec(t *testing.T) {
 	const (
 		denies = "\nspec: {action: DENY, rules: [{}]}"
@@ -338,6 +338,28 @@ func TestFaultsOutsideOfSpec(t *testing.T) {
 			`{action: DENY, rules: [{}]}`},
 		{kinds.AuthorizationPolicy, "metadata: {name: o, newer: 1}\nspec: {action: DENY, rules: [{to: [{operation: {paths: [/a]}}]}]}",
 			`{action: DENY, rules: [{}]}`},
+		// Unknown fields that have almost the name of a field that restricts.
+		{kinds.Sidecar, "spec: {outboundTraficPolicy: {mode: REGISTRY_ONLY}}", `{outboundTrafficPolicy: {mode: REGISTRY_ONLY}}`},
+		{kinds.Sidecar, "spec: {egres: [{hosts: [./*]}]}", `{egress: [{hosts: ["~/*"]}]}`},
+		{kinds.DestinationRule, "spec: {host: a.b, trafficpolicy: {tls: {mode: SIMPLE}}}",
+			`{host: a.b, trafficPolicy: {tls: {mode: SIMPLE, credentialName: "invalid://"}}}`},
+		{kinds.DestinationRule, "spec: {host: a.b, trafficPolicy: {TLS: {mode: SIMPLE}}}",
+			`{host: a.b, trafficPolicy: {tls: {mode: SIMPLE, credentialName: "invalid://"}}}`},
+		{kinds.DestinationRule, "spec: {host: a.b, trafficPolicy: {portLevelSetting: [{port: {number: 1}, tls: {mode: SIMPLE}}]}}",
+			`{host: a.b, trafficPolicy: {tls: {mode: SIMPLE, credentialName: "invalid://"}}}`},
+		{kinds.DestinationRule, "spec: {host: a.b, trafficPolcy: {loadBalancer: {simple: RANDOM}}}", `{host: a.b}`},
+		{kinds.ServiceEntry, "spec: {hosts: [a.b], ports: [{number: 1, name: a}], resolution: DNS, exportsTo: [.], subjectAltName: [a]}",
+			`{hosts: [a.b], ports: [{number: 1, name: a}], resolution: DNS, exportTo: ["~"], subjectAltNames: [unusable.invalid]}`},
+		{kinds.VirtualService, "spec: {hosts: [a.b], exportto: [.], http: [{route: [{destination: {host: a.b}}]}]}",
+			`{hosts: [a.b], exportTo: ["."], http: [{route: [{destination: {host: a.b}}]}]}`},
+		{kinds.VirtualService, "spec: {hosts: [a.b], http: [{fualt: {abort: {httpStatus: 403}}, route: [{destination: {host: a.b}}]}]}",
+			`{hosts: [a.b], http: [{directResponse: {status: 503}}]}`},
+		{kinds.VirtualService, "spec: {hosts: [a.b], http: [{fault: {abrt: {httpStatus: 403}}, route: [{destination: {host: a.b}}]}]}",
+			`{hosts: [a.b], http: [{directResponse: {status: 503}}]}`},
+		{kinds.VirtualService, "spec: {hosts: [a.b], http: [{fault: {delai: {fixedDelay: 1s}}, route: [{destination: {host: a.b}}]}]}",
+			`{hosts: [a.b], http: [{route: [{destination: {host: a.b}}]}]}`},
+		{kinds.Gateway, "spec: {servers: [{hosts: [a.b], port: {number: 80, name: a, protocol: HTTP}, TLS: {httpsRedirect: true}}]}",
+			`{servers: [{hosts: [a.b], port: {number: 80, name: a, protocol: HTTP}, tls: {httpsRedirect: true}}]}`},
 	} {
 		text := "apiVersion: " + c.kind.Group + "/" + c.kind.Versions[0] + "\nkind: " + c.kind.Name + "\n" + c.text + "\n"
 		if !strings.Contains(text, "metadata") {

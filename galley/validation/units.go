@@ -16,6 +16,7 @@ type unit struct {
 	path  string   // a pattern, see matches
 	free  []string // patterns below the unit; a pattern that ends in ".**" is for a value and all values within it
 	exact bool     // whether an unknown field may be the misspelt name of a field that restricts
+	near  bool     // whether an unknown field that has almost the name of the unit is taken for it, as one that cannot be read
 
 	// close replaces the last value of the chain by a value that is at least as strict, whatever the wrong field may
 	// mean, and returns true. It returns false if the value can be left out. A nil close is one that always returns
@@ -90,8 +91,8 @@ var unitsOf = sync.OnceValue(func() map[*kinds.Kind][]unit {
 		kinds.DestinationRule: destinationRuleUnits(),
 		kinds.Sidecar: append(left("spec.workloadSelector"), []unit{
 			{path: "spec", free: []string{"inboundConnectionPool.**"}, close: leaveOut},
-			{path: "spec.outboundTrafficPolicy", exact: true, close: replaceBy(`{"mode": "REGISTRY_ONLY"}`)},
-			{path: "spec.egress", close: replaceBy(`[{"hosts": ["~/*"]}]`)},
+			{path: "spec.outboundTrafficPolicy", exact: true, near: true, close: replaceBy(`{"mode": "REGISTRY_ONLY"}`)},
+			{path: "spec.egress", near: true, close: replaceBy(`[{"hosts": ["~/*"]}]`)},
 			{path: "spec.egress.[]", free: []string{"hosts.[]", "captureMode", "port.name", "port.protocol", "port.targetPort"}, close: closeEgress},
 			{path: "spec.ingress", close: replaceBy(`[{"port": {"number": 15001, "name": "unusable", "protocol": "TCP"}, "defaultEndpoint": "` +
 				noSocket + `"}]`)},
@@ -107,7 +108,7 @@ var unitsOf = sync.OnceValue(func() map[*kinds.Kind][]unit {
 			{path: "spec", close: leaveOut},
 			{path: "spec.servers.[]", free: []string{"name", "defaultEndpoint", "hosts.[]", "port.targetPort"}, close: closeServer},
 			{path: "spec.servers.[].port.name", close: namePort},
-			{path: "spec.servers.[].tls", exact: true, close: closeServerTLS},
+			{path: "spec.servers.[].tls", exact: true, near: true, close: closeServerTLS},
 		}...),
 		kinds.ServiceEntry: {
 			{path: "spec", free: []string{"ports.[]", "ports", "ports.[].protocol"}, close: closeEntry},
@@ -116,9 +117,9 @@ var unitsOf = sync.OnceValue(func() map[*kinds.Kind][]unit {
 			{path: "spec.hosts", close: closeHosts},
 			{path: "spec.hosts.[]"},
 			{path: "spec.ports.[].name", close: namePort},
-			{path: "spec.exportTo", close: exportNowhere},
+			{path: "spec.exportTo", near: true, close: exportNowhere},
 			{path: "spec.exportTo.[]"},
-			{path: "spec.subjectAltNames", close: replaceBy(`["` + unusable + `"]`)},
+			{path: "spec.subjectAltNames", near: true, close: replaceBy(`["` + unusable + `"]`)},
 			{path: "spec.subjectAltNames.[]"},
 			{path: "spec.endpoints", close: closeEndpoints},
 			{path: "spec.endpoints.[]"},
@@ -137,7 +138,7 @@ var unitsOf = sync.OnceValue(func() map[*kinds.Kind][]unit {
 			{path: "spec", free: []string{"options.**"}, close: leaveOut},
 			{path: "spec.targetRefs", close: closeTargets},
 			{path: "spec.targetRefs.[]"},
-			{path: "spec.validation", exact: true, close: closeBackend},
+			{path: "spec.validation", exact: true, near: true, close: closeBackend},
 		},
 		kinds.Telemetry:   selectors,
 		kinds.ProxyConfig: selectors,
@@ -204,18 +205,19 @@ func destinationRuleUnits() []unit {
 	list := []unit{
 		{path: "spec", free: []string{"subsets"}, close: closeHost},
 		{path: "spec.host", close: leaveOut},
-		{path: "spec.exportTo", close: exportAsWritten},
+		{path: "spec.exportTo", near: true, close: exportAsWritten},
 		{path: "spec.workloadSelector", close: ownNamespace},
 		{path: "spec.subsets.[]"},
 	}
 	for _, at := range []string{"spec", "spec.subsets.[]"} {
 		list = append(list,
-			unit{path: at + ".trafficPolicy", free: policy, close: closeTraffic},
-			unit{path: at + ".trafficPolicy.tls", free: []string{"sni", "insecureSkipVerify", "subjectAltNames.[]"}, exact: true, close: closeTLS},
-			unit{path: at + ".trafficPolicy.portLevelSettings", close: closePortPolicies},
+			unit{path: at + ".trafficPolicy", free: policy, near: true, close: closeTraffic},
+			unit{path: at + ".trafficPolicy.tls", free: []string{"sni", "insecureSkipVerify", "subjectAltNames.[]"}, exact: true, near: true,
+				close: closeTLS},
+			unit{path: at + ".trafficPolicy.portLevelSettings", near: true, close: closePortPolicies},
 			unit{path: at + ".trafficPolicy.portLevelSettings.[]", free: policy, close: closePortPolicy},
 			unit{path: at + ".trafficPolicy.portLevelSettings.[].tls", free: []string{"sni", "insecureSkipVerify", "subjectAltNames.[]"},
-				exact: true, close: closeTLS},
+				exact: true, near: true, close: closeTLS},
 		)
 	}
 	return list

@@ -29,7 +29,7 @@ func virtualServiceUnits() []unit {
 		{path: "spec.hosts.[]", close: closeVirtualHost},
 		{path: "spec.gateways", close: leaveOut},
 		{path: "spec.gateways.[]"},
-		{path: "spec.exportTo", close: exportWidely},
+		{path: "spec.exportTo", near: true, close: exportWidely},
 		{path: "spec.http", close: replaceBy(`[{"directResponse": {"status": 503}}]`)},
 		{path: "spec.tls", close: closeServerNames},
 		{path: "spec.tcp", close: replaceBy(`[{"route": [{"destination": {"host": "` + unusable + `"}}]}]`)},
@@ -37,7 +37,8 @@ func virtualServiceUnits() []unit {
 			"name", "timeout", "retries.**", "mirror.**", "mirrors.**", "corsPolicy.**",
 			"directResponse.body.**", "redirect.redirectCode",
 		}, headers("")...)},
-		{path: "spec.http.[].fault", free: []string{"delay.**"}, close: closeFault},
+		{path: "spec.http.[].fault", free: []string{"delay.**"}, near: true, close: closeFault},
+		{path: "spec.http.[].fault.abort", near: true, close: closeAbort},
 		{path: "spec.http.[].rewrite", close: closeRewrite},
 		{path: "spec.http.[].mirrorPercentage", close: noMirror},
 		{path: "spec.http.[].mirrorPercent", close: noMirror},
@@ -115,6 +116,11 @@ func closeFault(s *salvage, chain []step, _ string) bool {
 		return false
 	}
 	return answer(s, chain[:3], "fault")
+}
+
+// closeAbort closes the fault that an abort belongs to.
+func closeAbort(s *salvage, chain []step, _ string) bool {
+	return closeFault(s, chain[:len(chain)-1], "abort")
 }
 
 // closeRewrite leaves out a rewrite without fields. Without any other rewrite requests would go to other paths, so the

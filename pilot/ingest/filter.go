@@ -3,13 +3,8 @@ package ingest
 import (
 	"slices"
 
-	"google.golang.org/protobuf/proto"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
-
-	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
@@ -20,8 +15,7 @@ type filter struct {
 	revision string // "default" where none is set
 	root     string // the root namespace: what holds for the whole mesh is never hidden, for hiding it would open what it closes
 
-	written    []*meshv1alpha1.LabelSelector // as in the mesh configuration
-	selectors  []labels.Selector             // none: every namespace
+	selectors  []labels.Selector // of the mesh configuration; none selects every namespace
 	namespaces map[clusterNamespace]labels.Set
 }
 
@@ -39,32 +33,13 @@ func newFilter(revision, root string) *filter {
 	return &filter{revision: revision, root: root, namespaces: map[clusterNamespace]labels.Set{}}
 }
 
-// selectNamespaces takes the selectors of a mesh configuration and reports whether they differ from those before. If
-// one is wrong, those before stay.
-func (f *filter) selectNamespaces(written []*meshv1alpha1.LabelSelector) (changed bool, found []diag.Diagnostic) {
-	same := slices.EqualFunc(f.written, written, func(a, b *meshv1alpha1.LabelSelector) bool { return proto.Equal(a, b) })
-	if same {
-		return false, nil
+// selectNamespaces puts the selectors of a mesh configuration in force, and reports whether any of them is different.
+func (f *filter) selectNamespaces(selectors []labels.Selector) (changed bool) {
+	if slices.EqualFunc(f.selectors, selectors, func(a, b labels.Selector) bool { return a.String() == b.String() }) {
+		return false
 	}
-	next := make([]labels.Selector, 0, len(written))
-	for _, s := range written {
-		m := metav1.LabelSelector{MatchLabels: s.GetMatchLabels()}
-		for _, e := range s.GetMatchExpressions() {
-			m.MatchExpressions = append(m.MatchExpressions, metav1.LabelSelectorRequirement{
-				Key: e.GetKey(), Operator: metav1.LabelSelectorOperator(e.GetOperator()), Values: e.GetValues(),
-			})
-		}
-		selector, err := metav1.LabelSelectorAsSelector(&m)
-		if err != nil {
-			return false, []diag.Diagnostic{{
-				Severity: diag.Error, Code: "InvalidSelector", Object: "MeshConfig", Field: "discoverySelectors", Message: err.Error(),
-				Fix: "until it is mended, the selectors before stay in force",
-			}}
-		}
-		next = append(next, selector)
-	}
-	f.written, f.selectors = written, next
-	return true, nil
+	f.selectors = selectors
+	return true
 }
 
 // apply takes in changes of Namespaces and returns those that are selected now and were not, or the reverse.

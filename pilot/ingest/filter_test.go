@@ -3,7 +3,7 @@ package ingest
 import (
 	"testing"
 
-	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/names"
@@ -12,7 +12,7 @@ import (
 // What shows reports of an object, Shows reports of its namespace and labels.
 func TestShows(t *testing.T) {
 	f := newFilter("canary", "istio-system")
-	f.selectNamespaces([]*meshv1alpha1.LabelSelector{{MatchLabels: map[string]string{names.LabelNamespace: "in"}}})
+	f.selectNamespaces([]labels.Selector{labels.SelectorFromSet(labels.Set{names.LabelNamespace: "in"})})
 	w := &World{filter: f}
 	for _, c := range []struct {
 		namespace, revision string

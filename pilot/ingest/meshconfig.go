@@ -236,10 +236,10 @@ func (w *World) applyMesh() (rebuild bool) {
 		c = w.mesh // the sources keep a server from starting so
 	}
 	w.mu.Lock()
-	changed, wrong := w.filter.selectNamespaces(c.GetDiscoverySelectors())
+	changed := w.filter.selectNamespaces(c.NamespaceSelectors())
 	w.mu.Unlock()
 	texts := layers(w.o, object, "mesh")
-	found = append(w.o.placed(found, texts, "mesh"), wrong...)
+	found = w.o.placed(found, texts, "mesh")
 	w.reselect = w.reselect || changed
 	w.found("mesh", found)
 	if !c.Equal(w.mesh) {

@@ -123,7 +123,7 @@ func TestDiscoverySelectors(t *testing.T) {
 
 	s.apply(configMap("istio", map[string]string{"mesh": "discoverySelectors: [{matchExpressions: [{key: mesh, operator: Sometimes}]}]"}))
 	s.services("web.b", "web.istio-system") // a wrong selector keeps the good ones
-	if f := s.Findings(); len(f) != 1 || f[0].Field != "discoverySelectors" {
+	if f := s.Findings(); len(f) != 2 || f[0].Field != "discoverySelectors[0]" || f[1].Code != "Unusable" {
 		t.Errorf("findings %v", f)
 	}
 	s.apply(configMap("istio", map[string]string{"mesh": "discoverySelectors: [{matchLabels: {kubernetes.io/metadata.name: a}}]"}))
