@@ -272,10 +272,10 @@ spec: {parentRefs: [{name: gw}], hostnames: [a.example], rules: [{backendRefs: [
 				content: gateway("{mode: MUTUAL, "+files+root+"}", `, {port: {number: 8080, name: http, protocol: HTTP}, hosts: ["b_c example"]}`),
 			},
 
-			{name: "a mode that does not exist", said: "MUTAUL", start: closed, running: both,
+			{name: "a mode that does not exist", said: "MUTAUL", start: refused, running: both,
 				content: gateway("{mode: MUTAUL, "+files+root+"}", "")},
 			{
-				name: "an unknown field of tls", said: "caCertificate", start: closed, running: both,
+				name: "an unknown field of tls", said: "caCertificate", start: refused, running: both,
 				content: gateway("{mode: MUTUAL, "+files+", caCertificate: /etc/ca.pem}", ""),
 			},
 		},
