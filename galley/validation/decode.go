@@ -60,6 +60,8 @@ type Document struct {
 	Kept *kinds.Object
 	// Cut are the paths of the fields that Kept lacks, or that something stricter replaces, as findings name them.
 	Cut []string
+	// Closed are the paths of Cut that something stricter replaces in Kept.
+	Closed []string
 
 	// read returns the object without its faults, in which nothing replaces what is wrong, or nil if nothing can be
 	// read. The func is nil if there is an Object, or if the text could not be taken apart.

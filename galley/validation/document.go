@@ -88,12 +88,13 @@ func (d *decoder) identified(n *node, o *kinds.Object, list []diag.Diagnostic) b
 // writable matches the names that an object can have that is in force although no API server takes its name.
 var writable = regexp.MustCompile(`^[A-Za-z0-9._-]{1,253}$`)
 
-// salvage sets Kept, Cut and read of the document of an object with errors.
+// salvage sets Kept, Cut, Closed and read of the document of an object with errors.
 func (d *decoder) salvage(doc *Document, n *node, known []diag.Diagnostic) {
 	inForce := *d
 	inForce.review, inForce.salvages = false, true
 	whole := salvage{d: &inForce, kind: doc.Key.Kind, root: n.clone()}
-	doc.Kept, doc.Cut = whole.run(known), whole.cut
+	doc.Kept = whole.run(known)
+	doc.Cut, doc.Closed = whole.cut, whole.replaced
 	if doc.Kept == nil && mayClose(doc.Key.Kind, n) {
 		doc.Vital = true
 	}

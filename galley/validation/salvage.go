@@ -25,10 +25,11 @@ type salvage struct {
 	root *node
 	bare bool // whether wrong fields are only left out, and not replaced
 
-	settled map[*node]bool // values that replace wrong ones
-	cut     []string       // paths of the fields that were left out or replaced
-	nothing bool           // whether nothing of the object can be in force
-	patched bool           // whether a patch of an EnvoyFilter was left out
+	settled  map[*node]bool // values that replace wrong ones
+	cut      []string       // paths of the fields that were left out or replaced
+	replaced []string       // paths of the fields that were replaced by something at least as strict
+	nothing  bool           // whether nothing of the object can be in force
+	patched  bool           // whether a patch of an EnvoyFilter was left out
 }
 
 // step leads from a value to one within it.
@@ -214,7 +215,11 @@ func (s *salvage) removeOne(chain []step, found bool, d diag.Diagnostic) *node {
 		default:
 			if u.close != nil && !s.bare {
 				s.settled[here.node] = true
-				if u.close(s, chain[:at+1], u.field(chain, k, d.Field)) || s.nothing {
+				closed := u.close(s, chain[:at+1], u.field(chain, k, d.Field))
+				if closed && !slices.Contains(s.replaced, d.Field) {
+					s.replaced = append(s.replaced, d.Field)
+				}
+				if closed || s.nothing {
 					return here.node
 				}
 			}

@@ -80,7 +80,7 @@ func (d Document) InForce(last *kinds.Object) InForce {
 	case last == nil && d.Kept == nil:
 		return instead(nil, "it is left out")
 	case last == nil && len(d.Cut) == 0:
-		return instead(d.Kept, "until it can, the strictest one of its kind is in force for what it selects")
+		return instead(d.Kept, "the strictest one of its kind is in force for what it selects")
 	case last == nil:
 		return d.partly("")
 	case d.Kept == nil:
@@ -118,13 +118,21 @@ const stays = "its last good version stays in force"
 
 // partly returns an InForce for the object without its faults. more is added to what it says about the rest of it.
 func (d Document) partly(more string) InForce {
-	const most = 5
-	fields := d.Cut
-	if len(fields) > most {
-		fields = append(slices.Clone(fields[:most]), "more")
+	what := "the rest of the object is in force"
+	why := "the object cannot be used as it is written: without, or with something stricter for, " + some(d.Cut) + ", " + what + more
+	if len(d.Closed) > 0 {
+		what += ", with something stricter for " + some(d.Closed)
 	}
-	what := "the rest of the object is in force" + more
-	return InForce{Object: d.Kept, Instead: what, Why: "the object cannot be used as it is written: without, or with something stricter for, " + strings.Join(fields, ", ") + ", " + what}
+	return InForce{Object: d.Kept, Instead: what + more, Why: why}
+}
+
+// some returns the first paths of a list, with commas between them.
+func some(paths []string) string {
+	const most = 5
+	if len(paths) > most {
+		paths = append(slices.Clone(paths[:most]), "more")
+	}
+	return strings.Join(paths, ", ")
 }
 
 // cuts reports whether a field, or one within it, is wrong.

@@ -260,6 +260,9 @@ func (w *World) unservedCredentials() (list []diag.Diagnostic) {
 				Message: "it names no Secret and no ConfigMap: certificates come from nothing else, and connections that need them are refused",
 				Fix:     "name a Secret: NAME, kubernetes://NAME, kubernetes-gateway://NAMESPACE/NAME, or for CA certificates configmap://NAMESPACE/NAME",
 			}
+			if r.Resource == names.NoCredential {
+				d.Fix += "; if the object has no such field, correct the error in its TLS settings that another finding names"
+			}
 			if r.Misnamed() {
 				d.Message = "by a name that ends in -cacert, or of a ConfigMap, CA certificates are served alone: connections that need a certificate are refused"
 				d.Fix = "give the Secret another name"

@@ -303,12 +303,15 @@ func (c *content) take(r reading, vital bool) {
 	c.unsafe, c.hidden = nil, nil
 	if r.Broken != nil {
 		b := *r.Broken
-		b.Fix = c.consequence(b)
-		c.findings = []diag.Diagnostic{b}
+		if b.Code == "Syntax" { // its fix is about a server that has read the file before
+			b.Fix = ""
+		}
 		if vital {
 			c.unsafe = append(c.unsafe, b)
 			c.hidden = map[*kinds.Kind]bool{nil: true}
 		}
+		b.Fix = join(b.Fix, "until it is mended, "+c.instead())
+		c.findings = []diag.Diagnostic{b}
 		return
 	}
 	c.objects, c.templates = r.objects, r.Templates
@@ -337,12 +340,18 @@ func (c *content) instead() string {
 	return "the file's last good content stays in force"
 }
 
-// consequence is the fix for a file that is broken as a whole.
-func (c *content) consequence(b diag.Diagnostic) string {
-	if b.Code == "Syntax" {
-		return "until it is mended, " + c.instead()
+// refuse changes the findings that keep a server from starting: they say so, and not what would be in force.
+func (c *content) refuse() {
+	c.findings = slices.Clone(c.findings)
+	for _, u := range c.unsafe {
+		for i, f := range c.findings {
+			same := u
+			same.Fix = f.Fix
+			if f == same && f != u { // another fix was added to that of u
+				c.findings[i].Fix = join(u.Fix, "until it is mended, a server does not start with the file")
+			}
+		}
 	}
-	return join(b.Fix, "until it is mended, "+c.instead())
 }
 
 func join(fix, more string) string {

@@ -201,6 +201,9 @@ func (s *Source) sayUnfinished() {
 // begin puts the first load into force, if that is safe.
 func (s *Source) begin(found listing) error {
 	if err := s.unsafe(found); err != nil {
+		for _, c := range s.files {
+			c.refuse()
+		}
 		_, findings := s.merge(found)
 		s.report(findings)
 		return err
@@ -226,7 +229,7 @@ func (s *Source) unsafe(found listing) error {
 	if len(why) == 0 {
 		return nil
 	}
-	return fmt.Errorf("the configuration lacks a part that may close something, and serving without it is not safe: %w", errors.Join(why...))
+	return fmt.Errorf("an error in the configuration may hide an object that restricts traffic, and serving without it is not safe: %w", errors.Join(why...))
 }
 
 func (s *Source) reload() (recheck time.Duration) {
