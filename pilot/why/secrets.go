@@ -86,6 +86,9 @@ func handshake(a *Answer, c Config, chain *listenerv3.FilterChain, r Request) bo
 	case !r.TLS:
 		a.end(0, "the chain terminates TLS, and the connection is plaintext")
 		return false
+	case r.Inbound && !r.Gateway && r.Identity == "" && t.GetRequireClientCertificate().GetValue() && trustsMesh(t.GetCommonTlsContext()):
+		a.end(0, "the chain demands a certificate of the mesh, and the client has none")
+		return false
 	}
 	missing := c.lacks(t.GetCommonTlsContext())
 	if len(missing) == 0 {
@@ -96,6 +99,14 @@ func handshake(a *Answer, c Config, chain *listenerv3.FilterChain, r Request) bo
 	}
 	a.end(0, "the TLS handshake fails: %s", lacking(missing))
 	return false
+}
+
+// trustsMesh reports whether certificates are verified by the roots of the mesh, which the agent beside the proxy
+// serves.
+func trustsMesh(t *tlsv3.CommonTlsContext) bool {
+	const roots = "ROOTCA"
+	return t.GetValidationContextSdsSecretConfig().GetName() == roots ||
+		t.GetCombinedValidationContext().GetValidationContextSdsSecretConfig().GetName() == roots
 }
 
 func lacking(names []string) string {

@@ -395,6 +395,29 @@ func TestChains(t *testing.T) {
 	}
 }
 
+// TestClientCertificate: a chain that demands a certificate of the mesh refuses clients that have none.
+func TestClientCertificate(t *testing.T) {
+	for _, c := range []struct {
+		roots, identity string
+		want            int
+	}{
+		{"ROOTCA", "spiffe://cluster.local/ns/a/sa/b", 200},
+		{"ROOTCA", "", 0},
+		{"file-root:/etc/ca.pem", "", 200}, // the client may have a certificate of another authority
+	} {
+		proxy := with(t, why.Config{}, "virtualInbound", fmt.Sprintf(`{"name":"virtualInbound","filterChains":[{"name":"in",
+			"filters":[{"name":"tcp","typedConfig":{"@type":"%snetwork.tcp_proxy.v3.TcpProxy","statPrefix":"x","cluster":"app"}}],
+			"transportSocket":{"name":"tls","typedConfig":{"@type":"type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext",
+			"requireClientCertificate":true,"commonTlsContext":{"combinedValidationContext":{"validationContextSdsSecretConfig":{"name":%q}}}}}}]}`,
+			types, c.roots))
+		cluster(t, proxy, "app", "10.0.0.1")
+		a := follow(t, proxy, why.Request{Inbound: true, TLS: true, ALPN: []string{"h2"}, Identity: c.identity})
+		if a.Status != c.want {
+			t.Errorf("%s, %q: %d, not %d: %s", c.roots, c.identity, a.Status, c.want, a.Reason)
+		}
+	}
+}
+
 // TestPolicies: the policies of a filter allow and deny, and say which one did.
 func TestPolicies(t *testing.T) {
 	rbac := func(action, policy string) string {

@@ -1,10 +1,14 @@
 package openness
 
 import (
+	"bytes"
+	"net/netip"
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
 // accepted are the differences that are meant. A difference that none of them explains is a fault.
@@ -40,9 +44,11 @@ var accepted = []struct {
 		},
 	},
 	{
-		"No client can send a header whose name has a space.",
+		"No client can send a header whose name has a space, or another character that names of headers do not have.",
 		func(_ World, d Difference) bool {
-			return d.Kind == Token && strings.HasPrefix(d.Text, "a token is not looked for: header x a")
+			header, ok := strings.CutPrefix(d.Text, "a token is not looked for: header ")
+			name, _, _ := strings.Cut(header, " ")
+			return d.Kind == Token && ok && (strings.HasPrefix(header, "x a") || !names.HeaderName(name))
 		},
 	},
 	{
@@ -68,12 +74,47 @@ var accepted = []struct {
 		func(_ World, d Difference) bool { return d.Kind == Filter && d.Text == " is missing" },
 	},
 	{
-		"A VirtualService is as none for a host that begins with an underscore: no Service has that host, and ALLOW_ANY lets " +
-			"it be called. Where the VirtualService answers requests itself, this does not apply.",
+		"A VirtualService is as none for a host that begins with an underscore or has more bytes than a DNS name may have: no " +
+			"Service has that host, and ALLOW_ANY lets it be called. Where the VirtualService answers requests itself, this does " +
+			"not apply.",
 		func(w World, d Difference) bool {
-			_, odd, _ := strings.Cut(d.Where, " _") // the authority of a request
-			return d.Kind == Leaves && odd != "" && strings.HasPrefix(d.Where, "out ") && strings.HasPrefix(d.Text, "to PassthroughCluster;") &&
-				w.has("VirtualService")
+			_, authority, _ := strings.Cut(d.Where, ", GET ")
+			authority, _, _ = strings.Cut(authority, "/")
+			nowhere := d.Kind == Leaves || d.Kind == Passes && strings.HasSuffix(d.Text, "has no endpoint that takes requests")
+			return nowhere && (len(authority) > 253 || strings.HasPrefix(authority, "_")) && strings.HasPrefix(d.Where, "out ") &&
+				strings.HasPrefix(d.Text, "to PassthroughCluster;") && w.has("VirtualService")
+		},
+	},
+	{
+		"A distribution over localities says which endpoints get requests, and not whether requests may be sent. One that " +
+			"cannot be used is left out. With istiod no endpoint is left.",
+		func(w World, d Difference) bool {
+			return d.Kind == Passes && strings.HasPrefix(d.Where, "out ") && strings.HasSuffix(d.Text, "has no endpoint that takes requests") &&
+				bytes.Contains(w.YAML(), []byte("distribute:"))
+		},
+	},
+	{
+		"A filter as the value of a patch of virtual hosts is left out. With istiod it is a virtual host without domains, " +
+			"which takes no request, and Envoy refuses what holds it.",
+		func(w World, d Difference) bool {
+			marker, ok := strings.CutPrefix(d.Text, "what a patch put there is missing: ")
+			return d.Kind == Filter && ok && slices.Contains(w.patchesOf("VIRTUAL_HOST"), marker)
+		},
+	},
+	{
+		"A TCP route that cannot be used refuses the connections that it takes, so a gateway listens for them. Which " +
+			"connections pass is compared by itself.",
+		func(w World, d Difference) bool {
+			return d.Proxy == Gateway && d.Kind == Visible && d.Text == "a listener" && w.has("VirtualService")
+		},
+	},
+	{
+		"A Service can be called by its address although a ServiceEntry has its host, too. It can be called by its host with " +
+			"both control planes.",
+		func(w World, d Difference) bool {
+			host, ok := strings.CutPrefix(d.Text, "the host ")
+			_, err := netip.ParseAddr(host)
+			return d.Kind == Visible && ok && err == nil && w.has("ServiceEntry")
 		},
 	},
 	{
@@ -98,6 +139,20 @@ var accepted = []struct {
 
 func (w World) has(kind string) bool {
 	return slices.ContainsFunc(w.Objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == kind })
+}
+
+// patchesOf returns the names in the values of the patches that apply to some sort of object.
+func (w World) patchesOf(applyTo string) (list []string) {
+	for _, o := range w.Objects {
+		patches, _, _ := unstructured.NestedSlice(o.Object, "spec", "configPatches")
+		for _, p := range patches {
+			p, _ := p.(map[string]any)
+			if name, _, _ := unstructured.NestedString(p, "patch", "value", "name"); name != "" && p["applyTo"] == applyTo {
+				list = append(list, name)
+			}
+		}
+	}
+	return list
 }
 
 // Unexplained returns the differences that are not accepted.

@@ -316,6 +316,19 @@ func TestAccepted(t *testing.T) {
 		text := "to PassthroughCluster; istiod: 0, cluster " + cluster + " has no endpoint that takes requests"
 		return Difference{Sidecar, Passes, "out port 80", text}
 	}
+	distributed := of("DestinationRule")
+	if err := unstructured.SetNestedSlice(distributed.Objects[0].Object, []any{map[string]any{}}, "spec", "distribute"); err != nil {
+		t.Fatal(err)
+	}
+	patched := of("EnvoyFilter")
+	if err := unstructured.SetNestedSlice(patched.Objects[0].Object, []any{
+		map[string]any{"applyTo": "VIRTUAL_HOST", "patch": map[string]any{"value": map[string]any{"name": "marker-a"}}},
+		map[string]any{"applyTo": "HTTP_FILTER", "patch": map[string]any{"value": map[string]any{"name": "marker-b"}}},
+	}, "spec", "configPatches"); err != nil {
+		t.Fatal(err)
+	}
+	const patch, header = "what a patch put there is missing: ", "a token is not looked for: header "
+	long := "out port 80 at 192.0.2.1, GET " + strings.Repeat("a.", 130) + "com/ from 10.1.0.1"
 	leaves := Difference{Sidecar, Leaves, "out port 80", "to PassthroughCluster; istiod: outbound|80||a"}
 	for _, test := range []struct {
 		w    World
@@ -329,10 +342,25 @@ func TestAccepted(t *testing.T) {
 		{of("ServiceEntry"), none("BlackHoleCluster"), false},
 		{of(), Difference{Sidecar, Leaves, "in port 80", "to inbound|80||; istiod: InboundPassthroughCluster"}, true},
 		{of("VirtualService"), Difference{Sidecar, Leaves, "out port 80 at 192.0.2.1, GET _a.b/ from 10.1.0.1", leaves.Text}, true},
+		{of("VirtualService"), Difference{Sidecar, Leaves, long, leaves.Text}, true},
+		{of("VirtualService"), Difference{Sidecar, Passes, long, none("a").Text}, true},
+		{of("VirtualService"), Difference{Sidecar, Passes, long, "to PassthroughCluster; istiod: 403, the route answers by itself"}, false},
 		{of("VirtualService"), Difference{Sidecar, Leaves, "out port 80 at 192.0.2.1, GET a.b/ from 10.1.0.1", leaves.Text}, false},
 		{of("VirtualService"), Difference{Sidecar, Passes, "out port 80 at 192.0.2.1, GET _a.b/ from 10.1.0.1", leaves.Text}, false},
 		{of(), Difference{Sidecar, Visible, "inbound|8080||", "a cluster"}, true},
 		{of(), Difference{Sidecar, Visible, "outbound|80||a.b", "a cluster"}, false},
+		{distributed, none("a"), true},
+		{of("DestinationRule"), none("a"), false},
+		{patched, Difference{Sidecar, Filter, "Listener", patch + "marker-a"}, true},
+		{patched, Difference{Sidecar, Filter, "Listener", patch + "marker-b"}, false},
+		{of(), Difference{Sidecar, Token, "a", header + "ce@rt /"}, true},
+		{of(), Difference{Sidecar, Token, "a", header + "/{**}/{*} Bearer "}, true},
+		{of(), Difference{Sidecar, Token, "a", header + "x-token Bearer "}, false},
+		{of("VirtualService"), Difference{Gateway, Visible, "0.0.0.0_8443", "a listener"}, true},
+		{of("Sidecar"), Difference{Sidecar, Visible, "0.0.0.0_8443", "a listener"}, false},
+		{of("ServiceEntry"), Difference{Sidecar, Visible, "route configuration 80", "the host 10.96.1.2"}, true},
+		{of("ServiceEntry"), Difference{Sidecar, Visible, "route configuration 80", "the host a.b"}, false},
+		{of("Sidecar"), Difference{Sidecar, Visible, "route configuration 80", "the host 10.96.1.2"}, false},
 		{of("EnvoyFilter"), Difference{Sidecar, Filter, "a", " is missing"}, true},
 		{of("EnvoyFilter"), Difference{Sidecar, Filter, "a", "x is missing"}, false},
 		{of(), Difference{Sidecar, Plaintext, "a", "b"}, false},

@@ -351,6 +351,24 @@ func missing(theirs, ours map[string]bool) (out []string) {
 	return out
 }
 
+// leads reports whether a route leads to a cluster of ours. If it leads to none, Envoy answers its requests with an
+// error.
+func (c *comparison) leads(r *routev3.Route) bool {
+	to := r.GetRoute()
+	if to == nil {
+		return false
+	}
+	there := func(name string) bool { return find(c.ours[envoy.ClusterType], name) != nil }
+	switch x := to.GetClusterSpecifier().(type) {
+	case *routev3.RouteAction_Cluster:
+		return there(x.Cluster)
+	case *routev3.RouteAction_WeightedClusters:
+		return slices.ContainsFunc(x.WeightedClusters.GetClusters(),
+			func(w *routev3.WeightedCluster_ClusterWeight) bool { return there(w.GetName()) })
+	}
+	return true
+}
+
 // hosts compares which hosts routes are for, and looks for what patches of EnvoyFilters have left.
 func (c *comparison) hosts() error {
 	theirs, err := decode[routev3.RouteConfiguration](c.theirs[envoy.RouteType])
@@ -372,8 +390,8 @@ func (c *comparison) hosts() error {
 			}
 		}
 		for _, h := range ours[name].GetVirtualHosts() {
-			if !slices.ContainsFunc(h.GetRoutes(), func(r *routev3.Route) bool { return r.GetRoute() != nil }) {
-				continue // it leads nowhere
+			if !slices.ContainsFunc(h.GetRoutes(), c.leads) {
+				continue
 			}
 			for _, d := range h.GetDomains() {
 				if !domains[strings.ToLower(d)] {
