@@ -40,7 +40,7 @@ func (x *HostIndex[V]) Covering(host string) iter.Seq2[string, []V] {
 		if v, ok := x.byHost[host]; ok && !yield(host, v) {
 			return
 		}
-		for i := 1; i <= len(host); i++ {
+		for i := range len(host) + 1 {
 			if i < len(host) && host[i] != '.' && !x.partial {
 				continue
 			}

@@ -41,13 +41,14 @@ func Gateway(name, namespace string) string {
 	return namespace + "/" + name
 }
 
-// Covers reports whether pattern matches every host that name matches. Either may be "*" or begin with "*".
+// Covers reports whether pattern matches every host that name matches. Either may be "*" or begin with "*". A star that
+// ends within a label may be empty: *web.example.com matches web.example.com, as in istiod.
 func Covers(pattern, name string) bool {
 	suffix, wild := strings.CutPrefix(pattern, "*")
 	if !wild {
 		return pattern == name
 	}
-	return strings.HasSuffix(strings.TrimPrefix(name, "*"), suffix) && len(name) > len(suffix)
+	return strings.HasSuffix(strings.TrimPrefix(name, "*"), suffix) && (len(name) > len(suffix) || !strings.HasPrefix(suffix, "."))
 }
 
 // Overlap reports whether some host matches both a and b.

@@ -140,6 +140,10 @@ func TestCovers(t *testing.T) {
 		{"a.b", "*.b", false},
 		{"*.b", "a.c", false},
 		{"*.b", ".b", false},
+		{"*a.b", "a.b", true},
+		{"*a.b", "xa.b", true},
+		{"*a.b", "*.a.b", true},
+		{"*a.b", ".b", false},
 	} {
 		if got := Covers(c.pattern, c.name); got != c.want {
 			t.Errorf("Covers(%q, %q) is %v", c.pattern, c.name, got)

@@ -350,7 +350,7 @@ func (x *index) patterns(name string) iter.Seq[string] {
 		if !yield(name) {
 			return
 		}
-		for i := 1; i <= len(name); i++ {
+		for i := range len(name) + 1 {
 			if x.ends[name[i:]] && !yield("*"+name[i:]) {
 				return
 			}

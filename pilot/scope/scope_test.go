@@ -317,7 +317,7 @@ func TestVirtualServicesOfGateway(t *testing.T) {
 	for pattern, want := range map[string][]string{
 		"*":              {"*", "*-q.example.com", "*.example.com", "q.example.com", "x.a.svc.cluster.local", "x.b.svc.cluster.local"},
 		"*.example.com":  {"*-q.example.com", "*.example.com", "q.example.com"},
-		"*q.example.com": {"*-q.example.com"},
+		"*q.example.com": {"*-q.example.com", "q.example.com"},
 		"q.example.com":  {"q.example.com"},
 		"*.example.org":  nil,
 	} {
@@ -345,7 +345,7 @@ func TestPatterns(t *testing.T) {
 	w.object(kinds.VirtualService, "b", "gateway", `{"hosts":["*a.example.com"],"gateways":["gw"]}`)
 	x := w.index()
 	for host, want := range map[string]string{
-		"x-a.example.com":   "x-a.example.com *-a.example.com *.example.com *le.com *.com *",
+		"x-a.example.com":   "x-a.example.com *x-a.example.com *-a.example.com *.example.com *le.com *.com *",
 		"xx-a.example.com":  "xx-a.example.com *x-a.example.com *-a.example.com *.example.com *le.com *.com *",
 		"*x-a.example.com":  "*x-a.example.com *-a.example.com *.example.com *le.com *.com *",
 		"*.x-a.example.com": "*.x-a.example.com *x-a.example.com *-a.example.com *.example.com *le.com *.com *",

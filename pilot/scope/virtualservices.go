@@ -350,7 +350,7 @@ func patterns(host string, partial func(tail string) bool) iter.Seq[string] {
 		if !yield(host) {
 			return
 		}
-		for i := 1; i <= len(host); i++ {
+		for i := range len(host) + 1 {
 			tail := host[i:]
 			if tail != "" && tail[0] != '.' && (partial == nil || !partial(tail)) {
 				continue
