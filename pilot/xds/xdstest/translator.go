@@ -225,7 +225,8 @@ func fakeRoute(r *envoy.Resource, all map[string]*envoy.Resource) *envoy.Resourc
 		return r
 	}
 	whole.Body = protowire.AppendString(protowire.AppendTag(nil, 2, protowire.BytesType), whole.Name+"="+whole.Version)
-	whole.Hosts, whole.Head = envoy.NewSet(hosts), Resource(r.Name, "")
+	whole.Hosts, whole.Head = envoy.NewSet(hosts), Resource(r.Name, "head")
+	whole.Head.Version = ""
 	whole.Head.SetDivided()
 	return whole
 }
