@@ -122,7 +122,11 @@ func TestSecretsAreNotCached(t *testing.T) {
 		if n := e.made.Len(); n != 0 {
 			t.Errorf("delta %t: %d blocks are cached", delta, n)
 		}
-		if e.Encode(&Response{Delta: delta, TypeURL: envoy.ClusterType, Resources: []*envoy.Resource{xdstest.Resource("a", "1"), xdstest.Resource("b", "1")}}); e.made.Len() == 0 {
+		var clusters []*envoy.Resource // So many that not each is a block of its own, wherever a random seed divides them.
+		for i := range 100 {
+			clusters = append(clusters, xdstest.Resource(fmt.Sprint(i), "1"))
+		}
+		if e.Encode(&Response{Delta: delta, TypeURL: envoy.ClusterType, Resources: clusters}); e.made.Len() == 0 {
 			t.Errorf("delta %t: clusters are not cached", delta)
 		}
 	}
