@@ -43,8 +43,15 @@ func unreadable(t *testing.T, file string) {
 
 func dangling(t *testing.T, file string) {
 	t.Helper()
-	must(t, os.Remove(file))
-	must(t, os.Symlink("nowhere", file))
+	link(t, "nowhere", file)
+}
+
+// link replaces a file by a link in one step, so that a server never sees the file deleted.
+func link(t *testing.T, target, file string) {
+	t.Helper()
+	next := file + ".next"
+	must(t, os.Symlink(target, next))
+	must(t, os.Rename(next, file))
 }
 
 // noData makes the folder of the file a volume of a ConfigMap whose content is gone: each file is a link into ..data.
@@ -54,14 +61,15 @@ func noData(t *testing.T, file string) {
 	must(t, err)
 	for _, e := range list {
 		name := filepath.Join(filepath.Dir(file), e.Name())
-		must(t, os.Remove(name))
-		must(t, os.Symlink(filepath.Join("..data", e.Name()), name))
+		link(t, filepath.Join("..data", e.Name()), name)
 	}
 }
 
 func leadsOut(t *testing.T, file string) {
 	t.Helper()
 	outside := filepath.Join(t.TempDir(), "outside.yaml")
-	must(t, os.Rename(file, outside))
-	must(t, os.Symlink(outside, file))
+	content, err := os.ReadFile(file)
+	must(t, err)
+	must(t, os.WriteFile(outside, content, 0o644)) //nolint:gosec // The server reads it, perhaps as another user.
+	link(t, outside, file)
 }
