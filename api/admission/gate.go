@@ -39,7 +39,7 @@ type Gate struct {
 	all      *bodies
 	reviewed *pool // bytes of what is reviewed at once
 
-	// Of each address that has requests here. Others are the addresses of no API server, where one is known.
+	// Bodies by the address that requests come from. If an API server is known, others has the addresses of no API server.
 	sources, others *quota.Table[netip.Addr, *bodies]
 
 	// Slots for reviews. most are for all addresses while no API server is known: each has most of them. few are for
@@ -56,7 +56,7 @@ type caller struct {
 }
 
 // NewGate returns a Gate that nothing has passed yet. servers returns the addresses of API servers, as far as they are
-// known. It may be nil: none are known. While none are known, each address may be one.
+// known, or is nil. While no address is known, each may be the address of an API server.
 func NewGate(l limits.Limits, servers func() []netip.Addr) *Gate {
 	if servers == nil {
 		servers = func() []netip.Addr { return nil }
@@ -275,7 +275,8 @@ func (g *Gate) enter(ctx context.Context, from source, size int) (leave func(), 
 		turn = caller{another: true}
 	}
 	weight := min(int64(size), g.limits.ReviewedBytes)
-	if from.reviews != nil && !take(from.reviews.Take(ctx, from.address)) || !take(g.reviews.Take(ctx, turn)) || !g.reviewed.take(ctx, weight) {
+	if from.reviews != nil && !take(from.reviews.Take(ctx, from.address)) || !take(g.reviews.Take(ctx, turn)) ||
+		!g.reviewed.take(ctx, weight) {
 		leave()
 		return nil, refuse(http.StatusTooManyRequests, "too many reviews at once: try again")
 	}

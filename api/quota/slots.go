@@ -26,7 +26,7 @@ func NewSlots[K comparable](all, each int) *Slots[K] {
 	return &Slots[K]{each: max(1, each), free: max(1, all), held: map[K]int{}, waiting: map[K]*list.List{}}
 }
 
-// Take waits for a slot for a holder, until leave is called. leave must be called once. The error is that of ctx.
+// Take waits for a slot for a holder, until leave is called. leave must be called once. The error is ctx.Err().
 func (s *Slots[K]) Take(ctx context.Context, k K) (leave func(), err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -57,7 +57,7 @@ func (s *Slots[K]) enter(k K) (got chan struct{}, place *list.Element) {
 	return got, place
 }
 
-// leave removes work from what waits, or gives back the slot that it has got.
+// leave removes work from what waits, or frees the slot that the work has got.
 func (s *Slots[K]) leave(k K, got chan struct{}, place *list.Element) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,7 +79,7 @@ func (s *Slots[K]) release(k K) {
 	s.put(k)
 }
 
-// put gives back a slot of a holder, and hands it out again. mu is held.
+// put frees a slot of a holder and grants it to the next holder. mu is held.
 func (s *Slots[K]) put(k K) {
 	s.free++
 	if s.held[k]--; s.held[k] == 0 {

@@ -75,7 +75,7 @@ type Kubernetes struct {
 type bounds struct {
 	reviewing  *quota.Slots[identity.Holder] // by the account of a verified token, or by the address of another one
 	rechecking *quota.Slots[identity.Holder] // by account
-	failures   *rate.Limiter                 // of reviews of tokens that anybody could have made
+	failures   *rate.Limiter                 // of reviews of tokens whose signature is not verified
 }
 
 // boundsOf returns the bounds of a cluster.
@@ -87,7 +87,8 @@ func (k *Kubernetes) boundsOf(cluster string) *bounds {
 		l := k.o.Limits
 		b = &bounds{
 			quota.NewSlots[identity.Holder](l.TokenReviews, quota.Share(l.TokenReviews)),
-			quota.NewSlots[identity.Holder](l.TokenRechecks, quota.Share(l.TokenRechecks)), rate.NewLimiter(rate.Limit(l.TokenFailures), l.TokenReviews),
+			quota.NewSlots[identity.Holder](l.TokenRechecks, quota.Share(l.TokenRechecks)),
+			rate.NewLimiter(rate.Limit(l.TokenFailures), l.TokenReviews),
 		}
 		k.bounds[cluster] = b
 	}
@@ -243,7 +244,7 @@ func (k *Kubernetes) review(ctx context.Context, c Cluster, p identity.Peer, r R
 	ctx, cancel := context.WithTimeout(ctx, k.o.Limits.TokenReview)
 	defer cancel()
 	holder := identity.Holder{ID: p.ID}
-	if unverified != nil { // anybody may have written the account into the token
+	if unverified != nil { // The account in the token may be forged.
 		holder = identity.Holder{Address: r.Address.Addr().Unmap()}
 	}
 	leave, err := b.reviewing.Take(ctx, holder)

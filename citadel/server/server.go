@@ -40,7 +40,7 @@ type Options struct {
 	Renew func(caller identity.Peer) error
 
 	// AtOnce is how many certificates are made at a time; 0 is a few for each core. Callers with more to be made take
-	// turns, and each has at most its share of them, which is that of quota.Share.
+	// turns, and each has quota.Share of them at most.
 	AtOnce      int
 	PerIdentity rate.Limit    // certificates a second of one identity, or of one of its pods; 0 is no limit
 	Burst       int           // of the same at once

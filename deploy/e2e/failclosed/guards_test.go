@@ -95,6 +95,21 @@ func (i *issuer) checks(t *testing.T, g *group, refused tls.Certificate) func(wh
 	}
 }
 
+// staysClosed breaks an input of the authority while the server runs and when it starts again. A client is refused all
+// the time. The good one is answered for as long as a server runs.
+func (i *issuer) staysClosed(t *testing.T, g *group, r row, f fault, refused tls.Certificate) {
+	t.Helper()
+	check := i.checks(t, g, refused)
+	g.begin(t, r)
+	check("at first", &i.good)
+	g.breaks(t, r, f)
+	g.says(t, f)
+	check("while running", &i.good)
+	g.stop()
+	g.refuses(t, r, f)
+	check("after a restart", nil)
+}
+
 // TestCA breaks the files of a certificate authority. Its witness is a client whose certificate is revoked, which is
 // never answered. Another client is answered all the time.
 func TestCA(t *testing.T) {
@@ -107,15 +122,7 @@ func TestCA(t *testing.T) {
 		for _, f := range r.errors {
 			t.Run(r.input+"/"+f.name, func(t *testing.T) {
 				r.files, r.good, r.args = files, files[r.file], ca.args
-				check := ca.checks(t, g, ca.revoked)
-				g.begin(t, r)
-				check("at first", &ca.good)
-				g.breaks(t, r, f)
-				g.says(t, f)
-				check("while running", &ca.good)
-				g.stop()
-				g.refuses(t, r, f)
-				check("after a restart", nil)
+				ca.staysClosed(t, g, r, f, ca.revoked)
 			})
 		}
 	}
@@ -149,15 +156,7 @@ func TestCAOfAPIServer(t *testing.T) {
 		for _, f := range r.errors {
 			t.Run(r.input+"/"+f.name, func(t *testing.T) {
 				defer api.Set()
-				check := ca.checks(t, g, stranger)
-				g.begin(t, r)
-				check("at first", &ca.good)
-				g.breaks(t, r, f)
-				g.says(t, f)
-				check("while running", &ca.good)
-				g.stop()
-				g.refuses(t, r, f)
-				check("after a restart", nil)
+				ca.staysClosed(t, g, r, f, stranger)
 			})
 		}
 	}

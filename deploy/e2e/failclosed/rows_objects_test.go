@@ -367,7 +367,7 @@ func clusterRows(remove func(*testing.T, row)) []row {
 				said: "outboundTrafficPolicy", waits: "mesh configuration that can be used", start: refused, running: kept,
 			},
 			{
-				name: "another key in the place of mesh", content: strings.Replace(of(good), "  mesh:", "  mesh.yaml:", 1), said: "no key mesh",
+				name: "another key instead of mesh", content: strings.Replace(of(good), "  mesh:", "  mesh.yaml:", 1), said: "no key mesh",
 				waits: "mesh configuration that can be used", start: refused, running: kept,
 			},
 			{name: "an unknown field", content: of(good + "unheardOf: 1\n"), said: "unheardOf", start: rest, running: rest},

@@ -109,11 +109,17 @@ spec:
 // Serve serves on a port of a pod, until the test ends.
 func Serve(t *testing.T, pod *world.Running, port int, serve func(net.Listener) error, stop func()) {
 	t.Helper()
-	l, err := pod.Location.Listen(net.JoinHostPort(pod.Node.Addr.String(), strconv.Itoa(port)))
+	ServeAt(t, pod, pod.Node.Addr.String(), port, serve, stop)
+}
+
+// ServeAt serves on a port of an address of a pod, or of "0.0.0.0", until the test ends.
+func ServeAt(t *testing.T, pod *world.Running, host string, port int, serve func(net.Listener) error, stop func()) {
+	t.Helper()
+	l, err := pod.Location.Listen(net.JoinHostPort(host, strconv.Itoa(port)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = serve(l) }()
-	t.Cleanup(func() { stop(); <-ended })
+	t.Cleanup(func() { stop(); _ = l.Close(); <-ended })
 }

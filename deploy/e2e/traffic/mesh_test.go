@@ -52,13 +52,7 @@ func (m mesh) write(name, text string) {
 // serve serves on a port of a pod until the test ends. The host is an address of the pod, or "0.0.0.0".
 func (m mesh) serve(pod, host string, port int, serve func(net.Listener) error, stop func()) {
 	m.t.Helper()
-	l, err := m.Pod(pod).Location.Listen(net.JoinHostPort(host, fmt.Sprint(port)))
-	if err != nil {
-		m.t.Fatal(err)
-	}
-	ended := make(chan struct{})
-	go func() { defer close(ended); _ = serve(l) }()
-	m.t.Cleanup(func() { stop(); _ = l.Close(); <-ended })
+	suite.ServeAt(m.t, m.Pod(pod), host, port, serve, stop)
 }
 
 // bothProtocols are HTTP/1.1 and HTTP/2 without TLS.
