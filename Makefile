@@ -2,6 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
+space := $(subst ,, )
 
 TOOLS    := $(CURDIR)/.tools
 VERSION  ?= 1.31.1-lite.1-$(shell git describe --always --dirty=-modified --abbrev=12 --exclude='*' 2>/dev/null || echo unknown)
@@ -35,13 +36,15 @@ RACING   := $(if $(RACE),CGO_ENABLED=1)
 # Says once a minute that a silent command still runs.
 PROGRESS := deploy/tools/progress.sh
 # $(call GOTEST,STAGE,FORMAT,PACKAGES AT ONCE) runs go test under gotestsum, which keeps every line of its output in bin/test/STAGE.json.
-GOTEST    = $(PROGRESS) $(1) $(GOTESTSUM) --format $(2) --format-icons text --format-hide-empty-pkg --hide-summary output,skipped --jsonfile bin/test/$(1).json -- -p $(or $(3),$(JOBS)) -vet=off -exec '$(CURDIR)/deploy/tools/cpu.sh $(CURDIR)/bin/test/cpu.txt'
+GOTEST    = $(PROGRESS) $(1) $(GOTESTSUM) --format $(2) --format-icons text --format-hide-empty-pkg --hide-summary output,skipped --jsonfile bin/test/$(1).json -- -p $(or $(3),$(JOBS)) $(TESTFLAGS) -vet=off -exec '$(CURDIR)/deploy/tools/cpu.sh $(CURDIR)/bin/test/cpu.txt'
 # The stages of `make test`: what the race detector leaves to the stage after it has run already where there is none.
-STAGES   := vet unit $(if $(RACE),norace) e2e faults
-# Packages that show that no request fails whatever else does: on a machine that is busy with other tests, some would.
-FAULTS   := $(addprefix ./deploy/e2e/,agentfaults pilotagent)
+STAGES   := vet e2e unit $(if $(RACE),race norace)
 # Tests of one goroutine, which take long under the race detector.
-NORACE   := deploy/tools/tests.sh 'histories\.(NoRace|FewerWithRace|Raced)'
+NORACE   := deploy/tools/tests.sh 'histories\.(NoRace|FewerWithRace|Raced)' | grep -Ff <(deploy/tools/units.sh shared | sed 's/$$/ /') -
+# What `make test` leaves to `make test-long`: parts, each with the minutes that it takes on two cores; folders of deploy/e2e; tests that say testing.Short.
+LONG     := faults:3 conformance:9 boards:4 large:20 racing:8 mutants:10 soak:10 compat:20
+LONG_PACKAGES := agentfaults pilotagent conformance bench boards openness
+LARGE    := deploy/tools/tests.sh 'testing\.Short\(\)' | grep -vE '/($(subst $(space),|,$(LONG_PACKAGES))) '
 
 export ENVOY ENVOY_OLDEST ETCD KUBE_APISERVER HELM4 KUBECONFORM PROMQL
 # One setting for the binaries, the tools, the end-to-end tests and those without the race detector, so that they share what is compiled. Vet and the unit tests share the
@@ -49,9 +52,7 @@ export ENVOY ENVOY_OLDEST ETCD KUBE_APISERVER HELM4 KUBECONFORM PROMQL
 export CGO_ENABLED := 0
 export GOFLAGS := $(filter-out -trimpath -tags=%,$(shell go env GOFLAGS)) -trimpath -tags=$(TAGS)
 
-.PHONY: help all build run demo test vet unit norace e2e conformance compat agents compat-helm soak ui bench lint fmt gen image tools clean micro
-# One stage at a time, whatever -j says: each uses all processors.
-.NOTPARALLEL:
+.PHONY: help all build run demo check test test-long budget vet unit race norace e2e faults conformance boards large racing compat agents compat-helm soak ui bench lint fmt gen image tools clean micro
 
 help: ## Show this list.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -69,47 +70,77 @@ demo: build $(ENVOY) ## The same, as a tour: shift traffic while it runs, print 
 	@$(PROGRESS) -v build go build -v -p $(JOBS) -o bin/demo ./deploy/demo
 	@exec bin/demo
 
-# Every stage runs, whatever became of the others, and what failed stands last.
-test: $(GOTESTSUM) ## Test everything: vet, unit tests, most under the race detector, end to end with real Envoys.
+check: $(GOTESTSUM) $(TOOLS)/golangci-lint-$(LINT) | bin/test ## Check the packages that changed since origin/main: vet, lint, the rules of the tree, short unit tests. Takes less than a minute for one.
+	@changed=$$(deploy/tools/changed.sh); units=$$(grep -v ^./deploy/e2e <<<"$$changed" || true); \
+	if [[ -n $$changed ]]; then $(PROGRESS) vet go vet $$changed; $(PROGRESS) lint $(TOOLS)/golangci-lint-$(LINT) run $$changed; fi; \
+	$(GOTESTSUM) --format pkgname-and-test-fails --format-icons text --hide-summary output,skipped -- -vet=off -short $$(printf '%s\n' ./deploy/house $$units | sort -u)
+
+# Every stage runs, whatever became of the others, and what failed stands last. Two stages run at a time: tests end to end mostly wait. Vet comes first, for it compiles what
+# they share.
+test: $(GOTESTSUM) ## Test what a push should not break, in ten minutes on two cores: vet, unit tests, the race detector where goroutines are, end to end with real Envoys.
 	@rm -rf bin/test
-	@$(MAKE) --no-print-directory --keep-going $(STAGES) || true
+	@$(MAKE) --no-print-directory vet || true
+	@$(MAKE) --no-print-directory --keep-going -j2 $(filter-out vet,$(STAGES)) || true
 	@deploy/tools/slowest.sh $(GOTESTSUM) bin/test deploy/tools/budget.txt
 	@deploy/tools/summary.sh $(GOTESTSUM) bin/test $(STAGES)
 
+test-long: $(GOTESTSUM) ## Test the rest, in an hour and a half: each of the parts below marked "long". FIRST=soak begins there, MINUTES=40 leaves out parts that would end later.
+	@deploy/tools/long.sh $(GOTESTSUM) '$(MINUTES)' '$(FIRST)' $(LONG)
+
+budget: $(GOTESTSUM) ## Measure the CPU time of each package in `make test`, and fail if one uses twice its budget. WRITE=1 writes what was measured into deploy/tools/budget.txt.
+	@$(MAKE) --no-print-directory test TESTFLAGS=-count=1
+	@deploy/tools/budget.sh bin/test/cpu.txt deploy/tools/budget.txt $(if $(WRITE),deploy/tools/budget.txt)
+
 vet: | bin/test ## Vet all packages.
-	$(RACING) $(PROGRESS) -v vet go vet -v -p $(JOBS) $(RACE) ./... 2>&1 | tee bin/test/vet.log
+	$(PROGRESS) -v vet go vet -v -p $(JOBS) ./... 2>&1 | tee bin/test/vet.log
 	@touch bin/test/vet.ok
 
 # Random histories begin with this seed, the same each time, so that a red run can be repeated. 0 is a random one; soak runs those.
 export RAPID_SEED ?= 1
 
 # The packages that take longest come first.
-unit: $(ENVOY) $(ENVOY_OLDEST) $(HELM4) $(GOTESTSUM) | bin/test ## Test all but end to end.
+unit: $(ENVOY) $(ENVOY_OLDEST) $(HELM4) $(GOTESTSUM) | bin/test ## Test packages one by one, without the race detector: those that start no goroutine and share no memory.
 	$(if $(RACE),,@echo 'no C compiler: the unit tests run without the race detector')
-	$(RACING) $(call GOTEST,unit,pkgname-and-test-fails) $(RACE) -timeout 15m $(addprefix ./pilot/,translate bootstrap config/crd) $$(go list ./... | grep -v /deploy/e2e)
+	$(call GOTEST,unit,pkgname-and-test-fails) -short -timeout 15m $$(deploy/tools/units.sh single $(if $(RACE),,; deploy/tools/units.sh shared))
 	@touch bin/test/unit.ok
 
-norace: $(GOTESTSUM) | bin/test ## Test whole, without the race detector, what unit tests leave out or shorten under it.
-	all=$$($(NORACE)); $(call GOTEST,norace,testname) -timeout 15m -run "^($$(cut -d' ' -f2 <<<"$$all" | sort -u | paste -sd'|'))$$" $$(cut -d' ' -f1 <<<"$$all" | sort -u)
+race: $(ENVOY) $(ENVOY_OLDEST) $(HELM4) $(GOTESTSUM) | bin/test ## Test the other packages, under the race detector, which needs a C compiler.
+	$(RACING) $(call GOTEST,race,pkgname-and-test-fails) $(RACE) -short -timeout 15m ./pilot/translate ./pilot/bootstrap ./pilot/config/crd $$(deploy/tools/units.sh shared)
+	@touch bin/test/race.ok
+
+norace: $(GOTESTSUM) | bin/test ## Test whole, without the race detector, what the race stage leaves out or shortens.
+	all=$$($(NORACE)); $(call GOTEST,norace,testname) -short -timeout 15m -run "^($$(cut -d' ' -f2 <<<"$$all" | sort -u | paste -sd'|'))$$" $$(cut -d' ' -f1 <<<"$$all" | sort -u)
 	@touch bin/test/norace.ok
 
-e2e: build $(ENVOY) $(ENVOY_OLDEST) $(CLUSTER) $(CHARTS) $(PROMQL) $(GOTESTSUM) | bin/test ## Test end to end only, but for faults.
-	@$(PROGRESS) -v e2e go build -v -p $(JOBS) ./deploy/e2e/...
-	PILOT_DISCOVERY=$(CURDIR)/bin/pilot-discovery $(call GOTEST,e2e,testname,$(E2E_JOBS)) -count=1 -timeout 20m $(addprefix ./deploy/e2e/,writers kube . gatewaytls) $$(go list ./deploy/e2e/... | grep -v $(patsubst ./%,-e '%$$',$(FAULTS)))
+e2e: build $(ENVOY) $(ENVOY_OLDEST) $(CLUSTER) $(CHARTS) $(PROMQL) $(GOTESTSUM) | bin/test ## Test end to end, with real Envoys and a real API server.
+	PILOT_DISCOVERY=$(CURDIR)/bin/pilot-discovery $(call GOTEST,e2e,testname,$(E2E_JOBS)) -count=1 -short -timeout 20m $$(go list ./deploy/e2e/... | grep -vE '/($(subst $(space),|,$(LONG_PACKAGES)))$$')
 	@touch bin/test/e2e.ok
 
-conformance: build $(ENVOY) $(CLUSTER) $(HELM4) $(if $(PEER),$(addprefix $(TOOLS)/,istiod istio-chart)) ## Run the conformance suite of the Gateway API, with all features that istiod claims, into deploy/conformance/report.yaml; logs go to bin/conformance. RUN=core runs the core, RUN=HTTPRouteCORS,MeshSplit some tests; PEER=istiod has the real istiod judged.
+conformance: build $(ENVOY) $(CLUSTER) $(HELM4) $(if $(PEER),$(addprefix $(TOOLS)/,istiod istio-chart)) ## long: the conformance suite of the Gateway API, with all features that istiod claims, into deploy/conformance/report.yaml; logs go to bin/conformance. RUN=core runs the core, RUN=HTTPRouteCORS,MeshSplit some tests; PEER=istiod has the real istiod judged.
 	@rm -rf bin/conformance
 	PILOT_DISCOVERY=$(CURDIR)/bin/pilot-discovery CONFORMANCE=$(or $(RUN),all) CONFORMANCE_OUT=$(CURDIR)/bin/conformance \
 		$(if $(PEER),ISTIOD=$(TOOLS)/istiod ISTIO_CHART=$(TOOLS)/istio-chart) \
 		go test -p $(JOBS) -vet=off -v -count=1 -timeout 1h -parallel 4 ./deploy/e2e/conformance || status=$$?; \
 	$(if $(RUN),,cp bin/conformance/report.yaml deploy/conformance/$(or $(PEER),report).yaml;) exit $${status:-0}
 
-faults: build $(ENVOY) $(ENVOY_OLDEST) $(GOTESTSUM) | bin/test ## Test end to end that no request fails while an agent, its disk, its clock or the control plane does.
-	PILOT_DISCOVERY=$(CURDIR)/bin/pilot-discovery $(call GOTEST,faults,testname,1) -count=1 -timeout 20m $(FAULTS)
+faults: build $(ENVOY) $(ENVOY_OLDEST) $(GOTESTSUM) | bin/test ## long: that no request fails while an agent, its disk, its clock or the control plane does, on a machine that does nothing else.
+	PILOT_DISCOVERY=$(CURDIR)/bin/pilot-discovery $(call GOTEST,faults,testname,1) -count=1 -timeout 20m ./deploy/e2e/agentfaults ./deploy/e2e/pilotagent
 	@touch bin/test/faults.ok
 
-compat: build $(ENVOY) $(ENVOY_OLDEST) $(CLUSTER) $(HELM4) $(PROMQL) $(addprefix $(TOOLS)/,pilot-agent istiod istioctl istio-chart istio-dashboards) $(GOTESTSUM) | bin/test ## Test beside openssl, and Istio's own pilot-agent, istiod, istioctl, chart and dashboards, which take some minutes to build. COMPAT_UPDATE=1 writes deploy/compat/MATRIX.md. RAPID_SEED=17 repeats the search for what istiod leaves less open.
+boards: build $(ENVOY) $(CLUSTER) $(PROMQL) $(GOTESTSUM) | bin/test ## long: alerts, dashboards and every workload of the benchmark.
+	PILOT_DISCOVERY=$(CURDIR)/bin/pilot-discovery $(call GOTEST,boards,testname,1) -count=1 -timeout 20m ./deploy/e2e/boards ./deploy/e2e/bench
+	@touch bin/test/boards.ok
+
+large: build $(ENVOY) $(ENVOY_OLDEST) $(CLUSTER) $(CHARTS) $(GOTESTSUM) | bin/test ## long: whole tests that `make test` leaves out or shortens: the largest objects, all rows of what must stay closed, outages.
+	all=$$($(LARGE)); PILOT_DISCOVERY=$(CURDIR)/bin/pilot-discovery $(call GOTEST,large,testname) -count=1 -timeout 40m \
+		-run "^($$(cut -d' ' -f2 <<<"$$all" | sort -u | paste -sd'|'))$$" $$(cut -d' ' -f1 <<<"$$all" | sort -u)
+	@touch bin/test/large.ok
+
+racing: $(ENVOY) $(ENVOY_OLDEST) $(HELM4) $(GOTESTSUM) | bin/test ## long: the race detector for packages that start no goroutine.
+	$(RACING) $(call GOTEST,racing,pkgname-and-test-fails) $(RACE) -short -timeout 20m $$(deploy/tools/units.sh single)
+	@touch bin/test/racing.ok
+
+compat: build $(ENVOY) $(ENVOY_OLDEST) $(CLUSTER) $(HELM4) $(PROMQL) $(addprefix $(TOOLS)/,pilot-agent istiod istioctl istio-chart istio-dashboards) $(GOTESTSUM) | bin/test ## long: tests beside openssl, and Istio's own pilot-agent, istiod, istioctl, chart and dashboards, which take some minutes to build. COMPAT_UPDATE=1 writes deploy/compat/MATRIX.md. RAPID_SEED=17 repeats the search for what istiod leaves less open.
 	go vet -tags $(TAGS),compat ./citadel/rotation ./citadel/store ./deploy/e2e/mtls ./deploy/e2e/certificates ./deploy/e2e/charts ./deploy/e2e/pairs ./deploy/e2e/boards ./deploy/e2e/istioctl ./deploy/e2e/pages ./deploy/e2e/gatewaystatus ./deploy/e2e/openness
 	RAPID_SEED=$(if $(filter file,$(origin RAPID_SEED)),0,$(RAPID_SEED)) \
 	PILOT_DISCOVERY=$(CURDIR)/bin/pilot-discovery PILOT_AGENT=$(TOOLS)/pilot-agent ISTIOD=$(TOOLS)/istiod ISTIO_CHART=$(TOOLS)/istio-chart \

@@ -10,8 +10,8 @@ if [[ -s $dir/cpu.txt ]]; then
 	echo
 	echo "CPU seconds of the packages that used most:"
 	head <<<"$sums"
-	awk 'NR == FNR { if ($1 !~ /^#/) limit[$2] = $1; next } !($2 in limit) { limit[$2] = 5 } $1 > limit[$2] { printf "%8.1f %s, whose budget is %d\n", $1, $2, limit[$2] }' \
-		"$budget" - <<<"$sums" | sed '1i Packages over budget:'
+	awk 'NR == FNR { if (!/^#/) allowed[$3] = $1; next }
+		$2 in allowed && $1 > allowed[$2] { printf "%8.1f %s, whose budget is %d\n", $1, $2, allowed[$2] }' "$budget" - <<<"$sums" | sed '1i Packages over budget:'
 fi
 events=("$dir"/*.json)
 if ((${#events[@]})); then

@@ -24,7 +24,10 @@ done
 if ((${#events[@]})); then
 	"$gotestsum" --raw-command --format none --hide-summary skipped -- cat "${events[@]}" | awk -v keep=20 '
 		function flush(    i) {
-			if (n > keep) print "    (" n - keep " lines before these: see above)"
+			if (n > keep) {
+				print "    (" n - keep " lines before these: see above; of them the words of the test:)"
+				for (i = said = 0; i < n - keep; i++) if (line[i] ~ /^ *[a-z0-9_]+_test\.go:[0-9]+: / && said++ < 10) print substr(line[i], 1, 500)
+			}
 			for (i = (n > keep ? n - keep : 0); i < n; i++) print line[i]
 			n = 0
 		}

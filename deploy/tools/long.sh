@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# long.sh GOTESTSUM MINUTES FIRST PART:TAKES...: runs the targets PART of the Makefile, one after the other, beginning with FIRST or else, so that each gets its turn, with
+# another one for each number of commits. TAKES is how many minutes a part takes. If MINUTES is not empty, no part begins that would not end within it, and what runs then is
+# ended; neither is a failure. It says at the end what failed, as summary.sh does, and what was not reached.
+set -uo pipefail
+
+gotestsum=$1 minutes=$2 first=$3
+shift 3
+parts=("$@") n=$# start=0
+if [[ -n $first ]]; then
+	until [[ $start -lt $n && ${parts[start]%:*} == "$first" ]] || ((start > n)); do ((start++)); done
+	((start < n)) || { echo "no part is named $first; there are ${parts[*]%:*}" >&2; exit 2; }
+else
+	start=$(($(git rev-list --count HEAD 2>/dev/null || echo 0) % n))
+fi
+ran=() left=()
+for ((i = 0; i < n; i++)); do
+	part=${parts[(start + i) % n]%:*} takes=${parts[(start + i) % n]#*:}
+	rm -f bin/test/"$part".{ok,json,log}
+	if [[ -z $minutes ]]; then
+		make --no-print-directory "$part"
+	elif ((SECONDS + takes * 60 > minutes * 60)); then
+		left+=("$part")
+		continue
+	else
+		timeout --kill-after=30 $((minutes * 60 - SECONDS)) make --no-print-directory "$part"
+		if (($? == 124)); then
+			left+=("$part")
+			continue
+		fi
+	fi
+	ran+=("$part")
+	echo "$part: ended at minute $((SECONDS / 60))"
+done
+status=0
+((${#ran[@]} == 0)) || deploy/tools/summary.sh "$gotestsum" bin/test "${ran[@]}" || status=1
+((${#left[@]} == 0)) || echo "not reached in $minutes minutes: ${left[*]}; make test-long FIRST=${left[0]} begins there"
+exit $status
