@@ -71,7 +71,6 @@ const linearSize = "LINEAR_SIZE"
 // TestLinear: a run costs in proportion to the objects. The cost is the number of statements that run, as the coverage
 // counters of a program built for that count.
 func TestLinear(t *testing.T) {
-	histories.NoRace(t)
 	if size := os.Getenv(linearSize); size != "" {
 		n, err := strconv.Atoi(size)
 		if err != nil {
@@ -80,6 +79,10 @@ func TestLinear(t *testing.T) {
 		Run(mistaken(t, n), Options{Domain: "cluster.local", Advice: true, HTTP3: true})
 		return
 	}
+	if testing.Short() {
+		t.Skip("make test-long runs it")
+	}
+	histories.NoRace(t)
 	program := filepath.Join(t.TempDir(), "linear.test")
 	build := exec.CommandContext(t.Context(), "go", "test", "-c", "-covermode=count", "-coverpkg=.,../../api/diag,../../api/names,../../api/kinds", "-o", program, ".")
 	if out, err := build.CombinedOutput(); err != nil {

@@ -48,8 +48,11 @@ spec: {clusterIP: 10.4.0.2, ports: [{name: http, port: 80}]}
 // Whatever competes for a host, the order in which it came changes nothing of what proxies are sent.
 func TestCollisionsHaveOneWinner(t *testing.T) {
 	orders := 1000
-	if histories.Raced {
+	switch {
+	case histories.Raced:
 		orders = 20
+	case testing.Short():
+		orders = 200
 	}
 	changes := objects(t, "collisions.yaml", []byte(collisions()))
 	sidecar := proxy(t, []byte(`{"id":"sidecar~10.9.1.1~client.c~c.svc.cluster.local","metadata":{"NAMESPACE":"c"}}`))

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/deploy/histories"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
@@ -14,6 +15,7 @@ import (
 // TestUnusedScopesAreEvicted has a stream subscribe to the same names while each change makes it another scope. The
 // Sets of old scopes do not stay long.
 func TestUnusedScopesAreEvicted(t *testing.T) {
+	histories.NoRace(t)
 	for kind, edit := range map[string]string{
 		"VirtualService": `apiVersion: networking.istio.io/v1
 kind: VirtualService
@@ -105,6 +107,7 @@ func TestSetsOfDepartedProxiesAreEvicted(t *testing.T) {
 
 // TestNameListsAreEvicted: lists of names that come and go leave nothing behind while their scope lives.
 func TestNameListsAreEvicted(t *testing.T) {
+	histories.NoRace(t)
 	w, tr := newWorld(t, mesh.Default()), newTranslator(1)
 	s := w.apply(services(t, 3)...)
 	var table envoy.NameInterner
@@ -131,9 +134,9 @@ func TestNameListsAreEvicted(t *testing.T) {
 	}
 	ask(0, 1000)
 	before := heap()
-	const lists = 50000
+	const lists = 20000
 	ask(1000, 1000+lists)
-	if grown := heap() - before; grown > 4<<20 {
+	if grown := heap() - before; grown > 2<<20 {
 		t.Errorf("%d bytes stay of each list that nobody has", grown/lists)
 	}
 	runtime.KeepAlive(c)

@@ -142,8 +142,6 @@ const linearWork = "LINEAR_WORK"
 // same in each run, whatever else the machine does. It needs no hook in the code under test, and finds a loop that
 // allocates nothing. The profile shows where the statements are.
 func TestLinear(t *testing.T) {
-	histories.NoRace(t)
-	t.Parallel()
 	if work := os.Getenv(linearWork); work != "" {
 		name, n := "", 0
 		if _, err := fmt.Sscan(work, &name, &n); err != nil {
@@ -152,6 +150,11 @@ func TestLinear(t *testing.T) {
 		runLargeObject(t, func(state int) string { return largeObjects()[name](n, state) })
 		return
 	}
+	if testing.Short() {
+		t.Skip("make test-long runs it")
+	}
+	histories.NoRace(t)
+	t.Parallel()
 	program := filepath.Join(t.TempDir(), "linear.test")
 	build := exec.CommandContext(t.Context(), "go", "test", "-c", "-covermode=count", "-coverpkg=../../api/...,../../galley/...,../../pilot/...,../../registry/...", "-o", program, ".")
 	if out, err := build.CombinedOutput(); err != nil {

@@ -119,7 +119,7 @@ func (f *meshFieldTest) actElsewhere(listed map[string][]fieldPath) {
 		for _, field := range append(slices.Delete(slices.Clone(fields), i, i+1), last) {
 			for _, path := range listed[field] {
 				fd := path[len(path)-1]
-				all := slices.Collect(values(fd))
+				all := values(fd)
 				setField(path.parent(c.ProtoReflect()), fd, all[i%len(all)])
 			}
 		}
@@ -145,7 +145,8 @@ func (f *meshFieldTest) effective(c *mesh.Config, path fieldPath) bool {
 		return changed
 	}
 	var before map[string]string
-	for v := range values(path[len(path)-1]) {
+	list := f.valuesOf(path[len(path)-1])
+	for i, v := range list {
 		changed := with(func(m protoreflect.Message, fd protoreflect.FieldDescriptor) { setField(m, fd, v) })
 		if isNamed(path.String(), catalog.Features().UnsupportedMesh(changed)) {
 			return true
@@ -154,6 +155,7 @@ func (f *meshFieldTest) effective(c *mesh.Config, path fieldPath) bool {
 			before = f.config(with(func(protoreflect.Message, protoreflect.FieldDescriptor) {}))
 		}
 		if !maps.Equal(before, f.config(changed)) {
+			toFront(list, i)
 			return true
 		}
 	}

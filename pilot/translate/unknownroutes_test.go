@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/deploy/histories"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/session"
 )
@@ -48,7 +49,8 @@ func TestUnknownRouteConfigurations(t *testing.T) {
 // TestUnknownRouteConfigurationsCostWhatCounts checks that a route configuration without a listener takes no more
 // memory than counts for its name.
 func TestUnknownRouteConfigurationsCostWhatCounts(t *testing.T) {
-	const each = 3000
+	histories.NoRace(t)
+	const each = 1000
 	for who, forms := range map[string][]string{"web": {"x%d.example.com:80", "%d", "@x%d"}, "stock": {"x%d.example.com:80", "%d"}, "gateway": {"x%d", "http.%d"}} {
 		for _, form := range forms {
 			w, tr := newWorld(t, mesh.Default()), newTranslator(1)

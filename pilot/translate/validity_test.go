@@ -184,7 +184,8 @@ func routedHosts(s *snapshot.Snapshot) func(string) bool {
 
 // TestResourcesAreValidAndClosed checks every proxy of every world of the reference, and of random worlds.
 func TestResourcesAreValidAndClosed(t *testing.T) {
-	histories.FewerWithRace(t)
+	histories.NoRace(t)
+	t.Parallel()
 	for _, c := range referenceCases(t) {
 		s := c.world(t).apply(c.objects...)
 		tr := newTranslator(0)
