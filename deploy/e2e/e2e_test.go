@@ -6,9 +6,22 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
 )
 
-func TestDelta(t *testing.T) { testMesh(t, delta) }
+// TestDelta leaves the virtual hosts to TestOldestEnvoy if -short is given.
+func TestDelta(t *testing.T) {
+	m := testMesh(t, delta)
+	t.Run("Split", func(t *testing.T) { testSplit(t, m) })
+	if !testing.Short() {
+		t.Run("Hosts", func(t *testing.T) { testHosts(t, m) })
+	}
+}
 
-func TestStateOfTheWorld(t *testing.T) { testMesh(t, sotw) }
+// TestStateOfTheWorld leaves the shares of a split to TestDelta if -short is given.
+func TestStateOfTheWorld(t *testing.T) {
+	m := testMesh(t, sotw)
+	if !testing.Short() {
+		t.Run("Split", func(t *testing.T) { testSplit(t, m) })
+	}
+}
 
 // TestOldestEnvoy tries virtual hosts by themselves on the first Envoy that takes them.
 func TestOldestEnvoy(t *testing.T) {
@@ -19,8 +32,8 @@ func TestOldestEnvoy(t *testing.T) {
 // done collects the cells of both modes for the process outside.
 var done = results{}
 
-// testMesh runs everything against one mesh: pods are the expensive part.
-func testMesh(t *testing.T, mode string) {
+// testMesh runs what both modes share against one mesh, because its pods are the expensive part, and returns the mesh.
+func testMesh(t *testing.T, mode string) *mesh {
 	m := newMesh(t, mode, suite.EnvoyVar)
 	cells := map[string]cell{}
 	for _, p := range protocols {
@@ -30,12 +43,9 @@ func testMesh(t *testing.T, mode string) {
 	if err := done.save(); err != nil {
 		t.Error(err)
 	}
-	t.Run("Split", func(t *testing.T) { testSplit(t, m) })
 	t.Run("Subsets", func(t *testing.T) { testSubsets(t, m) })
 	t.Run("Endpoints", func(t *testing.T) { testEndpoints(t, m) })
 	t.Run("BrokenFile", func(t *testing.T) { testBrokenFile(t, m) })
-	if mode == delta {
-		t.Run("Hosts", func(t *testing.T) { testHosts(t, m) })
-	}
 	t.Run("Restart", func(t *testing.T) { testRestart(t, m) })
+	return m
 }

@@ -36,7 +36,7 @@ type Options struct {
 	// Prepare puts what the tests need into a folder that all users can read, and returns the environment by which the
 	// tests find it.
 	Prepare func(ctx context.Context, dir string) (environ []string, err error)
-	// AsRoot runs root's tests as root also.
+	// AsRoot runs the tests of root as root as well, unless -short is given.
 	AsRoot bool
 	// Report, if not nil, is told the users and the temporary folder of each when all have run.
 	Report func(users []User) error
@@ -103,7 +103,7 @@ func (o Options) outside(ctx context.Context) error {
 	ids := []int{os.Getuid()}
 	if os.Getuid() == 0 {
 		ids = []int{ordinary}
-		if o.AsRoot {
+		if o.AsRoot && !testing.Short() {
 			ids = []int{0, ordinary}
 		}
 	}
