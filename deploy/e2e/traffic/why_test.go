@@ -156,8 +156,9 @@ func TestAgreesWithEnvoys(t *testing.T) {
 					requests = append(requests, request{from: "other", address: "10.96.0.10:80", host: "echo.a:80", method: method, path: path, headers: h})
 				}
 				for _, r := range requests {
-					n++
-					compare(t, m, i, r)
+					if n++; !testing.Short() || n%4 == 0 { // the numbers of the lists are odd, so that each entry has its turn
+						compare(t, m, i, r)
+					}
 				}
 			}
 		}
