@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/istiod-lite/istiod-lite/deploy/histories"
 )
 
 // scriptPatience is how long a command of a script waits for something that should happen.
@@ -29,7 +31,8 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"pilot-discovery": main})
 }
 
-// TestScripts runs testdata/script/*.txtar. CONTRIBUTING.md shows how to write one. Beside the commands of the package
+// TestScripts runs testdata/script/*.txtar. The race detector is left to the tests of the packages that the programs
+// consist of: it makes each start of a program slow. CONTRIBUTING.md shows how to write one. Beside the commands of the package
 // testscript, a script may use:
 //
 //	exits CODE ARGS...             run pilot-discovery and check its exit code
@@ -40,6 +43,7 @@ func TestMain(m *testing.M) {
 //	address FILE KEY               wait for an address file, and set the variable KEY to one of its addresses
 //	unready ADDRESS                wait until a server at ADDRESS is no longer ready
 func TestScripts(t *testing.T) {
+	histories.NoRace(t)
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Setup: func(e *testscript.Env) error {

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/deploy/histories"
 )
 
 var update = flag.Bool("update", false, "write which verdicts of testdata/agreement.txt differ")
@@ -58,6 +59,7 @@ const agreementFile = "testdata/agreement.txt"
 // TestAgreement holds Review against what the webhook of Istio 1.31.1 said of the same objects. A line of the file is
 // its verdict, the API version, the kind and the spec; "!" before it says that ours is known to be the other one.
 func TestAgreement(t *testing.T) {
+	histories.NoRace(t)
 	var lines []string
 	differ := 0
 	for _, a := range agreements(t) {

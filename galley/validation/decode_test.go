@@ -15,6 +15,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/deploy/histories"
 )
 
 const meta = "metadata: {name: a}\n"
@@ -435,6 +436,7 @@ func TestNumbers(t *testing.T) {
 }
 
 func TestBrokenFiles(t *testing.T) {
+	histories.NoRace(t)
 	deep := strings.Repeat("[", 150) + strings.Repeat("]", 150)
 	var bomb strings.Builder
 	bomb.WriteString("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n")

@@ -11,6 +11,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/deploy/histories"
 )
 
 // quote returns a string as JSON.
@@ -43,6 +44,7 @@ func refusedEverywhere(t *testing.T, name string, kind *kinds.Kind, spec, field 
 // TestHostileExpressions: a regular expression that costs too much to compile or to run is refused, wherever it stands
 // and whoever judges it, and judging it takes little memory.
 func TestHostileExpressions(t *testing.T) {
+	histories.NoRace(t)
 	fields := []struct {
 		kind        *kinds.Kind
 		spec, field string // with the expression as %s
@@ -75,6 +77,7 @@ func TestHostileExpressions(t *testing.T) {
 // TestHostileHosts: names that are no hosts are refused, and those that are some in an odd form are used; all the same
 // for whoever judges them. So many that every proxy would hold too much are refused.
 func TestHostileHosts(t *testing.T) {
+	histories.NoRace(t)
 	const vs, se = `{"hosts":[%s],"gateways":["g"],"http":[{"route":[{"destination":{"host":"a"}}]}]}`, `{"hosts":[%s],"ports":[{"number":80,"name":"http","protocol":"HTTP"}]}`
 	const gw = `{"servers":[{"port":{"number":80,"name":"http","protocol":"HTTP"},"hosts":[%s]}]}`
 	for _, host := range []string{"", "a b", "a_b.com", "-a.com", "a..com", "a*.com", "*.*.com", "**.com", "a.com:80", "münchen.de", "http://a.com", "a.com/b/c", "a.\x00com", strings.Repeat("a", 64) + ".com", strings.Repeat("a.", 200) + "com"} {
@@ -146,6 +149,7 @@ func TestOwnHost(t *testing.T) {
 
 // TestHostilePatches: patches of types that there are not are refused, and many or large ones are judged within bounds.
 func TestHostilePatches(t *testing.T) {
+	histories.NoRace(t)
 	const patch = `{"applyTo":"HTTP_FILTER","patch":{"operation":"ADD","value":{"name":"a","typed_config":{"@type":"type.googleapis.com/%t","inlineCode":%s}}}}`
 	lua := strings.Replace(patch, "%t", "envoy.extensions.filters.http.lua.v3.Lua", 1)
 	one := func(patch, code string) string {

@@ -20,6 +20,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/deploy/histories"
 )
 
 // faults calls visit for each field that a message has or could have, with an object in which that field alone is
@@ -432,6 +433,7 @@ func opens(o *kinds.Object, at string) string {
 // TestNothingOpens has each field of each kind that restricts something be wrong, in an object that uses all that
 // restricts, and compares what is in force with what is written.
 func TestNothingOpens(t *testing.T) {
+	histories.NoRace(t)
 	for _, c := range []struct {
 		kind *kinds.Kind
 		spec string

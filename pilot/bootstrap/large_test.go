@@ -150,6 +150,9 @@ func TestLargeObjects(t *testing.T) {
 	if histories.Raced {
 		size /= 8
 	}
+	if testing.Short() {
+		size /= 8
+	}
 	h, beside := newLargeHistory(t)
 	for _, l := range largeObjects() {
 		t.Run(l.kind.Name+"/"+l.field, func(t *testing.T) {

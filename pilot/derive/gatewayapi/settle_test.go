@@ -11,45 +11,53 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestStatusesSettle: an object that has the status which it should have is left alone.
+// TestStatusesSettle: each condition says that it is of the generation that its object has, and an object that has the
+// status which it should have is left alone.
 func TestStatusesSettle(t *testing.T) {
 	files, err := filepath.Glob("testdata/istiod/*.txtar")
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)
 	}
+	conditions := 0
 	for _, file := range files {
 		a, err := txtar.ParseFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
+		var documents []map[string]any
+		generation := map[string]float64{}
+		for i, document := range bytes.Split(a.Files[0].Data, []byte("\n---\n")) {
+			o := decode(t, document)
+			documents = append(documents, o)
+			if meta, is := o["metadata"].(map[string]any); is {
+				meta["generation"] = i + 2
+				generation[documentName(o)] = float64(i + 2)
+			}
+		}
 		should := map[string]map[string]any{}
-		for _, s := range inspected(t, a.Files[0].Data).Statuses() {
+		for _, s := range inspected(t, written(t, documents)).Statuses() {
+			name := s.Of.Kind.Name + " " + s.Of.Namespace + "/" + s.Of.Name
+			for _, got := range generations(s.Value) {
+				if conditions++; got != generation[name] {
+					t.Errorf("%s: a condition of %s is of generation %v, want %v", file, name, got, generation[name])
+				}
+			}
 			b, err := json.Marshal(timed(s.Value))
 			if err != nil {
 				t.Fatal(err)
 			}
-			should[s.Of.Kind.Name+" "+s.Of.Namespace+"/"+s.Of.Name] = decode(t, b)
+			should[name] = decode(t, b)
 		}
 		if len(should) == 0 {
 			t.Fatal("no statuses")
 		}
-		var written [][]byte
-		for _, document := range bytes.Split(a.Files[0].Data, []byte("\n---\n")) {
-			o := decode(t, document)
-			if meta, is := o["metadata"].(map[string]any); is {
-				ns, _ := meta["namespace"].(string)
-				if status := should[o["kind"].(string)+" "+ns+"/"+meta["name"].(string)]; status != nil {
-					o["status"] = status
-				}
+		for _, o := range documents {
+			if status := should[documentName(o)]; status != nil {
+				o["status"] = status
 			}
-			b, err := yaml.Marshal(o)
-			if err != nil {
-				t.Fatal(err)
-			}
-			written = append(written, b)
 		}
 		settled := 0
-		for _, s := range inspected(t, bytes.Join(written, []byte("---\n"))).Statuses() {
+		for _, s := range inspected(t, written(t, documents)).Statuses() {
 			if should[s.Of.Kind.Name+" "+s.Of.Namespace+"/"+s.Of.Name] == nil {
 				t.Errorf("%s: %s has a status only then", file, s.Of)
 			}
@@ -61,46 +69,33 @@ func TestStatusesSettle(t *testing.T) {
 			t.Errorf("%s: %d statuses, want %d", file, settled, len(should))
 		}
 	}
+	if conditions == 0 {
+		t.Error("there are no conditions")
+	}
 }
 
-// TestGenerations: each condition says that it is of the generation that its object has.
-func TestGenerations(t *testing.T) {
-	files, err := filepath.Glob("testdata/istiod/*.txtar")
-	if err != nil || len(files) == 0 {
-		t.Fatal(files, err)
+// documentName returns the kind, namespace and name of a document, "" if it is empty.
+func documentName(o map[string]any) string {
+	meta, is := o["metadata"].(map[string]any)
+	if !is {
+		return ""
 	}
-	seen := 0
-	for _, file := range files {
-		a, err := txtar.ParseFile(file)
+	ns, _ := meta["namespace"].(string)
+	return o["kind"].(string) + " " + ns + "/" + meta["name"].(string)
+}
+
+// written returns documents as a file.
+func written(t *testing.T, documents []map[string]any) []byte {
+	t.Helper()
+	var all [][]byte
+	for _, o := range documents {
+		b, err := yaml.Marshal(o)
 		if err != nil {
 			t.Fatal(err)
 		}
-		want, written := map[string]float64{}, [][]byte{}
-		for i, document := range bytes.Split(a.Files[0].Data, []byte("\n---\n")) {
-			o := decode(t, document)
-			if meta, is := o["metadata"].(map[string]any); is {
-				ns, _ := meta["namespace"].(string)
-				want[o["kind"].(string)+" "+ns+"/"+meta["name"].(string)] = float64(i + 2)
-				meta["generation"] = i + 2
-			}
-			b, err := yaml.Marshal(o)
-			if err != nil {
-				t.Fatal(err)
-			}
-			written = append(written, b)
-		}
-		for _, s := range inspected(t, bytes.Join(written, []byte("---\n"))).Statuses() {
-			object := s.Of.Kind.Name + " " + s.Of.Namespace + "/" + s.Of.Name
-			for _, got := range generations(s.Value) {
-				if seen++; got != want[object] {
-					t.Errorf("%s: a condition of %s is of generation %v, want %v", file, object, got, want[object])
-				}
-			}
-		}
+		all = append(all, b)
 	}
-	if seen == 0 {
-		t.Error("there are no conditions")
-	}
+	return bytes.Join(all, []byte("---\n"))
 }
 
 // generations returns the generations of all conditions of a status; 0 for one that says none.
