@@ -32,8 +32,8 @@ func TestMain(m *testing.M) {
 }
 
 // TestScripts runs testdata/script/*.txtar. The race detector is left to the tests of the packages that the programs
-// consist of: it makes each start of a program slow. CONTRIBUTING.md shows how to write one. Beside the commands of the package
-// testscript, a script may use:
+// consist of: it makes each start of a program slow. CONTRIBUTING.md shows how to write one. Beside the commands of the
+// package testscript, a script may use:
 //
 //	exits CODE ARGS...             run pilot-discovery and check its exit code
 //	until REGEXP COMMAND ARGS...   run a command again until its standard output matches
