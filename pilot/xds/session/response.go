@@ -42,6 +42,7 @@ func (s *Session) respondByName(w *watch) *wire.Response {
 		// an assignment of an unknown name is not kept: there may be any number of them
 		d := &w.sent[len(w.sent)-1]
 		d.resources = slices.DeleteFunc(slices.Clone(out), func(x *envoy.Resource) bool { return !target.Known(x.Name) })
+		d.unknown = len(d.resources) < len(out)
 	}
 	return r
 }
@@ -417,7 +418,7 @@ func (s *Session) deliver(w *watch, resources []*envoy.Resource, removed []strin
 		}
 		w.sent = w.sent[:0]
 	}
-	w.sent = append(w.sent, delivery{r.Nonce, r.Version, resources, removed, size, s.nonces})
+	w.sent = append(w.sent, delivery{nonce: r.Nonce, version: r.Version, resources: resources, removed: removed, size: size, number: s.nonces})
 	if len(w.sent) > maxDeliveries {
 		s.compareEndpointsOf(w, w.sent[0])
 		w.sent[1].size += w.sent[0].size // the client may not have read it yet

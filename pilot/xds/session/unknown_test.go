@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
@@ -102,6 +104,52 @@ func testUnknownAssignments(t *testing.T, delta bool) {
 		}
 		if sent := serve(); sent != 1 {
 			t.Errorf("to a client that resumes with all names but one, %d are sent", sent)
+		}
+	}
+}
+
+// TestUnknownAssignmentsBlameNoOther checks that an assignment which a client rejected together with one of an unknown
+// name is sent again: which of them was bad is not known.
+func TestUnknownAssignmentsBlameNoOther(t *testing.T) {
+	for _, delta := range []bool{true, false} {
+		f := xdstest.NewTranslator()
+		f.Empty.Store(true)
+		s := newTestSession(f, quiet{}, delta)
+		s.Start(f.Publish(true, "eds b=1"))
+		names := []string{"a", "b"}
+		reply := func(nonce string, fault *rpcstatus.Status) {
+			t.Helper()
+			var err error
+			if delta {
+				r := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: envoy.EndpointType, ResponseNonce: nonce, ErrorDetail: fault}
+				if nonce == "" {
+					r.ResourceNamesSubscribe = names
+				}
+				_, err = ask(s, r)
+			} else {
+				_, err = ask(s, &discoveryv3.DiscoveryRequest{TypeUrl: envoy.EndpointType, ResourceNames: names, ResponseNonce: nonce, ErrorDetail: fault})
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		reply("", nil)
+		for i, want := range []string{"a b", "b", ""} { // both are rejected, and then b by itself
+			got, nonce := "", ""
+			if x := s.Next(); x != nil {
+				var sent []string
+				for _, r := range x.Resources {
+					sent = append(sent, r.Name)
+				}
+				slices.Sort(sent)
+				got, nonce = strings.Join(sent, " "), x.Nonce
+			}
+			if got != want {
+				t.Errorf("delta %v, response %d has %q, want %q", delta, i, got, want)
+			}
+			if nonce != "" {
+				reply(nonce, &rpcstatus.Status{Code: 13, Message: "a bad one is among them"})
+			}
 		}
 	}
 }

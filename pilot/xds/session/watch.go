@@ -57,6 +57,8 @@ type delivery struct {
 	removed   []string // delta
 	size      int      // in bytes
 	number    uint64   // of the stream's responses, from 1
+	// The response also had assignments of unknown names, which are not in resources.
+	unknown bool
 }
 
 // maxDeliveries bounds what is remembered of a client that never acknowledges. A rejection of an older response is
@@ -187,7 +189,8 @@ func (w *watch) lastUnacknowledged(name string) *envoy.Resource {
 }
 
 // rejectDelivery takes a rejection. Of several resources only one may be bad: they are bisected until it is alone. A
-// client that took the others finds nothing new in them.
+// client that took the others finds nothing new in them. What came with assignments of unknown names is sent again
+// without them.
 //
 // Clusters that the message blames by name are not sent again. Envoy keeps some that it rejects, and would acknowledge
 // the same bytes without using them.
@@ -209,7 +212,7 @@ func (s *Session) rejectDelivery(w *watch, d delivery, message string) {
 	half := len(list) / 2
 	switch {
 	case len(list) == 0:
-	case len(list) < len(d.resources):
+	case len(list) < len(d.resources) || d.unknown:
 		w.resendParts(list, list)
 	case len(list) == 1:
 		w.rememberRejected(list[0])
