@@ -36,6 +36,17 @@ func TestCohortsOutsideReassignStay(t *testing.T) {
 	checked, interner := 0, cohort.NewInterner()
 	rapid.Check(t, func(t *rapid.T) {
 		b := snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Cluster: "c", Mesh: meshes[0], Kinds: catalog.Features().Kinds()})
+		change := func(p *node.Proxy, there bool) {
+			k := registry.WorkloadKey{Kind: kinds.Pod, Namespace: p.Namespace, Name: p.Name}
+			var w *registry.Workload
+			if there {
+				w = &registry.Workload{WorkloadKey: k, Addresses: p.IPs, Labels: drawLabels(t), NodeName: rapid.SampledFrom([]string{"n1", "n2"}).Draw(t, "node")}
+			}
+			b.ApplyRegistry(registry.Changes{Workloads: map[registry.WorkloadKey]*registry.Workload{k: w}})
+		}
+		for _, p := range proxies {
+			change(p, true)
+		}
 		var last *scope.Index
 		for range rapid.IntRange(2, 12).Draw(t, "steps") {
 			for range rapid.IntRange(1, 2).Draw(t, "changes") {
@@ -43,13 +54,7 @@ func TestCohortsOutsideReassignStay(t *testing.T) {
 				case 0:
 					b.SetMesh(rapid.SampledFrom(meshes).Draw(t, "mesh"))
 				case 1:
-					p := rapid.SampledFrom(proxies).Draw(t, "pod")
-					k := registry.WorkloadKey{Kind: kinds.Pod, Namespace: p.Namespace, Name: p.Name}
-					var w *registry.Workload
-					if rapid.IntRange(0, 4).Draw(t, "there") > 0 {
-						w = &registry.Workload{WorkloadKey: k, Addresses: p.IPs, Labels: drawLabels(t), NodeName: rapid.SampledFrom([]string{"n1", "n2"}).Draw(t, "node")}
-					}
-					b.ApplyRegistry(registry.Changes{Workloads: map[registry.WorkloadKey]*registry.Workload{k: w}})
+					change(rapid.SampledFrom(proxies).Draw(t, "pod"), rapid.IntRange(0, 4).Draw(t, "there") > 0)
 				case 2, 3, 4:
 					b.ApplyRegistry(drawService(t))
 				default:

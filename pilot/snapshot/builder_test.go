@@ -198,11 +198,12 @@ func TestEqualObjectKeepsItsPointer(t *testing.T) {
 		"labels":      func(o *kinds.Object) { o.Labels = map[string]string{"a": "b"} },
 		"annotations": func(o *kinds.Object) { o.Annotations = map[string]string{"a": "b"} },
 		"age":         func(o *kinds.Object) { o.Created = time.Unix(9, 0) },
+		"derivation":  func(o *kinds.Object) { o.Extra = &kinds.Extra{Segments: true} },
 	} {
 		next := virtual("a", "x", 1)
 		alter(next)
 		b.Apply([]kinds.Change{change(next)})
-		translated := name == "spec" || name == "age"
+		translated := name == "spec" || name == "age" || name == "derivation"
 		if s := b.Commit(time.Time{}); s.Object(x.Key) != next || s.Diff.Full != translated || s.Diff.Objects == translated || (s.Diff.Triggers["config"] == 1) != translated || (len(s.Diff.Configs) == 1) != translated || !slices.Equal(s.Diff.Causes, []string{x.Key.String()}) {
 			t.Errorf("%s: %+v", name, s.Diff)
 		}

@@ -51,6 +51,8 @@ func TestFacts(t *testing.T) {
 		{objects: []kinds.Change{gone("p"), policy("q", "y")}, wanted: []string{"y"}, facts: map[string]string{"y": "1"}, diff: []string{"x"}},
 		{answers: []kinds.Change{facts.Change[string](textKind, "y", nil), facts.Change[string](textKind, "x", nil)}, wanted: []string{"y"}, diff: []string{"y"}},
 		{objects: []kinds.Change{gone("q")}},
+		{objects: []kinds.Change{policy("r", "x")}, wanted: []string{"x"}},
+		{objects: []kinds.Change{policy("s", "y")}, wanted: []string{"x", "y"}},
 	} {
 		before := b.Commit(time.Time{})
 		b.Apply(step.objects)

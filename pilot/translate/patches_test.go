@@ -110,3 +110,29 @@ spec:
 		t.Error("patches stay when their object goes")
 	}
 }
+
+// TestPatchedHeadHasVersionOfHead: a patched route configuration without virtual hosts has a version that says so. A
+// server that its client resumes at knows by the version that the client has no virtual hosts in it.
+func TestPatchedHeadHasVersionOfHead(t *testing.T) {
+	const world = `
+{apiVersion: v1, kind: Service, metadata: {name: web, namespace: a}, spec: {selector: {app: web}, ports: [{name: http, port: 80}]}}
+---
+apiVersion: networking.istio.io/v1alpha3
+kind: EnvoyFilter
+metadata: {name: x, namespace: a}
+spec:
+  configPatches:
+  - {applyTo: ROUTE_CONFIGURATION, patch: {operation: MERGE, value: {request_headers_to_remove: [x]}}}
+`
+	w, tr := newWorld(t, mesh.Default()), newTranslator(0)
+	s := w.apply(objects(t, "world.yaml", []byte(world))...)
+	p := proxy(t, []byte(`{"id": "sidecar~10.0.0.1~web-0.a~a.svc.cluster.local"}`))
+	p.Capabilities = node.VHDS
+	r := tr.Resource(s, tr.ResolveCohort(s, p), envoy.RouteType, "80")
+	if r.Head == nil || !strings.Contains(string(r.Head.Bytes()), "x") || len(r.Head.Notes) == 0 {
+		t.Fatalf("the route configuration is not divided, or not patched: %+v", r.Head)
+	}
+	if !r.Head.Divided || !envoy.IsHeadVersion(r.Head.Version) || envoy.IsHeadVersion(r.Header.Version) {
+		t.Errorf("versions %s of the head and %s of the whole", r.Head.Version, r.Header.Version)
+	}
+}

@@ -16,7 +16,10 @@ func TestHistoryMergesOldChanges(t *testing.T) {
 		var h history
 		h.record(1, &scope.Dirty{All: true})
 		for i := uint64(2); i <= 1000; i++ {
-			c := &scope.Dirty{Endpoints: []string{"e"}}
+			c := &scope.Dirty{Endpoints: []string{"e"}, Reassign: scope.Reassign{Namespaces: []string{"each"}}}
+			if i == 2 {
+				c.Reassign.Namespaces = []string{"first"}
+			}
 			for n := range hosts {
 				c.Hosts = append(c.Hosts, fmt.Sprintf("h%06d-%d", i, n))
 			}
@@ -38,6 +41,9 @@ func TestHistoryMergesOldChanges(t *testing.T) {
 					t.Fatalf("after %d came changes of %d hosts", from, len(c.Hosts)-i)
 				}
 			}
+		}
+		if !h.mayReassign(1, 1000, "first") || !h.mayReassign(2, 1000, "each") || h.mayReassign(1, 1000, "none") != (hosts > 1) {
+			t.Errorf("%d hosts a change: proxies that may belong to another cohort are not known", hosts)
 		}
 		if _, ok := h.since(1, 1000); ok != (hosts == 1) {
 			t.Errorf("%d hosts a change: what came after the first is known: %t", hosts, ok)
