@@ -54,8 +54,9 @@ func modules(t *testing.T, name string) [][]string {
 	return all
 }
 
-// TestRandomTestsHaveSeeds holds that a test which draws at random begins with a seed that somebody can set, as rapid's
-// do: with one of its own that is always the same, or with that of deploy/histories.
+// TestRandomTestsHaveSeeds holds that a test which draws at random begins with a seed that can be set, as rapid's do:
+// with a constant one, or with that of deploy/histories. The call that draws is in the test itself, where `make soak`
+// finds it.
 func TestRandomTestsHaveSeeds(t *testing.T) {
 	unseeded := regexp.MustCompile(`\brand\.(Int|Int32|Int64|IntN|N|Uint32|Uint64|Float64|Perm|Shuffle)\(|NewPCG\([^)]*time\.|\bseed\b.*=.*time\.Now`)
 	for text, want := range map[string]bool{
@@ -66,6 +67,7 @@ func TestRandomTestsHaveSeeds(t *testing.T) {
 			t.Errorf("%s is taken for unseeded: %v", text, !want)
 		}
 	}
+	draws := regexp.MustCompile(`rapid\.(Check|MakeCheck)\(|histories\.Seed\(`)
 	err := fs.WalkDir(os.DirFS("../.."), ".", func(name string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -78,6 +80,11 @@ func TestRandomTestsHaveSeeds(t *testing.T) {
 		text, err := os.ReadFile("../../" + name)
 		if found := unseeded.Find(text); found != nil {
 			t.Errorf("%s: %s has no seed that can be set: take that of deploy/histories", name, found)
+		}
+		for i, f := range strings.Split(string(text), "\nfunc ") {
+			if found := draws.FindString(f); found != "" && i > 0 && !strings.HasPrefix(f, "Test") {
+				t.Errorf("%s: %s is not in a test itself, where make soak finds it, but in func %.30s", name, found, f)
+			}
 		}
 		return err
 	})

@@ -35,7 +35,7 @@ import (
 
 var (
 	historiesSeed = flag.Uint64("histories.seed", 0, "of the one history to run; 0: several run, from RAPID_SEED on")
-	historiesFor  = flag.Duration("histories.for", 10*time.Second, "how long to go through histories where RAPID_SEED is not set, or 0")
+	historiesFor  = flag.Duration("histories.for", 0, "how long to go through histories; 0: eight of them if RAPID_SEED is set, else for 10s")
 )
 
 // fixedHistories is how many histories run from a seed that is set.
@@ -54,8 +54,8 @@ const timeout = time.Minute
 // The seed of a failure is printed; -histories.seed runs it again. It decides which objects change, how they are
 // batched, and what clients do in answer to which response. It does not decide how the goroutines of streams, senders
 // and the throttle interleave, nor into how many commits changes fall: a failure that hangs on that may take some runs
-// to come back. With RAPID_SEED the same few histories run each time. Without it they are others each time, for
-// -histories.for: 10m is for the night.
+// to come back. With RAPID_SEED the same histories run each time, and without it others each time. -histories.for says
+// for how long: 10m is for the night.
 func TestHistories(t *testing.T) {
 	seed := *historiesSeed
 	if seed != 0 {
@@ -65,9 +65,10 @@ func TestHistories(t *testing.T) {
 		return
 	}
 	begin, fixed := histories.Seed(t)
-	end := time.Now().Add(*historiesFor)
+	end := time.Now().Add(max(*historiesFor, 10*time.Second))
+	few := fixed && *historiesFor == 0
 	var begun, ran atomic.Int64
-	another := func(n int64) bool { return n == 1 || fixed && n <= fixedHistories || !fixed && time.Now().Before(end) }
+	another := func(n int64) bool { return n == 1 || few && n <= fixedHistories || !few && time.Now().Before(end) }
 	t.Run("at once", func(t *testing.T) {
 		for i := range 4 { // a history mostly waits: use more -parallel than there are processors
 			t.Run(fmt.Sprint(i), func(t *testing.T) {

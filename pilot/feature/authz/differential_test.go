@@ -40,35 +40,35 @@ func inEachMesh(t *testing.T, test func(*testing.T, *mesh.Config)) {
 
 // TestDecisions draws policies and requests: what the filters decide is what the documentation of AuthorizationPolicy
 // says. Envoy accepts the filters.
-func TestDecisions(t *testing.T) { inEachMesh(t, testDecisions) }
-
-func testDecisions(t *testing.T, m *mesh.Config) {
-	o, e := oracle{domains: m.TrustDomains()}, &evaluator{regexes: map[string]*regexp.Regexp{}}
-	outcomes := map[verdict]int{}
-	rapid.Check(t, func(t *rapid.T) {
-		d := dice{rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed of requests"), 0))} //nolint:gosec // nothing is secret
-		for range sets {
-			policies := drawPolicies(t)
-			filters := map[bool][]stage{}
-			for _, http := range []bool{true, false} {
-				filters[http] = filtersOf(m, policies, http)
-			}
-			for range requests {
-				r := d.request()
-				want, got := o.decide(policies, r), e.decide(filters[r.http], r)
-				if want != got {
-					t.Fatalf("%+v\nis %+v, want %+v, by\n%s", *r, got, want, show(policies))
+func TestDecisions(t *testing.T) {
+	inEachMesh(t, func(t *testing.T, m *mesh.Config) {
+		o, e := oracle{domains: m.TrustDomains()}, &evaluator{regexes: map[string]*regexp.Regexp{}}
+		outcomes := map[verdict]int{}
+		rapid.Check(t, func(t *rapid.T) {
+			d := dice{rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed of requests"), 0))} //nolint:gosec // nothing is secret
+			for range sets {
+				policies := drawPolicies(t)
+				filters := map[bool][]stage{}
+				for _, http := range []bool{true, false} {
+					filters[http] = filtersOf(m, policies, http)
 				}
-				outcomes[got]++
+				for range requests {
+					r := d.request()
+					want, got := o.decide(policies, r), e.decide(filters[r.http], r)
+					if want != got {
+						t.Fatalf("%+v\nis %+v, want %+v, by\n%s", *r, got, want, show(policies))
+					}
+					outcomes[got]++
+				}
+			}
+		})
+		t.Logf("%v", outcomes)
+		for _, v := range []verdict{{true, true}, {true, false}, {false, true}, {false, false}} {
+			if outcomes[v] < requests {
+				t.Errorf("only %d requests are %+v: %v", outcomes[v], v, outcomes)
 			}
 		}
 	})
-	t.Logf("%v", outcomes)
-	for _, v := range []verdict{{true, true}, {true, false}, {false, true}, {false, false}} {
-		if outcomes[v] < requests {
-			t.Errorf("only %d requests are %+v: %v", outcomes[v], v, outcomes)
-		}
-	}
 }
 
 // hooked is a feature, and the chain that its filters are for.

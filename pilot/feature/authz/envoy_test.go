@@ -73,10 +73,11 @@ func (p program) path() string {
 // TestEnvoysDecide has real Envoys, of the newest and of the oldest version, decide about requests that are drawn with
 // their policies. They decide as the documentation of AuthorizationPolicy says, and as the evaluator of TestDecisions.
 func TestEnvoysDecide(t *testing.T) {
+	seed, _ := histories.Seed(t)
 	for name, program := range programs {
 		t.Run(name, func(t *testing.T) {
 			outcomes := map[string]int{}
-			inEachMesh(t, func(t *testing.T, m *mesh.Config) { testEnvoyDecides(t, program, m, outcomes) })
+			inEachMesh(t, func(t *testing.T, m *mesh.Config) { testEnvoyDecides(t, seed, program, m, outcomes) })
 			t.Log(outcomes)
 			if len(outcomes) < 6 {
 				t.Errorf("only these: %v", outcomes)
@@ -86,8 +87,7 @@ func TestEnvoysDecide(t *testing.T) {
 }
 
 // testEnvoyDecides counts in outcomes what an Envoy decides.
-func testEnvoyDecides(t *testing.T, program program, m *mesh.Config, outcomes map[string]int) {
-	seed, _ := histories.Seed(t)
+func testEnvoyDecides(t *testing.T, seed uint64, program program, m *mesh.Config, outcomes map[string]int) {
 	draw := rapid.Custom(func(t *rapid.T) []*kinds.Object { return drawPolicies(t) })
 	var all [][]*kinds.Object
 	for i := range envoySets {
