@@ -41,9 +41,9 @@ GOTEST    = $(PROGRESS) $(1) $(GOTESTSUM) --format $(2) --format-icons text --fo
 STAGES   := vet e2e unit $(if $(RACE),race norace)
 # Tests of one goroutine, which take long under the race detector.
 NORACE   := deploy/tools/tests.sh 'histories\.(NoRace|FewerWithRace|Raced)' | grep -Ff <(deploy/tools/units.sh shared | sed 's/$$/ /') -
-# What `make test` leaves to `make test-long`: parts, each with the minutes that it takes on two cores; folders of deploy/e2e; tests that say testing.Short.
-LONG     := faults:3 conformance:9 boards:4 large:20 racing:8 mutants:10 soak:10 compat:20
-LONG_PACKAGES := agentfaults pilotagent conformance bench boards openness
+# What `make test` leaves to `make test-long`: parts, each with the minutes that it takes on two cores; folders of deploy and deploy/e2e; tests that say testing.Short.
+LONG     := faults:3 conformance:9 boards:4 large:20 racing:8 mutants:10 seeds:10 compat:20
+LONG_PACKAGES := mutants agentfaults pilotagent conformance bench boards openness
 LARGE    := deploy/tools/tests.sh 'testing\.Short\(\)' | grep -vE '/($(subst $(space),|,$(LONG_PACKAGES))) '
 
 export ENVOY ENVOY_OLDEST ETCD KUBE_APISERVER HELM4 KUBECONFORM PROMQL
@@ -52,7 +52,7 @@ export ENVOY ENVOY_OLDEST ETCD KUBE_APISERVER HELM4 KUBECONFORM PROMQL
 export CGO_ENABLED := 0
 export GOFLAGS := $(filter-out -trimpath -tags=%,$(shell go env GOFLAGS)) -trimpath -tags=$(TAGS)
 
-.PHONY: help all build run demo check test test-long budget vet unit race norace e2e faults conformance boards large racing compat agents compat-helm soak ui bench lint fmt gen image tools clean micro
+.PHONY: help all build run demo check test test-long budget vet unit race norace e2e faults conformance boards large racing seeds mutants compat agents compat-helm soak ui bench lint fmt gen image tools clean micro
 
 help: ## Show this list.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -159,6 +159,14 @@ bin/test:
 
 soak: $(ENVOY) $(ENVOY_OLDEST) ## Test random histories with other seeds each time, until one is red: CHECKS=1000 of each property, LENGTH=10m of the whole server and of renewals a round.
 	deploy/tools/soak.sh $(or $(CHECKS),1000) $(or $(LENGTH),10m)
+
+seeds: $(ENVOY) $(ENVOY_OLDEST) | bin/test ## long: as many tests that draw at random as eight minutes allow, each with a new seed, in another order each time.
+	$(PROGRESS) seeds deploy/tools/soak.sh 1000 90s 8 2>&1 | tee bin/test/seeds.log
+	@touch bin/test/seeds.ok
+
+mutants: $(GOTESTSUM) | bin/test ## long: that a test fails with each fault of the table in deploy/mutants. MUTANTS='a Gateway' tries those with such a name.
+	$(call GOTEST,mutants,testname) -count=1 -timeout 2h -run '^TestMutants$$' ./deploy/mutants -args -mutants='$(MUTANTS)'
+	@touch bin/test/mutants.ok
 
 ui: build ## Try the live page in Chromium, and make its screenshots in docs/images. CHROMIUM=/path/to/chromium.
 	mkdir -p docs/images
