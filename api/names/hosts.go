@@ -7,12 +7,16 @@ import (
 
 // FQDN resolves a host as users write it in an object of a namespace: a name without a dot is a service of that
 // namespace: web becomes web.<namespace>.svc.<suffix>, and *web becomes *web.<namespace>.svc.<suffix>. Addresses, the
-// wildcard * and names with a dot stay. Upper case is lowered and a trailing dot dropped. NoService stays.
+// wildcard * and names with a dot stay. Upper case is lowered and a trailing dot dropped, unless no name is left.
+// NoService stays.
 func FQDN(host, namespace, suffix string) string {
 	if host == NoService {
 		return host
 	}
-	host = strings.TrimSuffix(strings.ToLower(host), ".")
+	host = strings.ToLower(host)
+	if name := strings.TrimSuffix(host, "."); name != "" && name != "*" {
+		host = name
+	}
 	if host == "" || host == "*" || strings.ContainsAny(host, ".:") || namespace == "" {
 		return host
 	}

@@ -43,11 +43,16 @@ func configPatch(c fieldRef) {
 		if want == "" {
 			fix = "remove it"
 		}
-		complain := match.at(object[0]).bad
-		if want == "" || apply == "LISTENER_FILTER" || waypoint {
-			complain = match.at(object[0]).warn
+		at := match.at(object[0])
+		const none = "%s has no effect: %s cannot be matched by it, and is patched wherever the other fields match"
+		switch {
+		case want == "" || apply == "LISTENER_FILTER" || waypoint:
+			at.warn(fix, none, object[0], apply)
+		case c.at("patch").at("operation").is("REMOVE"): // it would remove more than what is to be matched
+			at.bad(fix, "%s cannot be matched by %s", apply, object[0])
+		default:
+			at.refuse(fix, none, object[0], apply)
 		}
-		complain(fix, "%s cannot be matched by %s", apply, object[0])
 	}
 	patch := c.at("patch")
 	operation := patch.at("operation").text()
@@ -72,6 +77,9 @@ func configPatch(c fieldRef) {
 	l := match.at("listener")
 	if f := l.at("filterChain").at("filter"); !f.absent() && object[0] == "listener" && slices.Contains([]string{"LISTENER", "FILTER_CHAIN", "NETWORK_FILTER", "HTTP_FILTER"}, apply) {
 		filterMatch(f, apply, operation)
+	}
+	if f := l.at("listenerFilter"); !f.absent() && apply != "LISTENER_FILTER" {
+		f.warn("remove it", "listenerFilter has no effect: only LISTENER_FILTER is matched by it")
 	}
 	if apply == "LISTENER_FILTER" && !l.at("filterChain").absent() {
 		l.at("filterChain").warn("use listenerFilter", "listener filters stand outside of filter chains")

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	networkingv1 "istio.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
@@ -74,14 +75,35 @@ func TestHostileExpressions(t *testing.T) {
 	}
 }
 
-// TestHostileHosts: names that are no hosts are refused, and those that are some in an odd form are used; all the same
-// for whoever judges them. So many that every proxy would hold too much are refused.
+// TestHostileHosts shows that texts that are not host names are refused in reviews, in files and in stored objects. A
+// VirtualService with such a host is an error in a review. If it is stored, it is in force as it is written, with a
+// warning, unless no request can name the host. Host names in an odd form are in force. So many hosts that each proxy
+// would hold too much are refused.
 func TestHostileHosts(t *testing.T) {
 	histories.NoRace(t)
 	const vs, se = `{"hosts":[%s],"gateways":["g"],"http":[{"route":[{"destination":{"host":"a"}}]}]}`, `{"hosts":[%s],"ports":[{"number":80,"name":"http","protocol":"HTTP"}]}`
 	const gw = `{"servers":[{"port":{"number":80,"name":"http","protocol":"HTTP"},"hosts":[%s]}]}`
-	for _, host := range []string{"", "a b", "a_b.com", "-a.com", "a..com", "a*.com", "*.*.com", "**.com", "a.com:80", "münchen.de", "http://a.com", "a.com/b/c", "a.\x00com", strings.Repeat("a", 64) + ".com", strings.Repeat("a.", 200) + "com"} {
+	unnameable := []string{"a.com:80", "http://a.com", "a.\x00com", "a.\ncom", "a.\rcom"}
+	for _, host := range unnameable {
 		refusedEverywhere(t, host, kinds.VirtualService, strings.Replace(vs, "%s", quote(t, host), 1), "spec.hosts[0]")
+	}
+	odd := []string{"", "a b", "a_b.com", "-a.com", "a..com", "a*.com", "*.*.com", "**.com", "münchen.de", "a.com/b/c",
+		strings.Repeat("a", 64) + ".com", strings.Repeat("a.", 200) + "com"}
+	for _, host := range append([]string{" a.com", "a.com ", "_a.com", "."}, odd...) {
+		spec := strings.Replace(vs, "%s", quote(t, host), 1)
+		review, _ := Review(limits.Default(), schema.GroupVersionKind{Group: kinds.VirtualService.Group, Version: "v1", Kind: "VirtualService"},
+			[]byte(withSpec(schema.GroupVersionKind{Group: kinds.VirtualService.Group, Version: "v1", Kind: "VirtualService"}, spec)))
+		if !HasErrors(review) || review[0].Field != "spec.hosts[0]" {
+			t.Errorf("%q: a review found %v, want an error in spec.hosts[0]", host, review)
+		}
+		doc := Object(limits.Default(), kinds.VirtualService, []byte(withSpec(schema.GroupVersionKind{Kind: "VirtualService"}, spec)))
+		if doc.Object == nil || len(doc.Findings) == 0 || doc.Findings[0].Field != "spec.hosts[0]" {
+			t.Errorf("%q: want it in force with a finding in spec.hosts[0], found %v", host, doc.Findings)
+		} else if got := doc.Object.Spec.(*networkingv1.VirtualService).GetHosts(); !slices.Equal(got, []string{host}) {
+			t.Errorf("%q: the hosts in force are %q", host, got)
+		}
+	}
+	for _, host := range append(odd, unnameable...) {
 		refusedEverywhere(t, host, kinds.ServiceEntry, strings.Replace(se, "%s", quote(t, host), 1), "spec.hosts[0]")
 		refusedEverywhere(t, host, kinds.Gateway, strings.Replace(gw, "%s", quote(t, host), 1), "spec.servers[0].hosts[0]")
 	}

@@ -9,7 +9,11 @@ func tlsRoute(r fieldRef, hosts, written hostSet) {
 	for _, m := range r.at("match").items() {
 		m.required("sniHosts")
 		for _, sni := range m.at("sniHosts").items() {
-			sni.wildcardHostOrIP()
+			if sni.empty() { // a chain of no server name takes all connections
+				sni.bad("write a DNS name", "the server name is empty")
+				continue
+			}
+			sni.calledHost()
 			sni.serverName()
 			if isIP(sni.text()) {
 				sni.warn("write a DNS name", "%q is an address, which clients do not send as server name", sni.text())
@@ -22,8 +26,8 @@ func tlsRoute(r fieldRef, hosts, written hostSet) {
 	l4Route(r)
 }
 
-// longestPattern bounds the hosts whose wildcards are looked for, since that takes the square of their length. What is
-// longer is no host, and an error where it is written.
+// longestPattern bounds the hosts whose wildcards are looked for, since that takes the square of their length. A longer
+// text is not a DNS name, and is an error in a review.
 const longestPattern = 256
 
 // other returns a wildcard of the set that covers a host of the set, and is not that host, or "".

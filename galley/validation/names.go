@@ -75,13 +75,19 @@ func (p fieldRef) wildcardHost() {
 	}
 }
 
-// wildcardHostOrIP judges the name of one service or of many, or an address.
-func (p fieldRef) wildcardHostOrIP() {
-	if !isIP(p.text()) {
-		if hasZone(p.text()) {
-			p.lax = true
-		}
-		p.wildcardHost()
+// calledHost judges a host of a VirtualService: a name of one service or of many, or an address. Any other text is an
+// error in a review. In force, requests for the text get the routes of the object, as in istiod, unless no request can
+// name it.
+func (p fieldRef) calledHost() {
+	const fix = `write a DNS name, or a wildcard such as "*.example.com"`
+	switch s := p.text(); {
+	case isIP(s), isWildcardHost(s):
+	case s == everyRoot, hasZone(s): // Istio's webhook accepts it
+		p.warn(fix, "%q is not a host name", s)
+	case strings.ContainsAny(s, "\x00\r\n:"):
+		p.bad(fix, "%q is not a host name, and no request can name it", s)
+	default:
+		p.refuse(fix, "%q is not a host name", s)
 	}
 }
 
@@ -260,7 +266,7 @@ func isPlainName(name, more string) bool {
 
 // serverName judges a host that is compared with the server name of a TLS connection.
 func (p fieldRef) serverName() {
-	if s := p.text(); len(s) > 1 && s[0] == '*' && s[1] != '.' {
+	if s := p.text(); s != "*" && strings.Contains(strings.TrimPrefix(s, "*."), "*") {
 		p.bad(`write a whole name, or a wildcard for whole labels such as "*.example.com"`, "%q cannot be used for TLS: a star must stand for whole labels", s)
 	}
 }

@@ -162,7 +162,7 @@ func TestOneWrongField(t *testing.T) {
 		// Routes.
 		{kinds.VirtualService, `{hosts: [a.b], http: [{route: [{destination: {host: "b_c d"}}]}]}`,
 			`{hosts: [a.b], http: [{directResponse: {status: 503}}]}`},
-		{kinds.VirtualService, `{hosts: [a.b, "a b"], http: [{directResponse: {status: 999}}]}`,
+		{kinds.VirtualService, `{hosts: [a.b, "a:b"], http: [{directResponse: {status: 999}}]}`,
 			`{hosts: [a.b], http: [{directResponse: {status: 503}}]}`},
 		{
 			kinds.VirtualService, `{hosts: [a.b], http: [{match: [{uri: {regex: "("}, method: {exact: GET}}], directResponse: {status: 403}}, ` +

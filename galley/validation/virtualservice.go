@@ -13,7 +13,7 @@ func virtualService(p fieldRef) {
 	p.at("exportTo").exportTo(false)
 	seen := unique{}
 	for _, h := range hosts {
-		h.wildcardHostOrIP()
+		h.calledHost()
 		seen.add(h, "host")
 		if mesh && h.is("*") {
 			h.bad("name the hosts, or bind the object to a gateway", "host * cannot be used for the mesh: it would take all traffic")

@@ -69,8 +69,9 @@ type meshLayer struct {
 	object string // the ConfigMap's name; another for a file
 	file   string // for findings: the file; of a ConfigMap in one with its line and column, of another its name and key
 	// missing is a ConfigMap that --sharedMeshConfig names and that does not exist. keyless is a ConfigMap without the key
-	// mesh, and forNetworks one that has the key meshNetworks instead.
+	// mesh, and forNetworks one that has the key meshNetworks instead. binary is the key if it is in binaryData.
 	missing, keyless, forNetworks bool
+	binary                        string
 }
 
 // lacks says why a ConfigMap has no text, with a fix, or returns empty strings if it has one.
@@ -78,6 +79,8 @@ func (l meshLayer) lacks() (why, fix string) {
 	switch {
 	case l.missing:
 		return l.object + " is missing, which --sharedMeshConfig names", "create it, or correct --sharedMeshConfig (SHARED_MESH_CONFIG)"
+	case l.binary != "":
+		return l.object + " has the key " + l.binary + " in binaryData, which is not read", "write the text under data"
 	case l.keyless:
 		return l.object + " has no key mesh", "write the mesh configuration under the key mesh"
 	}
@@ -104,12 +107,17 @@ func layers(o Options, object func(kinds.Key) *kinds.Object, key string) []meshL
 			}
 			continue
 		}
-		data := cm.Spec.(*corev1.ConfigMap).Data
-		text, ok := data[key]
-		if ok || key == "mesh" {
-			_, networks := data["meshNetworks"]
+		spec := cm.Spec.(*corev1.ConfigMap)
+		text, ok := spec.Data[key]
+		_, binary := spec.BinaryData[key]
+		if ok || binary || key == "mesh" {
+			_, networks := spec.Data["meshNetworks"]
 			at := cmp.Or(cm.Position, cm.String()+", key "+key)
-			out = append(out, meshLayer{data: text, object: cm.String(), file: at, keyless: !ok, forNetworks: !ok && networks})
+			l := meshLayer{data: text, object: cm.String(), file: at, keyless: !ok, forNetworks: !ok && !binary && networks}
+			if binary && !ok {
+				l.binary = key
+			}
+			out = append(out, l)
 		}
 	}
 	return out
@@ -220,6 +228,11 @@ func readNetworks(texts []meshLayer) networksReading {
 	r := networksReading{from: "none"}
 	for _, l := range texts {
 		r.from, r.unusable = l.file, ""
+		if why, fix := l.lacks(); l.binary != "" {
+			r.networks, r.unusable = nil, l.file
+			r.findings = []diag.Diagnostic{{Severity: diag.Error, Code: "Unusable", Object: "MeshNetworks", File: l.file, Message: why, Fix: fix}}
+			continue
+		}
 		if r.networks, r.findings = mesh.ParseNetworks(l.file, []byte(l.data)); r.networks == nil {
 			r.unusable = l.file
 		}

@@ -3,8 +3,10 @@ package ingest
 import (
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -288,7 +290,40 @@ func TestPositionsInConfigMaps(t *testing.T) {
 	}
 }
 
-// What is taken of a mesh configuration and has no effect is a finding.
+// TestMeshInBinaryData shows that a mesh configuration or networks in binaryData of a ConfigMap are not passed over: a
+// server that starts is not ready, and one that runs keeps the last good content.
+func TestMeshInBinaryData(t *testing.T) {
+	good := map[string]string{"mesh": "trustDomain: old.example", "meshNetworks": "networks: {n: {endpoints: [{fromRegistry: Kubernetes}]}}"}
+	for _, key := range []string{"mesh", "meshNetworks"} {
+		s := newTestWorld(t, Options{})
+		s.apply(configMap("istio", good))
+		before := s.Snapshot()
+		data := maps.Clone(good)
+		delete(data, key)
+		o := configMap("istio", data)
+		o.Spec.(*corev1.ConfigMap).BinaryData = map[string][]byte{key: nil}
+		s.apply(o)
+		if after := s.Snapshot(); after.Mesh.GetTrustDomain() != "old.example" || !reflect.DeepEqual(after.Networks, before.Networks) {
+			t.Errorf("%s: trust domain %s, networks %v", key, after.Mesh.GetTrustDomain(), after.Networks)
+		}
+		says := "istio has the key " + key + " in binaryData"
+		if f := s.Findings(); len(f) != 1 || !strings.Contains(f[0].Message, says) || f[0].Severity != diag.Error {
+			t.Errorf("%s: findings %v", key, f)
+		}
+		object := func(k kinds.Key) *kinds.Object {
+			if k == o.Key {
+				return o
+			}
+			return nil
+		}
+		r := readMesh(Options{Namespace: "istio-system"}, object, map[string]string{})
+		n := readNetworks(layers(Options{Namespace: "istio-system"}, object, "meshNetworks"))
+		if (r.unusable != "") != (key == "mesh") || (n.unusable != "") != (key == "meshNetworks") {
+			t.Errorf("%s: at a start, the mesh configuration is unusable: %q, the networks: %q", key, r.unusable, n.unusable)
+		}
+	}
+}
+
 // TestMeshWithoutKey takes the key mesh from a ConfigMap that had it: the last good content stays in force. A ConfigMap
 // that never had it, and has no networks either, keeps a server from starting.
 func TestMeshWithoutKey(t *testing.T) {
@@ -320,6 +355,8 @@ func TestMeshWithoutKey(t *testing.T) {
 	}
 }
 
+// TestMeshFieldsWithoutEffect shows that a field of a mesh configuration is a finding if it is accepted and has no
+// effect.
 func TestMeshFieldsWithoutEffect(t *testing.T) {
 	s := newTestWorld(t, Options{})
 	s.apply(configMap("istio", map[string]string{

@@ -2,6 +2,7 @@ package openness
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
+	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
 )
 
@@ -48,6 +50,25 @@ func ParseWorld(name string, text []byte) (World, error) {
 // Shared reports whether a world has objects that apply to proxies of other worlds, so that it has to be alone.
 func (w World) Shared() bool {
 	return slices.ContainsFunc(w.Objects, func(o *unstructured.Unstructured) bool { return o.GetNamespace() == root })
+}
+
+// Unreadable returns why istiod cannot decode an object of the world, or nil. istiod reads no object of a kind as long
+// as the API server has one that it cannot decode.
+func (w World) Unreadable() error {
+	for _, o := range w.Objects {
+		kind := kinds.Find(o.GetAPIVersion(), o.GetKind())
+		if kind == nil || !kind.Istio {
+			continue
+		}
+		spec, err := json.Marshal(o.Object["spec"])
+		if err == nil {
+			err = json.Unmarshal(spec, kind.New())
+		}
+		if err != nil {
+			return fmt.Errorf("decode %s %s: %w", o.GetKind(), o.GetName(), err)
+		}
+	}
+	return nil
 }
 
 // YAML returns the objects as a text.

@@ -106,7 +106,9 @@ func coreOf(k *kinds.Kind) *core {
 	case kinds.Namespace:
 		return coreKind(metadata(notApplied), &fields{}, asIs[*corev1.Namespace])
 	case kinds.ConfigMap:
-		return coreKind(metadata(notApplied), wholes(2), asIs[*corev1.ConfigMap])
+		kept := wholes(2)
+		kept[3] = &mask{fields: wholes(1)} // the keys of binaryData
+		return coreKind(metadata(notApplied), kept, asIs[*corev1.ConfigMap])
 	case kinds.Secret:
 		return coreKind(metadata(notApplied), wholes(2, 3), asIs[*corev1.Secret])
 	}

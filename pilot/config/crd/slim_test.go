@@ -275,8 +275,14 @@ func TestKeptFields(t *testing.T) {
 					}
 				}
 			case *corev1.ConfigMap:
-				if got := o.Spec.(*corev1.ConfigMap); difference(was.Data, got.Data) != "" || got.BinaryData != nil {
+				got := o.Spec.(*corev1.ConfigMap)
+				if difference(was.Data, got.Data) != "" || len(got.BinaryData) != len(was.BinaryData) {
 					t.Fatalf("%+v of %+v", got, was)
+				}
+				for key := range was.BinaryData {
+					if v, ok := got.BinaryData[key]; !ok || len(v) > 0 {
+						t.Fatalf("%+v of %+v", got, was)
+					}
 				}
 			case *corev1.Node:
 				if got := o.Spec.(*corev1.Node); difference(was.Status.Addresses, got.Status.Addresses) != "" || got.Status.Images != nil {

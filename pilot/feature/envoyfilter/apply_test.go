@@ -1,12 +1,14 @@
 package envoyfilter_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -94,6 +96,59 @@ func TestMerges(t *testing.T) {
 		m, notes := f.Patches.Apply([]feature.Patch{{Object: o}}, feature.PatchTarget{Type: envoy.ClusterType, Direction: feature.Outbound, Name: "c"}, test.was)
 		if !proto.Equal(m, test.want) || len(notes) != 1 || !strings.Contains(notes[0].Reason, test.reason) || (test.reason == "") != (notes[0].Reason == "") {
 			t.Errorf("%s: %v, %v", test.value, m, notes)
+		}
+	}
+}
+
+// TestPortsOfVirtualListeners shows which patches apply to a virtual listener by a port: a listener filter by any port,
+// a network filter in the chains for the port, and a patch of the listener by the listener's own port.
+func TestPortsOfVirtualListeners(t *testing.T) {
+	chain := func(name string, port uint32) *listenerv3.FilterChain {
+		return &listenerv3.FilterChain{Name: name, FilterChainMatch: &listenerv3.FilterChainMatch{DestinationPort: wrapperspb.UInt32(port)}}
+	}
+	for _, virtual := range []struct {
+		name, context string
+		direction     feature.Direction
+		own           uint32
+	}{{"virtualInbound", "SIDECAR_INBOUND", feature.Inbound, 15006}, {"virtualOutbound", "SIDECAR_OUTBOUND", feature.Outbound, 15001}} {
+		was := &listenerv3.Listener{
+			Name: virtual.name, Address: envoy.Address("0.0.0.0", virtual.own),
+			FilterChains:       []*listenerv3.FilterChain{chain("own", virtual.own), chain("other", 80)},
+			DefaultFilterChain: &listenerv3.FilterChain{Name: "rest"},
+		}
+		for port, want := range map[uint32]string{
+			virtual.own: "listener, listener filter, own", 80: "listener filter, other", 4711: "listener filter",
+		} {
+			spec := &networkingv1alpha3.EnvoyFilter{}
+			match := fmt.Sprintf(`"match": {"context": %q, "listener": {"portNumber": %d}}`, virtual.context, port)
+			text := strings.NewReplacer("$MATCH", match).Replace(
+				`{"configPatches": [
+				{"applyTo": "LISTENER", $MATCH, "patch": {"operation": "MERGE", "value": {"stat_prefix": "x"}}},
+				{"applyTo": "LISTENER_FILTER", $MATCH, "patch": {"operation": "INSERT_FIRST", "value": {"name": "x"}}},
+				{"applyTo": "NETWORK_FILTER", $MATCH, "patch": {"operation": "INSERT_FIRST", "value": {"name": "x"}}}
+			]}`)
+			if err := protojson.Unmarshal([]byte(text), spec); err != nil {
+				t.Fatal(err)
+			}
+			f := envoyfilter.New()
+			target := feature.PatchTarget{Type: envoy.ListenerType, Direction: virtual.direction, Name: virtual.name}
+			o := &kinds.Object{Key: kinds.Key{Kind: kinds.EnvoyFilter, Namespace: "a", Name: "x"}, Spec: spec}
+			m, _ := f.Patches.Apply(f.Patches.Of(feature.Of(o), target)(target), target, was)
+			l, got := m.(*listenerv3.Listener), []string(nil)
+			if l.GetStatPrefix() != "" {
+				got = append(got, "listener")
+			}
+			if len(l.GetListenerFilters()) > 0 {
+				got = append(got, "listener filter")
+			}
+			for _, c := range append(l.GetFilterChains(), l.GetDefaultFilterChain()) {
+				if len(c.GetFilters()) > 0 {
+					got = append(got, c.GetName())
+				}
+			}
+			if strings.Join(got, ", ") != want {
+				t.Errorf("%s, port %d: the patches changed %q, want %q", virtual.name, port, got, want)
+			}
 		}
 	}
 }

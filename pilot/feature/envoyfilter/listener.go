@@ -80,7 +80,8 @@ func (l listener) chains() []*listenerv3.FilterChain {
 	return append(slices.Clip(l.FilterChains), l.DefaultFilterChain)
 }
 
-// matches reports whether a patch is for the listener. All inbound chains are in one listener: a port matches them.
+// matches reports whether a patch is for the listener. A port also matches a virtual listener, unless the patch is for
+// the listener itself: its chains are for the ports of other listeners.
 func (l listener) matches(p patch) bool {
 	m := p.GetMatch().GetListener()
 	if m.GetName() != "" && m.GetName() != l.Name {
@@ -90,7 +91,12 @@ func (l listener) matches(p patch) bool {
 	if port == 0 || l.GetAddress().GetSocketAddress().GetPortValue() == port {
 		return true
 	}
-	return l.Name == names.VirtualInbound && p.GetApplyTo() != toListener
+	return l.virtual() && p.GetApplyTo() != toListener
+}
+
+// virtual reports whether connections to all ports are redirected to the listener.
+func (l listener) virtual() bool {
+	return l.Name == names.VirtualInbound || l.Name == names.VirtualOutbound
 }
 
 // matchesChain reports whether a patch is for a filter chain of the listener.
@@ -100,7 +106,7 @@ func (l listener) matchesChain(p patch, c *listenerv3.FilterChain) bool {
 	}
 	m := p.GetMatch().GetListener()
 	has, want := c.GetFilterChainMatch(), m.GetFilterChain()
-	if port := m.GetPortNumber(); port != 0 && l.Name == names.VirtualInbound && has.GetDestinationPort().GetValue() != port {
+	if port := m.GetPortNumber(); port != 0 && l.virtual() && has.GetDestinationPort().GetValue() != port {
 		return false
 	}
 	switch {
