@@ -26,6 +26,14 @@ import (
 
 var update = flag.Bool("update", false, "write what injection makes of the pods of testdata")
 
+// must ends the test if err is not nil.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // rig is an Injector of texts.
 type rig struct {
 	*Injector
@@ -58,9 +66,7 @@ func sections(a *txtar.Archive) map[string]string {
 func toJSONText(t testing.TB, text string) []byte {
 	t.Helper()
 	j, err := yaml.YAMLToJSON([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return j
 }
 
@@ -75,17 +81,13 @@ func (r *rig) inject(t testing.TB, q Request) string {
 		return "skipped: " + got.Skipped + "\n"
 	}
 	p, err := jsonpatch.DecodePatch(got.Patch)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	applied, err := p.Apply(q.Pod)
 	if err != nil {
 		t.Fatalf("%v: %s", err, got.Patch)
 	}
 	pod, err := json.Marshal(got.Pod)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !sameJSON(t, applied, pod) {
 		t.Errorf("the patch makes %s, want %s", applied, pod)
 	}
@@ -112,18 +114,14 @@ func sameJSON(t testing.TB, a, b []byte) bool {
 // what becomes of it as NAME.want; base.txtar has what others leave out.
 func TestGoldens(t *testing.T) {
 	base, err := txtar.ParseFile("testdata/base.txtar")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	paths, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(paths) < 2 {
 		t.Fatal(err, paths)
 	}
 	for _, path := range paths {
 		a, err := txtar.ParseFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) {
 			files := sections(base)
 			for name, text := range sections(a) {
@@ -151,9 +149,7 @@ func TestGoldens(t *testing.T) {
 				again(t, r, q)
 			}
 			if *update {
-				if err := os.WriteFile(path, txtar.Format(a), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must(t, os.WriteFile(path, txtar.Format(a), 0o600))
 			}
 		})
 	}
@@ -202,9 +198,7 @@ func TestTemplatesAreBounded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			text, err := yaml.Marshal(map[string]any{"policy": "enabled", "templates": map[string]string{"sidecar": c.template}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			r := newRig(t, map[string]string{"config": string(text), "values": "{}"})
 			if r.Config() == nil {
 				t.Fatal(r.findings)
@@ -222,9 +216,7 @@ func TestTemplatesAreBounded(t *testing.T) {
 // A pod whose lists would take too long to merge is refused, with the list named.
 func TestLongListsAreRefused(t *testing.T) {
 	base, err := txtar.ParseFile("testdata/base.txtar")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r := newRig(t, sections(base))
 	pod := func(n int) []byte {
 		env := strings.TrimSuffix(strings.Repeat(`{"name":"x","value":"y"},`, n), ",")
@@ -257,18 +249,14 @@ func TestValuesAreNotShared(t *testing.T) {
 // An annotation cannot ask for more templates, or for longer lists, than a pod may have.
 func TestAnnotationsAreBounded(t *testing.T) {
 	base, err := txtar.ParseFile("testdata/base.txtar")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r := newRig(t, sections(base))
 	for annotation, want := range map[string]string{
 		templatesAnnotation: strings.TrimSuffix(strings.Repeat("sidecar,", 40), ","),
 		overridesAnnotation: `{"containers":[{"name":"istio-proxy","env":[` + strings.TrimSuffix(strings.Repeat(`{"name":"x"},`, listEntries+1), ",") + `]}]}`,
 	} {
 		pod, err := json.Marshal(map[string]any{"metadata": map[string]any{"name": "p", "annotations": map[string]any{annotation: want}}, "spec": map[string]any{"containers": []any{map[string]any{"name": "app"}}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if got := r.inject(t, Request{Pod: pod}); !strings.HasPrefix(got, "refused: ") || !strings.Contains(got, "more than") {
 			t.Errorf("%s: got %.200s", annotation, got)
 		}
@@ -302,16 +290,12 @@ func TestParse(t *testing.T) {
 // Whatever a pod is, it gets an answer, whose patch fits it.
 func FuzzInject(f *testing.F) {
 	base, err := txtar.ParseFile("testdata/base.txtar")
-	if err != nil {
-		f.Fatal(err)
-	}
+	must(f, err)
 	r := newRig(f, sections(base))
 	paths, _ := filepath.Glob("testdata/*.txtar")
 	for _, path := range paths {
 		a, err := txtar.ParseFile(path)
-		if err != nil {
-			f.Fatal(err)
-		}
+		must(f, err)
 		for _, file := range a.Files {
 			if strings.HasSuffix(file.Name, ".pod") {
 				f.Add(toJSONText(f, string(file.Data)))
@@ -330,9 +314,7 @@ func FuzzInject(f *testing.F) {
 // changes.
 func TestHostilePods(t *testing.T) {
 	base, err := txtar.ParseFile("testdata/base.txtar")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r := newRig(t, sections(base))
 	many := func(format string, n int) string {
 		var b strings.Builder

@@ -29,6 +29,14 @@ import (
 
 var now = time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
 
+// must ends the test if err is not nil.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // authority is a CA that issues for tests.
 type authority struct {
 	t    *testing.T
@@ -39,20 +47,15 @@ type authority struct {
 func newAuthority(t *testing.T, expires time.Time) *authority {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ca"}, NotBefore: now.Add(-time.Hour), NotAfter: expires,
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign, SubjectKeyId: []byte{1},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, c, c, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if c, err = x509.ParseCertificate(der); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	c, err = x509.ParseCertificate(der)
+	must(t, err)
 	return &authority{t, c, key}
 }
 
@@ -63,18 +66,14 @@ func (a *authority) pem() []byte {
 func (a *authority) crl() []byte {
 	a.t.Helper()
 	der, err := x509.CreateRevocationList(rand.Reader, &x509.RevocationList{Number: big.NewInt(1), ThisUpdate: now, NextUpdate: now.Add(time.Hour)}, a.cert, a.key)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	must(a.t, err)
 	return pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: der})
 }
 
 func (a *authority) staple(serial int64, next time.Time) []byte {
 	a.t.Helper()
 	der, err := ocsp.CreateResponse(a.cert, a.cert, ocsp.Response{SerialNumber: big.NewInt(serial), Status: ocsp.Good, ThisUpdate: now.Add(-time.Hour), NextUpdate: next}, a.key)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	must(a.t, err)
 	return der
 }
 
@@ -82,22 +81,16 @@ func (a *authority) staple(serial int64, next time.Time) []byte {
 func (a *authority) issue(public, private any, expires time.Time) (certificate, key []byte) {
 	a.t.Helper()
 	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{SerialNumber: big.NewInt(7), DNSNames: []string{"a.example"}, NotBefore: now.Add(-2 * time.Hour), NotAfter: expires}, a.cert, public, a.key)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	must(a.t, err)
 	raw, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	must(a.t, err)
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})
 }
 
 func (a *authority) ec(curve elliptic.Curve, expires time.Time) (certificate, key []byte) {
 	a.t.Helper()
 	private, err := ecdsa.GenerateKey(curve, rand.Reader)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	must(a.t, err)
 	return a.issue(&private.PublicKey, private, expires)
 }
 
@@ -110,9 +103,7 @@ func TestOfSecret(t *testing.T) {
 	expired, expiredKey := ca.ec(elliptic.P256(), now.Add(-time.Minute))
 	curve, curveKey := ca.ec(elliptic.P224(), later)
 	small, err := rsa.GenerateKey(rand.Reader, 1024) //nolint:gosec // which is refused
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	weak, weakKey := ca.issue(&small.PublicKey, small, later)
 	noise := []byte("noise\n")
 	cat := func(b ...[]byte) []byte { return bytes.Join(b, nil) }

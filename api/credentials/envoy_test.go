@@ -44,27 +44,17 @@ func TestEnvoysTakeWhatIsAccepted(t *testing.T) {
 			change(c)
 		}
 		der, err := x509.CreateCertificate(rand.Reader, c, ca.cert, public, ca.key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		raw, err := x509.MarshalPKCS8PrivateKey(private)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})
 	}
 	ec, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	public, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	modulus, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	extension := func(id asn1.ObjectIdentifier, critical bool, value ...byte) func(*x509.Certificate) {
 		return func(c *x509.Certificate) {
 			c.ExtraExtensions = append(c.ExtraExtensions, pkix.Extension{Id: id, Critical: critical, Value: value})
@@ -83,17 +73,13 @@ func TestEnvoysTakeWhatIsAccepted(t *testing.T) {
 	staple := func(r ocsp.Response) []byte {
 		r.SerialNumber, r.ThisUpdate = big.NewInt(7), now.Add(-time.Hour)
 		der, err := ocsp.CreateResponse(ca.cert, ca.cert, r, ca.key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return der
 	}
 	other := newAuthority(t, later)
 	crl := func(a *authority, l *x509.RevocationList) []byte {
 		der, err := x509.CreateRevocationList(rand.Reader, l, a.cert, a.key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: der})
 	}
 	own, _ := leaf(&ec.PublicKey, ec, nil)
@@ -133,13 +119,9 @@ func TestEnvoysTakeWhatIsAccepted(t *testing.T) {
 	}
 	validate := func(all ...any) error {
 		text, err := json.Marshal(map[string]any{"static_resources": map[string]any{"listeners": all}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		config := filepath.Join(t.TempDir(), "envoy.json")
-		if err := os.WriteFile(config, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(config, text, 0o600))
 		said, err := exec.CommandContext(t.Context(), program, "-c", config, "--mode", "validate", "-l", "error").CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("%w: %s", err, said)

@@ -21,9 +21,7 @@ import (
 func TestNobody(t *testing.T) {
 	x := sha256.Sum256([]byte("a key that nobody holds 0"))
 	set, err := jwks.Parse([]byte(jwks.Nobody))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	key, ok := set.Key("nobody").Key.(*ecdsa.PublicKey)
 	if !ok || key.X.Cmp(new(big.Int).SetBytes(x[:])) != 0 || key.Y.Bit(0) != 0 || !elliptic.P256().IsOnCurve(key.X, key.Y) { //nolint:staticcheck // a test of the point itself
 		t.Errorf("%+v", key)
@@ -36,14 +34,10 @@ func TestNobody(t *testing.T) {
 // TestInline leaves out private and unusable keys, and nothing else.
 func TestInline(t *testing.T) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	encode := func(v any) string {
 		b, err := json.Marshal(v)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return string(b)
 	}
 	set := func(keys ...string) string { return `{ "keys": [` + strings.Join(keys, ", ") + `]}` }
@@ -104,9 +98,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		out, err := s.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var again jose.JSONWebKeySet
 		if err := json.Unmarshal(out, &again); err != nil || len(again.Keys) == 0 {
 			t.Fatalf("%s: %v", out, err)

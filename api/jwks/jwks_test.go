@@ -20,20 +20,22 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/jwks"
 )
 
+// must ends the test if err is not nil.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestParse returns public keys that are strong enough, whatever else a set has.
 func TestParse(t *testing.T) {
 	strong, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	curve, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, edwards, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	const weak = `{"kty":"RSA","kid":"weak","e":"AQAB","n":"zyzUIUrqTQWlXzTzRBYzOgK5cTwEGCkWbUqVbpUR8Ky3gwGwzBuxZSO2kl3aUgVxqMIgNAmDfvRVtWlaqAzZPw"}`
 	set := func(keys ...any) []byte {
 		var list []string
@@ -43,9 +45,7 @@ func TestParse(t *testing.T) {
 				continue
 			}
 			b, err := json.Marshal(k)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			list = append(list, string(b))
 		}
 		return fmt.Appendf(nil, `{"keys":[%s]}`, strings.Join(list, ","))
@@ -80,9 +80,7 @@ func TestParse(t *testing.T) {
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			for _, id := range []string{"rsa", "ec", "ed", "oct", "weak", "enc", "x"} {
 				if k := s.Key(id); (k != nil) != slices.Contains(c.ids, id) || k != nil && !k.IsPublic() {
 					t.Errorf("%s: %v", id, k)
@@ -92,9 +90,7 @@ func TestParse(t *testing.T) {
 				t.Errorf("without an ID: %v", k)
 			}
 			out, err := s.Encode()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			for _, private := range []string{`"d":`, `"p":`, `"q":`, `"dp":`, `"k":`, `"x5c":`} {
 				if bytes.Contains(out, []byte(private)) {
 					t.Errorf("%s in %s", private, out)
@@ -108,12 +104,8 @@ func TestParse(t *testing.T) {
 func certificate(t *testing.T, key *rsa.PrivateKey) *x509.Certificate {
 	t.Helper()
 	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{SerialNumber: big.NewInt(1)}, &x509.Certificate{}, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return c
 }

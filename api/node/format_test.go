@@ -10,9 +10,7 @@ import (
 // TestFormat has Parse read what Format wrote: every field of a Proxy that a bootstrap can say is set, and comes back.
 func TestFormat(t *testing.T) {
 	want, err := Parse(decode(t, whole))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want.Envoy, want.Capabilities = [3]uint32{}, 0 // what only the running Envoy says
 	want.RegisterGroup, want.ReadinessProbe = "group", true
 	for v, i := reflect.ValueOf(*want), 0; i < v.NumField(); i++ {
@@ -25,9 +23,7 @@ func TestFormat(t *testing.T) {
 		Interception: Redirect,
 	}} {
 		got, err := Parse(Format(p))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if d := cmp.Diff(p, got); d != "" {
 			t.Error(d)
 		}

@@ -16,12 +16,18 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 )
 
+// must ends the test if err is not nil.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func decode(t testing.TB, json string) *corev3.Node {
 	t.Helper()
 	n := &corev3.Node{}
-	if err := protojson.Unmarshal([]byte(json), n); err != nil {
-		t.Fatal(err)
-	}
+	must(t, protojson.Unmarshal([]byte(json), n))
 	return n
 }
 
@@ -55,9 +61,7 @@ func TestParseWhole(t *testing.T) {
 		t.Fatal(settings, err)
 	}
 	got, err := Parse(decode(t, whole))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want := &Proxy{
 		Type: Sidecar, ID: "web-v1-0.a", Name: "web-v1-0", Namespace: "a", Domain: "a.svc.cluster.local",
 		IPs: []string{"10.1.0.1", "fd00::1"}, Cluster: "Kubernetes", Service: "web.a", Network: "n1", NetworkView: []string{"n1", "n2"}, NodeName: "node-1", Workload: "web",
@@ -83,9 +87,7 @@ func TestOtherTextsAreBounded(t *testing.T) {
 		n.Metadata.Fields[fmt.Sprintf("OTHER_%02d", i)] = text(maxText)
 	}
 	p, err := Parse(n)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	kept := 0
 	for o := range p.Others.All {
 		kept += len(o.Key) + len(o.Value)
@@ -120,9 +122,7 @@ func TestParse(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p, err := Parse(decode(t, c.node))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if !c.want(p) {
 				t.Errorf("got %+v", p)
 			}
@@ -234,9 +234,7 @@ func TestParseFreesTheMessage(t *testing.T) {
 		n := decode(t, whole)
 		n.Metadata.Fields["EXTRA"] = structpb.NewStringValue(strings.Repeat("x", 1<<20))
 		b, err := proto.Marshal(n)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return b
 	}()
 	heap := func() uint64 {
@@ -249,13 +247,9 @@ func TestParseFreesTheMessage(t *testing.T) {
 	var kept []*Proxy
 	for range 32 {
 		n := &corev3.Node{}
-		if err := proto.Unmarshal(wire, n); err != nil {
-			t.Fatal(err)
-		}
+		must(t, proto.Unmarshal(wire, n))
 		p, err := Parse(n)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		kept = append(kept, p)
 	}
 	if grown := int64(heap()) - int64(before); grown > 1<<20 {
@@ -268,9 +262,7 @@ func TestParseFreesTheMessage(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	add := func(n *corev3.Node) {
 		b, err := proto.Marshal(n)
-		if err != nil {
-			f.Fatal(err)
-		}
+		must(f, err)
 		f.Add(b)
 	}
 	add(decode(f, whole))

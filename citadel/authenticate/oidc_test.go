@@ -12,10 +12,7 @@ import (
 // TestOIDC accepts tokens of another provider by its rule alone.
 func TestOIDC(t *testing.T) {
 	i := newIssuer(t, "k1")
-	rule, err := authenticate.ParseRule(`{"issuer":"https://idp","jwks_uri":"https://idp/keys","audiences":["mesh"]}`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rule := must(authenticate.ParseRule(`{"issuer":"https://idp","jwks_uri":"https://idp/keys","audiences":["mesh"]}`))
 	o := authenticate.OIDC{
 		Rule: rule, TrustDomain: func() string { return "cluster.local" }, Now: func() time.Time { return start },
 		Keys: authenticate.NewKeySet(func(context.Context) ([]byte, error) { return i.jwks(), nil }, func() time.Time { return start }),

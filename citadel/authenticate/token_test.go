@@ -35,10 +35,7 @@ func TestGoodToken(t *testing.T) {
 		<-answer
 		return authenticate.Review{}, errors.New("away")
 	}
-	p, err := kubernetes(c).Authenticate(t.Context(), authenticate.Request{Token: i.token(t, nil)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must(kubernetes(c).Authenticate(t.Context(), authenticate.Request{Token: i.token(t, nil)}))
 	if p.ID != web || p.Proof != identity.Token || p.Bound != (identity.Bound{Cluster: "one", Pod: "web-0", PodUID: "2", Node: "n1"}) || !p.Expires.Equal(start.Add(time.Hour)) {
 		t.Errorf("%+v", p)
 	}
@@ -50,22 +47,13 @@ func TestBadTokens(t *testing.T) {
 	i, stranger := newIssuer(t, "k1"), newIssuer(t, "k1")
 	unknown := newIssuer(t, "k9")
 	part := func(v any) string {
-		b, err := json.Marshal(v)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must(json.Marshal(v))
 		return base64.RawURLEncoding.EncodeToString(b)
 	}
 	good := i.token(t, nil)
 	split := strings.Split(good, ".")
-	shared, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.HS256, Key: x509.MarshalPKCS1PublicKey(&i.key.PublicKey)}, (&jose.SignerOptions{}).WithHeader("kid", "k1"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	confused, err := jwt.Signed(shared).Claims(claims(nil)).Serialize()
-	if err != nil {
-		t.Fatal(err)
-	}
+	shared := must(jose.NewSigner(jose.SigningKey{Algorithm: jose.HS256, Key: x509.MarshalPKCS1PublicKey(&i.key.PublicKey)}, (&jose.SignerOptions{}).WithHeader("kid", "k1")))
+	confused := must(jwt.Signed(shared).Claims(claims(nil)).Serialize())
 	twice := strings.Replace(string(must(json.Marshal(claims(nil)))), `"sub":`, `"sub":"system:serviceaccount:b:db","sub":`, 1)
 	for name, text := range map[string]string{
 		"three dots":             good + ".x",

@@ -32,10 +32,7 @@ type issuer struct {
 
 func newIssuer(t testing.TB, id string) *issuer {
 	t.Helper()
-	k, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := must(rsa.GenerateKey(rand.Reader, 2048))
 	return &issuer{k, id}
 }
 
@@ -63,14 +60,8 @@ func claims(changes map[string]any) map[string]any {
 
 func (i *issuer) token(t testing.TB, changes map[string]any) string {
 	t.Helper()
-	s, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.RS256, Key: jose.JSONWebKey{Key: i.key, KeyID: i.id}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := jwt.Signed(s).Claims(claims(changes)).Serialize()
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must(jose.NewSigner(jose.SigningKey{Algorithm: jose.RS256, Key: jose.JSONWebKey{Key: i.key, KeyID: i.id}}, nil))
+	text := must(jwt.Signed(s).Claims(claims(changes)).Serialize())
 	return text
 }
 

@@ -34,6 +34,14 @@ import (
 
 const name = "istiod.istio-system.svc"
 
+// must ends the test if err is not nil.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func newAuthority(t *testing.T, change func(*authority.Options)) (*authority.Authority, *ca.CA) {
 	t.Helper()
 	o := authority.Options{
@@ -44,9 +52,7 @@ func newAuthority(t *testing.T, change func(*authority.Options)) (*authority.Aut
 	}
 	change(&o)
 	a, err := authority.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return a, o.CA
 }
 
@@ -68,25 +74,19 @@ func run(t *testing.T, a *authority.Authority) {
 func plug(t *testing.T, dir string, b *pki.Bundle, roots ...*x509.Certificate) {
 	t.Helper()
 	f, err := b.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if roots != nil {
 		f.Roots = pki.EncodeCertificates(roots...)
 	}
 	for name, text := range map[string][]byte{"ca-cert.pem": f.Certificate, "ca-key.pem": f.Key, "root-cert.pem": f.Roots} {
-		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, name), text, 0o600))
 	}
 }
 
 func newRoot(t *testing.T) *pki.Bundle {
 	t.Helper()
 	b, err := pki.NewSelfSigned("example", 365*24*time.Hour, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return b
 }
 
@@ -97,9 +97,7 @@ func TestPlugged(t *testing.T) {
 		one, two := newRoot(t), newRoot(t)
 		plug(t, dir, one)
 		a, c := newAuthority(t, func(o *authority.Options) { o.Folder = dir })
-		if err := a.Load(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, a.Load(t.Context()))
 		run(t, a)
 		uses := func(want *pki.Bundle, roots int, finding string) {
 			t.Helper()
@@ -122,14 +120,10 @@ func TestPlugged(t *testing.T) {
 		uses(one, 2, "")
 		plug(t, dir, two, two.Certificate, one.Certificate)
 		uses(two, 2, "")
-		if err := os.Remove(filepath.Join(dir, "ca-key.pem")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Remove(filepath.Join(dir, "ca-key.pem")))
 		uses(two, 2, "incomplete")
 		for _, f := range []string{"ca-cert.pem", "root-cert.pem"} {
-			if err := os.Remove(filepath.Join(dir, f)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Remove(filepath.Join(dir, f)))
 		}
 		uses(two, 2, "gone")
 		plug(t, dir, two)
@@ -142,9 +136,7 @@ func TestSelfSigned(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
 	synctest.Test(t, func(t *testing.T) {
 		a, c := newAuthority(t, func(o *authority.Options) { o.Store = store.Folder{Path: dir} })
-		if err := a.Load(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, a.Load(t.Context()))
 		first := c.Bundle().Certificate
 		run(t, a)
 		shown := handshake(t, a, c)
@@ -181,9 +173,7 @@ func handshake(t *testing.T, a *authority.Authority, c *ca.CA) *x509.Certificate
 		_ = far.Close()
 	}()
 	client := tls.Client(near, &tls.Config{RootCAs: pool, ServerName: name})
-	if err := client.HandshakeContext(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, client.HandshakeContext(t.Context()))
 	return client.ConnectionState().PeerCertificates[0]
 }
 
@@ -201,9 +191,7 @@ func TestOwnCertificateComesFirst(t *testing.T) {
 				return []string{name}
 			}
 		})
-		if err := a.Load(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, a.Load(t.Context()))
 		if len(during) != 1 || during[0] != nil {
 			t.Errorf("%v", during)
 		}
@@ -224,17 +212,13 @@ func TestRenewalFails(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		short, err := pki.NewSelfSigned("example", 30*time.Minute, time.Now())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		plug(t, dir, short)
 		var log bytes.Buffer
 		a, c := newAuthority(t, func(o *authority.Options) {
 			o.Folder, o.Logger = dir, slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))
 		})
-		if err := a.Load(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, a.Load(t.Context()))
 		run(t, a)
 		time.Sleep(25 * time.Minute)
 		synctest.Wait()
@@ -257,9 +241,7 @@ func TestClockIsSetBack(t *testing.T) {
 			now := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
 			o.Folder, o.Now, o.CA = dir, now, ca.New(ca.Options{TTL: time.Hour, MaxTTL: time.Hour, Now: now})
 		})
-		if err := a.Load(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, a.Load(t.Context()))
 		run(t, a)
 		ahead.Store(int64(24 * time.Hour))
 		time.Sleep(2500 * time.Millisecond)
@@ -277,9 +259,7 @@ func TestNotLeader(t *testing.T) {
 		a, c := newAuthority(t, func(o *authority.Options) {
 			o.Store, o.Lead = store.Folder{Path: dir}, func() bool { return false }
 		})
-		if err := a.Load(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, a.Load(t.Context()))
 		run(t, a)
 		time.Sleep(8*24*time.Hour + 2*time.Hour)
 		if n := len(c.Bundle().Roots); n != 1 {
@@ -302,25 +282,17 @@ func TestReplaced(t *testing.T) {
 	dir, another := filepath.Join(t.TempDir(), "state"), filepath.Join(t.TempDir(), "another")
 	synctest.Test(t, func(t *testing.T) {
 		a, c := newAuthority(t, func(o *authority.Options) { o.Store = store.Folder{Path: dir} })
-		if err := a.Load(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, a.Load(t.Context()))
 		run(t, a)
 		first := c.Bundle().Certificate
 		if _, err := store.Step(t.Context(), store.Folder{Path: another}, rotation.Options{Lifetime: 24 * time.Hour, GracePercent: 20}, time.Now(), true); err != nil {
 			t.Fatal(err)
 		}
 		files, _, err := store.Folder{Path: another}.Load(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		_, version, err := store.Folder{Path: dir}.Load(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := (store.Folder{Path: dir}).Save(t.Context(), files, version); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, (store.Folder{Path: dir}).Save(t.Context(), files, version))
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		if !c.Bundle().Certificate.Equal(first) || len(a.Findings()) != 1 || !strings.Contains(a.Findings()[0].Message, "shares no root") {
@@ -423,9 +395,7 @@ func TestLoadFails(t *testing.T) {
 
 func writeTorn(t *testing.T, dir string) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(dir, "ca-cert.pem"), []byte("x"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, "ca-cert.pem"), []byte("x"), 0o600))
 }
 
 // TestMetrics shows when the CA expires.
@@ -434,18 +404,14 @@ func TestMetrics(t *testing.T) {
 	dir := t.TempDir()
 	plug(t, dir, newRoot(t))
 	a, c := newAuthority(t, func(o *authority.Options) { o.Folder, o.Registerer = dir, reg })
-	if err := a.Load(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, a.Load(t.Context()))
 	n, err := testutil.GatherAndCount(reg, "citadel_server_root_cert_expiry_timestamp", "citadel_server_root_cert_expiry_seconds",
 		"citadel_server_cert_chain_expiry_timestamp", "citadel_server_cert_chain_expiry_seconds")
 	if err != nil || n != 4 {
 		t.Errorf("%d, %v", n, err)
 	}
 	families, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, f := range families {
 		if f.GetName() == "citadel_server_root_cert_expiry_timestamp" && f.Metric[0].Gauge.GetValue() != float64(c.Bundle().NotAfter().Unix()) {
 			t.Errorf("%v", f)
@@ -461,42 +427,28 @@ func TestRevocations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newRoot(t)
 		key, err := pki.GenerateKey()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		leaf, _, err := b.Sign(pki.Leaf{URI: "spiffe://cluster.local/ns/a/sa/web", Key: key.Public(), TTL: time.Hour}, time.Now())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		revoked, err := x509.ParseCertificate(leaf)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		list := func(by *pki.Bundle) []byte {
 			t.Helper()
 			f, err := by.Encode()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			key, err := pki.ParseKey(f.Key)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			der, err := x509.CreateRevocationList(rand.Reader, &x509.RevocationList{
 				Number: big.NewInt(1), ThisUpdate: time.Now(), NextUpdate: time.Now().Add(time.Hour),
 				RevokedCertificateEntries: []x509.RevocationListEntry{{SerialNumber: revoked.SerialNumber, RevocationTime: time.Now()}},
 			}, by.Certificate, key)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			return pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: der})
 		}
 		good, strange := list(b), list(newRoot(t))
 		put := func(text []byte) {
 			t.Helper()
-			if err := os.WriteFile(filepath.Join(dir, "ca-crl.pem"), text, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(filepath.Join(dir, "ca-crl.pem"), text, 0o600))
 		}
 		plug(t, dir, b)
 		a, c := newAuthority(t, func(o *authority.Options) { o.Folder = dir })
@@ -507,9 +459,7 @@ func TestRevocations(t *testing.T) {
 			}
 		}
 		put(good)
-		if err := a.Load(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, a.Load(t.Context()))
 		run(t, a)
 		holds := func(what, finding string) {
 			t.Helper()

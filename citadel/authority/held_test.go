@@ -54,9 +54,7 @@ func TestHeld(t *testing.T) {
 		if _, err := shownTo(t, h, nil, 0); err == nil {
 			t.Error("a handshake without a certificate")
 		}
-		if err := a.Load(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, a.Load(t.Context()))
 		run(t, a)
 		first := pki.EncodeCertificates(one.Certificate)
 		trusted := first // by the callers
@@ -112,9 +110,7 @@ func TestHeldUntilItExpires(t *testing.T) {
 			now := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
 			o.Folder, o.MultiRoot, o.Now, o.CA = dir, true, now, ca.New(ca.Options{TTL: time.Hour, MaxTTL: time.Hour, Now: now})
 		})
-		if err := a.Load(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, a.Load(t.Context()))
 		run(t, a)
 		h := a.Hold()
 		first, second := pki.EncodeCertificates(one.Certificate), pki.EncodeCertificates(two.Certificate)

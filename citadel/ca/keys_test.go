@@ -37,9 +37,7 @@ func withKey(t *testing.T, text []byte, key any) []byte {
 		t.Fatal(err)
 	}
 	der, err := asn1.Marshal(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
 }
 
@@ -60,34 +58,22 @@ func TestKeys(t *testing.T) {
 		n := new(big.Int).Lsh(big.NewInt(1), size-1)
 		n.Add(n, big.NewInt(1))
 		der, err := asn1.Marshal(struct{ N, E *big.Int }{n, big.NewInt(exponent)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return publicKey{pkix.AlgorithmIdentifier{Algorithm: asn1.ObjectIdentifier{1, 2, 840, 113549, 1, 1, 1}, Parameters: asn1.NullRawValue}, bits(der)}
 	}
 	raw := func(der []byte) asn1.RawValue { return asn1.RawValue{FullBytes: der} }
 	public, _, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	edwards, err := x509.MarshalPKIXPublicKey(public)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	curve, err := x509.MarshalPKIXPublicKey(newKey(t).Public())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	off := append([]byte{}, curve...)
 	off[len(off)-1] ^= 1
 	parameters, err := asn1.Marshal(dsa.Parameters{P: big.NewInt(23), Q: big.NewInt(11), G: big.NewInt(4)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	number, err := asn1.Marshal(big.NewInt(9))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for name, x := range map[string]struct {
 		key   any
 		error string

@@ -21,18 +21,12 @@ func TestSpiffeAcceptsCertificates(t *testing.T) {
 	c, b := newCA(t, 240*time.Hour)
 	_, other := newCA(t, 240*time.Hour)
 	own, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, key := range []crypto.Signer{newKey(t), own} {
 		i, err := issue(c, web, request(t, key, &x509.CertificateRequest{}), 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		chain, err := pki.ParseCertificates(i.Chain[0])
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		verify := func(roots []*x509.Certificate) (spiffeid.ID, error) {
 			bundle := x509bundle.FromX509Authorities(spiffeid.RequireTrustDomainFromString("cluster.local"), roots)
 			id, _, err := x509svid.Verify(chain, bundle, x509svid.WithTime(start))

@@ -16,6 +16,14 @@ import (
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
+// must ends the test if err is not nil.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // authority is a CA of tests.
 type authority struct {
 	cert *x509.Certificate
@@ -26,13 +34,9 @@ type authority struct {
 func newAuthority(t *testing.T, name string, issuer *authority, lifetime time.Duration, change func(*x509.Certificate)) *authority {
 	t.Helper()
 	key, err := pki.GenerateKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	n, err := cryptorand.Int(cryptorand.Reader, big.NewInt(1<<62))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c := &x509.Certificate{
 		SerialNumber: n, Subject: pkix.Name{CommonName: name}, NotBefore: start.Add(-time.Hour), NotAfter: start.Add(lifetime),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
@@ -44,22 +48,16 @@ func newAuthority(t *testing.T, name string, issuer *authority, lifetime time.Du
 		issuer = &authority{c, key}
 	}
 	der, err := x509.CreateCertificate(cryptorand.Reader, c, issuer.cert, key.Public(), issuer.key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return &authority{cert, key}
 }
 
 func (a *authority) pem(t *testing.T) []byte {
 	t.Helper()
 	k, err := pki.EncodeKey(a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return k
 }
 
@@ -110,16 +108,12 @@ func TestBundle(t *testing.T) {
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if len(b.Chain) != c.chain || len(b.Roots) != c.roots || !b.Roots[0].Equal(root.cert) || !b.NotAfter().Equal(start.Add(c.notAfter)) {
 				t.Errorf("a chain of %d, %d roots, the first %v, to %v", len(b.Chain), len(b.Roots), b.Roots[0].Subject, b.NotAfter())
 			}
 			text, err := b.Encode()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			again, err := pki.ParseBundle(text, start)
 			if err != nil || !again.Certificate.Equal(b.Certificate) || len(again.Chain) != len(b.Chain) || len(again.Roots) != len(b.Roots) {
 				t.Errorf("written and read again: %v, %v", again, err)
@@ -136,9 +130,7 @@ func TestBundleExpiresWithItsChain(t *testing.T) {
 	b, err := pki.ParseBundle(pki.Files{
 		Certificate: pki.EncodeCertificates(own.cert), Key: own.pem(t), Chain: pki.EncodeCertificates(middle.cert), Roots: pki.EncodeCertificates(root.cert),
 	}, start)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !b.NotAfter().Equal(start.Add(time.Hour)) {
 		t.Errorf("to %v", b.NotAfter())
 	}

@@ -23,9 +23,7 @@ func (a *authority) revoke(t *testing.T, list ...*x509.Certificate) []byte {
 	issuer := *a.cert
 	issuer.KeyUsage |= x509.KeyUsageCRLSign
 	der, err := x509.CreateRevocationList(cryptorand.Reader, template, &issuer, a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: der})
 }
 
@@ -51,9 +49,7 @@ func TestRevocations(t *testing.T) {
 		"the root, by itself":    {root.revoke(t, root.cert), false},
 	} {
 		r, err := pki.ParseRevocations(c.text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if err := r.Check(chain); (err != nil) != c.revoked {
 			t.Errorf("%s: %v", what, err)
 		}

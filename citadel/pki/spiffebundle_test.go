@@ -16,9 +16,7 @@ import (
 func TestSpiffeBundle(t *testing.T) {
 	now := time.Now()
 	ca, err := pki.NewSelfSigned("example", time.Hour, now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	root := ca.Roots[0]
 	key := func(use string, n int) jose.JSONWebKey {
 		k := jose.JSONWebKey{Key: root.PublicKey, Use: use}
@@ -29,23 +27,15 @@ func TestSpiffeBundle(t *testing.T) {
 	}
 	bundle := func(keys ...jose.JSONWebKey) string {
 		text, err := json.Marshal(jose.JSONWebKeySet{Keys: keys})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return string(text)
 	}
 	workload, err := pki.GenerateKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	der, _, err := ca.Sign(pki.Leaf{Names: []string{"web.example"}, Key: workload.Public(), TTL: time.Minute}, now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	leaf, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	good := bundle(key("jwt-svid", 0), key("x509-svid", 1))
 	for text, want := range map[string]int{
 		good:                        1,

@@ -39,6 +39,14 @@ var (
 	requests = schema.GroupVersionResource{Group: "certificates.k8s.io", Version: "v1", Resource: "certificatesigningrequests"}
 )
 
+// must ends the test if err is not nil.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // issuer signs requests of an API server in memory, as a signer of Kubernetes would.
 type issuer struct {
 	key    crypto.Signer
@@ -52,21 +60,15 @@ type issuer struct {
 func newIssuer(t *testing.T) *issuer {
 	t.Helper()
 	key, err := pki.GenerateKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "signer"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(365 * 24 * time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, c, c, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	root, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return &issuer{key: key, root: root, change: func(*x509.Certificate) {}, answer: func(*unstructured.Unstructured) bool { return false }}
 }
 
@@ -132,13 +134,9 @@ func newAuthority(c *fake.FakeDynamicClient, roots ...*x509.Certificate) *ra.Aut
 func request(t *testing.T, r x509.CertificateRequest) []byte {
 	t.Helper()
 	key, err := pki.GenerateKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	der, err := x509.CreateCertificateRequest(rand.Reader, &r, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
 }
 
@@ -147,9 +145,7 @@ func uris(t *testing.T, list ...string) []*url.URL {
 	var out []*url.URL
 	for _, text := range list {
 		u, err := url.Parse(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		out = append(out, u)
 	}
 	return out
@@ -159,9 +155,7 @@ func uris(t *testing.T, list ...string) []*url.URL {
 func left(t *testing.T, c *fake.FakeDynamicClient) int {
 	t.Helper()
 	list, err := c.Resource(requests).List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return len(list.Items)
 }
 
@@ -196,9 +190,7 @@ func TestSigners(t *testing.T) {
 // TestIssue has certificates signed, and hands out none but that which was asked for. No request is left behind.
 func TestIssue(t *testing.T) {
 	another, err := pki.GenerateKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for what, c := range map[string]struct {
 		change func(*x509.Certificate)
 		answer func(*unstructured.Unstructured) bool
@@ -312,9 +304,7 @@ func TestCallerLeaves(t *testing.T) {
 func TestServer(t *testing.T) {
 	i := newIssuer(t)
 	key, err := pki.GenerateKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	names := []string{"istiod.istio-system.svc", "istiod-remote.istio-system.svc"}
 	out, err := newAuthority(i.client(t), i.root).IssueServer(t.Context(), "another.example/own", names, key, time.Hour)
 	if err != nil || i.signer != "another.example/own" || len(out.Chain) != 2 {

@@ -30,14 +30,10 @@ func plugged(t *testing.T, now time.Time) *pki.Bundle {
 	var files pki.Files
 	issuer := (*x509.Certificate)(nil)
 	signer, err := pki.GenerateKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i, name := range []string{"root", "between", "ca"} {
 		key, err := pki.GenerateKey()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		c := &x509.Certificate{
 			SerialNumber: big.NewInt(int64(i + 1)), Subject: pkix.Name{CommonName: name}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(240 * time.Hour),
 			IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
@@ -46,12 +42,9 @@ func plugged(t *testing.T, now time.Time) *pki.Bundle {
 			issuer, signer = c, key
 		}
 		der, err := x509.CreateCertificate(rand.Reader, c, issuer, key.Public(), signer)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if issuer, err = x509.ParseCertificate(der); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		issuer, err = x509.ParseCertificate(der)
+		must(t, err)
 		chain, signer = append([]*x509.Certificate{issuer}, chain...), key
 	}
 	files.Certificate, files.Chain, files.Roots = pki.EncodeCertificates(chain[0]), pki.EncodeCertificates(chain[:2]...), pki.EncodeCertificates(chain[2])
@@ -59,9 +52,7 @@ func plugged(t *testing.T, now time.Time) *pki.Bundle {
 		t.Fatal(err)
 	}
 	b, err := pki.ParseBundle(files, now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return b
 }
 
@@ -71,9 +62,7 @@ func TestOpenSSL(t *testing.T) {
 	now := time.Now()
 	o := rotation.Options{Organization: "cluster.local", Lifetime: 240 * time.Hour, GracePercent: 20, MaxTTL: 24 * time.Hour}
 	first, err := pki.NewSelfSigned(o.Organization, o.Lifetime, now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	type certificate struct {
 		what    string
 		chain   [][]byte
@@ -87,21 +76,13 @@ func TestOpenSSL(t *testing.T) {
 		c := ca.New(ca.Options{TTL: 24 * time.Hour, MaxTTL: 24 * time.Hour, Now: func() time.Time { return at }})
 		c.Use(b)
 		key, err := pki.GenerateKey()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		leaf, err := c.Issue(t.Context(), ca.Request{ID: identity.ID{TrustDomain: "cluster.local", Namespace: "a", ServiceAccount: "web"}, CSR: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		own, err := c.IssueServer(b, []string{"istiod.istio-system.svc", "127.0.0.1"}, key.Public(), time.Hour)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		all = append(all,
 			certificate{what + ": a workload as a client", leaf.Chain, []string{"-purpose", "sslclient"}, at, b.Roots},
 			certificate{what + ": a workload as a server", leaf.Chain, []string{"-purpose", "sslserver"}, at, b.Roots},
@@ -112,14 +93,10 @@ func TestOpenSSL(t *testing.T) {
 	state, steps := rotation.State{Signing: first}, 0
 	for at := now; steps < 4; at = state.Due(o) {
 		next, stepped, err := state.Step(o, at)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if state = next; stepped || at.Equal(now) {
 			b, err := state.Bundle(at)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			issue("step "+strconv.Itoa(steps), b, at)
 			steps++
 		}
@@ -128,9 +105,7 @@ func TestOpenSSL(t *testing.T) {
 	file := func(name string, text []byte) string {
 		t.Helper()
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, text, 0o600))
 		return path
 	}
 	verify := func(c certificate, roots []*x509.Certificate) (string, error) {
@@ -142,9 +117,7 @@ func TestOpenSSL(t *testing.T) {
 		return string(out), err
 	}
 	other, err := pki.NewSelfSigned("another", o.Lifetime, now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, c := range all {
 		if out, err := verify(c, c.roots); err != nil || !strings.HasSuffix(out, "leaf.pem: OK\n") {
 			t.Errorf("%s: %s, %v", c.what, out, err)

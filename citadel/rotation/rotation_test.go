@@ -24,11 +24,17 @@ var (
 	options = rotation.Options{Organization: "cluster.local", Lifetime: 100 * 24 * time.Hour, GracePercent: 20, MaxTTL: 24 * time.Hour}
 )
 
-func begin(t *rapid.T) rotation.State {
-	b, err := pki.NewSelfSigned("cluster.local", options.Lifetime, start)
+// must ends the test if err is not nil.
+func must(t rapid.TB, err error) {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+func begin(t *rapid.T) rotation.State {
+	b, err := pki.NewSelfSigned("cluster.local", options.Lifetime, start)
+	must(t, err)
 	return rotation.State{Signing: b}
 }
 
@@ -47,14 +53,10 @@ func TestNoHandshakeFails(t *testing.T) {
 		all := make([]workload, 3)
 		roots := map[string]bool{}
 		key, err := pki.GenerateKey()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for step := range 24 {
 			next, changed, err := s.Step(options, now)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if changed != !now.Before(s.Due(options)) {
 				t.Fatalf("due at %v, now %v, changed %v", s.Due(options), now, changed)
 			}
@@ -68,13 +70,9 @@ func TestNoHandshakeFails(t *testing.T) {
 				// An agent renews by 80 % of the life of its certificate at the latest, or it has none that is valid.
 				if step == 0 || w.notAfter.Sub(now) < options.MaxTTL/5 || rapid.Bool().Draw(t, "renews") {
 					der, _, err := b.Sign(pki.Leaf{URI: fmt.Sprintf("spiffe://cluster.local/ns/a/sa/w%d", i), Key: key.Public(), TTL: options.MaxTTL}, now)
-					if err != nil {
-						t.Fatal(err)
-					}
+					must(t, err)
 					leaf, err := x509.ParseCertificate(der)
-					if err != nil {
-						t.Fatal(err)
-					}
+					must(t, err)
 					pool := x509.NewCertPool()
 					for _, r := range b.Roots {
 						pool.AddCert(r)
@@ -128,9 +126,7 @@ func (a *agent) config(now time.Time) *tls.Config {
 func TestFiftyAgents(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 1)) //nolint:gosec // nothing is secret
 	b, err := pki.NewSelfSigned("cluster.local", options.Lifetime, start)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s, first := rotation.State{Signing: b}, b.Certificate
 	agents := make([]agent, 50)
 	keys := make([]crypto.Signer, len(agents))
@@ -145,18 +141,15 @@ func TestFiftyAgents(t *testing.T) {
 		if s, _, err = s.Step(options, now); err != nil {
 			t.Fatal(err)
 		}
-		if b, err = s.Bundle(now); err != nil {
-			t.Fatal(err)
-		}
+		b, err = s.Bundle(now)
+		must(t, err)
 		for i := range agents {
 			a := &agents[i]
 			if now.Before(a.renew) {
 				continue
 			}
 			der, _, err := b.Sign(pki.Leaf{URI: fmt.Sprintf("spiffe://cluster.local/ns/a/sa/w%d", i), Key: keys[i].Public(), TTL: options.MaxTTL}, now)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if a.leaf, err = x509.ParseCertificate(der); err != nil {
 				t.Fatal(err)
 			}
@@ -196,9 +189,7 @@ func TestFiftyAgents(t *testing.T) {
 // TestSteps follows one rotation.
 func TestSteps(t *testing.T) {
 	b, err := pki.NewSelfSigned("cluster.local", options.Lifetime, start)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s, now := rotation.State{Signing: b}, start
 	var got []string
 	name := map[string]string{}
@@ -247,9 +238,7 @@ func TestDue(t *testing.T) {
 		for _, percent := range []int{1, 20, 30, 50, 99} {
 			life := time.Duration(years) * 365 * 24 * time.Hour
 			b, err := pki.NewSelfSigned("cluster.local", life, start)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			due := rotation.State{Signing: b}.Due(rotation.Options{Lifetime: life, GracePercent: percent})
 			if want := start.Add(life / 100 * time.Duration(100-percent)); due.Sub(want).Abs() > time.Hour {
 				t.Errorf("%d years, %d %%: due at %v, want %v", years, percent, due, want)

@@ -36,6 +36,14 @@ import (
 
 var web = identity.ID{TrustDomain: "cluster.local", Namespace: "a", ServiceAccount: "web"}
 
+// must ends the test if err is not nil.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // byToken authenticates whoever presents a known word as a token.
 type byToken struct{}
 
@@ -66,9 +74,7 @@ func start(t testing.TB, change func(*server.Options)) (*grpc.ClientConn, *x509.
 	t.Helper()
 	issuer := ca.New(ca.Options{TTL: time.Hour, MaxTTL: 24 * time.Hour})
 	b, err := pki.NewSelfSigned("cluster.local", 24*365*time.Hour, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	issuer.Use(b)
 	list := authenticate.List{authenticate.Certificates{Trusts: func(td string) bool { return td == "cluster.local" }, Now: time.Now}, byToken{}}
 	reg := prometheus.NewRegistry()
@@ -82,14 +88,10 @@ func start(t testing.TB, change func(*server.Options)) (*grpc.ClientConn, *x509.
 		change(&o)
 	}
 	s, err := server.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	key := newKey(t)
 	own, err := issuer.IssueServer(issuer.Bundle(), []string{"istiod.istio-system.svc"}, key.Public(), time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	leaf, _ := pem.Decode(own.Chain[0])
 	pool := x509.NewCertPool()
 	pool.AddCert(b.Roots[0])
@@ -99,9 +101,7 @@ func start(t testing.TB, change func(*server.Options)) (*grpc.ClientConn, *x509.
 	})))
 	s.Register(g)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	go func() { _ = g.Serve(l) }()
 	t.Cleanup(g.Stop)
 	return dial(t, l.Addr().String(), pool, nil), pool, reg
@@ -114,9 +114,7 @@ func dial(t testing.TB, address string, pool *x509.CertPool, own *tls.Certificat
 		c.Certificates = []tls.Certificate{*own}
 	}
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(credentials.NewTLS(c)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn
 }
@@ -124,18 +122,14 @@ func dial(t testing.TB, address string, pool *x509.CertPool, own *tls.Certificat
 func newKey(t testing.TB) crypto.Signer {
 	t.Helper()
 	k, err := pki.GenerateKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return k
 }
 
 func csr(t testing.TB, key crypto.Signer) string {
 	t.Helper()
 	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))
 }
 
@@ -354,9 +348,7 @@ func TestStrangersSendNothing(t *testing.T) {
 	for token, want := range map[string]codes.Code{"": codes.Unauthenticated, "x": codes.Unauthenticated, "later": codes.Unavailable} {
 		ctx, cancel := context.WithTimeout(as(t, token), time.Minute)
 		call, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true}, authv1.IstioCertificateService_CreateCertificate_FullMethodName)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if err := call.RecvMsg(&authv1.IstioCertificateResponse{}); status.Code(err) != want {
 			t.Errorf("%q: %v", token, err)
 		}

@@ -72,23 +72,18 @@ func TestKilled(t *testing.T) {
 			return
 		}
 		var err error
-		if at, err = time.Parse(time.RFC3339Nano, text); err != nil {
-			t.Fatal(err)
-		}
+		at, err = time.Parse(time.RFC3339Nano, text)
+		must(t, err)
 	}
 	step := 10 * time.Millisecond // about how long one step takes on this machine
 	for round := range 40 {
 		child := exec.CommandContext(t.Context(), os.Args[0]) //nolint:gosec // this program
 		child.Env = append(os.Environ(), childFolder+"="+path, childTime+"="+at.Format(time.RFC3339Nano))
 		out, err := child.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var problem strings.Builder
 		child.Stderr = &problem
-		if err := child.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, child.Start())
 		lines := bufio.NewScanner(out)
 		lines.Scan()
 		note(lines.Text())
@@ -132,9 +127,7 @@ func TestKilled(t *testing.T) {
 	if err == nil {
 		_, err = store.Step(t.Context(), f, options, s.Due(options), true)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	list, err := os.ReadDir(path)
 	if err != nil || len(list) != 3 { // the lock, the link, and the version that it names
 		t.Errorf("what is left: %v, %v", list, err)

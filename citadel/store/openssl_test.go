@@ -38,16 +38,12 @@ func TestPluggedByOpenSSL(t *testing.T) {
 			read := func(name string) []byte {
 				t.Helper()
 				text, err := os.ReadFile(filepath.Join(dir, name))
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				return text
 			}
 			write := func(name string, text []byte) {
 				t.Helper()
-				if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must(t, os.WriteFile(filepath.Join(dir, name), text, 0o600))
 			}
 			key := func(name string) { openssl(append(append([]string{"genrsa"}, flags...), "-out", name, "2048")...) }
 			key("root-key.pem")
@@ -69,18 +65,12 @@ func TestPluggedByOpenSSL(t *testing.T) {
 			issuer := ca.New(ca.Options{TTL: time.Hour, MaxTTL: time.Hour})
 			issuer.Use(p.Bundle)
 			small, err := pki.GenerateKey()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			large, err := rsa.GenerateKey(rand.Reader, 2048)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			for what, private := range map[string]crypto.Signer{"ECDSA": small, "RSA": large} {
 				csr, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, private)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				issued, err := issuer.Issue(t.Context(), ca.Request{
 					ID:  identity.ID{TrustDomain: "cluster.local", Namespace: "a", ServiceAccount: "web"},
 					CSR: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: csr}),

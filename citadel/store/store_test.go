@@ -28,6 +28,14 @@ var (
 	options = rotation.Options{Organization: "cluster.local", Lifetime: 100 * 24 * time.Hour, GracePercent: 20, MaxTTL: 24 * time.Hour}
 )
 
+// must ends the test if err is not nil.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func stores(t *testing.T) map[string]func(*testing.T) store.Store {
 	t.Helper()
 	return map[string]func(*testing.T) store.Store{
@@ -68,22 +76,17 @@ func TestRotationIsStored(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			st, now := open(t), start
 			s, err := store.Step(t.Context(), st, options, now, true)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			first := s.Signing.Certificate
 			for step, want := range []struct{ next, old int }{{1, 0}, {0, 1}, {0, 0}} {
 				now = s.Due(options)
 				if f, err := store.Step(t.Context(), st, options, now, false); err != nil || len(f.Roots()) != len(s.Roots()) {
 					t.Fatalf("step %d: one that does not lead has taken it: %v", step, err)
 				}
-				if s, err = store.Step(t.Context(), st, options, now, true); err != nil {
-					t.Fatal(err)
-				}
+				s, err = store.Step(t.Context(), st, options, now, true)
+				must(t, err)
 				again, err := store.Step(t.Context(), st, options, now, true)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				for _, s := range []rotation.State{s, again} {
 					if (s.Next != nil) != (want.next == 1) || len(s.Old) != want.old || !s.Since.Equal(now) || s.Signing.Certificate.Equal(first) != (step == 0) {
 						t.Errorf("step %d: next %v, %d old, since %v", step, s.Next != nil, len(s.Old), s.Since)
@@ -129,16 +132,10 @@ func TestServersThatStartTogether(t *testing.T) {
 func TestFolder(t *testing.T) {
 	f := store.Folder{Path: filepath.Join(t.TempDir(), "state")}
 	s, err := store.Step(t.Context(), f, options, start, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, name := range []string{".ca-1", "ca.0011"} { // a save that ended before its rename
-		if err := os.MkdirAll(filepath.Join(f.Path, name), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(f.Path, name, "ca-cert.pem"), []byte("torn"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Join(f.Path, name), 0o700))
+		must(t, os.WriteFile(filepath.Join(f.Path, name, "ca-cert.pem"), []byte("torn"), 0o600))
 	}
 	again, err := store.Step(t.Context(), f, options, start, true)
 	if err != nil || !again.Signing.Certificate.Equal(s.Signing.Certificate) {
@@ -163,29 +160,21 @@ func TestFolder(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := os.Chmod(f.Path, 0o755); err != nil { //nolint:gosec // that is what is tried
 		t.Fatal(err)
 	}
 	if err := f.Save(t.Context(), map[string][]byte{}, "x"); err == nil || errors.Is(err, store.ErrConflict) {
 		t.Errorf("others may read it, and it is used: %v", err)
 	}
-	if err := os.Chmod(f.Path, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(f.Path, 0o700))
 	_, version, err := f.Load(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := f.Save(t.Context(), map[string][]byte{"no/folder": nil}, version); err == nil {
 		t.Error("a file was written into no folder")
 	}
 	flat := store.Folder{Path: filepath.Join(t.TempDir(), "flat")}
-	if err := os.MkdirAll(filepath.Join(flat.Path, "ca"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Join(flat.Path, "ca"), 0o700))
 	if _, _, err := flat.Load(t.Context()); err == nil || !strings.Contains(err.Error(), "is no symbolic link") {
 		t.Errorf("a folder that was copied without its links: %v", err)
 	}
@@ -199,9 +188,7 @@ func TestFolder(t *testing.T) {
 func TestFolderOfOthers(t *testing.T) {
 	f := store.Folder{Path: filepath.Join(t.TempDir(), "state")}
 	s, err := store.Step(t.Context(), f, options, start, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := store.Step(t.Context(), f, options, s.Due(options), true); err != nil { // there is a next key
 		t.Fatal(err)
 	}
@@ -215,9 +202,7 @@ func TestFolderOfOthers(t *testing.T) {
 	}
 	for _, name := range []string{"ca-key.pem", "next-ca-key.pem"} {
 		for _, mode := range []os.FileMode{0o644, 0o640, 0o602} {
-			if err := os.Chmod(in(name), mode); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Chmod(in(name), mode))
 			if err := load(); err == nil || !strings.Contains(err.Error(), "chmod go= ") {
 				t.Errorf("%s of mode %o is used: %v", name, mode, err)
 			}
@@ -230,9 +215,7 @@ func TestFolderOfOthers(t *testing.T) {
 		return
 	}
 	for _, path := range []string{f.Path, in(""), in("ca-key.pem"), in("next-ca-key.pem")} {
-		if err := os.Chown(path, 1234, -1); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chown(path, 1234, -1))
 		if err := load(); err == nil || !strings.Contains(err.Error(), "belongs to another user") {
 			t.Errorf("another user owns %s, and it is used: %v", path, err)
 		}
@@ -245,9 +228,7 @@ func TestFolderOfOthers(t *testing.T) {
 // TestFolderIsReadWhileItChanges has one process read what another one replaces all the time.
 func TestFolderIsReadWhileItChanges(t *testing.T) {
 	f := store.Folder{Path: filepath.Join(t.TempDir(), "state")}
-	if err := f.Save(t.Context(), map[string][]byte{"a": []byte("0"), "b": []byte("0")}, ""); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.Save(t.Context(), map[string][]byte{"a": []byte("0"), "b": []byte("0")}, ""))
 	ctx, cancel := context.WithCancel(t.Context())
 	written := make(chan error, 1)
 	go func() {
@@ -286,18 +267,14 @@ func TestServersWereOff(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			st := open(t)
 			s, err := store.Step(t.Context(), st, options, start, true)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if s, err = store.Step(t.Context(), st, options, s.Due(options), true); err != nil || s.Next == nil {
 				t.Fatal(err)
 			}
 			next, late := s.Next.Certificate, s.Signing.Certificate.NotAfter.Add(time.Hour)
 			for _, lead := range []bool{false, true, false} {
 				s, err := store.Step(t.Context(), st, options, late, lead)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				if !s.Signing.Certificate.Equal(next) || s.Next != nil || len(s.Roots()) != 1 {
 					t.Errorf("it signs with %v, and %d roots are trusted", s.Signing.Certificate.SerialNumber, len(s.Roots()))
 				}
@@ -320,13 +297,9 @@ func TestBrokenState(t *testing.T) {
 		t.Fatal(err)
 	}
 	files, version, err := st.Load(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	files["ca-key.pem"] = files["ca-key.pem"][:100]
-	if err := st.Save(t.Context(), files, version); err != nil {
-		t.Fatal(err)
-	}
+	must(t, st.Save(t.Context(), files, version))
 	if s, err := store.Step(t.Context(), st, options, start, true); !errors.Is(err, store.ErrBroken) ||
 		!strings.Contains(err.Error(), "secret istio-system/istio-ca-secret: ") {
 		t.Errorf("%+v, %v", s, err)
@@ -339,13 +312,9 @@ func TestBrokenState(t *testing.T) {
 // TestPlugged reads folders in both layouts.
 func TestPlugged(t *testing.T) {
 	b, err := pki.NewSelfSigned("example", time.Hour, start)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	f, err := b.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for name, c := range map[string]struct {
 		files map[string][]byte
 		found bool
@@ -366,9 +335,7 @@ func TestPlugged(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			for name, text := range c.files {
-				if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must(t, os.WriteFile(filepath.Join(dir, name), text, 0o600))
 			}
 			p, err := store.ReadPlugged(dir, start)
 			if (p != nil) != c.found || (err != nil) != c.error {
@@ -384,40 +351,28 @@ func TestPlugged(t *testing.T) {
 // TestPluggedLinks takes a link that leads to nothing for a missing file, not for a part that the operator left out.
 func TestPluggedLinks(t *testing.T) {
 	b, err := pki.NewSelfSigned("example", time.Hour, start)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	f, err := b.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	dir := t.TempDir()
 	files := map[string][]byte{"ca-cert.pem": f.Certificate, "ca-key.pem": f.Key, "root-cert.pem": f.Roots, "cert-chain.pem": f.Chain,
 		"ca-crl.pem": nil}
 	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, name), text, 0o600))
 	}
 	for name, text := range files {
 		path := filepath.Join(dir, name)
-		if err := errors.Join(os.Remove(path), os.Symlink("..data/"+name, path)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(os.Remove(path), os.Symlink("..data/"+name, path)))
 		if p, err := store.ReadPlugged(dir, start); p != nil || err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v, %v", name, p, err)
 		}
-		if err := errors.Join(os.Remove(path), os.WriteFile(path, text, 0o600)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(os.Remove(path), os.WriteFile(path, text, 0o600)))
 	}
 	if p, err := store.ReadPlugged(dir, start); p == nil || err != nil {
 		t.Errorf("%v, %v", p, err)
 	}
 	link := filepath.Join(t.TempDir(), "cacerts")
-	if err := os.Symlink("nowhere", link); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink("nowhere", link))
 	if p, err := store.ReadPlugged(link, start); p != nil || err == nil {
 		t.Errorf("a folder that is a link to nowhere: %v, %v", p, err)
 	}
@@ -430,14 +385,10 @@ func TestDeleted(t *testing.T) {
 	lead := false
 	st := &store.Kept{Store: secret, Lead: func() bool { return lead }, Now: func() time.Time { return start }}
 	first, err := store.Step(t.Context(), st, options, start, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	secrets := client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}).Namespace("istio-system")
 	remove := func() {
-		if err := secrets.Delete(t.Context(), store.Cacerts, metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, secrets.Delete(t.Context(), store.Cacerts, metav1.DeleteOptions{}))
 	}
 	remove()
 	if s, err := store.Step(t.Context(), st, options, start, false); err == nil {
@@ -451,13 +402,9 @@ func TestDeleted(t *testing.T) {
 		}
 	}
 	files, version, err := secret.Load(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	files["ca-key.pem"] = []byte("x")
-	if err := secret.Save(t.Context(), files, version); err != nil {
-		t.Fatal(err)
-	}
+	must(t, secret.Save(t.Context(), files, version))
 	if _, err := store.Step(t.Context(), st, options, start, false); err == nil {
 		t.Error("a broken CA is used")
 	}
@@ -474,21 +421,15 @@ func TestCacerts(t *testing.T) {
 	self := store.Secret{Client: client, Namespace: "istio-system", Name: store.SelfSigned}
 	both := store.Secret{Client: client, Namespace: "istio-system", Name: store.Cacerts, Earlier: store.SelfSigned}
 	first, err := store.Step(t.Context(), self, options, start, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if s, err := store.Step(t.Context(), both, options, start, true); err != nil || !s.Signing.Certificate.Equal(first.Signing.Certificate) {
 		t.Errorf("%v", err)
 	}
 	files, _, err := self.Load(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	operators := store.Secret{Client: newClient(), Namespace: "istio-system", Name: store.Cacerts}
 	generated := store.Secret{Client: newClient(), Namespace: "istio-system", Name: store.Cacerts}
-	if err := generated.Save(t.Context(), files, ""); err != nil {
-		t.Fatal(err)
-	}
+	must(t, generated.Save(t.Context(), files, ""))
 	if s, err := store.Step(t.Context(), generated, options, start, true); err != nil || !s.Signing.Certificate.Equal(first.Signing.Certificate) {
 		t.Errorf("of a server's making: %v", err)
 	}
@@ -502,24 +443,18 @@ func TestCacerts(t *testing.T) {
 	}
 	dir := t.TempDir()
 	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, name), text, 0o600))
 	}
 	if p, err := store.ReadPlugged(dir, start); p == nil || err != nil {
 		t.Errorf("without the mark: %v, %v", p, err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "istio-generated"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, "istio-generated"), nil, 0o600))
 	if p, err := store.ReadPlugged(dir, start); p != nil || err != nil {
 		t.Errorf("of a server's making, mounted: %v, %v", p, err)
 	}
 	unreadable := t.TempDir()
 	for name := range files {
-		if err := os.Mkdir(filepath.Join(unreadable, name), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Mkdir(filepath.Join(unreadable, name), 0o700))
 	}
 	if p, err := store.ReadPlugged(unreadable, start); err == nil {
 		t.Errorf("files that cannot be read are taken for none: %v", p)

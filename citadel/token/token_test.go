@@ -14,38 +14,36 @@ import (
 	"github.com/istiod-lite/istiod-lite/citadel/token"
 )
 
+// must ends the test if err is not nil.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestToken has a server accept what a command on the same folder prints, and nothing of another folder.
 func TestToken(t *testing.T) {
 	dir, now := filepath.Join(t.TempDir(), "state"), time.Now()
 	server, err := token.NewKey(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	command, err := token.LoadKey(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	stranger, err := token.NewKey(filepath.Join(t.TempDir(), "other"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	o := authenticate.OIDC{
 		Rule:        authenticate.Rule{Issuer: token.Issuer, Audiences: []string{token.Audience}},
 		TrustDomain: func() string { return "cluster.local" }, Now: func() time.Time { return now },
 		Keys: authenticate.NewKeySet(func(context.Context) ([]byte, error) { return server.JWKS() }, time.Now),
 	}
 	good, err := command.Issue("a", "web", time.Hour, now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p, err := o.Authenticate(t.Context(), authenticate.Request{Token: good})
 	if err != nil || p.ID.String() != "spiffe://cluster.local/ns/a/sa/web" {
 		t.Errorf("%+v, %v", p, err)
 	}
 	bad, err := stranger.Issue("a", "web", time.Hour, now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if p, err := o.Authenticate(t.Context(), authenticate.Request{Token: bad}); err == nil {
 		t.Errorf("%+v", p)
 	}
@@ -66,30 +64,22 @@ func TestToken(t *testing.T) {
 	}
 	for _, path := range []string{dir, filepath.Join(dir, "token-key.pem")} {
 		i, err := os.Stat(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if err := os.Chmod(path, 0o755); err != nil { //nolint:gosec // that is what is tried
 			t.Fatal(err)
 		}
 		if _, err := token.NewKey(dir); err == nil {
 			t.Errorf("others may read %s, and it is used", path)
 		}
-		if err := os.Chmod(path, i.Mode().Perm()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chmod(path, i.Mode().Perm()))
 		if os.Geteuid() != 0 { // only root gives files away
 			continue
 		}
-		if err := os.Chown(path, 1234, -1); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chown(path, 1234, -1))
 		if _, err := token.NewKey(dir); err == nil || !strings.Contains(err.Error(), "belongs to another user") {
 			t.Errorf("another user owns %s, and it is used: %v", path, err)
 		}
-		if err := os.Chown(path, 0, -1); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chown(path, 0, -1))
 	}
 	if _, err := token.NewKey(dir); err != nil {
 		t.Errorf("the folder as it was: %v", err)
@@ -109,9 +99,7 @@ func TestOpenFolderStaysEmpty(t *testing.T) {
 		},
 	} {
 		dir := t.TempDir()
-		if err := errors.Join(os.Chmod(dir, 0o700), open(dir)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(os.Chmod(dir, 0o700), open(dir)))
 		_, err := token.NewKey(dir)
 		list, read := os.ReadDir(dir)
 		if err == nil || read != nil || len(list) > 0 {

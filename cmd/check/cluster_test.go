@@ -28,15 +28,21 @@ ph1cZAIhAMemkrkfPBVtLD/VUUjHJKxjtvnh+W5AZYdXAEkOA1QJ
 -----END CERTIFICATE-----
 `
 
+// must ends the test if err is not nil.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // cluster makes one of YAML documents. What a user may not do is given by its resource.
 func cluster(t *testing.T, version, text string, denied ...string) *Cluster {
 	t.Helper()
 	var objects []runtime.Object
 	for document := range strings.SplitSeq(text, "\n---\n") {
 		o := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal([]byte(document), &o.Object); err != nil {
-			t.Fatal(err)
-		}
+		must(t, yaml.Unmarshal([]byte(document), &o.Object))
 		if len(o.Object) > 0 {
 			objects = append(objects, o)
 		}
@@ -106,9 +112,7 @@ kind: Service
 metadata: {name: istiod, namespace: istio-system}
 spec: {ports: [{port: 15010}, {port: 15012}, {port: 15014}]}
 `, "clusterroles", "deployments")
-	if err := r.Installable(t.Context(), c); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Installable(t.Context(), c))
 	finds(t, &r, Wrong, "v1.28.9; the charts want 1.29.0 or later")
 	finds(t, &r, Wrong, "you may not get, create, patch clusterroles.rbac.authorization.k8s.io")
 	finds(t, &r, Wrong, "you may not get, create, patch deployments.apps")
@@ -145,18 +149,14 @@ spec: {ports: [{port: 15010}, {port: 15012}, {port: 443}, {port: 15014}]}
 		}
 	}
 	r = Report{}
-	if err := r.Installable(t.Context(), cluster(t, "v1.33.2", strings.Replace(own, "1.31.1-lite.1", "1.31.1", 1))); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Installable(t.Context(), cluster(t, "v1.33.2", strings.Replace(own, "1.31.1-lite.1", "1.31.1", 1))))
 	finds(t, &r, Warning, "helm install would take its place")
 }
 
 // What is installed is judged: replicas, ConfigMaps, leaders, roots and webhooks.
 func TestInstalled(t *testing.T) {
 	var r Report
-	if err := r.Installed(t.Context(), cluster(t, "v1.33.2", "")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Installed(t.Context(), cluster(t, "v1.33.2", "")))
 	finds(t, &r, Wrong, "no Deployment of a control plane in istio-system (revision default)")
 	finds(t, &r, Wrong, "there is no ConfigMap istio-ca-root-cert")
 	indented := strings.ReplaceAll(strings.TrimSpace(root), "\n", "\n    ")
@@ -236,9 +236,7 @@ kind: ValidatingWebhookConfiguration
 metadata: {name: bare, labels: {istio.io/rev: default}}
 webhooks: [{name: x.istio.io, clientConfig: {service: {name: istiod, namespace: istio-system}}}]
 `)
-	if err := r.Installed(t.Context(), c); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Installed(t.Context(), c))
 	finds(t, &r, Warning, "istiod: 1 of 2 are ready")
 	finds(t, &r, OK, "at most 1Gi")
 	finds(t, &r, OK, "mesh configuration: ConfigMap istio")
@@ -276,9 +274,7 @@ func TestPod(t *testing.T) {
 		{"apiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: shop}\nstatus: {containerStatuses: [{name: istio-proxy, ready: false, image: proxy, restartCount: 3, imageID: \"\"}]}\n", Wrong, "it is not ready (restarted 3 times)"},
 	} {
 		var r Report
-		if err := r.Pod(t.Context(), cluster(t, "v1.33.2", x.text), "web", "shop"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.Pod(t.Context(), cluster(t, "v1.33.2", x.text), "web", "shop"))
 		finds(t, &r, x.state, x.says)
 	}
 }

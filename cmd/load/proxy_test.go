@@ -33,9 +33,7 @@ func (c *curt) DeltaAggregatedResources(s discoveryv3.AggregatedDiscoveryService
 // many streams would take many minutes.
 func TestPause(t *testing.T) {
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c, s := &curt{}, grpc.NewServer()
 	discoveryv3.RegisterAggregatedDiscoveryServiceServer(s, c)
 	ended := make(chan error, 1)
@@ -50,9 +48,7 @@ func TestPause(t *testing.T) {
 		Address: l.Addr().String(), Proxies: 1, Retry: time.Millisecond, Logger: slog.New(slog.DiscardHandler),
 		Identity: func(int) Identity { return Identity{Pod: "p", Namespace: "n", IP: "10.0.0.1"} },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Stop()
 	for deadline := time.Now().Add(time.Minute); c.streams.Load() < 40; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {

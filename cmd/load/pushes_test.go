@@ -38,9 +38,7 @@ func TestResumedAnswersAreNotCounted(t *testing.T) {
 		t.Run(fmt.Sprintf("whole=%v", whole), func(t *testing.T) {
 			p := &plane{t: t, asked: map[string][]string{}, changes: make(chan string)}
 			f := fleet(t, p.serve(), 2, whole)
-			if err := f.Reconnect(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, f.Reconnect(t.Context()))
 			await(t, func() bool { return f.Counters().Types[Routes].Responses == 4 })
 			want := int64(2)
 			if whole {
@@ -59,9 +57,7 @@ func TestTinyRate(t *testing.T) {
 	p := &plane{t: t, asked: map[string][]string{}}
 	address := p.serve()
 	f, err := Start(t.Context(), Options{Address: address, Proxies: 3, Rate: 1e-12, Identity: func(int) Identity { return Identity{} }, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(f.Stop)
 	await(t, func() bool { return f.Live() > 0 })
 	time.Sleep(100 * time.Millisecond)

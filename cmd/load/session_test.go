@@ -35,22 +35,16 @@ func BenchmarkFirstClusters(b *testing.B) {
 			Name: name, ConnectTimeout: durationpb.New(time.Second), ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_EDS},
 			EdsClusterConfig: &clusterv3.Cluster_EdsClusterConfig{ServiceName: name},
 		})
-		if err != nil {
-			b.Fatal(err)
-		}
+		must(b, err)
 		r.Resources = append(r.Resources, &discoveryv3.Resource{Name: name, Version: fmt.Sprintf("%016x", i), Resource: body})
 	}
 	message, err := proto.Marshal(r)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	f := &Fleet{o: Options{Proxies: 1, Logger: slog.New(slog.DiscardHandler)}, names: interner{known: map[string]string{}}, full: make(chan struct{})}
 	b.SetBytes(int64(len(message)))
 	b.ReportAllocs()
 	for b.Loop() {
 		s := &session{proxy: newProxy(f, 0, nil), stream: nowhere{}}
-		if err := s.take(message, time.Now()); err != nil {
-			b.Fatal(err)
-		}
+		must(b, s.take(message, time.Now()))
 	}
 }

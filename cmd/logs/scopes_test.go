@@ -26,9 +26,7 @@ func TestDescriptions(t *testing.T) {
 			}
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	if found < 10 {
 		t.Errorf("%d loggers were found", found)

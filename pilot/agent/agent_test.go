@@ -24,13 +24,19 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// must ends the test if err is not nil.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // freePort returns a port that nobody listens on.
 func freePort(t *testing.T) int {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer l.Close()
 	return l.Addr().(*net.TCPAddr).Port
 }
@@ -39,33 +45,21 @@ func freePort(t *testing.T) int {
 // it is told to end.
 func TestWithoutEnvoy(t *testing.T) {
 	dir, err := os.MkdirTemp("", "a") // the path of a socket is short
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer os.RemoveAll(dir)
 	port := freePort(t)
 	c, err := config.Read(config.Source{Dir: dir, Version: "1.31.1", Environ: []string{
 		"POD_NAME=web-0", "POD_NAMESPACE=a", "SERVICE_ACCOUNT=web", "INSTANCE_IP=127.0.0.1", "ISTIO_META_CLUSTER_ID=Kubernetes", "DISABLE_ENVOY=true", "OUTPUT_CERTS=certs",
 		fmt.Sprintf(`PROXY_CONFIG={"discoveryAddress":"127.0.0.1:%d","statusPort":%d}`, freePort(t), port),
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	roots := filepath.Join(dir, "var/run/secrets/istio/root-cert.pem")
-	if err := os.MkdirAll(filepath.Dir(roots), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(roots, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Dir(roots), 0o755))
+	must(t, os.WriteFile(roots, nil, 0o600))
 	a, err := New(Options{Config: c})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	text, err := os.ReadFile(filepath.Join(dir, "etc/istio/proxy/grpc-bootstrap.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var got struct {
 		Servers []struct {
 			URI string `json:"server_uri"`
@@ -76,9 +70,7 @@ func TestWithoutEnvoy(t *testing.T) {
 		} `json:"node"`
 		Providers map[string]struct{ Config map[string]string } `json:"certificate_providers"`
 	}
-	if err := json.Unmarshal(text, &got); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(text, &got))
 	if len(got.Servers) != 1 || got.Servers[0].URI != "unix://"+filepath.Join(dir, "etc/istio/proxy/XDS") || got.Node.ID != "sidecar~127.0.0.1~web-0.a~a.svc.cluster.local" ||
 		got.Node.Metadata["GENERATOR"] != "grpc" || got.Providers["default"].Config["private_key_file"] != filepath.Join(dir, "certs/key.pem") {
 		t.Errorf("bootstrap %s", text)
@@ -88,9 +80,7 @@ func TestWithoutEnvoy(t *testing.T) {
 	go func() { done <- a.Run(ctx) }()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Get(fmt.Sprintf("http://127.0.0.1:%d/stats/prometheus", port))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_ = resp.Body.Close()
 	cancel()
 	if err := <-done; err != nil {
@@ -105,18 +95,12 @@ func TestWithoutEnvoy(t *testing.T) {
 func proxyless(t *testing.T, dir string, environ ...string) *config.Config {
 	t.Helper()
 	roots := filepath.Join(dir, "var/run/secrets/istio/root-cert.pem")
-	if err := os.MkdirAll(filepath.Dir(roots), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(roots, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Dir(roots), 0o755))
+	must(t, os.WriteFile(roots, nil, 0o600))
 	c, err := config.Read(config.Source{Dir: dir, Version: "1", Environ: append([]string{
 		"POD_NAME=web-0", "POD_NAMESPACE=a", "INSTANCE_IP=127.0.0.1", "DISABLE_ENVOY=true", `PROXY_CONFIG={"discoveryAddress":"127.0.0.1:15012","statusPort":0}`,
 	}, environ...)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return c
 }
 
@@ -124,9 +108,7 @@ func proxyless(t *testing.T, dir string, environ ...string) *config.Config {
 func short(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "a")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	return dir
 }
@@ -139,9 +121,7 @@ func TestComponents(t *testing.T) {
 		"x: something else was wrong": func(context.Context) error { return errors.New("something else was wrong") },
 	} {
 		a, err := New(Options{Config: proxyless(t, short(t))})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		a.add("x", run)
 		if err := a.Run(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
@@ -153,9 +133,7 @@ func TestComponents(t *testing.T) {
 func TestSecondAgent(t *testing.T) {
 	c := proxyless(t, short(t))
 	first, err := New(Options{Config: c})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- first.Run(ctx) }()
@@ -170,9 +148,7 @@ func TestSecondAgent(t *testing.T) {
 		t.Error(err)
 	}
 	next, err := New(Options{Config: c})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := next.Run(ctx); err != nil {
 		t.Error(err)
 	}
@@ -182,13 +158,9 @@ func TestSecondAgent(t *testing.T) {
 // agent takes not its place. A token that goes without TLS is named.
 func TestOtherCertificates(t *testing.T) {
 	c := proxyless(t, short(t), "OUTPUT_CERTS=certs")
-	if err := os.MkdirAll(filepath.Dir(c.SDSSocket), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Dir(c.SDSSocket), 0o755))
 	l, err := sds.Listen(c.SDSSocket, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	server := grpc.NewServer()
 	secretv3.RegisterSecretDiscoveryServiceServer(server, secretv3.UnimplementedSecretDiscoveryServiceServer{})
 	go func() { _ = server.Serve(l) }()
@@ -203,9 +175,7 @@ func TestOtherCertificates(t *testing.T) {
 
 	var log bytes.Buffer
 	a, err := New(Options{Config: proxyless(t, short(t), "CA_ADDR=ca.example.com:15010"), Log: slog.New(slog.NewTextHandler(&log, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := a.Run(ctx); err != nil || !strings.Contains(log.String(), "the token is sent to the CA without TLS") {
@@ -216,9 +186,7 @@ func TestOtherCertificates(t *testing.T) {
 // TestNewFails: what cannot be had is named.
 func TestNewFails(t *testing.T) {
 	c, err := config.Read(config.Source{Dir: t.TempDir(), Version: "1", Environ: []string{"POD_NAME=web-0", "POD_NAMESPACE=a", "INSTANCE_IP=127.0.0.1", `PROXY_CONFIG={"discoveryAddress":"istiod","statusPort":0}`}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := New(Options{Config: c}); err == nil || !strings.Contains(err.Error(), `address "istiod" of the control plane`) {
 		t.Error(err)
 	}

@@ -14,17 +14,21 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 )
 
+// must ends the test if err is not nil.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // with returns a bootstrap by a ProxyConfig in YAML, or what is wrong.
 func with(t *testing.T, config string, change func(*Agent)) (*bootstrapv3.Bootstrap, error) {
 	t.Helper()
 	text, err := yaml.YAMLToJSON([]byte(config))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	a := &Agent{Proxy: &meshv1alpha1.ProxyConfig{}, Status: 15020, ReadyPort: 15021, MetricsPort: 15090}
-	if err := protojson.Unmarshal(text, a.Proxy); err != nil {
-		t.Fatal(err)
-	}
+	must(t, protojson.Unmarshal(text, a.Proxy))
 	if change != nil {
 		change(a)
 	}
@@ -57,16 +61,12 @@ func TestTLSOfReports(t *testing.T) {
 		"{mode: MUTUAL, clientCertificate: /c, privateKey: /k, caCertificates: /ca}": "file-cert:/c~/k file-root:/ca",
 	} {
 		b, err := with(t, "tracing: {zipkin: {address: 'z.example.com:9411'}, tlsSettings: "+settings+"}", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var got []string
 		socket := clusterOf(t, b, "zipkin").GetTransportSocket()
 		if socket != nil {
 			m := &tlsv3.UpstreamTlsContext{}
-			if err := socket.GetTypedConfig().UnmarshalTo(m); err != nil {
-				t.Fatal(err)
-			}
+			must(t, socket.GetTypedConfig().UnmarshalTo(m))
 			c := m.GetCommonTlsContext()
 			for _, s := range c.GetTlsCertificateSdsSecretConfigs() {
 				got = append(got, s.GetName())
@@ -89,9 +89,7 @@ func TestTLSOfReports(t *testing.T) {
 // TestReports: where traces and metrics go.
 func TestReports(t *testing.T) {
 	b, err := with(t, "{statsdUdpAddress: '10.0.0.1:8125', envoyMetricsService: {address: 'm:1', tcpKeepalive: {time: 9s, probes: 2}}}", func(a *Agent) { a.IPv6 = true })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if len(b.GetStatsSinks()) != 2 || b.GetTracing() != nil {
 		t.Errorf("sinks %v, tracing %v", b.GetStatsSinks(), b.GetTracing())
 	}

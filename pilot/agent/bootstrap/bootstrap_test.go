@@ -20,9 +20,7 @@ func web() *corev3.Node {
 
 func TestNew(t *testing.T) {
 	b, err := New(Options{Node: web(), ADS: "istiod.istio-system.svc:15010", SDS: "/run/sds", Admin: "127.0.0.1:0"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := b.ValidateAll(); err != nil {
 		t.Error(err)
 	}
@@ -41,9 +39,7 @@ func TestNew(t *testing.T) {
 	}
 
 	text, err := JSON(b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	again := &bootstrapv3.Bootstrap{}
 	if err := protojson.Unmarshal(text, again); err != nil || !proto.Equal(b, again) {
 		t.Errorf("read back as %v, %v", again, err)
@@ -53,9 +49,7 @@ func TestNew(t *testing.T) {
 	}
 
 	b, err = New(Options{Node: web(), ADS: "[::1]:15010", Admin: "127.0.0.1:0", StateOfTheWorld: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	clusters = b.GetStaticResources().GetClusters()
 	if len(clusters) != 1 || clusters[0].GetType() != clusterv3.Cluster_STATIC || b.GetDynamicResources().GetAdsConfig().GetApiType() != corev3.ApiConfigSource_GRPC {
 		t.Errorf("state of the world without certificates: %v", b)

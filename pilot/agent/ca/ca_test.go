@@ -34,27 +34,29 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// must ends the test if err is not nil.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // issued is a certificate that signs itself, for servers and clients.
 type issued struct{ chain, key []byte }
 
 func issue(t *testing.T, name string, life time.Duration) issued {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c := &x509.Certificate{
 		SerialNumber: big.NewInt(1), DNSNames: []string{name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(life),
 		IsCA: true, BasicConstraintsValid: true, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, c, c, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	secret, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return issued{pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})}
 }
 
@@ -107,9 +109,7 @@ func serve(t *testing.T, plaintext bool) *server {
 		})))
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	g := grpc.NewServer(options...)
 	authv1.RegisterIstioCertificateServiceServer(g, s)
 	var serving sync.WaitGroup
@@ -125,9 +125,7 @@ func write(t *testing.T, name string, text []byte) {
 	if err == nil {
 		err = os.Rename(name+".new", name)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 // connect returns a client whose upstream runs until the test ends.
@@ -135,9 +133,7 @@ func connect(t *testing.T, o upstream.Options, co Options) *Client {
 	t.Helper()
 	o.Poll = time.Millisecond
 	u, err := upstream.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- u.Run(ctx) }()
@@ -149,9 +145,7 @@ func connect(t *testing.T, o upstream.Options, co Options) *Client {
 	})
 	co.Upstream = u
 	c, err := New(co)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return c
 }
 
@@ -190,9 +184,7 @@ func TestSign(t *testing.T) {
 	next := issue(t, "ca.mesh", time.Hour)
 	write(t, file("root.pem"), append(bytes.Clone(next.chain), s.own.chain...))
 	until(t, "a connection that shows the certificate", func() bool { return sign() == nil && len(s.client) == 1 && s.client[0] == "vm.mesh" })
-	if err := os.Remove(file("token")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(file("token")))
 	if err := sign(); err != nil || s.tokens != nil {
 		t.Errorf("a certificate without a token: %v, %v", s.tokens, err)
 	}

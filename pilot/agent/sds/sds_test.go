@@ -29,6 +29,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// must ends the test if err is not nil.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // manager has the secrets that a test gives it.
 type manager struct {
 	mu   sync.Mutex
@@ -93,16 +101,12 @@ func (m *manager) users(name string) int {
 func start(t *testing.T, r prometheus.Registerer) (*manager, string, *Server) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "sds") // the path of a socket is short
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	m := &manager{all: map[string]*secrets.Secret{}, subs: map[int]func(string){}, used: map[string]int{}}
 	path := filepath.Join(dir, "secrets", "socket")
 	s, err := New(Options{Path: path, Manager: m, Registerer: r})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
@@ -127,9 +131,7 @@ type proxy struct {
 func dial(t *testing.T, path string) secretv3.SecretDiscoveryServiceClient {
 	t.Helper()
 	conn, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return secretv3.NewSecretDiscoveryServiceClient(conn)
 }
@@ -137,32 +139,24 @@ func dial(t *testing.T, path string) secretv3.SecretDiscoveryServiceClient {
 func open(t *testing.T, path string) proxy {
 	t.Helper()
 	s, err := dial(t, path).StreamSecrets(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return proxy{t, s}
 }
 
 func (p proxy) ask(nonce string, reason *rpcstatus.Status, names ...string) {
 	p.t.Helper()
-	if err := p.Send(&discoveryv3.DiscoveryRequest{TypeUrl: secretType, ResourceNames: names, ResponseNonce: nonce, ErrorDetail: reason}); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, p.Send(&discoveryv3.DiscoveryRequest{TypeUrl: secretType, ResourceNames: names, ResponseNonce: nonce, ErrorDetail: reason}))
 }
 
 // expect receives the secrets of these texts, and returns the nonce.
 func (p proxy) expect(want ...string) string {
 	p.t.Helper()
 	r, err := p.Recv()
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	var got []string
 	for _, a := range r.GetResources() {
 		s := &tlsv3.Secret{}
-		if err := a.UnmarshalTo(s); err != nil {
-			p.t.Fatal(err)
-		}
+		must(p.t, a.UnmarshalTo(s))
 		text := string(s.GetValidationContext().GetTrustedCa().GetInlineBytes())
 		if c := s.GetTlsCertificate(); c != nil {
 			text = string(c.GetCertificateChain().GetInlineBytes())
@@ -227,9 +221,7 @@ func TestRefused(t *testing.T) {
 		codes.InvalidArgument: {TypeUrl: "type.googleapis.com/envoy.config.cluster.v3.Cluster"}, codes.ResourceExhausted: {ResourceNames: names},
 	} {
 		p := open(t, path)
-		if err := p.Send(r); err != nil {
-			t.Fatal(err)
-		}
+		must(t, p.Send(r))
 		if _, err := p.Recv(); status.Code(err) != code {
 			t.Errorf("%v, want %s", err, code)
 		}
@@ -250,18 +242,14 @@ func TestRefused(t *testing.T) {
 // TestSockets has a socket that nobody serves replaced, and one that is served found.
 func TestSockets(t *testing.T) {
 	dir, err := os.MkdirTemp("", "sds")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "socket")
 	if Serving(path) {
 		t.Error("a socket that is not there is served")
 	}
 	stale, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !Serving(path) {
 		t.Error("a socket that is served is not found")
 	}
@@ -271,9 +259,7 @@ func TestSockets(t *testing.T) {
 		t.Error("a socket that a process left behind is served")
 	}
 	l, err := Listen(path, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer l.Close()
 	if !Serving(path) {
 		t.Error("the new socket is not served")

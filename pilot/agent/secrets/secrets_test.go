@@ -33,6 +33,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// must ends the test if err is not nil.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 const poll = time.Millisecond
 
 // clock is a wall clock that a test sets.
@@ -81,18 +89,14 @@ func newAuthority(t testing.TB, c *clock) *authority {
 
 func (a *authority) rotate() {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	must(a.t, err)
 	now := a.clock.Now()
 	root := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "root"}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(1000 * time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, root, root, key.Public(), key)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	must(a.t, err)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.key = key
@@ -164,9 +168,7 @@ func start(t testing.TB, o Options) *Manager {
 		o.Retry, o.Most = poll, 4*poll
 	}
 	m, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- m.Run(ctx) }()
@@ -228,9 +230,7 @@ func TestCertificate(t *testing.T) {
 	}
 	s := get(t, m, Workload)
 	pair, err := tls.X509KeyPair(s.Chain, s.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if u := pair.Leaf.URIs; len(u) != 1 || u[0].String() != id {
 		t.Errorf("the certificate is that of %v", u)
 	}
@@ -247,9 +247,7 @@ func TestKeys(t *testing.T) {
 		"EC PRIVATE KEY": {}, "RSA PRIVATE KEY": {RSA: 2048}, "PRIVATE KEY": {Curve: "P384", PKCS8: true},
 	} {
 		key, csr, err := k.request(id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		block, _ := pem.Decode(key)
 		request, _ := pem.Decode(csr)
 		r, err := x509.ParseCertificateRequest(request.Bytes)
@@ -349,9 +347,7 @@ func TestOutage(t *testing.T) {
 // TestPauses holds that a CA that is away is asked less and less, but never so seldom that a short certificate ends.
 func TestPauses(t *testing.T) {
 	m, err := New(Options{Signer: &authority{}, Retry: time.Second, Most: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for failures, most := range map[int]time.Duration{1: time.Second, 3: 4 * time.Second, 10: mostAtStart, 1000: mostAtStart} {
 		for range 100 {
 			if d := m.pause(failures); d < most/2 || d > most {
@@ -374,9 +370,7 @@ func TestUnusableAnswers(t *testing.T) {
 	c := newClock()
 	a := newAuthority(t, c)
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	a.other = &key.PublicKey
 	m := start(t, Options{Signer: a, Now: c.Now})
 	until(t, "an attempt", func() bool { return a.count() > 2 })
@@ -425,12 +419,8 @@ func TestRoots(t *testing.T) {
 	}
 	other := newAuthority(t, c)
 	encoded, err := proto.Marshal(&meshv1.ProxyConfig{CaCertificatesPem: []string{other.rootPEM(), a.rootPEM()}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := m.ProxyConfig(encoded); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, m.ProxyConfig(encoded))
 	if got := string(get(t, m, Roots).Roots); got != a.rootPEM()+other.rootPEM() || told.Load() != 1 {
 		t.Errorf("told %d times: %s", told.Load(), got)
 	}
@@ -454,34 +444,24 @@ func TestRoots(t *testing.T) {
 // write replaces a set of files as Kubernetes does: a folder of its own, and one link that is replaced.
 func write(t *testing.T, dir, generation string, files map[string]string) {
 	t.Helper()
-	must := func(err error) {
-		if err != nil {
-			t.Helper()
-			t.Fatal(err)
-		}
-	}
-	must(os.MkdirAll(filepath.Join(dir, generation), 0o755))
+	must(t, os.MkdirAll(filepath.Join(dir, generation), 0o755))
 	for name, text := range files {
-		must(os.WriteFile(filepath.Join(dir, generation, name), []byte(text), 0o600))
+		must(t, os.WriteFile(filepath.Join(dir, generation, name), []byte(text), 0o600))
 		if _, err := os.Lstat(filepath.Join(dir, name)); err != nil {
-			must(os.Symlink("..data/"+name, filepath.Join(dir, name)))
+			must(t, os.Symlink("..data/"+name, filepath.Join(dir, name)))
 		}
 	}
-	must(os.Symlink(generation, filepath.Join(dir, "..tmp")))
-	must(os.Rename(filepath.Join(dir, "..tmp"), filepath.Join(dir, "..data")))
+	must(t, os.Symlink(generation, filepath.Join(dir, "..tmp")))
+	must(t, os.Rename(filepath.Join(dir, "..tmp"), filepath.Join(dir, "..data")))
 }
 
 // pair returns a chain, its key and its root of a CA.
 func pair(t *testing.T, a *authority) map[string]string {
 	t.Helper()
 	key, csr, err := Key{}.request(id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	chain, err := a.Sign(t.Context(), csr, time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return map[string]string{"cert-chain.pem": chain[0], "key.pem": string(key), "root-cert.pem": chain[1]}
 }
 
@@ -559,14 +539,10 @@ func TestFileHangs(t *testing.T) {
 	a := newAuthority(t, c)
 	dir, out := t.TempDir(), t.TempDir()
 	hanging := filepath.Join(dir, "hanging.pem")
-	if err := syscall.Mkfifo(hanging, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Mkfifo(hanging, 0o600))
 	t.Cleanup(func() { // has the reader end, once the Manager has
 		w, err := os.OpenFile(hanging, os.O_WRONLY, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		_ = w.Close()
 	})
 	m := start(t, Options{Signer: a, Life: time.Hour, Now: c.Now, Output: out})
@@ -590,12 +566,8 @@ func TestOutput(t *testing.T) {
 	c := newClock()
 	a := newAuthority(t, c)
 	out := filepath.Join(t.TempDir(), "certs")
-	if err := os.Mkdir(out, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(out, outputKey), []byte("of another agent"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(out, 0o755))
+	must(t, os.WriteFile(filepath.Join(out, outputKey), []byte("of another agent"), 0o600))
 	m := start(t, Options{Signer: a, Life: time.Hour, Now: c.Now, Output: out})
 	read := func() (*tls.Certificate, error) {
 		at, err := filepath.EvalSymlinks(filepath.Join(out, current))
@@ -625,16 +597,12 @@ func TestOutput(t *testing.T) {
 	}
 	left := func() int {
 		all, err := os.ReadDir(out)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return len(all)
 	}
 	until(t, "one folder", func() bool { return left() == 5 })
 	before, err := read()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s, roots := get(t, m, Workload), get(t, m, Roots)
 	if err := full(t, func() error { return replaceOutput(out, s, roots) }); !errors.Is(err, syscall.EFBIG) {
 		t.Fatalf("on a disk without room: %v", err)
@@ -651,14 +619,10 @@ func full(t *testing.T, fn func() error) error {
 	signal.Ignore(syscall.SIGXFSZ)
 	defer signal.Reset(syscall.SIGXFSZ)
 	var was syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &was); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Getrlimit(syscall.RLIMIT_FSIZE, &was))
 	less := was
 	less.Cur = 100
-	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &less); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &less))
 	err := fn()
 	if reset := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &was); reset != nil {
 		t.Fatal(reset)
@@ -674,9 +638,7 @@ func (panicking) Sign(context.Context, []byte, time.Duration) ([]string, error) 
 // TestPanic has a Manager end that can sign no more.
 func TestPanic(t *testing.T) {
 	m, err := New(Options{Signer: panicking{}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := m.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "of a test") {
 		t.Error(err)
 	}
@@ -685,9 +647,7 @@ func TestPanic(t *testing.T) {
 // TestManyFiles: files that are in use are bounded, and those that nobody follows make room.
 func TestManyFiles(t *testing.T) {
 	m, err := New(Options{Signer: &authority{}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var names []string
 	for i := range maxFiles {
 		names = append(names, fmt.Sprint(fileRoots, "/nowhere/", i))
@@ -716,14 +676,10 @@ func TestManyFiles(t *testing.T) {
 // TestOutputOfAGroup: below a folder whose group all files take, that group may read the key.
 func TestOutputOfAGroup(t *testing.T) {
 	out := t.TempDir()
-	if err := os.Chmod(out, 0o770|os.ModeSetgid); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(out, 0o770|os.ModeSetgid))
 	files := pair(t, newAuthority(t, newClock()))
 	s, roots := &Secret{Chain: []byte(files["cert-chain.pem"]), Key: []byte(files["key.pem"])}, &Secret{Roots: []byte(files["root-cert.pem"])}
-	if err := replaceOutput(out, s, roots); err != nil {
-		t.Fatal(err)
-	}
+	must(t, replaceOutput(out, s, roots))
 	for name, want := range map[string]os.FileMode{outputKey: 0o640, current: os.ModeDir | os.ModeSetgid | 0o755} {
 		if i, err := os.Stat(filepath.Join(out, name)); err != nil || i.Mode() != want {
 			t.Errorf("%s is %v, %v; want %v", name, i.Mode(), err, want)

@@ -21,14 +21,20 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// must ends the test if err is not nil.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // start runs a Server on a free port and returns its URL.
 func start(t *testing.T, o Options) string {
 	t.Helper()
 	o.Addr = "127.0.0.1:0"
 	s, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
 	go func() { done <- s.Run(ctx) }()
@@ -55,21 +61,15 @@ func serve(t *testing.T, h http.HandlerFunc) string {
 func do(t *testing.T, method, url string, header ...string) (int, string, http.Header) {
 	t.Helper()
 	req, err := http.NewRequest(method, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i := 0; i < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])
 	}
 	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return resp.StatusCode, string(body), resp.Header
 }
 
@@ -139,9 +139,7 @@ func TestOnlyFromThisPod(t *testing.T) {
 	quit := make(chan struct{}, 1)
 	o := Options{Addr: "127.0.0.1:0", Quit: func() { quit <- struct{}{} }, NameTable: func() []byte { return []byte(`{"table":{}}`) }}
 	s, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer s.listener.Close()
 	defer s.ready.client.CloseIdleConnections()
 	for _, c := range []struct {
@@ -188,9 +186,7 @@ func TestOnlyFromThisPod(t *testing.T) {
 func TestNoOtherOrigin(t *testing.T) {
 	quit := 0
 	s, err := New(Options{Addr: "127.0.0.1:0", Quit: func() { quit++ }, Drain: func() { quit++ }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer s.listener.Close()
 	for _, c := range []struct {
 		method, path, header, value string
@@ -272,9 +268,7 @@ func TestHooks(t *testing.T) {
 	probes, err := parseProbers(`{
 		"/app-lifecycle/web/prestopz": {"httpGet":{"port":1}}, "/app-lifecycle/web/poststartz": {"httpGet":{"port":1},"timeoutSeconds":7}, "/app-health/web/livez": {"httpGet":{"port":1}}
 	}`, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for path, want := range map[string]time.Duration{"/app-lifecycle/web/prestopz": 0, "/app-lifecycle/web/poststartz": 7 * time.Second, "/app-health/web/livez": time.Second} {
 		if got := probes[path].Timeout; got != want {
 			t.Errorf("%s ends after %s, want %s", path, got, want)
@@ -405,9 +399,7 @@ func TestMergedMetrics(t *testing.T) {
 				t.Errorf("%d %s\n%s\nwant %s\n%s", code, header.Get("Content-Type"), body, c.contentType, want)
 			}
 			found, err := counted.Gather()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			values := map[string]float64{}
 			for _, f := range found {
 				for _, v := range f.Metric {
@@ -474,9 +466,7 @@ func TestConnectionsOfOneAddress(t *testing.T) {
 		l.Listener = at
 		return l, err
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer l.Listener.Close()
 	var last farConn
 	for range maxConnections + 1 {
@@ -528,9 +518,7 @@ func TestSlowClient(t *testing.T) {
 	})
 	base := start(t, Options{EnvoyStats: "http://" + envoy, Patience: 50 * time.Millisecond})
 	conn, err := net.Dial("tcp", strings.TrimPrefix(base, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer conn.Close()
 	if _, err := io.WriteString(conn, "GET /stats/prometheus HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
 		t.Fatal(err)

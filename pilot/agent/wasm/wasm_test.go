@@ -34,6 +34,14 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
+// must ends the test if err is not nil.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func module(text string) []byte { return append([]byte("\x00asm\x01\x00\x00\x00"), text...) }
 
 func sum(b []byte) string { s := sha256.Sum256(b); return hex.EncodeToString(s[:]) }
@@ -46,9 +54,7 @@ func zip(t *testing.T, b []byte) []byte {
 	if err == nil {
 		err = z.Close()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return out.Bytes()
 }
 
@@ -63,9 +69,7 @@ func archive(t *testing.T, name string, b []byte) []byte {
 	if err == nil {
 		err = w.Close()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return out.Bytes()
 }
 
@@ -114,9 +118,7 @@ func (s *server) push(t *testing.T, tag, mediaType string, layer []byte) string 
 	t.Helper()
 	encode := func(v any) []byte {
 		b, err := json.Marshal(v)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return b
 	}
 	type object = map[string]any
@@ -136,9 +138,7 @@ func start(t *testing.T, s *server, change func(*Options)) *Cache {
 		change(&o)
 	}
 	c, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return c
 }
 
@@ -161,13 +161,9 @@ func extension(t *testing.T, url, sha string, network bool, variables map[string
 func encode(t *testing.T, filter proto.Message) []byte {
 	t.Helper()
 	a, err := anypb.New(filter)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	b, err := proto.Marshal(&corev3.TypedExtensionConfig{Name: "e", TypedConfig: a})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return b
 }
 
@@ -175,13 +171,9 @@ func encode(t *testing.T, filter proto.Message) []byte {
 func config(t *testing.T, b []byte) proto.Message {
 	t.Helper()
 	x := &corev3.TypedExtensionConfig{}
-	if err := proto.Unmarshal(b, x); err != nil {
-		t.Fatal(err)
-	}
+	must(t, proto.Unmarshal(b, x))
 	m, err := x.GetTypedConfig().UnmarshalNew()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return m
 }
 
@@ -335,9 +327,7 @@ func refused(t *testing.T, c *Cache, resource []byte) string {
 	var log bytes.Buffer
 	c.o.Log = slog.New(slog.NewTextHandler(&log, nil))
 	b, _, err := c.Replace(t.Context(), resource)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, ok := config(t, b).(*httprbacv3.RBAC); ok != strings.Contains(log.String(), "level=ERROR") {
 		t.Errorf("%T is logged as %s", config(t, b), log.String())
 	}
@@ -389,9 +379,7 @@ func TestFailurePolicy(t *testing.T) {
 		t.Errorf("a file that is not there: %v", got)
 	}
 	there := filepath.Join(t.TempDir(), "m.wasm")
-	if err := os.WriteFile(there, []byte(module("1")), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(there, []byte(module("1")), 0o600))
 	if got, want := replace(file(there, wasmv3.FailurePolicy_FAIL_CLOSED)), file(there, wasmv3.FailurePolicy_FAIL_CLOSED); !proto.Equal(got, want) {
 		t.Errorf("a file that is there: %v", got)
 	}
@@ -471,13 +459,9 @@ func TestKept(t *testing.T) {
 	get := func(url, policy string) string {
 		t.Helper()
 		b, _, err := c.Replace(t.Context(), extension(t, url, "", false, map[string]string{"ISTIO_META_WASM_IMAGE_PULL_POLICY": policy}))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		text, err := os.ReadFile(decode(t, b).GetCode().GetLocal().GetFilename())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return string(text[8:])
 	}
 	s.files.Store("/a", module("1"))
@@ -492,9 +476,7 @@ func TestKept(t *testing.T) {
 	version := func(v string) string {
 		t.Helper()
 		b, _, err := c.Replace(t.Context(), extension(t, s.URL+"/a", "", false, map[string]string{"ISTIO_META_WASM_IMAGE_PULL_POLICY": "Always", "ISTIO_META_WASM_PLUGIN_RESOURCE_VERSION": v}))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return decode(t, b).GetCode().GetLocal().GetFilename()
 	}
 	first := version("1")

@@ -62,17 +62,13 @@ type side[Q, R any] interface {
 func (u *up[Q, R]) recv() Q {
 	u.t.Helper()
 	q, err := u.Recv()
-	if err != nil {
-		u.t.Fatal(err)
-	}
+	must(u.t, err)
 	return q
 }
 
 func (u *up[Q, R]) send(r R) {
 	u.t.Helper()
-	if err := u.Send(r); err != nil {
-		u.t.Fatal(err)
-	}
+	must(u.t, u.Send(r))
 }
 
 func (c *controlPlane) DeltaAggregatedResources(s discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
@@ -112,9 +108,7 @@ func start(t *testing.T, o Options) *world {
 		sotw:  make(chan *up[*discoveryv3.DiscoveryRequest, *discoveryv3.DiscoveryResponse]),
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	g := grpc.NewServer(grpc.MaxRecvMsgSize(64 << 20))
 	discoveryv3.RegisterAggregatedDiscoveryServiceServer(g, c)
 	var running sync.WaitGroup
@@ -128,26 +122,20 @@ func start(t *testing.T, o Options) *world {
 func startBeside(t *testing.T, o Options, c *controlPlane) *world {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "xds") // the path of a socket is short
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	o.Path = filepath.Join(dir, "XDS")
 	if o.Upstream, err = upstream.New(upstream.Options{Address: c.address, Plaintext: true}); err != nil {
 		t.Fatal(err)
 	}
 	p, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 2)
 	go func() { ended <- p.Run(ctx) }()
 	go func() { ended <- o.Upstream.Run(ctx) }()
 	conn, err := grpc.NewClient("unix://"+o.Path, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		_ = conn.Close()
 		cancel()
@@ -162,9 +150,7 @@ func startBeside(t *testing.T, o Options, c *controlPlane) *world {
 func (w *world) delta(ctx context.Context) (discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesClient, *up[*discoveryv3.DeltaDiscoveryRequest, *discoveryv3.DeltaDiscoveryResponse]) {
 	w.t.Helper()
 	s, err := w.envoy.DeltaAggregatedResources(ctx)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	u := <-w.cp.delta
 	u.t = w.t
 	return s, u
@@ -173,9 +159,7 @@ func (w *world) delta(ctx context.Context) (discoveryv3.AggregatedDiscoveryServi
 func (w *world) sotw(ctx context.Context) (discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesClient, *up[*discoveryv3.DiscoveryRequest, *discoveryv3.DiscoveryResponse]) {
 	w.t.Helper()
 	s, err := w.envoy.StreamAggregatedResources(ctx)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	u := <-w.cp.sotw
 	u.t = w.t
 	return s, u
