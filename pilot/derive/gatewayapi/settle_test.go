@@ -3,30 +3,22 @@ package gatewayapi_test
 import (
 	"bytes"
 	"encoding/json"
-	"path/filepath"
 	"reflect"
 	"testing"
 
-	"golang.org/x/tools/txtar"
 	"sigs.k8s.io/yaml"
+
+	"github.com/istiod-lite/istiod-lite/pilot/inspect/inspecttest"
 )
 
 // TestStatusesSettle: each condition says that it is of the generation that its object has, and an object that has the
 // status which it should have is left alone.
 func TestStatusesSettle(t *testing.T) {
-	files, err := filepath.Glob("testdata/istiod/*.txtar")
-	if err != nil || len(files) == 0 {
-		t.Fatal(files, err)
-	}
 	conditions := 0
-	for _, file := range files {
-		a, err := txtar.ParseFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+	inspecttest.Each(t, 10, func(t *testing.T, file string, parts map[string][]byte) {
 		var documents []map[string]any
 		generation := map[string]float64{}
-		for i, document := range bytes.Split(a.Files[0].Data, []byte("\n---\n")) {
+		for i, document := range bytes.Split(parts["objects.yaml"], []byte("\n---\n")) {
 			o := decode(t, document)
 			documents = append(documents, o)
 			if meta, is := o["metadata"].(map[string]any); is {
@@ -35,7 +27,7 @@ func TestStatusesSettle(t *testing.T) {
 			}
 		}
 		should := map[string]map[string]any{}
-		for _, s := range inspected(t, written(t, documents)).Statuses() {
+		for _, s := range inspecttest.Read(t, written(t, documents), nil).Statuses() {
 			name := s.Of.Kind.Name + " " + s.Of.Namespace + "/" + s.Of.Name
 			for _, got := range generations(s.Value) {
 				if conditions++; got != generation[name] {
@@ -57,7 +49,7 @@ func TestStatusesSettle(t *testing.T) {
 			}
 		}
 		settled := 0
-		for _, s := range inspected(t, written(t, documents)).Statuses() {
+		for _, s := range inspecttest.Read(t, written(t, documents), nil).Statuses() {
 			if should[s.Of.Kind.Name+" "+s.Of.Namespace+"/"+s.Of.Name] == nil {
 				t.Errorf("%s: %s has a status only then", file, s.Of)
 			}
@@ -68,7 +60,7 @@ func TestStatusesSettle(t *testing.T) {
 		if settled != len(should) {
 			t.Errorf("%s: %d statuses, want %d", file, settled, len(should))
 		}
-	}
+	})
 	if conditions == 0 {
 		t.Error("there are no conditions")
 	}
