@@ -9,26 +9,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/istiod-lite/istiod-lite/deploy/charts"
-	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
-	"github.com/istiod-lite/istiod-lite/deploy/e2e/installed"
 )
 
 // second starts another cluster and returns it, with the kubeconfig of the account that the chart has for readers.
 func (w *world) second() (two *world, kubeconfig []byte) {
 	w.T.Helper()
-	c, err := cluster.Start(w.Ctx, cluster.Options{})
-	w.Must(err)
-	w.T.Cleanup(c.Stop)
-	two = &world{&installed.World{Cluster: c, T: w.T, Ctx: w.Ctx}}
-	two.Write("apiVersion: v1\nkind: Namespace\nmetadata: {name: istio-system}\n")
-	helms, err := charts.Helms(w.T.TempDir(), c.Kubeconfig())
-	w.Must(err)
-	chart, err := charts.Chart("base")
-	w.Must(err)
-	_, err = helms[0].Run(w.Ctx, "install", "base", chart, "-n", root)
-	w.Must(err)
-	reader, err := c.ServiceAccount(w.Ctx, root, "istio-reader-service-account")
+	two = &world{w.Another()}
+	two.Install("base")
+	reader, err := two.ServiceAccount(w.Ctx, root, "istio-reader-service-account")
 	w.Must(err)
 	kubeconfig, err = reader.Kubeconfig()
 	w.Must(err)

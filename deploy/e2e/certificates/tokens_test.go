@@ -10,7 +10,6 @@ import (
 	"google.golang.org/grpc/status"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/installed"
 )
 
@@ -53,10 +52,7 @@ func TestTokens(t *testing.T) {
 		}
 	}
 
-	other, err := cluster.Start(w.Ctx, cluster.Options{})
-	w.Must(err)
-	t.Cleanup(other.Stop)
-	elsewhere := &world{&installed.World{Cluster: other, T: t, Ctx: w.Ctx}}
+	elsewhere := &world{w.Another()}
 	elsewhere.Write(pod("a", "web-0", "web", "n1"))
 	gone := w.token("a", "web", "web-1", "istio-ca")
 	w.Must(connect(t, one.SecureGRPC, roots, gone).stream(w.Ctx, "web-1", "a"))
@@ -96,7 +92,7 @@ func TestTokens(t *testing.T) {
 
 	// A token that is bound to no pod is for the API server to judge.
 	loose := connect(t, one.SecureGRPC, roots, w.token("a", "web", "", "istio-ca"))
-	_, err = loose.certificate(w.Ctx, "")
+	_, err := loose.certificate(w.Ctx, "")
 	w.Must(err)
 	fresh := connect(t, one.SecureGRPC, roots, w.token("b", "db", "", "istio-ca"))
 	w.KillAPIServer()

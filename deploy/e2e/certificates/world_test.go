@@ -9,7 +9,6 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster/kubelet"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/installed"
 )
 
@@ -18,7 +17,7 @@ const root = installed.Namespace
 // program is the binary under test.
 var program string
 
-func TestMain(m *testing.M) { kubelet.Main(m, &program) }
+func TestMain(m *testing.M) { installed.Main(m, &program) }
 
 // world is a cluster with the charts installed.
 type world struct{ *installed.World }

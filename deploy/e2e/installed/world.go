@@ -27,45 +27,68 @@ type World struct {
 	Ctx context.Context
 }
 
-func start(t *testing.T, o cluster.Options) *World {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), timeout)
-	t.Cleanup(cancel)
-	c, err := cluster.Start(ctx, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.Stop)
-	return &World{c, t, ctx}
-}
-
-// CRDs starts a cluster that has the custom resources of Istio, and no chart.
+// CRDs starts a cluster of the test's own, with options, that has the custom resources of Istio and no chart.
 func CRDs(t *testing.T, o cluster.Options) (context.Context, *cluster.Cluster) {
 	t.Helper()
-	w := start(t, o)
-	crds, err := cluster.IstioCRDs(w.Ctx)
+	w := world(t)
+	p, err := prepare(w.Ctx, o)
 	w.Must(err)
-	w.Must(w.InstallCRDs(w.Ctx, crds))
-	return w.Ctx, w.Cluster
+	t.Cleanup(p.Stop)
+	return w.Ctx, p.Cluster
 }
 
-// Start starts a cluster and installs the charts base and istiod, the second with more arguments.
+func world(t *testing.T) *World {
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	t.Cleanup(cancel)
+	return &World{T: t, Ctx: ctx}
+}
+
+// Empty returns a cluster that has the custom resources of Istio, and no chart.
+func Empty(t *testing.T) *World {
+	t.Helper()
+	w := world(t)
+	w.take()
+	return w
+}
+
+// Another returns one more cluster of the same test, with the custom resources of Istio and no chart.
+func (w *World) Another() *World {
+	w.T.Helper()
+	other := &World{T: w.T, Ctx: w.Ctx}
+	other.take()
+	return other
+}
+
+func (w *World) take() {
+	w.T.Helper()
+	var err error
+	w.Cluster, err = take(w.Ctx, w.T)
+	w.Must(err)
+}
+
+// Start returns a cluster with the charts base and istiod, the second with more arguments for Helm.
 func Start(t *testing.T, set ...string) *World {
 	t.Helper()
-	w := start(t, cluster.Options{})
-	helms, err := charts.Helms(t.TempDir(), w.Kubeconfig())
-	w.Must(err)
-	for _, release := range []string{"base", "istiod"} {
-		chart, err := charts.Chart(release)
-		w.Must(err)
-		args := []string{"install", release, chart, "-n", Namespace, "--create-namespace"}
-		if release == "istiod" {
-			args = append(args, set...)
-		}
-		_, err = helms[0].Run(w.Ctx, args...)
-		w.Must(err)
-	}
+	w := Empty(t)
+	w.Install("base")
+	w.Install("istiod", set...)
 	return w
+}
+
+// Install writes what a chart makes for a new release, with more arguments for Helm.
+func (w *World) Install(chart string, set ...string) {
+	w.T.Helper()
+	helms, err := charts.Helms(w.T.TempDir(), "")
+	w.Must(err)
+	path, err := charts.Chart(chart)
+	w.Must(err)
+	args := []string{"template", chart, path, "-n", Namespace, "--skip-tests"}
+	if chart == "base" {
+		args = append(args, "--set", "base.enableCRDTemplates=false") // each cluster has them
+	}
+	manifests, err := helms[0].Run(w.Ctx, append(args, set...)...)
+	w.Must(err)
+	w.Write(manifests)
 }
 
 // Must ends the test if there is an error.
@@ -85,7 +108,7 @@ func (w *World) Write(yaml string) {
 // Eventually waits until ok returns no error.
 func (w *World) Eventually(what string, ok func() error) {
 	w.T.Helper()
-	for {
+	for began := time.Now(); ; {
 		err := ok()
 		if err == nil {
 			return
@@ -93,9 +116,15 @@ func (w *World) Eventually(what string, ok func() error) {
 		select {
 		case <-w.Ctx.Done():
 			w.T.Fatalf("never: %s: %v", what, err)
-		case <-time.After(20 * time.Millisecond):
+		case <-time.After(pause(time.Since(began))):
 		}
 	}
+}
+
+// pause is how long to wait before one asks again for what has been awaited for so long: a long wait is not for what
+// takes a moment, and each question costs the API server something.
+func pause(waited time.Duration) time.Duration {
+	return min(max(waited/20, 20*time.Millisecond), 250*time.Millisecond)
 }
 
 // Replica is a server of the chart.

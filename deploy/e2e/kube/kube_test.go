@@ -36,7 +36,8 @@ const within = 2 * time.Minute
 
 func start(t *testing.T) (context.Context, *cluster.Cluster) {
 	t.Helper()
-	return installed.CRDs(t, cluster.Options{ServiceCIDR: "10.64.0.0/12"}) // where the recorded world has its addresses
+	w := installed.Empty(t)
+	return w.Ctx, w.Cluster
 }
 
 func client(t *testing.T, a cluster.Access) *rest.Config {

@@ -80,7 +80,7 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "4"); err != nil {
 		panic(err)
 	}
-	kubelet.Main(m, &program)
+	installed.Main(m, &program)
 }
 
 // world is a cluster with the charts installed, the server of the chart as a process with the rights that the chart

@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/istiod-lite/istiod-lite/deploy/charts"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/installed"
 )
@@ -21,23 +20,11 @@ import (
 // kubeconfig is that of its reader.
 func (w *world) remote() (two *world, kubeconfig []byte) {
 	w.T.Helper()
-	c, err := cluster.Start(w.Ctx, cluster.Options{})
-	w.Must(err)
-	w.T.Cleanup(c.Stop)
-	two = &world{World: &installed.World{Cluster: c, T: w.T, Ctx: w.Ctx}, port: w.port}
-	helms, err := charts.Helms(w.T.TempDir(), c.Kubeconfig())
-	w.Must(err)
-	for _, args := range [][]string{
-		{"base", "--set", "global.externalIstiod=true,base.validationURL=https://" + w.port + "/validate"},
-		{"istiod", "--set", "istiodRemote.enabled=true,istiodRemote.injectionURL=https://" + w.port + "/inject/cluster/two/net/network2,base.validationURL=https://" + w.port + "/validate"},
-	} {
-		chart, err := charts.Chart(args[0])
-		w.Must(err)
-		_, err = helms[0].Run(w.Ctx, append([]string{"install", args[0], chart, "-n", root, "--create-namespace"}, args[1:]...)...)
-		w.Must(err)
-	}
+	two = &world{World: w.Another(), port: w.port}
+	two.Install("base", "--set", "global.externalIstiod=true,base.validationURL=https://"+w.port+"/validate")
+	two.Install("istiod", "--set", "istiodRemote.enabled=true,istiodRemote.injectionURL=https://"+w.port+"/inject/cluster/two/net/network2,base.validationURL=https://"+w.port+"/validate")
 	two.Write("apiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {istio-injection: enabled}}\n")
-	reader, err := c.ServiceAccount(w.Ctx, root, "istio-reader-service-account")
+	reader, err := two.ServiceAccount(w.Ctx, root, "istio-reader-service-account")
 	w.Must(err)
 	kubeconfig, err = reader.Kubeconfig()
 	w.Must(err)

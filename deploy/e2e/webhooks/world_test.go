@@ -22,7 +22,6 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/citadel/pki"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
-	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster/kubelet"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/installed"
 )
 
@@ -31,7 +30,7 @@ const root = installed.Namespace
 // program is the binary under test.
 var program string
 
-func TestMain(m *testing.M) { kubelet.Main(m, &program) }
+func TestMain(m *testing.M) { installed.Main(m, &program) }
 
 // world is a cluster with the charts installed, whose CA is plugged in, and webhooks at a port of this host.
 type world struct {

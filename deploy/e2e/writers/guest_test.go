@@ -20,7 +20,6 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
-	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster/kubelet"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/controlplane"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
@@ -55,10 +54,6 @@ func outside(t *testing.T) (context.Context, *cluster.Cluster, func(args ...stri
 	t.Helper()
 	ctx, c, _ := start(t)
 	if err := c.Apply(ctx, []byte(group)); err != nil {
-		t.Fatal(err)
-	}
-	program, err := kubelet.Program(ctx, t.TempDir())
-	if err != nil {
 		t.Fatal(err)
 	}
 	return ctx, c, func(args ...string) *controlplane.Process {

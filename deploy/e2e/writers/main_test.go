@@ -25,6 +25,9 @@ const (
 	kubeconfigVar = "WRITERS_TEST_KUBECONFIG"
 )
 
+// program is the binary under test.
+var program string
+
 func TestMain(m *testing.M) {
 	if name := os.Getenv(replicaVar); name != "" {
 		if err := replica(name, os.Getenv(kubeconfigVar)); err != nil {
@@ -43,7 +46,7 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "4"); err != nil {
 		panic(err)
 	}
-	os.Exit(m.Run())
+	installed.Main(m, &program)
 }
 
 // replica stands for election, and writes as often as it can while it leads. It says so on standard output, until it is
@@ -117,7 +120,8 @@ subjects: [{kind: ServiceAccount, name: istiod, namespace: istio-system}]
 // start returns a cluster and a client with the rights of the control plane's ServiceAccount.
 func start(t *testing.T) (context.Context, *cluster.Cluster, cluster.Access) {
 	t.Helper()
-	ctx, c := installed.CRDs(t, cluster.Options{})
+	w := installed.Empty(t)
+	ctx, c := w.Ctx, w.Cluster
 	if err := c.Apply(ctx, []byte(rights)); err != nil {
 		t.Fatal(err)
 	}

@@ -30,8 +30,9 @@ func Program(ctx context.Context, dir string) (string, error) {
 	return path, binaries.Build(ctx, path, "./cmd/pilot-discovery")
 }
 
-// Main runs the tests of a package with the program in a folder that goes when they have run. It does not return.
-func Main(m *testing.M, program *string) {
+// Main runs the tests of a package with the program in a folder that goes when they have run, and then ends. It does not
+// return.
+func Main(m *testing.M, program *string, ends ...func()) {
 	dir, err := os.MkdirTemp("", "istiod-lite-kubelet-")
 	if err == nil {
 		*program, err = Program(context.Background(), dir)
@@ -41,6 +42,9 @@ func Main(m *testing.M, program *string) {
 		os.Exit(1)
 	}
 	code := m.Run()
+	for _, end := range ends {
+		end()
+	}
 	_ = os.RemoveAll(dir)
 	os.Exit(code)
 }

@@ -1,0 +1,91 @@
+package installed
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/istiod-lite/istiod-lite/deploy/charts"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster/kubelet"
+)
+
+// serviceCIDR has the addresses of the recorded world of pilot/translate.
+const serviceCIDR = "10.64.0.0/12,fd00:10:96::/112"
+
+// prepared is a cluster that has the custom resources of the charts and nothing else, whenever no test uses it.
+type prepared struct {
+	*cluster.Cluster
+	empty *cluster.Snapshot
+}
+
+// pool has the clusters that no test uses now. A start of a cluster costs far more than to empty one.
+var pool struct {
+	mu   sync.Mutex
+	keep bool // Main stops what is in the pool when all tests have run.
+	free []prepared
+}
+
+// Main runs the tests of a package, which share clusters: each has a cluster that is as a new one. It does not return.
+func Main(m *testing.M, program *string) {
+	pool.keep = true
+	kubelet.Main(m, program, func() {
+		for _, c := range pool.free {
+			c.Stop()
+		}
+	})
+}
+
+// take returns a cluster that is this test's until it ends.
+func take(ctx context.Context, t *testing.T) (*cluster.Cluster, error) {
+	pool.mu.Lock()
+	var c prepared
+	if n := len(pool.free); n > 0 {
+		c, pool.free = pool.free[n-1], pool.free[:n-1]
+	}
+	pool.mu.Unlock()
+	if c.Cluster == nil {
+		var err error
+		if c, err = prepare(ctx, cluster.Options{ServiceCIDR: serviceCIDR}); err != nil {
+			return nil, err
+		}
+	}
+	t.Cleanup(func() {
+		if pool.keep && !t.Failed() {
+			err := c.Restore(context.WithoutCancel(ctx), c.empty)
+			if err == nil {
+				pool.mu.Lock()
+				defer pool.mu.Unlock()
+				pool.free = append(pool.free, c)
+				return
+			}
+			t.Error(err)
+		}
+		c.Stop()
+	})
+	return c.Cluster, nil
+}
+
+// prepare starts a cluster with the custom resources.
+func prepare(ctx context.Context, o cluster.Options) (prepared, error) {
+	base, err := charts.Chart("base")
+	if err != nil {
+		return prepared{}, err
+	}
+	c, err := cluster.Start(ctx, o)
+	if err != nil {
+		return prepared{}, err
+	}
+	p := prepared{Cluster: c}
+	err = c.InstallCRDs(ctx, filepath.Join(base, "files", "crds"))
+	if err == nil {
+		p.empty, err = c.Snapshot(ctx)
+	}
+	if err != nil {
+		c.Stop()
+		return prepared{}, errors.Join(errors.New("failed to prepare a cluster"), err)
+	}
+	return p, nil
+}
