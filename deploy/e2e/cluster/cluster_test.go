@@ -12,6 +12,7 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -64,6 +65,7 @@ func TestCluster(t *testing.T) {
 	part("apply", testApply)
 	part("delete", testDelete)
 	part("identities", testIdentities)
+	part("restored", testRestore)
 	part("etcd killed", testEtcdKilled)
 	part("frozen", testFrozen)
 	part("history forgotten", testForgetHistory)
@@ -195,6 +197,51 @@ subjects: [{kind: ServiceAccount, name: istiod, namespace: istio-system}]
 	}
 	if s := review.Status; !s.Authenticated || s.User.Username != "system:serviceaccount:istio-system:istiod" {
 		t.Errorf("token review says %+v", s)
+	}
+}
+
+func testRestore(ctx context.Context, t *testing.T, c *Cluster) {
+	apply := func(yaml string) {
+		t.Helper()
+		if err := c.Apply(ctx, []byte(yaml)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	get := func(name string) *corev1.ConfigMap {
+		t.Helper()
+		m, err := c.Client().CoreV1().ConfigMaps("default").Get(ctx, name, metav1.GetOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			t.Fatal(err)
+		}
+		return m
+	}
+	const kept, deleted = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: kept}\ndata: {a: before}\n", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: deleted}\n"
+	apply(kept + "---\n" + deleted)
+	uid := get("deleted").UID
+	before, err := c.Snapshot(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		apply(strings.Replace(kept, "before", "after", 1) + "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: new, namespace: new}\n")
+		if err := c.Delete(ctx, []byte(deleted+"---\napiVersion: v1\nkind: Namespace\nmetadata: {name: machines}\n")); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Restore(ctx, before); err != nil {
+			t.Fatal(err)
+		}
+		if got := get("kept").Data["a"]; got != "before" {
+			t.Errorf("an object that was changed has %q", got)
+		}
+		if get("deleted").UID != uid {
+			t.Error("an object that was deleted is not what it was")
+		}
+		if _, err := c.Client().CoreV1().Namespaces().Get(ctx, "new", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			t.Errorf("a namespace that came later: %v, want it gone", err)
+		}
+		if list, err := c.Dynamic().Resource(workloadEntries).Namespace("machines").List(ctx, metav1.ListOptions{ResourceVersion: "0"}); err != nil || len(list.Items) != 1 {
+			t.Errorf("custom objects that were deleted: %v, %v", list, err)
+		}
 	}
 }
 

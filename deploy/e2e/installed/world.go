@@ -10,6 +10,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/deploy/charts"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster/faults"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster/kubelet"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/controlplane"
 )
@@ -23,8 +24,19 @@ const timeout = 15 * time.Minute
 // World is a cluster with the charts installed.
 type World struct {
 	*cluster.Cluster
-	T   *testing.T
-	Ctx context.Context
+	T       *testing.T
+	Ctx     context.Context
+	Between *faults.Proxy // between the cluster and servers that are launched; nil if there is none
+}
+
+// Interpose puts a proxy that can fail between the cluster and the servers that are launched from now on.
+func (w *World) Interpose() *faults.Proxy {
+	w.T.Helper()
+	var err error
+	w.Between, err = faults.Start(w.Ctx, w.Cluster, "127.0.0.1")
+	w.Must(err)
+	w.T.Cleanup(w.Between.Close)
+	return w.Between
 }
 
 // CRDs starts a cluster of the test's own, with options, that has the custom resources of Istio and no chart.
@@ -147,6 +159,9 @@ func (w *World) Launch(program, deployment, pod string, args ...string) *Replica
 		o.Args = append(o.Args, "--"+flag+"=127.0.0.1:0")
 	}
 	o.Args = append(o.Args, args...)
+	if w.Between != nil {
+		o.Access = w.Between.Access
+	}
 	var err error
 	r.Container, err = kubelet.Start(w.Ctx, o)
 	w.Must(err)

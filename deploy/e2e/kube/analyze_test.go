@@ -121,7 +121,7 @@ subjects: [{kind: ServiceAccount, name: guest, namespace: shop}]
 // of it is told what was not judged.
 func TestAnalyze(t *testing.T) {
 	t.Parallel()
-	ctx, c := start(t)
+	ctx, c := empty(t)
 	must := func(err error) {
 		t.Helper()
 		if err != nil {

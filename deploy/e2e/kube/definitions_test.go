@@ -21,22 +21,22 @@ spec: {hosts: [api.example.com], ports: [{name: http, number: 80, protocol: HTTP
 const entryCluster = "outbound|80||api.example.com"
 
 // definition returns a CustomResourceDefinition as it can be applied again.
-func (w *world) definition(name string) string {
-	w.t.Helper()
-	o, err := w.Dynamic().Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}).Get(w.ctx, name, metav1.GetOptions{})
-	w.must(err)
+func (w *mesh) definition(name string) string {
+	w.T.Helper()
+	o, err := w.Dynamic().Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}).Get(w.Ctx, name, metav1.GetOptions{})
+	w.Must(err)
 	delete(o.Object, "status")
 	text, err := json.Marshal(o.Object)
-	w.must(err)
+	w.Must(err)
 	return string(text)
 }
 
 // definitions has one kind be defined only now, and another go and come back. Whatever else is read is not read again
 // for that.
-func (w *world) definitions(entries string) {
-	w.between.Forget()
-	w.apply(entries)
-	w.apply(serviceEntry)
+func (w *mesh) definitions(entries string) {
+	w.Between.Forget()
+	w.Write(entries)
+	w.Write(serviceEntry)
 	w.arrives(envoy.ClusterType, entryCluster, "")
 	w.steady("a definition that comes")
 
@@ -45,8 +45,8 @@ func (w *world) definitions(entries string) {
 	w.remove(rules)
 	w.goes(envoy.ClusterType, firstSubset)
 	w.comes("a definition that goes")
-	w.apply(rules)
-	w.apply(destinationRule)
+	w.Write(rules)
+	w.Write(destinationRule)
 	w.arrives(envoy.ClusterType, firstSubset, "")
 	w.steady("a definition that comes back")
 
@@ -59,16 +59,16 @@ func (w *world) definitions(entries string) {
 		},
 	}}
 	kind := w.Dynamic().Resource(schema.GroupVersionResource{Group: "networking.istio.io", Version: "v1", Resource: "serviceentries"}).Namespace("elsewhere")
-	w.apply("apiVersion: v1\nkind: Namespace\nmetadata: {name: elsewhere}\n")
-	_, err := kind.Create(w.ctx, huge, metav1.CreateOptions{})
-	w.must(err)
-	w.apply(strings.NewReplacer("api.", "after-huge.", "name: api", "name: after-huge").Replace(serviceEntry))
+	w.Write("apiVersion: v1\nkind: Namespace\nmetadata: {name: elsewhere}\n")
+	_, err := kind.Create(w.Ctx, huge, metav1.CreateOptions{})
+	w.Must(err)
+	w.Write(strings.NewReplacer("api.", "after-huge.", "name: api", "name: after-huge").Replace(serviceEntry))
 	w.arrives(envoy.ClusterType, strings.Replace(entryCluster, "api.", "after-huge.", 1), "")
 
 	for _, resource := range []string{"services", "pods", "endpointslices", "virtualservices", "sidecars"} {
-		for _, r := range w.between.Requests(faults.Match{Verbs: []string{"list", "watch"}, Resource: resource}) {
+		for _, r := range w.Between.Requests(faults.Match{Verbs: []string{"list", "watch"}, Resource: resource}) {
 			if r.Initial || r.Verb == "list" {
-				w.t.Errorf("%s were read anew: %s", resource, r.Query)
+				w.T.Errorf("%s were read anew: %s", resource, r.Query)
 			}
 		}
 	}

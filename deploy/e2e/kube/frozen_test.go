@@ -10,15 +10,14 @@ import (
 // silence is longer than the server takes to give up a connection on which pings are not answered.
 const silence = 18 * time.Second
 
-// TestFrozen stops etcd, and then kube-apiserver, in the middle: connections stay, nobody answers, and after a while
-// they go on as if nothing had been. The server is connected directly, so that it is the frozen process that answers
-// its pings, or not.
+// TestFrozen stops kube-apiserver, and resumes it: connections stay, requests have no answer for a while, and then the
+// process goes on where it was. The server is connected directly, so that the frozen process is the one that has to
+// answer its pings.
 func TestFrozen(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newMesh(t)
 	w.serve()
 	w.settled()
-	w.through("etcd frozen", func() { w.freeze(w.FreezeEtcd, w.ThawEtcd, "etcd") })
 	w.through("kube-apiserver frozen", func() {
 		w.freeze(w.FreezeAPIServer, func() error {
 			w.eventually("it is told", func() bool { return w.away() && w.stalled("services") })
@@ -33,20 +32,32 @@ func TestFrozen(t *testing.T) {
 	}
 }
 
+// TestEtcdFrozen is TestFrozen for etcd.
+func TestEtcdFrozen(t *testing.T) {
+	if testing.Short() {
+		t.Skip("make test-long runs it")
+	}
+	t.Parallel()
+	w := newMesh(t)
+	w.serve()
+	w.settled()
+	w.through("etcd frozen", func() { w.freeze(w.FreezeEtcd, w.ThawEtcd, "etcd") })
+}
+
 // freeze asks for a service meanwhile, which comes when the cluster goes on.
-func (w *world) freeze(stop, resume func() error, name string) {
-	w.t.Helper()
-	w.must(stop())
+func (w *mesh) freeze(stop, resume func() error, name string) {
+	w.T.Helper()
+	w.Must(stop())
 	written := make(chan struct{})
 	go func() {
 		defer close(written)
-		for w.Apply(w.ctx, []byte(service("during-"+name))) != nil && w.ctx.Err() == nil {
+		for w.Apply(w.Ctx, []byte(service("during-"+name))) != nil && w.Ctx.Err() == nil {
 			time.Sleep(100 * time.Millisecond)
 		}
 	}()
 	time.Sleep(silence)
 	w.steady(name + " is frozen")
-	w.must(resume())
+	w.Must(resume())
 	<-written
 	w.arrives(envoy.ClusterType, clusterOf("during-"+name), "")
 }

@@ -14,22 +14,22 @@ import (
 
 // mesh changes, breaks, deletes and gives back the mesh configuration of the chart: what is broken counts as it was,
 // what is deleted counts no longer.
-func (w *world) mesh() {
+func (w *mesh) mesh() {
 	maps := w.Client().CoreV1().ConfigMaps(root)
 	const name = "istio"
 	// as it is found in every cluster
 	text, err := proto.Marshal(&clusterv3.Cluster{ConnectTimeout: durationpb.New(4321 * time.Second)})
-	w.must(err)
+	w.Must(err)
 	marker := string(text)
-	before, err := maps.Get(w.ctx, name, metav1.GetOptions{})
-	w.must(err)
+	before, err := maps.Get(w.Ctx, name, metav1.GetOptions{})
+	w.Must(err)
 	set := func(mesh string) {
-		w.t.Helper()
-		now, err := maps.Get(w.ctx, name, metav1.GetOptions{})
-		w.must(err)
+		w.T.Helper()
+		now, err := maps.Get(w.Ctx, name, metav1.GetOptions{})
+		w.Must(err)
 		now.Data["mesh"] = mesh
-		_, err = maps.Update(w.ctx, now, metav1.UpdateOptions{})
-		w.must(err)
+		_, err = maps.Update(w.Ctx, now, metav1.UpdateOptions{})
+		w.Must(err)
 	}
 	has := func() bool {
 		return w.clients[0].has(envoy.ClusterType, firstCluster, marker) && w.clients[1].has(envoy.ClusterType, firstCluster, marker)
@@ -42,17 +42,17 @@ func (w *world) mesh() {
 		w.eventually(what+" is told", func() bool { return w.finding("connectTimeout") || w.finding("ConfigMap istio-system/istio") })
 		w.comes(what)
 		if !has() {
-			w.t.Errorf("%s took the last good mesh configuration away", what)
+			w.T.Errorf("%s took the last good mesh configuration away", what)
 		}
 		set(good)
 		w.eventually(what+" is over", w.well)
 	}
 	w.steady("a broken mesh")
 
-	w.must(maps.Delete(w.ctx, name, metav1.DeleteOptions{}))
+	w.Must(maps.Delete(w.Ctx, name, metav1.DeleteOptions{}))
 	w.eventually("the defaults are in force", func() bool { return !has() })
 	w.steady("no mesh")
-	_, err = maps.Create(w.ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: before.Labels}, Data: map[string]string{"mesh": good}}, metav1.CreateOptions{})
-	w.must(err)
+	_, err = maps.Create(w.Ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: before.Labels}, Data: map[string]string{"mesh": good}}, metav1.CreateOptions{})
+	w.Must(err)
 	w.arrives(envoy.ClusterType, firstCluster, marker)
 }

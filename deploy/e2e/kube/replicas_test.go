@@ -15,42 +15,43 @@ import (
 
 // replicas runs two replicas, and one of them writes: a leader that is stopped is followed, and writes nothing when it
 // goes on; one that is killed is followed.
-func (w *world) replicas() {
-	one, two := w, &world{Cluster: w.Cluster, t: w.t, ctx: w.ctx}
+func (w *mesh) replicas() {
+	another := *w.World
+	one, two := w, &mesh{World: &another}
 	one.eventually("the first leads", func() bool { return one.leads("istiod-0") })
-	two.interpose()
+	two.Interpose()
 	two.launch("istiod-1")
 	two.eventually("the second is ready", two.ready)
 
-	one.must(one.server.Signal(syscall.SIGSTOP))
+	one.Must(one.server.Signal(syscall.SIGSTOP))
 	began := time.Now()
 	two.eventually("the second leads", func() bool { return two.leads("istiod-1") })
-	w.t.Logf("the leader was stopped: followed after %.1f s", time.Since(began).Seconds())
-	one.between.Forget()
-	one.must(one.server.Signal(syscall.SIGCONT))
+	w.T.Logf("the leader was stopped: followed after %.1f s", time.Since(began).Seconds())
+	one.Between.Forget()
+	one.Must(one.server.Signal(syscall.SIGCONT))
 	one.eventually("the first asks who leads, and knows that it does not", func() bool {
-		return one.between.Count(faults.Match{Verbs: []string{"get"}, Resource: "leases"}) >= 3
+		return one.Between.Count(faults.Match{Verbs: []string{"get"}, Resource: "leases"}) >= 3
 	})
-	for _, r := range one.between.Requests(faults.Match{Writes: true}) {
+	for _, r := range one.Between.Requests(faults.Match{Writes: true}) {
 		if r.Code < http.StatusBadRequest {
-			w.t.Errorf("the resumed leader writes: %s %s", r.Verb, r.Path)
+			w.T.Errorf("the resumed leader writes: %s %s", r.Verb, r.Path)
 		}
 	}
 	if !two.leads("istiod-1") {
-		w.t.Error("the resumed leader has taken the lead back")
+		w.T.Error("the resumed leader has taken the lead back")
 	}
 	one.eventually("the resumed leader is ready", one.ready)
 	one.unready.Store(0) // nobody could ask it meanwhile
 
-	two.must(two.server.Kill())
+	two.Must(two.server.Kill())
 	began = time.Now()
 	one.eventually("the first leads again", func() bool { return one.leads("istiod-0") })
-	w.t.Logf("the leader was killed: followed after %.1f s", time.Since(began).Seconds())
+	w.T.Logf("the leader was killed: followed after %.1f s", time.Since(began).Seconds())
 }
 
 // leads reports whether that replica holds the Leases of all elections.
-func (w *world) leads(name string) bool {
-	leases, err := w.Client().CoordinationV1().Leases(root).List(w.ctx, metav1.ListOptions{})
+func (w *mesh) leads(name string) bool {
+	leases, err := w.Client().CoordinationV1().Leases(root).List(w.Ctx, metav1.ListOptions{})
 	held := map[string]string{}
 	if err == nil {
 		for _, l := range leases.Items {

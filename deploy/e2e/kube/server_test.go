@@ -3,7 +3,6 @@ package kube
 import (
 	"context"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -16,14 +15,12 @@ import (
 	"time"
 
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
-	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster/faults"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster/kubelet"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/installed"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
 const (
-	root         = installed.Namespace
 	firstCluster = "outbound|80||first.shop.svc.cluster.local"
 	firstSubset  = "outbound|80|v1|first.shop.svc.cluster.local"
 )
@@ -72,24 +69,10 @@ var shopGuards = []guard{
 	{envoy.RouteType, "80", "/marker"},
 }
 
-// program is the binary under test.
-var program string
-
-// TestMain lets all tests run at a time, unless the command line says otherwise, for they wait more than they compute.
-func TestMain(m *testing.M) {
-	if err := flag.Set("test.parallel", "4"); err != nil {
-		panic(err)
-	}
-	installed.Main(m, &program)
-}
-
-// world is a cluster with the charts installed, the server of the chart as a process with the rights that the chart
+// mesh is a cluster with the charts installed, the server of the chart as a process with the rights that the chart
 // gives it, two proxies' streams, and, between the server and its cluster, what does as bad days do.
-type world struct {
-	*cluster.Cluster
-	t       *testing.T
-	ctx     context.Context
-	between *faults.Proxy
+type mesh struct {
+	*installed.World
 
 	http, grpc, monitoring string
 	server                 *kubelet.Container
@@ -98,74 +81,41 @@ type world struct {
 	unready                atomic.Int64 // how often, once ready, the server was not
 }
 
-func newWorld(t *testing.T) *world {
+func newMesh(t *testing.T) *mesh {
 	t.Helper()
-	i := installed.Start(t)
-	w := &world{Cluster: i.Cluster, t: t, ctx: i.Ctx}
-	w.apply(shop)
+	w := &mesh{World: installed.Start(t)}
+	w.Write(shop)
 	return w
 }
 
-// interpose puts a proxy between the API server and the server that is started next.
-func (w *world) interpose() {
-	w.t.Helper()
-	var err error
-	w.between, err = faults.Start(w.ctx, w.Cluster, "127.0.0.1")
-	w.must(err)
-	w.t.Cleanup(w.between.Close)
-}
-
-func (w *world) must(err error) {
-	w.t.Helper()
-	if err != nil {
-		w.t.Fatal(err)
-	}
-}
-
-func (w *world) apply(yaml string)  { w.t.Helper(); w.must(w.Apply(w.ctx, []byte(yaml))) }
-func (w *world) remove(yaml string) { w.t.Helper(); w.must(w.Delete(w.ctx, []byte(yaml))) }
+func (w *mesh) remove(yaml string) { w.T.Helper(); w.Must(w.Delete(w.Ctx, []byte(yaml))) }
 
 // serve starts the server and the two clients, without waiting for anything.
-func (w *world) serve() {
-	w.t.Helper()
+func (w *mesh) serve() {
+	w.T.Helper()
 	w.launch("istiod-0")
 	for _, protocol := range []string{"delta", "sotw"} {
-		w.clients = append(w.clients, connect(w.t, protocol, w.grpc, shopGuards))
+		w.clients = append(w.clients, connect(w.T, protocol, w.grpc, shopGuards))
 	}
 }
 
-// launch starts the server as the chart's Deployment would start that pod.
-func (w *world) launch(name string) {
-	w.t.Helper()
-	o := kubelet.Options{Cluster: w.Cluster, Program: program, Namespace: root, Deployment: "istiod", Pod: name, Dir: w.t.TempDir()}
-	if w.between != nil {
-		o.Access = w.between.Access
-	}
+// launch starts the server as the chart's Deployment would start that pod. Its addresses are known before it is ready.
+func (w *mesh) launch(name string) {
+	w.T.Helper()
 	for _, at := range []*string{&w.http, &w.grpc, &w.monitoring} {
-		port, err := cluster.FreePort(w.ctx, "127.0.0.1")
-		w.must(err)
+		port, err := cluster.FreePort(w.Ctx, "127.0.0.1")
+		w.Must(err)
 		*at = net.JoinHostPort("127.0.0.1", port)
 	}
 	// Nobody has to learn here that the server stops.
-	o.Args = []string{"--httpAddr", w.http, "--grpcAddr", w.grpc, "--monitoringAddr", w.monitoring, "--secureGRPCAddr=", "--httpsAddr=", "--drainDuration=0s"}
-	server, err := kubelet.Start(w.ctx, o)
-	w.must(err)
-	w.server = server
-	w.t.Cleanup(func() {
-		if err := server.Stop(); err != nil {
-			w.t.Error(err)
-		}
-		if w.t.Failed() {
-			w.t.Logf("%s said:\n%s", name, server.Log())
-		}
-	})
+	w.server = w.Launch(program, "istiod", name, "--httpAddr", w.http, "--grpcAddr", w.grpc, "--monitoringAddr", w.monitoring, "--secureGRPCAddr=", "--httpsAddr=", "--drainDuration=0s").Container
 }
 
 // settled waits until the server is ready, and from there on looks that it stays so.
-func (w *world) settled() {
-	w.t.Helper()
+func (w *mesh) settled() {
+	w.T.Helper()
 	w.eventually("ready", w.ready)
-	ctx, cancel := context.WithCancel(w.ctx)
+	ctx, cancel := context.WithCancel(w.Ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -176,7 +126,7 @@ func (w *world) settled() {
 			time.Sleep(50 * time.Millisecond)
 		}
 	}()
-	w.t.Cleanup(func() {
+	w.T.Cleanup(func() {
 		cancel()
 		<-done
 	})
@@ -187,32 +137,32 @@ func (w *world) settled() {
 }
 
 // steady wants nothing to have gone but what was taken away on purpose, and the server to have been ready all the time.
-func (w *world) steady(what string) {
-	w.t.Helper()
+func (w *mesh) steady(what string) {
+	w.T.Helper()
 	for _, c := range w.clients {
-		c.check(w.t, what, w.gone)
+		c.check(w.T, what, w.gone)
 	}
 	if n := w.unready.Swap(0); n > 0 {
-		w.t.Errorf("%s: %d times not ready", what, n)
+		w.T.Errorf("%s: %d times not ready", what, n)
 	}
 }
 
 // through runs a fault. What is new after it arrives, and nothing has gone.
-func (w *world) through(what string, fault func()) {
-	w.t.Helper()
+func (w *mesh) through(what string, fault func()) {
+	w.T.Helper()
 	began := time.Now()
 	fault()
 	w.comes(what)
 	w.steady(what)
 	w.eventually(what+" is over: nothing is found any more", w.well)
-	w.t.Logf("%s: %.1f s", what, time.Since(began).Seconds())
+	w.T.Logf("%s: %.1f s", what, time.Since(began).Seconds())
 }
 
 // comes has a new service arrive at both clients.
-func (w *world) comes(what string) {
-	w.t.Helper()
+func (w *mesh) comes(what string) {
+	w.T.Helper()
 	name := "after-" + strings.ReplaceAll(what, " ", "-")
-	w.apply(service(name))
+	w.Write(service(name))
 	w.arrives(envoy.ClusterType, clusterOf(name), "")
 	w.arrives(envoy.RouteType, "80", name+".shop.svc.cluster.local")
 }
@@ -223,36 +173,36 @@ func service(name string) string {
 
 func clusterOf(service string) string { return "outbound|80||" + service + ".shop.svc.cluster.local" }
 
-func (w *world) arrives(typ, name, text string) {
-	w.t.Helper()
+func (w *mesh) arrives(typ, name, text string) {
+	w.T.Helper()
 	for _, c := range w.clients {
 		w.eventually(fmt.Sprintf("%s with %q comes to the %s client", name, text, c.protocol), func() bool { return c.has(typ, name, text) })
 	}
 }
 
-func (w *world) goes(typ, name string) {
-	w.t.Helper()
+func (w *mesh) goes(typ, name string) {
+	w.T.Helper()
 	for _, c := range w.clients {
 		w.eventually(name+" goes from the "+c.protocol+" client", func() bool { return !c.has(typ, name, "") })
 	}
 }
 
-func (w *world) eventually(what string, ok func() bool) {
-	w.t.Helper()
+func (w *mesh) eventually(what string, ok func() bool) {
+	w.T.Helper()
 	for end := time.Now().Add(within); !ok(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
-			w.t.Fatalf("not within %s: %s; findings: %s", within, what, w.get(w.http, "/debug/findings"))
+			w.T.Fatalf("not within %s: %s; findings: %s", within, what, w.get(w.http, "/debug/findings"))
 		}
 	}
 }
 
 // get returns the text of a page, or nothing if it cannot be had.
-func (w *world) get(address, path string) string {
+func (w *mesh) get(address, path string) string {
 	body, _ := w.fetch(address, path)
 	return body
 }
 
-func (w *world) fetch(address, path string) (string, int) {
+func (w *mesh) fetch(address, path string) (string, int) {
 	client := &http.Client{Timeout: 10 * time.Second}
 	resp, err := client.Get("http://" + address + path)
 	if err != nil {
@@ -266,21 +216,21 @@ func (w *world) fetch(address, path string) (string, int) {
 	return string(body), resp.StatusCode
 }
 
-func (w *world) ready() bool {
+func (w *mesh) ready() bool {
 	_, code := w.fetch(w.http, "/ready")
 	return code == http.StatusOK
 }
 
-func (w *world) finding(text string) bool {
+func (w *mesh) finding(text string) bool {
 	return strings.Contains(w.get(w.http, "/debug/findings"), text)
 }
 
 // away reports whether there is a finding that the API server cannot be read.
-func (w *world) away() bool { return w.finding(`"APIServer"`) }
+func (w *mesh) away() bool { return w.finding(`"APIServer"`) }
 
 // well reports whether nothing is found wrong with the sources, nor will be unless it ends soon. What is found in the
 // objects themselves, such as the Service of the server, which runs in no Pod here, has istioctl's codes.
-func (w *world) well() bool {
+func (w *mesh) well() bool {
 	var findings []struct{ Code string }
 	body, code := w.fetch(w.http, "/debug/findings")
 	if code != http.StatusOK || json.Unmarshal([]byte(body), &findings) != nil {
@@ -292,9 +242,9 @@ func (w *world) well() bool {
 var anyStalled = regexp.MustCompile(`(?m)^pilot_k8s_watch_stalled\{.*\} 1$`)
 
 // stalled reports whether the metric counts the resource as unreadable.
-func (w *world) stalled(resource string) bool {
+func (w *mesh) stalled(resource string) bool {
 	return strings.Contains(w.get(w.monitoring, "/metrics"), fmt.Sprintf("pilot_k8s_watch_stalled{cluster=\"\",resource=%q} 1", resource))
 }
 
 // said is the log of the server.
-func (w *world) said() string { return w.server.Log() }
+func (w *mesh) said() string { return w.server.Log() }

@@ -14,12 +14,12 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
-// TestTroubles has an API server that is there and yet gives trouble: to one kind, which stays its own, or to requests
-// of all.
+// TestTroubles has an API server that does not serve one kind, and a mesh configuration that is broken. No other kind
+// is affected.
 func TestTroubles(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.interpose()
+	w := newMesh(t)
+	w.Interpose()
 	entries := w.definition("serviceentries.networking.istio.io")
 	w.remove(entries)
 	w.serve()
@@ -28,6 +28,19 @@ func TestTroubles(t *testing.T) {
 	w.through("a kind that is not answered", w.unanswered)
 	w.through("definitions that come and go", func() { w.definitions(entries) })
 	w.through("a mesh that is broken", w.mesh)
+}
+
+// TestTroublesForLong has an API server whose requests fail again and again, and two replicas, the leader of which is
+// stopped, resumed and killed.
+func TestTroublesForLong(t *testing.T) {
+	if testing.Short() {
+		t.Skip("make test-long runs it")
+	}
+	t.Parallel()
+	w := newMesh(t)
+	w.Interpose()
+	w.serve()
+	w.settled()
 	w.through("cut watches", w.cutWatches)
 	w.through("failures", w.failures)
 	w.through("a leader that is stopped", w.replicas)
@@ -42,24 +55,24 @@ func marked(path string) string {
 
 // troubled is what holds while VirtualServices cannot be read: it is told in three ways, they stay as they are, all
 // else goes on. It ends with mend.
-func (w *world) troubled(what, told string, begin, mend func()) {
-	w.t.Helper()
+func (w *mesh) troubled(what, told string, begin, mend func()) {
+	w.T.Helper()
 	path := "/" + strings.ReplaceAll(what, " ", "-")
 	w.eventually(what+" is told", func() bool {
 		begin()
 		return w.finding(told) && w.stalled("virtualservices")
 	})
 	w.eventually(what+" is logged", func() bool { return strings.Contains(w.said(), told) })
-	w.apply(marked(path))
+	w.Write(marked(path))
 	w.comes("while " + what)
 	for _, c := range w.clients {
 		if c.has(envoy.RouteType, "80", path) {
-			w.t.Errorf("%s: the change came nevertheless", what)
+			w.T.Errorf("%s: the change came nevertheless", what)
 		}
 	}
 	for _, other := range []string{"services", "destinationrules", "customresourcedefinitions"} {
 		if w.stalled(other) {
-			w.t.Errorf("%s: %s is in trouble too", what, other)
+			w.T.Errorf("%s: %s is in trouble too", what, other)
 		}
 	}
 	w.steady(what)
@@ -69,17 +82,17 @@ func (w *world) troubled(what, told string, begin, mend func()) {
 }
 
 // forbidden takes the right to read one kind away at run time, and gives it back.
-func (w *world) forbidden() {
+func (w *mesh) forbidden() {
 	roles := w.Client().RbacV1().ClusterRoles()
 	const name = "istiod-clusterrole-" + root
-	role, err := roles.Get(w.ctx, name, metav1.GetOptions{})
-	w.must(err)
+	role, err := roles.Get(w.Ctx, name, metav1.GetOptions{})
+	w.Must(err)
 	set := func(rules []rbacv1.PolicyRule) {
-		now, err := roles.Get(w.ctx, name, metav1.GetOptions{})
-		w.must(err)
+		now, err := roles.Get(w.Ctx, name, metav1.GetOptions{})
+		w.Must(err)
 		now.Rules = rules
-		_, err = roles.Update(w.ctx, now, metav1.UpdateOptions{})
-		w.must(err)
+		_, err = roles.Update(w.Ctx, now, metav1.UpdateOptions{})
+		w.Must(err)
 	}
 	less := role.DeepCopy().Rules
 	for i, r := range less {
@@ -87,29 +100,29 @@ func (w *world) forbidden() {
 	}
 	set(less)
 	// The API server looks at rights when a watch begins.
-	w.troubled("no right", "does not let this server", func() { w.between.CutWatches(virtualServices) }, func() { set(role.Rules) })
+	w.troubled("no right", "does not let this server", func() { w.Between.CutWatches(virtualServices) }, func() { set(role.Rules) })
 }
 
 // unanswered has the requests for one kind taken and never answered, on connections that are alive.
-func (w *world) unanswered() {
-	w.between.Set(faults.Rule{Match: virtualServices, Delay: time.Hour})
-	w.between.CutWatches(virtualServices)
+func (w *mesh) unanswered() {
+	w.Between.Set(faults.Rule{Match: virtualServices, Delay: time.Hour})
+	w.Between.CutWatches(virtualServices)
 	w.troubled("no answer", "does not answer", func() {}, func() {
-		w.between.Set()
-		w.between.CutWatches(virtualServices)
+		w.Between.Set()
+		w.Between.CutWatches(virtualServices)
 	})
 }
 
 // silent wants a fault that changes nothing to send the clients nothing.
-func (w *world) silent(what string, fault func()) {
+func (w *mesh) silent(what string, fault func()) {
 	before := w.received()
 	fault()
 	if n := w.received() - before; n != 0 {
-		w.t.Errorf("%s: %d responses although nothing changed", what, n)
+		w.T.Errorf("%s: %d responses although nothing changed", what, n)
 	}
 }
 
-func (w *world) received() (n int) {
+func (w *mesh) received() (n int) {
 	for _, c := range w.clients {
 		n += c.received()
 	}
@@ -118,35 +131,35 @@ func (w *world) received() (n int) {
 
 // cutWatches resets every watch again and again, which must not make the server ask for more than the watches that it
 // lost.
-func (w *world) cutWatches() {
-	watches, began := w.between.Watches(faults.Match{}), time.Now()
+func (w *mesh) cutWatches() {
+	watches, began := w.Between.Watches(faults.Match{}), time.Now()
 	w.silent("cut watches", func() {
-		w.between.Forget()
-		w.between.CutWatchesEvery(time.Second)
+		w.Between.Forget()
+		w.Between.CutWatchesEvery(time.Second)
 		time.Sleep(4500 * time.Millisecond)
-		w.between.CutWatchesEvery(0)
+		w.Between.CutWatchesEvery(0)
 	})
 	cuts := int(time.Since(began) / time.Second)
-	if n := w.between.Count(faults.Match{}); n > 2*cuts*watches {
-		w.t.Errorf("%d requests for %d watches that were cut %d times", n, watches, cuts)
+	if n := w.Between.Count(faults.Match{}); n > 2*cuts*watches {
+		w.T.Errorf("%d requests for %d watches that were cut %d times", n, watches, cuts)
 	}
 }
 
 // failures has some requests fail and some come late.
-func (w *world) failures() {
-	watches := w.between.Watches(faults.Match{})
+func (w *mesh) failures() {
+	watches := w.Between.Watches(faults.Match{})
 	w.silent("failures", func() {
-		w.between.Set(faults.Rule{Share: 0.2, Status: http.StatusInternalServerError}, faults.Rule{Share: 0.2, Status: http.StatusTooManyRequests, RetryAfter: time.Second},
+		w.Between.Set(faults.Rule{Share: 0.2, Status: http.StatusInternalServerError}, faults.Rule{Share: 0.2, Status: http.StatusTooManyRequests, RetryAfter: time.Second},
 			faults.Rule{Share: 0.2, Delay: 5 * time.Second})
-		w.between.Forget()
+		w.Between.Forget()
 		began := time.Now()
 		for range 4 {
-			w.between.CutWatches(faults.Match{})
+			w.Between.CutWatches(faults.Match{})
 			time.Sleep(time.Second)
 		}
-		if n, most := w.between.Count(faults.Match{}), watches+int(10*time.Since(began).Seconds()); n > most {
-			w.t.Errorf("%d requests of a server in trouble, more than %d", n, most)
+		if n, most := w.Between.Count(faults.Match{}), watches+int(10*time.Since(began).Seconds()); n > most {
+			w.T.Errorf("%d requests of a server in trouble, more than %d", n, most)
 		}
-		w.between.Set()
+		w.Between.Set()
 	})
 }

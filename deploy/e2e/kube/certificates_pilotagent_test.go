@@ -1,6 +1,6 @@
 //go:build compat
 
-package certificates
+package kube
 
 import (
 	"context"
@@ -87,7 +87,7 @@ func TestPilotAgent(t *testing.T) {
 	gone := w.token("a", "web", "web-0", "istio-ca")
 	w.Must(w.Delete(w.Ctx, []byte(pod("a", "web-0", "web", "n1"))))
 	w.Eventually("the pod's end is known", func() error {
-		if _, err := connect(t, server.SecureGRPC, w.pool(roots), gone).certificate(w.Ctx, ""); status.Code(err) != codes.Unauthenticated {
+		if _, err := dial(t, server.SecureGRPC, w.pool(roots), gone).certificate(w.Ctx, ""); status.Code(err) != codes.Unauthenticated {
 			return fmt.Errorf("%w", err)
 		}
 		return nil
@@ -156,7 +156,7 @@ func (a *pilotAgent) log() string {
 	return string(text)
 }
 
-func node(name string) *corev3.Node {
+func agentNode(name string) *corev3.Node {
 	return &corev3.Node{Id: "sidecar~127.0.0.1~" + name + ".a~a.svc.cluster.local"}
 }
 
@@ -173,7 +173,7 @@ func (a *pilotAgent) clusters(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if err := stream.Send(&discoveryv3.DiscoveryRequest{Node: node(name), TypeUrl: clusterType}); err != nil {
+	if err := stream.Send(&discoveryv3.DiscoveryRequest{Node: agentNode(name), TypeUrl: clusterType}); err != nil {
 		return err
 	}
 	answer, err := stream.Recv()

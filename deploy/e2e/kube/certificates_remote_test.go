@@ -1,4 +1,4 @@
-package certificates
+package kube
 
 import (
 	"fmt"
@@ -8,7 +8,6 @@ import (
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 )
 
 // second starts another cluster and returns it, with the kubeconfig of the account that the chart has for readers.
@@ -44,7 +43,7 @@ func TestRemoteCluster(t *testing.T) {
 	r := w.launch("istiod-0").Ready()
 	roots := w.secretRoots()
 	ask := func(token, cluster, impersonate string) error {
-		agent := connect(t, r.SecureGRPC, roots, token)
+		agent := dial(t, r.SecureGRPC, roots, token)
 		agent.cluster = cluster
 		_, err := agent.certificate(w.Ctx, impersonate)
 		return err

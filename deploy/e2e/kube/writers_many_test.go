@@ -1,4 +1,4 @@
-package writers
+package kube
 
 import (
 	"context"
@@ -57,11 +57,16 @@ func (c *counted) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.next.RoundTrip(r)
 }
 
-// A thousand machines that connect at once are all registered, though the API server is asked no more often than by
-// default; one request each.
+// TestAThousandMachinesAtOnce: machines that connect at once are all registered by one request each, though the API
+// server is asked no more often than by default.
 func TestAThousandMachinesAtOnce(t *testing.T) {
-	const n = 1000
-	ctx, c, access := start(t)
+	t.Parallel()
+	n := 1000
+	if testing.Short() {
+		n = 200
+	}
+	w, access := account(t)
+	ctx, c := w.Ctx, w.Cluster
 	if err := c.Apply(ctx, []byte(group)); err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +83,7 @@ func TestAThousandMachinesAtOnce(t *testing.T) {
 	var running sync.WaitGroup
 	running.Go(func() { v.follow(following, live{ctx, c}) })
 	group := kinds.Key{Kind: kinds.WorkloadGroup, Namespace: "vm", Name: "reviews"}
-	eventually(ctx, t, "the group is seen", func() error {
+	w.Eventually("the group is seen", func() error {
 		if v.object(group) == nil {
 			return fmt.Errorf("no %v", group)
 		}

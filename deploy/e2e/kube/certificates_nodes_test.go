@@ -1,4 +1,4 @@
-package certificates
+package kube
 
 import (
 	"fmt"
@@ -13,6 +13,7 @@ import (
 func TestNodes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "--set", "env.CA_TRUSTED_NODE_ACCOUNTS=kube-system/ztunnel")
+	between := w.Interpose()
 	w.Write(pod("kube-system", "ztunnel-1", "ztunnel", "n1") + "---" + pod("kube-system", "ztunnel-2", "ztunnel", "n2") + "---" +
 		pod("kube-system", "other-1", "other", "n1") + "---" + pod("a", "web-0", "web", "n1") + "---" + pod("a", "db-0", "db", "n2"))
 	r := w.launch("istiod-0").Ready()
@@ -25,8 +26,8 @@ func TestNodes(t *testing.T) {
 		return uri(c), codes.OK
 	}
 	const web, db = "spiffe://cluster.local/ns/a/sa/web", "spiffe://cluster.local/ns/a/sa/db"
-	one := connect(t, r.SecureGRPC, roots, w.token("kube-system", "ztunnel", "ztunnel-1", "istio-ca"))
-	two := connect(t, r.SecureGRPC, roots, w.token("kube-system", "ztunnel", "ztunnel-2", "istio-ca"))
+	one := dial(t, r.SecureGRPC, roots, w.token("kube-system", "ztunnel", "ztunnel-1", "istio-ca"))
+	two := dial(t, r.SecureGRPC, roots, w.token("kube-system", "ztunnel", "ztunnel-2", "istio-ca"))
 	own, err := one.certificate(w.Ctx, "")
 	w.Must(err)
 	if uri(own) != "spiffe://cluster.local/ns/kube-system/sa/ztunnel" {
@@ -43,9 +44,9 @@ func TestNodes(t *testing.T) {
 		"of nobody":                 {one, "spiffe://cluster.local/ns/a/sa/nobody", codes.PermissionDenied},
 		"of another trust domain":   {one, "spiffe://elsewhere/ns/a/sa/web", codes.PermissionDenied},
 		"of no workload":            {one, "spiffe://cluster.local/web", codes.InvalidArgument},
-		"by an account not listed":  {connect(t, r.SecureGRPC, roots, w.token("kube-system", "other", "other-1", "istio-ca")), web, codes.PermissionDenied},
-		"by a token of no pod":      {connect(t, r.SecureGRPC, roots, w.token("kube-system", "ztunnel", "", "istio-ca")), web, codes.PermissionDenied},
-		"by the node's certificate": {connect(t, r.SecureGRPC, roots, "", own), web, codes.PermissionDenied},
+		"by an account not listed":  {dial(t, r.SecureGRPC, roots, w.token("kube-system", "other", "other-1", "istio-ca")), web, codes.PermissionDenied},
+		"by a token of no pod":      {dial(t, r.SecureGRPC, roots, w.token("kube-system", "ztunnel", "", "istio-ca")), web, codes.PermissionDenied},
+		"by the node's certificate": {dial(t, r.SecureGRPC, roots, "", own), web, codes.PermissionDenied},
 	} {
 		name, code := ask(c.agent, c.identity)
 		if code != c.want || code == codes.OK && name != c.identity {
@@ -67,8 +68,8 @@ func TestNodes(t *testing.T) {
 	wait("a pod that is gone", two, db, codes.PermissionDenied)
 	w.Write(pod("a", "db-1", "db", "n1"))
 	wait("a pod that has come", one, db, codes.OK)
-	w.KillAPIServer()
+	between.Refuse()
 	wait("nobody knows which pods there are", one, web, codes.Unavailable)
-	w.Must(w.StartAPIServer(w.Ctx))
+	between.Heal()
 	wait("the API server is back", one, web, codes.OK)
 }

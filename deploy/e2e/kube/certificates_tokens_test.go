@@ -1,4 +1,4 @@
-package certificates
+package kube
 
 import (
 	"crypto/tls"
@@ -18,6 +18,7 @@ import (
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
+	between := w.Interpose()
 	w.Write(pod("a", "web-0", "web", "n1") + "---" + pod("a", "web-1", "web", "n1") + "---" + pod("b", "db-0", "db", "n1"))
 	one, two := w.launch("istiod-0"), w.launch("istiod-1")
 	one.Ready()
@@ -27,7 +28,7 @@ func TestTokens(t *testing.T) {
 
 	var own tls.Certificate
 	for _, r := range []*installed.Replica{one, two} {
-		agent := connect(t, r.SecureGRPC, roots, good)
+		agent := dial(t, r.SecureGRPC, roots, good)
 		c, err := agent.certificate(w.Ctx, "")
 		w.Must(err)
 		if uri(c) != "spiffe://cluster.local/ns/a/sa/web" {
@@ -35,17 +36,17 @@ func TestTokens(t *testing.T) {
 		}
 		w.Must(agent.stream(w.Ctx, "web-0", "a"))
 		if own.Leaf != nil { // of the other replica
-			w.Must(connect(t, r.SecureGRPC, roots, "", own).stream(w.Ctx, "web-0", "a"))
+			w.Must(dial(t, r.SecureGRPC, roots, "", own).stream(w.Ctx, "web-0", "a"))
 		}
 		own = c
-		if err := connect(t, r.SecureGRPC, roots, "", own).stream(w.Ctx, "db-0", "b"); status.Code(err) != codes.PermissionDenied {
+		if err := dial(t, r.SecureGRPC, roots, "", own).stream(w.Ctx, "db-0", "b"); status.Code(err) != codes.PermissionDenied {
 			t.Errorf("a stream of another namespace: %v", err)
 		}
 	}
 
 	for what, err := range map[string]error{
-		"of another pod":     connect(t, one.SecureGRPC, roots, good).stream(w.Ctx, "web-1", "a"),
-		"of another cluster": connect(t, one.SecureGRPC, roots, good).streamOf(w.Ctx, "web-0", "a", "elsewhere"),
+		"of another pod":     dial(t, one.SecureGRPC, roots, good).stream(w.Ctx, "web-1", "a"),
+		"of another cluster": dial(t, one.SecureGRPC, roots, good).streamOf(w.Ctx, "web-0", "a", "elsewhere"),
 	} {
 		if status.Code(err) != codes.PermissionDenied {
 			t.Errorf("a stream %s: %v", what, err)
@@ -55,7 +56,7 @@ func TestTokens(t *testing.T) {
 	elsewhere := &world{w.Another()}
 	elsewhere.Write(pod("a", "web-0", "web", "n1"))
 	gone := w.token("a", "web", "web-1", "istio-ca")
-	w.Must(connect(t, one.SecureGRPC, roots, gone).stream(w.Ctx, "web-1", "a"))
+	w.Must(dial(t, one.SecureGRPC, roots, gone).stream(w.Ctx, "web-1", "a"))
 	zero := int64(0)
 	w.Must(w.Client().CoreV1().Pods("a").Delete(w.Ctx, "web-1", metav1.DeleteOptions{GracePeriodSeconds: &zero}))
 
@@ -78,7 +79,7 @@ func TestTokens(t *testing.T) {
 		"another cluster's, old": elsewhere.token("a", "web", "", "istio-ca"),
 		"of a pod that is gone":  gone,
 	} {
-		agent := connect(t, one.SecureGRPC, roots, token)
+		agent := dial(t, one.SecureGRPC, roots, token)
 		w.Eventually(what+" is refused", func() error { // that a pod is gone has to be learned
 			if err := agent.stream(w.Ctx, "web-0", "a"); status.Code(err) != codes.Unauthenticated {
 				return fmt.Errorf("a stream: %w", err)
@@ -91,18 +92,18 @@ func TestTokens(t *testing.T) {
 	}
 
 	// A token that is bound to no pod is for the API server to judge.
-	loose := connect(t, one.SecureGRPC, roots, w.token("a", "web", "", "istio-ca"))
+	loose := dial(t, one.SecureGRPC, roots, w.token("a", "web", "", "istio-ca"))
 	_, err := loose.certificate(w.Ctx, "")
 	w.Must(err)
-	fresh := connect(t, one.SecureGRPC, roots, w.token("b", "db", "", "istio-ca"))
-	w.KillAPIServer()
-	if _, err := connect(t, one.SecureGRPC, roots, good).certificate(w.Ctx, ""); err != nil {
+	fresh := dial(t, one.SecureGRPC, roots, w.token("b", "db", "", "istio-ca"))
+	between.Refuse()
+	if _, err := dial(t, one.SecureGRPC, roots, good).certificate(w.Ctx, ""); err != nil {
 		t.Errorf("while the API server is away, by a token that was verified here: %v", err)
 	}
 	if _, err := fresh.certificate(w.Ctx, ""); status.Code(err) != codes.Unavailable {
 		t.Errorf("while the API server is away, by a token that it has to judge: %v", err)
 	}
-	w.Must(w.StartAPIServer(w.Ctx))
+	between.Heal()
 	w.Eventually("the API server judges again", func() error {
 		_, err := fresh.certificate(w.Ctx, "")
 		return err

@@ -1,4 +1,4 @@
-package writers
+package kube
 
 import (
 	"context"
@@ -123,7 +123,8 @@ func stream(id string) xds.Client {
 
 func TestRegistration(t *testing.T) {
 	t.Parallel()
-	ctx, c, access := start(t)
+	w, access := account(t)
+	ctx, c := w.Ctx, w.Cluster
 	if err := c.Apply(ctx, []byte(group)); err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +182,7 @@ func TestRegistration(t *testing.T) {
 	}
 	conditions := func(want string) {
 		t.Helper()
-		eventually(ctx, t, "conditions "+want, func() error {
+		w.Eventually("conditions "+want, func() error {
 			list, _, err := unstructured.NestedSlice(get().Object, "status", "conditions")
 			got := ""
 			for _, c := range list {
@@ -204,7 +205,7 @@ func TestRegistration(t *testing.T) {
 	if err := b.Connected(ctx, stream("1")); err != nil {
 		t.Fatal(err)
 	}
-	eventually(ctx, t, "held by the other replica", func() error {
+	w.Eventually("held by the other replica", func() error {
 		if n := get().GetAnnotations(); n["istio.io/workloadController"] != "istiod-b" || n["istio.io/connectedAt"] == "" || n["istio.io/disconnectedAt"] != "" || n["mine"] != "1" {
 			return fmt.Errorf("annotations %v", n)
 		}
@@ -214,7 +215,7 @@ func TestRegistration(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.Disconnected(stream("1"))
-	eventually(ctx, t, "gone", func() error {
+	w.Eventually("gone", func() error {
 		u, err := entries.Get(ctx, "reviews-10.9.0.1-net-1", metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil

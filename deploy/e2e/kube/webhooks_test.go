@@ -1,4 +1,4 @@
-package webhooks
+package kube
 
 import (
 	"crypto/tls"
@@ -25,34 +25,27 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/installed"
 )
 
-const root = installed.Namespace
-
-// program is the binary under test.
-var program string
-
-func TestMain(m *testing.M) { installed.Main(m, &program) }
-
-// world is a cluster with the charts installed, whose CA is plugged in, and webhooks at a port of this host.
-type world struct {
+// admission is a cluster with the charts installed, whose CA is plugged in, and webhooks at a port of this host.
+type admission struct {
 	*installed.World
 	folder string // of the CA
 	port   string // host:port of the webhooks
 }
 
-func newWorld(t *testing.T) *world {
+func newAdmission(t *testing.T) *admission {
 	t.Helper()
 	folder := t.TempDir()
-	w := &world{World: installed.Start(t, "--set", "env.ROOT_CA_DIR="+folder, "--set", "env.ISTIO_MULTIROOT_MESH=true", "--set", "env.ISTIOD_CUSTOM_HOST=127.0.0.1",
+	w := &admission{World: installed.Start(t, "--set", "env.ROOT_CA_DIR="+folder, "--set", "env.ISTIO_MULTIROOT_MESH=true", "--set", "env.ISTIOD_CUSTOM_HOST=127.0.0.1",
 		"--set", "global.configValidation=false"), folder: folder}
 	port, err := cluster.FreePort(w.Ctx, "127.0.0.1")
 	w.Must(err)
 	w.port = net.JoinHostPort("127.0.0.1", port)
-	w.Write(rights)
+	w.Write(webhookRights)
 	return w
 }
 
-// rights let the server write the configurations of these tests, whose names the chart does not know.
-const rights = `
+// webhookRights let the server write the configurations of these tests, whose names the chart does not know.
+const webhookRights = `
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata: {name: webhooks-of-tests}
@@ -68,7 +61,7 @@ subjects: [{kind: ServiceAccount, name: istiod, namespace: istio-system}]
 `
 
 // plug gives the server a CA, which it takes at once, whatever root it had.
-func (w *world) plug(organization string) {
+func (w *admission) plug(organization string) {
 	w.T.Helper()
 	b, err := pki.NewSelfSigned(organization, 24*time.Hour, time.Now())
 	w.Must(err)
@@ -83,13 +76,13 @@ func (w *world) plug(organization string) {
 }
 
 // launch starts a server of the chart, and waits until it is ready.
-func (w *world) launch(name string) *installed.Replica {
+func (w *admission) launch(name string) *installed.Replica {
 	w.T.Helper()
 	return w.Launch(program, "istiod", name, "--drainDuration=0s", "--httpsAddr="+w.port).Ready()
 }
 
 // metric reports whether the server's metrics have a line that begins so.
-func (w *world) metric(r *installed.Replica, line string) error {
+func (w *admission) metric(r *installed.Replica, line string) error {
 	q, err := http.NewRequestWithContext(w.Ctx, http.MethodGet, "http://"+r.Monitoring+"/metrics", nil)
 	if err != nil {
 		return err
@@ -110,7 +103,7 @@ func (w *world) metric(r *installed.Replica, line string) error {
 }
 
 // issuer returns the organization of the CA whose certificate the port of the webhooks shows.
-func (w *world) issuer() (string, error) {
+func (w *admission) issuer() (string, error) {
 	d := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // it looks at the certificate itself
 	conn, err := d.DialContext(w.Ctx, "tcp", w.port)
 	if err != nil {
@@ -122,9 +115,9 @@ func (w *world) issuer() (string, error) {
 
 // Resources of webhook configurations, and of what they are asked about.
 var (
-	validating = registrationv1.SchemeGroupVersion.WithResource("validatingwebhookconfigurations")
-	mutating   = registrationv1.SchemeGroupVersion.WithResource("mutatingwebhookconfigurations")
-	gateways   = schema.GroupVersionResource{Group: "networking.istio.io", Version: "v1", Resource: "gateways"}
+	validating    = registrationv1.SchemeGroupVersion.WithResource("validatingwebhookconfigurations")
+	mutating      = registrationv1.SchemeGroupVersion.WithResource("mutatingwebhookconfigurations")
+	istioGateways = schema.GroupVersionResource{Group: "networking.istio.io", Version: "v1", Resource: "gateways"}
 )
 
 // hook is what the tests look at of a webhook.
@@ -135,7 +128,7 @@ type hook struct {
 }
 
 // hooks returns the webhooks of a configuration, and its version.
-func (w *world) hooks(resource schema.GroupVersionResource, name string) ([]hook, string, error) {
+func (w *admission) hooks(resource schema.GroupVersionResource, name string) ([]hook, string, error) {
 	u, err := w.Dynamic().Resource(resource).Get(w.Ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return nil, "", err
@@ -149,7 +142,7 @@ func (w *world) hooks(resource schema.GroupVersionResource, name string) ([]hook
 }
 
 // kept waits until a ValidatingWebhookConfiguration has so many roots and the policy Fail, and returns its version.
-func (w *world) kept(what, name string, roots int) (version string) {
+func (w *admission) kept(what, name string, roots int) (version string) {
 	w.T.Helper()
 	w.Eventually(what+": "+name+" is as it should be", func() error {
 		list, at, err := w.hooks(validating, name)
@@ -168,7 +161,7 @@ func (w *world) kept(what, name string, roots int) (version string) {
 }
 
 // edit changes a webhook configuration.
-func (w *world) edit(resource schema.GroupVersionResource, name, patch string) {
+func (w *admission) edit(resource schema.GroupVersionResource, name, patch string) {
 	w.T.Helper()
 	_, err := w.Dynamic().Resource(resource).Patch(w.Ctx, name, types.JSONPatchType, []byte(patch), metav1.PatchOptions{})
 	w.Must(err)
@@ -190,7 +183,7 @@ func gateway(name, host string) *unstructured.Unstructured {
 }
 
 // create stores an object.
-func (w *world) create(u *unstructured.Unstructured) error {
-	_, err := w.Dynamic().Resource(gateways).Namespace("default").Create(w.Ctx, u, metav1.CreateOptions{})
+func (w *admission) create(u *unstructured.Unstructured) error {
+	_, err := w.Dynamic().Resource(istioGateways).Namespace("default").Create(w.Ctx, u, metav1.CreateOptions{})
 	return err
 }

@@ -1,4 +1,4 @@
-package webhooks
+package kube
 
 import (
 	"bytes"
@@ -18,9 +18,9 @@ import (
 
 // remote starts a cluster that belongs to the control plane of w, by the charts, with its webhooks at w's port. The
 // kubeconfig is that of its reader.
-func (w *world) remote() (two *world, kubeconfig []byte) {
+func (w *admission) remote() (two *admission, kubeconfig []byte) {
 	w.T.Helper()
-	two = &world{World: w.Another(), port: w.port}
+	two = &admission{World: w.Another(), port: w.port}
 	two.Install("base", "--set", "global.externalIstiod=true,base.validationURL=https://"+w.port+"/validate")
 	two.Install("istiod", "--set", "istiodRemote.enabled=true,istiodRemote.injectionURL=https://"+w.port+"/inject/cluster/two/net/network2,base.validationURL=https://"+w.port+"/validate")
 	two.Write("apiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {istio-injection: enabled}}\n")
@@ -32,7 +32,7 @@ func (w *world) remote() (two *world, kubeconfig []byte) {
 }
 
 // annotate says whose control plane is to keep the cluster; null: nobody's.
-func (w *world) annotate(text string) {
+func (w *admission) annotate(text string) {
 	w.T.Helper()
 	patch := `{"metadata":{"annotations":{"topology.istio.io/controlPlaneClusters":` + text + `}}}`
 	_, err := w.Client().CoreV1().Namespaces().Patch(w.Ctx, root, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
@@ -40,7 +40,7 @@ func (w *world) annotate(text string) {
 }
 
 // roots returns what a namespace has for workloads.
-func (w *world) roots(namespace string) (string, error) {
+func (w *admission) roots(namespace string) (string, error) {
 	m, err := w.Client().CoreV1().ConfigMaps(namespace).Get(w.Ctx, "istio-ca-root-cert", metav1.GetOptions{})
 	if err != nil {
 		return "", err
@@ -49,7 +49,7 @@ func (w *world) roots(namespace string) (string, error) {
 }
 
 // untouched returns an error if a control plane wrote into the cluster.
-func (w *world) untouched() error {
+func (w *admission) untouched() error {
 	_, err := w.roots("shop")
 	list, _, more := w.hooks(validating, "istiod-default-validator")
 	if err == nil || more != nil || len(list[0].ClientConfig.CABundle) != 0 || list[0].FailurePolicy != "Ignore" {
@@ -58,8 +58,8 @@ func (w *world) untouched() error {
 	return nil
 }
 
-// pod is one that a user writes.
-func pod(name string) *corev1.Pod {
+// userPod is one that a user writes.
+func userPod(name string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{ServiceAccountName: "default", Containers: []corev1.Container{{Name: "app", Image: "app"}}}}
 }
 
@@ -68,7 +68,7 @@ func pod(name string) *corev1.Pod {
 func TestRemoteClusters(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
-	w := &world{World: installed.Start(t, "--set", "env.ROOT_CA_DIR="+folder, "--set", "env.ISTIO_MULTIROOT_MESH=true", "--set", "env.ISTIOD_CUSTOM_HOST=127.0.0.1",
+	w := &admission{World: installed.Start(t, "--set", "env.ROOT_CA_DIR="+folder, "--set", "env.ISTIO_MULTIROOT_MESH=true", "--set", "env.ISTIOD_CUSTOM_HOST=127.0.0.1",
 		"--set", "global.externalIstiod=true,global.multiCluster.clusterName=one,env.PILOT_ENABLE_ANALYSIS=false"), folder: folder}
 	port, err := cluster.FreePort(w.Ctx, "127.0.0.1")
 	w.Must(err)
@@ -89,7 +89,7 @@ func TestRemoteClusters(t *testing.T) {
 		return err
 	})
 	two.Must(two.untouched())
-	if _, err := two.Client().CoreV1().Pods("shop").Create(two.Ctx, pod("early"), metav1.CreateOptions{}); err == nil || !strings.Contains(err.Error(), "failed calling webhook") {
+	if _, err := two.Client().CoreV1().Pods("shop").Create(two.Ctx, userPod("early"), metav1.CreateOptions{}); err == nil || !strings.Contains(err.Error(), "failed calling webhook") {
 		t.Errorf("an API server that has no caBundle: %v", err)
 	}
 
@@ -124,7 +124,7 @@ func TestRemoteClusters(t *testing.T) {
 		t.Errorf("an invalid object: %v", err)
 	}
 	two.Must(two.create(gateway("good", good)))
-	p, err := two.Client().CoreV1().Pods("shop").Create(two.Ctx, pod("web"), metav1.CreateOptions{})
+	p, err := two.Client().CoreV1().Pods("shop").Create(two.Ctx, userPod("web"), metav1.CreateOptions{})
 	two.Must(err)
 	if !injected(p) {
 		t.Errorf("a pod of the remote cluster has no proxy that knows its cluster and its network: %+v", p.Spec)

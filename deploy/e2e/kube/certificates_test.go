@@ -1,4 +1,4 @@
-package certificates
+package kube
 
 import (
 	"crypto/x509"
@@ -11,13 +11,6 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/installed"
 )
-
-const root = installed.Namespace
-
-// program is the binary under test.
-var program string
-
-func TestMain(m *testing.M) { installed.Main(m, &program) }
 
 // world is a cluster with the charts installed.
 type world struct{ *installed.World }

@@ -1,4 +1,4 @@
-package certificates
+package kube
 
 import (
 	"crypto/rand"
@@ -46,7 +46,7 @@ func TestPlugged(t *testing.T) {
 	w.Write(pod("a", "web-0", "web", "n1"))
 	r := w.launch("istiod-0").Ready()
 	m := w.handed("at first", "a", string(f.Roots))
-	agent := connect(t, r.SecureGRPC, w.pool([]byte(m.Data["root-cert.pem"])), w.token("a", "web", "web-0", "istio-ca"))
+	agent := dial(t, r.SecureGRPC, w.pool([]byte(m.Data["root-cert.pem"])), w.token("a", "web", "web-0", "istio-ca"))
 	c, err := agent.certificate(w.Ctx, "")
 	w.Must(err)
 	if c.Leaf.Issuer.Organization[0] != "operator" {
@@ -78,7 +78,7 @@ func TestPlugged(t *testing.T) {
 		}
 		return err
 	})
-	if err := connect(t, r.SecureGRPC, w.pool(roots), "", c).stream(w.Ctx, "web-0", "a"); err == nil {
+	if err := dial(t, r.SecureGRPC, w.pool(roots), "", c).stream(w.Ctx, "web-0", "a"); err == nil {
 		t.Error("the revoked certificate is good")
 	}
 

@@ -1,4 +1,4 @@
-package certificates
+package kube
 
 import (
 	"context"
@@ -98,14 +98,14 @@ func TestSigners(t *testing.T) {
 	m := w.handed("the roots of the server's own signer", "a", string(pki.EncodeCertificates(own.key.Roots...)))
 	roots := w.pool([]byte(m.Data["root-cert.pem"]))
 	const web = "spiffe://cluster.local/ns/a/sa/web"
-	agent := connect(t, r.SecureGRPC, roots, w.token("a", "web", "web-0", "istio-ca"))
+	agent := dial(t, r.SecureGRPC, roots, w.token("a", "web", "web-0", "istio-ca"))
 	agent.asks = []string{web}
 	c, err := agent.certificate(w.Ctx, "")
 	w.Must(err)
 	if uri(c) != web || c.Leaf.Issuer.Organization[0] != "issuers.example/mesh" {
 		t.Errorf("the certificate of %s is signed by %s", uri(c), c.Leaf.Issuer)
 	}
-	w.Must(connect(t, r.SecureGRPC, roots, "", c).stream(w.Ctx, "web-0", "a"))
+	w.Must(dial(t, r.SecureGRPC, roots, "", c).stream(w.Ctx, "web-0", "a"))
 	agent.signer = "own"
 	if c, err = agent.certificate(w.Ctx, ""); err != nil || c.Leaf.Issuer.Organization[0] != "issuers.example/own" {
 		t.Errorf("by another signer: %v", err)
@@ -124,7 +124,7 @@ func TestSigners(t *testing.T) {
 	w.Must(err)
 	forged, err := forge(stranger, web)
 	w.Must(err)
-	if err := connect(t, r.SecureGRPC, roots, "", forged).stream(w.Ctx, "web-0", "a"); err == nil {
+	if err := dial(t, r.SecureGRPC, roots, "", forged).stream(w.Ctx, "web-0", "a"); err == nil {
 		t.Error("a stranger's certificate is good")
 	}
 	list, err := w.Client().CertificatesV1().CertificateSigningRequests().List(w.Ctx, metav1.ListOptions{})

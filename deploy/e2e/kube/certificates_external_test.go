@@ -1,4 +1,4 @@
-package certificates
+package kube
 
 import (
 	"bytes"
@@ -45,13 +45,13 @@ func TestCertifiedByOthers(t *testing.T) {
 	}
 	r := w.launch("istiod-0").Ready()
 
-	byToken := connect(t, r.SecureGRPC, w.pool(roots), w.token("a", "web", "web-0", "istio-ca"))
+	byToken := dial(t, r.SecureGRPC, w.pool(roots), w.token("a", "web", "web-0", "istio-ca"))
 	w.Eventually("a stream by a token", func() error { return byToken.stream(w.Ctx, "web-0", "a") })
-	w.Must(connect(t, r.SecureGRPC, w.pool(roots), w.token("a", "web", "", "istio-ca")).stream(w.Ctx, "web-0", "a")) // which the API server judges
+	w.Must(dial(t, r.SecureGRPC, w.pool(roots), w.token("a", "web", "", "istio-ca")).stream(w.Ctx, "web-0", "a")) // which the API server judges
 	own, err := forge(b, "spiffe://cluster.local/ns/a/sa/web")
 	w.Must(err)
-	w.Must(connect(t, r.SecureGRPC, w.pool(roots), "", own).stream(w.Ctx, "web-0", "a"))
-	if err := connect(t, r.SecureGRPC, w.pool(roots), "").stream(w.Ctx, "web-0", "a"); status.Code(err) != codes.Unauthenticated {
+	w.Must(dial(t, r.SecureGRPC, w.pool(roots), "", own).stream(w.Ctx, "web-0", "a"))
+	if err := dial(t, r.SecureGRPC, w.pool(roots), "").stream(w.Ctx, "web-0", "a"); status.Code(err) != codes.Unauthenticated {
 		t.Errorf("without a proof: %v", err)
 	}
 	if _, err := byToken.certificate(w.Ctx, ""); status.Code(err) != codes.Unimplemented {

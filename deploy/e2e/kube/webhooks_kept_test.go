@@ -1,4 +1,4 @@
-package webhooks
+package kube
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ import (
 )
 
 // configuration returns a ValidatingWebhookConfiguration of a revision.
-func (w *world) configuration(name, revision string) string {
+func (w *admission) configuration(name, revision string) string {
 	return fmt.Sprintf(`
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingWebhookConfiguration
@@ -29,7 +29,7 @@ webhooks:
 }
 
 // tag is the MutatingWebhookConfiguration of a revision's tag. One of its webhooks is somebody else's.
-func (w *world) tag() string {
+func (w *admission) tag() string {
 	const rest = `failurePolicy: Fail, sideEffects: None, admissionReviewVersions: [v1], namespaceSelector: {matchLabels: {injected: "true"}},
   rules: [{operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: [pods]}]`
 	return fmt.Sprintf(`
@@ -48,7 +48,7 @@ const ours = "validator"
 // work. Configurations of the revision are kept so, whatever somebody does to them, and no others are touched.
 func TestWebhooks(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newAdmission(t)
 	w.plug("one")
 	w.Write(w.configuration(ours, "default") + "---" + w.configuration("validator-canary", "canary") + "---" + w.tag())
 	_, canary, err := w.hooks(validating, "validator-canary")
@@ -67,11 +67,11 @@ func TestWebhooks(t *testing.T) {
 			t.Errorf("%v: want %s", err, want)
 		}
 		w.Must(w.create(gateway("good", good)))
-		_, err = w.Dynamic().Resource(gateways).Namespace("default").Patch(w.Ctx, "good", types.JSONPatchType, []byte(`[{"op":"replace","path":"/spec/servers/0/hosts","value":["a b"]}]`), metav1.PatchOptions{})
+		_, err = w.Dynamic().Resource(istioGateways).Namespace("default").Patch(w.Ctx, "good", types.JSONPatchType, []byte(`[{"op":"replace","path":"/spec/servers/0/hosts","value":["a b"]}]`), metav1.PatchOptions{})
 		if err == nil || !strings.Contains(err.Error(), "spec.servers[0].hosts[0]: ") {
 			t.Errorf("an edit: %v", err)
 		}
-		w.Must(w.Dynamic().Resource(gateways).Namespace("default").Delete(w.Ctx, "early", metav1.DeleteOptions{}))
+		w.Must(w.Dynamic().Resource(istioGateways).Namespace("default").Delete(w.Ctx, "early", metav1.DeleteOptions{}))
 		other := gateway("canary", bad)
 		other.SetLabels(map[string]string{"istio.io/rev": "canary"})
 		w.Must(w.create(other))
@@ -122,7 +122,7 @@ func TestWebhooks(t *testing.T) {
 }
 
 // in returns the world for a subtest.
-func (w *world) in(t *testing.T) *world {
+func (w *admission) in(t *testing.T) *admission {
 	inner, other := *w.World, *w
 	inner.T, other.World = t, &inner
 	return &other
@@ -137,7 +137,7 @@ type writes struct {
 	ended   sync.WaitGroup
 }
 
-func (w *world) write(prefix string) *writes {
+func (w *admission) write(prefix string) *writes {
 	s := &writes{stop: make(chan struct{})}
 	s.ended.Add(1)
 	go func() {
@@ -177,7 +177,7 @@ func (s *writes) end() (int, []error) {
 }
 
 // more waits for some more writes.
-func (w *world) more(s *writes, n int) {
+func (w *admission) more(s *writes, n int) {
 	w.T.Helper()
 	want := s.count() + n
 	w.Eventually("more writes", func() error {
@@ -193,7 +193,7 @@ func (w *world) more(s *writes, n int) {
 // of the configuration.
 func TestNothingIsRefusedWrongly(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newAdmission(t)
 	w.plug("one")
 	w.Write(w.configuration(ours, "default"))
 	all := w.write("rotated")

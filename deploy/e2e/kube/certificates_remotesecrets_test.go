@@ -1,4 +1,4 @@
-package certificates
+package kube
 
 import (
 	"crypto"
@@ -154,11 +154,11 @@ func TestRemoteSecrets(t *testing.T) {
 	r := w.launch("istiod-0").Ready()
 	names := []string{"one", "both", "own"}
 
-	near := w.follow(connect(t, r.SecureGRPC, w.secretRoots(), w.token("a", "gw", "gw-0", "istio-ca")), names...)
+	near := w.follow(dial(t, r.SecureGRPC, w.secretRoots(), w.token("a", "gw", "gw-0", "istio-ca")), names...)
 	w.Eventually("a gateway of the server's cluster has its Secrets", func() error {
 		return near.are(map[string]string{"both": ownBoth, "own": own})
 	})
-	agent := connect(t, r.SecureGRPC, w.secretRoots(), two.token("a", "gw", "gw-0", "istio-ca"))
+	agent := dial(t, r.SecureGRPC, w.secretRoots(), two.token("a", "gw", "gw-0", "istio-ca"))
 	agent.cluster = "two"
 	w.Eventually("the remote cluster is known", func() error { return agent.stream(w.Ctx, "gw-0", "a") })
 	far := w.follow(agent, names...)

@@ -1,4 +1,4 @@
-package certificates
+package kube
 
 import (
 	"fmt"
@@ -45,12 +45,13 @@ func (w *world) forbid(resource string) (back func()) {
 func TestRenewals(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
+	between := w.Interpose()
 	w.Write(pod("a", "web-0", "web", "n1") + "---" + pod("a", "db-0", "db", "n1"))
 	r := w.launch("istiod-0").Ready()
 	roots := w.secretRoots()
-	own, err := connect(t, r.SecureGRPC, roots, w.token("a", "web", "web-0", "istio-ca")).certificate(w.Ctx, "")
+	own, err := dial(t, r.SecureGRPC, roots, w.token("a", "web", "web-0", "istio-ca")).certificate(w.Ctx, "")
 	w.Must(err)
-	agent := connect(t, r.SecureGRPC, roots, "", own)
+	agent := dial(t, r.SecureGRPC, roots, "", own)
 	renewed := func(what string) {
 		t.Helper()
 		w.Eventually(what, func() error {
@@ -101,9 +102,9 @@ func TestRenewals(t *testing.T) {
 	}
 	for _, kind := range []*kinds.Kind{kinds.WorkloadEntry, kinds.WorkloadGroup} {
 		back := w.forbid(kind.Plural)
-		w.KillAPIServer() // rights are looked at when a watch begins
+		between.Refuse() // rights are looked at when a watch begins
 		unknown("Pod")
-		w.Must(w.StartAPIServer(w.Ctx))
+		between.Heal()
 		unknown(kind.Name)
 		back()
 		refused("the server may read " + kind.Plural + " again")

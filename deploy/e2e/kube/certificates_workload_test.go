@@ -1,4 +1,4 @@
-package certificates
+package kube
 
 import (
 	"context"
@@ -40,8 +40,8 @@ type workload struct {
 	signer string
 }
 
-// connect dials the secure port of a server by the name of its Service.
-func connect(t *testing.T, address string, roots *x509.CertPool, token string, own ...tls.Certificate) workload {
+// dial dials the secure port of a server by the name of its Service.
+func dial(t *testing.T, address string, roots *x509.CertPool, token string, own ...tls.Certificate) workload {
 	t.Helper()
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{
 		RootCAs: roots, ServerName: "istiod.istio-system.svc", Certificates: own,
