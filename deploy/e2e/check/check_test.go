@@ -159,7 +159,7 @@ func (w *world) run(fix string, running *installed.Replica) *installed.Replica {
 }
 
 func TestCheck(t *testing.T) {
-	w := &world{World: installed.Start(t)}
+	w := &world{World: installed.Released(t)}
 	helms, err := charts.Helms(t.TempDir(), w.Kubeconfig())
 	w.Must(err)
 	w.helm = helms[0]

@@ -21,31 +21,36 @@ type prepared struct {
 	empty *cluster.Snapshot
 }
 
-// pool has the clusters that no test uses now. A start of a cluster costs far more than to empty one.
-var pool struct {
+// clusters are those of this process. A start of a cluster costs far more than to empty one.
+var clusters = new(pool)
+
+// pool has the clusters that no test uses now, if Main runs the tests.
+type pool struct {
 	mu   sync.Mutex
-	keep bool // Main stops what is in the pool when all tests have run.
+	kept bool // Main stops what is free when all tests have run.
 	free []prepared
 }
 
 // Main runs the tests of a package, which share clusters: each has a cluster that is as a new one. It does not return.
-func Main(m *testing.M, program *string) {
-	pool.keep = true
+func Main(m *testing.M, program *string) { clusters.main(m, program) }
+
+func (p *pool) main(m *testing.M, program *string) {
+	p.kept = true
 	kubelet.Main(m, program, func() {
-		for _, c := range pool.free {
+		for _, c := range p.free {
 			c.Stop()
 		}
 	})
 }
 
 // take returns a cluster that is this test's until it ends.
-func take(ctx context.Context, t *testing.T) (*cluster.Cluster, error) {
-	pool.mu.Lock()
+func (p *pool) take(ctx context.Context, t *testing.T) (*cluster.Cluster, error) {
+	p.mu.Lock()
 	var c prepared
-	if n := len(pool.free); n > 0 {
-		c, pool.free = pool.free[n-1], pool.free[:n-1]
+	if n := len(p.free); n > 0 {
+		c, p.free = p.free[n-1], p.free[:n-1]
 	}
-	pool.mu.Unlock()
+	p.mu.Unlock()
 	if c.Cluster == nil {
 		var err error
 		if c, err = prepare(ctx, cluster.Options{ServiceCIDR: serviceCIDR}); err != nil {
@@ -53,17 +58,18 @@ func take(ctx context.Context, t *testing.T) (*cluster.Cluster, error) {
 		}
 	}
 	t.Cleanup(func() {
-		if pool.keep && !t.Failed() {
-			err := c.Restore(context.WithoutCancel(ctx), c.empty)
-			if err == nil {
-				pool.mu.Lock()
-				defer pool.mu.Unlock()
-				pool.free = append(pool.free, c)
-				return
-			}
-			t.Error(err)
+		if !p.kept || t.Failed() {
+			c.Stop()
+			return
 		}
-		c.Stop()
+		if err := c.Restore(context.WithoutCancel(ctx), c.empty); err != nil {
+			t.Error(err)
+			c.Stop()
+			return
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.free = append(p.free, c)
 	})
 	return c.Cluster, nil
 }

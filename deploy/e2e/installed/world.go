@@ -74,7 +74,7 @@ func (w *World) Another() *World {
 func (w *World) take() {
 	w.T.Helper()
 	var err error
-	w.Cluster, err = take(w.Ctx, w.T)
+	w.Cluster, err = clusters.take(w.Ctx, w.T)
 	w.Must(err)
 }
 
@@ -84,6 +84,25 @@ func Start(t *testing.T, set ...string) *World {
 	w := Empty(t)
 	w.Install("base")
 	w.Install("istiod", set...)
+	return w
+}
+
+// Released starts a cluster of the test's own, and has Helm install the charts base and istiod as releases.
+func Released(t *testing.T) *World {
+	t.Helper()
+	w := world(t)
+	var err error
+	w.Cluster, err = cluster.Start(w.Ctx, cluster.Options{})
+	w.Must(err)
+	t.Cleanup(w.Stop)
+	helms, err := charts.Helms(t.TempDir(), w.Kubeconfig())
+	w.Must(err)
+	for _, release := range []string{"base", "istiod"} {
+		path, err := charts.Chart(release)
+		w.Must(err)
+		_, err = helms[0].Run(w.Ctx, "install", release, path, "-n", Namespace, "--create-namespace")
+		w.Must(err)
+	}
 	return w
 }
 
