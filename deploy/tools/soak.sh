@@ -34,7 +34,7 @@ left() {
 
 # run FOLDER NAME runs one test with a new seed.
 run() {
-	local dir=$1 name=$2 seed status=0 program log=$out/test.log timeout options=() draws used
+	local dir=$1 name=$2 seed status=0 program log=$PWD/$out/test.log timeout options=() draws used
 	seed=$((RANDOM << 30 | RANDOM << 15 | RANDOM | 1))
 	program=$PWD/$out/$(tr / _ <<<"${dir#./}").test
 	case $name in
@@ -43,17 +43,22 @@ run() {
 	esac
 	[[ -e $program ]] || go test -c -vet=off -o "$program" "$dir"
 	timeout=$(left)
-	{ time (cd "$dir" && RAPID_SEED=$seed RAPID_CHECKS=$checks "$program" -test.v -test.run "^$name\$" -test.timeout "$timeout" "${options[@]}") >"$log" 2>&1; } 2>"$out/time" || status=$?
+	# The output of the program is redirected inside, so that what time prints is not among it.
+	{ time (cd "$dir" && RAPID_SEED=$seed RAPID_CHECKS=$checks "$program" -test.v -test.run "^$name\$" -test.timeout "$timeout" "${options[@]}" >"$log" 2>&1); } 2>"$out/time" || status=$?
 	draws=$(sed -n 's/.*\[rapid\] OK, passed \([0-9]*\) tests.*/\1 draws/p; s/.*: \([0-9]* histories\)$/\1/p; s/^--- SKIP.*/skipped/p' "$log" | paste -sd, | sed 's/,/, /g')
-	used=$(awk '{ printf "%.0f", $1 + $2 }' <(tail -1 "$out/time"))
-	printf '%-4s %s %s: seed %d, %s%d s of CPU\n' "$([[ $status == 0 ]] && echo ok || echo FAIL)" "$dir" "$name" "$seed" "${draws:+$draws, }" "$used"
+	used=$(awk '{ printf "%.1f", $1 + $2 }' "$out/time")
+	if [[ $minutes ]] && grep -q '^panic: test timed out' "$log"; then
+		echo "cut  $dir $name: seed $seed, not ended when the time was over"
+		return
+	fi
+	printf '%-4s %s %s: seed %d, %s%s s of CPU\n' "$([[ $status == 0 ]] && echo ok || echo FAIL)" "$dir" "$name" "$seed" "${draws:+$draws, }" "$used"
 	if [[ $status != 0 ]]; then
 		cat "$log"
 		echo
 		local again
 		again=$(grep -oE -- '-histories\.seed=[0-9]+' "$log" | head -1 || true)
 		echo "$dir $name fails with seed $seed. This repeats it:"
-		echo "    RAPID_SEED=$seed RAPID_CHECKS=$checks go test -count=1 -timeout 24h $dir -run '^$name\$' ${again:-${options[*]}}"
+		echo "    RAPID_SEED=$seed RAPID_CHECKS=$checks go test -count=1 -timeout 24h $dir -run '^$name\$'${again:+ $again}"
 		exit 1
 	fi
 }
