@@ -4,6 +4,7 @@
 //   - goroutine.go: goroutines and calls whose panic is contained, named and logged.
 //   - fetch.go: URLs that users write, fetched from other hosts only, with bounds.
 //   - browser.go: requests by which a web page in a browser attacks a server of this host.
+//   - file.go: files that are read without waiting for a writer.
 //   - regex.go: what regular expressions that users write compile to, with a bound on the size of the program.
 //
 // The package has no state. Go starts one goroutine for each call, which ends with the function that it was given. A

@@ -7,10 +7,10 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"time"
 
+	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/citadel/ca"
 	"github.com/istiod-lite/istiod-lite/citadel/pki"
 	"github.com/istiod-lite/istiod-lite/citadel/rotation"
@@ -102,7 +102,7 @@ func (a *Authority) issueOwn(ctx context.Context, b *pki.Bundle, now time.Time) 
 // readOwn reads the server's certificate from files. It is an error if it does not belong to its key, or has expired.
 func (a *Authority) readOwn(now time.Time) (*serving, error) {
 	f := a.o.Files
-	pair, err := tls.LoadX509KeyPair(f.Certificate, f.Key)
+	pair, err := safe.KeyPair(f.Certificate, f.Key)
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +113,7 @@ func (a *Authority) readOwn(now time.Time) (*serving, error) {
 	if f.Roots == "" {
 		return s, nil
 	}
-	if s.roots, err = os.ReadFile(f.Roots); err != nil {
+	if s.roots, err = safe.ReadFile(f.Roots); err != nil {
 		return nil, fmt.Errorf("its roots: %w", err)
 	}
 	list, err := pki.ParseCertificates(s.roots)

@@ -14,6 +14,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/istiod-lite/istiod-lite/api/safe"
 )
 
 // Folder is a folder that holds a State. Its files are in a subfolder for each version; a symbolic link names the
@@ -96,13 +98,13 @@ func readPrivate(dir string) (map[string][]byte, error) {
 // fs.ErrNotExist: such a file should be there.
 func dangling(name string, err error) error {
 	if _, link := os.Lstat(name); link == nil && errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s is a link to a file that is not there", name)
+		return fmt.Errorf("%s is a link to a file or folder that is not there", name)
 	}
 	return err
 }
 
 func readFile(name string) ([]byte, error) {
-	file, err := os.Open(name)
+	file, err := safe.Open(name)
 	if err != nil {
 		return nil, dangling(name, err)
 	}
@@ -170,6 +172,9 @@ func (f Folder) Save(ctx context.Context, files map[string][]byte, version strin
 // MakePrivate makes a folder for private keys, unless it is there. It returns an error unless the folder is private.
 func MakePrivate(path string) error {
 	if err := os.MkdirAll(path, 0o700); err != nil {
+		if _, missing := os.Stat(path); errors.Is(missing, fs.ErrNotExist) {
+			return dangling(path, missing)
+		}
 		return err
 	}
 	return Private(path)

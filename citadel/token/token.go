@@ -18,6 +18,7 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 
 	"github.com/istiod-lite/istiod-lite/api/identity"
+	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/citadel/pki"
 	"github.com/istiod-lite/istiod-lite/citadel/store"
 )
@@ -62,7 +63,7 @@ func LoadKey(dir string) (*Key, error) {
 			return nil, err
 		}
 	}
-	text, err := os.ReadFile(path)
+	text, err := safe.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}

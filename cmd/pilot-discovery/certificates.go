@@ -19,7 +19,7 @@ func (f *discoveryFlags) registerCertificates(flags *pflag.FlagSet, e *env) {
 	flags.StringVar(&c.StateDir, "stateDir", "", "directory for a certificate authority of the server's own and the key of its tokens, "+
 		"where there is no Kubernetes; no other user but root may own or read it")
 	flags.StringVar(&f.minTLS, "tls-min-version", "1.2", "oldest version of TLS that is spoken: 1.2 or 1.3")
-	c.Off = !e.enabled("ENABLE_CA_SERVER")
+	c.Off = !e.permitted("ENABLE_CA_SERVER")
 	c.Cacerts = e.text("USE_CACERTS_FOR_SELF_SIGNED_CA", "false") == "true"
 	c.Audiences = fields(e.text("TOKEN_AUDIENCES", "istio-ca"))
 	c.RootsMap = e.text("PILOT_CA_CERT_CONFIGMAP", "istio-ca-root-cert")
@@ -31,9 +31,9 @@ func (f *discoveryFlags) registerCertificates(flags *pflag.FlagSet, e *env) {
 	f.provider = e.text("PILOT_CERT_PROVIDER", istiodProvider)
 	c.Folder = e.text("ROOT_CA_DIR", "./etc/cacerts")
 	c.MultiRoot = e.text("ISTIO_MULTIROOT_MESH", "false") == "true"
-	c.TTL = e.duration("DEFAULT_WORKLOAD_CERT_TTL", 24*time.Hour)
-	c.MaxTTL = e.duration("MAX_WORKLOAD_CERT_TTL", 24*time.Hour)
-	c.RootTTL = e.duration("CITADEL_SELF_SIGNED_CA_CERT_TTL", 10*365*24*time.Hour)
+	c.TTL = e.bound("DEFAULT_WORKLOAD_CERT_TTL", 24*time.Hour)
+	c.MaxTTL = e.bound("MAX_WORKLOAD_CERT_TTL", 24*time.Hour)
+	c.RootTTL = e.bound("CITADEL_SELF_SIGNED_CA_CERT_TTL", 10*365*24*time.Hour)
 	c.Grace = e.number("CITADEL_SELF_SIGNED_ROOT_CERT_GRACE_PERIOD_PERCENTILE", 20)
 	c.Interval = e.duration("CITADEL_SELF_SIGNED_ROOT_CERT_CHECK_INTERVAL", time.Hour)
 	c.ServerNames = fields(e.text("ISTIOD_CUSTOM_HOST", ""))

@@ -67,6 +67,9 @@ These variables of the environment give defaults of flags, or turn off what is o
 ` + describeVariables(e.read) + `
 GOGC, GOMEMLIMIT and GOMAXPROCS are Go's own.`
 	c.RunE = func(c *cobra.Command, rest []string) error {
+		if err := e.refusal(); err != nil {
+			return err
+		}
 		e.paceCollector()
 		levels := logs.NewLevels()
 		if err := levels.Set(f.logLevels); err != nil {
@@ -221,7 +224,7 @@ func (f *discoveryFlags) register(flags *pflag.FlagSet, e *env) {
 
 	flags.BoolVar(&o.RegisterAnyone, "registerUnauthenticated", false, "register workloads of other hosts that did not prove who they are: whoever reaches the port may become any of them")
 	o.TraceSampling = e.percent("PILOT_TRACE_SAMPLING")
-	o.NoRegistration = !e.enabled("PILOT_ENABLE_WORKLOAD_ENTRY_AUTOREGISTRATION")
+	o.NoRegistration = !e.permitted("PILOT_ENABLE_WORKLOAD_ENTRY_AUTOREGISTRATION")
 	o.NoHealth = !e.enabled("PILOT_ENABLE_WORKLOAD_ENTRY_HEALTHCHECKS")
 	o.RegistrationGrace = e.duration("PILOT_WORKLOAD_ENTRY_GRACE_PERIOD", 10*time.Second)
 	o.NoVirtualHosts = !e.enabled("PILOT_ENABLE_VHDS")
@@ -229,8 +232,8 @@ func (f *discoveryFlags) register(flags *pflag.FlagSet, e *env) {
 	o.Webhooks.NoInjection = e.cleared("INJECTION_WEBHOOK_CONFIG_NAME")
 	o.NoElection = !e.enabled("ENABLE_LEADER_ELECTION")
 	o.External = e.asked("EXTERNAL_ISTIOD")
-	gateways := e.enabled("PILOT_ENABLE_GATEWAY_API")
-	o.Gateways.NoDeployment = !e.enabled("PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER") || !gateways
+	gateways := e.permitted("PILOT_ENABLE_GATEWAY_API")
+	o.Gateways.NoDeployment = !e.permitted("PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER") || !gateways
 	o.Gateways.NoClasses = !e.enabled("PILOT_ENABLE_GATEWAY_API_GATEWAYCLASS_CONTROLLER") || !gateways
 	o.Gateways.DefaultClass = e.text("PILOT_GATEWAY_API_DEFAULT_GATEWAYCLASS_NAME", "istio")
 	o.Advice = e.asked("PILOT_ENABLE_ANALYSIS")
@@ -257,7 +260,7 @@ func (f *discoveryFlags) register(flags *pflag.FlagSet, e *env) {
 	flags.Uint16Var(&f.ctrlzPort, "ctrlz_port", 9876, "port of ControlZ, by which istioctl admin log reads and sets log levels; 0 takes a free one")
 	flags.StringVar(&f.ctrlzAddress, "ctrlz_address", "localhost", "address of ControlZ; empty for no ControlZ. Peers on other hosts have to prove that they may read debug pages")
 	o.AdminPages = e.asked("UNSAFE_ENABLE_ADMIN_ENDPOINTS")
-	o.NoDebugHTTP = !e.enabled("ENABLE_DEBUG_ON_HTTP")
+	o.NoDebugHTTP = !e.permitted("ENABLE_DEBUG_ON_HTTP")
 	o.DebugNamespaces = fields(e.text("DEBUG_ENDPOINT_AUTH_ALLOWED_NAMESPACES", ""))
 	if !e.enabled("ENABLE_DEBUG_ENDPOINT_AUTH") {
 		e.warnings = append(e.warnings, "ENABLE_DEBUG_ENDPOINT_AUTH=false has no effect: debug pages are never served to just anybody; DEBUG_ENDPOINT_AUTH_ALLOWED_NAMESPACES lets more namespaces in")

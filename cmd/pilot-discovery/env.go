@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -8,13 +9,46 @@ import (
 	"time"
 )
 
-// env holds the environment's defaults of flags. A value that cannot be read is left out, with a warning.
+// env holds the environment's defaults of flags. A value that cannot be read is left out, with a warning, or keeps a
+// server from starting if its variable restricts.
 type env struct {
 	getenv   func(string) string
 	environ  []string // in the form of os.Environ
 	names    []string // of all variables that are set
 	read     []string // those that have an effect
 	warnings []string
+	refused  []string // values that cannot be read of variables that restrict, with what may be written
+}
+
+// restricted keeps a server from starting without the value of a variable that cannot be read. The default may open
+// more than the value means.
+func restricted[T any](e *env, key, allowed string, value T, warned int) T {
+	if len(e.warnings) > warned {
+		e.warnings = e.warnings[:warned]
+		e.refused = append(e.refused, fmt.Sprintf("%s=%q is not understood: write %s", key, e.getenv(key), allowed))
+	}
+	return value
+}
+
+// permitted reports whether something that opens is on, which it is by default. A value that cannot be read keeps a
+// server from starting.
+func (e *env) permitted(key string) bool {
+	n := len(e.warnings)
+	return restricted(e, key, "true or false", e.enabled(key), n)
+}
+
+// bound returns how long something may last. A value that cannot be read keeps a server from starting.
+func (e *env) bound(key string, otherwise time.Duration) time.Duration {
+	n := len(e.warnings)
+	return restricted(e, key, "a duration such as 12h", e.duration(key, otherwise), n)
+}
+
+// refusal returns an error that names the values that keep a server from starting, or nil.
+func (e *env) refusal() error {
+	if len(e.refused) == 0 {
+		return nil
+	}
+	return errors.New(strings.Join(e.refused, "; "))
 }
 
 // newEnv takes the environment in the form of os.Environ.

@@ -103,6 +103,24 @@ func TestEnvironmentGivesDefaults(t *testing.T) {
 	}
 }
 
+// TestVariablesThatRestrict gives a value that cannot be read to each variable whose default may open more than the
+// value means. A server does not start, and says the name, the value and what may be written.
+func TestVariablesThatRestrict(t *testing.T) {
+	for name, allowed := range map[string]string{
+		"ENABLE_CA_SERVER": "true or false", "ENABLE_DEBUG_ON_HTTP": "true or false", "PILOT_ENABLE_GATEWAY_API": "true or false",
+		"PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER": "true or false", "PILOT_ENABLE_WORKLOAD_ENTRY_AUTOREGISTRATION": "true or false",
+		"DEFAULT_WORKLOAD_CERT_TTL": "a duration such as 12h", "MAX_WORKLOAD_CERT_TTL": "a duration such as 12h",
+		"CITADEL_SELF_SIGNED_CA_CERT_TTL": "a duration such as 12h",
+	} {
+		e := newEnv([]string{name + "=no"})
+		c := discoveryCommand(&e, nil)
+		err := c.RunE(c, nil)
+		if want := name + `="no" is not understood: write ` + allowed; err == nil || err.Error() != want || len(e.warnings) > 0 {
+			t.Errorf("%v, warnings %q; want %s", err, e.warnings, want)
+		}
+	}
+}
+
 func TestUnknownFlags(t *testing.T) {
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	flags.String("httpAddr", "", "")

@@ -277,7 +277,7 @@ func (f *migrateFlags) istiod(v *verdict, t thing, c map[string]any) {
 	for _, name := range e.foreign() {
 		v.add("environment of istiod", point{InTheWay: true, Text: fmt.Sprintf("%s=%s has no effect here", name, e.getenv(name)), Fix: "leave it out, or see that nothing depends on it", Where: t.named()})
 	}
-	for _, w := range e.warnings {
+	for _, w := range append(e.warnings, e.refused...) {
 		v.add("environment of istiod", point{InTheWay: true, Text: w, Where: t.named()})
 	}
 	for _, name := range unknownFlags(command.Flags(), args) {

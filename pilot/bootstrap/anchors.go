@@ -5,7 +5,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +13,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/citadel/pki"
 	"github.com/istiod-lite/istiod-lite/pilot/facts"
 	"github.com/istiod-lite/istiod-lite/pilot/facts/poll"
@@ -208,7 +208,7 @@ func (a *anchors) ofSigner(signer, file string) []*x509.Certificate {
 	if len(roots) > 0 || file == "" {
 		return roots
 	}
-	text, err := os.ReadFile(file)
+	text, err := safe.ReadFile(file)
 	if err != nil {
 		return nil
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/injector"
 	"github.com/istiod-lite/istiod-lite/pilot/config/crd"
 )
@@ -204,7 +205,7 @@ func (x *injection) wake() {
 }
 
 func readFile(path string, limit int64) (string, error) {
-	f, err := os.Open(path)
+	f, err := safe.Open(path)
 	if err != nil {
 		return "", err
 	}

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"net/http"
 	"net/netip"
-	"os"
 	"time"
 
 	"github.com/istiod-lite/istiod-lite/api/jwks"
@@ -66,7 +65,7 @@ func rootsWith(file string) (*x509.CertPool, error) {
 	if file == "" {
 		return nil, nil
 	}
-	text, err := os.ReadFile(file)
+	text, err := safe.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	} else if err != nil {

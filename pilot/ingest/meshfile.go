@@ -18,6 +18,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 )
 
@@ -142,7 +143,7 @@ func (m *meshFiles) findings() (list []diag.Diagnostic) {
 }
 
 func readBounded(path string, limit int64) ([]byte, error) {
-	f, err := os.Open(path)
+	f, err := safe.Open(path)
 	if err != nil {
 		return nil, err
 	}

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"slices"
 	"time"
 
@@ -23,6 +22,7 @@ import (
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/safe"
 )
 
 // Files are paths of PEM files.
@@ -127,7 +127,7 @@ func (d *dialer) dial() (*grpc.ClientConn, error) {
 func (d *dialer) config() (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: d.serverName, InsecureSkipVerify: d.unverified}
 	if d.files.CA != "" {
-		data, err := os.ReadFile(d.files.CA)
+		data, err := safe.ReadFile(d.files.CA)
 		if err != nil {
 			return nil, fmt.Errorf("read the CA certificates: %w", err)
 		}
@@ -136,7 +136,7 @@ func (d *dialer) config() (*tls.Config, error) {
 		}
 	}
 	if d.files.Certificate != "" {
-		pair, err := tls.LoadX509KeyPair(d.files.Certificate, d.files.Key)
+		pair, err := safe.KeyPair(d.files.Certificate, d.files.Key)
 		if err != nil {
 			return nil, fmt.Errorf("read the client certificate: %w", err)
 		}
@@ -211,7 +211,7 @@ func isRevoked(chain []*x509.Certificate, lists []*x509.RevocationList) bool {
 }
 
 func readCRL(path string) ([]*x509.RevocationList, error) {
-	data, err := os.ReadFile(path)
+	data, err := safe.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
@@ -234,7 +234,7 @@ type bearer string
 
 // GetRequestMetadata reads the file.
 func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
-	token, err := os.ReadFile(string(b))
+	token, err := safe.ReadFile(string(b))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

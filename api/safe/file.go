@@ -1,0 +1,64 @@
+package safe
+
+import (
+	"crypto/tls"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"syscall"
+)
+
+// Open opens a regular file, or a link to one, for reading. Any other file is an error that says what it is: to open or
+// read a named pipe or a device may take for ever. A directory is opened, and reading it is an error.
+func Open(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // does not wait for the writer of a pipe
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() && !info.IsDir() {
+		err = fmt.Errorf("%s is %s, and not a regular file", path, sort(info.Mode()))
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// sort says what sort of file a mode is of.
+func sort(m fs.FileMode) string {
+	switch {
+	case m&fs.ModeNamedPipe != 0:
+		return "a named pipe"
+	case m&fs.ModeSocket != 0:
+		return "a socket"
+	case m&fs.ModeDevice != 0:
+		return "a device"
+	}
+	return "a special file"
+}
+
+// ReadFile is os.ReadFile for the files that Open opens.
+func ReadFile(path string) ([]byte, error) {
+	f, err := Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	return io.ReadAll(f)
+}
+
+// KeyPair is tls.LoadX509KeyPair for the files that Open opens.
+func KeyPair(certificate, key string) (tls.Certificate, error) {
+	c, err := ReadFile(certificate)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	k, err := ReadFile(key)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	return tls.X509KeyPair(c, k)
+}
