@@ -103,12 +103,7 @@ func TestRevoked(t *testing.T) {
 	o, b := certificateOptions(t), selfSigned(t)
 	o.Certificates.StateDir, o.ProofTime = "", 100*time.Millisecond
 	plug(t, o.Certificates.Folder, b)
-	s, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	run(t, s)
-	eventually(t, "the server is ready", s.ready.Load)
+	s := started(t, o)
 	pool := x509.NewCertPool()
 	pool.AddCert(b.Roots[0])
 	one, two := leafOf(t, b, "spiffe://cluster.local/ns/a/sa/web"), leafOf(t, b, "spiffe://cluster.local/ns/a/sa/web")
@@ -156,12 +151,7 @@ func TestAnchors(t *testing.T) {
 	}
 	o.MeshConfig = filepath.Join(t.TempDir(), "mesh.yaml")
 	write(t, o.MeshConfig, mesh+"- pem: x\n- spiffeBundleUrl: http://elsewhere.example/bundle\n")
-	s, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	run(t, s)
-	eventually(t, "the server is ready", s.ready.Load)
+	s := started(t, o)
 	const home, alias, elsewhere = "spiffe://cluster.local/ns/a/sa/web", "spiffe://old.example/ns/a/sa/web", "spiffe://elsewhere.example/ns/a/sa/web"
 	for what, c := range map[string]struct {
 		by   *pki.Bundle
@@ -307,12 +297,7 @@ func TestSpiffeBundles(t *testing.T) {
 	write(t, o.KeySets.ExtraRoots, string(pki.EncodeCertificates(server.Certificate())))
 	o.MeshConfig = filepath.Join(t.TempDir(), "mesh.yaml")
 	write(t, o.MeshConfig, "trustDomainAliases: [old.example]\ncaCertificates:\n- trustDomains: [old.example]\n  spiffeBundleUrl: "+server.URL+"/bundle\n")
-	s, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	run(t, s)
-	eventually(t, "the server is ready", s.ready.Load)
+	s := started(t, o)
 	const home, alias = "spiffe://cluster.local/ns/a/sa/web", "spiffe://old.example/ns/a/sa/web"
 	ask := func(b *pki.Bundle, uri string) codes.Code {
 		_, err := streamAs(t.Context(), t, dialSecure(t, s.Addresses().SecureGRPC, rootsOf(t, o), leafOf(t, b, uri)), nodeInA)
@@ -349,12 +334,7 @@ func TestForwardedAndRevoked(t *testing.T) {
 	one, two := leafOf(t, b, "spiffe://cluster.local/ns/a/sa/web"), leafOf(t, b, "spiffe://cluster.local/ns/a/sa/web")
 	stranger := leafOf(t, selfSigned(t), "spiffe://cluster.local/ns/a/sa/web")
 	plug(t, o.Certificates.Folder, b, one.Leaf)
-	s, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	run(t, s)
-	eventually(t, "the server is ready", s.ready.Load)
+	s := started(t, o)
 	pool := x509.NewCertPool()
 	pool.AddCert(b.Roots[0])
 	const uri = "URI=spiffe://cluster.local/ns/a/sa/web"

@@ -115,12 +115,7 @@ func TestSecurePort(t *testing.T) {
 	var own tls.Certificate
 	for _, start := range []string{"first", "second"} {
 		t.Run(start, func(t *testing.T) {
-			s, err := New(o)
-			if err != nil {
-				t.Fatal(err)
-			}
-			stop := run(t, s)
-			eventually(t, "the server is ready", s.ready.Load)
+			s, stop := running(t, o)
 			key, err := token.LoadKey(o.Certificates.StateDir)
 			if err != nil {
 				t.Fatal(err)
@@ -181,12 +176,7 @@ func TestSecurePort(t *testing.T) {
 // what it was sent, others only what proxies of their own namespace were sent.
 func TestDebugOverXDS(t *testing.T) {
 	o := certificateOptions(t)
-	s, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	stop := run(t, s)
-	eventually(t, "the server is ready", s.ready.Load)
+	s, stop := running(t, o)
 	key, err := token.LoadKey(o.Certificates.StateDir)
 	if err != nil {
 		t.Fatal(err)
@@ -301,12 +291,7 @@ func TestPluggedCA(t *testing.T) {
 		t.Error("a CA without a root")
 	}
 	put("root-cert.pem", f.Roots)
-	s, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	run(t, s)
-	eventually(t, "the server is ready", s.ready.Load)
+	s := started(t, o)
 	pool := x509.NewCertPool()
 	pool.AddCert(b.Roots[0])
 	if _, err := issued(t.Context(), t, dialSecure(t, s.Addresses().SecureGRPC, pool)); status.Code(err) != codes.Unauthenticated {
@@ -319,12 +304,7 @@ func TestPluggedCA(t *testing.T) {
 func TestStateFolderIsRemoved(t *testing.T) {
 	o := certificateOptions(t)
 	o.Certificates.Interval = time.Second // so the folder is looked at each second
-	s, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	run(t, s)
-	eventually(t, "the server is ready", s.ready.Load)
+	started(t, o)
 	file := filepath.Join(o.Certificates.StateDir, "ca", "ca", "ca-cert.pem")
 	before, err := os.ReadFile(file)
 	if err != nil {

@@ -28,12 +28,7 @@ func TestControlZ(t *testing.T) {
 	}{{"127.0.0.1:0", true, true}, {taken.Addr().String(), false, false}} {
 		o := certificateOptions(t)
 		o.ControlZ = ControlZ{Address: c.address, Required: c.required, Scopes: oneScope{}}
-		s, err := New(o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		stop := run(t, s)
-		eventually(t, "the server is ready", s.ready.Load)
+		s, stop := running(t, o)
 		bound := s.Addresses().ControlZ
 		if (bound != "") != c.serves {
 			t.Errorf("%v: listens on %q", c, bound)

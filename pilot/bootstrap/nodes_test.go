@@ -13,12 +13,7 @@ import (
 func TestImpersonation(t *testing.T) {
 	o := certificateOptions(t)
 	o.Certificates.NodeAccounts = []NodeAccount{{"kube-system", "ztunnel"}}
-	s, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	run(t, s)
-	eventually(t, "the server is ready", s.ready.Load)
+	s := started(t, o)
 	ztunnel := identity.Peer{
 		ID: identity.ID{TrustDomain: "cluster.local", Namespace: "kube-system", ServiceAccount: "ztunnel"}, Proof: identity.Token,
 		Bound: identity.Bound{Cluster: "Kubernetes", Pod: "ztunnel-1", PodUID: "1", Node: "n1"},

@@ -71,12 +71,7 @@ func TestOpenIDProvider(t *testing.T) {
 			if c.allowed {
 				o.KeySets.Allow = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
 			}
-			s, err := New(o)
-			if err != nil {
-				t.Fatal(err)
-			}
-			run(t, s)
-			eventually(t, "the server is ready", s.ready.Load)
+			s := started(t, o)
 			conn := dialSecure(t, s.Addresses().SecureGRPC, rootsOf(t, o))
 			bearer := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+token("mesh"))
 			own, err := issued(bearer, t, conn)

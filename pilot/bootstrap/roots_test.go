@@ -38,12 +38,7 @@ func TestRootsAreSent(t *testing.T) {
 	plug(t, o.Certificates.Folder, own)
 	o.MeshConfig = filepath.Join(t.TempDir(), "mesh.yaml")
 	write(t, o.MeshConfig, "caCertificates:\n"+entryOf(second)+"- pem: x\n")
-	s, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	run(t, s)
-	eventually(t, "the server is ready", s.ready.Load)
+	s := started(t, o)
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
 	t.Cleanup(cancel)
 	whole, err := dial(t, s.Addresses().GRPC).StreamAggregatedResources(ctx)
@@ -103,12 +98,7 @@ func TestRootsAreNotSent(t *testing.T) {
 	o := certificateOptions(t)
 	o.MeshConfig = filepath.Join(t.TempDir(), "mesh.yaml")
 	write(t, o.MeshConfig, "caCertificates:\n"+entryOf(selfSigned(t)))
-	s, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	run(t, s)
-	eventually(t, "the server is ready", s.ready.Load)
+	s := started(t, o)
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
 	t.Cleanup(cancel)
 	stream, err := dial(t, s.Addresses().GRPC).StreamAggregatedResources(ctx)

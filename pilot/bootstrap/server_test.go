@@ -72,13 +72,20 @@ func write(t *testing.T, path, text string) {
 // started returns a server that is ready, and stops it when the test ends.
 func started(t *testing.T, o Options) *Server {
 	t.Helper()
+	s, _ := running(t, o)
+	return s
+}
+
+// running is started, with the function that run returns.
+func running(t *testing.T, o Options) (s *Server, stop func() error) {
+	t.Helper()
 	s, err := New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	run(t, s)
-	eventually(t, "ready", s.ready.Load)
-	return s
+	stop = run(t, s)
+	eventually(t, "the server is ready", s.ready.Load)
+	return s, stop
 }
 
 // run starts a server; stop ends it and returns what Run returned.
