@@ -116,13 +116,37 @@ var accepted = []struct {
 		},
 	},
 	{
-		"A DestinationRule whose host has capital letters is in force here, with the TLS that it says. With istiod it is for " +
+		"A ServiceEntry whose host has capital letters can be called here. With istiod its routes lead to a cluster that is not " +
+			"there.",
+		func(w World, d Difference) bool {
+			return (d.Kind == Passes && strings.HasSuffix(d.Text, "is not there") || d.Kind == Visible && d.Text == "a cluster") &&
+				slices.ContainsFunc(w.Objects, func(o *unstructured.Unstructured) bool {
+					hosts, _, _ := unstructured.NestedStringSlice(o.Object, "spec", "hosts")
+					return o.GetKind() == "ServiceEntry" && slices.ContainsFunc(hosts, func(h string) bool {
+						lower := strings.ToLower(h)
+						return lower != h && (strings.HasSuffix(d.Where, "|"+lower) || strings.Contains(d.Text, "|"+lower))
+					})
+				})
+		},
+	},
+	{
+		"The authorities of a Secret whose name no Secret can have are not there with either control plane, and no client is " +
+			"trusted.",
+		func(_ World, d Difference) bool {
+			ours, istiods, ok := strings.Cut(strings.TrimPrefix(d.Text, "another authority: kubernetes://"), "-cacert ; istiod: kubernetes://")
+			notASCII := strings.ContainsFunc(ours, func(c rune) bool { return c > 0x7f })
+			return d.Kind == Unverified && ok && notASCII && ours == strings.TrimSpace(istiods)
+		},
+	},
+	{
+		"A DestinationRule whose host has capital letters or a dot at its end is in force here, with the TLS that it says. With istiod it is for " +
 			"no service, and calls are plaintext, or mutual TLS of the mesh if both sides have a sidecar.",
 		func(w World, d Difference) bool {
 			return (d.Kind == Unverified || d.Kind == Plaintext) && slices.ContainsFunc(w.Objects, func(o *unstructured.Unstructured) bool {
 				host, _, _ := unstructured.NestedString(o.Object, "spec", "host")
 				name, _, _ := strings.Cut(strings.ToLower(host), ".")
-				return o.GetKind() == "DestinationRule" && strings.ToLower(host) != host && strings.Contains(d.Where, name+".")
+				odd := strings.ToLower(host) != host || strings.HasSuffix(host, ".")
+				return o.GetKind() == "DestinationRule" && odd && strings.Contains(d.Where, name+".")
 			})
 		},
 	},

@@ -328,6 +328,11 @@ func TestAccepted(t *testing.T) {
 		w.Objects[0].Object["spec"] = map[string]any{"host": host}
 		return w
 	}
+	entry := func(host string) World {
+		w := of("ServiceEntry")
+		w.Objects[0].Object["spec"] = map[string]any{"hosts": []any{host}}
+		return w
+	}
 	authority := Difference{Sidecar, Unverified, "outbound|80||pay.store.svc.cluster.local", "another authority: file-root:/c ; istiod: ROOTCA "}
 	none := func(cluster string) Difference {
 		text := "to PassthroughCluster; istiod: 0, cluster " + cluster + " has no endpoint that takes requests"
@@ -383,7 +388,14 @@ func TestAccepted(t *testing.T) {
 		{of(), Difference{Sidecar, Plaintext, "a", "b"}, false},
 		{rule("PAY"), authority, true},
 		{rule("Pay.store.svc.cluster.local"), authority, true},
+		{rule("pay."), authority, true},
 		{rule("pay"), authority, false},
+		{entry("A.B"), Difference{Sidecar, Visible, "outbound|80||a.b", "a cluster"}, true},
+		{entry("A.B"), Difference{Sidecar, Passes, "out", "to outbound|80||a.b; istiod: 503, cluster outbound|80||a.b is not there"}, true},
+		{entry("a.b"), Difference{Sidecar, Visible, "outbound|80||a.b", "a cluster"}, false},
+		{entry("A.C"), Difference{Sidecar, Visible, "outbound|80||a.b", "a cluster"}, false},
+		{of("Gateway"), Difference{Gateway, Unverified, "a", "another authority: kubernetes://éa-cacert ; istiod: kubernetes://éa "}, true},
+		{of("Gateway"), Difference{Gateway, Unverified, "a", "another authority: kubernetes://a-cacert ; istiod: kubernetes://a "}, false},
 		{rule("WEB"), authority, false},
 	} {
 		if got := Reason(test.w, test.d) != ""; got != test.want {
