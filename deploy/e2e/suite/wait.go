@@ -25,7 +25,8 @@ func Eventually(t *testing.T, what string, ok func() bool) {
 	t.Logf("%s after %s", what, time.Since(began).Round(time.Millisecond))
 }
 
-// LogTails shows, when the test has failed, the last lines of every log in the folder.
+// LogTails logs the end of every log in the folder when the test has failed: few lines, so that the words of the
+// failure stay near the end of the test's output.
 func LogTails(t *testing.T, dir string) {
 	t.Helper()
 	t.Cleanup(func() {
@@ -43,7 +44,11 @@ func LogTails(t *testing.T, dir string) {
 				continue
 			}
 			lines := strings.Split(strings.TrimSpace(string(content)), "\n")
-			t.Logf("%s:\n%s", filepath.Base(name), strings.Join(lines[max(0, len(lines)-15):], "\n"))
+			lines = lines[max(0, len(lines)-max(2, 15/len(names))):]
+			for i, line := range lines {
+				lines[i] = line[:min(len(line), 400)]
+			}
+			t.Logf("%s:\n%s", filepath.Base(name), strings.Join(lines, "\n"))
 		}
 	})
 }
