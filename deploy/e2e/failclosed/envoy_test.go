@@ -138,28 +138,6 @@ func serveSecrets(t *testing.T, dir, name string) string {
 	return path
 }
 
-func (s *secrets) DeltaSecrets(stream secretv3.SecretDiscoveryService_DeltaSecretsServer) error {
-	for {
-		r, err := stream.Recv()
-		if err != nil {
-			return err
-		}
-		answer := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: r.GetTypeUrl(), Nonce: "1"}
-		for _, name := range r.GetResourceNamesSubscribe() {
-			packed, err := anypb.New(s.secret(name))
-			if err != nil {
-				return err
-			}
-			answer.Resources = append(answer.Resources, &discoveryv3.Resource{Name: name, Version: "1", Resource: packed})
-		}
-		if len(answer.Resources) > 0 {
-			if err := stream.Send(answer); err != nil {
-				return err
-			}
-		}
-	}
-}
-
 func (s *secrets) StreamSecrets(stream secretv3.SecretDiscoveryService_StreamSecretsServer) error {
 	for {
 		r, err := stream.Recv()

@@ -10,12 +10,12 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"math/big"
-	"net"
 	"net/http"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -27,8 +27,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/istiod-lite/istiod-lite/citadel/pki"
-	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
-	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
@@ -48,9 +46,7 @@ func newIssuer(t *testing.T, g *group) *issuer {
 	must(t, err)
 	files, err := b.Encode()
 	must(t, err)
-	port, err := cluster.FreePort(g.ctx, network.Gateway().String())
-	must(t, err)
-	return &issuer{bundle: b, secure: net.JoinHostPort(network.Gateway().String(), port), key: files.Key, good: certify(t, g, b),
+	return &issuer{bundle: b, secure: freeAddress(t, network.Gateway().String()), key: files.Key, good: certify(t, g, b),
 		revoked: certify(t, g, b)}
 }
 
@@ -79,53 +75,78 @@ func (i *issuer) client(c tls.Certificate) *tls.Config {
 	return &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{c}, ServerName: "istiod.istio-system.svc"}
 }
 
-// checks returns a check that a client is not answered. Another client, that is not nil, has to be.
-func (i *issuer) checks(t *testing.T, g *group, refused tls.Certificate) func(when string, answered *tls.Certificate) {
-	return func(when string, answered *tls.Certificate) {
-		t.Helper()
-		if code := i.ask(g, refused); code != codes.Unauthenticated && code != codes.Unavailable {
-			t.Errorf("%s: the client that is to be refused is answered with %s", when, code)
-		}
-		if answered == nil {
-			return
-		}
-		if code := i.ask(g, *answered); code != codes.OK {
-			t.Errorf("%s: the other client is answered with %s", when, code)
+// guard is the witness of rows that is no proxy: a question, and the answers of a server to it.
+type guard struct {
+	ask  func(t *testing.T) string
+	good string // the answer with the good input
+	open string // the answer that never comes once an input breaks
+}
+
+// runGuarded runs rows whose witness is a guard.
+func (g *group) runGuarded(t *testing.T, rows []row, w guard) {
+	for _, r := range rows {
+		for i, f := range r.tried() {
+			t.Run(r.input+"/"+f.name, func(t *testing.T) {
+				t.Cleanup(g.heal)
+				check := func(when string, o outcome) {
+					t.Helper()
+					if got := w.ask(t); got == w.open || o != closed && got != w.good {
+						t.Errorf("%s: the answer is %s", when, got)
+					}
+				}
+				g.begin(t, r)
+				g.eventually(t, "the answer is "+w.good, func() bool { return w.ask(t) == w.good })
+				if i == 0 && r.open != "" {
+					g.put(t, r, r.open)
+					g.eventually(t, "the answer is "+w.open, func() bool { return w.ask(t) == w.open })
+					g.put(t, r, r.good)
+					g.eventually(t, "the answer is "+w.good, func() bool { return w.ask(t) == w.good })
+				}
+				g.breaks(t, r, f)
+				g.says(t, f)
+				check("while running", f.running)
+				g.stop()
+				if f.start == refused {
+					g.refuses(t, r, f)
+					check("after a restart", closed)
+					return
+				}
+				g.starts(t, r)
+				g.says(t, f)
+				check("after a restart", f.start)
+			})
 		}
 	}
 }
 
-// staysClosed breaks an input of the authority while the server runs and when it starts again. A client is refused all
-// the time. The good one is answered for as long as a server runs.
-func (i *issuer) staysClosed(t *testing.T, g *group, r row, f fault, refused tls.Certificate) {
-	t.Helper()
-	check := i.checks(t, g, refused)
-	g.begin(t, r)
-	check("at first", &i.good)
-	g.breaks(t, r, f)
-	g.says(t, f)
-	check("while running", &i.good)
-	g.stop()
-	g.refuses(t, r, f)
-	check("after a restart", nil)
+// refuses returns a guard that a client is refused, and that another one is answered.
+func (i *issuer) refuses(g *group, refused tls.Certificate) guard {
+	const good, open = "what it should be", "one for the client that is to be refused"
+	return guard{good: good, open: open, ask: func(*testing.T) string {
+		if code := i.ask(g, refused); code != codes.Unauthenticated && code != codes.Unavailable {
+			return open
+		}
+		if code := i.ask(g, i.good); code != codes.OK {
+			return code.String() + " for the other client"
+		}
+		return good
+	}}
 }
 
 // TestCA breaks the files of a certificate authority. Its witness is a client whose certificate is revoked, which is
 // never answered. Another client is answered all the time.
 func TestCA(t *testing.T) {
 	t.Parallel()
-	g := newGroup(t, 6, false)
+	g := newServer(t)
 	ca := newIssuer(t, g)
 	g.options.Env = append(g.options.Env, "ROOT_CA_DIR="+filepath.Join(g.dir, "ca"))
-	files := ca.folder(t)
-	for _, r := range caRows() {
-		for _, f := range r.errors {
-			t.Run(r.input+"/"+f.name, func(t *testing.T) {
-				r.files, r.good, r.args = files, files[r.file], ca.args
-				ca.staysClosed(t, g, r, f, ca.revoked)
-			})
-		}
+	rows := caRows()
+	for i := range rows {
+		r := &rows[i]
+		r.files, r.args = ca.folder(t), ca.args
+		r.good = r.files[r.file]
 	}
+	g.runGuarded(t, rows, ca.refuses(g, ca.revoked))
 }
 
 // says waits until the server says what is wrong.
@@ -139,91 +160,107 @@ func (g *group) says(t *testing.T, f fault) {
 // authority, which is never answered.
 func TestCAOfAPIServer(t *testing.T) {
 	t.Parallel()
-	g := newGroup(t, 9, false)
-	_, api := startAPIServer(t, g)
+	g := newServer(t)
+	_, api := useAPIServer(t, g)
 	ca := newIssuer(t, g)
 	other, err := pki.NewSelfSigned("another", time.Hour, time.Now())
 	must(t, err)
-	stranger := certify(t, g, other)
+	guard := ca.refuses(g, certify(t, g, other))
 	env := append(g.options.Env, "POD_NAME=istiod-0", "ENABLE_LEADER_ELECTION=false", "CITADEL_SELF_SIGNED_ROOT_CERT_CHECK_INTERVAL=4s")
 	g.remove = func(*testing.T, row) {}
 	for _, r := range caSecretRows(api) {
 		g.options.Env = append(env, "USE_CACERTS_FOR_SELF_SIGNED_CA="+strconv.FormatBool(strings.Contains(r.good, "cacerts")))
-		text := func(encoded string) string { return base64.StdEncoding.EncodeToString([]byte(encoded)) }
-		r.args = ca.args
-		r.good = strings.NewReplacer("CERT", text(string(pki.EncodeCertificates(ca.bundle.Certificate))), "KEY",
-			text(string(ca.key))).Replace(r.good)
-		for _, f := range r.errors {
-			t.Run(r.input+"/"+f.name, func(t *testing.T) {
-				defer api.Set()
-				ca.staysClosed(t, g, r, f, stranger)
-			})
-		}
+		r.args, r.good = ca.args, ca.fill(t).Replace(r.good)
+		g.runGuarded(t, []row{r}, guard)
 	}
+}
+
+// fill returns what puts base64 for the words of a Secret in the rows.
+func (i *issuer) fill(t *testing.T) *strings.Replacer {
+	t.Helper()
+	text := func(plain string) string { return base64.StdEncoding.EncodeToString([]byte(plain)) }
+	files := i.folder(t)
+	return strings.NewReplacer("ROOT", text(files["ca/root-cert.pem"]), "KEY", text(files["ca/ca-key.pem"]),
+		"LIST", text(files["ca/ca-crl.pem"]), "BROKEN", text("nonsense\n"))
 }
 
 // TestSecrets breaks a Secret of a gateway. Its witness is a gateway that asks for what verifies its clients: it is
 // sent that with the revocations, or nothing.
 func TestSecrets(t *testing.T) {
 	t.Parallel()
-	g := newGroup(t, 10, true)
+	g := newServer(t, asGateway)
 	ca := newIssuer(t, g)
-	files := ca.folder(t)
+	ca.guardSecrets(t, g, secretRows(), func(t *testing.T) string { return ca.roots(t, g) })
+}
+
+// TestSecretsOfAPIServer has an API server not answer for a Secret of a gateway. Its witness is a gateway that stays
+// connected, for a server asks first whether the gateway may read Secrets.
+func TestSecretsOfAPIServer(t *testing.T) {
+	t.Parallel()
+	g := newServer(t, asGateway)
+	_, api := useAPIServer(t, g)
+	ca := newIssuer(t, g)
+	var mu sync.Mutex
+	has := "nothing"
+	ctx, cancel := context.WithCancel(g.ctx)
+	var asking sync.WaitGroup
+	asking.Go(func() {
+		for ; ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
+			g.stream(ctx, ca.secure, ca.client(ca.good), func(r *discoveryv3.DeltaDiscoveryResponse) bool {
+				mu.Lock()
+				defer mu.Unlock()
+				has = rootsIn(r.GetResources())
+				return false
+			}, ca.asks(g))
+		}
+	})
+	t.Cleanup(func() { cancel(); asking.Wait() })
+	ca.guardSecrets(t, g, apiSecretRows(api), func(*testing.T) string {
+		mu.Lock()
+		defer mu.Unlock()
+		return has
+	})
+}
+
+func (i *issuer) guardSecrets(t *testing.T, g *group, rows []row, ask func(*testing.T) string) {
+	t.Helper()
+	files, fill := i.folder(t), i.fill(t)
 	delete(files, "ca/ca-crl.pem")
 	g.options.Env = append(g.options.Env, "ROOT_CA_DIR="+filepath.Join(g.dir, "ca"))
-	text := func(encoded string) string { return base64.StdEncoding.EncodeToString([]byte(encoded)) }
-	fill := strings.NewReplacer("ROOT", text(files["ca/root-cert.pem"]), "KEY", text(files["ca/ca-key.pem"]),
-		"LIST", text(revocation(t, ca.bundle, ca.key, ca.revoked.Leaf.SerialNumber)), "BROKEN", text("nonsense\n"))
-	for _, r := range secretRows() {
-		r.files, r.args, r.good, r.open = files, ca.args, fill.Replace(r.good), fill.Replace(r.open)
-		for i, f := range r.errors {
-			t.Run(r.input+"/"+f.name, func(t *testing.T) {
-				f.content = fill.Replace(f.content)
-				check := func(when string, want bool) {
-					t.Helper()
-					if got := ca.roots(t, g); got == "roots" || want && got != "roots and revocations" {
-						t.Errorf("%s: the gateway is sent %s", when, got)
-					}
-				}
-				g.begin(t, r)
-				check("at first", true)
-				if i == 0 {
-					g.put(t, r, r.open)
-					g.eventually(t, "the gateway is sent no revocations", func() bool { return ca.roots(t, g) == "roots" })
-					g.put(t, r, r.good)
-					g.eventually(t, "the gateway is sent revocations", func() bool { return ca.roots(t, g) == "roots and revocations" })
-				}
-				g.breaks(t, r, f)
-				g.says(t, f)
-				check("while running", f.running == kept)
-				g.stop()
-				if f.start == refused {
-					g.refuses(t, r, f)
-					return
-				}
-				if ready, said := g.start(t, r, nil); !ready {
-					t.Fatalf("the server is not ready: %s", said)
-				}
-				g.says(t, f)
-				check("after a restart", false)
-			})
+	for n := range rows {
+		r := &rows[n]
+		r.files, r.args, r.good, r.open = files, i.args, fill.Replace(r.good), fill.Replace(r.open)
+		for e := range r.errors {
+			r.errors[e].content = fill.Replace(r.errors[e].content)
 		}
+	}
+	g.runGuarded(t, rows, guard{ask, "roots and revocations", "roots"})
+}
+
+// asks returns the request of a gateway for what verifies its clients.
+func (i *issuer) asks(g *group) *discoveryv3.DeltaDiscoveryRequest {
+	return &discoveryv3.DeltaDiscoveryRequest{
+		Node: g.node.Message(), TypeUrl: envoy.SecretType, ResourceNamesSubscribe: []string{"kubernetes://input-cacert"},
 	}
 }
 
 // roots asks as a gateway for what verifies its clients, and returns what the server sends.
 func (i *issuer) roots(t *testing.T, g *group) string {
 	t.Helper()
-	const name = "kubernetes://input-cacert"
-	code, answers := g.ask(i.secure, i.client(i.good),
-		&discoveryv3.DeltaDiscoveryRequest{Node: g.node.Message(), TypeUrl: envoy.SecretType, ResourceNamesSubscribe: []string{name}},
+	code, answers := g.ask(i.secure, i.client(i.good), i.asks(g),
 		&discoveryv3.DeltaDiscoveryRequest{TypeUrl: envoy.ClusterType}) // there is always an answer to this one
 	if code != codes.OK {
-		t.Fatalf("the gateway is answered with %s", code)
+		return code.String()
 	}
-	for _, r := range answers[envoy.SecretType] {
+	return rootsIn(answers[envoy.SecretType])
+}
+
+func rootsIn(list []*discoveryv3.Resource) string {
+	for _, r := range list {
 		s := &tlsv3.Secret{}
-		must(t, r.GetResource().UnmarshalTo(s))
+		if err := r.GetResource().UnmarshalTo(s); err != nil {
+			return err.Error()
+		}
 		switch context := s.GetValidationContext(); {
 		case len(context.GetTrustedCa().GetInlineBytes()) == 0:
 			return "no roots"
@@ -266,27 +303,36 @@ func (g *group) ask(address string, config *tls.Config, requests ...*discoveryv3
 	codes.Code, map[string][]*discoveryv3.Resource) {
 	ctx, cancel := context.WithTimeout(g.ctx, within)
 	defer cancel()
+	answers := map[string][]*discoveryv3.Resource{}
+	code := g.stream(ctx, address, config, func(r *discoveryv3.DeltaDiscoveryResponse) bool {
+		answers[r.GetTypeUrl()] = append(answers[r.GetTypeUrl()], r.GetResources()...)
+		return r.GetTypeUrl() == requests[len(requests)-1].GetTypeUrl()
+	}, requests...)
+	return code, answers
+}
+
+// stream sends requests on a stream of ADS, and passes on each answer until take returns true or the stream ends.
+func (g *group) stream(ctx context.Context, address string, config *tls.Config, take func(*discoveryv3.DeltaDiscoveryResponse) bool,
+	requests ...*discoveryv3.DeltaDiscoveryRequest) codes.Code {
 	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(credentials.NewTLS(config)))
 	if err != nil {
-		return codes.Internal, nil
+		return codes.Internal
 	}
 	defer conn.Close()
 	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
 	if err != nil {
-		return status.Code(err), nil
+		return status.Code(err)
 	}
 	for _, r := range requests {
 		_ = stream.Send(r) // the answer tells more
 	}
-	answers := map[string][]*discoveryv3.Resource{}
 	for {
 		r, err := stream.Recv()
 		if err != nil {
-			return status.Code(err), nil
+			return status.Code(err)
 		}
-		answers[r.GetTypeUrl()] = append(answers[r.GetTypeUrl()], r.GetResources()...)
-		if r.GetTypeUrl() == requests[len(requests)-1].GetTypeUrl() {
-			return codes.OK, answers
+		if take(r) {
+			return codes.OK
 		}
 	}
 }
@@ -295,40 +341,8 @@ func (g *group) ask(address string, config *tls.Config, requests ...*discoveryv3
 // it gets a proxy, or it is refused.
 func TestInjection(t *testing.T) {
 	t.Parallel()
-	g := newGroup(t, 7, false)
-	for _, r := range injectionRows() {
-		for i, f := range r.errors {
-			t.Run(r.input+"/"+f.name, func(t *testing.T) {
-				g.begin(t, r)
-				if got := g.inject(t); got != "injected" {
-					t.Fatalf("a Pod is %s", got)
-				}
-				if i == 0 && r.open != "" {
-					suite.Write(t, g.file(r), r.open)
-					g.eventually(t, "a Pod is let through", func() bool { return g.inject(t) == "let through" })
-					suite.Write(t, g.file(r), r.good)
-					g.eventually(t, "a Pod is injected", func() bool { return g.inject(t) == "injected" })
-				}
-				g.breaks(t, r, f)
-				g.says(t, f)
-				if got := g.inject(t); got != "injected" {
-					t.Errorf("while running: a Pod is %s", got)
-				}
-				g.stop()
-				if f.start == refused {
-					g.refuses(t, r, f)
-					return
-				}
-				if ready, said := g.start(t, r, nil); !ready {
-					t.Fatalf("the server is not ready: %s", said)
-				}
-				g.says(t, f)
-				if got := g.inject(t); got != "injected" {
-					t.Errorf("after a restart: a Pod is %s", got)
-				}
-			})
-		}
-	}
+	g := newServer(t)
+	g.runGuarded(t, injectionRows(), guard{g.inject, "injected", "let through"})
 }
 
 // inject asks the webhook for a Pod, and returns what becomes of the Pod.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -39,7 +38,7 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "16"); err != nil { // they mostly wait
 		panic(err)
 	}
-	suite.Main(m, suite.Options{Prepare: prepare, Network: func(n *pods.Network) { network = n }})
+	suite.Main(m, suite.Options{Prepare: prepare, Network: func(n *pods.Network) { network = n }, Close: stopAPIServer})
 }
 
 // launch becomes the program. The user of the tests is root in its namespace, and a server in a cluster is not.
@@ -74,7 +73,7 @@ func prepare(ctx context.Context, dir string) ([]string, error) {
 			return nil, err
 		}
 	}
-	environ, err := suite.Programs(ctx, dir)
+	programs, err := binaries.Gather(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
@@ -98,5 +97,6 @@ func prepare(ctx context.Context, dir string) ([]string, error) {
 			err = errors.Join(err, binaries.Copy(filepath.Join(crds, name), filepath.Join(gateway, name)))
 		}
 	}
-	return slices.Concat(environ, there.Environ(), []string{documentVar + "=" + readable, crdsVar + "=" + crds}), err
+	return append(there.Environ(), suite.EnvoyVar+"="+programs.Envoy, suite.PilotVar+"="+programs.Pilot, documentVar+"="+readable,
+		crdsVar+"="+crds), err
 }

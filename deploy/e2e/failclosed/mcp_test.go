@@ -192,7 +192,7 @@ func sourceRows(s *configSource) []row {
 // TestConfigSource breaks another control plane that is a source of configuration.
 func TestConfigSource(t *testing.T) {
 	t.Parallel()
-	g := newGroup(t, 11, false)
+	g := newGroup(t)
 	s := &configSource{address: "127.0.0.1:0", changed: make(chan struct{})}
 	s.run(t)
 	t.Cleanup(s.end)

@@ -18,8 +18,8 @@ spec: {}
 func fileRows() []row {
 	return []row{{
 		input: "a file of the config directory", good: policy, errors: []fault{
-			{name: "unreadable", spoil: unreadable, said: "permission denied", start: refused, running: kept},
 			{name: "a link that leads nowhere", spoil: dangling, said: "input.yaml", start: refused, running: kept},
+			{name: "unreadable", spoil: unreadable, said: "permission denied", start: refused, running: kept},
 			{name: "a link that leads out of the directory", spoil: leadsOut, said: "input.yaml", start: refused, running: kept},
 			{name: "a volume without ..data", spoil: noData, said: "input.yaml", start: refused, running: kept},
 			{name: "too large", content: strings.Repeat("# comment\n", 17<<20/10) + "---\n" + policy, said: "input.yaml", start: refused,

@@ -51,7 +51,7 @@ func caSecretRows(api *faults.Proxy) (rows []row) {
 				"}\n"
 		}
 		rows = append(rows, row{
-			input: "the Secret " + name + " of an API server", good: secret("ca-cert.pem: CERT, ca-key.pem: KEY"), errors: []fault{
+			input: "the Secret " + name + " of an API server", good: secret("ca-cert.pem: ROOT, ca-key.pem: KEY"), errors: []fault{
 				{name: "no PEM", content: secret("ca-cert.pem: eA==, ca-key.pem: eA=="), said: name, start: refused, running: kept},
 				{name: "without a key", content: secret("ca-cert.pem: '', ca-key.pem: ''"), said: name, start: refused, running: kept},
 				{name: "403", spoil: answers(http.StatusForbidden), said: "a fault that a test asked for", start: refused, running: kept},
@@ -62,9 +62,8 @@ func caSecretRows(api *faults.Proxy) (rows []row) {
 	return rows
 }
 
-// secretRows are what verifies the clients of a gateway.
-func secretRows() []row {
-	const gateway = `apiVersion: networking.istio.io/v1
+// mutualGateway verifies its clients by a Secret, which its proxies may read.
+const mutualGateway = `apiVersion: networking.istio.io/v1
 kind: Gateway
 metadata: {name: tls, namespace: a}
 spec:
@@ -72,11 +71,48 @@ spec:
   servers: [{port: {number: 8443, name: https, protocol: HTTPS}, hosts: [a.example], tls: {mode: MUTUAL, credentialName: input}}]
 ---
 `
-	secret := func(data string) string {
-		return "apiVersion: v1\nkind: Secret\nmetadata: {name: input, namespace: a}\ndata: {tls.crt: ROOT, tls.key: KEY, " + data + "}\n"
+
+// credential returns a Secret of a gateway.
+func credential(data string) string {
+	return "apiVersion: v1\nkind: Secret\nmetadata: {name: input, namespace: a}\ndata: {tls.crt: ROOT, tls.key: KEY, " + data + "}\n"
+}
+
+// apiSecretRows are what verifies the clients of a gateway, in an API server. api answers the requests of the server;
+// nil is for the document alone.
+func apiSecretRows(api *faults.Proxy) []row {
+	const rights = `apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: gateway, namespace: a}
+rules: [{apiGroups: [""], resources: [secrets], verbs: [get, list, watch]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: gateway, namespace: a}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: gateway}
+subjects: [{kind: ServiceAccount, name: gateway, namespace: a}]
+---
+`
+	r := row{
+		input: "the Secret of a Gateway that requires client certificates, of an API server", world: mutualGateway + rights,
+		good: credential("ca.crt: ROOT, ca.crl: LIST"), open: credential("ca.crt: ROOT"),
 	}
+	for _, a := range answers() {
+		if a.name != "403" && a.name != "500" {
+			continue
+		}
+		rule := a.Rule
+		rule.Match = faults.Match{Verbs: []string{"get", "list", "watch"}, Resource: "secrets", Namespace: "a"}
+		r.errors = append(r.errors, fault{name: a.name, said: "secrets in namespace a|API server cannot be read", start: closed, running: kept,
+			spoil: func(*testing.T, string) { api.Set(rule); api.CutWatches(rule.Match) }})
+	}
+	return []row{r}
+}
+
+// secretRows are what verifies the clients of a gateway, in the config directory.
+func secretRows() []row {
+	secret := credential
 	return []row{{
-		input: "the Secret of a Gateway that requires client certificates", world: gateway, good: secret("ca.crt: ROOT, ca.crl: LIST"),
+		input: "the Secret of a Gateway that requires client certificates", world: mutualGateway, good: secret("ca.crt: ROOT, ca.crl: LIST"),
 		open: secret("ca.crt: ROOT"), errors: []fault{
 			{name: "certificates that are no PEM", content: secret("ca.crt: BROKEN, ca.crl: LIST"), said: "ca.crt", start: closed, running: kept},
 			{name: "a list of revoked certificates that is no PEM", content: secret("ca.crt: ROOT, ca.crl: BROKEN"), said: "ca.crl", start: closed,
@@ -107,8 +143,8 @@ templates:
 		{
 			input: "the templates of injection", file: "inject/config", args: args, good: good, open: open,
 			files: map[string]string{"inject/values": "{}\n"}, errors: []fault{
-				{name: "unreadable", spoil: unreadable, said: "config", start: refused, running: kept},
 				{name: "a link that leads nowhere", spoil: dangling, said: "config", start: refused, running: kept},
+				{name: "unreadable", spoil: unreadable, said: "config", start: refused, running: kept},
 				{name: "a volume without ..data", spoil: noData, said: "config", start: refused, running: kept},
 				{name: "a syntax error", content: good + "{", said: "config|inject", start: refused, running: kept},
 				{name: "a template that cannot be parsed", content: strings.ReplaceAll(template, "IMAGE", "{{ nope }}"), said: "nope",
@@ -117,8 +153,8 @@ templates:
 		},
 		{
 			input: "the values of injection", file: "inject/values", args: args, good: "proxy: proxy\n", errors: []fault{
-				{name: "unreadable", spoil: unreadable, said: "values", start: refused, running: kept},
 				{name: "a link that leads nowhere", spoil: dangling, said: "values", start: refused, running: kept},
+				{name: "unreadable", spoil: unreadable, said: "values", start: refused, running: kept},
 				{name: "a syntax error", content: "proxy: {\n", said: "values", waits: "injection templates that can be", start: refused,
 					running: kept},
 				{name: "a volume without ..data", spoil: noData, said: "config", start: refused, running: kept},

@@ -401,5 +401,5 @@ func meshConfigMap(text string) string {
 // allRows are those of the document, in its order.
 func allRows() []row {
 	return slices.Concat(fileRows(), objectRows(), policyRows(), gatewayRows(), meshRows(), clusterRows(nil), networkRows(), sourceRows(nil),
-		remoteRows(nil), caRows(), caSecretRows(nil), secretRows(), injectionRows(), apiRows())
+		remoteRows(nil), caRows(), caSecretRows(nil), secretRows(), apiSecretRows(nil), injectionRows(), apiRows())
 }

@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,8 +25,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
 )
 
-// within bounds every wait. It says nothing about how long anything may take.
-const within = 20 * time.Second
+// within ends a wait for what does not come. It is far more than a busy machine needs.
+const within = 2 * time.Minute
 
 // markerName begins the names of the objects by which a test learns that a proxy has the newest state.
 const markerName = "marker-"
@@ -44,41 +45,36 @@ type group struct {
 	// write puts objects where the server reads them, in the file of that name if it reads a directory.
 	write func(t *testing.T, name, yaml string)
 	// put makes a text the content of the input, and remove removes the input.
-	put       func(t *testing.T, r row, text string)
-	remove    func(t *testing.T, r row)
+	put    func(t *testing.T, r row, text string)
+	remove func(t *testing.T, r row)
+	// heal ends errors that are not in the content of the input.
+	heal      func()
 	markers   int
-	logOffset int64
+	logOffset int64 // where the log of the server begins that tells of the present error
 }
 
-// newGroup starts the witnesses of a group, whose node the functions change first. index makes its addresses its own.
-func newGroup(t *testing.T, index int, gateway bool, change ...func(*proxy.Node)) *group {
+// groups is the number of groups so far, from which each has an address of its own.
+var groups atomic.Int32
+
+// asGateway makes the node of a group a gateway.
+func asGateway(n *proxy.Node) {
+	n.Type, n.Name, n.ServiceAccount, n.Interception, n.Labels = node.Router, "gateway-1", "gateway", "", map[string]string{"app": "gateway"}
+}
+
+// newServer returns a group without witnesses. The functions change its node first.
+func newServer(t *testing.T, change ...func(*proxy.Node)) *group {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
-	t.Cleanup(cancel)
-	g := &group{ctx: ctx, dir: t.TempDir()}
+	g := &group{ctx: t.Context(), dir: t.TempDir(), heal: func() {}}
 	suite.LogTails(t, g.dir)
 	host := network.Gateway().String()
-	for _, a := range []struct {
-		host string
-		to   *string
-	}{{"127.0.0.1", &g.http}, {host, &g.grpc}} {
-		port, err := cluster.FreePort(ctx, a.host)
-		if err != nil {
-			t.Fatal(err)
-		}
-		*a.to = net.JoinHostPort(a.host, port)
-	}
+	g.http, g.grpc = freeAddress(t, "127.0.0.1"), freeAddress(t, host)
 	g.options = controlplane.Options{
 		Binary: "/proc/self/exe", ConfigDir: filepath.Join(g.dir, "mesh"), Host: host, WorkDir: g.dir,
 		Env: []string{launchVar + "=" + os.Getenv(suite.PilotVar), "PILOT_DEBOUNCE_AFTER=20ms"},
 	}
 	g.node = proxy.Node{
-		Type: node.Sidecar, Addr: netip.MustParseAddr(fmt.Sprintf("10.10.0.%d", 10+index)), Name: "web-1", Namespace: "a", Workload: "web",
+		Type: node.Sidecar, Addr: netip.AddrFrom4([4]byte{10, 10, 0, 10 + byte(groups.Add(1))}), Name: "web-1", Namespace: "a", Workload: "web",
 		ServiceAccount: "web", Labels: map[string]string{"app": "web"}, Interception: node.Redirect, Network: "net1",
-	}
-	if gateway {
-		g.node.Type, g.node.Name, g.node.ServiceAccount, g.node.Interception = node.Router, "gateway-1", "gateway", ""
-		g.node.Labels = map[string]string{"app": "gateway"}
 	}
 	for _, f := range change {
 		f(&g.node)
@@ -89,18 +85,44 @@ func newGroup(t *testing.T, index int, gateway bool, change ...func(*proxy.Node)
 	}
 	g.put = func(t *testing.T, r row, text string) { t.Helper(); suite.Write(t, g.file(r), g.placed(text)) }
 	g.remove = func(t *testing.T, r row) { t.Helper(); must(t, os.RemoveAll(g.file(r))) }
-	g.envoy = startEnvoy(t, g.node, g.grpc, g.dir)
-	g.client = connect(t, g.grpc, g.node.Message())
 	t.Cleanup(g.stop)
 	return g
 }
 
-// run runs all errors of a row.
+// newGroup returns a group with its witnesses. The functions change their node first.
+func newGroup(t *testing.T, change ...func(*proxy.Node)) *group {
+	t.Helper()
+	g := newServer(t, change...)
+	g.envoy = startEnvoy(t, g.node, g.grpc, g.dir)
+	g.client = connect(t, g.grpc, g.node.Message())
+	return g
+}
+
+func freeAddress(t *testing.T, host string) string {
+	t.Helper()
+	port, err := cluster.FreePort(t.Context(), host)
+	must(t, err)
+	return net.JoinHostPort(host, port)
+}
+
+// run runs the errors of a row. A server that has gone on with one of them gets the good input again, and then the next.
 func (g *group) run(t *testing.T, r row) {
-	for i, f := range r.errors {
+	var before posture
+	for i, f := range r.tried() {
 		t.Run(f.name, func(t *testing.T) {
-			before := g.begin(t, r)
-			if i == 0 {
+			defer func() {
+				if t.Failed() {
+					g.stop()
+				}
+			}()
+			if before != nil && g.server != nil {
+				g.mend(t, r, before)
+			} else {
+				g.client.hold(nil)
+				g.begin(t, r)
+				before = g.baseline(t)
+			}
+			if i == 0 && f.start != held {
 				g.seesOpen(t, r, before)
 			}
 			g.breaks(t, r, f)
@@ -110,11 +132,36 @@ func (g *group) run(t *testing.T, r row) {
 	}
 }
 
-// begin starts a server with the good input, and returns the posture of the witnesses.
-func (g *group) begin(t *testing.T, r row) posture {
+// mend replaces what is wrong by the good input, and waits until all is as before.
+func (g *group) mend(t *testing.T, r row, before posture) {
 	t.Helper()
-	g.client.hold(nil)
+	g.heal()
+	g.put(t, r, r.good)
+	g.settle(t, before)
+	g.skipLog()
+}
+
+// settle waits until each witness has what before has, no more and no less.
+func (g *group) settle(t *testing.T, before posture) {
+	t.Helper()
+	for _, w := range g.witnesses() {
+		var diff []string
+		g.eventuallyOr(t, fmt.Sprintf("%s has what a new proxy gets", w), func() bool {
+			now := g.posture(t, w)
+			diff = slices.Concat(now.moreOpen(before), before.moreOpen(now))
+			return len(diff) == 0
+		}, func() string { return strings.Join(diff, "\n") })
+	}
+}
+
+// witnesses returns the proxies that stay connected.
+func (g *group) witnesses() []witness { return []witness{g.envoy, g.client} }
+
+// begin starts a server with the good input.
+func (g *group) begin(t *testing.T, r row) {
+	t.Helper()
 	g.stop()
+	g.heal()
 	must(t, os.RemoveAll(filepath.Join(g.dir, "mesh")))
 	must(t, os.MkdirAll(filepath.Join(g.dir, "mesh"), 0o755))
 	g.write(t, "world.yaml", g.world()+r.world)
@@ -125,28 +172,27 @@ func (g *group) begin(t *testing.T, r row) posture {
 	g.remove(t, r)
 	must(t, os.MkdirAll(filepath.Dir(g.file(r)), 0o755))
 	g.put(t, r, r.good)
-	return g.serve(t, r)
+	g.mark(t)
+	g.starts(t, r)
 }
 
-// serve starts the server, and returns the posture of the witnesses. From then on, nothing may open.
-func (g *group) serve(t *testing.T, r row) posture {
+// starts starts the server, which must become ready.
+func (g *group) starts(t *testing.T, r row) {
 	t.Helper()
-	g.mark(t)
 	if ready, said := g.start(t, r, nil); !ready {
-		t.Fatalf("a server with the good input is not ready: %s", said)
+		t.Fatalf("the server is not ready: %s", said)
 	}
+}
+
+// baseline waits until the witnesses have what the server sends to a new proxy, and returns its posture. From then on,
+// nothing may open.
+func (g *group) baseline(t *testing.T) posture {
+	t.Helper()
 	// A proxy that stays connected loses what it does not need any more last of all.
 	fresh := connect(t, g.grpc, g.node.Message())
 	g.synced(t, g.envoy, g.client, fresh)
 	before := g.posture(t, fresh)
-	for _, w := range []witness{g.envoy, g.client} {
-		var diff []string
-		g.eventuallyOr(t, fmt.Sprintf("%s has what a new proxy gets", w), func() bool {
-			now := g.posture(t, w)
-			diff = slices.Concat(now.moreOpen(before), before.moreOpen(now))
-			return len(diff) == 0
-		}, func() string { return strings.Join(diff, "\n") })
-	}
+	g.settle(t, before)
 	g.client.hold(before)
 	return before
 }
@@ -171,7 +217,7 @@ func (g *group) seesOpen(t *testing.T, r row, before posture) {
 // closesAgain waits until no witness is more open than before.
 func (g *group) closesAgain(t *testing.T, before posture) {
 	t.Helper()
-	for _, w := range []witness{g.envoy, g.client} {
+	for _, w := range g.witnesses() {
 		var opened []string
 		g.eventuallyOr(t, fmt.Sprintf("%s closes again", w), func() bool {
 			opened = g.posture(t, w).moreOpen(before)
@@ -198,7 +244,7 @@ func (g *group) whileRunning(t *testing.T, f fault, before posture) {
 	}
 	g.mark(t)
 	g.synced(t, g.envoy, g.client)
-	for _, w := range []witness{g.envoy, g.client} {
+	for _, w := range g.witnesses() {
 		g.check(t, "while running", f.running, w, before)
 	}
 }
@@ -213,18 +259,27 @@ func (g *group) restarted(t *testing.T, r row, f fault, before posture) {
 		if g.refuses(t, r, f); g.server != nil {
 			g.synced(t, g.envoy, g.client)
 		}
-		for _, w := range []witness{g.envoy, g.client} {
+		for _, w := range g.witnesses() {
 			g.check(t, "at a restart", kept, w, before)
 		}
 		return
 	}
-	if ready, words := g.start(t, r, nil); !ready {
-		t.Errorf("the server is not ready: %s", words)
+	g.starts(t, r)
+	fresh := connect(t, g.grpc, g.node.Message())
+	if f.start == held {
+		g.synced(t, fresh)
+		g.says(t, f)
+		g.check(t, "at a first start", closed, fresh, before)
+		for _, w := range g.witnesses() {
+			g.check(t, "at a restart", kept, w, before)
+		}
+		g.mend(t, r, before)
+		g.synced(t, g.envoy, g.client, fresh)
+		g.check(t, "once the cluster has been read", kept, fresh, before)
 		return
 	}
-	fresh := connect(t, g.grpc, g.node.Message())
 	g.synced(t, g.envoy, g.client, fresh)
-	for _, w := range []witness{g.envoy, g.client} {
+	for _, w := range g.witnesses() {
 		g.check(t, "at a restart", f.start, w, before)
 	}
 	g.check(t, "at a first start", f.start, fresh, before)
@@ -273,18 +328,19 @@ func (g *group) start(t *testing.T, r row, refusal *regexp.Regexp) (ready bool, 
 	done, cancel := g.launch(t, r)
 	defer cancel()
 	for {
+		var again <-chan time.Time // nil if nothing but the end of the start matters
+		if refusal != nil && said == "" {
+			again = time.After(20 * time.Millisecond)
+		}
 		select {
 		case s := <-done:
 			if s.err == nil {
 				g.server = s.p
 				return true, ""
 			}
-			if said == "" {
-				said = g.log(t)
-			}
-			return false, said
-		case <-time.After(10 * time.Millisecond):
-			if _, body := fetch(g.http, "/ready"); refusal != nil && refusal.MatchString(body) && said == "" {
+			return false, cmp.Or(said, g.log(t))
+		case <-again:
+			if _, body := fetch(g.http, "/ready"); refusal.MatchString(body) {
 				said = body
 				cancel()
 			}
@@ -319,9 +375,7 @@ func (g *group) launch(t *testing.T, r row) (<-chan started, context.CancelFunc)
 	if r.args != nil {
 		o.Args = append(o.Args, r.args(g.dir)...)
 	}
-	if info, err := os.Stat(filepath.Join(g.dir, "pilot-discovery.log")); err == nil {
-		g.logOffset = info.Size()
-	}
+	g.skipLog()
 	done := make(chan started, 1)
 	go func() {
 		p, err := controlplane.Start(ctx, o)
@@ -337,7 +391,14 @@ func (g *group) stop() {
 	}
 }
 
-// log returns what the server has logged since it was started last.
+// skipLog has log leave out what the server has logged so far.
+func (g *group) skipLog() {
+	if info, err := os.Stat(filepath.Join(g.dir, "pilot-discovery.log")); err == nil {
+		g.logOffset = info.Size()
+	}
+}
+
+// log returns what the server has logged since skipLog was called last, as each start does.
 func (g *group) log(t *testing.T) string {
 	t.Helper()
 	f, err := os.Open(filepath.Join(g.dir, "pilot-discovery.log"))
@@ -379,10 +440,16 @@ func (g *group) placed(text string) string { return strings.ReplaceAll(text, "DI
 func (g *group) mark(t *testing.T) {
 	t.Helper()
 	g.markers++
-	g.write(t, "marker.yaml", fmt.Sprintf(`apiVersion: v1
-kind: Service
+	g.write(t, "marker.yaml", fmt.Sprintf(`apiVersion: networking.istio.io/v1
+kind: ServiceEntry
 metadata: {name: %[1]s%[2]d, namespace: a}
-spec: {clusterIP: 10.99.0.%[2]d, ports: [{name: http, port: 80}, {name: tcp, port: %[3]d}]}
+spec:
+  hosts: [%[1]s%[2]d.example]
+  addresses: [10.99.0.%[2]d]
+  location: MESH_INTERNAL
+  resolution: STATIC
+  ports: [{number: 80, name: http, protocol: HTTP}, {number: %[3]d, name: tcp, protocol: TCP}]
+  endpoints: [{address: 192.0.2.1}]
 ---
 apiVersion: networking.istio.io/v1
 kind: Gateway
@@ -392,7 +459,10 @@ spec: {selector: {app: gateway}, servers: [{port: {number: %[4]d, name: http, pr
 apiVersion: networking.istio.io/v1
 kind: VirtualService
 metadata: {name: %[1]s%[2]d, namespace: a}
-spec: {gateways: [%[1]s%[2]d], hosts: [%[1]s%[2]d.example], http: [{route: [{destination: {host: %[1]s%[2]d, port: {number: 80}}}]}]}
+spec:
+  gateways: [%[1]s%[2]d]
+  hosts: [%[1]s%[2]d.example]
+  http: [{route: [{destination: {host: %[1]s%[2]d.example, port: {number: 80}}}]}]
 `, markerName, g.markers, 20000+g.markers, 21000+g.markers))
 }
 
@@ -433,10 +503,12 @@ func (g *group) eventually(t *testing.T, what string, ok func() bool) {
 // eventuallyOr waits until ok. If that takes too long, explain says what else to tell.
 func (g *group) eventuallyOr(t *testing.T, what string, ok func() bool, explain func() string) {
 	t.Helper()
-	for end := time.Now().Add(within); !ok(); time.Sleep(20 * time.Millisecond) {
+	pause := 10 * time.Millisecond
+	for end := time.Now().Add(within); !ok(); time.Sleep(pause) {
 		if time.Now().After(end) {
 			t.Fatalf("not within %s: %s: %s", within, what, explain())
 		}
+		pause = min(2*pause, 160*time.Millisecond) // Envoy makes its whole state a text for each question
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -59,6 +60,19 @@ type fault struct {
 	running outcome
 	// silent is an error that nothing is said about while the server runs.
 	silent bool
+}
+
+// tried returns the errors to run: all of them, or with -short the first of each pair of outcomes, which tells most.
+func (r row) tried() (list []fault) {
+	if !testing.Short() {
+		return r.errors
+	}
+	for _, f := range r.errors {
+		if !slices.ContainsFunc(list, func(other fault) bool { return other.start == f.start && other.running == f.running }) {
+			list = append(list, f)
+		}
+	}
+	return list
 }
 
 const document = "docs/security/inputs.md"

@@ -43,6 +43,8 @@ type Options struct {
 	// Network is given the network of the pods before the tests run: one for all tests of a process, which run one
 	// after the other on it.
 	Network func(*pods.Network)
+	// Close, if not nil, is called in each process of tests when they have ended.
+	Close func()
 	// AtOnce, if not zero, is how many tests run at the same time, each in a process and namespaces of its own.
 	AtOnce int
 }
@@ -69,7 +71,11 @@ func Main(m *testing.M, o Options) {
 			pods.Refuse(err)
 		}
 		o.Network(network)
-		os.Exit(m.Run())
+		code := m.Run()
+		if o.Close != nil {
+			o.Close()
+		}
+		os.Exit(code)
 	case os.Getenv(userVar) != "":
 		err = pods.Enter(ctx, pods.EnterOptions{Args: os.Args[1:]})
 	default:
