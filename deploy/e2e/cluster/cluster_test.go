@@ -409,18 +409,3 @@ func TestMissingBinary(t *testing.T) {
 		t.Errorf("err = %v, want one that names the make target", err)
 	}
 }
-
-// TestFreePort: no two programs of a process are given one port.
-func TestFreePort(t *testing.T) {
-	given := map[string]bool{}
-	for range 1000 {
-		port, err := FreePort(t.Context(), "127.0.0.1")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if given[port] {
-			t.Fatalf("port %s is given twice", port)
-		}
-		given[port] = true
-	}
-}

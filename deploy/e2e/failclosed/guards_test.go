@@ -46,7 +46,7 @@ func newIssuer(t *testing.T, g *group) *issuer {
 	must(t, err)
 	files, err := b.Encode()
 	must(t, err)
-	return &issuer{bundle: b, secure: freeAddress(t, network.Gateway().String()), key: files.Key, good: certify(t, g, b),
+	return &issuer{bundle: b, secure: freeAddress(network.Gateway().String()), key: files.Key, good: certify(t, g, b),
 		revoked: certify(t, g, b)}
 }
 

@@ -19,7 +19,6 @@ import (
 	"time"
 
 	"github.com/istiod-lite/istiod-lite/api/node"
-	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/controlplane"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/proxy"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
@@ -67,7 +66,7 @@ func newServer(t *testing.T, change ...func(*proxy.Node)) *group {
 	g := &group{ctx: t.Context(), dir: t.TempDir(), heal: func() {}}
 	suite.LogTails(t, g.dir)
 	host := network.Gateway().String()
-	g.http, g.grpc = freeAddress(t, "127.0.0.1"), freeAddress(t, host)
+	g.http, g.grpc = freeAddress("127.0.0.1"), freeAddress(host)
 	g.options = controlplane.Options{
 		Binary: "/proc/self/exe", ConfigDir: filepath.Join(g.dir, "mesh"), Host: host, WorkDir: g.dir,
 		Env: []string{launchVar + "=" + os.Getenv(suite.PilotVar), "PILOT_DEBOUNCE_AFTER=20ms"},
@@ -98,14 +97,14 @@ func newGroup(t *testing.T, change ...func(*proxy.Node)) *group {
 	return g
 }
 
-func freeAddress(t *testing.T, host string) string {
-	t.Helper()
-	port, err := cluster.FreePort(t.Context(), host)
-	must(t, err)
-	return net.JoinHostPort(host, port)
-}
+// ports is the number of ports that groups have been given.
+var ports atomic.Int32
 
-// run runs the errors of a row. A server that has gone on with one of them gets the good input again, and then the next.
+// freeAddress returns an address that is given to no other program. The tests have a network of their own, and all
+// others get ports above 20000.
+func freeAddress(host string) string { return net.JoinHostPort(host, fmt.Sprint(10000+ports.Add(1))) }
+
+// run runs the errors of a row. A server that goes on with one of them gets the good input again, and then the next.
 func (g *group) run(t *testing.T, r row) {
 	var before posture
 	for i, f := range r.tried() {
