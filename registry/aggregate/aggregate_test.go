@@ -48,8 +48,8 @@ func read(t *testing.T, path string) string {
 func TestTranscripts(t *testing.T) { world.Transcripts(t, "*.txtar", update, start) }
 
 func TestHistories(t *testing.T) {
-	own := world.Parse(t, read(t, "testdata/versions.yaml"))
-	remote := world.Parse(t, read(t, "testdata/remote.yaml"))
+	own := world.ParseFile(t, "testdata/versions.yaml")
+	remote := world.ParseFile(t, "testdata/remote.yaml")
 	world.Histories(t, slices.Concat(own, world.In("east", remote), world.In("west", own)), start)
 }
 
@@ -57,14 +57,11 @@ func TestHistories(t *testing.T) {
 // of the other clusters as they were.
 func TestClusterComesAndGoes(t *testing.T) {
 	r, _ := start()
-	own := world.Parse(t, read(t, "testdata/versions.yaml"))
-	sum, err := world.Sum(r, own)
-	if err != nil {
-		t.Fatal(err)
-	}
+	own := world.ParseFile(t, "testdata/versions.yaml")
+	sum := world.Sum(t, r, own)
 	before := sum.Dump()
 	was := maps.Clone(sum.Services)
-	remote := world.In("east", slices.Concat(world.Parse(t, read(t, "testdata/remote.yaml")), own))
+	remote := world.In("east", slices.Concat(world.ParseFile(t, "testdata/remote.yaml"), own))
 	for _, batch := range [][]kinds.Change{remote, world.Delete(remote)} {
 		if err := sum.Apply(r.Apply(batch)); err != nil {
 			t.Fatal(err)
@@ -90,10 +87,7 @@ func TestClusterComesAndGoes(t *testing.T) {
 // of these ServiceEntries.
 func TestEndpointsOfServiceEntries(t *testing.T) {
 	r, _ := start()
-	tables, err := world.Sum(r, world.Parse(t, read(t, "testdata/case.yaml")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	tables := world.Sum(t, r, world.ParseFile(t, "testdata/case.yaml"))
 	var got []string
 	for k, l := range tables.Endpoints {
 		for _, e := range l {
@@ -118,10 +112,7 @@ func TestEndpointsOfServiceEntries(t *testing.T) {
 // TestLookups checks that look-ups agree with the changes that the registry returned.
 func TestLookups(t *testing.T) {
 	r, _ := start()
-	tables, err := world.Sum(r, world.Parse(t, read(t, "testdata/case.yaml")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	tables := world.Sum(t, r, world.ParseFile(t, "testdata/case.yaml"))
 	a := r.(*aggregate.Registry)
 	for k, s := range tables.Services {
 		if a.Service(k) != s || !slices.Equal(a.Endpoints(k), tables.Endpoints[k]) {

@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"os"
 	"reflect"
 	"testing"
 
@@ -11,11 +10,7 @@ import (
 // TestDeletionLeavesNothing checks that deleting all objects empties every table of the registry.
 func TestDeletionLeavesNothing(t *testing.T) {
 	for _, path := range []string{"testdata/world.yaml", "testdata/versions.yaml"} {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		changes := world.Parse(t, string(text))
+		changes := world.ParseFile(t, path)
 		r := New(Options{})
 		for i := range changes { // one by one, so that each version of an object exists for a while
 			r.Apply(changes[i : i+1])

@@ -49,15 +49,8 @@ func TestTranscripts(t *testing.T) { world.Transcripts(t, "*.txtar", update, sta
 
 // TestEndpointsOfTheReferenceWorld compares endpoints with what a real istiod sent in the assignments of this world.
 func TestEndpointsOfTheReferenceWorld(t *testing.T) {
-	text, err := os.ReadFile("testdata/world.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
 	r, _ := start()
-	tables, err := world.Sum(r, world.Parse(t, string(text)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	tables := world.Sum(t, r, world.ParseFile(t, "testdata/world.yaml"))
 	var got []string
 	for k, l := range tables.Endpoints {
 		for _, e := range l {
@@ -119,11 +112,7 @@ func TestProtocol(t *testing.T) {
 }
 
 func TestHistories(t *testing.T) {
-	text, err := os.ReadFile("testdata/versions.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	world.Histories(t, world.Parse(t, string(text)), start)
+	world.Histories(t, world.ParseFile(t, "testdata/versions.yaml"), start)
 }
 
 // TestWithControllersServicesSelectNoPods checks that in a cluster the controllers decide which pods a service has: one
@@ -141,10 +130,7 @@ metadata: {name: web-0, namespace: a, labels: {app: web}}
 status: {phase: Running, podIP: 10.1.0.1}
 `
 	for controllers, want := range map[bool]int{false: 1, true: 0} {
-		tables, err := world.Sum(kube.New(kube.Options{Controllers: controllers}), world.Parse(t, text))
-		if err != nil {
-			t.Fatal(err)
-		}
+		tables := world.Sum(t, kube.New(kube.Options{Controllers: controllers}), world.Parse(t, text))
 		if got := len(tables.Endpoints[registry.ServiceKey{Namespace: "a", Host: "web.a.svc.cluster.local"}]); got != want {
 			t.Errorf("controllers %v: %d endpoints, want %d", controllers, got, want)
 		}

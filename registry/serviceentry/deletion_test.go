@@ -2,7 +2,6 @@ package serviceentry
 
 import (
 	"fmt"
-	"os"
 	"testing"
 	"time"
 
@@ -15,11 +14,7 @@ import (
 
 // TestDeletionLeavesNothing checks that deleting all objects empties every table of the registry.
 func TestDeletionLeavesNothing(t *testing.T) {
-	text, err := os.ReadFile("testdata/versions.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	changes := world.Parse(t, string(text))
+	changes := world.ParseFile(t, "testdata/versions.yaml")
 	r := New(Options{})
 	key := registry.WorkloadKey{Kind: kinds.Pod, Namespace: "a", Name: "p"}
 	w := &registry.Workload{WorkloadKey: key, Addresses: []string{"10.0.0.1"}, Labels: map[string]string{"app": "web"}, Ready: true}

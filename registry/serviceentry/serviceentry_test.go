@@ -1,7 +1,6 @@
 package serviceentry_test
 
 import (
-	"os"
 	"testing"
 
 	"github.com/istiod-lite/istiod-lite/registry"
@@ -19,9 +18,5 @@ func start() (registry.Registry, func() string) {
 func TestTranscripts(t *testing.T) { world.Transcripts(t, "*.txtar", update, start) }
 
 func TestHistories(t *testing.T) {
-	text, err := os.ReadFile("testdata/versions.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	world.Histories(t, world.Parse(t, string(text)), start)
+	world.Histories(t, world.ParseFile(t, "testdata/versions.yaml"), start)
 }

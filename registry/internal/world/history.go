@@ -55,10 +55,7 @@ func Histories(t *testing.T, versions []kinds.Change, start func() (r registry.R
 		}
 		slices.SortFunc(final, func(a, b kinds.Change) int { return strings.Compare(a.String(), b.String()) })
 		fresh, freshState := start()
-		want, err := Sum(fresh, final)
-		if err != nil {
-			t.Fatal(err)
-		}
+		want := Sum(t, fresh, final)
 		if d := cmp.Diff(want.Dump()+freshState(), sum.Dump()+state()); d != "" {
 			t.Fatalf("history (+) differs from one batch (-):\n%s", d)
 		}

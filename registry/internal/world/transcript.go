@@ -2,7 +2,6 @@ package world
 
 import (
 	"flag"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
+	"pgregory.net/rapid"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/registry"
@@ -85,10 +85,11 @@ func (t *Tables) add(c registry.Changes) {
 }
 
 // Sum applies one batch to a registry and returns the result as tables.
-func Sum(r registry.Registry, batch []kinds.Change) (*Tables, error) {
+func Sum(tb rapid.TB, r registry.Registry, batch []kinds.Change) *Tables {
+	tb.Helper()
 	t := NewTables()
 	if err := t.Apply(r.Apply(batch)); err != nil {
-		return nil, fmt.Errorf("in one batch: %w", err)
+		tb.Fatalf("in one batch: %v", err)
 	}
-	return t, nil
+	return t
 }

@@ -2,6 +2,7 @@ package world
 
 import (
 	"encoding/json"
+	"os"
 	"regexp"
 	"testing"
 
@@ -14,6 +15,16 @@ import (
 )
 
 var separator = regexp.MustCompile(`(?m)^---\s*$`)
+
+// ParseFile returns the changes of a file, as Parse does for its text.
+func ParseFile(tb testing.TB, path string) []kinds.Change {
+	tb.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return Parse(tb, string(text))
+}
 
 // Parse returns a change for each document, which creates or updates its object. A document with
 // metadata.deletionTimestamp is an object that is being deleted.
