@@ -56,6 +56,15 @@ func newAuthority(t *testing.T, change func(*authority.Options)) (*authority.Aut
 	return a, o.CA
 }
 
+// running returns an Authority that has loaded its CA and runs until the test ends.
+func running(t *testing.T, change func(*authority.Options)) (*authority.Authority, *ca.CA) {
+	t.Helper()
+	a, c := newAuthority(t, change)
+	must(t, a.Load(t.Context()))
+	run(t, a)
+	return a, c
+}
+
 // run runs an Authority until the test ends.
 func run(t *testing.T, a *authority.Authority) {
 	t.Helper()
@@ -83,6 +92,12 @@ func plug(t *testing.T, dir string, b *pki.Bundle, roots ...*x509.Certificate) {
 	}
 }
 
+// pass lets time pass, and waits until all that is due has happened.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
 func newRoot(t *testing.T) *pki.Bundle {
 	t.Helper()
 	b, err := pki.NewSelfSigned("example", 365*24*time.Hour, time.Now())
@@ -96,13 +111,10 @@ func TestPlugged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one, two := newRoot(t), newRoot(t)
 		plug(t, dir, one)
-		a, c := newAuthority(t, func(o *authority.Options) { o.Folder = dir })
-		must(t, a.Load(t.Context()))
-		run(t, a)
+		a, c := running(t, func(o *authority.Options) { o.Folder = dir })
 		uses := func(want *pki.Bundle, roots int, finding string) {
 			t.Helper()
-			time.Sleep(2 * time.Second)
-			synctest.Wait()
+			pass(2 * time.Second)
 			b := c.Bundle()
 			if !b.Certificate.Equal(want.Certificate) || len(b.Roots) != roots || strings.Count(string(a.Roots()), "BEGIN CERTIFICATE") != roots {
 				t.Errorf("it signs with %v, %d roots", b.Certificate.SerialNumber, len(b.Roots))
@@ -135,18 +147,15 @@ func TestPlugged(t *testing.T) {
 func TestSelfSigned(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
 	synctest.Test(t, func(t *testing.T) {
-		a, c := newAuthority(t, func(o *authority.Options) { o.Store = store.Folder{Path: dir} })
-		must(t, a.Load(t.Context()))
+		a, c := running(t, func(o *authority.Options) { o.Store = store.Folder{Path: dir} })
 		first := c.Bundle().Certificate
-		run(t, a)
 		shown := handshake(t, a, c)
 		for _, step := range []struct {
 			wait    time.Duration
 			roots   int
 			another bool
 		}{{8*24*time.Hour + 50*time.Minute, 1, false}, {20 * time.Minute, 2, false}, {27 * time.Hour, 2, true}, {27 * time.Hour, 1, true}} {
-			time.Sleep(step.wait)
-			synctest.Wait()
+			pass(step.wait)
 			if b := c.Bundle(); len(b.Roots) != step.roots || b.Certificate.Equal(first) == step.another {
 				t.Errorf("after %s: %d roots, another %v", step.wait, len(b.Roots), !b.Certificate.Equal(first))
 			}
@@ -198,8 +207,7 @@ func TestOwnCertificateComesFirst(t *testing.T) {
 		during = nil
 		run(t, a)
 		plug(t, dir, two)
-		time.Sleep(1500 * time.Millisecond)
-		synctest.Wait()
+		pass(1500 * time.Millisecond)
 		if !c.Bundle().Certificate.Equal(two.Certificate) || len(during) == 0 || !during[0].Certificate.Equal(one.Certificate) {
 			t.Error("the CA signs with what the server does not trust yet")
 		}
@@ -215,13 +223,10 @@ func TestRenewalFails(t *testing.T) {
 		must(t, err)
 		plug(t, dir, short)
 		var log bytes.Buffer
-		a, c := newAuthority(t, func(o *authority.Options) {
+		a, c := running(t, func(o *authority.Options) {
 			o.Folder, o.Logger = dir, slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))
 		})
-		must(t, a.Load(t.Context()))
-		run(t, a)
-		time.Sleep(25 * time.Minute)
-		synctest.Wait()
+		pass(25 * time.Minute)
 		list := a.Findings()
 		if len(list) != 1 || list[0].Code != "ServerCertificate" || !strings.Contains(list[0].Message, "expires at") || strings.Count(log.String(), "\n") != 1 {
 			t.Errorf("%v, logged as %s", list, log.String())
@@ -237,17 +242,14 @@ func TestClockIsSetBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		plug(t, dir, newRoot(t))
 		var ahead atomic.Int64
-		a, c := newAuthority(t, func(o *authority.Options) {
+		a, c := running(t, func(o *authority.Options) {
 			now := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
 			o.Folder, o.Now, o.CA = dir, now, ca.New(ca.Options{TTL: time.Hour, MaxTTL: time.Hour, Now: now})
 		})
-		must(t, a.Load(t.Context()))
-		run(t, a)
 		ahead.Store(int64(24 * time.Hour))
 		time.Sleep(2500 * time.Millisecond)
 		ahead.Store(0)
-		time.Sleep(2500 * time.Millisecond)
-		synctest.Wait()
+		pass(2500 * time.Millisecond)
 		handshake(t, a, c)
 	})
 }
@@ -256,11 +258,9 @@ func TestClockIsSetBack(t *testing.T) {
 func TestNotLeader(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
 	synctest.Test(t, func(t *testing.T) {
-		a, c := newAuthority(t, func(o *authority.Options) {
+		_, c := running(t, func(o *authority.Options) {
 			o.Store, o.Lead = store.Folder{Path: dir}, func() bool { return false }
 		})
-		must(t, a.Load(t.Context()))
-		run(t, a)
 		time.Sleep(8*24*time.Hour + 2*time.Hour)
 		if n := len(c.Bundle().Roots); n != 1 {
 			t.Fatalf("%d roots", n)
@@ -269,8 +269,7 @@ func TestNotLeader(t *testing.T) {
 		if _, err := store.Step(t.Context(), store.Folder{Path: dir}, leader, time.Now(), true); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(2 * time.Minute)
-		synctest.Wait()
+		pass(2 * time.Minute)
 		if n := len(c.Bundle().Roots); n != 2 {
 			t.Errorf("%d roots", n)
 		}
@@ -281,9 +280,7 @@ func TestNotLeader(t *testing.T) {
 func TestReplaced(t *testing.T) {
 	dir, another := filepath.Join(t.TempDir(), "state"), filepath.Join(t.TempDir(), "another")
 	synctest.Test(t, func(t *testing.T) {
-		a, c := newAuthority(t, func(o *authority.Options) { o.Store = store.Folder{Path: dir} })
-		must(t, a.Load(t.Context()))
-		run(t, a)
+		a, c := running(t, func(o *authority.Options) { o.Store = store.Folder{Path: dir} })
 		first := c.Bundle().Certificate
 		if _, err := store.Step(t.Context(), store.Folder{Path: another}, rotation.Options{Lifetime: 24 * time.Hour, GracePercent: 20}, time.Now(), true); err != nil {
 			t.Fatal(err)
@@ -293,77 +290,58 @@ func TestReplaced(t *testing.T) {
 		_, version, err := store.Folder{Path: dir}.Load(t.Context())
 		must(t, err)
 		must(t, (store.Folder{Path: dir}).Save(t.Context(), files, version))
-		time.Sleep(2 * time.Minute)
-		synctest.Wait()
+		pass(2 * time.Minute)
 		if !c.Bundle().Certificate.Equal(first) || len(a.Findings()) != 1 || !strings.Contains(a.Findings()[0].Message, "shares no root") {
 			t.Errorf("%v", a.Findings())
 		}
 	})
 }
 
-// away is a Store whose API server does not answer at first.
-type away struct {
+// later is a Store that has another answer until a time.
+type later struct {
 	store.Store
 	until time.Time
+	data  map[string][]byte
+	err   error
 }
 
-func (s away) Load(ctx context.Context) (map[string][]byte, string, error) {
+func (s later) Load(ctx context.Context) (map[string][]byte, string, error) {
 	if time.Now().Before(s.until) {
-		return nil, "", store.ErrAway
+		return s.data, "1", s.err
 	}
 	return s.Store.Load(ctx)
 }
 
 // TestLoadWaits for a store that is away, and says so.
 func TestLoadWaits(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "state")
+	testLoadWaits(t, later{err: store.ErrAway}, "")
 	synctest.Test(t, func(t *testing.T) {
-		began := time.Now()
-		a, c := newAuthority(t, func(o *authority.Options) {
-			o.Store = away{store.Folder{Path: dir}, began.Add(time.Minute)}
-		})
-		loaded := make(chan error)
-		go func() { loaded <- a.Load(t.Context()) }()
-		time.Sleep(30 * time.Second)
-		if len(a.Findings()) != 1 || c.Bundle() != nil {
-			t.Errorf("%v", a.Findings())
-		}
-		if err := <-loaded; err != nil || len(a.Findings()) != 0 || c.Bundle() == nil {
-			t.Errorf("%v, %v", err, a.Findings())
-		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		a, _ = newAuthority(t, func(o *authority.Options) { o.Store = away{store.Folder{Path: dir}, began.Add(time.Hour)} })
+		a, _ := newAuthority(t, func(o *authority.Options) {
+			o.Store = later{store.Folder{}, time.Now().Add(time.Hour), nil, store.ErrAway}
+		})
 		if err := a.Load(ctx); !errors.Is(err, context.Canceled) {
 			t.Errorf("%v", err)
 		}
 	})
 }
 
-// broken is a Store whose data are empty at first.
-type broken struct {
-	store.Store
-	until time.Time
-}
-
-func (s broken) Load(ctx context.Context) (map[string][]byte, string, error) {
-	if time.Now().Before(s.until) {
-		return map[string][]byte{}, "1", nil
-	}
-	return s.Store.Load(ctx)
-}
-
 // TestLoadWaitsForAStoredCA that cannot be used, makes none in its place, and says so until it is mended.
 func TestLoadWaitsForAStoredCA(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "state")
+	testLoadWaits(t, later{data: map[string][]byte{}}, "correct or restore")
+}
+
+// testLoadWaits loads from a store that has its answer for a minute, which is a finding with a fix.
+func testLoadWaits(t *testing.T, s later, fix string) {
+	s.Store = store.Folder{Path: filepath.Join(t.TempDir(), "state")}
 	synctest.Test(t, func(t *testing.T) {
-		a, c := newAuthority(t, func(o *authority.Options) {
-			o.Store = broken{store.Folder{Path: dir}, time.Now().Add(time.Minute)}
-		})
+		s.until = time.Now().Add(time.Minute)
+		a, c := newAuthority(t, func(o *authority.Options) { o.Store = s })
 		loaded := make(chan error)
 		go func() { loaded <- a.Load(t.Context()) }()
 		time.Sleep(30 * time.Second)
-		if f := a.Findings(); len(f) != 1 || !strings.Contains(f[0].Fix, "correct or restore") || c.Bundle() != nil || a.Loaded() {
+		if f := a.Findings(); len(f) != 1 || !strings.Contains(f[0].Fix, fix) || c.Bundle() != nil || a.Loaded() {
 			t.Errorf("%v", f)
 		}
 		if err := <-loaded; err != nil || len(a.Findings()) != 0 || c.Bundle() == nil {
@@ -372,30 +350,23 @@ func TestLoadWaitsForAStoredCA(t *testing.T) {
 	})
 }
 
-// failing is a Store that cannot be reached.
-type failing struct{ store.Store }
-
-func (failing) Load(context.Context) (map[string][]byte, string, error) {
-	return nil, "", errors.New("the API server does not answer")
-}
-
 // TestLoadFails without a CA.
 func TestLoadFails(t *testing.T) {
 	for what, change := range map[string]func(*authority.Options){
-		"nothing":       func(*authority.Options) {},
-		"a store away":  func(o *authority.Options) { o.Store = failing{} },
-		"a torn folder": func(o *authority.Options) { o.Folder = t.TempDir(); writeTorn(t, o.Folder) },
+		"nothing": func(*authority.Options) {},
+		"a store away": func(o *authority.Options) {
+			o.Store = later{until: time.Now().Add(time.Hour), err: errors.New("the API server does not answer")}
+		},
+		"a torn folder": func(o *authority.Options) {
+			o.Folder = t.TempDir()
+			must(t, os.WriteFile(filepath.Join(o.Folder, "ca-cert.pem"), []byte("x"), 0o600))
+		},
 	} {
 		a, c := newAuthority(t, change)
 		if err := a.Load(t.Context()); err == nil || c.Bundle() != nil || a.Roots() != nil {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-}
-
-func writeTorn(t *testing.T, dir string) {
-	t.Helper()
-	must(t, os.WriteFile(filepath.Join(dir, "ca-cert.pem"), []byte("x"), 0o600))
 }
 
 // TestMetrics shows when the CA expires.
@@ -463,8 +434,7 @@ func TestRevocations(t *testing.T) {
 		run(t, a)
 		holds := func(what, finding string) {
 			t.Helper()
-			time.Sleep(2 * time.Second)
-			synctest.Wait()
+			pass(2 * time.Second)
 			if a.Revoked().Check([]*x509.Certificate{revoked, b.Certificate}) == nil {
 				t.Errorf("%s: the certificate is not revoked", what)
 			}

@@ -79,8 +79,7 @@ func TestHeld(t *testing.T) {
 		shows("at first", one, 1)
 
 		plug(t, dir, two)
-		time.Sleep(5 * time.Second)
-		synctest.Wait()
+		pass(5 * time.Second)
 		shows("nobody trusts the new root", one, 2)
 		h.Observed([][]byte{h.Roots(), first})
 		time.Sleep(5 * time.Second)
@@ -120,8 +119,7 @@ func TestHeldUntilItExpires(t *testing.T) {
 		}
 		shown := func(what string, roots []byte) *x509.Certificate {
 			t.Helper()
-			time.Sleep(5 * time.Second)
-			synctest.Wait()
+			pass(5 * time.Second)
 			c, err := shownTo(t, h, roots, time.Duration(ahead.Load()))
 			if err != nil {
 				t.Errorf("%s: %v", what, err)

@@ -225,30 +225,6 @@ citadel_server_success_cert_issuance_count 3
 	}
 }
 
-// TestManyRequests bounds what one identity gets, and nobody else is held up by it.
-func TestManyRequests(t *testing.T) {
-	client, _, _ := serve(t, func(o *server.Options) { o.PerIdentity, o.Burst = 1e-6, 20 })
-	good := csr(t, newKey(t))
-	var mu sync.Mutex
-	got := map[codes.Code]int{}
-	var wg sync.WaitGroup
-	for range 100 {
-		wg.Go(func() {
-			_, err := client.CreateCertificate(as(t, "good-web"), &authv1.IstioCertificateRequest{Csr: good})
-			mu.Lock()
-			defer mu.Unlock()
-			got[status.Code(err)]++
-		})
-	}
-	wg.Wait()
-	if got[codes.OK] != 20 || got[codes.ResourceExhausted] != 80 {
-		t.Errorf("%v", got)
-	}
-	if _, err := client.CreateCertificate(as(t, "good-db"), &authv1.IstioCertificateRequest{Csr: good}); err != nil {
-		t.Error(err)
-	}
-}
-
 // TestFlood has one identity ask a thousand times while five hundred others ask once, at the same time: each of those
 // gets its certificate, and the one gets no more than its share.
 func TestFlood(t *testing.T) {

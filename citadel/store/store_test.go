@@ -36,6 +36,8 @@ func must(t testing.TB, err error) {
 	}
 }
 
+var secrets = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
+
 func stores(t *testing.T) map[string]func(*testing.T) store.Store {
 	t.Helper()
 	return map[string]func(*testing.T) store.Store{
@@ -48,7 +50,7 @@ func stores(t *testing.T) map[string]func(*testing.T) store.Store {
 
 // newClient returns a client of an API server in memory that counts resource versions and refuses conflicting writes.
 func newClient() *fake.FakeDynamicClient {
-	c := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{{Version: "v1", Resource: "secrets"}: "SecretList"})
+	c := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{secrets: "SecretList"})
 	var mu sync.Mutex
 	version := 0
 	c.PrependReactor("*", "secrets", func(a clienttesting.Action) (bool, runtime.Object, error) {
@@ -309,12 +311,26 @@ func TestBrokenState(t *testing.T) {
 	}
 }
 
-// TestPlugged reads folders in both layouts.
-func TestPlugged(t *testing.T) {
+// plugged returns the files of a new CA.
+func plugged(t *testing.T) pki.Files {
+	t.Helper()
 	b, err := pki.NewSelfSigned("example", time.Hour, start)
 	must(t, err)
 	f, err := b.Encode()
 	must(t, err)
+	return f
+}
+
+func writeFiles(t *testing.T, dir string, files map[string][]byte) {
+	t.Helper()
+	for name, text := range files {
+		must(t, os.WriteFile(filepath.Join(dir, name), text, 0o600))
+	}
+}
+
+// TestPlugged reads folders in both layouts.
+func TestPlugged(t *testing.T) {
+	f := plugged(t)
 	for name, c := range map[string]struct {
 		files map[string][]byte
 		found bool
@@ -334,9 +350,7 @@ func TestPlugged(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			for name, text := range c.files {
-				must(t, os.WriteFile(filepath.Join(dir, name), text, 0o600))
-			}
+			writeFiles(t, dir, c.files)
 			p, err := store.ReadPlugged(dir, start)
 			if (p != nil) != c.found || (err != nil) != c.error {
 				t.Errorf("%v, %v", p, err)
@@ -350,16 +364,11 @@ func TestPlugged(t *testing.T) {
 
 // TestPluggedLinks takes a link that leads to nothing for a missing file, not for a part that the operator left out.
 func TestPluggedLinks(t *testing.T) {
-	b, err := pki.NewSelfSigned("example", time.Hour, start)
-	must(t, err)
-	f, err := b.Encode()
-	must(t, err)
+	f := plugged(t)
 	dir := t.TempDir()
 	files := map[string][]byte{"ca-cert.pem": f.Certificate, "ca-key.pem": f.Key, "root-cert.pem": f.Roots, "cert-chain.pem": f.Chain,
 		"ca-crl.pem": nil}
-	for name, text := range files {
-		must(t, os.WriteFile(filepath.Join(dir, name), text, 0o600))
-	}
+	writeFiles(t, dir, files)
 	for name, text := range files {
 		path := filepath.Join(dir, name)
 		must(t, errors.Join(os.Remove(path), os.Symlink("..data/"+name, path)))
@@ -386,9 +395,8 @@ func TestDeleted(t *testing.T) {
 	st := &store.Kept{Store: secret, Lead: func() bool { return lead }, Now: func() time.Time { return start }}
 	first, err := store.Step(t.Context(), st, options, start, false)
 	must(t, err)
-	secrets := client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}).Namespace("istio-system")
 	remove := func() {
-		must(t, secrets.Delete(t.Context(), store.Cacerts, metav1.DeleteOptions{}))
+		must(t, client.Resource(secrets).Namespace("istio-system").Delete(t.Context(), store.Cacerts, metav1.DeleteOptions{}))
 	}
 	remove()
 	if s, err := store.Step(t.Context(), st, options, start, false); err == nil {
@@ -435,16 +443,14 @@ func TestCacerts(t *testing.T) {
 	}
 	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Secret", "data": map[string]any{"ca-cert.pem": ""}}}
 	o.SetName(store.Cacerts)
-	if _, err := operators.Client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}).Namespace("istio-system").Create(t.Context(), o, metav1.CreateOptions{}); err != nil {
+	if _, err := operators.Client.Resource(secrets).Namespace("istio-system").Create(t.Context(), o, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := store.Step(t.Context(), operators, options, start, true); err == nil || errors.Is(err, store.ErrAway) {
 		t.Errorf("an operator's own: %v", err)
 	}
 	dir := t.TempDir()
-	for name, text := range files {
-		must(t, os.WriteFile(filepath.Join(dir, name), text, 0o600))
-	}
+	writeFiles(t, dir, files)
 	if p, err := store.ReadPlugged(dir, start); p == nil || err != nil {
 		t.Errorf("without the mark: %v, %v", p, err)
 	}
