@@ -44,18 +44,9 @@ func freePort(t *testing.T) int {
 // TestWithoutEnvoy: for applications that speak xDS themselves, the agent writes their bootstrap and serves them until
 // it is told to end.
 func TestWithoutEnvoy(t *testing.T) {
-	dir, err := os.MkdirTemp("", "a") // the path of a socket is short
-	must(t, err)
-	defer os.RemoveAll(dir)
-	port := freePort(t)
-	c, err := config.Read(config.Source{Dir: dir, Version: "1.31.1", Environ: []string{
-		"POD_NAME=web-0", "POD_NAMESPACE=a", "SERVICE_ACCOUNT=web", "INSTANCE_IP=127.0.0.1", "ISTIO_META_CLUSTER_ID=Kubernetes", "DISABLE_ENVOY=true", "OUTPUT_CERTS=certs",
-		fmt.Sprintf(`PROXY_CONFIG={"discoveryAddress":"127.0.0.1:%d","statusPort":%d}`, freePort(t), port),
-	}})
-	must(t, err)
-	roots := filepath.Join(dir, "var/run/secrets/istio/root-cert.pem")
-	must(t, os.MkdirAll(filepath.Dir(roots), 0o755))
-	must(t, os.WriteFile(roots, nil, 0o600))
+	dir, port := short(t), freePort(t)
+	c := proxyless(t, dir, "SERVICE_ACCOUNT=web", "ISTIO_META_CLUSTER_ID=Kubernetes", "OUTPUT_CERTS=certs",
+		fmt.Sprintf(`PROXY_CONFIG={"discoveryAddress":"127.0.0.1:%d","statusPort":%d}`, freePort(t), port))
 	a, err := New(Options{Config: c})
 	must(t, err)
 	text, err := os.ReadFile(filepath.Join(dir, "etc/istio/proxy/grpc-bootstrap.json"))
@@ -75,19 +66,29 @@ func TestWithoutEnvoy(t *testing.T) {
 		got.Node.Metadata["GENERATOR"] != "grpc" || got.Providers["default"].Config["private_key_file"] != filepath.Join(dir, "certs/key.pem") {
 		t.Errorf("bootstrap %s", text)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error)
-	go func() { done <- a.Run(ctx) }()
+	stop := run(t, a)
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Get(fmt.Sprintf("http://127.0.0.1:%d/stats/prometheus", port))
 	must(t, err)
 	_ = resp.Body.Close()
-	cancel()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	stop()
 	if _, err := os.Stat(c.XDSSocket); err == nil {
 		t.Error("the socket is still there")
+	}
+}
+
+// run runs an agent until the returned function is called.
+func run(t *testing.T, a *Agent) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- a.Run(ctx) }()
+	return func() {
+		t.Helper()
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
 	}
 }
 
@@ -134,24 +135,17 @@ func TestSecondAgent(t *testing.T) {
 	c := proxyless(t, short(t))
 	first, err := New(Options{Config: c})
 	must(t, err)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error)
-	go func() { done <- first.Run(ctx) }()
+	stop := run(t, first)
 	if _, err := New(Options{Config: c}); err == nil || !strings.Contains(err.Error(), "another agent has the folder") {
 		t.Errorf("a second agent: %v", err)
 	}
 	if _, err := os.Stat(c.XDSSocket); err != nil {
 		t.Error(err)
 	}
-	cancel()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	stop()
 	next, err := New(Options{Config: c})
 	must(t, err)
-	if err := next.Run(ctx); err != nil {
-		t.Error(err)
-	}
+	run(t, next)()
 }
 
 // TestOtherCertificates: where another server has the certificates, none are written, who needs them is told, and the

@@ -50,6 +50,20 @@ func script(t *testing.T, body string, change func(*Options)) (p *Process, dir s
 	return p, dir
 }
 
+// run calls fn in the background. The function end cancels its context, and ended waits for it and reports its error.
+func run(t *testing.T, fn func(context.Context) error) (end, ended func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- fn(ctx) }()
+	return cancel, func() {
+		t.Helper()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // appears waits for a file and returns its lines.
 func appears(t *testing.T, name string) []string {
 	t.Helper()
@@ -150,15 +164,11 @@ func TestDrain(t *testing.T) {
 			o.Admin, o.Ignored = server.Listener.Addr().String(), []uint16{15021}
 			change(o)
 		})
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error)
-		go func() { done <- p.Run(ctx) }()
+		end, ended := run(t, p.Run)
 		appears(t, filepath.Join(dir, "args"))
-		p.Drain(ctx) // as a hook of the pod does before
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		p.Drain(t.Context()) // as a hook of the pod does before
+		end()
+		ended()
 		appears(t, filepath.Join(dir, "ended"))
 		if n := a.drains.Load(); n != 1 {
 			t.Errorf("%s: drained %d times", name, n)
@@ -178,15 +188,11 @@ func TestDrain(t *testing.T) {
 func TestKill(t *testing.T) {
 	kill := make(chan struct{})
 	p, dir := script(t, "trap '' TERM\necho >trapped\nwhile :; do sleep 0.02; done", func(o *Options) { o.Kill, o.Termination = kill, time.Hour })
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error)
-	go func() { done <- p.Run(ctx) }()
+	end, ended := run(t, p.Run)
 	appears(t, filepath.Join(dir, "trapped"))
-	cancel()
+	end()
 	close(kill)
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	ended()
 }
 
 // TestKillWhileAsked: a second signal is heard while the admin API does not answer.
@@ -202,15 +208,14 @@ func TestKillWhileAsked(t *testing.T) {
 	p, dir := script(t, until, func(o *Options) {
 		o.Kill, o.Termination, o.Admin, o.Log = kill, time.Hour, server.Listener.Addr().String(), slog.New(slog.NewTextHandler(log, nil))
 	})
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error)
-	go func() { done <- p.Run(ctx) }()
+	end, ended := run(t, p.Run)
 	appears(t, filepath.Join(dir, "args"))
-	cancel()
+	end()
 	<-asked
 	close(kill)
-	if err := <-done; err != nil || !strings.Contains(log.String(), "context canceled") {
-		t.Errorf("%v: %s", err, log)
+	ended()
+	if !strings.Contains(log.String(), "context canceled") {
+		t.Errorf("logged: %s", log)
 	}
 	http.DefaultClient.CloseIdleConnections()
 }
@@ -218,17 +223,13 @@ func TestKillWhileAsked(t *testing.T) {
 // TestEnvoyEndsWhileItDrains: nobody waits for an Envoy that is gone.
 func TestEnvoyEndsWhileItDrains(t *testing.T) {
 	p, dir := script(t, "while [ ! -e go ]; do sleep 0.02; done", func(o *Options) { o.Termination = time.Hour })
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error)
-	go func() { done <- p.Run(ctx) }()
+	end, ended := run(t, p.Run)
 	appears(t, filepath.Join(dir, "args"))
-	cancel()
+	end()
 	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	ended()
 }
 
 func TestCount(t *testing.T) {
@@ -250,10 +251,8 @@ func TestReap(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) }()
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error)
-	go func() { done <- Reap(ctx, slog.New(slog.DiscardHandler), 50*time.Millisecond) }()
-	out, err := exec.CommandContext(ctx, "/bin/sh", "-c", "sleep 0.1 >/dev/null 2>&1 & echo $!").Output()
+	end, ended := run(t, func(ctx context.Context) error { return Reap(ctx, slog.New(slog.DiscardHandler), 50*time.Millisecond) })
+	out, err := exec.CommandContext(t.Context(), "/bin/sh", "-c", "sleep 0.1 >/dev/null 2>&1 & echo $!").Output()
 	if err != nil {
 		t.Fatal(err) // it was collected by another
 	}
@@ -264,8 +263,6 @@ func TestReap(t *testing.T) {
 	for syscall.Kill(pid, 0) == nil { // a process that ended and was not collected can still be signalled
 		time.Sleep(5 * time.Millisecond)
 	}
-	cancel()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	end()
+	ended()
 }

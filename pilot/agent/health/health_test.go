@@ -41,9 +41,9 @@ func TestHTTP(t *testing.T) {
 		fmt.Sscan(r.PathValue("code"), &code)
 		w.WriteHeader(code)
 	})
-	mux.HandleFunc("/here", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/code/418", http.StatusFound) })
-	mux.HandleFunc("/elsewhere", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, elsewhere, http.StatusFound) })
-	mux.HandleFunc("/round", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/round", http.StatusFound) })
+	mux.Handle("/here", http.RedirectHandler("/code/418", http.StatusFound))
+	mux.Handle("/elsewhere", http.RedirectHandler(elsewhere, http.StatusFound))
+	mux.Handle("/round", http.RedirectHandler("/round", http.StatusFound))
 	mux.HandleFunc("/header", func(w http.ResponseWriter, r *http.Request) {
 		if r.Host != "app.example" || r.Header.Get("X-Probe") != "1" {
 			w.WriteHeader(http.StatusBadRequest)

@@ -87,6 +87,13 @@ func newAuthority(t testing.TB, c *clock) *authority {
 	return a
 }
 
+// newWorld returns a clock, and an authority that lives by it.
+func newWorld(t testing.TB) (*clock, *authority) {
+	t.Helper()
+	c := newClock()
+	return c, newAuthority(t, c)
+}
+
 func (a *authority) rotate() {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must(a.t, err)
@@ -113,6 +120,15 @@ func (a *authority) fail(err error) {
 
 func (a *authority) rootPEM() string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.root.Raw}))
+}
+
+// sign has it certify the keys of requests, for a lifetime of its own unless that is 0. It returns how often it was
+// called.
+func (a *authority) sign(life time.Duration) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.other, a.life = nil, life
+	return a.calls
 }
 
 // count returns how often it was called.
@@ -217,8 +233,7 @@ func get(t testing.TB, m *Manager, name string) *Secret {
 const id = "spiffe://cluster.local/ns/a/sa/web"
 
 func TestCertificate(t *testing.T) {
-	c := newClock()
-	a := newAuthority(t, c)
+	c, a := newWorld(t)
 	m := start(t, Options{Signer: a, ID: id, Now: c.Now})
 	var both sync.WaitGroup
 	for range 20 {
@@ -280,8 +295,7 @@ func TestKeys(t *testing.T) {
 // TestRenewal has a certificate renewed at half of its life, give or take a hundredth, and whenever the clock jumps
 // past that, forward or back.
 func TestRenewal(t *testing.T) {
-	c := newClock()
-	a := newAuthority(t, c)
+	c, a := newWorld(t)
 	m := start(t, Options{Signer: a, Life: 100 * time.Minute, Now: c.Now})
 	first := get(t, m, Workload)
 	c.move(48 * time.Minute)
@@ -319,8 +333,7 @@ func TestRenewal(t *testing.T) {
 // TestOutage has the CA down for the second half of a certificate's life: the old one is handed out until it ends, and
 // not beyond, and a new one once the CA is back.
 func TestOutage(t *testing.T) {
-	c := newClock()
-	a := newAuthority(t, c)
+	c, a := newWorld(t)
 	r := prometheus.NewRegistry()
 	m := start(t, Options{Signer: a, Life: time.Hour, Now: c.Now, Registerer: r})
 	first := get(t, m, Workload)
@@ -367,8 +380,7 @@ func TestPauses(t *testing.T) {
 
 // TestUnusableAnswers has the CA answer with certificates of another key and with such that have ended.
 func TestUnusableAnswers(t *testing.T) {
-	c := newClock()
-	a := newAuthority(t, c)
+	c, a := newWorld(t)
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must(t, err)
 	a.other = &key.PublicKey
@@ -377,22 +389,14 @@ func TestUnusableAnswers(t *testing.T) {
 	if s, err := m.Get(Workload); err == nil {
 		t.Errorf("a certificate of another key is handed out: %v", s)
 	}
-	a.mu.Lock()
-	a.other, a.life = nil, -time.Second
-	n := a.calls
-	a.mu.Unlock()
+	n := a.sign(-time.Second)
 	until(t, "another attempt", func() bool { return a.count() > n+2 })
 	if _, err := m.Get(Workload); err == nil {
 		t.Error("a certificate that has ended is handed out")
 	}
-	a.mu.Lock()
-	a.life = 0
-	a.mu.Unlock()
+	a.sign(0)
 	good := get(t, m, Workload)
-	a.mu.Lock()
-	a.life = -time.Second
-	n = a.calls
-	a.mu.Unlock()
+	n = a.sign(-time.Second)
 	c.move(good.Expires.Sub(c.Now()) * 9 / 10) // it is renewed
 	until(t, "a renewal", func() bool { return a.count() > n+2 })
 	if s, err := m.Get(Workload); err != nil || !s.Expires.Equal(good.Expires) {
@@ -401,8 +405,7 @@ func TestUnusableAnswers(t *testing.T) {
 }
 
 func TestRoots(t *testing.T) {
-	c := newClock()
-	a := newAuthority(t, c)
+	c, a := newWorld(t)
 	m := start(t, Options{Signer: a, Life: time.Hour, Now: c.Now})
 	first := get(t, m, Roots)
 	var told atomic.Int32
@@ -466,8 +469,7 @@ func pair(t *testing.T, a *authority) map[string]string {
 }
 
 func TestFiles(t *testing.T) {
-	c := newClock()
-	a := newAuthority(t, c)
+	c, a := newWorld(t)
 	dir := t.TempDir()
 	one, two := pair(t, a), pair(t, a)
 	path := func(name string) string { return filepath.Join(dir, name) }
@@ -535,8 +537,7 @@ func TestFiles(t *testing.T) {
 
 // TestFileHangs has a file that nobody can read to its end: other secrets come and change.
 func TestFileHangs(t *testing.T) {
-	c := newClock()
-	a := newAuthority(t, c)
+	c, a := newWorld(t)
 	dir, out := t.TempDir(), t.TempDir()
 	hanging := filepath.Join(dir, "hanging.pem")
 	must(t, syscall.Mkfifo(hanging, 0o600))
@@ -563,8 +564,7 @@ func TestFileHangs(t *testing.T) {
 // TestOutput has the files of the certificate fit each other at each moment, over many renewals, also when the folder
 // had files before, and stay whole when the disk is full.
 func TestOutput(t *testing.T) {
-	c := newClock()
-	a := newAuthority(t, c)
+	c, a := newWorld(t)
 	out := filepath.Join(t.TempDir(), "certs")
 	must(t, os.Mkdir(out, 0o755))
 	must(t, os.WriteFile(filepath.Join(out, outputKey), []byte("of another agent"), 0o600))

@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -51,10 +52,7 @@ func zip(t *testing.T, b []byte) []byte {
 	var out bytes.Buffer
 	z := gzip.NewWriter(&out)
 	_, err := z.Write(b)
-	if err == nil {
-		err = z.Close()
-	}
-	must(t, err)
+	must(t, errors.Join(err, z.Close()))
 	return out.Bytes()
 }
 
@@ -62,14 +60,9 @@ func archive(t *testing.T, name string, b []byte) []byte {
 	t.Helper()
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
-	err := w.WriteHeader(&tar.Header{Name: name, Size: int64(len(b)), Mode: 0o644, Typeflag: tar.TypeReg})
-	if err == nil {
-		_, err = w.Write(b)
-	}
-	if err == nil {
-		err = w.Close()
-	}
-	must(t, err)
+	must(t, w.WriteHeader(&tar.Header{Name: name, Size: int64(len(b)), Mode: 0o644, Typeflag: tar.TypeReg}))
+	_, err := w.Write(b)
+	must(t, errors.Join(err, w.Close()))
 	return out.Bytes()
 }
 
@@ -372,19 +365,22 @@ func TestFailurePolicy(t *testing.T) {
 		config.GetVmConfig().Code = &corev3.AsyncDataSource{Specifier: &corev3.AsyncDataSource_Local{Local: &corev3.DataSource{Specifier: &corev3.DataSource_Filename{Filename: name}}}}
 		return &httpwasmv3.Wasm{Config: config}
 	}
-	if got := replace(file("/absent", wasmv3.FailurePolicy_FAIL_OPEN)); !proto.Equal(got, &httprbacv3.RBAC{}) {
-		t.Errorf("a file that is not there, which may fail: %v", got)
-	}
-	if got := replace(file("/absent", wasmv3.FailurePolicy_FAIL_CLOSED)); !proto.Equal(got, &httprbacv3.RBAC{Rules: deny}) {
-		t.Errorf("a file that is not there: %v", got)
-	}
 	there := filepath.Join(t.TempDir(), "m.wasm")
 	must(t, os.WriteFile(there, []byte(module("1")), 0o600))
-	if got, want := replace(file(there, wasmv3.FailurePolicy_FAIL_CLOSED)), file(there, wasmv3.FailurePolicy_FAIL_CLOSED); !proto.Equal(got, want) {
-		t.Errorf("a file that is there: %v", got)
-	}
-	if got, want := replace(file("/absent", wasmv3.FailurePolicy_FAIL_CLOSED)), file(there, wasmv3.FailurePolicy_FAIL_CLOSED); !proto.Equal(got, want) {
-		t.Errorf("the extension with the file of before is not kept: %v", got)
+	const open, closed = wasmv3.FailurePolicy_FAIL_OPEN, wasmv3.FailurePolicy_FAIL_CLOSED
+	for _, x := range []struct {
+		what string
+		file *httpwasmv3.Wasm
+		want proto.Message
+	}{
+		{"a file that is not there, which may fail", file("/absent", open), &httprbacv3.RBAC{}},
+		{"a file that is not there", file("/absent", closed), &httprbacv3.RBAC{Rules: deny}},
+		{"a file that is there", file(there, closed), file(there, closed)},
+		{"a file that is no longer there, whose extension of before is kept", file("/absent", closed), file(there, closed)},
+	} {
+		if got := replace(x.file); !proto.Equal(got, x.want) {
+			t.Errorf("%s: %v, want %v", x.what, got, x.want)
+		}
 	}
 	last := replace(&httpwasmv3.Wasm{Config: plugin(s.URL+"/m.wasm", wasmv3.FailurePolicy_FAIL_CLOSED)})
 	if got := replace(&httpwasmv3.Wasm{Config: plugin(s.URL+"/absent", wasmv3.FailurePolicy_FAIL_CLOSED)}); !proto.Equal(got, last) {

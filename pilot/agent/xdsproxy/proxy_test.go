@@ -156,6 +156,15 @@ func (w *world) delta(ctx context.Context) (discoveryv3.AggregatedDiscoveryServi
 	return s, u
 }
 
+// asking is delta for a stream whose first request, for a type, has arrived.
+func (w *world) asking(ctx context.Context, typeURL string) (discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesClient, *up[*discoveryv3.DeltaDiscoveryRequest, *discoveryv3.DeltaDiscoveryResponse]) {
+	w.t.Helper()
+	envoy, up := w.delta(ctx)
+	must(w.t, envoy.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node(), TypeUrl: typeURL}))
+	up.recv()
+	return envoy, up
+}
+
 func (w *world) sotw(ctx context.Context) (discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesClient, *up[*discoveryv3.DiscoveryRequest, *discoveryv3.DiscoveryResponse]) {
 	w.t.Helper()
 	s, err := w.envoy.StreamAggregatedResources(ctx)
@@ -180,6 +189,14 @@ func equal(t *testing.T, got, want proto.Message) {
 	}
 }
 
+// receives ends the test unless the next message of a stream is the wanted one.
+func receives[R proto.Message](t *testing.T, s interface{ Recv() (R, error) }, want R) {
+	t.Helper()
+	got, err := s.Recv()
+	must(t, err)
+	equal(t, got, want)
+}
+
 func node() *corev3.Node { return &corev3.Node{Id: "sidecar~10.0.0.1~web.a~a.svc.cluster.local"} }
 
 func any1(typeURL, value string) *anypb.Any {
@@ -198,9 +215,7 @@ func TestDelta(t *testing.T) {
 		{Name: "a", Version: "2", Resource: any1(clusterType, strings.Repeat("x", 8<<20))}, {Name: "b", Version: "1", Resource: any1(clusterType, "y")},
 	}, RemovedResources: []string{"c"}}
 	up.send(big)
-	got, err := envoy.Recv()
-	must(t, err)
-	equal(t, got, big)
+	receives(t, envoy, big)
 	no := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: clusterType, ResponseNonce: "n1", ErrorDetail: &rpcstatus.Status{Code: 3, Message: "bad"}}
 	must(t, envoy.Send(no))
 	equal(t, up.recv(), no)
@@ -269,9 +284,7 @@ func TestOwnSubscriptions(t *testing.T) {
 		equal(t, up.recv(), listeners)
 		own := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: clusterType, Nonce: "4"}
 		up.send(own)
-		got, err := envoy.Recv()
-		must(t, err)
-		equal(t, got, own)
+		receives(t, envoy, own)
 	})
 	t.Run("state of the world", func(t *testing.T) {
 		w := start(t, Options{Handlers: handlers})
@@ -295,9 +308,7 @@ func TestOwnSubscriptions(t *testing.T) {
 func TestHealth(t *testing.T) {
 	w := start(t, Options{})
 	w.proxy.SetHealth(false, "starting")
-	envoy, up := w.delta(t.Context())
-	must(t, envoy.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node(), TypeUrl: listenerType}))
-	up.recv()
+	envoy, up := w.asking(t.Context(), listenerType)
 	if q := up.recv(); q.TypeUrl != healthType || q.GetErrorDetail().GetMessage() != "starting" {
 		t.Fatalf("reported %v", q)
 	}
@@ -325,17 +336,13 @@ func TestExtensionsTogether(t *testing.T) {
 		both.Wait()
 		return b, false, nil
 	}})
-	envoy, up := w.delta(t.Context())
-	must(t, envoy.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node(), TypeUrl: extensionType}))
-	up.recv()
+	envoy, up := w.asking(t.Context(), extensionType)
 	r := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: extensionType, Nonce: "1"}
 	for _, name := range []string{"a", "b"} {
 		r.Resources = append(r.Resources, &discoveryv3.Resource{Name: name, Resource: any1(extensionType, name)})
 	}
 	up.send(r)
-	got, err := envoy.Recv()
-	must(t, err)
-	equal(t, got, r)
+	receives(t, envoy, r)
 	r.Nonce, r.Resources = "2", []*discoveryv3.Resource{{Name: "c", Resource: any1(extensionType, "panic")}}
 	up.send(r)
 	if q := up.recv(); q.ResponseNonce != "2" || !strings.Contains(q.GetErrorDetail().GetMessage(), "panic") {
@@ -357,30 +364,22 @@ func TestExtensions(t *testing.T) {
 		}
 		return append(b, " fetched"...), false, nil
 	}})
-	envoy, up := w.delta(t.Context())
-	must(t, envoy.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node(), TypeUrl: extensionType}))
-	up.recv()
+	envoy, up := w.asking(t.Context(), extensionType)
 	extension := func(nonce, text string) *discoveryv3.DeltaDiscoveryResponse {
 		return &discoveryv3.DeltaDiscoveryResponse{TypeUrl: extensionType, Nonce: nonce, Resources: []*discoveryv3.Resource{{Name: "e", Resource: any1(extensionType, text)}}}
 	}
 	up.send(extension("1", "one"))
 	other := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: clusterType, Nonce: "2"}
 	up.send(other)
-	got, err := envoy.Recv()
-	must(t, err)
-	equal(t, got, other)
+	receives(t, envoy, other)
 	close(release)
-	got, err = envoy.Recv()
-	must(t, err)
-	equal(t, got, extension("1", "one fetched"))
+	receives(t, envoy, extension("1", "one fetched"))
 	up.send(extension("3", "bad"))
 	if q := up.recv(); q.ResponseNonce != "3" || !strings.Contains(q.GetErrorDetail().GetMessage(), "no module") {
 		t.Errorf("answered with %v", q)
 	}
 	up.send(extension("4", "two"))
-	got, err = envoy.Recv()
-	must(t, err)
-	equal(t, got, extension("4", "two fetched"))
+	receives(t, envoy, extension("4", "two fetched"))
 }
 
 // TestRejectedInItsStead: after the agent has rejected extensions in the stead of an Envoy that asks for the state of
@@ -406,9 +405,7 @@ func TestRejectedInItsStead(t *testing.T) {
 	}
 	pass(ask("", "a"), ask("", "a"))
 	up.send(response("1", "good"))
-	got, err := envoy.Recv()
-	must(t, err)
-	equal(t, got, response("1", "good"))
+	receives(t, envoy, response("1", "good"))
 	pass(ask("1", "a"), ask("1", "a"))
 	up.send(response("2", "bad"))
 	if q := up.recv(); q.ResponseNonce != "2" || q.GetErrorDetail() == nil || len(q.ResourceNames) != 1 {
@@ -416,8 +413,7 @@ func TestRejectedInItsStead(t *testing.T) {
 	}
 	pass(ask("1", "a", "b"), ask("2", "a", "b"))
 	up.send(response("3", "good"))
-	_, err = envoy.Recv()
-	must(t, err)
+	receives(t, envoy, response("3", "good"))
 	pass(ask("3", "a"), ask("3", "a"))
 }
 
@@ -430,9 +426,7 @@ func TestMissingExtensions(t *testing.T) {
 		}
 		return b, false, nil
 	}})
-	envoy, up := w.delta(t.Context())
-	must(t, envoy.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node(), TypeUrl: extensionType}))
-	up.recv()
+	envoy, up := w.asking(t.Context(), extensionType)
 	response := func(nonce string, texts ...string) *discoveryv3.DeltaDiscoveryResponse {
 		r := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: extensionType, Nonce: nonce}
 		for i := 0; i < len(texts); i += 2 {
@@ -440,20 +434,14 @@ func TestMissingExtensions(t *testing.T) {
 		}
 		return r
 	}
-	received := func(want *discoveryv3.DeltaDiscoveryResponse) {
-		t.Helper()
-		got, err := envoy.Recv()
-		must(t, err)
-		equal(t, got, want)
-	}
 	up.send(response("1", "a", "missing", "b", "there", "c", "missing too"))
-	received(response("1", "a", "instead", "b", "there", "c", "instead"))
+	receives(t, envoy, response("1", "a", "instead", "b", "there", "c", "instead"))
 	up.send(response("2", "c", "another"))
-	received(response("2", "c", "another"))
+	receives(t, envoy, response("2", "c", "another"))
 	there.Store(true)
-	received(response("2", "a", "missing"))
+	receives(t, envoy, response("2", "a", "missing"))
 	up.send(response("3", "b", "there"))
-	received(response("3", "b", "there")) // and nothing else meanwhile
+	receives(t, envoy, response("3", "b", "there")) // and nothing else meanwhile
 
 	there.Store(false)
 	world, below := w.sotw(t.Context())
@@ -464,9 +452,7 @@ func TestMissingExtensions(t *testing.T) {
 	}
 	below.send(all("missing"))
 	for _, want := range []string{"instead", "missing"} {
-		got, err := world.Recv()
-		must(t, err)
-		equal(t, got, all(want))
+		receives(t, world, all(want))
 		there.Store(true)
 	}
 }
@@ -478,9 +464,7 @@ func TestReconnects(t *testing.T) {
 	once := func(i int) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		envoy, up := w.delta(ctx)
-		must(t, envoy.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node(), TypeUrl: listenerType}))
-		up.recv()
+		envoy, up := w.asking(ctx, listenerType)
 		up.send(&discoveryv3.DeltaDiscoveryResponse{TypeUrl: clusterType, Resources: []*discoveryv3.Resource{{Resource: any1(clusterType, strings.Repeat("x", size))}}})
 		if i%2 == 0 {
 			_, err := envoy.Recv()
@@ -524,9 +508,7 @@ func TestBackpressure(t *testing.T) {
 	w := start(t, Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	envoy, up := w.delta(ctx)
-	must(t, envoy.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node(), TypeUrl: clusterType}))
-	up.recv()
+	_, up := w.asking(ctx, clusterType)
 	const most = 64 << 20
 	body := strings.Repeat("x", 1<<20)
 	sent := make(chan int)
