@@ -55,6 +55,14 @@ func newRig(t testing.TB, files map[string]string) *rig {
 	return r
 }
 
+// base returns the files that others of testdata leave out.
+func base(t testing.TB) map[string]string {
+	t.Helper()
+	a, err := txtar.ParseFile("testdata/base.txtar")
+	must(t, err)
+	return sections(a)
+}
+
 func sections(a *txtar.Archive) map[string]string {
 	m := map[string]string{}
 	for _, f := range a.Files {
@@ -113,8 +121,6 @@ func sameJSON(t testing.TB, a, b []byte) bool {
 // TestGoldens injects the pods of testdata. A file has config, values and mesh, and for each pod a file NAME.pod with
 // what becomes of it as NAME.want; base.txtar has what others leave out.
 func TestGoldens(t *testing.T) {
-	base, err := txtar.ParseFile("testdata/base.txtar")
-	must(t, err)
 	paths, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(paths) < 2 {
 		t.Fatal(err, paths)
@@ -123,7 +129,7 @@ func TestGoldens(t *testing.T) {
 		a, err := txtar.ParseFile(path)
 		must(t, err)
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) {
-			files := sections(base)
+			files := base(t)
 			for name, text := range sections(a) {
 				files[name] = text
 			}
@@ -215,9 +221,7 @@ func TestTemplatesAreBounded(t *testing.T) {
 
 // A pod whose lists would take too long to merge is refused, with the list named.
 func TestLongListsAreRefused(t *testing.T) {
-	base, err := txtar.ParseFile("testdata/base.txtar")
-	must(t, err)
-	r := newRig(t, sections(base))
+	r := newRig(t, base(t))
 	pod := func(n int) []byte {
 		env := strings.TrimSuffix(strings.Repeat(`{"name":"x","value":"y"},`, n), ",")
 		return []byte(`{"metadata":{"name":"p"},"spec":{"containers":[{"name":"app","env":[` + env + `]}]}}`)
@@ -248,9 +252,7 @@ func TestValuesAreNotShared(t *testing.T) {
 
 // An annotation cannot ask for more templates, or for longer lists, than a pod may have.
 func TestAnnotationsAreBounded(t *testing.T) {
-	base, err := txtar.ParseFile("testdata/base.txtar")
-	must(t, err)
-	r := newRig(t, sections(base))
+	r := newRig(t, base(t))
 	for annotation, want := range map[string]string{
 		templatesAnnotation: strings.TrimSuffix(strings.Repeat("sidecar,", 40), ","),
 		overridesAnnotation: `{"containers":[{"name":"istio-proxy","env":[` + strings.TrimSuffix(strings.Repeat(`{"name":"x"},`, listEntries+1), ",") + `]}]}`,
@@ -289,9 +291,7 @@ func TestParse(t *testing.T) {
 
 // Whatever a pod is, it gets an answer, whose patch fits it.
 func FuzzInject(f *testing.F) {
-	base, err := txtar.ParseFile("testdata/base.txtar")
-	must(f, err)
-	r := newRig(f, sections(base))
+	r := newRig(f, base(f))
 	paths, _ := filepath.Glob("testdata/*.txtar")
 	for _, path := range paths {
 		a, err := txtar.ParseFile(path)
@@ -313,9 +313,7 @@ func FuzzInject(f *testing.F) {
 // Pods that somebody made to cost much get an answer of bounded length: they are refused, or the patch is about what
 // changes.
 func TestHostilePods(t *testing.T) {
-	base, err := txtar.ParseFile("testdata/base.txtar")
-	must(t, err)
-	r := newRig(t, sections(base))
+	r := newRig(t, base(t))
 	many := func(format string, n int) string {
 		var b strings.Builder
 		for i := range n {

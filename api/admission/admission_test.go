@@ -1,8 +1,6 @@
 package admission_test
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -66,6 +64,17 @@ func post(t *testing.T, url string, body io.Reader, change func(*http.Request)) 
 		t.Fatal(err)
 	}
 	return resp.StatusCode, string(text)
+}
+
+// ask returns what a handler answers to a client at an address.
+func ask(t *testing.T, h http.Handler, from, body string) *httptest.ResponseRecorder {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(body))
+	r.Header.Set("Content-Type", "application/json")
+	r.RemoteAddr = from
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
 }
 
 // TestReviews answers with the version and the UID of the request.
@@ -235,14 +244,7 @@ func TestReviewsOfOneAddress(t *testing.T) {
 		}
 		return admission.Allow()
 	}, nil)
-	review := func(from string) int {
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(asking("v1", "1")))
-		r.Header.Set("Content-Type", "application/json")
-		r.RemoteAddr = from
-		w := httptest.NewRecorder()
-		answer.ServeHTTP(w, r)
-		return w.Code
-	}
+	review := func(from string) int { return ask(t, answer, from, asking("v1", "1")).Code }
 	var flood sync.WaitGroup
 	for range l.Reviews {
 		flood.Go(func() { review("10.0.0.1:1") })
@@ -284,14 +286,7 @@ func TestReviewsOfStrangers(t *testing.T) {
 			return admission.Allow()
 		}, nil)
 	var all sync.WaitGroup
-	review := func(from, object string) int {
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(asking("v1", object)))
-		r.Header.Set("Content-Type", "application/json")
-		r.RemoteAddr = from
-		w := httptest.NewRecorder()
-		answer.ServeHTTP(w, r)
-		return w.Code
-	}
+	review := func(from, object string) int { return ask(t, answer, from, asking("v1", object)).Code }
 	for i := range 10 {
 		for range 3 {
 			all.Go(func() { review(fmt.Sprintf("10.0.1.%d:1", i), "1") })
@@ -349,22 +344,20 @@ func TestReviewsAtOnce(t *testing.T) {
 		return admission.Allow()
 	}, nil)
 	var clients sync.WaitGroup
-	ask := func(n int, want int) {
-		clients.Add(1)
-		go func() {
-			defer clients.Done()
+	send := func(n, want int) {
+		clients.Go(func() {
 			if code, text := post(t, s.URL, strings.NewReader(asking("v1", `"`+strings.Repeat("a", n)+`"`)), nil); code != want {
 				t.Errorf("%d, %s: want %d", code, text, want)
 			}
-		}()
+		})
 	}
 	for range 12 {
-		ask(10, http.StatusOK)
+		send(10, http.StatusOK)
 	}
 	for range 4 {
-		ask(8000, http.StatusOK)
+		send(8000, http.StatusOK)
 	}
-	ask(50_000, http.StatusOK) // larger than all together: alone
+	send(50_000, http.StatusOK) // larger than all together: alone
 	for range 17 {
 		<-enter
 		leave <- true
@@ -381,11 +374,7 @@ func TestReviewsAtOnce(t *testing.T) {
 		return admission.Allow()
 	}, nil)
 	for range 3 {
-		clients.Add(1)
-		go func() {
-			defer clients.Done()
-			post(t, busy.URL, strings.NewReader(asking("v1", "1")), nil)
-		}()
+		clients.Go(func() { post(t, busy.URL, strings.NewReader(asking("v1", "1")), nil) })
 		<-enter
 	}
 	if code, _ := post(t, busy.URL, strings.NewReader(asking("v1", "1")), nil); code != http.StatusTooManyRequests {
@@ -409,19 +398,13 @@ func TestMemory(t *testing.T) {
 		most.Store(max(most.Load(), now.HeapAlloc))
 		return admission.Allow()
 	}, nil)
-	body := []byte(asking("v1", `"`+strings.Repeat("a", int(l.WebhookBody)-1000)+`"`))
+	body := asking("v1", `"`+strings.Repeat("a", int(l.WebhookBody)-1000)+`"`)
 	runtime.GC()
 	var before runtime.MemStats
 	runtime.ReadMemStats(&before)
 	var clients sync.WaitGroup
 	for range 40 {
-		clients.Add(1)
-		go func() {
-			defer clients.Done()
-			r := httptest.NewRequestWithContext(context.WithoutCancel(t.Context()), http.MethodPost, "/", bytes.NewReader(body))
-			r.Header.Set("Content-Type", "application/json")
-			h.ServeHTTP(httptest.NewRecorder(), r)
-		}()
+		clients.Go(func() { ask(t, h, "10.0.0.1:1", body) })
 	}
 	clients.Wait()
 	if grown := int64(most.Load()) - int64(before.HeapAlloc); most.Load() == 0 || grown > 64<<20 {
@@ -441,10 +424,7 @@ func FuzzReview(f *testing.F) {
 			uid = string(r.UID)
 			return admission.Deny("no")
 		}, nil)
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", bytes.NewReader(body))
-		r.Header.Set("Content-Type", "application/json")
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, r)
+		w := ask(t, h, "10.0.0.1:1", string(body))
 		if w.Code == http.StatusBadRequest {
 			return
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -75,6 +76,25 @@ func finds(t *testing.T, r *Report, s State, says string) {
 	}
 }
 
+// object returns a document of YAML, after its separator.
+func object(apiVersion, kind, metadata, fields string) string {
+	return "\n---\napiVersion: " + apiVersion + "\nkind: " + kind + "\nmetadata: {" + metadata + "}\n" + fields
+}
+
+func crd(metadata, version string) string {
+	return object("apiextensions.k8s.io/v1", "CustomResourceDefinition", metadata, "spec: {versions: [{name: "+version+", served: true}]}")
+}
+
+// webhook returns a configuration, Mutating or Validating, of one webhook, which asks a Service. Its bundle is in base
+// 64, and there is none if that is empty.
+func webhook(kind, name, revision, fields, service, bundle string) string {
+	if bundle != "" {
+		bundle = "caBundle: " + bundle + ", "
+	}
+	return object("admissionregistration.k8s.io/v1", kind+"WebhookConfiguration", "name: "+name+", labels: {istio.io/rev: "+revision+"}",
+		"webhooks: [{"+fields+", clientConfig: {"+bundle+"service: {name: "+service+", namespace: istio-system}}}]")
+}
+
 const deployment = `
 apiVersion: apps/v1
 kind: Deployment
@@ -90,28 +110,11 @@ func TestInstallable(t *testing.T) {
 		t.Errorf("an empty cluster: %v, %+v", err, r.Results)
 	}
 	r = Report{}
-	c := cluster(t, "v1.28.9", deployment+`
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: MutatingWebhookConfiguration
-metadata: {name: istio-sidecar-injector-old, labels: {istio.io/rev: old}}
-webhooks: [{name: rev.namespace.sidecar-injector.istio.io, clientConfig: {service: {name: istiod-old, namespace: istio-system}}}]
----
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: virtualservices.networking.istio.io}
-spec: {versions: [{name: v1alpha3, served: true}]}
----
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: httproutes.gateway.networking.k8s.io, annotations: {gateway.networking.k8s.io/bundle-version: v0.5.0}}
-spec: {versions: [{name: v1alpha2, served: true}]}
----
-apiVersion: v1
-kind: Service
-metadata: {name: istiod, namespace: istio-system}
-spec: {ports: [{port: 15010}, {port: 15012}, {port: 15014}]}
-`, "clusterroles", "deployments")
+	c := cluster(t, "v1.28.9", deployment+
+		webhook("Mutating", "istio-sidecar-injector-old", "old", "name: rev.namespace.sidecar-injector.istio.io", "istiod-old", "")+
+		crd("name: virtualservices.networking.istio.io", "v1alpha3")+
+		crd("name: httproutes.gateway.networking.k8s.io, annotations: {gateway.networking.k8s.io/bundle-version: v0.5.0}", "v1alpha2")+
+		object("v1", "Service", "name: istiod, namespace: istio-system", "spec: {ports: [{port: 15010}, {port: 15012}, {port: 15014}]}"), "clusterroles", "deployments")
 	must(t, r.Installable(t.Context(), c))
 	finds(t, &r, Wrong, "v1.28.9; the charts want 1.29.0 or later")
 	finds(t, &r, Wrong, "you may not get, create, patch clusterroles.rbac.authorization.k8s.io")
@@ -126,18 +129,9 @@ spec: {ports: [{port: 15010}, {port: 15012}, {port: 15014}]}
 
 // The own release that is installed already is none of another control plane; the real istiod in its place is.
 func TestInstallableAgain(t *testing.T) {
-	own := strings.Replace(deployment, "istio.io/rev: default}", "istio.io/rev: default, app.kubernetes.io/version: 1.31.1-lite.1}", 1) + `
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: MutatingWebhookConfiguration
-metadata: {name: istio-sidecar-injector, labels: {istio.io/rev: default}}
-webhooks: [{name: rev.namespace.sidecar-injector.istio.io, clientConfig: {service: {name: istiod, namespace: istio-system}}}]
----
-apiVersion: v1
-kind: Service
-metadata: {name: istiod, namespace: istio-system}
-spec: {ports: [{port: 15010}, {port: 15012}, {port: 443}, {port: 15014}]}
-`
+	own := strings.Replace(deployment, "istio.io/rev: default}", "istio.io/rev: default, app.kubernetes.io/version: 1.31.1-lite.1}", 1) +
+		webhook("Mutating", "istio-sidecar-injector", "default", "name: rev.namespace.sidecar-injector.istio.io", "istiod", "") +
+		object("v1", "Service", "name: istiod, namespace: istio-system", "spec: {ports: [{port: 15010}, {port: 15012}, {port: 443}, {port: 15014}]}")
 	var r Report
 	if err := r.Installable(t.Context(), cluster(t, "v1.33.2", own)); err != nil || r.Wrong() || r.Count(Warning) > 0 {
 		t.Errorf("the own release: %v, %+v", err, r.Results)
@@ -159,83 +153,24 @@ func TestInstalled(t *testing.T) {
 	must(t, r.Installed(t.Context(), cluster(t, "v1.33.2", "")))
 	finds(t, &r, Wrong, "no Deployment of a control plane in istio-system (revision default)")
 	finds(t, &r, Wrong, "there is no ConfigMap istio-ca-root-cert")
-	indented := strings.ReplaceAll(strings.TrimSpace(root), "\n", "\n    ")
+	bundle := base64.StdEncoding.EncodeToString([]byte(root))
 	r = Report{}
-	c := cluster(t, "v1.33.2", deployment+`
----
-apiVersion: v1
-kind: ConfigMap
-metadata: {name: istio, namespace: istio-system}
-data: {mesh: "trustDomain: cluster.local"}
----
-apiVersion: v1
-kind: ConfigMap
-metadata: {name: istio-ca-root-cert, namespace: istio-system, labels: {istio.io/config: "true"}}
-data:
-  root-cert.pem: |
-    `+indented+`
----
-apiVersion: v1
-kind: ConfigMap
-metadata: {name: istio-ca-root-cert, namespace: other, labels: {istio.io/config: "true"}}
-data: {root-cert.pem: "-"}
----
-apiVersion: v1
-kind: Namespace
-metadata: {name: shop}
----
-apiVersion: v1
-kind: Namespace
-metadata: {name: other}
----
-apiVersion: v1
-kind: Namespace
-metadata: {name: kube-system}
----
-apiVersion: coordination.k8s.io/v1
-kind: Lease
-metadata: {name: istio-leader, namespace: istio-system}
-spec: {holderIdentity: istiod-1, leaseDurationSeconds: 30, renewTime: "2026-01-01T11:59:50.000000Z"}
----
-apiVersion: coordination.k8s.io/v1
-kind: Lease
-metadata: {name: istio-namespace-controller-election, namespace: istio-system}
-spec: {holderIdentity: istiod-0, leaseDurationSeconds: 30, renewTime: "2026-01-01T11:00:00.000000Z"}
----
-apiVersion: v1
-kind: Service
-metadata: {name: istiod, namespace: istio-system}
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: MutatingWebhookConfiguration
-metadata: {name: good, labels: {istio.io/rev: default}}
-webhooks: [{name: x.istio.io, clientConfig: {caBundle: `+base64.StdEncoding.EncodeToString([]byte(root))+`, service: {name: istiod, namespace: istio-system}}}]
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: MutatingWebhookConfiguration
-metadata: {name: untrusted, labels: {istio.io/rev: default}}
-webhooks: [{name: x.istio.io, clientConfig: {caBundle: eA==, service: {name: istiod, namespace: istio-system}}}]
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingWebhookConfiguration
-metadata: {name: lax, labels: {istio.io/rev: default}}
-webhooks: [{name: x.istio.io, failurePolicy: Ignore, clientConfig: {caBundle: `+base64.StdEncoding.EncodeToString([]byte(root))+`, service: {name: istiod, namespace: istio-system}}}]
----
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: gateways.networking.istio.io}
-spec: {versions: [{name: v1alpha1, served: true}]}
----
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: virtualservices.networking.istio.io}
-spec: {versions: [{name: v1, served: true}]}
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingWebhookConfiguration
-metadata: {name: bare, labels: {istio.io/rev: default}}
-webhooks: [{name: x.istio.io, clientConfig: {service: {name: istiod, namespace: istio-system}}}]
-`)
+	c := cluster(t, "v1.33.2", deployment+
+		object("v1", "ConfigMap", "name: istio, namespace: istio-system", `data: {mesh: "trustDomain: cluster.local"}`)+
+		object("v1", "ConfigMap", `name: istio-ca-root-cert, namespace: istio-system, labels: {istio.io/config: "true"}`, "data: {root-cert.pem: "+strconv.Quote(root)+"}")+
+		object("v1", "ConfigMap", `name: istio-ca-root-cert, namespace: other, labels: {istio.io/config: "true"}`, `data: {root-cert.pem: "-"}`)+
+		object("v1", "Namespace", "name: shop", "")+
+		object("v1", "Namespace", "name: other", "")+
+		object("v1", "Namespace", "name: kube-system", "")+
+		object("coordination.k8s.io/v1", "Lease", "name: istio-leader, namespace: istio-system", `spec: {holderIdentity: istiod-1, leaseDurationSeconds: 30, renewTime: "2026-01-01T11:59:50.000000Z"}`)+
+		object("coordination.k8s.io/v1", "Lease", "name: istio-namespace-controller-election, namespace: istio-system", `spec: {holderIdentity: istiod-0, leaseDurationSeconds: 30, renewTime: "2026-01-01T11:00:00.000000Z"}`)+
+		object("v1", "Service", "name: istiod, namespace: istio-system", "")+
+		webhook("Mutating", "good", "default", "name: x.istio.io", "istiod", bundle)+
+		webhook("Mutating", "untrusted", "default", "name: x.istio.io", "istiod", "eA==")+
+		webhook("Validating", "lax", "default", "name: x.istio.io, failurePolicy: Ignore", "istiod", bundle)+
+		crd("name: gateways.networking.istio.io", "v1alpha1")+
+		crd("name: virtualservices.networking.istio.io", "v1")+
+		webhook("Validating", "bare", "default", "name: x.istio.io", "istiod", ""))
 	must(t, r.Installed(t.Context(), c))
 	finds(t, &r, Warning, "istiod: 1 of 2 are ready")
 	finds(t, &r, OK, "at most 1Gi")
@@ -268,7 +203,7 @@ func TestPod(t *testing.T) {
 		says  string
 	}{
 		{"", Wrong, "there is no Pod shop/web"},
-		{"apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: shop}\n", Wrong, "neither it nor its namespace asks for one"},
+		{object("v1", "Namespace", "name: shop", "") + object("v1", "Pod", "name: web, namespace: shop", ""), Wrong, "neither it nor its namespace asks for one"},
 		{"apiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {istio-injection: enabled}}\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: shop}\n", Wrong, "although one is asked for"},
 		{"apiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: shop, annotations: {istio.io/rev: canary}}\nstatus: {containerStatuses: [{name: istio-proxy, ready: true, image: proxy, restartCount: 0, imageID: \"\"}]}\n", OK, "by revision canary"},
 		{"apiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: shop}\nstatus: {containerStatuses: [{name: istio-proxy, ready: false, image: proxy, restartCount: 3, imageID: \"\"}]}\n", Wrong, "it is not ready (restarted 3 times)"},

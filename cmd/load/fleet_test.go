@@ -62,6 +62,16 @@ func (p *plane) ask(id, url string, names []string, held map[string]string) {
 	p.asked[id] = append(p.asked[id], text)
 }
 
+// wasAsked reports each proxy that did not ask for what is wanted.
+func (p *plane) wasAsked(want []string) {
+	p.t.Helper()
+	for id, got := range p.asked {
+		if diff := cmp.Diff(want, got); diff != "" {
+			p.t.Errorf("%s asked (-want +got):\n%s", id, diff)
+		}
+	}
+}
+
 func (p *plane) clear() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -188,18 +198,23 @@ func (p *plane) StreamAggregatedResources(s discoveryv3.AggregatedDiscoveryServi
 }
 
 func (p *plane) serve() string {
-	l, err := new(net.ListenConfig).Listen(p.t.Context(), "tcp", "127.0.0.1:0")
-	must(p.t, err)
+	return serve(p.t, p, func(l net.Listener) net.Listener { return listener{l, p} })
+}
+
+// serve runs a server until the test ends, at a listener that wrap makes of another, and returns its address.
+func serve(t *testing.T, ads discoveryv3.AggregatedDiscoveryServiceServer, wrap func(net.Listener) net.Listener) string {
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	must(t, err)
 	s := grpc.NewServer()
-	discoveryv3.RegisterAggregatedDiscoveryServiceServer(s, p)
+	discoveryv3.RegisterAggregatedDiscoveryServiceServer(s, ads)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		if err := s.Serve(listener{l, p}); err != nil {
-			p.t.Error(err)
+		if err := s.Serve(wrap(l)); err != nil {
+			t.Error(err)
 		}
 	}()
-	p.t.Cleanup(func() { s.Stop(); <-ended })
+	t.Cleanup(func() { s.Stop(); <-ended })
 	return l.Addr().String()
 }
 
@@ -241,11 +256,7 @@ func TestOrderOfRequests(t *testing.T) {
 			if !whole {
 				want = append(want, "VHDS[]")
 			}
-			for id, got := range p.asked {
-				if diff := cmp.Diff(want, got); diff != "" {
-					t.Errorf("%s asked (-want +got):\n%s", id, diff)
-				}
-			}
+			p.wasAsked(want)
 			for _, n := range p.extensions {
 				if n < 516 {
 					t.Errorf("a proxy lists %d extensions, a real one at least 516", n)
@@ -288,11 +299,7 @@ func TestReconnect(t *testing.T) {
 				}
 				return done
 			})
-			for id, got := range p.asked {
-				if diff := cmp.Diff(want, got); diff != "" {
-					t.Errorf("%s asked (-want +got):\n%s", id, diff)
-				}
-			}
+			p.wasAsked(want)
 			if n := f.Counters().Refused; n != 0 {
 				t.Errorf("%d streams count as refused", n)
 			}

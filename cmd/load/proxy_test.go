@@ -9,7 +9,6 @@ import (
 	"time"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -32,20 +31,9 @@ func (c *curt) DeltaAggregatedResources(s discoveryv3.AggregatedDiscoveryService
 // TestPause: a stream that has brought something makes the next pause as short as the first. Were pauses to double, so
 // many streams would take many minutes.
 func TestPause(t *testing.T) {
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	must(t, err)
-	c, s := &curt{}, grpc.NewServer()
-	discoveryv3.RegisterAggregatedDiscoveryServiceServer(s, c)
-	ended := make(chan error, 1)
-	go func() { ended <- s.Serve(l) }()
-	defer func() {
-		s.Stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	}()
+	c := &curt{}
 	f, err := Start(t.Context(), Options{
-		Address: l.Addr().String(), Proxies: 1, Retry: time.Millisecond, Logger: slog.New(slog.DiscardHandler),
+		Address: serve(t, c, func(l net.Listener) net.Listener { return l }), Proxies: 1, Retry: time.Millisecond, Logger: slog.New(slog.DiscardHandler),
 		Identity: func(int) Identity { return Identity{Pod: "p", Namespace: "n", IP: "10.0.0.1"} },
 	})
 	must(t, err)

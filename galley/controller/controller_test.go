@@ -217,6 +217,12 @@ func running(t *testing.T, s *server, lead func() bool) *Controller {
 
 func always() bool { return true }
 
+// pass lets time pass, and waits until all that is due has happened.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
 // TestFailsClosedWhenItWorks: a webhook fails closed after an invalid object was really refused, and not before.
 func TestFailsClosedWhenItWorks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -233,8 +239,7 @@ func TestFailsClosedWhenItWorks(t *testing.T) {
 			"the server is too busy": apierrors.NewTooManyRequests("x", 1),
 		} {
 			s.set(func() { s.answer = answer })
-			time.Sleep(20 * time.Second)
-			synctest.Wait()
+			pass(20 * time.Second)
 			if bundle, policy := s.state(t); bundle != encoded || policy != "Ignore" {
 				t.Errorf("%s: %q, %s", what, bundle, policy)
 			}
@@ -243,14 +248,12 @@ func TestFailsClosedWhenItWorks(t *testing.T) {
 			}
 		}
 		s.set(func() { s.answer = denied })
-		time.Sleep(5 * time.Second)
-		synctest.Wait()
+		pass(5 * time.Second)
 		if bundle, policy := s.state(t); bundle != encoded || policy != "Fail" || len(c.Findings()) != 0 {
 			t.Errorf("%q, %s, %v", bundle, policy, c.Findings())
 		}
 		probes, writes := s.probes, len(s.writes)
-		time.Sleep(time.Hour)
-		synctest.Wait()
+		pass(time.Hour)
 		if s.probes != probes || len(s.writes) != writes {
 			t.Errorf("%d dry runs and %d writes of what is as it should be", s.probes-probes, len(s.writes)-writes)
 		}
@@ -262,8 +265,7 @@ func TestFailsClosedStaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(configuration(validating, "v", webhook("a", "b3RoZXI=", "Fail", nil)))
 		running(t, s, always)
-		time.Sleep(time.Minute)
-		synctest.Wait()
+		pass(time.Minute)
 		if bundle, policy := s.state(t); bundle != encoded || policy != "Fail" || s.probes > 0 {
 			t.Errorf("%q, %s, %d dry runs", bundle, policy, s.probes)
 		}
@@ -276,8 +278,7 @@ func TestNoHotLoop(t *testing.T) {
 		s := newServer(configuration(validating, "v", webhook("a", "", "Fail", nil)))
 		s.undo = true
 		running(t, s, always)
-		time.Sleep(time.Minute)
-		synctest.Wait()
+		pass(time.Minute)
 		for i := range s.writes[1:] {
 			if pause := s.writes[i+1].Sub(s.writes[i]); pause < time.Second || pause > 5*time.Second {
 				t.Errorf("%s between two writes", pause)
@@ -287,8 +288,7 @@ func TestNoHotLoop(t *testing.T) {
 			t.Errorf("%d writes in a minute", len(s.writes))
 		}
 		s.set(func() { s.undo = false })
-		time.Sleep(5 * time.Second)
-		synctest.Wait()
+		pass(5 * time.Second)
 		if bundle, _ := s.state(t); bundle != encoded {
 			t.Error("it was given up")
 		}
@@ -301,14 +301,12 @@ func TestRefusedWrites(t *testing.T) {
 		s := newServer(configuration(validating, "v", webhook("a", "", "Fail", nil)))
 		s.refused = apierrors.NewForbidden(validating.GroupResource(), "v", nil)
 		c := running(t, s, always)
-		time.Sleep(20 * time.Second)
-		synctest.Wait()
+		pass(20 * time.Second)
 		if list := c.Findings(); len(list) != 1 || !strings.Contains(list[0].Message, "forbidden") || list[0].Object != "ValidatingWebhookConfiguration v" {
 			t.Errorf("%v", list)
 		}
 		s.set(func() { s.refused = nil })
-		time.Sleep(5 * time.Second)
-		synctest.Wait()
+		pass(5 * time.Second)
 		if bundle, _ := s.state(t); bundle != encoded || len(c.Findings()) != 0 {
 			t.Errorf("%q, %v", bundle, c.Findings())
 		}
@@ -327,8 +325,7 @@ func TestOnlyTheLeaderWrites(t *testing.T) {
 			defer mu.Unlock()
 			return leads
 		})
-		time.Sleep(time.Minute)
-		synctest.Wait()
+		pass(time.Minute)
 		if len(s.writes) > 0 || s.probes > 0 {
 			t.Errorf("%d writes, %d dry runs", len(s.writes), s.probes)
 		}
@@ -337,8 +334,7 @@ func TestOnlyTheLeaderWrites(t *testing.T) {
 			leads = now
 			mu.Unlock()
 			c.Wake()
-			time.Sleep(5 * time.Second)
-			synctest.Wait()
+			pass(5 * time.Second)
 		}
 		s.set(func() { s.refused = apierrors.NewForbidden(validating.GroupResource(), "v", nil) })
 		lead(true)
