@@ -604,7 +604,8 @@ func TestOutput(t *testing.T) {
 	before, err := read()
 	must(t, err)
 	s, roots := get(t, m, Workload), get(t, m, Roots)
-	if err := full(t, func() error { return replaceOutput(out, s, roots) }); !errors.Is(err, syscall.EFBIG) {
+	large := &Secret{Chain: append(bytes.Clone(s.Chain), make([]byte, 2*room)...), Key: s.Key}
+	if err := full(t, func() error { return replaceOutput(out, large, roots) }); !errors.Is(err, syscall.EFBIG) {
 		t.Fatalf("on a disk without room: %v", err)
 	}
 	after, err := read()
@@ -613,7 +614,10 @@ func TestOutput(t *testing.T) {
 	}
 }
 
-// full calls fn while no file may become longer than some bytes.
+// room is how long files may become on a full disk: longer than what the go command has tests write about themselves.
+const room = 1 << 20
+
+// full calls fn while no file may become longer than room.
 func full(t *testing.T, fn func() error) error {
 	t.Helper()
 	signal.Ignore(syscall.SIGXFSZ)
@@ -621,7 +625,7 @@ func full(t *testing.T, fn func() error) error {
 	var was syscall.Rlimit
 	must(t, syscall.Getrlimit(syscall.RLIMIT_FSIZE, &was))
 	less := was
-	less.Cur = 100
+	less.Cur = room
 	must(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &less))
 	err := fn()
 	if reset := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &was); reset != nil {
