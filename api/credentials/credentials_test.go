@@ -80,7 +80,14 @@ func (a *authority) staple(serial int64, next time.Time) []byte {
 // issue returns a certificate with serial number 7 and its key.
 func (a *authority) issue(public, private any, expires time.Time) (certificate, key []byte) {
 	a.t.Helper()
-	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{SerialNumber: big.NewInt(7), DNSNames: []string{"a.example"}, NotBefore: now.Add(-2 * time.Hour), NotAfter: expires}, a.cert, public, a.key)
+	c := &x509.Certificate{SerialNumber: big.NewInt(7), DNSNames: []string{"a.example"}, NotBefore: now.Add(-2 * time.Hour), NotAfter: expires}
+	return a.sign(c, public, private)
+}
+
+// sign returns a certificate by a template, and its key.
+func (a *authority) sign(template *x509.Certificate, public, private any) (certificate, key []byte) {
+	a.t.Helper()
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, public, a.key)
 	must(a.t, err)
 	raw, err := x509.MarshalPKCS8PrivateKey(private)
 	must(a.t, err)

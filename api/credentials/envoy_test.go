@@ -43,11 +43,7 @@ func TestEnvoysTakeWhatIsAccepted(t *testing.T) {
 		if change != nil {
 			change(c)
 		}
-		der, err := x509.CreateCertificate(rand.Reader, c, ca.cert, public, ca.key)
-		must(t, err)
-		raw, err := x509.MarshalPKCS8PrivateKey(private)
-		must(t, err)
-		return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})
+		return ca.sign(c, public, private)
 	}
 	ec, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must(t, err)

@@ -1,6 +1,7 @@
 package dns
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -65,7 +66,7 @@ func start(t *testing.T, o Options, servers ...string) *Server {
 		o.ServerPort = port
 		conf += "nameserver " + host + "\n"
 	}
-	o.Addr, o.Namespace = "127.0.0.1:0", "default"
+	o.Addr, o.Namespace = cmp.Or(o.Addr, "127.0.0.1:0"), "default"
 	o.ResolvConf = filepath.Join(t.TempDir(), "resolv.conf")
 	must(t, os.WriteFile(o.ResolvConf, []byte(conf), 0o600))
 	s, err := New(o)
@@ -141,6 +142,14 @@ func ask(t *testing.T, addr, network, name string, qtype uint16) string {
 	return strings.Join(lines, "; ")
 }
 
+// answers checks what a server answers over UDP to who asks for the IPv4 addresses of a name.
+func answers(t *testing.T, what, addr, name, want string) {
+	t.Helper()
+	if got := ask(t, addr, "udp", name, dns.TypeA); got != want {
+		t.Errorf("%s: got %s, want %s", what, got, want)
+	}
+}
+
 func TestNamesOfTheTable(t *testing.T) {
 	s := start(t, Options{}, server(t, "127.0.0.1:0", rcode(dns.RcodeNameError)))
 	if got := ask(t, s.Addr(), "udp", "reviews", dns.TypeA); got != "SERVFAIL" || s.Ready() || s.Table().JSON() != nil {
@@ -190,9 +199,7 @@ func TestNamesOfTheTable(t *testing.T) {
 		}
 	}
 	set(t, s, &NameTable{})
-	if got := ask(t, s.Addr(), "udp", "reviews", dns.TypeA); got != "NXDOMAIN" {
-		t.Errorf("a name that left the table: %s", got)
-	}
+	answers(t, "a name that left the table", s.Addr(), "reviews", "NXDOMAIN")
 }
 
 // The addresses of a name come in random order, and all of them.
@@ -275,13 +282,9 @@ func TestOtherServers(t *testing.T) {
 		_, port, _ := net.SplitHostPort(good)
 		bad := server(t, "127.0.0.1:"+port, rcode(dns.RcodeServerFailure))
 		s := startTable(t, Options{Parallel: parallel}, bad, good)
-		if got, want := ask(t, s.Addr(), "udp", "a.org", dns.TypeA), "NOERROR; a.org. 7 IN A 192.0.2.1"; got != want {
-			t.Errorf("parallel %t: got %s, want %s", parallel, got, want)
-		}
+		answers(t, fmt.Sprint("parallel ", parallel), s.Addr(), "a.org", "NOERROR; a.org. 7 IN A 192.0.2.1")
 		none := startTable(t, Options{Parallel: parallel}, bad)
-		if got := ask(t, none.Addr(), "udp", "a.org", dns.TypeA); got != "SERVFAIL" {
-			t.Errorf("parallel %t: a failing server makes %s", parallel, got)
-		}
+		answers(t, fmt.Sprint("a failing server, parallel ", parallel), none.Addr(), "a.org", "SERVFAIL")
 	}
 }
 
@@ -315,9 +318,7 @@ func TestTruncatedResponses(t *testing.T) {
 		reply("192.0.2.1")(w, req)
 	})
 	s := startTable(t, Options{}, up)
-	if got, want := ask(t, s.Addr(), "udp", "a.org", dns.TypeA), "NOERROR; a.org. 7 IN A 192.0.2.1"; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
+	answers(t, "truncated", s.Addr(), "a.org", "NOERROR; a.org. 7 IN A 192.0.2.1")
 }
 
 // Queries that wait for other servers are bounded, and what the table knows is still answered.
@@ -334,12 +335,8 @@ func TestWaitingQueriesAreBounded(t *testing.T) {
 	first := make(chan string)
 	go func() { first <- ask(t, s.Addr(), "udp", "a.org", dns.TypeA) }()
 	<-asked
-	if got := ask(t, s.Addr(), "udp", "b.org", dns.TypeA); got != "SERVFAIL" {
-		t.Errorf("one too many: %s", got)
-	}
-	if got := ask(t, s.Addr(), "udp", "reviews", dns.TypeA); got != "NOERROR; reviews. 30 IN A 10.0.0.1" {
-		t.Errorf("beside it: %s", got)
-	}
+	answers(t, "one too many", s.Addr(), "b.org", "SERVFAIL")
+	answers(t, "beside it", s.Addr(), "reviews", "NOERROR; reviews. 30 IN A 10.0.0.1")
 	close(release)
 	if got := <-first; got != "NOERROR; a.org. 7 IN A 192.0.2.1" {
 		t.Errorf("the one that waited: %s", got)
@@ -417,9 +414,7 @@ func TestMalformedQueries(t *testing.T) {
 	for i := range whole {
 		conn.Write(whole[:i])
 	}
-	if got := ask(t, s.Addr(), "udp", "reviews", dns.TypeA); got != "NOERROR; reviews. 30 IN A 10.0.0.1" {
-		t.Errorf("after malformed queries: %s", got)
-	}
+	answers(t, "after malformed queries", s.Addr(), "reviews", "NOERROR; reviews. 30 IN A 10.0.0.1")
 	for _, questions := range [][]dns.Question{nil, {{Name: "reviews.", Qtype: dns.TypeA, Qclass: dns.ClassINET},
 		{Name: "a.org.", Qtype: dns.TypeA, Qclass: dns.ClassINET}}} {
 		m := new(dns.Msg).SetQuestion("reviews.", dns.TypeA)
@@ -469,21 +464,10 @@ func TestResponsesAreNotAnswered(t *testing.T) {
 
 // On all addresses it answers from the one that was asked.
 func TestAllAddresses(t *testing.T) {
-	s, err := New(Options{Addr: "0.0.0.0:0", ResolvConf: os.DevNull})
-	must(t, err)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error)
-	go func() { done <- s.Run(ctx) }()
-	set(t, s, table())
+	s := startTable(t, Options{Addr: "0.0.0.0:0"})
 	_, port, _ := net.SplitHostPort(s.Addr())
 	for _, addr := range []string{"127.0.0.1", "127.0.0.2"} {
-		if got := ask(t, addr+":"+port, "udp", "example.com", dns.TypeA); got != "NOERROR; example.com. 30 IN A 240.240.0.1" {
-			t.Errorf("%s: %s", addr, got)
-		}
-	}
-	cancel()
-	if err := <-done; err != nil {
-		t.Error(err)
+		answers(t, addr, addr+":"+port, "example.com", "NOERROR; example.com. 30 IN A 240.240.0.1")
 	}
 }
 

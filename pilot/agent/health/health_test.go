@@ -69,20 +69,22 @@ func TestHTTP(t *testing.T) {
 			}
 		}
 	}
-	if got := check(&Probe{HTTP: &HTTP{URL: plain.URL + "/round"}}); !strings.Contains(got, "10 redirects") {
-		t.Errorf("redirects without end: %s", got)
-	}
-	if got := check(&Probe{HTTP: &HTTP{URL: plain.URL + "/header", Header: http.Header{"Host": {"app.example"}, "X-Probe": {"1"}}}}); got != "well" {
-		t.Errorf("with headers: %s", got)
-	}
-	if got := check(&Probe{HTTP: &HTTP{URL: plain.URL + "/large"}}); !strings.Contains(got, "headers exceeded") {
-		t.Errorf("a header of 128 KiB: %s", got)
+	header := http.Header{"Host": {"app.example"}, "X-Probe": {"1"}}
+	for what, c := range map[string]struct {
+		probe Probe
+		want  string
+	}{
+		"redirects without end": {Probe{HTTP: &HTTP{URL: plain.URL + "/round"}}, "10 redirects"},
+		"with headers":          {Probe{HTTP: &HTTP{URL: plain.URL + "/header", Header: header}}, "well"},
+		"a header of 128 KiB":   {Probe{HTTP: &HTTP{URL: plain.URL + "/large"}}, "headers exceeded"},
+		"from " + SourceIPv4:    {Probe{Source: true, HTTP: &HTTP{URL: plain.URL + "/source"}}, "well"},
+	} {
+		if got := check(&c.probe); !strings.Contains(got, c.want) {
+			t.Errorf("%s: %s, want %s", what, got, c.want)
+		}
 	}
 	if err := (&Probe{HTTP: &HTTP{URL: plain.URL + "/code/200"}}).Check(t.Context()); err != nil {
 		t.Errorf("without a timeout: %v", err)
-	}
-	if got := check(&Probe{Source: true, HTTP: &HTTP{URL: plain.URL + "/source"}}); got != "well" {
-		t.Errorf("from %s: %s", SourceIPv4, got)
 	}
 }
 

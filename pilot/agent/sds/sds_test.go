@@ -245,25 +245,23 @@ func TestSockets(t *testing.T) {
 	must(t, err)
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "socket")
-	if Serving(path) {
-		t.Error("a socket that is not there is served")
+	served := func(what string, want bool) {
+		t.Helper()
+		if Serving(path) != want {
+			t.Errorf("%s: served is not %t", what, want)
+		}
 	}
+	served("a socket that is not there", false)
 	stale, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	must(t, err)
-	if !Serving(path) {
-		t.Error("a socket that is served is not found")
-	}
+	served("a socket with a server", true)
 	stale.SetUnlinkOnClose(false)
 	_ = stale.Close()
-	if Serving(path) {
-		t.Error("a socket that a process left behind is served")
-	}
+	served("a socket that a process left behind", false)
 	l, err := Listen(path, 0o600)
 	must(t, err)
 	defer l.Close()
-	if !Serving(path) {
-		t.Error("the new socket is not served")
-	}
+	served("the new socket", true)
 	if all, err := os.ReadDir(dir); err != nil || len(all) != 1 {
 		t.Errorf("%v are left, %v", all, err)
 	}

@@ -42,8 +42,8 @@ const clusterType = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
 type controlPlane struct {
 	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
 	address string
-	delta   chan *up[*discoveryv3.DeltaDiscoveryRequest, *discoveryv3.DeltaDiscoveryResponse]
-	sotw    chan *up[*discoveryv3.DiscoveryRequest, *discoveryv3.DiscoveryResponse]
+	delta   chan *deltaUp
+	sotw    chan *sotwUp
 }
 
 // up is a stream at the control plane, which ends with what the test says.
@@ -52,6 +52,11 @@ type up[Q, R any] struct {
 	side[Q, R]
 	end chan error
 }
+
+type (
+	deltaUp = up[*discoveryv3.DeltaDiscoveryRequest, *discoveryv3.DeltaDiscoveryResponse]
+	sotwUp  = up[*discoveryv3.DiscoveryRequest, *discoveryv3.DiscoveryResponse]
+)
 
 type side[Q, R any] interface {
 	Send(R) error
@@ -72,19 +77,17 @@ func (u *up[Q, R]) send(r R) {
 }
 
 func (c *controlPlane) DeltaAggregatedResources(s discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
-	u := &up[*discoveryv3.DeltaDiscoveryRequest, *discoveryv3.DeltaDiscoveryResponse]{nil, s, make(chan error, 1)}
-	c.delta <- u
-	select {
-	case err := <-u.end:
-		return err
-	case <-s.Context().Done():
-		return nil
-	}
+	return handOver(s, c.delta)
 }
 
 func (c *controlPlane) StreamAggregatedResources(s discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
-	u := &up[*discoveryv3.DiscoveryRequest, *discoveryv3.DiscoveryResponse]{nil, s, make(chan error, 1)}
-	c.sotw <- u
+	return handOver(s, c.sotw)
+}
+
+// handOver gives a stream to the test, and ends it as the test says.
+func handOver[Q, R any](s side[Q, R], to chan *up[Q, R]) error {
+	u := &up[Q, R]{nil, s, make(chan error, 1)}
+	to <- u
 	select {
 	case err := <-u.end:
 		return err
@@ -104,8 +107,8 @@ type world struct {
 func start(t *testing.T, o Options) *world {
 	t.Helper()
 	c := &controlPlane{
-		delta: make(chan *up[*discoveryv3.DeltaDiscoveryRequest, *discoveryv3.DeltaDiscoveryResponse]),
-		sotw:  make(chan *up[*discoveryv3.DiscoveryRequest, *discoveryv3.DiscoveryResponse]),
+		delta: make(chan *deltaUp),
+		sotw:  make(chan *sotwUp),
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
@@ -147,7 +150,7 @@ func startBeside(t *testing.T, o Options, c *controlPlane) *world {
 }
 
 // delta opens a stream of Envoy's, and returns both ends of it.
-func (w *world) delta(ctx context.Context) (discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesClient, *up[*discoveryv3.DeltaDiscoveryRequest, *discoveryv3.DeltaDiscoveryResponse]) {
+func (w *world) delta(ctx context.Context) (discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesClient, *deltaUp) {
 	w.t.Helper()
 	s, err := w.envoy.DeltaAggregatedResources(ctx)
 	must(w.t, err)
@@ -157,7 +160,7 @@ func (w *world) delta(ctx context.Context) (discoveryv3.AggregatedDiscoveryServi
 }
 
 // asking is delta for a stream whose first request, for a type, has arrived.
-func (w *world) asking(ctx context.Context, typeURL string) (discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesClient, *up[*discoveryv3.DeltaDiscoveryRequest, *discoveryv3.DeltaDiscoveryResponse]) {
+func (w *world) asking(ctx context.Context, typeURL string) (discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesClient, *deltaUp) {
 	w.t.Helper()
 	envoy, up := w.delta(ctx)
 	must(w.t, envoy.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node(), TypeUrl: typeURL}))
@@ -165,7 +168,7 @@ func (w *world) asking(ctx context.Context, typeURL string) (discoveryv3.Aggrega
 	return envoy, up
 }
 
-func (w *world) sotw(ctx context.Context) (discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesClient, *up[*discoveryv3.DiscoveryRequest, *discoveryv3.DiscoveryResponse]) {
+func (w *world) sotw(ctx context.Context) (discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesClient, *sotwUp) {
 	w.t.Helper()
 	s, err := w.envoy.StreamAggregatedResources(ctx)
 	must(w.t, err)
@@ -563,11 +566,17 @@ func TestStreamsAreBounded(t *testing.T) {
 	}
 }
 
-func TestDebug(t *testing.T) {
+// freeAddress returns an address of this host that nobody listens on.
+func freeAddress(t *testing.T) string {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
-	at := l.Addr().String()
 	must(t, l.Close())
+	return l.Addr().String()
+}
+
+func TestDebug(t *testing.T) {
+	at := freeAddress(t)
 	w := start(t, Options{Debug: at, Node: node()})
 	go func() {
 		up := <-w.cp.sotw
@@ -622,10 +631,7 @@ func TestDebug(t *testing.T) {
 
 // TestDebugAnswersNoWebPage: a web page that has a browser of this host ask is refused, and no control plane is asked.
 func TestDebugAnswersNoWebPage(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	at := l.Addr().String()
-	must(t, l.Close())
+	at := freeAddress(t)
 	w := start(t, Options{Debug: at, Node: node()})
 	go func() {
 		for up := range w.cp.sotw {
