@@ -3,6 +3,7 @@ package translate_test
 import (
 	"fmt"
 	"runtime"
+	"runtime/debug"
 	"testing"
 	"time"
 
@@ -33,6 +34,7 @@ spec: {egress: [{hosts: ["*/*"]}], outboundTrafficPolicy: {mode: ALLOW_ANY, egre
 }
 
 func checkEviction(t *testing.T, edit string) {
+	defer debug.SetGCPercent(debug.SetGCPercent(100)) // what is evicted is what was collected
 	w, tr := newWorld(t, mesh.Default()), newTranslator(1)
 	s := w.apply(services(t, 3)...)
 	var table envoy.NameInterner
