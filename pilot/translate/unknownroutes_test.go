@@ -50,7 +50,7 @@ func TestUnknownRouteConfigurations(t *testing.T) {
 // memory than counts for its name.
 func TestUnknownRouteConfigurationsCostWhatCounts(t *testing.T) {
 	histories.NoRace(t)
-	const each = 1000
+	const each = 3000
 	for who, forms := range map[string][]string{"web": {"x%d.example.com:80", "%d", "@x%d"}, "stock": {"x%d.example.com:80", "%d"}, "gateway": {"x%d", "http.%d"}} {
 		for _, form := range forms {
 			w, tr := newWorld(t, mesh.Default()), newTranslator(1)
