@@ -93,6 +93,7 @@ func TestKnownHistories(t *testing.T) {
 		"a mesh configuration that cannot be used, and another before it":          17688769807331,
 		"a patched route configuration without virtual hosts, when one reconnects": 204593535008311,
 		"a client that rejects": 273112222170233,
+		"a client that rejects assignments, one of them of an unknown name": 99632730112156,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
