@@ -9,6 +9,7 @@ import (
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/deploy/histories"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
@@ -17,6 +18,7 @@ import (
 // TestBytesOfCohorts checks that the bytes that are kept for cohorts beside the first one are none for proxies of one
 // cohort, and of cohorts that have nothing in common about what the heap grows by.
 func TestBytesOfCohorts(t *testing.T) {
+	histories.NoRace(t)
 	w, tr := newWorld(t, mesh.Default()), newTranslator(1)
 	s := w.apply(services(t, 100)...)
 	tr.Prepare(s)

@@ -14,6 +14,7 @@ import (
 // TestUnknownRouteConfigurations: route configurations without a listener are nearly empty, however many a client asks
 // for, and are not cached.
 func TestUnknownRouteConfigurations(t *testing.T) {
+	histories.NoRace(t)
 	for who, forms := range map[string][]string{"web": {"/x%d", "@x%d", "/x:%d"}, "gateway": {"x%d", "http.80.10.0.0.%d", "/x%d"}} {
 		for _, form := range forms {
 			w, tr := newWorld(t, mesh.Default()), newTranslator(64<<20)

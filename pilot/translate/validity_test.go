@@ -219,6 +219,7 @@ func sortedKeys(m map[string]*node.Proxy) []string {
 
 // TestStockEnvoyGetsNoIstioExtension: an Envoy that lists none of Istio's extensions is sent none of them.
 func TestStockEnvoyGetsNoIstioExtension(t *testing.T) {
+	histories.NoRace(t)
 	p := readPool(t)
 	var changes []kinds.Change
 	for _, k := range p.keys {
