@@ -46,6 +46,9 @@ func addAll(t testing.TB, all *envoytest.Resources, from string, refs *reference
 
 // TestEnvoysTakeTheReference asks a real Envoy about all that the proxies of every world of the reference are sent.
 func TestEnvoysTakeTheReference(t *testing.T) {
+	if testing.Short() {
+		t.Skip("make test-long runs it")
+	}
 	histories.NoRace(t)
 	t.Parallel()
 	all, refs := &envoytest.Resources{}, &references{seen: map[string][]string{}}
