@@ -32,7 +32,8 @@ GOTESTSUM      := $(TOOLS)/gotestsum
 # The race detector needs a C compiler.
 CC       ?= cc
 RACE     := $(if $(shell command -v $(CC)),-race)
-RACING   := $(if $(RACE),CGO_ENABLED=1)
+# A program under the race detector sleeps for a second when it ends, unless told otherwise.
+RACING   := $(if $(RACE),CGO_ENABLED=1 GORACE=atexit_sleep_ms=0)
 # Says once a minute that a silent command still runs.
 PROGRESS := deploy/tools/progress.sh
 # $(call GOTEST,STAGE,FORMAT,PACKAGES AT ONCE) runs go test under gotestsum, which keeps every line of its output in bin/test/STAGE.json.
@@ -45,6 +46,9 @@ NORACE   := deploy/tools/tests.sh 'histories\.(NoRace|FewerWithRace|Raced)' | gr
 LONG     := faults:3 conformance:9 boards:4 large:20 racing:8 mutants:10 seeds:10 compat:20
 LONG_PACKAGES := mutants agentfaults pilotagent conformance bench boards openness
 LARGE    := deploy/tools/tests.sh 'testing\.Short\(\)' | grep -vE '/($(subst $(space),|,$(LONG_PACKAGES))) '
+
+# Tests run the program that was built, where they run one.
+HERE     := PILOT_DISCOVERY=$(CURDIR)/bin/pilot-discovery
 
 export ENVOY ENVOY_OLDEST ETCD KUBE_APISERVER HELM4 KUBECONFORM PROMQL
 # One setting for the binaries, the tools, the end-to-end tests and those without the race detector, so that they share what is compiled. Vet and the unit tests share the
@@ -99,13 +103,13 @@ vet: | bin/test ## Vet all packages.
 export RAPID_SEED ?= 1
 
 # The packages that take longest come first.
-unit: $(ENVOY) $(ENVOY_OLDEST) $(HELM4) $(GOTESTSUM) | bin/test ## Test packages one by one, without the race detector: those that start no goroutine and share no memory.
+unit: build $(ENVOY) $(ENVOY_OLDEST) $(HELM4) $(GOTESTSUM) | bin/test ## Test packages one by one, without the race detector: those that start no goroutine and share no memory.
 	$(if $(RACE),,@echo 'no C compiler: the unit tests run without the race detector')
-	$(call GOTEST,unit,pkgname-and-test-fails) -short -timeout 15m $$(deploy/tools/units.sh single $(if $(RACE),,; deploy/tools/units.sh shared))
+	$(HERE) $(call GOTEST,unit,pkgname-and-test-fails) -short -timeout 15m $$(deploy/tools/units.sh single $(if $(RACE),,; deploy/tools/units.sh shared))
 	@touch bin/test/unit.ok
 
-race: $(ENVOY) $(ENVOY_OLDEST) $(HELM4) $(GOTESTSUM) | bin/test ## Test the other packages, under the race detector, which needs a C compiler.
-	$(RACING) $(call GOTEST,race,pkgname-and-test-fails) $(RACE) -short -timeout 15m ./pilot/translate ./pilot/bootstrap ./pilot/config/crd $$(deploy/tools/units.sh shared)
+race: build $(ENVOY) $(ENVOY_OLDEST) $(HELM4) $(GOTESTSUM) | bin/test ## Test the other packages, under the race detector, which needs a C compiler.
+	$(HERE) $(RACING) $(call GOTEST,race,pkgname-and-test-fails) $(RACE) -short -timeout 15m ./pilot/translate ./pilot/bootstrap ./pilot/config/crd $$(deploy/tools/units.sh shared)
 	@touch bin/test/race.ok
 
 norace: $(GOTESTSUM) | bin/test ## Test whole, without the race detector, what the race stage leaves out or shortens.
@@ -113,7 +117,7 @@ norace: $(GOTESTSUM) | bin/test ## Test whole, without the race detector, what t
 	@touch bin/test/norace.ok
 
 e2e: build $(ENVOY) $(ENVOY_OLDEST) $(CLUSTER) $(CHARTS) $(PROMQL) $(GOTESTSUM) | bin/test ## Test end to end, with real Envoys and a real API server.
-	PILOT_DISCOVERY=$(CURDIR)/bin/pilot-discovery $(call GOTEST,e2e,testname,$(E2E_JOBS)) -count=1 -short -timeout 20m $$(go list ./deploy/e2e/... | grep -vE '/($(subst $(space),|,$(LONG_PACKAGES)))$$')
+	$(HERE) $(call GOTEST,e2e,testname,$(E2E_JOBS)) -count=1 -short -timeout 20m $$(go list ./deploy/e2e/... | grep -vE '/($(subst $(space),|,$(LONG_PACKAGES)))$$')
 	@touch bin/test/e2e.ok
 
 conformance: build $(ENVOY) $(CLUSTER) $(HELM4) $(if $(PEER),$(addprefix $(TOOLS)/,istiod istio-chart)) ## long: the conformance suite of the Gateway API, with all features that istiod claims, into deploy/conformance/report.yaml; logs go to bin/conformance. RUN=core runs the core, RUN=HTTPRouteCORS,MeshSplit some tests; PEER=istiod has the real istiod judged.
@@ -124,20 +128,20 @@ conformance: build $(ENVOY) $(CLUSTER) $(HELM4) $(if $(PEER),$(addprefix $(TOOLS
 	$(if $(RUN),,cp bin/conformance/report.yaml deploy/conformance/$(or $(PEER),report).yaml;) exit $${status:-0}
 
 faults: build $(ENVOY) $(ENVOY_OLDEST) $(GOTESTSUM) | bin/test ## long: that no request fails while an agent, its disk, its clock or the control plane does, on a machine that does nothing else.
-	PILOT_DISCOVERY=$(CURDIR)/bin/pilot-discovery $(call GOTEST,faults,testname,1) -count=1 -timeout 20m ./deploy/e2e/agentfaults ./deploy/e2e/pilotagent
+	$(HERE) $(call GOTEST,faults,testname,1) -count=1 -timeout 20m ./deploy/e2e/agentfaults ./deploy/e2e/pilotagent
 	@touch bin/test/faults.ok
 
 boards: build $(ENVOY) $(CLUSTER) $(PROMQL) $(GOTESTSUM) | bin/test ## long: alerts, dashboards and every workload of the benchmark.
-	PILOT_DISCOVERY=$(CURDIR)/bin/pilot-discovery $(call GOTEST,boards,testname,1) -count=1 -timeout 20m ./deploy/e2e/boards ./deploy/e2e/bench
+	$(HERE) $(call GOTEST,boards,testname,1) -count=1 -timeout 20m ./deploy/e2e/boards ./deploy/e2e/bench
 	@touch bin/test/boards.ok
 
 large: build $(ENVOY) $(ENVOY_OLDEST) $(CLUSTER) $(CHARTS) $(GOTESTSUM) | bin/test ## long: whole tests that `make test` leaves out or shortens: the largest objects, all rows of what must stay closed, outages.
-	all=$$($(LARGE)); PILOT_DISCOVERY=$(CURDIR)/bin/pilot-discovery $(call GOTEST,large,testname) -count=1 -timeout 40m \
+	all=$$($(LARGE)); $(HERE) $(call GOTEST,large,testname) -count=1 -timeout 40m \
 		-run "^($$(cut -d' ' -f2 <<<"$$all" | sort -u | paste -sd'|'))$$" $$(cut -d' ' -f1 <<<"$$all" | sort -u)
 	@touch bin/test/large.ok
 
-racing: $(ENVOY) $(ENVOY_OLDEST) $(HELM4) $(GOTESTSUM) | bin/test ## long: the race detector for packages that start no goroutine.
-	$(RACING) $(call GOTEST,racing,pkgname-and-test-fails) $(RACE) -short -timeout 20m $$(deploy/tools/units.sh single)
+racing: build $(ENVOY) $(ENVOY_OLDEST) $(HELM4) $(GOTESTSUM) | bin/test ## long: the race detector for packages that start no goroutine.
+	$(HERE) $(RACING) $(call GOTEST,racing,pkgname-and-test-fails) $(RACE) -short -timeout 20m $$(deploy/tools/units.sh single)
 	@touch bin/test/racing.ok
 
 compat: build $(ENVOY) $(ENVOY_OLDEST) $(CLUSTER) $(HELM4) $(PROMQL) $(addprefix $(TOOLS)/,pilot-agent istiod istioctl istio-chart istio-dashboards) $(GOTESTSUM) | bin/test ## long: tests beside openssl, and Istio's own pilot-agent, istiod, istioctl, chart and dashboards, which take some minutes to build. COMPAT_UPDATE=1 writes deploy/compat/MATRIX.md. RAPID_SEED=17 repeats the search for what istiod leaves less open.
