@@ -88,7 +88,7 @@ test: $(GOTESTSUM) ## Test what a push should not break, in ten minutes on two c
 	@deploy/tools/slowest.sh $(GOTESTSUM) bin/test deploy/tools/budget.txt
 	@deploy/tools/summary.sh $(GOTESTSUM) bin/test $(STAGES)
 
-test-long: $(GOTESTSUM) ## Test the rest, in an hour and a half: each of the parts below marked "long". FIRST=soak begins there, MINUTES=40 leaves out parts that would end later.
+test-long: $(GOTESTSUM) ## Test the rest, in an hour and a half: each of the parts below marked "long". FIRST=seeds begins there, MINUTES=40 leaves out parts that would end later.
 	@deploy/tools/long.sh $(GOTESTSUM) '$(MINUTES)' '$(FIRST)' $(LONG)
 
 budget: $(GOTESTSUM) ## Measure the CPU time of each package in `make test`, and fail if one uses twice its budget. WRITE=1 writes what was measured into deploy/tools/budget.txt.

@@ -16,7 +16,7 @@ type Slots[K comparable] struct {
 	mu      sync.Mutex
 	free    int
 	held    map[K]int
-	waiting map[K]*list.List // of chan struct{}, each closed when it has got a slot, oldest first
+	waiting map[K]*list.List // elements are of type chan struct{}, closed when a slot is granted; the oldest comes first
 	order   []K              // the holders in waiting, the next one first
 }
 
@@ -79,6 +79,12 @@ func (s *Slots[K]) release(k K) {
 	s.put(k)
 }
 
+// get takes a free slot for a holder. mu is held.
+func (s *Slots[K]) get(k K) {
+	s.free--
+	s.held[k]++
+}
+
 // put frees a slot of a holder and grants it to the next holder. mu is held.
 func (s *Slots[K]) put(k K) {
 	s.free++
@@ -99,8 +105,7 @@ func (s *Slots[K]) grant() {
 		s.order = slices.Delete(s.order, i, i+1)
 		w := s.waiting[k]
 		close(w.Remove(w.Front()).(chan struct{}))
-		s.free--
-		s.held[k]++
+		s.get(k)
 		if w.Len() > 0 {
 			s.order = append(s.order, k)
 		} else {
@@ -123,8 +128,7 @@ func (s *Slots[K]) Try(k K) (leave func()) {
 	if s.free == 0 || !s.may(k) {
 		return nil
 	}
-	s.free--
-	s.held[k]++
+	s.get(k)
 	return func() { s.release(k) }
 }
 

@@ -20,11 +20,13 @@ type env struct {
 	refused  []string // values that cannot be read of variables that restrict, with what may be written
 }
 
-// restricted keeps a server from starting without the value of a variable that cannot be read. The default may open
-// more than the value means.
-func restricted[T any](e *env, key, allowed string, value T, warned int) T {
-	if len(e.warnings) > warned {
-		e.warnings = e.warnings[:warned]
+// restricted returns what read returns for a variable. A value that cannot be read keeps a server from starting, since
+// the default may open more than the value means. allowed says what may be written.
+func restricted[T any](e *env, key, allowed string, read func() T) T {
+	before := len(e.warnings)
+	value := read()
+	if len(e.warnings) > before {
+		e.warnings = e.warnings[:before]
 		e.refused = append(e.refused, fmt.Sprintf("%s=%q is not understood: write %s", key, e.getenv(key), allowed))
 	}
 	return value
@@ -33,14 +35,12 @@ func restricted[T any](e *env, key, allowed string, value T, warned int) T {
 // permitted reports whether something that opens is on, which it is by default. A value that cannot be read keeps a
 // server from starting.
 func (e *env) permitted(key string) bool {
-	n := len(e.warnings)
-	return restricted(e, key, "true or false", e.enabled(key), n)
+	return restricted(e, key, "true or false", func() bool { return e.enabled(key) })
 }
 
 // bound returns how long something may last. A value that cannot be read keeps a server from starting.
 func (e *env) bound(key string, otherwise time.Duration) time.Duration {
-	n := len(e.warnings)
-	return restricted(e, key, "a duration such as 12h", e.duration(key, otherwise), n)
+	return restricted(e, key, "a duration such as 12h", func() time.Duration { return e.duration(key, otherwise) })
 }
 
 // refusal returns an error that names the values that keep a server from starting, or nil.

@@ -1,10 +1,9 @@
 package envoy
 
 import (
-	"strings"
-
 	"bytes"
 	"iter"
+	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
