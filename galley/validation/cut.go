@@ -51,8 +51,8 @@ func (d *decoder) namesRestricting(n *node) bool {
 	})
 }
 
-// restrictingKind reports whether a kind's name is that of a kind that restricts something, or of one of the other
-// kinds, or almost.
+// restrictingKind reports whether a text is the name, or almost the name, of a kind that restricts something or of one
+// of the other kinds.
 func restrictingKind(name string, others ...*kinds.Kind) bool {
 	var names []string
 	for _, k := range kinds.All() {

@@ -215,7 +215,7 @@ func kindOf(n *node, f *findings) (kind *kinds.Kind, skip bool) {
 	}
 	shared := group == "" && version == "v1" || group == kinds.Ingress.Group // groups that have other kinds too
 	if !known || shared && diag.Nearest(strings.TrimSuffix(name, "List"), names) == "" {
-		return nil, true // somebody else's
+		return nil, true // a kind that is not read here
 	}
 	f.errorAt(n.get("kind").pos, "kind", "UnknownKind", diag.UnknownName(name, names), "unknown kind %q of %s: the object is not used", name, apiVersion)
 	return nil, false

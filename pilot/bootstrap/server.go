@@ -209,7 +209,8 @@ func New(o Options) (*Server, error) {
 }
 
 // known reports whether a snapshot has the workload of a proxy, where news of it may come after the proxy: from an API
-// server, or because it registers. Without the services of its own cluster, a server still reads those of remote ones.
+// server, or because it registers. A server that does not read the services of its own cluster reads the services of
+// remote clusters.
 func (s *Server) known(snap *snapshot.Snapshot, p *node.Proxy) bool {
 	remote := p.Cluster != "" && p.Cluster != s.o.ClusterID
 	late := s.o.Client != nil && (remote || !s.o.NoServices) || !s.o.NoRegistration && p.RegisterGroup != ""

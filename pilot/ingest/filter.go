@@ -15,7 +15,7 @@ type filter struct {
 	revision string // "default" where none is set
 	root     string // the root namespace: what holds for the whole mesh is never hidden, for hiding it would open what it closes
 
-	selectors  []labels.Selector // of the mesh configuration; none selects every namespace
+	selectors  []labels.Selector // from the mesh configuration; an empty list selects every namespace
 	namespaces map[clusterNamespace]labels.Set
 }
 

@@ -54,7 +54,7 @@ type conn struct {
 	wake     chan struct{} // something is waiting, or asked, or it is to stop
 	stop     chan error    // one error, with which to end
 	turns    chan struct{} // of the peer's identity or address, to wait for a slot; nil if no bound is for it
-	cohorts  *cohorts      // of the same; nil if no bound is for it
+	cohorts  *cohorts      // of the peer's identity or address; nil if no bound is for it
 	done     chan struct{} // closed when the owner ends
 
 	mu      sync.Mutex

@@ -23,7 +23,7 @@ type subscriberGroup struct {
 
 	last [session.MaxTypes]envoy.Union // of each subscription, at the last push
 
-	// turns are those of the identity or address that all members have in common; nil where they have none in common.
+	// turns are the turns of the identity or address that all members share; nil if they do not share one.
 	// Guarded by server.mu.
 	turns chan struct{}
 }

@@ -21,13 +21,13 @@ type prepared struct {
 	empty *cluster.Snapshot
 }
 
-// clusters are those of this process. A start of a cluster costs far more than to empty one.
+// clusters are shared by the tests of this process. To start a cluster costs far more than to empty one.
 var clusters = new(pool)
 
-// pool has the clusters that no test uses now, if Main runs the tests.
+// pool holds clusters that no test uses now.
 type pool struct {
 	mu   sync.Mutex
-	kept bool // Main stops what is free when all tests have run.
+	kept bool // whether clusters are kept for other tests, which Main stops in the end
 	free []prepared
 }
 

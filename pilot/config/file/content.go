@@ -347,7 +347,7 @@ func (c *content) refuse() {
 		for i, f := range c.findings {
 			same := u
 			same.Fix = f.Fix
-			if f == same && f != u { // another fix was added to that of u
+			if f == same && f != u { // f is u with an addition to its fix
 				c.findings[i].Fix = join(u.Fix, "until it is mended, a server does not start with the file")
 			}
 		}

@@ -156,7 +156,7 @@ func Compare(t *testing.T, least int, types *protoregistry.Types, observe func(l
 // Places is values with the places that have them.
 type Places map[string][]string
 
-// Add adds a place to those that have a value.
+// Add adds a place to the places of a value.
 func (p Places) Add(value, at string) {
 	if !slices.Contains(p[value], at) {
 		p[value] = append(p[value], at)

@@ -326,7 +326,7 @@ func (k clusterKey) setTLS(b builder, c *clusterv3.Cluster, options *httpv3.Http
 			o.Identities = ids
 		}
 		if len(t.SubjectAltNames) > 0 {
-			ids = slices.Clone(t.SubjectAltNames) // as they are: who names identities may name those of aliases too
+			ids = slices.Clone(t.SubjectAltNames) // as they are: the list may name identities of trust domain aliases, too
 			slices.Sort(ids)
 			ids = slices.Compact(ids)
 		}

@@ -2,7 +2,7 @@ package session
 
 import "github.com/istiod-lite/istiod-lite/pilot/envoy"
 
-// What is in memory of a name that a client subscribes to, in bytes.
+// Costs of a name that a client subscribes to, in bytes of memory.
 const (
 	nameCost  = 80      // beside its text: its place in lists, in the list by hosts, and in what is not acknowledged
 	routeCost = 3 << 10 // of a route configuration, which is made for each name, whether or not there is one

@@ -30,8 +30,8 @@ func Program(ctx context.Context, dir string) (string, error) {
 	return path, binaries.Build(ctx, path, "./cmd/pilot-discovery")
 }
 
-// Main runs the tests of a package with the program, and then calls the functions. The program may be in a folder that
-// goes with the tests. Main does not return.
+// Main runs the tests of a package with the program, and then calls ends. If the program has to be built, it is in a
+// folder that Main removes in the end. Main does not return.
 func Main(m *testing.M, program *string, ends ...func()) {
 	dir, err := os.MkdirTemp("", "istiod-lite-kubelet-")
 	if err == nil {
