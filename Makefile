@@ -37,7 +37,11 @@ RACING   := $(if $(RACE),CGO_ENABLED=1 GORACE=atexit_sleep_ms=0)
 # Says once a minute that a silent command still runs.
 PROGRESS := deploy/tools/progress.sh
 # $(call GOTEST,STAGE,FORMAT,PACKAGES AT ONCE) runs go test under gotestsum, which keeps every line of its output in bin/test/STAGE.json.
-GOTEST    = $(PROGRESS) $(1) $(GOTESTSUM) --format $(2) --format-icons text --format-hide-empty-pkg --hide-summary output,skipped --jsonfile bin/test/$(1).json -- -p $(or $(3),$(JOBS)) $(TESTFLAGS) -vet=off -exec '$(CURDIR)/deploy/tools/cpu.sh $(CURDIR)/bin/test/cpu.txt'
+GOTESTSUM_ARGS = $(GOTESTSUM) --format $(2) --format-icons text --format-hide-empty-pkg --hide-summary output,skipped --jsonfile bin/test/$(1).json
+GOTEST_ARGS    = $(TESTFLAGS) -vet=off -exec '$(CURDIR)/deploy/tools/cpu.sh $(CURDIR)/bin/test/cpu.txt'
+GOTEST    = $(PROGRESS) $(1) $(GOTESTSUM_ARGS) -- -p $(or $(3),$(JOBS)) $(GOTEST_ARGS)
+# $(call EACH,STAGE,FORMAT,TESTS) does so for tests alone, which a command prints as "FOLDER NAME".
+EACH      = all=$$($(3)) && $(PROGRESS) $(1) $(GOTESTSUM_ARGS) --raw-command -- deploy/tools/each.sh "$$all" $(GOTEST_ARGS)
 # The stages of `make test`: what the race detector leaves to the stage after it has run already where there is none.
 STAGES   := vet e2e unit $(if $(RACE),race norace)
 # Tests of one goroutine, which take long under the race detector.
@@ -113,7 +117,7 @@ race: build $(ENVOY) $(ENVOY_OLDEST) $(HELM4) $(GOTESTSUM) | bin/test ## Test th
 	@touch bin/test/race.ok
 
 norace: $(GOTESTSUM) | bin/test ## Test whole, without the race detector, what the race stage leaves out or shortens.
-	all=$$($(NORACE)); $(call GOTEST,norace,testname) -short -timeout 15m -run "^($$(cut -d' ' -f2 <<<"$$all" | sort -u | paste -sd'|'))$$" $$(cut -d' ' -f1 <<<"$$all" | sort -u)
+	$(call EACH,norace,testname,$(NORACE)) -short -timeout 15m
 	@touch bin/test/norace.ok
 
 e2e: build $(ENVOY) $(ENVOY_OLDEST) $(CLUSTER) $(CHARTS) $(PROMQL) $(GOTESTSUM) | bin/test ## Test end to end, with real Envoys and a real API server.
@@ -136,8 +140,7 @@ boards: build $(ENVOY) $(CLUSTER) $(PROMQL) $(GOTESTSUM) | bin/test ## long: ale
 	@touch bin/test/boards.ok
 
 large: build $(ENVOY) $(ENVOY_OLDEST) $(CLUSTER) $(CHARTS) $(GOTESTSUM) | bin/test ## long: whole tests that `make test` leaves out or shortens: the largest objects, all rows of what must stay closed, outages.
-	all=$$($(LARGE)); $(HERE) $(call GOTEST,large,testname) -count=1 -timeout 40m \
-		-run "^($$(cut -d' ' -f2 <<<"$$all" | sort -u | paste -sd'|'))$$" $$(cut -d' ' -f1 <<<"$$all" | sort -u)
+	$(HERE); export PILOT_DISCOVERY; $(call EACH,large,testname,$(LARGE)) -count=1 -timeout 40m
 	@touch bin/test/large.ok
 
 racing: build $(ENVOY) $(ENVOY_OLDEST) $(HELM4) $(GOTESTSUM) | bin/test ## long: the race detector for packages that start no goroutine.

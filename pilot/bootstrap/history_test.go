@@ -38,7 +38,7 @@ var (
 	historiesFor  = flag.Duration("histories.for", 0, "how long to go through histories; 0: eight of them if RAPID_SEED is set, else for 10s")
 )
 
-// fixedHistories is how many histories run from a seed that is set.
+// fixedHistories is how many histories run from a seed that is set. With -short it is a quarter of them.
 const fixedHistories = 8
 
 // timeout bounds the wait for anything to happen.
@@ -66,9 +66,12 @@ func TestHistories(t *testing.T) {
 	}
 	begin, fixed := histories.Seed(t)
 	end := time.Now().Add(max(*historiesFor, 10*time.Second))
-	few := fixed && *historiesFor == 0
+	few, enough := fixed && *historiesFor == 0, int64(fixedHistories)
+	if testing.Short() {
+		enough /= 4
+	}
 	var begun, ran atomic.Int64
-	another := func(n int64) bool { return n == 1 || few && n <= fixedHistories || !few && time.Now().Before(end) }
+	another := func(n int64) bool { return n == 1 || few && n <= enough || !few && time.Now().Before(end) }
 	t.Run("at once", func(t *testing.T) {
 		for i := range 4 { // a history mostly waits: use more -parallel than there are processors
 			t.Run(fmt.Sprint(i), func(t *testing.T) {

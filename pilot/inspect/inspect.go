@@ -38,7 +38,8 @@ type Inspection struct {
 	sources    []diag.Diagnostic // what the sources found
 	server     *Running          // nil: no server runs
 
-	paths map[string]kinds.Key // of objects, as metadata of resources has them; nil: not read yet
+	paths  map[string]kinds.Key // The objects by path, as the metadata of resources has it. It is nil until one is asked for.
+	places map[string]string    // What Where has returned, by key and field: it reads the file of an object once for each.
 }
 
 // Read reads the configuration that o names, for translation with some features.

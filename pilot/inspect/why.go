@@ -390,12 +390,19 @@ func (i *Inspection) Where(k kinds.Key, field string) string {
 	if field != "" {
 		text += " " + field
 	}
+	if place, known := i.places[text]; known {
+		return place
+	}
 	o := i.world.Object(k)
 	if o == nil || o.Position == "" || k.IsLastGood() {
 		return text
 	}
 	d := i.world.Located([]diag.Diagnostic{diag.Diagnostic{Object: k.String(), Field: field}.At(o.Position)})[0]
-	return fmt.Sprintf("%s (%s:%d:%d)", text, d.File, d.Line, d.Column)
+	if i.places == nil {
+		i.places = map[string]string{}
+	}
+	i.places[text] = fmt.Sprintf("%s (%s:%d:%d)", text, d.File, d.Line, d.Column)
+	return i.places[text]
 }
 
 // Origin says which object, and which rule of it, a decision comes from; empty where no object is named.

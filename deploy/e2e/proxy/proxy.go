@@ -193,7 +193,7 @@ func (p *Proxy) Healthy(ctx context.Context) error {
 
 // Ready waits until the proxy is healthy. A rejection is final.
 func (p *Proxy) Ready(ctx context.Context) error {
-	for {
+	for pause := 20 * time.Millisecond; ; pause = min(pause*3/2, 250*time.Millisecond) {
 		err := p.Healthy(ctx)
 		if !errors.Is(err, errNotYet) {
 			return err
@@ -203,7 +203,7 @@ func (p *Proxy) Ready(ctx context.Context) error {
 			return fmt.Errorf("proxy %s ended: %s\n%s", p.Name(), p.cmd.ProcessState, p.tail(10))
 		case <-ctx.Done():
 			return fmt.Errorf("%w\n%s", err, p.tail(10))
-		case <-time.After(20 * time.Millisecond):
+		case <-time.After(pause):
 		}
 	}
 }

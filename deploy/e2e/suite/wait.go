@@ -12,15 +12,19 @@ import (
 // machine needs.
 const timeout = 3 * time.Minute
 
-// Eventually waits until ok says yes, and logs how long that took. The test fails when that is out of the question.
+// longestPause is the longest time between two calls of the function that Eventually waits for. What it does often
+// costs a program under test a dump of its configuration.
+const longestPause = 250 * time.Millisecond
+
+// Eventually waits until ok returns true, and logs how long that took. The test fails after timeout.
 func Eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	began := time.Now()
-	for !ok() {
+	for pause := 10 * time.Millisecond; !ok(); pause = min(pause*3/2, longestPause) {
 		if time.Since(began) > timeout {
 			t.Fatalf("not within %s: %s", timeout, what)
 		}
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(pause)
 	}
 	t.Logf("%s after %s", what, time.Since(began).Round(time.Millisecond))
 }

@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# each.sh TESTS ARGUMENT...: runs `go test -json ARGUMENT...` in each folder of TESTS, whose lines are "FOLDER NAME", for the tests of that folder alone. It fails if one
+# fails, and runs the others all the same.
+set -uo pipefail
+
+tests=$1 status=0
+shift
+while read -r dir names; do
+	go test -json "$@" -run "^($names)\$" "$dir" || status=1
+done < <(awk '{ all[$1] = all[$1] (all[$1] ? "|" : "") $2 } END { for (d in all) print d, all[d] }' <<<"$tests" | sort)
+exit $status
