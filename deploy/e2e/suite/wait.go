@@ -14,7 +14,7 @@ const timeout = 3 * time.Minute
 
 // longestPause is the longest time between two calls of the function that Eventually waits for. What it does often
 // costs a program under test a dump of its configuration.
-const longestPause = 250 * time.Millisecond
+const longestPause = 100 * time.Millisecond
 
 // Eventually waits until ok returns true, and logs how long that took. The test fails after timeout.
 func Eventually(t *testing.T, what string, ok func() bool) {
