@@ -23,6 +23,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -30,6 +32,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/binaries"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/controlplane"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/proxy"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
@@ -196,17 +199,22 @@ func secret(name string, data map[string]string) string {
 	return b.String()
 }
 
-// freePorts returns ports that nobody listens on.
+// freePorts returns ports on which nothing listens, and which no program gets that asks for any port.
 func freePorts(t *testing.T, n int) []int {
 	t.Helper()
 	var ports []int
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+	for len(ports) < n {
+		text, err := cluster.FreePort(t.Context(), "127.0.0.1")
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer l.Close()
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+		port, err := strconv.Atoi(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Contains(ports, port) {
+			ports = append(ports, port)
+		}
 	}
 	return ports
 }

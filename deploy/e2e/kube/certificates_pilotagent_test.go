@@ -7,10 +7,10 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -25,6 +25,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/istiod-lite/istiod-lite/citadel/pki"
+	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
 )
 
 const clusterType = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
@@ -145,10 +146,11 @@ func superviseAgent(w *world, secure string, roots []byte, token string) *pilotA
 // freePort returns a port that nobody listens on, for the agent's status.
 func freePort(w *world) int {
 	w.T.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	text, err := cluster.FreePort(w.Ctx, "127.0.0.1")
 	w.Must(err)
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	port, err := strconv.Atoi(text)
+	w.Must(err)
+	return port
 }
 
 func (a *pilotAgent) log() string {
