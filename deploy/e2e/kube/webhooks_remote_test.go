@@ -4,16 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"net"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
-	"github.com/istiod-lite/istiod-lite/deploy/e2e/installed"
 )
 
 // remote starts a cluster that belongs to the control plane of w, by the charts, with its webhooks at w's port. The
@@ -67,18 +63,13 @@ func userPod(name string) *corev1.Pod {
 // that keeps in its own: caBundles, failurePolicy, and roots in each namespace. One that does not is only read.
 func TestRemoteClusters(t *testing.T) {
 	t.Parallel()
-	folder := t.TempDir()
-	w := &admission{World: installed.Start(t, "--set", "env.ROOT_CA_DIR="+folder, "--set", "env.ISTIO_MULTIROOT_MESH=true", "--set", "env.ISTIOD_CUSTOM_HOST=127.0.0.1",
-		"--set", "global.externalIstiod=true,global.multiCluster.clusterName=one,env.PILOT_ENABLE_ANALYSIS=false"), folder: folder}
-	port, err := cluster.FreePort(w.Ctx, "127.0.0.1")
-	w.Must(err)
-	w.port = net.JoinHostPort("127.0.0.1", port)
+	w := startAdmission(t, "global.externalIstiod=true,global.multiCluster.clusterName=one,env.PILOT_ENABLE_ANALYSIS=false")
 	w.plug("one")
 	two, kubeconfig := w.remote()
 	two.Must(two.Client().CoreV1().ServiceAccounts("shop").Delete(two.Ctx, "default", metav1.DeleteOptions{}))
 	two.Write("apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: default, namespace: shop}\n")
 	w.launch("istiod-0")
-	_, err = w.Client().CoreV1().Secrets(root).Create(w.Ctx, &corev1.Secret{
+	_, err := w.Client().CoreV1().Secrets(root).Create(w.Ctx, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "two", Labels: map[string]string{"istio/multiCluster": "true"}}, Data: map[string][]byte{"two": kubeconfig},
 	}, metav1.CreateOptions{})
 	w.Must(err)

@@ -34,13 +34,20 @@ type admission struct {
 
 func newAdmission(t *testing.T) *admission {
 	t.Helper()
+	w := startAdmission(t, "global.configValidation=false")
+	w.Write(webhookRights)
+	return w
+}
+
+// startAdmission installs the charts with values for Helm.
+func startAdmission(t *testing.T, values string) *admission {
+	t.Helper()
 	folder := t.TempDir()
-	w := &admission{World: installed.Start(t, "--set", "env.ROOT_CA_DIR="+folder, "--set", "env.ISTIO_MULTIROOT_MESH=true", "--set", "env.ISTIOD_CUSTOM_HOST=127.0.0.1",
-		"--set", "global.configValidation=false"), folder: folder}
+	w := &admission{folder: folder, World: installed.Start(t,
+		"--set", "env.ROOT_CA_DIR="+folder, "--set", "env.ISTIO_MULTIROOT_MESH=true", "--set", "env.ISTIOD_CUSTOM_HOST=127.0.0.1", "--set", values)}
 	port, err := cluster.FreePort(w.Ctx, "127.0.0.1")
 	w.Must(err)
 	w.port = net.JoinHostPort("127.0.0.1", port)
-	w.Write(webhookRights)
 	return w
 }
 
