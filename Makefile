@@ -55,8 +55,7 @@ LARGE    := deploy/tools/tests.sh 'testing\.Short\(\)' | grep -vE '/($(subst $(s
 HERE     := PILOT_DISCOVERY=$(CURDIR)/bin/pilot-discovery
 
 export ENVOY ENVOY_OLDEST ETCD KUBE_APISERVER HELM4 KUBECONFORM PROMQL
-# One setting for the binaries, the tools, the end-to-end tests and those without the race detector, so that they share what is compiled. Vet and the unit tests share the
-# other, with -race.
+# One setting for vet, the binaries, the tools and the tests without the race detector, so that they share what is compiled.
 export CGO_ENABLED := 0
 export GOFLAGS := $(filter-out -trimpath -tags=%,$(shell go env GOFLAGS)) -trimpath -tags=$(TAGS)
 
@@ -106,12 +105,12 @@ vet: | bin/test ## Vet all packages.
 # Random histories begin with this seed, the same each time, so that a red run can be repeated. 0 is a random one; soak runs those.
 export RAPID_SEED ?= 1
 
-# The packages that take longest come first.
 unit: build $(ENVOY) $(ENVOY_OLDEST) $(HELM4) $(GOTESTSUM) | bin/test ## Test packages one by one, without the race detector: those that start no goroutine and share no memory.
 	$(if $(RACE),,@echo 'no C compiler: the unit tests run without the race detector')
 	$(HERE) $(call GOTEST,unit,pkgname-and-test-fails) -short -timeout 15m $$(deploy/tools/units.sh single $(if $(RACE),,; deploy/tools/units.sh shared))
 	@touch bin/test/unit.ok
 
+# The packages that take longest come first.
 race: build $(ENVOY) $(ENVOY_OLDEST) $(HELM4) $(GOTESTSUM) | bin/test ## Test the other packages, under the race detector, which needs a C compiler.
 	$(HERE) $(RACING) $(call GOTEST,race,pkgname-and-test-fails) $(RACE) -short -timeout 15m ./pilot/translate ./pilot/bootstrap ./pilot/config/crd $$(deploy/tools/units.sh shared)
 	@touch bin/test/race.ok

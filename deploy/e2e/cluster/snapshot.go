@@ -35,7 +35,8 @@ func (c *Cluster) contents(ctx context.Context, keysOnly bool) ([]keyValue, erro
 	var answer struct {
 		KVs []keyValue `json:"kvs"`
 	}
-	err := c.askEtcd(ctx, "/v3/kv/range", map[string]any{"key": []byte("/registry/"), "range_end": []byte("/registry0"), "keys_only": keysOnly}, &answer)
+	question := map[string]any{"key": []byte("/registry/"), "range_end": []byte("/registry0"), "keys_only": keysOnly}
+	err := c.askEtcd(ctx, "/v3/kv/range", question, &answer)
 	return answer.KVs, err
 }
 
@@ -88,7 +89,7 @@ func (c *Cluster) Restore(ctx context.Context, s *Snapshot) error {
 	if err := c.upToDate(ctx); err != nil {
 		return fmt.Errorf("restore a snapshot: %w", err)
 	}
-	// What was put has another revision now.
+	// Each key that was written has a new revision.
 	if list, err = c.contents(ctx, true); err != nil {
 		return fmt.Errorf("restore a snapshot: %w", err)
 	}

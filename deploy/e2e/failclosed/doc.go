@@ -10,8 +10,8 @@
 // All tests that need an API server share one, which runs until the last test has ended.
 //
 // To add an input, add a row: the objects that close something, the same world without them or with a laxer version,
-// and the errors, each with what becomes of it. With -short, the first error of each pair of outcomes runs, so the one
-// that tells most comes first. Then write the document with
+// and the errors, each with what becomes of it. With -short, only the first error of each pair of outcomes
+// runs: put the most telling error first. Then write the document with
 //
 //	go test ./deploy/e2e/failclosed -run TestDocument -args -update
 package failclosed

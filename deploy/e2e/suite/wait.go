@@ -12,8 +12,8 @@ import (
 // machine needs.
 const timeout = 3 * time.Minute
 
-// longestPause is the longest time between two calls of the function that Eventually waits for. What it does often
-// costs a program under test a dump of its configuration.
+// longestPause is the longest pause of Eventually between two calls of ok. Many of these functions have an Envoy dump
+// its configuration.
 const longestPause = 100 * time.Millisecond
 
 // Eventually waits until ok returns true, and logs how long that took. The test fails after timeout.
