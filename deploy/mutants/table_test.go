@@ -164,7 +164,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "every node is a cohort",
-		file: "pilot/cohort/cohort.go", was: "\t\tif byNode {\n", is: "\t\tif true {\n",
+		file: "pilot/cohort/cohort.go", was: "k.Node = cmp.Or(w.NodeName, p.NodeName)\n", is: "k.Node = cmp.Or(w.NodeName, p.NodeName)\n\t\tk.Client.Node = k.Node\n",
 		folder: "pilot/cohort", test: "TestNodesSplitNoScope",
 	},
 	{
@@ -175,7 +175,7 @@ var mutants = []mutant{
 	{
 		name: "rules of whom a workload serves are read for the namespace that calls",
 		file: "pilot/cohort/cohort.go", was: "x.DestinationRules(found[i].Service.Namespace, found[i].Service,", is: "x.DestinationRules(w.Namespace, found[i].Service,",
-		folder: "pilot/translate", test: "TestReference",
+		folder: "pilot/cohort", test: "TestRulesOfTheServedService",
 	},
 
 	// pilot/xds
@@ -201,7 +201,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "virtual hosts of an earlier route configuration are taken for those that a client has",
-		file: "pilot/xds/session/hosts.go", was: "if n != s.generations[route] {", is: "if false {",
+		file: "pilot/xds/session/hosts.go", was: "if n != s.generations[route] {", is: "if false && n != s.generations[route] {",
 		folder: "pilot/xds/session", test: "TestSession/vhds",
 	},
 	{
@@ -222,7 +222,7 @@ var mutants = []mutant{
 	{
 		name: "a group sleeps through the merged pushes of which it saw the last alone",
 		file: "pilot/xds/group.go", was: " || p.First != p.Snapshot.Revision\n", is: "\n",
-		folder: "pilot/xds", test: "TestNotifiedLateThenChangesGroup",
+		folder: "pilot/xds", test: "TestMergedPushesWakeTheGroup",
 	},
 	{
 		name: "a stream that joins a group misses what that has checked",

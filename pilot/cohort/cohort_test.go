@@ -264,6 +264,32 @@ func TestNodesSplitNoScope(t *testing.T) {
 	}
 }
 
+// TestRulesOfTheServedService: a workload that serves the Service of another namespace has the DestinationRules that
+// apply there.
+func TestRulesOfTheServedService(t *testing.T) {
+	served := &registry.Service{Host: "web.b.svc.cluster.local", Namespace: "b", Name: "web", Ports: []registry.Port{{Name: "http", Number: 80, Protocol: registry.HTTP}}}
+	w := pod("web-0", "10.1.0.1", nil)
+	b := snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Cluster: "c", Mesh: mesh.Default(), Kinds: catalog.Features().Kinds()})
+	b.ApplyRegistry(registry.Changes{
+		Services:  map[registry.ServiceKey]*registry.Service{served.Key(): served},
+		Workloads: map[registry.WorkloadKey]*registry.Workload{w.WorkloadKey: w},
+		Endpoints: map[registry.ServiceKey][]*registry.Endpoint{served.Key(): {{Address: "10.1.0.1", Port: 8080, ServicePort: "http", Cluster: "c"}}},
+	})
+	for _, ns := range []string{"a", "b"} {
+		o := object(t, kinds.DestinationRule, ns, "rule", `{"host": "web.b.svc.cluster.local"}`)
+		b.Apply([]kinds.Change{{Key: o.Key, Object: o}})
+	}
+	var rules []string
+	for target := range resolve(scope.NewIndex(b.Commit(time.Time{}), nil), sidecar("web-0", "10.1.0.1")).Inbound.Targets.All {
+		for r := range target.Rules.All {
+			rules = append(rules, r.Namespace)
+		}
+	}
+	if !slices.Equal(rules, []string{"b"}) {
+		t.Errorf("DestinationRules of namespaces %v, want b", rules)
+	}
+}
+
 // TestKeepInbound: a proxy whose workload is gone for a moment keeps its inbound half, and the patches of it.
 func TestKeepInbound(t *testing.T) {
 	table := cohort.NewInterner()

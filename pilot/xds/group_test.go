@@ -243,6 +243,30 @@ func TestNotifiedLateThenChangesGroup(t *testing.T) {
 	}
 }
 
+// TestMergedPushesWakeTheGroup: a group that changed and changed back within one merged push wakes its streams, for one
+// of them may have been sent what came between.
+func TestMergedPushesWakeTheGroup(t *testing.T) {
+	r := newRig(t)
+	r.fake.Still.Store(true)
+	r.publish(true, "cds a=1")
+	r.delta("web.a").expect("cds a=1")
+	eventually(t, "the stream has a group", func() bool {
+		c := r.server.streams()
+		r.server.mu.Lock()
+		defer r.server.mu.Unlock()
+		return len(c) == 1 && c[0].group != nil
+	})
+	g := r.server.streams()[0].group
+	push := *r.server.newestPush()
+	g.changed(&push) // the first push is news to a group
+	if g.changed(&push) {
+		t.Error("a push with nothing new wakes the group")
+	}
+	if push.First--; !g.changed(&push) {
+		t.Error("the group sleeps through a merged push")
+	}
+}
+
 // TestLeavesItsGroupBeforeThatHasChecked: a stream that leaves its group before that has checked the newest snapshot
 // checks it by itself; how long a push waited is not how old the stream is.
 func TestLeavesItsGroupBeforeThatHasChecked(t *testing.T) {
@@ -268,7 +292,9 @@ func TestLeavesItsGroupBeforeThatHasChecked(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-		of.joinGroup()
+		if of.joinGroup(); !of.hasWaiting() {
+			t.Error("the stream does not compare what it has with the newest snapshot")
+		}
 	}) {
 		t.Fatal("the stream is gone")
 	}
