@@ -203,13 +203,16 @@ func (i *Injector) render(ctx context.Context, c *Config, user *corev1.Pod, befo
 // complete does what is left when the templates are merged. The warnings say what of the pod will fail.
 func (i *Injector) complete(c *Config, m *mesh.Config, out *rendering, d *data) (warnings []string, err error) {
 	pod := out.pod
-	if err := mergePrometheus(pod, m); err != nil {
+	if warnings, err = mergePrometheus(pod, m); err != nil {
 		return nil, err
 	}
+	announceSecurePort(pod)
 	if rewrites(pod, c) {
-		if warnings, err = rewriteProbes(pod, statusPort(pod, m)); err != nil {
+		more, err := rewriteProbes(pod, statusPort(pod, m))
+		if err != nil {
 			return nil, err
 		}
+		warnings = append(warnings, more...)
 	}
 	maps.Copy(pod.Annotations, c.annotations)
 	order(pod, d.ProxyConfig.GetHoldApplicationUntilProxyStarts().GetValue())

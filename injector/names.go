@@ -12,9 +12,11 @@ const (
 	imageTypeAnnotation  = "sidecar.istio.io/proxyImageType"
 	statusPortAnnotation = "status.sidecar.istio.io/port"
 	mergeAnnotation      = "prometheus.istio.io/merge-metrics"
+	securePortAnnotation = "prometheus.istio.io/secure-port"
 
 	probersVariable    = "ISTIO_KUBE_APP_PROBERS"
 	prometheusVariable = "ISTIO_PROMETHEUS_ANNOTATIONS"
+	securePortVariable = "ENVOY_SECURE_MERGED_METRICS_PORT"
 	clusterVariable    = "ISTIO_META_CLUSTER_ID"
 	networkVariable    = "ISTIO_META_NETWORK"
 )

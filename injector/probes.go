@@ -61,8 +61,21 @@ func others(pod *corev1.Pod) (list []*corev1.Container) {
 	return list
 }
 
-// rewriteProbes has the kubelet ask the agent at its port, and writes for the agent what to ask the application. The
-// warnings name the ports that a container does not have: at those the agent asks nothing, and the probe fails.
+// host returns the host that a request names, and what becomes of the request behind the agent; both are empty if it
+// names none. The kubelet goes on asking that host for HTTP, and the agent never asks another host than its own.
+func (h hook) host(port int32) (host, effect string) {
+	switch {
+	case *h.http != nil && (*h.http).Host != "":
+		return (*h.http).Host, fmt.Sprintf("it goes to port %d of that host, where no agent answers for this pod, and will fail", port)
+	case *h.tcp != nil && (*h.tcp).Host != "":
+		return (*h.tcp).Host, "the agent connects to the pod instead"
+	}
+	return "", ""
+}
+
+// rewriteProbes makes the kubelet ask the agent at its port, and tells the agent what to ask the application. The
+// warnings name the ports that a container does not have: there the agent asks nothing, and the probe fails. They also
+// name requests to other hosts, as istiod rewrites those too.
 func rewriteProbes(pod *corev1.Pod, port int32) (warnings []string, err error) {
 	proxy := proxyOf(pod)
 	if proxy == nil || port == 0 {
@@ -76,6 +89,7 @@ func rewriteProbes(pod *corev1.Pod, port int32) (warnings []string, err error) {
 	}
 	for _, c := range others(pod) {
 		for _, h := range hooks(c) {
+			host, effect := h.host(port)
 			p := prober{TimeoutSeconds: h.seconds}
 			known, named := true, intstr.IntOrString{}
 			to := &corev1.HTTPGetAction{}
@@ -98,6 +112,10 @@ func rewriteProbes(pod *corev1.Pod, port int32) (warnings []string, err error) {
 				p.GRPC = *h.grpc
 			default:
 				continue
+			}
+			if host != "" {
+				warnings = append(warnings, fmt.Sprintf(`container %s: %s names the host %s: %s; remove the host, or set the annotation %s to "false"`,
+					c.Name, h.path, quoted(host), effect, rewriteAnnotation))
 			}
 			*h.http, *h.tcp = to, nil
 			if h.grpc != nil {

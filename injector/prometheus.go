@@ -1,6 +1,7 @@
 package injector
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -9,10 +10,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/api/scrape"
 )
 
-// The annotations by which Prometheus finds what to scrape, and the path at which agents serve what the proxy and the
-// application measure, together.
+// The annotations by which Prometheus finds what to scrape, and the path at which agents serve the metrics of the proxy
+// and of the application together.
 const (
 	scrapeAnnotation = "prometheus.io/scrape"
 	pathAnnotation   = "prometheus.io/path"
@@ -20,24 +22,35 @@ const (
 	mergedPath       = "/stats/prometheus"
 )
 
-// scraping is how the agent gets the application's metrics.
+// scraping is what the annotations of a Pod say of its metrics, and the names under which they say it. Prometheus takes
+// every character of a name that is neither a letter nor a digit for the same. An empty name is an annotation that the
+// Pod does not have.
 type scraping struct {
-	Scrape string `json:"scrape"`
-	Path   string `json:"path"`
-	Port   string `json:"port"`
+	scrape, path, port, targets                 string
+	scrapeName, pathName, portName, targetsName string
+	names                                       []string // all names, also those that a later one repeats
 }
 
-// scrapingOf returns what annotations say of scraping, and their names. Prometheus takes every character of a name that
-// is neither a letter nor a digit for the same.
-func scrapingOf(annotations map[string]string) (s scraping, names []string) {
+// scrapingOf returns what the annotations of a Pod say of its metrics.
+func scrapingOf(annotations map[string]string) scraping {
+	var s scraping
 	for _, name := range slices.Sorted(maps.Keys(annotations)) {
-		into := map[string]*string{"prometheus_io_scrape": &s.Scrape, "prometheus_io_path": &s.Path, "prometheus_io_port": &s.Port}[notAlphanumeric(name)]
-		if into != nil {
-			*into = annotations[name]
-			names = append(names, name)
+		value, as := &s.scrape, &s.scrapeName
+		switch notAlphanumeric(name) {
+		case "prometheus_io_scrape":
+		case "prometheus_io_path":
+			value, as = &s.path, &s.pathName
+		case "prometheus_io_port":
+			value, as = &s.port, &s.portName
+		case "prometheus_istio_io_scrape_targets":
+			value, as = &s.targets, &s.targetsName
+		default:
+			continue
 		}
+		*value, *as = annotations[name], name
+		s.names = append(s.names, name)
 	}
-	return s, names
+	return s
 }
 
 func notAlphanumeric(s string) string {
@@ -49,32 +62,87 @@ func notAlphanumeric(s string) string {
 	}, s)
 }
 
-// mergePrometheus has Prometheus scrape the agent, and writes for the agent where the application's metrics are.
-func mergePrometheus(pod *corev1.Pod, m *mesh.Config) error {
+// config returns what the agent that listens on a port is told. A warning names a list of targets that has no effect.
+// The error names an annotation with a port that cannot be scraped.
+func (s scraping) config(agent uint16) (c scrape.Config, warnings []string, err error) {
+	c = scrape.Config{Scrape: s.scrape, Path: s.path, Port: s.port}
+	if c.Path != "" {
+		c.Path = scrape.WithSlash(c.Path)
+	}
+	if s.targetsName != "" {
+		if c.Targets, err = scrape.ParseTargets(s.targets); err != nil {
+			warnings = append(warnings, fmt.Sprintf("annotation %s has no effect: %v", s.targetsName, err))
+		} else if len(c.Targets) == 0 {
+			warnings = append(warnings, fmt.Sprintf("annotation %s has no effect: it names no target", s.targetsName))
+		}
+	}
+	for _, t := range c.Targets {
+		if _, err := scrape.ParsePort(t.Port, agent); err != nil {
+			return c, nil, badAnnotation(s.targetsName, s.targets, err)
+		}
+	}
+	if len(c.Targets) > 0 {
+		c.Path, c.Port = c.Targets[0].Path, c.Targets[0].Port
+	} else if c.Port != "" {
+		if _, err := scrape.ParsePort(c.Port, agent); err != nil {
+			return c, nil, badAnnotation(s.portName, s.port, err)
+		}
+	}
+	return c, warnings, nil
+}
+
+// announceSecurePort tells Prometheus the port at which an agent of Istio's is to serve metrics by mTLS, unless an
+// annotation says so already.
+func announceSecurePort(pod *corev1.Pod) {
+	for name := range pod.Annotations {
+		if notAlphanumeric(name) == notAlphanumeric(securePortAnnotation) {
+			return
+		}
+	}
+	if port := variable(proxyOf(pod), securePortVariable); port != "" && port != "0" {
+		pod.Annotations[securePortAnnotation] = port
+	}
+}
+
+// mergePrometheus makes Prometheus scrape the agent, and tells the agent where the metrics of the application are. The
+// warnings name annotations that have no effect, the error one that cannot be used.
+func mergePrometheus(pod *corev1.Pod, m *mesh.Config) (warnings []string, err error) {
+	was := scrapingOf(pod.Annotations)
+	port := strconv.Itoa(int(m.GetDefaultConfig().GetStatusPort()))
 	on := m.GetEnablePrometheusMerge().GetValue()
 	if v, ok := pod.Annotations[mergeAnnotation]; ok {
 		if b, err := strconv.ParseBool(v); err == nil {
 			on = b
 		}
 	}
+	reason := ""
 	if !on {
-		return nil
+		reason = "metrics are not merged"
+	} else if b, err := strconv.ParseBool(was.scrape); err == nil && !b {
+		reason = was.scrapeName + " is false"
+	} else if was.port == port { // the agent is scraped already
+		reason = was.portName + " is the port of the agent"
 	}
-	was, names := scrapingOf(pod.Annotations)
-	port := strconv.Itoa(int(m.GetDefaultConfig().GetStatusPort()))
-	if b, err := strconv.ParseBool(was.Scrape); err == nil && !b || was.Port == port { // the agent is scraped already
-		return nil
+	if reason != "" {
+		if was.targetsName != "" {
+			warnings = append(warnings, fmt.Sprintf("annotation %s has no effect: %s", was.targetsName, reason))
+		}
+		return warnings, nil
 	}
-	if proxy := proxyOf(pod); proxy != nil && was != (scraping{}) {
-		text, err := toJSON(was)
+	c, warnings, err := was.config(uint16(m.GetDefaultConfig().GetStatusPort()))
+	if err != nil {
+		return nil, err
+	}
+	if proxy := proxyOf(pod); proxy != nil && !c.IsZero() {
+		text, err := toJSON(c)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		setVariable(proxy, prometheusVariable, text)
 	}
-	for _, name := range names {
+	for _, name := range was.names {
 		delete(pod.Annotations, name)
 	}
 	pod.Annotations[scrapeAnnotation], pod.Annotations[pathAnnotation], pod.Annotations[portAnnotation] = "true", mergedPath, port
-	return nil
+	return warnings, nil
 }

@@ -57,6 +57,7 @@ const (
 	codeIssuer       = "RepeatedIssuer"
 	codeProxyConfigs = "RepeatedProxyConfig"
 	codeNodeAddress  = "NodeAddress"
+	codeProbeHost    = "ProbeHost"
 	codeUnresolved   = "UnresolvedName"
 	codeSeveral      = "SeveralNames"
 	codeHTTP3        = "NoHTTP3"
@@ -99,6 +100,7 @@ func Analyzers() []Analyzer {
 		{"resolutions", []string{codeUnresolved, codeSeveral}, false, "names of endpoints that proxies do not resolve", (*analysis).resolutions},
 
 		{"injection", []string{codeNotInjected, codeNoProxy, codeInjectionLabels}, true, "namespaces without injection, and Pods without a proxy where others get one", (*analysis).injection},
+		{"probe-hosts", []string{codeProbeHost}, true, "hosts of probes of Pods with a proxy", (*analysis).probeHosts},
 		{"annotations", []string{codeUnknownAnnotation, codeMisplaced, codeDeprecatedNote}, true, "Istio's annotations that are unknown, deprecated, or on the wrong kind", (*analysis).annotations},
 		{"deprecated", []string{codeDeprecated}, true, "deprecated fields", (*analysis).deprecated},
 		{"port-names", []string{codePortName, codeExternalName}, true, "ports of Services whose name does not say their protocol", (*analysis).portNames},

@@ -17,7 +17,7 @@ import (
 // that has no such.
 func (a *analysis) annotations() {
 	known := map[string]*annotation.Instance{}
-	for _, i := range annotation.AllResourceAnnotations() {
+	for _, i := range append(annotation.AllResourceAnnotations(), newer()...) {
 		known[i.Name] = i
 	}
 	all := slices.Collect(maps.Keys(known))
@@ -44,6 +44,14 @@ func (a *analysis) annotations() {
 				a.report(o, diag.Warning, codeMisplaced, field, "move it to "+kindsOf(i), "the annotation %s has no effect on a %s", name, o.Kind.Name)
 			}
 		}
+	}
+}
+
+// newer returns the annotations of Istio 1.31 that its own list of annotations leaves out.
+func newer() []*annotation.Instance {
+	return []*annotation.Instance{
+		{Name: "prometheus.istio.io/scrape-targets", Resources: []annotation.ResourceTypes{annotation.Pod}},
+		{Name: "prometheus.istio.io/secure-port", Resources: []annotation.ResourceTypes{annotation.Pod}},
 	}
 }
 

@@ -2,6 +2,7 @@ package analysis
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strconv"
 
@@ -25,6 +26,7 @@ type Pod struct {
 	Named       bool              // only ports with names are known
 	Proxy       bool              // it has a proxy
 	ProxyImage  string            // of the proxy; empty: not known, or there is none
+	ProbeHosts  []ProbeHost       // hosts that probes and hooks of containers name, with their fields
 }
 
 // podOf reads a whole Pod.
@@ -43,10 +45,13 @@ func podOf(p *corev1.Pod) Pod {
 	for _, ip := range p.Status.PodIPs {
 		out.Addresses = append(out.Addresses, ip.IP)
 	}
-	for _, list := range [][]corev1.Container{p.Spec.Containers, p.Spec.InitContainers} {
+	for n, list := range [][]corev1.Container{p.Spec.Containers, p.Spec.InitContainers} {
 		for i := range list {
 			if list[i].Name == "istio-proxy" {
 				out.Proxy, out.ProxyImage = true, list[i].Image
+			}
+			if list[i].Name != "istio-proxy" {
+				out.ProbeHosts = append(out.ProbeHosts, probeHosts(fmt.Sprintf("spec.%s[%d]", []string{"containers", "initContainers"}[n], i), &list[i])...)
 			}
 			for _, c := range list[i].Ports {
 				number := uint32(c.ContainerPort) //nolint:gosec // validated

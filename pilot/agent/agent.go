@@ -286,14 +286,16 @@ func (a *Agent) makeStatus() error {
 	quit := sync.OnceFunc(func() { close(a.quit) })
 	o := status.Options{
 		Addr: net.JoinHostPort("", strconv.Itoa(port)), AppHost: a.c.Addr.String(), Probers: a.c.Probers, Scraping: a.c.Prometheus, Gatherer: a.registry, Registerer: a.registry,
-		Quit: quit, Drain: func() {}, Log: a.log("probes"),
+		LocalMetrics: a.c.LocalMetrics, Quit: quit, Drain: func() {}, Log: a.log("probes"),
 	}
 	if a.dns != nil {
 		o.DNSReady, o.NameTable = a.dns.Ready, func() []byte { return a.dns.Table().JSON() }
 	}
 	if a.envoy != nil {
 		o.EnvoyAdmin = admin(a.c)
-		o.EnvoyStats = "http://" + net.JoinHostPort(loopback(a.c), strconv.Itoa(int(a.c.MetricsPort))) + "/stats/prometheus"
+		if a.c.MergeEnvoy {
+			o.EnvoyStats = "http://" + net.JoinHostPort(loopback(a.c), strconv.Itoa(int(a.c.MetricsPort))) + "/stats/prometheus"
+		}
 		o.Drain = func() { safe.Go(a.o.Log, "drain", func() { a.envoy.Drain(context.Background()) }) }
 	}
 	var err error

@@ -34,7 +34,7 @@ func Bootstrap(c *config.Config, logJSON bool, outlierLog string) (*bootstrapv3.
 	return bootstrap.New(bootstrap.Options{
 		Node: c.Node, ADS: socketPath(c.XDSSocket), SDS: socketPath(c.SDSSocket), Admin: admin(c), StateOfTheWorld: !c.DeltaXDS,
 		Agent: &bootstrap.Agent{
-			Proxy: c.Proxy, Annotations: c.Annotations, Status: uint16(c.Proxy.GetStatusPort()), ReadyPort: c.ReadyPort, MetricsPort: c.MetricsPort,
+			Proxy: c.Proxy, Annotations: c.Annotations, Status: uint16(c.Proxy.GetStatusPort()), ReadyPort: c.ReadyPort, MetricsPort: c.MetricsPort, LocalMetrics: c.LocalMetrics,
 			IPv6: c.IPv6, JSONLog: logJSON, OutlierLog: outlierLog, CountConnections: c.Envoy.ExitOnZero,
 		},
 	})

@@ -41,6 +41,8 @@ type Agent struct {
 	Status uint16
 	// ReadyPort and MetricsPort are Envoy's own, for /healthz/ready and /stats/prometheus.
 	ReadyPort, MetricsPort uint16
+	// LocalMetrics opens MetricsPort to this pod alone.
+	LocalMetrics bool
 	// IPv6 says that the pod has no IPv4 address.
 	IPv6 bool
 	// JSONLog has Envoy log in JSON.
@@ -89,18 +91,23 @@ func (a *Agent) extend(b *bootstrapv3.Bootstrap) error {
 		to.ConnectTimeout = durationpb.New(localTimeout)
 		b.StaticResources.Clusters = append(b.StaticResources.Clusters, to)
 	}
+	metrics := all
+	if a.LocalMetrics {
+		metrics = local
+	}
 	for _, l := range []struct {
+		host                string
 		port                uint16
 		stat, path, cluster string
 		compressed          bool
 	}{
-		{port: a.MetricsPort, stat: "stats", path: "/stats/prometheus", cluster: adminCluster, compressed: a.Proxy.GetStatsCompression().GetValue() || a.Proxy.GetStatsCompression() == nil},
-		{port: a.ReadyPort, stat: "agent", path: "/healthz/ready", cluster: agentCluster},
+		{host: metrics, port: a.MetricsPort, stat: "stats", path: "/stats/prometheus", cluster: adminCluster, compressed: a.Proxy.GetStatsCompression().GetValue() || a.Proxy.GetStatsCompression() == nil},
+		{host: all, port: a.ReadyPort, stat: "agent", path: "/healthz/ready", cluster: agentCluster},
 	} {
 		if l.port == 0 {
 			continue
 		}
-		made, err := listener(all, l.port, l.stat, l.path, l.cluster, l.compressed && a.Annotations["sidecar.istio.io/statsCompression"] != "false")
+		made, err := listener(l.host, l.port, l.stat, l.path, l.cluster, l.compressed && a.Annotations["sidecar.istio.io/statsCompression"] != "false")
 		if err != nil {
 			return err
 		}

@@ -1,7 +1,9 @@
 package bootstrap
 
 import (
+	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -118,5 +120,25 @@ func TestAgentRefused(t *testing.T) {
 	p := &meshv1alpha1.ProxyConfig{ProxyBootstrapTemplatePath: "x", StatNameLength: 9, Tracing: &meshv1alpha1.Tracing{Tracer: &meshv1alpha1.Tracing_Lightstep_{}}}
 	if got := Ineffective(p); len(got) != 4 {
 		t.Errorf("findings %q", got)
+	}
+}
+
+// TestLocalMetrics: Envoy serves metrics that are for this pod alone at its loopback address, and readiness at all.
+func TestLocalMetrics(t *testing.T) {
+	for _, ipv6 := range []bool{false, true} {
+		b, err := with(t, "{}", func(a *Agent) { a.IPv6, a.LocalMetrics = ipv6, true })
+		must(t, err)
+		want := []string{"127.0.0.1:15090", "0.0.0.0:15021"}
+		if ipv6 {
+			want = []string{"[::1]:15090", "[::]:15021"}
+		}
+		var got []string
+		for _, l := range b.GetStaticResources().GetListeners() {
+			at := l.GetAddress().GetSocketAddress()
+			got = append(got, net.JoinHostPort(at.GetAddress(), strconv.Itoa(int(at.GetPortValue()))))
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("listeners at %v, want %v", got, want)
+		}
 	}
 }

@@ -61,7 +61,9 @@ type Config struct {
 	DNSParallel            bool
 	GRPCBootstrap          string // the file for applications that speak xDS themselves; empty: none
 	Probers                string // ISTIO_KUBE_APP_PROBERS
-	Prometheus             string // ISTIO_PROMETHEUS_ANNOTATIONS
+	Prometheus             string // ISTIO_PROMETHEUS_ANNOTATIONS; empty for a gateway, whose Services have the agent's port
+	LocalMetrics           bool   // metrics are for this pod alone
+	MergeEnvoy             bool   // the agent's metrics include Envoy's
 	XDSSocket, SDSSocket   string
 	ForeignSDS             bool // another program has the certificates, and serves SDSSocket
 	DeltaXDS               bool
@@ -131,7 +133,11 @@ func Read(s Source) (*Config, error) {
 	c.ReadyPort, c.MetricsPort = env.port("ENVOY_STATUS_PORT", 15021), env.port("ENVOY_PROMETHEUS_PORT", 15090)
 	c.DNSCapture, c.DNSAddr, c.DNSParallel = env.flag("ISTIO_META_DNS_CAPTURE"), env.text("DNS_PROXY_ADDR", "localhost:15053"), env.flag("DNS_FORWARD_PARALLEL")
 	c.GRPCBootstrap = env.text("GRPC_XDS_BOOTSTRAP", "")
-	c.Probers, c.Prometheus = env.text("ISTIO_KUBE_APP_PROBERS", ""), env.text("ISTIO_PROMETHEUS_ANNOTATIONS", "")
+	c.Probers = env.text("ISTIO_KUBE_APP_PROBERS", "")
+	if role == node.Sidecar {
+		c.Prometheus = env.text("ISTIO_PROMETHEUS_ANNOTATIONS", "")
+	}
+	c.LocalMetrics, c.MergeEnvoy = env.flag("METRICS_LOCALHOST_ACCESS_ONLY"), read(env, "PILOT_AGENT_MERGE_ENVOY_STATS", true, "true or false", parseBool)
 	c.DeltaXDS = read(env, "ISTIO_DELTA_XDS", true, "true or false", parseBool)
 	folder := s.path(cmp.Or(c.Proxy.GetConfigPath(), "./etc/istio/proxy"))
 	c.XDSSocket = filepath.Join(folder, "XDS")

@@ -166,6 +166,22 @@ func TestUnused(t *testing.T) {
 	}
 }
 
+// TestMetrics: a gateway does not serve the metrics of an application, whose port its Services may have.
+func TestMetrics(t *testing.T) {
+	const variable = "ISTIO_PROMETHEUS_ANNOTATIONS"
+	for role, want := range map[string]string{"": `{"port":"1"}`, "router": ""} {
+		s := source(t, nil, variable+`={"port":"1"}`, "METRICS_LOCALHOST_ACCESS_ONLY=true", "PILOT_AGENT_MERGE_ENVOY_STATS=false", "ENVOY_SECURE_METRICS_PORT=15091")
+		s.Role = role
+		c, err := Read(s)
+		if err != nil || c.Prometheus != want || !c.LocalMetrics || c.MergeEnvoy || len(c.Findings) != 1 || !strings.Contains(c.Findings[0], "ENVOY_SECURE_METRICS_PORT") {
+			t.Errorf("%q: %v, %+v", role, err, c)
+		}
+	}
+	if c, err := Read(source(t, nil)); err != nil || c.LocalMetrics || !c.MergeEnvoy {
+		t.Errorf("%v, %+v", err, c)
+	}
+}
+
 // TestFindings: a field that does not exist is named, and the others count.
 func TestFindings(t *testing.T) {
 	c, err := Read(source(t, nil, `PROXY_CONFIG={"statusPort":2,"colour":"red"}`))

@@ -97,6 +97,7 @@ func (e *environment) unused() []string {
 		reason := map[string]string{
 			"CREDENTIAL_FETCHER_TYPE": "tokens are files", "WASM_MODULE_EXPIRY": "modules are kept by number", "WASM_PURGE_INTERVAL": "modules are kept by number",
 			"WASM_HTTP_REQUEST_TIMEOUT": "an extension says how long its module may take", "WASM_HTTP_REQUEST_MAX_RETRIES": "a module is asked for five times",
+			"ENVOY_SECURE_METRICS_PORT": "no port serves metrics by mTLS", "ENVOY_SECURE_MERGED_METRICS_PORT": "no port serves metrics by mTLS",
 			"PROXY_XDS_DEBUG_VIA_AGENT": "--debugAddr serves debug pages", "PROXY_XDS_DEBUG_VIA_AGENT_PORT": "--debugAddr serves debug pages",
 		}[name]
 		if strings.HasPrefix(name, "XDS_HEADER_") || strings.HasPrefix(name, "CA_HEADER_") {

@@ -2,7 +2,7 @@
 // the probes and hooks of the application, which a kubelet cannot reach where mTLS is required.
 //
 //	/healthz/ready                        200 or 503, with the reason
-//	/stats/prometheus                     metrics of Envoy, agent and application, merged
+//	/stats/prometheus, /metrics           metrics of Envoy, agent and application, merged
 //	/app-health/CONTAINER/{livez,readyz,startupz}, /app-lifecycle/CONTAINER/{prestopz,poststartz}
 //	/quitquitquit, /drain                 POST, from this pod only
 //	/debug/ndsz, /debug/pprof/            GET, from this pod only

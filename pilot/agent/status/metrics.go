@@ -4,56 +4,71 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"mime"
 	"net"
 	"net/http"
+	"net/netip"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/expfmt"
 
 	"github.com/istiod-lite/istiod-lite/api/safe"
+	"github.com/istiod-lite/istiod-lite/api/scrape"
 )
 
-// merged serves what Envoy, agent and application measure. A source that fails leaves the others.
+// merged serves the metrics of Envoy, the agent and the application. A source that fails leaves the others.
 type merged struct {
-	envoy, app string // URLs, or empty
-	maxEnvoy   int64  // bytes of Envoy's metrics
-	maxApp     int64  // bytes of the application's metrics
-	agent      prometheus.Gatherer
-	client     *http.Client
-	log        *slog.Logger
-	scrapes    prometheus.Counter
-	failures   *prometheus.CounterVec
+	envoy       string   // the URL of Envoy's metrics; empty if there is no Envoy
+	apps        []string // the URLs of the application's metrics
+	maxEnvoy    int64    // bytes of Envoy's metrics
+	maxApp      int64    // bytes of the application's metrics at each URL
+	agent       prometheus.Gatherer
+	client      *http.Client
+	log         *slog.Logger
+	scrapes     prometheus.Counter
+	failures    *prometheus.CounterVec
+	compressors sync.Pool // of *gzip.Writer
 }
 
 const (
 	openMetrics = "application/openmetrics-text"
 	textType    = "text/plain; version=0.0.4; charset=utf-8"
-	// acceptBoth is what applications are asked for where Prometheus takes both.
+	// acceptBoth is what applications are asked for if Prometheus takes both.
 	acceptBoth = openMetrics + ";version=1.0.0,text/plain;version=0.0.4;q=0.5"
 
-	scrapeTimeout = 10 * time.Second // where Prometheus does not say
+	scrapeTimeout = 10 * time.Second // if Prometheus does not say
 	maxEnvoy      = 256 << 20        // bytes of its metrics
 	maxApp        = 64 << 20
 	maxLine       = 1 << 20
 )
 
-// newMerged reads the annotations of the application. The error names the field that is wrong.
+// newMerged reads the annotations of the application. A target that cannot be scraped is left out, and the log says
+// why: a pod does not stop for its metrics.
 func newMerged(o Options, own net.Addr) (*merged, error) {
 	m := &merged{
 		envoy: o.EnvoyStats, agent: o.Gatherer, log: o.Log, maxEnvoy: cmp.Or(o.largest, maxEnvoy), maxApp: cmp.Or(o.largest, maxApp),
 		client:   &http.Client{Transport: &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 1, IdleConnTimeout: idle}},
 		scrapes:  prometheus.NewCounter(prometheus.CounterOpts{Name: "istio_agent_scrapes_total", Help: "Requests for merged metrics."}),
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "istio_agent_scrape_failures_total", Help: "Sources of merged metrics that failed."}, []string{"type"}),
+	}
+	m.compressors.New = func() any {
+		w, err := gzip.NewWriterLevel(nil, gzip.BestSpeed)
+		if err != nil {
+			panic(err) // of a level that does not exist
+		}
+		return w
 	}
 	if o.Registerer != nil {
 		for _, c := range []prometheus.Collector{m.scrapes, m.failures} {
@@ -62,29 +77,57 @@ func newMerged(o Options, own net.Addr) (*merged, error) {
 			}
 		}
 	}
-	if o.Scraping == "" {
-		return m, nil
+	if o.Scraping != "" {
+		m.apps = targets(o.Scraping, ports(o, own), o.Log)
 	}
-	var app struct{ Scrape, Path, Port string }
-	if err := json.Unmarshal([]byte(o.Scraping), &app); err != nil {
-		return nil, fmt.Errorf("ISTIO_PROMETHEUS_ANNOTATIONS: %w", err)
-	}
-	wanted, err := strconv.ParseBool(cmp.Or(app.Scrape, "false"))
-	if err != nil {
-		o.Log.Warn("the application's metrics are left out: prometheus.io/scrape is neither true nor false", "scrape", app.Scrape)
-	}
-	if !wanted {
-		return m, nil //nolint:nilerr // reported above
-	}
-	port := cmp.Or(app.Port, "80")
-	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-		return nil, fmt.Errorf("ISTIO_PROMETHEUS_ANNOTATIONS: port: %q is not a number from 1 to 65535", app.Port)
-	}
-	if tcp, ok := own.(*net.TCPAddr); ok && strconv.Itoa(tcp.Port) == port {
-		return nil, fmt.Errorf("ISTIO_PROMETHEUS_ANNOTATIONS: port: %s is the agent's own; write the application's into prometheus.io/port", port)
-	}
-	m.app = "http://localhost:" + port + "/" + strings.TrimPrefix(cmp.Or(app.Path, "/metrics"), "/")
 	return m, nil
+}
+
+// ports returns the ports of the agent and of its Envoy, wherever they listen.
+func ports(o Options, own net.Addr) []uint16 {
+	var list []uint16
+	if tcp, ok := own.(*net.TCPAddr); ok {
+		list = append(list, uint16(tcp.Port)) //nolint:gosec // a port
+	}
+	for _, address := range []string{o.EnvoyAdmin, strings.TrimSuffix(strings.TrimPrefix(o.EnvoyStats, "http://"), statsPath)} {
+		if at, err := netip.ParseAddrPort(address); err == nil {
+			list = append(list, at.Port())
+		}
+	}
+	return list
+}
+
+// targets returns the URLs of the application's metrics that a value of ISTIO_PROMETHEUS_ANNOTATIONS names. The ports
+// of the agent and of its Envoy are not taken.
+func targets(text string, taken []uint16, log *slog.Logger) []string {
+	const leftOut = "the application's metrics are left out"
+	var c scrape.Config
+	if err := json.Unmarshal([]byte(text), &c); err != nil {
+		log.Warn(leftOut, "variable", "ISTIO_PROMETHEUS_ANNOTATIONS", "err", err)
+		return nil
+	}
+	if c.Scrape == "false" {
+		return nil
+	}
+	if len(c.Targets) == 0 {
+		c.Targets = []scrape.Target{{Port: cmp.Or(c.Port, "80"), Path: c.Path}}
+	}
+	var urls []string
+	for _, t := range c.Targets {
+		var port uint16
+		var err error
+		for _, own := range append(taken, 0) {
+			if err == nil {
+				port, err = scrape.ParsePort(t.Port, own)
+			}
+		}
+		if err != nil {
+			log.Warn(leftOut, "variable", "ISTIO_PROMETHEUS_ANNOTATIONS", "port", t.Port, "err", err)
+			continue
+		}
+		urls = append(urls, "http://localhost:"+strconv.Itoa(int(port))+scrape.WithSlash(t.Path))
+	}
+	return urls
 }
 
 // scrapeTime is how long Prometheus waits for an answer.
@@ -95,67 +138,144 @@ func scrapeTime(r *http.Request) time.Duration {
 	return scrapeTimeout
 }
 
+// source is the answer of a source, or why there is none.
+type source struct {
+	response *http.Response
+	open     bool // it is OpenMetrics
+	err      error
+}
+
 func (m *merged) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	m.scrapes.Inc()
 	timeout := scrapeTime(r)
-	// Each source ends before Prometheus gives up, and the application before Envoy, whose metrics are read after it.
+	// Each source ends before Prometheus gives up, and the application before Envoy, whose metrics are read before it.
 	ctx, cancel := context.WithTimeout(r.Context(), timeout*9/10)
 	defer cancel()
 	appCtx, cancelApp := context.WithTimeout(ctx, timeout*6/10)
 	defer cancelApp()
-	type answer struct {
-		resp *http.Response
-		err  error
-	}
-	envoy := make(chan answer, 1)
-	safe.Go(m.log, "scrape of Envoy", func() {
-		a := answer{err: errors.New("panic")}
-		defer func() { envoy <- a }()
-		a.resp, a.err = m.get(ctx, m.envoy, textType, r.Header) //nolint:bodyclose // by who receives it
-	})
+	takesOpen := strings.Contains(r.Header.Get("Accept"), openMetrics)
 	accept := textType
-	if strings.Contains(r.Header.Get("Accept"), openMetrics) {
+	if takesOpen {
 		accept = acceptBoth
 	}
-	app, appErr := m.get(appCtx, m.app, accept, r.Header)
-	format, edit := expfmt.NewFormat(expfmt.TypeTextPlain), keep
-	w.Header().Set("Content-Type", textType)
-	if app != nil {
-		defer app.Body.Close()
-		switch kind, _, _ := mime.ParseMediaType(app.Header.Get("Content-Type")); kind {
-		case openMetrics:
-			if accept != acceptBoth {
-				appErr, app = errors.New("the application sends OpenMetrics, which was not asked for"), nil
-				break
-			}
-			format, edit = expfmt.NewFormat(expfmt.TypeOpenMetrics), toOpenMetrics
-			w.Header().Set("Content-Type", app.Header.Get("Content-Type"))
-		case "application/vnd.google.protobuf":
-			appErr = errors.New("the application sends protobuf, which was not asked for")
-			app = nil
+	envoyURL := m.envoy
+	if envoyURL != "" && r.URL.RawQuery != "" { // Envoy selects metrics by it
+		envoyURL += "?" + r.URL.RawQuery
+	}
+	envoy := m.ask(ctx, envoyURL, textType, r.Header)
+	var waiting []<-chan source
+	for _, url := range m.apps {
+		waiting = append(waiting, m.ask(appCtx, url, accept, r.Header))
+	}
+	var apps []source
+	for _, app := range waiting {
+		a := <-app
+		if a.response != nil {
+			defer a.response.Body.Close()
+		}
+		apps = append(apps, a)
+	}
+	format, edit, contentType := expfmt.NewFormat(expfmt.TypeTextPlain), keep, textType
+	if takesOpen {
+		if open := openType(apps); open != "" {
+			format, edit, contentType = expfmt.NewFormat(expfmt.TypeOpenMetrics), toOpenMetrics, open
 		}
 	}
-	out := bufio.NewWriterSize(w, 64<<10)
+	w.Header().Set("Content-Type", contentType)
+	w.Header().Set("Vary", "Accept, Accept-Encoding")
+	to, end := m.compressed(w, r)
+	out := bufio.NewWriterSize(to, 64<<10)
 	e := <-envoy
-	if e.err == nil && e.resp != nil {
-		e.err = copyLines(out, e.resp.Body, m.maxEnvoy, edit)
-		e.resp.Body.Close()
+	if e.err == nil && e.response != nil {
+		e.err = copyLines(out, e.response.Body, m.maxEnvoy, edit)
+		e.response.Body.Close()
 	}
 	m.count("envoy", e.err)
 	m.count("agent", m.encode(out, format))
-	if app != nil {
-		appErr = copyLines(out, app.Body, m.maxApp, func(line []byte) []byte {
-			if bytes.Equal(line, []byte("# EOF\n")) {
-				return nil
+	for _, a := range apps {
+		if a.err == nil {
+			edit := keep
+			if a.open && format.FormatType() != expfmt.TypeOpenMetrics {
+				edit = toText
 			}
-			return line
-		})
+			a.err = copyLines(out, a.response.Body, m.maxApp, func(line []byte) []byte {
+				if bytes.Equal(bytes.TrimSpace(line), []byte("# EOF")) {
+					return nil
+				}
+				return edit(line)
+			})
+		}
+		m.count("application", a.err)
 	}
-	m.count("application", appErr)
 	if format.FormatType() == expfmt.TypeOpenMetrics {
 		_, _ = out.WriteString("# EOF\n")
 	}
 	_ = out.Flush() // a client that has gone
+	end()
+}
+
+// openType returns the content type of answers that are all OpenMetrics, or nothing.
+func openType(apps []source) string {
+	contentType := ""
+	for _, a := range apps {
+		switch {
+		case a.err != nil:
+		case !a.open:
+			return ""
+		case contentType == "":
+			contentType = a.response.Header.Get("Content-Type")
+		}
+	}
+	return contentType
+}
+
+// compressed returns the writer of an answer, which compresses if the client takes gzip, and its end.
+func (m *merged) compressed(w http.ResponseWriter, r *http.Request) (io.Writer, func()) {
+	if !takesGzip(r.Header.Values("Accept-Encoding")) {
+		return w, func() {}
+	}
+	w.Header().Set("Content-Encoding", "gzip")
+	z, _ := m.compressors.Get().(*gzip.Writer)
+	z.Reset(w)
+	return z, func() {
+		_ = z.Close() // a client that has gone
+		m.compressors.Put(z)
+	}
+}
+
+// takesGzip reports whether a value of Accept-Encoding names gzip, or everything, and does not refuse it.
+func takesGzip(accept []string) bool {
+	for part := range strings.SplitSeq(strings.Join(accept, ","), ",") {
+		name, parameters, _ := strings.Cut(part, ";")
+		if name = strings.ToLower(strings.TrimSpace(name)); name != "gzip" && name != "*" {
+			continue
+		}
+		quality, given := strings.CutPrefix(strings.ReplaceAll(parameters, " ", ""), "q=")
+		q, err := strconv.ParseFloat(quality, 64)
+		return !given || err == nil && q > 0
+	}
+	return false
+}
+
+// ask asks a source for its metrics in the background. A source without a URL answers nothing.
+func (m *merged) ask(ctx context.Context, url, accept string, from http.Header) <-chan source {
+	answer := make(chan source, 1)
+	safe.Go(m.log, "scrape", func() {
+		s := source{err: errors.New("panic")}
+		defer func() { answer <- s }()
+		s.response, s.err = m.get(ctx, url, accept, from) //nolint:bodyclose // by the receiver
+		if s.response == nil {
+			return
+		}
+		switch kind, _, _ := mime.ParseMediaType(s.response.Header.Get("Content-Type")); kind {
+		case openMetrics:
+			s.open = true
+		case "application/vnd.google.protobuf":
+			s.response.Body.Close()
+			s.response, s.err = nil, errors.New("the source sends protobuf, which it was not asked for")
+		}
+	})
+	return answer
 }
 
 func (m *merged) count(source string, err error) {
@@ -185,10 +305,34 @@ func (m *merged) get(ctx context.Context, url, accept string, from http.Header) 
 		return nil, err
 	}
 	if resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("HTTP %d of %s", resp.StatusCode, url)
+	} else {
+		resp.Body, err = decoded(resp.Body, resp.Header.Get("Content-Encoding"))
+	}
+	if err != nil {
 		resp.Body.Close()
-		return nil, fmt.Errorf("HTTP %d of %s", resp.StatusCode, url)
+		return nil, err
 	}
 	return resp, nil
+}
+
+// decoded returns a body without its encoding. Sources are asked for none, but some compress for every client. A body
+// that cannot be decoded is returned with the error.
+func decoded(body io.ReadCloser, encoding string) (io.ReadCloser, error) {
+	switch strings.ToLower(encoding) {
+	case "", "identity":
+		return body, nil
+	case "gzip", "x-gzip":
+		z, err := gzip.NewReader(body)
+		if err != nil {
+			return body, fmt.Errorf("a source sends gzip that cannot be read: %w", err)
+		}
+		return struct {
+			io.Reader
+			io.Closer
+		}{z, body}, nil
+	}
+	return body, fmt.Errorf("the source sends the encoding %.40q, which it was not asked for", encoding)
 }
 
 // encode writes the agent's own metrics.
@@ -272,4 +416,68 @@ func toOpenMetrics(line []byte) []byte {
 		kind = "unknown"
 	}
 	return []byte("# TYPE " + name + " " + kind + "\n")
+}
+
+// toText turns a line of OpenMetrics into one of the text format: without exemplars, with timestamps in milliseconds,
+// and with types that the text format has. Lines of a type that it does not have become untyped.
+func toText(line []byte) []byte {
+	if len(bytes.TrimSpace(line)) == 0 {
+		return nil
+	}
+	if line[0] == '#' {
+		words := strings.Fields(string(line))
+		if len(words) < 2 || words[1] == "UNIT" {
+			return nil
+		}
+		if len(words) != 4 || words[1] != "TYPE" {
+			return line
+		}
+		name, kind := words[2], words[3]
+		switch kind {
+		case "counter":
+			name += "_total"
+		case "unknown":
+			kind = "untyped"
+		case "info":
+			name, kind = name+"_info", "gauge"
+		case "stateset":
+			kind = "gauge"
+		case "gauge", "summary", "histogram":
+		default:
+			return nil
+		}
+		return []byte("# TYPE " + name + " " + kind + "\n")
+	}
+	end := seriesEnd(line)
+	words := strings.Fields(string(line[end:]))
+	if len(words) < 2 { // a value alone
+		return line
+	}
+	out := append(bytes.Clone(line[:end]), ' ')
+	out = append(out, words[0]...)
+	if seconds, err := strconv.ParseFloat(words[1], 64); err == nil && words[1][0] != '#' {
+		out = strconv.AppendInt(append(out, ' '), int64(math.Round(seconds*1000)), 10)
+	}
+	return append(out, '\n')
+}
+
+// seriesEnd returns where the name and the labels of a sample end.
+func seriesEnd(line []byte) int {
+	quoted, within := false, false
+	for i := 0; i < len(line); i++ {
+		switch c := line[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{':
+			within = true
+		case c == '}':
+			return i + 1
+		case !within && (c == ' ' || c == '\t'):
+			return i
+		}
+	}
+	return len(line)
 }

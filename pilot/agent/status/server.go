@@ -25,7 +25,8 @@ type Options struct {
 	Addr string
 	// EnvoyAdmin is host:port of Envoy's admin server; empty where there is no Envoy.
 	EnvoyAdmin string
-	// EnvoyStats is the URL of Envoy's metrics; empty where there is no Envoy.
+	// EnvoyStats is the URL of Envoy's metrics, with the path /stats/prometheus; empty if there is no Envoy, or if its
+	// metrics are not merged.
 	EnvoyStats string
 	// AppHost is where probes and hooks reach the application: the pod's address; empty means localhost.
 	AppHost string
@@ -35,6 +36,8 @@ type Options struct {
 	Scraping string
 	// Gatherer holds the agent's own metrics; nil: none.
 	Gatherer prometheus.Gatherer
+	// LocalMetrics serves metrics to this pod alone.
+	LocalMetrics bool
 	// DNSReady says whether the DNS proxy has its names; nil where there is none.
 	DNSReady func() bool
 	// NameTable returns the name table of the DNS proxy as JSON, or nil; nil where there is no DNS proxy.
@@ -59,6 +62,9 @@ type Server struct {
 	ready    *readiness
 	http     *http.Server
 }
+
+// statsPath is the path of metrics, the agent's and Envoy's.
+const statsPath = "/stats/prometheus"
 
 const (
 	readHeader = 5 * time.Second
@@ -94,11 +100,16 @@ func New(o Options) (*Server, error) {
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz/ready", s.serveReady)
-	mux.HandleFunc("GET /stats/prometheus", func(w http.ResponseWriter, r *http.Request) {
+	metrics := func(w http.ResponseWriter, r *http.Request) {
 		// A client that does not read would hold Envoy's answer too.
 		s.within(w, cmp.Or(o.Patience, max(patience, scrapeTime(r))))
 		merged.ServeHTTP(w, r)
-	})
+	}
+	if o.LocalMetrics {
+		metrics = local(metrics)
+	}
+	mux.HandleFunc("GET "+statsPath, metrics)
+	mux.HandleFunc("GET /metrics", metrics)
 	for path, p := range probers {
 		mux.HandleFunc(path, s.serveProbe(p))
 	}

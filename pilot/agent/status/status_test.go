@@ -1,9 +1,13 @@
 package status
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -17,6 +21,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
+
+	"github.com/istiod-lite/istiod-lite/api/scrape"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -284,16 +290,65 @@ func TestWrongOptions(t *testing.T) {
 		`ISTIO_KUBE_APP_PROBERS: "/app-health/a/livez": null`:                {Probers: `{"/app-health/a/livez":null}`},
 		`ISTIO_KUBE_APP_PROBERS: "/app-health/a/livez": httpGet.scheme: "x"`: {Probers: `{"/app-health/a/livez":{"httpGet":{"port":1,"scheme":"x"}}}`},
 		`ISTIO_KUBE_APP_PROBERS: unexpected end`:                             {Probers: `{`},
-		`ISTIO_PROMETHEUS_ANNOTATIONS: port: "http" is not a number`:         {Scraping: `{"scrape":"true","port":"http"}`},
-		`ISTIO_PROMETHEUS_ANNOTATIONS: unexpected end`:                       {Scraping: `{`},
 	} {
 		o.Addr = "127.0.0.1:0"
 		if _, err := New(o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}
-	if _, err := newMerged(Options{Scraping: `{"scrape":"true","port":"15020"}`}, &net.TCPAddr{Port: 15020}); err == nil || !strings.Contains(err.Error(), "the agent's own") {
-		t.Errorf("the agent's own port: %v", err)
+}
+
+// TestScrapeTargets: whatever the annotations of a pod say, its agent runs, and scrapes what can be the application.
+func TestScrapeTargets(t *testing.T) {
+	for text, c := range map[string]struct{ want, warned string }{
+		`{"scrape":"true","path":"m","port":"9000"}`:       {want: "http://localhost:9000/m"},
+		`{"scrape":"","path":"/metrics","port":"9000"}`:    {want: "http://localhost:9000/metrics"},
+		`{"scrape":"yes","path":"","port":""}`:             {want: "http://localhost:80/metrics"},
+		`{}`:                                               {want: "http://localhost:80/metrics"},
+		`{"scrape":"false","path":"","port":"9000"}`:       {},
+		`{"scrape":"true","port":"http"}`:                  {warned: "not the name of a port"},
+		`{"scrape":"true","port":"80@192.0.2.1:80"}`:       {warned: "is no port"},
+		`{"scrape":"true","port":"8","path":"@192.0.2.1"}`: {want: "http://localhost:8/@192.0.2.1"},
+		`{"scrape":"true","port":"15000"}`:                 {warned: "Envoy's admin API"},
+		`{"scrape":"true","port":"015020"}`:                {warned: "the agent's own"},
+		`{"scrape":"true","port":"7020"}`:                  {warned: "the agent's own"},
+		`{"scrape":"true","port":"7000"}`:                  {warned: "the agent's own"},
+		`{"scrape":"true","port":"7090"}`:                  {warned: "the agent's own"},
+		`{`:                                                {warned: "unexpected end"},
+		`{"port":9000}`:                                    {warned: "cannot unmarshal number"},
+		`{"scrape":"","path":"/a","port":"1","targets":[{"port":"1","path":"/a"},{"port":"x","path":"/b"},{"port":"2","path":""}]}`: {
+			want: "http://localhost:1/a http://localhost:2/metrics", warned: "not the name of a port",
+		},
+	} {
+		var log bytes.Buffer
+		m, err := newMerged(Options{
+			Scraping: text, Log: slog.New(slog.NewTextHandler(&log, nil)), EnvoyAdmin: "127.0.0.1:7000", EnvoyStats: "http://[::1]:7090/stats/prometheus",
+		}, &net.TCPAddr{Port: 7020})
+		must(t, err)
+		if got := strings.Join(m.apps, " "); got != c.want {
+			t.Errorf("%s: %s, want %s", text, got, c.want)
+		}
+		if warned := log.String(); !strings.Contains(warned, c.warned) || (warned == "") != (c.warned == "") {
+			t.Errorf("%s: the log has %q, want %q", text, warned, c.warned)
+		}
+	}
+}
+
+// TestLocalMetrics: metrics that are for this pod alone are refused to others, at each path.
+func TestLocalMetrics(t *testing.T) {
+	s, err := New(Options{Addr: "127.0.0.1:0", LocalMetrics: true})
+	must(t, err)
+	defer s.listener.Close()
+	for _, path := range []string{"/metrics", "/stats/prometheus"} {
+		for from, code := range map[string]int{"127.0.0.1:1": 200, "10.0.0.1:1": 403, "127.0.0.6:1": 403} {
+			r := httptest.NewRequest("GET", "http://localhost:15020"+path, nil)
+			r.RemoteAddr = from
+			w := httptest.NewRecorder()
+			s.http.Handler.ServeHTTP(w, r)
+			if w.Code != code {
+				t.Errorf("%s from %s: %d, want %d", path, from, w.Code, code)
+			}
+		}
 	}
 }
 
@@ -302,12 +357,17 @@ func TestMergedMetrics(t *testing.T) {
 	const appText = "# HELP app_x help\n# TYPE app_x counter\napp_x 4\n"
 	const appOpen = "# TYPE app_x counter\napp_x_total 4 # {trace_id=\"a\"} 1\n# EOF\n"
 	const both = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"
+	sendOpen := func(w http.ResponseWriter) {
+		w.Header().Set("Content-Type", "application/openmetrics-text; version=1.0.0; charset=utf-8")
+		io.WriteString(w, appOpen)
+	}
 	cut := func(w http.ResponseWriter) {
 		w.Header().Set("Content-Length", "1000")
 		io.WriteString(w, appText+"app_y 5")
 	}
 	for name, c := range map[string]struct {
-		accept            string
+		accept, query     string
+		targets           int // of the application; 0: the annotations name one port
 		envoy, app        func(w http.ResponseWriter, r *http.Request)
 		want, contentType string
 		failures          float64
@@ -352,13 +412,64 @@ func TestMergedMetrics(t *testing.T) {
 			want:        "AGENT" + appText,
 			contentType: textType, failures: 1,
 		},
-		"OpenMetrics that nobody asked for": {
+		"OpenMetrics that was not asked for": {
+			app:         func(w http.ResponseWriter, _ *http.Request) { sendOpen(w) },
+			want:        envoyText + "\nAGENT# TYPE app_x_total counter\napp_x_total 4\n",
+			contentType: textType,
+		},
+		"two targets of OpenMetrics": {
+			accept: both, targets: 2,
+			app: func(w http.ResponseWriter, r *http.Request) { sendOpen(w); io.WriteString(w, r.URL.Path+" 1\n") },
+			want: "# TYPE envoy_a unknown\nenvoy_a{} 1\n# TYPE istio_requests counter\nistio_requests_total{} 2\n# TYPE g gauge\ng{} 3\nOPEN" +
+				strings.Replace(appOpen, "# EOF\n", "/0 1\n", 1) + strings.Replace(appOpen, "# EOF\n", "/1 1\n", 1) + "# EOF\n",
+			contentType: "application/openmetrics-text; version=1.0.0; charset=utf-8",
+		},
+		"targets of two formats, and one that fails": {
+			accept: both, targets: 3,
+			app: func(w http.ResponseWriter, r *http.Request) {
+				switch r.URL.Path {
+				case "/0":
+					sendOpen(w)
+				case "/1":
+					w.WriteHeader(http.StatusTeapot)
+				default:
+					io.WriteString(w, "app_y 5\n")
+				}
+			},
+			want:        envoyText + "\nAGENT# TYPE app_x_total counter\napp_x_total 4\napp_y 5\n",
+			contentType: textType, failures: 1,
+		},
+		"gzip for every client": {
 			app: func(w http.ResponseWriter, _ *http.Request) {
-				w.Header().Set("Content-Type", "application/openmetrics-text; version=1.0.0; charset=utf-8")
-				io.WriteString(w, appOpen)
+				w.Header().Set("Content-Encoding", "gzip")
+				z := gzip.NewWriter(w)
+				io.WriteString(z, appText)
+				z.Close()
+			},
+			want:        envoyText + "\nAGENT" + appText,
+			contentType: textType,
+		},
+		"gzip that is none": {
+			app: func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Encoding", "gzip")
+				io.WriteString(w, appText)
 			},
 			want:        envoyText + "\nAGENT",
 			contentType: textType, failures: 1,
+		},
+		"another encoding": {
+			app: func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Encoding", "br")
+				io.WriteString(w, appText)
+			},
+			want:        envoyText + "\nAGENT",
+			contentType: textType, failures: 1,
+		},
+		"a selection of Envoy's": {
+			query:       "?usedonly",
+			envoy:       func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, r.URL.RawQuery+" 1\n") },
+			want:        "usedonly 1\nAGENT" + appText,
+			contentType: textType,
 		},
 		"protobuf that nobody asked for": {
 			app: func(w http.ResponseWriter, _ *http.Request) {
@@ -381,8 +492,7 @@ func TestMergedMetrics(t *testing.T) {
 				case c.app != nil:
 					c.app(w, r)
 				case strings.Contains(r.Header.Get("Accept"), openMetrics):
-					w.Header().Set("Content-Type", "application/openmetrics-text; version=1.0.0; charset=utf-8")
-					io.WriteString(w, appOpen)
+					sendOpen(w)
 				default:
 					io.WriteString(w, appText)
 				}
@@ -391,8 +501,14 @@ func TestMergedMetrics(t *testing.T) {
 			own, counted := prometheus.NewRegistry(), prometheus.NewRegistry()
 			n := prometheus.NewCounter(prometheus.CounterOpts{Name: "istio_agent_n_total", Help: "h"})
 			own.MustRegister(n)
-			base := start(t, Options{EnvoyStats: "http://" + envoy, Scraping: `{"scrape":"true","path":"metrics","port":"` + u.Port() + `"}`, Gatherer: own, Registerer: counted})
-			code, body, header := do(t, "GET", base+"/stats/prometheus", "Accept", c.accept)
+			config := scrape.Config{Scrape: "true", Path: "metrics", Port: u.Port()}
+			for i := range c.targets {
+				config.Targets = append(config.Targets, scrape.Target{Port: u.Port(), Path: fmt.Sprint("/", i)})
+			}
+			scraping, err := json.Marshal(config)
+			must(t, err)
+			base := start(t, Options{EnvoyStats: "http://" + envoy, Scraping: string(scraping), Gatherer: own, Registerer: counted})
+			code, body, header := do(t, "GET", base+"/stats/prometheus"+c.query, "Accept", c.accept)
 			want := strings.ReplaceAll(c.want, "AGENT", "# HELP istio_agent_n_total h\n# TYPE istio_agent_n_total counter\nistio_agent_n_total 0\n")
 			want = strings.ReplaceAll(want, "OPEN", "# HELP istio_agent_n h\n# TYPE istio_agent_n counter\nistio_agent_n_total 0.0\n")
 			if code != 200 || body != want || header.Get("Content-Type") != c.contentType {
@@ -410,6 +526,59 @@ func TestMergedMetrics(t *testing.T) {
 				t.Errorf("counted %v, want %g failures", values, c.failures)
 			}
 		})
+	}
+}
+
+// TestToText has the lines of OpenMetrics that the text format lacks.
+func TestToText(t *testing.T) {
+	for line, want := range map[string]string{
+		"# TYPE a counter":               "# TYPE a_total counter",
+		"# TYPE a unknown":               "# TYPE a untyped",
+		"# TYPE a info":                  "# TYPE a_info gauge",
+		"# TYPE a stateset":              "# TYPE a gauge",
+		"# TYPE a gaugehistogram":        "",
+		"# TYPE a histogram":             "# TYPE a histogram",
+		"# HELP a of a":                  "# HELP a of a",
+		"# UNIT a_seconds seconds":       "",
+		"a 1":                            "a 1",
+		"a 1 1.5":                        "a 1 1500",
+		"a 1 # {t=\"x\"} 1":              "a 1",
+		"a{l=\"} 9 # \\\"\"} 1 2 # {} 1": "a{l=\"} 9 # \\\"\"} 1 2000",
+		"a{} +Inf":                       "a{} +Inf",
+		"a":                              "a",
+		"":                               "",
+	} {
+		if want != "" {
+			want += "\n"
+		}
+		if got := string(toText([]byte(line + "\n"))); got != want {
+			t.Errorf("%q becomes %q, want %q", line, got, want)
+		}
+	}
+}
+
+// TestCompressed: metrics are compressed for clients that take gzip.
+func TestCompressed(t *testing.T) {
+	base := start(t, Options{EnvoyStats: "http://" + serve(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "a 1\n") })})
+	for accept, want := range map[string]string{
+		"gzip": "gzip", "br, gzip;q=0.5": "gzip", "*": "gzip", "GZIP": "gzip", "identity": "", "gzip; q=0": "", "gzip;q=x": "", "br": "",
+	} {
+		for range 2 { // a compressor that was used before
+			_, body, header := do(t, "GET", base+"/metrics", "Accept-Encoding", accept)
+			if got := header.Get("Content-Encoding"); got != want {
+				t.Fatalf("%s: encoding %q, want %q", accept, got, want)
+			}
+			if want != "" {
+				z, err := gzip.NewReader(strings.NewReader(body))
+				must(t, err)
+				text, err := io.ReadAll(z)
+				must(t, err)
+				body = string(text)
+			}
+			if body != "a 1\n" {
+				t.Errorf("%s: %q", accept, body)
+			}
+		}
 	}
 }
 

@@ -1,0 +1,3 @@
+// Package scrape says where the metrics of an application are: the annotations of a Pod, as the injector hands them to
+// the agent of the Pod in the variable ISTIO_PROMETHEUS_ANNOTATIONS.
+package scrape

@@ -1,0 +1,78 @@
+package scrape
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// DefaultPath is the path of metrics where nothing names one.
+const DefaultPath = "/metrics"
+
+// Config is the value of ISTIO_PROMETHEUS_ANNOTATIONS. Its JSON is an interface with Istio's agents.
+type Config struct {
+	Scrape string `json:"scrape"`
+	Path   string `json:"path"`
+	Port   string `json:"port"`
+	// Targets replace Path and Port, which agents that do not know them scrape: both are the first target's.
+	Targets []Target `json:"targets,omitempty"`
+}
+
+// Target is one place at which an application has metrics.
+type Target struct {
+	Port string `json:"port"`
+	Path string `json:"path"`
+}
+
+// IsZero reports whether a Pod says nothing of its metrics.
+func (c Config) IsZero() bool {
+	return c.Scrape == "" && c.Path == "" && c.Port == "" && len(c.Targets) == 0
+}
+
+// ParseTargets reads the value of the annotation prometheus.istio.io/scrape-targets: PORT:PATH, with commas between.
+// Without a path a target has DefaultPath. Empty entries are left out.
+func ParseTargets(text string) ([]Target, error) {
+	var list []Target
+	for entry := range strings.SplitSeq(text, ",") {
+		if entry = strings.TrimSpace(entry); entry == "" {
+			continue
+		}
+		port, path, _ := strings.Cut(entry, ":")
+		if port = strings.TrimSpace(port); port == "" {
+			return nil, fmt.Errorf("%.40q has no port: write PORT:PATH with commas between, for example 9090:/metrics", entry)
+		}
+		list = append(list, Target{Port: port, Path: WithSlash(strings.TrimSpace(path))})
+	}
+	return list, nil
+}
+
+// WithSlash returns a path that begins with a slash, DefaultPath for an empty one. Without the slash the path would end
+// the port of a URL, and might name another host.
+func WithSlash(path string) string {
+	if path == "" {
+		return DefaultPath
+	}
+	return "/" + strings.TrimPrefix(path, "/")
+}
+
+// ParsePort returns the number of a port from which an agent that listens on own may take the metrics of an
+// application. The ports of Envoy and of the agent are errors: their metrics are merged already, or they serve other
+// things than metrics.
+func ParsePort(text string, own uint16) (uint16, error) {
+	n, err := strconv.ParseUint(text, 10, 16)
+	if err != nil || n == 0 {
+		return 0, fmt.Errorf("%.40q is no port: write a number from 1 to 65535, not the name of a port", text)
+	}
+	port := uint16(n)
+	use := map[uint16]string{
+		15000: "Envoy's admin API", 15001: "Envoy's, for outbound connections", 15004: "the agent's debug pages", 15006: "Envoy's, for inbound connections",
+		15008: "Envoy's, for HBONE", 15020: "the agent's own", 15021: "Envoy's, for readiness", 15053: "the agent's DNS proxy", 15090: "Envoy's own metrics, which are merged anyway",
+	}[port]
+	if port == own {
+		use = "the agent's own"
+	}
+	if use != "" {
+		return 0, fmt.Errorf("port %d is %s: write the port of the application", port, use)
+	}
+	return port, nil
+}
