@@ -1,13 +1,17 @@
 package injector
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 // badAnnotation is the error of a pod that has an annotation with a value that means nothing.
@@ -27,8 +31,17 @@ func checkAnnotations(annotations map[string]string) error {
 		"traffic.sidecar.istio.io/excludeOutboundPorts":         checkPorts,
 		"traffic.sidecar.istio.io/includeInboundPorts":          orAll(checkPorts),
 		"traffic.sidecar.istio.io/includeOutboundIPRanges":      orAll(checkRanges),
-		mergeAnnotation:      checkBool,
-		statusPortAnnotation: checkPort,
+		"traffic.sidecar.istio.io/excludeInterfaces":            checkInterfaces,
+		"traffic.sidecar.istio.io/kubevirtInterfaces":           checkInterfaces,
+		"istio.io/reroute-virtual-interfaces":                   checkInterfaces,
+		"sidecar.istio.io/proxyCPU":                             checkQuantity,
+		"sidecar.istio.io/proxyCPULimit":                        checkQuantity,
+		"sidecar.istio.io/proxyMemory":                          checkQuantity,
+		"sidecar.istio.io/proxyMemoryLimit":                     checkQuantity,
+		"sidecar.istio.io/userVolume":                           checkVolumes,
+		"sidecar.istio.io/userVolumeMount":                      checkVolumes,
+		mergeAnnotation:                                         checkBool,
+		statusPortAnnotation:                                    checkPort,
 	}
 	var wrong []error
 	for _, name := range slices.Sorted(maps.Keys(checks)) {
@@ -44,7 +57,8 @@ func checkAnnotations(annotations map[string]string) error {
 // unusable returns what annotations say that has no effect, or none that anybody wants, and refuses nothing.
 func unusable(annotations map[string]string) (warnings []string) {
 	for name, check := range map[string]func(string) error{
-		rewriteAnnotation: checkBool,
+		rewriteAnnotation:             checkBool,
+		"sidecar.istio.io/proxyImage": checkImage,
 		"traffic.sidecar.istio.io/includeOutboundPorts": orAll(checkPorts),
 	} {
 		if value, ok := annotations[name]; ok {
@@ -60,6 +74,13 @@ func unusable(annotations map[string]string) (warnings []string) {
 func checkBool(v string) error {
 	if _, err := strconv.ParseBool(v); err != nil {
 		return errors.New(`write "true" or "false"`)
+	}
+	return nil
+}
+
+func checkImage(v string) error {
+	if !strings.Contains(v, "/") {
+		return errors.New("write the image with its registry, for example registry.example.org/proxyv2:1.0")
 	}
 	return nil
 }
@@ -81,6 +102,42 @@ func checkPort(v string) error {
 func checkMode(v string) error {
 	if !slices.Contains([]string{"REDIRECT", "TPROXY", "NONE"}, v) {
 		return errors.New("write REDIRECT, TPROXY or NONE")
+	}
+	return nil
+}
+
+var interfaceName = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9_.-]{0,14}$`)
+
+func checkInterfaces(v string) error {
+	if v == "" {
+		return nil
+	}
+	for name := range strings.SplitSeq(v, ",") {
+		if !interfaceName.MatchString(strings.TrimSpace(name)) {
+			return fmt.Errorf("%s is no name of an interface: write names with commas between, for example eth1,net1", quoted(name))
+		}
+	}
+	return nil
+}
+
+func checkQuantity(v string) error {
+	if _, err := resource.ParseQuantity(v); err != nil {
+		return errors.New("write a quantity as Kubernetes has them, for example 100m or 128Mi")
+	}
+	return nil
+}
+
+// checkVolumes returns an error if a text is no object or list, in JSON, of volumes or of mounts. Empty is none.
+func checkVolumes(v string) error {
+	if v == "" {
+		return nil
+	}
+	var named map[string]map[string]any
+	var list []map[string]any
+	if err := json.Unmarshal([]byte(v), &list); err != nil {
+		if err := json.Unmarshal([]byte(v), &named); err != nil {
+			return fmt.Errorf(`write JSON by name, for example {"certs":{...}}: %w`, err)
+		}
 	}
 	return nil
 }

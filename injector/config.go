@@ -89,7 +89,8 @@ type settings struct {
 			ClusterName string `json:"clusterName"`
 		} `json:"multiCluster"`
 		Proxy struct {
-			Image string `json:"image"`
+			Image                           string `json:"image"`
+			HoldApplicationUntilProxyStarts bool   `json:"holdApplicationUntilProxyStarts"`
 		} `json:"proxy"`
 		ProxyInit struct {
 			Image string `json:"image"`

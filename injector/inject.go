@@ -119,8 +119,9 @@ func (i *Injector) Inject(ctx context.Context, r Request) (*Result, error) {
 	if user.Namespace == "" {
 		user.Namespace = r.Namespace
 	}
-	if why := c.skip(user); why != "" {
-		return &Result{Skipped: why}, nil
+	why, unread := c.skip(user)
+	if why != "" {
+		return &Result{Skipped: why, Warnings: unread}, nil
 	}
 	if err := checkAnnotations(user.Annotations); err != nil {
 		return nil, err
@@ -151,7 +152,7 @@ func (i *Injector) Inject(ctx context.Context, r Request) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	result.Warnings = slices.Concat(unusable(user.Annotations), warnings, more)
+	result.Warnings = slices.Concat(unread, unusable(user.Annotations), warnings, more)
 	return result, nil
 }
 
@@ -215,7 +216,7 @@ func (i *Injector) complete(c *Config, m *mesh.Config, out *rendering, d *data) 
 		warnings = append(warnings, more...)
 	}
 	maps.Copy(pod.Annotations, c.annotations)
-	order(pod, d.ProxyConfig.GetHoldApplicationUntilProxyStarts().GetValue())
+	order(pod, d.ProxyConfig.GetHoldApplicationUntilProxyStarts().GetValue() || c.read.Global.Proxy.HoldApplicationUntilProxyStarts)
 	return warnings, i.sign(pod, out.template)
 }
 

@@ -160,12 +160,12 @@ func (f *file) template(t map[string]any, r injector.Request, called string) (bo
 	if err != nil {
 		return false, err
 	}
+	for _, w := range out.Warnings {
+		f.notes = append(f.notes, called+": "+w)
+	}
 	if out.Skipped != "" {
 		f.notes = append(f.notes, called+" stays as it is: "+out.Skipped)
 		return false, nil
-	}
-	for _, w := range out.Warnings {
-		f.notes = append(f.notes, called+": "+w)
 	}
 	t["metadata"], t["spec"] = out.Pod["metadata"], out.Pod["spec"]
 	return true, nil

@@ -72,13 +72,14 @@ func (w *webhook) inject(r *http.Request, request *admissionv1.AdmissionRequest)
 		return nil, err
 	}
 	answer := admission.Allow()
+	answer.Warnings = out.Warnings
 	if out.Skipped != "" {
 		w.metrics.skipped.Inc()
 		return answer, nil
 	}
 	w.metrics.succeeded.Inc()
 	kind := admissionv1.PatchTypeJSONPatch
-	answer.Patch, answer.PatchType, answer.Warnings = out.Patch, &kind, out.Warnings
+	answer.Patch, answer.PatchType = out.Patch, &kind
 	return answer, nil
 }
 

@@ -5,7 +5,7 @@
 {{- $_ := set $global "istioNamespace" (include "istiod.rootNamespace" .) }}
 {{- $_ := set $global "pilotCertProvider" ($global.pilotCertProvider | default "istiod") }}
 {{- toJson (dict "global" $global "revision" .Values.revision "gateways" (.Values.gateways | default dict)
-      "pilot" (dict "cni" .Values.cni "env" (.Values.env | default dict))
+      "pilot" (dict "cni" .Values.cni "env" (.Values.env | default dict) "crlConfigMapName" (.Values.crlConfigMapName | default ""))
       "sidecarInjectorWebhook" (omit .Values.sidecarInjectorWebhook "templates")) }}
 {{- end }}
 
