@@ -25,6 +25,10 @@ func codesOf(t *testing.T, root string) map[string]string {
 	t.Helper()
 	codes := map[string]string{}
 	set := gotoken.NewFileSet()
+	c := collector{
+		set: set, codes: codes, shape: regexp.MustCompile(`^[A-Z][A-Za-z0-9]{3,}$`),
+		constants: map[string]ast.Expr{}, exported: map[string]bool{},
+	}
 	for _, top := range []string{"api", "citadel", "galley", "injector", "pilot", "registry"} {
 		packages := map[string][]*ast.File{}
 		err := filepath.WalkDir(filepath.Join(root, top), func(path string, d fs.DirEntry, err error) error {
@@ -45,7 +49,7 @@ func codesOf(t *testing.T, root string) map[string]string {
 			t.Fatal(err)
 		}
 		for _, files := range packages {
-			c := collector{set: set, takes: map[string][]int{}, codes: codes, shape: regexp.MustCompile(`^[A-Z][A-Za-z0-9]{3,}$`)}
+			c.takes = map[string][]int{}
 			for _, f := range files {
 				ast.Inspect(f, c.functions)
 			}
@@ -53,6 +57,9 @@ func codesOf(t *testing.T, root string) map[string]string {
 				ast.Inspect(f, c.texts)
 			}
 		}
+	}
+	for name := range c.exported {
+		c.found(c.constants[name])
 	}
 	return codes
 }
@@ -62,6 +69,9 @@ type collector struct {
 	takes map[string][]int // of functions, which parameters are codes
 	codes map[string]string
 	shape *regexp.Regexp
+
+	constants map[string]ast.Expr // values of exported constants, by name
+	exported  map[string]bool     // names of other packages' constants that are used as codes
 }
 
 func (c *collector) functions(n ast.Node) bool {
@@ -101,6 +111,8 @@ func (c *collector) texts(n ast.Node) bool {
 		for i, name := range n.Names {
 			if i < len(n.Values) && isCode(name) {
 				c.found(n.Values[i])
+			} else if i < len(n.Values) && name.IsExported() {
+				c.constants[name.Name] = n.Values[i]
 			}
 		}
 	case *ast.AssignStmt:
@@ -138,6 +150,10 @@ func isCode(e ast.Expr) bool {
 }
 
 func (c *collector) found(e ast.Expr) {
+	if s, ok := e.(*ast.SelectorExpr); ok && s.Sel.IsExported() {
+		c.exported[s.Sel.Name] = true
+		return
+	}
 	l, ok := e.(*ast.BasicLit)
 	if !ok || l.Kind != gotoken.STRING {
 		return

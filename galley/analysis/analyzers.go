@@ -63,7 +63,8 @@ const (
 	codeHTTP3        = "NoHTTP3"
 	codeSidecarRoute = "SidecarRoute"
 	codeUnusedRoutes = "UnusedRoutes"
-	codeLimit        = "Limit" // as validation has it of one object
+	codeLimit        = "Limit"    // as validation has it of one object
+	codeNoEffect     = "NoEffect" // as validation has it of one object
 )
 
 // Analyzer looks for one sort of mistake between objects.
@@ -79,7 +80,7 @@ type Analyzer struct {
 // Analyzers returns all of them, in the order in which they run.
 func Analyzers() []Analyzer {
 	return []Analyzer{
-		{"routes", []string{codeReference, codeLimit}, false, "Gateways, hosts, ports, subsets and delegates of VirtualServices that are not there", (*analysis).virtualServices},
+		{"routes", []string{codeReference, codeUnreachable, codeNoEffect, codeLimit}, false, "Gateways, hosts, ports, subsets and delegates of VirtualServices that are not there, and rules of delegates that are left out", (*analysis).virtualServices},
 		{"conflicts", []string{codeConflict, codeUnreachable, codeLimit}, false, "VirtualServices that compete for a host", (*analysis).conflicts},
 		{"connection-routes", []string{codeUnreachable, codeLimit}, false, "routes of TLS and TCP that a gateway never reaches", (*analysis).connectionRoutes},
 		{"unused-routes", []string{codeUnusedRoutes}, false, "rules of VirtualServices for a protocol that no port of their hosts has", (*analysis).unusedRoutes},

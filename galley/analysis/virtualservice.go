@@ -50,7 +50,7 @@ func (a *analysis) virtualService(o *kinds.Object) {
 	if slices.Contains(gatewaysOf(o), meshGateway) {
 		v.hosts(spec)
 	}
-	v.fitting(spec)
+	fitting := v.fitting(spec)
 	for i, h := range spec.Http {
 		path := indexed("spec.http", i)
 		for j, m := range h.Match {
@@ -66,7 +66,9 @@ func (a *analysis) virtualService(o *kinds.Object) {
 			mirror.destination(indexed(path+".mirrors", j)+".destination", m.Destination)
 		}
 		if d := h.Delegate; d != nil {
-			v.delegate(path+".delegate", d)
+			if to := v.delegate(path+".delegate", d); to != nil && i < fitting {
+				v.delegated(path, h, to)
+			}
 		}
 	}
 	for i, t := range spec.Tls {
@@ -197,8 +199,9 @@ func (v *virtual) hosts(spec *networkingv1.VirtualService) {
 	}
 }
 
-// fitting reports delegations that are left out because they ask for too much.
-func (v *virtual) fitting(spec *networkingv1.VirtualService) {
+// fitting reports delegations that are left out because they ask for too much. It returns the index of the first rule
+// that may be one of them.
+func (v *virtual) fitting(spec *networkingv1.VirtualService) int {
 	i := delegates.Fitting(spec, v.options.RepeatedText, func(d *networkingv1alpha3.Delegate) *networkingv1.VirtualService {
 		o := v.byKey[v.delegateKey(d)]
 		if o == nil || len(o.Spec.(*networkingv1.VirtualService).Hosts) > 0 {
@@ -210,29 +213,70 @@ func (v *virtual) fitting(spec *networkingv1.VirtualService) {
 		v.report(v.object, diag.Error, codeLimit, indexed("spec.http", i)+".delegate", "delegate fewer times, or to smaller VirtualServices",
 			"the hosts, times the routes with those of delegates, are more than %d bytes: this delegation and those after it are left out", v.options.RepeatedText)
 	}
+	return i
 }
 
 func (v *virtual) delegateKey(d *networkingv1alpha3.Delegate) kinds.Key {
 	return kinds.Key{Kind: kinds.VirtualService, Namespace: cmp.Or(d.Namespace, v.object.Namespace), Name: d.Name}
 }
 
-// delegate judges the name of a VirtualService that has routes for this one.
-func (v *virtual) delegate(field string, d *networkingv1alpha3.Delegate) {
+// delegate judges the name of a VirtualService that has routes for this one. It returns that VirtualService, nil if it
+// cannot be used.
+func (v *virtual) delegate(field string, d *networkingv1alpha3.Delegate) *kinds.Object {
 	key := v.delegateKey(d)
-	if o := v.byKey[key]; o != nil {
-		switch spec := o.Spec.(*networkingv1.VirtualService); {
-		case len(spec.Hosts) > 0:
-			v.report(v.object, v.failing(), codeReference, field, "remove its hosts, or name another", "%s has hosts of its own, so no other may delegate to it: the route is left out", o)
-		case !exported(spec.ExportTo, v.mesh.GetDefaultVirtualServiceExportTo(), o.Namespace, v.object.Namespace):
-			v.report(v.object, v.failing(), codeReference, field, "export it to that namespace as well", "%s is not exported to namespace %s: the route is left out", o, v.object.Namespace)
+	o := v.byKey[key]
+	if o == nil {
+		fix := "create it, or name another"
+		if near := v.nearest(d.Name, v.siblings[key.Namespace]); near != "" {
+			fix = diag.DidYouMean(near)
 		}
-		return
+		v.report(v.object, v.failing(), codeReference, field, fix, "there is no %s to delegate to: the route is left out", key)
+		return nil
 	}
-	fix := "create it, or name another"
-	if near := v.nearest(d.Name, v.siblings[key.Namespace]); near != "" {
-		fix = diag.DidYouMean(near)
+	switch spec := o.Spec.(*networkingv1.VirtualService); {
+	case len(spec.Hosts) > 0:
+		v.report(v.object, v.failing(), codeReference, field, "remove its hosts, or name another",
+			"%s has hosts of its own, so no other may delegate to it: the route is left out", o)
+		return nil
+	case !exported(spec.ExportTo, v.mesh.GetDefaultVirtualServiceExportTo(), o.Namespace, v.object.Namespace):
+		v.report(v.object, v.failing(), codeReference, field, "export it to that namespace as well",
+			"%s is not exported to namespace %s: the route is left out", o, v.object.Namespace)
+		return nil
 	}
-	v.report(v.object, v.failing(), codeReference, field, fix, "there is no %s to delegate to: the route is left out", key)
+	return o
+}
+
+// delegated reports the rules of a delegate that are left out, and the fields of the delegating rule that a rule of the
+// delegate replaces.
+func (v *virtual) delegated(path string, h *networkingv1alpha3.HTTPRoute, to *kinds.Object) {
+	root := delegates.Rule{HTTPRoute: h, Namespace: v.object.Namespace}
+	first, left := "", 0
+	replaced := map[string]bool{}
+	for i, c := range to.Spec.(*networkingv1.VirtualService).Http {
+		if c.GetDelegate() != nil {
+			continue
+		}
+		rule := indexed("spec.http", i)
+		if j := delegates.Outside(root, delegates.Rule{HTTPRoute: c, Namespace: to.Namespace}); j >= 0 {
+			if left++; left == 1 {
+				first = indexed(rule+".match", j)
+			}
+			continue
+		}
+		for _, field := range delegates.Replaced(h, c) {
+			if !replaced[field] {
+				replaced[field] = true
+				v.report(v.object, diag.Warning, codeNoEffect, path+"."+field, "repeat there what it shall have of this",
+					"it has no effect for %s of %s, which has %s of its own: the whole field is replaced", rule, to, field)
+			}
+		}
+	}
+	if left > 0 {
+		v.report(v.object, diag.Warning, codeUnreachable, path+".delegate",
+			"narrow a match of this rule there, by an exact value or a longer prefix; "+
+				"a regular expression never fits, nor another ignoreUriCase, nor a match without this rule's sourceNamespace",
+			"%d of the rules of %s are left out: %s is not within any match of this rule", left, to, first)
+	}
 }
 
 // destination judges the destination of a route.

@@ -87,7 +87,7 @@ func httpRoute(r fieldRef, delegated, mesh bool) {
 		does = append([]string{"route"}, does...)
 	}
 	if d := r.at("directResponse"); !d.absent() && !r.at("delegate").absent() {
-		d.warn("keep one of them", "directResponse has no effect beside delegate")
+		d.warn("keep one of them", "directResponse answers in place of the routes of the delegate")
 		does = slices.DeleteFunc(does, func(f string) bool { return f == "directResponse" })
 	}
 	if does = r.exclusive(does...); len(does) == 0 && r.at("route").absent() {

@@ -96,7 +96,7 @@ func (o options) applies(m *networkingv1alpha3.HTTPMatchRequest) bool {
 // route returns the route of one match; m is nil for a route without one.
 func (o options) route(h *networkingv1alpha3.HTTPRoute, m *networkingv1alpha3.HTTPMatchRequest) *routev3.Route {
 	r := &routev3.Route{
-		Name:       dotted(h.Name, m.GetName()),
+		Name:       nameOf(h.Name, m.GetName()),
 		StatPrefix: m.GetStatPrefix(),
 		Match:      routeMatch(m, o.segments()),
 		Metadata:   envoy.IstioMetadata(map[string]*structpb.Value{"config": envoy.Text(o.Object.Path())}),
@@ -127,12 +127,13 @@ func (o options) segments() bool {
 	return o.Object.Extra != nil && o.Object.Extra.Segments || o.Object.Annotations[kinds.AnnotationRouteSemantics] == kinds.RoutesOfIngress
 }
 
-// dotted joins the names of a route and its match with a dot.
-func dotted(route, match string) string {
-	if route != "" && match != "" {
-		return route + "." + match
+// nameOf returns the name of the route of one match. A match's name stands behind a dot, even if the rule has no name:
+// EnvoyFilters and access logs know routes by these names.
+func nameOf(rule, match string) string {
+	if match == "" {
+		return rule
 	}
-	return route + match
+	return rule + "." + match
 }
 
 // pathOf returns the path of a match as traces show it.

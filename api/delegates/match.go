@@ -1,0 +1,205 @@
+package delegates
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
+
+	"github.com/istiod-lite/istiod-lite/api/names"
+)
+
+// Rule is a rule of a VirtualService, and the namespace of that VirtualService.
+type Rule struct {
+	*networkingv1alpha3.HTTPRoute
+	Namespace string
+}
+
+// Narrow returns the matches that a delegate's rule has in place of a rule that delegates: each match of the delegate
+// combined with each match of root that it lies within. If one match of the delegate lies within no match of root, the
+// whole rule is left out, as in istiod: Narrow returns the index of that match. Otherwise the index is -1.
+func Narrow(root, child Rule) (list []*networkingv1alpha3.HTTPMatchRequest, outside int) {
+	if len(root.Match) == 0 {
+		return child.Match, -1
+	}
+	if len(child.Match) == 0 {
+		return root.Match, -1
+	}
+	for i, c := range child.Match {
+		before := len(list)
+		for _, r := range root.Match {
+			if within(r, c, root.Namespace, child.Namespace) {
+				list = append(list, combined(r, c))
+			}
+		}
+		if len(list) == before {
+			return nil, i
+		}
+	}
+	return list, -1
+}
+
+// Outside returns the index of the first match of a delegate's rule with which Narrow leaves the rule out, or -1.
+func Outside(root, child Rule) int {
+	if len(root.Match) == 0 {
+		return -1
+	}
+	return slices.IndexFunc(child.Match, func(c *networkingv1alpha3.HTTPMatchRequest) bool {
+		return !slices.ContainsFunc(root.Match, func(r *networkingv1alpha3.HTTPMatchRequest) bool {
+			return within(r, c, root.Namespace, child.Namespace)
+		})
+	})
+}
+
+// JoinNames joins the names of two rules, or of two matches, one of which narrows the other.
+func JoinNames(root, child string) string {
+	if root != "" && child != "" {
+		return root + "-" + child
+	}
+	return root + child
+}
+
+// within reports whether istiod takes a delegate's match c for a part of match r. It may miss some cases: a regular
+// expression is never a part of anything, nor is anything a part of it.
+func within(r, c *networkingv1alpha3.HTTPMatchRequest, rootNamespace, childNamespace string) bool {
+	if r == nil || c == nil {
+		return r == nil
+	}
+	if !covers(r.Uri, c.Uri) || !covers(r.Scheme, c.Scheme) || !covers(r.Method, c.Method) || !covers(r.Authority, c.Authority) {
+		return false
+	}
+	for _, m := range [][2]map[string]*networkingv1alpha3.StringMatch{{r.Headers, c.Headers}, {r.WithoutHeaders, c.WithoutHeaders}, {r.QueryParams, c.QueryParams}} {
+		for k, v := range m[1] {
+			if !covers(m[0][k], v) {
+				return false
+			}
+		}
+	}
+	for k, v := range c.SourceLabels {
+		if root, both := r.SourceLabels[k]; both && root != v {
+			return false
+		}
+	}
+	switch {
+	case r.IgnoreUriCase != c.IgnoreUriCase,
+		r.Port != 0 && c.Port != 0 && r.Port != c.Port,
+		r.SourceNamespace != "" && r.SourceNamespace != c.SourceNamespace,
+		len(r.Gateways) > 0 && len(r.Gateways) < len(c.Gateways):
+		return false
+	}
+	return len(r.Gateways) == 0 || !slices.ContainsFunc(c.Gateways, func(g string) bool {
+		g = names.Gateway(g, childNamespace)
+		return !slices.ContainsFunc(r.Gateways, func(root string) bool { return names.Gateway(root, rootNamespace) == g })
+	})
+}
+
+// covers reports whether istiod takes every string that c matches for one that r matches. A nil match matches every
+// string. A match without a value, which is one for the presence of a header, covers nothing and is covered by nothing.
+func covers(r, c *networkingv1alpha3.StringMatch) bool {
+	if r == nil || c == nil {
+		return true
+	}
+	narrow, isPrefix := c.GetExact(), false
+	if p := c.GetPrefix(); p != "" {
+		narrow, isPrefix = p, true
+	}
+	if narrow == "" {
+		return false
+	}
+	if p := r.GetPrefix(); p != "" {
+		return strings.HasPrefix(narrow, p)
+	}
+	return !isPrefix && r.GetExact() == narrow
+}
+
+// combined returns the match of the requests that match both: c with what only r has.
+func combined(r, c *networkingv1alpha3.HTTPMatchRequest) *networkingv1alpha3.HTTPMatchRequest {
+	if r == nil {
+		return c
+	}
+	out := proto.CloneOf(c)
+	out.Name = JoinNames(r.Name, c.Name)
+	either := func(to **networkingv1alpha3.StringMatch, root *networkingv1alpha3.StringMatch) {
+		if *to == nil {
+			*to = root
+		}
+	}
+	either(&out.Uri, r.Uri)
+	either(&out.Scheme, r.Scheme)
+	either(&out.Method, r.Method)
+	either(&out.Authority, r.Authority)
+	out.Headers = union(r.Headers, c.Headers)
+	out.WithoutHeaders = union(r.WithoutHeaders, c.WithoutHeaders)
+	out.QueryParams = union(r.QueryParams, c.QueryParams)
+	out.SourceLabels = union(r.SourceLabels, c.SourceLabels)
+	if out.Port == 0 {
+		out.Port = r.Port
+	}
+	if out.SourceNamespace == "" {
+		out.SourceNamespace = r.SourceNamespace
+	}
+	if len(out.Gateways) == 0 {
+		out.Gateways = r.Gateways
+	}
+	if out.StatPrefix == "" {
+		out.StatPrefix = r.StatPrefix
+	}
+	return out
+}
+
+// union returns the entries of both maps, nil if there are none. Those of the second take precedence.
+func union[V any](a, b map[string]V) map[string]V {
+	if len(a) == 0 {
+		return b
+	}
+	out := maps.Clone(a)
+	maps.Copy(out, b)
+	return out
+}
+
+// replaceable are the fields of a rule that have parts: a delegate that has such a field of its own loses the root's.
+var replaceable = []protoreflect.Name{"rewrite", "retries", "fault", "mirrors", "cors_policy", "headers"}
+
+// Replaced returns the names of the fields of root, as in YAML, of which something is lost because a delegate's rule
+// has the field too: a field of the delegate replaces the whole field of the rule that delegates to it.
+func Replaced(root, child *networkingv1alpha3.HTTPRoute) (fields []string) {
+	a, b := root.ProtoReflect(), child.ProtoReflect()
+	for _, name := range replaceable {
+		f := a.Descriptor().Fields().ByName(name)
+		if a.Has(f) && b.Has(f) && !includes(f, b.Get(f), a.Get(f)) {
+			fields = append(fields, f.JSONName())
+		}
+	}
+	return fields
+}
+
+// includes reports whether value b of a field says something about everything that value a says something about.
+func includes(f protoreflect.FieldDescriptor, b, a protoreflect.Value) bool {
+	switch {
+	case f.IsMap():
+		every := true
+		a.Map().Range(func(k protoreflect.MapKey, _ protoreflect.Value) bool {
+			every = b.Map().Has(k)
+			return every
+		})
+		return every
+	case f.IsList():
+		return a.Equal(b)
+	case f.Message() == nil || f.Message().ParentFile().Package() == "google.protobuf":
+		return true
+	}
+	every := true
+	a.Message().Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		other := b.Message()
+		if other.Has(f) {
+			every = includes(f, other.Get(f), v)
+		} else {
+			every = f.ContainingOneof() != nil && other.WhichOneof(f.ContainingOneof()) != nil
+		}
+		return every
+	})
+	return every
+}
