@@ -2,7 +2,6 @@ package analysis
 
 import (
 	"slices"
-	"strings"
 
 	networkingv1 "istio.io/api/networking/v1"
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
@@ -27,21 +26,28 @@ func (a *analysis) egressProxies() {
 		}
 		v.destination(field, d)
 		name := names.Destination(d.Host, o.Namespace, a.domain)
-		if all := a.hosts[name]; len(all) > 0 && !imports(spec.Egress, o.Namespace, all[0]) {
+		if all := a.hosts[name]; len(all) > 0 && !imports(egressOf(o), all[0]) {
 			a.report(o, v.severity, codeReference, field+".host", "add "+all[0].object.Namespace+"/"+name+" to the hosts of its egress",
 				"the Sidecar's own egress does not have the host %s: %s", name, effect)
 		}
 	}
 }
 
-// imports reports whether the egress of a Sidecar of a namespace has a host. Without egress it has all.
-func imports(egress []*networkingv1alpha3.IstioEgressListener, namespace string, h *host) bool {
-	has := func(written string) bool {
-		ns, pattern, ok := strings.Cut(written, "/")
-		if ns == "." {
-			ns = namespace
-		}
-		return ok && (ns == "*" || ns == h.object.Namespace) && (pattern == "*" || names.Covers(pattern, h.name))
+// egressListener is an egress listener of a Sidecar.
+type egressListener struct {
+	*networkingv1alpha3.IstioEgressListener
+	hosts *names.EgressHosts
+}
+
+// egressOf returns the egress listeners of a Sidecar.
+func egressOf(o *kinds.Object) (list []egressListener) {
+	for _, l := range o.Spec.(*networkingv1.Sidecar).Egress {
+		list = append(list, egressListener{l, names.ParseEgressHosts(l.GetHosts(), o.Namespace)})
 	}
-	return len(egress) == 0 || slices.ContainsFunc(egress, func(l *networkingv1alpha3.IstioEgressListener) bool { return slices.ContainsFunc(l.Hosts, has) })
+	return list
+}
+
+// imports reports whether the egress of a Sidecar has a host. Without egress it has all.
+func imports(egress []egressListener, h *host) bool {
+	return len(egress) == 0 || slices.ContainsFunc(egress, func(l egressListener) bool { return l.hosts.Covers(h.object.Namespace, h.name) })
 }

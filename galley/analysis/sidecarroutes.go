@@ -34,8 +34,8 @@ func (a *analysis) sidecarRoutes() {
 	compared := comparisons{most: maxComparisons}
 	var byNamespace map[string][]*kinds.Object
 	for _, o := range a.of(kinds.Sidecar) {
-		egress := o.Spec.(*networkingv1.Sidecar).Egress
-		if !slices.ContainsFunc(egress, func(l *networkingv1alpha3.IstioEgressListener) bool { return l.GetPort().GetNumber() != 0 }) {
+		egress := egressOf(o)
+		if !slices.ContainsFunc(egress, func(l egressListener) bool { return l.GetPort().GetNumber() != 0 }) {
 			continue
 		}
 		if byNamespace == nil {
@@ -55,7 +55,7 @@ func (a *analysis) sidecarRoutes() {
 	}
 }
 
-func (a *analysis) sidecarRoutesOf(o *kinds.Object, egress []*networkingv1alpha3.IstioEgressListener, byNamespace map[string][]*kinds.Object, compared *comparisons) {
+func (a *analysis) sidecarRoutesOf(o *kinds.Object, egress []egressListener, byNamespace map[string][]*kinds.Object, compared *comparisons) {
 	importedBy := make([][]*kinds.Object, len(egress))
 	led := map[hostPort]bool{} // what routes import
 	for i, l := range egress {
@@ -81,7 +81,7 @@ func (a *analysis) sidecarRoutesOf(o *kinds.Object, egress []*networkingv1alpha3
 			for to := range a.destinationsOf(v, port) {
 				known := a.hosts[to.host]
 				if to.port == 0 || len(known) == 0 || !slices.Contains(known[0].ports, to.port) || seen[v] || // else it is wrong for all clients
-					led[to.hostPort] || led[hostPort{to.host, 0}] || imported(egress, o.Namespace, known[0], to.port) {
+					led[to.hostPort] || led[hostPort{to.host, 0}] || imported(egress, known[0], to.port) {
 					continue
 				}
 				seen[v] = true
@@ -96,19 +96,20 @@ func (a *analysis) sidecarRoutesOf(o *kinds.Object, egress []*networkingv1alpha3
 }
 
 // importedRoutes returns the VirtualServices that an egress listener of a Sidecar imports.
-func (a *analysis) importedRoutes(o *kinds.Object, l *networkingv1alpha3.IstioEgressListener, byNamespace map[string][]*kinds.Object, compared *comparisons) (list []*kinds.Object) {
+func (a *analysis) importedRoutes(o *kinds.Object, l egressListener, byNamespace map[string][]*kinds.Object, compared *comparisons) (list []*kinds.Object) {
 	taken := map[*kinds.Object]bool{}
-	for _, text := range l.Hosts {
-		ns, pattern, _ := strings.Cut(text, "/")
-		if ns == "." {
-			ns = o.Namespace
+	for _, text := range l.GetHosts() {
+		imported := names.ParseEgressHost(text, o.Namespace)
+		if imported.Excluded {
+			continue
 		}
-		for _, v := range byNamespace[ns] {
+		for _, v := range byNamespace[imported.Namespace] {
 			if !compared.more() {
 				return list
 			}
 			overlaps := func(h string) bool {
-				return names.Overlap(strings.ToLower(pattern), names.FQDN(h, v.Namespace, a.domain))
+				name := names.FQDN(h, v.Namespace, a.domain)
+				return names.Overlap(imported.Host, name) && !l.hosts.Excludes(v.Namespace, name)
 			}
 			spec := v.Spec.(*networkingv1.VirtualService)
 			if !taken[v] && slices.ContainsFunc(spec.Hosts, overlaps) && exported(spec.ExportTo, a.mesh.GetDefaultVirtualServiceExportTo(), v.Namespace, o.Namespace) {
@@ -121,10 +122,10 @@ func (a *analysis) importedRoutes(o *kinds.Object, l *networkingv1alpha3.IstioEg
 }
 
 // imported reports whether the hosts of an egress listener have a port of a host.
-func imported(egress []*networkingv1alpha3.IstioEgressListener, namespace string, h *host, port uint32) bool {
-	return slices.ContainsFunc(egress, func(l *networkingv1alpha3.IstioEgressListener) bool {
+func imported(egress []egressListener, h *host, port uint32) bool {
+	return slices.ContainsFunc(egress, func(l egressListener) bool {
 		number := l.GetPort().GetNumber()
-		return (number == 0 || number == port || strings.EqualFold(l.GetPort().GetProtocol(), "HTTP_PROXY")) && imports([]*networkingv1alpha3.IstioEgressListener{l}, namespace, h)
+		return (number == 0 || number == port || strings.EqualFold(l.GetPort().GetProtocol(), "HTTP_PROXY")) && l.hosts.Covers(h.object.Namespace, h.name)
 	})
 }
 

@@ -120,6 +120,11 @@ func TestOneWrongField(t *testing.T) {
 		},
 		{kinds.Sidecar, `{egress: [{hosts: ["./a"]}, {hosts: ["./b"]}]}`, `{egress: [{hosts: ["./a"]}]}`},
 		{kinds.Sidecar, `{egress: [{hosts: ["./a/", "o/b"]}, {hosts: ["./*"]}]}`, `{egress: [{hosts: ["o/b"]}]}`},
+		{kinds.Sidecar, `{egress: [{hosts: ["*/*", "~b/*"]}]}`, `{egress: [{hosts: ["*/*", "~b/*"]}]}`},
+		{kinds.Sidecar, `{egress: [{hosts: ["*/*", "./a*.com"]}]}`, `{egress: [{hosts: ["*/*"]}]}`},
+		{kinds.Sidecar, `{egress: [{hosts: ["*/*", "~b/a/"]}]}`, `{egress: [{hosts: ["*/*", "~/*"]}]}`},
+		{kinds.Sidecar, `{egress: [{hosts: ["*/*", "~b!/*"]}]}`, `{egress: [{hosts: ["*/*", "~/*"]}]}`},
+		{kinds.Sidecar, `{egress: [{hosts: ["*/*", "~b"]}]}`, `{egress: [{hosts: ["*/*", "~/*"]}]}`},
 		{kinds.Sidecar, `{egress: [{hosts: ["./a/"]}, {hosts: ["./*"]}]}`, `{egress: [{hosts: ["~/*"]}]}`},
 		{
 			kinds.Sidecar, `{egress: [{hosts: ["./a"]}, {hosts: ["./b"]}, {port: {number: 80, name: a, protocol: HTTP}, hosts: ["./*"]}]}`,
@@ -495,6 +500,10 @@ func TestLastGood(t *testing.T) {
 		},
 		{kinds.Sidecar, `{egress: [{hosts: ["*/*"]}]}`, `{egress: [{hosts: ["./*"]}], inboundConnectionPool: 1}`, `{egress: [{hosts: ["./*"]}]}`,
 			""},
+		{kinds.Sidecar, `{egress: [{hosts: ["*/*"]}]}`, `{egress: [{hosts: ["*/*", "~b/*"]}], inboundConnectionPool: 1}`,
+			`{egress: [{hosts: ["*/*", "~b/*"]}]}`, ""},
+		{kinds.Sidecar, `{egress: [{hosts: ["*/*", "~b/*"]}]}`, `{egress: [{hosts: ["*/*"]}], inboundConnectionPool: 1}`,
+			`{egress: [{hosts: ["*/*", "~b/*"]}]}`, ""},
 		{
 			kinds.DestinationRule, `{host: a.b}`, `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}, connectionPool: {tcp: {maxConnections: -1}}}}`,
 			`{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}, connectionPool: {tcp: {}}}}`, "",

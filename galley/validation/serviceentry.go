@@ -351,9 +351,7 @@ func sidecar(p fieldRef) {
 	listeners := map[string]string{}
 	for i, out := range egress {
 		out.required("hosts")
-		for _, h := range out.at("hosts").items() {
-			h.qualifiedHost("*", ".", "~")
-		}
+		importedHosts(out.at("hosts"))
 		port := out.at("port")
 		port.noTargetPort()
 		if port.absent() {
@@ -387,6 +385,46 @@ func sidecar(p fieldRef) {
 			port.bad("choose another port", "the port is already used at %s", first)
 		}
 		listeners[key] = out.path
+	}
+}
+
+// maxExcluded bounds how many excluded hosts of a listener its other hosts are compared with.
+const maxExcluded = 64
+
+// importedHosts judges the hosts of an egress listener: namespace/host, behind ~ if it is not imported.
+func importedHosts(hosts fieldRef) {
+	var excluded []string
+	imports := false
+	for _, h := range hosts.items() {
+		ns, host, found := strings.Cut(h.text(), "/")
+		name, out := strings.CutPrefix(ns, "~")
+		if !found || !out {
+			h.qualifiedHost("*", ".", "~")
+			imports = true
+			continue
+		}
+		if name != "" && name != "*" && name != "." && !isLabel(name) {
+			h.bad("write a namespace, * or . behind the tilde, or nothing for any namespace", "%q is not a namespace", name)
+		}
+		h.longHost(host)
+		if len(excluded) < maxExcluded {
+			excluded = append(excluded, h.text())
+		}
+	}
+	if len(excluded) == 0 {
+		return
+	}
+	if !imports {
+		if !slices.ContainsFunc(hosts.items(), func(h fieldRef) bool { return h.is("~/*") }) {
+			hosts.warn(`add what it imports, such as "*/*", or write "~/*" alone`, "the hosts only say what is not imported: the listener imports nothing")
+		}
+		return
+	}
+	out := names.ParseEgressHosts(excluded, ".")
+	for _, h := range hosts.items() {
+		if p := names.ParseEgressHost(h.text(), "."); !p.Excluded && out.Excludes(p.Namespace, p.Host) {
+			h.warn("remove it, or what excludes it", "it has no effect: a host behind a tilde excludes all of it")
+		}
 	}
 }
 

@@ -304,8 +304,11 @@ func (d Document) restrictsMore(last *kinds.Object) bool {
 		}
 	}
 	if was, ok := last.Spec.(*networkingv1.Sidecar); ok && !d.cuts("egress") {
-		visible := egressHosts(next.Spec.(*networkingv1.Sidecar))
-		return slices.ContainsFunc(egressHosts(was), func(h string) bool { return !slices.Contains(visible, h) })
+		then, now := egressHosts(was), egressHosts(next.Spec.(*networkingv1.Sidecar))
+		lacks := func(in []string, excluded bool) func(string) bool {
+			return func(h string) bool { return strings.HasPrefix(h, "~") == excluded && !slices.Contains(in, h) }
+		}
+		return slices.ContainsFunc(then, lacks(now, false)) || slices.ContainsFunc(now, lacks(then, true))
 	}
 	return false
 }

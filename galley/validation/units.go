@@ -93,7 +93,8 @@ var unitsOf = sync.OnceValue(func() map[*kinds.Kind][]unit {
 			{path: "spec", free: []string{"inboundConnectionPool.**"}, close: leaveOut},
 			{path: "spec.outboundTrafficPolicy", exact: true, near: true, close: replaceBy(`{"mode": "REGISTRY_ONLY"}`)},
 			{path: "spec.egress", near: true, close: replaceBy(`[{"hosts": ["~/*"]}]`)},
-			{path: "spec.egress.[]", free: []string{"hosts.[]", "captureMode", "port.name", "port.protocol", "port.targetPort"}, close: closeEgress},
+			{path: "spec.egress.[].hosts.[]", close: closeEgressHost},
+			{path: "spec.egress.[]", free: []string{"captureMode", "port.name", "port.protocol", "port.targetPort"}, close: closeEgress},
 			{path: "spec.ingress", close: replaceBy(`[{"port": {"number": 15001, "name": "unusable", "protocol": "TCP"}, "defaultEndpoint": "` +
 				noSocket + `"}]`)},
 			{path: "spec.ingress.[]", free: []string{"connectionPool.**", "captureMode", "port.name", "port.targetPort"}, close: closeIngress},
@@ -336,6 +337,16 @@ func exportAsWritten(s *salvage, chain []step, _ string) bool {
 func exportNowhere(_ *salvage, chain []step, _ string) bool {
 	last(chain).become(parsed(`["~"]`))
 	return true
+}
+
+// closeEgressHost leaves out a host of an egress listener. If it is one that the listener excludes, the listener
+// imports nothing.
+func closeEgressHost(_ *salvage, chain []step, _ string) bool {
+	if host := last(chain); host.shape == text && strings.HasPrefix(host.value, "~") {
+		host.become(parsed(`"~/*"`))
+		return true
+	}
+	return false
 }
 
 // closeEgress keeps the first of several listeners without a port, as istiod shows its hosts to requests, and moves it

@@ -60,7 +60,7 @@ func ResolveDelegates(root *kinds.Object, suffix string, maxBytes int, find func
 	return &out
 }
 
-// mergeRoute returns the child's route with what it takes from the root's, nil if it is left out. Both stay as they are.
+// mergeRoute returns the child's route with what it takes from the root's, nil if it is left out. Neither changes.
 func mergeRoute(root, child delegates.Rule, suffix string) *networkingv1alpha3.HTTPRoute {
 	out := proto.CloneOf(child.HTTPRoute)
 	qualify(out, child.Namespace, suffix)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"iter"
 	"slices"
-	"strings"
 	"sync"
 
 	networkingv1 "istio.io/api/networking/v1"
@@ -62,7 +61,7 @@ type Egress struct {
 	Listener  *networkingv1.IstioEgressListener // nil without Sidecar
 	HTTPProxy bool                              // an HTTP proxy, which takes requests for all ports of its services
 	scope     *Scope
-	hosts     importedHosts // nil: all visible hosts
+	hosts     *names.EgressHosts // nil if all visible hosts are imported
 	// overlapCache caches, by VirtualService, whether hosts overlap with any of its hosts; only for those with many
 	// hosts.
 	overlapCache *sync.Map
@@ -85,7 +84,7 @@ func (x *Index) ScopeOf(namespace string, sidecar *kinds.Object) *Scope {
 	if spec := sidecarSpec(sidecar); spec != nil {
 		for _, l := range spec.Egress {
 			proxy := registry.ParseProtocol(l.GetPort().GetProtocol()) == registry.HTTPProxy
-			s.Egress = append(s.Egress, Egress{Listener: l, HTTPProxy: proxy, scope: s, hosts: parseHosts(l.Hosts, namespace), overlapCache: &sync.Map{}})
+			s.Egress = append(s.Egress, Egress{Listener: l, HTTPProxy: proxy, scope: s, hosts: names.ParseEgressHosts(l.Hosts, namespace), overlapCache: &sync.Map{}})
 		}
 	}
 	if len(s.Egress) == 0 {
@@ -223,7 +222,7 @@ func (e *Egress) Service(host string) (Service, bool) {
 	var found Service
 	for svc := range e.scope.index.ServicesByHost(host) {
 		own := svc.Namespace == e.scope.Namespace
-		if found.Service != nil && !own || !e.scope.visible(svc) || e.hosts != nil && !e.hosts.covers(svc.Namespace, host) {
+		if found.Service != nil && !own || !e.scope.visible(svc) || e.hosts != nil && !e.hosts.Covers(svc.Namespace, host) {
 			continue
 		}
 		of := Service{Service: svc}
@@ -354,7 +353,7 @@ func (e *Egress) imports(v *VirtualService) bool {
 			return known.(bool)
 		}
 	}
-	overlap := slices.ContainsFunc(v.Hosts, func(h string) bool { return e.hosts.overlaps(v.Namespace, h) })
+	overlap := slices.ContainsFunc(v.Hosts, func(h string) bool { return e.hosts.Overlaps(v.Namespace, h) })
 	if large {
 		e.overlapCache.Store(v, overlap)
 	}
@@ -377,42 +376,6 @@ func (e *Egress) VirtualServiceByHost(host string) *VirtualService {
 		}
 	}
 	return first
-}
-
-// importedHosts are the hosts of an egress listener by namespace. "*" is every namespace. The key "~" has the hosts
-// that are not imported from any namespace.
-type importedHosts map[string][]string
-
-func parseHosts(hosts []string, own string) importedHosts {
-	m := importedHosts{}
-	for _, h := range hosts {
-		ns, host, ok := strings.Cut(h, "/")
-		if !ok {
-			ns, host = "*", h
-		}
-		if ns == "." {
-			ns = own
-		}
-		m[ns] = append(m[ns], strings.ToLower(host))
-	}
-	return m
-}
-
-func (m importedHosts) anyMatch(ns string, match func(string) bool) bool {
-	return slices.ContainsFunc(m[ns], match) || slices.ContainsFunc(m["*"], match)
-}
-
-func (m importedHosts) covers(ns, host string) bool {
-	return m.anyMatch(ns, func(p string) bool { return names.Covers(p, host) }) && !m.excludes(host)
-}
-
-func (m importedHosts) overlaps(ns, host string) bool {
-	return m.anyMatch(ns, func(p string) bool { return names.Overlap(p, host) }) && !m.excludes(host)
-}
-
-// excludes reports whether no namespace's host is imported that a host covers.
-func (m importedHosts) excludes(host string) bool {
-	return slices.ContainsFunc(m["~"], func(p string) bool { return names.Covers(p, host) })
 }
 
 // Destinations calls yield for each host that a VirtualService sends traffic to, as written, and the port, 0 without
