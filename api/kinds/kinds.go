@@ -94,6 +94,9 @@ func (e *Extra) Selects(namespace string, labels map[string]string) bool {
 // AnnotationDryRun is set by the user on an AuthorizationPolicy that is to refuse nothing: to "true".
 const AnnotationDryRun = "istio.io/dry-run"
 
+// AnnotationIgnorePolicy is set by the user on a BackendTLSPolicy that is for other controllers: to "true".
+const AnnotationIgnorePolicy = "istio.io/ignore-policy-attachment"
+
 // AnnotationRouteSemantics is set on a VirtualService whose paths are read as another API has them. With the value
 // RoutesOfIngress a prefix ends at the end of a segment: /a matches /a and /a/b, and not /ab.
 const (

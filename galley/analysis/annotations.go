@@ -28,6 +28,10 @@ func (a *analysis) annotations() {
 			}
 			field, i := "metadata.annotations["+strconv.Quote(name)+"]", known[name]
 			switch {
+			case name == kinds.AnnotationIgnorePolicy: // Istio's own list leaves it out
+				if o.Kind != kinds.BackendTLSPolicy {
+					a.report(o, diag.Warning, codeMisplaced, field, "move it to a BackendTLSPolicy", "the annotation %s has no effect on a %s", name, o.Kind.Name)
+				}
 			case i == nil:
 				fix := "remove it"
 				if near := a.nearest(name, all); near != "" {

@@ -25,6 +25,7 @@ import (
 type backendTLS struct {
 	object   *kinds.Object
 	looked   *lookups // while it is being made
+	ignored  bool     // by its annotation: it has no effect
 	targets  []*tlsTarget
 	tls      *networkingv1alpha3.ClientTLSSettings
 	accepted condition // of targets that exist and that no older policy has
@@ -185,7 +186,13 @@ func (p *backendTLS) found(field string, severity diag.Severity, fix, message st
 }
 
 func makePolicy(looked *lookups, o *kinds.Object) *backendTLS {
-	p := &backendTLS{object: o, looked: looked}
+	p := &backendTLS{object: o, looked: looked, tls: &networkingv1alpha3.ClientTLSSettings{}}
+	if p.ignored = strings.EqualFold(o.Annotations[kinds.AnnotationIgnorePolicy], "true"); p.ignored {
+		for _, ref := range policySpec(o).TargetRefs {
+			p.targets = append(p.targets, &tlsTarget{LocalPolicyTargetReferenceWithSectionName: ref, missing: "the policy is ignored"})
+		}
+		return p
+	}
 	p.accepted = condition{status: "True", reason: string(gatewayv1.PolicyReasonAccepted), message: "Configuration is valid"}
 	p.resolved = condition{status: "True", reason: string(gatewayv1.BackendTLSPolicyReasonResolvedRefs), message: "Configuration is valid"}
 	p.validation()

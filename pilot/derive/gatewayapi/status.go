@@ -399,16 +399,22 @@ func (r *run) policyStatus(p *backendTLS) *derive.Status {
 				earlier = a.Conditions
 			}
 		}
+		all := []typed{{"Accepted", acceptance}}
+		if !p.ignored {
+			all = append(all, typed{"ResolvedRefs", p.resolved})
+		}
 		now.Ancestors = append(now.Ancestors, gatewayv1.PolicyAncestorStatus{
-			AncestorRef: ref, ControllerName: by,
-			Conditions: conditions(p.object, earlier, typed{"Accepted", acceptance}, typed{"ResolvedRefs", p.resolved}),
+			AncestorRef: ref, ControllerName: by, Conditions: conditions(p.object, earlier, all...),
 		})
 	}
 	for _, t := range p.targets {
 		acceptance := p.accepted
-		if t.missing != "" {
+		switch {
+		case p.ignored:
+			acceptance = no("IgnoredByIstio", "Ignored by Istio due to annotation "+kinds.AnnotationIgnorePolicy+"=true")
+		case t.missing != "":
 			acceptance = no(string(gatewayv1.PolicyReasonTargetNotFound), "targetRefs invalid: "+t.missing)
-		} else if t.winner != "" && acceptance.status == metav1.ConditionTrue {
+		case t.winner != "" && acceptance.status == metav1.ConditionTrue:
 			acceptance = no(string(gatewayv1.PolicyReasonConflicted), fmt.Sprintf("Conflicts with BackendTLSPolicy %q targeting the same backend", t.winner))
 		}
 		group, kind := t.Group, t.Kind
