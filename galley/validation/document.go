@@ -276,7 +276,7 @@ func (d *decoder) istio(n *node, f *findings, o *kinds.Object) {
 			s.lenient = d.admission() || d.stored && !s.secure
 			s.message(field.value, spec.ProtoReflect().Descriptor(), "spec")
 		default:
-			if d.stored { // no part of the object's meaning
+			if d.stored && !d.review { // no part of the object's meaning
 				continue
 			}
 			fix := diag.UnknownName(field.name, []string{"metadata", "spec", "status"})

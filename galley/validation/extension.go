@@ -80,6 +80,8 @@ func configPatch(c fieldRef) {
 	}
 	if f := l.at("listenerFilter"); !f.absent() && apply != "LISTENER_FILTER" {
 		f.warn("remove it", "listenerFilter has no effect: only LISTENER_FILTER is matched by it")
+	} else {
+		f.currentFilter()
 	}
 	if apply == "LISTENER_FILTER" && !l.at("filterChain").absent() {
 		l.at("filterChain").warn("use listenerFilter", "listener filters stand outside of filter chains")
@@ -102,12 +104,52 @@ func filterMatch(f fieldRef, apply, operation string) {
 	case sub.absent():
 	case apply != "HTTP_FILTER":
 		sub.refuse("remove it", "only HTTP_FILTER has filters within filters")
-	case !f.at("name").is(connectionManager):
+	case !f.at("name").is(connectionManager) && formerFilters[f.at("name").text()] != connectionManager:
 		f.at("name").bad("write "+connectionManager, "only %s holds HTTP filters", connectionManager)
 	case sub.at("name").empty() && atEnd:
 		sub.refuse("name the HTTP filter", "the match names no HTTP filter")
 	case sub.at("name").empty():
 		sub.missing("name", "name the HTTP filter", "the match names no HTTP filter")
+	}
+	f.at("name").currentFilter()
+	sub.at("name").currentFilter()
+}
+
+// formerFilters has the names of Envoy's filters by the names that they had before. Proxies have none by those.
+var formerFilters = map[string]string{
+	"envoy.buffer":                  "envoy.filters.http.buffer",
+	"envoy.client_ssl_auth":         "envoy.filters.network.client_ssl_auth",
+	"envoy.cors":                    "envoy.filters.http.cors",
+	"envoy.csrf":                    "envoy.filters.http.csrf",
+	"envoy.ext_authz":               "envoy.filters.http.ext_authz",
+	"envoy.fault":                   "envoy.filters.http.fault",
+	"envoy.grpc_http1_bridge":       "envoy.filters.http.grpc_http1_bridge",
+	"envoy.grpc_json_transcoder":    "envoy.filters.http.grpc_json_transcoder",
+	"envoy.grpc_web":                "envoy.filters.http.grpc_web",
+	"envoy.gzip":                    "envoy.filters.http.gzip",
+	"envoy.health_check":            "envoy.filters.http.health_check",
+	"envoy.http_connection_manager": connectionManager,
+	"envoy.http_dynamo_filter":      "envoy.filters.http.dynamo",
+	"envoy.ip_tagging":              "envoy.filters.http.ip_tagging",
+	"envoy.listener.http_inspector": "envoy.filters.listener.http_inspector",
+	"envoy.listener.original_dst":   "envoy.filters.listener.original_dst",
+	"envoy.listener.original_src":   "envoy.filters.listener.original_src",
+	"envoy.listener.proxy_protocol": "envoy.filters.listener.proxy_protocol",
+	"envoy.listener.tls_inspector":  "envoy.filters.listener.tls_inspector",
+	"envoy.lua":                     "envoy.filters.http.lua",
+	"envoy.mongo_proxy":             "envoy.filters.network.mongo_proxy",
+	"envoy.rate_limit":              "envoy.filters.http.ratelimit",
+	"envoy.ratelimit":               "envoy.filters.network.ratelimit",
+	"envoy.redis_proxy":             "envoy.filters.network.redis_proxy",
+	"envoy.router":                  "envoy.filters.http.router",
+	"envoy.squash":                  "envoy.filters.http.squash",
+	"envoy.tcp_proxy":               "envoy.filters.network.tcp_proxy",
+}
+
+// currentFilter warns of the name of a filter by which no proxy has it.
+func (p fieldRef) currentFilter() {
+	if now := formerFilters[p.text()]; now != "" {
+		p.warn("write "+now, "%q is a former name: no proxy has a filter of that name, and the patch matches nothing", p.text())
 	}
 }
 

@@ -331,13 +331,15 @@ func (p fieldRef) bind(sockets bool) {
 
 func isSocket(s string) bool { return strings.HasPrefix(s, "unix:") }
 
-// socket judges unix:///path, or unix://@name of the abstract namespace.
+// socket judges unix:///path of a file, or unix://@name of the abstract namespace.
 func (p fieldRef) socket() {
 	const longest = 107 // of the 108 bytes of sun_path, the last ends the string
 	path, ok := strings.CutPrefix(p.text(), "unix://")
 	switch {
 	case !ok, !strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "@"), len(path) < 2:
 		p.bad("write unix:///absolute/path", "%q has no absolute path", p.text())
+	case path[0] == '/' && strings.HasSuffix(path, "/"):
+		p.bad("name a file", "%q is the path of a directory", p.text())
 	case len(path) > longest:
 		p.bad("choose a shorter one", "the path of the socket has %d bytes, more than %d", len(path), longest)
 	}

@@ -19,8 +19,9 @@ import (
 //
 // The verdict is that of Istio's webhook; agreement_test.go holds it to that. What Istio takes and cannot be used here
 // is a warning that says so: Object has an error there. A name may be missing where it is still to be generated. A
-// field that is unknown here is a warning: it is known to the API server, or it would have been dropped. The rules of
-// the CustomResourceDefinitions are the API server's, and not repeated.
+// field of the spec that is unknown here is a warning: it is known to the API server, or it would have been dropped. A
+// field beside the spec is an error, as in Istio's webhook. The rules of the CustomResourceDefinitions are the API
+// server's, and not repeated.
 func Review(l limits.Limits, gvk schema.GroupVersionKind, data []byte) (findings []diag.Diagnostic, known bool) {
 	kind := kinds.Find(gvk.GroupVersion().String(), gvk.Kind)
 	if kind == nil {

@@ -12,7 +12,8 @@ import (
 
 // A valid object of each kind and version is reviewed without a finding, and a mistyped field of it is a warning that
 // names the field: an API server has dropped all that its CustomResourceDefinitions do not name. Where the object is
-// for security, the warning says that it is not used. A kind of somebody else is not known.
+// for security, the warning says that it is not used. A field beside the spec of Istio's kinds is an error, as in
+// istiod. Kinds of other projects are not known.
 func TestReview(t *testing.T) {
 	l := limits.Default()
 	for _, k := range custom() {
@@ -25,6 +26,11 @@ func TestReview(t *testing.T) {
 			findings, _ := Review(l, gvk, stored(t, document(k, strings.Replace(m.body, m.right+":", m.wrong+":", 1))))
 			if len(findings) == 0 || HasErrors(findings[:1]) || k.Security != strings.HasSuffix(findings[0].Message, unused) || !strings.Contains(findings[0].Field, m.wrong) {
 				t.Errorf("%s with %s: findings %v", gvk, m.wrong, findings)
+			}
+			text := stored(t, document(k, m.body))
+			findings, _ = Review(l, gvk, append(text[:len(text)-1], `,"_err":"x"}`...))
+			if len(findings) != 1 || HasErrors(findings) != strings.HasSuffix(k.Group, "istio.io") || findings[0].Field != "_err" {
+				t.Errorf("%s with a field beside the spec: findings %v", gvk, findings)
 			}
 		}
 	}

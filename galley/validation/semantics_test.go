@@ -321,6 +321,14 @@ func semantics() []semantic {
 
 		{ef, patch("applyTo: HTTP_FILTER, match: {proxy: {proxyVersion: '^1\\.2.*'}}, patch: {operation: INSERT_BEFORE, value: {name: a}}"), ""},
 		{ef, patch("patch: {operation: REMOVE}"), "spec.configPatches[0].applyTo"},
+		{ef, patch("applyTo: HTTP_FILTER, match: {listener: {filterChain: {filter: {name: envoy.http_connection_manager, subFilter: {name: a}}}}}, patch: {operation: REMOVE}"),
+			"~spec.configPatches[0].match.listener.filterChain.filter.name"},
+		{ef, patch("applyTo: HTTP_FILTER, match: {listener: {filterChain: {filter: {name: envoy.tcp_proxy, subFilter: {name: a}}}}}, patch: {operation: REMOVE}"),
+			"spec.configPatches[0].match.listener.filterChain.filter.name ~spec.configPatches[0].match.listener.filterChain.filter.name"},
+		{ef, patch("applyTo: HTTP_FILTER, match: {listener: {filterChain: {filter: {name: envoy.filters.network.http_connection_manager, subFilter: {name: envoy.router}}}}}, " +
+			"patch: {operation: REMOVE}"), "~spec.configPatches[0].match.listener.filterChain.filter.subFilter.name"},
+		{ef, patch("applyTo: LISTENER_FILTER, match: {listener: {listenerFilter: envoy.listener.tls_inspector}}, patch: {operation: REMOVE}"),
+			"~spec.configPatches[0].match.listener.listenerFilter"},
 		{ef, patch("applyTo: CLUSTER"), "spec.configPatches[0].patch.operation"},
 		{ef, patch("applyTo: CLUSTER, patch: {operation: MERGE}"), "spec.configPatches[0].patch.value"},
 		{ef, patch("applyTo: CLUSTER, patch: {operation: INSERT_FIRST, value: {}}"), "~spec.configPatches[0].patch.operation"},

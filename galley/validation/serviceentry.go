@@ -404,7 +404,7 @@ func importedHosts(hosts fieldRef) {
 			continue
 		}
 		if name != "" && name != "*" && name != "." && !isLabel(name) {
-			h.bad("write a namespace, * or . behind the tilde, or nothing for any namespace", "%q is not a namespace", name)
+			h.bad("write a namespace, * or . behind the tilde, or nothing for any namespace", "%q is not a namespace behind a tilde", ns)
 		}
 		h.longHost(host)
 		if len(excluded) < maxExcluded {
