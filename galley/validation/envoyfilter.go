@@ -1,6 +1,8 @@
 package validation
 
 import (
+	"cmp"
+	"encoding/base64"
 	"regexp"
 	"strings"
 	"sync"
@@ -79,6 +81,7 @@ func (p fieldRef) patch(apply string) {
 	if len(p.node.fields) == 0 {
 		return
 	}
+	p.scripts("")
 	if m := patched(apply); m != nil {
 		p.fits(m)
 		p.node = known(p.node, m.ProtoReflect().Descriptor())
@@ -126,7 +129,7 @@ func (p fieldRef) typed() {
 		switch {
 		case holdsTyped(name):
 			value.each(func(_ string, value fieldRef) { value.anyOrNull() })
-		case isTyped(name):
+		case isTyped(name) || value.node.namesType():
 			value.anyOrNull()
 		default:
 			value.typed()
@@ -151,6 +154,46 @@ func (p fieldRef) anyOrNull() {
 	}
 	p.any()
 }
+
+// scripts judges the Lua of a value of Envoy's API, at any depth. holder is the type of the message that the value is a
+// part of.
+func (p fieldRef) scripts(holder string) {
+	for _, item := range p.items() {
+		item.scripts(holder)
+	}
+	if name := p.at("@type").text(); name != "" {
+		holder = name
+	}
+	if strings.HasSuffix(holder, ".TypedStruct") {
+		p.at("value").scripts(cmp.Or(p.at("type_url").text(), p.at("typeUrl").text()))
+		return
+	}
+	p.each(func(name string, value fieldRef) {
+		switch name {
+		case "inline_code", "inlineCode", "inline_string", "inlineString":
+			if runsLua(holder) {
+				value.loads(value.text())
+			}
+		case "inline_bytes", "inlineBytes":
+			if runsLua(holder) {
+				// As protojson does: both alphabets, with padding or without.
+				text := strings.TrimRight(strings.NewReplacer("-", "+", "_", "/").Replace(value.text()), "=")
+				if script, err := base64.RawStdEncoding.DecodeString(text); err == nil {
+					value.loads(string(script))
+				}
+			}
+		default:
+			value.scripts(holder)
+		}
+	})
+}
+
+// runsLua reports whether the scripts of a message are Lua: that of the HTTP filter, of a matcher of strings or of a
+// cluster specifier.
+func runsLua(typeURL string) bool { return strings.Contains(typeURL, ".lua.v3.") }
+
+// namesType reports whether a value is a message that names its type, in a field of whatever name.
+func (n *node) namesType() bool { return strings.HasPrefix(n.str("@type"), "type.googleapis.com/") }
 
 // isTyped reports whether a field of Envoy's API holds a message that names its type.
 func isTyped(name string) bool { return name == "typed_config" || name == "typedConfig" }
@@ -204,7 +247,7 @@ func untyped(n *node) *node {
 	out := *n
 	out.fields = nil
 	for _, f := range n.fields {
-		if f.name == "@type" || isTyped(f.name) || strings.HasPrefix(f.name, "typed_") {
+		if f.name == "@type" || isTyped(f.name) || strings.HasPrefix(f.name, "typed_") || f.value.namesType() {
 			continue
 		}
 		f.value = untyped(f.value)

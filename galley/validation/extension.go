@@ -263,13 +263,18 @@ func trafficExtension(p fieldRef) {
 	}
 }
 
-// script judges a script of Lua, because of which proxies would refuse a whole listener.
+// script judges the script of a TrafficExtension.
 func (p fieldRef) script() {
 	if len(p.text()) > 64<<10 {
 		p.bad("shorten it", "the code is longer than 64 KiB")
 		return
 	}
-	if err := lua.Check(p.text()); err != nil {
+	p.loads(p.text())
+}
+
+// loads judges a script of Lua: a proxy refuses a whole listener whose script does not load.
+func (p fieldRef) loads(script string) {
+	if err := lua.Check(script); err != nil {
 		p.laxly().bad("write Lua that LuaJIT loads", "the script does not load: %v", err)
 	}
 }

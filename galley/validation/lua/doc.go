@@ -1,9 +1,14 @@
-// Package lua finds out whether a script is one that the LuaJIT of proxies loads, without running it. An Envoy refuses
-// a whole listener because of a script that does not.
+// Package lua judges whether the LuaJIT of proxies loads a script, without running it. An Envoy refuses a whole
+// listener whose script does not load.
 //
-// What LuaJIT takes beyond Lua 5.1 is written as Lua 5.1 for the parser (source.go), and what a parser does not look at
-// is judged on its tree (tree.go): breaks outside of loops, labels that are not there, arguments that a function has
-// not got. What a script does when it runs is not looked at, though Envoy runs what stands outside of functions.
+// The parser follows the grammar of Lua 5.1 with what LuaJIT adds in the mode that Envoy builds: numbers such as 1LL,
+// the escapes \z and \u{…}, letters beyond ASCII, goto, and a break before other statements (lex.go, parse.go,
+// statement.go). LuaJIT compiles while it parses, so a script also fails where it needs more registers, locals,
+// upvalues, constants, nested levels or instructions than a function may have. The parser therefore keeps the same
+// account of registers as a compiler, without code (registers.go).
+//
+// Envoy passes a script to LuaJIT as a C string: what follows a NUL byte is not read. Envoy runs the statements outside
+// of functions; this package does not judge what they do.
 //
 // It is pure, and its work is proportional to the script.
 package lua
