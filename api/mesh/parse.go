@@ -48,6 +48,9 @@ func Salvage(base *Config, name string, yaml []byte) (*Config, []diag.Diagnostic
 	}
 	c.addDefaultProviders()
 	d.checkConfig(c)
+	for _, i := range d.checkFormats(c) {
+		broken[i] = true
+	}
 	if d.fatal() {
 		return nil, d.findings
 	}

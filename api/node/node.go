@@ -37,6 +37,7 @@ const (
 	HTTPStats                                        // stats.PluginConfig among envoy.filters.http
 	NetworkStats                                     // stats.PluginConfig among envoy.filters.network
 	VHDS                                             // Envoy 1.37 or later: virtual hosts by themselves over delta ADS
+	RecentCommands                                   // Envoy 1.40 or later: all commands of substitution.Recent
 )
 
 // Has reports whether all of want are there.

@@ -69,6 +69,9 @@ func Parse(n *corev3.Node) (*Proxy, error) {
 	if slices.Compare(p.Envoy[:], []uint32{1, 37}) >= 0 {
 		p.Capabilities |= VHDS
 	}
+	if slices.Compare(p.Envoy[:], []uint32{1, 40}) >= 0 {
+		p.Capabilities |= RecentCommands
+	}
 	return p, nil
 }
 

@@ -69,7 +69,7 @@ func TestParseWhole(t *testing.T) {
 		Others:      frozen.ListOf(Text{"OWNER", "kubernetes://x"}),
 		Annotations: map[string]string{"proxy.istio.io/config": "x", "istio.io/rev": "r"}, Locality: [3]string{"r1", "z1", "s1"}, Interception: TPROXY,
 		Version: "1.31.0", Revision: "default", Envoy: [3]uint32{1, 40, 2}, Generator: "api",
-		Capabilities:  HTTPPeerMetadata | NetworkMetadataExchange | ALPNFilter | HTTPStats | NetworkStats | VHDS,
+		Capabilities:  HTTPPeerMetadata | NetworkMetadataExchange | ALPNFilter | HTTPStats | NetworkStats | VHDS | RecentCommands,
 		HTTPProxyPort: 8002, HTTP10: true, Unprivileged: true, DNSCapture: true, DNSAutoAllocate: true, ProxyConfig: true, TracingSampling: "12.5", Settings: settings,
 	}
 	if d := cmp.Diff(want, got); d != "" {

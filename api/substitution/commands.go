@@ -3,6 +3,7 @@ package substitution
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,9 +12,35 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
+// Place is where a text with commands stands.
+type Place int
+
+// Values of Place.
+const (
+	Header   Place = iota // the value of a header
+	Log                   // the format of an access log, with the extension that writes paths without queries
+	Extended              // a format with extensions of its own, whose commands are not known here
+)
+
+// Fault returns why Envoy would refuse the value of a header in which it replaces commands, and what to write instead.
+// Both are empty where Envoy accepts the text.
+func Fault(text string) (why, fix string) { return Header.Fault(text) }
+
 // Fault returns why Envoy would refuse a text in which it replaces commands, and what to write instead. Both are empty
 // where Envoy accepts the text.
-func Fault(text string) (why, fix string) {
+func (p Place) Fault(text string) (why, fix string) {
+	if broken := visit(text, func(c command) bool {
+		why, fix = c.faultIn(p)
+		return why == ""
+	}); broken != "" {
+		return broken, "write %% for a percent sign, or a command such as %REQ(x-name)%"
+	}
+	return why, fix
+}
+
+// visit calls do with each command of a text until it returns false. It returns why the text cannot be read, and then
+// not all commands were visited.
+func visit(text string, do func(command) bool) (why string) {
 	for i := 0; i < len(text); {
 		switch {
 		case text[i] != '%':
@@ -23,16 +50,45 @@ func Fault(text string) (why, fix string) {
 		default:
 			c, ok := parseCommand(text[i:])
 			if !ok {
-				return fmt.Sprintf("the percent sign at character %d of %q begins no command", i+1, shortened(text)), "write %% for a percent sign, or a command such as %REQ(x-name)%"
+				return fmt.Sprintf("the percent sign at character %d of %q begins no command", i+1, shortened(text))
 			}
-			if why, fix := c.fault(); why != "" {
-				return why, fix
+			if !do(c) {
+				return ""
 			}
 			i += c.size
 		}
 	}
-	return "", ""
+	return ""
 }
+
+// Recent returns the first command of a text that an Envoy before 1.40 may not have, or "".
+func Recent(text string) string {
+	found := ""
+	_ = visit(text, func(c command) bool {
+		if c.recent() {
+			found = c.name
+		}
+		return found == ""
+	})
+	return found
+}
+
+// recent reports whether an Envoy before 1.40 may not have the command, or one of those that it holds.
+func (c command) recent() bool {
+	if c.name == "COALESCE" {
+		return slices.ContainsFunc(strings.Fields(recentCommands), func(name string) bool { return strings.Contains(c.argument, `"`+name+`"`) })
+	}
+	return slices.Contains(strings.Fields(recentCommands), c.name)
+}
+
+// recentCommands are the commands of Envoy 1.40 that Envoy 1.37 does not have.
+const recentCommands = `
+	DOWNSTREAM_CX_RTT DOWNSTREAM_DETECTED_CLOSE_TYPE DOWNSTREAM_LOCAL_CLOSE_REASON DOWNSTREAM_PEER_ISSUER_FINGERPRINT_256
+	DOWNSTREAM_PEER_ISSUER_SERIAL DOWNSTREAM_TLS_GROUP LISTENER_NAME ROUTE_RESOLUTION_COUNT ROUTE_RESOLUTION_TIME_US SPAN_ID
+	UPSTREAM_CONNECTION_IDS_ATTEMPTED UPSTREAM_DETECTED_CLOSE_TYPE UPSTREAM_HOSTS_ATTEMPTED UPSTREAM_HOSTS_ATTEMPTED_WITHOUT_PORT
+	UPSTREAM_HOST_NAMES_ATTEMPTED UPSTREAM_HOST_NAMES_ATTEMPTED_WITHOUT_PORT UPSTREAM_LOCAL_CLOSE_REASON UPSTREAM_SERVER_NAME
+	UPSTREAM_TLS_GROUP QUERY_PARAMS
+`
 
 // shortened returns the beginning of a long text, for messages: a header may have a megabyte.
 func shortened(text string) string {
@@ -90,7 +146,34 @@ func (c *command) end(s string) bool {
 	return strings.HasPrefix(s, "%")
 }
 
-// fault returns why Envoy would refuse the command, and what to write instead.
+// attribute matches expressions of CEL that surely compile: an attribute, or an entry of one.
+var attribute = regexp.MustCompile(`^[a-z_]+(?:\.[a-z_]+|\['[\w:. /-]+'\]|\["[\w:. /-]+"\])*$`)
+
+// faultIn returns why Envoy would refuse the command where it stands, and what to write instead.
+func (c command) faultIn(p Place) (why, fix string) {
+	switch {
+	case p == Header:
+		return c.fault()
+	case p == Extended && (c.name == "CEL" || !slices.Contains(commandNames(), c.name)):
+		return "", ""
+	case c.name == "PER_REQUEST_STATE":
+		return "command PER_REQUEST_STATE stands in headers alone", "use %FILTER_STATE(key)%"
+	case c.name == "CEL" && !attribute.MatchString(c.argument):
+		return "whether an Envoy compiles the expression of CEL is not known here", "name one attribute, such as %CEL(request.path)%"
+	case c.name == "CEL":
+		return "", ""
+	case c.name == "REQ_WITHOUT_QUERY":
+		c.name = "REQ"
+		if c.argument == "" {
+			return "", ""
+		}
+	case c.name == "COALESCE":
+		return coalesceFault(c.argument, p)
+	}
+	return c.fault()
+}
+
+// fault returns why Envoy would refuse the command in a header, and what to write instead.
 func (c command) fault() (why, fix string) {
 	needs, shortens, known := commandForm(c.name)
 	switch {
@@ -165,13 +248,13 @@ func (c command) argumentFault() (why, fix string) {
 			return "the name of a state has no colon", "use %FILTER_STATE(key)%"
 		}
 	case "COALESCE":
-		return coalesceFault(c.argument)
+		return coalesceFault(c.argument, Header)
 	}
 	return why, fix
 }
 
 // coalesceFault judges the JSON list of commands, whose first value that is not empty is used.
-func coalesceFault(argument string) (why, fix string) {
+func coalesceFault(argument string, p Place) (why, fix string) {
 	const form = `write {"operators": ["NAME", {"command": "REQ", "param": "x-name"}]}`
 	var list struct {
 		Operators []json.RawMessage `json:"operators"`
@@ -191,7 +274,7 @@ func coalesceFault(argument string) (why, fix string) {
 		if op.Command == "COALESCE" {
 			return "COALESCE cannot hold another", "list all commands in one"
 		}
-		if why, fix = (command{name: op.Command, argument: op.Param, length: op.MaxLength != nil}).fault(); why != "" {
+		if why, fix = (command{name: op.Command, argument: op.Param, length: op.MaxLength != nil}).faultIn(p); why != "" {
 			return why, fix
 		}
 	}

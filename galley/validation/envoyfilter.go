@@ -44,6 +44,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/substitution"
 )
 
 // patched returns an empty message of the type that a patch is of, or nil where that type is not linked.
@@ -82,6 +83,7 @@ func (p fieldRef) patch(apply string) {
 		return
 	}
 	p.scripts("")
+	p.formats()
 	if m := patched(apply); m != nil {
 		p.fits(m)
 		p.node = known(p.node, m.ProtoReflect().Descriptor())
@@ -186,6 +188,53 @@ func (p fieldRef) scripts(holder string) {
 			value.scripts(holder)
 		}
 	})
+}
+
+// formats judges the texts of a value of Envoy's API in which Envoy replaces commands: those of access logs, of headers
+// that are added, of replies and of filter state.
+func (p fieldRef) formats() {
+	for _, item := range p.items() {
+		item.formats()
+	}
+	place := substitution.Log
+	if !p.at("formatters").empty() {
+		place = substitution.Extended
+	}
+	otel := strings.HasSuffix(p.at("@type").text(), ".OpenTelemetryAccessLogConfig")
+	p.each(func(name string, value fieldRef) {
+		switch name {
+		case "text_format", "textFormat", "json_format", "jsonFormat":
+			value.texts(place)
+		case "text_format_source", "textFormatSource":
+			value.at("inline_string").texts(place)
+			value.at("inlineString").texts(place)
+		case "body", "attributes":
+			if otel {
+				value.texts(place)
+			} else {
+				value.formats()
+			}
+		default:
+			if strings.HasSuffix(name, "_headers_to_add") || strings.HasSuffix(name, "HeadersToAdd") {
+				for _, h := range value.items() {
+					h.at("header").at("value").texts(substitution.Extended)
+				}
+				return
+			}
+			value.formats()
+		}
+	})
+}
+
+// texts judges all texts of a value, at any depth.
+func (p fieldRef) texts(place substitution.Place) {
+	if !p.absent() && p.node.shape == text {
+		p.format(place)
+	}
+	for _, item := range p.items() {
+		item.texts(place)
+	}
+	p.each(func(_ string, value fieldRef) { value.texts(place) })
 }
 
 // runsLua reports whether the scripts of a message are Lua: that of the HTTP filter, of a matcher of strings or of a

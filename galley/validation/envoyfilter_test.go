@@ -7,9 +7,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-// TestScriptsOfPatches: the Lua of an EnvoyFilter is judged wherever Envoy's API holds it, and nothing else is taken
-// for Lua.
-func TestScriptsOfPatches(t *testing.T) {
+// TestTextsOfPatches: the Lua of an EnvoyFilter and its texts with commands are judged wherever Envoy's API holds them,
+// and no other text is taken for one.
+func TestTextsOfPatches(t *testing.T) {
 	const (
 		lua    = "'@type': type.googleapis.com/envoy.extensions.filters.http.lua.v3."
 		filter = "{name: a, typed_config: {" + lua + "Lua, "
@@ -17,6 +17,8 @@ func TestScriptsOfPatches(t *testing.T) {
 		config = value + "typed_config."
 		typed  = "{name: a, typed_config: {'@type': type.googleapis.com/"
 		route  = "{typed_per_filter_config: {a: {"
+		log    = "{access_log: [{name: a, typed_config: {'@type': type.googleapis.com/envoy.extensions.access_loggers."
+		first  = value + "access_log[0].typed_config."
 		hcm    = "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager, http_filters: ["
 	)
 	for _, c := range []struct{ applyTo, value, field string }{
@@ -38,6 +40,16 @@ func TestScriptsOfPatches(t *testing.T) {
 		},
 		{"NETWORK_FILTER", typed + hcm + filter + "inline_code: 'x = '}}]}}", config + "http_filters[0].typed_config.inline_code"},
 		{"HTTP_FILTER", typed + "envoy.extensions.filters.http.buffer.v3.Buffer, inline_code: 'x = '}}", ""},
+		{"LISTENER", log + "file.v3.FileAccessLog, path: /x, log_format: {text_format_source: {inline_string: '%REQ(a)% 100%%'}}}}]}", ""},
+		{"LISTENER", log + "file.v3.FileAccessLog, path: /x, log_format: {text_format_source: {inline_string: '%NOPE%'}}}}]}", first + "log_format.text_format_source.inline_string"},
+		{"LISTENER", log + "file.v3.FileAccessLog, path: /x, log_format: {text_format: '100%'}}}]}", first + "log_format.text_format"},
+		{"LISTENER", log + "stream.v3.StdoutAccessLog, log_format: {json_format: {a: {b: '%NOPE%'}}}}}]}", first + "log_format.json_format.a.b"},
+		{"LISTENER", log + "stream.v3.StdoutAccessLog, log_format: {text_format: '%OWN%', formatters: [{name: own}]}}}]}", ""},
+		{"LISTENER", log + "open_telemetry.v3.OpenTelemetryAccessLogConfig, body: {string_value: '%NOPE%'}}}]}", first + "body.string_value"},
+		{"LISTENER", log + "open_telemetry.v3.OpenTelemetryAccessLogConfig, attributes: {values: [{key: a, value: {string_value: '%NOPE%'}}]}}}]}", first + "attributes.values[0].value.string_value"},
+		{"VIRTUAL_HOST", "{request_headers_to_add: [{header: {key: a, value: '50%'}}]}", value + "request_headers_to_add[0].header.value"},
+		{"VIRTUAL_HOST", "{response_headers_to_add: [{header: {key: a, value: '%START_TIME%'}}]}", ""},
+		{"HTTP_ROUTE", "{direct_response: {status: 200, body: {inline_string: '50%'}}}", ""},
 	} {
 		operation := "MERGE"
 		if c.applyTo == "EXTENSION_CONFIG" {

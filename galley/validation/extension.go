@@ -8,6 +8,7 @@ import (
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
 	"github.com/istiod-lite/istiod-lite/api/patches"
+	"github.com/istiod-lite/istiod-lite/api/substitution"
 	"github.com/istiod-lite/istiod-lite/galley/validation/lua"
 )
 
@@ -186,7 +187,9 @@ func telemetry(p fieldRef) {
 			case !tag.at("header").absent():
 				tag.at("header").required("name")
 			case !tag.at("formatter").absent():
-				tag.laxly().at("formatter").required("value")
+				if f := tag.laxly().at("formatter"); f.required("value") {
+					f.at("value").format(substitution.Extended)
+				}
 			default:
 				tag.warn("add literal, environment, header or formatter", "the tag has no source, and so no effect")
 			}

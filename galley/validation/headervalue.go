@@ -85,8 +85,12 @@ func (p fieldRef) headerValue() {
 	if !p.singleLine() || !p.commands() {
 		return
 	}
-	p = p.laxly()
-	if why, fix := substitution.Fault(p.text()); why != "" {
-		p.bad(fix, "%s", why)
+	p.format(substitution.Header)
+}
+
+// format judges a text in which Envoy replaces commands.
+func (p fieldRef) format(place substitution.Place) {
+	if why, fix := place.Fault(p.text()); why != "" {
+		p.laxly().bad(fix, "%s", why)
 	}
 }

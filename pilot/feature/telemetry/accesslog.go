@@ -20,6 +20,8 @@ import (
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/api/substitution"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
@@ -52,7 +54,7 @@ func accessLogs(p feature.Proxy, d feature.Direction, s feature.Selection, w wri
 	var out []*accesslogv3.AccessLog
 	logs, configured := loggingOf(m, s, sideOf(d))
 	for _, l := range logs {
-		if name, config := logger(m, l.provider); config != nil {
+		if name, config := logger(p, l.provider); config != nil {
 			out = append(out, accessLog(name, config, w, l.expression))
 		}
 	}
@@ -60,7 +62,7 @@ func accessLogs(p feature.Proxy, d feature.Direction, s feature.Selection, w wri
 		return out
 	}
 	if file := m.GetAccessLogFile(); file != "" {
-		out = append(out, accessLog(fileLogger, &filev3.FileAccessLog{Path: file, AccessLogFormat: meshFormat(m)}, w, ""))
+		out = append(out, accessLog(fileLogger, &filev3.FileAccessLog{Path: file, AccessLogFormat: meshFormat(p)}, w, ""))
 	}
 	if m.GetEnableEnvoyAccessLogService() {
 		out = append(out, bootstrapService(w))
@@ -96,10 +98,10 @@ func accessLog(name string, config proto.Message, w writer, expression string) *
 
 // logger returns the access logger of a provider. config is nil where the provider takes no access logs, or where
 // proxies see no such service.
-func logger(m *mesh.Config, p *feature.ExtensionProvider) (name string, config proto.Message) {
+func logger(x feature.Proxy, p *feature.ExtensionProvider) (name string, config proto.Message) {
 	switch c := p.Config.GetProvider().(type) {
 	case *meshv1alpha1.MeshConfig_ExtensionProvider_EnvoyFileAccessLog:
-		return fileLogger, fileLog(m, p.Name, c.EnvoyFileAccessLog)
+		return fileLogger, fileLog(x, p.Name, c.EnvoyFileAccessLog)
 	case *meshv1alpha1.MeshConfig_ExtensionProvider_EnvoyHttpAls:
 		if a := c.EnvoyHttpAls; p.HasPort(a.Port) {
 			return httpLogger, &grpcv3.HttpGrpcAccessLogConfig{
@@ -117,7 +119,7 @@ func logger(m *mesh.Config, p *feature.ExtensionProvider) (name string, config p
 		}
 	case *meshv1alpha1.MeshConfig_ExtensionProvider_EnvoyOtelAls:
 		if a := c.EnvoyOtelAls; p.HasPort(a.Port) {
-			return otelLogger, otelLog(p, a)
+			return otelLogger, otelLog(x, p, a)
 		}
 	}
 	return "", nil
@@ -167,20 +169,20 @@ func bootstrapService(w writer) *accesslogv3.AccessLog {
 
 // fileLog returns the access log of a provider that writes files. The provider that every mesh has writes in the format
 // of the mesh configuration.
-func fileLog(m *mesh.Config, name string, f *meshv1alpha1.MeshConfig_ExtensionProvider_EnvoyFileAccessLogProvider) *filev3.FileAccessLog {
+func fileLog(p feature.Proxy, name string, f *meshv1alpha1.MeshConfig_ExtensionProvider_EnvoyFileAccessLogProvider) *filev3.FileAccessLog {
 	l := &filev3.FileAccessLog{Path: cmp.Or(f.Path, "/dev/stdout")}
 	switch format := f.GetLogFormat().GetLogFormat().(type) {
 	case *meshv1alpha1.MeshConfig_ExtensionProvider_EnvoyFileAccessLogProvider_LogFormat_Labels:
 		labels := format.Labels
-		if len(labels.GetFields()) == 0 {
+		if len(labels.GetFields()) == 0 || !knows(p, text(structpb.NewStructValue(labels))) {
 			labels = defaultLabels()
 		}
 		l.AccessLogFormat = jsonFormat(labels, f.OmitEmptyValues)
 	case *meshv1alpha1.MeshConfig_ExtensionProvider_EnvoyFileAccessLogProvider_LogFormat_Text:
-		l.AccessLogFormat = textFormat(cmp.Or(format.Text, defaultText), f.OmitEmptyValues)
+		l.AccessLogFormat = textFormat(orDefault(p, format.Text), f.OmitEmptyValues)
 	default:
 		if name == mesh.FileLogProvider {
-			l.AccessLogFormat = meshFormat(m)
+			l.AccessLogFormat = meshFormat(p)
 		} else {
 			l.AccessLogFormat = textFormat(defaultText, f.OmitEmptyValues)
 		}
@@ -189,16 +191,30 @@ func fileLog(m *mesh.Config, name string, f *meshv1alpha1.MeshConfig_ExtensionPr
 }
 
 // meshFormat returns the format that the mesh configuration's own fields ask for.
-func meshFormat(m *mesh.Config) *filev3.FileAccessLog_LogFormat {
-	format := m.GetAccessLogFormat()
-	if m.GetAccessLogEncoding() == meshv1alpha1.MeshConfig_JSON {
+func meshFormat(p feature.Proxy) *filev3.FileAccessLog_LogFormat {
+	format := p.Mesh.GetAccessLogFormat()
+	if p.Mesh.GetAccessLogEncoding() == meshv1alpha1.MeshConfig_JSON {
 		labels, err := labelsOf(format)
-		if err != nil {
+		if err != nil || !knows(p, text(structpb.NewStructValue(labels))) {
 			labels = defaultLabels()
 		}
 		return jsonFormat(labels, false)
 	}
-	return textFormat(cmp.Or(format, defaultText), false)
+	return textFormat(orDefault(p, format), false)
+}
+
+// knows reports whether a proxy has all commands of a text.
+func knows(p feature.Proxy, text string) bool {
+	return p.Capabilities.Has(node.RecentCommands) || substitution.Recent(text) == ""
+}
+
+// orDefault returns the format of lines that is asked for, or the default where there is none or where the proxy does
+// not have its commands.
+func orDefault(p feature.Proxy, format string) string {
+	if format == "" || !knows(p, format) {
+		return defaultText
+	}
+	return format
 }
 
 // labelsOf returns the fields of lines in JSON whose format is a text, or why it is no JSON object.
@@ -253,9 +269,12 @@ func formatters(format string) []*corev3.TypedExtensionConfig {
 }
 
 // otelLog returns the access log of a provider that takes records of OpenTelemetry.
-func otelLog(p *feature.ExtensionProvider, a *meshv1alpha1.MeshConfig_ExtensionProvider_EnvoyOpenTelemetryLogProvider) *otelv3.OpenTelemetryAccessLogConfig {
-	body := cmp.Or(a.GetLogFormat().GetText(), defaultText)
+func otelLog(x feature.Proxy, p *feature.ExtensionProvider, a *meshv1alpha1.MeshConfig_ExtensionProvider_EnvoyOpenTelemetryLogProvider) *otelv3.OpenTelemetryAccessLogConfig {
+	body := orDefault(x, a.GetLogFormat().GetText())
 	labels := a.GetLogFormat().GetLabels()
+	if !knows(x, text(structpb.NewStructValue(labels))) {
+		labels = nil
+	}
 	l := &otelv3.OpenTelemetryAccessLogConfig{
 		CommonConfig: service(p, a.Port, cmp.Or(a.LogName, "otel_envoy_accesslog"), nil, allPeers), DisableBuiltinLabels: true,
 		Body:       &otlpv1.AnyValue{Value: &otlpv1.AnyValue_StringValue{StringValue: body}},
