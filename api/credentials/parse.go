@@ -1,6 +1,7 @@
 package credentials
 
 import (
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rsa"
@@ -11,10 +12,13 @@ import (
 	"encoding/pem"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/crypto/ocsp"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/istiod-lite/istiod-lite/api/armor"
 )
 
 // Bounds of what is parsed, in bytes of PEM.
@@ -132,6 +136,14 @@ func parseCertificate(certificateName string, certificate []byte, keyName string
 	if bad != nil {
 		return nil, nil, bad
 	}
+	signer, private, bad := parseKey(keyName, key)
+	if bad != nil {
+		return nil, nil, bad
+	}
+	at := armor.IndexOf(list, signer)
+	if at > 0 {
+		return nil, nil, &Problem{certificateName, armor.WrongOrder(at), "write the certificate of the key first, and behind it that of its issuer"}
+	}
 	leaf = list[0]
 	if now.After(leaf.NotAfter) {
 		return nil, nil, expired(certificateName, leaf)
@@ -149,13 +161,12 @@ func parseCertificate(certificateName string, certificate []byte, keyName string
 	if _, ec := leaf.PublicKey.(*ecdsa.PublicKey); ec && leaf.KeyUsage != 0 && leaf.KeyUsage&x509.KeyUsageDigitalSignature == 0 {
 		return nil, nil, &Problem{certificateName, "its key may not be used for signatures", "have a certificate issued for servers or clients"}
 	}
-	private := privateKey(key)
-	if private == nil {
-		return nil, nil, &Problem{keyName, "it is no private key in PEM", "add the private key of the certificate, without a passphrase"}
+	if at < 0 {
+		return nil, nil, &Problem{keyName, "it is not the private key of the certificate", "add the key and the certificate that belong together"}
 	}
 	encoded := pem.EncodeToMemory(private)
 	if _, err := tls.X509KeyPair(chain, encoded); err != nil { // whose text may say something about the key
-		return nil, nil, &Problem{keyName, "it is not the private key of the certificate, or cannot be parsed", "add the key and the certificate that belong together"}
+		return nil, nil, &Problem{keyName, "it cannot be used with the certificate", "add the key and the certificate that belong together"}
 	}
 	return &Certificate{Chain: chain, Key: encoded, Expires: leaf.NotAfter}, leaf, nil
 }
@@ -170,22 +181,26 @@ func isMustStaple(e pkix.Extension) bool {
 	return e.Id.Equal(asn1.ObjectIdentifier{1, 3, 6, 1, 5, 5, 7, 1, 24})
 }
 
-// privateKey returns the first private key, without its headers, or nil.
-func privateKey(text []byte) *pem.Block {
-	for {
-		b, rest := pem.Decode(text)
-		if b == nil {
-			return nil
-		}
-		switch b.Type {
-		case "PRIVATE KEY", "RSA PRIVATE KEY", "EC PRIVATE KEY":
-			if len(b.Headers) > 0 { // it is encrypted
-				return nil
-			}
-			return b
-		}
-		text = rest
+// parseKey returns the first private key of a text, and its block without headers and with the label of its content.
+func parseKey(name string, text []byte) (crypto.Signer, *pem.Block, *Problem) {
+	const fix = "add the private key of the certificate, without a passphrase"
+	blocks, err := armor.Blocks(text)
+	if err != nil {
+		return nil, nil, &Problem{name, err.Error(), fix}
 	}
+	for _, b := range blocks {
+		if strings.HasSuffix(b.Type, "PRIVATE KEY") {
+			if !armor.IsPrivateKey(b) {
+				return nil, nil, &Problem{name, "its private key is encrypted, or has another form than PKCS #8, PKCS #1 and SEC 1", fix}
+			}
+			signer, labelled, err := armor.PrivateKey(b)
+			if err != nil {
+				return nil, nil, &Problem{name, err.Error(), fix}
+			}
+			return signer, labelled, nil
+		}
+	}
+	return nil, nil, &Problem{name, "it is no private key in PEM", fix}
 }
 
 // parseCertificates returns certificates in PEM, encoded anew, and parsed.
@@ -193,26 +208,13 @@ func parseCertificates(name string, text []byte, limit int) ([]byte, []*x509.Cer
 	if len(text) > limit {
 		return nil, nil, &Problem{name, fmt.Sprintf("it has %d bytes, more than %d", len(text), limit), "add the certificates that are needed alone"}
 	}
-	var encoded []byte
-	var list []*x509.Certificate
-	for {
-		b, rest := pem.Decode(text)
-		if b == nil {
-			break
-		}
-		text = rest
-		if b.Type != "CERTIFICATE" {
-			continue
-		}
-		c, err := x509.ParseCertificate(b.Bytes)
-		if err != nil {
-			return nil, nil, &Problem{name, fmt.Sprintf("certificate %d cannot be parsed: %v", len(list)+1, err), "add certificates in PEM"}
-		}
-		list = append(list, c)
-		encoded = append(encoded, pem.EncodeToMemory(&pem.Block{Type: b.Type, Bytes: b.Bytes})...)
+	list, err := armor.Certificates(text)
+	if err != nil {
+		return nil, nil, &Problem{name, err.Error(), "add certificates in PEM"}
 	}
-	if len(list) == 0 {
-		return nil, nil, &Problem{name, "there is no certificate in PEM in it", "add certificates in PEM"}
+	var encoded []byte
+	for _, c := range list {
+		encoded = append(encoded, pem.EncodeToMemory(&pem.Block{Type: armor.Certificate, Bytes: c.Raw})...)
 	}
 	return encoded, list, nil
 }
@@ -238,13 +240,12 @@ func (r *Roots) revoke(name string, text []byte) *Problem {
 	if len(text) > maxRoots {
 		return &Problem{name, fmt.Sprintf("it has %d bytes, more than %d", len(text), maxRoots), "add the lists that are needed alone"}
 	}
-	for {
-		b, rest := pem.Decode(text)
-		if b == nil {
-			break
-		}
-		text = rest
-		if b.Type != "X509 CRL" {
+	blocks, err := armor.Blocks(text)
+	if err != nil {
+		return &Problem{name, err.Error(), "add lists of revoked certificates in PEM"}
+	}
+	for _, b := range blocks {
+		if b.Type != armor.Revoked {
 			continue
 		}
 		l, err := x509.ParseRevocationList(b.Bytes)

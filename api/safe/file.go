@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"syscall"
+
+	"github.com/istiod-lite/istiod-lite/api/armor"
 )
 
 // Open opens a regular file, or a link to one, for reading. Any other file is an error that says what it is: to open or
@@ -50,7 +52,7 @@ func ReadFile(path string) ([]byte, error) {
 	return io.ReadAll(f)
 }
 
-// KeyPair is tls.LoadX509KeyPair for the files that Open opens.
+// KeyPair is armor.KeyPair for the files that Open opens.
 func KeyPair(certificate, key string) (tls.Certificate, error) {
 	c, err := ReadFile(certificate)
 	if err != nil {
@@ -60,5 +62,5 @@ func KeyPair(certificate, key string) (tls.Certificate, error) {
 	if err != nil {
 		return tls.Certificate{}, err
 	}
-	return tls.X509KeyPair(c, k)
+	return armor.KeyPair(c, k)
 }

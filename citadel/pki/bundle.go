@@ -103,7 +103,7 @@ func newBundle(key crypto.Signer, own *x509.Certificate, others, roots []*x509.C
 	}
 	b.notAfter = own.NotAfter
 	for _, c := range path {
-		if err := CheckPublicKey(c.PublicKey); err != nil {
+		if err := CheckAuthorityKey(c.PublicKey); err != nil {
 			return nil, fmt.Errorf("%s has %w", c.Subject, err)
 		}
 		b.notAfter = earlier(b.notAfter, c.NotAfter)

@@ -3,7 +3,11 @@ package pki_test
 import (
 	"bytes"
 	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
 	cryptorand "crypto/rand"
+	"crypto/rsa"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"math/big"
@@ -31,9 +35,12 @@ type authority struct {
 }
 
 // newAuthority returns a CA that an issuer signed; a root where that is nil.
-func newAuthority(t *testing.T, name string, issuer *authority, lifetime time.Duration, change func(*x509.Certificate)) *authority {
+func newAuthority(t *testing.T, name string, issuer *authority, lifetime time.Duration, change func(*x509.Certificate), curve ...elliptic.Curve) *authority {
 	t.Helper()
 	key, err := pki.GenerateKey()
+	for _, c := range curve {
+		key, err = ecdsa.GenerateKey(c, cryptorand.Reader)
+	}
 	must(t, err)
 	n, err := cryptorand.Int(cryptorand.Reader, big.NewInt(1<<62))
 	must(t, err)
@@ -73,6 +80,10 @@ func TestBundle(t *testing.T) {
 	server := newAuthority(t, "server", root, year, func(c *x509.Certificate) { c.IsCA, c.KeyUsage = false, x509.KeyUsageDigitalSignature })
 	signs := newAuthority(t, "signs nothing", root, year, func(c *x509.Certificate) { c.KeyUsage = x509.KeyUsageDigitalSignature })
 	certs := pki.EncodeCertificates
+	spoken := func(text []byte) []byte {
+		return append(append([]byte("Certificate:\n    Data:\n"), text...), "# end"...)
+	}
+	joint := append(bytes.TrimSpace(certs(root.cert)), certs(root.cert)...)
 	for name, c := range map[string]struct {
 		files    pki.Files
 		error    string
@@ -85,6 +96,9 @@ func TestBundle(t *testing.T) {
 		"chain without own":   {pki.Files{Certificate: certs(own.cert), Key: own.pem(t), Chain: certs(middle.cert), Roots: certs(root.cert)}, "", 2, 1, 2 * year},
 		"chain with the root": {pki.Files{Certificate: certs(own.cert), Key: own.pem(t), Chain: certs(root.cert, middle.cert, own.cert), Roots: certs(root.cert)}, "", 2, 1, 2 * year},
 		"two roots":           {pki.Files{Certificate: certs(own.cert), Key: own.pem(t), Chain: certs(middle.cert), Roots: certs(old.cert, root.cert)}, "", 2, 2, 2 * year},
+		"text around":         {pki.Files{Certificate: spoken(certs(own.cert)), Key: spoken(own.pem(t)), Chain: spoken(certs(middle.cert)), Roots: spoken(certs(root.cert))}, "", 2, 1, 2 * year},
+		"a broken joint":      {pki.Files{Certificate: certs(root.cert), Key: root.pem(t), Roots: append(certs(root.cert), joint...)}, "the root certificates: PEM block 2 cannot be read", 0, 0, 0},
+		"text alone":          {pki.Files{Certificate: []byte("# end"), Key: root.pem(t), Roots: certs(root.cert)}, "no certificate", 0, 0, 0},
 		"no certificate":      {pki.Files{Key: own.pem(t), Roots: certs(root.cert)}, "certificate is missing", 0, 0, 0},
 		"no key":              {pki.Files{Certificate: certs(root.cert), Roots: certs(root.cert)}, "private key is missing", 0, 0, 0},
 		"no root":             {pki.Files{Certificate: certs(root.cert), Key: root.pem(t), Roots: []byte("\n")}, "root certificate is missing", 0, 0, 0},
@@ -95,7 +109,7 @@ func TestBundle(t *testing.T) {
 		"not yet valid":       {pki.Files{Certificate: certs(notYet.cert), Key: notYet.pem(t), Roots: certs(root.cert)}, "valid from", 0, 0, 0},
 		"no CA":               {pki.Files{Certificate: certs(server.cert), Key: server.pem(t), Roots: certs(root.cert)}, "may not sign", 0, 0, 0},
 		"no signing":          {pki.Files{Certificate: certs(signs.cert), Key: signs.pem(t), Roots: certs(root.cert)}, "may not sign", 0, 0, 0},
-		"broken certificate":  {pki.Files{Certificate: certs(root.cert)[:300], Key: root.pem(t), Roots: certs(root.cert)}, "no PEM", 0, 0, 0},
+		"broken certificate":  {pki.Files{Certificate: certs(root.cert)[:300], Key: root.pem(t), Roots: certs(root.cert)}, "PEM block 1 cannot be read", 0, 0, 0},
 		"key as certificate":  {pki.Files{Certificate: root.pem(t), Key: root.pem(t), Roots: certs(root.cert)}, "PRIVATE KEY", 0, 0, 0},
 		"certificate as key":  {pki.Files{Certificate: certs(root.cert), Key: certs(root.cert), Roots: certs(root.cert)}, "CERTIFICATE", 0, 0, 0},
 		"too long":            {pki.Files{Certificate: certs(root.cert), Key: root.pem(t), Roots: bytes.Repeat(certs(root.cert), 200)}, "bytes", 0, 0, 0},
@@ -119,6 +133,35 @@ func TestBundle(t *testing.T) {
 				t.Errorf("written and read again: %v, %v", again, err)
 			}
 		})
+	}
+}
+
+// TestAuthorityKeys: a CA may have keys that workloads may not.
+func TestAuthorityKeys(t *testing.T) {
+	curve := func(c elliptic.Curve) crypto.PublicKey { return &ecdsa.PublicKey{Curve: c} }
+	bits := func(n uint) crypto.PublicKey {
+		return &rsa.PublicKey{N: new(big.Int).Lsh(big.NewInt(1), n-1), E: 65537}
+	}
+	for name, c := range map[string]struct {
+		key                 crypto.PublicKey
+		authority, workload bool
+	}{
+		"RSA-1024": {bits(1024), false, false}, "RSA-2048": {bits(2048), true, true}, "RSA-4096": {bits(4096), true, true},
+		"RSA-8192": {bits(8192), true, false}, "RSA-8193": {bits(8193), false, false}, "an exponent": {&rsa.PublicKey{N: bits(2048).(*rsa.PublicKey).N, E: 3}, false, false},
+		"P-224": {curve(elliptic.P224()), false, false}, "P-256": {curve(elliptic.P256()), true, true}, "P-384": {curve(elliptic.P384()), true, true}, "P-521": {curve(elliptic.P521()), true, false},
+		"Ed25519": {ed25519.PublicKey{}, false, false},
+	} {
+		if err := pki.CheckAuthorityKey(c.key); (err == nil) != c.authority {
+			t.Errorf("%s of a CA: %v", name, err)
+		}
+		if err := pki.CheckPublicKey(c.key); (err == nil) != c.workload {
+			t.Errorf("%s of a workload: %v", name, err)
+		}
+	}
+	ca := newAuthority(t, "P-521", nil, time.Hour, nil, elliptic.P521())
+	text := pki.EncodeCertificates(ca.cert)
+	if _, err := pki.ParseBundle(pki.Files{Certificate: text, Key: ca.pem(t), Roots: text}, start); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -11,29 +11,49 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/istiod-lite/istiod-lite/api/armor"
 )
 
-// Key sizes that are accepted. Smaller RSA keys can be broken, larger ones make each handshake expensive.
+// Key sizes that are accepted, in bits. Smaller RSA keys can be broken. Larger ones of workloads make each handshake
+// expensive; TLS verifies none above those of CAs.
 const (
-	minRSA = 2048
-	maxRSA = 4096
+	minRSA       = 2048
+	maxRSA       = 4096
+	maxAuthority = 8192
 )
 
-// CheckPublicKey returns an error unless certificates for a key are issued and trusted: RSA of 2048 to 4096 bits with
+// CheckPublicKey returns an error unless certificates of workloads are issued for a key: RSA of 2048 to 4096 bits with
 // exponent 65537, ECDSA on P-256 or P-384. It does no public-key operation.
 func CheckPublicKey(key crypto.PublicKey) error {
+	return checkKey(key, maxRSA, elliptic.P256(), elliptic.P384())
+}
+
+// CheckAuthorityKey returns an error unless a key may be that of a CA: RSA of 2048 to 8192 bits with exponent 65537,
+// ECDSA on P-256, P-384 or P-521. It does no public-key operation.
+func CheckAuthorityKey(key crypto.PublicKey) error {
+	return checkKey(key, maxAuthority, elliptic.P256(), elliptic.P384(), elliptic.P521())
+}
+
+func checkKey(key crypto.PublicKey, most int, curves ...elliptic.Curve) error {
 	switch k := key.(type) {
 	case *rsa.PublicKey:
-		if n := k.N.BitLen(); n < minRSA || n > maxRSA {
-			return fmt.Errorf("an RSA key of %d bits: it must have %d to %d", n, minRSA, maxRSA)
+		if n := k.N.BitLen(); n < minRSA || n > most {
+			return fmt.Errorf("an RSA key of %d bits: it must have %d to %d", n, minRSA, most)
 		}
 		if k.E != 65537 {
 			return errors.New("an RSA key whose exponent is not 65537")
 		}
 		return nil
 	case *ecdsa.PublicKey:
-		if k.Curve != elliptic.P256() && k.Curve != elliptic.P384() {
-			return fmt.Errorf("an ECDSA key on %s: it must be on P-256 or P-384", k.Params().Name)
+		if !slices.Contains(curves, k.Curve) {
+			var names []string
+			for _, c := range curves {
+				names = append(names, c.Params().Name)
+			}
+			return fmt.Errorf("an ECDSA key on %s: it must be on one of %s", k.Params().Name, strings.Join(names, ", "))
 		}
 		return nil
 	}
@@ -52,40 +72,30 @@ func EncodeKey(key crypto.Signer) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
 }
 
-// ParseKey returns the private key of a PEM text: PKCS #8, PKCS #1 or SEC 1. An error never has text of the key.
+// ParseKey returns the private key of a PEM text: PKCS #8, PKCS #1 or SEC 1, whatever its label. An error never has
+// text of the key.
 func ParseKey(text []byte) (crypto.Signer, error) {
 	if len(text) > maxKeyText {
 		return nil, fmt.Errorf("the key has %d bytes, and may have %d", len(text), maxKeyText)
 	}
-	for {
-		block, rest := pem.Decode(text)
-		if block == nil {
-			return nil, errors.New("there is no private key in PEM")
-		}
-		if text = rest; block.Type == "EC PARAMETERS" { // openssl writes them before the key
-			continue
-		}
-		var key any
-		var err error
-		switch block.Type {
-		case "PRIVATE KEY":
-			key, err = x509.ParsePKCS8PrivateKey(block.Bytes)
-		case "RSA PRIVATE KEY":
-			key, err = x509.ParsePKCS1PrivateKey(block.Bytes)
-		case "EC PRIVATE KEY":
-			key, err = x509.ParseECPrivateKey(block.Bytes)
-		default:
-			return nil, fmt.Errorf("a PEM block %.40q in the place of a private key", block.Type)
-		}
-		if err != nil {
-			return nil, errors.New("the private key cannot be parsed")
-		}
-		signer, ok := key.(crypto.Signer)
-		if !ok {
-			return nil, fmt.Errorf("a private key of type %T", key)
-		}
-		return signer, CheckPublicKey(signer.Public())
+	blocks, err := armor.Blocks(text)
+	if err != nil {
+		return nil, err
 	}
+	for _, b := range blocks {
+		switch {
+		case b.Type == "EC PARAMETERS": // openssl writes them before the key
+			continue
+		case !armor.IsPrivateKey(b):
+			return nil, fmt.Errorf("a PEM block %.40q instead of a private key without a passphrase", b.Type)
+		}
+		key, _, err := armor.PrivateKey(b)
+		if err != nil {
+			return nil, err
+		}
+		return key, CheckAuthorityKey(key.Public())
+	}
+	return nil, errors.New("there is no private key in PEM")
 }
 
 // Sizes of what is read. A chain of 4 kB certificates may have some 16.
@@ -109,27 +119,23 @@ func EncodeCertificate(der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
-// ParseCertificates returns the certificates of a PEM text, in order. Any other block, and text that is no PEM, is an
-// error. An empty text has none.
+// ParseCertificates returns the certificates of a PEM text, in order. A block that is no certificate, or that cannot be
+// read, is an error. Text before, between and behind the blocks is left out. An empty text has no certificates.
 func ParseCertificates(text []byte) ([]*x509.Certificate, error) {
 	if len(text) > maxCertificateText {
 		return nil, fmt.Errorf("%d bytes of certificates: there may be %d", len(text), maxCertificateText)
 	}
-	var list []*x509.Certificate
-	for {
-		block, rest := pem.Decode(text)
-		switch {
-		case block == nil && len(bytes.TrimSpace(text)) > 0:
-			return nil, fmt.Errorf("text that is no PEM after %d certificates", len(list))
-		case block == nil:
-			return list, nil
-		case block.Type != "CERTIFICATE":
-			return nil, fmt.Errorf("a PEM block %.40q in the place of a certificate", block.Type)
-		}
-		c, err := x509.ParseCertificate(block.Bytes)
-		if err != nil {
-			return nil, fmt.Errorf("certificate %d: %w", len(list)+1, err)
-		}
-		list, text = append(list, c), rest
+	blocks, err := armor.Blocks(text)
+	if err != nil {
+		return nil, err
 	}
+	for _, b := range blocks {
+		if b.Type != armor.Certificate {
+			return nil, fmt.Errorf("a PEM block %.40q instead of a certificate", b.Type)
+		}
+	}
+	if len(bytes.TrimSpace(text)) == 0 {
+		return nil, nil
+	}
+	return armor.Certificates(text)
 }

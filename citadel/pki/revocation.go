@@ -3,12 +3,13 @@ package pki
 import (
 	"bytes"
 	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"math/big"
 	"slices"
 	"time"
+
+	"github.com/istiod-lite/istiod-lite/api/armor"
 )
 
 // Revocations are certificate revocation lists. They are immutable; nil are none.
@@ -35,17 +36,18 @@ func ParseRevocations(text []byte) (*Revocations, error) {
 		return nil, fmt.Errorf("%d bytes of revocation lists: there may be %d", len(text), maxRevocationText)
 	}
 	r := &Revocations{text: text}
-	for {
-		block, rest := pem.Decode(text)
-		switch {
-		case block == nil && len(bytes.TrimSpace(text)) > 0:
-			return nil, fmt.Errorf("text that is no PEM after %d revocation lists", len(r.lists))
-		case block == nil:
-			return r, nil
-		case block.Type != "X509 CRL":
-			return nil, fmt.Errorf("a PEM block %.40q in the place of a revocation list", block.Type)
+	blocks, err := armor.Blocks(text)
+	if err != nil {
+		return nil, err
+	}
+	if len(blocks) == 0 {
+		return nil, errors.New("there is no revocation list in PEM")
+	}
+	for _, b := range blocks {
+		if b.Type != armor.Revoked {
+			return nil, fmt.Errorf("a PEM block %.40q instead of a revocation list", b.Type)
 		}
-		list, err := x509.ParseRevocationList(block.Bytes)
+		list, err := x509.ParseRevocationList(b.Bytes)
 		if err != nil {
 			return nil, fmt.Errorf("revocation list %d: %w", len(r.lists)+1, err)
 		}
@@ -53,8 +55,9 @@ func ParseRevocations(text []byte) (*Revocations, error) {
 		for _, e := range list.RevokedCertificateEntries {
 			one.serial[serialText(e.SerialNumber)] = true
 		}
-		r.lists, text = append(r.lists, one), rest
+		r.lists = append(r.lists, one)
 	}
+	return r, nil
 }
 
 func serialText(n *big.Int) string { return string(n.Bytes()) }

@@ -24,6 +24,7 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc/credentials"
 
+	"github.com/istiod-lite/istiod-lite/api/armor"
 	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/cmd/load"
 )
@@ -249,8 +250,8 @@ func (f *loadFlags) secure(o *load.Options) error {
 			return fmt.Errorf("read --ca: %w", err)
 		}
 		c.RootCAs = x509.NewCertPool()
-		if !c.RootCAs.AppendCertsFromPEM(text) {
-			return fmt.Errorf("--ca=%s: there is no certificate in it", f.ca)
+		if err := armor.AddRoots(c.RootCAs, text); err != nil {
+			return fmt.Errorf("--ca=%s: %w", f.ca, err)
 		}
 	}
 	if f.certificate != "" {

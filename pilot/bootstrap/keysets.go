@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/istiod-lite/istiod-lite/api/armor"
 	"github.com/istiod-lite/istiod-lite/api/jwks"
 	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
@@ -75,8 +76,8 @@ func rootsWith(file string) (*x509.CertPool, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !roots.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("%s has no certificate", file)
+	if err := armor.AddRoots(roots, text); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	return roots, nil
 }

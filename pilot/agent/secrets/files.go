@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/istiod-lite/istiod-lite/api/armor"
 	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/pilot/agent/upstream"
 )
@@ -164,7 +165,7 @@ func (f *file) load() (*Secret, error) {
 		if err != nil {
 			return nil, err
 		}
-		list, err := parseChain(text)
+		list, err := armor.Certificates(text)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", systemPath(f.roots), err)
 		}
@@ -182,7 +183,7 @@ func (f *file) load() (*Secret, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s and %s: %w", f.chain, f.key, err)
 	}
-	return &Secret{Name: f.name, Chain: chain, Key: key, Expires: leaf.NotAfter}, nil
+	return &Secret{Name: f.name, Chain: chain, Key: armor.Labelled(key), Expires: leaf.NotAfter}, nil
 }
 
 // systemPath returns the path of roots: where this system has its own, for "system".

@@ -6,13 +6,13 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
-	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"net/url"
 	"time"
+
+	"github.com/istiod-lite/istiod-lite/api/armor"
 )
 
 // Key says which keys are made. The zero value is ECDSA on P-256.
@@ -81,37 +81,11 @@ func (k Key) request(id string) (key, csr []byte, err error) {
 
 // checkPair returns the certificate of a chain, whose key must be this one.
 func checkPair(chain, key []byte) (*x509.Certificate, error) {
-	if _, err := parseChain(chain); err != nil {
-		return nil, err
-	}
-	pair, err := tls.X509KeyPair(chain, key) // its errors have nothing of the key
+	pair, err := armor.KeyPair(chain, key) // its errors have nothing of the key
 	if err != nil {
 		return nil, err
 	}
 	return pair.Leaf, nil
-}
-
-// parseChain returns the certificates of a PEM text, of which there must be one at least.
-func parseChain(text []byte) ([]*x509.Certificate, error) {
-	var list []*x509.Certificate
-	for {
-		var block *pem.Block
-		if block, text = pem.Decode(text); block == nil {
-			break
-		}
-		if block.Type != "CERTIFICATE" {
-			continue
-		}
-		c, err := x509.ParseCertificate(block.Bytes)
-		if err != nil {
-			return nil, fmt.Errorf("certificate %d: %w", len(list)+1, err)
-		}
-		list = append(list, c)
-	}
-	if list == nil {
-		return nil, errors.New("there is no certificate in PEM")
-	}
-	return list, nil
 }
 
 // splitPEM returns each certificate of a text, as PEM of its own.

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	meshv1 "istio.io/api/mesh/v1alpha1"
 
+	"github.com/istiod-lite/istiod-lite/api/armor"
 	"github.com/istiod-lite/istiod-lite/api/safe"
 )
 
@@ -181,7 +182,7 @@ func (m *Manager) get(name string) (*Secret, error) {
 // Each text is PEM. A text without any usable certificate is an error, and changes nothing.
 func (m *Manager) SetTrust(roots []string) error {
 	for i, r := range roots {
-		if _, err := parseChain([]byte(r)); err != nil {
+		if _, err := armor.Certificates([]byte(r)); err != nil {
 			return fmt.Errorf("root %d: %w", i+1, err)
 		}
 	}
@@ -219,7 +220,7 @@ func (m *Manager) setRoots() []string {
 	if m.rootCAs != nil && bytes.Equal(m.rootCAs.Roots, all.Bytes()) {
 		return nil
 	}
-	list, err := parseChain(all.Bytes())
+	list, err := armor.Certificates(all.Bytes())
 	if err != nil { // each part has been parsed
 		m.o.Log.Error("the roots cannot be used", "err", err)
 		return nil
@@ -380,12 +381,12 @@ func (m *Manager) renew(ctx context.Context) error {
 	if len(texts) < 2 {
 		return errors.New("the CA answers with no chain")
 	}
-	chain, roots := []byte(strings.Join(texts[:len(texts)-1], "")), []byte(texts[len(texts)-1])
+	chain, roots := armor.Join(texts[:len(texts)-1]), []byte(texts[len(texts)-1])
 	leaf, err := checkPair(chain, key)
 	if err != nil {
 		return fmt.Errorf("the CA answers with a certificate that cannot be used: %w", err)
 	}
-	if _, err := parseChain(roots); err != nil {
+	if _, err := armor.Certificates(roots); err != nil {
 		return fmt.Errorf("the CA answers with roots that cannot be used: %w", err)
 	}
 	now := m.now()

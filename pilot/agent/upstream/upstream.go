@@ -14,6 +14,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -24,6 +25,8 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+
+	"github.com/istiod-lite/istiod-lite/api/armor"
 )
 
 // System in the place of a file of roots means those of the operating system.
@@ -121,7 +124,7 @@ func (u *Upstream) follow() {
 	}
 	text, err := ReadFile(u.o.Roots)
 	now := sha256.Sum256(text)
-	if err != nil || now == u.roots || !x509.NewCertPool().AppendCertsFromPEM(text) {
+	if err != nil || now == u.roots || armor.AddRoots(x509.NewCertPool(), text) != nil {
 		return
 	}
 	next, err := u.dial()
@@ -141,7 +144,7 @@ func (u *Upstream) follow() {
 func (u *Upstream) dial() (*grpc.ClientConn, error) {
 	transport := insecure.NewCredentials()
 	if !u.o.Plaintext {
-		transport = &perHandshake{o: &u.o}
+		transport = &perHandshake{&u.o, &atomic.Pointer[x509.CertPool]{}}
 	}
 	options := []grpc.DialOption{
 		grpc.WithTransportCredentials(transport),
@@ -187,7 +190,10 @@ func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]strin
 }
 
 // perHandshake reads roots and certificate for each handshake, and leaves the rest to TLS credentials made of them.
-type perHandshake struct{ o *Options }
+type perHandshake struct {
+	o    *Options
+	last *atomic.Pointer[x509.CertPool] // roots that could be used
+}
 
 // ClientHandshake implements credentials.TransportCredentials.
 func (p *perHandshake) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
@@ -198,8 +204,12 @@ func (p *perHandshake) ClientHandshake(ctx context.Context, authority string, co
 			return nil, nil, fmt.Errorf("roots of the control plane: %w", err)
 		}
 		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(text) {
-			return nil, nil, fmt.Errorf("roots of the control plane: %s has no certificate in PEM", p.o.Roots)
+		if err := armor.AddRoots(config.RootCAs, text); err == nil {
+			p.last.Store(config.RootCAs)
+		} else if config.RootCAs = p.last.Load(); config.RootCAs == nil {
+			return nil, nil, fmt.Errorf("roots of the control plane: %s: %w", p.o.Roots, err)
+		} else {
+			p.o.Log.Error("the roots of the control plane cannot be used: the last ones stay", "file", p.o.Roots, "err", err)
 		}
 	}
 	if own := clientCertificate(p.o); own != nil {
@@ -221,7 +231,7 @@ func clientCertificate(o *Options) *tls.Certificate {
 	if err != nil {
 		return nil
 	}
-	own, err := tls.X509KeyPair(chain, key)
+	own, err := armor.KeyPair(chain, key)
 	if err != nil || time.Now().After(own.Leaf.NotAfter) {
 		return nil
 	}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -21,6 +20,7 @@ import (
 
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
+	"github.com/istiod-lite/istiod-lite/api/armor"
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/safe"
 )
@@ -131,8 +131,9 @@ func (d *dialer) config() (*tls.Config, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read the CA certificates: %w", err)
 		}
-		if c.RootCAs = x509.NewCertPool(); !c.RootCAs.AppendCertsFromPEM(data) {
-			return nil, fmt.Errorf("read the CA certificates: %s holds none", d.files.CA)
+		c.RootCAs = x509.NewCertPool()
+		if err := armor.AddRoots(c.RootCAs, data); err != nil {
+			return nil, fmt.Errorf("read the CA certificates: %s: %w", d.files.CA, err)
 		}
 	}
 	if d.files.Certificate != "" {
@@ -216,7 +217,11 @@ func readCRL(path string) ([]*x509.RevocationList, error) {
 		return nil, err
 	}
 	var lists []*x509.RevocationList
-	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
+	blocks, err := armor.Blocks(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	for _, block := range blocks {
 		list, err := x509.ParseRevocationList(block.Bytes)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
