@@ -99,7 +99,8 @@ func (a *Authority) issueOwn(ctx context.Context, b *pki.Bundle, now time.Time) 
 	return s, nil
 }
 
-// readOwn reads the server's certificate from files. It is an error if it does not belong to its key, or has expired.
+// readOwn reads the server's certificate from files. It is an error if it does not belong to its key, has expired, or
+// is not verified by the roots beside it, by which callers such as the API server verify it.
 func (a *Authority) readOwn(now time.Time) (*serving, error) {
 	f := a.o.Files
 	pair, err := safe.KeyPair(f.Certificate, f.Key)
@@ -122,10 +123,35 @@ func (a *Authority) readOwn(now time.Time) (*serving, error) {
 		return nil, fmt.Errorf("its roots in %s: %w", f.Roots, err)
 	case len(list) == 0:
 		return nil, fmt.Errorf("its roots: %s has no certificates", f.Roots)
-	case a.o.FilesVouch:
+	}
+	if err := verified(pair, list, now); err != nil {
+		return nil, fmt.Errorf("%s is not verified by %s, so no caller would accept it: %w", f.Certificate, f.Roots, err)
+	}
+	if a.o.FilesVouch {
 		s.vouching = list
 	}
 	return s, nil
+}
+
+// verified returns nil if roots verify the certificate of a server. A certificate that is not valid yet is judged by
+// the time at which it will be: clocks differ.
+func verified(pair tls.Certificate, roots []*x509.Certificate, now time.Time) error {
+	o := x509.VerifyOptions{Roots: x509.NewCertPool(), Intermediates: x509.NewCertPool(), CurrentTime: now}
+	for _, c := range roots {
+		o.Roots.AddCert(c)
+	}
+	for _, der := range pair.Certificate[1:] {
+		c, err := x509.ParseCertificate(der)
+		if err != nil {
+			return err
+		}
+		o.Intermediates.AddCert(c)
+	}
+	if now.Before(pair.Leaf.NotBefore) {
+		o.CurrentTime = pair.Leaf.NotBefore
+	}
+	_, err := pair.Leaf.Verify(o)
+	return err
 }
 
 // serve has handshakes show a certificate from now on.
