@@ -62,11 +62,17 @@ func newEnv(environ []string) env {
 	return e
 }
 
-// foreign names what is set for an istiod and does nothing here. What Kubernetes sets for a Service of that name is not
-// meant.
+// foreign returns the names of variables that are set for an istiod, to another value than its default, and have no
+// effect here. Variables that Kubernetes sets for a Service named pilot are not among them.
 func (e *env) foreign() []string {
 	return slices.DeleteFunc(slices.Sorted(slices.Values(e.names)), func(name string) bool {
-		return !strings.HasPrefix(name, "PILOT_") || slices.Contains(e.read, name) || strings.Contains(name, "_SERVICE_") || strings.Contains(name+"_", "_PORT_")
+		otherwise, known := istiodVariables[name]
+		ofService := strings.Contains(name, "_SERVICE_") || strings.Contains(name+"_", "_PORT_")
+		switch {
+		case slices.Contains(e.read, name), known && sameSetting(e.getenv(name), otherwise):
+			return true
+		}
+		return !known && (ofService || !strings.HasPrefix(name, "PILOT_"))
 	})
 }
 

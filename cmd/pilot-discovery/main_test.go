@@ -83,6 +83,7 @@ func TestEnvironmentGivesDefaults(t *testing.T) {
 	e := newEnv([]string{
 		"POD_NAMESPACE=mesh", "CLUSTER_ID=c1", "POD_NAME=istiod-0", "REVISION=canary", "PILOT_DEBOUNCE_AFTER=250ms", "PILOT_DEBOUNCE_MAX=soon",
 		"PILOT_ENABLE_XDS_CACHE=false", "PILOT_PUSH_THROTTLE=200", "PILOT_PORT=tcp://10.0.0.1:80", "PILOT_SERVICE_HOST=10.0.0.1", "HOME=/",
+		"XDS_AUTH=false", "ISTIO_DELTA_XDS=true", "PATH=/bin",
 	})
 	c := discoveryCommand(&e, nil)
 	for name, want := range map[string]string{
@@ -95,7 +96,7 @@ func TestEnvironmentGivesDefaults(t *testing.T) {
 	if len(e.warnings) != 1 || !strings.Contains(e.warnings[0], `PILOT_DEBOUNCE_MAX="soon"`) {
 		t.Errorf("warnings: %q", e.warnings)
 	}
-	if got := e.foreign(); !slices.Equal(got, []string{"PILOT_PUSH_THROTTLE"}) {
+	if got := e.foreign(); !slices.Equal(got, []string{"PILOT_PUSH_THROTTLE", "XDS_AUTH"}) {
 		t.Errorf("without effect: %q", got)
 	}
 	if !strings.Contains(c.Long, "PILOT_ENABLE_VHDS") {

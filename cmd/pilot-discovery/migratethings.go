@@ -269,8 +269,15 @@ func (f *migrateFlags) istiod(v *verdict, t thing, c map[string]any) {
 	for _, x := range list {
 		if m, ok := x.(map[string]any); ok {
 			value, _ := m["value"].(string)
+			if m["valueFrom"] != nil {
+				value = "(from elsewhere)"
+			}
 			environ = append(environ, fmt.Sprint(m["name"])+"="+value)
 		}
+	}
+	if from, _, _ := unstructured.NestedSlice(c, "envFrom"); len(from) > 0 {
+		v.add("environment of istiod", point{InTheWay: true, Text: "envFrom: the variables of ConfigMaps and Secrets are not read here",
+			Fix: "compare them with the variables of this control plane: pilot-discovery discovery --help", Where: t.named()})
 	}
 	e := newEnv(environ)
 	command := discoveryCommand(&e, args)
