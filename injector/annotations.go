@@ -57,8 +57,8 @@ func checkAnnotations(annotations map[string]string) error {
 // unusable returns what annotations say that has no effect, or none that anybody wants, and refuses nothing.
 func unusable(annotations map[string]string) (warnings []string) {
 	for name, check := range map[string]func(string) error{
-		rewriteAnnotation:             checkBool,
-		"sidecar.istio.io/proxyImage": checkImage,
+		rewriteAnnotation:                               checkBool,
+		"sidecar.istio.io/proxyImage":                   checkImage,
 		"traffic.sidecar.istio.io/includeOutboundPorts": orAll(checkPorts),
 	} {
 		if value, ok := annotations[name]; ok {

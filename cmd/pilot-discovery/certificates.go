@@ -23,6 +23,7 @@ func (f *discoveryFlags) registerCertificates(flags *pflag.FlagSet, e *env) {
 	c.Cacerts = e.text("USE_CACERTS_FOR_SELF_SIGNED_CA", "false") == "true"
 	c.Audiences = fields(e.text("TOKEN_AUDIENCES", "istio-ca"))
 	c.RootsMap = e.text("PILOT_CA_CERT_CONFIGMAP", "istio-ca-root-cert")
+	c.CRLMap = e.text("PILOT_CRL_CONFIGMAP", "istio-ca-crl")
 	flags.StringVar(&c.Serving.Certificate, "tlsCertFile", "", "certificate of this server that others issue, as PEM; without it the certificate authority issues one")
 	flags.StringVar(&c.Serving.Key, "tlsKeyFile", "", "private key of --tlsCertFile")
 	flags.StringVar(&c.Serving.Roots, "caCertFile", "", "roots by which proxies verify --tlsCertFile; without it those of the certificate authority")

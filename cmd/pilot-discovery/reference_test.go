@@ -127,7 +127,7 @@ func unindent(text string) string {
 func environmentReference() string {
 	var b strings.Builder
 	b.WriteString("# Variables of the environment\n\n" + generated)
-	b.WriteString(terminal.Wrap("What `pilot-discovery` reads of its environment. The names are istiod's, but for ALLOWED_CIDRS_IN_JWKS_URIS. A variable that begins with PILOT_ and has no effect here is named in the log at the start.", 120) + "\n\n")
+	b.WriteString(terminal.Wrap("What `pilot-discovery` reads of its environment. The names are istiod's, but for ALLOWED_CIDRS_IN_JWKS_URIS. A variable that istiod reads, or that begins with PILOT_, and has no effect here is named in the log at the start.", 120) + "\n\n")
 	for _, v := range variables() {
 		row := "- `" + v.name + "`: " + v.about
 		if v.otherwise != "" {

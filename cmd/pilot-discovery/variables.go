@@ -46,6 +46,7 @@ func variables() []variable {
 		{"MAX_WORKLOAD_CERT_TTL", "24h", "how long a certificate of a workload is valid at most"},
 		{"PILOT_CA_CERT_CONFIGMAP", "istio-ca-root-cert", "name of the ConfigMap with the roots in each namespace"},
 		{"PILOT_CERT_PROVIDER", "istiod", "where the server's own certificate comes from: istiod (its CA), k8s.io/SIGNER, custom (files) or none"},
+		{"PILOT_CRL_CONFIGMAP", "istio-ca-crl", "name of the ConfigMap with the revocation lists of a CA that is plugged in, in each namespace"},
 		{"PILOT_DEBOUNCE_AFTER", "100ms", "default of --debounceAfter"},
 		{"PILOT_DEBOUNCE_MAX", "10s", "default of --debounceMax"},
 		{"PILOT_ENABLE_ANALYSIS", "false", "true: what analyze finds is written into the status of objects"},

@@ -10,7 +10,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/cmd/version"
@@ -165,6 +167,15 @@ func TestTypos(t *testing.T) {
 		"global.proxy.autoInject=on":           "at '/global/proxy/autoInject'",
 		"sidecarInjectorWebhook.templates=a":   "at '/sidecarInjectorWebhook/templates'",
 		"istiodRemote.injectionURL=http://a":   "at '/istiodRemote/injectionURL'",
+		"global.platform=mars":                 `platform: "mars" is not known`,
+		"global.resourceScope=namespace":       "at '/global/resourceScope'",
+		"global.proxy.tracer=openCensusAgent":  "at '/global/proxy/tracer'",
+		"base.validationFailurePolicy=fail":    "at '/base/validationFailurePolicy'",
+		"pilot.image=pilot":                    "image: pilot is Istio's own control plane",
+		"pilot.hub=docker.io/istio":            "hub: docker.io/istio has Istio's own control plane",
+		"hub=gcr.io/istio-release":             "hub: gcr.io/istio-release has Istio's own control plane",
+		"hub=registry.istio.io/release":        "hub: registry.istio.io/release has Istio's own control plane",
+		"pilot.image=docker.io/istio/pilot:1":  "image: docker.io/istio/pilot:1 is Istio's own control plane",
 	} {
 		for _, h := range helms(t) {
 			out, err := h.Run(t.Context(), "template", chart(t, "istiod"), "--set", set)
@@ -264,20 +275,26 @@ func TestNotes(t *testing.T) {
 	for set, want := range map[string]string{
 		ha:                                      "",
 		"autoscaleEnabled=false,replicaCount=1": "One replica",
-		ha + ",podDisruptionBudget.minAvailable=2":                                                    "minAvailable 2 of 2 replicas",
-		ha + ",pdb.minAvailable=100%":                                                                 "minAvailable 100% of 2 replicas",
-		ha + ",resources.requests.cpu=null":                                                           "resources.requests.cpu",
-		ha + ",replicaCount=3":                                                                        "replicaCount has no effect",
-		ha + ",configMap=false,revision=canary":                                                       "ConfigMap istio-canary must come from elsewhere",
-		ha + ",global.istioNamespace=other":                                                           "The root namespace is other",
-		ha + ",gateways.a=b,cni.enabled=true,revisionTags={stable},profile=ambient":                   "no effect here: gateways, profile.",
-		ha + ",global.remotePilotAddress=x,global.istiod.enableAnalysis=true":                         "no effect here: global.remotePilotAddress, global.istiod.enableAnalysis.",
-		ha + ",global.configCluster=true,global.proxy.enableCoreDump=true":                            "no effect here: global.configCluster, global.proxy.enableCoreDump.",
-		ha + ",revision=canary,sidecarInjectorWebhook.enableNamespacesByDefault=true":                 "enableNamespacesByDefault has no effect here",
-		ha + ",sidecarInjectorWebhook.defaultTemplates={sidecar,mine}":                                "names mine, and there is no such template",
-		ha + ",global.network=network1":                                                               "kubectl label namespace istio-system topology.istio.io/network=network1",
-		ha + ",extraContainerArgs={--shutdownDuration=60s}":                                           "--shutdownDuration in extraContainerArgs does not change",
-		ha + ",_internal_defaults_do_not_set.env.A=b,sidecarInjectorWebhook.rewriteAppHTTPProbe=true": "no effect here: _internal_defaults_do_not_set.",
+		ha + ",podDisruptionBudget.minAvailable=2":                                                             "minAvailable 2 of 2 replicas",
+		ha + ",pdb.minAvailable=100%":                                                                          "minAvailable 100% of 2 replicas",
+		ha + ",resources.requests.cpu=null":                                                                    "resources.requests.cpu",
+		ha + ",replicaCount=3":                                                                                 "replicaCount has no effect",
+		ha + ",configMap=false,revision=canary":                                                                "ConfigMap istio-canary must come from elsewhere",
+		ha + ",global.istioNamespace=other":                                                                    "The root namespace is other",
+		ha + ",gateways.a=b,cni.enabled=true,revisionTags={stable},profile=ambient":                            "no effect here: profile, gateways.a.",
+		ha + ",global.remotePilotAddress=x,global.istiod.enableAnalysis=true":                                  "no effect here: global.remotePilotAddress, global.istiod.enableAnalysis.",
+		ha + ",global.configCluster=true,global.proxy.enableCoreDump=true":                                     "no effect here: global.configCluster, global.proxy.enableCoreDump.",
+		ha + ",revision=canary,sidecarInjectorWebhook.enableNamespacesByDefault=true":                          "enableNamespacesByDefault has no effect here",
+		ha + ",sidecarInjectorWebhook.defaultTemplates={sidecar,mine}":                                         "names mine, and there is no such template",
+		ha + ",global.meshConfig.trustDomain=a":                                                                "global.meshConfig has no effect here, as in Istio's chart",
+		ha + ",tag=1.30.2-distroless":                                                                          "tag 1.30.2-distroless looks like a tag of Istio's",
+		ha + ",image=registry.example/mine/pilot:1":                                                            "has the name of Istio's own control plane",
+		ha + ",global.profile=demo,variant=distroless,global.waypoint.a=b":                                     "no effect here: variant, global.profile, global.waypoint.",
+		ha + ",global.platform=gke,env.ENABLE_CLUSTER_TRUST_BUNDLE_API=true":                                   "no effect here: platform, env.ENABLE_CLUSTER_TRUST_BUNDLE_API.",
+		ha + ",global.platform=openshift,global.proxy.tracer=zipkin,global.proxy_init.forceApplyIptables=true": "",
+		ha + ",global.network=network1":                                                                        "kubectl label namespace istio-system topology.istio.io/network=network1",
+		ha + ",extraContainerArgs={--shutdownDuration=60s}":                                                    "--shutdownDuration in extraContainerArgs does not change",
+		ha + ",_internal_defaults_do_not_set.env.A=b,sidecarInjectorWebhook.rewriteAppHTTPProbe=true":          "no effect here: _internal_defaults_do_not_set.",
 	} {
 		for _, h := range helms(t) {
 			if h.Name == "helm3" { // which wants a cluster even to pretend
@@ -310,6 +327,35 @@ func TestVersions(t *testing.T) {
 			if err != nil || !strings.Contains(out, "\nversion: "+version.APILevel+"\n") || !strings.Contains(out, "appVersion: "+version.APILevel+"\n") {
 				t.Errorf("%s is not %s: %v\n%s", name, version.APILevel, err, out)
 			}
+		}
+	}
+}
+
+// TestFailurePolicyOfValues: tools that know no cluster write the failurePolicy that the values say.
+func TestFailurePolicyOfValues(t *testing.T) {
+	for _, h := range helms(t) {
+		for _, name := range []string{"base", "istiod"} {
+			for set, want := range map[string]string{"base.validationFailurePolicy=": "Ignore", "base.validationFailurePolicy=Fail": "Fail"} {
+				hooks := objects[admissionv1.ValidatingWebhookConfiguration](t, template(t, h, name, chart(t, name), "--set", set), "ValidatingWebhookConfiguration")
+				if len(hooks) != 1 || string(*hooks[0].Webhooks[0].FailurePolicy) != want {
+					t.Errorf("%s with %s: %+v", name, set, hooks)
+				}
+			}
+		}
+	}
+}
+
+// TestReader: the account that other control planes read a cluster with may be another, or none.
+func TestReader(t *testing.T) {
+	for _, h := range helms(t) {
+		other := template(t, h, "base", chart(t, "base"), "--set", "global.readerServiceAccount.name=mine,global.readerServiceAccount.namespace=there")
+		bindings := objects[rbacv1.ClusterRoleBinding](t, other, "ClusterRoleBinding")
+		if len(bindings) != 1 || bindings[0].Subjects[0].Name != "mine" || bindings[0].Subjects[0].Namespace != "there" || strings.Contains(other, "kind: ServiceAccount\n") {
+			t.Errorf("%s: %+v", h.Name, bindings)
+		}
+		none := template(t, h, "base", chart(t, "base"), "--set", "global.enableReaderRBAC=false")
+		if strings.Contains(none, "istio-reader") {
+			t.Errorf("%s: rights that nothing uses: %s", h.Name, none)
 		}
 	}
 }

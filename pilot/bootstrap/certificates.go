@@ -47,6 +47,7 @@ type Certificates struct {
 	// NodeAccounts may have certificates of the pods on their node: CA_TRUSTED_NODE_ACCOUNTS.
 	NodeAccounts []NodeAccount
 	RootsMap     string // name of the ConfigMap with the roots, in every namespace
+	CRLMap       string // name of the ConfigMap with revocation lists, in every namespace
 
 	TTL, MaxTTL time.Duration // of workloads' certificates
 	RootTTL     time.Duration // of a self-signed root

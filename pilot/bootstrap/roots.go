@@ -59,7 +59,6 @@ func (s *Server) joinCluster(x *secure, o *authority.Options) (err error) {
 // where there are some.
 const (
 	rootsKey = "root-cert.pem"
-	crlMap   = "istio-ca-crl"
 	crlKey   = "ca-crl.pem"
 )
 
@@ -74,7 +73,7 @@ func (s *Server) newPublisher(x *secure, to *rest.Config, cluster string, lease 
 	if err != nil {
 		return nil, fmt.Errorf("client of the ConfigMaps with the roots: %w", err)
 	}
-	logger, name := s.o.Logger.With("scope", "ca"), s.o.Certificates.RootsMap
+	logger, name, crlMap := s.o.Logger.With("scope", "ca"), s.o.Certificates.RootsMap, s.o.Certificates.CRLMap
 	return trust.New(trust.Options{
 		Client: client, Namespaces: func() []string { return s.world.Namespaces(cluster) }, Logger: logger,
 		Source: func(h config.Handler) (config.Source, error) {

@@ -11,13 +11,12 @@ istio: {{ (.Values.labels | default dict).istio | default (include "gateway.name
 {{- end }}
 
 {{- define "gateway.labels" -}}
-{{- with omit (.Values.labels | default dict) "app" "istio" }}{{ toYaml . }}
+{{- with merge (omit (.Values.labels | default dict) "app" "istio") (dict "istio.io/dataplane-mode" "none") }}{{ toYaml . }}
 {{ end }}
 {{- include "gateway.selector" . }}
 {{- with .Values.networkGateway }}
 topology.istio.io/network: {{ . | quote }}
 {{- end }}
-istio.io/dataplane-mode: none
 app.kubernetes.io/name: {{ include "gateway.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}

@@ -7,6 +7,8 @@ to, as $(POD_NAME), stands before it.
       "CLUSTER_ID" ((.Values.global.multiCluster).clusterName | default "Kubernetes")
       "PILOT_TRACE_SAMPLING" .Values.traceSampling }}
 {{- with .Values.global.pilotCertProvider }}{{ $_ := set $plain "PILOT_CERT_PROVIDER" . }}{{ end }}
+{{- with .Values.global.trustBundleName }}{{ $_ := set $plain "PILOT_CA_CERT_CONFIGMAP" . }}{{ end }}
+{{- with .Values.crlConfigMapName }}{{ $_ := set $plain "PILOT_CRL_CONFIGMAP" . }}{{ end }}
 {{- if .Values.global.externalIstiod }}{{ $_ := set $plain "EXTERNAL_ISTIOD" "true" }}{{ end }}
 {{- range $name, $value := .Values.env }}{{ $_ := set $plain $name $value }}{{ end }}
 {{- $from := dict }}
@@ -44,5 +46,5 @@ to, as $(POD_NAME), stands before it.
 {{- end }}
 {{- $provider := $env.PILOT_CERT_PROVIDER | default .Values.global.pilotCertProvider | default "" }}
 {{- if hasPrefix "k8s.io/" $provider }}{{ $signers = append $signers (trimPrefix "k8s.io/" $provider) }}{{ end }}
-{{- toJson (uniq $signers) }}
+{{- toJson (uniq (concat $signers (.Values.global.certSigners | default list))) }}
 {{- end }}

@@ -2,10 +2,11 @@
 {{- define "istiod.injectionValues" -}}
 {{- $global := deepCopy .Values.global }}
 {{- $_ := set $global "tag" ($global.tag | default (regexReplaceAll "-lite.*" .Chart.AppVersion "") | toString) }}
-{{- $_ := set $global "istioNamespace" (include "istiod.rootNamespace" .) }}
+{{- $_ := set $global "istioNamespace" (coalesce .Values.global.istioNamespace .Release.Namespace) }}
+{{- $_ := set $global "trustBundleName" (include "istiod.rootsMap" .) }}
 {{- $_ := set $global "pilotCertProvider" ($global.pilotCertProvider | default "istiod") }}
 {{- toJson (dict "global" $global "revision" .Values.revision "gateways" (.Values.gateways | default dict)
-      "pilot" (dict "cni" .Values.cni "env" (.Values.env | default dict) "crlConfigMapName" (.Values.crlConfigMapName | default ""))
+      "pilot" (dict "cni" .Values.cni "env" (.Values.env | default dict) "crlConfigMapName" (include "istiod.crlMap" .))
       "sidecarInjectorWebhook" (omit .Values.sidecarInjectorWebhook "templates")) }}
 {{- end }}
 
@@ -80,9 +81,9 @@ what each selects no other does.
 {{- toJson (dict "mutating" $mutating "validating" $validating) }}
 {{- end }}
 
-{{- /* The failurePolicy that the named ValidatingWebhookConfiguration has in the cluster; Ignore where there is none. */}}
+{{- /* The failurePolicy that the values say, or that the named ValidatingWebhookConfiguration has in the cluster; Ignore where there is none. */}}
 {{- define "istiod.failurePolicy" -}}
 {{- $policy := "Ignore" }}
-{{- range (lookup "admissionregistration.k8s.io/v1" "ValidatingWebhookConfiguration" "" .).webhooks }}{{ $policy = .failurePolicy }}{{ end }}
-{{- $policy }}
+{{- range (lookup "admissionregistration.k8s.io/v1" "ValidatingWebhookConfiguration" "" .name).webhooks }}{{ $policy = .failurePolicy }}{{ end }}
+{{- .root.Values.base.validationFailurePolicy | default $policy }}
 {{- end }}

@@ -3,11 +3,19 @@
 {{- $known := dict "rootNamespace" (include "istiod.rootNamespace" .) }}
 {{- $proxy := dict "discoveryAddress" (printf "%s.%s.svc:15012" (include "istiod.name" .) .Release.Namespace) }}
 {{- with .Values.global.meshID }}{{ $_ := set $proxy "meshId" . }}{{ end }}
-{{- with coalesce .Values.variant .Values.global.variant }}{{ $_ := set $proxy "image" (dict "imageType" .) }}{{ end }}
+{{- with coalesce .Values.global.proxy.variant .Values.global.variant }}{{ $_ := set $proxy "image" (dict "imageType" .) }}{{ end }}
 {{- with include "istiod.tracing" . | fromYaml }}{{ $_ := set $proxy "tracing" . }}{{ end }}
 {{- $_ := set $known "defaultConfig" $proxy }}
-{{- if and (.Values.telemetry).enabled ((.Values.telemetry).v2).enabled (((.Values.telemetry).v2).prometheus).enabled }}
-{{- $_ := set $known "defaultProviders" (dict "metrics" (list "prometheus")) }}
+{{- if and (.Values.telemetry).enabled ((.Values.telemetry).v2).enabled }}
+{{- $metrics := list }}
+{{- if ((.Values.telemetry.v2).prometheus).enabled }}{{ $metrics = append $metrics "prometheus" }}{{ end }}
+{{- $providers := dict }}
+{{- if ((.Values.telemetry.v2).stackdriver).enabled }}
+{{- $metrics = append $metrics "stackdriver" }}
+{{- $_ := set $providers "accessLogging" (list "stackdriver") }}
+{{- end }}
+{{- with $metrics }}{{ $_ := set $providers "metrics" . }}{{ end }}
+{{- with $providers }}{{ $_ := set $known "defaultProviders" . }}{{ end }}
 {{- end }}
 {{- include "istiod.overlay" (dict "to" $known "from" (deepCopy (.Values.meshConfig | default dict))) }}
 {{- toYaml $known }}

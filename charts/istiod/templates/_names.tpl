@@ -3,6 +3,30 @@ Every template starts with this: values under "pilot" (as in `--set pilot.env.X=
 */}}
 {{- define "istiod.start" -}}
 {{- with .Values.pilot }}{{ include "istiod.overlay" (dict "to" $.Values "from" .) }}{{ end }}
+{{- include "istiod.platform" . }}
+{{- end }}
+
+{{- /* What a platform needs, where the values do not say otherwise. OpenShift refuses init containers with rights: a plugin
+of Multus writes the traffic rules there. */}}
+{{- define "istiod.platform" -}}
+{{- $platform := coalesce .Values.platform .Values.global.platform | default "" }}
+{{- if not (has $platform (list "" "gke" "k3d" "k3s" "microk8s" "minikube" "openshift")) }}
+{{- fail (printf "platform: %q is not known: write gke, k3d, k3s, microk8s, minikube or openshift" $platform) }}
+{{- end }}
+{{- $openshift := eq $platform "openshift" }}
+{{- $cni := .Values.cni | default dict }}
+{{- if kindIs "invalid" $cni.enabled }}{{ $_ := set $cni "enabled" $openshift }}{{ end }}
+{{- if not $cni.provider }}{{ $_ := set $cni "provider" (ternary "multus" "default" $openshift) }}{{ end }}
+{{- $_ := set .Values "cni" $cni }}
+{{- if and $openshift (not .Values.terminationMessagePolicy) }}{{ $_ := set .Values "terminationMessagePolicy" "FallbackToLogsOnError" }}{{ end }}
+{{- end }}
+
+{{- /* The ConfigMaps of each namespace that the server writes: the roots of its CA, and what that has revoked. */}}
+{{- define "istiod.rootsMap" -}}
+{{- coalesce (.Values.env | default dict).PILOT_CA_CERT_CONFIGMAP .Values.global.trustBundleName "istio-ca-root-cert" }}
+{{- end }}
+{{- define "istiod.crlMap" -}}
+{{- coalesce (.Values.env | default dict).PILOT_CRL_CONFIGMAP .Values.crlConfigMapName "istio-ca-crl" }}
 {{- end }}
 
 {{- /* Puts one map over another, in place. Unlike mergeOverwrite it lets false, 0 and "" win too. */}}
@@ -49,7 +73,12 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- end }}
 
 {{- define "istiod.image" -}}
-{{- if contains "/" .Values.image }}{{ .Values.image }}
+{{- $istio := "^((docker\\.io|gcr\\.io|ghcr\\.io|registry\\.istio\\.io|quay\\.io)/)?(istio|istio-release|istio-testing|release|testing)(/|$)" }}
+{{- if contains "/" .Values.image }}
+{{- if regexMatch $istio .Values.image }}{{ fail (printf "image: %s is Istio's own control plane, which is another program: leave it out, or name an image of istiod-lite" .Values.image) }}{{ end }}
+{{- .Values.image }}
+{{- else if eq .Values.image "pilot" }}{{ fail "image: pilot is Istio's own control plane, which is another program: leave it out" }}
+{{- else if regexMatch $istio (.Values.hub | default "") }}{{ fail (printf "hub: %s has Istio's own control plane, which is another program: leave hub out, or give the registry and path of istiod-lite; the hub of proxies is global.hub" .Values.hub) }}
 {{- else if not .Values.hub }}{{ fail "hub is empty: give the registry and path of this control plane's image; Istio's own, image: pilot, is another program" }}
 {{- else }}{{ .Values.hub }}/{{ .Values.image }}:{{ .Values.tag | default .Chart.AppVersion | toString }}{{ end }}
 {{- end }}

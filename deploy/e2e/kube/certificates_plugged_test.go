@@ -42,7 +42,7 @@ func TestPlugged(t *testing.T) {
 	put("ca-key.pem", f.Key)
 	put("root-cert.pem", f.Roots)
 	put("ca-cert.pem", f.Certificate)
-	w := newWorld(t, "--set", "env.ROOT_CA_DIR="+dir)
+	w := newWorld(t, "--set", "env.ROOT_CA_DIR="+dir+",crlConfigMapName=revoked")
 	w.Write(pod("a", "web-0", "web", "n1"))
 	r := w.launch("istiod-0").Ready()
 	m := w.handed("at first", "a", string(f.Roots))
@@ -72,7 +72,7 @@ func TestPlugged(t *testing.T) {
 	list := pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: crl})
 	put("ca-crl.pem", list)
 	w.Eventually("the list is handed out", func() error {
-		m, err := w.Client().CoreV1().ConfigMaps("a").Get(w.Ctx, "istio-ca-crl", metav1.GetOptions{})
+		m, err := w.Client().CoreV1().ConfigMaps("a").Get(w.Ctx, "revoked", metav1.GetOptions{})
 		if err == nil && m.Data["ca-crl.pem"] != string(list) {
 			err = fmt.Errorf("%q", m.Data)
 		}
