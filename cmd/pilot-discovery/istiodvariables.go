@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// istiodVariables are the variables that istiod 1.31 reads, with their defaults. Proxies of HTTP are among them: istiod
-// fetches keys of token issuers through them.
+// istiodVariables are the variables that istiod 1.31 reads, with their defaults. Proxies of HTTP are among them:
+// istiod fetches keys of token issuers through them.
 var istiodVariables = map[string]string{
 	"AMBIENT_ENABLE_BAGGAGE":                                "false",
 	"AMBIENT_ENABLE_DRY_RUN_AUTHORIZATION_POLICY":           "false",
@@ -209,7 +209,8 @@ var istiodVariables = map[string]string{
 	"no_proxy":                                                   "",
 }
 
-// sameSetting reports whether two texts of a variable mean the same to istiod. Empty is the default, as istiod reads it.
+// sameSetting reports whether two texts of a variable mean the same to istiod. Empty is the default, as istiod
+// reads it.
 func sameSetting(text, otherwise string) bool {
 	if text == "" || text == otherwise {
 		return true

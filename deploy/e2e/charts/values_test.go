@@ -23,8 +23,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/injector"
 )
 
-// TestValuesOfIstio sets each value of Istio's charts alone. Where that changes what Istio's chart makes, it changes what
-// this project's chart makes, or the chart refuses the value or its notes name it. Pods change in the same way.
+// TestValuesOfIstio sets each value of Istio's charts alone. Where that changes what Istio's chart makes, it
+// changes what this project's chart makes, or the chart refuses the value or its notes name it. Pods change in the
+// same way.
 func TestValuesOfIstio(t *testing.T) {
 	istio := istioChart(t)
 	others := istioCharts(t, istio)
@@ -104,8 +105,8 @@ type rendered struct {
 	pods      map[string]map[string]string // the values of injected pods and of the objects of a Gateway, by name
 }
 
-// renderValue returns what a chart makes with one value set. The values that templates of injection read are left out of
-// the manifests: they have an effect through pods alone.
+// renderValue returns what a chart makes with one value set. The values that templates of injection read are left
+// out of the manifests: they have an effect through pods alone.
 func renderValue(t *testing.T, name, chart, path, value string) rendered {
 	t.Helper()
 	text, base := "{}", "{}"
@@ -207,8 +208,8 @@ func at(path, value string) string {
 	return value
 }
 
-// valuesOf returns the values of a chart that have no values below them, by path, with their defaults; and those that its
-// templates name and its values do not have.
+// valuesOf returns the values of a chart that have no values below them, by path, with their defaults; and those
+// that its templates name and its values do not have.
 func valuesOf(t *testing.T, chart string) map[string]any {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(chart, "values.yaml"))
@@ -275,9 +276,8 @@ func another(v any) string {
 	return "x"
 }
 
-// better are values by which this project's pods differ from Istio's for the better: the name of a ConfigMap reaches them;
-// pull secrets are those of an account;
-// and what is not written is not mounted.
+// better are values by which this project's pods differ from Istio's for the better: the name of a ConfigMap
+// reaches them; pull secrets are those of an account; and what is not written is not mounted.
 var better = map[string]bool{
 	"crlConfigMapName": true, "global.imagePullSecrets": true, "global.pilotCertProvider": true, "pilot.crlConfigMapName": true,
 }
