@@ -9,17 +9,16 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	yamlv3 "go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/descriptorpb"
-	"google.golang.org/protobuf/types/known/durationpb"
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/durations"
 )
 
 // Bounds of one document. Aliases count each time they are followed.
@@ -268,9 +267,7 @@ func (d *document) leaf(path string, n *yamlv3.Node, m protoreflect.Message, fd,
 	}
 	if s, isString := v.(string); isString && of.Message() != nil && of.Message().FullName() == "google.protobuf.Duration" {
 		// Users write 500ms and 1h30m, which protojson does not take.
-		if t, err := time.ParseDuration(s); err == nil {
-			v = json.RawMessage(protojson.Format(durationpb.New(t)))
-		}
+		v = durations.Seconds(s)
 	}
 	text, err := json.Marshal(map[string]any{fd.JSONName(): wrap(v)})
 	tmp := m.New()

@@ -31,7 +31,7 @@ func ParseOver(base *Config, name string, yaml []byte) (*Config, []diag.Diagnost
 
 // Salvage is ParseOver for where nothing better is known. It leaves out what can be left out without opening anything:
 // fields that do not exist, which a newer release may have, unless their names are almost those of other fields,
-// providers with an error, and fields with an error that only logs, traces and timeouts depend on. The Config is nil if
+// providers with an error, and fields with an error that are in sparedFields. The Config is nil if
 // anything else is wrong.
 func Salvage(base *Config, name string, yaml []byte) (*Config, []diag.Diagnostic) {
 	c := &Config{MeshConfig: proto.CloneOf(base.MeshConfig)}
@@ -84,10 +84,11 @@ func (d *document) fatal() bool {
 	})
 }
 
-// sparedFields are fields that only logs, traces, metrics and timeouts depend on: no policy and no encryption does.
+// sparedFields are fields on which only logs, traces, metrics, timeouts and the choice among the endpoints of a service
+// depend: no policy and no encryption does.
 var sparedFields = []string{
 	"accessLogEncoding", "accessLogFile", "accessLogFormat", "connectTimeout", "defaultProviders", "disableEnvoyListenerLog", "dnsRefreshRate",
-	"enableEnvoyAccessLogService", "enableTracing", "tcpKeepalive",
+	"enableEnvoyAccessLogService", "enableTracing", "localityLbSetting", "tcpKeepalive", "zoneAwareLbSetting",
 	"defaultConfig.concurrency", "defaultConfig.drainDuration", "defaultConfig.envoyAccessLogService", "defaultConfig.envoyMetricsService",
 	"defaultConfig.extraStatTags", "defaultConfig.fileFlushInterval", "defaultConfig.fileFlushMinSizeKb", "defaultConfig.proxyStatsMatcher",
 	"defaultConfig.statNameLength", "defaultConfig.statsdUdpAddress", "defaultConfig.terminationDrainDuration", "defaultConfig.tracing",

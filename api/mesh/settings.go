@@ -14,6 +14,8 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
+
+	"github.com/istiod-lite/istiod-lite/api/durations"
 )
 
 // settingNames are the fields of a ProxyConfig on which the configuration of the proxy depends. Its agent reads the
@@ -23,21 +25,8 @@ var settingNames = []string{"connectionSettings", "gatewayTopology", "privateKey
 // Settings returns the fields of a proxy's own ProxyConfig on which its configuration depends, as With takes them:
 // equal ones are equal texts. Without any it is empty. Fields and values that newer releases have are left out.
 func Settings(config *structpb.Struct) (string, error) {
-	own := &structpb.Struct{Fields: map[string]*structpb.Value{}}
-	for _, name := range settingNames {
-		if v, ok := config.GetFields()[name]; ok {
-			own.Fields[name] = v
-		}
-	}
-	if len(own.Fields) == 0 {
-		return "", nil
-	}
-	json, err := protojson.Marshal(own)
-	if err != nil {
-		return "", err
-	}
-	p := &meshv1alpha1.ProxyConfig{}
-	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(json, p); err != nil {
+	p, err := fieldsOf(config, settingNames...)
+	if p == nil || err != nil {
 		return "", err
 	}
 	checkSettings(p, func(path, message, fix string) {
@@ -48,6 +37,65 @@ func Settings(config *structpb.Struct) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	return canonical(p)
+}
+
+// OwnTracing returns the tracing of a proxy's own ProxyConfig, as Tracing takes it: equal ones are equal texts. It is
+// empty where there is none. The tracer is left out: it belongs to the proxy's bootstrap configuration.
+func OwnTracing(config *structpb.Struct) (string, error) {
+	p, err := fieldsOf(config, tracingName)
+	if p == nil || err != nil || p.Tracing == nil {
+		return "", err
+	}
+	p.Tracing.Tracer, p.Tracing.TlsSettings = nil, nil
+	if !(p.Tracing.Sampling >= 0 && p.Tracing.Sampling <= 100) {
+		p.Tracing.Sampling = 0
+	}
+	if proto.Size(p.Tracing) == 0 {
+		return "", nil
+	}
+	return canonical(p)
+}
+
+// tracingName is the field of a ProxyConfig that OwnTracing reads.
+const tracingName = "tracing"
+
+// Tracing returns the tracing of a proxy: its own, as OwnTracing returned it, or else the default of the mesh. An own
+// one without sampling has the sampling of the mesh.
+func (c *Config) Tracing(own string) *meshv1alpha1.Tracing {
+	p := &meshv1alpha1.ProxyConfig{}
+	if own == "" || proto.Unmarshal([]byte(own), p) != nil {
+		return c.GetDefaultConfig().GetTracing()
+	}
+	if p.Tracing.GetSampling() == 0 {
+		p.Tracing.Sampling = c.GetDefaultConfig().GetTracing().GetSampling()
+	}
+	return p.Tracing
+}
+
+// FormatTracing returns the tracing of a proxy as the ProxyConfig that the proxy sends, nil if there is none.
+func FormatTracing(own string) *structpb.Struct { return FormatSettings(own) }
+
+// fieldsOf returns a ProxyConfig with those fields of another alone, nil if none of them is set.
+func fieldsOf(config *structpb.Struct, names ...string) (*meshv1alpha1.ProxyConfig, error) {
+	p, own := &meshv1alpha1.ProxyConfig{}, &structpb.Struct{Fields: map[string]*structpb.Value{}}
+	for _, name := range names {
+		if v := config.GetFields()[name]; v.GetKind() != nil {
+			own.Fields[name] = proto.CloneOf(v)
+		}
+	}
+	if len(own.Fields) == 0 {
+		return nil, nil
+	}
+	durations.Rewrite(p.ProtoReflect().Descriptor(), own)
+	json, err := protojson.Marshal(own)
+	if err != nil {
+		return nil, err
+	}
+	return p, protojson.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(json, p)
+}
+
+func canonical(p *meshv1alpha1.ProxyConfig) (string, error) {
 	text, err := proto.MarshalOptions{Deterministic: true}.Marshal(p)
 	return string(text), err
 }

@@ -2,6 +2,7 @@ package mesh
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -9,8 +10,10 @@ import (
 
 	yamlv3 "go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/types/known/durationpb"
+	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
 func (d *document) wrong(path, message, fix string) {
@@ -69,7 +72,55 @@ func (d *document) checkConfig(c *Config) {
 		d.wrong("defaultConfig.tracing.sampling", fmt.Sprintf("%v is not a percentage", t.GetSampling()), "write a number from 0 to 100")
 	}
 	checkSettings(c.GetDefaultConfig(), func(path, message, fix string) { d.wrong("defaultConfig."+path, message, fix) })
+	d.locality("localityLbSetting", c.GetLocalityLbSetting())
+	for i, f := range c.GetZoneAwareLbSetting().GetFailover() {
+		d.regions(fmt.Sprintf("zoneAwareLbSetting.failover[%d]", i), f.GetFrom(), f.GetTo())
+	}
+	if len(c.GetMeshMTLS().GetEcdhCurves()) > 0 {
+		const path = "meshMTLS.ecdhCurves"
+		d.report(diag.Warning, "Doubtful", path, d.nearest(path), "the curves are in force here, and istiod refuses a mesh configuration that has them", "remove them where istiod reads the text too")
+	}
 	d.providers(c)
+}
+
+// locality checks how endpoints are preferred by where they run, as istiod does.
+func (d *document) locality(path string, l *networkingv1alpha3.LocalityLoadBalancerSetting) {
+	if len(l.GetDistribute()) > 0 && len(l.GetFailover()) > 0 {
+		d.wrong(path, "distribute and failover cannot both be set", "remove one of the two")
+	}
+	for i, share := range l.GetDistribute() {
+		where, sum := fmt.Sprintf("%s.distribute[%d].to", path, i), uint64(0)
+		for _, to := range slices.Sorted(maps.Keys(share.GetTo())) {
+			if w := share.To[to]; w == 0 || w > 100 {
+				d.wrong(where+"["+to+"]", fmt.Sprintf("%d is not a share", w), "write a number from 1 to 100")
+			}
+			sum += uint64(share.To[to])
+		}
+		if sum != 100 {
+			d.wrong(where, fmt.Sprintf("the shares add up to %d", sum), "write shares that add up to 100")
+		}
+	}
+	for i, f := range l.GetFailover() {
+		d.regions(fmt.Sprintf("%s.failover[%d]", path, i), f.GetFrom(), f.GetTo())
+	}
+	for i, name := range l.GetFailoverPriority() {
+		switch name {
+		case names.LabelRegion, names.LabelZone, names.LabelSubzone:
+			if len(l.GetFailover()) > 0 {
+				d.wrong(fmt.Sprintf("%s.failoverPriority[%d]", path, i), "failover sorts endpoints by place already", "remove it, or failover")
+			}
+		}
+	}
+}
+
+// regions checks the two regions of a failover.
+func (d *document) regions(path, from, to string) {
+	switch {
+	case from == to:
+		d.wrong(path, "a region cannot stand in for itself", "name two regions")
+	case strings.ContainsAny(from+to, "/*"):
+		d.wrong(path, fmt.Sprintf("%q or %q is not a region", from, to), "write regions, without zones and wildcards")
+	}
 }
 
 func (d *document) providers(c *Config) {

@@ -36,3 +36,12 @@ const (
 	LabelLocality       = "topology.istio.io/locality" // region.zone.subzone
 	LabelLegacyLocality = "istio-locality"
 )
+
+// IsPlaceLabel reports whether the place where a workload runs, as far as it is known, decides a label.
+func IsPlaceLabel(name string) bool {
+	switch name {
+	case LabelRegion, LabelZone, LabelSubzone, LabelNetwork, LabelCluster, LabelHost:
+		return true
+	}
+	return false
+}

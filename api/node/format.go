@@ -17,6 +17,9 @@ import (
 func Format(p *Proxy) *corev3.Node {
 	m := formatter{}
 	p.texts(m)
+	if p.IdleTimeout != 0 {
+		m.text(idleTimeout, max(p.IdleTimeout, 0).String()) // Others have it as it was written
+	}
 	for t := range p.Others.All {
 		m.text(t.Key, t.Value)
 	}
@@ -28,11 +31,7 @@ func Format(p *Proxy) *corev3.Node {
 		if p.ReadinessProbe {
 			config["readinessProbe"] = formatter{}.value()
 		}
-		if p.TracingSampling != "" {
-			sampling := formatter{}
-			sampling.text("sampling", p.TracingSampling)
-			config["tracing"] = sampling.value()
-		}
+		maps.Copy(config, mesh.FormatTracing(p.Tracing).GetFields())
 		m["PROXY_CONFIG"] = config.value()
 	}
 	name, address := p.Name, ""

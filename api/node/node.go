@@ -2,6 +2,7 @@ package node
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/istiod-lite/istiod-lite/api/frozen"
 )
@@ -71,6 +72,14 @@ func (p *Proxy) MetadataText(key string) (string, bool) {
 	return "", false
 }
 
+// Tuning is the part of a proxy's metadata that changes its listeners, beside its mesh configuration. It is comparable.
+type Tuning struct {
+	HTTP10               bool          // connections may be of HTTP/1.0
+	IdleTimeout          time.Duration // IDLE_TIMEOUT of connections where nothing else sets it; 0: Envoy's own; below 0: none
+	InboundExactBalance  bool          // INBOUND_LISTENER_EXACT_BALANCE: Envoy's threads have equally many connections
+	OutboundExactBalance bool          // OUTBOUND_LISTENER_EXACT_BALANCE
+}
+
 // GRPC is the Generator of applications that use xDS themselves, without a proxy.
 const GRPC = "grpc"
 
@@ -106,12 +115,12 @@ type Proxy struct {
 	RegisterGroup  string // AUTO_REGISTER_GROUP: the WorkloadGroup of its namespace that it joins by itself; else empty
 	ReadinessProbe bool   // PROXY_CONFIG.readinessProbe is set: it reports the health of its application
 
+	Tuning
 	HTTPProxyPort   uint32
-	HTTP10          bool
 	Unprivileged    bool
 	DNSCapture      bool
 	DNSAutoAllocate bool
 	ProxyConfig     bool   // it sent PROXY_CONFIG: istioctl lists only such proxies
-	TracingSampling string // PROXY_CONFIG.tracing.sampling where it is set, else empty
+	Tracing         string // PROXY_CONFIG.tracing where it is set, as mesh.OwnTracing returns it
 	Settings        string // those of PROXY_CONFIG that its configuration depends on, as mesh.Settings returns them
 }

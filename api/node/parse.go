@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -159,12 +160,14 @@ func texts(p *Proxy) [11]field[string] {
 }
 
 // flags returns the fields that are on or off.
-func flags(p *Proxy) [4]field[bool] {
+func flags(p *Proxy) [6]field[bool] {
 	return [...]field[bool]{
 		{"HTTP10", &p.HTTP10},
 		{"UNPRIVILEGED_POD", &p.Unprivileged},
 		{"DNS_CAPTURE", &p.DNSCapture},
 		{"DNS_AUTO_ALLOCATE", &p.DNSAutoAllocate},
+		{"INBOUND_LISTENER_EXACT_BALANCE", &p.InboundExactBalance},
+		{"OUTBOUND_LISTENER_EXACT_BALANCE", &p.OutboundExactBalance},
 	}
 }
 
@@ -181,6 +184,7 @@ func (m *metadata) read(p *Proxy) {
 		p.Interception = i
 	}
 	p.HTTPProxyPort = m.port("HTTP_PROXY_PORT")
+	p.IdleTimeout = m.timeout(idleTimeout)
 
 	p.Labels = m.strings("LABELS", nil)
 	for k, v := range m.strings("STATIC_LABELS", nil) {
@@ -242,19 +246,10 @@ func (m *metadata) proxyConfig(p *Proxy) {
 		p.Settings = m.keep(s)
 	}
 	p.ReadinessProbe = v.GetStructValue().GetFields()["readinessProbe"].GetStructValue() != nil
-	tracing := v.GetStructValue().GetFields()["tracing"]
-	switch k := tracing.GetStructValue().GetFields()["sampling"].GetKind().(type) {
-	case nil, *structpb.Value_NullValue:
-	case *structpb.Value_NumberValue:
-		p.TracingSampling = strconv.FormatFloat(k.NumberValue, 'g', -1, 64)
-	case *structpb.Value_StringValue: // a number in quotes is a number to every reader of JSON protos
-		if _, err := strconv.ParseFloat(k.StringValue, 64); err == nil {
-			p.TracingSampling = m.keep(k.StringValue)
-			return
-		}
-		m.fail("PROXY_CONFIG.tracing.sampling", "a number", tracing.GetStructValue().GetFields()["sampling"])
-	default:
-		m.fail("PROXY_CONFIG.tracing.sampling", "a number", tracing.GetStructValue().GetFields()["sampling"])
+	if t, err := mesh.OwnTracing(v.GetStructValue()); err != nil {
+		m.refuse("PROXY_CONFIG", err)
+	} else {
+		p.Tracing = m.keep(t)
 	}
 }
 
@@ -357,6 +352,22 @@ func (m *metadata) port(key string) uint32 {
 		m.fail(key, "a port number", v)
 	}
 	return uint32(n)
+}
+
+// idleTimeout is the key of how long a connection may be idle.
+const idleTimeout = "IDLE_TIMEOUT"
+
+// timeout returns a duration of at most a year: below 0 where it is written as 0, which is no limit. As in istiod, text
+// that is no duration is ignored. So is a negative one, which Envoy would reject.
+func (m *metadata) timeout(key string) time.Duration {
+	d, err := time.ParseDuration(m.str(key))
+	switch {
+	case err != nil || d < 0 || d > 365*24*time.Hour:
+		return 0
+	case d == 0:
+		return -1
+	}
+	return d
 }
 
 func (m *metadata) strings(key string, want func(string) bool) map[string]string {

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/google/go-cmp/cmp"
@@ -39,7 +40,7 @@ const whole = `{
   "LABELS": {"app": "web"}, "STATIC_LABELS": {"app": "other", "static": "yes"},
   "ANNOTATIONS": {"proxy.istio.io/config": "x", "istio.io/rev": "r", "kubectl.kubernetes.io/last-applied-configuration": "long", "notistio.io/x": "y"},
   "PROXY_CONFIG": {"tracing": {"sampling": 12.5}, "gatewayTopology": {"numTrustedProxies": 2}}, "INTERCEPTION_MODE": "TPROXY", "HTTP_PROXY_PORT": "8002", "GENERATOR": "api", "OWNER": "kubernetes://x", "NAME": "web-v1-0",
-  "HTTP10": "1", "UNPRIVILEGED_POD": "true", "DNS_CAPTURE": true, "DNS_AUTO_ALLOCATE": "true"
+  "HTTP10": "1", "IDLE_TIMEOUT": "4h", "INBOUND_LISTENER_EXACT_BALANCE": "true", "OUTBOUND_LISTENER_EXACT_BALANCE": "1", "UNPRIVILEGED_POD": "true", "DNS_CAPTURE": true, "DNS_AUTO_ALLOCATE": "true"
  },
  "locality": {"region": "r1", "zone": "z1", "subZone": "s1"},
  "userAgentName": "envoy", "userAgentBuildVersion": {"version": {"majorNumber": 1, "minorNumber": 40, "patch": 2}},
@@ -60,17 +61,23 @@ func TestParseWhole(t *testing.T) {
 	if err != nil || settings == "" {
 		t.Fatal(settings, err)
 	}
+	tracing, err := mesh.OwnTracing(&structpb.Struct{Fields: map[string]*structpb.Value{"tracing": structpb.NewStructValue(&structpb.Struct{
+		Fields: map[string]*structpb.Value{"sampling": structpb.NewNumberValue(12.5)},
+	})}})
+	if err != nil || tracing == "" {
+		t.Fatal(tracing, err)
+	}
 	got, err := Parse(decode(t, whole))
 	must(t, err)
 	want := &Proxy{
 		Type: Sidecar, ID: "web-v1-0.a", Name: "web-v1-0", Namespace: "a", Domain: "a.svc.cluster.local",
 		IPs: []string{"10.1.0.1", "fd00::1"}, Cluster: "Kubernetes", Service: "web.a", Network: "n1", NetworkView: []string{"n1", "n2"}, NodeName: "node-1", Workload: "web",
 		Account: "web", MeshID: "mesh", Labels: map[string]string{"app": "web", "static": "yes"},
-		Others:      frozen.ListOf(Text{"OWNER", "kubernetes://x"}),
+		Others:      frozen.ListOf(Text{"IDLE_TIMEOUT", "4h"}, Text{"OWNER", "kubernetes://x"}),
 		Annotations: map[string]string{"proxy.istio.io/config": "x", "istio.io/rev": "r"}, Locality: [3]string{"r1", "z1", "s1"}, Interception: TPROXY,
 		Version: "1.31.0", Revision: "default", Envoy: [3]uint32{1, 40, 2}, Generator: "api",
 		Capabilities:  HTTPPeerMetadata | NetworkMetadataExchange | ALPNFilter | HTTPStats | NetworkStats | VHDS | RecentCommands,
-		HTTPProxyPort: 8002, HTTP10: true, Unprivileged: true, DNSCapture: true, DNSAutoAllocate: true, ProxyConfig: true, TracingSampling: "12.5", Settings: settings,
+		HTTPProxyPort: 8002, Tuning: Tuning{HTTP10: true, IdleTimeout: 4 * time.Hour, InboundExactBalance: true, OutboundExactBalance: true}, Unprivileged: true, DNSCapture: true, DNSAutoAllocate: true, ProxyConfig: true, Tracing: tracing, Settings: settings,
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
@@ -111,10 +118,13 @@ func TestParse(t *testing.T) {
 		{"nulls", `{"id":"sidecar~1.1.1.1~x.a~a.d","metadata":{"LABELS":null,"NAMESPACE":null,"PROXY_CONFIG":null,"HTTP10":null}}`, func(p *Proxy) bool { return p.Namespace == "a" && p.Labels == nil && !p.ProxyConfig }},
 		{"NONE", `{"id":"sidecar~1.1.1.1~x.a~a.d","metadata":{"INTERCEPTION_MODE":"NONE"}}`, func(p *Proxy) bool { return p.Interception == None }},
 		{"unknown interception", `{"id":"sidecar~1.1.1.1~x.a~a.d","metadata":{"INTERCEPTION_MODE":"x"}}`, func(p *Proxy) bool { return p.Interception == Redirect }},
-		{"proxy config without tracing", `{"id":"sidecar~1.1.1.1~x.a~a.d","metadata":{"PROXY_CONFIG":{}}}`, func(p *Proxy) bool { return p.ProxyConfig && p.TracingSampling == "" }},
+		{"proxy config without tracing", `{"id":"sidecar~1.1.1.1~x.a~a.d","metadata":{"PROXY_CONFIG":{}}}`, func(p *Proxy) bool { return p.ProxyConfig && p.Tracing == "" }},
 		{"registers", `{"id":"sidecar~1.1.1.1~x.a~a.d","metadata":{"AUTO_REGISTER_GROUP":"reviews","PROXY_CONFIG":{"readinessProbe":{"httpGet":{"port":80}}}}}`, func(p *Proxy) bool { return p.RegisterGroup == "reviews" && p.ReadinessProbe }},
-		{"sampling in quotes", `{"id":"sidecar~1.1.1.1~x.a~a.d","metadata":{"PROXY_CONFIG":{"tracing":{"sampling":"50"}}}}`, func(p *Proxy) bool { return p.TracingSampling == "50" }},
+		{"sampling in quotes", `{"id":"sidecar~1.1.1.1~x.a~a.d","metadata":{"PROXY_CONFIG":{"tracing":{"sampling":"50"}}}}`, func(p *Proxy) bool { return mesh.Default().Tracing(p.Tracing).GetSampling() == 50 }},
 		{"port as a number", `{"id":"sidecar~1.1.1.1~x.a~a.d","metadata":{"HTTP_PROXY_PORT":15007}}`, func(p *Proxy) bool { return p.HTTPProxyPort == 15007 }},
+		{"idle timeout of none", `{"id":"sidecar~1.1.1.1~x.a~a.d","metadata":{"IDLE_TIMEOUT":"0s"}}`, func(p *Proxy) bool { return p.IdleTimeout == -1 }},
+		{"idle timeout that is none", `{"id":"sidecar~1.1.1.1~x.a~a.d","metadata":{"IDLE_TIMEOUT":"four hours"}}`, func(p *Proxy) bool { return p.IdleTimeout == 0 }},
+		{"negative idle timeout", `{"id":"sidecar~1.1.1.1~x.a~a.d","metadata":{"IDLE_TIMEOUT":"-4h"}}`, func(p *Proxy) bool { return p.IdleTimeout == 0 }},
 		{"envoy 1.36", `{"id":"sidecar~1.1.1.1~x.a~a.d","userAgentBuildVersion":{"version":{"majorNumber":1,"minorNumber":36}}}`, func(p *Proxy) bool { return p.Capabilities == 0 }},
 		{"envoy 1.37", `{"id":"sidecar~1.1.1.1~x.a~a.d","userAgentBuildVersion":{"version":{"majorNumber":1,"minorNumber":37}}}`, func(p *Proxy) bool { return p.Capabilities == VHDS }},
 		{"envoy 2.0", `{"id":"sidecar~1.1.1.1~x.a~a.d","userAgentBuildVersion":{"version":{"majorNumber":2}}}`, func(p *Proxy) bool { return p.Capabilities.Has(VHDS) }},
@@ -149,7 +159,7 @@ func TestParseRefuses(t *testing.T) {
 		{"flag", `{"id":"sidecar~1.1.1.1~x.a~d","metadata":{"HTTP10":"yes"}}`, `HTTP10 must be "true" or "false"`},
 		{"port", `{"id":"sidecar~1.1.1.1~x.a~d","metadata":{"HTTP_PROXY_PORT":"70000"}}`, "HTTP_PROXY_PORT must be a port number"},
 		{"port fraction", `{"id":"sidecar~1.1.1.1~x.a~d","metadata":{"HTTP_PROXY_PORT":1.5}}`, "HTTP_PROXY_PORT must be a port number"},
-		{"sampling", `{"id":"sidecar~1.1.1.1~x.a~d","metadata":{"PROXY_CONFIG":{"tracing":{"sampling":"lots"}}}}`, "sampling must be a number"},
+		{"sampling", `{"id":"sidecar~1.1.1.1~x.a~d","metadata":{"PROXY_CONFIG":{"tracing":{"sampling":"lots"}}}}`, "sampling"},
 		{"too many labels", `{"id":"sidecar~1.1.1.1~x.a~d","metadata":{"LABELS":{"a":"` + strings.Repeat("x", maxKept) + `"}}}`, "is too large"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

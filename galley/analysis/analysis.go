@@ -3,6 +3,7 @@ package analysis
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
@@ -38,6 +39,16 @@ type Options struct {
 	// none.
 	Pod   func(*kinds.Object) Pod
 	Slice func(*kinds.Object) Slice
+
+	// Endpoints yields the labels of each endpoint of a host, the labels of its place among them. It is nil where no
+	// places are known.
+	Endpoints func(host string) iter.Seq[Labels]
+}
+
+// Labels are the labels of an endpoint.
+type Labels interface {
+	Get(name string) string
+	Match(selector map[string]string) bool
 }
 
 type analysis struct {

@@ -2,7 +2,9 @@ package analysis
 
 import (
 	"cmp"
+	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 
@@ -43,8 +45,13 @@ func (a *analysis) destinationRule(o *kinds.Object) {
 		others = append(others, s.Labels)
 	}
 	for i, s := range spec.Subsets {
-		if len(s.Labels) > 0 && a.lacks(all, s.Labels) {
-			a.report(o, diag.Warning, codeSubset, indexed("spec.subsets", i)+".labels", a.otherLabels(all[0].object.Namespace, s.Labels, others...), "no workload of %s has these labels: the subset %q has no endpoints, and requests to it get 503", name, s.Name)
+		if len(s.Labels) == 0 {
+			continue
+		}
+		if fix := a.elsewhere(all, s.Labels); fix != "" {
+			a.report(o, diag.Warning, codeSubset, indexed("spec.subsets", i)+".labels", fix, "no endpoint of %s is in this place: the subset %q has no endpoints, and requests to it get 503", name, s.Name)
+		} else if own := unplaced(s.Labels); a.lacks(all, own) {
+			a.report(o, diag.Warning, codeSubset, indexed("spec.subsets", i)+".labels", a.otherLabels(all[0].object.Namespace, own, others...), "no workload of %s has these labels: the subset %q has no endpoints, and requests to it get 503", name, s.Name)
 		}
 	}
 }
@@ -138,6 +145,32 @@ func (a *analysis) covered(name string) iter.Seq[*host] {
 			}
 		}
 	}
+}
+
+// elsewhere words a fix for the labels of a place where no endpoint of a host runs. It returns "" where one does, where
+// no labels of places are among them, and where the places are not known.
+func (a *analysis) elsewhere(all []*host, labels map[string]string) string {
+	if a.options.Endpoints == nil {
+		return ""
+	}
+	for _, name := range slices.Sorted(maps.Keys(labels)) {
+		if !names.IsPlaceLabel(name) {
+			continue
+		}
+		var values []string
+		there := false
+		for _, h := range all {
+			for e := range a.options.Endpoints(h.name) {
+				values = append(values, e.Get(name))
+				there = there || e.Match(map[string]string{name: labels[name]})
+			}
+		}
+		if !there && len(values) > 0 {
+			slices.Sort(values)
+			return fmt.Sprintf("%s is one of %s there", name, listed(slices.Compact(values)))
+		}
+	}
+	return ""
 }
 
 // lacks reports whether the workloads of a host are known, and none of them has those labels.

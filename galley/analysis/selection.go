@@ -2,10 +2,12 @@ package analysis
 
 import (
 	"iter"
+	"maps"
 	"slices"
 	"strconv"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
 // selection is what a selector matches in a namespace, or in all. Objects with the same selector share it.
@@ -31,6 +33,7 @@ type selectionKey struct{ namespace, labels string }
 
 // selection returns what a selector matches in a namespace; "" is all.
 func (x *index) selection(namespace string, selector map[string]string) *selection {
+	selector = unplaced(selector)
 	key := selectionKey{namespace, written(selector)}
 	s := x.selections[key]
 	if s != nil {
@@ -85,11 +88,26 @@ func (x *index) selection(namespace string, selector map[string]string) *selecti
 	return s
 }
 
+// unplaced returns a selector without the labels of places, which objects do not tell.
+func unplaced(selector map[string]string) map[string]string {
+	for name := range selector {
+		if names.IsPlaceLabel(name) {
+			own := maps.Clone(selector)
+			maps.DeleteFunc(own, func(name, _ string) bool { return names.IsPlaceLabel(name) })
+			return own
+		}
+	}
+	return selector
+}
+
 // selected returns the workloads of a namespace that a selector matches. It looks only at those that have the
 // selector's rarest label.
 func (x *index) selected(namespace string, selector map[string]string) iter.Seq[*workload] {
 	return func(yield func(*workload) bool) {
 		var least []*workload
+		if len(selector) == 0 {
+			least = x.workloads[namespace]
+		}
 		first := true
 		for k, v := range selector {
 			if list := x.labelled[label{namespace, pair{k, v}}]; first || len(list) < len(least) {

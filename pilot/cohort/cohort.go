@@ -135,7 +135,7 @@ func (c *Client) ExcludedMatchesOf(o *kinds.Object) string {
 type Outbound struct {
 	Interception  node.Interception
 	HTTPProxyPort uint32
-	HTTP10        bool
+	Tuning        node.Tuning
 	Unprivileged  bool
 	Tags          feature.Tags
 	Selections    feature.Selections
@@ -147,7 +147,7 @@ type Inbound struct {
 	Interception node.Interception
 	Capabilities node.Capabilities
 	Settings     string // its own, as mesh.Config.With takes them
-	HTTP10       bool
+	Tuning       node.Tuning
 	IPv4, IPv6   bool
 	Namespace    string
 	Tags         feature.Tags
@@ -191,7 +191,7 @@ func Resolve(x *scope.Index, p *node.Proxy, features []*feature.Feature) Inputs 
 			Type: p.Type, Proxyless: p.Generator == node.GRPC, Namespace: p.Namespace, Cluster: x.ClusterKey(p.Cluster), Network: p.Network, NetworkView: frozen.ListOf(slices.Compact(slices.Sorted(slices.Values(p.NetworkView)))...), Domain: p.Domain,
 			Capabilities: p.Capabilities, Settings: p.Settings, IPv4: v4 || !v6, IPv6: v6, AutoAddress: p.DNSCapture && p.DNSAutoAllocate,
 		},
-		Outbound:        Outbound{Interception: p.Interception, HTTPProxyPort: p.HTTPProxyPort, HTTP10: p.HTTP10, Unprivileged: p.Unprivileged, Tags: newTags(x, p, w)},
+		Outbound:        Outbound{Interception: p.Interception, HTTPProxyPort: p.HTTPProxyPort, Tuning: p.Tuning, Unprivileged: p.Unprivileged, Tags: newTags(x, p, w)},
 		UnknownWorkload: w.Kind == nil,
 	}
 	if x.NeedsNode() {
@@ -209,11 +209,12 @@ func Resolve(x *scope.Index, p *node.Proxy, features []*feature.Feature) Inputs 
 	if len(addresses) > 0 {
 		k.Address = addresses[0]
 	}
-	k.Client.Rules = selectedRules(x, p.Namespace, w.Labels)
-	k.Client.ExcludedMatches = excludedMatches(x, w.Labels)
+	labels := labelsAt(p, w)
+	k.Client.Rules = selectedRules(x, p.Namespace, labels)
+	k.Client.ExcludedMatches = excludedMatches(x, labels)
 	targets := findTargets(x, w, addresses)
 	selected := feature.Select(features, x, p.Namespace, feature.Workload{
-		Type: p.Type, Namespace: p.Namespace, Labels: w.Labels, Services: policyServices(x, w, targets), Version: p.Version, Metadata: p.MetadataText,
+		Type: p.Type, Namespace: p.Namespace, Labels: labels, Services: policyServices(x, w, targets), Version: p.Version, Metadata: p.MetadataText,
 	})
 	if patches := selected(feature.PatchPart); !patches.Empty() && !k.Client.Proxyless {
 		k.Patches = Patches{p.Type == node.Router, patches}
@@ -221,7 +222,7 @@ func Resolve(x *scope.Index, p *node.Proxy, features []*feature.Feature) Inputs 
 	k.Client.Selections = selected(feature.ClientPart)
 	if p.Type == node.Router {
 		k.Outbound.Selections = selected(feature.ListenersPart | feature.InboundPart)
-		k.Client.Gateways = selectedGateways(x, w.Namespace, w.Labels)
+		k.Client.Gateways = selectedGateways(x, w.Namespace, labels)
 		k.Client.Targets = targets
 		if p.Unprivileged {
 			k.Client.Targets = withoutPrivilegedUDP(targets)
@@ -232,9 +233,9 @@ func Resolve(x *scope.Index, p *node.Proxy, features []*feature.Feature) Inputs 
 		return k
 	}
 	k.Outbound.Selections = selected(feature.ListenersPart)
-	k.Client.Sidecar = scope.SidecarFor(x, p.Namespace, w.Labels)
+	k.Client.Sidecar = scope.SidecarFor(x, p.Namespace, labels)
 	k.Inbound = Inbound{
-		Sidecar: true, Interception: p.Interception, Capabilities: p.Capabilities, Settings: p.Settings, HTTP10: p.HTTP10, IPv4: k.Client.IPv4, IPv6: v6, Namespace: p.Namespace,
+		Sidecar: true, Interception: p.Interception, Capabilities: p.Capabilities, Settings: p.Settings, Tuning: p.Tuning, IPv4: k.Client.IPv4, IPv6: v6, Namespace: p.Namespace,
 		Tags: k.Outbound.Tags, Targets: targets, Selections: selected(feature.InboundPart),
 	}
 	if s := k.Client.Sidecar; s != nil {
@@ -314,6 +315,14 @@ func RunsAs(x *snapshot.Snapshot, p *node.Proxy, account string) bool {
 	return w != nil && account != "" && w.ServiceAccount == account
 }
 
+// labelsAt returns the labels by which objects select a proxy. What the proxy says of its place is believed only where
+// its workload does not say it.
+func labelsAt(p *node.Proxy, w *registry.Workload) registry.Labels {
+	return registry.Labels{Own: w.Labels, Place: registry.Place{
+		Locality: cmp.Or(w.Locality, nodeLocality(p)), Network: cmp.Or(w.Network, p.Network), Cluster: cmp.Or(w.Cluster, p.Cluster), Node: cmp.Or(w.NodeName, p.NodeName),
+	}}
+}
+
 func nodeLocality(p *node.Proxy) registry.Locality {
 	return registry.Locality{Region: p.Locality[0], Zone: p.Locality[1], SubZone: p.Locality[2]}
 }
@@ -327,7 +336,7 @@ func newTags(x *scope.Index, p *node.Proxy, w *registry.Workload) feature.Tags {
 		Service:           service,
 		CanonicalService:  registry.CanonicalName(w.Labels, cmp.Or(p.Workload, w.Owner, "unknown")),
 		CanonicalRevision: cmp.Or(registry.CanonicalRevision(w.Labels), "latest"),
-		Cluster:           p.Cluster, Mesh: p.MeshID, Namespace: p.Namespace, Sampling: p.TracingSampling,
+		Cluster:           p.Cluster, Mesh: p.MeshID, Namespace: p.Namespace, Tracing: p.Tracing,
 	}
 }
 
@@ -452,7 +461,7 @@ func targetPort(p *registry.Port, w *registry.Workload) uint32 {
 	return w.Ports[p.TargetPort]
 }
 
-func excludedMatches(x *scope.Index, labels map[string]string) frozen.List[ExcludedMatches] {
+func excludedMatches(x *scope.Index, labels registry.Labels) frozen.List[ExcludedMatches] {
 	var list []ExcludedMatches
 	for v := range x.WithSourceLabels() {
 		if m := scope.ExcludedMatches(v.Spec, labels); m != "" {
@@ -462,16 +471,16 @@ func excludedMatches(x *scope.Index, labels map[string]string) frozen.List[Exclu
 	return frozen.ListOf(list...)
 }
 
-func selectedGateways(x *scope.Index, namespace string, labels map[string]string) frozen.List[*kinds.Object] {
+func selectedGateways(x *scope.Index, namespace string, labels registry.Labels) frozen.List[*kinds.Object] {
 	var found []*kinds.Object
 	for _, o := range x.AllObjects(kinds.Gateway) {
 		if o.Extra != nil && o.Extra.Workloads != nil {
-			if o.Extra.Selects(namespace, labels) {
+			if o.Extra.Selects(namespace, labels.Own) {
 				found = append(found, o)
 			}
 			continue
 		}
-		if sel := o.Spec.(*networkingv1.Gateway).Selector; len(sel) == 0 || kinds.Selects(sel, labels) {
+		if sel := o.Spec.(*networkingv1.Gateway).Selector; labels.Match(sel) {
 			found = append(found, o)
 		}
 	}
@@ -479,10 +488,10 @@ func selectedGateways(x *scope.Index, namespace string, labels map[string]string
 }
 
 // selectedRules returns the DestinationRules of a namespace whose workload selector matches.
-func selectedRules(x *scope.Index, namespace string, labels map[string]string) frozen.List[*kinds.Object] {
+func selectedRules(x *scope.Index, namespace string, labels registry.Labels) frozen.List[*kinds.Object] {
 	var found []*kinds.Object
 	for o := range x.DestinationRulesWithSelector(namespace) {
-		if kinds.Selects(o.Spec.(*networkingv1.DestinationRule).GetWorkloadSelector().GetMatchLabels(), labels) {
+		if labels.Match(o.Spec.(*networkingv1.DestinationRule).GetWorkloadSelector().GetMatchLabels()) {
 			found = append(found, o)
 		}
 	}

@@ -65,10 +65,10 @@ type Proxy struct {
 	Tags         Tags
 }
 
-// Tags are the literals in the traces of a workload. Service is what its proxy calls itself. Sampling is the proxy's
-// own percentage, or empty for the mesh's.
+// Tags are the literals in the traces of a workload. Service is what its proxy calls itself. Tracing is the
+// tracing of the proxy's own configuration, as mesh.Config.Tracing takes it.
 type Tags struct {
-	CanonicalService, CanonicalRevision, Cluster, Mesh, Namespace, Service, Sampling string
+	CanonicalService, CanonicalRevision, Cluster, Mesh, Namespace, Service, Tracing string
 }
 
 // Chain is the filter chain that a hook adds to.

@@ -34,7 +34,7 @@ type Reader interface {
 type Workload struct {
 	Type      node.Type // of its proxy
 	Namespace string
-	Labels    map[string]string
+	Labels    registry.Labels
 	Services  []*registry.Service // that it serves
 
 	Version  string                                   // of Istio, as its proxy says; empty if it does not
@@ -144,11 +144,11 @@ func Matches(o *kinds.Object, w Workload) bool {
 	case interface {
 		GetSelector() *typev1beta1.WorkloadSelector
 	}:
-		return kinds.Selects(p.GetSelector().GetMatchLabels(), w.Labels)
+		return w.Labels.Match(p.GetSelector().GetMatchLabels())
 	case interface {
 		GetWorkloadSelector() *networkingv1alpha3.WorkloadSelector
 	}:
-		return kinds.Selects(p.GetWorkloadSelector().GetLabels(), w.Labels)
+		return w.Labels.Match(p.GetWorkloadSelector().GetLabels())
 	}
 	return true
 }
@@ -194,9 +194,9 @@ func (w Workload) IsTarget(r *typev1beta1.PolicyTargetReference, namespace strin
 	}
 	switch r.GetGroup() + "/" + r.GetKind() {
 	case "gateway.networking.k8s.io/Gateway":
-		return w.Namespace == namespace && cmp.Or(w.Labels[gatewayNameLabel], w.Labels[oldGatewayNameLabel]) == r.GetName()
+		return w.Namespace == namespace && cmp.Or(w.Labels.Get(gatewayNameLabel), w.Labels.Get(oldGatewayNameLabel)) == r.GetName()
 	case "gateway.networking.k8s.io/GatewayClass":
-		return w.Labels[gatewayClassLabel] == r.GetName()
+		return w.Labels.Get(gatewayClassLabel) == r.GetName()
 	case "/Service", "core/Service":
 		return serves(func(s *registry.Service) string { return s.Name }, registry.Kubernetes)
 	case "networking.istio.io/ServiceEntry":

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"io"
+	"iter"
 	"os"
 	"slices"
 	"sync/atomic"
@@ -17,6 +18,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/galley/analysis"
 	"github.com/istiod-lite/istiod-lite/galley/validation"
 	"github.com/istiod-lite/istiod-lite/pilot/config"
+	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/registry/kube"
 )
 
@@ -128,7 +130,7 @@ func (w *World) references() []diag.Diagnostic {
 	}
 	found := analysis.Run(objects, analysis.Options{
 		Domain: w.o.Domain, Mesh: last.Mesh, Whole: w.o.whole(), Still: w.parts.Still, RepeatedText: last.RepeatedText, HostClusters: last.HostClusters, MeshConfig: w.o.meshKeys(),
-		Advice: w.o.Advice, HTTP3: w.o.HTTP3, Concerns: w.o.Concerns, Pod: podOf, Slice: sliceOf,
+		Advice: w.o.Advice, HTTP3: w.o.HTTP3, Concerns: w.o.Concerns, Pod: podOf, Slice: sliceOf, Endpoints: endpointLabels(last),
 	})
 	return append(analysis.Unsuppressed(w.absentCredentials(objects), objects), w.aboutSources(found)...)
 }
@@ -146,6 +148,21 @@ func (w *World) aboutSources(found []diag.Diagnostic) []diag.Diagnostic {
 	}
 	w.mu.Unlock()
 	return slices.DeleteFunc(found, func(d diag.Diagnostic) bool { return derived[d.Object] })
+}
+
+// endpointLabels returns a function that yields the labels of each endpoint of a host.
+func endpointLabels(s *snapshot.Snapshot) func(host string) iter.Seq[analysis.Labels] {
+	return func(host string) iter.Seq[analysis.Labels] {
+		return func(yield func(analysis.Labels) bool) {
+			for service := range s.ServicesByHost(host) {
+				for _, e := range s.Endpoints(service.Key()).List {
+					if !yield(e.AllLabels()) {
+						return
+					}
+				}
+			}
+		}
+	}
 }
 
 func podOf(o *kinds.Object) analysis.Pod {

@@ -60,8 +60,15 @@ func (i *Inspection) node(p *node.Proxy, o *kinds.Object) *corev3.Node {
 	if err != nil || protojson.Unmarshal(text, own) != nil {
 		return n
 	}
-	if settings, err := mesh.Settings(own); err == nil && settings != "" {
-		fields[configVariable] = structpb.NewStructValue(mesh.FormatSettings(settings))
+	told := &structpb.Struct{Fields: map[string]*structpb.Value{}}
+	if settings, err := mesh.Settings(own); err == nil {
+		maps.Copy(told.Fields, mesh.FormatSettings(settings).GetFields())
+	}
+	if tracing, err := mesh.OwnTracing(own); err == nil {
+		maps.Copy(told.Fields, mesh.FormatTracing(tracing).GetFields())
+	}
+	if len(told.Fields) > 0 {
+		fields[configVariable] = structpb.NewStructValue(told)
 	}
 	return n
 }

@@ -82,12 +82,12 @@ func (x *Index) sortsBy(label string) bool {
 	return found
 }
 
-// spreadInCluster reports whether a cluster holds its endpoints itself, and they differ in locality or labels.
+// spreadInCluster reports whether a cluster holds its endpoints itself, and they may differ in place or labels.
 func spreadInCluster(s *registry.Service, eps *snapshot.Endpoints) bool {
 	if !s.Resolution.EndpointsInCluster() || eps == nil {
 		return false
 	}
 	return slices.ContainsFunc(eps.List, func(e *registry.Endpoint) bool {
-		return e.Locality != registry.Locality{} || len(e.Labels) > 0
+		return e.Locality != registry.Locality{} || e.Network != "" || len(e.Labels) > 0
 	})
 }

@@ -420,9 +420,9 @@ func Destinations(v *networkingv1.VirtualService) func(yield func(host string, p
 // SidecarFor returns the Sidecar that applies to a workload: one that selects it, or else its namespace's, or else the
 // root namespace's; nil without any. A workloadSelector without labels selects every workload, as istiod takes it: only
 // a Sidecar that has none at all is its namespace's.
-func SidecarFor(x *Index, namespace string, labels map[string]string) *kinds.Object {
+func SidecarFor(x *Index, namespace string, labels registry.Labels) *kinds.Object {
 	for _, o := range x.Objects(kinds.Sidecar, namespace) {
-		if sel := sidecarSpec(o).GetWorkloadSelector(); sel != nil && kinds.Selects(sel.GetLabels(), labels) {
+		if sel := sidecarSpec(o).GetWorkloadSelector(); sel != nil && labels.Match(sel.GetLabels()) {
 			return o
 		}
 	}

@@ -221,11 +221,11 @@ func TestSidecarFor(t *testing.T) {
 		app  string
 		want *kinds.Object
 	}{{"a", "web", selected}, {"a", "api", own}, {"b", "web", root}, {"b", "api", root}, {"c", "web", all}, {"c", "api", all}} {
-		if got := scope.SidecarFor(x, c.ns, map[string]string{"app": c.app, "x": "y"}); got != c.want {
+		if got := scope.SidecarFor(x, c.ns, registry.Labels{Own: map[string]string{"app": c.app, "x": "y"}}); got != c.want {
 			t.Errorf("%s %s: %v", c.ns, c.app, got)
 		}
 	}
-	if got := scope.SidecarFor((&world{t: t}).index(), "a", nil); got != nil {
+	if got := scope.SidecarFor((&world{t: t}).index(), "a", registry.Labels{}); got != nil {
 		t.Errorf("without any: %v", got)
 	}
 }
@@ -403,11 +403,11 @@ func TestExcludedMatches(t *testing.T) {
 	}
 	v := sourced[0].Spec
 	for labels, want := range map[string]string{"web": "2 3 ", "api": "0 2 ", "": "0 2 3 "} {
-		if got := scope.ExcludedMatches(v, map[string]string{"app": labels}); got != want {
+		if got := scope.ExcludedMatches(v, registry.Labels{Own: map[string]string{"app": labels}}); got != want {
 			t.Errorf("%s: %q, want %q", labels, got, want)
 		}
 	}
-	if got := scope.ExcludedMatches(v, map[string]string{"app": "web", "v": "1"}); got != "3 " {
+	if got := scope.ExcludedMatches(v, registry.Labels{Own: map[string]string{"app": "web", "v": "1"}}); got != "3 " {
 		t.Errorf("%q", got)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
+	"github.com/istiod-lite/istiod-lite/registry"
 )
 
 // VirtualService is a VirtualService with its delegates' routes merged in, and with fully qualified names.
@@ -490,11 +491,11 @@ func SourceLabels(v *networkingv1.VirtualService) func(yield func(match any, lab
 
 // ExcludedMatches returns which matches of a VirtualService do not apply to a workload with those labels: their
 // positions in SourceLabels, as a string that can be part of a key.
-func ExcludedMatches(v *networkingv1.VirtualService, labels map[string]string) string {
+func ExcludedMatches(v *networkingv1.VirtualService, labels registry.Labels) string {
 	var b []byte
 	i := 0
 	for _, want := range SourceLabels(v) {
-		if !kinds.Selects(want, labels) {
+		if !labels.Match(want) {
 			b = strconv.AppendInt(b, int64(i), 10)
 			b = append(b, ' ')
 		}

@@ -20,6 +20,39 @@ spec: {clusterIP: 10.0.0.7, ports: [{name: http, port: 80}]}
 // fresh one returns, with the change and without it again.
 func TestChangesMatchFreshWorld(t *testing.T) {
 	for name, c := range map[string][2]string{
+		"the region of a Node, by which a subset and a policy select": {`
+apiVersion: v1
+kind: Pod
+metadata: {name: x, namespace: a, labels: {app: h}}
+spec: {nodeName: node-1, containers: [{name: c}]}
+status: {podIP: 10.1.0.1, phase: Running, conditions: [{type: Ready, status: "True"}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: h, namespace: a}
+spec: {clusterIP: 10.0.0.1, selector: {app: h}, ports: [{name: http, port: 80}]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: h, namespace: a, labels: {kubernetes.io/service-name: h}}
+addressType: IPv4
+ports: [{name: http, port: 80}]
+endpoints: [{addresses: [10.1.0.1], targetRef: {kind: Pod, name: x, namespace: a}}]
+---
+apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {name: h, namespace: a}
+spec: {host: h, subsets: [{name: near, labels: {topology.kubernetes.io/region: r1}}]}
+---
+apiVersion: security.istio.io/v1
+kind: AuthorizationPolicy
+metadata: {name: near, namespace: a}
+spec: {selector: {matchLabels: {topology.kubernetes.io/region: r1}}}
+`, `
+apiVersion: v1
+kind: Node
+metadata: {name: node-1, labels: {topology.kubernetes.io/region: r1}}
+`},
 		"a Sidecar's HTTP port over a service that speaks something else": {`
 apiVersion: networking.istio.io/v1
 kind: Sidecar

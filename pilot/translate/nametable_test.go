@@ -118,3 +118,27 @@ func messages(b []byte) map[protowire.Number][][]byte {
 	}
 	return out
 }
+
+// TestNamesOfTheOtherFamily: a ServiceEntry whose addresses are all of the family that a proxy does not have is in the
+// table, as in istiod, so that the name exists. Where it has both families, the proxy gets its own.
+func TestNamesOfTheOtherFamily(t *testing.T) {
+	w, tr := newWorld(t, mesh.Default()), newTranslator(0)
+	s := w.apply(objects(t, "names.yaml", []byte(`
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: v6, namespace: a}
+spec: {hosts: [v6.example.com], addresses: ["2001:db8::1"], ports: [{number: 80, name: http}], resolution: STATIC}
+---
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: both, namespace: a}
+spec: {hosts: [both.example.com], addresses: ["2001:db8::2", 10.9.9.9], ports: [{number: 80, name: http}], resolution: STATIC}
+`))...)
+	got := ""
+	for r := range tr.Wildcard(s, tr.ResolveCohort(s, proxy(t, []byte(`{"id": "sidecar~10.0.0.1~x.a~a.svc.cluster.local"}`))), envoy.NameTableType).All {
+		got += nameTable(r.Value())
+	}
+	if want := sortedLines("\n2001:db8::1 External: v6.example.com\n10.9.9.9 External: both.example.com"); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}

@@ -18,9 +18,11 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/known/structpb"
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/durations"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/api/patches"
@@ -270,11 +272,13 @@ func keepConfiguration(f filter) (cleared []string) {
 
 // decode returns the value of a patch as a message, and what of it is not in the message.
 func decode(to networkingv1alpha3.EnvoyFilter_ApplyTo, p *networkingv1alpha3.EnvoyFilter_Patch) (m proto.Message, odd []remark, err error) {
-	text, err := protojson.Marshal(p.GetValue())
+	m = message(to)
+	value := proto.Clone(p.GetValue()).(*structpb.Struct)
+	durations.Rewrite(m.ProtoReflect().Descriptor(), value)
+	text, err := protojson.Marshal(value)
 	if err != nil {
 		return nil, nil, err
 	}
-	m = message(to)
 	odd = remarks(m.ProtoReflect().Descriptor(), p.GetValue(), merges(p.GetOperation()))
 	strict := (protojson.UnmarshalOptions{Resolver: resolver{protoregistry.GlobalTypes}}).Unmarshal(text, m)
 	if strict == nil {

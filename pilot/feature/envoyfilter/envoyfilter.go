@@ -86,7 +86,7 @@ func selects(o *kinds.Object, w feature.Workload) bool {
 	if len(s.TargetRefs) > 0 {
 		return feature.Matches(o, w)
 	}
-	return kinds.Selects(s.GetWorkloadSelector().GetLabels(), w.Labels)
+	return w.Labels.Match(s.GetWorkloadSelector().GetLabels())
 }
 
 // matchesProxy reports whether a patch can be used, and is for the proxy of a workload.

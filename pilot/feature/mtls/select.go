@@ -37,7 +37,7 @@ func selectPolicies(r feature.Reader, namespace string) func(feature.Workload) f
 			return feature.Selection{}
 		}
 		for _, o := range selecting {
-			if kinds.Selects(spec(o).GetSelector().GetMatchLabels(), w.Labels) {
+			if w.Labels.Match(spec(o).GetSelector().GetMatchLabels()) {
 				return feature.Of(append(slices.Clip(common), o)...)
 			}
 		}

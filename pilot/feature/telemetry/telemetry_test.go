@@ -1,9 +1,11 @@
 package telemetry_test
 
 import (
+	"cmp"
 	"testing"
 
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	"google.golang.org/protobuf/types/known/structpb"
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 
 	"github.com/istiod-lite/istiod-lite/api/mesh"
@@ -34,13 +36,18 @@ func TestSampling(t *testing.T) {
 		{configured(25), "", 25},
 		{configured(250), "", 100},
 		{configured(25), "50", 50},
-		{configured(25), "0", 0},
+		{configured(25), "0", 25}, // as if it were not set
 		{configured(25), "101", 25},
 		{configured(25), "-1", 25},
 		{configured(25), "NaN", 25},
-		{mesh.Default(), "much", 1},
 	} {
-		if got := tracingOf(c.mesh, feature.Tags{Sampling: c.own}).RandomSampling.Value; got != c.want {
+		own, err := mesh.OwnTracing(&structpb.Struct{Fields: map[string]*structpb.Value{"tracing": structpb.NewStructValue(&structpb.Struct{
+			Fields: map[string]*structpb.Value{"sampling": structpb.NewStringValue(cmp.Or(c.own, "0"))},
+		})}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := tracingOf(c.mesh, feature.Tags{Tracing: own}).RandomSampling.Value; got != c.want {
 			t.Errorf("%v with %q: %v, want %v", c.mesh.GetDefaultConfig().GetTracing(), c.own, got, c.want)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
@@ -89,10 +88,10 @@ func trace(c feature.Chain, m *hcmv3.HttpConnectionManager) {
 	if !s.requestID { // it does by default
 		m.RequestIdExtension = &hcmv3.RequestIDExtension{TypedConfig: envoy.Any(&uuidv3.UuidRequestIdConfig{UseRequestIdForTraceSampling: envoy.Bool(false)})}
 	}
-	own := c.Mesh.GetDefaultConfig().GetTracing()
+	own := c.Mesh.Tracing(c.Tags.Tracing)
 	t := &hcmv3.HttpConnectionManager_Tracing{
 		ClientSampling:       &typev3.Percent{Value: 100},
-		RandomSampling:       &typev3.Percent{Value: sampling(own, c.Tags.Sampling, s.sampling)},
+		RandomSampling:       &typev3.Percent{Value: sampling(own, s.sampling)},
 		OverallSampling:      &typev3.Percent{Value: 100},
 		CustomTags:           customTags(c.Tags, own, s),
 		NoContextPropagation: s.noContext,
@@ -212,13 +211,11 @@ func header(tag *tracingv3.CustomTag, name, otherwise string) {
 	}
 }
 
-// sampling returns the share of requests that are traced, in percent: by objects, by the proxy, or by the mesh.
-func sampling(own *meshv1alpha1.Tracing, proxy string, said *float64) float64 {
+// sampling returns the share of requests that are traced, in percent: as an object says, or else as the configuration
+// of the proxy says.
+func sampling(own *meshv1alpha1.Tracing, said *float64) float64 {
 	if said != nil {
 		return max(0, min(*said, 100))
-	}
-	if v, err := strconv.ParseFloat(proxy, 64); err == nil && v >= 0 && v <= 100 {
-		return v
 	}
 	return min(cmp.Or(max(own.GetSampling(), 0), defaultSampling), 100)
 }

@@ -14,7 +14,6 @@ import (
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
 	"github.com/istiod-lite/istiod-lite/api/frozen"
-	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
@@ -165,7 +164,7 @@ func Policies(v *view.View, h *hooks.Hooks, endpoints []*registry.Endpoint) froz
 			if in[e.Namespace] == nil {
 				in[e.Namespace] = h.PolicySelector(v, e.Namespace)
 			}
-			if p := in[e.Namespace](feature.Workload{Labels: e.Labels}); !p.Empty() {
+			if p := in[e.Namespace](feature.Workload{Labels: e.AllLabels()}); !p.Empty() {
 				list = append(list, EndpointPolicies{e, p})
 			}
 		}
@@ -231,7 +230,7 @@ func (k assignmentKey) localities(b builder, endpoints iter.Seq[*registry.Endpoi
 	var order []priorityGroup
 	horizon := newSplitHorizon(k.paths)
 	for e := range endpoints {
-		if !kinds.Selects(labels, e.Labels) {
+		if !e.AllLabels().Match(labels) {
 			continue
 		}
 		gateways, crosses := horizon.path(e)

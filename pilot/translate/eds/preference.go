@@ -14,7 +14,6 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/frozen"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
-	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/scope/traffic"
 	"github.com/istiod-lite/istiod-lite/registry"
@@ -133,44 +132,19 @@ func failoverTopology[F interface {
 // priorityLabels returns the labels that endpoints should have, the most important first: with the value written in a
 // failover priority, or else the client's own.
 func priorityLabels(list []string, p place, cluster string) frozen.List[cohort.Label] {
-	l := p.location
-	own := map[string]string{
-		names.LabelRegion: l.Locality.Region, names.LabelZone: l.Locality.Zone, names.LabelSubzone: l.Locality.SubZone,
-		names.LabelNetwork: l.Network, names.LabelCluster: cluster, names.LabelHost: p.node,
-	}
-	for label := range l.Labels.All {
-		if _, ok := own[label.Name]; !ok {
-			own[label.Name] = label.Value
-		}
+	own := registry.Labels{Own: map[string]string{}, Place: registry.Place{Locality: p.location.Locality, Network: p.location.Network, Cluster: cluster, Node: p.node}}
+	for label := range p.location.Labels.All {
+		own.Own[label.Name] = label.Value
 	}
 	var labels []cohort.Label
 	for _, text := range list {
 		name, value, ok := strings.Cut(text, "=")
 		if !ok {
-			value = own[name]
+			value = own.Get(name)
 		}
 		labels = append(labels, cohort.Label{Name: name, Value: value})
 	}
 	return frozen.ListOf(labels...)
-}
-
-// labelOf returns a label of an endpoint; those that say where it runs come from its place.
-func labelOf(e *registry.Endpoint, name string) string {
-	switch name {
-	case names.LabelRegion:
-		return e.Locality.Region
-	case names.LabelZone:
-		return e.Locality.Zone
-	case names.LabelSubzone:
-		return e.Locality.SubZone
-	case names.LabelNetwork:
-		return e.Network
-	case names.LabelCluster:
-		return e.Cluster
-	case names.LabelHost:
-		return e.NodeName
-	}
-	return e.Labels[name]
 }
 
 // matches reports whether a locality is covered by a pattern: region/zone/subzone, where what follows a star, or is not

@@ -65,7 +65,7 @@ func (n topology) distance(e *registry.Endpoint, crosses bool) int {
 func (n topology) labelDistance(e *registry.Endpoint) int {
 	var same []bool
 	for label := range n.labels.All {
-		same = append(same, labelOf(e, label.Name) == label.Value)
+		same = append(same, e.AllLabels().Get(label.Name) == label.Value)
 	}
 	return differing(same...)
 }

@@ -39,7 +39,7 @@ func resolvedPort(s *registry.Service, port uint32) uint32 {
 // requestChain returns the chain of virtualOutbound for requests: they go to another cluster than connections do.
 func (b builder) requestChain(k virtualOutboundKey) *listenerv3.FilterChain {
 	routes := rds.AllowAnyRoutes(k.http, k.mesh.AttemptCount())
-	match := plainHTTP(k.http10)
+	match := plainHTTP(k.tuning.HTTP10)
 	match.TransportProtocol = "" // as what inspects connections for HTTP finds none in TLS
 	return &listenerv3.FilterChain{
 		Name: names.VirtualOutboundCatchall + "-http", FilterChainMatch: match,

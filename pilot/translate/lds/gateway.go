@@ -318,6 +318,9 @@ func (b builder) buildGateway(k gatewayKey) *envoy.Resource {
 		tls = tls || c.use.TLS()
 		l.FilterChains = append(l.FilterChains, b.gatewayChains(k, c, "outbound_"+name+";")...)
 	}
+	if k.tuning.OutboundExactBalance && !k.quic {
+		balanceExactly(l)
+	}
 	if k.quic {
 		overQUIC(l)
 	} else if l.ListenerFilters = k.gatewayFilters(); tls {

@@ -9,6 +9,7 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	uuidv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/request_id/uuid/v3"
+	"google.golang.org/protobuf/types/known/durationpb"
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 
 	"github.com/istiod-lite/istiod-lite/api/frozen"
@@ -28,19 +29,19 @@ type proxyContext struct {
 	capabilities   node.Capabilities
 	tags           feature.Tags
 	selections     feature.Selections
-	http10         bool
+	tuning         node.Tuning
 	resolves       bool                // requests and connections may be for hosts that are resolved as they are called
 	ipv4, ipv6     bool                // the families that they are resolved in
 	internalRanges frozen.List[string] // of a gateway: ranges of addresses that are inside the mesh
 }
 
-func newProxyContext(v *view.View, settings string, c node.Capabilities, t feature.Tags, http10 bool, s feature.Selections) proxyContext {
-	return proxyContext{mesh: v.Mesh().With(settings), capabilities: c, tags: t, selections: s, http10: http10}
+func newProxyContext(v *view.View, settings string, c node.Capabilities, t feature.Tags, tuning node.Tuning, s feature.Selections) proxyContext {
+	return proxyContext{mesh: v.Mesh().With(settings), capabilities: c, tags: t, selections: s, tuning: tuning}
 }
 
 // outboundContext is the proxyContext of listeners for outgoing traffic, and of a router's.
 func outboundContext(v *view.View, c cohort.Inputs) proxyContext {
-	p := newProxyContext(v, c.Client.Settings, c.Client.Capabilities, c.Outbound.Tags, c.Outbound.HTTP10, c.Outbound.Selections)
+	p := newProxyContext(v, c.Client.Settings, c.Client.Capabilities, c.Outbound.Tags, c.Outbound.Tuning, c.Outbound.Selections)
 	if p.resolves = v.ResolvesHosts() || c.Client.Type != node.Router && v.DynamicDNS(); p.resolves {
 		p.ipv4, p.ipv6 = c.Client.IPv4, c.Client.IPv6
 	}
@@ -114,16 +115,34 @@ func (b builder) connectionManager(c proxyContext, chain feature.Chain, statPref
 	if d == feature.Outbound && route == names.HTTPProxyRoute {
 		m.HttpProtocolOptions = &corev3.Http1ProtocolOptions{AllowAbsoluteUrl: envoy.Bool(true)}
 	}
-	if c.http10 {
+	if c.tuning.HTTP10 {
 		if m.HttpProtocolOptions == nil {
 			m.HttpProtocolOptions = &corev3.Http1ProtocolOptions{}
 		}
 		m.HttpProtocolOptions.AcceptHttp_10 = true
 	}
 	c.applyHeaders(d, m)
+	if t := c.idleTimeout(); t != nil {
+		m.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{IdleTimeout: t}
+	}
 	c.applyConnectionSettings(d, m)
 	b.ChangeManager(chain, c.selections, m)
 	return envoy.NetworkFilter("envoy.filters.network.http_connection_manager", envoy.Any(m))
+}
+
+// idleTimeout returns how long a connection may be idle as the proxy's own metadata says, nil if they do not.
+func (c proxyContext) idleTimeout() *durationpb.Duration {
+	if c.tuning.IdleTimeout == 0 {
+		return nil
+	}
+	return envoy.Duration(max(c.tuning.IdleTimeout, 0))
+}
+
+// balanceExactly has Envoy give each of its threads equally many connections of a listener.
+func balanceExactly(l *listenerv3.Listener) {
+	l.ConnectionBalanceConfig = &listenerv3.Listener_ConnectionBalanceConfig{
+		BalanceType: &listenerv3.Listener_ConnectionBalanceConfig_ExactBalance_{ExactBalance: &listenerv3.Listener_ConnectionBalanceConfig_ExactBalance{}},
+	}
 }
 
 // serverName is the server header in responses of inbound and gateway listeners.

@@ -50,7 +50,7 @@ func (m *Listeners) inboundListeners(v *view.View, c cohort.Inbound) []*envoy.Re
 	if !c.Sidecar {
 		return nil
 	}
-	k := inboundKey{proxyContext: newProxyContext(v, c.Settings, c.Capabilities, c.Tags, c.HTTP10, c.Selections)}
+	k := inboundKey{proxyContext: newProxyContext(v, c.Settings, c.Capabilities, c.Tags, c.Tuning, c.Selections)}
 	var out []*envoy.Resource
 	var captured []inbound.Port
 	for _, p := range inbound.Ports(v, c) {
@@ -87,6 +87,9 @@ func (b builder) buildInbound(k inboundKey) *envoy.Resource {
 	}
 	if k.transparent {
 		l.Transparent = envoy.Bool(true)
+	}
+	if k.tuning.InboundExactBalance {
+		balanceExactly(l)
 	}
 	var sets []chainSet
 	if k.virtual {
@@ -295,7 +298,7 @@ func (k inboundKey) chains(b builder, port uint32, protocol registry.Protocol, m
 		}
 		set.chains = append(set.chains, c)
 	}
-	plain := plainHTTP(k.http10).ApplicationProtocols
+	plain := plainHTTP(k.tuning.HTTP10).ApplicationProtocols
 	switch {
 	case protocol.IsHTTP() && mode == feature.Permissive:
 		add(true, true, tlsWire, names.MeshALPN...)

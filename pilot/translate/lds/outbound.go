@@ -61,6 +61,9 @@ func (b builder) buildOutbound(k outboundKey) *envoy.Resource {
 	} else {
 		l.BindToPort = envoy.Bool(false)
 	}
+	if k.tuning.OutboundExactBalance {
+		balanceExactly(l)
+	}
 	tls := false
 	for c := range k.chains.All {
 		chain := &listenerv3.FilterChain{
@@ -88,7 +91,7 @@ func (b builder) buildOutbound(k outboundKey) *envoy.Resource {
 			TransportSocketConnectTimeout: envoy.Duration(transportSocketTimeout),
 		}
 		if k.matchHTTP {
-			chain.FilterChainMatch = plainHTTP(k.http10)
+			chain.FilterChainMatch = plainHTTP(k.tuning.HTTP10)
 		}
 		l.FilterChains = append(l.FilterChains, chain)
 	}

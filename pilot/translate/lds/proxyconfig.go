@@ -104,7 +104,7 @@ func (c proxyContext) applyConnectionSettings(d feature.Direction, m *hcmv3.Http
 	}
 	if s.HttpIdleTimeout != nil || s.HttpMaxConnectionDuration != nil || s.HttpMaxStreamDuration != nil || s.HttpHeadersWithUnderscoresAction != 0 {
 		m.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{
-			IdleTimeout: s.HttpIdleTimeout, MaxConnectionDuration: s.HttpMaxConnectionDuration, MaxStreamDuration: s.HttpMaxStreamDuration,
+			IdleTimeout: cmp.Or(s.HttpIdleTimeout, m.CommonHttpProtocolOptions.GetIdleTimeout()), MaxConnectionDuration: s.HttpMaxConnectionDuration, MaxStreamDuration: s.HttpMaxStreamDuration,
 		}
 		if a := s.HttpHeadersWithUnderscoresAction; a != 0 { // Envoy has the same values, beginning with 0
 			m.CommonHttpProtocolOptions.HeadersWithUnderscoresAction = corev3.HttpProtocolOptions_HeadersWithUnderscoresAction(a - 1)

@@ -64,6 +64,9 @@ func (b builder) weightedTCPFilters(c proxyContext, d feature.Direction, to tcpD
 
 // tcpProxy makes the network filters of a chain that ends in a TCP proxy.
 func (b builder) tcpProxy(c proxyContext, chain feature.Chain, proxy *tcpv3.TcpProxy, to traffic.Connection) []*listenerv3.Filter {
+	if !chain.Refused {
+		proxy.IdleTimeout = c.idleTimeout()
+	}
 	b.ApplyConnection(to, proxy)
 	b.ChangeTCPProxy(chain, c.selections, proxy)
 	return append(b.NetworkFilters(chain, c.selections), envoy.NetworkFilter("envoy.filters.network.tcp_proxy", envoy.Any(proxy)))

@@ -129,6 +129,14 @@ func namesOf(v *view.View, c cohort.Client, s *registry.Service) []name {
 			n.addresses += a + "\n"
 		}
 	}
+	if n.addresses == "" && s.Provider == registry.External {
+		// The name is there, with addresses of the other family alone. Without them, DNS would deny the name.
+		for _, a := range own.Addresses {
+			if _, err := netip.ParseAddr(a); err == nil {
+				n.addresses += a + "\n"
+			}
+		}
+	}
 	if n.addresses == "" {
 		return nil
 	}
