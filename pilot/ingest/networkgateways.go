@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
@@ -25,7 +26,7 @@ func (w *World) checkGateways(batch []kinds.Change, anew bool) {
 		clear(w.networkGateways)
 		batch = nil
 		for key, o := range w.objects {
-			if key.Kind == kinds.Service && w.filter.shows(o) {
+			if (key.Kind == kinds.Service || key.Kind == kinds.KubeGateway) && w.filter.shows(o) {
 				batch = append(batch, kinds.Change{Key: key, Object: o})
 			}
 		}
@@ -34,6 +35,12 @@ func (w *World) checkGateways(batch []kinds.Change, anew bool) {
 		switch c.Kind {
 		case kinds.Service:
 			if delete(w.networkGateways, c.Key); c.Object != nil && len(w.networksOf(c.Object)) > 0 {
+				w.networkGateways[c.Key] = c.Object
+			}
+			anew = true
+		case kinds.KubeGateway:
+			delete(w.networkGateways, c.Key)
+			if c.Object != nil && c.Object.Labels[names.LabelNetwork] != "" && len(c.Object.Spec.(*gatewayv1.Gateway).Spec.Addresses) > 0 {
 				w.networkGateways[c.Key] = c.Object
 			}
 			anew = true
@@ -48,6 +55,27 @@ func (w *World) checkGateways(batch []kinds.Change, anew bool) {
 	var written []hostName
 	there := w.services.Gateways()
 	for key, o := range w.networkGateways {
+		if key.Kind == kinds.KubeGateway {
+			addresses := o.Spec.(*gatewayv1.Gateway).Spec.Addresses
+			for i, a := range addresses {
+				if _, err := netip.ParseAddr(a.Value); err != nil && a.Value != "" {
+					written = append(written, hostName{a.Value, key.String(), fmt.Sprintf("spec.addresses[%d].value", i), o.Position})
+				}
+			}
+			network := o.Labels[names.LabelNetwork]
+			open := slices.ContainsFunc(there, func(g registry.Gateway) bool {
+				return g.Network == network && g.Cluster == w.clusterOf(key) && g.Address == addresses[0].Value
+			})
+			if !open {
+				d := diag.Diagnostic{
+					Severity: diag.Warning, Code: "GatewayWithoutPort", Object: key.String(), Field: "spec.listeners",
+					Message: "no proxy enters network " + network + " by this Gateway: no listener leads into the network",
+					Fix:     fmt.Sprintf("add a listener with tls mode Passthrough on port %d, or name the port of one in the label networking.istio.io/gatewayPort", registry.DefaultGatewayPort),
+				}
+				found = append(found, d.At(o.Position))
+			}
+			continue
+		}
 		addresses := kube.ExternalAddresses(o)
 		for _, a := range addresses {
 			if _, err := netip.ParseAddr(a); err != nil {
@@ -115,7 +143,7 @@ func (w *World) networksOf(service *kinds.Object) []string {
 // hasGatewayService reports whether a network's own clusters have the Service that it names.
 func (w *World) hasGatewayService(network, host string) bool {
 	for key := range w.networkGateways {
-		if w.hostOf(key) != host {
+		if key.Kind != kinds.Service || w.hostOf(key) != host {
 			continue
 		}
 		for _, g := range w.networks.Services(w.clusterOf(key)) {

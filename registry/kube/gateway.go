@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/names"
@@ -21,12 +22,79 @@ const labelGatewayPort = "networking.istio.io/gatewayPort"
 // AnnotationNodes selects, as JSON, the nodes at whose addresses a gateway of type NodePort is reached.
 const AnnotationNodes = "traffic.istio.io/nodeSelector"
 
-// gateways are the Services that lead into networks, and the Nodes whose addresses some of them need.
+// The option of a listener's tls that has the listener forward each connection to the service that its server name
+// names, and the value of that option.
+const (
+	OptionListenerMode  = "gateway.istio.io/listener-protocol"
+	modeAutoPassthrough = "auto-passthrough"
+)
+
+// remoteClass is the class of Gateways that only tell where the gateway of another network is.
+const remoteClass = "istio-remote"
+
+// gateways are the Services and the Gateways of the Gateway API that lead into networks, and the Nodes whose addresses
+// some Services need.
 type gateways struct {
-	services map[name]*kinds.Object
-	nodes    map[string]*kinds.Object
-	stale    bool
-	list     []registry.Gateway
+	services  map[name]*kinds.Object
+	resources map[name]*kinds.Object
+	nodes     map[string]*kinds.Object
+	stale     bool
+	list      []registry.Gateway
+}
+
+// AutoPassthrough reports whether a listener of an object of the Gateway API with those labels leads into a network: it
+// forwards each connection to the service that its server name names.
+func AutoPassthrough(labels map[string]string, l *gatewayv1.Listener) bool {
+	if l.TLS == nil {
+		return false
+	}
+	if l.TLS.Options[OptionListenerMode] == modeAutoPassthrough {
+		return true
+	}
+	if _, leads := labels[names.LabelNetwork]; !leads {
+		return false
+	}
+	port, named := labels[labelGatewayPort]
+	if !named {
+		port = strconv.Itoa(registry.DefaultGatewayPort)
+	}
+	return strconv.Itoa(int(l.Port)) == port
+}
+
+// applyGatewayResource applies a change of a Gateway of the Gateway API; nil is a deletion. A remote cluster's own
+// Gateways of the class istio-remote are not for this mesh's clusters.
+func (r *Registry) applyGatewayResource(n name, o *kinds.Object) {
+	g := &r.gateways
+	_, was := g.resources[n]
+	if o == nil || o.Labels[names.LabelNetwork] == "" || r.opts.Remote && o.Spec.(*gatewayv1.Gateway).Spec.GatewayClassName == remoteClass {
+		if was {
+			delete(g.resources, n)
+			g.stale = true
+		}
+		return
+	}
+	if g.resources == nil {
+		g.resources = map[name]*kinds.Object{}
+	}
+	g.resources[n], g.stale = o, true
+}
+
+// resourceGateways returns the addresses that a Gateway of the Gateway API names, with each port that leads into its
+// network.
+func (r *Registry) resourceGateways(o *kinds.Object) []registry.Gateway {
+	spec := &o.Spec.(*gatewayv1.Gateway).Spec
+	var out []registry.Gateway
+	for _, a := range spec.Addresses {
+		if a.Value == "" || a.Type != nil && *a.Type != gatewayv1.IPAddressType && *a.Type != gatewayv1.HostnameAddressType {
+			continue
+		}
+		for i := range spec.Listeners {
+			if l := &spec.Listeners[i]; AutoPassthrough(o.Labels, l) {
+				out = append(out, registry.Gateway{Network: o.Labels[names.LabelNetwork], Cluster: r.opts.Cluster, Address: a.Value, Port: uint32(l.Port)}) //nolint:gosec // validated
+			}
+		}
+	}
+	return out
 }
 
 // applyGateway applies a change of a Service; nil is a deletion.
@@ -78,6 +146,9 @@ func (r *Registry) Gateways() []registry.Gateway {
 				g.list = append(g.list, at.Gateway)
 			}
 		}
+	}
+	for _, o := range g.resources {
+		g.list = append(g.list, r.resourceGateways(o)...)
 	}
 	slices.SortFunc(g.list, registry.CompareGateways)
 	g.list = slices.Compact(g.list)

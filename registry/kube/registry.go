@@ -98,6 +98,8 @@ func (r *Registry) Apply(changes []kinds.Change) registry.Changes {
 		case kinds.Service:
 			r.applyService(n, c.Object)
 			r.applyGateway(n, c.Object)
+		case kinds.KubeGateway:
+			r.applyGatewayResource(n, c.Object)
 		case kinds.EndpointSlice:
 			r.applySlice(n, c.Object)
 		case kinds.Pod:

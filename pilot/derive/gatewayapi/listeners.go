@@ -22,6 +22,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/pilot/derive"
+	"github.com/istiod-lite/istiod-lite/registry/kube"
 )
 
 // listener is a listener of a Gateway or of one of its ListenerSets.
@@ -255,11 +256,18 @@ func (l *listener) resolveTLS() {
 		return
 	}
 	if l.passthrough() {
+		auto := kube.AutoPassthrough(l.owner.Labels, &l.Listener)
 		for _, name := range slices.Sorted(maps.Keys(l.TLS.Options)) {
+			if auto && name == kube.OptionListenerMode {
+				continue
+			}
 			l.gateway.found(l.owner, diag.Warning, l.option(name), "remove it, or write mode Terminate",
 				"it has no effect with mode Passthrough: the backend terminates TLS")
 		}
 		l.tls = &networkingv1alpha3.ServerTLSSettings{Mode: networkingv1alpha3.ServerTLSSettings_PASSTHROUGH}
+		if auto {
+			l.tls.Mode = networkingv1alpha3.ServerTLSSettings_AUTO_PASSTHROUGH
+		}
 		return
 	}
 	out := &networkingv1alpha3.ServerTLSSettings{Mode: networkingv1alpha3.ServerTLSSettings_SIMPLE}
