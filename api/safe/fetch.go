@@ -16,16 +16,20 @@ import (
 
 // FetchOptions are the options of a Fetcher.
 type FetchOptions struct {
-	Size      int64           // bytes of a response
-	Timeout   time.Duration   // from the request to the last byte
-	Redirects int             // that are followed
-	Allow     []netip.Prefix  // addresses that may be reached although they are this host's, its links' or a metadata service's
-	Block     []netip.Prefix  // addresses that may not be reached; Allow counts first
-	Transport *http.Transport // what else of TLS and proxies; nil: http.DefaultTransport's. Its dialer does not count
+	Size      int64          // bytes of a response
+	Timeout   time.Duration  // from the request to the last byte
+	Redirects int            // that are followed
+	Allow     []netip.Prefix // addresses that may be reached although they are this host's, its links' or a metadata service's
+	Block     []netip.Prefix // addresses that may not be reached, except those of Allow
+	// Transport has the settings of TLS; nil means http.DefaultTransport. Its dialer and its proxy are not used.
+	Transport *http.Transport
+	// Proxy returns the proxy of the operator for a URL, or nil. A nil function means that there is none.
+	Proxy func(*url.URL) (*url.URL, error)
 }
 
 // Fetcher fetches URLs that users wrote. It connects to no address of this host, of its links or of a cloud's metadata
-// service, nor to one that is blocked, whatever a name resolves to when it is dialled.
+// service, nor to one that is blocked, whatever a name resolves to when it is dialled. A proxy of the operator may have
+// any address. It is not asked for such an address, nor for a name that resolves to one here.
 type Fetcher struct {
 	client *http.Client
 	size   int64
@@ -37,30 +41,22 @@ func NewFetcher(o FetchOptions) *Fetcher {
 	if t == nil {
 		t, _ = http.DefaultTransport.(*http.Transport)
 	}
-	t = t.Clone()
-	t.Proxy = nil // Control would check the address of the proxy, not that of the URL
-	t.DialContext = (&net.Dialer{
+	g := &guard{o: o, direct: t.Clone(), proxied: t.Clone()}
+	g.direct.Proxy = nil
+	g.direct.DialContext = (&net.Dialer{
 		Timeout: o.Timeout,
 		Control: func(_, address string, _ syscall.RawConn) error {
 			to, err := netip.ParseAddrPort(address)
 			if err != nil {
 				return err
 			}
-			a := to.Addr().WithZone("").Unmap()
-			within := func(p netip.Prefix) bool { return p.Contains(a) }
-			switch {
-			case slices.ContainsFunc(o.Allow, within):
-				return nil
-			case !public(a) || own(a):
-				return fmt.Errorf("%s may not be fetched from: it is an address of this host, of its links or of no host", a)
-			case slices.ContainsFunc(o.Block, within):
-				return fmt.Errorf("%s may not be fetched from: it is blocked", a)
-			}
-			return nil
+			return g.check(to.Addr())
 		},
 	}).DialContext
+	g.proxied.Proxy = func(r *http.Request) (*url.URL, error) { return o.Proxy(r.URL) }
+	g.proxied.DialContext = (&net.Dialer{Timeout: o.Timeout}).DialContext
 	return &Fetcher{size: o.Size, client: &http.Client{
-		Transport: t, Timeout: o.Timeout,
+		Transport: g, Timeout: o.Timeout,
 		CheckRedirect: func(r *http.Request, via []*http.Request) error {
 			if len(via) > o.Redirects {
 				return fmt.Errorf("more than %d redirects", o.Redirects)
@@ -71,6 +67,67 @@ func NewFetcher(o FetchOptions) *Fetcher {
 			return checkURL(r.URL)
 		},
 	}}
+}
+
+// guard makes the requests that may be made, by a proxy if there is one for a URL.
+type guard struct {
+	o               FetchOptions
+	direct, proxied *http.Transport
+}
+
+// RoundTrip implements http.RoundTripper.
+func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
+	if g.o.Proxy != nil {
+		proxy, err := g.o.Proxy(r.URL)
+		if err != nil {
+			return nil, errors.New("the proxy of the environment has no URL") // which may have a password
+		}
+		if proxy != nil {
+			if err := g.checkHost(r.Context(), r.URL.Hostname()); err != nil {
+				return nil, err
+			}
+			return g.proxied.RoundTrip(r)
+		}
+	}
+	return g.direct.RoundTrip(r)
+}
+
+// CloseIdleConnections closes connections that are not in use.
+func (g *guard) CloseIdleConnections() {
+	g.direct.CloseIdleConnections()
+	g.proxied.CloseIdleConnections()
+}
+
+// checkHost returns an error unless a proxy may be asked for a host. A name that this host does not resolve is the
+// proxy's to resolve, except where addresses are blocked: it might have one of them.
+func (g *guard) checkHost(ctx context.Context, host string) error {
+	list := []netip.Addr{}
+	if a, err := netip.ParseAddr(host); err == nil {
+		list = append(list, a)
+	} else if list, err = net.DefaultResolver.LookupNetIP(ctx, "ip", host); err != nil && len(g.o.Block) > 0 {
+		return fmt.Errorf("the host may not be asked for by a proxy: addresses are blocked, and its own are not known: %w", err)
+	}
+	for _, a := range list {
+		if err := g.check(a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// check returns an error unless an address may be fetched from.
+func (g *guard) check(a netip.Addr) error {
+	a = a.WithZone("").Unmap()
+	within := func(p netip.Prefix) bool { return p.Contains(a) }
+	switch {
+	case slices.ContainsFunc(g.o.Allow, within):
+		return nil
+	case !public(a) || own(a):
+		return fmt.Errorf("%s may not be fetched from: it is an address of this host, of its links or of no host", a)
+	case slices.ContainsFunc(g.o.Block, within):
+		return fmt.Errorf("%s may not be fetched from: it is blocked", a)
+	}
+	return nil
 }
 
 // public reports whether an address can be another host's. Private networks count: that is where services are.

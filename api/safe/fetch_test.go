@@ -1,12 +1,15 @@
 package safe_test
 
 import (
+	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,6 +29,83 @@ func TestFetchByNoProxy(t *testing.T) {
 	})
 	if got, err := f.Get(t.Context(), server.URL); err != nil || string(got) != "keys" {
 		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// TestFetchByProxy: a proxy of the environment is asked, also one of this host, and never for an address that may not
+// be fetched from.
+func TestFetchByProxy(t *testing.T) {
+	secure := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("secure keys")) }))
+	defer secure.Close()
+	var asked atomic.Value
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Store(r.Method + " " + r.RequestURI)
+		switch {
+		case r.Method == http.MethodConnect:
+			to, err := net.Dial("tcp", secure.Listener.Addr().String())
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			from, _, err := w.(http.Hijacker).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_, _ = io.WriteString(from, "HTTP/1.1 200 OK\r\n\r\n")
+			go func() { _, _ = io.Copy(to, from); _ = to.Close() }()
+			_, _ = io.Copy(from, to)
+			_ = from.Close()
+		case strings.HasSuffix(r.URL.Path, "/metadata"):
+			http.Redirect(w, r, "http://169.254.169.254/latest", http.StatusFound)
+		default:
+			_, _ = w.Write([]byte("keys"))
+		}
+	}))
+	defer proxy.Close()
+	at, err := url.Parse(proxy.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport, _ := secure.Client().Transport.(*http.Transport)
+	transport = transport.Clone()
+	transport.TLSClientConfig.ServerName = "example.com"
+	options := safe.FetchOptions{Size: 100, Timeout: 10 * time.Second, Redirects: 2, Transport: transport, Proxy: func(u *url.URL) (*url.URL, error) {
+		if u.Hostname() == "direct.invalid" {
+			return nil, nil
+		}
+		return at, nil
+	}}
+	blocking := options
+	blocking.Block = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}
+	broken := options
+	broken.Proxy = func(*url.URL) (*url.URL, error) { return nil, errors.New("http://user:word@proxy") }
+	for _, c := range []struct {
+		options          safe.FetchOptions
+		url, want, asked string
+	}{
+		{options, "http://keys.invalid/a", "keys", "GET http://keys.invalid/a"},
+		{options, "http://192.0.2.7/a", "keys", "GET http://192.0.2.7/a"},
+		{options, "https://keys.invalid/a", "secure keys", "CONNECT keys.invalid:443"},
+		{options, "http://keys.invalid/metadata", "error: 169.254.169.254 may not", "GET http://keys.invalid/metadata"},
+		{options, "http://127.0.0.1/a", "error: 127.0.0.1 may not", ""},
+		{options, "http://localhost/a", "may not be fetched", ""},
+		{options, "http://[fd00:ec2::254]/a", "may not be fetched", ""},
+		{options, "http://direct.invalid/a", "error: ", ""},
+		{blocking, "http://192.0.2.7/a", "it is blocked", ""},
+		{blocking, "http://keys.invalid/a", "addresses are blocked", ""},
+		{blocking, "http://198.51.100.7/a", "keys", "GET http://198.51.100.7/a"},
+		{broken, "http://keys.invalid/a", "error: the proxy of the environment has no URL", ""},
+	} {
+		asked.Store("")
+		got, err := safe.NewFetcher(c.options).Get(t.Context(), c.url)
+		text := string(got)
+		if err != nil {
+			text = "error: " + err.Error()
+		}
+		if !strings.Contains(text, c.want) || strings.Contains(text, "word") || asked.Load() != c.asked {
+			t.Errorf("%s: %q, and the proxy is asked for %q, want %q and %q", c.url, text, asked.Load(), c.want, c.asked)
+		}
 	}
 }
 

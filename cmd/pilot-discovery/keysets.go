@@ -1,9 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"time"
+
+	"golang.org/x/net/http/httpproxy"
 
 	"github.com/istiod-lite/istiod-lite/pilot/bootstrap"
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
@@ -17,12 +20,17 @@ type keySetVariables struct {
 	every                    time.Duration
 	mode, insecure           string
 	blockedCIDR, allowedCIDR string
+	proxies                  httpproxy.Config
 }
 
 func (v *keySetVariables) read(e *env) {
 	v.every = e.duration("PILOT_JWT_PUB_KEY_REFRESH_INTERVAL", 20*time.Minute)
 	v.mode = e.text("PILOT_JWT_ENABLE_REMOTE_JWKS", "false")
 	v.insecure = e.text("JWKS_RESOLVER_INSECURE_SKIP_VERIFY", "false")
+	// The second names are those of curl.
+	v.proxies.HTTPProxy = cmp.Or(e.text("HTTP_PROXY", ""), e.getenv("http_proxy"))
+	v.proxies.HTTPSProxy = cmp.Or(e.text("HTTPS_PROXY", ""), e.getenv("https_proxy"))
+	v.proxies.NoProxy = cmp.Or(e.text("NO_PROXY", ""), e.getenv("no_proxy"))
 	v.blockedCIDR, v.allowedCIDR = e.text("BLOCKED_CIDRS_IN_JWKS_URIS", ""), e.text("ALLOWED_CIDRS_IN_JWKS_URIS", "")
 }
 
@@ -32,6 +40,7 @@ func (v *keySetVariables) options(o *bootstrap.KeySets) error {
 	modes := map[string]catalog.FetchMode{
 		"false": catalog.ServerFetches, "istiod": catalog.ServerFetches, "true": catalog.Hybrid, "hybrid": catalog.Hybrid, "envoy": catalog.ProxiesFetch,
 	}
+	o.Proxy = v.proxies.ProxyFunc()
 	var known bool
 	if o.Remote, known = modes[v.mode]; !known {
 		return fmt.Errorf("PILOT_JWT_ENABLE_REMOTE_JWKS=%s: write istiod, hybrid or envoy", v.mode)

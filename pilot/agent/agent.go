@@ -18,6 +18,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"golang.org/x/net/http/httpproxy"
 
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/api/safe"
@@ -180,7 +181,7 @@ func (a *Agent) connect() error {
 	if a.c.GRPCBootstrap != "" { // applications run as any user
 		mode = 0o666
 	}
-	modules, err := wasm.New(wasm.Options{Dir: filepath.Join(filepath.Dir(a.c.XDSSocket), "wasm"), Insecure: a.c.WasmInsecure, Registerer: a.registry, Log: a.log("wasm")})
+	modules, err := wasm.New(wasm.Options{Dir: filepath.Join(filepath.Dir(a.c.XDSSocket), "wasm"), Insecure: a.c.WasmInsecure, Proxy: httpproxy.FromEnvironment().ProxyFunc(), Registerer: a.registry, Log: a.log("wasm")})
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"time"
 
 	"github.com/istiod-lite/istiod-lite/api/armor"
@@ -25,6 +26,8 @@ type KeySets struct {
 	Allow, Block []netip.Prefix // see safe.FetchOptions
 	ExtraRoots   string         // a file with roots to trust beside the system's; it need not exist
 	Insecure     bool           // servers of keys need not prove who they are
+	// Proxy returns the proxy by which a URL is fetched, or nil; see safe.FetchOptions.
+	Proxy func(*url.URL) (*url.URL, error)
 }
 
 // newKeySets makes what fetches the keys of token issuers.
@@ -57,7 +60,7 @@ func (s *Server) newFetcher() (*safe.Fetcher, error) {
 	transport.TLSClientConfig = &tls.Config{RootCAs: roots, InsecureSkipVerify: o.Insecure} //nolint:gosec // as the operator says
 	transport.MaxResponseHeaderBytes = s.o.Limits.KeySetHeader
 	return safe.NewFetcher(safe.FetchOptions{
-		Size: s.o.Limits.KeySet, Timeout: jwks.MaxTimeout, Redirects: s.o.Limits.KeySetRedirects, Allow: o.Allow, Block: o.Block, Transport: transport,
+		Size: s.o.Limits.KeySet, Timeout: jwks.MaxTimeout, Redirects: s.o.Limits.KeySetRedirects, Allow: o.Allow, Block: o.Block, Transport: transport, Proxy: o.Proxy,
 	}), nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -40,6 +41,7 @@ type Options struct {
 	Retry      time.Duration // before the second try of a fetch, then twice as long each time; 0: 0.5 s
 	Insecure   []string      // HOST:PORT of registries that speak no TLS
 	Allow      []netip.Prefix
+	Proxy      func(*url.URL) (*url.URL, error) // see safe.FetchOptions
 	Registerer prometheus.Registerer
 	Log        *slog.Logger
 }
@@ -95,7 +97,7 @@ func New(o Options) (*Cache, error) {
 		_ = os.Remove(name)
 	}
 	c := &Cache{
-		o: o, turns: map[key]*turn{}, fetcher: safe.NewFetcher(safe.FetchOptions{Size: o.Size, Timeout: o.Timeout, Redirects: 5, Allow: o.Allow}),
+		o: o, turns: map[key]*turn{}, fetcher: safe.NewFetcher(safe.FetchOptions{Size: o.Size, Timeout: o.Timeout, Redirects: 5, Allow: o.Allow, Proxy: o.Proxy}),
 		fetches: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "istio_agent_wasm_remote_fetch_count", Help: "Wasm modules that were fetched, by result."}, []string{"result"}),
 		lookups: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "istio_agent_wasm_cache_lookup_count", Help: "Wasm modules that were looked up, by whether they were there."}, []string{"hit"}),
 	}
