@@ -19,6 +19,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/durations"
+	"github.com/istiod-lite/istiod-lite/api/limits"
 )
 
 // Bounds of one document. Aliases count each time they are followed.
@@ -48,6 +49,12 @@ func (d *document) report(s diag.Severity, code, path string, n *yamlv3.Node, me
 
 func (d *document) decode(text []byte, m protoreflect.Message) {
 	d.at = map[string]*yamlv3.Node{}
+	for line, n := range limits.YAMLNodes(text) {
+		if n > 2*maxNodes { // what is counted before parsing is more than there is
+			d.report(diag.Error, "TooLarge", "", &yamlv3.Node{Line: line, Column: 1}, fmt.Sprintf("at most %d values are read", maxNodes), "")
+			return
+		}
+	}
 	dec := yamlv3.NewDecoder(bytes.NewReader(text))
 	var root yamlv3.Node
 	if err := dec.Decode(&root); err != nil {

@@ -130,6 +130,15 @@ func unreadable(l limits.Limits, data []byte) (p pos, why, fix string) {
 		}
 		i += n
 	}
+	all := 0
+	for line, n := range limits.YAMLNodes(data) {
+		if n > nodeBudget {
+			return pos{line, 1}, fmt.Sprintf("the document may hold more than %d values", nodeBudget), "split it into several documents"
+		}
+		if all += n; all > 2*fileBudget {
+			return pos{line, 1}, fmt.Sprintf("the documents of the file may hold more than %d values", 2*fileBudget), "split the file"
+		}
+	}
 	return pos{}, "", ""
 }
 

@@ -2,6 +2,7 @@ package validation
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -67,5 +68,30 @@ func TestSize(t *testing.T) {
 				t.Errorf("%s of %d bytes from %s: %q, want %q; %v", c.kind.Name, len(c.spec), from, got, c.want, doc.Findings)
 			}
 		}
+	}
+}
+
+// TestNodesOfFiles: a file whose documents would make too many nodes is refused before it is parsed, in little memory. A
+// parser would take more than a gigabyte for each.
+func TestNodesOfFiles(t *testing.T) {
+	for name, shape := range map[string]string{
+		"anchors": "- &a x\n", "aliases": "- *a\n", "merge keys": "- {<<: *a}\n", "empty maps": "- {}\n", "tags": "- !!str a\n", "deep flow maps": "{a: ", "block scalars": "- |\n x\n",
+		"flow lists": "[],", "names": "a,", "documents": "---\na: b\nc: {d, e, f, g, h, i, j, k}\n", "keys": "? a\n",
+	} {
+		text := []byte("a: &a {}\nb:\n" + strings.Repeat(shape, 16<<20/len(shape)-4))
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		r := Decode(limits.Default(), "f.yaml", text)
+		runtime.ReadMemStats(&after)
+		if r.Broken == nil || r.Broken.Code != "Limit" {
+			t.Errorf("%s: %v", name, r.Broken)
+		}
+		if took := after.TotalAlloc - before.TotalAlloc; took > 1<<20 {
+			t.Errorf("%s: it took %d bytes to refuse %d", name, took, len(text))
+		}
+	}
+	text := "items:\n" + strings.Repeat("- {a: b, c: d}\n", 20_000)
+	if r := Decode(limits.Default(), "f.yaml", []byte(text)); r.Broken != nil {
+		t.Errorf("a file of %d bytes is refused: %v", len(text), r.Broken)
 	}
 }

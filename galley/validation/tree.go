@@ -112,6 +112,9 @@ func (n *node) overflows() bool {
 const (
 	valueBudget = 200_000   // one object, and what aliases of a file may repeat
 	fileBudget  = 2_000_000 // all documents of a file
+
+	// One document before it is parsed, as limits.YAMLNodes counts: a parser makes some 500 bytes of each node.
+	nodeBudget = 240_000
 )
 
 // fileValues returns how many values the documents of a file of so many bytes may hold, with all that aliases repeat.
