@@ -28,6 +28,11 @@ func Format(p *Proxy) *corev3.Node {
 	if p.ProxyConfig {
 		config := formatter{}
 		maps.Copy(config, mesh.FormatSettings(p.Settings).GetFields())
+		for name, port := range map[string]uint32{"statusPort": p.AgentPort, "proxyAdminPort": p.AdminPort} {
+			if port != 0 {
+				config[name] = structpb.NewNumberValue(float64(port))
+			}
+		}
 		if p.ReadinessProbe {
 			config["readinessProbe"] = formatter{}.value()
 		}
@@ -73,6 +78,11 @@ func (p *Proxy) texts(m formatter) {
 	m.text("INSTANCE_IPS", strings.Join(p.IPs, ","))
 	if p.Type == Sidecar {
 		m.text("INTERCEPTION_MODE", string(p.Interception))
+	}
+	for key, port := range map[string]uint32{"ENVOY_STATUS_PORT": p.StatusPort, "ENVOY_PROMETHEUS_PORT": p.MetricsPort} {
+		if port != 0 {
+			m.text(key, strconv.FormatUint(uint64(port), 10))
+		}
 	}
 	if p.HTTPProxyPort != 0 {
 		m.text("HTTP_PROXY_PORT", strconv.FormatUint(uint64(p.HTTPProxyPort), 10))

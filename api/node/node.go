@@ -116,6 +116,10 @@ type Proxy struct {
 	ReadinessProbe bool   // PROXY_CONFIG.readinessProbe is set: it reports the health of its application
 
 	Tuning
+	StatusPort      uint32 // ENVOY_STATUS_PORT: where Envoy's own bootstrap answers probes of readiness; 0 if unknown
+	MetricsPort     uint32 // ENVOY_PROMETHEUS_PORT: where Envoy's own bootstrap serves metrics; 0 if unknown
+	AgentPort       uint32 // PROXY_CONFIG.statusPort: where its agent listens at all addresses; 0 if unknown
+	AdminPort       uint32 // PROXY_CONFIG.proxyAdminPort: where Envoy's admin API listens; 0 if unknown
 	HTTPProxyPort   uint32
 	Unprivileged    bool
 	DNSCapture      bool

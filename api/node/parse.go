@@ -3,6 +3,7 @@ package node
 import (
 	"errors"
 	"fmt"
+	"math"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -185,6 +186,7 @@ func (m *metadata) read(p *Proxy) {
 	}
 	p.HTTPProxyPort = m.port("HTTP_PROXY_PORT")
 	p.IdleTimeout = m.timeout(idleTimeout)
+	p.StatusPort, p.MetricsPort = m.port("ENVOY_STATUS_PORT"), m.port("ENVOY_PROMETHEUS_PORT")
 
 	p.Labels = m.strings("LABELS", nil)
 	for k, v := range m.strings("STATIC_LABELS", nil) {
@@ -205,7 +207,7 @@ func (m *metadata) read(p *Proxy) {
 // others returns the texts of the metadata that no other field of the proxy holds. They are bounded by leaving some
 // out: nothing but EnvoyFilters reads them. Proxies share equal ones.
 func (m *metadata) others(p *Proxy) frozen.List[Text] {
-	held := []string{"NAME", "INSTANCE_IPS", "REQUESTED_NETWORK_VIEW", "INTERCEPTION_MODE", "HTTP_PROXY_PORT"}
+	held := []string{"NAME", "INSTANCE_IPS", "REQUESTED_NETWORK_VIEW", "INTERCEPTION_MODE", "HTTP_PROXY_PORT", "ENVOY_STATUS_PORT", "ENVOY_PROMETHEUS_PORT"}
 	for _, f := range texts(p) {
 		held = append(held, f.key)
 	}
@@ -245,6 +247,14 @@ func (m *metadata) proxyConfig(p *Proxy) {
 	} else {
 		p.Settings = m.keep(s)
 	}
+	port := func(name string) uint32 {
+		n := v.GetStructValue().GetFields()[name].GetNumberValue()
+		if n != math.Trunc(n) || n < 0 || n > math.MaxUint16 {
+			return 0
+		}
+		return uint32(n)
+	}
+	p.AgentPort, p.AdminPort = port("statusPort"), port("proxyAdminPort")
 	p.ReadinessProbe = v.GetStructValue().GetFields()["readinessProbe"].GetStructValue() != nil
 	if t, err := mesh.OwnTracing(v.GetStructValue()); err != nil {
 		m.refuse("PROXY_CONFIG", err)

@@ -39,7 +39,7 @@ const whole = `{
   "SERVICE_ACCOUNT": "web", "WORKLOAD_NAME": "web", "MESH_ID": "mesh", "NODE_NAME": "node-1", "NETWORK": "n1", "REQUESTED_NETWORK_VIEW": "n1,,n2",
   "LABELS": {"app": "web"}, "STATIC_LABELS": {"app": "other", "static": "yes"},
   "ANNOTATIONS": {"proxy.istio.io/config": "x", "istio.io/rev": "r", "kubectl.kubernetes.io/last-applied-configuration": "long", "notistio.io/x": "y"},
-  "PROXY_CONFIG": {"tracing": {"sampling": 12.5}, "gatewayTopology": {"numTrustedProxies": 2}}, "INTERCEPTION_MODE": "TPROXY", "HTTP_PROXY_PORT": "8002", "GENERATOR": "api", "OWNER": "kubernetes://x", "NAME": "web-v1-0",
+  "ENVOY_STATUS_PORT": 15021, "ENVOY_PROMETHEUS_PORT": "15090", "PROXY_CONFIG": {"statusPort": 15020, "proxyAdminPort": 15000, "tracing": {"sampling": 12.5}, "gatewayTopology": {"numTrustedProxies": 2}}, "INTERCEPTION_MODE": "TPROXY", "HTTP_PROXY_PORT": "8002", "GENERATOR": "api", "OWNER": "kubernetes://x", "NAME": "web-v1-0",
   "HTTP10": "1", "IDLE_TIMEOUT": "4h", "INBOUND_LISTENER_EXACT_BALANCE": "true", "OUTBOUND_LISTENER_EXACT_BALANCE": "1", "UNPRIVILEGED_POD": "true", "DNS_CAPTURE": true, "DNS_AUTO_ALLOCATE": "true"
  },
  "locality": {"region": "r1", "zone": "z1", "subZone": "s1"},
@@ -76,7 +76,8 @@ func TestParseWhole(t *testing.T) {
 		Others:      frozen.ListOf(Text{"IDLE_TIMEOUT", "4h"}, Text{"OWNER", "kubernetes://x"}),
 		Annotations: map[string]string{"proxy.istio.io/config": "x", "istio.io/rev": "r"}, Locality: [3]string{"r1", "z1", "s1"}, Interception: TPROXY,
 		Version: "1.31.0", Revision: "default", Envoy: [3]uint32{1, 40, 2}, Generator: "api",
-		Capabilities:  HTTPPeerMetadata | NetworkMetadataExchange | ALPNFilter | HTTPStats | NetworkStats | VHDS | RecentCommands,
+		Capabilities: HTTPPeerMetadata | NetworkMetadataExchange | ALPNFilter | HTTPStats | NetworkStats | VHDS | RecentCommands,
+		StatusPort:   15021, MetricsPort: 15090, AgentPort: 15020, AdminPort: 15000,
 		HTTPProxyPort: 8002, Tuning: Tuning{HTTP10: true, IdleTimeout: 4 * time.Hour, InboundExactBalance: true, OutboundExactBalance: true}, Unprivileged: true, DNSCapture: true, DNSAutoAllocate: true, ProxyConfig: true, Tracing: tracing, Settings: settings,
 	}
 	if d := cmp.Diff(want, got); d != "" {

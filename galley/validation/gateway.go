@@ -27,6 +27,9 @@ func server(s fieldRef) {
 	if !port.absent() {
 		if !isSocket(s.at("bind").text()) {
 			port.at("number").port()
+			if bind := s.at("bind").text(); bind == "" || bind == "0.0.0.0" {
+				port.at("number").ownPort()
+			}
 		} else if port.at("number").number() != 0 {
 			port.at("number").refuse("write 0", "a socket has no port")
 		}

@@ -64,6 +64,11 @@ func serviceEntry(p fieldRef) {
 	if sum > math.MaxUint32 {
 		p.at("endpoints").warn("use smaller weights", "the weights add up to more than %d, and are scaled down", uint32(math.MaxUint32))
 	}
+	for _, port := range p.at("ports").items() {
+		if p.at("addresses").empty() || cidr || !rawTCP(port) && !speaksTLS(port) {
+			port.at("number").ownPort()
+		}
+	}
 	resolutionRules(p, resolution, wild, cidr, endpoints)
 }
 

@@ -137,8 +137,16 @@ type Outbound struct {
 	HTTPProxyPort uint32
 	Tuning        node.Tuning
 	Unprivileged  bool
+	OwnPorts      [2]uint32 // on which the proxy's bootstrap listens at all addresses; 0 for none
+	HostPorts     [3]uint32 // on which its agent or its admin API listens; 0 for none
 	Tags          feature.Tags
 	Selections    feature.Selections
+}
+
+// Owns reports whether Envoy would reject a listener at all addresses on a port: the proxy's bootstrap has one there, or,
+// for a listener that binds its port, another socket of the proxy does.
+func (o *Outbound) Owns(port uint32, binds bool) bool {
+	return port != 0 && (slices.Contains(o.OwnPorts[:], port) || binds && slices.Contains(o.HostPorts[:], port))
 }
 
 // Inbound is what inbound clusters and listeners depend on. The zero Inbound has none: it is a router's.
@@ -173,6 +181,9 @@ type Target struct {
 	Rules      frozen.List[*kinds.Object] // DestinationRules that apply to the service in its own namespace
 }
 
+// dnsPort is where an agent answers the DNS queries of its application.
+const dnsPort = 15053
+
 // Resolve reduces a proxy to the inputs of its configuration.
 func Resolve(x *scope.Index, p *node.Proxy, features []*feature.Feature) Inputs {
 	w := workload(x, p)
@@ -193,6 +204,10 @@ func Resolve(x *scope.Index, p *node.Proxy, features []*feature.Feature) Inputs 
 		},
 		Outbound:        Outbound{Interception: p.Interception, HTTPProxyPort: p.HTTPProxyPort, Tuning: p.Tuning, Unprivileged: p.Unprivileged, Tags: newTags(x, p, w)},
 		UnknownWorkload: w.Kind == nil,
+	}
+	k.Outbound.OwnPorts, k.Outbound.HostPorts = [2]uint32{p.StatusPort, p.MetricsPort}, [3]uint32{p.AgentPort, p.AdminPort}
+	if p.DNSCapture {
+		k.Outbound.HostPorts[2] = dnsPort
 	}
 	if x.NeedsNode() {
 		k.Node = cmp.Or(w.NodeName, p.NodeName)

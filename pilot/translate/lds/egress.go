@@ -231,6 +231,9 @@ func (o egressBuilder) addTo(bind string, s *registry.Service, p registry.Port, 
 	if m := o.view.Mesh(); onWildcard && (p.Number == uint32(m.GetProxyListenPort()) || p.Number == uint32(m.GetProxyInboundListenPort())) {
 		return // the sidecar's own port
 	}
+	if onWildcard && o.cohort.Outbound.Owns(p.Number, o.bindsPort) {
+		return // Envoy would reject the listener: it, or its agent, listens there already
+	}
 	key := bindKeyOf(bind, p.Number)
 	if _, ok := o.only[key]; !ok && o.only != nil {
 		return

@@ -88,6 +88,9 @@ func (m *Listeners) gatewayListeners(v *view.View, c cohort.Inputs) []*envoy.Res
 		if bind == "" {
 			bind, dual = envoy.Wildcard(c.Client.IPv4), c.Client.IPv4 && c.Client.IPv6
 		}
+		if bind == envoy.Wildcard(c.Client.IPv4) && c.Outbound.Owns(s.Target, true) {
+			continue // Envoy would reject the listener: it, or its agent, listens there already
+		}
 		key := BindKey{bind, s.Target}
 		if builders[key] == nil {
 			k := gatewayKey{proxyContext: outboundContext(v, c), bind: bind, port: s.Target, dual: dual}

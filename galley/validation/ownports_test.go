@@ -1,0 +1,30 @@
+package validation
+
+import (
+	"testing"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+)
+
+// TestOwnPorts: an object that asks for a port on which injected proxies listen themselves has a warning, unless the
+// address is another.
+func TestOwnPorts(t *testing.T) {
+	for _, c := range []struct {
+		kind *kinds.Kind
+		spec string
+		warn bool
+	}{
+		{kinds.ServiceEntry, "{hosts: [a.b], ports: [{number: 15021, name: a, protocol: TCP}]}", true},
+		{kinds.ServiceEntry, "{hosts: [a.b], addresses: [10.0.0.1], ports: [{number: 15021, name: a, protocol: TCP}]}", false},
+		{kinds.ServiceEntry, "{hosts: [a.b], addresses: [10.0.0.1], ports: [{number: 15090, name: a, protocol: HTTP}]}", true},
+		{kinds.ServiceEntry, "{hosts: [a.b], addresses: [10.0.0.0/8], ports: [{number: 15090, name: a, protocol: TCP}]}", true},
+		{kinds.ServiceEntry, "{hosts: [a.b], ports: [{number: 15022, name: a, protocol: HTTP}]}", false},
+		{kinds.Gateway, "{servers: [{port: {number: 15021, name: a, protocol: HTTP}, hosts: ['*']}]}", true},
+		{kinds.Gateway, "{servers: [{port: {number: 15021, name: a, protocol: HTTP}, hosts: ['*'], bind: 127.0.0.1}]}", false},
+	} {
+		found := decode(document(c.kind, "spec:\n  "+c.spec+"\n")).Findings()
+		if got := len(found) > 0; got != c.warn || HasErrors(found) {
+			t.Errorf("%s %s: %v", c.kind.Name, c.spec, found)
+		}
+	}
+}
