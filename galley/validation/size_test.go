@@ -71,7 +71,7 @@ func TestSize(t *testing.T) {
 	}
 }
 
-// TestNodesOfFiles: a file whose documents would make too many nodes is refused before it is parsed, in little memory. A
+// TestNodesOfFiles: a file whose documents make too many nodes is refused before it is parsed, in little memory. A
 // parser would take more than a gigabyte for each.
 func TestNodesOfFiles(t *testing.T) {
 	for name, shape := range map[string]string{

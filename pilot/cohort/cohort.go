@@ -143,7 +143,7 @@ type Outbound struct {
 	Selections    feature.Selections
 }
 
-// Owns reports whether Envoy would reject a listener at all addresses on a port: the proxy's bootstrap has one there, or,
+// Owns reports whether Envoy rejects a listener at all addresses on a port: the proxy's bootstrap has one there, or,
 // for a listener that binds its port, another socket of the proxy does.
 func (o *Outbound) Owns(port uint32, binds bool) bool {
 	return port != 0 && (slices.Contains(o.OwnPorts[:], port) || binds && slices.Contains(o.HostPorts[:], port))
