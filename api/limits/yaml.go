@@ -62,9 +62,9 @@ func (c *yamlCounter) line(line []byte) {
 		case '-', '?', '&', '!':
 			if bytes.IndexByte([]byte(" \t,[]{}:-?"), before) >= 0 {
 				c.nodes++
-			}
-			if sign == '?' {
-				c.nodes++
+				if sign == '?' { // a key, and a value that may be empty
+					c.nodes++
+				}
 			}
 		}
 	}
