@@ -20,6 +20,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/durations"
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/api/yaml11"
 )
 
 // Bounds of one document. Aliases count each time they are followed.
@@ -211,7 +212,12 @@ func (d *document) field(path string, n *yamlv3.Node, m protoreflect.Message, fd
 			m.Clear(fd)
 		}
 		for i := 0; i+1 < len(n.Content); i += 2 {
-			key, where := n.Content[i].Value, path+"["+n.Content[i].Value+"]"
+			key, ok := yaml11.Key(n.Content[i])
+			if !ok {
+				d.report(diag.Error, "InvalidValue", path, n.Content[i], shown(n.Content[i])+" is not a name", "quote it: "+strconv.Quote(n.Content[i].Value))
+				continue
+			}
+			where := path + "[" + key + "]"
 			d.at[where] = n.Content[i+1]
 			if nested(fd.MapValue()) {
 				e := m.Mutable(fd).Map().NewValue()
@@ -305,7 +311,9 @@ func (d *document) plain(path string, n *yamlv3.Node, depth int) (any, bool) {
 			if !ok {
 				return nil, false
 			}
-			out[n.Content[i].Value] = v
+			if key, ok := yaml11.Key(n.Content[i]); ok {
+				out[key] = v
+			}
 		}
 		return out, true
 	case yamlv3.SequenceNode:
@@ -319,12 +327,8 @@ func (d *document) plain(path string, n *yamlv3.Node, depth int) (any, bool) {
 		}
 		return out, true
 	}
-	switch n.ShortTag() {
-	case "!!null", "!!bool", "!!int", "!!float":
-		var v any
-		if n.Decode(&v) == nil {
-			return v, true
-		}
+	if v, err := yaml11.Value(n); err == nil {
+		return v, true
 	}
 	return n.Value, true
 }
@@ -344,7 +348,9 @@ func shown(n *yamlv3.Node) string {
 	case n.Kind == yamlv3.SequenceNode:
 		return "a list"
 	case n.ShortTag() == "!!str":
-		return fmt.Sprintf("%.64q", n.Value)
+		if _, ok := yaml11.Bool(n); !ok {
+			return fmt.Sprintf("%.64q", n.Value)
+		}
 	}
 	return fmt.Sprintf("%.64s", n.Value)
 }

@@ -124,7 +124,7 @@ func TestFindings(t *testing.T) {
 	}{
 		{"trustDomian: x", []string{`m:1:1: error: MeshConfig: trustDomian: there is no field "trustDomian"; did you mean "trustDomain"? [UnknownField]`}},
 		{"defaultConfig:\n  tracing:\n    smapling: 1\n", []string{"m:3:5: error: MeshConfig: defaultConfig.tracing.smapling: there is no field"}},
-		{"extensionProviders:\n- name: x\n  prometheus: {}\n- name: y\n  envoyOtelAls: {prot: 1}\n", []string{"m:5:18: error: MeshConfig: extensionProviders[1].envoyOtelAls.prot: there is no field \"prot\"; did you mean \"port\"?"}},
+		{"extensionProviders:\n- name: x\n  prometheus: {}\n- name: z\n  envoyOtelAls: {prot: 1}\n", []string{"m:5:18: error: MeshConfig: extensionProviders[1].envoyOtelAls.prot: there is no field \"prot\"; did you mean \"port\"?"}},
 		{"connectTimeout: soon", []string{`m:1:17: error: MeshConfig: connectTimeout: "soon" is not a duration; write a number with a unit, such as 10s, 500ms or 1h30m`}},
 		{"enableAutoMtls: maybe", []string{`m:1:17: error: MeshConfig: enableAutoMtls: "maybe" is not a boolean; write true or false`}},
 		{"trustDomain: 12", []string{`m:1:14: error: MeshConfig: trustDomain: 12 is not a string; quote it: "12"`}},
@@ -159,7 +159,10 @@ func TestFindings(t *testing.T) {
 		{"extensionProviders: [{name: a, prometheus: {}}, {name: a, prometheus: {}}]", []string{"m:1:56: error: MeshConfig: extensionProviders[1].name: two providers"}},
 		{"extensionProviders: [{name: a}]", []string{"m:1:22: error: MeshConfig: extensionProviders[0]: provider \"a\" does not say what it is"}},
 		{"defaultProviders: {metrics: [nope]}", []string{"m:1:30: warning: MeshConfig: defaultProviders.metrics[0]: there is no extension provider \"nope\""}},
-		{"x: 1\ny: 2", []string{"m:1:1", "m:2:1"}},
+		{"x: 1\nz: 2", []string{"m:1:1", "m:2:1"}},
+		{"trustDomain: on", []string{`m:1:14: error: MeshConfig: trustDomain: on is not a string; quote it: "on"`}},
+		{"defaultConfig: {proxyMetadata: {A: No}}", []string{`m:1:36: error: MeshConfig: defaultConfig.proxyMetadata[A]: No is not a string; quote it: "No"`}},
+		{"defaultConfig: {proxyMetadata: {~: a}}", []string{`m:1:33: error: MeshConfig: defaultConfig.proxyMetadata: ~ is not a name; quote it: "~"`}},
 		{"certificates: []", []string{"m:1:1: warning: MeshConfig: certificates: the field is deprecated"}},
 	} {
 		got, findings := Parse("m", []byte(c.yaml))
@@ -219,14 +222,14 @@ func TestPresentAndEmpty(t *testing.T) {
 	base := parse(t, "defaultConfig: {tracing: {sampling: 5}, proxyMetadata: {A: a}, proxyHeaders: {requestId: {}, server: {value: x}}, "+
 		"runtimeValues: {a: b}, gatewayTopology: {numTrustedProxies: 2}}")
 	over, findings := SalvageProxyConfig(base.GetDefaultConfig(),
-		[]byte("tracing: {}\nproxyMetadata: {B: b}\nproxyHeaders: {server: {value: y}}\nruntimeValues: {c: d}\ngatewayTopology: {}"))
+		[]byte("tracing: {}\nproxyMetadata: {B: b}\nproxyHeaders: {server: {value: z}}\nruntimeValues: {c: d}\ngatewayTopology: {}"))
 	if len(findings) > 0 {
 		t.Fatal(findings)
 	}
 	switch h := over.GetProxyHeaders(); {
 	case over.GetTracing().GetSampling() != 0, over.GetGatewayTopology().GetNumTrustedProxies() != 0, len(over.GetRuntimeValues()) != 1:
 		t.Errorf("a part of the message below is left: %v", over)
-	case len(over.GetProxyMetadata()) != 2, h.GetServer().GetValue() != "y", h.GetRequestId() == nil:
+	case len(over.GetProxyMetadata()) != 2, h.GetServer().GetValue() != "z", h.GetRequestId() == nil:
 		t.Errorf("proxyMetadata and proxyHeaders are merged: %v", over)
 	case over.GetStatusPort() != 15020, base.GetDefaultConfig().GetProxyHeaders().GetServer().GetValue() != "x":
 		t.Errorf("%v", base)

@@ -303,7 +303,7 @@ func TestPodsAndSlicesOfSources(t *testing.T) {
 apiVersion: v1
 kind: Service
 metadata: {name: a, namespace: a}
-spec: {selector: {app: a}, ports: [{name: x, port: 80, targetPort: web}, {name: y, port: 81, targetPort: 82}]}
+spec: {selector: {app: a}, ports: [{name: x, port: 80, targetPort: web}, {name: z, port: 81, targetPort: 82}]}
 ---
 apiVersion: v1
 kind: Pod

@@ -20,7 +20,7 @@ import (
 const manyMistakes = `---
 {apiVersion: v1, kind: Service, metadata: {name: s%[1]d, namespace: a}, spec: {selector: {app: web}, ports: [{name: a, port: 80, targetPort: none}, {name: b, port: 81, targetPort: 9}]}}
 ---
-{apiVersion: v1, kind: Pod, metadata: {name: p%[1]d, namespace: a, labels: {app: web, n: n%[1]d}}, spec: {containers: [{name: c, image: c, ports: [{name: p%[1]d, containerPort: %[2]d}]}]}}
+{apiVersion: v1, kind: Pod, metadata: {name: p%[1]d, namespace: a, labels: {app: web, i: n%[1]d}}, spec: {containers: [{name: c, image: c, ports: [{name: p%[1]d, containerPort: %[2]d}]}]}}
 ---
 {apiVersion: v1, kind: Pod, metadata: {name: p%[1]d, namespace: front, labels: {istio: gateway}}}
 ---
@@ -28,11 +28,11 @@ const manyMistakes = `---
 ---
 {apiVersion: networking.istio.io/v1, kind: Gateway, metadata: {name: g%[1]d, namespace: a}, spec: {selector: {istio: gateway}, servers: [{hosts: ["g%[1]d.example", "n%[1]d/one.example"], port: {number: 80, name: a, protocol: HTTP}}, {hosts: ["g%[1]d.example"], port: {number: 443, name: b, protocol: HTTPS}, tls: {mode: SIMPLE, credentialName: c}}]}}
 ---
-{apiVersion: extensions.istio.io/v1alpha1, kind: WasmPlugin, metadata: {name: w%[1]d, namespace: front}, spec: {selector: {matchLabels: {n: n%[1]d}}, type: NETWORK, url: "oci://w.example/w:1"}}
+{apiVersion: extensions.istio.io/v1alpha1, kind: WasmPlugin, metadata: {name: w%[1]d, namespace: front}, spec: {selector: {matchLabels: {i: n%[1]d}}, type: NETWORK, url: "oci://w.example/w:1"}}
 ---
 {apiVersion: security.istio.io/v1, kind: RequestAuthentication, metadata: {name: r%[1]d, namespace: a}, spec: {selector: {matchLabels: {app: web}}, jwtRules: [{issuer: x, jwks: '{"keys":[]}'}]}}
 ---
-{apiVersion: security.istio.io/v1, kind: RequestAuthentication, metadata: {name: r%[1]d, namespace: front}, spec: {selector: {matchLabels: {n: n%[1]d}}, jwtRules: [{issuer: x, jwks: '{"keys":[]}'}]}}
+{apiVersion: security.istio.io/v1, kind: RequestAuthentication, metadata: {name: r%[1]d, namespace: front}, spec: {selector: {matchLabels: {i: n%[1]d}}, jwtRules: [{issuer: x, jwks: '{"keys":[]}'}]}}
 ---
 {apiVersion: networking.istio.io/v1, kind: ServiceEntry, metadata: {name: e%[1]d, namespace: a}, spec: {hosts: ["*.w%[1]d.example", one.example], ports: [{number: %[2]d, name: a, protocol: HTTP}]}}
 ---

@@ -77,7 +77,7 @@ metadata: {name: a, creationTimestamp: yesterday}
 spec:
   containers:
   - {name: a, image: 5, ports: [{containerPort: x}], resources: {limits: {cpu: lots}}}
-  nodeName: n
+  nodeName: l
   nodeName: m
   hostNetwork: maybe
 status: {podIP: 10.0.0.1, fromTheFuture: 1}
@@ -409,11 +409,10 @@ func TestVitalObjects(t *testing.T) {
 	}
 }
 
-// Numbers that YAML reads and the API server does not are refused in words of the user, not of Go.
+// Numbers are read as kubectl does. What the API server does not take is refused in words of the user, not of Go.
 func TestNumbers(t *testing.T) {
 	for value, want := range map[string]string{
-		"80.0":  "expected a whole number, found 80.0; write 80",
-		"8e1":   "expected a whole number, found 8e1; write 80",
+		"80.5":  "expected a whole number, found 80.5; write a whole number",
 		"1e400": "expected a number, found a number that is too large; write a whole number without quotes",
 	} {
 		list := expect(t, "apiVersion: v1\nkind: Service\n"+meta+"spec: {ports: [{port: "+value+"}]}\n", "4:23 WrongType spec.ports[0].port").Findings()
@@ -421,7 +420,13 @@ func TestNumbers(t *testing.T) {
 			t.Errorf("%s: %s; %s", value, list[0].Message, list[0].Fix)
 		}
 	}
-	for _, value := range []string{"80.0", "[1]", "99999999999"} {
+	for _, value := range []string{"80.0", "8e1", "8_0", "0120", "0o120", "0x50"} { // kubectl makes 80 of them
+		r := expect(t, "apiVersion: v1\nkind: Service\n"+meta+"spec: {ports: [{port: "+value+", targetPort: "+value+"}]}\n")
+		if p := r.Documents[0].Object.Spec.(*corev1.Service).Spec.Ports[0]; p.Port != 80 || p.TargetPort.IntVal != 80 {
+			t.Errorf("%s: ports %+v", value, p)
+		}
+	}
+	for _, value := range []string{"80.5", "[1]", "99999999999"} {
 		for _, d := range expect(t, "apiVersion: v1\nkind: Service\n"+meta+"spec: {ports: [{port: 80, targetPort: "+value+"}]}\n", "4:39 WrongType spec.ports[0].targetPort").Findings() {
 			if strings.Contains(d.Message, "IntOrString") {
 				t.Errorf("%s: %s", value, d.Message)
@@ -477,17 +482,17 @@ func TestBrokenFiles(t *testing.T) {
 func TestAnchorsAndMerges(t *testing.T) {
 	r := expect(t, `apiVersion: v1
 kind: Service
-metadata: {name: a, labels: &l {x: "1", y: "2"}}
+metadata: {name: a, labels: &l {x: "1", z: "2"}}
 spec:
   selector:
     <<: *l
-    y: "3"
+    z: "3"
   ports:
   - &p {name: a, port: 80}
   - {<<: [*p, {protocol: UDP, name: z}], name: b}
 `)
 	svc := r.Documents[0].Object.Spec.(*corev1.Service)
-	if fmt.Sprint(svc.Spec.Selector) != "map[x:1 y:3]" || svc.Spec.Ports[1].Port != 80 || svc.Spec.Ports[1].Name != "b" || svc.Spec.Ports[1].Protocol != "UDP" {
+	if fmt.Sprint(svc.Spec.Selector) != "map[x:1 z:3]" || svc.Spec.Ports[1].Port != 80 || svc.Spec.Ports[1].Name != "b" || svc.Spec.Ports[1].Protocol != "UDP" {
 		t.Errorf("got %+v", svc.Spec)
 	}
 }

@@ -92,7 +92,7 @@ func schemaFix(e *kfield.Error) string {
 func (n *node) plainValue() any {
 	switch n.shape {
 	case boolean:
-		return n.value == "true"
+		return jsonBool(n.value) == "true"
 	case number:
 		if v, err := strconv.ParseInt(n.value, 10, 64); err == nil {
 			return v

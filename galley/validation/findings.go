@@ -28,6 +28,10 @@ func (f *findings) errorAt(p pos, path, code, fix, format string, args ...any) {
 	f.add(diag.Error, p, path, code, fix, format, args...)
 }
 
+func (f *findings) warnAt(p pos, path, code, fix, format string, args ...any) {
+	f.add(diag.Warning, p, path, code, fix, format, args...)
+}
+
 // addUnrelated adds findings about what the fields of a document mean. One that may only follow from an error that is
 // known is left out: it is about the same field, about what holds it or is in it, or about a field that is missing
 // where one has an unknown name.

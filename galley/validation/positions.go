@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/yaml11"
 )
 
 // Positions says where in the text of a file the fields of its objects stand, for findings that are made from the
@@ -131,7 +132,7 @@ func entry(n *yaml.Node, name string) *yaml.Node {
 		n = n.Alias
 	}
 	for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {
-		if n.Content[i].Value == name {
+		if key, ok := yaml11.Key(n.Content[i]); ok && key == name {
 			return n.Content[i+1]
 		}
 	}

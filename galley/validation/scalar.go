@@ -5,20 +5,22 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"strings"
+
+	"github.com/istiod-lite/istiod-lite/api/yaml11"
 )
 
-// asBool reports whether n is a boolean. What YAML 1.1, which kubectl reads, takes for one is made one.
+// asBool reports whether n is a boolean. It replaces the word of YAML 1.1 by that of JSON.
 func asBool(n *node) bool {
-	if n.shape == text && n.plain {
-		switch strings.ToLower(n.value) {
-		case "yes", "on", "y":
-			n.shape, n.value = boolean, "true"
-		case "no", "off", "n":
-			n.shape, n.value = boolean, "false"
-		}
+	if n.shape == boolean {
+		n.value = jsonBool(n.value)
 	}
 	return n.shape == boolean
+}
+
+// jsonBool returns the token of JSON for a boolean of YAML 1.1.
+func jsonBool(word string) string {
+	value, _ := yaml11.Truth(word)
+	return strconv.FormatBool(value)
 }
 
 // asInt returns why n is not a whole number in the range, or "".

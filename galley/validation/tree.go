@@ -4,13 +4,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode"
 
 	yaml "go.yaml.in/yaml/v3"
+
+	"github.com/istiod-lite/istiod-lite/api/yaml11"
 )
 
 // shape is the JSON type of a node.
@@ -37,7 +38,7 @@ type node struct {
 	pos
 	shape  shape
 	plain  bool   // a scalar without quotes
-	value  string // boolean and number: the JSON token; text: the string
+	value  string // boolean: the word of YAML 1.1; number: the JSON token; text: the string
 	fields []field
 	items  []*node
 }
@@ -123,10 +124,11 @@ func fileValues(size int) int { return min(valueBudget+size/2, fileBudget) }
 // treeBuilder makes trees of the documents of one file.
 type treeBuilder struct {
 	maxDepth int
-	values   int                 // built so far
-	budget   int                 // for them
-	open     map[*yaml.Node]bool // anchors being expanded, to find one that holds itself
-	report   func(p pos, path, code, fix, format string, args ...any)
+	values   int                                                      // built so far
+	budget   int                                                      // for them
+	open     map[*yaml.Node]bool                                      // anchors being expanded, to find one that holds itself
+	report   func(p pos, path, code, fix, format string, args ...any) // an error
+	warn     func(p pos, path, code, fix, format string, args ...any)
 	dead     bool // the document cannot be used at all
 }
 
@@ -172,10 +174,22 @@ func (b *treeBuilder) build(n *yaml.Node, path string, depth int) *node {
 	return &node{pos: at}
 }
 
+// mapping returns a mapping with what it merges. As kubectl reads it, the last of a field and a merge takes precedence
+// over what stands before it.
 func (b *treeBuilder) mapping(n *yaml.Node, path string, depth int) *node {
 	out := &node{pos: pos{n.Line, n.Column}, shape: mapping, fields: make([]field, 0, len(n.Content)/2)}
 	first := make(map[string]pos, len(n.Content)/2)
-	var merges []*yaml.Node
+	var index map[string]int // of the fields, where there is a merge
+	set := func(f field) {
+		if i, again := index[f.name]; again {
+			out.fields[i] = f
+			return
+		}
+		if index != nil {
+			index[f.name] = len(out.fields)
+		}
+		out.fields = append(out.fields, f)
+	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		k, v := n.Content[i], n.Content[i+1]
 		at := pos{k.Line, k.Column}
@@ -187,10 +201,25 @@ func (b *treeBuilder) mapping(n *yaml.Node, path string, depth int) *node {
 			continue
 		}
 		if k.Tag == "!!merge" {
-			merges = append(merges, v)
+			if index == nil {
+				index = make(map[string]int, len(out.fields))
+				for j, f := range out.fields {
+					index[f.name] = j
+				}
+			}
+			for _, f := range b.merged(v, path, depth) {
+				if _, written := first[f.name]; written {
+					b.warn(at, fieldPath(path, f.name), "DuplicateKey", "write the merge first", "the merge replaces the field, which stands before it")
+				}
+				set(f)
+			}
 			continue
 		}
-		name := k.Value
+		name, ok := yaml11.Key(k)
+		if !ok {
+			b.report(at, path, "WrongType", "quote it", "%q is not the name of a field", k.Value)
+			continue
+		}
 		if p, dup := first[name]; dup {
 			fix := "keep one of the two"
 			if path == "" && name == "apiVersion" {
@@ -200,36 +229,43 @@ func (b *treeBuilder) mapping(n *yaml.Node, path string, depth int) *node {
 			continue
 		}
 		first[name] = at
-		out.fields = append(out.fields, field{pos: at, name: name, value: b.build(v, fieldPath(path, name), depth+1)})
-	}
-	// What the mapping says itself wins over what it merges, and an earlier merge over a later one.
-	for _, m := range merges {
-		sources := []*yaml.Node{m}
-		if m.Kind == yaml.SequenceNode {
-			sources = m.Content
-		}
-		for _, source := range sources {
-			merged := b.build(source, path, depth+1)
-			if b.dead {
-				break
-			}
-			if merged.shape != mapping {
-				b.report(pos{source.Line, source.Column}, path, "WrongType", "merge an alias of a mapping", "<< merges mappings, not %s", merged.describe())
-				continue
-			}
-			for _, f := range merged.fields {
-				if _, dup := first[f.name]; !dup {
-					first[f.name] = f.pos
-					out.fields = append(out.fields, f)
-				}
-			}
-		}
+		set(field{pos: at, name: name, value: b.build(v, fieldPath(path, name), depth+1)})
 	}
 	return out
 }
 
+// merged returns the fields that a merge adds. Of a list of mappings, the first that has a field takes precedence.
+func (b *treeBuilder) merged(m *yaml.Node, path string, depth int) (fields []field) {
+	sources := []*yaml.Node{m}
+	if m.Kind == yaml.SequenceNode {
+		sources = m.Content
+	}
+	known := map[string]bool{}
+	for _, source := range sources {
+		merged := b.build(source, path, depth+1)
+		if b.dead {
+			break
+		}
+		if merged.shape != mapping {
+			b.report(pos{source.Line, source.Column}, path, "WrongType", "merge an alias of a mapping", "<< merges mappings, not %s", merged.describe())
+			continue
+		}
+		for _, f := range merged.fields {
+			if !known[f.name] {
+				known[f.name] = true
+				fields = append(fields, f)
+			}
+		}
+	}
+	return fields
+}
+
 func (b *treeBuilder) scalar(n *yaml.Node, path string) *node {
 	out := &node{pos: pos{n.Line, n.Column}, shape: text, value: n.Value, plain: n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) == 0}
+	if _, ok := yaml11.Bool(n); ok {
+		out.shape = boolean
+		return out
+	}
 	switch n.Tag {
 	case "!!str", "!!timestamp":
 		return out
@@ -237,39 +273,30 @@ func (b *treeBuilder) scalar(n *yaml.Node, path string) *node {
 		out.shape = null
 		return out
 	case "!!bool", "!!int", "!!float":
-		var v any
-		if err := n.Decode(&v); err != nil {
+		v, err := yaml11.Value(n)
+		if err != nil {
 			b.report(out.pos, path, "WrongType", "remove the tag", "the value does not fit its tag %s", n.Tag)
 			return out
 		}
 		token, err := jsonToken(n.Value, v)
 		if err != nil {
-			return out // not a number in JSON, such as .inf: its text is what a decoder can judge
+			b.report(out.pos, path, "WrongType", "quote it, or write a number", "%s is a number that JSON has no form for", n.Value)
+			return out
 		}
 		out.shape, out.value = number, token
-		if n.Tag == "!!bool" {
-			out.shape = boolean
-		}
 		return out
 	}
 	b.report(out.pos, path, "WrongType", "remove the tag", "tag %s has no meaning here", n.Tag)
 	return out
 }
 
-// jsonToken writes a YAML scalar as JSON. Numbers keep their digits where JSON allows them, so that none loses
-// precision.
+// jsonToken writes a number of YAML as JSON, as kubectl does: 80.0 is the whole number 80. Whole numbers of any length
+// keep their digits where JSON allows them. It fails for what JSON has no form for, such as .inf.
 func jsonToken(raw string, v any) (string, error) {
 	switch v := v.(type) {
-	case bool:
-		return strconv.FormatBool(v), nil
 	case float64:
-		if math.IsNaN(v) || math.IsInf(v, 0) {
-			return "", fmt.Errorf("not a number")
-		}
-		if json.Valid([]byte(raw)) {
-			return raw, nil
-		}
-		return strconv.FormatFloat(v, 'g', -1, 64), nil
+		text, err := json.Marshal(v)
+		return string(text), err
 	default:
 		if json.Valid([]byte(raw)) {
 			return raw, nil
@@ -284,7 +311,9 @@ func (n *node) appendJSON(buf []byte, marks *[]mark) []byte {
 	switch n.shape {
 	case null:
 		return append(buf, "null"...)
-	case boolean, number:
+	case boolean:
+		return append(buf, jsonBool(n.value)...)
+	case number:
 		return append(buf, n.value...)
 	case text:
 		return appendString(buf, n.value)

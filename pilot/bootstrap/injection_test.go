@@ -136,7 +136,7 @@ func TestInjection(t *testing.T) {
 	if !image("two")() {
 		t.Errorf("the last good template is not in force: %s", injected())
 	}
-	write(t, filepath.Join(o.ConfigDir, "node.yaml"), "apiVersion: v1\nkind: Node\nmetadata: {name: n}\nstatus: {nodeInfo: {kubeletVersion: v1.32.9}}\n")
+	write(t, filepath.Join(o.ConfigDir, "node.yaml"), "apiVersion: v1\nkind: Node\nmetadata: {name: node}\nstatus: {nodeInfo: {kubeletVersion: v1.32.9}}\n")
 	eventually(t, "a node without native sidecars", func() bool { return !strings.Contains(injected(), "/spec/initContainers") })
 
 	write(t, filepath.Join(o.Injection.Dir, "values"), "{}")
@@ -212,11 +212,11 @@ func TestProxyConfigs(t *testing.T) {
 	object("root-picked", "istio-system", "{selector: {matchLabels: {app: picked}}, environmentVariables: {NOWHERE: x}}")
 	object("elsewhere", "other", "{environmentVariables: {NOWHERE: x}}")
 	injected(picked, `5  A=root R=root .`)
-	object("namespace", "shop", "{environmentVariables: {A: shop, N: shop}, image: {imageType: debug}}")
+	object("namespace", "shop", "{environmentVariables: {A: shop, M: shop}, image: {imageType: debug}}")
 	object("workload", "shop", "{selector: {matchLabels: {app: picked}}, concurrency: 0, environmentVariables: {A: picked}}")
-	injected(picked, `0 debug A=picked N=shop R=root .`)
-	injected(picked+","+annotated, `0 debug A=picked N=shop R=root Z=z .`)
-	injected(annotated, `8 debug A=annotation N=shop R=root Z=z .`)
+	injected(picked, `0 debug A=picked M=shop R=root .`)
+	injected(picked+","+annotated, `0 debug A=picked M=shop R=root Z=z .`)
+	injected(annotated, `8 debug A=annotation M=shop R=root Z=z .`)
 	if err := os.Remove(filepath.Join(o.ConfigDir, "namespace.yaml")); err != nil {
 		t.Fatal(err)
 	}

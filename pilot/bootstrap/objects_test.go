@@ -26,7 +26,7 @@ import (
 // everyKind has an object of each Istio kind. None of the first three changes what a proxy is sent.
 const everyKind = `apiVersion: networking.istio.io/v1
 kind: WorkloadGroup
-metadata: {name: wg, namespace: a, labels: {x: "1", y: "2"}, annotations: {note: hello}, creationTimestamp: "2024-01-02T03:04:05Z"}
+metadata: {name: wg, namespace: a, labels: {x: "1", z: "2"}, annotations: {note: hello}, creationTimestamp: "2024-01-02T03:04:05Z"}
 spec: {template: {serviceAccount: web}}
 ---
 apiVersion: networking.istio.io/v1

@@ -293,7 +293,7 @@ func TestPositionsInConfigMaps(t *testing.T) {
 // TestMeshInBinaryData shows that a mesh configuration or networks in binaryData of a ConfigMap are not passed over: a
 // server that starts is not ready, and one that runs keeps the last good content.
 func TestMeshInBinaryData(t *testing.T) {
-	good := map[string]string{"mesh": "trustDomain: old.example", "meshNetworks": "networks: {n: {endpoints: [{fromRegistry: Kubernetes}]}}"}
+	good := map[string]string{"mesh": "trustDomain: old.example", "meshNetworks": "networks: {n1: {endpoints: [{fromRegistry: Kubernetes}]}}"}
 	for _, key := range []string{"mesh", "meshNetworks"} {
 		s := newTestWorld(t, Options{})
 		s.apply(configMap("istio", good))
@@ -361,7 +361,7 @@ func TestMeshFieldsWithoutEffect(t *testing.T) {
 	s := newTestWorld(t, Options{})
 	s.apply(configMap("istio", map[string]string{
 		"mesh":         "ca: {address: 'a:1'}\nhboneIdleTimeout: 5s",
-		"meshNetworks": "networks: {n: {endpoints: [{fromRegistry: Kubernetes}]}}",
+		"meshNetworks": "networks: {n1: {endpoints: [{fromRegistry: Kubernetes}]}}",
 	}))
 	var fields []string
 	for _, d := range s.Findings() {
