@@ -54,7 +54,8 @@ func checkAnnotations(annotations map[string]string) error {
 	return errors.Join(wrong...)
 }
 
-// unusable returns what annotations say that has no effect, or none that anybody wants, and refuses nothing.
+// unusable returns warnings about annotations whose values have no effect, or hardly the effect that was meant. Unlike
+// the faults that checkAnnotations finds, they do not refuse the pod.
 func unusable(annotations map[string]string) (warnings []string) {
 	for name, check := range map[string]func(string) error{
 		rewriteAnnotation:                               checkBool,

@@ -6,12 +6,12 @@ import "github.com/istiod-lite/istiod-lite/api/names"
 type Place struct {
 	Locality Locality
 	Network  string
-	Cluster  string // the ID of the cluster, also for the server's own
-	Node     string
+	Cluster  string // the ID of the cluster, also of the server's own cluster
+	Node     string // the name of the node
 }
 
 // Labels are the labels by which selectors and subsets select a workload: its own, and the labels that its place adds.
-// The labels of a place are those that names.IsPlaceLabel reports.
+// names.IsPlaceLabel reports which labels a place adds.
 type Labels struct {
 	Own   map[string]string
 	Place Place

@@ -11,7 +11,7 @@ import (
 	"slices"
 )
 
-// The labels of blocks.
+// Labels of PEM blocks.
 const (
 	Certificate = "CERTIFICATE"
 	Revoked     = "X509 CRL"
@@ -21,28 +21,28 @@ const (
 	sec1  = "EC PRIVATE KEY"
 )
 
-// Blocks returns the blocks of a text. A block that cannot be read is an error with its number, from 1. encoding/pem
-// would go on behind it, as if it were not there.
+// Blocks returns the blocks of a text. A block that cannot be read is an error with its number, from 1: encoding/pem
+// would skip it. The work is proportional to the text.
 func Blocks(text []byte) ([]*pem.Block, error) {
 	begin := []byte("-----BEGIN ")
 	var list []*pem.Block
-	for left := bytes.Count(text, begin); ; {
+	for {
 		block, rest := pem.Decode(text)
-		now := 0
-		if block != nil {
-			now = bytes.Count(rest, begin) + 1
+		read, begun := text[:len(text)-len(rest)], 1
+		if block == nil {
+			read, begun = text, 0
 		}
 		switch {
-		case left != now:
+		case bytes.Count(read, begin) != begun:
 			return nil, fmt.Errorf("PEM block %d cannot be read: its BEGIN and END must be lines of their own, with the same label and base64 between", len(list)+1)
 		case block == nil:
 			return list, nil
 		}
-		list, text, left = append(list, block), rest, now-1
+		list, text = append(list, block), rest
 	}
 }
 
-// Join returns texts one behind the other, so that no END and BEGIN share a line.
+// Join concatenates texts. It adds a line end to a text without one, so that no END and BEGIN share a line.
 func Join(texts []string) []byte {
 	var all []byte
 	for _, text := range texts {
@@ -116,8 +116,8 @@ func PrivateKey(b *pem.Block) (crypto.Signer, *pem.Block, error) {
 	return nil, nil, fmt.Errorf("the PEM block %.40q holds no private key of PKCS #8, PKCS #1 or SEC 1", b.Type)
 }
 
-// Labelled returns the first private key of a text with the label of its content. A text that has it already, or has no
-// key, is returned as it is.
+// Labelled returns the first private key of a text with the label of its content. A text whose key has that label, or
+// that has no key, is returned unchanged.
 func Labelled(text []byte) []byte {
 	blocks, err := Blocks(text)
 	if err != nil {
@@ -141,7 +141,7 @@ func IndexOf(chain []*x509.Certificate, key crypto.Signer) int {
 	return slices.IndexFunc(chain, func(c *x509.Certificate) bool { return ok && public.Equal(c.PublicKey) })
 }
 
-// WrongOrder says that the certificate of a key is not the first of its chain, but has this index.
+// WrongOrder returns the message for a chain whose certificate of the key has this index, and is not the first.
 func WrongOrder(index int) string {
 	return fmt.Sprintf("the certificates are in the wrong order: number %d is the certificate of the private key, and must be the first", index+1)
 }

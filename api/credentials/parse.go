@@ -203,7 +203,7 @@ func parseKey(name string, text []byte) (crypto.Signer, *pem.Block, *Problem) {
 	return nil, nil, &Problem{name, "it is no private key in PEM", fix}
 }
 
-// parseCertificates returns certificates in PEM, encoded anew, and parsed.
+// parseCertificates returns the certificates of a text: as PEM without anything else, and parsed.
 func parseCertificates(name string, text []byte, limit int) ([]byte, []*x509.Certificate, *Problem) {
 	if len(text) > limit {
 		return nil, nil, &Problem{name, fmt.Sprintf("it has %d bytes, more than %d", len(text), limit), "add the certificates that are needed alone"}

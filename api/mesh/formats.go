@@ -12,9 +12,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/substitution"
 )
 
-// checkFormats judges the texts in which proxies replace commands: one of them is enough to have a whole listener
-// rejected. It removes the format of a provider's access log that is wrong, so that the log has the default format. It
-// returns the indexes of the providers that cannot be used.
+// checkFormats judges the texts in which proxies replace commands: a proxy rejects a whole listener with a wrong one.
+// It removes a wrong format of a provider's access log, so that the log has the default format. It returns the indexes
+// of the providers that cannot be used.
 func (d *document) checkFormats(c *Config) (broken []int) {
 	d.format("accessLogFormat", c.accessLogTexts(), substitution.Log)
 	for i, p := range c.GetExtensionProviders() {
@@ -55,7 +55,7 @@ func (d *document) checkFormats(c *Config) (broken []int) {
 	return broken
 }
 
-// format judges texts by their paths below a field, and reports whether all are right.
+// format judges texts, which are given by their paths below a field, and reports whether all are right.
 func (d *document) format(field string, texts map[string]string, place substitution.Place) bool {
 	ok := true
 	for _, path := range slices.Sorted(maps.Keys(texts)) {

@@ -43,7 +43,7 @@ func Settings(config *structpb.Struct) (string, error) {
 // OwnTracing returns the tracing of a proxy's own ProxyConfig, as Tracing takes it: equal ones are equal texts. It is
 // empty where there is none. The tracer is left out: it belongs to the proxy's bootstrap configuration.
 func OwnTracing(config *structpb.Struct) (string, error) {
-	p, err := fieldsOf(config, tracingName)
+	p, err := fieldsOf(config, "tracing")
 	if p == nil || err != nil || p.Tracing == nil {
 		return "", err
 	}
@@ -56,9 +56,6 @@ func OwnTracing(config *structpb.Struct) (string, error) {
 	}
 	return canonical(p)
 }
-
-// tracingName is the field of a ProxyConfig that OwnTracing reads.
-const tracingName = "tracing"
 
 // Tracing returns the tracing of a proxy: its own, as OwnTracing returned it, or else the default of the mesh. An own
 // one without sampling has the sampling of the mesh.
@@ -76,7 +73,8 @@ func (c *Config) Tracing(own string) *meshv1alpha1.Tracing {
 // FormatTracing returns the tracing of a proxy as the ProxyConfig that the proxy sends, nil if there is none.
 func FormatTracing(own string) *structpb.Struct { return FormatSettings(own) }
 
-// fieldsOf returns a ProxyConfig with those fields of another alone, nil if none of them is set.
+// fieldsOf returns a ProxyConfig with the named fields of config, nil if none of them is set. Fields within them that
+// this release does not know are left out.
 func fieldsOf(config *structpb.Struct, names ...string) (*meshv1alpha1.ProxyConfig, error) {
 	p, own := &meshv1alpha1.ProxyConfig{}, &structpb.Struct{Fields: map[string]*structpb.Value{}}
 	for _, name := range names {

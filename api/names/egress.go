@@ -7,9 +7,9 @@ import (
 
 // EgressHost is a host of a Sidecar's egress listener: namespace/host, behind ~ if it is not imported.
 type EgressHost struct {
-	Namespace string // "*" stands for any
-	Host      string // in lower case; "*" stands for any
-	Excluded  bool
+	Namespace string // a namespace, or "*" for any
+	Host      string // a host in lower case, or "*" for any
+	Excluded  bool   // whether it stands behind a tilde
 }
 
 // ParseEgressHost reads a host of an egress listener in a Sidecar of namespace own. A host without a namespace belongs
@@ -32,7 +32,7 @@ func ParseEgressHost(text, own string) EgressHost {
 
 // EgressHosts are the hosts of an egress listener.
 type EgressHosts struct {
-	included, excluded map[string][]string // patterns by namespace; "*" is any namespace
+	included, excluded map[string][]string // patterns of hosts by namespace, "*" for any
 }
 
 // ParseEgressHosts reads the hosts of an egress listener in a Sidecar of namespace own.

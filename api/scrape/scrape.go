@@ -2,6 +2,7 @@ package scrape
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -14,7 +15,8 @@ type Config struct {
 	Scrape string `json:"scrape"`
 	Path   string `json:"path"`
 	Port   string `json:"port"`
-	// Targets replace Path and Port, which agents that do not know them scrape: both are the first target's.
+	// Targets replace Path and Port. An agent that does not know Targets scrapes Path and Port, which are those of the
+	// first target.
 	Targets []Target `json:"targets,omitempty"`
 }
 
@@ -55,20 +57,24 @@ func WithSlash(path string) string {
 	return "/" + strings.TrimPrefix(path, "/")
 }
 
-// ParsePort returns the number of a port from which an agent that listens on own may take the metrics of an
-// application. The ports of Envoy and of the agent are errors: their metrics are merged already, or they serve other
-// things than metrics.
-func ParsePort(text string, own uint16) (uint16, error) {
+// reserved has the ports of Envoy and of the agent, with what they are for.
+var reserved = map[uint16]string{
+	15000: "Envoy's admin API", 15001: "Envoy's, for outbound connections", 15004: "the agent's debug pages", 15006: "Envoy's, for inbound connections",
+	15008: "Envoy's, for HBONE", 15020: "the agent's own", 15021: "Envoy's, for readiness", 15053: "the agent's DNS proxy",
+	15090: "Envoy's own metrics, which are merged anyway",
+}
+
+// ParsePort returns the number of a port from which an agent may take the metrics of an application. The ports of Envoy
+// and of the agent are errors, and so are taken, on which this agent and its Envoy listen: their metrics are merged
+// already, or they serve other things than metrics.
+func ParsePort(text string, taken ...uint16) (uint16, error) {
 	n, err := strconv.ParseUint(text, 10, 16)
 	if err != nil || n == 0 {
 		return 0, fmt.Errorf("%.40q is no port: write a number from 1 to 65535, not the name of a port", text)
 	}
 	port := uint16(n)
-	use := map[uint16]string{
-		15000: "Envoy's admin API", 15001: "Envoy's, for outbound connections", 15004: "the agent's debug pages", 15006: "Envoy's, for inbound connections",
-		15008: "Envoy's, for HBONE", 15020: "the agent's own", 15021: "Envoy's, for readiness", 15053: "the agent's DNS proxy", 15090: "Envoy's own metrics, which are merged anyway",
-	}[port]
-	if port == own {
+	use := reserved[port]
+	if slices.Contains(taken, port) {
 		use = "the agent's own"
 	}
 	if use != "" {

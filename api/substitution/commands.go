@@ -22,10 +22,6 @@ const (
 	Extended              // a format with extensions of its own, whose commands are not known here
 )
 
-// Fault returns why Envoy would refuse the value of a header in which it replaces commands, and what to write instead.
-// Both are empty where Envoy accepts the text.
-func Fault(text string) (why, fix string) { return Header.Fault(text) }
-
 // Fault returns why Envoy would refuse a text in which it replaces commands, and what to write instead. Both are empty
 // where Envoy accepts the text.
 func (p Place) Fault(text string) (why, fix string) {
@@ -73,22 +69,23 @@ func Recent(text string) string {
 	return found
 }
 
-// recent reports whether an Envoy before 1.40 may not have the command, or one of those that it holds.
+// recent reports whether an Envoy before 1.40 may not have the command, or a command within it.
 func (c command) recent() bool {
 	if c.name == "COALESCE" {
-		return slices.ContainsFunc(strings.Fields(recentCommands), func(name string) bool { return strings.Contains(c.argument, `"`+name+`"`) })
+		list, _, _ := operators(c.argument) // as far as they can be read: Fault reports the rest
+		return slices.ContainsFunc(list, func(c command) bool { return slices.Contains(recentCommands, c.name) })
 	}
-	return slices.Contains(strings.Fields(recentCommands), c.name)
+	return slices.Contains(recentCommands, c.name)
 }
 
 // recentCommands are the commands of Envoy 1.40 that Envoy 1.37 does not have.
-const recentCommands = `
+var recentCommands = strings.Fields(`
 	DOWNSTREAM_CX_RTT DOWNSTREAM_DETECTED_CLOSE_TYPE DOWNSTREAM_LOCAL_CLOSE_REASON DOWNSTREAM_PEER_ISSUER_FINGERPRINT_256
 	DOWNSTREAM_PEER_ISSUER_SERIAL DOWNSTREAM_TLS_GROUP LISTENER_NAME ROUTE_RESOLUTION_COUNT ROUTE_RESOLUTION_TIME_US SPAN_ID
 	UPSTREAM_CONNECTION_IDS_ATTEMPTED UPSTREAM_DETECTED_CLOSE_TYPE UPSTREAM_HOSTS_ATTEMPTED UPSTREAM_HOSTS_ATTEMPTED_WITHOUT_PORT
 	UPSTREAM_HOST_NAMES_ATTEMPTED UPSTREAM_HOST_NAMES_ATTEMPTED_WITHOUT_PORT UPSTREAM_LOCAL_CLOSE_REASON UPSTREAM_SERVER_NAME
 	UPSTREAM_TLS_GROUP QUERY_PARAMS
-`
+`)
 
 // shortened returns the beginning of a long text, for messages: a header may have a megabyte.
 func shortened(text string) string {
@@ -253,14 +250,29 @@ func (c command) argumentFault() (why, fix string) {
 	return why, fix
 }
 
-// coalesceFault judges the JSON list of commands, whose first value that is not empty is used.
+// coalesceFault returns why Envoy would refuse the argument of COALESCE, and what to write instead.
 func coalesceFault(argument string, p Place) (why, fix string) {
+	list, why, fix := operators(argument)
+	if why != "" {
+		return why, fix
+	}
+	for _, c := range list {
+		if why, fix = c.faultIn(p); why != "" {
+			return why, fix
+		}
+	}
+	return "", ""
+}
+
+// operators returns the commands in the argument of COALESCE, a list in JSON whose first value that is not empty is
+// used. It returns the commands before one that cannot be read, with why, and what to write instead.
+func operators(argument string) (commands []command, why, fix string) {
 	const form = `write {"operators": ["NAME", {"command": "REQ", "param": "x-name"}]}`
 	var list struct {
 		Operators []json.RawMessage `json:"operators"`
 	}
 	if err := json.Unmarshal([]byte(argument), &list); err != nil || len(list.Operators) == 0 {
-		return "COALESCE needs a JSON object with operators", form
+		return nil, "COALESCE needs a JSON object with operators", form
 	}
 	for _, raw := range list.Operators {
 		var op struct {
@@ -269,16 +281,14 @@ func coalesceFault(argument string, p Place) (why, fix string) {
 			MaxLength *uint64 `json:"max_length"`
 		}
 		if json.Unmarshal(raw, &op.Command) != nil && json.Unmarshal(raw, &op) != nil {
-			return "an operator of COALESCE is a name, or an object with a command", form
+			return commands, "an operator of COALESCE is a name, or an object with a command", form
 		}
 		if op.Command == "COALESCE" {
-			return "COALESCE cannot hold another", "list all commands in one"
+			return commands, "COALESCE cannot hold another", "list all commands in one"
 		}
-		if why, fix = (command{name: op.Command, argument: op.Param, length: op.MaxLength != nil}).faultIn(p); why != "" {
-			return why, fix
-		}
+		commands = append(commands, command{name: op.Command, argument: op.Param, length: op.MaxLength != nil})
 	}
-	return "", ""
+	return commands, "", ""
 }
 
 // argument reports whether a command takes one.

@@ -62,8 +62,8 @@ func newEnv(environ []string) env {
 	return e
 }
 
-// foreign returns the names of variables that are set for an istiod, to another value than its default, and have no
-// effect here. Variables that Kubernetes sets for a Service named pilot are not among them.
+// foreign returns the names of variables for istiod that are set to another value than its default and have no effect
+// here. Variables that Kubernetes sets for a Service named pilot are not among them.
 func (e *env) foreign() []string {
 	return slices.DeleteFunc(slices.Sorted(slices.Values(e.names)), func(name string) bool {
 		otherwise, known := istiodVariables[name]

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// istiodVariables are the variables that istiod 1.31 reads, with their defaults. Proxies of HTTP are among them:
-// istiod fetches keys of token issuers through them.
+// istiodVariables are the variables that istiod 1.31 reads, with their defaults. The variables that name HTTP proxies
+// are among them: istiod fetches the keys of token issuers through these proxies.
 var istiodVariables = map[string]string{
 	"AMBIENT_ENABLE_BAGGAGE":                                "false",
 	"AMBIENT_ENABLE_DRY_RUN_AUTHORIZATION_POLICY":           "false",
@@ -221,8 +221,9 @@ func sameSetting(text, otherwise string) bool {
 		}
 	}
 	if a, err := time.ParseDuration(text); err == nil {
-		b, err := time.ParseDuration(otherwise)
-		return err == nil && a == b
+		if b, err := time.ParseDuration(otherwise); err == nil {
+			return a == b
+		}
 	}
 	a, err := strconv.ParseFloat(text, 64)
 	b, other := strconv.ParseFloat(otherwise, 64)

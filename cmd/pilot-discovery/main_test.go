@@ -83,7 +83,7 @@ func TestEnvironmentGivesDefaults(t *testing.T) {
 	e := newEnv([]string{
 		"POD_NAMESPACE=mesh", "CLUSTER_ID=c1", "POD_NAME=istiod-0", "REVISION=canary", "PILOT_DEBOUNCE_AFTER=250ms", "PILOT_DEBOUNCE_MAX=soon",
 		"PILOT_ENABLE_XDS_CACHE=false", "PILOT_PUSH_THROTTLE=200", "PILOT_PORT=tcp://10.0.0.1:80", "PILOT_SERVICE_HOST=10.0.0.1", "HOME=/",
-		"XDS_AUTH=false", "ISTIO_DELTA_XDS=true", "PATH=/bin",
+		"XDS_AUTH=false", "ISTIO_DELTA_XDS=true", "PILOT_MAX_REQUESTS_PER_SECOND=0", "PATH=/bin",
 	})
 	c := discoveryCommand(&e, nil)
 	for name, want := range map[string]string{

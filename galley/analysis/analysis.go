@@ -47,8 +47,7 @@ type Options struct {
 
 // Labels are the labels of an endpoint.
 type Labels interface {
-	Get(name string) string
-	Match(selector map[string]string) bool
+	Lookup(name string) (value string, ok bool)
 }
 
 type analysis struct {
@@ -72,6 +71,7 @@ type analysis struct {
 	filters     map[filtered]filter             // what connectionFilters returned
 	readers     map[selectionKey]bool           // what readsTokens returned, by the namespace and selector of the Gateway
 	policies    []*kinds.Object                 // one RequestAuthentication with rules for each namespace and selector
+	places      map[placeKey]placeValues        // what placesOf returned
 }
 
 // Run returns what is wrong between the objects, in no order.

@@ -48,7 +48,7 @@ func (a *analysis) destinationRule(o *kinds.Object) {
 		if len(s.Labels) == 0 {
 			continue
 		}
-		if fix := a.elsewhere(all, s.Labels); fix != "" {
+		if fix := a.elsewhere(name, s.Labels); fix != "" {
 			a.report(o, diag.Warning, codeSubset, indexed("spec.subsets", i)+".labels", fix, "no endpoint of %s is in this place: the subset %q has no endpoints, and requests to it get 503", name, s.Name)
 		} else if own := unplaced(s.Labels); a.lacks(all, own) {
 			a.report(o, diag.Warning, codeSubset, indexed("spec.subsets", i)+".labels", a.otherLabels(all[0].object.Namespace, own, others...), "no workload of %s has these labels: the subset %q has no endpoints, and requests to it get 503", name, s.Name)
@@ -147,28 +147,56 @@ func (a *analysis) covered(name string) iter.Seq[*host] {
 	}
 }
 
-// elsewhere words a fix for the labels of a place where no endpoint of a host runs. It returns "" where one does, where
-// no labels of places are among them, and where the places are not known.
-func (a *analysis) elsewhere(all []*host, labels map[string]string) string {
+// placeKey is a host and the name of a label of places.
+type placeKey struct{ host, label string }
+
+// placeValues are the values of a label of places at the endpoints of a host, in order. some reports whether the host
+// has an endpoint.
+type placeValues struct {
+	values []string
+	some   bool
+}
+
+// placesOf returns the values of a label of places at the endpoints of a host. It reads the endpoints once for all
+// subsets.
+func (a *analysis) placesOf(k placeKey) placeValues {
+	p, known := a.places[k]
+	if known {
+		return p
+	}
+	for e := range a.options.Endpoints(k.host) {
+		p.some = true
+		if value, ok := e.Lookup(k.label); ok {
+			p.values = append(p.values, value)
+		}
+	}
+	slices.Sort(p.values)
+	p.values = slices.Compact(p.values)
+	if a.places == nil {
+		a.places = map[placeKey]placeValues{}
+	}
+	a.places[k] = p
+	return p
+}
+
+// elsewhere returns a fix for labels of a place where no endpoint of a host runs. It returns "" if an endpoint runs
+// there, if no label of a place is among them, and if the places are not known.
+func (a *analysis) elsewhere(host string, labels map[string]string) string {
 	if a.options.Endpoints == nil {
 		return ""
 	}
-	for _, name := range slices.Sorted(maps.Keys(labels)) {
-		if !names.IsPlaceLabel(name) {
+	for _, label := range slices.Sorted(maps.Keys(labels)) {
+		if !names.IsPlaceLabel(label) {
 			continue
 		}
-		var values []string
-		there := false
-		for _, h := range all {
-			for e := range a.options.Endpoints(h.name) {
-				values = append(values, e.Get(name))
-				there = there || e.Match(map[string]string{name: labels[name]})
-			}
+		p := a.placesOf(placeKey{host, label})
+		if _, found := slices.BinarySearch(p.values, labels[label]); found || !p.some {
+			continue
 		}
-		if !there && len(values) > 0 {
-			slices.Sort(values)
-			return fmt.Sprintf("%s is one of %s there", name, listed(slices.Compact(values)))
+		if len(p.values) == 0 {
+			return fmt.Sprintf("remove %s: no endpoint there has it", label)
 		}
+		return fmt.Sprintf("%s is one of %s there", label, listed(p.values))
 	}
 	return ""
 }

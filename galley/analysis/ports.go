@@ -49,8 +49,7 @@ func podOf(p *corev1.Pod) Pod {
 		for i := range list {
 			if list[i].Name == "istio-proxy" {
 				out.Proxy, out.ProxyImage = true, list[i].Image
-			}
-			if list[i].Name != "istio-proxy" {
+			} else {
 				out.ProbeHosts = append(out.ProbeHosts, probeHosts(fmt.Sprintf("spec.%s[%d]", []string{"containers", "initContainers"}[n], i), &list[i])...)
 			}
 			for _, c := range list[i].Ports {

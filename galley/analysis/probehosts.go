@@ -9,7 +9,7 @@ import (
 // ProbeHost is a host that a request of a kubelet names.
 type ProbeHost struct {
 	Field, Host string
-	TCP         bool // the request only connects
+	TCP         bool // whether the request is a TCP connection alone
 }
 
 // probeHosts returns the hosts that the probes and hooks of a container name. Its field is at.

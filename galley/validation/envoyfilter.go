@@ -190,9 +190,12 @@ func (p fieldRef) scripts(holder string) {
 	})
 }
 
-// formats judges the texts of a value of Envoy's API in which Envoy replaces commands: those of access logs, of headers
-// that are added, of replies and of filter state.
+// formats judges the texts of a value of Envoy's API in which Envoy replaces commands: formats of access logs, added
+// headers, replies and filter state.
 func (p fieldRef) formats() {
+	if strings.HasSuffix(p.at("@type").text(), "/google.protobuf.Struct") { // data, whatever its fields are called
+		return
+	}
 	for _, item := range p.items() {
 		item.formats()
 	}
@@ -203,6 +206,7 @@ func (p fieldRef) formats() {
 	otel := strings.HasSuffix(p.at("@type").text(), ".OpenTelemetryAccessLogConfig")
 	p.each(func(name string, value fieldRef) {
 		switch name {
+		case "filter_metadata", "filterMetadata": // data too
 		case "text_format", "textFormat", "json_format", "jsonFormat":
 			value.texts(place)
 		case "text_format_source", "textFormatSource":
@@ -237,7 +241,7 @@ func (p fieldRef) texts(place substitution.Place) {
 	p.each(func(_ string, value fieldRef) { value.texts(place) })
 }
 
-// runsLua reports whether the scripts of a message are Lua: that of the HTTP filter, of a matcher of strings or of a
+// runsLua reports whether the scripts of a message of this type are Lua: the HTTP filter, a matcher of strings or a
 // cluster specifier.
 func runsLua(typeURL string) bool { return strings.Contains(typeURL, ".lua.v3.") }
 

@@ -50,6 +50,8 @@ func TestTextsOfPatches(t *testing.T) {
 		{"VIRTUAL_HOST", "{request_headers_to_add: [{header: {key: a, value: '50%'}}]}", value + "request_headers_to_add[0].header.value"},
 		{"VIRTUAL_HOST", "{response_headers_to_add: [{header: {key: a, value: '%START_TIME%'}}]}", ""},
 		{"HTTP_ROUTE", "{direct_response: {status: 200, body: {inline_string: '50%'}}}", ""},
+		{"HTTP_FILTER", typed + "google.protobuf.Struct, value: {text_format: '100%'}}}", ""},
+		{"VIRTUAL_HOST", "{metadata: {filter_metadata: {a: {json_format: '100%'}}}}", ""},
 	} {
 		operation := "MERGE"
 		if c.applyTo == "EXTENSION_CONFIG" {

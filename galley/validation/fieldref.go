@@ -440,9 +440,10 @@ func rules(k *kinds.Kind) func(fieldRef) {
 	return nil
 }
 
-// ownPort warns of a port on which injected proxies listen themselves, at all addresses. Those take nothing else there.
+// ownPort warns of a port on which injected proxies listen themselves, at all addresses: they have no other listener
+// there.
 func (p fieldRef) ownPort() {
 	if n := p.number(); n == 15021 || n == 15090 {
-		p.warn("use another port", "proxies answer probes on port 15021 and serve metrics on port 15090: those that do have no listener for it")
+		p.warn("use another port", "proxies answer probes on port 15021 and serve metrics on port 15090, and have no other listener there")
 	}
 }

@@ -339,8 +339,7 @@ func exportNowhere(_ *salvage, chain []step, _ string) bool {
 	return true
 }
 
-// closeEgressHost leaves out a host of an egress listener. If it is one that the listener excludes, the listener
-// imports nothing.
+// closeEgressHost leaves out a host of an egress listener. If the listener excludes that host, it imports nothing.
 func closeEgressHost(_ *salvage, chain []step, _ string) bool {
 	if host := last(chain); host.shape == text && strings.HasPrefix(host.value, "~") {
 		host.become(parsed(`"~/*"`))

@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// token is a word or a sign of the language. Its kind is the text itself for those, and one of the names below for
-// what has a value.
+// token is a part of a script. The kind of a word or a sign of the language is its text. The kind of a token with a
+// value is one of the constants below.
 type token struct {
 	kind  string
-	text  string  // the name, or the bytes of the string
-	value float64 // of a number
+	text  string  // the name, the string as written, or the number
+	value float64 // the value of a number
 	line  int
 }
 
@@ -24,7 +24,7 @@ const (
 	tokenCData  = "a number of 64 bits" // or a complex one: LuaJIT keeps them apart from other numbers
 )
 
-// lexer splits a script into tokens. After its first fault, it only returns the end.
+// lexer splits a script into tokens. After its first fault, it returns tokenEnd alone.
 type lexer struct {
 	in    string
 	at    int
@@ -131,7 +131,8 @@ func (l *lexer) skipLine() {
 	}
 }
 
-// bracketLevel returns how many equal signs the long bracket has that a text may begin with, and whether it is one.
+// bracketLevel returns the number of equal signs behind the bracket with which a text begins, and whether that is a
+// long bracket. The level is -1 if the text begins with no bracket.
 func bracketLevel(text string) (level int, ok bool) {
 	if !strings.HasPrefix(text, "[") {
 		return -1, false
@@ -192,7 +193,7 @@ var (
 	decimal    = regexp.MustCompile(`^[0-9]{1,3}`)
 )
 
-// escape reads what follows a backslash, and returns why it is none.
+// escape reads what follows a backslash, and returns why it is no escape sequence, or "".
 func (l *lexer) escape() (why string) {
 	rest := l.in[l.at:]
 	if rest == "" {
@@ -242,7 +243,7 @@ var (
 	realNumber  = regexp.MustCompile(`^(?:0[xX](?:[0-9A-Fa-f]+\.?[0-9A-Fa-f]*|\.[0-9A-Fa-f]+)(?:[pP][+-]?[0-9]+)?|0[bB][01]+|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[iI]?$`)
 )
 
-// number reads all that may be part of a number, and judges it as a whole.
+// number reads every character that may belong to a number, and judges the number as a whole.
 func (l *lexer) number() token {
 	start, exponent := l.at, byte('e')
 	if rest := l.in[l.at:]; len(rest) > 1 && rest[0] == '0' && rest[1]|0x20 == 'x' {
@@ -284,8 +285,8 @@ func fits(text string) bool {
 	return err == nil
 }
 
-// numberValue returns the value of a number, or NaN for one that is written in a way that is not worked out. The value
-// only decides whether an operation on constants needs a register.
+// numberValue returns the value of a number, or 0.5 if Go cannot read it. The value decides whether an operation on
+// constants needs a register, and nothing else.
 func numberValue(text string) float64 {
 	if len(text) > 1 && text[0] == '0' && text[1]|0x20 == 'x' && !strings.ContainsAny(text, "pP") {
 		text += "p0"

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// Error is what is wrong with a script.
+// Error is a fault of a script.
 type Error struct {
-	Line    int // from 1
+	Line    int // the number of the line, from 1
 	Message string
 }
 
@@ -31,16 +31,16 @@ func Check(script string) *Error {
 }
 
 // parser reads the statements of a script and keeps the account of the function that it is in. After the first fault,
-// all tokens are the end, so each loop ends.
+// every token is tokenEnd, so each loop ends.
 type parser struct {
 	lexer   *lexer
 	token   token
-	ahead   *token // the token behind, if it was read
-	line    int    // of the token before
-	f       *function
-	level   int
-	names   int                   // locals, labels and jumps of the functions that are open
-	visible map[string][]variable // the innermost is the last
+	ahead   *token                // the token after token; nil if it was not read
+	line    int                   // the line of the token before token
+	f       *function             // the innermost function
+	level   int                   // nested expressions and blocks
+	names   int                   // locals, labels and jumps of the functions around and of f
+	visible map[string][]variable // locals in scope by name, the innermost last
 }
 
 func (p *parser) advance() {
@@ -112,7 +112,7 @@ func (p *parser) expression() expression {
 	return e
 }
 
-// priority of operators, on their left and on their right side.
+// priority returns how strongly an operator binds on its left and on its right side, 0 if it is no binary operator.
 func priority(op string) (left, right int) {
 	switch op {
 	case "or":
@@ -135,7 +135,7 @@ func priority(op string) (left, right int) {
 
 const unaryPriority = 8
 
-// operators reads operators that bind more strongly than limit, and returns the one behind.
+// operators reads an expression of operators that bind more strongly than limit, and returns the operator behind it.
 func (p *parser) operators(limit int) (e expression, op string) {
 	p.nest()
 	switch op := p.token.kind; op {
@@ -278,7 +278,7 @@ func (p *parser) arguments(e *expression) {
 	f.free = e.register + 1
 }
 
-// list reads expressions, of which the last one is left as it is.
+// list reads expressions with commas between. It puts all but the last into registers.
 func (p *parser) list() (n int, last expression) {
 	last = p.expression()
 	for n = 1; p.accept(","); n++ {

@@ -14,19 +14,21 @@ const (
 	byteOperand  = 255   // the last constant that an instruction can name without a register
 )
 
-// expression is where the value of an expression is while it is compiled.
+// expression says where the value of an expression is.
 type expression struct {
-	kind         place
-	register     int // of a local, of a value in a register, and of the table of an element
-	key          int // of an element: the register of its key, or -1 for a constant
-	number       float64
-	text         string
-	ifTrue       bool // jumps are waiting that are taken when the value is true
-	ifFalse      bool
-	concat, not_ bool // the instruction that makes the value
-	vararg       bool // a call that is "..."
+	kind     place
+	register int     // the register of a local, of a value, or of the table of an element
+	key      int     // the register of an element's key; -1 if the key is a constant
+	number   float64 // the value of constNumber
+	text     string  // the value of constString, or the name of a global
+	ifTrue   bool    // whether a pending jump is taken if the value is true
+	ifFalse  bool    // whether a pending jump is taken if the value is false
+	concat   bool    // whether the last instruction concatenates
+	negation bool    // whether the last instruction is "not"
+	vararg   bool    // whether the call is "..."
 }
 
+// place is a kind of place for a value. The constants come first.
 type place int
 
 const (
@@ -40,10 +42,10 @@ const (
 	upvalue
 	global
 	element
-	jump        // the value is which way a comparison goes
-	relocatable // the result of an instruction, whose register is not chosen
+	jump        // the result of a comparison
+	relocatable // the result of an instruction whose register is not chosen
 	inRegister
-	call // as many values as are asked for
+	call // any number of values
 	nothing
 )
 
@@ -53,25 +55,25 @@ func (e *expression) constant() bool { return e.kind <= constNumber }
 // foldable reports whether e is a number that operations on constants may combine.
 func (e *expression) foldable() bool { return e.kind == constNumber && !e.jumps() }
 
-// function is one function that is compiled.
+// function is the account of one function.
 type function struct {
 	p            *parser
 	outer        *function
 	depth        int
 	block        *block
-	varies       bool // the function takes "..."
-	locals       []string
-	free         int // the first register that is not in use
-	frame        int // registers that were ever in use
-	instructions int
-	namesBefore  int // the parser's names when the function began
-	texts        map[string]int
-	numbers      map[float64]int
-	objects      int // constants that are no numbers
-	upvalues     map[int]bool
-	returned     bool // before its first closure
-	fixup        bool // returns are to be repeated at the end of the function
-	closures     bool
+	varies       bool            // whether the function takes "..."
+	locals       []string        // locals in scope, by register
+	free         int             // the first register that is not in use
+	frame        int             // the largest number of registers that were in use at once
+	instructions int             // an upper bound: LuaJIT may merge some
+	namesBefore  int             // the parser's names at the beginning of the function
+	texts        map[string]int  // the indexes of strings among the constants
+	numbers      map[float64]int // the indexes of numbers among the constants
+	objects      int             // the number of constants that are no numbers
+	upvalues     map[int]bool    // the IDs of variables of the functions around
+	returned     bool            // whether a return was read
+	fixup        bool            // whether a return stands before the first closure: LuaJIT repeats it at the end of the function
+	closures     bool            // whether a function within was read
 }
 
 func (f *function) emit() int {
@@ -136,7 +138,7 @@ func (f *function) numberConstant(v float64) int {
 	return n
 }
 
-// discharge has the value of a variable, an element or a call made.
+// discharge emits the instruction that loads a variable or an element. A call and a local have their register already.
 func (f *function) discharge(e *expression) {
 	switch e.kind {
 	case upvalue:
@@ -154,10 +156,10 @@ func (f *function) discharge(e *expression) {
 		return
 	}
 	f.emit()
-	e.kind, e.concat, e.not_ = relocatable, false, false
+	e.kind, e.concat, e.negation = relocatable, false, false
 }
 
-// toRegister has a value put into a register, without the jumps of and, or and comparisons.
+// toRegisterPlain puts a value into a register, without the jumps of and, or and comparisons.
 func (f *function) toRegisterPlain(e *expression, r int) {
 	f.discharge(e)
 	switch e.kind {
@@ -224,7 +226,7 @@ func (f *function) toValue(e *expression) {
 	}
 }
 
-// index makes t an element of itself.
+// index turns a table into its element of a key.
 func (f *function) index(t, key *expression) {
 	t.kind, t.key = element, -1
 	switch {
@@ -261,7 +263,7 @@ func (f *function) store(to, e *expression) {
 	f.release(e)
 }
 
-// method has a method and its object put into the registers of a call.
+// method puts a method and its object into the registers of a call.
 func (f *function) method(e *expression, name string) {
 	f.toAny(e)
 	f.release(e)
@@ -277,9 +279,9 @@ func (f *function) method(e *expression, name string) {
 	e.kind, e.register = inRegister, at
 }
 
-// branch has a jump made for one value of e.
+// branch emits a jump that depends on e.
 func (f *function) branch(e *expression) {
-	if e.kind == relocatable && e.not_ {
+	if e.kind == relocatable && e.negation {
 		f.instructions += 2
 		return
 	}
@@ -291,7 +293,7 @@ func (f *function) branch(e *expression) {
 	f.release(e)
 }
 
-// onlyTrue has what follows skipped if e is false.
+// onlyTrue emits a jump over what follows, taken if e is false.
 func (f *function) onlyTrue(e *expression) {
 	f.discharge(e)
 	switch e.kind {
@@ -305,7 +307,7 @@ func (f *function) onlyTrue(e *expression) {
 	e.ifTrue = false
 }
 
-// onlyFalse has what follows skipped if e is true.
+// onlyFalse emits a jump over what follows, taken if e is true.
 func (f *function) onlyFalse(e *expression) {
 	f.discharge(e)
 	switch e.kind {
@@ -319,7 +321,7 @@ func (f *function) onlyFalse(e *expression) {
 	e.ifFalse = false
 }
 
-// fold combines two constants.
+// fold replaces a by the result of an operator on two constants, and reports whether it did.
 func fold(op string, a, b *expression) bool {
 	if !a.foldable() || !b.foldable() {
 		return false
@@ -365,7 +367,7 @@ func (f *function) arithmetic(op string, a, b *expression) {
 	}
 	f.releaseBoth(a, b)
 	f.emit()
-	a.kind, a.concat, a.not_ = relocatable, false, false
+	a.kind, a.concat, a.negation = relocatable, false, false
 }
 
 func (f *function) releaseBoth(a, b *expression) {
@@ -442,7 +444,7 @@ func (f *function) binary(op string, a, b *expression) {
 			f.release(a)
 			f.emit()
 		}
-		a.kind, a.concat, a.not_ = relocatable, true, false
+		a.kind, a.concat, a.negation = relocatable, true, false
 	case "==", "~=", "<", ">", "<=", ">=":
 		f.compare(op, a, b)
 	default:
@@ -478,5 +480,5 @@ func (f *function) unary(op string, e *expression) {
 	}
 	f.release(e)
 	f.emit()
-	e.kind, e.concat, e.not_ = relocatable, false, op == "not"
+	e.kind, e.concat, e.negation = relocatable, false, op == "not"
 }

@@ -12,16 +12,16 @@ type variable struct {
 	id       int
 }
 
-// block is a scope. Its labels and jumps are those of one function.
+// block is a scope within a function.
 type block struct {
 	outer  *block
-	locals int // that are there when it begins
-	loop   bool
-	labels map[string]bool
-	jumps  map[string]jumpTo // to labels that were not found yet
+	locals int               // the number of locals in scope where the block begins
+	loop   bool              // whether break may leave it
+	labels map[string]bool   // the labels that were read
+	jumps  map[string]jumpTo // pending jumps by the label
 }
 
-// jumpTo is the goto of a label that has the fewest locals in scope.
+// jumpTo is the goto with the fewest locals in scope, of all gotos of a label.
 type jumpTo struct{ locals, line int }
 
 func (p *parser) open(varies bool) {
@@ -48,7 +48,7 @@ func (p *parser) begin(loop bool) {
 	p.f.block = &block{outer: p.f.block, locals: len(p.f.locals), loop: loop}
 }
 
-// finish ends a scope. What jumps out of it looks for its label in the scope around it.
+// finish ends a scope. Its pending jumps become jumps of the scope around it.
 func (p *parser) finish() {
 	f, b := p.f, p.f.block
 	f.block = b.outer

@@ -91,8 +91,8 @@ func (p *parser) breaks() {
 	p.f.emit()
 }
 
-// label reads a label, with the labels and semicolons behind. At the end of a block, a label is outside of the scope of
-// its locals, but not in front of until, whose condition sees them.
+// label reads a label, and the labels and semicolons behind it. At the end of a block, a label is outside of the scope
+// of the block's locals, except before until, whose condition sees them.
 func (p *parser) label() {
 	b, line := p.f.block, p.token.line
 	p.advance()
@@ -176,7 +176,7 @@ func (p *parser) forLoop() {
 	p.begin(true)
 	p.advance()
 	names := []string{p.name()}
-	for range 3 { // what the loop keeps for itself
+	for range 3 { // the hidden locals of the loop
 		p.declare(0)
 	}
 	p.declare(3)
@@ -260,7 +260,7 @@ func (p *parser) local() {
 	p.bind(names...)
 }
 
-// adjust has as many values in registers as there are variables.
+// adjust makes the number of values in registers equal to the number of variables.
 func (p *parser) adjust(variables, values int, last *expression) {
 	f := p.f
 	extra := variables - values

@@ -114,13 +114,7 @@ func targets(text string, taken []uint16, log *slog.Logger) []string {
 	}
 	var urls []string
 	for _, t := range c.Targets {
-		var port uint16
-		var err error
-		for _, own := range append(taken, 0) {
-			if err == nil {
-				port, err = scrape.ParsePort(t.Port, own)
-			}
-		}
+		port, err := scrape.ParsePort(t.Port, taken...)
 		if err != nil {
 			log.Warn(leftOut, "variable", "ISTIO_PROMETHEUS_ANNOTATIONS", "port", t.Port, "err", err)
 			continue
@@ -141,7 +135,7 @@ func scrapeTime(r *http.Request) time.Duration {
 // source is the answer of a source, or why there is none.
 type source struct {
 	response *http.Response
-	open     bool // it is OpenMetrics
+	open     bool // whether the answer has the format OpenMetrics
 	err      error
 }
 
@@ -455,7 +449,7 @@ func toText(line []byte) []byte {
 	}
 	out := append(bytes.Clone(line[:end]), ' ')
 	out = append(out, words[0]...)
-	if seconds, err := strconv.ParseFloat(words[1], 64); err == nil && words[1][0] != '#' {
+	if seconds, err := strconv.ParseFloat(words[1], 64); err == nil {
 		out = strconv.AppendInt(append(out, ' '), int64(math.Round(seconds*1000)), 10)
 	}
 	return append(out, '\n')

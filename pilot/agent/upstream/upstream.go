@@ -192,7 +192,7 @@ func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]strin
 // perHandshake reads roots and certificate for each handshake, and leaves the rest to TLS credentials made of them.
 type perHandshake struct {
 	o    *Options
-	last *atomic.Pointer[x509.CertPool] // roots that could be used
+	last *atomic.Pointer[x509.CertPool] // the last roots that could be used; nil before the first
 }
 
 // ClientHandshake implements credentials.TransportCredentials.
@@ -209,7 +209,7 @@ func (p *perHandshake) ClientHandshake(ctx context.Context, authority string, co
 		} else if config.RootCAs = p.last.Load(); config.RootCAs == nil {
 			return nil, nil, fmt.Errorf("roots of the control plane: %s: %w", p.o.Roots, err)
 		} else {
-			p.o.Log.Error("the roots of the control plane cannot be used: the last ones stay", "file", p.o.Roots, "err", err)
+			p.o.Log.Error("failed to read the roots of the control plane: the last ones stay in use", "file", p.o.Roots, "err", err)
 		}
 	}
 	if own := clientCertificate(p.o); own != nil {

@@ -25,7 +25,7 @@ import (
 type backendTLS struct {
 	object   *kinds.Object
 	looked   *lookups // while it is being made
-	ignored  bool     // by its annotation: it has no effect
+	ignored  bool     // whether its annotation says that it has no effect here
 	targets  []*tlsTarget
 	tls      *networkingv1alpha3.ClientTLSSettings
 	accepted condition // of targets that exist and that no older policy has

@@ -74,7 +74,7 @@ func (x *route) headerValues(list []gatewayv1.HTTPHeader, field string) map[stri
 // literal returns a value whose percent signs Envoy takes. To the Gateway API they mean nothing. What Envoy takes as a
 // text with commands stays one, as in istiod.
 func literal(value string) string {
-	if why, _ := substitution.Fault(value); why == "" {
+	if why, _ := substitution.Header.Fault(value); why == "" {
 		return value
 	}
 	return strings.ReplaceAll(value, "%", "%%")

@@ -18,7 +18,6 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
-	"google.golang.org/protobuf/types/known/structpb"
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
@@ -273,7 +272,7 @@ func keepConfiguration(f filter) (cleared []string) {
 // decode returns the value of a patch as a message, and what of it is not in the message.
 func decode(to networkingv1alpha3.EnvoyFilter_ApplyTo, p *networkingv1alpha3.EnvoyFilter_Patch) (m proto.Message, odd []remark, err error) {
 	m = message(to)
-	value := proto.Clone(p.GetValue()).(*structpb.Struct)
+	value := proto.CloneOf(p.GetValue())
 	durations.Rewrite(m.ProtoReflect().Descriptor(), value)
 	text, err := protojson.Marshal(value)
 	if err != nil {

@@ -130,7 +130,7 @@ func (b builder) connectionManager(c proxyContext, chain feature.Chain, statPref
 	return envoy.NetworkFilter("envoy.filters.network.http_connection_manager", envoy.Any(m))
 }
 
-// idleTimeout returns how long a connection may be idle as the proxy's own metadata says, nil if they do not.
+// idleTimeout returns the idle timeout of connections in the proxy's own metadata, nil if there is none.
 func (c proxyContext) idleTimeout() *durationpb.Duration {
 	if c.tuning.IdleTimeout == 0 {
 		return nil
@@ -138,7 +138,7 @@ func (c proxyContext) idleTimeout() *durationpb.Duration {
 	return envoy.Duration(max(c.tuning.IdleTimeout, 0))
 }
 
-// balanceExactly has Envoy give each of its threads equally many connections of a listener.
+// balanceExactly makes Envoy give each of its threads equally many connections of a listener.
 func balanceExactly(l *listenerv3.Listener) {
 	l.ConnectionBalanceConfig = &listenerv3.Listener_ConnectionBalanceConfig{
 		BalanceType: &listenerv3.Listener_ConnectionBalanceConfig_ExactBalance_{ExactBalance: &listenerv3.Listener_ConnectionBalanceConfig_ExactBalance{}},
