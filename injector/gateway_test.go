@@ -11,6 +11,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/injector"
 )
 
@@ -31,9 +32,7 @@ func TestRender(t *testing.T) {
 			templates[injector.GatewayTemplate] = template
 		}
 		config, err := json.Marshal(map[string]any{"policy": "enabled", "templates": templates})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		c, findings := injector.Parse("test", injector.Texts{Config: string(config), Values: "{}"}, injector.Functions{})
 		if len(findings) > 0 {
 			t.Fatal(findings)

@@ -22,18 +22,12 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 var update = flag.Bool("update", false, "write what injection makes of the pods of testdata")
 
 // must ends the test if err is not nil.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // rig is an Injector of texts.
 type rig struct {
 	*Injector
@@ -59,7 +53,7 @@ func newRig(t testing.TB, files map[string]string) *rig {
 func base(t testing.TB) map[string]string {
 	t.Helper()
 	a, err := txtar.ParseFile("testdata/base.txtar")
-	must(t, err)
+	must.Succeed(t, err)
 	return sections(a)
 }
 
@@ -74,7 +68,7 @@ func sections(a *txtar.Archive) map[string]string {
 func toJSONText(t testing.TB, text string) []byte {
 	t.Helper()
 	j, err := yaml.YAMLToJSON([]byte(text))
-	must(t, err)
+	must.Succeed(t, err)
 	return j
 }
 
@@ -89,13 +83,13 @@ func (r *rig) inject(t testing.TB, q Request) string {
 		return "skipped: " + got.Skipped + "\n"
 	}
 	p, err := jsonpatch.DecodePatch(got.Patch)
-	must(t, err)
+	must.Succeed(t, err)
 	applied, err := p.Apply(q.Pod)
 	if err != nil {
 		t.Fatalf("%v: %s", err, got.Patch)
 	}
 	pod, err := json.Marshal(got.Pod)
-	must(t, err)
+	must.Succeed(t, err)
 	if !sameJSON(t, applied, pod) {
 		t.Errorf("the patch makes %s, want %s", applied, pod)
 	}
@@ -127,7 +121,7 @@ func TestGoldens(t *testing.T) {
 	}
 	for _, path := range paths {
 		a, err := txtar.ParseFile(path)
-		must(t, err)
+		must.Succeed(t, err)
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) {
 			files := base(t)
 			for name, text := range sections(a) {
@@ -155,7 +149,7 @@ func TestGoldens(t *testing.T) {
 				again(t, r, q)
 			}
 			if *update {
-				must(t, os.WriteFile(path, txtar.Format(a), 0o600))
+				must.Succeed(t, os.WriteFile(path, txtar.Format(a), 0o600))
 			}
 		})
 	}
@@ -204,7 +198,7 @@ func TestTemplatesAreBounded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			text, err := yaml.Marshal(map[string]any{"policy": "enabled", "templates": map[string]string{"sidecar": c.template}})
-			must(t, err)
+			must.Succeed(t, err)
 			r := newRig(t, map[string]string{"config": string(text), "values": "{}"})
 			if r.Config() == nil {
 				t.Fatal(r.findings)
@@ -258,7 +252,7 @@ func TestAnnotationsAreBounded(t *testing.T) {
 		overridesAnnotation: `{"containers":[{"name":"istio-proxy","env":[` + strings.TrimSuffix(strings.Repeat(`{"name":"x"},`, listEntries+1), ",") + `]}]}`,
 	} {
 		pod, err := json.Marshal(map[string]any{"metadata": map[string]any{"name": "p", "annotations": map[string]any{annotation: want}}, "spec": map[string]any{"containers": []any{map[string]any{"name": "app"}}}})
-		must(t, err)
+		must.Succeed(t, err)
 		if got := r.inject(t, Request{Pod: pod}); !strings.HasPrefix(got, "refused: ") || !strings.Contains(got, "more than") {
 			t.Errorf("%s: got %.200s", annotation, got)
 		}
@@ -295,7 +289,7 @@ func FuzzInject(f *testing.F) {
 	paths, _ := filepath.Glob("testdata/*.txtar")
 	for _, path := range paths {
 		a, err := txtar.ParseFile(path)
-		must(f, err)
+		must.Succeed(f, err)
 		for _, file := range a.Files {
 			if strings.HasSuffix(file.Name, ".pod") {
 				f.Add(toJSONText(f, string(file.Data)))

@@ -20,6 +20,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/admission"
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -47,22 +48,16 @@ func allow(*http.Request, *admissionv1.AdmissionRequest) *admissionv1.AdmissionR
 func post(t *testing.T, url string, body io.Reader, change func(*http.Request)) (int, string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	r.Header.Set("Content-Type", "application/json")
 	if change != nil {
 		change(r)
 	}
 	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return resp.StatusCode, string(text)
 }
 
@@ -151,9 +146,7 @@ func TestSlowBody(t *testing.T) {
 	for _, size := range []int{1 << 18, 1 << 18, 6 << 20} {
 		var d net.Dialer
 		conn, err := d.DialContext(t.Context(), "tcp", s.Listener.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		defer conn.Close()
 		fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n{", size)
 		slow = append(slow, conn)
@@ -216,9 +209,7 @@ func TestHoldUp(t *testing.T) {
 				}
 				d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(2+i%addresses))}}
 				conn, err := d.DialContext(t.Context(), "tcp", s.Listener.Addr().String())
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				silent = append(silent, conn)
 				fmt.Fprintf(conn, "POST /silent HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n%s\r\n\r\n", length)
 				<-announced

@@ -25,18 +25,12 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/credentials"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 var now = time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
 
 // must ends the test if err is not nil.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // authority is a CA that issues for tests.
 type authority struct {
 	t    *testing.T
@@ -47,15 +41,15 @@ type authority struct {
 func newAuthority(t *testing.T, expires time.Time) *authority {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
+	must.Succeed(t, err)
 	c := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ca"}, NotBefore: now.Add(-time.Hour), NotAfter: expires,
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign, SubjectKeyId: []byte{1},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, c, c, &key.PublicKey, key)
-	must(t, err)
+	must.Succeed(t, err)
 	c, err = x509.ParseCertificate(der)
-	must(t, err)
+	must.Succeed(t, err)
 	return &authority{t, c, key}
 }
 
@@ -66,14 +60,14 @@ func (a *authority) pem() []byte {
 func (a *authority) crl() []byte {
 	a.t.Helper()
 	der, err := x509.CreateRevocationList(rand.Reader, &x509.RevocationList{Number: big.NewInt(1), ThisUpdate: now, NextUpdate: now.Add(time.Hour)}, a.cert, a.key)
-	must(a.t, err)
+	must.Succeed(a.t, err)
 	return pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: der})
 }
 
 func (a *authority) staple(serial int64, next time.Time) []byte {
 	a.t.Helper()
 	der, err := ocsp.CreateResponse(a.cert, a.cert, ocsp.Response{SerialNumber: big.NewInt(serial), Status: ocsp.Good, ThisUpdate: now.Add(-time.Hour), NextUpdate: next}, a.key)
-	must(a.t, err)
+	must.Succeed(a.t, err)
 	return der
 }
 
@@ -88,16 +82,16 @@ func (a *authority) issue(public, private any, expires time.Time) (certificate, 
 func (a *authority) sign(template *x509.Certificate, public, private any) (certificate, key []byte) {
 	a.t.Helper()
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, public, a.key)
-	must(a.t, err)
+	must.Succeed(a.t, err)
 	raw, err := x509.MarshalPKCS8PrivateKey(private)
-	must(a.t, err)
+	must.Succeed(a.t, err)
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})
 }
 
 func (a *authority) ec(curve elliptic.Curve, expires time.Time) (certificate, key []byte) {
 	a.t.Helper()
 	private, err := ecdsa.GenerateKey(curve, rand.Reader)
-	must(a.t, err)
+	must.Succeed(a.t, err)
 	return a.issue(&private.PublicKey, private, expires)
 }
 
@@ -110,7 +104,7 @@ func TestOfSecret(t *testing.T) {
 	expired, expiredKey := ca.ec(elliptic.P256(), now.Add(-time.Minute))
 	curve, curveKey := ca.ec(elliptic.P224(), later)
 	small, err := rsa.GenerateKey(rand.Reader, 1024) //nolint:gosec // which is refused
-	must(t, err)
+	must.Succeed(t, err)
 	weak, weakKey := ca.issue(&small.PublicKey, small, later)
 	noise := []byte("noise\n")
 	cat := func(b ...[]byte) []byte { return bytes.Join(b, nil) }

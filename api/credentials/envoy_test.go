@@ -27,6 +27,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/credentials"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // TestEnvoysTakeWhatIsAccepted gives a real Envoy what is accepted of odd Secrets: it would reject one that it does not
@@ -46,11 +47,11 @@ func TestEnvoysTakeWhatIsAccepted(t *testing.T) {
 		return ca.sign(c, public, private)
 	}
 	ec, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
+	must.Succeed(t, err)
 	public, private, err := ed25519.GenerateKey(rand.Reader)
-	must(t, err)
+	must.Succeed(t, err)
 	modulus, err := rsa.GenerateKey(rand.Reader, 2048)
-	must(t, err)
+	must.Succeed(t, err)
 	extension := func(id asn1.ObjectIdentifier, critical bool, value ...byte) func(*x509.Certificate) {
 		return func(c *x509.Certificate) {
 			c.ExtraExtensions = append(c.ExtraExtensions, pkix.Extension{Id: id, Critical: critical, Value: value})
@@ -69,13 +70,13 @@ func TestEnvoysTakeWhatIsAccepted(t *testing.T) {
 	staple := func(r ocsp.Response) []byte {
 		r.SerialNumber, r.ThisUpdate = big.NewInt(7), now.Add(-time.Hour)
 		der, err := ocsp.CreateResponse(ca.cert, ca.cert, r, ca.key)
-		must(t, err)
+		must.Succeed(t, err)
 		return der
 	}
 	other := newAuthority(t, later)
 	crl := func(a *authority, l *x509.RevocationList) []byte {
 		der, err := x509.CreateRevocationList(rand.Reader, l, a.cert, a.key)
-		must(t, err)
+		must.Succeed(t, err)
 		return pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: der})
 	}
 	own, _ := leaf(&ec.PublicKey, ec, nil)
@@ -115,9 +116,9 @@ func TestEnvoysTakeWhatIsAccepted(t *testing.T) {
 	}
 	validate := func(all ...any) error {
 		text, err := json.Marshal(map[string]any{"static_resources": map[string]any{"listeners": all}})
-		must(t, err)
+		must.Succeed(t, err)
 		config := filepath.Join(t.TempDir(), "envoy.json")
-		must(t, os.WriteFile(config, text, 0o600))
+		must.Succeed(t, os.WriteFile(config, text, 0o600))
 		said, err := exec.CommandContext(t.Context(), program, "-c", config, "--mode", "validate", "-l", "error").CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("%w: %s", err, said)

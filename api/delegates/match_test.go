@@ -8,15 +8,15 @@ import (
 
 	"google.golang.org/protobuf/encoding/protojson"
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
+
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // rule returns a rule of a namespace, with the fields that are given as JSON.
 func rule(t *testing.T, namespace, fields string) Rule {
 	t.Helper()
 	h := &networkingv1alpha3.HTTPRoute{}
-	if err := protojson.Unmarshal([]byte("{"+fields+"}"), h); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, protojson.Unmarshal([]byte("{"+fields+"}"), h))
 	return Rule{h, namespace}
 }
 

@@ -15,13 +15,14 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/istiod-lite/istiod-lite/api/jwks"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // TestNobody derives the key again from its text: whoever chose it could not choose its private key.
 func TestNobody(t *testing.T) {
 	x := sha256.Sum256([]byte("a key that nobody holds 0"))
 	set, err := jwks.Parse([]byte(jwks.Nobody))
-	must(t, err)
+	must.Succeed(t, err)
 	key, ok := set.Key("nobody").Key.(*ecdsa.PublicKey)
 	if !ok || key.X.Cmp(new(big.Int).SetBytes(x[:])) != 0 || key.Y.Bit(0) != 0 || !elliptic.P256().IsOnCurve(key.X, key.Y) { //nolint:staticcheck // a test of the point itself
 		t.Errorf("%+v", key)
@@ -34,10 +35,10 @@ func TestNobody(t *testing.T) {
 // TestInline leaves out private and unusable keys, and nothing else.
 func TestInline(t *testing.T) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	must(t, err)
+	must.Succeed(t, err)
 	encode := func(v any) string {
 		b, err := json.Marshal(v)
-		must(t, err)
+		must.Succeed(t, err)
 		return string(b)
 	}
 	set := func(keys ...string) string { return `{ "keys": [` + strings.Join(keys, ", ") + `]}` }
@@ -98,7 +99,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		out, err := s.Encode()
-		must(t, err)
+		must.Succeed(t, err)
 		var again jose.JSONWebKeySet
 		if err := json.Unmarshal(out, &again); err != nil || len(again.Keys) == 0 {
 			t.Fatalf("%s: %v", out, err)

@@ -18,24 +18,18 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/istiod-lite/istiod-lite/api/jwks"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // must ends the test if err is not nil.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // TestParse returns public keys that are strong enough, whatever else a set has.
 func TestParse(t *testing.T) {
 	strong, err := rsa.GenerateKey(rand.Reader, 2048)
-	must(t, err)
+	must.Succeed(t, err)
 	curve, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
+	must.Succeed(t, err)
 	_, edwards, err := ed25519.GenerateKey(rand.Reader)
-	must(t, err)
+	must.Succeed(t, err)
 	const weak = `{"kty":"RSA","kid":"weak","e":"AQAB","n":"zyzUIUrqTQWlXzTzRBYzOgK5cTwEGCkWbUqVbpUR8Ky3gwGwzBuxZSO2kl3aUgVxqMIgNAmDfvRVtWlaqAzZPw"}`
 	set := func(keys ...any) []byte {
 		var list []string
@@ -45,7 +39,7 @@ func TestParse(t *testing.T) {
 				continue
 			}
 			b, err := json.Marshal(k)
-			must(t, err)
+			must.Succeed(t, err)
 			list = append(list, string(b))
 		}
 		return fmt.Appendf(nil, `{"keys":[%s]}`, strings.Join(list, ","))
@@ -80,7 +74,7 @@ func TestParse(t *testing.T) {
 				}
 				return
 			}
-			must(t, err)
+			must.Succeed(t, err)
 			for _, id := range []string{"rsa", "ec", "ed", "oct", "weak", "enc", "x"} {
 				if k := s.Key(id); (k != nil) != slices.Contains(c.ids, id) || k != nil && !k.IsPublic() {
 					t.Errorf("%s: %v", id, k)
@@ -90,7 +84,7 @@ func TestParse(t *testing.T) {
 				t.Errorf("without an ID: %v", k)
 			}
 			out, err := s.Encode()
-			must(t, err)
+			must.Succeed(t, err)
 			for _, private := range []string{`"d":`, `"p":`, `"q":`, `"dp":`, `"k":`, `"x5c":`} {
 				if bytes.Contains(out, []byte(private)) {
 					t.Errorf("%s in %s", private, out)
@@ -104,8 +98,8 @@ func TestParse(t *testing.T) {
 func certificate(t *testing.T, key *rsa.PrivateKey) *x509.Certificate {
 	t.Helper()
 	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{SerialNumber: big.NewInt(1)}, &x509.Certificate{}, &key.PublicKey, key)
-	must(t, err)
+	must.Succeed(t, err)
 	c, err := x509.ParseCertificate(der)
-	must(t, err)
+	must.Succeed(t, err)
 	return c
 }

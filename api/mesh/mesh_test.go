@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 func parse(t *testing.T, yaml string) *Config {
@@ -205,13 +206,9 @@ func TestPresentAndEmpty(t *testing.T) {
 	} {
 		c := parse(t, yaml)
 		text, err := protojson.Marshal(c.MeshConfig)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		var fields map[string]json.RawMessage
-		if err := json.Unmarshal(text, &fields); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, json.Unmarshal(text, &fields))
 		if got := strings.ReplaceAll(string(fields[want.field]), " ", ""); got != want.text {
 			t.Errorf("%s: got %s, want %s", yaml, got, want.text)
 		}

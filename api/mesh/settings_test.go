@@ -8,14 +8,14 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 func settings(t *testing.T, json string) (string, error) {
 	t.Helper()
 	s := &structpb.Struct{}
-	if err := protojson.Unmarshal([]byte(json), s); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, protojson.Unmarshal([]byte(json), s))
 	return Settings(s)
 }
 
@@ -23,9 +23,7 @@ func settings(t *testing.T, json string) (string, error) {
 func TestSettings(t *testing.T) {
 	c := parse(t, "defaultConfig: {gatewayTopology: {numTrustedProxies: 1}, proxyHeaders: {server: {value: mesh}}}")
 	own, err := settings(t, `{"discoveryAddress": "x:15012", "gatewayTopology": {"forwardClientCertDetails": "FORWARD_ONLY", "later": 3}, "connectionSettings": {"httpIdleTimeout": "7s"}}`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	v := c.With(own)
 	if p := v.GetDefaultConfig(); p.GetGatewayTopology().GetNumTrustedProxies() != 0 || p.GetGatewayTopology().GetForwardClientCertDetails().String() != "FORWARD_ONLY" ||
 		p.GetProxyHeaders().GetServer().GetValue() != "mesh" || p.GetConnectionSettings().GetHttpIdleTimeout().GetSeconds() != 7 {

@@ -5,12 +5,14 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // TestFormat has Parse read what Format wrote: every field of a Proxy that a bootstrap can say is set, and comes back.
 func TestFormat(t *testing.T) {
 	want, err := Parse(decode(t, whole))
-	must(t, err)
+	must.Succeed(t, err)
 	want.Envoy, want.Capabilities = [3]uint32{}, 0 // what only the running Envoy says
 	want.RegisterGroup, want.ReadinessProbe = "group", true
 	for v, i := reflect.ValueOf(*want), 0; i < v.NumField(); i++ {
@@ -23,7 +25,7 @@ func TestFormat(t *testing.T) {
 		Interception: Redirect,
 	}} {
 		got, err := Parse(Format(p))
-		must(t, err)
+		must.Succeed(t, err)
 		if d := cmp.Diff(p, got); d != "" {
 			t.Error(d)
 		}

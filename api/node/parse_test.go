@@ -15,20 +15,14 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/frozen"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // must ends the test if err is not nil.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func decode(t testing.TB, json string) *corev3.Node {
 	t.Helper()
 	n := &corev3.Node{}
-	must(t, protojson.Unmarshal([]byte(json), n))
+	must.Succeed(t, protojson.Unmarshal([]byte(json), n))
 	return n
 }
 
@@ -68,7 +62,7 @@ func TestParseWhole(t *testing.T) {
 		t.Fatal(tracing, err)
 	}
 	got, err := Parse(decode(t, whole))
-	must(t, err)
+	must.Succeed(t, err)
 	want := &Proxy{
 		Type: Sidecar, ID: "web-v1-0.a", Name: "web-v1-0", Namespace: "a", Domain: "a.svc.cluster.local",
 		IPs: []string{"10.1.0.1", "fd00::1"}, Cluster: "Kubernetes", Service: "web.a", Network: "n1", NetworkView: []string{"n1", "n2"}, NodeName: "node-1", Workload: "web",
@@ -95,7 +89,7 @@ func TestOtherTextsAreBounded(t *testing.T) {
 		n.Metadata.Fields[fmt.Sprintf("OTHER_%02d", i)] = text(maxText)
 	}
 	p, err := Parse(n)
-	must(t, err)
+	must.Succeed(t, err)
 	kept := 0
 	for o := range p.Others.All {
 		kept += len(o.Key) + len(o.Value)
@@ -133,7 +127,7 @@ func TestParse(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p, err := Parse(decode(t, c.node))
-			must(t, err)
+			must.Succeed(t, err)
 			if !c.want(p) {
 				t.Errorf("got %+v", p)
 			}
@@ -245,7 +239,7 @@ func TestParseFreesTheMessage(t *testing.T) {
 		n := decode(t, whole)
 		n.Metadata.Fields["EXTRA"] = structpb.NewStringValue(strings.Repeat("x", 1<<20))
 		b, err := proto.Marshal(n)
-		must(t, err)
+		must.Succeed(t, err)
 		return b
 	}()
 	heap := func() uint64 {
@@ -258,9 +252,9 @@ func TestParseFreesTheMessage(t *testing.T) {
 	var kept []*Proxy
 	for range 32 {
 		n := &corev3.Node{}
-		must(t, proto.Unmarshal(wire, n))
+		must.Succeed(t, proto.Unmarshal(wire, n))
 		p, err := Parse(n)
-		must(t, err)
+		must.Succeed(t, err)
 		kept = append(kept, p)
 	}
 	if grown := int64(heap()) - int64(before); grown > 1<<20 {
@@ -273,7 +267,7 @@ func TestParseFreesTheMessage(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	add := func(n *corev3.Node) {
 		b, err := proto.Marshal(n)
-		must(f, err)
+		must.Succeed(f, err)
 		f.Add(b)
 	}
 	add(decode(f, whole))

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/istiod-lite/istiod-lite/api/safe"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // TestFetchByNoProxy: the address that is checked is the one of the URL, so no proxy stands between.
@@ -64,9 +65,7 @@ func TestFetchByProxy(t *testing.T) {
 	}))
 	defer proxy.Close()
 	at, err := url.Parse(proxy.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	transport, _ := secure.Client().Transport.(*http.Transport)
 	transport = transport.Clone()
 	transport.TLSClientConfig.ServerName = "example.com"
@@ -181,9 +180,7 @@ func TestFetch(t *testing.T) {
 		t.Errorf("a blocked address: %v", err)
 	}
 	addresses, err := net.InterfaceAddrs()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, a := range addresses {
 		own := netip.MustParsePrefix(a.String()).Addr()
 		if _, err := f.Get(t.Context(), "http://"+netip.AddrPortFrom(own, 1).String()+"/"); err == nil || !strings.Contains(err.Error(), "may not be fetched") {

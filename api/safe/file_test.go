@@ -6,6 +6,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // TestReadFile reads a regular file and a link to one. It refuses a named pipe and a device at once, and says what they
@@ -17,9 +19,7 @@ func TestReadFile(t *testing.T) {
 		os.WriteFile(at("file"), []byte("x"), 0o600), os.Symlink("file", at("link")), syscall.Mkfifo(at("pipe"), 0o600),
 		os.Symlink("pipe", at("link-to-pipe")),
 	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 	}
 	for path, want := range map[string]string{
 		at("file"): "", at("link"): "", at("pipe"): at("pipe") + " is a named pipe", at("link-to-pipe"): "is a named pipe",

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 func TestRegexSizeRefuses(t *testing.T) {
@@ -56,13 +57,9 @@ func TestRegexSizeIsAnUpperBound(t *testing.T) {
 			continue
 		}
 		tree, err := syntax.Parse(expr, syntax.Perl)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		prog, err := syntax.Compile(tree.Simplify())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if len(prog.Inst) > n {
 			t.Errorf("%q: counted %d, compiled to %d", expr, n, len(prog.Inst))
 		}

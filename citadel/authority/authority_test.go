@@ -30,18 +30,12 @@ import (
 	"github.com/istiod-lite/istiod-lite/citadel/pki"
 	"github.com/istiod-lite/istiod-lite/citadel/rotation"
 	"github.com/istiod-lite/istiod-lite/citadel/store"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 const name = "istiod.istio-system.svc"
 
 // must ends the test if err is not nil.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func newAuthority(t *testing.T, change func(*authority.Options)) (*authority.Authority, *ca.CA) {
 	t.Helper()
 	o := authority.Options{
@@ -52,7 +46,7 @@ func newAuthority(t *testing.T, change func(*authority.Options)) (*authority.Aut
 	}
 	change(&o)
 	a, err := authority.New(o)
-	must(t, err)
+	must.Succeed(t, err)
 	return a, o.CA
 }
 
@@ -60,7 +54,7 @@ func newAuthority(t *testing.T, change func(*authority.Options)) (*authority.Aut
 func running(t *testing.T, change func(*authority.Options)) (*authority.Authority, *ca.CA) {
 	t.Helper()
 	a, c := newAuthority(t, change)
-	must(t, a.Load(t.Context()))
+	must.Succeed(t, a.Load(t.Context()))
 	run(t, a)
 	return a, c
 }
@@ -83,12 +77,12 @@ func run(t *testing.T, a *authority.Authority) {
 func plug(t *testing.T, dir string, b *pki.Bundle, roots ...*x509.Certificate) {
 	t.Helper()
 	f, err := b.Encode()
-	must(t, err)
+	must.Succeed(t, err)
 	if roots != nil {
 		f.Roots = pki.EncodeCertificates(roots...)
 	}
 	for name, text := range map[string][]byte{"ca-cert.pem": f.Certificate, "ca-key.pem": f.Key, "root-cert.pem": f.Roots} {
-		must(t, os.WriteFile(filepath.Join(dir, name), text, 0o600))
+		must.Succeed(t, os.WriteFile(filepath.Join(dir, name), text, 0o600))
 	}
 }
 
@@ -101,7 +95,7 @@ func pass(d time.Duration) {
 func newRoot(t *testing.T) *pki.Bundle {
 	t.Helper()
 	b, err := pki.NewSelfSigned("example", 365*24*time.Hour, time.Now())
-	must(t, err)
+	must.Succeed(t, err)
 	return b
 }
 
@@ -132,10 +126,10 @@ func TestPlugged(t *testing.T) {
 		uses(one, 2, "")
 		plug(t, dir, two, two.Certificate, one.Certificate)
 		uses(two, 2, "")
-		must(t, os.Remove(filepath.Join(dir, "ca-key.pem")))
+		must.Succeed(t, os.Remove(filepath.Join(dir, "ca-key.pem")))
 		uses(two, 2, "incomplete")
 		for _, f := range []string{"ca-cert.pem", "root-cert.pem"} {
-			must(t, os.Remove(filepath.Join(dir, f)))
+			must.Succeed(t, os.Remove(filepath.Join(dir, f)))
 		}
 		uses(two, 2, "gone")
 		plug(t, dir, two)
@@ -182,7 +176,7 @@ func handshake(t *testing.T, a *authority.Authority, c *ca.CA) *x509.Certificate
 		_ = far.Close()
 	}()
 	client := tls.Client(near, &tls.Config{RootCAs: pool, ServerName: name})
-	must(t, client.HandshakeContext(t.Context()))
+	must.Succeed(t, client.HandshakeContext(t.Context()))
 	return client.ConnectionState().PeerCertificates[0]
 }
 
@@ -200,7 +194,7 @@ func TestOwnCertificateComesFirst(t *testing.T) {
 				return []string{name}
 			}
 		})
-		must(t, a.Load(t.Context()))
+		must.Succeed(t, a.Load(t.Context()))
 		if len(during) != 1 || during[0] != nil {
 			t.Errorf("%v", during)
 		}
@@ -220,7 +214,7 @@ func TestRenewalFails(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		short, err := pki.NewSelfSigned("example", 30*time.Minute, time.Now())
-		must(t, err)
+		must.Succeed(t, err)
 		plug(t, dir, short)
 		var log bytes.Buffer
 		a, c := running(t, func(o *authority.Options) {
@@ -286,10 +280,10 @@ func TestReplaced(t *testing.T) {
 			t.Fatal(err)
 		}
 		files, _, err := store.Folder{Path: another}.Load(t.Context())
-		must(t, err)
+		must.Succeed(t, err)
 		_, version, err := store.Folder{Path: dir}.Load(t.Context())
-		must(t, err)
-		must(t, (store.Folder{Path: dir}).Save(t.Context(), files, version))
+		must.Succeed(t, err)
+		must.Succeed(t, (store.Folder{Path: dir}).Save(t.Context(), files, version))
 		pass(2 * time.Minute)
 		if !c.Bundle().Certificate.Equal(first) || len(a.Findings()) != 1 || !strings.Contains(a.Findings()[0].Message, "shares no root") {
 			t.Errorf("%v", a.Findings())
@@ -359,7 +353,7 @@ func TestLoadFails(t *testing.T) {
 		},
 		"a torn folder": func(o *authority.Options) {
 			o.Folder = t.TempDir()
-			must(t, os.WriteFile(filepath.Join(o.Folder, "ca-cert.pem"), []byte("x"), 0o600))
+			must.Succeed(t, os.WriteFile(filepath.Join(o.Folder, "ca-cert.pem"), []byte("x"), 0o600))
 		},
 	} {
 		a, c := newAuthority(t, change)
@@ -375,14 +369,14 @@ func TestMetrics(t *testing.T) {
 	dir := t.TempDir()
 	plug(t, dir, newRoot(t))
 	a, c := newAuthority(t, func(o *authority.Options) { o.Folder, o.Registerer = dir, reg })
-	must(t, a.Load(t.Context()))
+	must.Succeed(t, a.Load(t.Context()))
 	n, err := testutil.GatherAndCount(reg, "citadel_server_root_cert_expiry_timestamp", "citadel_server_root_cert_expiry_seconds",
 		"citadel_server_cert_chain_expiry_timestamp", "citadel_server_cert_chain_expiry_seconds")
 	if err != nil || n != 4 {
 		t.Errorf("%d, %v", n, err)
 	}
 	families, err := reg.Gather()
-	must(t, err)
+	must.Succeed(t, err)
 	for _, f := range families {
 		if f.GetName() == "citadel_server_root_cert_expiry_timestamp" && f.Metric[0].Gauge.GetValue() != float64(c.Bundle().NotAfter().Unix()) {
 			t.Errorf("%v", f)
@@ -398,28 +392,28 @@ func TestRevocations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newRoot(t)
 		key, err := pki.GenerateKey()
-		must(t, err)
+		must.Succeed(t, err)
 		leaf, _, err := b.Sign(pki.Leaf{URI: "spiffe://cluster.local/ns/a/sa/web", Key: key.Public(), TTL: time.Hour}, time.Now())
-		must(t, err)
+		must.Succeed(t, err)
 		revoked, err := x509.ParseCertificate(leaf)
-		must(t, err)
+		must.Succeed(t, err)
 		list := func(by *pki.Bundle) []byte {
 			t.Helper()
 			f, err := by.Encode()
-			must(t, err)
+			must.Succeed(t, err)
 			key, err := pki.ParseKey(f.Key)
-			must(t, err)
+			must.Succeed(t, err)
 			der, err := x509.CreateRevocationList(rand.Reader, &x509.RevocationList{
 				Number: big.NewInt(1), ThisUpdate: time.Now(), NextUpdate: time.Now().Add(time.Hour),
 				RevokedCertificateEntries: []x509.RevocationListEntry{{SerialNumber: revoked.SerialNumber, RevocationTime: time.Now()}},
 			}, by.Certificate, key)
-			must(t, err)
+			must.Succeed(t, err)
 			return pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: der})
 		}
 		good, strange := list(b), list(newRoot(t))
 		put := func(text []byte) {
 			t.Helper()
-			must(t, os.WriteFile(filepath.Join(dir, "ca-crl.pem"), text, 0o600))
+			must.Succeed(t, os.WriteFile(filepath.Join(dir, "ca-crl.pem"), text, 0o600))
 		}
 		plug(t, dir, b)
 		a, c := newAuthority(t, func(o *authority.Options) { o.Folder = dir })
@@ -430,7 +424,7 @@ func TestRevocations(t *testing.T) {
 			}
 		}
 		put(good)
-		must(t, a.Load(t.Context()))
+		must.Succeed(t, a.Load(t.Context()))
 		run(t, a)
 		holds := func(what, finding string) {
 			t.Helper()

@@ -13,6 +13,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/citadel/authority"
 	"github.com/istiod-lite/istiod-lite/citadel/ca"
 	"github.com/istiod-lite/istiod-lite/citadel/pki"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // shownTo returns the certificate that a client sees which verifies it by some roots, given as PEM, so long after now.
@@ -54,7 +55,7 @@ func TestHeld(t *testing.T) {
 		if _, err := shownTo(t, h, nil, 0); err == nil {
 			t.Error("a handshake without a certificate")
 		}
-		must(t, a.Load(t.Context()))
+		must.Succeed(t, a.Load(t.Context()))
 		run(t, a)
 		first := pki.EncodeCertificates(one.Certificate)
 		trusted := first // by the callers
@@ -109,7 +110,7 @@ func TestHeldUntilItExpires(t *testing.T) {
 			now := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
 			o.Folder, o.MultiRoot, o.Now, o.CA = dir, true, now, ca.New(ca.Options{TTL: time.Hour, MaxTTL: time.Hour, Now: now})
 		})
-		must(t, a.Load(t.Context()))
+		must.Succeed(t, a.Load(t.Context()))
 		run(t, a)
 		h := a.Hold()
 		first, second := pki.EncodeCertificates(one.Certificate), pki.EncodeCertificates(two.Certificate)

@@ -26,6 +26,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/identity"
 	"github.com/istiod-lite/istiod-lite/citadel/ca"
 	"github.com/istiod-lite/istiod-lite/citadel/pki"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 var (
@@ -34,17 +35,10 @@ var (
 )
 
 // must ends the test if err is not nil.
-func must(t rapid.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func newCA(t testing.TB, lifetime time.Duration) (*ca.CA, *pki.Bundle) {
 	t.Helper()
 	b, err := pki.NewSelfSigned("cluster.local", lifetime, start)
-	must(t, err)
+	must.Succeed(t, err)
 	c := ca.New(ca.Options{TTL: 24 * time.Hour, MaxTTL: 24 * time.Hour, Now: func() time.Time { return start }})
 	c.Use(b)
 	return c, b
@@ -57,14 +51,14 @@ func issue(c *ca.CA, id identity.ID, csr []byte, ttl time.Duration) (*ca.Issued,
 func request(t testing.TB, key crypto.Signer, r *x509.CertificateRequest) []byte {
 	t.Helper()
 	der, err := x509.CreateCertificateRequest(rand.Reader, r, key)
-	must(t, err)
+	must.Succeed(t, err)
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
 }
 
 func newKey(t testing.TB) crypto.Signer {
 	t.Helper()
 	k, err := pki.GenerateKey()
-	must(t, err)
+	must.Succeed(t, err)
 	return k
 }
 
@@ -82,7 +76,7 @@ func TestProfile(t *testing.T) {
 	c, b := newCA(t, 10*365*24*time.Hour)
 	key := newKey(t)
 	i, err := issue(c, web, request(t, key, &x509.CertificateRequest{URIs: []*url.URL{{Scheme: "spiffe", Host: "cluster.local", Path: "/ns/a/sa/web"}}}), 0)
-	must(t, err)
+	must.Succeed(t, err)
 	l := leaf(t, i)
 	critical := false
 	for _, e := range l.Extensions {
@@ -109,20 +103,20 @@ func TestProfile(t *testing.T) {
 // TestRSA plugs in a CA with an RSA key, as OpenSSL writes it.
 func TestRSA(t *testing.T) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	must(t, err)
+	must.Succeed(t, err)
 	root := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "root"}, NotBefore: start.Add(-time.Hour), NotAfter: start.Add(240 * time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, root, root, key.Public(), key)
-	must(t, err)
+	must.Succeed(t, err)
 	root, err = x509.ParseCertificate(der)
-	must(t, err)
+	must.Succeed(t, err)
 	b, err := pki.ParseBundle(pki.Files{
 		Certificate: pki.EncodeCertificates(root), Roots: pki.EncodeCertificates(root),
 		Key: pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}),
 	}, start)
-	must(t, err)
+	must.Succeed(t, err)
 	c := ca.New(ca.Options{TTL: time.Hour, MaxTTL: time.Hour, Now: func() time.Time { return start }})
 	c.Use(b)
 	for what, own := range map[string]crypto.Signer{"ECDSA": newKey(t), "RSA": key} {
@@ -143,12 +137,12 @@ func TestRequests(t *testing.T) {
 	key := newKey(t)
 	rsaKey := func(bits int) crypto.Signer {
 		k, err := rsa.GenerateKey(rand.Reader, bits)
-		must(t, err)
+		must.Succeed(t, err)
 		return k
 	}
 	curve := func(c elliptic.Curve) crypto.Signer {
 		k, err := ecdsa.GenerateKey(c, rand.Reader)
-		must(t, err)
+		must.Succeed(t, err)
 		return k
 	}
 	good := request(t, key, &x509.CertificateRequest{})
@@ -158,7 +152,7 @@ func TestRequests(t *testing.T) {
 		many[i] = "x.a"
 	}
 	constraints, err := asn1.Marshal(struct{ CA bool }{true})
-	must(t, err)
+	must.Succeed(t, err)
 	forged := bytes.Clone(pemBytes(good))
 	forged[len(forged)-1] ^= 1
 	for name, x := range map[string]struct {
@@ -204,7 +198,7 @@ func TestRequests(t *testing.T) {
 				}
 				return
 			}
-			must(t, err)
+			must.Succeed(t, err)
 			l := leaf(t, i)
 			if len(l.URIs) != 1 || l.URIs[0].String() != web.String() || len(l.DNSNames)+len(l.IPAddresses)+len(l.EmailAddresses) > 0 || l.Subject.CommonName != "" || l.IsCA || l.KeyUsage&x509.KeyUsageCertSign != 0 || len(l.UnhandledCriticalExtensions) > 0 || l.PermittedDNSDomainsCritical {
 				t.Errorf("the certificate is for %v, %v", l.URIs, l.DNSNames)
@@ -226,7 +220,7 @@ func weak(t testing.TB, bits int) crypto.Signer {
 	t.Helper()
 	t.Setenv("GODEBUG", "rsa1024min=0")
 	k, err := rsa.GenerateKey(rand.Reader, bits)
-	must(t, err)
+	must.Succeed(t, err)
 	return k
 }
 
@@ -238,7 +232,7 @@ func pemBytes(text []byte) []byte {
 // TestIssuerExpires issues certificates near the end of the CA's own: none is valid longer, and at last there is none.
 func TestIssuerExpires(t *testing.T) {
 	b, err := pki.NewSelfSigned("cluster.local", time.Hour, start)
-	must(t, err)
+	must.Succeed(t, err)
 	now := start
 	c := ca.New(ca.Options{TTL: 24 * time.Hour, MaxTTL: 24 * time.Hour, Now: func() time.Time { return now }})
 	csr := request(t, newKey(t), &x509.CertificateRequest{})
@@ -249,7 +243,7 @@ func TestIssuerExpires(t *testing.T) {
 	for _, at := range []time.Duration{0, 30 * time.Minute, 50 * time.Minute} {
 		now = start.Add(at)
 		i, err := issue(c, web, csr, 0)
-		must(t, err)
+		must.Succeed(t, err)
 		if l := leaf(t, i); !l.NotAfter.Equal(start.Add(time.Hour)) || !i.NotAfter.Equal(l.NotAfter) {
 			t.Errorf("at %s: valid to %v", at, l.NotAfter)
 		}
@@ -283,7 +277,7 @@ func TestEveryCertificateKeepsTheProfile(t *testing.T) {
 		}
 		ttl := time.Duration(rapid.Int64Range(1, int64(24*time.Hour)).Draw(rt, "ttl")/int64(time.Second)+1) * time.Second
 		i, err := issue(c, id, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}), min(ttl, 24*time.Hour))
-		must(rt, err)
+		must.Succeed(rt, err)
 		l := leaf(t, i)
 		if len(l.URIs) != 1 || l.URIs[0].String() != id.String() || len(l.DNSNames) > 0 || l.NotAfter.Sub(start) > 24*time.Hour || serials[l.SerialNumber.String()] {
 			rt.Fatalf("%v %v %v", l.URIs, l.DNSNames, l.NotAfter)
@@ -326,7 +320,7 @@ func TestServerNames(t *testing.T) {
 	c, _ := newCA(t, 240*time.Hour)
 	names := []string{"istiod.istio-system.svc", "10.0.0.1", "::1"}
 	issued, err := c.IssueServer(c.Bundle(), names, newKey(t).Public(), time.Hour)
-	must(t, err)
+	must.Succeed(t, err)
 	l := leaf(t, issued)
 	for _, n := range names {
 		if err := l.VerifyHostname(n); err != nil {

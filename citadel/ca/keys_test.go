@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/istiod-lite/istiod-lite/citadel/ca"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // withKey returns a request in which another public key stands, so that its signature is that of nobody.
@@ -37,7 +38,7 @@ func withKey(t *testing.T, text []byte, key any) []byte {
 		t.Fatal(err)
 	}
 	der, err := asn1.Marshal(request)
-	must(t, err)
+	must.Succeed(t, err)
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
 }
 
@@ -58,22 +59,22 @@ func TestKeys(t *testing.T) {
 		n := new(big.Int).Lsh(big.NewInt(1), size-1)
 		n.Add(n, big.NewInt(1))
 		der, err := asn1.Marshal(struct{ N, E *big.Int }{n, big.NewInt(exponent)})
-		must(t, err)
+		must.Succeed(t, err)
 		return publicKey{pkix.AlgorithmIdentifier{Algorithm: asn1.ObjectIdentifier{1, 2, 840, 113549, 1, 1, 1}, Parameters: asn1.NullRawValue}, bits(der)}
 	}
 	raw := func(der []byte) asn1.RawValue { return asn1.RawValue{FullBytes: der} }
 	public, _, err := ed25519.GenerateKey(rand.Reader)
-	must(t, err)
+	must.Succeed(t, err)
 	edwards, err := x509.MarshalPKIXPublicKey(public)
-	must(t, err)
+	must.Succeed(t, err)
 	curve, err := x509.MarshalPKIXPublicKey(newKey(t).Public())
-	must(t, err)
+	must.Succeed(t, err)
 	off := append([]byte{}, curve...)
 	off[len(off)-1] ^= 1
 	parameters, err := asn1.Marshal(dsa.Parameters{P: big.NewInt(23), Q: big.NewInt(11), G: big.NewInt(4)})
-	must(t, err)
+	must.Succeed(t, err)
 	number, err := asn1.Marshal(big.NewInt(9))
-	must(t, err)
+	must.Succeed(t, err)
 	for name, x := range map[string]struct {
 		key   any
 		error string

@@ -13,6 +13,7 @@ import (
 	"github.com/spiffe/go-spiffe/v2/svid/x509svid"
 
 	"github.com/istiod-lite/istiod-lite/citadel/pki"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // TestSpiffeAcceptsCertificates: the reference implementation of SPIFFE accepts what is issued, for keys of both kinds,
@@ -21,12 +22,12 @@ func TestSpiffeAcceptsCertificates(t *testing.T) {
 	c, b := newCA(t, 240*time.Hour)
 	_, other := newCA(t, 240*time.Hour)
 	own, err := rsa.GenerateKey(rand.Reader, 2048)
-	must(t, err)
+	must.Succeed(t, err)
 	for _, key := range []crypto.Signer{newKey(t), own} {
 		i, err := issue(c, web, request(t, key, &x509.CertificateRequest{}), 0)
-		must(t, err)
+		must.Succeed(t, err)
 		chain, err := pki.ParseCertificates(i.Chain[0])
-		must(t, err)
+		must.Succeed(t, err)
 		verify := func(roots []*x509.Certificate) (spiffeid.ID, error) {
 			bundle := x509bundle.FromX509Authorities(spiffeid.RequireTrustDomainFromString("cluster.local"), roots)
 			id, _, err := x509svid.Verify(chain, bundle, x509svid.WithTime(start))

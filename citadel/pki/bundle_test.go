@@ -16,18 +16,12 @@ import (
 	"time"
 
 	"github.com/istiod-lite/istiod-lite/citadel/pki"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // must ends the test if err is not nil.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // authority is a CA of tests.
 type authority struct {
 	cert *x509.Certificate
@@ -41,9 +35,9 @@ func newAuthority(t *testing.T, name string, issuer *authority, lifetime time.Du
 	for _, c := range curve {
 		key, err = ecdsa.GenerateKey(c, cryptorand.Reader)
 	}
-	must(t, err)
+	must.Succeed(t, err)
 	n, err := cryptorand.Int(cryptorand.Reader, big.NewInt(1<<62))
-	must(t, err)
+	must.Succeed(t, err)
 	c := &x509.Certificate{
 		SerialNumber: n, Subject: pkix.Name{CommonName: name}, NotBefore: start.Add(-time.Hour), NotAfter: start.Add(lifetime),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
@@ -55,16 +49,16 @@ func newAuthority(t *testing.T, name string, issuer *authority, lifetime time.Du
 		issuer = &authority{c, key}
 	}
 	der, err := x509.CreateCertificate(cryptorand.Reader, c, issuer.cert, key.Public(), issuer.key)
-	must(t, err)
+	must.Succeed(t, err)
 	cert, err := x509.ParseCertificate(der)
-	must(t, err)
+	must.Succeed(t, err)
 	return &authority{cert, key}
 }
 
 func (a *authority) pem(t *testing.T) []byte {
 	t.Helper()
 	k, err := pki.EncodeKey(a.key)
-	must(t, err)
+	must.Succeed(t, err)
 	return k
 }
 
@@ -122,12 +116,12 @@ func TestBundle(t *testing.T) {
 				}
 				return
 			}
-			must(t, err)
+			must.Succeed(t, err)
 			if len(b.Chain) != c.chain || len(b.Roots) != c.roots || !b.Roots[0].Equal(root.cert) || !b.NotAfter().Equal(start.Add(c.notAfter)) {
 				t.Errorf("a chain of %d, %d roots, the first %v, to %v", len(b.Chain), len(b.Roots), b.Roots[0].Subject, b.NotAfter())
 			}
 			text, err := b.Encode()
-			must(t, err)
+			must.Succeed(t, err)
 			again, err := pki.ParseBundle(text, start)
 			if err != nil || !again.Certificate.Equal(b.Certificate) || len(again.Chain) != len(b.Chain) || len(again.Roots) != len(b.Roots) {
 				t.Errorf("written and read again: %v, %v", again, err)
@@ -173,7 +167,7 @@ func TestBundleExpiresWithItsChain(t *testing.T) {
 	b, err := pki.ParseBundle(pki.Files{
 		Certificate: pki.EncodeCertificates(own.cert), Key: own.pem(t), Chain: pki.EncodeCertificates(middle.cert), Roots: pki.EncodeCertificates(root.cert),
 	}, start)
-	must(t, err)
+	must.Succeed(t, err)
 	if !b.NotAfter().Equal(start.Add(time.Hour)) {
 		t.Errorf("to %v", b.NotAfter())
 	}

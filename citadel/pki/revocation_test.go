@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/istiod-lite/istiod-lite/citadel/pki"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // revoke returns a list in which an authority revokes certificates.
@@ -23,7 +24,7 @@ func (a *authority) revoke(t *testing.T, list ...*x509.Certificate) []byte {
 	issuer := *a.cert
 	issuer.KeyUsage |= x509.KeyUsageCRLSign
 	der, err := x509.CreateRevocationList(cryptorand.Reader, template, &issuer, a.key)
-	must(t, err)
+	must.Succeed(t, err)
 	return pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: der})
 }
 
@@ -49,7 +50,7 @@ func TestRevocations(t *testing.T) {
 		"the root, by itself":    {root.revoke(t, root.cert), false},
 	} {
 		r, err := pki.ParseRevocations(c.text)
-		must(t, err)
+		must.Succeed(t, err)
 		if err := r.Check(chain); (err != nil) != c.revoked {
 			t.Errorf("%s: %v", what, err)
 		}

@@ -10,13 +10,14 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/istiod-lite/istiod-lite/citadel/pki"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // TestSpiffeBundle takes the roots of a bundle and nothing else.
 func TestSpiffeBundle(t *testing.T) {
 	now := time.Now()
 	ca, err := pki.NewSelfSigned("example", time.Hour, now)
-	must(t, err)
+	must.Succeed(t, err)
 	root := ca.Roots[0]
 	key := func(use string, n int) jose.JSONWebKey {
 		k := jose.JSONWebKey{Key: root.PublicKey, Use: use}
@@ -27,15 +28,15 @@ func TestSpiffeBundle(t *testing.T) {
 	}
 	bundle := func(keys ...jose.JSONWebKey) string {
 		text, err := json.Marshal(jose.JSONWebKeySet{Keys: keys})
-		must(t, err)
+		must.Succeed(t, err)
 		return string(text)
 	}
 	workload, err := pki.GenerateKey()
-	must(t, err)
+	must.Succeed(t, err)
 	der, _, err := ca.Sign(pki.Leaf{Names: []string{"web.example"}, Key: workload.Public(), TTL: time.Minute}, now)
-	must(t, err)
+	must.Succeed(t, err)
 	leaf, err := x509.ParseCertificate(der)
-	must(t, err)
+	must.Succeed(t, err)
 	good := bundle(key("jwt-svid", 0), key("x509-svid", 1))
 	for text, want := range map[string]int{
 		good:                        1,

@@ -27,6 +27,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/citadel/ca"
 	"github.com/istiod-lite/istiod-lite/citadel/pki"
 	"github.com/istiod-lite/istiod-lite/citadel/ra"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 const (
@@ -40,13 +41,6 @@ var (
 )
 
 // must ends the test if err is not nil.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // issuer signs requests of an API server in memory, as a signer of Kubernetes would.
 type issuer struct {
 	key    crypto.Signer
@@ -60,15 +54,15 @@ type issuer struct {
 func newIssuer(t *testing.T) *issuer {
 	t.Helper()
 	key, err := pki.GenerateKey()
-	must(t, err)
+	must.Succeed(t, err)
 	c := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "signer"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(365 * 24 * time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, c, c, key.Public(), key)
-	must(t, err)
+	must.Succeed(t, err)
 	root, err := x509.ParseCertificate(der)
-	must(t, err)
+	must.Succeed(t, err)
 	return &issuer{key: key, root: root, change: func(*x509.Certificate) {}, answer: func(*unstructured.Unstructured) bool { return false }}
 }
 
@@ -134,9 +128,9 @@ func newAuthority(c *fake.FakeDynamicClient, roots ...*x509.Certificate) *ra.Aut
 func request(t *testing.T, r x509.CertificateRequest) []byte {
 	t.Helper()
 	key, err := pki.GenerateKey()
-	must(t, err)
+	must.Succeed(t, err)
 	der, err := x509.CreateCertificateRequest(rand.Reader, &r, key)
-	must(t, err)
+	must.Succeed(t, err)
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
 }
 
@@ -145,7 +139,7 @@ func uris(t *testing.T, list ...string) []*url.URL {
 	var out []*url.URL
 	for _, text := range list {
 		u, err := url.Parse(text)
-		must(t, err)
+		must.Succeed(t, err)
 		out = append(out, u)
 	}
 	return out
@@ -155,7 +149,7 @@ func uris(t *testing.T, list ...string) []*url.URL {
 func left(t *testing.T, c *fake.FakeDynamicClient) int {
 	t.Helper()
 	list, err := c.Resource(requests).List(t.Context(), metav1.ListOptions{})
-	must(t, err)
+	must.Succeed(t, err)
 	return len(list.Items)
 }
 
@@ -190,7 +184,7 @@ func TestSigners(t *testing.T) {
 // TestIssue has certificates signed, and hands out none but that which was asked for. No request is left behind.
 func TestIssue(t *testing.T) {
 	another, err := pki.GenerateKey()
-	must(t, err)
+	must.Succeed(t, err)
 	for what, c := range map[string]struct {
 		change func(*x509.Certificate)
 		answer func(*unstructured.Unstructured) bool
@@ -304,7 +298,7 @@ func TestCallerLeaves(t *testing.T) {
 func TestServer(t *testing.T) {
 	i := newIssuer(t)
 	key, err := pki.GenerateKey()
-	must(t, err)
+	must.Succeed(t, err)
 	names := []string{"istiod.istio-system.svc", "istiod-remote.istio-system.svc"}
 	out, err := newAuthority(i.client(t), i.root).IssueServer(t.Context(), "another.example/own", names, key, time.Hour)
 	if err != nil || i.signer != "another.example/own" || len(out.Chain) != 2 {

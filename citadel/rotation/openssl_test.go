@@ -21,6 +21,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/citadel/ca"
 	"github.com/istiod-lite/istiod-lite/citadel/pki"
 	"github.com/istiod-lite/istiod-lite/citadel/rotation"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // plugged returns what an operator plugs in: a CA two certificates below its root.
@@ -30,10 +31,10 @@ func plugged(t *testing.T, now time.Time) *pki.Bundle {
 	var files pki.Files
 	issuer := (*x509.Certificate)(nil)
 	signer, err := pki.GenerateKey()
-	must(t, err)
+	must.Succeed(t, err)
 	for i, name := range []string{"root", "between", "ca"} {
 		key, err := pki.GenerateKey()
-		must(t, err)
+		must.Succeed(t, err)
 		c := &x509.Certificate{
 			SerialNumber: big.NewInt(int64(i + 1)), Subject: pkix.Name{CommonName: name}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(240 * time.Hour),
 			IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
@@ -42,9 +43,9 @@ func plugged(t *testing.T, now time.Time) *pki.Bundle {
 			issuer, signer = c, key
 		}
 		der, err := x509.CreateCertificate(rand.Reader, c, issuer, key.Public(), signer)
-		must(t, err)
+		must.Succeed(t, err)
 		issuer, err = x509.ParseCertificate(der)
-		must(t, err)
+		must.Succeed(t, err)
 		chain, signer = append([]*x509.Certificate{issuer}, chain...), key
 	}
 	files.Certificate, files.Chain, files.Roots = pki.EncodeCertificates(chain[0]), pki.EncodeCertificates(chain[:2]...), pki.EncodeCertificates(chain[2])
@@ -52,7 +53,7 @@ func plugged(t *testing.T, now time.Time) *pki.Bundle {
 		t.Fatal(err)
 	}
 	b, err := pki.ParseBundle(files, now)
-	must(t, err)
+	must.Succeed(t, err)
 	return b
 }
 
@@ -62,7 +63,7 @@ func TestOpenSSL(t *testing.T) {
 	now := time.Now()
 	o := rotation.Options{Organization: "cluster.local", Lifetime: 240 * time.Hour, GracePercent: 20, MaxTTL: 24 * time.Hour}
 	first, err := pki.NewSelfSigned(o.Organization, o.Lifetime, now)
-	must(t, err)
+	must.Succeed(t, err)
 	type certificate struct {
 		what    string
 		chain   [][]byte
@@ -76,13 +77,13 @@ func TestOpenSSL(t *testing.T) {
 		c := ca.New(ca.Options{TTL: 24 * time.Hour, MaxTTL: 24 * time.Hour, Now: func() time.Time { return at }})
 		c.Use(b)
 		key, err := pki.GenerateKey()
-		must(t, err)
+		must.Succeed(t, err)
 		der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
-		must(t, err)
+		must.Succeed(t, err)
 		leaf, err := c.Issue(t.Context(), ca.Request{ID: identity.ID{TrustDomain: "cluster.local", Namespace: "a", ServiceAccount: "web"}, CSR: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})})
-		must(t, err)
+		must.Succeed(t, err)
 		own, err := c.IssueServer(b, []string{"istiod.istio-system.svc", "127.0.0.1"}, key.Public(), time.Hour)
-		must(t, err)
+		must.Succeed(t, err)
 		all = append(all,
 			certificate{what + ": a workload as a client", leaf.Chain, []string{"-purpose", "sslclient"}, at, b.Roots},
 			certificate{what + ": a workload as a server", leaf.Chain, []string{"-purpose", "sslserver"}, at, b.Roots},
@@ -93,10 +94,10 @@ func TestOpenSSL(t *testing.T) {
 	state, steps := rotation.State{Signing: first}, 0
 	for at := now; steps < 4; at = state.Due(o) {
 		next, stepped, err := state.Step(o, at)
-		must(t, err)
+		must.Succeed(t, err)
 		if state = next; stepped || at.Equal(now) {
 			b, err := state.Bundle(at)
-			must(t, err)
+			must.Succeed(t, err)
 			issue("step "+strconv.Itoa(steps), b, at)
 			steps++
 		}
@@ -105,7 +106,7 @@ func TestOpenSSL(t *testing.T) {
 	file := func(name string, text []byte) string {
 		t.Helper()
 		path := filepath.Join(dir, name)
-		must(t, os.WriteFile(path, text, 0o600))
+		must.Succeed(t, os.WriteFile(path, text, 0o600))
 		return path
 	}
 	verify := func(c certificate, roots []*x509.Certificate) (string, error) {
@@ -117,7 +118,7 @@ func TestOpenSSL(t *testing.T) {
 		return string(out), err
 	}
 	other, err := pki.NewSelfSigned("another", o.Lifetime, now)
-	must(t, err)
+	must.Succeed(t, err)
 	for _, c := range all {
 		if out, err := verify(c, c.roots); err != nil || !strings.HasSuffix(out, "leaf.pem: OK\n") {
 			t.Errorf("%s: %s, %v", c.what, out, err)

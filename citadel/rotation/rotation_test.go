@@ -17,6 +17,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/citadel/pki"
 	"github.com/istiod-lite/istiod-lite/citadel/rotation"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 var (
@@ -25,16 +26,9 @@ var (
 )
 
 // must ends the test if err is not nil.
-func must(t rapid.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func begin(t *rapid.T) rotation.State {
 	b, err := pki.NewSelfSigned("cluster.local", options.Lifetime, start)
-	must(t, err)
+	must.Succeed(t, err)
 	return rotation.State{Signing: b}
 }
 
@@ -53,10 +47,10 @@ func TestNoHandshakeFails(t *testing.T) {
 		all := make([]workload, 3)
 		roots := map[string]bool{}
 		key, err := pki.GenerateKey()
-		must(t, err)
+		must.Succeed(t, err)
 		for step := range 24 {
 			next, changed, err := s.Step(options, now)
-			must(t, err)
+			must.Succeed(t, err)
 			if changed != !now.Before(s.Due(options)) {
 				t.Fatalf("due at %v, now %v, changed %v", s.Due(options), now, changed)
 			}
@@ -70,9 +64,9 @@ func TestNoHandshakeFails(t *testing.T) {
 				// An agent renews by 80 % of the life of its certificate at the latest, or it has none that is valid.
 				if step == 0 || w.notAfter.Sub(now) < options.MaxTTL/5 || rapid.Bool().Draw(t, "renews") {
 					der, _, err := b.Sign(pki.Leaf{URI: fmt.Sprintf("spiffe://cluster.local/ns/a/sa/w%d", i), Key: key.Public(), TTL: options.MaxTTL}, now)
-					must(t, err)
+					must.Succeed(t, err)
 					leaf, err := x509.ParseCertificate(der)
-					must(t, err)
+					must.Succeed(t, err)
 					pool := x509.NewCertPool()
 					for _, r := range b.Roots {
 						pool.AddCert(r)
@@ -126,7 +120,7 @@ func (a *agent) config(now time.Time) *tls.Config {
 func TestFiftyAgents(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 1)) //nolint:gosec // nothing is secret
 	b, err := pki.NewSelfSigned("cluster.local", options.Lifetime, start)
-	must(t, err)
+	must.Succeed(t, err)
 	s, first := rotation.State{Signing: b}, b.Certificate
 	agents := make([]agent, 50)
 	keys := make([]crypto.Signer, len(agents))
@@ -142,14 +136,14 @@ func TestFiftyAgents(t *testing.T) {
 			t.Fatal(err)
 		}
 		b, err = s.Bundle(now)
-		must(t, err)
+		must.Succeed(t, err)
 		for i := range agents {
 			a := &agents[i]
 			if now.Before(a.renew) {
 				continue
 			}
 			der, _, err := b.Sign(pki.Leaf{URI: fmt.Sprintf("spiffe://cluster.local/ns/a/sa/w%d", i), Key: keys[i].Public(), TTL: options.MaxTTL}, now)
-			must(t, err)
+			must.Succeed(t, err)
 			if a.leaf, err = x509.ParseCertificate(der); err != nil {
 				t.Fatal(err)
 			}
@@ -189,7 +183,7 @@ func TestFiftyAgents(t *testing.T) {
 // TestSteps follows one rotation.
 func TestSteps(t *testing.T) {
 	b, err := pki.NewSelfSigned("cluster.local", options.Lifetime, start)
-	must(t, err)
+	must.Succeed(t, err)
 	s, now := rotation.State{Signing: b}, start
 	var got []string
 	name := map[string]string{}
@@ -238,7 +232,7 @@ func TestDue(t *testing.T) {
 		for _, percent := range []int{1, 20, 30, 50, 99} {
 			life := time.Duration(years) * 365 * 24 * time.Hour
 			b, err := pki.NewSelfSigned("cluster.local", life, start)
-			must(t, err)
+			must.Succeed(t, err)
 			due := rotation.State{Signing: b}.Due(rotation.Options{Lifetime: life, GracePercent: percent})
 			if want := start.Add(life / 100 * time.Duration(100-percent)); due.Sub(want).Abs() > time.Hour {
 				t.Errorf("%d years, %d %%: due at %v, want %v", years, percent, due, want)

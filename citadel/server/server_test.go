@@ -32,18 +32,12 @@ import (
 	"github.com/istiod-lite/istiod-lite/citadel/ca"
 	"github.com/istiod-lite/istiod-lite/citadel/pki"
 	"github.com/istiod-lite/istiod-lite/citadel/server"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 var web = identity.ID{TrustDomain: "cluster.local", Namespace: "a", ServiceAccount: "web"}
 
 // must ends the test if err is not nil.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // byToken authenticates whoever presents a known word as a token.
 type byToken struct{}
 
@@ -74,7 +68,7 @@ func start(t testing.TB, change func(*server.Options)) (*grpc.ClientConn, *x509.
 	t.Helper()
 	issuer := ca.New(ca.Options{TTL: time.Hour, MaxTTL: 24 * time.Hour})
 	b, err := pki.NewSelfSigned("cluster.local", 24*365*time.Hour, time.Now())
-	must(t, err)
+	must.Succeed(t, err)
 	issuer.Use(b)
 	list := authenticate.List{authenticate.Certificates{Trusts: func(td string) bool { return td == "cluster.local" }, Now: time.Now}, byToken{}}
 	reg := prometheus.NewRegistry()
@@ -88,10 +82,10 @@ func start(t testing.TB, change func(*server.Options)) (*grpc.ClientConn, *x509.
 		change(&o)
 	}
 	s, err := server.New(o)
-	must(t, err)
+	must.Succeed(t, err)
 	key := newKey(t)
 	own, err := issuer.IssueServer(issuer.Bundle(), []string{"istiod.istio-system.svc"}, key.Public(), time.Hour)
-	must(t, err)
+	must.Succeed(t, err)
 	leaf, _ := pem.Decode(own.Chain[0])
 	pool := x509.NewCertPool()
 	pool.AddCert(b.Roots[0])
@@ -101,7 +95,7 @@ func start(t testing.TB, change func(*server.Options)) (*grpc.ClientConn, *x509.
 	})))
 	s.Register(g)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	must.Succeed(t, err)
 	go func() { _ = g.Serve(l) }()
 	t.Cleanup(g.Stop)
 	return dial(t, l.Addr().String(), pool, nil), pool, reg
@@ -114,7 +108,7 @@ func dial(t testing.TB, address string, pool *x509.CertPool, own *tls.Certificat
 		c.Certificates = []tls.Certificate{*own}
 	}
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(credentials.NewTLS(c)))
-	must(t, err)
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn
 }
@@ -122,14 +116,14 @@ func dial(t testing.TB, address string, pool *x509.CertPool, own *tls.Certificat
 func newKey(t testing.TB) crypto.Signer {
 	t.Helper()
 	k, err := pki.GenerateKey()
-	must(t, err)
+	must.Succeed(t, err)
 	return k
 }
 
 func csr(t testing.TB, key crypto.Signer) string {
 	t.Helper()
 	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
-	must(t, err)
+	must.Succeed(t, err)
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))
 }
 
@@ -324,7 +318,7 @@ func TestStrangersSendNothing(t *testing.T) {
 	for token, want := range map[string]codes.Code{"": codes.Unauthenticated, "x": codes.Unauthenticated, "later": codes.Unavailable} {
 		ctx, cancel := context.WithTimeout(as(t, token), time.Minute)
 		call, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true}, authv1.IstioCertificateService_CreateCertificate_FullMethodName)
-		must(t, err)
+		must.Succeed(t, err)
 		if err := call.RecvMsg(&authv1.IstioCertificateResponse{}); status.Code(err) != want {
 			t.Errorf("%q: %v", token, err)
 		}

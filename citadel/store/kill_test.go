@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/istiod-lite/istiod-lite/citadel/store"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // childFolder is the variable by which the program of these tests rotates the root in a folder, without an end, and
@@ -73,17 +74,17 @@ func TestKilled(t *testing.T) {
 		}
 		var err error
 		at, err = time.Parse(time.RFC3339Nano, text)
-		must(t, err)
+		must.Succeed(t, err)
 	}
 	step := 10 * time.Millisecond // about how long one step takes on this machine
 	for round := range 40 {
 		child := exec.CommandContext(t.Context(), os.Args[0]) //nolint:gosec // this program
 		child.Env = append(os.Environ(), childFolder+"="+path, childTime+"="+at.Format(time.RFC3339Nano))
 		out, err := child.StdoutPipe()
-		must(t, err)
+		must.Succeed(t, err)
 		var problem strings.Builder
 		child.Stderr = &problem
-		must(t, child.Start())
+		must.Succeed(t, child.Start())
 		lines := bufio.NewScanner(out)
 		lines.Scan()
 		note(lines.Text())
@@ -127,7 +128,7 @@ func TestKilled(t *testing.T) {
 	if err == nil {
 		_, err = store.Step(t.Context(), f, options, s.Due(options), true)
 	}
-	must(t, err)
+	must.Succeed(t, err)
 	list, err := os.ReadDir(path)
 	if err != nil || len(list) != 3 { // the lock, the link, and the version that it names
 		t.Errorf("what is left: %v, %v", list, err)

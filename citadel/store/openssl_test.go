@@ -19,6 +19,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/citadel/ca"
 	"github.com/istiod-lite/istiod-lite/citadel/pki"
 	"github.com/istiod-lite/istiod-lite/citadel/store"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // TestPluggedByOpenSSL plugs in a CA as operators make it: a root and an intermediate with RSA keys in either form, the
@@ -38,12 +39,12 @@ func TestPluggedByOpenSSL(t *testing.T) {
 			read := func(name string) []byte {
 				t.Helper()
 				text, err := os.ReadFile(filepath.Join(dir, name))
-				must(t, err)
+				must.Succeed(t, err)
 				return text
 			}
 			write := func(name string, text []byte) {
 				t.Helper()
-				must(t, os.WriteFile(filepath.Join(dir, name), text, 0o600))
+				must.Succeed(t, os.WriteFile(filepath.Join(dir, name), text, 0o600))
 			}
 			key := func(name string) { openssl(append(append([]string{"genrsa"}, flags...), "-out", name, "2048")...) }
 			key("root-key.pem")
@@ -65,12 +66,12 @@ func TestPluggedByOpenSSL(t *testing.T) {
 			issuer := ca.New(ca.Options{TTL: time.Hour, MaxTTL: time.Hour})
 			issuer.Use(p.Bundle)
 			small, err := pki.GenerateKey()
-			must(t, err)
+			must.Succeed(t, err)
 			large, err := rsa.GenerateKey(rand.Reader, 2048)
-			must(t, err)
+			must.Succeed(t, err)
 			for what, private := range map[string]crypto.Signer{"ECDSA": small, "RSA": large} {
 				csr, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, private)
-				must(t, err)
+				must.Succeed(t, err)
 				issued, err := issuer.Issue(t.Context(), ca.Request{
 					ID:  identity.ID{TrustDomain: "cluster.local", Namespace: "a", ServiceAccount: "web"},
 					CSR: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: csr}),

@@ -21,6 +21,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/citadel/pki"
 	"github.com/istiod-lite/istiod-lite/citadel/rotation"
 	"github.com/istiod-lite/istiod-lite/citadel/store"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 var (
@@ -29,13 +30,6 @@ var (
 )
 
 // must ends the test if err is not nil.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 var secrets = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
 
 func stores(t *testing.T) map[string]func(*testing.T) store.Store {
@@ -78,7 +72,7 @@ func TestRotationIsStored(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			st, now := open(t), start
 			s, err := store.Step(t.Context(), st, options, now, true)
-			must(t, err)
+			must.Succeed(t, err)
 			first := s.Signing.Certificate
 			for step, want := range []struct{ next, old int }{{1, 0}, {0, 1}, {0, 0}} {
 				now = s.Due(options)
@@ -86,9 +80,9 @@ func TestRotationIsStored(t *testing.T) {
 					t.Fatalf("step %d: one that does not lead has taken it: %v", step, err)
 				}
 				s, err = store.Step(t.Context(), st, options, now, true)
-				must(t, err)
+				must.Succeed(t, err)
 				again, err := store.Step(t.Context(), st, options, now, true)
-				must(t, err)
+				must.Succeed(t, err)
 				for _, s := range []rotation.State{s, again} {
 					if (s.Next != nil) != (want.next == 1) || len(s.Old) != want.old || !s.Since.Equal(now) || s.Signing.Certificate.Equal(first) != (step == 0) {
 						t.Errorf("step %d: next %v, %d old, since %v", step, s.Next != nil, len(s.Old), s.Since)
@@ -134,10 +128,10 @@ func TestServersThatStartTogether(t *testing.T) {
 func TestFolder(t *testing.T) {
 	f := store.Folder{Path: filepath.Join(t.TempDir(), "state")}
 	s, err := store.Step(t.Context(), f, options, start, true)
-	must(t, err)
+	must.Succeed(t, err)
 	for _, name := range []string{".ca-1", "ca.0011"} { // a save that ended before its rename
-		must(t, os.MkdirAll(filepath.Join(f.Path, name), 0o700))
-		must(t, os.WriteFile(filepath.Join(f.Path, name, "ca-cert.pem"), []byte("torn"), 0o600))
+		must.Succeed(t, os.MkdirAll(filepath.Join(f.Path, name), 0o700))
+		must.Succeed(t, os.WriteFile(filepath.Join(f.Path, name, "ca-cert.pem"), []byte("torn"), 0o600))
 	}
 	again, err := store.Step(t.Context(), f, options, start, true)
 	if err != nil || !again.Signing.Certificate.Equal(s.Signing.Certificate) {
@@ -162,21 +156,21 @@ func TestFolder(t *testing.T) {
 		}
 		return nil
 	})
-	must(t, err)
+	must.Succeed(t, err)
 	if err := os.Chmod(f.Path, 0o755); err != nil { //nolint:gosec // that is what is tried
 		t.Fatal(err)
 	}
 	if err := f.Save(t.Context(), map[string][]byte{}, "x"); err == nil || errors.Is(err, store.ErrConflict) {
 		t.Errorf("others may read it, and it is used: %v", err)
 	}
-	must(t, os.Chmod(f.Path, 0o700))
+	must.Succeed(t, os.Chmod(f.Path, 0o700))
 	_, version, err := f.Load(t.Context())
-	must(t, err)
+	must.Succeed(t, err)
 	if err := f.Save(t.Context(), map[string][]byte{"no/folder": nil}, version); err == nil {
 		t.Error("a file was written into no folder")
 	}
 	flat := store.Folder{Path: filepath.Join(t.TempDir(), "flat")}
-	must(t, os.MkdirAll(filepath.Join(flat.Path, "ca"), 0o700))
+	must.Succeed(t, os.MkdirAll(filepath.Join(flat.Path, "ca"), 0o700))
 	if _, _, err := flat.Load(t.Context()); err == nil || !strings.Contains(err.Error(), "is no symbolic link") {
 		t.Errorf("a folder that was copied without its links: %v", err)
 	}
@@ -190,7 +184,7 @@ func TestFolder(t *testing.T) {
 func TestFolderOfOthers(t *testing.T) {
 	f := store.Folder{Path: filepath.Join(t.TempDir(), "state")}
 	s, err := store.Step(t.Context(), f, options, start, true)
-	must(t, err)
+	must.Succeed(t, err)
 	if _, err := store.Step(t.Context(), f, options, s.Due(options), true); err != nil { // there is a next key
 		t.Fatal(err)
 	}
@@ -204,7 +198,7 @@ func TestFolderOfOthers(t *testing.T) {
 	}
 	for _, name := range []string{"ca-key.pem", "next-ca-key.pem"} {
 		for _, mode := range []os.FileMode{0o644, 0o640, 0o602} {
-			must(t, os.Chmod(in(name), mode))
+			must.Succeed(t, os.Chmod(in(name), mode))
 			if err := load(); err == nil || !strings.Contains(err.Error(), "chmod go= ") {
 				t.Errorf("%s of mode %o is used: %v", name, mode, err)
 			}
@@ -217,7 +211,7 @@ func TestFolderOfOthers(t *testing.T) {
 		return
 	}
 	for _, path := range []string{f.Path, in(""), in("ca-key.pem"), in("next-ca-key.pem")} {
-		must(t, os.Chown(path, 1234, -1))
+		must.Succeed(t, os.Chown(path, 1234, -1))
 		if err := load(); err == nil || !strings.Contains(err.Error(), "belongs to another user") {
 			t.Errorf("another user owns %s, and it is used: %v", path, err)
 		}
@@ -230,7 +224,7 @@ func TestFolderOfOthers(t *testing.T) {
 // TestFolderIsReadWhileItChanges has one process read what another one replaces all the time.
 func TestFolderIsReadWhileItChanges(t *testing.T) {
 	f := store.Folder{Path: filepath.Join(t.TempDir(), "state")}
-	must(t, f.Save(t.Context(), map[string][]byte{"a": []byte("0"), "b": []byte("0")}, ""))
+	must.Succeed(t, f.Save(t.Context(), map[string][]byte{"a": []byte("0"), "b": []byte("0")}, ""))
 	ctx, cancel := context.WithCancel(t.Context())
 	written := make(chan error, 1)
 	go func() {
@@ -269,14 +263,14 @@ func TestServersWereOff(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			st := open(t)
 			s, err := store.Step(t.Context(), st, options, start, true)
-			must(t, err)
+			must.Succeed(t, err)
 			if s, err = store.Step(t.Context(), st, options, s.Due(options), true); err != nil || s.Next == nil {
 				t.Fatal(err)
 			}
 			next, late := s.Next.Certificate, s.Signing.Certificate.NotAfter.Add(time.Hour)
 			for _, lead := range []bool{false, true, false} {
 				s, err := store.Step(t.Context(), st, options, late, lead)
-				must(t, err)
+				must.Succeed(t, err)
 				if !s.Signing.Certificate.Equal(next) || s.Next != nil || len(s.Roots()) != 1 {
 					t.Errorf("it signs with %v, and %d roots are trusted", s.Signing.Certificate.SerialNumber, len(s.Roots()))
 				}
@@ -299,9 +293,9 @@ func TestBrokenState(t *testing.T) {
 		t.Fatal(err)
 	}
 	files, version, err := st.Load(t.Context())
-	must(t, err)
+	must.Succeed(t, err)
 	files["ca-key.pem"] = files["ca-key.pem"][:100]
-	must(t, st.Save(t.Context(), files, version))
+	must.Succeed(t, st.Save(t.Context(), files, version))
 	if s, err := store.Step(t.Context(), st, options, start, true); !errors.Is(err, store.ErrBroken) ||
 		!strings.Contains(err.Error(), "secret istio-system/istio-ca-secret: ") {
 		t.Errorf("%+v, %v", s, err)
@@ -315,16 +309,16 @@ func TestBrokenState(t *testing.T) {
 func plugged(t *testing.T) pki.Files {
 	t.Helper()
 	b, err := pki.NewSelfSigned("example", time.Hour, start)
-	must(t, err)
+	must.Succeed(t, err)
 	f, err := b.Encode()
-	must(t, err)
+	must.Succeed(t, err)
 	return f
 }
 
 func writeFiles(t *testing.T, dir string, files map[string][]byte) {
 	t.Helper()
 	for name, text := range files {
-		must(t, os.WriteFile(filepath.Join(dir, name), text, 0o600))
+		must.Succeed(t, os.WriteFile(filepath.Join(dir, name), text, 0o600))
 	}
 }
 
@@ -371,17 +365,17 @@ func TestPluggedLinks(t *testing.T) {
 	writeFiles(t, dir, files)
 	for name, text := range files {
 		path := filepath.Join(dir, name)
-		must(t, errors.Join(os.Remove(path), os.Symlink("..data/"+name, path)))
+		must.Succeed(t, errors.Join(os.Remove(path), os.Symlink("..data/"+name, path)))
 		if p, err := store.ReadPlugged(dir, start); p != nil || err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v, %v", name, p, err)
 		}
-		must(t, errors.Join(os.Remove(path), os.WriteFile(path, text, 0o600)))
+		must.Succeed(t, errors.Join(os.Remove(path), os.WriteFile(path, text, 0o600)))
 	}
 	if p, err := store.ReadPlugged(dir, start); p == nil || err != nil {
 		t.Errorf("%v, %v", p, err)
 	}
 	link := filepath.Join(t.TempDir(), "cacerts")
-	must(t, os.Symlink("nowhere", link))
+	must.Succeed(t, os.Symlink("nowhere", link))
 	if p, err := store.ReadPlugged(link, start); p != nil || err == nil {
 		t.Errorf("a folder that is a link to nowhere: %v, %v", p, err)
 	}
@@ -394,9 +388,9 @@ func TestDeleted(t *testing.T) {
 	lead := false
 	st := &store.Kept{Store: secret, Lead: func() bool { return lead }, Now: func() time.Time { return start }}
 	first, err := store.Step(t.Context(), st, options, start, false)
-	must(t, err)
+	must.Succeed(t, err)
 	remove := func() {
-		must(t, client.Resource(secrets).Namespace("istio-system").Delete(t.Context(), store.Cacerts, metav1.DeleteOptions{}))
+		must.Succeed(t, client.Resource(secrets).Namespace("istio-system").Delete(t.Context(), store.Cacerts, metav1.DeleteOptions{}))
 	}
 	remove()
 	if s, err := store.Step(t.Context(), st, options, start, false); err == nil {
@@ -410,9 +404,9 @@ func TestDeleted(t *testing.T) {
 		}
 	}
 	files, version, err := secret.Load(t.Context())
-	must(t, err)
+	must.Succeed(t, err)
 	files["ca-key.pem"] = []byte("x")
-	must(t, secret.Save(t.Context(), files, version))
+	must.Succeed(t, secret.Save(t.Context(), files, version))
 	if _, err := store.Step(t.Context(), st, options, start, false); err == nil {
 		t.Error("a broken CA is used")
 	}
@@ -429,15 +423,15 @@ func TestCacerts(t *testing.T) {
 	self := store.Secret{Client: client, Namespace: "istio-system", Name: store.SelfSigned}
 	both := store.Secret{Client: client, Namespace: "istio-system", Name: store.Cacerts, Earlier: store.SelfSigned}
 	first, err := store.Step(t.Context(), self, options, start, true)
-	must(t, err)
+	must.Succeed(t, err)
 	if s, err := store.Step(t.Context(), both, options, start, true); err != nil || !s.Signing.Certificate.Equal(first.Signing.Certificate) {
 		t.Errorf("%v", err)
 	}
 	files, _, err := self.Load(t.Context())
-	must(t, err)
+	must.Succeed(t, err)
 	operators := store.Secret{Client: newClient(), Namespace: "istio-system", Name: store.Cacerts}
 	generated := store.Secret{Client: newClient(), Namespace: "istio-system", Name: store.Cacerts}
-	must(t, generated.Save(t.Context(), files, ""))
+	must.Succeed(t, generated.Save(t.Context(), files, ""))
 	if s, err := store.Step(t.Context(), generated, options, start, true); err != nil || !s.Signing.Certificate.Equal(first.Signing.Certificate) {
 		t.Errorf("of a server's making: %v", err)
 	}
@@ -454,13 +448,13 @@ func TestCacerts(t *testing.T) {
 	if p, err := store.ReadPlugged(dir, start); p == nil || err != nil {
 		t.Errorf("without the mark: %v, %v", p, err)
 	}
-	must(t, os.WriteFile(filepath.Join(dir, "istio-generated"), nil, 0o600))
+	must.Succeed(t, os.WriteFile(filepath.Join(dir, "istio-generated"), nil, 0o600))
 	if p, err := store.ReadPlugged(dir, start); p != nil || err != nil {
 		t.Errorf("of a server's making, mounted: %v, %v", p, err)
 	}
 	unreadable := t.TempDir()
 	for name := range files {
-		must(t, os.Mkdir(filepath.Join(unreadable, name), 0o700))
+		must.Succeed(t, os.Mkdir(filepath.Join(unreadable, name), 0o700))
 	}
 	if p, err := store.ReadPlugged(unreadable, start); err == nil {
 		t.Errorf("files that cannot be read are taken for none: %v", p)

@@ -12,38 +12,32 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/citadel/authenticate"
 	"github.com/istiod-lite/istiod-lite/citadel/token"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // must ends the test if err is not nil.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // TestToken has a server accept what a command on the same folder prints, and nothing of another folder.
 func TestToken(t *testing.T) {
 	dir, now := filepath.Join(t.TempDir(), "state"), time.Now()
 	server, err := token.NewKey(dir)
-	must(t, err)
+	must.Succeed(t, err)
 	command, err := token.LoadKey(dir)
-	must(t, err)
+	must.Succeed(t, err)
 	stranger, err := token.NewKey(filepath.Join(t.TempDir(), "other"))
-	must(t, err)
+	must.Succeed(t, err)
 	o := authenticate.OIDC{
 		Rule:        authenticate.Rule{Issuer: token.Issuer, Audiences: []string{token.Audience}},
 		TrustDomain: func() string { return "cluster.local" }, Now: func() time.Time { return now },
 		Keys: authenticate.NewKeySet(func(context.Context) ([]byte, error) { return server.JWKS() }, time.Now),
 	}
 	good, err := command.Issue("a", "web", time.Hour, now)
-	must(t, err)
+	must.Succeed(t, err)
 	p, err := o.Authenticate(t.Context(), authenticate.Request{Token: good})
 	if err != nil || p.ID.String() != "spiffe://cluster.local/ns/a/sa/web" {
 		t.Errorf("%+v, %v", p, err)
 	}
 	bad, err := stranger.Issue("a", "web", time.Hour, now)
-	must(t, err)
+	must.Succeed(t, err)
 	if p, err := o.Authenticate(t.Context(), authenticate.Request{Token: bad}); err == nil {
 		t.Errorf("%+v", p)
 	}
@@ -64,22 +58,22 @@ func TestToken(t *testing.T) {
 	}
 	for _, path := range []string{dir, filepath.Join(dir, "token-key.pem")} {
 		i, err := os.Stat(path)
-		must(t, err)
+		must.Succeed(t, err)
 		if err := os.Chmod(path, 0o755); err != nil { //nolint:gosec // that is what is tried
 			t.Fatal(err)
 		}
 		if _, err := token.NewKey(dir); err == nil {
 			t.Errorf("others may read %s, and it is used", path)
 		}
-		must(t, os.Chmod(path, i.Mode().Perm()))
+		must.Succeed(t, os.Chmod(path, i.Mode().Perm()))
 		if os.Geteuid() != 0 { // only root gives files away
 			continue
 		}
-		must(t, os.Chown(path, 1234, -1))
+		must.Succeed(t, os.Chown(path, 1234, -1))
 		if _, err := token.NewKey(dir); err == nil || !strings.Contains(err.Error(), "belongs to another user") {
 			t.Errorf("another user owns %s, and it is used: %v", path, err)
 		}
-		must(t, os.Chown(path, 0, -1))
+		must.Succeed(t, os.Chown(path, 0, -1))
 	}
 	if _, err := token.NewKey(dir); err != nil {
 		t.Errorf("the folder as it was: %v", err)
@@ -99,7 +93,7 @@ func TestOpenFolderStaysEmpty(t *testing.T) {
 		},
 	} {
 		dir := t.TempDir()
-		must(t, errors.Join(os.Chmod(dir, 0o700), open(dir)))
+		must.Succeed(t, errors.Join(os.Chmod(dir, 0o700), open(dir)))
 		_, err := token.NewKey(dir)
 		list, read := os.ReadDir(dir)
 		if err == nil || read != nil || len(list) > 0 {

@@ -14,6 +14,8 @@ import (
 	"k8s.io/client-go/dynamic/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"sigs.k8s.io/yaml"
+
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // root is a certificate that expires in 2036, and nobody has the key of.
@@ -30,20 +32,13 @@ ph1cZAIhAMemkrkfPBVtLD/VUUjHJKxjtvnh+W5AZYdXAEkOA1QJ
 `
 
 // must ends the test if err is not nil.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // cluster makes one of YAML documents. What a user may not do is given by its resource.
 func cluster(t *testing.T, version, text string, denied ...string) *Cluster {
 	t.Helper()
 	var objects []runtime.Object
 	for document := range strings.SplitSeq(text, "\n---\n") {
 		o := &unstructured.Unstructured{}
-		must(t, yaml.Unmarshal([]byte(document), &o.Object))
+		must.Succeed(t, yaml.Unmarshal([]byte(document), &o.Object))
 		if len(o.Object) > 0 {
 			objects = append(objects, o)
 		}
@@ -115,7 +110,7 @@ func TestInstallable(t *testing.T) {
 		crd("name: virtualservices.networking.istio.io", "v1alpha3")+
 		crd("name: httproutes.gateway.networking.k8s.io, annotations: {gateway.networking.k8s.io/bundle-version: v0.5.0}", "v1alpha2")+
 		object("v1", "Service", "name: istiod, namespace: istio-system", "spec: {ports: [{port: 15010}, {port: 15012}, {port: 15014}]}"), "clusterroles", "deployments")
-	must(t, r.Installable(t.Context(), c))
+	must.Succeed(t, r.Installable(t.Context(), c))
 	finds(t, &r, Wrong, "v1.28.9; the charts want 1.29.0 or later")
 	finds(t, &r, Wrong, "you may not get, create, patch clusterroles.rbac.authorization.k8s.io")
 	finds(t, &r, Wrong, "you may not get, create, patch deployments.apps")
@@ -143,14 +138,14 @@ func TestInstallableAgain(t *testing.T) {
 		}
 	}
 	r = Report{}
-	must(t, r.Installable(t.Context(), cluster(t, "v1.33.2", strings.Replace(own, "1.31.1-lite.1", "1.31.1", 1))))
+	must.Succeed(t, r.Installable(t.Context(), cluster(t, "v1.33.2", strings.Replace(own, "1.31.1-lite.1", "1.31.1", 1))))
 	finds(t, &r, Warning, "helm install would take its place")
 }
 
 // What is installed is judged: replicas, ConfigMaps, leaders, roots and webhooks.
 func TestInstalled(t *testing.T) {
 	var r Report
-	must(t, r.Installed(t.Context(), cluster(t, "v1.33.2", "")))
+	must.Succeed(t, r.Installed(t.Context(), cluster(t, "v1.33.2", "")))
 	finds(t, &r, Wrong, "no Deployment of a control plane in istio-system (revision default)")
 	finds(t, &r, Wrong, "there is no ConfigMap istio-ca-root-cert")
 	bundle := base64.StdEncoding.EncodeToString([]byte(root))
@@ -171,7 +166,7 @@ func TestInstalled(t *testing.T) {
 		crd("name: gateways.networking.istio.io", "v1alpha1")+
 		crd("name: virtualservices.networking.istio.io", "v1")+
 		webhook("Validating", "bare", "default", "name: x.istio.io", "istiod", ""))
-	must(t, r.Installed(t.Context(), c))
+	must.Succeed(t, r.Installed(t.Context(), c))
 	finds(t, &r, Warning, "istiod: 1 of 2 are ready")
 	finds(t, &r, OK, "at most 1Gi")
 	finds(t, &r, OK, "mesh configuration: ConfigMap istio")
@@ -209,7 +204,7 @@ func TestPod(t *testing.T) {
 		{"apiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: shop}\nstatus: {containerStatuses: [{name: istio-proxy, ready: false, image: proxy, restartCount: 3, imageID: \"\"}]}\n", Wrong, "it is not ready (restarted 3 times)"},
 	} {
 		var r Report
-		must(t, r.Pod(t.Context(), cluster(t, "v1.33.2", x.text), "web", "shop"))
+		must.Succeed(t, r.Pod(t.Context(), cluster(t, "v1.33.2", x.text), "web", "shop"))
 		finds(t, &r, x.state, x.says)
 	}
 }

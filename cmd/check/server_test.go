@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // pages is a server whose answers are given; what is missing is not found.
@@ -127,9 +129,9 @@ func TestProxyOf(t *testing.T) {
 		{"kind": "AuthorizationPolicy", "metadata": {"name": "mine", "namespace": "shop"}, "spec": {"selector": {"matchLabels": {"app": "web"}}}}]`).
 		with("/debug/syncz", `[{"proxy": "web-1.shop", "address": "10.0.0.1:1", "connectedAt": "2026-01-01T11:00:00Z", "resources": {"x": {"type": "cds", "state": "SYNCED"}}}]`)
 	var r Report
-	must(t, r.ProxyOf(t.Context(), p.server(), "web-1.shop"))
+	must.Succeed(t, r.ProxyOf(t.Context(), p.server(), "web-1.shop"))
 	var out strings.Builder
-	must(t, r.Write(&out, TextOptions{Format: "wide"}))
+	must.Succeed(t, r.Write(&out, TextOptions{Format: "wide"}))
 	for text, want := range map[string]bool{"mine [B1]": true, "mesh [D1]": true, "other": false, "away": false, "in sync: CDS": true, "policies: shop/deny": true, "for 1h0m0s": true} {
 		if strings.Contains(out.String(), text) != want {
 			t.Errorf("%q: %t expected in\n%s", text, want, out.String())
@@ -204,7 +206,7 @@ func TestRejections(t *testing.T) {
 		{`{"kind": "Service", "namespace": "shop", "name": "web"}`, shown},
 	} {
 		var r Report
-		must(t, r.Running(t.Context(), rejecting(x.sources).server()))
+		must.Succeed(t, r.Running(t.Context(), rejecting(x.sources).server()))
 		i := slices.IndexFunc(r.Results, func(x Result) bool { return x.Name == "rejected" })
 		if i < 0 || r.Results[i].State != Wrong || r.Results[i].Fix != x.fix {
 			t.Errorf("%s: %+v", x.sources, r.Results)

@@ -25,16 +25,11 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	"pgregory.net/rapid"
+
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // must ends the test if err is not nil.
-func must(t rapid.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // plane is a control plane of one cluster, one listener and one route, which writes down what it is asked.
 type plane struct {
 	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
@@ -204,7 +199,7 @@ func (p *plane) serve() string {
 // serve runs a server until the test ends, at a listener that wrap makes of another, and returns its address.
 func serve(t *testing.T, ads discoveryv3.AggregatedDiscoveryServiceServer, wrap func(net.Listener) net.Listener) string {
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	must(t, err)
+	must.Succeed(t, err)
 	s := grpc.NewServer()
 	discoveryv3.RegisterAggregatedDiscoveryServiceServer(s, ads)
 	ended := make(chan struct{})
@@ -226,11 +221,11 @@ func fleet(t *testing.T, address string, proxies int, whole bool) *Fleet {
 			return Identity{Pod: fmt.Sprintf("p%d", i), Namespace: "ns", IP: "10.0.0.1", Labels: map[string]string{"app": "a"}}
 		},
 	})
-	must(t, err)
+	must.Succeed(t, err)
 	t.Cleanup(f.Stop)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	must(t, f.Wait(ctx))
+	must.Succeed(t, f.Wait(ctx))
 	return f
 }
 
@@ -285,7 +280,7 @@ func TestReconnect(t *testing.T) {
 			p := &plane{t: t, asked: map[string][]string{}}
 			f := fleet(t, p.serve(), 2, whole)
 			p.clear()
-			must(t, f.Reconnect(t.Context()))
+			must.Succeed(t, f.Reconnect(t.Context()))
 			want := []string{"CDS[]map[c:1]", "EDS[c]map[c:1]", "LDS[]map[l:1]", "RDS[r]map[r:1]", "VHDS[]map[r/h:1]"}
 			if whole {
 				want = []string{"CDS[]", "EDS[c]", "LDS[]", "RDS[r]"}
@@ -314,7 +309,7 @@ func TestStalledProxy(t *testing.T) {
 	f := fleet(t, p.serve(), 2, false)
 	before := [2]int64{f.BytesOf(0), f.BytesOf(1)}
 	p.clear()
-	must(t, f.Stall(t.Context(), func(i int) bool { return i == 1 }))
+	must.Succeed(t, f.Stall(t.Context(), func(i int) bool { return i == 1 }))
 	track := f.Track(Tracked{Kinds: []Type{Routes}, Number: FindMark("mark-"), Of: func(i int) bool { return i == 0 }})
 	await(t, func() bool { // the stream that was given up takes no text, nor the one in its place, which is in the midst of sending
 		p.mu.Lock()
@@ -325,7 +320,7 @@ func TestStalledProxy(t *testing.T) {
 		return false
 	})
 	p.changes <- Mark("mark-", track.Next())
-	must(t, track.Wait(t.Context()))
+	must.Succeed(t, track.Wait(t.Context()))
 	if got := f.BytesOf(1); got != before[1] || f.BytesOf(0) == before[0] {
 		t.Errorf("received %d and %d, before %v: want the first to go on and the second to stand", f.BytesOf(0), got, before)
 	}
@@ -403,7 +398,7 @@ func TestTrack(t *testing.T) {
 		default:
 		}
 	}
-	must(t, track.Wait(ctx))
+	must.Succeed(t, track.Wait(ctx))
 	if got := track.Latencies(); len(got) != 4 || track.Made() != 2 {
 		t.Errorf("%d latencies of %d changes, want 4 of 2", len(got), track.Made())
 	}

@@ -11,6 +11,8 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // curt ends each stream after one response.
@@ -36,7 +38,7 @@ func TestPause(t *testing.T) {
 		Address: serve(t, c, func(l net.Listener) net.Listener { return l }), Proxies: 1, Retry: time.Millisecond, Logger: slog.New(slog.DiscardHandler),
 		Identity: func(int) Identity { return Identity{Pod: "p", Namespace: "n", IP: "10.0.0.1"} },
 	})
-	must(t, err)
+	must.Succeed(t, err)
 	defer f.Stop()
 	for deadline := time.Now().Add(time.Minute); c.streams.Load() < 40; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"testing"
 	"time"
+
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // TestSpreadOfPushes: a version that comes again, for what was changed was changed back, is another push; what each
@@ -38,7 +40,7 @@ func TestResumedAnswersAreNotCounted(t *testing.T) {
 		t.Run(fmt.Sprintf("whole=%v", whole), func(t *testing.T) {
 			p := &plane{t: t, asked: map[string][]string{}, changes: make(chan string)}
 			f := fleet(t, p.serve(), 2, whole)
-			must(t, f.Reconnect(t.Context()))
+			must.Succeed(t, f.Reconnect(t.Context()))
 			await(t, func() bool { return f.Counters().Types[Routes].Responses == 4 })
 			want := int64(2)
 			if whole {
@@ -57,7 +59,7 @@ func TestTinyRate(t *testing.T) {
 	p := &plane{t: t, asked: map[string][]string{}}
 	address := p.serve()
 	f, err := Start(t.Context(), Options{Address: address, Proxies: 3, Rate: 1e-12, Identity: func(int) Identity { return Identity{} }, Logger: slog.New(slog.DiscardHandler)})
-	must(t, err)
+	must.Succeed(t, err)
 	t.Cleanup(f.Stop)
 	await(t, func() bool { return f.Live() > 0 })
 	time.Sleep(100 * time.Millisecond)

@@ -13,6 +13,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // nowhere is a stream that takes all requests and has no responses.
@@ -35,16 +37,16 @@ func BenchmarkFirstClusters(b *testing.B) {
 			Name: name, ConnectTimeout: durationpb.New(time.Second), ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_EDS},
 			EdsClusterConfig: &clusterv3.Cluster_EdsClusterConfig{ServiceName: name},
 		})
-		must(b, err)
+		must.Succeed(b, err)
 		r.Resources = append(r.Resources, &discoveryv3.Resource{Name: name, Version: fmt.Sprintf("%016x", i), Resource: body})
 	}
 	message, err := proto.Marshal(r)
-	must(b, err)
+	must.Succeed(b, err)
 	f := &Fleet{o: Options{Proxies: 1, Logger: slog.New(slog.DiscardHandler)}, names: interner{known: map[string]string{}}, full: make(chan struct{})}
 	b.SetBytes(int64(len(message)))
 	b.ReportAllocs()
 	for b.Loop() {
 		s := &session{proxy: newProxy(f, 0, nil), stream: nowhere{}}
-		must(b, s.take(message, time.Now()))
+		must.Succeed(b, s.take(message, time.Now()))
 	}
 }

@@ -19,6 +19,8 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"pgregory.net/rapid"
+
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // TestScan: the scanner reads from encoded responses what a full decoding does.
@@ -39,9 +41,9 @@ func TestScan(t *testing.T) {
 		}
 		for _, m := range []proto.Message{delta, whole} {
 			b, err := proto.Marshal(m)
-			must(t, err)
+			must.Succeed(t, err)
 			r, err := parse(b, m == proto.Message(delta), text)
-			must(t, err)
+			must.Succeed(t, err)
 			if r.kind != kind || r.version != "7" || r.nonce != "n" {
 				t.Fatalf("got type %v, version %q, nonce %q", r.kind, r.version, r.nonce)
 			}
@@ -121,14 +123,14 @@ func someResource(t *rapid.T, kind Type, name string) (proto.Message, []string) 
 
 func pack(t *rapid.T, m proto.Message) *anypb.Any {
 	body, err := anypb.New(m)
-	must(t, err)
+	must.Succeed(t, err)
 	return body
 }
 
 // FuzzParse: whatever a server sends, it is read or refused.
 func FuzzParse(f *testing.F) {
 	good, err := proto.Marshal(&discoveryv3.DeltaDiscoveryResponse{TypeUrl: typeURLs[Clusters], Nonce: "n", Resources: []*discoveryv3.Resource{{Name: "a"}}})
-	must(f, err)
+	must.Succeed(f, err)
 	f.Add(good, true)
 	f.Add(good[:len(good)-2], true)
 	f.Add([]byte{0x0b}, false)
@@ -146,7 +148,7 @@ func text(b []byte) string { return string(b) }
 // TestTruncated: a response that ends early is refused.
 func TestTruncated(t *testing.T) {
 	b, err := proto.Marshal(&discoveryv3.DiscoveryResponse{VersionInfo: "7", TypeUrl: typeURLs[Routes], Nonce: "nonce"})
-	must(t, err)
+	must.Succeed(t, err)
 	if _, err := parse(b, false, text); err != nil {
 		t.Fatal(err)
 	}

@@ -13,16 +13,10 @@ import (
 	"time"
 
 	"github.com/istiod-lite/istiod-lite/api/safe"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // must ends the test if err is not nil.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func TestTextLines(t *testing.T) {
 	var out bytes.Buffer
 	log, _ := New(Options{Writer: &out, Levels: NewLevels()})
@@ -44,7 +38,7 @@ func TestJSONLines(t *testing.T) {
 	log, _ := New(Options{Writer: &out, JSON: true, Levels: NewLevels()})
 	log.With("scope", "ads").Info("pushed", "type", "CDS", "dur", 1500*time.Millisecond)
 	var got map[string]any
-	must(t, json.Unmarshal(out.Bytes(), &got))
+	must.Succeed(t, json.Unmarshal(out.Bytes(), &got))
 	for k, v := range map[string]any{"level": "info", "scope": "ads", "msg": "pushed", "type": "CDS", "dur": "1.5s"} {
 		if got[k] != v {
 			t.Errorf("%s: got %v, want %v", k, got[k], v)
@@ -76,7 +70,7 @@ func TestLevels(t *testing.T) {
 		{"default:error,model:debug", false, true, true},
 		{"all:none", false, false, false},
 	} {
-		must(t, levels.Set(step.set))
+		must.Succeed(t, levels.Set(step.set))
 		if b, a, m := shown(log), shown(ads), shown(model); b != step.base || a != step.ads || m != step.model {
 			t.Errorf("after %s: default %v, ads %v, model %v", step.set, b, a, m)
 		}
@@ -91,7 +85,7 @@ func TestPanicsAreCounted(t *testing.T) {
 	var out bytes.Buffer
 	levels := NewLevels()
 	log, l := New(Options{Writer: &out, Levels: levels})
-	must(t, levels.Set("all:none"))
+	must.Succeed(t, levels.Set("all:none"))
 	var wg sync.WaitGroup
 	for range 3 {
 		wg.Go(func() { safe.Run(log, "owner", func() { panic("boom") }) })
@@ -111,7 +105,7 @@ func TestCallersAndStacks(t *testing.T) {
 		log, _ := New(Options{Writer: &out, JSON: asJSON, Levels: levels})
 		ads := log.With("scope", "ads")
 		levels.SetCallers("ads")
-		must(t, levels.SetStack("ads:error"))
+		must.Succeed(t, levels.SetStack("ads:error"))
 		for _, c := range []struct {
 			write         func()
 			caller, stack bool
@@ -129,7 +123,7 @@ func TestCallersAndStacks(t *testing.T) {
 				t.Errorf("no JSON: %s", out.String())
 			}
 		}
-		must(t, levels.SetScope(Scope{Name: "ads", Level: "debug", StackLevel: "none"}))
+		must.Succeed(t, levels.SetScope(Scope{Name: "ads", Level: "debug", StackLevel: "none"}))
 		want := []Scope{{"ads", descriptions()["ads"], "debug", "none", false}, {"default", descriptions()["default"], "info", "none", false}}
 		if got := levels.Scopes(); !slices.Equal(got, want) {
 			t.Errorf("%v", got)

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // TestDescriptions: every scope that the control plane logs in says what it is about.
@@ -26,7 +28,7 @@ func TestDescriptions(t *testing.T) {
 			}
 			return err
 		})
-		must(t, err)
+		must.Succeed(t, err)
 	}
 	if found < 10 {
 		t.Errorf("%d loggers were found", found)

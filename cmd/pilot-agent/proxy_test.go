@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // TestRequest: what istioctl runs in pods, and what a pod's hooks run.
@@ -75,9 +77,7 @@ func TestProxyFlags(t *testing.T) {
 func TestStock(t *testing.T) {
 	f := &proxyFlags{name: "web.shop", discovery: "localhost:15012", admin: 1, status: 2}
 	environ, err := f.stock([]string{"POD_NAMESPACE=other", "PROXY_CONFIG={statusPort: 3, concurrency: 4}"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, want := range []string{"POD_NAME=web", "SERVICE_ACCOUNT=web", "ISTIO_META_INTERCEPTION_MODE=NONE"} {
 		if !slices.Contains(environ, want) {
 			t.Errorf("no %s in %q", want, environ)

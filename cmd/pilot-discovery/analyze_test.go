@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // Objects of suppressions are written as here, or as istioctl writes them: NAME.NAMESPACE, with names that have dots.
@@ -21,9 +22,7 @@ func TestSuppressions(t *testing.T) {
 		{"*=Service a/*", "WrongType", "Service a/b", true},
 	} {
 		list, err := suppressions([]string{c.text})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if got := list[0].matches(diag.Diagnostic{Code: c.code, Object: c.object}); got != c.want {
 			t.Errorf("%s of %s: %v", c.text, c.object, got)
 		}

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/bootstrap"
 )
 
@@ -31,12 +32,8 @@ func TestWhereTheServersCertificateComesFrom(t *testing.T) {
 	} {
 		t.Chdir(t.TempDir())
 		for _, name := range c.files {
-			if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(name, nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, os.MkdirAll(filepath.Dir(name), 0o700))
+			must.Succeed(t, os.WriteFile(name, nil, 0o600))
 		}
 		var got bootstrap.Certificates
 		err := (&discoveryFlags{provider: c.provider}).provide(&got)

@@ -13,6 +13,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"sigs.k8s.io/yaml"
+
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // Every command says in short and at length what it does, and has examples that its flags and arguments take.
@@ -164,14 +166,10 @@ func TestWatch(t *testing.T) {
 	change := filepath.Join(t.TempDir(), "change.yaml")
 	write := func(text string) {
 		t.Helper()
-		if err := os.WriteFile(change, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(change, []byte(text), 0o600))
 	}
 	web, err := os.ReadFile("testdata/mesh/web.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	write(string(web))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -254,9 +252,7 @@ func TestDocuments(t *testing.T) {
 	commands := 0
 	for _, path := range append(documents, filepath.Join(root, "README.md")) {
 		data, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		text := strings.ReplaceAll(string(data), "\\\n", " ")
 		for _, line := range commandsIn(text) {
 			commands++

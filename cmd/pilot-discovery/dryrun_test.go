@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // With --server-side the API server is asked by dry runs, and what it refuses is no change that is made. It is reached
@@ -39,9 +41,7 @@ func TestServerSide(t *testing.T) {
 	change := func(host string) string {
 		path := filepath.Join(dir, host+".yaml")
 		text := "apiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: web, namespace: a}\nspec: {hosts: [" + host + "], http: [{directResponse: {status: 204}}]}\n"
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(path, []byte(text), 0o600))
 		return path
 	}
 	try := func(args ...string) (int, string, string) {

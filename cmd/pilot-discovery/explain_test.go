@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/istiod-lite/istiod-lite/api/diag/explain"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // codesOf returns the codes of findings in the sources of the tree, each with a place that has it: texts that a field,
@@ -45,9 +46,7 @@ func codesOf(t *testing.T, root string) map[string]string {
 			packages[filepath.Dir(path)] = append(packages[filepath.Dir(path)], f)
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for _, files := range packages {
 			c.takes = map[string][]int{}
 			for _, f := range files {
@@ -193,9 +192,7 @@ func TestExamplesHaveTheirFinding(t *testing.T) {
 		examples++
 		t.Run(e.Code, func(t *testing.T) {
 			dir := t.TempDir()
-			if err := os.WriteFile(filepath.Join(dir, "example.yaml"), []byte(e.YAML), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, os.WriteFile(filepath.Join(dir, "example.yaml"), []byte(e.YAML), 0o600))
 			var out, said strings.Builder
 			code := run(t.Context(), []string{"analyze", "--use-kube=false", dir, "-o", "json"}, nil, &out, &said)
 			var report struct{ Findings []struct{ Code string } }

@@ -26,6 +26,8 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // guarded answers proxies that bring a token with nothing, and no others.
@@ -59,26 +61,18 @@ func (g *guarded) DeltaAggregatedResources(s discoveryv3.AggregatedDiscoveryServ
 func authority(t *testing.T) (certificate, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	secret, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	write := func(name, kind string, der []byte) string {
 		path := filepath.Join(t.TempDir(), name)
-		if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
 		return path
 	}
 	return write("cert.pem", "CERTIFICATE", der), write("key.pem", "PRIVATE KEY", secret)
@@ -89,19 +83,13 @@ func authority(t *testing.T) (certificate, key string) {
 func TestLoadIsAuthenticated(t *testing.T) {
 	certificate, key := authority(t)
 	pair, err := tls.LoadX509KeyPair(certificate, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	text, err := os.ReadFile(certificate)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(text)
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	g := &guarded{token: "new"}
 	s := grpc.NewServer(grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool, MinVersion: tls.VersionTLS12})))
 	discoveryv3.RegisterAggregatedDiscoveryServiceServer(s, g)
@@ -110,9 +98,7 @@ func TestLoadIsAuthenticated(t *testing.T) {
 	t.Cleanup(func() { s.Stop(); <-served })
 
 	token := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(token, []byte("old\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(token, []byte("old\n"), 0o600))
 	args := []string{"load", "--address", l.Addr().String(), "--proxies", "3", "--duration", "0s", "--timeout", "1m", "-o", "json", "--tls", "--token-file", token}
 	trusting := append(args, "--ca", certificate, "--cert", certificate, "--key", key)
 	var out bytes.Buffer
@@ -125,16 +111,12 @@ func TestLoadIsAuthenticated(t *testing.T) {
 			t.Fatalf("%d streams were refused, want 3", g.refused.Load())
 		}
 	}
-	if err := os.WriteFile(token, []byte("new\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(token, []byte("new\n"), 0o600))
 	if code := <-ended; code != 0 {
 		t.Fatalf("code %d: %s", code, out.String())
 	}
 	var r loadReport
-	if err := json.Unmarshal(out.Bytes(), &r); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal(out.Bytes(), &r))
 	if r.Full != 3 || r.Refused < 3 || len(r.Types) != 2 || r.Types[0].Type != "CDS" || r.Types[0].Responses != 3 || r.Types[0].Answer.Count != 3 || r.Bytes == 0 {
 		t.Errorf("got %+v", r)
 	}

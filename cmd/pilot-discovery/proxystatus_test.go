@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/debug"
 )
 
@@ -34,9 +35,7 @@ web-0.a waits: for spring
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	out.Reset()
-	if err := printProxy(&out, all, "web-0.a", now); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, printProxy(&out, all, "web-0.a", now))
 	for _, line := range []string{"EDS    NOT SENT   never      never          3", "web-0.a rejected LDS 1s ago", "web-0.a waits"} {
 		if !strings.Contains(out.String(), line) {
 			t.Errorf("no %q in\n%s", line, out.String())

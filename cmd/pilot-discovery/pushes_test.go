@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/debug"
 	"github.com/istiod-lite/istiod-lite/pilot/pushes"
 )
@@ -22,9 +23,7 @@ func TestRejectedWithoutPush(t *testing.T) {
 		for output, shown := range map[string]bool{"table": true, "wide": true, "name": false} {
 			var out bytes.Buffer
 			w := pushWriter{out: &out, output: output}
-			if err := w.page(page); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, w.page(page))
 			if got := out.String(); strings.HasSuffix(got, want) != shown {
 				t.Errorf("-o %s of %d pushes: %s", output, len(list), got)
 			}

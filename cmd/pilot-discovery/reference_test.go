@@ -14,6 +14,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag/explain"
 	"github.com/istiod-lite/istiod-lite/cmd/terminal"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 var update = flag.Bool("update", false, "write the reference in docs/ anew")
@@ -29,9 +30,7 @@ func TestReference(t *testing.T) {
 	} {
 		path := filepath.Join("..", "..", "docs", "reference", name)
 		if *update {
-			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, os.MkdirAll(filepath.Dir(path), 0o755))
 			if err := os.WriteFile(path, []byte(text), 0o644); err != nil { //nolint:gosec // a document
 				t.Fatal(err)
 			}

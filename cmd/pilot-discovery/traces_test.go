@@ -17,6 +17,8 @@ import (
 	tracev1 "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // Nobody is sent spans unless the environment asks for them in a way that is known.
@@ -55,9 +57,7 @@ func TestTracer(t *testing.T) {
 	}))
 	defer overHTTP.Close()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	overGRPC := grpc.NewServer()
 	tracev1.RegisterTraceServiceServer(overGRPC, traceCollector{got: got})
 	go func() { _ = overGRPC.Serve(listener) }()
@@ -67,12 +67,8 @@ func TestTracer(t *testing.T) {
 			t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint) // the SDK reads it itself
 			e := newEnv([]string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + endpoint, "OTEL_EXPORTER_OTLP_PROTOCOL=" + protocol, "POD_NAME=istiod-0"})
 			spans, flush, err := tracer(t.Context(), &e, slog.New(slog.DiscardHandler))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := sendSpan(t, spans, flush); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
+			must.Succeed(t, sendSpan(t, spans, flush))
 			text := (<-got).String()
 			for _, want := range []string{`"push"`, `"istiod"`, `"istiod-0"`} {
 				if !strings.Contains(text, want) {
@@ -91,9 +87,7 @@ func TestTracerLogs(t *testing.T) {
 	e := newEnv([]string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + refuses.URL})
 	var log bytes.Buffer
 	spans, flush, err := tracer(t.Context(), &e, slog.New(slog.NewJSONHandler(&log, nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	_ = sendSpan(t, spans, flush) // which may say the same
 	var line struct{ Level, Msg, Err string }
 	if err := json.Unmarshal(log.Bytes(), &line); err != nil || line.Level != "WARN" || !strings.Contains(line.Err, "404") {

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // TestTranslateOfIstiosFilters: what a proxy with Istio's own filters would be sent is printed whole, their
@@ -12,9 +14,7 @@ import (
 func TestTranslateOfIstiosFilters(t *testing.T) {
 	dir := t.TempDir()
 	mesh := filepath.Join(dir, "mesh")
-	if err := os.Mkdir(mesh, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Mkdir(mesh, 0o700))
 	for name, text := range map[string]string{
 		"mesh/all.yaml": `apiVersion: v1
 kind: Service
@@ -29,9 +29,7 @@ spec: {metrics: [{providers: [{name: prometheus}], overrides: [{match: {metric: 
 		"node.json": `{"id": "sidecar~10.1.0.9~web-0.a~a.svc.cluster.local", "metadata": {"NAMESPACE": "a"},
 "extensions": [{"name": "istio.stats", "category": "envoy.filters.http", "typeUrls": ["stats.PluginConfig"]}]}`,
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	var out, said strings.Builder
 	if code := run(t.Context(), []string{"translate", mesh, "--node", filepath.Join(dir, "node.json")}, nil, &out, &said); code != 0 {

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/galley/analysis"
 )
 
@@ -28,9 +29,7 @@ func sample() Report {
 func write(t *testing.T, r Report, format string) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := r.Write(&b, format); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.Write(&b, format))
 	return b.String()
 }
 
@@ -82,9 +81,7 @@ func TestSARIF(t *testing.T) {
 				}
 			}
 		}
-		if err := json.Unmarshal([]byte(write(t, r, "sarif")), &log); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, json.Unmarshal([]byte(write(t, r, "sarif")), &log))
 		if log.Version != "2.1.0" || !strings.Contains(log.Schema, "sarif-schema-2.1.0") || len(log.Runs) != 1 || log.Runs[0].Tool.Driver.Name == "" {
 			t.Fatalf("the head: %+v", log)
 		}
@@ -144,16 +141,10 @@ func TestFormats(t *testing.T) {
 		t.Errorf("not aligned:\n%s", strings.Join(lines, "\n"))
 	}
 	asJSON, err := yaml.YAMLToJSON([]byte(write(t, sample(), "yaml")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var a, b any
-	if err := json.Unmarshal(asJSON, &a); err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal([]byte(write(t, sample(), "json")), &b); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal(asJSON, &a))
+	must.Succeed(t, json.Unmarshal([]byte(write(t, sample(), "json")), &b))
 	x, _ := json.Marshal(a)
 	y, _ := json.Marshal(b)
 	if !bytes.Equal(x, y) || !strings.Contains(string(x), `"errors":2`) || !strings.Contains(string(x), `"infos":1`) {

@@ -15,6 +15,8 @@ import (
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 func TestSpread(t *testing.T) {
@@ -84,9 +86,7 @@ func TestAddress(t *testing.T) {
 			a.Endpoints[0].LbEndpoints = append(a.Endpoints[0].LbEndpoints, &endpointv3.LbEndpoint{HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: socket}}})
 		}
 		b, err := proto.Marshal(a)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return b
 	}
 	if got := findAddress(assignment("10.128.0.1")); got != -1 {
@@ -102,9 +102,7 @@ func TestAddress(t *testing.T) {
 // TestUsage: this process has used CPU and memory, and more CPU after more work.
 func TestUsage(t *testing.T) {
 	before, err := usageOf(os.Getpid())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if before.rss < 1<<20 || before.peak < before.rss || before.files == 0 {
 		t.Errorf("got %+v", before)
 	}
@@ -137,13 +135,9 @@ func TestResults(t *testing.T) {
 		if at.services == 250 {
 			r.fail(at, l, "istiod", 1, errors.New("it broke; its log, x, ends: y\nz"))
 		}
-		if err := r.write(path); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, r.write(path))
 		b, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return string(b)
 	}
 	start := func(cpu, rss float64) figures { return figures{"CPU": cpu, "peak RSS": rss} }
@@ -210,25 +204,19 @@ func TestPlots(t *testing.T) {
 		r.add(at, endpointFlips{}, lite, figures{"CPU a change": float64(at.services), "p99": float64(at.proxies)})
 		r.add(at, endpointFlips{}, istioTuned, figures{"CPU a change": 0, "p99": 2 * float64(at.proxies)})
 	}
-	if err := r.write(path); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.write(path))
 	for range 2 { // drawn again they look the same
 		if any, err := drawFile(path, filepath.Join(dir, plotFolder)); err != nil || !any {
 			t.Fatalf("drawn: %v, %v", any, err)
 		}
 	}
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if got, want := strings.Count(string(text), "!["), 1; got != want || !strings.Contains(string(text), "![W3](plots/W3.svg)") {
 		t.Errorf("%d pictures, want that of W3 alone:\n%s", got, text)
 	}
 	picture, err := os.ReadFile(filepath.Join(dir, plotFolder, "W3.svg"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, want := range []string{"<svg", ">4000<", ">100<", ">services<", ">proxies<", ">CPU a change, ms<", ">p99, ms<", ">istiod-lite<", ">istiod, tuned<"} {
 		if !strings.Contains(string(picture), want) {
 			t.Errorf("no %s in the picture", want)
@@ -269,9 +257,7 @@ func TestFiguresThatAreNotComparable(t *testing.T) {
 		{[]string{"W8"}, 0, "idle", "-idle is given"},
 	} {
 		all, err := pick(c.workloads)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if got := (&options{workloads: all, length: c.length}).trial(map[string]bool{c.given: true}); got != c.want {
 			t.Errorf("%v for %s with -%s: got %q, want %q", c.workloads, c.length, c.given, got, c.want)
 		}

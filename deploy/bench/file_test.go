@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 const onFullDisk = "ISTIOD_LITE_TEST_FULL_DISK" // where TestFullDisk writes when it runs in a process of its own
@@ -16,22 +18,14 @@ const onFullDisk = "ISTIOD_LITE_TEST_FULL_DISK" // where TestFullDisk writes whe
 func TestFullDisk(t *testing.T) {
 	if path := os.Getenv(onFullDisk); path != "" {
 		signal.Ignore(syscall.SIGXFSZ)
-		if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 1 << 10, Max: 1 << 10}); err != nil {
-			t.Fatal(err)
-		}
-		if err := writeSections(path, []section{{heading: "W1", body: "measured"}, {heading: "W2", body: strings.Repeat("x", 1<<12)}}); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 1 << 10, Max: 1 << 10}))
+		must.Succeed(t, writeSections(path, []section{{heading: "W1", body: "measured"}, {heading: "W2", body: strings.Repeat("x", 1<<12)}}))
 		return
 	}
 	path := filepath.Join(t.TempDir(), "RESULTS.md")
-	if err := writeSections(path, []section{{heading: "W1", body: "measured"}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, writeSections(path, []section{{heading: "W1", body: "measured"}}))
 	before, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	alone := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestFullDisk$") // the limit is of a whole process
 	alone.Env = append(os.Environ(), onFullDisk+"="+path)
 	said, failed := alone.CombinedOutput()

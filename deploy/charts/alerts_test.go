@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // TestAlerts: the rules of alerts read metrics that the server has, or API servers and kube-state-metrics.
@@ -23,9 +25,7 @@ func TestAlerts(t *testing.T) {
 			sources.Write(text)
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 	}
 	for _, h := range helms(t) {
 		out := template(t, h, "istiod", chart(t, "istiod"), "--set", "alerts.enabled=true,revision=canary")

@@ -16,6 +16,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/cmd/version"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -23,18 +24,14 @@ var update = flag.Bool("update", false, "write the golden files anew")
 func helms(t *testing.T) []Helm {
 	t.Helper()
 	all, err := Helms(t.TempDir(), os.DevNull)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return all
 }
 
 func chart(t *testing.T, name string) string {
 	t.Helper()
 	path, err := Chart(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return path
 }
 
@@ -42,18 +39,14 @@ func chart(t *testing.T, name string) string {
 func template(t *testing.T, h Helm, args ...string) string {
 	t.Helper()
 	out, err := h.Run(t.Context(), append([]string{"template", "-n", "istio-system"}, args...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return out
 }
 
 func write(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "values.yaml")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
@@ -84,18 +77,14 @@ func goldens(t *testing.T, glob, name, release string, check func(*testing.T, st
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
 			a, err := txtar.ParseFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			values := write(t, string(a.Files[0].Data))
 			for _, h := range helms(t) {
 				out := template(t, h, release, chart(t, name), "-f", values)
 				got := &txtar.Archive{Comment: a.Comment, Files: []txtar.File{a.Files[0], {Name: "manifests.yaml", Data: []byte(tidy(out))}}}
 				if *update && h.Name == "helm4" {
 					a = got
-					if err := os.WriteFile(file, txtar.Format(got), 0o644); err != nil {
-						t.Fatal(err)
-					}
+					must.Succeed(t, os.WriteFile(file, txtar.Format(got), 0o644))
 				}
 				if d := cmp.Diff(string(txtar.Format(a)), string(txtar.Format(got))); d != "" {
 					t.Errorf("%s: %s", h.Name, d)
@@ -214,14 +203,10 @@ func TestUmbrella(t *testing.T) {
 		"values.yaml": `{global: {domain: example.org, team: {name: a}, hub: registry.example.org/mesh}, tags: {mesh: true}, base: {enabled: true},
 			istiod: {enabled: true, hub: registry.example.org/mine, autoscaleEnabled: false, replicaCount: 2, global: {logAsJson: true}}}`,
 	} {
-		if err := os.WriteFile(filepath.Join(parent, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(filepath.Join(parent, name), []byte(text), 0o600))
 	}
 	for _, name := range []string{"base", "istiod"} {
-		if err := os.CopyFS(filepath.Join(parent, "charts", name), os.DirFS(chart(t, name))); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.CopyFS(filepath.Join(parent, "charts", name), os.DirFS(chart(t, name))))
 	}
 	for _, h := range helms(t) {
 		out := template(t, h, "mesh", parent)
@@ -301,9 +286,7 @@ func TestNotes(t *testing.T) {
 				continue
 			}
 			out, err := h.Run(t.Context(), "install", "istiod", chart(t, "istiod"), "-n", "istio-system", "--dry-run=client", "--set", set)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			_, notes, _ := strings.Cut(out, "\nNOTES:\n")
 			_, problems, _ := strings.Cut(notes, "To look at:\n")
 			lines := strings.Split(strings.TrimSpace(problems), "\n")

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/injector"
 )
 
@@ -29,30 +30,22 @@ func TestInjection(t *testing.T) {
 			}
 			for _, h := range helms(t) {
 				i, err := Injector(template(t, h, "istiod", chart(t, "istiod"), "-f", write(t, string(a.Files[0].Data))))
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				pod, err := yaml.YAMLToJSON(a.Files[1].Data)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				r, err := i.Inject(t.Context(), injector.Request{Pod: pod, Namespace: "shop"})
 				if err != nil || r.Skipped != "" {
 					t.Fatalf("%s: not injected: %v", h.Name, err)
 				}
 				text, err := yaml.Marshal(r.Pod)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				if err := yaml.UnmarshalStrict(text, &corev1.Pod{}); err != nil {
 					t.Error(err)
 				}
 				got := &txtar.Archive{Comment: a.Comment, Files: []txtar.File{a.Files[0], a.Files[1], {Name: "injected.yaml", Data: text}}}
 				if *update && h.Name == "helm4" {
 					a = got
-					if err := os.WriteFile(file, txtar.Format(got), 0o644); err != nil {
-						t.Fatal(err)
-					}
+					must.Succeed(t, os.WriteFile(file, txtar.Format(got), 0o644))
 				}
 				if d := cmp.Diff(string(txtar.Format(a)), string(txtar.Format(got))); d != "" {
 					t.Errorf("%s: %s", h.Name, d)

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // objects returns the manifests of one kind.
@@ -20,14 +21,10 @@ func objects[T any](t *testing.T, manifests, kind string) []T {
 	var all []T
 	for doc := range strings.SplitSeq("\n"+manifests, "\n---\n") {
 		var head struct{ Kind string }
-		if err := yaml.Unmarshal([]byte(doc), &head); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, yaml.Unmarshal([]byte(doc), &head))
 		if head.Kind == kind {
 			var o T
-			if err := yaml.UnmarshalStrict([]byte(doc), &o); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, yaml.UnmarshalStrict([]byte(doc), &o))
 			all = append(all, o)
 		}
 	}

@@ -10,6 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 const chart = "../../charts/base/files/crds"
@@ -17,17 +19,11 @@ const chart = "../../charts/base/files/crds"
 // What is committed is what the generator makes of the module that go.mod pins.
 func TestChartIsUpToDate(t *testing.T) {
 	source, version, err := module(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	want, err := generate(source, version)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	entries, err := os.ReadDir(chart)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, e := range entries {
 		if want[e.Name()] == nil {
 			t.Errorf("%s is of no kind of istio.io/api %s: run make gen", e.Name(), version)
@@ -43,9 +39,7 @@ func TestChartIsUpToDate(t *testing.T) {
 // So is the archive that validation embeds.
 func TestSchemasAreUpToDate(t *testing.T) {
 	want, err := schemas(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if got, err := os.ReadFile("../../galley/validation/schema/schemas.zip"); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("schemas.zip is not what the generator makes (%v): run make gen", err)
 	}
@@ -55,13 +49,9 @@ func TestSchemasAreUpToDate(t *testing.T) {
 // descriptions.
 func TestOnlyProseIsLeftOut(t *testing.T) {
 	source, version, err := module(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	files, err := generate(source, version)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	rules, prose := 0, 0
 	for doc := range strings.SplitSeq(string(source), "\n---\n") {
 		want := read(t, []byte(doc))
@@ -104,9 +94,7 @@ spec:
             description: {type: string, description: prose}
           x-kubernetes-validations: [{rule: self.description != "", message: "needs a description"}]
 `), "v0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	text := string(files["a.b.yaml"])
 	if strings.Contains(text, "prose") || !strings.Contains(text, "description: {type: string}") || !strings.Contains(text, `message: "needs a description"`) {
 		t.Error(text)
@@ -116,9 +104,7 @@ spec:
 func read(t *testing.T, text []byte) *v1.CustomResourceDefinition {
 	t.Helper()
 	crd := &v1.CustomResourceDefinition{}
-	if err := yaml.UnmarshalStrict(text, crd); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.UnmarshalStrict(text, crd))
 	return crd
 }
 

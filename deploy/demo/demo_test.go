@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/binaries"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"golang.org/x/sys/unix"
 )
 
@@ -100,12 +101,8 @@ func users() []int {
 func (k kit) command(t *testing.T, uid int, args ...string) *exec.Cmd {
 	t.Helper()
 	tmp, err := os.MkdirTemp(k.Dir, "tmp-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chown(tmp, uid, -1); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, os.Chown(tmp, uid, -1))
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, k.demo, append(args, "-envoy", k.Envoy, "-pilot-discovery", k.Pilot)...)
@@ -150,9 +147,7 @@ func check(t *testing.T, cmd *exec.Cmd, says ...string) {
 	t.Helper()
 	out, err := cmd.CombinedOutput()
 	t.Logf("\n%s", out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, s := range append(says, "before, none failed", "while requests are in flight: 90/10 becomes 50/50", "were sent meanwhile, none failed", "after, none failed") {
 		if !bytes.Contains(out, []byte(s)) {
 			t.Errorf("the demo does not say %q", s)
@@ -175,12 +170,8 @@ func TestKilled(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), k.demo, "-stay", "-envoy", k.Envoy, "-pilot-discovery", k.Pilot)
 	cmd.Env = append(os.Environ(), "TMPDIR="+t.TempDir())
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, cmd.Start())
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		if strings.Contains(lines.Text(), "are up and configured") {
 			if err := cmd.Process.Kill(); err != nil {
@@ -209,13 +200,9 @@ func TestMeshThatStaysUp(t *testing.T) {
 		t.Run(fmt.Sprint("user ", uid), func(t *testing.T) {
 			cmd := k.command(t, uid, "-stay")
 			out, err := cmd.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			cmd.Stderr = os.Stderr
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, cmd.Start())
 			url := regexp.MustCompile(`^ +(?:curl|a browser:) (http://127\.0\.0\.1:\d+\S*)$`)
 			command := regexp.MustCompile(`^ +bin/pilot-discovery (.+)$`)
 			file := regexp.MustCompile(`^ +edit (\S+): `)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/load"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // held is how long Envoy holds a listener back whose virtual hosts do not come.
@@ -88,17 +89,13 @@ type routing struct {
 func (m *mesh) routing(t *testing.T, pod, name string) (routing, bool) {
 	t.Helper()
 	body, err := m.World.Pod(pod).Proxy.Get(t.Context(), "/config_dump?resource=dynamic_route_configs")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var dump struct {
 		Configs []struct {
 			RouteConfig json.RawMessage `json:"route_config"`
 		} `json:"configs"`
 	}
-	if err := json.Unmarshal(body, &dump); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal(body, &dump))
 	for _, c := range dump.Configs {
 		var rc struct {
 			Name         string          `json:"name"`
@@ -108,9 +105,7 @@ func (m *mesh) routing(t *testing.T, pod, name string) (routing, bool) {
 				Domains []string
 			} `json:"virtual_hosts"`
 		}
-		if err := json.Unmarshal(c.RouteConfig, &rc); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, json.Unmarshal(c.RouteConfig, &rc))
 		if rc.Name == name {
 			r := routing{divided: rc.VHDS != nil, text: string(c.RouteConfig)}
 			for _, h := range rc.VirtualHosts {
@@ -184,9 +179,7 @@ func testHosts(t *testing.T, m *mesh) {
 		ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 		err := m.Pilot.Restart(ctx)
 		cancel()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		answers(80)
 		notHeld(t, tr, func() { answers(8085) })
 		for _, route := range []string{"80", "8085"} {
@@ -260,9 +253,7 @@ func testEmptyRoutes(t *testing.T, m *mesh, tr load.Traffic) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
 				r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+port+"/", nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				r.Host = to + ".late.example.com"
 				resp, err := client.Do(r)
 				if err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/echo"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/pods"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 //go:embed testdata/mesh
@@ -44,15 +45,11 @@ func newMesh(t *testing.T, mode, envoy string) *mesh {
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
 	names, err := fs.Glob(meshFiles, "testdata/mesh/*.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	files := map[string]string{}
 	for _, name := range names {
 		content, err := meshFiles.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		files[filepath.Base(name)] = string(content)
 	}
 	began := time.Now()
@@ -73,9 +70,7 @@ func (m *mesh) startUnknown(t *testing.T) {
 	server := echo.New(echo.Options{Name: "unknown"})
 	for addr, serve := range map[string]func(net.Listener) error{":80": server.ServeHTTP, ":9999": server.ServeTCP} {
 		l, err := m.unknown.Listen(addr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		t.Cleanup(func() { l.Close() })
 		go serve(l)
 	}
@@ -91,9 +86,7 @@ func (m *mesh) write(t *testing.T, name, content string) {
 func (m *mesh) edit(t *testing.T, name, old, now string) string {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(m.Dir, name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	before, after, ok := strings.Cut(string(content), old)
 	if !ok {
 		t.Fatalf("%s does not say %s", name, old)
@@ -104,9 +97,7 @@ func (m *mesh) edit(t *testing.T, name, old, now string) string {
 
 func (m *mesh) remove(t *testing.T, name string) {
 	t.Helper()
-	if err := os.Remove(filepath.Join(m.Dir, name)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Remove(filepath.Join(m.Dir, name)))
 }
 
 // healthy fails the test unless every Envoy has taken what it was sent: it waits for what is on its way, but for no

@@ -12,6 +12,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/load"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/world"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // rate is in requests a second, for each of the loads.
@@ -35,9 +36,7 @@ func testSplit(t *testing.T, m *mesh) {
 			ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 			name, err := one(ctx)
 			cancel()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if name == "echo-2" {
 				second++
 			}
@@ -66,9 +65,7 @@ func testSplit(t *testing.T, m *mesh) {
 func (m *mesh) routeLoads(t *testing.T, pod string) int {
 	t.Helper()
 	stats, err := m.World.Pod(pod).Proxy.Stats(t.Context(), `rds\..*config_reload$`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	n := 0
 	for _, v := range stats {
 		n += v
@@ -156,22 +153,16 @@ func testEndpoints(t *testing.T, m *mesh) {
 func (m *mesh) addPod(t *testing.T, name string) {
 	t.Helper()
 	directory, err := world.Read(m.Dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, p := range directory.Pods {
 		if p.Node.Name != name {
 			continue
 		}
 		r, err := m.World.Add(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 		defer cancel()
-		if err := r.Proxy.Ready(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, r.Proxy.Ready(ctx))
 		return
 	}
 	t.Fatalf("no pod %s in the directory", name)
@@ -231,9 +222,7 @@ func testRestart(t *testing.T, m *mesh) {
 
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
-	if err := m.Pilot.Restart(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, m.Pilot.Restart(ctx))
 	tr.Answers(t, "echo-3")
 	tr.Silent(t, "echo-1")
 	one := overHTTP(m.World.Pod("client").Location.DialContext, "HTTP/1.1", "10.96.0.14:80", "split")

@@ -8,13 +8,13 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 func TestTree(t *testing.T) {
 	found, err := Check(os.DirFS("../.."))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, v := range found {
 		t.Error(v)
 	}
@@ -44,9 +44,7 @@ func TestTools(t *testing.T) {
 func modules(t *testing.T, name string) [][]string {
 	t.Helper()
 	text, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var all [][]string
 	for _, m := range regexp.MustCompile(`(?m)^\t(?:\S+ => )?(\S+) (v\S+)`).FindAllStringSubmatch(string(text), -1) {
 		all = append(all, m[1:])
@@ -88,9 +86,7 @@ func TestRandomTestsHaveSeeds(t *testing.T) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 }
 
 // Every rule is shown to catch what it forbids: a rule that nothing can break holds nothing.
@@ -234,9 +230,7 @@ func TestAllowedImports(t *testing.T) {
 		"pilot/xds/session/a.go":         {Data: []byte("package p\nimport _ " + m + "pilot/xds/wire\"\nimport _ " + m + "pilot/xds/diff\"")},
 		"pilot/xds/session/a_test.go":    {Data: []byte("package p\nimport _ " + m + "pilot/xds/xdstest\"")},
 	}, "pilot/xds", "pilot/xds/session", "pilot/config/file", "pilot/ingest", "pilot/feature/mtls", "pilot/feature/featuretest", "pilot/catalog", "pilot/bootstrap", "api/safe"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, v := range found {
 		t.Error(v)
 	}

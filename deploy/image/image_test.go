@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 func files(t *testing.T, archive io.Reader) map[string][]byte {
@@ -21,13 +23,9 @@ func files(t *testing.T, archive io.Reader) map[string][]byte {
 		if err == io.EOF {
 			return out
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		content, err := io.ReadAll(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		out[path.Clean(h.Name)] = content
 	}
 }
@@ -37,9 +35,7 @@ func TestBuild(t *testing.T) {
 	binary := bytes.Repeat([]byte("binary"), 1000)
 	programs := []program{{"pilot-discovery", binary}, {"pilot-agent", []byte("agent")}}
 	archive, err := build(programs, "1.2.3")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	again, err := build(programs, "1.2.3")
 	if err != nil || !bytes.Equal(archive, again) {
 		t.Fatalf("not the same bytes twice (%v)", err)
@@ -53,9 +49,7 @@ func TestBuild(t *testing.T) {
 		return content
 	}
 	read := func(content []byte, into any) {
-		if err := json.Unmarshal(content, into); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, json.Unmarshal(content, into))
 	}
 	var index struct{ Manifests []descriptor }
 	read(all["index.json"], &index)
@@ -65,13 +59,9 @@ func TestBuild(t *testing.T) {
 	}
 	read(blob(index.Manifests[0]), &manifest)
 	values, err := os.ReadFile("../../charts/istiod/values.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var chart struct{ Hub, Image string }
-	if err := yaml.Unmarshal(values, &chart); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.Unmarshal(values, &chart))
 	if name, want := index.Manifests[0].Annotations["io.containerd.image.name"], chart.Hub+"/"+chart.Image+":1.2.3"; name != want {
 		t.Errorf("the image is loaded as %q, and the chart pulls %q", name, want)
 	}
@@ -83,13 +73,9 @@ func TestBuild(t *testing.T) {
 	}
 	read(blob(manifest.Config), &config)
 	z, err := gzip.NewReader(bytes.NewReader(blob(manifest.Layers[0])))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	layer, err := io.ReadAll(z)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if digest(layer) != config.RootFS.DiffIDs[0] {
 		t.Error("the layer is not the one that the configuration names")
 	}

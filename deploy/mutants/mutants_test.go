@@ -11,6 +11,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 var run = flag.String("mutants", "", "a regular expression for the names of the mutants to run; empty: all")
@@ -43,15 +45,11 @@ func TestTableFitsTheTree(t *testing.T) {
 		}
 		name, _, _ := strings.Cut(m.test, "/")
 		files, err := filepath.Glob(filepath.Join(root, m.folder, "*_test.go"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		found := false
 		for _, file := range files {
 			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			found = found || bytes.Contains(text, []byte("\nfunc "+name+"("))
 		}
 		if !found {
@@ -66,18 +64,14 @@ func TestMutants(t *testing.T) {
 		t.Skip("make test-long runs it")
 	}
 	names, err := regexp.Compile(*run)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, m := range mutants {
 		if !names.MatchString(m.name) {
 			continue
 		}
 		t.Run(m.name, func(t *testing.T) {
 			text, err := mutated(m)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			said, err := runMutant(t, m, text)
 			if err != nil {
 				t.Fatalf("%s: %s %s: %v\n%s", m.file, m.folder, m.test, err, said)

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"testing"
 
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/deploy/samples"
 )
 
@@ -16,19 +17,13 @@ func TestClusterIPs(t *testing.T) {
 	within := netip.MustParsePrefix("10.96.0.0/12")
 	for _, name := range []string{samples.Bookinfo, samples.GatewayAPI} {
 		dir := t.TempDir()
-		if err := samples.Copy(name, dir); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, samples.Copy(name, dir))
 		files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		seen := map[netip.Addr]string{}
 		for _, file := range files {
 			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			for _, m := range written.FindAllStringSubmatch(string(text), -1) {
 				ip, err := netip.ParseAddr(m[1])
 				if err != nil || !within.Contains(ip) || seen[ip] != "" {

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/chromedp/chromedp"
+
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // TestCost says what the page costs the server: the processor's time with a viewer and without, while 1000 proxies are
@@ -73,9 +75,7 @@ func TestCost(t *testing.T) {
 // cpu returns the time that the server has used processors.
 func (s *server) cpu() time.Duration {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.PID()))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.Succeed(s.t, err)
 	f := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+2:]))
 	user, _ := strconv.Atoi(f[11])
 	system, _ := strconv.Atoi(f[12])
@@ -85,9 +85,7 @@ func (s *server) cpu() time.Duration {
 // memory returns its resident memory in KiB.
 func (s *server) memory() int {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.PID()))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.Succeed(s.t, err)
 	for line := range strings.SplitSeq(string(text), "\n") {
 		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
 			n, _ := strconv.Atoi(strings.Fields(rest)[0])

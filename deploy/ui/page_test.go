@@ -19,6 +19,8 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 var (
@@ -63,9 +65,7 @@ func do(t *testing.T, ctx context.Context, actions ...chromedp.Action) {
 	t.Helper()
 	limited, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	if err := chromedp.Run(limited, actions...); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, chromedp.Run(limited, actions...))
 }
 
 // text waits until an element has all of some texts.
@@ -114,9 +114,7 @@ func shot(t *testing.T, ctx context.Context, name string) {
 			png, err = page.CaptureScreenshot().WithFormat(page.CaptureScreenshotFormatPng).WithOptimizeForSpeed(false).Do(ctx)
 			return err
 		}))
-		if err := os.WriteFile(filepath.Join(*screenshots, "ui-"+name+"-"+scheme+".png"), png, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(filepath.Join(*screenshots, "ui-"+name+"-"+scheme+".png"), png, 0o644))
 	}
 	theme(t, ctx, "light")
 }

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/served"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // patience bounds every wait for the browser.
@@ -48,24 +49,16 @@ func (s *server) proxies(n int) {
 func (s *server) rejecting(pod, namespace, text string) {
 	s.t.Helper()
 	cc, err := grpc.NewClient("passthrough:///"+s.GRPC, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.Succeed(s.t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	s.t.Cleanup(func() { cancel(); _ = cc.Close() })
 	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(cc).StreamAggregatedResources(ctx)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.Succeed(s.t, err)
 	metadata, err := structpb.NewStruct(map[string]any{"NAMESPACE": namespace, "CLUSTER_ID": "Kubernetes", "INSTANCE_IPS": "10.9.0.1", "ISTIO_VERSION": "1.31.0"})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.Succeed(s.t, err)
 	const routes = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration"
 	n := &corev3.Node{Id: "sidecar~10.9.0.1~" + pod + "." + namespace + "~" + namespace + ".svc.cluster.local", Metadata: metadata}
-	if err := stream.Send(&discoveryv3.DiscoveryRequest{Node: n, TypeUrl: routes, ResourceNames: []string{"80"}}); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Succeed(s.t, stream.Send(&discoveryv3.DiscoveryRequest{Node: n, TypeUrl: routes, ResourceNames: []string{"80"}}))
 	go func() {
 		for {
 			m, err := stream.Recv()

@@ -12,6 +12,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/galley/validation"
 )
 
@@ -38,9 +39,7 @@ func run(objects []*kinds.Object) []diag.Diagnostic {
 // follow.
 func TestRun(t *testing.T) {
 	data, err := os.ReadFile("testdata/right.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	right := string(data)
 	for _, c := range []struct {
 		name, old, with string
@@ -397,9 +396,7 @@ func TestEachAnalyzerIsBounded(t *testing.T) {
 // The order of the objects changes nothing.
 func TestOrder(t *testing.T) {
 	data, err := os.ReadFile("testdata/right.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	objects := append(decode(t, string(data)), mistaken(t, 120)...)
 	for i, o := range objects {
 		annotated := *o

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // Each analyzer that gives advice has a file of cases: objects, and the findings of that analyzer that follow. Several
@@ -85,9 +86,7 @@ func TestAnalyzers(t *testing.T) {
 		}
 	}
 	files, err := os.ReadDir(filepath.Join("testdata", "analyzers"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, f := range files {
 		if !names[strings.TrimSuffix(f.Name(), ".txt")] {
 			t.Errorf("%s is of no analyzer", f.Name())
@@ -98,9 +97,7 @@ func TestAnalyzers(t *testing.T) {
 // What is right by TestRun draws no advice but about ports that are left open.
 func TestAdviceOnWhatIsRight(t *testing.T) {
 	data, err := os.ReadFile("testdata/right.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	m := mesh.Default()
 	m.RootNamespace = "istio-system"
 	for _, d := range Run(decode(t, string(bytes.TrimSpace(data))), Options{Domain: "cluster.local", Mesh: m, Advice: true}) {
@@ -115,9 +112,7 @@ func TestAdviceOnWhatIsRight(t *testing.T) {
 // TestHTTP3ProxyHeaders: where the mesh asks for PROXY headers, a finding says that none comes over QUIC.
 func TestHTTP3ProxyHeaders(t *testing.T) {
 	archive, err := txtar.ParseFile(filepath.Join("testdata", "analyzers", "http3.txt"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	m, found := mesh.Parse("mesh.yaml", []byte("defaultConfig: {gatewayTopology: {proxyProtocol: {}}}"))
 	if m == nil {
 		t.Fatal(found)

@@ -12,6 +12,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/deploy/histories"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/galley/validation"
 )
 
@@ -73,9 +74,7 @@ const linearSize = "LINEAR_SIZE"
 func TestLinear(t *testing.T) {
 	if size := os.Getenv(linearSize); size != "" {
 		n, err := strconv.Atoi(size)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		Run(mistaken(t, n), Options{Domain: "cluster.local", Advice: true, HTTP3: true})
 		return
 	}
@@ -134,9 +133,7 @@ func statements(t *testing.T, program string, n int) map[string]int {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	text, err := os.ReadFile(profile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	blocks := map[string]int{}
 	for line := range strings.Lines(string(text)) {
 		block, statements, count := "", 0, 0

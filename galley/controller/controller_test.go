@@ -22,6 +22,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -74,9 +75,7 @@ func TestPatch(t *testing.T) {
 		"injects":           {mutating, []any{webhook("x."+injectorSuffix, "", "Fail", nil), webhook("other", "", "Fail", nil)}, false, version + `{"clientConfig":{"caBundle":"cm9vdHM="},"name":"x.sidecar-injector.istio.io"}]}`},
 	} {
 		parsed, err := parse(c.resource, configuration(c.resource, "o", c.webhooks...))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if got := string(parsed.patch([]byte("roots"), map[string]bool{"a": c.works})); got != c.want {
 			t.Errorf("%s: %s: want %s", what, got, c.want)
 		}
@@ -104,9 +103,7 @@ func TestLabelled(t *testing.T) {
 		"impossible":  {map[string]any{"matchLabels": map[string]any{"k": "v"}, "matchExpressions": []any{map[string]any{"key": "k", "operator": "DoesNotExist"}}}, "k=v false"},
 	} {
 		parsed, err := parse(validating, configuration(validating, "o", webhook("a", "", "", c.selector)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		set, ok := parsed.webhooks[0].labelled()
 		if got := fmt.Sprint(set.String(), " ", ok); got != c.want {
 			t.Errorf("%s: %q, want %q", what, got, c.want)
@@ -184,9 +181,7 @@ func (s *server) set(change func()) {
 func (s *server) state(t *testing.T) (bundle, policy string) {
 	t.Helper()
 	o, err := s.Tracker().Get(validating, "", "v")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	w := o.(*unstructured.Unstructured).Object["webhooks"].([]any)[0].(map[string]any)
 	bundle, _ = w["clientConfig"].(map[string]any)["caBundle"].(string)
 	policy, _ = w["failurePolicy"].(string)

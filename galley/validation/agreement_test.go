@@ -11,6 +11,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/deploy/histories"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 var update = flag.Bool("update", false, "write which verdicts of testdata/agreement.txt differ")
@@ -28,9 +29,7 @@ type agreement struct {
 func agreements(t testing.TB) []agreement {
 	t.Helper()
 	text, err := os.ReadFile(agreementFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var all []agreement
 	for line := range strings.Lines(string(text)) {
 		line, known := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "! ")
@@ -39,9 +38,7 @@ func agreements(t testing.TB) []agreement {
 			t.Fatalf("no verdict, API version, kind and spec: %s", line)
 		}
 		version, err := schema.ParseGroupVersion(part[1])
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		a := agreement{part[0], version.WithKind(part[2]), part[3], known, line, ""}
 		a.file = withSpec(a.gvk, a.spec)
 		all = append(all, a)
@@ -83,8 +80,6 @@ func TestAgreement(t *testing.T) {
 	}
 	t.Logf("%d of %d verdicts are istiod's", len(lines)-differ, len(lines))
 	if *update {
-		if err := os.WriteFile(agreementFile, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(agreementFile, []byte(strings.Join(lines, "\n")+"\n"), 0o600))
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // istioKinds are those whose objects a webhook reviews.
@@ -79,17 +80,11 @@ func inBothForms(t *testing.T, object string) {
 	var value any
 	numbers := json.NewDecoder(strings.NewReader(object))
 	numbers.UseNumber()
-	if err := numbers.Decode(&value); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, numbers.Decode(&value))
 	asJSON, err := json.Marshal(value)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	asYAML, err := yaml.Marshal(yamlNode(value))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	l := limits.Default()
 	a, b := Decode(l, "", asJSON), Decode(l, "", asYAML)
 	if a.Broken != nil || b.Broken != nil { // a character that YAML does not allow, or a limit

@@ -17,15 +17,14 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // stored is a document as an API server hands it out.
 func stored(t testing.TB, document string) []byte {
 	t.Helper()
 	text, err := yaml.YAMLToJSON([]byte(document))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return text
 }
 
@@ -92,16 +91,12 @@ func TestObjectWithUnknownFields(t *testing.T) {
 	for _, k := range custom() {
 		m := mistakes()[k]
 		var tree any
-		if err := json.Unmarshal(stored(t, document(k, m.body)), &tree); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, json.Unmarshal(stored(t, document(k, m.body)), &tree))
 		if !addBeside(tree, m.right) {
 			t.Fatalf("%s: the case has no field %s", k.Name, m.right)
 		}
 		text, err := json.Marshal(tree)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		doc := Object(limits.Default(), k, text)
 		var found []diag.Diagnostic
 		for _, d := range doc.Findings {
@@ -198,16 +193,12 @@ func TestJSONTree(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		text, err := json.Marshal(value(3).Draw(t, "value"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if rapid.Bool().Draw(t, "spaced") {
 			var spaced strings.Builder
 			e := json.NewEncoder(&spaced)
 			e.SetIndent(" ", "\t")
-			if err := e.Encode(json.RawMessage(text)); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, e.Encode(json.RawMessage(text)))
 			text = []byte(spaced.String())
 		}
 		n, err := parseJSON(text, 100)
@@ -215,9 +206,7 @@ func TestJSONTree(t *testing.T) {
 			t.Fatalf("%s: %v", text, err)
 		}
 		var want, got any
-		if err := json.Unmarshal(text, &want); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, json.Unmarshal(text, &want))
 		if err := json.Unmarshal(n.json(), &got); err != nil {
 			t.Fatalf("%s became %s: %v", text, n.json(), err)
 		}

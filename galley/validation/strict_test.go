@@ -21,6 +21,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/deploy/histories"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // faults calls visit for each field that a message has or could have, with an object in which that field alone is
@@ -455,18 +456,12 @@ func TestNothingOpens(t *testing.T) {
 		{kinds.TrafficExtension, fullLua, []string{"spec.selector", "spec.targetRef", "spec.targetRefs"}},
 	} {
 		body, err := yaml.YAMLToJSON([]byte(c.spec))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		var spec map[string]any
-		if err := json.Unmarshal(body, &spec); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, json.Unmarshal(body, &spec))
 		read := func() Document {
 			text, err := json.Marshal(map[string]any{"metadata": map[string]any{"name": "o", "namespace": "store"}, "spec": spec})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			return Object(limits.Default(), c.kind, text)
 		}
 		if whole := read(); whole.Object == nil {

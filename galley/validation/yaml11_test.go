@@ -10,6 +10,7 @@ import (
 	sigsyaml "sigs.k8s.io/yaml"
 
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // TestTreeIsWhatKubectlReads compares the JSON of documents with what kubectl sends for them.
@@ -46,9 +47,7 @@ func TestTreeIsWhatKubectlReads(t *testing.T) {
 		if err := json.Unmarshal(tree.json(), &a); err != nil {
 			t.Fatalf("%s: %s: %v", text, tree.json(), err)
 		}
-		if err := json.Unmarshal(want, &b1); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, json.Unmarshal(want, &b1))
 		if !reflect.DeepEqual(a, b1) || len(f.list) > 0 {
 			t.Errorf("%s\nis %s, for kubectl %s; findings %v", text, tree.json(), want, f.list)
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/admission"
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/galley/webhook"
 )
 
@@ -30,9 +31,7 @@ func ask(t testing.TB, h http.Handler, request map[string]any) *admissionv1.Admi
 	t.Helper()
 	request["uid"] = "u-1"
 	body, err := json.Marshal(map[string]any{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, webhook.Path, strings.NewReader(string(body)))
 	r.Header.Set("Content-Type", "application/json")
 	w := httptest.NewRecorder()

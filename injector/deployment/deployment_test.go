@@ -15,6 +15,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/injector"
 	"github.com/istiod-lite/istiod-lite/injector/deployment"
 	"github.com/istiod-lite/istiod-lite/injector/deployment/deploymenttest"
@@ -29,13 +30,9 @@ const values = `{"gateways": {}, "revision": "", "global": {"hub": "registry.ist
 func chartInjector(t *testing.T) *injector.Injector {
 	t.Helper()
 	text, err := os.ReadFile("../../charts/istiod/files/injection/kube-gateway.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	config, err := json.Marshal(map[string]any{"policy": "enabled", "templates": map[string]any{"sidecar": "spec: {}", injector.GatewayTemplate: string(text)}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	c, findings := injector.Parse("test", injector.Texts{Config: string(config), Values: values}, injector.Functions{})
 	if len(findings) > 0 {
 		t.Fatal(findings)
@@ -54,9 +51,7 @@ func TestIstiod(t *testing.T) {
 func gateway(t *testing.T, labels map[string]string, spec string) *kinds.Object {
 	t.Helper()
 	g := &gatewayv1.Gateway{}
-	if err := yaml.Unmarshal([]byte("spec: "+spec), g); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.Unmarshal([]byte("spec: "+spec), g))
 	return &kinds.Object{Key: kinds.Key{Kind: kinds.KubeGateway, Namespace: "edge", Name: "front"}, UID: "1", Labels: labels, Spec: g}
 }
 
@@ -91,9 +86,7 @@ func TestParameters(t *testing.T) {
 func TestListenerSets(t *testing.T) {
 	set := func(namespace, parent string, age int64, port int) *kinds.Object {
 		s := &gatewayv1.ListenerSet{}
-		if err := yaml.Unmarshal(fmt.Appendf(nil, "spec: {parentRef: {name: %s, namespace: edge}, listeners: [{name: http, port: %d, protocol: HTTP}]}", parent, port), s); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, yaml.Unmarshal(fmt.Appendf(nil, "spec: {parentRef: {name: %s, namespace: edge}, listeners: [{name: http, port: %d, protocol: HTTP}]}", parent, port), s))
 		return &kinds.Object{Key: kinds.Key{Kind: kinds.ListenerSet, Namespace: namespace, Name: "set"}, Created: time.Unix(age, 0), Spec: s}
 	}
 	sets := []*kinds.Object{set("edge", "front", 3, 81), set("shop", "front", 2, 82), set("shop", "other", 1, 83), set("bank", "front", 1, 84)}
@@ -108,9 +101,7 @@ func TestListenerSets(t *testing.T) {
 		n := needs(t, gateway(t, nil, spec+"}"))
 		n.ListenerSets, n.Namespace = sets, func(name string) map[string]string { return map[string]string{"name": name} }
 		made, err := deployment.Make(t.Context(), n)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		var got []string
 		ports, _, _ := unstructured.NestedSlice(made[2].Object, "spec", "ports")
 		for _, p := range ports {

@@ -17,6 +17,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/admission"
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/injector"
 )
 
@@ -39,9 +40,7 @@ func post(t *testing.T, h http.Handler, path, version, kind, pod string) (int, *
 	h.ServeHTTP(w, r)
 	var review admissionv1.AdmissionReview
 	if w.Code == http.StatusOK {
-		if err := json.Unmarshal(w.Body.Bytes(), &review); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, json.Unmarshal(w.Body.Bytes(), &review))
 		if review.APIVersion != "admission.k8s.io/"+version || review.Response.UID != "u" {
 			t.Errorf("the answer is of %s %s", review.APIVersion, review.Response.UID)
 		}
@@ -82,9 +81,7 @@ func TestReviews(t *testing.T) {
 			got := "refused: "
 			if r.Allowed {
 				p, err := jsonpatch.DecodePatch(r.Patch)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				out, err := p.Apply([]byte(pod))
 				if err != nil || *r.PatchType != admissionv1.PatchTypeJSONPatch || !bytes.Contains(out, []byte(`"istio-proxy"`)) {
 					t.Fatalf("%s: %s, %v", path, out, err)

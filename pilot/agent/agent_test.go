@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/agent/config"
 	"github.com/istiod-lite/istiod-lite/pilot/agent/sds"
 )
@@ -25,18 +26,11 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // must ends the test if err is not nil.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // freePort returns a port that nobody listens on.
 func freePort(t *testing.T) int {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	must.Succeed(t, err)
 	defer l.Close()
 	return l.Addr().(*net.TCPAddr).Port
 }
@@ -48,9 +42,9 @@ func TestWithoutEnvoy(t *testing.T) {
 	c := proxyless(t, dir, "SERVICE_ACCOUNT=web", "ISTIO_META_CLUSTER_ID=Kubernetes", "OUTPUT_CERTS=certs",
 		fmt.Sprintf(`PROXY_CONFIG={"discoveryAddress":"127.0.0.1:%d","statusPort":%d}`, freePort(t), port))
 	a, err := New(Options{Config: c})
-	must(t, err)
+	must.Succeed(t, err)
 	text, err := os.ReadFile(filepath.Join(dir, "etc/istio/proxy/grpc-bootstrap.json"))
-	must(t, err)
+	must.Succeed(t, err)
 	var got struct {
 		Servers []struct {
 			URI string `json:"server_uri"`
@@ -61,7 +55,7 @@ func TestWithoutEnvoy(t *testing.T) {
 		} `json:"node"`
 		Providers map[string]struct{ Config map[string]string } `json:"certificate_providers"`
 	}
-	must(t, json.Unmarshal(text, &got))
+	must.Succeed(t, json.Unmarshal(text, &got))
 	if len(got.Servers) != 1 || got.Servers[0].URI != "unix://"+filepath.Join(dir, "etc/istio/proxy/XDS") || got.Node.ID != "sidecar~127.0.0.1~web-0.a~a.svc.cluster.local" ||
 		got.Node.Metadata["GENERATOR"] != "grpc" || got.Providers["default"].Config["private_key_file"] != filepath.Join(dir, "certs/key.pem") {
 		t.Errorf("bootstrap %s", text)
@@ -69,7 +63,7 @@ func TestWithoutEnvoy(t *testing.T) {
 	stop := run(t, a)
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Get(fmt.Sprintf("http://127.0.0.1:%d/stats/prometheus", port))
-	must(t, err)
+	must.Succeed(t, err)
 	_ = resp.Body.Close()
 	stop()
 	if _, err := os.Stat(c.XDSSocket); err == nil {
@@ -96,12 +90,12 @@ func run(t *testing.T, a *Agent) (stop func()) {
 func proxyless(t *testing.T, dir string, environ ...string) *config.Config {
 	t.Helper()
 	roots := filepath.Join(dir, "var/run/secrets/istio/root-cert.pem")
-	must(t, os.MkdirAll(filepath.Dir(roots), 0o755))
-	must(t, os.WriteFile(roots, nil, 0o600))
+	must.Succeed(t, os.MkdirAll(filepath.Dir(roots), 0o755))
+	must.Succeed(t, os.WriteFile(roots, nil, 0o600))
 	c, err := config.Read(config.Source{Dir: dir, Version: "1", Environ: append([]string{
 		"POD_NAME=web-0", "POD_NAMESPACE=a", "INSTANCE_IP=127.0.0.1", "DISABLE_ENVOY=true", `PROXY_CONFIG={"discoveryAddress":"127.0.0.1:15012","statusPort":0}`,
 	}, environ...)})
-	must(t, err)
+	must.Succeed(t, err)
 	return c
 }
 
@@ -109,7 +103,7 @@ func proxyless(t *testing.T, dir string, environ ...string) *config.Config {
 func short(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "a")
-	must(t, err)
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	return dir
 }
@@ -122,7 +116,7 @@ func TestComponents(t *testing.T) {
 		"x: something else was wrong": func(context.Context) error { return errors.New("something else was wrong") },
 	} {
 		a, err := New(Options{Config: proxyless(t, short(t))})
-		must(t, err)
+		must.Succeed(t, err)
 		a.add("x", run)
 		if err := a.Run(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
@@ -134,7 +128,7 @@ func TestComponents(t *testing.T) {
 func TestSecondAgent(t *testing.T) {
 	c := proxyless(t, short(t))
 	first, err := New(Options{Config: c})
-	must(t, err)
+	must.Succeed(t, err)
 	stop := run(t, first)
 	if _, err := New(Options{Config: c}); err == nil || !strings.Contains(err.Error(), "another agent has the folder") {
 		t.Errorf("a second agent: %v", err)
@@ -144,7 +138,7 @@ func TestSecondAgent(t *testing.T) {
 	}
 	stop()
 	next, err := New(Options{Config: c})
-	must(t, err)
+	must.Succeed(t, err)
 	run(t, next)()
 }
 
@@ -152,9 +146,9 @@ func TestSecondAgent(t *testing.T) {
 // agent takes not its place. A token that goes without TLS is named.
 func TestOtherCertificates(t *testing.T) {
 	c := proxyless(t, short(t), "OUTPUT_CERTS=certs")
-	must(t, os.MkdirAll(filepath.Dir(c.SDSSocket), 0o755))
+	must.Succeed(t, os.MkdirAll(filepath.Dir(c.SDSSocket), 0o755))
 	l, err := sds.Listen(c.SDSSocket, 0o600)
-	must(t, err)
+	must.Succeed(t, err)
 	server := grpc.NewServer()
 	secretv3.RegisterSecretDiscoveryServiceServer(server, secretv3.UnimplementedSecretDiscoveryServiceServer{})
 	go func() { _ = server.Serve(l) }()
@@ -169,7 +163,7 @@ func TestOtherCertificates(t *testing.T) {
 
 	var log bytes.Buffer
 	a, err := New(Options{Config: proxyless(t, short(t), "CA_ADDR=ca.example.com:15010"), Log: slog.New(slog.NewTextHandler(&log, nil))})
-	must(t, err)
+	must.Succeed(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := a.Run(ctx); err != nil || !strings.Contains(log.String(), "the token is sent to the CA without TLS") {
@@ -180,7 +174,7 @@ func TestOtherCertificates(t *testing.T) {
 // TestNewFails: what cannot be had is named.
 func TestNewFails(t *testing.T) {
 	c, err := config.Read(config.Source{Dir: t.TempDir(), Version: "1", Environ: []string{"POD_NAME=web-0", "POD_NAMESPACE=a", "INSTANCE_IP=127.0.0.1", `PROXY_CONFIG={"discoveryAddress":"istiod","statusPort":0}`}})
-	must(t, err)
+	must.Succeed(t, err)
 	if _, err := New(Options{Config: c}); err == nil || !strings.Contains(err.Error(), `address "istiod" of the control plane`) {
 		t.Error(err)
 	}

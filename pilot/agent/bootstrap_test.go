@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/agent/bootstrap"
 	"github.com/istiod-lite/istiod-lite/pilot/agent/config"
 )
@@ -34,7 +35,7 @@ func recorded(t *testing.T, role string) config.Source {
 			"envoyMetricsService":{"address":"ems:1"},"envoyAccessLogService":{"address":"als:1","tlsSettings":{"mode":"MUTUAL","clientCertificate":"/c","privateKey":"/k","caCertificates":"/ca"}},
 			"statsCompression":false}`, "ISTIO_META_UNPRIVILEGED_POD=true", "EXIT_ON_ZERO_ACTIVE_CONNECTIONS=true", "ISTIO_DELTA_XDS=false")
 	case "sidecar":
-		must(t, os.CopyFS(filepath.Join(s.Dir, "etc/istio/pod"), os.DirFS("testdata/pod")))
+		must.Succeed(t, os.CopyFS(filepath.Join(s.Dir, "etc/istio/pod"), os.DirFS("testdata/pod")))
 		s.Environ = append(s.Environ, `PROXY_CONFIG={"discoveryAddress":"istiod.istio-system.svc:15012","binaryPath":"envoy","concurrency":2,"proxyStatsMatcher":{"inclusionPrefixes":["pp"]},
 			"runtimeValues":{"k1":"true","k2":"12"},"statusPort":15020}`, "ISTIO_META_DNS_CAPTURE=true", "ISTIO_META_APP_CONTAINERS=app", "ISTIO_CPU_LIMIT=2", "ISTIO_META_INTERCEPTION_MODE=REDIRECT",
 			"ISTIO_META_WORKLOAD_NAME=web", "ISTIO_META_OWNER=kubernetes://x", "ISTIO_META_MESH_ID=m", "ISTIO_META_NODE_NAME=n1", "ISTIO_META_POD_PORTS=[\n {\"containerPort\":80,\"protocol\":\"TCP\"}]", "ISTIO_META_NETWORK=n",
@@ -104,7 +105,7 @@ func leaves(path string, v any, all map[string]string) {
 func decode(t *testing.T, text []byte) map[string]string {
 	t.Helper()
 	var v any
-	must(t, json.Unmarshal(text, &v))
+	must.Succeed(t, json.Unmarshal(text, &v))
 	all := map[string]string{}
 	leaves("", v, all)
 	return all
@@ -117,24 +118,24 @@ func TestAsIstios(t *testing.T) {
 	for _, role := range []string{"sidecar", "router"} {
 		s := recorded(t, role)
 		c, err := config.Read(s)
-		must(t, err)
+		must.Succeed(t, err)
 		c.XDSSocket, c.SDSSocket = "etc/istio/proxy/XDS", "var/run/secrets/workload-spiffe-uds/socket"
 		b, err := Bootstrap(c, s.LogJSON, s.OutlierLog)
-		must(t, err)
+		must.Succeed(t, err)
 		if err := b.ValidateAll(); err != nil {
 			t.Errorf("%s: %v", role, err)
 		}
 		text, err := bootstrap.JSON(b)
-		must(t, err)
+		must.Succeed(t, err)
 		golden := "testdata/" + role + ".golden.json"
 		if *update {
-			must(t, os.WriteFile(golden, text, 0o644))
+			must.Succeed(t, os.WriteFile(golden, text, 0o644))
 		}
 		if want, err := os.ReadFile(golden); err != nil || string(want) != string(text) {
 			t.Errorf("%s: the bootstrap differs from %s (%v): run with -update and read the difference", role, golden, err)
 		}
 		theirs, err := os.ReadFile("testdata/" + role + ".json")
-		must(t, err)
+		must.Succeed(t, err)
 		ours, istios := decode(t, text), decode(t, theirs)
 		for _, path := range slices.Sorted(maps.Keys(istios)) {
 			compare(t, role, path, ours, istios, used)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/authorize"
 	"github.com/istiod-lite/istiod-lite/pilot/xds"
 )
@@ -265,9 +266,7 @@ func TestWhoNeedsNoIdentity(t *testing.T) {
 func TestAnEntryWrittenByHandIsLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(reviews())
-		if err := w.Memory.Create(t.Context(), &Entry{NamespacedName: vm(), Spec: &networkingv1.WorkloadEntry{Address: "1.2.3.4"}}); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, w.Memory.Create(t.Context(), &Entry{NamespacedName: vm(), Spec: &networkingv1.WorkloadEntry{Address: "1.2.3.4"}}))
 		a := w.start(t, "a")
 		if err := a.Connected(t.Context(), stream("1")); status.Code(err) != codes.FailedPrecondition {
 			t.Errorf("refused with %v", err)
@@ -400,9 +399,7 @@ func TestStoreFailuresAreRetried(t *testing.T) {
 func (r *replica) failures() float64 {
 	r.t.Helper()
 	families, err := r.reg.Gather()
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.Succeed(r.t, err)
 	for _, f := range families {
 		if f.GetName() == "auto_registration_errors_total" {
 			return f.Metric[0].GetCounter().GetValue()
@@ -419,9 +416,7 @@ func TestDeletedEntryIsWrittenAgain(t *testing.T) {
 		a.Health(stream("1"), true, "")
 		synctest.Wait()
 		e, _ := w.Memory.Get(t.Context(), vm())
-		if err := w.Memory.Delete(t.Context(), e); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, w.Memory.Delete(t.Context(), e))
 		time.Sleep(10 * time.Second)
 		w.want(t, "a connected healthy=true")
 		// So it is while its proxy may register: the group may be for another service account by now.
@@ -429,9 +424,7 @@ func TestDeletedEntryIsWrittenAgain(t *testing.T) {
 		other.Spec.(*networkingv1.WorkloadGroup).Template.ServiceAccount = "other-sa"
 		w.take([]kinds.Change{{Key: groupKey, Object: other}})
 		e, _ = w.Memory.Get(t.Context(), vm())
-		if err := w.Memory.Delete(t.Context(), e); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, w.Memory.Delete(t.Context(), e))
 		time.Sleep(time.Hour)
 		w.want(t, "none")
 		w.take([]kinds.Change{{Key: groupKey, Object: reviews()}})
@@ -440,9 +433,7 @@ func TestDeletedEntryIsWrittenAgain(t *testing.T) {
 		// With its group it is gone for good, though its proxy stays.
 		w.take([]kinds.Change{{Key: groupKey}})
 		e, _ = w.Memory.Get(t.Context(), vm())
-		if err := w.Memory.Delete(t.Context(), e); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, w.Memory.Delete(t.Context(), e))
 		time.Sleep(time.Hour)
 		w.want(t, "none")
 		a.Disconnected(stream("1"))

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/xds"
 )
 
@@ -150,9 +151,7 @@ func TestAThousandMachinesAtOnce(t *testing.T) {
 		api := &apiServer{latency: 30 * time.Millisecond, objects: map[string]map[string]any{}, requests: map[string]int{}}
 		start := func(instance string) *replica {
 			store, err := NewKubernetes(&rest.Config{Host: "http://api", Transport: api, QPS: 80, Burst: 160})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			return newWorld().start(t, instance, func(o *Options) { o.Store, o.Object = store, api.object })
 		}
 		machine := func(i int) xds.Client {

@@ -16,6 +16,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/identity"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/xds"
 )
 
@@ -158,9 +159,7 @@ func (w *world) start(t *testing.T, instance string, edit ...func(*Options)) *re
 func (r *replica) metrics(want string) {
 	r.t.Helper()
 	families, err := r.reg.Gather()
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.Succeed(r.t, err)
 	var got []string
 	for _, f := range families {
 		if v := f.Metric[0].GetCounter().GetValue(); v != 0 {
@@ -232,9 +231,7 @@ func (w *world) want(t *testing.T, want string) {
 
 func (r *replica) connect(c xds.Client) {
 	r.t.Helper()
-	if err := r.Connected(r.t.Context(), c); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Succeed(r.t, r.Connected(r.t.Context(), c))
 }
 
 // known is how many streams and entries the controller remembers.

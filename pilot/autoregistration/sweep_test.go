@@ -10,6 +10,7 @@ import (
 	networkingv1 "istio.io/api/networking/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/leader"
 )
 
@@ -51,9 +52,7 @@ func TestSweepDeletesWhatIsLeftBehind(t *testing.T) {
 			} else {
 				e.Annotations[annotationDisconnected] = stamp(disconnected)
 			}
-			if err := w.Memory.Create(t.Context(), e); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, w.Memory.Create(t.Context(), e))
 		}
 		none := time.Time{}
 		// Disconnected, and nobody deleted it.
@@ -102,9 +101,7 @@ func TestSweepDeletesWhatIsLeftBehind(t *testing.T) {
 		stale := w.object(objectKey(vm()))
 		e, _ := w.Memory.Get(t.Context(), vm())
 		e.claim("d", time.Now())
-		if err := w.Memory.Update(t.Context(), e); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, w.Memory.Update(t.Context(), e))
 		a.remove(t.Context(), stale, nil)
 		w.want(t, "d connected")
 		a.metrics("deletes=4")
@@ -134,16 +131,12 @@ func TestSweepLeavesWhatItMayNotJudge(t *testing.T) {
 			e := &Entry{NamespacedName: vm(), Spec: &networkingv1.WorkloadEntry{}, Annotations: map[string]string{
 				annotationGroup: "reviews", annotationController: x.instance, annotationDisconnected: stamp(time.Now()),
 			}}
-			if err := w.Memory.Create(t.Context(), e); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, w.Memory.Create(t.Context(), e))
 			time.Sleep(time.Hour)
 			w.want(t, x.want)
 			if x.want != "none" {
 				e, _ = w.Memory.Get(t.Context(), vm())
-				if err := w.Memory.Delete(t.Context(), e); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, w.Memory.Delete(t.Context(), e))
 			}
 		}
 		stop()

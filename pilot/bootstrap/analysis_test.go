@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // testLog is a log that a test reads while it is written.
@@ -52,9 +54,7 @@ func TestReferencesAreFollowed(t *testing.T) {
 		write(t, filepath.Join(o.ConfigDir, file), text)
 	}
 	s, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	s.analyst.Rest = time.Millisecond
 	stop := run(t, s)
 	finding := filepath.Join(o.ConfigDir, "route.yaml") + ":11:17: error: VirtualService a/web: spec.http[0].route[0].destination.subset: "

@@ -35,6 +35,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/citadel/ca"
 	"github.com/istiod-lite/istiod-lite/citadel/pki"
 	"github.com/istiod-lite/istiod-lite/citadel/ra"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
@@ -42,9 +43,7 @@ import (
 func selfSigned(t *testing.T) *pki.Bundle {
 	t.Helper()
 	b, err := pki.NewSelfSigned("example", 24*time.Hour, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return b
 }
 
@@ -52,17 +51,11 @@ func selfSigned(t *testing.T) *pki.Bundle {
 func leafOf(t *testing.T, b *pki.Bundle, uri string) tls.Certificate {
 	t.Helper()
 	key, err := pki.GenerateKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	der, _, err := b.Sign(pki.Leaf{URI: uri, Key: key.Public(), TTL: time.Hour}, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	leaf, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
 }
 
@@ -70,24 +63,16 @@ func leafOf(t *testing.T, b *pki.Bundle, uri string) tls.Certificate {
 func plug(t *testing.T, dir string, b *pki.Bundle, revoked ...*x509.Certificate) {
 	t.Helper()
 	f, err := b.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	key, err := pki.ParseKey(f.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	template := &x509.RevocationList{Number: big.NewInt(1), ThisUpdate: time.Now(), NextUpdate: time.Now().Add(time.Hour)}
 	for _, c := range revoked {
 		template.RevokedCertificateEntries = append(template.RevokedCertificateEntries, x509.RevocationListEntry{SerialNumber: c.SerialNumber, RevocationTime: time.Now()})
 	}
 	crl, err := x509.CreateRevocationList(rand.Reader, template, b.Certificate, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, os.MkdirAll(dir, 0o700))
 	for name, text := range map[string][]byte{
 		"ca-cert.pem": f.Certificate, "ca-key.pem": f.Key, "root-cert.pem": f.Roots, "ca-crl.pem": pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: crl}),
 	} {
@@ -115,9 +100,7 @@ func TestRevoked(t *testing.T) {
 		t.Fatal("good certificates are refused")
 	}
 	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(dialSecure(t, s.Addresses().SecureGRPC, pool, one)).StreamAggregatedResources(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	_ = stream.Send(&discoveryv3.DiscoveryRequest{TypeUrl: envoy.ClusterType, Node: &corev3.Node{Id: nodeInA}})
 	if _, err := stream.Recv(); err != nil {
 		t.Fatal(err)
@@ -242,9 +225,7 @@ func TestVouchingRootsOfAliases(t *testing.T) {
 		b, dir := selfSigned(t), t.TempDir()
 		files := authority.Files{Certificate: filepath.Join(dir, "crt"), Key: filepath.Join(dir, "key"), Roots: filepath.Join(dir, "roots")}
 		f, err := b.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for path, text := range map[string][]byte{files.Certificate: f.Certificate, files.Key: f.Key, files.Roots: f.Roots} {
 			write(t, path, string(text))
 		}
@@ -253,12 +234,8 @@ func TestVouchingRootsOfAliases(t *testing.T) {
 			CA: signs, Elsewhere: true, Files: files, FilesVouch: true, Names: func() []string { return nil }, Now: time.Now,
 			Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := a.Load(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
+		must.Succeed(t, a.Load(t.Context()))
 		config := mesh.Default()
 		if written {
 			config.CaCertificates = []*meshv1.MeshConfig_CertificateData{{
@@ -281,9 +258,7 @@ func TestSpiffeBundles(t *testing.T) {
 	first, second := selfSigned(t), selfSigned(t)
 	bundle := func(b *pki.Bundle) string {
 		text, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: b.Roots[0].PublicKey, Use: "x509-svid", Certificates: b.Roots}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return string(text)
 	}
 	var text atomic.Pointer[string]
@@ -366,9 +341,7 @@ func TestExpiredAnchors(t *testing.T) {
 	good := selfSigned(t).Roots[0]
 	later := good.NotAfter.Add(time.Minute)
 	old, err := pki.NewSelfSigned("example", 48*time.Hour, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	longer := old.Roots[0]
 	list := []anchor{{roots: []*x509.Certificate{good, longer}, field: "caCertificates[0]"}, {roots: []*x509.Certificate{good}, field: "caCertificates[2]"}}
 	if found := expiredAnchors(list, time.Now()); len(found) > 0 {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"testing"
+
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // TestAPIServersAreKnown checks that the addresses of API servers are the endpoints of the Service that they keep, and
@@ -11,9 +13,7 @@ import (
 func TestAPIServersAreKnown(t *testing.T) {
 	o := certificateOptions(t)
 	s, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if all := s.apiServers(); len(all) != 0 {
 		t.Errorf("%v before the first Snapshot", all)
 	}

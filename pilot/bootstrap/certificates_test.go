@@ -28,6 +28,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/citadel/pki"
 	"github.com/istiod-lite/istiod-lite/citadel/token"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
@@ -46,9 +47,7 @@ func certificateOptions(t *testing.T) Options {
 func rootsOf(t *testing.T, o Options) *x509.CertPool {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(o.Certificates.StateDir, "ca", "ca", "root-cert.pem"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(text) {
 		t.Fatal("no roots")
@@ -61,9 +60,7 @@ func dialSecure(t *testing.T, address string, roots *x509.CertPool, own ...tls.C
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{
 		RootCAs: roots, ServerName: "istiod.istio-system.svc", Certificates: own,
 	})))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn
 }
@@ -72,27 +69,21 @@ func dialSecure(t *testing.T, address string, roots *x509.CertPool, own ...tls.C
 func issued(ctx context.Context, t *testing.T, conn *grpc.ClientConn) (tls.Certificate, error) {
 	t.Helper()
 	key, err := pki.GenerateKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	a, err := authv1.NewIstioCertificateServiceClient(conn).CreateCertificate(ctx, &authv1.IstioCertificateRequest{Csr: requestOf(t, key)})
 	if err != nil {
 		return tls.Certificate{}, err
 	}
 	b, _ := pem.Decode([]byte(a.CertChain[0]))
 	leaf, err := x509.ParseCertificate(b.Bytes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return tls.Certificate{Certificate: [][]byte{b.Bytes}, PrivateKey: key, Leaf: leaf}, nil
 }
 
 func requestOf(t *testing.T, key crypto.Signer) string {
 	t.Helper()
 	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))
 }
 
@@ -117,13 +108,9 @@ func TestSecurePort(t *testing.T) {
 		t.Run(start, func(t *testing.T) {
 			s, stop := running(t, o)
 			key, err := token.LoadKey(o.Certificates.StateDir)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			text, err := key.Issue("a", "web", time.Hour, time.Now())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			bearer := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+text)
 			roots := rootsOf(t, o)
 			conn := dialSecure(t, s.Addresses().SecureGRPC, roots)
@@ -158,9 +145,7 @@ func TestSecurePort(t *testing.T) {
 				}
 			}
 			plain, err := grpc.NewClient(s.Addresses().GRPC, grpc.WithTransportCredentials(insecure.NewCredentials()))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			defer plain.Close()
 			if _, err := issued(bearer, t, plain); status.Code(err) != codes.Unimplemented {
 				t.Errorf("over plaintext: %v", err)
@@ -178,15 +163,11 @@ func TestDebugOverXDS(t *testing.T) {
 	o := certificateOptions(t)
 	s, stop := running(t, o)
 	key, err := token.LoadKey(o.Certificates.StateDir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	conn := dialSecure(t, s.Addresses().SecureGRPC, rootsOf(t, o))
 	as := func(namespace string) context.Context {
 		text, err := key.Issue(namespace, "web", time.Hour, time.Now())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+text)
 	}
 	ask := func(ctx context.Context, typeURL string, names ...string) (*discoveryv3.DiscoveryResponse, error) {
@@ -208,9 +189,7 @@ func TestDebugOverXDS(t *testing.T) {
 		t.Fatalf("syncz: %v, %v", m, err)
 	}
 	var config statusv3.ClientConfig
-	if err := m.Resources[0].UnmarshalTo(&config); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, m.Resources[0].UnmarshalTo(&config))
 	if config.Node.GetId() != "web-0.a" || len(config.GenericXdsConfigs) != 5 || config.GenericXdsConfigs[0].ConfigStatus == statusv3.ConfigStatus_NOT_SENT {
 		t.Errorf("%v", &config)
 	}
@@ -244,18 +223,12 @@ func TestDebugOverXDS(t *testing.T) {
 	// Kiali asks over plaintext HTTP.
 	for namespace, want := range map[string]int{"istio-system": http.StatusOK, "a": http.StatusForbidden} {
 		text, err := key.Issue(namespace, "kiali", time.Hour, time.Now())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+s.Addresses().Monitoring+"/debug/syncz", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		r.Header.Set("Authorization", "Bearer "+text)
 		resp, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if err := resp.Body.Close(); err != nil || resp.StatusCode != want {
 			t.Errorf("a token of %s over HTTP: %s, %v", namespace, resp.Status, err)
 		}
@@ -270,20 +243,12 @@ func TestPluggedCA(t *testing.T) {
 	o := certificateOptions(t)
 	o.Certificates.StateDir = ""
 	b, err := pki.NewSelfSigned("example", 24*time.Hour, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	f, err := b.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(o.Certificates.Folder, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, os.Mkdir(o.Certificates.Folder, 0o700))
 	put := func(name string, text []byte) {
-		if err := os.WriteFile(filepath.Join(o.Certificates.Folder, name), text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(filepath.Join(o.Certificates.Folder, name), text, 0o600))
 	}
 	put("ca-cert.pem", f.Certificate)
 	put("ca-key.pem", f.Key)
@@ -307,12 +272,8 @@ func TestStateFolderIsRemoved(t *testing.T) {
 	started(t, o)
 	file := filepath.Join(o.Certificates.StateDir, "ca", "ca", "ca-cert.pem")
 	before, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.RemoveAll(filepath.Join(o.Certificates.StateDir, "ca")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, os.RemoveAll(filepath.Join(o.Certificates.StateDir, "ca")))
 	eventually(t, "the CA is there again", func() bool {
 		now, err := os.ReadFile(file)
 		return err == nil && bytes.Equal(now, before)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 const sidecarText = `apiVersion: networking.istio.io/v1
@@ -59,9 +60,7 @@ func TestConfigSources(t *testing.T) {
 
 	put(named, "two.yaml", sidecar("two"))
 	has(t, b, "two", true)
-	if err := os.Remove(filepath.Join(named, "one.yaml")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Remove(filepath.Join(named, "one.yaml")))
 	has(t, b, "one", false)
 
 	// The list is read when the server starts; a change is a finding.
@@ -79,9 +78,7 @@ func TestUnreachableConfigSource(t *testing.T) {
 	o := testOptions(t)
 	o.ConfigDir = dir
 	s, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
@@ -110,9 +107,7 @@ func TestConfigSourcesRefused(t *testing.T) {
 			o := testOptions(t)
 			o.ConfigDir = dir
 			s, err := New(o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			if err := s.Run(ctx); err == nil || !strings.Contains(err.Error(), c.err) {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // plane is a control plane over a directory that reads others.
@@ -27,9 +28,7 @@ func planes(t *testing.T, n int) []*plane {
 	for range n {
 		// Connections come from 127.0.0.1: none can take a port of this address before its server listens.
 		l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.1.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		defer l.Close()
 		all = append(all, &plane{t: t, dir: t.TempDir(), address: l.Addr().String()})
 	}
@@ -60,9 +59,7 @@ func (p *plane) put(name, text string) {
 
 func (p *plane) remove(name string) {
 	p.t.Helper()
-	if err := os.Remove(filepath.Join(p.dir, name+".yaml")); err != nil {
-		p.t.Fatal(err)
-	}
+	must.Succeed(p.t, os.Remove(filepath.Join(p.dir, name+".yaml")))
 }
 
 func sidecar(name string) string { return strings.ReplaceAll(sidecarText, "NAME", name) }
@@ -96,9 +93,7 @@ func TestServerWaitsForTheOneItReads(t *testing.T) {
 	if stream := subscribe(t, a.address); !clusters(t, stream, "BlackHoleCluster") {
 		t.Error("a proxy is not served")
 	}
-	if err := b.stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, b.stop())
 	a.put("last", sidecar("last"))
 	has(t, a.server, "last", true)
 	has(t, a.server, "of-b", true)
@@ -113,9 +108,7 @@ func TestServersThatReadEachOther(t *testing.T) {
 	a, b := all[0], all[1]
 	restart := func(p *plane, others ...*plane) {
 		t.Helper()
-		if err := p.stop(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, p.stop())
 		p.start(false, others...)
 		p.ready()
 	}
@@ -178,9 +171,7 @@ func TestChainOfServers(t *testing.T) {
 	has(t, all[0].server, "first", false)
 	all[2].put("second", sidecar("second"))
 	has(t, all[0].server, "second", true)
-	if err := all[1].stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, all[1].stop())
 	all[1].start(false, all[2])
 	has(t, all[0].server, "second", false)
 	has(t, all[0].server, "middle", true)

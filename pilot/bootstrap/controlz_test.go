@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/ctrlz"
 )
 
@@ -18,9 +19,7 @@ func (oneScope) Set(ctrlz.Scope) error { return nil }
 // where somebody asked for that port.
 func TestControlZ(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = taken.Close() })
 	for _, c := range []struct {
 		address          string
@@ -38,14 +37,10 @@ func TestControlZ(t *testing.T) {
 				t.Errorf("%d %s", code, body)
 			}
 			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+bound+"/scopej/", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			r.Header.Set("Authorization", "Bearer x.y.z")
 			resp, err := http.DefaultClient.Do(r)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if err := resp.Body.Close(); err != nil || resp.StatusCode != http.StatusUnauthorized {
 				t.Errorf("a wrong token: %s, %v", resp.Status, err)
 			}
@@ -57,9 +52,7 @@ func TestControlZ(t *testing.T) {
 	o := certificateOptions(t)
 	o.ControlZ = ControlZ{Address: taken.Addr().String(), Required: true, Scopes: oneScope{}}
 	s, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "controlz") {
 		t.Errorf("the port is taken: %v", err)
 	}

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // TestDeparture deletes the Pod of a connected proxy: the proxy keeps what serves those who have not heard of it yet,
@@ -25,9 +27,7 @@ func TestDeparture(t *testing.T) {
 			o.Limits.Departure = departure
 			o.AddressFile = filepath.Join(t.TempDir(), "addresses.json")
 			s, err := New(o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			run(t, s)
 			eventually(t, "the address file", func() bool { _, err := os.Stat(o.AddressFile); return err == nil })
 			stream := subscribe(t, s.Addresses().GRPC)
@@ -37,9 +37,7 @@ func TestDeparture(t *testing.T) {
 			if !clusters(t, stream, inbound) {
 				t.Fatal("the first response has no inbound cluster")
 			}
-			if err := os.Remove(file("pod.yaml")); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, os.Remove(file("pod.yaml")))
 			t.Cleanup(func() { write(t, file("pod.yaml"), pod) })
 			if departure < time.Hour {
 				for clusters(t, stream, inbound) {

@@ -23,6 +23,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/citadel/pki"
 	"github.com/istiod-lite/istiod-lite/deploy/histories"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/pilot/difference"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
@@ -84,9 +85,7 @@ func predict(t *testing.T, seed uint64, changes int, reached map[string]int) {
 	o.ConfigDir, o.Monitoring = t.TempDir(), ""
 	o.Limits.Departure = time.Nanosecond
 	s, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	h := &history{contents: contents{known: map[string]*content{}, version: map[string]string{}}, server: s, past: p}
 	stop := run(t, s)
 	defer func() { _ = stop() }()
@@ -114,17 +113,13 @@ func predict(t *testing.T, seed uint64, changes int, reached map[string]int) {
 		}
 		proof := proofs()[name]
 		conn, err := grpc.NewClient("passthrough:///"+s.Addresses().GRPC, grpc.WithTransportCredentials(insecure.NewCredentials()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		defer conn.Close()
 		if proof != "" {
 			conn = dialSecure(t, s.Addresses().SecureGRPC, roots, leafOf(t, signer, "spiffe://cluster.local/ns/"+proxies[name].Namespace+"/sa/"+proof))
 		}
 		stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		x := newWatcher(stream, proxies[name].DNSCapture, proof != "")
 		watchers[name] = x
 		for _, typeURL := range wholeTypes(x.dns) {
@@ -132,9 +127,7 @@ func predict(t *testing.T, seed uint64, changes int, reached map[string]int) {
 			if typeURL == envoy.ClusterType {
 				r.Node = n
 			}
-			if err := stream.Send(r); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, stream.Send(r))
 		}
 		running.Add(1)
 		go func() {
@@ -150,9 +143,7 @@ func predict(t *testing.T, seed uint64, changes int, reached map[string]int) {
 		}()
 	}
 	before, err := comparer.Look(w.Commit(h.present(), time.Time{}), proxies)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	rest := func(v *difference.View, what string) bool {
 		for name, x := range watchers {
 			late := ""
@@ -182,9 +173,7 @@ func predict(t *testing.T, seed uint64, changes int, reached map[string]int) {
 		p.told = nil
 		batch := p.next(t)
 		after, err := comparer.Look(w.Commit(batch, time.Time{}), proxies)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		predicted := map[string][]string{}
 		for _, g := range comparer.Compare(before, after).Groups {
 			for _, name := range g.Proxies {
@@ -219,9 +208,7 @@ func predict(t *testing.T, seed uint64, changes int, reached map[string]int) {
 func (p *past) add(t *testing.T, path string, replaced ...string) {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, o := range readObjects(t, path, strings.NewReplacer(replaced...).Replace(string(text))) {
 		if p.pool[o.Key] == nil {
 			p.keys = append(p.keys, o.Key)
@@ -245,9 +232,7 @@ func certified(t *testing.T, signer *pki.Bundle) []string {
 	for _, name := range []string{"one", "two"} {
 		c := leafOf(t, signer, "spiffe://example/"+name)
 		key, err := x509.MarshalPKCS8PrivateKey(c.PrivateKey)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		chain := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Certificate[0]})
 		of = append(of, "{{"+name+"}}", fmt.Sprintf("{tls.crt: %s, tls.key: %s}", text(chain), text(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}))))
 	}

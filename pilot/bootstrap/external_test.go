@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/istiod-lite/istiod-lite/citadel/pki"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // TestCertifiedByOthers: with ENABLE_CA_SERVER=false and a certificate of the server's in files, the secure port and
@@ -20,36 +21,24 @@ func TestCertifiedByOthers(t *testing.T) {
 	o := certificateOptions(t)
 	o.Certificates.Off, o.Certificates.StateDir, o.HTTPS = true, "", "127.0.0.1:0"
 	s, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if s.secure != nil {
 		t.Error("there is a secure port without a certificate")
 	}
 	dir := t.TempDir()
 	f := ServingFiles{Certificate: filepath.Join(dir, "tls.crt"), Key: filepath.Join(dir, "tls.key"), Roots: filepath.Join(dir, "root-cert.pem")}
 	write := func(name string, text []byte) {
-		if err := os.WriteFile(name, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(name, text, 0o600))
 	}
 	certify := func(b *pki.Bundle, roots ...*x509.Certificate) {
 		key, err := pki.GenerateKey()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		der, _, err := b.Sign(pki.Leaf{Names: []string{"istiod.istio-system.svc"}, Key: key.Public(), TTL: time.Hour}, time.Now())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		leaf, err := x509.ParseCertificate(der)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		text, err := pki.EncodeKey(key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		write(f.Roots, pki.EncodeCertificates(roots...))
 		write(f.Certificate, pki.EncodeCertificates(leaf))
 		write(f.Key, text)

@@ -27,6 +27,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/deploy/histories"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
@@ -227,9 +228,7 @@ func nodeOf(t *testing.T, facts map[string]string, mode string) *corev3.Node {
 	}
 	fields["LABELS"] = labels
 	metadata, err := structpb.NewStruct(fields)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var extensions []*corev3.Extension
 	if facts["STOCK"] == "" {
 		extensions = referenceNode(t, "web-a").GetExtensions()
@@ -247,13 +246,9 @@ func nodeOf(t *testing.T, facts map[string]string, mode string) *corev3.Node {
 func referenceNode(t *testing.T, name string) *corev3.Node {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join("..", "translate", "testdata", "reference", "nodes", name+".json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	n := &corev3.Node{}
-	if err := protojson.Unmarshal(b, n); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, protojson.Unmarshal(b, n))
 	return n
 }
 
@@ -267,9 +262,7 @@ func runHistory(t *testing.T, seed uint64) error {
 	write(t, filepath.Join(o.ConfigDir, "first.yaml"), "apiVersion: v1\nkind: Namespace\nmetadata: {name: first}\n")
 	first := readObjects(t, "first.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: first}\n")[0]
 	s, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	h := &history{contents: contents{known: map[string]*content{}, version: map[string]string{}}, server: s, past: p, nacks: chance(p.r, 3)}
 	prepare := s.prepare
 	s.prepare = func(s *snapshot.Snapshot) {
@@ -295,9 +288,7 @@ func runHistory(t *testing.T, seed uint64) error {
 					salt = p.r.Uint64()
 				}
 				conn, err := grpc.NewClient("passthrough:///"+s.Addresses().GRPC, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithInitialWindowSize(64<<10))
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				defer conn.Close()
 				h.clients = append(h.clients, newModelEnvoy(discoveryv3.NewAggregatedDiscoveryServiceClient(conn), h, called[i], mode, nodeOf(t, all[called[i]], mode), p.r.Uint64(), salt))
 			}

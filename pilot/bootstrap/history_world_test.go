@@ -13,6 +13,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/galley/validation"
 )
 
@@ -74,9 +75,7 @@ func newPast(t *testing.T, seed uint64) *past {
 	t.Helper()
 	p := &past{r: rand.New(rand.NewPCG(seed, 0)), pool: map[kinds.Key][]*kinds.Object{}, present: map[kinds.Key]*kinds.Object{}, meshes: []*kinds.Object{nil}}
 	text, err := os.ReadFile("../translate/testdata/pool.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	note := func(k kinds.Key) {
 		p.keys = append(p.keys, k)
 		switch k.Kind {

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // templates returns a ConfigMap whose template names an image.
@@ -62,9 +64,7 @@ func TestInjectionIsNotReadyWithBrokenTemplates(t *testing.T) {
 			o.Injection.Dir = t.TempDir()
 			inMap(o, templates("two"))
 			config := filepath.Join(o.Injection.Dir, "config")
-			if err := os.Symlink("..data/config", config); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, os.Symlink("..data/config", config))
 			return func() {
 				write(t, filepath.Join(o.Injection.Dir, "values"), "{}")
 				write(t, config, templateConfig("one"))
@@ -76,9 +76,7 @@ func TestInjectionIsNotReadyWithBrokenTemplates(t *testing.T) {
 			o.HTTPS = ""
 			mend := begin(&o)
 			s, err := New(o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			run(t, s)
 			eventually(t, "the reason", func() bool {
 				return len(s.awaited()) == 1 && strings.Contains(s.awaited()[0], "injection templates that can be")
@@ -142,14 +140,10 @@ func TestInjection(t *testing.T) {
 	write(t, filepath.Join(o.Injection.Dir, "values"), "{}")
 	write(t, filepath.Join(o.Injection.Dir, "config"), templateConfig("three"))
 	eventually(t, "the template of files", image("three"))
-	if err := os.Remove(filepath.Join(o.Injection.Dir, "config")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Remove(filepath.Join(o.Injection.Dir, "config")))
 	write(t, path, templates("four"))
 	resp, err := http.Get(base + "/debug/inject")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer resp.Body.Close()
 	text, _ := io.ReadAll(resp.Body)
 	var pages map[string]string
@@ -165,18 +159,12 @@ func TestInjectionPatchIsEncodedOnce(t *testing.T) {
 	write(t, filepath.Join(o.ConfigDir, "templates.yaml"), templates("one"))
 	s := started(t, o)
 	resp, err := http.Post("http://"+s.Addresses().HTTP+"/inject", "application/json", strings.NewReader(reviewOf(`{"metadata":{"name":"a"},"spec":{"containers":[{"name":"app"}]}}`)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer resp.Body.Close()
 	var raw struct{ Response struct{ Patch string } }
-	if err := json.NewDecoder(resp.Body).Decode(&raw); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.NewDecoder(resp.Body).Decode(&raw))
 	text, err := base64.StdEncoding.DecodeString(raw.Response.Patch)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if _, err := jsonpatch.DecodePatch(text); err != nil {
 		t.Errorf("%s: %v", text, err)
 	}
@@ -198,9 +186,7 @@ func TestProxyConfigs(t *testing.T) {
 		eventually(t, want, func() bool {
 			_, r := ask(t, http.DefaultClient, "http://"+s.Addresses().HTTP+"/inject", reviewOf(`{"metadata":{"name":"a","namespace":"shop",`+meta+`},"spec":{"containers":[{"name":"app"}]}}`))
 			text, err := json.Marshal(want)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			return r.Response != nil && strings.Contains(string(r.Response.Patch), `"image":`+string(text))
 		})
 	}
@@ -217,8 +203,6 @@ func TestProxyConfigs(t *testing.T) {
 	injected(picked, `0 debug A=picked M=shop R=root .`)
 	injected(picked+","+annotated, `0 debug A=picked M=shop R=root Z=z .`)
 	injected(annotated, `8 debug A=annotation M=shop R=root Z=z .`)
-	if err := os.Remove(filepath.Join(o.ConfigDir, "namespace.yaml")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Remove(filepath.Join(o.ConfigDir, "namespace.yaml")))
 	injected(picked, `0  A=picked R=root .`)
 }

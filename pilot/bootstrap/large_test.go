@@ -23,6 +23,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/deploy/histories"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 )
@@ -197,9 +198,7 @@ func newLargeHistory(t *testing.T) (h *history, beside func(*testing.T)) {
 	write(t, filepath.Join(o.ConfigDir, "first.yaml"), text)
 	first := readObjects(t, "first.yaml", text)[0]
 	s, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	p := &past{r: rand.New(rand.NewPCG(1, 0)), present: map[kinds.Key]*kinds.Object{first.Key: first}}
 	h = &history{contents: contents{known: map[string]*content{}, version: map[string]string{}}, server: s, past: p}
 	prepare := s.prepare
@@ -222,9 +221,7 @@ func newLargeHistory(t *testing.T) (h *history, beside func(*testing.T)) {
 	ctx, cancel := context.WithCancel(t.Context())
 	for _, mode := range []string{whole, delta, divided} {
 		conn, err := grpc.NewClient("passthrough:///"+s.Addresses().GRPC, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(1<<30))) // Envoy has no bound
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		t.Cleanup(func() { conn.Close() })
 		n := nodeOf(t, map[string]string{"ID": "sidecar~" + podIP(0, 0) + "~svc-0-0.ns-0~ns-0.svc.cluster.local", "NAMESPACE": "ns-0"}, mode)
 		c := newModelEnvoy(discoveryv3.NewAggregatedDiscoveryServiceClient(conn), h, "svc-0", mode, n, p.r.Uint64(), 0)

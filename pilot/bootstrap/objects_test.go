@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 	"github.com/istiod-lite/istiod-lite/pilot/config/file"
 	"github.com/istiod-lite/istiod-lite/pilot/config/mcp"
@@ -173,13 +174,9 @@ func TestOneServerFeedsAnother(t *testing.T) {
 	files, fed := &collected{objects: map[kinds.Key]*kinds.Object{}}, &collected{objects: map[kinds.Key]*kinds.Object{}}
 	logger := slog.New(slog.NewTextHandler(t.Output(), nil))
 	directory, err := file.New(file.Options{Dir: o.ConfigDir, Handler: files.handle, Logger: logger, Poll: o.Poll})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	source, err := mcp.New(mcp.Options{Address: mcp.Scheme + s.Addresses().GRPC, Handler: fed.handle, Logger: logger})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	background(t, directory.Run)
 	background(t, source.Run)
 	eventually(t, "both have synced", func() bool { return directory.HasSynced() && source.HasSynced() })
@@ -225,12 +222,8 @@ func readOnce(t *testing.T, dir string) []kinds.Change {
 	defer cancel()
 	var all []kinds.Change
 	s, err := file.New(file.Options{Dir: dir, NoWatch: true, Poll: time.Hour, Handler: func(changes []kinds.Change) { all = changes; cancel() }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Run(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, s.Run(ctx))
 	return all
 }
 
@@ -252,22 +245,14 @@ func TestObjectsAreNotPublic(t *testing.T) {
 	defer cancel()
 	ads := dial(t, s.Addresses().GRPC)
 	sotw, err := ads.StreamAggregatedResources(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := sotw.Send(&discoveryv3.DiscoveryRequest{Node: reader(), TypeUrl: "networking.istio.io/v1/VirtualService"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, sotw.Send(&discoveryv3.DiscoveryRequest{Node: reader(), TypeUrl: "networking.istio.io/v1/VirtualService"}))
 	if r, err := sotw.Recv(); status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), "--apiClients") {
 		t.Errorf("state of the world: %v, %v", r, err)
 	}
 	delta, err := ads.DeltaAggregatedResources(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := delta.Send(&discoveryv3.DeltaDiscoveryRequest{Node: reader(), TypeUrl: "networking.istio.io/v1/VirtualService"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, delta.Send(&discoveryv3.DeltaDiscoveryRequest{Node: reader(), TypeUrl: "networking.istio.io/v1/VirtualService"}))
 	if r, err := delta.Recv(); status.Code(err) != codes.PermissionDenied {
 		t.Errorf("delta: %v, %v", r, err)
 	}
@@ -285,14 +270,10 @@ func TestObjectsOverDelta(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
 	defer cancel()
 	stream, err := dial(t, s.Addresses().GRPC).DeltaAggregatedResources(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	ask := func(url string) *discoveryv3.DeltaDiscoveryResponse {
 		t.Helper()
-		if err := stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: reader(), TypeUrl: url}); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: reader(), TypeUrl: url}))
 		r, err := stream.Recv()
 		if err != nil || r.TypeUrl != url {
 			t.Fatalf("%v, %v", r, err)

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/istiod-lite/istiod-lite/citadel/pki"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // TestOpenIDProvider: a token of JWT_RULE leads to a certificate and to a stream of its service account, whether the
@@ -25,13 +26,9 @@ import (
 // address of this host that is not allowed.
 func TestOpenIDProvider(t *testing.T) {
 	key, err := pki.GenerateKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: key, KeyID: "k"}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var provider *httptest.Server
 	provider = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
@@ -45,16 +42,12 @@ func TestOpenIDProvider(t *testing.T) {
 	}))
 	defer provider.Close()
 	roots := filepath.Join(t.TempDir(), "roots.pem")
-	if err := os.WriteFile(roots, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: provider.Certificate().Raw}), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(roots, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: provider.Certificate().Raw}), 0o600))
 	token := func(audience string) string {
 		text, err := jwt.Signed(signer).Claims(map[string]any{
 			"iss": provider.URL, "aud": audience, "sub": "system:serviceaccount:a:web", "iat": time.Now().Unix(), "exp": time.Now().Add(time.Hour).Unix(),
 		}).Serialize()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return text
 	}
 	for _, c := range []struct {
@@ -64,9 +57,7 @@ func TestOpenIDProvider(t *testing.T) {
 		t.Run(c.what, func(t *testing.T) {
 			o := certificateOptions(t)
 			rule, err := json.Marshal(map[string]any{"issuer": provider.URL, "jwks_uri": c.uri, "audiences": []string{"mesh"}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			o.Certificates.Rule, o.KeySets.ExtraRoots = string(rule), roots
 			if c.allowed {
 				o.KeySets.Allow = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
@@ -81,9 +72,7 @@ func TestOpenIDProvider(t *testing.T) {
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if len(own.Leaf.URIs) != 1 || own.Leaf.URIs[0].String() != "spiffe://cluster.local/ns/a/sa/web" {
 				t.Errorf("%v", own.Leaf.URIs)
 			}

@@ -9,6 +9,7 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/pushes"
 )
@@ -53,16 +54,12 @@ spec:
 	}
 	send := func(r *discoveryv3.DiscoveryRequest) {
 		t.Helper()
-		if err := stream.Send(r); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, stream.Send(r))
 	}
 	receive := func() *discoveryv3.DiscoveryResponse {
 		t.Helper()
 		r, err := stream.Recv()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return r
 	}
 	send(&discoveryv3.DiscoveryRequest{TypeUrl: envoy.RouteType, ResourceNames: []string{"80"}})

@@ -12,6 +12,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
+
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 var update = flag.Bool("update", false, "write the reference in docs/ anew")
@@ -21,14 +23,10 @@ func TestMetricsReference(t *testing.T) {
 	o := testOptions(t)
 	o.Client, o.PodName = &rest.Config{Host: "https://127.0.0.1:1"}, "istiod-0"
 	s, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	types := map[string]string{}
 	families, err := s.metrics.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, f := range families {
 		types[f.GetName()] = strings.ToLower(f.GetType().String())
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/identity"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
@@ -51,17 +52,13 @@ func machine(t *testing.T, address, ip, group string) *stream {
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
 	ads, err := dial(t, address).StreamAggregatedResources(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	meta := map[string]any{"NAMESPACE": "a", "CLUSTER_ID": "Kubernetes", "INSTANCE_IPS": ip}
 	if group != "" {
 		meta["AUTO_REGISTER_GROUP"], meta["PROXY_CONFIG"] = group, map[string]any{"readinessProbe": map[string]any{"httpGet": map[string]any{"port": 8080}}}
 	}
 	fields, err := structpb.NewStruct(meta)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	s := &stream{t, ads, cancel, make(chan *discoveryv3.DiscoveryResponse, 100)}
 	s.send(&discoveryv3.DiscoveryRequest{
 		Node: &corev3.Node{Id: "sidecar~" + ip + "~m.a~a.svc.cluster.local", Metadata: fields}, TypeUrl: envoy.EndpointType,
@@ -82,9 +79,7 @@ func machine(t *testing.T, address, ip, group string) *stream {
 
 func (s *stream) send(r *discoveryv3.DiscoveryRequest) {
 	s.t.Helper()
-	if err := s.ads.Send(r); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Succeed(s.t, s.ads.Send(r))
 }
 
 // health reports as the agent on the machine does.
@@ -173,9 +168,7 @@ func TestStrangersRegisterNothing(t *testing.T) {
 	for _, anyone := range []bool{false, true} {
 		o.RegisterAnyone = anyone
 		s, err := New(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for address, want := range map[string]bool{"10.0.0.1:1": anyone, "127.0.0.1:1": true} {
 			if err := s.authorizer.Register(identity.Peer{Address: netip.MustParseAddrPort(address)}, "a", "vm"); (err == nil) != want {
 				t.Errorf("%s with RegisterAnyone %v: %v", address, anyone, err)
@@ -189,9 +182,7 @@ func TestInstancesThatEnded(t *testing.T) {
 	o := testOptions(t)
 	pods := func(names ...string) *Server {
 		s, err := New(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for _, name := range names {
 			k := kinds.Key{Kind: kinds.Pod, Namespace: o.Namespace, Name: name}
 			s.world.Commit([]kinds.Change{{Key: k, Object: &kinds.Object{Key: k, Spec: &corev1.Pod{}}}}, time.Time{})

@@ -14,6 +14,7 @@ import (
 	meshv1 "istio.io/api/mesh/v1alpha1"
 
 	"github.com/istiod-lite/istiod-lite/citadel/pki"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
@@ -42,13 +43,9 @@ func TestRootsAreSent(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
 	t.Cleanup(cancel)
 	whole, err := dial(t, s.Addresses().GRPC).StreamAggregatedResources(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	delta, err := dial(t, s.Addresses().GRPC).DeltaAggregatedResources(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	node := &corev3.Node{Id: nodeInA}
 	_ = whole.Send(&discoveryv3.DiscoveryRequest{TypeUrl: envoy.ProxyConfigType, Node: node})
 	_ = delta.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: envoy.ProxyConfigType, Node: node})
@@ -102,9 +99,7 @@ func TestRootsAreNotSent(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
 	t.Cleanup(cancel)
 	stream, err := dial(t, s.Addresses().GRPC).StreamAggregatedResources(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	_ = stream.Send(&discoveryv3.DiscoveryRequest{TypeUrl: envoy.ProxyConfigType, Node: &corev3.Node{Id: nodeInA}})
 	for _, typeURL := range []string{envoy.ClusterType, envoy.ListenerType} {
 		_ = stream.Send(&discoveryv3.DiscoveryRequest{TypeUrl: typeURL})

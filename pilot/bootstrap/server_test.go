@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
@@ -61,12 +62,8 @@ func testOptions(t *testing.T) Options {
 func write(t *testing.T, path, text string) {
 	t.Helper()
 	tmp := filepath.Join(t.TempDir(), "new")
-	if err := os.WriteFile(tmp, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(tmp, path); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(tmp, []byte(text), 0o644))
+	must.Succeed(t, os.Rename(tmp, path))
 }
 
 // started returns a server that is ready, and stops it when the test ends.
@@ -80,9 +77,7 @@ func started(t *testing.T, o Options) *Server {
 func running(t *testing.T, o Options) (s *Server, stop func() error) {
 	t.Helper()
 	s, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	stop = run(t, s)
 	eventually(t, "the server is ready", s.ready.Load)
 	return s, stop
@@ -125,14 +120,10 @@ func fetch(t *testing.T, address, path string) (int, string) {
 	t.Helper()
 	client := &http.Client{Timeout: deadline, Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Get("http://" + address + path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return resp.StatusCode, string(body)
 }
 
@@ -140,9 +131,7 @@ func fetch(t *testing.T, address, path string) (int, string) {
 func dial(t *testing.T, address string) discoveryv3.AggregatedDiscoveryServiceClient {
 	t.Helper()
 	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { conn.Close() })
 	return discoveryv3.NewAggregatedDiscoveryServiceClient(conn)
 }
@@ -153,17 +142,11 @@ func subscribe(t *testing.T, address string) discoveryv3.AggregatedDiscoveryServ
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
 	t.Cleanup(cancel)
 	stream, err := dial(t, address).StreamAggregatedResources(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	metadata, err := structpb.NewStruct(map[string]any{"NAMESPACE": "a", "CLUSTER_ID": "Kubernetes", "INSTANCE_IPS": "10.0.0.1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	n := &corev3.Node{Id: "sidecar~10.0.0.1~web-1.a~a.svc.cluster.local", Metadata: metadata}
-	if err := stream.Send(&discoveryv3.DiscoveryRequest{Node: n, TypeUrl: envoy.ClusterType}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, stream.Send(&discoveryv3.DiscoveryRequest{Node: n, TypeUrl: envoy.ClusterType}))
 	return stream
 }
 
@@ -171,12 +154,8 @@ func subscribe(t *testing.T, address string) discoveryv3.AggregatedDiscoveryServ
 func clusters(t *testing.T, stream discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesClient, text string) bool {
 	t.Helper()
 	r, err := stream.Recv()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := stream.Send(&discoveryv3.DiscoveryRequest{TypeUrl: r.TypeUrl, VersionInfo: r.VersionInfo, ResponseNonce: r.Nonce}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, stream.Send(&discoveryv3.DiscoveryRequest{TypeUrl: r.TypeUrl, VersionInfo: r.VersionInfo, ResponseNonce: r.Nonce}))
 	for _, x := range r.Resources {
 		if strings.Contains(string(x.Value), text) {
 			return true
@@ -194,9 +173,7 @@ func TestServe(t *testing.T) {
 				o.GRPC = ""
 			}
 			s, err := New(o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			stop := run(t, s)
 			var bound Addresses
 			eventually(t, "the address file", func() bool {
@@ -252,9 +229,7 @@ func TestServe(t *testing.T) {
 func TestNotReadyBeforeSync(t *testing.T) {
 	o := testOptions(t)
 	s, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var late config.Handler
 	s.from.Add("late", func(h config.Handler) ingest.Runner {
 		late = h
@@ -292,9 +267,7 @@ func TestRefusesToStart(t *testing.T) {
 	o := testOptions(t)
 	write(t, filepath.Join(o.ConfigDir, "policy.yaml"), "apiVersion: security.istio.io/v1\nkind: AuthorizationPolicy\nmetadata: {name: p, namespace: a}\nspec: {acton: DENY}\n")
 	s, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "configuration directory") {
 		t.Errorf("got %v", err)
 	}
@@ -330,9 +303,7 @@ func TestUnusableMeshConfigIsNotReady(t *testing.T) {
 			path := c.path(&o)
 			write(t, path, c.before)
 			s, err := New(o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			run(t, s)
 			eventually(t, "the reason", func() bool {
 				return strings.Contains(strings.Join(s.awaited(), ""), "a mesh configuration that can be used")
@@ -364,9 +335,7 @@ func TestReadinessSaysWhy(t *testing.T) {
 	o := testOptions(t)
 	o.Client = &rest.Config{Host: api.URL}
 	s, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	run(t, s)
 	eventually(t, "an address", func() bool { return s.Addresses().HTTP != "" })
 	eventually(t, "the reason", func() bool {
@@ -389,13 +358,9 @@ func TestUnreadableMeshFileIsRefused(t *testing.T) {
 			o := testOptions(t)
 			path := filepath.Join(t.TempDir(), "file")
 			set(&o, path)
-			if err := make(path); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, make(path))
 			s, err := New(o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), path) {
 				t.Errorf("%s: %v", name, err)
 			}
@@ -408,9 +373,7 @@ func TestUnreadableMeshFileIsRefused(t *testing.T) {
 	o.MeshConfig = filepath.Join(t.TempDir(), "mesh")
 	write(t, o.MeshConfig, "trustDomain: a.example")
 	s := started(t, o)
-	if err := errors.Join(os.Remove(o.MeshConfig), os.Mkdir(o.MeshConfig, 0o755)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(os.Remove(o.MeshConfig), os.Mkdir(o.MeshConfig, 0o755)))
 	eventually(t, "a finding", func() bool { return len(s.findings()) == 1 && s.findings()[0].Code == "Unreadable" })
 	if got := s.world.Snapshot().Mesh.GetTrustDomain(); got != "a.example" {
 		t.Errorf("trust domain %s", got)
@@ -456,9 +419,7 @@ func TestMeshConfig(t *testing.T) {
 		write(t, filepath.Join(o.ConfigDir, "mesh.yaml"), configMap("connectTimeout: 9s"))
 		write(t, o.MeshConfig, "connectTimeout: 8s\n")
 		eventually(t, "the change", func() bool { return timeout() == "8s" })
-		if err := os.Remove(o.MeshConfig); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.Remove(o.MeshConfig))
 		time.Sleep(3 * o.Poll)
 		if timeout() != "8s" {
 			t.Errorf("a file that vanished changed the mesh configuration: %s", timeout())
@@ -480,9 +441,7 @@ func TestMeshConfig(t *testing.T) {
 				}
 			}
 			s, err := New(o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			run(t, s)
 			if file.has == "" {
 				eventually(t, name+" is not ready", func() bool {

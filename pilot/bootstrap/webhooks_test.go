@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	admissionv1 "k8s.io/api/admission/v1"
+
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 const badGateway = `{"apiVersion":"networking.istio.io/v1","kind":"Gateway","metadata":{"name":"g","namespace":"a"},"spec":{"servers":[]}}`
@@ -23,14 +25,10 @@ func reviewOf(object string) string {
 func ask(t *testing.T, client *http.Client, url, body string) (int, *admissionv1.AdmissionReview) {
 	t.Helper()
 	resp, err := client.Post(url, "application/json", bytes.NewBufferString(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var review admissionv1.AdmissionReview
 	if resp.StatusCode == http.StatusOK {
 		if err := json.Unmarshal(text, &review); err != nil {
@@ -55,9 +53,7 @@ func TestWebhooks(t *testing.T) {
 		s := started(t, o)
 		client, base := httpsClient(t, rootsOf(t, o)), "https://"+s.Addresses().HTTPS
 		resp, err := client.Get(base + "/ready")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		resp.Body.Close()
 		if resp.StatusCode != http.StatusOK || resp.ProtoMajor != 2 {
 			t.Errorf("/ready: %s over %s", resp.Status, resp.Proto)

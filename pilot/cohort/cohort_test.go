@@ -14,6 +14,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/scope"
@@ -27,9 +28,7 @@ const secret = "tell-nobody"
 func object(t *testing.T, kind *kinds.Kind, ns, name, spec string) *kinds.Object {
 	t.Helper()
 	o := &kinds.Object{Key: kinds.Key{Kind: kind, Namespace: ns, Name: name}, Spec: kind.New()}
-	if err := protojson.Unmarshal([]byte(spec), o.Spec.(proto.Message)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, protojson.Unmarshal([]byte(spec), o.Spec.(proto.Message)))
 	return o
 }
 

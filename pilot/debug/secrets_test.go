@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/istiod-lite/istiod-lite/api/safe"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/xds"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/wire"
@@ -49,33 +50,23 @@ func TestSecretsAreShownNowhere(t *testing.T) {
 	server := xds.New(xds.Options{Translator: fake, Metrics: metrics, Authenticate: peers.Authenticate, Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 	server.Publish(fake.Publish(true, "cds a=1", "sds "+name+"=1", "sds other=1"))
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	g := grpc.NewServer(grpc.ForceServerCodecV2(wire.Codec()), grpc.Creds(peers.Server()))
 	server.Register(g)
 	safe.Go(slog.Default(), "grpc", func() { _ = g.Serve(listener) })
 	t.Cleanup(func() { server.Shutdown(); g.Stop() })
 	connection, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(peers.Client(0)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = connection.Close() })
 	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(connection).DeltaAggregatedResources(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	send := func(r *discoveryv3.DeltaDiscoveryRequest) {
 		t.Helper()
-		if err := stream.Send(r); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, stream.Send(r))
 	}
 	send(&discoveryv3.DeltaDiscoveryRequest{Node: xdstest.Node("web-1.a"), TypeUrl: envoy.SecretType, ResourceNamesSubscribe: []string{name, "other"}})
 	m, err := stream.Recv()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if len(m.Resources) != 1 || !strings.Contains(string(m.Resources[0].Resource.Value), xdstest.Canary) {
 		t.Fatalf("the proxy is sent %v", m)
 	}
@@ -102,9 +93,7 @@ func TestSecretsAreShownNowhere(t *testing.T) {
 		t.Errorf("the dump is %v, %t", dump, ok)
 	}
 	families, err := metrics.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, f := range families {
 		shown["metrics"] += f.String()
 	}

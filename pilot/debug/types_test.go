@@ -6,6 +6,8 @@ import (
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // What proxies were sent is shown though its types are in no Go package.
@@ -17,9 +19,7 @@ func TestUnlinkedTypes(t *testing.T) {
 		"known":   {TypeUrl: "type.googleapis.com/envoy.config.cluster.v3.Cluster"},
 	}}
 	text, err := SentJSON(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, want := range []string{`"disableHostHeaderFallback":true`, `"type.googleapis.com/no.such.Filter"`, `"type.googleapis.com/Filter"`, `"web"`} {
 		if flat := strings.ReplaceAll(string(text), ": ", ":"); !strings.Contains(flat, want) {
 			t.Errorf("no %s in %s", want, text)

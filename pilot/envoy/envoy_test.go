@@ -21,6 +21,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 	"pgregory.net/rapid"
 
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
@@ -113,9 +114,7 @@ func TestNewRoute(t *testing.T) {
 		if err := proto.Unmarshal(r.Bytes(), &a); err != nil || !slices.Equal(a.Value, r.Value()) || r.Size() != len(r.Bytes()) {
 			t.Fatalf("%s: %v, an Any of %d bytes, the value has %d; size %d of %d", r.Name, err, len(a.Value), len(r.Value()), r.Size(), len(r.Bytes()))
 		}
-		if err := a.UnmarshalTo(m); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, a.UnmarshalTo(m))
 	}
 	versions := map[string]bool{}
 	for n := range 4 {

@@ -15,6 +15,7 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
@@ -38,9 +39,7 @@ func TestSecretIsPrintedRedacted(t *testing.T) {
 			shown = append(shown, fmt.Sprintf(verb, v))
 		}
 		b, err := json.Marshal(v)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		shown = append(shown, string(b))
 		var text, object bytes.Buffer
 		slog.New(slog.NewTextHandler(&text, nil)).Info("x", "resource", v)

@@ -18,24 +18,19 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/credentials"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // pair returns a certificate and its key, in PEM.
 func pair(t *testing.T) (certificate, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	c := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"a.example"}, NotAfter: time.Unix(1000, 0)}
 	der, err := x509.CreateCertificate(rand.Reader, c, c, &private.PublicKey, private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	raw, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw}))
 }
 
@@ -225,9 +220,7 @@ func TestMissingCredentials(t *testing.T) {
 // TestExpiry: all that proxies are sent of a Secret is a finding once it has expired.
 func TestExpiry(t *testing.T) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	authority := func(until int64) (*x509.Certificate, string) {
 		c := &x509.Certificate{
 			SerialNumber: big.NewInt(1), NotAfter: time.Unix(until, 0), IsCA: true, BasicConstraintsValid: true,
@@ -237,17 +230,13 @@ func TestExpiry(t *testing.T) {
 		if err == nil {
 			c, err = x509.ParseCertificate(der)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return c, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 	}
 	one, first := authority(500)
 	_, second := authority(2000)
 	list, err := x509.CreateRevocationList(rand.Reader, &x509.RevocationList{Number: big.NewInt(1), ThisUpdate: time.Unix(0, 0), NextUpdate: time.Unix(1500, 0)}, one, private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	certificate, key := pair(t)
 	s := newCredentialStore(func() time.Time { return time.Unix(0, 0) })
 	g := kinds.Key{Kind: kinds.Gateway, Namespace: "a", Name: "gw"}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/galley/validation"
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/pilot/derive"
@@ -125,12 +126,10 @@ func TestGatewayHistories(t *testing.T) {
 }
 
 // everything returns what follows from the objects of a World, as text.
-func everything(t interface{ Fatal(...any) }, w *World) (list []string) {
+func everything(t must.TB, w *World) (list []string) {
 	add := func(what string, v any) {
 		b, err := json.Marshal(v)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		list = append(list, what+" "+string(b))
 	}
 	for _, kind := range []*kinds.Kind{kinds.Gateway, kinds.VirtualService, kinds.DestinationRule} {

@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // TestMeshFileFindings has a name that is first no file, then absent, and then a file: it is a finding only at first.
@@ -15,21 +17,15 @@ func TestMeshFileFindings(t *testing.T) {
 		logger: slog.New(slog.NewTextHandler(io.Discard, nil)), paths: map[string]string{"mesh": path}, limit: 1 << 20,
 		data: map[string]string{}, wrong: map[string]error{},
 	}
-	if err := os.Mkdir(path, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Mkdir(path, 0o700))
 	if m.readOne("mesh", path) || len(m.findings()) != 1 {
 		t.Errorf("a directory: %v", m.findings())
 	}
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Remove(path))
 	if m.readOne("mesh", path) || len(m.findings()) != 0 {
 		t.Errorf("no file: %v", m.findings())
 	}
-	if err := os.WriteFile(path, []byte("{}"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, []byte("{}"), 0o600))
 	if !m.readOne("mesh", path) || len(m.findings()) != 0 || m.data["mesh"] != "{}" {
 		t.Errorf("a file: %v %q", m.findings(), m.data["mesh"])
 	}

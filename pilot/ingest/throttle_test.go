@@ -18,6 +18,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 var update = flag.Bool("update", false, "rewrite the expected output in testdata")
@@ -69,9 +70,7 @@ func TestThrottleRules(t *testing.T) {
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
 			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			var got bytes.Buffer
 			g := defaultGather()
 			start := time.Unix(1000, 0)
@@ -95,17 +94,13 @@ func TestThrottleRules(t *testing.T) {
 				}
 				if f := strings.Fields(command); f[0] == "set" {
 					d, err := time.ParseDuration(f[2])
-					if err != nil {
-						t.Fatal(err)
-					}
+					must.Succeed(t, err)
 					*map[string]*time.Duration{"after": &g.after, "max": &g.max}[f[1]] = d
 					continue
 				}
 				at, changes, _ := strings.Cut(command, " ")
 				d, err := time.ParseDuration(at)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				now := start.Add(d)
 				for !wake.IsZero() && !wake.After(now) {
 					step(wake)
@@ -116,9 +111,7 @@ func TestThrottleRules(t *testing.T) {
 				step(now)
 			}
 			if *update {
-				if err := os.WriteFile(file, got.Bytes(), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, os.WriteFile(file, got.Bytes(), 0o644))
 				return
 			}
 			if diff := cmp.Diff(string(want), got.String()); diff != "" {
@@ -248,9 +241,7 @@ func TestThrottle(t *testing.T) {
 			t.Errorf("-want +got:\n%s", diff)
 		}
 		families, err := reg.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		counted := map[string]float64{}
 		for _, f := range families {
 			for _, m := range f.GetMetric() {

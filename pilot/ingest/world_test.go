@@ -22,6 +22,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/galley/validation"
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/registry"
@@ -239,9 +240,7 @@ data:
     - {name: prometheus, prometheus: {}}
     - {name: x, lightstep: {service: web, port: 80}}
 `
-	if err := os.WriteFile(own, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(own, []byte(text), 0o600))
 	s := newTestWorld(t, Options{Revision: "canary", SharedMesh: "shared", Limits: limits.Default()})
 	s.apply(
 		configMap("shared", map[string]string{"mesh": "trustDomain: a.example\nca: {address: 'a:1'}\ndefaultConfig: {drainDuration: 5s}"}),
@@ -447,9 +446,7 @@ spec:
         outlierDetection:
           {interval: 1s, consecutiveErrors: 5}
 `
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, []byte(text), 0o600))
 	s := newTestWorld(t, Options{Limits: limits.Default()})
 	s.apply(validation.Decode(limits.Default(), file, []byte(text)).Documents[0].Object)
 	var got []string

@@ -13,6 +13,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
 	"github.com/istiod-lite/istiod-lite/pilot/inspect"
@@ -35,13 +36,9 @@ func TestMeshPositions(t *testing.T) {
 				Domain: "cluster.local", ClusterID: "Kubernetes", Limits: limits.Default(),
 			}
 			file := filepath.Join(o.ConfigDir, "mesh.yaml")
-			if err := os.WriteFile(file, []byte(c.text), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, os.WriteFile(file, []byte(c.text), 0o644))
 			i, err := inspect.Read(t.Context(), o, catalog.Features())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if !slices.ContainsFunc(i.Findings, func(d diag.Diagnostic) bool { return strings.HasPrefix(d.String(), file+c.want) }) {
 				t.Errorf("findings %v, want %s", i.Findings, c.want)
 			}
@@ -78,13 +75,9 @@ spec:
 		Domain: "cluster.local", ClusterID: "Kubernetes", Limits: limits.Default(),
 	}
 	file := filepath.Join(o.ConfigDir, "mesh.yaml")
-	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, []byte(text), 0o644))
 	i, err := inspect.Read(t.Context(), o, catalog.Features())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, line := range []string{":11:", ":20:"} {
 		at := slices.IndexFunc(i.Findings, func(d diag.Diagnostic) bool { return strings.HasPrefix(d.String(), file+line) })
 		if at < 0 {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
@@ -35,19 +36,13 @@ func TestMachines(t *testing.T) {
 		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), ConfigDir: t.TempDir(), Namespace: "istio-system",
 		Domain: "cluster.local", ClusterID: "Kubernetes", Limits: limits.Default(),
 	}
-	if err := os.WriteFile(filepath.Join(o.ConfigDir, "mesh.yaml"), []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(filepath.Join(o.ConfigDir, "mesh.yaml"), []byte(text), 0o644))
 	i, err := Read(t.Context(), o, catalog.Features())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	asks := func(source, host string) *Way {
 		t.Helper()
 		w, err := i.Why(Query{Source: source, Host: host})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if !w.Reached() || len(w.Arrivals) != 1 {
 			t.Fatalf("%s -> %s: %+v", source, host, w)
 		}

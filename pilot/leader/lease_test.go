@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/istiod-lite/istiod-lite/deploy/histories"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // api is an API server that holds one lease, and takes writes to anything else. It is called within the process, so
@@ -131,9 +132,7 @@ func (a *api) instance(t *testing.T, name string) *Lease {
 		Client:    &rest.Config{Host: "http://api", Transport: a.as(name), ContentConfig: rest.ContentConfig{ContentType: "application/json"}},
 		Namespace: "istio-system", Name: "istio-leader", Revision: "canary", Identity: name,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return l
 }
 
@@ -273,9 +272,7 @@ func TestGuardStopsWritesOfTheDeposed(t *testing.T) {
 		}))}
 		try := func(method string) error {
 			r, err := http.NewRequestWithContext(t.Context(), method, "http://api/x", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			resp, err := c.Do(r)
 			if err == nil {
 				err = resp.Body.Close()

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // A process is there for as long as it renews its lease, whatever becomes of who looks; killed, it is gone a while
@@ -20,9 +22,7 @@ func TestPresenceLastsAsLongAsItsLease(t *testing.T) {
 		}
 		start := func(instance string) (*Presence, func()) {
 			p, err := NewPresence(options(instance))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error)
 			go func() { ended <- p.Run(ctx) }()
@@ -34,9 +34,7 @@ func TestPresenceLastsAsLongAsItsLease(t *testing.T) {
 			}
 		}
 		o, err := NewObserver(options("looks"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		const who = "Laptop-17_"
 		gone := func() bool { return o.Gone(t.Context(), who) }
 		if !gone() {
@@ -50,9 +48,7 @@ func TestPresenceLastsAsLongAsItsLease(t *testing.T) {
 			t.Error("it is there without a lease")
 		}
 		a.set(who, "")
-		if err := p.Wait(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, p.Wait(t.Context()))
 		if a.path != "/apis/coordination.k8s.io/v1/namespaces/istio-system/leases/istio-instance-laptop-17" {
 			t.Error(a.path)
 		}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
@@ -38,9 +39,7 @@ func TestPush(t *testing.T) {
 
 	page := l.Since(0, 0)
 	text, err := json.Marshal(page.Pushes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	const want = `[{"id":7,"time":"1970-01-01T00:16:40Z","full":true,"triggers":{"config":1},` +
 		`"causes":[{"kind":"VirtualService","namespace":"a","name":"web","position":"web.yaml:1:1"}],"more":3,` +
 		`"stages":{"throttle":10,"snapshot":4,"prepare":2,"firstSend":4,"lastSend":14,"lastAck":34,"total":50},` +

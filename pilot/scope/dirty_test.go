@@ -11,6 +11,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/scope"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/registry"
@@ -34,9 +35,7 @@ func TestDirtyHostsAndListeners(t *testing.T) {
 	}
 	object := func(kind *kinds.Kind, ns, name, spec string) *kinds.Object {
 		o := &kinds.Object{Key: kinds.Key{Kind: kind, Namespace: ns, Name: name}, Spec: kind.New()}
-		if err := protojson.Unmarshal([]byte(spec), o.Spec.(proto.Message)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, protojson.Unmarshal([]byte(spec), o.Spec.(proto.Message)))
 		return o
 	}
 	for _, c := range []struct {

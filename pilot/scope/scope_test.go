@@ -14,6 +14,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/frozen"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/scope"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/registry"
@@ -39,9 +40,7 @@ func (w *world) service(ns, host string, exportTo ...string) *registry.Service {
 func (w *world) object(kind *kinds.Kind, ns, name, spec string) *kinds.Object {
 	w.t.Helper()
 	o := &kinds.Object{Key: kinds.Key{Kind: kind, Namespace: ns, Name: name}, Spec: kind.New()}
-	if err := protojson.Unmarshal([]byte(spec), o.Spec.(proto.Message)); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Succeed(w.t, protojson.Unmarshal([]byte(spec), o.Spec.(proto.Message)))
 	w.objects = append(w.objects, o)
 	return o
 }

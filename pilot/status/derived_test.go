@@ -14,6 +14,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/derive"
 )
 
@@ -47,9 +48,7 @@ func TestDerived(t *testing.T) {
 	}
 	sync(true, 1)
 	u, err := client.Resource(resource).Namespace("a").Get(context.Background(), "web", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	list, _, _ := unstructured.NestedSlice(u.Object, "status", "loadBalancer", "ingress")
 	if other, _, _ := unstructured.NestedString(u.Object, "status", "other"); len(list) != 1 || other != "x" {
 		t.Errorf("status %v", u.Object["status"])

@@ -22,6 +22,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // rig is a Writer with an API server of VirtualServices in namespace a.
@@ -116,9 +117,7 @@ func (r *rig) messagesOf(version, name string) int {
 	r.t.Helper()
 	u, err := r.client.Resource(schema.GroupVersionResource{Group: "networking.istio.io", Version: version, Resource: "virtualservices"}).
 		Namespace("a").Get(context.Background(), name, metav1.GetOptions{})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.Succeed(r.t, err)
 	all, _, _ := unstructured.NestedSlice(u.Object, "status", messages)
 	return len(all)
 }

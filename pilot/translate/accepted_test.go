@@ -19,6 +19,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/deploy/histories"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/galley/validation"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy/envoytest"
@@ -137,9 +138,7 @@ func seedObjects(t testing.TB) seeds {
 	var files []string
 	for _, pattern := range []string{"testdata/fields/*.yaml", "testdata/reference/cases/*/objects.yaml"} {
 		found, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		files = append(files, found...)
 	}
 	for _, file := range files {

@@ -11,6 +11,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/deploy/histories"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
@@ -49,9 +50,7 @@ func TestBytesOfCohorts(t *testing.T) {
 				Tracer:     &meshv1alpha1.Tracing_Zipkin_{Zipkin: &meshv1alpha1.Tracing_Zipkin{Address: "zipkin.a:9411"}},
 				CustomTags: map[string]*meshv1alpha1.Tracing_CustomTag{"tag": tag},
 			}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			p.Settings = string(text)
 		},
 	} {

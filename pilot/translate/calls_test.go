@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/istiod-lite/istiod-lite/deploy/histories"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/why"
 )
@@ -72,9 +73,7 @@ func TestCalls(t *testing.T) {
 			})
 			want := string(read(t, file))
 			if got := theirs.answered(t, want); *updateCalls {
-				if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, os.WriteFile(file, []byte(got), 0o600))
 				want = got
 			} else if got != want {
 				t.Errorf("what istiod sent leads elsewhere than the file says:\n%s", got)
@@ -104,17 +103,13 @@ var typesOfCalls = map[string]string{"cds": envoy.ClusterType, "eds": envoy.Endp
 func fromJSON(t *testing.T, v any) *envoy.Resource {
 	t.Helper()
 	b, err := json.Marshal(known(v))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var a anypb.Any
 	if err := protojson.Unmarshal(b, &a); err != nil {
 		t.Fatalf("%v\n%s", err, b)
 	}
 	m, err := a.UnmarshalNew()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	name, _ := v.(map[string]any)["name"].(string)
 	if name == "" {
 		name, _ = v.(map[string]any)["clusterName"].(string)

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
@@ -18,9 +19,7 @@ func TestInboundSourcesByFamily(t *testing.T) {
 		tr, who := newTranslator(0), *testProxies()["web"]
 		who.IPs = strings.Fields(ips)
 		c := &clusterv3.Cluster{}
-		if err := proto.Unmarshal(tr.Wildcard(s, tr.ResolveCohort(s, &who), envoy.ClusterType).Get("InboundPassthroughCluster").Value(), c); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, proto.Unmarshal(tr.Wildcard(s, tr.ResolveCohort(s, &who), envoy.ClusterType).Get("InboundPassthroughCluster").Value(), c))
 		got := []string{c.GetUpstreamBindConfig().GetSourceAddress().GetAddress()}
 		for _, extra := range c.GetUpstreamBindConfig().GetExtraSourceAddresses() {
 			got = append(got, extra.GetAddress().GetAddress())

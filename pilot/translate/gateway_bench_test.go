@@ -11,6 +11,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
@@ -55,9 +56,7 @@ func BenchmarkGatewayRoute(b *testing.B) {
 				s := build.Commit(time.Time{})
 				t.Prepare(s)
 				got, err := t.Get(s, t.ResolveCohort(s, &gateway), envoy.RouteType, list)
-				if err != nil {
-					b.Fatal(err)
-				}
+				must.Succeed(b, err)
 				_, hosts := got.Shared.Divided()
 				envoy.Differ(last, hosts, func(_, _ *envoy.Resource) { changed++ })
 				last = hosts

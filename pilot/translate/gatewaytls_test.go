@@ -16,6 +16,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/view"
 )
 
@@ -282,7 +283,5 @@ func describe(t *testing.T, chain *listenerv3.FilterChain) string {
 
 func unpack(t *testing.T, b []byte, m proto.Message) {
 	t.Helper()
-	if err := proto.Unmarshal(b, m); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, proto.Unmarshal(b, m))
 }

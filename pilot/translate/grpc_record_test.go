@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
@@ -23,18 +24,12 @@ const quiet = 2 * time.Second
 func ask(t *testing.T, address, node string, names map[string][]string) (all []proto.Message) {
 	t.Helper()
 	who := &corev3.Node{}
-	if err := protojson.Unmarshal([]byte(node), who); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, protojson.Unmarshal([]byte(node), who))
 	cc, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer cc.Close()
 	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(cc).StreamAggregatedResources(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	answers := make(chan *discoveryv3.DiscoveryResponse)
 	go func() {
 		defer close(answers)
@@ -48,9 +43,7 @@ func ask(t *testing.T, address, node string, names map[string][]string) (all []p
 	}()
 	send := func(r *discoveryv3.DiscoveryRequest) {
 		t.Helper()
-		if err := stream.Send(r); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, stream.Send(r))
 	}
 	for _, typeURL := range []string{envoy.ListenerType, envoy.RouteType, envoy.ClusterType, envoy.EndpointType} {
 		if len(names[typeURL]) > 0 {
@@ -67,9 +60,7 @@ func ask(t *testing.T, address, node string, names map[string][]string) (all []p
 			latest[r.TypeUrl] = nil
 			for _, a := range r.Resources {
 				m, err := a.UnmarshalNew()
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				latest[r.TypeUrl] = append(latest[r.TypeUrl], m)
 			}
 			send(&discoveryv3.DiscoveryRequest{TypeUrl: r.TypeUrl, ResourceNames: names[r.TypeUrl], ResponseNonce: r.Nonce, VersionInfo: r.VersionInfo})

@@ -26,6 +26,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
@@ -112,9 +113,7 @@ func TestGRPC(t *testing.T) {
 				lines := map[string]bool{}
 				for typeURL, list := range asked {
 					u, err := tr.Get(s, c, typeURL, interner.Intern(list))
-					if err != nil {
-						t.Fatal(err)
-					}
+					must.Succeed(t, err)
 					for r := range u.All {
 						for _, l := range grpcLines(t, decode(t, r)) {
 							if name == "client" || strings.Contains(l, grpcInbound) {
@@ -132,9 +131,7 @@ func TestGRPC(t *testing.T) {
 				if !*updateGRPC {
 					t.Fatalf("it is now:\n%s", text)
 				}
-				if err := os.WriteFile(path, text, 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, os.WriteFile(path, text, 0o600))
 			}
 		})
 	}
@@ -164,9 +161,7 @@ func grpcLinesOf(t *testing.T, address, pod, app, typeURL, name, input string) s
 	tr.Prepare(s)
 	var interner envoy.NameInterner
 	u, err := tr.Get(s, tr.ResolveCohort(s, grpcProxy(t, address, pod, app)), typeURL, interner.Intern([]string{name}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var lines []string
 	for r := range u.All {
 		m := decode(t, r)
@@ -183,17 +178,13 @@ func grpcLinesOf(t *testing.T, address, pod, app, typeURL, name, input string) s
 func grpcRules(t tb, l *listenerv3.Listener) (list []string) {
 	t.Helper()
 	var manager hcmv3.HttpConnectionManager
-	if err := l.FilterChains[0].Filters[0].GetTypedConfig().UnmarshalTo(&manager); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, l.FilterChains[0].Filters[0].GetTypedConfig().UnmarshalTo(&manager))
 	for _, f := range manager.HttpFilters {
 		var r httprbacv3.RBAC
 		if !f.GetTypedConfig().MessageIs(&r) {
 			continue
 		}
-		if err := f.GetTypedConfig().UnmarshalTo(&r); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, f.GetTypedConfig().UnmarshalTo(&r))
 		text := r.Rules.Action.String()
 		for _, name := range slices.Sorted(maps.Keys(r.Rules.Policies)) {
 			p := r.Rules.Policies[name]
@@ -365,9 +356,7 @@ func grpcListener(t tb, l *listenerv3.Listener) string {
 	t.Helper()
 	var manager hcmv3.HttpConnectionManager
 	if api := l.GetApiListener().GetApiListener(); api != nil {
-		if err := api.UnmarshalTo(&manager); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, api.UnmarshalTo(&manager))
 		return " routes " + manager.GetRds().GetRouteConfigName() + grpcFilters(t, &manager)
 	}
 	a := l.Address.GetSocketAddress()
@@ -376,14 +365,10 @@ func grpcListener(t tb, l *listenerv3.Listener) string {
 		text += " plaintext"
 		if c.TransportSocket != nil {
 			var tls tlsv3.DownstreamTlsContext
-			if err := c.TransportSocket.GetTypedConfig().UnmarshalTo(&tls); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, c.TransportSocket.GetTypedConfig().UnmarshalTo(&tls))
 			text = strings.TrimSuffix(text, "plaintext") + fmt.Sprintf("tls %s client %v", grpcTLS(tls.CommonTlsContext), tls.RequireClientCertificate.GetValue())
 		}
-		if err := c.Filters[0].GetTypedConfig().UnmarshalTo(&manager); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, c.Filters[0].GetTypedConfig().UnmarshalTo(&manager))
 		text += grpcFilters(t, &manager)
 	}
 	return text
@@ -406,9 +391,7 @@ func grpcFilters(t tb, m *hcmv3.HttpConnectionManager) string {
 		text += " " + f.GetTypedConfig().GetTypeUrl()[strings.LastIndexByte(f.GetTypedConfig().GetTypeUrl(), '.')+1:]
 		var r httprbacv3.RBAC
 		if f.GetTypedConfig().MessageIs(&r) {
-			if err := f.GetTypedConfig().UnmarshalTo(&r); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, f.GetTypedConfig().UnmarshalTo(&r))
 			text += " " + rbacv3.RBAC_Action_name[int32(r.Rules.GetAction())]
 			text += fmt.Sprintf(" %d rules", len(r.Rules.GetPolicies()))
 		}
@@ -438,9 +421,7 @@ func grpcCluster(t tb, c *clusterv3.Cluster) string {
 	}
 	if c.TransportSocket != nil {
 		var tls tlsv3.UpstreamTlsContext
-		if err := c.TransportSocket.GetTypedConfig().UnmarshalTo(&tls); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, c.TransportSocket.GetTypedConfig().UnmarshalTo(&tls))
 		text += " tls " + grpcTLS(tls.CommonTlsContext)
 	}
 	return text

@@ -20,6 +20,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/deploy/histories"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
@@ -104,9 +105,7 @@ func (m *references) config(t tb, tr *translate.Translator, s *snapshot.Snapshot
 	names := m.wildcards(t, tr, s, p, out)
 	for typeURL, short := range subscribed {
 		u, err := tr.Get(s, c, typeURL, m.intern(names[typeURL]))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		found := 0
 		for r := range u.All {
 			out[short+r.Name] = r

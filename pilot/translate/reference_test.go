@@ -24,6 +24,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/deploy/histories"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/pilot/derive/derivetest"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
@@ -235,13 +236,9 @@ func referenceNodes(t *testing.T, config []byte) map[string]*node.Proxy {
 		text := read(t, file)
 		if config != nil {
 			var n map[string]any
-			if err := json.Unmarshal(text, &n); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, json.Unmarshal(text, &n))
 			var own any
-			if err := yaml.Unmarshal(config, &own); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, yaml.Unmarshal(config, &own))
 			n["metadata"].(map[string]any)["PROXY_CONFIG"] = own
 			if text, err = json.Marshal(n); err != nil {
 				t.Fatal(err)

@@ -21,6 +21,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/galley/validation"
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
@@ -107,22 +108,16 @@ func (w *world) apply(changes ...kinds.Change) *snapshot.Snapshot {
 func read(t tb, path ...string) []byte {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(path...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return b
 }
 
 func proxy(t tb, data []byte) *node.Proxy {
 	t.Helper()
 	n := &corev3.Node{}
-	if err := protojson.Unmarshal(data, n); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, protojson.Unmarshal(data, n))
 	p, err := node.Parse(n)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return p
 }
 
@@ -200,9 +195,7 @@ func connectionManager(t tb, f *listenerv3.Filter) *hcmv3.HttpConnectionManager 
 	if !f.GetTypedConfig().MessageIs(h) {
 		return nil
 	}
-	if err := f.GetTypedConfig().UnmarshalTo(h); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, f.GetTypedConfig().UnmarshalTo(h))
 	return h
 }
 

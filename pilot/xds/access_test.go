@@ -20,6 +20,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/identity"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/authorize"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
@@ -74,9 +75,7 @@ func parseCertificate(t *testing.T, text []byte) *x509.Certificate {
 		t.Fatalf("no PEM: %q", text)
 	}
 	c, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return c
 }
 
@@ -109,24 +108,18 @@ func TestAccessToSecrets(t *testing.T) {
 	})
 	r.publish(true, "cds a=1", "sds kubernetes://x=1", "sds kubernetes://y-cacert=1")
 	stream, err := r.dialAs(0).DeltaAggregatedResources(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	c := &deltaClient{t: t, stream: stream}
 	c.send(&discoveryv3.DeltaDiscoveryRequest{Node: xdstest.Node("web.a"), TypeUrl: envoy.ClusterType})
 	c.expect("cds a=1")
 	secrets := func(want string) {
 		t.Helper()
 		m, err := stream.Recv()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		got := envoy.ShortType(m.TypeUrl)
 		for _, x := range m.Resources {
 			s := &tlsv3.Secret{}
-			if err := proto.Unmarshal(x.Resource.Value, s); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, proto.Unmarshal(x.Resource.Value, s))
 			got += " " + x.Name + "=" + strings.TrimPrefix(s.GetTlsCertificate().GetPrivateKey().GetInlineString(), xdstest.Canary)
 		}
 		for _, name := range m.RemovedResources {
@@ -167,9 +160,7 @@ func TestAccessToSecrets(t *testing.T) {
 	waits("")
 	access.say(false, true, true)
 	m, err := stream.Recv()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	waits("it does not get the secret kubernetes://x, because its service account may not list secrets: bind a Role that may get, watch and list secrets in namespace a to its service account web")
 	if n := strings.Count(r.log.String(), "the proxy does not get the secrets"); n != 1 {
 		t.Errorf("the log says %d times that the proxy does not get the secrets:\n%s", n, r.log)
@@ -180,9 +171,7 @@ func TestAccessToSecrets(t *testing.T) {
 	var certificate, ca *x509.Certificate
 	for _, x := range m.Resources {
 		s := &tlsv3.Secret{}
-		if err := proto.Unmarshal(x.Resource.Value, s); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, proto.Unmarshal(x.Resource.Value, s))
 		if trusted := s.GetValidationContext().GetTrustedCa().GetInlineBytes(); trusted != nil {
 			ca = parseCertificate(t, trusted)
 			continue
@@ -212,9 +201,7 @@ func TestAccessToSecrets(t *testing.T) {
 	if stopped() {
 		t.Error("nobody watches")
 	}
-	if err := stream.CloseSend(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, stream.CloseSend())
 	eventually(t, "it is watched no longer", stopped)
 }
 
@@ -235,9 +222,7 @@ func TestSecretsOfRemoteClusters(t *testing.T) {
 	})
 	r.publish(true, "cds a=1", "sds kubernetes://x=1")
 	stream, err := r.dialAs(0).DeltaAggregatedResources(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	c := &deltaClient{t: t, stream: stream}
 	fern := xdstest.Node("web.a")
 	fern.Metadata.Fields["CLUSTER_ID"] = structpb.NewStringValue("fern")
@@ -267,9 +252,7 @@ func TestCertificateProvesNoCluster(t *testing.T) {
 	})
 	r.publish(true, "cds a=1", "sds kubernetes://x=1")
 	stream, err := r.dialAs(0).DeltaAggregatedResources(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	c := &deltaClient{t: t, stream: stream}
 	c.send(&discoveryv3.DeltaDiscoveryRequest{Node: xdstest.Node("web.a"), TypeUrl: envoy.ClusterType})
 	c.expect("cds a=1")
@@ -285,9 +268,7 @@ func TestCertificateProvesNoCluster(t *testing.T) {
 	got := map[string]bool{}
 	for range 2 {
 		m, err := stream.Recv()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		got[envoy.ShortType(m.TypeUrl)] = len(m.Resources) == 1
 	}
 	if !got["cds"] || !got["sds"] {

@@ -16,6 +16,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/identity"
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/api/quota"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/session"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/xdstest"
@@ -56,9 +57,7 @@ func TestUnprovedStreamsAreFew(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		stream, err := r.dial().DeltaAggregatedResources(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		_ = stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: xdstest.Node("more.a"), TypeUrl: envoy.ClusterType})
 		_, err = stream.Recv()
 		if c := status.Code(err); err != nil && c != codes.ResourceExhausted {
@@ -101,9 +100,7 @@ func (r *rig) firstOf(account string, names ...string) (*deltaClient, error) {
 	ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(r.t.Context(), "account", account))
 	r.t.Cleanup(cancel)
 	stream, err := r.dial().DeltaAggregatedResources(ctx)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.Succeed(r.t, err)
 	c := &deltaClient{t: r.t, stream: stream, cancel: cancel}
 	url := envoy.ClusterType
 	if len(names) > 0 {
@@ -123,9 +120,7 @@ func TestStreamsOfOneIdentity(t *testing.T) {
 	var all []*deltaClient
 	for range 3 {
 		c, err := r.firstOf("flood")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		all = append(all, c)
 	}
 	for range 40 { // more than there are in all
@@ -224,9 +219,7 @@ func TestNoStreamsWhereMemoryIsShort(t *testing.T) {
 	one.expect("cds a=1")
 	r.server.admission.short = func() bool { return true }
 	two, err := r.dial().DeltaAggregatedResources(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	_ = two.Send(&discoveryv3.DeltaDiscoveryRequest{Node: xdstest.Node("two.a"), TypeUrl: envoy.ClusterType}) // it may have ended
 	if _, err := two.Recv(); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("a new stream: %v", err)
@@ -267,9 +260,7 @@ func TestConnectionsOfOneAddressAreBounded(t *testing.T) {
 	accept := func(want string) net.Conn {
 		t.Helper()
 		c, err := l.Accept()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if got := c.RemoteAddr().String(); got != want {
 			t.Fatalf("accepted %s, not %s", got, want)
 		}
@@ -282,9 +273,7 @@ func TestConnectionsOfOneAddressAreBounded(t *testing.T) {
 		accept(at)
 	}
 	for range 2 { // closing twice counts once
-		if err := first.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, first.Close())
 	}
 	accept("10.0.0.1:5")
 	if n := a.bound.Held(netip.MustParseAddr("10.0.0.1")); n != 2 {

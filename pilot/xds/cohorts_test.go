@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/istiod-lite/istiod-lite/api/identity"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/xdstest"
@@ -25,9 +26,7 @@ func (r *rig) pod(account, pod string) (*deltaClient, error) {
 	ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(r.t.Context(), "account", account))
 	r.t.Cleanup(cancel)
 	stream, err := r.dial().DeltaAggregatedResources(ctx)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.Succeed(r.t, err)
 	_ = stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: xdstest.Node(pod), TypeUrl: envoy.ClusterType}) // Recv says whether it has ended
 	_, err = stream.Recv()
 	return &deltaClient{t: r.t, stream: stream, cancel: cancel}, err

@@ -21,6 +21,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/istiod-lite/istiod-lite/api/identity"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/wire"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/xdstest"
 )
@@ -191,16 +192,12 @@ func TestUnreadDebugPages(t *testing.T) {
 // TestCutResets: what is on its way to a peer whose connection is cut is not kept until that peer reads it.
 func TestCutResets(t *testing.T) {
 	at, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	connections := newAccepted(1)
 	l := connections.wrap(at)
 	defer l.Close()
 	peer, err := net.Dial("tcp", at.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer peer.Close()
 	if _, err := l.Accept(); err != nil {
 		t.Fatal(err)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/identity"
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/xdstest"
 )
@@ -64,9 +65,7 @@ func TestRequestsThatEndTheStream(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		stream, err := r.dial().DeltaAggregatedResources(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		_ = stream.Send(req) // the stream may have ended already: Recv says how
 		_, err = stream.Recv()
 		return status.Code(err)
@@ -123,9 +122,7 @@ func TestRequestsAreHeldBack(t *testing.T) {
 	seen := 0
 	for seen < 60 {
 		m, err := c.stream.Recv()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		seen += len(m.Resources)
 	}
 	if d := time.Since(start); d < 400*time.Millisecond {
@@ -165,9 +162,7 @@ func TestPublishNeverWaits(t *testing.T) {
 	for _, c := range []*deltaClient{one, two} {
 		for last := ""; last != "1001"; {
 			m, err := c.stream.Recv()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			last = m.Resources[0].Version
 		}
 	}
@@ -191,9 +186,7 @@ func TestNodeIsNotKept(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		t.Cleanup(cancel)
 		stream, err := r.dial().DeltaAggregatedResources(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		c := &deltaClient{t, stream, cancel}
 		c.send(&discoveryv3.DeltaDiscoveryRequest{Node: n, TypeUrl: envoy.ClusterType})
 		c.expect("cds a=1")
@@ -214,12 +207,8 @@ func TestClientLeavesAtOnce(t *testing.T) {
 	for range 50 {
 		ctx, cancel := context.WithCancel(t.Context())
 		stream, err := client.StreamAggregatedResources(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := stream.CloseSend(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
+		must.Succeed(t, stream.CloseSend())
 		_, _ = stream.Recv() // until the server has ended it
 		cancel()
 	}
@@ -239,9 +228,7 @@ func TestGoneClustersAreRemovedWhileEndpointsChange(t *testing.T) {
 	deadline := time.Now().Add(resumeMax - 2*time.Second)
 	for i := 2; time.Now().Before(deadline); i++ {
 		m, err := c.stream.Recv()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if len(m.RemovedResources) > 0 {
 			return
 		}

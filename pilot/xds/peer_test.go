@@ -15,6 +15,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/identity"
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 )
@@ -49,9 +50,7 @@ func TestPeersAreAuthenticated(t *testing.T) {
 			})
 			r.publish(true)
 			stream, err := r.dial().StreamAggregatedResources(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			_ = stream.Send(&discoveryv3.DiscoveryRequest{TypeUrl: envoy.ClusterType, Node: &corev3.Node{Id: c.node}}) // a stream that was refused may have ended
 			if _, err := stream.Recv(); status.Code(err) != c.code {
 				t.Fatalf("%v, want %v", err, c.code)
@@ -84,12 +83,8 @@ func TestStreamEndsWithItsCredential(t *testing.T) {
 	})
 	r.publish(true)
 	stream, err := r.dial().StreamAggregatedResources(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := stream.Send(&discoveryv3.DiscoveryRequest{TypeUrl: envoy.ClusterType, Node: &corev3.Node{Id: "sidecar~10.1.1.1~web-0.a~a.svc.cluster.local"}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, stream.Send(&discoveryv3.DiscoveryRequest{TypeUrl: envoy.ClusterType, Node: &corev3.Node{Id: "sidecar~10.1.1.1~web-0.a~a.svc.cluster.local"}}))
 	for {
 		if _, err = stream.Recv(); err != nil {
 			break
@@ -127,12 +122,8 @@ func TestStreamEndsWhenItsProofIsRevoked(t *testing.T) {
 	open := func(who string) discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesClient {
 		t.Helper()
 		stream, err := service.StreamAggregatedResources(metadata.AppendToOutgoingContext(t.Context(), account, who))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := stream.Send(&discoveryv3.DiscoveryRequest{TypeUrl: envoy.ClusterType, Node: &corev3.Node{Id: "sidecar~10.1.1.1~web-0.a~a.svc.cluster.local"}}); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
+		must.Succeed(t, stream.Send(&discoveryv3.DiscoveryRequest{TypeUrl: envoy.ClusterType, Node: &corev3.Node{Id: "sidecar~10.1.1.1~web-0.a~a.svc.cluster.local"}}))
 		if _, err := stream.Recv(); err != nil {
 			t.Fatal(err)
 		}
@@ -197,12 +188,8 @@ func TestAccountOfThePod(t *testing.T) {
 	open := func(name string) (discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesClient, error) {
 		t.Helper()
 		stream, err := service.StreamAggregatedResources(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := stream.Send(&discoveryv3.DiscoveryRequest{TypeUrl: envoy.ClusterType, Node: &corev3.Node{Id: "sidecar~10.1.1.1~" + name + ".a~a.svc.cluster.local"}}); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
+		must.Succeed(t, stream.Send(&discoveryv3.DiscoveryRequest{TypeUrl: envoy.ClusterType, Node: &corev3.Node{Id: "sidecar~10.1.1.1~" + name + ".a~a.svc.cluster.local"}}))
 		_, err = stream.Recv()
 		if got := <-connections; got.Proxy.Cluster != "far" {
 			t.Errorf("%s is of cluster %q", name, got.Proxy.Cluster)
@@ -219,9 +206,7 @@ func TestAccountOfThePod(t *testing.T) {
 		t.Errorf("served as the proxy of a pod of another account: %v", err)
 	}
 	late, err := open("late-0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	r.publish(true, "cds a=2")
 	for err == nil {
 		_, err = late.Recv()
@@ -255,12 +240,8 @@ func TestStreamEndsWhenItsPeerIsAnother(t *testing.T) {
 			})
 			r.publish(true)
 			stream, err := r.dial().StreamAggregatedResources(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := stream.Send(&discoveryv3.DiscoveryRequest{TypeUrl: envoy.ClusterType, Node: &corev3.Node{Id: "sidecar~10.1.1.1~web-0.a~a.svc.cluster.local"}}); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
+			must.Succeed(t, stream.Send(&discoveryv3.DiscoveryRequest{TypeUrl: envoy.ClusterType, Node: &corev3.Node{Id: "sidecar~10.1.1.1~web-0.a~a.svc.cluster.local"}}))
 			set := func(p identity.Peer) {
 				mu.Lock()
 				defer mu.Unlock()

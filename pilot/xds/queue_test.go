@@ -11,6 +11,7 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 
 	"github.com/istiod-lite/istiod-lite/api/identity"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/session"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/xdstest"
@@ -102,9 +103,7 @@ func TestTurns(t *testing.T) {
 func (r *rig) as(n *corev3.Node) *deltaClient {
 	r.t.Helper()
 	stream, err := r.dial().DeltaAggregatedResources(r.t.Context())
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.Succeed(r.t, err)
 	c := &deltaClient{t: r.t, stream: stream}
 	c.send(&discoveryv3.DeltaDiscoveryRequest{Node: n, TypeUrl: envoy.ClusterType})
 	return c

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // sample returns the value of a counter or gauge, or the number of observations of a histogram, with those labels
@@ -11,9 +13,7 @@ import (
 func sample(t testing.TB, reg *prometheus.Registry, name string, labels ...string) float64 {
 	t.Helper()
 	families, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, f := range families {
 		if f.GetName() != name {
 			continue

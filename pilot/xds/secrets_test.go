@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 	"pgregory.net/rapid"
 
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/xdstest"
 )
@@ -71,9 +72,7 @@ func newSecretClient(t *rapid.T, service discoveryv3.AggregatedDiscoveryServiceC
 	node := &corev3.Node{Id: "sidecar~10.0.0.1~web." + namespace + "~" + namespace + ".svc.cluster.local", Metadata: &structpb.Struct{}}
 	if delta {
 		stream, err := service.DeltaAggregatedResources(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		c.send = func(typeURL string, add, remove []string) error {
 			return stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node, TypeUrl: typeURL, ResourceNamesSubscribe: add, ResourceNamesUnsubscribe: remove})
 		}
@@ -88,9 +87,7 @@ func newSecretClient(t *rapid.T, service discoveryv3.AggregatedDiscoveryServiceC
 		return c
 	}
 	stream, err := service.StreamAggregatedResources(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	c.send = func(typeURL string, add, _ []string) error {
 		if typeURL == envoy.SecretType {
 			add = slices.Collect(maps.Keys(c.asked))
@@ -120,9 +117,7 @@ func (c *secretClient) until(t *rapid.T, typeURL, text string, taken bool) {
 				continue
 			}
 			s := &tlsv3.Secret{}
-			if err := proto.Unmarshal(x.Value, s); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, proto.Unmarshal(x.Value, s))
 			if !c.allowed(s.Name) || taken && !c.asked[s.Name] {
 				t.Fatalf("%s is sent %s", c.name, s.Name)
 			}
@@ -154,9 +149,7 @@ func TestSecretsGoToTheirNamespace(t *testing.T) {
 		names := slices.Sorted(maps.Keys(secretNames))
 		for _, c := range clients {
 			defer c.close()
-			if err := c.send(envoy.NameTableType, nil, nil); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, c.send(envoy.NameTableType, nil, nil))
 		}
 		for range rapid.IntRange(1, 12).Draw(t, "steps") {
 			switch name := rapid.SampledFrom(names).Draw(t, "name"); rapid.IntRange(0, 3).Draw(t, "step") {
@@ -177,9 +170,7 @@ func TestSecretsGoToTheirNamespace(t *testing.T) {
 						c.asked[name] = true
 						err = c.send(envoy.SecretType, []string{name}, nil)
 					}
-					if err != nil {
-						t.Fatal(err)
-					}
+					must.Succeed(t, err)
 				}
 			}
 		}
@@ -188,9 +179,7 @@ func TestSecretsGoToTheirNamespace(t *testing.T) {
 		barriers++
 		barrier := fmt.Sprintf("barrier%d.", barriers)
 		for _, c := range clients {
-			if err := c.send(envoy.EndpointType, []string{barrier}, nil); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, c.send(envoy.EndpointType, []string{barrier}, nil))
 			c.until(t, envoy.EndpointType, barrier, false)
 		}
 		edits := []string{"nds " + barrier + "=1"}
@@ -289,9 +278,7 @@ func TestSecretsAreForProxies(t *testing.T) {
 	r := newSecureRig(t, xdstest.NewPeers(t, []string{"spiffe://cluster.local/ns/a/sa/web"}))
 	r.publish(true, "cds a=1", "sds kubernetes://s0=1")
 	stream, err := r.dialAs(0).DeltaAggregatedResources(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	c := &deltaClient{t: t, stream: stream}
 	node := xdstest.Node("web.a")
 	node.Metadata.Fields["GENERATOR"] = structpb.NewStringValue("api")

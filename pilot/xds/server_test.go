@@ -24,6 +24,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/wire"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/xdstest"
@@ -75,9 +76,7 @@ func newSecureRig(t *testing.T, peers *xdstest.Peers, edit ...func(*Options)) *r
 	}
 	r.server = New(o)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	r.addr = l.Addr().String()
 	options := []grpc.ServerOption{grpc.ForceServerCodecV2(wire.Codec()), grpc.MaxRecvMsgSize(limits.Default().RecvMessage)}
 	if peers != nil {
@@ -122,9 +121,7 @@ func (r *rig) dialWith(c credentials.TransportCredentials) discoveryv3.Aggregate
 	r.t.Helper()
 	cc, err := grpc.NewClient(r.addr, grpc.WithTransportCredentials(c), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)),
 		grpc.WithInitialWindowSize(64<<10), grpc.WithInitialConnWindowSize(64<<10))
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.Succeed(r.t, err)
 	r.t.Cleanup(func() { _ = cc.Close() })
 	return discoveryv3.NewAggregatedDiscoveryServiceClient(cc)
 }
@@ -155,17 +152,13 @@ func (r *rig) silent() *deltaClient {
 	ctx, cancel := context.WithTimeout(r.t.Context(), 30*time.Second)
 	r.t.Cleanup(cancel)
 	stream, err := r.dial().DeltaAggregatedResources(ctx)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.Succeed(r.t, err)
 	return &deltaClient{r.t, stream, cancel}
 }
 
 func (c *deltaClient) send(r *discoveryv3.DeltaDiscoveryRequest) {
 	c.t.Helper()
-	if err := c.stream.Send(r); err != nil {
-		c.t.Fatal(err)
-	}
+	must.Succeed(c.t, c.stream.Send(r))
 }
 
 func (c *deltaClient) subscribe(short string, names ...string) {
@@ -304,18 +297,12 @@ func TestServerStateOfTheWorld(t *testing.T) {
 	r := newRig(t)
 	r.publish(true, "cds a=1", "eds a=1")
 	stream, err := r.dial().StreamAggregatedResources(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	exchange := func(req *discoveryv3.DiscoveryRequest, want ...string) *discoveryv3.DiscoveryResponse {
 		t.Helper()
-		if err := stream.Send(req); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, stream.Send(req))
 		m, err := stream.Recv()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		var got []string
 		for _, x := range m.Resources {
 			got = append(got, string(x.Value))
@@ -329,9 +316,7 @@ func TestServerStateOfTheWorld(t *testing.T) {
 	exchange(&discoveryv3.DiscoveryRequest{TypeUrl: envoy.EndpointType, ResourceNames: []string{"a"}}, "a=1")
 	// A node in a later request changes nothing.
 	ack := &discoveryv3.DiscoveryRequest{Node: xdstest.Node("other.b"), TypeUrl: envoy.ClusterType, ResponseNonce: m.Nonce, VersionInfo: m.VersionInfo}
-	if err := stream.Send(ack); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, stream.Send(ack))
 	r.publish(true, "cds b=1")
 	n, err := stream.Recv()
 	if err != nil || n.VersionInfo == m.VersionInfo || n.VersionInfo == "" || n.Nonce == m.Nonce || len(n.Resources) != 2 {
@@ -340,9 +325,7 @@ func TestServerStateOfTheWorld(t *testing.T) {
 	if c := r.server.Clients(); len(c) != 1 || c[0].ID != "web.a-1" || c[0].Delta {
 		t.Errorf("clients: %+v", c)
 	}
-	if err := stream.CloseSend(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, stream.CloseSend())
 	for err == nil {
 		_, err = stream.Recv()
 	}
@@ -411,9 +394,7 @@ func TestTheLatestWins(t *testing.T) {
 	received := 0
 	for last := ""; last != fmt.Sprint(rounds); received++ {
 		m, err := slow.stream.Recv()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for _, x := range m.Resources {
 			if x.Name == "fast" {
 				last = x.Version

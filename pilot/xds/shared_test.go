@@ -14,6 +14,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/identity"
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/xdstest"
@@ -33,9 +34,7 @@ func TestSharedSecrets(t *testing.T) {
 	var clients []*deltaClient
 	for i, namespace := range []string{"a", "a", "b"} {
 		stream, err := r.dialAs(i).DeltaAggregatedResources(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		c := &deltaClient{t: t, stream: stream}
 		node := &corev3.Node{Id: "sidecar~10.0.0.1~web." + namespace + "~" + namespace + ".svc.cluster.local"}
 		c.send(&discoveryv3.DeltaDiscoveryRequest{Node: node, TypeUrl: envoy.ClusterType})
@@ -93,9 +92,7 @@ func TestSecretsSharedWithoutAccess(t *testing.T) {
 	r := newSecureRig(t, xdstest.NewPeers(t, []string{"spiffe://cluster.local/ns/a/sa/web"}))
 	r.publish(true, "cds x=1", "sds "+ofNamespace+"=1", "sds "+ofAccount+"=1", "!share a "+ofNamespace, "!share a/web "+ofAccount)
 	stream, err := r.dialAs(0).DeltaAggregatedResources(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	c := &deltaClient{t: t, stream: stream}
 	c.send(&discoveryv3.DeltaDiscoveryRequest{Node: xdstest.Node("web.a"), TypeUrl: envoy.ClusterType})
 	c.expect("cds x=1")
@@ -120,9 +117,7 @@ func TestSecretsSharedWithAccounts(t *testing.T) {
 	var clients []*deltaClient
 	for i, cluster := range []string{"", "far", ""} { // edge, edge of another cluster, web
 		stream, err := r.dialAs(i / 2).DeltaAggregatedResources(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		c := &deltaClient{t: t, stream: stream}
 		n := xdstest.Node("web.a")
 		if cluster != "" {
@@ -182,18 +177,14 @@ func TestSecretsSharedWithAccounts(t *testing.T) {
 func (c *deltaClient) secrets() string {
 	c.t.Helper()
 	m, err := c.stream.Recv()
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must.Succeed(c.t, err)
 	if m.TypeUrl != envoy.SecretType {
 		return ""
 	}
 	var got []string
 	for _, x := range m.Resources {
 		s := &tlsv3.Secret{}
-		if err := proto.Unmarshal(x.Resource.Value, s); err != nil {
-			c.t.Fatal(err)
-		}
+		must.Succeed(c.t, proto.Unmarshal(x.Resource.Value, s))
 		key := strings.TrimPrefix(s.GetTlsCertificate().GetPrivateKey().GetInlineString(), xdstest.Canary)
 		if key == "" {
 			key = "replaced"

@@ -19,6 +19,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/identity"
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/authorize"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/xdstest"
@@ -143,22 +144,16 @@ func TestDebugPages(t *testing.T) {
 	for range 2 {
 		c.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: "istio.io/debug", ResourceNamesSubscribe: []string{"edsz?proxyID=p.a"}})
 		m, err := c.stream.Recv()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if m.TypeUrl != "istio.io/debug" || len(m.Resources) != 1 || string(m.Resources[0].Resource.Value) != "edsz?proxyID=p.a" || m.ControlPlane.GetIdentifier() != "here" {
 			t.Errorf("answer %v", m)
 		}
 		c.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: m.TypeUrl, ResponseNonce: m.Nonce})
 	}
 	sotw, err := r.dial().StreamAggregatedResources(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	// The first request of istioctl has a nonce: the time.
-	if err := sotw.Send(&discoveryv3.DiscoveryRequest{TypeUrl: "istio.io/debug/syncz", ResponseNonce: time.Now().String()}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, sotw.Send(&discoveryv3.DiscoveryRequest{TypeUrl: "istio.io/debug/syncz", ResponseNonce: time.Now().String()}))
 	if m, err := sotw.Recv(); err != nil || len(m.Resources) != 1 || m.Resources[0].TypeUrl != "istio.io/debug/syncz" || m.ControlPlane.GetIdentifier() != "here" {
 		t.Errorf("answer %v, %v", m, err)
 	}
@@ -229,9 +224,7 @@ func TestDebugAnswersOfOneIdentity(t *testing.T) {
 	ask := func(account string) discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesClient {
 		t.Helper()
 		stream, err := r.dial().DeltaAggregatedResources(metadata.AppendToOutgoingContext(t.Context(), "account", account))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		_ = stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: xdstest.Node("tool.a"), TypeUrl: "istio.io/debug/syncz"}) // Recv says whether it has ended
 		return stream
 	}

@@ -12,6 +12,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/registry"
 	"github.com/istiod-lite/istiod-lite/registry/aggregate"
 	"github.com/istiod-lite/istiod-lite/registry/internal/world"
@@ -39,9 +40,7 @@ func start() (registry.Registry, func() string) {
 func read(t *testing.T, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return string(text)
 }
 
@@ -63,9 +62,7 @@ func TestClusterComesAndGoes(t *testing.T) {
 	was := maps.Clone(sum.Services)
 	remote := world.In("east", slices.Concat(world.ParseFile(t, "testdata/remote.yaml"), own))
 	for _, batch := range [][]kinds.Change{remote, world.Delete(remote)} {
-		if err := sum.Apply(r.Apply(batch)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, sum.Apply(r.Apply(batch)))
 		if batch[0].Object != nil && (sum.Dump() == before || len(r.(*aggregate.Registry).Clusters()) != 1) {
 			t.Fatal("the cluster changed nothing")
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/registry"
 	"github.com/istiod-lite/istiod-lite/registry/internal/world"
 	"github.com/istiod-lite/istiod-lite/registry/kube"
@@ -64,9 +65,7 @@ func TestEndpointsOfTheReferenceWorld(t *testing.T) {
 	}
 	slices.Sort(got)
 	want, err := os.ReadFile("testdata/world.facts")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if d := cmp.Diff(strings.Split(strings.TrimSpace(string(want)), "\n"), got); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/istiod-lite/istiod-lite/cmd/load"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // routes is a response with one RouteConfiguration, which has virtual hosts of these names, each with a version.
@@ -28,13 +29,9 @@ func routes(t *testing.T, hosts map[string]string) []byte {
 	}
 	slices.SortFunc(r.VirtualHosts, func(a, b *routev3.VirtualHost) int { return len(a.Name) - len(b.Name) })
 	body, err := anypb.New(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	b, err := proto.Marshal(&discoveryv3.DeltaDiscoveryResponse{TypeUrl: load.Routes.URL(), Nonce: "n", Resources: []*discoveryv3.Resource{{Name: "80", Version: "1", Resource: body}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return b
 }
 
@@ -55,14 +52,10 @@ func drain(t *testing.T, s *stream) (out []string) {
 	for _, p := range s.queue {
 		var delta discoveryv3.DeltaDiscoveryResponse
 		var sotw discoveryv3.DiscoveryResponse
-		if err := errors.Join(proto.Unmarshal(p.body.delta, &delta), proto.Unmarshal(p.body.sotw, &sotw)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, errors.Join(proto.Unmarshal(p.body.delta, &delta), proto.Unmarshal(p.body.sotw, &sotw)))
 		for i, x := range delta.Resources {
 			m, err := x.Resource.UnmarshalNew()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if len(sotw.Resources) != len(delta.Resources) || !proto.Equal(sotw.Resources[i], x.Resource) {
 				t.Fatal("the protocols differ")
 			}
@@ -114,9 +107,7 @@ func TestHubCopies(t *testing.T) {
 			t.Error("nothing is not all there is")
 		}
 		take := func(hosts map[string]string) {
-			if err := f.take(routes(t, hosts)); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, f.take(routes(t, hosts)))
 			if hand(t, d, h) {
 				t.Error("a change is all there is")
 			}
@@ -138,9 +129,7 @@ func TestHubCopies(t *testing.T) {
 		}
 	}
 	h, s, f := newHub(), newStream(true), newFeeder(false)
-	if err := f.take(routes(t, map[string]string{"a": "1"})); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, f.take(routes(t, map[string]string{"a": "1"})))
 	var pipe bytes.Buffer
 	f.feed(&pipe)
 	hand(t, gob.NewDecoder(&pipe), h)
@@ -165,9 +154,7 @@ func TestSameMessage(t *testing.T) {
 	r := &routev3.RouteConfiguration{Name: "80", VirtualHosts: []*routev3.VirtualHost{{Name: "v", Metadata: &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{"istio": {Fields: fields}}}}}}
 	encode := func() []byte {
 		b, err := proto.Marshal(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return b
 	}
 	first := encode()
@@ -191,9 +178,7 @@ func TestSameMessage(t *testing.T) {
 func TestReadRequest(t *testing.T) {
 	marshal := func(m proto.Message) []byte {
 		b, err := proto.Marshal(m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return b
 	}
 	type got struct {

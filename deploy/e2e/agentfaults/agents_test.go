@@ -22,6 +22,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/echo"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/pods"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 const (
@@ -59,24 +60,16 @@ const full = "certs"
 func start(t *testing.T, m *suite.Mesh, name string, disk bool, environ ...string) *sidecar {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "agent") // the path of a socket is short
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	s := &sidecar{m: m, pod: m.World.Pod(name).Location.(*pods.Pod), dir: dir, done: make(chan struct{})}
 	for _, d := range []string{"var/run/secrets/tokens", "var/run/secrets/istio", full} {
-		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.MkdirAll(filepath.Join(dir, d), 0o755))
 	}
 	token, err := exec.CommandContext(t.Context(), os.Getenv(suite.PilotVar), "token", "b", name, "--stateDir", m.State).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	roots, err := os.ReadFile(filepath.Join(m.State, "ca", "ca", "root-cert.pem"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	suite.Write(t, filepath.Join(dir, "var/run/secrets/tokens/istio-token"), strings.TrimSpace(string(token)))
 	suite.Write(t, filepath.Join(dir, "var/run/secrets/istio/root-cert.pem"), string(roots))
 	s.cmd = exec.CommandContext(context.Background(), "/proc/self/exe")
@@ -106,9 +99,7 @@ func start(t *testing.T, m *suite.Mesh, name string, disk bool, environ ...strin
 func (s *sidecar) launch(t *testing.T, disk bool) {
 	t.Helper()
 	log, err := os.OpenFile(filepath.Join(s.dir, "agent.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	s.cmd.Stdout, s.cmd.Stderr = log, log
 	if err := s.pod.Do(func() error {
 		if disk {
@@ -140,9 +131,7 @@ func (s *sidecar) launch(t *testing.T, disk bool) {
 // crash ends the agent without a chance to clean up, and its Envoy with it, and starts it again where it was.
 func (s *sidecar) crash(t *testing.T) {
 	t.Helper()
-	if err := s.cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.cmd.Process.Kill())
 	<-s.done
 	before := s.cmd
 	s.cmd, s.done = exec.CommandContext(context.Background(), before.Path), make(chan struct{})
@@ -203,9 +192,7 @@ func (s *sidecar) get(port int, path string) (*http.Response, error) {
 func (s *sidecar) serial(t *testing.T) string {
 	t.Helper()
 	resp, err := s.get(15000, "/certs")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer resp.Body.Close()
 	var all struct {
 		Certificates []struct {
@@ -214,9 +201,7 @@ func (s *sidecar) serial(t *testing.T) string {
 			} `json:"cert_chain"`
 		} `json:"certificates"`
 	}
-	if err := json.NewDecoder(resp.Body).Decode(&all); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.NewDecoder(resp.Body).Decode(&all))
 	for _, c := range all.Certificates {
 		if len(c.Chain) > 0 {
 			return c.Chain[0].Serial
@@ -235,14 +220,10 @@ func (s *sidecar) renewed(t *testing.T, before string) {
 func (s *sidecar) count(t *testing.T, name string) int {
 	t.Helper()
 	resp, err := s.get(15000, "/stats?filter=^"+name+"$")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	_, value, _ := strings.Cut(strings.TrimSpace(string(text)), ": ")
 	n, err := strconv.Atoi(value)
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/load"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // length is how long certificates of a minute are renewed at half of their life; 0: a few times, much sooner.
@@ -53,17 +54,13 @@ func TestFaults(t *testing.T) {
 			for _, s := range []*sidecar{server, caller} {
 				s.renewed(t, s.serial(t))
 			}
-			if err := traffic.Err(); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, traffic.Err())
 		}
 	})
 	t.Run("DiskIsFull", func(t *testing.T) {
 		suite.Eventually(t, "the certificate is on the disk", func() bool { _, err := onDisk(server.disk); return err == nil })
 		filler, err := server.disk.Create("filler")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		suite.Eventually(t, "the agent says that it cannot write", func() bool {
 			for err == nil {
 				_, err = filler.Write(make([]byte, 4<<10))
@@ -84,9 +81,7 @@ func TestFaults(t *testing.T) {
 		if again, err := onDisk(server.disk); err != nil || again != before {
 			t.Errorf("the files on a full disk have changed: %v", err)
 		}
-		if err := errors.Join(filler.Close(), server.disk.Remove("filler")); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, errors.Join(filler.Close(), server.disk.Remove("filler")))
 		suite.Eventually(t, "the certificate is written once there is room", func() bool { now, err := onDisk(server.disk); return err == nil && now != before })
 	})
 	t.Run("AgentCrashes", func(t *testing.T) {
@@ -98,33 +93,21 @@ func TestFaults(t *testing.T) {
 	})
 	t.Run("TokenIsGone", func(t *testing.T) {
 		token := filepath.Join(caller.dir, "var/run/secrets/tokens/istio-token")
-		if err := os.Rename(token, token+".away"); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.Rename(token, token+".away"))
 		m.Pilot.Kill() // so that the agent has to prove again who it is
-		if err := m.Pilot.Restart(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, m.Pilot.Restart(t.Context()))
 		suite.Eventually(t, "the agent says what it misses", func() bool { return caller.said("no token") && caller.said("no stream to the control plane") })
-		if err := os.Rename(token+".away", token); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.Rename(token+".away", token))
 		caller.renewed(t, caller.serial(t))
 		suite.Eventually(t, "a stream again", func() bool { return caller.said("there is a stream to the control plane again") })
 	})
 	t.Run("NoDescriptors", func(t *testing.T) {
 		var before unix.Rlimit
 		pid := caller.cmd.Process.Pid
-		if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, &before); err != nil {
-			t.Fatal(err)
-		}
-		if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 1, Max: before.Max}, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, &before))
+		must.Succeed(t, unix.Prlimit(pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 1, Max: before.Max}, nil))
 		suite.Eventually(t, "the agent says what it cannot open", func() bool { return caller.said("too many open files") })
-		if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, &before, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, unix.Prlimit(pid, unix.RLIMIT_NOFILE, &before, nil))
 		caller.renewed(t, caller.serial(t))
 	})
 	t.Run("ClockIsSet", func(t *testing.T) {
@@ -143,9 +126,7 @@ func TestFaults(t *testing.T) {
 			t.Errorf("Envoy shows the certificate %q, and not the last one", now)
 		}
 		late.set(t, 0)
-		if err := m.Pilot.Restart(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, m.Pilot.Restart(t.Context()))
 		caller.renewed(t, caller.serial(t))
 		server.renewed(t, server.serial(t))
 	})

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/binaries"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // TestEveryWorkload runs every workload on istiod-lite and on the limit, which copies it, and finds every figure in the
@@ -16,14 +17,10 @@ import (
 func TestEveryWorkload(t *testing.T) {
 	dir := t.TempDir()
 	command, out := filepath.Join(dir, "measure"), filepath.Join(dir, "RESULTS.md")
-	if err := binaries.Build(t.Context(), command, "./deploy/bench"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, binaries.Build(t.Context(), command, "./deploy/bench"))
 	if os.Getenv("PILOT_DISCOVERY") == "" { // built once, not for each call
 		pilot := filepath.Join(dir, "pilot-discovery")
-		if err := binaries.Build(t.Context(), pilot, "./cmd/pilot-discovery"); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, binaries.Build(t.Context(), pilot, "./cmd/pilot-discovery"))
 		t.Setenv("PILOT_DISCOVERY", pilot)
 	}
 	measure := func(args ...string) map[string]string {
@@ -33,9 +30,7 @@ func TestEveryWorkload(t *testing.T) {
 			t.Fatalf("%v\n%s", err, log)
 		}
 		b, err := os.ReadFile(out)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		sections := map[string]string{}
 		for _, part := range strings.Split(string(b), "\n## ")[1:] {
 			heading, body, _ := strings.Cut(part, "\n")

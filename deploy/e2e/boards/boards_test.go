@@ -11,15 +11,14 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/istiod-lite/istiod-lite/deploy/charts"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // TestBoards: every query of Istio's dashboards and of the chart's is answered, and each alert reads metrics that are
 // there.
 func TestBoards(t *testing.T) {
 	text, err := os.ReadFile("testdata/istio.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var istio []string
 	for line := range strings.Lines(string(text)) {
 		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
@@ -80,17 +79,11 @@ type rule struct {
 func rendered(t *testing.T) (board []byte, alerts []rule) {
 	t.Helper()
 	helms, err := charts.Helms(t.TempDir(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	chart, err := charts.Chart("istiod")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	out, err := helms[0].Run(t.Context(), "template", "istiod", chart, "--namespace", "istio-system", "--set", "alerts.enabled=true,dashboard.enabled=true")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for text := range strings.SplitSeq(out, "\n---\n") {
 		var object struct {
 			Kind     string            `json:"kind"`
@@ -133,9 +126,7 @@ func queriesOf(t *testing.T, board []byte) []string {
 	var read func(list json.RawMessage)
 	read = func(list json.RawMessage) {
 		var panels []panel
-		if err := json.Unmarshal(list, &panels); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, json.Unmarshal(list, &panels))
 		for _, p := range panels {
 			for _, q := range p.Targets {
 				queries = append(queries, q.Expr)

@@ -11,14 +11,13 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/deploy/compat"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/binaries"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // TestBoardsAsIstio asks every query of Istio's own dashboards of the control plane and of performance.
 func TestBoardsAsIstio(t *testing.T) {
 	dir, err := binaries.Tool("istio-dashboards", "ISTIO_DASHBOARDS")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	scrapes := work(t)
 	table := compat.Table{
 		Title: "Grafana: Istio's dashboards",
@@ -27,9 +26,7 @@ func TestBoardsAsIstio(t *testing.T) {
 	}
 	for _, name := range []string{"pilot-dashboard.gen.json", "istio-performance-dashboard.json"} {
 		text, err := os.ReadFile(filepath.Join(dir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		queries := slices.DeleteFunc(queriesOf(t, text), func(q string) bool { return q == "" })
 		answered, without := 0, "none"
 		for i, a := range ask(t, scrapes, queries) {

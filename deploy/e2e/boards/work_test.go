@@ -21,6 +21,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/binaries"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/served"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // scrape, sample and answer are those of deploy/promql.
@@ -46,17 +47,13 @@ type answer struct {
 func ask(t *testing.T, scrapes []scrape, queries []string) []answer {
 	t.Helper()
 	program, err := binaries.Tool("promql", "PROMQL")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	plain := make([]string, len(queries))
 	for i, q := range queries {
 		plain[i] = strings.NewReplacer("$__rate_interval", "1m", "$__interval", "15s").Replace(q)
 	}
 	in, err := json.Marshal(map[string]any{"scrapes": scrapes, "queries": plain})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	cmd := exec.CommandContext(t.Context(), program)
 	var stderr bytes.Buffer
 	cmd.Stdin, cmd.Stderr = bytes.NewReader(in), &stderr
@@ -116,9 +113,7 @@ func work(t *testing.T) []scrape {
 	p := served.Start(t, served.Options{Mesh: map[string]string{"web.yaml": mesh(0)}, Authority: true})
 	p.Load(10, "--namespace", "a")
 	others, err := os.ReadFile("testdata/others.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	fetch := func() string { _, text := p.Fetch("/metrics"); return text }
 	p.Eventually("the proxies are served", func() bool {
 		n := 0.0
@@ -152,9 +147,7 @@ func review(t *testing.T, address, path, hosts string) {
 		"kind": {"group": "networking.istio.io", "version": "v1", "kind": "VirtualService"}, "resource": {"group": "networking.istio.io", "version": "v1", "resource": "virtualservices"},
 		"object": {"apiVersion": "networking.istio.io/v1", "kind": "VirtualService", "metadata": {"name": "x", "namespace": "a"}, "spec": {"hosts": ` + hosts + `, "http": [{"route": [{"destination": {"host": "web"}}]}]}}}}`
 	resp, err := http.Post("http://"+address+path, "application/json", strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	_ = resp.Body.Close()
 }
 
@@ -162,27 +155,17 @@ func review(t *testing.T, address, path, hosts string) {
 func reject(ctx context.Context, t *testing.T, address string) {
 	t.Helper()
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer conn.Close()
 	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).StreamAggregatedResources(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	const clusters = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
 	r := &discoveryv3.DiscoveryRequest{Node: &corev3.Node{Id: "sidecar~10.2.9.9~picky-0.a~a.svc.cluster.local"}, TypeUrl: clusters}
-	if err := stream.Send(r); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, stream.Send(r))
 	m, err := stream.Recv()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	r.ResponseNonce, r.ErrorDetail = m.Nonce, &status.Status{Code: int32(codes.InvalidArgument), Message: "no such cluster type"}
-	if err := stream.Send(r); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, stream.Send(r))
 	_ = stream.CloseSend()
 	_, _ = stream.Recv() // which may be what is sent again, or the end: the rejection has been read then
 }

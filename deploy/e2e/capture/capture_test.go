@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/pods"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // Marks of sockets: of Envoy, as --proxy-mark says, and of what it sends with the address of its client.
@@ -31,9 +32,7 @@ func answer(t *testing.T, p *pods.Pod, name, addr string, options ...func(fd int
 	t.Helper()
 	config := net.ListenConfig{Control: control(options)}
 	var l net.Listener
-	if err := p.Do(func() (err error) { l, err = config.Listen(context.Background(), "tcp", addr); return err }); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, p.Do(func() (err error) { l, err = config.Listen(context.Background(), "tcp", addr); return err }))
 	t.Cleanup(func() { l.Close() })
 	go func() {
 		for {
@@ -122,9 +121,7 @@ func dropped(t *testing.T, p *pods.Pod, to, other string) bool {
 		}
 	}
 	ready, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return ready == 0
 }
 
@@ -355,9 +352,7 @@ func TestDNS(t *testing.T) {
 	reply := func(p *pods.Pod, name, addr string, options ...func(int) error) {
 		config := net.ListenConfig{Control: control(options)}
 		var c net.PacketConn
-		if err := p.Do(func() (err error) { c, err = config.ListenPacket(context.Background(), "udp", addr); return err }); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, p.Do(func() (err error) { c, err = config.ListenPacket(context.Background(), "udp", addr); return err }))
 		t.Cleanup(func() { c.Close() })
 		go func() {
 			b := make([]byte, 512)

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/pods"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/agent/capture"
 )
 
@@ -50,9 +51,7 @@ var network = sync.OnceValue(func() *pods.Network {
 func add(t *testing.T, name, addr string) *pods.Pod {
 	t.Helper()
 	p, err := network().Add(pods.Spec{Name: name, Addr: netip.MustParseAddr(addr)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { p.Close() })
 	return p
 }

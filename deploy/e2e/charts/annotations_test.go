@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/istiod-lite/istiod-lite/deploy/charts"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/injector"
 )
 
@@ -121,9 +122,7 @@ func istioChart(t *testing.T) string {
 func ownChart(t *testing.T, name string) string {
 	t.Helper()
 	chart, err := charts.Chart(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return chart
 }
 
@@ -131,21 +130,13 @@ func ownChart(t *testing.T, name string) string {
 func injectorOf(t *testing.T, chart, values string) *injector.Injector {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "values.yaml")
-	if err := os.WriteFile(file, []byte(values), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, []byte(values), 0o600))
 	helms, err := charts.Helms(t.TempDir(), os.DevNull)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	manifests, err := helms[0].Run(t.Context(), "template", "istiod", chart, "-n", namespace, "-f", file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	i, err := charts.Injector(manifests)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return i
 }
 

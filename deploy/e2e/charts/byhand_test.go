@@ -17,6 +17,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/charts"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster/kubelet"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/installed"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // program is the binary that the image holds.
@@ -96,13 +97,9 @@ func (w *world) runByHand(ctx context.Context, t *testing.T, h charts.Helm, rele
 func hook(ctx context.Context, t *testing.T, h charts.Helm, release string) *corev1.Pod {
 	t.Helper()
 	out, err := h.Run(ctx, "get", "hooks", release, "-n", namespace)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	pod := &corev1.Pod{}
-	if err := yaml.UnmarshalStrict([]byte(out), pod); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.UnmarshalStrict([]byte(out), pod))
 	if pod.Annotations["helm.sh/hook"] != "test" || len(pod.Spec.Containers) != 1 {
 		t.Fatalf("not the pod of a test: %s", out)
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/installed"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // mesh is the values file of an Istio user.
@@ -43,9 +44,7 @@ sidecarInjectorWebhook: {neverInjectSelector: [{matchLabels: {never: "true"}}]}
 func port(ctx context.Context, t *testing.T) string {
 	t.Helper()
 	p, err := cluster.FreePort(ctx, "127.0.0.1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return net.JoinHostPort("127.0.0.1", p)
 }
 
@@ -78,9 +77,7 @@ func (w *world) pod(ctx context.Context, t *testing.T, p *corev1.Pod) *corev1.Po
 	t.Helper()
 	p.APIVersion, p.Kind = "v1", "Pod"
 	text, err := yaml.Marshal(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	suite.Eventually(t, "pod "+p.Name+" is made", func() bool {
 		err := w.Apply(ctx, text)
 		if err != nil && !strings.Contains(err.Error(), "failed calling webhook") {
@@ -89,9 +86,7 @@ func (w *world) pod(ctx context.Context, t *testing.T, p *corev1.Pod) *corev1.Po
 		return err == nil
 	})
 	made, err := w.Client().CoreV1().Pods(p.Namespace).Get(ctx, p.Name, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return made
 }
 
@@ -120,9 +115,7 @@ func TestInjected(t *testing.T) {
 	defer cancel()
 	w := newWorld(ctx, t)
 	values := filepath.Join(t.TempDir(), "mesh.yaml")
-	if err := os.WriteFile(values, []byte(mesh), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(values, []byte(mesh), 0o600))
 	h := w.helms[len(w.helms)-1]
 	helm := func(args ...string) {
 		t.Helper()
@@ -145,9 +138,7 @@ func TestInjected(t *testing.T) {
 	install("istiod", "install", https, "revisionTags={stable}")
 	w.serve(ctx, t, "istiod", https)
 	for name, label := range map[string]string{"shop": "istio-injection: enabled", "team": "istio.io/rev: stable", "other": "a: b", "edge": "a: b"} {
-		if err := w.Apply(ctx, fmt.Appendf(nil, "apiVersion: v1\nkind: Namespace\nmetadata: {name: %s, labels: {%s}}\n", name, label)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, w.Apply(ctx, fmt.Appendf(nil, "apiVersion: v1\nkind: Namespace\nmetadata: {name: %s, labels: {%s}}\n", name, label)))
 	}
 	w.bundled(ctx, t, "istio-sidecar-injector")
 	w.bundled(ctx, t, "istio-revision-tag-stable")
@@ -191,30 +182,22 @@ func TestInjected(t *testing.T) {
 	// The API server takes what each of the templates makes.
 	t.Run("templates", func(t *testing.T) {
 		root, err := binaries.ModuleRoot()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		files, err := filepath.Glob(filepath.Join(root, "deploy/charts/testdata/injection/*.txtar"))
 		if err != nil || len(files) == 0 {
 			t.Fatal("no pods", err)
 		}
 		for _, file := range files {
 			a, err := txtar.ParseFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			p := &corev1.Pod{}
-			if err := yaml.UnmarshalStrict(a.Files[1].Data, p); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, yaml.UnmarshalStrict(a.Files[1].Data, p))
 			p.Namespace, p.Name = "shop", strings.TrimSuffix(filepath.Base(file), ".txtar")
 			if made := w.pod(ctx, t, p); made.Annotations["sidecar.istio.io/status"] == "" {
 				t.Errorf("%s is not injected", p.Name)
 			}
 			// What injection of other values made is as valid.
-			if err := yaml.UnmarshalStrict(a.Files[2].Data, p); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, yaml.UnmarshalStrict(a.Files[2].Data, p))
 			p.Namespace, p.Name = "other", strings.TrimSuffix(filepath.Base(file), ".txtar")
 			w.pod(ctx, t, p)
 		}
@@ -222,9 +205,7 @@ func TestInjected(t *testing.T) {
 	t.Run("gateway", func(t *testing.T) {
 		helm("install", "istio-ingressgateway", w.gateway, "-n", "edge", "--set", "service.type=ClusterIP")
 		d, err := w.Client().AppsV1().Deployments("edge").Get(ctx, "istio-ingressgateway", metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		made := w.pod(ctx, t, podOf(d))
 		proxy := proxyOf(made)
 		if len(made.Spec.Containers) != 1 || len(made.Spec.InitContainers) != 0 || proxy == nil || proxy.Image != "registry.example.org/istio/proxyv2:1.31.1" ||

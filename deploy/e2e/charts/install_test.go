@@ -22,6 +22,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/binaries"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/installed"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // world is what the parts of the test share.
@@ -42,9 +43,7 @@ var (
 func newWorld(ctx context.Context, t *testing.T) *world {
 	t.Helper()
 	c, err := cluster.Start(ctx, cluster.Options{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(c.Stop)
 	w := &world{Cluster: c}
 	if w.helms, err = charts.Helms(t.TempDir(), c.Kubeconfig()); err != nil {
@@ -76,16 +75,12 @@ func (w *world) lifecycle(ctx context.Context, t *testing.T, h charts.Helm) {
 	run := func(args ...string) string {
 		t.Helper()
 		out, err := h.Run(ctx, append(args, "-n", namespace)...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return out
 	}
 	check := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 	}
 
 	if out := run("install", "istiod", w.istiod, "--dry-run=server", "--create-namespace"); h.Name == w.helms[0].Name != strings.Contains(out, "no custom resources of Istio's") {
@@ -161,9 +156,7 @@ func (w *world) nothingElseIsLeft(ctx context.Context, t *testing.T) {
 	services, err4 := w.Client().CoreV1().Services(namespace).List(ctx, of)
 	mutating, err5 := w.Client().AdmissionregistrationV1().MutatingWebhookConfigurations().List(ctx, of)
 	validating, err6 := w.Client().AdmissionregistrationV1().ValidatingWebhookConfigurations().List(ctx, of)
-	if err := errors.Join(err1, err2, err3, err4, err5, err6); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(err1, err2, err3, err4, err5, err6))
 	for _, o := range roles.Items {
 		add("ClusterRole", []metav1.ObjectMeta{o.ObjectMeta})
 	}
@@ -196,22 +189,14 @@ func (w *world) conform(ctx context.Context, t *testing.T, h charts.Helm) {
 		return err == nil
 	}
 	for !published() {
-		if err := writeSchemas(ctx, w.Client(), dir); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, writeSchemas(ctx, w.Client(), dir))
 	}
 	// Alerts are a custom resource of the Prometheus operator's, which is not installed here.
 	alerts, err := os.ReadFile("testdata/prometheusrule.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "monitoring.coreos.com_v1_prometheusrule.json"), alerts, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, os.WriteFile(filepath.Join(dir, "monitoring.coreos.com_v1_prometheusrule.json"), alerts, 0o600))
 	program, err := binaries.Tool("kubeconform", "KUBECONFORM")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	conform := func(manifests string) (string, error) {
 		cmd := exec.CommandContext(ctx, program, "-strict", "-summary", "-schema-location", schemaLocation(dir), "-")
 		cmd.Stdin = strings.NewReader(manifests)
@@ -219,9 +204,7 @@ func (w *world) conform(ctx context.Context, t *testing.T, h charts.Helm) {
 		return string(out), err
 	}
 	root, err := binaries.ModuleRoot()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	all := map[string][]string{"base": {"template", "base", w.base, "-n", namespace}}
 	for folder, chart := range map[string]string{"": w.istiod, "gateway": w.gateway} {
 		goldens, err := filepath.Glob(filepath.Join(root, "deploy/charts/testdata", folder, "*.txtar"))
@@ -230,21 +213,15 @@ func (w *world) conform(ctx context.Context, t *testing.T, h charts.Helm) {
 		}
 		for _, path := range goldens {
 			a, err := txtar.ParseFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			values := filepath.Join(t.TempDir(), "values.yaml")
-			if err := os.WriteFile(values, a.Files[0].Data, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, os.WriteFile(values, a.Files[0].Data, 0o600))
 			all[filepath.Join(folder, filepath.Base(path))] = []string{"template", "release", chart, "-n", namespace, "-f", values}
 		}
 	}
 	for name, args := range all {
 		manifests, err := h.Run(ctx, args...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if out, err := conform(manifests); err != nil || !strings.Contains(out, "Skipped: 0") {
 			t.Errorf("%s: %v\n%s", name, err, out)
 		}
@@ -265,13 +242,9 @@ func (w *world) conform(ctx context.Context, t *testing.T, h charts.Helm) {
 // rights asks the API server itself what the ServiceAccount of the chart may do, by doing it.
 func (w *world) rights(ctx context.Context, t *testing.T) {
 	access, err := w.ServiceAccount(ctx, namespace, "istiod")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	client, err := kubernetes.NewForConfig(access.Config())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if _, err := client.CoreV1().ConfigMaps(namespace).List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=istio"}); err != nil {
 		t.Errorf("list the mesh configuration by name: %v", err)
 	}
@@ -322,18 +295,14 @@ func (w *world) rights(ctx context.Context, t *testing.T) {
 	} {
 		review, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx,
 			&authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &c.a}}, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if review.Status.Allowed != c.allowed {
 			t.Errorf("%s %s.%s %s in %q: allowed is %v", c.a.Verb, c.a.Resource, c.a.Group, c.a.Name, c.a.Namespace, review.Status.Allowed)
 		}
 	}
 	// Nobody gets more than the roles say by another way.
 	bindings, err := w.Client().RbacV1().ClusterRoleBindings().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var bound []string
 	for _, b := range bindings.Items {
 		for _, s := range b.Subjects {

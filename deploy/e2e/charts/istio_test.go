@@ -31,6 +31,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/binaries"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/injector"
 	"github.com/istiod-lite/istiod-lite/injector/deployment/deploymenttest"
 )
@@ -95,46 +96,28 @@ func TestInjectedAsIstio(t *testing.T) {
 		t.Fatal("ISTIOD and ISTIO_CHART name Istio's own: `make compat` sets them")
 	}
 	c, err := cluster.Start(ctx, cluster.Options{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(c.Stop)
 	base, err := charts.Chart("base")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.InstallCRDs(ctx, filepath.Join(base, "files", "crds")); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Apply(ctx, []byte("apiVersion: v1\nkind: Namespace\nmetadata: {name: istio-system}\n")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, c.InstallCRDs(ctx, filepath.Join(base, "files", "crds")))
+	must.Succeed(t, c.Apply(ctx, []byte("apiVersion: v1\nkind: Namespace\nmetadata: {name: istio-system}\n")))
 	helms, err := charts.Helms(t.TempDir(), c.Kubeconfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	pods := goldenPods(t)
 	maps.Copy(pods, proxyConfigPods())
-	if err := c.Apply(ctx, []byte(proxyConfigs)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Apply(ctx, []byte(proxyConfigs)))
 	for name, values := range istioValues() {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "values.yaml")
-			if err := os.WriteFile(file, []byte(values), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, os.WriteFile(file, []byte(values), 0o600))
 			manifests, err := helms[0].Run(ctx, "template", "istiod", chart, "-n", namespace, "-f", file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			for doc := range strings.SplitSeq("\n"+manifests, "\n---\n") {
 				if !strings.Contains("\n"+doc, "\nkind: ConfigMap\n") {
 					continue
 				}
-				if err := c.Apply(ctx, []byte(doc)); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, c.Apply(ctx, []byte(doc)))
 			}
 			theirs, ours := newInjector(ctx, t, c, istiod), newInjector(ctx, t, c, program)
 			same, all := 0, 0
@@ -165,9 +148,7 @@ func TestInjectedAsIstio(t *testing.T) {
 func goldenPods(t *testing.T) map[string][]byte {
 	t.Helper()
 	root, err := binaries.ModuleRoot()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	pods := map[string][]byte{}
 	for _, pattern := range []string{"injector/testdata/*.txtar", "deploy/charts/testdata/injection/*.txtar"} {
 		files, err := filepath.Glob(filepath.Join(root, pattern))
@@ -176,18 +157,14 @@ func goldenPods(t *testing.T) map[string][]byte {
 		}
 		for _, file := range files {
 			a, err := txtar.ParseFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			for _, f := range a.Files {
 				name, isPod := strings.CutSuffix(f.Name, ".pod")
 				if !isPod && f.Name != "pod.yaml" {
 					continue
 				}
 				var pod corev1.Pod // as an API server has it, with all that its type writes
-				if err := yaml.Unmarshal(f.Data, &pod); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, yaml.Unmarshal(f.Data, &pod))
 				if pods[strings.TrimSuffix(filepath.Base(file), ".txtar")+"/"+name], err = json.Marshal(&pod); err != nil {
 					t.Fatal(err)
 				}
@@ -250,17 +227,13 @@ func newInjector(ctx context.Context, t *testing.T, c *cluster.Cluster, binary s
 	https := port(ctx, t)
 	dir := t.TempDir()
 	log, err := os.Create(filepath.Join(dir, "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	cmd := exec.CommandContext(ctx, binary, "discovery", "--kubeconfig", c.Kubeconfig(), "--httpsAddr", https, "--httpAddr", port(ctx, t), "--grpcAddr", port(ctx, t),
 		"--secureGRPCAddr", port(ctx, t), "--monitoringAddr", port(ctx, t), "--ctrlz_port", "0")
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, log, log
 	cmd.Env = []string{"HOME=" + dir, "POD_NAME=istiod-0", "POD_NAMESPACE=" + namespace, "ENABLE_LEADER_ELECTION=false", "ENABLE_NATIVE_SIDECARS=true"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, cmd.Start())
 	ended := make(chan struct{})
 	go func() { _ = cmd.Wait(); _ = log.Close(); close(ended) }()
 	t.Cleanup(func() {
@@ -280,9 +253,7 @@ func newInjector(ctx context.Context, t *testing.T, c *cluster.Cluster, binary s
 		default:
 		}
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, w.url+"/ready", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		resp, err := w.client.Do(req)
 		if err != nil {
 			return false
@@ -300,23 +271,15 @@ func (w *webhook) inject(ctx context.Context, t *testing.T, pod []byte) any {
 		"uid": "u", "operation": "CREATE", "namespace": "shop", "kind": map[string]string{"version": "v1", "kind": "Pod"},
 		"resource": map[string]string{"version": "v1", "resource": "pods"}, "object": json.RawMessage(pod),
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.url+"/inject", bytes.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	req.Header.Set("Content-Type", "application/json")
 	resp, err := w.client.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var answer admissionv1.AdmissionReview
 	if err := json.Unmarshal(text, &answer); err != nil || answer.Response == nil {
 		t.Fatalf("%s: %s", resp.Status, text)
@@ -328,17 +291,13 @@ func (w *webhook) inject(ctx context.Context, t *testing.T, pod []byte) any {
 		return "untouched"
 	}
 	patch, err := jsonpatch.DecodePatch(answer.Response.Patch)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	applied, err := patch.Apply(pod)
 	if err != nil {
 		t.Fatalf("%v: %s", err, answer.Response.Patch)
 	}
 	var out any
-	if err := json.Unmarshal(applied, &out); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal(applied, &out))
 	return out
 }
 
@@ -403,17 +362,11 @@ func TestGatewaysAsIstio(t *testing.T) {
 		t.Fatal("ISTIO_CHART names Istio's own: `make compat` sets it")
 	}
 	helms, err := charts.Helms(t.TempDir(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	manifests, err := helms[0].Run(t.Context(), "template", "istiod", chart, "-n", namespace)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	i, err := charts.Injector(manifests)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	deploymenttest.Compare(t, "../../../injector/deployment/testdata/gateways.txtar", i)
 	way := &gatewayv1.Gateway{}
 	way.Name, way.Namespace = "way", "shop"

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/istiod-lite/istiod-lite/deploy/charts"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/injector"
 )
 
@@ -118,13 +119,9 @@ func renderValue(t *testing.T, name, chart, path, value string) rendered {
 	}
 	dir := t.TempDir()
 	file, first := filepath.Join(dir, "values.yaml"), filepath.Join(dir, "base.yaml")
-	if err := errors.Join(os.WriteFile(file, []byte(text), 0o600), os.WriteFile(first, []byte(base), 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(os.WriteFile(file, []byte(text), 0o600), os.WriteFile(first, []byte(base), 0o600)))
 	helms, err := charts.Helms(t.TempDir(), os.DevNull)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	out, err := helms[len(helms)-1].Run(t.Context(), "install", name, chart, "-n", namespace, "--dry-run=client", "-f", first, "-f", file)
 	if err != nil {
 		return rendered{err: err}
@@ -157,9 +154,7 @@ func podsOf(t *testing.T, i *injector.Injector) map[string]map[string]string {
 	made, err := i.Render(t.Context(), injector.GatewayTemplate, injector.Gateway{
 		Gateway: gw, GatewayClass: "istio", DeploymentName: "gw", ServiceAccount: "gw", ServiceType: "LoadBalancer", KubeVersion: 137,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	objects := map[string]any{}
 	for _, o := range made {
 		objects[fmt.Sprint(o["kind"])] = o
@@ -213,15 +208,11 @@ func at(path, value string) string {
 func valuesOf(t *testing.T, chart string) map[string]any {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(chart, "values.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var all struct {
 		Values map[string]any `json:"_internal_defaults_do_not_set"`
 	}
-	if err := yaml.Unmarshal(text, &all); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.Unmarshal(text, &all))
 	leaves := map[string]any{}
 	var walk func(at string, v any)
 	walk = func(at string, v any) {
@@ -236,14 +227,10 @@ func valuesOf(t *testing.T, chart string) map[string]any {
 	walk("", all.Values)
 	for _, pattern := range []string{"templates/*", "files/*injection-template.yaml", "files/grpc-*.yaml", "files/kube-gateway.yaml"} {
 		files, err := filepath.Glob(filepath.Join(chart, pattern))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for _, file := range files {
 			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			for _, m := range mentioned.FindAllStringSubmatch(string(text), -1) {
 				path := m[1] + m[2]
 				prefix := func(p string) bool {
@@ -296,9 +283,7 @@ func istioCharts(t *testing.T, chart string) string {
 		t.Fatal(err, string(out))
 	}
 	var module struct{ Dir string }
-	if err := json.Unmarshal(out, &module); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal(out, &module))
 	return filepath.Join(module.Dir, "manifests", "charts")
 }
 

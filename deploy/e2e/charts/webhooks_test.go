@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/istiod-lite/istiod-lite/deploy/charts"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 var webhookKinds = []schema.GroupVersionResource{
@@ -27,9 +28,7 @@ func (w *world) configurations(ctx context.Context, t *testing.T) map[string]*un
 	all := map[string]*unstructured.Unstructured{}
 	for _, kind := range webhookKinds {
 		list, err := w.Dynamic().Resource(kind).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/part-of=istio"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for i := range list.Items {
 			all[list.Items[i].GetName()] = &list.Items[i]
 		}
@@ -42,13 +41,9 @@ func (w *world) configurations(ctx context.Context, t *testing.T) map[string]*un
 func (w *world) bundles(ctx context.Context, t *testing.T, h charts.Helm) {
 	t.Helper()
 	access, err := w.ServiceAccount(ctx, namespace, "istiod")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	account, err := dynamic.NewForConfig(access.Config())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	run := func(args ...string) {
 		t.Helper()
 		if out, err := h.Run(ctx, append(args, "-n", namespace)...); err != nil {
@@ -76,9 +71,7 @@ func (w *world) bundles(ctx context.Context, t *testing.T, h charts.Helm) {
 			}
 		}
 		text, err := json.Marshal(patches)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if _, err := account.Resource(kind).Patch(ctx, name, types.JSONPatchType, text, metav1.PatchOptions{FieldManager: "pilot-discovery"}); err != nil {
 			t.Fatal(err)
 		}
@@ -92,13 +85,9 @@ func (w *world) bundles(ctx context.Context, t *testing.T, h charts.Helm) {
 		same := strings.Contains(when, "the same")
 		for name, o := range w.configurations(ctx, t) {
 			text, err := json.Marshal(o.Object["webhooks"])
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			was, err := json.Marshal(before[name].Object["webhooks"])
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if same && string(text) != string(was) {
 				t.Errorf("%s after %s: %s; it was %s", name, when, text, was)
 			}
@@ -153,9 +142,7 @@ func (w *world) tags(ctx context.Context, t *testing.T, h charts.Helm) {
 			t.Fatalf("the tag is gone; it was to be %s's", service)
 		}
 		hooks, _, err := unstructured.NestedSlice(o.Object, "webhooks")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for _, hook := range hooks {
 			if name, _, _ := unstructured.NestedString(hook.(map[string]any), "clientConfig", "service", "name"); name != service {
 				t.Errorf("a webhook of the tag asks %s, not %s", name, service)

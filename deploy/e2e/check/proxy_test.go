@@ -13,6 +13,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 const listeners = "type.googleapis.com/envoy.config.listener.v3.Listener"
@@ -33,22 +35,14 @@ spec:
 func fussy(t *testing.T, address string) {
 	t.Helper()
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).StreamAggregatedResources(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	metadata, err := structpb.NewStruct(map[string]any{"NAMESPACE": "default", "CLUSTER_ID": "Kubernetes", "ISTIO_VERSION": "1.31.0"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	node := &corev3.Node{Id: "sidecar~10.9.9.9~fussy-1.default~default.svc.cluster.local", Metadata: metadata}
-	if err := stream.Send(&discoveryv3.DiscoveryRequest{Node: node, TypeUrl: listeners}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, stream.Send(&discoveryv3.DiscoveryRequest{Node: node, TypeUrl: listeners}))
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

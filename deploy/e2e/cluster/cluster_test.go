@@ -19,6 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 const manifests = `
@@ -53,9 +55,7 @@ func TestCluster(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	c, err := Start(ctx, Options{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(c.Stop)
 	part := func(name string, test func(context.Context, *testing.T, *Cluster)) {
 		if !t.Run(name, func(t *testing.T) { test(ctx, t, c) }) {
@@ -73,46 +73,30 @@ func TestCluster(t *testing.T) {
 }
 
 func testApply(ctx context.Context, t *testing.T, c *Cluster) {
-	if err := c.InstallCRDs(ctx, os.Getenv(crdsVar)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.InstallCRDs(ctx, os.Getenv(crdsVar)))
 	for range 2 { // a second time changes nothing and is no error
-		if err := c.Apply(ctx, []byte(manifests)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, c.Apply(ctx, []byte(manifests)))
 	}
 	pod, err := c.Client().CoreV1().Pods("shop").Get(ctx, "web-1", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if pod.Status.PodIP != "10.10.1.1" || pod.Status.Phase != "Running" || pod.Spec.ServiceAccountName != "web" || pod.UID == "from-an-export" {
 		t.Errorf("pod = %+v", pod)
 	}
 	service, err := c.Client().CoreV1().Services("shop").Get(ctx, "web", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if in := service.Status.LoadBalancer.Ingress; service.Spec.ClusterIP != "10.96.0.80" || len(in) != 1 || in[0].IP != "192.0.2.80" {
 		t.Errorf("service = %+v", service)
 	}
 	entry, err := c.Dynamic().Resource(workloadEntries).Namespace("machines").Get(ctx, "vm", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if conditions, _, _ := unstructured.NestedSlice(entry.Object, "status", "conditions"); len(conditions) != 1 {
 		t.Errorf("workload entry = %v, want its status too", entry.Object)
 	}
 	// Fields that a manifest has no more go.
-	if err := c.Apply(ctx, []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: shop}\ndata: {one: '1', two: '2'}")); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Apply(ctx, []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: shop}\ndata: {two: '3'}")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Apply(ctx, []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: shop}\ndata: {one: '1', two: '2'}")))
+	must.Succeed(t, c.Apply(ctx, []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: shop}\ndata: {two: '3'}")))
 	a, err := c.Client().CoreV1().ConfigMaps("shop").Get(ctx, "a", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if len(a.Data) != 1 || a.Data["two"] != "3" {
 		t.Errorf("config map has %v", a.Data)
 	}
@@ -125,14 +109,10 @@ func testDelete(ctx context.Context, t *testing.T, c *Cluster) {
 	const doomed = "apiVersion: v1\nkind: Namespace\nmetadata: {name: doomed}\n---\n" +
 		"apiVersion: v1\nkind: Pod\nmetadata: {name: p, namespace: doomed}\nspec: {nodeName: node-1, containers: [{name: app, image: x}]}\n---\n" +
 		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c, namespace: doomed}"
-	if err := c.Apply(ctx, []byte(doomed)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Apply(ctx, []byte(doomed)))
 	namespace, _, _ := strings.Cut(doomed, "---")
 	for range 2 {
-		if err := c.Delete(ctx, []byte(namespace)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, c.Delete(ctx, []byte(namespace)))
 	}
 	if _, err := c.Client().CoreV1().Namespaces().Get(ctx, "doomed", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("namespace: %v, want it gone", err)
@@ -140,19 +120,13 @@ func testDelete(ctx context.Context, t *testing.T, c *Cluster) {
 	if pods, err := c.Client().CoreV1().Pods("doomed").List(ctx, metav1.ListOptions{}); err != nil || len(pods.Items) > 0 {
 		t.Errorf("pods of a namespace that is gone: %v, %v", pods, err)
 	}
-	if err := c.Apply(ctx, []byte(doomed)); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Delete(ctx, []byte(doomed)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Apply(ctx, []byte(doomed)))
+	must.Succeed(t, c.Delete(ctx, []byte(doomed)))
 }
 
 func testIdentities(ctx context.Context, t *testing.T, c *Cluster) {
 	access, err := c.ServiceAccount(ctx, "istio-system", "istiod")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	client := kubernetes.NewForConfigOrDie(access.Config())
 	if _, err := client.CoreV1().Services("shop").List(ctx, metav1.ListOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("without a binding: %v, want forbidden", err)
@@ -179,9 +153,7 @@ metadata: {name: reader, namespace: shop}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: reader}
 subjects: [{kind: ServiceAccount, name: istiod, namespace: istio-system}]
 `
-	if err := c.Apply(ctx, []byte(binding)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Apply(ctx, []byte(binding)))
 	err = poll(ctx, func() error { // RBAC learns of bindings by watching
 		_, err := client.CoreV1().Services("shop").List(ctx, metav1.ListOptions{})
 		return err
@@ -192,9 +164,7 @@ subjects: [{kind: ServiceAccount, name: istiod, namespace: istio-system}]
 	review, err := c.Client().AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{
 		Spec: authenticationv1.TokenReviewSpec{Token: access.Token},
 	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if s := review.Status; !s.Authenticated || s.User.Username != "system:serviceaccount:istio-system:istiod" {
 		t.Errorf("token review says %+v", s)
 	}
@@ -203,9 +173,7 @@ subjects: [{kind: ServiceAccount, name: istiod, namespace: istio-system}]
 func testRestore(ctx context.Context, t *testing.T, c *Cluster) {
 	apply := func(yaml string) {
 		t.Helper()
-		if err := c.Apply(ctx, []byte(yaml)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, c.Apply(ctx, []byte(yaml)))
 	}
 	get := func(name string) *corev1.ConfigMap {
 		t.Helper()
@@ -219,17 +187,11 @@ func testRestore(ctx context.Context, t *testing.T, c *Cluster) {
 	apply(kept + "---\n" + deleted)
 	uid := get("deleted").UID
 	before, err := c.Snapshot(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for range 2 {
 		apply(strings.Replace(kept, "before", "after", 1) + "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: new, namespace: new}\n")
-		if err := c.Delete(ctx, []byte(deleted+"---\napiVersion: v1\nkind: Namespace\nmetadata: {name: machines}\n")); err != nil {
-			t.Fatal(err)
-		}
-		if err := c.Restore(ctx, before); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, c.Delete(ctx, []byte(deleted+"---\napiVersion: v1\nkind: Namespace\nmetadata: {name: machines}\n")))
+		must.Succeed(t, c.Restore(ctx, before))
 		if got := get("kept").Data["a"]; got != "before" {
 			t.Errorf("an object that was changed has %q", got)
 		}
@@ -247,15 +209,11 @@ func testRestore(ctx context.Context, t *testing.T, c *Cluster) {
 
 func testEtcdKilled(ctx context.Context, t *testing.T, c *Cluster) {
 	c.KillEtcd()
-	if err := c.StartEtcd(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.StartEtcd(ctx))
 	err := poll(ctx, func() error { // the API server connects again by and by
 		return c.Apply(ctx, []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: after-etcd}"))
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if _, err := c.Client().CoreV1().Pods("shop").Get(ctx, "web-1", metav1.GetOptions{}); err != nil {
 		t.Errorf("after a crash of etcd: %v", err)
 	}
@@ -268,9 +226,7 @@ func testFrozen(ctx context.Context, t *testing.T, c *Cluster) {
 		_, err := c.Client().CoreV1().ConfigMaps("default").Get(ctx, "after-etcd", metav1.GetOptions{})
 		return err
 	}
-	if err := c.FreezeAPIServer(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.FreezeAPIServer())
 	silent := func(what string, ask func(time.Duration) error) { // threads of a busy machine stop a little later
 		t.Helper()
 		var err error
@@ -282,24 +238,18 @@ func testFrozen(ctx context.Context, t *testing.T, c *Cluster) {
 		t.Errorf("frozen %s: %v, want no answer", what, err)
 	}
 	silent("API server", get)
-	if err := c.ThawAPIServer(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.ThawAPIServer())
 	if err := get(time.Minute); err != nil {
 		t.Error(err)
 	}
-	if err := c.FreezeEtcd(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.FreezeEtcd())
 	write := func(wait time.Duration) error {
 		ctx, cancel := context.WithTimeout(ctx, wait)
 		defer cancel()
 		return c.Apply(ctx, []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: after-freeze}"))
 	}
 	silent("etcd", write)
-	if err := c.ThawEtcd(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.ThawEtcd())
 	if err := write(time.Minute); err != nil {
 		t.Error(err)
 	}
@@ -308,9 +258,7 @@ func testFrozen(ctx context.Context, t *testing.T, c *Cluster) {
 func testForgetHistory(ctx context.Context, t *testing.T, c *Cluster) {
 	configMaps := c.Client().CoreV1().ConfigMaps("default")
 	before, err := configMaps.List(ctx, metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	since := func() error {
 		w, err := configMaps.Watch(ctx, metav1.ListOptions{ResourceVersion: before.ResourceVersion})
 		if err != nil {
@@ -324,27 +272,21 @@ func testForgetHistory(ctx context.Context, t *testing.T, c *Cluster) {
 	}
 	gone := func(err error) bool { return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) }
 	write := func(name string) {
-		if err := c.Apply(ctx, []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: "+name+"}")); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, c.Apply(ctx, []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: "+name+"}")))
 	}
 	write("next")
 	if err := since(); err != nil {
 		t.Errorf("watch since a version that is remembered: %v", err)
 	}
 	address, pid := c.Admin().Server, c.apiServer.pid()
-	if err := c.RestartAPIServer(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.RestartAPIServer(ctx))
 	if c.Admin().Server != address || c.apiServer.pid() == pid {
 		t.Errorf("restarted at %s as process %d, was at %s as %d", c.Admin().Server, c.apiServer.pid(), address, pid)
 	}
 	if _, err := configMaps.Get(ctx, "next", metav1.GetOptions{}); err != nil {
 		t.Errorf("after a restart: %v", err)
 	}
-	if err := c.ForgetHistory(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.ForgetHistory(ctx))
 	if err := since(); !gone(err) {
 		t.Errorf("watch since a forgotten version: %v, want 410 Gone", err)
 	}
@@ -356,9 +298,7 @@ func testForgetHistory(ctx context.Context, t *testing.T, c *Cluster) {
 
 func testStop(_ context.Context, t *testing.T, c *Cluster) {
 	pids := []int{c.apiServer.pid(), c.etcd.pid()}
-	if err := c.FreezeAPIServer(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.FreezeAPIServer())
 	c.Stop()
 	c.Stop()
 	for _, pid := range pids {
@@ -379,13 +319,9 @@ func TestPortTaken(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	found, err := Find()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer l.Close()
 	taken := "http://" + l.Addr().String()
 	c := &Cluster{o: Options{Binaries: found, Dir: t.TempDir(), EtcdArgs: []string{"--listen-client-urls=" + taken}}}

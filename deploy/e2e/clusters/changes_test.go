@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/world"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // testChanges changes the first cluster by its API under load: what traffic does follows.
@@ -46,9 +47,7 @@ status:
 		apply(t, m.one, slice("echo", name, addr, stopping))
 		tr.Silent(t, name)
 		running.Remove(name)
-		if err := m.one.Delete(t.Context(), []byte(pod+slice("echo", name, addr, ready))); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, m.one.Delete(t.Context(), []byte(pod+slice("echo", name, addr, ready))))
 		tr.Answers(t, "echo-1")
 	})
 	t.Run("weights", func(t *testing.T) {
@@ -76,9 +75,7 @@ func testKilled(t *testing.T, m *mesh) {
 	m.still(t, func() {
 		m.one.KillAPIServer()
 		time.Sleep(away)
-		if err := m.one.StartAPIServer(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, m.one.StartAPIServer(t.Context()))
 	})
 	apply(t, m.one, slice("echo", "echo-2", "10.10.0.22", unready))
 	tr.Silent(t, "echo-2")

@@ -21,6 +21,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/proxy"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/world"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 var (
@@ -82,9 +83,7 @@ func newMesh(ctx context.Context, t *testing.T) *mesh {
 		}
 		return m.one.Apply(ctx, []byte(yaml+weights(0)))
 	})
-	if err := all.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, all.Wait())
 	t.Logf("two clusters after %s", time.Since(began).Round(time.Millisecond))
 	return m
 }
@@ -97,9 +96,7 @@ func (m *mesh) serve(ctx context.Context, t *testing.T, configDir, kubeconfig st
 		Binary: os.Getenv(pilotVar), ConfigDir: configDir, Kubeconfig: kubeconfig, Host: network.Gateway().String(), WorkDir: m.work, StateDir: m.state,
 		Args: []string{"--remoteClusterTimeout", remoteTimeout.String()},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	m.t.Cleanup(m.pilot.Stop)
 }
 
@@ -113,13 +110,9 @@ func (m *mesh) run(ctx context.Context, t *testing.T, yaml, clusterID string, de
 func (m *mesh) runIn(ctx context.Context, t *testing.T, on, yaml, clusterID string, delta bool, chosen func(name string) bool) *world.World {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "cluster.yaml"), []byte(yaml), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(filepath.Join(dir, "cluster.yaml"), []byte(yaml), 0o644))
 	directory, err := world.Read(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	directory.Pods = slices.DeleteFunc(directory.Pods, func(p world.Pod) bool { return !chosen(p.Node.Name) })
 	for i := range directory.Pods {
 		n := &directory.Pods[i].Node
@@ -128,13 +121,9 @@ func (m *mesh) runIn(ctx context.Context, t *testing.T, on, yaml, clusterID stri
 		}
 	}
 	w, err := suite.StartPods(network, world.Options{Directory: directory, Envoy: os.Getenv(envoyVar), Agent: m.agent, XDS: m.pilot.GRPC, Delta: delta, WorkDir: m.work})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	m.t.Cleanup(w.Stop)
-	if err := w.Ready(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.Ready(ctx))
 	return w
 }
 
@@ -155,23 +144,17 @@ func (m *mesh) healthy(t *testing.T) {
 
 func apply(t *testing.T, c *cluster.Cluster, yaml string) {
 	t.Helper()
-	if err := c.Apply(t.Context(), []byte(yaml)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Apply(t.Context(), []byte(yaml)))
 }
 
 // get reads a page of the control plane.
 func (m *mesh) get(t *testing.T, path string) []byte {
 	t.Helper()
 	resp, err := m.pilot.Get(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if resp.StatusCode != http.StatusOK {
 		t.Fatalf("%s says %s", path, resp.Status)
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/world"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // export writes all that the server reads from the first cluster into a directory, as the API server returns it.
@@ -36,21 +37,15 @@ func (m *mesh) export(t *testing.T) string {
 		if apierrors.IsNotFound(err) {
 			continue // its CustomResourceDefinition is not installed
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for _, o := range list.Items {
 			text, err := json.Marshal(o.Object)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			fmt.Fprintf(&out, "---\n%s\n", text)
 		}
 	}
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "world.yaml"), out.Bytes(), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(filepath.Join(dir, "world.yaml"), out.Bytes(), 0o644))
 	return dir
 }
 
@@ -98,9 +93,7 @@ func (m *mesh) move(t *testing.T, what, configDir, kubeconfig string) {
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
 	m.still(t, func() {
-		if err := m.pilot.RestartFrom(ctx, configDir, kubeconfig); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, m.pilot.RestartFrom(ctx, configDir, kubeconfig))
 		m.connected(t)
 	})
 	t.Logf("%s: answers of the control plane: %v", what, changed(taken, m.stats(t, updates)))
@@ -145,9 +138,7 @@ func (m *mesh) stats(t *testing.T, filter string) map[string]int {
 			continue
 		}
 		stats, err := w.Pod(name).Proxy.Stats(t.Context(), filter)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for stat, n := range stats {
 			all[name+" "+stat] = n
 		}
@@ -184,21 +175,15 @@ func (m *mesh) connected(t *testing.T) {
 func (m *mesh) sent(t *testing.T) int {
 	t.Helper()
 	resp, err := http.Get("http://" + m.pilot.Monitoring + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	total, found := 0.0, false
 	for line := range strings.Lines(string(body)) {
 		if name, value, _ := strings.Cut(strings.TrimSpace(line), "} "); strings.HasPrefix(name, "pilot_xds_config_size_bytes_sum{") {
 			n, err := strconv.ParseFloat(value, 64)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			total, found = total+n, true
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/proxy"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/world"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 var (
@@ -47,9 +48,7 @@ status:
 func handedOn(t *testing.T, gateway *world.Running) int {
 	t.Helper()
 	stats, err := gateway.Proxy.Stats(t.Context(), `^cluster\.outbound_\.80_\._\.echo\.mesh\.svc\.cluster\.local.*upstream_cx_total$`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	sum := 0
 	for _, n := range stats {
 		sum += n
@@ -89,25 +88,17 @@ func TestNetworks(t *testing.T) {
 		}
 		return m.one.Apply(each, []byte(firstNetwork))
 	})
-	if err := all.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, all.Wait())
 	t.Logf("two clusters after %s", time.Since(began).Round(time.Millisecond))
 	reader, err := m.two.ServiceAccount(ctx, "istio-system", "reader")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	apply(t, m.one, remoteSecret(map[string][]byte{"two": encode(t, reader)}))
 	kubeconfig := filepath.Join(m.work, "kubeconfig")
-	if err := m.one.Admin().WriteFile(kubeconfig); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, m.one.Admin().WriteFile(kubeconfig))
 	m.state = filepath.Join(m.work, "state")
 	m.serve(ctx, t, "", kubeconfig)
 	roots, err := os.ReadFile(filepath.Join(m.state, "ca", "ca", "root-cert.pem"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	m.agent = &proxy.Agent{Binary: os.Getenv(suite.AgentVar), Discovery: m.pilot.SecureGRPC, Roots: roots, Token: proxy.Tokens(os.Getenv(pilotVar), m.state)}
 	everyone := func(string) bool { return true }
 	m.own = m.runIn(ctx, t, "here", firstNetwork, "", true, everyone)

@@ -17,6 +17,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster/faults"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/load"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // remoteSecret names remote clusters, as istioctl create-remote-secret does.
@@ -41,9 +42,7 @@ type second struct {
 // load from the first.
 func testTwoClusters(t *testing.T, m *mesh) {
 	between, err := faults.Start(t.Context(), m.two, "127.0.0.1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(between.Close)
 	s := &second{mesh: m, between: between}
 	// They run before the mesh knows of their cluster.
@@ -79,9 +78,7 @@ func testTwoClusters(t *testing.T, m *mesh) {
 func (s *second) kubeconfig(t *testing.T, account string, way func(cluster.Access) cluster.Access) []byte {
 	t.Helper()
 	access, err := s.two.ServiceAccount(t.Context(), "istio-system", account)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	s.tokens = append(s.tokens, access.Token)
 	return encode(t, way(access))
 }
@@ -89,9 +86,7 @@ func (s *second) kubeconfig(t *testing.T, account string, way func(cluster.Acces
 func encode(t *testing.T, a cluster.Access) []byte {
 	t.Helper()
 	b, err := a.Kubeconfig()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return b
 }
 
@@ -209,9 +204,7 @@ func (s *second) killed(t *testing.T) {
 	apply(t, s.one, slice("echo", "echo-2", "10.10.0.22", ready))
 	s.tr.Answers(t, "echo-2")
 	s.still(t, func() {
-		if err := s.two.StartAPIServer(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.two.StartAPIServer(t.Context()))
 	})
 	s.follows(t)
 }
@@ -220,9 +213,7 @@ func (s *second) killed(t *testing.T) {
 // it waits for them, but not for longer than it is told. Then it does not know what they have.
 func (s *second) silentAtStart(t *testing.T) {
 	never, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer never.Close()
 	silent := s.two.Admin()
 	silent.Server = "https://" + never.Addr().String()
@@ -235,17 +226,13 @@ func (s *second) silentAtStart(t *testing.T) {
 	// they are no endpoints any more.
 	echo3 := s.remote.Pod("echo-3").Proxy
 	before, err := echo3.Stats(t.Context(), unmoved)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 
 	s.pilot.Stop()
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
 	began := time.Now()
-	if err := s.pilot.Restart(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.pilot.Restart(ctx))
 	if took := time.Since(began); took < remoteTimeout {
 		t.Errorf("ready after %s, want it to wait %s for remote clusters", took, remoteTimeout)
 	}
@@ -254,9 +241,7 @@ func (s *second) silentAtStart(t *testing.T) {
 	s.tr.Silent(t, "echo-4")
 	s.tr.Answers(t, "echo-1")
 	now, err := echo3.Stats(t.Context(), unmoved)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, c := range changed(before, now) {
 		t.Errorf("echo-3: %s", c)
 	}
@@ -268,9 +253,7 @@ func (s *second) silentAtStart(t *testing.T) {
 
 // removed takes the Secret away, then the pods.
 func (s *second) removed(t *testing.T) {
-	if err := s.one.Delete(t.Context(), []byte(remoteSecret(nil))); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.one.Delete(t.Context(), []byte(remoteSecret(nil))))
 	s.tr.Silent(t, "echo-3")
 	s.tr.Silent(t, "echo-4")
 	s.is(t, "")
@@ -285,9 +268,7 @@ func (s *second) removed(t *testing.T) {
 func (s *second) keepsSecrets(t *testing.T) {
 	t.Helper()
 	log, err := os.ReadFile(s.pilot.LogFile())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if slices.ContainsFunc(s.tokens, func(token string) bool { return bytes.Contains(log, []byte(token)) }) {
 		t.Error("a token is in the log")
 	}

@@ -27,15 +27,15 @@ import (
 	"sigs.k8s.io/gateway-api/conformance/utils/config"
 	"sigs.k8s.io/gateway-api/conformance/utils/suite"
 	"sigs.k8s.io/yaml"
+
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // TestConformance runs the suite.
 func TestConformance(t *testing.T) {
 	ctx := t.Context()
 	work := filepath.Join(os.TempDir(), "conformance")
-	if err := os.Mkdir(work, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Mkdir(work, 0o755))
 	c := start(ctx, t, work)
 	crlog.SetLogger(logr.Discard())
 	rest := c.Admin().Config()
@@ -44,22 +44,14 @@ func TestConformance(t *testing.T) {
 		func() error { return gatewayv1.Install(scheme) }, func() error { return v1beta1.Install(scheme) }, func() error { return v1alpha2.Install(scheme) },
 		func() error { return v1alpha3.Install(scheme) }, func() error { return apiextensionsv1.AddToScheme(scheme) },
 	} {
-		if err := add(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, add())
 	}
 	api, err := client.New(rest, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	typed, err := kubernetes.NewForConfig(rest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	chosen, err := choose(cmp.Or(os.Getenv(whatVar), "core"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	o := suite.ConformanceOptions{
 		Client: api, Clientset: typed, RestConfig: rest, ManifestFS: []fs.FS{manifests{&conformance.Manifests}},
 		ConfigurableOptions: suite.ConfigurableOptions{
@@ -100,27 +92,19 @@ func implementation() confv1.Implementation {
 // run runs the suite, and writes its report.
 func run(t *testing.T, o suite.ConformanceOptions, work string, chosen []suite.ConformanceTest) {
 	s, err := suite.NewConformanceTestSuite(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Run("suite", func(t *testing.T) {
 		s.Setup(t, chosen)
-		if err := s.Run(t, chosen); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.Run(t, chosen))
 	})
 	report, err := s.Report()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	slices.SortFunc(report.ProfileReports, func(a, b confv1.ProfileReport) int { return strings.Compare(a.Name, b.Name) })
 	text, err := yaml.Marshal(report)
 	if err == nil {
 		err = os.WriteFile(filepath.Join(work, "report.yaml"), text, 0o644)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, p := range report.ProfileReports {
 		t.Logf("%s: core %+v; extended %+v", p.Name, p.Core, p.Extended)
 	}

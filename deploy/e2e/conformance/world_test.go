@@ -15,6 +15,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster/node"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // Addresses of Gateways: usable where one asks for it, and one that nobody can have.
@@ -30,9 +31,7 @@ func start(ctx context.Context, t *testing.T, work string) *cluster.Cluster {
 	t.Helper()
 	must := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 	}
 	dir := os.Getenv(dirVar)
 	c, err := cluster.Start(ctx, cluster.Options{Host: network.Gateway().String(), Dir: work, APIServerArgs: []string{"--kubelet-preferred-address-types=InternalIP"}})

@@ -15,14 +15,14 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
+
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 func start(t *testing.T, o Options, serve func(*Server, net.Listener) error) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	s := New(o)
 	ended := make(chan struct{})
 	go func() {
@@ -61,9 +61,7 @@ func TestHTTP(t *testing.T) {
 	} {
 		t.Cleanup(c.transport.CloseIdleConnections)
 		resp, err := (&http.Client{Transport: c.transport}).Get("http://" + c.addr + "/a")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		got, err := Decode(resp)
 		if fmt.Sprint(err) != "<nil>" && (c.err == "" || !strings.HasPrefix(err.Error(), c.err)) || (err == nil) != (c.err == "") {
 			t.Errorf("error %v, want %q", err, c.err)
@@ -77,15 +75,11 @@ func TestHTTP(t *testing.T) {
 func TestGRPC(t *testing.T) {
 	addr := start(t, Options{Name: "rpc-1"}, (*Server).ServeHTTP)
 	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { conn.Close() })
 	var header metadata.MD
 	resp, err := healthv1.NewHealthClient(conn).Check(t.Context(), &healthv1.HealthCheckRequest{}, grpc.Header(&header))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if resp.Status != healthv1.HealthCheckResponse_SERVING || cmp.Diff(header.Get(Header), []string{"rpc-1"}) != "" {
 		t.Errorf("status %s from %v", resp.Status, header.Get(Header))
 	}
@@ -94,9 +88,7 @@ func TestGRPC(t *testing.T) {
 func TestTCP(t *testing.T) {
 	addr := start(t, Options{Name: "tcp-1"}, (*Server).ServeTCP)
 	conn, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { conn.Close() })
 	for _, said := range []string{"one", "two"} {
 		fmt.Fprintln(conn, said)

@@ -18,6 +18,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster/faults"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // crdsVar is the variable that names the folder of the custom resources.
@@ -147,7 +148,7 @@ func TestAPIServer(t *testing.T) {
 			continue
 		}
 		g.client.hold(nil)
-		must(t, c.Delete(g.ctx, []byte(r.input)))
+		must.Succeed(t, c.Delete(g.ctx, []byte(r.input)))
 		g.eventually(t, "the proxy opens without "+r.name(), func() bool { return len(g.posture(t, g.envoy).moreOpen(before)) > 0 })
 		g.write(t, "", r.input)
 		g.closesAgain(t, before)
@@ -194,24 +195,27 @@ func useAPIServer(t *testing.T, g *group) (*cluster.Cluster, *faults.Proxy) {
 	t.Cleanup(shared.Unlock)
 	if shared.cluster == nil {
 		c, err := cluster.Start(g.ctx, cluster.Options{ServiceCIDR: "10.96.0.0/12"})
-		must(t, err)
+		must.Succeed(t, err)
 		shared.cluster = c
-		must(t, c.InstallCRDs(g.ctx, os.Getenv(crdsVar)))
+		must.Succeed(t, c.InstallCRDs(g.ctx, os.Getenv(crdsVar)))
 	}
 	c := shared.cluster
 	api, err := faults.Start(g.ctx, c, "")
-	must(t, err)
+	must.Succeed(t, err)
 	t.Cleanup(func() {
 		g.stop()
 		api.Close()
-		must(t, c.Delete(context.WithoutCancel(g.ctx), []byte(suite.NamespacesYAML("a", "b", "istio-system"))))
+		must.Succeed(t, c.Delete(context.WithoutCancel(g.ctx), []byte(suite.NamespacesYAML("a", "b", "istio-system"))))
 	})
 	g.heal = func() { api.Set(); api.Heal() }
 	g.options.ConfigDir, g.options.Kubeconfig = "", filepath.Join(g.dir, "kubeconfig")
-	must(t, api.Access(c.Admin()).WriteFile(g.options.Kubeconfig))
-	g.write = func(t *testing.T, _, yaml string) { t.Helper(); must(t, c.Apply(g.ctx, []byte(g.placed(yaml)))) }
+	must.Succeed(t, api.Access(c.Admin()).WriteFile(g.options.Kubeconfig))
+	g.write = func(t *testing.T, _, yaml string) {
+		t.Helper()
+		must.Succeed(t, c.Apply(g.ctx, []byte(g.placed(yaml))))
+	}
 	g.put = func(t *testing.T, _ row, text string) { t.Helper(); g.write(t, "", text) }
-	g.remove = func(t *testing.T, r row) { t.Helper(); must(t, c.Delete(g.ctx, []byte(r.good))) }
+	g.remove = func(t *testing.T, r row) { t.Helper(); must.Succeed(t, c.Delete(g.ctx, []byte(r.good))) }
 	return c, api
 }
 

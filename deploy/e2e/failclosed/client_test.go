@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
 
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	_ "github.com/istiod-lite/istiod-lite/pilot/bootstrap" // whose imports know the types of all that is sent
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
@@ -53,9 +54,7 @@ func connect(t *testing.T, address string, node *corev3.Node) *client {
 	retry.BaseDelay, retry.MaxDelay = 20*time.Millisecond, 50*time.Millisecond
 	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: retry, MinConnectTimeout: time.Second}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {

@@ -23,6 +23,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/pods"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/proxy"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // envoyWitness is a real Envoy that stays connected.
@@ -33,17 +34,13 @@ type envoyWitness struct{ *proxy.Proxy }
 func startEnvoy(t *testing.T, node proxy.Node, address, dir string) envoyWitness {
 	t.Helper()
 	pod, err := network.Add(pods.Spec{Name: node.Name, Addr: node.Addr})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = pod.Close() })
 	p, err := proxy.Start(proxy.Options{
 		Binary: os.Getenv(suite.EnvoyVar), Location: pod, Node: node, XDS: address, SDS: serveSecrets(t, dir, node.Name), Delta: true,
 		Admin: net.JoinHostPort("127.0.0.1", strconv.Itoa(pods.AdminPort)), WorkDir: dir,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(p.Stop)
 	return envoyWitness{p}
 }
@@ -118,18 +115,16 @@ func serveSecrets(t *testing.T, dir, name string) string {
 	t.Helper()
 	path := filepath.Join(dir, name+".sds")
 	l, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	bundle, err := pki.NewSelfSigned("test", time.Hour, time.Now())
-	must(t, err)
+	must.Succeed(t, err)
 	key, err := pki.GenerateKey()
-	must(t, err)
+	must.Succeed(t, err)
 	leaf, _, err := bundle.Sign(pki.Leaf{URI: "spiffe://cluster.local/ns/a/sa/web", Key: key.Public(), TTL: time.Hour}, time.Now())
-	must(t, err)
+	must.Succeed(t, err)
 	s := &secrets{chain: pki.EncodeCertificate(leaf), root: pki.EncodeCertificates(bundle.Certificate)}
 	s.key, err = pki.EncodeKey(key)
-	must(t, err)
+	must.Succeed(t, err)
 	server := grpc.NewServer()
 	secretv3.RegisterSecretDiscoveryServiceServer(server, s)
 	served := make(chan struct{})

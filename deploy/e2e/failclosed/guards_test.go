@@ -27,6 +27,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/istiod-lite/istiod-lite/citadel/pki"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
@@ -43,9 +44,9 @@ type issuer struct {
 func newIssuer(t *testing.T, g *group) *issuer {
 	t.Helper()
 	b, err := pki.NewSelfSigned("operator", time.Hour, time.Now())
-	must(t, err)
+	must.Succeed(t, err)
 	files, err := b.Encode()
-	must(t, err)
+	must.Succeed(t, err)
 	return &issuer{bundle: b, secure: freeAddress(network.Gateway().String()), key: files.Key, good: certify(t, g, b),
 		revoked: certify(t, g, b)}
 }
@@ -164,7 +165,7 @@ func TestCAOfAPIServer(t *testing.T) {
 	_, api := useAPIServer(t, g)
 	ca := newIssuer(t, g)
 	other, err := pki.NewSelfSigned("another", time.Hour, time.Now())
-	must(t, err)
+	must.Succeed(t, err)
 	guard := ca.refuses(g, certify(t, g, other))
 	env := append(g.options.Env, "POD_NAME=istiod-0", "ENABLE_LEADER_ELECTION=false", "CITADEL_SELF_SIGNED_ROOT_CERT_CHECK_INTERVAL=4s")
 	g.remove = func(*testing.T, row) {}
@@ -276,24 +277,24 @@ func rootsIn(list []*discoveryv3.Resource) string {
 func certify(t *testing.T, g *group, b *pki.Bundle) tls.Certificate {
 	t.Helper()
 	key, err := pki.GenerateKey()
-	must(t, err)
+	must.Succeed(t, err)
 	der, _, err := b.Sign(pki.Leaf{URI: "spiffe://cluster.local/ns/a/sa/" + g.node.Labels["app"], Key: key.Public(), TTL: time.Hour},
 		time.Now())
-	must(t, err)
+	must.Succeed(t, err)
 	leaf, err := x509.ParseCertificate(der)
-	must(t, err)
+	must.Succeed(t, err)
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
 }
 
 func revocation(t *testing.T, b *pki.Bundle, key []byte, serial *big.Int) string {
 	t.Helper()
 	signer, err := pki.ParseKey(key)
-	must(t, err)
+	must.Succeed(t, err)
 	der, err := x509.CreateRevocationList(rand.Reader, &x509.RevocationList{
 		Number: big.NewInt(1), ThisUpdate: time.Now(), NextUpdate: time.Now().Add(time.Hour),
 		RevokedCertificateEntries: []x509.RevocationListEntry{{SerialNumber: serial, RevocationTime: time.Now()}},
 	}, b.Certificate, signer)
-	must(t, err)
+	must.Succeed(t, err)
 	return string(pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: der}))
 }
 

@@ -19,6 +19,7 @@ import (
 	mcpv1alpha1 "istio.io/api/mcp/v1alpha1"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // configSource is a server of MCP at one address, which has at most one object. A test can stop it and start it again.
@@ -39,7 +40,7 @@ type configSource struct {
 func (s *configSource) set(t *testing.T, k *kinds.Kind, name string, body *anypb.Any) {
 	t.Helper()
 	object, err := anypb.New(&mcpv1alpha1.Resource{Metadata: &mcpv1alpha1.Metadata{Name: name}, Body: body})
-	must(t, err)
+	must.Succeed(t, err)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.url, s.object, s.silent = "", nil, ""
@@ -59,7 +60,7 @@ func (s *configSource) run(t *testing.T) {
 	}
 	var config net.ListenConfig
 	l, err := config.Listen(context.Background(), "tcp", s.address)
-	must(t, err)
+	must.Succeed(t, err)
 	s.address = l.Addr().String()
 	server := grpc.NewServer()
 	discoveryv3.RegisterAggregatedDiscoveryServiceServer(server, s)
@@ -139,13 +140,13 @@ func parse(t *testing.T, text string) (k *kinds.Kind, name string, body *anypb.A
 		Metadata struct{ Namespace, Name string }
 		Spec     json.RawMessage
 	}
-	must(t, yaml.Unmarshal([]byte(text), &o))
+	must.Succeed(t, yaml.Unmarshal([]byte(text), &o))
 	i := slices.IndexFunc(kinds.All(), func(k *kinds.Kind) bool { return k.Istio && k.Name == o.Kind })
 	k = kinds.All()[i]
 	spec := k.New().(proto.Message)
-	must(t, protojson.Unmarshal(o.Spec, spec))
+	must.Succeed(t, protojson.Unmarshal(o.Spec, spec))
 	body, err := anypb.New(spec)
-	must(t, err)
+	must.Succeed(t, err)
 	return k, o.Metadata.Namespace + "/" + o.Metadata.Name, body
 }
 

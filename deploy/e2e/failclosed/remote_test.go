@@ -8,6 +8,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster/faults"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/proxy"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // remoteCluster is the ID of the remote cluster.
@@ -45,10 +46,10 @@ func TestRemoteCluster(t *testing.T) {
 	g := newGroup(t, func(n *proxy.Node) { n.Cluster = remoteCluster })
 	c, _ := useAPIServer(t, g)
 	api, err := faults.Start(g.ctx, c, "")
-	must(t, err)
+	must.Succeed(t, err)
 	t.Cleanup(api.Close)
 	kubeconfig, err := api.Access(c.Admin()).Kubeconfig()
-	must(t, err)
+	must.Succeed(t, err)
 	g.options.Env = append(g.options.Env, "PILOT_REMOTE_CLUSTER_TIMEOUT=1s")
 	g.heal = func() { api.Set(); api.Heal() }
 	rows := remoteRows(api)

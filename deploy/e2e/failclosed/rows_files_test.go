@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // policy lets no request in.
@@ -35,10 +37,10 @@ func fileRows() []row {
 func unreadable(t *testing.T, file string) {
 	t.Helper()
 	content, err := os.ReadFile(file)
-	must(t, err)
+	must.Succeed(t, err)
 	next := file + ".next"
-	must(t, os.WriteFile(next, append(content, "# another\n"...), 0))
-	must(t, os.Rename(next, file))
+	must.Succeed(t, os.WriteFile(next, append(content, "# another\n"...), 0))
+	must.Succeed(t, os.Rename(next, file))
 }
 
 func dangling(t *testing.T, file string) {
@@ -50,15 +52,15 @@ func dangling(t *testing.T, file string) {
 func link(t *testing.T, target, file string) {
 	t.Helper()
 	next := file + ".next"
-	must(t, os.Symlink(target, next))
-	must(t, os.Rename(next, file))
+	must.Succeed(t, os.Symlink(target, next))
+	must.Succeed(t, os.Rename(next, file))
 }
 
 // noData makes the folder of the file a volume of a ConfigMap whose content is gone: each file is a link into ..data.
 func noData(t *testing.T, file string) {
 	t.Helper()
 	list, err := os.ReadDir(filepath.Dir(file))
-	must(t, err)
+	must.Succeed(t, err)
 	for _, e := range list {
 		name := filepath.Join(filepath.Dir(file), e.Name())
 		link(t, filepath.Join("..data", e.Name()), name)
@@ -69,7 +71,7 @@ func leadsOut(t *testing.T, file string) {
 	t.Helper()
 	outside := filepath.Join(t.TempDir(), "outside.yaml")
 	content, err := os.ReadFile(file)
-	must(t, err)
-	must(t, os.WriteFile(outside, content, 0o644)) //nolint:gosec // The server reads it, perhaps as another user.
+	must.Succeed(t, err)
+	must.Succeed(t, os.WriteFile(outside, content, 0o644)) //nolint:gosec // The server reads it, perhaps as another user.
 	link(t, outside, file)
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/controlplane"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/proxy"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // within ends a wait for what does not come. It is far more than a busy machine needs.
@@ -83,7 +84,7 @@ func newServer(t *testing.T, change ...func(*proxy.Node)) *group {
 		suite.Write(t, filepath.Join(g.dir, "mesh", name), g.placed(yaml))
 	}
 	g.put = func(t *testing.T, r row, text string) { t.Helper(); suite.Write(t, g.file(r), g.placed(text)) }
-	g.remove = func(t *testing.T, r row) { t.Helper(); must(t, os.RemoveAll(g.file(r))) }
+	g.remove = func(t *testing.T, r row) { t.Helper(); must.Succeed(t, os.RemoveAll(g.file(r))) }
 	t.Cleanup(g.stop)
 	return g
 }
@@ -161,15 +162,15 @@ func (g *group) begin(t *testing.T, r row) {
 	t.Helper()
 	g.stop()
 	g.heal()
-	must(t, os.RemoveAll(filepath.Join(g.dir, "mesh")))
-	must(t, os.MkdirAll(filepath.Join(g.dir, "mesh"), 0o755))
+	must.Succeed(t, os.RemoveAll(filepath.Join(g.dir, "mesh")))
+	must.Succeed(t, os.MkdirAll(filepath.Join(g.dir, "mesh"), 0o755))
 	g.write(t, "world.yaml", g.world()+r.world)
 	for name, content := range r.files {
-		must(t, os.MkdirAll(filepath.Dir(filepath.Join(g.dir, name)), 0o755))
+		must.Succeed(t, os.MkdirAll(filepath.Dir(filepath.Join(g.dir, name)), 0o755))
 		suite.Write(t, filepath.Join(g.dir, name), content)
 	}
 	g.remove(t, r)
-	must(t, os.MkdirAll(filepath.Dir(g.file(r)), 0o755))
+	must.Succeed(t, os.MkdirAll(filepath.Dir(g.file(r)), 0o755))
 	g.put(t, r, r.good)
 	g.mark(t)
 	g.starts(t, r)
@@ -314,9 +315,7 @@ func (g *group) check(t *testing.T, when string, o outcome, w witness, before po
 func (g *group) posture(t *testing.T, w witness) posture {
 	t.Helper()
 	v, err := w.view(g.ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return postureOf(v)
 }
 
@@ -404,12 +403,12 @@ func (g *group) log(t *testing.T) string {
 	if errors.Is(err, os.ErrNotExist) {
 		return ""
 	}
-	must(t, err)
+	must.Succeed(t, err)
 	defer f.Close()
 	_, err = f.Seek(g.logOffset, io.SeekStart)
-	must(t, err)
+	must.Succeed(t, err)
 	b, err := io.ReadAll(f)
-	must(t, err)
+	must.Succeed(t, err)
 	return string(b)
 }
 
@@ -547,11 +546,4 @@ func (g *group) file(r row) string {
 		return filepath.Join(g.dir, "mesh", "input.yaml")
 	}
 	return filepath.Join(g.dir, r.file)
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

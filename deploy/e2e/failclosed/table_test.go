@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // outcome is what becomes of an input that breaks.
@@ -136,9 +138,9 @@ func withTable(got []byte) ([]byte, error) {
 // TestDocument: the document says what the rows say.
 func TestDocument(t *testing.T) {
 	got, err := os.ReadFile(os.Getenv(documentVar))
-	must(t, err)
+	must.Succeed(t, err)
 	want, err := withTable(got)
-	must(t, err)
+	must.Succeed(t, err)
 	if !bytes.Equal(got, want) {
 		t.Errorf("%s does not say what the rows say: go test ./deploy/e2e/failclosed -run TestDocument -args -update", document)
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/binaries"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/installed"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 const recordings = "../../../pilot/derive/gatewayapi/testdata/istiod"
@@ -53,9 +54,7 @@ func TestGenerationsAsIstiod(t *testing.T) {
 		t.Fatal(files, err)
 	}
 	istiod, err := binaries.Tool("istiod", "ISTIOD")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	ours := os.Getenv("PILOT_DISCOVERY")
 	if ours == "" {
 		t.Fatal("PILOT_DISCOVERY names no program")
@@ -86,9 +85,7 @@ func observed(t *testing.T, program string, files []string) map[string]int64 {
 	ctx, c := installed.CRDs(t, cluster.Options{ServiceCIDR: "10.64.0.0/16"})
 	must := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 	}
 	crds, err := cluster.ExperimentalGatewayCRDs(ctx)
 	must(err)
@@ -142,9 +139,7 @@ func list(ctx context.Context, t *testing.T, c *cluster.Cluster) (all []*unstruc
 	t.Helper()
 	for kind := range edits {
 		got, err := c.Dynamic().Resource(resource(kind)).List(ctx, metav1.ListOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for i := range got.Items {
 			all = append(all, &got.Items[i])
 		}

@@ -36,6 +36,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/controlplane"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/proxy"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 const startTimeout = 90 * time.Second
@@ -89,9 +90,7 @@ func newCA(t *testing.T) *ca {
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, c, c, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if c, err = x509.ParseCertificate(der); err != nil {
 		t.Fatal(err)
 	}
@@ -101,9 +100,7 @@ func newCA(t *testing.T) *ca {
 func newKey(t *testing.T) *ecdsa.PrivateKey {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return key
 }
 
@@ -131,13 +128,9 @@ func (c *ca) sign(t *testing.T, private crypto.Signer, host string, expires time
 		SerialNumber: big.NewInt(c.serial), Subject: pkix.Name{CommonName: host}, DNSNames: []string{host},
 		NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: expires, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}, c.certificate, private.Public(), c.key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	raw, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw}))
 }
 
@@ -146,9 +139,7 @@ func (c *ca) client(t *testing.T, name string) *tls.Certificate {
 	t.Helper()
 	certificate, key := c.issue(t, name, soon())
 	pair, err := tls.X509KeyPair([]byte(certificate), []byte(key))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return &pair
 }
 
@@ -160,9 +151,7 @@ func (c *ca) revoke(t *testing.T, serials ...int64) string {
 		list.RevokedCertificateEntries = append(list.RevokedCertificateEntries, x509.RevocationListEntry{SerialNumber: big.NewInt(n), RevocationTime: list.ThisUpdate})
 	}
 	der, err := x509.CreateRevocationList(rand.Reader, list, c.certificate, c.key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return string(pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: der}))
 }
 
@@ -205,13 +194,9 @@ func freePorts(t *testing.T, n int) []int {
 	var ports []int
 	for len(ports) < n {
 		text, err := cluster.FreePort(t.Context(), "127.0.0.1")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		port, err := strconv.Atoi(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if !slices.Contains(ports, port) {
 			ports = append(ports, port)
 		}
@@ -237,9 +222,7 @@ func start(t *testing.T, port, admin int, delta bool, files map[string]string, e
 	work := t.TempDir()
 	suite.LogTails(t, work)
 	r := &rig{t: t, dir: filepath.Join(work, "mesh"), port: port}
-	if err := os.Mkdir(r.dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Mkdir(r.dir, 0o755))
 	for name, text := range files {
 		r.write(name, text)
 	}
@@ -257,9 +240,7 @@ func (r *rig) run(ctx context.Context, o controlplane.Options, admin int, delta 
 	}
 	r.t.Cleanup(r.pilot.Stop)
 	roots, err := os.ReadFile(filepath.Join(o.StateDir, "ca", "ca", "root-cert.pem"))
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.Succeed(r.t, err)
 	r.agent = proxy.Agent{Binary: agentBinary, Discovery: r.pilot.SecureGRPC, Roots: roots, Token: proxy.Tokens(programs.Pilot, o.StateDir)}
 	r.gateway = r.proxy(o.WorkDir, "gateway", admin, delta)
 }
@@ -276,9 +257,7 @@ func (r *rig) proxy(work, name string, admin int, delta bool) *proxy.Proxy {
 			Type: node.Router, Addr: netip.MustParseAddr("127.0.0.2"), Name: name, Namespace: "ingress", ServiceAccount: "gateway", Labels: map[string]string{"istio": "ingress"},
 		},
 	})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.Succeed(r.t, err)
 	r.t.Cleanup(p.Stop)
 	return p
 }
@@ -293,14 +272,10 @@ func (r *rig) write(name, text string) {
 func (r *rig) findings() []diag.Diagnostic {
 	r.t.Helper()
 	resp, err := r.pilot.Get(r.t.Context(), "/debug/findings")
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.Succeed(r.t, err)
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.Succeed(r.t, err)
 	if strings.Contains(string(text), "PRIVATE") {
 		r.t.Errorf("a finding shows a key: %s", text)
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/http3"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // quicGateway has hosts that take HTTP/3 and some that do not, on one port.
@@ -176,9 +177,7 @@ func TestHTTP3(t *testing.T) {
 	becomes(true, "two", "/", nil, answer{200, "HTTP/3.0", offer, "hello", served["two"]})
 
 	stats, err := r.gateway.Stats(t.Context(), `update_rejected$`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for name, n := range stats {
 		if n > 0 {
 			t.Errorf("%s: %d", name, n)

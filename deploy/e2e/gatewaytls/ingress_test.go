@@ -16,6 +16,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster/faults"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/controlplane"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // ingressMesh is what Ingresses need: which proxies serve them, on which ports, and a Service for their address.
@@ -72,9 +73,7 @@ spec: {externalIPs: [%s], ports: [{name: http, port: 80}]}
 func ingress(ctx context.Context, t *testing.T, c *cluster.Cluster, r *rig, issuer *ca) {
 	must := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 	}
 	apply := func(yaml string) { t.Helper(); must(c.Apply(ctx, []byte(yaml))) }
 	ports := freePorts(t, 2)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // modes has hosts of every sort on one port, told apart by server name.
@@ -45,9 +46,7 @@ func TestModes(t *testing.T) {
 			generic = map[string]string{"cert": generic["tls.crt"], "key": generic["tls.key"]}
 			pass := make("pass.example.com")
 			own, err := tls.X509KeyPair([]byte(pass["tls.crt"]), []byte(pass["tls.key"]))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			secure := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 			secure.TLS = &tls.Config{Certificates: []tls.Certificate{own}, MinVersion: tls.VersionTLS12}
 			secure.StartTLS()
@@ -117,9 +116,7 @@ func TestModes(t *testing.T) {
 				t.Errorf("only %d requests were made meanwhile", n)
 			}
 			stats, err := r.gateway.Stats(t.Context(), `update_rejected$|listener_manager.lds`)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			for name, n := range stats {
 				if strings.HasSuffix(name, "update_rejected") && n > 0 {
 					t.Errorf("%s: %d", name, n)

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // settings has a host for each setting of servers, and a server that sends clients to https.
@@ -48,9 +49,7 @@ func TestSettings(t *testing.T) {
 	dir := t.TempDir()
 	inFiles := func(name string, data map[string]string) int64 {
 		for end, text := range map[string]string{".pem": data["tls.crt"], ".key": data["tls.key"]} {
-			if err := os.WriteFile(filepath.Join(dir, name+end), []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, os.WriteFile(filepath.Join(dir, name+end), []byte(text), 0o600))
 		}
 		return issuer.serial
 	}
@@ -145,9 +144,7 @@ func TestSettings(t *testing.T) {
 func plaintext(t *testing.T, address, host string) (status int, location string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/a?b=c", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	req.Host = host
 	resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
 	if err != nil {
@@ -161,9 +158,7 @@ func plaintext(t *testing.T, address, host string) (status int, location string)
 func rsaCredential(t *testing.T, c *ca, host string) map[string]string {
 	t.Helper()
 	private, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	certificate, key := c.sign(t, private, host, soon())
 	return map[string]string{"tls.crt": certificate, "tls.key": key}
 }

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // secured is a server whose certificate is one that a CA issues for a host. It asks for certificates of clients, and
@@ -60,9 +61,7 @@ func TestUpstream(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, text string) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(path, []byte(text), 0o600))
 		return path
 	}
 	crl := issuer.revoke(t, bad.serial)
@@ -120,9 +119,7 @@ spec: {hosts: [s%[1]d.example.com], gateways: [gw], http: [{route: [{destination
 		suite.Eventually(t, c.name+": "+c.says, func() bool {
 			turned := c.server.turned.Load()
 			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/", ports[0]), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			req.Host = fmt.Sprintf("s%d.example.com", i)
 			resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
 			if err != nil {

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // TestWhy: where a Secret is missing, or of no use, the command why says what clients of a real Envoy see: of the
@@ -100,9 +101,7 @@ spec: {hosts: [%[4]s], gateways: [gw], http: [{route: [{destination: {host: %[1]
 	}
 	get := func(host string) int {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/", ports[2]), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		req.Host = host
 		resp, err := http.DefaultClient.Do(req)
 		if err != nil {

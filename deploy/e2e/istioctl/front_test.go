@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/httpstream/spdy"
 
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // front serves an API server, and forwards ports of pods as its kubelets would: to an address for each pod and port. It
@@ -29,9 +30,7 @@ import (
 func front(t *testing.T, to cluster.Access, ports map[string]string) string {
 	t.Helper()
 	target, err := url.Parse(to.Server)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(to.CA)
 	proxy := &httputil.ReverseProxy{
@@ -57,13 +56,9 @@ func front(t *testing.T, to cluster.Access, ports map[string]string) string {
 	}))
 	t.Cleanup(s.CloseClientConnections)
 	text, err := cluster.Access{Server: s.URL, Token: "none"}.Kubeconfig()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	path := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(path, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, text, 0o600))
 	return path
 }
 

@@ -26,6 +26,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster/kubelet"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/installed"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // program is the binary that the image holds.
@@ -78,9 +79,7 @@ type command struct {
 // TestCommandsAsIstioctl runs every command that asks the control plane something.
 func TestCommandsAsIstioctl(t *testing.T) {
 	istioctl, err := binaries.Tool("istioctl", "ISTIOCTL")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	w := installed.Start(t)
 	port, err := cluster.FreePort(w.Ctx, "127.0.0.1")
 	w.Must(err)

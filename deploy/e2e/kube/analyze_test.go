@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // mistakes is a cluster with several, such as a route to a host that is not there, a Secret with a wrong key, and
@@ -124,9 +126,7 @@ func TestAnalyze(t *testing.T) {
 	ctx, c := empty(t)
 	must := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 	}
 	must(c.Apply(ctx, []byte(mistakes)))
 	must(c.Apply(ctx, []byte(reader)))

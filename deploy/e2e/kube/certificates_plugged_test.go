@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/istiod-lite/istiod-lite/citadel/pki"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // TestPlugged serves with the operator's CA, hands out its roots and what it has revoked, and follows both. A CA that
@@ -22,22 +23,14 @@ func TestPlugged(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	b, err := pki.NewSelfSigned("operator", 24*time.Hour, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	f, err := b.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	put := func(name string, text []byte) {
 		t.Helper()
 		tmp := filepath.Join(t.TempDir(), name)
-		if err := os.WriteFile(tmp, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(tmp, filepath.Join(dir, name)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(tmp, text, 0o600))
+		must.Succeed(t, os.Rename(tmp, filepath.Join(dir, name)))
 	}
 	put("ca-key.pem", f.Key)
 	put("root-cert.pem", f.Roots)

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/istiod-lite/istiod-lite/citadel/pki"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // signer signs what is approved for it, as cert-manager would.
@@ -73,9 +74,7 @@ func TestSigners(t *testing.T) {
 	mesh := "meshConfig:\n  caCertificates:\n"
 	for _, name := range []string{"issuers.example/mesh", "issuers.example/own", "issuers.example/bad"} {
 		b, err := pki.NewSelfSigned(name, 24*time.Hour, time.Now())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		all = append(all, &signer{name: name, key: b})
 		text := strings.ReplaceAll(strings.TrimSpace(string(pki.EncodeCertificates(b.Roots...))), "\n", "\n      ")
 		mesh += fmt.Sprintf("  - certSigners: [%s]\n    pem: |\n      %s\n", name, text)
@@ -83,9 +82,7 @@ func TestSigners(t *testing.T) {
 	own, db := all[1], "spiffe://cluster.local/ns/a/sa/db"
 	all[2].another = db
 	values := filepath.Join(t.TempDir(), "values.yaml")
-	if err := os.WriteFile(values, []byte(mesh), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(values, []byte(mesh), 0o600))
 	w := newWorld(t, "-f", values, "--set", "env.EXTERNAL_CA=ISTIOD_RA_KUBERNETES_API,env.K8S_SIGNER=issuers.example/mesh,env.CERT_SIGNER_DOMAIN=issuers.example,global.pilotCertProvider=k8s.io/issuers.example/own")
 	ctx, cancel := context.WithCancel(w.Ctx)
 	t.Cleanup(cancel)

@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/util/keyutil"
 
 	"github.com/istiod-lite/istiod-lite/citadel/pki"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
@@ -46,9 +47,7 @@ func dial(t *testing.T, address string, roots *x509.CertPool, token string, own 
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{
 		RootCAs: roots, ServerName: "istiod.istio-system.svc", Certificates: own,
 	})))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return workload{conn: conn, token: token}
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/installed"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/bootstrap"
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/pilot/config/crd"
@@ -43,13 +44,9 @@ func empty(t *testing.T) (context.Context, *cluster.Cluster) {
 func client(t *testing.T, a cluster.Access) *rest.Config {
 	t.Helper()
 	kubeconfig, err := a.Kubeconfig()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	config, err := crd.Remote(kubeconfig, crd.ClientOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return config
 }
 
@@ -71,9 +68,7 @@ func TestSameAsFiles(t *testing.T) {
 	t.Parallel()
 	ctx, c := empty(t)
 	dir := filepath.Join("..", "..", "..", "pilot", "translate", "testdata", "reference")
-	if err := c.ApplyPath(ctx, filepath.Join(dir, "world.yaml")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.ApplyPath(ctx, filepath.Join(dir, "world.yaml")))
 	cases, err := filepath.Glob(filepath.Join(dir, "cases", "*"))
 	if err != nil || len(cases) < 10 {
 		t.Fatalf("only %d cases, %v", len(cases), err)
@@ -88,9 +83,7 @@ func TestSameAsFiles(t *testing.T) {
 		}
 		t.Run(filepath.Base(folder), func(t *testing.T) {
 			file, mesh := filepath.Join(folder, "objects.yaml"), filepath.Join(folder, "mesh.yaml")
-			if err := c.ApplyPath(ctx, file); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, c.ApplyPath(ctx, file))
 			here, there := options(t), options(t)
 			here.MeshConfig, there.MeshConfig = mesh, mesh
 			here.ConfigDir, there.Client = export(ctx, t, c), client(t, c.Admin())
@@ -107,9 +100,7 @@ func TestSameAsFiles(t *testing.T) {
 			for name := range b {
 				t.Errorf("%s: only from the API server", name)
 			}
-			if err := c.DeletePath(ctx, file); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, c.DeletePath(ctx, file))
 		})
 	}
 }
@@ -126,22 +117,16 @@ func export(ctx context.Context, t *testing.T, c *cluster.Cluster) string {
 		if apierrors.IsNotFound(err) {
 			continue // its CustomResourceDefinition is not installed
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for _, o := range list.Items {
 			text, err := json.Marshal(o.Object)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			out.WriteString("---\n")
 			out.Write(append(text, '\n'))
 		}
 	}
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "world.yaml"), out.Bytes(), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(filepath.Join(dir, "world.yaml"), out.Bytes(), 0o644))
 	return dir
 }
 
@@ -149,9 +134,7 @@ func export(ctx context.Context, t *testing.T, c *cluster.Cluster) string {
 func sent(ctx context.Context, t *testing.T, o bootstrap.Options, dir string) map[string]string {
 	t.Helper()
 	i, err := inspect.Read(ctx, o.Options, catalog.Features())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if i.Refusal != nil {
 		t.Fatal(i.Refusal)
 	}
@@ -162,17 +145,11 @@ func sent(ctx context.Context, t *testing.T, o bootstrap.Options, dir string) ma
 	out := map[string]string{}
 	for _, file := range nodes {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		node := &corev3.Node{}
-		if err := protojson.Unmarshal(text, node); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, protojson.Unmarshal(text, node))
 		resources, err := i.Resources(node)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for typ, list := range resources {
 			for _, r := range list {
 				out[fmt.Sprintf("%s %s %s", filepath.Base(file), typ, r.Name)] = r.Version

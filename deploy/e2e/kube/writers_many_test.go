@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/autoregistration"
 	"github.com/istiod-lite/istiod-lite/pilot/config/crd"
 )
@@ -67,17 +68,13 @@ func TestAThousandMachinesAtOnce(t *testing.T) {
 	}
 	w, access := account(t)
 	ctx, c := w.Ctx, w.Cluster
-	if err := c.Apply(ctx, []byte(group)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Apply(ctx, []byte(group)))
 	requests := &counted{by: map[string]int{}}
 	config := access.Config()
 	config.QPS, config.Burst = crd.DefaultQPS, crd.DefaultBurst
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { requests.next = next; return requests })
 	store, err := autoregistration.NewKubernetes(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	v := &view{}
 	following, enough := context.WithCancel(ctx)
 	var running sync.WaitGroup

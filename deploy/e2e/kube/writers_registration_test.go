@@ -25,6 +25,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/autoregistration"
 	"github.com/istiod-lite/istiod-lite/pilot/xds"
 )
@@ -91,9 +92,7 @@ func (l live) objects() []*kinds.Object {
 func controller(ctx context.Context, t *testing.T, c *cluster.Cluster, access cluster.Access, instance string) *autoregistration.Controller {
 	t.Helper()
 	store, err := autoregistration.NewKubernetes(access.Config())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	view := live{ctx, c}
 	r := autoregistration.New(autoregistration.Options{
 		Store: store, Instance: instance, Object: view.object, Objects: view.objects, Grace: 2 * time.Second, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
@@ -125,16 +124,12 @@ func TestRegistration(t *testing.T) {
 	t.Parallel()
 	w, access := account(t)
 	ctx, c := w.Ctx, w.Cluster
-	if err := c.Apply(ctx, []byte(group)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Apply(ctx, []byte(group)))
 	entries := c.Dynamic().Resource(resource(kinds.WorkloadEntry)).Namespace("vm")
 	get := func() *unstructured.Unstructured {
 		t.Helper()
 		u, err := entries.Get(ctx, "reviews-10.9.0.1-net-1", metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return u
 	}
 	a, b := controller(ctx, t, c, access, "istiod-a"), controller(ctx, t, c, access, "istiod-b")
@@ -145,9 +140,7 @@ func TestRegistration(t *testing.T) {
 		t.Errorf("a group that does not exist: %v", err)
 	}
 	began := time.Now()
-	if err := a.Connected(ctx, stream("1")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, a.Connected(ctx, stream("1")))
 	made := get()
 	at, err := time.Parse(time.RFC3339Nano, made.GetAnnotations()["istio.io/connectedAt"])
 	if err != nil || at.Before(began) {
@@ -202,9 +195,7 @@ func TestRegistration(t *testing.T) {
 
 	// To another replica, and away.
 	a.Disconnected(stream("1"))
-	if err := b.Connected(ctx, stream("1")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, b.Connected(ctx, stream("1")))
 	w.Eventually("held by the other replica", func() error {
 		if n := get().GetAnnotations(); n["istio.io/workloadController"] != "istiod-b" || n["istio.io/connectedAt"] == "" || n["istio.io/disconnectedAt"] != "" || n["mine"] != "1" {
 			return fmt.Errorf("annotations %v", n)

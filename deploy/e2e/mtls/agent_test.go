@@ -18,6 +18,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/proxy"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/agent/ca"
 	"github.com/istiod-lite/istiod-lite/pilot/agent/sds"
 	"github.com/istiod-lite/istiod-lite/pilot/agent/secrets"
@@ -112,9 +113,7 @@ func TestAgentParts(t *testing.T) {
 		return server.count(t, "istio_agent_num_failed_outgoing_requests") > 1 && caller.count(t, "istio_agent_num_failed_outgoing_requests") > 1 &&
 			server.xds.Connected() == 0 && caller.xds.Connected() == 0
 	})
-	if err := m.Pilot.Restart(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, m.Pilot.Restart(ctx))
 	suite.Eventually(t, "certificates once it is back", renewals(1))
 	suite.Eventually(t, "streams once it is back", func() bool { return server.xds.Connected() == 1 && caller.xds.Connected() == 1 })
 	close(stop)
@@ -131,9 +130,7 @@ func TestAgentParts(t *testing.T) {
 func (a *besideEnvoy) count(t *testing.T, name string) (sum float64) {
 	t.Helper()
 	all, err := a.metrics.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, f := range all {
 		for _, m := range f.GetMetric() {
 			if f.GetName() == name {

@@ -18,6 +18,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/charts"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/pods"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/injector"
 )
 
@@ -52,13 +53,9 @@ func TestInjectedPods(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
 	manifests, err := os.ReadFile(os.Getenv(istiodVar))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	i, err := charts.Injector(string(manifests))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var objects []string
 	for doc := range strings.SplitSeq(appsYAML, "---\n") {
 		p := &corev1.Pod{}
@@ -95,13 +92,9 @@ func TestInjectedPods(t *testing.T) {
 func inject(ctx context.Context, t *testing.T, i *injector.Injector, doc, address string) string {
 	t.Helper()
 	before, err := yaml.YAMLToJSON([]byte(doc))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	r, err := i.Inject(ctx, injector.Request{Pod: before, Namespace: "a"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	p := &corev1.Pod{}
 	text := before
 	if r.Skipped == "" {
@@ -109,9 +102,7 @@ func inject(ctx context.Context, t *testing.T, i *injector.Injector, doc, addres
 			t.Fatal(err)
 		}
 	}
-	if err := yaml.UnmarshalStrict(text, p); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.UnmarshalStrict(text, p))
 	if r.Skipped == "" {
 		if len(p.Spec.InitContainers) == 0 || p.Spec.InitContainers[0].Name != "istio-init" {
 			t.Fatalf("no init container: %s", text)
@@ -129,8 +120,6 @@ func inject(ctx context.Context, t *testing.T, i *injector.Injector, doc, addres
 		Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
 	}
 	out, err := yaml.Marshal(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return string(out)
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // peerYAML has a pod whose place a proxy of Istio's build takes.
@@ -85,9 +86,7 @@ func serve(t *testing.T, m mesh, port int, isHTTP bool) <-chan []string {
 		return none, nil
 	}
 	l, err := m.World.Pod("peer").Location.Listen(net.JoinHostPort("10.10.0.14", strconv.Itoa(port)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	l = tls.NewListener(l, secure)
 	t.Cleanup(func() { _ = l.Close() })
 	if isHTTP {
@@ -115,13 +114,9 @@ func serve(t *testing.T, m mesh, port int, isHTTP bool) <-chan []string {
 func identity(t *testing.T, m mesh, account string) *tls.Config {
 	t.Helper()
 	chain, key, roots, err := m.Issuer.Issue(t.Context(), "a", account)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	own, err := tls.X509KeyPair(chain, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(roots) {
 		t.Fatal("no roots")

@@ -17,6 +17,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/citadel/pki"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/world"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 const startTimeout = 90 * time.Second
@@ -110,9 +111,7 @@ func testModes(t *testing.T) {
 		}
 	}
 	handshakes, err := w.Pod("client").Proxy.Stats(t.Context(), `^cluster\.outbound.*ssl\.handshake$`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, p := range all {
 		if n := handshakes[fmt.Sprintf("cluster.outbound|%d||echo.a.svc.cluster.local;.ssl.handshake", p.service)]; n == 0 {
 			t.Errorf("the client of the mesh called port %d without mutual TLS: %v", p.service, handshakes)
@@ -149,17 +148,13 @@ func requests(t *testing.T, w *world.World) int {
 	before := stats(t, w, "echo", stat)
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
-	if err := call(ctx, w.Pod("client").Location, "10.96.0.10:100", ports[2], nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, call(ctx, w.Pod("client").Location, "10.96.0.10:100", ports[2], nil))
 	return stats(t, w, "echo", stat) - before
 }
 
 func stats(t *testing.T, w *world.World, pod, name string) int {
 	all, err := w.Pod(pod).Proxy.Stats(t.Context(), "^"+regexp.QuoteMeta(name)+"$")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return all[name]
 }
 
@@ -184,9 +179,7 @@ func (m mesh) foreign(t *testing.T) foreign {
 		}
 	}
 	b, err := pki.ParseBundle(f, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return foreign{b, "other.example"}
 }
 
@@ -219,13 +212,9 @@ func (f foreign) Issue(_ context.Context, namespace, account string) (chain, key
 func tlsCall(t *testing.T, by issuer) func(ctx context.Context, from world.Location, p port) error {
 	t.Helper()
 	chain, key, _, err := by.Issue(t.Context(), "a", "client")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	own, err := tls.X509KeyPair(chain, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return func(ctx context.Context, from world.Location, p port) error {
 		return call(ctx, from, net.JoinHostPort("10.10.0.11", strconv.Itoa(p.pod)), p, &tls.Config{
 			Certificates: []tls.Certificate{own}, NextProtos: []string{p.alpn}, MinVersion: tls.VersionTLS12,

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // TestPilotAgent has Istio's own agent supervise stock Envoys, with its own bootstrap: they get certificates, serve and
@@ -64,21 +65,15 @@ func (m mesh) supervise(t *testing.T, name string) {
 	t.Helper()
 	work := t.TempDir()
 	for _, dir := range []string{"var/run/secrets/tokens", "var/run/secrets/istio", "etc/istio/proxy", "var/lib/istio/data"} {
-		if err := os.MkdirAll(filepath.Join(work, dir), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.MkdirAll(filepath.Join(work, dir), 0o755))
 	}
 	token, err := exec.CommandContext(t.Context(), os.Getenv(suite.PilotVar), "token", "b", name, "--stateDir", m.State).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	suite.Write(t, filepath.Join(work, "var/run/secrets/tokens/istio-token"), strings.TrimSpace(string(token)))
 	suite.Write(t, filepath.Join(work, "var/run/secrets/istio/root-cert.pem"), string(m.Roots))
 	tools := filepath.Dir(os.Getenv("PILOT_AGENT"))
 	host, _, err := net.SplitHostPort(m.Pilot.SecureGRPC)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	cmd := exec.CommandContext(context.Background(), os.Getenv("PILOT_AGENT"), "proxy", "sidecar", "--domain", "b.svc.cluster.local", "--proxyLogLevel=warning", "--log_output_level=default:info")
 	cmd.Dir = work
 	cmd.Env = []string{
@@ -90,15 +85,11 @@ func (m mesh) supervise(t *testing.T, name string) {
 			m.Pilot.SecureGRPC, os.Getenv(suite.EnvoyVar), filepath.Join(tools, "pilot-agent-bootstrap.json")),
 	}
 	log, err := os.Create(filepath.Join(work, "agent.log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	suite.LogTails(t, work)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := m.World.Pod(name).Location.(interface{ Start(*exec.Cmd) error }).Start(cmd); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, m.World.Pod(name).Location.(interface{ Start(*exec.Cmd) error }).Start(cmd))
 	t.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		_ = cmd.Wait()

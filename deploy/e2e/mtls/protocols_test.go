@@ -17,6 +17,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/world"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // port is one of the server's pod and of its service, and the protocol that is spoken there.
@@ -153,17 +154,11 @@ func speakTLS(ctx context.Context, conn net.Conn) error {
 func serveTLS(t *testing.T, m mesh) {
 	t.Helper()
 	chain, key, _, err := m.Issuer.Issue(t.Context(), "a", "application")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	own, err := tls.X509KeyPair(chain, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	l, err := m.World.Pod("echo").Location.Listen("10.10.0.11:9443")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

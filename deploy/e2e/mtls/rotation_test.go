@@ -17,6 +17,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/citadel/pki"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/load"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // everyRequestConnects has each request make a connection of its own, without the session of an earlier one.
@@ -128,18 +129,14 @@ func certificates(t *testing.T, dir, name string) []*x509.Certificate {
 		return nil
 	}
 	list, err := pki.ParseCertificates(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return list
 }
 
 func selfSigned(t *testing.T, organization string) *pki.Bundle {
 	t.Helper()
 	b, err := pki.NewSelfSigned(organization, time.Hour*24*365, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return b
 }
 
@@ -153,12 +150,8 @@ func plug(t *testing.T, dir string, b *pki.Bundle, roots ...*x509.Certificate) {
 		}
 	}
 	files, err := b.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, os.MkdirAll(dir, 0o755))
 	for name, text := range map[string][]byte{"ca-cert.pem": files.Certificate, "ca-key.pem": files.Key, "cert-chain.pem": files.Chain, "root-cert.pem": files.Roots} {
 		suite.Write(t, filepath.Join(dir, name), string(text))
 	}

@@ -33,6 +33,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/installed"
 	"github.com/istiod-lite/istiod-lite/deploy/histories"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/why"
 )
@@ -88,9 +89,7 @@ const searched = 9 * time.Minute
 func TestClosedAsIstiod(t *testing.T) {
 	seed, _ := histories.Seed(t)
 	count, err := strconv.Atoi(cmp.Or(os.Getenv("OPENNESS_WORLDS"), "2000"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Logf("RAPID_SEED=%d OPENNESS_WORLDS=%d", seed, count)
 	s := start(t)
 	read := func(folder string) (worlds []World) {
@@ -169,9 +168,7 @@ func (s *search) closed(worlds []World) {
 func start(t *testing.T) *search {
 	t.Helper()
 	istiod, err := binaries.Tool("istiod", "ISTIOD")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	ours := os.Getenv("PILOT_DISCOVERY")
 	if ours == "" {
 		t.Fatal("PILOT_DISCOVERY names no program")
@@ -211,9 +208,7 @@ func (s *search) connect(program string) *grpc.ClientConn {
 
 func (s *search) must(err error) {
 	s.t.Helper()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.Succeed(s.t, err)
 }
 
 // parallel calls do with 0 to n-1, four at a time.
@@ -526,21 +521,15 @@ func mentions(c why.Config, word string) bool {
 func selfSigned(t *testing.T) (certificate, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "odd"}, DNSNames: []string{"*.example.com"},
 		NotBefore: time.Now().Add(-time.Hour),
 		NotAfter:  time.Now().Add(240 * time.Hour), IsCA: true, BasicConstraintsValid: true,
 		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	pkcs8, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
 		string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8}))
 }
@@ -556,9 +545,7 @@ func dump(t *testing.T, w World, theirs, ours map[Proxy]why.Config) {
 	for name, all := range map[string]map[Proxy]why.Config{"istiod": theirs, "ours": ours} {
 		for p, config := range all {
 			at := filepath.Join(dir, name, string(p))
-			if err := os.MkdirAll(at, 0o755); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, os.MkdirAll(at, 0o755))
 			for url, list := range config {
 				var out strings.Builder
 				for _, r := range byName(list) {
@@ -568,9 +555,7 @@ func dump(t *testing.T, w World, theirs, ours map[Proxy]why.Config) {
 					}
 					fmt.Fprintf(&out, "# %s\n%s\n", r.Name, prototext.MarshalOptions{Multiline: true}.Format(m))
 				}
-				if err := os.WriteFile(filepath.Join(at, url[strings.LastIndexByte(url, '.')+1:]), []byte(out.String()), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, os.WriteFile(filepath.Join(at, url[strings.LastIndexByte(url, '.')+1:]), []byte(out.String()), 0o644))
 			}
 		}
 	}

@@ -26,6 +26,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/why"
 )
@@ -121,9 +122,7 @@ func provider(header string, audiences ...string) *jwtv3.JwtAuthentication {
 func bytesAlone(t *testing.T, c why.Config, match *listenerv3.FilterChainMatch) why.Config {
 	t.Helper()
 	all, err := envoy.Decode[listenerv3.Listener](c[envoy.ListenerType])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	all[0].FilterChains[0].FilterChainMatch = match
 	all[0].FilterChains[0].Filters = []*listenerv3.Filter{{Name: "tcp", ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: envoy.Any(&tcpv3.TcpProxy{
 		StatPrefix: "in", ClusterSpecifier: &tcpv3.TcpProxy_Cluster{Cluster: "app"},
@@ -137,14 +136,10 @@ func bytesAlone(t *testing.T, c why.Config, match *listenerv3.FilterChainMatch) 
 func redirecting(t *testing.T, c why.Config) why.Config {
 	t.Helper()
 	all, err := envoy.Decode[listenerv3.Listener](c[envoy.ListenerType])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	f := all[0].FilterChains[0].Filters[0]
 	h := &hcmv3.HttpConnectionManager{}
-	if err := f.GetTypedConfig().UnmarshalTo(h); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, f.GetTypedConfig().UnmarshalTo(h))
 	h.GetRouteConfig().VirtualHosts[0].RequireTls = routev3.VirtualHost_ALL
 	f.ConfigType = &listenerv3.Filter_TypedConfig{TypedConfig: envoy.Any(h)}
 	out := maps.Clone(c)
@@ -183,16 +178,12 @@ func TestCompare(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			found, err := Compare(0, World{Name: test.name}, Sidecar, test.closed, test.open)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if !slices.ContainsFunc(found, func(d Difference) bool { return d.Kind == test.kind }) {
 				t.Errorf("%v, and no %s", found, test.kind)
 			}
 			back, err := Compare(0, World{Name: test.name}, Sidecar, test.open, test.closed)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if i := slices.IndexFunc(back, func(d Difference) bool { return d.Kind == test.kind }); i >= 0 {
 				t.Errorf("the closed one is more open: %s", back[i])
 			}
@@ -212,13 +203,9 @@ func worlds(t *testing.T, folder string) (all []World) {
 	}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		w, err := ParseWorld(folder+"/"+strings.TrimSuffix(filepath.Base(file), ".yaml"), text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		all = append(all, w)
 	}
 	return all
@@ -229,19 +216,13 @@ func worlds(t *testing.T, folder string) (all []World) {
 func TestGenerate(t *testing.T) {
 	good := worlds(t, "good")
 	files, err := filepath.Glob("../../../charts/base/files/crds/*.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	schemas := Schemas{}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		definitions, err := cluster.Parse(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for kind, schema := range ReadSchemas(definitions) {
 			schemas[kind] = schema
 		}
@@ -284,9 +265,7 @@ func TestUnreadable(t *testing.T) {
 	} {
 		const rule = "apiVersion: networking.istio.io/v1\nkind: DestinationRule\nmetadata: {name: d}\nspec: {trafficPolicy: %s}\n"
 		w, err := ParseWorld("w", fmt.Appendf(nil, rule, policy))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if err := w.Unreadable(); (err != nil) != want {
 			t.Errorf("%s: %v", policy, err)
 		}
@@ -301,9 +280,7 @@ kind: VirtualService
 metadata: {name: store, namespace: store}
 spec: {hosts: [a.store.svc, restore, "other/store-x", "./*.other"]}
 `))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	text := string(w.In(7).YAML())
 	for _, want := range []string{"namespace: store-007", "- a.store-007.svc\n", "- restore\n", "- other-007/store-x\n", "- ./*.other-007\n"} {
 		if !strings.Contains(text, want) {
@@ -339,9 +316,7 @@ func TestAccepted(t *testing.T) {
 		return Difference{Sidecar, Passes, "out port 80", text}
 	}
 	distributed := of("DestinationRule")
-	if err := unstructured.SetNestedSlice(distributed.Objects[0].Object, []any{map[string]any{}}, "spec", "distribute"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, unstructured.SetNestedSlice(distributed.Objects[0].Object, []any{map[string]any{}}, "spec", "distribute"))
 	patched := of("EnvoyFilter")
 	if err := unstructured.SetNestedSlice(patched.Objects[0].Object, []any{
 		map[string]any{"applyTo": "VIRTUAL_HOST", "patch": map[string]any{"value": map[string]any{"name": "marker-a"}}},

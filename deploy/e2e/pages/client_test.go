@@ -12,6 +12,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 const typePrefix = "type.googleapis.com/"
@@ -34,19 +36,13 @@ func connect(t *testing.T, address string) {
 		"LABELS": map[string]any{"app": "web", "version": "v1"}, "WORKLOAD_NAME": "web", "DNS_CAPTURE": "true", "DNS_AUTO_ALLOCATE": "true",
 		"PROXY_CONFIG": map[string]any{"statusPort": 15020},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	cc, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(func() { cancel(); _ = cc.Close() })
 	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(cc).StreamAggregatedResources(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	node := &corev3.Node{Id: "sidecar~198.18.0.1~web-0.a~a.svc.cluster.local", Metadata: metadata, Locality: &corev3.Locality{Region: "r", Zone: "z", SubZone: "s"}}
 	whole := make(chan struct{})
 	ended := make(chan error, 1)

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/served"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // TestNativeHistograms: a scrape in Prometheus's protobuf format has native histograms, and the classic buckets beside
@@ -18,15 +19,11 @@ import (
 func TestNativeHistograms(t *testing.T) {
 	s := served.Start(t, served.Options{Mesh: map[string]string{"mesh.yaml": "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n"}})
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+s.Monitoring+"/metrics", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	format := expfmt.NewFormat(expfmt.TypeProtoDelim)
 	req.Header.Set("Accept", string(format))
 	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer resp.Body.Close()
 	families := expfmt.NewDecoder(resp.Body, format)
 	var found []string

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/served"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 const (
@@ -113,18 +114,14 @@ func (p paths) String() string {
 func lines(t *testing.T, file string) []string {
 	t.Helper()
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return slices.DeleteFunc(strings.Split(strings.TrimSpace(string(text)), "\n"), func(l string) bool { return l == "" || strings.HasPrefix(l, "#") })
 }
 
 // TestPages: what istiod's pages have, ours have, with the same types.
 func TestPages(t *testing.T) {
 	world, err := os.ReadFile(worldFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	// What an API server gives an object.
 	given := "metadata: {uid: 0f0e3a6e-8a39-4dd2-a3a5-1a52f3a0c001, generation: 1, creationTimestamp: \"2026-01-01T00:00:00Z\", name: "
 	world = bytes.ReplaceAll(world, []byte("metadata: {name: "), []byte(given))

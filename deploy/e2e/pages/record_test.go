@@ -15,6 +15,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/binaries"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/installed"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 var keep = flag.String("keep", "", "a folder for what istiod answers; empty: it is not kept")
@@ -27,21 +28,15 @@ const networks = "networks: {near: {endpoints: [{fromRegistry: Kubernetes}], gat
 func TestPagesAsIstiod(t *testing.T) {
 	ctx, c := installed.CRDs(t, cluster.Options{})
 	world, err := os.ReadFile(worldFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Apply(ctx, world); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, c.Apply(ctx, world))
 	grpc, monitoring := istiod(t, ctx, c.Kubeconfig())
 	connect(t, grpc)
 	connect(t, grpc) // now istiod has cached what the first one got
 	theirs := paths{}
 	for _, page := range asked() {
 		resp, err := http.Get("http://" + monitoring + "/debug/" + page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		text, err := io.ReadAll(resp.Body)
 		_ = resp.Body.Close()
 		if err == nil {
@@ -56,9 +51,7 @@ func TestPagesAsIstiod(t *testing.T) {
 	}
 	text := "# Made by COMPAT_UPDATE=1 make compat: the keys of istiod 1.31's debug pages about world.yaml, and the types of their values.\n" + theirs.String()
 	if os.Getenv(compat.Update) != "" {
-		if err := os.WriteFile(recordedFile, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(recordedFile, []byte(text), 0o644))
 		return
 	}
 	recorded, err := os.ReadFile(recordedFile)
@@ -71,17 +64,11 @@ func TestPagesAsIstiod(t *testing.T) {
 func istiod(t *testing.T, ctx context.Context, kubeconfig string) (grpc, monitoring string) {
 	t.Helper()
 	program, err := binaries.Tool("istiod", "ISTIOD")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	dir := t.TempDir()
 	mesh, err := filepath.Abs(meshFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "networks.yaml"), []byte(networks), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, os.WriteFile(filepath.Join(dir, "networks.yaml"), []byte(networks), 0o600))
 	at := installed.Peer{Program: program, Kubeconfig: kubeconfig, Args: []string{"--meshConfig", mesh, "--networksConfig", filepath.Join(dir, "networks.yaml")}}.Start(ctx, t)
 	return at["grpcAddr"], at["monitoringAddr"]
 }

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 const (
@@ -112,9 +114,7 @@ func (m *mesh) measure(t *testing.T, program string) (f figures) {
 	asked.Wait()
 	n := answers.Load()
 	f.queries, f.query = float64(n)/time.Since(began).Seconds(), (cpu(t, process)-before)/time.Duration(max(n, 1))
-	if err := a.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, a.cmd.Process.Signal(syscall.SIGTERM))
 	<-a.done
 	return f
 }
@@ -123,13 +123,9 @@ func (m *mesh) measure(t *testing.T, program string) (f figures) {
 func outside(t *testing.T, pid int) string {
 	t.Helper()
 	all, err := filepath.Glob("/proc/[0-9]*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	own, err := os.Readlink("/proc/self/ns/pid")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, p := range all {
 		ids := field(p, "NSpid") // in all namespaces, the innermost last
 		if ns, err := os.Readlink(p + "/ns/pid"); err == nil && ns == own && len(ids) > 0 && ids[len(ids)-1] == strconv.Itoa(pid) {
@@ -162,9 +158,7 @@ func memory(t *testing.T, process, name string) int {
 		t.Fatalf("%s has no %s", process, name)
 	}
 	n, err := strconv.Atoi(words[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return n
 }
 
@@ -172,16 +166,12 @@ func memory(t *testing.T, process, name string) int {
 func cpu(t *testing.T, process string) time.Duration {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(process, "stat"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	words := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:])) // from the state on
 	total := 0
 	for _, w := range words[11:13] { // of the program, and of the kernel for it
 		n, err := strconv.Atoi(w)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		total += n
 	}
 	return time.Duration(total) * 10 * time.Millisecond

@@ -18,6 +18,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/echo"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // TestPilotAgentPairs: each agent with each control plane gives sidecars and a gateway certificates and configuration.
@@ -67,9 +68,7 @@ func (m *mesh) pair(t *testing.T, program, controlPlane string) {
 	}
 	suite.Eventually(t, "a name of the mesh", func() bool {
 		conn, err := caller.dial(t.Context(), "udp", 15053)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		defer conn.Close()
 		resp, _, err := (&dns.Client{Timeout: requestTimeout}).ExchangeWithConn(new(dns.Msg).SetQuestion("named.b.svc.cluster.local.", dns.TypeA), &dns.Conn{Conn: conn})
 		if err != nil || len(resp.Answer) != 1 {
@@ -79,9 +78,7 @@ func (m *mesh) pair(t *testing.T, program, controlPlane string) {
 		return ok && a.A.Equal(net.IPv4(10, 96, 0, 9))
 	})
 	for _, a := range all {
-		if err := a.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, a.cmd.Process.Signal(syscall.SIGTERM))
 	}
 	for _, a := range all {
 		<-a.done

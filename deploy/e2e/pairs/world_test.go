@@ -21,6 +21,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/world"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // meshYAML has a server in mode STRICT, a caller by a forward proxy, and a gateway. Nothing redirects their traffic.
@@ -106,9 +107,7 @@ func (m *mesh) controlPlane(ctx context.Context, t *testing.T, binary string, po
 	at := func(n int) string { return fmt.Sprintf("%s:%d", host, port+n) }
 	dir := t.TempDir()
 	log, err := os.Create(filepath.Join(dir, "control-plane.log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	suite.LogTails(t, dir)
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), binary, "discovery", "--kubeconfig", m.cluster.Kubeconfig(), "--grpcAddr", at(0), "--secureGRPCAddr", at(2), "--httpAddr", at(3), "--httpsAddr", at(4),
 		"--monitoringAddr", at(5), "--ctrlz_port", "0", "--log_output_level", "default:warn")
@@ -117,9 +116,7 @@ func (m *mesh) controlPlane(ctx context.Context, t *testing.T, binary string, po
 	// What istiod sends for Istio's build of Envoy alone, which is not the one of these tests.
 	cmd.Env = append(cmd.Env, "PILOT_ENABLE_METADATA_EXCHANGE=false", "PILOT_ENABLE_ALPN_FILTER=false")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, cmd.Start())
 	ended := make(chan struct{})
 	go func() { _ = cmd.Wait(); _ = log.Close(); close(ended) }()
 	t.Cleanup(func() { _ = cmd.Process.Kill(); <-ended })
@@ -155,21 +152,15 @@ func (m *mesh) start(t *testing.T, program, server, pod, role string) *agent {
 	t.Helper()
 	a := &agent{m: m, pod: pod, dir: t.TempDir(), done: make(chan struct{})}
 	for _, dir := range []string{"var/run/secrets/tokens", "var/run/secrets/istio", "etc/istio/proxy", "var/lib/istio/data"} {
-		if err := os.MkdirAll(filepath.Join(a.dir, dir), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.MkdirAll(filepath.Join(a.dir, dir), 0o755))
 	}
 	p, err := m.cluster.Client().CoreV1().Pods("b").Get(t.Context(), pod, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
 		Audiences: []string{"istio-ca"}, BoundObjectRef: &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: p.Name, UID: p.UID},
 	}}
 	token, err := m.cluster.Client().CoreV1().ServiceAccounts("b").CreateToken(t.Context(), pod, request, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	suite.Write(t, filepath.Join(a.dir, "var/run/secrets/tokens/istio-token"), token.Status.Token)
 	suite.Write(t, filepath.Join(a.dir, "var/run/secrets/istio/root-cert.pem"), string(m.roots))
 	a.cmd = exec.CommandContext(context.Background(), program, "proxy", role, "--domain", "b.svc.cluster.local", "--proxyLogLevel=warning", "--log_output_level=default:info")
@@ -183,16 +174,12 @@ func (m *mesh) start(t *testing.T, program, server, pod, role string) *agent {
 			server, os.Getenv(suite.EnvoyVar), filepath.Join(filepath.Dir(os.Getenv(istioAgentVar)), template)),
 	}
 	log, err := os.Create(filepath.Join(a.dir, "agent.log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	suite.LogTails(t, a.dir)
 	a.cmd.Stdout, a.cmd.Stderr = log, log
 	a.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	a.began = time.Now()
-	if err := m.Pod(pod).Location.(interface{ Start(*exec.Cmd) error }).Start(a.cmd); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, m.Pod(pod).Location.(interface{ Start(*exec.Cmd) error }).Start(a.cmd))
 	go func() {
 		_ = a.cmd.Wait()
 		_ = log.Close()

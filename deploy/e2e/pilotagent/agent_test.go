@@ -20,6 +20,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/echo"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/load"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // podYAML is a pod whose Envoy an agent of this test supervises.
@@ -92,24 +93,16 @@ func (a *agent) log() string {
 func (m *mesh) start(t *testing.T, name, account, role string, foreign bool) *agent {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "agent") // the path of a socket is short
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	a := &agent{dir: dir, done: make(chan struct{})}
 	for _, dir := range []string{"var/run/secrets/tokens", "var/run/secrets/istio", "etc/istio/pod"} {
-		if err := os.MkdirAll(filepath.Join(a.dir, dir), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.MkdirAll(filepath.Join(a.dir, dir), 0o755))
 	}
 	token, err := exec.CommandContext(t.Context(), os.Getenv(suite.PilotVar), "token", "b", account, "--stateDir", m.State).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	roots, err := os.ReadFile(filepath.Join(m.State, "ca", "ca", "root-cert.pem"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	suite.Write(t, filepath.Join(a.dir, "var/run/secrets/tokens/istio-token"), strings.TrimSpace(string(token)))
 	suite.Write(t, filepath.Join(a.dir, "var/run/secrets/istio/root-cert.pem"), string(roots))
 	suite.Write(t, filepath.Join(a.dir, "etc/istio/pod/labels"), fmt.Sprintf("app=%q\n", account))
@@ -128,15 +121,11 @@ func (m *mesh) start(t *testing.T, name, account, role string, foreign bool) *ag
 		a.cmd.Env = append(a.cmd.Env, "WORKLOAD_IDENTITY_SOCKET_FILE="+foreignSocket)
 	}
 	log, err := os.Create(filepath.Join(a.dir, "agent.log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	suite.LogTails(t, a.dir)
 	a.cmd.Stdout, a.cmd.Stderr = log, log
 	a.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := m.World.Pod(name).Location.(interface{ Start(*exec.Cmd) error }).Start(a.cmd); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, m.World.Pod(name).Location.(interface{ Start(*exec.Cmd) error }).Start(a.cmd))
 	go func() {
 		_ = a.cmd.Wait()
 		_ = log.Close()
@@ -196,9 +185,7 @@ func (m *mesh) drain(t *testing.T, pod string) {
 	hook := exec.CommandContext(t.Context(), os.Getenv(suite.AgentVar), "request", "--debug-port=15020", "POST", "drain")
 	said := &bytes.Buffer{}
 	hook.Stdout, hook.Stderr = said, said
-	if err := m.World.Pod(pod).Location.(interface{ Start(*exec.Cmd) error }).Start(hook); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, m.World.Pod(pod).Location.(interface{ Start(*exec.Cmd) error }).Start(hook))
 	if err := hook.Wait(); err != nil {
 		t.Fatalf("%v: %s", err, said)
 	}
@@ -265,9 +252,7 @@ func TestAgents(t *testing.T) {
 		m.Pilot.Kill()
 		before := traffic.Heard("first")
 		suite.Eventually(t, "a hundred answers without a control plane", func() bool { return traffic.Heard("first") > before+100 })
-		if err := m.Pilot.Restart(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, m.Pilot.Restart(t.Context()))
 		suite.Write(t, filepath.Join(m.Dir, "late.yaml"), entryYAML("late"))
 		suite.Eventually(t, "a route that came after the restart", func() bool {
 			_, err := m.get(t.Context(), "caller", "10.10.0.23:8000", "late.example.com")
@@ -281,16 +266,12 @@ func TestAgents(t *testing.T) {
 		m.drain(t, "first")
 		before := traffic.Heard("first")
 		suite.Eventually(t, "answers of a server that drains", func() bool { return traffic.Heard("first") > before+50 })
-		if err := os.Remove(filepath.Join(m.Dir, "first.yaml")); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.Remove(filepath.Join(m.Dir, "first.yaml")))
 		suite.Eventually(t, "the client knows that the endpoint goes", func() bool {
 			code, text := m.ask(t, "caller", 15000, "/clusters")
 			return code == http.StatusOK && strings.Contains(text, "10.10.0.24:8443") && !strings.Contains(text, "10.10.0.21:8443")
 		})
-		if err := a.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, a.cmd.Process.Signal(syscall.SIGTERM))
 		<-a.done
 		if code := a.cmd.ProcessState.ExitCode(); code != 0 {
 			t.Errorf("the agent ended with %d:\n%s", code, a.log())
@@ -307,9 +288,7 @@ func TestAgents(t *testing.T) {
 		defer client.CloseIdleConnections()
 		closes := func() bool {
 			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://10.10.0.23:8000/", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			req.Host = "late.example.com"
 			resp, err := client.Do(req)
 			if err != nil {
@@ -332,12 +311,8 @@ func TestAgents(t *testing.T) {
 			t.Fatalf("the agent does not say which process Envoy is:\n%s", a.log())
 		}
 		pid, err := strconv.Atoi(said[1])
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
+		must.Succeed(t, syscall.Kill(pid, syscall.SIGKILL))
 		<-a.done
 		if code := a.cmd.ProcessState.ExitCode(); code != 128+int(syscall.SIGKILL) {
 			t.Errorf("the agent ended with %d, want that of Envoy", code)

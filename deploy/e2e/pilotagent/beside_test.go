@@ -9,6 +9,8 @@ import (
 	"github.com/miekg/dns"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // probersJSON has agents probe their applications, as injection says. Nobody listens on port 9.
@@ -20,9 +22,7 @@ const probersJSON = `{"/app-health/app/readyz":{"httpGet":{"path":"/","port":808
 func (m *mesh) testBesideEnvoy(t *testing.T) {
 	for name, want := range map[string]string{"named": "10.96.0.9", "named.b.svc.cluster.local": "10.96.0.9"} {
 		conn, err := m.World.Pod("caller").Location.DialContext(t.Context(), "tcp", "127.0.0.1:15053")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		client := &dns.Client{Timeout: requestTimeout}
 		resp, _, err := client.ExchangeWithConn(new(dns.Msg).SetQuestion(dns.Fqdn(name), dns.TypeA), &dns.Conn{Conn: conn})
 		if err != nil || len(resp.Answer) != 1 || resp.Answer[0].(*dns.A).A.String() != want {

@@ -11,23 +11,18 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/citadel/pki"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // testFurtherRoots writes another root into the mesh configuration. Agents add it to the roots of their Envoys, on the
 // streams that are open, so that a server lets in who has a certificate of that root.
 func (m *mesh) testFurtherRoots(t *testing.T) {
 	root, err := pki.NewSelfSigned("another", time.Hour, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	key, err := pki.GenerateKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	der, _, err := root.Sign(pki.Leaf{URI: "spiffe://cluster.local/ns/b/sa/caller", Key: key.Public(), TTL: time.Hour}, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	call := func() error {
 		conn, err := m.World.Pod("caller").Location.DialContext(t.Context(), "tcp", "10.10.0.21:8443")
 		if err != nil {

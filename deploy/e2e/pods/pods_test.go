@@ -16,6 +16,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 func TestMain(m *testing.M) {
@@ -65,9 +67,7 @@ var network = sync.OnceValue(func() *Network {
 func add(t *testing.T, name, addr string, redirect bool) *Pod {
 	t.Helper()
 	p, err := network().Add(Spec{Name: name, Addr: netip.MustParseAddr(addr), Redirect: redirect})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { p.Close() })
 	return p
 }
@@ -87,9 +87,7 @@ func TestNetwork(t *testing.T) {
 	for i := range 16 {
 		add(t, fmt.Sprint("other-", i), fmt.Sprintf("10.10.2.%d", i), false)
 		link, err := netlink.LinkByIndex(network().bridge)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if got := link.Attrs().HardwareAddr.String(); got != bridgeAddr().String() {
 			t.Fatalf("with %d more pods the gateway is at %s, want %s", i+1, got, bridgeAddr())
 		}
@@ -134,9 +132,7 @@ func TestAddressChangesHands(t *testing.T) {
 		if got := ask(t, caller, true, "", "10.10.4.2:8080"); got != name {
 			t.Errorf("%s answered, want %s", got, name)
 		}
-		if err := p.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, p.Close())
 	}
 }
 
@@ -181,9 +177,7 @@ func TestRelay(t *testing.T) {
 func serve(t *testing.T, p *Pod, addr, name string) {
 	t.Helper()
 	l, err := p.Listen(addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { l.Close() })
 	go func() {
 		for {
@@ -222,8 +216,6 @@ func ask(t *testing.T, p *Pod, mark bool, src, to string) string {
 		said, err = io.ReadAll(conn)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return string(said)
 }

@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // TestBootstrap has Envoy itself check what is written for it.
@@ -31,13 +33,9 @@ func TestBootstrap(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o.XDS, o.Admin = "127.0.0.1:15010", "127.0.0.1:0"
 			b, err := o.bootstrap()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			file := filepath.Join(t.TempDir(), "bootstrap.json")
-			if err := os.WriteFile(file, b, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, os.WriteFile(file, b, 0o600))
 			if out, err := exec.Command(envoy, "--mode", "validate", "-c", file).CombinedOutput(); err != nil {
 				t.Errorf("%v\n%s", err, out)
 			}

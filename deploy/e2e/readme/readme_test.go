@@ -15,6 +15,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/binaries"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/pods"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // How the tests are told where the programs and the documents are.
@@ -61,9 +62,7 @@ func try(t *testing.T, name string, least int) string {
 	t.Helper()
 	programs := os.Getenv(programsVar)
 	text, err := os.ReadFile(filepath.Join(programs, name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	blocks := regexp.MustCompile("(?s)```sh\n(.*?)```\n").FindAllStringSubmatch(string(text), -1)
 	if len(blocks) < least {
 		t.Fatalf("%s has only %d blocks", name, len(blocks))
@@ -83,9 +82,7 @@ func try(t *testing.T, name string, least int) string {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer log.Close()
 	var out strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, log

@@ -7,6 +7,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/echo"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // TestBodies: an authorizer is sent as much of a body as its provider says, and what it answers reaches the server and
@@ -18,9 +19,7 @@ func TestBodies(t *testing.T) {
 		resp, err := m.do(request{
 			from: "client", address: authzEchoService + ":80", method: http.MethodPost, path: "/ask?header=x-user&header=x-why&header=x-hidden", host: "echo.a", body: body,
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		var answer echo.Answer
 		_ = json.Unmarshal(resp.body, &answer) // An authorizer's response has no answer of the server.
 		return resp, answer

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // authzPolicy returns an AuthorizationPolicy for the server, named MARK.
@@ -257,9 +258,7 @@ func TestDryRunIsCounted(t *testing.T) {
 	m.want(t, path("/no"), http.StatusOK)
 	suite.Eventually(t, "it is counted", func() bool {
 		stats, err := m.Pod("echo").Proxy.Stats(t.Context(), `istio_dry_run_deny_\.?shadow_denied$`)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for name, n := range stats {
 			if regexp.MustCompile(`^http\.inbound_0\.0\.0\.0_8080`).MatchString(name) && n > 0 {
 				return true

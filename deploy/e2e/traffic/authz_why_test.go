@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
 	"github.com/istiod-lite/istiod-lite/pilot/inspect"
@@ -21,9 +22,7 @@ func (m *authzMesh) explain(t *testing.T) func(call, int) {
 		Logger: slog.New(slog.DiscardHandler), ConfigDir: m.Dir, MeshConfig: m.Config, Namespace: "istio-system", Domain: "cluster.local", ClusterID: "Kubernetes",
 		Limits: limits.Default(), NoWatch: true,
 	}, catalog.Features())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return func(c call, status int) {
 		t.Helper()
 		if c.want != 0 {

@@ -8,15 +8,14 @@ import (
 	"testing"
 
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // ejected returns how many endpoints of a port of web the gateway has ejected.
 func (m destinationRuleMesh) ejected(port int) int {
 	m.t.Helper()
 	clusters, err := m.Pod("gateway").Proxy.Get(m.t.Context(), "/clusters")
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	must.Succeed(m.t, err)
 	n := 0
 	for line := range strings.Lines(string(clusters)) {
 		if strings.HasPrefix(line, fmt.Sprintf("outbound|%d||web.a.", port)) && strings.Contains(line, "::health_flags::") && strings.Contains(line, "failed_outlier_check") {

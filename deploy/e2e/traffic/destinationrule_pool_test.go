@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // destinationRuleServer answers requests in a pod, and can keep them waiting.
@@ -254,9 +255,7 @@ func TestPool(t *testing.T) {
 	t.Run("Connections", func(t *testing.T) {
 		m.takes("tcp", 90, `{connectionPool: {tcp: {maxConnections: 1}}}`, `"max_connections": 1`)
 		first, _, err := m.connect()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if second, line, err := m.connect(); err == nil {
 			_ = second.Close()
 			t.Errorf("a second connection gets %s", line)
@@ -274,9 +273,7 @@ func TestPool(t *testing.T) {
 		} {
 			m.takes("tcp", 90, c.rule, c.says)
 			conn, _, err := m.connect()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			suite.Eventually(t, fmt.Sprintf("probes after %d s", c.most), func() bool {
 				kind, left := m.timer("gateway", "15000A0A:2382") // 10.10.0.21:9090
 				return c.most == 0 && kind == "00" || c.most > 0 && kind == "02" && left > 0 && left <= c.most
@@ -314,16 +311,12 @@ func (m destinationRuleMesh) timer(pod, remote string) (kind string, left int64)
 	if err == nil {
 		err = cmd.Wait()
 	}
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	must.Succeed(m.t, err)
 	for line := range strings.Lines(said.String()) {
 		if f := strings.Fields(line); len(f) > 5 && f[2] == remote && f[3] == "01" {
 			of, ticks, _ := strings.Cut(f[5], ":")
 			n, err := strconv.ParseInt(ticks, 16, 64)
-			if err != nil {
-				m.t.Fatal(err)
-			}
+			must.Succeed(m.t, err)
 			return of, n / 100
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // egressYAML has a caller with a sidecar, and a service on a port that calls out of the mesh use too. There is no
@@ -42,9 +43,7 @@ func startEgress(t *testing.T, o suite.MeshOptions) egressMesh {
 		s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = fmt.Fprintf(w, "%s on %d", r.Host, port) }))
 		_ = s.Listener.Close()
 		l, err := m.Pod("caller").Location.Listen(net.JoinHostPort("127.0.0.1", fmt.Sprint(port)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if s.Listener = l; port > 8400 {
 			s.StartTLS()
 		} else {

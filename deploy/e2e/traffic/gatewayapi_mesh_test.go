@@ -26,6 +26,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/echo"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/deploy/samples"
 )
 
@@ -46,20 +47,14 @@ type gatewayAPIMesh struct {
 func startGatewayAPI(t *testing.T, more map[string]string) gatewayAPIMesh {
 	t.Helper()
 	dir := t.TempDir()
-	if err := samples.Copy(samples.GatewayAPI, dir); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, samples.Copy(samples.GatewayAPI, dir))
 	files := map[string]string{}
 	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	roots := x509.NewCertPool()
 	for _, e := range entries {
 		text, err := os.ReadFile(filepath.Join(dir, e.Name()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if e.Name() == samples.RootsFile {
 			roots.AppendCertsFromPEM(text)
 			continue
@@ -154,9 +149,7 @@ func (m gatewayAPIMesh) inside(pod, url string, header map[string]string) gatewa
 func (m gatewayAPIMesh) check(authority string) (string, error) {
 	m.t.Helper()
 	conn, err := grpc.NewClient("passthrough:///"+gatewayAPIPlain, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithAuthority(authority))
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	must.Succeed(m.t, err)
 	defer conn.Close()
 	ctx, cancel := context.WithTimeout(m.t.Context(), 20*time.Second)
 	defer cancel()
@@ -171,9 +164,7 @@ func (m gatewayAPIMesh) check(authority string) (string, error) {
 func (m gatewayAPIMesh) list(authority string) error {
 	m.t.Helper()
 	conn, err := grpc.NewClient("passthrough:///"+gatewayAPIPlain, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithAuthority(authority))
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	must.Succeed(m.t, err)
 	defer conn.Close()
 	ctx, cancel := context.WithTimeout(m.t.Context(), 20*time.Second)
 	defer cancel()
@@ -204,17 +195,13 @@ func (m gatewayAPIMesh) line(addr, text string) (string, error) {
 func (m gatewayAPIMesh) received(pod, cluster string) int {
 	m.t.Helper()
 	text, err := m.Pod(pod).Proxy.Get(m.t.Context(), "/clusters")
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	must.Succeed(m.t, err)
 	n := 0
 	for line := range strings.Lines(string(text)) {
 		if count, ok := strings.CutPrefix(line, cluster+"::"); ok {
 			if _, value, ok := strings.Cut(count, "::rq_total::"); ok {
 				i, err := strconv.Atoi(strings.TrimSpace(value))
-				if err != nil {
-					m.t.Fatal(err)
-				}
+				must.Succeed(m.t, err)
 				n += i
 			}
 		}
@@ -243,9 +230,7 @@ func (m gatewayAPIMesh) edit(file string, oldnew ...string) {
 	m.t.Helper()
 	path := filepath.Join(m.Dir, file)
 	text, err := os.ReadFile(path)
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	must.Succeed(m.t, err)
 	next := strings.NewReplacer(oldnew...).Replace(string(text))
 	if next == string(text) {
 		m.t.Fatalf("%s has nothing of %q", file, oldnew)

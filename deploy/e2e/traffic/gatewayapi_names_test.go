@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // names is a Gateway whose listener terminates TLS for lines, and two TLSRoutes, each with names of its own and one
@@ -89,9 +91,7 @@ func TestServerNames(t *testing.T) {
 			return "refused"
 		}
 		defer conn.Close()
-		if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, conn.SetDeadline(time.Now().Add(20*time.Second)))
 		if _, err := fmt.Fprintln(conn, "hello"); err != nil {
 			return "refused"
 		}

@@ -25,6 +25,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // Methods of the service: each returns the name of the server.
@@ -40,16 +41,12 @@ type grpcMesh struct{ mesh }
 func (m grpcMesh) bootstrap(pod, account, region, zone string) []byte {
 	m.t.Helper()
 	chain, key, roots, err := m.Issuer.Issue(m.t.Context(), "a", account)
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	must.Succeed(m.t, err)
 	dir := m.t.TempDir()
 	files := map[string]string{}
 	for name, text := range map[string][]byte{"chain": chain, "key": key, "roots": roots} {
 		files[name] = filepath.Join(dir, name+".pem")
-		if err := os.WriteFile(files[name], text, 0o600); err != nil {
-			m.t.Fatal(err)
-		}
+		must.Succeed(m.t, os.WriteFile(files[name], text, 0o600))
 	}
 	address := m.Pod(pod).Node.Addr.String()
 	text, err := json.Marshal(map[string]any{
@@ -66,9 +63,7 @@ func (m grpcMesh) bootstrap(pod, account, region, zone string) []byte {
 		}}},
 		"server_listener_resource_name_template": "xds.istio.io/grpc/lds/inbound/%s",
 	})
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	must.Succeed(m.t, err)
 	return text
 }
 
@@ -84,18 +79,14 @@ func (m grpcMesh) serve(pod, region, zone string) *grpcServer {
 	m.t.Helper()
 	s := &grpcServer{name: pod}
 	creds, err := xdscreds.NewServerCredentials(xdscreds.ServerOptions{FallbackCreds: insecure.NewCredentials()})
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	must.Succeed(m.t, err)
 	x, err := xds.NewGRPCServer(
 		grpc.Creds(creds), xds.BootstrapContentsForTesting(m.bootstrap(pod, "greeter", region, zone)),
 		xds.ServingModeCallback(func(_ net.Addr, a xds.ServingModeChangeArgs) {
 			s.serving.Store(a.Mode == connectivity.ServingModeServing)
 		}),
 	)
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	must.Succeed(m.t, err)
 	x.RegisterService(&grpc.ServiceDesc{ServiceName: "test.Greeter", HandlerType: (*any)(nil), Methods: []grpc.MethodDesc{
 		{MethodName: "Hello", Handler: s.handle(hello)}, {MethodName: "Secret", Handler: s.handle(secret)},
 	}}, s)
@@ -139,18 +130,12 @@ type grpcClient struct {
 func (m grpcMesh) dial(pod, account, target string) grpcClient {
 	m.t.Helper()
 	builder, err := xds.NewXDSResolverWithConfigForTesting(m.bootstrap(pod, account, "region1", "zone1")) //nolint:staticcheck // no other way has several bootstraps
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	must.Succeed(m.t, err)
 	creds, err := xdscreds.NewClientCredentials(xdscreds.ClientOptions{FallbackCreds: insecure.NewCredentials()})
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	must.Succeed(m.t, err)
 	conn, err := grpc.NewClient("xds:///"+target, grpc.WithResolvers(builder), grpc.WithTransportCredentials(creds),
 		grpc.WithContextDialer(m.dialer(pod)))
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	must.Succeed(m.t, err)
 	m.t.Cleanup(func() { _ = conn.Close() })
 	return grpcClient{conn, m.t}
 }

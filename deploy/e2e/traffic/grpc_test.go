@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 const (
@@ -85,9 +86,7 @@ func TestApplications(t *testing.T) {
 	t.Run("MutualTLS", func(t *testing.T) {
 		conn, err := grpc.NewClient("passthrough:///10.10.0.21:17070", grpc.WithTransportCredentials(insecure.NewCredentials()),
 			grpc.WithContextDialer(m.dialer("client")))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		defer conn.Close()
 		if name, err := (grpcClient{conn, t}).call(hello); err == nil {
 			t.Errorf("%s answered over plaintext", name)

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // jwtIssuer makes tokens, and serves the key by which they are verified once it listens.
@@ -34,9 +36,7 @@ func newJWTIssuer(t *testing.T, address string) *jwtIssuer {
 func (i *jwtIssuer) rotate(id string) {
 	i.t.Helper()
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		i.t.Fatal(err)
-	}
+	must.Succeed(i.t, err)
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.id, i.key = id, key
@@ -48,9 +48,7 @@ func (i *jwtIssuer) keySet() string {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	set, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: &i.key.PublicKey, KeyID: i.id, Algorithm: "RS256", Use: "sig"}}})
-	if err != nil {
-		i.t.Fatal(err)
-	}
+	must.Succeed(i.t, err)
 	return string(set)
 }
 
@@ -58,9 +56,7 @@ func (i *jwtIssuer) keySet() string {
 func (i *jwtIssuer) serve(listen func(address string) (net.Listener, error)) (stop func()) {
 	i.t.Helper()
 	l, err := listen(i.address)
-	if err != nil {
-		i.t.Fatal(err)
-	}
+	must.Succeed(i.t, err)
 	mux := http.NewServeMux()
 	mux.HandleFunc("/keys", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(i.keySet())) })
 	mux.HandleFunc("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
@@ -107,29 +103,19 @@ func (i *jwtIssuer) forged(c claims) string {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	public, err := x509.MarshalPKIXPublicKey(&i.key.PublicKey)
-	if err != nil {
-		i.t.Fatal(err)
-	}
+	must.Succeed(i.t, err)
 	return sign(i.t, jose.SigningKey{Algorithm: jose.HS256, Key: public}, i.id, c)
 }
 
 func sign(t *testing.T, key jose.SigningKey, id string, c claims) string {
 	t.Helper()
 	signer, err := jose.NewSigner(key, (&jose.SignerOptions{}).WithHeader("kid", id))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	payload, err := json.Marshal(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	s, err := signer.Sign(payload)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	text, err := s.CompactSerialize()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return text
 }

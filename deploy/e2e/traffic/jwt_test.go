@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // The variables of a control plane that may fetch from the test's own servers, and does so often.
@@ -197,9 +198,7 @@ func TestServersOfKeys(t *testing.T) {
 	}
 	suite.Eventually(t, "three fetches that fail", func() bool {
 		n, err := m.Pilot.Metric(t.Context(), "pilot_jwks_resolver_network_fetch_fail_total")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return n > 3
 	})
 	if status, _, err := m.call(sidecar, "", bearer(second)); err != nil || status != http.StatusOK {

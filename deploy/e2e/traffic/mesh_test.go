@@ -15,6 +15,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/pods"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 var network *pods.Network
@@ -168,9 +169,7 @@ func or(texts ...string) string {
 func page[T any](m mesh, path string) (v T) {
 	m.t.Helper()
 	resp, err := m.Pilot.Get(m.t.Context(), path)
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	must.Succeed(m.t, err)
 	defer resp.Body.Close()
 	if err := json.NewDecoder(resp.Body).Decode(&v); err != nil {
 		m.t.Fatalf("%s: %v", path, err)
@@ -193,9 +192,7 @@ func (m mesh) findings() []finding {
 func (m mesh) updates(pod string) (n int) {
 	m.t.Helper()
 	stats, err := m.Pod(pod).Proxy.Stats(m.t.Context(), "update_attempt|update_success")
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	must.Succeed(m.t, err)
 	for _, v := range stats {
 		n += v
 	}

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // meshConfigYAML has a gateway with a client outside the mesh, two callers in two namespaces, a server with a
@@ -125,9 +126,7 @@ func (m *meshConfigMesh) call(pod, address, host, path string, headers ...string
 		r.headers[headers[i]] = headers[i+1]
 	}
 	resp, err := m.do(r)
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	must.Succeed(m.t, err)
 	return resp
 }
 
@@ -211,9 +210,7 @@ func TestSettings(t *testing.T) {
 			}
 			stats := func(pod, pattern string) bool {
 				all, err := m.Pod(pod).Proxy.Stats(t.Context(), pattern)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				return len(all) > 0
 			}
 			for pod, pattern := range map[string]string{"caller": `^cluster\.out_web\.a_80;\.upstream_rq_total$`, "web": `^cluster\.in_web\.a_80;\.upstream_rq_total$`} {
@@ -253,9 +250,7 @@ func (m *meshConfigMesh) greeted() {
 func (m *meshConfigMesh) idle() {
 	m.t.Helper()
 	c, err := m.dial("client", "10.10.0.12:8000")
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	must.Succeed(m.t, err)
 	defer c.Close()
 	if _, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
 		m.t.Fatal(err)

@@ -8,15 +8,14 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/echo"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // seen calls the server from the client with an ID, and reports whether the server saw a trace.
 func (m *telemetryMesh) seen(id string) bool {
 	m.t.Helper()
 	var answer echo.Answer
-	if err := json.Unmarshal(m.get("client", id, "?header=x-b3-traceid").body, &answer); err != nil {
-		m.t.Fatal(err)
-	}
+	must.Succeed(m.t, json.Unmarshal(m.get("client", id, "?header=x-b3-traceid").body, &answer))
 	return answer.Headers["x-b3-traceid"] != ""
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 const actionsHost = "actions.a.svc.cluster.local"
@@ -148,9 +149,7 @@ func (m *virtualServiceMesh) call(method, path string, headers ...string) virtua
 	id := fmt.Sprint(began.UnixNano())
 	r.headers["X-Id"] = id
 	a, err := m.do(r)
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	must.Succeed(m.t, err)
 	got := virtualServiceReply{response: a, took: time.Since(began)}
 	_ = json.Unmarshal(a.body, &got.seen) // A response of a proxy has no headers in its body.
 	if all, ok := m.attempts.Load(id); ok {
@@ -301,9 +300,7 @@ func TestActions(t *testing.T) {
 		const name = `route\.counted\.upstream_rq_total$`
 		count := func() (n int) {
 			stats, err := m.Pod("client").Proxy.Stats(t.Context(), name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			for _, v := range stats {
 				n += v
 			}

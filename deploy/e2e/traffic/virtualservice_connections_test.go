@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // connectionsYAML has services of TCP and TLS outside the mesh, whose endpoints are both servers, and their routes.
@@ -118,9 +119,7 @@ func TestConnectionRoutes(t *testing.T) {
 				return string(got) == x.server
 			}
 			req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+x.address, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			resp, err := (&http.Transport{
 				DisableKeepAlives: true, DialContext: m.Pod(x.pod).Location.DialContext,
 				TLSClientConfig: &tls.Config{ServerName: x.name, InsecureSkipVerify: true}, //nolint:gosec // who answers is what counts

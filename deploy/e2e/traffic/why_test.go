@@ -15,6 +15,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/echo"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
 	"github.com/istiod-lite/istiod-lite/pilot/inspect"
@@ -132,9 +133,7 @@ func TestAgreesWithEnvoys(t *testing.T) {
 	i, err := inspect.Read(t.Context(), ingest.Options{
 		Logger: slog.New(slog.DiscardHandler), ConfigDir: m.Dir, Namespace: "istio-system", Domain: "cluster.local", ClusterID: "Kubernetes", Limits: limits.Default(), NoWatch: true,
 	}, catalog.Features())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	paths := []string{
 		"/exact", "/exact/", "/Exact?x=1", "/case/x", "/Case/secret", "/cases", "/r12/a", "/r/a", "/user", "/user/x", "/query", "/query?q=1", "/query?q=abc", "/query?p=1&q=1", "/query?q=A", "/moved/x",
 		"/fault", "/aborted", "/empty", "/nobody", "/missing", "/weighted", "/denied", "/", "/x/../exact", "/%65xact", "//exact",

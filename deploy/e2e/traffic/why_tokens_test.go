@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // whyIssuer signs tokens.
@@ -22,18 +24,14 @@ const issuerURL = "https://issuer.example"
 func newWhyIssuer(t *testing.T) *whyIssuer {
 	t.Helper()
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return &whyIssuer{t, key}
 }
 
 // policies have the tokens of the issuer count, at the gateway and at the application, and what they decide.
 func (i *whyIssuer) policies() string {
 	set, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: &i.key.PublicKey, KeyID: "k", Algorithm: "RS256", Use: "sig"}}})
-	if err != nil {
-		i.t.Fatal(err)
-	}
+	must.Succeed(i.t, err)
 	return fmt.Sprintf(`---
 apiVersion: security.istio.io/v1
 kind: RequestAuthentication

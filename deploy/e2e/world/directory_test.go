@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/proxy"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/deploy/samples"
 )
 
@@ -38,13 +39,9 @@ status: {podIP: 10.0.0.2}
 
 func TestRead(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "a.yaml"), []byte(pod), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(filepath.Join(dir, "a.yaml"), []byte(pod), 0o600))
 	got, err := Read(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	web := map[string]string{"app": "web", "version": "v1"}
 	plain := map[string]string{"app": "plain", "sidecar.istio.io/inject": "false"}
 	want := Directory{
@@ -80,13 +77,9 @@ func TestRead(t *testing.T) {
 // apart.
 func TestSample(t *testing.T) {
 	dir := t.TempDir()
-	if err := samples.Copy("bookinfo", dir); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, samples.Copy("bookinfo", dir))
 	d, err := Read(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	seen := map[netip.Addr]string{}
 	for _, p := range d.Pods {
 		if other, ok := seen[p.Node.Addr]; ok {

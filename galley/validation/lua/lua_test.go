@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/galley/validation/lua"
 )
 
@@ -12,9 +13,7 @@ import (
 // pilot/feature/extension TestEnvoysTakeScripts.
 func TestScripts(t *testing.T) {
 	text, err := os.ReadFile("testdata/scripts.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var good, bad int
 	for part := range strings.SplitSeq(string(text), "-- script ") {
 		want, script, ok := strings.Cut(part, "\n")

@@ -9,13 +9,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 func parse(t *testing.T, text string) map[string]any {
 	object := map[string]any{}
-	if err := yaml.Unmarshal([]byte(text), &object); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.Unmarshal([]byte(text), &object))
 	return object
 }
 
@@ -52,9 +51,7 @@ func TestCheck(t *testing.T) {
 	} {
 		gvk := runtime.FromAPIVersionAndKind(c.kind[:strings.LastIndex(c.kind, "/")], c.kind[strings.LastIndex(c.kind, "/")+1:])
 		errs, err := new(Set).Check(gvk, parse(t, c.text))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if got := errs.ToAggregate(); (c.want == "") != (got == nil) || got != nil && !strings.Contains(got.Error(), c.want) {
 			t.Errorf("%s %s: %v, want %q", c.kind, c.text, got, c.want)
 		}

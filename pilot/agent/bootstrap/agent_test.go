@@ -14,23 +14,18 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // must ends the test if err is not nil.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // with returns a bootstrap by a ProxyConfig in YAML, or what is wrong.
 func with(t *testing.T, config string, change func(*Agent)) (*bootstrapv3.Bootstrap, error) {
 	t.Helper()
 	text, err := yaml.YAMLToJSON([]byte(config))
-	must(t, err)
+	must.Succeed(t, err)
 	a := &Agent{Proxy: &meshv1alpha1.ProxyConfig{}, Status: 15020, ReadyPort: 15021, MetricsPort: 15090}
-	must(t, protojson.Unmarshal(text, a.Proxy))
+	must.Succeed(t, protojson.Unmarshal(text, a.Proxy))
 	if change != nil {
 		change(a)
 	}
@@ -63,12 +58,12 @@ func TestTLSOfReports(t *testing.T) {
 		"{mode: MUTUAL, clientCertificate: /c, privateKey: /k, caCertificates: /ca}": "file-cert:/c~/k file-root:/ca",
 	} {
 		b, err := with(t, "tracing: {zipkin: {address: 'z.example.com:9411'}, tlsSettings: "+settings+"}", nil)
-		must(t, err)
+		must.Succeed(t, err)
 		var got []string
 		socket := clusterOf(t, b, "zipkin").GetTransportSocket()
 		if socket != nil {
 			m := &tlsv3.UpstreamTlsContext{}
-			must(t, socket.GetTypedConfig().UnmarshalTo(m))
+			must.Succeed(t, socket.GetTypedConfig().UnmarshalTo(m))
 			c := m.GetCommonTlsContext()
 			for _, s := range c.GetTlsCertificateSdsSecretConfigs() {
 				got = append(got, s.GetName())
@@ -91,7 +86,7 @@ func TestTLSOfReports(t *testing.T) {
 // TestReports: where traces and metrics go.
 func TestReports(t *testing.T) {
 	b, err := with(t, "{statsdUdpAddress: '10.0.0.1:8125', envoyMetricsService: {address: 'm:1', tcpKeepalive: {time: 9s, probes: 2}}}", func(a *Agent) { a.IPv6 = true })
-	must(t, err)
+	must.Succeed(t, err)
 	if len(b.GetStatsSinks()) != 2 || b.GetTracing() != nil {
 		t.Errorf("sinks %v, tracing %v", b.GetStatsSinks(), b.GetTracing())
 	}
@@ -127,7 +122,7 @@ func TestAgentRefused(t *testing.T) {
 func TestLocalMetrics(t *testing.T) {
 	for _, ipv6 := range []bool{false, true} {
 		b, err := with(t, "{}", func(a *Agent) { a.IPv6, a.LocalMetrics = ipv6, true })
-		must(t, err)
+		must.Succeed(t, err)
 		want := []string{"127.0.0.1:15090", "0.0.0.0:15021"}
 		if ipv6 {
 			want = []string{"[::1]:15090", "[::]:15021"}

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 func web() *corev3.Node {
@@ -20,7 +21,7 @@ func web() *corev3.Node {
 
 func TestNew(t *testing.T) {
 	b, err := New(Options{Node: web(), ADS: "istiod.istio-system.svc:15010", SDS: "/run/sds", Admin: "127.0.0.1:0"})
-	must(t, err)
+	must.Succeed(t, err)
 	if err := b.ValidateAll(); err != nil {
 		t.Error(err)
 	}
@@ -39,7 +40,7 @@ func TestNew(t *testing.T) {
 	}
 
 	text, err := JSON(b)
-	must(t, err)
+	must.Succeed(t, err)
 	again := &bootstrapv3.Bootstrap{}
 	if err := protojson.Unmarshal(text, again); err != nil || !proto.Equal(b, again) {
 		t.Errorf("read back as %v, %v", again, err)
@@ -49,7 +50,7 @@ func TestNew(t *testing.T) {
 	}
 
 	b, err = New(Options{Node: web(), ADS: "[::1]:15010", Admin: "127.0.0.1:0", StateOfTheWorld: true})
-	must(t, err)
+	must.Succeed(t, err)
 	clusters = b.GetStaticResources().GetClusters()
 	if len(clusters) != 1 || clusters[0].GetType() != clusterv3.Cluster_STATIC || b.GetDynamicResources().GetAdsConfig().GetApiType() != corev3.ApiConfigSource_GRPC {
 		t.Errorf("state of the world without certificates: %v", b)

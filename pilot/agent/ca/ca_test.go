@@ -29,34 +29,28 @@ import (
 	"google.golang.org/grpc/status"
 	authv1 "istio.io/api/security/v1alpha1"
 
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/agent/upstream"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // must ends the test if err is not nil.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // issued is a certificate that signs itself, for servers and clients.
 type issued struct{ chain, key []byte }
 
 func issue(t *testing.T, name string, life time.Duration) issued {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
+	must.Succeed(t, err)
 	c := &x509.Certificate{
 		SerialNumber: big.NewInt(1), DNSNames: []string{name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(life),
 		IsCA: true, BasicConstraintsValid: true, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, c, c, key.Public(), key)
-	must(t, err)
+	must.Succeed(t, err)
 	secret, err := x509.MarshalPKCS8PrivateKey(key)
-	must(t, err)
+	must.Succeed(t, err)
 	return issued{pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})}
 }
 
@@ -109,7 +103,7 @@ func serve(t *testing.T, plaintext bool) *server {
 		})))
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	must.Succeed(t, err)
 	g := grpc.NewServer(options...)
 	authv1.RegisterIstioCertificateServiceServer(g, s)
 	var serving sync.WaitGroup
@@ -125,7 +119,7 @@ func write(t *testing.T, name string, text []byte) {
 	if err == nil {
 		err = os.Rename(name+".new", name)
 	}
-	must(t, err)
+	must.Succeed(t, err)
 }
 
 // connect returns a client whose upstream runs until the test ends.
@@ -133,7 +127,7 @@ func connect(t *testing.T, o upstream.Options, co Options) *Client {
 	t.Helper()
 	o.Poll = time.Millisecond
 	u, err := upstream.New(o)
-	must(t, err)
+	must.Succeed(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- u.Run(ctx) }()
@@ -145,7 +139,7 @@ func connect(t *testing.T, o upstream.Options, co Options) *Client {
 	})
 	co.Upstream = u
 	c, err := New(co)
-	must(t, err)
+	must.Succeed(t, err)
 	return c
 }
 
@@ -184,7 +178,7 @@ func TestSign(t *testing.T) {
 	next := issue(t, "ca.mesh", time.Hour)
 	write(t, file("root.pem"), append(bytes.Clone(next.chain), s.own.chain...))
 	until(t, "a connection that shows the certificate", func() bool { return sign() == nil && len(s.client) == 1 && s.client[0] == "vm.mesh" })
-	must(t, os.Remove(file("token")))
+	must.Succeed(t, os.Remove(file("token")))
 	if err := sign(); err != nil || s.tokens != nil {
 		t.Errorf("a certificate without a token: %v, %v", s.tokens, err)
 	}

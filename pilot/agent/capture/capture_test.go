@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -50,14 +52,10 @@ func TestScripts(t *testing.T) {
 		}
 		golden := filepath.Join("testdata", name+".nft")
 		if *update {
-			if err := os.WriteFile(golden, []byte(got), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, os.WriteFile(golden, []byte(got), 0o600))
 		}
 		want, err := os.ReadFile(golden)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if got != string(want) {
 			t.Errorf("%s:\n%s\nwant\n%s", name, got, want)
 		}

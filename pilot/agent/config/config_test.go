@@ -8,24 +8,19 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // must ends the test if err is not nil.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // source is what a pod tells its agent, with more variables and files.
 func source(t *testing.T, files map[string]string, environ ...string) Source {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range files {
 		name = filepath.Join(dir, name)
-		must(t, os.MkdirAll(filepath.Dir(name), 0o755))
-		must(t, os.WriteFile(name, []byte(text), 0o600))
+		must.Succeed(t, os.MkdirAll(filepath.Dir(name), 0o755))
+		must.Succeed(t, os.WriteFile(name, []byte(text), 0o600))
 	}
 	return Source{
 		Arguments: Arguments{Mesh: "./etc/istio/config/mesh"}, Dir: dir, Version: "1.31.1",
@@ -37,14 +32,14 @@ func source(t *testing.T, files map[string]string, environ ...string) Source {
 func TestPrecedence(t *testing.T) {
 	files := map[string]string{"etc/istio/config/mesh": "defaultConfig: {drainDuration: 10s, statusPort: 1, concurrency: 1, proxyMetadata: {ISTIO_META_A: mesh, ISTIO_META_B: mesh}}\ntrustDomain: other"}
 	c, err := Read(source(t, files))
-	must(t, err)
+	must.Succeed(t, err)
 	if c.Envoy.Drain != 10*time.Second || c.Security.TrustDomain != "other" || c.Envoy.Concurrency != 1 || c.Proxy.GetProxyAdminPort() != 15000 {
 		t.Errorf("of the mesh: %+v, %+v", c.Envoy, c.Security)
 	}
 	files["etc/istio/pod/annotations"] = "proxy.istio.io/config=\"statusPort: 3\\nproxyMetadata: {ISTIO_META_B: annotation, MINIMUM_DRAIN_DURATION: 7s}\\n\"\n"
 	s := source(t, files, `PROXY_CONFIG={"statusPort":2,"concurrency":2,"terminationDrainDuration":"8s"}`, "ISTIO_META_A=environment", "ISTIO_CPU_LIMIT=9", "TRUST_DOMAIN=third")
 	c, err = Read(s)
-	must(t, err)
+	must.Succeed(t, err)
 	m := c.Node.GetMetadata().GetFields()
 	if c.Proxy.GetStatusPort() != 3 || c.Envoy.Concurrency != 2 || c.Envoy.Drain != 10*time.Second || c.Envoy.TerminationDrain != 8*time.Second || c.Security.TrustDomain != "third" ||
 		c.Envoy.MinimumDrain != 7*time.Second || m["A"].GetStringValue() != "environment" || m["B"].GetStringValue() != "annotation" {
@@ -64,14 +59,14 @@ func TestPrecedence(t *testing.T) {
 func TestSecurity(t *testing.T) {
 	s := source(t, nil)
 	c, err := Read(s)
-	must(t, err)
+	must.Succeed(t, err)
 	d := c.Security
 	if d.Discovery != "istiod.istio-system.svc:15012" || d.CA != d.Discovery || d.ServerName != "istiod.istio-system.svc" || d.Token != filepath.Join(s.Dir, "var/run/secrets/tokens/istio-token") ||
 		d.CARoots != filepath.Join(s.Dir, "var/run/secrets/istio/root-cert.pem") || d.DiscoveryRoots != d.CARoots || d.Life != 24*time.Hour || d.RSA != 0 || d.Grace != 0.5 {
 		t.Errorf("%+v", d)
 	}
 	c, err = Read(source(t, nil, "CA_ADDR=ca.b.svc:15012", "XDS_ROOT_CA=SYSTEM", "WORKLOAD_RSA_KEY_SIZE=3072", "JWT_POLICY=none", "ISTIOD_SAN=other", "PILOT_CERT_PROVIDER=kubernetes", "SECRET_TTL=1h"))
-	must(t, err)
+	must.Succeed(t, err)
 	if d = c.Security; d.CA != "ca.b.svc:15012" || d.DiscoveryRoots != System || d.RSA != 3072 || d.Token != "" || d.ServerName != "other" || d.CAServerName != "other" ||
 		d.CARoots != "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt" || d.Life != time.Hour {
 		t.Errorf("%+v", d)
@@ -99,7 +94,7 @@ func TestNode(t *testing.T) {
 	s := source(t, map[string]string{"etc/istio/pod/labels": "app=\"web\"\nistio-locality=\"r.z.s\"\n"}, `ISTIO_METAJSON_LABELS={"app":"no","x":"y"}`, "ISTIO_META_INTERCEPTION_MODE=TPROXY")
 	s.Role, s.Addresses = "router", []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00::1"), netip.MustParseAddr("fe80::1")}
 	c, err := Read(s)
-	must(t, err)
+	must.Succeed(t, err)
 	m := c.Node.GetMetadata().GetFields()
 	labels := m["LABELS"].GetStructValue().GetFields()
 	if c.Node.Id != "router~10.0.0.1~web-0.a~a.svc.cluster.local" || c.Node.Cluster != "web.a" || c.Node.Locality.GetZone() != "z" || m["INSTANCE_IPS"].GetStringValue() != "10.0.0.1,fd00::1" ||
@@ -150,8 +145,8 @@ func TestRefused(t *testing.T) {
 func TestLinkToNothing(t *testing.T) {
 	for _, name := range []string{"etc/istio/config/mesh", "etc/istio/pod/labels"} {
 		s := source(t, nil)
-		must(t, os.MkdirAll(filepath.Dir(filepath.Join(s.Dir, name)), 0o755))
-		must(t, os.Symlink("nothing", filepath.Join(s.Dir, name)))
+		must.Succeed(t, os.MkdirAll(filepath.Dir(filepath.Join(s.Dir, name)), 0o755))
+		must.Succeed(t, os.Symlink("nothing", filepath.Join(s.Dir, name)))
 		if _, err := Read(s); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
 		}

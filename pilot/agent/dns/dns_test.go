@@ -21,18 +21,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // must ends the test if err is not nil.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // table is the name table of most tests.
 func table() *NameTable {
 	return &NameTable{Table: map[string]*NameInfo{
@@ -53,7 +48,7 @@ func table() *NameTable {
 // set has a server answer by a table.
 func set(t testing.TB, s *Server, table *NameTable) {
 	t.Helper()
-	must(t, s.SetTable(wire(table)))
+	must.Succeed(t, s.SetTable(wire(table)))
 }
 
 // start runs a Server whose names that are not in the table are asked of the servers, and returns its address.
@@ -62,15 +57,15 @@ func start(t *testing.T, o Options, servers ...string) *Server {
 	conf := "search default.svc.cluster.local svc.cluster.local\n"
 	for _, s := range servers {
 		host, port, err := net.SplitHostPort(s)
-		must(t, err)
+		must.Succeed(t, err)
 		o.ServerPort = port
 		conf += "nameserver " + host + "\n"
 	}
 	o.Addr, o.Namespace = cmp.Or(o.Addr, "127.0.0.1:0"), "default"
 	o.ResolvConf = filepath.Join(t.TempDir(), "resolv.conf")
-	must(t, os.WriteFile(o.ResolvConf, []byte(conf), 0o600))
+	must.Succeed(t, os.WriteFile(o.ResolvConf, []byte(conf), 0o600))
 	s, err := New(o)
-	must(t, err)
+	must.Succeed(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
 	go func() { done <- s.Run(ctx) }()
@@ -96,7 +91,7 @@ func server(t *testing.T, addr string, handle dns.HandlerFunc) string {
 	t.Helper()
 	host, port, _ := net.SplitHostPort(addr)
 	var d Server // for its sockets, which others serve
-	must(t, d.listen(host, port))
+	must.Succeed(t, d.listen(host, port))
 	for i, o := range d.sockets {
 		s := &dns.Server{Handler: handle}
 		if i == 0 {
@@ -133,7 +128,7 @@ func ask(t *testing.T, addr, network, name string, qtype uint16) string {
 	t.Helper()
 	m := new(dns.Msg).SetQuestion(dns.Fqdn(name), qtype)
 	resp, _, err := (&dns.Client{Net: network, Timeout: 20 * time.Second}).Exchange(m, addr)
-	must(t, err)
+	must.Succeed(t, err)
 	lines := []string{dns.RcodeToString[resp.Rcode]}
 	for _, rr := range resp.Answer {
 		lines = append(lines, strings.Join(strings.Fields(rr.String()), " "))
@@ -224,7 +219,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	query := new(dns.Msg).SetQuestion("example.com.", dns.TypeA)
 	dial := func() *dns.Conn {
 		c, err := net.Dial("tcp", s.Addr())
-		must(t, err)
+		must.Succeed(t, err)
 		t.Cleanup(func() { c.Close() })
 		return &dns.Conn{Conn: c}
 	}
@@ -233,7 +228,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	if _, _, err := client.ExchangeWithConn(query, first); err != nil {
 		t.Fatal(err)
 	}
-	must(t, second.WriteMsg(query))
+	must.Succeed(t, second.WriteMsg(query))
 	for range 100 {
 		if _, _, err := client.Exchange(query, s.Addr()); err != nil { // over UDP
 			t.Fatal(err)
@@ -266,7 +261,7 @@ func TestLongAnswers(t *testing.T) {
 			m.SetEdns0(c.size, false)
 		}
 		resp, _, err := (&dns.Client{Net: c.network, Timeout: 20 * time.Second}).Exchange(m, s.Addr())
-		must(t, err)
+		must.Succeed(t, err)
 		if whole := len(resp.Answer) == 200; whole != c.whole || resp.Truncated == c.whole || len(resp.Answer) == 0 {
 			t.Errorf("%+v: %d answers, truncated %t", c, len(resp.Answer), resp.Truncated)
 		}
@@ -342,7 +337,7 @@ func TestWaitingQueriesAreBounded(t *testing.T) {
 		t.Errorf("the one that waited: %s", got)
 	}
 	found, err := reg.Gather()
-	must(t, err)
+	must.Succeed(t, err)
 	values := map[string]float64{}
 	for _, f := range found {
 		values[f.GetName()] = f.Metric[0].GetCounter().GetValue() + float64(f.Metric[0].GetHistogram().GetSampleCount())
@@ -394,12 +389,12 @@ func TestResolvConfChanges(t *testing.T) {
 	if got, want := again(), "[127.0.0.1:5353] default.svc.cluster.local"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	must(t, os.WriteFile(s.up.path, []byte("nameserver 127.0.0.9\nsearch b\n"), 0o600))
-	must(t, os.Chtimes(s.up.path, time.Time{}, time.Unix(1, 0)))
+	must.Succeed(t, os.WriteFile(s.up.path, []byte("nameserver 127.0.0.9\nsearch b\n"), 0o600))
+	must.Succeed(t, os.Chtimes(s.up.path, time.Time{}, time.Unix(1, 0)))
 	if got, want := again(), "[127.0.0.9:5353] b"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	must(t, os.Remove(s.up.path))
+	must.Succeed(t, os.Remove(s.up.path))
 	if got, want := again(), "[127.0.0.9:5353] b"; got != want {
 		t.Errorf("without a file: got %s, want %s", got, want)
 	}
@@ -408,7 +403,7 @@ func TestResolvConfChanges(t *testing.T) {
 func TestMalformedQueries(t *testing.T) {
 	s := startTable(t, Options{})
 	conn, err := net.Dial("udp", s.Addr())
-	must(t, err)
+	must.Succeed(t, err)
 	defer conn.Close()
 	whole, _ := new(dns.Msg).SetQuestion("reviews.", dns.TypeA).Pack()
 	for i := range whole {
@@ -437,16 +432,16 @@ func TestResponsesAreNotAnswered(t *testing.T) {
 	s := startTable(t, Options{})
 	local := &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)}
 	from, err := net.ListenUDP("udp", local)
-	must(t, err)
+	must.Succeed(t, err)
 	defer from.Close()
 	to, err := net.ListenUDP("udp", local)
-	must(t, err)
+	must.Succeed(t, err)
 	defer to.Close()
 	for _, response := range []bool{true, false} {
 		m := new(dns.Msg).SetQuestion("reviews.", dns.TypeA)
 		m.Response = response
 		in, err := m.Pack()
-		must(t, err)
+		must.Succeed(t, err)
 		s.serveDatagram(from, in, make([]byte, dns.MaxMsgSize), to.LocalAddr().(*net.UDPAddr).AddrPort())
 		if _, err := from.WriteTo([]byte("end"), to.LocalAddr()); err != nil {
 			t.Fatal(err)
@@ -474,14 +469,14 @@ func TestAllAddresses(t *testing.T) {
 func FuzzDatagrams(f *testing.F) {
 	for _, name := range []string{"reviews.", "missing.org."} {
 		b, err := new(dns.Msg).SetQuestion(name, dns.TypeAAAA).Pack()
-		must(f, err)
+		must.Succeed(f, err)
 		f.Add(b)
 		f.Add(b[:len(b)-3])
 		b[2] |= 0x28 // another opcode
 		f.Add(b)
 	}
 	s, err := New(Options{Addr: "127.0.0.1:0", ResolvConf: os.DevNull})
-	must(f, err)
+	must.Succeed(f, err)
 	f.Cleanup(func() {
 		for _, o := range s.sockets {
 			o.Close()
@@ -495,7 +490,7 @@ func FuzzDatagrams(f *testing.F) {
 
 func TestTakenAddress(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	must.Succeed(t, err)
 	defer l.Close()
 	if _, err := New(Options{Addr: l.Addr().String()}); err == nil || !strings.Contains(err.Error(), l.Addr().String()) {
 		t.Errorf("error is %v", err)
@@ -568,7 +563,7 @@ func BenchmarkQueries(b *testing.B) {
 	addr := *otherAddr
 	if addr == "" {
 		s, err := New(Options{Addr: "127.0.0.1:0", Namespace: "default", ResolvConf: os.DevNull})
-		must(b, err)
+		must.Succeed(b, err)
 		set(b, s, table())
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error)
@@ -577,7 +572,7 @@ func BenchmarkQueries(b *testing.B) {
 		addr = s.Addr()
 	}
 	query, err := new(dns.Msg).SetQuestion(dns.Fqdn(*otherName), dns.TypeA).Pack()
-	must(b, err)
+	must.Succeed(b, err)
 	b.SetParallelism(16 / runtime.GOMAXPROCS(0))
 	b.RunParallel(func(pb *testing.PB) {
 		conn, err := net.Dial("udp", addr)

@@ -24,6 +24,8 @@ import (
 
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -35,18 +37,14 @@ func script(t *testing.T, body string, change func(*Options)) (p *Process, dir s
 	binary, config := filepath.Join(dir, "envoy"), filepath.Join(dir, "envoy.json")
 	text := "#!/bin/sh\ncd " + dir + "\nfor a in \"$@\"; do echo \"$a\"; done >args.new; mv args.new args\n" + body + "\n"
 	for name, content := range map[string]string{binary: text, config: "{}"} {
-		if err := os.WriteFile(name, []byte(content), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(name, []byte(content), 0o755))
 	}
 	o := Options{Binary: binary, Config: config, Drain: 45 * time.Second, Admin: "127.0.0.1:1", Environ: os.Environ(), Stdout: os.Stderr, Stderr: os.Stderr}
 	if change != nil {
 		change(&o)
 	}
 	p, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return p, dir
 }
 
@@ -226,9 +224,7 @@ func TestEnvoyEndsWhileItDrains(t *testing.T) {
 	end, ended := run(t, p.Run)
 	appears(t, filepath.Join(dir, "args"))
 	end()
-	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(filepath.Join(dir, "go"), nil, 0o600))
 	ended()
 }
 
@@ -247,9 +243,7 @@ func TestCount(t *testing.T) {
 
 // TestReap: a process whose parent is gone is collected, and one that somebody waits for is left to him.
 func TestReap(t *testing.T) {
-	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 	defer func() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) }()
 	end, ended := run(t, func(ctx context.Context) error { return Reap(ctx, slog.New(slog.DiscardHandler), 50*time.Millisecond) })
 	out, err := exec.CommandContext(t.Context(), "/bin/sh", "-c", "sleep 0.1 >/dev/null 2>&1 & echo $!").Output()
@@ -257,9 +251,7 @@ func TestReap(t *testing.T) {
 		t.Fatal(err) // it was collected by another
 	}
 	pid, err := strconv.Atoi(strings.TrimSpace(string(out)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for syscall.Kill(pid, 0) == nil { // a process that ended and was not collected can still be signalled
 		time.Sleep(5 * time.Millisecond)
 	}

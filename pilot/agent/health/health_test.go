@@ -18,6 +18,8 @@ import (
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	networkingv1 "istio.io/api/networking/v1alpha3"
+
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -90,9 +92,7 @@ func TestHTTP(t *testing.T) {
 
 func TestOthers(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	s, h := grpc.NewServer(), health.NewServer()
 	healthpb.RegisterHealthServer(s, h)
 	h.SetServingStatus("down", healthpb.HealthCheckResponse_NOT_SERVING)
@@ -125,9 +125,7 @@ func TestOthers(t *testing.T) {
 // A probe takes no longer than it may.
 func TestTimeouts(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0") // accepts, by its backlog, and never answers
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer l.Close()
 	addr := l.Addr().String()
 	for _, p := range []*Probe{{HTTP: &HTTP{URL: "http://" + addr}}, {GRPC: &GRPC{Addr: addr}}, {Exec: []string{"sleep", "1000"}}} {
@@ -180,9 +178,7 @@ func TestReports(t *testing.T) {
 				got = append(got, fmt.Sprintf("%s %t %s", time.Since(start), healthy, message))
 			},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		var well atomic.Bool
 		well.Store(true)
 		c.check = func(context.Context) error {

@@ -24,19 +24,13 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/agent/secrets"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // must ends the test if err is not nil.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // manager has the secrets that a test gives it.
 type manager struct {
 	mu   sync.Mutex
@@ -101,12 +95,12 @@ func (m *manager) users(name string) int {
 func start(t *testing.T, r prometheus.Registerer) (*manager, string, *Server) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "sds") // the path of a socket is short
-	must(t, err)
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	m := &manager{all: map[string]*secrets.Secret{}, subs: map[int]func(string){}, used: map[string]int{}}
 	path := filepath.Join(dir, "secrets", "socket")
 	s, err := New(Options{Path: path, Manager: m, Registerer: r})
-	must(t, err)
+	must.Succeed(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
@@ -131,7 +125,7 @@ type proxy struct {
 func dial(t *testing.T, path string) secretv3.SecretDiscoveryServiceClient {
 	t.Helper()
 	conn, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	must(t, err)
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return secretv3.NewSecretDiscoveryServiceClient(conn)
 }
@@ -139,24 +133,24 @@ func dial(t *testing.T, path string) secretv3.SecretDiscoveryServiceClient {
 func open(t *testing.T, path string) proxy {
 	t.Helper()
 	s, err := dial(t, path).StreamSecrets(t.Context())
-	must(t, err)
+	must.Succeed(t, err)
 	return proxy{t, s}
 }
 
 func (p proxy) ask(nonce string, reason *rpcstatus.Status, names ...string) {
 	p.t.Helper()
-	must(p.t, p.Send(&discoveryv3.DiscoveryRequest{TypeUrl: secretType, ResourceNames: names, ResponseNonce: nonce, ErrorDetail: reason}))
+	must.Succeed(p.t, p.Send(&discoveryv3.DiscoveryRequest{TypeUrl: secretType, ResourceNames: names, ResponseNonce: nonce, ErrorDetail: reason}))
 }
 
 // expect receives the secrets of these texts, and returns the nonce.
 func (p proxy) expect(want ...string) string {
 	p.t.Helper()
 	r, err := p.Recv()
-	must(p.t, err)
+	must.Succeed(p.t, err)
 	var got []string
 	for _, a := range r.GetResources() {
 		s := &tlsv3.Secret{}
-		must(p.t, a.UnmarshalTo(s))
+		must.Succeed(p.t, a.UnmarshalTo(s))
 		text := string(s.GetValidationContext().GetTrustedCa().GetInlineBytes())
 		if c := s.GetTlsCertificate(); c != nil {
 			text = string(c.GetCertificateChain().GetInlineBytes())
@@ -221,7 +215,7 @@ func TestRefused(t *testing.T) {
 		codes.InvalidArgument: {TypeUrl: "type.googleapis.com/envoy.config.cluster.v3.Cluster"}, codes.ResourceExhausted: {ResourceNames: names},
 	} {
 		p := open(t, path)
-		must(t, p.Send(r))
+		must.Succeed(t, p.Send(r))
 		if _, err := p.Recv(); status.Code(err) != code {
 			t.Errorf("%v, want %s", err, code)
 		}
@@ -242,7 +236,7 @@ func TestRefused(t *testing.T) {
 // TestSockets has a socket that nobody serves replaced, and one that is served found.
 func TestSockets(t *testing.T) {
 	dir, err := os.MkdirTemp("", "sds")
-	must(t, err)
+	must.Succeed(t, err)
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "socket")
 	served := func(what string, want bool) {
@@ -253,13 +247,13 @@ func TestSockets(t *testing.T) {
 	}
 	served("a socket that is not there", false)
 	stale, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-	must(t, err)
+	must.Succeed(t, err)
 	served("a socket with a server", true)
 	stale.SetUnlinkOnClose(false)
 	_ = stale.Close()
 	served("a socket that a process left behind", false)
 	l, err := Listen(path, 0o600)
-	must(t, err)
+	must.Succeed(t, err)
 	defer l.Close()
 	served("the new socket", true)
 	if all, err := os.ReadDir(dir); err != nil || len(all) != 1 {

@@ -29,18 +29,13 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
 	meshv1 "istio.io/api/mesh/v1alpha1"
+
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // must ends the test if err is not nil.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 const poll = time.Millisecond
 
 // clock is a wall clock that a test sets.
@@ -96,14 +91,14 @@ func newWorld(t testing.TB) (*clock, *authority) {
 
 func (a *authority) rotate() {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(a.t, err)
+	must.Succeed(a.t, err)
 	now := a.clock.Now()
 	root := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "root"}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(1000 * time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, root, root, key.Public(), key)
-	must(a.t, err)
+	must.Succeed(a.t, err)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.key = key
@@ -184,7 +179,7 @@ func start(t testing.TB, o Options) *Manager {
 		o.Retry, o.Most = poll, 4*poll
 	}
 	m, err := New(o)
-	must(t, err)
+	must.Succeed(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- m.Run(ctx) }()
@@ -245,7 +240,7 @@ func TestCertificate(t *testing.T) {
 	}
 	s := get(t, m, Workload)
 	pair, err := tls.X509KeyPair(s.Chain, s.Key)
-	must(t, err)
+	must.Succeed(t, err)
 	if u := pair.Leaf.URIs; len(u) != 1 || u[0].String() != id {
 		t.Errorf("the certificate is that of %v", u)
 	}
@@ -262,7 +257,7 @@ func TestKeys(t *testing.T) {
 		"EC PRIVATE KEY": {}, "RSA PRIVATE KEY": {RSA: 2048}, "PRIVATE KEY": {Curve: "P384", PKCS8: true},
 	} {
 		key, csr, err := k.request(id)
-		must(t, err)
+		must.Succeed(t, err)
 		block, _ := pem.Decode(key)
 		request, _ := pem.Decode(csr)
 		r, err := x509.ParseCertificateRequest(request.Bytes)
@@ -360,7 +355,7 @@ func TestOutage(t *testing.T) {
 // TestPauses holds that a CA that is away is asked less and less, but never so seldom that a short certificate ends.
 func TestPauses(t *testing.T) {
 	m, err := New(Options{Signer: &authority{}, Retry: time.Second, Most: time.Minute})
-	must(t, err)
+	must.Succeed(t, err)
 	for failures, most := range map[int]time.Duration{1: time.Second, 3: 4 * time.Second, 10: mostAtStart, 1000: mostAtStart} {
 		for range 100 {
 			if d := m.pause(failures); d < most/2 || d > most {
@@ -382,7 +377,7 @@ func TestPauses(t *testing.T) {
 func TestUnusableAnswers(t *testing.T) {
 	c, a := newWorld(t)
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
+	must.Succeed(t, err)
 	a.other = &key.PublicKey
 	m := start(t, Options{Signer: a, Now: c.Now})
 	until(t, "an attempt", func() bool { return a.count() > 2 })
@@ -422,8 +417,8 @@ func TestRoots(t *testing.T) {
 	}
 	other := newAuthority(t, c)
 	encoded, err := proto.Marshal(&meshv1.ProxyConfig{CaCertificatesPem: []string{other.rootPEM(), a.rootPEM()}})
-	must(t, err)
-	must(t, m.ProxyConfig(encoded))
+	must.Succeed(t, err)
+	must.Succeed(t, m.ProxyConfig(encoded))
 	if got := string(get(t, m, Roots).Roots); got != a.rootPEM()+other.rootPEM() || told.Load() != 1 {
 		t.Errorf("told %d times: %s", told.Load(), got)
 	}
@@ -447,24 +442,24 @@ func TestRoots(t *testing.T) {
 // write replaces a set of files as Kubernetes does: a folder of its own, and one link that is replaced.
 func write(t *testing.T, dir, generation string, files map[string]string) {
 	t.Helper()
-	must(t, os.MkdirAll(filepath.Join(dir, generation), 0o755))
+	must.Succeed(t, os.MkdirAll(filepath.Join(dir, generation), 0o755))
 	for name, text := range files {
-		must(t, os.WriteFile(filepath.Join(dir, generation, name), []byte(text), 0o600))
+		must.Succeed(t, os.WriteFile(filepath.Join(dir, generation, name), []byte(text), 0o600))
 		if _, err := os.Lstat(filepath.Join(dir, name)); err != nil {
-			must(t, os.Symlink("..data/"+name, filepath.Join(dir, name)))
+			must.Succeed(t, os.Symlink("..data/"+name, filepath.Join(dir, name)))
 		}
 	}
-	must(t, os.Symlink(generation, filepath.Join(dir, "..tmp")))
-	must(t, os.Rename(filepath.Join(dir, "..tmp"), filepath.Join(dir, "..data")))
+	must.Succeed(t, os.Symlink(generation, filepath.Join(dir, "..tmp")))
+	must.Succeed(t, os.Rename(filepath.Join(dir, "..tmp"), filepath.Join(dir, "..data")))
 }
 
 // pair returns a chain, its key and its root of a CA.
 func pair(t *testing.T, a *authority) map[string]string {
 	t.Helper()
 	key, csr, err := Key{}.request(id)
-	must(t, err)
+	must.Succeed(t, err)
 	chain, err := a.Sign(t.Context(), csr, time.Hour)
-	must(t, err)
+	must.Succeed(t, err)
 	return map[string]string{"cert-chain.pem": chain[0], "key.pem": string(key), "root-cert.pem": chain[1]}
 }
 
@@ -540,10 +535,10 @@ func TestFileHangs(t *testing.T) {
 	c, a := newWorld(t)
 	dir, out := t.TempDir(), t.TempDir()
 	hanging := filepath.Join(dir, "hanging.pem")
-	must(t, syscall.Mkfifo(hanging, 0o600))
+	must.Succeed(t, syscall.Mkfifo(hanging, 0o600))
 	t.Cleanup(func() { // has the reader end, once the Manager has
 		w, err := os.OpenFile(hanging, os.O_WRONLY, 0)
-		must(t, err)
+		must.Succeed(t, err)
 		_ = w.Close()
 	})
 	m := start(t, Options{Signer: a, Life: time.Hour, Now: c.Now, Output: out})
@@ -566,8 +561,8 @@ func TestFileHangs(t *testing.T) {
 func TestOutput(t *testing.T) {
 	c, a := newWorld(t)
 	out := filepath.Join(t.TempDir(), "certs")
-	must(t, os.Mkdir(out, 0o755))
-	must(t, os.WriteFile(filepath.Join(out, outputKey), []byte("of another agent"), 0o600))
+	must.Succeed(t, os.Mkdir(out, 0o755))
+	must.Succeed(t, os.WriteFile(filepath.Join(out, outputKey), []byte("of another agent"), 0o600))
 	m := start(t, Options{Signer: a, Life: time.Hour, Now: c.Now, Output: out})
 	read := func() (*tls.Certificate, error) {
 		at, err := filepath.EvalSymlinks(filepath.Join(out, current))
@@ -597,12 +592,12 @@ func TestOutput(t *testing.T) {
 	}
 	left := func() int {
 		all, err := os.ReadDir(out)
-		must(t, err)
+		must.Succeed(t, err)
 		return len(all)
 	}
 	until(t, "one folder", func() bool { return left() == 5 })
 	before, err := read()
-	must(t, err)
+	must.Succeed(t, err)
 	s, roots := get(t, m, Workload), get(t, m, Roots)
 	large := &Secret{Chain: append(bytes.Clone(s.Chain), make([]byte, 2*room)...), Key: s.Key}
 	if err := full(t, func() error { return replaceOutput(out, large, roots) }); !errors.Is(err, syscall.EFBIG) {
@@ -623,10 +618,10 @@ func full(t *testing.T, fn func() error) error {
 	signal.Ignore(syscall.SIGXFSZ)
 	defer signal.Reset(syscall.SIGXFSZ)
 	var was syscall.Rlimit
-	must(t, syscall.Getrlimit(syscall.RLIMIT_FSIZE, &was))
+	must.Succeed(t, syscall.Getrlimit(syscall.RLIMIT_FSIZE, &was))
 	less := was
 	less.Cur = room
-	must(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &less))
+	must.Succeed(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &less))
 	err := fn()
 	if reset := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &was); reset != nil {
 		t.Fatal(reset)
@@ -642,7 +637,7 @@ func (panicking) Sign(context.Context, []byte, time.Duration) ([]string, error) 
 // TestPanic has a Manager end that can sign no more.
 func TestPanic(t *testing.T) {
 	m, err := New(Options{Signer: panicking{}})
-	must(t, err)
+	must.Succeed(t, err)
 	if err := m.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "of a test") {
 		t.Error(err)
 	}
@@ -651,7 +646,7 @@ func TestPanic(t *testing.T) {
 // TestManyFiles: files that are in use are bounded, and those that nobody follows make room.
 func TestManyFiles(t *testing.T) {
 	m, err := New(Options{Signer: &authority{}})
-	must(t, err)
+	must.Succeed(t, err)
 	var names []string
 	for i := range maxFiles {
 		names = append(names, fmt.Sprint(fileRoots, "/nowhere/", i))
@@ -680,10 +675,10 @@ func TestManyFiles(t *testing.T) {
 // TestOutputOfAGroup: below a folder whose group all files take, that group may read the key.
 func TestOutputOfAGroup(t *testing.T) {
 	out := t.TempDir()
-	must(t, os.Chmod(out, 0o770|os.ModeSetgid))
+	must.Succeed(t, os.Chmod(out, 0o770|os.ModeSetgid))
 	files := pair(t, newAuthority(t, newClock()))
 	s, roots := &Secret{Chain: []byte(files["cert-chain.pem"]), Key: []byte(files["key.pem"])}, &Secret{Roots: []byte(files["root-cert.pem"])}
-	must(t, replaceOutput(out, s, roots))
+	must.Succeed(t, replaceOutput(out, s, roots))
 	for name, want := range map[string]os.FileMode{outputKey: 0o640, current: os.ModeDir | os.ModeSetgid | 0o755} {
 		if i, err := os.Stat(filepath.Join(out, name)); err != nil || i.Mode() != want {
 			t.Errorf("%s is %v, %v; want %v", name, i.Mode(), err, want)

@@ -23,24 +23,18 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/istiod-lite/istiod-lite/api/scrape"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // must ends the test if err is not nil.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // start runs a Server on a free port and returns its URL.
 func start(t *testing.T, o Options) string {
 	t.Helper()
 	o.Addr = "127.0.0.1:0"
 	s, err := New(o)
-	must(t, err)
+	must.Succeed(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
 	go func() { done <- s.Run(ctx) }()
@@ -67,15 +61,15 @@ func serve(t *testing.T, h http.HandlerFunc) string {
 func do(t *testing.T, method, url string, header ...string) (int, string, http.Header) {
 	t.Helper()
 	req, err := http.NewRequest(method, url, nil)
-	must(t, err)
+	must.Succeed(t, err)
 	for i := 0; i < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])
 	}
 	resp, err := http.DefaultClient.Do(req)
-	must(t, err)
+	must.Succeed(t, err)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	must(t, err)
+	must.Succeed(t, err)
 	return resp.StatusCode, string(body), resp.Header
 }
 
@@ -145,7 +139,7 @@ func TestOnlyFromThisPod(t *testing.T) {
 	quit := make(chan struct{}, 1)
 	o := Options{Addr: "127.0.0.1:0", Quit: func() { quit <- struct{}{} }, NameTable: func() []byte { return []byte(`{"table":{}}`) }}
 	s, err := New(o)
-	must(t, err)
+	must.Succeed(t, err)
 	defer s.listener.Close()
 	defer s.ready.client.CloseIdleConnections()
 	for _, c := range []struct {
@@ -192,7 +186,7 @@ func TestOnlyFromThisPod(t *testing.T) {
 func TestNoOtherOrigin(t *testing.T) {
 	quit := 0
 	s, err := New(Options{Addr: "127.0.0.1:0", Quit: func() { quit++ }, Drain: func() { quit++ }})
-	must(t, err)
+	must.Succeed(t, err)
 	defer s.listener.Close()
 	for _, c := range []struct {
 		method, path, header, value string
@@ -274,7 +268,7 @@ func TestHooks(t *testing.T) {
 	probes, err := parseProbers(`{
 		"/app-lifecycle/web/prestopz": {"httpGet":{"port":1}}, "/app-lifecycle/web/poststartz": {"httpGet":{"port":1},"timeoutSeconds":7}, "/app-health/web/livez": {"httpGet":{"port":1}}
 	}`, "")
-	must(t, err)
+	must.Succeed(t, err)
 	for path, want := range map[string]time.Duration{"/app-lifecycle/web/prestopz": 0, "/app-lifecycle/web/poststartz": 7 * time.Second, "/app-health/web/livez": time.Second} {
 		if got := probes[path].Timeout; got != want {
 			t.Errorf("%s ends after %s, want %s", path, got, want)
@@ -324,7 +318,7 @@ func TestScrapeTargets(t *testing.T) {
 		m, err := newMerged(Options{
 			Scraping: text, Log: slog.New(slog.NewTextHandler(&log, nil)), EnvoyAdmin: "127.0.0.1:7000", EnvoyStats: "http://[::1]:7090/stats/prometheus",
 		}, &net.TCPAddr{Port: 7020})
-		must(t, err)
+		must.Succeed(t, err)
 		if got := strings.Join(m.apps, " "); got != c.want {
 			t.Errorf("%s: %s, want %s", text, got, c.want)
 		}
@@ -337,7 +331,7 @@ func TestScrapeTargets(t *testing.T) {
 // TestLocalMetrics: metrics that are for this pod alone are refused to others, at each path.
 func TestLocalMetrics(t *testing.T) {
 	s, err := New(Options{Addr: "127.0.0.1:0", LocalMetrics: true})
-	must(t, err)
+	must.Succeed(t, err)
 	defer s.listener.Close()
 	for _, path := range []string{"/metrics", "/stats/prometheus"} {
 		for from, code := range map[string]int{"127.0.0.1:1": 200, "10.0.0.1:1": 403, "127.0.0.6:1": 403} {
@@ -506,7 +500,7 @@ func TestMergedMetrics(t *testing.T) {
 				config.Targets = append(config.Targets, scrape.Target{Port: u.Port(), Path: fmt.Sprint("/", i)})
 			}
 			scraping, err := json.Marshal(config)
-			must(t, err)
+			must.Succeed(t, err)
 			base := start(t, Options{EnvoyStats: "http://" + envoy, Scraping: string(scraping), Gatherer: own, Registerer: counted})
 			code, body, header := do(t, "GET", base+"/stats/prometheus"+c.query, "Accept", c.accept)
 			want := strings.ReplaceAll(c.want, "AGENT", "# HELP istio_agent_n_total h\n# TYPE istio_agent_n_total counter\nistio_agent_n_total 0\n")
@@ -515,7 +509,7 @@ func TestMergedMetrics(t *testing.T) {
 				t.Errorf("%d %s\n%s\nwant %s\n%s", code, header.Get("Content-Type"), body, c.contentType, want)
 			}
 			found, err := counted.Gather()
-			must(t, err)
+			must.Succeed(t, err)
 			values := map[string]float64{}
 			for _, f := range found {
 				for _, v := range f.Metric {
@@ -570,9 +564,9 @@ func TestCompressed(t *testing.T) {
 			}
 			if want != "" {
 				z, err := gzip.NewReader(strings.NewReader(body))
-				must(t, err)
+				must.Succeed(t, err)
 				text, err := io.ReadAll(z)
-				must(t, err)
+				must.Succeed(t, err)
 				body = string(text)
 			}
 			if body != "a 1\n" {
@@ -635,7 +629,7 @@ func TestConnectionsOfOneAddress(t *testing.T) {
 		l.Listener = at
 		return l, err
 	}})
-	must(t, err)
+	must.Succeed(t, err)
 	defer l.Listener.Close()
 	var last farConn
 	for range maxConnections + 1 {
@@ -687,7 +681,7 @@ func TestSlowClient(t *testing.T) {
 	})
 	base := start(t, Options{EnvoyStats: "http://" + envoy, Patience: 50 * time.Millisecond})
 	conn, err := net.Dial("tcp", strings.TrimPrefix(base, "http://"))
-	must(t, err)
+	must.Succeed(t, err)
 	defer conn.Close()
 	if _, err := io.WriteString(conn, "GET /stats/prometheus HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
 		t.Fatal(err)

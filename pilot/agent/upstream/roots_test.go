@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // TestBrokenRoots: roots of which a part cannot be read are an error at the start, and later the last ones stay.
@@ -32,13 +34,9 @@ func TestBrokenRoots(t *testing.T) {
 		roots  []byte
 		want   string
 	}{{client, whole, ""}, {client, broken, ""}, {newClient(), broken, "PEM block 1 cannot be read"}, {newClient(), nil, "no certificate"}} {
-		if err := os.WriteFile(file, step.roots, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(file, step.roots, 0o600))
 		conn, err := net.Dial("tcp", server.Listener.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		_, _, err = step.client.Clone().ClientHandshake(t.Context(), "", conn)
 		_ = conn.Close()
 		if (err == nil) != (step.want == "") || err != nil && !strings.Contains(err.Error(), step.want) {

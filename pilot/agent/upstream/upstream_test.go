@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // TestClientCertificate: one that has expired is not shown. The control plane would end the connection because of it,
@@ -22,25 +24,17 @@ func TestClientCertificate(t *testing.T) {
 		want  bool
 	}{"valid": {time.Hour, false, true}, "expired": {-time.Minute, false, false}, "without TLS": {time.Hour, true, false}} {
 		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		now := time.Now()
 		template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: now.Add(-time.Hour), NotAfter: now.Add(c.end)}
 		der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		private, err := x509.MarshalPKCS8PrivateKey(key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		o := &Options{Certificate: filepath.Join(t.TempDir(), "cert.pem"), Key: filepath.Join(t.TempDir(), "key.pem"), Plaintext: c.plain}
 		for file, block := range map[string]*pem.Block{o.Certificate: {Type: "CERTIFICATE", Bytes: der},
 			o.Key: {Type: "PRIVATE KEY", Bytes: private}} {
-			if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, os.WriteFile(file, pem.EncodeToMemory(block), 0o600))
 		}
 		if got := clientCertificate(o); (got != nil) != c.want {
 			t.Errorf("%s: %v", name, got)

@@ -33,16 +33,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // must ends the test if err is not nil.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func module(text string) []byte { return append([]byte("\x00asm\x01\x00\x00\x00"), text...) }
 
 func sum(b []byte) string { s := sha256.Sum256(b); return hex.EncodeToString(s[:]) }
@@ -52,7 +47,7 @@ func zip(t *testing.T, b []byte) []byte {
 	var out bytes.Buffer
 	z := gzip.NewWriter(&out)
 	_, err := z.Write(b)
-	must(t, errors.Join(err, z.Close()))
+	must.Succeed(t, errors.Join(err, z.Close()))
 	return out.Bytes()
 }
 
@@ -60,9 +55,9 @@ func archive(t *testing.T, name string, b []byte) []byte {
 	t.Helper()
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
-	must(t, w.WriteHeader(&tar.Header{Name: name, Size: int64(len(b)), Mode: 0o644, Typeflag: tar.TypeReg}))
+	must.Succeed(t, w.WriteHeader(&tar.Header{Name: name, Size: int64(len(b)), Mode: 0o644, Typeflag: tar.TypeReg}))
 	_, err := w.Write(b)
-	must(t, errors.Join(err, w.Close()))
+	must.Succeed(t, errors.Join(err, w.Close()))
 	return out.Bytes()
 }
 
@@ -111,7 +106,7 @@ func (s *server) push(t *testing.T, tag, mediaType string, layer []byte) string 
 	t.Helper()
 	encode := func(v any) []byte {
 		b, err := json.Marshal(v)
-		must(t, err)
+		must.Succeed(t, err)
 		return b
 	}
 	type object = map[string]any
@@ -131,7 +126,7 @@ func start(t *testing.T, s *server, change func(*Options)) *Cache {
 		change(&o)
 	}
 	c, err := New(o)
-	must(t, err)
+	must.Succeed(t, err)
 	return c
 }
 
@@ -154,9 +149,9 @@ func extension(t *testing.T, url, sha string, network bool, variables map[string
 func encode(t *testing.T, filter proto.Message) []byte {
 	t.Helper()
 	a, err := anypb.New(filter)
-	must(t, err)
+	must.Succeed(t, err)
 	b, err := proto.Marshal(&corev3.TypedExtensionConfig{Name: "e", TypedConfig: a})
-	must(t, err)
+	must.Succeed(t, err)
 	return b
 }
 
@@ -164,9 +159,9 @@ func encode(t *testing.T, filter proto.Message) []byte {
 func config(t *testing.T, b []byte) proto.Message {
 	t.Helper()
 	x := &corev3.TypedExtensionConfig{}
-	must(t, proto.Unmarshal(b, x))
+	must.Succeed(t, proto.Unmarshal(b, x))
 	m, err := x.GetTypedConfig().UnmarshalNew()
-	must(t, err)
+	must.Succeed(t, err)
 	return m
 }
 
@@ -320,7 +315,7 @@ func refused(t *testing.T, c *Cache, resource []byte) string {
 	var log bytes.Buffer
 	c.o.Log = slog.New(slog.NewTextHandler(&log, nil))
 	b, _, err := c.Replace(t.Context(), resource)
-	must(t, err)
+	must.Succeed(t, err)
 	if _, ok := config(t, b).(*httprbacv3.RBAC); ok != strings.Contains(log.String(), "level=ERROR") {
 		t.Errorf("%T is logged as %s", config(t, b), log.String())
 	}
@@ -366,7 +361,7 @@ func TestFailurePolicy(t *testing.T) {
 		return &httpwasmv3.Wasm{Config: config}
 	}
 	there := filepath.Join(t.TempDir(), "m.wasm")
-	must(t, os.WriteFile(there, []byte(module("1")), 0o600))
+	must.Succeed(t, os.WriteFile(there, []byte(module("1")), 0o600))
 	const open, closed = wasmv3.FailurePolicy_FAIL_OPEN, wasmv3.FailurePolicy_FAIL_CLOSED
 	for _, x := range []struct {
 		what string
@@ -455,9 +450,9 @@ func TestKept(t *testing.T) {
 	get := func(url, policy string) string {
 		t.Helper()
 		b, _, err := c.Replace(t.Context(), extension(t, url, "", false, map[string]string{"ISTIO_META_WASM_IMAGE_PULL_POLICY": policy}))
-		must(t, err)
+		must.Succeed(t, err)
 		text, err := os.ReadFile(decode(t, b).GetCode().GetLocal().GetFilename())
-		must(t, err)
+		must.Succeed(t, err)
 		return string(text[8:])
 	}
 	s.files.Store("/a", module("1"))
@@ -472,7 +467,7 @@ func TestKept(t *testing.T) {
 	version := func(v string) string {
 		t.Helper()
 		b, _, err := c.Replace(t.Context(), extension(t, s.URL+"/a", "", false, map[string]string{"ISTIO_META_WASM_IMAGE_PULL_POLICY": "Always", "ISTIO_META_WASM_PLUGIN_RESOURCE_VERSION": v}))
-		must(t, err)
+		must.Succeed(t, err)
 		return decode(t, b).GetCode().GetLocal().GetFilename()
 	}
 	first := version("1")

@@ -12,15 +12,17 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // TestHostile: a control plane that sends what is no response ends that stream, and one that never answers is waited
 // for no longer than Envoy waits. The next stream is served.
 func TestHostile(t *testing.T) {
 	good, err := proto.Marshal(&discoveryv3.DiscoveryResponse{TypeUrl: clusterType, Nonce: "1"})
-	must(t, err)
+	must.Succeed(t, err)
 	table, err := proto.Marshal(&discoveryv3.DiscoveryResponse{TypeUrl: NameTableType, Nonce: "1"})
-	must(t, err)
+	must.Succeed(t, err)
 	answers := map[string][]byte{
 		"no message":                      []byte("\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"),
 		"a message that is cut short":     good[:len(good)-1],
@@ -49,7 +51,7 @@ func TestHostile(t *testing.T) {
 		return nil
 	}))
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	must.Succeed(t, err)
 	var running sync.WaitGroup
 	running.Go(func() { _ = g.Serve(l) })
 	t.Cleanup(func() { g.Stop(); running.Wait() })
@@ -57,8 +59,8 @@ func TestHostile(t *testing.T) {
 
 	ask := func(ctx context.Context, name string) (*discoveryv3.DiscoveryResponse, error) {
 		s, err := w.envoy.StreamAggregatedResources(ctx)
-		must(t, err)
-		must(t, s.Send(&discoveryv3.DiscoveryRequest{Node: node(), TypeUrl: clusterType, VersionInfo: name}))
+		must.Succeed(t, err)
+		must.Succeed(t, s.Send(&discoveryv3.DiscoveryRequest{Node: node(), TypeUrl: clusterType, VersionInfo: name}))
 		if name == "none" {
 			return nil, nil
 		}

@@ -31,6 +31,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/agent/upstream"
 )
 
@@ -67,13 +68,13 @@ type side[Q, R any] interface {
 func (u *up[Q, R]) recv() Q {
 	u.t.Helper()
 	q, err := u.Recv()
-	must(u.t, err)
+	must.Succeed(u.t, err)
 	return q
 }
 
 func (u *up[Q, R]) send(r R) {
 	u.t.Helper()
-	must(u.t, u.Send(r))
+	must.Succeed(u.t, u.Send(r))
 }
 
 func (c *controlPlane) DeltaAggregatedResources(s discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
@@ -111,7 +112,7 @@ func start(t *testing.T, o Options) *world {
 		sotw:  make(chan *sotwUp),
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	must.Succeed(t, err)
 	g := grpc.NewServer(grpc.MaxRecvMsgSize(64 << 20))
 	discoveryv3.RegisterAggregatedDiscoveryServiceServer(g, c)
 	var running sync.WaitGroup
@@ -125,20 +126,20 @@ func start(t *testing.T, o Options) *world {
 func startBeside(t *testing.T, o Options, c *controlPlane) *world {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "xds") // the path of a socket is short
-	must(t, err)
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	o.Path = filepath.Join(dir, "XDS")
 	if o.Upstream, err = upstream.New(upstream.Options{Address: c.address, Plaintext: true}); err != nil {
 		t.Fatal(err)
 	}
 	p, err := New(o)
-	must(t, err)
+	must.Succeed(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 2)
 	go func() { ended <- p.Run(ctx) }()
 	go func() { ended <- o.Upstream.Run(ctx) }()
 	conn, err := grpc.NewClient("unix://"+o.Path, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)))
-	must(t, err)
+	must.Succeed(t, err)
 	t.Cleanup(func() {
 		_ = conn.Close()
 		cancel()
@@ -153,7 +154,7 @@ func startBeside(t *testing.T, o Options, c *controlPlane) *world {
 func (w *world) delta(ctx context.Context) (discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesClient, *deltaUp) {
 	w.t.Helper()
 	s, err := w.envoy.DeltaAggregatedResources(ctx)
-	must(w.t, err)
+	must.Succeed(w.t, err)
 	u := <-w.cp.delta
 	u.t = w.t
 	return s, u
@@ -163,7 +164,7 @@ func (w *world) delta(ctx context.Context) (discoveryv3.AggregatedDiscoveryServi
 func (w *world) asking(ctx context.Context, typeURL string) (discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesClient, *deltaUp) {
 	w.t.Helper()
 	envoy, up := w.delta(ctx)
-	must(w.t, envoy.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node(), TypeUrl: typeURL}))
+	must.Succeed(w.t, envoy.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node(), TypeUrl: typeURL}))
 	up.recv()
 	return envoy, up
 }
@@ -171,17 +172,10 @@ func (w *world) asking(ctx context.Context, typeURL string) (discoveryv3.Aggrega
 func (w *world) sotw(ctx context.Context) (discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesClient, *sotwUp) {
 	w.t.Helper()
 	s, err := w.envoy.StreamAggregatedResources(ctx)
-	must(w.t, err)
+	must.Succeed(w.t, err)
 	u := <-w.cp.sotw
 	u.t = w.t
 	return s, u
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // equal compares two messages that were passed on.
@@ -196,7 +190,7 @@ func equal(t *testing.T, got, want proto.Message) {
 func receives[R proto.Message](t *testing.T, s interface{ Recv() (R, error) }, want R) {
 	t.Helper()
 	got, err := s.Recv()
-	must(t, err)
+	must.Succeed(t, err)
 	equal(t, got, want)
 }
 
@@ -212,7 +206,7 @@ func TestDelta(t *testing.T) {
 	w := start(t, Options{})
 	envoy, up := w.delta(t.Context())
 	first := &discoveryv3.DeltaDiscoveryRequest{Node: node(), TypeUrl: clusterType, InitialResourceVersions: map[string]string{"a": "1"}, ResourceNamesSubscribe: []string{"*"}}
-	must(t, envoy.Send(first))
+	must.Succeed(t, envoy.Send(first))
 	equal(t, up.recv(), first)
 	big := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: clusterType, Nonce: "n1", Resources: []*discoveryv3.Resource{
 		{Name: "a", Version: "2", Resource: any1(clusterType, strings.Repeat("x", 8<<20))}, {Name: "b", Version: "1", Resource: any1(clusterType, "y")},
@@ -220,7 +214,7 @@ func TestDelta(t *testing.T) {
 	up.send(big)
 	receives(t, envoy, big)
 	no := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: clusterType, ResponseNonce: "n1", ErrorDetail: &rpcstatus.Status{Code: 3, Message: "bad"}}
-	must(t, envoy.Send(no))
+	must.Succeed(t, envoy.Send(no))
 	equal(t, up.recv(), no)
 	up.end <- status.Error(codes.ResourceExhausted, "too many")
 	if _, err := envoy.Recv(); status.Code(err) != codes.ResourceExhausted {
@@ -237,7 +231,7 @@ func TestDelta(t *testing.T) {
 	cancel()
 	<-up.Context().Done()
 	envoy, up = w.delta(t.Context())
-	must(t, envoy.CloseSend())
+	must.Succeed(t, envoy.CloseSend())
 	if _, err := envoy.Recv(); !errors.Is(err, io.EOF) {
 		t.Errorf("of its own end Envoy is told %v", err)
 	}
@@ -261,9 +255,9 @@ func TestOwnSubscriptions(t *testing.T) {
 	t.Run("delta", func(t *testing.T) {
 		w := start(t, Options{Handlers: handlers})
 		envoy, up := w.delta(t.Context())
-		must(t, envoy.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node(), TypeUrl: clusterType}))
+		must.Succeed(t, envoy.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node(), TypeUrl: clusterType}))
 		listeners := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: listenerType}
-		must(t, envoy.Send(listeners))
+		must.Succeed(t, envoy.Send(listeners))
 		if q := up.recv(); q.TypeUrl != clusterType {
 			t.Fatalf("before Envoy's first request: %v", q)
 		}
@@ -283,7 +277,7 @@ func TestOwnSubscriptions(t *testing.T) {
 				t.Errorf("%s is answered with %v", text, q)
 			}
 		}
-		must(t, envoy.Send(listeners)) // again: the agent asks once
+		must.Succeed(t, envoy.Send(listeners)) // again: the agent asks once
 		equal(t, up.recv(), listeners)
 		own := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: clusterType, Nonce: "4"}
 		up.send(own)
@@ -292,7 +286,7 @@ func TestOwnSubscriptions(t *testing.T) {
 	t.Run("state of the world", func(t *testing.T) {
 		w := start(t, Options{Handlers: handlers})
 		envoy, up := w.sotw(t.Context())
-		must(t, envoy.Send(&discoveryv3.DiscoveryRequest{Node: node(), TypeUrl: listenerType}))
+		must.Succeed(t, envoy.Send(&discoveryv3.DiscoveryRequest{Node: node(), TypeUrl: listenerType}))
 		up.recv()
 		equal(t, up.recv(), &discoveryv3.DiscoveryRequest{TypeUrl: NameTableType})
 		for nonce, text := range []string{"one", "bad"} {
@@ -322,7 +316,7 @@ func TestHealth(t *testing.T) {
 		t.Fatal(err)
 	}
 	old, world := w.sotw(t.Context())
-	must(t, old.Send(&discoveryv3.DiscoveryRequest{Node: node(), TypeUrl: listenerType}))
+	must.Succeed(t, old.Send(&discoveryv3.DiscoveryRequest{Node: node(), TypeUrl: listenerType}))
 	world.recv()
 	equal(t, world.recv(), &discoveryv3.DiscoveryRequest{TypeUrl: healthType})
 }
@@ -403,7 +397,7 @@ func TestRejectedInItsStead(t *testing.T) {
 	}
 	pass := func(send, want *discoveryv3.DiscoveryRequest) {
 		t.Helper()
-		must(t, envoy.Send(send))
+		must.Succeed(t, envoy.Send(send))
 		equal(t, up.recv(), want)
 	}
 	pass(ask("", "a"), ask("", "a"))
@@ -448,7 +442,7 @@ func TestMissingExtensions(t *testing.T) {
 
 	there.Store(false)
 	world, below := w.sotw(t.Context())
-	must(t, world.Send(&discoveryv3.DiscoveryRequest{Node: node(), TypeUrl: extensionType}))
+	must.Succeed(t, world.Send(&discoveryv3.DiscoveryRequest{Node: node(), TypeUrl: extensionType}))
 	below.recv()
 	all := func(text string) *discoveryv3.DiscoveryResponse {
 		return &discoveryv3.DiscoveryResponse{TypeUrl: extensionType, Nonce: "1", VersionInfo: "1", Resources: []*anypb.Any{any1(extensionType, "b"), any1(extensionType, text)}}
@@ -471,7 +465,7 @@ func TestReconnects(t *testing.T) {
 		up.send(&discoveryv3.DeltaDiscoveryResponse{TypeUrl: clusterType, Resources: []*discoveryv3.Resource{{Resource: any1(clusterType, strings.Repeat("x", size))}}})
 		if i%2 == 0 {
 			_, err := envoy.Recv()
-			must(t, err)
+			must.Succeed(t, err)
 			up.end <- nil
 			_, err = envoy.Recv()
 			if status.Code(err) != codes.Unavailable {
@@ -549,14 +543,14 @@ func TestBackpressure(t *testing.T) {
 func TestStreamsAreBounded(t *testing.T) {
 	w := start(t, Options{})
 	conn, err := net.Dial("unix", w.proxy.o.Path)
-	must(t, err)
+	must.Succeed(t, err)
 	defer conn.Close()
 	_, err = io.WriteString(conn, http2.ClientPreface)
-	must(t, err)
+	must.Succeed(t, err)
 	f := http2.NewFramer(conn, conn)
-	must(t, f.WriteSettings())
+	must.Succeed(t, f.WriteSettings())
 	frame, err := f.ReadFrame()
-	must(t, err)
+	must.Succeed(t, err)
 	settings, ok := frame.(*http2.SettingsFrame)
 	if !ok {
 		t.Fatalf("the first frame is %v", frame)
@@ -570,8 +564,8 @@ func TestStreamsAreBounded(t *testing.T) {
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	must(t, l.Close())
+	must.Succeed(t, err)
+	must.Succeed(t, l.Close())
 	return l.Addr().String()
 }
 
@@ -588,10 +582,10 @@ func TestDebug(t *testing.T) {
 	}()
 	body := func(path string) (int, string) {
 		r, err := http.Get("http://" + at + path)
-		must(t, err)
+		must.Succeed(t, err)
 		defer r.Body.Close()
 		b, err := io.ReadAll(r.Body)
-		must(t, err)
+		must.Succeed(t, err)
 		http.DefaultClient.CloseIdleConnections()
 		return r.StatusCode, string(b)
 	}
@@ -604,20 +598,20 @@ func TestDebug(t *testing.T) {
 	}
 
 	conn, err := grpc.NewClient(at, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	must(t, err)
+	must.Succeed(t, err)
 	defer conn.Close()
 	tool, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).StreamAggregatedResources(t.Context())
-	must(t, err)
+	must.Succeed(t, err)
 	up := <-w.cp.sotw
 	up.t = t
 	ask := &discoveryv3.DiscoveryRequest{Node: node(), TypeUrl: debugType + "/syncz"}
-	must(t, tool.Send(ask))
+	must.Succeed(t, tool.Send(ask))
 	equal(t, up.recv(), ask)
 	up.send(&discoveryv3.DiscoveryResponse{TypeUrl: ask.TypeUrl})
 	if _, err := tool.Recv(); err != nil {
 		t.Error(err)
 	}
-	must(t, tool.Send(&discoveryv3.DiscoveryRequest{TypeUrl: clusterType}))
+	must.Succeed(t, tool.Send(&discoveryv3.DiscoveryRequest{TypeUrl: clusterType}))
 	if _, err := tool.Recv(); status.Code(err) != codes.PermissionDenied {
 		t.Errorf("configuration on the port of debug pages: %v", err)
 	}
@@ -657,13 +651,13 @@ func TestDebugAnswersNoWebPage(t *testing.T) {
 		{"[::1]:" + port, "", "", http.StatusOK},
 	} {
 		r, err := http.NewRequest(http.MethodGet, "http://"+at+"/debug/config_dump?proxyID=web.a", nil)
-		must(t, err)
+		must.Succeed(t, err)
 		r.Host = c.host
 		if c.header != "" {
 			r.Header.Set(c.header, c.value)
 		}
 		a, err := http.DefaultClient.Do(r)
-		must(t, err)
+		must.Succeed(t, err)
 		_ = a.Body.Close()
 		if a.StatusCode != c.want {
 			t.Errorf("%v: %d", c, a.StatusCode)
@@ -676,7 +670,7 @@ func TestDebugAnswersNoWebPage(t *testing.T) {
 // error.
 func TestPages(t *testing.T) {
 	known, err := anypb.New(&statusv3.ClientConfig{Node: node()})
-	must(t, err)
+	must.Succeed(t, err)
 	for name, c := range map[string]struct {
 		list []*anypb.Any
 		want string // empty: an error
@@ -699,7 +693,7 @@ func TestPages(t *testing.T) {
 
 func TestTypeOf(t *testing.T) {
 	encoded, err := proto.Marshal(&discoveryv3.DiscoveryResponse{VersionInfo: "1", Resources: []*anypb.Any{any1("other", "body")}, TypeUrl: clusterType, Nonce: "n", Canary: true})
-	must(t, err)
+	must.Succeed(t, err)
 	for cut := range encoded { // in two buffers
 		m := mem.BufferSlice{mem.SliceBuffer(encoded[:cut]), mem.SliceBuffer(encoded[cut:])}
 		if got, err := typeOf(m, sotwTypeURL); got != clusterType || err != nil {
@@ -708,7 +702,7 @@ func TestTypeOf(t *testing.T) {
 	}
 	for n, want := range map[int]int{512: 512, 513: 0} { // a longer type is none that the agent knows
 		long, err := proto.Marshal(&discoveryv3.DiscoveryResponse{TypeUrl: strings.Repeat("t", n)})
-		must(t, err)
+		must.Succeed(t, err)
 		if got, err := typeOf(mem.BufferSlice{mem.SliceBuffer(long)}, sotwTypeURL); len(got) != want || err != nil {
 			t.Errorf("a type of %d bytes: %d of them, %v", n, len(got), err)
 		}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/istiod-lite/istiod-lite/api/identity"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -162,9 +163,7 @@ func TestDenied(t *testing.T) {
 	}))
 	defer server.Close()
 	ask, err := AskServer(&rest.Config{Host: server.URL, Transport: &http.Transport{DisableKeepAlives: true}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for text, want := range map[string]bool{
 		`"allowed":true`: true, `"allowed":false`: false, ``: false, `"allowed":true,"denied":true`: false, `"denied":true`: false,
 	} {

@@ -14,6 +14,8 @@ import (
 
 	"golang.org/x/time/rate"
 	"k8s.io/client-go/rest"
+
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 const kubeconfig = `
@@ -53,9 +55,7 @@ func TestRemoteKubeconfigs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, err := Remote(withFields(c.cluster, c.user), ClientOptions{})
 			if c.option == "" {
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				return
 			}
 			if err == nil || !strings.Contains(err.Error(), c.entry+" has "+c.field) || !strings.Contains(err.Error(), c.option) {
@@ -93,16 +93,12 @@ func TestConfig(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "kubeconfig")
 	write := func(path, text string) string {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(path, []byte(text), 0o600))
 		return path
 	}
 	write(path, string(withFields(someCA, "token: t")))
 	c, err := Config(ClientOptions{Kubeconfig: path, Version: "1.2", QPS: 5})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if c.Host != "https://example.com:6443" || c.BearerToken != "t" || c.UserAgent != "pilot-discovery/1.2" || c.QPS != 5 || c.Burst != DefaultBurst || !strings.Contains(c.AcceptContentTypes, "protobuf") {
 		t.Errorf("%+v", c)
 	}
@@ -144,9 +140,7 @@ func TestRetriesAreLimited(t *testing.T) {
 				status := 200
 				b := &brake{next: answers(func() int { return status }), limit: rate.NewLimiter(brakeRate, brakeBurst)}
 				r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://example.com", nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				ask := func(n int) time.Duration {
 					start := time.Now()
 					for range n {
@@ -196,18 +190,12 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	server := httptest.NewServer(http.RedirectHandler(elsewhere.URL, http.StatusFound))
 	defer server.Close()
 	c, err := newHTTP(&rest.Config{Host: server.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer c.CloseIdleConnections()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	answer, err := c.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	_ = answer.Body.Close()
 	if asked || answer.StatusCode != http.StatusFound {
 		t.Errorf("the answer is %s, and the other server was asked: %v", answer.Status, asked)

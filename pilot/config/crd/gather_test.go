@@ -10,6 +10,8 @@ import (
 	"testing/iotest"
 	"testing/synctest"
 	"time"
+
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 func noise(n int) []byte {
@@ -71,9 +73,7 @@ func TestGather(t *testing.T) {
 		conn, err := gather(func(context.Context, string, string) (net.Conn, error) {
 			return &drip{Reader: bytes.NewReader(pieces)}, nil
 		})(t.Context(), "", "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		began := time.Now()
 		first := make([]byte, 1)
 		if _, err := conn.Read(first); err != nil || time.Since(began) != 0 {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // listed lists Sidecars of a server with that answer to a path and the continue that was asked for. It returns "ns/name
@@ -129,9 +130,7 @@ func TestGetKeepsTheDeadline(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	l, err := List(ctx, ListOptions{Client: &rest.Config{Host: server.URL}, Limits: limits.Default()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	_, err = l.Get(t.Context(), []kinds.Key{{Kind: kinds.Secret, Namespace: "a", Name: "s"}})
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v", err)

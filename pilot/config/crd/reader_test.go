@@ -14,6 +14,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 type object = map[string]any
@@ -54,9 +55,7 @@ func read(t *testing.T, a *apiServer, o Options, wanted ...kinds.Key) *reader {
 	r := &reader{t: t, metrics: prometheus.NewRegistry(), objects: map[kinds.Key]*kinds.Object{}, log: &lockedBuffer{}}
 	o.Client, o.Metrics, o.Handler, o.Logger = a.config(), r.metrics, r.handle, slog.New(slog.NewTextHandler(r.log, nil))
 	s, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	r.Source = s
 	s.Want(wanted)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -149,9 +148,7 @@ func (r *reader) finding(code string) diag.Diagnostic {
 func (r *reader) stalled() map[string]float64 {
 	r.t.Helper()
 	families, err := r.metrics.Gather()
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.Succeed(r.t, err)
 	out := map[string]float64{}
 	for _, f := range families {
 		if f.GetName() != "pilot_k8s_watch_stalled" {

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/registry/kube"
 )
 
@@ -145,17 +146,11 @@ func (f filler) service() string { return []string{"a", "b"}[f.IntN(2)] }
 func cutDown(t *testing.T, f *feed, o *kinds.Object) *kinds.Object {
 	t.Helper()
 	text, err := o.Spec.(interface{ Marshal() ([]byte, error) }).Marshal()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	it, err := f.item(text, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	out, err := f.object(it)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return out
 }
 
@@ -343,18 +338,14 @@ func BenchmarkPod(b *testing.B) {
 	var texts [][]byte
 	for i := range 100 {
 		text, err := f.wholeObject(kinds.Pod, name{"ns", fmt.Sprint(i)}).Spec.(*corev1.Pod).Marshal()
-		if err != nil {
-			b.Fatal(err)
-		}
+		must.Succeed(b, err)
 		texts = append(texts, text)
 	}
 	b.ReportAllocs()
 	i := 0
 	for b.Loop() {
 		it, err := feed.item(texts[i%len(texts)], true)
-		if err != nil {
-			b.Fatal(err)
-		}
+		must.Succeed(b, err)
 		if _, err := feed.object(it); err != nil {
 			b.Fatal(err)
 		}
@@ -367,9 +358,7 @@ func BenchmarkNothingNew(b *testing.B) {
 	f := filler{rand.New(rand.NewPCG(1, 2))}
 	feed := newFeed(&Source{seed: maphash.MakeSeed()}, kinds.Pod, Restriction{})
 	text, err := f.wholeObject(kinds.Pod, name{"ns", "a"}).Spec.(*corev1.Pod).Marshal()
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := feed.item(text, true); err != nil {

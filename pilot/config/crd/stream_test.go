@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 func event(kind string, object []byte) []byte {
@@ -27,9 +28,7 @@ func event(kind string, object []byte) []byte {
 func marshal(t testing.TB, m interface{ Marshal() ([]byte, error) }) []byte {
 	t.Helper()
 	out, err := m.Marshal()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return out
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // A kind whose requests are taken and never answered is a finding, keeps what it had, and is asked anew; the others go
@@ -20,9 +21,7 @@ func TestUnansweredRequests(t *testing.T) {
 	r := &reader{t: t, objects: map[kinds.Key]*kinds.Object{}}
 	o.Handler = r.handle
 	s, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	r.Source = s
 	s.timeouts = timeouts{finding: outageDelay + 100*time.Millisecond, answer: 4 * time.Second, silent: time.Minute}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -21,6 +21,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	networkingv1 "istio.io/api/networking/v1"
 )
 
@@ -128,9 +129,7 @@ func (w *world) refused(file string) {
 // TestFirstLoadRefusesWhatItCannotRead has files and directories of which nothing can be known.
 func TestFirstLoadRefusesWhatItCannotRead(t *testing.T) {
 	outside := t.TempDir()
-	if err := os.WriteFile(filepath.Join(outside, "p.yaml"), []byte(vs("p", "p")), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(filepath.Join(outside, "p.yaml"), []byte(vs("p", "p")), 0o600))
 	for name, c := range map[string]struct {
 		at   string
 		make func(path string) error
@@ -168,13 +167,9 @@ func obeyPermissions(t *testing.T) {
 	runtime.LockOSThread()
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var sets [2]unix.CapUserData
-	if err := unix.Capget(&header, &sets[0]); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, unix.Capget(&header, &sets[0]))
 	sets[0].Effective &^= 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_DAC_READ_SEARCH
-	if err := unix.Capset(&header, &sets[0]); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, unix.Capset(&header, &sets[0]))
 }
 
 // TestFirstLoadPassesOver files that the source does not read, which need not be readable.
@@ -197,9 +192,7 @@ func TestNewNeedsDirectory(t *testing.T) {
 		t.Errorf("missing: %v", err)
 	}
 	file := filepath.Join(dir, "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, nil, 0o600))
 	if _, err := New(Options{Dir: file}); err == nil {
 		t.Error("a file was accepted")
 	}
@@ -519,9 +512,7 @@ func TestDirectoryVanishesOrEmpties(t *testing.T) {
 func TestLinksThatLeaveAreRefused(t *testing.T) {
 	both(t, func(t *testing.T, start func(map[string]string) *world) {
 		outside := filepath.Join(t.TempDir(), "secret.yaml")
-		if err := os.WriteFile(outside, []byte(vs("secret", "s")), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(outside, []byte(vs("secret", "s")), 0o600))
 		w := start(map[string]string{"a.yaml": vs("a", "a"), "real/b.yaml": vs("b", "b")})
 		w.must(os.Symlink(outside, w.path("abs.yaml")))
 		w.must(os.Symlink("../../../../../../../../etc", w.path("up")))
@@ -600,13 +591,9 @@ func TestDeepDirectories(t *testing.T) {
 // TestFilesThatBecomeOthers: what was a file when the directory was read may be another thing when it is opened.
 func TestFilesThatBecomeOthers(t *testing.T) {
 	dir := t.TempDir()
-	if err := syscall.Mkfifo(filepath.Join(dir, "fifo.yaml"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, syscall.Mkfifo(filepath.Join(dir, "fifo.yaml"), 0o600))
 	root, err := os.OpenRoot(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer root.Close()
 	for _, name := range []string{"fifo.yaml", "."} {
 		if data, _, _, err := read(root, name, 100); err == nil || !strings.Contains(err.Error(), "not a regular file") {

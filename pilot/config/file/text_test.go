@@ -9,6 +9,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // Texts are read once, each file one time, and then judged as a directory is.
@@ -16,14 +17,10 @@ func TestTexts(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{"a.yaml": vs("a", "a"), "odd.txt": vs("b", "b"), "bad.yaml": vs("bad", "bad") + "  extra: 1\n",
 		"unknown.yaml": "a: [\n"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	texts, err := Read([]string{dir, filepath.Join(dir, "a.yaml"), "-", filepath.Join(dir, "odd.txt")}, strings.NewReader(vs("c", "c")), limits.Default())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	var got []string
 	s := NewTexts(texts, Options{Handler: func(changes []kinds.Change) {
@@ -32,9 +29,7 @@ func TestTexts(t *testing.T) {
 		}
 		cancel()
 	}})
-	if err := s.Run(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Run(ctx))
 	if want := filepath.Join(dir, "a.yaml") + ":1:1 " + filepath.Join(dir, "odd.txt") + ":1:1 " + filepath.Join(dir, "bad.yaml") + ":1:1 " +
 		Stdin + ":1:1"; strings.Join(got, " ") != want {
 		t.Errorf("got %v, want %s", got, want)

@@ -20,6 +20,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // TestMain lets more tests run at a time than there are processors, for they mostly wait.
@@ -87,9 +88,7 @@ func (w *world) run(opts Options) {
 		}), nil))
 	}
 	source, err := New(opts)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.Succeed(w.t, err)
 	w.source = source
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -146,9 +145,7 @@ func (w *world) overwrite(name string, pause time.Duration, parts ...string) {
 
 func (w *world) must(err error) {
 	w.t.Helper()
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.Succeed(w.t, err)
 }
 
 func (w *world) path(name string) string { return filepath.Join(w.dir, name) }

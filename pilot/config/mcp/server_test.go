@@ -25,6 +25,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/config/mcp"
 )
 
@@ -142,9 +143,7 @@ func (s scripted) StreamAggregatedResources(stream discoveryv3.AggregatedDiscove
 func serve(t *testing.T, w *world, address string, options ...grpc.ServerOption) (string, func()) {
 	t.Helper()
 	l, err := net.Listen("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	s := grpc.NewServer(options...)
 	discoveryv3.RegisterAggregatedDiscoveryServiceServer(s, scripted{world: w})
 	ended := make(chan struct{})
@@ -183,9 +182,7 @@ func read(t *testing.T, o mcp.Options) *reader {
 		}
 	}
 	s, err := mcp.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	r.Source = s
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(t.Context()) }()
@@ -247,9 +244,7 @@ func resource(t *testing.T, name string, spec proto.Message) *anypb.Any {
 func pack(t *testing.T, m proto.Message) *anypb.Any {
 	t.Helper()
 	a, err := anypb.New(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return a
 }
 

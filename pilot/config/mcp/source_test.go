@@ -18,6 +18,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/config/mcp"
 )
 
@@ -87,9 +88,7 @@ func TestChangesAreHandedOn(t *testing.T) {
 	}
 	// Other bytes of the same content are no change.
 	again := &mcpv1alpha1.Resource{}
-	if err := resource(t, "a/y", virtual("y")).UnmarshalTo(again); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, resource(t, "a/y", virtual("y")).UnmarshalTo(again))
 	again.Metadata.Version = "another"
 	w.set(virtualServices, pack(t, again), resource(t, "b/z", virtual("other")))
 	eventually(t, "the change", func() bool {
@@ -136,9 +135,7 @@ func TestReconnect(t *testing.T) {
 		t.Errorf("changes %v", changes)
 	}
 	families, err := metrics.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, f := range families {
 		m := f.GetMetric()[0]
 		switch f.GetName() {

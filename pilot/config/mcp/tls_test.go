@@ -24,6 +24,7 @@ import (
 
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/config/mcp"
 )
 
@@ -46,9 +47,7 @@ func newAuthority(t *testing.T) *authority {
 
 func (a *authority) newKey() crypto.Signer {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	must.Succeed(a.t, err)
 	return key
 }
 
@@ -61,13 +60,9 @@ func (a *authority) sign(c, parent *x509.Certificate, key crypto.PublicKey) *x50
 		parent = c
 	}
 	raw, err := x509.CreateCertificate(rand.Reader, c, parent, key, a.key)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	must.Succeed(a.t, err)
 	out, err := x509.ParseCertificate(raw)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	must.Succeed(a.t, err)
 	return out
 }
 
@@ -81,9 +76,7 @@ func (a *authority) issue(name string) tls.Certificate {
 		URIs: []*url.URL{{Scheme: "spiffe", Host: "c.local", Path: "/ns/sys/sa/" + name}}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}, a.cert, key.Public())
 	raw, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	must.Succeed(a.t, err)
 	a.write(name+".pem", "CERTIFICATE", leaf.Raw)
 	a.write(name+".key", "PRIVATE KEY", raw)
 	return tls.Certificate{Certificate: [][]byte{leaf.Raw}, PrivateKey: key, Leaf: leaf}
@@ -95,9 +88,7 @@ func (a *authority) revoke(c *x509.Certificate) string {
 		Number: big.NewInt(1), ThisUpdate: time.Now(), NextUpdate: time.Now().Add(time.Hour),
 		RevokedCertificateEntries: []x509.RevocationListEntry{{SerialNumber: c.SerialNumber, RevocationTime: time.Now()}},
 	}, a.cert, a.key)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	must.Succeed(a.t, err)
 	return a.write("crl.pem", "X509 CRL", raw)
 }
 
@@ -105,9 +96,7 @@ func (a *authority) path(name string) string { return filepath.Join(a.dir, name)
 
 func (a *authority) write(name, kind string, raw []byte) string {
 	a.t.Helper()
-	if err := os.WriteFile(a.path(name), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: raw}), 0o600); err != nil {
-		a.t.Fatal(err)
-	}
+	must.Succeed(a.t, os.WriteFile(a.path(name), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: raw}), 0o600))
 	return a.path(name)
 }
 
@@ -268,9 +257,7 @@ func TestTokenGoesToVerifiedServers(t *testing.T) {
 	if got := sent(verified, option); got != nil {
 		t.Errorf("without a file %v was sent", got)
 	}
-	if err := os.WriteFile(token, []byte("secret\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(token, []byte("secret\n"), 0o600))
 	if got := sent(verified, option); len(got) != 1 || got[0] != "Bearer secret" {
 		t.Errorf("over TLS %v was sent", got)
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 	"github.com/istiod-lite/istiod-lite/pilot/config/multicluster"
 )
@@ -291,9 +292,7 @@ func (m *mesh) check() error {
 func (m *mesh) metric(t *testing.T, name string, want ...float64) {
 	t.Helper()
 	families, err := m.reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var got []float64
 	for _, f := range families {
 		if f.GetName() == name {

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 func TestRedact(t *testing.T) {
@@ -22,9 +24,7 @@ users:
     exec: {command: aws-iam-authenticator, args: ["--secret=hunter2"]}
 `
 	asJSON, err := json.Marshal(map[string]any{"users": []any{map[string]any{"name": "robot", "user": map[string]any{"token": "eyJhbGciOiJSUzI1NiJ9.payload"}}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for message, want := range map[string]string{
 		"user robot: exec of aws-iam-authenticator is refused":                             "user robot: exec of aws-iam-authenticator is refused",
 		"dial https://10.0.0.1:6443: token eyJhbGciOiJSUzI1NiJ9.payload":                   "dial https://10.0.0.1:6443: token [redacted]",

@@ -10,6 +10,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/derive/derivetest"
 	"github.com/istiod-lite/istiod-lite/pilot/derive/gatewayapi"
 )
@@ -18,9 +19,7 @@ import (
 // and its status says why they cannot.
 func TestClientCertificate(t *testing.T) {
 	recorded, err := txtar.ParseFile("testdata/istiod/10-listenerset.txtar")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	world, stage := objects{}, derivetest.New(gatewayapi.New(gatewayapi.Options{Domain: "cluster.local"}))
 	world.put(t, strings.Split("\n"+string(recorded.Files[0].Data), "\n---\n")[1]+` # gw/cert
 ---

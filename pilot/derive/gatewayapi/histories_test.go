@@ -16,6 +16,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/derive"
 	"github.com/istiod-lite/istiod-lite/pilot/derive/derivetest"
 	"github.com/istiod-lite/istiod-lite/pilot/derive/gatewayapi"
@@ -39,9 +40,7 @@ func (w objects) put(t testing.TB, text string) {
 				Labels, Annotations map[string]string
 			}
 		}
-		if err := yaml.Unmarshal([]byte(document), &meta); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, yaml.Unmarshal([]byte(document), &meta))
 		group, _, found := strings.Cut(meta.APIVersion, "/")
 		if !found {
 			group = ""
@@ -55,13 +54,9 @@ func (w objects) put(t testing.TB, text string) {
 		of := any(spec)
 		if kind.Istio {
 			var parts map[string]any
-			if err := yaml.Unmarshal([]byte(document), &parts); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, yaml.Unmarshal([]byte(document), &parts))
 			b, err := json.Marshal(parts["spec"])
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			document = string(b)
 		}
 		if err := yaml.Unmarshal([]byte(document), of); err != nil {
@@ -74,16 +69,14 @@ func (w objects) put(t testing.TB, text string) {
 }
 
 // said returns what is derived as text.
-func said(t interface{ Fatal(...any) }, d derive.Part) string {
+func said(t must.TB, d derive.Part) string {
 	objects := slices.SortedFunc(slices.Values(d.Objects), func(a, b derive.Derived) int {
 		return cmp.Compare(a.Object.Key.String(), b.Object.Key.String())
 	})
 	var all strings.Builder
 	write := func(v any) {
 		b, err := json.Marshal(v)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		all.Write(append(b, '\n'))
 	}
 	for _, x := range objects {
@@ -248,9 +241,7 @@ func TestHistories(t *testing.T) {
 func certificate(t testing.TB, namespace string) string {
 	t.Helper()
 	recorded, err := txtar.ParseFile("testdata/istiod/10-listenerset.txtar")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	secret := strings.Split("\n"+string(recorded.Files[0].Data), "\n---\n")[1]
 	return strings.NewReplacer("name: cert", "name: c", "namespace: gw", "namespace: "+namespace).Replace(secret)
 }

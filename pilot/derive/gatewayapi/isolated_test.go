@@ -12,6 +12,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/derive/derivetest"
 	"github.com/istiod-lite/istiod-lite/pilot/derive/gatewayapi"
 )
@@ -116,9 +117,7 @@ spec: {parentRefs: [%s], hostnames: [a.org, x.b.org, c.org], rules: [{filters: [
 func TestInsecureClients(t *testing.T) {
 	world, stage := objects{}, derivetest.New(gatewayapi.New(gatewayapi.Options{Domain: "cluster.local"}))
 	recorded, err := txtar.ParseFile("testdata/istiod/10-listenerset.txtar")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	secret := strings.Split("\n"+string(recorded.Files[0].Data), "\n---\n")[1] // gw/cert
 	for mode, insecure := range map[string]bool{"AllowValidOnly": false, "AllowInsecureFallback": true} {
 		world.put(t, secret+`

@@ -11,6 +11,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/inspect"
 	"github.com/istiod-lite/istiod-lite/pilot/inspect/inspecttest"
@@ -117,9 +118,7 @@ var types = map[string]string{"cds": envoy.ClusterType, "lds": envoy.ListenerTyp
 func decode(t *testing.T, text []byte) map[string]any {
 	t.Helper()
 	var v map[string]any
-	if err := yaml.Unmarshal(text, &v); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.Unmarshal(text, &v))
 	return v
 }
 
@@ -129,9 +128,7 @@ func statuses(t *testing.T, i *inspect.Inspection) map[string]any {
 	out := map[string]any{}
 	for _, s := range i.Statuses() {
 		b, err := json.Marshal(s.Value)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		out[s.Of.Kind.Name+" "+s.Of.Namespace+"/"+s.Of.Name] = decode(t, b)
 	}
 	return out

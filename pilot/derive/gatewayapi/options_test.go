@@ -11,15 +11,14 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // TestListenerOptions: the options of a listener restrict its TLS, together with what the Gateway demands of clients. A
 // listener with an option of Istio that is not known takes no connections, and its status and a finding say so.
 func TestListenerOptions(t *testing.T) {
 	recorded, err := txtar.ParseFile("testdata/istiod/10-listenerset.txtar")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	secret := strings.Split("\n"+string(recorded.Files[0].Data), "\n---\n")[1] // gw/cert
 	const ciphers, mode = "gateway.istio.io/tls-cipher-suites", "gateway.istio.io/tls-terminate-mode"
 	const valid, fallback = "AllowValidOnly", "AllowInsecureFallback"

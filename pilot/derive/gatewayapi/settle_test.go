@@ -8,6 +8,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/inspect/inspecttest"
 )
 
@@ -35,9 +36,7 @@ func TestStatusesSettle(t *testing.T) {
 				}
 			}
 			b, err := json.Marshal(timed(s.Value))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			should[name] = decode(t, b)
 		}
 		if len(should) == 0 {
@@ -82,9 +81,7 @@ func written(t *testing.T, documents []map[string]any) []byte {
 	var all [][]byte
 	for _, o := range documents {
 		b, err := yaml.Marshal(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		all = append(all, b)
 	}
 	return bytes.Join(all, []byte("---\n"))

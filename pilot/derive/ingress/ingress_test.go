@@ -25,6 +25,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/galley/validation"
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/pilot/derive"
@@ -75,13 +76,9 @@ func text(t testing.TB, d derive.Part) (derived, findings, statuses string) {
 	var a, b, c strings.Builder
 	for _, o := range d.Objects {
 		spec, err := protojson.Marshal(o.Object.Spec.(proto.Message))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		out, err := yaml.JSONToYAML(spec)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		age := ""
 		if created := o.Object.Created; !created.IsZero() {
 			age = " since " + created.UTC().Format(time.DateOnly)
@@ -94,9 +91,7 @@ func text(t testing.TB, d derive.Part) (derived, findings, statuses string) {
 	}
 	for _, s := range d.Statuses {
 		value, err := json.Marshal(s.Value)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		fmt.Fprintf(&c, "%s %s\n", s.Of, value)
 	}
 	return a.String(), b.String(), c.String()
@@ -112,9 +107,7 @@ func TestGoldens(t *testing.T) {
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
 			a, err := txtar.ParseFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			parts := map[string]string{}
 			for _, f := range a.Files {
 				parts[f.Name] = string(f.Data)
@@ -138,9 +131,7 @@ func TestGoldens(t *testing.T) {
 				for _, name := range []string{"derived.yaml", "findings", "statuses"} {
 					a.Files = append(a.Files, txtar.File{Name: name, Data: []byte(got[name])})
 				}
-				if err := os.WriteFile(file, txtar.Format(a), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, os.WriteFile(file, txtar.Format(a), 0o644))
 				return
 			}
 			for name, text := range got {

@@ -47,6 +47,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/citadel/pki"
 	"github.com/istiod-lite/istiod-lite/deploy/histories"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/galley/validation"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
@@ -140,9 +141,7 @@ type running struct {
 func startEnvoy(t *testing.T, program string, m *mesh.Config, all [][]*kinds.Object) *running {
 	t.Helper()
 	ca, err := pki.NewSelfSigned("cluster.local", time.Hour, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	p := &running{addresses: map[string]string{}, ca: ca, own: map[string]tls.Certificate{}}
 	b := &bootstrapv3.Bootstrap{
 		Admin:           &bootstrapv3.Admin{Address: address()},
@@ -159,24 +158,16 @@ func startEnvoy(t *testing.T, program string, m *mesh.Config, all [][]*kinds.Obj
 	}
 	dir := t.TempDir()
 	text, err := protojson.Marshal(b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	config, admin := filepath.Join(dir, "envoy.json"), filepath.Join(dir, "admin")
-	if err := os.WriteFile(config, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(config, text, 0o600))
 	log, err := os.Create(filepath.Join(dir, "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer log.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	cmd := exec.CommandContext(ctx, program, "-c", config, "--admin-address-path", admin, "--concurrency", "1", "--use-dynamic-base-id", "-l", "error")
 	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, cmd.Start())
 	ended := make(chan struct{})
 	go func() {
 		_ = cmd.Wait()
@@ -250,9 +241,7 @@ func withoutAuthorizers(filters []*listenerv3.Filter) []*listenerv3.Filter {
 func (p *running) listener(t *testing.T, name string, filters []*listenerv3.Filter) *listenerv3.Listener {
 	t.Helper()
 	files, err := p.ca.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	chain, key := p.certificate(t, "spiffe://cluster.local/ns/a/sa/server")
 	text := func(b []byte) *corev3.DataSource {
 		return &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: b}}
@@ -287,13 +276,9 @@ func (p *running) listener(t *testing.T, name string, filters []*listenerv3.Filt
 func (p *running) certificate(t *testing.T, uri string) (chain, key []byte) {
 	t.Helper()
 	private, err := pki.GenerateKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	der, _, err := p.ca.Sign(pki.Leaf{URI: uri, Key: private.Public(), TTL: time.Hour}, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if key, err = pki.EncodeKey(private); err != nil {
 		t.Fatal(err)
 	}
@@ -365,9 +350,7 @@ func (p *running) decide(t *testing.T, set int, r *request) verdict {
 	}
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: r.source.AsSlice()}}
 	conn, err := dialer.DialContext(t.Context(), "tcp", p.addresses[name])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer conn.Close()
 	family := "TCP4"
 	if r.remote.Is6() {
@@ -415,13 +398,9 @@ func (p *running) decide(t *testing.T, set int, r *request) verdict {
 func encoded(t *testing.T, v any) string {
 	t.Helper()
 	m, err := structpb.NewValue(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	b, err := proto.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return base64.StdEncoding.EncodeToString(b)
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // from and when return rules in YAML, of a source's field and of a condition.
@@ -30,13 +31,9 @@ func when(key, list, value string) string {
 func matching(t *testing.T, m *mesh.Config, action securityv1.AuthorizationPolicy_Action, rule string, callers map[string]*request) string {
 	t.Helper()
 	text, err := yaml.YAMLToJSON([]byte("rules: [" + rule + "]"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	spec := &securityv1.AuthorizationPolicy{}
-	if err := protojson.Unmarshal(text, spec); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, protojson.Unmarshal(text, spec))
 	spec.Action = action
 	policy := &kinds.Object{Key: kinds.Key{Kind: kinds.AuthorizationPolicy, Namespace: "a", Name: "p"}, Spec: spec}
 	filters := filtersOf(m, []*kinds.Object{policy}, true)

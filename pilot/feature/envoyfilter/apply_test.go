@@ -17,6 +17,7 @@ import (
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 	"github.com/istiod-lite/istiod-lite/pilot/feature/envoyfilter"
@@ -85,9 +86,7 @@ func TestMerges(t *testing.T) {
 		},
 	} {
 		spec := &networkingv1alpha3.EnvoyFilter{}
-		if err := protojson.Unmarshal([]byte(`{"configPatches": [{"applyTo": "CLUSTER", "patch": {"operation": "MERGE", "value": `+test.value+`}}]}`), spec); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, protojson.Unmarshal([]byte(`{"configPatches": [{"applyTo": "CLUSTER", "patch": {"operation": "MERGE", "value": `+test.value+`}}]}`), spec))
 		o := &kinds.Object{Key: kinds.Key{Kind: kinds.EnvoyFilter, Namespace: "a", Name: "x"}, Spec: spec}
 		f := envoyfilter.New()
 		if test.want == nil {
@@ -127,9 +126,7 @@ func TestPortsOfVirtualListeners(t *testing.T) {
 				{"applyTo": "LISTENER_FILTER", $MATCH, "patch": {"operation": "INSERT_FIRST", "value": {"name": "x"}}},
 				{"applyTo": "NETWORK_FILTER", $MATCH, "patch": {"operation": "INSERT_FIRST", "value": {"name": "x"}}}
 			]}`)
-			if err := protojson.Unmarshal([]byte(text), spec); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, protojson.Unmarshal([]byte(text), spec))
 			f := envoyfilter.New()
 			target := feature.PatchTarget{Type: envoy.ListenerType, Direction: virtual.direction, Name: virtual.name}
 			o := &kinds.Object{Key: kinds.Key{Kind: kinds.EnvoyFilter, Namespace: "a", Name: "x"}, Spec: spec}

@@ -8,6 +8,8 @@ import (
 	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
+
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // TestDurations: patches have the durations of Go, and the object stays as it is.
@@ -22,9 +24,7 @@ func TestDurations(t *testing.T) {
 		t.Fatal(odd, err)
 	}
 	tcp := &tcpv3.TcpProxy{}
-	if err := m.(*listenerv3.Filter).GetTypedConfig().UnmarshalTo(tcp); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, m.(*listenerv3.Filter).GetTypedConfig().UnmarshalTo(tcp))
 	if got := tcp.GetIdleTimeout().AsDuration(); got != 90*time.Minute {
 		t.Error(got)
 	}

@@ -15,6 +15,7 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 
 	"github.com/istiod-lite/istiod-lite/deploy/histories"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy/envoytest"
 )
@@ -25,9 +26,7 @@ func TestEnvoysTakeScripts(t *testing.T) {
 	histories.NoRace(t)
 	t.Parallel()
 	text, err := os.ReadFile("../../../galley/validation/lua/testdata/scripts.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	all, bad := &envoytest.Resources{}, []string(nil)
 	for i, part := range strings.Split(string(text), "-- script ") {
 		verdict, script, ok := strings.Cut(part, "\n")

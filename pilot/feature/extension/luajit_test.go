@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/istiod-lite/istiod-lite/deploy/histories"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/galley/validation/lua"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy/envoytest"
 )
@@ -78,13 +79,9 @@ func loadAll(t *testing.T, program string, scripts []string) []string {
 	data, err := protojson.Marshal(&bootstrapv3.Bootstrap{StaticResources: &bootstrapv3.Bootstrap_StaticResources{
 		Listeners: []*listenerv3.Listener{scripted("all", text, 10000)},
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	file := filepath.Join(t.TempDir(), "bootstrap.json")
-	if err := os.WriteFile(file, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, data, 0o600))
 	out, _ := exec.CommandContext(t.Context(), program, "--mode", "validate", "-c", file, "--log-format", "%v").CombinedOutput()
 	answers := make([]string, len(scripts))
 	found := regexp.MustCompile(`(?m)^<<(\d+) ?(.*)$`).FindAllStringSubmatch(string(out), -1)
@@ -249,9 +246,7 @@ var luaToken = regexp.MustCompile(`\s+|[A-Za-z_]\w*|\d[\w.]*|'[^'\n]*'|"[^"\n]*"
 func brokenScripts(t *testing.T) []string {
 	t.Helper()
 	text, err := os.ReadFile("../../../galley/validation/lua/testdata/scripts.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var base, all []string
 	for part := range strings.SplitSeq(string(text), "-- script ") {
 		if _, script, ok := strings.Cut(part, "\n"); ok {

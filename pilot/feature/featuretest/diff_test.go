@@ -6,6 +6,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
+
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 func TestDiff(t *testing.T) {
@@ -32,9 +34,7 @@ func TestDiff(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			value := func(text string) (v any) {
-				if err := yaml.Unmarshal([]byte(strings.ReplaceAll(text, "LONG", long)), &v); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, yaml.Unmarshal([]byte(strings.ReplaceAll(text, "LONG", long)), &v))
 				return v
 			}
 			if d := cmp.Diff(c.want, resourceDiff(value(c.before), value(c.after))); d != "" {

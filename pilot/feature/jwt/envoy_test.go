@@ -23,6 +23,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/deploy/histories"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/galley/validation"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
@@ -56,13 +57,9 @@ func TestEnvoysTakeWhatIsAccepted(t *testing.T) {
 		Address:      &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{Address: "127.0.0.1", PortSpecifier: &corev3.SocketAddress_PortValue{}}}},
 		FilterChains: []*listenerv3.FilterChain{{Filters: []*listenerv3.Filter{envoy.NetworkFilter("envoy.filters.network.http_connection_manager", envoy.Any(manager))}}},
 	}}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	config := filepath.Join(t.TempDir(), "envoy.json")
-	if err := os.WriteFile(config, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(config, text, 0o600))
 	program := os.Getenv("ENVOY")
 	if program == "" {
 		program = "../../../.tools/envoy"

@@ -11,6 +11,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/jwks"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/facts"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 	"github.com/istiod-lite/istiod-lite/pilot/feature/jwt"
@@ -77,9 +78,7 @@ func TestKeys(t *testing.T) {
 		if len(filters) != 1 {
 			t.Fatalf("%q: %d filters", c.mode, len(filters))
 		}
-		if err := filters[0].GetTypedConfig().UnmarshalTo(filter); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, filters[0].GetTypedConfig().UnmarshalTo(filter))
 		if err := filter.ValidateAll(); err != nil {
 			t.Error(err)
 		}

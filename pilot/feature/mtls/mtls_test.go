@@ -12,6 +12,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 	"github.com/istiod-lite/istiod-lite/pilot/feature/mtls"
 	"github.com/istiod-lite/istiod-lite/registry"
@@ -48,9 +49,7 @@ func policies(t *testing.T, specs ...string) feature.Selection {
 	var list []*kinds.Object
 	for _, s := range specs {
 		spec := &securityv1.PeerAuthentication{}
-		if err := protojson.Unmarshal([]byte(s), spec); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, protojson.Unmarshal([]byte(s), spec))
 		list = append(list, &kinds.Object{Spec: spec})
 	}
 	return feature.Of(list...)
@@ -109,9 +108,7 @@ func TestContexts(t *testing.T) {
 		{true, true, []string{"istio-peer-exchange", "istio", "h2"}},
 	} {
 		up := &tlsv3.UpstreamTlsContext{}
-		if err := transport.Upstream(feature.Upstream{SNI: "sni", Identities: []string{"spiffe://a", "spiffe://b"}, HTTP2: c.http2, PeerExchange: c.exchange}).GetTypedConfig().UnmarshalTo(up); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, transport.Upstream(feature.Upstream{SNI: "sni", Identities: []string{"spiffe://a", "spiffe://b"}, HTTP2: c.http2, PeerExchange: c.exchange}).GetTypedConfig().UnmarshalTo(up))
 		if err := up.ValidateAll(); err != nil {
 			t.Error(err)
 		}
@@ -130,9 +127,7 @@ func TestContexts(t *testing.T) {
 		{false, false, []string{"h2", "http/1.1"}},
 	} {
 		down := &tlsv3.DownstreamTlsContext{}
-		if err := transport.Downstream(feature.Downstream{Mesh: m, HTTP: c.http, PeerExchange: c.exchange}).GetTypedConfig().UnmarshalTo(down); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, transport.Downstream(feature.Downstream{Mesh: m, HTTP: c.http, PeerExchange: c.exchange}).GetTypedConfig().UnmarshalTo(down))
 		if err := down.ValidateAll(); err != nil {
 			t.Error(err)
 		}

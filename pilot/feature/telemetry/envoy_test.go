@@ -13,6 +13,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/substitution"
 	"github.com/istiod-lite/istiod-lite/deploy/histories"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy/envoytest"
 )
@@ -22,9 +23,7 @@ import (
 func TestEnvoysTakeFormats(t *testing.T) {
 	histories.NoRace(t)
 	text, err := os.ReadFile("testdata/formats.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var good, recent, bad []string
 	for format := range strings.Lines(string(text)) {
 		format = strings.TrimSuffix(format, "\n")

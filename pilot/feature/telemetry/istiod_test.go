@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/descriptorpb"
 	"google.golang.org/protobuf/types/dynamicpb"
 
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/inspect/inspecttest"
 )
 
@@ -92,14 +93,10 @@ func typesWithStats(t *testing.T) *protoregistry.Types {
 			}},
 		},
 	}, protoregistry.GlobalFiles)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	types := &protoregistry.Types{}
 	for i := range file.Messages().Len() {
-		if err := types.RegisterMessage(dynamicpb.NewMessageType(file.Messages().Get(i))); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, types.RegisterMessage(dynamicpb.NewMessageType(file.Messages().Get(i))))
 	}
 	return types
 }

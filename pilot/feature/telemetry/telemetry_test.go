@@ -9,6 +9,7 @@ import (
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 	"github.com/istiod-lite/istiod-lite/pilot/feature/telemetry"
 )
@@ -44,9 +45,7 @@ func TestSampling(t *testing.T) {
 		own, err := mesh.OwnTracing(&structpb.Struct{Fields: map[string]*structpb.Value{"tracing": structpb.NewStructValue(&structpb.Struct{
 			Fields: map[string]*structpb.Value{"sampling": structpb.NewStringValue(cmp.Or(c.own, "0"))},
 		})}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if got := tracingOf(c.mesh, feature.Tags{Tracing: own}).RandomSampling.Value; got != c.want {
 			t.Errorf("%v with %q: %v, want %v", c.mesh.GetDefaultConfig().GetTracing(), c.own, got, c.want)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/frozen"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/scope/traffic"
 )
 
@@ -17,9 +18,7 @@ func rules(t *testing.T, specs ...string) traffic.Rules {
 	var list []*kinds.Object
 	for _, s := range specs {
 		spec := &networkingv1.DestinationRule{}
-		if err := protojson.Unmarshal([]byte(s), spec); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, protojson.Unmarshal([]byte(s), spec))
 		list = append(list, &kinds.Object{Key: kinds.Key{Kind: kinds.DestinationRule, Namespace: "a", Name: s[:min(len(s), 8)]}, Spec: spec})
 	}
 	return frozen.ListOf(list...)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/frozen"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/scope/traffic"
@@ -68,9 +69,7 @@ func TestPriorities(t *testing.T) {
 	} {
 		for i, client := range clients {
 			lb := &networkingv1alpha3.LoadBalancerSettings{}
-			if err := protojson.Unmarshal([]byte(c.balancer), lb); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, protojson.Unmarshal([]byte(c.balancer), lb))
 			p := traffic.Policy{LoadBalancer: lb}
 			if c.ejects {
 				p.OutlierDetection = &networkingv1alpha3.OutlierDetection{}
@@ -103,9 +102,7 @@ func TestShares(t *testing.T) {
 		`"r1/z1/s1": 1, "r1/z1/s2": 9, "r3/z2/*": 90`: "- 1 9 - - - 90",
 	} {
 		d := &networkingv1alpha3.LocalityLoadBalancerSetting_Distribute{}
-		if err := protojson.Unmarshal([]byte(`{"to":{`+to+`}}`), d); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, protojson.Unmarshal([]byte(`{"to":{`+to+`}}`), d))
 		var list []*endpointv3.LocalityLbEndpoints
 		for _, l := range localities {
 			group := &endpointv3.LocalityLbEndpoints{Locality: locality(localityAt(l)), LoadBalancingWeight: envoy.UInt32(0)}

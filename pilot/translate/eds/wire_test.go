@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
@@ -39,9 +40,7 @@ func TestEndpointsAreEncodedAsByProtobuf(t *testing.T) {
 			want.HealthStatus = [...]corev3.HealthStatus{corev3.HealthStatus_HEALTHY, corev3.HealthStatus_UNHEALTHY, corev3.HealthStatus_DRAINING}[e.Health]
 		}
 		b, err := proto.MarshalOptions{Deterministic: true}.Marshal(want)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if got := appendEndpoint(nil, e, weight, tls); !bytes.Equal(got, b) {
 			t.Fatalf("seed %d: %+v\n%x, want\n%x", seed, e, got, b)
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/api"
@@ -31,16 +32,10 @@ func decode(t *testing.T, r *envoy.Resource) (*mcpv1alpha1.Resource, proto.Messa
 	t.Helper()
 	var a anypb.Any
 	m := &mcpv1alpha1.Resource{}
-	if err := proto.Unmarshal(r.Body, &a); err != nil {
-		t.Fatal(err)
-	}
-	if err := a.UnmarshalTo(m); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, proto.Unmarshal(r.Body, &a))
+	must.Succeed(t, a.UnmarshalTo(m))
 	body, err := m.Body.UnmarshalNew()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return m, body
 }
 

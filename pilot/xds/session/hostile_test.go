@@ -9,6 +9,7 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/wire"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/xdstest"
@@ -97,9 +98,7 @@ func TestEndpointsOfUnsubscribedClusterAreSent(t *testing.T) {
 					return ""
 				}()})
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 		}
 		step := func() bool {
 			x := s.Next()
@@ -154,9 +153,7 @@ func TestWildcardBesideNamesIsIgnored(t *testing.T) {
 			} else {
 				_, err = ask(s, &discoveryv3.DiscoveryRequest{TypeUrl: envoy.EndpointType, ResourceNames: append(names, "a")})
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			for x := s.Next(); x != nil; x = s.Next() {
 				got += fmt.Sprint(show(x), x.Removed)
 			}

@@ -18,6 +18,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/diff"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/wire"
@@ -37,9 +38,7 @@ func TestSession(t *testing.T) {
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
 			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			var got bytes.Buffer
 			x := newTranscript(&got)
 			for line := range strings.Lines(string(want)) {
@@ -53,9 +52,7 @@ func TestSession(t *testing.T) {
 				}
 			}
 			if *update {
-				if err := os.WriteFile(file, got.Bytes(), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, os.WriteFile(file, got.Bytes(), 0o644))
 				return
 			}
 			if diff := cmp.Diff(string(want), got.String()); diff != "" {

@@ -12,6 +12,7 @@ import (
 	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/xdstest"
 )
@@ -50,9 +51,7 @@ func testUnknownAssignments(t *testing.T, delta bool) {
 		} else {
 			_, err = ask(s, &discoveryv3.DiscoveryRequest{TypeUrl: envoy.EndpointType, ResourceNames: names, ResponseNonce: last})
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 	}
 	serve := func() (sent int) {
 		t.Helper()
@@ -129,9 +128,7 @@ func TestUnknownAssignmentsBlameNoOther(t *testing.T) {
 			} else {
 				_, err = ask(s, &discoveryv3.DiscoveryRequest{TypeUrl: envoy.EndpointType, ResourceNames: names, ResponseNonce: nonce, ErrorDetail: fault})
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 		}
 		reply("", nil)
 		for i, want := range []string{"a b", "b", ""} { // both are rejected, and then b by itself

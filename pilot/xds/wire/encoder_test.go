@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/xdstest"
 )
@@ -67,9 +68,7 @@ func TestResponseEqualsProtobufs(t *testing.T) {
 		want := built(r)
 		for range 2 {
 			got := want.ProtoReflect().New().Interface()
-			if err := proto.Unmarshal(e.Encode(r).Materialize(), got); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, proto.Unmarshal(e.Encode(r).Materialize(), got))
 			if !proto.Equal(got, want) {
 				t.Fatalf("seed %d: got %v, want %v", seed, got, want)
 			}
@@ -113,9 +112,7 @@ func TestSecretsAreNotCached(t *testing.T) {
 		e := NewEncoder("me")
 		r := &Response{Delta: delta, TypeURL: envoy.SecretType, Version: "v", Nonce: "n", Resources: []*envoy.Resource{xdstest.Secret("a", "1"), xdstest.Secret("b", "1")}}
 		want, err := proto.Marshal(built(r))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if got := e.Encode(r).Materialize(); len(got) != len(want) || !strings.Contains(string(got), xdstest.Canary) {
 			t.Errorf("delta %t: %d bytes, want %d", delta, len(got), len(want))
 		}

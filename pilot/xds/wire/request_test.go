@@ -17,6 +17,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/xdstest"
 )
@@ -179,16 +180,10 @@ func TestRequestsShareNamesAndVersions(t *testing.T) {
 			d.ResourceNamesSubscribe = append(d.ResourceNamesSubscribe[:300], "more", "and more")
 		}
 		b, err := proto.Marshal(d)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		r := &Request{Delta: true, Interner: interner, Limits: &l}
-		if err := r.decode(&rawRequest{}, b); err != nil {
-			t.Fatal(err)
-		}
-		if err := r.same(d, &l); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, r.decode(&rawRequest{}, b))
+		must.Succeed(t, r.same(d, &l))
 		if i == 0 {
 			names = r.Names.Names
 		}
@@ -216,12 +211,8 @@ func TestRequestsAreForgotten(t *testing.T) {
 			d.InitialResourceVersions[n] = "1"
 		}
 		b, err := proto.Marshal(d)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := (&Request{Delta: true, Interner: interner, Limits: &l}).decode(&rawRequest{}, b); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
+		must.Succeed(t, (&Request{Delta: true, Interner: interner, Limits: &l}).decode(&rawRequest{}, b))
 		if interner.cost > maxSharedBytes || interner.slots > maxSlots {
 			t.Fatalf("%d bytes and %d slots are kept", interner.cost, interner.slots)
 		}
@@ -249,18 +240,14 @@ func BenchmarkRequest(b *testing.B) {
 	}
 	for name, m := range map[string]proto.Message{"versions": d, "names": s} {
 		bytes, err := proto.Marshal(m)
-		if err != nil {
-			b.Fatal(err)
-		}
+		must.Succeed(b, err)
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			re := &Recent{}
 			var keep *envoy.Names
 			for b.Loop() {
 				r := &Request{Delta: m == d, Interner: interner, Limits: &l, Recent: re}
-				if err := r.Unmarshal(mem.BufferSlice{mem.SliceBuffer(bytes)}); err != nil {
-					b.Fatal(err)
-				}
+				must.Succeed(b, r.Unmarshal(mem.BufferSlice{mem.SliceBuffer(bytes)}))
 				keep = r.Names.Names
 			}
 			_ = keep

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // TestProxy takes one proxy in front of a real API server through all faults.
@@ -22,14 +23,10 @@ func TestProxy(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	c, err := cluster.Start(ctx, cluster.Options{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(c.Stop)
 	p, err := Start(ctx, c, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(p.Close)
 	s := &scene{Proxy: p, cluster: c, client: clientOf(t, p.Access(c.Admin()))}
 	for _, part := range []struct {
@@ -62,17 +59,13 @@ func clientOf(t *testing.T, a cluster.Access) kubernetes.Interface {
 	config := a.Config()
 	config.UserAgent = "tester"
 	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return client
 }
 
 func testCounts(ctx context.Context, t *testing.T, s *scene) {
 	access, err := s.cluster.ServiceAccount(ctx, "istio-system", "istiod")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	config := s.Access(access).Config()
 	config.UserAgent = "pilot"
 	pilot := kubernetes.NewForConfigOrDie(config)
@@ -156,9 +149,7 @@ func testDelays(ctx context.Context, t *testing.T, s *scene) {
 
 func testCuts(ctx context.Context, t *testing.T, s *scene) {
 	w, err := s.client.CoreV1().ConfigMaps("default").Watch(ctx, metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if e := <-w.ResultChan(); e.Object == nil {
 		t.Fatal("the watch gave nothing")
 	}
@@ -190,9 +181,7 @@ func testCuts(ctx context.Context, t *testing.T, s *scene) {
 
 func testRefuses(ctx context.Context, t *testing.T, s *scene) {
 	w, err := s.client.CoreV1().ConfigMaps("default").Watch(ctx, metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	s.Refuse()
 	for range w.ResultChan() { // until it is closed
 	}
@@ -209,9 +198,7 @@ func testRefuses(ctx context.Context, t *testing.T, s *scene) {
 
 func testLoses(ctx context.Context, t *testing.T, s *scene) {
 	w, err := s.client.CoreV1().ConfigMaps("default").Watch(ctx, metav1.ListOptions{LabelSelector: "lost=yes"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer w.Stop()
 	s.Lose()
 	lost := configMap("lost")
@@ -253,9 +240,7 @@ func TestParse(t *testing.T) {
 		{"GET", "/readyz", Request{Verb: "get"}},
 	} {
 		r, err := http.NewRequest(c.method, "https://host"+c.url, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if diff := cmp.Diff(c.want, parse(r), cmpopts.IgnoreFields(Request{}, "Time", "Path", "Query", "Accept", "UserAgent")); diff != "" {
 			t.Errorf("%s %s: %s", c.method, c.url, diff)
 		}
