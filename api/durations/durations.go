@@ -15,7 +15,7 @@ const (
 	durationName = "google.protobuf.Duration"
 )
 
-// Seconds returns a duration of Go as protojson takes it, and text itself if it is none.
+// Seconds returns a duration of Go as protojson takes it. It returns a text that is no duration unchanged.
 func Seconds(text string) string {
 	d, err := time.ParseDuration(text)
 	if err != nil {

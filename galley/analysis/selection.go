@@ -88,7 +88,7 @@ func (x *index) selection(namespace string, selector map[string]string) *selecti
 	return s
 }
 
-// unplaced returns a selector without the labels of places, which objects do not tell.
+// unplaced returns a selector without the labels of places, which the objects of workloads do not have.
 func unplaced(selector map[string]string) map[string]string {
 	for name := range selector {
 		if names.IsPlaceLabel(name) {

@@ -266,7 +266,7 @@ func (v *virtual) delegated(path string, h *networkingv1alpha3.HTTPRoute, to *ki
 		for _, field := range delegates.Replaced(h, c) {
 			if !replaced[field] {
 				replaced[field] = true
-				v.report(v.object, diag.Warning, codeNoEffect, path+"."+field, "repeat there what it shall have of this",
+				v.report(v.object, diag.Warning, codeNoEffect, path+"."+field, "copy to that rule the parts that it needs too",
 					"it has no effect for %s of %s, which has %s of its own: the whole field is replaced", rule, to, field)
 			}
 		}

@@ -22,14 +22,14 @@ const labelGatewayPort = "networking.istio.io/gatewayPort"
 // AnnotationNodes selects, as JSON, the nodes at whose addresses a gateway of type NodePort is reached.
 const AnnotationNodes = "traffic.istio.io/nodeSelector"
 
-// The option of a listener's tls that has the listener forward each connection to the service that its server name
-// names, and the value of that option.
+// OptionListenerMode is an option of a listener's tls. With the value modeAutoPassthrough the listener forwards each
+// connection to the service that the server name of the connection names.
 const (
 	OptionListenerMode  = "gateway.istio.io/listener-protocol"
 	modeAutoPassthrough = "auto-passthrough"
 )
 
-// remoteClass is the class of Gateways that only tell where the gateway of another network is.
+// remoteClass is the class of Gateways that only have the address of another network's gateway.
 const remoteClass = "istio-remote"
 
 // gateways are the Services and the Gateways of the Gateway API that lead into networks, and the Nodes whose addresses
