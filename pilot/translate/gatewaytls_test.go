@@ -74,7 +74,7 @@ func TestGatewayTLS(t *testing.T) {
 				`port: {number: 443, name: s, protocol: HTTPS}, hosts: [one.example.com], tls: {mode: SIMPLE, credentialName: one, cipherSuites: [" ` +
 					`AES128-SHA", "!aNULL"]}`,
 				`port: {number: 443, name: again, protocol: HTTPS}, hosts: [one.example.com], tls: {mode: SIMPLE, credentialName: one}`,
-				`port: {number: 444, name: m, protocol: HTTPS}, hosts: [one.example.com], tls: {mode: SIMPLE, credentialName: one, subjectAltNames: ` +
+				`port: {number: 444, name: u, protocol: HTTPS}, hosts: [one.example.com], tls: {mode: SIMPLE, credentialName: one, subjectAltNames: ` +
 					`[client]}`,
 				`port: {number: 445, name: t, protocol: TLS}, hosts: ["*"], tls: {mode: OPTIONAL_MUTUAL, credentialName: one, cipherSuites: [none]}`,
 				`port: {number: 446, name: m, protocol: HTTPS}, hosts: ["*"], tls: {mode: ISTIO_MUTUAL, subjectAltNames: [client]}`,
