@@ -23,6 +23,8 @@ func Format(p *Proxy) *corev3.Node {
 	for t := range p.Others.All {
 		m.text(t.Key, t.Value)
 	}
+	m.files(clientFiles, p.ClientFiles)
+	m.files(serverFiles, p.ServerFiles)
 	m.texts("LABELS", p.Labels)
 	m.texts("ANNOTATIONS", p.Annotations)
 	if p.ProxyConfig {
@@ -96,6 +98,12 @@ func (f formatter) text(key, value string) {
 	if value != "" {
 		f[key] = structpb.NewStringValue(value)
 	}
+}
+
+func (f formatter) files(keys filesKeys, files Files) {
+	f.text(keys.chain, files.Chain)
+	f.text(keys.key, files.Key)
+	f.text(keys.roots, files.Roots)
 }
 
 func (f formatter) texts(key string, values map[string]string) {

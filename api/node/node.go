@@ -78,6 +78,16 @@ type Tuning struct {
 	IdleTimeout          time.Duration // IDLE_TIMEOUT of connections where nothing else sets it; 0: Envoy's own; below 0: none
 	InboundExactBalance  bool          // INBOUND_LISTENER_EXACT_BALANCE: Envoy's threads have equally many connections
 	OutboundExactBalance bool          // OUTBOUND_LISTENER_EXACT_BALANCE
+	// ServerFiles replace the certificate and the roots of the mesh where the proxy takes connections with mutual TLS
+	// of the mesh: TLS_SERVER_CERT_CHAIN, TLS_SERVER_KEY and TLS_SERVER_ROOT_CERT. An empty path replaces nothing.
+	ServerFiles Files
+}
+
+// Files are paths in the file system of a proxy. Chain and Key are both set or both empty.
+type Files struct {
+	Chain string // the certificate, and those of intermediate authorities
+	Key   string
+	Roots string // the certificates that peers are verified by
 }
 
 // GRPC is the Generator of applications that use xDS themselves, without a proxy.
@@ -114,6 +124,11 @@ type Proxy struct {
 
 	RegisterGroup  string // AUTO_REGISTER_GROUP: the WorkloadGroup of its namespace that it joins by itself; else empty
 	ReadinessProbe bool   // PROXY_CONFIG.readinessProbe is set: it reports the health of its application
+
+	// ClientFiles replace the certificate and the roots of the mesh where the proxy makes connections with mutual TLS:
+	// TLS_CLIENT_CERT_CHAIN, TLS_CLIENT_KEY and TLS_CLIENT_ROOT_CERT. All are empty if the certificate or the key is not
+	// set.
+	ClientFiles Files
 
 	Tuning
 	StatusPort      uint32 // ENVOY_STATUS_PORT: where Envoy's own bootstrap answers probes of readiness; 0 if unknown

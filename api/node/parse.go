@@ -187,6 +187,10 @@ func (m *metadata) read(p *Proxy) {
 	p.HTTPProxyPort = m.port("HTTP_PROXY_PORT")
 	p.IdleTimeout = m.timeout(idleTimeout)
 	p.StatusPort, p.MetricsPort = m.port("ENVOY_STATUS_PORT"), m.port("ENVOY_PROMETHEUS_PORT")
+	if p.ClientFiles = m.files(clientFiles); p.ClientFiles.Chain == "" {
+		p.ClientFiles = Files{} // as in istiod
+	}
+	p.ServerFiles = m.files(serverFiles)
 
 	p.Labels = m.strings("LABELS", nil)
 	for k, v := range m.strings("STATIC_LABELS", nil) {
@@ -378,6 +382,23 @@ func (m *metadata) timeout(key string) time.Duration {
 		return -1
 	}
 	return d
+}
+
+// filesKeys are the keys of Files.
+type filesKeys struct{ chain, key, roots string }
+
+var (
+	clientFiles = filesKeys{"TLS_CLIENT_CERT_CHAIN", "TLS_CLIENT_KEY", "TLS_CLIENT_ROOT_CERT"}
+	serverFiles = filesKeys{"TLS_SERVER_CERT_CHAIN", "TLS_SERVER_KEY", "TLS_SERVER_ROOT_CERT"}
+)
+
+// files returns the paths of some keys. A certificate without its key, or a key without its certificate, is left out.
+func (m *metadata) files(keys filesKeys) Files {
+	f := Files{Chain: m.str(keys.chain), Key: m.str(keys.key), Roots: m.str(keys.roots)}
+	if f.Chain == "" || f.Key == "" {
+		f.Chain, f.Key = "", ""
+	}
+	return f
 }
 
 func (m *metadata) strings(key string, want func(string) bool) map[string]string {

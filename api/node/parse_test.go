@@ -34,7 +34,7 @@ const whole = `{
   "LABELS": {"app": "web"}, "STATIC_LABELS": {"app": "other", "static": "yes"},
   "ANNOTATIONS": {"proxy.istio.io/config": "x", "istio.io/rev": "r", "kubectl.kubernetes.io/last-applied-configuration": "long", "notistio.io/x": "y"},
   "ENVOY_STATUS_PORT": 15021, "ENVOY_PROMETHEUS_PORT": "15090", "PROXY_CONFIG": {"statusPort": 15020, "proxyAdminPort": 15000, "tracing": {"sampling": 12.5}, "gatewayTopology": {"numTrustedProxies": 2}}, "INTERCEPTION_MODE": "TPROXY", "HTTP_PROXY_PORT": "8002", "GENERATOR": "api", "OWNER": "kubernetes://x", "NAME": "web-v1-0",
-  "HTTP10": "1", "IDLE_TIMEOUT": "4h", "INBOUND_LISTENER_EXACT_BALANCE": "true", "OUTBOUND_LISTENER_EXACT_BALANCE": "1", "UNPRIVILEGED_POD": "true", "DNS_CAPTURE": true, "DNS_AUTO_ALLOCATE": "true"
+  "TLS_CLIENT_CERT_CHAIN": "/c", "TLS_CLIENT_KEY": "/k", "TLS_CLIENT_ROOT_CERT": "/r", "TLS_SERVER_CERT_CHAIN": "/d", "TLS_SERVER_KEY": "/l", "HTTP10": "1", "IDLE_TIMEOUT": "4h", "INBOUND_LISTENER_EXACT_BALANCE": "true", "OUTBOUND_LISTENER_EXACT_BALANCE": "1", "UNPRIVILEGED_POD": "true", "DNS_CAPTURE": true, "DNS_AUTO_ALLOCATE": "true"
  },
  "locality": {"region": "r1", "zone": "z1", "subZone": "s1"},
  "userAgentName": "envoy", "userAgentBuildVersion": {"version": {"majorNumber": 1, "minorNumber": 40, "patch": 2}},

@@ -101,7 +101,8 @@ type Client struct {
 	NetworkView     frozen.List[string] // the networks that the proxy asks for, sorted; empty: all
 	Domain          string              // <ns>.svc.<suffix>: it decides which short names a virtual host has
 	Capabilities    node.Capabilities
-	Settings        string // its own, as mesh.Config.With takes them
+	Settings        string     // its own, as mesh.Config.With takes them
+	Files           node.Files // its own, for mutual TLS
 	IPv4, IPv6      bool
 	AutoAddress     bool                         // the proxy resolves names to auto-allocated addresses
 	Gateways        frozen.List[*kinds.Object]   // of a router: those that select it, by precedence
@@ -200,7 +201,7 @@ func Resolve(x *scope.Index, p *node.Proxy, features []*feature.Feature) Inputs 
 	k := Inputs{
 		Client: Client{
 			Type: p.Type, Proxyless: p.Generator == node.GRPC, Namespace: p.Namespace, Cluster: x.ClusterKey(p.Cluster), Network: p.Network, NetworkView: frozen.ListOf(slices.Compact(slices.Sorted(slices.Values(p.NetworkView)))...), Domain: p.Domain,
-			Capabilities: p.Capabilities, Settings: p.Settings, IPv4: v4 || !v6, IPv6: v6, AutoAddress: p.DNSCapture && p.DNSAutoAllocate,
+			Capabilities: p.Capabilities, Settings: p.Settings, Files: p.ClientFiles, IPv4: v4 || !v6, IPv6: v6, AutoAddress: p.DNSCapture && p.DNSAutoAllocate,
 		},
 		Outbound:        Outbound{Interception: p.Interception, HTTPProxyPort: p.HTTPProxyPort, Tuning: p.Tuning, Unprivileged: p.Unprivileged, Tags: newTags(x, p, w)},
 		UnknownWorkload: w.Kind == nil,

@@ -211,6 +211,8 @@ func TestWhatSplitsCohorts(t *testing.T) {
 		"interception":  {func(p *node.Proxy) { p.Interception = node.TPROXY }, false, true, true},
 		"HTTP/1.0":      {func(p *node.Proxy) { p.HTTP10 = true }, false, true, true},
 		"idle timeout":  {func(p *node.Proxy) { p.IdleTimeout = 4 }, false, true, true},
+		"client files":  {func(p *node.Proxy) { p.ClientFiles.Chain = "/c" }, true, false, false},
+		"server files":  {func(p *node.Proxy) { p.ServerFiles.Chain = "/c" }, false, true, true},
 		"tracing":       {func(p *node.Proxy) { p.Tracing = "x" }, false, true, true},
 		"mesh":          {func(p *node.Proxy) { p.MeshID = "other" }, false, true, true},
 		"proxy port":    {func(p *node.Proxy) { p.HTTPProxyPort = 15002 }, false, true, false},

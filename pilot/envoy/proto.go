@@ -85,8 +85,16 @@ func AgentSecret(name string) *tlsv3.SdsSecretConfig {
 	}}
 }
 
-// FileSecret names a secret that the agent beside the proxy serves from files of the proxy's own.
-func FileSecret(name string) *tlsv3.SdsSecretConfig {
+// FileCertificate names a certificate that the agent beside the proxy serves from files of the proxy's own.
+func FileCertificate(chain, key string) *tlsv3.SdsSecretConfig {
+	return fileSecret("file-cert:" + chain + "~" + key)
+}
+
+// FileRoots names CA certificates that the agent beside the proxy serves from a file of the proxy's own, or from the
+// system if the path is "system".
+func FileRoots(path string) *tlsv3.SdsSecretConfig { return fileSecret("file-root:" + path) }
+
+func fileSecret(name string) *tlsv3.SdsSecretConfig {
 	s := AgentSecret(name)
 	s.SdsConfig.InitialFetchTimeout = nil
 	return s

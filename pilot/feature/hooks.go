@@ -130,8 +130,9 @@ const (
 // Downstream is what the transport socket of an inbound chain depends on.
 type Downstream struct {
 	Mesh         *mesh.Config
-	HTTP         bool // the chain carries HTTP
-	PeerExchange bool // the proxy exchanges metadata on TCP connections
+	HTTP         bool       // the chain carries HTTP
+	PeerExchange bool       // the proxy exchanges metadata on TCP connections
+	Files        node.Files // certificates and roots of the proxy's own; empty paths: of the mesh
 }
 
 // Upstream is what the transport socket of a cluster depends on.
@@ -168,6 +169,7 @@ type PolicyTLS struct {
 	Credentials bool                    // the proxy reads credentialName
 	Mutual      *corev3.TransportSocket // for mutual TLS within the mesh, with the settings' own SNI and names
 	HTTP2       bool
+	InMesh      bool     // the peer knows the protocols that the mesh announces
 	Certificate string   // the credential that clients show where the settings name none; empty: none
 	Identities  []string // the names one of which a certificate must have if the settings name none; empty: any
 }

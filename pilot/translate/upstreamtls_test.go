@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	networkingv1 "istio.io/api/networking/v1"
 
@@ -77,6 +78,91 @@ func TestUpstreamTLS(t *testing.T) {
 			if got != c.want {
 				t.Errorf("%s: {%s}: %s of %s is %s, want %s", c.host, c.policy, c.cluster, id, got, c.want)
 			}
+		}
+	}
+}
+
+// fileNode is a sidecar with certificates from files of its own, for both directions.
+const fileNode = `{"id": "sidecar~10.0.0.3~web.a~a.svc.cluster.local", "metadata": {
+	"TLS_CLIENT_CERT_CHAIN": "/client/cert.pem", "TLS_CLIENT_KEY": "/client/key.pem", "TLS_CLIENT_ROOT_CERT": "/client/roots.pem",
+	"TLS_SERVER_CERT_CHAIN": "/server/cert.pem", "TLS_SERVER_KEY": "/server/key.pem", "TLS_SERVER_ROOT_CERT": "/server/roots.pem"}}`
+
+// TestClientFiles checks that a proxy with a certificate and roots of its own in files uses them for mutual TLS within
+// the mesh, whatever a DestinationRule says of certificates, and for nothing else.
+func TestClientFiles(t *testing.T) {
+	const own, mesh1 = "file-cert:/client/cert.pem~/client/key.pem file-root:/client/roots.pem", "default ROOTCA"
+	const sni, id = " sni outbound_.80_._.web.a.svc.cluster.local", " sans spiffe://cluster.local/ns/a/sa/default"
+	const incomplete = `{"id": "sidecar~10.0.0.3~web.a~a.svc.cluster.local", "metadata": {"TLS_CLIENT_CERT_CHAIN": "/c", "TLS_CLIENT_ROOT_CERT": "/r"}}`
+	for _, c := range []struct{ node, host, policy, want string }{
+		{fileNode, "web", "connectionPool: {tcp: {maxConnections: 1}}", own + sni + id},
+		{fileNode, "web", "tls: {mode: ISTIO_MUTUAL}", own},
+		{fileNode, "web", "tls: {mode: ISTIO_MUTUAL, sni: x.com, subjectAltNames: [b, a]}", own + " sni x.com sans b,a"},
+		{fileNode, "web", "tls: {mode: MUTUAL, clientCertificate: /d, privateKey: /k, sni: x.com}", own + " sni x.com override"},
+		{fileNode, "web", "tls: {mode: SIMPLE, sni: x.com}", "file-root:system sni x.com override"},
+		{fileNode, "web", "tls: {mode: DISABLE}", "plaintext"},
+		{fileNode, "ext.example.com", "tls: {mode: MUTUAL, clientCertificate: /d, privateKey: /k, sni: x.com}", "file-cert:/d~/k file-root:system sni x.com sans one,two override"},
+		{fileNode, "ext.example.com", "tls: {mode: ISTIO_MUTUAL, sni: x.com}", mesh1 + " sni x.com sans one,two"},
+		{incomplete, "web", "tls: {mode: ISTIO_MUTUAL}", mesh1 + sni + id},
+	} {
+		w, tr := newWorld(t, mesh.Default()), newTranslator(0)
+		s := w.apply(objects(t, "world.yaml", []byte(strings.NewReplacer("HOST", c.host, "POLICY", c.policy).Replace(upstreamWorld)))...)
+		p := proxy(t, []byte(c.node))
+		got := "none"
+		for r := range tr.Wildcard(s, tr.ResolveCohort(s, p), envoy.ClusterType).All {
+			if r.Name != "outbound|80||web.a.svc.cluster.local" && r.Name != "outbound|443||ext.example.com" || !strings.Contains(r.Name, "|"+c.host) {
+				continue
+			}
+			cluster := decode(t, r).(*clusterv3.Cluster)
+			if m := cluster.TransportSocketMatches; m != nil {
+				cluster.TransportSocket = m[0].TransportSocket
+			}
+			got = upstreamOf(t, cluster)
+			if cluster.TransportSocket != nil {
+				u := new(tlsv3.UpstreamTlsContext)
+				unpack(t, cluster.TransportSocket.GetTypedConfig().Value, u)
+				for _, s := range u.GetCommonTlsContext().GetTlsCertificateSdsSecretConfigs() {
+					got = s.Name + " " + got
+				}
+			}
+			if cluster.GetMetadata().GetFilterMetadata()["istio"].GetFields()["alpn_override"] != nil {
+				got += " override"
+			}
+		}
+		if got != c.want {
+			t.Errorf("%s: {%s}: %s, want %s", c.host, c.policy, got, c.want)
+		}
+	}
+}
+
+// TestServerFiles checks that a proxy with a certificate and roots of its own in files has them in each chain that
+// takes mutual TLS of the mesh, and still verifies the trust domain of clients.
+func TestServerFiles(t *testing.T) {
+	for _, c := range []struct{ node, want string }{
+		{fileNode, "file-cert:/server/cert.pem~/server/key.pem file-root:/server/roots.pem"},
+		{`{"id": "sidecar~10.0.0.3~web.a~a.svc.cluster.local", "metadata": {"TLS_SERVER_CERT_CHAIN": "/c", "TLS_SERVER_ROOT_CERT": "/r"}}`, "default file-root:/r"},
+		{`{"id": "sidecar~10.0.0.3~web.a~a.svc.cluster.local"}`, "default ROOTCA"},
+	} {
+		w, tr := newWorld(t, mesh.Default()), newTranslator(0)
+		s := w.apply(objects(t, "world.yaml", []byte(strings.NewReplacer("HOST", "web", "POLICY", "").Replace(upstreamWorld)))...)
+		found := 0
+		for r := range tr.Wildcard(s, tr.ResolveCohort(s, proxy(t, []byte(c.node))), envoy.ListenerType).All {
+			for _, chain := range decode(t, r).(*listenerv3.Listener).FilterChains {
+				if chain.TransportSocket == nil {
+					continue
+				}
+				found++
+				d := new(tlsv3.DownstreamTlsContext)
+				unpack(t, chain.TransportSocket.GetTypedConfig().Value, d)
+				v := d.CommonTlsContext.GetCombinedValidationContext()
+				got := d.CommonTlsContext.TlsCertificateSdsSecretConfigs[0].Name + " " + v.ValidationContextSdsSecretConfig.Name
+				if got != c.want || !d.RequireClientCertificate.GetValue() ||
+					v.DefaultValidationContext.MatchSubjectAltNames[0].GetPrefix() != "spiffe://cluster.local/" { //nolint:staticcheck // as it is sent
+					t.Errorf("%s: %s, want %s", chain.Name, got, c.want)
+				}
+			}
+		}
+		if found == 0 {
+			t.Errorf("%s: no chain takes mutual TLS", c.want)
 		}
 	}
 }

@@ -40,7 +40,7 @@ func secure(t *networkingv1alpha3.ClientTLSSettings, o feature.PolicyTLS, c *clu
 	for _, n := range verified {
 		sans = append(sans, &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: n}})
 	}
-	certificate, root := envoy.FileSecret("file-cert:"+t.ClientCertificate+"~"+t.PrivateKey), envoy.FileSecret("file-root:"+cmp.Or(t.CaCertificates, "system"))
+	certificate, root := envoy.FileCertificate(t.ClientCertificate, t.PrivateKey), envoy.FileRoots(cmp.Or(t.CaCertificates, "system"))
 	if t.CredentialName != "" && o.Credentials || t.CredentialName == names.NoCredential {
 		certificate, root = envoy.Credential(t.CredentialName), envoy.CACredential(t.CredentialName)
 	}
@@ -68,7 +68,7 @@ func secure(t *networkingv1alpha3.ClientTLSSettings, o feature.PolicyTLS, c *clu
 		TypedConfig: envoy.Any(&tlsv3.UpstreamTlsContext{CommonTlsContext: common, Sni: t.Sni}),
 	}}
 	istio := c.Metadata.GetFilterMetadata()["istio"]
-	if istio != nil {
+	if istio != nil && !o.InMesh {
 		istio.Fields["alpn_override"] = envoy.Text("false") // the protocols of the mesh mean nothing outside it
 	}
 }

@@ -34,6 +34,12 @@ func downstream(d feature.Downstream) *corev3.TransportSocket {
 		sans = append(sans, &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Prefix{Prefix: "spiffe://" + td + "/"}})
 	}
 	common := commonContext(alpn, sans)
+	if d.Files.Chain != "" {
+		common.TlsCertificateSdsSecretConfigs = []*tlsv3.SdsSecretConfig{envoy.FileCertificate(d.Files.Chain, d.Files.Key)}
+	}
+	if d.Files.Roots != "" {
+		common.GetCombinedValidationContext().ValidationContextSdsSecretConfig = envoy.FileRoots(d.Files.Roots)
+	}
 	wanted := d.Mesh.GetMeshMTLS()
 	envoy.Restrict(common.TlsParams, wanted.GetCipherSuites(), wanted.GetEcdhCurves())
 	if len(wanted.GetCipherSuites()) == 0 {

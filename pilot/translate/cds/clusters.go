@@ -45,6 +45,7 @@ type clusterKey struct {
 	mesh         *mesh.Config
 	router       bool
 	capabilities node.Capabilities
+	files        node.Files // the proxy's own, for mutual TLS
 	ipv4, ipv6   bool
 	noTLS        bool // mTLS is off in the service's namespace
 	identities   string
@@ -123,7 +124,7 @@ func (m *Clusters) serviceClusters(v *view.View, c cohort.Client, s scope.Servic
 	}
 	endpoints := v.EndpointSummary(s.Key())
 	k := clusterKey{
-		service: s.Service, mesh: v.Mesh().With(c.Settings), router: c.Type == node.Router, capabilities: c.Capabilities, ipv4: c.IPv4, ipv6: c.IPv6,
+		service: s.Service, mesh: v.Mesh().With(c.Settings), router: c.Type == node.Router, capabilities: c.Capabilities, files: c.Files, ipv4: c.IPv4, ipv6: c.IPv6,
 		noTLS: m.hooks.NoTLS(v, s.Namespace), identities: endpoints.Identities, selections: m.hooks.ClusterSelections(c.Selections),
 	}
 	rules := v.MergedRules(c, s.Service)
@@ -316,12 +317,12 @@ func (k clusterKey) setTLS(b builder, c *clusterv3.Cluster, options *httpv3.Http
 	mutual := func() *corev3.TransportSocket { // the mesh's own TLS
 		return b.Upstream(feature.Upstream{SNI: sni, Identities: ids, HTTP2: http2, PeerExchange: k.capabilities.Has(node.NetworkMetadataExchange)})
 	}
-	if t := policy.TLS; t != nil {
+	if t := k.withFiles(policy.TLS); t != nil {
 		if t.Sni != "" {
 			sni = t.Sni
 		}
 		o := feature.PolicyTLS{Mesh: k.mesh, Credentials: k.router || k.rule.HasCredentials(), HTTP2: http2,
-			Certificate: k.rule.ClientCertificate}
+			Certificate: k.rule.ClientCertificate, InMesh: policy.TLS.Mode == networkingv1alpha3.ClientTLSSettings_ISTIO_MUTUAL}
 		if k.service.Provider == registry.External {
 			o.Identities = ids
 		}
@@ -342,6 +343,11 @@ func (k clusterKey) setTLS(b builder, c *clusterv3.Cluster, options *httpv3.Http
 		options.UpstreamHttpProtocolOptions = &corev3.UpstreamHttpProtocolOptions{AutoSni: true, AutoSanValidation: true}
 	}
 	tls := mutual()
+	if k.files.Chain != "" {
+		t := k.fileTLS(&networkingv1alpha3.ClientTLSSettings{Sni: sni, SubjectAltNames: ids})
+		b.ApplyTLS(t, feature.PolicyTLS{Mesh: k.mesh, HTTP2: http2, InMesh: true}, c, options)
+		tls, c.TransportSocket = cmp.Or(c.TransportSocket, tls), nil
+	}
 	if c.GetType() == clusterv3.Cluster_ORIGINAL_DST { // the cluster knows no endpoint, so one setting holds for all
 		if k.endpointTLS == snapshot.AllTLS || !k.callsAll() {
 			c.TransportSocket = tls
@@ -354,6 +360,26 @@ func (k clusterKey) setTLS(b builder, c *clusterv3.Cluster, options *httpv3.Http
 	c.TransportSocketMatches = []*clusterv3.Cluster_TransportSocketMatch{
 		{Name: "tlsMode-istio", Match: eds.TLSModeIstio(), TransportSocket: tls},
 		{Name: "tlsMode-disabled", Match: &structpb.Struct{}, TransportSocket: hooks.Plaintext},
+	}
+}
+
+// withFiles returns the settings by which a policy secures connections. As in istiod, mutual TLS within the mesh uses the
+// proxy's own files, if it has them, whether the policy names other files or none.
+func (k clusterKey) withFiles(t *networkingv1alpha3.ClientTLSSettings) *networkingv1alpha3.ClientTLSSettings {
+	switch t.GetMode() {
+	case networkingv1alpha3.ClientTLSSettings_MUTUAL, networkingv1alpha3.ClientTLSSettings_ISTIO_MUTUAL:
+		if k.files.Chain != "" && !k.service.MeshExternal {
+			return k.fileTLS(t)
+		}
+	}
+	return t
+}
+
+// fileTLS returns settings for mutual TLS by the proxy's own files, with the names and the SNI of t.
+func (k clusterKey) fileTLS(t *networkingv1alpha3.ClientTLSSettings) *networkingv1alpha3.ClientTLSSettings {
+	return &networkingv1alpha3.ClientTLSSettings{
+		Mode: networkingv1alpha3.ClientTLSSettings_MUTUAL, ClientCertificate: k.files.Chain, PrivateKey: k.files.Key, CaCertificates: k.files.Roots,
+		SubjectAltNames: t.SubjectAltNames, Sni: t.Sni, InsecureSkipVerify: t.InsecureSkipVerify,
 	}
 }
 

@@ -369,9 +369,9 @@ func (b builder) gatewayChains(k gatewayKey, c gatewayChain, statPrefix string) 
 	}
 	switch {
 	case k.quic:
-		chain.TransportSocket = serverQUIC(k.mesh, c.tls)
+		chain.TransportSocket = serverQUIC(k.proxyContext, c.tls)
 	case c.use.TerminatesTLS():
-		chain.TransportSocket = serverTLS(k.mesh, c.tls, !c.use.HTTP(), k.capabilities)
+		chain.TransportSocket = serverTLS(k.proxyContext, c.tls, !c.use.HTTP())
 	}
 	return []*listenerv3.FilterChain{chain}
 }

@@ -250,7 +250,7 @@ func (k inboundKey) ownTLS(p inbound.Port, name string, http, tcp func() []*list
 	c := &listenerv3.FilterChain{
 		Name:             name,
 		FilterChainMatch: &listenerv3.FilterChainMatch{TransportProtocol: tlsWire, DestinationPort: envoy.UInt32(p.Target)},
-		TransportSocket:  serverTLS(k.mesh, p.TLS, !isHTTP, k.capabilities),
+		TransportSocket:  serverTLS(k.proxyContext, p.TLS, !isHTTP),
 	}
 	if isHTTP {
 		c.Filters = http()
@@ -294,7 +294,7 @@ func (k inboundKey) chains(b builder, port uint32, protocol registry.Protocol, m
 			c.Filters = tcp()
 		}
 		if terminate {
-			c.TransportSocket = b.Downstream(feature.Downstream{Mesh: k.mesh, HTTP: isHTTP, PeerExchange: k.capabilities.Has(node.NetworkMetadataExchange)})
+			c.TransportSocket = b.Downstream(feature.Downstream{Mesh: k.mesh, HTTP: isHTTP, PeerExchange: k.capabilities.Has(node.NetworkMetadataExchange), Files: k.tuning.ServerFiles})
 		}
 		set.chains = append(set.chains, c)
 	}

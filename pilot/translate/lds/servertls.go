@@ -11,7 +11,6 @@ import (
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
-	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
@@ -19,31 +18,31 @@ import (
 
 // serverTLS returns the transport socket by which a server of a gateway terminates TLS. tcp: what is inside is not
 // HTTP.
-func serverTLS(m *mesh.Config, t *networkingv1alpha3.ServerTLSSettings, tcp bool, proxy node.Capabilities) *corev3.TransportSocket {
+func serverTLS(c proxyContext, t *networkingv1alpha3.ServerTLSSettings, tcp bool) *corev3.TransportSocket {
 	alpn := []string{"h2", "http/1.1"}
-	if tcp && t.GetMode() == networkingv1alpha3.ServerTLSSettings_ISTIO_MUTUAL && proxy.Has(node.NetworkMetadataExchange) {
+	if tcp && t.GetMode() == networkingv1alpha3.ServerTLSSettings_ISTIO_MUTUAL && c.capabilities.Has(node.NetworkMetadataExchange) {
 		alpn = append([]string{names.PeerExchange}, alpn...)
 	}
-	return &corev3.TransportSocket{Name: "envoy.transport_sockets.tls", ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: envoy.Any(serverContext(m, t, alpn))}}
+	return &corev3.TransportSocket{Name: "envoy.transport_sockets.tls", ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: envoy.Any(serverContext(c, t, alpn))}}
 }
 
 // serverQUIC returns the transport socket by which a server of a gateway takes QUIC, with the same certificates.
-func serverQUIC(m *mesh.Config, t *networkingv1alpha3.ServerTLSSettings) *corev3.TransportSocket {
+func serverQUIC(c proxyContext, t *networkingv1alpha3.ServerTLSSettings) *corev3.TransportSocket {
 	return &corev3.TransportSocket{Name: "envoy.transport_sockets.quic", ConfigType: &corev3.TransportSocket_TypedConfig{
-		TypedConfig: envoy.Any(&quicv3.QuicDownstreamTransport{DownstreamTlsContext: serverContext(m, t, []string{"h3"})}),
+		TypedConfig: envoy.Any(&quicv3.QuicDownstreamTransport{DownstreamTlsContext: serverContext(c, t, []string{"h3"})}),
 	}}
 }
 
 // serverContext returns how a server of a gateway terminates TLS, and the protocols that it offers inside.
-func serverContext(m *mesh.Config, t *networkingv1alpha3.ServerTLSSettings, alpn []string) *tlsv3.DownstreamTlsContext {
+func serverContext(c proxyContext, t *networkingv1alpha3.ServerTLSSettings, alpn []string) *tlsv3.DownstreamTlsContext {
 	mode := t.GetMode()
-	common := &tlsv3.CommonTlsContext{TlsParams: tlsParameters(m.GetTlsDefaults(), t), AlpnProtocols: alpn}
+	common := &tlsv3.CommonTlsContext{TlsParams: tlsParameters(c.mesh.GetTlsDefaults(), t), AlpnProtocols: alpn}
 	mutual := mode == networkingv1alpha3.ServerTLSSettings_ISTIO_MUTUAL
-	common.TlsCertificateSdsSecretConfigs = serverCertificates(t)
+	common.TlsCertificateSdsSecretConfigs = serverCertificates(c.tuning.ServerFiles, t)
 	if mutual || mode == networkingv1alpha3.ServerTLSSettings_MUTUAL || mode == networkingv1alpha3.ServerTLSSettings_OPTIONAL_MUTUAL {
 		common.ValidationContextType = &tlsv3.CommonTlsContext_CombinedValidationContext{CombinedValidationContext: &tlsv3.CommonTlsContext_CombinedCertificateValidationContext{
 			DefaultValidationContext:         clientValidation(t),
-			ValidationContextSdsSecretConfig: clientRoots(t),
+			ValidationContextSdsSecretConfig: clientRoots(c.tuning.ServerFiles, t),
 		}}
 	}
 	return &tlsv3.DownstreamTlsContext{
@@ -54,10 +53,13 @@ func serverContext(m *mesh.Config, t *networkingv1alpha3.ServerTLSSettings, alpn
 
 // serverCertificates names the certificates of a server: those of its credentials, of its files, or else the proxy's
 // own.
-func serverCertificates(t *networkingv1alpha3.ServerTLSSettings) []*tlsv3.SdsSecretConfig {
+func serverCertificates(own node.Files, t *networkingv1alpha3.ServerTLSSettings) []*tlsv3.SdsSecretConfig {
 	var list []*tlsv3.SdsSecretConfig
 	switch {
 	case t.GetMode() == networkingv1alpha3.ServerTLSSettings_ISTIO_MUTUAL:
+		if own.Chain != "" {
+			return []*tlsv3.SdsSecretConfig{envoy.FileCertificate(own.Chain, own.Key)}
+		}
 		return []*tlsv3.SdsSecretConfig{envoy.AgentSecret("default")}
 	case len(t.GetCredentialNames()) > 0:
 		for _, name := range t.GetCredentialNames() {
@@ -67,17 +69,19 @@ func serverCertificates(t *networkingv1alpha3.ServerTLSSettings) []*tlsv3.SdsSec
 		list = append(list, envoy.Credential(t.GetCredentialName()))
 	case len(t.GetTlsCertificates()) > 0:
 		for _, c := range t.GetTlsCertificates() {
-			list = append(list, envoy.FileSecret("file-cert:"+c.GetServerCertificate()+"~"+c.GetPrivateKey()))
+			list = append(list, envoy.FileCertificate(c.GetServerCertificate(), c.GetPrivateKey()))
 		}
 	default:
-		list = append(list, envoy.FileSecret("file-cert:"+t.GetServerCertificate()+"~"+t.GetPrivateKey()))
+		list = append(list, envoy.FileCertificate(t.GetServerCertificate(), t.GetPrivateKey()))
 	}
 	return list
 }
 
 // clientRoots names the CA certificates by which a server verifies the certificates of clients.
-func clientRoots(t *networkingv1alpha3.ServerTLSSettings) *tlsv3.SdsSecretConfig {
+func clientRoots(own node.Files, t *networkingv1alpha3.ServerTLSSettings) *tlsv3.SdsSecretConfig {
 	switch {
+	case t.GetMode() == networkingv1alpha3.ServerTLSSettings_ISTIO_MUTUAL && own.Roots != "":
+		return envoy.FileRoots(own.Roots)
 	case t.GetMode() == networkingv1alpha3.ServerTLSSettings_ISTIO_MUTUAL:
 		return envoy.AgentSecret("ROOTCA")
 	case t.GetCaCertCredentialName() != "":
@@ -90,7 +94,7 @@ func clientRoots(t *networkingv1alpha3.ServerTLSSettings) *tlsv3.SdsSecretConfig
 	if t.GetCaCertificates() == "" {
 		return envoy.AgentSecret("ROOTCA") // without a file, the root of the mesh
 	}
-	return envoy.FileSecret("file-root:" + t.GetCaCertificates())
+	return envoy.FileRoots(t.GetCaCertificates())
 }
 
 // clientValidation returns what a client's certificate has to be, beside issued by one of the CAs.
