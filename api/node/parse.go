@@ -371,10 +371,12 @@ func (m *metadata) port(key string) uint32 {
 // idleTimeout is the key of how long a connection may be idle.
 const idleTimeout = "IDLE_TIMEOUT"
 
-// timeout returns a duration of at most a year: below 0 where it is written as 0, which is no limit. As in istiod, text
-// that is no duration is ignored. So is a negative one, which Envoy would reject.
-func (m *metadata) timeout(key string) time.Duration {
-	d, err := time.ParseDuration(m.str(key))
+func (m *metadata) timeout(key string) time.Duration { return parseTimeout(m.str(key)) }
+
+// parseTimeout returns a duration of at most a year: below 0 where it is written as 0, which is no limit. It returns 0
+// for other text, as istiod does, and for a negative duration, which Envoy would reject.
+func parseTimeout(text string) time.Duration {
+	d, err := time.ParseDuration(text)
 	switch {
 	case err != nil || d < 0 || d > 365*24*time.Hour:
 		return 0

@@ -67,12 +67,14 @@ func TestParseWhole(t *testing.T) {
 		Type: Sidecar, ID: "web-v1-0.a", Name: "web-v1-0", Namespace: "a", Domain: "a.svc.cluster.local",
 		IPs: []string{"10.1.0.1", "fd00::1"}, Cluster: "Kubernetes", Service: "web.a", Network: "n1", NetworkView: []string{"n1", "n2"}, NodeName: "node-1", Workload: "web",
 		Account: "web", MeshID: "mesh", Labels: map[string]string{"app": "web", "static": "yes"},
-		Others:      frozen.ListOf(Text{"IDLE_TIMEOUT", "4h"}, Text{"OWNER", "kubernetes://x"}),
+		Others: frozen.ListOf(Text{"IDLE_TIMEOUT", "4h"}, Text{"OWNER", "kubernetes://x"}, Text{"TLS_CLIENT_CERT_CHAIN", "/c"}, Text{"TLS_CLIENT_KEY", "/k"},
+			Text{"TLS_CLIENT_ROOT_CERT", "/r"}, Text{"TLS_SERVER_CERT_CHAIN", "/d"}, Text{"TLS_SERVER_KEY", "/l"}),
+		ClientFiles: Files{"/c", "/k", "/r"},
 		Annotations: map[string]string{"proxy.istio.io/config": "x", "istio.io/rev": "r"}, Locality: [3]string{"r1", "z1", "s1"}, Interception: TPROXY,
 		Version: "1.31.0", Revision: "default", Envoy: [3]uint32{1, 40, 2}, Generator: "api",
 		Capabilities: HTTPPeerMetadata | NetworkMetadataExchange | ALPNFilter | HTTPStats | NetworkStats | VHDS | RecentCommands,
 		StatusPort:   15021, MetricsPort: 15090, AgentPort: 15020, AdminPort: 15000,
-		HTTPProxyPort: 8002, Tuning: Tuning{HTTP10: true, IdleTimeout: 4 * time.Hour, InboundExactBalance: true, OutboundExactBalance: true}, Unprivileged: true, DNSCapture: true, DNSAutoAllocate: true, ProxyConfig: true, Tracing: tracing, Settings: settings,
+		HTTPProxyPort: 8002, Tuning: Tuning{HTTP10: true, IdleTimeout: 4 * time.Hour, InboundExactBalance: true, OutboundExactBalance: true, ServerFiles: Files{Chain: "/d", Key: "/l"}}, Unprivileged: true, DNSCapture: true, DNSAutoAllocate: true, ProxyConfig: true, Tracing: tracing, Settings: settings,
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
@@ -196,10 +198,11 @@ func TestParseDepth(t *testing.T) {
 	}
 }
 
-var known = strings.Fields(`ISTIO_VERSION ISTIO_REVISION CLUSTER_ID NAMESPACE LABELS STATIC_LABELS ANNOTATIONS INSTANCE_IPS NODE_NAME WORKLOAD_NAME SERVICE_ACCOUNT
+// known are keys of istiod's and its agent's.
+const known = `ISTIO_VERSION ISTIO_REVISION CLUSTER_ID NAMESPACE LABELS STATIC_LABELS ANNOTATIONS INSTANCE_IPS NODE_NAME WORKLOAD_NAME SERVICE_ACCOUNT
  NETWORK REQUESTED_NETWORK_VIEW MESH_ID INTERCEPTION_MODE POD_PORTS HTTP_PROXY_PORT GENERATOR DNS_CAPTURE DNS_AUTO_ALLOCATE ENABLE_HBONE DISABLE_HBONE_SEND
  AUTO_REGISTER_GROUP WORKLOAD_ENTRY UNPRIVILEGED_POD HTTP10 IDLE_TIMEOUT TLS_SERVER_CERT_CHAIN TLS_CLIENT_KEY ENVOY_STATUS_PORT ENVOY_PROMETHEUS_PORT
- INBOUND_LISTENER_EXACT_BALANCE METADATA_DISCOVERY PROXY_CONFIG PLATFORM_METADATA STS_PORT ENABLE_SELF_DISCOVERY`)
+ INBOUND_LISTENER_EXACT_BALANCE METADATA_DISCOVERY PROXY_CONFIG PLATFORM_METADATA STS_PORT ENABLE_SELF_DISCOVERY`
 
 // Every known key with every kind of value: served or refused with that key's name, never a panic.
 func TestParseKinds(t *testing.T) {
@@ -212,7 +215,7 @@ func TestParseKinds(t *testing.T) {
 		"object of objects": structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{"tracing": nested(2), "istio.io/b": nested(2)}}),
 	}
 	served, refused := 0, 0
-	for _, key := range known {
+	for _, key := range strings.Fields(known) {
 		for kind, v := range kinds {
 			_, err := Parse(&corev3.Node{Id: "sidecar~1.1.1.1~x.a~d", Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{key: v}}})
 			if err == nil {

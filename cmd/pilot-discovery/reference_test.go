@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/istiod-lite/istiod-lite/api/diag/explain"
+	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/cmd/terminal"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
@@ -27,6 +28,7 @@ func TestReference(t *testing.T) {
 		"commands.md":    commandsReference(root),
 		"environment.md": environmentReference(),
 		"findings.md":    findingsReference(),
+		"metadata.md":    metadataReference(),
 	} {
 		path := filepath.Join("..", "..", "docs", "reference", name)
 		if *update {
@@ -136,6 +138,31 @@ func environmentReference() string {
 	}
 	b.WriteString("- `GOGC`, `GOMEMLIMIT`, `GOMAXPROCS`: Go's own. Without GOMEMLIMIT the server keeps to nine tenths of what its cgroup\n  allows.\n")
 	b.WriteString("- `NO_COLOR`: set to anything, what commands print has no colours.\n")
+	return b.String()
+}
+
+func metadataReference() string {
+	var b strings.Builder
+	b.WriteString("# Metadata of proxies\n\n" + generated)
+	b.WriteString(terminal.Wrap("The entries of a proxy's metadata that Istio's agents send or istiod reads. A variable ISTIO_META_NAME of an agent is the entry NAME; proxyMetadata in the configuration of a proxy sets such variables. EnvoyFilters may match every entry that is a text of at most 256 bytes.", 120) + "\n")
+	row := func(key, text string) {
+		b.WriteString(strings.ReplaceAll(terminal.Wrap("- `"+key+"`: "+text, 118), "\n", "\n  ") + "\n")
+	}
+	b.WriteString("\n## Entries with an effect\n\n" + terminal.Wrap("A proxy whose IDLE_TIMEOUT or files cannot be used is named in the log.", 120) + "\n\n")
+	for _, f := range node.Fields() {
+		if f.Effect != "" {
+			row(f.Key, f.Effect)
+		}
+	}
+	b.WriteString("\n## Entries without an effect\n\n" + terminal.Wrap("If an entry has a fix, the log names each proxy that asks for the effect.", 120) + "\n\n")
+	for _, f := range node.Fields() {
+		switch {
+		case f.Effect == "" && f.Fix != "":
+			row(f.Key, f.Reason+". Fix: "+f.Fix)
+		case f.Effect == "":
+			row(f.Key, f.Reason)
+		}
+	}
 	return b.String()
 }
 

@@ -436,10 +436,9 @@ func (s *Server) commit(batch []kinds.Change, received time.Time) {
 	}
 	s.commitTime.Observe(time.Since(began).Seconds())
 	s.derived.notice(s.world.HasStatuses())
+	s.analyst.Notice(batch)
 	if last == nil {
 		s.analyst.Wake()
-	} else {
-		s.analyst.Notice(batch)
 	}
 	if snap == last {
 		return // writes that change nothing

@@ -19,6 +19,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/galley/validation"
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
+	"github.com/istiod-lite/istiod-lite/registry"
 	"github.com/istiod-lite/istiod-lite/registry/kube"
 )
 
@@ -37,32 +38,50 @@ type Analyst struct {
 	Looked   func()        // called after each look at the objects; nil: nobody wants to know
 	changed  chan struct{} // of one: the objects have changed since the last run
 	Findings config.Findings
-	last     []diag.Diagnostic // what analysis.Run returned, sorted
-	runs     atomic.Int64      // how often the objects were looked at
+	last     []diag.Diagnostic               // what analysis.Run returned, sorted
+	places   map[kinds.Key]registry.Locality // of Nodes; owned by the goroutine that calls Notice
+	runs     atomic.Int64                    // how often the objects were looked at
 }
 
 // NewAnalyst makes an Analyst that has not looked yet.
 func NewAnalyst(w *World) *Analyst {
-	return &Analyst{world: w, Rest: analysisRest, changed: make(chan struct{}, 1)}
+	return &Analyst{world: w, Rest: analysisRest, changed: make(chan struct{}, 1), places: map[kinds.Key]registry.Locality{}}
 }
 
-// Notice takes the changes of a commit, and returns at once.
+// Notice takes the changes of a commit, and returns at once. One goroutine calls it.
 func (a *Analyst) Notice(batch []kinds.Change) {
+	wakes := false
 	for _, c := range batch {
 		if a.world.isFact(c.Kind) {
 			continue
 		}
 		switch c.Kind {
-		case kinds.Node:
-			continue
+		case kinds.Node: // its status changes all the time, and endpoints have the labels of its place
+			if !a.moved(c) {
+				continue
+			}
 		case kinds.EndpointSlice, kinds.Secret: // in a cluster they change all the time, and hardly matter
 			if !a.world.o.whole() {
 				continue
 			}
 		}
-		a.Wake()
-		return
+		wakes = true
 	}
+	if wakes {
+		a.Wake()
+	}
+}
+
+// moved remembers the place of a Node, and reports whether it has changed.
+func (a *Analyst) moved(c kinds.Change) bool {
+	now := kube.LocalityOfNode(c.Object)
+	if a.places[c.Key] == now {
+		return false
+	}
+	if a.places[c.Key] = now; now == (registry.Locality{}) {
+		delete(a.places, c.Key)
+	}
+	return true
 }
 
 // Wake has the objects looked at, and returns at once.

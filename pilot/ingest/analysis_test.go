@@ -2,10 +2,12 @@ package ingest
 
 import (
 	"context"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
@@ -34,6 +36,17 @@ func TestAnalysisIsCoalesced(t *testing.T) {
 		time.Sleep(10 * analysisRest)
 		if a.runs.Load() != 1 {
 			t.Errorf("looked %d times for changes that came together", a.runs.Load())
+		}
+		node := func(region, address string) {
+			n := &kinds.Object{Key: kinds.Key{Kind: kinds.Node, Name: "n"}, Labels: map[string]string{"topology.kubernetes.io/region": region}}
+			n.Spec = &corev1.Node{Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address}}}}
+			a.Notice([]kinds.Change{{Key: n.Key, Object: n}})
+			time.Sleep(10 * analysisRest)
+		}
+		for i, place := range []string{"r1", "r1", "r2"} {
+			if node(place, "10.0.0."+strconv.Itoa(i)); a.runs.Load() != []int64{2, 2, 3}[i] {
+				t.Errorf("looked %d times after a Node changed %d times", a.runs.Load(), i+1)
+			}
 		}
 		cancel()
 		if err := <-done; err != nil {

@@ -1,6 +1,7 @@
 package xds
 
 import (
+	"hash/maphash"
 	"sync"
 	"time"
 
@@ -34,4 +35,31 @@ func (l *logLimiter) log(write func(string, ...any), own *rate.Limiter, message 
 		args = append(args, "omitted_lines", omitted)
 	}
 	write(message, args...)
+}
+
+// maxNoticed is the number of texts that a noticed remembers.
+const maxNoticed = 1 << 12
+
+// noticed remembers texts, so that a line which holds for each stream of a proxy is logged for its first stream. It
+// forgets all texts when it has maxNoticed of them.
+type noticed struct {
+	mu    sync.Mutex
+	texts map[uint64]struct{} // hashes
+}
+
+var noticedSeed = maphash.MakeSeed()
+
+// first reports whether the text is not remembered, and remembers it.
+func (n *noticed) first(text string) bool {
+	hash := maphash.String(noticedSeed, text)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if _, ok := n.texts[hash]; ok {
+		return false
+	}
+	if n.texts == nil || len(n.texts) >= maxNoticed {
+		n.texts = map[uint64]struct{}{}
+	}
+	n.texts[hash] = struct{}{}
+	return true
 }

@@ -123,6 +123,7 @@ type Server struct {
 	interner    *wire.Interner
 	warnings    *logLimiter // for faults of clients
 	arrivals    *logLimiter // for streams that begin and end
+	noticed     noticed
 	noHosts     bool
 	newcomer    time.Duration
 	proofTime   time.Duration

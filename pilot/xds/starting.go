@@ -15,7 +15,14 @@ import (
 )
 
 // arrived logs that a client has connected.
-func (c *conn) arrived() { c.logArrival("connected", "delta", c.delta) }
+func (c *conn) arrived() {
+	c.logArrival("connected", "delta", c.delta)
+	for _, n := range c.proxy.Notices() {
+		if c.server.noticed.first(c.proxy.ID + "\x00" + n.Key + "\x00" + n.Value) {
+			c.server.warnings.log(c.server.logger.Warn, c.warnings, "an entry of the proxy's metadata has no effect", "conn", c.id, "entry", n.Key, "value", n.Value, "fix", n.Fix)
+		}
+	}
+}
 
 // left logs that a client has gone, and why.
 func (c *conn) left(err error) {

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/istiod-lite/istiod-lite/api/identity"
 	"github.com/istiod-lite/istiod-lite/api/limits"
@@ -259,4 +260,26 @@ func TestUnknownTypesAreIgnored(t *testing.T) {
 	}
 	r.publish(true, "cds a=2")
 	c.expect("cds a=2")
+}
+
+// TestMetadataIsNoticed checks that an entry of a proxy's metadata without an effect is logged for the first stream of
+// the proxy, and again for another proxy or another value.
+func TestMetadataIsNoticed(t *testing.T) {
+	r := newRig(t)
+	r.publish(true, "cds a=1")
+	logged := func() int { return strings.Count(r.log.String(), "an entry of the proxy's metadata has no effect") }
+	for _, c := range []struct {
+		pod, timeout string
+		want         int
+	}{{"web.a", "4h", 0}, {"web.a", "four hours", 1}, {"web.a", "four hours", 1}, {"db.a", "four hours", 2}, {"web.a", "-1h", 3}} {
+		n := xdstest.Node(c.pod)
+		n.Metadata.Fields["IDLE_TIMEOUT"] = structpb.NewStringValue(c.timeout)
+		r.as(n).expect("cds a=1") // the line is written before the answer
+		if got := logged(); got != c.want {
+			t.Errorf("%+v: logged %d times:\n%s", c, got, r.log)
+		}
+	}
+	if !strings.Contains(r.log.String(), `entry=IDLE_TIMEOUT value="four hours" fix="write a duration`) {
+		t.Errorf("logged:\n%s", r.log)
+	}
 }

@@ -139,14 +139,7 @@ func (r *Registry) podByAddress(ip string) *pod {
 }
 
 func (r *Registry) applyNode(node string, o *kinds.Object) {
-	var l registry.Locality
-	if o != nil {
-		l = registry.Locality{
-			Region:  firstLabel(o.Labels, corev1.LabelTopologyRegion, corev1.LabelFailureDomainBetaRegion),
-			Zone:    firstLabel(o.Labels, corev1.LabelTopologyZone, corev1.LabelFailureDomainBetaZone),
-			SubZone: o.Labels[names.LabelSubzone],
-		}
-	}
+	l := LocalityOfNode(o)
 	if r.nodes[node] == l {
 		return
 	}
@@ -155,6 +148,18 @@ func (r *Registry) applyNode(node string, o *kinds.Object) {
 	}
 	for n := range r.nodePods[node].All {
 		r.relocate(n, r.pods[n])
+	}
+}
+
+// LocalityOfNode returns where a Node runs, the zero Locality for nil.
+func LocalityOfNode(o *kinds.Object) registry.Locality {
+	if o == nil {
+		return registry.Locality{}
+	}
+	return registry.Locality{
+		Region:  firstLabel(o.Labels, corev1.LabelTopologyRegion, corev1.LabelFailureDomainBetaRegion),
+		Zone:    firstLabel(o.Labels, corev1.LabelTopologyZone, corev1.LabelFailureDomainBetaZone),
+		SubZone: o.Labels[names.LabelSubzone],
 	}
 }
 
