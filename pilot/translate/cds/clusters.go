@@ -363,8 +363,8 @@ func (k clusterKey) setTLS(b builder, c *clusterv3.Cluster, options *httpv3.Http
 	}
 }
 
-// withFiles returns the settings by which a policy secures connections. As in istiod, mutual TLS within the mesh uses the
-// proxy's own files, if it has them, whether the policy names other files or none.
+// withFiles returns the settings by which a policy secures connections. As in istiod, mutual TLS within the mesh uses
+// the proxy's own files, if it has them, whether the policy names other files or none.
 func (k clusterKey) withFiles(t *networkingv1alpha3.ClientTLSSettings) *networkingv1alpha3.ClientTLSSettings {
 	switch t.GetMode() {
 	case networkingv1alpha3.ClientTLSSettings_MUTUAL, networkingv1alpha3.ClientTLSSettings_ISTIO_MUTUAL:
