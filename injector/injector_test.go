@@ -27,7 +27,6 @@ import (
 
 var update = flag.Bool("update", false, "write what injection makes of the pods of testdata")
 
-// must ends the test if err is not nil.
 // rig is an Injector of texts.
 type rig struct {
 	*Injector

@@ -30,7 +30,6 @@ import (
 
 var now = time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
 
-// must ends the test if err is not nil.
 // authority is a CA that issues for tests.
 type authority struct {
 	t    *testing.T

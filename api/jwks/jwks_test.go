@@ -21,7 +21,6 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
-// must ends the test if err is not nil.
 // TestParse returns public keys that are strong enough, whatever else a set has.
 func TestParse(t *testing.T) {
 	strong, err := rsa.GenerateKey(rand.Reader, 2048)

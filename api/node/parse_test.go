@@ -18,7 +18,6 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
-// must ends the test if err is not nil.
 func decode(t testing.TB, json string) *corev3.Node {
 	t.Helper()
 	n := &corev3.Node{}

@@ -35,7 +35,6 @@ import (
 
 const name = "istiod.istio-system.svc"
 
-// must ends the test if err is not nil.
 func newAuthority(t *testing.T, change func(*authority.Options)) (*authority.Authority, *ca.CA) {
 	t.Helper()
 	o := authority.Options{

@@ -34,7 +34,6 @@ var (
 	start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 )
 
-// must ends the test if err is not nil.
 func newCA(t testing.TB, lifetime time.Duration) (*ca.CA, *pki.Bundle) {
 	t.Helper()
 	b, err := pki.NewSelfSigned("cluster.local", lifetime, start)

@@ -21,7 +21,6 @@ import (
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// must ends the test if err is not nil.
 // authority is a CA of tests.
 type authority struct {
 	cert *x509.Certificate

@@ -40,7 +40,6 @@ var (
 	requests = schema.GroupVersionResource{Group: "certificates.k8s.io", Version: "v1", Resource: "certificatesigningrequests"}
 )
 
-// must ends the test if err is not nil.
 // issuer signs requests of an API server in memory, as a signer of Kubernetes would.
 type issuer struct {
 	key    crypto.Signer

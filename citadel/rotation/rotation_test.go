@@ -25,7 +25,6 @@ var (
 	options = rotation.Options{Organization: "cluster.local", Lifetime: 100 * 24 * time.Hour, GracePercent: 20, MaxTTL: 24 * time.Hour}
 )
 
-// must ends the test if err is not nil.
 func begin(t *rapid.T) rotation.State {
 	b, err := pki.NewSelfSigned("cluster.local", options.Lifetime, start)
 	must.Succeed(t, err)

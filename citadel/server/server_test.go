@@ -37,7 +37,6 @@ import (
 
 var web = identity.ID{TrustDomain: "cluster.local", Namespace: "a", ServiceAccount: "web"}
 
-// must ends the test if err is not nil.
 // byToken authenticates whoever presents a known word as a token.
 type byToken struct{}
 

@@ -29,7 +29,6 @@ var (
 	options = rotation.Options{Organization: "cluster.local", Lifetime: 100 * 24 * time.Hour, GracePercent: 20, MaxTTL: 24 * time.Hour}
 )
 
-// must ends the test if err is not nil.
 var secrets = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
 
 func stores(t *testing.T) map[string]func(*testing.T) store.Store {

@@ -15,7 +15,6 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
-// must ends the test if err is not nil.
 // TestToken has a server accept what a command on the same folder prints, and nothing of another folder.
 func TestToken(t *testing.T) {
 	dir, now := filepath.Join(t.TempDir(), "state"), time.Now()

@@ -31,7 +31,6 @@ ph1cZAIhAMemkrkfPBVtLD/VUUjHJKxjtvnh+W5AZYdXAEkOA1QJ
 -----END CERTIFICATE-----
 `
 
-// must ends the test if err is not nil.
 // cluster makes one of YAML documents. What a user may not do is given by its resource.
 func cluster(t *testing.T, version, text string, denied ...string) *Cluster {
 	t.Helper()

@@ -29,7 +29,6 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
-// must ends the test if err is not nil.
 // plane is a control plane of one cluster, one listener and one route, which writes down what it is asked.
 type plane struct {
 	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer

@@ -16,7 +16,6 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
-// must ends the test if err is not nil.
 func TestTextLines(t *testing.T) {
 	var out bytes.Buffer
 	log, _ := New(Options{Writer: &out, Levels: NewLevels()})

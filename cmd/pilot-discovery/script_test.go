@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/istiod-lite/istiod-lite/deploy/freeport"
 	"github.com/istiod-lite/istiod-lite/deploy/histories"
 )
 
@@ -227,9 +229,13 @@ func stop(ts *testscript.TestScript, neg bool, args []string) {
 
 // start starts the process, and sets the variables http and monitoring to its addresses.
 func (s *server) start(ts *testscript.TestScript, dir string, flags []string) error {
-	ports, err := freeAddresses(3)
-	if err != nil {
-		return err
+	var ports [3]string
+	for i := range ports {
+		port, err := freeport.Pick(context.Background(), "127.0.0.1")
+		if err != nil {
+			return err
+		}
+		ports[i] = net.JoinHostPort("127.0.0.1", port)
 	}
 	ts.Setenv("http", ports[0])
 	ts.Setenv("monitoring", ports[1])
@@ -277,19 +283,6 @@ func (s *server) stop() {
 		<-s.ended
 	}
 	s.cmd = nil
-}
-
-// freeAddresses returns addresses of the loopback interface where nothing listens.
-func freeAddresses(n int) (list []string, err error) {
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		defer l.Close()
-		list = append(list, l.Addr().String())
-	}
-	return list, nil
 }
 
 // findProgram returns the path of a program in the folders of path.

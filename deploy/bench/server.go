@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -15,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/istiod-lite/istiod-lite/deploy/freeport"
 )
 
 // timeout is how long a server may take for anything that it is asked.
@@ -90,10 +91,11 @@ func startOn(ctx context.Context, c contender, l launch, core func(start func() 
 	s := &server{contender: c, ended: make(chan struct{}), logFile: filepath.Join(l.dir, fmt.Sprintf("%s-%d.log", c.name, l.number)), rest: l.rest}
 	ports := make([]string, 5)
 	for i := range ports {
-		var err error
-		if ports[i], err = freePort(ctx); err != nil {
+		port, err := freeport.Pick(ctx, "127.0.0.1")
+		if err != nil {
 			return nil, err
 		}
+		ports[i] = net.JoinHostPort("127.0.0.1", port)
 	}
 	s.grpc = ports[0]
 	args := append(slices.Clone(c.args), "-addr", s.grpc)
@@ -222,16 +224,4 @@ func (s *server) tail() string {
 		return err.Error()
 	}
 	return fmt.Sprintf("its log, %s, ends: %s", s.logFile, strings.TrimSpace(string(b[max(0, len(b)-2000):])))
-}
-
-// freePort picks an address of loopback that nobody listens at, below those that outgoing connections take theirs from.
-func freePort(ctx context.Context) (address string, err error) {
-	for range 100 {
-		address = fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(12000))
-		var l net.Listener
-		if l, err = new(net.ListenConfig).Listen(ctx, "tcp", address); err == nil {
-			return address, l.Close()
-		}
-	}
-	return "", fmt.Errorf("pick a port: %w", err)
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/pods"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/proxy"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/world"
+	"github.com/istiod-lite/istiod-lite/deploy/freeport"
 	"github.com/istiod-lite/istiod-lite/deploy/samples"
 )
 
@@ -83,7 +83,7 @@ func loopback(sample string) (*stage, error) {
 	free := map[string]string{} // by what the sample has
 	var changes []string
 	for _, port := range ports {
-		instead, err := freePort()
+		instead, err := freeport.Pick(context.Background(), "0.0.0.0")
 		if err != nil {
 			return nil, err
 		}
@@ -97,7 +97,7 @@ func loopback(sample string) (*stage, error) {
 	}
 	own := &[3]uint16{}
 	for i := range own {
-		text, err := freePort()
+		text, err := freeport.Pick(context.Background(), "0.0.0.0")
 		if err != nil {
 			return nil, err
 		}
@@ -114,7 +114,7 @@ func loopback(sample string) (*stage, error) {
 		location:  func(world.Pod, uint16) (world.Location, error) { return &machine{}, nil },
 		ports:     own,
 		admin: func(world.Pod) (string, error) {
-			port, err := freePort()
+			port, err := freeport.Pick(context.Background(), "0.0.0.0")
 			return net.JoinHostPort("127.0.0.1", port), err
 		},
 		adapt: func(dir string) error {
@@ -158,15 +158,6 @@ type machine struct{ net.Dialer }
 func (*machine) Start(cmd *exec.Cmd) error { return cmd.Start() }
 func (*machine) Listen(addr string) (net.Listener, error) {
 	return new(net.ListenConfig).Listen(context.Background(), "tcp4", addr)
-}
-
-func freePort() (string, error) {
-	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp4", "0.0.0.0:0")
-	if err != nil {
-		return "", fmt.Errorf("find a free port: %w", err)
-	}
-	defer l.Close()
-	return strconv.Itoa(int(netip.MustParseAddrPort(l.Addr().String()).Port())), nil
 }
 
 // rewrite edits the matching files in place, as an editor would: a new file under the old name.

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -18,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 
+	"github.com/istiod-lite/istiod-lite/deploy/freeport"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/agent/config"
 	"github.com/istiod-lite/istiod-lite/pilot/agent/sds"
@@ -25,14 +25,12 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// must ends the test if err is not nil.
-// freePort returns a port that nobody listens on.
-func freePort(t *testing.T) int {
+// freePort returns a port on which nothing listens.
+func freePort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := freeport.Pick(t.Context(), "127.0.0.1")
 	must.Succeed(t, err)
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	return port
 }
 
 // TestWithoutEnvoy: for applications that speak xDS themselves, the agent writes their bootstrap and serves them until
@@ -40,7 +38,7 @@ func freePort(t *testing.T) int {
 func TestWithoutEnvoy(t *testing.T) {
 	dir, port := short(t), freePort(t)
 	c := proxyless(t, dir, "SERVICE_ACCOUNT=web", "ISTIO_META_CLUSTER_ID=Kubernetes", "OUTPUT_CERTS=certs",
-		fmt.Sprintf(`PROXY_CONFIG={"discoveryAddress":"127.0.0.1:%d","statusPort":%d}`, freePort(t), port))
+		fmt.Sprintf(`PROXY_CONFIG={"discoveryAddress":"127.0.0.1:%s","statusPort":%s}`, freePort(t), port))
 	a, err := New(Options{Config: c})
 	must.Succeed(t, err)
 	text, err := os.ReadFile(filepath.Join(dir, "etc/istio/proxy/grpc-bootstrap.json"))
@@ -62,7 +60,7 @@ func TestWithoutEnvoy(t *testing.T) {
 	}
 	stop := run(t, a)
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	resp, err := client.Get(fmt.Sprintf("http://127.0.0.1:%d/stats/prometheus", port))
+	resp, err := client.Get(fmt.Sprintf("http://127.0.0.1:%s/stats/prometheus", port))
 	must.Succeed(t, err)
 	_ = resp.Body.Close()
 	stop()

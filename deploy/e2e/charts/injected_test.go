@@ -20,9 +20,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/binaries"
-	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/installed"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
+	"github.com/istiod-lite/istiod-lite/deploy/freeport"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
@@ -43,7 +43,7 @@ sidecarInjectorWebhook: {neverInjectSelector: [{matchLabels: {never: "true"}}]}
 // port returns a port of loopback, as host:port.
 func port(ctx context.Context, t *testing.T) string {
 	t.Helper()
-	p, err := cluster.FreePort(ctx, "127.0.0.1")
+	p, err := freeport.Pick(ctx, "127.0.0.1")
 	must.Succeed(t, err)
 	return net.JoinHostPort("127.0.0.1", p)
 }

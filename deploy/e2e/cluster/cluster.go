@@ -17,6 +17,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
+
+	"github.com/istiod-lite/istiod-lite/deploy/freeport"
 )
 
 const (
@@ -191,7 +193,7 @@ func onFreePorts(start func() error) error {
 }
 
 func (c *Cluster) startAPIServer(ctx context.Context) error {
-	port, err := FreePort(ctx, c.o.Host)
+	port, err := freeport.Pick(ctx, c.o.Host)
 	if err != nil {
 		return err
 	}

@@ -8,16 +8,18 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/istiod-lite/istiod-lite/deploy/freeport"
 )
 
 const etcdHost = "127.0.0.1"
 
 func (c *Cluster) startEtcd(ctx context.Context) error {
-	client, err := FreePort(ctx, etcdHost)
+	client, err := freeport.Pick(ctx, etcdHost)
 	if err != nil {
 		return err
 	}
-	peer, err := FreePort(ctx, etcdHost)
+	peer, err := freeport.Pick(ctx, etcdHost)
 	if err != nil {
 		return err
 	}

@@ -4,12 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -131,19 +128,4 @@ func (p *process) pid() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.cmd.Process.Pid
-}
-
-// FreePort picks a port below those that the kernel gives to outgoing connections and to listeners that ask for any, so
-// that nobody gets it while its process is down.
-func FreePort(ctx context.Context, host string) (string, error) {
-	const lowest, highest = 20000, 32000
-	var err error
-	for range 100 {
-		port := strconv.Itoa(lowest + rand.IntN(highest-lowest))
-		var l net.Listener
-		if l, err = new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(host, port)); err == nil {
-			return port, l.Close()
-		}
-	}
-	return "", fmt.Errorf("pick a free port: %w", err)
 }

@@ -32,10 +32,10 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/binaries"
-	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/controlplane"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/proxy"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
+	"github.com/istiod-lite/istiod-lite/deploy/freeport"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
@@ -193,7 +193,7 @@ func freePorts(t *testing.T, n int) []int {
 	t.Helper()
 	var ports []int
 	for len(ports) < n {
-		text, err := cluster.FreePort(t.Context(), "127.0.0.1")
+		text, err := freeport.Pick(t.Context(), "127.0.0.1")
 		must.Succeed(t, err)
 		port, err := strconv.Atoi(text)
 		must.Succeed(t, err)

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/child"
-	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
+	"github.com/istiod-lite/istiod-lite/deploy/freeport"
 )
 
 // Peer is a control plane to compare: this project's or Istio's own. It is told only what both understand.
@@ -30,7 +30,7 @@ func (p Peer) Start(ctx context.Context, t *testing.T) map[string]string {
 	at := map[string]string{}
 	args := append([]string{"discovery", "--kubeconfig", p.Kubeconfig, "--ctrlz_port", "0", "--log_output_level", "default:warn"}, p.Args...)
 	for _, name := range []string{"grpcAddr", "secureGRPCAddr", "httpAddr", "httpsAddr", "monitoringAddr"} {
-		port, err := cluster.FreePort(ctx, "127.0.0.1")
+		port, err := freeport.Pick(ctx, "127.0.0.1")
 		if err != nil {
 			t.Fatal(err)
 		}

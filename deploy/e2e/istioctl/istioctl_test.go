@@ -23,9 +23,9 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/deploy/compat"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/binaries"
-	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster/kubelet"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/installed"
+	"github.com/istiod-lite/istiod-lite/deploy/freeport"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
@@ -81,7 +81,7 @@ func TestCommandsAsIstioctl(t *testing.T) {
 	istioctl, err := binaries.Tool("istioctl", "ISTIOCTL")
 	must.Succeed(t, err)
 	w := installed.Start(t)
-	port, err := cluster.FreePort(w.Ctx, "127.0.0.1")
+	port, err := freeport.Pick(w.Ctx, "127.0.0.1")
 	w.Must(err)
 	server := w.Launch(program, "istiod", "istiod-0", "--ctrlz_port="+port).Ready()
 	w.Write(mesh)

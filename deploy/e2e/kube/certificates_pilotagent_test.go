@@ -25,7 +25,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/istiod-lite/istiod-lite/citadel/pki"
-	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
+	"github.com/istiod-lite/istiod-lite/deploy/freeport"
 )
 
 const clusterType = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
@@ -146,7 +146,7 @@ func superviseAgent(w *world, secure string, roots []byte, token string) *pilotA
 // freePort returns a port that nobody listens on, for the agent's status.
 func freePort(w *world) int {
 	w.T.Helper()
-	text, err := cluster.FreePort(w.Ctx, "127.0.0.1")
+	text, err := freeport.Pick(w.Ctx, "127.0.0.1")
 	w.Must(err)
 	port, err := strconv.Atoi(text)
 	w.Must(err)

@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster/kubelet"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/installed"
+	"github.com/istiod-lite/istiod-lite/deploy/freeport"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
@@ -103,7 +103,7 @@ func (w *mesh) serve() {
 func (w *mesh) launch(name string) {
 	w.T.Helper()
 	for _, at := range []*string{&w.http, &w.grpc, &w.monitoring} {
-		port, err := cluster.FreePort(w.Ctx, "127.0.0.1")
+		port, err := freeport.Pick(w.Ctx, "127.0.0.1")
 		w.Must(err)
 		*at = net.JoinHostPort("127.0.0.1", port)
 	}

@@ -21,8 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/istiod-lite/istiod-lite/citadel/pki"
-	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/installed"
+	"github.com/istiod-lite/istiod-lite/deploy/freeport"
 )
 
 // admission is a cluster with the charts installed, whose CA is plugged in, and webhooks at a port of this host.
@@ -45,7 +45,7 @@ func startAdmission(t *testing.T, values string) *admission {
 	folder := t.TempDir()
 	w := &admission{folder: folder, World: installed.Start(t,
 		"--set", "env.ROOT_CA_DIR="+folder, "--set", "env.ISTIO_MULTIROOT_MESH=true", "--set", "env.ISTIOD_CUSTOM_HOST=127.0.0.1", "--set", values)}
-	port, err := cluster.FreePort(w.Ctx, "127.0.0.1")
+	port, err := freeport.Pick(w.Ctx, "127.0.0.1")
 	w.Must(err)
 	w.port = net.JoinHostPort("127.0.0.1", port)
 	return w

@@ -18,7 +18,6 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
-// must ends the test if err is not nil.
 // with returns a bootstrap by a ProxyConfig in YAML, or what is wrong.
 func with(t *testing.T, config string, change func(*Agent)) (*bootstrapv3.Bootstrap, error) {
 	t.Helper()

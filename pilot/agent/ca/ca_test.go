@@ -35,7 +35,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// must ends the test if err is not nil.
 // issued is a certificate that signs itself, for servers and clients.
 type issued struct{ chain, key []byte }
 

@@ -12,7 +12,6 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
-// must ends the test if err is not nil.
 // source is what a pod tells its agent, with more variables and files.
 func source(t *testing.T, files map[string]string, environ ...string) Source {
 	t.Helper()

@@ -27,7 +27,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// must ends the test if err is not nil.
 // table is the name table of most tests.
 func table() *NameTable {
 	return &NameTable{Table: map[string]*NameInfo{

@@ -30,7 +30,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// must ends the test if err is not nil.
 // manager has the secrets that a test gives it.
 type manager struct {
 	mu   sync.Mutex

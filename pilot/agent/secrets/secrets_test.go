@@ -35,7 +35,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// must ends the test if err is not nil.
 const poll = time.Millisecond
 
 // clock is a wall clock that a test sets.

@@ -28,7 +28,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// must ends the test if err is not nil.
 // start runs a Server on a free port and returns its URL.
 func start(t *testing.T, o Options) string {
 	t.Helper()

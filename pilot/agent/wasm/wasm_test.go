@@ -37,7 +37,6 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
-// must ends the test if err is not nil.
 func module(text string) []byte { return append([]byte("\x00asm\x01\x00\x00\x00"), text...) }
 
 func sum(b []byte) string { s := sha256.Sum256(b); return hex.EncodeToString(s[:]) }

@@ -31,6 +31,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/istiod-lite/istiod-lite/deploy/freeport"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/agent/upstream"
 )
@@ -563,10 +564,9 @@ func TestStreamsAreBounded(t *testing.T) {
 // freeAddress returns an address of this host that nobody listens on.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := freeport.Pick(t.Context(), "127.0.0.1")
 	must.Succeed(t, err)
-	must.Succeed(t, l.Close())
-	return l.Addr().String()
+	return net.JoinHostPort("127.0.0.1", port)
 }
 
 func TestDebug(t *testing.T) {
