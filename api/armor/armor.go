@@ -73,7 +73,7 @@ func Certificates(text []byte) ([]*x509.Certificate, error) {
 		list = append(list, c)
 	}
 	if list == nil {
-		return nil, errors.New("there is no certificate in it, in PEM")
+		return nil, errors.New("there is no certificate in PEM")
 	}
 	return list, nil
 }

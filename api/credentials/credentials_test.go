@@ -135,7 +135,7 @@ func TestOfSecret(t *testing.T) {
 		{name: "a broken joint of CAs", data: data{"ca.crt": cat(ca.pem(), bytes.TrimSpace(ca.pem()), old.pem())}, badRoots: "ca.crt: PEM block 2 cannot be read"},
 		{name: "a broken joint of lists", data: data{"ca.crt": ca.pem(), "ca.crl": cat(ca.crl(), bytes.TrimSpace(ca.crl()), ca.crl())}, badRoots: "ca.crl: PEM block 2 cannot be read"},
 		{name: "expired", data: data{"tls.crt": expired, "tls.key": expiredKey}, badCertificate: "tls.crt: it expired at 2026-01-01T23:59:00Z"},
-		{name: "garbage", data: data{"tls.crt": noise, "tls.key": key}, badCertificate: "tls.crt: there is no certificate in it"},
+		{name: "garbage", data: data{"tls.crt": noise, "tls.key": key}, badCertificate: "tls.crt: there is no certificate in PEM"},
 		{name: "a broken certificate behind", data: data{"tls.crt": cat(cert, []byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")), "tls.key": key}, badCertificate: "tls.crt: certificate 2 cannot be parsed"},
 		{name: "large", data: data{"tls.crt": bytes.Repeat(cert, 300), "tls.key": key}, badCertificate: "tls.crt: it has"},
 		{name: "a large key", data: data{"tls.crt": cert, "tls.key": bytes.Repeat(key, 300)}, badCertificate: "tls.key: it has"},

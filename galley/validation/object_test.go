@@ -238,7 +238,7 @@ metadata: {name: a, namespace: b, uid: 1234, generation: 1, managedFields: [{man
 spec:
   hosts: [a]
   http:
-  - match: [{uri: {prefix: /v2}}, {headers: {x: {exact: y}}}]
+  - match: [{uri: {prefix: /v2}}, {headers: {x: {exact: z}}}]
     route: [{destination: {host: a, subset: v1}, weight: 90}, {destination: {host: a, subset: v2}, weight: 10}]
     timeout: 5s
     retries: {attempts: 3, perTryTimeout: 2s}

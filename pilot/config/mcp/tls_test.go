@@ -128,7 +128,7 @@ func TestTLS(t *testing.T) {
 		{name: "another CA", settings: &settings{Mode: simple, CaCertificates: other.path("ca.pem")}, wrong: "unknown authority"},
 		{name: "the system's CAs", settings: &settings{Mode: simple}, wrong: "unknown authority"},
 		{name: "no such file", settings: &settings{Mode: simple, CaCertificates: "/nowhere.pem"}, wrong: "/nowhere.pem"},
-		{name: "no certificate in the file", settings: &settings{Mode: simple, CaCertificates: ca.path("client.key")}, wrong: "there is no certificate in it"},
+		{name: "no certificate in the file", settings: &settings{Mode: simple, CaCertificates: ca.path("client.key")}, wrong: "there is no certificate in PEM"},
 		{name: "plaintext", settings: &settings{}, wrong: ""},
 		{name: "sni", settings: &settings{Mode: simple, CaCertificates: ca.path("ca.pem"), Sni: "server.example"}},
 		{name: "another sni", settings: &settings{Mode: simple, CaCertificates: ca.path("ca.pem"), Sni: "other.example"}, wrong: "other.example"},

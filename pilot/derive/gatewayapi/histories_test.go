@@ -118,7 +118,7 @@ func pieces(t testing.TB) [][]string {
 	namespace := func(name, labels string) string {
 		return "apiVersion: v1\nkind: Namespace\nmetadata: {name: " + name + ", labels: {" + labels + "}}"
 	}
-	const selected = "allowedRoutes: {namespaces: {from: Selector, selector: {matchLabels: {x: y}}}}"
+	const selected = "allowedRoutes: {namespaces: {from: Selector, selector: {matchLabels: {x: z}}}}"
 	const all = "allowedRoutes: {namespaces: {from: All}}"
 	policy := func(name, ns, targets, validation string) string {
 		return "apiVersion: gateway.networking.k8s.io/v1\nkind: BackendTLSPolicy\nmetadata: {name: " + name + ", namespace: " + ns + "}\nspec: {targetRefs: [" + targets + "], validation: {hostname: w.org, " + validation + "}}"

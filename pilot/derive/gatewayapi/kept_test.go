@@ -72,7 +72,7 @@ spec: {parentRefs: [{name: edge}], hostnames: [x.gw.org, y.b.org, x.new.org], ru
 			"Gateway a/a~" + suffix + "~http", "Gateway a/a~" + suffix + "~tcp", "VirtualService a/TCPRoute~tcp~0~" + suffix, "VirtualService a/a~a~" + suffix + "~http~*.a.org", "VirtualService a/a~a~" + suffix + "~http~x.a.org",
 			gateway, "status of HTTPRoute a/HTTPRoute", "status of ListenerSet a/a", "status of TCPRoute a/TCPRoute",
 		}},
-		{"a label", strings.Replace(fmt.Sprintf(set, "b", "Same", "91"), "name: b,", "name: b, labels: {x: y},", 1), []string{gateway, "status of ListenerSet b/b"}},
+		{"a label", strings.Replace(fmt.Sprintf(set, "b", "Same", "91"), "name: b,", "name: b, labels: {x: z},", 1), []string{gateway, "status of ListenerSet b/b"}},
 		{"a hostname that was the Gateway's", fmt.Sprintf(set, "new", "Same", "95"), []string{
 			"Gateway new/new~" + suffix + "~http", "Gateway new/new~" + suffix + "~tcp", "VirtualService gw/gw~edge~" + suffix + "~http~x.gw.org", "VirtualService new/new~new~" + suffix + "~http~*.new.org",
 			gateway, "status of HTTPRoute gw/own", "status of ListenerSet new/new",

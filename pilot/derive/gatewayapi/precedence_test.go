@@ -86,7 +86,7 @@ func drawMatch(t *rapid.T) ranking {
 // text returns the match as a route has it.
 func (r ranking) text() string {
 	list := func(n int) string {
-		return "[" + strings.Join([]string{"{name: x, value: x}", "{name: y, value: y}"}[:n], ", ") + "]"
+		return "[" + strings.Join([]string{"{name: x, value: x}", "{name: z, value: z}"}[:n], ", ") + "]"
 	}
 	method := ""
 	if r.method {

@@ -311,7 +311,7 @@ func TestHistories(t *testing.T) {
 				}
 			case 1:
 				m, _ = mesh.Parse("mesh.yaml", []byte("ingressControllerMode: "+rapid.SampledFrom([]string{`"OFF"`, "STRICT", "DEFAULT"}).Draw(r, "mode")+"\ningressSelector: "+
-					rapid.SampledFrom([]string{"x", "y"}).Draw(r, "selector")))
+					rapid.SampledFrom([]string{"w", "x"}).Draw(r, "selector")))
 			default:
 				text := fmt.Sprintf(simple, rapid.IntRange(0, 3).Draw(r, "ingress"), rapid.IntRange(0, 1).Draw(r, "host"), rapid.SampledFrom([]string{"/a", "/b"}).Draw(r, "path"))
 				text = strings.ReplaceAll(text, "number: 80", rapid.SampledFrom([]string{"number: 80", "name: more"}).Draw(r, "port"))
