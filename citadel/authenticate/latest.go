@@ -41,7 +41,9 @@ func (l *latest[T]) get(ctx context.Context, lacks func(T) bool) (T, error) {
 		return value, err
 	}
 	done := l.one.DoChan("", func() (any, error) {
-		l.refresh(context.WithoutCancel(ctx)) // it goes on for others when this caller leaves
+		if _, due, _ := l.current(lacks); due { // an answer may have come between the two checks
+			l.refresh(context.WithoutCancel(ctx)) // it goes on for others when this caller leaves
+		}
 		return nil, nil
 	})
 	select {
