@@ -28,7 +28,7 @@ const (
 type scraping struct {
 	scrape, path, port, targets                 string
 	scrapeName, pathName, portName, targetsName string
-	names                                       []string // all names, also those that a later one repeats
+	names                                       []string // All names; a name may occur more than once.
 }
 
 // scrapingOf returns what the annotations of a Pod say of its metrics.
@@ -91,8 +91,8 @@ func (s scraping) config(agent uint16) (c scrape.Config, warnings []string, err 
 	return c, warnings, nil
 }
 
-// announceSecurePort tells Prometheus the port at which an agent of Istio's is to serve metrics by mTLS, unless an
-// annotation says so already.
+// announceSecurePort tells Prometheus at which port Istio's agent serves metrics by mTLS, unless an annotation names
+// the port already.
 func announceSecurePort(pod *corev1.Pod) {
 	for name := range pod.Annotations {
 		if notAlphanumeric(name) == notAlphanumeric(securePortAnnotation) {

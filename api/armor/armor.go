@@ -34,7 +34,8 @@ func Blocks(text []byte) ([]*pem.Block, error) {
 		}
 		switch {
 		case bytes.Count(read, begin) != begun:
-			return nil, fmt.Errorf("PEM block %d cannot be read: its BEGIN and END must be lines of their own, with the same label and base64 between", len(list)+1)
+			return nil, fmt.Errorf("PEM block %d cannot be read: "+
+				"its BEGIN and END must be lines of their own, with the same label and base64 between", len(list)+1)
 		case block == nil:
 			return list, nil
 		}
@@ -143,7 +144,8 @@ func IndexOf(chain []*x509.Certificate, key crypto.Signer) int {
 
 // WrongOrder returns the message for a chain whose certificate of the key has this index, and is not the first.
 func WrongOrder(index int) string {
-	return fmt.Sprintf("the certificates are in the wrong order: number %d is the certificate of the private key, and must be the first", index+1)
+	return fmt.Sprintf("the certificates are in the wrong order: "+
+		"number %d is the certificate of the private key, and must be the first", index+1)
 }
 
 // KeyPair is tls.X509KeyPair, except that a part of the chain that cannot be read is an error, and that a wrong order

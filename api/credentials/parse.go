@@ -142,7 +142,8 @@ func parseCertificate(certificateName string, certificate []byte, keyName string
 	}
 	at := armor.IndexOf(list, signer)
 	if at > 0 {
-		return nil, nil, &Problem{certificateName, armor.WrongOrder(at), "write the certificate of the key first, and behind it that of its issuer"}
+		const fix = "write the certificate of the key first, and behind it the certificate of its issuer"
+		return nil, nil, &Problem{certificateName, armor.WrongOrder(at), fix}
 	}
 	leaf = list[0]
 	if now.After(leaf.NotAfter) {

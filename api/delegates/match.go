@@ -1,6 +1,7 @@
 package delegates
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -44,14 +45,8 @@ func Narrow(root, child Rule) (list []*networkingv1alpha3.HTTPMatchRequest, outs
 
 // Outside returns the index of the first match of a delegate's rule with which Narrow leaves the rule out, or -1.
 func Outside(root, child Rule) int {
-	if len(root.Match) == 0 {
-		return -1
-	}
-	return slices.IndexFunc(child.Match, func(c *networkingv1alpha3.HTTPMatchRequest) bool {
-		return !slices.ContainsFunc(root.Match, func(r *networkingv1alpha3.HTTPMatchRequest) bool {
-			return within(r, c, root.Namespace, child.Namespace)
-		})
-	})
+	_, outside := Narrow(root, child)
+	return outside
 }
 
 // JoinNames joins the names of two rules, or of two matches, one of which narrows the other.
@@ -71,7 +66,9 @@ func within(r, c *networkingv1alpha3.HTTPMatchRequest, rootNamespace, childNames
 	if !covers(r.Uri, c.Uri) || !covers(r.Scheme, c.Scheme) || !covers(r.Method, c.Method) || !covers(r.Authority, c.Authority) {
 		return false
 	}
-	for _, m := range [][2]map[string]*networkingv1alpha3.StringMatch{{r.Headers, c.Headers}, {r.WithoutHeaders, c.WithoutHeaders}, {r.QueryParams, c.QueryParams}} {
+	for _, m := range [][2]map[string]*networkingv1alpha3.StringMatch{
+		{r.Headers, c.Headers}, {r.WithoutHeaders, c.WithoutHeaders}, {r.QueryParams, c.QueryParams},
+	} {
 		for k, v := range m[1] {
 			if !covers(m[0][k], v) {
 				return false
@@ -122,31 +119,20 @@ func combined(r, c *networkingv1alpha3.HTTPMatchRequest) *networkingv1alpha3.HTT
 	}
 	out := proto.CloneOf(c)
 	out.Name = JoinNames(r.Name, c.Name)
-	either := func(to **networkingv1alpha3.StringMatch, root *networkingv1alpha3.StringMatch) {
-		if *to == nil {
-			*to = root
-		}
-	}
-	either(&out.Uri, r.Uri)
-	either(&out.Scheme, r.Scheme)
-	either(&out.Method, r.Method)
-	either(&out.Authority, r.Authority)
+	out.Uri = cmp.Or(out.Uri, r.Uri)
+	out.Scheme = cmp.Or(out.Scheme, r.Scheme)
+	out.Method = cmp.Or(out.Method, r.Method)
+	out.Authority = cmp.Or(out.Authority, r.Authority)
 	out.Headers = union(r.Headers, c.Headers)
 	out.WithoutHeaders = union(r.WithoutHeaders, c.WithoutHeaders)
 	out.QueryParams = union(r.QueryParams, c.QueryParams)
 	out.SourceLabels = union(r.SourceLabels, c.SourceLabels)
-	if out.Port == 0 {
-		out.Port = r.Port
-	}
-	if out.SourceNamespace == "" {
-		out.SourceNamespace = r.SourceNamespace
-	}
+	out.Port = cmp.Or(out.Port, r.Port)
+	out.SourceNamespace = cmp.Or(out.SourceNamespace, r.SourceNamespace)
 	if len(out.Gateways) == 0 {
 		out.Gateways = r.Gateways
 	}
-	if out.StatPrefix == "" {
-		out.StatPrefix = r.StatPrefix
-	}
+	out.StatPrefix = cmp.Or(out.StatPrefix, r.StatPrefix)
 	return out
 }
 

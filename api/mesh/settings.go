@@ -70,9 +70,6 @@ func (c *Config) Tracing(own string) *meshv1alpha1.Tracing {
 	return p.Tracing
 }
 
-// FormatTracing returns the tracing of a proxy as the ProxyConfig that the proxy sends, nil if there is none.
-func FormatTracing(own string) *structpb.Struct { return FormatSettings(own) }
-
 // fieldsOf returns a ProxyConfig with the named fields of config, nil if none of them is set. Fields within them that
 // this release does not know are left out.
 func fieldsOf(config *structpb.Struct, names ...string) (*meshv1alpha1.ProxyConfig, error) {
@@ -184,7 +181,8 @@ func checkSettings(p *meshv1alpha1.ProxyConfig, wrong func(path, message, fix st
 	duration("privateKeyProvider.qat.pollDelay", p.GetPrivateKeyProvider().GetQat().GetPollDelay(), time.Millisecond)
 }
 
-// FormatSettings returns settings as the ProxyConfig that a proxy sends, nil if there are none.
+// FormatSettings returns settings, or the tracing that OwnTracing returned, as the ProxyConfig that a proxy sends. It
+// returns nil if there are none.
 func FormatSettings(settings string) *structpb.Struct {
 	p, s := &meshv1alpha1.ProxyConfig{}, &structpb.Struct{}
 	if settings == "" || proto.Unmarshal([]byte(settings), p) != nil {

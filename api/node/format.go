@@ -38,7 +38,7 @@ func Format(p *Proxy) *corev3.Node {
 		if p.ReadinessProbe {
 			config["readinessProbe"] = formatter{}.value()
 		}
-		maps.Copy(config, mesh.FormatTracing(p.Tracing).GetFields())
+		maps.Copy(config, mesh.FormatSettings(p.Tracing).GetFields())
 		m["PROXY_CONFIG"] = config.value()
 	}
 	name, address := p.Name, ""

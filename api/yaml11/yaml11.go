@@ -53,7 +53,7 @@ func Key(n *yaml.Node) (name string, ok bool) {
 		case int:
 			return strconv.Itoa(v), err == nil
 		case float64:
-			// The form is that of sigs.k8s.io/yaml, for infinity and what is no number too.
+			// sigs.k8s.io/yaml writes numbers in this form, infinity and NaN included.
 			text := strings.TrimPrefix(strconv.FormatFloat(v, 'g', -1, 32), "+")
 			switch text {
 			case "Inf":

@@ -31,7 +31,7 @@ func CheckPublicKey(key crypto.PublicKey) error {
 	return checkKey(key, maxRSA, elliptic.P256(), elliptic.P384())
 }
 
-// CheckAuthorityKey returns an error unless a key may be that of a CA: RSA of 2048 to 8192 bits with exponent 65537,
+// CheckAuthorityKey returns an error unless a CA may have the key: RSA of 2048 to 8192 bits with exponent 65537, or
 // ECDSA on P-256, P-384 or P-521. It does no public-key operation.
 func CheckAuthorityKey(key crypto.PublicKey) error {
 	return checkKey(key, maxAuthority, elliptic.P256(), elliptic.P384(), elliptic.P521())

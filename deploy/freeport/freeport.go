@@ -8,8 +8,8 @@ import (
 	"strconv"
 )
 
-// Pick returns a TCP port of a host on which nothing listens. The port is below those that the kernel gives to outgoing
-// connections and to listeners that ask for any, so no other program is given it until its own listens there.
+// Pick returns a TCP port of a host on which nothing listens. The kernel gives outgoing connections, and listeners
+// that ask for any port, higher ports. So no other program is given this port before it is used.
 func Pick(ctx context.Context, host string) (string, error) {
 	const lowest, highest = 20000, 32000
 	var err error

@@ -9,7 +9,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/yaml11"
 )
 
-// asBool reports whether n is a boolean. It replaces the word of YAML 1.1 by that of JSON.
+// asBool reports whether n is a boolean. It replaces a word of YAML 1.1, such as yes, by true or false.
 func asBool(n *node) bool {
 	if n.shape == boolean {
 		n.value = jsonBool(n.value)

@@ -234,7 +234,8 @@ func (b *treeBuilder) mapping(n *yaml.Node, path string, depth int) *node {
 	return out
 }
 
-// merged returns the fields that a merge adds. Of a list of mappings, the first that has a field takes precedence.
+// merged returns the fields that a merge adds. If several mappings of a list have a field, the first one takes
+// precedence.
 func (b *treeBuilder) merged(m *yaml.Node, path string, depth int) (fields []field) {
 	sources := []*yaml.Node{m}
 	if m.Kind == yaml.SequenceNode {

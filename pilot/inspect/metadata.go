@@ -65,7 +65,7 @@ func (i *Inspection) node(p *node.Proxy, o *kinds.Object) *corev3.Node {
 		maps.Copy(told.Fields, mesh.FormatSettings(settings).GetFields())
 	}
 	if tracing, err := mesh.OwnTracing(own); err == nil {
-		maps.Copy(told.Fields, mesh.FormatTracing(tracing).GetFields())
+		maps.Copy(told.Fields, mesh.FormatSettings(tracing).GetFields())
 	}
 	if len(told.Fields) > 0 {
 		fields[configVariable] = structpb.NewStructValue(told)

@@ -71,27 +71,20 @@ func mergeRoute(root, child delegates.Rule, suffix string) *networkingv1alpha3.H
 	out.Match = match
 	out.Name = delegates.JoinNames(root.Name, child.Name)
 	// The root's fields are defaults for the child's.
-	either(&out.Rewrite, root.Rewrite)
-	either(&out.DirectResponse, root.DirectResponse)
-	either(&out.Timeout, root.Timeout)
-	either(&out.Retries, root.Retries)
-	either(&out.Fault, root.Fault)
-	either(&out.Mirror, root.Mirror)
-	either(&out.MirrorPercent, root.MirrorPercent)
-	either(&out.MirrorPercentage, root.MirrorPercentage)
-	either(&out.CorsPolicy, root.CorsPolicy)
-	either(&out.Headers, root.Headers)
+	out.Rewrite = cmp.Or(out.Rewrite, root.Rewrite)
+	out.DirectResponse = cmp.Or(out.DirectResponse, root.DirectResponse)
+	out.Timeout = cmp.Or(out.Timeout, root.Timeout)
+	out.Retries = cmp.Or(out.Retries, root.Retries)
+	out.Fault = cmp.Or(out.Fault, root.Fault)
+	out.Mirror = cmp.Or(out.Mirror, root.Mirror)
+	out.MirrorPercent = cmp.Or(out.MirrorPercent, root.MirrorPercent)
+	out.MirrorPercentage = cmp.Or(out.MirrorPercentage, root.MirrorPercentage)
+	out.CorsPolicy = cmp.Or(out.CorsPolicy, root.CorsPolicy)
+	out.Headers = cmp.Or(out.Headers, root.Headers)
 	if len(out.Mirrors) == 0 {
 		out.Mirrors = root.Mirrors
 	}
 	return out
-}
-
-// either sets a field that is nil to the root's.
-func either[T any](field **T, root *T) {
-	if *field == nil {
-		*field = root
-	}
 }
 
 // qualify completes the names of hosts and Gateways in a rule of a namespace.
