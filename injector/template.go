@@ -40,8 +40,9 @@ func (b *bounded) Write(p []byte) (int, error) {
 	return b.w.Write(p)
 }
 
-// execute returns what a template writes. When ctx ends it returns at once. The execution ends with what it would write
-// next; one that writes nothing runs on, and counts among those of running that may run at a time.
+// execute returns what a template writes. When ctx ends it returns at once. The execution ends at its next write; an
+// execution that writes nothing goes on, and holds its place in running, whose capacity is the number of executions
+// that may run at a time.
 func execute(ctx context.Context, running chan struct{}, logger *slog.Logger, t *template.Template, d any) ([]byte, error) {
 	type result struct {
 		text []byte
@@ -49,8 +50,12 @@ func execute(ctx context.Context, running chan struct{}, logger *slog.Logger, t 
 	}
 	select {
 	case running <- struct{}{}:
-	case <-ctx.Done():
-		return nil, fmt.Errorf("template %s: too many templates run on past their time", t.Name())
+	default:
+		select {
+		case running <- struct{}{}:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("template %s: too many templates run on past their time", t.Name())
+		}
 	}
 	done := make(chan result, 1)
 	safe.Go(logger, "injection template", func() {
@@ -62,16 +67,17 @@ func execute(ctx context.Context, running chan struct{}, logger *slog.Logger, t 
 		}
 		done <- result{b.Bytes(), err}
 	})
+	var r result
 	select {
-	case r := <-done:
-		if r.err != nil {
-			return nil, fmt.Errorf("template %s: %w", t.Name(), r.err)
-		}
-		return r.text, nil
+	case r = <-done:
 	case <-ctx.Done():
-		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			return nil, fmt.Errorf("template %s takes too long", t.Name())
-		}
-		return nil, ctx.Err()
+		r.err = ctx.Err()
 	}
+	switch {
+	case errors.Is(r.err, context.DeadlineExceeded):
+		return nil, fmt.Errorf("template %s takes too long", t.Name())
+	case r.err != nil:
+		return nil, fmt.Errorf("template %s: %w", t.Name(), r.err)
+	}
+	return r.text, nil
 }
