@@ -26,6 +26,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 	"pgregory.net/rapid"
 
+	"github.com/istiod-lite/istiod-lite/deploy/leaks"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
@@ -232,7 +233,7 @@ func fleet(t *testing.T, address string, proxies int, whole bool) *Fleet {
 // listeners, then for the routes that those name; and it lists what a real one lists. A refused stream is counted and
 // tried again.
 func TestOrderOfRequests(t *testing.T) {
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	defer leaks.None(t, goleak.IgnoreCurrent())
 	for _, whole := range []bool{false, true} {
 		t.Run(fmt.Sprintf("whole=%v", whole), func(t *testing.T) {
 			p := &plane{t: t, asked: map[string][]string{}}

@@ -14,16 +14,16 @@ import (
 	"testing"
 
 	secretv3 "github.com/envoyproxy/go-control-plane/envoy/service/secret/v3"
-	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 
 	"github.com/istiod-lite/istiod-lite/deploy/freeport"
+	"github.com/istiod-lite/istiod-lite/deploy/leaks"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/agent/config"
 	"github.com/istiod-lite/istiod-lite/pilot/agent/sds"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // freePort returns a port on which nothing listens.
 func freePort(t *testing.T) string {

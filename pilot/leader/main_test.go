@@ -3,7 +3,7 @@ package leader
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/istiod-lite/istiod-lite/deploy/leaks"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }

@@ -6,10 +6,10 @@ import (
 	"net/http"
 	"testing"
 
-	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/deploy/leaks"
 )
 
 // TestMain lets many tests run at a time, unless the command line says otherwise, for they wait more than they compute.
@@ -17,7 +17,7 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
-	goleak.VerifyTestMain(m)
+	leaks.Main(m)
 }
 
 func TestReadsAndFollows(t *testing.T) {

@@ -1,0 +1,2 @@
+// Package leaks fails tests that leave goroutines behind.
+package leaks
