@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/child"
+	"github.com/istiod-lite/istiod-lite/deploy/freeport"
 )
 
 // Options say what to run.
@@ -56,10 +57,17 @@ type Process struct {
 
 // Start starts a control plane and waits until it is ready.
 func Start(ctx context.Context, o Options) (*Process, error) {
-	const free = "127.0.0.1:0"
-	p := &Process{o: o, Addresses: Addresses{GRPC: net.JoinHostPort(o.Host, "0"), HTTP: free, Monitoring: free}}
+	p := &Process{o: o}
+	all := map[*string]string{&p.GRPC: o.Host, &p.HTTP: "127.0.0.1", &p.Monitoring: "127.0.0.1"}
 	if o.StateDir != "" {
-		p.SecureGRPC = p.GRPC
+		all[&p.SecureGRPC] = o.Host
+	}
+	for address, host := range all { // which a process that starts again finds free, as it would not find any port
+		port, err := freeport.Pick(ctx, host)
+		if err != nil {
+			return nil, err
+		}
+		*address = net.JoinHostPort(host, port)
 	}
 	return p, p.start(ctx)
 }

@@ -19,13 +19,14 @@ import (
 	"github.com/miekg/dns"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	"go.uber.org/goleak"
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/istiod-lite/istiod-lite/deploy/freeport"
+	"github.com/istiod-lite/istiod-lite/deploy/leaks"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // table is the name table of most tests.
 func table() *NameTable {
@@ -106,6 +107,14 @@ func server(t *testing.T, addr string, handle dns.HandlerFunc) string {
 		})
 	}
 	return d.sockets[0].addr.String()
+}
+
+// freePort returns a port that is free on several addresses.
+func freePort(t *testing.T) string {
+	t.Helper()
+	port, err := freeport.Pick(t.Context(), "0.0.0.0")
+	must.Succeed(t, err)
+	return port
 }
 
 // reply answers A queries by an address.
@@ -272,8 +281,8 @@ func TestLongAnswers(t *testing.T) {
 
 func TestOtherServers(t *testing.T) {
 	for _, parallel := range []bool{false, true} {
-		good := server(t, "127.0.0.2:0", reply("192.0.2.1"))
-		_, port, _ := net.SplitHostPort(good)
+		port := freePort(t)
+		good := server(t, "127.0.0.2:"+port, reply("192.0.2.1"))
 		bad := server(t, "127.0.0.1:"+port, rcode(dns.RcodeServerFailure))
 		s := startTable(t, Options{Parallel: parallel}, bad, good)
 		answers(t, fmt.Sprint("parallel ", parallel), s.Addr(), "a.org", "NOERROR; a.org. 7 IN A 192.0.2.1")
@@ -284,8 +293,8 @@ func TestOtherServers(t *testing.T) {
 
 // A silent server is given up, and the next one is asked.
 func TestSilentServer(t *testing.T) {
-	good := server(t, "127.0.0.2:0", reply("192.0.2.1"))
-	_, port, _ := net.SplitHostPort(good)
+	port := freePort(t)
+	good := server(t, "127.0.0.2:"+port, reply("192.0.2.1"))
 	silent := server(t, "127.0.0.1:"+port, func(dns.ResponseWriter, *dns.Msg) {})
 	for _, parallel := range []bool{false, true} {
 		s := startTable(t, Options{Parallel: parallel, Timeout: 50 * time.Millisecond}, silent, good)

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
@@ -25,11 +24,13 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/deploy/freeport"
+	"github.com/istiod-lite/istiod-lite/deploy/leaks"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/config/mcp"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 const (
 	virtualServices = "networking.istio.io/v1/VirtualService"
@@ -38,7 +39,7 @@ const (
 )
 
 // deadline bounds every wait of these tests.
-const deadline = time.Minute
+const deadline = 2 * time.Minute
 
 // world is what scripted servers have: it stays when one of them goes. A type that has no list is not answered for.
 type world struct {
@@ -154,6 +155,14 @@ func serve(t *testing.T, w *world, address string, options ...grpc.ServerOption)
 	stop := func() { s.Stop(); <-ended }
 	t.Cleanup(stop)
 	return l.Addr().String(), stop
+}
+
+// freeAddress returns an address on which a server can listen again after it has stopped.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	port, err := freeport.Pick(t.Context(), "127.0.0.1")
+	must.Succeed(t, err)
+	return net.JoinHostPort("127.0.0.1", port)
 }
 
 // reader is a Source and what it has handed on.

@@ -107,7 +107,7 @@ func TestReconnect(t *testing.T) {
 	w.set(serviceEntries, resource(t, "a/ext", entry("ext.example")))
 	w.set(policies, resource(t, "a/p", policy("web", false)))
 	metrics := prometheus.NewRegistry()
-	address, stop := serve(t, w, "127.0.0.1:0")
+	address, stop := serve(t, w, freeAddress(t))
 	r := read(t, mcp.Options{Address: address, Metrics: metrics})
 	eventually(t, "synced", r.HasSynced)
 	stop()
@@ -154,7 +154,7 @@ func TestReconnect(t *testing.T) {
 // TestServerComesLate: a source may be there before its server.
 func TestServerComesLate(t *testing.T) {
 	w := newWorld()
-	address, stop := serve(t, w, "127.0.0.1:0")
+	address, stop := serve(t, w, freeAddress(t))
 	stop()
 	r := read(t, mcp.Options{Address: address})
 	eventually(t, "a finding", func() bool { return r.finds("ConfigSource", "") })
