@@ -82,6 +82,7 @@ func (s *Source) scan() (found listing, recheck time.Duration) {
 		s.rules.Schemas.Forget()
 		s.judged = time.Time{}
 	}
+	looked := time.Now() // What is seen now may have been otherwise before, and changes while the scan looks at it.
 	found = list(s.opts)
 	if found.err == nil && len(found.files) == 0 && len(s.files) > 0 && len(found.unknown) == 0 {
 		found.err = errEmpty
@@ -140,7 +141,7 @@ func (s *Source) scan() (found listing, recheck time.Duration) {
 		if writing {
 			rest = boundDoubt
 		}
-		if left := rest - time.Since(c.missingSince); left > 0 {
+		if left := rest - looked.Sub(c.missingSince); left > 0 {
 			wait(min(left, restMissing))
 		} else {
 			delete(s.files, file)
@@ -203,9 +204,9 @@ func isEmptied(d diag.Diagnostic) bool { return d.Code == "Emptied" }
 // settle ends the waiting.
 func (c *content) settle() { c.doubt, c.doubtSince, c.doubtFirst = stamp{}, time.Time{}, time.Time{} }
 
-// wait judges whether a write is in progress, from the stamps before and after reading, and returns how long to wait
-// until the next look, or 0.
-func (c *content) wait(now time.Time, before, after stamp, data []byte, decode func() reading) time.Duration {
+// wait judges whether a write is in progress, from the stamps before and after a read that began at a time, and returns
+// how long to wait until the next look, or 0.
+func (c *content) wait(began time.Time, before, after stamp, data []byte, decode func() reading) time.Duration {
 	fresh := c.readAt.IsZero()
 	last := c.read
 	if c.doubt != (stamp{}) {
@@ -218,16 +219,16 @@ func (c *content) wait(now time.Time, before, after stamp, data []byte, decode f
 		return 0
 	}
 	if c.doubtFirst.IsZero() {
-		c.doubtFirst = now
+		c.doubtFirst = began
 	}
 	if c.doubt != after {
-		c.doubt, c.doubtSince = after, now
+		c.doubt, c.doubtSince = after, time.Now() // The read may have taken long.
 		// A file that nobody has touched for long is not being written.
-		if old := now.Sub(after.changed); fresh && old > 0 {
-			c.doubtSince = now.Add(-min(old, restEmpty))
+		if old := began.Sub(after.changed); fresh && old > 0 {
+			c.doubtSince = began.Add(-min(old, restEmpty))
 		}
 	}
-	quiet, total := now.Sub(c.doubtSince), now.Sub(c.doubtFirst)
+	quiet, total := max(0, began.Sub(c.doubtSince)), began.Sub(c.doubtFirst)
 	if empties {
 		return max(0, restEmpty-quiet)
 	}

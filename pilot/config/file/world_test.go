@@ -14,12 +14,11 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	networkingv1 "istio.io/api/networking/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/deploy/leaks"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
@@ -29,7 +28,7 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "6"); err != nil {
 		panic(err)
 	}
-	goleak.VerifyTestMain(m)
+	leaks.Main(m)
 }
 
 // world is a source that runs on a directory of its own, and what it has handed on.
@@ -152,7 +151,7 @@ func (w *world) path(name string) string { return filepath.Join(w.dir, name) }
 
 func (w *world) eventually(what string, ok func() bool) {
 	w.t.Helper()
-	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
