@@ -1,6 +1,7 @@
 package admission_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -13,17 +14,18 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
 	admissionv1 "k8s.io/api/admission/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/admission"
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/deploy/leaks"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 const group = "admission.k8s.io/"
 
@@ -44,8 +46,58 @@ func allow(*http.Request, *admissionv1.AdmissionRequest) *admissionv1.AdmissionR
 	return admission.Allow()
 }
 
+// memory is a network in memory with one server, for tests in which time is not real.
+type memory struct{ conns chan net.Conn }
+
+// remote is the server's end of a connection from an address.
+type remote struct {
+	net.Conn
+	from string
+}
+
+func (r remote) RemoteAddr() net.Addr { return r }
+func (remote) Network() string        { return "tcp" }
+func (r remote) String() string       { return r.from }
+
+func (m memory) Addr() net.Addr { return remote{from: "127.0.0.1:443"} }
+func (m memory) Close() error   { close(m.conns); return nil }
+func (m memory) Accept() (net.Conn, error) {
+	if c, ok := <-m.conns; ok {
+		return c, nil
+	}
+	return nil, net.ErrClosed
+}
+
+// dial connects from an address.
+func (m memory) dial(from string) net.Conn {
+	near, far := net.Pipe()
+	m.conns <- remote{far, from}
+	return near
+}
+
+// serveInMemory starts a server of a handler until the test ends. client is one whose address is 127.0.0.1.
+func serveInMemory(t *testing.T, h http.Handler) (m memory, client *http.Client) {
+	t.Helper()
+	m = memory{make(chan net.Conn)}
+	s := &http.Server{Handler: h, ReadHeaderTimeout: time.Hour}
+	go func() { _ = s.Serve(m) }()
+	t.Cleanup(func() {
+		must.Succeed(t, s.Close())
+		time.Sleep(time.Minute) // Connections linger.
+	})
+	return m, &http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) { return m.dial("127.0.0.1:1"), nil },
+	}}
+}
+
 // post returns the status and the body of an answer.
 func post(t *testing.T, url string, body io.Reader, change func(*http.Request)) (int, string) {
+	t.Helper()
+	return postBy(t, http.DefaultClient, url, body, change)
+}
+
+// postBy is post for a client.
+func postBy(t *testing.T, client *http.Client, url string, body io.Reader, change func(*http.Request)) (int, string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, body)
 	must.Succeed(t, err)
@@ -53,7 +105,7 @@ func post(t *testing.T, url string, body io.Reader, change func(*http.Request)) 
 	if change != nil {
 		change(r)
 	}
-	resp, err := http.DefaultClient.Do(r)
+	resp, err := client.Do(r)
 	must.Succeed(t, err)
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
@@ -138,88 +190,79 @@ func TestNoReviews(t *testing.T) {
 
 // TestSlowBody cuts a client that sends too slowly, while others are answered.
 func TestSlowBody(t *testing.T) {
-	l := limits.Default()
-	l.WebhookRead = 300 * time.Millisecond
-	l.WebhookBodies = 4 << 20
-	s := serve(t, l, allow, nil)
-	var slow []net.Conn
-	for _, size := range []int{1 << 18, 1 << 18, 6 << 20} {
-		var d net.Dialer
-		conn, err := d.DialContext(t.Context(), "tcp", s.Listener.Addr().String())
-		must.Succeed(t, err)
-		defer conn.Close()
-		fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n{", size)
-		slow = append(slow, conn)
-	}
-	for range 10 {
-		if code, text := post(t, s.URL, strings.NewReader(asking("v1", "1")), nil); code != http.StatusOK {
-			t.Errorf("%d, %s", code, text)
+	synctest.Test(t, func(t *testing.T) {
+		l := limits.Default()
+		l.WebhookRead = 300 * time.Millisecond
+		l.WebhookBodies = 4 << 20
+		m, client := serveInMemory(t, admission.NewGate(l, nil).Handler(allow, nil))
+		began := time.Now()
+		var slow []net.Conn
+		for _, size := range []int{1 << 18, 1 << 18, 6 << 20} {
+			conn := m.dial("127.0.0.1:1")
+			defer conn.Close()
+			fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n{", size)
+			slow = append(slow, conn)
 		}
-	}
-	for _, conn := range slow {
-		text, err := io.ReadAll(conn)
-		if err != nil || !strings.HasPrefix(string(text), "HTTP/1.1 408 ") {
-			t.Errorf("%q, %v", text, err)
+		for range 10 {
+			if code, text := postBy(t, client, "http://a/", strings.NewReader(asking("v1", "1")), nil); code != http.StatusOK {
+				t.Errorf("%d, %s", code, text)
+			}
 		}
-	}
+		for _, conn := range slow {
+			text := make([]byte, 13)
+			if _, err := io.ReadFull(conn, text); err != nil || string(text) != "HTTP/1.1 408 " {
+				t.Errorf("%q, %v", text, err)
+			}
+			if after := time.Since(began); after != l.WebhookRead {
+				t.Errorf("cut after %s", after)
+			}
+		}
+	})
 }
 
 // TestLongReview: a review may take longer than a body may take to arrive.
 func TestLongReview(t *testing.T) {
-	l := limits.Default()
-	l.WebhookRead = 500 * time.Millisecond
-	s := serve(t, l, func(r *http.Request, _ *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
-		select {
-		case <-r.Context().Done():
-			return admission.Deny("given up")
-		case <-time.After(l.WebhookRead + 100*time.Millisecond):
-			return admission.Allow()
+	synctest.Test(t, func(t *testing.T) {
+		l := limits.Default()
+		_, client := serveInMemory(t, admission.NewGate(l, nil).Handler(func(r *http.Request, _ *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+			select {
+			case <-r.Context().Done():
+				return admission.Deny("given up")
+			case <-time.After(2 * l.WebhookRead):
+				return admission.Allow()
+			}
+		}, nil))
+		if code, text := postBy(t, client, "http://a/", strings.NewReader(asking("v1", "1")), nil); code != http.StatusOK || !strings.Contains(text, `"allowed":true`) {
+			t.Errorf("%d, %s", code, text)
 		}
-	}, nil)
-	if code, text := post(t, s.URL, strings.NewReader(asking("v1", "1")), nil); code != http.StatusOK || !strings.Contains(text, `"allowed":true`) {
-		t.Errorf("%d, %s", code, text)
-	}
+	})
 }
 
 // TestHoldUp answers an API server while others, from one address or from many, announce bodies and send none.
 func TestHoldUp(t *testing.T) {
 	for what, addresses := range map[string]int{"one address": 1, "many addresses": 40} {
-		t.Run(what, func(t *testing.T) {
-			l := limits.Default()
-			l.WebhookRead = time.Hour
-			announced := make(chan bool)
-			answer := admission.NewGate(l, nil).Handler(allow, nil)
-			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if r.URL.Path == "/silent" {
-					announced <- true
-				}
-				answer.ServeHTTP(w, r)
-			}))
-			var silent []net.Conn
-			t.Cleanup(func() {
-				for _, conn := range silent {
-					conn.Close()
-				}
-				s.Close()
-			})
-			for i := range 120 {
-				length := "Content-Length: 262144"
-				if i%3 == 0 {
-					length = "Transfer-Encoding: chunked"
-				}
-				d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(2+i%addresses))}}
-				conn, err := d.DialContext(t.Context(), "tcp", s.Listener.Addr().String())
-				must.Succeed(t, err)
-				silent = append(silent, conn)
-				fmt.Fprintf(conn, "POST /silent HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n%s\r\n\r\n", length)
-				<-announced
-			}
-			for _, size := range []int{1, 300 << 10} {
-				if code, text := post(t, s.URL, strings.NewReader(asking("v1", `"`+strings.Repeat("a", size)+`"`)), nil); code != http.StatusOK {
-					t.Errorf("%d, %s", code, text)
-				}
-			}
-		})
+		t.Run(what, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { testHoldUp(t, addresses) }) })
+	}
+}
+
+func testHoldUp(t *testing.T, addresses int) {
+	l := limits.Default()
+	l.WebhookRead = time.Hour
+	m, client := serveInMemory(t, admission.NewGate(l, nil).Handler(allow, nil))
+	for i := range 120 {
+		length := "Content-Length: 262144"
+		if i%3 == 0 {
+			length = "Transfer-Encoding: chunked"
+		}
+		conn := m.dial(fmt.Sprintf("127.0.0.%d:1", 2+i%addresses))
+		defer conn.Close()
+		fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n%s\r\n\r\n", length)
+	}
+	synctest.Wait() // each has its memory, or waits for it
+	for _, size := range []int{1, 300 << 10} {
+		if code, text := postBy(t, client, "http://a/", strings.NewReader(asking("v1", `"`+strings.Repeat("a", size)+`"`)), nil); code != http.StatusOK {
+			t.Errorf("%d, %s", code, text)
+		}
 	}
 }
 
@@ -314,7 +357,7 @@ func TestReviewsOfStrangers(t *testing.T) {
 	all.Wait()
 }
 
-// TestReviewsAtOnce bounds how many reviews run at a time and how much they review. What waits too long gets 429.
+// TestReviewsAtOnce bounds how many reviews run at a time and how much they review.
 func TestReviewsAtOnce(t *testing.T) {
 	l := limits.Default()
 	l.Reviews, l.ReviewedBytes, l.ReviewWait = 3, 10_000, time.Hour
@@ -357,24 +400,30 @@ func TestReviewsAtOnce(t *testing.T) {
 	if most > 3 || mostBytes > 50_002 {
 		t.Errorf("%d reviews of %d bytes at once", most, mostBytes)
 	}
+}
 
-	l.ReviewWait = time.Millisecond
-	busy := serve(t, l, func(*http.Request, *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
-		enter <- true
-		<-leave
-		return admission.Allow()
-	}, nil)
-	for range 3 {
-		clients.Go(func() { post(t, busy.URL, strings.NewReader(asking("v1", "1")), nil) })
-		<-enter
-	}
-	if code, _ := post(t, busy.URL, strings.NewReader(asking("v1", "1")), nil); code != http.StatusTooManyRequests {
-		t.Errorf("%d", code)
-	}
-	for range 3 {
-		leave <- true
-	}
-	clients.Wait()
+// TestReviewsWaitNoLonger: a review that waits for others for too long gets 429.
+func TestReviewsWaitNoLonger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := limits.Default()
+		l.Reviews = 3
+		leave := make(chan bool)
+		h := admission.NewGate(l, nil).Handler(func(*http.Request, *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+			<-leave
+			return admission.Allow()
+		}, nil)
+		var clients sync.WaitGroup
+		for range 3 {
+			clients.Go(func() { ask(t, h, "127.0.0.1:1", asking("v1", "1")) })
+		}
+		synctest.Wait()
+		began := time.Now()
+		if code := ask(t, h, "127.0.0.1:1", asking("v1", "1")).Code; code != http.StatusTooManyRequests || time.Since(began) != l.ReviewWait {
+			t.Errorf("%d after %s", code, time.Since(began))
+		}
+		close(leave)
+		clients.Wait()
+	})
 }
 
 // TestMemory keeps what a flood of the largest bodies costs within bounds.
