@@ -42,15 +42,22 @@ func TestCohortsOfOneIdentity(t *testing.T) {
 	r.fake.Kept.Store(each)
 	r.server.admission.cohortBytes = (bound - 1) * each // beside the first one
 	r.publish(true, "cds a=1", "lds l=1")
+	holder := identity.Holder{ID: identity.ID{TrustDomain: "cluster.local", Namespace: "a", ServiceAccount: "flood"}}
+	held := func(look func(*cohorts)) {
+		c, leave := r.server.admission.cohorts.Hold(holder)
+		defer leave()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		look(c)
+	}
+	due := func() { held(func(c *cohorts) { c.next = time.Time{} }) } // the next request has what is kept measured
 	var all []*deltaClient
 	var err error
 	for i := 0; err == nil && i < 10*bound; i++ {
+		due()
 		var c *deltaClient
 		if c, err = r.pod("flood", fmt.Sprintf("p%d.a", i)); err == nil {
 			all = append(all, c)
-		}
-		if i >= bound-2 {
-			time.Sleep(2 * minMeasure) // what is kept is measured now and then
 		}
 	}
 	if len(all) != bound || status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "spiffe://cluster.local/ns/a/sa/flood") {
@@ -69,26 +76,23 @@ func TestCohortsOfOneIdentity(t *testing.T) {
 		t.Errorf("%v streams are counted as refused", n)
 	}
 	r.server.admission.cohortBytes = 0
-	time.Sleep(2 * minMeasure)
+	due()
 	all[1].subscribe("lds")
 	if _, err := all[1].stream.Recv(); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("a proxy that asks for another type: %v", err)
 	}
 	r.server.admission.cohortBytes = (bound - 1) * each
 	eventually(t, "there is room again", func() bool {
+		due()
 		_, err := r.pod("flood", "new.a")
 		return err == nil
 	})
 	for _, c := range all {
 		c.cancel()
 	}
-	holder := identity.Holder{ID: identity.ID{TrustDomain: "cluster.local", Namespace: "a", ServiceAccount: "flood"}}
-	eventually(t, "the cohorts of streams that have ended are not remembered", func() bool {
-		c, leave := r.server.admission.cohorts.Hold(holder)
-		defer leave()
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		return len(c.order) == 1 && len(c.streams) == 1
+	eventually(t, "the cohorts of streams that have ended are not remembered", func() (ok bool) {
+		held(func(c *cohorts) { ok = len(c.order) == 1 && len(c.streams) == 1 })
+		return ok
 	})
 }
 

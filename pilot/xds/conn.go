@@ -270,7 +270,7 @@ func (c *conn) serve(first *wire.Request, log *slog.Logger) error {
 		return err
 	}
 	if !c.knowsWorkload() {
-		c.deadlines.set(workloadKnown, time.Now().Add(workloadWait))
+		c.deadlines.set(workloadKnown, time.Now().Add(c.server.podWait))
 	}
 	return c.loop(log)
 }
@@ -430,7 +430,7 @@ func (c *conn) expire(log *slog.Logger) {
 		switch x {
 		case workloadKnown:
 			if c.waitsForCluster() {
-				c.deadlines.set(workloadKnown, time.Now().Add(workloadWait))
+				c.deadlines.set(workloadKnown, time.Now().Add(c.server.podWait))
 			} else {
 				c.server.metrics.waitsInVain.Inc()
 			}

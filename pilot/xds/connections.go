@@ -23,8 +23,8 @@ type Connections interface {
 	Health(c Client, healthy bool, message string)
 }
 
-// workloadWait bounds how long a stream waits for a snapshot that knows its workload: the proxy of a new pod may come
-// before the news of the pod.
+// workloadWait is the longest time for which a stream waits for a snapshot that knows its workload: the proxy of a new
+// pod may come before the news of the pod.
 const workloadWait = time.Second
 
 // client is the stream as others see it.

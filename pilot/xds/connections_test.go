@@ -55,7 +55,7 @@ func (w *witness) Health(c Client, healthy bool, message string) {
 // want waits until exactly these entries have been made.
 func (w *witness) want(t *testing.T, entries ...string) {
 	t.Helper()
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(2 * time.Minute)
 	for {
 		w.mu.Lock()
 		seen, changed := slices.Clone(w.seen), w.changed
@@ -175,14 +175,17 @@ func TestFirstAnswerWaitsForTheWorkload(t *testing.T) {
 			return p.ID == "known.a" || p.ID == "new.a" && s.Revision >= 2
 		}
 	})
+	r.server.podWait = time.Hour
 	r.publish(true, "cds a=1")
-	unknown, fresh := r.delta("unknown.a"), r.delta("new.a")
-	for asked.Load() < 2 { // both streams have looked at the first snapshot
+	fresh := r.delta("new.a")
+	for asked.Load() < 1 { // the stream has looked at the first snapshot
 		time.Sleep(time.Millisecond)
 	}
 	r.delta("known.a").expect("cds a=1")
 	r.publish(false, "cds a=2")
 	fresh.expect("cds a=2")
+	r.server.podWait = time.Millisecond
+	unknown := r.delta("unknown.a")
 	unknown.expect("cds a=2")
 	const waits = "pilot_xds_waits_for_pod"
 	if found, timeout := sample(t, r.reg, waits, "result", "found"), sample(t, r.reg, waits, "result", "timeout"); found != 1 || timeout != 1 {

@@ -67,7 +67,7 @@ func newSecretClient(t *rapid.T, service discoveryv3.AggregatedDiscoveryServiceC
 	c := &secretClient{
 		name: fmt.Sprintf("of %s as %q, delta %t", namespace, identity, delta), namespace: identity, delta: delta, asked: map[string]bool{}, have: map[string]string{},
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	c.close = cancel
 	node := &corev3.Node{Id: "sidecar~10.0.0.1~web." + namespace + "~" + namespace + ".svc.cluster.local", Metadata: &structpb.Struct{}}
 	if delta {

@@ -128,6 +128,7 @@ type Server struct {
 	newcomer    time.Duration
 	proofTime   time.Duration
 	warmTime    time.Duration
+	podWait     time.Duration
 	slots       chan struct{}                                // one taken by each translation; senders on a channel are served in order
 	urgentSlot  chan struct{}                                // one more, for urgent streams
 	turns       *quota.Table[identity.Holder, chan struct{}] // of each identity or address, one taken by each of its streams that waits for a slot or has one
@@ -178,6 +179,7 @@ func New(o Options) *Server {
 		noHosts:     o.NoVirtualHosts,
 		newcomer:    newcomer,
 		warmTime:    warmTime,
+		podWait:     workloadWait,
 		proofTime:   cmp.Or(o.ProofTime, proofTime),
 		conns:       map[string]*conn{},
 		groups:      map[session.Key]*subscriberGroup{},

@@ -24,6 +24,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/deploy/leaks"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/wire"
@@ -65,7 +66,7 @@ func newSecureRig(t *testing.T, peers *xdstest.Peers, edit ...func(*Options)) *r
 	t.Helper()
 	// Registered first, so that it runs when all else has been closed.
 	ignore := goleak.IgnoreCurrent()
-	t.Cleanup(func() { goleak.VerifyNone(t, ignore) })
+	t.Cleanup(func() { leaks.None(t, ignore) })
 	r := &rig{t: t, fake: xdstest.NewTranslator(), reg: prometheus.NewRegistry(), peers: peers, log: &lockedBuffer{}}
 	o := Options{Translator: r.fake, Metrics: r.reg, Logger: slog.New(slog.NewTextHandler(r.log, nil)), Identifier: `{"Component":"istiod"}`}
 	if peers != nil {
@@ -149,7 +150,7 @@ func (r *rig) resumed(pod string, versions map[string]string) *deltaClient {
 // silent is the stream of a client that has not said anything yet.
 func (r *rig) silent() *deltaClient {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(r.t.Context(), 2*time.Minute)
 	r.t.Cleanup(cancel)
 	stream, err := r.dial().DeltaAggregatedResources(ctx)
 	must.Succeed(r.t, err)
@@ -194,13 +195,11 @@ func (c *deltaClient) expect(want string) *discoveryv3.DeltaDiscoveryResponse {
 
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for range 6000 {
-		if ok() {
-			return
+	for end := time.Now().Add(2 * time.Minute); !ok(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within two minutes: %s", what)
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
-	t.Fatalf("never: %s", what)
 }
 
 func TestServerDelta(t *testing.T) {

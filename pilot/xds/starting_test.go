@@ -210,7 +210,6 @@ func TestDebugAnswersOfOneIdentity(t *testing.T) {
 	made, gate := make(chan string, 100), make(chan struct{})
 	r := newRig(t, accounts(1000), func(o *Options) {
 		o.Limits = limits.Default()
-		o.Limits.DebugWait = 50 * time.Millisecond
 		o.Debug = func(p identity.Peer, _ string, _ []string) ([]*anypb.Any, error) {
 			made <- p.ID.ServiceAccount
 			if p.ID.ServiceAccount == "flood" {
@@ -229,12 +228,15 @@ func TestDebugAnswersOfOneIdentity(t *testing.T) {
 		_ = stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: xdstest.Node("tool.a"), TypeUrl: "istio.io/debug/syncz"}) // Recv says whether it has ended
 		return stream
 	}
+	wait := func(d time.Duration) { r.server.limits.DebugWait = d } // of requests from now on
 	first := ask("flood")
 	<-made
 	for range 3 {
+		wait(time.Millisecond)
 		if _, err := ask("flood").Recv(); status.Code(err) != codes.ResourceExhausted {
 			t.Errorf("one more page for the identity: %v", err)
 		}
+		wait(time.Hour)
 		if _, err := ask("web").Recv(); err != nil {
 			t.Errorf("a page for another identity: %v", err)
 		}
