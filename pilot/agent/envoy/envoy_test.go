@@ -22,13 +22,13 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
+	"github.com/istiod-lite/istiod-lite/deploy/leaks"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // script starts a program in Envoy's place, which writes its arguments first.
 func script(t *testing.T, body string, change func(*Options)) (p *Process, dir string) {
@@ -108,8 +108,9 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// until ends when it is told to; the trap needs a shell that does not sleep in one piece.
-const until = "trap 'echo term >ended; exit 0' TERM\nwhile :; do sleep 0.02; done"
+// until ends when it is told to, once there is the file trapped. The trap needs a shell that does not sleep in one
+// piece.
+const until = "trap 'echo term >ended; exit 0' TERM\necho >trapped\nwhile :; do sleep 0.02; done"
 
 // admin stands in the place of Envoy's admin API.
 type admin struct {
@@ -163,7 +164,7 @@ func TestDrain(t *testing.T) {
 			change(o)
 		})
 		end, ended := run(t, p.Run)
-		appears(t, filepath.Join(dir, "args"))
+		appears(t, filepath.Join(dir, "trapped"))
 		p.Drain(t.Context()) // as a hook of the pod does before
 		end()
 		ended()
@@ -207,7 +208,7 @@ func TestKillWhileAsked(t *testing.T) {
 		o.Kill, o.Termination, o.Admin, o.Log = kill, time.Hour, server.Listener.Addr().String(), slog.New(slog.NewTextHandler(log, nil))
 	})
 	end, ended := run(t, p.Run)
-	appears(t, filepath.Join(dir, "args"))
+	appears(t, filepath.Join(dir, "trapped"))
 	end()
 	<-asked
 	close(kill)
@@ -241,20 +242,30 @@ func TestCount(t *testing.T) {
 	}
 }
 
-// TestReap: a process whose parent is gone is collected, and one that somebody waits for is left to him.
+// TestReap: a child that has ended is collected when it is found for the second time, so that code which waits for it
+// can do so before.
 func TestReap(t *testing.T) {
 	must.Succeed(t, unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 	defer func() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) }()
-	end, ended := run(t, func(ctx context.Context) error { return Reap(ctx, slog.New(slog.DiscardHandler), 50*time.Millisecond) })
-	out, err := exec.CommandContext(t.Context(), "/bin/sh", "-c", "sleep 0.1 >/dev/null 2>&1 & echo $!").Output()
-	if err != nil {
-		t.Fatal(err) // it was collected by another
+	log := slog.New(slog.DiscardHandler)
+	cmd := exec.CommandContext(t.Context(), "/bin/true")
+	must.Succeed(t, cmd.Start())
+	for !slices.Contains(ended(), cmd.Process.Pid) {
+		time.Sleep(time.Millisecond)
 	}
+	if seen := reap(log, nil); !seen[cmd.Process.Pid] {
+		t.Errorf("the child is not among %v", seen)
+	}
+	must.Succeed(t, cmd.Wait()) // which fails for a child that was collected
+
+	out, err := exec.CommandContext(t.Context(), "/bin/sh", "-c", "sleep 0.1 >/dev/null 2>&1 & echo $!").Output()
+	must.Succeed(t, err)
 	pid, err := strconv.Atoi(strings.TrimSpace(string(out)))
 	must.Succeed(t, err)
+	end, stopped := run(t, func(ctx context.Context) error { return Reap(ctx, log, time.Millisecond) })
 	for syscall.Kill(pid, 0) == nil { // a process that ended and was not collected can still be signalled
 		time.Sleep(5 * time.Millisecond)
 	}
 	end()
-	ended()
+	stopped()
 }

@@ -16,25 +16,30 @@ import (
 func Reap(ctx context.Context, log *slog.Logger, interval time.Duration) error {
 	t := time.NewTicker(interval)
 	defer t.Stop()
-	seen := map[int]bool{}
+	var seen map[int]bool
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-t.C:
+			seen = reap(log, seen)
 		}
-		now := map[int]bool{}
-		for _, pid := range ended() {
-			if now[pid] = true; !seen[pid] {
-				continue
-			}
-			var status syscall.WaitStatus
-			if got, err := syscall.Wait4(pid, &status, syscall.WNOHANG, nil); got == pid && err == nil {
-				log.Debug("collected a process that nobody waited for", "pid", pid)
-			}
-		}
-		seen = now
 	}
+}
+
+// reap collects the children of this process that have ended and are in seen, and returns all that had ended.
+func reap(log *slog.Logger, seen map[int]bool) (now map[int]bool) {
+	now = map[int]bool{}
+	for _, pid := range ended() {
+		if now[pid] = true; !seen[pid] {
+			continue
+		}
+		var status syscall.WaitStatus
+		if got, err := syscall.Wait4(pid, &status, syscall.WNOHANG, nil); got == pid && err == nil {
+			log.Debug("collected a process without a parent", "pid", pid)
+		}
+	}
+	return now
 }
 
 // ended returns the children of this process that have ended.
