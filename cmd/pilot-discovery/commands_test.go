@@ -164,9 +164,10 @@ func TestMistakes(t *testing.T) {
 // What is watched is printed anew when it has changed, wrong or not, until a signal ends it.
 func TestWatch(t *testing.T) {
 	change := filepath.Join(t.TempDir(), "change.yaml")
-	write := func(text string) {
+	write := func(text string) { // whole: what is watched is never half a file
 		t.Helper()
-		must.Succeed(t, os.WriteFile(change, []byte(text), 0o600))
+		must.Succeed(t, os.WriteFile(change+".new", []byte(text), 0o600))
+		must.Succeed(t, os.Rename(change+".new", change))
 	}
 	web, err := os.ReadFile("testdata/mesh/web.yaml")
 	must.Succeed(t, err)

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -123,6 +124,7 @@ func (f *injectFlags) injector(c *cobra.Command) (*injector.Injector, error) {
 	}
 	i := injector.New(injector.Options{
 		Revision: f.revision, Mesh: func() *mesh.Config { return m }, NativeSidecars: func() bool { return f.native != "false" }, Logger: slog.New(slog.DiscardHandler),
+		Time: time.Minute, // No API server waits.
 	})
 	i.Set(config)
 	return i, nil

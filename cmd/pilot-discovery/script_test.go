@@ -27,7 +27,7 @@ import (
 )
 
 // scriptPatience is how long a command of a script waits for something that should happen.
-const scriptPatience = 20 * time.Second
+const scriptPatience = 2 * time.Minute
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"pilot-discovery": main})
