@@ -258,7 +258,9 @@ type slow struct {
 
 func (s *slow) Issue(_ context.Context, q ca.Request) (*ca.Issued, error) {
 	if q.ID.ServiceAccount == "flood" {
-		s.most.Store(max(s.most.Load(), s.now.Add(1)))
+		now := s.now.Add(1)
+		for most := s.most.Load(); now > most && !s.most.CompareAndSwap(most, now); most = s.most.Load() {
+		}
 		<-s.release
 		s.now.Add(-1)
 	}

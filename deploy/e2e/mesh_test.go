@@ -30,7 +30,7 @@ const (
 var modes = []string{delta, sotw}
 
 // startTimeout is for all Envoys together on a busy machine of two cores.
-const startTimeout = 90 * time.Second
+const startTimeout = 3 * time.Minute
 
 // mesh is a control plane, its directory, and the pods of testdata/mesh.
 type mesh struct {

@@ -43,7 +43,7 @@ var (
 const fixedHistories = 8
 
 // timeout bounds the wait for anything to happen.
-const timeout = time.Minute
+const timeout = 2 * time.Minute
 
 // TestHistories runs the whole server, from changes through throttle, registries, Snapshots and translation to streams
 // over gRPC, under random histories: the world changes while clients of every protocol, several to a proxy, connect,

@@ -41,7 +41,7 @@ func TestUnknownNames(t *testing.T) {
 			t.Errorf("%s: %d are remembered, %d before", form, n, before)
 		}
 		runtime.KeepAlive(names)
-		for deadline := time.Now().Add(10 * time.Second); tr.CachedResources() > before; time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(2 * time.Minute); tr.CachedResources() > before; time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatalf("%s: %d are remembered, %d before", form, tr.CachedResources(), before)
 			}

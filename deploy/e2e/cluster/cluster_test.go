@@ -52,7 +52,7 @@ var workloadEntries = schema.GroupVersionResource{Group: "networking.istio.io", 
 
 // TestCluster takes one cluster through its life: its parts are in order, for a start costs seconds.
 func TestCluster(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	c, err := Start(ctx, Options{Dir: t.TempDir()})
 	must.Succeed(t, err)
@@ -239,7 +239,7 @@ func testFrozen(ctx context.Context, t *testing.T, c *Cluster) {
 	}
 	silent("API server", get)
 	must.Succeed(t, c.ThawAPIServer())
-	if err := get(time.Minute); err != nil {
+	if err := get(2 * time.Minute); err != nil {
 		t.Error(err)
 	}
 	must.Succeed(t, c.FreezeEtcd())
@@ -250,7 +250,7 @@ func testFrozen(ctx context.Context, t *testing.T, c *Cluster) {
 	}
 	silent("etcd", write)
 	must.Succeed(t, c.ThawEtcd())
-	if err := write(time.Minute); err != nil {
+	if err := write(2 * time.Minute); err != nil {
 		t.Error(err)
 	}
 }
@@ -316,7 +316,7 @@ func testStop(_ context.Context, t *testing.T, c *Cluster) {
 
 // TestPortTaken has somebody else take the port first.
 func TestPortTaken(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	found, err := Find()
 	must.Succeed(t, err)

@@ -39,7 +39,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
-const startTimeout = 90 * time.Second
+const startTimeout = 3 * time.Minute
 
 // programs are the binaries under test, and agentBinary is one more.
 var (
@@ -315,7 +315,7 @@ func (r *rig) call(host string, roots *x509.CertPool, own *tls.Certificate) (*x5
 
 // callWith makes one request to the server that TLS is configured for, and returns what was agreed on.
 func (r *rig) callWith(config *tls.Config) (state tls.ConnectionState, err error) {
-	ctx, cancel := context.WithTimeout(r.t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
 	defer cancel()
 	conn, err := (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", r.port))
 	if err != nil {

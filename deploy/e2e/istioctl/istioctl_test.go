@@ -151,7 +151,7 @@ func TestCommandsAsIstioctl(t *testing.T) {
 		Head: []string{"command", "how", "result"},
 	}
 	for _, c := range all {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		cmd := exec.CommandContext(ctx, istioctl, append([]string{"--kubeconfig", kubeconfig, "--istioNamespace", "istio-system"}, c.args...)...)
 		cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
 		out, err := cmd.CombinedOutput()

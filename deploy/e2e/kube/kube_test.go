@@ -57,7 +57,7 @@ func options(t *testing.T) bootstrap.Options {
 			Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), Version: "test",
 			Namespace: "istio-system", Domain: "cluster.local", ClusterID: "Kubernetes", Limits: limits.Default(),
 		},
-		GRPC: free, HTTP: free, Monitoring: free, Shutdown: time.Second,
+		GRPC: free, HTTP: free, Monitoring: free, Shutdown: time.Minute,
 		KeepaliveInterval: 30 * time.Second, KeepaliveTimeout: 10 * time.Second,
 	}
 }

@@ -203,7 +203,7 @@ func (w *mesh) get(address, path string) string {
 }
 
 func (w *mesh) fetch(address, path string) (string, int) {
-	client := &http.Client{Timeout: 10 * time.Second}
+	client := &http.Client{Timeout: time.Minute}
 	resp, err := client.Get("http://" + address + path)
 	if err != nil {
 		return "", 0

@@ -89,13 +89,13 @@ func (l live) objects() []*kinds.Object {
 	return out
 }
 
-func controller(ctx context.Context, t *testing.T, c *cluster.Cluster, access cluster.Access, instance string) *autoregistration.Controller {
+func controller(ctx context.Context, t *testing.T, c *cluster.Cluster, access cluster.Access, instance string, grace time.Duration) *autoregistration.Controller {
 	t.Helper()
 	store, err := autoregistration.NewKubernetes(access.Config())
 	must.Succeed(t, err)
 	view := live{ctx, c}
 	r := autoregistration.New(autoregistration.Options{
-		Store: store, Instance: instance, Object: view.object, Objects: view.objects, Grace: 2 * time.Second, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Store: store, Instance: instance, Object: view.object, Objects: view.objects, Grace: grace, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
 	running, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
@@ -132,7 +132,8 @@ func TestRegistration(t *testing.T) {
 		must.Succeed(t, err)
 		return u
 	}
-	a, b := controller(ctx, t, c, access, "istiod-a"), controller(ctx, t, c, access, "istiod-b")
+	a := controller(ctx, t, c, access, "istiod-a", time.Hour) // until which the machine may come to another replica
+	b := controller(ctx, t, c, access, "istiod-b", 2*time.Second)
 
 	unknown := stream("0")
 	unknown.Proxy.RegisterGroup = "none"

@@ -53,7 +53,7 @@ type besideEnvoy struct {
 // control plane is away past the time at which they should be. Each request makes a connection of its own, and none
 // fails.
 func TestAgentParts(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	m := start(ctx, t, meshYAML(ports...)+agentYAML)
 	suite.Write(t, filepath.Join(m.Dir, "mode.yaml"), policies(mode("STRICT"), "", ""))

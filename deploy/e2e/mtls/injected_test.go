@@ -50,7 +50,7 @@ spec:
 // TestInjectedPods: pods that the chart's templates were injected into are run as a kubelet would run them, each with
 // its Envoy and behind the rules that its init container asks for. They call one another by mutual TLS.
 func TestInjectedPods(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	manifests, err := os.ReadFile(os.Getenv(istiodVar))
 	must.Succeed(t, err)

@@ -33,7 +33,7 @@ var (
 // TestStockBesideIstios has a stock Envoy serve, and call, proxies of Istio's build: HTTP is known for HTTP, and
 // nothing but the application's bytes reaches the application.
 func TestStockBesideIstios(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	m := start(ctx, t, meshYAML(ports...)+peerYAML)
 	for _, p := range ports {

@@ -20,7 +20,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
-const startTimeout = 90 * time.Second
+const testTimeout = 10 * time.Minute
 
 // policies returns PeerAuthentications of the mesh, of the server's namespace, and of the server, each from its spec.
 // An empty spec is none.
@@ -71,7 +71,7 @@ func TestModes(t *testing.T) {
 }
 
 func testModes(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	all := slices.Concat(ports, morePorts)
 	m := start(ctx, t, meshYAML(all...))
@@ -146,7 +146,7 @@ func start(ctx context.Context, t *testing.T, objects string, roots ...*x509.Cer
 func requests(t *testing.T, w *world.World) int {
 	const stat = "http.inbound_0.0.0.0_8081;.downstream_rq_total"
 	before := stats(t, w, "echo", stat)
-	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	must.Succeed(t, call(ctx, w.Pod("client").Location, "10.96.0.10:100", ports[2], nil))
 	return stats(t, w, "echo", stat) - before

@@ -21,7 +21,7 @@ import (
 // TestPilotAgent has Istio's own agent supervise stock Envoys, with its own bootstrap: they get certificates, serve and
 // call by mutual TLS alone, also beside proxies without that agent.
 func TestPilotAgent(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	m := start(ctx, t, meshYAML(ports...)+agentYAML)
 	suite.Write(t, filepath.Join(m.Dir, "mode.yaml"), policies(mode("STRICT"), "", ""))

@@ -34,7 +34,7 @@ spec:
 // connections a second to a server's: the next root is trusted, then it signs, then the first is trusted no more. No
 // handshake fails.
 func TestRootIsReplaced(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	first, next := selfSigned(t, "first"), selfSigned(t, "next")
 	dir := filepath.Join(t.TempDir(), "cacerts")

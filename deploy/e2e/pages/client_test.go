@@ -51,7 +51,7 @@ func connect(t *testing.T, address string) {
 	case <-whole:
 	case err := <-ended:
 		t.Fatalf("the stream ended: %v", err)
-	case <-time.After(time.Minute):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("the proxy does not get everything")
 	}
 }

@@ -56,7 +56,7 @@ type Proxy struct {
 // Start starts a proxy; it does not wait for its configuration.
 func Start(o Options) (*Proxy, error) {
 	p := &Proxy{o: o, ended: make(chan struct{})}
-	p.admin = &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DialContext: o.Location.DialContext, DisableKeepAlives: true}}
+	p.admin = &http.Client{Timeout: 2 * time.Minute, Transport: &http.Transport{DialContext: o.Location.DialContext, DisableKeepAlives: true}}
 	var err error
 	if o.Agent != nil {
 		p.cmd, err = o.agentCommand(p.Dir())

@@ -73,7 +73,7 @@ func try(t *testing.T, name string, least int) string {
 		script.WriteString(b[1])
 	}
 
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-c", script.String())
 	cmd.Dir = t.TempDir()

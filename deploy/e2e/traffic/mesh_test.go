@@ -34,7 +34,7 @@ type mesh struct {
 // directory, beside the files in the options.
 func start(t *testing.T, yaml string, o suite.MeshOptions) mesh {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	files := map[string]string{"mesh.yaml": yaml}
 	for name, text := range o.Files {

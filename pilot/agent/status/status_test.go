@@ -20,13 +20,13 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"go.uber.org/goleak"
 
 	"github.com/istiod-lite/istiod-lite/api/scrape"
+	"github.com/istiod-lite/istiod-lite/deploy/leaks"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // start runs a Server on a free port and returns its URL.
 func start(t *testing.T, o Options) string {
@@ -34,6 +34,7 @@ func start(t *testing.T, o Options) string {
 	o.Addr = "127.0.0.1:0"
 	s, err := New(o)
 	must.Succeed(t, err)
+	s.ready.client.Timeout = 2 * time.Minute // On a busy machine the program in Envoy's place is slow.
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
 	go func() { done <- s.Run(ctx) }()
@@ -244,7 +245,7 @@ func TestProbes(t *testing.T) {
 	base := start(t, Options{AppHost: "127.0.0.1", Probers: strings.ReplaceAll(`{
 		"/app-health/web/livez": {"httpGet":{"path":"/well","port":PORT,"scheme":"HTTP",`+headers+`},"timeoutSeconds":20},
 		"/app-health/web/readyz": {"httpGet":{"path":"sick?a=b","port":"PORT","host":"ignored.example",`+headers+`},"timeoutSeconds":20},
-		"/app-health/web/startupz": {"tcpSocket":{"port":PORT}},
+		"/app-health/web/startupz": {"tcpSocket":{"port":PORT},"timeoutSeconds":20},
 		"/app-health/other/livez": {"grpc":{"port":PORT,"service":"x"},"timeoutSeconds":20},
 		"/app-lifecycle/web/prestopz": {"httpGet":{"path":"/x","port":PORT},"timeoutSeconds":20}
 	}`, "PORT", port)})
@@ -658,7 +659,7 @@ func TestHangingSource(t *testing.T) {
 	base := start(t, Options{EnvoyStats: "http://" + envoy, Scraping: `{"scrape":"true","port":"` + port + `"}`})
 	var code int
 	var body string
-	for range 10 { // on a busy machine Envoy may be too slow as well, now and then
+	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); { // on a busy machine Envoy may be too slow as well, now and then
 		if code, body, _ = do(t, "GET", base+"/stats/prometheus", "X-Prometheus-Scrape-Timeout-Seconds", "1"); code == 200 && body == "a 1\n" {
 			return
 		}

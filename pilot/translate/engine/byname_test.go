@@ -130,7 +130,7 @@ func TestSetByNamesAreEvicted(t *testing.T) {
 		list := table.Intern([]string{fmt.Sprint(i)})
 		GetByName(&c, Key{}, 1, list, ByName{Build: func(name string) *envoy.Resource { return &envoy.Resource{Name: name} }})
 	}
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Millisecond) {
 		runtime.GC()
 		if c.Len() == 0 {
 			return

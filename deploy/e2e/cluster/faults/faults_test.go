@@ -20,7 +20,7 @@ import (
 
 // TestProxy takes one proxy in front of a real API server through all faults.
 func TestProxy(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	c, err := cluster.Start(ctx, cluster.Options{Dir: t.TempDir()})
 	must.Succeed(t, err)
