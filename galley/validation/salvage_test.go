@@ -232,6 +232,12 @@ func TestOneWrongField(t *testing.T) {
 				`HTTP_FILTER, patch: {operation: REMOVE}}]}`,
 			`{configPatches: [{applyTo: HTTP_FILTER, patch: {operation: INSERT_FIRST, value: {name: b}}}]}`,
 		},
+		{ // a version that cannot be read: a filter is inserted for each version, and none is removed
+			kinds.EnvoyFilter, `{configPatches: [{applyTo: HTTP_FILTER, match: {proxy: {proxyVersion: "(?!1)"}}, patch: {operation: INSERT_FIRST, ` +
+				`value: {name: a}}}, {applyTo: CLUSTER, match: {proxy: {proxyVersion: "("}}, patch: {operation: REMOVE}}, {applyTo: ` +
+				`HTTP_FILTER, patch: {operation: REMOVE}}]}`,
+			`{configPatches: [{applyTo: HTTP_FILTER, match: {proxy: {}}, patch: {operation: INSERT_FIRST, value: {name: a}}}]}`,
+		},
 
 		// Tokens.
 		{

@@ -104,6 +104,7 @@ var unitsOf = sync.OnceValue(func() map[*kinds.Kind][]unit {
 		kinds.EnvoyFilter: append(left("spec.workloadSelector", "spec.targetRefs"), []unit{
 			{path: "spec", free: []string{"priority", "configPatches"}, close: leaveOut},
 			{path: "spec.configPatches.[]", close: func(s *salvage, _ []step, _ string) bool { s.patched = true; return false }},
+			{path: "spec.configPatches.[].match.proxy.proxyVersion", close: patchEachVersion},
 		}...),
 		kinds.Gateway: append(left("spec.selector"), []unit{
 			{path: "spec", close: leaveOut},
@@ -404,6 +405,18 @@ func (s *salvage) keepFilters() {
 	patches.items = slices.DeleteFunc(patches.items, func(c *node) bool {
 		return c.str("patch", "operation") == "REMOVE" && !slices.Contains([]string{"CLUSTER", "VIRTUAL_HOST"}, c.str("applyTo"))
 	})
+}
+
+// patchEachVersion applies a patch to proxies of each version. A patch that removes something is left out, because it
+// would remove what is not meant.
+func patchEachVersion(s *salvage, chain []step, _ string) bool {
+	patches, patch := chain[1].node, chain[2].node
+	if patch.str("patch", "operation") == "REMOVE" {
+		patches.drop(patch)
+		s.patched = true
+		return true
+	}
+	return false
 }
 
 // namePort gives a port a name that no other port has.

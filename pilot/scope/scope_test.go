@@ -295,6 +295,7 @@ func TestVirtualServicesOfGateway(t *testing.T) {
 	w.object(kinds.VirtualService, "b", "two", `{"hosts":["x"],"gateways":["a/gw","mesh"]}`)
 	w.object(kinds.VirtualService, "b", "three", `{"hosts":["x"],"gateways":["a/gw"],"exportTo":["."]}`)
 	w.object(kinds.VirtualService, "b", "four", `{"hosts":["x"]}`)
+	w.object(kinds.VirtualService, "b", "nowhere", `{"hosts":["x"],"gateways":["a/gw","mesh"],"exportTo":["~",".","c"]}`)
 	w.object(kinds.VirtualService, "b", "delegate", `{"gateways":["a/gw"]}`)
 	x := w.index()
 	name := func(list []*scope.VirtualService) (out []string) {

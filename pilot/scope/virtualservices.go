@@ -431,9 +431,18 @@ func (x *Index) HostsOfGateway(name, pattern, proxyNamespace string) iter.Seq2[s
 	}
 }
 
-// visibility returns the visibility of a VirtualService in a namespace.
+// visibility returns the visibility of a VirtualService in a namespace. One that is exported to "~" is visible in all
+// namespaces or in none.
 func (x *Index) visibility(v *VirtualService, namespace string) visibility {
-	return visibilityIn(v.Spec.ExportTo, x.Mesh.GetDefaultVirtualServiceExportTo(), v.Namespace, namespace)
+	exportTo := v.Spec.ExportTo
+	if len(exportTo) == 0 {
+		exportTo = x.Mesh.GetDefaultVirtualServiceExportTo()
+	}
+	visible := visibilityIn(exportTo, nil, v.Namespace, namespace)
+	if visible != public && slices.Contains(exportTo, "~") {
+		return hidden
+	}
+	return visible
 }
 
 // CompareVirtualServices orders VirtualServices by precedence for the proxies of a namespace: first those that are

@@ -21,6 +21,9 @@ func secure(t *networkingv1alpha3.ClientTLSSettings, o feature.PolicyTLS, c *clu
 	case networkingv1alpha3.ClientTLSSettings_DISABLE:
 		return
 	case networkingv1alpha3.ClientTLSSettings_ISTIO_MUTUAL:
+		if callsAnyHost(c) {
+			nameByRequest(t, c, options)
+		}
 		c.TransportSocket = o.Mutual
 		return
 	}
@@ -58,12 +61,7 @@ func secure(t *networkingv1alpha3.ClientTLSSettings, o feature.PolicyTLS, c *clu
 			ValidationContextSdsSecretConfig: root,
 		}}
 	}
-	if t.Sni == "" && len(t.SubjectAltNames) == 0 { // ask for, and expect, whom the request is meant for
-		if options.UpstreamProtocolOptions == nil {
-			options.UpstreamProtocolOptions = envoy.ExplicitHTTP1()
-		}
-		options.UpstreamHttpProtocolOptions = &corev3.UpstreamHttpProtocolOptions{AutoSni: true, AutoSanValidation: !t.GetInsecureSkipVerify().GetValue()}
-	}
+	nameByRequest(t, c, options)
 	c.TransportSocket = &corev3.TransportSocket{Name: "envoy.transport_sockets.tls", ConfigType: &corev3.TransportSocket_TypedConfig{
 		TypedConfig: envoy.Any(&tlsv3.UpstreamTlsContext{CommonTlsContext: common, Sni: t.Sni}),
 	}}
@@ -72,6 +70,24 @@ func secure(t *networkingv1alpha3.ClientTLSSettings, o feature.PolicyTLS, c *clu
 		istio.Fields["alpn_override"] = envoy.Text("false") // the protocols of the mesh mean nothing outside it
 	}
 }
+
+// nameByRequest has Envoy ask for, and verify, the host that a request is for. The host is the server name where the
+// settings have none. A certificate has to be for the host where the settings name neither a server nor alternative
+// names; in a cluster that calls any host, it has to be in any case, because such names hold for all of its hosts.
+func nameByRequest(t *networkingv1alpha3.ClientTLSSettings, c *clusterv3.Cluster, options *httpv3.HttpProtocolOptions) {
+	asks := t.Sni == ""
+	verifies := !t.GetInsecureSkipVerify().GetValue() && (callsAnyHost(c) || asks && len(t.SubjectAltNames) == 0)
+	if !asks && !verifies {
+		return
+	}
+	if options.UpstreamProtocolOptions == nil {
+		options.UpstreamProtocolOptions = envoy.ExplicitHTTP1()
+	}
+	options.UpstreamHttpProtocolOptions = &corev3.UpstreamHttpProtocolOptions{AutoSni: asks, AutoSanValidation: verifies}
+}
+
+// callsAnyHost reports whether the proxy resolves the host of each request of a cluster.
+func callsAnyHost(c *clusterv3.Cluster) bool { return c.GetClusterType() != nil }
 
 // crl is the list of revoked certificates, a file of the proxy's own. An Envoy that cannot read it rejects the cluster.
 func crl(t *networkingv1alpha3.ClientTLSSettings) *corev3.DataSource {

@@ -318,7 +318,7 @@ func (k clusterKey) setTLS(b builder, c *clusterv3.Cluster, options *httpv3.Http
 		return b.Upstream(feature.Upstream{SNI: sni, Identities: ids, HTTP2: http2, PeerExchange: k.capabilities.Has(node.NetworkMetadataExchange)})
 	}
 	if t := k.withFiles(policy.TLS); t != nil {
-		if t.Sni != "" {
+		if t.Sni != "" || c.GetClusterType() != nil { // hosts that are resolved as they are called are asked for by their own names
 			sni = t.Sni
 		}
 		o := feature.PolicyTLS{Mesh: k.mesh, Credentials: k.router || k.rule.HasCredentials(), HTTP2: http2,

@@ -36,7 +36,7 @@ func resolver(queries *wrapperspb.UInt32Value) *corev3.TypedExtensionConfig {
 }
 
 // resolveCalledHosts has a cluster connect to the host of each request, or to the server name of each TLS connection.
-// Which names a certificate must have is up to the TLS settings of the cluster, as it is of other clusters.
+// The TLS settings of the cluster decide which names a certificate must have.
 func resolveCalledHosts(m *mesh.Config, v4, v6 bool, c *clusterv3.Cluster) {
 	c.ClusterDiscoveryType = &clusterv3.Cluster_ClusterType{ClusterType: &clusterv3.Cluster_CustomClusterType{
 		Name: "envoy.clusters.dynamic_forward_proxy", TypedConfig: envoy.Any(&dfpclusterv3.ClusterConfig{
@@ -56,13 +56,13 @@ func (b builder) buildDynamicDNSCluster(k fixedClusterKey) *envoy.Resource {
 	b.ApplyPolicy(traffic.Policy{ConnectionPool: k.mesh.GetDefaultTrafficPolicy().GetConnectionPool()}, feature.PolicyTarget{}, c, options)
 	options.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{IdleTimeout: envoy.Duration(5 * time.Minute)}
 	options.UpstreamProtocolOptions = envoy.DownstreamProtocol()
+	resolveCalledHosts(k.mesh, k.ipv4, k.ipv6, c)
 	if t := k.mesh.GetOutboundTrafficPolicy().GetTls(); t != nil {
 		b.ApplyTLS(t, feature.PolicyTLS{Mesh: k.mesh, Mutual: b.Upstream(feature.Upstream{})}, c, options)
 	}
 	preserveCase(k.mesh, options)
 	setHTTPOptions(c, options)
 	limitBuffers(k.mesh, false, c)
-	resolveCalledHosts(k.mesh, k.ipv4, k.ipv6, c)
 	b.ChangeCluster(feature.Cluster{Mesh: k.mesh, Capabilities: k.capabilities}, k.selections, c)
 	return envoy.NewResource(k.name, c)
 }
