@@ -70,7 +70,7 @@ func TestOneWrongField(t *testing.T) {
 
 		// DestinationRules with TLS settings.
 		{kinds.DestinationRule, `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE, sni: ` + strings.Repeat("a", 300) + `}}}`,
-			`{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}}}`},
+			`{host: a.b, trafficPolicy: {tls: {mode: SIMPLE, sni: unusable.invalid}}}`},
 		{kinds.DestinationRule, `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}, retryBudget: {budgetInterval: 0.0001s}}}`,
 			`{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}, retryBudget: {}}}`},
 		{kinds.DestinationRule, `{host: a.b, trafficPolicy: {tls: {mode: SIMPLE}, loadBalancer: {consistentHash: {maglev: {tableSize: "1"}}}}}`,
@@ -85,6 +85,8 @@ func TestOneWrongField(t *testing.T) {
 			`{host: a.b, exportTo: ["~"], trafficPolicy: {tls: {mode: DISABLE}}}`},
 		{kinds.DestinationRule, `{host: a.b, exportTo: ["/", "~", store, "(", ".", store], trafficPolicy: {tls: {mode: SIMPLE}}}`,
 			`{host: a.b, exportTo: [store, "."], trafficPolicy: {tls: {mode: SIMPLE}}}`},
+		{kinds.VirtualService, `{hosts: [a.b], exportTo: ["x\ty"], http: [{directResponse: {status: 403}}]}`,
+			`{hosts: [a.b], exportTo: ["~"], http: [{directResponse: {status: 403}}]}`},
 		{kinds.DestinationRule, `{host: a.b, exportTo: ["*", "*a*"], trafficPolicy: {tls: {mode: SIMPLE}}}`,
 			`{host: a.b, exportTo: ["*"], trafficPolicy: {tls: {mode: SIMPLE}}}`},
 		{kinds.DestinationRule, `{host: a.b, exportTo: [{a: b}], trafficPolicy: {tls: {mode: SIMPLE}}}`,

@@ -271,7 +271,10 @@ func opens(o *kinds.Object, at string) string {
 			return "the port is not there"
 		}
 	case *networkingv1.VirtualService:
-		if !slices.Equal(spec.ExportTo, []string{"*"}) {
+		switch {
+		case at == "spec.exportTo[0]" && slices.Equal(spec.ExportTo, []string{"~"}): // the text is no namespace
+			return ""
+		case !slices.Equal(spec.ExportTo, []string{"*"}):
 			return "it is hidden"
 		}
 		for _, path := range []string{"/admin", "/old", "/faulty"} {

@@ -214,11 +214,11 @@ func destinationRuleUnits() []unit {
 	for _, at := range []string{"spec", "spec.subsets.[]"} {
 		list = append(list,
 			unit{path: at + ".trafficPolicy", free: policy, near: true, close: closeTraffic},
-			unit{path: at + ".trafficPolicy.tls", free: []string{"sni", "insecureSkipVerify", "subjectAltNames.[]"}, exact: true, near: true,
+			unit{path: at + ".trafficPolicy.tls", free: []string{"insecureSkipVerify", "subjectAltNames.[]"}, exact: true, near: true,
 				close: closeTLS},
 			unit{path: at + ".trafficPolicy.portLevelSettings", near: true, close: closePortPolicies},
 			unit{path: at + ".trafficPolicy.portLevelSettings.[]", free: policy, close: closePortPolicy},
-			unit{path: at + ".trafficPolicy.portLevelSettings.[].tls", free: []string{"sni", "insecureSkipVerify", "subjectAltNames.[]"},
+			unit{path: at + ".trafficPolicy.portLevelSettings.[].tls", free: []string{"insecureSkipVerify", "subjectAltNames.[]"},
 				exact: true, near: true, close: closeTLS},
 		)
 	}
@@ -275,11 +275,17 @@ func closePortPolicy(_ *salvage, chain []step, _ string) bool {
 	return true
 }
 
+// closeTLS keeps what can be read of TLS settings if that is as strict as the settings. Without a server name Envoy
+// would also trust certificates for the host of the request, so a name that no server has replaces one that is wrong.
 func closeTLS(_ *salvage, chain []step, field string) bool {
 	tls := last(chain)
 	switch mode := tls.str("mode"); {
 	case mode == "DISABLE":
 		tls.keep("mode")
+	case mode == "ISTIO_MUTUAL" && field == "sni":
+		return false
+	case field == "sni" && (mode == "SIMPLE" || mode == "MUTUAL"):
+		tls.set("sni", word(unusable))
 	case mode == "ISTIO_MUTUAL" && slices.Contains([]string{"clientCertificate", "privateKey", "caCertificates", "credentialName", "caCrl"},
 		field):
 		tls.keep("mode", "sni", "subjectAltNames") // the mode reads no other field

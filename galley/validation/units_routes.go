@@ -29,7 +29,7 @@ func virtualServiceUnits() []unit {
 		{path: "spec.hosts.[]", close: closeVirtualHost},
 		{path: "spec.gateways", close: leaveOut},
 		{path: "spec.gateways.[]"},
-		{path: "spec.exportTo", near: true, close: exportWidely},
+		{path: "spec.exportTo", near: true, close: exportAsWritten},
 		{path: "spec.http", close: replaceBy(`[{"directResponse": {"status": 503}}]`)},
 		{path: "spec.tls", close: closeServerNames},
 		{path: "spec.tcp", close: replaceBy(`[{"route": [{"destination": {"host": "` + unusable + `"}}]}]`)},

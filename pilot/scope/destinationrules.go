@@ -276,11 +276,12 @@ func (f *rulesFinder) visible(ns, host string) []*kinds.Object {
 		spec := r.Spec.(*networkingv1.DestinationRule)
 		switch {
 		case isCertified(r.Object):
-		case !exported(spec.ExportTo, f.index.Mesh.GetDefaultDestinationRuleExportTo(), ns, f.client):
-		case spec.WorkloadSelector == nil:
+		case spec.WorkloadSelector != nil: // a rule for workloads of its own namespace, whatever its exportTo says
+			if ns == f.client && f.selects(r.Object) {
+				return []*kinds.Object{r.Object} // it is not merged with the rules for all workloads
+			}
+		case exported(spec.ExportTo, f.index.Mesh.GetDefaultDestinationRuleExportTo(), ns, f.client):
 			all = append(all, r.Object)
-		case ns == f.client && f.selects(r.Object): // a rule for this workload is not merged with those for all
-			return []*kinds.Object{r.Object}
 		}
 	}
 	return all

@@ -30,11 +30,13 @@ var accepted = []struct {
 	},
 	{
 		"A ServiceEntry that cannot be used is as none: ALLOW_ANY lets every host be called. Where a Sidecar or the mesh " +
-			"says REGISTRY_ONLY the host is refused, and where a DestinationRule asks for TLS this does not apply.",
+			"says REGISTRY_ONLY the host is refused, and where a DestinationRule asks for TLS to the host, or a patch adds a " +
+			"filter, this does not apply.",
 		func(w World, d Difference) bool {
 			leaves := d.Kind == Leaves || d.Kind == Passes && strings.HasPrefix(d.Text, "to PassthroughCluster; istiod: ") &&
-				strings.Contains(d.Text, "has no endpoint that takes requests") && !strings.Contains(d.Text, "BlackHoleCluster")
-			return leaves && strings.HasPrefix(d.Where, "out ") && w.has("ServiceEntry") && !w.has("DestinationRule")
+				strings.Contains(d.Text, "has no endpoint that takes requests") && !strings.Contains(d.Text, "BlackHoleCluster") ||
+				d.Kind == Filter && strings.HasPrefix(d.Text, "the connection passes to PassthroughCluster") && !w.has("EnvoyFilter")
+			return leaves && strings.HasPrefix(d.Where, "out ") && w.has("ServiceEntry") && !w.rulesAnEntry()
 		},
 	},
 	{
@@ -49,6 +51,13 @@ var accepted = []struct {
 			header, ok := strings.CutPrefix(d.Text, "a token is not looked for: header ")
 			name, _, _ := strings.Cut(header, " ")
 			return d.Kind == Token && ok && (strings.HasPrefix(header, "x a") || !names.HeaderName(name))
+		},
+	},
+	{
+		"No client can send a header whose name holds such a character, so nothing has to be taken off.",
+		func(_ World, d Difference) bool {
+			header, ok := strings.CutPrefix(d.Text, "what a caller sends is not taken off: payload in ")
+			return d.Kind == Token && ok && !names.HeaderName(header)
 		},
 	},
 	{
@@ -100,6 +109,13 @@ var accepted = []struct {
 		},
 	},
 	{
+		"A TLS route without destinations refuses the connections that it takes, and takes the port as any TLS route does: " +
+			"other connections go to the address that was called. With istiod it is as none.",
+		func(w World, d Difference) bool {
+			return d.Kind == Leaves && strings.Contains(d.Text, "to PassthroughCluster; istiod: ") && w.emptyTLSRoute()
+		},
+	},
+	{
 		"A TCP route that cannot be used refuses the connections that it takes, so a gateway listens for them. Which " +
 			"connections pass is compared by itself.",
 		func(w World, d Difference) bool {
@@ -116,14 +132,14 @@ var accepted = []struct {
 		},
 	},
 	{
-		"A ServiceEntry whose host has capital letters can be called here. With istiod its routes lead to a cluster that is not " +
-			"there.",
+		"A ServiceEntry whose host has capital letters or a dot at its end can be called here. With istiod its routes lead to a " +
+			"cluster that is not there.",
 		func(w World, d Difference) bool {
 			return (d.Kind == Passes && strings.HasSuffix(d.Text, "is not there") || d.Kind == Visible && d.Text == "a cluster") &&
 				slices.ContainsFunc(w.Objects, func(o *unstructured.Unstructured) bool {
 					hosts, _, _ := unstructured.NestedStringSlice(o.Object, "spec", "hosts")
 					return o.GetKind() == "ServiceEntry" && slices.ContainsFunc(hosts, func(h string) bool {
-						lower := strings.ToLower(h)
+						lower := strings.TrimSuffix(strings.ToLower(h), ".")
 						return lower != h && (strings.HasSuffix(d.Where, "|"+lower) || strings.Contains(d.Text, "|"+lower))
 					})
 				})
@@ -163,6 +179,32 @@ func (w World) has(kind string) bool {
 	return slices.ContainsFunc(w.Objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == kind })
 }
 
+// rulesAnEntry reports whether a DestinationRule is for a host of a ServiceEntry.
+func (w World) rulesAnEntry() bool {
+	var hosts []string
+	for _, o := range w.Objects {
+		if list, _, _ := unstructured.NestedStringSlice(o.Object, "spec", "hosts"); o.GetKind() == "ServiceEntry" {
+			hosts = append(hosts, list...)
+		}
+	}
+	return slices.ContainsFunc(w.Objects, func(o *unstructured.Unstructured) bool {
+		host, _, _ := unstructured.NestedString(o.Object, "spec", "host")
+		return o.GetKind() == "DestinationRule" && (strings.Contains(host, "*") || slices.Contains(hosts, host))
+	})
+}
+
+// emptyTLSRoute reports whether a TLS route of a VirtualService has no destinations.
+func (w World) emptyTLSRoute() bool {
+	return slices.ContainsFunc(w.Objects, func(o *unstructured.Unstructured) bool {
+		routes, _, _ := unstructured.NestedSlice(o.Object, "spec", "tls")
+		return o.GetKind() == "VirtualService" && slices.ContainsFunc(routes, func(r any) bool {
+			route, _ := r.(map[string]any)
+			destinations, _ := route["route"].([]any)
+			return len(destinations) == 0
+		})
+	})
+}
+
 // vital are fields, by what a patch is for, of which a value needs one: without, Envoy refuses what holds it.
 var vital = map[any][]string{
 	"VIRTUAL_HOST":    {"domains"},
@@ -172,7 +214,8 @@ var vital = map[any][]string{
 	"HTTP_FILTER":     {"typed_config", "typedConfig", "config_discovery", "configDiscovery"},
 }
 
-// misfits returns the names in the values of patches that are not what the patch is for.
+// misfits returns what marks the values of patches that are not what the patch is for: their names, and the headers
+// that they remove where an added virtual host has neither a name nor domains.
 func (w World) misfits() (list []string) {
 	for _, o := range w.Objects {
 		patches, _, _ := unstructured.NestedSlice(o.Object, "spec", "configPatches")
@@ -180,9 +223,15 @@ func (w World) misfits() (list []string) {
 			p, _ := p.(map[string]any)
 			value, _, _ := unstructured.NestedMap(p, "patch", "value")
 			fields := vital[p["applyTo"]]
-			if name, _ := value["name"].(string); name != "" && len(fields) > 0 &&
-				!slices.ContainsFunc(fields, func(f string) bool { return value[f] != nil }) {
+			if len(fields) == 0 || slices.ContainsFunc(fields, func(f string) bool { return value[f] != nil }) {
+				continue
+			}
+			if name, _ := value["name"].(string); name != "" {
 				list = append(list, name)
+			}
+			if operation, _, _ := unstructured.NestedString(p, "patch", "operation"); operation == "ADD" || strings.HasPrefix(operation, "INSERT_") {
+				headers, _, _ := unstructured.NestedStringSlice(value, "request_headers_to_remove")
+				list = append(list, headers...)
 			}
 		}
 	}

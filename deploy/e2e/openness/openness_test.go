@@ -333,7 +333,8 @@ func TestAccepted(t *testing.T) {
 		want bool
 	}{
 		{of("ServiceEntry"), leaves, true},
-		{of("ServiceEntry", "DestinationRule"), leaves, false},
+		{World{Objects: append(entry("a.b").Objects, rule("b.c").Objects...)}, leaves, true},
+		{World{Objects: append(entry("a.b").Objects, rule("a.b").Objects...)}, leaves, false},
 		{of("Sidecar"), leaves, false},
 		{of("ServiceEntry"), none("a"), true},
 		{of("ServiceEntry"), none("BlackHoleCluster"), false},
