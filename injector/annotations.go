@@ -59,6 +59,7 @@ func checkAnnotations(annotations map[string]string) error {
 func unusable(annotations map[string]string) (warnings []string) {
 	for name, check := range map[string]func(string) error{
 		rewriteAnnotation:                               checkBool,
+		"sidecar.istio.io/nativeSidecar":                checkWord,
 		"sidecar.istio.io/proxyImage":                   checkImage,
 		"traffic.sidecar.istio.io/includeOutboundPorts": orAll(checkPorts),
 	} {
@@ -74,6 +75,14 @@ func unusable(annotations map[string]string) (warnings []string) {
 
 func checkBool(v string) error {
 	if _, err := strconv.ParseBool(v); err != nil {
+		return errors.New(`write "true" or "false"`)
+	}
+	return nil
+}
+
+// checkWord is checkBool for an annotation whose value is compared with "false".
+func checkWord(v string) error {
+	if v != "true" && v != "false" {
 		return errors.New(`write "true" or "false"`)
 	}
 	return nil
