@@ -265,3 +265,18 @@ func TestWrittenFromTheStart(t *testing.T) {
 	w.expect("a=v1 b=v1")
 	w.finding("Unreadable", false)
 }
+
+// TestSlowReadIsNoRest: the time that it takes to look at a file is no time for which the file has rested.
+func TestSlowReadIsNoRest(t *testing.T) {
+	c := &content{readAt: time.Now()}
+	torn := stamp{changed: time.Now()}
+	wait := func(began time.Time) time.Duration {
+		return c.wait(began, torn, torn, []byte("a: ["), func() reading { return reading{} })
+	}
+	if left := wait(time.Now().Add(-time.Second)); left < restUnfinished {
+		t.Errorf("a file is read in %s", left)
+	}
+	if wait(c.doubtFirst.Add(time.Second)) == 0 {
+		t.Error("a file that looks unfinished is read, although it was first seen just now")
+	}
+}
