@@ -105,7 +105,7 @@ func (s *Source) stay(found listing, objects map[kinds.Key]claim) []diag.Diagnos
 			written.Name = strings.TrimSuffix(key.Name, kinds.LastGood)
 			_, there = objects[written]
 		}
-		if there || !hidden[nil] && !hidden[key.Kind] || !validation.Restricts(key.Kind) && !s.opts.vital(key) {
+		if there || !hidden[nil] && !hidden[key.Kind] || !s.restricts(key) {
 			continue
 		}
 		objects[key] = c
@@ -128,9 +128,36 @@ func (s *Source) stay(found listing, objects map[kinds.Key]claim) []diag.Diagnos
 	return findings
 }
 
+// restricts reports whether a server must not be without the content of an object.
+func (s *Source) restricts(k kinds.Key) bool { return validation.Restricts(k.Kind) || s.opts.vital(k) }
+
+// versions returns a finding for each object that restricts something and is defined again in other words. A server
+// that runs keeps the version that was there first, but a server that starts does not know which one that was.
+func (s *Source) versions() (list []diag.Diagnostic) {
+	first := map[kinds.Key]claim{}
+	for _, path := range sortedPaths(s.files) {
+		for _, h := range s.files[path].objects {
+			if h.Object == nil || h.Object.IsLastGood() || !s.restricts(h.Object.Key) {
+				continue
+			}
+			this := claim{object: h.Object, file: path, line: h.line, col: h.col}
+			switch other, dup := first[h.Object.Key]; {
+			case !dup:
+				first[h.Object.Key] = this
+			case !config.Equal(other.object, h.Object):
+				list = append(list, s.duplicate(this, other))
+			}
+		}
+	}
+	return list
+}
+
 func (s *Source) duplicate(lost, wins claim) diag.Diagnostic {
 	fix := "remove one of the two"
-	if lost.file < wins.file {
+	switch {
+	case s.restricts(lost.object.Key) && !config.Equal(lost.object, wins.object):
+		fix += ": a server does not start with both"
+	case lost.file < wins.file:
 		fix += ", for after a restart this one would count"
 	}
 	return diag.Diagnostic{

@@ -213,7 +213,7 @@ func (s *Source) begin(found listing) error {
 }
 
 // unsafe returns why the first load must not be served: a part of it was not looked at, or a security object in it
-// cannot be used.
+// cannot be used or has another version in it.
 func (s *Source) unsafe(found listing) error {
 	var why []error
 	if s.texts == nil {
@@ -225,6 +225,9 @@ func (s *Source) unsafe(found listing) error {
 		for _, d := range s.files[path].unsafe {
 			why = append(why, errors.New(d.String()))
 		}
+	}
+	for _, d := range s.versions() {
+		why = append(why, errors.New(d.String()))
 	}
 	if len(why) == 0 {
 		return nil

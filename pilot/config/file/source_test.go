@@ -93,6 +93,8 @@ func TestFirstLoadRefusesBrokenSecurity(t *testing.T) {
 		"Sidecar, name":            "apiVersion: networking.istio.io/v1\nkind: Sidecar\nmetadata: {}\nspec: {}\n",
 		"no separator":             "apiVersion: v1\nkind: Namespace\nmetadata: {name: z}\n" + policy + "{}\n",
 		"mesh, field":              meshText + "    trustDomain: a\nx: 1\n",
+		"another version":          vs("a", "b"),
+		"mesh, another version":    meshText + "    trustDomain: a\n---\n" + meshText + "    trustDomain: b\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -172,12 +174,12 @@ func obeyPermissions(t *testing.T) {
 	must.Succeed(t, unix.Capset(&header, &sets[0]))
 }
 
-// TestFirstLoadPassesOver files that the source does not read, which need not be readable.
+// TestFirstLoadPassesOver has files that the source does not read, which need not be readable, and an object twice.
 func TestFirstLoadPassesOver(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, map[string]string{
 		"a.yaml": vs("a", "a"), "values.yaml": "replicas: 3\n", "broken.yaml": "apiVersion: apps/v1\nkind: Deployment\nspec: [\n",
-		"empty.yaml": "# a comment\n",
+		"empty.yaml": "# a comment\n", "same.yaml": vs("a", "a"),
 	})
 	w.must(os.Symlink("nowhere", w.path(".#a.yaml")))
 	w.must(os.Symlink("nowhere", w.path("notes.txt")))
@@ -455,7 +457,8 @@ func TestRemovedAndWrittenAnew(t *testing.T) {
 
 func TestDuplicateObjects(t *testing.T) {
 	both(t, func(t *testing.T, start func(map[string]string) *world) {
-		w := start(map[string]string{"b.yaml": vs("a", "second"), "a.yaml": vs("a", "first"), "z.yaml": vs("z", "z")})
+		w := start(map[string]string{"a.yaml": vs("a", "first"), "z.yaml": vs("z", "z")})
+		w.write("b.yaml", vs("a", "second"))
 		w.expect("a=first z=z")
 		if d := w.finding("DuplicateObject", true); d.File != w.path("b.yaml") || d.Line != 1 || !strings.Contains(d.Message, w.path("a.yaml")+":1:1") {
 			t.Errorf("finding %v", d)

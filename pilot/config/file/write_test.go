@@ -156,7 +156,7 @@ func TestDuplicateDoesNotTakeOver(t *testing.T) {
 		w := start(map[string]string{"m.yaml": vs("a", "live"), "z.yaml": vs("z", "z")})
 		w.write("b.yaml", vs("a", "late"))
 		d := w.finding("DuplicateObject", true)
-		if want := w.path("m.yaml") + ":1:1, which is the one that counts"; d.File != w.path("b.yaml") || !strings.Contains(d.Message, want) || !strings.Contains(d.Fix, "after a restart") {
+		if want := w.path("m.yaml") + ":1:1, which is the one that counts"; d.File != w.path("b.yaml") || !strings.Contains(d.Message, want) || !strings.Contains(d.Fix, "a server does not start with both") {
 			t.Errorf("finding %v", d)
 		}
 		w.stays("a=live z=z", 100*time.Millisecond)
