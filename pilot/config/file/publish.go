@@ -131,13 +131,18 @@ func (s *Source) stay(found listing, objects map[kinds.Key]claim) []diag.Diagnos
 // restricts reports whether a server must not be without the content of an object.
 func (s *Source) restricts(k kinds.Key) bool { return validation.Restricts(k.Kind) || s.opts.vital(k) }
 
-// versions returns a finding for each object that restricts something and is defined again in other words. A server
-// that runs keeps the version that was there first, but a server that starts does not know which one that was.
+// decides reports whether an object restricts something or, as a ReferenceGrant, lets something in.
+func (s *Source) decides(k kinds.Key) bool {
+	return s.restricts(k) || k.Kind.Group == kinds.ReferenceGrant.Group
+}
+
+// versions returns a finding for each object that decides what is let in and is defined again with other content. A
+// server that runs keeps the version that was there first, but a server that starts does not know which one that was.
 func (s *Source) versions() (list []diag.Diagnostic) {
 	first := map[kinds.Key]claim{}
 	for _, path := range sortedPaths(s.files) {
 		for _, h := range s.files[path].objects {
-			if h.Object == nil || h.Object.IsLastGood() || !s.restricts(h.Object.Key) {
+			if h.Object == nil || h.Object.IsLastGood() || !s.decides(h.Object.Key) {
 				continue
 			}
 			this := claim{object: h.Object, file: path, line: h.line, col: h.col}
@@ -155,7 +160,7 @@ func (s *Source) versions() (list []diag.Diagnostic) {
 func (s *Source) duplicate(lost, wins claim) diag.Diagnostic {
 	fix := "remove one of the two"
 	switch {
-	case s.restricts(lost.object.Key) && !config.Equal(lost.object, wins.object):
+	case s.decides(lost.object.Key) && !config.Equal(lost.object, wins.object):
 		fix += ": a server does not start with both"
 	case lost.file < wins.file:
 		fix += ", for after a restart this one would count"

@@ -65,6 +65,8 @@ func TestFirstLoadOfNothing(t *testing.T) {
 func TestFirstLoadRefusesBrokenSecurity(t *testing.T) {
 	policy := "apiVersion: security.istio.io/v1\nkind: AuthorizationPolicy\nmetadata: {name: deny-all, namespace: a}\nspec:\n  "
 	meshText := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: istio, namespace: istio-system}\ndata:\n  mesh: |\n"
+	grant := "apiVersion: gateway.networking.k8s.io/v1beta1\nkind: ReferenceGrant\nmetadata: {name: g, namespace: a}\n" +
+		"spec: {from: [{group: gateway.networking.k8s.io, kind: HTTPRoute, namespace: b}], to: [{group: \"\", kind: Service}]}\n"
 	for name, text := range map[string]string{
 		"field":   policy + "ruls: []\n",
 		"meaning": policy + "action: DENY\n",
@@ -94,6 +96,7 @@ func TestFirstLoadRefusesBrokenSecurity(t *testing.T) {
 		"no separator":             "apiVersion: v1\nkind: Namespace\nmetadata: {name: z}\n" + policy + "{}\n",
 		"mesh, field":              meshText + "    trustDomain: a\nx: 1\n",
 		"another version":          vs("a", "b"),
+		"grant, another version":   grant + "---\n" + strings.Replace(grant, "HTTPRoute", "TCPRoute", 1),
 		"mesh, another version":    meshText + "    trustDomain: a\n---\n" + meshText + "    trustDomain: b\n",
 	} {
 		t.Run(name, func(t *testing.T) {
