@@ -74,13 +74,13 @@ type Tags struct {
 // Chain is the filter chain that a hook adds to.
 type Chain struct {
 	Proxy
-	Direction Direction
-	HTTP      bool              // the chain has a connection manager, not a TCP proxy
-	Protocol  registry.Protocol // of the port; Unsupported where it is detected
-	Cluster   string            // of a TCP proxy: the cluster that it forwards to
-	Refused   bool              // it takes what is called at the proxy's own port, and refuses it
-	Unknown   bool              // it takes what is called at no service, and passes it through or refuses it
-	Mutual    bool              // of a gateway's TCP proxy: connections come over the mesh's own TLS
+	Direction  Direction
+	HTTP       bool              // the chain has a connection manager, not a TCP proxy
+	Protocol   registry.Protocol // of the port; Unsupported where it is detected
+	StatPrefix string            // of a TCP proxy: its name in statistics, which is never empty
+	Refused    bool              // it takes what is called at the proxy's own port, and refuses it
+	Unknown    bool              // it takes what is called at no service, and passes it through or refuses it
+	Mutual     bool              // of a gateway's TCP proxy: connections come over the mesh's own TLS
 	// Port is the port that is called: of a Gateway the listener's, Outbound the service's. Inbound it is the workload's
 	// in a chain with HTTP, and the service's in one without, as istiod has it. It is 0 where the chain has no port.
 	Port      uint32

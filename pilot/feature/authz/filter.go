@@ -8,7 +8,6 @@ import (
 	tcprbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/rbac/v3"
 	securityv1 "istio.io/api/security/v1"
 
-	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
@@ -31,7 +30,7 @@ const (
 
 // applies reports whether the policies of a workload are about a chain: it takes calls for the workload.
 func applies(c feature.Chain) bool {
-	return !c.Selection.Empty() && c.Direction != feature.Outbound && c.Cluster != names.BlackHoleCluster
+	return !c.Selection.Empty() && c.Direction != feature.Outbound && !c.Refused
 }
 
 // filtersReadOf returns what filters depend on: the policies, and whether they are for requests or connections.

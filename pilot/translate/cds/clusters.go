@@ -152,7 +152,7 @@ func (m *Clusters) serviceClusters(v *view.View, c cohort.Client, s scope.Servic
 				k.place = eds.PlaceOf(v, c, s.Service, k.rule.Policy(p.Number))
 			}
 			out = append(out, m.clusters.Get(k))
-			if k.sni = true; gateway.HasAutoPassthrough(c) && !s.MeshExternal {
+			if k.sni = true; gateway.HasAutoPassthrough(c) && gateway.PassesOn(s.Service) {
 				out = append(out, m.clusters.Get(k))
 			}
 		}

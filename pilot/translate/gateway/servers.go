@@ -13,6 +13,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
+	"github.com/istiod-lite/istiod-lite/registry"
 )
 
 // Server is one server of one Gateway on one port of the workload.
@@ -200,4 +201,10 @@ func HasAutoPassthrough(c cohort.Client) bool {
 		}
 	}
 	return false
+}
+
+// PassesOn reports whether gateways with a server of AutoPassthrough hand on connections to a service, by the server name
+// of each of its clusters. They hand on none to a service whose host is a pattern: no client sends such a server name.
+func PassesOn(s *registry.Service) bool {
+	return !s.MeshExternal && s.Resolution != registry.Alias && !strings.HasPrefix(s.Host, "*")
 }

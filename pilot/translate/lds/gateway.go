@@ -281,7 +281,7 @@ func sniClusters(v *view.View, c cohort.Client, s gateway.Server) []string {
 		hosts.Add(h, struct{}{})
 	}
 	for svc := range v.ScopeOf(c.Namespace, c.Sidecar).Services {
-		if svc.MeshExternal || svc.Resolution == registry.Alias || !hosts.Covers(svc.Host) {
+		if !gateway.PassesOn(svc.Service) || !hosts.Covers(svc.Host) {
 			continue
 		}
 		for p := range svc.ImportedPorts {

@@ -19,7 +19,6 @@ import (
 // statistics; empty: as the cluster.
 func (b builder) tcpFilters(c proxyContext, d feature.Direction, cluster, stat string, port uint32, p registry.Protocol, to traffic.Connection) []*listenerv3.Filter {
 	chain := c.chain(d, false, port, p)
-	chain.Cluster = cluster
 	proxy := &tcpv3.TcpProxy{StatPrefix: cmp.Or(stat, cluster), ClusterSpecifier: &tcpv3.TcpProxy_Cluster{Cluster: cluster}}
 	return b.tcpProxy(c, chain, proxy, to)
 }
@@ -27,15 +26,15 @@ func (b builder) tcpFilters(c proxyContext, d feature.Direction, cluster, stat s
 // refusingFilters makes the network filters of the chain for calls to the proxy's own port.
 func (b builder) refusingFilters(c proxyContext, d feature.Direction) []*listenerv3.Filter {
 	chain := c.chain(d, false, 0, registry.Unsupported)
-	chain.Cluster, chain.Refused = names.BlackHoleCluster, true
-	proxy := &tcpv3.TcpProxy{StatPrefix: chain.Cluster, ClusterSpecifier: &tcpv3.TcpProxy_Cluster{Cluster: chain.Cluster}}
+	chain.Refused = true
+	proxy := &tcpv3.TcpProxy{StatPrefix: names.BlackHoleCluster, ClusterSpecifier: &tcpv3.TcpProxy_Cluster{Cluster: names.BlackHoleCluster}}
 	return b.tcpProxy(c, chain, proxy, traffic.Connection{})
 }
 
 // fallbackFilters makes the network filters of the chain for calls to no service.
 func (b builder) fallbackFilters(c proxyContext, cluster string) []*listenerv3.Filter {
 	chain := c.chain(feature.Outbound, false, 0, registry.Unsupported)
-	chain.Cluster, chain.Unknown = cluster, true
+	chain.Unknown = true
 	proxy := &tcpv3.TcpProxy{StatPrefix: cluster, ClusterSpecifier: &tcpv3.TcpProxy_Cluster{Cluster: cluster}}
 	return b.tcpProxy(c, chain, proxy, traffic.Connection{})
 }
@@ -49,8 +48,7 @@ func (b builder) weightedTCPFilters(c proxyContext, d feature.Direction, to tcpD
 		weighted.Clusters = append(weighted.Clusters, &tcpv3.TcpProxy_WeightedCluster_ClusterWeight{Name: w.name, Weight: w.weight})
 	}
 	if len(weighted.Clusters) == 1 {
-		chain.Cluster = weighted.Clusters[0].Name
-		proxy.ClusterSpecifier = &tcpv3.TcpProxy_Cluster{Cluster: chain.Cluster}
+		proxy.ClusterSpecifier = &tcpv3.TcpProxy_Cluster{Cluster: weighted.Clusters[0].Name}
 	} else {
 		proxy.ClusterSpecifier = &tcpv3.TcpProxy_WeightedClusters{WeightedClusters: weighted}
 	}
@@ -67,6 +65,7 @@ func (b builder) tcpProxy(c proxyContext, chain feature.Chain, proxy *tcpv3.TcpP
 	if !chain.Refused {
 		proxy.IdleTimeout = c.idleTimeout()
 	}
+	chain.StatPrefix = proxy.StatPrefix
 	b.ApplyConnection(to, proxy)
 	b.ChangeTCPProxy(chain, c.selections, proxy)
 	return append(b.NetworkFilters(chain, c.selections), envoy.NetworkFilter("envoy.filters.network.tcp_proxy", envoy.Any(proxy)))
