@@ -31,3 +31,27 @@ func (h Holder) String() string {
 	}
 	return h.Address.String()
 }
+
+// Tenant is the namespace of holders that are IDs, or all holders that are none. Who may create service accounts in a
+// namespace has any number of IDs, and who may create pods any number of addresses; so a bound for one holder alone
+// bounds neither. The zero Tenant is that of the zero Holder.
+type Tenant struct {
+	TrustDomain, Namespace string
+	Unproved               bool
+}
+
+// Tenant returns the tenant of a holder.
+func (h Holder) Tenant() Tenant {
+	if h.Proved() {
+		return Tenant{TrustDomain: h.ID.TrustDomain, Namespace: h.ID.Namespace}
+	}
+	return Tenant{Unproved: h != Holder{}}
+}
+
+// String returns what the tenant is called in messages.
+func (t Tenant) String() string {
+	if t.Unproved {
+		return "peers that prove no identity"
+	}
+	return "namespace " + t.Namespace + " of " + t.TrustDomain
+}

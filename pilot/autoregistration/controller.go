@@ -44,7 +44,7 @@ type Options struct {
 	Sweeps func(ctx context.Context, instance string) bool
 
 	// Entries bounds the entries of this instance; 0 is 20,000. One identity, or one address of proxies that prove none,
-	// gets a tenth of them.
+	// gets a tenth of them. The last tenth is for tenants that have at most a tenth.
 	Entries int
 	Logger  *slog.Logger
 	Metrics prometheus.Registerer
@@ -60,6 +60,7 @@ type Controller struct {
 	entries map[types.NamespacedName]*held
 	streams map[string]types.NamespacedName                            // by the stream's id
 	each    *quota.Counter[identity.Holder]                            // of entries
+	tenants *quota.Counter[identity.Tenant]                            // of entries
 	queue   workqueue.TypedRateLimitingInterface[types.NamespacedName] // nil unless Run runs
 }
 
@@ -108,7 +109,8 @@ func New(o Options) *Controller {
 	}
 	return &Controller{
 		o: o, metrics: newMetrics(o.Metrics), entries: map[types.NamespacedName]*held{}, streams: map[string]types.NamespacedName{},
-		each: quota.NewCounter[identity.Holder](quota.Share(o.Entries)),
+		each:    quota.NewCounter[identity.Holder](quota.Share(o.Entries)),
+		tenants: quota.NewCounter[identity.Tenant](quota.Share(o.Entries)),
 	}
 }
 
@@ -219,10 +221,16 @@ func (c *Controller) join(key types.NamespacedName, client xds.Client) (<-chan e
 			return nil, status.Errorf(codes.ResourceExhausted, "this instance holds %d registered workloads and takes no more", len(c.entries))
 		}
 		holder, bounded := client.Peer.Holder()
+		tenant := holder.Tenant()
+		if held := c.tenants.Held(tenant); bounded && held >= c.tenants.Most() && len(c.entries) >= c.o.Entries-c.o.Entries/10 {
+			return nil, status.Errorf(codes.ResourceExhausted,
+				"%s has registered %d workloads at this instance, whose last entries are for others: run more replicas", tenant, held)
+		}
 		if bounded && !c.each.Take(holder) {
 			return nil, status.Errorf(codes.ResourceExhausted,
 				"%s has registered %d workloads at this instance, which is as many as one identity may: run more replicas", holder, c.each.Most())
 		}
+		c.tenants.Add(tenant, 1)
 		h = &held{holder: holder}
 		c.entries[key] = h
 	}

@@ -327,6 +327,33 @@ func TestEntriesOfOneIdentity(t *testing.T) {
 	})
 }
 
+// TestEntriesOfOneTenant checks that the service accounts of a namespace together leave the last tenth of the entries of
+// an instance to others, and that there is room again when an entry has gone.
+func TestEntriesOfOneTenant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(reviews())
+		a := w.start(t, "a", func(o *Options) { o.Entries, o.Authorizer = 20, authorize.New(authorize.Options{RegisterAnyone: true}) })
+		of := func(n int) xds.Client {
+			return stream(fmt.Sprint(n), func(c *xds.Client) {
+				c.Proxy.IPs = []string{fmt.Sprintf("10.9.0.%d", n)}
+				c.Peer = unproved(fmt.Sprintf("10.8.0.%d:80", n/2))
+			})
+		}
+		for n := range 18 {
+			a.connect(of(n))
+		}
+		if err := a.Connected(t.Context(), of(18)); status.Code(err) != codes.ResourceExhausted {
+			t.Errorf("an entry of the last tenth: %v", err)
+		}
+		a.connect(stream("other"))
+		a.Disconnected(of(0))
+		a.Disconnected(of(1))
+		time.Sleep(time.Minute)
+		a.connect(of(18))
+		a.stop()
+	})
+}
+
 func TestStoreFailuresAreRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(reviews())

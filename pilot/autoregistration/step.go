@@ -249,5 +249,6 @@ func (c *Controller) forget(key types.NamespacedName) {
 		if h.holder != (identity.Holder{}) {
 			c.each.Add(h.holder, -1)
 		}
+		c.tenants.Add(h.holder.Tenant(), -1)
 	}
 }

@@ -66,8 +66,8 @@ spec: {hosts: ["*.b.example.com"], location: MESH_INTERNAL, resolution: NONE, po
 `
 
 // TestAutoPassthrough checks servers that forward mTLS by server name. They have one chain for each service that their
-// hosts cover, beside plain HTTP where that comes second. A service whose host is a pattern has none, since Envoy refuses
-// a listener with a star within a server name.
+// hosts cover, beside plain HTTP where that comes second. A service whose host is a pattern has none, since Envoy
+// refuses a listener with a star within a server name.
 func TestAutoPassthrough(t *testing.T) {
 	w := newWorld(t, mesh.Default())
 	s := w.apply(objects(t, "world.yaml", []byte(passthroughWorld))...)

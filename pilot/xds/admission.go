@@ -16,16 +16,15 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/identity"
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/api/quota"
-	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/session"
 )
 
 // admission decides which streams are served, and bounds what one identity, or one address of peers that proved none,
-// may hold of what all share. Safe for concurrent use.
+// may hold of what all share, and what one tenant may. Safe for concurrent use.
 type admission struct {
-	slots   chan struct{} // has one message of each stream; nil if there is no bound
-	short   func() bool   // reports whether memory is short
+	slots   *quota.Pool[identity.Tenant] // of streams; nil if there is no bound
+	short   func() bool                  // reports whether memory is short
 	metrics *metrics
 
 	identities, strangers struct {
@@ -34,7 +33,16 @@ type admission struct {
 	}
 	cohorts     *quota.Table[identity.Holder, *cohorts]
 	cohortBytes int // most that is kept for the cohorts of one identity or address
+
+	tenants struct {
+		lists       *quota.Values[identity.Tenant, subscribed]
+		cohorts     *quota.Table[identity.Tenant, *cohorts]
+		cohortBytes int
+	}
 }
+
+// tenantShares is how many times what one identity may hold of memory a tenant may hold.
+const tenantShares = 3
 
 // subscribed is the list of names that streams subscribe to of a type.
 type subscribed struct {
@@ -67,7 +75,7 @@ func newAdmission(streams int, l *limits.Limits, m *metrics) *admission {
 	a := &admission{short: memoryShort, metrics: m}
 	each := math.MaxInt
 	if streams > 0 {
-		a.slots, each = make(chan struct{}, streams), quota.Share(streams)
+		a.slots, each = quota.NewPool[identity.Tenant](streams), quota.Share(streams)
 	}
 	memory := debug.SetMemoryLimit(-1)
 	a.cohortBytes = quota.Share(int(memory))
@@ -79,7 +87,10 @@ func newAdmission(streams int, l *limits.Limits, m *metrics) *admission {
 	a.identities.lists = quota.NewValues[identity.Holder, subscribed](quota.Share(int(memory)))
 	a.strangers.streams = quota.NewCounter[identity.Holder](l.StreamsPerSource)
 	a.strangers.lists = quota.NewValues[identity.Holder, subscribed](min(l.NameBytesPerSource, quota.Share(int(memory))))
-	a.cohorts = quota.NewTable[identity.Holder](func() *cohorts { return &cohorts{streams: map[cohort.Key]int{}} })
+	a.cohorts = quota.NewTable[identity.Holder](func() *cohorts { return newCohorts(fewCohorts) })
+	a.tenants.lists = quota.NewValues[identity.Tenant, subscribed](tenantShares * quota.Share(int(memory)))
+	a.tenants.cohorts = quota.NewTable[identity.Tenant](func() *cohorts { return newCohorts(fewOfTenant) })
+	a.tenants.cohortBytes = tenantShares * a.cohortBytes
 	return a
 }
 
@@ -91,7 +102,8 @@ func (a *admission) enter(ctx context.Context, p identity.Peer, closing <-chan s
 		return nil, status.Error(codes.ResourceExhausted, "the server has too little memory for another stream")
 	}
 	release := func() {}
-	if h, bounded := p.Holder(); bounded {
+	h, bounded := p.Holder()
+	if bounded {
 		streams := a.strangers.streams
 		if h.Proved() {
 			streams = a.identities.streams
@@ -109,20 +121,22 @@ func (a *admission) enter(ctx context.Context, p identity.Peer, closing <-chan s
 	if a.slots == nil {
 		return release, nil
 	}
+	got, free := a.slots.Enter(h.Tenant())
+	leave = func() { free(); release() }
 	select {
-	case a.slots <- struct{}{}:
-		return func() { <-a.slots; release() }, nil
+	case <-got:
+		return leave, nil
 	case <-ctx.Done():
 		err = status.FromContextError(ctx.Err()).Err()
 	case <-closing:
 		err = errShutdown()
 	}
-	release()
+	leave()
 	return nil, err
 }
 
 // hold counts the names that a stream of a peer subscribes to of a type, and counts off the names before. A nil list
-// is empty. The error is a gRPC status: the peer's identity or address has too many.
+// is empty. The error is a gRPC status: the peer's identity or address has too many, or its tenant.
 func (a *admission) hold(p identity.Peer, kind *envoy.Type, before, now *envoy.Names) error {
 	h, bounded := p.Holder()
 	if !bounded || before == now {
@@ -133,14 +147,24 @@ func (a *admission) hold(p identity.Peer, kind *envoy.Type, before, now *envoy.N
 		lists = a.identities.lists
 	}
 	if before != nil {
-		lists.Release(h, subscribed{kind, before}, session.CostOfNames(kind, before))
+		of, size := subscribed{kind, before}, session.CostOfNames(kind, before)
+		lists.Release(h, of, size)
+		a.tenants.lists.Release(h.Tenant(), of, size)
 	}
-	if now != nil && !lists.Hold(h, subscribed{kind, now}, session.CostOfNames(kind, now)) {
-		a.metrics.refused(refusedNames)
-		return status.Errorf(codes.ResourceExhausted, "the streams of %s subscribe to different resource names that take more than %d bytes", h,
-			lists.Most())
+	if now == nil {
+		return nil
 	}
-	return nil
+	of, size := subscribed{kind, now}, session.CostOfNames(kind, now)
+	fits, fitsTenant := lists.Hold(h, of, size), a.tenants.lists.Hold(h.Tenant(), of, size)
+	who, most := h.String(), lists.Most()
+	switch {
+	case fits && fitsTenant:
+		return nil
+	case fits:
+		who, most = h.Tenant().String(), a.tenants.lists.Most()
+	}
+	a.metrics.refused(refusedNames)
+	return status.Errorf(codes.ResourceExhausted, "the streams of %s subscribe to different resource names that take more than %d bytes", who, most)
 }
 
 // memoryShort reports whether what is alive takes 85 % of the memory limit, after the last collection. Without a limit

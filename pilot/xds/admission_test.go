@@ -7,7 +7,9 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -78,19 +80,34 @@ func TestUnprovedStreamsAreFew(t *testing.T) {
 	}
 }
 
-// accounts has every stream come from the service account that its metadata names.
+// accounts has every stream come from the service account that its metadata names, of the namespace a, or of the one
+// before a slash.
 func accounts(streams int) func(*Options) {
 	return func(o *Options) {
 		o.Streams = streams
 		o.Authenticate = func(ctx context.Context) (identity.Peer, error) {
 			md, _ := metadata.FromIncomingContext(ctx)
-			sa := md.Get("account")[0]
+			namespace, sa, ok := strings.Cut(md.Get("account")[0], "/")
+			if !ok {
+				namespace, sa = "a", namespace
+			}
 			return identity.Peer{
 				Address: netip.MustParseAddrPort("10.0.0.1:1234"), Proof: identity.Token,
-				ID: identity.ID{TrustDomain: "cluster.local", Namespace: "a", ServiceAccount: sa},
+				ID: identity.ID{TrustDomain: "cluster.local", Namespace: namespace, ServiceAccount: sa},
 			}, nil
 		}
 	}
+}
+
+// nodeOf returns the node of a pod of a, or of the same pod in the namespace of an account, as accounts takes it.
+func nodeOf(account, pod string) *corev3.Node {
+	namespace, _, ok := strings.Cut(account, "/")
+	if !ok {
+		return xdstest.Node(pod)
+	}
+	n := xdstest.Node(strings.TrimSuffix(pod, ".a") + "." + namespace)
+	n.Id = strings.Replace(n.Id, "~a.svc", "~"+namespace+".svc", 1)
+	return n
 }
 
 // firstOf returns what a stream of a service account gets first: the error that ends it, or nil. The stream stays
@@ -107,7 +124,7 @@ func (r *rig) firstOf(account string, names ...string) (*deltaClient, error) {
 		url = envoy.EndpointType
 	}
 	// Recv says whether it has ended.
-	_ = stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: xdstest.Node("web.a"), TypeUrl: url, ResourceNamesSubscribe: names})
+	_ = stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: nodeOf(account, "web.a"), TypeUrl: url, ResourceNamesSubscribe: names})
 	_, err = stream.Recv()
 	return c, err
 }
@@ -137,6 +154,72 @@ func TestStreamsOfOneIdentity(t *testing.T) {
 	}
 	all[0].cancel()
 	eventually(t, "there is room again", func() bool { _, err := r.firstOf("flood"); return err == nil })
+}
+
+// TestStreamsOfOneTenant checks that the service accounts of a namespace together leave the last tenth of the streams
+// to others: a proxy of another namespace is served at once, and one of theirs waits until streams of theirs end.
+func TestStreamsOfOneTenant(t *testing.T) {
+	r := newRig(t, accounts(20))
+	r.publish(true, "cds a=1")
+	var all []*deltaClient
+	for i := range 18 {
+		c, err := r.firstOf(fmt.Sprintf("flood%d", i/2))
+		must.Succeed(t, err)
+		all = append(all, c)
+	}
+	served := make(chan error, 1)
+	go func() { _, err := r.firstOf("more"); served <- err }()
+	if _, err := r.firstOf("b/web"); err != nil {
+		t.Errorf("another namespace: %v", err)
+	}
+	select {
+	case err := <-served:
+		t.Errorf("a namespace with most of the streams is served one more: %v", err)
+	default:
+	}
+	all[0].cancel() // the other namespace has one of the last tenth, which is made up first
+	all[1].cancel()
+	must.Succeed(t, <-served)
+}
+
+// TestMemoryOfOneTenant checks that the service accounts of a namespace together may subscribe to no more names, and
+// have no more configuration of their own, than three of them, while another namespace is served.
+func TestMemoryOfOneTenant(t *testing.T) {
+	r := newRig(t, accounts(1000))
+	r.publish(true, "cds a=1")
+	names := []string{"x-0", "x-1", "x-2", "x-3"}
+	r.server.admission.tenants.lists = quota.NewValues[identity.Tenant, subscribed](2 * costOf(names...))
+	for i, want := range []codes.Code{codes.OK, codes.OK, codes.ResourceExhausted} {
+		list := []string{fmt.Sprint("y-", i), names[1], names[2], names[3]}
+		if _, err := r.firstOf(fmt.Sprint("names", i), list...); status.Code(err) != want {
+			t.Errorf("the names of account %d: %v, want %v", i, err, want)
+		}
+	}
+	if _, err := r.firstOf("b/web", names...); err != nil {
+		t.Errorf("the names of another namespace: %v", err)
+	}
+
+	r = newRig(t, accounts(1000))
+	r.fake.Each.Store(true)
+	r.fake.Kept.Store(1)
+	r.server.admission.tenants.cohortBytes = fewOfTenant
+	r.publish(true, "cds a=1")
+	var err error
+	n := 0
+	for ; err == nil && n < 2*fewOfTenant; n++ {
+		_, err = r.pod(fmt.Sprint("kinds", n), fmt.Sprintf("p%d.a", n))
+		h, leave := r.server.admission.tenants.cohorts.Hold(identity.Tenant{TrustDomain: "cluster.local", Namespace: "a"})
+		h.mu.Lock()
+		h.next = time.Time{} // the next request has what is kept measured
+		h.mu.Unlock()
+		leave()
+	}
+	if n != fewOfTenant+2 || status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "namespace a of cluster.local") {
+		t.Errorf("%d accounts of a namespace are served, and then: %v", n-1, err)
+	}
+	if _, err := r.pod("b/web", "web.a"); err != nil {
+		t.Errorf("a proxy of another namespace: %v", err)
+	}
 }
 
 // TestNamesOfOneIdentity checks that the names that the streams of an identity subscribe to take a bounded amount of

@@ -16,6 +16,8 @@ import (
 // alone. So the bytes that are kept are measured, where there are more cohorts than most identities have. A nil cohorts
 // has no bound. Safe for concurrent use.
 type cohorts struct {
+	few int // number of cohorts for which nothing is measured
+
 	mu        sync.Mutex
 	streams   map[cohort.Key]int // number of streams, by cohort.Key.Kept
 	order     []cohort.Key       // keys of streams, the oldest first
@@ -27,11 +29,15 @@ type cohorts struct {
 const (
 	// fewCohorts are so many that nothing is measured: what they take is no more than a proxy for each of them.
 	fewCohorts = 8
+	// fewOfTenant are so many for all identities of a tenant together.
+	fewOfTenant = 10 * fewCohorts
 	// minMeasure is the least time between two measurements, and a measurement takes no more than a twentieth of the
 	// time between them.
 	minMeasure  = 100 * time.Millisecond
 	measureRate = 20
 )
+
+func newCohorts(few int) *cohorts { return &cohorts{few: few, streams: map[cohort.Key]int{}} }
 
 // move records that a stream belongs to another cohort. A zero key is none.
 func (c *cohorts) move(from, to cohort.Key) {
@@ -61,7 +67,7 @@ func (c *cohorts) kept(measure func([]cohort.Key) int) int {
 	defer c.mu.Unlock()
 	began := time.Now()
 	switch {
-	case len(c.order) <= fewCohorts:
+	case len(c.order) <= c.few:
 		return 0
 	case c.measuring || began.Before(c.next):
 		return c.bytes
@@ -79,13 +85,19 @@ func (c *cohorts) kept(measure func([]cohort.Key) int) int {
 }
 
 // admitCohort returns an error, a gRPC status, if a stream asks for more while too much is kept for the cohorts of its
-// identity or address. A stream that asks for nothing new is sent changes in any case.
+// identity or address, or of its tenant. A stream that asks for nothing new is sent changes in any case.
 func (a *admission) admitCohort(c *conn) error {
-	if c.cohorts == nil || !c.session.Grows() || c.cohorts.kept(c.server.translator.Bytes) <= a.cohortBytes {
+	if c.cohorts == nil || !c.session.Grows() {
 		return nil
 	}
-	a.metrics.refused(refusedCohorts)
 	h, _ := c.peer.Holder()
+	who, share, most := h.String(), "a tenth", a.cohortBytes
+	if c.cohorts.kept(c.server.translator.Bytes) <= most {
+		if who, share, most = h.Tenant().String(), "three tenths", a.tenants.cohortBytes; c.tenant.kept(c.server.translator.Bytes) <= most {
+			return nil
+		}
+	}
+	a.metrics.refused(refusedCohorts)
 	return status.Errorf(codes.ResourceExhausted, "the proxies of %s have different labels or settings, and their configuration takes more than %d bytes, "+
-		"a tenth of the memory: use fewer kinds of proxies for one account, run more replicas, or raise the memory limit", h, a.cohortBytes)
+		"%s of the memory: use fewer kinds of proxies for one account, run more replicas, or raise the memory limit", who, most, share)
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
-	"github.com/istiod-lite/istiod-lite/pilot/xds/xdstest"
 )
 
 // pod returns the stream of a pod of a service account, with its clusters, or the error that ends it before.
@@ -27,7 +26,7 @@ func (r *rig) pod(account, pod string) (*deltaClient, error) {
 	r.t.Cleanup(cancel)
 	stream, err := r.dial().DeltaAggregatedResources(ctx)
 	must.Succeed(r.t, err)
-	_ = stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: xdstest.Node(pod), TypeUrl: envoy.ClusterType}) // Recv says whether it has ended
+	_ = stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: nodeOf(account, pod), TypeUrl: envoy.ClusterType}) // Recv says whether it has ended
 	_, err = stream.Recv()
 	return &deltaClient{t: r.t, stream: stream, cancel: cancel}, err
 }
@@ -100,7 +99,7 @@ func TestCohortsOfOneIdentity(t *testing.T) {
 // what is kept is measured no more often than it may be.
 func TestFewCohortsAreNotMeasured(t *testing.T) {
 	keys := cohort.NewInterner()
-	c := &cohorts{streams: map[cohort.Key]int{}}
+	c := newCohorts(fewCohorts)
 	measured := 0
 	ask := func() { c.kept(func([]cohort.Key) int { measured++; return 1 }) }
 	for i := range fewCohorts {

@@ -55,6 +55,7 @@ type conn struct {
 	stop     chan error    // one error, with which to end
 	turns    chan struct{} // of the peer's identity or address, to wait for a slot; nil if no bound is for it
 	cohorts  *cohorts      // of the peer's identity or address; nil if no bound is for it
+	tenant   *cohorts      // of its tenant
 	done     chan struct{} // closed when the owner ends
 
 	mu      sync.Mutex

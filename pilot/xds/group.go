@@ -145,7 +145,8 @@ func (c *conn) joinGroup() {
 	defer s.mu.Unlock()
 	last := c.cohort
 	c.cohort = c.session.Cohort()
-	if c.cohorts.move(last, c.cohort); same {
+	c.cohorts.move(last, c.cohort)
+	if c.tenant.move(last, c.cohort); same {
 		return
 	}
 	s.leaveGroup(c)

@@ -346,7 +346,9 @@ func (s *Server) serve(stream grpc.ServerStream, delta bool) error {
 		defer release()
 		cohorts, leave := s.admission.cohorts.Hold(h)
 		defer leave()
-		c.turns, c.cohorts = turns, cohorts
+		tenant, leaveTenant := s.admission.tenants.cohorts.Hold(h.Tenant())
+		defer leaveTenant()
+		c.turns, c.cohorts, c.tenant = turns, cohorts, tenant
 	}
 	panicked := true
 	safe.Run(s.logger.With("conn", c.id), "xds stream", func() { err = c.run(); panicked = false })
@@ -401,6 +403,7 @@ func (s *Server) remove(c *conn) {
 	delete(s.waiting, c)
 	s.leaveGroup(c)
 	c.cohorts.move(c.cohort, cohort.Key{})
+	c.tenant.move(c.cohort, cohort.Key{})
 	s.count[c.proxy.ID]--
 	last := s.count[c.proxy.ID] == 0
 	if last {

@@ -203,8 +203,8 @@ func HasAutoPassthrough(c cohort.Client) bool {
 	return false
 }
 
-// PassesOn reports whether gateways with a server of AutoPassthrough hand on connections to a service, by the server name
-// of each of its clusters. They hand on none to a service whose host is a pattern: no client sends such a server name.
+// PassesOn reports whether gateways with a server of AutoPassthrough hand on connections to a service, by the server
+// name of each of its clusters. They hand on none to a service whose host is a pattern: no client sends such a name.
 func PassesOn(s *registry.Service) bool {
 	return !s.MeshExternal && s.Resolution != registry.Alias && !strings.HasPrefix(s.Host, "*")
 }

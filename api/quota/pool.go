@@ -1,0 +1,67 @@
+package quota
+
+import (
+	"container/list"
+	"sync"
+)
+
+// Pool is a number of places of which holders keep some for long, such as those of streams. The last tenth is for
+// holders that have at most a tenth of the pool: one that takes all else keeps nobody out who needs little. A holder
+// that has more waits while only these are free.
+type Pool[K comparable] struct {
+	reserve, share int
+
+	mu        sync.Mutex
+	free      int
+	held      map[K]int  // with the places that are waited for
+	few, many *list.List // what waits, of type chan struct{}, closed when a place is granted; the oldest comes first
+}
+
+// NewPool returns a Pool of some places.
+func NewPool[K comparable](all int) *Pool[K] {
+	return &Pool[K]{reserve: all / 10, share: Share(all), free: all, held: map[K]int{}, few: list.New(), many: list.New()}
+}
+
+// Enter asks for a place for a holder. got is closed once the holder has it. leave gives the place back, or ends the
+// wait for it; it must be called. The zero holder, which stands for peers without a bound, always counts as one with
+// little.
+func (p *Pool[K]) Enter(k K) (got <-chan struct{}, leave func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var unbounded K
+	p.held[k]++
+	queue, granted := p.many, make(chan struct{})
+	if k == unbounded || p.held[k] <= p.share {
+		queue = p.few
+	}
+	place := queue.PushBack(granted)
+	p.grant()
+	return granted, sync.OnceFunc(func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.held[k]--; p.held[k] == 0 {
+			delete(p.held, k)
+		}
+		select {
+		case <-granted:
+			p.free++
+		default:
+			queue.Remove(place)
+		}
+		p.grant()
+	})
+}
+
+// grant hands out the places that are free. mu is held.
+func (p *Pool[K]) grant() {
+	next := func(l *list.List, least int) bool {
+		if l.Len() == 0 || p.free <= least {
+			return false
+		}
+		close(l.Remove(l.Front()).(chan struct{}))
+		p.free--
+		return true
+	}
+	for next(p.few, 0) || next(p.many, p.reserve) {
+	}
+}

@@ -1,0 +1,73 @@
+package quota
+
+import "testing"
+
+// TestPool checks that the last tenth of a pool is for holders that have little of it, that others wait for the rest,
+// and that those that leave make room, whether they have a place or wait for one.
+func TestPool(t *testing.T) {
+	p := NewPool[string](20)
+	has := func(got <-chan struct{}) bool {
+		select {
+		case <-got:
+			return true
+		default:
+			return false
+		}
+	}
+	var leaves []func()
+	for i := range 18 {
+		got, leave := p.Enter("flood")
+		if leaves = append(leaves, leave); !has(got) {
+			t.Fatalf("place %d of a pool of 20 is not granted", i)
+		}
+	}
+	waits, _ := p.Enter("flood")
+	gone, goes := p.Enter("flood")
+	first, leave := p.Enter("web")
+	second, _ := p.Enter("api")
+	third, _ := p.Enter("last")
+	if has(waits) || has(gone) || !has(first) || !has(second) || has(third) {
+		t.Errorf("flood: %v and %v, others: %v, %v and %v", has(waits), has(gone), has(first), has(second), has(third))
+	}
+	leaves[0]()
+	leaves[0]() // the second time it counts no more
+	if !has(third) || has(waits) {
+		t.Errorf("a holder of little: %v; one of most: %v", has(third), has(waits))
+	}
+	goes()
+	leave()
+	leaves[1]()
+	if has(waits) {
+		t.Error("a holder of most has a place of the last tenth")
+	}
+	leaves[2]()
+	if !has(waits) || has(gone) {
+		t.Errorf("one that waits: %v; one that has gone: %v", has(waits), has(gone))
+	}
+	var host []func()
+	for range 2 {
+		got, leave := p.Enter("")
+		if host = append(host, leave); !has(got) {
+			t.Error("a peer without a bound waits")
+		}
+	}
+	for _, leave := range append(host, leaves[3:]...) {
+		leave()
+	}
+	if p.free != 17 || p.held["flood"] != 1 || len(p.held) != 3 {
+		t.Errorf("%d places are free, %v", p.free, p.held)
+	}
+}
+
+// TestSmallPool checks that a holder may have all of a pool that is too small to share.
+func TestSmallPool(t *testing.T) {
+	p := NewPool[string](1)
+	_, leave := p.Enter("a")
+	got, _ := p.Enter("a")
+	leave()
+	select {
+	case <-got:
+	default:
+		t.Error("the one place is not granted again")
+	}
+}
