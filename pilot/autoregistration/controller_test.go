@@ -327,8 +327,8 @@ func TestEntriesOfOneIdentity(t *testing.T) {
 	})
 }
 
-// TestEntriesOfOneTenant checks that the service accounts of a namespace together leave the last tenth of the entries of
-// an instance to others, and that there is room again when an entry has gone.
+// TestEntriesOfOneTenant checks that peers without identity together leave the last tenth of the entries of an instance
+// to others, and that there is room again when entries have gone.
 func TestEntriesOfOneTenant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(reviews())

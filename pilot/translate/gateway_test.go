@@ -113,3 +113,23 @@ func TestAutoPassthrough(t *testing.T) {
 		t.Error(fmt.Sprint("a finding: ", d))
 	}
 }
+
+// TestBindSpelledTwice checks that servers which spell one IPv6 address differently share its listener: Envoy refuses a
+// second listener at the address.
+func TestBindSpelledTwice(t *testing.T) {
+	const server = `
+apiVersion: networking.istio.io/v1
+kind: Gateway
+metadata: {name: %s, namespace: istio-system}
+spec: {selector: {istio: gateway}, servers: [{port: {number: 8080, name: http, protocol: HTTP}, hosts: [%[1]s.example.com], bind: "%s"}]}
+---`
+	w := newWorld(t, mesh.Default())
+	s := w.apply(objects(t, "world.yaml", []byte(fmt.Sprintf(server, "one", "::1")+fmt.Sprintf(server, "two", "0:0:0::1")))...)
+	c := sent(t, newTranslator(0), s, &node.Proxy{
+		Type: node.Router, ID: "gw.istio-system", Name: "gw", Namespace: "istio-system", Domain: "istio-system.svc.cluster.local", IPs: []string{"fd00::9"},
+		Cluster: "Kubernetes", Labels: map[string]string{"istio": "gateway"}, Capabilities: everything,
+	})
+	if got := slices.Sorted(maps.Keys(c["lds"])); !slices.Equal(got, []string{"::1_8080"}) {
+		t.Errorf("listeners %v, want one at ::1", got)
+	}
+}

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -20,6 +21,7 @@ import (
 type Server struct {
 	*networkingv1alpha3.Server
 	Gateway *kinds.Object
+	Bind    string   // the address that is bound, in canonical form; empty for the wildcard of the proxy's family
 	Target  uint32   // the port that is bound
 	HTTP3   []uint32 // the UDP ports that are bound for HTTP/3
 	Hosts   []string // normalised: "host" for all namespaces, else "namespace/host"
@@ -85,7 +87,7 @@ func servers(c cohort.Client) []Server {
 	http3Ports := slices.Collect(c.HTTP3.All)
 	for o := range c.Gateways.All {
 		for _, s := range o.Spec.(*networkingv1.Gateway).Servers {
-			hosts := serverHosts(s, o.Namespace)
+			hosts, bind := serverHosts(s, o.Namespace), canonical(s.Bind)
 			port := s.GetPort().GetNumber()
 			targets := byPort[port]
 			if targets == nil {
@@ -104,17 +106,17 @@ func servers(c cohort.Client) []Server {
 			}
 			for _, target := range targets {
 				if s.Tls != nil {
-					if slices.ContainsFunc(hosts, func(h string) bool { _, ok := seen[boundHost{s.Bind, target, h}]; return ok }) {
+					if slices.ContainsFunc(hosts, func(h string) bool { _, ok := seen[boundHost{bind, target, h}]; return ok }) {
 						continue
 					}
 					if seen == nil {
 						seen = map[boundHost]struct{}{}
 					}
 					for _, h := range hosts {
-						seen[boundHost{s.Bind, target, h}] = struct{}{}
+						seen[boundHost{bind, target, h}] = struct{}{}
 					}
 				}
-				all = append(all, Server{s, o, target, quic, hosts})
+				all = append(all, Server{s, o, bind, target, quic, hosts})
 			}
 		}
 	}
@@ -207,4 +209,12 @@ func HasAutoPassthrough(c cohort.Client) bool {
 // name of each of its clusters. They hand on none to a service whose host is a pattern: no client sends such a name.
 func PassesOn(s *registry.Service) bool {
 	return !s.MeshExternal && s.Resolution != registry.Alias && !strings.HasPrefix(s.Host, "*")
+}
+
+// canonical returns an IP address in the one form in which two spellings of it are equal. Other text stays as it is.
+func canonical(address string) string {
+	if a, err := netip.ParseAddr(address); err == nil {
+		return a.String()
+	}
+	return address
 }
