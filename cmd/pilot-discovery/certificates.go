@@ -31,7 +31,7 @@ func (f *discoveryFlags) registerCertificates(flags *pflag.FlagSet, e *env) {
 	c.Signing.Default, c.Signing.Domain = e.text("K8S_SIGNER", ""), e.text("CERT_SIGNER_DOMAIN", "")
 	f.provider = e.text("PILOT_CERT_PROVIDER", istiodProvider)
 	c.Folder = e.text("ROOT_CA_DIR", "./etc/cacerts")
-	c.MultiRoot = e.text("ISTIO_MULTIROOT_MESH", "false") == "true"
+	c.MultiRoot = e.asked("ISTIO_MULTIROOT_MESH")
 	c.TTL = e.bound("DEFAULT_WORKLOAD_CERT_TTL", 24*time.Hour)
 	c.MaxTTL = e.bound("MAX_WORKLOAD_CERT_TTL", 24*time.Hour)
 	c.RootTTL = e.bound("CITADEL_SELF_SIGNED_CA_CERT_TTL", 10*365*24*time.Hour)

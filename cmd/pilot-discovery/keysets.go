@@ -18,7 +18,8 @@ const extraRoots = "/cacerts/extra.pem"
 // keySetVariables say how the keys of token issuers are fetched. They are istiod's, but for ALLOWED_CIDRS_IN_JWKS_URIS.
 type keySetVariables struct {
 	every                    time.Duration
-	mode, insecure           string
+	mode                     string
+	insecure                 bool
 	blockedCIDR, allowedCIDR string
 	proxies                  httpproxy.Config
 }
@@ -26,7 +27,7 @@ type keySetVariables struct {
 func (v *keySetVariables) read(e *env) {
 	v.every = e.duration("PILOT_JWT_PUB_KEY_REFRESH_INTERVAL", 20*time.Minute)
 	v.mode = e.text("PILOT_JWT_ENABLE_REMOTE_JWKS", "false")
-	v.insecure = e.text("JWKS_RESOLVER_INSECURE_SKIP_VERIFY", "false")
+	v.insecure = e.asked("JWKS_RESOLVER_INSECURE_SKIP_VERIFY")
 	// The second names are those of curl.
 	v.proxies.HTTPProxy = cmp.Or(e.text("HTTP_PROXY", ""), e.getenv("http_proxy"))
 	v.proxies.HTTPSProxy = cmp.Or(e.text("HTTPS_PROXY", ""), e.getenv("https_proxy"))
@@ -36,7 +37,7 @@ func (v *keySetVariables) read(e *env) {
 
 // options completes the options of how keys are fetched.
 func (v *keySetVariables) options(o *bootstrap.KeySets) error {
-	o.ExtraRoots, o.Every, o.Insecure = extraRoots, v.every, v.insecure == "true"
+	o.ExtraRoots, o.Every, o.Insecure = extraRoots, v.every, v.insecure
 	modes := map[string]catalog.FetchMode{
 		"false": catalog.ServerFetches, "istiod": catalog.ServerFetches, "true": catalog.Hybrid, "hybrid": catalog.Hybrid, "envoy": catalog.ProxiesFetch,
 	}

@@ -122,6 +122,20 @@ func TestVariablesThatRestrict(t *testing.T) {
 	}
 }
 
+// TestSwitches checks that a switch is on by each spelling of true that Go knows, and that any other text is said to
+// have no effect.
+func TestSwitches(t *testing.T) {
+	for _, name := range []string{"ISTIO_MULTIROOT_MESH", "JWKS_RESOLVER_INSECURE_SKIP_VERIFY"} {
+		for text, want := range map[string]int{"True": 0, "1": 0, "yes": 1} {
+			e := newEnv([]string{name + "=" + text})
+			discoveryCommand(&e, nil)
+			if !slices.Contains(e.read, name) || len(e.warnings) != want {
+				t.Errorf("%s=%s: read %v, warnings %q", name, text, slices.Contains(e.read, name), e.warnings)
+			}
+		}
+	}
+}
+
 func TestUnknownFlags(t *testing.T) {
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	flags.String("httpAddr", "", "")
