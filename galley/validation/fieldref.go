@@ -440,10 +440,25 @@ func rules(k *kinds.Kind) func(fieldRef) {
 	return nil
 }
 
-// ownPort warns of a port on which injected proxies listen themselves, at all addresses: they have no other listener
-// there.
-func (p fieldRef) ownPort() {
-	if n := p.number(); n == 15021 || n == 15090 {
-		p.warn("use another port", "proxies answer probes on port 15021 and serve metrics on port 15090, and have no other listener there")
+// ownPort warns of a port at all addresses on which injected proxies listen themselves: they have no other listener
+// there. The listener belongs to a sidecar or to a gateway, and it binds a socket or takes what is redirected to the
+// proxy.
+func (p fieldRef) ownPort(sidecar, binds bool) {
+	for _, own := range []struct {
+		number float64
+		is     bool
+		use    string
+	}{
+		{15000, binds, "have their admin API"},
+		{15001, sidecar, "take outbound connections"},
+		{15006, sidecar, "take inbound connections"},
+		{15020, binds, "have the server of their agent"},
+		{15021, true, "answer probes"},
+		{15053, binds, "answer queries of DNS, if they capture DNS,"},
+		{15090, true, "serve metrics"},
+	} {
+		if own.is && p.number() == own.number {
+			p.warn("use another port", "proxies %s on port %v, and have no other listener there", own.use, own.number)
+		}
 	}
 }

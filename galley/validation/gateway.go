@@ -28,7 +28,7 @@ func server(s fieldRef) {
 		if !isSocket(s.at("bind").text()) {
 			port.at("number").port()
 			if bind := s.at("bind").text(); bind == "" || bind == "0.0.0.0" {
-				port.at("number").ownPort()
+				port.at("number").ownPort(false, true)
 			}
 		} else if port.at("number").number() != 0 {
 			port.at("number").refuse("write 0", "a socket has no port")

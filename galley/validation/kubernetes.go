@@ -156,6 +156,7 @@ func listeners(spec fieldRef) {
 			names.add(l.at("name"), "listener name")
 		}
 		l.at("port").port()
+		l.at("port").ownPort(false, true)
 		l.required("protocol") // any name: its status, and a finding, say what is not supported
 		if h := l.at("hostname"); !h.empty() {
 			h.kubeHostname()

@@ -66,7 +66,7 @@ func serviceEntry(p fieldRef) {
 	}
 	for _, port := range p.at("ports").items() {
 		if p.at("addresses").empty() || cidr || !rawTCP(port) && !speaksTLS(port) {
-			port.at("number").ownPort()
+			port.at("number").ownPort(true, false)
 		}
 	}
 	resolutionRules(p, resolution, wild, cidr, endpoints)
@@ -379,6 +379,9 @@ func sidecar(p fieldRef) {
 		port.at("protocol").optionalProtocol()
 		port.at("name").portName()
 		out.at("bind").bind(true)
+		if binds := out.at("captureMode").is("NONE"); bind == "0.0.0.0" || bind == "" && !binds {
+			port.at("number").ownPort(true, binds)
+		}
 		if socket && !out.at("captureMode").absent() && !out.at("captureMode").is("DEFAULT") && !out.at("captureMode").is("NONE") {
 			out.at("captureMode").bad("use NONE", "traffic of a socket cannot be captured")
 		}
