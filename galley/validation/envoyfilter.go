@@ -42,6 +42,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/substitution"
@@ -275,10 +276,15 @@ var typeNames = sync.OnceValue(func() *regexp.Regexp {
 
 // fits judges the types of a value by a message, without the messages of other types within it.
 func (p fieldRef) fits(m proto.Message) {
-	fix := "see Envoy's API of " + string(m.ProtoReflect().Descriptor().FullName())
+	md := m.ProtoReflect().Descriptor()
+	fix := "see Envoy's API of " + string(md.FullName())
+	if md.ParentFile().Package() == "google.protobuf" && md.Name() != "Empty" {
+		p.value(m)
+		return
+	}
 	n := untyped(p.node)
 	judged := &findings{}
-	protoSchema{findings: judged, lenient: true}.message(n, m.ProtoReflect().Descriptor(), p.path)
+	protoSchema{findings: judged, lenient: true}.message(n, md, p.path)
 	for _, d := range judged.list {
 		if at := p; d.Severity == diag.Error {
 			at.path, at.lax = d.Field, p.lax || d.Code == "OneOf" || d.Code == "DuplicateKey" || d.Code == "WrongType" && strings.HasSuffix(d.Message, "found null")
@@ -292,6 +298,25 @@ func (p fieldRef) fits(m proto.Message) {
 	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(n.appendJSON(nil, &marks), m); err != nil {
 		_, why := protoMessage(err)
 		p.bad(fix, "%s", why)
+	}
+}
+
+// value judges a message that names a type of Protocol Buffers' own, such as StringValue or Struct: it has one field,
+// value, which holds what such a message is in JSON.
+func (p fieldRef) value(m proto.Message) {
+	v := p.at("value")
+	if v.absent() {
+		v.add(diag.Error, "MissingField", "add value", "a message of type %s has its content in value", m.ProtoReflect().Descriptor().FullName())
+		return
+	}
+	if _, typed := m.(*anypb.Any); typed {
+		v.any()
+		return
+	}
+	var marks []mark
+	if err := protojson.Unmarshal(v.node.appendJSON(nil, &marks), m); err != nil {
+		_, why := protoMessage(err)
+		v.bad("write it as "+string(m.ProtoReflect().Descriptor().FullName())+" is written in JSON", "%s", why)
 	}
 }
 

@@ -15,6 +15,7 @@ func TestTextsOfPatches(t *testing.T) {
 		filter = "{name: a, typed_config: {" + lua + "Lua, "
 		value  = "spec.configPatches[0].patch.value."
 		config = value + "typed_config."
+		wasm   = "envoy.extensions.filters.http.wasm.v3.Wasm, config: {configuration: {'@type': type.googleapis.com/google.protobuf."
 		typed  = "{name: a, typed_config: {'@type': type.googleapis.com/"
 		route  = "{typed_per_filter_config: {a: {"
 		log    = "{access_log: [{name: a, typed_config: {'@type': type.googleapis.com/envoy.extensions.access_loggers."
@@ -51,6 +52,14 @@ func TestTextsOfPatches(t *testing.T) {
 		{"VIRTUAL_HOST", "{response_headers_to_add: [{header: {key: a, value: '%START_TIME%'}}]}", ""},
 		{"HTTP_ROUTE", "{direct_response: {status: 200, body: {inline_string: '50%'}}}", ""},
 		{"HTTP_FILTER", typed + "google.protobuf.Struct, value: {text_format: '100%'}}}", ""},
+		{"HTTP_FILTER", typed + "google.protobuf.Struct, value: [a]}}", config + "value"},
+		{"HTTP_FILTER", typed + wasm + "StringValue, value: '{\"a\": 1}'}}}}", ""},
+		{"HTTP_FILTER", typed + wasm + "StringValue, value: 1}}}}", config + "config.configuration.value"},
+		{"HTTP_FILTER", typed + wasm + "StringValue}}}}", config + "config.configuration.value"},
+		{"HTTP_FILTER", typed + wasm + "Struct, value: {a: [1, {b: c}]}}}}}", ""},
+		{"HTTP_FILTER", typed + wasm + "BytesValue, value: AAAA}}}}", ""},
+		{"HTTP_FILTER", typed + wasm + "Duration, value: 1.5s}}}}", ""},
+		{"HTTP_FILTER", typed + wasm + "Any, value: {'@type': type.googleapis.com/google.protobuf.StringValue, value: a}}}}}", ""},
 		{"VIRTUAL_HOST", "{metadata: {filter_metadata: {a: {json_format: '100%'}}}}", ""},
 	} {
 		operation := "MERGE"

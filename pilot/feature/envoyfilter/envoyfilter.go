@@ -39,7 +39,8 @@ func (f *filters) sel(r feature.Reader, namespace string) func(feature.Workload)
 		all = append(all, r.Objects(kinds.EnvoyFilter, namespace)...)
 	}
 	slices.SortStableFunc(all, func(a, b *kinds.Object) int {
-		return cmp.Or(cmp.Compare(spec(a).Priority, spec(b).Priority), compareRoot(r.RootNamespace(), a, b), a.Created.Compare(b.Created), strings.Compare(a.Name, b.Name))
+		// Names are compared as istiod does, with a dot behind them: a-b comes before a.
+		return cmp.Or(cmp.Compare(spec(a).Priority, spec(b).Priority), compareRoot(r.RootNamespace(), a, b), a.Created.Compare(b.Created), strings.Compare(a.Name+".", b.Name+"."))
 	})
 	return func(w feature.Workload) feature.Selection {
 		var list []*kinds.Object
