@@ -3,6 +3,7 @@ package injector
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -95,6 +96,7 @@ func (w *written) add(name, text string) error {
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(patch, &m); err != nil {
 		return fmt.Errorf("what template %s writes for this pod is no pod: %w", name, err)
 	}
+	renameFields(m, reflect.TypeFor[corev1.Pod]())
 	if err := checkLists("", m); err != nil {
 		return fmt.Errorf("what template %s writes for this pod: %w", name, err)
 	}
