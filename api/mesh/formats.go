@@ -69,9 +69,13 @@ func (d *document) format(field string, texts map[string]string, place substitut
 		case why != "":
 			d.wrong(at, why+": proxies reject listeners with it", fix)
 			ok = false
-		case recent != "" && place == substitution.Log:
+		case recent != "":
+			instead := "- for it"
+			if place == substitution.Log {
+				instead = "the default format"
+			}
 			d.report(diag.Warning, "InvalidValue", at, d.nearest(at),
-				fmt.Sprintf("proxies before Envoy 1.40 do not have the command %s: they write the default format", recent), "upgrade them, or leave it out")
+				fmt.Sprintf("proxies before Envoy 1.40 do not have the command %s: they write %s", recent, instead), "upgrade them, or leave it out")
 		}
 	}
 	return ok

@@ -3,7 +3,6 @@ package substitution
 import (
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -48,6 +47,7 @@ func visit(text string, do func(command) bool) (why string) {
 			if !ok {
 				return fmt.Sprintf("the percent sign at character %d of %q begins no command", i+1, shortened(text))
 			}
+			c.start = i
 			if !do(c) {
 				return ""
 			}
@@ -67,6 +67,20 @@ func Recent(text string) string {
 		return found == ""
 	})
 	return found
+}
+
+// Older returns a text for an Envoy before 1.40: it has "-" where such an Envoy may not have the command.
+func Older(text string) string {
+	var older strings.Builder
+	end := 0
+	_ = visit(text, func(c command) bool {
+		if c.recent() {
+			older.WriteString(text[end:c.start] + "-")
+			end = c.start + c.size
+		}
+		return true
+	})
+	return older.String() + text[end:]
 }
 
 // recent reports whether an Envoy before 1.40 may not have the command, or a command within it.
@@ -100,7 +114,7 @@ func shortened(text string) string {
 type command struct {
 	name, argument string
 	length         bool
-	size           int
+	start, size    int // of all of it in the text, in bytes
 }
 
 // parseCommand reads the command that s begins with. The argument ends at the first parenthesis behind which the
@@ -143,9 +157,6 @@ func (c *command) end(s string) bool {
 	return strings.HasPrefix(s, "%")
 }
 
-// attribute matches expressions of CEL that surely compile: an attribute, or an entry of one.
-var attribute = regexp.MustCompile(`^[a-z_]+(?:\.[a-z_]+|\['[\w:. /-]+'\]|\["[\w:. /-]+"\])*$`)
-
 // faultIn returns why Envoy would refuse the command where it stands, and what to write instead.
 func (c command) faultIn(p Place) (why, fix string) {
 	switch {
@@ -155,8 +166,8 @@ func (c command) faultIn(p Place) (why, fix string) {
 		return "", ""
 	case c.name == "PER_REQUEST_STATE":
 		return "command PER_REQUEST_STATE stands in headers alone", "use %FILTER_STATE(key)%"
-	case c.name == "CEL" && !attribute.MatchString(c.argument):
-		return "whether an Envoy compiles the expression of CEL is not known here", "name one attribute, such as %CEL(request.path)%"
+	case c.name == "CEL" && !compiles(c.argument):
+		return "whether an Envoy compiles the expression of CEL is not known here", "write attributes and operators, such as %CEL(request.path)%"
 	case c.name == "CEL":
 		return "", ""
 	case c.name == "REQ_WITHOUT_QUERY":

@@ -17,5 +17,23 @@ func TestRecent(t *testing.T) {
 		if got := Recent(text); got != want {
 			t.Errorf("%s: %q, want %q", text, got, want)
 		}
+		if older := Older(text); Recent(older) != "" || want == "" && older != text {
+			t.Errorf("%s for an older Envoy: %s", text, older)
+		}
+	}
+}
+
+// TestOlder: for an older Envoy, the commands that it may not have are replaced, and nothing else.
+func TestOlder(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                "",
+		"50%% %PROTOCOL%": "50%% %PROTOCOL%",
+		"%SPAN_ID%":       "-",
+		"a %SPAN_ID%, %PROTOCOL%, %QUERY_PARAMS(ORIG):7%%LISTENER_NAME% 50%%": "a -, %PROTOCOL%, -- 50%%",
+		`%COALESCE({"operators": ["PROTOCOL", "SPAN_ID"]})% b`:                "- b",
+	} {
+		if got := Older(text); got != want {
+			t.Errorf("%s: %q, want %q", text, got, want)
+		}
 	}
 }

@@ -189,6 +189,7 @@ func telemetry(p fieldRef) {
 			case !tag.at("formatter").absent():
 				if f := tag.laxly().at("formatter"); f.required("value") {
 					f.at("value").format(substitution.Extended)
+					f.at("value").older()
 				}
 			default:
 				tag.warn("add literal, environment, header or formatter", "the tag has no source, and so no effect")

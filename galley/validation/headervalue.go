@@ -86,11 +86,19 @@ func (p fieldRef) headerValue() {
 		return
 	}
 	p.format(substitution.Header)
+	p.older()
 }
 
 // format judges a text in which Envoy replaces commands.
 func (p fieldRef) format(place substitution.Place) {
 	if why, fix := place.Fault(p.text()); why != "" {
 		p.laxly().bad(fix, "%s", why)
+	}
+}
+
+// older warns of a command that older proxies do not have, in a text that they are sent without it.
+func (p fieldRef) older() {
+	if name := substitution.Recent(p.text()); name != "" {
+		p.warn("upgrade them, or leave it out", "proxies before Envoy 1.40 do not have the command %s: they write - for it", name)
 	}
 }

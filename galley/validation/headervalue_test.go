@@ -29,8 +29,9 @@ func TestHeaderValuesThatEnvoyTakes(t *testing.T) {
 		"%PATH(:PATH)%", "%QUERY_PARAM(a b)%", "%QUERY_PARAMS:3%", "%QUERY_PARAMS(DECODED):3%", "%TRACE_ID%", "%STREAM_ID%", "%ROUTE_NAME%", "%VIRTUAL_CLUSTER_NAME%",
 		`%COALESCE({"operators": ["REQUESTED_SERVER_NAME", {"command": "REQ", "param": ":authority", "max_length": 5}]}):50%`,
 	} {
-		if message, _ := headerFault(value); message != "" {
-			t.Errorf("%q: %s", value, message)
+		message, _ := headerFault(value)
+		if recent := strings.Contains(message, "proxies before Envoy 1.40 do not have"); message != "" && !recent || recent != strings.Contains(value, "QUERY_PARAMS") {
+			t.Errorf("%q: %q", value, message)
 		}
 	}
 }

@@ -272,11 +272,12 @@ type ConnectionDestination struct {
 // RouteOptions is what the routes of an object for one virtual host depend on. Functions must be pure. Any reads
 // neither Cluster nor Hash.
 type RouteOptions struct {
-	Object    *kinds.Object
-	Port      uint32 // of the listener; of a gateway, the server's port
-	Gateway   string // "namespace/name" of the Gateway, or "mesh" for sidecars
-	Namespace string // the proxy's
-	Domain    string // the cluster's, for hosts without a dot: cluster.local
+	Object       *kinds.Object
+	Port         uint32            // of the listener; of a gateway, the server's port
+	Gateway      string            // "namespace/name" of the Gateway, or "mesh" for sidecars
+	Namespace    string            // the proxy's
+	Domain       string            // the cluster's, for hosts without a dot: cluster.local
+	Capabilities node.Capabilities // RecentCommands alone
 
 	// SourceMatches reports whether the proxy has the source labels of a match of any kind of route. Nil: every match
 	// passes.

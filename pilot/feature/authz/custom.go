@@ -12,6 +12,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/frozen"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
@@ -24,7 +25,7 @@ func NewCustom() *feature.Feature {
 		Kinds:  []*kinds.Kind{kinds.AuthorizationPolicy},
 		Part:   feature.InboundPart,
 		Select: selectCustom, UnsupportedMesh: unsupportedMesh,
-		Hooks: feature.Hooks{FiltersReadOf: filtersReadOf, HTTPFilters: customHTTP, NetworkFilters: customNetwork},
+		Hooks: feature.Hooks{FiltersReadOf: customReadsOf, HTTPFilters: customHTTP, NetworkFilters: customNetwork},
 	}
 }
 
@@ -86,6 +87,15 @@ func byProvider(c feature.Chain) []customRules {
 	return list
 }
 
+// customReadsOf is filtersReadOf, with what headers of a provider depend on.
+func customReadsOf(c feature.Chain) feature.Chain {
+	read := filtersReadOf(c)
+	if applies(c) {
+		read.Capabilities = c.Capabilities & node.RecentCommands
+	}
+	return read
+}
+
 // customHTTP returns the filters of policies of action CUSTOM.
 func customHTTP(c feature.Chain) []*hcmv3.HttpFilter {
 	if !applies(c) {
@@ -99,7 +109,7 @@ func customHTTP(c feature.Chain) []*hcmv3.HttpFilter {
 		}
 		list = append(list,
 			envoy.HTTPFilter(httpRBAC, envoy.Any(&httprbacv3.RBAC{ShadowRules: r.RBAC, ShadowRulesStatPrefix: customStats})),
-			envoy.HTTPFilter("envoy.filters.http.ext_authz", envoy.Any(askHTTP(r.provider))),
+			envoy.HTTPFilter("envoy.filters.http.ext_authz", envoy.Any(askHTTP(r.provider, c.Capabilities))),
 		)
 	}
 	return list

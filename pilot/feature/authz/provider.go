@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 
+	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
 
@@ -39,7 +40,7 @@ func timeout(d *durationpb.Duration) *durationpb.Duration {
 }
 
 // askHTTP returns the filter that has an authorizer decide about a request.
-func askHTTP(p *feature.ExtensionProvider) *httpauthzv3.ExtAuthz {
+func askHTTP(p *feature.ExtensionProvider, c node.Capabilities) *httpauthzv3.ExtAuthz {
 	if g := p.Config.GetEnvoyExtAuthzGrpc(); g != nil {
 		return &httpauthzv3.ExtAuthz{
 			Services:              &httpauthzv3.ExtAuthz_GrpcService{GrpcService: grpcService(p, g)},
@@ -61,7 +62,7 @@ func askHTTP(p *feature.ExtensionProvider) *httpauthzv3.ExtAuthz {
 	allowed := patterns(slices.Concat(h.IncludeRequestHeadersInCheck, h.IncludeHeadersInCheck)) //nolint:staticcheck // the deprecated field counts too
 	var add []*corev3.HeaderValue
 	for _, k := range slices.Sorted(maps.Keys(h.IncludeAdditionalHeadersInCheck)) {
-		add = append(add, &corev3.HeaderValue{Key: k, Value: h.IncludeAdditionalHeadersInCheck[k]})
+		add = append(add, &corev3.HeaderValue{Key: k, Value: feature.Commands(c, h.IncludeAdditionalHeadersInCheck[k])})
 	}
 	if add != nil {
 		service.AuthorizationRequest = &httpauthzv3.AuthorizationRequest{HeadersToAdd: add}

@@ -14,6 +14,7 @@ import (
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 
 	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
@@ -31,7 +32,7 @@ func tracer(p *feature.ExtensionProvider, c feature.Chain, t *hcmv3.HttpConnecti
 	switch k := p.Config.GetProvider().(type) {
 	case *meshv1alpha1.MeshConfig_ExtensionProvider_Zipkin:
 		if z := k.Zipkin; p.HasPort(z.Port) {
-			return set("envoy.tracers.zipkin", zipkin(p, z), z.MaxTagLength)
+			return set("envoy.tracers.zipkin", zipkin(p, c.Capabilities, z), z.MaxTagLength)
 		}
 	case *meshv1alpha1.MeshConfig_ExtensionProvider_Datadog:
 		if d := k.Datadog; p.HasPort(d.Port) {
@@ -49,7 +50,7 @@ func tracer(p *feature.ExtensionProvider, c feature.Chain, t *hcmv3.HttpConnecti
 			if o.GetDynatraceSampler() != nil { // it is the sampler that decides
 				t.RandomSampling = &typev3.Percent{Value: 100}
 			}
-			return set("envoy.tracers.opentelemetry", openTelemetry(p, o, serviceName(c)), o.MaxTagLength)
+			return set("envoy.tracers.opentelemetry", openTelemetry(p, c.Capabilities, o, serviceName(c)), o.MaxTagLength)
 		}
 	}
 	return false
@@ -75,7 +76,7 @@ const (
 	otlpTimeout   = 3 * time.Second
 )
 
-func zipkin(p *feature.ExtensionProvider, z *meshv1alpha1.MeshConfig_ExtensionProvider_ZipkinTracingProvider) *tracev3.ZipkinConfig {
+func zipkin(p *feature.ExtensionProvider, c node.Capabilities, z *meshv1alpha1.MeshConfig_ExtensionProvider_ZipkinTracingProvider) *tracev3.ZipkinConfig {
 	path := z.Path
 	if path == "" {
 		path = zipkinPath
@@ -83,7 +84,7 @@ func zipkin(p *feature.ExtensionProvider, z *meshv1alpha1.MeshConfig_ExtensionPr
 	return &tracev3.ZipkinConfig{
 		CollectorService: &corev3.HttpService{
 			HttpUri:             httpURI("http://"+p.Service.Host+path, p.Cluster(z.Port), z.Timeout, zipkinTimeout),
-			RequestHeadersToAdd: headers(z.Headers),
+			RequestHeadersToAdd: headers(c, z.Headers),
 		},
 		CollectorEndpointVersion: tracev3.ZipkinConfig_HTTP_JSON,
 		TraceId_128Bit:           !z.Enable_64BitTraceId,
@@ -100,15 +101,17 @@ func skywalking(p *feature.ExtensionProvider, s *meshv1alpha1.MeshConfig_Extensi
 	return config
 }
 
-func openTelemetry(p *feature.ExtensionProvider, o *meshv1alpha1.MeshConfig_ExtensionProvider_OpenTelemetryTracingProvider, service string) *tracev3.OpenTelemetryConfig {
+func openTelemetry(
+	p *feature.ExtensionProvider, c node.Capabilities, o *meshv1alpha1.MeshConfig_ExtensionProvider_OpenTelemetryTracingProvider, service string,
+) *tracev3.OpenTelemetryConfig {
 	config := &tracev3.OpenTelemetryConfig{ServiceName: service}
 	if h := o.Http; h != nil {
-		config.HttpService = httpService(p.Service.Host, p.Cluster(o.Port), h.Path, h)
+		config.HttpService = httpService(c, p.Service.Host, p.Cluster(o.Port), h.Path, h)
 	} else {
 		config.GrpcService = grpcService(p, o.Port)
 		config.GrpcService.Timeout = o.GetGrpc().GetTimeout()
 		for _, h := range o.GetGrpc().GetInitialMetadata() {
-			config.GrpcService.InitialMetadata = append(config.GrpcService.InitialMetadata, &corev3.HeaderValue{Key: h.Name, Value: h.GetValue()})
+			config.GrpcService.InitialMetadata = append(config.GrpcService.InitialMetadata, &corev3.HeaderValue{Key: h.Name, Value: feature.Commands(c, h.GetValue())})
 		}
 	}
 	if o.GetResourceDetectors().GetEnvironment() != nil {
@@ -120,9 +123,9 @@ func openTelemetry(p *feature.ExtensionProvider, o *meshv1alpha1.MeshConfig_Exte
 	if s := o.GetDynatraceSampler(); s != nil {
 		sampler := &samplersv3.DynatraceSamplerConfig{Tenant: s.Tenant, ClusterId: s.ClusterId, RootSpansPerMinute: s.RootSpansPerMinute}
 		if h := s.HttpService; h != nil {
-			sampler.HttpService = httpService(h.Service, names.Cluster(names.Outbound, h.Port, "", h.Service), h.GetHttp().GetPath(), h.Http)
+			sampler.HttpService = httpService(c, h.Service, names.Cluster(names.Outbound, h.Port, "", h.Service), h.GetHttp().GetPath(), h.Http)
 		} else {
-			sampler.HttpService = httpService(p.Service.Host, p.Cluster(o.Port), "/api/v2/samplingConfiguration", o.Http)
+			sampler.HttpService = httpService(c, p.Service.Host, p.Cluster(o.Port), "/api/v2/samplingConfiguration", o.Http)
 		}
 		config.Sampler = extension("envoy.tracers.opentelemetry.samplers.dynatrace", sampler)
 	}
@@ -134,8 +137,8 @@ func extension(name string, config proto.Message) *corev3.TypedExtensionConfig {
 }
 
 // httpService returns how proxies call a path of a host, in a cluster.
-func httpService(host, cluster, path string, h *meshv1alpha1.MeshConfig_ExtensionProvider_HttpService) *corev3.HttpService {
-	return &corev3.HttpService{HttpUri: httpURI(host+path, cluster, h.GetTimeout(), otlpTimeout), RequestHeadersToAdd: headers(h.GetHeaders())}
+func httpService(c node.Capabilities, host, cluster, path string, h *meshv1alpha1.MeshConfig_ExtensionProvider_HttpService) *corev3.HttpService {
+	return &corev3.HttpService{HttpUri: httpURI(host+path, cluster, h.GetTimeout(), otlpTimeout), RequestHeadersToAdd: headers(c, h.GetHeaders())}
 }
 
 func httpURI(uri, cluster string, timeout *durationpb.Duration, otherwise time.Duration) *corev3.HttpUri {
@@ -146,12 +149,12 @@ func httpURI(uri, cluster string, timeout *durationpb.Duration, otherwise time.D
 }
 
 // headers returns the headers that have values. The environment of a control plane is no place for them.
-func headers(list []*meshv1alpha1.MeshConfig_ExtensionProvider_HttpHeader) []*corev3.HeaderValueOption {
+func headers(c node.Capabilities, list []*meshv1alpha1.MeshConfig_ExtensionProvider_HttpHeader) []*corev3.HeaderValueOption {
 	var out []*corev3.HeaderValueOption
 	for _, h := range list {
 		if h.GetEnvName() == "" {
 			out = append(out, &corev3.HeaderValueOption{
-				Header: &corev3.HeaderValue{Key: h.Name, Value: h.GetValue()}, AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
+				Header: &corev3.HeaderValue{Key: h.Name, Value: feature.Commands(c, h.GetValue())}, AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
 			})
 		}
 	}

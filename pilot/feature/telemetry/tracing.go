@@ -93,7 +93,7 @@ func trace(c feature.Chain, m *hcmv3.HttpConnectionManager) {
 		ClientSampling:       &typev3.Percent{Value: 100},
 		RandomSampling:       &typev3.Percent{Value: sampling(own, s.sampling)},
 		OverallSampling:      &typev3.Percent{Value: 100},
-		CustomTags:           customTags(c.Tags, own, s),
+		CustomTags:           customTags(c, own, s),
 		NoContextPropagation: s.noContext,
 	}
 	if n := own.GetMaxPathTagLength(); n > 0 {
@@ -120,14 +120,14 @@ func trace(c feature.Chain, m *hcmv3.HttpConnectionManager) {
 
 // customTags returns the tags of spans, sorted by name. Tags of an object replace those of the mesh's configuration of
 // proxies.
-func customTags(l feature.Tags, own *meshv1alpha1.Tracing, s spans) []*tracingv3.CustomTag {
+func customTags(c feature.Chain, own *meshv1alpha1.Tracing, s spans) []*tracingv3.CustomTag {
 	all := map[string]*tracingv3.CustomTag{}
 	istio := own.GetEnableIstioTags() == nil || own.EnableIstioTags.Value
 	if s.istioTags != nil {
 		istio = *s.istioTags
 	}
 	if istio {
-		istioTags(l, all)
+		istioTags(c.Tags, all)
 	}
 	of := own.GetCustomTags()
 	if len(s.tags) > 0 {
@@ -156,7 +156,7 @@ func customTags(l feature.Tags, own *meshv1alpha1.Tracing, s spans) []*tracingv3
 			header(tag, k.Header.GetName(), k.Header.GetDefaultValue())
 		case *telemetryv1.Tracing_CustomTag_Formatter:
 			if k.Formatter.GetValue() != "" {
-				tag.Type = &tracingv3.CustomTag_Value{Value: k.Formatter.GetValue()}
+				tag.Type = &tracingv3.CustomTag_Value{Value: feature.Commands(c.Capabilities, k.Formatter.GetValue())}
 			}
 		}
 		all[name] = tag

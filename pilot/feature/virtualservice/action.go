@@ -48,7 +48,7 @@ func (o options) action(h *networkingv1alpha3.HTTPRoute, r *routev3.Route, autho
 	if to, weights := destinations(h); len(h.Route) == 1 {
 		cluster := o.cluster(to[0].Destination)
 		a.ClusterSpecifier = &routev3.RouteAction_Cluster{Cluster: cluster}
-		if host := operationsOf(to[0].Headers).addTo(r); host != "" {
+		if host := o.operations(to[0].Headers).addTo(r); host != "" {
 			authority = host
 		}
 		o.hash(a, cluster)
@@ -58,7 +58,7 @@ func (o options) action(h *networkingv1alpha3.HTTPRoute, r *routev3.Route, autho
 	} else {
 		all := &routev3.WeightedCluster{}
 		for i, d := range to {
-			cluster, ops := o.cluster(d.Destination), operationsOf(d.Headers)
+			cluster, ops := o.cluster(d.Destination), o.operations(d.Headers)
 			c := &routev3.WeightedCluster_ClusterWeight{
 				Name: cluster, Weight: envoy.UInt32(weights[i]),
 				RequestHeadersToAdd: ops.requestAdd, RequestHeadersToRemove: ops.requestRemove,

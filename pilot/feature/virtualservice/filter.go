@@ -134,27 +134,27 @@ type operations struct {
 	authority                     string // sets a request's host, which Envoy does not allow as a header operation
 }
 
-func operationsOf(h *networkingv1alpha3.Headers) operations {
-	var o operations
-	o.requestAdd, o.requestRemove, o.authority = headerOperations(h.GetRequest())
-	o.responseAdd, o.responseRemove, _ = headerOperations(h.GetResponse())
-	return o
+func (o options) operations(h *networkingv1alpha3.Headers) operations {
+	var all operations
+	all.requestAdd, all.requestRemove, all.authority = o.headerOperations(h.GetRequest())
+	all.responseAdd, all.responseRemove, _ = o.headerOperations(h.GetResponse())
+	return all
 }
 
-func headerOperations(h *networkingv1alpha3.Headers_HeaderOperations) (add []*corev3.HeaderValueOption, remove []string, authority string) {
+func (o options) headerOperations(h *networkingv1alpha3.Headers_HeaderOperations) (add []*corev3.HeaderValueOption, remove []string, authority string) {
 	for _, k := range sorted(h.GetSet()) {
 		if isHost(k) {
 			authority = h.Set[k]
 			continue
 		}
 		add = append(add, &corev3.HeaderValueOption{
-			Header:       &corev3.HeaderValue{Key: k, Value: h.Set[k]},
+			Header:       &corev3.HeaderValue{Key: k, Value: feature.Commands(o.Capabilities, h.Set[k])},
 			AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
 		})
 	}
 	for _, k := range sorted(h.GetAdd()) {
 		if !isHost(k) {
-			add = append(add, &corev3.HeaderValueOption{Header: &corev3.HeaderValue{Key: k, Value: h.Add[k]}})
+			add = append(add, &corev3.HeaderValueOption{Header: &corev3.HeaderValue{Key: k, Value: feature.Commands(o.Capabilities, h.Add[k])}})
 		}
 	}
 	for _, k := range h.GetRemove() {

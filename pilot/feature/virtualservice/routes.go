@@ -101,7 +101,7 @@ func (o options) route(h *networkingv1alpha3.HTTPRoute, m *networkingv1alpha3.HT
 		Match:      routeMatch(m, o.segments()),
 		Metadata:   envoy.IstioMetadata(map[string]*structpb.Value{"config": envoy.Text(o.Object.Path())}),
 	}
-	authority := operationsOf(h.Headers).addTo(r)
+	authority := o.operations(h.Headers).addTo(r)
 	operation := names.VirtualHost(o.Object.Name, o.Port)
 	switch {
 	case h.Redirect != nil:

@@ -42,11 +42,12 @@ type virtualHostKey struct {
 	destinations   frozen.List[destination]
 	mesh           *mesh.Config
 	gateway        bool
-	proxyNamespace string // empty where no route depends on it
-	domain         string // the cluster's: cluster.local
-	fallback       string // of the catch-all: the cluster for what no other matches; BlackHoleCluster makes it block_all
-	tls            bool   // plaintext requests are redirected to https
-	http3          uint32 // the port at which clients may call by HTTP/3, 0 for none
+	proxyNamespace string            // empty where no route depends on it
+	domain         string            // the cluster's: cluster.local
+	fallback       string            // of the catch-all: the cluster for what no other matches; BlackHoleCluster makes it block_all
+	tls            bool              // plaintext requests are redirected to https
+	http3          uint32            // the port at which clients may call by HTTP/3, 0 for none
+	capabilities   node.Capabilities // RecentCommands, or 0 where a route depends on its absence
 }
 
 // binding is a VirtualService as it applies to a proxy.
@@ -128,7 +129,8 @@ type routeBuilder struct {
 }
 
 func (b *routeBuilder) virtualHostKey(name, domains string, port uint32) virtualHostKey {
-	return virtualHostKey{name: name, domains: domains, route: b.route, port: port, mesh: b.view.Mesh().With(b.cohort.Settings), proxyNamespace: b.cohort.Namespace, domain: b.view.Domain()}
+	return virtualHostKey{name: name, domains: domains, route: b.route, port: port, mesh: b.view.Mesh().With(b.cohort.Settings), proxyNamespace: b.cohort.Namespace, domain: b.view.Domain(),
+		capabilities: b.cohort.Capabilities & node.RecentCommands}
 }
 
 // binding returns a VirtualService as it applies to the proxy.

@@ -12,6 +12,8 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/api/substitution"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 	"github.com/istiod-lite/istiod-lite/pilot/scope"
@@ -79,16 +81,40 @@ func offerHTTP3(h *routev3.VirtualHost, port uint32) {
 }
 
 // virtualHost returns a virtual host. All namespaces share it unless a VirtualService matches on the caller's
-// namespace.
+// namespace, and all Envoys unless a header has a command that some do not have.
 func (m *Routes) virtualHost(k virtualHostKey) *envoy.Resource {
-	perNamespace := false
+	perNamespace, older := false, !k.capabilities.Has(node.RecentCommands)
+	k.capabilities = node.RecentCommands
 	for b := range k.bindings.All {
-		perNamespace = perNamespace || hasNamespaceMatch(scope.VirtualSpec(b.object))
+		spec := scope.VirtualSpec(b.object)
+		perNamespace = perNamespace || hasNamespaceMatch(spec)
+		if older && hasRecentCommand(spec) {
+			k.capabilities = 0
+		}
 	}
 	if !perNamespace {
 		k.proxyNamespace = ""
 	}
 	return m.virtualHosts.Get(k)
+}
+
+// hasRecentCommand reports whether a header that is added has a command that an older Envoy does not have.
+func hasRecentCommand(v *networkingv1.VirtualService) bool {
+	in := func(h *networkingv1alpha3.Headers) bool {
+		for _, o := range []*networkingv1alpha3.Headers_HeaderOperations{h.GetRequest(), h.GetResponse()} {
+			for _, values := range []map[string]string{o.GetSet(), o.GetAdd()} {
+				for _, value := range values {
+					if substitution.Recent(value) != "" {
+						return true
+					}
+				}
+			}
+		}
+		return false
+	}
+	return slices.ContainsFunc(v.Http, func(r *networkingv1alpha3.HTTPRoute) bool {
+		return in(r.Headers) || slices.ContainsFunc(r.Route, func(d *networkingv1alpha3.HTTPRouteDestination) bool { return in(d.Headers) })
+	})
 }
 
 // hasNamespaceMatch reports whether some match is for callers of a namespace.
@@ -158,6 +184,7 @@ func (k virtualHostKey) options(b binding) feature.RouteOptions {
 		Domain:        k.domain,
 		SourceMatches: scope.MatchFilter(scope.VirtualSpec(b.object), b.excludedMatches),
 		Retries:       k.mesh.GetDefaultHttpRetryPolicy(),
+		Capabilities:  k.capabilities,
 	}
 }
 
