@@ -26,12 +26,76 @@ func Nearest(name string, known []string) string {
 	return best
 }
 
+// NearestField returns the name of the known field that an unknown one most likely stands for, or "": the Nearest name,
+// or else the only one that has the same words, where one of the two names may have more words than the other. A word
+// with another ending, such as a plural, is the same word.
+func NearestField(name string, known []string) string {
+	if best := Nearest(name, known); best != "" {
+		return best
+	}
+	of, meant := words(name), ""
+	if len(of) == 0 {
+		return ""
+	}
+	for _, k := range known {
+		if other := words(k); !within(of, other) && !within(other, of) {
+			continue
+		}
+		if meant != "" {
+			return ""
+		}
+		meant = k
+	}
+	return meant
+}
+
+// within reports whether all words of a are words of b, or begin like one.
+func within(a, b []string) bool {
+	return !slices.ContainsFunc(a, func(w string) bool {
+		return !slices.ContainsFunc(b, func(v string) bool {
+			return v == w || len(v) > 3 && strings.HasPrefix(w, v) || len(w) > 3 && strings.HasPrefix(v, w)
+		})
+	})
+}
+
+// words returns the words of a name such as trafficPolicies or traffic_policy, in lower case and in the
+// singular.
+func words(name string) []string {
+	var out []string
+	add := func(word string) {
+		word = strings.ToLower(word)
+		if stem, plural := strings.CutSuffix(word, "ies"); plural {
+			word = stem + "y"
+		} else if len(word) > 3 && !strings.HasSuffix(word, "ss") {
+			word = strings.TrimSuffix(word, "s")
+		}
+		if word != "" {
+			out = append(out, word)
+		}
+	}
+	start := 0
+	for i := 1; i <= len(name); i++ {
+		switch {
+		case i == len(name), isUpper(name[i]) && !isUpper(name[i-1]):
+			add(name[start:i])
+			start = i
+		case name[i] == '_' || name[i] == '-':
+			add(name[start:i])
+			start = i + 1
+		}
+	}
+	return out
+}
+
+func isUpper(c byte) bool { return 'A' <= c && c <= 'Z' }
+
 // DidYouMean returns the Fix that suggests a name.
 func DidYouMean(name string) string { return fmt.Sprintf("did you mean %q?", name) }
 
-// UnknownName returns the Fix for a name that is none of the known ones: the nearest of them, or all if they are few.
+// UnknownName returns the Fix for a name that is none of the known ones: the name that it most likely stands for, or
+// all names if they are few.
 func UnknownName(name string, known []string) string {
-	if best := Nearest(name, known); best != "" {
+	if best := NearestField(name, known); best != "" {
 		return DidYouMean(best)
 	}
 	if few := len(known) > 0 && len(known) <= 12; few {

@@ -148,7 +148,7 @@ func (d *document) message(path string, n *yamlv3.Node, m protoreflect.Message, 
 			fd = m.Descriptor().Fields().ByTextName(key.Value)
 		}
 		if fd == nil {
-			if near := diag.Nearest(key.Value, fieldNames(m.Descriptor())); near != "" && vital(join(path, near)) {
+			if near := diag.NearestField(key.Value, fieldNames(m.Descriptor())); near != "" && vital(join(path, near)) {
 				d.misspelt = true
 			}
 			d.report(diag.Error, "UnknownField", join(path, key.Value), key, fmt.Sprintf("there is no field %q", key.Value), diag.UnknownName(key.Value, fieldNames(m.Descriptor())))

@@ -85,6 +85,9 @@ func (s *salvage) remove(faults []diag.Diagnostic) {
 		if s.nothing {
 			return
 		}
+		if found[i] && d.Code == "WrongType" && unquote(last(chain)) {
+			continue // the number is in force
+		}
 		s.note(d.Field)
 		if s.bare && d.Code == "UnknownField" && len(chain) == 1 {
 			continue // a message of another control plane has lost the field
@@ -243,10 +246,10 @@ func (s *salvage) misspelt(chain []step) string {
 	at := len(chain) - 1
 	for _, u := range units(s.kind) {
 		i := strings.LastIndexByte(u.path, '.')
-		if !u.near || !matches(u.path[:i], chain[:at]) {
+		if i < 0 || !matches(u.path[:i], chain[:at]) {
 			continue
 		}
-		if name := u.path[i+1:]; chain[at].parent.get(name) == nil && diag.Nearest(chain[at].name, []string{name}) != "" {
+		if name := u.path[i+1:]; name != "*" && chain[at].parent.get(name) == nil && diag.NearestField(chain[at].name, []string{name}) != "" {
 			return name
 		}
 	}

@@ -329,7 +329,7 @@ func TestFaultsOutsideOfSpec(t *testing.T) {
 	for _, c := range []struct {
 		kind *kinds.Kind
 		text string
-		kept string // the spec
+		kept string // the spec, or "" if a server does not start with the object
 	}{
 		{kinds.AuthorizationPolicy, "spec: {action: DENY}\nrules: [{to: [{operation: {paths: [/a]}}]}]", `{action: DENY, rules: [{}]}`},
 		{kinds.AuthorizationPolicy, "spec: {rules: [{}]}\nselector: {matchLabels: {a: b}}", `{}`},
@@ -353,6 +353,38 @@ func TestFaultsOutsideOfSpec(t *testing.T) {
 			`{action: DENY, rules: [{}]}`},
 		// Unknown fields that have almost the name of a field that restricts.
 		{kinds.Sidecar, "spec: {outboundTraficPolicy: {mode: REGISTRY_ONLY}}", `{outboundTrafficPolicy: {mode: REGISTRY_ONLY}}`},
+		{kinds.Sidecar, "spec: {outboundPolicy: {mode: ALLOW_ANY}}", `{outboundTrafficPolicy: {mode: REGISTRY_ONLY}}`},
+		{kinds.Sidecar, "spec: {selector: {labels: {a: b}}, outboundTrafficPolicy: {mode: ALLOW_ANY}}", ""},
+		{kinds.EnvoyFilter, "spec: {workloadselectors: {labels: {a: b}}, configPatches: [{applyTo: CLUSTER, patch: {operation: MERGE, value: {name: a}}}]}", ""},
+		{kinds.Gateway, "spec: {selectors: {a: b}, servers: [{hosts: [a.b], port: {number: 80, name: http, protocol: HTTP}}]}", ""},
+		{kinds.DestinationRule, "spec: {host: a.b, policy: {tls: {mode: SIMPLE}}}",
+			`{host: a.b, trafficPolicy: {tls: {mode: SIMPLE, credentialName: "invalid://"}}}`},
+		{kinds.DestinationRule, "spec: {host: a.b, selector: {matchLabels: {a: b}}, trafficPolicy: {tls: {mode: SIMPLE}}}",
+			`{host: a.b, exportTo: ["."], trafficPolicy: {tls: {mode: SIMPLE}}}`},
+		{kinds.DestinationRule, "spec: {host: a.b, selector: {matchLabels: {a: b}}, trafficPolicy: {tls: {mode: DISABLE}}}", ""},
+		{kinds.DestinationRule, "spec: {host: a.b, selector: {matchLabels: {a: b}}, trafficPolicy: {tls: {mode: DISABLE}, " +
+			"portLevelSettings: [{port: {number: 1}, tls: {mode: SIMPLE}}]}}",
+			`{host: a.b, exportTo: ["."], trafficPolicy: {tls: {mode: SIMPLE, credentialName: "invalid://"}}}`},
+		{kinds.VirtualService, "spec: {hostname: a.b, http: [{directResponse: {status: 403}}]}", ""},
+		{kinds.VirtualService, "spec: {hosts: [a.b], http: [{matches: [{uri: {prefix: /a}}], route: [{destination: {host: c}}]}, {directResponse: {status: 403}}]}",
+			`{hosts: [a.b], http: [{directResponse: {status: 403}}]}`},
+		{kinds.VirtualService, "spec: {hosts: [a.b], http: [{headers: {request: {removes: [x]}}, route: [{destination: {host: c}}]}]}",
+			`{hosts: [a.b], http: [{directResponse: {status: 503}}]}`},
+		{kinds.VirtualService, "spec: {hosts: [a.b], http: [{header: {request: {remove: [x]}}, route: [{destination: {host: c}}]}]}",
+			`{hosts: [a.b], http: [{directResponse: {status: 503}}]}`},
+		{kinds.VirtualService, "spec: {hosts: [a.b], http: [{rewrites: {uri: /}, route: [{destination: {host: c}}]}]}",
+			`{hosts: [a.b], http: [{directResponse: {status: 503}}]}`},
+		{kinds.VirtualService, "spec: {hosts: [a.b], http: [{fault: {abort: {status: 403, percentage: {value: 100}}}, route: [{destination: {host: c}}]}]}",
+			`{hosts: [a.b], http: [{directResponse: {status: 503}}]}`},
+		{kinds.VirtualService, "spec: {hosts: [a.b], tcp: [{matches: [{port: 1}], route: [{destination: {host: c}}]}, {route: [{destination: {host: d}}]}]}",
+			`{hosts: [a.b], tcp: [{route: [{destination: {host: d}}]}]}`},
+		// Weights.
+		{kinds.VirtualService, "spec: {hosts: [a.b], http: [{route: [{destination: {host: c}, weight: \"90\"}, {destination: {host: d}, weight: 10}]}]}",
+			`{hosts: [a.b], http: [{route: [{destination: {host: c}, weight: 90}, {destination: {host: d}, weight: 10}]}]}`},
+		{kinds.VirtualService, "spec: {hosts: [a.b], http: [{route: [{destination: {host: c}, weight: 80%}, {destination: {host: d}, weight: 20}]}]}",
+			`{hosts: [a.b], http: [{route: [{destination: {host: c}, weight: 80}, {destination: {host: d}, weight: 20}]}]}`},
+		{kinds.VirtualService, "spec: {hosts: [a.b], tcp: [{route: [{destination: {host: c}, weight: x}, {destination: {host: d}, weight: 100}]}]}",
+			`{hosts: [a.b], tcp: [{route: [{destination: {host: c}}, {destination: {host: d}, weight: 100}]}]}`},
 		{kinds.Sidecar, "spec: {egres: [{hosts: [./*]}]}", `{egress: [{hosts: ["~/*"]}]}`},
 		{kinds.DestinationRule, "spec: {host: a.b, trafficpolicy: {tls: {mode: SIMPLE}}}",
 			`{host: a.b, trafficPolicy: {tls: {mode: SIMPLE, credentialName: "invalid://"}}}`},
@@ -379,8 +411,14 @@ func TestFaultsOutsideOfSpec(t *testing.T) {
 			text += "metadata: {name: o}\n"
 		}
 		r := Decode(limits.Default(), "a.yaml", []byte(text))
-		if len(r.Documents) != 1 || r.Documents[0].Object != nil || r.Documents[0].Kept == nil || len(r.Documents[0].Cut) == 0 {
+		if len(r.Documents) != 1 || r.Documents[0].Object != nil || (r.Documents[0].Kept == nil) != (c.kept == "") {
 			t.Errorf("%s%+v", text, r)
+			continue
+		}
+		if c.kept == "" {
+			if !r.Documents[0].Vital {
+				t.Errorf("%sa server starts without it", text)
+			}
 			continue
 		}
 		want := c.kind.New().(proto.Message)

@@ -38,11 +38,15 @@ func asInt(n *node, low, high float64) string {
 	return ""
 }
 
-// unquote makes a number of text in the forms that protojson writes and reads: it quotes those of 64 bits.
-func unquote(n *node) {
-	if _, err := strconv.ParseFloat(n.value, 64); err == nil && n.shape == text && !n.plain && json.Valid([]byte(n.value)) {
+// unquote makes a quoted number a number, and reports whether it did. protojson writes and reads numbers of 64 bits
+// with quotes.
+func unquote(n *node) bool {
+	_, err := strconv.ParseFloat(n.value, 64)
+	quoted := err == nil && n.shape == text && !n.plain && json.Valid([]byte(n.value))
+	if quoted {
 		n.shape = number
 	}
+	return quoted
 }
 
 // numberFix is the advice for what should be a number.

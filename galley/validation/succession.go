@@ -118,6 +118,10 @@ const stays = "its last good version stays in force"
 
 // partly returns an InForce for the object without its faults. more is added to what it says about the rest of it.
 func (d Document) partly(more string) InForce {
+	if len(d.Cut) == 0 {
+		what := "the object is in force, with its numbers read without their quotes" + more
+		return InForce{Object: d.Kept, Instead: what, Why: "the object has numbers in quotes: " + what}
+	}
 	what := "the rest of the object is in force"
 	why := "the object cannot be used as it is written: without, or with something stricter for, " + some(d.Cut) + ", " + what + more
 	if len(d.Closed) > 0 {

@@ -11,12 +11,12 @@ import (
 )
 
 // unit is a part of an object that restricts something, and that must not be left out because a field of it is wrong.
-// The fields of free can be left out by themselves. Any other fault closes the unit as a whole.
+// The fields of free can be left out by themselves. Any other fault closes the unit as a whole. An unknown field that
+// has almost the name of a unit, which is missing, is taken for it, as one that cannot be read.
 type unit struct {
 	path  string   // a pattern, see matches
 	free  []string // patterns below the unit; a pattern that ends in ".**" is for a value and all values within it
 	exact bool     // whether an unknown field may be the misspelt name of a field that restricts
-	near  bool     // whether an unknown field that has almost the name of the unit is taken for it, as one that cannot be read
 
 	// close replaces the last value of the chain by a value that is at least as strict, whatever the wrong field may
 	// mean, and returns true. It returns false if the value can be left out. A nil close is one that always returns
@@ -91,8 +91,8 @@ var unitsOf = sync.OnceValue(func() map[*kinds.Kind][]unit {
 		kinds.DestinationRule: destinationRuleUnits(),
 		kinds.Sidecar: append(left("spec.workloadSelector"), []unit{
 			{path: "spec", free: []string{"inboundConnectionPool.**"}, close: leaveOut},
-			{path: "spec.outboundTrafficPolicy", exact: true, near: true, close: replaceBy(`{"mode": "REGISTRY_ONLY"}`)},
-			{path: "spec.egress", near: true, close: replaceBy(`[{"hosts": ["~/*"]}]`)},
+			{path: "spec.outboundTrafficPolicy", exact: true, close: replaceBy(`{"mode": "REGISTRY_ONLY"}`)},
+			{path: "spec.egress", close: replaceBy(`[{"hosts": ["~/*"]}]`)},
 			{path: "spec.egress.[].hosts.[]", close: closeEgressHost},
 			{path: "spec.egress.[]", free: []string{"captureMode", "port.name", "port.protocol", "port.targetPort"}, close: closeEgress},
 			{path: "spec.ingress", close: replaceBy(`[{"port": {"number": 15001, "name": "unusable", "protocol": "TCP"}, "defaultEndpoint": "` +
@@ -110,7 +110,7 @@ var unitsOf = sync.OnceValue(func() map[*kinds.Kind][]unit {
 			{path: "spec", close: leaveOut},
 			{path: "spec.servers.[]", free: []string{"name", "defaultEndpoint", "hosts.[]", "port.targetPort"}, close: closeServer},
 			{path: "spec.servers.[].port.name", close: namePort},
-			{path: "spec.servers.[].tls", exact: true, near: true, close: closeServerTLS},
+			{path: "spec.servers.[].tls", exact: true, close: closeServerTLS},
 		}...),
 		kinds.ServiceEntry: {
 			{path: "spec", free: []string{"ports.[]", "ports", "ports.[].protocol"}, close: closeEntry},
@@ -119,9 +119,9 @@ var unitsOf = sync.OnceValue(func() map[*kinds.Kind][]unit {
 			{path: "spec.hosts", close: closeHosts},
 			{path: "spec.hosts.[]"},
 			{path: "spec.ports.[].name", close: namePort},
-			{path: "spec.exportTo", near: true, close: exportNowhere},
+			{path: "spec.exportTo", close: exportNowhere},
 			{path: "spec.exportTo.[]"},
-			{path: "spec.subjectAltNames", near: true, close: replaceBy(`["` + unusable + `"]`)},
+			{path: "spec.subjectAltNames", close: replaceBy(`["` + unusable + `"]`)},
 			{path: "spec.subjectAltNames.[]"},
 			{path: "spec.endpoints", close: closeEndpoints},
 			{path: "spec.endpoints.[]"},
@@ -140,7 +140,7 @@ var unitsOf = sync.OnceValue(func() map[*kinds.Kind][]unit {
 			{path: "spec", free: []string{"options.**"}, close: leaveOut},
 			{path: "spec.targetRefs", close: closeTargets},
 			{path: "spec.targetRefs.[]"},
-			{path: "spec.validation", exact: true, near: true, close: closeBackend},
+			{path: "spec.validation", exact: true, close: closeBackend},
 		},
 		kinds.Telemetry:   selectors,
 		kinds.ProxyConfig: selectors,
@@ -207,19 +207,19 @@ func destinationRuleUnits() []unit {
 	list := []unit{
 		{path: "spec", free: []string{"subsets"}, close: closeHost},
 		{path: "spec.host", close: leaveOut},
-		{path: "spec.exportTo", near: true, close: exportAsWritten},
+		{path: "spec.exportTo", close: exportAsWritten},
 		{path: "spec.workloadSelector", close: ownNamespace},
 		{path: "spec.subsets.[]"},
 	}
 	for _, at := range []string{"spec", "spec.subsets.[]"} {
 		list = append(list,
-			unit{path: at + ".trafficPolicy", free: policy, near: true, close: closeTraffic},
-			unit{path: at + ".trafficPolicy.tls", free: []string{"insecureSkipVerify", "subjectAltNames.[]"}, exact: true, near: true,
+			unit{path: at + ".trafficPolicy", free: policy, close: closeTraffic},
+			unit{path: at + ".trafficPolicy.tls", free: []string{"insecureSkipVerify", "subjectAltNames.[]"}, exact: true,
 				close: closeTLS},
-			unit{path: at + ".trafficPolicy.portLevelSettings", near: true, close: closePortPolicies},
+			unit{path: at + ".trafficPolicy.portLevelSettings", close: closePortPolicies},
 			unit{path: at + ".trafficPolicy.portLevelSettings.[]", free: policy, close: closePortPolicy},
 			unit{path: at + ".trafficPolicy.portLevelSettings.[].tls", free: []string{"insecureSkipVerify", "subjectAltNames.[]"},
-				exact: true, near: true, close: closeTLS},
+				exact: true, close: closeTLS},
 		)
 	}
 	return list
@@ -300,10 +300,35 @@ func (n *node) answersRequests() bool {
 	return n.mentions("directResponse") || n.mentions("redirect") || n.mentions("abort")
 }
 
-// ownNamespace makes a rule whose workloads cannot be read a rule for its whole namespace.
-func ownNamespace(_ *salvage, chain []step, _ string) bool {
-	chain[0].node.set("exportTo", parsed(`["."]`))
+// ownNamespace makes a rule whose workloads cannot be read a rule for its whole namespace. A rule that turns TLS off
+// for them is left out. If it has other TLS settings, too, connections to the host are refused.
+func ownNamespace(s *salvage, chain []step, _ string) bool {
+	spec := chain[0].node
+	modes := spec.texts("mode")
+	off := slices.Contains(modes, "DISABLE")
+	if off && !slices.ContainsFunc(modes, func(m string) bool { return m != "DISABLE" }) {
+		return leaveOut(s, chain, "")
+	}
+	spec.set("exportTo", parsed(`["."]`))
+	if off {
+		spec.drop(last(chain))
+		return closeHost(s, chain[:1], "")
+	}
 	return false
+}
+
+// texts returns the texts of all fields of that name within a value.
+func (n *node) texts(name string) (list []string) {
+	for _, i := range n.items {
+		list = append(list, i.texts(name)...)
+	}
+	for _, f := range n.fields {
+		if f.name == name && f.value.shape == text {
+			list = append(list, f.value.value)
+		}
+		list = append(list, f.value.texts(name)...)
+	}
+	return list
 }
 
 // exportWidely makes an object that restricts visible in all namespaces, for its author may mean any of them. It makes

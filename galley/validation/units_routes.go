@@ -2,25 +2,21 @@ package validation
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
 func virtualServiceUnits() []unit {
-	headers := func(at string) (list []string) {
-		for _, side := range []string{"request", "response"} {
-			list = append(list, at+"headers."+side+".add.*", at+"headers."+side+".add")
-		}
-		return list
-	}
 	connection := func(at string) []unit {
 		return []unit{
 			{path: at, close: closeConnections},
 			{path: at + ".match.[]", exact: true},
 			{path: at + ".match", close: dropRoute},
 			{path: at + ".route", close: replaceBy(`[{"destination": {"host": "` + unusable + `"}}]`)},
-			{path: at + ".route.[]", free: []string{"weight"}},
+			{path: at + ".route.[]"},
+			{path: at + ".route.[].weight", close: remainder},
 		}
 	}
 	list := []unit{
@@ -29,16 +25,16 @@ func virtualServiceUnits() []unit {
 		{path: "spec.hosts.[]", close: closeVirtualHost},
 		{path: "spec.gateways", close: leaveOut},
 		{path: "spec.gateways.[]"},
-		{path: "spec.exportTo", near: true, close: exportAsWritten},
+		{path: "spec.exportTo", close: exportAsWritten},
 		{path: "spec.http", close: replaceBy(`[{"directResponse": {"status": 503}}]`)},
 		{path: "spec.tls", close: closeServerNames},
 		{path: "spec.tcp", close: replaceBy(`[{"route": [{"destination": {"host": "` + unusable + `"}}]}]`)},
-		{path: "spec.http.[]", close: answer, free: append([]string{
+		{path: "spec.http.[]", close: answer, free: []string{
 			"name", "timeout", "retries.**", "mirror.**", "mirrors.**", "corsPolicy.**",
 			"directResponse.body.**", "redirect.redirectCode",
-		}, headers("")...)},
-		{path: "spec.http.[].fault", free: []string{"delay.**"}, near: true, close: closeFault},
-		{path: "spec.http.[].fault.abort", near: true, close: closeAbort},
+		}},
+		{path: "spec.http.[].fault", free: []string{"delay.**"}, close: closeFault},
+		{path: "spec.http.[].fault.abort", exact: true, close: closeAbort},
 		{path: "spec.http.[].rewrite", close: closeRewrite},
 		{path: "spec.http.[].mirrorPercentage", close: noMirror},
 		{path: "spec.http.[].mirrorPercent", close: noMirror},
@@ -46,9 +42,13 @@ func virtualServiceUnits() []unit {
 		{path: "spec.http.[].mirror"},
 		{path: "spec.http.[].match", close: answerAll},
 		{path: "spec.http.[].match.[]", free: []string{"name", "statPrefix"}, exact: true, close: widen},
-		{path: "spec.http.[].route.[]", free: append([]string{"weight"}, headers("")...)},
+		{path: "spec.http.[].route.[]"},
+		{path: "spec.http.[].route.[].weight", close: remainder},
 	}
 	for _, at := range []string{"spec.http.[].", "spec.http.[].route.[]."} {
+		list = append(list, unit{path: at + "headers", exact: true, close: closeHeaders, free: []string{
+			"request.add.*", "request.add", "response.add.*", "response.add",
+		}})
 		for _, side := range []string{"request", "response"} {
 			list = append(list,
 				unit{path: at + "headers." + side + ".set.*", close: takeOff},
@@ -208,8 +208,29 @@ func closeRemoval(s *salvage, chain []step, _ string) bool {
 	if remove := last(chain); remove.shape == list && len(remove.items) == 0 {
 		return false
 	}
-	return answer(s, chain[:3], "headers")
+	return closeHeaders(s, chain, "")
 }
+
+// remainder replaces the weight of a destination by what the other weights of the route leave of 100. It leaves out the
+// weight if they leave nothing.
+func remainder(_ *salvage, chain []step, _ string) bool {
+	left := 100
+	for _, d := range chain[len(chain)-3].node.items {
+		if weight := d.get("weight"); weight != nil && weight != last(chain) {
+			n, _ := strconv.Atoi(weight.value)
+			left -= n
+		}
+	}
+	if left <= 0 {
+		return false
+	}
+	last(chain).become(&node{shape: number, value: strconv.Itoa(left)})
+	return true
+}
+
+// closeHeaders answers requests with an error if it is not known what the route does with their headers: it may remove
+// a header that says who a client is.
+func closeHeaders(s *salvage, chain []step, _ string) bool { return answer(s, chain[:3], "headers") }
 
 // closeConnections makes a route refuse the connections that it takes.
 func closeConnections(_ *salvage, chain []step, _ string) bool {
