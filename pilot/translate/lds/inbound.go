@@ -58,6 +58,10 @@ func (m *Listeners) inboundListeners(v *view.View, c cohort.Inbound) []*envoy.Re
 			captured = append(captured, p)
 			continue
 		}
+		if m := v.Mesh(); c.Interception != node.None && p.Bind == envoy.Wildcard(c.IPv4) &&
+			(p.Target == uint32(m.GetProxyListenPort()) || p.Target == uint32(m.GetProxyInboundListenPort())) {
+			continue // the sidecar's own port: Envoy would refuse the listener that takes all that is captured
+		}
 		k := k
 		k.ports, k.bind, k.port = frozen.ListOf(p), p.Bind, p.Target
 		out = append(out, m.inbound.Get(k))
