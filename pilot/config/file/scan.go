@@ -142,6 +142,13 @@ func (w *walker) dir(dir string, depth int) error {
 
 func (w *walker) entry(file string, mode fs.FileMode, depth int) {
 	if mode.IsRegular() && !isConfig(file) {
+		ext := strings.ToLower(path.Ext(file))
+		if meant := diag.Nearest(ext, extensions()); meant != "" && ext[:2] == meant[:2] { // .xml and .html are near, too
+			w.findings = append(w.findings, diag.Diagnostic{
+				Severity: diag.Warning, Code: "NotRead", Message: "the file is not read: its name does not end in .yaml, .yml or .json",
+				Fix: "rename it to " + strings.TrimSuffix(path.Base(file), path.Ext(file)) + meant, File: filepath.Join(w.opts.Dir, file),
+			})
+		}
 		return
 	}
 	info, err := w.root.Stat(file)
@@ -196,10 +203,9 @@ func (w *walker) bound() {
 	}
 }
 
+// extensions returns the extensions of files that hold objects.
+func extensions() []string { return []string{".yaml", ".yml", ".json"} }
+
 func isConfig(file string) bool {
-	switch strings.ToLower(path.Ext(file)) {
-	case ".yaml", ".yml", ".json":
-		return true
-	}
-	return false
+	return slices.Contains(extensions(), strings.ToLower(path.Ext(file)))
 }

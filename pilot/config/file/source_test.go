@@ -536,6 +536,19 @@ func TestLinksThatLeaveAreRefused(t *testing.T) {
 		w.must(os.Symlink("real", w.path("alias")))
 		w.must(syscall.Mkfifo(w.path("pipe.yaml"), 0o600))
 		w.finding("NotAFile", true)
+		w.must(os.WriteFile(w.path("deny.yam"), []byte(vs("c", "c")), 0o600))
+		for _, name := range []string{"README.md", "page.html", "a.xml", "b.toml", "c.txt", "values.tmpl"} {
+			w.must(os.WriteFile(w.path(name), []byte("text"), 0o600))
+		}
+		w.eventually("one misspelt name", func() bool {
+			var files []string
+			for _, d := range w.source.Findings() {
+				if d.Code == "NotRead" {
+					files = append(files, filepath.Base(d.File))
+				}
+			}
+			return slices.Equal(files, []string{"deny.yam"})
+		})
 		w.expect("a=a b=b")
 		w.eventually("three refusals", func() bool {
 			var files []string
