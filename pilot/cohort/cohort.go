@@ -138,16 +138,30 @@ type Outbound struct {
 	HTTPProxyPort uint32
 	Tuning        node.Tuning
 	Unprivileged  bool
-	OwnPorts      [2]uint32 // on which the proxy's bootstrap listens at all addresses; 0 for none
-	HostPorts     [3]uint32 // on which its agent or its admin API listens; 0 for none
+	Sockets       Sockets
 	Tags          feature.Tags
 	Selections    feature.Selections
 }
 
-// Owns reports whether Envoy rejects a listener at all addresses on a port: the proxy's bootstrap has one there, or,
+// Sockets are the ports on which a proxy listens by itself, 0 for none.
+type Sockets struct {
+	Bootstrap [2]uint32 // listeners of the proxy's bootstrap, at all addresses
+	Others    [3]uint32 // sockets of its agent and of its admin API
+}
+
+// Take reports whether Envoy rejects a listener at all addresses on a port: the proxy's bootstrap has one there, or,
 // for a listener that binds its port, another socket of the proxy does.
-func (o *Outbound) Owns(port uint32, binds bool) bool {
-	return port != 0 && (slices.Contains(o.OwnPorts[:], port) || binds && slices.Contains(o.HostPorts[:], port))
+func (s Sockets) Take(port uint32, binds bool) bool {
+	return port != 0 && (slices.Contains(s.Bootstrap[:], port) || binds && slices.Contains(s.Others[:], port))
+}
+
+// socketsOf returns the ports that a proxy names in its metadata.
+func socketsOf(p *node.Proxy) Sockets {
+	s := Sockets{[2]uint32{p.StatusPort, p.MetricsPort}, [3]uint32{p.AgentPort, p.AdminPort}}
+	if p.DNSCapture {
+		s.Others[2] = dnsPort
+	}
+	return s
 }
 
 // Inbound is what inbound clusters and listeners depend on. The zero Inbound has none: it is a router's.
@@ -162,6 +176,7 @@ type Inbound struct {
 	Tags         feature.Tags
 	Targets      frozen.List[Target]
 	Ingress      *kinds.Object // a Sidecar with ingress listeners, which replace the services' chains
+	Sockets      Sockets       // zero without an Ingress
 	Address      string        // the proxy's address, if an ingress listener depends on it
 	Selections   feature.Selections
 }
@@ -206,10 +221,7 @@ func Resolve(x *scope.Index, p *node.Proxy, features []*feature.Feature) Inputs 
 		Outbound:        Outbound{Interception: p.Interception, HTTPProxyPort: p.HTTPProxyPort, Tuning: p.Tuning, Unprivileged: p.Unprivileged, Tags: newTags(x, p, w)},
 		UnknownWorkload: w.Kind == nil,
 	}
-	k.Outbound.OwnPorts, k.Outbound.HostPorts = [2]uint32{p.StatusPort, p.MetricsPort}, [3]uint32{p.AgentPort, p.AdminPort}
-	if p.DNSCapture {
-		k.Outbound.HostPorts[2] = dnsPort
-	}
+	k.Outbound.Sockets = socketsOf(p)
 	if x.NeedsNode() {
 		k.Node = cmp.Or(w.NodeName, p.NodeName)
 	}
@@ -256,7 +268,7 @@ func Resolve(x *scope.Index, p *node.Proxy, features []*feature.Feature) Inputs 
 	}
 	if s := k.Client.Sidecar; s != nil {
 		if spec := s.Spec.(*networkingv1.Sidecar); len(spec.Ingress) > 0 || spec.InboundConnectionPool != nil {
-			k.Inbound.Ingress = s
+			k.Inbound.Ingress, k.Inbound.Sockets = s, socketsOf(p)
 			if slices.ContainsFunc(spec.Ingress, namesAddress) {
 				k.Inbound.Address = k.Address
 			}

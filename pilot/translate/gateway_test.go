@@ -133,25 +133,3 @@ spec: {selector: {istio: gateway}, servers: [{port: {number: 8080, name: http, p
 		t.Errorf("listeners %v, want one at ::1", got)
 	}
 }
-
-// TestIngressOnOwnPort checks that a listener of a Sidecar takes no port of the sidecar itself: Envoy would refuse the
-// one that takes all connections to the workload.
-func TestIngressOnOwnPort(t *testing.T) {
-	w := newWorld(t, mesh.Default())
-	s := w.apply(objects(t, "world.yaml", []byte(`
-apiVersion: networking.istio.io/v1
-kind: Sidecar
-metadata: {name: default, namespace: a}
-spec:
-  ingress:
-  - {port: {number: 15006, name: http, protocol: HTTP}, bind: 0.0.0.0, captureMode: NONE, defaultEndpoint: "127.0.0.1:8080"}
-  - {port: {number: 8080, name: http-two, protocol: HTTP}, bind: 0.0.0.0, captureMode: NONE, defaultEndpoint: "127.0.0.1:8080"}
-`))...)
-	lds := sent(t, newTranslator(0), s, &node.Proxy{
-		Type: node.Sidecar, ID: "web.a", Name: "web", Namespace: "a", Domain: "a.svc.cluster.local", IPs: []string{"10.1.0.9"}, Cluster: "Kubernetes",
-		Interception: node.Redirect, Capabilities: everything,
-	})["lds"]
-	if lds["virtualInbound"] == nil || lds["0.0.0.0_8080"] == nil || lds["0.0.0.0_15006"] != nil {
-		t.Errorf("listeners %v", slices.Sorted(maps.Keys(lds)))
-	}
-}

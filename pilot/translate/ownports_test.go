@@ -62,3 +62,29 @@ func TestOwnPorts(t *testing.T) {
 		}
 	}
 }
+
+// TestIngressOnOwnPort checks that a listener of a Sidecar takes no port on which the sidecar listens itself: Envoy would
+// refuse it, or the listener that takes all connections to the workload.
+func TestIngressOnOwnPort(t *testing.T) {
+	w := newWorld(t, mesh.Default())
+	s := w.apply(objects(t, "world.yaml", []byte(`
+apiVersion: networking.istio.io/v1
+kind: Sidecar
+metadata: {name: default, namespace: a}
+spec:
+  ingress:
+  - {port: {number: 15006, name: http, protocol: HTTP}, bind: 0.0.0.0, captureMode: NONE, defaultEndpoint: "127.0.0.1:8080"}
+  - {port: {number: 15021, name: http-status, protocol: HTTP}, bind: 0.0.0.0, captureMode: NONE, defaultEndpoint: "127.0.0.1:8080"}
+  - {port: {number: 15020, name: tcp-agent, protocol: TCP}, bind: 0.0.0.0, captureMode: NONE, defaultEndpoint: "127.0.0.1:8080"}
+  - {port: {number: 15090, name: http-one, protocol: HTTP}, bind: 127.0.0.1, captureMode: NONE, defaultEndpoint: "127.0.0.1:8080"}
+  - {port: {number: 8080, name: http-two, protocol: HTTP}, bind: 0.0.0.0, captureMode: NONE, defaultEndpoint: "127.0.0.1:8080"}
+`))...)
+	lds := sent(t, newTranslator(0), s, &node.Proxy{
+		Type: node.Sidecar, ID: "web.a", Name: "web", Namespace: "a", Domain: "a.svc.cluster.local", IPs: []string{"10.1.0.9"}, Cluster: "Kubernetes",
+		Interception: node.Redirect, Capabilities: everything, StatusPort: 15021, MetricsPort: 15090, AgentPort: 15020,
+	})["lds"]
+	got := strings.Join(slices.DeleteFunc(slices.Sorted(maps.Keys(lds)), func(n string) bool { return n == "virtualOutbound" }), " ")
+	if want := "0.0.0.0_8080 127.0.0.1_15090 virtualInbound"; got != want {
+		t.Errorf("listeners %s, want %s", got, want)
+	}
+}

@@ -16,8 +16,8 @@ func TestFiltersAreMadeOnce(t *testing.T) {
 	f := &feature.Feature{Name: "f", Hooks: feature.Hooks{
 		FiltersReadOf: func(c feature.Chain) feature.Chain { return feature.Chain{HTTP: c.HTTP, Selection: c.Selection} },
 		NetworkFilters: func(c feature.Chain) []*listenerv3.Filter {
-			if made++; c.Cluster != "" {
-				t.Errorf("the feature is shown %q", c.Cluster)
+			if made++; c.StatPrefix != "" {
+				t.Errorf("the feature is shown %q", c.StatPrefix)
 			}
 			return []*listenerv3.Filter{{Name: "filter"}}
 		},
@@ -27,7 +27,7 @@ func TestFiltersAreMadeOnce(t *testing.T) {
 		h := New([]*feature.Feature{f}, keep)
 		made = 0
 		for range 2 {
-			for _, c := range []feature.Chain{{Cluster: "a", Selection: one}, {Cluster: "b", Selection: other}, {Cluster: "c", HTTP: true, Selection: one}} {
+			for _, c := range []feature.Chain{{StatPrefix: "a", Selection: one}, {StatPrefix: "b", Selection: other}, {StatPrefix: "c", HTTP: true, Selection: one}} {
 				k := filterKey{"f", f.FiltersReadOf(c), true}
 				if got := filters(h, f, c, true, f.NetworkFilters); len(got) != 1 {
 					t.Errorf("%v: %v", k, got)

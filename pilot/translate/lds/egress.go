@@ -231,7 +231,7 @@ func (o egressBuilder) addTo(bind string, s *registry.Service, p registry.Port, 
 	if m := o.view.Mesh(); onWildcard && (p.Number == uint32(m.GetProxyListenPort()) || p.Number == uint32(m.GetProxyInboundListenPort())) {
 		return // the sidecar's own port
 	}
-	if onWildcard && o.cohort.Outbound.Owns(p.Number, o.bindsPort) {
+	if onWildcard && o.cohort.Outbound.Sockets.Take(p.Number, o.bindsPort) {
 		return // Envoy would reject the listener: it, or its agent, listens there already
 	}
 	key := bindKeyOf(bind, p.Number)

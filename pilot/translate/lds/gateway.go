@@ -88,7 +88,7 @@ func (m *Listeners) gatewayListeners(v *view.View, c cohort.Inputs) []*envoy.Res
 		if bind == "" {
 			bind, dual = envoy.Wildcard(c.Client.IPv4), c.Client.IPv4 && c.Client.IPv6
 		}
-		if bind == envoy.Wildcard(c.Client.IPv4) && c.Outbound.Owns(s.Target, true) {
+		if bind == envoy.Wildcard(c.Client.IPv4) && c.Outbound.Sockets.Take(s.Target, true) {
 			continue // Envoy would reject the listener: it, or its agent, listens there already
 		}
 		key := BindKey{bind, s.Target}

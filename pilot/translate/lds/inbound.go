@@ -58,9 +58,11 @@ func (m *Listeners) inboundListeners(v *view.View, c cohort.Inbound) []*envoy.Re
 			captured = append(captured, p)
 			continue
 		}
-		if m := v.Mesh(); c.Interception != node.None && p.Bind == envoy.Wildcard(c.IPv4) &&
-			(p.Target == uint32(m.GetProxyListenPort()) || p.Target == uint32(m.GetProxyInboundListenPort())) {
-			continue // the sidecar's own port: Envoy would refuse the listener that takes all that is captured
+		mesh := v.Mesh()
+		captures := c.Interception != node.None &&
+			(p.Target == uint32(mesh.GetProxyListenPort()) || p.Target == uint32(mesh.GetProxyInboundListenPort()))
+		if p.Bind == envoy.Wildcard(c.IPv4) && (captures || c.Sockets.Take(p.Target, true)) {
+			continue // the proxy listens there itself: Envoy would refuse this listener, or the one for captured connections
 		}
 		k := k
 		k.ports, k.bind, k.port = frozen.ListOf(p), p.Bind, p.Target
