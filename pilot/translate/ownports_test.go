@@ -63,8 +63,8 @@ func TestOwnPorts(t *testing.T) {
 	}
 }
 
-// TestIngressOnOwnPort checks that a listener of a Sidecar takes no port on which the sidecar listens itself: Envoy would
-// refuse it, or the listener that takes all connections to the workload.
+// TestIngressOnOwnPort checks that a listener of a Sidecar takes no port on which the sidecar listens itself: Envoy
+// would refuse it, or the listener that takes all connections to the workload.
 func TestIngressOnOwnPort(t *testing.T) {
 	w := newWorld(t, mesh.Default())
 	s := w.apply(objects(t, "world.yaml", []byte(`
