@@ -8,6 +8,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/deploy/histories"
 )
 
 // TestSize: an object that reaches a limit is used; one that exceeds it is not, and the finding names the field and the
@@ -71,9 +72,10 @@ func TestSize(t *testing.T) {
 	}
 }
 
-// TestNodesOfFiles: a file whose documents make too many nodes is refused before it is parsed, in little memory. A
-// parser would take more than a gigabyte for each.
+// TestNodesOfFiles checks that a file whose documents make too many nodes is refused before it is parsed, in little
+// memory. A parser would take more than a gigabyte for each file.
 func TestNodesOfFiles(t *testing.T) {
+	histories.NoRace(t)
 	for name, shape := range map[string]string{
 		"anchors": "- &a x\n", "aliases": "- *a\n", "merge keys": "- {<<: *a}\n", "empty maps": "- {}\n", "tags": "- !!str a\n", "deep flow maps": "{a: ", "block scalars": "- |\n x\n",
 		"flow lists": "[],", "names": "a,", "documents": "---\na: b\nc: {d, e, f, g, h, i, j, k}\n", "keys": "? a\n",
