@@ -75,16 +75,23 @@ type Controller struct {
 	defaults map[kinds.Key]string // the class that a ConfigMap has the defaults of
 	failed   map[kinds.Key]string // why a Gateway, or class, is not as it should be
 
-	// Of Run alone.
-	applied map[ref]applied
-	retries map[kinds.Key]retry
-	version int
+	// The fields below are owned by the Run goroutine.
+	applied      map[ref]applied
+	retries      map[kinds.Key]retry
+	version      int   // of the API server; 0 if it is not known
+	versionRetry retry // the next request for the version, after a failed one
 }
 
-// retry is when a Gateway is looked at again that failed.
+// retry is when something that failed is tried again, and how long after the failure that is.
 type retry struct {
 	at    time.Time
 	pause time.Duration
+}
+
+// next returns when to try again after one more failure: the pause is doubled each time.
+func (r retry) next() retry {
+	pause := min(max(leastPause, 2*r.pause), look)
+	return retry{time.Now().Add(pause), pause}
 }
 
 // Times of the loop.
@@ -110,7 +117,7 @@ func (c *Controller) reset() {
 	c.all, c.classes, c.dirty, c.owners = true, true, map[kinds.Key]bool{}, map[types.UID]bool{}
 	c.objects, c.tags, c.synced, c.troubles = map[ref]have{}, map[string]string{}, map[schema.GroupVersionResource]bool{}, map[schema.GroupVersionResource]string{}
 	c.source, c.maps, c.defaults, c.failed = nil, map[kinds.Key]*corev1.ConfigMap{}, map[kinds.Key]string{}, map[kinds.Key]string{}
-	c.applied, c.retries, c.version = map[ref]applied{}, map[kinds.Key]retry{}, 0
+	c.applied, c.retries, c.version, c.versionRetry = map[ref]applied{}, map[kinds.Key]retry{}, 0, retry{}
 }
 
 // Wake has the Controller look at what was noticed.
@@ -259,22 +266,17 @@ func (c *Controller) step(ctx context.Context) time.Duration {
 	c.want(gateways)
 	c.mu.Lock()
 	ready := len(c.synced) == len(c.followed())+1
-	all, dirty, owners := c.all, c.dirty, c.owners
-	if ready {
-		c.all, c.dirty, c.owners = false, map[kinds.Key]bool{}, map[types.UID]bool{}
-	}
 	c.mu.Unlock()
 	if !ready {
 		return next
 	}
-	if c.version == 0 {
-		var err error
-		if c.version, err = c.o.Version(ctx); err != nil {
-			c.o.Logger.Warn("the version of the API server is not known", "err", err)
-			c.Refresh()
-			return leastPause
-		}
+	if pause := c.findVersion(ctx); pause > 0 {
+		return pause
 	}
+	c.mu.Lock()
+	all, dirty, owners := c.all, c.dirty, c.owners
+	c.all, c.dirty, c.owners = false, map[kinds.Key]bool{}, map[types.UID]bool{}
+	c.mu.Unlock()
 	there, sets := map[kinds.Key]bool{}, c.o.Objects(kinds.ListenerSet)
 	for _, o := range gateways {
 		there[o.Key] = true
@@ -290,6 +292,24 @@ func (c *Controller) step(ctx context.Context) time.Duration {
 	}
 	c.forget(there)
 	return next
+}
+
+// findVersion asks the API server for its version unless that is known. After a failure it backs off, and returns how
+// long to wait until the next request.
+func (c *Controller) findVersion(ctx context.Context) time.Duration {
+	if c.version != 0 {
+		return 0
+	}
+	if wait := time.Until(c.versionRetry.at); wait > 0 {
+		return wait
+	}
+	var err error
+	if c.version, err = c.o.Version(ctx); err != nil {
+		c.versionRetry = c.versionRetry.next()
+		c.o.Logger.Warn("failed to get the version of the API server", "err", err)
+		return c.versionRetry.pause
+	}
+	return 0
 }
 
 // forget drops what is known of Gateways that are gone.
@@ -397,8 +417,7 @@ func (c *Controller) done(k kinds.Key, wait time.Duration, err error) {
 	switch {
 	case err != nil:
 		problem = err.Error()
-		pause := min(max(leastPause, 2*c.retries[k].pause), look)
-		c.retries[k] = retry{time.Now().Add(pause), pause}
+		c.retries[k] = c.retries[k].next()
 	case wait > 0:
 		c.retries[k] = retry{time.Now().Add(wait), 0}
 	default:
