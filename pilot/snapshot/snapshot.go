@@ -47,7 +47,7 @@ type Endpoints struct {
 
 // EndpointSummary is what clusters need to know of endpoints.
 type EndpointSummary struct {
-	Identities string // the distinct SPIFFE IDs, sorted, each followed by a newline
+	Identities frozen.List[string] // the distinct SPIFFE IDs, sorted
 	TLS        TLS
 }
 
@@ -102,9 +102,7 @@ func newEndpoints(list []*registry.Endpoint) *Endpoints {
 	}
 	e.NetworkClusters = distinct(e.NetworkClusters)
 	slices.Sort(ids)
-	if ids = slices.Compact(ids); len(ids) > 0 {
-		e.Identities = strings.Join(ids, "\n") + "\n"
-	}
+	e.Identities = frozen.ListOf(slices.Compact(ids)...)
 	switch {
 	case with == 0:
 	case with == len(list):

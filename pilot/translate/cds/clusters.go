@@ -48,7 +48,7 @@ type clusterKey struct {
 	files        node.Files // the proxy's own, for mutual TLS
 	ipv4, ipv6   bool
 	noTLS        bool // mTLS is off in the service's namespace
-	identities   string
+	identities   frozen.List[string]
 	endpointTLS  snapshot.TLS                    // which endpoints take mTLS if callsAll, else NoTLS
 	inline       frozen.List[*registry.Endpoint] // for a service that Envoy resolves by DNS: the port's endpoints, of all networks
 	policies     frozen.List[eds.EndpointPolicies]
@@ -398,7 +398,7 @@ func setProxyProtocol(b builder, c *clusterv3.Cluster, policy traffic.Policy) {
 
 // peerIDs returns the SPIFFE IDs that may answer for the service, sorted.
 func (k clusterKey) peerIDs() []string {
-	return k.withTrustDomainAliases(append(strings.Fields(k.identities), k.service.ServiceAccounts...))
+	return k.withTrustDomainAliases(append(slices.Collect(k.identities.All), k.service.ServiceAccounts...))
 }
 
 // withTrustDomainAliases returns SPIFFE IDs together with the same IDs in the aliases of the mesh's trust domain,
