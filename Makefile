@@ -47,7 +47,7 @@ STAGES   := vet e2e unit $(if $(RACE),race norace)
 # Tests of one goroutine, which take long under the race detector.
 NORACE   := deploy/tools/tests.sh 'histories\.(NoRace|FewerWithRace|Raced)' | grep -Ff <(deploy/tools/units.sh shared | sed 's/$$/ /') -
 # What `make test` leaves to `make test-long`: parts, each with the minutes that it takes on two cores; folders of deploy and deploy/e2e; tests that say testing.Short.
-LONG     := faults:3 conformance:9 boards:4 large:20 racing:8 mutants:10 seeds:10 compat:25
+LONG     := faults:1 conformance:4 boards:3 large:18 racing:9 mutants:12 seeds:10 compat:25
 LONG_PACKAGES := mutants agentfaults pilotagent conformance bench boards openness
 LARGE    := deploy/tools/tests.sh 'testing\.Short\(\)' | grep -vE '/($(subst $(space),|,$(LONG_PACKAGES))) '
 
