@@ -268,7 +268,7 @@ func Resolve(x *scope.Index, p *node.Proxy, features []*feature.Feature) Inputs 
 	}
 	if s := k.Client.Sidecar; s != nil {
 		if spec := s.Spec.(*networkingv1.Sidecar); len(spec.Ingress) > 0 || spec.InboundConnectionPool != nil {
-			k.Inbound.Ingress, k.Inbound.Sockets = s, socketsOf(p)
+			k.Inbound.Ingress, k.Inbound.Sockets = s, k.Outbound.Sockets
 			if slices.ContainsFunc(spec.Ingress, namesAddress) {
 				k.Inbound.Address = k.Address
 			}
