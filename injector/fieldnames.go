@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// renameFields gives the fields of a value, which is JSON of a type, the names that the type has for them. Templates
-// and annotations may write them in any case, as Go's JSON takes them. A field that has its name already stays.
+// renameFields renames the fields of a decoded JSON value to the names that type t declares. Templates and annotations
+// may write a name in any case, as encoding/json accepts it. A field with the declared name is kept.
 func renameFields(v any, t reflect.Type) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()

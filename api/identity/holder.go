@@ -32,9 +32,9 @@ func (h Holder) String() string {
 	return h.Address.String()
 }
 
-// Tenant is the namespace of holders that are IDs, or all holders that are none. Who may create service accounts in a
-// namespace has any number of IDs, and who may create pods any number of addresses; so a bound for one holder alone
-// bounds neither. The zero Tenant is that of the zero Holder.
+// Tenant is the namespace of holders that are IDs, or all holders that are addresses. A user who may create service
+// accounts in a namespace has any number of IDs, and a user who may create pods has any number of addresses. A bound
+// for one holder does not bound such a user. The zero Holder has the zero Tenant.
 type Tenant struct {
 	TrustDomain, Namespace string
 	Unproved               bool

@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// Pool is a number of places of which holders keep some for long, such as those of streams. The last tenth is for
-// holders that have at most a tenth of the pool: one that takes all else keeps nobody out who needs little. A holder
-// that has more waits while only these are free.
+// Pool is a number of places that holders keep for long, such as the places of streams. The last tenth of the places is
+// for holders that have at most a tenth of the pool, so a holder that takes all other places keeps out no holder that
+// needs few. A holder that has more waits while only the last tenth is free.
 type Pool[K comparable] struct {
 	reserve, share int
 
@@ -23,8 +23,8 @@ func NewPool[K comparable](all int) *Pool[K] {
 }
 
 // Enter asks for a place for a holder. got is closed once the holder has it. leave gives the place back, or ends the
-// wait for it; it must be called. The zero holder, which stands for peers without a bound, always counts as one with
-// little.
+// wait for it; it must be called. The zero holder stands for peers without a bound, and is always a holder with few
+// places.
 func (p *Pool[K]) Enter(k K) (got <-chan struct{}, leave func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

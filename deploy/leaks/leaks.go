@@ -32,7 +32,7 @@ func None(t testing.TB, ignore goleak.Option) {
 	}
 }
 
-// find waits until no goroutine is left. The error names those that are left after a time.
+// find waits until no goroutine is left. After patience it returns an error that names the goroutines.
 func find(patience time.Duration, options ...goleak.Option) error {
 	for end := time.Now().Add(patience); ; {
 		if err := goleak.Find(options...); err == nil || time.Now().After(end) {

@@ -82,7 +82,7 @@ func (s *Source) scan() (found listing, recheck time.Duration) {
 		s.rules.Schemas.Forget()
 		s.judged = time.Time{}
 	}
-	looked := time.Now() // What is seen now may have been otherwise before, and changes while the scan looks at it.
+	looked := time.Now() // A file may change while the scan goes on.
 	found = list(s.opts)
 	if found.err == nil && len(found.files) == 0 && len(s.files) > 0 && len(found.unknown) == 0 {
 		found.err = errEmpty
