@@ -132,19 +132,15 @@ conformance: build $(ENVOY) $(CLUSTER) $(HELM4) $(if $(PEER),$(addprefix $(TOOLS
 
 faults: build $(ENVOY) $(ENVOY_OLDEST) $(GOTESTSUM) | bin/test ## long: that no request fails while an agent, its disk, its clock or the control plane does, on a machine that does nothing else.
 	$(HERE) $(call GOTEST,faults,testname,1) -count=1 -timeout 20m ./deploy/e2e/agentfaults ./deploy/e2e/pilotagent
-	@touch bin/test/faults.ok
 
 boards: build $(ENVOY) $(CLUSTER) $(PROMQL) $(GOTESTSUM) | bin/test ## long: alerts, dashboards and every workload of the benchmark.
 	$(HERE) $(call GOTEST,boards,testname,1) -count=1 -timeout 20m ./deploy/e2e/boards ./deploy/e2e/bench
-	@touch bin/test/boards.ok
 
 large: build $(ENVOY) $(ENVOY_OLDEST) $(CLUSTER) $(CHARTS) $(GOTESTSUM) | bin/test ## long: whole tests that `make test` leaves out or shortens: the largest objects, all rows of what must stay closed, outages.
 	$(HERE); export PILOT_DISCOVERY; $(call EACH,large,testname,$(LARGE)) -count=1 -timeout 40m
-	@touch bin/test/large.ok
 
 racing: build $(ENVOY) $(ENVOY_OLDEST) $(HELM4) $(GOTESTSUM) | bin/test ## long: the race detector for packages that start no goroutine.
 	$(HERE) $(RACING) $(call GOTEST,racing,pkgname-and-test-fails) $(RACE) -short -timeout 20m $$(deploy/tools/units.sh single)
-	@touch bin/test/racing.ok
 
 compat: build $(ENVOY) $(ENVOY_OLDEST) $(CLUSTER) $(HELM4) $(PROMQL) $(addprefix $(TOOLS)/,pilot-agent istiod istioctl istio-chart istio-dashboards) $(GOTESTSUM) | bin/test ## long: tests beside openssl, and Istio's own pilot-agent, istiod, istioctl, chart and dashboards, which take some minutes to build. COMPAT_UPDATE=1 writes deploy/compat/MATRIX.md. RAPID_SEED=17 repeats the search for what istiod leaves less open.
 	go vet -tags $(TAGS),compat ./citadel/rotation ./citadel/store ./deploy/e2e/mtls ./deploy/e2e/kube ./deploy/e2e/charts ./deploy/e2e/pairs ./deploy/e2e/boards ./deploy/e2e/istioctl ./deploy/e2e/pages ./deploy/e2e/gatewaystatus ./deploy/e2e/openness
@@ -168,11 +164,9 @@ soak: $(ENVOY) $(ENVOY_OLDEST) ## Test random histories with other seeds each ti
 
 seeds: $(ENVOY) $(ENVOY_OLDEST) | bin/test ## long: as many tests that draw at random as eight minutes allow, each with a new seed, in another order each time.
 	$(PROGRESS) seeds deploy/tools/soak.sh 1000 90s 8 2>&1 | tee bin/test/seeds.log
-	@touch bin/test/seeds.ok
 
 mutants: $(GOTESTSUM) | bin/test ## long: that a test fails with each fault of the table in deploy/mutants. MUTANTS='a Gateway' tries those with such a name.
 	$(call GOTEST,mutants,testname) -count=1 -timeout 2h -run '^TestMutants$$' ./deploy/mutants -args -mutants='$(MUTANTS)'
-	@touch bin/test/mutants.ok
 
 ui: build ## Try the live page in Chromium, and make its screenshots in docs/images. CHROMIUM=/path/to/chromium.
 	mkdir -p docs/images

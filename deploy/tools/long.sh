@@ -14,21 +14,23 @@ else
 	start=$(($(git rev-list --count HEAD 2>/dev/null || echo 0) % n))
 fi
 ran=() left=()
+mkdir -p bin/test
 for ((i = 0; i < n; i++)); do
 	part=${parts[(start + i) % n]%:*} takes=${parts[(start + i) % n]#*:}
 	rm -f bin/test/"$part".{ok,json,log}
+	status=0
 	if [[ -z $minutes ]]; then
-		make --no-print-directory "$part"
+		make --no-print-directory "$part" || status=$?
 	elif ((SECONDS + takes * 60 > minutes * 60)); then
+		status=124
+	else
+		timeout --kill-after=30 $((minutes * 60 - SECONDS)) make --no-print-directory "$part" || status=$?
+	fi
+	if ((status == 124)); then
 		left+=("$part")
 		continue
-	else
-		timeout --kill-after=30 $((minutes * 60 - SECONDS)) make --no-print-directory "$part"
-		if (($? == 124)); then
-			left+=("$part")
-			continue
-		fi
 	fi
+	((status)) || touch bin/test/"$part".ok
 	ran+=("$part")
 	echo "$part: ended at minute $((SECONDS / 60))"
 done
