@@ -47,7 +47,7 @@ type report func(rule, at, format string, args ...any)
 
 // Rules are the names of all rules.
 func Rules() []string {
-	return []string{"imports", "order", "layers", "features", "pure", "clock", "client-go", "name", "doc", "init", "state", "environment", "goroutine", "length", "tests", "folders", "columns", "links"}
+	return []string{"imports", "order", "layers", "features", "pure", "clock", "client-go", "name", "doc", "init", "state", "environment", "goroutine", "length", "tests", "folders", "columns", "links", "functions"}
 }
 
 // Check applies every rule to the tree.
@@ -70,6 +70,7 @@ func Check(tree fs.FS) ([]Violation, error) {
 			checkDecls(f, add)
 		}
 	}
+	checkFunctions(pkgs, maxFunctions, add)
 	if err := checkDocuments(tree, pkgs, add); err != nil {
 		return nil, err
 	}

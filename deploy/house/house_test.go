@@ -177,6 +177,7 @@ func TestPlantedViolations(t *testing.T) {
 		{"links", "docs/a.md", "## One\n\n[there](nowhere.md)\n"},
 		{"links", "docs/a.md", "## One\n\n```\n# Two\n```\n[two](#two)\n"},
 		{"links", "docs/a.md", "## One\n\n[two](../docs/a.md#one-1)\n"},
+		{"functions", "pilot/xds/a.go", src("type a struct{ " + strings.Repeat("f, ", maxFunctions) + "f func() }")},
 		{"length", "pilot/xds/a.go", src(strings.Repeat("\n", maxLines+1))},
 	}
 	covered := map[string]bool{}

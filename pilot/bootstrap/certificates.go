@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
 
+	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/identity"
 	"github.com/istiod-lite/istiod-lite/api/jwks"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
@@ -76,6 +77,12 @@ type secure struct {
 	publisher *trust.Publisher // of the roots; nil: there is no cluster, or no CA
 	callers   authenticate.List
 	grpc      *grpc.Server
+}
+
+// Findings returns what is wrong with the CA and with the roots of trust domains.
+func (x *secure) Findings() []diag.Diagnostic {
+	_, found := x.anchors.get()
+	return append(x.authority.Findings(), found...)
 }
 
 // perIdentity and identityBurst bound how often one identity is issued a certificate.

@@ -10,8 +10,37 @@ import (
 	"sync"
 	"time"
 
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/safe"
 )
+
+// Component is a part of the server that runs as long as the server does. One that is an Observer too is told of each
+// commit.
+type Component interface {
+	Name() string
+	// Run runs until ctx ends. If it returns before, the server stops.
+	Run(ctx context.Context) error
+	// Findings returns what is wrong at present with what the component reads and writes. Any goroutine may call it.
+	Findings() []diag.Diagnostic
+}
+
+// Observer is told of each commit, in the order of registration, before the snapshot is published. All calls come from
+// one goroutine, which an Observer must not hold up.
+type Observer interface {
+	Committed(batch []kinds.Change)
+}
+
+// parts makes the components that start once the server serves, in the order of starting. A part that is not configured
+// is nil.
+var parts = []func(*Server) (Component, error){
+	(*Server).newRoots,
+	(*Server).newWebhooks,
+	(*Server).newRemotes,
+	(*Server).newStatuses,
+	(*Server).newDerivedStatuses,
+	(*Server).newGateways,
+}
 
 // startFunc starts one component.
 type startFunc struct {
@@ -28,6 +57,8 @@ type components struct {
 	logger   *slog.Logger
 	shutdown time.Duration // bounds a stop
 	list     []startFunc
+	sources  []findingSource
+	watching []Observer
 
 	mu      sync.Mutex
 	running []string // the names of what has to end before the server may
@@ -41,6 +72,38 @@ func (c *components) start(name string, run func(context.Context) error) {
 // background registers a component that runs until its context ends. If it returns before, or panics, the server stops.
 func (c *components) background(name string, run func(context.Context) error) {
 	c.list = append(c.list, startFunc{name, true, run})
+}
+
+// findingSource is a part of the server that has findings.
+type findingSource interface{ Findings() []diag.Diagnostic }
+
+// add registers a Component, which runs in the background.
+func (c *components) add(part Component) {
+	c.background(part.Name(), part.Run)
+	c.join(part)
+}
+
+// join registers a part that is run by other means, for its findings and for commits.
+func (c *components) join(part findingSource) {
+	c.sources = append(c.sources, part)
+	if o, ok := part.(Observer); ok {
+		c.watching = append(c.watching, o)
+	}
+}
+
+// Findings returns what is wrong with all parts.
+func (c *components) Findings() (list []diag.Diagnostic) {
+	for _, part := range c.sources {
+		list = append(list, part.Findings()...)
+	}
+	return list
+}
+
+// Committed tells the Observers of a commit.
+func (c *components) Committed(batch []kinds.Change) {
+	for _, o := range c.watching {
+		o.Committed(batch)
+	}
 }
 
 // run starts all components in order and waits until ctx ends or one of them fails, which is the error. Then it calls

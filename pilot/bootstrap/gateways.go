@@ -27,16 +27,17 @@ type Gateways struct {
 
 // gateways is what deploys Gateways.
 type gateways struct {
-	controller *deployment.Controller
-	lease      *leader.Lease // without which this server writes nothing; nil: it may in any case
-	mesh       *mesh.Config  // that was seen last
+	*deployment.Controller
+	server *Server
+	lease  *leader.Lease // required for writes; nil if leader election is disabled
+	mesh   *mesh.Config  // of the last commit
 }
 
 // gatewaysLease is the right to deploy Gateways, of one revision. It is istiod's Lease too.
 const gatewaysLease = "istio-gateway-deployment-"
 
 // newGateways returns nil where the server is no pod of a cluster, or neither deploys Gateways nor creates classes.
-func (s *Server) newGateways() (*gateways, error) {
+func (s *Server) newGateways() (Component, error) {
 	deploy := !s.o.Gateways.NoDeployment && s.injection != nil
 	if !s.o.member() || !deploy && s.o.Gateways.NoClasses {
 		return nil, nil
@@ -61,7 +62,8 @@ func (s *Server) newGateways() (*gateways, error) {
 	if deploy {
 		o.Render = s.injection.injector.Render
 	}
-	return &gateways{controller: deployment.New(o), lease: lease}, nil
+	s.gateways = &gateways{Controller: deployment.New(o), server: s, lease: lease}
+	return s.gateways, nil
 }
 
 // serverVersion returns the version of an API server: 137 is 1.37.
@@ -98,21 +100,19 @@ func serverVersion(ctx context.Context, config *rest.Config) (int, error) {
 	return 100*major + minor, nil
 }
 
-// deployGateways deploys Gateways while this server is elected, until ctx ends.
-func (s *Server) deployGateways(ctx context.Context) error {
-	whileElected(ctx, s.gateways.lease, s.gateways.controller.Run)
+func (*gateways) Name() string { return "deployment of Gateways" }
+
+// Run deploys Gateways while this server is elected, until ctx ends.
+func (g *gateways) Run(ctx context.Context) error {
+	whileElected(ctx, g.lease, g.Controller.Run)
 	return nil
 }
 
-// noticeGateways has the Gateways looked at that a batch concerns.
-func (s *Server) noticeGateways(batch []kinds.Change) {
-	g := s.gateways
-	if g == nil {
-		return
-	}
-	if m := s.mesh(); m != g.mesh {
+// Committed has the Gateways reconciled that a batch concerns.
+func (g *gateways) Committed(batch []kinds.Change) {
+	if m := g.server.mesh(); m != g.mesh {
 		g.mesh = m
-		g.controller.Refresh()
+		g.Refresh()
 	}
-	g.controller.Notice(batch)
+	g.Notice(batch)
 }

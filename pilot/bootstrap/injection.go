@@ -217,6 +217,9 @@ func readFile(path string, limit int64) (string, error) {
 	return string(text), err
 }
 
+// Committed takes the changes of a commit.
+func (x *injection) Committed(batch []kinds.Change) { x.take(fromDirectory, batch) }
+
 // take looks through changes for the ConfigMap.
 func (x *injection) take(from int, changes []kinds.Change) {
 	key := kinds.Key{Kind: kinds.ConfigMap, Namespace: x.server.o.Namespace, Name: injector.MapName(x.server.o.Revision)}
@@ -287,7 +290,7 @@ func (x *injection) put(from int, p *placed) {
 	}
 	x.injector.Set(c)
 	if g := x.server.gateways; g != nil {
-		g.controller.Refresh()
+		g.Refresh()
 	}
 	x.server.o.Logger.Info("injection templates in force", "from", p.object, "templates", len(c.Templates()))
 }

@@ -19,7 +19,6 @@ import (
 )
 
 // remotes keeps the webhook configurations and the ConfigMaps with the roots of the remote clusters that ask for it.
-// A nil one keeps none.
 type remotes struct {
 	s      *Server
 	keeper *external.Keeper
@@ -35,16 +34,21 @@ type remoteParts struct {
 }
 
 // newRemotes returns nil where the server keeps its own cluster neither.
-func (s *Server) newRemotes() *remotes {
+func (s *Server) newRemotes() (Component, error) {
 	if s.secure == nil || !s.o.member() {
-		return nil
+		return nil, nil
 	}
 	r := &remotes{s: s, kept: map[string]*remoteParts{}}
 	r.keeper = external.New(external.Options{
 		Cluster: s.o.ClusterID, Namespace: s.o.Namespace, Serves: s.o.External, Kubeconfig: s.from.Kubeconfig, Keep: r.keep, Logger: s.o.Logger.With("scope", "kube"),
 	})
-	return r
+	return r, nil
 }
+
+func (*remotes) Name() string { return "kept remote clusters" }
+
+// Run keeps the remote clusters that ask for it until ctx ends.
+func (r *remotes) Run(ctx context.Context) error { return r.keeper.Run(ctx) }
 
 // keep keeps a cluster until ctx ends.
 func (r *remotes) keep(ctx context.Context, cluster string, kubeconfig []byte) {
@@ -132,11 +136,8 @@ func (r *remotes) parts() ([]*remoteParts, []string) {
 	return list, ids
 }
 
-// wake has the roots handed out anew, and the webhook configurations looked at.
-func (r *remotes) wake() {
-	if r == nil {
-		return
-	}
+// RootsChanged has the roots written, and the webhook configurations reconciled.
+func (r *remotes) RootsChanged() {
 	list, _ := r.parts()
 	for _, p := range list {
 		if p.publisher != nil {
@@ -148,12 +149,9 @@ func (r *remotes) wake() {
 	}
 }
 
-// notice takes changes, of which those of namespaces of remote clusters count. The mesh configuration counts too: it
-// selects namespaces.
-func (r *remotes) notice(batch []kinds.Change) {
-	if r == nil {
-		return
-	}
+// Committed takes the changes of a commit: namespaces of remote clusters, and the mesh configuration, which selects
+// namespaces.
+func (r *remotes) Committed(batch []kinds.Change) {
 	r.keeper.Notice(batch)
 	if slices.ContainsFunc(batch, func(c kinds.Change) bool {
 		return c.Kind == kinds.Namespace && c.Cluster != "" || c.Kind == kinds.ConfigMap
@@ -167,11 +165,8 @@ func (r *remotes) notice(batch []kinds.Change) {
 	}
 }
 
-// findings returns what is wrong in the clusters that are kept, and which ask in vain.
-func (r *remotes) findings() []diag.Diagnostic {
-	if r == nil {
-		return nil
-	}
+// Findings returns what is wrong in the clusters that are kept, and which clusters ask to be kept and are not.
+func (r *remotes) Findings() []diag.Diagnostic {
 	list := r.keeper.Findings()
 	parts, ids := r.parts()
 	for i, p := range parts {

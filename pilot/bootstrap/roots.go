@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
+	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/safe"
@@ -137,44 +138,66 @@ func (s *Server) noticeRoots() {
 	}
 }
 
-// leadRoots replaces the root in time and hands out the roots, while this server is elected, until ctx ends.
-func (s *Server) leadRoots(ctx context.Context) error {
-	x := s.secure
+// roots hands out the roots of the mesh in the server's own cluster, and tells other parts when they change.
+type roots struct{ s *Server }
+
+// rootsObserver is a part that is told when the roots of the CA change.
+type rootsObserver interface{ RootsChanged() }
+
+// newRoots returns nil for a server without a certificate.
+func (s *Server) newRoots() (Component, error) {
+	if s.secure == nil {
+		return nil, nil
+	}
+	return roots{s}, nil
+}
+
+func (roots) Name() string { return "certificate roots" }
+
+// Run hands out the roots while this server is elected, until ctx ends.
+func (r roots) Run(ctx context.Context) error {
+	s, x := r.s, r.s.secure
 	safe.Go(s.o.Logger, "changes of the roots", func() {
 		for {
 			select {
 			case <-ctx.Done():
 				return
 			case <-x.authority.Changed():
-				if x.publisher != nil {
-					x.publisher.Wake()
+				for _, part := range s.components.sources {
+					if o, ok := part.(rootsObserver); ok {
+						o.RootsChanged()
+					}
 				}
-				if s.webhooks != nil && s.webhooks.controller != nil {
-					s.webhooks.controller.Wake()
-				}
-				s.remotes.wake()
 				s.noticeRoots()
 			}
 		}
 	})
-	switch {
-	case x.publisher == nil:
+	if x.publisher == nil {
 		<-ctx.Done()
-	case x.lease == nil:
-		x.publisher.Run(ctx)
-	default:
-		x.lease.Run(ctx, x.publisher.Run)
+		return nil
 	}
+	whileElected(ctx, x.lease, x.publisher.Run)
 	return nil
 }
 
-// noticeNamespaces has the roots handed out to namespaces that a batch may have selected, of the own cluster and of
-// those that are kept.
-func (s *Server) noticeNamespaces(batch []kinds.Change) {
-	if s.secure != nil && s.secure.publisher != nil {
-		if slices.ContainsFunc(batch, func(c kinds.Change) bool { return c.Kind == kinds.Namespace || c.Kind == kinds.ConfigMap }) {
-			s.secure.publisher.Wake()
-		}
+// RootsChanged has the roots written to all namespaces.
+func (r roots) RootsChanged() {
+	if p := r.s.secure.publisher; p != nil {
+		p.Wake()
 	}
-	s.remotes.notice(batch)
+}
+
+// Committed has the roots written to namespaces that a batch may have selected.
+func (r roots) Committed(batch []kinds.Change) {
+	if slices.ContainsFunc(batch, func(c kinds.Change) bool { return c.Kind == kinds.Namespace || c.Kind == kinds.ConfigMap }) {
+		r.RootsChanged()
+	}
+}
+
+// Findings returns which namespaces do not get the roots.
+func (r roots) Findings() []diag.Diagnostic {
+	if p := r.s.secure.publisher; p != nil {
+		return p.Findings()
+	}
+	return nil
 }

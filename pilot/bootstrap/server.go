@@ -49,12 +49,9 @@ import (
 type Server struct {
 	o          Options
 	components components
-	secure     *secure          // nil without a certificate
-	webhooks   *webhooks        // nil where they have no port of their own
-	remotes    *remotes         // nil where the own cluster is not kept either
-	statuses   *statuses        // nil: no findings are written into statuses
-	derived    *derivedStatuses // nil: there is no cluster
-	gateways   *gateways        // nil: nobody deploys Gateways here
+	secure     *secure   // nil without a certificate
+	webhooks   *webhooks // nil unless the webhooks have a port of their own
+	gateways   *gateways // nil unless this server deploys Gateways or creates their classes
 
 	metrics    *prometheus.Registry
 	commitTime prometheus.Histogram
@@ -63,8 +60,7 @@ type Server struct {
 	names      dns.Resolver
 	keySets    *keysets.KeySets
 	from       *ingest.Sources
-	secrets    *ingest.SecretDemand // nil without a cluster
-	injection  *injection           // nil if it is off
+	injection  *injection // nil if it is off
 	prepare    func(*snapshot.Snapshot)
 	translator *translate.Translator
 	authorizer *authorize.Authorizer // the one for streams, debug pages and registration
@@ -118,6 +114,7 @@ func New(o Options) (*Server, error) {
 	}
 	s.world = newWorld(o, newEventMetrics(s.metrics), s.names, map[*kinds.Kind]facts.Provider{kinds.JWKS: s.keySets}, roots)
 	s.analyst = ingest.NewAnalyst(s.world)
+	s.components.watching = append(s.components.watching, s.analyst)
 
 	s.from, err = ingest.NewSources(o.Options, o.Instance(), s.metrics, s.throttle.Take)
 	if err != nil {
@@ -127,8 +124,9 @@ func New(o Options) (*Server, error) {
 		RegisterAnyone: o.RegisterAnyone, ClusterAliases: o.ClusterAliases})
 	ads := xds.Options{Known: s.known, Late: s.late, Account: cohort.Account}
 	if o.Client != nil {
-		s.secrets = ingest.NewSecretDemand(s.world, s.from)
-		ads.Demand = s.secrets.Set
+		secrets := ingest.NewSecretDemand(s.world, s.from)
+		s.components.join(secrets)
+		ads.Demand = secrets.Set
 		if ads.Access, err = s.secretAccess(); err != nil {
 			return nil, err
 		}
@@ -145,6 +143,7 @@ func New(o Options) (*Server, error) {
 		if s.injection, err = s.newInjection(); err != nil {
 			return nil, fmt.Errorf("injection: %w", err)
 		}
+		s.components.join(s.injection)
 	}
 	memo := idleResources
 	if o.NoMemo {
@@ -190,22 +189,9 @@ func New(o Options) (*Server, error) {
 	}
 	if s.secure != nil {
 		s.discovery.Register(s.secure.grpc)
+		s.components.join(s.secure)
 	}
-	if s.webhooks, err = s.newWebhooks(); err != nil {
-		return nil, fmt.Errorf("webhooks: %w", err)
-	}
-	s.remotes = s.newRemotes()
-	if s.statuses, err = s.newStatuses(); err != nil {
-		return nil, fmt.Errorf("statuses of objects: %w", err)
-	}
-	if s.derived, err = s.newDerivedStatuses(); err != nil {
-		return nil, fmt.Errorf("statuses of Ingresses: %w", err)
-	}
-	if s.gateways, err = s.newGateways(); err != nil {
-		return nil, fmt.Errorf("deployment of Gateways: %w", err)
-	}
-	s.register()
-	return s, nil
+	return s, s.register()
 }
 
 // known reports whether a snapshot has the workload of a proxy, where news of it may come after the proxy: from an API
@@ -253,28 +239,7 @@ func (s *Server) awaited() []string {
 
 // findings returns what is wrong with single objects.
 func (s *Server) findings() []diag.Diagnostic {
-	list := append(s.from.Findings(), s.world.Findings()...)
-	if s.secure != nil {
-		list = append(list, s.secure.authority.Findings()...)
-		_, found := s.secure.anchors.get()
-		list = append(list, found...)
-		if s.secure.publisher != nil {
-			list = append(list, s.secure.publisher.Findings()...)
-		}
-	}
-	if s.secrets != nil {
-		list = append(list, s.secrets.Findings()...)
-	}
-	if s.injection != nil {
-		list = append(list, s.injection.Findings()...)
-	}
-	if s.webhooks != nil && s.webhooks.controller != nil {
-		list = append(list, s.webhooks.controller.Findings()...)
-	}
-	if s.gateways != nil {
-		list = append(list, s.gateways.controller.Findings()...)
-	}
-	return append(list, s.remotes.findings()...)
+	return slices.Concat(s.from.Findings(), s.world.Findings(), s.components.Findings())
 }
 
 // objectFindings returns what is wrong with objects: single ones, between them, and with what they do to proxies.
@@ -288,7 +253,17 @@ func (s *Server) allFindings() []diag.Diagnostic {
 }
 
 // register lists what runs, in the order of starting.
-func (s *Server) register() {
+func (s *Server) register() error {
+	var later []Component
+	for _, build := range parts {
+		part, err := build(s)
+		if err != nil {
+			return err
+		}
+		if part != nil {
+			later = append(later, part)
+		}
+	}
 	s.components.start("http listeners", s.listenHTTP)
 	s.components.background("names of gateways", s.names.Run)
 	s.components.background("keys of token issuers", s.keySets.Run)
@@ -306,31 +281,17 @@ func (s *Server) register() {
 	if s.secure != nil { // behind the sources, which bring the names that are in its own certificate
 		s.components.start("certificate authority", s.secure.authority.Load)
 		s.components.background("certificate authority", s.secure.authority.Run)
-		if s.o.Certificates.MultiRoot || s.secure.publisher != nil || s.webhooks != nil && s.webhooks.controller != nil {
-			s.components.background("certificate roots", s.leadRoots)
-		}
 	}
 	s.components.start("discovery listener", s.listenGRPC)
 	if s.injection != nil {
 		s.injection.register(&s.components)
 	}
 	s.components.start("webhook listener", s.listenHTTPS)
-	if s.webhooks != nil && s.webhooks.controller != nil {
-		s.components.background("webhook configurations", s.keepWebhooks)
-	}
-	if s.remotes != nil {
-		s.components.background("kept remote clusters", s.remotes.keeper.Run)
-	}
-	if s.statuses != nil {
-		s.components.background("statuses of objects", s.writeStatuses)
-	}
-	if s.derived != nil {
-		s.components.background("statuses of Ingresses", s.writeDerivedStatuses)
-	}
-	if s.gateways != nil {
-		s.components.background("deployment of Gateways", s.deployGateways)
+	for _, part := range later {
+		s.components.add(part)
 	}
 	s.components.start("readiness", s.announce)
+	return nil
 }
 
 // Run serves until ctx ends, which is no error, and then stops gracefully. What does not end in time is an error.
@@ -426,20 +387,8 @@ func (s *Server) serve(name string, serve func() error) {
 func (s *Server) commit(batch []kinds.Change, received time.Time) {
 	began, last := time.Now(), s.world.Snapshot()
 	snap := s.world.Commit(batch, received)
-	if s.secrets != nil {
-		s.secrets.Update()
-	}
-	s.noticeNamespaces(batch)
-	s.noticeGateways(batch)
-	if s.injection != nil {
-		s.injection.take(fromDirectory, batch)
-	}
+	s.components.Committed(batch)
 	s.commitTime.Observe(time.Since(began).Seconds())
-	s.derived.notice(s.world.HasStatuses())
-	s.analyst.Notice(batch)
-	if last == nil {
-		s.analyst.Wake()
-	}
 	if snap == last {
 		return // writes that change nothing
 	}

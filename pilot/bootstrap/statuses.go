@@ -9,7 +9,9 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/galley/analysis"
+	"github.com/istiod-lite/istiod-lite/pilot/ingest"
 	"github.com/istiod-lite/istiod-lite/pilot/leader"
 	"github.com/istiod-lite/istiod-lite/pilot/status"
 )
@@ -25,7 +27,7 @@ type statuses struct {
 const analysisLease = "istio-analyze-leader"
 
 // newStatuses makes what writes findings into the statuses of objects, where that is asked for and there is a cluster.
-func (s *Server) newStatuses() (*statuses, error) {
+func (s *Server) newStatuses() (Component, error) {
 	if !s.o.Advice || s.o.Client == nil {
 		return nil, nil
 	}
@@ -69,11 +71,15 @@ func (s *Server) elected(name string) (dynamic.Interface, *leader.Lease, error) 
 	return client, lease, err
 }
 
-// writeStatuses writes findings into statuses while this server is elected, until ctx ends.
-func (s *Server) writeStatuses(ctx context.Context) error {
-	whileElected(ctx, s.statuses.lease, s.statuses.writer.Run)
+func (*statuses) Name() string { return "statuses of objects" }
+
+// Run writes findings into statuses while this server is elected, until ctx ends.
+func (x *statuses) Run(ctx context.Context) error {
+	whileElected(ctx, x.lease, x.writer.Run)
 	return nil
 }
+
+func (*statuses) Findings() []diag.Diagnostic { return nil }
 
 // whileElected calls fn while the lease is held, until ctx ends. Without a lease it calls fn.
 func whileElected(ctx context.Context, lease *leader.Lease, fn func(context.Context)) {
@@ -89,6 +95,7 @@ const ingressLease = "istio-leader"
 
 // derivedStatuses is what writes the statuses that stages derive.
 type derivedStatuses struct {
+	world  *ingest.World
 	writer *status.DerivedWriter
 	lease  *leader.Lease // without which this server writes none; nil: it may in any case
 	first  sync.Once
@@ -96,7 +103,7 @@ type derivedStatuses struct {
 }
 
 // newDerivedStatuses returns nil where there is no cluster.
-func (s *Server) newDerivedStatuses() (*derivedStatuses, error) {
+func (s *Server) newDerivedStatuses() (Component, error) {
 	if s.o.Client == nil {
 		return nil, nil
 	}
@@ -104,28 +111,29 @@ func (s *Server) newDerivedStatuses() (*derivedStatuses, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &derivedStatuses{lease: lease, needed: make(chan struct{}), writer: status.NewDerived(status.DerivedOptions{
+	return &derivedStatuses{world: s.world, lease: lease, needed: make(chan struct{}), writer: status.NewDerived(status.DerivedOptions{
 		Client: client, Statuses: s.world.TakeStatuses, Object: s.world.Object, Rate: float64(s.o.StatusRate), Logger: s.o.Logger.With("scope", "status"),
 	})}, nil
 }
 
-// notice has statuses written that follow from a commit. A nil receiver writes none.
-func (d *derivedStatuses) notice(statuses bool) {
-	if d == nil {
-		return
-	}
-	if statuses {
+func (*derivedStatuses) Name() string { return "statuses of Ingresses" }
+
+// Committed has statuses written that follow from a commit.
+func (d *derivedStatuses) Committed([]kinds.Change) {
+	if d.world.HasStatuses() {
 		d.first.Do(func() { close(d.needed) })
 	}
 	d.writer.Wake()
 }
 
-// writeDerivedStatuses writes the statuses that stages derive while this server is elected, until ctx ends.
-func (s *Server) writeDerivedStatuses(ctx context.Context) error {
+// Run writes the statuses that stages derive while this server is elected, until ctx ends.
+func (d *derivedStatuses) Run(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
-	case <-s.derived.needed:
-		whileElected(ctx, s.derived.lease, s.derived.writer.Run)
+	case <-d.needed:
+		whileElected(ctx, d.lease, d.writer.Run)
 	}
 	return nil
 }
+
+func (*derivedStatuses) Findings() []diag.Diagnostic { return nil }

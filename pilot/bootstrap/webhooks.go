@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/istiod-lite/istiod-lite/api/admission"
+	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/citadel/authority"
 	"github.com/istiod-lite/istiod-lite/galley/controller"
@@ -31,6 +32,7 @@ type Webhooks struct {
 
 // webhooks are what the port of the webhooks has of its own.
 type webhooks struct {
+	server     *Server
 	held       *authority.Held // the certificate that API servers are shown
 	callers    callers         // what those trust
 	metrics    *controller.Metrics
@@ -41,15 +43,17 @@ type webhooks struct {
 // webhooksLease is the right to write the webhook configurations of one revision.
 const webhooksLease = "istio-webhook-controller-election"
 
-// newWebhooks makes what keeps the webhook configurations of a cluster that the server is part of.
-func (s *Server) newWebhooks() (*webhooks, error) {
+// newWebhooks makes what the port of the webhooks needs. The Component keeps the webhook configurations of the cluster
+// that the server is part of; it is nil if this server keeps none.
+func (s *Server) newWebhooks() (Component, error) {
 	if s.secure == nil || s.o.HTTPS == "" {
 		return nil, nil
 	}
-	w := &webhooks{held: s.secure.authority.Hold()}
+	w := &webhooks{server: s, held: s.secure.authority.Hold()}
 	w.callers.hears = w.held.Observed
+	s.webhooks = w
 	if !s.o.member() || s.o.Webhooks.NoValidation && s.o.Webhooks.NoInjection {
-		return w, nil
+		return nil, nil
 	}
 	w.metrics = controller.NewMetrics(s.metrics)
 	var err error
@@ -61,6 +65,19 @@ func (s *Server) newWebhooks() (*webhooks, error) {
 	w.controller, err = s.newController(w, s.o.Client, "", w.lease)
 	return w, err
 }
+
+func (*webhooks) Name() string { return "webhook configurations" }
+
+// Run keeps the webhook configurations until ctx ends.
+func (w *webhooks) Run(ctx context.Context) error {
+	return w.server.leadWebhooks(ctx, w.controller, w.lease)
+}
+
+// RootsChanged has the configurations reconciled.
+func (w *webhooks) RootsChanged() { w.controller.Wake() }
+
+// Findings returns which configurations cannot be read or written.
+func (w *webhooks) Findings() []diag.Diagnostic { return w.controller.Findings() }
 
 // newLease makes a Lease in the system namespace of a cluster.
 func (s *Server) newLease(client *rest.Config, name, revision, identity string) (*leader.Lease, error) {
@@ -116,11 +133,6 @@ func (c *callers) observed(cluster string, bundles [][]byte) {
 		all = append(all, c.byCluster[cluster]...)
 	}
 	c.hears(all)
-}
-
-// keepWebhooks keeps the webhook configurations until ctx ends.
-func (s *Server) keepWebhooks(ctx context.Context) error {
-	return s.leadWebhooks(ctx, s.webhooks.controller, s.webhooks.lease)
 }
 
 // leadWebhooks runs a Controller that writes while this server has the lease, if there is one, until ctx ends.

@@ -38,9 +38,12 @@ type Analyst struct {
 	Looked   func()        // called after each look at the objects; nil: nobody wants to know
 	changed  chan struct{} // of one: the objects have changed since the last run
 	Findings config.Findings
-	last     []diag.Diagnostic               // what analysis.Run returned, sorted
-	places   map[kinds.Key]registry.Locality // of Nodes; owned by the goroutine that calls Notice
-	runs     atomic.Int64                    // how often the objects were looked at
+	last     []diag.Diagnostic // what analysis.Run returned, sorted
+	runs     atomic.Int64      // how often the objects were looked at
+
+	// The fields below are owned by the goroutine that calls Committed.
+	began  bool                            // whether there was a commit
+	places map[kinds.Key]registry.Locality // of Nodes
 }
 
 // NewAnalyst makes an Analyst that has not looked yet.
@@ -48,9 +51,11 @@ func NewAnalyst(w *World) *Analyst {
 	return &Analyst{world: w, Rest: analysisRest, changed: make(chan struct{}, 1), places: map[kinds.Key]registry.Locality{}}
 }
 
-// Notice takes the changes of a commit, and returns at once. One goroutine calls it.
-func (a *Analyst) Notice(batch []kinds.Change) {
-	wakes := false
+// Committed takes the changes of a commit, and returns at once. One goroutine calls it. The objects are analysed after
+// the first commit in any case.
+func (a *Analyst) Committed(batch []kinds.Change) {
+	wakes := !a.began
+	a.began = true
 	for _, c := range batch {
 		if a.world.isFact(c.Kind) {
 			continue

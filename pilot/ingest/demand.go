@@ -40,11 +40,14 @@ func (d *SecretDemand) Set(keys []kinds.Key) {
 	d.mu.Lock()
 	d.demand, d.references = keys, nil
 	d.mu.Unlock()
-	d.Update()
+	d.update()
 }
 
-// Update has the sources read what is wanted. It is to be called after each commit.
-func (d *SecretDemand) Update() {
+// Committed takes a commit: objects may name other Secrets than before.
+func (d *SecretDemand) Committed([]kinds.Change) { d.update() }
+
+// update has the sources read what is wanted.
+func (d *SecretDemand) update() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	references, stages := d.world.References(), d.world.StageSecrets()

@@ -395,7 +395,7 @@ func TestStageSecrets(t *testing.T) {
 	demand := NewSecretDemand(w, &Sources{})
 	check := func(want ...string) {
 		t.Helper()
-		demand.Update()
+		demand.Committed(nil)
 		var got []string
 		for _, k := range demand.wanted {
 			got = append(got, k.String())
