@@ -90,6 +90,8 @@ func (a *Authorizer) ReadConfig(peer identity.Peer) error {
 // Page is a debug page that a peer asks for.
 type Page struct {
 	Name string // config_dump
+	// OwnProxy reports whether the page may be read about proxies of the reader's own namespace.
+	OwnProxy bool
 	// Namespace is that of the proxy that the page is about; empty for a page about all proxies, or about the mesh.
 	Namespace string
 }
@@ -105,7 +107,7 @@ func (a *Authorizer) Debug(peer identity.Peer, page Page) error {
 		return deny("debug pages are not served to %s: its root counts for aliases of the trust domain alone", peer)
 	case !peer.Proved():
 		return deny("debug pages are served to peers on the control plane's host, and over the secure port to those that prove their identity")
-	case !slices.Contains([]string{"config_dump", "edsz", "ndsz"}, page.Name):
+	case !page.OwnProxy:
 		return deny("the debug page %s is served to service accounts of namespace %s alone", page.Name, a.o.SystemNamespace)
 	case page.Namespace == "" || page.Namespace != peer.ID.Namespace:
 		return deny("%s may read debug pages about proxies of its own namespace alone", peer)

@@ -28,9 +28,9 @@ func TestWhatPeersMayDo(t *testing.T) {
 	silent := authorize.New(authorize.Options{Readers: []netip.Prefix{}})
 	aliased := authorize.New(authorize.Options{ClusterAliases: map[string]string{"uno": "one"}})
 	debug := func(namespace string, system ...string) func(identity.Peer) error {
-		page, o := authorize.Page{Name: "config_dump", Namespace: namespace}, authorize.Options{SystemNamespace: "istio-system"}
+		page, o := authorize.Page{Name: "config_dump", OwnProxy: true, Namespace: namespace}, authorize.Options{SystemNamespace: "istio-system"}
 		if len(system) > 0 {
-			page.Name, o.SystemNamespace = "syncz", system[0]
+			page.Name, page.OwnProxy, o.SystemNamespace = "syncz", false, system[0]
 		}
 		return func(p identity.Peer) error { return authorize.New(o).Debug(p, page) }
 	}

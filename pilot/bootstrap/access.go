@@ -7,10 +7,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/istiod-lite/istiod-lite/api/identity"
-	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/authorize/access"
-	"github.com/istiod-lite/istiod-lite/pilot/cohort"
-	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/pilot/xds"
 )
 
@@ -45,11 +42,4 @@ func (s *Server) secretAccess() (xds.Access, error) {
 	})
 	s.components.background("reviews of access to secrets", r.Run)
 	return r, nil
-}
-
-// located reports whether a peer is in the cluster that its proxy names, where its proof says nothing of clusters: a
-// certificate is good in each. Where the server's own cluster is the only one, it is of that.
-func (s *Server) located(snap *snapshot.Snapshot, peer identity.Peer, p *node.Proxy) bool {
-	own := p.Cluster == "" || p.Cluster == s.o.ClusterID
-	return own && !s.from.HasRemote() || cohort.RunsAs(snap, p, peer.ID.ServiceAccount)
 }

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
-	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/pushes"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 )
@@ -62,17 +61,4 @@ func objectOf(k kinds.Key, o *kinds.Object) pushes.Object {
 		x.Position = o.Position
 	}
 	return x
-}
-
-// sourcesOf returns the objects that a resource is made of. For one that a stage has derived, that is its origin.
-func (s *Server) sourcesOf(r *envoy.Resource) []pushes.Object {
-	var list []pushes.Object
-	for _, k := range s.translator.Sources(r) {
-		o := s.world.Origin(k)
-		if o != nil {
-			k = o.Key
-		}
-		list = append(list, objectOf(k, o))
-	}
-	return list
 }

@@ -19,18 +19,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"google.golang.org/grpc"
-	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
-	"github.com/istiod-lite/istiod-lite/api/identity"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
-	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/api/quota"
 	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/pilot/authorize"
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
-	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/debug"
 	"github.com/istiod-lite/istiod-lite/pilot/facts"
 	"github.com/istiod-lite/istiod-lite/pilot/facts/dns"
@@ -122,15 +118,14 @@ func New(o Options) (*Server, error) {
 	}
 	s.authorizer = authorize.New(authorize.Options{Readers: o.APIClients, SystemNamespace: o.Namespace, DebugNamespaces: o.DebugNamespaces,
 		RegisterAnyone: o.RegisterAnyone, ClusterAliases: o.ClusterAliases})
-	ads := xds.Options{Known: s.known, Late: s.late, Account: cohort.Account}
+	world := view{World: s.world, s: s}
+	var ads xds.Options
 	if o.Client != nil {
-		secrets := ingest.NewSecretDemand(s.world, s.from)
-		s.components.join(secrets)
-		ads.Demand = secrets.Set
+		world.secrets = ingest.NewSecretDemand(s.world, s.from)
+		s.components.join(world.secrets)
 		if ads.Access, err = s.secretAccess(); err != nil {
 			return nil, err
 		}
-		ads.Located = s.located
 	}
 	if !o.NoRegistration {
 		c, err := s.newRegistration(s.from)
@@ -161,23 +156,13 @@ func New(o Options) (*Server, error) {
 	ads.NoVirtualHosts, ads.Authenticate, ads.ProofTime = o.NoVirtualHosts, s.peer, o.ProofTime
 	ads.Authorizer, ads.Translations = s.authorizer, o.Limits.Generations*runtime.GOMAXPROCS(0)
 	s.pushes = pushes.New(pushes.Options{})
-	ads.Pushes, ads.Sources = s.pushes, s.sourcesOf
-	ads.Debug = func(peer identity.Peer, typeURL string, names []string) ([]*anypb.Any, error) {
-		return s.debug.Resources(peer, typeURL, names)
-	}
+	ads.World, ads.Pushes = world, s.pushes
 	s.discovery = xds.New(ads)
 	s.debug = debug.New(debug.Options{
-		Snapshot: s.world.Snapshot, Objects: s.world.Objects, Findings: s.allFindings, Proxies: s.discovery, Selected: t.Selected, Visible: t.Visible, Pushes: s.pushes,
-		Cache:      func() debug.Cache { return cacheOf(t) },
-		Conflicts:  func() map[string][]string { return conflictsOf(t) },
-		Templates:  s.templates,
-		Why:        s.why(t),
-		Authorizer: s.authorizer, Authenticate: s.bearer(), Admin: o.AdminPages, Cluster: o.ClusterID, Domain: o.Domain, Limits: o.Limits, Profile: o.Profile, Clusters: func() any { return s.from.Clusters() },
+		World: world, Server: world, Translator: t, Proxies: s.discovery, Pushes: s.pushes, Authorizer: s.authorizer, Authenticate: s.authenticateBearer,
+		Admin: o.AdminPages, Cluster: o.ClusterID, Domain: o.Domain, Limits: o.Limits, Profile: o.Profile,
 	})
-	s.ui = ui.New(ui.Options{
-		Snapshot: s.world.Snapshot, Objects: s.world.Objects, Origin: s.world.Origin, Findings: s.allFindings, Proxies: s.discovery, Pushes: s.pushes,
-		Sources: s.sourcesOf, Origins: func() ui.Origins { return t.NewOrigins() }, Logger: o.Logger, Version: o.Version, Domain: o.Domain,
-	})
+	s.ui = ui.New(ui.Options{World: world, Proxies: s.discovery, Pushes: s.pushes, Logger: o.Logger, Version: o.Version, Domain: o.Domain})
 	s.commitTime = newCommitTime(s.metrics)
 	registerWorldMetrics(s.metrics, s.world, s.findings, t)
 	s.metrics.MustRegister(newFindings(s.objectFindings))
@@ -192,20 +177,6 @@ func New(o Options) (*Server, error) {
 		s.components.join(s.secure)
 	}
 	return s, s.register()
-}
-
-// known reports whether a snapshot has the workload of a proxy, where news of it may come after the proxy: from an API
-// server, or because it registers. A server that does not read the services of its own cluster reads the services of
-// remote clusters.
-func (s *Server) known(snap *snapshot.Snapshot, p *node.Proxy) bool {
-	remote := p.Cluster != "" && p.Cluster != s.o.ClusterID
-	late := s.o.Client != nil && (remote || !s.o.NoServices) || !s.o.NoRegistration && p.RegisterGroup != ""
-	return !late || cohort.Workload(snap, p) != nil
-}
-
-// late reports whether a Secret names the proxy's cluster and the cluster has not been read yet.
-func (s *Server) late(p *node.Proxy) bool {
-	return s.from.Lacks(p.Cluster)
 }
 
 // awaited names what the server waits for before it is ready, the kinds of the API server that have not been read, and

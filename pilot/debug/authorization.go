@@ -35,7 +35,7 @@ type policy struct {
 // proxy, and its policies, alone.
 func (a *API) authorizationz(query url.Values) (any, error) {
 	out := authorizations{policies{ByNamespace: map[string][]policy{}}, map[string][]string{}}
-	s := a.o.Snapshot()
+	s := a.o.World.Snapshot()
 	if s == nil {
 		return out, nil
 	}
@@ -52,8 +52,8 @@ func (a *API) authorizationz(query url.Values) (any, error) {
 	applies := map[kinds.Key]bool{}
 	for _, c := range clients {
 		list := []string{}
-		if a.o.Selected != nil {
-			for _, o := range a.o.Selected(s, c.Proxy, kinds.AuthorizationPolicy) {
+		if a.o.Translator != nil {
+			for _, o := range a.o.Translator.Selected(s, c.Proxy, kinds.AuthorizationPolicy) {
 				list, applies[o.Key] = append(list, o.Namespace+"/"+o.Name), true
 			}
 		}
@@ -93,7 +93,7 @@ type telemetries struct {
 
 func (a *API) telemetryz(url.Values) (any, error) {
 	var out telemetries
-	if s := a.o.Snapshot(); s != nil {
+	if s := a.o.World.Snapshot(); s != nil {
 		out.Telemetries.RootNamespace = s.RootNamespace()
 	}
 	var err error

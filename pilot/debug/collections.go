@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
@@ -20,7 +21,7 @@ type resource struct {
 // resourcesz lists the kinds of objects that are read, with how many there are.
 func (a *API) resourcesz(url.Values) (any, error) {
 	counts := map[*kinds.Kind]int{}
-	for _, o := range a.o.Objects() {
+	for _, o := range a.o.World.Objects() {
 		counts[o.Kind]++
 	}
 	out := []resource{}
@@ -46,7 +47,7 @@ type collectionState struct {
 // krtz shows the objects in force by kind, as far as configz shows them. Here every kind is one collection.
 func (a *API) krtz(url.Values) (any, error) {
 	byKind := map[*kinds.Kind]map[string]configObject{}
-	for _, o := range a.o.Objects() {
+	for _, o := range a.o.World.Objects() {
 		if !shown(o.Kind) {
 			continue
 		}
@@ -72,7 +73,7 @@ func (a *API) krtz(url.Values) (any, error) {
 		if outputs == nil {
 			outputs = map[string]configObject{}
 		}
-		out = append(out, collection{k.APIVersion(k.Versions[0]) + "/" + k.Name, collectionState{outputs, a.o.Snapshot() != nil}, i + 1})
+		out = append(out, collection{k.APIVersion(k.Versions[0]) + "/" + k.Name, collectionState{outputs, a.o.World.Snapshot() != nil}, i + 1})
 	}
 	return out, nil
 }
@@ -88,13 +89,11 @@ func (a *API) ambientz(url.Values) (any, error) {
 	return ambient{[]struct{}{}, []struct{}{}, []struct{}{}}, nil
 }
 
-// Cache is what is kept of encoded resources.
-type Cache struct {
+// cache counts the encoded resources that are kept.
+type cache struct {
 	Resources int    `json:"resources"`
-	Hits      uint64 `json:"hits"`   // looks that found one
-	Misses    uint64 `json:"misses"` // looks after which one was made
-	// Each calls yield with every resource: its type, name and size in bytes. It may be nil.
-	Each func(yield func(typeURL, name string, size int)) `json:"-"`
+	Hits      uint64 `json:"hits"`   // lookups that found one
+	Misses    uint64 `json:"misses"` // lookups after which one was made
 }
 
 // cachez lists the names of the encoded resources that are kept, by type, and with sizes=true how large they are.
@@ -107,14 +106,13 @@ func (a *API) cachez(query url.Values) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if a.o.Cache != nil {
-		if c := a.o.Cache(); c.Each != nil {
-			c.Each(func(typeURL, name string, size int) {
-				names[typeURL] = append(names[typeURL], name)
-				sizes[typeURL] += size
-				total += size
-			})
-		}
+	if a.o.Translator != nil {
+		a.o.Translator.Each(func(r *envoy.Resource) {
+			typeURL := r.TypeURL()
+			names[typeURL] = append(names[typeURL], r.Name)
+			sizes[typeURL] += r.Size()
+			total += r.Size()
+		})
 	}
 	if !sized {
 		for _, list := range names {
@@ -159,14 +157,14 @@ func (a *API) pushStatus(url.Values) (any, error) {
 		}
 		out[metric][about] = e
 	}
-	if a.o.Conflicts != nil {
-		for metric, list := range a.o.Conflicts() {
+	if a.o.Translator != nil {
+		for metric, list := range a.o.Translator.AllConflicts() {
 			for _, about := range list {
 				add(metric, about, proxyEvent{Message: about})
 			}
 		}
 	}
-	s := a.o.Snapshot()
+	s := a.o.World.Snapshot()
 	if s == nil {
 		return out, nil
 	}
@@ -204,7 +202,7 @@ type pushContext struct {
 	Start            time.Time      `json:"start"`
 	Triggers         map[string]int `json:"triggers"`
 	Causes           any            `json:"causes"`
-	Cache            *Cache         `json:"cache,omitempty"`
+	Cache            *cache         `json:"cache,omitempty"`
 	Services         int            `json:"services"`
 	Endpoints        int            `json:"endpoints"`
 	VirtualServices  int            `json:"virtualServices"`
@@ -215,7 +213,7 @@ type pushContext struct {
 
 func (a *API) pushContext(url.Values) (any, error) {
 	out := pushContext{AuthorizationPolicies: policies{ByNamespace: map[string][]policy{}}, NetworkGateways: []networkGateway{}, Causes: []string{}}
-	s := a.o.Snapshot()
+	s := a.o.World.Snapshot()
 	if s == nil {
 		return out, nil
 	}
@@ -233,9 +231,9 @@ func (a *API) pushContext(url.Values) (any, error) {
 		Services: s.ServiceCount(), Endpoints: endpoints, VirtualServices: s.ObjectCount(kinds.VirtualService),
 		DestinationRules: s.ObjectCount(kinds.DestinationRule), Gateways: s.ObjectCount(kinds.Gateway), Sidecars: s.ObjectCount(kinds.Sidecar),
 	}
-	if a.o.Cache != nil {
-		c := a.o.Cache()
-		out.Cache = &c
+	if t := a.o.Translator; t != nil {
+		hits, misses := t.Stats()
+		out.Cache = &cache{t.Kept(), hits, misses}
 	}
 	return out, nil
 }

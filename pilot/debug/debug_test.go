@@ -106,27 +106,48 @@ func testAPI(t *testing.T) (*API, *proxies) {
 	b.SetNetworks([]registry.Gateway{{Network: "away", Cluster: "c2", Address: "192.0.2.1", Port: 15443}}, nil)
 	snap := b.Commit(time.Unix(1, 0))
 	p := &proxies{}
-	return New(Options{
-		Snapshot: func() *snapshot.Snapshot { return snap }, Objects: func() []*kinds.Object { return objects },
-		Findings: func() []diag.Diagnostic {
-			return []diag.Diagnostic{{Code: "UnknownField", Message: "no such field", File: "a.yaml", Line: 3, Column: 5}}
-		},
-		Proxies: p, Cluster: "Kubernetes", Limits: limits.Default(),
-		Cache: func() Cache {
-			return Cache{Resources: 3, Hits: 5, Misses: 4, Each: func(yield func(string, string, int)) { yield(envoy.ClusterType, "outbound", 12345) }}
-		},
-		Conflicts: func() map[string][]string {
-			return map[string][]string{"pilot_conflict_inbound_listener": {"web.a.svc.cluster.local:80"}}
-		},
-		Visible: func(s *snapshot.Snapshot, p *node.Proxy) (*scope.Scope, func(*registry.Service) []*kinds.Object) {
-			sidecar := &kinds.Object{Key: kinds.Key{Kind: kinds.Sidecar, Namespace: "a", Name: "narrow"}, Spec: &networkingv1.Sidecar{}}
-			rule := &kinds.Object{Key: kinds.Key{Kind: kinds.DestinationRule, Namespace: "a", Name: "web"}, Spec: &networkingv1.DestinationRule{Host: "web"}}
-			return scope.NewIndex(s, nil).ScopeOf(p.Namespace, sidecar), func(*registry.Service) []*kinds.Object { return []*kinds.Object{rule} }
-		},
-		Selected: func(_ *snapshot.Snapshot, p *node.Proxy, kind *kinds.Kind) []*kinds.Object {
-			return slices.DeleteFunc(slices.Clone(objects), func(o *kinds.Object) bool { return o.Kind != kind || o.Namespace != p.Namespace })
-		},
-	}), p
+	w := &world{snap, objects, []diag.Diagnostic{{Code: "UnknownField", Message: "no such field", File: "a.yaml", Line: 3, Column: 5}}}
+	return New(Options{World: w, Translator: translator{w}, Proxies: p, Cluster: "Kubernetes", Limits: limits.Default()}), p
+}
+
+// world is a World of constants.
+type world struct {
+	snapshot *snapshot.Snapshot
+	objects  []*kinds.Object
+	findings []diag.Diagnostic
+}
+
+func (w *world) Snapshot() *snapshot.Snapshot { return w.snapshot }
+
+func (w *world) Objects() []*kinds.Object { return w.objects }
+
+func (*world) Origin(kinds.Key) *kinds.Object { return nil }
+
+func (w *world) Findings() []diag.Diagnostic { return w.findings }
+
+// translator is a Translator of one cluster, whose proxies all have the same Sidecar and DestinationRule.
+type translator struct{ *world }
+
+func (translator) Visible(s *snapshot.Snapshot, p *node.Proxy) (*scope.Scope, func(*registry.Service) []*kinds.Object) {
+	sidecar := &kinds.Object{Key: kinds.Key{Kind: kinds.Sidecar, Namespace: "a", Name: "narrow"}, Spec: &networkingv1.Sidecar{}}
+	rule := &kinds.Object{Key: kinds.Key{Kind: kinds.DestinationRule, Namespace: "a", Name: "web"}, Spec: &networkingv1.DestinationRule{Host: "web"}}
+	return scope.NewIndex(s, nil).ScopeOf(p.Namespace, sidecar), func(*registry.Service) []*kinds.Object { return []*kinds.Object{rule} }
+}
+
+func (t translator) Selected(_ *snapshot.Snapshot, p *node.Proxy, kind *kinds.Kind) []*kinds.Object {
+	return slices.DeleteFunc(slices.Clone(t.objects), func(o *kinds.Object) bool { return o.Kind != kind || o.Namespace != p.Namespace })
+}
+
+func (translator) Stats() (hits, misses uint64) { return 5, 4 }
+
+func (translator) Kept() int { return 3 }
+
+func (translator) Each(yield func(*envoy.Resource)) {
+	yield(envoy.RawResource("outbound", envoy.ClusterType, make([]byte, 12280)))
+}
+
+func (translator) AllConflicts() map[string][]string {
+	return map[string][]string{"pilot_conflict_inbound_listener": {"web.a.svc.cluster.local:80"}}
 }
 
 func get(t *testing.T, a *API, target, peer string) (int, string) {
@@ -145,10 +166,7 @@ const here = "127.0.0.1:5555"
 // Every page that the list names answers with JSON that is not null, before and after the first snapshot.
 func TestEveryPageAnswers(t *testing.T) {
 	a, _ := testAPI(t)
-	empty := New(Options{
-		Snapshot: func() *snapshot.Snapshot { return nil }, Objects: func() []*kinds.Object { return nil },
-		Findings: func() []diag.Diagnostic { return nil }, Proxies: &proxies{}, Limits: limits.Default(),
-	})
+	empty := New(Options{World: &world{}, Proxies: &proxies{}, Limits: limits.Default()})
 	if !slices.IsSortedFunc(a.pages, func(x, y page) int { return strings.Compare(x.name, y.name) }) {
 		t.Fatal("pages are found by their order")
 	}
@@ -380,23 +398,23 @@ func TestDumpOfNobody(t *testing.T) {
 	a, _ := testAPI(t)
 	a.o.Authorizer = authorize.New(authorize.Options{SystemNamespace: "istio-system"})
 	peer := identity.Peer{Address: netip.MustParseAddrPort(here), Proof: identity.Token, ID: identity.ID{TrustDomain: "cluster.local", Namespace: "istio-system", ServiceAccount: "default"}}
-	for typeURL, names := range map[string][]string{dumpType: {"nobody.a"}, xds.DebugType: {"config_dump?proxyID=nobody.a"}} {
+	for typeURL, names := range map[string][]string{xds.DebugType + "/config_dump": {"nobody.a"}, xds.DebugType: {"config_dump?proxyID=nobody.a"}} {
 		list, err := a.Resources(peer, typeURL, names)
 		switch {
 		case err != nil:
 			t.Errorf("%s: %v", typeURL, err)
-		case typeURL == dumpType && len(list) != 0, typeURL != dumpType && (len(list) != 1 || string(list[0].Value) != ErrNotConnected.Error()):
+		case typeURL == xds.DebugType+"/config_dump" && len(list) != 0, typeURL != xds.DebugType+"/config_dump" && (len(list) != 1 || string(list[0].Value) != ErrNotConnected.Error()):
 			t.Errorf("%s: %v", typeURL, list)
 		}
 	}
 	for _, names := range [][]string{nil, {"web-1.a", "web-2.a"}} {
-		for _, typeURL := range []string{dumpType, xds.DebugType} {
+		for _, typeURL := range []string{xds.DebugType + "/config_dump", xds.DebugType} {
 			if list, err := a.Resources(peer, typeURL, names); err == nil {
 				t.Errorf("%s of %v: %v", typeURL, names, list)
 			}
 		}
 	}
-	if list, err := a.Resources(peer, dumpType, []string{"web-1.a"}); err != nil || len(list) == 0 {
+	if list, err := a.Resources(peer, xds.DebugType+"/config_dump", []string{"web-1.a"}); err != nil || len(list) == 0 {
 		t.Errorf("the dump of a proxy that is connected: %v %v", list, err)
 	}
 }

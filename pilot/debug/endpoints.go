@@ -40,7 +40,7 @@ type endpointLocality struct{ Label, ClusterID string }
 // it is of istiod.
 func (a *API) endpointShardz(url.Values) (any, error) {
 	out := map[string]map[string]*shards{}
-	s := a.o.Snapshot()
+	s := a.o.World.Snapshot()
 	if s == nil {
 		return out, nil
 	}

@@ -87,17 +87,17 @@ func (a *API) sender(r *http.Request) (identity.Peer, error) {
 	switch {
 	case !peer.OnHost() || !safe.NotRebound(r.Host):
 		return peer, errUnauthenticated
-	case changes(r) && safe.CrossOrigin(r):
+	case a.changes(r) && safe.CrossOrigin(r):
 		return peer, errOrigin
 	}
 	return peer, nil
 }
 
 // changes reports whether a request does more than read: it acts on streams, or measures the process.
-func changes(r *http.Request) bool {
+func (a *API) changes(r *http.Request) bool {
 	name, _ := strings.CutPrefix(strings.TrimSuffix(r.URL.Path, "/"), "/debug/")
-	return r.Method != http.MethodGet || name == "adsz" && r.URL.Query().Has("push") || name == "force_disconnect" ||
-		strings.HasPrefix(name, "pprof/")
+	p, _ := a.page(name)
+	return r.Method != http.MethodGet || p.acts || p.actsWith != "" && r.URL.Query().Has(p.actsWith) || strings.HasPrefix(name, "pprof/")
 }
 
 // admit returns an error unless the sender of a request, peer, may read the page that the request is for. In the query
@@ -107,11 +107,13 @@ func (a *API) admit(r *http.Request) (query url.Values, peer identity.Peer, err 
 	if peer, err = a.sender(r); err != nil {
 		return query, peer, err
 	}
-	about := authorize.Page{Name: strings.Trim(strings.TrimPrefix(r.URL.Path, "/debug"), "/")}
+	about := a.describePage(strings.Trim(strings.TrimPrefix(r.URL.Path, "/debug"), "/"))
+	about.Namespace = peer.ID.Namespace
 	// One who may not read such a page about any proxy costs no look at the streams.
-	if err := a.o.Authorizer.Debug(peer, authorize.Page{Name: about.Name, Namespace: peer.ID.Namespace}); err != nil {
+	if err := a.o.Authorizer.Debug(peer, about); err != nil {
 		return query, peer, err
 	}
+	about.Namespace = ""
 	if query.Has("proxyID") {
 		if c, err := a.proxy(query); err == nil {
 			about.Namespace, query["proxyID"] = c.Proxy.Namespace, []string{c.ID}

@@ -19,7 +19,7 @@ type networkGateway struct {
 
 // networkz lists the addresses by which other networks enter a network.
 func (a *API) networkz(url.Values) (any, error) {
-	return networkGateways(a.o.Snapshot()), nil
+	return networkGateways(a.o.World.Snapshot()), nil
 }
 
 func networkGateways(s *snapshot.Snapshot) []networkGateway {

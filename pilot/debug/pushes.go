@@ -50,7 +50,7 @@ func number(query url.Values, name string) (uint64, error) {
 // has answered the request.
 func (a *API) await(w http.ResponseWriter, r *http.Request) bool {
 	query := r.URL.Query()
-	if r.PathValue("name") != "pushes" || !query.Has("watch") || a.o.Pushes == nil {
+	if p, _ := a.page(r.PathValue("name")); !p.waits || !query.Has("watch") || a.o.Pushes == nil {
 		return true
 	}
 	since, err := number(query, "since")

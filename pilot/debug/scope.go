@@ -86,12 +86,12 @@ func (a *API) sidecarz(query url.Values) (any, error) {
 		Namespace: c.Proxy.Namespace, Services: []service{}, ServicesByHostname: map[string]service{}, EgressListenerServices: [][]service{},
 		DestinationRules: map[string][]destinationRule{},
 	}
-	s := a.o.Snapshot()
-	if s == nil || a.o.Visible == nil {
+	s := a.o.World.Snapshot()
+	if s == nil || a.o.Translator == nil {
 		return out, nil
 	}
 	out.RootNamespace, out.Version = s.RootNamespace(), strconv.FormatUint(s.Revision, 10)
-	sees, rules := a.o.Visible(s, c.Proxy)
+	sees, rules := a.o.Translator.Visible(s, c.Proxy)
 	if err := out.describeSidecar(sees); err != nil {
 		return nil, err
 	}

@@ -70,7 +70,7 @@ type services struct {
 
 func (a *API) newServices() services {
 	s := services{a.o.Cluster, map[kinds.Key]*kinds.Object{}}
-	for _, o := range a.o.Objects() {
+	for _, o := range a.o.World.Objects() {
 		if o.Kind == kinds.Service || o.Kind == kinds.ServiceEntry {
 			s.objects[o.Key] = o
 		}
@@ -214,7 +214,7 @@ func distribution(text string) int {
 
 func (a *API) registryz(url.Values) (any, error) {
 	out := []service{}
-	s := a.o.Snapshot()
+	s := a.o.World.Snapshot()
 	if s == nil {
 		return out, nil
 	}
@@ -239,7 +239,7 @@ type targetPort struct {
 // instancesz lists, for each connected proxy, the ports of services that it serves.
 func (a *API) instancesz(url.Values) (any, error) {
 	out := map[string][]instance{}
-	s := a.o.Snapshot()
+	s := a.o.World.Snapshot()
 	if s == nil {
 		return out, nil
 	}

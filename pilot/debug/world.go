@@ -112,7 +112,7 @@ func protoJSON(m proto.Message) (json.RawMessage, error) {
 
 // sorted returns all objects by kind, namespace and name.
 func (a *API) sorted() []*kinds.Object {
-	objects := slices.Clone(a.o.Objects())
+	objects := slices.Clone(a.o.World.Objects())
 	slices.SortFunc(objects, func(x, y *kinds.Object) int {
 		return cmp.Or(cmp.Compare(x.Kind.Name, y.Kind.Name), cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name))
 	})
@@ -120,7 +120,7 @@ func (a *API) sorted() []*kinds.Object {
 }
 
 func (a *API) mesh(url.Values) (any, error) {
-	s := a.o.Snapshot()
+	s := a.o.World.Snapshot()
 	if s == nil {
 		return struct{}{}, nil
 	}
@@ -129,16 +129,16 @@ func (a *API) mesh(url.Values) (any, error) {
 
 // clusterz lists the remote clusters.
 func (a *API) clusterz(url.Values) (any, error) {
-	if a.o.Clusters == nil {
+	if a.o.Server == nil {
 		return []struct{}{}, nil
 	}
-	return a.o.Clusters(), nil
+	return a.o.Server.Clusters(), nil
 }
 
 // inject returns the templates of injection, by name.
 func (a *API) inject(url.Values) (any, error) {
-	if a.o.Templates == nil {
+	if a.o.Server == nil {
 		return struct{}{}, nil
 	}
-	return a.o.Templates(), nil
+	return a.o.Server.Templates(), nil
 }

@@ -22,13 +22,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/xds"
 )
 
-// The types by which istioctl asks over xDS. By any other that begins with xds.DebugType it asks for a page by name.
-const (
-	syncType = xds.DebugType + "/syncz"
-	dumpType = xds.DebugType + "/config_dump"
-)
-
-// Resources returns the answer to a peer that asks over xDS. It is an xds.DebugPages. The types are those of istiod:
+// Resources returns the answer to a peer that asks over xDS: see xds.World. The types are those of istiod:
 //
 //	istio.io/debug/syncz        a ClientConfig for each proxy; a name is ignored
 //	istio.io/debug/config_dump  the parts of the Envoy dump of the proxy that the one name names: pod.namespace
@@ -43,10 +37,12 @@ func (a *API) Resources(peer identity.Peer, typeURL string, names []string) ([]*
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
 	// A peer that may not read such a page about any proxy costs no look at the streams.
-	if err := a.o.Authorizer.Debug(peer, authorize.Page{Name: q.page, Namespace: peer.ID.Namespace}); err != nil {
+	about := a.describePage(q.page)
+	about.Namespace = peer.ID.Namespace
+	if err := a.o.Authorizer.Debug(peer, about); err != nil {
 		return nil, err
 	}
-	about := authorize.Page{Name: q.page}
+	about.Namespace = ""
 	if c, err := a.proxy(q.query); err == nil {
 		about.Namespace, q.query["proxyID"] = c.Proxy.Namespace, []string{c.ID} // the same stream is answered about
 	}
@@ -54,9 +50,6 @@ func (a *API) Resources(peer identity.Peer, typeURL string, names []string) ([]*
 		return nil, err
 	}
 	answer, err := q.answer(q.query)
-	if typeURL == dumpType && errors.Is(err, ErrNotConnected) {
-		return []*anypb.Any{}, nil
-	}
 	if errors.Is(err, ErrUnknownPage) || errors.Is(err, ErrNoProxyID) || errors.Is(err, ErrNotConnected) || errors.Is(err, ErrBadQuery) {
 		return []*anypb.Any{{TypeUrl: typeURL, Value: []byte(err.Error())}}, nil
 	} else if err != nil {
@@ -74,17 +67,15 @@ type question struct {
 
 // question returns what a type and names ask for.
 func (a *API) question(typeURL string, names []string) (q question, err error) {
-	if typeURL == syncType {
-		return question{"syncz", url.Values{}, a.clientConfigs}, nil
+	p, _ := a.page(strings.TrimPrefix(typeURL, xds.DebugType+"/"))
+	if p.overADS != nil && !p.proxy {
+		return question{p.name, url.Values{}, p.overADS}, nil
 	}
 	if len(names) != 1 {
 		return q, fmt.Errorf("%s wants exactly one resource name", typeURL)
 	}
-	if typeURL == dumpType {
-		return question{"config_dump", url.Values{"proxyID": names}, func(query url.Values) ([]*anypb.Any, error) {
-			dump, err := a.dump(query)
-			return dump.GetConfigs(), err
-		}}, nil
+	if p.overADS != nil {
+		return question{p.name, url.Values{"proxyID": names}, p.overADS}, nil
 	}
 	page, rest, _ := strings.Cut(names[0], "?")
 	query, err := url.ParseQuery(rest)
@@ -102,6 +93,21 @@ func (a *API) question(typeURL string, names []string) (q question, err error) {
 		body, err := json.Marshal(v)
 		return []*anypb.Any{{TypeUrl: typeURL, Value: body}}, err
 	}}, nil
+}
+
+// dumpParts returns the parts of the Envoy dump of a proxy. A proxy that is not connected has none.
+func (a *API) dumpParts(query url.Values) ([]*anypb.Any, error) {
+	dump, err := a.dump(query)
+	if errors.Is(err, ErrNotConnected) {
+		return []*anypb.Any{}, nil
+	}
+	return dump.GetConfigs(), err
+}
+
+// describePage describes a page of a name to the Authorizer, as one about no proxy.
+func (a *API) describePage(name string) authorize.Page {
+	p, _ := a.page(name)
+	return authorize.Page{Name: name, OwnProxy: p.ownProxyOnly}
 }
 
 // clientConfigs returns how each proxy stands, as istioctl proxy-status reads it.

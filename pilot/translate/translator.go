@@ -128,6 +128,17 @@ func (t *Translator) Count(c engine.Conflict) int { return len(t.cache.Conflicts
 // About returns what the conflicts are about that Count counts, sorted.
 func (t *Translator) About(c engine.Conflict) []string { return t.cache.Conflicts(c) }
 
+// AllConflicts returns what About returns, by the name of each kind of conflict that there is.
+func (t *Translator) AllConflicts() map[string][]string {
+	out := map[string][]string{}
+	for _, c := range Conflicts() {
+		if about := t.About(c); len(about) > 0 {
+			out[string(c)] = about
+		}
+	}
+	return out
+}
+
 // state is what is derived from one Snapshot. The Snapshot holds it, so it is there as long as a slow stream uses the
 // Snapshot.
 type state struct {

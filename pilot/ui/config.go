@@ -70,7 +70,7 @@ func (u *UI) resource(q url.Values) (any, error) {
 		if r.Name != q.Get("name") {
 			continue
 		}
-		out := resource{resourceRow: resourceRow{r.Name, r.Version, r.Size()}, Type: envoy.ShortType(typeURL), Sources: u.o.Sources(r)}
+		out := resource{resourceRow: resourceRow{r.Name, r.Version, r.Size()}, Type: envoy.ShortType(typeURL), Sources: u.o.World.Sources(r)}
 		if out.Sources == nil {
 			out.Sources = []pushes.Object{}
 		}

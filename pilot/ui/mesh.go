@@ -50,7 +50,7 @@ type route struct {
 // makeMesh makes the mesh of the newest snapshot.
 func (u *UI) makeMesh() mesh {
 	m := mesh{Namespaces: []island{}, Routes: []route{}}
-	s := u.o.Snapshot()
+	s := u.o.World.Snapshot()
 	if s == nil {
 		return m
 	}
@@ -142,7 +142,7 @@ func (u *UI) routesOf(o *kinds.Object, spec *networkingv1.VirtualService, known 
 	}
 	position := o.Position
 	object := o.Key
-	if from := u.o.Origin(o.Key); from != nil {
+	if from := u.o.World.Origin(o.Key); from != nil {
 		object, position = from.Key, from.Position
 	}
 	var from []string

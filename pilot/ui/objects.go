@@ -49,7 +49,7 @@ func listed(k *kinds.Kind) bool {
 // makeObjects makes the rows of all objects.
 func (u *UI) makeObjects() []objectRow {
 	if u.origins == nil {
-		u.origins = u.o.Origins()
+		u.origins = u.o.World.NewOrigins()
 	}
 	u.origins.Refresh()
 	counts := u.count(u.o.Proxies.Holdings())
@@ -63,11 +63,11 @@ func (u *UI) makeObjects() []objectRow {
 		}
 	}
 	var list []objectRow
-	for _, o := range u.o.Objects() {
+	for _, o := range u.o.World.Objects() {
 		if !listed(o.Kind) {
 			continue
 		}
-		if from := u.o.Origin(o.Key); from != nil && from.Key != o.Key { // a stage has derived it: its origin is listed
+		if from := u.o.World.Origin(o.Key); from != nil && from.Key != o.Key { // a stage has derived it: its origin is listed
 			continue
 		}
 		n := counts[o.Key]
@@ -135,7 +135,7 @@ func (u *UI) count(holdings []xds.Holding) map[kinds.Key]taken {
 		}
 		counted := map[kinds.Key]bool{} // by origin: several objects may be derived of one
 		for k, synced := range current {
-			if o := u.o.Origin(k); o != nil {
+			if o := u.o.World.Origin(k); o != nil {
 				k = o.Key
 			}
 			was, seen := counted[k]
@@ -153,7 +153,7 @@ func (u *UI) count(holdings []xds.Holding) map[kinds.Key]taken {
 }
 
 func (u *UI) makeFindings() []diag.Diagnostic {
-	list := slices.Clone(u.o.Findings())
+	list := slices.Clone(u.o.World.Findings())
 	if list == nil {
 		list = []diag.Diagnostic{}
 	}

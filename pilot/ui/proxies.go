@@ -121,7 +121,7 @@ func (u *UI) makeSummary() summary {
 	for i := range found {
 		s.Findings[found[i].Severity.String()]++
 	}
-	if snap := u.o.Snapshot(); snap != nil {
+	if snap := u.o.World.Snapshot(); snap != nil {
 		s.Revision, s.Services = snap.Revision, snap.ServiceCount()
 		for svc := range snap.EachService {
 			namespaces[svc.Namespace] = true

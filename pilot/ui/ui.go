@@ -22,9 +22,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/safe"
+	"github.com/istiod-lite/istiod-lite/pilot/debug"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/pushes"
-	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/pilot/xds"
 )
 
@@ -44,20 +44,24 @@ type Origins interface {
 	Of(*envoy.Set) []kinds.Key
 }
 
-// Options of the page: where it reads. Each function may be called from any goroutine.
+// World is the configuration that the page shows, and what is made of it. Its methods may be called from any goroutine.
+type World interface {
+	debug.World
+	// Sources returns the objects that a resource is made of.
+	Sources(*envoy.Resource) []pushes.Object
+	// NewOrigins returns Origins that know nothing before Refresh.
+	NewOrigins() Origins
+}
+
+// Options of the page.
 type Options struct {
-	Snapshot func() *snapshot.Snapshot // the last one published, or nil before the first
-	Objects  func() []*kinds.Object    // every configuration object in force
-	Origin   func(kinds.Key) *kinds.Object
-	Findings func() []diag.Diagnostic
-	Proxies  Proxies
-	Pushes   *pushes.Log
-	Sources  func(*envoy.Resource) []pushes.Object // the objects that a resource is made of
-	Origins  func() Origins                        // makes one, which knows nothing yet
-	Logger   *slog.Logger
-	Version  string
-	Domain   string // of the cluster: cluster.local
-	Now      func() time.Time
+	World   World
+	Proxies Proxies
+	Pushes  *pushes.Log
+	Logger  *slog.Logger
+	Version string
+	Domain  string // of the cluster: cluster.local
+	Now     func() time.Time
 }
 
 // UI is the page.

@@ -37,8 +37,46 @@ type rig struct {
 	asked   int // how often the proxies were asked for
 	failing bool
 	set     *envoy.Set
-	objects []*kinds.Object
 	log     *pushes.Log
+	world   world
+}
+
+// world is a World of one snapshot. Its Origins say that everything is made of the first object.
+type world struct {
+	snapshot *snapshot.Snapshot
+	objects  []*kinds.Object
+}
+
+func (w *world) Snapshot() *snapshot.Snapshot { return w.snapshot }
+
+func (w *world) Objects() []*kinds.Object { return w.objects }
+
+func (w *world) Origin(k kinds.Key) *kinds.Object {
+	for _, o := range w.objects {
+		if o.Key == k {
+			return o
+		}
+	}
+	return nil
+}
+
+func (*world) Findings() []diag.Diagnostic {
+	return []diag.Diagnostic{{Severity: diag.Warning, Code: "IST0101", Object: "VirtualService a/web", Message: "there is no host other", Fix: "name one", File: "web.yaml", Line: 3}}
+}
+
+func (*world) Sources(*envoy.Resource) []pushes.Object {
+	return []pushes.Object{{Kind: "Service", Namespace: "a", Name: "web"}}
+}
+
+func (w *world) NewOrigins() Origins { return w }
+
+func (*world) Refresh() {}
+
+func (w *world) Of(s *envoy.Set) []kinds.Key {
+	if s == nil {
+		return nil
+	}
+	return []kinds.Key{w.objects[0].Key}
 }
 
 const canary = "CANARY"
@@ -80,19 +118,10 @@ func (r *rig) Dump(id, typeURL string) ([]*envoy.Resource, bool) {
 	return nil, false
 }
 
-func (*rig) Refresh() {}
-
-func (r *rig) Of(s *envoy.Set) []kinds.Key {
-	if s == nil {
-		return nil
-	}
-	return []kinds.Key{r.objects[0].Key}
-}
-
 func newRig(t *testing.T) *rig {
 	t.Helper()
 	r := &rig{now: time.Unix(1000, 0), proxies: 3, set: envoy.NewSet(nil), log: pushes.New(pushes.Options{})}
-	r.objects = []*kinds.Object{{
+	r.world.objects = []*kinds.Object{{
 		Key: kinds.Key{Kind: kinds.VirtualService, Namespace: "a", Name: "web"}, Position: "/mesh/web.yaml:3:1",
 		Spec: &networkingv1.VirtualService{Hosts: []string{"web"}, Http: []*networkingv1alpha3.HTTPRoute{{Route: []*networkingv1alpha3.HTTPRouteDestination{
 			{Destination: &networkingv1alpha3.Destination{Host: "other"}, Weight: 90}, {Destination: &networkingv1alpha3.Destination{Host: "web"}, Weight: 10},
@@ -104,27 +133,10 @@ func newRig(t *testing.T) *rig {
 		Ports: []registry.Port{{Name: "http", Number: 80, Protocol: registry.HTTP}},
 	}
 	b.ApplyRegistry(registry.Changes{Services: map[registry.ServiceKey]*registry.Service{svc.Key(): svc}})
-	b.Apply([]kinds.Change{{Key: r.objects[0].Key, Object: r.objects[0]}})
-	s := b.Commit(time.Time{})
+	b.Apply([]kinds.Change{{Key: r.world.objects[0].Key, Object: r.world.objects[0]}})
+	r.world.snapshot = b.Commit(time.Time{})
 	r.log.Add(pushes.Commit{Revision: 7, Objects: []pushes.Object{{Kind: "VirtualService", Namespace: "a", Name: "web", Position: "/mesh/web.yaml:3:1"}}})
-	r.UI = New(Options{
-		Snapshot: func() *snapshot.Snapshot { return s }, Objects: func() []*kinds.Object { return r.objects },
-		Origin: func(k kinds.Key) *kinds.Object {
-			for _, o := range r.objects {
-				if o.Key == k {
-					return o
-				}
-			}
-			return nil
-		},
-		Findings: func() []diag.Diagnostic {
-			return []diag.Diagnostic{{Severity: diag.Warning, Code: "IST0101", Object: "VirtualService a/web", Message: "there is no host other", Fix: "name one", File: "web.yaml", Line: 3}}
-		},
-		Proxies: r, Pushes: r.log, Sources: func(*envoy.Resource) []pushes.Object {
-			return []pushes.Object{{Kind: "Service", Namespace: "a", Name: "web"}}
-		},
-		Origins: func() Origins { return r }, Version: "1", Domain: "cluster.local", Now: func() time.Time { return r.now },
-	})
+	r.UI = New(Options{World: &r.world, Proxies: r, Pushes: r.log, Version: "1", Domain: "cluster.local", Now: func() time.Time { return r.now }})
 	t.Cleanup(r.Close)
 	return r
 }

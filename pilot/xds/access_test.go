@@ -100,11 +100,11 @@ func TestAccessToSecrets(t *testing.T) {
 	}
 	r := newSecureRig(t, xdstest.NewPeers(t, []string{"spiffe://cluster.local/ns/a/sa/web"}), func(o *Options) {
 		o.Access = access
-		o.Demand = func(keys []kinds.Key) {
+		o.World = wanting{want: func(keys []kinds.Key) {
 			mu.Lock()
 			defer mu.Unlock()
 			wanted = keys
-		}
+		}}
 	})
 	r.publish(true, "cds a=1", "sds kubernetes://x=1", "sds kubernetes://y-cacert=1")
 	stream, err := r.dialAs(0).DeltaAggregatedResources(t.Context())
@@ -212,13 +212,13 @@ func TestSecretsOfRemoteClusters(t *testing.T) {
 	wanted := make(chan []string, 8)
 	r := newSecureRig(t, xdstest.NewPeers(t, []string{"spiffe://cluster.local/ns/a/sa/web"}), func(o *Options) {
 		o.Access, o.Authorizer = access, authorize.New(authorize.Options{ClusterAliases: map[string]string{"fern": "far"}})
-		o.Demand = func(keys []kinds.Key) {
+		o.World = wanting{want: func(keys []kinds.Key) {
 			var list []string
 			for _, k := range keys {
 				list = append(list, k.String())
 			}
 			wanted <- list
-		}
+		}}
 	})
 	r.publish(true, "cds a=1", "sds kubernetes://x=1")
 	stream, err := r.dialAs(0).DeltaAggregatedResources(t.Context())
@@ -246,9 +246,9 @@ func TestCertificateProvesNoCluster(t *testing.T) {
 	access, located := &oracle{}, &atomic.Bool{}
 	r := newSecureRig(t, xdstest.NewPeers(t, []string{"spiffe://cluster.local/ns/a/sa/web"}), func(o *Options) {
 		o.Access = access
-		o.Located = func(_ *snapshot.Snapshot, p identity.Peer, proxy *node.Proxy) bool {
+		o.World = locating{located: func(_ *snapshot.Snapshot, p identity.Peer, proxy *node.Proxy) bool {
 			return located.Load() && p.ID.ServiceAccount == "web" && proxy.Name == "web"
-		}
+		}}
 	})
 	r.publish(true, "cds a=1", "sds kubernetes://x=1")
 	stream, err := r.dialAs(0).DeltaAggregatedResources(t.Context())

@@ -167,14 +167,14 @@ func mentions(message, name string) bool {
 
 // sourcesOf returns the objects that resources are made of. If clients reject very much, some is not looked up.
 func (s *Server) sourcesOf(list []*envoy.Resource) []pushes.Object {
-	if s.sources == nil || len(list) == 0 || !s.lookups.Allow() {
+	if len(list) == 0 || !s.lookups.Allow() {
 		return nil
 	}
 	var out []pushes.Object
 	seen := map[pushes.Object]bool{}
 	_ = safe.Do("trace a rejected resource", func() {
 		for _, r := range list {
-			for _, o := range s.sources(r) {
+			for _, o := range s.world.Sources(r) {
 				if !seen[o] && len(out) < pushes.MaxCauses {
 					seen[o] = true
 					out = append(out, o)

@@ -17,7 +17,7 @@ func TestPushesAreCounted(t *testing.T) {
 	log := pushes.New(pushes.Options{})
 	r := newRig(t, func(o *Options) {
 		o.Pushes = log
-		o.Sources = func(r *envoy.Resource) []pushes.Object { return []pushes.Object{{Kind: "Source", Name: r.Name}} }
+		o.World = tracing{sources: func(r *envoy.Resource) []pushes.Object { return []pushes.Object{{Kind: "Source", Name: r.Name}} }}
 	})
 	publish := func(edits ...string) {
 		s := r.fake.Publish(true, edits...)

@@ -58,34 +58,36 @@ type conn struct {
 	tenant   *cohorts      // of its tenant
 	done     chan struct{} // closed when the owner ends
 
-	mu      sync.Mutex
-	waiting *session.Push            // nil: nothing newer than what the session has
-	asked   []func(*session.Session) // to be run by the owner
-	stuck   string                   // the type of the response whose Send is under way
-	began   time.Time                // it
+	mu       sync.Mutex
+	waiting  *session.Push            // what was offered and not taken, or nil
+	asked    []func(*session.Session) // to be run by the owner
+	answered bool                     // the Access has answered since its last answer was applied
+
+	sendingType string // type URL of the response that is being sent, or empty
+	sendStarted time.Time
 
 	warnings *rate.Limiter // its share of server.warnings
 
 	// The owner's alone.
-	session   *session.Session
-	unwatch   func()                  // ends to watch whether the peer may have secrets; nil: nobody asked for any
-	wanted    map[kinds.Key]bool      // what the secrets are made of that the client may be sent
-	guarded   bool                    // the session is: it may be sent only what is granted
-	shared    *snapshot.SharedSecrets // by which that was decided
-	lent      map[string]bool         // secrets that are granted for they are shared, whatever the Access says
-	refused   string                  // a secret that is not granted because the Access says no; empty: none
-	located   bool                    // a snapshot has shown that the peer is in the cluster that its proxy names
-	joined    bool
-	names     map[string]*envoy.Names // by type URL, as counted by server.admission
-	deadlines deadlines
-	lateAt    time.Time // when its cluster was last seen not to have been read
-	marked    bool      // it is among server.waiting
-	pass      pass
-	turn      bool           // one of turns is taken
-	sending   *wire.Response // nil: no Send is under way
-	watchdog  *time.Timer    // runs cut
-	made      time.Duration
-	account   account
+	session         *session.Session
+	stopAccessWatch func()                  // nil until the client first asks for a secret
+	wanted          map[kinds.Key]bool      // what the secrets are made of that the client may be sent
+	guarded         bool                    // the session is: it may be sent only what is granted
+	shared          *snapshot.SharedSecrets // by which that was decided
+	sharedGrants    map[string]bool         // secrets that are granted because they are shared, independent of the Access
+	refused         string                  // a secret that is not granted because the Access says no; empty: none
+	located         bool                    // a snapshot has shown that the peer is in the cluster that its proxy names
+	joined          bool
+	names           map[string]*envoy.Names // by type URL, as counted by server.admission
+	deadlines       deadlines
+	lateAt          time.Time // when its cluster was last seen not to have been read
+	inWaitList      bool      // the stream is in server.waiting
+	pass            pass
+	turn            bool           // one of turns is taken
+	sending         *wire.Response // nil: no Send is under way
+	watchdog        *time.Timer    // runs cut
+	made            time.Duration
+	account         account
 }
 
 // incoming is a request, or how the stream ended.
@@ -197,12 +199,16 @@ func (c *conn) await(ctx context.Context, ran <-chan struct{}) bool {
 	}
 }
 
-// answer runs what was asked.
+// answer applies a new answer of the Access and runs what was asked.
 func (c *conn) answer() {
 	c.mu.Lock()
-	asked := c.asked
-	c.asked = nil
+	asked, answered := c.asked, c.answered
+	c.asked, c.answered = nil, false
 	c.mu.Unlock()
+	if answered {
+		c.applyAccess()
+		c.joinGroup() // what it may be sent is part of its group's key
+	}
 	for _, fn := range asked {
 		fn(c.session)
 	}

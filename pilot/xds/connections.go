@@ -89,8 +89,7 @@ func (c *conn) report(r *wire.Request) bool {
 
 // knowsWorkload reports whether a snapshot knows the stream's workload, if it has one.
 func (c *conn) knowsWorkload() bool {
-	known := c.server.known
-	return known == nil || !c.profile.workload || known(c.session.Snapshot(), c.proxy) ||
+	return !c.profile.workload || c.server.world.WorkloadKnown(c.session.Snapshot(), c.proxy) ||
 		c.takesKnown() // news may have come while it was introduced
 }
 
@@ -112,10 +111,10 @@ const readWait = 10 * time.Second
 // waitsForCluster reports whether the proxy goes on waiting for its workload: it has what it was sent before, and its
 // cluster is yet to be read, or has just been.
 func (c *conn) waitsForCluster() bool {
-	if !c.session.Resumed() || c.server.late == nil {
+	if !c.session.Resumed() {
 		return false
 	}
-	if c.server.late(c.proxy) {
+	if c.server.world.ClusterPending(c.proxy) {
 		c.lateAt = time.Now()
 	}
 	return time.Since(c.lateAt) < readWait
@@ -129,5 +128,5 @@ func (c *conn) takesKnown() bool {
 		return false
 	}
 	c.session.SetSnapshot(p.Snapshot)
-	return c.server.known(p.Snapshot, c.proxy)
+	return c.server.world.WorkloadKnown(p.Snapshot, c.proxy)
 }

@@ -170,10 +170,10 @@ func TestConnectingBlocksNobodyElseAndEndsWithItsStream(t *testing.T) {
 func TestFirstAnswerWaitsForTheWorkload(t *testing.T) {
 	var asked atomic.Int64
 	r := newRig(t, func(o *Options) {
-		o.Known = func(s *snapshot.Snapshot, p *node.Proxy) bool {
+		o.World = knowing{known: func(s *snapshot.Snapshot, p *node.Proxy) bool {
 			asked.Add(1)
 			return p.ID == "known.a" || p.ID == "new.a" && s.Revision >= 2
-		}
+		}}
 	})
 	r.server.podWait = time.Hour
 	r.publish(true, "cds a=1")
@@ -204,11 +204,10 @@ func TestWhoResumesWaitsForItsCluster(t *testing.T) {
 	var late, asked atomic.Int64
 	late.Store(1)
 	r := newRig(t, func(o *Options) {
-		o.Known = func(s *snapshot.Snapshot, _ *node.Proxy) bool { return s.Revision >= 3 }
-		o.Late = func(*node.Proxy) bool {
+		o.World = knowing{known: func(s *snapshot.Snapshot, _ *node.Proxy) bool { return s.Revision >= 3 }, pending: func(*node.Proxy) bool {
 			asked.Add(1)
 			return late.Load() != 0
-		}
+		}}
 	})
 	r.publish(true, "cds a=1")
 	old, fresh := r.resumed("old.a", map[string]string{"a": "0"}), r.delta("fresh.a")
@@ -235,7 +234,7 @@ func TestNewsWhileConnecting(t *testing.T) {
 	w.connect = func(context.Context, Client) error { <-held; return nil }
 	r := newRig(t, func(o *Options) {
 		o.Connections = w
-		o.Known = func(s *snapshot.Snapshot, _ *node.Proxy) bool { return s.Revision >= 2 }
+		o.World = knowing{known: func(s *snapshot.Snapshot, _ *node.Proxy) bool { return s.Revision >= 2 }}
 	})
 	r.publish(true, "cds a=1")
 	c := r.delta("new.a")

@@ -13,7 +13,6 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
-	"github.com/istiod-lite/istiod-lite/api/identity"
 	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/pilot/authorize"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
@@ -28,10 +27,6 @@ const debugNonce = "debug"
 
 // debugTime bounds the stream of a tool.
 const debugTime = 5 * time.Minute
-
-// DebugPages returns the answer to a peer that asks for debug pages by a type and names. It returns an
-// *authorize.Denied to a peer that may not read them.
-type DebugPages func(peer identity.Peer, typeURL string, names []string) ([]*anypb.Any, error)
 
 // asksForDebug reports whether a request comes from a tool that waits for a debug page. A proxy may ask for any other
 // type that nobody serves: it gets no answer, and all else.
@@ -79,8 +74,6 @@ func (c *conn) answerDebug(r *wire.Request, last string) (nonce string, err erro
 		return last, status.Errorf(codes.InvalidArgument, "this stream is for debug pages: %s needs another", envoy.ShortType(r.TypeURL))
 	case last != "" && r.Nonce == last:
 		return last, nil // it acknowledges the answer
-	case s.debug == nil:
-		return last, status.Errorf(codes.Unimplemented, "%s is not served", r.TypeURL)
 	}
 	if s.authentic != nil && c.peer.Proved() { // the proof may have been revoked since
 		now, err := s.authentic(c.stream.Context())
@@ -100,7 +93,7 @@ func (c *conn) answerDebug(r *wire.Request, last string) (nonce string, err erro
 		return last, err
 	}
 	defer done()
-	pages, err := s.debug(c.peer, r.TypeURL, names)
+	pages, err := s.world.DebugPages(c.peer, r.TypeURL, names)
 	var denied *authorize.Denied
 	switch {
 	case errors.As(err, &denied):

@@ -23,13 +23,13 @@
 //     waits for a stream.
 //
 // Two hooks stand before a stream's first answer: Options.Connections may take its time, in a goroutine of its own, or
-// refuse the stream, and Options.Known makes it wait a little for news of its workload. Neither holds up other streams,
+// refuse the stream, and World.WorkloadKnown makes it wait a little for news of its workload. Neither holds up other streams,
 // and the session knows of neither.
 //
 // Secrets are for peers that proved who they are. Names of other namespaces are taken from a peer's requests before the
 // session sees them, but for what the Snapshot shares with it. Whether its service account may list Secrets is known
 // later: until it is, the session is guarded, and sends none but what is shared with that account or with all. Both are
-// in secrets.go. A subscription to a secret also has the server read it: Options.Demand is told, ingest.SecretDemand
+// in secrets.go. A subscription to a secret also has the server read it: World.WantSecrets is told, ingest.SecretDemand
 // decides, config/crd reads, and the Secret comes back as a change.
 //
 // A client whose node has GENERATOR=api is sent objects of configuration, which Options.Objects makes, in place of a

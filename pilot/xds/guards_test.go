@@ -147,7 +147,7 @@ func TestDebugStreamsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for lasts, want := range map[time.Duration]time.Duration{0: debugTime, time.Hour: debugTime, time.Minute: time.Minute} {
 			s := New(Options{Translator: xdstest.NewTranslator(),
-				Debug: func(identity.Peer, string, []string) ([]*anypb.Any, error) { return nil, nil }})
+				World: debugging{pages: func(identity.Peer, string, []string) ([]*anypb.Any, error) { return nil, nil }}})
 			p := identity.Peer{}
 			began := time.Now()
 			if lasts > 0 {
@@ -174,7 +174,7 @@ func (c closing) Close() error { close(c.closed); return nil }
 func TestUnreadDebugPages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(Options{Translator: xdstest.NewTranslator(),
-			Debug: func(identity.Peer, string, []string) ([]*anypb.Any, error) { return nil, nil }})
+			World: debugging{pages: func(identity.Peer, string, []string) ([]*anypb.Any, error) { return nil, nil }}})
 		at := closing{closed: make(chan struct{})}
 		c := newFakeConn(t, s, &fakeStream{unread: at.closed}, identity.Peer{})
 		c.remote, c.local = "remote", "local"

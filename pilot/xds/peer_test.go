@@ -173,7 +173,7 @@ func TestAccountOfThePod(t *testing.T) {
 		o.Connections = connections
 		o.ProofTime = 20 * time.Millisecond
 		o.Authenticate = func(context.Context) (identity.Peer, error) { return peer, nil }
-		o.Account = func(s *snapshot.Snapshot, p *node.Proxy) string {
+		o.World = accounting{account: func(s *snapshot.Snapshot, p *node.Proxy) string {
 			switch {
 			case p.Name == "web-0":
 				return "web"
@@ -181,7 +181,7 @@ func TestAccountOfThePod(t *testing.T) {
 				return "db"
 			}
 			return ""
-		}
+		}}
 	})
 	r.publish(true, "cds a=1")
 	service := r.dial()

@@ -77,14 +77,14 @@ func (s *Server) authorize(p *profile, peer identity.Peer, proxy *node.Proxy) er
 // authorizeAccount returns an error to a peer that may not be served as a proxy, for the account of the proxy's pod is
 // another. While the pod is not known nothing says so. A token that is bound to a pod was compared with it before.
 func (s *Server) authorizeAccount(peer identity.Peer, proxy *node.Proxy) error {
-	if s.account == nil || !peer.Proved() || peer.Bound.Pod != "" {
+	if !peer.Proved() || peer.Bound.Pod != "" {
 		return nil
 	}
 	newest := s.newest()
 	if newest == nil {
 		return nil
 	}
-	return denied(s.authorizer.Account(peer, s.account(newest, proxy)))
+	return denied(s.authorizer.Account(peer, s.world.ServiceAccount(newest, proxy)))
 }
 
 // denied returns an error as a gRPC status, if it says that something is not allowed.

@@ -23,7 +23,6 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
-	"github.com/istiod-lite/istiod-lite/pilot/xds/session"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/wire"
 )
 
@@ -95,20 +94,23 @@ func (c *conn) mayAlways(name string) bool {
 // reviewSecrets is called when the client has asked for secrets. Without an Access it may be sent all that it
 // subscribes to.
 func (c *conn) reviewSecrets() {
-	if a := c.server.access; a != nil && c.unwatch == nil && c.session.Subscribed(envoy.SecretType).Len() > 0 {
-		c.unwatch = a.Watch(c.proxy.Cluster, c.peer.ID, func() {
-			c.put(func(*session.Session) {
-				c.applyAccess()
-				c.joinGroup() // what it may be sent is part of its group's key
-			})
-		})
+	if a := c.server.access; a != nil && c.stopAccessWatch == nil && c.session.Subscribed(envoy.SecretType).Len() > 0 {
+		c.stopAccessWatch = a.Watch(c.proxy.Cluster, c.peer.ID, c.accessAnswered)
 	}
 	c.applyAccess()
 }
 
-// applyAccess grants the secrets that the client subscribes to, or withdraws them. While it is not known whether it may
-// have those that an Access guards, it keeps what it has of them, and gets no others. What is shared with it counts as
-// long as it is shared.
+// accessAnswered wakes the owner, which applies the new answer of the Access.
+func (c *conn) accessAnswered() {
+	c.mu.Lock()
+	c.answered = true
+	c.mu.Unlock()
+	c.rouse()
+}
+
+// applyAccess grants the secrets that the client subscribes to, or withdraws them. Until the Access has answered, the
+// client keeps the guarded secrets that it already has and receives no new ones. A shared secret is granted as long as
+// it is shared.
 func (c *conn) applyAccess() {
 	subscribed := c.session.Subscribed(envoy.SecretType)
 	c.shared = nil
@@ -121,17 +123,17 @@ func (c *conn) applyAccess() {
 		allowed, known = a.Allowed(c.proxy.Cluster, c.peer.ID)
 		known = known && (!allowed || c.inCluster())
 	}
-	had, lent := c.session.Granted(), map[string]bool{}
+	had, sharedGrants := c.session.Granted(), map[string]bool{}
 	var list []string
 	denied, refused := false, ""
 	for name := range subscribed.Each() {
 		guarded := c.allowSecret(name) == nil
 		switch {
-		case guarded && known && allowed, guarded && !known && had != nil && had.Has(name) && !c.lent[name]:
+		case guarded && known && allowed, guarded && !known && had != nil && had.Has(name) && !c.sharedGrants[name]:
 		case guarded && c.mayAlways(name):
-			lent[name] = true
+			sharedGrants[name] = true
 		default:
-			denied = denied || known || !guarded || c.lent[name]
+			denied = denied || known || !guarded || c.sharedGrants[name]
 			if guarded && known && !allowed {
 				refused = cmp.Or(refused, name)
 			}
@@ -139,7 +141,7 @@ func (c *conn) applyAccess() {
 		}
 		list = append(list, name)
 	}
-	c.lent = lent
+	c.sharedGrants = sharedGrants
 	c.markRefused(refused)
 	granted := subscribed
 	if len(list) != subscribed.Len() {
@@ -175,11 +177,11 @@ func (c *conn) mayList() string {
 // that is known once a snapshot has the workload there, and stays so. Until then the log says what is missing.
 func (c *conn) inCluster() bool {
 	s := c.server
-	if c.located || s.isLocated == nil || c.peer.Bound.Cluster != "" {
+	if c.located || c.peer.Bound.Cluster != "" {
 		return true
 	}
 	newest := s.newest()
-	if c.located = newest != nil && s.isLocated(newest, c.peer, c.proxy); !c.located {
+	if c.located = newest != nil && s.world.InCluster(newest, c.peer, c.proxy); !c.located {
 		s.warnings.log(s.logger.Warn, c.warnings, "the proxy gets no secrets: nothing shows that it is in the cluster that it names", "conn", c.id, "cluster", c.proxy.Cluster,
 			"fix", "let it present a token of its cluster, or call it as its Pod or WorkloadEntry of service account "+c.peer.ID.ServiceAccount+" there")
 	}
@@ -241,14 +243,11 @@ func selfSigned(authority bool) (certificate, key []byte) {
 
 // waitsToBeLocated reports whether the client has asked for secrets, and is not known to be in its cluster.
 func (c *conn) waitsToBeLocated() bool {
-	return c.unwatch != nil && !c.located && c.server.isLocated != nil && c.peer.Bound.Cluster == ""
+	return c.stopAccessWatch != nil && !c.located && c.peer.Bound.Cluster == ""
 }
 
 // demandSecrets has the server want what some secrets are made of, for this stream.
 func (c *conn) demandSecrets(list *envoy.Names) {
-	if c.server.demand.changed == nil {
-		return
-	}
 	wanted := map[kinds.Key]bool{}
 	for name := range list.Each() {
 		s, ok := names.ParseSecret(name, c.proxy.Namespace)
@@ -263,32 +262,31 @@ func (c *conn) demandSecrets(list *envoy.Names) {
 			wanted[kinds.Key{Kind: kind, Cluster: c.proxy.Cluster, Namespace: s.Namespace, Name: object}] = true
 		}
 	}
-	c.server.demand.replace(c.wanted, wanted)
+	c.server.replaceDemand(c.wanted, wanted)
 	c.wanted = wanted
 }
 
 // leaveSecrets ends what the stream wanted.
 func (c *conn) leaveSecrets() {
-	if c.unwatch != nil {
-		c.unwatch()
+	if c.stopAccessWatch != nil {
+		c.stopAccessWatch()
 	}
-	c.server.demand.replace(c.wanted, nil)
+	c.server.replaceDemand(c.wanted, nil)
 	c.wanted = nil
 }
 
 // demand counts the streams that may be sent what Secrets and ConfigMaps hold.
 type demand struct {
-	changed func([]kinds.Key) // is called in order, and must not block
-
 	mu    sync.Mutex
 	count map[kinds.Key]int
 }
 
-// replace replaces what a stream wants.
-func (d *demand) replace(was, is map[kinds.Key]bool) {
-	if d.changed == nil || maps.Equal(was, is) {
+// replaceDemand replaces what a stream wants.
+func (s *Server) replaceDemand(was, is map[kinds.Key]bool) {
+	if maps.Equal(was, is) {
 		return
 	}
+	d := &s.demand
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.count == nil {
@@ -307,7 +305,7 @@ func (d *demand) replace(was, is map[kinds.Key]bool) {
 		}
 	}
 	if turned {
-		d.changed(slices.SortedFunc(maps.Keys(d.count), func(a, b kinds.Key) int {
+		s.world.WantSecrets(slices.SortedFunc(maps.Keys(d.count), func(a, b kinds.Key) int {
 			return cmp.Or(cmp.Compare(a.Kind.Name, b.Kind.Name), cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 		}))
 	}

@@ -112,7 +112,7 @@ func (c *conn) send(r *wire.Response, unacknowledged int) error {
 	}
 	c.countSent(r, now)
 	c.mu.Lock()
-	c.stuck, c.began = r.TypeURL, now
+	c.sendingType, c.sendStarted = r.TypeURL, now
 	c.mu.Unlock()
 	c.watchdog.Reset(s.limits.SendGrace + time.Duration(float64(r.Size())/float64(s.limits.SendRate)*float64(time.Second)))
 	if unacknowledged == 0 || unacknowledged+r.Size() <= room {
@@ -132,8 +132,8 @@ func (c *conn) send(r *wire.Response, unacknowledged int) error {
 func (c *conn) delivered(err error) error {
 	c.watchdog.Stop()
 	c.mu.Lock()
-	took := time.Since(c.began)
-	c.stuck = ""
+	took := time.Since(c.sendStarted)
+	c.sendingType = ""
 	c.mu.Unlock()
 	c.server.metrics.sent(c.sending, c.made, took, err)
 	c.sending = nil
@@ -154,7 +154,7 @@ func (c *conn) delivered(err error) error {
 // cut closes the connection of a client that does not read, which ends the Send under way.
 func (c *conn) cut(log *slog.Logger) {
 	c.mu.Lock()
-	typeURL, took := c.stuck, time.Since(c.began)
+	typeURL, took := c.sendingType, time.Since(c.sendStarted)
 	c.mu.Unlock()
 	if typeURL == "" {
 		return

@@ -21,9 +21,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/istiod-lite/istiod-lite/api/identity"
-	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
-	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/api/quota"
 	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/pilot/authorize"
@@ -70,28 +68,10 @@ type Options struct {
 	// all that is known.
 	Authenticate func(context.Context) (identity.Peer, error)
 	ProofTime    time.Duration         // how long a stream goes on at most after its peer's proof was revoked; 0 is a minute
-	Access       Access                // who may have the secrets of its namespace; nil: who is of it
-	Demand       func([]kinds.Key)     // called when streams want other Secrets and ConfigMaps than before, with all of them, by the IDs of clusters; must not block
+	World        World                 // optional: Standalone
+	Access       Access                // who may have the secrets of its namespace; nil: every peer of the namespace
 	Authorizer   *authorize.Authorizer // who may open which stream; nil: as by the zero authorize.Options
-	// Pushes records what is sent because of each push. Nil: nobody wants to know.
-	Pushes *pushes.Log
-	// Sources returns the objects that a resource is made of, for those that proxies reject. Nil: they are not known.
-	Sources func(*envoy.Resource) []pushes.Object
-	// Debug answers tools that ask for debug pages. Nil: they are refused.
-	Debug DebugPages
-
-	// Known reports whether a snapshot has the workload of a proxy. The first answer of a stream waits up to a second
-	// for one that does. nil: no wait.
-	Known func(*snapshot.Snapshot, *node.Proxy) bool
-	// Account returns the service account of the pod whose proxy a proxy is, as a snapshot has it; empty: it is not
-	// known, or is no pod's. A peer that proved to be another account is not served. If it is nil, no account is known.
-	Account func(*snapshot.Snapshot, *node.Proxy) string
-	// Located reports whether a snapshot shows that a peer which proved an identity and no cluster is in the cluster
-	// that its proxy names. Without that it gets no secrets that an Access guards. If it is nil, every peer is.
-	Located func(*snapshot.Snapshot, identity.Peer, *node.Proxy) bool
-	// Late reports whether the proxy's cluster is known by name and has not been read yet. A proxy that resumes is not
-	// answered while that is so, and keeps what it has. nil: never.
-	Late func(*node.Proxy) bool
+	Pushes       *pushes.Log           // optional: records what is sent because of each push
 }
 
 // Server is the DiscoveryServer. Its methods may be called from any goroutine.
@@ -105,15 +85,10 @@ type Server struct {
 	limits      limits.Limits
 	encoder     *wire.Encoder
 	identifier  string
-	debug       DebugPages  // nil: none
-	pushes      *pushes.Log // nil: none
-	sources     func(*envoy.Resource) []pushes.Object
+	pushes      *pushes.Log // optional
+	world       World
 	lookups     *rate.Limiter // of sources
 	connections Connections
-	known       func(*snapshot.Snapshot, *node.Proxy) bool
-	account     func(*snapshot.Snapshot, *node.Proxy) string
-	isLocated   func(*snapshot.Snapshot, identity.Peer, *node.Proxy) bool
-	late        func(*node.Proxy) bool
 	access      Access // nil: being of a namespace is enough for its secrets
 	demand      demand
 	standIns    standIns
@@ -160,18 +135,12 @@ func New(o Options) *Server {
 		limits:      o.Limits,
 		encoder:     wire.NewEncoder(o.Identifier),
 		identifier:  o.Identifier,
-		debug:       o.Debug,
 		pushes:      o.Pushes,
-		sources:     o.Sources,
+		world:       o.World,
 		lookups:     rate.NewLimiter(maxLookups, maxLookups),
 		connections: o.Connections,
-		known:       o.Known,
-		account:     o.Account,
-		isLocated:   o.Located,
-		late:        o.Late,
 		authorizer:  o.Authorizer,
 		access:      o.Access,
-		demand:      demand{changed: o.Demand},
 		authentic:   o.Authenticate,
 		interner:    wire.NewInterner(),
 		warnings:    newLogLimiter(),
@@ -189,6 +158,9 @@ func New(o Options) *Server {
 	}
 	if s.objects == nil {
 		s.objects = o.Translator
+	}
+	if s.world == nil {
+		s.world = Standalone{}
 	}
 	if s.logger == nil {
 		s.logger = slog.New(slog.DiscardHandler)

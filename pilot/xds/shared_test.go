@@ -111,7 +111,7 @@ func TestSecretsSharedWithAccounts(t *testing.T) {
 	access.say(false, true, false)
 	r := newSecureRig(t, xdstest.NewPeers(t, []string{"spiffe://cluster.local/ns/a/sa/edge"}, []string{"spiffe://cluster.local/ns/a/sa/web"}), func(o *Options) {
 		o.Access = access
-		o.Located = func(*snapshot.Snapshot, identity.Peer, *node.Proxy) bool { return located.Load() }
+		o.World = locating{located: func(*snapshot.Snapshot, identity.Peer, *node.Proxy) bool { return located.Load() }}
 	})
 	r.publish(true, "cds x=0", "sds "+shared+"=0", "sds "+other+"=0", "!share a/edge "+shared)
 	var clients []*deltaClient

@@ -92,18 +92,18 @@ func (c *conn) markWaiting(log *slog.Logger) {
 	s.mu.Lock()
 	s.waiting[c] = name
 	s.mu.Unlock()
-	if !c.marked {
-		c.marked = true
+	if !c.inWaitList {
+		c.inWaitList = true
 		s.warnings.log(log.Warn, c.warnings, "finding", "finding", noCertificates([]string{c.proxy.ID}, name).String())
 	}
 }
 
 // unmarkWaiting takes it off the findings again.
 func (c *conn) unmarkWaiting() {
-	if !c.marked {
+	if !c.inWaitList {
 		return
 	}
-	c.marked = false
+	c.inWaitList = false
 	s := c.server
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -133,12 +133,12 @@ func TestComingsAndGoingsAreLogged(t *testing.T) {
 func TestDebugPages(t *testing.T) {
 	r := newRig(t, func(o *Options) {
 		o.Identifier = "here"
-		o.Debug = func(peer identity.Peer, typeURL string, names []string) ([]*anypb.Any, error) {
+		o.World = debugging{pages: func(peer identity.Peer, typeURL string, names []string) ([]*anypb.Any, error) {
 			if !peer.Address.IsValid() || slices.Contains(names, "secret") {
 				return nil, &authorize.Denied{Message: "not to you"}
 			}
 			return []*anypb.Any{{TypeUrl: typeURL, Value: []byte(strings.Join(names, ","))}}, nil
-		}
+		}}
 	})
 	r.publish(true, "cds a=1")
 	c := r.silent()
@@ -182,7 +182,7 @@ func TestDebugPages(t *testing.T) {
 func TestDebugPagesAfterARevocation(t *testing.T) {
 	var revoked atomic.Bool
 	r := newRig(t, func(o *Options) {
-		o.Debug = func(identity.Peer, string, []string) ([]*anypb.Any, error) { return nil, nil }
+		o.World = debugging{pages: func(identity.Peer, string, []string) ([]*anypb.Any, error) { return nil, nil }}
 		o.Authenticate = func(context.Context) (identity.Peer, error) {
 			if revoked.Load() {
 				return identity.Peer{}, status.Error(codes.Unauthenticated, "no")
@@ -210,13 +210,13 @@ func TestDebugAnswersOfOneIdentity(t *testing.T) {
 	made, gate := make(chan string, 100), make(chan struct{})
 	r := newRig(t, accounts(1000), func(o *Options) {
 		o.Limits = limits.Default()
-		o.Debug = func(p identity.Peer, _ string, _ []string) ([]*anypb.Any, error) {
+		o.World = debugging{pages: func(p identity.Peer, _ string, _ []string) ([]*anypb.Any, error) {
 			made <- p.ID.ServiceAccount
 			if p.ID.ServiceAccount == "flood" {
 				<-gate
 			}
 			return nil, nil
-		}
+		}}
 	})
 	open := sync.OnceFunc(func() { close(gate) })
 	t.Cleanup(open)

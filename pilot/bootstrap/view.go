@@ -1,0 +1,90 @@
+package bootstrap
+
+import (
+	"net/url"
+
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/identity"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/pilot/cohort"
+	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/ingest"
+	"github.com/istiod-lite/istiod-lite/pilot/pushes"
+	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
+	"github.com/istiod-lite/istiod-lite/pilot/ui"
+)
+
+// view is what streams and pages ask of the server. It is an xds.World, a ui.World, a debug.World and a debug.Server.
+type view struct {
+	*ingest.World
+	s       *Server
+	secrets *ingest.SecretDemand // nil without a cluster
+}
+
+// Findings returns what is wrong with objects and with connected proxies.
+func (v view) Findings() []diag.Diagnostic { return v.s.allFindings() }
+
+// NewOrigins returns the origins of what proxies are sent.
+func (v view) NewOrigins() ui.Origins { return v.s.translator.NewOrigins() }
+
+// Templates returns the templates of injection, by name.
+func (v view) Templates() map[string]string { return v.s.templates() }
+
+// Clusters returns the clusters that are read.
+func (v view) Clusters() any { return v.s.from.Clusters() }
+
+// Why follows a request through what proxies are sent.
+func (v view) Why(query url.Values) (any, error) { return v.s.why(query) }
+
+// WorkloadKnown reports whether a snapshot has the workload of a proxy. It returns true for proxies of which nothing
+// new may arrive, from an API server or because they register. A server that does not read the services of its own
+// cluster reads those of remote clusters.
+func (v view) WorkloadKnown(snap *snapshot.Snapshot, p *node.Proxy) bool {
+	o := &v.s.o
+	remote := p.Cluster != "" && p.Cluster != o.ClusterID
+	late := o.Client != nil && (remote || !o.NoServices) || !o.NoRegistration && p.RegisterGroup != ""
+	return !late || cohort.Workload(snap, p) != nil
+}
+
+// ClusterPending reports whether a Secret names the proxy's cluster and the cluster has not been read yet.
+func (v view) ClusterPending(p *node.Proxy) bool { return v.s.from.Lacks(p.Cluster) }
+
+// ServiceAccount returns the service account of a proxy's pod, or "" if it is unknown.
+func (view) ServiceAccount(snap *snapshot.Snapshot, p *node.Proxy) string {
+	return cohort.Account(snap, p)
+}
+
+// InCluster reports whether a peer is in the cluster that its proxy names. A certificate does not prove that, because it
+// is good in each cluster. If the server's own cluster is the only one, the peer is in it.
+func (v view) InCluster(snap *snapshot.Snapshot, peer identity.Peer, p *node.Proxy) bool {
+	own := p.Cluster == "" || p.Cluster == v.s.o.ClusterID
+	return v.s.o.Client == nil || own && !v.s.from.HasRemote() || cohort.RunsAs(snap, p, peer.ID.ServiceAccount)
+}
+
+// WantSecrets has the sources read the Secrets and ConfigMaps that streams want.
+func (v view) WantSecrets(keys []kinds.Key) {
+	if v.secrets != nil {
+		v.secrets.Set(keys)
+	}
+}
+
+// Sources returns the objects that a resource is made of. For a derived object, it returns its origin.
+func (v view) Sources(r *envoy.Resource) []pushes.Object {
+	var list []pushes.Object
+	for _, k := range v.s.translator.Sources(r) {
+		o := v.Origin(k)
+		if o != nil {
+			k = o.Key
+		}
+		list = append(list, objectOf(k, o))
+	}
+	return list
+}
+
+// DebugPages answers a peer that asks for debug pages over xDS.
+func (v view) DebugPages(peer identity.Peer, typeURL string, names []string) ([]*anypb.Any, error) {
+	return v.s.debug.Resources(peer, typeURL, names)
+}
