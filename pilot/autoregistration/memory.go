@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 )
@@ -39,6 +40,9 @@ func (m *Memory) Run(ctx context.Context) error {
 	<-ctx.Done()
 	return nil
 }
+
+// Findings returns nil: a Memory has what was registered, and nothing is wrong with that.
+func (m *Memory) Findings() []diag.Diagnostic { return nil }
 
 // Get implements Store.
 func (m *Memory) Get(_ context.Context, key types.NamespacedName) (*Entry, error) {

@@ -34,11 +34,10 @@ func (s *Server) newRegistration(all *ingest.Sources) (*autoregistration.Control
 	}
 	var by writers
 	if s.o.Client == nil {
-		const name = "registered workloads"
-		all.Add(name, func(h config.Handler) ingest.Runner {
+		all.Add("registered workloads", func(h config.Handler) config.Source {
 			memory := autoregistration.NewMemory(h)
 			o.Store, by.guarded = memory, memory
-			return ingest.Runner{Name: name, Run: memory.Run}
+			return memory
 		})
 	} else {
 		var err error

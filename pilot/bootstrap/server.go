@@ -112,7 +112,7 @@ func New(o Options) (*Server, error) {
 	s.analyst = ingest.NewAnalyst(s.world)
 	s.components.watching = append(s.components.watching, s.analyst)
 
-	s.from, err = ingest.NewSources(o.Options, o.Instance(), s.metrics, s.throttle.Take)
+	s.from, err = ingest.NewSources(o.Options, s.world, o.Instance(), s.metrics, s.throttle.Take)
 	if err != nil {
 		return nil, err
 	}

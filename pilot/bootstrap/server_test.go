@@ -24,6 +24,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 	"k8s.io/client-go/rest"
 
+	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/config"
@@ -225,15 +226,22 @@ func TestServe(t *testing.T) {
 	}
 }
 
+// idle is a source that brings nothing.
+type idle struct{}
+
+func (idle) Run(ctx context.Context) error { <-ctx.Done(); return nil }
+
+func (idle) Findings() []diag.Diagnostic { return nil }
+
 // Until every source has synced, readiness fails and ADS does not listen.
 func TestNotReadyBeforeSync(t *testing.T) {
 	o := testOptions(t)
 	s, err := New(o)
 	must.Succeed(t, err)
 	var late config.Handler
-	s.from.Add("late", func(h config.Handler) ingest.Runner {
+	s.from.Add("late", func(h config.Handler) config.Source {
 		late = h
-		return ingest.Runner{Name: "late"}
+		return idle{}
 	})
 	run(t, s)
 	eventually(t, "http listens", func() bool { return s.Addresses().Monitoring != "" })

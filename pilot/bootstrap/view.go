@@ -57,8 +57,8 @@ func (view) ServiceAccount(snap *snapshot.Snapshot, p *node.Proxy) string {
 	return cohort.Account(snap, p)
 }
 
-// InCluster reports whether a peer is in the cluster that its proxy names. A certificate does not prove that, because it
-// is good in each cluster. If the server's own cluster is the only one, the peer is in it.
+// InCluster reports whether a peer is in the cluster that its proxy names. A certificate does not prove that, because
+// it is good in each cluster. If the server's own cluster is the only one, the peer is in it.
 func (v view) InCluster(snap *snapshot.Snapshot, peer identity.Peer, p *node.Proxy) bool {
 	own := p.Cluster == "" || p.Cluster == v.s.o.ClusterID
 	return v.s.o.Client == nil || own && !v.s.from.HasRemote() || cohort.RunsAs(snap, p, peer.ID.ServiceAccount)

@@ -3,9 +3,11 @@ package ingest
 import (
 	"fmt"
 	"log/slog"
+	"runtime"
 	"testing"
 	"time"
 
+	networkingv1 "istio.io/api/networking/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -64,4 +66,30 @@ func BenchmarkOneHTTPRoute(b *testing.B) {
 			b.Fatalf("%d statuses have changed", n)
 		}
 	}
+}
+
+// BenchmarkHeapOfObjects reports the heap that objects of one source cost, beside what they are themselves.
+func BenchmarkHeapOfObjects(b *testing.B) {
+	const n = 10_000
+	changes := make([]kinds.Change, n)
+	for i := range changes {
+		k := kinds.Key{Kind: kinds.WorkloadGroup, Namespace: "a", Name: fmt.Sprint("w", i)}
+		changes[i] = kinds.Change{Key: k, Object: &kinds.Object{Key: k, Spec: &networkingv1.WorkloadGroup{}}}
+	}
+	heap := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	for b.Loop() {
+		before := heap()
+		var s *Sources
+		o := Options{Logger: slog.New(slog.DiscardHandler)}
+		s = newSources(o, New(o, Parts{Catalog: catalog.Features()}), func(changes []kinds.Change) { s.world.Commit(changes, time.Time{}) })
+		s.add("cluster")(changes)
+		b.ReportMetric(float64(heap()-before)/n, "B/object")
+		runtime.KeepAlive(s)
+	}
+	runtime.KeepAlive(changes)
 }

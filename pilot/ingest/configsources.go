@@ -97,7 +97,7 @@ func (c *configSources) begin() {
 
 // named returns the sources that the mesh configuration names now: that of the sources which begin awaits.
 func (c *configSources) named() []*meshv1alpha1.ConfigSource {
-	r := readMesh(c.to.o, c.to.merged.ofFirst, c.used)
+	r := readMesh(c.to.o, c.to.ofFirst, c.used)
 	if r.unusable != "" {
 		return c.inForce
 	}
@@ -138,7 +138,7 @@ func (c *configSources) add(what string, from *meshv1alpha1.ConfigSource) error 
 	name := "configuration of " + address
 	scheme, rest, _ := strings.Cut(address, "://")
 	scheme += "://"
-	handler := s.merged.add(name)
+	handler := s.add(name)
 	switch {
 	case scheme == mcp.Scheme:
 		return c.addServer(what, name, rest, from, handler)
@@ -147,14 +147,14 @@ func (c *configSources) add(what string, from *meshv1alpha1.ConfigSource) error 
 		if err != nil {
 			return fmt.Errorf("%s: %w", what, err)
 		}
-		c.list = append(c.list, Runner{name, d.Run, d.Findings})
+		c.list = append(c.list, Runner{name, d})
 	case scheme == KubernetesScheme && rest == "" && s.o.Client != nil:
 		k, err := s.reader(crd.Options{Kinds: configKinds(), Handler: handler})
 		if err != nil {
 			return fmt.Errorf("%s: %w", what, err)
 		}
 		c.own = k
-		c.list = append(c.list, Runner{name, k.Run, k.Findings})
+		c.list = append(c.list, Runner{name, k})
 	case scheme == KubernetesScheme && rest == "":
 		return fmt.Errorf("%s: %s needs a cluster: give --kubeconfig", what, address)
 	default:
@@ -174,12 +174,12 @@ func (c *configSources) addServer(what, name, address string, from *meshv1alpha1
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
-	c.list = append(c.list, Runner{name, m.Run, m.Findings})
+	c.list = append(c.list, Runner{name, m})
 	return nil
 }
 
-// run waits for the mesh configuration and runs the sources that it names.
-func (c *configSources) run(ctx context.Context) error {
+// Run waits for the mesh configuration and runs the sources that it names.
+func (c *configSources) Run(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return nil
@@ -202,7 +202,8 @@ func (c *configSources) current(k *kinds.Kind) bool {
 	}
 }
 
-func (c *configSources) findings() []diag.Diagnostic {
+// Findings returns the findings of the sources, and one if the mesh configuration names others by now.
+func (c *configSources) Findings() []diag.Diagnostic {
 	select {
 	case <-c.known:
 	default:

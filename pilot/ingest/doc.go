@@ -2,13 +2,14 @@
 //
 // Changes go one way through it:
 //
-//	Sources -> merger -> Throttle -> World: filter -> stages -> credentials -> registries -> snapshot.Builder
+//	Sources -> Throttle -> World: filter -> stages -> credentials -> registries -> snapshot.Builder
 //
 // The parts are these:
 //
 //   - Sources are the places that changes come from, in their order of precedence: mesh files, a directory, the own
 //     cluster, remote clusters, other control planes. The options name them, and the mesh configuration does.
-//   - The merger makes one source of them: of several objects with one key, that of the first source counts.
+//   - merged is the objects of a World by key, of all sources: if several have one, the object of the first is in
+//     force.
 //   - Throttle gathers changes into commits, by namespace. Endpoints do not wait.
 //   - World commits a batch. It leaves out objects of other revisions and of namespaces that are not selected, puts the
 //     mesh configuration and the networks in force, and feeds the stages, the credentials, the registries and the
@@ -22,8 +23,9 @@
 //
 // # From a source to the Throttle
 //
-// Each source calls a config.Handler with what changed, which is merger.take. It calls the sink that NewSources got
-// with what changed in what counts. A server's sink is Throttle.Take.
+// Each source calls a config.Handler with its changes, which is Sources.take. The World merges them, and Sources call
+// the sink with the changes of objects in force. A server's sink is Throttle.Take. Until a change is committed, it is
+// in merged.pending.
 //
 // The sources that the mesh configuration may come from are the first: mesh files, the directory, ConfigMaps of the own
 // cluster. When each of them was heard, configSources.begin makes the sources that the mesh configuration names. The

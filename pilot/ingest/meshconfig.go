@@ -242,7 +242,7 @@ func readNetworks(texts []meshLayer) networksReading {
 
 // applyMesh puts the mesh configuration in force and reports whether the registries depend on what is different.
 func (w *World) applyMesh() (rebuild bool) {
-	object := func(k kinds.Key) *kinds.Object { return w.objects[k] }
+	object := func(k kinds.Key) *kinds.Object { return w.objects[k].object }
 	r := readMesh(w.o, object, w.usedMesh)
 	c, found := r.config, r.findings
 	if r.unusable != "" {

@@ -61,11 +61,11 @@ func absent(path string) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// run hands on what the files hold, and then their changes, until ctx ends. A file that cannot be read keeps its last
+// Run hands on what the files hold, and then their changes, until ctx ends. A file that cannot be read keeps its last
 // content; at the first reading there is none, which is an error.
-func (m *meshFiles) run(ctx context.Context) error {
+func (m *meshFiles) Run(ctx context.Context) error {
 	first := m.read()
-	if wrong := m.findings(); len(wrong) > 0 {
+	if wrong := m.Findings(); len(wrong) > 0 {
 		return fmt.Errorf("failed to read the mesh configuration: %s", wrong[0])
 	}
 	m.handler(first)
@@ -127,8 +127,8 @@ func (m *meshFiles) note(path string, err error) {
 	}
 }
 
-// findings returns which files cannot be read.
-func (m *meshFiles) findings() (list []diag.Diagnostic) {
+// Findings returns which files cannot be read.
+func (m *meshFiles) Findings() (list []diag.Diagnostic) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, path := range slices.Sorted(maps.Keys(m.wrong)) {

@@ -18,15 +18,15 @@ func TestMeshFileFindings(t *testing.T) {
 		data: map[string]string{}, wrong: map[string]error{},
 	}
 	must.Succeed(t, os.Mkdir(path, 0o700))
-	if m.readOne("mesh", path) || len(m.findings()) != 1 {
-		t.Errorf("a directory: %v", m.findings())
+	if m.readOne("mesh", path) || len(m.Findings()) != 1 {
+		t.Errorf("a directory: %v", m.Findings())
 	}
 	must.Succeed(t, os.Remove(path))
-	if m.readOne("mesh", path) || len(m.findings()) != 0 {
-		t.Errorf("no file: %v", m.findings())
+	if m.readOne("mesh", path) || len(m.Findings()) != 0 {
+		t.Errorf("no file: %v", m.Findings())
 	}
 	must.Succeed(t, os.WriteFile(path, []byte("{}"), 0o600))
-	if !m.readOne("mesh", path) || len(m.findings()) != 0 || m.data["mesh"] != "{}" {
-		t.Errorf("a file: %v %q", m.findings(), m.data["mesh"])
+	if !m.readOne("mesh", path) || len(m.Findings()) != 0 || m.data["mesh"] != "{}" {
+		t.Errorf("a file: %v %q", m.Findings(), m.data["mesh"])
 	}
 }

@@ -25,9 +25,9 @@ func (w *World) checkGateways(batch []kinds.Change, anew bool) {
 	if anew {
 		clear(w.networkGateways)
 		batch = nil
-		for key, o := range w.objects {
-			if (key.Kind == kinds.Service || key.Kind == kinds.KubeGateway) && w.filter.shows(o) {
-				batch = append(batch, kinds.Change{Key: key, Object: o})
+		for key, c := range w.objects {
+			if (key.Kind == kinds.Service || key.Kind == kinds.KubeGateway) && w.filter.shows(c.object) {
+				batch = append(batch, kinds.Change{Key: key, Object: c.object})
 			}
 		}
 	}

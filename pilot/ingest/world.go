@@ -3,7 +3,6 @@ package ingest
 import (
 	"cmp"
 	"log/slog"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -60,17 +59,17 @@ type World struct {
 	filter      *filter
 	stages      *stages // changes what it has made while it holds mu
 	credentials *credentialStore
-	rootsOf     *mesh.Config // with which Parts.Roots was called last
+	rootsMesh   *mesh.Config // mesh configuration of the last Parts.Roots call
 	reselect    bool         // the selectors have changed: every object has to be looked at
 
 	hosts           *facts.Table[[]string] // addresses of the gateways that are known by name
 	networkGateways map[kinds.Key]*kinds.Object
 	wanted          map[*kinds.Kind][]facts.Need // facts that translations need, sorted by name
 
-	mu           sync.Mutex // guards what other goroutines read
-	last         *snapshot.Snapshot
-	objects      map[kinds.Key]*kinds.Object
-	unsupported  map[kinds.Key][]diag.Diagnostic // what of objects has no effect
+	mu   sync.Mutex // guards what other goroutines read
+	last *snapshot.Snapshot
+	merged
+	unsupported  map[kinds.Key][]diag.Diagnostic // fields without effect, by object
 	findings     map[string][]diag.Diagnostic    // by key of the ConfigMap, or what else they are of
 	written      []hostName                      // where gateways are known by name
 	referenced   *References
@@ -91,7 +90,7 @@ type Counts struct {
 func New(o Options, p Parts) *World {
 	w := &World{
 		logger: o.Logger.With("scope", "model"), o: o, parts: p, mesh: defaultMesh(o), usedMesh: map[string]string{},
-		filter: newFilter(o.Revision, o.Namespace), objects: map[kinds.Key]*kinds.Object{}, findings: map[string][]diag.Diagnostic{},
+		filter: newFilter(o.Revision, o.Namespace), merged: newMerged(), findings: map[string][]diag.Diagnostic{},
 		unsupported: map[kinds.Key][]diag.Diagnostic{}, hosts: facts.NewTable[[]string](kinds.HostAddresses, p.Hosts), networkGateways: map[kinds.Key]*kinds.Object{},
 		wanted: map[*kinds.Kind][]facts.Need{}, accounts: accounts{}, credentials: newCredentialStore(time.Now), referenced: &References{},
 	}
@@ -130,20 +129,24 @@ func (w *World) Commit(batch []kinds.Change, received time.Time) *snapshot.Snaps
 		remesh = remesh || w.o.isMesh(c.Key)
 	}
 	w.mu.Lock()
-	if len(w.objects) == 0 {
-		w.objects = make(map[kinds.Key]*kinds.Object, len(batch)) // the first load
+	first := w.last == nil
+	if first {
+		w.load(len(batch))
 	}
 	for _, c := range batch {
+		var before *kinds.Object
+		if !first {
+			before = w.objects[c.Key].object
+		}
+		w.commit(c)
 		if w.nodeAccounts != nil {
 			w.nodeAccounts.apply(c)
 		}
-		w.accounts.replace(w.objects[c.Key], c.Object)
+		w.accounts.replace(before, c.Object)
 		delete(w.unsupported, c.Key)
 		if c.Object == nil {
-			delete(w.objects, c.Key)
 			continue
 		}
-		w.objects[c.Key] = c.Object
 		list := w.parts.Catalog.Unsupported(c.Object)
 		for i := range list {
 			list[i] = list[i].At(c.Object.Position)
@@ -168,8 +171,8 @@ func (w *World) Commit(batch []kinds.Change, received time.Time) *snapshot.Snaps
 	batch = w.derive(batch)
 
 	w.builder.SetMesh(w.mesh)
-	if w.parts.Roots != nil && (len(roots) > 0 || w.rootsOf != w.mesh) {
-		w.rootsOf = w.mesh
+	if w.parts.Roots != nil && (len(roots) > 0 || w.rootsMesh != w.mesh) {
+		w.rootsMesh = w.mesh
 		w.builder.SetRoots(w.parts.Roots(w.mesh))
 	}
 	w.builder.Apply(batch)
@@ -208,9 +211,9 @@ func (w *World) visible(batch []kinds.Change) []kinds.Change {
 		for _, c := range batch {
 			taken[c.Key] = true
 		}
-		for key, o := range w.objects {
+		for key, c := range w.objects {
 			if (w.reselect || turned[clusterNamespaceOf(key)]) && !taken[key] {
-				batch = append(batch, kinds.Change{Key: key, Object: o})
+				batch = append(batch, kinds.Change{Key: key, Object: c.object})
 			}
 		}
 		w.reselect = false
@@ -246,7 +249,7 @@ func (w *World) derive(batch []kinds.Change) []kinds.Change {
 
 // fromSource returns the object of a source that counts, or nil. The goroutine that commits calls it.
 func (w *World) fromSource(k kinds.Key) *kinds.Object {
-	if o := w.objects[k]; o != nil && w.filter.shows(o) {
+	if o := w.objects[k].object; o != nil && w.filter.shows(o) {
 		return o
 	}
 	return nil
@@ -254,9 +257,9 @@ func (w *World) fromSource(k kinds.Key) *kinds.Object {
 
 // allFromSources returns the objects of sources of a kind that count, in no order. The goroutine that commits calls it.
 func (w *World) allFromSources(kind *kinds.Kind) (list []*kinds.Object) {
-	for k, o := range w.objects {
-		if k.Kind == kind && w.filter.shows(o) {
-			list = append(list, o)
+	for k, c := range w.objects {
+		if k.Kind == kind && w.filter.shows(c.object) {
+			list = append(list, c.object)
 		}
 	}
 	return list
@@ -282,7 +285,7 @@ func (w *World) originOf(k kinds.Key) *kinds.Object {
 	if !is {
 		return nil
 	}
-	return w.objects[d.Origin]
+	return w.objects[d.Origin].object
 }
 
 // Origin returns the object that a key is of, or that a derived object of that key was made of; nil if there is none.
@@ -329,9 +332,9 @@ func (w *World) registerAnew(batch []kinds.Change) registry.Changes {
 	gone := w.services.Apply(batch)
 	w.makeRegistries()
 	all := make([]kinds.Change, 0, len(w.objects))
-	for key, o := range w.objects {
-		if w.filter.shows(o) {
-			all = append(all, kinds.Change{Key: key, Object: o})
+	for key, c := range w.objects {
+		if w.filter.shows(c.object) {
+			all = append(all, kinds.Change{Key: key, Object: c.object})
 		}
 	}
 	for key, d := range w.stages.derived {
@@ -361,7 +364,7 @@ func (w *World) count(c kinds.Change) {
 	if w.parts.Event == nil {
 		return
 	}
-	old := w.objects[c.Key] // read by the goroutine that alone writes
+	old := w.objects[c.Key].object // read by the goroutine that alone writes
 	switch {
 	case c.Object == nil:
 		w.parts.Event(c.Kind, "delete")
@@ -385,7 +388,7 @@ func (w *World) Snapshot() *snapshot.Snapshot {
 func (w *World) Object(k kinds.Key) *kinds.Object {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if o := w.objects[k]; o != nil && w.filter.shows(o) {
+	if o := w.objects[k].object; o != nil && w.filter.shows(o) {
 		return o
 	}
 	if d := w.stages.derived[k]; d != nil {
@@ -406,7 +409,11 @@ func (w *World) Shows(namespace string, labels map[string]string) bool {
 func (w *World) AllObjects() map[kinds.Key]*kinds.Object {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return maps.Clone(w.objects)
+	all := make(map[kinds.Key]*kinds.Object, len(w.objects))
+	for key, c := range w.objects {
+		all[key] = c.object
+	}
+	return all
 }
 
 // Objects returns every object that counts, derived ones too, in no order.
@@ -437,9 +444,9 @@ func (w *World) which(wanted func(kinds.Key) bool) []*kinds.Object {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var list []*kinds.Object
-	for k, o := range w.objects {
-		if wanted(k) && w.filter.shows(o) {
-			list = append(list, o)
+	for k, c := range w.objects {
+		if wanted(k) && w.filter.shows(c.object) {
+			list = append(list, c.object)
 		}
 	}
 	for k, d := range w.stages.derived {
@@ -456,7 +463,7 @@ func (w *World) Findings() []diag.Diagnostic {
 	w.mu.Lock()
 	var objects []diag.Diagnostic
 	for key, list := range w.unsupported {
-		if w.filter.shows(w.objects[key]) {
+		if w.filter.shows(w.objects[key].object) {
 			objects = append(objects, list...)
 		}
 	}

@@ -50,7 +50,7 @@ func Read(ctx context.Context, o ingest.Options, features catalog.List) (*Inspec
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var sources *ingest.Sources
-	sources, err := ingest.NewSources(o, o.Instance(), prometheus.NewRegistry(), func(changes []kinds.Change) {
+	sources, err := ingest.NewSources(o, i.world, o.Instance(), prometheus.NewRegistry(), func(changes []kinds.Change) {
 		if ctx.Err() == nil { // what comes after the whole is not looked at
 			s := i.world.Commit(changes, time.Time{})
 			if len(sources.Awaited()) == 0 {

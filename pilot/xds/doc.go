@@ -23,8 +23,8 @@
 //     waits for a stream.
 //
 // Two hooks stand before a stream's first answer: Options.Connections may take its time, in a goroutine of its own, or
-// refuse the stream, and World.WorkloadKnown makes it wait a little for news of its workload. Neither holds up other streams,
-// and the session knows of neither.
+// refuse the stream, and World.WorkloadKnown makes it wait a little for news of its workload. Neither holds up other
+// streams, and the session knows of neither.
 //
 // Secrets are for peers that proved who they are. Names of other namespaces are taken from a peer's requests before the
 // session sees them, but for what the Snapshot shares with it. Whether its service account may list Secrets is known

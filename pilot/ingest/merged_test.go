@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +19,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 )
 
@@ -71,9 +75,10 @@ func newSink(t interface{ Fatalf(string, ...any) }) *sink {
 	return &sink{t: t, objects: map[kinds.Key]*kinds.Object{}}
 }
 
-// merge makes a merger of several sources, the first in precedence first, and returns their handlers too.
-func merge(sink config.Handler, names ...string) (*merger, []config.Handler) {
-	s := newMerger(sink)
+// merge makes Sources of several names, the first in precedence first, and returns their handlers too.
+func merge(sink config.Handler, names ...string) (*Sources, []config.Handler) {
+	o := Options{Logger: slog.New(slog.DiscardHandler)}
+	s := newSources(o, New(o, Parts{Catalog: catalog.Features()}), sink)
 	from := make([]config.Handler, len(names))
 	for i, name := range names {
 		from[i] = s.add(name)
@@ -256,7 +261,7 @@ func TestWaitNamesAwaitedSources(t *testing.T) {
 // Calls of several sources at once reach the sink one at a time, and the sink may ask.
 func TestConcurrentSources(t *testing.T) {
 	got := newSink(t)
-	var s *merger
+	var s *Sources
 	var from []config.Handler
 	busy := make(chan struct{}, 1)
 	s, from = merge(func(changes []kinds.Change) {
@@ -292,13 +297,27 @@ func TestConcurrentSources(t *testing.T) {
 	}
 }
 
-// Any history ends as it does in a model that looks through all sources at every key.
+// Any history ends as it does in a model that looks through all sources at every key. Commits come later than changes,
+// with the last change of each key.
 func TestHistoriesOfSources(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 4).Draw(t, "sources")
 		got := newSink(t)
 		names := []string{"s0", "s1", "s2", "s3"}[:n]
-		s, from := merge(got.take, names...)
+		var world *World
+		var waiting group
+		commit := func() {
+			world.Commit(waiting.changes, time.Time{})
+			waiting = group{}
+		}
+		s, from := merge(func(changes []kinds.Change) {
+			got.take(changes)
+			waiting.fill(changes)
+			if got.calls == 1 { // the first load does not wait
+				commit()
+			}
+		}, names...)
+		world = s.world
 		model := make([]map[kinds.Key]*kinds.Object, n)
 		awaited := map[int]bool{}
 		for i := range model {
@@ -306,7 +325,7 @@ func TestHistoriesOfSources(t *testing.T) {
 		}
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			i := rapid.IntRange(0, len(model)-1).Draw(t, "source")
-			switch rapid.SampledFrom([]string{"change", "change", "change", "change", "add"}).Draw(t, "what") {
+			switch rapid.SampledFrom([]string{"change", "change", "change", "change", "add", "commit"}).Draw(t, "what") {
 			case "change":
 				var changes []kinds.Change
 				for _, name := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"x", "y", "z"}), 0, 3, rapid.ID).Draw(t, "names") {
@@ -327,6 +346,10 @@ func TestHistoriesOfSources(t *testing.T) {
 				config.Sort(changes)
 				from[i](changes)
 				delete(awaited, i)
+			case "commit":
+				if got.calls > 0 {
+					commit()
+				}
 			case "add":
 				if len(model) < 6 {
 					if len(awaited) > 0 {
@@ -363,6 +386,16 @@ func TestHistoriesOfSources(t *testing.T) {
 					t.Fatalf("%v: got %v, want %v", key, got.objects[key], o)
 				}
 			}
+		}
+		if got.calls == 0 {
+			return
+		}
+		commit()
+		if committed := world.AllObjects(); !maps.Equal(committed, got.objects) {
+			t.Fatalf("committed %v, want %v", committed, got.objects)
+		}
+		if len(world.pending) > len(world.objects) {
+			t.Fatalf("%d changes are pending beside %d objects", len(world.pending), len(world.objects))
 		}
 	})
 }
