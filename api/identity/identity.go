@@ -96,6 +96,9 @@ type Bound struct {
 	Node        string // that the pod runs on
 }
 
+// Pod describes the pod that a token is bound to. The zero Pod is one that does not exist.
+type Pod struct{ UID, ServiceAccount, Node string }
+
 // Proved reports whether the peer proved an ID.
 func (p Peer) Proved() bool { return p.Proof != Unproved && p.ID != ID{} }
 

@@ -3,7 +3,5 @@
 //
 //   - jwks.go: sets that were fetched.
 //   - inline.go: sets that users wrote for Envoy, and the set by which no token is valid.
-//   - source.go: where a set is fetched from.
-//
-// The package is pure.
+//   - source.go: where a set is fetched from. A Fetcher does the I/O.
 package jwks

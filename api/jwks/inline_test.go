@@ -10,7 +10,6 @@ import (
 	"math/big"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/go-jose/go-jose/v4"
 
@@ -110,24 +109,4 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 	})
-}
-
-// TestSource: a name holds all that it takes to fetch, and times are bounded.
-func TestSource(t *testing.T) {
-	for _, s := range []jwks.Remote{{URI: "https://a/b c"}, {Issuer: "https://a"}, {Issuer: "me@example.com", Timeout: time.Hour}} {
-		got, err := jwks.ParseSource(s.Name())
-		if want := min(max(s.Timeout, jwks.DefaultTimeout), jwks.MaxTimeout); err != nil || got.URI != s.URI || got.Issuer != s.Issuer || got.Timeout != want {
-			t.Errorf("%+v, want %+v: %v", got, s, err)
-		}
-	}
-	for _, name := range []string{"", "https://a", "5s", "5s jwks", "5s jwks ", "5s x y", "-5s jwks x", "x jwks y", "1h jwks x"} {
-		if s, err := jwks.ParseSource(name); err == nil {
-			t.Errorf("%q: %+v", name, s)
-		}
-	}
-	for issuer, want := range map[string]string{"https://a/b/": "https://a/b/.well-known/openid-configuration", "http://a": "http://a/.well-known/openid-configuration", "me@example.com": "", "https://": ""} {
-		if got, err := (jwks.Remote{Issuer: issuer}).Discovery(); got != want || (err != nil) != (want == "") {
-			t.Errorf("%s: %q, %v", issuer, got, err)
-		}
-	}
 }

@@ -2,6 +2,8 @@ package jwks
 
 import (
 	"cmp"
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
@@ -60,4 +62,66 @@ func (s Remote) Discovery() (string, error) {
 		return "", errors.New("the issuer is no URL, so it cannot be asked where its keys are: set jwksUri or jwks")
 	}
 	return strings.TrimSuffix(s.Issuer, "/") + discovery, nil
+}
+
+// Fetcher returns the body of a URL. It bounds size and time, and refuses addresses that may not be fetched from.
+type Fetcher interface {
+	Get(ctx context.Context, url string) ([]byte, error)
+}
+
+// Fetch returns the key set.
+func (s Remote) Fetch(ctx context.Context, from Fetcher) (*Set, error) {
+	ctx, cancel := context.WithTimeout(ctx, min(cmp.Or(s.Timeout, DefaultTimeout), MaxTimeout))
+	defer cancel()
+	uri, what := s.URI, s.URI
+	if uri == "" {
+		var err error
+		if uri, err = s.discover(ctx, from); err != nil {
+			return nil, err
+		}
+		what = "the keys that " + s.Issuer + " names" // the URI is a part of the answer, which messages do not repeat
+	}
+	body, err := from.Get(ctx, uri)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", what, err)
+	}
+	set, err := Parse(body)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", what, err)
+	}
+	return set, nil
+}
+
+// discover returns the URI of the keys that the issuer's own document names.
+func (s Remote) discover(ctx context.Context, from Fetcher) (string, error) {
+	at, err := s.Discovery()
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", s.Issuer, err)
+	}
+	body, err := from.Get(ctx, at)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", at, err)
+	}
+	uri, err := ParseDiscovery(body)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("%s: %w", at, err)
+	case strings.HasPrefix(at, "https:") && !strings.HasPrefix(uri, "https:"):
+		return "", fmt.Errorf("%s names keys that are not served over https", at)
+	}
+	return uri, nil
+}
+
+// ParseDiscovery returns the URI of the keys in an issuer's document.
+func ParseDiscovery(body []byte) (string, error) {
+	var document struct {
+		URI string `json:"jwks_uri"`
+	}
+	if err := json.Unmarshal(body, &document); err != nil {
+		return "", errors.New("no JSON object")
+	}
+	if document.URI == "" {
+		return "", errors.New("it has no jwks_uri")
+	}
+	return document.URI, nil
 }

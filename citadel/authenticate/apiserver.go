@@ -25,7 +25,6 @@ type APIServer struct {
 	keys    *KeySet
 	reviews dynamic.NamespaceableResourceInterface
 	get     func(ctx context.Context, path string) ([]byte, error)
-	pods    func(namespace, name string) (Pod, bool)
 	issuer  *latest[string]
 }
 
@@ -41,9 +40,9 @@ const (
 	reviewedByName = "tokenreviews"
 )
 
-// NewAPIServer returns the Cluster of a client. pods returns what is known of a pod: see Cluster. Redirects are not
-// followed: another cluster's API server could lead this server anywhere.
-func NewAPIServer(c *rest.Config, pods func(namespace, name string) (Pod, bool), now func() time.Time) (*APIServer, error) {
+// NewAPIServer returns the Cluster of a client. Redirects are not followed: another cluster's API server could lead
+// this server anywhere.
+func NewAPIServer(c *rest.Config, now func() time.Time) (*APIServer, error) {
 	c = rest.CopyConfig(c)
 	c.QPS, c.Burst, c.RateLimiter = -1, 0, nil // reviews have a bound of their own
 	client, err := rest.HTTPClientFor(c)
@@ -62,7 +61,7 @@ func NewAPIServer(c *rest.Config, pods func(namespace, name string) (Pod, bool),
 		return nil, err
 	}
 	a := &APIServer{
-		reviews: reviews.Resource(authenticationv1.SchemeGroupVersion.WithResource(reviewedByName)), pods: pods,
+		reviews: reviews.Resource(authenticationv1.SchemeGroupVersion.WithResource(reviewedByName)),
 		get: func(ctx context.Context, path string) ([]byte, error) {
 			ctx, cancel := context.WithTimeout(ctx, discoveryTime)
 			defer cancel()
@@ -113,9 +112,6 @@ func (a *APIServer) discover(ctx context.Context) (string, error) {
 func (a *APIServer) Key(ctx context.Context, id string) (*jose.JSONWebKey, error) {
 	return a.keys.Key(ctx, id)
 }
-
-// Pod returns what is known of a pod.
-func (a *APIServer) Pod(namespace, name string) (Pod, bool) { return a.pods(namespace, name) }
 
 // Review asks the API server about a token.
 func (a *APIServer) Review(ctx context.Context, token string, audiences []string) (Review, error) {

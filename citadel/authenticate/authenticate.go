@@ -3,6 +3,7 @@ package authenticate
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"net"
 	"net/netip"
@@ -61,6 +62,23 @@ func first(list []string) string {
 		return ""
 	}
 	return list[0]
+}
+
+// TrustDomains decides which roots prove identities of which trust domains.
+type TrustDomains interface {
+	// TrustDomain returns the mesh's own trust domain, which is no alias; "" while there is no mesh configuration.
+	TrustDomain() string
+	// Trusts reports whether a trust domain is the mesh's own or one of its aliases.
+	Trusts(trustDomain string) bool
+	// VerifyTrust returns an error unless a verified chain, from the leaf to its root, proves identities of a trust
+	// domain. It reports whether the root is federated: see identity.Peer.
+	VerifyTrust(chain []*x509.Certificate, trustDomain string) (federated bool, err error)
+	// Chains returns the chains of a client certificate, which is the first of the certificates, to trusted roots.
+	Chains(certificates []*x509.Certificate) ([][]*x509.Certificate, error)
+	// Federated reports whether a federated root proves identities of a trust domain.
+	Federated(trustDomain string) bool
+	// Revokes reports whether the CA has lists of revoked certificates.
+	Revokes() bool
 }
 
 // Authenticator finds out who a caller is by one kind of credential. It returns ErrNoCredential where the caller

@@ -21,7 +21,7 @@ type expiring[V any] struct {
 func newCache[V any](size int, life time.Duration, now func() time.Time) cache[V] {
 	list, err := lru.New[reviewKey, expiring[V]](size)
 	if err != nil {
-		panic(err) // its size is a limit, which is none of zero
+		panic(err) // unreachable: limits are validated to be positive
 	}
 	return cache[V]{list, life, now}
 }

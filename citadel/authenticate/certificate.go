@@ -13,12 +13,8 @@ import (
 // Certificates authenticates callers by the certificate of their connection, which TLS has verified against the roots
 // of the mesh.
 type Certificates struct {
-	// Trusts reports whether identities of a trust domain are the mesh's.
-	Trusts func(trustDomain string) bool
-	Now    func() time.Time
-	// Vouches returns an error unless a verified chain, from the leaf to its root, is good for a trust domain. It
-	// reports whether the root is federated: see identity.Peer. Nil: every chain is good for every one.
-	Vouches func(chain []*x509.Certificate, trustDomain string) (federated bool, err error)
+	TrustDomains TrustDomains
+	Now          func() time.Time
 }
 
 // Authenticate returns the identity in a certificate. It has exactly one URI, as an X.509-SVID must.
@@ -31,7 +27,7 @@ func (c Certificates) Authenticate(_ context.Context, r Request) (identity.Peer,
 	if err != nil {
 		return identity.Peer{}, err
 	}
-	if !c.Trusts(id.TrustDomain) {
+	if !c.TrustDomains.Trusts(id.TrustDomain) {
 		return identity.Peer{}, fmt.Errorf("the certificate's trust domain %s is not the mesh's", id.TrustDomain)
 	}
 	// TLS looked at the time when the connection began. A connection may live longer than the certificate.
@@ -39,21 +35,18 @@ func (c Certificates) Authenticate(_ context.Context, r Request) (identity.Peer,
 		return identity.Peer{}, fmt.Errorf("the certificate of the connection expired at %s", leaf.NotAfter.UTC().Format(time.RFC3339))
 	}
 	p := identity.Peer{ID: id, Proof: identity.Certificate, Expires: leaf.NotAfter}
-	if c.Vouches == nil {
-		return p, nil
-	}
-	if p.Federated, err = vouched(c.Vouches, r.TLS.VerifiedChains, id.TrustDomain); err != nil {
+	if p.Federated, err = verifyTrust(c.TrustDomains, r.TLS.VerifiedChains, id.TrustDomain); err != nil {
 		return identity.Peer{}, err
 	}
 	return p, nil
 }
 
-// vouched returns an error unless one of the chains of a certificate is good for a trust domain. It reports whether
-// only federated roots vouch for it.
-func vouched(vouches func([]*x509.Certificate, string) (bool, error), chains [][]*x509.Certificate, trustDomain string) (federated bool, err error) {
+// verifyTrust returns an error unless one of the chains of a certificate proves identities of a trust domain. It
+// reports whether only chains to federated roots do.
+func verifyTrust(domains TrustDomains, chains [][]*x509.Certificate, trustDomain string) (federated bool, err error) {
 	var problems []error
 	for _, chain := range chains {
-		by, err := vouches(chain, trustDomain)
+		by, err := domains.VerifyTrust(chain, trustDomain)
 		switch {
 		case err != nil:
 			problems = append(problems, err)

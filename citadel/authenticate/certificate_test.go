@@ -22,7 +22,7 @@ import (
 // TestCertificates judges client certificates by what is in them.
 func TestCertificates(t *testing.T) {
 	now := start
-	c := authenticate.Certificates{Trusts: func(td string) bool { return td == "cluster.local" }, Now: func() time.Time { return now }}
+	c := authenticate.Certificates{TrustDomains: &domains{}, Now: func() time.Time { return now }}
 	for text, good := range map[string]bool{
 		"spiffe://cluster.local/ns/a/sa/web":                                     true,
 		"spiffe://other/ns/a/sa/web":                                             false,
@@ -59,13 +59,7 @@ func TestVouched(t *testing.T) {
 	leaf := &x509.Certificate{NotAfter: start, URIs: []*url.URL{must(url.Parse("spiffe://cluster.local/ns/a/sa/web"))}}
 	good, federated, bad := &x509.Certificate{}, &x509.Certificate{}, &x509.Certificate{}
 	c := authenticate.Certificates{
-		Trusts: func(string) bool { return true }, Now: func() time.Time { return start },
-		Vouches: func(chain []*x509.Certificate, trustDomain string) (bool, error) {
-			if root := chain[len(chain)-1]; root == bad || trustDomain != "cluster.local" {
-				return false, errors.New("revoked")
-			}
-			return chain[len(chain)-1] == federated, nil
-		},
+		TrustDomains: &domains{federated: []*x509.Certificate{federated}, bad: []*x509.Certificate{bad}}, Now: func() time.Time { return start },
 	}
 	for name, x := range map[string]struct {
 		roots     []*x509.Certificate
@@ -108,16 +102,8 @@ func TestForwardedAndRevoked(t *testing.T) {
 	}
 	const id = "spiffe://cluster.local/ns/a/sa/web"
 	own, other := certificate(id), certificate("spiffe://cluster.local/ns/a/sa/db")
-	revokes := true
-	var verifies, vouches error
-	f := authenticate.Forwarded{
-		Gateways: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}, Trusts: func(string) bool { return true }, Now: time.Now,
-		Revokes: func() bool { return revokes },
-		Verify: func(list []*x509.Certificate) ([][]*x509.Certificate, error) {
-			return [][]*x509.Certificate{list}, verifies
-		},
-		Vouches: func([]*x509.Certificate, string) (bool, error) { return false, vouches },
-	}
+	d := &domains{revokes: true}
+	f := authenticate.Forwarded{Gateways: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}, TrustDomains: d, Now: time.Now}
 	judge := func(header string) error {
 		p, err := f.Authenticate(t.Context(), authenticate.Request{Address: netip.MustParseAddrPort("10.1.2.3:4"), TLS: &tls.ConnectionState{},
 			Forwarded: header})
@@ -144,14 +130,14 @@ func TestForwardedAndRevoked(t *testing.T) {
 		}
 	}
 	good := "URI=" + id + `;Cert="` + own + `"`
-	for _, failure := range []*error{&verifies, &vouches} {
+	for _, failure := range []*error{&d.unverified, &d.untrusted} {
 		*failure = errors.New("revoked")
 		if err := judge(good); err == nil || !strings.Contains(err.Error(), "revoked") {
 			t.Errorf("%v", err)
 		}
 		*failure = nil
 	}
-	revokes = false
+	d.revokes = false
 	if err := judge("URI=" + id); err != nil {
 		t.Errorf("nothing was revoked: %v", err)
 	}
@@ -159,7 +145,7 @@ func TestForwardedAndRevoked(t *testing.T) {
 
 // TestForwarded believes a header from the named ranges alone.
 func TestForwarded(t *testing.T) {
-	f := authenticate.Forwarded{Gateways: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}, Trusts: func(td string) bool { return td == "cluster.local" }, Now: time.Now}
+	f := authenticate.Forwarded{Gateways: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}, TrustDomains: &domains{}, Now: time.Now}
 	in, out := netip.MustParseAddrPort("10.1.2.3:4"), netip.MustParseAddrPort("127.0.0.1:4")
 	const uri = "URI=spiffe://cluster.local/ns/a/sa/web"
 	for _, c := range []struct {
@@ -193,10 +179,7 @@ func TestForwarded(t *testing.T) {
 
 // TestForwardedByFederatedRoots: a forwarded certificate may be of any root that counts for its trust domain.
 func TestForwardedByFederatedRoots(t *testing.T) {
-	f := authenticate.Forwarded{
-		Gateways: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}, Trusts: func(string) bool { return true }, Now: time.Now,
-		Federated: func(td string) bool { return td == "alias" },
-	}
+	f := authenticate.Forwarded{Gateways: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}, TrustDomains: &domains{alias: true}, Now: time.Now}
 	for td, want := range map[string]bool{"alias": true, "cluster.local": false} {
 		p, err := f.Authenticate(t.Context(), authenticate.Request{
 			Address: netip.MustParseAddrPort("10.1.2.3:4"), TLS: &tls.ConnectionState{}, Forwarded: "URI=spiffe://" + td + "/ns/a/sa/web",

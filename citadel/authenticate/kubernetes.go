@@ -1,6 +1,7 @@
 package authenticate
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -25,14 +26,22 @@ type Cluster interface {
 	Issuer(ctx context.Context) (string, error)
 	// Key returns the public key of an ID, nil if there is none. It is an error while the cluster's keys are unknown.
 	Key(ctx context.Context, id string) (*jose.JSONWebKey, error)
-	// Pod returns a pod. It reports false if pods of the namespace are not known, or not yet.
-	Pod(namespace, name string) (Pod, bool)
 	// Review asks the API server about a token. An error means that it did not answer.
 	Review(ctx context.Context, token string, audiences []string) (Review, error)
 }
 
-// Pod is what must be true of the pod that a token is bound to. The zero Pod is one that does not exist.
-type Pod struct{ UID, ServiceAccount, Node string }
+// Clusters finds the clusters whose tokens are accepted.
+type Clusters interface {
+	// Get returns a cluster by its ID, and reports whether there is such a cluster. The error says why that is unknown, or
+	// why the cluster cannot be asked: trying again may help.
+	Get(id string) (c Cluster, known bool, err error)
+}
+
+// Pods finds the pods that tokens are bound to.
+type Pods interface {
+	// Pod returns a pod of a cluster by the cluster's ID. It reports false if the pod is not known, or not yet.
+	Pod(cluster, namespace, name string) (pod identity.Pod, known bool)
+}
 
 // Review is an API server's answer about a token.
 type Review struct {
@@ -45,14 +54,18 @@ type Review struct {
 
 // KubernetesOptions are the options of a Kubernetes.
 type KubernetesOptions struct {
-	TrustDomain func() string
-	Audiences   []string // a token must have one: TOKEN_AUDIENCES
-	// Cluster returns a cluster and its ID by the name that a caller gives; an empty name is the server's own. An error
-	// that is ErrUnavailable means that the cluster is known, and cannot be asked yet.
-	Cluster func(name string) (id string, c Cluster, err error)
-	Now     func() time.Time
-	Logger  *slog.Logger
-	Limits  limits.Limits // zero is the default
+	TrustDomains TrustDomains
+	Audiences    []string // a token must have one: TOKEN_AUDIENCES
+	Clusters     Clusters
+	Pods         Pods
+	// ClusterID is the ID of the server's own cluster, which is the cluster of callers that name none.
+	ClusterID string
+	// ClusterAliases are names by which callers know clusters, with the IDs of these.
+	ClusterAliases map[string]string
+
+	Now    func() time.Time
+	Logger *slog.Logger
+	Limits limits.Limits // zero is the default
 }
 
 // Kubernetes authenticates callers by tokens of service accounts. It verifies a token with the keys of its cluster, and
@@ -96,14 +109,14 @@ func (k *Kubernetes) boundsOf(cluster string) *bounds {
 }
 
 // reviewKey is the cluster and the SHA-256 of a token that was reviewed (see keyOfReview), and whether its pod was not
-// there. So the answer of while the pod was there does not count once it is gone.
+// there. So a cached answer is dropped when its pod is deleted.
 type reviewKey struct {
 	cluster string
 	token   [sha256.Size]byte
 	unseen  bool
 }
 
-// How long the answer to a review counts.
+// How long the answer to a review is cached.
 const (
 	acceptedFor    = 5 * time.Minute  // a token that is revoked while its pod is there is refused after that
 	acceptedUnseen = 10 * time.Second // the same of one whose pod is not there: it comes soon, or it is gone
@@ -140,15 +153,19 @@ func (k *Kubernetes) Authenticate(ctx context.Context, r Request) (identity.Peer
 	if err != nil {
 		return identity.Peer{}, err
 	}
-	id, c, err := k.o.Cluster(r.Cluster)
-	if err != nil {
-		return identity.Peer{}, err
+	id := cmp.Or(k.o.ClusterAliases[r.Cluster], r.Cluster, k.o.ClusterID)
+	c, known, err := k.o.Clusters.Get(id)
+	switch {
+	case err != nil:
+		return identity.Peer{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	case !known:
+		return identity.Peer{}, fmt.Errorf("cluster %.200q is not known", r.Cluster)
 	}
 	if issuer, err := c.Issuer(ctx); err == nil && issuer != t.claims.Issuer {
 		return identity.Peer{}, fmt.Errorf("the token's issuer %.200q is not the cluster's", t.claims.Issuer)
 	}
 	p := identity.Peer{
-		ID:    identity.ID{TrustDomain: k.o.TrustDomain(), Namespace: namespace, ServiceAccount: name},
+		ID:    identity.ID{TrustDomain: k.o.TrustDomains.TrustDomain(), Namespace: namespace, ServiceAccount: name},
 		Proof: identity.Token,
 		Bound: identity.Bound{
 			Cluster: id, Pod: t.claims.Kubernetes.Pod.Name, PodUID: t.claims.Kubernetes.Pod.UID, Node: t.claims.Kubernetes.Node.Name,
@@ -162,9 +179,9 @@ func (k *Kubernetes) Authenticate(ctx context.Context, r Request) (identity.Peer
 	if unverified != nil || p.Bound.Pod == "" {
 		return k.review(ctx, c, p, r, unverified)
 	}
-	pod, ok := c.Pod(namespace, p.Bound.Pod)
+	pod, ok := k.o.Pods.Pod(id, namespace, p.Bound.Pod)
 	switch {
-	case !ok, pod == Pod{}:
+	case !ok, pod == identity.Pod{}:
 		return k.review(ctx, c, p, r, nil)
 	case pod.UID != p.Bound.PodUID || pod.ServiceAccount != name:
 		return identity.Peer{}, errors.New("the token's pod is gone")
@@ -227,7 +244,7 @@ func (k *Kubernetes) recheck(ctx context.Context, c Cluster, p identity.Peer, te
 func (k *Kubernetes) review(ctx context.Context, c Cluster, p identity.Peer, r Request, unverified error) (identity.Peer, error) {
 	key, keep := keyOfReview(p, r.Token, unverified), acceptedFor
 	if p.Bound.Pod != "" {
-		if pod, known := c.Pod(p.ID.Namespace, p.Bound.Pod); known && pod.UID != p.Bound.PodUID {
+		if pod, known := k.o.Pods.Pod(p.Bound.Cluster, p.ID.Namespace, p.Bound.Pod); known && pod.UID != p.Bound.PodUID {
 			key.unseen, keep = true, acceptedUnseen
 		}
 	}

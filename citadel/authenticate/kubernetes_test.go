@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/netip"
 	"strings"
 	"sync"
@@ -14,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/istiod-lite/istiod-lite/api/identity"
 	"github.com/istiod-lite/istiod-lite/citadel/authenticate"
 )
 
@@ -26,11 +26,7 @@ func TestRevoked(t *testing.T) {
 		accepts := authenticate.Review{Authenticated: true, Username: "system:serviceaccount:a:web", Audiences: []string{"istio-ca"}, Pod: "web-0", PodUID: "2"}
 		now := accepts
 		c.review = func(string) (authenticate.Review, error) { return now, nil }
-		k := authenticate.NewKubernetes(authenticate.KubernetesOptions{
-			TrustDomain: func() string { return "cluster.local" }, Audiences: []string{"istio-ca"}, Logger: slog.New(slog.DiscardHandler),
-			Cluster: func(string) (string, authenticate.Cluster, error) { return "one", c, nil },
-			Now:     func() time.Time { return start.Add(time.Since(began)) },
-		})
+		k := kubernetesOf(c, c, func() time.Time { return start.Add(time.Since(began)) })
 		text := i.token(t, nil)
 		ask := func() error {
 			_, err := k.Authenticate(t.Context(), authenticate.Request{Token: text})
@@ -176,12 +172,7 @@ func TestHangingClusterHoldsUpNoOther(t *testing.T) {
 	good.review = func(string) (authenticate.Review, error) {
 		return authenticate.Review{Authenticated: true, Username: "system:serviceaccount:a:web", Audiences: []string{"istio-ca"}}, nil
 	}
-	k := authenticate.NewKubernetes(authenticate.KubernetesOptions{
-		TrustDomain: func() string { return "cluster.local" }, Audiences: []string{"istio-ca"}, Logger: slog.New(slog.DiscardHandler), Now: func() time.Time { return start },
-		Cluster: func(name string) (string, authenticate.Cluster, error) {
-			return name, map[string]*cluster{"hanging": hanging, "good": good}[name], nil
-		},
-	})
+	k := kubernetesOf(byName{"hanging": hanging, "good": good}, good, func() time.Time { return start })
 	ctx, leave := context.WithCancel(t.Context())
 	var all sync.WaitGroup
 	for n := range callers {
@@ -262,7 +253,7 @@ func TestReviewsOfOneAccount(t *testing.T) {
 func TestRechecksOfOneAccount(t *testing.T) {
 	i := newIssuer(t, "k1")
 	c := newCluster(i)
-	c.pods["a/flood-0"] = authenticate.Pod{UID: "3", ServiceAccount: "flood"}
+	c.pods["a/flood-0"] = identity.Pod{UID: "3", ServiceAccount: "flood"}
 	release, reviewed := make(chan struct{}), make(chan string, 100)
 	c.review = func(text string) (authenticate.Review, error) {
 		reviewed <- text
@@ -347,3 +338,8 @@ func TestKeysRotate(t *testing.T) {
 		t.Errorf("keys are too old and still good, or nobody learns why there are none: %v", err)
 	}
 }
+
+// byName are several clusters.
+type byName map[string]*cluster
+
+func (b byName) Get(id string) (authenticate.Cluster, bool, error) { return b[id], b[id] != nil, nil }

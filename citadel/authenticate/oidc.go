@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/istiod-lite/istiod-lite/api/identity"
+	"github.com/istiod-lite/istiod-lite/api/jwks"
 )
 
 // Rule says which tokens of an OpenID provider are accepted: the JSON of JWT_RULE.
@@ -46,10 +47,17 @@ func ParseRule(text string) (Rule, error) {
 
 // OIDC authenticates callers by tokens of an OpenID provider whose subject is a service account.
 type OIDC struct {
-	Rule        Rule
-	TrustDomain func() string
-	Keys        *KeySet
-	Now         func() time.Time
+	Rule         Rule
+	TrustDomains TrustDomains
+	Keys         *KeySet
+	Now          func() time.Time
+}
+
+// NewOIDC returns an OIDC that fetches the provider's keys.
+func NewOIDC(rule Rule, domains TrustDomains, from jwks.Fetcher, now func() time.Time) OIDC {
+	remote := jwks.Remote{URI: rule.JWKSURI, Issuer: rule.Issuer}
+	keys := &KeySet{&latest[*jwks.Set]{now: now, ask: func(ctx context.Context) (*jwks.Set, error) { return remote.Fetch(ctx, from) }}}
+	return OIDC{Rule: rule, TrustDomains: domains, Keys: keys, Now: now}
 }
 
 // Authenticate returns the service account of a token.
@@ -73,7 +81,7 @@ func (o OIDC) Authenticate(ctx context.Context, r Request) (identity.Peer, error
 		return identity.Peer{}, errors.New("the token's signature is wrong")
 	}
 	return identity.Peer{
-		ID:    identity.ID{TrustDomain: o.TrustDomain(), Namespace: namespace, ServiceAccount: name},
+		ID:    identity.ID{TrustDomain: o.TrustDomains.TrustDomain(), Namespace: namespace, ServiceAccount: name},
 		Proof: identity.Token, Expires: t.claims.Expiry.Time(),
 	}, nil
 }

@@ -14,7 +14,7 @@ func TestOIDC(t *testing.T) {
 	i := newIssuer(t, "k1")
 	rule := must(authenticate.ParseRule(`{"issuer":"https://idp","jwks_uri":"https://idp/keys","audiences":["mesh"]}`))
 	o := authenticate.OIDC{
-		Rule: rule, TrustDomain: func() string { return "cluster.local" }, Now: func() time.Time { return start },
+		Rule: rule, TrustDomains: &domains{}, Now: func() time.Time { return start },
 		Keys: authenticate.NewKeySet(func(context.Context) ([]byte, error) { return i.jwks(), nil }, func() time.Time { return start }),
 	}
 	if p, err := o.Authenticate(t.Context(), authenticate.Request{Token: i.token(t, map[string]any{"iss": "https://idp", "aud": "mesh"})}); err != nil || p.ID != web {

@@ -4,10 +4,11 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/rsa"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -68,7 +69,7 @@ func (i *issuer) token(t testing.TB, changes map[string]any) string {
 // cluster is a Cluster whose answers are given.
 type cluster struct {
 	keys    *authenticate.KeySet
-	pods    map[string]authenticate.Pod
+	pods    map[string]identity.Pod
 	synced  bool
 	reviews atomic.Int64
 	review  func(token string) (authenticate.Review, error)
@@ -82,7 +83,7 @@ func (c *cluster) Key(ctx context.Context, id string) (*jose.JSONWebKey, error) 
 	return c.keys.Key(ctx, id)
 }
 
-func (c *cluster) Pod(namespace, name string) (authenticate.Pod, bool) {
+func (c *cluster) Pod(_, namespace, name string) (identity.Pod, bool) {
 	return c.pods[namespace+"/"+name], c.synced
 }
 
@@ -94,27 +95,61 @@ func (c *cluster) Review(_ context.Context, token string, _ []string) (authentic
 func newCluster(i *issuer) *cluster {
 	return &cluster{
 		keys:   authenticate.NewKeySet(func(context.Context) ([]byte, error) { return i.jwks(), nil }, func() time.Time { return start }),
-		pods:   map[string]authenticate.Pod{"a/web-0": {UID: "2", ServiceAccount: "web", Node: "n1"}},
+		pods:   map[string]identity.Pod{"a/web-0": {UID: "2", ServiceAccount: "web", Node: "n1"}},
 		synced: true,
 		review: func(string) (authenticate.Review, error) { return authenticate.Review{}, nil },
 	}
 }
 
-func kubernetes(c authenticate.Cluster) *authenticate.Kubernetes {
+// Get makes a cluster the only one, of the ID one, beside one that has not been read yet.
+func (c *cluster) Get(id string) (authenticate.Cluster, bool, error) {
+	if id == "late" {
+		return nil, false, errors.New("cluster late is not read yet")
+	}
+	return c, id == "one", nil
+}
+
+func kubernetes(c *cluster) *authenticate.Kubernetes {
+	return kubernetesOf(c, c, func() time.Time { return start })
+}
+
+func kubernetesOf(clusters authenticate.Clusters, pods authenticate.Pods, now func() time.Time) *authenticate.Kubernetes {
 	return authenticate.NewKubernetes(authenticate.KubernetesOptions{
-		TrustDomain: func() string { return "cluster.local" }, Audiences: []string{"istio-ca"}, Now: func() time.Time { return start },
-		Cluster: func(name string) (string, authenticate.Cluster, error) {
-			switch name {
-			case "", "one":
-				return "one", c, nil
-			case "late":
-				return "", nil, fmt.Errorf("%w: cluster late is not read yet", authenticate.ErrUnavailable)
-			}
-			return "", nil, errors.New("no such cluster")
-		},
-		Logger: slog.New(slog.DiscardHandler),
+		TrustDomains: &domains{}, Audiences: []string{"istio-ca"}, Now: now, Clusters: clusters, Pods: pods,
+		ClusterID: "one", ClusterAliases: map[string]string{"uno": "one"}, Logger: slog.New(slog.DiscardHandler),
 	})
 }
+
+// domains trusts cluster.local and alias. Roots are good unless they are in a list.
+type domains struct {
+	federated, bad []*x509.Certificate
+	revokes        bool
+	unverified     error // of Chains
+	untrusted      error // of VerifyTrust
+	alias          bool  // alias has federated roots
+}
+
+func (*domains) TrustDomain() string { return "cluster.local" }
+
+func (*domains) Trusts(trustDomain string) bool {
+	return trustDomain == "cluster.local" || trustDomain == "alias"
+}
+
+func (d *domains) VerifyTrust(chain []*x509.Certificate, trustDomain string) (federated bool, err error) {
+	root := chain[len(chain)-1]
+	if slices.Contains(d.bad, root) || trustDomain != "cluster.local" {
+		return false, errors.New("revoked")
+	}
+	return slices.Contains(d.federated, root), d.untrusted
+}
+
+func (d *domains) Chains(list []*x509.Certificate) ([][]*x509.Certificate, error) {
+	return [][]*x509.Certificate{list}, d.unverified
+}
+
+func (d *domains) Federated(trustDomain string) bool { return d.alias && trustDomain == "alias" }
+
+func (d *domains) Revokes() bool { return d.revokes }
 
 func must[T any](v T, err error) T {
 	if err != nil {

@@ -2,7 +2,6 @@ package authenticate
 
 import (
 	"context"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -16,26 +15,22 @@ import (
 )
 
 // Forwarded authenticates callers behind a gateway that has verified their certificates, by the header
-// x-forwarded-client-cert. Whoever can connect from one of the ranges can be anybody, so there are none unless the
-// operator names them: TRUSTED_GATEWAY_CIDR. Not even this host is trusted without.
+// x-forwarded-client-cert. Any client in these ranges can impersonate any identity, so there are none unless the
+// operator names them: TRUSTED_GATEWAY_CIDR. Not even this host is trusted by default.
+//
+// The header does not say which root verified a certificate. So a peer is federated if any federated root proves
+// identities of its trust domain. While the CA has lists of revoked certificates, the header must contain the
+// certificate itself, as Cert or Chain, and TrustDomains must accept it.
 type Forwarded struct {
-	Gateways []netip.Prefix
-	Trusts   func(trustDomain string) bool
-	// Federated reports whether roots that count for a trust domain may vouch for aliases alone: see identity.Peer. The
-	// header does not say by which root a certificate was verified. Nil: none.
-	Federated func(trustDomain string) bool
-	// Revokes reports whether certificates may have been revoked. Then a header has to have the certificate itself, as
-	// Cert or Chain, and both of the functions below have to accept it. Nil: none ever is.
-	Revokes func() bool
-	Verify  func(certificates []*x509.Certificate) (chains [][]*x509.Certificate, err error) // the first one, to its roots
-	Vouches func(chain []*x509.Certificate, trustDomain string) (federated bool, err error)  // as that of Certificates
-	Now     func() time.Time
+	Gateways     []netip.Prefix
+	TrustDomains TrustDomains
+	Now          func() time.Time
 }
 
 // maxForwarded bounds the header in bytes.
 const maxForwarded = 16 << 10
 
-// forwardedFor is how long a forwarded certificate counts: the header does not say when it expires.
+// forwardedFor is how long a forwarded certificate is accepted: the header does not say when it expires.
 const forwardedFor = time.Hour
 
 // Authenticate returns the identity in the header. There must be one certificate in it, with one URI.
@@ -52,12 +47,11 @@ func (f Forwarded) Authenticate(_ context.Context, r Request) (identity.Peer, er
 	if err != nil {
 		return identity.Peer{}, err
 	}
-	if !f.Trusts(id.TrustDomain) {
+	if !f.TrustDomains.Trusts(id.TrustDomain) {
 		return identity.Peer{}, fmt.Errorf("the forwarded certificate's trust domain %s is not the mesh's", id.TrustDomain)
 	}
-	p := identity.Peer{ID: id, Proof: identity.Certificate, Expires: f.Now().Add(forwardedFor)}
-	p.Federated = f.Federated != nil && f.Federated(id.TrustDomain)
-	if f.Revokes != nil && f.Revokes() {
+	p := identity.Peer{ID: id, Proof: identity.Certificate, Expires: f.Now().Add(forwardedFor), Federated: f.TrustDomains.Federated(id.TrustDomain)}
+	if f.TrustDomains.Revokes() {
 		if p.Federated, err = f.unrevoked(header, id); err != nil {
 			return identity.Peer{}, err
 		}
@@ -66,7 +60,7 @@ func (f Forwarded) Authenticate(_ context.Context, r Request) (identity.Peer, er
 }
 
 // unrevoked returns an error unless the certificate in a header is of an identity and was not revoked. It reports
-// whether only federated roots vouch for it.
+// whether only federated roots prove it.
 func (f Forwarded) unrevoked(header forwarded, id identity.ID) (federated bool, err error) {
 	if header.certificates == "" {
 		return false, errors.New("certificates were revoked, and the x-forwarded-client-cert header has no certificate to tell whether this one was: have the gateway set Cert or Chain")
@@ -82,11 +76,11 @@ func (f Forwarded) unrevoked(header forwarded, id identity.ID) (federated bool, 
 	if of, err := certificateID(list[0]); err != nil || of != id {
 		return false, errors.New("the certificate in the x-forwarded-client-cert header is of another identity than its URI")
 	}
-	chains, err := f.Verify(list)
+	chains, err := f.TrustDomains.Chains(list)
 	if err != nil {
 		return false, fmt.Errorf("the certificate in the x-forwarded-client-cert header: %w", err)
 	}
-	return vouched(f.Vouches, chains, id.TrustDomain)
+	return verifyTrust(f.TrustDomains, chains, id.TrustDomain)
 }
 
 // forwarded is what an x-forwarded-client-cert header says of the only certificate in it.

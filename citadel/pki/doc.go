@@ -6,7 +6,6 @@
 //   - bundle.go: a CA's certificate and key, with the chain to its roots, checked as a whole.
 //   - leaf.go: the profiles of certificates that are issued, and the check of each before it is handed out.
 //   - revocation.go: certificate revocation lists, and the check of a chain by them.
-//   - spiffebundle.go: the roots in the bundle of a trust domain.
 //
 // The package is pure: time is an argument. Everything that it reads is bounded before it is decoded.
 package pki

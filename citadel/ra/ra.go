@@ -24,6 +24,8 @@ type Options struct {
 	Client dynamic.Interface
 	Signer string // of callers that name none: K8S_SIGNER
 	Domain string // of the signers that callers name: CERT_SIGNER_DOMAIN; empty: they may name none
+	// ServerSigner signs certificates of the server itself.
+	ServerSigner string
 
 	TTL, MaxTTL time.Duration                           // of certificates whose caller asks for none, and of any
 	Roots       func(signer string) []*x509.Certificate // of a signer; none: nobody knows
@@ -68,8 +70,8 @@ func (a *Authority) Issue(ctx context.Context, q ca.Request) (*ca.Issued, error)
 	return a.sign(ctx, signer, q.CSR, pki.Leaf{URI: uri, Key: r.Key, TTL: ttl})
 }
 
-// IssueServer returns a certificate of a server's names for a key, by a signer.
-func (a *Authority) IssueServer(ctx context.Context, signer string, names []string, key crypto.Signer, ttl time.Duration) (*ca.Issued, error) {
+// IssueServer returns a certificate of a server's names for a key.
+func (a *Authority) IssueServer(ctx context.Context, names []string, key crypto.Signer, ttl time.Duration) (*ca.Issued, error) {
 	l := pki.Leaf{Names: names, Key: key.Public(), TTL: min(ttl, a.o.MaxTTL)}
 	template := &x509.CertificateRequest{}
 	template.DNSNames, template.IPAddresses = l.Hosts()
@@ -78,11 +80,8 @@ func (a *Authority) IssueServer(ctx context.Context, signer string, names []stri
 		return nil, err
 	}
 	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
-	return a.sign(ctx, signer, text, l)
+	return a.sign(ctx, a.o.ServerSigner, text, l)
 }
-
-// Roots returns the roots of a signer.
-func (a *Authority) Roots(signer string) []*x509.Certificate { return a.o.Roots(signer) }
 
 var signerName = regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9.\-]{0,250}[a-zA-Z0-9])?$`)
 

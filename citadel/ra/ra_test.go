@@ -119,7 +119,7 @@ func condition(kind string) func(*unstructured.Unstructured) bool {
 
 func newAuthority(c *fake.FakeDynamicClient, roots ...*x509.Certificate) *ra.Authority {
 	return ra.New(ra.Options{
-		Client: c, Signer: signer, Domain: "issuers.example", TTL: time.Hour, MaxTTL: 24 * time.Hour, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
+		Client: c, Signer: signer, Domain: "issuers.example", ServerSigner: "another.example/own", TTL: time.Hour, MaxTTL: 24 * time.Hour, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
 		Roots: func(string) []*x509.Certificate { return roots },
 	})
 }
@@ -299,7 +299,7 @@ func TestServer(t *testing.T) {
 	key, err := pki.GenerateKey()
 	must.Succeed(t, err)
 	names := []string{"istiod.istio-system.svc", "istiod-remote.istio-system.svc"}
-	out, err := newAuthority(i.client(t), i.root).IssueServer(t.Context(), "another.example/own", names, key, time.Hour)
+	out, err := newAuthority(i.client(t), i.root).IssueServer(t.Context(), names, key, time.Hour)
 	if err != nil || i.signer != "another.example/own" || len(out.Chain) != 2 {
 		t.Errorf("%v, %s", err, i.signer)
 	}

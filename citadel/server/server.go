@@ -33,14 +33,13 @@ type Options struct {
 	}
 	// Authenticate returns the identity of the caller of a gRPC method.
 	Authenticate func(ctx context.Context) (identity.Peer, error)
-	// Impersonate returns an error unless a caller may have certificates of another identity. Nil: nobody may.
-	Impersonate func(caller identity.Peer, id identity.ID) error
-	// Renew returns an error, which the caller is told, unless a caller may have another certificate by the one that it
-	// shows. Nil: every caller may.
-	Renew func(caller identity.Peer) error
+	// NodeAccounts may have certificates of the identities that run on their node.
+	NodeAccounts []NodeAccount
+	Workloads    Workloads
+	TrustDomains authenticate.TrustDomains
 
-	// AtOnce is how many certificates are made at a time; 0 is a few for each core. Callers with more to be made take
-	// turns, and each has quota.Share of them at most.
+	// AtOnce is how many certificates are made at a time; 0 is a few for each core. Callers that ask for more take turns,
+	// and each has quota.Share of them at most.
 	AtOnce      int
 	PerIdentity rate.Limit    // certificates a second of one identity, or of one of its pods; 0 is no limit
 	Burst       int           // of the same at once
@@ -49,7 +48,7 @@ type Options struct {
 	Log         *slog.Logger
 }
 
-// Server issues certificates to those who ask by gRPC. It is safe for concurrent use.
+// Server issues certificates over gRPC. It is safe for concurrent use.
 type Server struct {
 	o       Options
 	metrics metrics
@@ -124,7 +123,7 @@ func (s *Server) authenticate(ctx context.Context) (identity.Peer, error) {
 
 // create returns a certificate for the key of a request.
 func (s *Server) create(ctx context.Context, caller identity.Peer, r *authv1.IstioCertificateRequest) (*authv1.IstioCertificateResponse, error) {
-	id, err := s.whom(caller, r)
+	id, err := s.subject(caller, r)
 	if err != nil {
 		s.metrics.noIdentity.Inc()
 		return nil, err
@@ -171,10 +170,10 @@ func (s *Server) failed(caller identity.Peer, reason string, err error) error {
 	return err
 }
 
-// whom returns the identity that a certificate is for: the caller's, or the one that it may impersonate.
-func (s *Server) whom(caller identity.Peer, r *authv1.IstioCertificateRequest) (identity.ID, error) {
+// subject returns the identity that a certificate is for: the caller's, or the one that it may impersonate.
+func (s *Server) subject(caller identity.Peer, r *authv1.IstioCertificateRequest) (identity.ID, error) {
 	if caller.Federated { // a certificate of this CA would be good for more than the one that it proved its identity by
-		return caller.ID, status.Errorf(codes.PermissionDenied, "%s is not issued certificates: its root counts for aliases of the trust domain alone", caller)
+		return caller.ID, status.Errorf(codes.PermissionDenied, "%s is not issued certificates: its root is trusted for aliases of the trust domain alone", caller)
 	}
 	v, ok := r.GetMetadata().GetFields()[impersonated]
 	if !ok || v.GetStringValue() == "" {
@@ -184,34 +183,15 @@ func (s *Server) whom(caller identity.Peer, r *authv1.IstioCertificateRequest) (
 	if err != nil {
 		return id, status.Error(codes.InvalidArgument, err.Error())
 	}
-	err = errors.New("no caller may")
-	if s.o.Impersonate != nil {
-		err = s.o.Impersonate(caller, id)
-	}
-	switch {
+	switch err := s.impersonate(caller, id); {
 	case err == nil:
 		return id, nil
 	case errors.Is(err, authenticate.ErrUnavailable):
 		return id, status.Error(codes.Unavailable, err.Error())
+	default:
+		s.o.Log.Warn("certificate refused: the caller may not impersonate", "caller", caller.String(), "identity", id.String(), "err", err)
 	}
-	s.o.Log.Warn("certificate refused: the caller may not impersonate", "caller", caller.String(), "identity", id.String(), "err", err)
 	return id, status.Errorf(codes.PermissionDenied, "%s may not have a certificate of %s", caller, id)
-}
-
-// renewable returns an error unless a caller may have another certificate of its own identity.
-func (s *Server) renewable(caller identity.Peer) error {
-	if caller.Proof != identity.Certificate || s.o.Renew == nil {
-		return nil
-	}
-	err := s.o.Renew(caller)
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, authenticate.ErrUnavailable):
-		return status.Error(codes.Unavailable, err.Error())
-	}
-	s.o.Log.Debug("certificate refused: it is not renewed by itself", "caller", caller.String(), "err", err)
-	return status.Errorf(codes.PermissionDenied, "%s may not have another certificate by the one that it has: %v", caller, err)
 }
 
 // requester is whose requests are counted together: an identity, and for its own certificates the pod that its token is

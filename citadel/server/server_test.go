@@ -47,13 +47,49 @@ func (byToken) Authenticate(_ context.Context, r authenticate.Request) (identity
 	case r.Token == "later":
 		return identity.Peer{}, fmt.Errorf("%w: the API server does not answer", authenticate.ErrUnavailable)
 	case strings.HasPrefix(r.Token, "good-"):
-		name, pod, _ := strings.Cut(strings.TrimPrefix(r.Token, "good-"), "@")
+		name, uid, _ := strings.Cut(strings.TrimPrefix(r.Token, "good-"), "@")
+		part := strings.Split(name+"/pod/", "/") // the account, the pod that it is bound to, and its cluster
 		return identity.Peer{
-			ID:    identity.ID{TrustDomain: "cluster.local", Namespace: "a", ServiceAccount: name},
-			Proof: identity.Token, Bound: identity.Bound{Node: "n1", PodUID: pod},
+			ID:    identity.ID{TrustDomain: "cluster.local", Namespace: "a", ServiceAccount: part[0]},
+			Proof: identity.Token, Bound: identity.Bound{Cluster: part[2], Pod: part[1], PodUID: uid},
 		}, nil
 	}
 	return identity.Peer{}, errors.New("wrong")
+}
+
+// clusterLocal is a mesh that trusts every root.
+type clusterLocal struct{ authenticate.TrustDomains }
+
+func (clusterLocal) TrustDomain() string { return "cluster.local" }
+
+func (clusterLocal) Trusts(trustDomain string) bool { return trustDomain == "cluster.local" }
+
+func (clusterLocal) VerifyTrust([]*x509.Certificate, string) (bool, error) { return false, nil }
+
+// workloads are the pods of two clusters. Those of cluster "stale" may have changed.
+type workloads struct {
+	has   bool // every account
+	err   error
+	asked identity.ID
+}
+
+func (*workloads) Pod(_, namespace, name string) (identity.Pod, bool) {
+	pods := map[string]identity.Pod{"pod": {Node: "n1"}, "unscheduled": {UID: "1"}, "another": {UID: "2", Node: "n1"}, "gone": {}}
+	pod, known := pods[name]
+	pod.ServiceAccount = "ztunnel"
+	if name == "gone" {
+		pod = identity.Pod{}
+	}
+	return pod, known && namespace == "a"
+}
+
+func (*workloads) CurrentPods(cluster string) bool { return cluster != "stale" }
+
+func (*workloads) RunsOn(_, node, namespace, _ string) bool { return node == "n1" && namespace == "b" }
+
+func (w *workloads) HasAccount(namespace, account string) (bool, error) {
+	w.asked = identity.ID{TrustDomain: "cluster.local", Namespace: namespace, ServiceAccount: account}
+	return w.has, w.err
 }
 
 // serve runs a Server over TLS, with a certificate of its own CA, and returns a client and the metrics.
@@ -69,10 +105,10 @@ func start(t testing.TB, change func(*server.Options)) (*grpc.ClientConn, *x509.
 	b, err := pki.NewSelfSigned("cluster.local", 24*365*time.Hour, time.Now())
 	must.Succeed(t, err)
 	issuer.Use(b)
-	list := authenticate.List{authenticate.Certificates{Trusts: func(td string) bool { return td == "cluster.local" }, Now: time.Now}, byToken{}}
+	list := authenticate.List{authenticate.Certificates{TrustDomains: clusterLocal{}, Now: time.Now}, byToken{}}
 	reg := prometheus.NewRegistry()
 	o := server.Options{
-		Issuer: issuer, Registerer: reg, Log: slog.New(slog.DiscardHandler),
+		Issuer: issuer, Registerer: reg, Log: slog.New(slog.DiscardHandler), TrustDomains: clusterLocal{}, Workloads: &workloads{has: true},
 		Authenticate: func(ctx context.Context) (identity.Peer, error) {
 			return list.Authenticate(ctx, authenticate.FromContext(ctx))
 		},
@@ -133,17 +169,7 @@ func as(t testing.TB, token string) context.Context {
 // TestCreateCertificate asks as callers of every kind.
 func TestCreateCertificate(t *testing.T) {
 	client, pool, reg := serve(t, func(o *server.Options) {
-		o.Impersonate = func(caller identity.Peer, id identity.ID) error {
-			switch {
-			case caller.ID.ServiceAccount != "ztunnel":
-				return errors.New("not listed")
-			case id.Namespace == "unsynced":
-				return fmt.Errorf("%w: pods are not known yet", authenticate.ErrUnavailable)
-			case id.Namespace != "b":
-				return errors.New("no pod on its node")
-			}
-			return nil
-		}
+		o.NodeAccounts = []server.NodeAccount{{Namespace: "a", Name: "ztunnel"}}
 	})
 	key := newKey(t)
 	good := csr(t, key)
@@ -168,7 +194,13 @@ func TestCreateCertificate(t *testing.T) {
 		"ninety days":               {"good-web", &authv1.IstioCertificateRequest{Csr: good, ValidityDuration: 90 * 86400}, codes.InvalidArgument, ""},
 		"impersonates":              {"good-ztunnel", &authv1.IstioCertificateRequest{Csr: good, Metadata: impersonate("spiffe://cluster.local/ns/b/sa/db")}, codes.OK, "spiffe://cluster.local/ns/b/sa/db"},
 		"impersonates elsewhere":    {"good-ztunnel", &authv1.IstioCertificateRequest{Csr: good, Metadata: impersonate("spiffe://cluster.local/ns/c/sa/db")}, codes.PermissionDenied, ""},
-		"impersonates too early":    {"good-ztunnel", &authv1.IstioCertificateRequest{Csr: good, Metadata: impersonate("spiffe://cluster.local/ns/unsynced/sa/db")}, codes.Unavailable, ""},
+		"impersonates a stranger":   {"good-ztunnel", &authv1.IstioCertificateRequest{Csr: good, Metadata: impersonate("spiffe://other/ns/b/sa/db")}, codes.PermissionDenied, ""},
+		"impersonates without pod":  {"good-ztunnel/", &authv1.IstioCertificateRequest{Csr: good, Metadata: impersonate("spiffe://cluster.local/ns/b/sa/db")}, codes.PermissionDenied, ""},
+		"impersonates too early":    {"good-ztunnel/new", &authv1.IstioCertificateRequest{Csr: good, Metadata: impersonate("spiffe://cluster.local/ns/b/sa/db")}, codes.Unavailable, ""},
+		"impersonates by old pods":  {"good-ztunnel/pod/stale", &authv1.IstioCertificateRequest{Csr: good, Metadata: impersonate("spiffe://cluster.local/ns/b/sa/db")}, codes.Unavailable, ""},
+		"has no node yet":           {"good-ztunnel/unscheduled@1", &authv1.IstioCertificateRequest{Csr: good, Metadata: impersonate("spiffe://cluster.local/ns/b/sa/db")}, codes.Unavailable, ""},
+		"its pod is gone":           {"good-ztunnel/gone@1", &authv1.IstioCertificateRequest{Csr: good, Metadata: impersonate("spiffe://cluster.local/ns/b/sa/db")}, codes.Unavailable, ""},
+		"its pod is another":        {"good-ztunnel/another@1", &authv1.IstioCertificateRequest{Csr: good, Metadata: impersonate("spiffe://cluster.local/ns/b/sa/db")}, codes.PermissionDenied, ""},
 		"impersonates nobody":       {"good-ztunnel", &authv1.IstioCertificateRequest{Csr: good, Metadata: impersonate("alice")}, codes.InvalidArgument, ""},
 		"may not impersonate":       {"good-web", &authv1.IstioCertificateRequest{Csr: good, Metadata: impersonate("spiffe://cluster.local/ns/b/sa/db")}, codes.PermissionDenied, ""},
 	} {
@@ -202,13 +234,13 @@ func TestCreateCertificate(t *testing.T) {
 citadel_server_authentication_failure_count 3
 # HELP citadel_server_csr_count Certificate requests.
 # TYPE citadel_server_csr_count counter
-citadel_server_csr_count 15
+citadel_server_csr_count 21
 # HELP citadel_server_csr_parsing_err_count Certificate requests that were malformed, or had a key that is not accepted.
 # TYPE citadel_server_csr_parsing_err_count counter
 citadel_server_csr_parsing_err_count 3
 # HELP citadel_server_id_extraction_err_count Certificate requests for an identity that the caller may not have.
 # TYPE citadel_server_id_extraction_err_count counter
-citadel_server_id_extraction_err_count 4
+citadel_server_id_extraction_err_count 10
 # HELP citadel_server_success_cert_issuance_count Certificates issued.
 # TYPE citadel_server_success_cert_issuance_count counter
 citadel_server_success_cert_issuance_count 3
@@ -327,19 +359,12 @@ func TestStrangersSendNothing(t *testing.T) {
 	}
 }
 
-// TestRenewal: by a certificate alone a caller gets another one only if Options.Renew allows it, and learns why not. By
-// a token it gets one in any case.
+// TestRenewal: by a certificate alone a caller gets another one only if something may run as its account, and learns
+// why not. By a token it gets one in any case.
 func TestRenewal(t *testing.T) {
 	t.Parallel()
-	var answer atomic.Value // func() error
-	conn, pool, _ := start(t, func(o *server.Options) {
-		o.Renew = func(caller identity.Peer) error {
-			if caller.ID != web || caller.Proof != identity.Certificate {
-				t.Errorf("asked about %s", caller)
-			}
-			return answer.Load().(func() error)()
-		}
-	})
+	w := &workloads{}
+	conn, pool, _ := start(t, func(o *server.Options) { o.Workloads = w })
 	key := newKey(t)
 	response, err := authv1.NewIstioCertificateServiceClient(conn).CreateCertificate(as(t, "good-web"), &authv1.IstioCertificateRequest{Csr: csr(t, key)})
 	if err != nil {
@@ -348,17 +373,22 @@ func TestRenewal(t *testing.T) {
 	leaf, _ := pem.Decode([]byte(response.CertChain[0]))
 	renewing := authv1.NewIstioCertificateServiceClient(dial(t, conn.Target(), pool, &tls.Certificate{Certificate: [][]byte{leaf.Bytes}, PrivateKey: key}))
 	for _, c := range []struct {
+		has  bool
 		err  error
 		want codes.Code
+		why  string
 	}{
-		{nil, codes.OK}, {errors.New("nothing runs as it"), codes.PermissionDenied},
-		{fmt.Errorf("%w: no pods are known", authenticate.ErrUnavailable), codes.Unavailable},
+		{true, nil, codes.OK, ""}, {false, nil, codes.PermissionDenied, "has the service account web"},
+		{false, errors.New("no pods are known"), codes.Unavailable, "no pods are known"},
 	} {
-		answer.Store(func() error { return c.err })
+		w.has, w.err = c.has, c.err
 		_, err := renewing.CreateCertificate(t.Context(), &authv1.IstioCertificateRequest{Csr: csr(t, newKey(t))})
-		if status.Code(err) != c.want || c.err != nil && !strings.Contains(err.Error(), c.err.Error()) {
-			t.Errorf("%v, want %v with %v", err, c.want, c.err)
+		if status.Code(err) != c.want || err != nil && !strings.Contains(err.Error(), c.why) {
+			t.Errorf("%v, want %v with %q", err, c.want, c.why)
 		}
+	}
+	if w.asked != web {
+		t.Errorf("asked about %s", w.asked)
 	}
 }
 
@@ -389,9 +419,10 @@ func TestFederatedCallersGetNone(t *testing.T) {
 	federated := false
 	client, _, _ := serve(t, func(o *server.Options) {
 		o.Authenticate = func(context.Context) (identity.Peer, error) {
-			return identity.Peer{ID: web, Proof: identity.Certificate, Federated: federated}, nil
+			id := identity.ID{TrustDomain: "cluster.local", Namespace: "a", ServiceAccount: "ztunnel"}
+			return identity.Peer{ID: id, Proof: identity.Certificate, Bound: identity.Bound{Pod: "pod"}, Federated: federated}, nil
 		}
-		o.Impersonate = func(identity.Peer, identity.ID) error { return nil }
+		o.NodeAccounts = []server.NodeAccount{{Namespace: "a", Name: "ztunnel"}}
 	})
 	r := &authv1.IstioCertificateRequest{Csr: csr(t, newKey(t))}
 	other := &structpb.Struct{Fields: map[string]*structpb.Value{

@@ -15,6 +15,11 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
+// clusterLocal is the trust domain of the mesh.
+type clusterLocal struct{ authenticate.TrustDomains }
+
+func (clusterLocal) TrustDomain() string { return "cluster.local" }
+
 // TestToken has a server accept what a command on the same folder prints, and nothing of another folder.
 func TestToken(t *testing.T) {
 	dir, now := filepath.Join(t.TempDir(), "state"), time.Now()
@@ -25,8 +30,8 @@ func TestToken(t *testing.T) {
 	stranger, err := token.NewKey(filepath.Join(t.TempDir(), "other"))
 	must.Succeed(t, err)
 	o := authenticate.OIDC{
-		Rule:        authenticate.Rule{Issuer: token.Issuer, Audiences: []string{token.Audience}},
-		TrustDomain: func() string { return "cluster.local" }, Now: func() time.Time { return now },
+		Rule:         authenticate.Rule{Issuer: token.Issuer, Audiences: []string{token.Audience}},
+		TrustDomains: clusterLocal{}, Now: func() time.Time { return now },
 		Keys: authenticate.NewKeySet(func(context.Context) ([]byte, error) { return server.JWKS() }, time.Now),
 	}
 	good, err := command.Issue("a", "web", time.Hour, now)

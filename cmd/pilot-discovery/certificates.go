@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/istiod-lite/istiod-lite/citadel/authority"
+	citadel "github.com/istiod-lite/istiod-lite/citadel/server"
 	"github.com/istiod-lite/istiod-lite/pilot/bootstrap"
 )
 
@@ -66,7 +68,7 @@ func (f *discoveryFlags) certificates(c *bootstrap.Certificates) error {
 		if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
 			return fmt.Errorf("CA_TRUSTED_NODE_ACCOUNTS=%s: write namespace/name of service accounts, with commas between", f.nodeAccounts)
 		}
-		c.NodeAccounts = append(c.NodeAccounts, bootstrap.NodeAccount{Namespace: namespace, Name: name})
+		c.NodeAccounts = append(c.NodeAccounts, citadel.NodeAccount{Namespace: namespace, Name: name})
 	}
 	var err error
 	c.Gateways, err = cidrs("TRUSTED_GATEWAY_CIDR", f.gateways)
@@ -89,9 +91,9 @@ const clusterRoots = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"
 
 // servingFiles are where istiod's charts mount a certificate of the server's that others issue. Its roots are in one of
 // two places: https://istio.io/latest/news/releases/1.16.x/announcing-1.16/change-notes/.
-func servingFiles() (files bootstrap.ServingFiles, otherRoots string) {
+func servingFiles() (files authority.Files, otherRoots string) {
 	const dir = "./var/run/secrets/istiod/"
-	return bootstrap.ServingFiles{Certificate: dir + "tls/tls.crt", Key: dir + "tls/tls.key", Roots: dir + "ca/root-cert.pem"}, dir + "tls/ca.crt"
+	return authority.Files{Certificate: dir + "tls/tls.crt", Key: dir + "tls/tls.key", Roots: dir + "ca/root-cert.pem"}, dir + "tls/ca.crt"
 }
 
 // provide completes where the server's own certificate comes from.
@@ -101,7 +103,7 @@ func (f *discoveryFlags) provide(c *bootstrap.Certificates) error {
 		_, err := os.Stat(path)
 		return err == nil
 	}
-	if mounted, otherRoots := servingFiles(); *s == (bootstrap.ServingFiles{}) && exists(mounted.Certificate) && exists(mounted.Key) {
+	if mounted, otherRoots := servingFiles(); *s == (authority.Files{}) && exists(mounted.Certificate) && exists(mounted.Key) {
 		*s = mounted
 		switch {
 		case exists(s.Roots):

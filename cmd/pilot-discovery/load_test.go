@@ -57,8 +57,8 @@ func (g *guarded) DeltaAggregatedResources(s discoveryv3.AggregatedDiscoveryServ
 	}
 }
 
-// authority writes a certificate, for 127.0.0.1, and its key to files.
-func authority(t *testing.T) (certificate, key string) {
+// certify writes a certificate, for 127.0.0.1, and its key to files.
+func certify(t *testing.T) (certificate, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must.Succeed(t, err)
@@ -81,7 +81,7 @@ func authority(t *testing.T) (certificate, key string) {
 // TestLoadIsAuthenticated: with TLS proxies trust the CA of --ca, present a certificate, and present the token as it is
 // when a stream is opened.
 func TestLoadIsAuthenticated(t *testing.T) {
-	certificate, key := authority(t)
+	certificate, key := certify(t)
 	pair, err := tls.LoadX509KeyPair(certificate, key)
 	must.Succeed(t, err)
 	text, err := os.ReadFile(certificate)

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
-	"log/slog"
 	"math/big"
 	"net/http"
 	"net/http/httptest"
@@ -24,17 +23,11 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/go-jose/go-jose/v4"
-	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
-	meshv1 "istio.io/api/mesh/v1alpha1"
 
-	"github.com/istiod-lite/istiod-lite/api/mesh"
-	"github.com/istiod-lite/istiod-lite/citadel/authority"
-	"github.com/istiod-lite/istiod-lite/citadel/ca"
 	"github.com/istiod-lite/istiod-lite/citadel/pki"
-	"github.com/istiod-lite/istiod-lite/citadel/ra"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
@@ -171,87 +164,6 @@ func TestAnchors(t *testing.T) {
 	})
 }
 
-// TestRootsOfSigners counts the roots of signers of Kubernetes for the trust domains that the mesh configuration names.
-// A root that is in a file alone counts for each.
-func TestRootsOfSigners(t *testing.T) {
-	const own = "cluster.local"
-	inFile, both, alias, plain := selfSigned(t), selfSigned(t), selfSigned(t), selfSigned(t)
-	file := filepath.Join(t.TempDir(), "roots.pem")
-	write(t, file, string(pki.EncodeCertificates(inFile.Roots[0])))
-	entry := func(b *pki.Bundle, signer string, domains ...string) *meshv1.MeshConfig_CertificateData {
-		return &meshv1.MeshConfig_CertificateData{
-			CertificateData: &meshv1.MeshConfig_CertificateData_Pem{Pem: string(pki.EncodeCertificates(b.Roots...))}, CertSigners: []string{signer}, TrustDomains: domains,
-		}
-	}
-	config := mesh.Default()
-	config.CaCertificates = []*meshv1.MeshConfig_CertificateData{entry(both, "one", own, "alias"), entry(alias, "one", "alias"), entry(plain, "one")}
-	a := &anchors{current: func() *mesh.Config { return config }}
-	for domain, want := range map[string]bool{own: false, "alias": true, "other": false} {
-		if got := a.federate(domain, own); got != want {
-			t.Errorf("roots for %s are federated: %v", domain, got)
-		}
-	}
-	signer := func(name string) *registrar {
-		return &registrar{ra.New(ra.Options{Roots: func(s string) []*x509.Certificate { return a.ofSigner(s, file) }}), Signing{Workloads: true, Default: name}}
-	}
-	for _, c := range []struct {
-		signer string
-		root   *pki.Bundle
-		domain string
-		want   string
-	}{
-		{"one", both, own, "own"}, {"one", both, "alias", "own"}, {"one", both, "other", "refused"},
-		{"one", alias, "alias", "federated"}, {"one", alias, own, "refused"},
-		{"one", plain, own, "own"}, {"one", plain, "alias", "own"},
-		{"two", inFile, own, "own"}, {"two", inFile, "alias", "own"}, {"one", inFile, own, "refused"}, {"two", selfSigned(t), own, "refused"},
-	} {
-		x := &secure{authority: &authority.Authority{}, issuer: ca.New(ca.Options{}), anchors: a, ra: signer(c.signer)}
-		federated, err := x.counts(c.root.Roots[0], c.domain, own)
-		got := map[bool]string{true: "federated", false: "own"}[federated]
-		if err != nil {
-			got = "refused"
-		}
-		if got != c.want {
-			t.Errorf("signer %s, trust domain %s: %s, want %s", c.signer, c.domain, got, c.want)
-		}
-	}
-}
-
-// TestVouchingRootsOfAliases: a root in the files of a certificate that others issue counts for the trust domains that
-// the mesh configuration writes beside it, and for each one where it writes none.
-func TestVouchingRootsOfAliases(t *testing.T) {
-	const own = "cluster.local"
-	for _, written := range []bool{false, true} {
-		b, dir := selfSigned(t), t.TempDir()
-		files := authority.Files{Certificate: filepath.Join(dir, "crt"), Key: filepath.Join(dir, "key"), Roots: filepath.Join(dir, "roots")}
-		f, err := b.Encode()
-		must.Succeed(t, err)
-		for path, text := range map[string][]byte{files.Certificate: f.Certificate, files.Key: f.Key, files.Roots: f.Roots} {
-			write(t, path, string(text))
-		}
-		signs := ca.New(ca.Options{})
-		a, err := authority.New(authority.Options{
-			CA: signs, Elsewhere: true, Files: files, FilesVouch: true, Names: func() []string { return nil }, Now: time.Now,
-			Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
-		})
-		must.Succeed(t, err)
-		must.Succeed(t, a.Load(t.Context()))
-		config := mesh.Default()
-		if written {
-			config.CaCertificates = []*meshv1.MeshConfig_CertificateData{{
-				CertificateData: &meshv1.MeshConfig_CertificateData_Pem{Pem: string(f.Roots)}, TrustDomains: []string{"alias"},
-			}}
-		}
-		x := &secure{authority: a, issuer: signs, anchors: &anchors{current: func() *mesh.Config { return config }}}
-		for _, domain := range []string{own, "alias"} {
-			federated, err := x.counts(b.Roots[0], domain, own)
-			if refused := err != nil; refused != (written && domain == own) || federated != (written && domain == "alias") {
-				t.Errorf("written %v, trust domain %s: federated %v, %v", written, domain, federated, err)
-			}
-		}
-	}
-}
-
 // TestSpiffeBundles fetches the roots of another trust domain, which count for it alone. What is served later counts
 // then, and proxies are sent it. While nothing good is served, that is a finding.
 func TestSpiffeBundles(t *testing.T) {
@@ -333,21 +245,5 @@ func TestForwardedAndRevoked(t *testing.T) {
 		if _, err := streamAs(ctx, t, dialSecure(t, s.Addresses().SecureGRPC, pool), nodeInA); status.Code(err) != c.want {
 			t.Errorf("%s: %v, want %s", name, err, c.want)
 		}
-	}
-}
-
-// TestExpiredAnchors: an entry of caCertificates whose roots have all expired is a finding at its field.
-func TestExpiredAnchors(t *testing.T) {
-	good := selfSigned(t).Roots[0]
-	later := good.NotAfter.Add(time.Minute)
-	old, err := pki.NewSelfSigned("example", 48*time.Hour, time.Now())
-	must.Succeed(t, err)
-	longer := old.Roots[0]
-	list := []anchor{{roots: []*x509.Certificate{good, longer}, field: "caCertificates[0]"}, {roots: []*x509.Certificate{good}, field: "caCertificates[2]"}}
-	if found := expiredAnchors(list, time.Now()); len(found) > 0 {
-		t.Errorf("%v", found)
-	}
-	if found := expiredAnchors(list, later); len(found) != 1 || found[0].Field != "caCertificates[2]" || !strings.Contains(found[0].Message, "expired at") {
-		t.Errorf("%v", found)
 	}
 }

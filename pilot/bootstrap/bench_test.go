@@ -32,6 +32,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/api/rpc"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
@@ -130,7 +131,7 @@ func newFleet(b *testing.B, services, proxies int) *fleet {
 		all = append(all, benchVirtualService(i, 1))
 	}
 	f.publish(all)
-	g := newGRPC(o, newRPCMetrics(prometheus.NewRegistry()))
+	g := newGRPC(o, rpc.NewMetrics(prometheus.NewRegistry()))
 	f.server.Register(g)
 	l := bufconn.Listen(1 << 20)
 	f.running.Go(func() { _ = g.Serve(l) })

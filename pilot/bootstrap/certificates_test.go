@@ -27,6 +27,7 @@ import (
 	authv1 "istio.io/api/security/v1alpha1"
 
 	"github.com/istiod-lite/istiod-lite/citadel/pki"
+	"github.com/istiod-lite/istiod-lite/citadel/secureport"
 	"github.com/istiod-lite/istiod-lite/citadel/token"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
@@ -36,10 +37,10 @@ import (
 func certificateOptions(t *testing.T) Options {
 	t.Helper()
 	o := testOptions(t)
-	o.Certificates = Certificates{
+	o.Certificates = Certificates{MinTLS: tls.VersionTLS12, Options: secureport.Options{
 		StateDir: filepath.Join(t.TempDir(), "state"), Folder: filepath.Join(t.TempDir(), "cacerts"),
-		TTL: time.Hour, MaxTTL: 24 * time.Hour, RootTTL: 365 * 24 * time.Hour, Grace: 20, Interval: time.Hour, MinTLS: tls.VersionTLS12,
-	}
+		TTL: time.Hour, MaxTTL: 24 * time.Hour, RootTTL: 365 * 24 * time.Hour, Grace: 20, Interval: time.Hour,
+	}}
 	return o
 }
 

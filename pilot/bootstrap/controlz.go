@@ -27,8 +27,8 @@ func (s *Server) listenControlZ(ctx context.Context) error {
 
 // authenticateBearer returns the peer that a bearer token over HTTP proves.
 func (s *Server) authenticateBearer(ctx context.Context, address netip.AddrPort, token string) (identity.Peer, error) {
-	if s.secure == nil || s.world.Snapshot() == nil {
+	if s.secure == nil {
 		return identity.Peer{Address: address}, authenticate.ErrUnavailable
 	}
-	return s.secure.callers.Authenticate(ctx, authenticate.Request{Address: address, Token: token})
+	return s.secure.Bearer(ctx, address, token)
 }

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/istiod-lite/istiod-lite/citadel/authority"
 	"github.com/istiod-lite/istiod-lite/citadel/pki"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
@@ -26,7 +27,7 @@ func TestCertifiedByOthers(t *testing.T) {
 		t.Error("there is a secure port without a certificate")
 	}
 	dir := t.TempDir()
-	f := ServingFiles{Certificate: filepath.Join(dir, "tls.crt"), Key: filepath.Join(dir, "tls.key"), Roots: filepath.Join(dir, "root-cert.pem")}
+	f := authority.Files{Certificate: filepath.Join(dir, "tls.crt"), Key: filepath.Join(dir, "tls.key"), Roots: filepath.Join(dir, "root-cert.pem")}
 	write := func(name string, text []byte) {
 		must.Succeed(t, os.WriteFile(name, text, 0o600))
 	}

@@ -110,7 +110,7 @@ func (g *gateways) Run(ctx context.Context) error {
 
 // Committed has the Gateways reconciled that a batch concerns.
 func (g *gateways) Committed(batch []kinds.Change) {
-	if m := g.server.mesh(); m != g.mesh {
+	if m := g.server.world.Mesh(); m != g.mesh {
 		g.mesh = m
 		g.Refresh()
 	}

@@ -75,7 +75,7 @@ func (s *Server) newInjection() (*injection, error) {
 	o := s.o.Injection
 	x := &injection{server: s, read: make(chan struct{}), looked: make(chan struct{}), changed: make(chan struct{}, 1), old: map[string]bool{}}
 	x.injector = injector.New(injector.Options{
-		Revision: s.o.Revision, Mesh: s.mesh, ProxyConfigs: s.proxyConfigs, NativeSidecars: x.native, CompliancePolicy: o.CompliancePolicy,
+		Revision: s.o.Revision, Mesh: s.world.Mesh, ProxyConfigs: s.proxyConfigs, NativeSidecars: x.native, CompliancePolicy: o.CompliancePolicy,
 		Logger: s.o.Logger.With("scope", "injection"),
 	})
 	if s.o.Client == nil {

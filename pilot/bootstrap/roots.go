@@ -2,7 +2,6 @@ package bootstrap
 
 import (
 	"context"
-	"crypto/x509"
 	"fmt"
 	"slices"
 	"time"
@@ -12,10 +11,8 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
-	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/citadel/authority"
-	"github.com/istiod-lite/istiod-lite/citadel/pki"
 	"github.com/istiod-lite/istiod-lite/citadel/store"
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 	"github.com/istiod-lite/istiod-lite/pilot/config/crd"
@@ -91,51 +88,6 @@ func (s *Server) newPublisher(x *secure, to *rest.Config, cluster string, lease 
 			return wanted
 		},
 	}), nil
-}
-
-// sentRoots returns the roots that proxies trust with a mesh configuration, as PEM: the mesh's own in one text, which
-// comes first, then a text for each of its caCertificates that counts. No certificate is there twice.
-func (s *Server) sentRoots(m *mesh.Config) (texts []string) {
-	var seen []*x509.Certificate
-	add := func(roots []*x509.Certificate) {
-		var further []*x509.Certificate
-		for _, c := range roots {
-			if !slices.ContainsFunc(seen, c.Equal) {
-				seen, further = append(seen, c), append(further, c)
-			}
-		}
-		if further != nil {
-			texts = append(texts, string(pki.EncodeCertificates(further...)))
-		}
-	}
-	written := &anchors{} // without a CA, nobody fetches bundles
-	if x := s.secure; x != nil {
-		add(x.ownRoots())
-		written = x.anchors
-	}
-	for _, a := range written.read(m) {
-		add(a.roots)
-	}
-	return texts
-}
-
-// ownRoots returns the roots of workloads' certificates, whoever issues them.
-func (x *secure) ownRoots() (roots []*x509.Certificate) {
-	if b := x.issuer.Bundle(); b != nil {
-		roots = slices.Clone(b.Roots)
-	}
-	roots = append(roots, x.authority.VouchingRoots()...)
-	if x.ra != nil {
-		roots = append(roots, x.ra.signerRoots()...)
-	}
-	return roots
-}
-
-// noticeRoots has the roots that proxies trust looked at again.
-func (s *Server) noticeRoots() {
-	if s.o.Certificates.MultiRoot {
-		s.throttle.Add([]kinds.Change{{Key: kinds.Key{Kind: kinds.Roots}}})
-	}
 }
 
 // roots hands out the roots of the mesh in the server's own cluster, and tells other parts when they change.

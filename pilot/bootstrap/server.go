@@ -24,6 +24,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/quota"
+	"github.com/istiod-lite/istiod-lite/api/rpc"
 	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/pilot/authorize"
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
@@ -54,6 +55,7 @@ type Server struct {
 	world      *ingest.World
 	analyst    *ingest.Analyst
 	names      dns.Resolver
+	fetcher    *safe.Fetcher // of URLs that users write
 	keySets    *keysets.KeySets
 	from       *ingest.Sources
 	injection  *injection // nil if it is off
@@ -101,7 +103,7 @@ func New(o Options) (*Server, error) {
 	})
 	s.names = dns.New(dns.Options{Handler: s.throttle.Add, Logger: o.Logger.With("scope", "model"), Limits: o.Limits})
 	var err error
-	if s.keySets, err = s.newKeySets(); err != nil {
+	if err := s.newKeySets(); err != nil {
 		return nil, err
 	}
 	var roots func(*mesh.Config) []string
@@ -166,10 +168,10 @@ func New(o Options) (*Server, error) {
 	s.commitTime = newCommitTime(s.metrics)
 	registerWorldMetrics(s.metrics, s.world, s.findings, t)
 	s.metrics.MustRegister(newFindings(s.objectFindings))
-	rpc := newRPCMetrics(s.metrics)
-	s.grpc = newGRPC(o, rpc)
+	calls := rpc.NewMetrics(s.metrics)
+	s.grpc = newGRPC(o, calls)
 	s.discovery.Register(s.grpc)
-	if s.secure, err = s.newSecure(rpc); err != nil {
+	if s.secure, err = s.newSecure(calls); err != nil {
 		return nil, fmt.Errorf("the certificate authority: %w", err)
 	}
 	if s.secure != nil {

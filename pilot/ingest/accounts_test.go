@@ -1,14 +1,18 @@
 package ingest
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
 	networkingv1 "istio.io/api/networking/v1"
+	"k8s.io/client-go/rest"
 
+	"github.com/istiod-lite/istiod-lite/api/identity"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/pilot/config/multicluster"
 	"github.com/istiod-lite/istiod-lite/registry/kube"
 )
 
@@ -63,5 +67,54 @@ func TestHasAccount(t *testing.T) {
 	gone(pod("far", "web-0", "", false))
 	if n := len(w.accounts); n > 0 {
 		t.Errorf("%d accounts are left", n)
+	}
+}
+
+// unread is a cluster of which nothing has been read.
+type unread struct{}
+
+func (unread) Clusters() []multicluster.Cluster { return []multicluster.Cluster{{ID: "own"}} }
+
+func (unread) Current(string, *kinds.Kind) bool { return false }
+
+// TestWorkloads: pods are known by the ID of their cluster, and not before the first Snapshot, nor without services.
+// While a cluster cannot be read, it is not known which accounts there are; without one, every account is in use.
+func TestWorkloads(t *testing.T) {
+	for _, c := range []struct {
+		what        string
+		o           Options
+		known, uses bool
+	}{
+		{"a cluster", Options{ClusterID: "own", Client: &rest.Config{}, CountNodeAccounts: true}, true, false},
+		{"no services", Options{ClusterID: "own", Client: &rest.Config{}, NoServices: true}, false, true},
+		{"files", Options{ClusterID: "own", CountNodeAccounts: true}, true, true},
+	} {
+		w := newTestWorld(t, c.o)
+		all := Workloads{World: w.World, Sources: unread{}}
+		if pod, known := all.Pod("own", "a", "web-0"); known {
+			t.Errorf("%s, at first: %v", c.what, pod)
+		}
+		pod := &kinds.Object{Key: kinds.Key{Kind: kinds.Pod, Namespace: "a", Name: "web-0"}, UID: "1", Spec: &kube.PodFacts{ServiceAccount: "web", NodeName: "n1"}}
+		w.apply(pod)
+		for name, want := range map[string]identity.Pod{"web-0": {UID: "1", ServiceAccount: "web", Node: "n1"}, "web-1": {}} {
+			if got, known := all.Pod("own", "a", name); known != c.known || known && got != want {
+				t.Errorf("%s, pod %s: %v, %v", c.what, name, got, known)
+			}
+		}
+		if got, _ := all.Pod("far", "a", "web-0"); got != (identity.Pod{}) {
+			t.Errorf("%s: %v is of another cluster", c.what, got)
+		}
+		if c.o.CountNodeAccounts && (!all.RunsOn("own", "n1", "a", "web") || all.RunsOn("far", "n1", "a", "web")) {
+			t.Errorf("%s: the pod is not on its node", c.what)
+		}
+		if all.CurrentPods("own") {
+			t.Errorf("%s: the pods are known as they are now, and nothing was read", c.what)
+		}
+		if has, err := all.HasAccount("a", "web"); !has || err != nil {
+			t.Errorf("%s, an account of a pod: %v, %v", c.what, has, err)
+		}
+		if has, err := all.HasAccount("a", "db"); has != c.uses || !has && (err == nil || !strings.Contains(err.Error(), "cluster own")) {
+			t.Errorf("%s, an account of nothing: %v, %v", c.what, has, err)
+		}
 	}
 }

@@ -3,6 +3,7 @@ package access
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -12,10 +13,16 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/safe"
 )
 
+// Servers finds the API server of a cluster.
+type Servers interface {
+	// Get returns a function that asks the API server of a cluster, by the cluster's ID, and reports whether there is such
+	// a cluster. The error says why its API server cannot be asked.
+	Get(cluster string) (ask Ask, known bool, err error)
+}
+
 // Options of Reviews. Zero durations stand for the defaults.
 type Options struct {
-	// Ask asks whether an identity may list the Secrets of its namespace in a cluster, by the cluster's ID.
-	Ask       func(ctx context.Context, cluster string, id identity.ID) (bool, error)
+	Servers   Servers
 	ClusterID string // of the server's own cluster, which has an empty name too
 	Logger    *slog.Logger
 
@@ -174,11 +181,18 @@ func (r *Reviews) due(now time.Time) (list []subject, next time.Time) {
 }
 
 func (r *Reviews) ask(ctx context.Context, id subject) {
-	allowed, err := false, errors.New("the question ended in a panic")
-	defer func() { r.note(ctx, id, allowed, err) }()
+	allowed, failure := false, errors.New("the question ended in a panic")
+	defer func() { r.note(ctx, id, allowed, failure) }()
 	asked, cancel := context.WithTimeout(ctx, r.o.Timeout)
 	defer cancel()
-	allowed, err = r.o.Ask(asked, id.cluster, id.id)
+	switch question, known, err := r.o.Servers.Get(id.cluster); {
+	case err != nil:
+		failure = err
+	case !known:
+		failure = fmt.Errorf("cluster %.200q is not known", id.cluster)
+	default:
+		allowed, failure = question(asked, id.id)
+	}
 }
 
 // note notes the answer to a question about a subject, or that it failed.

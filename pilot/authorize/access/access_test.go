@@ -18,6 +18,13 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
+// servers answers for the API servers of all clusters.
+type servers func(ctx context.Context, cluster string, id identity.ID) (bool, error)
+
+func (s servers) Get(cluster string) (Ask, bool, error) {
+	return func(ctx context.Context, id identity.ID) (bool, error) { return s(ctx, cluster, id) }, true, nil
+}
+
 func TestMain(m *testing.M) { leaks.Main(m) }
 
 // TestReviews: an answer counts for a moment, a watched identity is asked for again, and a failure changes nothing.
@@ -36,7 +43,7 @@ func TestReviews(t *testing.T) {
 			defer mu.Unlock()
 			return asked, notified
 		}
-		r := New(Options{Ask: func(_ context.Context, cluster string, id identity.ID) (bool, error) {
+		r := New(Options{Servers: servers(func(_ context.Context, cluster string, id identity.ID) (bool, error) {
 			if id != web || cluster != "far" {
 				t.Errorf("asked for %v in %q", id, cluster)
 			}
@@ -44,7 +51,7 @@ func TestReviews(t *testing.T) {
 			defer mu.Unlock()
 			asked++
 			return allowed, failure
-		}})
+		})})
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() {
@@ -109,13 +116,13 @@ func TestReviews(t *testing.T) {
 // answer of another one.
 func TestClusterThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := New(Options{Ask: func(ctx context.Context, cluster string, _ identity.ID) (bool, error) {
+		r := New(Options{Servers: servers(func(ctx context.Context, cluster string, _ identity.ID) (bool, error) {
 			if cluster == "near" {
 				return true, nil
 			}
 			<-ctx.Done()
 			return false, ctx.Err()
-		}})
+		})})
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- r.Run(ctx) }()
@@ -179,14 +186,14 @@ func TestQuestionThatPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		asked := 0
-		r := New(Options{Ask: func(context.Context, string, identity.ID) (bool, error) {
+		r := New(Options{Servers: servers(func(context.Context, string, identity.ID) (bool, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			if asked++; asked <= 2*atOnce {
 				panic("bad JSON")
 			}
 			return true, nil
-		}})
+		})})
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- r.Run(ctx) }()
@@ -207,12 +214,12 @@ func TestOneOwnCluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		var asked []string
-		r := New(Options{ClusterID: "own", Ask: func(_ context.Context, cluster string, _ identity.ID) (bool, error) {
+		r := New(Options{ClusterID: "own", Servers: servers(func(_ context.Context, cluster string, _ identity.ID) (bool, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			asked = append(asked, cluster)
 			return true, nil
-		}})
+		})})
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- r.Run(ctx) }()

@@ -14,8 +14,11 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/identity"
 )
 
-// AskServer returns what asks one API server about an identity, by a SubjectAccessReview for each question.
-func AskServer(server *rest.Config) (func(context.Context, identity.ID) (bool, error), error) {
+// Ask asks an API server whether an identity may list the Secrets of its namespace.
+type Ask func(context.Context, identity.ID) (bool, error)
+
+// AskServer returns the Ask of an API server. Each question is a SubjectAccessReview.
+func AskServer(server *rest.Config) (Ask, error) {
 	server = rest.CopyConfig(server)
 	server.QPS, server.Burst, server.RateLimiter = -1, 0, nil // reviews have a bound of their own
 	client, err := dynamic.NewForConfig(server)

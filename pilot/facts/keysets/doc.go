@@ -4,6 +4,9 @@
 // What it fetches is what users wrote, so every connection goes through a safe.Fetcher: to no address of this host, of
 // bounded size, for a bounded time. Nothing of a response is kept but public keys, and no error has any of it.
 //
+//   - keysets.go: the provider.
+//   - fetcher.go: the Fetcher of all URLs that users write.
+//
 // Keys are fetched again after PILOT_JWT_PUB_KEY_REFRESH_INTERVAL. Keys that cannot be fetched stay as they were, for a
 // week; then there are none. Nor are there keys beyond the bounds of what one namespace may need. State and goroutines
 // are those of a Poller (package poll).

@@ -3,11 +3,7 @@ package keysets
 import (
 	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
 	"log/slog"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -26,8 +22,7 @@ type Options struct {
 	Logger  *slog.Logger
 	Metrics prometheus.Registerer
 
-	// Get returns the body of a URL. It bounds size and time, and refuses addresses that may not be fetched from.
-	Get func(ctx context.Context, url string) ([]byte, error)
+	Fetcher jwks.Fetcher
 
 	Every   time.Duration // how often keys are fetched; 0 is 20 min
 	Retry   time.Duration // how soon after a failure, the first time; 0 is 1 s
@@ -39,7 +34,7 @@ type Options struct {
 // KeySets is the facts.Provider of key sets.
 type KeySets struct {
 	*poll.Poller[string]
-	get             func(ctx context.Context, url string) ([]byte, error)
+	fetcher         jwks.Fetcher
 	fetched, failed prometheus.Counter
 }
 
@@ -54,7 +49,7 @@ func New(o Options) *KeySets {
 		o.Limits = limits.Default()
 	}
 	k := &KeySets{
-		get:     o.Get,
+		fetcher: o.Fetcher,
 		fetched: counter("pilot_jwks_resolver_network_fetch_success_total", "Key sets of token issuers that were fetched."),
 		failed:  counter("pilot_jwks_resolver_network_fetch_fail_total", "Key sets of token issuers that could not be fetched."),
 	}
@@ -79,61 +74,14 @@ func (k *KeySets) ask(ctx context.Context, name string) (string, error) {
 }
 
 func (k *KeySets) fetch(ctx context.Context, name string) (string, error) {
-	s, err := jwks.ParseSource(name)
+	remote, err := jwks.ParseSource(name)
 	if err != nil {
 		return "", err
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
-	defer cancel()
-	uri, what := s.URI, s.URI
-	if uri == "" {
-		if uri, err = Discover(ctx, k.get, s.Issuer); err != nil {
-			return "", err
-		}
-		what = "the keys that " + s.Issuer + " names" // where that is, is a part of the answer
-	}
-	body, err := k.get(ctx, uri)
+	set, err := remote.Fetch(ctx, k.fetcher)
 	if err != nil {
-		return "", fmt.Errorf("%s: %w", what, err)
-	}
-	set, err := jwks.Parse(body)
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", what, err)
+		return "", err
 	}
 	text, err := set.Encode()
 	return string(text), err
-}
-
-// Discover returns the URI of the keys that an issuer's own document names. get fetches a URL.
-func Discover(ctx context.Context, get func(context.Context, string) ([]byte, error), issuer string) (string, error) {
-	at, err := jwks.Remote{Issuer: issuer}.Discovery()
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", issuer, err)
-	}
-	body, err := get(ctx, at)
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", at, err)
-	}
-	uri, err := ParseDiscovery(body)
-	switch {
-	case err != nil:
-		return "", fmt.Errorf("%s: %w", at, err)
-	case strings.HasPrefix(at, "https:") && !strings.HasPrefix(uri, "https:"):
-		return "", fmt.Errorf("%s names keys that are not served over https", at)
-	}
-	return uri, nil
-}
-
-// ParseDiscovery returns the URI of the keys in an issuer's document.
-func ParseDiscovery(body []byte) (string, error) {
-	var document struct {
-		URI string `json:"jwks_uri"`
-	}
-	if err := json.Unmarshal(body, &document); err != nil {
-		return "", errors.New("no JSON object")
-	}
-	if document.URI == "" {
-		return "", errors.New("it has no jwks_uri")
-	}
-	return document.URI, nil
 }

@@ -31,6 +31,11 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/facts/keysets"
 )
 
+// fetch is a jwks.Fetcher that answers the same to every URL.
+type fetch func() ([]byte, error)
+
+func (f fetch) Get(context.Context, string) ([]byte, error) { return f() }
+
 // keySet returns a set with a private key in it, and what proxies may be sent of it.
 func keySet(t *testing.T, id string) (private, public string) {
 	t.Helper()
@@ -102,7 +107,7 @@ func TestHostileServers(t *testing.T) {
 		sources = append(sources, jwks.Remote{Issuer: server.URL + path})
 	}
 	metrics := prometheus.NewRegistry()
-	k := keysets.New(keysets.Options{Handler: func([]kinds.Change) {}, Logger: slog.New(slog.DiscardHandler), Metrics: metrics, Get: fetcher.Get})
+	k := keysets.New(keysets.Options{Handler: func([]kinds.Change) {}, Logger: slog.New(slog.DiscardHandler), Metrics: metrics, Fetcher: fetcher})
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- k.Run(ctx) }()
@@ -156,14 +161,14 @@ func TestKeysOverTime(t *testing.T) {
 				}
 			},
 			Logger: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(),
-			Get: func(context.Context, string) ([]byte, error) {
+			Fetcher: fetch(func() ([]byte, error) {
 				mu.Lock()
 				defer mu.Unlock()
 				if asked++; body == "" {
 					return nil, errors.New("no route")
 				}
 				return []byte(body), nil
-			},
+			}),
 		})
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error)
@@ -219,35 +224,6 @@ func TestKeysOverTime(t *testing.T) {
 	})
 }
 
-// TestDiscoveryKeepsTLS: a document that came by TLS names keys that come by TLS.
-func TestDiscoveryKeepsTLS(t *testing.T) {
-	for _, c := range []struct{ issuer, uri, want string }{
-		{"https://idp.example", "https://keys.example/k", "https://keys.example/k"},
-		{"https://idp.example", "http://keys.example/k", ""},
-		{"https://idp.example", "file:///k", ""},
-		{"http://idp.example", "http://keys.example/k", "http://keys.example/k"},
-		{"http://idp.example", "https://keys.example/k", "https://keys.example/k"},
-	} {
-		got, err := keysets.Discover(t.Context(), func(context.Context, string) ([]byte, error) {
-			return json.Marshal(map[string]string{"jwks_uri": c.uri})
-		}, c.issuer)
-		if got != c.want || (err == nil) != (c.want != "") {
-			t.Errorf("%s names %s: %q, %v", c.issuer, c.uri, got, err)
-		}
-	}
-}
-
-// FuzzDiscovery shows that no answer of an issuer makes a panic, or a URI of nothing.
-func FuzzDiscovery(f *testing.F) {
-	f.Add([]byte(`{"jwks_uri": "https://a/keys"}`))
-	f.Add([]byte(`{"jwks_uri": null}`))
-	f.Fuzz(func(t *testing.T, body []byte) {
-		if uri, err := keysets.ParseDiscovery(body); (uri == "") != (err != nil) {
-			t.Errorf("%q, %v", uri, err)
-		}
-	})
-}
-
 // TestBounds: the policies of one namespace may need a number of key sets, with a number of bytes of public keys, not
 // of what was fetched.
 func TestBounds(t *testing.T) {
@@ -257,9 +233,7 @@ func TestBounds(t *testing.T) {
 	bounds.KeySets, bounds.KeySetBytes = 3, 2*len(public)
 	k := keysets.New(keysets.Options{
 		Handler: func([]kinds.Change) {}, Logger: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(), Limits: bounds,
-		Get: func(context.Context, string) ([]byte, error) {
-			return []byte(private + strings.Repeat(" ", 1<<16)), nil
-		},
+		Fetcher: fetch(func() ([]byte, error) { return []byte(private + strings.Repeat(" ", 1<<16)), nil }),
 	})
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)

@@ -232,6 +232,16 @@ func (p *Poller[T]) Wait(longest time.Duration) []kinds.Change {
 	return out
 }
 
+// Get returns the last good answer to a name that is wanted; the zero T if there is none.
+func (p *Poller[T]) Get(name string) (answer T) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n := p.names[name]; n != nil && n.answer != nil {
+		answer = *n.answer
+	}
+	return answer
+}
+
 // Failing returns the names whose last question failed.
 func (p *Poller[T]) Failing() map[string]facts.Failure {
 	p.mu.Lock()

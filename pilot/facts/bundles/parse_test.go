@@ -1,4 +1,4 @@
-package pki_test
+package bundles_test
 
 import (
 	"crypto/x509"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/citadel/pki"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
+	"github.com/istiod-lite/istiod-lite/pilot/facts/bundles"
 )
 
 // TestSpiffeBundle takes the roots of a bundle and nothing else.
@@ -55,7 +56,7 @@ func TestSpiffeBundle(t *testing.T) {
 		strings.ToUpper(good):        0,
 		string(ca.Roots[0].Raw[:10]): 0,
 	} {
-		roots, err := pki.ParseSpiffeBundle([]byte(text))
+		roots, err := bundles.Parse([]byte(text))
 		if len(roots) != want || (err == nil) != (want > 0) || want > 0 && !roots[0].Equal(root) {
 			t.Errorf("%.100s: %d roots, %v", text, len(roots), err)
 		}

@@ -1,4 +1,4 @@
-package pki
+package bundles
 
 import (
 	"crypto/x509"
@@ -9,10 +9,10 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// ParseSpiffeBundle returns the roots in the bundle of a trust domain:
+// Parse returns the roots in the bundle of a trust domain:
 // https://github.com/spiffe/spiffe/blob/main/standards/SPIFFE_Trust_Domain_and_Bundle.md. Keys for tokens are left out.
 // It is an error if there is no root.
-func ParseSpiffeBundle(text []byte) ([]*x509.Certificate, error) {
+func Parse(text []byte) ([]*x509.Certificate, error) {
 	var set jose.JSONWebKeySet
 	if err := json.Unmarshal(text, &set); err != nil {
 		return nil, errors.New("no set of keys in JSON")

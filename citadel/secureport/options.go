@@ -1,0 +1,134 @@
+package secureport
+
+import (
+	"errors"
+	"log/slog"
+	"net"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/rest"
+
+	"github.com/istiod-lite/istiod-lite/api/jwks"
+	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/citadel/authenticate"
+	"github.com/istiod-lite/istiod-lite/citadel/authority"
+	"github.com/istiod-lite/istiod-lite/citadel/server"
+	"github.com/istiod-lite/istiod-lite/citadel/store"
+	"github.com/istiod-lite/istiod-lite/citadel/trustdomain"
+)
+
+// Options are what an operator says about certificates.
+type Options struct {
+	Off      bool   // there is no CA, and others certify workloads: ENABLE_CA_SERVER=false
+	StateDir string // of a self-signed CA and the key of tokens, without Kubernetes; empty: there is neither
+	Folder   string // of a CA that is plugged in
+	// MultiRoot lets that CA be replaced at once by one of another root, and has proxies sent the roots to trust:
+	// ISTIO_MULTIROOT_MESH.
+	MultiRoot bool
+
+	Audiences    []string // of tokens of Kubernetes
+	NodeAccounts []server.NodeAccount
+
+	TTL, MaxTTL time.Duration // of workloads' certificates
+	RootTTL     time.Duration // of a self-signed root
+	Grace       int           // percent of RootTTL in which the root is replaced
+	Interval    time.Duration // how long a step of the replacement must have been due
+
+	ServerNames []string       // DNS names of this server beside those of its Service
+	Gateways    []netip.Prefix // addresses from which forwarded certificates are accepted
+	Rule        string         // JWT_RULE: tokens of an OpenID provider; empty for none
+	Signing     Signing
+	Serving     authority.Files // certificate of this server that others issue
+}
+
+// Signing names signers of Kubernetes that sign in place of the CA.
+type Signing struct {
+	Workloads bool   // they sign workloads' certificates: EXTERNAL_CA=ISTIOD_RA_KUBERNETES_API
+	Default   string // for callers that name no signer: K8S_SIGNER
+	Domain    string // of signers that callers name: CERT_SIGNER_DOMAIN
+	Server    string // of the server's own certificate: PILOT_CERT_PROVIDER=k8s.io/<signer>; empty for none
+	Roots     string // file with the roots of signers for which the mesh configuration has none
+}
+
+// Parts are what a server has beside Options.
+type Parts struct {
+	Mesh      trustdomain.Mesh
+	Bundles   trustdomain.Bundles
+	Workloads server.Workloads
+	Fetcher   jwks.Fetcher
+
+	Client         *rest.Config          // of the server's own cluster; nil unless the server is a pod of it
+	Clusters       authenticate.Clusters // whose tokens are accepted; nil without a Client
+	ClusterID      string
+	ClusterAliases map[string]string
+
+	Store store.Store // of a self-signed CA; nil: StateDir
+	Lead  func() bool // reports whether this server replaces the root of a self-signed CA; nil: it does
+
+	Namespace, Revision, Domain string
+	Local                       bool // proxies are on this host: the server's certificate has its names too
+
+	Limits     limits.Limits
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+// Certified reports whether a server has a CA, or is certified by others. member says whether it is a pod of its
+// cluster.
+func (o Options) Certified(member bool) (bool, error) {
+	if o.Off {
+		return o.Serving != (authority.Files{}) || o.Signing.Server != "", nil
+	}
+	plugged, err := store.ReadPlugged(o.Folder, time.Now())
+	return plugged != nil || o.StateDir != "" || member, err
+}
+
+// signs reports whether signers of Kubernetes sign anything. It is an error if they cannot.
+func (o Options) signs(member bool) (bool, error) {
+	switch s := o.Signing; {
+	case !s.Workloads && s.Server == "":
+		return false, nil
+	case !member:
+		return false, errors.New("signers of Kubernetes sign only for a server that is a pod of its cluster: EXTERNAL_CA and PILOT_CERT_PROVIDER=k8s.io/... need POD_NAME")
+	case s.Workloads && s.Server == "" && o.Serving == (authority.Files{}):
+		return false, errors.New("with EXTERNAL_CA the server has no CA for its own certificate: set PILOT_CERT_PROVIDER=k8s.io/<signer>, or --tlsCertFile and --tlsKeyFile")
+	case s.Workloads && s.Default == "" && s.Domain == "":
+		return false, errors.New("EXTERNAL_CA needs a signer: set K8S_SIGNER or CERT_SIGNER_DOMAIN")
+	}
+	return true, nil
+}
+
+// byDefault returns the signers that sign for callers that name none, and for the server.
+func (s Signing) byDefault() []string {
+	if !s.Workloads {
+		return nil
+	}
+	return slices.DeleteFunc([]string{s.Default, s.Server}, func(signer string) bool { return signer == "" })
+}
+
+// names returns the DNS names and addresses by which proxies call the server.
+func (p *Port) names() []string {
+	at := "." + p.parts.Namespace + ".svc"
+	names := []string{"istiod" + at, "istiod-remote" + at, "istio-pilot" + at}
+	if r := p.parts.Revision; r != "" && r != "default" {
+		names = append(names, "istiod-"+r+at)
+	}
+	if p.parts.Local {
+		names = append(names, "localhost", "127.0.0.1", "::1")
+	}
+	own := p.serverNames
+	if m := p.parts.Mesh.Mesh(); m != nil {
+		if host, _, err := net.SplitHostPort(m.GetDefaultConfig().GetDiscoveryAddress()); err == nil {
+			own = append(slices.Clip(own), host)
+		}
+	}
+	for _, n := range own {
+		if n != "" && !slices.Contains(names, n) {
+			names = append(names, n)
+		}
+	}
+	return names
+}

@@ -1,0 +1,182 @@
+package secureport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/time/rate"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/identity"
+	"github.com/istiod-lite/istiod-lite/citadel/authenticate"
+	"github.com/istiod-lite/istiod-lite/citadel/authority"
+	"github.com/istiod-lite/istiod-lite/citadel/ca"
+	"github.com/istiod-lite/istiod-lite/citadel/ra"
+	"github.com/istiod-lite/istiod-lite/citadel/rotation"
+	"github.com/istiod-lite/istiod-lite/citadel/server"
+	"github.com/istiod-lite/istiod-lite/citadel/store"
+	"github.com/istiod-lite/istiod-lite/citadel/token"
+	"github.com/istiod-lite/istiod-lite/citadel/trustdomain"
+)
+
+// perIdentity and identityBurst bound how often one identity is issued a certificate.
+const (
+	perIdentity   rate.Limit = 10. / 60
+	identityBurst            = 20
+)
+
+// Port is what the secure port needs. Safe for concurrent use.
+type Port struct {
+	Authority    *authority.Authority
+	TrustDomains *trustdomain.Domains
+
+	parts       Parts
+	serverNames []string
+	callers     authenticate.List
+	service     *server.Server // nil if the server issues no certificates
+	logger      *slog.Logger
+}
+
+// New makes the Port of a server that is Certified. The Authority has loaded nothing yet.
+func New(o Options, parts Parts) (*Port, error) {
+	signs, err := o.signs(parts.Client != nil)
+	if err != nil {
+		return nil, err
+	}
+	issuer, logger := ca.New(ca.Options{TTL: o.TTL, MaxTTL: o.MaxTTL}), parts.Logger.With("scope", "ca")
+	p := &Port{parts: parts, serverNames: o.ServerNames, logger: logger, TrustDomains: trustdomain.New(trustdomain.Options{
+		Mesh: parts.Mesh, Bundles: parts.Bundles, Issuer: issuer, Signers: o.Signing.byDefault(), SignerRoots: o.Signing.Roots,
+	})}
+	options := authority.Options{
+		CA: issuer, Anchors: p.TrustDomains.Anchors, Folder: o.Folder, MultiRoot: o.MultiRoot, Store: parts.Store, Lead: parts.Lead, Interval: o.Interval,
+		Rotation:  rotation.Options{Organization: parts.Domain, Lifetime: o.RootTTL, GracePercent: o.Grace, MaxTTL: o.MaxTTL},
+		Elsewhere: o.Off || o.Signing.Workloads, FilesVouch: o.Off,
+		Names: p.names, Files: o.Serving, Now: time.Now, Logger: logger, Registerer: parts.Registerer,
+	}
+	if options.Lead == nil {
+		options.Lead = func() bool { return true }
+	}
+	work := server.Options{
+		Issuer: issuer, Authenticate: p.Caller, PerIdentity: perIdentity, Burst: identityBurst, Registerer: parts.Registerer, Log: logger,
+		NodeAccounts: o.NodeAccounts, Workloads: parts.Workloads, TrustDomains: p.TrustDomains, Limits: parts.Limits,
+	}
+	if signs {
+		client, err := dynamic.NewForConfig(parts.Client)
+		if err != nil {
+			return nil, fmt.Errorf("client of certificate requests: %w", err)
+		}
+		signers := ra.New(ra.Options{
+			Client: client, Signer: o.Signing.Default, Domain: o.Signing.Domain, ServerSigner: o.Signing.Server, TTL: o.TTL, MaxTTL: o.MaxTTL,
+			Roots: p.TrustDomains.OfSigner, Now: time.Now, Logger: logger,
+		})
+		if o.Signing.Server != "" {
+			options.Sign = signers.IssueServer
+		}
+		if o.Signing.Workloads {
+			work.Issuer, work.AtOnce = signers, parts.Limits.SignerWaiting
+		}
+	}
+	if o.StateDir != "" {
+		options.Store = &store.Kept{Store: store.Folder{Path: filepath.Join(o.StateDir, "ca")}, Lead: options.Lead, Now: time.Now}
+	}
+	if p.callers, err = p.authenticators(o); err != nil {
+		return nil, err
+	}
+	if p.Authority, err = authority.New(options); err != nil {
+		return nil, err
+	}
+	p.TrustDomains.Authority = p.Authority
+	if !o.Off {
+		p.service, err = server.New(work)
+	}
+	return p, err
+}
+
+// authenticators returns what authenticates callers. The first that accepts a credential decides.
+func (p *Port) authenticators(o Options) (list authenticate.List, err error) {
+	domains := p.TrustDomains
+	if len(o.Gateways) > 0 { // first, because a gateway's own certificate is not the certificate that it forwards
+		list = append(list, authenticate.Forwarded{Gateways: o.Gateways, TrustDomains: domains, Now: time.Now})
+	}
+	list = append(list, authenticate.Certificates{TrustDomains: domains, Now: time.Now})
+	if p.parts.Clusters != nil {
+		list = append(list, authenticate.NewKubernetes(authenticate.KubernetesOptions{
+			TrustDomains: domains, Audiences: o.Audiences, Clusters: p.parts.Clusters, Pods: p.parts.Workloads,
+			ClusterID: p.parts.ClusterID, ClusterAliases: p.parts.ClusterAliases, Now: time.Now, Logger: p.logger, Limits: p.parts.Limits,
+		}))
+	}
+	if o.StateDir != "" {
+		key, err := token.NewKey(o.StateDir)
+		if err != nil {
+			return nil, fmt.Errorf("the key of tokens: %w", err)
+		}
+		list = append(list, authenticate.OIDC{
+			Rule: authenticate.Rule{Issuer: token.Issuer, Audiences: []string{token.Audience}}, TrustDomains: domains, Now: time.Now,
+			Keys: authenticate.NewKeySet(func(context.Context) ([]byte, error) { return key.JWKS() }, time.Now),
+		})
+	}
+	if o.Rule != "" {
+		rule, err := authenticate.ParseRule(o.Rule)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, authenticate.NewOIDC(rule, domains, p.parts.Fetcher, time.Now))
+	}
+	return list, nil
+}
+
+// Register registers the service that issues certificates, if there is one, at a gRPC server.
+func (p *Port) Register(r grpc.ServiceRegistrar) {
+	if p.service != nil {
+		p.service.Register(r)
+	}
+}
+
+// Findings returns what is wrong with the CA, the server's own certificate, and roots in the mesh configuration.
+func (p *Port) Findings() []diag.Diagnostic {
+	return append(p.Authority.Findings(), p.TrustDomains.Findings()...)
+}
+
+// Authenticate returns the peer that proved an identity by a request.
+func (p *Port) Authenticate(ctx context.Context, r authenticate.Request) (identity.Peer, error) {
+	if p.parts.Mesh.Mesh() == nil {
+		return identity.Peer{Address: r.Address}, fmt.Errorf("%w: the mesh is not known yet", authenticate.ErrUnavailable)
+	}
+	return p.callers.Authenticate(ctx, r)
+}
+
+// Bearer returns the peer that proved an identity by a bearer token over HTTP.
+func (p *Port) Bearer(ctx context.Context, address netip.AddrPort, token string) (identity.Peer, error) {
+	return p.Authenticate(ctx, authenticate.Request{Address: address, Token: token})
+}
+
+// Caller returns the caller of a gRPC method. Over plaintext only its address is known.
+func (p *Port) Caller(ctx context.Context) (identity.Peer, error) {
+	r := authenticate.FromContext(ctx)
+	if r.TLS == nil {
+		return identity.Peer{Address: r.Address}, nil
+	}
+	return p.Authenticate(ctx, r)
+}
+
+// Peer returns the peer that opens a stream, or a gRPC status. Over TLS every peer must prove its identity.
+func (p *Port) Peer(ctx context.Context) (identity.Peer, error) {
+	peer, err := p.Caller(ctx)
+	switch {
+	case errors.Is(err, authenticate.ErrUnavailable):
+		return peer, status.Error(codes.Unavailable, err.Error())
+	case err != nil:
+		p.parts.Logger.Debug("a stream is refused", "scope", "ads", "peer", peer.Address.String(), "err", err)
+		return peer, status.Error(codes.Unauthenticated, "authentication failure: a client certificate of the mesh or a token is needed")
+	}
+	return peer, nil
+}

@@ -1,0 +1,77 @@
+package ingest
+
+import (
+	"fmt"
+
+	"github.com/istiod-lite/istiod-lite/api/identity"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/pilot/config/multicluster"
+	"github.com/istiod-lite/istiod-lite/registry/kube"
+)
+
+// Workloads tells what runs in the clusters of the mesh, by the IDs of the clusters. Safe for concurrent use.
+type Workloads struct {
+	World   *World
+	Sources interface { // *Sources
+		Clusters() []multicluster.Cluster
+		Current(cluster string, k *kinds.Kind) bool
+	}
+}
+
+// inKeys returns the name that a cluster has in keys.
+func (w Workloads) inKeys(cluster string) string {
+	if cluster == w.World.o.ClusterID {
+		return ""
+	}
+	return cluster
+}
+
+// Pod returns a pod, which is zero if it does not exist. It reports false if the pod is not known.
+func (w Workloads) Pod(cluster, namespace, name string) (identity.Pod, bool) {
+	if w.World.Snapshot() == nil || w.World.o.NoServices {
+		return identity.Pod{}, false
+	}
+	o := w.World.Object(kinds.Key{Kind: kinds.Pod, Cluster: w.inKeys(cluster), Namespace: namespace, Name: name})
+	if o == nil {
+		return identity.Pod{}, true
+	}
+	f := kube.FactsOfPod(o)
+	return identity.Pod{UID: o.UID, ServiceAccount: f.ServiceAccount, Node: f.NodeName}, o.UID != ""
+}
+
+// CurrentPods reports whether all pods of a cluster are known as they are now.
+func (w Workloads) CurrentPods(cluster string) bool {
+	return !w.World.o.NoServices && w.Sources.Current(cluster, kinds.Pod)
+}
+
+// RunsOn reports whether a pod of a service account runs on a node. It reports false unless Options.CountNodeAccounts
+// is set.
+func (w Workloads) RunsOn(cluster, node, namespace, account string) bool {
+	return w.World.RunsOn(w.inKeys(cluster), node, namespace, account)
+}
+
+// HasAccount reports whether anything may run as a service account, in any cluster. It reports true if no Pods are
+// read. The error says which objects are not known as they are now.
+func (w Workloads) HasAccount(namespace, account string) (bool, error) {
+	o := w.World.o
+	if o.Client == nil || o.NoServices || w.World.HasAccount(namespace, account) {
+		return true, nil
+	}
+	for _, c := range w.Sources.Clusters() {
+		for _, k := range []*kinds.Kind{kinds.Pod, kinds.WorkloadEntry, kinds.WorkloadGroup} {
+			if !w.Sources.Current(c.ID, k) {
+				return false, fmt.Errorf("it is not known which objects of kind %s cluster %s has now", k.Name, c.ID)
+			}
+		}
+	}
+	return false, nil
+}
+
+// Mesh returns the mesh configuration in force; nil before the first Snapshot.
+func (w *World) Mesh() *mesh.Config {
+	if s := w.Snapshot(); s != nil {
+		return s.Mesh
+	}
+	return nil
+}
