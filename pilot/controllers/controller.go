@@ -1,0 +1,282 @@
+package controllers
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	controllercache "sigs.k8s.io/controller-runtime/pkg/cache"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/safe"
+	"github.com/istiod-lite/istiod-lite/pilot/leader"
+)
+
+// Reconciler is a reconciler of controller-runtime with what a Manager has to know of it. A request names an object, or
+// another thing that is reconciled as one.
+//
+// An error of Reconcile is a finding, and the request backs off. If there is a RequeueAfter beside the error, the
+// request is tried again after that time instead. A conflict is no finding.
+type Reconciler interface {
+	reconcile.Reconciler
+	// Kinds returns the kinds that are read and written.
+	Kinds() []*kinds.Kind
+	// Watches returns an object of each kind that is watched, *unstructured.Unstructured or
+	// *metav1.PartialObjectMetadata, and which objects of the kind are. Without a Transform the objects have no
+	// metadata.managedFields.
+	Watches() map[client.Object]controllercache.ByObject
+	// Requests returns the requests that follow from an event of a watched object. It must not change the object.
+	Requests(ctx context.Context, object client.Object) []reconcile.Request
+	// All returns the requests that do not follow from watched objects.
+	All() []reconcile.Request
+	// Begin is called at the begin of each term, before Reconcile and Requests. The client reads from the API server,
+	// the reader from what is watched.
+	Begin(c client.Client, watched client.Reader)
+	// Finding describes a request that failed with err. If Message is empty, it becomes the text of err.
+	Finding(request reconcile.Request, err error) diag.Diagnostic
+}
+
+// Controller runs a Reconciler, term after term. Its methods may be called from any goroutine.
+type Controller struct {
+	name       string
+	unreadable string
+	reconciler Reconciler
+	logger     *slog.Logger
+	pauses     pauses
+	backoff    backoff
+	watched    controllercache.Cache // of the term
+
+	mu         sync.Mutex
+	queue      workqueue.TypedRateLimitingInterface[reconcile.Request] // of the term; nil between terms
+	problems   map[reconcile.Request]diag.Diagnostic                   // of requests that failed last
+	readErrors map[string]string                                       // by kind, why it cannot be listed or watched
+}
+
+// everything is the request to reconcile everything.
+var everything reconcile.Request
+
+// New returns a Controller for a Manager. name says what is reconciled, such as Gateway; in metrics it is in lower
+// case. unreadable is the code of findings about kinds that cannot be read.
+func New(name, unreadable string, r Reconciler, logger *slog.Logger) *Controller {
+	c := &Controller{name: name, unreadable: unreadable, reconciler: r, logger: logger}
+	c.end()
+	return c
+}
+
+// Notify has requests reconciled. Between terms it does nothing, because a term begins with everything.
+func (c *Controller) Notify(requests ...reconcile.Request) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.queue == nil {
+		return
+	}
+	for _, r := range requests {
+		c.queue.Add(r) // merges equal ones
+	}
+}
+
+// NotifyAll has everything reconciled.
+func (c *Controller) NotifyAll() { c.Notify(everything) }
+
+// begin adds the Controller to the manager of a term.
+func (c *Controller) begin(m manager.Manager, writer client.Client) error {
+	watches := c.reconciler.Watches()
+	var err error
+	c.watched, err = controllercache.New(m.GetConfig(), controllercache.Options{
+		HTTPClient: m.GetHTTPClient(), Scheme: m.GetScheme(), Mapper: m.GetRESTMapper(), ByObject: watches,
+		DefaultTransform: controllercache.TransformStripManagedFields(), ReaderFailOnMissingInformer: true, NewInformer: c.informer,
+		DefaultWatchErrorHandler: func(context.Context, *cache.Reflector, error) {}, // informer has noted it
+	})
+	if err != nil {
+		return fmt.Errorf("%s: make the cache: %w", c.name, err)
+	}
+	if err := m.Add(c.watched); err != nil {
+		return err
+	}
+	c.reconciler.Begin(writer, c.watched)
+	runs, err := controller.New(strings.ToLower(c.name), m, controller.Options{
+		Reconciler: reconcile.Func(c.reconcile), RateLimiter: c.backoff, LogConstructor: func(*reconcile.Request) logr.Logger { return logr.Discard() },
+	})
+	if err != nil {
+		return err
+	}
+	for object := range watches {
+		if err := runs.Watch(source.Kind(c.watched, object, handler.EnqueueRequestsFromMapFunc(c.reconciler.Requests))); err != nil {
+			return err
+		}
+	}
+	return runs.Watch(source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		c.mu.Lock()
+		c.queue = queue
+		c.mu.Unlock()
+		c.NotifyAll()
+		return nil
+	}))
+}
+
+// end forgets a term.
+func (c *Controller) end() {
+	c.pauses.reset()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.queue, c.backoff = nil, newBackoff()
+	c.problems, c.readErrors = map[reconcile.Request]diag.Diagnostic{}, map[string]string{}
+}
+
+// informer makes an informer that notes whether its kind can be read.
+func (c *Controller) informer(lw cache.ListerWatcher, object runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
+	kind, from := object.GetObjectKind().GroupVersionKind().Kind, cache.ToListerWatcherWithContext(lw)
+	return cache.NewSharedIndexInformer(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			list, err := from.ListWithContext(ctx, o)
+			c.noteRead(ctx, kind, err)
+			return list, err
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			w, err := from.WatchWithContext(ctx, o)
+			c.noteRead(ctx, kind, err)
+			return w, err
+		},
+	}, object, resync, indexers)
+}
+
+// noteRead notes whether a kind can be read, and logs a new error.
+func (c *Controller) noteRead(ctx context.Context, kind string, err error) {
+	if ctx.Err() != nil || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.IsInvalid(err) { // lists are not streamed
+		return
+	}
+	c.mu.Lock()
+	last := c.readErrors[kind]
+	delete(c.readErrors, kind)
+	if err != nil {
+		c.readErrors[kind] = err.Error()
+	}
+	c.mu.Unlock()
+	if err != nil && err.Error() != last {
+		c.logger.Warn("failed to list and watch objects", "kind", kind, "err", err)
+	}
+}
+
+// reconcile has the Reconciler reconcile a request.
+func (c *Controller) reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	if request == everything {
+		requests, err := c.all(ctx)
+		c.Notify(requests...)
+		return reconcile.Result{}, err
+	}
+	if wait := c.pauses.wait(request); wait > 0 {
+		return reconcile.Result{RequeueAfter: wait}, nil
+	}
+	var result reconcile.Result
+	var err error
+	wrote := &atomic.Bool{}
+	if p := safe.Do(c.name, func() { result, err = c.reconciler.Reconcile(context.WithValue(ctx, written{}, wrote), request) }); p != nil {
+		c.logger.Error("recovered from a panic", "err", p)
+		err = p
+	}
+	if wrote.Load() {
+		c.pauses.wrote(request)
+	}
+	switch {
+	case errors.Is(ctx.Err(), context.Canceled): // the term has ended
+		return reconcile.Result{}, nil
+	case errors.Is(err, leader.ErrNotLeader): // the next term begins with everything
+		result, err = reconcile.Result{}, nil
+	case apierrors.IsConflict(err): // a newer version is about to come
+		return reconcile.Result{RequeueAfter: minBackoff}, nil
+	}
+	c.note(request, err)
+	switch {
+	case err == nil:
+		c.backoff.succeeded(request)
+	case result.RequeueAfter > 0:
+		err = nil
+	}
+	return result, err
+}
+
+// all returns the requests for everything.
+func (c *Controller) all(ctx context.Context) ([]reconcile.Request, error) {
+	requests := c.reconciler.All()
+	for object := range c.reconciler.Watches() {
+		var list client.ObjectList = &unstructured.UnstructuredList{}
+		if _, ok := object.(*metav1.PartialObjectMetadata); ok {
+			list = &metav1.PartialObjectMetadataList{}
+		}
+		gvk := object.GetObjectKind().GroupVersionKind()
+		gvk.Kind += "List"
+		list.GetObjectKind().SetGroupVersionKind(gvk)
+		if err := c.watched.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+			return requests, err
+		}
+		err := meta.EachListItem(list, func(o runtime.Object) error {
+			requests = append(requests, c.reconciler.Requests(ctx, o.(client.Object))...)
+			return nil
+		})
+		if err != nil {
+			return requests, err
+		}
+	}
+	return requests, nil
+}
+
+// note notes how a request went, and logs a new problem.
+func (c *Controller) note(request reconcile.Request, err error) {
+	var problem diag.Diagnostic
+	if err != nil {
+		problem = c.reconciler.Finding(request, err)
+		problem.Message = cmp.Or(problem.Message, err.Error())
+	}
+	c.mu.Lock()
+	last := c.problems[request]
+	delete(c.problems, request)
+	if err != nil {
+		c.problems[request] = problem
+	}
+	c.mu.Unlock()
+	if err != nil && problem != last {
+		c.logger.Warn("failed to reconcile "+c.name, "object", problem.Object, "err", err)
+	}
+}
+
+// Findings returns the requests that failed last, and the kinds that cannot be read. They are sorted by object.
+func (c *Controller) Findings() []diag.Diagnostic {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	list := slices.Collect(maps.Values(c.problems))
+	for kind, problem := range c.readErrors {
+		list = append(list, diag.Diagnostic{
+			Severity: diag.Warning, Code: c.unreadable, Message: kind + " objects cannot be read: " + problem,
+			Fix: "grant list and watch of them to this server's ServiceAccount; it is tried again",
+		})
+	}
+	slices.SortFunc(list, func(a, b diag.Diagnostic) int {
+		return cmp.Or(cmp.Compare(a.Object, b.Object), cmp.Compare(a.Message, b.Message))
+	})
+	return list
+}

@@ -1,0 +1,28 @@
+// Package controllers runs reconcilers of controller-runtime while this replica is elected.
+//
+//   - manager.go: a Manager makes one manager.Manager of controller-runtime for each term of leadership, for such a
+//     manager starts once. It holds no election: package leader does.
+//   - controller.go: a Controller is a Reconciler with the state that outlasts terms. It turns failures into findings.
+//   - retry.go: when a request is tried again.
+//   - election.go: the Lease of a set of reconcilers.
+//   - metrics.go: the metrics of controller-runtime, in this server's registry.
+//
+// A Reconciler stays in the package of its domain. It needs no more than controller-runtime, api/kinds and api/diag.
+// Its objects are unstructured: no scheme has types, and no discovery request is sent, because each Reconciler names
+// its kinds.
+//
+// # Guarantees
+//
+//   - A deposed leader writes nothing: all requests pass the Guard of the Lease [TestLease].
+//   - A failed request is tried again for good, whatever the error is, at first after minBackoff and at last after each
+//     maxBackoff. It is a finding until it succeeds, the object is gone or the term ends, and it delays no other object
+//     [TestFailures].
+//   - An object that another client changes back is written at most once a second, then at most every four seconds
+//     [TestUndone].
+//   - A kind that cannot be listed or watched is a finding. It stops only the Controllers that watch it, until it can
+//     be [TestUnreadable].
+//   - Everything is reconciled at the begin of a term. Notify never blocks, and may be called before, in and after
+//     terms [TestTerms].
+//
+// State: a Controller's, under its lock. The goroutines are those of controller-runtime and end with the term.
+package controllers

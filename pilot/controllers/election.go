@@ -1,0 +1,33 @@
+package controllers
+
+import (
+	"fmt"
+	"log/slog"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/istiod-lite/istiod-lite/pilot/leader"
+)
+
+// Election says how this replica stands for election in a cluster.
+type Election struct {
+	Client    *rest.Config // of the cluster's API server
+	Namespace string       // of the Leases
+	Identity  string       // of this replica, unique among all that stand for election there
+	Off       bool         // there is no election: this replica always leads
+	Logger    *slog.Logger
+}
+
+// Lease returns the Lease of a name and of a revision, which may be empty. It is nil without election.
+func (e Election) Lease(name, revision string) (*leader.Lease, error) {
+	if e.Off {
+		return nil, nil
+	}
+	lease, err := leader.New(leader.Options{
+		Client: e.Client, Namespace: e.Namespace, Name: name, Revision: revision, Identity: e.Identity, Logger: e.Logger.With("scope", "leader"),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("leader election: %w", err)
+	}
+	return lease, nil
+}

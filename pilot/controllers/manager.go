@@ -1,0 +1,163 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/safe"
+	"github.com/istiod-lite/istiod-lite/pilot/leader"
+)
+
+// Options of a Manager.
+type Options struct {
+	Client *rest.Config  // of the API server
+	Lease  *leader.Lease // without which nothing is written; nil if this replica always leads
+	// Always runs the Controllers at all replicas. They are to write only while the Lease is valid, and reconcile
+	// everything when it is taken or lost.
+	Always bool
+	Logger *slog.Logger
+}
+
+// Manager runs Controllers while this replica is elected.
+type Manager struct {
+	o           Options
+	config      *rest.Config // whose requests the Lease guards
+	client      client.Client
+	mapper      meta.RESTMapper
+	controllers []*Controller
+}
+
+// NewManager returns a Manager that runs nothing yet.
+func NewManager(o Options, controllers ...*Controller) (*Manager, error) {
+	log.SetLogger(logr.FromSlogHandler(o.Logger.Handler()).V(4)) // at Debug
+	m := &Manager{o: o, config: rest.CopyConfig(o.Client), mapper: mapper(controllers), controllers: controllers}
+	m.config.ContentType, m.config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
+	m.config.Wrap(noteWrites)
+	if o.Lease != nil {
+		m.config.Wrap(o.Lease.Guard)
+	}
+	h, err := rest.HTTPClientFor(m.config)
+	if err != nil {
+		return nil, fmt.Errorf("make the client of controllers: %w", err)
+	}
+	if m.client, err = client.New(m.config, client.Options{HTTPClient: h, Scheme: runtime.NewScheme(), Mapper: m.mapper}); err != nil {
+		return nil, fmt.Errorf("make the client of controllers: %w", err)
+	}
+	return m, nil
+}
+
+// mapper returns what the kinds of Controllers are called in URLs.
+func mapper(controllers []*Controller) meta.RESTMapper {
+	m := meta.NewDefaultRESTMapper(nil)
+	for _, c := range controllers {
+		for _, k := range c.reconciler.Kinds() {
+			scope := meta.RESTScopeNamespace
+			if k.Cluster {
+				scope = meta.RESTScopeRoot
+			}
+			for _, v := range k.Versions {
+				gv := schema.GroupVersion{Group: k.Group, Version: v}
+				m.AddSpecific(gv.WithKind(k.Name), gv.WithResource(k.Plural), gv.WithResource(k.Plural), scope)
+			}
+		}
+	}
+	return m
+}
+
+// Run runs the Controllers, in each term of leadership, until ctx ends.
+func (m *Manager) Run(ctx context.Context) {
+	switch {
+	case m.o.Lease == nil:
+		m.term(ctx)
+	case !m.o.Always:
+		m.o.Lease.Run(ctx, m.term)
+	default:
+		ended := make(chan struct{})
+		safe.Go(m.o.Logger, "election of controllers", func() {
+			defer close(ended)
+			m.o.Lease.Run(ctx, func(ctx context.Context) {
+				m.NotifyAll()
+				<-ctx.Done()
+				m.NotifyAll()
+			})
+		})
+		m.term(ctx)
+		<-ended
+	}
+}
+
+// NotifyAll has everything reconciled.
+func (m *Manager) NotifyAll() {
+	for _, c := range m.controllers {
+		c.NotifyAll()
+	}
+}
+
+// Findings returns those of the Controllers.
+func (m *Manager) Findings() (list []diag.Diagnostic) {
+	for _, c := range m.controllers {
+		list = append(list, c.Findings()...)
+	}
+	return list
+}
+
+// term runs the Controllers until ctx ends. After a failure it runs them again.
+func (m *Manager) term(ctx context.Context) {
+	for pause := minBackoff; ctx.Err() == nil; pause = min(2*pause, maxBackoff) {
+		err := m.manage(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		m.o.Logger.Error("failed to run controllers", "err", err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+	}
+}
+
+// unlimited is the time in which a kind that is watched has to be readable: there is no limit.
+const unlimited = 100 * 365 * 24 * time.Hour
+
+// manage runs the Controllers in a manager of controller-runtime until ctx ends.
+func (m *Manager) manage(ctx context.Context) error {
+	runs, err := manager.New(m.config, manager.Options{
+		Scheme:         runtime.NewScheme(),
+		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return m.mapper, nil },
+		NewClient:      func(*rest.Config, client.Options) (client.Client, error) { return m.client, nil },
+		Logger:         logr.Discard(),
+		Metrics:        server.Options{BindAddress: "0"},
+		// The end is waited for as long as it takes: the Lease is released after it.
+		GracefulShutdownTimeout: new(time.Duration(-1)),
+		Controller:              config.Controller{SkipNameValidation: new(true), CacheSyncTimeout: unlimited, ReconciliationTimeout: reconcileTimeout},
+	})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		for _, c := range m.controllers {
+			c.end()
+		}
+	}()
+	for _, c := range m.controllers {
+		if err := c.begin(runs, m.client); err != nil {
+			return err
+		}
+	}
+	return runs.Start(ctx)
+}

@@ -1,0 +1,104 @@
+package controllers
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// Times of a request, which stands for one object.
+const (
+	// minBackoff is the time between a failure and the next try. It doubles with each failure, up to maxBackoff. An
+	// event of the object comes before.
+	minBackoff = time.Second
+	maxBackoff = time.Minute
+	// minPause is the least time between two reconciles that write. It doubles, up to maxPause, while another client
+	// undoes the writes, and is the least again after pauseReset without a write.
+	minPause   = time.Second
+	maxPause   = 4 * time.Second
+	pauseReset = 30 * time.Second
+	// reconcileTimeout is the longest time of one reconcile, with all requests to the API server.
+	reconcileTimeout = 30 * time.Second
+)
+
+// backoff is the rate limiter of a queue. It forgets the failures of a request when the request has succeeded, and not
+// each time that the queue does: that is also when a request is postponed.
+type backoff struct {
+	workqueue.TypedRateLimiter[reconcile.Request]
+}
+
+func newBackoff() backoff {
+	return backoff{workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](minBackoff, maxBackoff)}
+}
+
+// Forget does nothing.
+func (backoff) Forget(reconcile.Request) {}
+
+func (b backoff) succeeded(request reconcile.Request) { b.TypedRateLimiter.Forget(request) }
+
+// pauses spaces the reconciles that write.
+type pauses struct {
+	mu     sync.Mutex
+	writes map[reconcile.Request]writes
+}
+
+// writes are those of one request.
+type writes struct {
+	last  time.Time
+	pause time.Duration // after last
+}
+
+// wait returns how long a request has to wait; 0 if it may be reconciled.
+func (p *pauses) wait(request reconcile.Request) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	w, known := p.writes[request]
+	if !known {
+		return 0
+	}
+	since := time.Since(w.last)
+	if since > pauseReset {
+		delete(p.writes, request)
+	}
+	return max(0, w.pause-since)
+}
+
+// wrote notes that a reconcile has written.
+func (p *pauses) wrote(request reconcile.Request) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.writes[request] = writes{time.Now(), min(max(minPause, 2*p.writes[request].pause), maxPause)}
+}
+
+func (p *pauses) reset() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.writes = map[reconcile.Request]writes{}
+}
+
+// written is the key, in the context of a reconcile, of an *atomic.Bool: whether a request has been sent that writes.
+type written struct{}
+
+// noteWrites returns a transport that notes requests that write in the context of their reconcile. It fits
+// rest.Config.Wrap.
+func noteWrites(next http.RoundTripper) http.RoundTripper { return noting{next} }
+
+type noting struct{ next http.RoundTripper }
+
+func (n noting) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		noteWrite(r.Context())
+	}
+	return n.next.RoundTrip(r)
+}
+
+func noteWrite(ctx context.Context) {
+	if wrote, ok := ctx.Value(written{}).(*atomic.Bool); ok {
+		wrote.Store(true)
+	}
+}
