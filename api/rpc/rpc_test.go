@@ -15,13 +15,10 @@ import (
 
 // TestPanicsAreContained: a panic is an internal error that tells its client nothing, and is counted as one.
 func TestPanicsAreContained(t *testing.T) {
-	quiet := slog.New(slog.DiscardHandler)
 	reg := prometheus.NewRegistry()
-	m := NewMetrics(reg)
+	c := New(reg, slog.New(slog.DiscardHandler))
 	info := &grpc.UnaryServerInfo{FullMethod: "/s.S/M"}
-	_, err := m.unary(t.Context(), nil, info, func(ctx context.Context, req any) (any, error) {
-		return recoverUnary(quiet)(ctx, req, info, func(context.Context, any) (any, error) { panic("secret detail") })
-	})
+	_, err := c.unary(t.Context(), nil, info, func(context.Context, any) (any, error) { panic("secret detail") })
 	if status.Code(err) != codes.Internal || strings.Contains(err.Error(), "secret") {
 		t.Errorf("unary: %v", err)
 	}
@@ -29,7 +26,7 @@ func TestPanicsAreContained(t *testing.T) {
 	if text := fmt.Sprint(families); gatherErr != nil || !strings.Contains(text, `value:"Internal"`) {
 		t.Errorf("not counted as Internal: %s", text)
 	}
-	err = recoverStream(quiet)(nil, nil, &grpc.StreamServerInfo{}, func(any, grpc.ServerStream) error { panic("secret detail") })
+	err = c.stream(nil, nil, &grpc.StreamServerInfo{}, func(any, grpc.ServerStream) error { panic("secret detail") })
 	if status.Code(err) != codes.Internal || strings.Contains(err.Error(), "secret") {
 		t.Errorf("stream: %v", err)
 	}

@@ -118,12 +118,9 @@ func follow(ctx context.Context, client dynamic.ResourceInterface, name string) 
 		select {
 		case <-ctx.Done():
 			return nil, false, ctx.Err()
-		case e, ok := <-w.ResultChan():
-			if !ok {
-				return nil, false, nil
-			}
+		case e := <-w.ResultChan():
 			o, ok := e.Object.(*unstructured.Unstructured)
-			if !ok {
+			if !ok { // the watch has ended, or failed
 				return nil, false, nil
 			}
 			if text, done, err = decided(o); done {

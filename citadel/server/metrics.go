@@ -1,9 +1,8 @@
 package server
 
 import (
-	"errors"
-
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 // metrics have the names that istiod gives them.
@@ -12,27 +11,19 @@ type metrics struct {
 	failed                                                           *prometheus.CounterVec // by error
 }
 
-func newMetrics(r prometheus.Registerer) (metrics, error) {
-	if r == nil {
-		r = prometheus.NewRegistry()
-	}
-	var problems []error
+func newMetrics(r prometheus.Registerer) metrics {
 	counter := func(name, help string) prometheus.Counter {
-		c := prometheus.NewCounter(prometheus.CounterOpts{Name: "citadel_server_" + name, Help: help})
-		problems = append(problems, r.Register(c))
-		return c
+		return promauto.With(r).NewCounter(prometheus.CounterOpts{Name: "citadel_server_" + name, Help: help})
 	}
-	m := metrics{
+	return metrics{
 		requests:        counter("csr_count", "Certificate requests."),
 		unauthenticated: counter("authentication_failure_count", "Certificate requests whose caller could not be authenticated."),
 		unparsable:      counter("csr_parsing_err_count", "Certificate requests that were malformed, or had a key that is not accepted."),
 		noIdentity:      counter("id_extraction_err_count", "Certificate requests for an identity that the caller may not have."),
 		issued:          counter("success_cert_issuance_count", "Certificates issued."),
 		extra:           counter("csr_names_ignored_count", "Certificates issued without other names that were asked for."),
-		failed: prometheus.NewCounterVec(prometheus.CounterOpts{
+		failed: promauto.With(r).NewCounterVec(prometheus.CounterOpts{
 			Name: "citadel_server_csr_sign_err_count", Help: "Certificates that were not issued, by error.",
 		}, []string{"error"}),
 	}
-	problems = append(problems, r.Register(m.failed))
-	return m, errors.Join(problems...)
 }

@@ -65,12 +65,8 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := newMetrics(o.Registerer)
-	if err != nil {
-		return nil, err
-	}
 	atOnce := cmp.Or(o.AtOnce, o.Limits.Signings*runtime.GOMAXPROCS(0))
-	return &Server{o: o, metrics: m, rates: rates, signing: quota.NewSlots[identity.ID](atOnce, quota.Share(atOnce))}, nil
+	return &Server{o: o, metrics: newMetrics(o.Registerer), rates: rates, signing: quota.NewSlots[identity.ID](atOnce, quota.Share(atOnce))}, nil
 }
 
 // Register registers the service at a gRPC server. It is registered as a stream of one message each way, which is the

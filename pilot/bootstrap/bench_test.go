@@ -131,7 +131,7 @@ func newFleet(b *testing.B, services, proxies int) *fleet {
 		all = append(all, benchVirtualService(i, 1))
 	}
 	f.publish(all)
-	g := newGRPC(o, rpc.NewMetrics(prometheus.NewRegistry()))
+	g := newGRPC(o, rpc.New(prometheus.NewRegistry(), o.Logger))
 	f.server.Register(g)
 	l := bufconn.Listen(1 << 20)
 	f.running.Go(func() { _ = g.Serve(l) })

@@ -42,7 +42,7 @@ type secure struct {
 }
 
 // newSecure makes the secure port; nil if the server has no certificate.
-func (s *Server) newSecure(metrics *rpc.Metrics) (*secure, error) {
+func (s *Server) newSecure(calls *rpc.Calls) (*secure, error) {
 	o := s.o.Certificates
 	if ok, err := o.Certified(s.o.member()); !ok || err != nil {
 		return nil, err
@@ -72,7 +72,7 @@ func (s *Server) newSecure(metrics *rpc.Metrics) (*secure, error) {
 		return nil, err
 	}
 	x.authority = x.Authority
-	x.grpc = newGRPC(s.o, metrics, grpc.Creds(credentials.NewTLS(x.authority.TLS(&tls.Config{MinVersion: o.MinTLS}))))
+	x.grpc = newGRPC(s.o, calls, grpc.Creds(credentials.NewTLS(x.authority.TLS(&tls.Config{MinVersion: o.MinTLS}))))
 	x.Register(x.grpc)
 	return x, nil
 }

@@ -18,8 +18,8 @@ const window = 256 << 10
 const readBuffer = 4 << 10
 
 // newGRPC makes a gRPC server with the limits, the metrics and the guards that every service of it needs.
-func newGRPC(o Options, m *rpc.Metrics, more ...grpc.ServerOption) *grpc.Server {
-	s := grpc.NewServer(append(slices.Concat(more, m.Intercept(o.Logger)),
+func newGRPC(o Options, calls *rpc.Calls, more ...grpc.ServerOption) *grpc.Server {
+	s := grpc.NewServer(append(slices.Concat(more, calls.Intercept()),
 		grpc.ForceServerCodecV2(wire.Codec()),
 		grpc.ConnectionTimeout(o.Limits.HandshakeTimeout),
 		grpc.MaxHeaderListSize(o.Limits.HeaderListSize),

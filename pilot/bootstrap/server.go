@@ -168,7 +168,7 @@ func New(o Options) (*Server, error) {
 	s.commitTime = newCommitTime(s.metrics)
 	registerWorldMetrics(s.metrics, s.world, s.findings, t)
 	s.metrics.MustRegister(newFindings(s.objectFindings))
-	calls := rpc.NewMetrics(s.metrics)
+	calls := rpc.New(s.metrics, o.Logger)
 	s.grpc = newGRPC(o, calls)
 	s.discovery.Register(s.grpc)
 	if s.secure, err = s.newSecure(calls); err != nil {

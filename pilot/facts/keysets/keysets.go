@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/istiod-lite/istiod-lite/api/jwks"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
@@ -43,7 +44,7 @@ var _ facts.Provider = (*KeySets)(nil)
 // New makes KeySets that want nothing.
 func New(o Options) *KeySets {
 	counter := func(name, help string) prometheus.Counter {
-		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+		return promauto.With(o.Metrics).NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 	}
 	if o.Limits == (limits.Limits{}) {
 		o.Limits = limits.Default()
@@ -53,7 +54,6 @@ func New(o Options) *KeySets {
 		fetched: counter("pilot_jwks_resolver_network_fetch_success_total", "Key sets of token issuers that were fetched."),
 		failed:  counter("pilot_jwks_resolver_network_fetch_fail_total", "Key sets of token issuers that could not be fetched."),
 	}
-	o.Metrics.MustRegister(k.fetched, k.failed)
 	k.Poller = poll.New(poll.Options[string]{
 		Kind: kinds.JWKS, Handler: o.Handler, Logger: o.Logger, Limits: o.Limits, Ask: k.ask,
 		Every: cmp.Or(o.Every, 20*time.Minute), Retry: cmp.Or(o.Retry, time.Second), Longest: cmp.Or(o.Longest, time.Minute), Age: cmp.Or(o.Age, 7*24*time.Hour),
