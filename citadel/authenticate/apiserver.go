@@ -42,7 +42,7 @@ const (
 
 // NewAPIServer returns the Cluster of a client. Redirects are not followed: another cluster's API server could lead
 // this server anywhere.
-func NewAPIServer(c *rest.Config, now func() time.Time) (*APIServer, error) {
+func NewAPIServer(c *rest.Config) (*APIServer, error) {
 	c = rest.CopyConfig(c)
 	c.QPS, c.Burst, c.RateLimiter = -1, 0, nil // reviews have a bound of their own
 	client, err := rest.HTTPClientFor(c)
@@ -80,8 +80,8 @@ func NewAPIServer(c *rest.Config, now func() time.Time) (*APIServer, error) {
 			return io.ReadAll(io.LimitReader(answer.Body, maxDiscovery))
 		},
 	}
-	a.keys = NewKeySet(func(ctx context.Context) ([]byte, error) { return a.get(ctx, keysPath) }, now)
-	a.issuer = &latest[string]{ask: a.discover, now: now}
+	a.keys = NewKeySet(func(ctx context.Context) ([]byte, error) { return a.get(ctx, keysPath) })
+	a.issuer = &latest[string]{ask: a.discover}
 	return a, nil
 }
 

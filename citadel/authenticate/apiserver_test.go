@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"k8s.io/client-go/rest"
 
@@ -32,7 +31,7 @@ func TestIssuerIsAskedForOnce(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	a := must(authenticate.NewAPIServer(&rest.Config{Host: server.URL}, time.Now))
+	a := must(authenticate.NewAPIServer(&rest.Config{Host: server.URL}))
 	type result struct {
 		issuer string
 		err    error
@@ -77,7 +76,7 @@ func TestRedirects(t *testing.T) {
 		http.Redirect(w, r, inside.URL, http.StatusTemporaryRedirect)
 	}))
 	defer server.Close()
-	a := must(authenticate.NewAPIServer(&rest.Config{Host: server.URL}, time.Now))
+	a := must(authenticate.NewAPIServer(&rest.Config{Host: server.URL}))
 	if issuer, err := a.Issuer(t.Context()); err == nil {
 		t.Errorf("%q", issuer)
 	}
@@ -103,7 +102,7 @@ func TestReviewTellsNoToken(t *testing.T) {
 			"message": "failed on " + string(body), "code": 500})
 	}))
 	defer server.Close()
-	a := must(authenticate.NewAPIServer(&rest.Config{Host: server.URL}, time.Now))
+	a := must(authenticate.NewAPIServer(&rest.Config{Host: server.URL}))
 	if _, err := a.Review(t.Context(), secret, nil); err == nil || strings.Contains(err.Error(), secret) ||
 		!strings.Contains(err.Error(), "[redacted]") {
 		t.Errorf("%v", err)
@@ -117,7 +116,7 @@ func TestLongDiscovery(t *testing.T) {
 		_, _ = io.WriteString(w, strings.Repeat("x", 1<<20)+`"}`)
 	}))
 	defer server.Close()
-	a := must(authenticate.NewAPIServer(&rest.Config{Host: server.URL}, time.Now))
+	a := must(authenticate.NewAPIServer(&rest.Config{Host: server.URL}))
 	if issuer, err := a.Issuer(t.Context()); err == nil {
 		t.Errorf("%q is read from a document of more than 1 MiB", issuer)
 	}
@@ -132,7 +131,7 @@ func TestIssuerUnknown(t *testing.T) {
 			}
 			_, _ = w.Write([]byte(answer))
 		}))
-		a := must(authenticate.NewAPIServer(&rest.Config{Host: server.URL}, time.Now))
+		a := must(authenticate.NewAPIServer(&rest.Config{Host: server.URL}))
 		if issuer, err := a.Issuer(t.Context()); err == nil || !strings.Contains(err.Error(), "openid-configuration") {
 			t.Errorf("%q, %v", issuer, err)
 		}

@@ -12,10 +12,7 @@ import (
 
 // Certificates authenticates callers by the certificate of their connection, which TLS has verified against the roots
 // of the mesh.
-type Certificates struct {
-	TrustDomains TrustDomains
-	Now          func() time.Time
-}
+type Certificates struct{ TrustDomains TrustDomains }
 
 // Authenticate returns the identity in a certificate. It has exactly one URI, as an X.509-SVID must.
 func (c Certificates) Authenticate(_ context.Context, r Request) (identity.Peer, error) {
@@ -31,7 +28,7 @@ func (c Certificates) Authenticate(_ context.Context, r Request) (identity.Peer,
 		return identity.Peer{}, fmt.Errorf("the certificate's trust domain %s is not the mesh's", id.TrustDomain)
 	}
 	// TLS looked at the time when the connection began. A connection may live longer than the certificate.
-	if c.Now().After(leaf.NotAfter) {
+	if time.Now().After(leaf.NotAfter) {
 		return identity.Peer{}, fmt.Errorf("the certificate of the connection expired at %s", leaf.NotAfter.UTC().Format(time.RFC3339))
 	}
 	p := identity.Peer{ID: id, Proof: identity.Certificate, Expires: leaf.NotAfter}

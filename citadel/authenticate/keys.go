@@ -3,7 +3,6 @@ package authenticate
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/go-jose/go-jose/v4"
 
@@ -15,8 +14,8 @@ import (
 type KeySet struct{ keys *latest[*jwks.Set] }
 
 // NewKeySet returns a KeySet. fetch returns a JSON Web Key Set, and must be bounded in size and time.
-func NewKeySet(fetch func(context.Context) ([]byte, error), now func() time.Time) *KeySet {
-	return &KeySet{&latest[*jwks.Set]{now: now, ask: func(ctx context.Context) (*jwks.Set, error) {
+func NewKeySet(fetch func(context.Context) ([]byte, error)) *KeySet {
+	return &KeySet{&latest[*jwks.Set]{ask: func(ctx context.Context) (*jwks.Set, error) {
 		body, err := fetch(ctx)
 		if err != nil {
 			return nil, err

@@ -63,7 +63,6 @@ type KubernetesOptions struct {
 	// ClusterAliases are names by which callers know clusters, with the IDs of these.
 	ClusterAliases map[string]string
 
-	Now    func() time.Time
 	Logger *slog.Logger
 	Limits limits.Limits // zero is the default
 }
@@ -134,18 +133,18 @@ func NewKubernetes(o KubernetesOptions) *Kubernetes {
 	kept := o.Limits.TokensKept
 	return &Kubernetes{
 		o:        o,
-		accepted: newCache[identity.Peer](kept, acceptedFor, o.Now),
-		refused:  newCache[error](kept, refusedFor, o.Now),
+		accepted: newCache[identity.Peer](kept, acceptedFor),
+		refused:  newCache[error](kept, refusedFor),
 
-		rechecked: newCache[struct{}](kept, recheckAfter, o.Now),
-		revoked:   newCache[error](kept, revokedFor, o.Now),
+		rechecked: newCache[struct{}](kept, recheckAfter),
+		revoked:   newCache[error](kept, revokedFor),
 		bounds:    map[string]*bounds{},
 	}
 }
 
 // Authenticate returns the service account of a token, and the pod that it is bound to.
 func (k *Kubernetes) Authenticate(ctx context.Context, r Request) (identity.Peer, error) {
-	t, err := parseToken(r.Token, k.o.Audiences, k.o.Now())
+	t, err := parseToken(r.Token, k.o.Audiences, time.Now())
 	if err != nil {
 		return identity.Peer{}, err
 	}

@@ -23,7 +23,6 @@ const (
 // answer wait together, each no longer than its context. Safe for concurrent use.
 type latest[T any] struct {
 	ask func(context.Context) (T, error) // bounded in size and time
-	now func() time.Time
 	one singleflight.Group
 
 	mu       sync.Mutex
@@ -58,7 +57,7 @@ func (l *latest[T]) get(ctx context.Context, lacks func(T) bool) (T, error) {
 func (l *latest[T]) current(lacks func(T) bool) (value T, due bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now := l.now()
+	now := time.Now()
 	waited := now.Sub(l.tried) >= refreshAfter
 	if l.answered.IsZero() || now.Sub(l.answered) > answersExpire {
 		err = errors.New("nobody has answered yet")
@@ -78,7 +77,7 @@ func (l *latest[T]) refresh(ctx context.Context) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.tried, l.failure = l.now(), err // callers until now have waited for this answer
+	l.tried, l.failure = time.Now(), err // callers until now have waited for this answer
 	if err == nil {
 		l.value, l.answered = value, l.tried
 	}

@@ -50,19 +50,18 @@ type OIDC struct {
 	Rule         Rule
 	TrustDomains TrustDomains
 	Keys         *KeySet
-	Now          func() time.Time
 }
 
 // NewOIDC returns an OIDC that fetches the provider's keys.
-func NewOIDC(rule Rule, domains TrustDomains, from jwks.Fetcher, now func() time.Time) OIDC {
+func NewOIDC(rule Rule, domains TrustDomains, from jwks.Fetcher) OIDC {
 	remote := jwks.Remote{URI: rule.JWKSURI, Issuer: rule.Issuer}
-	keys := &KeySet{&latest[*jwks.Set]{now: now, ask: func(ctx context.Context) (*jwks.Set, error) { return remote.Fetch(ctx, from) }}}
-	return OIDC{Rule: rule, TrustDomains: domains, Keys: keys, Now: now}
+	keys := &KeySet{&latest[*jwks.Set]{ask: func(ctx context.Context) (*jwks.Set, error) { return remote.Fetch(ctx, from) }}}
+	return OIDC{Rule: rule, TrustDomains: domains, Keys: keys}
 }
 
 // Authenticate returns the service account of a token.
 func (o OIDC) Authenticate(ctx context.Context, r Request) (identity.Peer, error) {
-	t, err := parseToken(r.Token, o.Rule.Audiences, o.Now())
+	t, err := parseToken(r.Token, o.Rule.Audiences, time.Now())
 	if err != nil {
 		return identity.Peer{}, err
 	}

@@ -21,7 +21,7 @@ import (
 )
 
 var (
-	start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	start = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) // of every synctest.Test
 	web   = identity.ID{TrustDomain: "cluster.local", Namespace: "a", ServiceAccount: "web"}
 )
 
@@ -94,7 +94,7 @@ func (c *cluster) Review(_ context.Context, token string, _ []string) (authentic
 
 func newCluster(i *issuer) *cluster {
 	return &cluster{
-		keys:   authenticate.NewKeySet(func(context.Context) ([]byte, error) { return i.jwks(), nil }, func() time.Time { return start }),
+		keys:   authenticate.NewKeySet(func(context.Context) ([]byte, error) { return i.jwks(), nil }),
 		pods:   map[string]identity.Pod{"a/web-0": {UID: "2", ServiceAccount: "web", Node: "n1"}},
 		synced: true,
 		review: func(string) (authenticate.Review, error) { return authenticate.Review{}, nil },
@@ -110,12 +110,12 @@ func (c *cluster) Get(id string) (authenticate.Cluster, bool, error) {
 }
 
 func kubernetes(c *cluster) *authenticate.Kubernetes {
-	return kubernetesOf(c, c, func() time.Time { return start })
+	return kubernetesOf(c, c)
 }
 
-func kubernetesOf(clusters authenticate.Clusters, pods authenticate.Pods, now func() time.Time) *authenticate.Kubernetes {
+func kubernetesOf(clusters authenticate.Clusters, pods authenticate.Pods) *authenticate.Kubernetes {
 	return authenticate.NewKubernetes(authenticate.KubernetesOptions{
-		TrustDomains: &domains{}, Audiences: []string{"istio-ca"}, Now: now, Clusters: clusters, Pods: pods,
+		TrustDomains: &domains{}, Audiences: []string{"istio-ca"}, Clusters: clusters, Pods: pods,
 		ClusterID: "one", ClusterAliases: map[string]string{"uno": "one"}, Logger: slog.New(slog.DiscardHandler),
 	})
 }

@@ -24,7 +24,6 @@ import (
 type Forwarded struct {
 	Gateways     []netip.Prefix
 	TrustDomains TrustDomains
-	Now          func() time.Time
 }
 
 // maxForwarded bounds the header in bytes.
@@ -50,7 +49,7 @@ func (f Forwarded) Authenticate(_ context.Context, r Request) (identity.Peer, er
 	if !f.TrustDomains.Trusts(id.TrustDomain) {
 		return identity.Peer{}, fmt.Errorf("the forwarded certificate's trust domain %s is not the mesh's", id.TrustDomain)
 	}
-	p := identity.Peer{ID: id, Proof: identity.Certificate, Expires: f.Now().Add(forwardedFor), Federated: f.TrustDomains.Federated(id.TrustDomain)}
+	p := identity.Peer{ID: id, Proof: identity.Certificate, Expires: time.Now().Add(forwardedFor), Federated: f.TrustDomains.Federated(id.TrustDomain)}
 	if f.TrustDomains.Revokes() {
 		if p.Federated, err = f.unrevoked(header, id); err != nil {
 			return identity.Peer{}, err

@@ -119,7 +119,7 @@ func condition(kind string) func(*unstructured.Unstructured) bool {
 
 func newAuthority(c *fake.FakeDynamicClient, roots ...*x509.Certificate) *ra.Authority {
 	return ra.New(ra.Options{
-		Client: c, Signer: signer, Domain: "issuers.example", ServerSigner: "another.example/own", TTL: time.Hour, MaxTTL: 24 * time.Hour, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
+		Client: c, Signer: signer, Domain: "issuers.example", ServerSigner: "another.example/own", TTL: time.Hour, MaxTTL: 24 * time.Hour, Logger: slog.New(slog.DiscardHandler),
 		Roots: func(string) []*x509.Certificate { return roots },
 	})
 }
@@ -167,7 +167,7 @@ func TestSigners(t *testing.T) {
 			i := newIssuer(t)
 			client := i.client(t)
 			authority := ra.New(ra.Options{
-				Client: client, Signer: c.byDefault, Domain: c.domain, TTL: time.Hour, MaxTTL: 24 * time.Hour, Now: time.Now,
+				Client: client, Signer: c.byDefault, Domain: c.domain, TTL: time.Hour, MaxTTL: 24 * time.Hour,
 				Logger: slog.New(slog.DiscardHandler),
 				Roots:  func(string) []*x509.Certificate { return []*x509.Certificate{i.root} },
 			})

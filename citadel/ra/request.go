@@ -49,7 +49,7 @@ func (a *Authority) request(ctx context.Context, signer string, csr []byte, ttl 
 		return nil, fmt.Errorf("%w: the certificate request cannot be made: %w", ca.ErrUnavailable, err)
 	}
 	defer a.delete(ctx, client, name)
-	if err := approve(ctx, client, o, a.o.Now()); err != nil {
+	if err := approve(ctx, client, o, time.Now()); err != nil {
 		return nil, fmt.Errorf("%w: the certificate request cannot be approved: %w", ca.ErrUnavailable, err)
 	}
 	text, err := wait(ctx, client, name)

@@ -76,7 +76,7 @@ func New(o Options, parts Parts) (*Port, error) {
 		}
 		signers := ra.New(ra.Options{
 			Client: client, Signer: o.Signing.Default, Domain: o.Signing.Domain, ServerSigner: o.Signing.Server, TTL: o.TTL, MaxTTL: o.MaxTTL,
-			Roots: p.TrustDomains.OfSigner, Now: time.Now, Logger: logger,
+			Roots: p.TrustDomains.OfSigner, Logger: logger,
 		})
 		if o.Signing.Server != "" {
 			options.Sign = signers.IssueServer
@@ -105,13 +105,13 @@ func New(o Options, parts Parts) (*Port, error) {
 func (p *Port) authenticators(o Options) (list authenticate.List, err error) {
 	domains := p.TrustDomains
 	if len(o.Gateways) > 0 { // first, because a gateway's own certificate is not the certificate that it forwards
-		list = append(list, authenticate.Forwarded{Gateways: o.Gateways, TrustDomains: domains, Now: time.Now})
+		list = append(list, authenticate.Forwarded{Gateways: o.Gateways, TrustDomains: domains})
 	}
-	list = append(list, authenticate.Certificates{TrustDomains: domains, Now: time.Now})
+	list = append(list, authenticate.Certificates{TrustDomains: domains})
 	if p.parts.Clusters != nil {
 		list = append(list, authenticate.NewKubernetes(authenticate.KubernetesOptions{
 			TrustDomains: domains, Audiences: o.Audiences, Clusters: p.parts.Clusters, Pods: p.parts.Workloads,
-			ClusterID: p.parts.ClusterID, ClusterAliases: p.parts.ClusterAliases, Now: time.Now, Logger: p.logger, Limits: p.parts.Limits,
+			ClusterID: p.parts.ClusterID, ClusterAliases: p.parts.ClusterAliases, Logger: p.logger, Limits: p.parts.Limits,
 		}))
 	}
 	if o.StateDir != "" {
@@ -120,8 +120,8 @@ func (p *Port) authenticators(o Options) (list authenticate.List, err error) {
 			return nil, fmt.Errorf("the key of tokens: %w", err)
 		}
 		list = append(list, authenticate.OIDC{
-			Rule: authenticate.Rule{Issuer: token.Issuer, Audiences: []string{token.Audience}}, TrustDomains: domains, Now: time.Now,
-			Keys: authenticate.NewKeySet(func(context.Context) ([]byte, error) { return key.JWKS() }, time.Now),
+			Rule: authenticate.Rule{Issuer: token.Issuer, Audiences: []string{token.Audience}}, TrustDomains: domains,
+			Keys: authenticate.NewKeySet(func(context.Context) ([]byte, error) { return key.JWKS() }),
 		})
 	}
 	if o.Rule != "" {
@@ -129,7 +129,7 @@ func (p *Port) authenticators(o Options) (list authenticate.List, err error) {
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, authenticate.NewOIDC(rule, domains, p.parts.Fetcher, time.Now))
+		list = append(list, authenticate.NewOIDC(rule, domains, p.parts.Fetcher))
 	}
 	return list, nil
 }

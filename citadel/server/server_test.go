@@ -105,7 +105,7 @@ func start(t testing.TB, change func(*server.Options)) (*grpc.ClientConn, *x509.
 	b, err := pki.NewSelfSigned("cluster.local", 24*365*time.Hour, time.Now())
 	must.Succeed(t, err)
 	issuer.Use(b)
-	list := authenticate.List{authenticate.Certificates{TrustDomains: clusterLocal{}, Now: time.Now}, byToken{}}
+	list := authenticate.List{authenticate.Certificates{TrustDomains: clusterLocal{}}, byToken{}}
 	reg := prometheus.NewRegistry()
 	o := server.Options{
 		Issuer: issuer, Registerer: reg, Log: slog.New(slog.DiscardHandler), TrustDomains: clusterLocal{}, Workloads: &workloads{has: true},

@@ -31,8 +31,8 @@ func TestToken(t *testing.T) {
 	must.Succeed(t, err)
 	o := authenticate.OIDC{
 		Rule:         authenticate.Rule{Issuer: token.Issuer, Audiences: []string{token.Audience}},
-		TrustDomains: clusterLocal{}, Now: func() time.Time { return now },
-		Keys: authenticate.NewKeySet(func(context.Context) ([]byte, error) { return server.JWKS() }, time.Now),
+		TrustDomains: clusterLocal{},
+		Keys:         authenticate.NewKeySet(func(context.Context) ([]byte, error) { return server.JWKS() }),
 	}
 	good, err := command.Issue("a", "web", time.Hour, now)
 	must.Succeed(t, err)

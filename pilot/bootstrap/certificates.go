@@ -3,7 +3,6 @@ package bootstrap
 import (
 	"context"
 	"crypto/tls"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
@@ -79,7 +78,7 @@ func (s *Server) newSecure(calls *rpc.Calls) (*secure, error) {
 
 // newTokenCluster returns the cluster behind an API server, whose tokens are accepted.
 func newTokenCluster(c *rest.Config) (authenticate.Cluster, error) {
-	return authenticate.NewAPIServer(c, time.Now)
+	return authenticate.NewAPIServer(c)
 }
 
 // peer returns the peer that opens a stream, or a gRPC status.
