@@ -41,7 +41,7 @@ type Options struct {
 
 	Names func() []string // of the server, in its own certificate
 	Files Files           // of a certificate in the place of its own
-	// FilesVouch: the roots in Files vouch for callers too, for who certifies the server certifies them.
+	// FilesVouch also trusts the roots in Files for client certificates: the same CA issues both.
 	FilesVouch bool
 
 	Now        func() time.Time
@@ -59,13 +59,13 @@ type Authority struct {
 	revoked atomic.Pointer[pki.Revocations] // nil: nothing is
 	changed chan struct{}                   // of the roots; has one message at most
 
-	// Of Run alone: why the server's own certificate was not signed, and when to try again.
+	// Owned by the Run goroutine: why the server's own certificate was not signed, and when to try again.
 	unsigned error
 	retry    time.Time
-	// Of Run alone: the certificates that may sign lists of revoked ones, and the numbers of the lists that none has
-	// signed.
-	issuers []*x509.Certificate
-	strange []int
+	// Owned by the Run goroutine: the certificates that may sign revocation lists, and the indexes in ca-crl.pem of lists
+	// that none of them has signed.
+	issuers      []*x509.Certificate
+	unsignedCRLs []int
 }
 
 // Intervals of the loop.
@@ -172,10 +172,10 @@ func (a *Authority) report(problem, own error) {
 	if at := a.Revoked().Renewal(); !at.IsZero() && a.o.Now().After(at) {
 		add("RevokedCertificates", "a list in ca-crl.pem should have been replaced at "+at.UTC().Format(time.RFC3339)+": what it revokes stays refused, what was revoked since is not", "put a new list into "+a.o.Folder+": it is read by itself")
 	}
-	if len(a.strange) > 0 {
+	if len(a.unsignedCRLs) > 0 {
 		list = append(list, diag.Diagnostic{
 			Severity: diag.Warning, Code: "RevokedCertificates",
-			Message: fmt.Sprintf("of the lists in ca-crl.pem, number %d is signed by no certificate of the CA, nor by a root of callers: it revokes nothing that these have issued", a.strange[0]),
+			Message: fmt.Sprintf("of the lists in ca-crl.pem, number %d is signed by no certificate of the CA, nor by a root of callers: it revokes nothing that these have issued", a.unsignedCRLs[0]),
 			Fix:     "put a list into " + a.o.Folder + " that the CA has signed: it is read by itself",
 		})
 	}
@@ -249,7 +249,7 @@ func (a *Authority) reload(ctx context.Context, now time.Time) error {
 	last := a.revoked.Swap(revoked)
 	changed := string(last.Text()) != string(revoked.Text())
 	if issuers := append(a.anchors(p.Bundle), append(slices.Clip(p.Bundle.Chain), p.Bundle.Certificate)...); changed || !same(a.issuers, issuers) {
-		a.issuers, a.strange = issuers, revoked.SignedByNone(issuers)
+		a.issuers, a.unsignedCRLs = issuers, revoked.SignedByNone(issuers)
 	}
 	if changed {
 		a.o.Logger.Info("revoked certificates loaded", "lists", revoked.Len())

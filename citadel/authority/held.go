@@ -16,13 +16,13 @@ import (
 type Held struct {
 	a *Authority
 
-	mu      sync.Mutex
-	shown   *serving
-	trusted []*x509.CertPool // of each caller
-	texts   [][]byte         // what those were read from
-	heard   bool             // whether Observed was called
-	since   time.Time        // when they were told these
-	roots   []retained
+	mu       sync.Mutex
+	shown    *serving
+	trusted  []*x509.CertPool // of each caller
+	texts    [][]byte         // what those were read from
+	observed bool             // Observed was called
+	since    time.Time        // when they were told these
+	roots    []retained
 }
 
 // retained is a root that callers are told.
@@ -33,9 +33,9 @@ type retained struct {
 
 // Times of what callers are told.
 const (
-	// settled is how long callers have been told roots before they are taken to trust them: an API server learns of it
+	// settleTime is how long callers have been told roots before they are taken to trust them: an API server learns of it
 	// as late as this server, or later.
-	settled = 2 * time.Second
+	settleTime = 2 * time.Second
 	// retention is how long a root that this server needs no more is kept for other replicas, which may show a
 	// certificate by it for as long as it takes them to learn of the new one.
 	retention = 10 * time.Minute
@@ -79,7 +79,7 @@ func (h *Held) stale() bool {
 
 // good reports whether every caller trusts a certificate. The caller holds h.mu.
 func (h *Held) good(s *serving) bool {
-	if h.a.o.Now().Sub(h.since) < settled {
+	if h.a.o.Now().Sub(h.since) < settleTime {
 		return false
 	}
 	leaf, err := leafOf(s)
@@ -110,11 +110,11 @@ func leafOf(s *serving) (*x509.Certificate, error) {
 func (h *Held) Observed(bundles [][]byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.heard && slices.EqualFunc(h.texts, bundles, func(a, b []byte) bool { return string(a) == string(b) }) {
+	if h.observed && slices.EqualFunc(h.texts, bundles, func(a, b []byte) bool { return string(a) == string(b) }) {
 		return
 	}
-	first := !h.heard
-	h.heard, h.texts, h.trusted, h.since = true, slices.Clone(bundles), nil, h.a.o.Now()
+	first := !h.observed
+	h.observed, h.texts, h.trusted, h.since = true, slices.Clone(bundles), nil, h.a.o.Now()
 	for _, text := range bundles {
 		pool := x509.NewCertPool()
 		list, err := pki.ParseCertificates(text)

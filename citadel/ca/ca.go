@@ -1,6 +1,7 @@
 package ca
 
 import (
+	"cmp"
 	"context"
 	"crypto"
 	"errors"
@@ -64,27 +65,34 @@ type Request struct {
 	Signer string
 }
 
-// Issue returns a certificate of an identity for the key of a request. A TTL of 0 is the default one.
-func (c *CA) Issue(_ context.Context, q Request) (*Issued, error) {
-	uri, ttl := q.ID.String(), q.TTL
-	if _, err := identity.Parse(uri); err != nil {
-		return nil, err
+// Leaf returns the certificate that a request is for, and its CSR. The certificate is valid for at most maxTTL; if the
+// caller asks for no time, for ttl.
+func (q Request) Leaf(ttl, maxTTL time.Duration) (pki.Leaf, *pki.Request, error) {
+	l := pki.Leaf{URI: q.ID.String(), TTL: cmp.Or(q.TTL, min(ttl, maxTTL))}
+	if _, err := identity.Parse(l.URI); err != nil {
+		return l, nil, err
 	}
-	switch {
-	case ttl == 0:
-		ttl = min(c.o.TTL, c.o.MaxTTL)
-	case ttl < 0 || ttl > c.o.MaxTTL:
-		return nil, fmt.Errorf("a certificate may be valid for %s at most, not %s", c.o.MaxTTL, ttl)
+	if q.TTL < 0 || q.TTL > maxTTL {
+		return l, nil, fmt.Errorf("a certificate may be valid for %s at most, not %s", maxTTL, q.TTL)
 	}
 	r, err := pki.ParseRequest(q.CSR)
+	if err == nil {
+		l.Key = r.Key
+	}
+	return l, r, err
+}
+
+// Issue returns a certificate of an identity for the key of a request.
+func (c *CA) Issue(_ context.Context, q Request) (*Issued, error) {
+	l, r, err := q.Leaf(c.o.TTL, c.o.MaxTTL)
 	if err != nil {
 		return nil, err
 	}
-	out, err := c.sign(c.Bundle(), pki.Leaf{URI: uri, Key: r.Key, TTL: ttl})
+	out, err := c.sign(c.Bundle(), l)
 	if err != nil {
 		return nil, err
 	}
-	out.Extra = !r.AsksFor(uri)
+	out.Extra = !r.AsksFor(l.URI)
 	return out, nil
 }
 

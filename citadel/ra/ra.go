@@ -14,7 +14,6 @@ import (
 
 	"k8s.io/client-go/dynamic"
 
-	"github.com/istiod-lite/istiod-lite/api/identity"
 	"github.com/istiod-lite/istiod-lite/citadel/ca"
 	"github.com/istiod-lite/istiod-lite/citadel/pki"
 )
@@ -44,29 +43,18 @@ const minTTL = 10 * time.Minute
 
 // Issue returns a certificate of an identity for the key of a request, which has to ask for that identity alone.
 func (a *Authority) Issue(ctx context.Context, q ca.Request) (*ca.Issued, error) {
-	uri := q.ID.String()
-	if _, err := identity.Parse(uri); err != nil {
-		return nil, err
-	}
 	signer, err := a.signer(q.Signer)
 	if err != nil {
 		return nil, err
 	}
-	ttl := q.TTL
+	l, r, err := q.Leaf(a.o.TTL, a.o.MaxTTL)
 	switch {
-	case ttl == 0:
-		ttl = min(a.o.TTL, a.o.MaxTTL)
-	case ttl < 0 || ttl > a.o.MaxTTL:
-		return nil, fmt.Errorf("a certificate may be valid for %s at most, not %s", a.o.MaxTTL, ttl)
-	}
-	r, err := pki.ParseRequest(q.CSR)
-	if err != nil {
+	case err != nil:
 		return nil, err
+	case !r.AsksOnlyFor(l.URI):
+		return nil, fmt.Errorf("the certificate request has to ask for %s and nothing else, for the signer certifies what it says", l.URI)
 	}
-	if !r.AsksOnlyFor(uri) {
-		return nil, fmt.Errorf("the certificate request has to ask for %s and nothing else, for the signer certifies what it says", uri)
-	}
-	return a.sign(ctx, signer, q.CSR, pki.Leaf{URI: uri, Key: r.Key, TTL: ttl})
+	return a.sign(ctx, signer, q.CSR, l)
 }
 
 // IssueServer returns a certificate of a server's names for a key.

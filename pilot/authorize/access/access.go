@@ -15,25 +15,26 @@ import (
 
 // Servers finds the API server of a cluster.
 type Servers interface {
-	// Get returns a function that asks the API server of a cluster, by the cluster's ID, and reports whether there is such
-	// a cluster. The error says why its API server cannot be asked.
+	// Get returns a function that asks the API server of a cluster, by the cluster's ID, and reports whether there is
+	// such a cluster. The error says why its API server cannot be asked.
 	Get(cluster string) (ask Ask, known bool, err error)
 }
 
-// Options of Reviews. Zero durations stand for the defaults.
+// Options of Reviews.
 type Options struct {
 	Servers   Servers
 	ClusterID string // of the server's own cluster, which has an empty name too
 	Logger    *slog.Logger
-
-	Fresh   time.Duration // how long an answer counts for what is asked for anew, 5 s
-	Again   time.Duration // how often an identity that is watched and allowed is asked for, 30 s; others: Fresh
-	Retry   time.Duration // after a failure, 1 s
-	Timeout time.Duration // of a question, 5 s
 }
 
-// atOnce is how many questions about one cluster may be open.
-const atOnce = 8
+// Times and bounds of questions.
+const (
+	fresh           = 5 * time.Second  // how long an answer is good for a new request
+	resync          = 30 * time.Second // between two questions about an identity that is allowed; others: fresh
+	retryInterval   = time.Second      // after a failure
+	questionTimeout = 5 * time.Second
+	atOnce          = 8 // open questions about one cluster
+)
 
 // Reviews keeps what is known of the identities that are watched. Safe for concurrent use.
 type Reviews struct {
@@ -45,7 +46,7 @@ type Reviews struct {
 	open  map[string]int // questions, by cluster: one that does not answer holds up no other
 }
 
-// subject is whom a question is about: an identity, in a cluster.
+// subject is what a question is about: an identity in a cluster.
 type subject struct {
 	cluster string
 	id      identity.ID
@@ -56,25 +57,20 @@ type review struct {
 	watchers map[*func()]struct{}
 	answered time.Time // of the last answer; zero: there was none
 	allowed  bool
-	asking   bool
-	failed   bool      // the last question; a failure that goes on is logged once
-	next     time.Time // when it is asked for again
+	asking   bool      // a question is open
+	failed   bool      // the last question failed; a failure that goes on is logged once
+	next     time.Time // of the next question
 }
 
 // New makes Reviews. Run asks.
 func New(o Options) *Reviews {
-	for d, standard := range map[*time.Duration]time.Duration{&o.Fresh: 5 * time.Second, &o.Again: 30 * time.Second, &o.Retry: time.Second, &o.Timeout: 5 * time.Second} {
-		if *d == 0 {
-			*d = standard
-		}
-	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Reviews{o: o, wake: make(chan struct{}, 1), known: map[subject]*review{}, open: map[string]int{}}
 }
 
-// subject returns whom a question is about. The server's own cluster is one subject, by whichever name.
+// subject returns the subject of a question. The server's own cluster is one cluster, by either name.
 func (r *Reviews) subject(cluster string, id identity.ID) subject {
 	if cluster == "" {
 		cluster = r.o.ClusterID
@@ -113,10 +109,10 @@ func (r *Reviews) Allowed(cluster string, identity identity.ID) (allowed, known 
 	if x == nil {
 		return false, false
 	}
-	if !x.answered.IsZero() && time.Since(x.answered) <= r.o.Fresh {
+	if !x.answered.IsZero() && time.Since(x.answered) <= fresh {
 		return x.allowed, true
 	}
-	if !x.asking && time.Until(x.next) > r.o.Retry { // a question that has just failed is not repeated for each request
+	if !x.asking && time.Until(x.next) > retryInterval { // a question that has just failed is not repeated for each request
 		x.next = time.Time{}
 		r.rouse()
 	}
@@ -155,7 +151,8 @@ func (r *Reviews) Run(ctx context.Context) error {
 	}
 }
 
-// due returns whom to ask for now, and when there may be more. Of each cluster those go first that wait longest.
+// due returns the subjects to ask about now, and when there may be more. Within a cluster, the subjects that have
+// waited longest come first.
 func (r *Reviews) due(now time.Time) (list []subject, next time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -172,7 +169,7 @@ func (r *Reviews) due(now time.Time) (list []subject, next time.Time) {
 	slices.SortFunc(list, func(a, b subject) int { return r.known[a].next.Compare(r.known[b].next) })
 	return slices.DeleteFunc(list, func(id subject) bool {
 		if r.open[id.cluster] >= atOnce {
-			return true // it is its turn when another one is answered
+			return true // it has its turn after the answer to another question
 		}
 		r.known[id].asking = true
 		r.open[id.cluster]++
@@ -183,7 +180,7 @@ func (r *Reviews) due(now time.Time) (list []subject, next time.Time) {
 func (r *Reviews) ask(ctx context.Context, id subject) {
 	allowed, failure := false, errors.New("the question ended in a panic")
 	defer func() { r.note(ctx, id, allowed, failure) }()
-	asked, cancel := context.WithTimeout(ctx, r.o.Timeout)
+	asked, cancel := context.WithTimeout(ctx, questionTimeout)
 	defer cancel()
 	switch question, known, err := r.o.Servers.Get(id.cluster); {
 	case err != nil:
@@ -195,7 +192,7 @@ func (r *Reviews) ask(ctx context.Context, id subject) {
 	}
 }
 
-// note notes the answer to a question about a subject, or that it failed.
+// note records the answer to a question about a subject, or its failure.
 func (r *Reviews) note(ctx context.Context, id subject, allowed bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -208,17 +205,17 @@ func (r *Reviews) note(ctx context.Context, id subject, allowed bool, err error)
 		return
 	}
 	if err != nil && !x.failed && ctx.Err() == nil {
-		r.o.Logger.Warn("whether a service account may list Secrets is not known: it gets none that it does not have", "id", id.id.String(), "cluster", id.cluster, "err", err)
+		r.o.Logger.Warn("failed to review the access of a service account to Secrets: it gets no further ones", "id", id.id.String(), "cluster", id.cluster, "err", err)
 	}
 	x.asking, x.failed = false, err != nil
 	if err != nil {
-		x.next = time.Now().Add(r.o.Retry)
+		x.next = time.Now().Add(retryInterval)
 		return
 	}
 	x.allowed, x.answered = allowed, time.Now()
-	x.next = x.answered.Add(r.o.Again)
-	if !allowed { // somebody waits for it
-		x.next = x.answered.Add(r.o.Fresh)
+	x.next = x.answered.Add(resync)
+	if !allowed { // a proxy waits for its secrets
+		x.next = x.answered.Add(fresh)
 	}
 	for notify := range x.watchers {
 		(*notify)()

@@ -25,11 +25,8 @@ type Options struct {
 
 	Fetcher jwks.Fetcher
 
-	Every   time.Duration // how often keys are fetched; 0 is 20 min
-	Retry   time.Duration // how soon after a failure, the first time; 0 is 1 s
-	Longest time.Duration // what Retry doubles up to; 0 is 1 min
-	Age     time.Duration // how long the last good keys count without a fetch that succeeds; 0 is a week
-	Limits  limits.Limits // the zero Limits are limits.Default
+	Every  time.Duration // how often keys are fetched; 0 is 20 min
+	Limits limits.Limits // the zero Limits are limits.Default
 }
 
 // KeySets is the facts.Provider of key sets.
@@ -56,7 +53,7 @@ func New(o Options) *KeySets {
 	}
 	k.Poller = poll.New(poll.Options[string]{
 		Kind: kinds.JWKS, Handler: o.Handler, Logger: o.Logger, Limits: o.Limits, Ask: k.ask,
-		Every: cmp.Or(o.Every, 20*time.Minute), Retry: cmp.Or(o.Retry, time.Second), Longest: cmp.Or(o.Longest, time.Minute), Age: cmp.Or(o.Age, 7*24*time.Hour),
+		Every: cmp.Or(o.Every, 20*time.Minute), Retry: time.Second, Longest: time.Minute, Age: 7 * 24 * time.Hour,
 		Names: o.Limits.KeySets, Bytes: o.Limits.KeySetBytes, Size: func(set string) int { return len(set) },
 	})
 	return k
