@@ -52,6 +52,20 @@ func ReadFile(path string) ([]byte, error) {
 	return io.ReadAll(f)
 }
 
+// ReadBounded is ReadFile for a file of at most so many bytes. A larger one is an error.
+func ReadBounded(path string, limit int64) ([]byte, error) {
+	f, err := Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	text, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(text)) > limit {
+		return nil, fmt.Errorf("read %s: larger than %d bytes", path, limit)
+	}
+	return text, err
+}
+
 // KeyPair is armor.KeyPair for the files that Open opens.
 func KeyPair(certificate, key string) (tls.Certificate, error) {
 	c, err := ReadFile(certificate)

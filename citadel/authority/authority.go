@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/watchfile"
 	"github.com/istiod-lite/istiod-lite/citadel/ca"
 	"github.com/istiod-lite/istiod-lite/citadel/pki"
 	"github.com/istiod-lite/istiod-lite/citadel/rotation"
@@ -44,6 +45,9 @@ type Options struct {
 	// FilesVouch also trusts the roots in Files for client certificates: the same CA issues both.
 	FilesVouch bool
 
+	// NoWatch looks at files each second only, without the operating system's events.
+	NoWatch bool
+
 	Now        func() time.Time
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
@@ -70,9 +74,9 @@ type Authority struct {
 
 // Intervals of the loop.
 const (
-	lookAtFolder = time.Second
-	lookAtStore  = time.Minute
-	loadAgain    = time.Second
+	lookAtFiles = time.Second // without an event of them
+	lookAtStore = time.Minute
+	loadAgain   = time.Second
 )
 
 // New returns an Authority that has loaded nothing.
@@ -121,35 +125,40 @@ func (a *Authority) Load(ctx context.Context) error {
 
 // Run follows the CA until ctx ends.
 func (a *Authority) Run(ctx context.Context) error {
-	every := min(lookAtStore, max(a.o.Interval/4, time.Second))
-	if a.plugged {
-		every = lookAtFolder
-	}
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	var own <-chan time.Time // nil: with the others
-	if a.o.Files != (Files{}) || a.o.Anchors != nil {
-		files := time.NewTicker(lookAtFolder)
-		defer files.Stop()
-		own = files.C
-	}
+	every := min(lookAtStore, max(a.o.Interval/4, time.Second)) // between two steps
+	w := watchfile.New(a.watched(every))
+	defer w.Close()
 	var problem error // of the CA
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-			switch {
-			case a.o.Elsewhere:
-			case a.plugged:
-				problem = a.reload(ctx, a.o.Now())
-			default:
-				problem = a.step(ctx, a.o.Now())
-			}
-		case <-own:
+	next := time.Now().Add(every)
+	for w.Next(ctx, time.Until(next)) {
+		due := !time.Now().Before(next)
+		if due {
+			next = time.Now().Add(every)
+		}
+		switch {
+		case a.o.Elsewhere:
+		case a.plugged:
+			problem = a.reload(ctx, a.o.Now())
+		case due:
+			problem = a.step(ctx, a.o.Now())
 		}
 		a.report(problem, a.renew(ctx, a.o.Now()))
 	}
+	return nil
+}
+
+// watched returns the files that the loop reads, and how often it looks at them and at the roots of callers. Without
+// either it looks once a step.
+func (a *Authority) watched(step time.Duration) watchfile.Options {
+	f := a.o.Files
+	o := watchfile.Options{Paths: []string{f.Certificate, f.Key, f.Roots}, Poll: step, NoWatch: a.o.NoWatch, Logger: a.o.Logger}
+	if a.plugged {
+		o.Paths = append(o.Paths, a.o.Folder)
+	}
+	if a.plugged || f != (Files{}) || a.o.Anchors != nil {
+		o.Poll = lookAtFiles
+	}
+	return o
 }
 
 // report keeps what is wrong with the CA and with the server's own certificate as findings, and logs what is new.

@@ -40,7 +40,7 @@ func newAuthority(t *testing.T, change func(*authority.Options)) (*authority.Aut
 	o := authority.Options{
 		CA:       ca.New(ca.Options{TTL: 24 * time.Hour, MaxTTL: 24 * time.Hour}),
 		Rotation: rotation.Options{Organization: "cluster.local", Lifetime: 10 * 24 * time.Hour, GracePercent: 20, MaxTTL: 24 * time.Hour},
-		Lead:     func() bool { return true }, Interval: time.Hour,
+		Lead:     func() bool { return true }, Interval: time.Hour, NoWatch: true, // no bubble waits for events
 		Names: func() []string { return []string{name} }, Now: time.Now, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
 	}
 	change(&o)

@@ -68,6 +68,8 @@ type Parts struct {
 	Store store.Store // of a self-signed CA; nil: StateDir
 	Lead  func() bool // reports whether this server replaces the root of a self-signed CA; nil: it does
 
+	NoWatch bool // files are read each second, without events of the operating system
+
 	Namespace, Revision, Domain string
 	Local                       bool // proxies are on this host: the server's certificate has its names too
 

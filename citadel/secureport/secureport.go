@@ -60,7 +60,7 @@ func New(o Options, parts Parts) (*Port, error) {
 		CA: issuer, Anchors: p.TrustDomains.Anchors, Folder: o.Folder, MultiRoot: o.MultiRoot, Store: parts.Store, Lead: parts.Lead, Interval: o.Interval,
 		Rotation:  rotation.Options{Organization: parts.Domain, Lifetime: o.RootTTL, GracePercent: o.Grace, MaxTTL: o.MaxTTL},
 		Elsewhere: o.Off || o.Signing.Workloads, FilesVouch: o.Off,
-		Names: p.names, Files: o.Serving, Now: time.Now, Logger: logger, Registerer: parts.Registerer,
+		Names: p.names, Files: o.Serving, NoWatch: parts.NoWatch, Now: time.Now, Logger: logger, Registerer: parts.Registerer,
 	}
 	if options.Lead == nil {
 		options.Lead = func() bool { return true }

@@ -49,7 +49,7 @@ func (s *Server) newSecure(calls *rpc.Calls) (*secure, error) {
 	x, b := &secure{}, bundles.New(s.fetcher, s.noticeRoots, s.o.Logger.With("scope", "ca"), s.o.Limits)
 	s.components.background("bundles of trust domains", b.Run)
 	parts := secureport.Parts{
-		Mesh: s.world, Bundles: b, Workloads: ingest.Workloads{World: s.world, Sources: s.from}, Fetcher: s.fetcher,
+		NoWatch: s.o.NoWatch, Mesh: s.world, Bundles: b, Workloads: ingest.Workloads{World: s.world, Sources: s.from}, Fetcher: s.fetcher,
 		ClusterID: s.o.ClusterID, ClusterAliases: s.o.ClusterAliases, Namespace: s.o.Namespace, Revision: s.o.Revision, Domain: s.o.Domain,
 		Local: s.o.Client == nil, Limits: s.o.Limits, Logger: s.o.Logger, Registerer: s.metrics,
 	}

@@ -1,17 +1,13 @@
 package bootstrap
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/version"
@@ -21,6 +17,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/safe"
+	"github.com/istiod-lite/istiod-lite/api/watchfile"
 	"github.com/istiod-lite/istiod-lite/injector"
 	"github.com/istiod-lite/istiod-lite/pilot/config/crd"
 )
@@ -150,19 +147,20 @@ func (x *injection) inForce() int {
 	return slices.IndexFunc(x.texts[:], func(p *placed) bool { return p != nil })
 }
 
-// follow reads the files once a poll until ctx ends. They are small: no watch can be lost.
+// follow reads the files, and again when they may have changed, until ctx ends.
 func (x *injection) follow(ctx context.Context) error {
-	tick := time.NewTicker(cmp.Or(x.server.o.Poll, time.Second))
-	defer tick.Stop()
+	o := watchfile.Options{Poll: x.server.o.Poll, NoWatch: x.server.o.NoWatch, Logger: x.server.o.Logger.With("scope", "injection")}
+	if dir := x.server.o.Injection.Dir; dir != "" {
+		o.Paths = []string{filepath.Join(dir, injector.ConfigKey), filepath.Join(dir, injector.ValuesKey)}
+	}
+	w := watchfile.New(o)
+	defer w.Close()
 	x.readFiles()
 	close(x.looked)
-	for ; ; x.readFiles() {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
+	for w.Next(ctx, 0) {
+		x.readFiles()
 	}
+	return nil
 }
 
 // readFiles takes the files in, if they are there. Files that vanish or cannot be read keep their last content.
@@ -173,15 +171,15 @@ func (x *injection) readFiles() {
 	}
 	path := filepath.Join(dir, injector.ConfigKey)
 	_, missing := os.Lstat(path)
-	config, err := readFile(path, x.server.o.Limits.MeshConfig)
-	var values string
+	config, err := safe.ReadBounded(path, x.server.o.Limits.MeshConfig)
+	var values []byte
 	if err == nil {
-		values, err = readFile(filepath.Join(dir, injector.ValuesKey), x.server.o.Limits.MeshConfig)
+		values, err = safe.ReadBounded(filepath.Join(dir, injector.ValuesKey), x.server.o.Limits.MeshConfig)
 	}
 	var unreadable []diag.Diagnostic
 	switch {
 	case err == nil:
-		x.put(fromFiles, &placed{texts: injector.Texts{Config: config, Values: values}, object: "injection templates in " + dir})
+		x.put(fromFiles, &placed{texts: injector.Texts{Config: string(config), Values: string(values)}, object: "injection templates in " + dir})
 	case errors.Is(missing, fs.ErrNotExist):
 	default:
 		unreadable = []diag.Diagnostic{{
@@ -202,19 +200,6 @@ func (x *injection) wake() {
 	case x.changed <- struct{}{}:
 	default:
 	}
-}
-
-func readFile(path string, limit int64) (string, error) {
-	f, err := safe.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err == nil && int64(len(text)) > limit {
-		err = fmt.Errorf("read %s: larger than %d bytes", path, limit)
-	}
-	return string(text), err
 }
 
 // Committed takes the changes of a commit.

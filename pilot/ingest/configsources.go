@@ -16,6 +16,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 	"github.com/istiod-lite/istiod-lite/pilot/config/crd"
 	"github.com/istiod-lite/istiod-lite/pilot/config/mcp"
@@ -53,7 +54,7 @@ func (o Options) MeshSources() []string {
 	if o.MeshConfig == "" {
 		return nil
 	}
-	text, err := readBounded(o.MeshConfig, o.Limits.MeshConfig)
+	text, err := safe.ReadBounded(o.MeshConfig, o.Limits.MeshConfig)
 	if err != nil {
 		return nil // its source reports that
 	}
@@ -73,7 +74,7 @@ func (o Options) meshErrors() (list []error) {
 	if o.MeshConfig == "" {
 		return nil
 	}
-	text, err := readBounded(o.MeshConfig, o.Limits.MeshConfig)
+	text, err := safe.ReadBounded(o.MeshConfig, o.Limits.MeshConfig)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -1,35 +1,33 @@
 package ingest
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
 	"maps"
 	"os"
 	"slices"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/safe"
+	"github.com/istiod-lite/istiod-lite/api/watchfile"
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 )
 
 // meshFiles is the source of the mesh configuration that --meshConfig and --networksConfig name. It hands on a
-// ConfigMap for each, so that there is one way in. The files are small and are read once a poll: no watch can be lost.
+// ConfigMap for each, so that there is one way in.
 type meshFiles struct {
 	logger    *slog.Logger
 	paths     map[string]string // by key of the ConfigMap that they stand for: mesh, meshNetworks
 	namespace string
 	limit     int64
-	poll      time.Duration
+	watch     watchfile.Options // its Paths are set by run
 	handler   config.Handler
 
 	data map[string]string // owned by the goroutine of run
@@ -64,23 +62,20 @@ func absent(path string) bool {
 // Run hands on what the files hold, and then their changes, until ctx ends. A file that cannot be read keeps its last
 // content; at the first reading there is none, which is an error.
 func (m *meshFiles) Run(ctx context.Context) error {
+	m.watch.Paths = slices.Collect(maps.Values(m.paths))
+	w := watchfile.New(m.watch)
+	defer w.Close()
 	first := m.read()
 	if wrong := m.Findings(); len(wrong) > 0 {
 		return fmt.Errorf("failed to read the mesh configuration: %s", wrong[0])
 	}
 	m.handler(first)
-	tick := time.NewTicker(m.poll)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-			if changes := m.read(); len(changes) > 0 {
-				m.handler(changes)
-			}
+	for w.Next(ctx, 0) {
+		if changes := m.read(); len(changes) > 0 {
+			m.handler(changes)
 		}
 	}
+	return nil
 }
 
 // read takes in both files and returns those that are different.
@@ -107,7 +102,7 @@ func (m *meshFiles) readOne(key, path string) bool {
 		m.note(path, nil)
 		return false
 	}
-	text, err := readBounded(path, m.limit)
+	text, err := safe.ReadBounded(path, m.limit)
 	m.note(path, err)
 	if err != nil {
 		return false
@@ -140,21 +135,4 @@ func (m *meshFiles) Findings() (list []diag.Diagnostic) {
 		}
 	}
 	return list
-}
-
-func readBounded(path string, limit int64) ([]byte, error) {
-	f, err := safe.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	var b bytes.Buffer
-	n, err := io.Copy(&b, io.LimitReader(f, limit+1))
-	if err != nil {
-		return nil, err
-	}
-	if n > limit {
-		return nil, fmt.Errorf("read %s: larger than %d bytes", path, limit)
-	}
-	return b.Bytes(), nil
 }

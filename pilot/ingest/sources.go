@@ -1,7 +1,6 @@
 package ingest
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,13 +8,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/safe"
+	"github.com/istiod-lite/istiod-lite/api/watchfile"
 	"github.com/istiod-lite/istiod-lite/galley/analysis"
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 	"github.com/istiod-lite/istiod-lite/pilot/config/crd"
@@ -90,8 +89,9 @@ func NewSources(o Options, w *World, instance string, metrics prometheus.Registe
 	// Those that are added first take precedence. The mesh configuration may be in any of the first ones.
 	files := &meshFiles{
 		logger: o.Logger.With("scope", "model"), paths: map[string]string{"mesh": o.MeshConfig, "meshNetworks": o.MeshNetworks},
-		namespace: o.Namespace, limit: o.Limits.MeshConfig, poll: cmp.Or(o.Poll, time.Second),
-		data: map[string]string{}, wrong: map[string]error{},
+		namespace: o.Namespace, limit: o.Limits.MeshConfig,
+		watch: watchfile.Options{Poll: o.Poll, NoWatch: o.NoWatch, Logger: o.Logger.With("scope", "model")},
+		data:  map[string]string{}, wrong: map[string]error{},
 	}
 	if files.present() {
 		files.handler = s.add("mesh files")

@@ -8,10 +8,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/istiod-lite/istiod-lite/api/armor"
 	"github.com/istiod-lite/istiod-lite/api/safe"
+	"github.com/istiod-lite/istiod-lite/api/watchfile"
 	"github.com/istiod-lite/istiod-lite/pilot/agent/upstream"
 )
 
@@ -21,16 +21,9 @@ type file struct {
 	chain, key, roots string // paths
 	users             int    // who follow it: see Follow
 	reading           bool   // a goroutine reads it, and owns the stamp
-	stamp             [3]stamp
+	stamp             [3]watchfile.Stamp
 	secret            *Secret // the last that could be used
 	err               error   // why the present ones cannot be used
-}
-
-// stamp is what tells one state of a file from another, without reading it.
-type stamp struct {
-	path     string // where links lead
-	modified time.Time
-	size     int64
 }
 
 // systemRoots are where operating systems keep the CA certificates they trust, and "system" in the place of a path is
@@ -109,7 +102,7 @@ func (m *Manager) startReading(f *file) {
 	loaded := f.secret != nil
 	safe.Go(m.o.Log, "files", func() {
 		var next *Secret
-		var now [3]stamp
+		var now [3]watchfile.Stamp
 		err := errors.New("internal error")
 		changed := false
 		defer func() {
@@ -120,7 +113,7 @@ func (m *Manager) startReading(f *file) {
 				m.tell(f.name)
 			}
 		}()
-		if now = [3]stamp{stampOf(f.chain), stampOf(f.key), stampOf(systemPath(f.roots))}; now == f.stamp && loaded {
+		if now = [3]watchfile.Stamp{watchfile.StampAt(f.chain), watchfile.StampAt(f.key), watchfile.StampAt(systemPath(f.roots))}; now == f.stamp && loaded {
 			err = nil
 			return
 		}
@@ -130,7 +123,7 @@ func (m *Manager) startReading(f *file) {
 
 // store takes what was read of a secret, or nil if nothing has changed, and reports whether the secret has. The caller
 // holds the lock.
-func (m *Manager) store(f *file, next *Secret, now [3]stamp, err error) bool {
+func (m *Manager) store(f *file, next *Secret, now [3]watchfile.Stamp, err error) bool {
 	f.reading = false
 	if m.files[f.name] != f {
 		return false // forgotten
@@ -199,22 +192,6 @@ func systemPath(path string) string {
 	return systemRoots[0]
 }
 
-// stampOf returns the stamp of a file; zero means that there is none.
-func stampOf(path string) stamp {
-	if path == "" {
-		return stamp{}
-	}
-	real, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		return stamp{}
-	}
-	i, err := os.Stat(real)
-	if err != nil {
-		return stamp{}
-	}
-	return stamp{real, i.ModTime(), i.Size()}
-}
-
 // The files of Output, and the folder that holds them.
 const (
 	outputKey   = "key.pem"
@@ -224,34 +201,34 @@ const (
 	folders     = "..certs-"
 )
 
-// write has Run write Output.
+// write has Run write Output. The caller holds the lock.
 func (m *Manager) write() {
-	select {
-	case m.unwritten <- struct{}{}:
-	default:
-	}
+	m.unwritten = true
+	m.watch.Wake()
 }
 
 // writeOutput writes the certificate, its key and the roots, once all are there. The names are links into a folder that
 // one link names, which is replaced when the folder is whole: a reader never gets a key that does not fit, and what
-// cannot be written leaves what was there. It reports whether there is nothing left to write.
-func (m *Manager) writeOutput() bool {
+// cannot be written leaves what was there, and is written at the next call.
+func (m *Manager) writeOutput() {
 	m.mu.Lock()
-	workload, roots := m.workload, m.rootCAs
+	workload, roots, unwritten := m.workload, m.rootCAs, m.unwritten
+	m.unwritten = false
 	m.mu.Unlock()
-	if m.o.Output == "" || workload == nil || roots == nil {
-		return true
+	if !unwritten || m.o.Output == "" || workload == nil || roots == nil {
+		return
 	}
-	if err := replaceOutput(m.o.Output, workload, roots); err != nil {
+	err := replaceOutput(m.o.Output, workload, roots)
+	if err != nil {
 		if !m.outputFailed {
 			m.o.Log.Error("the certificate cannot be written: the files are those of before", "folder", m.o.Output, "err", err)
 		}
-		m.outputFailed = true
 		m.metrics.fileFailures.Inc()
-		return false
+		m.mu.Lock()
+		m.unwritten = true
+		m.mu.Unlock()
 	}
-	m.outputFailed = false
-	return true
+	m.outputFailed = err != nil
 }
 
 func replaceOutput(dir string, workload, roots *Secret) error {

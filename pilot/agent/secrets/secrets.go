@@ -19,6 +19,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/armor"
 	"github.com/istiod-lite/istiod-lite/api/safe"
+	"github.com/istiod-lite/istiod-lite/api/watchfile"
 )
 
 // Names of secrets, as configuration of Envoy has them. The other names are file-cert:CHAIN~KEY and file-root:CAS.
@@ -86,8 +87,9 @@ type Manager struct {
 	files        map[string]*file
 	subscribers  map[int]func(name string)
 	next         int
-	unwritten    chan struct{} // has one entry while Output does not have the latest
-	outputFailed bool          // owned by Run
+	watch        *watchfile.Watch
+	unwritten    bool // Output does not have the latest
+	outputFailed bool // owned by Run
 }
 
 // New returns a Manager. An error names the option that is wrong.
@@ -106,7 +108,8 @@ func New(o Options) (*Manager, error) {
 	if err := o.Key.check(); err != nil {
 		return nil, err
 	}
-	m := &Manager{o: o, files: map[string]*file{}, subscribers: map[int]func(string){}, unwritten: make(chan struct{}, 1)}
+	m := &Manager{o: o, files: map[string]*file{}, subscribers: map[int]func(string){}}
+	m.watch = watchfile.New(watchfile.Options{Poll: o.Poll, NoWatch: true})
 	m.metrics = newMetrics()
 	if o.Registerer != nil {
 		if err := m.metrics.register(o.Registerer, m); err != nil {
@@ -247,42 +250,28 @@ func (m *Manager) tell(names ...string) {
 
 // Run has certificates signed and follows files until ctx ends.
 func (m *Manager) Run(ctx context.Context) error {
-	var both sync.WaitGroup
-	defer both.Wait()
+	var signing sync.WaitGroup
+	var failure error // of signing
 	ctx, end := context.WithCancel(ctx)
 	defer end()
-	failed := make(chan error, 1)
 	if m.o.Signer != nil {
-		both.Add(1)
+		signing.Add(1)
 		safe.Go(m.o.Log, "certificates", func() {
-			defer both.Done()
-			if err := safe.Do("certificates", func() { m.sign(ctx) }); err != nil {
-				failed <- err
-			}
+			defer signing.Done()
+			defer end()
+			failure = safe.Do("certificates", func() { m.sign(ctx) })
 		})
 	}
 	if m.o.Signer == nil {
 		_, _ = m.Get(Workload)
 		_, _ = m.Get(Roots)
 	}
-	t := time.NewTicker(m.o.Poll)
-	defer t.Stop()
-	retry := false
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case err := <-failed:
-			return err
-		case <-t.C:
-			m.readFiles()
-			if retry {
-				retry = !m.writeOutput()
-			}
-		case <-m.unwritten:
-			retry = !m.writeOutput()
-		}
+	for m.watch.Next(ctx, 0) {
+		m.readFiles()
+		m.writeOutput()
 	}
+	signing.Wait()
+	return failure
 }
 
 // sign has certificates signed when they are due, one at a time.

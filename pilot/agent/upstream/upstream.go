@@ -27,6 +27,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/istiod-lite/istiod-lite/api/armor"
+	"github.com/istiod-lite/istiod-lite/api/watchfile"
 )
 
 // System in the place of a file of roots means those of the operating system.
@@ -105,16 +106,10 @@ func (u *Upstream) Context(ctx context.Context) context.Context {
 
 // Run follows the file of roots until ctx ends, then closes the connection.
 func (u *Upstream) Run(ctx context.Context) error {
-	t := time.NewTicker(u.o.Poll)
-	defer t.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return u.Conn().Close()
-		case <-t.C:
-			u.follow()
-		}
+	for w := watchfile.New(watchfile.Options{Poll: u.o.Poll, NoWatch: true}); w.Next(ctx, 0); {
+		u.follow()
 	}
+	return u.Conn().Close()
 }
 
 // follow replaces the connection when the roots have changed. A file that cannot be read leaves it as it is.

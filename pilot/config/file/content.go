@@ -18,6 +18,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/safe"
+	"github.com/istiod-lite/istiod-lite/api/watchfile"
 	"github.com/istiod-lite/istiod-lite/galley/validation"
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 )
@@ -28,6 +29,7 @@ const (
 	restUnfinished = 500 * time.Millisecond // shorter than before, without a newline at the end, not to be parsed, or with less in it
 	restEmpty      = 2 * time.Second
 	restMissing    = 100 * time.Millisecond
+	restReplaced   = 20 * time.Millisecond // gone since it was listed: it is being replaced
 
 	// A file that never rests is used after boundDoubt if it seems whole, after boundLast in any case. Nor does a
 	// deletion wait longer for writes.
@@ -41,7 +43,7 @@ const (
 
 // content is what one file holds.
 type content struct {
-	read      stamp // of the bytes that are in force; of those that were refused for good too
+	read      watchfile.Stamp // of the bytes that are in force; of those that were refused for good too
 	readAt    time.Time
 	hash      uint64
 	size      int
@@ -52,9 +54,9 @@ type content struct {
 	hidden    map[*kinds.Kind]bool // kinds of objects that the file may hold and that cannot be read; nil is any kind
 
 	// While the file is waited for, and else zero.
-	doubt      stamp     // the last look at it
-	doubtSince time.Time // when it first looked so
-	doubtFirst time.Time // when the waiting began
+	doubt      watchfile.Stamp // the last look at it
+	doubtSince time.Time       // when it first looked so
+	doubtFirst time.Time       // when the waiting began
 
 	missing      bool
 	missingSince time.Time
@@ -92,9 +94,7 @@ func (s *Source) scan() (found listing, recheck time.Duration) {
 			recheck = d
 		}
 	}
-	if s.watch.follow(found.dirs) {
-		wait(gather) // what happened before the watch began was not reported
-	}
+	s.watch.WatchDirectories(found.dirs)
 	if found.err != nil {
 		return found, 0
 	}
@@ -128,7 +128,7 @@ func (s *Source) scan() (found listing, recheck time.Duration) {
 			continue
 		}
 		// While files are exchanged, a listing may lack one that is there all the time.
-		if _, listed := found.dirs[path.Dir(file)]; listed {
+		if _, listed := found.dirs[filepath.Join(s.opts.Dir, path.Dir(file))]; listed {
 			if info, err := root.Stat(file); err == nil && info.Mode().IsRegular() {
 				c.missing = false
 				continue
@@ -153,7 +153,7 @@ func (s *Source) scan() (found listing, recheck time.Duration) {
 // update reads a file if it has changed, and returns how long to wait before it can be judged, or 0.
 func (s *Source) update(root *os.Root, c *content, e entry) time.Duration {
 	fresh := c.readAt.IsZero()
-	if !fresh && c.read == e.stamp && c.readAt.Sub(e.stamp.changed) > coarseClock {
+	if !fresh && c.read == e.stamp && c.readAt.Sub(e.stamp.Modified) > coarseClock {
 		c.settle()
 		return 0
 	}
@@ -161,9 +161,9 @@ func (s *Source) update(root *os.Root, c *content, e entry) time.Duration {
 	data, before, after, err := read(root, e.path, s.opts.Limits.FileSize)
 	if err != nil {
 		if os.IsNotExist(err) {
-			return gather
+			return restReplaced
 		}
-		c.read, c.readAt, c.hash = stamp{}, now, 0
+		c.read, c.readAt, c.hash = watchfile.Stamp{}, now, 0
 		c.settle()
 		c.findings = []diag.Diagnostic{{
 			Severity: diag.Error, Code: "Unreadable", File: filepath.Join(s.opts.Dir, e.path), Message: fmt.Sprintf("cannot be read: %v", bare(err)),
@@ -173,7 +173,7 @@ func (s *Source) update(root *os.Root, c *content, e entry) time.Duration {
 		return 0
 	}
 	hash := xxhash.Sum64(data)
-	if !fresh && hash == c.hash && len(data) == c.size && c.read != (stamp{}) {
+	if !fresh && hash == c.hash && len(data) == c.size && c.read != (watchfile.Stamp{}) {
 		c.read, c.readAt = after, now
 		c.settle()
 		c.findings = slices.DeleteFunc(c.findings, isEmptied)
@@ -202,18 +202,20 @@ func emptied(file string) diag.Diagnostic {
 func isEmptied(d diag.Diagnostic) bool { return d.Code == "Emptied" }
 
 // settle ends the waiting.
-func (c *content) settle() { c.doubt, c.doubtSince, c.doubtFirst = stamp{}, time.Time{}, time.Time{} }
+func (c *content) settle() {
+	c.doubt, c.doubtSince, c.doubtFirst = watchfile.Stamp{}, time.Time{}, time.Time{}
+}
 
 // wait judges whether a write is in progress, from the stamps before and after a read that began at a time, and returns
 // how long to wait until the next look, or 0.
-func (c *content) wait(began time.Time, before, after stamp, data []byte, decode func() reading) time.Duration {
+func (c *content) wait(began time.Time, before, after watchfile.Stamp, data []byte, decode func() reading) time.Duration {
 	fresh := c.readAt.IsZero()
 	last := c.read
-	if c.doubt != (stamp{}) {
+	if c.doubt != (watchfile.Stamp{}) {
 		last = c.doubt
 	}
 	// What takes a file's place is whole, unless it was written there after the old one had gone.
-	replaced := last != (stamp{}) && !last.sameFile(after) && !c.missing && before == after
+	replaced := last != (watchfile.Stamp{}) && !last.SameFile(after) && !c.missing && before == after
 	empties := len(data) == 0 && len(c.objects) > 0
 	if replaced && !empties || fresh && before == after && len(data) == 0 {
 		return 0
@@ -224,7 +226,7 @@ func (c *content) wait(began time.Time, before, after stamp, data []byte, decode
 	if c.doubt != after {
 		c.doubt, c.doubtSince = after, time.Now() // The read may have taken long.
 		// A file that nobody has touched for long is not being written.
-		if old := began.Sub(after.changed); fresh && old > 0 {
+		if old := began.Sub(after.Modified); fresh && old > 0 {
 			c.doubtSince = began.Add(-min(old, restEmpty))
 		}
 	}
@@ -252,28 +254,28 @@ func (c *content) wait(began time.Time, before, after stamp, data []byte, decode
 }
 
 // read returns a file's bytes, at most one more than limit, and its stamps before and after reading.
-func read(root *os.Root, file string, limit int64) (data []byte, before, after stamp, err error) {
+func read(root *os.Root, file string, limit int64) (data []byte, before, after watchfile.Stamp, err error) {
 	// Without O_NONBLOCK, opening a FIFO that took the file's place would wait for a writer.
 	f, err := root.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return nil, stamp{}, stamp{}, err
+		return nil, watchfile.Stamp{}, watchfile.Stamp{}, err
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return nil, stamp{}, stamp{}, err
+		return nil, watchfile.Stamp{}, watchfile.Stamp{}, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, stamp{}, stamp{}, fmt.Errorf("not a regular file")
+		return nil, watchfile.Stamp{}, watchfile.Stamp{}, fmt.Errorf("not a regular file")
 	}
-	before = stampOf(info)
+	before = watchfile.StampOf(info)
 	if data, err = io.ReadAll(io.LimitReader(f, limit+1)); err != nil {
-		return nil, stamp{}, stamp{}, err
+		return nil, watchfile.Stamp{}, watchfile.Stamp{}, err
 	}
 	if info, err = f.Stat(); err != nil {
-		return nil, stamp{}, stamp{}, err
+		return nil, watchfile.Stamp{}, watchfile.Stamp{}, err
 	}
-	return data, before, stampOf(info), nil
+	return data, before, watchfile.StampOf(info), nil
 }
 
 // decode never panics: a fault of the decoder costs one file.

@@ -27,6 +27,6 @@
 //     are known by then.
 //
 // It validates by galley/validation and knows nothing of what the objects mean. All state belongs to the goroutine that
-// calls Run, from which the handlers are called too; the two getters may be called from anywhere. Besides, fsnotify
-// runs one goroutine while Run does, and the watch another, which keeps the first from ever blocking.
+// calls Run, from which the handlers are called too; the two getters may be called from anywhere. Beside it run the
+// goroutines of api/watchfile.
 package file

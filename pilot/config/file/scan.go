@@ -9,42 +9,24 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
-	"time"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/watchfile"
 )
-
-// stamp changes when a file does, as far as its metadata shows.
-type stamp struct {
-	dev, inode uint64
-	size       int64
-	changed    time.Time
-}
-
-func stampOf(info fs.FileInfo) stamp {
-	s := stamp{size: info.Size(), changed: info.ModTime()}
-	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		s.dev, s.inode = uint64(st.Dev), st.Ino //nolint:unconvert // Dev is narrower on other systems
-	}
-	return s
-}
-
-func (s stamp) sameFile(t stamp) bool { return s.dev == t.dev && s.inode == t.inode }
 
 // entry is one file to read.
 type entry struct {
 	path  string // below the directory
-	stamp stamp
+	stamp watchfile.Stamp
 }
 
 // listing is what a walk through the tree found.
 type listing struct {
-	files    []entry           // in byte order of their paths
-	dirs     map[string]stamp  // for the watch; the directory itself is "."
-	unknown  []string          // files and directories that are there but could not be looked at
-	findings []diag.Diagnostic // why, for all that is unknown
-	err      error             // the directory itself could not be read
+	files    []entry                    // in byte order of their paths
+	dirs     map[string]watchfile.Stamp // by path, to be watched
+	unknown  []string                   // files and directories that are there but could not be looked at
+	findings []diag.Diagnostic          // why, for all that is unknown
+	err      error                      // the directory itself could not be read
 }
 
 // hides reports whether it is unknown to the listing if the file still exists.
@@ -70,7 +52,7 @@ func list(opts Options) listing {
 		return listing{err: err}
 	}
 	defer root.Close()
-	w := walker{opts: opts, root: root, seen: map[[2]uint64]bool{}, listing: listing{dirs: map[string]stamp{}}}
+	w := walker{opts: opts, root: root, seen: map[[2]uint64]bool{}, listing: listing{dirs: map[string]watchfile.Stamp{}}}
 	if err := w.dir(".", 0); err != nil {
 		return listing{err: err}
 	}
@@ -120,16 +102,16 @@ func (w *walker) dir(dir string, depth int) error {
 	if err != nil {
 		return err
 	}
-	at := stampOf(info)
-	if w.seen[[2]uint64{at.dev, at.inode}] {
+	at := watchfile.StampOf(info)
+	if w.seen[[2]uint64{at.Device, at.Inode}] {
 		return nil
 	}
-	w.seen[[2]uint64{at.dev, at.inode}] = true
+	w.seen[[2]uint64{at.Device, at.Inode}] = true
 	entries, err := f.ReadDir(-1)
 	if err != nil {
 		return err
 	}
-	w.dirs[dir] = stamp{dev: at.dev, inode: at.inode}
+	w.dirs[filepath.Join(w.opts.Dir, dir)] = at
 	// Sorted, so that a directory which links show twice is always read under the same path.
 	slices.SortFunc(entries, func(a, b os.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
 	for _, e := range entries {
@@ -168,7 +150,7 @@ func (w *walker) entry(file string, mode fs.FileMode, depth int) {
 		}
 	case !isConfig(file):
 	case info.Mode().IsRegular():
-		w.files = append(w.files, entry{file, stampOf(info)})
+		w.files = append(w.files, entry{file, watchfile.StampOf(info)})
 	default:
 		w.skip(file, "NotAFile", "put a file there", "is not a regular file and is not read")
 	}
@@ -188,7 +170,7 @@ func (w *walker) mayBeDirectory(file string) bool {
 func (w *walker) bound() {
 	var total int64
 	for i, f := range w.files {
-		total += min(f.stamp.size, w.opts.Limits.FileSize)
+		total += min(f.stamp.Size, w.opts.Limits.FileSize)
 		if i < w.opts.Limits.Files && total <= w.opts.Limits.FilesTotal {
 			continue
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/api/watchfile"
 	"github.com/istiod-lite/istiod-lite/galley/validation"
 	"github.com/istiod-lite/istiod-lite/galley/validation/schema"
 	"github.com/istiod-lite/istiod-lite/pilot/config"
@@ -48,15 +49,9 @@ type Source struct {
 	// Of the goroutine in Run.
 	files     map[string]*content // by path below the directory
 	published map[kinds.Key]claim
-	watch     *watch
+	watch     *watchfile.Watch
 	judged    time.Time // when a file was last; zero: what it is judged by is forgotten
 }
-
-// How long events are gathered, so that what a tool writes together is read together.
-const (
-	gather    = 20 * time.Millisecond // without another event
-	gatherMax = 50 * time.Millisecond
-)
 
 // New makes a Source of a directory that has to exist.
 func New(opts Options) (*Source, error) {
@@ -73,9 +68,6 @@ func New(opts Options) (*Source, error) {
 func newSource(opts Options) *Source {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
-	}
-	if opts.Poll <= 0 {
-		opts.Poll = time.Second
 	}
 	if opts.Limits == (limits.Limits{}) {
 		opts.Limits = limits.Default()
@@ -100,8 +92,8 @@ func (s *Source) Run(ctx context.Context) error {
 	if s.texts != nil {
 		return s.runTexts(ctx)
 	}
-	s.watch = newWatch(s.opts)
-	defer s.watch.close()
+	s.watch = watchfile.New(watchfile.Options{Poll: s.opts.Poll, NoWatch: s.opts.NoWatch, Logger: s.opts.Logger})
+	defer s.watch.Close()
 
 	recheck, err := s.load(ctx)
 	if err != nil || ctx.Err() != nil {
@@ -109,44 +101,10 @@ func (s *Source) Run(ctx context.Context) error {
 	}
 	s.synced.Store(true)
 
-	poll := time.NewTicker(s.opts.Poll)
-	defer poll.Stop()
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
-	arm(timer, recheck)
-	var first time.Time // of the events being gathered
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-s.watch.events:
-			now := time.Now()
-			if first.IsZero() {
-				first = now
-			}
-			timer.Reset(max(0, min(gather, gatherMax-now.Sub(first))))
-			continue
-		case err := <-s.watch.errors:
-			// Events may be lost, so look at everything. What is missing now is found by polling.
-			s.opts.Logger.Warn("watching the config directory failed, polling goes on", "err", err)
-		case <-timer.C:
-		case <-poll.C:
-			if !first.IsZero() {
-				continue // in the midst of events
-			}
-		}
-		first = time.Time{}
-		arm(timer, s.reload())
+	for s.watch.Next(ctx, recheck) {
+		recheck = s.reload()
 	}
-}
-
-// arm sets the timer to go off after d, or not at all if d is 0.
-func arm(timer *time.Timer, d time.Duration) {
-	if d > 0 {
-		timer.Reset(d)
-	} else {
-		timer.Stop()
-	}
+	return nil
 }
 
 // firstWait bounds how long the first load waits for files that look unfinished: each is taken as it is after

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/watchfile"
 )
 
 // many returns VirtualServices v0, v1 and so on as one file, and how expect names them.
@@ -269,7 +270,7 @@ func TestWrittenFromTheStart(t *testing.T) {
 // TestSlowReadIsNoRest: the time that it takes to look at a file is no time for which the file has rested.
 func TestSlowReadIsNoRest(t *testing.T) {
 	c := &content{readAt: time.Now()}
-	torn := stamp{changed: time.Now()}
+	torn := watchfile.Stamp{Modified: time.Now()}
 	wait := func(began time.Time) time.Duration {
 		return c.wait(began, torn, torn, []byte("a: ["), func() reading { return reading{} })
 	}

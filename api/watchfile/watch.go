@@ -1,0 +1,217 @@
+package watchfile
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+
+	"github.com/istiod-lite/istiod-lite/api/safe"
+)
+
+// Events are gathered, so that the files that a tool writes together are read together.
+const (
+	gather    = 20 * time.Millisecond // without another event
+	gatherMax = 50 * time.Millisecond
+)
+
+// resync is the number of polls after which all directories are watched again, in case a watch was lost unnoticed.
+const resync = 30
+
+// Options are the options of a Watch.
+type Options struct {
+	Paths   []string      // files and directories to watch, which need not exist; empty ones are ignored
+	Poll    time.Duration // the longest time between two looks; 0 means a second
+	NoWatch bool          // whether to poll only
+	Logger  *slog.Logger  // nil means that nothing is logged
+}
+
+// Watch tells when to look at files again. See the package.
+type Watch struct {
+	o       Options
+	watcher *fsnotify.Watcher // nil while nothing is watched
+	dirs    map[string]Stamp  // being watched
+	began   time.Time         // when all of them were last watched
+	warned  bool
+
+	wake   chan struct{} // holds one
+	errors chan error    // holds one; a second one says nothing new
+	ended  chan struct{} // closed when collect has returned
+
+	mu     sync.Mutex
+	places places          // what is to be watched
+	gone   map[string]bool // removed or renamed since the last call of place: the watcher drops such a directory
+}
+
+// New returns a Watch of Options.Paths. Changes after New has returned are not missed.
+func New(o Options) *Watch {
+	o.Poll, o.Logger = cmp.Or(max(o.Poll, 0), time.Second), cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.Paths = slices.DeleteFunc(slices.Clone(o.Paths), func(path string) bool { return path == "" })
+	w := &Watch{o: o, wake: make(chan struct{}, 1), errors: make(chan error, 1), dirs: map[string]Stamp{}}
+	w.follow()
+	return w
+}
+
+// follow watches the directories that decide what the paths lead to. Links may change meanwhile: it looks again until
+// there is nothing new to watch.
+func (w *Watch) follow() {
+	if w.o.NoWatch || len(w.o.Paths) == 0 {
+		return
+	}
+	for range 3 {
+		if !w.place(placesOf(w.o.Paths)) {
+			return
+		}
+	}
+}
+
+// Next waits until files may have changed, and reports false if ctx ended first. It returns at the latest after
+// Options.Poll, or after the given time, if that is shorter and not 0. It is for the loop
+//
+//	for w.Next(ctx, 0) { ... }
+//
+// whose body reads all files.
+func (w *Watch) Next(ctx context.Context, within time.Duration) bool {
+	if within <= 0 || within > w.o.Poll {
+		within = w.o.Poll
+	}
+	timer := time.NewTimer(within)
+	defer timer.Stop()
+	var first time.Time // of the events that are being gathered
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-w.wake:
+			now := time.Now()
+			if first.IsZero() {
+				first = now
+			}
+			timer.Reset(max(0, min(gather, gatherMax-now.Sub(first))))
+			continue
+		case err := <-w.errors:
+			w.o.Logger.Warn("events of files were lost: looking at all of them", "err", err)
+		case <-timer.C:
+		}
+		w.follow()
+		return ctx.Err() == nil
+	}
+}
+
+// Wake makes Next return. It may be called from any goroutine.
+func (w *Watch) Wake() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// WatchDirectories watches these directories and no others, in place of Options.Paths. The Stamps are those of a look
+// before the call. Next returns soon if one of them was not watched yet, because it may have changed in between.
+func (w *Watch) WatchDirectories(dirs map[string]Stamp) {
+	if !w.o.NoWatch && w.place(places{dirs: dirs}) {
+		w.Wake()
+	}
+}
+
+// place watches the directories of places and no others, and reports whether any of them is new. A directory that
+// another one replaced is watched again, and so is one that was away, even if it is the same again.
+func (w *Watch) place(p places) (added bool) {
+	if w.watcher == nil && !w.start() {
+		return false
+	}
+	w.mu.Lock()
+	gone := w.gone
+	w.places, w.gone = p, map[string]bool{}
+	w.mu.Unlock()
+	for dir, at := range w.dirs {
+		if stamp, ok := p.dirs[dir]; !ok || !stamp.SameFile(at) || gone[dir] {
+			_ = w.watcher.Remove(dir) // usually gone already
+			delete(w.dirs, dir)
+		}
+	}
+	all := time.Since(w.began) > resync*w.o.Poll
+	if all {
+		w.began = time.Now()
+	}
+	for dir, at := range p.dirs {
+		_, known := w.dirs[dir]
+		if known && !all {
+			continue
+		}
+		if err := w.watcher.Add(dir); err != nil {
+			delete(w.dirs, dir)
+			w.failed(err)
+			continue
+		}
+		w.dirs[dir] = at
+		added = added || !known
+	}
+	return added
+}
+
+// start makes the watcher. It reports whether there is one.
+func (w *Watch) start() bool {
+	watcher, err := fsnotify.NewWatcher()
+	if err != nil {
+		w.failed(err)
+		return false
+	}
+	w.watcher, w.ended, w.began = watcher, make(chan struct{}), time.Now()
+	safe.Go(w.o.Logger, "file events", w.collect)
+	return true
+}
+
+// failed logs the first error of watching.
+func (w *Watch) failed(err error) {
+	if !w.warned {
+		w.warned = true
+		w.o.Logger.Warn("failed to watch files: their changes are found by polling", "err", err)
+	}
+}
+
+// collect takes the watcher's events without ever blocking: while the watcher sends, it may hold the lock that Add and
+// Remove need.
+func (w *Watch) collect() {
+	defer close(w.ended)
+	events, errors := w.watcher.Events, w.watcher.Errors
+	for events != nil || errors != nil {
+		select {
+		case e, open := <-events:
+			if !open {
+				events = nil
+				continue
+			}
+			w.mu.Lock()
+			matters := w.places.matter(e.Name)
+			if matters && (e.Has(fsnotify.Remove) || e.Has(fsnotify.Rename)) {
+				w.gone[e.Name] = true
+			}
+			w.mu.Unlock()
+			if matters {
+				w.Wake()
+			}
+		case err, open := <-errors:
+			if !open {
+				errors = nil
+				continue
+			}
+			select {
+			case w.errors <- err:
+			default:
+			}
+		}
+	}
+}
+
+// Close ends the watch.
+func (w *Watch) Close() {
+	if w.watcher != nil {
+		_ = w.watcher.Close()
+		<-w.ended
+	}
+}
