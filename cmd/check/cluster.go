@@ -7,8 +7,6 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -22,12 +20,16 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
+
+	"github.com/istiod-lite/istiod-lite/api/apiserver"
 )
 
 // Cluster is a cluster that is asked through its API server.
 type Cluster struct {
 	client    dynamic.Interface
-	raw       func(ctx context.Context, path string) ([]byte, error)
+	raw       interface { // apiserver.Client
+		Get(ctx context.Context, path string) ([]byte, error)
+	}
 	Namespace string // of the control plane
 	Revision  string // of the control plane; empty is the default one
 	Now       time.Time
@@ -39,29 +41,9 @@ func NewCluster(config *rest.Config, namespace, revision string, now time.Time) 
 	if err != nil {
 		return nil, err
 	}
-	plain, err := rest.HTTPClientFor(config)
+	raw, err := apiserver.New(config)
 	if err != nil {
 		return nil, err
-	}
-	base, _, err := rest.DefaultServerUrlFor(config)
-	if err != nil {
-		return nil, err
-	}
-	raw := func(ctx context.Context, path string) ([]byte, error) {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, base.JoinPath(path).String(), http.NoBody)
-		if err != nil {
-			return nil, err
-		}
-		resp, err := plain.Do(req)
-		if err != nil {
-			return nil, err
-		}
-		defer resp.Body.Close()
-		text, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
-		if err == nil && resp.StatusCode != http.StatusOK {
-			err = fmt.Errorf("%s: %s", path, resp.Status)
-		}
-		return text, err
 	}
 	return &Cluster{client: client, raw: raw, Namespace: namespace, Revision: revision, Now: now}, nil
 }
@@ -126,7 +108,7 @@ func (r *Report) unread(name string, err error) bool {
 
 // reachable fails if the API server cannot be asked, and returns its version.
 func (c *Cluster) reachable(ctx context.Context) (version, platform string, err error) {
-	text, err := c.raw(ctx, "/version")
+	text, err := c.raw.Get(ctx, "/version")
 	if err != nil {
 		return "", "", fmt.Errorf("ask the API server: %w", err)
 	}

@@ -58,9 +58,13 @@ func cluster(t *testing.T, version, text string, denied ...string) *Cluster {
 		name, _, _ := unstructured.NestedString(o.Object, "spec", "resourceAttributes", "resource")
 		return true, o, unstructured.SetNestedField(o.Object, !slices.Contains(denied, name), "status", "allowed")
 	})
-	raw := func(context.Context, string) ([]byte, error) { return []byte(`{"gitVersion": "` + version + `"}`), nil }
-	return &Cluster{client: client, raw: raw, Namespace: "istio-system", Now: now()}
+	return &Cluster{client: client, raw: always(`{"gitVersion": "` + version + `"}`), Namespace: "istio-system", Now: now()}
 }
+
+// always is the answer to every path.
+type always string
+
+func (a always) Get(context.Context, string) ([]byte, error) { return []byte(a), nil }
 
 // finds fails the test unless a result has the state and says that.
 func finds(t *testing.T, r *Report, s State, says string) {
