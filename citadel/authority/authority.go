@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/watchfile"
@@ -80,9 +81,10 @@ const (
 )
 
 // New returns an Authority that has loaded nothing.
-func New(o Options) (*Authority, error) {
+func New(o Options) *Authority {
 	a := &Authority{o: o, changed: make(chan struct{}, 1)}
-	return a, a.register(o.Registerer)
+	a.register()
+	return a
 }
 
 // Load loads the CA for the first time. It waits for a store that is away, or whose CA cannot be used, and follows what
@@ -345,15 +347,15 @@ func (d *dueSince) at(now time.Time, interval time.Duration) bool {
 	return !d.first.IsZero() && now.Sub(d.first) >= interval
 }
 
-func (a *Authority) register(r prometheus.Registerer) error {
-	var problems []error
+// register registers the metrics.
+func (a *Authority) register() {
 	gauge := func(name, help string, value func(*pki.Bundle) float64) {
-		problems = append(problems, r.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "citadel_server_" + name, Help: help}, func() float64 {
+		promauto.With(a.o.Registerer).NewGaugeFunc(prometheus.GaugeOpts{Name: "citadel_server_" + name, Help: help}, func() float64 {
 			if b := a.o.CA.Bundle(); b != nil {
 				return value(b)
 			}
 			return 0
-		})))
+		})
 	}
 	root := func(b *pki.Bundle) time.Time { return b.Roots[0].NotAfter }
 	chain := func(b *pki.Bundle) time.Time { return b.NotAfter() }
@@ -364,5 +366,4 @@ func (a *Authority) register(r prometheus.Registerer) error {
 		gauge(c.name+"_expiry_timestamp", "When "+c.of+" expires, in seconds since 1970.", func(b *pki.Bundle) float64 { return float64(c.at(b).Unix()) })
 		gauge(c.name+"_expiry_seconds", "Seconds until "+c.of+" expires.", func(b *pki.Bundle) float64 { return c.at(b).Sub(a.o.Now()).Seconds() })
 	}
-	return errors.Join(problems...)
 }

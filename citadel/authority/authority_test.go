@@ -44,9 +44,7 @@ func newAuthority(t *testing.T, change func(*authority.Options)) (*authority.Aut
 		Names: func() []string { return []string{name} }, Now: time.Now, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
 	}
 	change(&o)
-	a, err := authority.New(o)
-	must.Succeed(t, err)
-	return a, o.CA
+	return authority.New(o), o.CA
 }
 
 // running returns an Authority that has loaded its CA and runs until the test ends.

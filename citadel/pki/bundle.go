@@ -117,12 +117,7 @@ func NewSelfSigned(organization string, lifetime time.Duration, now time.Time) (
 	if err != nil {
 		return nil, err
 	}
-	serial, err := newSerial()
-	if err != nil {
-		return nil, err
-	}
 	t := &x509.Certificate{
-		SerialNumber:          serial,
 		Subject:               pkix.Name{Organization: []string{organization}},
 		NotBefore:             now.Add(-Skew),
 		NotAfter:              now.Add(lifetime),

@@ -7,7 +7,6 @@ import (
 	"crypto/x509/pkix"
 	"errors"
 	"fmt"
-	"math/big"
 	"net"
 	"net/url"
 	"slices"
@@ -40,12 +39,7 @@ func (l Leaf) Hosts() (dns []string, ips []net.IP) {
 // Sign returns the DER of a leaf certificate, signed by a bundle's CA, and when it expires: no later than the CA's own
 // certificate, or any between that and the root. It is checked again after it is signed.
 func (b *Bundle) Sign(l Leaf, now time.Time) (der []byte, notAfter time.Time, err error) {
-	serial, err := newSerial()
-	if err != nil {
-		return nil, notAfter, err
-	}
 	t := &x509.Certificate{
-		SerialNumber:          serial,
 		NotBefore:             now.Add(-Skew),
 		NotAfter:              earlier(now.Add(l.TTL), b.notAfter),
 		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageKeyEncipherment,
@@ -70,11 +64,6 @@ func (b *Bundle) Sign(l Leaf, now time.Time) (der []byte, notAfter time.Time, er
 		return nil, notAfter, fmt.Errorf("the certificate that was signed is not what was asked for: %w", err)
 	}
 	return der, t.NotAfter, nil
-}
-
-// newSerial returns a serial number. Its 127 random bits make it unique without a record of those before.
-func newSerial() (*big.Int, error) {
-	return rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 }
 
 func earlier(a, b time.Time) time.Time {

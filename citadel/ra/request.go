@@ -4,9 +4,9 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/base64"
-	"encoding/hex"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -31,10 +31,7 @@ const (
 func (a *Authority) request(ctx context.Context, signer string, csr []byte, ttl time.Duration) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, signedWithin)
 	defer cancel()
-	name, err := newName()
-	if err != nil {
-		return nil, err
-	}
+	name := "csr-istiod-" + strings.ToLower(rand.Text())
 	client := a.o.Client.Resource(certificatesv1.SchemeGroupVersion.WithResource("certificatesigningrequests"))
 	o := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest",
@@ -44,7 +41,7 @@ func (a *Authority) request(ctx context.Context, signer string, csr []byte, ttl 
 			"usages": []any{string(certificatesv1.UsageDigitalSignature), string(certificatesv1.UsageKeyEncipherment), string(certificatesv1.UsageServerAuth), string(certificatesv1.UsageClientAuth)},
 		},
 	}}
-	o, err = client.Create(ctx, o, metav1.CreateOptions{})
+	o, err := client.Create(ctx, o, metav1.CreateOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("%w: the certificate request cannot be made: %w", ca.ErrUnavailable, err)
 	}
@@ -57,15 +54,6 @@ func (a *Authority) request(ctx context.Context, signer string, csr []byte, ttl 
 		return nil, fmt.Errorf("%w: signer %s has not signed in time", ca.ErrUnavailable, signer)
 	}
 	return text, err
-}
-
-// newName returns the name of a new CertificateSigningRequest.
-func newName() (string, error) {
-	random := make([]byte, 10)
-	if _, err := rand.Read(random); err != nil {
-		return "", err
-	}
-	return "csr-istiod-" + hex.EncodeToString(random), nil
 }
 
 // approve approves a request that this process made a moment ago.

@@ -91,14 +91,12 @@ func New(o Options, parts Parts) (*Port, error) {
 	if p.callers, err = p.authenticators(o); err != nil {
 		return nil, err
 	}
-	if p.Authority, err = authority.New(options); err != nil {
-		return nil, err
-	}
+	p.Authority = authority.New(options)
 	p.TrustDomains.Authority = p.Authority
 	if !o.Off {
-		p.service, err = server.New(work)
+		p.service = server.New(work)
 	}
-	return p, err
+	return p, nil
 }
 
 // authenticators returns what authenticates callers. The first that accepts a credential decides.

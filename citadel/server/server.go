@@ -57,16 +57,16 @@ type Server struct {
 }
 
 // New returns a Server.
-func New(o Options) (*Server, error) {
+func New(o Options) *Server {
 	if o.Limits == (limits.Limits{}) {
 		o.Limits = limits.Default()
 	}
 	rates, err := lru.New[requester, *rate.Limiter](o.Limits.Requesters)
 	if err != nil {
-		return nil, err
+		panic(err) // unreachable: limits are validated to be positive
 	}
 	atOnce := cmp.Or(o.AtOnce, o.Limits.Signings*runtime.GOMAXPROCS(0))
-	return &Server{o: o, metrics: newMetrics(o.Registerer), rates: rates, signing: quota.NewSlots[identity.ID](atOnce, quota.Share(atOnce))}, nil
+	return &Server{o: o, metrics: newMetrics(o.Registerer), rates: rates, signing: quota.NewSlots[identity.ID](atOnce, quota.Share(atOnce))}
 }
 
 // Register registers the service at a gRPC server. It is registered as a stream of one message each way, which is the
