@@ -47,12 +47,12 @@ func (a *account) take(p *session.Push) {
 // countSent counts a response that is about to be sent.
 func (c *conn) countSent(r *wire.Response, now time.Time) {
 	a := &c.account
-	if c.server.pushes == nil {
+	if c.server.o.Pushes == nil {
 		return
 	}
 	t := a.tally
 	if t == nil || c.pass.received.IsZero() && now.Sub(a.since) > followUp {
-		t = c.server.pushes.Unprompted()
+		t = c.server.o.Pushes.Unprompted()
 	} else {
 		a.since = now
 	}
@@ -99,7 +99,7 @@ func (c *conn) countAnswered(now time.Time) {
 // countRejected records what the client did not take, and where that comes from.
 func (c *conn) countRejected(v session.Verdict, now time.Time) {
 	s, a := c.server, &c.account
-	if s.pushes == nil {
+	if s.o.Pushes == nil {
 		return
 	}
 	t := a.last
@@ -117,7 +117,7 @@ func (c *conn) countRejected(v session.Verdict, now time.Time) {
 	for _, x := range about {
 		r.Resources = append(r.Resources, x.Name)
 	}
-	s.pushes.Reject(t, r, func() []pushes.Object { return s.sourcesOf(about) })
+	s.o.Pushes.Reject(t, r, func() []pushes.Object { return s.sourcesOf(about) })
 	c.countAnswered(now)
 }
 
@@ -174,7 +174,7 @@ func (s *Server) sourcesOf(list []*envoy.Resource) []pushes.Object {
 	seen := map[pushes.Object]bool{}
 	_ = safe.Do("trace a rejected resource", func() {
 		for _, r := range list {
-			for _, o := range s.world.Sources(r) {
+			for _, o := range s.o.World.Sources(r) {
 				if !seen[o] && len(out) < pushes.MaxCauses {
 					seen[o] = true
 					out = append(out, o)

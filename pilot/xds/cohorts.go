@@ -92,8 +92,8 @@ func (a *admission) admitCohort(c *conn) error {
 	}
 	h, _ := c.peer.Holder()
 	who, share, most := h.String(), "a tenth", a.cohortBytes
-	if c.cohorts.kept(c.server.translator.Bytes) <= most {
-		if who, share, most = h.Tenant().String(), "three tenths", a.tenants.cohortBytes; c.tenant.kept(c.server.translator.Bytes) <= most {
+	if c.cohorts.kept(c.server.o.Translator.Bytes) <= most {
+		if who, share, most = h.Tenant().String(), "three tenths", a.tenants.cohortBytes; c.tenant.kept(c.server.o.Translator.Bytes) <= most {
 			return nil
 		}
 	}

@@ -216,7 +216,7 @@ func (c *conn) answer() {
 
 // read hands on requests until the stream ends. Only the request on its way is kept.
 func (c *conn) read() {
-	l := &c.server.limits
+	l := &c.server.o.Limits
 	bucket := rate.NewLimiter(rate.Limit(l.RequestsPerSecond), max(1, l.RequestsBurst))
 	var names *wire.Recent
 	if !c.delta {
@@ -259,7 +259,7 @@ func (c *conn) run() error {
 		return err
 	}
 	defer c.server.remove(c)
-	log := c.server.logger.With("conn", c.id)
+	log := c.server.o.Logger.With("conn", c.id)
 	c.arrived()
 	err = c.serve(first, log)
 	c.account.end(time.Now())
@@ -307,15 +307,15 @@ func (c *conn) greet() (*wire.Request, error) {
 		if err := s.authorize(c.profile, c.peer, proxy); err != nil {
 			return nil, err
 		}
-		if proxy.Cluster = s.authorizer.ClusterID(proxy.Cluster); proxy.Cluster == "" { // its word is not needed
+		if proxy.Cluster = s.o.Authorizer.ClusterID(proxy.Cluster); proxy.Cluster == "" { // its word is not needed
 			proxy.Cluster = c.peer.Bound.Cluster
 		}
 		c.number = s.numbers.Add(1)
 		c.proxy, c.id = proxy, proxy.ID+"-"+strconv.FormatUint(c.number, 10)
 		c.session = session.New(session.Config{
-			Translator: c.profile.translator, Observer: (*observing)(c), Limits: &s.limits, Differences: &s.differences,
+			Translator: c.profile.translator, Observer: (*observing)(c), Limits: &s.o.Limits, Differences: &s.differences,
 			Interner: s.interner, Delta: c.delta, Profile: c.profile.Profile, Proxy: proxy,
-			Prefix: strconv.FormatUint(c.number, 36) + ".", Generation: rand.Uint32(), StandIn: s.standIns.of,
+			Prefix: strconv.FormatUint(c.number, 36) + ".", Generation: rand.Uint32(),
 		})
 		snap, err := s.add(c)
 		c.session.SetSnapshot(snap)
@@ -572,7 +572,9 @@ type observing conn
 
 func (o *observing) Panicked(typeURL string, err error) {
 	o.server.metrics.internalErrors.Inc()
-	o.server.logger.Error("translation failed: the proxy keeps what it has", "conn", o.id, "type", envoy.ShortType(typeURL), "err", err)
+	o.server.o.Logger.Error("translation failed: the proxy keeps what it has", "conn", o.id, "type", envoy.ShortType(typeURL), "err", err)
 }
+
+func (o *observing) StandIn(name string) *envoy.Resource { return o.server.standIns.of(name) }
 
 func (o *observing) Suppressed(string) { o.server.metrics.suppressed.Inc() }

@@ -35,7 +35,7 @@ func (c *conn) client() Client {
 // introduce asks Connections whether the stream may go on.
 func (c *conn) introduce() error {
 	s := c.server
-	if s.connections == nil {
+	if s.o.Connections == nil {
 		return nil
 	}
 	ctx, cancel := context.WithCancel(c.stream.Context())
@@ -44,7 +44,7 @@ func (c *conn) introduce() error {
 	if !s.spawn("xds connections", func() {
 		err := errors.New("connecting failed")
 		defer func() { answer <- err }()
-		err = s.connections.Connected(ctx, c.client())
+		err = s.o.Connections.Connected(ctx, c.client())
 	}) {
 		return errShutdown()
 	}
@@ -56,7 +56,7 @@ func (c *conn) introduce() error {
 				return err
 			}
 			if err == nil {
-				s.connections.Disconnected(c.client())
+				s.o.Connections.Disconnected(c.client())
 			}
 			return ended
 		case err := <-c.stop:
@@ -71,8 +71,8 @@ func (c *conn) introduce() error {
 // leave says that the stream has ended.
 func (c *conn) leave() {
 	c.leaveSecrets()
-	if c.server.connections != nil {
-		c.server.connections.Disconnected(c.client())
+	if c.server.o.Connections != nil {
+		c.server.o.Connections.Disconnected(c.client())
 	}
 }
 
@@ -81,15 +81,15 @@ func (c *conn) report(r *wire.Request) bool {
 	if r.TypeURL != healthType {
 		return false
 	}
-	if c.server.connections != nil {
-		c.server.connections.Health(c.client(), r.Detail == nil, r.Detail.GetMessage())
+	if c.server.o.Connections != nil {
+		c.server.o.Connections.Health(c.client(), r.Detail == nil, r.Detail.GetMessage())
 	}
 	return true
 }
 
 // knowsWorkload reports whether a snapshot knows the stream's workload, if it has one.
 func (c *conn) knowsWorkload() bool {
-	return !c.profile.workload || c.server.world.WorkloadKnown(c.session.Snapshot(), c.proxy) ||
+	return !c.profile.workload || c.server.o.World.WorkloadKnown(c.session.Snapshot(), c.proxy) ||
 		c.takesKnown() // news may have come while it was introduced
 }
 
@@ -114,7 +114,7 @@ func (c *conn) waitsForCluster() bool {
 	if !c.session.Resumed() {
 		return false
 	}
-	if c.server.world.ClusterPending(c.proxy) {
+	if c.server.o.World.ClusterPending(c.proxy) {
 		c.lateAt = time.Now()
 	}
 	return time.Since(c.lateAt) < readWait
@@ -128,5 +128,5 @@ func (c *conn) takesKnown() bool {
 		return false
 	}
 	c.session.SetSnapshot(p.Snapshot)
-	return c.server.world.WorkloadKnown(p.Snapshot, c.proxy)
+	return c.server.o.World.WorkloadKnown(p.Snapshot, c.proxy)
 }

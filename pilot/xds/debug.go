@@ -75,8 +75,8 @@ func (c *conn) answerDebug(r *wire.Request, last string) (nonce string, err erro
 	case last != "" && r.Nonce == last:
 		return last, nil // it acknowledges the answer
 	}
-	if s.authentic != nil && c.peer.Proved() { // the proof may have been revoked since
-		now, err := s.authentic(c.stream.Context())
+	if s.o.Authenticate != nil && c.peer.Proved() { // the proof may have been revoked since
+		now, err := s.o.Authenticate(c.stream.Context())
 		if err == nil && !sameRights(now, c.peer) {
 			err = errOtherPeer()
 		}
@@ -93,7 +93,7 @@ func (c *conn) answerDebug(r *wire.Request, last string) (nonce string, err erro
 		return last, err
 	}
 	defer done()
-	pages, err := s.world.DebugPages(c.peer, r.TypeURL, names)
+	pages, err := s.o.World.DebugPages(c.peer, r.TypeURL, names)
 	var denied *authorize.Denied
 	switch {
 	case errors.As(err, &denied):
@@ -102,8 +102,8 @@ func (c *conn) answerDebug(r *wire.Request, last string) (nonce string, err erro
 		return last, err
 	}
 	m := c.debugResponse(r, pages)
-	watchdog := time.AfterFunc(s.limits.SendGrace+time.Duration(float64(proto.Size(m))/float64(s.limits.SendRate)*float64(time.Second)), func() {
-		safe.Run(s.logger, "xds watchdog", func() {
+	watchdog := time.AfterFunc(s.o.Limits.SendGrace+time.Duration(float64(proto.Size(m))/float64(s.o.Limits.SendRate)*float64(time.Second)), func() {
+		safe.Run(s.o.Logger, "xds watchdog", func() {
 			s.metrics.writeTimeouts.Inc()
 			s.listeners.cut(c.remote, c.local)
 		})
@@ -116,7 +116,7 @@ func (c *conn) answerDebug(r *wire.Request, last string) (nonce string, err erro
 // have not been read in time.
 func (c *conn) beginDebug() (done func(), err error) {
 	holder, _ := c.peer.Holder()
-	ctx, cancel := context.WithTimeout(c.stream.Context(), c.server.limits.DebugWait)
+	ctx, cancel := context.WithTimeout(c.stream.Context(), c.server.o.Limits.DebugWait)
 	defer cancel()
 	if done, err = c.server.debugging.Take(ctx, holder); err != nil {
 		return nil, status.Error(codes.ResourceExhausted, "earlier debug pages have not been read yet")
@@ -126,7 +126,7 @@ func (c *conn) beginDebug() (done func(), err error) {
 
 // debugResponse returns a response without a nonce that matters: nobody is sent a page again.
 func (c *conn) debugResponse(r *wire.Request, pages []*anypb.Any) proto.Message {
-	by := &corev3.ControlPlane{Identifier: c.server.identifier}
+	by := &corev3.ControlPlane{Identifier: c.server.o.Identifier}
 	if !c.delta {
 		return &discoveryv3.DiscoveryResponse{TypeUrl: r.TypeURL, Resources: pages, ControlPlane: by, Nonce: debugNonce}
 	}

@@ -87,7 +87,7 @@ func (g *subscriberGroup) changed(p *session.Push) bool {
 			if x.TypeURL == "" || !p.Changes(envoy.TypeOf(x.TypeURL)) {
 				continue
 			}
-			u, err := g.server.translator.Get(p.Snapshot, g.key.Cohort, x.TypeURL, x.Names)
+			u, err := g.server.o.Translator.Get(p.Snapshot, g.key.Cohort, x.TypeURL, x.Names)
 			g.last[i] = u
 			g.server.translationFailed(x.TypeURL, err)
 		}
@@ -103,7 +103,7 @@ func (g *subscriberGroup) changed(p *session.Push) bool {
 func (s *Server) translationFailed(typeURL string, err error) {
 	if err != nil {
 		s.metrics.internalErrors.Inc()
-		s.logger.Error("translation failed: proxies keep what they have", "type", envoy.ShortType(typeURL), "err", err)
+		s.o.Logger.Error("translation failed: proxies keep what they have", "type", envoy.ShortType(typeURL), "err", err)
 	}
 }
 

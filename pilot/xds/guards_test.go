@@ -94,7 +94,7 @@ func TestLargeRequestsCost(t *testing.T) {
 		took := map[int]time.Duration{}
 		for _, size := range []int{100, 1 << 20, 1 << 40} {
 			s := New(Options{Translator: xdstest.NewTranslator()})
-			s.limits.RequestsPerSecond, s.limits.RequestsBurst = 1, 64
+			s.o.Limits.RequestsPerSecond, s.o.Limits.RequestsBurst = 1, 64
 			c := newFakeConn(t, s, &fakeStream{size: size}, identity.Peer{})
 			began := time.Now()
 			go c.read()
@@ -183,8 +183,8 @@ func TestUnreadDebugPages(t *testing.T) {
 		if err := c.serveDebug(&wire.Request{TypeURL: DebugType}); err == nil {
 			t.Error("nothing cuts it")
 		}
-		if after := time.Since(began).Round(time.Second); after != s.limits.SendGrace {
-			t.Errorf("it is cut after %s, want %s", after, s.limits.SendGrace)
+		if after := time.Since(began).Round(time.Second); after != s.o.Limits.SendGrace {
+			t.Errorf("it is cut after %s, want %s", after, s.o.Limits.SendGrace)
 		}
 	})
 }

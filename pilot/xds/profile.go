@@ -35,18 +35,18 @@ const apiGenerator = "api"
 // profileOf returns the profile of a client.
 func (s *Server) profileOf(p *node.Proxy, delta bool) *profile {
 	if p.Generator == apiGenerator {
-		return &profile{Profile: session.Profile{Whole: true}, translator: s.objects, name: "reader of configuration", reads: true}
+		return &profile{Profile: session.Profile{Whole: true}, translator: s.o.Objects, name: "reader of configuration", reads: true}
 	}
 	if p.Generator == node.GRPC {
-		return &profile{Profile: session.Profile{Named: true, Grouped: true}, translator: s.translator, name: "gRPC", workload: true}
+		return &profile{Profile: session.Profile{Named: true, Grouped: true}, translator: s.o.Translator, name: "gRPC", workload: true}
 	}
 	gateway := p.Type == node.Router
 	return &profile{
 		Profile: session.Profile{
-			Divided: delta && !s.noHosts && p.Capabilities.Has(node.VHDS),
+			Divided: delta && !s.o.NoVirtualHosts && p.Capabilities.Has(node.VHDS),
 			Grouped: !gateway, // gateways are few, and other proxies depend on them
 		},
-		translator: s.translator,
+		translator: s.o.Translator,
 		name:       "proxy",
 		urgent:     gateway,
 		workload:   true,
@@ -61,15 +61,15 @@ const healthType = "type.googleapis.com/istio.v1.HealthInformation"
 // pages and logs call it, may not name another namespace than its metadata. What a token is bound to counts, not what
 // metadata says.
 func (s *Server) authorize(p *profile, peer identity.Peer, proxy *node.Proxy) error {
-	err := s.authorizer.Proxy(peer, proxy.Namespace)
+	err := s.o.Authorizer.Proxy(peer, proxy.Namespace)
 	if of, ok := strings.CutPrefix(proxy.ID, proxy.Name+"."); ok && err == nil {
-		err = s.authorizer.Proxy(peer, of)
+		err = s.o.Authorizer.Proxy(peer, of)
 	}
 	if err == nil {
-		err = s.authorizer.Workload(peer, proxy.Name, proxy.Cluster)
+		err = s.o.Authorizer.Workload(peer, proxy.Name, proxy.Cluster)
 	}
 	if p.reads {
-		err = s.authorizer.ReadConfig(peer)
+		err = s.o.Authorizer.ReadConfig(peer)
 	}
 	return denied(err)
 }
@@ -84,7 +84,7 @@ func (s *Server) authorizeAccount(peer identity.Peer, proxy *node.Proxy) error {
 	if newest == nil {
 		return nil
 	}
-	return denied(s.authorizer.Account(peer, s.world.ServiceAccount(newest, proxy)))
+	return denied(s.o.Authorizer.Account(peer, s.o.World.ServiceAccount(newest, proxy)))
 }
 
 // denied returns an error as a gRPC status, if it says that something is not allowed.
@@ -98,8 +98,8 @@ func denied(err error) error {
 
 // authenticate returns who is at the other end of a stream.
 func (s *Server) authenticate(ctx context.Context) (p identity.Peer, err error) {
-	if s.authentic != nil {
-		return s.authentic(ctx)
+	if s.o.Authenticate != nil {
+		return s.o.Authenticate(ctx)
 	}
 	if from, ok := peer.FromContext(ctx); ok && from.Addr != nil {
 		p.Address, _ = netip.ParseAddrPort(from.Addr.String())

@@ -20,10 +20,10 @@ const judgeTime = 10 * time.Second
 
 // keepProof has the proof of the peer's identity judged again in a while, not at the same time as those of others.
 func (c *conn) keepProof() {
-	if c.server.authentic == nil || !c.peer.Proved() {
+	if c.server.o.Authenticate == nil || !c.peer.Proved() {
 		return
 	}
-	all := c.server.proofTime
+	all := c.server.o.ProofTime
 	c.deadlines.set(proof, time.Now().Add(all/2+rand.N(all/2)))
 }
 
@@ -33,7 +33,7 @@ func (c *conn) judgeAgain() {
 	c.server.spawn("xds authentication", func() {
 		ctx, cancel := context.WithTimeout(c.stream.Context(), judgeTime)
 		defer cancel()
-		now, err := c.server.authentic(ctx)
+		now, err := c.server.o.Authenticate(ctx)
 		switch {
 		case status.Code(err) == codes.Unauthenticated:
 			err = status.Error(codes.Unauthenticated, "the proof of the caller's identity is not accepted any more")

@@ -67,14 +67,14 @@ func (c *conn) allowSecret(name string) error {
 	if !ok {
 		return fmt.Errorf("%.200q is no name of a secret", name)
 	}
-	err := c.server.authorizer.Secret(c.peer, namespace)
+	err := c.server.o.Authorizer.Secret(c.peer, namespace)
 	if err == nil {
 		return nil
 	}
 	if newest := c.server.newest(); newest != nil {
 		// A share with a namespace is for accounts that may list the Secrets there, which only an Access knows.
-		if shared, direct := newest.Shared.With(c.peer.ID, name); direct || shared && c.server.access != nil {
-			return c.server.authorizer.SharedSecret(c.peer)
+		if shared, direct := newest.Shared.With(c.peer.ID, name); direct || shared && c.server.o.Access != nil {
+			return c.server.o.Authorizer.SharedSecret(c.peer)
 		}
 	}
 	return err
@@ -84,7 +84,7 @@ func (c *conn) allowSecret(name string) error {
 // server's own cluster, whose objects share the secret with its service account or with all.
 func (c *conn) mayAlways(name string) bool {
 	newest := c.server.newest()
-	if newest == nil || !c.profile.workload || c.proxy.Cluster != "" && c.proxy.Cluster != newest.Cluster || c.server.authorizer.SharedSecret(c.peer) != nil {
+	if newest == nil || !c.profile.workload || c.proxy.Cluster != "" && c.proxy.Cluster != newest.Cluster || c.server.o.Authorizer.SharedSecret(c.peer) != nil {
 		return false
 	}
 	_, direct := newest.Shared.With(c.peer.ID, name)
@@ -94,7 +94,7 @@ func (c *conn) mayAlways(name string) bool {
 // reviewSecrets is called when the client has asked for secrets. Without an Access it may be sent all that it
 // subscribes to.
 func (c *conn) reviewSecrets() {
-	if a := c.server.access; a != nil && c.stopAccessWatch == nil && c.session.Subscribed(envoy.SecretType).Len() > 0 {
+	if a := c.server.o.Access; a != nil && c.stopAccessWatch == nil && c.session.Subscribed(envoy.SecretType).Len() > 0 {
 		c.stopAccessWatch = a.Watch(c.proxy.Cluster, c.peer.ID, c.accessAnswered)
 	}
 	c.applyAccess()
@@ -118,7 +118,7 @@ func (c *conn) applyAccess() {
 		c.shared = newest.Shared
 	}
 	allowed, known := true, true
-	if a := c.server.access; a != nil {
+	if a := c.server.o.Access; a != nil {
 		c.guarded = true
 		allowed, known = a.Allowed(c.proxy.Cluster, c.peer.ID)
 		known = known && (!allowed || c.inCluster())
@@ -163,7 +163,7 @@ func (c *conn) markRefused(name string) {
 	if name != "" && name != c.refused {
 		s := c.server
 		s.metrics.deniedSecrets.Inc()
-		s.warnings.log(s.logger.Warn, c.warnings, "the proxy does not get the secrets of its namespace: its service account may not list them", "conn", c.id, "secret", name, "fix", c.mayList())
+		s.warnings.log(s.o.Logger.Warn, c.warnings, "the proxy does not get the secrets of its namespace: its service account may not list them", "conn", c.id, "secret", name, "fix", c.mayList())
 	}
 	c.refused = name
 }
@@ -181,8 +181,8 @@ func (c *conn) inCluster() bool {
 		return true
 	}
 	newest := s.newest()
-	if c.located = newest != nil && s.world.InCluster(newest, c.peer, c.proxy); !c.located {
-		s.warnings.log(s.logger.Warn, c.warnings, "the proxy gets no secrets: nothing shows that it is in the cluster that it names", "conn", c.id, "cluster", c.proxy.Cluster,
+	if c.located = newest != nil && s.o.World.InCluster(newest, c.peer, c.proxy); !c.located {
+		s.warnings.log(s.o.Logger.Warn, c.warnings, "the proxy gets no secrets: nothing shows that it is in the cluster that it names", "conn", c.id, "cluster", c.proxy.Cluster,
 			"fix", "let it present a token of its cluster, or call it as its Pod or WorkloadEntry of service account "+c.peer.ID.ServiceAccount+" there")
 	}
 	return c.located
@@ -305,7 +305,7 @@ func (s *Server) replaceDemand(was, is map[kinds.Key]bool) {
 		}
 	}
 	if turned {
-		s.world.WantSecrets(slices.SortedFunc(maps.Keys(d.count), func(a, b kinds.Key) int {
+		s.o.World.WantSecrets(slices.SortedFunc(maps.Keys(d.count), func(a, b kinds.Key) int {
 			return cmp.Or(cmp.Compare(a.Kind.Name, b.Kind.Name), cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 		}))
 	}

@@ -85,7 +85,7 @@ func (c *conn) adopt(p *session.Push, now time.Time) {
 		c.applyAccess()
 	}
 	c.joinGroup()
-	c.deadlines.keep(departed, c.session.Departing(), now.Add(c.server.limits.Departure))
+	c.deadlines.keep(departed, c.session.Departing(), now.Add(c.server.o.Limits.Departure))
 }
 
 // endPass ends a pass: the client was sent all of it.
@@ -114,7 +114,7 @@ func (c *conn) send(r *wire.Response, unacknowledged int) error {
 	c.mu.Lock()
 	c.sendingType, c.sendStarted = r.TypeURL, now
 	c.mu.Unlock()
-	c.watchdog.Reset(s.limits.SendGrace + time.Duration(float64(r.Size())/float64(s.limits.SendRate)*float64(time.Second)))
+	c.watchdog.Reset(s.o.Limits.SendGrace + time.Duration(float64(r.Size())/float64(s.o.Limits.SendRate)*float64(time.Second)))
 	if unacknowledged == 0 || unacknowledged+r.Size() <= room {
 		return c.delivered(c.stream.SendMsg(s.encoder.Encode(r)))
 	}

@@ -78,30 +78,18 @@ type Options struct {
 type Server struct {
 	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
 
-	translator  Translator
-	objects     session.Translator
-	logger      *slog.Logger
+	o           Options // with the defaults
 	metrics     *metrics
-	limits      limits.Limits
 	encoder     *wire.Encoder
-	identifier  string
-	pushes      *pushes.Log // optional
-	world       World
 	lookups     *rate.Limiter // of sources
-	connections Connections
-	access      Access // nil: being of a namespace is enough for its secrets
 	demand      demand
 	standIns    standIns
-	authorizer  *authorize.Authorizer
-	authentic   func(context.Context) (identity.Peer, error) // nil: only addresses are known
 	differences diff.Cache
 	interner    *wire.Interner
 	warnings    *logLimiter // for faults of clients
 	arrivals    *logLimiter // for streams that begin and end
 	noticed     noticed
-	noHosts     bool
 	newcomer    time.Duration
-	proofTime   time.Duration
 	warmTime    time.Duration
 	podWait     time.Duration
 	slots       chan struct{}                                // one taken by each translation; senders on a channel are served in order
@@ -127,62 +115,48 @@ type Server struct {
 
 // New makes a Server that answers Unavailable until the first Publish.
 func New(o Options) *Server {
-	s := &Server{
-		translator:  o.Translator,
-		objects:     o.Objects,
-		logger:      o.Logger,
-		metrics:     newMetrics(o.Metrics),
-		limits:      o.Limits,
-		encoder:     wire.NewEncoder(o.Identifier),
-		identifier:  o.Identifier,
-		pushes:      o.Pushes,
-		world:       o.World,
-		lookups:     rate.NewLimiter(maxLookups, maxLookups),
-		connections: o.Connections,
-		authorizer:  o.Authorizer,
-		access:      o.Access,
-		authentic:   o.Authenticate,
-		interner:    wire.NewInterner(),
-		warnings:    newLogLimiter(),
-		arrivals:    newLogLimiter(),
-		noHosts:     o.NoVirtualHosts,
-		newcomer:    newcomer,
-		warmTime:    warmTime,
-		podWait:     workloadWait,
-		proofTime:   cmp.Or(o.ProofTime, proofTime),
-		conns:       map[string]*conn{},
-		groups:      map[session.Key]*subscriberGroup{},
-		count:       map[string]int{},
-		waiting:     map[*conn]string{},
-		closing:     make(chan struct{}),
+	o.ProofTime, o.Limits = cmp.Or(o.ProofTime, proofTime), cmp.Or(o.Limits, limits.Default())
+	if o.Objects == nil {
+		o.Objects = o.Translator
 	}
-	if s.objects == nil {
-		s.objects = o.Translator
+	if o.World == nil {
+		o.World = Standalone{}
 	}
-	if s.world == nil {
-		s.world = Standalone{}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	if s.logger == nil {
-		s.logger = slog.New(slog.DiscardHandler)
-	}
-	if s.limits == (limits.Limits{}) {
-		s.limits = limits.Default()
-	}
-	if s.authorizer == nil {
-		s.authorizer = authorize.New(authorize.Options{})
+	if o.Authorizer == nil {
+		o.Authorizer = authorize.New(authorize.Options{})
 	}
 	if o.Translations <= 0 {
 		o.Translations = runtime.GOMAXPROCS(0)
 	}
+	s := &Server{
+		o:        o,
+		metrics:  newMetrics(o.Metrics),
+		encoder:  wire.NewEncoder(o.Identifier),
+		lookups:  rate.NewLimiter(maxLookups, maxLookups),
+		interner: wire.NewInterner(),
+		warnings: newLogLimiter(),
+		arrivals: newLogLimiter(),
+		newcomer: newcomer,
+		warmTime: warmTime,
+		podWait:  workloadWait,
+		conns:    map[string]*conn{},
+		groups:   map[session.Key]*subscriberGroup{},
+		count:    map[string]int{},
+		waiting:  map[*conn]string{},
+		closing:  make(chan struct{}),
+	}
 	s.slots, s.urgentSlot = make(chan struct{}, o.Translations), make(chan struct{}, 1)
 	s.turns = quota.NewTable[identity.Holder](func() chan struct{} { return make(chan struct{}, o.Translations+1) })
-	s.debugging = quota.NewSlots[identity.Holder](s.limits.DebugAnswers, quota.Share(s.limits.DebugAnswers))
+	s.debugging = quota.NewSlots[identity.Holder](s.o.Limits.DebugAnswers, quota.Share(s.o.Limits.DebugAnswers))
 	s.metrics.groups(func() int {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return len(s.groups)
 	})
-	s.admission, s.listeners = newAdmission(o.Streams, &s.limits, s.metrics), newAccepted(s.limits.ConnectionsPerSource)
+	s.admission, s.listeners = newAdmission(o.Streams, &s.o.Limits, s.metrics), newAccepted(s.o.Limits.ConnectionsPerSource)
 	return s
 }
 
@@ -200,10 +174,10 @@ func (s *Server) Listen(l net.Listener) net.Listener { return s.listeners.wrap(l
 // order.
 func (s *Server) Publish(snap *snapshot.Snapshot) {
 	p := session.NewPush(snap, time.Now())
-	p.Tally = s.pushes.Tally(snap.Revision)
+	p.Tally = s.o.Pushes.Tally(snap.Revision)
 	if err := safe.Do("compare snapshots", func() {
-		p.Full = p.Full || s.translator.Compare(snap)
-		p.ReassignsOnly = s.translator.ReassignsOnly(snap)
+		p.Full = p.Full || s.o.Translator.Compare(snap)
+		p.ReassignsOnly = s.o.Translator.ReassignsOnly(snap)
 	}); err != nil {
 		p.Full = true
 	}
@@ -323,7 +297,7 @@ func (s *Server) serve(stream grpc.ServerStream, delta bool) error {
 		c.turns, c.cohorts, c.tenant = turns, cohorts, tenant
 	}
 	panicked := true
-	safe.Run(s.logger.With("conn", c.id), "xds stream", func() { err = c.run(); panicked = false })
+	safe.Run(s.o.Logger.With("conn", c.id), "xds stream", func() { err = c.run(); panicked = false })
 	if panicked {
 		s.metrics.internalErrors.Inc()
 		return status.Error(codes.Internal, "internal error")
@@ -392,7 +366,7 @@ func (s *Server) spawn(name string, fn func()) bool {
 		return false
 	}
 	s.running.Add(1)
-	safe.Go(s.logger, name, func() {
+	safe.Go(s.o.Logger, name, func() {
 		defer s.running.Done()
 		fn()
 	})

@@ -19,7 +19,7 @@ func (c *conn) arrived() {
 	c.logArrival("connected", "delta", c.delta)
 	for _, n := range c.proxy.Notices() {
 		if c.server.noticed.first(c.proxy.ID + "\x00" + n.Key + "\x00" + n.Value) {
-			c.server.warnings.log(c.server.logger.Warn, c.warnings, "an entry of the proxy's metadata has no effect", "conn", c.id, "entry", n.Key, "value", n.Value, "fix", n.Fix)
+			c.server.warnings.log(c.server.o.Logger.Warn, c.warnings, "an entry of the proxy's metadata has no effect", "conn", c.id, "entry", n.Key, "value", n.Value, "fix", n.Fix)
 		}
 	}
 }
@@ -35,7 +35,7 @@ func (c *conn) left(err error) {
 
 func (c *conn) logArrival(event string, more ...any) {
 	args := []any{"conn", c.id, "name", c.proxy.ID, "address", c.remote, "type", string(c.proxy.Type), "version", c.proxy.Release()}
-	c.server.arrivals.log(c.server.logger.Info, nil, c.profile.name+" "+event, append(args, more...)...)
+	c.server.arrivals.log(c.server.o.Logger.Info, nil, c.profile.name+" "+event, append(args, more...)...)
 }
 
 // warmTime is how long the clusters of an Envoy may take to warm before the server looks for the reason. Envoy asks for

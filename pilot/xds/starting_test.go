@@ -228,7 +228,7 @@ func TestDebugAnswersOfOneIdentity(t *testing.T) {
 		_ = stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: xdstest.Node("tool.a"), TypeUrl: "istio.io/debug/syncz"}) // Recv says whether it has ended
 		return stream
 	}
-	wait := func(d time.Duration) { r.server.limits.DebugWait = d } // of requests from now on
+	wait := func(d time.Duration) { r.server.o.Limits.DebugWait = d } // of requests from now on
 	first := ask("flood")
 	<-made
 	for range 3 {

@@ -76,5 +76,7 @@ func FuzzDiscoveryRequest(f *testing.F) {
 
 type fuzzObserver struct{ t *testing.T }
 
+func (fuzzObserver) StandIn(string) *envoy.Resource { return nil }
+
 func (o fuzzObserver) Panicked(_ string, err error) { o.t.Fatal(err) }
 func (fuzzObserver) Suppressed(string)              {}

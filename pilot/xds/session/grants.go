@@ -39,9 +39,6 @@ func (s *Session) Grant(names *envoy.Names, denied bool) {
 // withdraw returns the stand-ins for the secrets that the client has and may not have any more. It returns those of
 // before if they are the same.
 func (s *Session) withdraw(w *watch, granted *envoy.Names, denied bool) *envoy.Set {
-	if s.standIn == nil {
-		return nil
-	}
 	var list []*envoy.Resource
 	same := true
 	for name := range w.names.Each() {
@@ -51,7 +48,7 @@ func (s *Session) withdraw(w *watch, granted *envoy.Names, denied bool) *envoy.S
 			same = same && stands == nil
 			continue
 		case stands == nil && denied && s.mayHave(w, name):
-			if stands = s.standIn(name); stands != nil {
+			if stands = s.observer.StandIn(name); stands != nil {
 				same = false
 			}
 		}

@@ -236,6 +236,8 @@ type modelClient struct {
 // refusal is of a version of a resource, by itself.
 type refusal struct{ typeURL, name, version string }
 
+func (*modelClient) StandIn(string) *envoy.Resource { return nil }
+
 func (c *modelClient) Panicked(typeURL string, err error) { c.h.t.Fatalf("panic: %v", err) }
 func (c *modelClient) Suppressed(string) {
 	if !c.h.nacks {

@@ -17,6 +17,8 @@ import (
 
 type quiet struct{}
 
+func (quiet) StandIn(string) *envoy.Resource { return nil }
+
 func (quiet) Panicked(string, error) {}
 func (quiet) Suppressed(string)      {}
 

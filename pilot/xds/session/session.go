@@ -24,6 +24,8 @@ type Observer interface {
 	Panicked(typeURL string, err error)
 	// Suppressed: a version that the client had rejected was not sent again.
 	Suppressed(typeURL string)
+	// StandIn returns what replaces a secret that the client may not have any more, or nil if the secret is removed.
+	StandIn(name string) *envoy.Resource
 }
 
 // Session is the protocol of one stream. Requests and snapshots go in through Take and Adopt; Next
@@ -79,7 +81,6 @@ type Session struct {
 	granted *envoy.Names
 	// withdrawn are stand-ins for secrets that the client had and may not have any more; nil: none
 	withdrawn *envoy.Set
-	standIn   func(name string) *envoy.Resource
 
 	grows bool // the client asks for more than it did when it had everything
 
@@ -105,12 +106,10 @@ type Config struct {
 	Limits      *limits.Limits
 	Differences *diff.Cache    // shared by all sessions
 	Interner    *wire.Interner // likewise
-	// StandIn returns what replaces a secret that the client may not have any more; nil for none. Nil: it is removed.
-	StandIn func(name string) *envoy.Resource
-	Delta   bool
-	Profile Profile
-	Proxy   *node.Proxy
-	Prefix  string // of nonces
+	Delta       bool
+	Profile     Profile
+	Proxy       *node.Proxy
+	Prefix      string // of nonces
 	// Generation is the first one of a route configuration that the client may have had before. No two streams share
 	// it.
 	Generation uint32
@@ -119,7 +118,7 @@ type Config struct {
 // New makes a Session that has no snapshot yet.
 func New(c Config) *Session {
 	return &Session{
-		translator: c.Translator, observer: c.Observer, limits: c.Limits, differences: c.Differences, interner: c.Interner, standIn: c.StandIn,
+		translator: c.Translator, observer: c.Observer, limits: c.Limits, differences: c.Differences, interner: c.Interner,
 		delta: c.Delta, profile: c.Profile, divided: c.Profile.Divided, proxy: c.Proxy, prefix: c.Prefix,
 		firstGeneration: c.Generation, lastKnown: unknownWorkload(),
 	}

@@ -76,6 +76,8 @@ func newTranscript(out *bytes.Buffer) *transcript {
 	return &transcript{out: out, fake: xdstest.NewTranslator()}
 }
 
+func (*transcript) StandIn(string) *envoy.Resource { return nil }
+
 func (x *transcript) Panicked(typeURL string, err error) { fmt.Fprintln(x.out, "panic", err) }
 func (x *transcript) Suppressed(typeURL string) {
 	fmt.Fprintln(x.out, "suppressed", envoy.ShortType(typeURL))
