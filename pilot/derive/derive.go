@@ -28,13 +28,18 @@ type Input struct {
 	// Kinds. The derivation is whole then.
 	Anew bool
 	Mesh *mesh.Config
-	// Get returns the object of a source that counts and has this key, or nil. The stage watches the key from then on,
-	// until its derivation says that it does not: a change of it is among the next Changed.
-	Get func(kinds.Key) *kinds.Object
-	// Select returns the objects of sources that count, of a kind and a namespace of the server's own cluster, whose
-	// labels a selector matches, in the order of names. It looks at every object there is. A change that may change the
-	// answer makes another run. The question is forgotten in the next run: there it has to be asked again.
-	Select func(kind *kinds.Kind, namespace string, labels map[string]string) []*kinds.Object
+	Lookup
+}
+
+// Lookup finds accepted objects of sources for a stage.
+type Lookup interface {
+	// Get returns the object of a key, or nil. The stage watches the key from then on, until its derivation says that it
+	// does not: a change of it is among the next Changed.
+	Get(kinds.Key) *kinds.Object
+	// Select returns the objects of a kind and a namespace of the server's own cluster whose labels a selector matches,
+	// in the order of names. It looks at every object there is. A change that may change the answer makes another run.
+	// The question is forgotten in the next run: there it has to be asked again.
+	Select(kind *kinds.Kind, namespace string, labels map[string]string) []*kinds.Object
 }
 
 // Derivation is what one run of a stage has changed.

@@ -10,10 +10,20 @@ import (
 
 // Objects is what a stage of Whole may read.
 type Objects struct {
-	List   []*kinds.Object // of the stage's kinds, in the order of config.Sort
-	Mesh   *mesh.Config
-	Get    func(kinds.Key) *kinds.Object
-	Select func(kind *kinds.Kind, namespace string, labels map[string]string) []*kinds.Object
+	List []*kinds.Object // of the stage's kinds, in the order of config.Sort
+	Mesh *mesh.Config
+	Lookup
+}
+
+// asking is a Lookup that notes which keys it was asked for.
+type asking struct {
+	Lookup
+	asked map[kinds.Key]bool
+}
+
+func (a asking) Get(key kinds.Key) *kinds.Object {
+	a.asked[key] = true
+	return a.Lookup.Get(key)
 }
 
 // Whole returns a stage that makes everything anew in each run, in one part. That is for few objects: a run costs as
@@ -40,14 +50,10 @@ func Whole(name string, of []*kinds.Kind, derive func(Objects) Part) Stage {
 			list = append(list, kinds.Change{Key: key, Object: o})
 		}
 		config.Sort(list)
-		all := Objects{List: make([]*kinds.Object, len(list)), Mesh: in.Mesh, Select: in.Select}
+		asked := map[kinds.Key]bool{}
+		all := Objects{List: make([]*kinds.Object, len(list)), Mesh: in.Mesh, Lookup: asking{in.Lookup, asked}}
 		for i, c := range list {
 			all.List[i] = c.Object
-		}
-		asked := map[kinds.Key]bool{}
-		all.Get = func(key kinds.Key) *kinds.Object {
-			asked[key] = true
-			return in.Get(key)
 		}
 		p := derive(all)
 		d.Parts = map[any]*Part{name: &p}

@@ -20,12 +20,11 @@ import (
 // stages runs the stages of a World, each with what has changed for it. The goroutine that commits owns it. What World
 // has others read is changed while guard is held.
 type stages struct {
-	logger  *slog.Logger
-	list    []*stageRun
-	objects counting
-	mesh    *mesh.Config // by which the last run was
-	guard   sync.Locker
-	locate  func([]diag.Diagnostic) []diag.Diagnostic // returns findings with the positions of their fields
+	logger *slog.Logger
+	list   []*stageRun
+	world  *World
+	mesh   *mesh.Config // by which the last run was
+	guard  sync.Locker
 	outputs
 
 	touched map[kinds.Key]*kinds.Object // keys of derived objects that this commit may change, with what counted before
@@ -45,12 +44,6 @@ type stageRun struct {
 	due        bool               // it runs even without that
 }
 
-// counting finds the objects of sources that count.
-type counting struct {
-	get func(kinds.Key) *kinds.Object // or nil
-	all func(*kinds.Kind) []*kinds.Object
-}
-
 // selection is a question that a stage asked of all objects of a kind and a namespace, and which keys answered it.
 type selection struct {
 	kind      *kinds.Kind
@@ -68,9 +61,9 @@ func (s selection) matches(o *kinds.Object) bool {
 	return o.Kind == s.kind && o.Namespace == s.namespace && o.Cluster == "" && kinds.Selects(s.labels, o.Labels)
 }
 
-func newStages(logger *slog.Logger, locate func([]diag.Diagnostic) []diag.Diagnostic, list []derive.Stage, objects counting, guard sync.Locker) *stages {
-	s := &stages{logger: logger, locate: locate, guard: guard, objects: objects, outputs: newOutputs()}
-	for i, stage := range list {
+func newStages(w *World) *stages {
+	s := &stages{logger: w.logger, world: w, guard: &w.mu, outputs: newOutputs()}
+	for i, stage := range w.parts.Stages {
 		s.list = append(s.list, &stageRun{Stage: stage, number: i, parts: map[any]*derive.Part{}, watched: map[kinds.Key]bool{}, pending: map[kinds.Key]bool{}})
 	}
 	return s
@@ -94,7 +87,7 @@ func (s *stages) apply(batch []kinds.Change, m *mesh.Config) (out []kinds.Change
 			found = append(found, s.settleAll(s.noted(c.Key))...)
 		}
 	}
-	logFindings(s.logger, s.locate(bounded(found)))
+	logFindings(s.logger, s.world.Located(bounded(found)))
 	for _, stage := range s.list {
 		if stage.due = stage.due || s.mesh != m; stage.due || len(stage.pending) > 0 {
 			s.run(stage, m)
@@ -111,7 +104,7 @@ func (s *stages) apply(batch []kinds.Change, m *mesh.Config) (out []kinds.Change
 		switch now := s.derived[key]; {
 		case now != nil && now.Object != before:
 			out = append(out, kinds.Change{Key: key, Object: now.Object})
-		case now == nil && before != nil && s.objects.get(key) == nil:
+		case now == nil && before != nil && s.world.fromSource(key) == nil:
 			out = append(out, kinds.Change{Key: key})
 		}
 	}
@@ -122,7 +115,7 @@ func (s *stages) apply(batch []kinds.Change, m *mesh.Config) (out []kinds.Change
 // run runs a stage. One that panics has made nothing, and begins anew at once, without what it kept. If it panics
 // again, a finding says so, and it begins anew only when something has changed that it is given or has asked for.
 func (s *stages) run(stage *stageRun, m *mesh.Config) {
-	in := derive.Input{Mesh: m, Anew: stage.failed != "", Get: stage.get(s.objects), Select: stage.selectIn(s.objects)}
+	in := derive.Input{Mesh: m, Anew: stage.failed != "", Lookup: lookup{stage, s.world}}
 	stage.selections, stage.due = nil, false
 	if in.Anew {
 		stage.watches = true
@@ -185,13 +178,13 @@ func (s *stages) take(stage *stageRun, parts map[any]*derive.Part) {
 	}
 	s.guard.Unlock()
 	found = append(found, s.settleAll(claimed)...)
-	logFindings(s.logger, s.locate(bounded(found)))
+	logFindings(s.logger, s.world.Located(bounded(found)))
 }
 
 // input returns what a stage is given of a key: the object of a source, or else the one that an earlier stage made, or
 // nil.
 func (s *stages) input(stage *stageRun, key kinds.Key) *kinds.Object {
-	if o := s.objects.get(key); o != nil || !stage.reads(key.Kind) {
+	if o := s.world.fromSource(key); o != nil || !stage.reads(key.Kind) {
 		return o
 	}
 	if d := s.derived[key]; d != nil && d.stage.number < stage.number {
@@ -203,7 +196,7 @@ func (s *stages) input(stage *stageRun, key kinds.Key) *kinds.Object {
 // all returns all that a stage is given.
 func (s *stages) all(stage *stageRun) (list []kinds.Change) {
 	for _, kind := range stage.Kinds {
-		for _, o := range s.objects.all(kind) {
+		for _, o := range s.world.allFromSources(kind) {
 			list = append(list, kinds.Change{Key: o.Key, Object: o})
 		}
 	}
@@ -226,7 +219,7 @@ func (s *stages) noted(key kinds.Key) map[kinds.Key]*kinds.Object {
 func (s *stages) settleAll(claimed map[kinds.Key]*kinds.Object) (found []diag.Diagnostic) {
 	for key, was := range claimed {
 		s.guard.Lock()
-		now, hidden := s.settle(key, s.objects.get(key) != nil)
+		now, hidden := s.settle(key, s.world.fromSource(key) != nil)
 		s.guard.Unlock()
 		found = append(found, hidden...)
 		if _, known := s.touched[key]; !known {
@@ -241,29 +234,29 @@ func (s *stages) settleAll(claimed map[kinds.Key]*kinds.Object) (found []diag.Di
 	return found
 }
 
-// get is Get of a derive.Input.
-func (s *stageRun) get(objects counting) func(kinds.Key) *kinds.Object {
-	return func(key kinds.Key) *kinds.Object {
-		if !s.watched[key] {
-			s.watched[key] = true
-			s.watches = s.watches || isCredential(key)
-		}
-		return objects.get(key)
-	}
+// lookup is the derive.Lookup of a stage.
+type lookup struct {
+	*stageRun
+	world *World
 }
 
-// selectIn is Select of a derive.Input.
-func (s *stageRun) selectIn(objects counting) func(*kinds.Kind, string, map[string]string) []*kinds.Object {
-	return func(kind *kinds.Kind, namespace string, labels map[string]string) []*kinds.Object {
-		asked := selection{kind, namespace, labels, map[kinds.Key]bool{}}
-		list := slices.DeleteFunc(objects.all(kind), func(o *kinds.Object) bool { return !asked.matches(o) })
-		for _, o := range list {
-			asked.found[o.Key] = true
-		}
-		s.selections = append(s.selections, asked)
-		slices.SortFunc(list, func(a, b *kinds.Object) int { return cmp.Compare(a.Name, b.Name) })
-		return list
+func (l lookup) Get(key kinds.Key) *kinds.Object {
+	if !l.watched[key] {
+		l.watched[key] = true
+		l.watches = l.watches || isCredential(key)
 	}
+	return l.world.fromSource(key)
+}
+
+func (l lookup) Select(kind *kinds.Kind, namespace string, labels map[string]string) []*kinds.Object {
+	asked := selection{kind, namespace, labels, map[kinds.Key]bool{}}
+	list := slices.DeleteFunc(l.world.allFromSources(kind), func(o *kinds.Object) bool { return !asked.matches(o) })
+	for _, o := range list {
+		asked.found[o.Key] = true
+	}
+	l.selections = append(l.selections, asked)
+	slices.SortFunc(list, func(a, b *kinds.Object) int { return cmp.Compare(a.Name, b.Name) })
+	return list
 }
 
 func isCredential(k kinds.Key) bool {

@@ -37,12 +37,10 @@ type ThrottleOptions struct {
 //
 // The first load is no change: Take commits it at once. What was added before waits for it.
 type Throttle struct {
-	commit func([]kinds.Change, time.Time)
-	logger *slog.Logger
-	now    func() time.Time
-	wake   chan struct{}
-	stop   chan struct{}
-	ended  chan struct{}
+	o     ThrottleOptions
+	wake  chan struct{}
+	stop  chan struct{}
+	ended chan struct{}
 
 	debounce prometheus.Observer
 	inbound  map[string]prometheus.Counter
@@ -63,12 +61,10 @@ func NewThrottle(o ThrottleOptions) *Throttle {
 		o.Metrics = prometheus.NewRegistry()
 	}
 	t := &Throttle{
-		commit: o.Commit,
-		logger: o.Logger,
-		now:    time.Now,
-		wake:   make(chan struct{}, 1),
-		stop:   make(chan struct{}),
-		ended:  make(chan struct{}),
+		o:     o,
+		wake:  make(chan struct{}, 1),
+		stop:  make(chan struct{}),
+		ended: make(chan struct{}),
 		gather: gather{
 			after:  cmp.Or(o.After, 100*time.Millisecond),
 			max:    cmp.Or(o.Max, 10*time.Second),
@@ -107,12 +103,12 @@ func (t *Throttle) Take(changes []kinds.Change) {
 	if closed {
 		return
 	}
-	t.commit(changes, t.now())
+	t.o.Commit(changes, time.Now())
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.closed {
 		t.started = true
-		safe.Go(t.logger, "throttle", t.run)
+		safe.Go(t.o.Logger, "throttle", t.run)
 	}
 }
 
@@ -125,7 +121,7 @@ func (t *Throttle) Add(changes []kinds.Change) {
 		t.inbound[inboundType(&changes[i])].Inc()
 	}
 	t.mu.Lock()
-	t.gather.add(t.now(), changes)
+	t.gather.add(time.Now(), changes)
 	t.mu.Unlock()
 	select {
 	case t.wake <- struct{}{}:
@@ -155,16 +151,16 @@ func (t *Throttle) run() {
 	defer timer.Stop()
 	for {
 		t.mu.Lock()
-		now := t.now()
+		now := time.Now()
 		batch, received, wake := t.gather.step(now)
 		t.mu.Unlock()
 		if len(batch) > 0 {
 			t.debounce.Observe(now.Sub(received).Seconds())
-			safe.Run(t.logger, "commit", func() { t.commit(batch, received) })
+			safe.Run(t.o.Logger, "commit", func() { t.o.Commit(batch, received) })
 		}
 		timer.Stop()
 		if !wake.IsZero() {
-			timer.Reset(wake.Sub(t.now()))
+			timer.Reset(wake.Sub(time.Now()))
 		}
 		select {
 		case <-timer.C:

@@ -94,7 +94,7 @@ func New(o Options, p Parts) *World {
 		unsupported: map[kinds.Key][]diag.Diagnostic{}, hosts: facts.NewTable[[]string](kinds.HostAddresses, p.Hosts), networkGateways: map[kinds.Key]*kinds.Object{},
 		wanted: map[*kinds.Kind][]facts.Need{}, accounts: accounts{}, credentials: newCredentialStore(time.Now), referenced: &References{},
 	}
-	w.stages = newStages(w.logger, w.Located, p.Stages, counting{w.fromSource, w.allFromSources}, &w.mu)
+	w.stages = newStages(w)
 	w.builder = snapshot.NewBuilder(snapshot.Options{Domain: o.Domain, Cluster: o.ClusterID, OneStore: o.Client == nil, HTTP3: o.HTTP3, Mesh: w.mesh, Limits: o.Limits, Kinds: p.Catalog.Kinds(), Wants: p.Catalog.Wants})
 	if o.CountNodeAccounts {
 		w.nodeAccounts = newAccountsByNode()
@@ -247,7 +247,7 @@ func (w *World) derive(batch []kinds.Change) []kinds.Change {
 	return batch
 }
 
-// fromSource returns the object of a source that counts, or nil. The goroutine that commits calls it.
+// fromSource returns the accepted object of a source, or nil. The goroutine that commits calls it.
 func (w *World) fromSource(k kinds.Key) *kinds.Object {
 	if o := w.objects[k].object; o != nil && w.filter.shows(o) {
 		return o
@@ -255,7 +255,7 @@ func (w *World) fromSource(k kinds.Key) *kinds.Object {
 	return nil
 }
 
-// allFromSources returns the objects of sources of a kind that count, in no order. The goroutine that commits calls it.
+// allFromSources returns the accepted objects of sources of a kind, in no order. The goroutine that commits calls it.
 func (w *World) allFromSources(kind *kinds.Kind) (list []*kinds.Object) {
 	for k, c := range w.objects {
 		if k.Kind == kind && w.filter.shows(c.object) {

@@ -38,7 +38,7 @@ type TB interface {
 // of their keys as text, and statuses in that of their objects.
 func (d *Driver) Run(t TB, world map[kinds.Key]*kinds.Object, m *mesh.Config) derive.Part {
 	t.Helper()
-	in := derive.Input{Mesh: m, Anew: d.anew}
+	in := derive.Input{Mesh: m, Anew: d.anew, Lookup: lookup{d, world}}
 	d.anew = false
 	for key, o := range world {
 		if d.given[key] != o && d.knows(key) {
@@ -52,19 +52,6 @@ func (d *Driver) Run(t TB, world map[kinds.Key]*kinds.Object, m *mesh.Config) de
 	}
 	config.Sort(in.Changed)
 	d.given = maps.Clone(world)
-	in.Get = func(key kinds.Key) *kinds.Object {
-		d.watched[key] = true
-		return world[key]
-	}
-	in.Select = func(kind *kinds.Kind, namespace string, labels map[string]string) (list []*kinds.Object) {
-		for key, o := range world {
-			if key.Kind == kind && key.Namespace == namespace && key.Cluster == "" && kinds.Selects(labels, o.Labels) {
-				list = append(list, o)
-			}
-		}
-		slices.SortFunc(list, func(a, b *kinds.Object) int { return cmp.Compare(a.Name, b.Name) })
-		return list
-	}
 	d.Last = d.stage.Derive(in)
 	for key, p := range d.Last.Parts {
 		if p == nil {
@@ -80,6 +67,27 @@ func (d *Driver) Run(t TB, world map[kinds.Key]*kinds.Object, m *mesh.Config) de
 		delete(d.watched, key)
 	}
 	return d.all()
+}
+
+// lookup finds objects of a world for a Driver.
+type lookup struct {
+	d     *Driver
+	world map[kinds.Key]*kinds.Object
+}
+
+func (l lookup) Get(key kinds.Key) *kinds.Object {
+	l.d.watched[key] = true
+	return l.world[key]
+}
+
+func (l lookup) Select(kind *kinds.Kind, namespace string, labels map[string]string) (list []*kinds.Object) {
+	for key, o := range l.world {
+		if key.Kind == kind && key.Namespace == namespace && key.Cluster == "" && kinds.Selects(labels, o.Labels) {
+			list = append(list, o)
+		}
+	}
+	slices.SortFunc(list, func(a, b *kinds.Object) int { return cmp.Compare(a.Name, b.Name) })
+	return list
 }
 
 // Forget has the next run begin anew, as after a run that failed.

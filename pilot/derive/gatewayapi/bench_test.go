@@ -43,7 +43,7 @@ func BenchmarkOneOfMany(b *testing.B) {
 		httpRoute(i)
 	}
 	stage := gatewayapi.New(gatewayapi.Options{Domain: "cluster.local", Limits: limits.Default()})
-	in := derive.Input{Mesh: mesh.Default(), Get: func(k kinds.Key) *kinds.Object { return world[k] }}
+	in := derive.Input{Mesh: mesh.Default(), Lookup: constant(world)}
 	for key, o := range world {
 		if key.Kind != kinds.Service {
 			in.Changed = append(in.Changed, kinds.Change{Key: key, Object: o})
@@ -87,7 +87,7 @@ spec: {gatewayClassName: istio, allowedListeners: {namespaces: {from: Same}}, li
 		}
 	}
 	stage := gatewayapi.New(gatewayapi.Options{Domain: "cluster.local", Limits: limits.Default()})
-	in := derive.Input{Mesh: mesh.Default(), Get: func(k kinds.Key) *kinds.Object { return world[k] }}
+	in := derive.Input{Mesh: mesh.Default(), Lookup: constant(world)}
 	for key, o := range world {
 		in.Changed = append(in.Changed, kinds.Change{Key: key, Object: o})
 	}
@@ -104,3 +104,10 @@ spec: {gatewayClassName: istio, allowedListeners: {namespaces: {from: Same}}, li
 		stage.Derive(in)
 	}
 }
+
+// constant is a Lookup of a stage that selects nothing.
+type constant map[kinds.Key]*kinds.Object
+
+func (o constant) Get(k kinds.Key) *kinds.Object { return o[k] }
+
+func (constant) Select(*kinds.Kind, string, map[string]string) []*kinds.Object { return nil }
