@@ -46,11 +46,24 @@ type feed struct {
 
 type name struct{ namespace, name string }
 
-// entry is one object. Objects of core kinds can always be used, and none of their versions is kept.
+// entry is one object. Objects of core kinds can always be used, and none of their versions is kept: there are many of
+// them.
 type entry struct {
-	fingerprint uint64 // of the version that was last read
-	uid         string
+	fingerprint uint64    // of the version that was last read
+	versions    *versions // nil for a core kind; not changed in place
+}
+
+type versions struct {
+	uid string
 	config.Versions
+}
+
+// last returns the versions of the object, or the zero versions.
+func (e entry) last() versions {
+	if e.versions == nil {
+		return versions{}
+	}
+	return *e.versions
 }
 
 func newFeed(s *Source, k *kinds.Kind, only Restriction) *feed {
@@ -260,12 +273,12 @@ func (f *feed) apply(it *item) {
 		f.note(key, transition{existed: existed, now: object}, nil, transition{})
 		return
 	}
-	doc, next := f.judge(it), entry{fingerprint: it.fingerprint, uid: it.uid}
-	if old.uid != it.uid {
-		old.Good = nil
+	doc, last, next := f.judge(it), old.last(), &versions{uid: it.uid}
+	if last.uid != it.uid {
+		last.Good = nil
 	}
 	var force validation.InForce
-	next.Versions, force = old.After(doc, func(o *kinds.Object) {
+	next.Versions, force = last.After(doc, func(o *kinds.Object) {
 		o.Cluster = f.s.opts.Cluster
 		if o.Generation == 0 {
 			o.Generation = it.generation
@@ -274,8 +287,8 @@ func (f *feed) apply(it *item) {
 	if force.Why != "" {
 		doc.Findings = append(doc.Findings, config.Unusable(key.String(), force.Why))
 	}
-	f.entries[it.name] = next
-	f.note(key, transition{old.Object != nil, old.Object, next.Object}, doc.Findings, transition{old.Beside != nil, old.Beside, next.Beside})
+	f.entries[it.name] = entry{it.fingerprint, next}
+	f.note(key, transition{last.Object != nil, last.Object, next.Object}, doc.Findings, transition{last.Beside != nil, last.Beside, next.Beside})
 }
 
 // note records a change of an object and its findings, and a change of the last good version beside it.
@@ -297,10 +310,11 @@ func (f *feed) note(key kinds.Key, t transition, findings []diag.Diagnostic, bes
 }
 
 func (f *feed) remove(n name) {
-	old, ok := f.entries[n]
+	e, ok := f.entries[n]
 	if !ok {
 		return
 	}
+	old := e.last()
 	delete(f.entries, n)
 	f.s.mu.Lock()
 	defer f.s.mu.Unlock()

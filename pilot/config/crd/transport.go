@@ -45,7 +45,7 @@ func newHTTP(c *rest.Config) (*http.Client, error) {
 		return nil, fmt.Errorf("set up credentials: %w", err)
 	}
 	return &http.Client{
-		Transport: &closer{wrapped, transport.CloseIdleConnections}, Timeout: c.Timeout,
+		Transport: &closer{wrapped, transport}, Timeout: c.Timeout,
 		// An API server of another cluster leads nowhere else.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}, nil
@@ -54,11 +54,11 @@ func newHTTP(c *rest.Config) (*http.Client, error) {
 // closer passes on CloseIdleConnections, which wrappers hide.
 type closer struct {
 	http.RoundTripper
-	idle func()
+	idle *http.Transport
 }
 
 // CloseIdleConnections is what http.Client looks for.
-func (c *closer) CloseIdleConnections() { c.idle() }
+func (c *closer) CloseIdleConnections() { c.idle.CloseIdleConnections() }
 
 // What an API server in trouble is asked at most, by all streams and their retries together.
 const (
