@@ -49,7 +49,7 @@ func (a *API) Resources(peer identity.Peer, typeURL string, names []string) ([]*
 	if err := a.o.Authorizer.Debug(peer, about); err != nil {
 		return nil, err
 	}
-	answer, err := q.answer(q.query)
+	answer, err := a.answer(q, typeURL)
 	if errors.Is(err, ErrUnknownPage) || errors.Is(err, ErrNoProxyID) || errors.Is(err, ErrNotConnected) || errors.Is(err, ErrBadQuery) {
 		return []*anypb.Any{{TypeUrl: typeURL, Value: []byte(err.Error())}}, nil
 	} else if err != nil {
@@ -58,41 +58,47 @@ func (a *API) Resources(peer identity.Peer, typeURL string, names []string) ([]*
 	return answer, nil
 }
 
-// question is what is asked over xDS: a page, with its query, in the form that the type asks for.
+// question is what is asked over xDS: a page, with its query.
 type question struct {
-	page   string
-	query  url.Values
-	answer func(url.Values) ([]*anypb.Any, error)
+	page  string
+	query url.Values
+	typed bool // in the form of the page's own type
 }
 
 // question returns what a type and names ask for.
 func (a *API) question(typeURL string, names []string) (q question, err error) {
 	p, _ := a.page(strings.TrimPrefix(typeURL, xds.DebugType+"/"))
 	if p.overADS != nil && !p.proxy {
-		return question{p.name, url.Values{}, p.overADS}, nil
+		return question{p.name, url.Values{}, true}, nil
 	}
 	if len(names) != 1 {
 		return q, fmt.Errorf("%s wants exactly one resource name", typeURL)
 	}
 	if p.overADS != nil {
-		return question{p.name, url.Values{"proxyID": names}, p.overADS}, nil
+		return question{p.name, url.Values{"proxyID": names}, true}, nil
 	}
 	page, rest, _ := strings.Cut(names[0], "?")
 	query, err := url.ParseQuery(rest)
 	if err != nil {
 		return q, fmt.Errorf("the query of %q: %w", names[0], err)
 	}
-	return question{page, query, func(query url.Values) ([]*anypb.Any, error) {
-		v, err := a.Answer(page, query)
-		if err != nil {
-			return nil, err
-		}
-		if text, ok := v.(plain); ok {
-			return []*anypb.Any{{TypeUrl: typeURL, Value: []byte(text)}}, nil
-		}
-		body, err := json.Marshal(v)
-		return []*anypb.Any{{TypeUrl: typeURL, Value: body}}, err
-	}}, nil
+	return question{page, query, false}, nil
+}
+
+// answer answers a question. Without a type of its own, the answer has typeURL.
+func (a *API) answer(q question, typeURL string) ([]*anypb.Any, error) {
+	if p, _ := a.page(q.page); q.typed {
+		return p.overADS(q.query)
+	}
+	v, err := a.Answer(q.page, q.query)
+	if err != nil {
+		return nil, err
+	}
+	if text, ok := v.(plain); ok {
+		return []*anypb.Any{{TypeUrl: typeURL, Value: []byte(text)}}, nil
+	}
+	body, err := json.Marshal(v)
+	return []*anypb.Any{{TypeUrl: typeURL, Value: body}}, err
 }
 
 // dumpParts returns the parts of the Envoy dump of a proxy. A proxy that is not connected has none.
