@@ -305,15 +305,25 @@ func TestHistoriesOfSources(t *testing.T) {
 		got := newSink(t)
 		names := []string{"s0", "s1", "s2", "s3"}[:n]
 		var world *World
-		var waiting group
+		var waiting, begun group // begun is the commit under way, while changes wait for the next
+		committed := map[kinds.Key]*kinds.Object{}
 		commit := func() {
-			world.Commit(waiting.changes, time.Time{})
-			waiting = group{}
+			world.Commit(begun.changes, time.Time{})
+			for _, c := range begun.changes {
+				if committed[c.Key] = c.Object; c.Object == nil {
+					delete(committed, c.Key)
+				}
+			}
+			begun, waiting = waiting, group{}
+			if all := world.AllObjects(); !maps.Equal(all, committed) {
+				t.Fatalf("in force %v, want %v", all, committed)
+			}
 		}
 		s, from := merge(func(changes []kinds.Change) {
 			got.take(changes)
 			waiting.fill(changes)
 			if got.calls == 1 { // the first load does not wait
+				begun, waiting = waiting, group{}
 				commit()
 			}
 		}, names...)
@@ -391,7 +401,8 @@ func TestHistoriesOfSources(t *testing.T) {
 			return
 		}
 		commit()
-		if committed := world.AllObjects(); !maps.Equal(committed, got.objects) {
+		commit()
+		if !maps.Equal(committed, got.objects) {
 			t.Fatalf("committed %v, want %v", committed, got.objects)
 		}
 		if len(world.pending) > len(world.objects) {
