@@ -33,6 +33,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/facts/dns"
 	"github.com/istiod-lite/istiod-lite/pilot/facts/keysets"
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
+	"github.com/istiod-lite/istiod-lite/pilot/metrics"
 	"github.com/istiod-lite/istiod-lite/pilot/pushes"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/pilot/tracing"
@@ -97,7 +98,7 @@ func (o Options) features() catalog.List {
 // New builds a server and starts nothing.
 func New(o Options) (*Server, error) {
 	o.CountNodeAccounts = len(o.Certificates.NodeAccounts) > 0
-	s := &Server{o: o, components: components{logger: o.Logger, shutdown: o.Shutdown}, metrics: newMetricRegistry(o, time.Now())}
+	s := &Server{o: o, components: components{logger: o.Logger, shutdown: o.Shutdown}, metrics: metrics.NewRegistry(o.Version, o.Panics, time.Now())}
 	s.throttle = ingest.NewThrottle(ingest.ThrottleOptions{
 		Commit: s.commit, Logger: o.Logger.With("scope", "ads"), Metrics: s.metrics, After: o.DebounceAfter, Max: o.DebounceMax,
 	})
@@ -110,7 +111,7 @@ func New(o Options) (*Server, error) {
 	if o.Certificates.MultiRoot {
 		roots = s.sentRoots
 	}
-	s.world = newWorld(o, newEventMetrics(s.metrics), s.names, map[*kinds.Kind]facts.Provider{kinds.JWKS: s.keySets}, roots)
+	s.world = newWorld(o, metrics.Events(s.metrics), s.names, map[*kinds.Kind]facts.Provider{kinds.JWKS: s.keySets}, roots)
 	s.analyst = ingest.NewAnalyst(s.world)
 	s.components.watching = append(s.components.watching, s.analyst)
 
@@ -146,7 +147,7 @@ func New(o Options) (*Server, error) {
 	if o.NoMemo {
 		memo = 0
 	}
-	t := translate.New(translate.Options{Idle: memo, Now: time.Now, Features: o.features(), Found: logFindings(o.Logger)})
+	t := translate.New(translate.Options{Idle: memo, Now: time.Now, Features: o.features(), Found: diag.LogOnce(o.Logger)})
 	s.prepare, s.translator = t.Prepare, t
 	identifier, err := json.Marshal(map[string]any{"Component": "istiod", "ID": cmp.Or(o.PodName, "istiod"), "Info": map[string]string{"version": o.Version}})
 	if err != nil {
@@ -165,9 +166,8 @@ func New(o Options) (*Server, error) {
 		Admin: o.AdminPages, Cluster: o.ClusterID, Domain: o.Domain, Limits: o.Limits, Profile: o.Profile,
 	})
 	s.ui = ui.New(ui.Options{World: world, Proxies: s.discovery, Pushes: s.pushes, Logger: o.Logger, Version: o.Version, Domain: o.Domain})
-	s.commitTime = newCommitTime(s.metrics)
-	registerWorldMetrics(s.metrics, s.world, s.findings, t)
-	s.metrics.MustRegister(newFindings(s.objectFindings))
+	s.commitTime = metrics.CommitTime(s.metrics)
+	metrics.Register(s.metrics, s.world, world, t)
 	calls := rpc.New(s.metrics, o.Logger)
 	s.grpc = newGRPC(o, calls)
 	s.discovery.Register(s.grpc)
@@ -367,7 +367,7 @@ func (s *Server) commit(batch []kinds.Change, received time.Time) {
 	}
 	made := time.Now()
 	safe.Run(s.o.Logger, "prepare translation", func() { s.prepare(snap) })
-	s.record(snap, batch, received, began, made)
+	s.pushes.Add(pushes.CommitOf(snap, batch, received, began, made))
 	s.discovery.Publish(snap)
 	switch {
 	case last == nil:

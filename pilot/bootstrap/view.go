@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"fmt"
 	"net/url"
 
 	"google.golang.org/protobuf/types/known/anypb"
@@ -10,8 +11,10 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
+	"github.com/istiod-lite/istiod-lite/pilot/debug"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
+	"github.com/istiod-lite/istiod-lite/pilot/inspect"
 	"github.com/istiod-lite/istiod-lite/pilot/pushes"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/pilot/ui"
@@ -27,6 +30,12 @@ type view struct {
 // Findings returns what is wrong with objects and with connected proxies.
 func (v view) Findings() []diag.Diagnostic { return v.s.allFindings() }
 
+// SingleFindings returns what is wrong with single objects.
+func (v view) SingleFindings() []diag.Diagnostic { return v.s.findings() }
+
+// ObjectFindings returns what is wrong with objects, between them, and with what they do to proxies.
+func (v view) ObjectFindings() []diag.Diagnostic { return v.s.objectFindings() }
+
 // NewOrigins returns the origins of what proxies are sent.
 func (v view) NewOrigins() ui.Origins { return v.s.translator.NewOrigins() }
 
@@ -37,7 +46,13 @@ func (v view) Templates() map[string]string { return v.s.templates() }
 func (v view) Clusters() any { return v.s.from.Clusters() }
 
 // Why follows a request through what proxies are sent.
-func (v view) Why(query url.Values) (any, error) { return v.s.why(query) }
+func (v view) Why(query url.Values) (any, error) {
+	way, err := inspect.Running{Options: v.s.o.Options, World: v.World, Translator: v.s.translator, Discovery: v.s.discovery}.Why(query)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", debug.ErrBadQuery, err)
+	}
+	return way, nil
+}
 
 // WorkloadKnown reports whether a snapshot has the workload of a proxy. It returns true for proxies of which nothing
 // new may arrive, from an API server or because they register. A server that does not read the services of its own
@@ -79,7 +94,7 @@ func (v view) Sources(r *envoy.Resource) []pushes.Object {
 		if o != nil {
 			k = o.Key
 		}
-		list = append(list, objectOf(k, o))
+		list = append(list, pushes.ObjectOf(k, o))
 	}
 	return list
 }

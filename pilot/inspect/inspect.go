@@ -36,7 +36,7 @@ type Inspection struct {
 	world      *ingest.World
 	translator *translate.Translator
 	sources    []diag.Diagnostic // what the sources found
-	server     *Running          // nil: no server runs
+	server     *streams          // nil unless a server runs
 
 	paths  map[string]kinds.Key // The objects by path, as the metadata of resources has it. It is nil until one is asked for.
 	places map[string]string    // What Where has returned, by key and field: it reads the file of an object once for each.

@@ -15,6 +15,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
+	"github.com/istiod-lite/istiod-lite/pilot/xds"
+	"github.com/istiod-lite/istiod-lite/pilot/xds/session"
 )
 
 // TestMachines: a virtual machine sends requests by the name of its WorkloadEntry, of its host, once it is connected,
@@ -61,16 +63,8 @@ func TestMachines(t *testing.T) {
 		Type: node.Sidecar, ID: "host-1.vm", Name: "host-1", Namespace: "vm", Domain: "vm.svc.cluster.local", IPs: []string{netip.MustParseAddr("10.0.9.1").String()},
 		Account: "db", Labels: map[string]string{"app": "db"}, Interception: node.Redirect,
 	}
-	i.server = &Running{
-		World: i.world, Translator: i.translator, Connected: func() map[string]*node.Proxy { return map[string]*node.Proxy{host.ID: host} },
-		State: func(name string) string {
-			if name == host.ID {
-				return "has rejected LDS: no"
-			}
-			return ""
-		},
-		Sent: func(string, string) ([]*envoy.Resource, bool) { return nil, false },
-	}
+	types := map[string]session.TypeStatus{envoy.ListenerType: {LastError: "no"}}
+	i.server = &streams{noDumps{}, map[string]xds.Client{host.ID: {Proxy: host, Types: types}}, map[string]*node.Proxy{host.ID: host}}
 	for _, w := range []*Way{asks("db-10.0.9.1.vm", "web"), asks("host-1.vm", "web"), asks("web-1.vm", "db")} {
 		if !slices.ContainsFunc(w.Notes, func(n string) bool { return strings.HasSuffix(n, "has rejected LDS: no") }) {
 			t.Errorf("it is not known that the machine is connected: %q", w.Notes)
@@ -82,3 +76,9 @@ func TestMachines(t *testing.T) {
 		}
 	}
 }
+
+// noDumps is a Discovery whose proxies have asked for nothing.
+type noDumps struct{}
+
+func (noDumps) Clients() []xds.Client                         { return nil }
+func (noDumps) Dump(string, string) ([]*envoy.Resource, bool) { return nil, false }

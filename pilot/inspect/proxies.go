@@ -50,7 +50,7 @@ func (i *Inspection) Workloads() []string {
 		list = append(list, o.Name+"."+o.Namespace)
 	}
 	if i.server != nil {
-		list = slices.AppendSeq(list, maps.Keys(i.server.Connected()))
+		list = slices.AppendSeq(list, maps.Keys(i.server.proxies))
 	}
 	slices.Sort(list)
 	return slices.Compact(list)
@@ -159,7 +159,7 @@ type sender struct {
 // connected returns the proxy of that name that is connected to the server, or nil. The agent of a machine has the name
 // of its host: a WorkloadEntry is the proxy of its namespace that has its address.
 func (i *Inspection) connected(name string) *node.Proxy {
-	all := i.server.Connected()
+	all := i.server.proxies
 	if p := all[name]; p != nil {
 		return p
 	}

@@ -1,27 +1,77 @@
 package inspect
 
 import (
+	"errors"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
-	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
+	"github.com/istiod-lite/istiod-lite/pilot/xds"
 )
 
 // Running is a server that runs.
 type Running struct {
+	Options    ingest.Options
 	World      *ingest.World
 	Translator *translate.Translator
-	Connected  func() map[string]*node.Proxy // the proxies that are connected, by NAME.NAMESPACE
-	// State returns how a connected proxy stands with what it was sent: "has rejected LDS: ..."; empty: all is well.
-	State func(name string) string
-	// Sent returns what a proxy was sent of a type. It returns false if it never asked for that.
-	Sent func(name, typeURL string) ([]*envoy.Resource, bool)
+	Discovery  Discovery
 }
 
-// Of returns an Inspection of a server at a Snapshot that it has published. It may be asked why, and nothing else: it
-// must not change the World.
-func Of(o ingest.Options, features catalog.List, s *snapshot.Snapshot, r Running) *Inspection {
-	return &Inspection{Snapshot: s, o: o, features: features, world: r.World, translator: r.Translator, server: &r}
+// Discovery is what knows the streams of a server.
+type Discovery interface {
+	Clients() []xds.Client
+	Dump(id, typeURL string) ([]*envoy.Resource, bool)
+}
+
+// streams are the proxies that were connected to a server when it was asked, by NAME.NAMESPACE.
+type streams struct {
+	discovery Discovery
+	clients   map[string]xds.Client
+	proxies   map[string]*node.Proxy
+}
+
+// Why follows a request through what the server sends proxies. It does not change the World.
+func (r Running) Why(query url.Values) (*Way, error) {
+	q, err := ParseQuery(query)
+	if err != nil {
+		return nil, err
+	}
+	q.Now = time.Now()
+	snap := r.World.Snapshot()
+	if snap == nil {
+		return nil, errors.New("the server has no configuration yet")
+	}
+	s := &streams{r.Discovery, map[string]xds.Client{}, map[string]*node.Proxy{}}
+	for _, c := range r.Discovery.Clients() { // the newest stream of a proxy is the last one
+		s.clients[c.Proxy.ID], s.proxies[c.Proxy.ID] = c, c.Proxy
+	}
+	i := &Inspection{Snapshot: snap, o: r.Options, features: catalog.Features(), world: r.World, translator: r.Translator, server: s}
+	return i.Why(q)
+}
+
+// Sent returns what a proxy was sent of a type. It returns false if the proxy never asked for that.
+func (s *streams) Sent(name, typeURL string) ([]*envoy.Resource, bool) {
+	return s.discovery.Dump(s.clients[name].ID, typeURL)
+}
+
+// State says what a proxy has rejected or not acknowledged; empty if it has accepted everything.
+func (s *streams) State(name string) string {
+	var said []string
+	types := s.clients[name].Types
+	for _, typeURL := range slices.Sorted(maps.Keys(types)) {
+		switch t, name := types[typeURL], strings.ToUpper(envoy.ShortType(typeURL)); {
+		case t.LastError != "":
+			said = append(said, "has rejected "+name+": "+t.LastError)
+		case t.Sent != t.Acked:
+			said = append(said, "has not acknowledged "+name+" yet")
+		}
+	}
+	return strings.Join(said, ", and ")
 }

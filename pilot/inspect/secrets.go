@@ -33,7 +33,7 @@ func (h *hops) secrets(config why.Config, p *node.Proxy) error {
 		return nil
 	}
 	name := p.Name + "." + p.Namespace
-	if h.server != nil && h.server.Connected()[name] != nil {
+	if h.server != nil && h.server.proxies[name] != nil {
 		if sent, ok := h.server.Sent(name, envoy.SecretType); ok {
 			config[envoy.SecretType] = sent
 		}

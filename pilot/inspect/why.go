@@ -226,7 +226,7 @@ type outcome struct {
 
 // sentTo returns what a proxy is sent. An application that uses xDS itself asks for one listener by its name.
 func (h *hops) sentTo(p *node.Proxy, listener string) (why.Config, error) {
-	if name := p.Name + "." + p.Namespace; h.sent && h.server != nil && h.server.Connected()[name] != nil {
+	if name := p.Name + "." + p.Namespace; h.sent && h.server != nil && h.server.proxies[name] != nil {
 		config := why.Config{}
 		for _, typeURL := range []string{envoy.ListenerType, envoy.RouteType, envoy.VirtualHostType, envoy.ClusterType, envoy.EndpointType} {
 			list, ok := h.server.Sent(name, typeURL)

@@ -1,4 +1,4 @@
-package bootstrap
+package metrics
 
 import (
 	"runtime"
@@ -15,18 +15,19 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// newMetricRegistry makes the registry of all metrics, with those of the process.
-func newMetricRegistry(o Options, started time.Time) *prometheus.Registry {
+// NewRegistry makes the registry of all metrics, with the metrics of the process. panics returns the recovered panics
+// by name; nil if they are not counted.
+func NewRegistry(version string, panics func() map[string]uint64, started time.Time) *prometheus.Registry {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	constant := func(name, help string, labels prometheus.Labels) {
 		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels}, func() float64 { return 1 }))
 	}
-	constant("istio_build", "The build of this component.", prometheus.Labels{"component": "pilot", "tag": o.Version})
-	constant("pilot_info", "The version of this server and its build.", prometheus.Labels{"version": o.Version + "-" + runtime.Version()})
+	constant("istio_build", "The build of this component.", prometheus.Labels{"component": "pilot", "tag": version})
+	constant("pilot_info", "The version of this server and its build.", prometheus.Labels{"version": version + "-" + runtime.Version()})
 	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "istiod_uptime_seconds", Help: "Seconds since the server started."},
 		func() float64 { return time.Since(started).Seconds() }))
-	reg.MustRegister(&panicCollector{o.Panics, prometheus.NewDesc("istiod_panics_total", "Panics that were recovered, by what panicked.", []string{"name"}, nil)})
+	reg.MustRegister(&panicCollector{panics, prometheus.NewDesc("istiod_panics_total", "Panics that were recovered, by what panicked.", []string{"name"}, nil)})
 	return reg
 }
 
@@ -47,9 +48,8 @@ func (c *panicCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// newEventMetrics returns the function that counts changes: those of services and what is behind them, and those of
-// configuration.
-func newEventMetrics(reg prometheus.Registerer) func(*kinds.Kind, string) {
+// Events returns the function that counts changes: of services and of what they are made of, and of configuration.
+func Events(reg prometheus.Registerer) func(*kinds.Kind, string) {
 	counter := func(name, help string) *prometheus.CounterVec {
 		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"type", "event"})
 		reg.MustRegister(c)
@@ -73,8 +73,8 @@ func newEventMetrics(reg prometheus.Registerer) func(*kinds.Kind, string) {
 	}
 }
 
-// newCommitTime makes the histogram of how long it takes to make a snapshot.
-func newCommitTime(reg prometheus.Registerer) prometheus.Histogram {
+// CommitTime makes the histogram of how long it takes to make a snapshot.
+func CommitTime(reg prometheus.Registerer) prometheus.Histogram {
 	h := prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name: "pilot_pushcontext_init_seconds", Help: "Seconds that it took to make a snapshot of changes.", Buckets: prometheus.ExponentialBuckets(0.0001, 4, 10),
 		NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 100, NativeHistogramMinResetDuration: time.Hour,
@@ -83,8 +83,17 @@ func newCommitTime(reg prometheus.Registerer) prometheus.Histogram {
 	return h
 }
 
-// registerWorldMetrics shows the state of the world, read when it is asked for.
-func registerWorldMetrics(reg prometheus.Registerer, w *ingest.World, findings func() []diag.Diagnostic, t *translate.Translator) {
+// Findings are what is wrong.
+type Findings interface {
+	SingleFindings() []diag.Diagnostic // with single objects
+	ObjectFindings() []diag.Diagnostic // with objects, between them, and with what they do to proxies
+}
+
+// Register shows the state of the world, which is read at each scrape.
+func Register(reg prometheus.Registerer, w *ingest.World, findings Findings, t *translate.Translator) {
+	reg.MustRegister(&findingsCollector{
+		prometheus.NewDesc("pilot_findings", "What is wrong with configuration, as the debug page findings shows it.", []string{"severity", "code"}, nil), findings,
+	})
 	gauge := func(name, help string, value func(s *snapshot.Snapshot) float64) {
 		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
 			if s := w.Snapshot(); s != nil {
@@ -117,7 +126,7 @@ func registerWorldMetrics(reg prometheus.Registerer, w *ingest.World, findings f
 	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "pilot_total_rejected_configs", Help: "Configuration that is not used because it is wrong."},
 		func() float64 {
 			n := 0
-			for _, d := range findings() {
+			for _, d := range findings.SingleFindings() {
 				if d.Severity == diag.Error {
 					n++
 				}
@@ -136,7 +145,7 @@ func registerWorldMetrics(reg prometheus.Registerer, w *ingest.World, findings f
 		return float64(n)
 	})
 	reg.MustRegister(&memoCollector{
-		reads: prometheus.NewDesc("xds_cache_reads", "Looks into the memo of encoded resources.", []string{"type"}, nil), stats: t.Stats,
+		reads: prometheus.NewDesc("xds_cache_reads", "Looks into the memo of encoded resources.", []string{"type"}, nil), translator: t,
 	})
 	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "xds_cache_size", Help: "Encoded resources in the memo."}, func() float64 {
 		n, _ := t.Size()
@@ -153,16 +162,11 @@ func registerWorldMetrics(reg prometheus.Registerer, w *ingest.World, findings f
 	}
 }
 
-// findingsCollector counts what is wrong, by severity and code, at each scrape. A code is one of the program's own:
-// their number is bounded.
+// findingsCollector counts what is wrong, by severity and code. The codes are the program's own, so their number is
+// bounded.
 type findingsCollector struct {
 	desc     *prometheus.Desc
-	findings func() []diag.Diagnostic
-}
-
-// newFindings makes the collector of the metric pilot_findings.
-func newFindings(findings func() []diag.Diagnostic) *findingsCollector {
-	return &findingsCollector{prometheus.NewDesc("pilot_findings", "What is wrong with configuration, as the debug page findings shows it.", []string{"severity", "code"}, nil), findings}
+	findings Findings
 }
 
 func (c *findingsCollector) Describe(ch chan<- *prometheus.Desc) { ch <- c.desc }
@@ -170,10 +174,10 @@ func (c *findingsCollector) Describe(ch chan<- *prometheus.Desc) { ch <- c.desc 
 func (c *findingsCollector) Collect(ch chan<- prometheus.Metric) {
 	type kind struct{ severity, code string }
 	counts := map[kind]int{}
-	for _, s := range []diag.Severity{diag.Error, diag.Warning, diag.Info} { // so that none is a zero, and not nothing
+	for _, s := range []diag.Severity{diag.Error, diag.Warning, diag.Info} { // a severity without findings is a zero
 		counts[kind{s.String(), ""}] = 0
 	}
-	for _, d := range c.findings() {
+	for _, d := range c.findings.ObjectFindings() {
 		counts[kind{d.Severity.String(), d.Code}]++
 	}
 	for k, n := range counts {
@@ -202,14 +206,14 @@ func emptyPorts(s *snapshot.Snapshot, match func(*registry.Service) bool) float6
 }
 
 type memoCollector struct {
-	reads *prometheus.Desc
-	stats func() (hits, misses uint64)
+	reads      *prometheus.Desc
+	translator *translate.Translator
 }
 
 func (c *memoCollector) Describe(ch chan<- *prometheus.Desc) { ch <- c.reads }
 
 func (c *memoCollector) Collect(ch chan<- prometheus.Metric) {
-	hits, misses := c.stats()
+	hits, misses := c.translator.Stats()
 	ch <- prometheus.MustNewConstMetric(c.reads, prometheus.CounterValue, float64(hits), "hit")
 	ch <- prometheus.MustNewConstMetric(c.reads, prometheus.CounterValue, float64(misses), "miss")
 }

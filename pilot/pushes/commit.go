@@ -1,4 +1,4 @@
-package bootstrap
+package pushes
 
 import (
 	"cmp"
@@ -6,25 +6,24 @@ import (
 	"time"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
-	"github.com/istiod-lite/istiod-lite/pilot/pushes"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 )
 
-// record adds a push to the log, before its snapshot is published. It began to be made at one time, and was made at
-// another; now its translation is prepared.
-func (s *Server) record(snap *snapshot.Snapshot, batch []kinds.Change, received, began, made time.Time) {
+// CommitOf describes the commit of a batch that is about to be published. began and made are when its snapshot began
+// to be made and was made; by now its translation is prepared.
+func CommitOf(snap *snapshot.Snapshot, batch []kinds.Change, received, began, made time.Time) Commit {
 	now := time.Now()
-	c := pushes.Commit{
+	c := Commit{
 		Revision: snap.Revision, Full: snap.Diff.Full, Triggers: snap.Diff.Triggers,
 		Received: received, Began: began, Published: now, Snapshot: made.Sub(began), Prepare: now.Sub(made),
 	}
 	c.Objects, c.More = causes(snap, batch)
-	s.pushes.Add(c)
+	return c
 }
 
 // causes returns the objects of a batch that may have caused a push, and how many more there are. Those that are
 // translated and differ come first, then services, then the rest: of a batch some may have changed nothing.
-func causes(snap *snapshot.Snapshot, batch []kinds.Change) (list []pushes.Object, more int) {
+func causes(snap *snapshot.Snapshot, batch []kinds.Change) (list []Object, more int) {
 	const others = 2
 	differ := make(map[kinds.Key]bool, len(snap.Diff.Configs))
 	for _, c := range snap.Diff.Configs {
@@ -45,18 +44,18 @@ func causes(snap *snapshot.Snapshot, batch []kinds.Change) (list []pushes.Object
 			if is != rank {
 				continue
 			}
-			if len(list) == pushes.MaxCauses {
+			if len(list) == MaxCauses {
 				return list, len(batch) - len(list)
 			}
-			list = append(list, objectOf(c.Key, c.Object))
+			list = append(list, ObjectOf(c.Key, c.Object))
 		}
 	}
 	return slices.Clip(list), 0
 }
 
-// objectOf describes an object; nil is one that is gone.
-func objectOf(k kinds.Key, o *kinds.Object) pushes.Object {
-	x := pushes.Object{Kind: k.Kind.Name, Namespace: k.Namespace, Name: k.Name, Gone: o == nil}
+// ObjectOf describes the object with a key; nil is an object that is gone.
+func ObjectOf(k kinds.Key, o *kinds.Object) Object {
+	x := Object{Kind: k.Kind.Name, Namespace: k.Namespace, Name: k.Name, Gone: o == nil}
 	if o != nil {
 		x.Position = o.Position
 	}
