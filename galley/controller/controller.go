@@ -3,309 +3,200 @@ package controller
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
-	"github.com/istiod-lite/istiod-lite/api/safe"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
-// Options of a Controller.
+// Options of a Reconciler.
 type Options struct {
-	Client     dynamic.Interface
-	Namespace  string // of the server, where the dry run is
-	Revision   string // empty: default
-	Validation bool   // keep ValidatingWebhookConfigurations
-	Injection  bool   // keep MutatingWebhookConfigurations
+	Kind      *kinds.Kind // Validating or Mutating
+	Namespace string      // of the server, for the dry run
+	Revision  string      // of the configurations; empty means default
 
 	Lead     func() bool            // whether this replica writes
 	Bundle   func() []byte          // the caBundle to write, as PEM; nil while it is not known
-	Observed func(bundles [][]byte) // hears what the API server has, each time that it may differ; nil: nobody does
+	Observed func(bundles [][]byte) // takes the caBundles that the API server has, at each event; optional
 	Logger   *slog.Logger
 	Metrics  *Metrics
 }
 
-// Controller keeps webhook configurations. Wake and Findings may be called from any goroutine.
-type Controller struct {
-	o    Options
-	wake chan struct{} // has one message at most
-
-	mu       sync.Mutex
-	configs  map[key]*config
-	synced   map[schema.GroupVersionResource]bool
-	troubles map[schema.GroupVersionResource]string // why they cannot be read
-	failed   map[key]string                         // why they are not as they should be
-
-	paces map[key]*pace // of Run alone
+// Reconciler reconciles the webhook configurations of one kind. A request names a configuration.
+type Reconciler struct {
+	o       Options
+	client  client.Client
+	watched client.Reader
 }
 
-// Times of the loop.
 const (
-	leastPause = time.Second      // between two writes of one object, or two dry runs for it
-	mostPause  = 4 * time.Second  // the same, while somebody undoes the writes, or the dry runs fail
-	calm       = 30 * time.Second // without a write after which the pause is the least again
-	longest    = 10 * time.Second // that a write or a dry run takes
-	look       = 10 * time.Second // between two looks if nothing happens: the bundle may be another by time alone
+	// retryInterval is the time between two tries of what failed. It does not grow: until it succeeds, the API server
+	// lets invalid objects through, or refuses valid ones.
+	retryInterval = 4 * time.Second
+	// resyncInterval is the time between two reconciles without an event. The bundle changes with time alone.
+	resyncInterval = 10 * time.Second
 )
 
-// pace spaces what is done for one object.
-type pace struct {
-	last  time.Time // when something was done
-	pause time.Duration
-}
-
-// due returns how long to wait; 0 or less if it is time.
-func (p *pace) due(now time.Time) time.Duration { return p.last.Add(p.pause).Sub(now) }
-
-// done notes that something was done.
-func (p *pace) done(now time.Time) {
-	if now.Sub(p.last) > calm {
-		p.pause = 0
-	}
-	p.last, p.pause = now, min(max(leastPause, 2*p.pause), mostPause)
-}
-
-// New returns a Controller that does nothing yet.
-func New(o Options) *Controller {
+// New returns a Reconciler.
+func New(o Options) *Reconciler {
 	o.Revision = cmp.Or(o.Revision, "default")
-	return &Controller{
-		o: o, wake: make(chan struct{}, 1), configs: map[key]*config{}, synced: map[schema.GroupVersionResource]bool{},
-		troubles: map[schema.GroupVersionResource]string{}, failed: map[key]string{}, paces: map[key]*pace{},
+	return &Reconciler{o: o}
+}
+
+// Kinds returns the kind of the configurations, and that of the dry run.
+func (r *Reconciler) Kinds() []*kinds.Kind { return []*kinds.Kind{r.o.Kind, kinds.Gateway} }
+
+// Watches returns the configurations of the revision.
+func (r *Reconciler) Watches() map[client.Object]cache.ByObject {
+	return map[client.Object]cache.ByObject{object(r.o.Kind): {Label: labels.SelectorFromSet(labels.Set{names.LabelRevision: r.o.Revision})}}
+}
+
+// Requests returns the request for a configuration.
+func (r *Reconciler) Requests(_ context.Context, o client.Object) []reconcile.Request {
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: o.GetName()}}}
+}
+
+// All returns nothing: every request is for a configuration that is watched.
+func (r *Reconciler) All() []reconcile.Request { return nil }
+
+// Begin takes the clients of a term.
+func (r *Reconciler) Begin(c client.Client, watched client.Reader) { r.client, r.watched = c, watched }
+
+// Finding says that a webhook is not known to work.
+func (r *Reconciler) Finding(request reconcile.Request, _ error) diag.Diagnostic {
+	return diag.Diagnostic{
+		Severity: diag.Warning, Code: "WebhookNotReady", Object: r.o.Kind.Name + " " + request.Name,
+		Fix: "see that the API server reaches this server's Service at port 443, and that its ServiceAccount may patch the object and create Gateways in its namespace; it is tried again",
 	}
 }
 
-// Wake has the Controller look again: at the bundle, and whether it is to write.
-func (c *Controller) Wake() {
-	select {
-	case c.wake <- struct{}{}:
-	default:
+// ReadFailed counts errors of lists and watches.
+func (r *Reconciler) ReadFailed(err error) {
+	if r.o.Kind == Validating {
+		r.o.Metrics.loadErrors.WithLabelValues(reason(err)).Inc()
 	}
 }
 
-// resources returns the kinds that are kept.
-func (c *Controller) resources() []schema.GroupVersionResource {
-	var list []schema.GroupVersionResource
-	if c.o.Validation {
-		list = append(list, validating)
+// Reconcile gives the webhooks of a configuration the caBundle, and lets those fail closed that are known to work.
+func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	if err := r.observe(ctx); err != nil {
+		return reconcile.Result{}, err
 	}
-	if c.o.Injection {
-		list = append(list, mutating)
+	u := object(r.o.Kind)
+	if err := r.watched.Get(ctx, request.NamespacedName, u); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	return list
-}
-
-// Run keeps the configurations as they should be until ctx ends.
-func (c *Controller) Run(ctx context.Context) error {
-	var watches sync.WaitGroup
-	for _, resource := range c.resources() {
-		watches.Add(1)
-		safe.Go(c.o.Logger, resource.Resource, func() {
-			defer watches.Done()
-			c.watch(ctx, resource)
-		})
+	if !r.o.Lead() {
+		return reconcile.Result{}, nil
 	}
-	defer watches.Wait()
-	for {
-		pause := c.step(ctx)
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return nil
-		case <-c.wake:
-		case <-timer.C:
-		}
-		timer.Stop()
-	}
-}
-
-// step does what is due, and returns how long to wait for the next.
-func (c *Controller) step(ctx context.Context) time.Duration {
-	c.mu.Lock()
-	list := slices.SortedFunc(maps.Values(c.configs), func(a, b *config) int { return cmp.Compare(a.String(), b.String()) })
-	complete := len(c.synced) == len(c.resources())
-	for k := range c.failed {
-		if c.configs[k] == nil {
-			delete(c.failed, k)
-		}
-	}
-	c.mu.Unlock()
-	for k := range c.paces {
-		if !slices.ContainsFunc(list, func(have *config) bool { return have.key == k }) {
-			delete(c.paces, k)
-		}
-	}
-	if !complete {
-		return look
-	}
-	if c.o.Observed != nil {
-		var bundles [][]byte
-		for _, have := range list {
-			for _, h := range have.webhooks {
-				bundles = append(bundles, h.bundle)
-			}
-		}
-		c.o.Observed(bundles)
-	}
-	if !c.o.Lead() {
-		c.mu.Lock()
-		clear(c.failed) // whether another replica mends it is not known here
-		c.mu.Unlock()
-		return look
-	}
-	bundle := c.o.Bundle()
+	result := reconcile.Result{RequeueAfter: resyncInterval}
+	bundle := r.o.Bundle()
 	if len(bundle) == 0 {
-		return look
+		return result, nil
 	}
-	next := look
-	for _, have := range list {
-		if wait := c.keep(ctx, have, bundle); wait > 0 {
-			next = min(next, wait)
-		}
+	observed, err := parse(r.o.Kind, u)
+	if err != nil {
+		return reconcile.Result{}, err
 	}
-	return next
+	works, problem := r.probeAll(ctx, observed, bundle)
+	if patch := observed.patch(bundle, works); patch != nil {
+		problem = errors.Join(r.write(ctx, u, patch), problem)
+	}
+	if problem != nil {
+		result.RequeueAfter = retryInterval
+	}
+	return result, problem
 }
 
-// keep does what one object needs, if it is time, and returns how long to wait for the next look; 0: nothing is needed.
-func (c *Controller) keep(ctx context.Context, have *config, bundle []byte) time.Duration {
-	open := have.open()
-	if have.trusts(bundle) && len(open) == 0 {
-		c.done(have.key, "")
-		return 0
+// observe passes on the caBundles that the API server has.
+func (r *Reconciler) observe(ctx context.Context) error {
+	if r.o.Observed == nil {
+		return nil
 	}
-	p := c.paces[have.key]
-	if p == nil {
-		p = &pace{}
-		c.paces[have.key] = p
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(object(r.o.Kind).GroupVersionKind())
+	if err := r.watched.List(ctx, list); err != nil {
+		return err
 	}
-	if wait := p.due(time.Now()); wait > 0 {
-		return wait
-	}
-	works, why := map[string]bool{}, ""
-	if have.trusts(bundle) { // before, no webhook can be asked
-		for _, h := range open {
-			problem := c.probe(ctx, h, have.webhooks)
-			if works[h.name] = problem == ""; problem != "" {
-				why = fmt.Sprintf("webhook %s lets invalid objects through while it cannot be asked: %s", h.name, problem)
-			}
+	slices.SortFunc(list.Items, func(a, b unstructured.Unstructured) int { return cmp.Compare(a.GetName(), b.GetName()) })
+	var bundles [][]byte
+	for i := range list.Items {
+		c, err := parse(r.o.Kind, &list.Items[i])
+		if err != nil {
+			continue // its own reconcile fails
+		}
+		for _, h := range c.webhooks {
+			bundles = append(bundles, h.bundle)
 		}
 	}
-	if patch := have.patch(bundle, works); patch != nil {
-		if err := c.write(ctx, have, patch); err != nil {
-			why = err.Error()
-		}
-	}
-	p.done(time.Now())
-	if ctx.Err() == nil {
-		c.done(have.key, why)
-	}
-	return p.pause
+	r.o.Observed(bundles)
+	return nil
 }
 
-// write patches an object. A conflict is no error: the version that it is about is still to come.
-func (c *Controller) write(ctx context.Context, have *config, patch []byte) error {
-	ctx, cancel := context.WithTimeout(ctx, longest)
-	defer cancel()
-	c.o.Metrics.attempts.WithLabelValues(have.name).Inc()
-	u, err := c.o.Client.Resource(have.resource).Patch(ctx, have.name, types.StrategicMergePatchType, patch, metav1.PatchOptions{FieldManager: "istiod"})
+// probeAll returns the open webhooks that are known to work, and an error about one that is not. Before the API server
+// has the bundle, no webhook can be asked.
+func (r *Reconciler) probeAll(ctx context.Context, observed *config, bundle []byte) (works map[string]bool, err error) {
+	works = map[string]bool{}
+	if !observed.trusts(bundle) {
+		return works, nil
+	}
+	for _, h := range observed.open() {
+		problem := r.probe(ctx, h, observed.webhooks)
+		if works[h.name] = problem == ""; problem != "" {
+			err = fmt.Errorf("webhook %s lets invalid objects through while it cannot be asked: %s", h.name, problem)
+		}
+	}
+	return works, err
+}
+
+// write patches a configuration. One that is gone is no error.
+func (r *Reconciler) write(ctx context.Context, u *unstructured.Unstructured, patch []byte) error {
+	name := u.GetName()
+	r.o.Metrics.attempts.WithLabelValues(name).Inc()
+	err := r.client.Patch(ctx, u, client.RawPatch(types.StrategicMergePatchType, patch), client.FieldOwner("istiod"))
 	switch {
 	case err == nil:
-		c.o.Logger.Info("webhook configuration written", "object", have.String())
-		if have.resource == validating {
-			c.o.Metrics.updates.Inc()
+		r.o.Logger.Info("webhook configuration written", "object", r.o.Kind.Name+" "+name)
+		if r.o.Kind == Validating {
+			r.o.Metrics.updates.Inc()
 		}
-		parsed, err := parse(have.resource, u)
-		if err != nil {
-			return err
-		}
-		c.mu.Lock()
-		if c.configs[have.key] == have { // what the watch brought meanwhile may be newer
-			c.configs[have.key] = parsed
-		}
-		c.mu.Unlock()
-		c.Wake()
 		return nil
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
-		c.o.Metrics.retries.WithLabelValues(have.name).Inc()
-		return nil
+		r.o.Metrics.retries.WithLabelValues(name).Inc()
+		return client.IgnoreNotFound(err)
 	}
-	reason := cmp.Or(string(apierrors.ReasonForError(err)), "unknown")
-	c.o.Metrics.failures.WithLabelValues(have.name, reason).Inc()
-	if have.resource == validating {
-		c.o.Metrics.updateErrors.WithLabelValues(reason).Inc()
+	r.o.Metrics.failures.WithLabelValues(name, reason(err)).Inc()
+	if r.o.Kind == Validating {
+		r.o.Metrics.updateErrors.WithLabelValues(reason(err)).Inc()
 	}
 	return err
 }
 
-// trouble notes whether configurations of a kind can be read.
-func (c *Controller) trouble(resource schema.GroupVersionResource, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.troubles, resource)
-	if err != nil && !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
-		c.troubles[resource] = err.Error()
-		if resource == validating {
-			c.o.Metrics.loadErrors.WithLabelValues(cmp.Or(string(apierrors.ReasonForError(err)), "unknown")).Inc()
-		}
-	}
-}
+// reason is the label of an error in metrics.
+func reason(err error) string { return cmp.Or(string(apierrors.ReasonForError(err)), "unknown") }
 
-// done notes how an object is, and logs what is new.
-func (c *Controller) done(k key, problem string) {
-	c.mu.Lock()
-	last := c.failed[k]
-	delete(c.failed, k)
-	if problem != "" {
-		c.failed[k] = problem
-	}
-	c.mu.Unlock()
-	if problem != last && problem != "" {
-		c.o.Logger.Warn("a webhook configuration is not as it should be", "object", k.String(), "err", problem)
-	}
-}
-
-// Findings returns what cannot be read or written at present, and which webhooks are not known to work.
-func (c *Controller) Findings() []diag.Diagnostic {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var list []diag.Diagnostic
-	for resource, problem := range c.troubles {
-		list = append(list, diag.Diagnostic{
-			Severity: diag.Warning, Code: "WebhooksNotRead", Message: resource.Resource + " cannot be read: " + problem,
-			Fix: "grant list and watch of them to this server's ServiceAccount; it is tried again",
-		})
-	}
-	for k, problem := range c.failed {
-		list = append(list, diag.Diagnostic{
-			Severity: diag.Warning, Code: "WebhookNotReady", Object: k.String(), Message: problem,
-			Fix: "see that the API server reaches this server's Service at port 443, and that its ServiceAccount may patch the object and create Gateways in its namespace; it is tried again",
-		})
-	}
-	slices.SortFunc(list, func(a, b diag.Diagnostic) int {
-		return cmp.Or(cmp.Compare(a.Object, b.Object), cmp.Compare(a.Message, b.Message))
-	})
-	return list
-}
-
-// Metrics are istiod's, for all Controllers together.
+// Metrics are those of istiod, for all Reconcilers together.
 type Metrics struct {
 	attempts, failures, retries *prometheus.CounterVec
 	updates                     prometheus.Counter
 	updateErrors, loadErrors    *prometheus.CounterVec
 }
 
-// NewMetrics registers the metrics of Controllers.
+// NewMetrics registers the metrics of Reconcilers.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)

@@ -2,10 +2,10 @@ package controller
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -15,26 +15,22 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic/fake"
-	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/deploy/apiserver"
 	"github.com/istiod-lite/istiod-lite/deploy/leaks"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
+	"github.com/istiod-lite/istiod-lite/pilot/controllers"
 )
 
 func TestMain(m *testing.M) { leaks.Main(m) }
 
 // configuration returns a webhook configuration as an API server has it.
-func configuration(resource schema.GroupVersionResource, name string, webhooks ...any) *unstructured.Unstructured {
-	kind := "ValidatingWebhookConfiguration"
-	if resource == mutating {
-		kind = "MutatingWebhookConfiguration"
-	}
+func configuration(kind *kinds.Kind, name string, webhooks ...any) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "webhooks": webhooks,
+		"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind.Name, "webhooks": webhooks,
 		"metadata": map[string]any{"name": name, "resourceVersion": "7", "labels": map[string]any{names.LabelRevision: "default"}},
 	}}
 }
@@ -60,27 +56,27 @@ const encoded = "cm9vdHM=" // "roots"
 func TestPatch(t *testing.T) {
 	const version = `{"metadata":{"resourceVersion":"7"},"webhooks":[`
 	for what, c := range map[string]struct {
-		resource schema.GroupVersionResource
+		kind     *kinds.Kind
 		webhooks []any
 		works    bool
 		want     string
 	}{
-		"as it should be":   {validating, []any{webhook("a", encoded, "Fail", nil)}, true, ""},
-		"fails by default":  {validating, []any{webhook("a", encoded, "", nil)}, true, ""},
-		"no bundle":         {validating, []any{webhook("a", "", "Fail", nil)}, false, version + `{"clientConfig":{"caBundle":"cm9vdHM="},"name":"a"}]}`},
-		"another bundle":    {validating, []any{webhook("a", "b3RoZXI=", "Ignore", nil)}, false, version + `{"clientConfig":{"caBundle":"cm9vdHM="},"name":"a"}]}`},
-		"not known to work": {validating, []any{webhook("a", encoded, "Ignore", nil)}, false, ""},
-		"works":             {validating, []any{webhook("a", encoded, "Ignore", nil)}, true, version + `{"failurePolicy":"Fail","name":"a"}]}`},
-		"one of two":        {validating, []any{webhook("b", encoded, "Fail", nil), webhook("a", encoded, "Ignore", nil)}, true, version + `{"failurePolicy":"Fail","name":"a"}]}`},
-		"injects":           {mutating, []any{webhook("x."+injectorSuffix, "", "Fail", nil), webhook("other", "", "Fail", nil)}, false, version + `{"clientConfig":{"caBundle":"cm9vdHM="},"name":"x.sidecar-injector.istio.io"}]}`},
+		"as it should be":   {Validating, []any{webhook("a", encoded, "Fail", nil)}, true, ""},
+		"fails by default":  {Validating, []any{webhook("a", encoded, "", nil)}, true, ""},
+		"no bundle":         {Validating, []any{webhook("a", "", "Fail", nil)}, false, version + `{"clientConfig":{"caBundle":"cm9vdHM="},"name":"a"}]}`},
+		"another bundle":    {Validating, []any{webhook("a", "b3RoZXI=", "Ignore", nil)}, false, version + `{"clientConfig":{"caBundle":"cm9vdHM="},"name":"a"}]}`},
+		"not known to work": {Validating, []any{webhook("a", encoded, "Ignore", nil)}, false, ""},
+		"works":             {Validating, []any{webhook("a", encoded, "Ignore", nil)}, true, version + `{"failurePolicy":"Fail","name":"a"}]}`},
+		"one of two":        {Validating, []any{webhook("b", encoded, "Fail", nil), webhook("a", encoded, "Ignore", nil)}, true, version + `{"failurePolicy":"Fail","name":"a"}]}`},
+		"injects":           {Mutating, []any{webhook("x."+injectorSuffix, "", "Fail", nil), webhook("other", "", "Fail", nil)}, false, version + `{"clientConfig":{"caBundle":"cm9vdHM="},"name":"x.sidecar-injector.istio.io"}]}`},
 	} {
-		parsed, err := parse(c.resource, configuration(c.resource, "o", c.webhooks...))
+		parsed, err := parse(c.kind, configuration(c.kind, "o", c.webhooks...))
 		must.Succeed(t, err)
 		if got := string(parsed.patch([]byte("roots"), map[string]bool{"a": c.works})); got != c.want {
 			t.Errorf("%s: %s: want %s", what, got, c.want)
 		}
 	}
-	if _, err := parse(validating, configuration(validating, "o", "x")); err == nil {
+	if _, err := parse(Validating, configuration(Validating, "o", "x")); err == nil {
 		t.Error("a webhook that is text is taken")
 	}
 }
@@ -102,7 +98,7 @@ func TestLabelled(t *testing.T) {
 		"none of":     {expression("NotIn", "a"), " true"},
 		"impossible":  {map[string]any{"matchLabels": map[string]any{"k": "v"}, "matchExpressions": []any{map[string]any{"key": "k", "operator": "DoesNotExist"}}}, "k=v false"},
 	} {
-		parsed, err := parse(validating, configuration(validating, "o", webhook("a", "", "", c.selector)))
+		parsed, err := parse(Validating, configuration(Validating, "o", webhook("a", "", "", c.selector)))
 		must.Succeed(t, err)
 		set, ok := parsed.webhooks[0].labelled()
 		if got := fmt.Sprint(set.String(), " ", ok); got != c.want {
@@ -111,9 +107,9 @@ func TestLabelled(t *testing.T) {
 	}
 }
 
-// server stands for an API server with one configuration.
+// server is an API server, with what it does to the webhook's configuration.
 type server struct {
-	*fake.FakeDynamicClient
+	*apiserver.Server
 	mu      sync.Mutex
 	writes  []time.Time
 	probes  int
@@ -122,51 +118,30 @@ type server struct {
 	undo    bool  // each write is undone at once
 }
 
-func newServer(objects ...runtime.Object) *server {
-	s := &server{FakeDynamicClient: fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
-		validating: "ValidatingWebhookConfigurationList", mutating: "MutatingWebhookConfigurationList",
-	}, objects...)}
-	s.PrependReactor("create", "gateways", func(a clienttesting.Action) (bool, runtime.Object, error) {
+const path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/v"
+
+func newServer(v *unstructured.Unstructured) *server {
+	s := &server{Server: &apiserver.Server{}}
+	s.Put(path, v)
+	s.Intercept = func(r *http.Request) error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.probes++
-		return true, a.(clienttesting.CreateAction).GetObject(), s.answer
-	})
-	s.PrependReactor("patch", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.writes = append(s.writes, time.Now())
-		if s.refused != nil {
-			return true, nil, s.refused
-		}
-		had, err := s.Tracker().Get(a.GetResource(), "", a.(clienttesting.PatchAction).GetName())
-		if err != nil {
-			return true, nil, err
-		}
-		u := had.(*unstructured.Unstructured).DeepCopy()
-		if s.undo {
-			u.SetResourceVersion(fmt.Sprint(len(s.writes)))
-			return true, u, s.Tracker().Update(a.GetResource(), u, "")
-		}
-		var patch struct{ Webhooks []map[string]any }
-		if err := json.Unmarshal(a.(clienttesting.PatchAction).GetPatch(), &patch); err != nil {
-			return true, nil, err
-		}
-		list := u.Object["webhooks"].([]any)
-		for _, p := range patch.Webhooks {
-			for _, w := range list {
-				if w := w.(map[string]any); w["name"] == p["name"] {
-					if c, ok := p["clientConfig"].(map[string]any); ok {
-						w["clientConfig"].(map[string]any)["caBundle"] = c["caBundle"]
-					}
-					if policy, ok := p["failurePolicy"]; ok {
-						w["failurePolicy"] = policy
-					}
-				}
+		switch {
+		case r.Method == http.MethodPost:
+			s.probes++
+			if !r.URL.Query().Has("dryRun") {
+				return errors.New("not a dry run")
 			}
+			return s.answer
+		case r.Method == http.MethodPatch:
+			s.writes = append(s.writes, time.Now())
+			if s.undo {
+				time.AfterFunc(time.Millisecond, func() { s.Put(path, v) })
+			}
+			return s.refused
 		}
-		return true, u, s.Tracker().Update(a.GetResource(), u, "")
-	})
+		return nil
+	}
 	return s
 }
 
@@ -180,34 +155,38 @@ func (s *server) set(change func()) {
 // state returns what it has of its webhook.
 func (s *server) state(t *testing.T) (bundle, policy string) {
 	t.Helper()
-	o, err := s.Tracker().Get(validating, "", "v")
-	must.Succeed(t, err)
-	w := o.(*unstructured.Unstructured).Object["webhooks"].([]any)[0].(map[string]any)
+	w := s.Object(path).Object["webhooks"].([]any)[0].(map[string]any)
 	bundle, _ = w["clientConfig"].(map[string]any)["caBundle"].(string)
 	policy, _ = w["failurePolicy"].(string)
 	return bundle, policy
 }
 
-// denied is what an API server says of an object that the webhook has refused.
+// denied is the API server's message about an object that the webhook has refused.
 var denied = apierrors.NewBadRequest(fmt.Sprintf(refused, "a") + ": gateway")
 
-// running runs a Controller beside a server until the test ends.
-func running(t *testing.T, s *server, lead func() bool) *Controller {
+// running runs the Reconcilers of both kinds beside a server until the test ends.
+func running(t *testing.T, s *server, lead func() bool) *controllers.Manager {
 	t.Helper()
-	c := New(Options{
-		Client: s, Namespace: "istio-system", Validation: true, Injection: true, Lead: lead, Bundle: func() []byte { return []byte("roots") },
-		Logger: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()),
-	})
+	logger, metrics := slog.New(slog.DiscardHandler), NewMetrics(prometheus.NewRegistry())
+	var list []*controllers.Controller
+	for _, k := range []*kinds.Kind{Validating, Mutating} {
+		list = append(list, controllers.New(k.Name, "WebhooksNotRead", New(Options{
+			Kind: k, Namespace: "istio-system", Lead: lead, Bundle: func() []byte { return []byte("roots") }, Logger: logger, Metrics: metrics,
+		}), logger))
+	}
+	m, err := controllers.NewManager(controllers.Options{Client: s.Config(), Logger: logger}, list...)
+	must.Succeed(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error)
-	go func() { ended <- c.Run(ctx) }()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		m.Run(ctx)
+	}()
 	t.Cleanup(func() {
 		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		<-ended
 	})
-	return c
+	return m
 }
 
 func always() bool { return true }
@@ -221,7 +200,7 @@ func pass(d time.Duration) {
 // TestFailsClosedWhenItWorks: a webhook fails closed after an invalid object was really refused, and not before.
 func TestFailsClosedWhenItWorks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(configuration(validating, "v", webhook("a", "", "Ignore", nil)))
+		s := newServer(configuration(Validating, "v", webhook("a", "", "Ignore", nil)))
 		c := running(t, s, always)
 		for what, answer := range map[string]error{
 			"it is stored":           nil,
@@ -258,7 +237,7 @@ func TestFailsClosedWhenItWorks(t *testing.T) {
 // TestFailsClosedStaysSo: a configuration that says Fail is not opened, whatever the dry run would say.
 func TestFailsClosedStaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(configuration(validating, "v", webhook("a", "b3RoZXI=", "Fail", nil)))
+		s := newServer(configuration(Validating, "v", webhook("a", "b3RoZXI=", "Fail", nil)))
 		running(t, s, always)
 		pass(time.Minute)
 		if bundle, policy := s.state(t); bundle != encoded || policy != "Fail" || s.probes > 0 {
@@ -270,7 +249,7 @@ func TestFailsClosedStaysSo(t *testing.T) {
 // TestNoHotLoop: what somebody undoes at once is written again within five seconds, at most once a second.
 func TestNoHotLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(configuration(validating, "v", webhook("a", "", "Fail", nil)))
+		s := newServer(configuration(Validating, "v", webhook("a", "", "Fail", nil)))
 		s.undo = true
 		running(t, s, always)
 		pass(time.Minute)
@@ -293,8 +272,8 @@ func TestNoHotLoop(t *testing.T) {
 // TestRefusedWrites are a finding, and tried again.
 func TestRefusedWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(configuration(validating, "v", webhook("a", "", "Fail", nil)))
-		s.refused = apierrors.NewForbidden(validating.GroupResource(), "v", nil)
+		s := newServer(configuration(Validating, "v", webhook("a", "", "Fail", nil)))
+		s.refused = apierrors.NewForbidden(schema.GroupResource{Resource: "validatingwebhookconfigurations"}, "v", nil)
 		c := running(t, s, always)
 		pass(20 * time.Second)
 		if list := c.Findings(); len(list) != 1 || !strings.Contains(list[0].Message, "forbidden") || list[0].Object != "ValidatingWebhookConfiguration v" {
@@ -312,7 +291,7 @@ func TestRefusedWrites(t *testing.T) {
 // the one that leads.
 func TestOnlyTheLeaderWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(configuration(validating, "v", webhook("a", "", "Fail", nil)))
+		s := newServer(configuration(Validating, "v", webhook("a", "", "Fail", nil)))
 		var mu sync.Mutex
 		leads := false
 		c := running(t, s, func() bool {
@@ -328,10 +307,12 @@ func TestOnlyTheLeaderWrites(t *testing.T) {
 			mu.Lock()
 			leads = now
 			mu.Unlock()
-			c.Wake()
+			c.NotifyAll()
 			pass(5 * time.Second)
 		}
-		s.set(func() { s.refused = apierrors.NewForbidden(validating.GroupResource(), "v", nil) })
+		s.set(func() {
+			s.refused = apierrors.NewForbidden(schema.GroupResource{Resource: "validatingwebhookconfigurations"}, "v", nil)
+		})
 		lead(true)
 		if len(c.Findings()) != 1 {
 			t.Errorf("it could not write: %v", c.Findings())

@@ -1,19 +1,17 @@
-// Package controller keeps the webhook configurations of this server's revision as they should be, so that an API
-// server calls the webhooks and trusts their certificate. It touches only objects that are labelled istio.io/rev for
-// the revision, those of revision tags among them.
+// Package controller reconciles the webhook configurations of this server's revision, so that an API server calls the
+// webhooks and trusts their certificate. It touches only objects that are labelled istio.io/rev for the revision. Those
+// of revision tags have that label too.
 //
-//   - wanted.go: what differs from what an object should say, and the patch for it; pure. The caBundle of each webhook
-//     is the roots of the server's certificate. Webhooks that validate refuse what they cannot ask about (Fail), once
-//     they are known to work.
-//   - probe.go: the dry run by which that is known: an object that is invalid is refused, by the webhook itself.
-//   - watch.go: what the API server has.
-//   - controller.go: the loop. An object is written at most once a second, and less often while somebody undoes it.
+//   - controller.go: the Reconciler, which package pilot/controllers runs.
+//   - wanted.go: the difference between a configuration and the wanted one, and the patch for it; pure. The caBundle of
+//     each webhook is the roots of the server's certificate. A webhook that validates refuses objects that it cannot be
+//     asked about (Fail), once it is known to work.
+//   - probe.go: the dry run that shows whether a webhook works: the webhook itself refuses an invalid object.
 //
-// A configuration that says Fail stays as it is. So a server that comes back after it was away serves again without any
-// write.
+// A configuration that says Fail stays so. A server that comes back after an outage serves without any write.
 //
-// Every replica watches, for what it shows in handshakes depends on what API servers trust by now (Observed). Only one
-// writes (Lead).
+// Every replica observes what API servers trust, because the certificate that it shows depends on that. Only the leader
+// writes.
 //
-// State: a Controller's, under its lock. Run has a goroutine for each of the two kinds beside its own.
+// State: none, beside the clients of a term.
 package controller

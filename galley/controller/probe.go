@@ -5,37 +5,30 @@ import (
 	"fmt"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	reviews "github.com/istiod-lite/istiod-lite/galley/webhook"
 )
 
-// refused is how an API server begins what it says of an object that a webhook has refused. What it says of a webhook
-// that it could not ask differs.
+// refused is the begin of the API server's message about an object that a webhook has refused. The message about a
+// webhook that it could not ask is another.
 const refused = "admission webhook %q denied the request: " + reviews.Invalid
 
-// probe has an API server create an invalid object, without storing it, that a webhook is asked about. It returns why
-// the webhook is not known to work; empty if it refused the object. Other webhooks of ours may be asked about the same
-// object, and the first to refuse is named.
-func (c *Controller) probe(ctx context.Context, h hook, ours []hook) string {
+// probe creates an invalid object, as a dry run, that the API server asks a webhook about. It returns why the webhook
+// is not known to work; empty if it refused the object. The API server may ask other webhooks of ours about the same
+// object, and names the first that refuses.
+func (r *Reconciler) probe(ctx context.Context, h hook, ours []hook) string {
 	set, ok := h.labelled()
 	if !ok {
 		return "its objectSelector selects no object that could be tried"
 	}
-	k := kinds.Gateway // without servers: the CustomResourceDefinition allows that, and the webhook does not
-	u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{}}}
-	u.SetAPIVersion(k.APIVersion(k.Versions[0]))
-	u.SetKind(k.Name)
+	u := object(kinds.Gateway)
+	u.Object["spec"] = map[string]any{} // without servers: the CustomResourceDefinition allows that, and the webhook does not
 	u.SetName("istiod-validation-dry-run")
-	u.SetNamespace(c.o.Namespace)
+	u.SetNamespace(r.o.Namespace)
 	u.SetLabels(set)
-	resource := schema.GroupVersionResource{Group: k.Group, Version: k.Versions[0], Resource: k.Plural}
-	ctx, cancel := context.WithTimeout(ctx, longest)
-	defer cancel()
-	_, err := c.o.Client.Resource(resource).Namespace(c.o.Namespace).Create(ctx, u, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	err := r.client.Create(ctx, u, client.DryRunAll)
 	if err == nil {
 		return "an invalid object is not refused yet: the webhook does not answer, or is not asked"
 	}

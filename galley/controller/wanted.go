@@ -11,34 +11,35 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-// Resources that hold webhooks.
+// Kinds of webhook configurations.
 var (
-	validating = registrationv1.SchemeGroupVersion.WithResource("validatingwebhookconfigurations")
-	mutating   = registrationv1.SchemeGroupVersion.WithResource("mutatingwebhookconfigurations")
+	Validating = registration("ValidatingWebhookConfiguration", "validatingwebhookconfigurations")
+	Mutating   = registration("MutatingWebhookConfiguration", "mutatingwebhookconfigurations")
 )
 
-// injectorSuffix is how the names of the webhooks end that inject proxies. Others of such a configuration are not ours.
+func registration(name, plural string) *kinds.Kind {
+	return &kinds.Kind{Name: name, Group: registrationv1.GroupName, Versions: []string{"v1"}, Plural: plural, Cluster: true}
+}
+
+// object returns an empty object of a kind.
+func object(k *kinds.Kind) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{Object: map[string]any{}}
+	u.SetAPIVersion(k.APIVersion(k.Versions[0]))
+	u.SetKind(k.Name)
+	return u
+}
+
+// injectorSuffix is the end of the names of webhooks that inject proxies. Other webhooks of a configuration are not
+// ours.
 const injectorSuffix = "sidecar-injector.istio.io"
 
-// key names a configuration.
-type key struct {
-	resource schema.GroupVersionResource
-	name     string
-}
-
-func (k key) String() string {
-	if k.resource == validating {
-		return "ValidatingWebhookConfiguration " + k.name
-	}
-	return "MutatingWebhookConfiguration " + k.name
-}
-
-// config is what an API server has of a webhook configuration.
+// config is a webhook configuration as the API server has it.
 type config struct {
-	key
+	kind     *kinds.Kind
 	version  string // resourceVersion
 	webhooks []hook
 }
@@ -47,21 +48,21 @@ type config struct {
 type hook struct {
 	name    string
 	bundle  []byte
-	closed  bool // what it cannot be asked about is refused
+	closed  bool // the API server refuses objects while it cannot ask the webhook
 	objects *metav1.LabelSelector
 }
 
-// parse takes from an object what is ours.
-func parse(resource schema.GroupVersionResource, u *unstructured.Unstructured) (*config, error) {
-	c := &config{key: key{resource, u.GetName()}, version: u.GetResourceVersion()}
+// parse reads the webhooks of ours from a configuration.
+func parse(kind *kinds.Kind, u *unstructured.Unstructured) (*config, error) {
+	c := &config{kind: kind, version: u.GetResourceVersion()}
 	add := func(name string, client registrationv1.WebhookClientConfig, policy *registrationv1.FailurePolicyType, objects *metav1.LabelSelector) {
 		closed := policy == nil || *policy == registrationv1.Fail // the default
 		c.webhooks = append(c.webhooks, hook{name, client.CABundle, closed, objects})
 	}
-	if resource == validating {
+	if kind == Validating {
 		var o registrationv1.ValidatingWebhookConfiguration
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &o); err != nil {
-			return nil, fmt.Errorf("%s: %w", c, err)
+			return nil, fmt.Errorf("read %s %s: %w", kind.Name, u.GetName(), err)
 		}
 		for _, w := range o.Webhooks {
 			add(w.Name, w.ClientConfig, w.FailurePolicy, w.ObjectSelector)
@@ -70,7 +71,7 @@ func parse(resource schema.GroupVersionResource, u *unstructured.Unstructured) (
 	}
 	var o registrationv1.MutatingWebhookConfiguration
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &o); err != nil {
-		return nil, fmt.Errorf("%s: %w", c, err)
+		return nil, fmt.Errorf("read %s %s: %w", kind.Name, u.GetName(), err)
 	}
 	for _, w := range o.Webhooks {
 		if strings.HasSuffix(w.Name, injectorSuffix) {
@@ -80,7 +81,7 @@ func parse(resource schema.GroupVersionResource, u *unstructured.Unstructured) (
 	return c, nil
 }
 
-// trusts reports whether all webhooks have a caBundle.
+// trusts reports whether all webhooks have this caBundle.
 func (c *config) trusts(bundle []byte) bool {
 	for _, h := range c.webhooks {
 		if !bytes.Equal(h.bundle, bundle) {
@@ -90,19 +91,20 @@ func (c *config) trusts(bundle []byte) bool {
 	return true
 }
 
-// open returns the webhooks that let through what they cannot be asked about, of those that validate.
+// open returns the validating webhooks for which the API server lets objects through while it cannot ask them.
 func (c *config) open() []hook {
 	var list []hook
 	for _, h := range c.webhooks {
-		if c.resource == validating && !h.closed {
+		if c.kind == Validating && !h.closed {
 			list = append(list, h)
 		}
 	}
 	return list
 }
 
-// patch returns a strategic merge patch that gives each webhook the caBundle, and has those fail closed that work; nil
-// if nothing differs. It applies to this version of the object alone, so it never adds a webhook that is gone.
+// patch returns a strategic merge patch that gives each webhook the caBundle, and lets the webhooks in works fail
+// closed; nil if nothing differs. It applies to this version of the object alone, so it never adds a webhook that is
+// gone.
 func (c *config) patch(bundle []byte, works map[string]bool) []byte {
 	var webhooks []any
 	for _, h := range c.webhooks {

@@ -2,7 +2,6 @@ package bootstrap
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	"k8s.io/client-go/rest"
@@ -96,8 +95,8 @@ func (s *Server) writeToCluster(o *autoregistration.Options) (by writers, err er
 		by.presence, err = leader.NewPresence(leases)
 		return by, err
 	}
-	if by.lease, err = leader.New(leases); err != nil {
-		return by, fmt.Errorf("leader election: %w", err)
+	if by.lease, err = s.election(s.o.Client, o.Instance).Lease(cleanupLease, s.o.Revision); err != nil {
+		return by, err
 	}
 	client := rest.CopyConfig(s.o.Client)
 	client.Wrap(by.lease.Guard)

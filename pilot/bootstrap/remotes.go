@@ -2,19 +2,20 @@ package bootstrap
 
 import (
 	"context"
+	"errors"
+	"log/slog"
 	"maps"
 	"slices"
 	"sync"
-
-	"k8s.io/client-go/rest"
+	"time"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/galley/controller"
 	"github.com/istiod-lite/istiod-lite/pilot/config/crd"
+	"github.com/istiod-lite/istiod-lite/pilot/controllers"
 	"github.com/istiod-lite/istiod-lite/pilot/external"
-	"github.com/istiod-lite/istiod-lite/pilot/leader"
 	"github.com/istiod-lite/istiod-lite/pilot/trust"
 )
 
@@ -24,13 +25,24 @@ type remotes struct {
 	keeper *external.Keeper
 
 	mu   sync.Mutex
-	kept map[string]*remoteParts // by the cluster's ID
+	kept map[string]*remoteParts // by ID of the cluster
 }
 
-// remoteParts keep one remote cluster.
+// remoteParts keep one remote cluster. A part is nil if this server does not do that in its own cluster.
 type remoteParts struct {
-	publisher  *trust.Publisher       // nil: this server hands out no roots
-	controller *controller.Controller // nil: it keeps no webhook configurations
+	publisher      *trust.Publisher
+	configurations *controllers.Manager
+}
+
+// managers returns the parts that there are.
+func (p *remoteParts) managers() (list []*controllers.Manager) {
+	if p.publisher != nil {
+		list = append(list, p.publisher.Manager)
+	}
+	if p.configurations != nil {
+		list = append(list, p.configurations)
+	}
+	return list
 }
 
 // newRemotes returns nil where the server keeps its own cluster neither.
@@ -50,81 +62,79 @@ func (*remotes) Name() string { return "kept remote clusters" }
 // Run keeps the remote clusters that ask for it until ctx ends.
 func (r *remotes) Run(ctx context.Context) error { return r.keeper.Run(ctx) }
 
-// keep keeps a cluster until ctx ends.
+// Times between two tries to make the parts of a cluster. The time doubles with each failure.
+const (
+	minBackoff = time.Second
+	maxBackoff = time.Minute
+)
+
+// keep keeps a cluster until ctx ends. If its parts cannot be made, it tries again.
 func (r *remotes) keep(ctx context.Context, cluster string, kubeconfig []byte) {
 	logger := r.s.o.Logger.With("scope", "kube", "cluster", cluster)
-	client, err := crd.Remote(kubeconfig, r.s.o.RemoteClient)
-	if err != nil { // its text may quote the kubeconfig; the source of the cluster has a finding
-		logger.Error("remote cluster cannot be kept: its kubeconfig is not usable")
-		<-ctx.Done()
-		return
+	for pause := minBackoff; ctx.Err() == nil; pause = min(2*pause, maxBackoff) {
+		parts, err := r.make(cluster, kubeconfig)
+		if err == nil {
+			r.run(ctx, logger, cluster, parts)
+			return
+		}
+		logger.Error("failed to make the controllers of a remote cluster", "err", err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
 	}
-	parts, run, err := r.make(cluster, client)
-	if err != nil {
-		logger.Error("remote cluster cannot be kept", "err", err)
-		<-ctx.Done()
-		return
-	}
+}
+
+// run runs the parts of a cluster until ctx ends.
+func (r *remotes) run(ctx context.Context, logger *slog.Logger, cluster string, parts *remoteParts) {
 	r.mu.Lock()
 	r.kept[cluster] = parts
 	r.mu.Unlock()
-	defer func() {
-		r.mu.Lock()
-		delete(r.kept, cluster)
-		r.mu.Unlock()
-		if parts.controller != nil {
-			r.s.webhooks.callers.observed(cluster, nil)
-		}
-	}()
 	var all sync.WaitGroup
-	for _, f := range run {
+	for _, m := range parts.managers() {
 		all.Add(1)
 		safe.Go(logger, "remote cluster is kept", func() {
 			defer all.Done()
-			f(ctx)
+			m.Run(ctx)
 		})
 	}
 	all.Wait()
+	r.mu.Lock()
+	delete(r.kept, cluster)
+	r.mu.Unlock()
+	if parts.configurations != nil {
+		r.s.webhooks.callers.observed(caller{cluster, controller.Validating}, nil)
+		r.s.webhooks.callers.observed(caller{cluster, controller.Mutating}, nil)
+	}
 }
 
-// make returns what keeps a cluster, and the functions that do until their context ends. The server's replicas stand
-// for election in that cluster, with all other control planes that keep it.
-func (r *remotes) make(cluster string, client *rest.Config) (*remoteParts, []func(context.Context), error) {
-	s, parts, run := r.s, &remoteParts{}, []func(context.Context){}
-	lease := func(name, revision string) (*leader.Lease, error) {
-		if s.o.NoElection {
-			return nil, nil
-		}
-		return s.newLease(client, name, revision, s.o.ClusterID+"/"+s.o.Instance())
+// make makes the parts of a cluster. The server's replicas stand for election in that cluster, with all other control
+// planes that keep it. An error never has text of the kubeconfig.
+func (r *remotes) make(cluster string, kubeconfig []byte) (*remoteParts, error) {
+	s, parts := r.s, &remoteParts{}
+	client, err := crd.Remote(kubeconfig, s.o.RemoteClient)
+	if err != nil { // the source of the cluster has a finding
+		return nil, errors.New("the kubeconfig is not usable")
 	}
+	e := s.election(client, s.o.ClusterID+"/"+s.o.Instance())
 	if s.secure.publisher != nil {
-		l, err := lease(rootsLease, "")
+		lease, err := e.Lease(rootsLease, "")
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		if parts.publisher, err = s.newPublisher(s.secure, client, cluster, l); err != nil {
-			return nil, nil, err
-		}
-		if l == nil {
-			run = append(run, parts.publisher.Run)
-		} else {
-			run = append(run, func(ctx context.Context) { l.Run(ctx, parts.publisher.Run) })
+		if parts.publisher, err = s.newPublisher(s.secure, e, cluster, lease); err != nil {
+			return nil, err
 		}
 	}
-	if s.webhooks != nil && s.webhooks.controller != nil {
-		l, err := lease(webhooksLease, s.o.Revision)
-		if err != nil {
-			return nil, nil, err
+	if s.webhooks != nil && s.webhooks.Manager != nil {
+		if parts.configurations, err = s.newConfigurations(e, cluster); err != nil {
+			return nil, err
 		}
-		if parts.controller, err = s.newController(s.webhooks, client, cluster, l); err != nil {
-			return nil, nil, err
-		}
-		run = append(run, func(ctx context.Context) { _ = s.leadWebhooks(ctx, parts.controller, l) })
 	}
-	return parts, run, nil
+	return parts, nil
 }
 
-// parts returns what keeps the clusters, in the order of their IDs, and those IDs.
+// parts returns the parts of all clusters, in the order of the clusters' IDs, and those IDs.
 func (r *remotes) parts() ([]*remoteParts, []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -140,11 +150,8 @@ func (r *remotes) parts() ([]*remoteParts, []string) {
 func (r *remotes) RootsChanged() {
 	list, _ := r.parts()
 	for _, p := range list {
-		if p.publisher != nil {
-			p.publisher.Wake()
-		}
-		if p.controller != nil {
-			p.controller.Wake()
+		for _, m := range p.managers() {
+			m.NotifyAll()
 		}
 	}
 }
@@ -153,14 +160,10 @@ func (r *remotes) RootsChanged() {
 // namespaces.
 func (r *remotes) Committed(batch []kinds.Change) {
 	r.keeper.Notice(batch)
-	if slices.ContainsFunc(batch, func(c kinds.Change) bool {
-		return c.Kind == kinds.Namespace && c.Cluster != "" || c.Kind == kinds.ConfigMap
-	}) {
-		list, _ := r.parts()
-		for _, p := range list {
-			if p.publisher != nil {
-				p.publisher.Wake()
-			}
+	list, _ := r.parts()
+	for _, p := range list {
+		if p.publisher != nil {
+			p.publisher.Committed(batch)
 		}
 	}
 }
@@ -170,20 +173,15 @@ func (r *remotes) Findings() []diag.Diagnostic {
 	list := r.keeper.Findings()
 	parts, ids := r.parts()
 	for i, p := range parts {
-		var found []diag.Diagnostic
-		if p.publisher != nil {
-			found = append(found, p.publisher.Findings()...)
-		}
-		if p.controller != nil {
-			found = append(found, p.controller.Findings()...)
-		}
-		for _, d := range found {
-			if d.Object != "" {
-				d.Object += " of cluster " + ids[i]
-			} else {
-				d.Message += ", in cluster " + ids[i]
+		for _, m := range p.managers() {
+			for _, d := range m.Findings() {
+				if d.Object != "" {
+					d.Object += " of cluster " + ids[i]
+				} else {
+					d.Message += ", in cluster " + ids[i]
+				}
+				list = append(list, d)
 			}
-			list = append(list, d)
 		}
 	}
 	return list

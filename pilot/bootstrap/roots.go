@@ -3,19 +3,16 @@ package bootstrap
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/rest"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/citadel/authority"
 	"github.com/istiod-lite/istiod-lite/citadel/store"
-	"github.com/istiod-lite/istiod-lite/pilot/config"
-	"github.com/istiod-lite/istiod-lite/pilot/config/crd"
+	"github.com/istiod-lite/istiod-lite/pilot/controllers"
 	"github.com/istiod-lite/istiod-lite/pilot/leader"
 	"github.com/istiod-lite/istiod-lite/pilot/trust"
 )
@@ -33,16 +30,14 @@ func (s *Server) joinCluster(x *secure, o *authority.Options) (err error) {
 	if err != nil {
 		return fmt.Errorf("client of the CA's Secret: %w", err)
 	}
-	if !s.o.NoElection {
-		x.lease, err = leader.New(leader.Options{
-			Client: s.o.Client, Namespace: s.o.Namespace, Name: rootsLease, Identity: s.o.Instance(), Logger: s.o.Logger.With("scope", "leader"),
-		})
-		if err != nil {
-			return fmt.Errorf("leader election: %w", err)
-		}
+	e := s.election(s.o.Client, s.o.Instance())
+	if x.lease, err = e.Lease(rootsLease, ""); err != nil {
+		return err
+	}
+	if x.lease != nil {
 		o.Lead = x.lease.Valid
 	}
-	if x.publisher, err = s.newPublisher(x, s.o.Client, "", x.lease); err != nil {
+	if x.publisher, err = s.newPublisher(x, e, "", x.lease); err != nil {
 		return err
 	}
 	secret := store.Secret{Client: client, Namespace: s.o.Namespace, Name: store.SelfSigned}
@@ -60,34 +55,15 @@ const (
 	crlKey   = "ca-crl.pem"
 )
 
-// newPublisher makes what hands out the roots in a cluster; the server's own is "". It writes only while this server
-// has the lease, if there is one.
-func (s *Server) newPublisher(x *secure, to *rest.Config, cluster string, lease *leader.Lease) (*trust.Publisher, error) {
-	guarded := rest.CopyConfig(to)
-	if lease != nil {
-		guarded.Wrap(lease.Guard)
-	}
-	client, err := dynamic.NewForConfig(guarded)
-	if err != nil {
-		return nil, fmt.Errorf("client of the ConfigMaps with the roots: %w", err)
-	}
-	logger, name, crlMap := s.o.Logger.With("scope", "ca"), s.o.Certificates.RootsMap, s.o.Certificates.CRLMap
+// newPublisher makes the Publisher of the roots in a cluster; the ID of the server's own is "".
+func (s *Server) newPublisher(x *secure, e controllers.Election, cluster string, lease *leader.Lease) (*trust.Publisher, error) {
 	return trust.New(trust.Options{
-		Client: client, Namespaces: func() []string { return s.world.Namespaces(cluster) }, Logger: logger,
-		Source: func(h config.Handler) (config.Source, error) {
-			return crd.New(crd.Options{
-				Client: to, Kinds: []*kinds.Kind{kinds.ConfigMap}, Handler: h, Logger: s.o.Logger.With("scope", "kube"), Metrics: s.metrics, Limits: s.o.Limits,
-				Only: map[*kinds.Kind]crd.Restriction{kinds.ConfigMap: {Names: []string{name, crlMap}}},
-			})
+		Client: e.Client, Lease: lease, Cluster: cluster, World: s.world, Logger: s.o.Logger.With("scope", "ca"),
+		Maps: []trust.Map{
+			{Name: s.o.Certificates.RootsMap, Key: rootsKey, Text: func() []byte { return x.authority.ServerRoots() }},
+			{Name: s.o.Certificates.CRLMap, Key: crlKey, Text: func() []byte { return x.authority.Revoked().Text() }},
 		},
-		Wanted: func() map[string]trust.Content {
-			wanted := map[string]trust.Content{name: {Key: rootsKey, Text: string(x.authority.ServerRoots())}}
-			if crl := x.authority.Revoked().Text(); crl != nil {
-				wanted[crlMap] = trust.Content{Key: crlKey, Text: string(crl)}
-			}
-			return wanted
-		},
-	}), nil
+	})
 }
 
 // roots hands out the roots of the mesh in the server's own cluster, and tells other parts when they change.
@@ -124,25 +100,24 @@ func (r roots) Run(ctx context.Context) error {
 			}
 		}
 	})
-	if x.publisher == nil {
-		<-ctx.Done()
-		return nil
+	if x.publisher != nil {
+		x.publisher.Run(ctx)
 	}
-	whileElected(ctx, x.lease, x.publisher.Run)
+	<-ctx.Done()
 	return nil
 }
 
 // RootsChanged has the roots written to all namespaces.
 func (r roots) RootsChanged() {
 	if p := r.s.secure.publisher; p != nil {
-		p.Wake()
+		p.NotifyAll()
 	}
 }
 
 // Committed has the roots written to namespaces that a batch may have selected.
 func (r roots) Committed(batch []kinds.Change) {
-	if slices.ContainsFunc(batch, func(c kinds.Change) bool { return c.Kind == kinds.Namespace || c.Kind == kinds.ConfigMap }) {
-		r.RootsChanged()
+	if p := r.s.secure.publisher; p != nil {
+		p.Committed(batch)
 	}
 }
 

@@ -2,7 +2,6 @@ package bootstrap
 
 import (
 	"context"
-	"fmt"
 	"sync"
 
 	"k8s.io/client-go/dynamic"
@@ -56,15 +55,11 @@ func (s *Server) newStatuses() (Component, error) {
 func (s *Server) elected(name string) (dynamic.Interface, *leader.Lease, error) {
 	guarded := rest.CopyConfig(s.o.Client)
 	guarded.ContentType, guarded.AcceptContentTypes = "application/json", "application/json"
-	var lease *leader.Lease
-	if !s.o.NoElection {
-		var err error
-		lease, err = leader.New(leader.Options{
-			Client: s.o.Client, Namespace: s.o.Namespace, Name: name, Identity: s.o.Instance(), Logger: s.o.Logger.With("scope", "leader"),
-		})
-		if err != nil {
-			return nil, nil, fmt.Errorf("leader election: %w", err)
-		}
+	lease, err := s.election(s.o.Client, s.o.Instance()).Lease(name, "")
+	if err != nil {
+		return nil, nil, err
+	}
+	if lease != nil {
 		guarded.Wrap(lease.Guard)
 	}
 	client, err := dynamic.NewForConfig(guarded)

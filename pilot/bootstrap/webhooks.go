@@ -1,26 +1,24 @@
 package bootstrap
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
-	"fmt"
 	"maps"
 	"net/http"
 	"net/netip"
 	"slices"
 	"sync"
 
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
 	"github.com/istiod-lite/istiod-lite/api/admission"
-	"github.com/istiod-lite/istiod-lite/api/diag"
-	"github.com/istiod-lite/istiod-lite/api/safe"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/citadel/authority"
 	"github.com/istiod-lite/istiod-lite/galley/controller"
 	"github.com/istiod-lite/istiod-lite/galley/webhook"
 	injecting "github.com/istiod-lite/istiod-lite/injector/webhook"
-	"github.com/istiod-lite/istiod-lite/pilot/leader"
+	"github.com/istiod-lite/istiod-lite/pilot/controllers"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
@@ -30,126 +28,113 @@ type Webhooks struct {
 	NoInjection  bool // leave MutatingWebhookConfigurations alone
 }
 
-// webhooks are what the port of the webhooks has of its own.
+// webhooks is the state of the webhooks' port, and the Component that reconciles the webhook configurations.
 type webhooks struct {
-	server     *Server
-	held       *authority.Held // the certificate that API servers are shown
-	callers    callers         // what those trust
-	metrics    *controller.Metrics
-	controller *controller.Controller // nil: nobody keeps the configurations
-	lease      *leader.Lease          // without which this server writes none; nil: it may in any case
+	*controllers.Manager                 // nil if this server reconciles no configurations
+	held                 *authority.Held // the certificate that API servers are shown
+	callers              callers
+	metrics              *controller.Metrics
 }
 
 // webhooksLease is the right to write the webhook configurations of one revision.
 const webhooksLease = "istio-webhook-controller-election"
 
-// newWebhooks makes what the port of the webhooks needs. The Component keeps the webhook configurations of the cluster
-// that the server is part of; it is nil if this server keeps none.
+// codeUnread is the code of the finding that webhook configurations cannot be read.
+const codeUnread = "WebhooksNotRead"
+
+// newWebhooks makes the state of the webhooks' port. The Component reconciles the webhook configurations of the cluster
+// that the server is part of; it is nil if this server reconciles none.
 func (s *Server) newWebhooks() (Component, error) {
 	if s.secure == nil || s.o.HTTPS == "" {
 		return nil, nil
 	}
-	w := &webhooks{server: s, held: s.secure.authority.Hold()}
-	w.callers.hears = w.held.Observed
+	w := &webhooks{held: s.secure.authority.Hold()}
+	w.callers.changed = w.held.Observed
 	s.webhooks = w
 	if !s.o.member() || s.o.Webhooks.NoValidation && s.o.Webhooks.NoInjection {
 		return nil, nil
 	}
 	w.metrics = controller.NewMetrics(s.metrics)
 	var err error
-	if !s.o.NoElection {
-		if w.lease, err = s.newLease(s.o.Client, webhooksLease, s.o.Revision, s.o.Instance()); err != nil {
-			return nil, err
-		}
-	}
-	w.controller, err = s.newController(w, s.o.Client, "", w.lease)
+	w.Manager, err = s.newConfigurations(s.election(s.o.Client, s.o.Instance()), "")
 	return w, err
 }
 
 func (*webhooks) Name() string { return "webhook configurations" }
 
-// Run keeps the webhook configurations until ctx ends.
+// Run reconciles the webhook configurations until ctx ends.
 func (w *webhooks) Run(ctx context.Context) error {
-	return w.server.leadWebhooks(ctx, w.controller, w.lease)
+	w.Manager.Run(ctx)
+	return nil
 }
 
-// RootsChanged has the configurations reconciled.
-func (w *webhooks) RootsChanged() { w.controller.Wake() }
+// RootsChanged reconciles all configurations.
+func (w *webhooks) RootsChanged() { w.NotifyAll() }
 
-// Findings returns which configurations cannot be read or written.
-func (w *webhooks) Findings() []diag.Diagnostic { return w.controller.Findings() }
+// election says how this server stands for election in a cluster.
+func (s *Server) election(client *rest.Config, identity string) controllers.Election {
+	return controllers.Election{Client: client, Namespace: s.o.Namespace, Identity: identity, Off: s.o.NoElection, Logger: s.o.Logger}
+}
 
-// newLease makes a Lease in the system namespace of a cluster.
-func (s *Server) newLease(client *rest.Config, name, revision, identity string) (*leader.Lease, error) {
-	lease, err := leader.New(leader.Options{
-		Client: client, Namespace: s.o.Namespace, Name: name, Revision: revision, Identity: identity, Logger: s.o.Logger.With("scope", "leader"),
-	})
+// newConfigurations makes the Manager that reconciles the webhook configurations of a cluster; the ID of the server's
+// own is "". All replicas observe them, and the elected one writes.
+func (s *Server) newConfigurations(e controllers.Election, cluster string) (*controllers.Manager, error) {
+	lease, err := e.Lease(webhooksLease, s.o.Revision)
 	if err != nil {
-		return nil, fmt.Errorf("leader election: %w", err)
+		return nil, err
 	}
-	return lease, nil
-}
-
-// newController makes what keeps the webhook configurations of a cluster; the server's own is "". It writes only while
-// this server has the lease, if there is one.
-func (s *Server) newController(w *webhooks, client *rest.Config, cluster string, lease *leader.Lease) (*controller.Controller, error) {
-	guarded, lead := rest.CopyConfig(client), func() bool { return true }
+	lead := func() bool { return true }
 	if lease != nil {
-		guarded.Wrap(lease.Guard)
 		lead = lease.Valid
 	}
-	writer, err := dynamic.NewForConfig(guarded)
-	if err != nil {
-		return nil, fmt.Errorf("client of the webhook configurations: %w", err)
+	logger := s.o.Logger.With("scope", "validationController")
+	var list []*controllers.Controller
+	for kind, off := range map[*kinds.Kind]bool{controller.Validating: s.o.Webhooks.NoValidation, controller.Mutating: s.o.Webhooks.NoInjection} {
+		if off {
+			continue
+		}
+		list = append(list, controllers.New(kind.Name, codeUnread, controller.New(controller.Options{
+			Kind: kind, Namespace: s.o.Namespace, Revision: s.o.Revision, Lead: lead, Bundle: s.webhooks.held.Roots,
+			Observed: func(bundles [][]byte) { s.webhooks.callers.observed(caller{cluster, kind}, bundles) },
+			Logger:   logger, Metrics: s.webhooks.metrics,
+		}), logger))
 	}
-	return controller.New(controller.Options{
-		Client: writer, Namespace: s.o.Namespace, Revision: s.o.Revision, Validation: !s.o.Webhooks.NoValidation, Injection: !s.o.Webhooks.NoInjection,
-		Lead: lead, Bundle: w.held.Roots, Observed: func(bundles [][]byte) { w.callers.observed(cluster, bundles) },
-		Logger: s.o.Logger.With("scope", "validationController"), Metrics: w.metrics,
-	}), nil
+	return controllers.NewManager(controllers.Options{Client: e.Client, Lease: lease, Always: true, Logger: logger}, list...)
 }
 
-// callers are the API servers that call the webhooks, and by which roots each verifies them.
+// callers are the API servers that call the webhooks, with the roots by which each verifies them.
 type callers struct {
-	hears func(bundles [][]byte)
+	changed func(bundles [][]byte)
 
-	mu        sync.Mutex
-	byCluster map[string][][]byte
+	mu      sync.Mutex
+	bundles map[caller][][]byte
 }
 
-// observed takes the bundles of one cluster; nil: it calls no more.
-func (c *callers) observed(cluster string, bundles [][]byte) {
+// caller is an API server in its calls of the webhooks of one kind.
+type caller struct {
+	cluster string // ID; empty for the server's own cluster
+	kind    *kinds.Kind
+}
+
+// observed takes the bundles of a caller; nil if it calls no webhook.
+func (c *callers) observed(by caller, bundles [][]byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.byCluster == nil {
-		c.byCluster = map[string][][]byte{}
+	if c.bundles == nil {
+		c.bundles = map[caller][][]byte{}
 	}
-	c.byCluster[cluster] = bundles
+	c.bundles[by] = bundles
 	if bundles == nil {
-		delete(c.byCluster, cluster)
+		delete(c.bundles, by)
+	}
+	order := func(a, b caller) int {
+		return cmp.Or(cmp.Compare(a.cluster, b.cluster), cmp.Compare(a.kind.Name, b.kind.Name))
 	}
 	var all [][]byte
-	for _, cluster := range slices.Sorted(maps.Keys(c.byCluster)) {
-		all = append(all, c.byCluster[cluster]...)
+	for _, by := range slices.SortedFunc(maps.Keys(c.bundles), order) {
+		all = append(all, c.bundles[by]...)
 	}
-	c.hears(all)
-}
-
-// leadWebhooks runs a Controller that writes while this server has the lease, if there is one, until ctx ends.
-func (s *Server) leadWebhooks(ctx context.Context, c *controller.Controller, lease *leader.Lease) error {
-	if lease == nil {
-		return c.Run(ctx)
-	}
-	ended := make(chan struct{})
-	safe.Go(s.o.Logger, "webhook leader", func() {
-		defer close(ended)
-		lease.Run(ctx, func(ctx context.Context) {
-			c.Wake()
-			<-ctx.Done()
-		})
-	})
-	defer func() { <-ended }()
-	return c.Run(ctx)
+	c.changed(all)
 }
 
 // mountWebhooks adds the webhooks to a mux. They share a Gate, which bounds what they cost together.

@@ -59,12 +59,13 @@ type Reconciler interface {
 	Begin(c client.Client, watched client.Reader)
 	// Finding describes a request that failed with err. If Message is empty, it becomes the text of err.
 	Finding(request reconcile.Request, err error) diag.Diagnostic
+	// A method ReadFailed(err error) is optional. It is called after a list or watch that failed.
 }
 
 // Controller runs a Reconciler, term after term. Its methods may be called from any goroutine.
 type Controller struct {
 	name       string
-	unreadable string
+	codeUnread string
 	reconciler Reconciler
 	logger     *slog.Logger
 	pauses     pauses
@@ -81,9 +82,9 @@ type Controller struct {
 var everything reconcile.Request
 
 // New returns a Controller for a Manager. name says what is reconciled, such as Gateway; in metrics it is in lower
-// case. unreadable is the code of findings about kinds that cannot be read.
-func New(name, unreadable string, r Reconciler, logger *slog.Logger) *Controller {
-	c := &Controller{name: name, unreadable: unreadable, reconciler: r, logger: logger}
+// case. codeUnread is the code of findings about kinds that cannot be read.
+func New(name, codeUnread string, r Reconciler, logger *slog.Logger) *Controller {
+	c := &Controller{name: name, codeUnread: codeUnread, reconciler: r, logger: logger}
 	c.end()
 	return c
 }
@@ -177,6 +178,9 @@ func (c *Controller) noteRead(ctx context.Context, kind string, err error) {
 		c.readErrors[kind] = err.Error()
 	}
 	c.mu.Unlock()
+	if r, ok := c.reconciler.(interface{ ReadFailed(err error) }); ok && err != nil {
+		r.ReadFailed(err)
+	}
 	if err != nil && err.Error() != last {
 		c.logger.Warn("failed to list and watch objects", "kind", kind, "err", err)
 	}
@@ -271,7 +275,7 @@ func (c *Controller) Findings() []diag.Diagnostic {
 	list := slices.Collect(maps.Values(c.problems))
 	for kind, problem := range c.readErrors {
 		list = append(list, diag.Diagnostic{
-			Severity: diag.Warning, Code: c.unreadable, Message: kind + " objects cannot be read: " + problem,
+			Severity: diag.Warning, Code: c.codeUnread, Message: kind + " objects cannot be read: " + problem,
 			Fix: "grant list and watch of them to this server's ServiceAccount; it is tried again",
 		})
 	}

@@ -440,6 +440,15 @@ func (w *World) Namespaces(cluster string) []string {
 	return names
 }
 
+// TakesPart reports whether Namespaces has a namespace.
+func (w *World) TakesPart(cluster, namespace string) bool {
+	at := clusterNamespace{cluster, namespace}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, known := w.filter.namespaces[at]
+	return known && w.filter.selected(at)
+}
+
 func (w *World) which(wanted func(kinds.Key) bool) []*kinds.Object {
 	w.mu.Lock()
 	defer w.mu.Unlock()

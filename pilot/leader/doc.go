@@ -13,8 +13,8 @@
 // where it was. So Valid looks at the clock, and Guard looks at it for each request that writes, right before it is
 // sent. Such writes should also carry a resourceVersion, for what no clock can rule out.
 //
-// The election is written here, over two requests, and not client-go's: that one brings every type of the Kubernetes
-// API into the process, and releases by what it believed before it was stopped.
+// The election is written here, over two requests, and is not that of client-go, which releases a Lease by what it
+// believed before it was stopped.
 //
 // A process that is no pod has nothing by which others could see that it runs. A Presence is a Lease that it holds for
 // that alone, and an Observer finds those that are not renewed any more.

@@ -1,10 +1,12 @@
-// Package trust hands out what workloads verify certificates with: ConfigMaps of the same content in many namespaces,
+// Package trust publishes what workloads verify certificates with: ConfigMaps of the same content in many namespaces,
 // such as istio-ca-root-cert, which holds the roots of the mesh.
 //
-// A Publisher reads the ConfigMaps of those names, and writes those that are missing or differ. Whatever else is in
-// them stays. It writes nothing that is equal, so nobody who watches them is woken in vain. What cannot be written is
-// tried again, and holds up no other namespace.
+//   - publisher.go: a Publisher does that in one cluster, while this replica is elected.
+//   - reconciler.go: the reconciler of the ConfigMaps of one name, which package controllers runs.
 //
-// State: a Publisher's, under its lock. Run writes from its own goroutine, one ConfigMap at a time, while its source
-// runs in another. It is to run at one replica at a time (package leader).
+// It writes ConfigMaps that are missing or differ. Other keys of a ConfigMap stay. It writes nothing that is equal, so
+// the watches of others get no event. A namespace that cannot be written backs off and delays no other namespace.
+//
+// State: none, beside the clients of a term and what is watched: of each ConfigMap the label and one text, which equal
+// ConfigMaps share.
 package trust

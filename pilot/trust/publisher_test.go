@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -12,93 +13,114 @@ import (
 	"testing/synctest"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic/fake"
-	clienttesting "k8s.io/client-go/testing"
 
-	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
-	"github.com/istiod-lite/istiod-lite/pilot/config"
+	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/deploy/apiserver"
+	"github.com/istiod-lite/istiod-lite/deploy/leaks"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/trust"
 )
 
-// source hands on what a test says.
-type source struct{ handler config.Handler }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
-func (s *source) Run(ctx context.Context) error {
-	<-ctx.Done()
-	return nil
-}
-func (s *source) Findings() []diag.Diagnostic { return nil }
-
-// brings hands on that a ConfigMap has a text; empty: that it is gone.
-func (s *source) brings(namespace, text string) {
-	key := kinds.Key{Kind: kinds.ConfigMap, Namespace: namespace, Name: "roots"}
-	if text == "" {
-		s.handler([]kinds.Change{{Key: key}})
-		return
-	}
-	o := &kinds.Object{Key: key, Labels: map[string]string{trust.Label: trust.LabelValue}, Spec: &corev1.ConfigMap{Data: map[string]string{"pem": text}}}
-	s.handler([]kinds.Change{{Key: key, Object: o}})
+// world has the namespaces that take part.
+type world struct {
+	mu         sync.Mutex
+	namespaces []string
+	mesh       *mesh.Config
 }
 
-// TestPublisher writes what is missing or differs, once, and what cannot be written holds up nothing and is tried
-// again.
+func (w *world) Namespaces(string) []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.namespaces
+}
+
+func (w *world) TakesPart(_, namespace string) bool {
+	return slices.Contains(w.Namespaces(""), namespace)
+}
+
+func (w *world) Mesh() *mesh.Config {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.mesh
+}
+
+func path(namespace string) string { return "/api/v1/namespaces/" + namespace + "/configmaps/roots" }
+
+// TestPublisher writes what is missing or differs, once. What cannot be written delays nothing, and is tried again.
 func TestPublisher(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		s, w := &apiserver.Server{}, &world{namespaces: []string{"a", "b", "forbidden", "gone", "z"}}
 		var mu sync.Mutex
-		var writes []string
-		var meanwhile func() // called once, while something is written
+		text := "one"
+		listed := make(chan struct{})
 		refused := map[string]error{
 			"forbidden": errors.New("forbidden"),
 			"gone":      apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "gone"),
 		}
-		client := fake.NewSimpleDynamicClient(runtime.NewScheme())
-		client.PrependReactor("*", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		s.Intercept = func(r *http.Request) error {
 			mu.Lock()
 			defer mu.Unlock()
-			if err := refused[a.GetNamespace()]; err != nil {
-				return true, nil, err
+			if r.Method != http.MethodGet {
+				return refused[strings.Split(r.URL.Path, "/")[4]]
 			}
-			writes = append(writes, a.GetVerb()+" "+a.GetNamespace())
-			if meanwhile != nil {
-				meanwhile()
-				meanwhile = nil
+			if r.URL.Query().Get("fieldSelector") != "metadata.name=roots" {
+				t.Errorf("more is read than is needed: %s", r.URL)
 			}
-			return true, nil, nil
-		})
-		written := func(want ...string) {
-			t.Helper()
-			synctest.Wait()
+			mu.Unlock()
+			<-listed
 			mu.Lock()
-			defer mu.Unlock()
-			if !slices.Equal(writes, want) {
-				t.Errorf("%v: want %v", writes, want)
-			}
-			writes = nil
+			return nil
 		}
-		namespaces, text, s := []string{"a", "b", "forbidden", "gone", "z"}, "one", &source{}
-		p := trust.New(trust.Options{
-			Client: client, Logger: slog.New(slog.DiscardHandler),
-			Source: func(h config.Handler) (config.Source, error) {
-				s.handler = h
-				return s, nil
-			},
-			Namespaces: func() []string { return namespaces },
-			Wanted:     func() map[string]trust.Content { return map[string]trust.Content{"roots": {Key: "pem", Text: text}} },
+		// puts has another client write a ConfigMap.
+		puts := func(namespace, text string, labels map[string]string) {
+			u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "data": map[string]any{"pem": text, "other": "stays"}}}
+			u.SetNamespace(namespace)
+			u.SetName("roots")
+			u.SetLabels(labels)
+			s.Put(path(namespace), u)
+		}
+		labels := map[string]string{trust.Label: trust.LabelValue}
+		puts("b", "one", labels)
+		p, err := trust.New(trust.Options{
+			Client: s.Config(), World: w, Logger: slog.New(slog.DiscardHandler),
+			Maps: []trust.Map{{Name: "roots", Key: "pem", Text: func() []byte {
+				mu.Lock()
+				defer mu.Unlock()
+				return []byte(text)
+			}}},
 		})
+		must.Succeed(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
 			p.Run(ctx)
 		}()
-		written() // nobody knows yet what there is
-		s.brings("b", "one")
-		written("create a", "create z")
+		// written checks what is written within some time. Attempts that are refused are left out.
+		written := func(what string, within time.Duration, want ...string) {
+			t.Helper()
+			time.Sleep(within)
+			synctest.Wait()
+			var got []string
+			for _, w := range s.Writes() {
+				namespace := strings.Split(w.Path, "/")[4]
+				mu.Lock()
+				if refused[namespace] == nil {
+					got = append(got, w.Method+" "+namespace)
+				}
+				mu.Unlock()
+			}
+			slices.Sort(got)
+			if !slices.Equal(got, want) {
+				t.Errorf("%s: %v: want %v", what, got, want)
+			}
+		}
 		findings := func(want string) {
 			t.Helper()
 			list := fmt.Sprint(p.Findings())
@@ -106,30 +128,50 @@ func TestPublisher(t *testing.T) {
 				t.Errorf("%s: want %q", list, want)
 			}
 		}
+		written("it is not known what there is", time.Hour)
+		close(listed)
+		written("at first", time.Minute, "POST a", "POST z")
 		findings("ConfigMap forbidden/roots")
-		p.Wake()
-		written()
-		s.brings("a", "edited")
-		written("patch a")
-		mu.Lock()
-		meanwhile = func() { s.brings("a", "edited once more") }
-		mu.Unlock()
-		s.brings("a", "edited again")
-		written("patch a", "patch a")
-		s.brings("z", "")
-		written("create z")
+		p.NotifyAll()
+		written("all are equal", time.Minute)
+		puts("a", "edited", labels)
+		written("edited", time.Second, "PATCH a")
+		puts("a", "one", nil)
+		written("without the label", 5*time.Second, "PATCH a")
+		puts("a", "edited again", labels)
+		puts("a", "edited once more", labels)
+		written("edited twice", 5*time.Second, "PATCH a")
+		if data, _, _ := unstructured.NestedStringMap(s.Object(path("a")).Object, "data"); data["pem"] != "one" || data["other"] != "stays" {
+			t.Errorf("%v", data)
+		}
+		s.Drop(path("z"))
+		written("deleted", time.Second, "POST z")
 		mu.Lock()
 		delete(refused, "forbidden")
 		mu.Unlock()
-		time.Sleep(6 * time.Second)
-		written("create forbidden")
+		written("allowed", time.Minute, "POST forbidden")
 		findings("")
+		mu.Lock()
 		text = "two"
-		p.Wake()
-		written("patch a", "patch b", "patch forbidden", "patch z")
-		namespaces = []string{"a"}
-		p.Wake()
-		written()
+		mu.Unlock()
+		p.NotifyAll()
+		written("other roots", time.Minute, "PATCH a", "PATCH b", "PATCH forbidden", "PATCH z")
+		w.mu.Lock()
+		w.namespaces = []string{"a", "new"}
+		w.mu.Unlock()
+		p.Committed([]kinds.Change{{Key: kinds.Key{Kind: kinds.Namespace, Name: "new"}}, {Key: kinds.Key{Kind: kinds.Namespace, Name: "x", Cluster: "remote"}}})
+		puts("b", "edited", labels)
+		written("other namespaces", time.Minute, "POST new")
+		w.mu.Lock()
+		w.namespaces, w.mesh = []string{"a", "selected"}, &mesh.Config{}
+		w.mu.Unlock()
+		p.Committed(nil)
+		written("another mesh configuration", time.Minute, "POST selected")
+		mu.Lock()
+		text = ""
+		mu.Unlock()
+		puts("a", "edited", labels)
+		written("none is wanted", time.Minute)
 		cancel()
 		<-ended
 	})

@@ -1,0 +1,131 @@
+package trust
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"unique"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+)
+
+// reconciler reconciles the ConfigMaps of one name. A request names a ConfigMap.
+type reconciler struct {
+	Map
+	cluster string
+	world   World
+	logger  *slog.Logger
+
+	client  client.Client
+	watched client.Reader
+}
+
+func (r *reconciler) Kinds() []*kinds.Kind { return []*kinds.Kind{kinds.ConfigMap} }
+
+func (r *reconciler) Watches() map[client.Object]cache.ByObject {
+	return map[client.Object]cache.ByObject{configMap(): {Field: fields.OneTermEqualSelector("metadata.name", r.Name), Transform: r.reduce}}
+}
+
+func configMap() *unstructured.Unstructured {
+	u := &unstructured.Unstructured{Object: map[string]any{}}
+	u.SetAPIVersion("v1")
+	u.SetKind("ConfigMap")
+	return u
+}
+
+// reduce returns what Reconcile needs of a ConfigMap.
+func (r *reconciler) reduce(object any) (any, error) {
+	from, ok := object.(*unstructured.Unstructured)
+	if !ok {
+		return object, nil
+	}
+	u := configMap()
+	u.SetNamespace(from.GetNamespace())
+	u.SetName(from.GetName())
+	u.SetResourceVersion(from.GetResourceVersion())
+	if value, is := from.GetLabels()[Label]; is {
+		u.SetLabels(map[string]string{Label: value})
+	}
+	if text, is, _ := unstructured.NestedString(from.Object, "data", r.Key); is {
+		u.Object["data"] = map[string]any{r.Key: unique.Make(text).Value()}
+	}
+	return u, nil
+}
+
+func (r *reconciler) Requests(_ context.Context, o client.Object) []reconcile.Request {
+	return []reconcile.Request{r.request(o.GetNamespace())}
+}
+
+func (r *reconciler) request(namespace string) reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: r.Name}}
+}
+
+// All returns a request for each namespace: its ConfigMap may be missing.
+func (r *reconciler) All() (list []reconcile.Request) {
+	for _, namespace := range r.world.Namespaces(r.cluster) {
+		list = append(list, r.request(namespace))
+	}
+	return list
+}
+
+func (r *reconciler) Begin(c client.Client, watched client.Reader) { r.client, r.watched = c, watched }
+
+func (r *reconciler) Finding(request reconcile.Request, err error) diag.Diagnostic {
+	return diag.Diagnostic{
+		Severity: diag.Warning, Code: "RootsNotWritten", Object: "ConfigMap " + request.String(),
+		Message: "workloads of the namespace do not get the roots of the mesh: " + err.Error(),
+		Fix:     "grant create and patch of it to this server's ServiceAccount; it is tried again",
+	}
+}
+
+// Reconcile writes a ConfigMap that is missing or differs.
+func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	text := string(r.Text())
+	if text == "" || !r.world.TakesPart(r.cluster, request.Namespace) {
+		return reconcile.Result{}, nil
+	}
+	u := configMap()
+	err := r.watched.Get(ctx, request.NamespacedName, u)
+	if client.IgnoreNotFound(err) != nil {
+		return reconcile.Result{}, err
+	}
+	if got, _, _ := unstructured.NestedString(u.Object, "data", r.Key); err == nil && got == text && u.GetLabels()[Label] == LabelValue {
+		return reconcile.Result{}, nil
+	}
+	if err = r.write(ctx, request.NamespacedName, text, err == nil); err == nil {
+		r.logger.Debug("roots written", "namespace", request.Namespace, "name", request.Name)
+	}
+	if apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		err = nil // the namespace goes, or the ConfigMap has gone and its event is about to come
+	}
+	return reconcile.Result{}, err
+}
+
+// write creates a ConfigMap, or patches one that exists.
+func (r *reconciler) write(ctx context.Context, at types.NamespacedName, text string, exists bool) error {
+	u := configMap()
+	u.SetNamespace(at.Namespace)
+	u.SetName(at.Name)
+	u.SetLabels(map[string]string{Label: LabelValue})
+	u.Object["data"] = map[string]any{r.Key: text}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": u.GetLabels()}, "data": u.Object["data"]})
+	if err != nil {
+		return err
+	}
+	if !exists {
+		if err := r.client.Create(ctx, u); !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+	}
+	return r.client.Patch(ctx, u, client.RawPatch(types.MergePatchType, patch))
+}
