@@ -313,7 +313,8 @@ func selects(r *http.Request, o *unstructured.Unstructured) bool {
 		return false
 	}
 	f, err := fields.ParseSelector(q.Get("fieldSelector"))
-	return err == nil && l.Matches(labels.Set(o.GetLabels())) && f.Matches(fields.Set{"metadata.name": o.GetName(), "metadata.namespace": o.GetNamespace()})
+	named := fields.Set{"metadata.name": o.GetName(), "metadata.namespace": o.GetNamespace()}
+	return err == nil && l.Matches(labels.Set(o.GetLabels())) && f.Matches(named)
 }
 
 // matching returns the paths of the objects that a list has, in their order. The caller holds the lock.

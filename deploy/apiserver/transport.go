@@ -30,7 +30,8 @@ func (s *Server) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	stop := context.AfterFunc(ctx, func() { _ = in.CloseWithError(io.EOF) })
 	return &http.Response{
-		StatusCode: w.code, Status: http.StatusText(w.code), Header: w.header, Request: r, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, ContentLength: -1,
+		StatusCode: w.code, Status: http.StatusText(w.code), Header: w.header, Request: r,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, ContentLength: -1,
 		Body: &body{out, func() { stop(); cancel() }},
 	}, nil
 }

@@ -80,7 +80,8 @@ func (r *Reconciler) Begin(c client.Client, watched client.Reader) { r.client, r
 func (r *Reconciler) Finding(request reconcile.Request, _ error) diag.Diagnostic {
 	return diag.Diagnostic{
 		Severity: diag.Warning, Code: "WebhookNotReady", Object: r.o.Kind.Name + " " + request.Name,
-		Fix: "see that the API server reaches this server's Service at port 443, and that its ServiceAccount may patch the object and create Gateways in its namespace; it is tried again",
+		Fix: "see that the API server reaches this server's Service at port 443, and that its ServiceAccount may patch the object " +
+			"and create Gateways in its namespace; it is tried again",
 	}
 }
 
@@ -204,10 +205,12 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		return v
 	}
 	m := &Metrics{
-		attempts:     counter("webhook_patch_attempts_total", "Writes of webhook configurations.", "name"),
-		failures:     counter("webhook_patch_failures_total", "Writes of webhook configurations that failed.", "name", "reason"),
-		retries:      counter("webhook_patch_retries_total", "Writes of webhook configurations that are made again for a newer version.", "name"),
-		updates:      prometheus.NewCounter(prometheus.CounterOpts{Name: "galley_validation_config_updates", Help: "Writes of ValidatingWebhookConfigurations."}),
+		attempts: counter("webhook_patch_attempts_total", "Writes of webhook configurations.", "name"),
+		failures: counter("webhook_patch_failures_total", "Writes of webhook configurations that failed.", "name", "reason"),
+		retries:  counter("webhook_patch_retries_total", "Writes of webhook configurations that are made again for a newer version.", "name"),
+		updates: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "galley_validation_config_updates", Help: "Writes of ValidatingWebhookConfigurations.",
+		}),
 		updateErrors: counter("galley_validation_config_update_error", "Writes of ValidatingWebhookConfigurations that failed.", "reason"),
 		loadErrors:   counter("galley_validation_config_load_error", "Reads of ValidatingWebhookConfigurations that failed.", "reason"),
 	}

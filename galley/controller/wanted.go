@@ -55,7 +55,9 @@ type hook struct {
 // parse reads the webhooks of ours from a configuration.
 func parse(kind *kinds.Kind, u *unstructured.Unstructured) (*config, error) {
 	c := &config{kind: kind, version: u.GetResourceVersion()}
-	add := func(name string, client registrationv1.WebhookClientConfig, policy *registrationv1.FailurePolicyType, objects *metav1.LabelSelector) {
+	add := func(
+		name string, client registrationv1.WebhookClientConfig, policy *registrationv1.FailurePolicyType, objects *metav1.LabelSelector,
+	) {
 		closed := policy == nil || *policy == registrationv1.Fail // the default
 		c.webhooks = append(c.webhooks, hook{name, client.CABundle, closed, objects})
 	}

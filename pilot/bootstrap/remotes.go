@@ -52,7 +52,8 @@ func (s *Server) newRemotes() (Component, error) {
 	}
 	r := &remotes{s: s, kept: map[string]*remoteParts{}}
 	r.keeper = external.New(external.Options{
-		Cluster: s.o.ClusterID, Namespace: s.o.Namespace, Serves: s.o.External, Kubeconfig: s.from.Kubeconfig, Keep: r.keep, Logger: s.o.Logger.With("scope", "kube"),
+		Cluster: s.o.ClusterID, Namespace: s.o.Namespace, Serves: s.o.External, Kubeconfig: s.from.Kubeconfig, Keep: r.keep,
+		Logger: s.o.Logger.With("scope", "kube"),
 	})
 	return r, nil
 }

@@ -89,8 +89,8 @@ func (s *Server) newConfigurations(e controllers.Election, cluster string) (*con
 	}
 	logger := s.o.Logger.With("scope", "validationController")
 	var list []*controllers.Controller
-	for kind, off := range map[*kinds.Kind]bool{controller.Validating: s.o.Webhooks.NoValidation, controller.Mutating: s.o.Webhooks.NoInjection} {
-		if off {
+	for _, kind := range []*kinds.Kind{controller.Validating, controller.Mutating} {
+		if kind == controller.Validating && s.o.Webhooks.NoValidation || kind == controller.Mutating && s.o.Webhooks.NoInjection {
 			continue
 		}
 		list = append(list, controllers.New(kind.Name, codeUnread, controller.New(controller.Options{

@@ -121,7 +121,8 @@ func (c *Controller) begin(m manager.Manager, writer client.Client) error {
 	}
 	c.reconciler.Begin(writer, c.watched)
 	runs, err := controller.New(strings.ToLower(c.name), m, controller.Options{
-		Reconciler: reconcile.Func(c.reconcile), RateLimiter: c.backoff, LogConstructor: func(*reconcile.Request) logr.Logger { return logr.Discard() },
+		Reconciler: reconcile.Func(c.reconcile), RateLimiter: c.backoff,
+		LogConstructor: func(*reconcile.Request) logr.Logger { return logr.Discard() }, // note logs
 	})
 	if err != nil {
 		return err
@@ -150,7 +151,9 @@ func (c *Controller) end() {
 }
 
 // informer makes an informer that notes whether its kind can be read.
-func (c *Controller) informer(lw cache.ListerWatcher, object runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
+func (c *Controller) informer(
+	lw cache.ListerWatcher, object runtime.Object, resync time.Duration, indexers cache.Indexers,
+) cache.SharedIndexInformer {
 	kind, from := object.GetObjectKind().GroupVersionKind().Kind, cache.ToListerWatcherWithContext(lw)
 	return cache.NewSharedIndexInformer(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {

@@ -352,7 +352,8 @@ func TestLease(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			api := &apiserver.Server{}
 			lease := func(identity string) *leader.Lease {
-				l, err := Election{Client: api.Config(), Namespace: "istio-system", Identity: identity, Logger: slog.New(slog.DiscardHandler)}.Lease("writers", "")
+				e := Election{Client: api.Config(), Namespace: "istio-system", Identity: identity, Logger: slog.New(slog.DiscardHandler)}
+				l, err := e.Lease("writers", "")
 				must.Succeed(t, err)
 				return l
 			}

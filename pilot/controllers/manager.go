@@ -144,7 +144,9 @@ func (m *Manager) manage(ctx context.Context) error {
 		Metrics:        server.Options{BindAddress: "0"},
 		// The end is waited for as long as it takes: the Lease is released after it.
 		GracefulShutdownTimeout: new(time.Duration(-1)),
-		Controller:              config.Controller{SkipNameValidation: new(true), CacheSyncTimeout: unlimited, ReconciliationTimeout: reconcileTimeout},
+		Controller: config.Controller{
+			SkipNameValidation: new(true), CacheSyncTimeout: unlimited, ReconciliationTimeout: reconcileTimeout,
+		},
 	})
 	if err != nil {
 		return err

@@ -71,7 +71,9 @@ func rows() []row {
 		u := &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration",
 			"metadata": map[string]any{"name": "injector", "labels": map[string]any{names.LabelRevision: "default"}},
-			"webhooks": []any{map[string]any{"name": "a.sidecar-injector.istio.io", "clientConfig": map[string]any{"url": "https://127.0.0.1/inject"}}},
+			"webhooks": []any{map[string]any{
+				"name": "a.sidecar-injector.istio.io", "clientConfig": map[string]any{"url": "https://127.0.0.1/inject"},
+			}},
 		}}
 		s.Put(webhook.path, u)
 		lead := func() bool { return true }
@@ -82,7 +84,9 @@ func rows() []row {
 			Kind: controller.Mutating, Namespace: "istio-system", Lead: lead, Bundle: func() []byte { return []byte("roots") },
 			Logger: quiet, Metrics: controller.NewMetrics(prometheus.NewRegistry()),
 		})
-		m, err := controllers.NewManager(controllers.Options{Client: client, Lease: lease, Always: true, Logger: quiet}, controllers.New("Webhook", "NotRead", r, quiet))
+		m, err := controllers.NewManager(
+			controllers.Options{Client: client, Lease: lease, Always: true, Logger: quiet}, controllers.New("Webhook", "NotRead", r, quiet),
+		)
 		must.Succeed(t, err)
 		return m
 	}
@@ -101,7 +105,8 @@ func rows() []row {
 	roots.build = func(t *testing.T, s *apiserver.Server, client *rest.Config, lease *leader.Lease) running {
 		selected := namespaces{"a": true}
 		p, err := trust.New(trust.Options{
-			Client: client, Lease: lease, World: selected, Logger: quiet, Maps: []trust.Map{{Name: "roots", Key: "pem", Text: func() []byte { return []byte("roots") }}},
+			Client: client, Lease: lease, World: selected, Logger: quiet,
+			Maps: []trust.Map{{Name: "roots", Key: "pem", Text: func() []byte { return []byte("roots") }}},
 		})
 		must.Succeed(t, err)
 		return p
@@ -245,7 +250,8 @@ func TestReconcilers(t *testing.T) {
 		t.Run(r.name+"/lost lease", func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				elections, s := &apiserver.Server{}, &apiserver.Server{}
-				lease, err := controllers.Election{Client: elections.Config(), Namespace: "istio-system", Identity: "one", Logger: quiet}.Lease("writers", "")
+				e := controllers.Election{Client: elections.Config(), Namespace: "istio-system", Identity: "one", Logger: quiet}
+				lease, err := e.Lease("writers", "")
 				must.Succeed(t, err)
 				x := r.build(t, s, s.Config(), lease)
 				s.Set(func() { s.Intercept = writes(func(*http.Request) error { return forbidden }) })

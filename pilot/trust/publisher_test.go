@@ -79,7 +79,9 @@ func TestPublisher(t *testing.T) {
 		}
 		// puts has another client write a ConfigMap.
 		puts := func(namespace, text string, labels map[string]string) {
-			u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "data": map[string]any{"pem": text, "other": "stays"}}}
+			u := &unstructured.Unstructured{Object: map[string]any{
+				"apiVersion": "v1", "kind": "ConfigMap", "data": map[string]any{"pem": text, "other": "stays"},
+			}}
 			u.SetNamespace(namespace)
 			u.SetName("roots")
 			u.SetLabels(labels)
@@ -159,7 +161,9 @@ func TestPublisher(t *testing.T) {
 		w.mu.Lock()
 		w.namespaces = []string{"a", "new"}
 		w.mu.Unlock()
-		p.Committed([]kinds.Change{{Key: kinds.Key{Kind: kinds.Namespace, Name: "new"}}, {Key: kinds.Key{Kind: kinds.Namespace, Name: "x", Cluster: "remote"}}})
+		p.Committed([]kinds.Change{
+			{Key: kinds.Key{Kind: kinds.Namespace, Name: "new"}}, {Key: kinds.Key{Kind: kinds.Namespace, Name: "x", Cluster: "remote"}},
+		})
 		puts("b", "edited", labels)
 		written("other namespaces", time.Minute, "POST new")
 		w.mu.Lock()
