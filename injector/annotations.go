@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
 // badAnnotation is the error of a pod that has an annotation with a value that means nothing.
@@ -22,26 +24,26 @@ func badAnnotation(name, value string, err error) error {
 // checkAnnotations returns what is wrong with the annotations that templates read: all of it.
 func checkAnnotations(annotations map[string]string) error {
 	checks := map[string]func(string) error{
-		"readiness.status.sidecar.istio.io/failureThreshold":    checkUint32,
-		"readiness.status.sidecar.istio.io/initialDelaySeconds": checkUint32,
-		"readiness.status.sidecar.istio.io/periodSeconds":       checkUint32,
-		"sidecar.istio.io/interceptionMode":                     checkMode,
-		"traffic.sidecar.istio.io/excludeInboundPorts":          checkPorts,
-		"traffic.sidecar.istio.io/excludeOutboundIPRanges":      checkRanges,
-		"traffic.sidecar.istio.io/excludeOutboundPorts":         checkPorts,
-		"traffic.sidecar.istio.io/includeInboundPorts":          orAll(checkPorts),
-		"traffic.sidecar.istio.io/includeOutboundIPRanges":      orAll(checkRanges),
-		"traffic.sidecar.istio.io/excludeInterfaces":            checkInterfaces,
-		"traffic.sidecar.istio.io/kubevirtInterfaces":           checkInterfaces,
-		"istio.io/reroute-virtual-interfaces":                   checkInterfaces,
-		"sidecar.istio.io/proxyCPU":                             checkQuantity,
-		"sidecar.istio.io/proxyCPULimit":                        checkQuantity,
-		"sidecar.istio.io/proxyMemory":                          checkQuantity,
-		"sidecar.istio.io/proxyMemoryLimit":                     checkQuantity,
-		"sidecar.istio.io/userVolume":                           checkVolumes,
-		"sidecar.istio.io/userVolumeMount":                      checkVolumes,
-		mergeAnnotation:                                         checkBool,
-		statusPortAnnotation:                                    checkPort,
+		names.AnnotationReadinessFailures:       checkUint32,
+		names.AnnotationReadinessDelay:          checkUint32,
+		names.AnnotationReadinessPeriod:         checkUint32,
+		names.AnnotationInterceptionMode:        checkMode,
+		names.AnnotationExcludeInboundPorts:     checkPorts,
+		names.AnnotationExcludeOutboundIPRanges: checkRanges,
+		names.AnnotationExcludeOutboundPorts:    checkPorts,
+		names.AnnotationIncludeInboundPorts:     orAll(checkPorts),
+		names.AnnotationIncludeOutboundIPRanges: orAll(checkRanges),
+		names.AnnotationExcludeInterfaces:       checkInterfaces,
+		names.AnnotationKubevirtInterfaces:      checkInterfaces,
+		names.AnnotationVirtualInterfaces:       checkInterfaces,
+		names.AnnotationProxyCPU:                checkQuantity,
+		names.AnnotationProxyCPULimit:           checkQuantity,
+		names.AnnotationProxyMemory:             checkQuantity,
+		names.AnnotationProxyMemoryLimit:        checkQuantity,
+		names.AnnotationUserVolume:              checkVolumes,
+		names.AnnotationUserVolumeMount:         checkVolumes,
+		mergeAnnotation:                         checkBool,
+		statusPortAnnotation:                    checkPort,
 	}
 	var wrong []error
 	for _, name := range slices.Sorted(maps.Keys(checks)) {
@@ -58,10 +60,10 @@ func checkAnnotations(annotations map[string]string) error {
 // the faults that checkAnnotations finds, they do not refuse the pod.
 func unusable(annotations map[string]string) (warnings []string) {
 	for name, check := range map[string]func(string) error{
-		rewriteAnnotation:                               checkBool,
-		"sidecar.istio.io/nativeSidecar":                checkWord,
-		"sidecar.istio.io/proxyImage":                   checkImage,
-		"traffic.sidecar.istio.io/includeOutboundPorts": orAll(checkPorts),
+		rewriteAnnotation:                    checkBool,
+		names.AnnotationNativeSidecar:        checkWord,
+		names.AnnotationProxyImage:           checkImage,
+		names.AnnotationIncludeOutboundPorts: orAll(checkPorts),
 	} {
 		if value, ok := annotations[name]; ok {
 			if err := check(value); err != nil {

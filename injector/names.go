@@ -1,18 +1,20 @@
 package injector
 
+import "github.com/istiod-lite/istiod-lite/api/names"
+
 // Annotations, and names inside pods, that are an interface with users and agents.
 const (
 	proxyContainer = "istio-proxy"
 
-	templatesAnnotation  = "inject.istio.io/templates"
-	statusAnnotation     = "sidecar.istio.io/status"
-	overridesAnnotation  = "proxy.istio.io/overrides"
-	configAnnotation     = "proxy.istio.io/config"
-	rewriteAnnotation    = "sidecar.istio.io/rewriteAppHTTPProbers"
-	imageTypeAnnotation  = "sidecar.istio.io/proxyImageType"
-	statusPortAnnotation = "status.sidecar.istio.io/port"
-	mergeAnnotation      = "prometheus.istio.io/merge-metrics"
-	securePortAnnotation = "prometheus.istio.io/secure-port"
+	templatesAnnotation  = names.AnnotationTemplates
+	statusAnnotation     = names.AnnotationStatus
+	overridesAnnotation  = names.AnnotationOverrides
+	configAnnotation     = names.AnnotationProxyConfig
+	rewriteAnnotation    = names.AnnotationRewriteAppHTTPProbers
+	imageTypeAnnotation  = names.AnnotationProxyImageType
+	statusPortAnnotation = names.AnnotationStatusPort
+	mergeAnnotation      = names.AnnotationMergeMetrics
+	securePortAnnotation = names.AnnotationSecurePort
 
 	probersVariable    = "ISTIO_KUBE_APP_PROBERS"
 	prometheusVariable = "ISTIO_PROMETHEUS_ANNOTATIONS"

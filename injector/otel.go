@@ -6,6 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
+
+	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
 // otelResourceAttributes returns what traces say of a pod's service by OpenTelemetry's conventions for Kubernetes, in
@@ -33,7 +35,7 @@ func otelResourceAttributes(m *meshv1alpha1.MeshConfig, annotations, labels map[
 	var list []string
 	for _, a := range []struct{ name, other string }{
 		{"service.namespace", namespace},
-		{"service.version", nonEmpty(labels["app.kubernetes.io/version"], imageTag(app.Image))},
+		{"service.version", nonEmpty(labels[names.LabelAppVersion], imageTag(app.Image))},
 		{"service.instance.id", instance},
 	} {
 		if v := nonEmpty(annotations["resource.opentelemetry.io/"+a.name], a.other); v != "" {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
 // Registry turns changes of configuration objects into changes of services, endpoints and workloads.
@@ -145,7 +146,7 @@ type Service struct {
 // HasPersistentSession reports whether labels ask for persistent sessions: a cookie or a header sends a client's
 // requests to one endpoint.
 func HasPersistentSession(labels map[string]string) bool {
-	return labels["istio.io/persistent-session"] != "" || labels["istio.io/persistent-session-header"] != ""
+	return labels[names.LabelSession] != "" || labels[names.LabelSessionHeader] != ""
 }
 
 // Key returns the service's key.

@@ -34,13 +34,13 @@ func LocalityOf(labels map[string]string) (Locality, bool) {
 
 // CanonicalName returns the name of a workload's service in telemetry.
 func CanonicalName(labels map[string]string, workload string) string {
-	return firstLabel(labels, workload, names.LabelCanonicalName, "app.kubernetes.io/name", "app")
+	return firstLabel(labels, workload, names.LabelCanonicalName, names.LabelAppName, "app")
 }
 
 // CanonicalRevision returns the revision of a workload in telemetry. A missing one and "latest" mean the same; both are
 // returned as empty, as in the metadata of endpoints.
 func CanonicalRevision(labels map[string]string) string {
-	r := firstLabel(labels, "", names.LabelCanonicalRevision, "app.kubernetes.io/version", "version")
+	r := firstLabel(labels, "", names.LabelCanonicalRevision, names.LabelAppVersion, "version")
 	if r == "latest" {
 		return ""
 	}

@@ -15,6 +15,8 @@ import (
 	networkingv1beta1 "istio.io/api/networking/v1beta1"
 	securityv1 "istio.io/api/security/v1"
 	telemetryv1 "istio.io/api/telemetry/v1"
+
+	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
 // Kind describes one resource kind of the Kubernetes API. Kinds are compared by pointer.
@@ -92,32 +94,32 @@ func (e *Extra) Selects(namespace string, labels map[string]string) bool {
 }
 
 // AnnotationDryRun is set by the user on an AuthorizationPolicy that is to refuse nothing: to "true".
-const AnnotationDryRun = "istio.io/dry-run"
+const AnnotationDryRun = names.AnnotationDryRun
 
 // AnnotationIgnorePolicy is set by the user on a BackendTLSPolicy that is for other controllers: to "true".
-const AnnotationIgnorePolicy = "istio.io/ignore-policy-attachment"
+const AnnotationIgnorePolicy = names.AnnotationIgnorePolicy
 
 // AnnotationRouteSemantics is set on a VirtualService whose paths are read as another API has them. With the value
 // RoutesOfIngress a prefix ends at the end of a segment: /a matches /a and /a/b, and not /ab.
 const (
-	AnnotationRouteSemantics = "internal.istio.io/route-semantics"
+	AnnotationRouteSemantics = names.AnnotationRouteSemantics
 	RoutesOfIngress          = "ingress"
 )
 
 // AnnotationIngressClass names the class of an Ingress, as spec.ingressClassName does.
-const AnnotationIngressClass = "kubernetes.io/ingress.class"
+const AnnotationIngressClass = names.AnnotationIngressClass
 
 // AnnotationHealthy is set on a WorkloadEntry whose status has a condition Healthy: to "true" or "false". Objects have
 // no status of their own.
-const AnnotationHealthy = "networking.istio.io/healthy"
+const AnnotationHealthy = names.AnnotationHealthy
 
 // AnnotationAddresses is set on a ServiceEntry whose status has addresses that another control plane allotted: "host
 // address", one a line, with an empty host where the address is for all of the entry's.
-const AnnotationAddresses = "networking.istio.io/addresses"
+const AnnotationAddresses = names.AnnotationAddresses
 
 // AnnotationSuppress names the codes of findings that an object's author does not want, with commas between, or * for
 // all.
-const AnnotationSuppress = "galley.istio.io/analyze-suppress"
+const AnnotationSuppress = names.AnnotationSuppress
 
 // Key names one object.
 type Key struct {

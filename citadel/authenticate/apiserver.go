@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/istiod-lite/istiod-lite/api/apiserver"
+	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
 // APIServer is the Cluster behind an API server. It learns the issuer and the keys from the discovery documents that
@@ -30,9 +31,9 @@ const (
 	discoveryPath = "/.well-known/openid-configuration"
 	keysPath      = "/openid/v1/jwks"
 	reviewPath    = "/apis/authentication.k8s.io/v1/tokenreviews"
-	extraPodName  = "authentication.kubernetes.io/pod-name"
-	extraPodUID   = "authentication.kubernetes.io/pod-uid"
-	extraNodeName = "authentication.kubernetes.io/node-name"
+	extraPodName  = names.ExtraPodName
+	extraPodUID   = names.ExtraPodUID
+	extraNodeName = names.ExtraNodeName
 )
 
 // NewAPIServer returns the Cluster of a client.

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
+
+	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
 // Secret is a Kubernetes Secret that holds a State.
@@ -33,7 +35,7 @@ const (
 const generatedFile = "istio-generated"
 
 // secretType is what istiod gives the Secret.
-const secretType = "istio.io/ca-root"
+const secretType = names.SecretTypeCA
 
 // String returns the names of the Secret.
 func (s Secret) String() string { return "secret " + s.Namespace + "/" + s.Name }

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/istiod-lite/istiod-lite/api/apiserver"
+	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
 // Cluster is a cluster that is asked through its API server.
@@ -139,7 +140,7 @@ func (r *Report) Installed(ctx context.Context, c *Cluster) error {
 
 // revisionOf returns the revision that an object's labels name.
 func revisionOf(labels map[string]string) string {
-	if rev := labels["istio.io/rev"]; rev != "" {
+	if rev := labels[names.LabelRevision]; rev != "" {
 		return rev
 	}
 	return "default"
@@ -156,7 +157,7 @@ func (r *Report) deployments(ctx context.Context, c *Cluster) {
 	}
 	all = slices.DeleteFunc(all, func(d appsv1.Deployment) bool { return !c.ours(d.Labels) })
 	if len(all) == 0 {
-		r.wrong("replicas", "pilot-discovery check --pre && helm install istiod charts/istiod -n "+c.Namespace, "no Deployment of a control plane in %s (revision %s)", c.Namespace, revisionOf(map[string]string{"istio.io/rev": c.Revision}))
+		r.wrong("replicas", "pilot-discovery check --pre && helm install istiod charts/istiod -n "+c.Namespace, "no Deployment of a control plane in %s (revision %s)", c.Namespace, revisionOf(map[string]string{names.LabelRevision: c.Revision}))
 		return
 	}
 	for _, d := range all {
@@ -240,7 +241,7 @@ func (r *Report) leaders(ctx context.Context, c *Cluster) {
 func (c *Cluster) elects(name string) bool {
 	for _, prefix := range []string{
 		"istio-leader", "istio-namespace-controller-election", "istio-workloadentry-cleanup" + c.suffix(), "istio-webhook-controller-election" + c.suffix(),
-		"istio-gateway-deployment-" + revisionOf(map[string]string{"istio.io/rev": c.Revision}), "istio-analyze-leader",
+		"istio-gateway-deployment-" + revisionOf(map[string]string{names.LabelRevision: c.Revision}), "istio-analyze-leader",
 	} {
 		if name == prefix {
 			return true

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/names"
 	own "github.com/istiod-lite/istiod-lite/cmd/version"
 )
 
@@ -165,10 +166,10 @@ func (r *Report) definitions(ctx context.Context, c *Cluster) {
 			gatewayMissing = append(gatewayMissing, k.Plural)
 		case gateway:
 			gateways++
-			releases[d.Annotations["gateway.networking.k8s.io/bundle-version"]+" ("+d.Annotations["gateway.networking.k8s.io/channel"]+")"] = true
+			releases[d.Annotations[names.AnnotationBundleVersion]+" ("+d.Annotations[names.AnnotationChannel]+")"] = true
 		case !found:
 			missing = append(missing, k.Plural)
-		case d.Labels["app.kubernetes.io/managed-by"] != "Helm":
+		case d.Labels[names.LabelAppManagedBy] != "Helm":
 			foreign = append(foreign, name)
 		default:
 			owners[d.Annotations["meta.helm.sh/release-namespace"]+"/"+d.Annotations["meta.helm.sh/release-name"]] = true

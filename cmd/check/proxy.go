@@ -15,6 +15,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/pilot/debug"
 )
 
@@ -243,7 +244,7 @@ func (r *Report) Pod(ctx context.Context, c *Cluster, name, namespace string) er
 		}
 	}
 	if injected {
-		r.ok("injection", "by revision %s", revisionOf(map[string]string{"istio.io/rev": pod.Annotations["istio.io/rev"]}))
+		r.ok("injection", "by revision %s", revisionOf(map[string]string{names.LabelRevision: pod.Annotations[names.LabelRevision]}))
 		return nil
 	}
 	ns, err := get[corev1.Namespace](ctx, c, resource("", "v1", "namespaces"), "", namespace)
@@ -251,9 +252,9 @@ func (r *Report) Pod(ctx context.Context, c *Cluster, name, namespace string) er
 		return nil
 	}
 	switch {
-	case ns != nil && ns.Labels["istio-injection"] != "enabled" && ns.Labels["istio.io/rev"] == "" && pod.Labels["sidecar.istio.io/inject"] != "true" && pod.Labels["istio.io/rev"] == "":
+	case ns != nil && ns.Labels["istio-injection"] != "enabled" && ns.Labels[names.LabelRevision] == "" && pod.Labels[names.LabelInject] != "true" && pod.Labels[names.LabelRevision] == "":
 		r.wrong("injection", "kubectl label namespace "+namespace+" istio-injection=enabled && "+kubectl+"delete pod "+name, "the Pod has no proxy: neither it nor its namespace asks for one")
-	case pod.Labels["sidecar.istio.io/inject"] == "false":
+	case pod.Labels[names.LabelInject] == "false":
 		r.wrong("injection", kubectl+"get pod "+name+" -o jsonpath='{.metadata.labels}'", "the Pod has no proxy: its label sidecar.istio.io/inject is false")
 	default:
 		r.wrong("injection", kubectl+"delete pod "+name+"  # a new one asks the webhook again", "the Pod has no proxy, although one is asked for: it is older than the label, or the webhook did not answer")

@@ -8,6 +8,8 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
 // hook is a webhook of either sort.
@@ -39,7 +41,9 @@ func (c *Cluster) hooks(ctx context.Context) (all []hook, err error) {
 			all = append(all, hook{"validatingwebhookconfiguration", v.Name, w.Name, w.ClientConfig, w.FailurePolicy, v.Labels, true})
 		}
 	}
-	return slices.DeleteFunc(all, func(h hook) bool { return h.labels["istio.io/rev"] == "" && !strings.HasSuffix(h.name, ".istio.io") }), nil
+	return slices.DeleteFunc(all, func(h hook) bool {
+		return h.labels[names.LabelRevision] == "" && !strings.HasSuffix(h.name, ".istio.io")
+	}), nil
 }
 
 func (r *Report) webhooks(ctx context.Context, c *Cluster, roots string) {
@@ -49,7 +53,7 @@ func (r *Report) webhooks(ctx context.Context, c *Cluster, roots string) {
 	}
 	injecting, validating, last := 0, 0, ""
 	for _, h := range all {
-		if !c.ours(h.labels) && h.labels["istio.io/rev"] != "default" {
+		if !c.ours(h.labels) && h.labels[names.LabelRevision] != "default" {
 			continue
 		}
 		if h.validates {

@@ -3,6 +3,8 @@ package main
 import (
 	"strconv"
 	"time"
+
+	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
 // istiodVariables are the variables that istiod 1.31 reads, with their defaults. The variables that name HTTP proxies
@@ -112,7 +114,7 @@ var istiodVariables = map[string]string{
 	"PILOT_DISABLE_MX_ALPN":                                      "false",
 	"PILOT_DNS_CARES_UDP_MAX_QUERIES":                            "100",
 	"PILOT_DNS_JITTER_DURATION":                                  "100ms",
-	"PILOT_DRAINING_LABEL":                                       "istio.io/draining",
+	"PILOT_DRAINING_LABEL":                                       names.LabelDraining,
 	"PILOT_ENABLE_AGENTGATEWAY":                                  "false",
 	"PILOT_ENABLE_ALPHA_GATEWAY_API":                             "false",
 	"PILOT_ENABLE_ALPN_FILTER":                                   "true",
@@ -153,7 +155,7 @@ var istiodVariables = map[string]string{
 	"PILOT_ENDPOINT_TELEMETRY_LABEL":                             "true",
 	"PILOT_ENVOY_FILTER_STATS":                                   "false",
 	"PILOT_FILTER_GATEWAY_CLUSTER_CONFIG":                        "false",
-	"PILOT_GATEWAY_API_CONTROLLER_NAME":                          "istio.io/gateway-controller",
+	"PILOT_GATEWAY_API_CONTROLLER_NAME":                          names.GatewayController,
 	"PILOT_GATEWAY_API_DEFAULT_GATEWAYCLASS_NAME":                "istio",
 	"PILOT_GATEWAY_TRANSPORT_SOCKET_CONNECT_TIMEOUT":             "15s",
 	"PILOT_HTTP10":                                               "false",
@@ -168,9 +170,9 @@ var istiodVariables = map[string]string{
 	"PILOT_MULTICLUSTER_KUBECONFIG_PATH":                         "",
 	"PILOT_MULTI_NETWORK_DISCOVER_GATEWAY_API":                   "true",
 	"PILOT_MX_ADDITIONAL_LABELS":                                 "",
-	"PILOT_NODE_UNTAINT_CONTROLLERS_TAINT_NAME":                  "cni.istio.io/not-ready",
-	"PILOT_PERSISTENT_SESSION_HEADER_LABEL":                      "istio.io/persistent-session-header",
-	"PILOT_PERSISTENT_SESSION_LABEL":                             "istio.io/persistent-session",
+	"PILOT_NODE_UNTAINT_CONTROLLERS_TAINT_NAME":                  names.TaintNotReady,
+	"PILOT_PERSISTENT_SESSION_HEADER_LABEL":                      names.LabelSessionHeader,
+	"PILOT_PERSISTENT_SESSION_LABEL":                             names.LabelSession,
 	"PILOT_PREFER_SENDING_HBONE":                                 "false",
 	"PILOT_PUSH_THROTTLE":                                        "0",
 	"PILOT_REMOTE_CLUSTER_TIMEOUT":                               "30s",

@@ -203,10 +203,10 @@ func (f *migrateFlags) thing(v *verdict, t thing, istiods []string) {
 			v.add("ambient mesh", point{InTheWay: true, Text: t.named() + " is part of an ambient mesh, which is not served", Fix: "give these workloads sidecars first", Where: t.named()})
 		}
 	case "Namespace":
-		if labels["istio.io/dataplane-mode"] == "ambient" {
+		if labels[names.LabelDataplane] == "ambient" {
 			v.add("ambient mesh", point{InTheWay: true, Text: t.named() + " takes part in an ambient mesh, which is not served", Fix: "label it istio-injection=enabled in its place", Where: t.named()})
 		}
-		if r := cmp.Or(labels["istio.io/rev"], map[bool]string{true: "default"}[labels["istio-injection"] == "enabled"]); r != "" {
+		if r := cmp.Or(labels[names.LabelRevision], map[bool]string{true: "default"}[labels["istio-injection"] == "enabled"]); r != "" {
 			v.add("revisions", point{Text: t.named() + " is injected by revision " + r})
 		}
 	case "Gateway":
@@ -215,14 +215,14 @@ func (f *migrateFlags) thing(v *verdict, t thing, istiods []string) {
 			v.add("ambient mesh", point{InTheWay: true, Text: t.named() + " is a waypoint of an ambient mesh, which is not served", Where: t.named()})
 		}
 	case "Pod":
-		if _, ambient := t.GetAnnotations()["ambient.istio.io/redirection"]; ambient || labels["istio.io/dataplane-mode"] == "ambient" {
+		if _, ambient := t.GetAnnotations()[names.AnnotationAmbient]; ambient || labels[names.LabelDataplane] == "ambient" {
 			v.add("ambient mesh", point{InTheWay: true, Text: t.named() + " takes part in an ambient mesh, which is not served", Where: t.named()})
 		}
 	case "MutatingWebhookConfiguration":
-		if labels["app"] == "sidecar-injector" || labels["istio.io/tag"] != "" {
-			revision := cmp.Or(labels["istio.io/rev"], "default")
+		if labels["app"] == "sidecar-injector" || labels[names.LabelTag] != "" {
+			revision := cmp.Or(labels[names.LabelRevision], "default")
 			text := t.named() + " injects for revision " + revision
-			if tag := labels["istio.io/tag"]; tag != "" {
+			if tag := labels[names.LabelTag]; tag != "" {
 				text = t.named() + " points tag " + tag + " to revision " + revision
 			}
 			v.add("webhooks", point{Text: text, Fix: "it stays as it is until the tag or the revision is moved"})

@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
 // APILevel is the Istio release whose API and behaviour this follows, and this project's own count.
@@ -17,7 +19,7 @@ const APILevel = "1.31.1-lite.1"
 
 // Own reports whether the labels of an object say that a chart of this project made it.
 func Own(labels map[string]string) bool {
-	return strings.Contains(labels["app.kubernetes.io/version"], "-lite")
+	return strings.Contains(labels[names.LabelAppVersion], "-lite")
 }
 
 // Tag returns the version of this binary: the one that the Makefile linked in, else what the Go tool recorded.

@@ -47,7 +47,7 @@ type report func(rule, at, format string, args ...any)
 
 // Rules are the names of all rules.
 func Rules() []string {
-	return []string{"imports", "order", "layers", "features", "pure", "clock", "client-go", "name", "doc", "init", "state", "environment", "goroutine", "length", "tests", "folders", "columns", "links", "functions"}
+	return []string{"imports", "order", "layers", "features", "pure", "clock", "client-go", "name", "doc", "init", "state", "environment", "goroutine", "length", "tests", "folders", "columns", "links", "functions", "keys"}
 }
 
 // Check applies every rule to the tree.
@@ -68,6 +68,7 @@ func Check(tree fs.FS) ([]Violation, error) {
 			checkImports(f, add)
 			checkCalls(f, add)
 			checkDecls(f, add)
+			checkKeys(f, add)
 		}
 	}
 	checkFunctions(pkgs, maxFunctions, add)

@@ -165,6 +165,8 @@ func TestPlantedViolations(t *testing.T) {
 		{"environment", "pilot/xds/a.go", src("import \"os\"\nvar _ = os.Getenv(\"HOME\")")},
 		{"environment", "pilot/xds/a.go", src("import _ \"flag\"")},
 		{"goroutine", "pilot/xds/a.go", src("func f() { go f() }")},
+		{"keys", "pilot/xds/a.go", src("const label = \"sidecar.istio.io/inject\"")},
+		{"keys", "cmd/check/a.go", src("func f(l map[string]string) string { return l[`topology.kubernetes.io/zone`] }")},
 		{"tests", "ARCHITECTURE.md", "### `pilot/xds`\n\n- It holds (TestB).\n"},
 		{"tests", "ARCHITECTURE.md", "- It holds: `pilot/xds` TestA, TestB.\n"},
 		{"tests", "ARCHITECTURE.md", "- It holds: `api/kinds` TestA.\n"},

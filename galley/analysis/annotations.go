@@ -54,8 +54,8 @@ func (a *analysis) annotations() {
 // newer returns the annotations of Istio 1.31 that its own list of annotations leaves out.
 func newer() []*annotation.Instance {
 	return []*annotation.Instance{
-		{Name: "prometheus.istio.io/scrape-targets", Resources: []annotation.ResourceTypes{annotation.Pod}},
-		{Name: "prometheus.istio.io/secure-port", Resources: []annotation.ResourceTypes{annotation.Pod}},
+		{Name: names.AnnotationScrapeTargets, Resources: []annotation.ResourceTypes{annotation.Pod}},
+		{Name: names.AnnotationSecurePort, Resources: []annotation.ResourceTypes{annotation.Pod}},
 	}
 }
 

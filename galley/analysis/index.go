@@ -122,7 +122,7 @@ func (x *index) add(o *kinds.Object) {
 	case kinds.Service:
 		spec := &o.Spec.(*corev1.Service).Spec
 		h := &host{name: names.FQDN(o.Name, o.Namespace, x.domain), object: o}
-		for e := range strings.SplitSeq(o.Annotations["networking.istio.io/exportTo"], ",") {
+		for e := range strings.SplitSeq(o.Annotations[names.AnnotationExportTo], ",") {
 			if e = strings.TrimSpace(e); e != "" {
 				h.exportTo = append(h.exportTo, e)
 			}

@@ -37,7 +37,7 @@ func podOf(p *corev1.Pod) Pod {
 		HostNetwork: p.Spec.HostNetwork,
 		Ready:       p.DeletionTimestamp == nil && !slices.ContainsFunc(p.Status.Conditions, unready),
 		Ports:       map[string]uint32{},
-		Proxy:       HasProxy(p.Labels) || p.Annotations["sidecar.istio.io/status"] != "",
+		Proxy:       HasProxy(p.Labels) || p.Annotations[names.AnnotationStatus] != "",
 	}
 	if p.Status.PodIP != "" {
 		out.Addresses = append(out.Addresses, p.Status.PodIP)

@@ -4,6 +4,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
 // ProbeHost is a host that a request of a kubelet names.
@@ -41,7 +42,7 @@ func probeHosts(at string, c *corev1.Container) (list []ProbeHost) {
 }
 
 // rewriteAnnotation says whether the probes of a Pod go through its agent.
-const rewriteAnnotation = "sidecar.istio.io/rewriteAppHTTPProbers"
+const rewriteAnnotation = names.AnnotationRewriteAppHTTPProbers
 
 // probeHosts reports probes and hooks that name a host, of Pods with a proxy: injection makes them ask the agent.
 func (a *analysis) probeHosts() {

@@ -51,10 +51,10 @@ func (a *analysis) proxyImages() {
 	others := map[string][]string{}
 	for _, w := range a.pods {
 		o := w.object
-		if strings.Contains(o.Annotations["proxy.istio.io/config"], "image") {
+		if strings.Contains(o.Annotations[names.AnnotationProxyConfig], "image") {
 			continue
 		}
-		want := cmp.Or(o.Annotations["sidecar.istio.io/proxyImage"], wanted[o.Namespace])
+		want := cmp.Or(o.Annotations[names.AnnotationProxyImage], wanted[o.Namespace])
 		if image := w.pod.ProxyImage; image != "" && wanted[o.Namespace] != "" && image != want {
 			others[o.Namespace] = append(others[o.Namespace], o.Name)
 		}

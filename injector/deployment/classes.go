@@ -10,6 +10,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
 // Class is a GatewayClass.
@@ -22,7 +23,7 @@ func Classes(defaults string) []Class {
 	return []Class{
 		{defaults, ControllerName, "The default Istio GatewayClass"},
 		{"istiod-lite", ControllerName, "Gateways that istiod-lite deploys and configures"},
-		{"istio-remote", "istio.io/unmanaged-gateway", "Remote to this cluster. Does not deploy or affect configuration."},
+		{"istio-remote", names.UnmanagedGatewayController, "Remote to this cluster. Does not deploy or affect configuration."},
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/injector"
 )
@@ -32,7 +33,7 @@ type ConfigMaps interface {
 }
 
 // DefaultsLabel names, on a ConfigMap of the system namespace, the class for whose Gateways it has the defaults.
-const DefaultsLabel = "gateway.istio.io/defaults-for-class"
+const DefaultsLabel = names.LabelDefaultsForClass
 
 // Options of a Controller.
 type Options struct {
@@ -54,7 +55,7 @@ type Options struct {
 }
 
 // ControllerName is what GatewayClasses name whose Gateways are deployed, and the manager of the fields of objects.
-const ControllerName = "istio.io/gateway-controller"
+const ControllerName = names.GatewayController
 
 // Controller keeps what Gateways need. Notice, Wake and Findings may be called from any goroutine.
 type Controller struct {

@@ -21,7 +21,7 @@ import (
 )
 
 // typeAnnotation is the annotation of a Gateway with the type of its Service.
-const typeAnnotation = "networking.istio.io/service-type"
+const typeAnnotation = names.AnnotationServiceType
 
 // statusPort is the port of a gateway's pods that load balancers ask whether it is ready.
 const statusPort = 15021

@@ -23,7 +23,7 @@ func tags() schema.GroupVersionResource {
 }
 
 // tagLabel has the name of a tag.
-const tagLabel = "istio.io/tag"
+const tagLabel = names.LabelTag
 
 // watched is a cache.ReflectorStore of one resource.
 type watched struct {

@@ -16,16 +16,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/node"
 )
 
 // Annotations of an entry that was registered.
 const (
-	annotationGroup        = "istio.io/autoRegistrationGroup"
-	annotationController   = "istio.io/workloadController" // the instance that holds, or last held, the proxy's stream
-	annotationConnected    = "istio.io/connectedAt"        // RFC 3339; absent once it is disconnected
-	annotationDisconnected = "istio.io/disconnectedAt"     // RFC 3339; absent while it is connected
-	annotationHealth       = "proxy.istio.io/health-checks-enabled"
+	annotationGroup        = names.AnnotationRegistrationGroup
+	annotationController   = names.AnnotationWorkloadController // the instance that holds, or last held, the proxy's stream
+	annotationConnected    = names.AnnotationConnected          // RFC 3339; absent once it is disconnected
+	annotationDisconnected = names.AnnotationDisconnected       // RFC 3339; absent while it is connected
+	annotationHealth       = names.AnnotationHealthChecks
 )
 
 // Bounds of what a proxy may have written for it.

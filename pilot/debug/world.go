@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
 // configObject is one object as the Kubernetes API would show it.
@@ -37,7 +38,7 @@ type metadata struct {
 }
 
 // lastApplied is kubectl's copy of the whole object: a Secret's holds its data.
-const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
+const lastApplied = names.AnnotationLastApplied
 
 // configz shows the objects of Istio's and the Gateway API's kinds, and which Secrets there are, without what is in
 // them.

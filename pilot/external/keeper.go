@@ -13,11 +13,12 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/safe"
 )
 
 // Annotation of the system namespace of a remote cluster lists the clusters whose control planes keep it.
-const Annotation = "topology.istio.io/controlPlaneClusters"
+const Annotation = names.AnnotationControlPlaneClusters
 
 // Options of a Keeper.
 type Options struct {
@@ -83,8 +84,8 @@ func (k *Keeper) look() {
 	}
 }
 
-// names reports whether an annotation lists a cluster.
-func names(annotation, cluster string) bool {
+// lists reports whether an annotation lists a cluster.
+func lists(annotation, cluster string) bool {
 	for id := range strings.SplitSeq(annotation, ",") {
 		if strings.TrimSpace(id) == cluster {
 			return true
@@ -100,7 +101,7 @@ func (k *Keeper) wanted() map[string][]byte {
 	k.mu.Unlock()
 	list := map[string][]byte{}
 	for cluster, annotation := range asked {
-		if names(annotation, "*") || names(annotation, k.o.Cluster) {
+		if lists(annotation, "*") || lists(annotation, k.o.Cluster) {
 			if kubeconfig := k.o.Kubeconfig(cluster); kubeconfig != nil {
 				list[cluster] = kubeconfig
 			}
@@ -178,7 +179,7 @@ func (k *Keeper) Findings() []diag.Diagnostic {
 	defer k.mu.Unlock()
 	var list []diag.Diagnostic
 	for _, cluster := range slices.Sorted(maps.Keys(k.asked)) {
-		if !names(k.asked[cluster], k.o.Cluster) {
+		if !lists(k.asked[cluster], k.o.Cluster) {
 			continue
 		}
 		list = append(list, diag.Diagnostic{

@@ -178,9 +178,9 @@ func TargetsServices(o *kinds.Object) bool {
 
 // Labels of the pods of a Gateway of the Gateway API.
 const (
-	gatewayNameLabel    = "gateway.networking.k8s.io/gateway-name"
-	oldGatewayNameLabel = "istio.io/gateway-name"
-	gatewayClassLabel   = "gateway.networking.k8s.io/gateway-class-name"
+	gatewayNameLabel    = names.LabelGateway
+	oldGatewayNameLabel = names.LabelOldGateway
+	gatewayClassLabel   = names.LabelGatewayClass
 )
 
 // IsTarget reports whether a policy of a namespace that targets an object applies to a workload: the object is its

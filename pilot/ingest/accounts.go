@@ -6,6 +6,7 @@ import (
 	networkingv1 "istio.io/api/networking/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/registry/kube"
 )
 
@@ -15,7 +16,7 @@ import (
 type accounts map[account]int
 
 // registered is the annotation of WorkloadEntries that are written for a stream.
-const registered = "istio.io/autoRegistrationGroup"
+const registered = names.AnnotationRegistrationGroup
 
 type account struct{ namespace, name string }
 

@@ -16,13 +16,14 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/registry/kube"
 )
 
 const (
 	// configAnnotation holds the configuration of a Pod's own proxy, over that of the mesh.
-	configAnnotation = "proxy.istio.io/config"
+	configAnnotation = names.AnnotationProxyConfig
 	// configVariable holds that of a proxy that is there.
 	configVariable = "PROXY_CONFIG"
 	// metadataPrefix begins the variables that are entries of the metadata of a proxy's node.

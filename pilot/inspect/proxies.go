@@ -22,10 +22,10 @@ import (
 )
 
 // injectLabel is false at Pods that get no proxy.
-const injectLabel = "sidecar.istio.io/inject"
+const injectLabel = names.LabelInject
 
 // templates names the templates by which a Pod is injected.
-const templates = "inject.istio.io/templates"
+const templates = names.AnnotationTemplates
 
 // Pods returns the Pods that count, as NAME.NAMESPACE.
 func (i *Inspection) Pods() []string {
@@ -87,7 +87,7 @@ func (i *Inspection) proxy(o *kinds.Object) *node.Proxy {
 	}) {
 		p.Type = node.Router
 	}
-	if mode := o.Annotations["sidecar.istio.io/interceptionMode"]; mode != "" {
+	if mode := o.Annotations[names.AnnotationInterceptionMode]; mode != "" {
 		p.Interception = node.Interception(mode)
 	}
 	if usesXDS(o) {
@@ -129,7 +129,7 @@ func entryOf(o *kinds.Object) *kinds.Object {
 }
 
 // registeredBy is an annotation of WorkloadEntries that the agents of machines had written.
-const registeredBy = "istio.io/autoRegistrationGroup"
+const registeredBy = names.AnnotationRegistrationGroup
 
 // entryProxy returns the proxy that the agent of a WorkloadEntry's workload starts.
 func (i *Inspection) entryProxy(o *kinds.Object) *node.Proxy {

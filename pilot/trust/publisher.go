@@ -7,6 +7,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/pilot/controllers"
 	"github.com/istiod-lite/istiod-lite/pilot/leader"
 )
@@ -40,7 +41,7 @@ type Map struct {
 
 // Label is on each ConfigMap, to tell it from others of its name.
 const (
-	Label      = "istio.io/config"
+	Label      = names.LabelConfig
 	LabelValue = "true"
 )
 

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/pilot/authorize"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
@@ -20,7 +21,7 @@ import (
 )
 
 // DebugType begins the types by which tools such as istioctl ask for debug pages.
-const DebugType = "istio.io/debug"
+const DebugType = names.DebugType
 
 // debugNonce is that of every answer to a tool.
 const debugNonce = "debug"

@@ -6,12 +6,13 @@ import (
 	networkingv1 "istio.io/api/networking/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
 const (
-	annotationGroup  = "istio.io/autoRegistrationGroup"
-	annotationHealth = "proxy.istio.io/health-checks-enabled" // its health is reported, and decides whether it serves
+	annotationGroup  = names.AnnotationRegistrationGroup
+	annotationHealth = names.AnnotationHealthChecks // its health is reported, and decides whether it serves
 )
 
 // entry is what is stored of one WorkloadEntry.

@@ -17,15 +17,15 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry/internal/selection"
 )
 
-const labelGatewayPort = "networking.istio.io/gatewayPort"
+const labelGatewayPort = names.LabelGatewayPort
 
 // AnnotationNodes selects, as JSON, the nodes at whose addresses a gateway of type NodePort is reached.
-const AnnotationNodes = "traffic.istio.io/nodeSelector"
+const AnnotationNodes = names.AnnotationNodeSelector
 
 // OptionListenerMode is an option of a listener's tls. With the value modeAutoPassthrough the listener forwards each
 // connection to the service that the server name of the connection names.
 const (
-	OptionListenerMode  = "gateway.istio.io/listener-protocol"
+	OptionListenerMode  = names.OptionListenerProtocol
 	modeAutoPassthrough = "auto-passthrough"
 )
 

@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
@@ -19,11 +20,11 @@ func Protocol(p *corev1.ServicePort) registry.Protocol {
 	if p.AppProtocol != nil {
 		name = *p.AppProtocol
 		switch name {
-		case "kubernetes.io/h2c":
+		case names.ProtocolH2C:
 			return registry.HTTP2
-		case "kubernetes.io/ws":
+		case names.ProtocolWS:
 			return registry.HTTP
-		case "kubernetes.io/wss":
+		case names.ProtocolWSS:
 			return registry.HTTPS
 		}
 	}

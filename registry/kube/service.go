@@ -7,13 +7,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
 const (
-	annotationExportTo          = "networking.istio.io/exportTo"
-	annotationAccounts          = "alpha.istio.io/kubernetes-serviceaccounts"
-	annotationCanonicalAccounts = "alpha.istio.io/canonical-serviceaccounts"
+	annotationExportTo          = names.AnnotationExportTo
+	annotationAccounts          = names.AnnotationAccounts
+	annotationCanonicalAccounts = names.AnnotationCanonicalAccounts
 )
 
 // service is what is stored of one Service.

@@ -16,7 +16,7 @@ import (
 )
 
 // labelAutoAllocate, with the value false, leaves an entry without an allocated address.
-const labelAutoAllocate = "networking.istio.io/enable-autoallocate-ip"
+const labelAutoAllocate = names.LabelAutoAllocate
 
 // service returns the service of the entries of one host, the oldest first.
 func (r *Registry) service(k registry.ServiceKey, entries []*entry) *registry.Service {

@@ -29,6 +29,8 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
+
+	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
 // Agent is what an agent beside Envoy adds to its configuration.
@@ -107,7 +109,7 @@ func (a *Agent) extend(b *bootstrapv3.Bootstrap) error {
 		if l.port == 0 {
 			continue
 		}
-		made, err := listener(l.host, l.port, l.stat, l.path, l.cluster, l.compressed && a.Annotations["sidecar.istio.io/statsCompression"] != "false")
+		made, err := listener(l.host, l.port, l.stat, l.path, l.cluster, l.compressed && a.Annotations[names.AnnotationStatsCompression] != "false")
 		if err != nil {
 			return err
 		}

@@ -9,6 +9,8 @@ import (
 	metricsv3 "github.com/envoyproxy/go-control-plane/envoy/config/metrics/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
 // tags are the labels that Envoy takes out of the names of its metrics, as dashboards for Istio expect them: name and
@@ -45,7 +47,7 @@ func list(text string) []string {
 func (a *Agent) stats() (*metricsv3.StatsConfig, error) {
 	c := &metricsv3.StatsConfig{UseAllDefaultTags: wrapperspb.Bool(false)}
 	var extra [][2]string
-	for _, name := range slices.Concat(a.Proxy.GetExtraStatTags(), list(a.Annotations["sidecar.istio.io/extraStatTags"])) {
+	for _, name := range slices.Concat(a.Proxy.GetExtraStatTags(), list(a.Annotations[names.AnnotationExtraStatTags])) {
 		if name = strings.TrimSpace(name); !slices.ContainsFunc(extra, func(t [2]string) bool { return t[0] == name }) {
 			extra = append(extra, [2]string{name, "(" + name + `=\.=(.*?);\.;)`})
 		}
@@ -94,7 +96,7 @@ func (a *Agent) stats() (*metricsv3.StatsConfig, error) {
 
 // buckets are those of histograms, by the prefix of their names.
 func (a *Agent) buckets() ([]*metricsv3.HistogramBucketSettings, error) {
-	const annotation = "sidecar.istio.io/statsHistogramBuckets"
+	const annotation = names.AnnotationStatsHistogramBuckets
 	text := a.Annotations[annotation]
 	if text == "" {
 		return nil, nil

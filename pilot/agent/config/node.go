@@ -149,7 +149,7 @@ func (c *Config) makeNode(s Source, env *environment, role node.Type, ips []neti
 
 // serviceName is what the proxy calls itself in traces.
 func (c *Config) serviceName(labels map[string]string) string {
-	canonical := cmp.Or(labels[names.LabelCanonicalName], labels["app.kubernetes.io/name"], labels["app"], c.Name)
+	canonical := cmp.Or(labels[names.LabelCanonicalName], labels[names.LabelAppName], labels["app"], c.Name)
 	switch c.Proxy.GetTracingServiceName() {
 	case meshv1alpha1.ProxyConfig_CANONICAL_NAME_ONLY:
 		return canonical

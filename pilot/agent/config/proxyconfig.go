@@ -14,10 +14,11 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
 // ConfigAnnotation is the annotation of a pod that holds its ProxyConfig.
-const ConfigAnnotation = "proxy.istio.io/config"
+const ConfigAnnotation = names.AnnotationProxyConfig
 
 func parseBool(text string) (bool, error) { return strconv.ParseBool(text) }
 

@@ -18,11 +18,12 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/safe"
 )
 
 // debugType begins the types of debug pages.
-const debugType = "istio.io/debug"
+const debugType = names.DebugType
 
 // debugTime bounds one request for a page.
 const debugTime = 30 * time.Second

@@ -11,6 +11,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/galley/validation"
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 )
@@ -91,7 +92,7 @@ func (f *feed) requests() selectors {
 	case kinds.Pod:
 		out.fields = join(out.fields, "status.phase!=Failed")
 	case kinds.EndpointSlice:
-		out.labels = join(out.labels, "kubernetes.io/service-name")
+		out.labels = join(out.labels, names.LabelServiceName)
 	case kinds.Secret:
 		if out.fields == "" && out.labels == "" {
 			out.fields = "type!=helm.sh/release.v1" // the largest that there are, and nothing for TLS

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/registry/kube"
 )
 
@@ -134,7 +135,7 @@ func notApplied(key []byte) bool { return string(key) != corev1.LastAppliedConfi
 // to us and change often.
 func ours(key []byte) bool {
 	domain, _, _ := bytes.Cut(key, []byte("/"))
-	return bytes.HasSuffix(domain, []byte("istio.io")) && string(key) != "sidecar.istio.io/status"
+	return bytes.HasSuffix(domain, []byte("istio.io")) && string(key) != names.AnnotationStatus
 }
 
 func isTrue(message []byte, number protowire.Number) bool {

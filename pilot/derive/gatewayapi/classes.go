@@ -5,16 +5,17 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/pilot/derive"
 )
 
 // Names of controllers in GatewayClasses.
 const (
-	controller         = "istio.io/gateway-controller"
-	meshController     = "istio.io/mesh-controller"   // of waypoints
-	unmanagedGateways  = "istio.io/unmanaged-gateway" // of Gateways that stand for those of another network
-	defaultClass       = "istio"                      // counts without an object too
-	ownClass           = "istiod-lite"                // as above
+	controller         = names.GatewayController
+	meshController     = names.MeshController             // of waypoints
+	unmanagedGateways  = names.UnmanagedGatewayController // of Gateways that stand for those of another network
+	defaultClass       = "istio"                          // counts without an object too
+	ownClass           = "istiod-lite"                    // as above
 	unservedController = "is served by no part of this control plane"
 )
 

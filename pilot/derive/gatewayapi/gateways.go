@@ -311,7 +311,7 @@ func (g *gateway) allowsSet(o *kinds.Object) bool {
 }
 
 // GatewayNameLabel is the label of the proxies of a Gateway, with its name.
-const gatewayNameLabel = "gateway.networking.k8s.io/gateway-name"
+const gatewayNameLabel = names.LabelGateway
 
 // findServices finds the Services that lead to the proxies of a Gateway. Those of type Hostname in spec.addresses
 // count, and without one the Service that is made for the Gateway.

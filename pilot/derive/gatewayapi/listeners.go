@@ -238,8 +238,8 @@ func (l *listener) allows(looked *lookups, namespace string) bool {
 
 // options of listeners' tls.
 const (
-	optionMode         = "gateway.istio.io/tls-terminate-mode"
-	optionCipherSuites = "gateway.istio.io/tls-cipher-suites" // separated by commas
+	optionMode         = names.OptionTerminateMode
+	optionCipherSuites = names.OptionCipherSuites // separated by commas
 	modeIstioSimple    = "ISTIO_SIMPLE"
 	modeIstioMutual    = "ISTIO_MUTUAL"
 	modeMutual         = "MUTUAL"

@@ -11,11 +11,12 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/pilot/derive"
 )
 
 // controller is the name of this controller in an IngressClass.
-const controller = "istio.io/ingress-controller"
+const controller = names.IngressController
 
 // Options of the stage.
 type Options struct {

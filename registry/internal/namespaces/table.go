@@ -9,7 +9,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
-const annotationTraffic = "networking.istio.io/traffic-distribution"
+const annotationTraffic = names.AnnotationTrafficDistribution
 
 // Table holds the network of the cluster and the traffic distribution of namespaces.
 type Table struct {
