@@ -44,13 +44,7 @@ type Connection struct {
 
 // WithDefaults returns the policy with the mesh's own groups in the place of those that no rule has.
 func (p Policy) WithDefaults(m *meshv1alpha1.MeshConfig_DefaultTrafficPolicy) Policy {
-	if p.ConnectionPool == nil {
-		p.ConnectionPool = m.GetConnectionPool()
-	}
-	if p.OutlierDetection == nil {
-		p.OutlierDetection = m.GetOutlierDetection()
-	}
-	return p
+	return override(Policy{nil, m.GetConnectionPool(), m.GetOutlierDetection(), nil, nil, nil, nil}, p)
 }
 
 // Connection returns what the policy says of connections that are forwarded as bytes.
@@ -213,14 +207,12 @@ func Hashes(t *networkingv1alpha3.TrafficPolicy) bool {
 
 // atPort returns the policy of a port. If several settings name the port, the first is in force.
 func atPort(t *networkingv1alpha3.TrafficPolicy, port uint32) Policy {
-	p := Policy{t.LoadBalancer, t.ConnectionPool, t.OutlierDetection, t.Tls, t.Tunnel, t.ProxyProtocol, t.RetryBudget}
 	for _, l := range t.PortLevelSettings {
 		if l.GetPort().GetNumber() == port {
-			return Policy{Tunnel: t.Tunnel, LoadBalancer: l.LoadBalancer, ConnectionPool: l.ConnectionPool, OutlierDetection: l.OutlierDetection,
-				TLS: l.Tls}
+			return Policy{l.LoadBalancer, l.ConnectionPool, l.OutlierDetection, l.Tls, t.Tunnel, nil, nil}
 		}
 	}
-	return p
+	return Policy{t.LoadBalancer, t.ConnectionPool, t.OutlierDetection, t.Tls, t.Tunnel, t.ProxyProtocol, t.RetryBudget}
 }
 
 func hasPort(t *networkingv1alpha3.TrafficPolicy, port uint32) bool {
@@ -229,27 +221,11 @@ func hasPort(t *networkingv1alpha3.TrafficPolicy, port uint32) bool {
 	})
 }
 
+// override returns p with the groups that another policy has. Like each literal of a Policy it names no fields, so that
+// a new field does not compile until it is in all of them.
 func override(p, by Policy) Policy {
-	if by.LoadBalancer != nil {
-		p.LoadBalancer = by.LoadBalancer
+	return Policy{
+		cmp.Or(by.LoadBalancer, p.LoadBalancer), cmp.Or(by.ConnectionPool, p.ConnectionPool), cmp.Or(by.OutlierDetection, p.OutlierDetection),
+		cmp.Or(by.TLS, p.TLS), cmp.Or(by.Tunnel, p.Tunnel), cmp.Or(by.ProxyProtocol, p.ProxyProtocol), cmp.Or(by.RetryBudget, p.RetryBudget),
 	}
-	if by.ConnectionPool != nil {
-		p.ConnectionPool = by.ConnectionPool
-	}
-	if by.OutlierDetection != nil {
-		p.OutlierDetection = by.OutlierDetection
-	}
-	if by.TLS != nil {
-		p.TLS = by.TLS
-	}
-	if by.Tunnel != nil {
-		p.Tunnel = by.Tunnel
-	}
-	if by.ProxyProtocol != nil {
-		p.ProxyProtocol = by.ProxyProtocol
-	}
-	if by.RetryBudget != nil {
-		p.RetryBudget = by.RetryBudget
-	}
-	return p
 }
