@@ -40,8 +40,8 @@ func References(o *kinds.Object) []Reference {
 		return ofGateway(spec)
 	case *networkingv1.DestinationRule:
 		list := ofDestinationRule(spec)
-		if o.Extra != nil && o.Extra.ClientCertificate != "" {
-			if resource, served := names.Credential(o.Extra.ClientCertificate); served {
+		if e, ok := o.Extra.(*kinds.RuleExtra); ok && e.ClientCertificate != "" {
+			if resource, served := names.Credential(e.ClientCertificate); served {
 				list = append(list, Reference{resource, "spec.tls.backend.clientCertificateRef", true})
 			}
 		}

@@ -46,28 +46,43 @@ type Object struct {
 	// other (*corev1.Service …).
 	Spec any
 
-	Extra *Extra // what a stage says beside the spec; nil for objects of sources
+	Extra Extra // what a stage says beside the spec; nil for objects of sources
 }
 
-// Extra is what a derived object says that its spec has no field for.
-type Extra struct {
-	// Workloads are those that a Gateway is for, in the place of its selector.
-	Workloads []WorkloadSelector
-	// Segments is set on a VirtualService whose path prefixes end at the end of a segment: /a matches /a and /a/b, and
-	// not /ab.
-	Segments bool
-	// SchemePort is set on a VirtualService whose redirects to another scheme, and to no port, are to the scheme's
-	// well-known port, whatever the port of the request is.
-	SchemePort bool
-	// MissingCluster is the status of requests that a VirtualService routes to a service that does not exist; 0 for
-	// Envoy's default, 503.
-	MissingCluster uint32
-	// BackendTLS is set on a DestinationRule that was made of BackendTLSPolicies. Its TLS settings take the place of those
-	// of other rules.
-	BackendTLS bool
-	// ClientCertificate is set on such a rule for the proxies of a Gateway: the credential that they show to backends. The
-	// rule counts beside others, though it has a workload selector.
+// Extra is what a derived object says that its spec has no field for. It is a *GatewayExtra, a *RouteExtra or a
+// *RuleExtra, by the kind of the object.
+type Extra interface{ extra() }
+
+// GatewayExtra is the Extra of a Gateway.
+type GatewayExtra struct {
+	Workloads []WorkloadSelector // in place of its selector, unless there is none
+}
+
+// RouteExtra is the Extra of a VirtualService.
+type RouteExtra struct {
+	Segments       bool   // prefixes of paths end at the end of a segment: /a matches /a and /a/b, and not /ab
+	SchemePort     bool   // a redirect to another scheme, and to no port, is to the scheme's well-known port
+	MissingCluster uint32 // the status of requests that are routed to a service that does not exist; 0 for Envoy's default, 503
+}
+
+// RuleExtra is the Extra of a DestinationRule that was made of BackendTLSPolicies. Its TLS settings replace the settings
+// of other rules.
+type RuleExtra struct {
+	// ClientCertificate is the credential that the proxies of a Gateway show to backends, or empty. A rule with one is in
+	// force beside others, though it has a workload selector.
 	ClientCertificate string
+}
+
+func (*GatewayExtra) extra() {}
+func (*RouteExtra) extra()   {}
+func (*RuleExtra) extra()    {}
+
+// RouteExtra returns what a derived VirtualService says beside its spec.
+func (o *Object) RouteExtra() RouteExtra {
+	if e, ok := o.Extra.(*RouteExtra); ok {
+		return *e
+	}
+	return RouteExtra{}
 }
 
 // SharedSecret is a secret that proxies may be sent because an object names it for them.
@@ -84,7 +99,7 @@ type WorkloadSelector struct {
 }
 
 // Selects reports whether a selector of the list matches a workload with those labels.
-func (e *Extra) Selects(namespace string, labels map[string]string) bool {
+func (e *GatewayExtra) Selects(namespace string, labels map[string]string) bool {
 	for _, s := range e.Workloads {
 		if s.Namespace == namespace && len(s.Labels) > 0 && Selects(s.Labels, labels) {
 			return true

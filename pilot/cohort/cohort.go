@@ -502,8 +502,8 @@ func excludedMatches(x *scope.Index, labels registry.Labels) frozen.List[Exclude
 func selectedGateways(x *scope.Index, namespace string, labels registry.Labels) frozen.List[*kinds.Object] {
 	var found []*kinds.Object
 	for _, o := range x.AllObjects(kinds.Gateway) {
-		if o.Extra != nil && o.Extra.Workloads != nil {
-			if o.Extra.Selects(namespace, labels.Own) {
+		if e, ok := o.Extra.(*kinds.GatewayExtra); ok && e.Workloads != nil {
+			if e.Selects(namespace, labels.Own) {
 				found = append(found, o)
 			}
 			continue

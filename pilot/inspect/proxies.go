@@ -83,7 +83,8 @@ func (i *Inspection) proxy(o *kinds.Object) *node.Proxy {
 	}
 	if gateway || !application && slices.ContainsFunc(i.world.ObjectsOf(kinds.Gateway), func(g *kinds.Object) bool {
 		selector := g.Spec.(*networkingv1.Gateway).GetSelector()
-		return len(selector) > 0 && kinds.Selects(selector, o.Labels) || g.Extra != nil && g.Extra.Selects(o.Namespace, o.Labels)
+		extra, _ := g.Extra.(*kinds.GatewayExtra)
+		return len(selector) > 0 && kinds.Selects(selector, o.Labels) || extra != nil && extra.Selects(o.Namespace, o.Labels)
 	}) {
 		p.Type = node.Router
 	}

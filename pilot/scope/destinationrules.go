@@ -238,7 +238,10 @@ func (f *rulesFinder) certified(host string) (list []*kinds.Object) {
 	return list
 }
 
-func isCertified(o *kinds.Object) bool { return o.Extra != nil && o.Extra.ClientCertificate != "" }
+func isCertified(o *kinds.Object) bool {
+	e, ok := o.Extra.(*kinds.RuleExtra)
+	return ok && e.ClientCertificate != ""
+}
 
 // inNamespace returns the rules of a namespace that cover the host most specifically.
 func (f *rulesFinder) inNamespace(ns, host string) []*kinds.Object {

@@ -268,7 +268,7 @@ func TestRulePrecedence(t *testing.T) {
 			for _, r := range c.rules {
 				o := w.object(kinds.DestinationRule, r.ns, r.name, r.spec)
 				if r.name == "certified" {
-					o.Extra = &kinds.Extra{BackendTLS: true, ClientCertificate: "kubernetes://cert"}
+					o.Extra = &kinds.RuleExtra{ClientCertificate: "kubernetes://cert"}
 				}
 				if r.name == c.selected {
 					selected = append(selected, o)

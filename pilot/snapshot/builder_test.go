@@ -198,7 +198,7 @@ func TestEqualObjectKeepsItsPointer(t *testing.T) {
 		"labels":      func(o *kinds.Object) { o.Labels = map[string]string{"a": "b"} },
 		"annotations": func(o *kinds.Object) { o.Annotations = map[string]string{"a": "b"} },
 		"age":         func(o *kinds.Object) { o.Created = time.Unix(9, 0) },
-		"derivation":  func(o *kinds.Object) { o.Extra = &kinds.Extra{Segments: true} },
+		"derivation":  func(o *kinds.Object) { o.Extra = &kinds.RouteExtra{Segments: true} },
 	} {
 		next := virtual("a", "x", 1)
 		alter(next)

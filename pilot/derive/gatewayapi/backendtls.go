@@ -345,7 +345,7 @@ func destinationRules(key kinds.Key, claims []claim) (list []derive.Derived) {
 		}
 		list = append(list, derive.Derived{
 			Object: &kinds.Object{
-				Key: kinds.Key{Kind: kinds.DestinationRule, Namespace: key.Namespace, Name: name}, Created: first.policy.object.Created, Extra: &kinds.Extra{BackendTLS: true},
+				Key: kinds.Key{Kind: kinds.DestinationRule, Namespace: key.Namespace, Name: name}, Created: first.policy.object.Created, Extra: &kinds.RuleExtra{},
 				Spec: &networkingv1.DestinationRule{Host: host, ExportTo: []string{"*"}, TrafficPolicy: policy},
 			},
 			Origin: first.policy.object.Key,

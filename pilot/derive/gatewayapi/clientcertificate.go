@@ -58,7 +58,7 @@ func (g *gateway) clientRules(rules []derive.Derived) (list []derive.Derived) {
 			list = append(list, derive.Derived{
 				Object: &kinds.Object{
 					Key:     kinds.Key{Kind: kinds.DestinationRule, Namespace: g.object.Namespace, Name: fmt.Sprintf("%s~%d~%s~%s", g.object.Name, i, d.Object.Namespace, d.Object.Name)},
-					Created: g.object.Created, Extra: &kinds.Extra{BackendTLS: true, ClientCertificate: g.certificate},
+					Created: g.object.Created, Extra: &kinds.RuleExtra{ClientCertificate: g.certificate},
 					Spec: &networkingv1.DestinationRule{Host: of.Host, ExportTo: []string{"."}, WorkloadSelector: &typev1beta1.WorkloadSelector{MatchLabels: w.Labels}, TrafficPolicy: of.TrafficPolicy},
 				},
 				Origin: g.object.Key,

@@ -54,9 +54,9 @@ spec:
 		}
 		var shown []string
 		for _, d := range out.Objects {
-			if d.Object.Kind == kinds.DestinationRule && d.Object.Extra.ClientCertificate != "" {
+			if e, ok := d.Object.Extra.(*kinds.RuleExtra); ok && e.ClientCertificate != "" {
 				spec := d.Object.Spec.(*networkingv1.DestinationRule)
-				shown = append(shown, fmt.Sprint(d.Object.Namespace, " ", d.Object.Extra.ClientCertificate, " ", spec.Host, " ", spec.WorkloadSelector.MatchLabels, " ", spec.TrafficPolicy.Tls.Sni))
+				shown = append(shown, fmt.Sprint(d.Object.Namespace, " ", e.ClientCertificate, " ", spec.Host, " ", spec.WorkloadSelector.MatchLabels, " ", spec.TrafficPolicy.Tls.Sni))
 			}
 		}
 		wantShown := "[]"

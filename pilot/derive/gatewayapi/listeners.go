@@ -517,7 +517,7 @@ func (l *listener) istioGateway(more string, server *networkingv1alpha3.Server) 
 	g := l.gateway
 	return &kinds.Object{
 		Key:     kinds.Key{Kind: kinds.Gateway, Namespace: l.owner.Namespace, Name: l.ownerName + "~" + suffix + "~" + string(l.Name) + more},
-		Created: g.object.Created, Extra: &kinds.Extra{Workloads: g.workloads},
+		Created: g.object.Created, Extra: &kinds.GatewayExtra{Workloads: g.workloads},
 		Spec: &networkingv1.Gateway{Selector: map[string]string{gatewayNameLabel: g.object.Name}, Servers: []*networkingv1alpha3.Server{server}},
 	}
 }

@@ -177,12 +177,38 @@ func (x *route) readRules() rules {
 	return x.rules
 }
 
-// leadsTo records that the route leads to a backend, if that is a Service.
+// backendKind is a kind of backend that routes may lead to.
+type backendKind struct {
+	group, kind string
+	object      *kinds.Kind                                 // of what a reference names, which needs a grant; nil if it names no object
+	host        func(domain, namespace, name string) string // of a backend
+}
+
+// backendKinds returns the kinds of backends.
+func backendKinds() []backendKind {
+	return []backendKind{
+		{"", "Service", kinds.Service, func(domain, namespace, name string) string { return name + "." + namespace + ".svc." + domain }},
+		{kinds.ServiceEntry.Group, "Hostname", nil, func(_, _, name string) string { return name }},
+	}
+}
+
+// kindOfBackend returns the kind of a backend, or nil if routes cannot lead to it.
+func kindOfBackend(ref gatewayv1.BackendObjectReference) *backendKind {
+	for _, k := range backendKinds() {
+		if groupOr(ref.Group, "") == k.group && kindOr(ref.Kind, "Service") == k.kind {
+			return &k
+		}
+	}
+	return nil
+}
+
+// leadsTo records that the route leads to a backend, if that is an object.
 func (x *route) leadsTo(b gatewayv1.BackendObjectReference) {
-	if groupOr(b.Group, "") != "" || kindOr(b.Kind, "Service") != "Service" {
+	k := kindOfBackend(b)
+	if k == nil || k.object == nil {
 		return
 	}
-	key := kinds.Key{Kind: kinds.Service, Namespace: namespaceOr(b.Namespace, x.object.Namespace), Name: string(b.Name)}
+	key := kinds.Key{Kind: k.object, Namespace: namespaceOr(b.Namespace, x.object.Namespace), Name: string(b.Name)}
 	if !slices.Contains(x.services, key) {
 		x.services = append(x.services, key)
 	}
@@ -247,25 +273,21 @@ func (x *route) expression(text, field string) bool {
 
 // backend returns where a reference leads. It reports false where nothing of the route can be served.
 func (x *route) backend(ref gatewayv1.BackendObjectReference, field, effect string) (to *networkingv1alpha3.Destination, problem bool) {
-	group, kind, ns := groupOr(ref.Group, ""), kindOr(ref.Kind, "Service"), namespaceOr(ref.Namespace, x.object.Namespace)
+	k, ns := kindOfBackend(ref), namespaceOr(ref.Namespace, x.object.Namespace)
 	none := &networkingv1alpha3.Destination{Host: names.NoService}
 	port := uint32(0)
 	if ref.Port != nil {
 		port = uint32(*ref.Port)
 	}
-	host := ""
-	switch {
-	case group == "" && kind == "Service":
-		host = string(ref.Name) + "." + ns + ".svc." + x.looked.run.o.Domain
-	case group == kinds.ServiceEntry.Group && kind == "Hostname":
-		host = string(ref.Name)
-	default:
-		x.unresolve(gatewayv1.RouteReasonInvalidKind, fmt.Sprintf("referencing unsupported backendRef: group %q kind %q", group, kind), field+".kind", "name a Service", effect)
+	if k == nil {
+		x.unresolve(gatewayv1.RouteReasonInvalidKind,
+			fmt.Sprintf("referencing unsupported backendRef: group %q kind %q", groupOr(ref.Group, ""), kindOr(ref.Kind, "Service")),
+			field+".kind", "name a Service", effect)
 		return none, true
 	}
-	wanted := reference{x.object.Kind.Group, x.object.Kind.Name, x.object.Namespace, "", "Service", ns, string(ref.Name)}
-	if kind == "Service" && !x.looked.granted(wanted) &&
-		!x.needsNoGrant(kinds.Key{Kind: kinds.Service, Namespace: ns, Name: string(ref.Name)}) {
+	host, key := k.host(x.looked.run.o.Domain, ns, string(ref.Name)), kinds.Key{Kind: k.object, Namespace: ns, Name: string(ref.Name)}
+	wanted := reference{x.object.Kind.Group, x.object.Kind.Name, x.object.Namespace, k.group, k.kind, ns, string(ref.Name)}
+	if k.object != nil && !x.looked.granted(wanted) && !x.needsNoGrant(key) {
 		x.unresolve(gatewayv1.RouteReasonRefNotPermitted, fmt.Sprintf("backendRef %s/%s not accessible to a %s in namespace %q (missing a ReferenceGrant?)", ref.Name, ns, x.object.Kind.Name, x.object.Namespace),
 			field, "add a ReferenceGrant in namespace "+ns, effect)
 		return none, true
@@ -275,10 +297,10 @@ func (x *route) backend(ref gatewayv1.BackendObjectReference, field, effect stri
 		return none, true
 	}
 	to = &networkingv1alpha3.Destination{Host: host, Port: &networkingv1alpha3.PortSelector{Number: port}}
-	if kind != "Service" {
+	if k.object == nil {
 		return to, false
 	}
-	o := x.looked.object(kinds.Key{Kind: kinds.Service, Namespace: ns, Name: string(ref.Name)})
+	o := x.looked.object(key)
 	if o == nil {
 		x.unresolve(gatewayv1.RouteReasonBackendNotFound, "backend("+host+") not found", field+".name", "add the Service, or name another", effect)
 		return to, true
@@ -333,6 +355,6 @@ func (x *route) forward(i int, refs []gatewayv1.BackendRef) {
 func (x *route) virtualService(name string, spec *networkingv1.VirtualService) *kinds.Object {
 	return &kinds.Object{
 		Key: kinds.Key{Kind: kinds.VirtualService, Namespace: x.object.Namespace, Name: name}, Created: x.object.Created,
-		Extra: &kinds.Extra{Segments: true, SchemePort: true, MissingCluster: 500}, Spec: spec,
+		Extra: &kinds.RouteExtra{Segments: true, SchemePort: true, MissingCluster: 500}, Spec: spec,
 	}
 }

@@ -24,7 +24,7 @@ func (o options) action(h *networkingv1alpha3.HTTPRoute, r *routev3.Route, autho
 	}
 	a := &routev3.RouteAction{RetryPolicy: feature.Retries(cmp.Or(h.Retries, o.Retries))}
 	setTimeout(a, timeout)
-	if e := o.Object.Extra; e != nil && e.MissingCluster == 500 {
+	if o.Object.RouteExtra().MissingCluster == 500 {
 		a.ClusterNotFoundResponseCode = routev3.RouteAction_INTERNAL_SERVER_ERROR
 	}
 	if w := h.Rewrite; w != nil {
@@ -158,7 +158,7 @@ func (o options) redirect(in *networkingv1alpha3.HTTPRedirect) *routev3.Route_Re
 			out.PortRedirect = o.Port
 		}
 	}
-	if out.PortRedirect == 0 && out.HostRedirect == "" && o.Object.Extra != nil && o.Object.Extra.SchemePort {
+	if out.PortRedirect == 0 && out.HostRedirect == "" && o.Object.RouteExtra().SchemePort {
 		out.PortRedirect = schemePort(in.Scheme, o.Port)
 	}
 	return &routev3.Route_Redirect{Redirect: out}

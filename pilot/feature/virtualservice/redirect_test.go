@@ -25,7 +25,7 @@ func TestSchemePort(t *testing.T) {
 		{&networkingv1alpha3.HTTPRedirect{Scheme: "https", RedirectPort: &networkingv1alpha3.HTTPRedirect_Port{Port: 9}}, 8080, 9},
 	} {
 		for _, gatewayAPI := range []bool{true, false} {
-			o := options(feature.RouteOptions{Object: &kinds.Object{Extra: &kinds.Extra{SchemePort: gatewayAPI}}, Port: c.at})
+			o := options(feature.RouteOptions{Object: &kinds.Object{Extra: &kinds.RouteExtra{SchemePort: gatewayAPI}}, Port: c.at})
 			want := c.want
 			if !gatewayAPI && c.of.RedirectPort == nil {
 				want = 0

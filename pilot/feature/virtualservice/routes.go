@@ -124,7 +124,7 @@ func (o options) route(h *networkingv1alpha3.HTTPRoute, m *networkingv1alpha3.HT
 
 // segments reports whether prefixes of paths end at the end of a segment.
 func (o options) segments() bool {
-	return o.Object.Extra != nil && o.Object.Extra.Segments || o.Object.Annotations[kinds.AnnotationRouteSemantics] == kinds.RoutesOfIngress
+	return o.Object.RouteExtra().Segments || o.Object.Annotations[kinds.AnnotationRouteSemantics] == kinds.RoutesOfIngress
 }
 
 // nameOf returns the name of the route of one match. A match's name stands behind a dot, even if the rule has no name:

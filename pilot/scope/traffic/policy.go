@@ -143,9 +143,9 @@ type Rule struct {
 func ServiceRule(rules Rules) Rule {
 	var r Rule
 	for o := range rules.All {
-		if o.Extra != nil && o.Extra.BackendTLS {
+		if e, ok := o.Extra.(*kinds.RuleExtra); ok {
 			if r.backendTLS == nil {
-				r.Object, r.backendTLS, r.ClientCertificate = o, spec(o).TrafficPolicy, o.Extra.ClientCertificate
+				r.Object, r.backendTLS, r.ClientCertificate = o, spec(o).TrafficPolicy, e.ClientCertificate
 			}
 			continue
 		}

@@ -45,7 +45,7 @@ func TestBackendTLS(t *testing.T) {
 			list := slices.Collect(rules(t, order...).All)
 			for i := range list {
 				if order[i] == c.policies {
-					list[i].Extra = &kinds.Extra{BackendTLS: true}
+					list[i].Extra = &kinds.RuleExtra{}
 				}
 			}
 			rule, _ := traffic.Merge(frozen.ListOf(list...)).Rule(c.subset)
