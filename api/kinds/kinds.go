@@ -65,8 +65,8 @@ type RouteExtra struct {
 	MissingCluster uint32 // the status of requests that are routed to a service that does not exist; 0 for Envoy's default, 503
 }
 
-// RuleExtra is the Extra of a DestinationRule that was made of BackendTLSPolicies. Its TLS settings replace the settings
-// of other rules.
+// RuleExtra is the Extra of a DestinationRule that was made of BackendTLSPolicies. Its TLS settings replace the
+// settings of other rules.
 type RuleExtra struct {
 	// ClientCertificate is the credential that the proxies of a Gateway show to backends, or empty. A rule with one is in
 	// force beside others, though it has a workload selector.

@@ -42,7 +42,7 @@ type Hooks struct {
 	Cluster func(Cluster, *clusterv3.Cluster)
 
 	Transport   *Transport
-	Destination *Destination
+	Destination Destination
 	Routes      *Routes
 	Patches     *Patches
 	Extensions  *Extensions
@@ -144,23 +144,52 @@ type Upstream struct {
 }
 
 // Destination applies the traffic policies that are in force for a service. At most one feature has it.
-type Destination struct {
+type Destination interface {
+	// Choice returns how a cluster chooses among the endpoints of a service.
+	Choice(*mesh.Config, *registry.Service, traffic.Policy) Choice
 	// Policy applies load balancing, connection pool and outlier detection to a cluster and its HTTP options.
-	Policy func(traffic.Policy, PolicyTarget, *clusterv3.Cluster, *httpv3.HttpProtocolOptions)
+	Policy(traffic.Policy, PolicyTarget, *clusterv3.Cluster, *httpv3.HttpProtocolOptions)
 	// Connection applies what a policy says of connections that are forwarded as bytes to their TCP proxy.
-	Connection func(traffic.Connection, *tcpv3.TcpProxy)
+	Connection(traffic.Connection, *tcpv3.TcpProxy)
 	// ProxyProtocol returns a transport socket around another, with which connections begin with a PROXY header.
-	ProxyProtocol func(*networkingv1alpha3.TrafficPolicy_ProxyProtocol, *corev3.TransportSocket) *corev3.TransportSocket
+	ProxyProtocol(*networkingv1alpha3.TrafficPolicy_ProxyProtocol, *corev3.TransportSocket) *corev3.TransportSocket
 	// TLS secures the connections of a cluster.
-	TLS func(*networkingv1alpha3.ClientTLSSettings, PolicyTLS, *clusterv3.Cluster, *httpv3.HttpProtocolOptions)
+	TLS(*networkingv1alpha3.ClientTLSSettings, PolicyTLS, *clusterv3.Cluster, *httpv3.HttpProtocolOptions)
 	// Hash returns the consistent hash by which requests to a port are spread over the endpoints.
-	Hash func(r traffic.Rule, port uint32) []*routev3.RouteAction_HashPolicy
+	Hash(r traffic.Rule, port uint32) []*routev3.RouteAction_HashPolicy
+}
+
+// Choice is how a cluster chooses among the endpoints of a service. With the zero Choice all endpoints are equal, and
+// called as their workloads take connections. At most one of Locality, Zones and Distribution is set.
+type Choice struct {
+	Locality     *networkingv1alpha3.LocalityLoadBalancerSetting
+	Zones        *networkingv1alpha3.ZoneAwareLoadBalancerSetting
+	Distribution string // the service's traffic distribution
+	FailsOver    bool   // by Locality, far endpoints replace near ones that fail
+	ReadyOnly    bool   // unhealthy endpoints are left out
+	TLS          EndpointTLS
+}
+
+// EndpointTLS is how the endpoints of a cluster are called.
+type EndpointTLS uint8
+
+// Ways to call endpoints.
+const (
+	TLSByWorkload EndpointTLS = iota // as each workload takes connections
+	TLSOfMesh                        // over the mesh's own mutual TLS, where a workload takes it
+	TLSOfPolicy                      // as a policy says, without the mesh's own mutual TLS
+)
+
+// RoutesByZone reports whether clients prefer their own zone as far as its share of the endpoints allows.
+func (c Choice) RoutesByZone() bool {
+	return c.Zones != nil && (c.Zones.Enabled == nil || c.Zones.Enabled.Value)
 }
 
 // PolicyTarget is the cluster that a policy is applied to.
 type PolicyTarget struct {
-	Sniffed bool // Envoy detects the port's protocol
-	Inbound bool // it leads to the workload itself: the connection pool alone applies
+	Sniffed bool   // Envoy detects the port's protocol
+	Inbound bool   // it leads to the workload itself: the connection pool alone applies
+	Choice  Choice // among the endpoints of the cluster
 }
 
 // PolicyTLS is what TLS settings are completed with.

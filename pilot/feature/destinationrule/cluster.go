@@ -18,8 +18,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/scope/traffic"
 )
 
-// apply applies a policy's load balancing, connection pool and outlier detection to a cluster and its HTTP options.
-func apply(p traffic.Policy, t feature.PolicyTarget, c *clusterv3.Cluster, options *httpv3.HttpProtocolOptions) {
+// Policy implements feature.Destination.
+func (policies) Policy(p traffic.Policy, t feature.PolicyTarget, c *clusterv3.Cluster, options *httpv3.HttpProtocolOptions) {
 	if pool := p.ConnectionPool; pool != nil {
 		applyTCP(c, options, pool.Tcp)
 		applyHTTP(c, options, pool.Http, t)
@@ -39,6 +39,7 @@ func apply(p traffic.Policy, t feature.PolicyTarget, c *clusterv3.Cluster, optio
 	if p.OutlierDetection != nil {
 		applyOutlierDetection(c, options, p.OutlierDetection)
 	}
+	applyChoice(c, t.Choice)
 }
 
 // retryBudget returns how many retries may be active: by default a fifth of the active requests, and always three.

@@ -14,8 +14,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/scope/traffic"
 )
 
-// forward applies what a policy says of connections that are forwarded as bytes.
-func forward(c traffic.Connection, p *tcpv3.TcpProxy) {
+// Connection implements feature.Destination.
+func (policies) Connection(c traffic.Connection, p *tcpv3.TcpProxy) {
 	if c.MaxDuration > 0 {
 		p.MaxDownstreamConnectionDuration = envoy.Duration(c.MaxDuration)
 	}
@@ -33,9 +33,8 @@ func forward(c traffic.Connection, p *tcpv3.TcpProxy) {
 	}
 }
 
-// announce returns a transport socket with which connections begin with a PROXY header, and go on as the inner one
-// says.
-func announce(p *networkingv1alpha3.TrafficPolicy_ProxyProtocol, inner *corev3.TransportSocket) *corev3.TransportSocket {
+// ProxyProtocol implements feature.Destination.
+func (policies) ProxyProtocol(p *networkingv1alpha3.TrafficPolicy_ProxyProtocol, inner *corev3.TransportSocket) *corev3.TransportSocket {
 	config := &proxyprotocolv3.ProxyProtocolUpstreamTransport{Config: &corev3.ProxyProtocolConfig{}, TransportSocket: inner}
 	if p.Version == networkingv1alpha3.TrafficPolicy_ProxyProtocol_V2 {
 		config.Config.Version = corev3.ProxyProtocolConfig_V2

@@ -11,6 +11,9 @@ func New() *feature.Feature {
 		Name:        "destinationrule",
 		Kinds:       []*kinds.Kind{kinds.DestinationRule, kinds.Sidecar},
 		Unsupported: unsupported, UnsupportedMesh: unsupportedMesh,
-		Hooks: feature.Hooks{Destination: &feature.Destination{Policy: apply, Connection: forward, ProxyProtocol: announce, TLS: secure, Hash: hashPolicy}},
+		Hooks: feature.Hooks{Destination: policies{}},
 	}
 }
+
+// policies applies traffic policies.
+type policies struct{}

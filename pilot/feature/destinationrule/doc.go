@@ -5,10 +5,9 @@
 //   - cluster.go: load balancing, connection pools and outlier detection of a cluster.
 //   - connection.go: connections that are forwarded as bytes: timeouts, tunnels; PROXY headers.
 //   - tls.go: how its connections are secured.
+//   - choice.go: how a cluster chooses among endpoints, and how they are called.
 //   - hash.go: the consistent hash of the routes that lead to it.
 //   - unsupported.go: the fields that have no effect.
-//
-// Endpoints have no hook: what a policy says of their locality and weight, package eds follows itself.
 //
 // The package is pure.
 package destinationrule

@@ -7,10 +7,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/scope/traffic"
 )
 
-// hashPolicy returns the consistent hash by which requests to a port are spread over the endpoints, or nil where the
-// rule wants none. That of a subset comes before the service's, and of both that of the port first; an entry without a
-// hash keeps the next.
-func hashPolicy(r traffic.Rule, port uint32) []*routev3.RouteAction_HashPolicy {
+// Hash implements feature.Destination. The hash of a subset comes before the hash of the service, and the hash of a
+// port before the hash of all ports. An entry without a hash keeps the next one.
+func (policies) Hash(r traffic.Rule, port uint32) []*routev3.RouteAction_HashPolicy {
 	var h *networkingv1alpha3.LoadBalancerSettings_ConsistentHashLB
 	for _, p := range []traffic.Policy{r.Policy(port), r.Policy(0), r.WithoutSubset().Policy(port), r.WithoutSubset().Policy(0)} {
 		if h = p.LoadBalancer.GetConsistentHash(); h != nil {

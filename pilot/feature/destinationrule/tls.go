@@ -15,8 +15,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
 
-// secure secures a cluster's connections by TLS settings.
-func secure(t *networkingv1alpha3.ClientTLSSettings, o feature.PolicyTLS, c *clusterv3.Cluster, options *httpv3.HttpProtocolOptions) {
+// TLS implements feature.Destination.
+func (policies) TLS(t *networkingv1alpha3.ClientTLSSettings, o feature.PolicyTLS, c *clusterv3.Cluster, options *httpv3.HttpProtocolOptions) {
 	switch t.Mode {
 	case networkingv1alpha3.ClientTLSSettings_DISABLE:
 		return

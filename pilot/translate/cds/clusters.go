@@ -149,7 +149,7 @@ func (m *Clusters) serviceClusters(v *view.View, c cohort.Client, s scope.Servic
 				k.endpointTLS = endpoints.TLS
 			}
 			if !k.inline.Empty() {
-				k.place = eds.PlaceOf(v, c, s.Service, k.rule.Policy(p.Number))
+				k.place = eds.PlaceOf(v, c, m.hooks.Choice(v.Mesh(), s.Service, k.rule.Policy(p.Number)))
 			}
 			out = append(out, m.clusters.Get(k))
 			if k.sni = true; gateway.HasAutoPassthrough(c) && gateway.PassesOn(s.Service) {
@@ -174,9 +174,9 @@ func (b builder) buildCluster(k clusterKey) *envoy.Resource {
 		LbPolicy:        clusterv3.Cluster_LEAST_REQUEST,
 	}
 	policy := k.rule.Policy(k.port)
-	preference := eds.PreferenceOf(k.mesh, k.service, policy)
+	choice := b.Choice(k.mesh, k.service, policy)
 	policy = policy.WithDefaults(k.mesh.GetDefaultTrafficPolicy())
-	k.setDiscovery(b, c, policy)
+	k.setDiscovery(b, c, policy, choice)
 	if k.subset == "" && !k.sni && registry.HasPersistentSession(k.service.Labels) {
 		c.CommonLbConfig.OverrideHostStatus = sessionHosts()
 	}
@@ -189,8 +189,7 @@ func (b builder) buildCluster(k clusterKey) *envoy.Resource {
 		options.UpstreamProtocolOptions = envoy.DownstreamProtocol()
 	}
 	c.UpstreamConnectionOptions = keepalive(k.mesh)
-	b.ApplyPolicy(policy, feature.PolicyTarget{Sniffed: port.Protocol.Sniffed() && !k.router}, c, options)
-	preference.Apply(c.CommonLbConfig)
+	b.ApplyPolicy(policy, feature.PolicyTarget{Sniffed: port.Protocol.Sniffed() && !k.router, Choice: choice}, c, options)
 	if c.GetClusterType() != nil {
 		resolveCalledHosts(k.mesh, k.ipv4, k.ipv6, c) // without another load balancer
 		c.CommonLbConfig = nil
@@ -241,7 +240,7 @@ func keepalive(m *mesh.Config) *clusterv3.UpstreamConnectionOptions {
 }
 
 // setDiscovery sets how Envoy finds the endpoints.
-func (k clusterKey) setDiscovery(b builder, c *clusterv3.Cluster, policy traffic.Policy) {
+func (k clusterKey) setDiscovery(b builder, c *clusterv3.Cluster, policy traffic.Policy, choice feature.Choice) {
 	kind := clusterv3.Cluster_EDS
 	switch k.service.Resolution {
 	case registry.DNS:
@@ -279,7 +278,7 @@ func (k clusterKey) setDiscovery(b builder, c *clusterv3.Cluster, policy traffic
 		c.RespectDnsTtl = true                               //nolint:staticcheck
 		c.DnsJitter = envoy.Duration(100 * time.Millisecond) //nolint:staticcheck
 		c.TypedDnsResolverConfig = resolver(envoy.UInt32(100))
-		c.LoadAssignment = k.inlineAssignment(b)
+		c.LoadAssignment = k.inlineAssignment(b, choice)
 		if kind == clusterv3.Cluster_LOGICAL_DNS && !hasOneEndpoint(c.LoadAssignment) {
 			c.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STRICT_DNS}
 		}
@@ -301,10 +300,10 @@ func dnsFamily(v4, v6 bool) clusterv3.Cluster_DnsLookupFamily {
 	return clusterv3.Cluster_V4_ONLY
 }
 
-func (k clusterKey) inlineAssignment(b builder) *endpointv3.ClusterLoadAssignment {
+func (k clusterKey) inlineAssignment(b builder, choice feature.Choice) *endpointv3.ClusterLoadAssignment {
 	return eds.Inline(b.Hooks, eds.InlineCluster{
 		Name: k.name(), Service: k.service, Rule: k.rule, Port: k.port, Subset: k.subset, SNI: k.sni, Endpoints: k.inline, Policies: k.policies,
-		Place: k.place, ReadyOnly: eds.ReadyOnly(k.rule.Policy(k.port)),
+		Place: k.place, Choice: choice,
 	})
 }
 

@@ -53,7 +53,7 @@ type assignmentKey struct {
 	port      string // the service port's name
 	rule      traffic.Rule
 	subset    string
-	number    uint32
+	tls       feature.EndpointTLS
 	policies  frozen.List[EndpointPolicies]
 	sni       bool
 	node      string // the proxy's, for a service whose endpoints are called from their own node alone
@@ -90,9 +90,10 @@ func (m *Assignments) keyOf(v *view.View, c cohort.Inputs, name string) assignme
 		return k
 	}
 	k.service, k.endpoints, k.rule = s, v.Endpoints(s.Key()), rule
-	k.port, k.number, k.subset, k.sni = s.Port(n.Port).Name, n.Port, n.Subset, n.SNIDNAT
+	k.port, k.subset, k.sni = s.Port(n.Port).Name, n.Subset, n.SNIDNAT
 	k.policies, k.paths = Policies(v, m.hooks, k.endpoints.ByPort(k.port)), networkPaths(v, c.Client, k.endpoints.NetworkClusters)
-	k.ready = ReadyOnly(rule.Policy(n.Port))
+	choice := m.hooks.Choice(v.Mesh(), s, rule.Policy(n.Port))
+	k.ready, k.tls = choice.ReadyOnly, choice.TLS
 	if s.NodeLocal {
 		k.node = cmp.Or(c.Node, "\x00") // no endpoint matches a proxy without a node
 	}
@@ -100,8 +101,8 @@ func (m *Assignments) keyOf(v *view.View, c cohort.Inputs, name string) assignme
 	if s.NodeLocal || v.ClusterLocal(s.Host) {
 		k.cluster = cluster
 	}
-	if f := PreferenceOf(v.Mesh(), s, rule.Policy(n.Port)); f.placed() {
-		k.placed, k.topology = true, f.topologyOf(place{c.Node, c.Location}, cluster)
+	if placed(choice) {
+		k.placed, k.topology = true, topologyOf(choice, place{c.Node, c.Location}, cluster)
 	}
 	return k
 }
@@ -189,30 +190,25 @@ type InlineCluster struct {
 	Endpoints frozen.List[*registry.Endpoint]
 	Policies  frozen.List[EndpointPolicies]
 	Place     Place
-	ReadyOnly bool
+	Choice    feature.Choice
 }
 
 // Place is what of a client's place the endpoints of a cluster depend on. Comparable. The zero Place is anywhere.
 type Place struct{ topology topology }
 
 // PlaceOf returns the place of a cohort for the endpoints of a service that are part of its clusters.
-func PlaceOf(v *view.View, c cohort.Client, s *registry.Service, p traffic.Policy) Place {
-	if f := PreferenceOf(v.Mesh(), s, p); f.placed() {
-		return Place{f.topologyOf(place{c.Node, c.Location}, cmp.Or(c.Cluster, v.Cluster()))}
+func PlaceOf(v *view.View, c cohort.Client, by feature.Choice) Place {
+	if placed(by) {
+		return Place{topologyOf(by, place{c.Node, c.Location}, cmp.Or(c.Cluster, v.Cluster()))}
 	}
 	return Place{}
 }
 
-// ReadyOnly reports whether a cluster has no unhealthy endpoints: by a rule with minHealthPercent Envoy calls all
-// endpoints, the unhealthy too, while few of them are healthy. As in istiod, the mesh's default policy is not
-// consulted.
-func ReadyOnly(p traffic.Policy) bool { return p.OutlierDetection.GetMinHealthPercent() > 0 }
-
 // Inline makes the assignment that is part of a cluster.
 func Inline(h *hooks.Hooks, c InlineCluster) *endpointv3.ClusterLoadAssignment {
 	k := assignmentKey{
-		service: c.Service, rule: c.Rule, port: c.Service.Port(c.Port).Name, number: c.Port, subset: c.Subset, policies: c.Policies, sni: c.SNI,
-		topology: c.Place.topology, ready: c.ReadyOnly,
+		service: c.Service, rule: c.Rule, port: c.Service.Port(c.Port).Name, subset: c.Subset, policies: c.Policies, sni: c.SNI,
+		topology: c.Place.topology, ready: c.Choice.ReadyOnly, tls: c.Choice.TLS,
 	}
 	endpoints := k.localities(builder{h}, c.Endpoints.All, func(address string) bool { return address != "" })
 	return &endpointv3.ClusterLoadAssignment{ClusterName: c.Name, Endpoints: endpoints}
@@ -225,7 +221,7 @@ func (k assignmentKey) localities(b builder, endpoints iter.Seq[*registry.Endpoi
 	for p := range k.policies.All {
 		policies[p.endpoint] = p.policies
 	}
-	labels, policy := k.rule.Labels(), k.rule.Policy(k.number)
+	labels := k.rule.Labels()
 	groups, sums := map[priorityGroup]*groupEndpoints{}, map[int]weightSum{}
 	var order []priorityGroup
 	horizon := newSplitHorizon(k.paths)
@@ -243,9 +239,11 @@ func (k assignmentKey) localities(b builder, endpoints iter.Seq[*registry.Endpoi
 		if e.Health == registry.Draining && !k.service.Unhealthy || e.Health == registry.Unhealthy && k.ready {
 			continue
 		}
-		secure := e.TLSMode != "" && b.Mode(policies[e], e.Port) != feature.Disable
-		if policy.TLS != nil {
-			secure = e.TLSMode != "" && policy.IsMutual()
+		secure := e.TLSMode != ""
+		if k.tls == feature.TLSByWorkload {
+			secure = secure && b.Mode(policies[e], e.Port) != feature.Disable
+		} else {
+			secure = secure && k.tls == feature.TLSOfMesh
 		}
 		at := priorityGroup{e.Locality, k.topology.distance(e, crosses)}
 		g := groups[at]

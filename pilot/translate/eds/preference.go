@@ -6,108 +6,42 @@ import (
 	"slices"
 	"strings"
 
-	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
-	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
-	"google.golang.org/protobuf/types/known/wrapperspb"
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/frozen"
-	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
-	"github.com/istiod-lite/istiod-lite/pilot/scope/traffic"
+	"github.com/istiod-lite/istiod-lite/pilot/feature"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// Preference is how a cluster prefers endpoints by where they run. The settings of its rule decide alone; or else the
-// service's traffic distribution; or else the mesh's settings, where those of zones override those of localities. With
-// the zero Preference all endpoints are equal.
-type Preference struct {
-	locality     *networkingv1alpha3.LocalityLoadBalancerSetting
-	zones        *networkingv1alpha3.ZoneAwareLoadBalancerSetting
-	distribution string // the service's
-	ejects       bool   // there is outlier detection
-}
-
-// PreferenceOf returns the preference among the endpoints of a service under a policy.
-func PreferenceOf(m *mesh.Config, s *registry.Service, p traffic.Policy) Preference {
-	f := Preference{ejects: p.OutlierDetection != nil}
-	inCluster := s.Resolution.EndpointsInCluster()
-	switch l, z := p.LoadBalancer.GetLocalityLbSetting(), p.LoadBalancer.GetZoneAwareLbSetting(); {
-	case z != nil:
-		f.zones = z
-	case l != nil:
-		f.locality = l
-	case s.TrafficDist != "" && !inCluster:
-		f.distribution = s.TrafficDist
-	case m.GetZoneAwareLbSetting() != nil:
-		f.zones = m.GetZoneAwareLbSetting()
-	default:
-		f.locality = m.GetLocalityLbSetting()
-	}
-	if f.locality != nil && f.locality.Enabled != nil && !f.locality.Enabled.Value {
-		f.locality = nil
-	}
-	return f
-}
-
-// routesByZone reports whether clients prefer their own zone as far as its share of the endpoints allows.
-func (f Preference) routesByZone() bool {
-	return f.zones != nil && (f.zones.Enabled == nil || f.zones.Enabled.Value)
-}
-
-// failsOver reports whether endpoints that are far stand in for close ones that fail.
-func (f Preference) failsOver() bool {
-	return f.locality != nil && f.ejects && len(f.locality.Distribute) == 0
-}
-
 // placed reports whether an assignment depends on where the client runs.
-func (f Preference) placed() bool {
-	return f.distribution != "" || f.routesByZone() || f.failsOver() || len(f.locality.GetDistribute()) > 0
+func placed(c feature.Choice) bool {
+	return c.Distribution != "" || c.RoutesByZone() || c.FailsOver || len(c.Locality.GetDistribute()) > 0
 }
 
-// Apply sets how Envoy weighs localities against each other.
-func (f Preference) Apply(c *clusterv3.Cluster_CommonLbConfig) {
-	failover := len(f.locality.GetFailover())+len(f.locality.GetFailoverPriority()) > 0
-	switch {
-	case f.zones != nil:
-		config := &clusterv3.Cluster_CommonLbConfig_ZoneAwareLbConfig{}
-		if n := f.zones.MinClusterSize; n != nil {
-			config.MinClusterSize = wrapperspb.UInt64(uint64(n.Value))
-		}
-		if !f.routesByZone() {
-			config.RoutingEnabled = &typev3.Percent{}
-		}
-		c.LocalityConfigSpecifier = &clusterv3.Cluster_CommonLbConfig_ZoneAwareLbConfig_{ZoneAwareLbConfig: config}
-	case f.distribution != "", len(f.locality.GetDistribute()) > 0, f.failsOver() && failover:
-		c.LocalityConfigSpecifier = &clusterv3.Cluster_CommonLbConfig_LocalityWeightedLbConfig_{
-			LocalityWeightedLbConfig: &clusterv3.Cluster_CommonLbConfig_LocalityWeightedLbConfig{},
-		}
-	}
-}
-
-// topologyOf returns what of a client's place the preference depends on. Clients for which it is equal get equal
+// topologyOf returns the part of a client's place that a choice depends on. Clients for which it is equal get equal
 // assignments.
-func (f Preference) topologyOf(p place, cluster string) topology {
+func topologyOf(c feature.Choice, p place, cluster string) topology {
 	switch {
-	case f.distribution == corev1.ServiceTrafficDistributionPreferSameNode:
+	case c.Distribution == corev1.ServiceTrafficDistributionPreferSameNode:
 		return topology{by: byNode, locality: p.location.Locality, network: p.location.Network, node: p.node, cluster: cluster}
-	case f.distribution != "":
+	case c.Distribution != "":
 		l := registry.Locality{Region: p.location.Locality.Region, Zone: p.location.Locality.Zone} // nothing below the zone counts
 		return topology{by: byZone, locality: l, network: p.location.Network}
-	case f.routesByZone():
-		t, _ := failoverTopology(f.zones.Failover, p.location.Locality.Region)
-		t.by, t.locality.Region, t.labels = byRegion, p.location.Locality.Region, priorityLabels(f.zones.FailoverPriority, p, cluster)
+	case c.RoutesByZone():
+		t, _ := failoverTopology(c.Zones.Failover, p.location.Locality.Region)
+		t.by, t.locality.Region, t.labels = byRegion, p.location.Locality.Region, priorityLabels(c.Zones.FailoverPriority, p, cluster)
 		return t
-	case f.failsOver():
-		t, ok := failoverTopology(f.locality.Failover, p.location.Locality.Region)
-		if !ok && len(f.locality.FailoverPriority) > 0 {
-			return topology{by: byLabels, labels: priorityLabels(f.locality.FailoverPriority, p, cluster)}
+	case c.FailsOver:
+		t, ok := failoverTopology(c.Locality.Failover, p.location.Locality.Region)
+		if !ok && len(c.Locality.FailoverPriority) > 0 {
+			return topology{by: byLabels, labels: priorityLabels(c.Locality.FailoverPriority, p, cluster)}
 		}
 		t.by, t.locality = byLocality, p.location.Locality
 		return t
 	}
-	for _, d := range f.locality.GetDistribute() {
+	for _, d := range c.Locality.GetDistribute() {
 		if matches(d.From, p.location.Locality) {
 			return topology{by: byShare, share: d}
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/feature/destinationrule"
 	"github.com/istiod-lite/istiod-lite/pilot/scope/traffic"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
@@ -74,7 +75,7 @@ func TestPriorities(t *testing.T) {
 			if c.ejects {
 				p.OutlierDetection = &networkingv1alpha3.OutlierDetection{}
 			}
-			n := PreferenceOf(mesh.Default(), &registry.Service{}, p).topologyOf(client, "c")
+			n := topologyOf(destinationrule.New().Destination.Choice(mesh.Default(), &registry.Service{}, p), client, "c")
 			var groups []priorityGroup
 			for _, e := range spread() {
 				groups = append(groups, priorityGroup{distance: n.distance(e, false)})

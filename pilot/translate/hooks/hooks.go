@@ -15,10 +15,12 @@ import (
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 	"github.com/istiod-lite/istiod-lite/pilot/scope/traffic"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/view"
+	"github.com/istiod-lite/istiod-lite/registry"
 )
 
 // Hooks calls the hooks of some features.
@@ -28,8 +30,8 @@ type Hooks struct {
 	extensions []*feature.Feature // those with filters that proxies subscribe to
 	transport  *feature.Feature   // the one that secures connections, or nil
 
-	destination *feature.Destination // that of the feature which applies traffic policies, or nil
-	routes      *feature.Routes      // that of the feature which makes routes, or nil
+	destination feature.Destination // that of the feature which applies traffic policies, or nil
+	routes      *feature.Routes     // that of the feature which makes routes, or nil
 
 	filters *filterCache // nil: filters are made again for each chain
 }
@@ -184,6 +186,14 @@ func (h *Hooks) Upstream(u feature.Upstream) *corev3.TransportSocket {
 		return Plaintext
 	}
 	return h.transport.Transport.Upstream(u)
+}
+
+// Choice returns how a cluster chooses among the endpoints of a service.
+func (h *Hooks) Choice(m *mesh.Config, s *registry.Service, p traffic.Policy) feature.Choice {
+	if h.destination == nil {
+		return feature.Choice{}
+	}
+	return h.destination.Choice(m, s, p)
 }
 
 // ApplyPolicy applies load balancing, connection pool and outlier detection to a cluster.
