@@ -41,11 +41,11 @@ type Hooks struct {
 	// Cluster changes a cluster, except for those that never have a connection.
 	Cluster func(Cluster, *clusterv3.Cluster)
 
-	Transport   *Transport
+	Transport   Transport
 	Destination Destination
-	Routes      *Routes
-	Patches     *Patches
-	Extensions  *Extensions
+	Routes      Routes
+	Patches     Patches
+	Extensions  Extensions
 }
 
 // Direction is the direction of the traffic of a listener or a cluster.
@@ -106,15 +106,15 @@ type Cluster struct {
 
 // Transport secures the connections between the proxies of the mesh. At most one feature has it. Its Selection is made
 // for endpoints too: how an endpoint is called follows from the objects that apply to its workload.
-type Transport struct {
+type Transport interface {
 	// Mode returns how a workload takes connections on a port. Port 0 stands for all ports without a mode of their own.
-	Mode func(s Selection, port uint32) Mode
+	Mode(s Selection, port uint32) Mode
 	// Ports returns the ports that have a mode of their own, ascending.
-	Ports func(s Selection) []uint32
+	Ports(s Selection) []uint32
 	// Downstream returns the transport socket of a chain that takes secured connections.
-	Downstream func(Downstream) *corev3.TransportSocket
+	Downstream(Downstream) *corev3.TransportSocket
 	// Upstream returns the transport socket for secured connections to a service.
-	Upstream func(Upstream) *corev3.TransportSocket
+	Upstream(Upstream) *corev3.TransportSocket
 }
 
 // Mode is how a port takes connections.
@@ -205,30 +205,30 @@ type PolicyTLS struct {
 
 // Extensions makes the configurations of filters that listeners name and do not hold: proxies subscribe to them by the
 // names of the filters. A name is of one object, in all Selections.
-type Extensions struct {
+type Extensions interface {
 	// Object returns the object of a Selection of ListenersPart that has the filter of a name, or nil if there is none.
-	Object func(name string, s Selection) *kinds.Object
+	Object(name string, s Selection) *kinds.Object
 	// Config returns the configuration of the filter of an object.
-	Config func(*kinds.Object) *corev3.TypedExtensionConfig
+	Config(*kinds.Object) *corev3.TypedExtensionConfig
 }
 
 // Patches changes resources that all features have made, and adds some. At most one feature has it, and its Part is
 // PatchPart: what it does not patch is shared with all other proxies. Its functions are pure.
-type Patches struct {
+type Patches interface {
 	// Of returns a function that returns the patches which may apply to a resource, in the order in which they apply.
 	// They are of a Selection, and the resource is of the type and direction of a target.
-	Of func(Selection, PatchTarget) func(PatchTarget) []Patch
+	Of(Selection, PatchTarget) func(PatchTarget) []Patch
 	// Added returns the patches that add a resource of the type and direction of a target, which has no name.
 	// The target of virtual hosts is named as their route configuration.
-	Added func(Selection, PatchTarget) []Patch
+	Added(Selection, PatchTarget) []Patch
 	// Apply returns a message with patches applied, one after the other: nil if one removes it. It does not change its
 	// argument. Where that is nil there is one patch, and Apply returns the message that the patch adds. A patch that
 	// cannot be applied, or makes the message one that Envoy would refuse, is left out. The notes say which patches
 	// were applied, and why others are left out.
-	Apply func([]Patch, PatchTarget, proto.Message) (proto.Message, []PatchNote)
+	Apply([]Patch, PatchTarget, proto.Message) (proto.Message, []PatchNote)
 	// Findings returns what users should know of the patches of some Selections. notes are those of all resources that
 	// were made with them.
-	Findings func(of []PatchUse, notes []PatchNote) []diag.Diagnostic
+	Findings(of []PatchUse, notes []PatchNote) []diag.Diagnostic
 }
 
 // Patch is one change that an object makes. It is comparable.
@@ -272,16 +272,17 @@ type GatewayServer struct {
 }
 
 // Routes makes the routes of objects that are bound to hosts. At most one feature has it.
-type Routes struct {
+type Routes interface {
 	// HTTP returns the routes of an object. Without any the default route of the host applies.
-	HTTP func(RouteOptions) []*routev3.Route
+	HTTP(RouteOptions) []*routev3.Route
 	// Any reports whether HTTP returns any route.
-	Any func(RouteOptions) bool
+	Any(RouteOptions) bool
 	// Join returns one list for the routes of several objects, by precedence.
-	Join func(lists ...[]*routev3.Route) []*routev3.Route
+	Join(lists ...[]*routev3.Route) []*routev3.Route
 	// TLS returns the routes of an object for TLS connections that are not terminated, TCP those for other connections.
 	// They read the same options as Any. At most the last route for other connections is for any address.
-	TLS, TCP func(RouteOptions) []ConnectionRoute
+	TLS(RouteOptions) []ConnectionRoute
+	TCP(RouteOptions) []ConnectionRoute
 }
 
 // ConnectionRoute is where connections lead to that carry no HTTP, or are not terminated.

@@ -41,8 +41,8 @@ func (o outcome) set(i int, err error) {
 	}
 }
 
-// apply applies patches to a message, which it does not change, and returns the result.
-func (f *filters) apply(patches []feature.Patch, t feature.PatchTarget, m proto.Message) (proto.Message, []feature.PatchNote) {
+// Apply applies patches to a message, which it does not change, and returns the result.
+func (f *filters) Apply(patches []feature.Patch, t feature.PatchTarget, m proto.Message) (proto.Message, []feature.PatchNote) {
 	list := make([]patch, len(patches))
 	for i, p := range patches {
 		list[i] = patch{p, &f.of(p.Object).patches[p.Index]}

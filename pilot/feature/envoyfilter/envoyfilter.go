@@ -23,7 +23,7 @@ func New() *feature.Feature {
 		Part:        feature.PatchPart,
 		Select:      f.sel,
 		Unsupported: func(o *kinds.Object) []diag.Diagnostic { return f.of(o).findings },
-		Hooks:       feature.Hooks{Patches: &feature.Patches{Of: f.patchesOf, Added: f.added, Apply: f.apply, Findings: f.findings}},
+		Hooks:       feature.Hooks{Patches: f},
 	}
 }
 

@@ -14,9 +14,9 @@ import (
 // codeLeftOut is the code of findings about patches that are not applied.
 const codeLeftOut = "PatchLeftOut"
 
-// findings returns which patches are left out of resources, one finding for each patch, and which have found nothing to
+// Findings returns which patches are left out of resources, one finding for each patch, and which have found nothing to
 // apply to.
-func (f *filters) findings(uses []feature.PatchUse, notes []feature.PatchNote) []diag.Diagnostic {
+func (f *filters) Findings(uses []feature.PatchUse, notes []feature.PatchNote) []diag.Diagnostic {
 	noted := map[feature.Patch]bool{}
 	failed := map[feature.Patch][]feature.PatchNote{}
 	for _, n := range notes {

@@ -12,9 +12,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
 
-// patchesOf returns what finds the patches of a Selection that may apply to resources of the type and direction of a
+// Of returns what finds the patches of a Selection that may apply to resources of the type and direction of a
 // target, by their names.
-func (f *filters) patchesOf(s feature.Selection, of feature.PatchTarget) func(feature.PatchTarget) []feature.Patch {
+func (f *filters) Of(s feature.Selection, of feature.PatchTarget) func(feature.PatchTarget) []feature.Patch {
 	var candidates []patch
 	for of, p := range f.each(s) {
 		candidates = append(candidates, patch{of, p})
@@ -73,8 +73,8 @@ func (p *compiledPatch) mayApply(t feature.PatchTarget) bool {
 	return false
 }
 
-// added returns the patches of a Selection that add a resource.
-func (f *filters) added(s feature.Selection, t feature.PatchTarget) []feature.Patch {
+// Added returns the patches of a Selection that add a resource.
+func (f *filters) Added(s feature.Selection, t feature.PatchTarget) []feature.Patch {
 	var list []feature.Patch
 	for patch, p := range f.each(s) {
 		if p.GetPatch().GetOperation() == add && p.adds(t) {

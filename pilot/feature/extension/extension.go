@@ -43,7 +43,7 @@ func New(p Phase) *feature.Feature {
 		},
 		Hooks: feature.Hooks{
 			HTTPFilters: httpFilters, NetworkFilters: networkFilters,
-			Extensions: &feature.Extensions{Object: discovered, Config: config},
+			Extensions: modules{},
 		},
 	}
 	if p == Authn { // all phases read the same kinds: one of them finds what is wrong

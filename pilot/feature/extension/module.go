@@ -22,8 +22,11 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
 
-// discovered returns the object whose filter has a name and no configuration of its own, nil if none is selected.
-func discovered(name string, s feature.Selection) *kinds.Object {
+// modules are the filters that proxies subscribe to.
+type modules struct{}
+
+// Object implements feature.Extensions. The filter has no configuration of its own.
+func (modules) Object(name string, s feature.Selection) *kinds.Object {
 	for o := range s.Objects.All {
 		if filterName(o) == name && read(o).wasm != nil {
 			return o
@@ -32,8 +35,8 @@ func discovered(name string, s feature.Selection) *kinds.Object {
 	return nil
 }
 
-// config returns the configuration of the filter of a module.
-func config(o *kinds.Object) *corev3.TypedExtensionConfig {
+// Config implements feature.Extensions.
+func (modules) Config(o *kinds.Object) *corev3.TypedExtensionConfig {
 	p := read(o)
 	c := &corev3.TypedExtensionConfig{Name: filterName(o)}
 	if p.network() {

@@ -23,8 +23,8 @@ var (
 	roots        = envoy.AgentSecret("ROOTCA")
 )
 
-// downstream requires a client certificate of one of the mesh's trust domains.
-func downstream(d feature.Downstream) *corev3.TransportSocket {
+// Downstream requires a client certificate of one of the mesh's trust domains.
+func (transport) Downstream(d feature.Downstream) *corev3.TransportSocket {
 	alpn := []string{"h2", "http/1.1"}
 	if !d.HTTP && d.PeerExchange {
 		alpn = append([]string{names.PeerExchange}, alpn...)
@@ -51,8 +51,8 @@ func downstream(d feature.Downstream) *corev3.TransportSocket {
 	return socket(&tlsv3.DownstreamTlsContext{CommonTlsContext: common, RequireClientCertificate: envoy.Bool(true)})
 }
 
-// upstream requires that the peer has one of the identities exactly.
-func upstream(u feature.Upstream) *corev3.TransportSocket {
+// Upstream requires that the peer has one of the identities exactly.
+func (transport) Upstream(u feature.Upstream) *corev3.TransportSocket {
 	alpn := []string{"istio"}
 	if u.HTTP2 {
 		alpn = append(alpn, "h2")

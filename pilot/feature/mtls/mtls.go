@@ -20,7 +20,7 @@ func New(sendRoots bool) *feature.Feature {
 		Hooks: feature.Hooks{
 			FiltersReadOf: announceReadsOf, HTTPFilters: announce,
 			Cluster:   announced,
-			Transport: &feature.Transport{Mode: mode, Ports: ports, Downstream: downstream, Upstream: upstream},
+			Transport: transport{},
 		},
 	}
 }
@@ -29,9 +29,12 @@ func spec(o *kinds.Object) *securityv1.PeerAuthentication {
 	return o.Spec.(*securityv1.PeerAuthentication)
 }
 
-// mode returns the mode of a workload's port. Policies go from the mesh's to the workload's. A policy that leaves the
+// transport secures the connections between the proxies of the mesh.
+type transport struct{}
+
+// Mode implements feature.Transport. Policies go from the mesh's to the workload's. A policy that leaves the
 // mode unset inherits the one before.
-func mode(s feature.Selection, port uint32) feature.Mode {
+func (transport) Mode(s feature.Selection, port uint32) feature.Mode {
 	m := feature.Permissive
 	for o := range s.Objects.All {
 		m = inherit(m, spec(o).Mtls)
@@ -42,8 +45,8 @@ func mode(s feature.Selection, port uint32) feature.Mode {
 	return m
 }
 
-// ports returns the ports that have a mode of their own, ascending.
-func ports(s feature.Selection) []uint32 {
+// Ports implements feature.Transport.
+func (transport) Ports(s feature.Selection) []uint32 {
 	var list []uint32
 	for o := range s.Objects.All {
 		if selective(o) {

@@ -11,8 +11,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
 
-// tlsRoutes returns the routes of an object for TLS connections that nobody has terminated, in order.
-func tlsRoutes(in feature.RouteOptions) []feature.ConnectionRoute {
+// TLS implements feature.Routes.
+func (virtualServices) TLS(in feature.RouteOptions) []feature.ConnectionRoute {
 	o := options(in)
 	var out []feature.ConnectionRoute
 	for _, t := range spec(o.Object).GetTls() {
@@ -30,9 +30,8 @@ func tlsRoutes(in feature.RouteOptions) []feature.ConnectionRoute {
 	return out
 }
 
-// tcpRoutes returns the routes of an object for TCP connections, in order: those for some addresses, up to the first
-// that is for any.
-func tcpRoutes(in feature.RouteOptions) []feature.ConnectionRoute {
+// TCP implements feature.Routes. The routes for some addresses come first, up to the first route for any address.
+func (virtualServices) TCP(in feature.RouteOptions) []feature.ConnectionRoute {
 	o := options(in)
 	var out []feature.ConnectionRoute
 	for _, t := range spec(o.Object).GetTcp() {

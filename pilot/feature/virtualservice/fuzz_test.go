@@ -55,9 +55,9 @@ func FuzzHTTPRoutes(f *testing.F) {
 					return []*routev3.RouteAction_HashPolicy{{Terminal: true}}
 				},
 			}
-			list := httpRoutes(x)
-			if hasRoutes(x) != (len(list) > 0) {
-				t.Fatalf("%d routes, any: %t", len(list), hasRoutes(x))
+			list := virtualServices{}.HTTP(x)
+			if (virtualServices{}).Any(x) != (len(list) > 0) {
+				t.Fatalf("%d routes, any: %t", len(list), virtualServices{}.Any(x))
 			}
 			return list
 		}

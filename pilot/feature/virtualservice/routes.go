@@ -19,8 +19,11 @@ import (
 // options is what the routes of an object depend on.
 type options feature.RouteOptions
 
-// httpRoutes returns the routes of an object in order, without those that can never be reached.
-func httpRoutes(in feature.RouteOptions) []*routev3.Route {
+// virtualServices makes the routes of VirtualServices.
+type virtualServices struct{}
+
+// HTTP implements feature.Routes. Routes that can never be reached are left out.
+func (virtualServices) HTTP(in feature.RouteOptions) []*routev3.Route {
 	o := options(in)
 	var out []*routev3.Route
 	for _, h := range spec(o.Object).GetHttp() {
@@ -43,8 +46,8 @@ func httpRoutes(in feature.RouteOptions) []*routev3.Route {
 	return out
 }
 
-// hasRoutes reports whether httpRoutes returns any route.
-func hasRoutes(in feature.RouteOptions) bool {
+// Any implements feature.Routes.
+func (virtualServices) Any(in feature.RouteOptions) bool {
 	o := options(in)
 	return slices.ContainsFunc(spec(o.Object).GetHttp(), func(h *networkingv1alpha3.HTTPRoute) bool {
 		return h.GetDelegate() == nil && (len(h.Match) == 0 || slices.ContainsFunc(h.Match, o.applies))
@@ -61,10 +64,9 @@ func catchAll(r *routev3.Route) bool {
 	return m.GetPrefix() == "/" && len(m.GetHeaders()) == 0 && len(m.GetQueryParameters()) == 0 && len(m.GetDynamicMetadata()) == 0
 }
 
-// join returns one list for the routes of several VirtualServices, by precedence, for one host of a gateway. A
-// catch-all route does not hide the more specific routes of later VirtualServices. Of several catch-all routes the
-// first stays.
-func join(lists ...[]*routev3.Route) []*routev3.Route {
+// Join implements feature.Routes, for one host of a gateway. A catch-all route does not hide the more specific routes
+// of later VirtualServices. Of several catch-all routes the first stays.
+func (virtualServices) Join(lists ...[]*routev3.Route) []*routev3.Route {
 	var out []*routev3.Route
 	var last *routev3.Route
 	for _, l := range lists {

@@ -11,6 +11,6 @@ func New() *feature.Feature {
 		Name:        "virtualservice",
 		Kinds:       []*kinds.Kind{kinds.VirtualService},
 		Unsupported: unsupported,
-		Hooks:       feature.Hooks{FiltersReadOf: filtersReadOf, HTTPFilters: httpFilters, Routes: &feature.Routes{Any: hasRoutes, HTTP: httpRoutes, Join: join, TLS: tlsRoutes, TCP: tcpRoutes}},
+		Hooks:       feature.Hooks{FiltersReadOf: filtersReadOf, HTTPFilters: httpFilters, Routes: virtualServices{}},
 	}
 }

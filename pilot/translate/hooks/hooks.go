@@ -31,7 +31,7 @@ type Hooks struct {
 	transport  *feature.Feature   // the one that secures connections, or nil
 
 	destination feature.Destination // that of the feature which applies traffic policies, or nil
-	routes      *feature.Routes     // that of the feature which makes routes, or nil
+	routes      feature.Routes      // that of the feature which makes routes, or nil
 
 	filters *filterCache // nil: filters are made again for each chain
 }

@@ -15,6 +15,24 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
 
+// onePatch has one patch for each resource.
+type onePatch struct {
+	object *kinds.Object
+	apply  func(m proto.Message) (proto.Message, []feature.PatchNote)
+}
+
+func (p onePatch) Of(feature.Selection, feature.PatchTarget) func(feature.PatchTarget) []feature.Patch {
+	return func(feature.PatchTarget) []feature.Patch { return []feature.Patch{{Object: p.object}} }
+}
+
+func (p onePatch) Added(feature.Selection, feature.PatchTarget) []feature.Patch { return nil }
+
+func (p onePatch) Apply(_ []feature.Patch, _ feature.PatchTarget, m proto.Message) (proto.Message, []feature.PatchNote) {
+	return p.apply(m)
+}
+
+func (p onePatch) Findings([]feature.PatchUse, []feature.PatchNote) []diag.Diagnostic { return nil }
+
 // TestMemoForgets: the memo forgets versions of a resource that nobody uses, also those that patches do not change,
 // or fail for.
 func TestMemoForgets(t *testing.T) {
@@ -26,15 +44,7 @@ func TestMemoForgets(t *testing.T) {
 		},
 		"panic": func(proto.Message) (proto.Message, []feature.PatchNote) { panic("of a test") },
 	} {
-		p := New(envoy.NewMemo(1, nil), []*feature.Feature{{Hooks: feature.Hooks{Patches: &feature.Patches{
-			Of: func(feature.Selection, feature.PatchTarget) func(feature.PatchTarget) []feature.Patch {
-				return func(feature.PatchTarget) []feature.Patch { return []feature.Patch{{Object: o}} }
-			},
-			Apply: func(_ []feature.Patch, _ feature.PatchTarget, m proto.Message) (proto.Message, []feature.PatchNote) {
-				return apply(m)
-			},
-			Findings: func([]feature.PatchUse, []feature.PatchNote) []diag.Diagnostic { return nil },
-		}}}}, nil, nil)
+		p := New(envoy.NewMemo(1, nil), []*feature.Feature{{Hooks: feature.Hooks{Patches: onePatch{o, apply}}}}, nil, nil)
 		of := target{Patcher: p, PatchTarget: feature.PatchTarget{Type: envoy.ClusterType}}.prepared()
 		for i := range 100 {
 			r := envoy.NewResource("c", &clusterv3.Cluster{Name: "c", AltStatName: fmt.Sprint(i)})
