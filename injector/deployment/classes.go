@@ -2,13 +2,16 @@ package deployment
 
 import (
 	"context"
+	"log/slog"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
@@ -27,40 +30,66 @@ func Classes(defaults string) []Class {
 	}
 }
 
-// keepClasses creates the classes that are missing. One that is there stays as it is. An API server that has no such
-// kind may have it later.
-func (c *Controller) keepClasses(ctx context.Context) {
-	c.mu.Lock()
-	noticed := c.classes
-	c.classes = false
-	c.mu.Unlock()
-	for _, class := range c.o.Classes {
-		key := kinds.Key{Kind: kinds.GatewayClass, Name: class.Name}
-		if c.o.Object(key) != nil {
-			c.done(key, 0, nil)
-			continue
-		}
-		if !noticed && time.Now().Before(c.retries[key].at) {
-			continue
-		}
-		err := c.create(ctx, class)
-		if apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err) { // what there is comes with the next look
-			err = nil
-		}
-		c.done(key, look, err)
-	}
+// ClassReconciler creates GatewayClasses that are missing, and leaves others as they are. A request names a class.
+type ClassReconciler struct {
+	world   World
+	classes []Class
+	logger  *slog.Logger
+	client  client.Client
 }
 
-func (c *Controller) create(ctx context.Context, class Class) error {
-	ctx, cancel := context.WithTimeout(ctx, longest)
-	defer cancel()
-	u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"controllerName": class.Controller, "description": class.Description}}}
-	u.SetAPIVersion(gatewayv1.GroupVersion.String())
-	u.SetKind("GatewayClass")
-	u.SetName(class.Name)
-	_, err := c.o.Client.Resource(gatewayv1.SchemeGroupVersion.WithResource("gatewayclasses")).Create(ctx, u, metav1.CreateOptions{FieldManager: ControllerName})
-	if err == nil {
-		c.o.Logger.Info("class created", "object", "GatewayClass "+class.Name)
+// NewClasses returns a ClassReconciler.
+func NewClasses(w World, classes []Class, logger *slog.Logger) *ClassReconciler {
+	return &ClassReconciler{world: w, classes: classes, logger: logger}
+}
+
+// classResync is the time after which a class that is not known is created again: it was deleted before it was known,
+// or the API server had no such kind.
+const classResync = 30 * time.Second
+
+// Kinds returns the kind of classes.
+func (*ClassReconciler) Kinds() []*kinds.Kind { return []*kinds.Kind{kinds.GatewayClass} }
+
+// Watches returns nothing: the World follows classes.
+func (*ClassReconciler) Watches() map[client.Object]cache.ByObject { return nil }
+
+// Requests returns nothing.
+func (*ClassReconciler) Requests(context.Context, client.Object) []reconcile.Request { return nil }
+
+// All returns the classes of this control plane.
+func (r *ClassReconciler) All() (list []reconcile.Request) {
+	for _, class := range r.classes {
+		list = append(list, request(kinds.Key{Name: class.Name}))
 	}
-	return err
+	return list
+}
+
+// Begin begins a term.
+func (r *ClassReconciler) Begin(c client.Client, _ client.Reader) { r.client = c }
+
+// Reconcile creates a class that is missing.
+func (r *ClassReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	i := slices.IndexFunc(r.classes, func(c Class) bool { return c.Name == request.Name })
+	if i < 0 || r.world.Object(kinds.Key{Kind: kinds.GatewayClass, Name: request.Name}) != nil {
+		return reconcile.Result{}, nil
+	}
+	u := object(kinds.GatewayClass)
+	u.SetName(request.Name)
+	u.Object["spec"] = map[string]any{"controllerName": r.classes[i].Controller, "description": r.classes[i].Description}
+	err := r.client.Create(ctx, u, client.FieldOwner(ControllerName))
+	switch {
+	case err == nil:
+		r.logger.Info("class created", "object", "GatewayClass "+request.Name)
+	case !apierrors.IsNotFound(err) && !apierrors.IsAlreadyExists(err):
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: classResync}, nil
+}
+
+// Finding describes a class that could not be created.
+func (*ClassReconciler) Finding(request reconcile.Request, _ error) diag.Diagnostic {
+	return diag.Diagnostic{
+		Severity: diag.Warning, Code: "GatewayClassNotCreated", Object: "GatewayClass " + request.Name,
+		Fix: "grant create of gatewayclasses to this server's ServiceAccount, or create it; it is tried again",
+	}
 }

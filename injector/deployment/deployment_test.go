@@ -58,7 +58,7 @@ func gateway(t *testing.T, labels map[string]string, spec string) *kinds.Object 
 // needs returns what the objects of a Gateway depend on, with the template of the chart.
 func needs(t *testing.T, g *kinds.Object, list ...deployment.Parameters) deployment.Needs {
 	t.Helper()
-	return deployment.Needs{Gateway: g, Parameters: list, Namespace: func(string) map[string]string { return nil }, Cluster: "one", Version: 137, Render: chartInjector(t).Render}
+	return deployment.Needs{Gateway: g, Parameters: list, Namespace: func(string) map[string]string { return nil }, Cluster: "one", Version: 137, Templates: chartInjector(t)}
 }
 
 // TestParameters: an error names the ConfigMap and the key, and says what to write.
@@ -113,6 +113,20 @@ func TestListenerSets(t *testing.T) {
 	}
 }
 
+// world has objects.
+type world map[kinds.Key]*kinds.Object
+
+func (w world) Object(k kinds.Key) *kinds.Object { return w[k] }
+
+func (w world) ObjectsOf(k *kinds.Kind) (list []*kinds.Object) {
+	for key, o := range w {
+		if key.Kind == k {
+			list = append(list, o)
+		}
+	}
+	return list
+}
+
 // TestWhichGateways: a Gateway of another class, revision or cluster gets nothing, nor does one that is bound to a host
 // or has several addresses. Tags of the revision count.
 func TestWhichGateways(t *testing.T) {
@@ -151,7 +165,7 @@ func TestWhichGateways(t *testing.T) {
 			objects[kinds.Key{Kind: kinds.Namespace, Name: "edge"}].Labels = c.namespace
 			o := gateway(t, c.labels, c.spec)
 			got := deployment.Deploys(deployment.Options{
-				Revision: c.revision, Classes: deployment.Classes("istio"), Object: func(k kinds.Key) *kinds.Object { return objects[k] },
+				Revision: c.revision, Classes: deployment.Classes("istio"), World: world(objects),
 			}, o, "stable")
 			if got != c.want {
 				t.Errorf("deployed: %t", got)

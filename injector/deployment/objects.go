@@ -6,14 +6,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
+	"maps"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
@@ -23,55 +23,68 @@ import (
 
 // ref names an object.
 type ref struct {
-	resource schema.GroupVersionResource
+	kind string
 	types.NamespacedName
 }
 
-// hash is that of JSON.
-type hash [sha256.Size]byte
+func refOf(u *unstructured.Unstructured) ref { return ref{u.GetKind(), client.ObjectKeyFromObject(u)} }
 
-// have is what the API server has of an object.
-type have struct {
-	uid     types.UID
-	managed bool      // by this controller, as the label says
-	owner   types.UID // the Gateway; empty: none
-	content hash      // without what others write all the time
-}
+func (r ref) String() string { return r.kind + " " + r.NamespacedName.String() }
 
-// applied is what was written last of an object.
+// applied is the last write of an object.
 type applied struct {
-	gateway kinds.Key
-	wanted  hash
-	content hash // of what the API server made of it
-	at      time.Time
-	pause   time.Duration // before it is written once more
+	wanted  string // checksum of what was written
+	content string // checksum of what the API server made of it
 }
 
 // errForeign is the error of an object that is another's.
 var errForeign = errors.New("it is not this controller's: it has no label " + names.LabelManaged)
 
-// read returns what counts of an object. It changes the object.
-func (c *Controller) read(u *unstructured.Unstructured) have {
-	h := have{uid: u.GetUID(), managed: u.GetLabels()[names.LabelManaged] == managedValue()}
-	for _, o := range u.GetOwnerReferences() {
-		if o.Kind == "Gateway" {
-			h.owner = o.UID
-		}
+// contentField has, in an object that is watched, the checksum of its content.
+const contentField = "content"
+
+// reduce returns what is needed of an object that is watched. A second call changes nothing.
+func reduce(object any) (any, error) {
+	from, ok := object.(*unstructured.Unstructured)
+	if !ok {
+		return object, nil
 	}
-	for _, field := range []string{"managedFields", "resourceVersion", "generation"} {
-		unstructured.RemoveNestedField(u.Object, "metadata", field)
-	}
-	delete(u.Object, "status")
-	h.content = sum(u.Object)
-	return h
+	u := &unstructured.Unstructured{Object: map[string]any{contentField: content(from)}}
+	u.SetGroupVersionKind(from.GroupVersionKind())
+	u.SetNamespace(from.GetNamespace())
+	u.SetName(from.GetName())
+	u.SetUID(from.GetUID())
+	u.SetResourceVersion(from.GetResourceVersion())
+	u.SetLabels(from.GetLabels())
+	u.SetOwnerReferences(from.GetOwnerReferences())
+	return u, nil
 }
 
-func sum(v any) hash {
+// content returns the checksum of an object without the fields that change without a change by another client.
+func content(u *unstructured.Unstructured) string {
+	if text, reduced := u.Object[contentField].(string); reduced {
+		return text
+	}
+	o, meta := maps.Clone(u.Object), map[string]any{}
+	if m, ok := o["metadata"].(map[string]any); ok {
+		meta = maps.Clone(m)
+	}
+	for _, field := range []string{"managedFields", "resourceVersion", "generation"} {
+		delete(meta, field)
+	}
+	delete(o, "status")
+	o["metadata"] = meta
+	return sum(o)
+}
+
+// sum returns the checksum of a value of JSON.
+func sum(v any) string {
 	text, err := json.Marshal(v) // sorts keys
 	if err != nil {
-		panic(err) // of what was JSON
+		panic(err) // unreachable: it was JSON
 	}
-	return sha256.Sum256(text)
+	hash := sha256.Sum256(text)
+	return string(hash[:])
 }
 
 // complete adds to a template's object what each has: the label by which it is known, and its owner. What is null is
@@ -119,83 +132,73 @@ func prune(v any) any {
 	return v
 }
 
-// keep writes an object if it is missing or differs. It returns how long to wait where it was written just now.
-func (c *Controller) keep(ctx context.Context, gateway kinds.Key, r resource, u *unstructured.Unstructured) (time.Duration, error) {
-	at := ref{r.GroupVersionResource, types.NamespacedName{Namespace: u.GetNamespace(), Name: u.GetName()}}
-	client := c.o.Client.Resource(r.GroupVersionResource).Namespace(at.Namespace)
-	wanted := sum(u.Object)
-	c.mu.Lock()
-	seen, exists := c.objects[at]
-	c.mu.Unlock()
-	last := c.applied[at]
-	if exists && last.wanted == wanted && last.content == seen.content {
-		return 0, nil
-	}
-	if wait := time.Until(last.at.Add(last.pause)); wait > 0 {
-		return wait, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, longest)
-	defer cancel()
-	if !exists { // one without the label is not followed
-		got, err := client.Get(ctx, at.Name, metav1.GetOptions{})
-		switch {
-		case err == nil:
-			if seen = c.read(got); !seen.managed {
-				return 0, errForeign
-			}
-		case !apierrors.IsNotFound(err):
-			return 0, err
+// keep writes the objects of a Gateway. One that cannot be written holds up no other.
+func (r *Reconciler) keep(ctx context.Context, gateway *kinds.Object, objects []*unstructured.Unstructured) (err error) {
+	last, next := r.applied[request(gateway.Key).NamespacedName], map[ref]applied{}
+	for _, u := range objects {
+		at := refOf(u)
+		written, e := r.write(ctx, u, last[at])
+		if next[at] = written; e != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w", at, e))
 		}
 	}
-	body := u.DeepCopy()
-	body.SetUID(seen.uid) // another one of that name, made meanwhile, is a conflict
-	got, err := client.Apply(ctx, at.Name, body, metav1.ApplyOptions{FieldManager: ControllerName, Force: true})
-	if err != nil {
-		return 0, err
-	}
-	now := c.read(got)
-	next := applied{gateway: gateway, wanted: wanted, content: now.content, at: time.Now(), pause: leastPause}
-	if last.wanted == wanted { // somebody undoes it
-		next.pause = min(2*last.pause, mostPause)
-		if time.Since(last.at) > calm {
-			next.pause = leastPause
-		}
-	}
-	c.applied[at] = next
-	c.mu.Lock()
-	c.objects[at] = now // until the watch brings it
-	c.mu.Unlock()
-	if now.content != seen.content {
-		c.o.Logger.Info("object of a Gateway written", "object", u.GetKind()+" "+at.String())
-	}
-	return 0, nil
+	r.applied[request(gateway.Key).NamespacedName] = next
+	return errors.Join(err, r.remove(ctx, gateway, next))
 }
 
-// remove deletes the objects of a Gateway that it asks for no more: those of kinds that are made only where asked for.
-func (c *Controller) remove(ctx context.Context, gateway types.UID, namespace string, wanted map[ref]bool) (err error) {
-	for _, r := range resources() {
-		if !r.asked {
+// write writes an object that is missing or differs. It returns the last write of the object.
+func (r *Reconciler) write(ctx context.Context, u *unstructured.Unstructured, last applied) (applied, error) {
+	at, observed, wanted := client.ObjectKeyFromObject(u), &unstructured.Unstructured{}, sum(u.Object)
+	observed.SetGroupVersionKind(u.GroupVersionKind())
+	err := r.watched.Get(ctx, at, observed)
+	switch {
+	case err == nil && last == applied{wanted, content(observed)}:
+		return last, nil
+	case apierrors.IsNotFound(err): // an object without the label is not watched
+		if err = r.client.Get(ctx, at, observed); err == nil && observed.GetLabels()[names.LabelManaged] != managedValue() {
+			return last, errForeign
+		}
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return last, err
+	}
+	body := u.DeepCopy()
+	if err == nil {
+		body.SetUID(observed.GetUID()) // another object of that name is a conflict
+	}
+	err = r.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(body), client.ForceOwnership, client.FieldOwner(ControllerName))
+	if err != nil {
+		return last, err
+	}
+	last = applied{wanted, content(body)}
+	if last.content != content(observed) {
+		r.o.Logger.Info("object of a Gateway written", "object", refOf(u).String())
+	}
+	return last, nil
+}
+
+// remove deletes the objects of a Gateway that its parameters asked for and do not ask for any more.
+func (r *Reconciler) remove(ctx context.Context, gateway *kinds.Object, wanted map[ref]applied) (err error) {
+	for _, k := range resources() {
+		if !k.asked {
 			continue
 		}
-		var gone []ref
-		c.mu.Lock()
-		for at, h := range c.objects {
-			if at.resource == r.GroupVersionResource && at.Namespace == namespace && h.managed && h.owner == gateway && !wanted[at] {
-				gone = append(gone, at)
-			}
+		all := listOf(k.Kind)
+		if e := r.watched.List(ctx, all, client.InNamespace(gateway.Namespace)); e != nil {
+			return errors.Join(err, e)
 		}
-		c.mu.Unlock()
-		for _, at := range gone {
-			c.mu.Lock()
-			uid := c.objects[at].uid
-			c.mu.Unlock()
-			e := c.o.Client.Resource(r.GroupVersionResource).Namespace(namespace).Delete(ctx, at.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
-			if e != nil && !apierrors.IsNotFound(e) {
-				err = errors.Join(err, fmt.Errorf("%s %s: %w", r.kind, at, e))
+		for i := range all.Items {
+			u := &all.Items[i]
+			at, uid := refOf(u), u.GetUID()
+			if _, is := wanted[at]; is || !slices.ContainsFunc(u.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return string(o.UID) == gateway.UID }) {
 				continue
 			}
-			delete(c.applied, at)
-			c.o.Logger.Info("object of a Gateway removed", "object", r.kind+" "+at.String())
+			e := r.client.Delete(ctx, u, client.Preconditions{UID: &uid})
+			if client.IgnoreNotFound(e) != nil {
+				err = errors.Join(err, fmt.Errorf("%s: %w", at, e))
+				continue
+			}
+			r.o.Logger.Info("object of a Gateway removed", "object", at.String())
 		}
 	}
 	return err

@@ -23,22 +23,29 @@ import (
 
 // resource is a kind of objects that are made.
 type resource struct {
-	schema.GroupVersionResource
-	kind  string
+	*kinds.Kind
 	key   string // of ConfigMaps with parameters
-	asked bool   // made only where parameters have the key
+	asked bool   // made only if parameters have the key
 	typed any    // by which two objects are merged
 }
 
 // resources returns the kinds, in the order in which they are written.
 func resources() []resource {
-	return []resource{
-		{corev1.SchemeGroupVersion.WithResource("serviceaccounts"), "ServiceAccount", "serviceAccount", false, corev1.ServiceAccount{}},
-		{appsv1.SchemeGroupVersion.WithResource("deployments"), "Deployment", "deployment", false, appsv1.Deployment{}},
-		{corev1.SchemeGroupVersion.WithResource("services"), "Service", "service", false, corev1.Service{}},
-		{autoscalingv2.SchemeGroupVersion.WithResource("horizontalpodautoscalers"), "HorizontalPodAutoscaler", "horizontalPodAutoscaler", true, autoscalingv2.HorizontalPodAutoscaler{}},
-		{policyv1.SchemeGroupVersion.WithResource("poddisruptionbudgets"), "PodDisruptionBudget", "podDisruptionBudget", true, policyv1.PodDisruptionBudget{}},
+	kind := func(group, version, name, plural string) *kinds.Kind {
+		return &kinds.Kind{Group: group, Versions: []string{version}, Name: name, Plural: plural}
 	}
+	return []resource{
+		{kind("", "v1", "ServiceAccount", "serviceaccounts"), "serviceAccount", false, corev1.ServiceAccount{}},
+		{kind("apps", "v1", "Deployment", "deployments"), "deployment", false, appsv1.Deployment{}},
+		{kind("", "v1", "Service", "services"), "service", false, corev1.Service{}},
+		{kind("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers"), "horizontalPodAutoscaler", true, autoscalingv2.HorizontalPodAutoscaler{}},
+		{kind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets"), "podDisruptionBudget", true, policyv1.PodDisruptionBudget{}},
+	}
+}
+
+// apiVersion is that of objects of a kind.
+func apiVersion(k *kinds.Kind) string {
+	return schema.GroupVersion{Group: k.Group, Version: k.Versions[0]}.String()
 }
 
 // Parameters are one ConfigMap's.
@@ -84,7 +91,7 @@ func merge(objects []map[string]any, list []Parameters) (out []map[string]any, e
 		asked := slices.ContainsFunc(list, func(p Parameters) bool { return p.Data[r.key] != "" })
 		if i < 0 || r.asked && !asked {
 			if asked {
-				return nil, fmt.Errorf("data.%s: the template makes no %s", r.key, r.kind)
+				return nil, fmt.Errorf("data.%s: the template makes no %s", r.key, r.Name)
 			}
 			continue
 		}
@@ -109,7 +116,7 @@ func meant(key string, keys []string) string {
 }
 
 func is(o map[string]any, r resource) bool {
-	return o["kind"] == r.kind && o["apiVersion"] == r.GroupVersion().String()
+	return o["kind"] == r.Name && o["apiVersion"] == apiVersion(r.Kind)
 }
 
 // over returns an object with a text of YAML merged into it, by the rules of a strategic merge.

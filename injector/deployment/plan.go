@@ -48,7 +48,7 @@ func (o Options) classed(of *kinds.Object) bool {
 		return false
 	}
 	name := string(g.Spec.GatewayClassName)
-	if class := o.Object(kinds.Key{Kind: kinds.GatewayClass, Name: name}); class != nil {
+	if class := o.World.Object(kinds.Key{Kind: kinds.GatewayClass, Name: name}); class != nil {
 		return string(class.Spec.(*gatewayv1.GatewayClass).Spec.ControllerName) == ControllerName
 	}
 	return slices.ContainsFunc(o.Classes, func(own Class) bool { return own.Name == name && own.Controller == ControllerName })
@@ -56,7 +56,7 @@ func (o Options) classed(of *kinds.Object) bool {
 
 // labels returns those of a namespace.
 func (o Options) labels(namespace string) map[string]string {
-	if n := o.Object(kinds.Key{Kind: kinds.Namespace, Name: namespace}); n != nil {
+	if n := o.World.Object(kinds.Key{Kind: kinds.Namespace, Name: namespace}); n != nil {
 		return n.Labels
 	}
 	return nil
@@ -70,7 +70,7 @@ type Needs struct {
 	Parameters   []Parameters                        // each counts over those before it
 	Cluster      string                              // ID
 	Version      int                                 // of the API server: 137 is 1.37
-	Render       func(ctx context.Context, template string, g injector.Gateway) ([]map[string]any, error)
+	Templates    Templates
 }
 
 // Make returns what is written for a Gateway, in that order. An error says what of the Gateway, its parameters or the
@@ -78,7 +78,7 @@ type Needs struct {
 func Make(ctx context.Context, n Needs) ([]*unstructured.Unstructured, error) {
 	g := input(n.Gateway, accepted(n.Gateway, n.ListenerSets, n.Namespace))
 	g.ClusterID, g.KubeVersion = n.Cluster, n.Version
-	objects, err := n.Render(ctx, injector.GatewayTemplate, g)
+	objects, err := n.Templates.Render(ctx, injector.GatewayTemplate, g)
 	if err != nil {
 		return nil, err
 	}

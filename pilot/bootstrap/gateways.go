@@ -3,18 +3,18 @@ package bootstrap
 import (
 	"cmp"
 	"context"
-	"encoding/json"
-	"fmt"
-	"net/http"
-	"strconv"
-	"strings"
+	"sync"
 
 	"k8s.io/client-go/rest"
 
+	"github.com/istiod-lite/istiod-lite/api/apiserver"
+	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/injector/deployment"
 	"github.com/istiod-lite/istiod-lite/pilot/config/crd"
+	"github.com/istiod-lite/istiod-lite/pilot/controllers"
 	"github.com/istiod-lite/istiod-lite/pilot/leader"
 )
 
@@ -25,94 +25,132 @@ type Gateways struct {
 	DefaultClass string // the name of the GatewayClass that is created first; empty: istio
 }
 
-// gateways is what deploys Gateways.
+// gateways is the Component that deploys Gateways and creates their classes.
 type gateways struct {
-	*deployment.Controller
-	server *Server
-	lease  *leader.Lease // required for writes; nil if leader election is disabled
-	mesh   *mesh.Config  // of the last commit
+	server     *Server
+	lease      *leader.Lease // required for writes; nil if leader election is disabled
+	reconciler *deployment.Reconciler
+	gateways   *controllers.Controller
+	deploys    *controllers.Manager // of gateways; nil if this server deploys none
+	classes    *controllers.Manager
+	mesh       *mesh.Config  // of the last commit
+	needed     chan struct{} // closed at the first Gateway: nothing is watched before
 }
 
 // gatewaysLease is the right to deploy Gateways, of one revision. It is istiod's Lease too.
 const gatewaysLease = "istio-gateway-deployment-"
 
-// newGateways returns nil where the server is no pod of a cluster, or neither deploys Gateways nor creates classes.
+// codeGatewaysUnread is the code of the finding that the objects of Gateways cannot be read.
+const codeGatewaysUnread = "GatewayObjectsNotRead"
+
+// newGateways returns nil if the server is no pod of a cluster, or neither deploys Gateways nor creates classes.
 func (s *Server) newGateways() (Component, error) {
 	deploy := !s.o.Gateways.NoDeployment && s.injection != nil
 	if !s.o.member() || !deploy && s.o.Gateways.NoClasses {
 		return nil, nil
 	}
-	client, lease, err := s.elected(gatewaysLease + cmp.Or(s.o.Revision, "default"))
+	lease, err := s.election(s.o.Client, s.o.Instance()).Lease(gatewaysLease+cmp.Or(s.o.Revision, "default"), "")
 	if err != nil {
 		return nil, err
 	}
+	guarded, logger := rest.CopyConfig(s.o.Client), s.o.Logger.With("scope", "gateway")
+	if lease != nil {
+		guarded.Wrap(lease.Guard)
+	}
+	g := &gateways{server: s, lease: lease, needed: make(chan struct{})}
+	all := deployment.Classes(cmp.Or(s.o.Gateways.DefaultClass, "istio"))
+	created := all
+	if s.o.Gateways.NoClasses {
+		created = nil
+	}
+	classes := controllers.New("GatewayClass", codeGatewaysUnread, deployment.NewClasses(s.world, created, logger), logger)
+	if g.classes, err = controllers.NewManager(controllers.Options{Client: guarded, Logger: logger}, classes); err != nil || !deploy {
+		return g, err
+	}
 	o := deployment.Options{
-		Client: client, Namespace: s.o.Namespace, Revision: s.o.Revision, Cluster: s.o.ClusterID,
-		Deploy: deploy, Classes: deployment.Classes(cmp.Or(s.o.Gateways.DefaultClass, "istio")), CreateClasses: !s.o.Gateways.NoClasses,
-		Objects: s.world.ObjectsOf, Object: s.world.Object,
-		Version: func(ctx context.Context) (int, error) { return serverVersion(ctx, s.o.Client) },
-		ConfigMaps: func(handler func([]kinds.Change)) (deployment.ConfigMaps, error) {
-			return crd.New(crd.Options{
-				Client: s.o.Client, Kinds: []*kinds.Kind{kinds.ConfigMap}, Handler: handler, Logger: s.o.Logger.With("scope", "kube"), Metrics: s.metrics, Limits: s.o.Limits,
-				Only: map[*kinds.Kind]crd.Restriction{kinds.ConfigMap: {Namespace: s.o.Namespace, Labels: deployment.DefaultsLabel}},
-			})
-		},
-		Logger: s.o.Logger.With("scope", "gateway"),
+		Namespace: s.o.Namespace, Revision: s.o.Revision, Cluster: s.o.ClusterID, Classes: all,
+		World: s.world, Templates: s.injection.injector, ConfigMaps: g.configMaps, Logger: logger,
 	}
-	if deploy {
-		o.Render = s.injection.injector.Render
+	if o.APIServer, err = apiserver.New(s.o.Client); err != nil {
+		return nil, err
 	}
-	s.gateways = &gateways{Controller: deployment.New(o), server: s, lease: lease}
-	return s.gateways, nil
+	g.reconciler = deployment.New(o)
+	g.gateways = controllers.New("Gateway", codeGatewaysUnread, g.reconciler, logger)
+	g.deploys, err = controllers.NewManager(controllers.Options{Client: guarded, Logger: logger}, g.gateways)
+	s.gateways = g
+	return g, err
 }
 
-// serverVersion returns the version of an API server: 137 is 1.37.
-func serverVersion(ctx context.Context, config *rest.Config) (int, error) {
-	at, _, err := rest.DefaultServerUrlFor(config)
-	if err != nil {
-		return 0, err
-	}
-	client, err := rest.HTTPClientFor(config)
-	if err != nil {
-		return 0, err
-	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, at.JoinPath("version").String(), nil)
-	if err != nil {
-		return 0, err
-	}
-	answer, err := client.Do(r)
-	if err != nil {
-		return 0, err
-	}
-	defer answer.Body.Close()
-	var info struct{ Major, Minor string }
-	if err := json.NewDecoder(http.MaxBytesReader(nil, answer.Body, 1<<16)).Decode(&info); err != nil {
-		return 0, fmt.Errorf("the version of the API server, answered with status %d: %w", answer.StatusCode, err)
-	}
-	major, err := strconv.Atoi(info.Major)
-	if err != nil {
-		return 0, fmt.Errorf("the version of the API server: %w", err)
-	}
-	minor, err := strconv.Atoi(strings.TrimRight(info.Minor, "+"))
-	if err != nil {
-		return 0, fmt.Errorf("the version of the API server: %w", err)
-	}
-	return 100*major + minor, nil
+// configMaps makes the source of ConfigMaps with parameters.
+func (g *gateways) configMaps(handler func([]kinds.Change)) (deployment.ConfigMaps, error) {
+	o := g.server.o
+	return crd.New(crd.Options{
+		Client: o.Client, Kinds: []*kinds.Kind{kinds.ConfigMap}, Logger: o.Logger.With("scope", "kube"), Metrics: g.server.metrics, Limits: o.Limits,
+		Only: map[*kinds.Kind]crd.Restriction{kinds.ConfigMap: {Namespace: o.Namespace, Labels: deployment.DefaultsLabel}},
+		Handler: func(changes []kinds.Change) {
+			handler(changes)
+			g.gateways.NotifyAll()
+		},
+	})
 }
 
 func (*gateways) Name() string { return "deployment of Gateways" }
 
-// Run deploys Gateways while this server is elected, until ctx ends.
+// Run deploys Gateways and creates classes while this server is elected, until ctx ends.
 func (g *gateways) Run(ctx context.Context) error {
-	whileElected(ctx, g.lease, g.Controller.Run)
+	if g.lease == nil {
+		g.term(ctx)
+	} else {
+		g.lease.Run(ctx, g.term)
+	}
 	return nil
 }
 
-// Committed has the Gateways reconciled that a batch concerns.
-func (g *gateways) Committed(batch []kinds.Change) {
-	if m := g.server.world.Mesh(); m != g.mesh {
-		g.mesh = m
-		g.Refresh()
+// term runs the Managers until ctx ends.
+func (g *gateways) term(ctx context.Context) {
+	var running sync.WaitGroup
+	defer running.Wait()
+	running.Add(1)
+	safe.Go(g.server.o.Logger, "classes of Gateways", func() {
+		defer running.Done()
+		g.classes.Run(ctx)
+	})
+	select {
+	case <-ctx.Done():
+	case <-g.needed:
+		g.deploys.Run(ctx)
 	}
-	g.Notice(batch)
+}
+
+// Committed reconciles what a commit concerns.
+func (g *gateways) Committed(batch []kinds.Change) {
+	list, all := deployment.Affected(batch)
+	if m := g.server.world.Mesh(); m != g.mesh {
+		g.mesh, all = m, true
+	}
+	if all {
+		g.classes.NotifyAll()
+	}
+	if g.deploys == nil || !all && len(list) == 0 {
+		return
+	}
+	select {
+	case <-g.needed:
+	default:
+		if g.reconciler.Needed() {
+			close(g.needed)
+		}
+	}
+	if g.gateways.Notify(list...); all {
+		g.gateways.NotifyAll()
+	}
+}
+
+// Findings returns what cannot be read or written at present.
+func (g *gateways) Findings() []diag.Diagnostic {
+	list := g.classes.Findings()
+	if g.deploys != nil {
+		list = append(append(list, g.reconciler.Findings()...), g.deploys.Findings()...)
+	}
+	return list
 }

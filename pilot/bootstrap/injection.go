@@ -275,7 +275,7 @@ func (x *injection) put(from int, p *placed) {
 	}
 	x.injector.Set(c)
 	if g := x.server.gateways; g != nil {
-		g.Refresh()
+		g.gateways.NotifyAll()
 	}
 	x.server.o.Logger.Info("injection templates in force", "from", p.object, "templates", len(c.Templates()))
 }

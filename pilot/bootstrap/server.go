@@ -49,7 +49,7 @@ type Server struct {
 	components components
 	secure     *secure   // nil without a certificate
 	webhooks   *webhooks // nil unless the webhooks have a port of their own
-	gateways   *gateways // nil unless this server deploys Gateways or creates their classes
+	gateways   *gateways // nil unless this server deploys Gateways
 
 	metrics    *prometheus.Registry
 	commitTime prometheus.Histogram

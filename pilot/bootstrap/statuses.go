@@ -4,121 +4,119 @@ import (
 	"context"
 	"sync"
 
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/rest"
-
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/galley/analysis"
+	"github.com/istiod-lite/istiod-lite/pilot/controllers"
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
-	"github.com/istiod-lite/istiod-lite/pilot/leader"
 	"github.com/istiod-lite/istiod-lite/pilot/status"
 )
-
-// statuses is what writes findings into the statuses of objects.
-type statuses struct {
-	writer *status.Writer
-	lease  *leader.Lease // without which this server writes none; nil: it may in any case
-}
 
 // analysisLease is the right to write findings into statuses. It is istiod's Lease too, and that of all revisions: an
 // object has one status.
 const analysisLease = "istio-analyze-leader"
 
-// newStatuses makes what writes findings into the statuses of objects, where that is asked for and there is a cluster.
+// statuses is the Component that writes findings into the statuses of objects.
+type statuses struct {
+	*controllers.Manager
+	server     *Server
+	reconciler *status.Analysis
+}
+
+// newStatuses returns nil if findings are not to be written, or there is no cluster.
 func (s *Server) newStatuses() (Component, error) {
 	if !s.o.Advice || s.o.Client == nil {
 		return nil, nil
 	}
-	client, lease, err := s.elected(analysisLease)
-	if err != nil {
-		return nil, err
-	}
-	x := &statuses{lease: lease}
-	x.writer = status.New(status.Options{
-		Client: client, Object: s.world.Object, Counts: s.world.Shows, Rate: float64(s.o.StatusRate), Logger: s.o.Logger.With("scope", "status"),
-		Findings: func() ([]diag.Diagnostic, bool) {
-			list := s.objectFindings()
-			return list, !analysis.LeftOut(list)
-		},
-		Describe: func(code string) status.Code {
-			c := analysis.Describe(code)
-			return status.Code{ID: c.ID, Name: c.Name, URL: c.URL}
-		},
-	})
-	s.analyst.Looked = x.writer.Wake
-	return x, nil
+	x := &statuses{server: s}
+	x.reconciler = status.NewAnalysis(s.world, x, float64(s.o.StatusRate))
+	var err error
+	x.Manager, _, err = s.newStatusManager("AnalysisStatus", analysisLease, x.reconciler)
+	return x, err
 }
 
-// elected returns a client that writes only while this server holds a Lease, and the Lease. Without election the Lease
-// is nil, and the client always writes.
-func (s *Server) elected(name string) (dynamic.Interface, *leader.Lease, error) {
-	guarded := rest.CopyConfig(s.o.Client)
-	guarded.ContentType, guarded.AcceptContentTypes = "application/json", "application/json"
-	lease, err := s.election(s.o.Client, s.o.Instance()).Lease(name, "")
+// newStatusManager makes the Manager and the Controller of a reconciler of statuses.
+func (s *Server) newStatusManager(name, lease string, r controllers.Reconciler) (*controllers.Manager, *controllers.Controller, error) {
+	logger := s.o.Logger.With("scope", "status")
+	elected, err := s.election(s.o.Client, s.o.Instance()).Lease(lease, "")
 	if err != nil {
 		return nil, nil, err
 	}
-	if lease != nil {
-		guarded.Wrap(lease.Guard)
-	}
-	client, err := dynamic.NewForConfig(guarded)
-	return client, lease, err
+	c := controllers.New(name, "", r, logger) // it watches nothing
+	m, err := controllers.NewManager(controllers.Options{Client: s.o.Client, Lease: elected, Logger: logger}, c)
+	return m, c, err
+}
+
+// Found returns the findings about objects, and whether none were left out.
+func (x *statuses) Found() ([]diag.Diagnostic, bool) {
+	list := x.server.objectFindings()
+	return list, !analysis.LeftOut(list)
+}
+
+// Describe returns what a code is called in statuses.
+func (*statuses) Describe(code string) status.Code {
+	c := analysis.Describe(code)
+	return status.Code{ID: c.ID, Name: c.Name, URL: c.URL}
 }
 
 func (*statuses) Name() string { return "statuses of objects" }
 
 // Run writes findings into statuses while this server is elected, until ctx ends.
 func (x *statuses) Run(ctx context.Context) error {
-	whileElected(ctx, x.lease, x.writer.Run)
+	var running sync.WaitGroup
+	defer running.Wait()
+	running.Add(1)
+	safe.Go(x.server.o.Logger, "findings for statuses", func() {
+		defer running.Done()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-x.server.analyst.Looked():
+				x.reconciler.Analysed()
+				x.NotifyAll()
+			}
+		}
+	})
+	x.Manager.Run(ctx)
 	return nil
-}
-
-func (*statuses) Findings() []diag.Diagnostic { return nil }
-
-// whileElected calls fn while the lease is held, until ctx ends. Without a lease it calls fn.
-func whileElected(ctx context.Context, lease *leader.Lease, fn func(context.Context)) {
-	if lease == nil {
-		fn(ctx)
-		return
-	}
-	lease.Run(ctx, fn)
 }
 
 // ingressLease is the right to write the statuses of Ingresses. It has the name that istiod uses, for all revisions.
 const ingressLease = "istio-leader"
 
-// derivedStatuses is what writes the statuses that stages derive.
+// derivedStatuses is the Component that writes the statuses that stages derive.
 type derivedStatuses struct {
-	world  *ingest.World
-	writer *status.DerivedWriter
-	lease  *leader.Lease // without which this server writes none; nil: it may in any case
-	first  sync.Once
-	needed chan struct{} // closed when there are statuses to write: no election is held before
+	*controllers.Manager
+	controller *controllers.Controller
+	world      *ingest.World
+	needed     chan struct{} // closed at the first status: no election is held before
+	closed     bool          // whether needed is
 }
 
-// newDerivedStatuses returns nil where there is no cluster.
+// newDerivedStatuses returns nil if there is no cluster.
 func (s *Server) newDerivedStatuses() (Component, error) {
 	if s.o.Client == nil {
 		return nil, nil
 	}
-	client, lease, err := s.elected(ingressLease)
-	if err != nil {
-		return nil, err
-	}
-	return &derivedStatuses{world: s.world, lease: lease, needed: make(chan struct{}), writer: status.NewDerived(status.DerivedOptions{
-		Client: client, Statuses: s.world.TakeStatuses, Object: s.world.Object, Rate: float64(s.o.StatusRate), Logger: s.o.Logger.With("scope", "status"),
-	})}, nil
+	d := &derivedStatuses{world: s.world, needed: make(chan struct{})}
+	var err error
+	d.Manager, d.controller, err = s.newStatusManager("DerivedStatus", ingressLease, status.NewDerived(s.world, float64(s.o.StatusRate)))
+	return d, err
 }
 
 func (*derivedStatuses) Name() string { return "statuses of Ingresses" }
 
-// Committed has statuses written that follow from a commit.
+// Committed reconciles the statuses that follow from a commit.
 func (d *derivedStatuses) Committed([]kinds.Change) {
-	if d.world.HasStatuses() {
-		d.first.Do(func() { close(d.needed) })
+	for key, s := range d.world.TakeStatuses() {
+		if s != nil && !d.closed {
+			d.closed = true
+			close(d.needed)
+		}
+		d.controller.Notify(status.Request(key))
 	}
-	d.writer.Wake()
 }
 
 // Run writes the statuses that stages derive while this server is elected, until ctx ends.
@@ -126,9 +124,7 @@ func (d *derivedStatuses) Run(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 	case <-d.needed:
-		whileElected(ctx, d.lease, d.writer.Run)
+		d.Manager.Run(ctx)
 	}
 	return nil
 }
-
-func (*derivedStatuses) Findings() []diag.Diagnostic { return nil }

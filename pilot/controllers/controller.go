@@ -60,6 +60,8 @@ type Reconciler interface {
 	// Finding describes a request that failed with err. If Message is empty, it becomes the text of err.
 	Finding(request reconcile.Request, err error) diag.Diagnostic
 	// A method ReadFailed(err error) is optional. It is called after a list or watch that failed.
+	// A method Start, of a manager.Runnable, is optional. It is called once in each term, after Begin.
+	// A method Resync() time.Duration is optional. It returns the time after which everything is reconciled again.
 }
 
 // Controller runs a Reconciler, term after term. Its methods may be called from any goroutine.
@@ -120,6 +122,11 @@ func (c *Controller) begin(m manager.Manager, writer client.Client) error {
 		return err
 	}
 	c.reconciler.Begin(writer, c.watched)
+	if r, ok := c.reconciler.(manager.Runnable); ok {
+		if err := m.Add(r); err != nil {
+			return err
+		}
+	}
 	runs, err := controller.New(strings.ToLower(c.name), m, controller.Options{
 		Reconciler: reconcile.Func(c.reconcile), RateLimiter: c.backoff,
 		LogConstructor: func(*reconcile.Request) logr.Logger { return logr.Discard() }, // note logs
@@ -194,7 +201,11 @@ func (c *Controller) reconcile(ctx context.Context, request reconcile.Request) (
 	if request == everything {
 		requests, err := c.all(ctx)
 		c.Notify(requests...)
-		return reconcile.Result{}, err
+		var result reconcile.Result
+		if r, ok := c.reconciler.(interface{ Resync() time.Duration }); ok && err == nil {
+			result.RequeueAfter = r.Resync()
+		}
+		return result, err
 	}
 	if wait := c.pauses.wait(request); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
@@ -252,7 +263,7 @@ func (c *Controller) all(ctx context.Context) ([]reconcile.Request, error) {
 	return requests, nil
 }
 
-// note notes how a request went, and logs a new problem.
+// note notes how a request went, and logs a problem that no request has had.
 func (c *Controller) note(request reconcile.Request, err error) {
 	var problem diag.Diagnostic
 	if err != nil {
@@ -260,13 +271,13 @@ func (c *Controller) note(request reconcile.Request, err error) {
 		problem.Message = cmp.Or(problem.Message, err.Error())
 	}
 	c.mu.Lock()
-	last := c.problems[request]
+	known := err == nil || c.problems[request] == problem || slices.Contains(slices.Collect(maps.Values(c.problems)), problem)
 	delete(c.problems, request)
 	if err != nil {
 		c.problems[request] = problem
 	}
 	c.mu.Unlock()
-	if err != nil && problem != last {
+	if !known {
 		c.logger.Warn("failed to reconcile "+c.name, "object", problem.Object, "err", err)
 	}
 }
@@ -285,5 +296,5 @@ func (c *Controller) Findings() []diag.Diagnostic {
 	slices.SortFunc(list, func(a, b diag.Diagnostic) int {
 		return cmp.Or(cmp.Compare(a.Object, b.Object), cmp.Compare(a.Message, b.Message))
 	})
-	return list
+	return slices.Compact(list) // several requests may have one problem
 }

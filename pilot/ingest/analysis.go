@@ -35,7 +35,7 @@ const (
 type Analyst struct {
 	world    *World
 	Rest     time.Duration // how long objects that belong together may take to come, 1 s
-	Looked   func()        // called after each look at the objects; nil: nobody wants to know
+	looked   chan struct{} // of one: the objects have been analysed
 	changed  chan struct{} // of one: the objects have changed since the last run
 	Findings config.Findings
 	last     []diag.Diagnostic // what analysis.Run returned, sorted
@@ -48,7 +48,7 @@ type Analyst struct {
 
 // NewAnalyst makes an Analyst that has not looked yet.
 func NewAnalyst(w *World) *Analyst {
-	return &Analyst{world: w, Rest: analysisRest, changed: make(chan struct{}, 1), places: map[kinds.Key]registry.Locality{}}
+	return &Analyst{world: w, Rest: analysisRest, looked: make(chan struct{}, 1), changed: make(chan struct{}, 1), places: map[kinds.Key]registry.Locality{}}
 }
 
 // Committed takes the changes of a commit, and returns at once. One goroutine calls it. The objects are analysed after
@@ -89,10 +89,16 @@ func (a *Analyst) moved(c kinds.Change) bool {
 	return true
 }
 
-// Wake has the objects looked at, and returns at once.
-func (a *Analyst) Wake() {
+// Wake has the objects analysed, and returns at once.
+func (a *Analyst) Wake() { signal(a.changed) }
+
+// Looked returns a channel that has a message after each analysis. It has one reader.
+func (a *Analyst) Looked() <-chan struct{} { return a.looked }
+
+// signal sends a message on a channel of one, unless there is one.
+func signal(c chan<- struct{}) {
 	select {
-	case a.changed <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
@@ -117,9 +123,7 @@ func (a *Analyst) Run(ctx context.Context) error {
 		}
 		began := time.Now()
 		a.look()
-		if a.Looked != nil {
-			a.Looked()
-		}
+		signal(a.looked)
 		ended := time.Now()
 		earliest = ended.Add(min(analysisPause*ended.Sub(began), maxAnalysisPause))
 	}

@@ -62,7 +62,7 @@ func BenchmarkOneHTTPRoute(b *testing.B) {
 		if w.Commit([]kinds.Change{route(header%5000, header)}, time.Time{}); w.Snapshot() == before {
 			b.Fatal("nothing has changed")
 		}
-		if n := len(w.TakeStatuses(false)); n != 1 && header > 1 {
+		if n := len(w.TakeStatuses()); n != 1 && header > 1 {
 			b.Fatalf("%d statuses have changed", n)
 		}
 	}

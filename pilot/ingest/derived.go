@@ -202,12 +202,12 @@ func (o *outputs) sharedSecrets() (list []kinds.SharedSecret, changed bool) {
 	return list, true
 }
 
-// takeStatuses returns the statuses that have changed since the last call; all of them if all is set, and in the first
+// takeStatuses returns the statuses that have changed since the last call; all of them in the first
 // call.
-func (o *outputs) takeStatuses(all bool) map[kinds.Key]*derive.Status {
+func (o *outputs) takeStatuses() map[kinds.Key]*derive.Status {
 	last := o.changed
 	o.changed = map[kinds.Key]bool{}
-	if all || last == nil {
+	if last == nil {
 		return maps.Clone(o.statuses)
 	}
 	changed := make(map[kinds.Key]*derive.Status, len(last))

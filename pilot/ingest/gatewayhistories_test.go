@@ -113,7 +113,7 @@ func TestGatewayHistories(t *testing.T) {
 			if d := cmp.Diff(everything(t, once), everything(t, w)); d != "" {
 				t.Fatalf("-at once +in commits:\n%s", d)
 			}
-			for key, s := range w.TakeStatuses(false) {
+			for key, s := range w.TakeStatuses() {
 				if statuses[key] = s; s == nil {
 					delete(statuses, key)
 				}

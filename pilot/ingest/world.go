@@ -310,20 +310,19 @@ func (w *World) Statuses() []*derive.Status {
 	return sortedStatuses(w.stages.statuses)
 }
 
-// HasStatuses reports whether some object should have a status.
-func (w *World) HasStatuses() bool {
+// Status returns what the status of an object should be; nil if it should have none.
+func (w *World) Status(of kinds.Key) *derive.Status {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.stages.statuses) > 0
+	return w.stages.statuses[of]
 }
 
 // TakeStatuses returns the statuses that objects should have and that have changed since the last call, by object; nil
-// for an object that should have none any more. With all, and in the first call, it returns every status. It has one
-// caller.
-func (w *World) TakeStatuses(all bool) map[kinds.Key]*derive.Status {
+// for an object that should have none any more. In the first call it returns every status. It has one caller.
+func (w *World) TakeStatuses() map[kinds.Key]*derive.Status {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.stages.takeStatuses(all)
+	return w.stages.takeStatuses()
 }
 
 // registerAnew makes the registries again, for the trust domain or the networks have changed, and returns all that they

@@ -1,157 +1,82 @@
 package status
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
-	"log/slog"
-	"maps"
 	"reflect"
-	"slices"
 	"time"
 
-	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/pilot/derive"
 )
 
-// DerivedOptions of a DerivedWriter.
-type DerivedOptions struct {
-	Client dynamic.Interface // it refuses writes of those that do not lead
-	// Statuses returns what stages derive, with what the objects have at present: what has changed since its last call,
-	// nil where no status is wanted any more; or all.
-	Statuses func(all bool) map[kinds.Key]*derive.Status
-	Object   func(kinds.Key) *kinds.Object // an object that counts, or nil
-	Rate     float64                       // objects that are written in a second at most
-	Interval time.Duration                 // between two looks, at least
-	Logger   *slog.Logger
+// Stages derive statuses.
+type Stages interface {
+	Statuses() []*derive.Status         // all
+	Status(of kinds.Key) *derive.Status // of an object; nil if it should have none
+	Object(key kinds.Key) *kinds.Object // an accepted object, or nil
 }
 
-// DerivedWriter writes the statuses that stages derive.
-type DerivedWriter struct {
-	o    DerivedOptions
-	wake chan struct{} // has one message at most
-
-	// Of Run.
-	limit   *rate.Limiter
-	all     bool                         // every status has been looked at
-	open    map[kinds.Key]*derive.Status // that objects do not have, as far as is known
-	sent    map[kinds.Key]sent           // of these
-	refused map[*kinds.Kind]bool         // what was refused, and is logged
+// Derived is a reconciler of the statuses that stages derive. A request names an object.
+type Derived struct {
+	writer
+	stages Stages
+	sent   map[kinds.Key]sent // the last write of an object, until it comes back from the API server
 }
 
-// sent is what was written last of an object, which has not come back from the API server while object is the same.
+// sent is a status that was written. While the object is the same, it has not come back from the API server.
 type sent struct {
 	object *kinds.Object
 	value  map[string]any
 }
 
-// NewDerived makes a DerivedWriter that does not run.
-func NewDerived(o DerivedOptions) *DerivedWriter {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	o.Rate, o.Interval = cmp.Or(o.Rate, 20), cmp.Or(o.Interval, 500*time.Millisecond)
-	return &DerivedWriter{o: o, wake: make(chan struct{}, 1)}
+// NewDerived returns a Derived that writes a number of objects in a second at most; 0 means 20.
+func NewDerived(s Stages, perSecond float64) *Derived {
+	return &Derived{stages: s, writer: writer{perSecond: perSecond}}
 }
 
-// Wake has the statuses looked at, and returns at once. It is called after each commit.
-func (w *DerivedWriter) Wake() {
-	select {
-	case w.wake <- struct{}{}:
-	default:
-	}
+// Kinds returns all kinds.
+func (*Derived) Kinds() []*kinds.Kind { return kinds.All() }
+
+// Begin begins a term.
+func (r *Derived) Begin(c client.Client, _ client.Reader) {
+	r.begin(c)
+	r.sent = map[kinds.Key]sent{}
 }
 
-// Run writes what differs, until ctx ends.
-func (w *DerivedWriter) Run(ctx context.Context) {
-	w.begin(rate.Limit(w.o.Rate))
-	var failed time.Duration
-	for ctx.Err() == nil {
-		failed = backoff(failed, w.sync(ctx))
-		var again <-chan time.Time
-		if failed > 0 {
-			again = time.After(failed)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-w.wake:
-		case <-again:
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(w.o.Interval): // changes that come together are written together
-		}
+// All returns the objects that should have a status.
+func (r *Derived) All() (list []reconcile.Request) {
+	for _, s := range r.stages.Statuses() {
+		list = append(list, Request(s.Of))
 	}
+	return list
 }
 
-func (w *DerivedWriter) begin(limit rate.Limit) {
-	w.limit, w.all, w.open = rate.NewLimiter(limit, 1), false, map[kinds.Key]*derive.Status{}
-	w.sent, w.refused = map[kinds.Key]sent{}, map[*kinds.Kind]bool{}
-}
-
-// sync writes what differs, and looks at nothing that objects are known to have. It reports whether nothing has to be
-// tried again.
-func (w *DerivedWriter) sync(ctx context.Context) bool {
-	for key, s := range w.o.Statuses(!w.all) {
-		if w.open[key] = s; s == nil {
-			w.settle(key)
-		}
+// Reconcile writes the status of an object of this API server if it differs.
+func (r *Derived) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	key := keyOf(request)
+	s, o := r.stages.Status(key), r.stages.Object(key)
+	if s == nil || o == nil || o.Position != "" || o.Relayed || o.Cluster != "" || reflect.DeepEqual(s.Value, s.Current) {
+		delete(r.sent, key)
+		return reconcile.Result{}, nil
 	}
-	w.all = true
-	done := true
-	for _, key := range slices.SortedFunc(maps.Keys(w.open), func(a, b kinds.Key) int { return cmp.Compare(a.String(), b.String()) }) {
-		s := w.open[key]
-		o := w.o.Object(key)
-		if o == nil || o.Position != "" || o.Relayed || o.Cluster != "" { // no object of this API server
-			w.settle(key)
-			continue
-		}
-		if reflect.DeepEqual(s.Value, s.Current) {
-			w.settle(key)
-			continue
-		}
-		next := sent{o, s.Value}
-		if last, known := w.sent[key]; known && last.object == o && reflect.DeepEqual(last.value, s.Value) {
-			continue
-		}
-		if ctx.Err() != nil || w.limit.Wait(ctx) != nil {
-			return true // it ends
-		}
-		err := w.write(ctx, s)
-		switch {
-		case err == nil || apierrors.IsNotFound(err):
-			w.sent[key] = next
-		case apierrors.IsForbidden(err) || apierrors.IsInvalid(err):
-			w.sent[key] = next // it would be refused again
-			w.refusal(key.Kind, err)
-		case ctx.Err() == nil:
-			done = false
-			w.refusal(key.Kind, err)
-		}
+	if last, known := r.sent[key]; known && last.object == o && reflect.DeepEqual(last.value, s.Value) {
+		return reconcile.Result{}, nil
 	}
-	return done
-}
-
-// settle is called where nothing has to be written of an object until its status changes.
-func (w *DerivedWriter) settle(key kinds.Key) {
-	delete(w.open, key)
-	delete(w.sent, key)
-}
-
-// refusal logs an error, the first of each kind.
-func (w *DerivedWriter) refusal(k *kinds.Kind, err error) {
-	if !w.refused[k] {
-		w.refused[k] = true
-		w.o.Logger.Warn("a status cannot be written: no more is logged of this kind", "kind", k.Name, "err", err)
+	result, err := r.do(ctx, key.Kind, func() error {
+		err := r.patch(ctx, key, key.Kind.Versions[0], map[string]any{"status": stamped(s.Value, time.Now())})
+		if apierrors.IsNotFound(err) {
+			return nil // it is gone
+		}
+		return err
+	})
+	if err == nil {
+		r.sent[key] = sent{o, s.Value}
 	}
+	return result, err
 }
 
 // transitionTime is the field of a condition that says when it took its status.
@@ -177,16 +102,4 @@ func stamped(v any, now time.Time) any {
 		return out
 	}
 	return v
-}
-
-// write sends the fields of a status. It sets the time of conditions that have none.
-func (w *DerivedWriter) write(ctx context.Context, s *derive.Status) error {
-	text, err := json.Marshal(map[string]any{"status": stamped(s.Value, time.Now())})
-	if err != nil {
-		return err
-	}
-	k := s.Of.Kind
-	client := w.o.Client.Resource(schema.GroupVersionResource{Group: k.Group, Version: k.Versions[0], Resource: k.Plural}).Namespace(s.Of.Namespace)
-	_, err = client.Patch(ctx, s.Of.Name, types.MergePatchType, text, metav1.PatchOptions{FieldManager: "pilot-discovery"}, "status")
-	return err
 }

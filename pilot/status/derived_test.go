@@ -1,137 +1,137 @@
 package status
 
 import (
-	"context"
+	"maps"
+	"slices"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
-	"golang.org/x/time/rate"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic/fake"
-	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
-	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/derive"
 )
 
-// A status that stages derive is written where the object does not say it, and once, until the object comes back. What
-// others wrote stays. Objects of files are not written, and what is refused is not tried again.
-func TestDerived(t *testing.T) {
-	key := kinds.Key{Kind: kinds.Ingress, Namespace: "a", Name: "web"}
-	resource := schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "ingresses"}
-	client := fake.NewSimpleDynamicClient(runtime.NewScheme(), &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": map[string]any{"namespace": "a", "name": "web"}, "status": map[string]any{"other": "x"},
-	}})
-	value := func(ip string) map[string]any {
-		return map[string]any{"loadBalancer": map[string]any{"ingress": []any{map[string]any{"ip": ip}}}}
-	}
-	object := &kinds.Object{Key: key}
-	wanted := &derive.Status{Of: key, Value: value("192.0.2.1"), Current: map[string]any{"loadBalancer": nil}}
-	w := NewDerived(DerivedOptions{
-		Client: client, Statuses: taken(&wanted), Object: func(kinds.Key) *kinds.Object { return object },
+// derivedRig is a Derived with an API server and one Ingress.
+type derivedRig struct {
+	runner
+	reconciler *Derived
+
+	mu       sync.Mutex
+	statuses map[kinds.Key]*derive.Status
+	object   *kinds.Object
+}
+
+const ingressPath = "/apis/networking.k8s.io/v1/namespaces/a/ingresses/web"
+
+func webKey() kinds.Key { return kinds.Key{Kind: kinds.Ingress, Namespace: "a", Name: "web"} }
+
+func onDerivedRig(t *testing.T, test func(*derivedRig)) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &derivedRig{statuses: map[kinds.Key]*derive.Status{}, object: &kinds.Object{Key: webKey()}}
+		r.reconciler = NewDerived(r, 0)
+		r.start(t, r.reconciler)
+		defer func() { r.stop() }()
+		r.Put(ingressPath, &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": map[string]any{"namespace": "a", "name": "web"}, "status": map[string]any{"other": "x"},
+		}})
+		test(r)
 	})
-	w.begin(rate.Inf)
-	stages := func(value, current map[string]any) { wanted = &derive.Status{Of: key, Value: value, Current: current} }
-	sync := func(ok bool, writes int) {
-		t.Helper()
-		client.ClearActions()
-		if got := w.sync(context.Background()); got != ok {
-			t.Errorf("sync: %v, want %v", got, ok)
-		}
-		if n := len(client.Actions()); n != writes {
-			t.Errorf("%d writes, want %d: %v", n, writes, client.Actions())
-		}
-	}
-	sync(true, 1)
-	u, err := client.Resource(resource).Namespace("a").Get(context.Background(), "web", metav1.GetOptions{})
-	must.Succeed(t, err)
-	list, _, _ := unstructured.NestedSlice(u.Object, "status", "loadBalancer", "ingress")
-	if other, _, _ := unstructured.NestedString(u.Object, "status", "other"); len(list) != 1 || other != "x" {
-		t.Errorf("status %v", u.Object["status"])
-	}
-	sync(true, 0) // it has not come back yet
-	object = &kinds.Object{Key: key}
-	stages(value("192.0.2.1"), value("192.0.2.1"))
-	sync(true, 0)
-	if len(w.open) > 0 {
-		t.Error("a status that the object has is compared again")
-	}
-	sync(true, 0)
-	object = &kinds.Object{Key: key}
-	stages(value("192.0.2.1"), value("192.0.2.9")) // somebody else wrote
-	sync(true, 1)
-	stages(value("192.0.2.2"), value("192.0.2.9"))
-	sync(true, 1)
-	object = &kinds.Object{Key: key, Position: "x.yaml:1:1"}
-	stages(value("192.0.2.3"), value("192.0.2.9"))
-	sync(true, 0)
-
-	object = &kinds.Object{Key: key}
-	stages(value("192.0.2.3"), value("192.0.2.8"))
-	var refusal error
-	client.PrependReactor("patch", "ingresses", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, refusal })
-	refusal = apierrors.NewInternalError(context.DeadlineExceeded)
-	sync(false, 1)
-	sync(false, 1)
-	refusal = apierrors.NewForbidden(resource.GroupResource(), "web", nil)
-	sync(true, 1)
-	sync(true, 0)
 }
 
-// taken returns a status as World.TakeStatuses does: when it is another one than before.
-func taken(wanted **derive.Status) func(bool) map[kinds.Key]*derive.Status {
-	var last *derive.Status
-	return func(all bool) map[kinds.Key]*derive.Status {
-		changed := map[kinds.Key]*derive.Status{}
-		if *wanted != nil && (all || *wanted != last) {
-			changed[(*wanted).Of] = *wanted
-		} else if *wanted == nil && last != nil {
-			changed[last.Of] = nil
-		}
-		last = *wanted
-		return changed
-	}
+func (r *derivedRig) Statuses() []*derive.Status {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Collect(maps.Values(r.statuses))
 }
 
-// TestSettled: of statuses that objects have nothing is kept, and none is looked at again.
-func TestSettled(t *testing.T) {
-	key := kinds.Key{Kind: kinds.Ingress, Namespace: "a", Name: "web"}
-	var wanted *derive.Status
-	looked := 0
-	w := NewDerived(DerivedOptions{Statuses: taken(&wanted), Object: func(kinds.Key) *kinds.Object {
-		looked++
-		return &kinds.Object{Key: key}
-	}})
-	w.begin(rate.Inf)
-	same := map[string]any{"a": "b"}
-	const n = 100
-	for range n {
-		wanted = &derive.Status{Of: key, Value: same, Current: same}
-		for range 3 {
-			if !w.sync(context.Background()) || len(w.open)+len(w.sent) > 0 {
-				t.Fatal("a status that the object has is not settled")
+func (r *derivedRig) Status(of kinds.Key) *derive.Status {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.statuses[of]
+}
+
+func (r *derivedRig) Object(kinds.Key) *kinds.Object {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.object
+}
+
+// derives derives a status, and returns how often it was written. If fresh is true, the object came from the API server
+// meanwhile.
+func (r *derivedRig) derives(fresh bool, value, current map[string]any) int {
+	r.mu.Lock()
+	if fresh {
+		o := *r.object
+		r.object = &o
+	}
+	if delete(r.statuses, webKey()); value != nil {
+		r.statuses[webKey()] = &derive.Status{Of: webKey(), Value: value, Current: current}
+	}
+	r.mu.Unlock()
+	r.controller.Notify(Request(webKey()))
+	return r.pass(5 * time.Second)
+}
+
+func address(ip string) map[string]any {
+	return map[string]any{"loadBalancer": map[string]any{"ingress": []any{map[string]any{"ip": ip}}}}
+}
+
+// TestDerived: a status that stages derive is written if the object does not say it, and once, until the object comes
+// back. What others wrote stays. Objects of files are not written.
+func TestDerived(t *testing.T) {
+	onDerivedRig(t, func(r *derivedRig) {
+		writes := func(what string, want, got int) {
+			t.Helper()
+			if got != want {
+				t.Errorf("%s: %d writes, want %d", what, got, want)
 			}
 		}
-	}
-	if looked != n {
-		t.Errorf("%d statuses were looked at, want %d", looked, n)
-	}
-	client := fake.NewSimpleDynamicClient(runtime.NewScheme())
-	w.o.Client = client
-	wanted = &derive.Status{Of: key, Value: same, Current: map[string]any{"a": nil}}
-	w.sync(context.Background()) // it is not found
-	if wanted = nil; len(w.open) != 1 || !w.sync(context.Background()) || len(w.open)+len(w.sent) > 0 {
-		t.Errorf("a status that is not wanted any more is kept: %v", w.open)
-	}
-	w.begin(rate.Inf)
-	wanted = &derive.Status{Of: key, Value: same, Current: map[string]any{"a": nil}}
-	w.sync(context.Background())
-	w.begin(rate.Inf)
-	if w.sync(context.Background()); len(w.open) != 1 {
-		t.Error("one that begins again does not look at all")
-	}
+		writes("new", 1, r.derives(false, address("192.0.2.1"), map[string]any{"loadBalancer": nil}))
+		u := r.Server.Object(ingressPath)
+		list, _, _ := unstructured.NestedSlice(u.Object, "status", "loadBalancer", "ingress")
+		if other, _, _ := unstructured.NestedString(u.Object, "status", "other"); len(list) != 1 || other != "x" {
+			t.Errorf("status %v", u.Object["status"])
+		}
+		writes("it has not come back yet", 0, r.derives(false, address("192.0.2.1"), map[string]any{"loadBalancer": nil}))
+		writes("it has come back", 0, r.derives(true, address("192.0.2.1"), address("192.0.2.1")))
+		writes("another client wrote", 1, r.derives(true, address("192.0.2.1"), address("192.0.2.9")))
+		writes("another value", 1, r.derives(false, address("192.0.2.2"), address("192.0.2.9")))
+		r.object.Position = "x.yaml:1:1"
+		writes("an object of a file", 0, r.derives(true, address("192.0.2.3"), address("192.0.2.9")))
+	})
+}
+
+// TestSettled: nothing is kept of statuses that objects have or that are not wanted, and none is reconciled again. A new
+// term reconciles all.
+func TestSettled(t *testing.T) {
+	onDerivedRig(t, func(r *derivedRig) {
+		r.derives(false, address("192.0.2.1"), nil)
+		if len(r.reconciler.sent) != 1 {
+			t.Error("a status that has not come back is not known")
+		}
+		r.derives(true, address("192.0.2.1"), address("192.0.2.1"))
+		if len(r.reconciler.sent) != 0 {
+			t.Error("a status that the object has is kept")
+		}
+		r.derives(true, address("192.0.2.2"), address("192.0.2.1"))
+		r.derives(true, nil, nil)
+		if len(r.reconciler.sent) != 0 {
+			t.Error("a status that is not wanted any more is kept")
+		}
+		r.Drop(ingressPath)
+		if n := r.derives(true, address("192.0.2.3"), nil); n != 1 {
+			t.Errorf("%d writes of what is gone", n)
+		}
+		if n := r.pass(time.Hour); n != 0 {
+			t.Errorf("%d writes of what is gone, afterwards", n)
+		}
+		r.stop()
+		r.begin()
+		if n := r.pass(5 * time.Second); n != 1 {
+			t.Errorf("%d writes in a new term", n)
+		}
+	})
 }

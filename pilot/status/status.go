@@ -40,10 +40,10 @@ type wanted struct {
 func want(findings []diag.Diagnostic, object func(kinds.Key) *kinds.Object, describe func(string) Code) map[kinds.Key]wanted {
 	byKey := map[kinds.Key][]diag.Diagnostic{}
 	for _, d := range findings {
-		if d.File != "" {
+		if d.File != "" || d.Code == codeNotWritten { // the status would say that it could not be written before
 			continue
 		}
-		if key, ok := keyOf(d.Object); ok {
+		if key, ok := keyNamed(d.Object); ok {
 			byKey[key] = append(byKey[key], d)
 		}
 	}
@@ -55,7 +55,7 @@ func want(findings []diag.Diagnostic, object func(kinds.Key) *kinds.Object, desc
 		slices.SortFunc(list, func(a, b diag.Diagnostic) int {
 			return cmp.Or(cmp.Compare(b.Severity, a.Severity), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Field, b.Field), cmp.Compare(a.Message, b.Message))
 		})
-		w := wanted{object: object(key)} // one that cannot be used is none that counts: it is written all the same
+		w := wanted{object: object(key)} // an invalid object has no accepted version, but still gets a status
 		count := map[diag.Severity]int{}
 		for _, d := range list {
 			count[d.Severity]++
@@ -125,8 +125,8 @@ func (w wanted) stale(u *unstructured.Unstructured) bool {
 	return !w.unusable && o.Generation != 0 && o.Generation != u.GetGeneration()
 }
 
-// keyOf returns the key of one of Istio's objects from the text that findings have, "VirtualService a/web".
-func keyOf(text string) (kinds.Key, bool) {
+// keyNamed returns the key of one of Istio's objects from the text that findings have, "VirtualService a/web".
+func keyNamed(text string) (kinds.Key, bool) {
 	kind, name, _ := strings.Cut(text, " ")
 	ns, name, namespaced := strings.Cut(name, "/")
 	if !namespaced || strings.Contains(name, " ") { // "of cluster" is another's

@@ -36,6 +36,7 @@ func TestWant(t *testing.T) {
 		{Severity: diag.Error, Object: "VirtualService a/v", File: "x.yaml"},
 		{Severity: diag.Error, Object: kinds.Key{Kind: kinds.AuthorizationPolicy, Namespace: "a", Name: "p" + kinds.LastGood}.String()},
 		{Severity: diag.Error, Object: "VirtualService a/v of cluster far"}, {Severity: diag.Error, Object: "Service a/s"},
+		{Severity: diag.Warning, Code: codeNotWritten, Object: "VirtualService a/v"},
 		{Severity: diag.Error, Object: "Gateway a/kube"}, {Severity: diag.Error, Object: "Gateway a/both"}, {Severity: diag.Error, Object: "MeshConfig"}, {Severity: diag.Error},
 	}, func(k kinds.Key) *kinds.Object { return objects[k] }, describe)
 	wanted := map[kinds.Key]wanted{route: {

@@ -5,288 +5,137 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"log/slog"
-	"reflect"
-	"slices"
-	"sync/atomic"
+	"strings"
 	"time"
 
 	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/util/flowcontrol"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-// Options of a Writer.
-type Options struct {
-	Client dynamic.Interface // it refuses writes of those that do not lead
-	// Findings returns what is found at present, and whether that is all.
-	Findings func() (found []diag.Diagnostic, all bool)
-	Object   func(kinds.Key) *kinds.Object // an object that counts, or nil
-	// Counts reports whether an object of Istio's in that namespace, with those labels, counts. Others are not written.
-	Counts   func(namespace string, labels map[string]string) bool
-	Describe func(code string) Code // what a code is called
-	Rate     float64                // objects that are written in a second at most
-	Interval time.Duration          // between two looks at the findings, at least
-	Logger   *slog.Logger
-}
+// codeNotWritten is the code of findings about statuses that cannot be read or written.
+const codeNotWritten = "StatusNotWritten"
 
-// Writer writes the findings of objects into their status.
-type Writer struct {
-	o      Options
-	wake   chan struct{} // has one message at most
-	looked atomic.Bool   // Wake was called: the objects were analysed
-
-	// Of Run.
-	limit   *rate.Limiter
-	written map[kinds.Key]wanted   // what was written last, or is there from a leader before
-	served  map[*kinds.Kind]string // the version by which a kind was read last
-	refused map[string]bool        // what was refused, and is logged
-}
-
-// New makes a Writer that does not run.
-func New(o Options) *Writer {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	o.Rate, o.Interval = cmp.Or(o.Rate, 20), cmp.Or(o.Interval, 500*time.Millisecond)
-	return &Writer{o: o, wake: make(chan struct{}, 1)}
-}
-
-// Wake has the findings looked at, and returns at once. It is called after each analysis. Before the first one nothing
-// is written.
-func (w *Writer) Wake() {
-	w.looked.Store(true)
-	select {
-	case w.wake <- struct{}{}:
-	default:
-	}
-}
-
-// How long after a failure the next attempt begins: at first, and at most. It doubles.
+// The pause after the statuses of a kind were forbidden, at first and at most.
 const (
-	retryFirst = 2 * time.Second
-	retryMax   = 5 * time.Minute
+	minBackoff = time.Second
+	maxBackoff = time.Minute
 )
 
-// every is how often the findings are looked at without a Wake: no analysis follows an object that cannot be used.
-const every = 10 * time.Second
-
-// Run writes until ctx ends.
-func (w *Writer) Run(ctx context.Context) {
-	w.limit, w.written, w.served, w.refused = rate.NewLimiter(rate.Limit(w.o.Rate), 1), nil, map[*kinds.Kind]string{}, map[string]bool{}
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	failed := time.Duration(0) // the pause after the last failure; 0: the last attempt did not fail
-	for again := w.looked.Load(); ; again = failed > 0 {
-		if !again {
-			select {
-			case <-ctx.Done():
-				return
-			case <-w.wake:
-			case <-tick.C:
-			}
-		}
-		pause := w.o.Interval
-		if w.looked.Load() {
-			failed = backoff(failed, w.sync(ctx))
-			pause = max(pause, failed)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(pause):
-		}
-	}
+// writer writes statuses, a bounded number in a second. While the statuses of a kind are forbidden, one write is tried
+// for all of its objects. It is owned by the goroutine that reconciles.
+type writer struct {
+	perSecond float64
+	client    client.Client
+	limit     *rate.Limiter
+	backoff   *flowcontrol.Backoff // of kinds that are forbidden, by resource
+	forbidden map[*kinds.Kind]*forbiddenError
 }
 
-// backoff returns the pause after an attempt: 0 if it did not fail, else twice the one before, within bounds.
-func backoff(before time.Duration, ok bool) time.Duration {
-	if ok {
-		return 0
-	}
-	return min(max(2*before, retryFirst), retryMax)
+// forbiddenError is the error of a kind whose statuses may not be written.
+type forbiddenError struct {
+	kind *kinds.Kind
+	error
 }
 
-// Why a status is not written, which is no failure.
-var (
-	errStale   = errors.New("another version than the one that was analysed") // another analysis follows
-	errForeign = errors.New("it does not count here")
-)
+func (e *forbiddenError) Unwrap() error { return e.error }
 
-// sync writes what differs. It reports whether nothing has to be tried again.
-func (w *Writer) sync(ctx context.Context) bool {
-	if w.written == nil {
-		before, err := w.list(ctx)
-		if err != nil {
-			w.o.Logger.Warn("the statuses of objects cannot be read", "err", err)
-			return false
-		}
-		w.written = before
-	}
-	found, all := w.o.Findings()
-	next := want(found, w.o.Object, w.o.Describe)
-	var due []kinds.Key
-	for key, n := range next {
-		if last, known := w.written[key]; !known || last.object != n.object || last.summary != n.summary || !reflect.DeepEqual(last.messages, n.messages) {
-			due = append(due, key)
-		}
-	}
-	for key := range w.written {
-		if _, still := next[key]; still {
-			continue
-		}
-		if elsewhere(key, w.o.Object) {
-			delete(w.written, key) // it was not judged
-			continue
-		}
-		if all { // else there may be findings about it
-			due = append(due, key)
-		}
-	}
-	slices.SortFunc(due, func(a, b kinds.Key) int { return cmp.Compare(a.String(), b.String()) })
-	done := true
-	for _, key := range due {
-		if w.limit.Wait(ctx) != nil {
-			return true // it ends
-		}
-		n, wrong := next[key]
-		if !wrong {
-			n.object = w.o.Object(key)
-		}
-		err := w.write(ctx, key, n)
-		switch {
-		case ctx.Err() != nil:
-			return true
-		case errors.Is(err, errStale):
-			continue
-		case apierrors.IsForbidden(err) || apierrors.IsInvalid(err):
-			w.refusal("write the status of", key.Kind, err) // it would be refused again
-		case err != nil && !errors.Is(err, errForeign) && !apierrors.IsNotFound(err):
-			done = false
-			if !apierrors.IsConflict(err) {
-				w.refusal("write the status of", key.Kind, err)
-			}
-			continue
-		}
-		if wrong {
-			w.written[key] = n
-		} else {
-			delete(w.written, key)
-		}
-	}
-	return done
+// begin begins a term.
+func (w *writer) begin(c client.Client) {
+	w.client, w.limit = c, rate.NewLimiter(rate.Limit(cmp.Or(w.perSecond, 20)), 1)
+	w.backoff, w.forbidden = flowcontrol.NewBackOff(minBackoff, maxBackoff), map[*kinds.Kind]*forbiddenError{}
 }
 
-// refusal logs an error, the first of each kind.
-func (w *Writer) refusal(verb string, k *kinds.Kind, err error) {
-	if what := verb + " " + k.Plural + "." + k.Group; !w.refused[what] {
-		w.refused[what] = true
-		w.o.Logger.Warn("this server cannot "+what+": no more is logged of it", "kind", k.Name, "err", err)
+// do calls write, which writes the status of an object of a kind, when the pace allows it. It returns what a reconcile
+// returns.
+func (w *writer) do(ctx context.Context, k *kinds.Kind, write func() error) (reconcile.Result, error) {
+	if e := w.forbidden[k]; e != nil && w.backoff.IsInBackOffSinceUpdate(resource(k), time.Now()) {
+		return reconcile.Result{RequeueAfter: w.backoff.Get(resource(k))}, e
 	}
+	if err := w.limit.Wait(ctx); err != nil {
+		return reconcile.Result{}, err
+	}
+	err := write()
+	if apierrors.IsForbidden(err) {
+		w.backoff.Next(resource(k), time.Now())
+		w.forbidden[k] = &forbiddenError{k, err}
+		return reconcile.Result{RequeueAfter: w.backoff.Get(resource(k))}, w.forbidden[k]
+	}
+	if err == nil {
+		delete(w.forbidden, k)
+		w.backoff.Reset(resource(k))
+	}
+	return reconcile.Result{}, err
 }
 
-func (w *Writer) resource(k *kinds.Kind, version string) dynamic.NamespaceableResourceInterface {
-	return w.o.Client.Resource(schema.GroupVersionResource{Group: k.Group, Version: version, Resource: k.Plural})
-}
-
-// get reads an object, by the version that is known to be served or else by the first one by which it is found. It
-// returns the client of that version too.
-func (w *Writer) get(ctx context.Context, key kinds.Key) (*unstructured.Unstructured, dynamic.ResourceInterface, error) {
-	versions := key.Kind.Versions
-	if v, known := w.served[key.Kind]; known {
-		versions = []string{v}
-	}
-	var missing error
-	for _, v := range versions {
-		client := w.resource(key.Kind, v).Namespace(key.Namespace)
-		u, err := client.Get(ctx, key.Name, metav1.GetOptions{})
-		if err == nil {
-			w.served[key.Kind] = v
-			return u, client, nil
-		}
-		if !apierrors.IsNotFound(err) {
-			return nil, nil, err
-		}
-		missing = err
-	}
-	delete(w.served, key.Kind) // the version may be gone
-	return nil, nil, missing
-}
-
-// write brings the status of one object up to date, by the version that it reads. It returns errForeign for one that
-// does not count, and errStale for one that has changed since it was analysed.
-func (w *Writer) write(ctx context.Context, key kinds.Key, n wanted) error {
-	u, client, err := w.get(ctx, key)
-	switch {
-	case err != nil:
-		return err
-	case !w.o.Counts(u.GetNamespace(), u.GetLabels()):
-		return errForeign
-	case n.stale(u):
-		return errStale
-	}
-	parts := patch(u, n, time.Now())
-	if parts == nil {
-		return nil
-	}
-	text, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": u.GetResourceVersion()}, "status": parts})
+// patch merges parts into an object.
+func (w *writer) patch(ctx context.Context, key kinds.Key, version string, parts map[string]any) error {
+	text, err := json.Marshal(parts)
 	if err != nil {
 		return err
 	}
-	_, err = client.Patch(ctx, key.Name, types.MergePatchType, text, metav1.PatchOptions{FieldManager: "pilot-discovery"}, "status")
-	return err
+	u := object(key.Kind, version)
+	u.SetNamespace(key.Namespace)
+	u.SetName(key.Name)
+	return w.client.Status().Patch(ctx, u, client.RawPatch(types.MergePatchType, text), client.FieldOwner("pilot-discovery"))
 }
 
-// list returns the objects that count and whose status has messages already. A kind that may not be listed is left out.
-func (w *Writer) list(ctx context.Context) (map[kinds.Key]wanted, error) {
-	out := map[kinds.Key]wanted{}
+// Watches returns nothing: the World follows the objects.
+func (*writer) Watches() map[client.Object]cache.ByObject { return nil }
+
+// Requests returns nothing.
+func (*writer) Requests(context.Context, client.Object) []reconcile.Request { return nil }
+
+// Finding describes a status that cannot be written. All objects of a kind that is forbidden have one finding.
+func (*writer) Finding(request reconcile.Request, err error) diag.Diagnostic {
+	key := keyOf(request)
+	d := diag.Diagnostic{
+		Severity: diag.Warning, Code: codeNotWritten, Object: key.String(), Message: "its status cannot be written: " + err.Error(),
+		Fix: "grant get and list of the objects, and patch of their status, to this server's ServiceAccount; it is tried again",
+	}
+	var forbidden *forbiddenError
+	switch {
+	case key.Name == "":
+		d.Object, d.Message = "", "objects of "+resource(key.Kind)+" with messages of a leader before cannot be listed: "+err.Error()
+	case errors.As(err, &forbidden):
+		d.Object, d.Message = "", "statuses of "+resource(key.Kind)+" cannot be written: forbidden"
+	}
+	return d
+}
+
+// resource returns the name of a kind, such as ingresses.networking.k8s.io.
+func resource(k *kinds.Kind) string {
+	return schema.GroupResource{Group: k.Group, Resource: k.Plural}.String()
+}
+
+// Request returns the request for an object. Without a name it is that for its kind.
+func Request(key kinds.Key) reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: key.Namespace, Name: resource(key.Kind) + "/" + key.Name}}
+}
+
+// keyOf returns the key that a request is for.
+func keyOf(request reconcile.Request) kinds.Key {
+	of, name, _ := strings.Cut(request.Name, "/")
 	for _, k := range kinds.All() {
-		if !k.Istio {
-			continue
-		}
-		err := w.pages(ctx, k, func(u *unstructured.Unstructured) {
-			if status, _ := u.Object["status"].(map[string]any); len(list(status, messages)) > 0 && w.o.Counts(u.GetNamespace(), u.GetLabels()) {
-				out[kinds.Key{Kind: k, Namespace: u.GetNamespace(), Name: u.GetName()}] = wanted{summary: "of a leader before"}
-			}
-		})
-		switch {
-		case apierrors.IsForbidden(err):
-			w.refusal("list", k, err)
-		case err != nil:
-			return nil, fmt.Errorf("list %s: %w", k.Plural, err)
+		if resource(k) == of {
+			return kinds.Key{Kind: k, Namespace: request.Namespace, Name: name}
 		}
 	}
-	return out, nil
+	panic("unreachable: a request for " + request.Name)
 }
 
-// pages calls fn for all objects of a kind, by the first version that is served; if none is, there are none.
-func (w *Writer) pages(ctx context.Context, k *kinds.Kind, fn func(*unstructured.Unstructured)) error {
-versions:
-	for _, v := range k.Versions {
-		for next := ""; ; {
-			page, err := w.resource(k, v).List(ctx, metav1.ListOptions{Limit: 500, Continue: next})
-			if apierrors.IsNotFound(err) {
-				continue versions
-			}
-			if err != nil {
-				return err
-			}
-			w.served[k] = v
-			for i := range page.Items {
-				fn(&page.Items[i])
-			}
-			if next = page.GetContinue(); next == "" {
-				return nil
-			}
-		}
-	}
-	return nil
+// object returns an empty object of a version of a kind.
+func object(k *kinds.Kind, version string) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(schema.GroupVersionKind{Group: k.Group, Version: version, Kind: k.Name})
+	return u
 }

@@ -2,7 +2,6 @@ package deploymenttest
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -75,9 +74,7 @@ func Compare(t *testing.T, file string, i *injector.Injector) {
 			made, err := deployment.Make(t.Context(), deployment.Needs{
 				Gateway: o, ListenerSets: sets, Namespace: func(string) map[string]string { return nil }, Parameters: list,
 				Cluster: "Kubernetes", Version: 137,
-				Render: func(ctx context.Context, template string, g injector.Gateway) ([]map[string]any, error) {
-					return i.Render(ctx, template, g)
-				},
+				Templates: i,
 			})
 			if err != nil {
 				t.Fatal(err)

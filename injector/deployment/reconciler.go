@@ -1,0 +1,364 @@
+package deployment
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/flowcontrol"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/names"
+)
+
+// Reconciler reconciles what Gateways need. A request names a Gateway.
+type Reconciler struct {
+	o       Options
+	client  client.Client
+	watched client.Reader
+
+	// The fields below are owned by the goroutine that reconciles.
+	sets         []*kinds.Object                          // all ListenerSets; nil if they have not been read
+	applied      map[types.NamespacedName]map[ref]applied // by Gateway
+	named        map[types.NamespacedName]kinds.Key       // the ConfigMap that a Gateway names
+	version      int                                      // of the API server: 137 is 1.37; 0 if it is not known
+	versionError error                                    // of the last request for it
+	backoff      *flowcontrol.Backoff                     // of requests for the version
+
+	mu       sync.Mutex
+	source   ConfigMaps                      // of the term; nil before Start
+	maps     map[kinds.Key]*corev1.ConfigMap // nil until the source has read all
+	defaults map[kinds.Key]string            // the class that a ConfigMap has the defaults of
+}
+
+// The pause after a failed request for the version of the API server, at first and at most.
+const (
+	minBackoff = time.Second
+	maxBackoff = time.Minute
+)
+
+// New returns a Reconciler.
+func New(o Options) *Reconciler {
+	o.Revision = cmp.Or(o.Revision, "default")
+	return &Reconciler{o: o}
+}
+
+// tags is the kind of the objects that are, among others, the tags of revisions.
+func tags() *kinds.Kind {
+	return &kinds.Kind{Name: "MutatingWebhookConfiguration", Group: "admissionregistration.k8s.io", Versions: []string{"v1"}, Plural: "mutatingwebhookconfigurations", Cluster: true}
+}
+
+// tagLabel has the name of a tag.
+const tagLabel = names.LabelTag
+
+// Kinds returns the kinds that are read and written.
+func (r *Reconciler) Kinds() []*kinds.Kind {
+	list := []*kinds.Kind{tags()}
+	for _, k := range resources() {
+		list = append(list, k.Kind)
+	}
+	return list
+}
+
+// Watches returns the objects that have the label of this controller, and the tags of the revision.
+func (r *Reconciler) Watches() map[client.Object]cache.ByObject {
+	managed := labels.SelectorFromSet(labels.Set{names.LabelManaged: managedValue()})
+	all := map[client.Object]cache.ByObject{}
+	for _, k := range resources() {
+		all[object(k.Kind)] = cache.ByObject{Label: managed, Transform: reduce}
+	}
+	tagged, err := labels.Parse(tagLabel + "," + names.LabelRevision + "=" + r.o.Revision)
+	if err != nil {
+		panic(err) // unreachable: a revision is the value of a label
+	}
+	all[object(tags())] = cache.ByObject{Label: tagged, Transform: reduce}
+	return all
+}
+
+// Requests returns the Gateway that owns an object. A tag, or an object without an owner, concerns all Gateways.
+func (r *Reconciler) Requests(_ context.Context, o client.Object) []reconcile.Request {
+	for _, owner := range o.GetOwnerReferences() {
+		if owner.Kind == "Gateway" {
+			return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: owner.Name}}}
+		}
+	}
+	return r.gateways()
+}
+
+// gateways returns the Gateways of classes that are deployed.
+func (r *Reconciler) gateways() (list []reconcile.Request) {
+	for _, o := range r.o.World.ObjectsOf(kinds.KubeGateway) {
+		if r.o.classed(o) {
+			list = append(list, request(o.Key))
+		}
+	}
+	return list
+}
+
+// Needed reports whether there is a Gateway of a class that is deployed.
+func (r *Reconciler) Needed() bool { return len(r.gateways()) > 0 }
+
+// All returns the Gateways of classes that are deployed. It reads ListenerSets again.
+func (r *Reconciler) All() []reconcile.Request {
+	r.sets = nil
+	return r.gateways()
+}
+
+func request(k kinds.Key) reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: k.Namespace, Name: k.Name}}
+}
+
+func key(request reconcile.Request) kinds.Key {
+	return kinds.Key{Kind: kinds.KubeGateway, Namespace: request.Namespace, Name: request.Name}
+}
+
+// Affected returns the Gateways that committed changes concern. If all is true, they concern all Gateways.
+func Affected(batch []kinds.Change) (list []reconcile.Request, all bool) {
+	for _, change := range batch {
+		if change.Cluster != "" {
+			continue
+		}
+		switch change.Kind {
+		case kinds.KubeGateway:
+			list = append(list, request(change.Key))
+		case kinds.GatewayClass, kinds.ListenerSet, kinds.Namespace, kinds.ProxyConfig, kinds.ConfigMap: // one has the mesh configuration
+			all = true
+		}
+	}
+	return list, all
+}
+
+// Begin begins a term.
+func (r *Reconciler) Begin(c client.Client, watched client.Reader) {
+	r.client, r.watched, r.sets, r.version, r.versionError = c, watched, nil, 0, nil
+	r.applied, r.named = map[types.NamespacedName]map[ref]applied{}, map[types.NamespacedName]kinds.Key{}
+	r.backoff = flowcontrol.NewBackOff(minBackoff, maxBackoff)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.source, r.maps, r.defaults = nil, nil, map[kinds.Key]string{}
+}
+
+// Start reads the ConfigMaps with parameters until ctx ends, with the term.
+func (r *Reconciler) Start(ctx context.Context) error {
+	source, err := r.o.ConfigMaps(r.take)
+	if err != nil {
+		return fmt.Errorf("failed to read ConfigMaps with parameters of Gateways: %w", err)
+	}
+	r.set(source)
+	defer r.set(nil)
+	return source.Run(ctx)
+}
+
+func (r *Reconciler) set(source ConfigMaps) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.source = source
+}
+
+// take takes what the source of ConfigMaps has read.
+func (r *Reconciler) take(changes []kinds.Change) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.maps == nil {
+		r.maps = map[kinds.Key]*corev1.ConfigMap{}
+	}
+	for _, change := range changes {
+		delete(r.maps, change.Key)
+		delete(r.defaults, change.Key)
+		if change.Object == nil {
+			continue
+		}
+		r.maps[change.Key] = change.Object.Spec.(*corev1.ConfigMap)
+		if class := change.Object.Labels[DefaultsLabel]; class != "" && change.Namespace == r.o.Namespace {
+			r.defaults[change.Key] = class
+		}
+	}
+}
+
+// Reconcile writes what a Gateway needs. One that is gone, or that gets nothing, keeps what it has: objects go with
+// their owner.
+func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	o := r.o.World.Object(key(request))
+	deploys, err := r.deploys(ctx, o)
+	if err != nil || !deploys {
+		r.forget(request.NamespacedName)
+		return reconcile.Result{}, err
+	}
+	if o.UID == "" {
+		return reconcile.Result{}, errors.New("it is not in the API server, so nothing there can belong to it: name in spec.addresses the host of a Service that is there")
+	}
+	list, known, err := r.parameters(o)
+	if err != nil || !known {
+		return reconcile.Result{}, err
+	}
+	if err := r.findVersion(ctx); err != nil {
+		return reconcile.Result{RequeueAfter: r.backoff.Get("")}, err
+	}
+	if r.sets == nil {
+		r.sets = append([]*kinds.Object{}, r.o.World.ObjectsOf(kinds.ListenerSet)...)
+	}
+	objects, err := Make(ctx, Needs{
+		Gateway: o, ListenerSets: r.sets, Namespace: r.o.labels, Parameters: list,
+		Cluster: r.o.Cluster, Version: r.version, Templates: r.o.Templates,
+	})
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{}, r.keep(ctx, o, objects)
+}
+
+// deploys reports whether a Gateway, which may be nil, gets objects.
+func (r *Reconciler) deploys(ctx context.Context, o *kinds.Object) (bool, error) {
+	if o == nil {
+		return false, nil
+	}
+	all := listOf(tags())
+	if err := r.watched.List(ctx, all); err != nil {
+		return false, err
+	}
+	var tagged []string
+	for i := range all.Items {
+		tagged = append(tagged, all.Items[i].GetLabels()[tagLabel])
+	}
+	return Deploys(r.o, o, tagged...), nil
+}
+
+// forget drops what is known of a Gateway.
+func (r *Reconciler) forget(gateway types.NamespacedName) {
+	delete(r.applied, gateway)
+	r.want(gateway, kinds.Key{})
+}
+
+// want has the source read the ConfigMap that a Gateway names; the zero Key if it names none.
+func (r *Reconciler) want(gateway types.NamespacedName, named kinds.Key) {
+	if r.named[gateway] == named {
+		return
+	}
+	if r.named[gateway] = named; named == (kinds.Key{}) {
+		delete(r.named, gateway)
+	}
+	r.mu.Lock()
+	source := r.source
+	r.mu.Unlock()
+	if source != nil {
+		source.Want(slices.Collect(maps.Values(r.named)))
+	}
+}
+
+// parameters returns the parameters of a Gateway: the defaults of its class, then its own. known is false while they
+// have not been read.
+func (r *Reconciler) parameters(o *kinds.Object) (list []Parameters, known bool, err error) {
+	g := o.Spec.(*gatewayv1.Gateway)
+	own, named, err := reference(g, o.Namespace)
+	if err != nil {
+		return nil, false, err
+	}
+	r.mu.Lock()
+	read := r.source != nil && r.maps != nil
+	r.mu.Unlock()
+	if !read {
+		return nil, false, nil
+	}
+	r.want(request(o.Key).NamespacedName, own)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, k := range slices.SortedFunc(maps.Keys(r.defaults), func(a, b kinds.Key) int { return cmp.Compare(a.Name, b.Name) }) {
+		if r.defaults[k] == string(g.Spec.GatewayClassName) {
+			list = append(list, Parameters{k.String(), r.maps[k].Data})
+			break // only the first is in force
+		}
+	}
+	if !named {
+		return list, true, nil
+	}
+	if m := r.maps[own]; m != nil {
+		return append(list, Parameters{own.String(), m.Data}), true, nil
+	}
+	if r.source != nil && slices.Contains(r.source.Missing(), own) {
+		return nil, false, fmt.Errorf("spec.infrastructure.parametersRef: %s does not exist", own)
+	}
+	return nil, false, nil
+}
+
+// findVersion gets the version of the API server, once. After a failure it backs off, and returns the error without a
+// request.
+func (r *Reconciler) findVersion(ctx context.Context) error {
+	if r.version != 0 || r.backoff.IsInBackOffSinceUpdate("", time.Now()) {
+		return r.versionError
+	}
+	r.version, r.versionError = r.askVersion(ctx)
+	if r.versionError != nil {
+		r.backoff.Next("", time.Now())
+		r.versionError = fmt.Errorf("failed to get the version of the API server: %w", r.versionError)
+	}
+	return r.versionError
+}
+
+// askVersion returns the version of the API server: 137 is 1.37.
+func (r *Reconciler) askVersion(ctx context.Context) (int, error) {
+	text, err := r.o.APIServer.Get(ctx, "/version")
+	if err != nil {
+		return 0, err
+	}
+	var info struct{ Major, Minor string }
+	if err := json.Unmarshal(text, &info); err != nil {
+		return 0, err
+	}
+	major, err := strconv.Atoi(info.Major)
+	if err != nil {
+		return 0, err
+	}
+	minor, err := strconv.Atoi(strings.TrimRight(info.Minor, "+"))
+	return 100*major + minor, err
+}
+
+// Finding describes a Gateway that is not deployed as it should be.
+func (r *Reconciler) Finding(request reconcile.Request, _ error) diag.Diagnostic {
+	return diag.Diagnostic{
+		Severity: diag.Warning, Code: "GatewayNotDeployed", Object: key(request).String(),
+		Fix: "correct what it names; it is tried again. Objects that are deployed stay as they were",
+	}
+}
+
+// Findings returns what is wrong with reading ConfigMaps with parameters.
+func (r *Reconciler) Findings() []diag.Diagnostic {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.source == nil {
+		return nil
+	}
+	return r.source.Findings()
+}
+
+// object returns an empty object of a kind.
+func object(k *kinds.Kind) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{Object: map[string]any{}}
+	u.SetAPIVersion(apiVersion(k))
+	u.SetKind(k.Name)
+	return u
+}
+
+// listOf returns an empty list of objects of a kind.
+func listOf(k *kinds.Kind) *unstructured.UnstructuredList {
+	l := &unstructured.UnstructuredList{}
+	l.SetAPIVersion(apiVersion(k))
+	l.SetKind(k.Name + "List")
+	return l
+}

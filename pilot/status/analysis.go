@@ -1,0 +1,237 @@
+package status
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"sync/atomic"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+)
+
+// World knows the objects.
+type World interface {
+	Object(key kinds.Key) *kinds.Object // an accepted object, or nil
+	// Shows reports whether this revision owns an object of Istio's in a namespace with these labels.
+	Shows(namespace string, labels map[string]string) bool
+}
+
+// Findings are what an analysis finds.
+type Findings interface {
+	// Found returns the findings, and whether they are all there are.
+	Found() (found []diag.Diagnostic, all bool)
+	// Describe returns what a code is called in statuses.
+	Describe(code string) Code
+}
+
+// Analysis is a reconciler of the findings in statuses. A request names an object. One without a name is for a kind: it
+// finds the objects that have messages of a leader before.
+type Analysis struct {
+	writer
+	world    World
+	findings Findings
+	analysed atomic.Bool // whether there was an analysis in this process
+
+	// The fields below are owned by the goroutine that reconciles.
+	listed   bool                   // whether the kinds of this term have been requested
+	found    map[kinds.Key]wanted   // what statuses should say
+	complete bool                   // whether found is all there is
+	written  map[kinds.Key]wanted   // what was written last, or by a leader before
+	failed   map[kinds.Key]wanted   // what could not be written: it backs off
+	served   map[*kinds.Kind]string // the version by which a kind was read last
+}
+
+// NewAnalysis returns an Analysis that writes a number of objects in a second at most; 0 means 20.
+func NewAnalysis(w World, f Findings, perSecond float64) *Analysis {
+	return &Analysis{world: w, findings: f, writer: writer{perSecond: perSecond}}
+}
+
+// Analysed notes that the objects have been analysed. Before the first analysis nothing is written.
+func (r *Analysis) Analysed() { r.analysed.Store(true) }
+
+// Kinds returns Istio's kinds.
+func (*Analysis) Kinds() (list []*kinds.Kind) {
+	for _, k := range kinds.All() {
+		if k.Istio {
+			list = append(list, k)
+		}
+	}
+	return list
+}
+
+// Begin begins a term.
+func (r *Analysis) Begin(c client.Client, _ client.Reader) {
+	r.begin(c)
+	r.listed, r.complete, r.found, r.written = false, false, nil, map[kinds.Key]wanted{}
+	r.failed, r.served = map[kinds.Key]wanted{}, map[*kinds.Kind]string{}
+}
+
+// Resync returns how often the findings are read without an analysis: none follows an object that is invalid.
+func (*Analysis) Resync() time.Duration { return 10 * time.Second }
+
+// All reads the findings, and returns the objects whose statuses differ.
+func (r *Analysis) All() (list []reconcile.Request) {
+	if !r.analysed.Load() {
+		return nil
+	}
+	if !r.listed {
+		r.listed = true
+		for _, k := range r.Kinds() {
+			list = append(list, Request(kinds.Key{Kind: k}))
+		}
+	}
+	findings, all := r.findings.Found()
+	r.found, r.complete = want(findings, r.world.Object, r.findings.Describe), all
+	for _, keys := range []map[kinds.Key]wanted{r.found, r.written} {
+		for key := range keys {
+			n, due := r.due(key)
+			if failed, is := r.failed[key]; due && !(is && failed.equal(n)) {
+				list = append(list, Request(key))
+			}
+		}
+	}
+	return list
+}
+
+// due returns what the status of an object should say, and whether it differs from what was written last.
+func (r *Analysis) due(key kinds.Key) (wanted, bool) {
+	n, wrong := r.found[key]
+	last, known := r.written[key]
+	switch {
+	case wrong:
+		return n, !known || !last.equal(n)
+	case !known || !r.complete: // there may be findings about it
+		return n, false
+	case elsewhere(key, r.world.Object): // it was not analysed
+		delete(r.written, key)
+		return n, false
+	}
+	n.object = r.world.Object(key)
+	return n, true
+}
+
+func (w wanted) equal(o wanted) bool {
+	return w.object == o.object && w.summary == o.summary && reflect.DeepEqual(w.messages, o.messages)
+}
+
+// Why a status is not written, which is no failure.
+var (
+	errStale   = errors.New("another version than the one that was analysed") // another analysis follows
+	errForeign = errors.New("it belongs to another control plane")
+)
+
+// Reconcile writes what the status of an object should say.
+func (r *Analysis) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	key := keyOf(request)
+	if key.Name == "" {
+		return reconcile.Result{}, r.list(ctx, key.Kind)
+	}
+	n, due := r.due(key)
+	if !due {
+		return reconcile.Result{}, nil
+	}
+	stale := false
+	result, err := r.do(ctx, key.Kind, func() error {
+		err := r.write(ctx, key, n)
+		if stale = errors.Is(err, errStale); stale || errors.Is(err, errForeign) || apierrors.IsNotFound(err) {
+			return nil
+		}
+		return err
+	})
+	delete(r.failed, key)
+	switch {
+	case err != nil:
+		r.failed[key] = n
+	case stale: // it is written after the next analysis
+	case len(n.messages) > 0:
+		r.written[key] = n
+	default:
+		delete(r.written, key)
+	}
+	return result, err
+}
+
+// get reads an object, by the version that is known to be served, or by the first one by which it is found. It returns
+// the version.
+func (r *Analysis) get(ctx context.Context, key kinds.Key) (u *unstructured.Unstructured, version string, err error) {
+	versions := key.Kind.Versions
+	if v, known := r.served[key.Kind]; known {
+		versions = []string{v}
+	}
+	for _, v := range versions {
+		u = object(key.Kind, v)
+		err = r.client.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: key.Name}, u)
+		if err == nil {
+			r.served[key.Kind] = v
+		}
+		if !apierrors.IsNotFound(err) {
+			return u, v, err
+		}
+	}
+	delete(r.served, key.Kind) // the version may be gone
+	return nil, "", err
+}
+
+// write writes the status of one object, by the version that it reads. It returns errForeign for one of another control
+// plane, and errStale for one that has changed since it was analysed.
+func (r *Analysis) write(ctx context.Context, key kinds.Key, n wanted) error {
+	u, version, err := r.get(ctx, key)
+	switch {
+	case err != nil:
+		return err
+	case !r.world.Shows(u.GetNamespace(), u.GetLabels()):
+		return errForeign
+	case n.stale(u):
+		return errStale
+	}
+	parts := patch(u, n, time.Now())
+	if parts == nil {
+		return nil
+	}
+	return r.patch(ctx, key, version, map[string]any{"metadata": map[string]any{"resourceVersion": u.GetResourceVersion()}, "status": parts})
+}
+
+// list notes the objects of a kind that this revision owns and whose status has messages already. The first version of
+// the kind that is served is listed; if none is, there are no objects.
+func (r *Analysis) list(ctx context.Context, k *kinds.Kind) error {
+	for _, v := range k.Versions {
+		err := r.listVersion(ctx, k, v)
+		if err == nil {
+			r.served[k] = v
+		}
+		if !apierrors.IsNotFound(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Analysis) listVersion(ctx context.Context, k *kinds.Kind, version string) error {
+	for next := ""; ; {
+		page := &unstructured.UnstructuredList{}
+		page.SetGroupVersionKind(schema.GroupVersionKind{Group: k.Group, Version: version, Kind: k.Name + "List"})
+		if err := r.client.List(ctx, page, client.Limit(500), client.Continue(next)); err != nil {
+			return err
+		}
+		for i := range page.Items {
+			u := &page.Items[i]
+			key := kinds.Key{Kind: k, Namespace: u.GetNamespace(), Name: u.GetName()}
+			status, _ := u.Object["status"].(map[string]any)
+			if _, known := r.written[key]; !known && len(list(status, messages)) > 0 && r.world.Shows(key.Namespace, u.GetLabels()) {
+				r.written[key] = wanted{summary: "of a leader before"}
+			}
+		}
+		if next = page.GetContinue(); next == "" {
+			return nil
+		}
+	}
+}
