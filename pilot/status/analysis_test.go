@@ -237,8 +237,8 @@ func TestWriterIsStale(t *testing.T) {
 	}, route("v1", "x", "", false), route("v1", "y", "", true))
 }
 
-// TestWriterIsRefused: what is refused is a finding and is tried again with backoff, until it is written. A kind that is
-// forbidden backs off as one, with one finding. What is gone is not tried again.
+// TestWriterIsRefused: what is refused is a finding and is tried again with backoff, until it is written. A forbidden
+// kind backs off as one, with one finding. What is gone is not tried again.
 func TestWriterIsRefused(t *testing.T) {
 	resource := schema.GroupResource{Group: "networking.istio.io", Resource: "virtualservices"}
 	for _, c := range []struct {

@@ -59,8 +59,8 @@ func (r *derivedRig) Object(kinds.Key) *kinds.Object {
 	return r.object
 }
 
-// derives derives a status, and returns how often it was written. If fresh is true, the object came from the API server
-// meanwhile.
+// derives derives a status, and returns how often it was written. If fresh is true, the object came from the API
+// server meanwhile.
 func (r *derivedRig) derives(fresh bool, value, current map[string]any) int {
 	r.mu.Lock()
 	if fresh {
@@ -104,7 +104,7 @@ func TestDerived(t *testing.T) {
 	})
 }
 
-// TestSettled: nothing is kept of statuses that objects have or that are not wanted, and none is reconciled again. A new
+// TestSettled: nothing is kept of statuses that objects have or that are not wanted, and none is written again. A new
 // term reconciles all.
 func TestSettled(t *testing.T) {
 	onDerivedRig(t, func(r *derivedRig) {

@@ -1,26 +1,31 @@
-// Package status writes into the statuses of objects. Where PILOT_ENABLE_ANALYSIS is set, it writes what is wrong with
-// objects, as istiod does: validationMessages, observedGeneration and the condition PassedAnalysis.
+// Package status reconciles the statuses of objects.
 //
-//   - status.go: what the status of an object should be.
-//   - writer.go: the Writer, which writes it.
-//   - derived.go: the DerivedWriter, which writes the statuses that stages derive, such as the addresses of Ingresses.
+//   - status.go: what findings make of the status of an object: validationMessages, observedGeneration and the
+//     condition PassedAnalysis, as istiod has them.
+//   - analysis.go: Analysis, the reconciler of findings, for servers with PILOT_ENABLE_ANALYSIS.
+//   - derived.go: Derived, the reconciler of the statuses that stages derive, such as the addresses of Ingresses.
+//   - writer.go: the requests to the API server, and their pace.
 //
-// A DerivedWriter compares what a status should be with what the object has, so that it overwrites what others write
-// into the same fields, and writes nothing that is there already.
+// A Derived compares what a status should be with what the object has. It corrects what other clients write into the
+// same fields, and writes nothing that is there already.
 //
-// Only objects with findings, and those that had some, are written. A Writer that begins lists the objects once, to
-// know which have messages of a leader before it. It writes only what differs, a bounded number of objects a second,
-// and each by the version that it has read: where somebody else writes too, it reads again. What others put into a
-// status stays. Objects that do not count here, by their revision or their namespace, are not written. An object that
-// is not as it was analysed is written after the next analysis. While findings are left out because there are too many,
-// no status comes to say that nothing is wrong.
+// An Analysis writes only objects with findings, and objects that had some. A term begins with a list of the objects
+// that have messages of a leader before. Each write names the version that was read, so that a change by another client
+// is a conflict, and the object is read again. What other clients put into a status stays. Objects of other revisions,
+// and of namespaces that this control plane does not select, are not written. An object that has changed since it was
+// analysed is written after the next analysis. While findings are left out because there are too many, no status comes
+// to say that nothing is wrong. The findings are read after each analysis, and every 10 seconds: no analysis follows a
+// new object that is invalid.
 //
-// The findings are looked at after each analysis, and every 10 seconds: no analysis follows a new object that cannot be
-// used. What is refused is not tried again before the findings of that object change. After other failures everything
-// is tried again, after pauses that grow.
+// # Guarantees
 //
-// No write here starts a push: of statuses, sources read only the addresses of Ingresses, which no translation reads.
+//   - A write that is refused is a finding, and backs off until it succeeds. The objects of a kind that is forbidden
+//     back off together, with one finding [TestWriterIsRefused].
+//   - Nothing is written before the first analysis [TestRunWaitsForAnalysis].
+//   - Nothing is written again before the API server has brought the object back [TestDerived].
 //
-// Whoever makes a writer sees to it that only a leader runs it, and guards its client. Wake may be called from any
-// goroutine. Run is called by one at a time, and starts none.
+// No write here starts a push: sources read only the addresses of Ingresses from statuses, and no translation reads
+// those.
+//
+// State: a reconciler's, owned by the goroutine that reconciles. Analysed may be called from any goroutine.
 package status
