@@ -42,6 +42,15 @@ type row struct {
 	path  string                                       // of the object
 	done  func(object *unstructured.Unstructured) bool // whether the object, nil if there is none, is as it is wanted
 	gone  func(s *apiserver.Server)                    // ends the wish for the object
+	// but has what faults do to this reconciler, by name, if it is not what they do to others.
+	but map[string]outcome
+}
+
+// outcome is what a fault does.
+type outcome struct {
+	found  bool // whether it is a finding
+	passes bool // whether the object is written meanwhile
+	lasts  bool // whether the object is not written afterwards, before something changes
 }
 
 // namespaces has the namespaces that get the roots.
@@ -121,7 +130,7 @@ func rows() []row {
 			}
 		})
 	}
-	return []row{webhook, roots}
+	return []row{webhook, roots, gatewayRow(), classRow(), analysisRow(), derivedRow()}
 }
 
 var (
@@ -131,29 +140,28 @@ var (
 
 // faults are what an API server does to requests.
 var faults = []struct {
-	name   string
-	does   func(r *http.Request) error
-	found  bool // whether it is a finding
-	passes bool // whether the object is written meanwhile
+	name string
+	does func(r *http.Request) error
+	outcome
 }{
-	{"none", func(*http.Request) error { return nil }, false, true},
-	{"403 for writes", writes(func(*http.Request) error { return forbidden }), true, false},
-	{"409 for writes", writes(func(*http.Request) error { return apierrors.NewConflict(resource, "x", nil) }), false, false},
-	{"500 for writes", writes(func(*http.Request) error { return apierrors.NewInternalError(errors.New("broken")) }), true, false},
-	{"503 for writes", writes(func(*http.Request) error { return apierrors.NewServiceUnavailable("busy") }), true, false},
+	{"none", func(*http.Request) error { return nil }, outcome{passes: true}},
+	{"403 for writes", writes(func(*http.Request) error { return forbidden }), outcome{found: true}},
+	{"409 for writes", writes(func(*http.Request) error { return apierrors.NewConflict(resource, "x", nil) }), outcome{}},
+	{"500 for writes", writes(func(*http.Request) error { return apierrors.NewInternalError(errors.New("broken")) }), outcome{found: true}},
+	{"503 for writes", writes(func(*http.Request) error { return apierrors.NewServiceUnavailable("busy") }), outcome{found: true}},
 	{"no answer to writes", writes(func(r *http.Request) error {
 		<-r.Context().Done()
 		return r.Context().Err()
-	}), true, false},
-	{"403 for reads", reads(func(*http.Request) error { return forbidden }), true, false},
-	{"404 for reads", reads(func(*http.Request) error { return apierrors.NewNotFound(resource, "") }), true, false},
-	{"500 for reads", reads(func(*http.Request) error { return apierrors.NewInternalError(errors.New("broken")) }), true, false},
+	}), outcome{found: true}},
+	{"403 for reads", reads(func(*http.Request) error { return forbidden }), outcome{found: true}},
+	{"404 for reads", reads(func(*http.Request) error { return apierrors.NewNotFound(resource, "") }), outcome{found: true}},
+	{"500 for reads", reads(func(*http.Request) error { return apierrors.NewInternalError(errors.New("broken")) }), outcome{found: true}},
 	{"500 for the version", func(r *http.Request) error {
 		if r.URL.Path == "/version" {
 			return apierrors.NewInternalError(errors.New("broken"))
 		}
 		return nil
-	}, false, true},
+	}, outcome{passes: true}},
 }
 
 func writes(does func(r *http.Request) error) func(r *http.Request) error {
@@ -202,16 +210,20 @@ func TestReconcilers(t *testing.T) {
 	for _, r := range rows() {
 		for _, f := range faults {
 			t.Run(r.name+"/"+f.name, func(t *testing.T) {
+				want, other := r.but[f.name]
+				if !other {
+					want = f.outcome
+				}
 				synctest.Test(t, func(t *testing.T) {
 					s := &apiserver.Server{}
 					x := r.build(t, s, s.Config(), nil)
 					s.Set(func() { s.Intercept = f.does })
 					defer start(t, x)()
 					wait(10 * time.Minute)
-					if got := r.done(s.Object(r.path)); got != f.passes {
+					if got := r.done(s.Object(r.path)); got != want.passes {
 						t.Errorf("with the fault: done %v", got)
 					}
-					if list := x.Findings(); len(list) > 0 != f.found {
+					if list := x.Findings(); len(list) > 0 != want.found {
 						t.Errorf("with the fault: %v", list)
 					}
 					if n := len(s.Writes()); n > 600 {
@@ -219,7 +231,7 @@ func TestReconcilers(t *testing.T) {
 					}
 					s.Set(func() { s.Intercept = nil })
 					wait(recovery)
-					if list := x.Findings(); !r.done(s.Object(r.path)) || len(list) > 0 {
+					if list := x.Findings(); r.done(s.Object(r.path)) == want.lasts || len(list) > 0 {
 						t.Errorf("without the fault: done %v, findings %v", r.done(s.Object(r.path)), list)
 					}
 					s.Writes()

@@ -1,0 +1,184 @@
+package controllers_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	asking "github.com/istiod-lite/istiod-lite/api/apiserver"
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/deploy/apiserver"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
+	"github.com/istiod-lite/istiod-lite/injector"
+	"github.com/istiod-lite/istiod-lite/injector/deployment"
+	"github.com/istiod-lite/istiod-lite/pilot/controllers"
+	"github.com/istiod-lite/istiod-lite/pilot/derive"
+	"github.com/istiod-lite/istiod-lite/pilot/leader"
+	"github.com/istiod-lite/istiod-lite/pilot/status"
+)
+
+// planet is the world of reconcilers that read one. It has at most one object of its own, and reads others from the API
+// server.
+type planet struct {
+	server *apiserver.Server
+	path   string // of the reconciled object
+
+	mu     sync.Mutex
+	object *kinds.Object // nil once it is gone
+}
+
+func (p *planet) own() *kinds.Object {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.object
+}
+
+func (p *planet) gone(*apiserver.Server) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.object = nil
+}
+
+// read returns the object of the API server.
+func (p *planet) read() *unstructured.Unstructured { return p.server.Object(p.path) }
+
+func (p *planet) Object(k kinds.Key) *kinds.Object {
+	if o := p.own(); o != nil && o.Key == k {
+		return o
+	}
+	if k.Kind == kinds.GatewayClass && (p.own() == nil || p.read() != nil) {
+		return &kinds.Object{Key: k, Spec: &gatewayv1.GatewayClass{Spec: gatewayv1.GatewayClassSpec{ControllerName: deployment.ControllerName}}}
+	}
+	return nil
+}
+
+func (p *planet) ObjectsOf(k *kinds.Kind) []*kinds.Object {
+	if o := p.own(); o != nil && o.Kind == k {
+		return []*kinds.Object{o}
+	}
+	return nil
+}
+
+func (*planet) Shows(string, map[string]string) bool { return true }
+
+func (*planet) Describe(code string) status.Code { return status.Code{ID: code} }
+
+func (p *planet) Found() ([]diag.Diagnostic, bool) {
+	if o := p.own(); o != nil {
+		return []diag.Diagnostic{{Severity: diag.Error, Code: "X", Object: o.String(), Message: "wrong"}}, true
+	}
+	return nil, true
+}
+
+func (p *planet) Status(of kinds.Key) *derive.Status {
+	o := p.own()
+	if o == nil || o.Key != of {
+		return nil
+	}
+	current, _, _ := unstructured.NestedMap(p.read().Object, "status")
+	return &derive.Status{Of: of, Value: map[string]any{"a": "b"}, Current: current}
+}
+
+func (p *planet) Statuses() []*derive.Status {
+	return []*derive.Status{p.Status(p.own().Key)}
+}
+
+func (*planet) Render(_ context.Context, _ string, g injector.Gateway) ([]map[string]any, error) {
+	return []map[string]any{{"apiVersion": "v1", "kind": "Service", "metadata": map[string]any{"name": "front", "namespace": g.Namespace}}}, nil
+}
+
+// noMaps is a source of ConfigMaps that finds none.
+type noMaps struct{ read func() }
+
+func (s noMaps) Run(ctx context.Context) error {
+	s.read()
+	<-ctx.Done()
+	return nil
+}
+func (noMaps) Want([]kinds.Key)            {}
+func (noMaps) Missing() []kinds.Key        { return nil }
+func (noMaps) Findings() []diag.Diagnostic { return nil }
+
+// manager makes the Manager of one reconciler.
+func manager(t *testing.T, client *rest.Config, lease *leader.Lease, r controllers.Reconciler) *controllers.Manager {
+	m, err := controllers.NewManager(controllers.Options{Client: client, Lease: lease, Logger: quiet}, controllers.New("Row", "NotRead", r, quiet))
+	must.Succeed(t, err)
+	return m
+}
+
+func gatewayRow() row {
+	p := &planet{path: "/api/v1/namespaces/edge/services/front"}
+	r := row{name: "Gateways", path: p.path, gone: p.gone, but: map[string]outcome{"500 for the version": {found: true}}}
+	r.done = func(o *unstructured.Unstructured) bool { return o != nil && len(o.GetOwnerReferences()) == 1 }
+	r.build = func(t *testing.T, s *apiserver.Server, client *rest.Config, lease *leader.Lease) running {
+		p.server, p.object = s, &kinds.Object{
+			Key: kinds.Key{Kind: kinds.KubeGateway, Namespace: "edge", Name: "front"}, UID: "1",
+			Spec: &gatewayv1.Gateway{Spec: gatewayv1.GatewaySpec{GatewayClassName: "istio"}},
+		}
+		api, err := asking.New(client)
+		must.Succeed(t, err)
+		var m *controllers.Manager
+		m = manager(t, client, lease, deployment.New(deployment.Options{
+			Classes: deployment.Classes("istio"), World: p, APIServer: api, Templates: p, Logger: quiet,
+			ConfigMaps: func(handler func([]kinds.Change)) (deployment.ConfigMaps, error) {
+				return noMaps{func() { handler(nil); m.NotifyAll() }}, nil
+			},
+		}))
+		return m
+	}
+	return r
+}
+
+func classRow() row {
+	p := &planet{path: "/apis/gateway.networking.k8s.io/v1/gatewayclasses/istio"}
+	unread := outcome{passes: true} // it reads no object
+	r := row{name: "GatewayClasses", path: p.path, gone: p.gone, but: map[string]outcome{"403 for reads": unread, "404 for reads": unread, "500 for reads": unread}}
+	r.done = func(o *unstructured.Unstructured) bool { return o != nil }
+	r.build = func(t *testing.T, s *apiserver.Server, client *rest.Config, lease *leader.Lease) running {
+		p.server, p.object = s, &kinds.Object{}
+		return manager(t, client, lease, deployment.NewClasses(p, deployment.Classes("istio")[:1], quiet))
+	}
+	return r
+}
+
+func analysisRow() row {
+	p := &planet{path: "/apis/networking.istio.io/v1/namespaces/a/virtualservices/web"}
+	r := row{name: "findings", path: p.path, gone: p.gone, but: map[string]outcome{"404 for reads": {lasts: true}}} // it is gone
+	r.done = func(o *unstructured.Unstructured) bool {
+		list, _, _ := unstructured.NestedSlice(o.Object, "status", "validationMessages")
+		return len(list) == 1
+	}
+	r.build = func(t *testing.T, s *apiserver.Server, client *rest.Config, lease *leader.Lease) running {
+		p.server, p.object = s, &kinds.Object{Key: kinds.Key{Kind: kinds.VirtualService, Namespace: "a", Name: "web"}}
+		s.Put(p.path, &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "networking.istio.io/v1", "kind": "VirtualService", "metadata": map[string]any{"namespace": "a", "name": "web"},
+		}})
+		analysis := status.NewAnalysis(p, p, 0)
+		analysis.Analysed()
+		return manager(t, client, lease, analysis)
+	}
+	return r
+}
+
+func derivedRow() row {
+	p := &planet{path: "/apis/networking.k8s.io/v1/namespaces/a/ingresses/web"}
+	unread := outcome{passes: true} // it reads no object
+	r := row{name: "statuses of stages", path: p.path, gone: p.gone, but: map[string]outcome{"403 for reads": unread, "404 for reads": unread, "500 for reads": unread}}
+	r.done = func(o *unstructured.Unstructured) bool {
+		text, _, _ := unstructured.NestedString(o.Object, "status", "a")
+		return text == "b"
+	}
+	r.build = func(t *testing.T, s *apiserver.Server, client *rest.Config, lease *leader.Lease) running {
+		p.server, p.object = s, &kinds.Object{Key: kinds.Key{Kind: kinds.Ingress, Namespace: "a", Name: "web"}}
+		s.Put(p.path, &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": map[string]any{"namespace": "a", "name": "web"},
+		}})
+		return manager(t, client, lease, status.NewDerived(p, 0))
+	}
+	return r
+}
