@@ -7,6 +7,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/identity"
 	"github.com/istiod-lite/istiod-lite/citadel/authenticate"
 	"github.com/istiod-lite/istiod-lite/pilot/ctrlz"
+	"github.com/istiod-lite/istiod-lite/pilot/ports"
 )
 
 // listenControlZ opens the port of ControlZ. It is the same on every server, so another on this host may have it: that
@@ -17,7 +18,7 @@ func (s *Server) listenControlZ(ctx context.Context) error {
 		return nil
 	}
 	handler := s.debug.Guard(ctrlz.Handler(ctrlz.Options{Scopes: o.Scopes, Args: o.Args, Environ: o.Environ, Version: s.o.Version, Metrics: s.metrics}))
-	err := s.serveHTTP(ctx, "controlz", o.Address, handler, httpOptions{}, &s.bound.ControlZ)
+	err := s.ports.ServeHTTP(ctx, ports.ControlZ, o.Address, handler, ports.HTTP{})
 	if err != nil && !o.Required {
 		s.o.Logger.Info("ControlZ is not served", "address", o.Address, "err", err, "fix", "--ctrlz_port with a free port")
 		return nil

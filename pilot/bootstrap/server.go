@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/netip"
 	"os"
 	"runtime"
 	"slices"
@@ -23,7 +22,6 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
-	"github.com/istiod-lite/istiod-lite/api/quota"
 	"github.com/istiod-lite/istiod-lite/api/rpc"
 	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/pilot/authorize"
@@ -34,6 +32,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/facts/keysets"
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
 	"github.com/istiod-lite/istiod-lite/pilot/metrics"
+	"github.com/istiod-lite/istiod-lite/pilot/ports"
 	"github.com/istiod-lite/istiod-lite/pilot/pushes"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/pilot/tracing"
@@ -68,14 +67,11 @@ type Server struct {
 	debug      *debug.API
 	ui         *ui.UI
 	grpc       *grpc.Server
-	http       []*httpServing
+	ports      ports.Ports
 	ready      atomic.Bool // the answer to the readiness probe
 	serving    atomic.Bool // ADS is open; longer than ready, at a stop
 
 	throttle *ingest.Throttle
-
-	mu    sync.Mutex
-	bound Addresses
 }
 
 // idleResources bounds the bytes of encoded resources that are kept though no proxy may use them, for those that come
@@ -161,6 +157,7 @@ func New(o Options) (*Server, error) {
 	s.pushes = pushes.New(pushes.Options{})
 	ads.World, ads.Pushes = world, s.pushes
 	s.discovery = xds.New(ads)
+	s.ports.Logger, s.ports.Limits, s.ports.Streams = o.Logger, o.Limits, s.discovery
 	s.debug = debug.New(debug.Options{
 		World: world, Server: world, Translator: t, Proxies: s.discovery, Pushes: s.pushes, Authorizer: s.authorizer, Authenticate: s.authenticateBearer,
 		Admin: o.AdminPages, Cluster: o.ClusterID, Domain: o.Domain, Limits: o.Limits, Profile: o.Profile,
@@ -272,12 +269,8 @@ func (s *Server) Run(ctx context.Context) error {
 	return s.components.run(ctx, s.leave, s.drain)
 }
 
-// Addresses returns what is bound so far.
-func (s *Server) Addresses() Addresses {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.bound
-}
+// Addresses returns what listens so far.
+func (s *Server) Addresses() ports.Addresses { return s.ports.Addresses() }
 
 // listenHTTP opens the ports that answer from the beginning: the readiness probe fails until the server is ready.
 func (s *Server) listenHTTP(ctx context.Context) error {
@@ -302,58 +295,24 @@ func (s *Server) listenHTTP(ctx context.Context) error {
 
 	var handler http.Handler = front
 	shared := s.o.GRPC == ""
-	options := httpOptions{h2c: shared}
+	options := ports.HTTP{H2C: shared}
 	if s.o.HTTPS == "" {
 		s.mountWebhooks(front)
-		options.body = s.o.Limits.WebhookBody
+		options.Body = s.o.Limits.WebhookBody
 	}
 	if shared {
-		handler = multiplex(s.grpc, s.serving.Load, front)
+		handler = ports.Multiplex(s.grpc, s.serving.Load, front)
 	}
-	if err := s.serveHTTP(ctx, "http", s.o.HTTP, handler, options, &s.bound.HTTP); err != nil {
+	if err := s.ports.ServeHTTP(ctx, ports.Plain, s.o.HTTP, handler, options); err != nil {
 		return err
 	}
-	if err := s.serveHTTP(ctx, "monitoring", s.o.Monitoring, monitoring, httpOptions{}, &s.bound.Monitoring); err != nil {
+	if err := s.ports.ServeHTTP(ctx, ports.Monitoring, s.o.Monitoring, monitoring, ports.HTTP{}); err != nil {
 		return err
 	}
 	if shared {
-		s.mu.Lock()
-		s.bound.GRPC = s.bound.HTTP
-		s.mu.Unlock()
+		s.ports.Share(ports.GRPC, ports.Plain)
 	}
 	return s.listenControlZ(ctx)
-}
-
-func (s *Server) serveHTTP(ctx context.Context, name, address string, handler http.Handler, o httpOptions, bound *string) error {
-	if address == "" {
-		return nil
-	}
-	l, err := listen(ctx, address)
-	if err != nil {
-		return fmt.Errorf("listen for %s: %w", name, err)
-	}
-	s.mu.Lock()
-	*bound = l.Addr().String()
-	s.mu.Unlock()
-	if o.h2c {
-		l = s.discovery.Listen(l)
-	}
-	if o.most > 0 {
-		l = quota.Listen(l, quota.NewCounter[netip.Addr](o.most))
-	}
-	h := &httpServing{l, newHTTP(s.o.Logger, s.o.Limits, handler, o)}
-	s.http = append(s.http, h)
-	s.serve(name, h.serve)
-	return nil
-}
-
-// serve runs a listener until it is closed; drain closes it.
-func (s *Server) serve(name string, serve func() error) {
-	safe.Go(s.o.Logger, name, func() {
-		if err := serve(); err != nil {
-			s.o.Logger.Error("a port stopped serving", "port", name, "err", err)
-		}
-	})
 }
 
 // commit makes a Snapshot of a batch and publishes it. The first batch is the first load.
@@ -383,10 +342,8 @@ const certificateFix = "--stateDir, or a CA in ROOT_CA_DIR, or a certificate of 
 // listenGRPC opens ADS. The secure port needs a certificate.
 func (s *Server) listenGRPC(ctx context.Context) error {
 	s.serving.Store(true)
-	if s.o.GRPC != "" {
-		if err := s.listenFor(ctx, "grpc", s.o.GRPC, &s.bound.GRPC, s.grpc); err != nil {
-			return err
-		}
+	if err := s.ports.ServeGRPC(ctx, ports.GRPC, s.o.GRPC, s.grpc); err != nil {
+		return err
 	}
 	switch {
 	case s.o.SecureGRPC == "":
@@ -395,21 +352,7 @@ func (s *Server) listenGRPC(ctx context.Context) error {
 		s.o.Logger.Info("the server has no certificate: the secure port does not listen", "secure_grpc", s.o.SecureGRPC, "fix", certificateFix)
 		return nil
 	}
-	return s.listenFor(ctx, "secure grpc", s.o.SecureGRPC, &s.bound.SecureGRPC, s.secure.grpc)
-}
-
-// listenFor has a gRPC server take connections to an address.
-func (s *Server) listenFor(ctx context.Context, name, address string, bound *string, g *grpc.Server) error {
-	l, err := listen(ctx, address)
-	if err != nil {
-		return fmt.Errorf("listen for %s: %w", name, err)
-	}
-	s.mu.Lock()
-	*bound = l.Addr().String()
-	s.mu.Unlock()
-	l = s.discovery.Listen(l)
-	s.serve(name, func() error { return g.Serve(l) })
-	return nil
+	return s.ports.ServeGRPC(ctx, ports.SecureGRPC, s.o.SecureGRPC, s.secure.grpc)
 }
 
 // servers returns the gRPC servers that have a listener of their own.
@@ -434,7 +377,7 @@ func (s *Server) announce(context.Context) error {
 	if s.o.AddressFile == "" {
 		return nil
 	}
-	return b.write(s.o.AddressFile)
+	return b.Write(s.o.AddressFile)
 }
 
 // leave takes the server out of rotation and serves on until that is known: for a while after a pod began to stop,
@@ -483,11 +426,7 @@ func (s *Server) drain(ctx context.Context) {
 		}
 		<-ended
 	})
-	s.components.track("requests over HTTP", func() {
-		for _, h := range s.http {
-			h.close(ctx)
-		}
-	})
+	s.components.track("requests over HTTP", func() { s.ports.Close(ctx) })
 }
 
 // pace is the least time between the ends of two streams while the server stops; with many streams it is less, for all

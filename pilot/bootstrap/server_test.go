@@ -30,6 +30,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
+	"github.com/istiod-lite/istiod-lite/pilot/ports"
 )
 
 const service = `apiVersion: v1
@@ -176,7 +177,7 @@ func TestServe(t *testing.T) {
 			s, err := New(o)
 			must.Succeed(t, err)
 			stop := run(t, s)
-			var bound Addresses
+			var bound ports.Addresses
 			eventually(t, "the address file", func() bool {
 				text, err := os.ReadFile(o.AddressFile)
 				return err == nil && json.Unmarshal(text, &bound) == nil

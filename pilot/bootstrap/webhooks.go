@@ -19,6 +19,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/galley/webhook"
 	injecting "github.com/istiod-lite/istiod-lite/injector/webhook"
 	"github.com/istiod-lite/istiod-lite/pilot/controllers"
+	"github.com/istiod-lite/istiod-lite/pilot/ports"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
@@ -180,5 +181,5 @@ func (s *Server) listenHTTPS(ctx context.Context) error {
 	mux.HandleFunc("GET /ready", readyHandler(s.ready.Load, s.awaited))
 	s.mountWebhooks(mux)
 	config := s.webhooks.held.TLS(&tls.Config{MinVersion: s.o.Certificates.MinTLS, NextProtos: []string{"h2", "http/1.1"}})
-	return s.serveHTTP(ctx, "https", s.o.HTTPS, mux, httpOptions{tls: config, body: s.o.Limits.WebhookBody, most: s.o.Limits.WebhookConns}, &s.bound.HTTPS)
+	return s.ports.ServeHTTP(ctx, ports.Webhooks, s.o.HTTPS, mux, ports.HTTP{TLS: config, Body: s.o.Limits.WebhookBody, Conns: s.o.Limits.WebhookConns})
 }

@@ -1,15 +1,13 @@
-package bootstrap
+package ports
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 )
 
-// Addresses are what the server listens on, host:port; empty for what does not listen.
+// Addresses are what the server listens on, host:port; empty for a port that does not listen.
 type Addresses struct {
 	GRPC       string `json:"grpc"`
 	SecureGRPC string `json:"secureGrpc"`
@@ -19,14 +17,8 @@ type Addresses struct {
 	ControlZ   string `json:"controlz,omitempty"`
 }
 
-// listen opens a TCP port. Of a port 0 the system takes a free one.
-func listen(ctx context.Context, address string) (net.Listener, error) {
-	var c net.ListenConfig
-	return c.Listen(ctx, "tcp", address)
-}
-
-// write puts the addresses into a file that appears whole or not at all.
-func (a Addresses) write(path string) error {
+// Write puts the addresses into a file that appears whole or not at all.
+func (a Addresses) Write(path string) error {
 	text, err := json.MarshalIndent(a, "", "  ")
 	if err != nil {
 		return err
@@ -40,7 +32,7 @@ func (a Addresses) write(path string) error {
 		err = e
 	}
 	if err == nil {
-		// Whoever waits for the file may be another user.
+		// The process that waits for the file may run as another user.
 		err = os.Chmod(tmp.Name(), 0o644)
 	}
 	if err == nil {

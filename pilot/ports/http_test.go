@@ -1,4 +1,4 @@
-package bootstrap
+package ports
 
 import (
 	"log/slog"
@@ -8,7 +8,10 @@ import (
 	"testing"
 
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/deploy/leaks"
 )
+
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 func TestPanicsAreContained(t *testing.T) {
 	quiet := slog.New(slog.DiscardHandler)
@@ -17,20 +20,5 @@ func TestPanicsAreContained(t *testing.T) {
 		ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
 	if w.Code != http.StatusInternalServerError || strings.Contains(w.Body.String(), "secret") {
 		t.Errorf("http: %d %s", w.Code, w.Body)
-	}
-}
-
-func TestVersion(t *testing.T) {
-	r := httptest.NewRequest(http.MethodGet, "/version", nil)
-	w := httptest.NewRecorder()
-	versionHandler("1.2.3")(w, r)
-	if w.Body.String() != "1.2.3" {
-		t.Errorf("text: %q", w.Body)
-	}
-	r.Header.Set("Accept", "application/json")
-	w = httptest.NewRecorder()
-	versionHandler("1.2.3")(w, r)
-	if strings.TrimSpace(w.Body.String()) != `{"clientVersion":{"version":"1.2.3"}}` {
-		t.Errorf("json: %q", w.Body)
 	}
 }

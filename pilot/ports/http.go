@@ -1,0 +1,119 @@
+package ports
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/api/safe"
+)
+
+// HTTP is how an HTTP server differs from a server that speaks HTTP/1 alone.
+type HTTP struct {
+	H2C   bool        // It speaks HTTP/2 without TLS as well, and the connections are bounded as those of streams.
+	TLS   *tls.Config // It requires TLS. Nil if it speaks no TLS.
+	Body  int64       // The bound on the body of a request in bytes. 0 is Limits.HTTPBody.
+	Conns int         // The bound on the connections of one address. 0 is no bound.
+}
+
+// newHTTP makes an HTTP server with a bound on every phase of a request.
+func newHTTP(logger *slog.Logger, l limits.Limits, handler http.Handler, o HTTP) *http.Server {
+	l.HTTPBody = cmp.Or(o.Body, l.HTTPBody)
+	s := &http.Server{
+		Handler:           guarded(logger, l, handler),
+		ReadHeaderTimeout: l.HTTPReadHeader,
+		ReadTimeout:       l.HTTPRead,
+		WriteTimeout:      l.HTTPWrite,
+		IdleTimeout:       l.HTTPIdle,
+		MaxHeaderBytes:    l.HTTPHeader,
+		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelDebug), // what clients do wrong
+	}
+	if o.H2C {
+		s.Protocols = new(http.Protocols)
+		s.Protocols.SetHTTP1(true)
+		s.Protocols.SetUnencryptedHTTP2(true)
+	}
+	if o.H2C || o.TLS != nil {
+		s.TLSConfig = o.TLS
+		s.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: int(l.StreamsPerConn), PingTimeout: 10 * time.Second, SendPingTimeout: 30 * time.Second}
+	}
+	return s
+}
+
+// guarded bounds the body and turns a panic into a 500.
+func guarded(logger *slog.Logger, l limits.Limits, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !isGRPC(r) {
+			r.Body = http.MaxBytesReader(w, r.Body, l.HTTPBody)
+		}
+		p := safe.Do("http handler", func() { next.ServeHTTP(w, r) })
+		switch {
+		case p == nil:
+		case errors.Is(p, http.ErrAbortHandler):
+			panic(http.ErrAbortHandler) // how a handler closes its connection
+		default:
+			logger.Error("a request panicked", "path", r.URL.Path, "err", p, "stack", string(p.(*safe.Panic).Stack))
+			http.Error(w, "internal error", http.StatusInternalServerError)
+		}
+	})
+}
+
+// isGRPC reports whether a request is gRPC.
+func isGRPC(r *http.Request) bool {
+	return r.ProtoMajor == 2 && strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc")
+}
+
+// Multiplex passes gRPC requests to g and all other requests to next. While not serving, it answers gRPC with
+// Unavailable.
+func Multiplex(g *grpc.Server, serving func() bool, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !isGRPC(r) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		if !serving() {
+			w.Header().Set("Content-Type", "application/grpc")
+			w.Header().Set("Grpc-Status", "14")
+			w.Header().Set("Grpc-Message", "not ready")
+			return
+		}
+		// A stream has no end; the deadlines of the connection are for other requests.
+		c := http.NewResponseController(w)
+		_ = c.SetReadDeadline(time.Time{})
+		_ = c.SetWriteDeadline(time.Time{})
+		g.ServeHTTP(w, r)
+	})
+}
+
+// httpServing is an HTTP server and its port.
+type httpServing struct {
+	listener net.Listener
+	server   *http.Server
+}
+
+func (s *httpServing) serve() error {
+	serve := s.server.Serve
+	if s.server.TLSConfig != nil {
+		serve = func(l net.Listener) error { return s.server.ServeTLS(l, "", "") }
+	}
+	if err := serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// close lets requests in progress end until ctx does.
+func (s *httpServing) close(ctx context.Context) {
+	if s.server.Shutdown(ctx) != nil {
+		_ = s.server.Close()
+	}
+}

@@ -1,0 +1,129 @@
+package ports
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+
+	"google.golang.org/grpc"
+
+	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/api/quota"
+	"github.com/istiod-lite/istiod-lite/api/safe"
+)
+
+// Names of ports, as errors and logs have them.
+const (
+	GRPC       = "grpc"
+	SecureGRPC = "secure grpc"
+	Plain      = "http"
+	Webhooks   = "https"
+	Monitoring = "monitoring"
+	ControlZ   = "controlz"
+)
+
+// Streams bounds the connections of ports that serve streams.
+type Streams interface {
+	Listen(net.Listener) net.Listener
+}
+
+// Ports are the ports of one server. The zero value of the fields below Streams is ready for use.
+type Ports struct {
+	Logger  *slog.Logger
+	Limits  limits.Limits
+	Streams Streams
+
+	mu    sync.Mutex
+	bound map[string]string // host:port, by the name of the port
+	http  []*httpServing
+}
+
+// Addresses returns what listens so far.
+func (p *Ports) Addresses() Addresses {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	b := p.bound
+	return Addresses{GRPC: b[GRPC], SecureGRPC: b[SecureGRPC], HTTP: b[Plain], HTTPS: b[Webhooks], Monitoring: b[Monitoring], ControlZ: b[ControlZ]}
+}
+
+// Share says that a port serves what another one would, such as gRPC on the port of HTTP.
+func (p *Ports) Share(name, port string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.bound[name] = p.bound[port]
+}
+
+// listen opens a TCP port. The system chooses a free one in place of port 0.
+func (p *Ports) listen(ctx context.Context, name, address string) (net.Listener, error) {
+	var c net.ListenConfig
+	l, err := c.Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("listen for %s: %w", name, err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.bound == nil {
+		p.bound = map[string]string{}
+	}
+	p.bound[name] = l.Addr().String()
+	return l, nil
+}
+
+// ServeHTTP opens a port and serves it until Close. It does nothing without an address.
+func (p *Ports) ServeHTTP(ctx context.Context, name, address string, handler http.Handler, o HTTP) error {
+	if address == "" {
+		return nil
+	}
+	l, err := p.listen(ctx, name, address)
+	if err != nil {
+		return err
+	}
+	if o.H2C {
+		l = p.Streams.Listen(l)
+	}
+	if o.Conns > 0 {
+		l = quota.Listen(l, quota.NewCounter[netip.Addr](o.Conns))
+	}
+	h := &httpServing{l, newHTTP(p.Logger, p.Limits, handler, o)}
+	p.mu.Lock()
+	p.http = append(p.http, h)
+	p.mu.Unlock()
+	p.serve(name, h.serve)
+	return nil
+}
+
+// ServeGRPC opens a port and serves it until g stops. It does nothing without an address.
+func (p *Ports) ServeGRPC(ctx context.Context, name, address string, g *grpc.Server) error {
+	if address == "" {
+		return nil
+	}
+	l, err := p.listen(ctx, name, address)
+	if err != nil {
+		return err
+	}
+	l = p.Streams.Listen(l)
+	p.serve(name, func() error { return g.Serve(l) })
+	return nil
+}
+
+func (p *Ports) serve(name string, serve func() error) {
+	safe.Go(p.Logger, name, func() {
+		if err := serve(); err != nil {
+			p.Logger.Error("a port stopped serving", "port", name, "err", err)
+		}
+	})
+}
+
+// Close closes the ports of HTTP. Requests in progress may end until ctx does.
+func (p *Ports) Close(ctx context.Context) {
+	p.mu.Lock()
+	list := p.http
+	p.mu.Unlock()
+	for _, h := range list {
+		h.close(ctx)
+	}
+}
