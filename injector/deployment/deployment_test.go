@@ -58,7 +58,7 @@ func gateway(t *testing.T, labels map[string]string, spec string) *kinds.Object 
 // needs returns what the objects of a Gateway depend on, with the template of the chart.
 func needs(t *testing.T, g *kinds.Object, list ...deployment.Parameters) deployment.Needs {
 	t.Helper()
-	return deployment.Needs{Gateway: g, Parameters: list, Namespace: func(string) map[string]string { return nil }, Cluster: "one", Version: 137, Templates: chartInjector(t)}
+	return deployment.Needs{Gateway: g, Parameters: list, World: world{}, Cluster: "one", Version: 137, Templates: chartInjector(t)}
 }
 
 // TestParameters: an error names the ConfigMap and the key, and says what to write.
@@ -99,7 +99,12 @@ func TestListenerSets(t *testing.T) {
 			spec += ", allowedListeners: " + allowed
 		}
 		n := needs(t, gateway(t, nil, spec+"}"))
-		n.ListenerSets, n.Namespace = sets, func(name string) map[string]string { return map[string]string{"name": name} }
+		all := world{}
+		for _, o := range sets {
+			key := kinds.Key{Kind: kinds.Namespace, Name: o.Namespace}
+			all[key] = &kinds.Object{Key: key, Labels: map[string]string{"name": o.Namespace}}
+		}
+		n.ListenerSets, n.World = sets, all
 		made, err := deployment.Make(t.Context(), n)
 		must.Succeed(t, err)
 		var got []string

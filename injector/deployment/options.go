@@ -34,6 +34,13 @@ type ConfigMaps interface {
 	Findings() []diag.Diagnostic
 }
 
+// Maps makes sources of ConfigMaps.
+type Maps interface {
+	// ConfigMaps makes a source, which hands what it reads to handler, first once it has read all that there are. After
+	// each call of handler all Gateways are to be reconciled.
+	ConfigMaps(handler func([]kinds.Change)) (ConfigMaps, error)
+}
+
 // DefaultsLabel names, on a ConfigMap of the system namespace, the class for whose Gateways it has the defaults.
 const DefaultsLabel = names.LabelDefaultsForClass
 
@@ -50,8 +57,6 @@ type Options struct {
 	World     World
 	APIServer APIServer // tells its version
 	Templates Templates
-	// ConfigMaps makes a source of ConfigMaps. It calls the function with what it reads, first once it has read all that
-	// there are; after each call all Gateways are to be reconciled.
-	ConfigMaps func(handler func([]kinds.Change)) (ConfigMaps, error)
-	Logger     *slog.Logger
+	Maps      Maps
+	Logger    *slog.Logger
 }

@@ -33,7 +33,7 @@ func Deploys(o Options, g *kinds.Object, tags ...string) bool {
 	if !o.classed(g) {
 		return false
 	}
-	wanted := revision(g, o.labels)
+	wanted := revision(g, o.World)
 	if wanted != cmp.Or(o.Revision, "default") && !slices.Contains(tags, wanted) {
 		return false
 	}
@@ -54,9 +54,9 @@ func (o Options) classed(of *kinds.Object) bool {
 	return slices.ContainsFunc(o.Classes, func(own Class) bool { return own.Name == name && own.Controller == ControllerName })
 }
 
-// labels returns those of a namespace.
-func (o Options) labels(namespace string) map[string]string {
-	if n := o.World.Object(kinds.Key{Kind: kinds.Namespace, Name: namespace}); n != nil {
+// labelsOf returns the labels of a namespace.
+func labelsOf(w World, namespace string) map[string]string {
+	if n := w.Object(kinds.Key{Kind: kinds.Namespace, Name: namespace}); n != nil {
 		return n.Labels
 	}
 	return nil
@@ -65,18 +65,18 @@ func (o Options) labels(namespace string) map[string]string {
 // Needs are what the objects of a Gateway depend on.
 type Needs struct {
 	Gateway      *kinds.Object
-	ListenerSets []*kinds.Object                     // all there are
-	Namespace    func(name string) map[string]string // the labels of a namespace
-	Parameters   []Parameters                        // each counts over those before it
-	Cluster      string                              // ID
-	Version      int                                 // of the API server: 137 is 1.37
+	ListenerSets []*kinds.Object // all there are
+	World        World           // has the namespaces
+	Parameters   []Parameters    // each overrides the ones before it
+	Cluster      string          // ID
+	Version      int             // of the API server: 137 is 1.37
 	Templates    Templates
 }
 
 // Make returns what is written for a Gateway, in that order. An error says what of the Gateway, its parameters or the
 // template is wrong.
 func Make(ctx context.Context, n Needs) ([]*unstructured.Unstructured, error) {
-	g := input(n.Gateway, accepted(n.Gateway, n.ListenerSets, n.Namespace))
+	g := input(n.Gateway, accepted(n.Gateway, n.ListenerSets, n.World))
 	g.ClusterID, g.KubeVersion = n.Cluster, n.Version
 	objects, err := n.Templates.Render(ctx, injector.GatewayTemplate, g)
 	if err != nil {
@@ -165,11 +165,11 @@ func portName(name string) string {
 	return strings.TrimRight(name[:min(len(name), validation.DNS1123LabelMaxLength)], "-")
 }
 
-// accepted returns the ListenerSets of a Gateway, the oldest first. namespace returns the labels of a namespace.
-func accepted(g *kinds.Object, all []*kinds.Object, namespace func(name string) map[string]string) (list []*gatewayv1.ListenerSet) {
+// accepted returns the ListenerSets of a Gateway, the oldest first.
+func accepted(g *kinds.Object, all []*kinds.Object, w World) (list []*gatewayv1.ListenerSet) {
 	var own []*kinds.Object
 	for _, o := range all {
-		if s, ok := o.Spec.(*gatewayv1.ListenerSet); ok && parent(o) == g.Key && allows(g, o.Namespace, namespace) && len(s.Spec.Listeners) > 0 {
+		if s, ok := o.Spec.(*gatewayv1.ListenerSet); ok && parent(o) == g.Key && allows(g, o.Namespace, w) && len(s.Spec.Listeners) > 0 {
 			own = append(own, o)
 		}
 	}
@@ -200,7 +200,7 @@ func parent(o *kinds.Object) kinds.Key {
 }
 
 // allows reports whether a Gateway takes ListenerSets of a namespace.
-func allows(g *kinds.Object, from string, namespace func(name string) map[string]string) bool {
+func allows(g *kinds.Object, from string, w World) bool {
 	a := g.Spec.(*gatewayv1.Gateway).Spec.AllowedListeners
 	if a == nil || a.Namespaces == nil || a.Namespaces.From == nil {
 		return false
@@ -212,12 +212,12 @@ func allows(g *kinds.Object, from string, namespace func(name string) map[string
 		return from == g.Namespace
 	case gatewayv1.NamespacesFromSelector:
 		s, err := metav1.LabelSelectorAsSelector(a.Namespaces.Selector)
-		return err == nil && s.Matches(labels.Set(namespace(from)))
+		return err == nil && s.Matches(labels.Set(labelsOf(w, from)))
 	}
 	return false
 }
 
 // revision returns which revision of the control plane is to deploy a Gateway, or which tag of one.
-func revision(o *kinds.Object, namespace func(name string) map[string]string) string {
-	return cmp.Or(o.Labels[names.LabelRevision], namespace(o.Namespace)[names.LabelRevision], "default")
+func revision(o *kinds.Object, w World) string {
+	return cmp.Or(o.Labels[names.LabelRevision], labelsOf(w, o.Namespace)[names.LabelRevision], "default")
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -17,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/client-go/util/flowcontrol"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -157,7 +157,7 @@ func (r *Reconciler) Begin(c client.Client, watched client.Reader) {
 
 // Start reads the ConfigMaps with parameters until ctx ends, with the term.
 func (r *Reconciler) Start(ctx context.Context) error {
-	source, err := r.o.ConfigMaps(r.take)
+	source, err := r.o.Maps.ConfigMaps(r.take)
 	if err != nil {
 		return fmt.Errorf("failed to read ConfigMaps with parameters of Gateways: %w", err)
 	}
@@ -215,7 +215,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		r.sets = append([]*kinds.Object{}, r.o.World.ObjectsOf(kinds.ListenerSet)...)
 	}
 	objects, err := Make(ctx, Needs{
-		Gateway: o, ListenerSets: r.sets, Namespace: r.o.labels, Parameters: list,
+		Gateway: o, ListenerSets: r.sets, World: r.o.World, Parameters: list,
 		Cluster: r.o.Cluster, Version: r.version, Templates: r.o.Templates,
 	})
 	if err != nil {
@@ -321,12 +321,11 @@ func (r *Reconciler) askVersion(ctx context.Context) (int, error) {
 	if err := json.Unmarshal(text, &info); err != nil {
 		return 0, err
 	}
-	major, err := strconv.Atoi(info.Major)
+	v, err := version.ParseGeneric(info.Major + "." + strings.TrimRight(info.Minor, "+"))
 	if err != nil {
 		return 0, err
 	}
-	minor, err := strconv.Atoi(strings.TrimRight(info.Minor, "+"))
-	return 100*major + minor, err
+	return int(100*v.Major() + v.Minor()), nil
 }
 
 // Finding describes a Gateway that is not deployed as it should be.

@@ -69,6 +69,12 @@ func (*stage) Render(_ context.Context, _ string, g injector.Gateway) ([]map[str
 	return list, nil
 }
 
+// ConfigMaps returns the source of ConfigMaps.
+func (s *stage) ConfigMaps(handler func([]kinds.Change)) (deployment.ConfigMaps, error) {
+	s.handle = handler
+	return s, nil
+}
+
 // Run is that of the source of ConfigMaps.
 func (s *stage) Run(ctx context.Context) error {
 	s.read(s.maps...)
@@ -106,10 +112,7 @@ func onStage(t *testing.T, spec string, test func(*stage)) {
 		must.Succeed(t, err)
 		r := deployment.New(deployment.Options{
 			Namespace: "istio-system", Classes: deployment.Classes("istio"), World: s, APIServer: api, Templates: s, Logger: slog.New(slog.DiscardHandler),
-			ConfigMaps: func(handler func([]kinds.Change)) (deployment.ConfigMaps, error) {
-				s.handle = handler
-				return s, nil
-			},
+			Maps: s,
 		})
 		s.controller = controllers.New("Gateway", "GatewayObjectsNotRead", r, slog.New(slog.DiscardHandler))
 		s.manager, err = controllers.NewManager(controllers.Options{Client: s.Config(), Logger: slog.New(slog.DiscardHandler)}, s.controller)

@@ -69,7 +69,7 @@ func (s *Server) newGateways() (Component, error) {
 	}
 	o := deployment.Options{
 		Namespace: s.o.Namespace, Revision: s.o.Revision, Cluster: s.o.ClusterID, Classes: all,
-		World: s.world, Templates: s.injection.injector, ConfigMaps: g.configMaps, Logger: logger,
+		World: s.world, Templates: s.injection.injector, Maps: g, Logger: logger,
 	}
 	if o.APIServer, err = apiserver.New(s.o.Client); err != nil {
 		return nil, err
@@ -81,8 +81,8 @@ func (s *Server) newGateways() (Component, error) {
 	return g, err
 }
 
-// configMaps makes the source of ConfigMaps with parameters.
-func (g *gateways) configMaps(handler func([]kinds.Change)) (deployment.ConfigMaps, error) {
+// ConfigMaps makes a source of ConfigMaps with parameters.
+func (g *gateways) ConfigMaps(handler func([]kinds.Change)) (deployment.ConfigMaps, error) {
 	o := g.server.o
 	return crd.New(crd.Options{
 		Client: o.Client, Kinds: []*kinds.Kind{kinds.ConfigMap}, Logger: o.Logger.With("scope", "kube"), Metrics: g.server.metrics, Limits: o.Limits,

@@ -25,8 +25,10 @@ import (
 // planet is the world of reconcilers that read one. It has at most one object of its own, and reads others from the API
 // server.
 type planet struct {
-	server *apiserver.Server
-	path   string // of the reconciled object
+	server  *apiserver.Server
+	path    string               // of the reconciled object
+	manager *controllers.Manager // of Gateways
+	handle  func([]kinds.Change) // of ConfigMaps
 
 	mu     sync.Mutex
 	object *kinds.Object // nil once it is gone
@@ -92,17 +94,20 @@ func (*planet) Render(_ context.Context, _ string, g injector.Gateway) ([]map[st
 	return []map[string]any{{"apiVersion": "v1", "kind": "Service", "metadata": map[string]any{"name": "front", "namespace": g.Namespace}}}, nil
 }
 
-// noMaps is a source of ConfigMaps that finds none.
-type noMaps struct{ read func() }
+func (p *planet) ConfigMaps(handler func([]kinds.Change)) (deployment.ConfigMaps, error) {
+	p.handle = handler
+	return p, nil
+}
 
-func (s noMaps) Run(ctx context.Context) error {
-	s.read()
+func (p *planet) Run(ctx context.Context) error {
+	p.handle(nil)
+	p.manager.NotifyAll()
 	<-ctx.Done()
 	return nil
 }
-func (noMaps) Want([]kinds.Key)            {}
-func (noMaps) Missing() []kinds.Key        { return nil }
-func (noMaps) Findings() []diag.Diagnostic { return nil }
+func (*planet) Want([]kinds.Key)            {}
+func (*planet) Missing() []kinds.Key        { return nil }
+func (*planet) Findings() []diag.Diagnostic { return nil }
 
 // manager makes the Manager of one reconciler.
 func manager(t *testing.T, client *rest.Config, lease *leader.Lease, r controllers.Reconciler) *controllers.Manager {
@@ -122,14 +127,10 @@ func gatewayRow() row {
 		}
 		api, err := asking.New(client)
 		must.Succeed(t, err)
-		var m *controllers.Manager
-		m = manager(t, client, lease, deployment.New(deployment.Options{
-			Classes: deployment.Classes("istio"), World: p, APIServer: api, Templates: p, Logger: quiet,
-			ConfigMaps: func(handler func([]kinds.Change)) (deployment.ConfigMaps, error) {
-				return noMaps{func() { handler(nil); m.NotifyAll() }}, nil
-			},
+		p.manager = manager(t, client, lease, deployment.New(deployment.Options{
+			Classes: deployment.Classes("istio"), World: p, APIServer: api, Templates: p, Maps: p, Logger: quiet,
 		}))
-		return m
+		return p.manager
 	}
 	return r
 }

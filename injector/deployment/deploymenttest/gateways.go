@@ -72,7 +72,7 @@ func Compare(t *testing.T, file string, i *injector.Injector) {
 				list = append(list, maps[o.Namespace+"/"+i.ParametersRef.Name])
 			}
 			made, err := deployment.Make(t.Context(), deployment.Needs{
-				Gateway: o, ListenerSets: sets, Namespace: func(string) map[string]string { return nil }, Parameters: list,
+				Gateway: o, ListenerSets: sets, World: nothing{}, Parameters: list,
 				Cluster: "Kubernetes", Version: 137,
 				Templates: i,
 			})
@@ -103,6 +103,12 @@ func Compare(t *testing.T, file string, i *injector.Injector) {
 		})
 	}
 }
+
+// nothing is a World without objects.
+type nothing struct{}
+
+func (nothing) ObjectsOf(*kinds.Kind) []*kinds.Object { return nil }
+func (nothing) Object(kinds.Key) *kinds.Object        { return nil }
 
 func documents(t *testing.T, text []byte) (list [][]byte) {
 	t.Helper()
