@@ -27,8 +27,8 @@ const typeAnnotation = names.AnnotationServiceType
 const statusPort = 15021
 
 // Deploys reports whether a Gateway gets objects by a revision of the control plane that has those tags: it is of one
-// of its classes, and is meant for it. One that names a host is bound to a Service that is there, and nobody can give a
-// Service two addresses.
+// of its classes, and is meant for it. One that names a host is bound to a Service that exists, and a Service cannot
+// have two addresses.
 func Deploys(o Options, g *kinds.Object, tags ...string) bool {
 	if !o.classed(g) {
 		return false
@@ -73,8 +73,8 @@ type Needs struct {
 	Templates    Templates
 }
 
-// Make returns what is written for a Gateway, in that order. An error says what of the Gateway, its parameters or the
-// template is wrong.
+// Make returns what is written for a Gateway, in that order. An error names the field of the Gateway, its parameters
+// or the template that is wrong.
 func Make(ctx context.Context, n Needs) ([]*unstructured.Unstructured, error) {
 	g := input(n.Gateway, accepted(n.Gateway, n.ListenerSets, n.World))
 	g.ClusterID, g.KubeVersion = n.Cluster, n.Version

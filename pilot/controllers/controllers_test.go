@@ -409,3 +409,28 @@ func TestLease(t *testing.T) {
 		})
 	}
 }
+
+// two is a Reconciler of two kinds.
+type two struct{ *colors }
+
+func (two) Kinds() []*kinds.Kind { return []*kinds.Kind{kinds.ConfigMap, kinds.Secret} }
+
+// TestRate: the requests for all kinds together have the rate of the configuration.
+func TestRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := (&apiserver.Server{}).Config()
+		config.QPS = 5
+		logger := slog.New(slog.DiscardHandler)
+		m, err := NewManager(Options{Client: config, Logger: logger}, New("ConfigMap", "ColorsNotRead", two{&colors{}}, logger))
+		must.Succeed(t, err)
+		began := time.Now()
+		for i := range 60 {
+			u := configMap()
+			u.SetKind([]string{"ConfigMap", "Secret"}[i%2])
+			_ = m.client.Get(t.Context(), types.NamespacedName{Namespace: "a", Name: "b"}, u)
+		}
+		if d := time.Since(began); d < 9*time.Second {
+			t.Errorf("60 requests, 10 of them at once, took %v", d)
+		}
+	})
+}

@@ -21,6 +21,7 @@
 //     [TestUndone].
 //   - A kind that cannot be listed or watched is a finding. It stops only the Controllers that watch it, until it can
 //     be [TestUnreadable].
+//   - All requests of a Manager together have the rate of its configuration [TestRate].
 //   - Everything is reconciled at the begin of a term. Notify never blocks, and may be called before, in and after
 //     terms [TestTerms].
 //

@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/flowcontrol"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -47,6 +49,9 @@ func NewManager(o Options, controllers ...*Controller) (*Manager, error) {
 	log.SetLogger(logr.FromSlogHandler(o.Logger.Handler()).V(4)) // at Debug
 	m := &Manager{o: o, config: rest.CopyConfig(o.Client), mapper: mapper(controllers), controllers: controllers}
 	m.config.ContentType, m.config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
+	if m.config.QPS > 0 && m.config.RateLimiter == nil { // one for all kinds, each of which has a client
+		m.config.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(m.config.QPS, cmp.Or(m.config.Burst, rest.DefaultBurst))
+	}
 	m.config.Wrap(noteWrites)
 	if o.Lease != nil {
 		m.config.Wrap(o.Lease.Guard)

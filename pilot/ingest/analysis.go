@@ -141,15 +141,15 @@ func (a *Analyst) look() {
 	a.Findings.Set(a.world.Located(list), config.ByPosition, a.world.logger)
 }
 
-// Analyze returns what is wrong between the objects that count, with positions.
+// Analyze returns what is wrong between the accepted objects, with positions.
 func (w *World) Analyze() []diag.Diagnostic { return w.Located(w.references()) }
 
-// Unsuppressed returns the findings without those that the annotations of objects that count suppress.
+// Unsuppressed returns the findings without those that the annotations of accepted objects suppress.
 func (w *World) Unsuppressed(found []diag.Diagnostic) []diag.Diagnostic {
 	return analysis.Unsuppressed(found, w.Objects())
 }
 
-// references returns what is wrong between the objects that count.
+// references returns what is wrong between the accepted objects.
 func (w *World) references() []diag.Diagnostic {
 	objects := w.Objects()
 	last := w.Snapshot()
@@ -163,7 +163,7 @@ func (w *World) references() []diag.Diagnostic {
 	return append(analysis.Unsuppressed(w.absentCredentials(objects), objects), w.aboutSources(found)...)
 }
 
-// aboutSources leaves out what is found about derived objects, which nobody can correct: their stages find what is
+// aboutSources leaves out what is found about derived objects, which users cannot correct: their stages find what is
 // wrong with their origins.
 func (w *World) aboutSources(found []diag.Diagnostic) []diag.Diagnostic {
 	if len(found) == 0 {

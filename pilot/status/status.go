@@ -30,10 +30,10 @@ const (
 
 // wanted is what the status of an object should say.
 type wanted struct {
-	object   *kinds.Object // as it was analysed; nil: none of it can be used, or it is not known
+	object   *kinds.Object // the analysed version; nil if no version is accepted
 	unusable bool          // the version that the API server has cannot be used: object, if any, is another one
 	messages []any         // as JSON has them
-	summary  string        // of the condition; empty: there are no messages
+	summary  string        // of the condition; empty if there are no messages
 }
 
 // want returns what statuses should say: of each object of the API server that has findings.
@@ -73,8 +73,8 @@ func want(findings []diag.Diagnostic, object func(kinds.Key) *kinds.Object, desc
 	return out
 }
 
-// texts returns what findings say, one a line, the worst first: which object counts in the place of this one and by
-// which rule, what is refused and why. What does not fit is counted.
+// texts returns what findings say, one a line, the worst first: which object is in force instead of this one and by
+// which rule, what is refused and why. The last line is the number of the findings that do not fit.
 func texts(list []diag.Diagnostic) string {
 	const longest, most = 1024, 4096 // of one, and of all
 	var b strings.Builder
