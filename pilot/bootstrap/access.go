@@ -14,6 +14,6 @@ func (s *Server) secretAccess() (xds.Access, error) {
 		return nil, err
 	}
 	r := access.New(access.Options{Servers: servers, ClusterID: s.o.ClusterID, Logger: s.o.Logger.With("scope", "authorization")})
-	s.components.background("reviews of access to secrets", r.Run)
+	s.components.Background("reviews of access to secrets", r.Run)
 	return r, nil
 }

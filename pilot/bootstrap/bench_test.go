@@ -37,6 +37,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
+	"github.com/istiod-lite/istiod-lite/pilot/ports"
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
 	"github.com/istiod-lite/istiod-lite/pilot/xds"
 )
@@ -131,7 +132,7 @@ func newFleet(b *testing.B, services, proxies int) *fleet {
 		all = append(all, benchVirtualService(i, 1))
 	}
 	f.publish(all)
-	g := newGRPC(o, rpc.New(prometheus.NewRegistry(), o.Logger))
+	g := ports.NewGRPC(o.Limits, o.keepalive(), rpc.New(prometheus.NewRegistry(), o.Logger))
 	f.server.Register(g)
 	l := bufconn.Listen(1 << 20)
 	f.running.Go(func() { _ = g.Serve(l) })

@@ -19,6 +19,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/facts/bundles"
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
 	"github.com/istiod-lite/istiod-lite/pilot/leader"
+	"github.com/istiod-lite/istiod-lite/pilot/ports"
 	"github.com/istiod-lite/istiod-lite/pilot/trust"
 )
 
@@ -47,7 +48,7 @@ func (s *Server) newSecure(calls *rpc.Calls) (*secure, error) {
 		return nil, err
 	}
 	x, b := &secure{}, bundles.New(s.fetcher, s.noticeRoots, s.o.Logger.With("scope", "ca"), s.o.Limits)
-	s.components.background("bundles of trust domains", b.Run)
+	s.components.Background("bundles of trust domains", b.Run)
 	parts := secureport.Parts{
 		NoWatch: s.o.NoWatch, Mesh: s.world, Bundles: b, Workloads: ingest.Workloads{World: s.world, Sources: s.from}, Fetcher: s.fetcher,
 		ClusterID: s.o.ClusterID, ClusterAliases: s.o.ClusterAliases, Namespace: s.o.Namespace, Revision: s.o.Revision, Domain: s.o.Domain,
@@ -71,7 +72,7 @@ func (s *Server) newSecure(calls *rpc.Calls) (*secure, error) {
 		return nil, err
 	}
 	x.authority = x.Authority
-	x.grpc = newGRPC(s.o, calls, grpc.Creds(credentials.NewTLS(x.authority.TLS(&tls.Config{MinVersion: o.MinTLS}))))
+	x.grpc = ports.NewGRPC(s.o.Limits, s.o.keepalive(), calls, grpc.Creds(credentials.NewTLS(x.authority.TLS(&tls.Config{MinVersion: o.MinTLS}))))
 	x.Register(x.grpc)
 	return x, nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/injector/deployment"
+	"github.com/istiod-lite/istiod-lite/pilot/components"
 	"github.com/istiod-lite/istiod-lite/pilot/config/crd"
 	"github.com/istiod-lite/istiod-lite/pilot/controllers"
 	"github.com/istiod-lite/istiod-lite/pilot/leader"
@@ -44,7 +45,7 @@ const gatewaysLease = "istio-gateway-deployment-"
 const codeGatewaysUnread = "GatewayObjectsNotRead"
 
 // newGateways returns nil if the server is no pod of a cluster, or neither deploys Gateways nor creates classes.
-func (s *Server) newGateways() (Component, error) {
+func (s *Server) newGateways() (components.Component, error) {
 	deploy := !s.o.Gateways.NoDeployment && s.injection != nil
 	if !s.o.member() || !deploy && s.o.Gateways.NoClasses {
 		return nil, nil
@@ -69,7 +70,7 @@ func (s *Server) newGateways() (Component, error) {
 	}
 	o := deployment.Options{
 		Namespace: s.o.Namespace, Revision: s.o.Revision, Cluster: s.o.ClusterID, Classes: all,
-		World: s.world, Templates: s.injection.injector, Maps: g, Logger: logger,
+		World: s.world, Templates: s.injection.Injector, Maps: g, Logger: logger,
 	}
 	if o.APIServer, err = apiserver.New(s.o.Client); err != nil {
 		return nil, err

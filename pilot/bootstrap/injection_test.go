@@ -15,8 +15,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
-// templates returns a ConfigMap whose template names an image.
-func templates(image string) string {
+// templatesMap returns a ConfigMap whose template names an image.
+func templatesMap(image string) string {
 	return `
 apiVersion: v1
 kind: ConfigMap
@@ -49,20 +49,20 @@ func TestInjectionIsNotReadyWithBrokenTemplates(t *testing.T) {
 	}
 	for name, begin := range map[string]func(*Options) (mend func()){
 		"template": func(o *Options) func() {
-			path := inMap(o, templates("{{ nope }}"))
-			return func() { write(t, path, templates("one")) }
+			path := inMap(o, templatesMap("{{ nope }}"))
+			return func() { write(t, path, templatesMap("one")) }
 		},
 		"YAML": func(o *Options) func() {
-			path := inMap(o, strings.Replace(templates("one"), "policy: enabled", "policy: [", 1))
-			return func() { write(t, path, templates("one")) }
+			path := inMap(o, strings.Replace(templatesMap("one"), "policy: enabled", "policy: [", 1))
+			return func() { write(t, path, templatesMap("one")) }
 		},
 		"values": func(o *Options) func() {
-			path := inMap(o, strings.Replace(templates("one"), "'{}'", "'['", 1))
-			return func() { write(t, path, templates("one")) }
+			path := inMap(o, strings.Replace(templatesMap("one"), "'{}'", "'['", 1))
+			return func() { write(t, path, templatesMap("one")) }
 		},
 		"files that cannot be read": func(o *Options) func() {
 			o.Injection.Dir = t.TempDir()
-			inMap(o, templates("two"))
+			inMap(o, templatesMap("two"))
 			config := filepath.Join(o.Injection.Dir, "config")
 			must.Succeed(t, os.Symlink("..data/config", config))
 			return func() {
@@ -103,7 +103,7 @@ func TestInjection(t *testing.T) {
 	o := testOptions(t)
 	o.HTTPS, o.Injection.Dir, o.Injection.NativeSidecars = "", t.TempDir(), "auto"
 	path := filepath.Join(o.ConfigDir, "templates.yaml")
-	write(t, path, templates("one"))
+	write(t, path, templatesMap("one"))
 	s := started(t, o)
 	base := "http://" + s.Addresses().HTTP
 	injected := func() string {
@@ -120,9 +120,9 @@ func TestInjection(t *testing.T) {
 	if !strings.Contains(injected(), "/spec/initContainers") || !strings.Contains(injected(), "east") {
 		t.Errorf("got %s", injected())
 	}
-	write(t, path, templates("two"))
+	write(t, path, templatesMap("two"))
 	eventually(t, "another template", image("two"))
-	write(t, path, templates("{{ nope }}"))
+	write(t, path, templatesMap("{{ nope }}"))
 	eventually(t, "a finding", func() bool {
 		for _, d := range s.findings() {
 			if strings.Contains(d.String(), "templates.yaml:2:1: error: ConfigMap istio-system/istio-sidecar-injector: data.config: templates.sidecar: line 4 of the template") {
@@ -141,7 +141,7 @@ func TestInjection(t *testing.T) {
 	write(t, filepath.Join(o.Injection.Dir, "config"), templateConfig("three"))
 	eventually(t, "the template of files", image("three"))
 	must.Succeed(t, os.Remove(filepath.Join(o.Injection.Dir, "config")))
-	write(t, path, templates("four"))
+	write(t, path, templatesMap("four"))
 	resp, err := http.Get(base + "/debug/inject")
 	must.Succeed(t, err)
 	defer resp.Body.Close()
@@ -156,7 +156,7 @@ func TestInjection(t *testing.T) {
 func TestInjectionPatchIsEncodedOnce(t *testing.T) {
 	o := testOptions(t)
 	o.HTTPS = ""
-	write(t, filepath.Join(o.ConfigDir, "templates.yaml"), templates("one"))
+	write(t, filepath.Join(o.ConfigDir, "templates.yaml"), templatesMap("one"))
 	s := started(t, o)
 	resp, err := http.Post("http://"+s.Addresses().HTTP+"/inject", "application/json", strings.NewReader(reviewOf(`{"metadata":{"name":"a"},"spec":{"containers":[{"name":"app"}]}}`)))
 	must.Succeed(t, err)
@@ -175,7 +175,7 @@ func TestInjectionPatchIsEncodedOnce(t *testing.T) {
 func TestProxyConfigs(t *testing.T) {
 	o := testOptions(t)
 	o.HTTPS, o.Injection.NativeSidecars = "", "false"
-	write(t, filepath.Join(o.ConfigDir, "templates.yaml"), templates("'{{ .ProxyConfig.Concurrency.GetValue }} {{ .ProxyConfig.Image.GetImageType }} {{ range $k, $v := .ProxyConfig.ProxyMetadata }}{{ $k }}={{ $v }} {{ end }}.'"))
+	write(t, filepath.Join(o.ConfigDir, "templates.yaml"), templatesMap("'{{ .ProxyConfig.Concurrency.GetValue }} {{ .ProxyConfig.Image.GetImageType }} {{ range $k, $v := .ProxyConfig.ProxyMetadata }}{{ $k }}={{ $v }} {{ end }}.'"))
 	object := func(file, namespace, spec string) {
 		t.Helper()
 		write(t, filepath.Join(o.ConfigDir, file+".yaml"), "apiVersion: networking.istio.io/v1beta1\nkind: ProxyConfig\nmetadata: {name: "+file+", namespace: "+namespace+"}\nspec: "+spec+"\n")

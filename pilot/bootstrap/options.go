@@ -8,6 +8,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/pilot/ctrlz"
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
+	"github.com/istiod-lite/istiod-lite/pilot/ports"
 )
 
 // Options of a Server: what the command line said, nothing read from elsewhere.
@@ -66,4 +67,8 @@ type ControlZ struct {
 
 	Scopes        ctrlz.Scopes
 	Args, Environ []string // of the process; see ctrlz.Options
+}
+
+func (o Options) keepalive() ports.Keepalive {
+	return ports.Keepalive{Interval: o.KeepaliveInterval, Timeout: o.KeepaliveTimeout, MaxAge: o.MaxConnectionAge, Grace: o.Shutdown}
 }

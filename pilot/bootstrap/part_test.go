@@ -11,6 +11,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/pilot/components"
 )
 
 // A part of the server is one file, such as this one, and one line, the next one.
@@ -23,7 +24,7 @@ type counting struct {
 	running atomic.Bool
 }
 
-func newCounting(s *Server) (Component, error) {
+func newCounting(s *Server) (components.Component, error) {
 	if s.o.Version != "with a part" {
 		return nil, nil
 	}
@@ -59,7 +60,7 @@ func TestPartOfServer(t *testing.T) {
 	o.Version, o.AdminPages = "with a part", true
 	s, stop := running(t, o)
 	var c *counting
-	for _, part := range s.components.sources {
+	for _, part := range s.components.Parts() {
 		if is, ok := part.(*counting); ok {
 			c = is
 		}

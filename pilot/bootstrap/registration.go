@@ -47,7 +47,7 @@ func (s *Server) newRegistration(all *ingest.Sources) (*autoregistration.Control
 	c := autoregistration.New(o)
 	registration := c.Run
 	if by.presence != nil {
-		s.components.background("presence", by.presence.Run)
+		s.components.Background("presence", by.presence.Run)
 		registration = func(ctx context.Context) error {
 			if err := by.presence.Wait(ctx); err != nil {
 				return nil //nolint:nilerr // the server stops
@@ -55,8 +55,8 @@ func (s *Server) newRegistration(all *ingest.Sources) (*autoregistration.Control
 			return c.Run(ctx)
 		}
 	}
-	s.components.background("workload registration", registration)
-	s.components.background("workload cleanup", func(ctx context.Context) error {
+	s.components.Background("workload registration", registration)
+	s.components.Background("workload cleanup", func(ctx context.Context) error {
 		if err := all.Wait(ctx); err != nil {
 			return nil //nolint:nilerr // the server stops
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/galley/controller"
+	"github.com/istiod-lite/istiod-lite/pilot/components"
 	"github.com/istiod-lite/istiod-lite/pilot/config/crd"
 	"github.com/istiod-lite/istiod-lite/pilot/controllers"
 	"github.com/istiod-lite/istiod-lite/pilot/external"
@@ -46,7 +47,7 @@ func (p *remoteParts) managers() (list []*controllers.Manager) {
 }
 
 // newRemotes returns nil where the server keeps its own cluster neither.
-func (s *Server) newRemotes() (Component, error) {
+func (s *Server) newRemotes() (components.Component, error) {
 	if s.secure == nil || !s.o.member() {
 		return nil, nil
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/citadel/authority"
 	"github.com/istiod-lite/istiod-lite/citadel/store"
+	"github.com/istiod-lite/istiod-lite/pilot/components"
 	"github.com/istiod-lite/istiod-lite/pilot/controllers"
 	"github.com/istiod-lite/istiod-lite/pilot/leader"
 	"github.com/istiod-lite/istiod-lite/pilot/trust"
@@ -73,7 +74,7 @@ type roots struct{ s *Server }
 type rootsObserver interface{ RootsChanged() }
 
 // newRoots returns nil for a server without a certificate.
-func (s *Server) newRoots() (Component, error) {
+func (s *Server) newRoots() (components.Component, error) {
 	if s.secure == nil {
 		return nil, nil
 	}
@@ -91,7 +92,7 @@ func (r roots) Run(ctx context.Context) error {
 			case <-ctx.Done():
 				return
 			case <-x.authority.Changed():
-				for _, part := range s.components.sources {
+				for _, part := range s.components.Parts() {
 					if o, ok := part.(rootsObserver); ok {
 						o.RootsChanged()
 					}

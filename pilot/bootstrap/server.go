@@ -26,6 +26,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/pilot/authorize"
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
+	"github.com/istiod-lite/istiod-lite/pilot/components"
 	"github.com/istiod-lite/istiod-lite/pilot/debug"
 	"github.com/istiod-lite/istiod-lite/pilot/facts"
 	"github.com/istiod-lite/istiod-lite/pilot/facts/dns"
@@ -45,7 +46,7 @@ import (
 // Server is the control plane.
 type Server struct {
 	o          Options
-	components components
+	components components.List
 	secure     *secure   // nil without a certificate
 	webhooks   *webhooks // nil unless the webhooks have a port of their own
 	gateways   *gateways // nil unless this server deploys Gateways
@@ -94,7 +95,7 @@ func (o Options) features() catalog.List {
 // New builds a server and starts nothing.
 func New(o Options) (*Server, error) {
 	o.CountNodeAccounts = len(o.Certificates.NodeAccounts) > 0
-	s := &Server{o: o, components: components{logger: o.Logger, shutdown: o.Shutdown}, metrics: metrics.NewRegistry(o.Version, o.Panics, time.Now())}
+	s := &Server{o: o, components: components.List{Logger: o.Logger, Shutdown: o.Shutdown}, metrics: metrics.NewRegistry(o.Version, o.Panics, time.Now())}
 	s.throttle = ingest.NewThrottle(ingest.ThrottleOptions{
 		Commit: s.commit, Logger: o.Logger.With("scope", "ads"), Metrics: s.metrics, After: o.DebounceAfter, Max: o.DebounceMax,
 	})
@@ -109,7 +110,7 @@ func New(o Options) (*Server, error) {
 	}
 	s.world = newWorld(o, metrics.Events(s.metrics), s.names, map[*kinds.Kind]facts.Provider{kinds.JWKS: s.keySets}, roots)
 	s.analyst = ingest.NewAnalyst(s.world)
-	s.components.watching = append(s.components.watching, s.analyst)
+	s.components.Observe(s.analyst)
 
 	s.from, err = ingest.NewSources(o.Options, s.world, o.Instance(), s.metrics, s.throttle.Take)
 	if err != nil {
@@ -121,7 +122,7 @@ func New(o Options) (*Server, error) {
 	var ads xds.Options
 	if o.Client != nil {
 		world.secrets = ingest.NewSecretDemand(s.world, s.from)
-		s.components.join(world.secrets)
+		s.components.Join(world.secrets)
 		if ads.Access, err = s.secretAccess(); err != nil {
 			return nil, err
 		}
@@ -137,7 +138,7 @@ func New(o Options) (*Server, error) {
 		if s.injection, err = s.newInjection(); err != nil {
 			return nil, fmt.Errorf("injection: %w", err)
 		}
-		s.components.join(s.injection)
+		s.components.Join(s.injection)
 	}
 	memo := idleResources
 	if o.NoMemo {
@@ -166,14 +167,14 @@ func New(o Options) (*Server, error) {
 	s.commitTime = metrics.CommitTime(s.metrics)
 	metrics.Register(s.metrics, s.world, world, t)
 	calls := rpc.New(s.metrics, o.Logger)
-	s.grpc = newGRPC(o, calls)
+	s.grpc = ports.NewGRPC(o.Limits, o.keepalive(), calls)
 	s.discovery.Register(s.grpc)
 	if s.secure, err = s.newSecure(calls); err != nil {
 		return nil, fmt.Errorf("the certificate authority: %w", err)
 	}
 	if s.secure != nil {
 		s.discovery.Register(s.secure.grpc)
-		s.components.join(s.secure)
+		s.components.Join(s.secure)
 	}
 	return s, s.register()
 }
@@ -200,7 +201,7 @@ func (s *Server) awaited() []string {
 		}
 	}
 	if s.injection != nil && len(names) == 0 {
-		if lacks := s.injection.lacks(); lacks != "" {
+		if lacks := s.injection.Lacks(); lacks != "" {
 			names = append(names, lacks)
 		}
 	}
@@ -224,7 +225,7 @@ func (s *Server) allFindings() []diag.Diagnostic {
 
 // register lists what runs, in the order of starting.
 func (s *Server) register() error {
-	var later []Component
+	var later []components.Component
 	for _, build := range parts {
 		part, err := build(s)
 		if err != nil {
@@ -234,39 +235,39 @@ func (s *Server) register() error {
 			later = append(later, part)
 		}
 	}
-	s.components.start("http listeners", s.listenHTTP)
-	s.components.background("names of gateways", s.names.Run)
-	s.components.background("keys of token issuers", s.keySets.Run)
-	s.components.background("analysis of references", s.analyst.Run)
+	s.components.Start("http listeners", s.listenHTTP)
+	s.components.Background("names of gateways", s.names.Run)
+	s.components.Background("keys of token issuers", s.keySets.Run)
+	s.components.Background("analysis of references", s.analyst.Run)
 	if s.o.Tracer != nil {
-		s.components.background("traces of pushes", func(ctx context.Context) error {
+		s.components.Background("traces of pushes", func(ctx context.Context) error {
 			tracing.Run(ctx, tracing.Options{Pushes: s.pushes, Tracer: s.o.Tracer, Logger: s.o.Logger})
 			return nil
 		})
 	}
 	for _, from := range s.from.All() {
-		s.components.background(from.Name, from.Run)
+		s.components.Background(from.Name, from.Run)
 	}
-	s.components.start("sources synced", s.from.Wait)
+	s.components.Start("sources synced", s.from.Wait)
 	if s.secure != nil { // behind the sources, which bring the names that are in its own certificate
-		s.components.start("certificate authority", s.secure.authority.Load)
-		s.components.background("certificate authority", s.secure.authority.Run)
+		s.components.Start("certificate authority", s.secure.authority.Load)
+		s.components.Background("certificate authority", s.secure.authority.Run)
 	}
-	s.components.start("discovery listener", s.listenGRPC)
+	s.components.Start("discovery listener", s.listenGRPC)
 	if s.injection != nil {
 		s.injection.register(&s.components)
 	}
-	s.components.start("webhook listener", s.listenHTTPS)
+	s.components.Start("webhook listener", s.listenHTTPS)
 	for _, part := range later {
-		s.components.add(part)
+		s.components.Add(part)
 	}
-	s.components.start("readiness", s.announce)
+	s.components.Start("readiness", s.announce)
 	return nil
 }
 
 // Run serves until ctx ends, which is no error, and then stops gracefully. What does not end in time is an error.
 func (s *Server) Run(ctx context.Context) error {
-	return s.components.run(ctx, s.leave, s.drain)
+	return s.components.Run(ctx, s.leave, s.drain)
 }
 
 // Addresses returns what listens so far.
@@ -417,16 +418,16 @@ func (s *Server) drain(ctx context.Context) {
 	case <-ended:
 	case <-ctx.Done():
 	}
-	s.components.track("the commit of changes", s.throttle.Close)
-	s.components.track("translations for proxies", s.discovery.Shutdown)
-	s.components.track("calls over gRPC", func() {
+	s.components.Track("the commit of changes", s.throttle.Close)
+	s.components.Track("translations for proxies", s.discovery.Shutdown)
+	s.components.Track("calls over gRPC", func() {
 		s.grpc.Stop()
 		if s.secure != nil {
 			s.secure.grpc.Stop()
 		}
 		<-ended
 	})
-	s.components.track("requests over HTTP", func() { s.ports.Close(ctx) })
+	s.components.Track("requests over HTTP", func() { s.ports.Close(ctx) })
 }
 
 // pace is the least time between the ends of two streams while the server stops; with many streams it is less, for all

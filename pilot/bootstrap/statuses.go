@@ -8,6 +8,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/galley/analysis"
+	"github.com/istiod-lite/istiod-lite/pilot/components"
 	"github.com/istiod-lite/istiod-lite/pilot/controllers"
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
 	"github.com/istiod-lite/istiod-lite/pilot/status"
@@ -25,7 +26,7 @@ type statuses struct {
 }
 
 // newStatuses returns nil if findings are not to be written, or there is no cluster.
-func (s *Server) newStatuses() (Component, error) {
+func (s *Server) newStatuses() (components.Component, error) {
 	if !s.o.Advice || s.o.Client == nil {
 		return nil, nil
 	}
@@ -96,7 +97,7 @@ type derivedStatuses struct {
 }
 
 // newDerivedStatuses returns nil if there is no cluster.
-func (s *Server) newDerivedStatuses() (Component, error) {
+func (s *Server) newDerivedStatuses() (components.Component, error) {
 	if s.o.Client == nil {
 		return nil, nil
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/galley/controller"
 	"github.com/istiod-lite/istiod-lite/galley/webhook"
 	injecting "github.com/istiod-lite/istiod-lite/injector/webhook"
+	"github.com/istiod-lite/istiod-lite/pilot/components"
 	"github.com/istiod-lite/istiod-lite/pilot/controllers"
 	"github.com/istiod-lite/istiod-lite/pilot/ports"
 	"github.com/istiod-lite/istiod-lite/registry"
@@ -45,7 +46,7 @@ const codeUnread = "WebhooksNotRead"
 
 // newWebhooks makes the state of the webhooks' port. The Component reconciles the webhook configurations of the cluster
 // that the server is part of; it is nil if this server reconciles none.
-func (s *Server) newWebhooks() (Component, error) {
+func (s *Server) newWebhooks() (components.Component, error) {
 	if s.secure == nil || s.o.HTTPS == "" {
 		return nil, nil
 	}
@@ -147,7 +148,7 @@ func (s *Server) mountWebhooks(mux *http.ServeMux) {
 	if s.injection == nil {
 		return
 	}
-	inject := injecting.New(injecting.Options{Gate: gate, Injector: s.injection.injector, Registerer: s.metrics, Logger: s.o.Logger.With("scope", "injection")})
+	inject := injecting.New(injecting.Options{Gate: gate, Injector: s.injection.Injector, Registerer: s.metrics, Logger: s.o.Logger.With("scope", "injection")})
 	mux.Handle(injecting.Path, inject)
 	mux.Handle(injecting.Path+"/", inject)
 }

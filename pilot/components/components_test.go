@@ -1,4 +1,4 @@
-package bootstrap
+package components
 
 import (
 	"context"
@@ -52,14 +52,14 @@ func TestComponents(t *testing.T) {
 					return nil
 				}
 			}
-			c := &components{logger: slog.New(slog.DiscardHandler), shutdown: time.Minute}
-			c.start("one", step("one", false))
-			c.start("two", step("two", false))
-			c.background("background", step("background", true))
+			c := &List{Logger: slog.New(slog.DiscardHandler), Shutdown: time.Minute}
+			c.Start("one", step("one", false))
+			c.Start("two", step("two", false))
+			c.Background("background", step("background", true))
 			if test.cancelled {
-				c.start("cancel", func(context.Context) error { cancel(); return nil })
+				c.Start("cancel", func(context.Context) error { cancel(); return nil })
 			}
-			err := c.run(ctx, func() {}, func(context.Context) { events <- "stop" })
+			err := c.Run(ctx, func() {}, func(context.Context) { events <- "stop" })
 			close(events)
 			if text := strings.Join(slices.Collect(all(events)), " "); text != test.log {
 				t.Errorf("got %q, want %q", text, test.log)
@@ -84,30 +84,30 @@ func all(c <-chan string) func(func(string) bool) {
 // A start that waits, as for a source that never syncs, ends when the server stops.
 func TestComponentsStopWhileStarting(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	c := &components{logger: slog.New(slog.DiscardHandler), shutdown: time.Minute}
-	c.start("waiting", func(ctx context.Context) error {
+	c := &List{Logger: slog.New(slog.DiscardHandler), Shutdown: time.Minute}
+	c.Start("waiting", func(ctx context.Context) error {
 		cancel()
 		<-ctx.Done()
 		return ctx.Err()
 	})
-	c.start("never", func(context.Context) error {
+	c.Start("never", func(context.Context) error {
 		t.Error("started after the stop")
 		return nil
 	})
-	if err := c.run(ctx, func() {}, func(context.Context) {}); err != nil {
+	if err := c.Run(ctx, func() {}, func(context.Context) {}); err != nil {
 		t.Errorf("got %v", err)
 	}
 }
 
 // A source that fails while the server waits for it to sync is the error, not a wait without end.
 func TestComponentFailsWhileAnotherWaits(t *testing.T) {
-	c := &components{logger: slog.New(slog.DiscardHandler), shutdown: time.Minute}
-	c.background("source", func(context.Context) error { return errors.New("broken") })
-	c.start("waiting", func(ctx context.Context) error {
+	c := &List{Logger: slog.New(slog.DiscardHandler), Shutdown: time.Minute}
+	c.Background("source", func(context.Context) error { return errors.New("broken") })
+	c.Start("waiting", func(ctx context.Context) error {
 		<-ctx.Done()
 		return ctx.Err()
 	})
-	if err := c.run(t.Context(), func() {}, func(context.Context) {}); err == nil || err.Error() != "source: broken" {
+	if err := c.Run(t.Context(), func() {}, func(context.Context) {}); err == nil || err.Error() != "source: broken" {
 		t.Errorf("got %v", err)
 	}
 }
@@ -132,15 +132,15 @@ func TestComponentsThatDoNotEnd(t *testing.T) {
 				defer cancel()
 				release, began := make(chan struct{}), time.Now()
 				defer close(release)
-				c := &components{logger: slog.New(slog.DiscardHandler), shutdown: 10 * time.Second}
-				c.background("stuck", func(ctx context.Context) error {
+				c := &List{Logger: slog.New(slog.DiscardHandler), Shutdown: 10 * time.Second}
+				c.Background("stuck", func(ctx context.Context) error {
 					if <-ctx.Done(); test.component {
 						<-release
 					}
 					return nil
 				})
-				c.background("heeds its context", func(ctx context.Context) error { <-ctx.Done(); return nil })
-				c.start("broken", func(context.Context) error {
+				c.Background("heeds its context", func(ctx context.Context) error { <-ctx.Done(); return nil })
+				c.Start("broken", func(context.Context) error {
 					synctest.Wait() // all have started
 					if test.fails {
 						return errors.New("oh")
@@ -149,8 +149,8 @@ func TestComponentsThatDoNotEnd(t *testing.T) {
 					return nil
 				})
 				text := ""
-				if err := c.run(ctx, func() {}, func(context.Context) {
-					c.track("streams", func() {
+				if err := c.Run(ctx, func() {}, func(context.Context) {
+					c.Track("streams", func() {
 						if test.stop {
 							<-release
 						}
@@ -161,7 +161,7 @@ func TestComponentsThatDoNotEnd(t *testing.T) {
 				if text != test.err {
 					t.Errorf("got error %q, want %q", text, test.err)
 				}
-				if took := time.Since(began); took > c.shutdown+stopGrace {
+				if took := time.Since(began); took > c.Shutdown+stopGrace {
 					t.Errorf("the stop took %v", took)
 				}
 			})

@@ -1,4 +1,4 @@
-package bootstrap
+package components
 
 import (
 	"context"
@@ -31,17 +31,6 @@ type Observer interface {
 	Committed(batch []kinds.Change)
 }
 
-// parts makes the components that start once the server serves, in the order of starting. A part that is not configured
-// is nil.
-var parts = []func(*Server) (Component, error){
-	(*Server).newRoots,
-	(*Server).newWebhooks,
-	(*Server).newRemotes,
-	(*Server).newStatuses,
-	(*Server).newDerivedStatuses,
-	(*Server).newGateways,
-}
-
 // startFunc starts one component.
 type startFunc struct {
 	name  string
@@ -52,47 +41,54 @@ type startFunc struct {
 // stopGrace is how long what is ended by force has to end, after the time that all had to end by itself.
 const stopGrace = 2 * time.Second
 
-// components are what the server runs, in the order of starting.
-type components struct {
-	logger   *slog.Logger
-	shutdown time.Duration // bounds a stop
+// List is what the server runs, in the order of starting.
+type List struct {
+	Logger   *slog.Logger
+	Shutdown time.Duration // the bound on a stop
+
 	list     []startFunc
-	sources  []findingSource
+	sources  []Part
 	watching []Observer
 
 	mu      sync.Mutex
 	running []string // the names of what has to end before the server may
 }
 
-// start registers a component that has started when run returns.
-func (c *components) start(name string, run func(context.Context) error) {
+// Start registers a step: it has started when run returns.
+func (c *List) Start(name string, run func(context.Context) error) {
 	c.list = append(c.list, startFunc{name, false, run})
 }
 
-// background registers a component that runs until its context ends. If it returns before, or panics, the server stops.
-func (c *components) background(name string, run func(context.Context) error) {
+// Background registers a function that runs until its context ends. If it returns before, or panics, the server stops.
+func (c *List) Background(name string, run func(context.Context) error) {
 	c.list = append(c.list, startFunc{name, true, run})
 }
 
-// findingSource is a part of the server that has findings.
-type findingSource interface{ Findings() []diag.Diagnostic }
+// Part is a part of the server that has findings.
+type Part interface{ Findings() []diag.Diagnostic }
 
-// add registers a Component, which runs in the background.
-func (c *components) add(part Component) {
-	c.background(part.Name(), part.Run)
-	c.join(part)
+// Add registers a Component, which runs in the background.
+func (c *List) Add(part Component) {
+	c.Background(part.Name(), part.Run)
+	c.Join(part)
 }
 
-// join registers a part that is run by other means, for its findings and for commits.
-func (c *components) join(part findingSource) {
+// Join registers a part that is run by other means, for its findings and for commits.
+func (c *List) Join(part Part) {
 	c.sources = append(c.sources, part)
 	if o, ok := part.(Observer); ok {
 		c.watching = append(c.watching, o)
 	}
 }
 
+// Observe registers an Observer that is no part.
+func (c *List) Observe(o Observer) { c.watching = append(c.watching, o) }
+
+// Parts returns all parts, in the order of registration.
+func (c *List) Parts() []Part { return c.sources }
+
 // Findings returns what is wrong with all parts.
-func (c *components) Findings() (list []diag.Diagnostic) {
+func (c *List) Findings() (list []diag.Diagnostic) {
 	for _, part := range c.sources {
 		list = append(list, part.Findings()...)
 	}
@@ -100,16 +96,16 @@ func (c *components) Findings() (list []diag.Diagnostic) {
 }
 
 // Committed tells the Observers of a commit.
-func (c *components) Committed(batch []kinds.Change) {
+func (c *List) Committed(batch []kinds.Change) {
 	for _, o := range c.watching {
 		o.Committed(batch)
 	}
 }
 
-// run starts all components in order and waits until ctx ends or one of them fails, which is the error. Then it calls
+// Run starts all components in order and waits until ctx ends or one of them fails, which is the error. Then it calls
 // leave, and stop with a context that ends when the time for it is over, and ends the context of background components.
-// All of that has ended when run returns, or the error names what has not.
-func (c *components) run(ctx context.Context, leave func(), stop func(context.Context)) error {
+// All of that has ended when Run returns, or the error names what has not.
+func (c *List) Run(ctx context.Context, leave func(), stop func(context.Context)) error {
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	// A start that waits, for a source to sync, must outlast neither the stop nor the failure of another component.
@@ -127,10 +123,10 @@ func (c *components) run(ctx context.Context, leave func(), stop func(context.Co
 			continue
 		}
 		wg.Add(1)
-		safe.Go(c.logger, s.name, func() {
+		safe.Go(c.Logger, s.name, func() {
 			defer wg.Done()
 			var err error
-			c.track(s.name, func() { err = s.guarded(inner) })
+			c.Track(s.name, func() { err = s.guarded(inner) })
 			if err == nil && inner.Err() == nil {
 				err = fmt.Errorf("%s: ended by itself", s.name)
 			}
@@ -145,10 +141,10 @@ func (c *components) run(ctx context.Context, leave func(), stop func(context.Co
 		err = nil // asked to stop
 	}
 	leave()
-	limit, over := context.WithTimeout(context.WithoutCancel(ctx), c.shutdown)
+	limit, over := context.WithTimeout(context.WithoutCancel(ctx), c.Shutdown)
 	defer over()
 	ended := make(chan struct{})
-	safe.Go(c.logger, "components stop", func() {
+	safe.Go(c.Logger, "components stop", func() {
 		defer close(ended)
 		stop(limit)
 		cancel()
@@ -167,11 +163,11 @@ func (c *components) run(ctx context.Context, leave func(), stop func(context.Co
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return errors.Join(err, fmt.Errorf("not all has ended within --shutdownDuration, %v: left behind: %s", c.shutdown, strings.Join(slices.Sorted(slices.Values(c.running)), ", ")))
+	return errors.Join(err, fmt.Errorf("not all has ended within --shutdownDuration, %v: left behind: %s", c.Shutdown, strings.Join(slices.Sorted(slices.Values(c.running)), ", ")))
 }
 
-// track runs fn, which an error of run names while it runs.
-func (c *components) track(name string, fn func()) {
+// Track runs fn, which an error of Run names while it runs.
+func (c *List) Track(name string, fn func()) {
 	c.mu.Lock()
 	c.running = append(c.running, name)
 	c.mu.Unlock()
