@@ -46,7 +46,8 @@ type Manager struct {
 
 // NewManager returns a Manager that runs nothing yet.
 func NewManager(o Options, controllers ...*Controller) (*Manager, error) {
-	log.SetLogger(logr.FromSlogHandler(o.Logger.Handler()).V(4)) // at Debug
+	// Findings have what is wrong. The library logs errors of a normal end too, also after Start has returned.
+	log.SetLogger(logr.FromSlogHandler(slog.DiscardHandler))
 	m := &Manager{o: o, config: rest.CopyConfig(o.Client), mapper: mapper(controllers), controllers: controllers}
 	m.config.ContentType, m.config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
 	if m.config.QPS > 0 && m.config.RateLimiter == nil { // one for all kinds, each of which has a client
