@@ -83,18 +83,11 @@ func (a *Authority) issueOwn(ctx context.Context, b *pki.Bundle, now time.Time) 
 	}
 	now = now.Round(0) // callers go by the time of day, which may be set, and not by the time that has passed
 	s := &serving{certificate: tls.Certificate{PrivateKey: key}, names: names, issued: now, renewal: rotation.Renewal(now, own.NotAfter, 0)}
-	last := len(own.Chain) - 1
 	if a.o.Sign != nil {
-		s.roots = own.Chain[last]
+		s.roots = own.Chain[len(own.Chain)-1]
 	}
-	for _, text := range own.Chain[:last] {
-		list, err := pki.ParseCertificates(text)
-		if err != nil {
-			return nil, err
-		}
-		for _, c := range list {
-			s.certificate.Certificate = append(s.certificate.Certificate, c.Raw)
-		}
+	if s.certificate.Certificate, err = own.Shown(); err != nil {
+		return nil, err
 	}
 	return s, nil
 }

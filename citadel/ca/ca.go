@@ -56,6 +56,21 @@ type Issued struct {
 	Extra    bool // the request asked for other names, which were left out
 }
 
+// Shown returns the certificates that the owner shows in handshakes, as DER: the chain without the roots.
+func (i *Issued) Shown() ([][]byte, error) {
+	var list [][]byte
+	for _, text := range i.Chain[:len(i.Chain)-1] {
+		parsed, err := pki.ParseCertificates(text)
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range parsed {
+			list = append(list, c.Raw)
+		}
+	}
+	return list, nil
+}
+
 // Request is what a caller wants to have certified.
 type Request struct {
 	ID  identity.ID // whom the certificate is for; the caller has been authenticated

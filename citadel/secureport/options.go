@@ -111,12 +111,20 @@ func (s Signing) byDefault() []string {
 	return slices.DeleteFunc([]string{s.Default, s.Server}, func(signer string) bool { return signer == "" })
 }
 
+// ServiceName returns the name of the Service, and of the service account, of a revision's control plane.
+func ServiceName(revision string) string {
+	if revision == "" || revision == "default" {
+		return "istiod"
+	}
+	return "istiod-" + revision
+}
+
 // names returns the DNS names and addresses by which proxies call the server.
 func (p *Port) names() []string {
 	at := "." + p.parts.Namespace + ".svc"
 	names := []string{"istiod" + at, "istiod-remote" + at, "istio-pilot" + at}
-	if r := p.parts.Revision; r != "" && r != "default" {
-		names = append(names, "istiod-"+r+at)
+	if own := ServiceName(p.parts.Revision); own != "istiod" {
+		names = append(names, own+at)
 	}
 	if p.parts.Local {
 		names = append(names, "localhost", "127.0.0.1", "::1")

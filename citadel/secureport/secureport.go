@@ -38,6 +38,7 @@ const (
 type Port struct {
 	Authority    *authority.Authority
 	TrustDomains *trustdomain.Domains
+	Client       *authority.Client // connects to other servers of the control plane
 
 	parts       Parts
 	serverNames []string
@@ -93,10 +94,21 @@ func New(o Options, parts Parts) (*Port, error) {
 	}
 	p.Authority = authority.New(options)
 	p.TrustDomains.Authority = p.Authority
+	client := authority.ClientOptions{ID: p.id, Server: ServiceName(parts.Revision) + "." + parts.Namespace + ".svc"}
 	if !o.Off {
-		p.service = server.New(work)
+		p.service, client.Issuer = server.New(work), work.Issuer
 	}
+	p.Client = p.Authority.Client(client)
 	return p, nil
+}
+
+// id returns the identity of the server as a workload. Its trust domain is empty while there is no mesh configuration.
+func (p *Port) id() identity.ID {
+	id := identity.ID{Namespace: p.parts.Namespace, ServiceAccount: ServiceName(p.parts.Revision)}
+	if m := p.parts.Mesh.Mesh(); m != nil {
+		id.TrustDomain = m.GetTrustDomain()
+	}
+	return id
 }
 
 // authenticators returns what authenticates callers. The first that accepts a credential decides.

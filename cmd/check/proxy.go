@@ -19,20 +19,31 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/debug"
 )
 
-// ProxyOf checks how one proxy stands with a server, by its pod.namespace. It fails where the server cannot be asked.
+// ProxyOf checks how one proxy stands with the replica that serves it, by its pod.namespace. It fails where the server
+// cannot be asked.
 func (r *Report) ProxyOf(ctx context.Context, s Server, name string) error {
-	var all []debug.ProxyStatus
-	if err := s.get(ctx, "/debug/syncz", &all); err != nil {
+	list, all, err := s.proxies(ctx)
+	if err != nil {
 		return err
 	}
 	r.begin("proxy")
-	i := slices.IndexFunc(all, func(p debug.ProxyStatus) bool { return p.ProxyID == name })
-	if i < 0 {
-		r.wrong("connected", "pilot-discovery proxy-status"+s.address()+"  # or ask the other replicas", "%s is not connected to this server", name)
+	r.answering(list)
+	// A proxy that has just connected to another replica may still have its old stream: the newest one is the proxy's.
+	var p debug.ProxyStatus
+	for _, x := range all {
+		if x.ProxyID == name && !x.Connected.Before(p.Connected) {
+			p = x
+		}
+	}
+	if p.ProxyID == "" {
+		r.wrong("connected", "pilot-discovery proxy-status"+s.address(), "%s is not connected to a replica that answers", name)
 		return nil
 	}
-	p := all[i]
-	r.ok("connected", "for %s, from %s, version %s", span(s.Now.Sub(p.Connected)), p.Address, p.Version)
+	to := ""
+	if p.Replica != "" {
+		to = " to " + p.Replica
+	}
+	r.ok("connected", "for %s, from %s%s, version %s", span(s.Now.Sub(p.Connected)), p.Address, to, p.Version)
 	if says := skew(s.version(ctx), p.Version); says != "" {
 		r.warn("version", restart(name), "%s", says)
 	}
@@ -69,7 +80,7 @@ func (r *Report) objectsOf(ctx context.Context, s Server, p debug.ProxyStatus) e
 		} `json:"authorization_policies"`
 		Proxies map[string][]string `json:"proxies"`
 	}
-	if err := s.get(ctx, "/debug/authorizationz?proxyID="+url.QueryEscape(p.ProxyID), &policies); err != nil {
+	if err := s.getOf(ctx, p.Replica, "authorizationz?proxyID="+url.QueryEscape(p.ProxyID), &policies); err != nil {
 		return err
 	}
 	var clients struct {
@@ -78,7 +89,7 @@ func (r *Report) objectsOf(ctx context.Context, s Server, p debug.ProxyStatus) e
 			Labels  map[string]string `json:"labels"`
 		} `json:"clients"`
 	}
-	if err := s.get(ctx, "/debug/adsz", &clients); err != nil {
+	if err := s.getOf(ctx, p.Replica, "adsz?namespace="+url.QueryEscape(namespace), &clients); err != nil {
 		return err
 	}
 	var labels map[string]string

@@ -5,19 +5,23 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/istiod-lite/istiod-lite/pilot/debug"
 	"github.com/istiod-lite/istiod-lite/pilot/pushes"
 )
 
-// rejections returns what proxies rejected, as the log of pushes has it, the newest last.
+// rejections returns what proxies rejected, as the log of pushes of each replica has it, the newest last.
 func (s Server) rejections(ctx context.Context) (list []pushes.Rejection) {
-	var page pushes.Page
-	if s.get(ctx, "/debug/pushes?limit=0", &page) != nil {
+	answers, err := debug.AskAll(ctx, s.Get, "pushes?limit=0")
+	if err != nil {
 		return nil // an older server
 	}
-	for _, p := range page.Pushes {
-		list = append(list, p.Rejections...)
-	}
-	return append(list, page.Unprompted.Rejections...)
+	_ = debug.ReadAll(answers, func(_ *debug.Replica, page pushes.Page) {
+		for _, p := range page.Pushes {
+			list = append(list, p.Rejections...)
+		}
+		list = append(list, page.Unprompted.Rejections...)
+	})
+	return list
 }
 
 // makers are the kinds whose objects write what proxies are sent as users have written it, the one that does so most

@@ -23,7 +23,7 @@ import (
 // Server is a running server that is asked.
 type Server struct {
 	// Get returns the status and the text of a path such as /debug/syncz.
-	Get     func(ctx context.Context, path string) (int, []byte, error)
+	Get     debug.Getter
 	Address string // how the server is named in commands
 	Version string // of this program
 	Now     time.Time
@@ -270,12 +270,58 @@ func standingOf(p debug.ProxyStatus, now time.Time) (s standing) {
 	return s
 }
 
+// getOf reads a page of one replica; of the server itself if the name is empty.
+func (s Server) getOf(ctx context.Context, replica, question string, into any) error {
+	if replica == "" {
+		return s.get(ctx, "/debug/"+question, into)
+	}
+	list, err := debug.AskAll(ctx, s.Get, question)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(list, func(x debug.Replica) bool { return x.Name == replica })
+	switch {
+	case i < 0:
+		return fmt.Errorf("replica %s has gone", replica)
+	case list[i].Error != "":
+		return fmt.Errorf("replica %s did not answer: %s", replica, list[i].Error)
+	}
+	return json.Unmarshal(list[i].Answer, into)
+}
+
+// proxies returns what each replica answers, and the proxies of all of them.
+func (s Server) proxies(ctx context.Context) (list []debug.Replica, all []debug.ProxyStatus, err error) {
+	if list, err = debug.AskAll(ctx, s.Get, "syncz"); err == nil {
+		all, err = debug.ReadProxies(list)
+	}
+	return list, all, err
+}
+
+// answering checks that all replicas answer, and are of one version. A single one has answered already.
+func (r *Report) answering(list []debug.Replica) {
+	if len(list) < 2 {
+		return
+	}
+	silent := 0
+	for _, x := range list {
+		switch {
+		case x.Error != "":
+			silent++
+			r.wrong("replica", "kubectl -n istio-system describe pod "+x.Name, "%s did not answer, so what it serves is not checked: %s", x.Name, x.Error)
+		case x.Version != list[0].Version:
+			r.warn("replica", "kubectl -n istio-system rollout status deploy/istiod", "%s is of version %s, and %s of %s", x.Name, x.Version, list[0].Name, list[0].Version)
+		}
+	}
+	r.ok("replicas", "%d of %d answer", len(list)-silent, len(list))
+}
+
 func (r *Report) proxies(ctx context.Context, s Server) {
-	var all []debug.ProxyStatus
-	if err := s.get(ctx, "/debug/syncz", &all); err != nil {
+	list, all, err := s.proxies(ctx)
+	if err != nil {
 		r.skip("connected", "", "%v", err)
 		return
 	}
+	r.answering(list)
 	rejected, stale, waiting := 0, 0, 0
 	var why []pushes.Rejection
 	versions, examples := map[string]int{}, map[string]string{}

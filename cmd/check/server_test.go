@@ -51,8 +51,8 @@ process_resident_memory_bytes 1e8
 go_gc_gomemlimit_bytes 1e9
 `,
 		"/debug/authorizationz?proxyID=web-1.shop": `{"authorization_policies": {"root_namespace": "istio-system"}, "proxies": {"web-1.shop": ["shop/deny"]}}`,
-		"/debug/adsz":    `{"clients": [{"address": "10.0.0.1:1", "labels": {"app": "web"}}]}`,
-		"/debug/configz": `[]`,
+		"/debug/adsz?namespace=shop":               `{"clients": [{"address": "10.0.0.1:1", "labels": {"app": "web"}}]}`,
+		"/debug/configz":                           `[]`,
 	}
 }
 

@@ -3,11 +3,9 @@ package main
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -25,8 +23,8 @@ func proxyStatusCommand() *cobra.Command {
 	var address string
 	c := &cobra.Command{
 		Use:   "proxy-status [NAME.NAMESPACE]",
-		Short: "Show which proxies are connected to the server that runs here, and whether they have taken what they were sent",
-		Long: `Show which proxies are connected to the server that runs here, and whether they have taken what they were sent.
+		Short: "Show which proxies are connected to the control plane, and whether they have taken what they were sent",
+		Long: `Show which proxies are connected to the control plane, and whether they have taken what they were sent. The server that runs here asks the other replicas of its Service. Each replica that does not answer, or that has another version, is named with the reason: below the table, or on standard error with other formats.
 
   SYNCED    the proxy has acknowledged the last response
   STALE     it has not acknowledged it yet
@@ -49,11 +47,20 @@ In parentheses stands how long ago the last response was sent.`,
 		},
 		RunE: func(c *cobra.Command, args []string) error {
 			return watched(c, watch, func(w io.Writer) error {
-				var all []debug.ProxyStatus
-				if err := ask(c.Context(), http.MethodGet, address, "/debug/syncz", func(body io.Reader) error { return json.NewDecoder(body).Decode(&all) }); err != nil {
+				list, err := debug.AskAll(c.Context(), getter(address), "syncz")
+				if err != nil {
 					return err
 				}
-				return showProxies(w, all, args, output)
+				all, err := debug.ReadProxies(list)
+				if err != nil {
+					return err
+				}
+				err = showProxies(w, all, args, output)
+				if err != nil || !tabular(output) {
+					w = c.ErrOrStderr()
+				}
+				tellIncomplete(w, list)
+				return err
 			})
 		},
 	}
@@ -63,10 +70,20 @@ In parentheses stands how long ago the last response was sent.`,
 	return c
 }
 
+// tabular reports whether an output format is one for people.
+func tabular(output string) bool { return output == "table" || output == "wide" }
+
+// tellIncomplete prints which replicas did not answer or have another version.
+func tellIncomplete(w io.Writer, list []debug.Replica) {
+	for _, line := range debug.Incomplete(list) {
+		fmt.Fprintf(w, "\n%s\n", line)
+	}
+}
+
 // showProxies prints all proxies, or the one that args name, in a format.
 func showProxies(w io.Writer, all []debug.ProxyStatus, args []string, output string) error {
 	var out bytes.Buffer
-	if output == "table" || output == "wide" {
+	if tabular(output) {
 		if len(args) == 1 {
 			if err := printProxy(&out, all, args[0], time.Now()); err != nil {
 				return err
@@ -120,6 +137,10 @@ func printProxies(w io.Writer, all []debug.ProxyStatus, wide bool, now time.Time
 	if wide {
 		fmt.Fprint(table, "\tADDRESS")
 	}
+	several := all[0].Replica != ""
+	if several {
+		fmt.Fprint(table, "\tREPLICA")
+	}
 	fmt.Fprintln(table)
 	for _, p := range all {
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s", p.ProxyID, cmp.Or(p.ClusterID, "-"), p.ProxyType, cmp.Or(p.Version, "-"))
@@ -129,6 +150,9 @@ func printProxies(w io.Writer, all []debug.ProxyStatus, wide bool, now time.Time
 		fmt.Fprintf(table, "\t%s", age(now, p.Connected))
 		if wide {
 			fmt.Fprintf(table, "\t%s", p.Address)
+		}
+		if several {
+			fmt.Fprintf(table, "\t%s", p.Replica)
 		}
 		fmt.Fprintln(table)
 	}
@@ -179,7 +203,12 @@ func printProxy(w io.Writer, all []debug.ProxyStatus, name string, now time.Time
 			continue
 		}
 		found = true
-		fmt.Fprintf(w, "%s: %s %s of cluster %s, connected from %s for %s\n\n", p.ProxyID, p.ProxyType, cmp.Or(p.Version, "of unknown version"), cmp.Or(p.ClusterID, "-"), p.Address, age(now, p.Connected))
+		fmt.Fprintf(w, "%s: %s %s of cluster %s, connected from %s for %s", p.ProxyID, p.ProxyType, cmp.Or(p.Version, "of unknown version"),
+			cmp.Or(p.ClusterID, "-"), p.Address, age(now, p.Connected))
+		if p.Replica != "" {
+			fmt.Fprintf(w, ", to %s", p.Replica)
+		}
+		fmt.Fprint(w, "\n\n")
 		table := tabwriter.NewWriter(w, 0, 8, 3, ' ', 0)
 		fmt.Fprintln(table, "TYPE\tSTATE\tSENT\tACKNOWLEDGED\tSUBSCRIBED TO")
 		for _, t := range types(p) {

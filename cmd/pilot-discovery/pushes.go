@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
+	"github.com/istiod-lite/istiod-lite/pilot/debug"
 	"github.com/istiod-lite/istiod-lite/pilot/pushes"
 )
 
@@ -24,8 +25,8 @@ func pushesCommand(e *env) *cobra.Command {
 	var limit int
 	c := &cobra.Command{
 		Use:   "pushes",
-		Short: "Show the last pushes of the server that runs here: what caused each, and what became of it",
-		Long: `Show the last pushes of the server that runs here: what caused each, and what became of it.
+		Short: "Show the last pushes of the control plane: what caused each, and what became of it",
+		Long: `Show the last pushes of the control plane: what caused each, and what became of it. The server that runs here asks the other replicas of its Service: each pushes to its own proxies, and numbers its pushes by itself. Each replica that does not answer, or that has another version, is named with the reason: below the table, or on standard error with other formats.
 
   PROXIES   how many have acknowledged it, of those that were sent something
   DURATION  from the first change coming in to the last acknowledgement, or to the last that has happened so far
@@ -46,19 +47,28 @@ A push that changes nothing for the proxies that are connected has none.`,
 				err = ask(ctx, http.MethodGet, address, "/debug/pushes"+query, func(body io.Reader) error { return json.NewDecoder(body).Decode(&page) })
 				return page, err
 			}
+			askAll := func(ctx context.Context, limit int) (allPushes, error) {
+				list, err := debug.AskAll(ctx, getter(address), "pushes?limit="+strconv.Itoa(limit))
+				if err != nil {
+					return allPushes{}, err
+				}
+				return mergePushes(list, limit)
+			}
 			color, err := painted(c, e.getenv)
 			if err != nil {
 				return err
 			}
-			w := pushWriter{out: c.OutOrStdout(), output: output, color: color}
-			if watch {
-				return w.watch(c.Context(), ask, limit)
-			}
-			page, err := ask(c.Context(), "?limit="+strconv.Itoa(limit))
-			if err != nil {
+			w := pushWriter{out: c.OutOrStdout(), said: c.ErrOrStderr(), output: output, color: color}
+			page, err := askAll(c.Context(), limit)
+			switch {
+			case err != nil:
 				return err
+			case !watch:
+				return w.page(page)
+			case len(page.Replicas) == 0:
+				return w.watch(c.Context(), ask, page.Page)
 			}
-			return w.page(page)
+			return w.watchAll(c.Context(), askAll, page)
 		},
 	}
 	c.Flags().BoolVarP(&watch, "watch", "w", false, "go on with the pushes to come, until it is interrupted")
@@ -70,35 +80,42 @@ A push that changes nothing for the proxies that are connected has none.`,
 
 // pushWriter writes pushes in one of the forms.
 type pushWriter struct {
-	out    io.Writer
-	output string
-	headed bool
-	color  painter
+	out     io.Writer
+	said    io.Writer // takes what does not belong to the form
+	output  string
+	headed  bool
+	several bool // the table has a column for replicas
+	color   painter
 }
 
 // page writes a page as a whole.
-func (w *pushWriter) page(p pushes.Page) error {
+func (w *pushWriter) page(p allPushes) error {
+	if !w.lines() {
+		tellIncomplete(w.said, p.answers)
+	}
 	switch {
 	case w.output == "name":
 		return w.each(p.Pushes)
 	case !w.lines():
 		return w.document(p)
 	}
+	w.several = len(p.Replicas) > 0
 	var out bytes.Buffer
 	if len(p.Pushes) == 0 {
 		fmt.Fprintln(&out, "There was no push yet.")
 	} else if err := w.each(p.Pushes); err != nil {
 		return err
 	}
-	for _, r := range p.Unprompted.Rejections {
+	for _, r := range p.unprompted() {
 		printRejection(&out, r, w.color)
 	}
+	tellIncomplete(&out, p.answers)
 	_, err := w.out.Write(out.Bytes())
 	return err
 }
 
 // lines reports whether the form is one for people.
-func (w *pushWriter) lines() bool { return w.output == "table" || w.output == "wide" }
+func (w *pushWriter) lines() bool { return tabular(w.output) }
 
 func (w *pushWriter) document(v any) error {
 	text, err := json.MarshalIndent(v, "", "  ")
@@ -118,12 +135,8 @@ func (w *pushWriter) document(v any) error {
 // patience is how long a watch waits for the acknowledgements of a push before it writes what there is.
 const patience = 2 * time.Second
 
-// watch writes the last pushes, and then each one that comes, once it is acknowledged.
-func (w *pushWriter) watch(ctx context.Context, ask func(context.Context, string) (pushes.Page, error), limit int) error {
-	page, err := ask(ctx, "?limit="+strconv.Itoa(limit))
-	if err != nil {
-		return err
-	}
+// watch writes the pushes of a page, and then each one that comes, once it is acknowledged.
+func (w *pushWriter) watch(ctx context.Context, ask func(context.Context, string) (pushes.Page, error), page pushes.Page) error {
 	done := page.Newest
 	if err := w.each(page.Pushes); err != nil {
 		return err
@@ -185,6 +198,9 @@ func (w *pushWriter) rows(list []pushes.Push) error {
 	var out bytes.Buffer
 	table := tabwriter.NewWriter(&out, 8, 8, 3, ' ', 0)
 	if !w.headed {
+		if w.several {
+			fmt.Fprint(table, "REPLICA\t")
+		}
 		if w.output == "wide" {
 			fmt.Fprintln(table, "TIME\tID\tPROXIES\tBYTES\tDURATION\tTHROTTLE\tSNAPSHOT\tPREPARE\tFIRST SENT\tLAST SENT\tLAST ACK\tNACKS\tCAUSE")
 		} else {
@@ -193,6 +209,9 @@ func (w *pushWriter) rows(list []pushes.Push) error {
 		w.headed = true
 	}
 	for _, p := range list {
+		if w.several {
+			fmt.Fprintf(table, "%s\t", p.Replica)
+		}
 		fmt.Fprintf(table, "%s\t%d\t%d/%d\t%s\t%s\t", p.Time.Local().Format("15:04:05.000"), p.ID, p.Acked, p.Proxies, byteCount(p.Bytes), duration(p.Stages.Total))
 		few := 2
 		if w.output == "wide" {

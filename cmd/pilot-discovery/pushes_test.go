@@ -23,7 +23,7 @@ func TestRejectedWithoutPush(t *testing.T) {
 		for output, shown := range map[string]bool{"table": true, "wide": true, "name": false} {
 			var out bytes.Buffer
 			w := pushWriter{out: &out, output: output}
-			must.Succeed(t, w.page(page))
+			must.Succeed(t, w.page(allPushes{Page: page}))
 			if got := out.String(); strings.HasSuffix(got, want) != shown {
 				t.Errorf("-o %s of %d pushes: %s", output, len(list), got)
 			}

@@ -10,7 +10,7 @@ import (
 
 // order is that of the packages of pilot: each may import those before it.
 func order() []string {
-	return []string{"authorize", "config", "facts", "snapshot", "derive", "ingest", "scope", "envoy", "feature", "cohort", "translate", "catalog", "pushes", "xds", "debug", "ui", "leader", "controllers", "status", "trust", "external", "autoregistration", "difference", "why", "inspect", "ctrlz", "tracing", "metrics", "ports", "components", "bootstrap"}
+	return []string{"authorize", "config", "facts", "snapshot", "derive", "ingest", "scope", "envoy", "feature", "cohort", "translate", "catalog", "pushes", "xds", "replicas", "debug", "ui", "leader", "controllers", "status", "trust", "external", "autoregistration", "difference", "why", "inspect", "ctrlz", "tracing", "metrics", "ports", "components", "bootstrap"}
 }
 
 // forTests reports whether a package holds what tests share.

@@ -159,11 +159,15 @@ func New(o Options) (*Server, error) {
 	ads.World, ads.Pushes = world, s.pushes
 	s.discovery = xds.New(ads)
 	s.ports.Logger, s.ports.Limits, s.ports.Streams = o.Logger, o.Limits, s.discovery
+	others := s.newReplicas()
 	s.debug = debug.New(debug.Options{
+		Replicas: others, Name: o.Instance(), Version: o.Version,
 		World: world, Server: world, Translator: t, Proxies: s.discovery, Pushes: s.pushes, Authorizer: s.authorizer, Authenticate: s.authenticateBearer,
 		Admin: o.AdminPages, Cluster: o.ClusterID, Domain: o.Domain, Limits: o.Limits, Profile: o.Profile,
 	})
-	s.ui = ui.New(ui.Options{World: world, Proxies: s.discovery, Pushes: s.pushes, Logger: o.Logger, Version: o.Version, Domain: o.Domain})
+	s.ui = ui.New(ui.Options{
+		World: world, Proxies: s.discovery, Pushes: s.pushes, Replicas: others, Name: o.Instance(), Logger: o.Logger, Version: o.Version, Domain: o.Domain,
+	})
 	s.commitTime = metrics.CommitTime(s.metrics)
 	metrics.Register(s.metrics, s.world, world, t)
 	calls := rpc.New(s.metrics, o.Logger)

@@ -76,6 +76,9 @@ type Options struct {
 	Cluster    string      // ID of the cluster that the server runs in
 	Domain     string      // of that cluster: cluster.local
 	Limits     limits.Limits
+	Replicas   Replicas // nil if the server has no others
+	Name       string   // of this replica
+	Version    string   // of the build
 
 	Authorizer *authorize.Authorizer // who may read pages; nil: as by the zero authorize.Options
 	// Authenticate returns the peer that a bearer token over HTTP proves. If it is nil, peers are known by their addresses
@@ -156,6 +159,7 @@ func New(o Options) *API {
 		{name: "pushes", about: "the last pushes: what caused each, its stages, what was sent and rejected; ?since=ID, ?limit=N, ?watch",
 			waits: true, answer: a.pushes},
 		{name: "registryz", about: "services", answer: a.registryz},
+		{name: replicasPage, about: "what each replica answers to one of a few pages; ?page=NAME, with that page's query", answer: a.replicas},
 		{name: "resourcesz", about: "kinds that are watched", answer: a.resourcesz},
 		{name: "sidecarz", about: "services and DestinationRules that one proxy sees, and its Sidecar", proxy: true, answer: a.sidecarz},
 		{name: "syncz", about: "what each proxy was sent and has accepted", answer: a.syncz, overADS: a.clientConfigs},

@@ -65,6 +65,8 @@ type ProxyStatus struct {
 	Address   string    `json:"address"`
 	Connected time.Time `json:"connectedAt"`
 	Waits     string    `json:"waits,omitempty"` // what an Envoy that starts, or that is refused secrets, waits for
+	// Replica is the name of the replica that serves the proxy, where the answers of several replicas are read.
+	Replica string `json:"replica,omitempty"`
 }
 
 // TypeStatus is how one proxy stands with one type of resource.

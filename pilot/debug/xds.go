@@ -78,6 +78,9 @@ func (a *API) question(typeURL string, names []string) (q question, err error) {
 		return question{p.name, url.Values{"proxyID": names}, true}, nil
 	}
 	page, rest, _ := strings.Cut(names[0], "?")
+	if page == replicasPage {
+		page = "" // is none
+	}
 	query, err := url.ParseQuery(rest)
 	if err != nil {
 		return q, fmt.Errorf("the query of %q: %w", names[0], err)

@@ -33,6 +33,9 @@ type Push struct {
 	LastAck   *time.Time `json:"lastAck,omitempty"`
 
 	Rejections []Rejection `json:"rejections"`
+
+	// Replica is the name of the replica that pushed, where the answers of several replicas are read.
+	Replica string `json:"replica,omitempty"`
 }
 
 // Stages is how long each stage took, in milliseconds. Those of sending count from the snapshot being ready; they are

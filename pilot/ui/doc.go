@@ -10,5 +10,8 @@
 // than a twentieth of a processor. A page of rows is encoded once for all who ask for the same. Without viewers nothing
 // runs, and what was made is dropped some minutes after the last.
 //
+// Proxies that other replicas serve are listed with the replica's name. What those proxies were sent is on the page of
+// their replica.
+//
 // Who may see it is decided by debug.API.Guard. Nothing can be changed here.
 package ui

@@ -23,6 +23,7 @@ type proxyRow struct {
 	State     debug.State `json:"state"` // the worst of all types
 	Waits     string      `json:"waits,omitempty"`
 	Types     []typeState `json:"types"`
+	Replica   string      `json:"replica,omitempty"` // the other replica that serves it; empty: this one does
 }
 
 // typeState is how a proxy stands with one type.
@@ -49,6 +50,7 @@ func (u *UI) makeProxies() []proxyRow {
 			list = append(list, rowOf(c))
 		}
 	}
+	list = append(list, u.elsewhere()...)
 	slices.SortStableFunc(list, func(a, b proxyRow) int {
 		return cmp.Or(cmp.Compare(trouble(a.State), trouble(b.State)), strings.Compare(a.ID, b.ID))
 	})
@@ -66,28 +68,49 @@ func trouble(s debug.State) int {
 func rowOf(c *xds.Client) proxyRow {
 	r := proxyRow{
 		ID: c.Proxy.ID, Namespace: c.Proxy.Namespace, Type: string(c.Proxy.Type), Cluster: c.Proxy.Cluster, Version: c.Proxy.Release(),
-		Address: c.Address, Connected: c.Connected.UnixMilli(), State: debug.Synced, Waits: c.Waits, Types: make([]typeState, 0, len(c.Types)),
+		Address: c.Address, Connected: c.Connected.UnixMilli(), State: debug.NotSent, Waits: c.Waits, Types: make([]typeState, 0, len(c.Types)),
 	}
 	for typeURL, t := range c.Types {
-		s := debug.StatusOf(typeURL, t)
-		r.Types = append(r.Types, typeState{
-			Type: s.Type, State: s.State, Sent: milli(s.SentTime), Acked: milli(s.AckedTime), Subscribed: s.Subscribed, Error: s.LastError, ErrorTime: milli(s.ErrorTime),
-		})
-		switch {
-		case s.State == debug.Failed:
-			r.State = debug.Failed
-		case s.State == debug.Stale && r.State != debug.Failed:
-			r.State = debug.Stale
-		}
+		r.add(debug.StatusOf(typeURL, t))
 	}
+	r.sort()
+	return r
+}
+
+// rowElsewhere returns the row of a proxy that another replica serves.
+func rowElsewhere(p *debug.ProxyStatus) proxyRow {
+	r := proxyRow{
+		ID: p.ProxyID, Namespace: p.ProxyID[strings.LastIndexByte(p.ProxyID, '.')+1:], Type: string(p.ProxyType), Cluster: p.ClusterID, Version: p.Version,
+		Address: p.Address, Connected: p.Connected.UnixMilli(), State: debug.NotSent, Waits: p.Waits, Types: []typeState{}, Replica: p.Replica,
+	}
+	for _, s := range p.Resources {
+		r.add(s)
+	}
+	r.sort()
+	return r
+}
+
+// add adds how the proxy stands with a type. The state of the proxy is the worst of all types.
+func (r *proxyRow) add(s debug.TypeStatus) {
+	r.Types = append(r.Types, typeState{
+		Type: s.Type, State: s.State, Sent: milli(s.SentTime), Acked: milli(s.AckedTime), Subscribed: s.Subscribed, Error: s.LastError, ErrorTime: milli(s.ErrorTime),
+	})
+	switch {
+	case s.State == debug.Failed || r.State == debug.Failed:
+		r.State = debug.Failed
+	case s.State == debug.Stale || r.State == debug.Stale:
+		r.State = debug.Stale
+	default:
+		r.State = debug.Synced
+	}
+}
+
+// sort puts the types in the order in which they are shown.
+func (r *proxyRow) sort() {
 	order := envoy.ShortTypes()
 	slices.SortFunc(r.Types, func(a, b typeState) int {
 		return cmp.Or(cmp.Compare(slices.Index(order, a.Type), slices.Index(order, b.Type)), strings.Compare(a.Subscribed, b.Subscribed))
 	})
-	if len(c.Types) == 0 {
-		r.State = debug.NotSent
-	}
-	return r
 }
 
 func milli(t *time.Time) int64 {
@@ -106,6 +129,7 @@ type summary struct {
 	Proxies   map[string]int `json:"proxies"` // by state, and all
 	Findings  map[string]int `json:"findings"`
 	Push      uint64         `json:"push"` // the newest
+	Replicas  []replica      `json:"replicas,omitempty"`
 }
 
 func (u *UI) makeSummary() summary {
@@ -131,6 +155,6 @@ func (u *UI) makeSummary() summary {
 		s.Namespace = append(s.Namespace, ns)
 	}
 	slices.Sort(s.Namespace)
-	s.Push = u.o.Pushes.Newest()
+	s.Push, s.Replicas = u.o.Pushes.Newest(), u.replicas()
 	return s
 }

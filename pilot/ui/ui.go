@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"context"
 	"crypto/sha256"
 	"embed"
 	"encoding/base64"
@@ -55,20 +56,25 @@ type World interface {
 
 // Options of the page.
 type Options struct {
-	World   World
-	Proxies Proxies
-	Pushes  *pushes.Log
-	Logger  *slog.Logger
-	Version string
-	Domain  string // of the cluster: cluster.local
-	Now     func() time.Time
+	World    World
+	Proxies  Proxies
+	Pushes   *pushes.Log
+	Replicas debug.Replicas // nil if the server has no others
+	Name     string         // of this replica
+	Logger   *slog.Logger
+	Version  string
+	Domain   string // of the cluster: cluster.local
+	Now      func() time.Time
 }
 
 // UI is the page.
 type UI struct {
-	o     Options
-	slots chan struct{}
+	o       Options
+	slots   chan struct{}
+	closing context.Context
+	close   context.CancelFunc
 
+	others   section[[]debug.Replica]
 	proxies  section[[]proxyRow]
 	objects  section[[]objectRow]
 	origins  Origins // of objects, whose mu guards it; nil: made when it is needed
@@ -105,9 +111,11 @@ func New(o Options) *UI {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	u := &UI{o: o, slots: make(chan struct{}, maxRequests)}
+	u.closing, u.close = context.WithCancel(context.Background())
 	u.encoded, _ = simplelru.NewLRU[string, encoded](maxEncoded, nil) // fails only for sizes below 1
 	u.proxies.build, u.objects.build, u.mesh.build = u.makeProxies, u.makeObjects, u.makeMesh
 	u.findings.build, u.summary.build = u.makeFindings, u.makeSummary
+	u.others.build, u.proxies.before = u.makeOthers, func() { u.others.get(o.Now) }
 	rows, found := func() { u.proxies.get(o.Now) }, func() { u.findings.get(o.Now) }
 	u.mesh.before, u.objects.before, u.summary.before = rows, found, func() { rows(); found() }
 	u.pushes.build = func() pushes.Page { return o.Pushes.Since(0, 0) }
@@ -286,6 +294,7 @@ func (u *UI) used() {
 
 // forget drops what was made for viewers.
 func (u *UI) forget() {
+	u.others.drop()
 	u.proxies.drop()
 	u.objects.drop()
 	u.dropOrigins()
@@ -300,6 +309,7 @@ func (u *UI) forget() {
 
 // Close stops what waits.
 func (u *UI) Close() {
+	u.close()
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.idle != nil {

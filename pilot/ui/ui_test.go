@@ -1,7 +1,9 @@
 package ui
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"net/http"
@@ -20,9 +22,11 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	meshconfig "github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/debug"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/pushes"
+	"github.com/istiod-lite/istiod-lite/pilot/replicas"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/pilot/xds"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/session"
@@ -369,5 +373,38 @@ func TestBusy(t *testing.T) {
 	}
 	if w := r.get(t, "/ui/api/summary"); w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") == "" {
 		t.Errorf("%d", w.Code)
+	}
+}
+
+// others answer as other replicas do.
+type others []replicas.Answer
+
+func (o others) Ask(context.Context, string) []replicas.Answer { return o }
+
+// TestElsewhere: proxies that other replicas serve are shown with the name of the replica, and replicas that do not
+// answer with the reason.
+func TestElsewhere(t *testing.T) {
+	r := newRig(t)
+	if text := r.get(t, "/ui/api/summary").Body.String(); strings.Contains(text, "replica") {
+		t.Errorf("replicas of a server without others: %s", text)
+	}
+	r.now = r.now.Add(time.Minute)
+	r.o.Name = "istiod-0"
+	r.o.Replicas = others{
+		{Peer: replicas.Peer{Name: "istiod-1"}, Version: "1", JSON: json.RawMessage(`[{"proxy": "far.b", "resources": {"x": {"type": "lds", "state": "ERROR", "lastError": "no"}}}]`)},
+		{Peer: replicas.Peer{Name: "istiod-2"}, Err: errors.New("it did not answer within 2s")},
+	}
+	var summary struct {
+		Proxies  map[string]int
+		Replicas []replica
+	}
+	must.Succeed(t, json.Unmarshal(r.get(t, "/ui/api/summary").Body.Bytes(), &summary))
+	if summary.Proxies["all"] != r.proxies+1 || len(summary.Replicas) != 3 || !summary.Replicas[0].Self || summary.Replicas[2].Error != "it did not answer within 2s" {
+		t.Errorf("%+v", summary)
+	}
+	var page struct{ Rows []proxyRow }
+	must.Succeed(t, json.Unmarshal(r.get(t, "/ui/api/proxies?q=far").Body.Bytes(), &page))
+	if len(page.Rows) != 1 || page.Rows[0].Replica != "istiod-1" || page.Rows[0].Namespace != "b" || page.Rows[0].State != debug.Failed {
+		t.Errorf("%+v", page)
 	}
 }

@@ -69,8 +69,12 @@ poll(async (signal) => {
   document.getElementById('count-pushes').textContent = s.push;
   document.getElementById('count-findings').textContent = (s.findings.error ?? 0) + (s.findings.warning ?? 0) || '';
   document.getElementById('count-findings').className = 'count' + (s.findings.error ? ' error' : s.findings.warning ? ' warning' : '');
+  const silent = (s.replicas ?? []).filter((r) => r.error), other = (s.replicas ?? []).filter((r) => r.version && r.version !== s.version);
+  const note = document.getElementById('replicas');
+  note.hidden = !silent.length && !other.length;
+  note.textContent = [...silent.map((r) => `${r.name} did not answer, so what it serves is missing here: ${r.error}`), ...other.map((r) => `${r.name} is of version ${r.version}`)].join(' · ');
   const bad = s.proxies.ERROR ?? 0, stale = s.proxies.STALE ?? 0;
-  if (!broken) status.textContent = `${s.version} · revision ${s.revision} · ${s.services} services` + (bad ? ` · ${bad} ${bad === 1 ? 'proxy rejects' : 'proxies reject'}` : '') + (stale ? ` · ${stale} on the way` : '');
+  if (!broken) status.textContent = `${s.version} · revision ${s.revision} · ${s.services} services` + (s.replicas ? ` · ${s.replicas.length} replicas` : '') + (bad ? ` · ${bad} ${bad === 1 ? 'proxy rejects' : 'proxies reject'}` : '') + (stale ? ` · ${stale} on the way` : '');
 }, 1000, failed);
 
 // Light and dark: as the system says, until somebody switches.

@@ -23,7 +23,7 @@ export function proxies({ query, namespaces, update, failed }) {
     path: 'proxies', label: 'Connected proxies', open, failed, empty: 'No proxy is connected.',
     status: (total, all) => filter.status(total, all, 'proxies'),
     columns: [
-      { title: 'Proxy', width: 'minmax(14rem, 2fr)', cell: (r) => h('a', { href: '#/proxy/' + encodeURIComponent(r.id), tabindex: '-1' }, r.id) },
+      { title: 'Proxy', width: 'minmax(14rem, 2fr)', cell: (r) => h('a', { href: '#/proxy/' + encodeURIComponent(r.id), tabindex: '-1' }, r.id, r.replica ? h('span', { class: 'dim' }, ' at ' + r.replica) : null) },
       { title: 'State', width: '7.5rem', cell: (r) => badge(r.state) },
       ...types.map((t) => ({ title: titles[t], width: '7.5rem', class: 'narrow', cell: typeCell(t) })),
       { title: 'Connected', width: '6rem', class: 'narrow', cell: (r) => age(r.connected, now()) },
@@ -91,16 +91,18 @@ export function proxy({ rest, query, update, failed }) {
   let known = '';
   const polling = poll(async (signal) => {
     const { value } = await get('proxies?q=' + encodeURIComponent(id.toLowerCase()) + '&offset=0&limit=20', signal);
-    const row = value.rows.find((r) => r.id === id);
+    const row = value.rows.find((r) => r.id === id && !r.replica) ?? value.rows.find((r) => r.id === id);
     if (!row) {
       fill(head, h('h2', {}, id), h('p', { class: 'error-text' }, 'It is not connected to this server.'));
       return;
     }
     fill(head, h('h2', {}, h('a', { href: '#/proxies' }, 'Proxies'), ' / ', id, ' ', badge(row.state)),
+      row.replica ? h('p', {}, `Replica ${row.replica} serves it, and its page shows what it was sent.`) : null,
       h('p', { class: 'dim' }, `${row.type} ${row.version || 'of unknown version'} of cluster ${row.cluster || '–'}, from ${row.address}, connected for ${age(row.connected, now())}`),
       row.waits ? h('p', { class: 'error-text' }, 'It waits: ' + row.waits) : null,
       h('div', { class: 'chips' }, row.types.map((t) => h('span', { class: 'chip' }, badge(t.state, (titles[t.type] ?? t.type)), ` sent ${age(t.sent, now())} ago, subscribed to ${t.subscribed}`))),
       row.types.filter((t) => t.error).map((t) => h('div', { class: 'nack', role: 'alert' }, h('b', {}, `${titles[t.type] ?? t.type} rejected ${age(t.errorTime, now())} ago: `), t.error)));
+    if (row.replica) return;
     const last = row.types.find((t) => t.type === type)?.sent ?? 0;
     if (chosen && last !== sent) open(chosen);
     sent = last;

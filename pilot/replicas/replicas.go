@@ -1,0 +1,226 @@
+package replicas
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/status"
+
+	"github.com/istiod-lite/istiod-lite/api/safe"
+	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
+	"github.com/istiod-lite/istiod-lite/pilot/xds"
+	"github.com/istiod-lite/istiod-lite/registry"
+)
+
+// World is where the endpoints of the own Service are read. An *ingest.World is one.
+type World interface {
+	// Snapshot returns the last snapshot, or nil before the first.
+	Snapshot() *snapshot.Snapshot
+}
+
+// Caller makes connections as this replica.
+type Caller interface {
+	// TLS returns the configuration of a client that shows the certificate of this replica, and that accepts only
+	// servers which prove to be control planes of this mesh. It returns an error if this replica has no certificate.
+	TLS(ctx context.Context) (*tls.Config, error)
+}
+
+// Options of Replicas.
+type Options struct {
+	Name    string // this replica's: that of its Pod
+	Service string // the host of the control plane's own Service
+	Cluster string // the ID of the own cluster
+	World   World
+	Caller  Caller
+	Logger  *slog.Logger
+}
+
+// Replicas are the other replicas of this control plane. All methods may be called from any goroutine.
+type Replicas struct {
+	o     Options
+	slots chan struct{} // one for each peer that is being asked
+
+	patience time.Duration // for one peer
+	size     int           // bytes of one answer
+}
+
+// securePort is the port of the Service at which proxies, and replicas, reach a control plane over TLS.
+const securePort = 15012
+
+// Bounds.
+const (
+	maxPeers   = 100 // asked for one question
+	maxAtOnce  = 8   // asked at a time, for all questions
+	maxAnswer  = 32 << 20
+	maxTime    = 2 * time.Second
+	maxMessage = 300 // bytes of an error
+)
+
+// New returns the Replicas of a server.
+func New(o Options) *Replicas {
+	return &Replicas{o: o, slots: make(chan struct{}, maxAtOnce), patience: maxTime, size: maxAnswer}
+}
+
+// Peer is another replica.
+type Peer struct {
+	Name    string // of its Pod, or its address where the Pod is not known
+	Address string // host and port of its secure port
+}
+
+// Peers returns the other replicas that are ready, by name.
+func (r *Replicas) Peers() []Peer {
+	s := r.o.World.Snapshot()
+	if s == nil {
+		return nil
+	}
+	var peers []Peer
+	for svc := range s.ServicesByHost(r.o.Service) {
+		i := slices.IndexFunc(svc.Ports, func(p registry.Port) bool { return p.Number == securePort })
+		endpoints := s.Endpoints(svc.Key())
+		if i < 0 || endpoints == nil {
+			continue
+		}
+		for _, e := range endpoints.List {
+			if e.ServicePort != svc.Ports[i].Name || e.Cluster != r.o.Cluster || e.Health != registry.Healthy {
+				continue
+			}
+			p := Peer{Address: net.JoinHostPort(e.Address, strconv.Itoa(int(e.Port)))}
+			if w := s.WorkloadByAddress(s.ClusterKey(e.Cluster), e.Address); w != nil {
+				p.Name = w.Name
+			}
+			if p.Name = cmp.Or(p.Name, p.Address); p.Name != r.o.Name {
+				peers = append(peers, p)
+			}
+		}
+	}
+	slices.SortFunc(peers, func(a, b Peer) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Address, b.Address)) })
+	return peers
+}
+
+// Answer is what a peer says to a question.
+type Answer struct {
+	Peer
+	Version string          // of the peer's program; empty if it did not answer
+	JSON    json.RawMessage // valid unless Err is set
+	Err     error           // why there is no answer
+}
+
+// Ask asks all peers for a debug page, with its query, such as pushes?limit=5. It returns an Answer for each peer, by
+// name.
+func (r *Replicas) Ask(ctx context.Context, question string) []Answer {
+	peers := r.Peers()
+	if len(peers) == 0 {
+		return nil
+	}
+	config, err := r.o.Caller.TLS(ctx)
+	if err != nil {
+		err = fmt.Errorf("this replica cannot prove to others who it is: %w", err)
+	}
+	answers := make([]Answer, len(peers))
+	var all sync.WaitGroup
+	for i, p := range peers {
+		answers[i] = Answer{Peer: p, Err: err}
+		if err == nil && i >= maxPeers {
+			answers[i].Err = fmt.Errorf("at most %d replicas are asked", maxPeers)
+		}
+		if answers[i].Err != nil {
+			continue
+		}
+		all.Add(1)
+		safe.Go(r.o.Logger, "question to a replica", func() {
+			defer all.Done()
+			answers[i].Err = errors.New("failed to ask it") // unless the rest returns
+			answers[i] = r.ask(ctx, config, p, question)
+		})
+	}
+	all.Wait()
+	// An endpoint without a Pod may be this replica's.
+	return slices.DeleteFunc(answers, func(a Answer) bool { return a.Name == r.o.Name })
+}
+
+// ask asks one peer.
+func (r *Replicas) ask(ctx context.Context, config *tls.Config, p Peer, question string) Answer {
+	a := Answer{Peer: p}
+	select {
+	case r.slots <- struct{}{}:
+		defer func() { <-r.slots }()
+	case <-ctx.Done():
+		a.Err = ctx.Err()
+		return a
+	}
+	limit, cancel := context.WithTimeout(ctx, r.patience)
+	defer cancel()
+	response, err := r.exchange(limit, config, p.Address, question)
+	if err != nil {
+		a.Err = r.explain(err)
+		return a
+	}
+	var by struct {
+		ID   string
+		Info struct {
+			Version string `json:"version"`
+		}
+	}
+	if json.Unmarshal([]byte(response.GetControlPlane().GetIdentifier()), &by) == nil {
+		a.Name, a.Version = cmp.Or(by.ID, p.Name), by.Info.Version
+	}
+	pages := response.GetResources()
+	switch {
+	case len(pages) != 1:
+		a.Err = fmt.Errorf("it answers with %d pages instead of one", len(pages))
+	case !json.Valid(pages[0].GetValue()):
+		a.Err = fmt.Errorf("its answer is no JSON: %.*q", maxMessage, pages[0].GetValue())
+	default:
+		a.JSON = pages[0].GetValue()
+	}
+	return a
+}
+
+// exchange sends a question on a connection of its own, and returns the response.
+func (r *Replicas) exchange(ctx context.Context, config *tls.Config, address, question string) (*discoveryv3.DiscoveryResponse, error) {
+	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(credentials.NewTLS(config)),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(r.size)), grpc.WithNoProxy(), grpc.WithDisableServiceConfig())
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = conn.Close() }()
+	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).StreamAggregatedResources(ctx)
+	if err != nil {
+		return nil, err
+	}
+	// The reason for a failed Send comes from Recv.
+	_ = stream.Send(&discoveryv3.DiscoveryRequest{TypeUrl: xds.DebugType, ResourceNames: []string{question}})
+	return stream.Recv()
+}
+
+// explain returns an error of gRPC in words.
+func (r *Replicas) explain(err error) error {
+	s := status.Convert(err)
+	text := s.Message()
+	if len(text) > maxMessage {
+		text = text[:maxMessage] + "..."
+	}
+	switch s.Code() {
+	case codes.DeadlineExceeded:
+		return fmt.Errorf("it did not answer within %v", r.patience)
+	case codes.Unavailable:
+		return fmt.Errorf("failed to reach it: %s", text)
+	case codes.Unauthenticated, codes.PermissionDenied:
+		return fmt.Errorf("it refuses this replica: %s", text)
+	}
+	return errors.New(text)
+}
