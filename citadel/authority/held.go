@@ -1,6 +1,7 @@
 package authority
 
 import (
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"slices"
@@ -16,13 +17,17 @@ import (
 type Held struct {
 	a *Authority
 
-	mu       sync.Mutex
-	shown    *serving
-	trusted  []*x509.CertPool // of each caller
-	texts    [][]byte         // what those were read from
-	observed bool             // Observed was called
-	since    time.Time        // when they were told these
-	roots    []retained
+	mu      sync.Mutex
+	shown   *serving
+	callers map[string]told
+	since   time.Time // when the roots of a caller changed last
+	roots   []retained
+}
+
+// told is what a caller has been told.
+type told struct {
+	texts [][]byte
+	roots []*x509.CertPool // of each text
 }
 
 // retained is a root that callers are told.
@@ -44,7 +49,7 @@ const (
 )
 
 // Hold returns a Held that has shown nothing yet.
-func (a *Authority) Hold() *Held { return &Held{a: a} }
+func (a *Authority) Hold() *Held { return &Held{a: a, callers: map[string]told{}} }
 
 // TLS returns a configuration of a server that shows what is held. It asks callers for no certificate.
 func (h *Held) TLS(base *tls.Config) *tls.Config {
@@ -92,10 +97,14 @@ func (h *Held) good(s *serving) bool {
 			between.AddCert(c)
 		}
 	}
-	return !slices.ContainsFunc(h.trusted, func(roots *x509.CertPool) bool {
-		_, err := leaf.Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, CurrentTime: h.a.o.Now()})
-		return err != nil
-	})
+	for _, caller := range h.callers {
+		for _, roots := range caller.roots {
+			if _, err := leaf.Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, CurrentTime: h.a.o.Now()}); err != nil {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 func leafOf(s *serving) (*x509.Certificate, error) {
@@ -105,27 +114,33 @@ func leafOf(s *serving) (*x509.Certificate, error) {
 	return x509.ParseCertificate(s.certificate.Certificate[0])
 }
 
-// Observed says which roots the callers have been told, as PEM; none: nobody calls. At the first call they were written
-// by an earlier server, or by another replica, and are kept for a while.
-func (h *Held) Observed(bundles [][]byte) {
+// Observed says which roots a caller has been told, as PEM; none if it calls no more. At the first call about a caller,
+// an earlier server or another replica has written them, and they are kept for a while.
+func (h *Held) Observed(caller string, bundles [][]byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.observed && slices.EqualFunc(h.texts, bundles, func(a, b []byte) bool { return string(a) == string(b) }) {
+	had, known := h.callers[caller]
+	if known && slices.EqualFunc(had.texts, bundles, bytes.Equal) || len(bundles) == 0 && !known {
 		return
 	}
-	first := !h.observed
-	h.observed, h.texts, h.trusted, h.since = true, slices.Clone(bundles), nil, h.a.o.Now()
+	h.since = h.a.o.Now()
+	if len(bundles) == 0 {
+		delete(h.callers, caller)
+		return
+	}
+	now := told{texts: slices.Clone(bundles)}
 	for _, text := range bundles {
 		pool := x509.NewCertPool()
 		list, err := pki.ParseCertificates(text)
 		for _, c := range list {
 			pool.AddCert(c)
-			if first && err == nil {
+			if !known && err == nil {
 				h.retain(c)
 			}
 		}
-		h.trusted = append(h.trusted, pool)
+		now.roots = append(now.roots, pool)
 	}
+	h.callers[caller] = now
 }
 
 // mostRetained bounds the roots that callers are told beside those in force.

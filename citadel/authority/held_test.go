@@ -62,7 +62,7 @@ func TestHeld(t *testing.T) {
 		observe := func(bundle []byte) {
 			t.Helper()
 			trusted = bundle
-			h.Observed([][]byte{bundle, bundle})
+			h.Observed("one", [][]byte{bundle, bundle})
 		}
 		shows := func(what string, want *pki.Bundle, roots int) {
 			t.Helper()
@@ -82,10 +82,10 @@ func TestHeld(t *testing.T) {
 		plug(t, dir, two)
 		pass(5 * time.Second)
 		shows("nobody trusts the new root", one, 2)
-		h.Observed([][]byte{h.Roots(), first})
+		h.Observed("one", [][]byte{h.Roots(), first})
 		time.Sleep(5 * time.Second)
 		shows("one caller does not", one, 2)
-		h.Observed([][]byte{h.Roots(), []byte("x")})
+		h.Observed("one", [][]byte{h.Roots(), []byte("x")})
 		time.Sleep(5 * time.Second)
 		shows("one caller has something else", one, 2)
 		observe(h.Roots())
@@ -114,7 +114,7 @@ func TestHeldUntilItExpires(t *testing.T) {
 		run(t, a)
 		h := a.Hold()
 		first, second := pki.EncodeCertificates(one.Certificate), pki.EncodeCertificates(two.Certificate)
-		h.Observed([][]byte{pki.EncodeCertificates(earlier.Certificate)})
+		h.Observed("one", [][]byte{pki.EncodeCertificates(earlier.Certificate)})
 		if n := strings.Count(string(h.Roots()), "BEGIN CERTIFICATE"); n != 2 {
 			t.Errorf("what an earlier server told is lost: %d roots", n)
 		}
@@ -128,7 +128,7 @@ func TestHeldUntilItExpires(t *testing.T) {
 			return c
 		}
 		shown("there is no other certificate to show", first)
-		h.Observed([][]byte{first})
+		h.Observed("one", [][]byte{first})
 		before := shown("it is trusted", first)
 		ahead.Store(int64(18 * time.Hour))
 		if c := shown("it is renewed by the same root", first); c.Equal(before) {

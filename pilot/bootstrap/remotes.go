@@ -105,8 +105,9 @@ func (r *remotes) run(ctx context.Context, logger *slog.Logger, cluster string, 
 	delete(r.kept, cluster)
 	r.mu.Unlock()
 	if parts.configurations != nil {
-		r.s.webhooks.callers.observed(caller{cluster, controller.Validating}, nil)
-		r.s.webhooks.callers.observed(caller{cluster, controller.Mutating}, nil)
+		for _, kind := range []*kinds.Kind{controller.Validating, controller.Mutating} {
+			r.s.webhooks.held.Observed(cluster+"/"+kind.Name, nil)
+		}
 	}
 }
 

@@ -1,14 +1,10 @@
 package bootstrap
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
-	"maps"
 	"net/http"
 	"net/netip"
-	"slices"
-	"sync"
 
 	"k8s.io/client-go/rest"
 
@@ -34,7 +30,6 @@ type Webhooks struct {
 type webhooks struct {
 	*controllers.Manager                 // nil if this server reconciles no configurations
 	held                 *authority.Held // the certificate that API servers are shown
-	callers              callers
 	metrics              *controller.Metrics
 }
 
@@ -51,7 +46,6 @@ func (s *Server) newWebhooks() (components.Component, error) {
 		return nil, nil
 	}
 	w := &webhooks{held: s.secure.authority.Hold()}
-	w.callers.changed = w.held.Observed
 	s.webhooks = w
 	if !s.o.member() || s.o.Webhooks.NoValidation && s.o.Webhooks.NoInjection {
 		return nil, nil
@@ -97,46 +91,11 @@ func (s *Server) newConfigurations(e controllers.Election, cluster string) (*con
 		}
 		list = append(list, controllers.New(kind.Name, codeUnread, controller.New(controller.Options{
 			Kind: kind, Namespace: s.o.Namespace, Revision: s.o.Revision, Lead: lead, Bundle: s.webhooks.held.Roots,
-			Observed: func(bundles [][]byte) { s.webhooks.callers.observed(caller{cluster, kind}, bundles) },
+			Observed: func(bundles [][]byte) { s.webhooks.held.Observed(cluster+"/"+kind.Name, bundles) },
 			Logger:   logger, Metrics: s.webhooks.metrics,
 		}), logger))
 	}
 	return controllers.NewManager(controllers.Options{Client: e.Client, Lease: lease, Always: true, Logger: logger}, list...)
-}
-
-// callers are the API servers that call the webhooks, with the roots by which each verifies them.
-type callers struct {
-	changed func(bundles [][]byte)
-
-	mu      sync.Mutex
-	bundles map[caller][][]byte
-}
-
-// caller is an API server in its calls of the webhooks of one kind.
-type caller struct {
-	cluster string // ID; empty for the server's own cluster
-	kind    *kinds.Kind
-}
-
-// observed takes the bundles of a caller; nil if it calls no webhook.
-func (c *callers) observed(by caller, bundles [][]byte) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.bundles == nil {
-		c.bundles = map[caller][][]byte{}
-	}
-	c.bundles[by] = bundles
-	if bundles == nil {
-		delete(c.bundles, by)
-	}
-	order := func(a, b caller) int {
-		return cmp.Or(cmp.Compare(a.cluster, b.cluster), cmp.Compare(a.kind.Name, b.kind.Name))
-	}
-	var all [][]byte
-	for _, by := range slices.SortedFunc(maps.Keys(c.bundles), order) {
-		all = append(all, c.bundles[by]...)
-	}
-	c.changed(all)
 }
 
 // mountWebhooks adds the webhooks to a mux. They share a Gate, which bounds what they cost together.
