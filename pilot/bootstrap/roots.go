@@ -12,7 +12,6 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/citadel/authority"
 	"github.com/istiod-lite/istiod-lite/citadel/store"
-	"github.com/istiod-lite/istiod-lite/pilot/components"
 	"github.com/istiod-lite/istiod-lite/pilot/controllers"
 	"github.com/istiod-lite/istiod-lite/pilot/leader"
 	"github.com/istiod-lite/istiod-lite/pilot/trust"
@@ -67,19 +66,12 @@ func (s *Server) newPublisher(x *secure, e controllers.Election, cluster string,
 	})
 }
 
-// roots hands out the roots of the mesh in the server's own cluster, and tells other parts when they change.
+// roots is the Component that hands out the roots of the mesh in the server's own cluster, and tells other parts when
+// they change. Every server with a certificate has it.
 type roots struct{ s *Server }
 
 // rootsObserver is a part that is told when the roots of the CA change.
 type rootsObserver interface{ RootsChanged() }
-
-// newRoots returns nil for a server without a certificate.
-func (s *Server) newRoots() (components.Component, error) {
-	if s.secure == nil {
-		return nil, nil
-	}
-	return roots{s}, nil
-}
 
 func (roots) Name() string { return "certificate roots" }
 

@@ -2,6 +2,7 @@ package bootstrap
 
 import (
 	"context"
+	"net/http/httptest"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -12,8 +13,11 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	meshv1 "istio.io/api/mesh/v1alpha1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
 
 	"github.com/istiod-lite/istiod-lite/citadel/pki"
+	"github.com/istiod-lite/istiod-lite/deploy/apiserver"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
@@ -106,5 +110,27 @@ func TestRootsAreNotSent(t *testing.T) {
 		if r, err := stream.Recv(); err != nil || r.TypeUrl != typeURL {
 			t.Fatalf("%v, %v: want %s", r, err, typeURL)
 		}
+	}
+}
+
+// TestRootsAreHandedOutWithBrokenTemplates: namespaces get the roots while the server waits for templates of injection
+// that can be used.
+func TestRootsAreHandedOutWithBrokenTemplates(t *testing.T) {
+	api := &apiserver.Server{}
+	namespace := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace"}}
+	namespace.SetName("shop")
+	api.Put("/api/v1/namespaces/shop", namespace)
+	at := httptest.NewServer(api)
+	t.Cleanup(at.Close)
+	o := certificateOptions(t)
+	o.Certificates.StateDir, o.Certificates.RootsMap, o.Certificates.CRLMap = "", "roots", "revoked"
+	o.Client, o.PodName, o.NoElection = &rest.Config{Host: at.URL}, "istiod-0", true
+	write(t, filepath.Join(o.ConfigDir, "templates.yaml"), templatesMap("{{ nope }}"))
+	s, err := New(o)
+	must.Succeed(t, err)
+	run(t, s)
+	eventually(t, "the roots", func() bool { return api.Object("/api/v1/namespaces/shop/configmaps/roots") != nil })
+	if s.ready.Load() {
+		t.Error("ready with broken templates")
 	}
 }

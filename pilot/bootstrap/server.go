@@ -256,6 +256,7 @@ func (s *Server) register() error {
 	if s.secure != nil { // behind the sources, which bring the names that are in its own certificate
 		s.components.Start("certificate authority", s.secure.authority.Load)
 		s.components.Background("certificate authority", s.secure.authority.Run)
+		s.components.Add(roots{s}) // waits for nothing that follows: without the roots, no proxy connects
 	}
 	s.components.Start("discovery listener", s.listenGRPC)
 	if s.injection != nil {
