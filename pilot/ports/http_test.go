@@ -22,3 +22,20 @@ func TestPanicsAreContained(t *testing.T) {
 		t.Errorf("http: %d %s", w.Code, w.Body)
 	}
 }
+
+// TestShare: a port that shares another one has its address, and none if the other one does not listen.
+func TestShare(t *testing.T) {
+	p := &Ports{Logger: slog.New(slog.DiscardHandler), Limits: limits.Default()}
+	p.Share(GRPC, Plain)
+	if a := p.Addresses(); a != (Addresses{}) {
+		t.Errorf("nothing listens: %v", a)
+	}
+	if err := p.ServeHTTP(t.Context(), Plain, "127.0.0.1:0", http.NotFoundHandler(), HTTP{}); err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close(t.Context())
+	p.Share(GRPC, Plain)
+	if a := p.Addresses(); a.GRPC == "" || a.GRPC != a.HTTP {
+		t.Errorf("shared: %v", a)
+	}
+}

@@ -31,7 +31,7 @@ type Streams interface {
 	Listen(net.Listener) net.Listener
 }
 
-// Ports are the ports of one server. The zero value of the fields below Streams is ready for use.
+// Ports are the ports of one server. It needs no constructor.
 type Ports struct {
 	Logger  *slog.Logger
 	Limits  limits.Limits
@@ -50,11 +50,13 @@ func (p *Ports) Addresses() Addresses {
 	return Addresses{GRPC: b[GRPC], SecureGRPC: b[SecureGRPC], HTTP: b[Plain], HTTPS: b[Webhooks], Monitoring: b[Monitoring], ControlZ: b[ControlZ]}
 }
 
-// Share says that a port serves what another one would, such as gRPC on the port of HTTP.
+// Share says that a port, if it listens, serves what another one would, such as gRPC on the port of HTTP.
 func (p *Ports) Share(name, port string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.bound[name] = p.bound[port]
+	if address, listens := p.bound[port]; listens {
+		p.bound[name] = address
+	}
 }
 
 // listen opens a TCP port. The system chooses a free one in place of port 0.
