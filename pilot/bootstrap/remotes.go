@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
@@ -64,26 +63,16 @@ func (*remotes) Name() string { return "kept remote clusters" }
 // Run keeps the remote clusters that ask for it until ctx ends.
 func (r *remotes) Run(ctx context.Context) error { return r.keeper.Run(ctx) }
 
-// Times between two tries to make the parts of a cluster. The time doubles with each failure.
-const (
-	minBackoff = time.Second
-	maxBackoff = time.Minute
-)
-
 // keep keeps a cluster until ctx ends. If its parts cannot be made, it tries again.
 func (r *remotes) keep(ctx context.Context, cluster string, kubeconfig []byte) {
 	logger := r.s.o.Logger.With("scope", "kube", "cluster", cluster)
-	for pause := minBackoff; ctx.Err() == nil; pause = min(2*pause, maxBackoff) {
-		parts, err := r.make(cluster, kubeconfig)
-		if err == nil {
-			r.run(ctx, logger, cluster, parts)
-			return
-		}
-		logger.Error("failed to make the controllers of a remote cluster", "err", err)
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
-		}
+	var parts *remoteParts
+	controllers.Retry(ctx, logger, "failed to make the controllers of a remote cluster", func() (err error) {
+		parts, err = r.make(cluster, kubeconfig)
+		return err
+	})
+	if parts != nil {
+		r.run(ctx, logger, cluster, parts)
 	}
 }
 

@@ -3,7 +3,7 @@
 //   - manager.go: a Manager makes one manager.Manager of controller-runtime for each term of leadership, for such a
 //     manager starts once. It holds no election: package leader does.
 //   - controller.go: a Controller is a Reconciler with the state that outlasts terms. It turns failures into findings.
-//   - retry.go: when a request is tried again.
+//   - retry.go: when a request, and what else has failed, is tried again.
 //   - election.go: the Lease of a set of reconcilers.
 //   - metrics.go: the metrics of controller-runtime, in this server's registry.
 //

@@ -124,17 +124,7 @@ func (m *Manager) Findings() (list []diag.Diagnostic) {
 
 // term runs the Controllers until ctx ends. After a failure it runs them again.
 func (m *Manager) term(ctx context.Context) {
-	for pause := minBackoff; ctx.Err() == nil; pause = min(2*pause, maxBackoff) {
-		err := m.manage(ctx)
-		if ctx.Err() != nil {
-			return
-		}
-		m.o.Logger.Error("failed to run controllers", "err", err)
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
-		}
-	}
+	Retry(ctx, m.o.Logger, "failed to run controllers", func() error { return m.manage(ctx) })
 }
 
 // unlimited is the time in which a kind that is watched has to be readable: there is no limit.

@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -25,6 +26,21 @@ const (
 	// reconcileTimeout is the longest time of one reconcile, with all requests to the API server.
 	reconcileTimeout = 30 * time.Second
 )
+
+// Retry calls try until it returns nil or ctx ends. It logs each error with a message, and backs off.
+func Retry(ctx context.Context, logger *slog.Logger, message string, try func() error) {
+	for pause := minBackoff; ctx.Err() == nil; pause = min(2*pause, maxBackoff) {
+		err := try()
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		logger.Error(message, "err", err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+	}
+}
 
 // backoff is the rate limiter of a queue. It forgets the failures of a request when the request has succeeded, and not
 // each time that the queue does: that is also when a request is postponed.
