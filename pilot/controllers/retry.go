@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -61,6 +62,7 @@ func (b backoff) succeeded(request reconcile.Request) { b.TypedRateLimiter.Forge
 type pauses struct {
 	mu     sync.Mutex
 	writes map[reconcile.Request]writes
+	most   int // len(writes) at which the old ones are dropped: most objects are written once
 }
 
 // writes are those of one request.
@@ -88,6 +90,10 @@ func (p *pauses) wait(request reconcile.Request) time.Duration {
 func (p *pauses) wrote(request reconcile.Request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if len(p.writes) >= p.most {
+		maps.DeleteFunc(p.writes, func(_ reconcile.Request, w writes) bool { return time.Since(w.last) > pauseReset })
+		p.most = 2*len(p.writes) + 100
+	}
 	p.writes[request] = writes{time.Now(), min(max(minPause, 2*p.writes[request].pause), maxPause)}
 }
 
