@@ -13,12 +13,10 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/rpc"
 	"github.com/istiod-lite/istiod-lite/citadel/authenticate"
-	"github.com/istiod-lite/istiod-lite/citadel/authority"
 	"github.com/istiod-lite/istiod-lite/citadel/secureport"
 	"github.com/istiod-lite/istiod-lite/citadel/trustdomain"
 	"github.com/istiod-lite/istiod-lite/pilot/facts/bundles"
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
-	"github.com/istiod-lite/istiod-lite/pilot/leader"
 	"github.com/istiod-lite/istiod-lite/pilot/ports"
 	"github.com/istiod-lite/istiod-lite/pilot/trust"
 )
@@ -35,9 +33,7 @@ type Certificates struct {
 // secure is the secure port.
 type secure struct {
 	*secureport.Port
-	authority *authority.Authority
-	lease     *leader.Lease    // without which this server does not replace the root; nil: it may in any case
-	publisher *trust.Publisher // of the roots; nil: there is no cluster, or no CA
+	publisher *trust.Publisher // of the roots; nil if there is no cluster or no CA
 	grpc      *grpc.Server
 }
 
@@ -57,28 +53,25 @@ func (s *Server) newSecure(calls *rpc.Calls) (*secure, error) {
 	var err error
 	if s.o.member() {
 		parts.Client = s.o.Client
-		if parts.Clusters, err = ingest.NewPerServer(s.from, newTokenCluster); err != nil {
+		if parts.Clusters, err = ingest.NewPerServer(s.from, tokenCluster); err != nil {
 			return nil, err
 		}
 		if !o.Off {
-			kept := authority.Options{Lead: func() bool { return true }}
-			if err = s.joinCluster(x, &kept); err != nil {
+			if err = s.joinCluster(x, &parts); err != nil {
 				return nil, err
 			}
-			parts.Store, parts.Lead = kept.Store, kept.Lead
 		}
 	}
 	if x.Port, err = secureport.New(o.Options, parts); err != nil {
 		return nil, err
 	}
-	x.authority = x.Authority
-	x.grpc = ports.NewGRPC(s.o.Limits, s.o.keepalive(), calls, grpc.Creds(credentials.NewTLS(x.authority.TLS(&tls.Config{MinVersion: o.MinTLS}))))
+	x.grpc = ports.NewGRPC(s.o.Limits, s.o.keepalive(), calls, grpc.Creds(credentials.NewTLS(x.Authority.TLS(&tls.Config{MinVersion: o.MinTLS}))))
 	x.Register(x.grpc)
 	return x, nil
 }
 
-// newTokenCluster returns the cluster behind an API server, whose tokens are accepted.
-func newTokenCluster(c *rest.Config) (authenticate.Cluster, error) {
+// tokenCluster returns the cluster behind an API server, whose tokens are accepted.
+func tokenCluster(c *rest.Config) (authenticate.Cluster, error) {
 	return authenticate.NewAPIServer(c)
 }
 

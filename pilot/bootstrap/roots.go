@@ -10,7 +10,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/safe"
-	"github.com/istiod-lite/istiod-lite/citadel/authority"
+	"github.com/istiod-lite/istiod-lite/citadel/secureport"
 	"github.com/istiod-lite/istiod-lite/citadel/store"
 	"github.com/istiod-lite/istiod-lite/pilot/controllers"
 	"github.com/istiod-lite/istiod-lite/pilot/leader"
@@ -25,26 +25,28 @@ func (o Options) member() bool { return o.Client != nil && o.PodName != "" }
 const rootsLease = "istio-namespace-controller-election"
 
 // joinCluster has the cluster hold the CA, and elect who replaces its root and hands out the roots.
-func (s *Server) joinCluster(x *secure, o *authority.Options) (err error) {
+func (s *Server) joinCluster(x *secure, parts *secureport.Parts) error {
 	client, err := dynamic.NewForConfig(s.o.Client)
 	if err != nil {
 		return fmt.Errorf("client of the CA's Secret: %w", err)
 	}
 	e := s.election(s.o.Client, s.o.Instance())
-	if x.lease, err = e.Lease(rootsLease, ""); err != nil {
+	lease, err := e.Lease(rootsLease, "")
+	if err != nil {
 		return err
 	}
-	if x.lease != nil {
-		o.Lead = x.lease.Valid
+	parts.Lead = func() bool { return true }
+	if lease != nil {
+		parts.Lead = lease.Valid
 	}
-	if x.publisher, err = s.newPublisher(x, e, "", x.lease); err != nil {
+	if x.publisher, err = s.newPublisher(x, e, "", lease); err != nil {
 		return err
 	}
 	secret := store.Secret{Client: client, Namespace: s.o.Namespace, Name: store.SelfSigned}
 	if s.o.Certificates.Cacerts {
 		secret.Name, secret.Earlier = store.Cacerts, store.SelfSigned
 	}
-	o.Store = &store.Kept{Store: secret, Lead: o.Lead, Now: time.Now}
+	parts.Store = &store.Kept{Store: secret, Lead: parts.Lead, Now: time.Now}
 	return nil
 }
 
@@ -60,8 +62,8 @@ func (s *Server) newPublisher(x *secure, e controllers.Election, cluster string,
 	return trust.New(trust.Options{
 		Client: e.Client, Lease: lease, Cluster: cluster, World: s.world, Logger: s.o.Logger.With("scope", "ca"),
 		Maps: []trust.Map{
-			{Name: s.o.Certificates.RootsMap, Key: rootsKey, Text: func() []byte { return x.authority.ServerRoots() }},
-			{Name: s.o.Certificates.CRLMap, Key: crlKey, Text: func() []byte { return x.authority.Revoked().Text() }},
+			{Name: s.o.Certificates.RootsMap, Key: rootsKey, Text: func() []byte { return x.Authority.ServerRoots() }},
+			{Name: s.o.Certificates.CRLMap, Key: crlKey, Text: func() []byte { return x.Authority.Revoked().Text() }},
 		},
 	})
 }
@@ -83,7 +85,7 @@ func (r roots) Run(ctx context.Context) error {
 			select {
 			case <-ctx.Done():
 				return
-			case <-x.authority.Changed():
+			case <-x.Authority.Changed():
 				for _, part := range s.components.Parts() {
 					if o, ok := part.(rootsObserver); ok {
 						o.RootsChanged()

@@ -198,9 +198,9 @@ func (s *Server) awaited() []string {
 			names = append(names, "because "+found[i].Message)
 		}
 	}
-	if len(names) == 0 && s.secure != nil && !s.secure.authority.Loaded() {
+	if len(names) == 0 && s.secure != nil && !s.secure.Authority.Loaded() {
 		names = append(names, "certificate authority")
-		if found := s.secure.authority.Findings(); len(found) > 0 {
+		if found := s.secure.Authority.Findings(); len(found) > 0 {
 			names = append(names, "because "+found[0].Message)
 		}
 	}
@@ -254,8 +254,8 @@ func (s *Server) register() error {
 	}
 	s.components.Start("sources synced", s.from.Wait)
 	if s.secure != nil { // behind the sources, which bring the names that are in its own certificate
-		s.components.Start("certificate authority", s.secure.authority.Load)
-		s.components.Background("certificate authority", s.secure.authority.Run)
+		s.components.Start("certificate authority", s.secure.Authority.Load)
+		s.components.Background("certificate authority", s.secure.Authority.Run)
 		s.components.Add(roots{s}) // waits for nothing that follows: without the roots, no proxy connects
 	}
 	s.components.Start("discovery listener", s.listenGRPC)

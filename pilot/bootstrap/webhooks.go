@@ -45,7 +45,7 @@ func (s *Server) newWebhooks() (components.Component, error) {
 	if s.secure == nil || s.o.HTTPS == "" {
 		return nil, nil
 	}
-	w := &webhooks{held: s.secure.authority.Hold()}
+	w := &webhooks{held: s.secure.Authority.Hold()}
 	s.webhooks = w
 	if !s.o.member() || s.o.Webhooks.NoValidation && s.o.Webhooks.NoInjection {
 		return nil, nil
