@@ -55,9 +55,7 @@ func (s *Server) newGateways() (components.Component, error) {
 		return nil, err
 	}
 	guarded, logger := rest.CopyConfig(s.o.Client), s.o.Logger.With("scope", "gateway")
-	if lease != nil {
-		guarded.Wrap(lease.Guard)
-	}
+	guarded.Wrap(lease.Guard)
 	g := &gateways{server: s, lease: lease, needed: make(chan struct{})}
 	all := deployment.Classes(cmp.Or(s.o.Gateways.DefaultClass, "istio"))
 	created := all
@@ -99,11 +97,7 @@ func (*gateways) Name() string { return "deployment of Gateways" }
 
 // Run deploys Gateways and creates classes while this server is elected, until ctx ends.
 func (g *gateways) Run(ctx context.Context) error {
-	if g.lease == nil {
-		g.term(ctx)
-	} else {
-		g.lease.Run(ctx, g.term)
-	}
+	g.lease.Run(ctx, g.term)
 	return nil
 }
 

@@ -60,11 +60,7 @@ func (s *Server) newRegistration(all *ingest.Sources) (*autoregistration.Control
 		if err := all.Wait(ctx); err != nil {
 			return nil //nolint:nilerr // the server stops
 		}
-		if by.lease == nil {
-			c.Sweep(ctx, by.guarded)
-		} else {
-			by.lease.Run(ctx, func(ctx context.Context) { c.Sweep(ctx, by.guarded) })
-		}
+		by.lease.Run(ctx, func(ctx context.Context) { c.Sweep(ctx, by.guarded) })
 		return nil
 	})
 	return c, nil

@@ -35,10 +35,7 @@ func (s *Server) joinCluster(x *secure, parts *secureport.Parts) error {
 	if err != nil {
 		return err
 	}
-	parts.Lead = func() bool { return true }
-	if lease != nil {
-		parts.Lead = lease.Valid
-	}
+	parts.Lead = lease.Valid
 	if x.publisher, err = s.newPublisher(x, e, "", lease); err != nil {
 		return err
 	}

@@ -79,10 +79,6 @@ func (s *Server) newConfigurations(e controllers.Election, cluster string) (*con
 	if err != nil {
 		return nil, err
 	}
-	lead := func() bool { return true }
-	if lease != nil {
-		lead = lease.Valid
-	}
 	logger := s.o.Logger.With("scope", "validationController")
 	var list []*controllers.Controller
 	for _, kind := range []*kinds.Kind{controller.Validating, controller.Mutating} {
@@ -90,7 +86,7 @@ func (s *Server) newConfigurations(e controllers.Election, cluster string) (*con
 			continue
 		}
 		list = append(list, controllers.New(kind.Name, codeUnread, controller.New(controller.Options{
-			Kind: kind, Namespace: s.o.Namespace, Revision: s.o.Revision, Lead: lead, Bundle: s.webhooks.held.Roots,
+			Kind: kind, Namespace: s.o.Namespace, Revision: s.o.Revision, Lead: lease.Valid, Bundle: s.webhooks.held.Roots,
 			Observed: func(bundles [][]byte) { s.webhooks.held.Observed(cluster+"/"+kind.Name, bundles) },
 			Logger:   logger, Metrics: s.webhooks.metrics,
 		}), logger))

@@ -54,9 +54,7 @@ func NewManager(o Options, controllers ...*Controller) (*Manager, error) {
 		m.config.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(m.config.QPS, cmp.Or(m.config.Burst, rest.DefaultBurst))
 	}
 	m.config.Wrap(noteWrites)
-	if o.Lease != nil {
-		m.config.Wrap(o.Lease.Guard)
-	}
+	m.config.Wrap(o.Lease.Guard)
 	h, err := rest.HTTPClientFor(m.config)
 	if err != nil {
 		return nil, fmt.Errorf("make the client of controllers: %w", err)
@@ -87,24 +85,21 @@ func mapper(controllers []*Controller) meta.RESTMapper {
 
 // Run runs the Controllers, in each term of leadership, until ctx ends.
 func (m *Manager) Run(ctx context.Context) {
-	switch {
-	case m.o.Lease == nil:
-		m.term(ctx)
-	case !m.o.Always:
+	if !m.o.Always {
 		m.o.Lease.Run(ctx, m.term)
-	default:
-		ended := make(chan struct{})
-		safe.Go(m.o.Logger, "election of controllers", func() {
-			defer close(ended)
-			m.o.Lease.Run(ctx, func(ctx context.Context) {
-				m.NotifyAll()
-				<-ctx.Done()
-				m.NotifyAll()
-			})
-		})
-		m.term(ctx)
-		<-ended
+		return
 	}
+	ended := make(chan struct{})
+	safe.Go(m.o.Logger, "election of controllers", func() {
+		defer close(ended)
+		m.o.Lease.Run(ctx, func(ctx context.Context) {
+			m.NotifyAll()
+			<-ctx.Done()
+			m.NotifyAll()
+		})
+	})
+	m.term(ctx)
+	<-ended
 }
 
 // NotifyAll has everything reconciled.

@@ -39,7 +39,7 @@ type Options struct {
 	Retry    time.Duration // between two tries to acquire or renew
 }
 
-// Lease is the right to write.
+// Lease is the right to write. A nil Lease is for the only replica: it is always valid.
 type Lease struct {
 	o      Options
 	name   string
@@ -75,6 +75,9 @@ func New(o Options) (*Lease, error) {
 
 // Valid reports whether this instance may write at this very moment.
 func (l *Lease) Valid() bool {
+	if l == nil {
+		return true
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.renewed.IsZero() {
@@ -108,6 +111,10 @@ func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 // moment leadership is lost; fn should return soon after, for until then this instance stands for no election. When fn
 // returns by itself, or panics, leadership is given up. Run returns after fn has, and after the lease was released.
 func (l *Lease) Run(ctx context.Context, fn func(context.Context)) {
+	if l == nil {
+		fn(ctx)
+		return
+	}
 	var seen sighting
 	for ctx.Err() == nil {
 		if lease, renewed := l.acquire(ctx, &seen); lease != nil {
