@@ -7,7 +7,7 @@ import (
 )
 
 // secretAccess returns the Access that asks API servers whether service accounts may list the Secrets of their
-// namespace, and has it run.
+// namespace. It runs with the server.
 func (s *Server) secretAccess() (xds.Access, error) {
 	servers, err := ingest.NewPerServer(s.from, access.AskServer)
 	if err != nil {

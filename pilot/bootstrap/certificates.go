@@ -37,7 +37,7 @@ type secure struct {
 	grpc      *grpc.Server
 }
 
-// newSecure makes the secure port; nil if the server has no certificate.
+// newSecure makes the secure port. It returns nil if the server has no certificate.
 func (s *Server) newSecure(calls *rpc.Calls) (*secure, error) {
 	o := s.o.Certificates
 	if ok, err := o.Certified(s.o.member()); !ok || err != nil {

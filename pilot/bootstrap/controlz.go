@@ -10,8 +10,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/ports"
 )
 
-// listenControlZ opens the port of ControlZ. It is the same on every server, so another on this host may have it: that
-// stops nothing, unless somebody asked for the port.
+// listenControlZ opens the port of ControlZ. All servers have the same port by default, so another server on this host
+// may hold it. That is an error only if a flag asks for the port.
 func (s *Server) listenControlZ(ctx context.Context) error {
 	o := s.o.ControlZ
 	if o.Address == "" || o.Scopes == nil {

@@ -48,14 +48,14 @@ type Options struct {
 
 	DebounceAfter, DebounceMax time.Duration
 	NoVirtualHosts             bool // route configurations go whole to every proxy
-	NoMemo                     bool // encode every resource anew
+	NoMemo                     bool // encode every resource again, sharing nothing
 
 	Profile         bool     // serve /debug/pprof
 	AdminPages      bool     // serve debug pages that change something
 	NoDebugHTTP     bool     // debug pages are served over xDS alone
 	DebugNamespaces []string // beside Namespace: whose service accounts may read all debug pages
 	ControlZ        ControlZ
-	Tracer          trace.Tracer // makes spans of pushes; nil: nobody traces them
+	Tracer          trace.Tracer // of the spans of pushes; nil if pushes are not traced
 
 	Ready func() // called when the server turned ready; may be nil
 }

@@ -18,13 +18,13 @@ const cleanupLease = "istio-workloadentry-cleanup"
 
 // writers are what registration writes by, beside the store that every instance has.
 type writers struct {
-	guarded  autoregistration.Store // what sweeps
-	lease    *leader.Lease          // without which it must not; nil: it may in any case
-	presence *leader.Presence       // of a server outside the cluster; nil: it is a pod
+	guarded  autoregistration.Store // of the sweep
+	lease    *leader.Lease          // required for the sweep; nil if leader election is disabled
+	presence *leader.Presence       // nil unless the server is outside the cluster
 }
 
-// newRegistration makes what registers the workloads that ask for it, and has it run. Entries are written to the API
-// server; where there is none they are held by this process, and are one more source of all.
+// newRegistration makes the Controller that registers the workloads that ask for it, and starts it with the server.
+// Entries are written to the API server. Without an API server this process holds them, as one more source.
 func (s *Server) newRegistration(all *ingest.Sources) (*autoregistration.Controller, error) {
 	o := autoregistration.Options{
 		Instance: s.o.Instance(), Object: s.world.Object, Objects: func() []*kinds.Object { return s.world.ObjectsOf(kinds.WorkloadEntry) }, Grace: s.o.RegistrationGrace, NoHealth: s.o.NoHealth,
@@ -66,8 +66,8 @@ func (s *Server) newRegistration(all *ingest.Sources) (*autoregistration.Control
 	return c, nil
 }
 
-// writeToCluster completes the options of a registration that writes to the own cluster. A server outside the
-// cluster is never the leader, for it could not judge pods; it sweeps what servers outside the cluster left.
+// writeToCluster completes the options of a registration that writes to the own cluster. A server outside the cluster
+// is never the leader, because it cannot judge pods. It sweeps the entries that servers outside the cluster left.
 func (s *Server) writeToCluster(o *autoregistration.Options) (by writers, err error) {
 	store, err := autoregistration.NewKubernetes(s.o.Client)
 	if err != nil {

@@ -34,7 +34,7 @@ type remoteParts struct {
 	configurations *controllers.Manager
 }
 
-// managers returns the parts that there are.
+// managers returns the Managers of the parts that are not nil.
 func (p *remoteParts) managers() (list []*controllers.Manager) {
 	if p.publisher != nil {
 		list = append(list, p.publisher.Manager)
@@ -45,7 +45,7 @@ func (p *remoteParts) managers() (list []*controllers.Manager) {
 	return list
 }
 
-// newRemotes returns nil where the server keeps its own cluster neither.
+// newRemotes returns nil if the server does not keep its own cluster either.
 func (s *Server) newRemotes() (components.Component, error) {
 	if s.secure == nil || !s.o.member() {
 		return nil, nil
@@ -100,8 +100,8 @@ func (r *remotes) run(ctx context.Context, logger *slog.Logger, cluster string, 
 	}
 }
 
-// make makes the parts of a cluster. The server's replicas stand for election in that cluster, with all other control
-// planes that keep it. An error never has text of the kubeconfig.
+// make makes the parts of a cluster. The server's replicas stand for election in that cluster, together with all other
+// control planes that keep it. An error never has text of the kubeconfig.
 func (r *remotes) make(cluster string, kubeconfig []byte) (*remoteParts, error) {
 	s, parts := r.s, &remoteParts{}
 	client, err := crd.Remote(kubeconfig, s.o.RemoteClient)
@@ -138,7 +138,7 @@ func (r *remotes) parts() ([]*remoteParts, []string) {
 	return list, ids
 }
 
-// RootsChanged has the roots written, and the webhook configurations reconciled.
+// RootsChanged reconciles the roots and the webhook configurations of all clusters.
 func (r *remotes) RootsChanged() {
 	list, _ := r.parts()
 	for _, p := range list {

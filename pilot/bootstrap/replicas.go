@@ -22,7 +22,7 @@ func (c replicaCaller) TLS(ctx context.Context) (*tls.Config, error) {
 	return c.s.secure.Client.TLS(ctx)
 }
 
-// RootsChanged has the next question asked with a certificate of the new roots.
+// RootsChanged replaces the certificate before the next question.
 func (c replicaCaller) RootsChanged() { c.s.secure.Client.Renew() }
 
 // Findings returns nothing: what is wrong with a replica is shown in place of its answer.

@@ -24,7 +24,8 @@ func (o Options) member() bool { return o.Client != nil && o.PodName != "" }
 // run, one of them does. All revisions have one CA, and so one Lease.
 const rootsLease = "istio-namespace-controller-election"
 
-// joinCluster has the cluster hold the CA, and elect who replaces its root and hands out the roots.
+// joinCluster stores the CA in the cluster, and makes the Publisher of its roots. The elected replica replaces the root
+// and hands out the roots.
 func (s *Server) joinCluster(x *secure, parts *secureport.Parts) error {
 	client, err := dynamic.NewForConfig(s.o.Client)
 	if err != nil {
@@ -99,14 +100,14 @@ func (r roots) Run(ctx context.Context) error {
 	return nil
 }
 
-// RootsChanged has the roots written to all namespaces.
+// RootsChanged reconciles the ConfigMaps of all namespaces.
 func (r roots) RootsChanged() {
 	if p := r.s.secure.publisher; p != nil {
 		p.NotifyAll()
 	}
 }
 
-// Committed has the roots written to namespaces that a batch may have selected.
+// Committed reconciles the ConfigMaps of namespaces that a batch may have selected.
 func (r roots) Committed(batch []kinds.Change) {
 	if p := r.s.secure.publisher; p != nil {
 		p.Committed(batch)

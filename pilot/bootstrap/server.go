@@ -62,7 +62,7 @@ type Server struct {
 	injection  *injection // nil if it is off
 	prepare    func(*snapshot.Snapshot)
 	translator *translate.Translator
-	authorizer *authorize.Authorizer // the one for streams, debug pages and registration
+	authorizer *authorize.Authorizer // of streams, debug pages and registration
 	discovery  *xds.Server
 	pushes     *pushes.Log
 	debug      *debug.API
@@ -70,17 +70,17 @@ type Server struct {
 	grpc       *grpc.Server
 	ports      ports.Ports
 	ready      atomic.Bool // the answer to the readiness probe
-	serving    atomic.Bool // ADS is open; longer than ready, at a stop
+	serving    atomic.Bool // whether ADS is open: at a stop, longer than ready
 
 	throttle *ingest.Throttle
 }
 
-// idleResources bounds the bytes of encoded resources that are kept though no proxy may use them, for those that come
+// idleResources bounds the bytes of encoded resources that are kept while no proxy uses them, for proxies that come
 // back.
 const idleResources = 32 << 20
 
 // newWorld makes the world of a server. event is called for each change, names resolves names of gateways, others are
-// the providers of facts by their kind, and roots is that of ingest.Parts; all may be nil.
+// the providers of facts by their kind, and roots is Parts.Roots of ingest. All may be nil.
 func newWorld(
 	o Options, event func(*kinds.Kind, string), names facts.Provider, others map[*kinds.Kind]facts.Provider, roots func(*mesh.Config) []string,
 ) *ingest.World {
@@ -253,7 +253,7 @@ func (s *Server) register() error {
 		s.components.Background(from.Name, from.Run)
 	}
 	s.components.Start("sources synced", s.from.Wait)
-	if s.secure != nil { // behind the sources, which bring the names that are in its own certificate
+	if s.secure != nil { // after the sources, which bring the names that are in its own certificate
 		s.components.Start("certificate authority", s.secure.Authority.Load)
 		s.components.Background("certificate authority", s.secure.Authority.Run)
 		s.components.Add(roots{s}) // waits for nothing that follows: without the roots, no proxy connects
@@ -435,7 +435,7 @@ func (s *Server) drain(ctx context.Context) {
 	s.components.Track("requests over HTTP", func() { s.ports.Close(ctx) })
 }
 
-// pace is the least time between the ends of two streams while the server stops; with many streams it is less, for all
+// pace is the time between the ends of two streams while the server stops. With many streams it is shorter, because all
 // have to end in time.
 const pace = 5 * time.Millisecond
 

@@ -14,8 +14,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/status"
 )
 
-// analysisLease is the right to write findings into statuses. It is istiod's Lease too, and that of all revisions: an
-// object has one status.
+// analysisLease is the right to write findings into statuses. istiod uses the same Lease. All revisions share it,
+// because an object has one status.
 const analysisLease = "istio-analyze-leader"
 
 // statuses is the Component that writes findings into the statuses of objects.

@@ -79,7 +79,7 @@ func (v view) InCluster(snap *snapshot.Snapshot, peer identity.Peer, p *node.Pro
 	return v.s.o.Client == nil || own && !v.s.from.HasRemote() || cohort.RunsAs(snap, p, peer.ID.ServiceAccount)
 }
 
-// WantSecrets has the sources read the Secrets and ConfigMaps that streams want.
+// WantSecrets replaces the Secrets and ConfigMaps that the sources read for streams.
 func (v view) WantSecrets(keys []kinds.Key) {
 	if v.secrets != nil {
 		v.secrets.Set(keys)
