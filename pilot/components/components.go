@@ -38,7 +38,7 @@ type startFunc struct {
 	run   func(context.Context) error
 }
 
-// stopGrace is how long what is ended by force has to end, after the time that all had to end by itself.
+// stopGrace is the time that components get to end after their contexts were canceled at the bound on a stop.
 const stopGrace = 2 * time.Second
 
 // List is what the server runs, in the order of starting.
@@ -51,7 +51,7 @@ type List struct {
 	watching []Observer
 
 	mu      sync.Mutex
-	running []string // the names of what has to end before the server may
+	running []string // names of what Run waits for
 }
 
 // Start registers a step: it has started when run returns.

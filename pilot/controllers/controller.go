@@ -37,8 +37,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/leader"
 )
 
-// Reconciler is a reconciler of controller-runtime with what a Manager has to know of it. A request names an object, or
-// another thing that is reconciled as one.
+// Reconciler is a reconciler of controller-runtime, and tells a Manager what it watches. A request names an object, or
+// something else that is reconciled like one.
 //
 // An error of Reconcile is a finding, and the request backs off. If there is a RequeueAfter beside the error, the
 // request is tried again after that time instead. A conflict is no finding.
@@ -47,15 +47,15 @@ type Reconciler interface {
 	// Kinds returns the kinds that are read and written.
 	Kinds() []*kinds.Kind
 	// Watches returns an object of each kind that is watched, *unstructured.Unstructured or
-	// *metav1.PartialObjectMetadata, and which objects of the kind are. Without a Transform the objects have no
-	// metadata.managedFields.
+	// *metav1.PartialObjectMetadata, and the restriction of what is watched of the kind. Without a Transform the objects
+	// have no metadata.managedFields.
 	Watches() map[client.Object]controllercache.ByObject
 	// Requests returns the requests that follow from an event of a watched object. It must not change the object.
 	Requests(ctx context.Context, object client.Object) []reconcile.Request
 	// All returns the requests that do not follow from watched objects.
 	All() []reconcile.Request
-	// Begin is called at the begin of each term, before Reconcile and Requests. The client reads from the API server,
-	// the reader from what is watched.
+	// Begin is called at the beginning of each term, before Reconcile and Requests. The client reads from the API
+	// server. The reader reads from the cache of what is watched.
 	Begin(c client.Client, watched client.Reader)
 	// Finding describes a request that failed with err. If Message is empty, it becomes the text of err.
 	Finding(request reconcile.Request, err error) diag.Diagnostic
@@ -76,8 +76,8 @@ type Controller struct {
 
 	mu         sync.Mutex
 	queue      workqueue.TypedRateLimitingInterface[reconcile.Request] // of the term; nil between terms
-	problems   map[reconcile.Request]diag.Diagnostic                   // of requests that failed last
-	readErrors map[string]string                                       // by kind, why it cannot be listed or watched
+	problems   map[reconcile.Request]diag.Diagnostic                   // of requests whose last reconcile failed
+	readErrors map[string]string                                       // by kind, of its last list or watch
 }
 
 // everything is the request to reconcile everything.
@@ -91,7 +91,7 @@ func New(name, codeUnread string, r Reconciler, logger *slog.Logger) *Controller
 	return c
 }
 
-// Notify has requests reconciled. Between terms it does nothing, because a term begins with everything.
+// Notify adds requests to the queue. Between terms it does nothing, because a term begins with everything.
 func (c *Controller) Notify(requests ...reconcile.Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -103,7 +103,7 @@ func (c *Controller) Notify(requests ...reconcile.Request) {
 	}
 }
 
-// NotifyAll has everything reconciled.
+// NotifyAll adds the request for everything to the queue.
 func (c *Controller) NotifyAll() { c.Notify(everything) }
 
 // begin adds the Controller to the manager of a term.
@@ -178,7 +178,8 @@ func (c *Controller) informer(
 
 // noteRead notes whether a kind can be read, and logs a new error.
 func (c *Controller) noteRead(ctx context.Context, kind string, err error) {
-	if ctx.Err() != nil || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.IsInvalid(err) { // lists are not streamed
+	if ctx.Err() != nil || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) ||
+		apierrors.IsInvalid(err) { // the API server does not stream lists: a plain list follows
 		return
 	}
 	c.mu.Lock()
@@ -196,7 +197,7 @@ func (c *Controller) noteRead(ctx context.Context, kind string, err error) {
 	}
 }
 
-// reconcile has the Reconciler reconcile a request.
+// reconcile passes a request to the Reconciler, and notes how it went. It postpones a request that wrote just before.
 func (c *Controller) reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	if request == everything {
 		requests, err := c.all(ctx)
@@ -263,7 +264,7 @@ func (c *Controller) all(ctx context.Context) ([]reconcile.Request, error) {
 	return requests, nil
 }
 
-// note notes how a request went, and logs a problem that no request has had.
+// note records the result of a request, and logs a problem that no request has now.
 func (c *Controller) note(request reconcile.Request, err error) {
 	var problem diag.Diagnostic
 	if err != nil {
@@ -282,7 +283,8 @@ func (c *Controller) note(request reconcile.Request, err error) {
 	}
 }
 
-// Findings returns the requests that failed last, and the kinds that cannot be read. They are sorted by object.
+// Findings returns a finding for each request whose last reconcile failed, and for each kind that cannot be read. They
+// are sorted by object.
 func (c *Controller) Findings() []diag.Diagnostic {
 	c.mu.Lock()
 	defer c.mu.Unlock()

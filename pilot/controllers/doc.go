@@ -22,7 +22,7 @@
 //   - A kind that cannot be listed or watched is a finding. It stops only the Controllers that watch it, until it can
 //     be [TestUnreadable].
 //   - All requests of a Manager together have the rate of its configuration [TestRate].
-//   - Everything is reconciled at the begin of a term. Notify never blocks, and may be called before, in and after
+//   - Everything is reconciled at the beginning of a term. Notify never blocks, and may be called before, in and after
 //     terms [TestTerms].
 //
 // State: a Controller's, under its lock. The goroutines are those of controller-runtime and end with the term.

@@ -28,7 +28,7 @@ import (
 // Options of a Manager.
 type Options struct {
 	Client *rest.Config  // of the API server
-	Lease  *leader.Lease // without which nothing is written; nil if this replica always leads
+	Lease  *leader.Lease // required for writes; nil if this replica always leads
 	// Always runs the Controllers at all replicas. They are to write only while the Lease is valid, and reconcile
 	// everything when it is taken or lost.
 	Always bool
@@ -46,7 +46,7 @@ type Manager struct {
 
 // NewManager returns a Manager that runs nothing yet.
 func NewManager(o Options, controllers ...*Controller) (*Manager, error) {
-	// Findings have what is wrong. The library logs errors of a normal end too, also after Start has returned.
+	// What is wrong is a finding. The library logs errors at a normal end too, even after Start has returned.
 	log.SetLogger(logr.FromSlogHandler(slog.DiscardHandler))
 	m := &Manager{o: o, config: rest.CopyConfig(o.Client), mapper: mapper(controllers), controllers: controllers}
 	m.config.ContentType, m.config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
@@ -65,7 +65,7 @@ func NewManager(o Options, controllers ...*Controller) (*Manager, error) {
 	return m, nil
 }
 
-// mapper returns what the kinds of Controllers are called in URLs.
+// mapper returns the names that the kinds of Controllers have in URLs.
 func mapper(controllers []*Controller) meta.RESTMapper {
 	m := meta.NewDefaultRESTMapper(nil)
 	for _, c := range controllers {
@@ -102,7 +102,7 @@ func (m *Manager) Run(ctx context.Context) {
 	<-ended
 }
 
-// NotifyAll has everything reconciled.
+// NotifyAll reconciles everything, unless this is between terms.
 func (m *Manager) NotifyAll() {
 	for _, c := range m.controllers {
 		c.NotifyAll()
@@ -122,7 +122,7 @@ func (m *Manager) term(ctx context.Context) {
 	Retry(ctx, m.o.Logger, "failed to run controllers", func() error { return m.manage(ctx) })
 }
 
-// unlimited is the time in which a kind that is watched has to be readable: there is no limit.
+// unlimited is the bound on the time in which a cache has to sync. A kind may be unreadable for as long as it takes.
 const unlimited = 100 * 365 * 24 * time.Hour
 
 // manage runs the Controllers in a manager of controller-runtime until ctx ends.

@@ -15,8 +15,8 @@ import (
 
 // Times of a request, which stands for one object.
 const (
-	// minBackoff is the time between a failure and the next try. It doubles with each failure, up to maxBackoff. An
-	// event of the object comes before.
+	// minBackoff is the time between a failure and the next try. It doubles with each failure, up to maxBackoff. After
+	// an event of the object the next try does not wait.
 	minBackoff = time.Second
 	maxBackoff = time.Minute
 	// minPause is the least time between two reconciles that write. It doubles, up to maxPause, while another client
@@ -43,8 +43,8 @@ func Retry(ctx context.Context, logger *slog.Logger, message string, try func() 
 	}
 }
 
-// backoff is the rate limiter of a queue. It forgets the failures of a request when the request has succeeded, and not
-// each time that the queue does: that is also when a request is postponed.
+// backoff is the rate limiter of a queue. It forgets the failures of a request only when the request has succeeded. The
+// queue calls Forget also when a request is postponed.
 type backoff struct {
 	workqueue.TypedRateLimiter[reconcile.Request]
 }
