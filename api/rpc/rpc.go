@@ -75,7 +75,7 @@ func (c *Calls) call(kind, method string, handler func(received, sent prometheus
 	labels := []string{kind, service, name}
 	c.started.WithLabelValues(labels...).Inc()
 	if p := safe.Do("grpc handler", func() { err = handler(c.received.WithLabelValues(labels...), c.sent.WithLabelValues(labels...)) }); p != nil {
-		c.logger.Error("a request panicked", "method", method, "err", p, "stack", string(p.(*safe.Panic).Stack))
+		c.logger.Error("recovered from a panic", "method", method, "err", p, "stack", string(p.(*safe.Panic).Stack))
 		err = status.Error(codes.Internal, "internal error")
 	}
 	c.handled.WithLabelValues(append(labels, status.Code(err).String())...).Inc()

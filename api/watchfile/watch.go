@@ -94,7 +94,7 @@ func (w *Watch) Next(ctx context.Context, within time.Duration) bool {
 			timer.Reset(max(0, min(gather, gatherMax-now.Sub(first))))
 			continue
 		case err := <-w.errors:
-			w.o.Logger.Warn("events of files were lost: looking at all of them", "err", err)
+			w.o.Logger.Warn("failed to receive events of files: all of them are read again", "err", err)
 		case <-timer.C:
 		}
 		w.follow()

@@ -185,7 +185,7 @@ func (p *Port) Peer(ctx context.Context) (identity.Peer, error) {
 	case errors.Is(err, authenticate.ErrUnavailable):
 		return peer, status.Error(codes.Unavailable, err.Error())
 	case err != nil:
-		p.parts.Logger.Debug("a stream is refused", "scope", "ads", "peer", peer.Address.String(), "err", err)
+		p.parts.Logger.Debug("failed to authenticate stream", "scope", "ads", "peer", peer.Address.String(), "err", err)
 		return peer, status.Error(codes.Unauthenticated, "authentication failure: a client certificate of the mesh or a token is needed")
 	}
 	return peer, nil

@@ -215,7 +215,7 @@ func (c *Controller) reconcile(ctx context.Context, request reconcile.Request) (
 	var err error
 	wrote := &atomic.Bool{}
 	if p := safe.Do(c.name, func() { result, err = c.reconciler.Reconcile(context.WithValue(ctx, written{}, wrote), request) }); p != nil {
-		c.logger.Error("recovered from a panic", "err", p)
+		c.logger.Error("recovered from a panic", "err", p, "stack", string(p.(*safe.Panic).Stack))
 		err = p
 	}
 	if wrote.Load() {

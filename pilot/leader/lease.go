@@ -139,8 +139,8 @@ type sighting struct {
 	at      time.Time
 }
 
-// acquire takes the lease if nobody holds it, or its holder has not renewed it for its duration. It returns nil if it
-// does not.
+// acquire takes the lease if it has no holder, or if its holder has not renewed it for its duration. It returns nil if
+// it does not take it.
 func (l *Lease) acquire(ctx context.Context, seen *sighting) (*coordinationv1.Lease, time.Time) {
 	began := time.Now()
 	lease, err := l.get(ctx)
@@ -148,7 +148,7 @@ func (l *Lease) acquire(ctx context.Context, seen *sighting) (*coordinationv1.Le
 		lease = &coordinationv1.Lease{}
 		lease.Namespace, lease.Name = l.o.Namespace, l.name
 	} else if err != nil {
-		l.o.Logger.Debug("the lease cannot be read", "name", l.name, "err", err)
+		l.o.Logger.Debug("failed to read lease", "name", l.name, "err", err)
 		return nil, began
 	}
 	spec := &lease.Spec
@@ -167,7 +167,7 @@ func (l *Lease) acquire(ctx context.Context, seen *sighting) (*coordinationv1.Le
 	}
 	spec.HolderIdentity = &l.o.Identity
 	if lease, err = l.write(ctx, lease, l.o.Duration); err != nil {
-		l.o.Logger.Debug("the lease cannot be taken", "name", l.name, "err", err)
+		l.o.Logger.Debug("failed to take lease", "name", l.name, "err", err)
 		return nil, began
 	}
 	return lease, began
@@ -233,11 +233,12 @@ func (l *Lease) lead(ctx context.Context, lease *coordinationv1.Lease, renewed t
 	}
 }
 
-// release lets others take over at once. What another has written since is newer than lease, and stays.
+// release lets another replica take over at once. A version that another replica has written since stays, because it is
+// newer than lease.
 func (l *Lease) release(ctx context.Context, lease *coordinationv1.Lease) {
 	lease.Spec.HolderIdentity = new("")
 	if _, err := l.write(ctx, lease, time.Second); err != nil {
-		l.o.Logger.Debug("the lease is not released", "name", l.name, "err", err)
+		l.o.Logger.Debug("failed to release lease", "name", l.name, "err", err)
 	}
 }
 

@@ -59,16 +59,16 @@ func (p *Presence) Run(ctx context.Context) error {
 	})
 	err := p.lease.leases.Delete(context.WithoutCancel(ctx), p.lease.name, metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
-		p.lease.o.Logger.Debug("the lease is not deleted", "name", p.lease.name, "err", err)
+		p.lease.o.Logger.Debug("failed to delete lease", "name", p.lease.name, "err", err)
 	}
 	return nil
 }
 
-// tidy takes away what processes left that were killed long ago, if it may. Whoever looks finds them gone either way.
+// tidy deletes the Leases of processes that were killed long ago, if it may. Observers see that they are gone either way.
 func (p *Presence) tidy(ctx context.Context) {
 	list, err := p.lease.leases.List(ctx, metav1.ListOptions{})
 	if err != nil {
-		p.lease.o.Logger.Debug("old leases are not looked for", "err", err)
+		p.lease.o.Logger.Debug("failed to list old leases", "err", err)
 		return
 	}
 	for _, u := range list.Items {
@@ -81,7 +81,7 @@ func (p *Presence) tidy(ctx context.Context) {
 		}
 		of := metav1.DeleteOptions{Preconditions: metav1.NewRVDeletionPrecondition(lease.ResourceVersion).Preconditions}
 		if err := p.lease.leases.Delete(ctx, lease.Name, of); err != nil {
-			p.lease.o.Logger.Debug("an old lease is not deleted", "name", lease.Name, "err", err)
+			p.lease.o.Logger.Debug("failed to delete old lease", "name", lease.Name, "err", err)
 		}
 	}
 }
@@ -97,7 +97,7 @@ func (p *Presence) Wait(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-late.C:
-			p.lease.o.Logger.Warn("others cannot be told that this process runs: until then it writes nothing; it needs the rights to get, create and update Leases",
+			p.lease.o.Logger.Warn("failed to write lease: until then this process writes nothing", "fix", "grant get, create and update of Leases to it",
 				"ns", p.lease.o.Namespace, "name", p.lease.name)
 		}
 	}

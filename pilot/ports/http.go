@@ -61,7 +61,7 @@ func guarded(logger *slog.Logger, l limits.Limits, next http.Handler) http.Handl
 		case errors.Is(p, http.ErrAbortHandler):
 			panic(http.ErrAbortHandler) // how a handler closes its connection
 		default:
-			logger.Error("a request panicked", "path", r.URL.Path, "err", p, "stack", string(p.(*safe.Panic).Stack))
+			logger.Error("recovered from a panic", "path", r.URL.Path, "err", p, "stack", string(p.(*safe.Panic).Stack))
 			http.Error(w, "internal error", http.StatusInternalServerError)
 		}
 	})

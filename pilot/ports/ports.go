@@ -115,7 +115,7 @@ func (p *Ports) ServeGRPC(ctx context.Context, name, address string, g *grpc.Ser
 func (p *Ports) serve(name string, serve func() error) {
 	safe.Go(p.Logger, name, func() {
 		if err := serve(); err != nil {
-			p.Logger.Error("a port stopped serving", "port", name, "err", err)
+			p.Logger.Error("failed to serve port", "port", name, "err", err)
 		}
 	})
 }
