@@ -27,9 +27,9 @@ type Options struct {
 	CA *ca.CA
 	// Elsewhere is true where others issue certificates: then nothing is loaded into CA.
 	Elsewhere bool
-	// Sign returns a certificate of the server's own names that others sign; nil: the CA does.
+	// Sign returns a certificate of the server's own names that another issuer signs. It is nil if the CA signs.
 	Sign func(ctx context.Context, names []string, key crypto.Signer, ttl time.Duration) (*ca.Issued, error)
-	// Anchors returns the roots of callers beside those of the CA; nil: there are none.
+	// Anchors returns the roots of callers beside the roots of the CA. It is nil if there are none.
 	Anchors func() []*x509.Certificate
 
 	Folder    string      // of a CA that is plugged in: ROOT_CA_DIR. Where it has none, the CA is self-signed
@@ -42,7 +42,7 @@ type Options struct {
 	Interval time.Duration
 
 	Names func() []string // of the server, in its own certificate
-	Files Files           // of a certificate in the place of its own
+	Files Files           // of a certificate in place of its own
 	// FilesVouch also trusts the roots in Files for client certificates: the same CA issues both.
 	FilesVouch bool
 
@@ -275,8 +275,8 @@ func (a *Authority) Revoked() *pki.Revocations { return a.revoked.Load() }
 // Loaded reports whether the server has a certificate to show.
 func (a *Authority) Loaded() bool { return a.serving.Load() != nil }
 
-// use has the CA sign with a bundle, if it is another one. The server has a certificate of that bundle first: it trusts
-// what the CA signs before the CA signs anything.
+// use makes the CA sign with a bundle, unless it does already. First the server gets a certificate of that bundle: it
+// trusts what the CA signs before the CA signs anything.
 func (a *Authority) use(ctx context.Context, b *pki.Bundle) error {
 	last := a.o.CA.Bundle()
 	if last != nil && last.Certificate.Equal(b.Certificate) && slices.EqualFunc(last.Roots, b.Roots, (*x509.Certificate).Equal) && slices.EqualFunc(last.Chain, b.Chain, (*x509.Certificate).Equal) {

@@ -40,14 +40,14 @@ type Client struct {
 	a *Authority
 
 	mu      sync.Mutex
-	held    *tls.Certificate // nil: issued for the next connection
+	held    *tls.Certificate // nil if the next connection needs a new one
 	renewal time.Time
 }
 
 // Client returns a Client of this server.
 func (a *Authority) Client(o ClientOptions) *Client { return &Client{o: o, a: a} }
 
-// Renew has the next connection show a new certificate.
+// Renew drops the certificate. A new one is issued for the next connection.
 func (c *Client) Renew() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -107,7 +107,7 @@ func (c *Client) certificate(ctx context.Context) (*tls.Certificate, error) {
 	return c.held, nil
 }
 
-// issue has a certificate of the server's identity issued, as a workload has one issued.
+// issue requests a certificate of the server's identity, as workloads do.
 func (c *Client) issue(ctx context.Context) (*tls.Certificate, time.Time, error) {
 	id := c.o.ID()
 	uri, err := url.Parse(id.String())

@@ -4,5 +4,5 @@
 //   - authority.go: the loop. Whatever goes wrong after the start, the last good CA goes on and a finding says why.
 //   - serving.go: the server's own certificate and its TLS configuration.
 //
-// One goroutine, that of Run, changes what the Authority holds; everybody may read it.
+// The goroutine of Run owns what the Authority holds, and changes it. Any goroutine may read it.
 package authority

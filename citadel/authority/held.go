@@ -114,8 +114,8 @@ func leafOf(s *serving) (*x509.Certificate, error) {
 	return x509.ParseCertificate(s.certificate.Certificate[0])
 }
 
-// Observed says which roots a caller has been told, as PEM; none if it calls no more. At the first call about a caller,
-// an earlier server or another replica has written them, and they are kept for a while.
+// Observed takes the roots that a caller has been told, as PEM; none if it calls no more. At the first call about a
+// caller, an earlier server or another replica has written them, and they are kept for a while.
 func (h *Held) Observed(caller string, bundles [][]byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

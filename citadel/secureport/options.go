@@ -65,8 +65,8 @@ type Parts struct {
 	ClusterID      string
 	ClusterAliases map[string]string
 
-	Store store.Store // of a self-signed CA; nil: StateDir
-	Lead  func() bool // reports whether this server replaces the root of a self-signed CA; nil: it does
+	Store store.Store // of a self-signed CA; nil if StateDir has it
+	Lead  func() bool // reports whether this server replaces the root of a self-signed CA; nil if it always does
 
 	NoWatch bool // files are read each second, without events of the operating system
 

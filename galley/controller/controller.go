@@ -57,7 +57,7 @@ func New(o Options) *Reconciler {
 	return &Reconciler{o: o}
 }
 
-// Kinds returns the kind of the configurations, and that of the dry run.
+// Kinds returns the kind of the configurations, and the kind of the dry run.
 func (r *Reconciler) Kinds() []*kinds.Kind { return []*kinds.Kind{r.o.Kind, kinds.Gateway} }
 
 // Watches returns the configurations of the revision.

@@ -11,8 +11,8 @@ import (
 	reviews "github.com/istiod-lite/istiod-lite/galley/webhook"
 )
 
-// refused is the begin of the API server's message about an object that a webhook has refused. The message about a
-// webhook that it could not ask is another.
+// refused is the beginning of the API server's message about an object that a webhook has refused. The message about a
+// webhook that it could not ask begins otherwise.
 const refused = "admission webhook %q denied the request: " + reviews.Invalid
 
 // probe creates an invalid object, as a dry run, that the API server asks a webhook about. It returns why the webhook

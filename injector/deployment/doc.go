@@ -10,9 +10,9 @@
 //   - objects.go: how objects are written: by server-side apply, owned by their Gateway, so that they go with it.
 //   - classes.go: the ClassReconciler of GatewayClasses.
 //
-// An object of such a name without the label gateway.istio.io/managed is another's, and is left alone: a user who takes
-// the label off an object takes the object over. What another client changes of the fields that are written here is
-// written again. Fields that nothing here writes, such as replicas, stay as they are.
+// An object of such a name without the label gateway.istio.io/managed belongs to another controller, and is left alone:
+// a user who takes the label off an object takes the object over. A field that is written here is written again after
+// another client has changed it. Fields that nothing here writes, such as replicas, stay as they are.
 //
 // Gateways, classes and ListenerSets come from the World. Affected says which Gateways a commit concerns.
 //

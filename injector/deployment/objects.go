@@ -37,7 +37,7 @@ type applied struct {
 	content string // checksum of what the API server made of it
 }
 
-// errForeign is the error of an object that is another's.
+// errForeign is the error of an object that belongs to another controller.
 var errForeign = errors.New("it is not this controller's: it has no label " + names.LabelManaged)
 
 // contentField has, in an object that is watched, the checksum of its content.
@@ -87,8 +87,7 @@ func sum(v any) string {
 	return string(hash[:])
 }
 
-// complete adds to a template's object what each has: the label by which it is known, and its owner. What is null is
-// left out.
+// complete adds the label of this controller and the owner to a template's object, and drops values that are null.
 func complete(o map[string]any, g injector.Gateway) (*unstructured.Unstructured, error) {
 	u := &unstructured.Unstructured{Object: prune(o).(map[string]any)}
 	if u.GetName() == "" || u.GetNamespace() != g.Namespace {
@@ -107,7 +106,7 @@ func complete(o map[string]any, g injector.Gateway) (*unstructured.Unstructured,
 	return u, nil
 }
 
-// prune returns a value of JSON without what is null.
+// prune returns a value of JSON without values that are null.
 func prune(v any) any {
 	switch v := v.(type) {
 	case map[string]any:

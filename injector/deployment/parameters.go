@@ -43,7 +43,7 @@ func resources() []resource {
 	}
 }
 
-// apiVersion is that of objects of a kind.
+// apiVersion returns the apiVersion of objects of a kind.
 func apiVersion(k *kinds.Kind) string {
 	return schema.GroupVersion{Group: k.Group, Version: k.Versions[0]}.String()
 }

@@ -35,7 +35,7 @@ type Reconciler struct {
 	watched client.Reader
 
 	// The fields below are owned by the goroutine that reconciles.
-	sets         []*kinds.Object                          // all ListenerSets; nil if they have not been read
+	sets         []*kinds.Object                          // all ListenerSets; nil before the first read
 	applied      map[types.NamespacedName]map[ref]applied // by Gateway
 	named        map[types.NamespacedName]kinds.Key       // the ConfigMap that a Gateway names
 	version      int                                      // of the API server: 137 is 1.37; 0 if it is not known
@@ -45,7 +45,7 @@ type Reconciler struct {
 	mu       sync.Mutex
 	source   ConfigMaps                      // of the term; nil before Start
 	maps     map[kinds.Key]*corev1.ConfigMap // nil until the source has read all
-	defaults map[kinds.Key]string            // the class that a ConfigMap has the defaults of
+	defaults map[kinds.Key]string            // the class for whose Gateways a ConfigMap has the defaults
 }
 
 // The pause after a failed request for the version of the API server, at first and at most.
@@ -60,13 +60,10 @@ func New(o Options) *Reconciler {
 	return &Reconciler{o: o}
 }
 
-// tags is the kind of the objects that are, among others, the tags of revisions.
+// tags returns the kind of the objects that tag revisions. Not every object of the kind is a tag.
 func tags() *kinds.Kind {
 	return &kinds.Kind{Name: "MutatingWebhookConfiguration", Group: "admissionregistration.k8s.io", Versions: []string{"v1"}, Plural: "mutatingwebhookconfigurations", Cluster: true}
 }
-
-// tagLabel has the name of a tag.
-const tagLabel = names.LabelTag
 
 // Kinds returns the kinds that are read and written.
 func (r *Reconciler) Kinds() []*kinds.Kind {
@@ -84,7 +81,7 @@ func (r *Reconciler) Watches() map[client.Object]cache.ByObject {
 	for _, k := range resources() {
 		all[object(k.Kind)] = cache.ByObject{Label: managed, Transform: reduce}
 	}
-	tagged, err := labels.Parse(tagLabel + "," + names.LabelRevision + "=" + r.o.Revision)
+	tagged, err := labels.Parse(names.LabelTag + "," + names.LabelRevision + "=" + r.o.Revision)
 	if err != nil {
 		panic(err) // unreachable: a revision is the value of a label
 	}
@@ -235,7 +232,7 @@ func (r *Reconciler) deploys(ctx context.Context, o *kinds.Object) (bool, error)
 	}
 	var tagged []string
 	for i := range all.Items {
-		tagged = append(tagged, all.Items[i].GetLabels()[tagLabel])
+		tagged = append(tagged, all.Items[i].GetLabels()[names.LabelTag])
 	}
 	return Deploys(r.o, o, tagged...), nil
 }
@@ -246,7 +243,7 @@ func (r *Reconciler) forget(gateway types.NamespacedName) {
 	r.want(gateway, kinds.Key{})
 }
 
-// want has the source read the ConfigMap that a Gateway names; the zero Key if it names none.
+// want tells the source which ConfigMap a Gateway names; the zero Key if it names none.
 func (r *Reconciler) want(gateway types.NamespacedName, named kinds.Key) {
 	if r.named[gateway] == named {
 		return
@@ -262,8 +259,8 @@ func (r *Reconciler) want(gateway types.NamespacedName, named kinds.Key) {
 	}
 }
 
-// parameters returns the parameters of a Gateway: the defaults of its class, then its own. known is false while they
-// have not been read.
+// parameters returns the parameters of a Gateway: the defaults of its class, then its own. known is false until the
+// source has read them.
 func (r *Reconciler) parameters(o *kinds.Object) (list []Parameters, known bool, err error) {
 	g := o.Spec.(*gatewayv1.Gateway)
 	own, named, err := reference(g, o.Namespace)
@@ -328,7 +325,7 @@ func (r *Reconciler) askVersion(ctx context.Context) (int, error) {
 	return int(100*v.Major() + v.Minor()), nil
 }
 
-// Finding describes a Gateway that is not deployed as it should be.
+// Finding describes a Gateway whose objects could not be written.
 func (r *Reconciler) Finding(request reconcile.Request, _ error) diag.Diagnostic {
 	return diag.Diagnostic{
 		Severity: diag.Warning, Code: "GatewayNotDeployed", Object: key(request).String(),

@@ -261,7 +261,7 @@ func (x *Templates) put(from Place, p *placed) {
 	x.o.Injector.Logger.Info("injection templates in force", "from", p.object, "templates", len(c.Templates()))
 }
 
-// report sets a list of findings, and logs those that are new. The caller holds the lock.
+// report sets a list of findings, and logs the new ones. The caller holds the lock.
 func (x *Templates) report(of *[]diag.Diagnostic, list []diag.Diagnostic) {
 	for _, d := range list {
 		if !slices.Contains(*of, d) {

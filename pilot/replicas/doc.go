@@ -7,7 +7,7 @@
 // control plane: the roots of the mesh verify it for the name of the Service, which no workload is certified for. Only
 // then does the asking replica show its own certificate, with an identity of the system namespace, by which the peer
 // allows it to read debug pages. No token is ever sent. A Pod that gets into the Service's endpoints therefore learns
-// that somebody asks, and no more; its answer is an error that names it.
+// that a question is asked, and no more. Its answer is an error that names it.
 //
 // A peer answers for itself alone: the page that shows all replicas is not served over xDS. What an answer may cost is
 // bounded: its time, its size, how many peers are asked at a time, and how many peers there are.

@@ -41,7 +41,7 @@ type Caller interface {
 
 // Options of Replicas.
 type Options struct {
-	Name    string // this replica's: that of its Pod
+	Name    string // of this replica's Pod
 	Service string // the host of the control plane's own Service
 	Cluster string // the ID of the own cluster
 	World   World
@@ -75,7 +75,7 @@ func New(o Options) *Replicas {
 	return &Replicas{o: o, slots: make(chan struct{}, maxAtOnce), patience: maxTime, size: maxAnswer}
 }
 
-// Peer is another replica.
+// Peer is a replica that can be asked.
 type Peer struct {
 	Name    string // of its Pod, or its address where the Pod is not known
 	Address string // host and port of its secure port

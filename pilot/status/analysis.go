@@ -27,14 +27,14 @@ type World interface {
 
 // Findings are what an analysis finds.
 type Findings interface {
-	// Found returns the findings, and whether they are all there are.
+	// Found returns the findings. all is false if some are left out.
 	Found() (found []diag.Diagnostic, all bool)
 	// Describe returns what a code is called in statuses.
 	Describe(code string) Code
 }
 
 // Analysis is a reconciler of the findings in statuses. A request names an object. One without a name is for a kind: it
-// finds the objects that have messages of a leader before.
+// finds the objects that have messages of an earlier leader.
 type Analysis struct {
 	writer
 	world    World
@@ -45,8 +45,8 @@ type Analysis struct {
 	listed   bool                   // whether the kinds of this term have been requested
 	found    map[kinds.Key]wanted   // what statuses should say
 	complete bool                   // whether found is all there is
-	written  map[kinds.Key]wanted   // what was written last, or by a leader before
-	failed   map[kinds.Key]wanted   // what could not be written: it backs off
+	written  map[kinds.Key]wanted   // what this leader, or an earlier one, wrote last
+	failed   map[kinds.Key]wanted   // what could not be written and backs off
 	served   map[*kinds.Kind]string // the version by which a kind was read last
 }
 
@@ -227,7 +227,7 @@ func (r *Analysis) listVersion(ctx context.Context, k *kinds.Kind, version strin
 			key := kinds.Key{Kind: k, Namespace: u.GetNamespace(), Name: u.GetName()}
 			status, _ := u.Object["status"].(map[string]any)
 			if _, known := r.written[key]; !known && len(list(status, messages)) > 0 && r.world.Shows(key.Namespace, u.GetLabels()) {
-				r.written[key] = wanted{summary: "of a leader before"}
+				r.written[key] = wanted{summary: "of an earlier leader"}
 			}
 		}
 		if next = page.GetContinue(); next == "" {

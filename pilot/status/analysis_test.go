@@ -288,7 +288,7 @@ func TestWriterIsRefused(t *testing.T) {
 		r.analysedAs("x", 3)
 		r.refuse(http.MethodGet, apierrors.NewForbidden(resource, "x", nil))
 		r.analyse()
-		if list := r.manager.Findings(); len(list) != 1 || !strings.Contains(list[0].Message, "objects of virtualservices.networking.istio.io with messages of a leader before cannot be listed") {
+		if list := r.manager.Findings(); len(list) != 1 || !strings.Contains(list[0].Message, "objects of virtualservices.networking.istio.io with messages of an earlier leader cannot be listed") {
 			t.Errorf("a kind that may not be listed: %v", list)
 		}
 		r.refuse("", nil)

@@ -31,7 +31,7 @@ const (
 // wanted is what the status of an object should say.
 type wanted struct {
 	object   *kinds.Object // the analysed version; nil if no version is accepted
-	unusable bool          // the version that the API server has cannot be used: object, if any, is another one
+	unusable bool          // whether the version in the API server is not accepted: then object, if any, is an older one
 	messages []any         // as JSON has them
 	summary  string        // of the condition; empty if there are no messages
 }
@@ -129,7 +129,7 @@ func (w wanted) stale(u *unstructured.Unstructured) bool {
 func keyNamed(text string) (kinds.Key, bool) {
 	kind, name, _ := strings.Cut(text, " ")
 	ns, name, namespaced := strings.Cut(name, "/")
-	if !namespaced || strings.Contains(name, " ") { // "of cluster" is another's
+	if !namespaced || strings.Contains(name, " ") { // with "of cluster" it is in another cluster
 		return kinds.Key{}, false
 	}
 	for _, k := range kinds.All() {
@@ -140,7 +140,7 @@ func keyNamed(text string) (kinds.Key, bool) {
 	return kinds.Key{}, false
 }
 
-// patch returns the parts of a status that have to be written; nil if it says what is wanted.
+// patch returns the parts of a status that differ from what is wanted; nil if there are none.
 func patch(u *unstructured.Unstructured, w wanted, now time.Time) map[string]any {
 	old, _, _ := unstructured.NestedMap(u.Object, "status")
 	next := map[string]any{messages: append([]any{}, w.messages...), generation: u.GetGeneration()}

@@ -105,7 +105,7 @@ func (*writer) Finding(request reconcile.Request, err error) diag.Diagnostic {
 	var forbidden *forbiddenError
 	switch {
 	case key.Name == "":
-		d.Object, d.Message = "", "objects of "+resource(key.Kind)+" with messages of a leader before cannot be listed: "+err.Error()
+		d.Object, d.Message = "", "objects of "+resource(key.Kind)+" with messages of an earlier leader cannot be listed: "+err.Error()
 	case errors.As(err, &forbidden):
 		d.Object, d.Message = "", "statuses of "+resource(key.Kind)+" cannot be written: forbidden"
 	}

@@ -5,7 +5,7 @@
 //   - reconciler.go: the reconciler of the ConfigMaps of one name, which package controllers runs.
 //
 // It writes ConfigMaps that are missing or differ. Other keys of a ConfigMap stay. It writes nothing that is equal, so
-// the watches of others get no event. A namespace that cannot be written backs off and delays no other namespace.
+// watches of other clients get no event. A namespace that cannot be written backs off and delays no other namespace.
 //
 // State: none, beside the clients of a term and what is watched: of each ConfigMap the label and one text, which equal
 // ConfigMaps share.
