@@ -11,11 +11,11 @@
 //
 // An Analysis writes only objects with findings, and objects that had some. A term begins with a list of the objects
 // that have messages of an earlier leader. Each write names the version that was read, so that a change by another
-// client is a conflict, and the object is read again. What other clients put into a status stays. Objects of other revisions,
-// and of namespaces that this control plane does not select, are not written. An object that has changed since it was
-// analysed is written after the next analysis. While findings are left out because there are too many, no status comes
-// to say that nothing is wrong. The findings are read after each analysis, and every 10 seconds: no analysis follows a
-// new object that is invalid.
+// client is a conflict, and the object is read again. What other clients put into a status stays. Objects of other
+// revisions, and of namespaces that this control plane does not select, are not written. An object that has changed
+// since it was analysed is written after the next analysis. While findings are left out because there are too many, no
+// status comes to say that nothing is wrong. The findings are read after each analysis, and every 10 seconds: no
+// analysis follows a new object that is invalid.
 //
 // # Guarantees
 //
