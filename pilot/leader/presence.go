@@ -64,7 +64,8 @@ func (p *Presence) Run(ctx context.Context) error {
 	return nil
 }
 
-// tidy deletes the Leases of processes that were killed long ago, if it may. Observers see that they are gone either way.
+// tidy deletes the Leases of processes that were killed long ago, if it may. Observers see that they are gone either
+// way.
 func (p *Presence) tidy(ctx context.Context) {
 	list, err := p.lease.leases.List(ctx, metav1.ListOptions{})
 	if err != nil {
