@@ -15,14 +15,18 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/safe"
 )
 
-// Component is a part of the server that runs as long as the server does. One that is an Observer too is told of each
-// commit.
+// Part is a part of the server that has findings.
+type Part interface {
+	// Findings returns what is wrong at present with what the part reads and writes. Any goroutine may call it.
+	Findings() []diag.Diagnostic
+}
+
+// Component is a Part that runs as long as the server does. A Component that is an Observer too is told of each commit.
 type Component interface {
+	Part
 	Name() string
 	// Run runs until ctx ends. If it returns before, the server stops.
 	Run(ctx context.Context) error
-	// Findings returns what is wrong at present with what the component reads and writes. Any goroutine may call it.
-	Findings() []diag.Diagnostic
 }
 
 // Observer is told of each commit, in the order of registration, before the snapshot is published. All calls come from
@@ -63,9 +67,6 @@ func (c *List) Start(name string, run func(context.Context) error) {
 func (c *List) Background(name string, run func(context.Context) error) {
 	c.list = append(c.list, startFunc{name, true, run})
 }
-
-// Part is a part of the server that has findings.
-type Part interface{ Findings() []diag.Diagnostic }
 
 // Add registers a Component, which runs in the background.
 func (c *List) Add(part Component) {
