@@ -27,8 +27,8 @@ import (
 
 // Cluster is a cluster that is asked through its API server.
 type Cluster struct {
-	client    dynamic.Interface
-	raw       interface { // apiserver.Client
+	client dynamic.Interface
+	raw    interface { // apiserver.Client
 		Get(ctx context.Context, path string) ([]byte, error)
 	}
 	Namespace string // of the control plane
