@@ -1,6 +1,6 @@
 package names
 
-// Keys of labels. Those that are read in many places are in labels.go.
+// Keys of labels. Keys that many packages read are in labels.go.
 const (
 	LabelAppManagedBy     = "app.kubernetes.io/managed-by"
 	LabelAppName          = "app.kubernetes.io/name"

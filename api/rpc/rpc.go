@@ -69,12 +69,13 @@ func (c *Calls) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 }
 
 // call runs the handler of a call, which gets the counters of its messages. The error for the client of a handler that
-// panics has no detail of the panic. Methods are those that are registered, so the number of their labels is small.
+// panics has no detail of the panic. Only registered methods are called, so the number of their labels is small.
 func (c *Calls) call(kind, method string, handler func(received, sent prometheus.Counter) error) (err error) {
 	service, name, _ := strings.Cut(strings.TrimPrefix(method, "/"), "/")
 	labels := []string{kind, service, name}
 	c.started.WithLabelValues(labels...).Inc()
-	if p := safe.Do("grpc handler", func() { err = handler(c.received.WithLabelValues(labels...), c.sent.WithLabelValues(labels...)) }); p != nil {
+	received, sent := c.received.WithLabelValues(labels...), c.sent.WithLabelValues(labels...)
+	if p := safe.Do("grpc handler", func() { err = handler(received, sent) }); p != nil {
 		c.logger.Error("recovered from a panic", "method", method, "err", p, "stack", string(p.(*safe.Panic).Stack))
 		err = status.Error(codes.Internal, "internal error")
 	}

@@ -27,8 +27,8 @@ func placesOf(paths []string) places {
 	return p
 }
 
-// add follows one absolute path, name by name: the directory of each link decides, that of the file, and that of the
-// first name that does not exist.
+// add follows one absolute path, name by name. It adds the directory of each link, of the file, and of the first name
+// that does not exist.
 func (p *places) add(path string, links int) {
 	dir := string(filepath.Separator)
 	for rest := strings.TrimPrefix(path, dir); rest != ""; {

@@ -30,7 +30,7 @@ type Options struct {
 	Logger  *slog.Logger  // nil means that nothing is logged
 }
 
-// Watch tells when to look at files again. See the package.
+// Watch tells when to look at files again. The comment of the package says how.
 type Watch struct {
 	o       Options
 	watcher *fsnotify.Watcher // nil while nothing is watched

@@ -72,7 +72,7 @@ func (p *allPushes) unprompted() []pushes.Rejection {
 	return list
 }
 
-// Of a watch of several replicas.
+// How often a watch asks all replicas, and how much it shows.
 const (
 	watchEvery = time.Second
 	watchLimit = 100 // pushes of all replicas that one look shows

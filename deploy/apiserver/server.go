@@ -69,7 +69,7 @@ func (s *Server) Config() *rest.Config {
 	return &rest.Config{Host: "http://api", QPS: -1, Transport: s}
 }
 
-// Put creates or replaces an object. path is that of its URL, such as /api/v1/namespaces/a/configmaps/b.
+// Put creates or replaces an object. path is the path of its URL, such as /api/v1/namespaces/a/configmaps/b.
 func (s *Server) Put(path string, object *unstructured.Unstructured) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -162,7 +162,7 @@ func parse(path string) (t target, ok bool) {
 	return t, true
 }
 
-// path is that of an object of the target's resource.
+// path returns the path of an object of the target's resource.
 func (t target) path(namespace, name string) string {
 	path := "/api/" + t.version
 	if t.group != "" {

@@ -59,7 +59,7 @@ func (w *writer) Write(text []byte) (int, error) {
 	return w.body.Write(text)
 }
 
-// body is that of a response. Its Close ends the request.
+// body is the body of a response. Its Close ends the request.
 type body struct {
 	*io.PipeReader
 	end func()

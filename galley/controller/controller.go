@@ -92,7 +92,8 @@ func (r *Reconciler) ReadFailed(err error) {
 	}
 }
 
-// Reconcile gives the webhooks of a configuration the caBundle, and lets those fail closed that are known to work.
+// Reconcile gives the webhooks of a configuration the caBundle, and sets the webhooks that are known to work to fail
+// closed.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	if err := r.observe(ctx); err != nil {
 		return reconcile.Result{}, err

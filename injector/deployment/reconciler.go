@@ -243,7 +243,7 @@ func (r *Reconciler) forget(gateway types.NamespacedName) {
 	r.want(gateway, kinds.Key{})
 }
 
-// want tells the source which ConfigMap a Gateway names; the zero Key if it names none.
+// want tells the source which ConfigMap a Gateway names. named is the zero Key if the Gateway names none.
 func (r *Reconciler) want(gateway types.NamespacedName, named kinds.Key) {
 	if r.named[gateway] == named {
 		return
