@@ -3,6 +3,7 @@ package bootstrap
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"k8s.io/client-go/dynamic"
@@ -78,7 +79,13 @@ func (roots) Name() string { return "certificate roots" }
 // Run hands out the roots while this server is elected, until ctx ends.
 func (r roots) Run(ctx context.Context) error {
 	s, x := r.s, r.s.secure
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel() // before the wait, if the Publisher panics
+	running.Add(1)
 	safe.Go(s.o.Logger, "changes of the roots", func() {
+		defer running.Done()
 		for {
 			select {
 			case <-ctx.Done():
