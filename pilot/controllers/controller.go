@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -77,8 +78,11 @@ type Controller struct {
 	mu         sync.Mutex
 	queue      workqueue.TypedRateLimitingInterface[reconcile.Request] // of the term; nil between terms
 	problems   map[reconcile.Request]diag.Diagnostic                   // of requests whose last reconcile failed
-	readErrors map[string]string                                       // by kind, of its last list or watch
+	readErrors map[read]string                                         // of the last list and the last watch of a kind
 }
+
+// read is one of the two ways to read a kind. While lists of it succeed, watches may fail.
+type read struct{ verb, kind string }
 
 // everything is the request to reconcile everything.
 var everything reconcile.Request
@@ -154,7 +158,7 @@ func (c *Controller) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.queue, c.backoff = nil, newBackoff()
-	c.problems, c.readErrors = map[reconcile.Request]diag.Diagnostic{}, map[string]string{}
+	c.problems, c.readErrors = map[reconcile.Request]diag.Diagnostic{}, map[read]string{}
 }
 
 // informer makes an informer that notes whether its kind can be read.
@@ -165,36 +169,51 @@ func (c *Controller) informer(
 	return cache.NewSharedIndexInformer(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			list, err := from.ListWithContext(ctx, o)
-			c.noteRead(ctx, kind, err)
+			c.noteRead(ctx, read{"list", kind}, err)
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			w, err := from.WatchWithContext(ctx, o)
-			c.noteRead(ctx, kind, err)
+			c.noteRead(ctx, read{"watch", kind}, err)
 			return w, err
 		},
 	}, object, resync, indexers)
 }
 
-// noteRead notes whether a kind can be read, and logs a new error.
-func (c *Controller) noteRead(ctx context.Context, kind string, err error) {
+// noteRead notes whether a kind can be listed or watched, and logs a new error.
+func (c *Controller) noteRead(ctx context.Context, of read, err error) {
 	if ctx.Err() != nil || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) ||
 		apierrors.IsInvalid(err) { // the API server does not stream lists: a plain list follows
 		return
 	}
-	c.mu.Lock()
-	last := c.readErrors[kind]
-	delete(c.readErrors, kind)
+	var text string
 	if err != nil {
-		c.readErrors[kind] = err.Error()
+		text = withoutURL(err)
+	}
+	c.mu.Lock()
+	known := c.readErrors[read{"list", of.kind}] == text || c.readErrors[read{"watch", of.kind}] == text
+	delete(c.readErrors, of)
+	if err != nil {
+		c.readErrors[of] = text
 	}
 	c.mu.Unlock()
-	if r, ok := c.reconciler.(interface{ ReadFailed(err error) }); ok && err != nil {
+	if err == nil {
+		return
+	}
+	if r, ok := c.reconciler.(interface{ ReadFailed(err error) }); ok {
 		r.ReadFailed(err)
 	}
-	if err != nil && err.Error() != last {
-		c.logger.Warn("failed to list and watch objects", "kind", kind, "err", err)
+	if !known {
+		c.logger.Warn("failed to list and watch objects", "kind", of.kind, "err", text)
 	}
+}
+
+// withoutURL returns the text of an error without the URL, which differs from one request to the next.
+func withoutURL(err error) string {
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		err = u.Err
+	}
+	return err.Error()
 }
 
 // reconcile passes a request to the Reconciler, and notes how it went. It postpones a request that wrote just before.
@@ -289,9 +308,9 @@ func (c *Controller) Findings() []diag.Diagnostic {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	list := slices.Collect(maps.Values(c.problems))
-	for kind, problem := range c.readErrors {
+	for of, text := range c.readErrors {
 		list = append(list, diag.Diagnostic{
-			Severity: diag.Warning, Code: c.codeUnread, Message: kind + " objects cannot be read: " + problem,
+			Severity: diag.Warning, Code: c.codeUnread, Message: of.kind + " objects cannot be read: " + text,
 			Fix: "grant list and watch of them to this server's ServiceAccount; it is tried again",
 		})
 	}

@@ -107,6 +107,8 @@ type scene struct {
 	controller *Controller
 	manager    *Manager
 	log        *strings.Builder
+
+	unreachable error // of each request, beneath the client; nil if the API server can be reached
 }
 
 func newScene(t *testing.T, lease *leader.Lease, names ...string) *scene {
@@ -117,9 +119,27 @@ func newScene(t *testing.T, lease *leader.Lease, names ...string) *scene {
 	logger := slog.New(slog.NewTextHandler(s.log, nil))
 	s.controller = New("ConfigMap", "ColorsNotRead", s.colors, logger)
 	var err error
-	s.manager, err = NewManager(Options{Client: s.Config(), Lease: lease, Logger: logger}, s.controller)
+	config := s.Config()
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return cable{s, next} })
+	s.manager, err = NewManager(Options{Client: config, Lease: lease, Logger: logger}, s.controller)
 	must.Succeed(t, err)
 	return s
+}
+
+// cable is the way to the API server.
+type cable struct {
+	s    *scene
+	next http.RoundTripper
+}
+
+func (c cable) RoundTrip(r *http.Request) (*http.Response, error) {
+	c.s.mu.Lock()
+	err := c.s.unreachable
+	c.s.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	return c.next.RoundTrip(r)
 }
 
 func (s *scene) add(name string) {
@@ -343,6 +363,51 @@ func TestUnreadable(t *testing.T) {
 		s.found("not served", "not found")
 		stop()
 		s.found("the term has ended")
+	})
+}
+
+// TestUnwatchable: a kind that can be listed and not watched is a finding that stays, and one line of log. Neither is
+// new with each try of a connection that is refused.
+func TestUnwatchable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, nil, "one")
+		refuses := func(err error) {
+			s.Set(func() {
+				s.Intercept = func(r *http.Request) error {
+					if r.URL.Query().Get("watch") != "" {
+						return err
+					}
+					return nil
+				}
+			})
+		}
+		lines := func(what string, want int) {
+			t.Helper()
+			if n := strings.Count(s.log.String(), "failed to list and watch objects"); n != want {
+				t.Errorf("%s: %d lines of log, want %d: %s", what, n, want, s.log)
+			}
+		}
+		refuses(forbidden)
+		stop := s.run()
+		pass(time.Hour)
+		s.found("forbidden", "ConfigMap objects cannot be read: configmaps \"x\" is forbidden")
+		lines("forbidden", 1)
+		refuses(nil)
+		pass(maxBackoff)
+		s.found("allowed")
+		stop()
+		s.change(func() { s.unreachable = errors.New("connection refused") })
+		stop = s.run()
+		pass(time.Hour)
+		s.found("unreachable", "ConfigMap objects cannot be read: connection refused")
+		lines("unreachable", 2)
+		refuses(forbidden)
+		s.change(func() { s.unreachable = nil })
+		pass(maxBackoff)
+		s.change(func() { s.unreachable = errors.New("connection refused") })
+		pass(time.Hour)
+		s.found("unreachable once it was listed", "ConfigMap objects cannot be read: connection refused")
+		stop()
 	})
 }
 
