@@ -103,8 +103,10 @@ func (g *gateways) Run(ctx context.Context) error {
 
 // term runs the Managers until ctx ends.
 func (g *gateways) term(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	defer running.Wait()
+	defer cancel() // before the wait, if a Manager panics
 	running.Add(1)
 	safe.Go(g.server.o.Logger, "classes of Gateways", func() {
 		defer running.Done()

@@ -65,8 +65,10 @@ func (*statuses) Name() string { return "statuses of objects" }
 
 // Run writes findings into statuses while this server is elected, until ctx ends.
 func (x *statuses) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	defer running.Wait()
+	defer cancel() // before the wait, if the Manager panics
 	running.Add(1)
 	safe.Go(x.server.o.Logger, "findings for statuses", func() {
 		defer running.Done()
