@@ -1,6 +1,7 @@
 package injector
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -57,9 +58,7 @@ const mostRunning = 16
 
 // New returns an Injector without a Config.
 func New(o Options) *Injector {
-	if o.Time == 0 {
-		o.Time = 2 * time.Second
-	}
+	o.Time = cmp.Or(o.Time, 2*time.Second)
 	kept, err := lru.New[string, *written](mostWritten)
 	if err != nil {
 		panic(err) // of a size that is not above zero
@@ -116,9 +115,7 @@ func (i *Injector) Inject(ctx context.Context, r Request) (*Result, error) {
 	if err := checkLists("", before); err != nil {
 		return nil, err
 	}
-	if user.Namespace == "" {
-		user.Namespace = r.Namespace
-	}
+	user.Namespace = cmp.Or(user.Namespace, r.Namespace)
 	why, unread := c.skip(user)
 	if why != "" {
 		return &Result{Skipped: why, Warnings: unread}, nil
@@ -189,9 +186,7 @@ func (i *Injector) render(ctx context.Context, c *Config, user *corev1.Pod, befo
 	if out.pod, err = w.merged(before); err != nil {
 		return nil, err
 	}
-	if out.pod.Namespace == "" {
-		out.pod.Namespace = user.Namespace
-	}
+	out.pod.Namespace = cmp.Or(out.pod.Namespace, user.Namespace)
 	if out.pod.Annotations == nil {
 		out.pod.Annotations = map[string]string{}
 	}

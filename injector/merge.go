@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
+
+	"github.com/istiod-lite/istiod-lite/api/lists"
 )
 
 // status is the annotation sidecar.istio.io/status: what was added to a pod.
@@ -234,10 +236,7 @@ func nativeProxy(pod *corev1.Pod, users *overrides) bool {
 
 // namesOf returns the names of things, nil if there are none.
 func namesOf[T any](list []T, name func(T) string) (out []string) {
-	for _, t := range list {
-		out = append(out, name(t))
-	}
-	return out
+	return lists.Map(list, name)
 }
 
 func containerName(c corev1.Container) string { return c.Name }

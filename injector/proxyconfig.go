@@ -12,6 +12,7 @@ import (
 	networkingv1beta1 "istio.io/api/networking/v1beta1"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 )
 
@@ -73,10 +74,7 @@ func with(p proxyConfig, list ...*networkingv1beta1.ProxyConfig) proxyConfig {
 			p.Image = over.GetImage()
 		}
 		for name, value := range over.GetEnvironmentVariables() {
-			if p.ProxyMetadata == nil {
-				p.ProxyMetadata = map[string]string{}
-			}
-			p.ProxyMetadata[name] = value
+			lists.Put(&p.ProxyMetadata, name, value)
 		}
 	}
 	return p

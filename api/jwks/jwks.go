@@ -1,6 +1,7 @@
 package jwks
 
 import (
+	"cmp"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/rsa"
@@ -53,9 +54,7 @@ func Parse(text []byte) (*Set, error) {
 		}
 	}
 	if s.keys == nil {
-		if last == nil {
-			last = errors.New("there are no keys")
-		}
+		last = cmp.Or(last, errors.New("there are no keys"))
 		return nil, fmt.Errorf("no usable key: %w", last)
 	}
 	return s, nil

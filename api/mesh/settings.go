@@ -16,6 +16,7 @@ import (
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 
 	"github.com/istiod-lite/istiod-lite/api/durations"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 )
 
 // settingNames are the fields of a ProxyConfig on which the configuration of the proxy depends. Its agent reads the
@@ -131,10 +132,7 @@ func (o *variants) with(c *Config, settings string) *Config {
 			to.Set(fd, p.ProtoReflect().Get(fd))
 		}
 	}
-	if o.by == nil {
-		o.by = map[string]weak.Pointer[Config]{}
-	}
-	o.by[settings] = weak.Make(v)
+	lists.Put(&o.by, settings, weak.Make(v))
 	runtime.AddCleanup(v, o.forget, settings)
 	return v
 }

@@ -153,11 +153,7 @@ func (d *document) providers(c *Config) {
 
 func (d *document) checkNetworks(n *Networks) {
 	// In the order of names, so that equal documents have equal findings.
-	var all []string
-	for name := range n.GetNetworks() {
-		all = append(all, name)
-	}
-	slices.Sort(all)
+	all := slices.Sorted(maps.Keys(n.GetNetworks()))
 	for _, name := range all {
 		net, path := n.GetNetworks()[name], "networks["+name+"]"
 		for i, e := range net.GetEndpoints() {

@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/istiod-lite/istiod-lite/api/armor"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 )
 
 // Key sizes that are accepted, in bits. Smaller RSA keys can be broken. Larger ones of workloads make each handshake
@@ -49,10 +50,7 @@ func checkKey(key crypto.PublicKey, most int, curves ...elliptic.Curve) error {
 		return nil
 	case *ecdsa.PublicKey:
 		if !slices.Contains(curves, k.Curve) {
-			var names []string
-			for _, c := range curves {
-				names = append(names, c.Params().Name)
-			}
+			names := lists.Map(curves, func(c elliptic.Curve) string { return c.Params().Name })
 			return fmt.Errorf("an ECDSA key on %s: it must be on one of %s", k.Params().Name, strings.Join(names, ", "))
 		}
 		return nil

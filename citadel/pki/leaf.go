@@ -11,6 +11,8 @@ import (
 	"net/url"
 	"slices"
 	"time"
+
+	"github.com/istiod-lite/istiod-lite/api/lists"
 )
 
 // Skew is how far the clock of a peer may be behind: a certificate is valid from that long before it is issued.
@@ -102,10 +104,7 @@ func (l Leaf) Verify(chain, roots []*x509.Certificate, now time.Time) error {
 }
 
 func (l Leaf) verify(c *x509.Certificate, roots, intermediates *x509.CertPool, now time.Time) error {
-	uris := make([]string, 0, 1)
-	for _, u := range c.URIs {
-		uris = append(uris, u.String())
-	}
+	uris := lists.Map(c.URIs, func(u *url.URL) string { return u.String() })
 	dns, ips := l.Hosts()
 	var want []string
 	if l.URI != "" {

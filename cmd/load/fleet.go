@@ -1,6 +1,7 @@
 package load
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -65,15 +66,9 @@ type Fleet struct {
 
 // Start connects the proxies, which go on until Stop or until ctx ends.
 func Start(ctx context.Context, o Options) (*Fleet, error) {
-	if o.Minor == 0 {
-		o.Minor = 40
-	}
-	if o.Retry == 0 {
-		o.Retry = 500 * time.Millisecond
-	}
-	if o.Credentials == nil {
-		o.Credentials = insecure.NewCredentials()
-	}
+	o.Minor = cmp.Or(o.Minor, 40)
+	o.Retry = cmp.Or(o.Retry, 500*time.Millisecond)
+	o.Credentials = cmp.Or(o.Credentials, insecure.NewCredentials())
 	if o.Proxies <= 0 {
 		return nil, errors.New("a fleet has at least one proxy")
 	}

@@ -1,6 +1,7 @@
 package logs
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -44,9 +45,7 @@ func NewLevels() *Levels {
 
 // scope returns the scope of that name and makes it when it is new. A logger without one has the default's.
 func (l *Levels) scope(name string) *scope {
-	if name == "" {
-		name = defaultScope
-	}
+	name = cmp.Or(name, defaultScope)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.locked(name)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
@@ -75,9 +76,6 @@ func belongs(i *annotation.Instance, kind *kinds.Kind) bool {
 }
 
 func kindsOf(i *annotation.Instance) string {
-	var list []string
-	for _, r := range i.Resources {
-		list = append(list, "a "+r.String())
-	}
+	list := lists.Map(i.Resources, func(r annotation.ResourceTypes) string { return "a " + r.String() })
 	return strings.Join(list, " or ")
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 )
 
 // claims reports routes that depend on claims of tokens, on gateways whose tokens nobody reads.
@@ -84,12 +85,7 @@ func (a *analysis) bothSelect(namespace string, first, second map[string]string)
 	if len(first) == 0 {
 		return true
 	}
-	for w := range a.selected(namespace, first) {
-		if kinds.Selects(second, w.labels) {
-			return true
-		}
-	}
-	return false
+	return lists.Any(a.selected(namespace, first), func(w *workload) bool { return kinds.Selects(second, w.labels) })
 }
 
 // tokenPolicies returns the RequestAuthentications that have rules, one for each namespace and selector.

@@ -1,6 +1,7 @@
 package analysis
 
 import (
+	"cmp"
 	"strings"
 
 	networkingv1 "istio.io/api/networking/v1"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
@@ -27,9 +29,7 @@ func (a *analysis) connectionRoutes() {
 	for _, o := range a.routes { // by precedence
 		compared.begin()
 		for _, c := range a.connectionRoutesOf(o, first, &compared) { // routes of one object are in the order that it says
-			if first[c] == nil {
-				first[c] = o
-			}
+			first[c] = cmp.Or(first[c], o)
 		}
 		a.uncompared(o, compared)
 	}
@@ -84,10 +84,7 @@ func (a *analysis) connectionRoutesOf(o *kinds.Object, first map[connected]*kind
 			}
 		}
 	}
-	hosts := make([]string, len(spec.Hosts))
-	for i, host := range spec.Hosts {
-		hosts[i] = names.FQDN(host, o.Namespace, a.domain)
-	}
+	hosts := lists.Map(spec.Hosts, func(host string) string { return names.FQDN(host, o.Namespace, a.domain) })
 	for i, r := range spec.Tcp {
 		match := r.Match
 		if len(match) == 0 {

@@ -15,6 +15,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
@@ -172,10 +173,7 @@ func (a *analysis) placesOf(k placeKey) placeValues {
 	}
 	slices.Sort(p.values)
 	p.values = slices.Compact(p.values)
-	if a.places == nil {
-		a.places = map[placeKey]placeValues{}
-	}
-	a.places[k] = p
+	lists.Put(&a.places, k, p)
 	return p
 }
 

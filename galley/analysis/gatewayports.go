@@ -1,6 +1,7 @@
 package analysis
 
 import (
+	"cmp"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -64,9 +65,7 @@ func (a *analysis) gatewayPorts() {
 			for _, text := range s.Hosts {
 				ns, host := serverHost(o, text)
 				for _, c := range []claim{{l, ns, host}, {l, "", host}} {
-					if claims[c] == nil {
-						claims[c] = o
-					}
+					claims[c] = cmp.Or(claims[c], o)
 				}
 			}
 		}

@@ -1,6 +1,7 @@
 package analysis
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -45,9 +46,7 @@ func (a *analysis) issuers() {
 	each(false, func(o *kinds.Object, _ map[string]string, r *securityv1.JWTRule, field string, rivals *rivals) {
 		own := wide{o.Namespace, r.Issuer}
 		compare(o, first[own], r, field, "the same workloads", rivals)
-		if first[own] == nil {
-			first[own] = o
-		}
+		first[own] = cmp.Or(first[own], o)
 	})
 	each(false, func(o *kinds.Object, _ map[string]string, r *securityv1.JWTRule, field string, rivals *rivals) {
 		if o.Namespace != a.root {

@@ -1,6 +1,7 @@
 package analysis
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
@@ -95,9 +96,7 @@ func (x *owners) claim(o *kinds.Object, labels map[string]string, purpose string
 			switch {
 			case winner == nil:
 				x.owner[owned{w, purpose}] = o
-				if own == nil {
-					own = w
-				}
+				own = cmp.Or(own, w)
 			case !seen[winner] && len(list) <= maxRivals:
 				seen[winner] = true
 				list = append(list, loss{winner, w})

@@ -14,6 +14,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 )
 
 // selectorOf returns the selector of an object and the path of its labels; nothing where it has none.
@@ -126,9 +127,6 @@ func (a *analysis) otherLabels(namespace string, labels map[string]string, other
 
 // written lists labels as users write selectors.
 func written(labels map[string]string) string {
-	var list []string
-	for _, k := range slices.Sorted(maps.Keys(labels)) {
-		list = append(list, k+"="+labels[k])
-	}
+	list := lists.Map(slices.Sorted(maps.Keys(labels)), func(k string) string { return k + "=" + labels[k] })
 	return strings.Join(list, ",")
 }

@@ -1,6 +1,7 @@
 package analysis
 
 import (
+	"cmp"
 	"iter"
 	"slices"
 	"strings"
@@ -136,9 +137,7 @@ func (a *analysis) destinationsOf(v *kinds.Object, called uint32) iter.Seq[route
 	return func(yield func(routed) bool) {
 		to := func(d *networkingv1alpha3.Destination, field string) bool {
 			port := d.GetPort().GetNumber()
-			if port == 0 {
-				port = called
-			}
+			port = cmp.Or(port, called)
 			return d.GetHost() == "" || yield(routed{hostPort{names.Destination(d.Host, v.Namespace, a.domain), port}, field})
 		}
 		for i, h := range spec.Http {

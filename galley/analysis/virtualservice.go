@@ -14,6 +14,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/delegates"
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
@@ -25,11 +26,7 @@ func gatewaysOf(o *kinds.Object) []string {
 	if len(written) == 0 {
 		return []string{meshGateway}
 	}
-	out := make([]string, 0, len(written))
-	for _, g := range written {
-		out = append(out, gatewayName(g, o.Namespace))
-	}
-	return out
+	return lists.Map(written, func(g string) string { return gatewayName(g, o.Namespace) })
 }
 
 func gatewayName(written, namespace string) string {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	registrationv1 "k8s.io/api/admissionregistration/v1"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 )
 
 // Kinds of webhook configurations.
@@ -85,23 +87,12 @@ func parse(kind *kinds.Kind, u *unstructured.Unstructured) (*config, error) {
 
 // trusts reports whether all webhooks have this caBundle.
 func (c *config) trusts(bundle []byte) bool {
-	for _, h := range c.webhooks {
-		if !bytes.Equal(h.bundle, bundle) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(c.webhooks, func(h hook) bool { return !bytes.Equal(h.bundle, bundle) })
 }
 
 // open returns the validating webhooks for which the API server lets objects through while it cannot ask them.
 func (c *config) open() []hook {
-	var list []hook
-	for _, h := range c.webhooks {
-		if c.kind == Validating && !h.closed {
-			list = append(list, h)
-		}
-	}
-	return list
+	return lists.Filter(c.webhooks, func(h hook) bool { return c.kind == Validating && !h.closed })
 }
 
 // patch returns a strategic merge patch that gives each webhook the caBundle, and lets the webhooks in works fail

@@ -1,6 +1,9 @@
 package validation
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // Template is an object from which a controller of Kubernetes would make Pods, such as a Deployment. Nothing here makes
 // Pods; findings say so.
@@ -23,9 +26,7 @@ func template(n *node, namespace string) (Template, bool) {
 		return Template{}, false
 	}
 	t := Template{Namespace: n.str("metadata", "namespace"), Line: n.line, Column: n.col}
-	if t.Namespace == "" {
-		t.Namespace = namespace
-	}
+	t.Namespace = cmp.Or(t.Namespace, namespace)
 	t.Name = n.str("kind") + " " + t.Namespace + "/" + n.str("metadata", "name")
 	t.Labels = n.labelsAt(append(path, "metadata", "labels"))
 	if t.Selector = n.labelsAt([]string{"spec", "selector", "matchLabels"}); len(t.Selector) == 0 {

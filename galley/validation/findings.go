@@ -1,6 +1,7 @@
 package validation
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -59,9 +60,7 @@ func (f *findings) failed() bool { return HasErrors(f.list) }
 // finish names the object in every finding and puts them in the order of the text.
 func (f *findings) finish(object string) []diag.Diagnostic {
 	for i := range f.list {
-		if f.list[i].Object == "" {
-			f.list[i].Object = object
-		}
+		f.list[i].Object = cmp.Or(f.list[i].Object, object)
 	}
 	slices.SortStableFunc(f.list, func(a, b diag.Diagnostic) int {
 		if a.Line != b.Line {

@@ -1,6 +1,7 @@
 package validation
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"strings"
@@ -45,9 +46,7 @@ func service(p fieldRef) {
 		}
 		names.add(port.at("name"), "port name")
 		protocol := port.at("protocol").text()
-		if protocol == "" {
-			protocol = "TCP"
-		}
+		protocol = cmp.Or(protocol, "TCP")
 		key := port.at("port").text() + "/" + protocol
 		if first, dup := numbers[key]; dup {
 			port.at("port").bad("choose another", "port %s is already used at %s", key, first)

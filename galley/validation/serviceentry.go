@@ -1,6 +1,7 @@
 package validation
 
 import (
+	"cmp"
 	"math"
 	"net"
 	"net/netip"
@@ -14,9 +15,7 @@ import (
 func serviceEntry(p fieldRef) {
 	p.required("hosts")
 	resolution := p.at("resolution").text()
-	if resolution == "" {
-		resolution = "NONE"
-	}
+	resolution = cmp.Or(resolution, "NONE")
 	endpoints := p.at("endpoints").items()
 	wild, tls := false, slices.ContainsFunc(p.at("ports").items(), speaksTLS)
 	seen := map[string]bool{}

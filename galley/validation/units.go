@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
@@ -60,10 +61,7 @@ func Restricts(k *kinds.Kind) bool {
 
 var unitsOf = sync.OnceValue(func() map[*kinds.Kind][]unit {
 	left := func(paths ...string) (list []unit) {
-		for _, p := range paths {
-			list = append(list, unit{path: p, close: leaveOut})
-		}
-		return list
+		return lists.Map(paths, func(p string) unit { return unit{path: p, close: leaveOut} })
 	}
 	selectors := left("spec.selector", "spec.targetRef", "spec.targetRefs")
 	return map[*kinds.Kind][]unit{

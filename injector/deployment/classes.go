@@ -13,6 +13,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
@@ -58,10 +59,7 @@ func (*ClassReconciler) Requests(context.Context, client.Object) []reconcile.Req
 
 // All returns the classes of this control plane.
 func (r *ClassReconciler) All() (list []reconcile.Request) {
-	for _, class := range r.classes {
-		list = append(list, request(kinds.Key{Name: class.Name}))
-	}
-	return list
+	return lists.Map(r.classes, func(class Class) reconcile.Request { return request(kinds.Key{Name: class.Name}) })
 }
 
 // Begin begins a term.

@@ -17,6 +17,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/injector"
 )
@@ -94,10 +95,7 @@ func complete(o map[string]any, g injector.Gateway) (*unstructured.Unstructured,
 		return nil, fmt.Errorf("the template makes the %s %s/%s, which is in another namespace than the Gateway, or has no name", u.GetKind(), u.GetNamespace(), u.GetName())
 	}
 	labels := u.GetLabels()
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	labels[names.LabelManaged] = g.ControllerLabel
+	lists.Put(&labels, names.LabelManaged, g.ControllerLabel)
 	u.SetLabels(labels)
 	u.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: gatewayv1.GroupVersion.String(), Kind: "Gateway", Name: g.Name, UID: g.UID}})
 	if len(u.GetAnnotations()) == 0 {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 )
 
 // resource is a kind of objects that are made.
@@ -73,10 +74,7 @@ func merge(objects []map[string]any, list []Parameters) (out []map[string]any, e
 	for _, p := range list {
 		for _, key := range slices.Sorted(maps.Keys(p.Data)) {
 			if !slices.ContainsFunc(known, func(r resource) bool { return r.key == key }) {
-				var keys []string
-				for _, r := range known {
-					keys = append(keys, r.key)
-				}
+				keys := lists.Map(known, func(r resource) string { return r.key })
 				return nil, fmt.Errorf("%s: data.%s: there is no such object: write one of %s%s", p.Name, key, strings.Join(keys, ", "), meant(key, keys))
 			}
 		}

@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -124,9 +125,7 @@ func (f *file) object(o map[string]any) (changed bool, err error) {
 	meta, _ := o["metadata"].(map[string]any)
 	name, _ := meta["name"].(string)
 	namespace, _ := meta["namespace"].(string)
-	if namespace == "" {
-		namespace = f.Namespace
-	}
+	namespace = cmp.Or(namespace, f.Namespace)
 	version, _ := o["apiVersion"].(string)
 	r := injector.Request{Namespace: namespace}
 	if kind != "Pod" {

@@ -101,12 +101,8 @@ const (
 // New makes a Controller. Streams wait until Run runs.
 func New(o Options) *Controller {
 	o.Grace, o.Entries = cmp.Or(o.Grace, 10*time.Second), cmp.Or(o.Entries, 20000)
-	if o.Authorizer == nil {
-		o.Authorizer = authorize.New(authorize.Options{})
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Authorizer = cmp.Or(o.Authorizer, authorize.New(authorize.Options{}))
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	return &Controller{
 		o: o, metrics: newMetrics(o.Metrics), entries: map[types.NamespacedName]*held{}, streams: map[string]types.NamespacedName{},
 		each:    quota.NewCounter[identity.Holder](quota.Share(o.Entries)),

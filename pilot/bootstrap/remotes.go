@@ -10,6 +10,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/galley/controller"
 	"github.com/istiod-lite/istiod-lite/pilot/components"
@@ -131,10 +132,7 @@ func (r *remotes) parts() ([]*remoteParts, []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	ids := slices.Sorted(maps.Keys(r.kept))
-	list := make([]*remoteParts, 0, len(ids))
-	for _, id := range ids {
-		list = append(list, r.kept[id])
-	}
+	list := lists.Map(ids, func(id string) *remoteParts { return r.kept[id] })
 	return list, ids
 }
 

@@ -6,6 +6,8 @@ import (
 	"weak"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
+
+	"github.com/istiod-lite/istiod-lite/api/lists"
 )
 
 // Interner makes keys. Only keys of one Interner may be compared. Safe for concurrent use.
@@ -76,10 +78,7 @@ func (h *interned[T]) intern(value T) Handle[T] {
 	}
 	p := new(T)
 	*p = value
-	if h.values == nil {
-		h.values = map[T]weak.Pointer[T]{}
-	}
-	h.values[value] = weak.Make(p)
+	lists.Put(&h.values, value, weak.Make(p))
 	runtime.AddCleanup(p, h.forget, value)
 	return Handle[T]{p}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
@@ -24,10 +25,7 @@ func (a *API) resourcesz(url.Values) (any, error) {
 	for _, o := range a.o.World.Objects() {
 		counts[o.Kind]++
 	}
-	out := []resource{}
-	for _, k := range kinds.All() {
-		out = append(out, resource{typeOf(k), counts[k]})
-	}
+	out := lists.Map(kinds.All(), func(k *kinds.Kind) resource { return resource{typeOf(k), counts[k]} })
 	slices.SortFunc(out, func(x, y resource) int { return cmp.Or(cmp.Compare(x.Kind, y.Kind), cmp.Compare(x.Group, y.Group)) })
 	return out, nil
 }
@@ -152,10 +150,7 @@ type proxyEvent struct {
 func (a *API) pushStatus(url.Values) (any, error) {
 	out := map[string]map[string]proxyEvent{}
 	add := func(metric, about string, e proxyEvent) {
-		if out[metric] == nil {
-			out[metric] = map[string]proxyEvent{}
-		}
-		out[metric][about] = e
+		lists.PutIn(out, metric, about, e)
 	}
 	if a.o.Translator != nil {
 		for metric, list := range a.o.Translator.AllConflicts() {
@@ -178,10 +173,7 @@ func (a *API) pushStatus(url.Values) (any, error) {
 		default:
 			continue
 		}
-		has := map[string]bool{}
-		for _, e := range s.Endpoints(svc.Key()).List {
-			has[e.ServicePort] = true
-		}
+		has := lists.SetOf(s.Endpoints(svc.Key()).List, func(e *registry.Endpoint) string { return e.ServicePort })
 		for _, p := range svc.Ports {
 			if p.Protocol != registry.UDP && !has[p.Name] {
 				add(metric, fmt.Sprintf("outbound|%d||%s", p.Number, svc.Host), proxyEvent{})

@@ -118,9 +118,7 @@ type page struct {
 
 // New makes the API.
 func New(o Options) *API {
-	if o.Authorizer == nil {
-		o.Authorizer = authorize.New(authorize.Options{})
-	}
+	o.Authorizer = cmp.Or(o.Authorizer, authorize.New(authorize.Options{}))
 	most := o.Limits.DebugRequests
 	a := &API{
 		o: o, slots: quota.NewSlots[identity.Holder](most, quota.Share(most)),

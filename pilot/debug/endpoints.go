@@ -1,9 +1,11 @@
 package debug
 
 import (
+	"cmp"
 	"net/url"
 	"strings"
 
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
@@ -57,10 +59,7 @@ func (a *API) endpointShardz(url.Values) (any, error) {
 				sh.ServiceAccounts[e.Identity] = struct{}{}
 			}
 		}
-		if out[svc.Host] == nil {
-			out[svc.Host] = map[string]*shards{}
-		}
-		out[svc.Host][svc.Namespace] = sh
+		lists.PutIn(out, svc.Host, svc.Namespace, sh)
 	}
 	return out, nil
 }
@@ -71,9 +70,7 @@ func describeEndpoint(svc *registry.Service, e *registry.Endpoint) endpoint {
 		Locality: endpointLocality{locality(e.Locality), e.Cluster}, EndpointPort: e.Port, LbWeight: e.Weight, TLSMode: e.TLSMode, Namespace: e.Namespace,
 		WorkloadName: e.Workload, HostName: e.HostName, SubDomain: e.SubDomain, SendUnhealthyEndpoints: svc.Unhealthy, NodeName: e.NodeName,
 	}
-	if d.TLSMode == "" {
-		d.TLSMode = "disabled"
-	}
+	d.TLSMode = cmp.Or(d.TLSMode, "disabled")
 	if e.HealthKnown || e.Health != registry.Healthy {
 		d.HealthStatus = health(e.Health)
 	}

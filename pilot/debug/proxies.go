@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/nds"
@@ -219,10 +220,7 @@ func (a *API) adsz(query url.Values) (any, error) {
 			t := c.Types[typeURL]
 			d.Subscriptions[typeURL] = subscription{t.Wildcard, t.Names}
 			sent, _ := a.o.Proxies.Dump(c.ID, typeURL)
-			names := make([]string, 0, len(sent))
-			for _, r := range sent {
-				names = append(names, r.Name)
-			}
+			names := lists.Map(sent, func(r *envoy.Resource) string { return r.Name })
 			if len(names) > room {
 				d.LeftOut += len(names) - room
 				names = names[:room]
@@ -292,11 +290,7 @@ func (a *API) dump(query url.Values) (*adminv3.ConfigDump, error) {
 	}
 	sent := func(typeURL string) []*anypb.Any {
 		list, _ := a.o.Proxies.Dump(c.ID, typeURL)
-		out := make([]*anypb.Any, len(list))
-		for i, r := range list {
-			out[i] = &anypb.Any{TypeUrl: typeURL, Value: r.Value()}
-		}
-		return out
+		return lists.Map(list, func(r *envoy.Resource) *anypb.Any { return &anypb.Any{TypeUrl: typeURL, Value: r.Value()} })
 	}
 	version := func(typeURL string) string { return c.Types[typeURL].Version }
 	at := func(typeURL string) *timestamppb.Timestamp {

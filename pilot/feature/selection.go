@@ -10,6 +10,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/frozen"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/registry"
@@ -124,12 +125,7 @@ func Policies(r Reader, namespace string, matches func(*kinds.Object, Workload) 
 		}
 	}
 	return func(w Workload) Selection {
-		var list []*kinds.Object
-		for _, o := range all {
-			if matches(o, w) {
-				list = append(list, o)
-			}
-		}
+		list := lists.Filter(all, func(o *kinds.Object) bool { return matches(o, w) })
 		return Of(list...)
 	}
 }

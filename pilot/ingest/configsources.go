@@ -15,6 +15,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/pilot/config"
@@ -62,11 +63,7 @@ func (o Options) MeshSources() []string {
 	if c == nil {
 		return nil
 	}
-	var list []string
-	for _, s := range c.GetConfigSources() {
-		list = append(list, s.GetAddress())
-	}
-	return list
+	return lists.Map(c.GetConfigSources(), func(s *meshv1alpha1.ConfigSource) string { return s.GetAddress() })
 }
 
 // meshErrors returns what is wrong with the mesh configuration file, which may be why it names no configSources.

@@ -14,6 +14,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/credentials"
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
@@ -441,10 +442,7 @@ func (w *World) absentOfRule(o *kinds.Object, ofGateways []string, severity diag
 	}
 	list := missing(ofGateways[0])
 	for _, namespace := range ofGateways[1:] {
-		fields := map[string]bool{}
-		for _, d := range missing(namespace) {
-			fields[d.Field] = true
-		}
+		fields := lists.SetOf(missing(namespace), func(d diag.Diagnostic) string { return d.Field })
 		list = slices.DeleteFunc(list, func(d diag.Diagnostic) bool { return !fields[d.Field] })
 	}
 	return list

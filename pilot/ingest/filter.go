@@ -1,11 +1,13 @@
 package ingest
 
 import (
+	"cmp"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
@@ -27,9 +29,7 @@ func clusterNamespaceOf(k kinds.Key) clusterNamespace {
 }
 
 func newFilter(revision, root string) *filter {
-	if revision == "" {
-		revision = "default"
-	}
+	revision = cmp.Or(revision, "default")
 	return &filter{revision: revision, root: root, namespaces: map[clusterNamespace]labels.Set{}}
 }
 
@@ -57,10 +57,7 @@ func (f *filter) apply(batch []kinds.Change) map[clusterNamespace]bool {
 			f.namespaces[p] = c.Object.Labels
 		}
 		if f.selected(p) != was {
-			if turned == nil {
-				turned = map[clusterNamespace]bool{}
-			}
-			turned[p] = true
+			lists.Put(&turned, p, true)
 		}
 	}
 	return turned

@@ -12,6 +12,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 )
 
@@ -302,9 +303,6 @@ func (w *World) found(key string, list []diag.Diagnostic) {
 	if slices.Equal(before, list) {
 		return
 	}
-	known := make(map[diag.Diagnostic]bool, len(before))
-	for _, d := range before {
-		known[d] = true
-	}
+	known := lists.Set(before)
 	logFindings(w.logger, slices.DeleteFunc(slices.Clone(list), func(d diag.Diagnostic) bool { return known[d] }))
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/pilot/config/crd"
 )
 
@@ -38,10 +39,7 @@ type remotes struct {
 func (s *remotes) add(r *remote) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.running == nil {
-		s.running = map[*remote]struct{}{}
-	}
-	s.running[r] = struct{}{}
+	lists.Put(&s.running, r, struct{}{})
 	r.Want(s.wanted[r.cluster])
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/api/watchfile"
 	"github.com/istiod-lite/istiod-lite/galley/analysis"
@@ -508,10 +509,7 @@ func (s *Sources) Wait(ctx context.Context) error {
 // duplicates returns one warning for each key that several sources have, but for what the source except has besides.
 func (s *Sources) duplicates(except string) []diag.Diagnostic {
 	s.mu.Lock()
-	names := make([]string, len(s.sources))
-	for i, source := range s.sources {
-		names[i] = source.name
-	}
+	names := lists.Map(s.sources, func(source source) string { return source.name })
 	s.mu.Unlock()
 	return s.world.duplicates(names, except)
 }

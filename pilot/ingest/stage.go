@@ -10,6 +10,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/galley/analysis"
@@ -329,10 +330,7 @@ func newFindings(before, now *derive.Part) []diag.Diagnostic {
 	if before == nil || len(now.Findings) == 0 {
 		return now.Findings
 	}
-	known := make(map[diag.Diagnostic]bool, len(before.Findings))
-	for _, d := range before.Findings {
-		known[d] = true
-	}
+	known := lists.Set(before.Findings)
 	return slices.DeleteFunc(slices.Clone(now.Findings), func(d diag.Diagnostic) bool { return known[d] })
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/safe"
 )
 
@@ -54,9 +55,7 @@ type Throttle struct {
 
 // NewThrottle returns a Throttle that commits nothing before the first call of Take.
 func NewThrottle(o ThrottleOptions) *Throttle {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.Metrics == nil {
 		o.Metrics = prometheus.NewRegistry()
 	}
@@ -272,10 +271,7 @@ func (g *gather) step(now time.Time) (batch []kinds.Change, received, wake time.
 		}
 		take(t)
 		for ns := range t.namespaces {
-			if g.pushed == nil {
-				g.pushed = map[string]time.Time{}
-			}
-			g.pushed[ns] = now
+			lists.Put(&g.pushed, ns, now)
 		}
 	}
 	clear(g.groups[len(rest):])

@@ -9,6 +9,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 	"github.com/istiod-lite/istiod-lite/pilot/derive"
@@ -207,10 +208,7 @@ func (w *World) visible(batch []kinds.Change) []kinds.Change {
 	turned := w.filter.apply(batch)
 	w.mu.Unlock()
 	if w.reselect || len(turned) > 0 {
-		taken := map[kinds.Key]bool{}
-		for _, c := range batch {
-			taken[c.Key] = true
-		}
+		taken := lists.SetOf(batch, func(c kinds.Change) kinds.Key { return c.Key })
 		for key, c := range w.objects {
 			if (w.reselect || turned[clusterNamespaceOf(key)]) && !taken[key] {
 				batch = append(batch, kinds.Change{Key: key, Object: c.object})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/why"
 	"github.com/istiod-lite/istiod-lite/registry"
@@ -213,10 +214,7 @@ func (i *Inspection) nearHosts(host, namespace string) string {
 
 // nearPort suggests the name of a port that somebody may have meant.
 func nearPort(s *registry.Service, name string) string {
-	var all []string
-	for _, p := range s.Ports {
-		all = append(all, p.Name)
-	}
+	all := lists.Map(s.Ports, func(p registry.Port) string { return p.Name })
 	if near := diag.Nearest(name, all); near != "" {
 		return "; " + diag.DidYouMean(near)
 	}
@@ -225,10 +223,7 @@ func nearPort(s *registry.Service, name string) string {
 
 // portsOf names the ports of a service.
 func portsOf(s *registry.Service) string {
-	var list []string
-	for _, p := range s.Ports {
-		list = append(list, fmt.Sprintf("%d (%s)", p.Number, p.Name))
-	}
+	list := lists.Map(s.Ports, func(p registry.Port) string { return fmt.Sprintf("%d (%s)", p.Number, p.Name) })
 	return cmp.Or(strings.Join(list, ", "), "none")
 }
 

@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -177,18 +178,14 @@ func kept(old, now *kinds.Object) *kinds.Object {
 			if spec.Status.PodIP == "" {
 				spec.Status = was.Status
 			}
-			if spec.Spec.NodeName == "" {
-				spec.Spec.NodeName = was.Spec.NodeName
-			}
+			spec.Spec.NodeName = cmp.Or(spec.Spec.NodeName, was.Spec.NodeName)
 			o.Spec = spec
 		case *kube.PodFacts:
 			f := kube.PodFactsOf(spec, o.Labels)
 			if len(f.Addresses) == 0 {
 				f.Addresses, f.Ready = was.Addresses, was.Ready
 			}
-			if f.NodeName == "" {
-				f.NodeName = was.NodeName
-			}
+			f.NodeName = cmp.Or(f.NodeName, was.NodeName)
 			o.Spec = f
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
@@ -23,10 +24,7 @@ func (i *Inspection) patches(features catalog.List) ([]diag.Diagnostic, error) {
 	if len(objects) == 0 {
 		return nil, nil
 	}
-	unused := map[*kinds.Object]bool{}
-	for _, o := range objects {
-		unused[o] = true
-	}
+	unused := lists.Set(objects)
 	made := map[cohort.Key]bool{}
 	try := func(translator *translate.Translator, p *node.Proxy) error {
 		k := translator.ResolveCohort(i.Snapshot, p)

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
@@ -29,10 +30,7 @@ const templates = names.AnnotationTemplates
 
 // Pods returns the Pods that count, as NAME.NAMESPACE.
 func (i *Inspection) Pods() []string {
-	var list []string
-	for _, o := range i.world.ObjectsOf(kinds.Pod) {
-		list = append(list, o.Name+"."+o.Namespace)
-	}
+	list := lists.Map(i.world.ObjectsOf(kinds.Pod), func(o *kinds.Object) string { return o.Name + "." + o.Namespace })
 	slices.Sort(list)
 	return list
 }

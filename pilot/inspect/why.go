@@ -14,6 +14,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
@@ -398,10 +399,7 @@ func (i *Inspection) Where(k kinds.Key, field string) string {
 		return text
 	}
 	d := i.world.Located([]diag.Diagnostic{diag.Diagnostic{Object: k.String(), Field: field}.At(o.Position)})[0]
-	if i.places == nil {
-		i.places = map[string]string{}
-	}
-	i.places[text] = fmt.Sprintf("%s (%s:%d:%d)", text, d.File, d.Line, d.Column)
+	lists.Put(&i.places, text, fmt.Sprintf("%s (%s:%d:%d)", text, d.File, d.Line, d.Column))
 	return i.places[text]
 }
 

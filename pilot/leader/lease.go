@@ -55,9 +55,7 @@ func New(o Options) (*Lease, error) {
 		return nil, errors.New("a lease needs a namespace, a name and the identity of this instance")
 	}
 	o.Duration, o.Deadline, o.Retry = cmp.Or(o.Duration, 12*time.Second), cmp.Or(o.Deadline, 8*time.Second), cmp.Or(o.Retry, 1500*time.Millisecond)
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	l := &Lease{o: o, name: o.Name}
 	if o.Revision != "" && o.Revision != "default" {
 		l.name += "-" + o.Revision

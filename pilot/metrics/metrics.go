@@ -9,6 +9,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/pilot/controllers"
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
@@ -194,10 +195,7 @@ func emptyPorts(s *snapshot.Snapshot, match func(*registry.Service) bool) float6
 		if !match(svc) {
 			continue
 		}
-		with := map[string]bool{}
-		for _, e := range s.Endpoints(svc.Key()).List {
-			with[e.ServicePort] = true
-		}
+		with := lists.SetOf(s.Endpoints(svc.Key()).List, func(e *registry.Endpoint) string { return e.ServicePort })
 		for _, p := range svc.Ports {
 			if p.Protocol != registry.UDP && !with[p.Name] {
 				n++

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/quota"
 	"github.com/istiod-lite/istiod-lite/api/safe"
 )
@@ -68,10 +69,7 @@ func (p *Ports) listen(ctx context.Context, name, address string) (net.Listener,
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.bound == nil {
-		p.bound = map[string]string{}
-	}
-	p.bound[name] = l.Addr().String()
+	lists.Put(&p.bound, name, l.Addr().String())
 	return l, nil
 }
 

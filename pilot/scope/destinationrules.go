@@ -13,6 +13,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/credentials"
 	"github.com/istiod-lite/istiod-lite/api/frozen"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/pilot/scope/traffic"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
@@ -198,10 +199,7 @@ func (r *rulesCache) get(k rulesKey) (l frozen.List[*kinds.Object], ok bool) {
 func (r *rulesCache) put(k rulesKey, l frozen.List[*kinds.Object]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.rules == nil {
-		r.rules = map[rulesKey]frozen.List[*kinds.Object]{}
-	}
-	r.rules[k] = l
+	lists.Put(&r.rules, k, l)
 }
 
 // rulesFinder finds the DestinationRules of one service.

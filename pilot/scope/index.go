@@ -139,9 +139,7 @@ func (x *Index) apply(d *snapshot.Diff) {
 	roots := map[kinds.Key]struct{}{}
 	for _, c := range d.Configs {
 		o := c.New
-		if o == nil {
-			o = c.Old
-		}
+		o = cmp.Or(o, c.Old)
 		switch o.Kind {
 		case kinds.DestinationRule:
 			if c.Old != nil {

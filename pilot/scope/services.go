@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/istiod-lite/istiod-lite/api/frozen"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
@@ -307,12 +308,7 @@ func (x *Index) ServicesByPort(number uint32, match func(*registry.Service) bool
 
 // IsAlias reports whether a service of a host is another name of some host.
 func (x *Index) IsAlias(host string) bool {
-	for s := range x.ServicesByHost(host) {
-		if s.Resolution == registry.Alias {
-			return true
-		}
-	}
-	return false
+	return lists.Any(x.ServicesByHost(host), func(s *registry.Service) bool { return s.Resolution == registry.Alias })
 }
 
 // HostsAtAddress calls visit for the hosts of the services that have an address in some cluster.
@@ -383,12 +379,7 @@ func sameListeners(a, b []*registry.Endpoint) bool {
 
 // embedsEndpoints reports whether a service's endpoints are part of more than its assignments.
 func (x *Index) embedsEndpoints(k registry.ServiceKey) bool {
-	for in := range variants(x.Service(k)) {
-		if in.Resolution != registry.ClientSide || in.Headless {
-			return true
-		}
-	}
-	return false
+	return lists.Any(variants(x.Service(k)), func(s *registry.Service) bool { return s.Resolution != registry.ClientSide || s.Headless })
 }
 
 // ReachedPerEndpoint reports whether a service is reached only at the addresses of its endpoints, which are known. One
@@ -413,22 +404,14 @@ func variants(s *registry.Service) func(yield func(*registry.Service) bool) {
 
 // hasAddress reports whether an address is a service's own in some cluster.
 func hasAddress(s *registry.Service, address string) bool {
-	for in := range variants(s) {
-		if slices.Contains(in.Addresses, address) || slices.Contains(in.AutoAddress, address) {
-			return true
-		}
-	}
-	return false
+	return lists.Any(variants(s), func(in *registry.Service) bool {
+		return slices.Contains(in.Addresses, address) || slices.Contains(in.AutoAddress, address)
+	})
 }
 
 // listensAt reports whether a listener for a service may be at an address: its own, or one of its endpoints.
 func listensAt(s *registry.Service, address string) bool {
-	for in := range variants(s) {
-		if ReachedPerEndpoint(in) {
-			return true
-		}
-	}
-	return hasAddress(s, address)
+	return lists.Any(variants(s), ReachedPerEndpoint) || hasAddress(s, address)
 }
 
 // onWildcard reports whether the listener of a service's port may be at the wildcard address.
@@ -446,22 +429,12 @@ func onWildcard(s *registry.Service, p *registry.Port) bool {
 
 // locatedByEndpoints reports whether a service is found by the addresses of its endpoints.
 func locatedByEndpoints(s *registry.Service) bool {
-	for in := range variants(s) {
-		if in.Selector == nil || ReachedPerEndpoint(in) {
-			return true
-		}
-	}
-	return false
+	return lists.Any(variants(s), func(in *registry.Service) bool { return in.Selector == nil || ReachedPerEndpoint(in) })
 }
 
 // servedByAddress reports whether any workload at the address of an endpoint serves a service, whatever its labels.
 func servedByAddress(s *registry.Service) bool {
-	for in := range variants(s) {
-		if in.Selector == nil {
-			return true
-		}
-	}
-	return false
+	return lists.Any(variants(s), func(in *registry.Service) bool { return in.Selector == nil })
 }
 
 // addresses returns where a service is, see location.

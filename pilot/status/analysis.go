@@ -16,6 +16,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 )
 
 // World knows the objects.
@@ -60,12 +61,7 @@ func (r *Analysis) Analysed() { r.analysed.Store(true) }
 
 // Kinds returns Istio's kinds.
 func (*Analysis) Kinds() (list []*kinds.Kind) {
-	for _, k := range kinds.All() {
-		if k.Istio {
-			list = append(list, k)
-		}
-	}
-	return list
+	return lists.Filter(kinds.All(), func(k *kinds.Kind) bool { return k.Istio })
 }
 
 // Begin begins a term.

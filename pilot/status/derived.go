@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/pilot/derive"
 )
 
@@ -49,10 +50,7 @@ func (r *Derived) Begin(c client.Client, _ client.Reader) {
 
 // All returns the objects that should have a status.
 func (r *Derived) All() (list []reconcile.Request) {
-	for _, s := range r.stages.Statuses() {
-		list = append(list, Request(s.Of))
-	}
-	return list
+	return lists.Map(r.stages.Statuses(), func(s *derive.Status) reconcile.Request { return Request(s.Of) })
 }
 
 // Reconcile writes the status of an object of this API server if it differs.

@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/pilot/pushes"
 )
 
@@ -74,10 +75,7 @@ func after(t time.Time, milliseconds float64) time.Time {
 
 // write makes the trace of one push.
 func write(ctx context.Context, tracer trace.Tracer, p pushes.Push) {
-	causes := make([]string, len(p.Causes))
-	for i, c := range p.Causes {
-		causes[i] = c.String()
-	}
+	causes := lists.Map(p.Causes, func(c pushes.Object) string { return c.String() })
 	attributes := []attribute.KeyValue{
 		attribute.Int64("push.revision", int64(p.ID)), attribute.Bool("push.full", p.Full), attribute.StringSlice("push.causes", causes), attribute.Int("push.causes.more", p.More),
 		attribute.Int64("push.proxies", p.Proxies), attribute.Int64("push.acked", p.Acked), attribute.Int64("push.rejected", p.Rejected), attribute.Int64("push.lost", p.Lost),

@@ -2,6 +2,7 @@ package translate
 
 import (
 	"cmp"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -58,10 +59,7 @@ func (t *Translator) Sources(r *envoy.Resource) []kinds.Key {
 		}
 	}
 	collect(r)
-	list := make([]kinds.Key, 0, len(keys))
-	for k := range keys {
-		list = append(list, k)
-	}
+	list := slices.Collect(maps.Keys(keys))
 	slices.SortFunc(list, func(a, b kinds.Key) int {
 		return cmp.Or(cmp.Compare(sourceRank(a.Kind), sourceRank(b.Kind)), strings.Compare(a.Kind.Name, b.Kind.Name), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})

@@ -17,6 +17,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 )
 
 // reconciler reconciles the ConfigMaps of one name. A request names a ConfigMap.
@@ -72,10 +73,7 @@ func (r *reconciler) request(namespace string) reconcile.Request {
 
 // All returns a request for each namespace: its ConfigMap may be missing.
 func (r *reconciler) All() (list []reconcile.Request) {
-	for _, namespace := range r.world.Namespaces(r.cluster) {
-		list = append(list, r.request(namespace))
-	}
-	return list
+	return lists.Map(r.world.Namespaces(r.cluster), r.request)
 }
 
 func (r *reconciler) Begin(c client.Client, watched client.Reader) { r.client, r.watched = c, watched }

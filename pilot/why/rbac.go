@@ -1,6 +1,7 @@
 package why
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -15,6 +16,8 @@ import (
 	uritemplatev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/path/match/uri_template/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/istiod-lite/istiod-lite/api/lists"
 )
 
 // rulesOf returns what a filter lets through, nil where it is no filter of policies, or one that enforces none.
@@ -73,10 +76,7 @@ func shadow(m proto.Message, r *Request) {
 		result = "denied"
 	}
 	said := maps.Clone(r.said)
-	if said == nil {
-		said = map[string]string{}
-	}
-	said[f.GetShadowRulesStatPrefix()+"shadow_engine_result"] = result
+	lists.Put(&said, f.GetShadowRulesStatPrefix()+"shadow_engine_result", result)
 	r.said = said
 }
 
@@ -117,9 +117,7 @@ func authorize(a *Answer, rules *rbacv3.RBAC, r Request, isHTTP bool) bool {
 			s.Origin = originOf(name)
 			continue
 		}
-		if why == "" {
-			why = "it matches too"
-		}
+		why = cmp.Or(why, "it matches too")
 		s.Lost = append(s.Lost, Lost{Name: name, Reason: why, Origin: originOf(name)})
 	}
 	refused := func(format string, args ...any) bool {

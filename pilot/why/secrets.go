@@ -8,6 +8,7 @@ import (
 	quicv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/quic/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
@@ -110,10 +111,7 @@ func trustsMesh(t *tlsv3.CommonTlsContext) bool {
 }
 
 func lacking(names []string) string {
-	var list []string
-	for _, name := range names {
-		list = append(list, lackOf(name))
-	}
+	list := lists.Map(names, lackOf)
 	return strings.Join(list, ", and ")
 }
 

@@ -12,6 +12,8 @@ import (
 
 	jwtv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/jwt_authn/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+
+	"github.com/istiod-lite/istiod-lite/api/lists"
 )
 
 // tokenFilter is the filter that validates tokens. payloadKey is the key under which it says what is in them.
@@ -82,10 +84,7 @@ func accept(a *Answer, v outcome, r *Request) {
 	r.payload = maps.Clone(v.claims)
 	for _, name := range v.provider.GetNormalizePayloadInMetadata().GetSpaceDelimitedClaims() {
 		if text, ok := r.payload[name].(string); ok {
-			var list []any
-			for _, x := range strings.Fields(text) {
-				list = append(list, x)
-			}
+			list := lists.Map(strings.Fields(text), func(x string) any { return x })
 			r.payload[name] = list
 		}
 	}
@@ -283,9 +282,6 @@ func valueMatches(m *matcherv3.ValueMatcher, v any) bool {
 
 // claimPath is the path of a claim as people write it.
 func claimPath(m *matcherv3.MetadataMatcher) string {
-	var keys []string
-	for _, s := range m.GetPath() {
-		keys = append(keys, s.GetKey())
-	}
+	keys := lists.Map(m.GetPath(), func(s *matcherv3.MetadataMatcher_PathSegment) string { return s.GetKey() })
 	return strings.TrimPrefix(strings.Join(keys, "."), payloadKey+".")
 }

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
@@ -103,12 +104,8 @@ func (a *Answer) end(status int, format string, args ...any) {
 
 // Follow says what a proxy does with a request.
 func Follow(c Config, r Request) (*Answer, error) {
-	if r.Method == "" {
-		r.Method = "GET"
-	}
-	if r.Path == "" {
-		r.Path = "/"
-	}
+	r.Method = cmp.Or(r.Method, "GET")
+	r.Path = cmp.Or(r.Path, "/")
 	r.said, r.payload = nil, nil // of the proxy before
 	a := &Answer{Status: 200, Forwarded: r}
 	listeners, err := envoy.Decode[listenerv3.Listener](c[envoy.ListenerType])
@@ -252,10 +249,7 @@ func isOfPort(c Config, name string, port uint32) bool {
 }
 
 func additional(l *listenerv3.Listener) (list []*corev3.Address) {
-	for _, a := range l.GetAdditionalAddresses() {
-		list = append(list, a.GetAddress())
-	}
-	return list
+	return lists.Map(l.GetAdditionalAddresses(), func(a *listenerv3.AdditionalAddress) *corev3.Address { return a.GetAddress() })
 }
 
 // manager returns the connection manager of a chain, or an empty one.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/identity"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
@@ -521,10 +522,7 @@ func (c *conn) take(r *wire.Request, log *slog.Logger) error {
 		return status.Error(codes.InvalidArgument, err.Error())
 	}
 	before, now := c.names[kind.URL], c.session.Subscribed(kind.URL)
-	if c.names == nil {
-		c.names = map[string]*envoy.Names{}
-	}
-	c.names[kind.URL] = now
+	lists.Put(&c.names, kind.URL, now)
 	if err := s.admission.hold(c.peer, kind, before, now); err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package xds
 
 import (
+	"cmp"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -150,9 +151,7 @@ func (m *metrics) groups(count func() int) {
 
 func (m *metrics) trigger(reason string, n int) {
 	c := m.triggers[reason]
-	if c == nil {
-		c = m.triggers["unknown"]
-	}
+	c = cmp.Or(c, m.triggers["unknown"])
 	c.Add(float64(n))
 }
 

@@ -122,12 +122,8 @@ func New(o Options) *Server {
 	if o.World == nil {
 		o.World = Standalone{}
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.Authorizer == nil {
-		o.Authorizer = authorize.New(authorize.Options{})
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.Authorizer = cmp.Or(o.Authorizer, authorize.New(authorize.Options{}))
 	if o.Translations <= 0 {
 		o.Translations = runtime.GOMAXPROCS(0)
 	}

@@ -1,6 +1,7 @@
 package aggregate
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -117,9 +118,7 @@ func (r *Registry) merge(k registry.ServiceKey) *registry.Service {
 		if s == nil {
 			continue
 		}
-		if first == nil {
-			first = s
-		}
+		first = cmp.Or(first, s)
 		if all == nil && id != "" {
 			all = map[string]*registry.Service{}
 			if first != s {

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
@@ -67,15 +68,9 @@ func (n name) compare(o name) int {
 
 // New returns an empty registry.
 func New(o Options) *Registry {
-	if o.Domain == "" {
-		o.Domain = "cluster.local"
-	}
-	if o.TrustDomain == "" {
-		o.TrustDomain = "cluster.local"
-	}
-	if o.SystemNamespace == "" {
-		o.SystemNamespace = "istio-system"
-	}
+	o.Domain = cmp.Or(o.Domain, "cluster.local")
+	o.TrustDomain = cmp.Or(o.TrustDomain, "cluster.local")
+	o.SystemNamespace = cmp.Or(o.SystemNamespace, "istio-system")
 	return &Registry{
 		opts: o, namespaces: namespaces.New(o.SystemNamespace, o.Network),
 		services: map[name]*service{}, byService: map[name]map[string]*slice{}, slices: map[name]*slice{},

@@ -8,6 +8,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
@@ -63,10 +64,7 @@ func newSlice(n name, o *kinds.Object) *slice {
 
 func (r *Registry) addSlice(sl *slice) {
 	r.slices[sl.name] = sl
-	if r.byService[sl.service] == nil {
-		r.byService[sl.service] = map[string]*slice{}
-	}
-	r.byService[sl.service][sl.name.name] = sl
+	lists.PutIn(r.byService, sl.service, sl.name.name, sl)
 	sl.eachTarget(func(p name) { addTo(r.podSlices, p, sl) }, func(ip string) { addTo(r.ipSlices, ip, sl) })
 }
 
@@ -156,9 +154,7 @@ func (r *Registry) sliceEndpoint(
 	}
 	e.Network = r.namespaces.Network(address, e.Labels) // the pod itself may not have its address yet
 	e.Address, e.Health, e.HealthKnown = address, health, true
-	if e.NodeName == "" {
-		e.NodeName = from.NodeName
-	}
+	e.NodeName = cmp.Or(e.NodeName, from.NodeName)
 	if from.HostName != "" {
 		e.HostName, e.SubDomain = from.HostName, svc.Name
 	}

@@ -3,6 +3,7 @@ package kube
 import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
@@ -65,10 +66,7 @@ func (s *SliceFacts) portsOf(svc *registry.Service) []slicePort {
 // AddPort adds a port. Of several with one name the last counts. A port without a number is not added: it means every
 // port, and assignments cannot express that.
 func (s *SliceFacts) AddPort(name string, port uint32) {
-	if s.Ports == nil {
-		s.Ports = map[string]uint32{}
-	}
-	s.Ports[name] = port
+	lists.Put(&s.Ports, name, port)
 }
 
 func valueOr[T any](p *T, otherwise T) T {

@@ -1,6 +1,7 @@
 package serviceentry
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -48,9 +49,7 @@ type service struct {
 
 // New returns an empty registry.
 func New(o Options) *Registry {
-	if o.TrustDomain == "" {
-		o.TrustDomain = "cluster.local"
-	}
+	o.TrustDomain = cmp.Or(o.TrustDomain, "cluster.local")
 	return &Registry{
 		opts: o, namespaces: namespaces.New("", nil),
 		entries: map[name]*entry{}, services: map[registry.ServiceKey]*service{}, workloads: map[registry.WorkloadKey]*registry.Workload{},

@@ -11,6 +11,7 @@ import (
 	networkingv1 "istio.io/api/networking/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
@@ -218,10 +219,7 @@ func (r *Registry) workloadsOf(s *registry.Service, e *entry) []*registry.Worklo
 	var keys []registry.WorkloadKey
 	r.selectors.Selected(name{e.object.Namespace, e.object.Name}, func(k registry.WorkloadKey) { keys = append(keys, k) })
 	slices.SortFunc(keys, registry.WorkloadKey.Compare)
-	var out []*registry.Workload
-	for _, k := range keys {
-		out = append(out, r.workloads[k])
-	}
+	out := lists.Map(keys, func(k registry.WorkloadKey) *registry.Workload { return r.workloads[k] })
 	for i, ep := range e.spec.Endpoints {
 		if w := r.inline(e, fmt.Sprintf("%s-%d", e.object.Name, i), ep); w.Reachable() {
 			out = append(out, w)

@@ -1,6 +1,10 @@
 package lua
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/istiod-lite/istiod-lite/api/lists"
+)
 
 // ends reports whether a block ends here.
 func (p *parser) ends() bool {
@@ -101,10 +105,7 @@ func (p *parser) label() {
 		p.failAt(line, "label "+name+" is there twice")
 		return
 	}
-	if b.labels == nil {
-		b.labels = map[string]bool{}
-	}
-	b.labels[name] = true
+	lists.Put(&b.labels, name, true)
 	p.addName()
 	locals := len(p.f.locals)
 	p.expect("::")

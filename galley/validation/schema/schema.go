@@ -21,6 +21,8 @@ import (
 	runtime "k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
+
+	"github.com/istiod-lite/istiod-lite/api/lists"
 )
 
 //go:embed schemas.zip
@@ -100,10 +102,7 @@ func (s *Set) definition(gvk runtime.GroupVersionKind) (*definition, error) {
 	if err != nil {
 		return nil, fmt.Errorf("compile the definition of %s: %w", gvk, err)
 	}
-	if s.compiled == nil {
-		s.compiled = map[runtime.GroupVersionKind]*definition{}
-	}
-	s.compiled[gvk] = d
+	lists.Put(&s.compiled, gvk, d)
 	return d, nil
 }
 

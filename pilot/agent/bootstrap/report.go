@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"time"
@@ -179,9 +180,7 @@ func tlsSocket(name string, s *networkingv1alpha3.ClientTLSSettings, alpn []stri
 		return nil, nil
 	case networkingv1alpha3.ClientTLSSettings_ISTIO_MUTUAL:
 		certificate, roots, alpn = "default", "ROOTCA", append([]string{"istio"}, alpn...)
-		if sni == "" {
-			sni = name
-		}
+		sni = cmp.Or(sni, name)
 	case networkingv1alpha3.ClientTLSSettings_MUTUAL:
 		if s.GetClientCertificate() == "" || s.GetPrivateKey() == "" {
 			return nil, fmt.Errorf("mode MUTUAL needs clientCertificate and privateKey")

@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
+
+	"github.com/istiod-lite/istiod-lite/api/lists"
 )
 
 // Chain is a list of rules at one hook of the kernel. The first rule that matches decides; where none does, packets go
@@ -71,12 +73,7 @@ func single(ip string) netip.Prefix {
 
 // ours are the ranges of the ruler's family.
 func (r ruler) ours(ranges []netip.Prefix) (list []netip.Prefix) {
-	for _, p := range ranges {
-		if p.Addr().Is6() == r.v6 {
-			list = append(list, p)
-		}
-	}
-	return list
+	return lists.Filter(ranges, func(p netip.Prefix) bool { return p.Addr().Is6() == r.v6 })
 }
 
 // owners are conditions, of which Envoy's connections meet one.
@@ -95,10 +92,7 @@ func (r ruler) owners() (list []statement) {
 
 // excluded leaves the traffic of some interfaces alone.
 func (r ruler) excluded(out bool) (rules []Rule) {
-	for _, name := range r.ExcludeInterfaces {
-		rules = append(rules, Rule{interfaceIs(out, name), accept()})
-	}
-	return rules
+	return lists.Map(r.ExcludeInterfaces, func(name string) Rule { return Rule{interfaceIs(out, name), accept()} })
 }
 
 // servers are conditions, of which captured DNS queries meet one; responses, if from is set.
@@ -258,10 +252,7 @@ func (r ruler) redirectOut() []Rule {
 		add(lo, accept())
 	}
 	if len(r.IncludeGroups) > 0 {
-		var others []statement
-		for _, id := range r.IncludeGroups {
-			others = append(others, meta("skgid", expr.MetaKeySKGID, neq, id))
-		}
+		others := lists.Map(r.IncludeGroups, func(id uint32) statement { return meta("skgid", expr.MetaKeySKGID, neq, id) })
 		add(append(others, accept())...)
 	}
 	for _, id := range r.ExcludeGroups {

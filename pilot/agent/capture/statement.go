@@ -9,6 +9,8 @@ import (
 	"github.com/google/nftables/binaryutil"
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
+
+	"github.com/istiod-lite/istiod-lite/api/lists"
 )
 
 // statement is one condition or action of a rule: as nft writes it, and as the kernel takes it.
@@ -22,10 +24,7 @@ type Rule []statement
 
 // String returns the rule as nft writes it.
 func (r Rule) String() string {
-	words := make([]string, len(r))
-	for i, s := range r {
-		words[i] = s.text
-	}
+	words := lists.Map(r, func(s statement) string { return s.text })
 	return strings.Join(words, " ")
 }
 

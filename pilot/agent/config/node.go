@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/node"
 )
@@ -66,10 +67,7 @@ func (c *Config) makeNode(s Source, env *environment, role node.Type, ips []neti
 	if c.Envoy.ExitOnZero {
 		meta["EXIT_ON_ZERO_ACTIVE_CONNECTIONS"] = "true"
 	}
-	var texts []string
-	for _, a := range ips {
-		texts = append(texts, a.String())
-	}
+	texts := lists.Map(ips, func(a netip.Addr) string { return a.String() })
 	meta["INSTANCE_IPS"] = strings.Join(texts, ",")
 	labels := maps.Clone(c.Labels)
 	for _, name := range slices.Sorted(maps.Keys(env.values)) {

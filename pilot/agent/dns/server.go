@@ -67,12 +67,8 @@ type socket struct {
 
 // New opens the sockets. The error names the address that cannot be had.
 func New(o Options) (*Server, error) {
-	if o.Addr == "" {
-		o.Addr = DefaultAddr
-	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Addr = cmp.Or(o.Addr, DefaultAddr)
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	host, port, err := net.SplitHostPort(o.Addr)
 	if err != nil {
 		return nil, fmt.Errorf("DNS proxy: address %q: %w", o.Addr, err)

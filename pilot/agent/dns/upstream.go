@@ -1,6 +1,7 @@
 package dns
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net"
@@ -45,18 +46,10 @@ const recheck = 5 * time.Second
 
 func newUpstream(o Options, m *metrics, own func(string) bool) *upstream {
 	u := &upstream{path: o.ResolvConf, port: o.ServerPort, parallel: o.Parallel, timeout: o.Timeout, log: o.Log, metrics: m, own: own}
-	if u.path == "" {
-		u.path = "/etc/resolv.conf"
-	}
-	if u.port == "" {
-		u.port = "53"
-	}
-	if u.timeout == 0 {
-		u.timeout = 5 * time.Second
-	}
-	if o.Forwarded == 0 {
-		o.Forwarded = 512
-	}
+	u.path = cmp.Or(u.path, "/etc/resolv.conf")
+	u.port = cmp.Or(u.port, "53")
+	u.timeout = cmp.Or(u.timeout, 5*time.Second)
+	o.Forwarded = cmp.Or(o.Forwarded, 512)
 	u.slots = make(chan struct{}, o.Forwarded)
 	u.ctx, u.cancel = context.WithCancel(context.Background())
 	return u

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -98,10 +99,5 @@ func (p *Process) count(lines *bufio.Scanner) (int, error) {
 }
 
 func (p *Process) ignored(address string) bool {
-	for _, port := range p.o.Ignored {
-		if strings.HasSuffix(address, "_"+strconv.Itoa(int(port))) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.o.Ignored, func(port uint16) bool { return strings.HasSuffix(address, "_"+strconv.Itoa(int(port))) })
 }

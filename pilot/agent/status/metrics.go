@@ -24,6 +24,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/expfmt"
 
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/api/scrape"
 )
@@ -157,10 +158,7 @@ func (m *merged) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		envoyURL += "?" + r.URL.RawQuery
 	}
 	envoy := m.ask(ctx, envoyURL, textType, r.Header)
-	var waiting []<-chan source
-	for _, url := range m.apps {
-		waiting = append(waiting, m.ask(appCtx, url, accept, r.Header))
-	}
+	waiting := lists.Map(m.apps, func(url string) <-chan source { return m.ask(appCtx, url, accept, r.Header) })
 	var apps []source
 	for _, app := range waiting {
 		a := <-app

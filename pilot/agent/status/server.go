@@ -77,9 +77,7 @@ const (
 
 // New opens the port. The error names the option that is wrong.
 func New(o Options) (*Server, error) {
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	probers, err := parseProbers(o.Probers, o.AppHost)
 	if err != nil {
 		return nil, fmt.Errorf("ISTIO_KUBE_APP_PROBERS: %w", err)

@@ -1,6 +1,7 @@
 package wasm
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -251,9 +252,7 @@ func (r *registry) authorize(ctx context.Context, challenge string) error {
 	if err != nil {
 		return fmt.Errorf("a token of the registry: %w", err)
 	}
-	if answer.Token == "" {
-		answer.Token = answer.AccessToken
-	}
+	answer.Token = cmp.Or(answer.Token, answer.AccessToken)
 	r.authorization = "Bearer " + answer.Token
 	return nil
 }

@@ -1,6 +1,7 @@
 package access
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,17 +65,13 @@ type review struct {
 
 // New makes Reviews. Run asks.
 func New(o Options) *Reviews {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	return &Reviews{o: o, wake: make(chan struct{}, 1), known: map[subject]*review{}, open: map[string]int{}}
 }
 
 // subject returns the subject of a question. The server's own cluster is one cluster, by either name.
 func (r *Reviews) subject(cluster string, id identity.ID) subject {
-	if cluster == "" {
-		cluster = r.o.ClusterID
-	}
+	cluster = cmp.Or(cluster, r.o.ClusterID)
 	return subject{cluster, id}
 }
 

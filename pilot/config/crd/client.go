@@ -94,12 +94,8 @@ func inCluster(o ClientOptions) (*rest.Config, error) {
 	if o.Host == "" || o.Port == "" {
 		return nil, fmt.Errorf("neither a kubeconfig is given nor is this a pod: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set")
 	}
-	if o.TokenFile == "" {
-		o.TokenFile = inClusterToken
-	}
-	if o.CAFile == "" {
-		o.CAFile = inClusterCA
-	}
+	o.TokenFile = cmp.Or(o.TokenFile, inClusterToken)
+	o.CAFile = cmp.Or(o.CAFile, inClusterCA)
 	for _, path := range []string{o.TokenFile, o.CAFile} {
 		if _, err := os.Stat(path); err != nil {
 			return nil, fmt.Errorf("use the pod's ServiceAccount: %w", err)
@@ -160,12 +156,8 @@ func refuse(c *clientcmdapi.Config, allowed []string) error {
 
 func (o ClientOptions) tune(c *rest.Config) *rest.Config {
 	c.QPS, c.Burst = o.QPS, o.Burst
-	if c.QPS == 0 {
-		c.QPS = DefaultQPS
-	}
-	if c.Burst == 0 {
-		c.Burst = DefaultBurst
-	}
+	c.QPS = cmp.Or(c.QPS, DefaultQPS)
+	c.Burst = cmp.Or(c.Burst, DefaultBurst)
 	c.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(c.QPS, c.Burst) // one for all clients that are made of it
 	c.UserAgent = "pilot-discovery"
 	if o.Version != "" {

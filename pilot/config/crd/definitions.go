@@ -1,6 +1,10 @@
 package crd
 
-import "context"
+import (
+	"context"
+
+	"github.com/istiod-lite/istiod-lite/api/lists"
+)
 
 // definitions follows which CustomResourceDefinitions there are, by name alone, and starts and stops the feeds of their
 // kinds.
@@ -89,10 +93,7 @@ func (d *definitions) Delete(obj any) error {
 
 // Replace takes all definitions there are.
 func (d *definitions) Replace(list []any, _ string) error {
-	there := make(map[string]bool, len(list))
-	for _, obj := range list {
-		there[obj.(*item).name.name] = true
-	}
+	there := lists.SetOf(list, func(obj any) string { return obj.(*item).name.name })
 	for _, f := range d.s.feeds {
 		definition := f.plural + "." + f.group
 		d.set(definition, there[definition])

@@ -9,6 +9,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/istiod-lite/istiod-lite/api/lists"
 )
 
 // errNotFound is why a kind is waited for that the API server has, and whose lists it answers 404.
@@ -43,10 +45,7 @@ func (f *feed) groupVersions(ctx context.Context) ([]string, error) {
 	if !found || err != nil {
 		return nil, err
 	}
-	versions := []string{}
-	for _, v := range group.Versions {
-		versions = append(versions, v.Version)
-	}
+	versions := lists.Map(group.Versions, func(v metav1.GroupVersionForDiscovery) string { return v.Version })
 	return versions, nil
 }
 
@@ -58,10 +57,7 @@ func (f *feed) resources(ctx context.Context, version string) ([]string, error) 
 	if !found || err != nil {
 		return nil, err
 	}
-	names := []string{}
-	for _, r := range list.APIResources {
-		names = append(names, r.Name)
-	}
+	names := lists.Map(list.APIResources, func(r metav1.APIResource) string { return r.Name })
 	return names, nil
 }
 

@@ -1,6 +1,7 @@
 package crd
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"sync/atomic"
@@ -281,9 +282,7 @@ func (f *feed) apply(it *item) {
 	var force validation.InForce
 	next.Versions, force = last.After(doc, func(o *kinds.Object) {
 		o.Cluster = f.s.opts.Cluster
-		if o.Generation == 0 {
-			o.Generation = it.generation
-		}
+		o.Generation = cmp.Or(o.Generation, it.generation)
 	})
 	if force.Why != "" {
 		doc.Findings = append(doc.Findings, config.Unusable(key.String(), force.Why))

@@ -1,6 +1,7 @@
 package crd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,9 +51,7 @@ func List(ctx context.Context, o ListOptions) (*Listing, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.Page == 0 {
-		o.Page = 500
-	}
+	o.Page = cmp.Or(o.Page, 500)
 	l := &Listing{o: o, source: s, denied: map[denial][]string{}, unknown: map[kinds.Key]bool{}}
 	l.deadline, _ = ctx.Deadline()
 	defer s.http.CloseIdleConnections()

@@ -78,9 +78,7 @@ type transition struct {
 
 // New makes a Source. It asks nothing of the API server.
 func New(opts Options) (*Source, error) {
-	if opts.Logger == nil {
-		opts.Logger = slog.New(slog.DiscardHandler)
-	}
+	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	if opts.Limits == (limits.Limits{}) {
 		opts.Limits = limits.Default()
 	}

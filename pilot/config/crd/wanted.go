@@ -1,9 +1,11 @@
 package crd
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 )
 
 // wantedIn is where single objects are wanted.
@@ -26,10 +28,7 @@ func (s *Source) Want(objects []kinds.Key) {
 	wanted := map[wantedIn]map[string]struct{}{}
 	for _, o := range objects {
 		at := wantedIn{o.Kind, o.Namespace}
-		if wanted[at] == nil {
-			wanted[at] = map[string]struct{}{}
-		}
-		wanted[at][o.Name] = struct{}{}
+		lists.PutIn(wanted, at, o.Name, struct{}{})
 	}
 	s.mu.Lock()
 	s.wanted = wanted
@@ -150,9 +149,7 @@ func (s *Source) Missing() []kinds.Key {
 	for at, r := range s.reading {
 		for n := range s.wanted[at] {
 			f := r.whole
-			if f == nil {
-				f = r.single[n]
-			}
+			f = cmp.Or(f, r.single[n])
 			if f == nil || !f.synced || f.trouble != nil {
 				continue
 			}

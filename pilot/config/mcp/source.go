@@ -85,9 +85,7 @@ func New(o Options) (*Source, error) {
 	if o.Kinds == nil {
 		o.Kinds = kinds.All()
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	o.Logger = o.Logger.With("name", Scheme+o.Address)
 	s := &Source{opts: o, metrics: newMetrics(o.Metrics, Scheme+o.Address)}
 	if s.dialer, s.warnings, err = newDialer(o, host); err != nil {

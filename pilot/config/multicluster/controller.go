@@ -64,9 +64,7 @@ type Controller struct {
 // New makes a Controller that runs nothing yet.
 func New(opts Options) *Controller {
 	opts.Timeout = cmp.Or(opts.Timeout, 30*time.Second)
-	if opts.Logger == nil {
-		opts.Logger = slog.New(slog.DiscardHandler)
-	}
+	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	c := &Controller{
 		opts: opts, secrets: map[kinds.Key]*kinds.Object{}, clusters: map[string]*cluster{},
 		timeouts: prometheus.NewCounter(prometheus.CounterOpts{

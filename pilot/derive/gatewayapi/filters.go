@@ -14,6 +14,7 @@ import (
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/substitution"
 )
 
@@ -63,10 +64,7 @@ func (x *route) headerValues(list []gatewayv1.HTTPHeader, field string) map[stri
 			x.refuse(fmt.Sprintf("the value %q has a control character", h.Value), at+".value", "remove the character")
 			continue
 		}
-		if out == nil {
-			out = map[string]string{}
-		}
-		out[name] = literal(h.Value)
+		lists.Put(&out, name, literal(h.Value))
 	}
 	return out
 }
@@ -207,9 +205,7 @@ func cors(h *networkingv1alpha3.HTTPRoute, f *gatewayv1.HTTPCORSFilter) {
 		out.ExposeHeaders = append(out.ExposeHeaders, string(n))
 	}
 	maxAge := int64(f.MaxAge)
-	if maxAge == 0 {
-		maxAge = 5
-	}
+	maxAge = cmp.Or(maxAge, 5)
 	out.MaxAge = &durationpb.Duration{Seconds: maxAge}
 	h.CorsPolicy = out
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/pilot/derive"
 )
@@ -84,10 +85,7 @@ func (r *run) takeSet(was, now *kinds.Object) {
 	if before != after {
 		r.changed(cell{theParent, now.Key})
 	}
-	if r.sets[after] == nil {
-		r.sets[after] = map[kinds.Key]*kinds.Object{}
-	}
-	r.sets[after][now.Key] = now
+	lists.PutIn(r.sets, after, now.Key, now)
 	r.due(after, was == nil || before != after)
 }
 

@@ -12,6 +12,7 @@ import (
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/pilot/derive"
 )
 
@@ -53,10 +54,7 @@ func (r *run) host(t target) *host {
 	h = &host{target: t}
 	r.hosts[t] = h
 	if t.namespace != "" {
-		if r.services[t.host] == nil {
-			r.services[t.host] = map[*host]struct{}{}
-		}
-		r.services[t.host][h] = struct{}{}
+		lists.PutIn(r.services, t.host, h, struct{}{})
 	}
 	return h
 }
@@ -248,10 +246,7 @@ func merge(routes []*route, of func(*route) *rules, lost func(x ranked, to *rout
 		}
 		return cmp.Or(cmp.Compare(b.path, a.path), cmp.Compare(b.length, a.length), first(a.method, b.method), cmp.Compare(b.headers, a.headers), cmp.Compare(b.queries, a.queries))
 	})
-	out := make([]*networkingv1alpha3.HTTPRoute, len(all))
-	for i, x := range all {
-		out[i] = x.http
-	}
+	out := lists.Map(all, func(x ranked) *networkingv1alpha3.HTTPRoute { return x.http })
 	if len(routes) > 1 {
 		eachRepeated(all, lost)
 	}

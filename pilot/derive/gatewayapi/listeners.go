@@ -216,9 +216,7 @@ func (l *lookups) allowsNamespace(from gatewayv1.FromNamespaces, selector *metav
 				set[k] = v
 			}
 		}
-		if set[names.LabelNamespace] == "" {
-			set[names.LabelNamespace] = namespace
-		}
+		set[names.LabelNamespace] = cmp.Or(set[names.LabelNamespace], namespace)
 		return s.Matches(set)
 	}
 	return false

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 )
 
 // unit is something that is made of one object, which has its key, and of cells.
@@ -141,10 +142,7 @@ func (r *run) read(key kinds.Key, l *lookups) {
 		r.units[key] = u
 	}
 	for _, c := range l.reads {
-		if r.readers[c] == nil {
-			r.readers[c] = map[*unit]struct{}{}
-		}
-		r.readers[c][u] = struct{}{}
+		lists.PutIn(r.readers, c, u, struct{}{})
 	}
 	for _, c := range u.reads {
 		if l.seen[c] || l.seen == nil && slices.Contains(l.reads, c) {

@@ -1,6 +1,7 @@
 package ingress
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -72,9 +73,7 @@ func (s *stage) convert(o *kinds.Object, selector string, get func(kinds.Key) *k
 	}
 	for i, r := range spec(o).Rules {
 		host := r.Host
-		if host == "" {
-			host = "*"
-		}
+		host = cmp.Or(host, "*")
 		if r.HTTP == nil {
 			if spec(o).DefaultBackend == nil {
 				c.found(diag.Warning, fmt.Sprintf("spec.rules[%d]", i), "add http.paths, or a defaultBackend", "requests for the host have no backend")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/pilot/derive"
 	"github.com/istiod-lite/istiod-lite/registry/kube"
 )
@@ -54,10 +55,7 @@ func (s *stage) addresses(in derive.Objects) (map[string]any, []diag.Diagnostic)
 	}
 	slices.Sort(ips)
 	slices.Sort(names)
-	var list []any
-	for _, ip := range ips {
-		list = append(list, map[string]any{"ip": ip})
-	}
+	list := lists.Map(ips, func(ip string) any { return map[string]any{"ip": ip} })
 	for _, name := range names {
 		list = append(list, map[string]any{"hostname": name})
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 	"github.com/istiod-lite/istiod-lite/pilot/facts"
 	"github.com/istiod-lite/istiod-lite/pilot/facts/poll"
@@ -51,10 +52,7 @@ func New(o Options) Resolver {
 			if len(found) == 0 {
 				return nil, errors.New("it has no address")
 			}
-			addresses := make([]string, 0, len(found))
-			for _, a := range found {
-				addresses = append(addresses, a.Unmap().WithZone("").String())
-			}
+			addresses := lists.Map(found, func(a netip.Addr) string { return a.Unmap().WithZone("").String() })
 			slices.Sort(addresses)
 			return slices.Compact(addresses), nil
 		},

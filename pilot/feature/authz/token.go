@@ -5,6 +5,8 @@ import (
 
 	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+
+	"github.com/istiod-lite/istiod-lite/api/lists"
 )
 
 // tokenFilter is the filter that validates tokens, and payload the key under which it says what is in them.
@@ -111,10 +113,7 @@ func (t translation) claims(path ...string) matchAny[*rbacv3.Principal] {
 		if !t.http {
 			return nil, errNoHTTP
 		}
-		var list []*matcherv3.ValueMatcher
-		for _, v := range values {
-			list = append(list, textValue(stringMatcher(v)))
-		}
+		list := lists.Map(values, func(v string) *matcherv3.ValueMatcher { return textValue(stringMatcher(v)) })
 		one := anyOf(list)
 		return claim(anyOf([]*matcherv3.ValueMatcher{elementOf(one), one}), path...), nil
 	}

@@ -1,6 +1,7 @@
 package destinationrule
 
 import (
+	"cmp"
 	"strconv"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
@@ -139,9 +140,7 @@ func applyLoadBalancer(c *clusterv3.Cluster, lb *networkingv1alpha3.LoadBalancer
 			}
 		default:
 			size := max(hash.GetRingHash().GetMinimumRingSize(), hash.GetMinimumRingSize()) //nolint:staticcheck // the older field is still in use
-			if size == 0 {
-				size = defaultRingSize
-			}
+			size = cmp.Or(size, defaultRingSize)
 			c.LbPolicy = clusterv3.Cluster_RING_HASH
 			c.LbConfig = &clusterv3.Cluster_RingHashLbConfig_{RingHashLbConfig: &clusterv3.Cluster_RingHashLbConfig{MinimumRingSize: wrapperspb.UInt64(size)}}
 		}

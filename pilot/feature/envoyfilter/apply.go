@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
 
@@ -43,10 +44,7 @@ func (o outcome) set(i int, err error) {
 
 // Apply applies patches to a message, which it does not change, and returns the result.
 func (f *filters) Apply(patches []feature.Patch, t feature.PatchTarget, m proto.Message) (proto.Message, []feature.PatchNote) {
-	list := make([]patch, len(patches))
-	for i, p := range patches {
-		list[i] = patch{p, &f.of(p.Object).patches[p.Index]}
-	}
+	list := lists.Map(patches, func(p feature.Patch) patch { return patch{p, &f.of(p.Object).patches[p.Index]} })
 	if m == nil {
 		return proto.Clone(list[0].value), []feature.PatchNote{{Patch: patches[0]}}
 	}

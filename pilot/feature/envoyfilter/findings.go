@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
@@ -44,10 +45,7 @@ func leftOut(p feature.Patch, notes []feature.PatchNote) diag.Diagnostic {
 	first := slices.MinFunc(notes, func(a, b feature.PatchNote) int {
 		return cmp.Or(strings.Compare(a.Resource, b.Resource), strings.Compare(a.Reason, b.Reason))
 	})
-	resources := map[string]bool{}
-	for _, n := range notes {
-		resources[n.Resource] = true
-	}
+	resources := lists.SetOf(notes, func(n feature.PatchNote) string { return n.Resource })
 	of := ""
 	if first.Resource != "" {
 		of = " of " + first.Resource

@@ -8,6 +8,7 @@ import (
 	typev1beta1 "istio.io/api/type/v1beta1"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
 
@@ -32,12 +33,7 @@ func New(p Phase) *feature.Feature {
 		Select: func(r feature.Reader, namespace string) func(feature.Workload) feature.Selection {
 			all := ordered(r, p, namespace)
 			return func(w feature.Workload) feature.Selection {
-				var list []*kinds.Object
-				for _, o := range all {
-					if applies(o, w) {
-						list = append(list, o)
-					}
-				}
+				list := lists.Filter(all, func(o *kinds.Object) bool { return applies(o, w) })
 				return feature.Of(list...)
 			}
 		},

@@ -7,6 +7,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/frozen"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
 
@@ -75,11 +76,7 @@ func providers(r feature.Reader, namespace string, objects []*kinds.Object) []fe
 
 // providerNames returns the names that references have.
 func providerNames(refs []*telemetryv1.ProviderRef) []string {
-	var list []string
-	for _, r := range refs {
-		list = append(list, r.GetName())
-	}
-	return list
+	return lists.Map(refs, func(r *telemetryv1.ProviderRef) string { return r.GetName() })
 }
 
 func spec(o *kinds.Object) *telemetryv1.Telemetry { return o.Spec.(*telemetryv1.Telemetry) }

@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"cmp"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -78,9 +79,7 @@ const (
 
 func zipkin(p *feature.ExtensionProvider, c node.Capabilities, z *meshv1alpha1.MeshConfig_ExtensionProvider_ZipkinTracingProvider) *tracev3.ZipkinConfig {
 	path := z.Path
-	if path == "" {
-		path = zipkinPath
-	}
+	path = cmp.Or(path, zipkinPath)
 	return &tracev3.ZipkinConfig{
 		CollectorService: &corev3.HttpService{
 			HttpUri:             httpURI("http://"+p.Service.Host+path, p.Cluster(z.Port), z.Timeout, zipkinTimeout),

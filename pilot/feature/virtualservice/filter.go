@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
 )
@@ -39,10 +40,7 @@ func httpFilters(feature.Chain) []*hcmv3.HttpFilter {
 func perFilterConfig(h *networkingv1alpha3.HTTPRoute) map[string]*anypb.Any {
 	var out map[string]*anypb.Any
 	set := func(name string, config *anypb.Any) {
-		if out == nil {
-			out = map[string]*anypb.Any{}
-		}
-		out[name] = config
+		lists.Put(&out, name, config)
 	}
 	if f := fault(h.Fault); f != nil {
 		set(faultFilter, envoy.Any(f))

@@ -2,6 +2,7 @@ package virtualservice
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -153,10 +154,7 @@ func pathOf(m *routev3.RouteMatch) string {
 
 // sorted returns a map's keys in order: the bytes must not depend on the order of a map.
 func sorted[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
+	keys := slices.Collect(maps.Keys(m))
 	slices.SortFunc(keys, cmp.Compare[string])
 	return keys
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/frozen"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 )
 
 // Rules are the DestinationRules of one host in force for one client, as scope.Index.DestinationRules orders them.
@@ -81,10 +82,7 @@ func Merge(rules Rules) *Merged {
 				m.Repeated = append(m.Repeated, s.Name)
 				continue
 			}
-			if m.named == nil {
-				m.named = map[string]int{}
-			}
-			m.named[s.Name] = len(m.Subsets)
+			lists.Put(&m.named, s.Name, len(m.Subsets))
 			m.Subsets = append(m.Subsets, s)
 		}
 	}
@@ -149,9 +147,7 @@ func ServiceRule(rules Rules) Rule {
 			}
 			continue
 		}
-		if r.Object == nil {
-			r.Object = o
-		}
+		r.Object = cmp.Or(r.Object, o)
 		if r.policy == nil {
 			r.policy = spec(o).TrafficPolicy
 		}

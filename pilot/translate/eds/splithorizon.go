@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/istiod-lite/istiod-lite/api/frozen"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/view"
@@ -50,12 +51,7 @@ func requestsNetwork(c cohort.Client, network string) bool {
 	if c.NetworkView.Empty() || network == "" {
 		return true
 	}
-	for n := range c.NetworkView.All {
-		if n == network {
-			return true
-		}
-	}
-	return false
+	return lists.Any(c.NetworkView.All, func(n string) bool { return n == network })
 }
 
 // splitHorizon is the split horizon of one assignment: the gateways before endpoints of other networks. add replaces

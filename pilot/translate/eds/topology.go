@@ -7,6 +7,7 @@ import (
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
 	"github.com/istiod-lite/istiod-lite/api/frozen"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
@@ -115,10 +116,7 @@ const maxPriority = 128
 
 // priorities maps the distances that occur to priorities without a gap: Envoy takes no others.
 func priorities(groups []priorityGroup) map[int]uint32 {
-	var distances []int
-	for _, g := range groups {
-		distances = append(distances, g.distance)
-	}
+	distances := lists.Map(groups, func(g priorityGroup) int { return g.distance })
 	slices.Sort(distances)
 	out := map[int]uint32{}
 	for i, d := range slices.Compact(distances) {

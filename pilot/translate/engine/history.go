@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/pilot/scope"
 )
 
@@ -91,9 +92,6 @@ func (h *history) since(from, to uint64) (*scope.Dirty, bool) {
 
 // mergeChanges returns one scope.Dirty for several changes.
 func mergeChanges(list []change) *scope.Dirty {
-	var all []*scope.Dirty
-	for _, c := range list {
-		all = append(all, c.Dirty)
-	}
+	all := lists.Map(list, func(c change) *scope.Dirty { return c.Dirty })
 	return scope.MergeDirty(all)
 }

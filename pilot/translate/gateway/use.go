@@ -7,6 +7,7 @@ import (
 
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/scope"
@@ -104,10 +105,7 @@ func (s Server) Name() string { return s.Gateway.Namespace + "/" + s.Gateway.Nam
 func (s Server) VirtualServices(r Reader, c cohort.Client) []*scope.VirtualService {
 	open := map[string]map[string]bool{} // the namespaces of each host
 	for ns, host := range s.EachHost {
-		if open[host] == nil {
-			open[host] = map[string]bool{}
-		}
-		open[host][ns] = true
+		lists.PutIn(open, host, ns, true)
 	}
 	var all []*scope.VirtualService
 	seen := map[*scope.VirtualService]bool{}

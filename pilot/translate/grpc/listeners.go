@@ -13,6 +13,7 @@ import (
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
@@ -80,12 +81,7 @@ func (m *Listeners) outboundListener(v *view.View, c cohort.Client, name string)
 
 // hasPort reports whether a service has a port of that number that is not UDP.
 func hasPort(s scope.Service, port uint32) bool {
-	for p := range s.ImportedPortsByNumber(port) {
-		if p.Protocol != registry.UDP {
-			return true
-		}
-	}
-	return false
+	return lists.Any(s.ImportedPortsByNumber(port), func(p *registry.Port) bool { return p.Protocol != registry.UDP })
 }
 
 // fullNames returns the hosts that a name may stand for in a namespace whose domain is <ns>.svc.<suffix>, best first.

@@ -1,6 +1,7 @@
 package grpc
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -58,12 +59,7 @@ func evaluable(r *rbacv3.RBAC) *rbacv3.RBAC {
 }
 
 func every[M any](list []M, adapt func(M) bool) bool {
-	for _, m := range list {
-		if !adapt(m) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(list, func(m M) bool { return !adapt(m) })
 }
 
 // adaptPermission makes a permission one that every version of gRPC evaluates as an Envoy does. It reports false where

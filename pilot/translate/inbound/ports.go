@@ -1,6 +1,7 @@
 package inbound
 
 import (
+	"cmp"
 	"net"
 	"slices"
 	"strconv"
@@ -92,9 +93,7 @@ func ingressPorts(c cohort.Inbound, spec *networkingv1.Sidecar, served []Port) [
 			Ingress: c.Ingress, Bind: l.Bind, BindsPort: l.CaptureMode == networkingv1alpha3.CaptureMode_NONE || c.Interception == node.None,
 			Endpoint: defaultEndpoint(l.DefaultEndpoint, c), TLS: l.Tls,
 		}
-		if p.Bind == "" {
-			p.Bind = c.Address
-		}
+		p.Bind = cmp.Or(p.Bind, c.Address)
 		if i := slices.IndexFunc(served, func(s Port) bool { return s.Target == n }); i >= 0 {
 			p.Services, p.Rule = served[i].Services, served[i].Rule
 		}

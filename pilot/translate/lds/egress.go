@@ -11,6 +11,7 @@ import (
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
 	"github.com/istiod-lite/istiod-lite/api/frozen"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
@@ -330,12 +331,7 @@ func (o egressBuilder) addChain(s *listenerBuilder, c tcpChain) {
 	// A chain matches each of its names in each of its ranges. A range or a name goes where any of that is taken.
 	servers, prefixes := slices.Collect(c.servers.All), slices.Collect(c.prefixes.All)
 	free := func(some tcpChain) bool {
-		for m := range some.chainMatches {
-			if taken(m) {
-				return false
-			}
-		}
-		return true
+		return !lists.Any(some.chainMatches, func(m chainMatch) bool { return taken(m) })
 	}
 	if !free(c) {
 		recordConflict(o.view, s.BindKey)

@@ -1,6 +1,7 @@
 package lds
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -250,9 +251,7 @@ func destination(v *view.View, c cohort.Client, vs *scope.VirtualService, port u
 				number = s.Ports[0].Number
 			}
 		}
-		if number == 0 {
-			number = port
-		}
+		number = cmp.Or(number, port)
 		if s != nil && i == 0 { // a TCP proxy has one policy: the first destination's
 			rule, _ := v.MergedRules(c, s).Rule(d.Subset)
 			to.connection = connection(v, rule, number)

@@ -4,6 +4,7 @@ import (
 	"weak"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/feature"
@@ -26,10 +27,7 @@ func (p *Patcher) Findings() []diag.Diagnostic {
 	}
 	types := map[weak.Pointer[cohort.Patches]]map[string]bool{}
 	p.cache.EachDerived(func(k engine.Key, set *envoy.Set, added []*envoy.Resource, removed map[string]*envoy.Resource) {
-		if types[k.Patches] == nil {
-			types[k.Patches] = map[string]bool{}
-		}
-		types[k.Patches][k.Type] = true
+		lists.PutIn(types, k.Patches, k.Type, true)
 		for r := range set.All {
 			add(r)
 			add(r.Header)

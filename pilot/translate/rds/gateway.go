@@ -10,6 +10,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/frozen"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
@@ -113,9 +114,7 @@ func (m *Routes) gatewayRouteBuilder(v *view.View, c cohort.Client, name string)
 		}
 		if s.GetTls().GetHttpsRedirect() {
 			for _, h := range s.Hosts { // may have a namespace
-				if b.redirected[h] == 0 {
-					b.redirected[h] = s.Port.Number
-				}
+				b.redirected[h] = cmp.Or(b.redirected[h], s.Port.Number)
 			}
 		}
 		b.servers = append(b.servers, g)
@@ -364,10 +363,7 @@ func (b *gatewayRouteBuilder) virtualHosts(host string) []*envoy.Resource {
 	if domains[0] != host {
 		return nil
 	}
-	written := make([]string, len(domains))
-	for i, h := range domains {
-		written[i] = names.Domain(h)
-	}
+	written := lists.Map(domains, names.Domain)
 	k := b.virtualHostKey(names.VirtualHost(host, r.port), strings.Join(written, "\n"), r.port)
 	k.gateway, k.tls, k.bindings = true, r.tls, r.bindings
 	if s := b.servers[0]; len(s.HTTP3) > 0 { // one that terminates TLS has the route configuration alone
@@ -380,12 +376,7 @@ func (b *gatewayRouteBuilder) virtualHosts(host string) []*envoy.Resource {
 // noHosts reports whether no host has a virtual host.
 func (b *gatewayRouteBuilder) noHosts() bool {
 	routes := func(hosts iter.Seq[string]) bool {
-		for h := range hosts {
-			if b.routedHost(h) != nil {
-				return true
-			}
-		}
-		return false
+		return lists.Any(hosts, func(h string) bool { return b.routedHost(h) != nil })
 	}
 	if routes(b.routable) || routes(b.hosts.Hosts) {
 		return false

@@ -5,6 +5,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/frozen"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/node"
@@ -178,10 +179,7 @@ func (b *routeBuilder) rules(s *registry.Service) ruled {
 			hashed = append(hashed, hashedSubset{subset.Name, of})
 		}
 	}
-	if b.ruled == nil {
-		b.ruled = map[*registry.Service]ruled{}
-	}
-	b.ruled[s] = ruled{rule, frozen.ListOf(hashed...)}
+	lists.Put(&b.ruled, s, ruled{rule, frozen.ListOf(hashed...)})
 	return b.ruled[s]
 }
 

@@ -1,6 +1,7 @@
 package rds
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	networkingv1 "istio.io/api/networking/v1"
 	networkingv1alpha3 "istio.io/api/networking/v1alpha3"
 
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/node"
@@ -131,12 +133,7 @@ func (k virtualHostKey) isBlackhole() bool {
 
 // hasRoutes reports whether any VirtualService of a virtual host has a route for it.
 func (m *Routes) hasRoutes(k virtualHostKey) bool {
-	for b := range k.bindings.All {
-		if m.hooks.HasRoutes(k.options(b)) {
-			return true
-		}
-	}
-	return false
+	return lists.Any(k.bindings.All, func(b binding) bool { return m.hooks.HasRoutes(k.options(b)) })
 }
 
 // virtualHostBuilder is a virtualHostKey with its destinations by host, which each route needs.
@@ -200,9 +197,7 @@ func (r virtualHostBuilder) cluster(host, subset string, port uint32) string {
 			port = d.service.Ports[0].Number
 		}
 	}
-	if port == 0 {
-		port = r.port
-	}
+	port = cmp.Or(port, r.port)
 	return names.Cluster(names.Outbound, port, subset, host)
 }
 

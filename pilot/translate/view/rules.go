@@ -3,6 +3,7 @@ package view
 import (
 	"sync"
 
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/pilot/scope/traffic"
 )
 
@@ -28,9 +29,6 @@ func (m *mergedRules) of(rules traffic.Rules) *traffic.Merged {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.byRules == nil {
-		m.byRules = map[traffic.Rules]*traffic.Merged{}
-	}
-	m.byRules[rules] = r
+	lists.Put(&m.byRules, rules, r)
 	return r
 }

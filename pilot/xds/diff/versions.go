@@ -9,6 +9,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
@@ -71,11 +72,7 @@ func Hash(resources []*envoy.Resource) string {
 
 // WithClusters returns the versions of assignments as a client is sent them.
 func WithClusters(assignments []*envoy.Resource, clusters envoy.Union) []string {
-	versions := make([]string, len(assignments))
-	for i, r := range assignments {
-		versions[i] = r.Version + ClusterSuffix(clusters, r.Name)
-	}
-	return versions
+	return lists.Map(assignments, func(r *envoy.Resource) string { return r.Version + ClusterSuffix(clusters, r.Name) })
 }
 
 // ClusterSuffix returns what the version of an assignment states about its cluster. A client whose stream broke between

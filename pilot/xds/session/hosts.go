@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/wire"
 )
@@ -107,10 +108,7 @@ func (s *Session) nextGeneration(route string) {
 	case s.resumed:
 		n = s.firstGeneration
 	}
-	if s.generations == nil {
-		s.generations = map[string]uint32{}
-	}
-	s.generations[route] = n
+	lists.Put(&s.generations, route, n)
 	s.hasGenerations = s.hasGenerations || n > 0
 }
 
@@ -129,10 +127,7 @@ func (s *Session) markHeadSent(route string) {
 
 // resendHosts marks the virtual hosts of a route configuration to be sent, whatever the client has.
 func (s *Session) resendHosts(route string) {
-	if s.routesWithoutHosts == nil {
-		s.routesWithoutHosts = map[string]struct{}{}
-	}
-	s.routesWithoutHosts[route] = struct{}{}
+	lists.Put(&s.routesWithoutHosts, route, struct{}{})
 	s.compareHosts()
 }
 
@@ -158,10 +153,7 @@ func (s *Session) hostsToResend(target, held envoy.Union, resend map[string]stru
 	}
 	for route := range withoutHosts {
 		for r := range target.Shared.Below(route) {
-			if resend == nil {
-				resend = map[string]struct{}{}
-			}
-			resend[r.Name] = struct{}{}
+			lists.Put(&resend, r.Name, struct{}{})
 		}
 	}
 	return resend

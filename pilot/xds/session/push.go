@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -71,9 +72,7 @@ func (p *Push) Merge(newer *Push) *Push {
 		Queued:    p.Queued,
 		Tally:     newer.Tally,
 	}
-	if m.Tally == nil {
-		m.Tally = p.Tally
-	}
+	m.Tally = cmp.Or(m.Tally, p.Tally)
 	if m.Received.IsZero() || !newer.Received.IsZero() && newer.Received.Before(m.Received) {
 		m.Received = newer.Received
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/diff"
 	"github.com/istiod-lite/istiod-lite/pilot/xds/wire"
@@ -111,26 +112,17 @@ func (w *watch) setNames(names *envoy.Names) {
 
 // markResend marks a name to be sent or, as a whole, removed if absent.
 func (w *watch) markResend(name string) {
-	if w.resend == nil {
-		w.resend = map[string]struct{}{}
-	}
-	w.resend[name] = struct{}{}
+	lists.Put(&w.resend, name, struct{}{})
 }
 
 // diverge records that the client has another resource than held has.
 func (w *watch) diverge(name string, has *envoy.Resource) {
-	if w.diverged == nil {
-		w.diverged = map[string]*envoy.Resource{}
-	}
-	w.diverged[name] = has
+	lists.Put(&w.diverged, name, has)
 }
 
 // markRemoval marks a resource, as the client has it, to be removed at the end of the pass.
 func (w *watch) markRemoval(name string, had *envoy.Resource) {
-	if w.pendingRemoval == nil {
-		w.pendingRemoval = map[string]*envoy.Resource{}
-	}
-	w.pendingRemoval[name] = had
+	lists.Put(&w.pendingRemoval, name, had)
 }
 
 // forgetUnnamed forgets what is kept of names that are not subscribed to any more. By name only.

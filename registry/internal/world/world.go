@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 )
 
 var separator = regexp.MustCompile(`(?m)^---\s*$`)
@@ -85,9 +86,5 @@ func In(cluster string, changes []kinds.Change) []kinds.Change {
 
 // Delete returns a change for each object in changes, which deletes it.
 func Delete(changes []kinds.Change) []kinds.Change {
-	var out []kinds.Change
-	for _, c := range changes {
-		out = append(out, kinds.Change{Key: c.Key})
-	}
-	return out
+	return lists.Map(changes, func(c kinds.Change) kinds.Change { return kinds.Change{Key: c.Key} })
 }
