@@ -1,6 +1,9 @@
 package registry
 
-import "strings"
+import (
+	"cmp"
+	"strings"
+)
 
 // ParseProtocolOr returns the protocol that users write, or another one where they write none that is known.
 func ParseProtocolOr(s string, otherwise Protocol) Protocol {
@@ -12,31 +15,10 @@ func ParseProtocolOr(s string, otherwise Protocol) Protocol {
 
 // ParseProtocol returns the protocol that users write, in any case. An unknown one is Unsupported.
 func ParseProtocol(s string) Protocol {
-	switch strings.ToLower(s) {
-	case "http":
-		return HTTP
-	case "https":
-		return HTTPS
-	case "http2":
-		return HTTP2
-	case "grpc":
-		return GRPC
-	case "grpc-web":
-		return GRPCWeb
-	case "http_proxy":
-		return HTTPProxy
-	case "tcp":
-		return TCP
-	case "tls":
-		return TLS
-	case "mongo":
-		return Mongo
-	case "redis":
-		return Redis
-	case "mysql":
-		return MySQL
-	case "udp":
-		return UDP
-	}
-	return Unsupported
+	return cmp.Or(protocols[strings.ToLower(s)], Unsupported)
+}
+
+var protocols = map[string]Protocol{
+	"http": HTTP, "https": HTTPS, "http2": HTTP2, "grpc": GRPC, "grpc-web": GRPCWeb, "http_proxy": HTTPProxy,
+	"tcp": TCP, "tls": TLS, "mongo": Mongo, "redis": Redis, "mysql": MySQL, "udp": UDP,
 }

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/istiod-lite/istiod-lite/api/frozen"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 )
 
@@ -195,10 +196,7 @@ func (m *metadata) read(p *Proxy) {
 	p.Labels = m.strings("LABELS", nil)
 	for k, v := range m.strings("STATIC_LABELS", nil) {
 		if _, ok := p.Labels[k]; !ok {
-			if p.Labels == nil {
-				p.Labels = map[string]string{}
-			}
-			p.Labels[k] = v
+			lists.Put(&p.Labels, k, v)
 		}
 	}
 	p.Annotations = m.strings("ANNOTATIONS", func(key string) bool {
@@ -422,10 +420,7 @@ func (m *metadata) strings(key string, want func(string) bool) map[string]string
 			m.fail(key, "an object of strings", f)
 			return nil
 		}
-		if out == nil {
-			out = map[string]string{}
-		}
-		out[m.keep(k)] = m.keep(s.StringValue)
+		lists.Put(&out, m.keep(k), m.keep(s.StringValue))
 	}
 	return out
 }
@@ -456,20 +451,13 @@ func addresses(s string) []string {
 	return out
 }
 
-func capability(category, url string) Capabilities {
-	switch category + " " + strings.TrimPrefix(url, "type.googleapis.com/") {
-	case "envoy.filters.http io.istio.http.peer_metadata.Config":
-		return HTTPPeerMetadata
-	case "envoy.filters.http istio.envoy.config.filter.http.alpn.v2alpha1.FilterConfig":
-		return ALPNFilter
-	case "envoy.filters.http stats.PluginConfig":
-		return HTTPStats
-	case "envoy.filters.network stats.PluginConfig":
-		return NetworkStats
-	case "envoy.filters.network envoy.tcp.metadataexchange.config.MetadataExchange":
-		return NetworkMetadataExchange
-	}
-	return 0
+// capabilities are by the category of an extension and its type.
+var capabilities = map[string]Capabilities{
+	"envoy.filters.http io.istio.http.peer_metadata.Config":                        HTTPPeerMetadata,
+	"envoy.filters.http istio.envoy.config.filter.http.alpn.v2alpha1.FilterConfig": ALPNFilter,
+	"envoy.filters.http stats.PluginConfig":                                        HTTPStats,
+	"envoy.filters.network stats.PluginConfig":                                     NetworkStats,
+	"envoy.filters.network envoy.tcp.metadataexchange.config.MetadataExchange":     NetworkMetadataExchange,
 }
 
 // Extensions returns the capabilities that a node's list of extensions implies.
@@ -477,7 +465,7 @@ func Extensions(list []*corev3.Extension) Capabilities {
 	var c Capabilities
 	for _, e := range list {
 		for _, url := range e.GetTypeUrls() {
-			c |= capability(e.GetCategory(), url)
+			c |= capabilities[e.GetCategory()+" "+strings.TrimPrefix(url, "type.googleapis.com/")]
 		}
 	}
 	return c

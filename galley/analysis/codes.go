@@ -1,6 +1,9 @@
 package analysis
 
-import "strings"
+import (
+	"cmp"
+	"strings"
+)
 
 // Code is what a code of findings means.
 type Code struct {
@@ -23,96 +26,50 @@ func Describe(code string) Code {
 	if !strings.HasPrefix(code, "IST") {
 		return Code{ID: code, Name: code}
 	}
-	name := istioName(code)
-	if name == "" {
-		name = code
-	}
+	name := cmp.Or(istioNames[code], code)
 	return Code{ID: code, Name: name, URL: "https://istio.io/latest/docs/reference/config/analysis/" + strings.ToLower(code) + "/"}
 }
 
-// istioName returns the name of one of Istio's codes that are used here, or "".
-func istioName(code string) string {
-	switch code {
-	case codeDeprecated:
-		return "Deprecated"
-	case codeReference:
-		return "ReferencedResourceNotFound"
-	case codeNotInjected:
-		return "NamespaceNotInjected"
-	case codeNoProxy:
-		return "PodMissingProxy"
-	case "IST0104":
-		return "GatewayPortNotOnWorkload"
-	case "IST0106":
-		return "SchemaValidationError"
-	case codeMisplaced:
-		return "MisplacedAnnotation"
-	case codeUnknownAnnotation:
-		return "UnknownAnnotation"
-	case codeConflict:
-		return "ConflictingMeshGatewayVirtualServiceHosts"
-	case codeSidecars:
-		return "ConflictingSidecarWorkloadSelectors"
-	case codeDefaultSidecars:
-		return "MultipleSidecarsWithoutWorkloadSelectors"
-	case codePortRequired:
-		return "VirtualServiceDestinationPortSelectorRequired"
-	case codeMTLS:
-		return "MTLSPolicyConflict"
-	case codeSharedPods:
-		return "DeploymentAssociatedToMultipleServices"
-	case codePortName:
-		return "PortNameIsNotUnderNamingConvention"
-	case codeTokenPort:
-		return "JwtFailureDueToInvalidServicePortPrefix"
-	case codeInjectionLabels:
-		return "NamespaceMultipleInjectionLabels"
-	case codeWorkloads:
-		return "NoMatchingWorkloadsFound"
-	case codeUnreachableRule:
-		return "VirtualServiceUnreachableRule"
-	case codeIneffectiveMatch:
-		return "VirtualServiceIneffectiveMatch"
-	case codeGatewayHost:
-		return "VirtualServiceHostNotFoundInGateway"
-	case codeAddresses:
-		return "ServiceEntryAddressesRequired"
-	case codeDeprecatedNote:
-		return "DeprecatedAnnotation"
-	case codeSharedCertificate:
-		return "GatewayDuplicateCertificate"
-	case "IST0141":
-		return "InsufficientPermissions"
-	case codeGateways:
-		return "ConflictingGateways"
-	case codeClaims:
-		return "JwtClaimBasedRoutingWithoutRequestAuthN"
-	case codeExternalName:
-		return "ExternalNameServiceTypeInvalidPortName"
-	case codeRelativePatch:
-		return "EnvoyFilterUsesRelativeOperation"
-	case codeReplacePatch:
-		return "EnvoyFilterUsesReplaceOperationIncorrectly"
-	case codeAddPatch:
-		return "EnvoyFilterUsesAddOperationIncorrectly"
-	case codeRemovePatch:
-		return "EnvoyFilterUsesRemoveOperationIncorrectly"
-	case codeVersionedPatch:
-		return "EnvoyFilterUsesRelativeOperationWithProxyVersion"
-	case codeProxyImage:
-		return "PodsIstioProxyImageMismatchInNamespace"
-	case codeTelemetryProvider:
-		return "InvalidTelemetryProvider"
-	case codeTelemetries:
-		return "ConflictingTelemetryWorkloadSelectors"
-	case codeDefaultTelemetries:
-		return "MultipleTelemetriesWithoutWorkloadSelectors"
-	case "IST0161":
-		return "InvalidGatewayCredential"
-	case codeGatewayPort:
-		return "GatewayPortNotDefinedOnService"
-	case codeSubset:
-		return "DestinationRuleSubsetsNotSelectPods"
-	}
-	return ""
+// istioNames has the names of the codes of Istio that are used here.
+var istioNames = map[string]string{
+	codeDeprecated:         "Deprecated",
+	codeReference:          "ReferencedResourceNotFound",
+	codeNotInjected:        "NamespaceNotInjected",
+	codeNoProxy:            "PodMissingProxy",
+	"IST0104":              "GatewayPortNotOnWorkload",
+	"IST0106":              "SchemaValidationError",
+	codeMisplaced:          "MisplacedAnnotation",
+	codeUnknownAnnotation:  "UnknownAnnotation",
+	codeConflict:           "ConflictingMeshGatewayVirtualServiceHosts",
+	codeSidecars:           "ConflictingSidecarWorkloadSelectors",
+	codeDefaultSidecars:    "MultipleSidecarsWithoutWorkloadSelectors",
+	codePortRequired:       "VirtualServiceDestinationPortSelectorRequired",
+	codeMTLS:               "MTLSPolicyConflict",
+	codeSharedPods:         "DeploymentAssociatedToMultipleServices",
+	codePortName:           "PortNameIsNotUnderNamingConvention",
+	codeTokenPort:          "JwtFailureDueToInvalidServicePortPrefix",
+	codeInjectionLabels:    "NamespaceMultipleInjectionLabels",
+	codeWorkloads:          "NoMatchingWorkloadsFound",
+	codeUnreachableRule:    "VirtualServiceUnreachableRule",
+	codeIneffectiveMatch:   "VirtualServiceIneffectiveMatch",
+	codeGatewayHost:        "VirtualServiceHostNotFoundInGateway",
+	codeAddresses:          "ServiceEntryAddressesRequired",
+	codeDeprecatedNote:     "DeprecatedAnnotation",
+	codeSharedCertificate:  "GatewayDuplicateCertificate",
+	"IST0141":              "InsufficientPermissions",
+	codeGateways:           "ConflictingGateways",
+	codeClaims:             "JwtClaimBasedRoutingWithoutRequestAuthN",
+	codeExternalName:       "ExternalNameServiceTypeInvalidPortName",
+	codeRelativePatch:      "EnvoyFilterUsesRelativeOperation",
+	codeReplacePatch:       "EnvoyFilterUsesReplaceOperationIncorrectly",
+	codeAddPatch:           "EnvoyFilterUsesAddOperationIncorrectly",
+	codeRemovePatch:        "EnvoyFilterUsesRemoveOperationIncorrectly",
+	codeVersionedPatch:     "EnvoyFilterUsesRelativeOperationWithProxyVersion",
+	codeProxyImage:         "PodsIstioProxyImageMismatchInNamespace",
+	codeTelemetryProvider:  "InvalidTelemetryProvider",
+	codeTelemetries:        "ConflictingTelemetryWorkloadSelectors",
+	codeDefaultTelemetries: "MultipleTelemetriesWithoutWorkloadSelectors",
+	"IST0161":              "InvalidGatewayCredential",
+	codeGatewayPort:        "GatewayPortNotDefinedOnService",
+	codeSubset:             "DestinationRuleSubsetsNotSelectPods",
 }

@@ -5,11 +5,13 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/safe"
 )
 
@@ -142,12 +144,7 @@ func (p fieldRef) required(name string) bool {
 
 // exclusive reports an error if more than one of the fields is set. It returns the fields that are set.
 func (p fieldRef) exclusive(names ...string) []string {
-	var set []string
-	for _, name := range names {
-		if !p.at(name).absent() {
-			set = append(set, name)
-		}
-	}
+	set := lists.Filter(names, func(name string) bool { return !p.at(name).absent() })
 	if len(set) > 1 {
 		p.at(set[1]).bad("keep one of them", "%s exclude each other", strings.Join(set, " and "))
 	}
@@ -388,57 +385,39 @@ func (d *decoder) check(o *kinds.Object, n *node, f *findings) {
 
 // rules returns the function that judges objects of a kind, or nil if the schema is enough. It judges the spec of an
 // Istio kind, and the whole object of any other kind.
-func rules(k *kinds.Kind) func(fieldRef) {
-	switch k {
-	case kinds.VirtualService:
-		return virtualService
-	case kinds.DestinationRule:
-		return destinationRule
-	case kinds.Gateway:
-		return gateway
-	case kinds.ServiceEntry:
-		return serviceEntry
-	case kinds.WorkloadEntry:
-		return workloadEntry
-	case kinds.WorkloadGroup:
-		return workloadGroup
-	case kinds.Sidecar:
-		return sidecar
-	case kinds.EnvoyFilter:
-		return envoyFilter
-	case kinds.ProxyConfig:
-		return proxyConfig
-	case kinds.PeerAuthentication:
-		return peerAuthentication
-	case kinds.AuthorizationPolicy:
-		return authorizationPolicy
-	case kinds.RequestAuthentication:
-		return requestAuthentication
-	case kinds.Telemetry:
-		return telemetry
-	case kinds.WasmPlugin:
-		return wasmPlugin
-	case kinds.TrafficExtension:
-		return trafficExtension
-	case kinds.Service:
-		return service
-	case kinds.EndpointSlice:
-		return endpointSlice
-	case kinds.Pod:
-		return pod
-	case kinds.Ingress:
-		return ingress
-	case kinds.IngressClass:
-		return ingressClass
-	case kinds.KubeGateway:
-		return kubeGateway
-	case kinds.ListenerSet:
-		return listenerSet
-	case kinds.HTTPRoute, kinds.GRPCRoute, kinds.TLSRoute, kinds.TCPRoute, kinds.UDPRoute:
-		return kubeRoute
+func rules(k *kinds.Kind) func(fieldRef) { return allRules()[k] }
+
+var allRules = sync.OnceValue(func() map[*kinds.Kind]func(fieldRef) {
+	return map[*kinds.Kind]func(fieldRef){
+		kinds.VirtualService:        virtualService,
+		kinds.DestinationRule:       destinationRule,
+		kinds.Gateway:               gateway,
+		kinds.ServiceEntry:          serviceEntry,
+		kinds.WorkloadEntry:         workloadEntry,
+		kinds.WorkloadGroup:         workloadGroup,
+		kinds.Sidecar:               sidecar,
+		kinds.EnvoyFilter:           envoyFilter,
+		kinds.ProxyConfig:           proxyConfig,
+		kinds.PeerAuthentication:    peerAuthentication,
+		kinds.AuthorizationPolicy:   authorizationPolicy,
+		kinds.RequestAuthentication: requestAuthentication,
+		kinds.Telemetry:             telemetry,
+		kinds.WasmPlugin:            wasmPlugin,
+		kinds.TrafficExtension:      trafficExtension,
+		kinds.Service:               service,
+		kinds.EndpointSlice:         endpointSlice,
+		kinds.Pod:                   pod,
+		kinds.Ingress:               ingress,
+		kinds.IngressClass:          ingressClass,
+		kinds.KubeGateway:           kubeGateway,
+		kinds.ListenerSet:           listenerSet,
+		kinds.HTTPRoute:             kubeRoute,
+		kinds.GRPCRoute:             kubeRoute,
+		kinds.TLSRoute:              kubeRoute,
+		kinds.TCPRoute:              kubeRoute,
+		kinds.UDPRoute:              kubeRoute,
 	}
-	return nil
-}
+})
 
 // ownPort warns of a port at all addresses on which injected proxies listen themselves: they have no other listener
 // there. The listener belongs to a sidecar or to a gateway, and it binds a socket or takes what is redirected to the

@@ -1,10 +1,13 @@
 package validation
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
+	"maps"
 	"math"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -28,7 +31,7 @@ func (s goSchema) value(n *node, t reflect.Type, path string) {
 	}
 	if u, ok := reflect.New(t).Interface().(json.Unmarshaler); ok {
 		if err := u.UnmarshalJSON(n.json()); err != nil {
-			s.errorAt(n.pos, path, "WrongType", "", "%s is not %s", n.describe(), typeName(t))
+			s.errorAt(n.pos, path, "WrongType", "", "%s is not %s", n.describe(), cmp.Or(goTypeNames[t.Name()], "valid here"))
 		}
 		return
 	}
@@ -67,7 +70,7 @@ func (s goSchema) value(n *node, t reflect.Type, path string) {
 		s.want(n, number, path, "write a number")
 	case reflect.Int, reflect.Int64, reflect.Int32, reflect.Int16, reflect.Int8, reflect.Uint, reflect.Uint64, reflect.Uint32, reflect.Uint16, reflect.Uint8:
 		if s.want(n, number, path, "write a whole number without quotes") {
-			low, high := goRange(t.Kind())
+			low, high := goRange(t)
 			switch why := asInt(n, low, high); {
 			case why != "":
 				s.errorAt(n.pos, path, "WrongType", "write a whole number", "%s, found %s", why, n.value)
@@ -105,10 +108,7 @@ func (s goSchema) structure(n *node, t reflect.Type, path string) {
 			s.add(diag.Warning, f.pos, sub, "UnknownField", "", "unknown field %q is ignored", f.name)
 			continue
 		default:
-			names := make([]string, 0, len(fields))
-			for name := range fields {
-				names = append(names, name)
-			}
+			names := slices.Collect(maps.Keys(fields))
 			s.errorAt(f.pos, sub, "UnknownField", diag.UnknownName(f.name, names), "unknown field %q", f.name)
 		}
 		kept = append(kept, f)
@@ -137,19 +137,13 @@ func jsonFields(t reflect.Type, into map[string]reflect.Type) {
 	}
 }
 
-// typeName says what a type with a decoder of its own takes.
-func typeName(t reflect.Type) string {
-	switch t.Name() {
-	case "Time", "MicroTime":
-		return "a time such as 2006-01-02T15:04:05Z"
-	case "Duration":
-		return "a duration such as 1m30s"
-	case "Quantity":
-		return "a quantity such as 100m or 1Gi"
-	case "IntOrString":
-		return "a whole number or a string"
-	}
-	return "valid here"
+// goTypeNames say what types with decoders of their own take.
+var goTypeNames = map[string]string{
+	"Time":        "a time such as 2006-01-02T15:04:05Z",
+	"MicroTime":   "a time such as 2006-01-02T15:04:05Z",
+	"Duration":    "a duration such as 1m30s",
+	"Quantity":    "a quantity such as 100m or 1Gi",
+	"IntOrString": "a whole number or a string",
 }
 
 // plainInt writes a whole number without fraction and exponent.
@@ -161,22 +155,10 @@ func plainInt(token string) string {
 	return strconv.FormatFloat(v, 'f', -1, 64)
 }
 
-func goRange(k reflect.Kind) (float64, float64) {
-	switch k {
-	case reflect.Int32:
-		return math.MinInt32, math.MaxInt32
-	case reflect.Int16:
-		return math.MinInt16, math.MaxInt16
-	case reflect.Int8:
-		return math.MinInt8, math.MaxInt8
-	case reflect.Uint32:
-		return 0, math.MaxUint32
-	case reflect.Uint16:
-		return 0, math.MaxUint16
-	case reflect.Uint8:
-		return 0, math.MaxUint8
-	case reflect.Uint, reflect.Uint64:
-		return 0, math.MaxUint64
+// goRange returns the least and the greatest number that a type of whole numbers has.
+func goRange(t reflect.Type) (low, high float64) {
+	if t.Kind() >= reflect.Uint {
+		return 0, math.Ldexp(1, t.Bits()) - 1
 	}
-	return math.MinInt64, math.MaxInt64
+	return -math.Ldexp(1, t.Bits()-1), math.Ldexp(1, t.Bits()-1) - 1
 }

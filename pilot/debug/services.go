@@ -1,6 +1,7 @@
 package debug
 
 import (
+	"cmp"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -83,10 +84,10 @@ func (s services) describe(svc *registry.Service, imported *scope.Service) servi
 	d := service{
 		Attributes: attributes{
 			ServiceRegistry: provider(svc), Name: svc.Name, Namespace: svc.Namespace, Labels: svc.Labels, LabelSelectors: svc.Selector,
-			ExternalName: svc.ExternalName, NodeLocal: svc.NodeLocal, TrafficDistribution: distribution(svc.TrafficDist), PublishNotReadyAddresses: svc.PublishNotReady,
+			ExternalName: svc.ExternalName, NodeLocal: svc.NodeLocal, TrafficDistribution: distributions[svc.TrafficDist], PublishNotReadyAddresses: svc.PublishNotReady,
 		},
 		Ports: []port{}, ServiceAccounts: svc.ServiceAccounts, CreationTime: svc.Created, Hostname: svc.Host,
-		DefaultAddress: unspecified, Resolution: resolution(svc), MeshExternal: svc.MeshExternal,
+		DefaultAddress: unspecified, Resolution: resolutions[svc.Resolution], MeshExternal: svc.MeshExternal,
 	}
 	if svc.ExportTo != nil {
 		d.Attributes.ExportTo = map[string]struct{}{}
@@ -137,9 +138,7 @@ func (s services) describe(svc *registry.Service, imported *scope.Service) servi
 	d.Position = o.Position
 	if spec, ok := o.Spec.(*corev1.Service); ok {
 		d.Attributes.Type = string(spec.Spec.Type)
-		if d.Attributes.Type == "" {
-			d.Attributes.Type = string(corev1.ServiceTypeClusterIP)
-		}
+		d.Attributes.Type = cmp.Or(d.Attributes.Type, string(corev1.ServiceTypeClusterIP))
 		if external := externalAddresses(spec); len(external) > 0 {
 			d.Attributes.ClusterExternalAddresses.Addresses = map[string][]string{s.cluster: external}
 		}
@@ -154,9 +153,7 @@ func versions(svc *registry.Service, own string) map[string]*registry.Service {
 	}
 	all := make(map[string]*registry.Service, len(svc.Clusters))
 	for cluster, version := range svc.Clusters {
-		if cluster == "" {
-			cluster = own
-		}
+		cluster = cmp.Or(cluster, own)
 		all[cluster] = version
 	}
 	return all
@@ -184,33 +181,13 @@ func provider(s *registry.Service) string {
 	return "Kubernetes"
 }
 
-// resolution returns istiod's number.
-func resolution(s *registry.Service) int {
-	switch s.Resolution {
-	case registry.DNS:
-		return 1
-	case registry.Passthrough:
-		return 2
-	case registry.DNSRoundRobin:
-		return 3
-	case registry.Alias:
-		return 4
-	case registry.DynamicDNS:
-		return 5
-	}
-	return 0
+// resolutions are istiod's numbers. Any other resolution is 0.
+var resolutions = map[registry.Resolution]int{
+	registry.DNS: 1, registry.Passthrough: 2, registry.DNSRoundRobin: 3, registry.Alias: 4, registry.DynamicDNS: 5,
 }
 
-// distribution returns istiod's number.
-func distribution(text string) int {
-	switch text {
-	case "PreferClose", "PreferSameZone":
-		return 1
-	case "PreferSameNode":
-		return 2
-	}
-	return 0
-}
+// distributions are istiod's numbers. Any other text is 0.
+var distributions = map[string]int{"PreferClose": 1, "PreferSameZone": 1, "PreferSameNode": 2}
 
 func (a *API) registryz(url.Values) (any, error) {
 	out := []service{}

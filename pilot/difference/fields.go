@@ -3,6 +3,7 @@ package difference
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
@@ -112,12 +114,7 @@ func (f *fields) maps(path string, d protoreflect.FieldDescriptor, had, has prot
 			return true
 		})
 	}
-	names := make([]string, 0, len(keys))
-	for n := range keys {
-		names = append(names, n)
-	}
-	slices.Sort(names)
-	for _, n := range names {
+	for _, n := range slices.Sorted(maps.Keys(keys)) {
 		f.element(path+"["+n+"]", d.MapValue(), had.Get(keys[n]), has.Get(keys[n]))
 	}
 }
@@ -177,13 +174,8 @@ func (f *fields) named(path string, d protoreflect.FieldDescriptor, had, has pro
 			f.element(path+"["+name+"]", d, protoreflect.Value{}, has.Get(j))
 		}
 	}
-	keep := func(list, of []string) (out []string) {
-		for _, n := range list {
-			if slices.Contains(of, n) {
-				out = append(out, n)
-			}
-		}
-		return out
+	keep := func(list, of []string) []string {
+		return lists.Filter(list, func(n string) bool { return slices.Contains(of, n) })
 	}
 	if a, b := keep(was, is), keep(is, was); !slices.Equal(a, b) {
 		f.add(path+" (their order)", strings.Join(a, ", "), strings.Join(b, ", "))

@@ -12,6 +12,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/registry"
 	"github.com/istiod-lite/istiod-lite/registry/internal/selection"
@@ -64,19 +65,21 @@ func AutoPassthrough(labels map[string]string, l *gatewayv1.Listener) bool {
 // applyGatewayResource applies a change of a Gateway of the Gateway API; nil is a deletion. A remote cluster's own
 // Gateways of the class istio-remote are not for this mesh's clusters.
 func (r *Registry) applyGatewayResource(n name, o *kinds.Object) {
-	g := &r.gateways
-	_, was := g.resources[n]
 	if o == nil || o.Labels[names.LabelNetwork] == "" || r.opts.Remote && o.Spec.(*gatewayv1.Gateway).Spec.GatewayClassName == remoteClass {
-		if was {
-			delete(g.resources, n)
-			g.stale = true
-		}
-		return
+		o = nil
 	}
-	if g.resources == nil {
-		g.resources = map[name]*kinds.Object{}
+	r.gateways.put(&r.gateways.resources, n, o)
+}
+
+// put puts an object in a map of the gateways. It deletes the name if the object is nil.
+func (g *gateways) put(m *map[name]*kinds.Object, n name, o *kinds.Object) {
+	if o != nil {
+		lists.Put(m, n, o)
+		g.stale = true
+	} else if _, was := (*m)[n]; was {
+		delete(*m, n)
+		g.stale = true
 	}
-	g.resources[n], g.stale = o, true
 }
 
 // resourceGateways returns the addresses that a Gateway of the Gateway API names, with each port that leads into its
@@ -99,19 +102,10 @@ func (r *Registry) resourceGateways(o *kinds.Object) []registry.Gateway {
 
 // applyGateway applies a change of a Service; nil is a deletion.
 func (r *Registry) applyGateway(n name, o *kinds.Object) {
-	g := &r.gateways
-	_, was := g.services[n]
 	if o == nil || o.Labels[names.LabelNetwork] == "" && len(r.opts.Gateways[r.host(n)]) == 0 {
-		if was {
-			delete(g.services, n)
-			g.stale = true
-		}
-		return
+		o = nil
 	}
-	if g.services == nil {
-		g.services = map[name]*kinds.Object{}
-	}
-	g.services[n], g.stale = o, true
+	r.gateways.put(&r.gateways.services, n, o)
 }
 
 // applyGatewayNode applies a change of a Node; nil is a deletion.
@@ -120,10 +114,7 @@ func (r *Registry) applyGatewayNode(node string, o *kinds.Object) {
 	if o == nil {
 		delete(g.nodes, node)
 	} else {
-		if g.nodes == nil {
-			g.nodes = map[string]*kinds.Object{}
-		}
-		g.nodes[node] = o
+		lists.Put(&g.nodes, node, o)
 	}
 	for _, s := range g.services {
 		g.stale = g.stale || s.Annotations[AnnotationNodes] != ""

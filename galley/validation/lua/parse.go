@@ -112,25 +112,11 @@ func (p *parser) expression() expression {
 	return e
 }
 
-// priority returns how strongly an operator binds on its left and on its right side, 0 if it is no binary operator.
-func priority(op string) (left, right int) {
-	switch op {
-	case "or":
-		return 1, 1
-	case "and":
-		return 2, 2
-	case "==", "~=", "<", ">", "<=", ">=":
-		return 3, 3
-	case "..":
-		return 5, 4
-	case "+", "-":
-		return 6, 6
-	case "*", "/", "%":
-		return 7, 7
-	case "^":
-		return 10, 9
-	}
-	return 0, 0
+// priorities say how strongly a binary operator binds on its left and on its right side.
+var priorities = map[string]struct{ left, right int }{
+	"or": {1, 1}, "and": {2, 2},
+	"==": {3, 3}, "~=": {3, 3}, "<": {3, 3}, ">": {3, 3}, "<=": {3, 3}, ">=": {3, 3},
+	"..": {5, 4}, "+": {6, 6}, "-": {6, 6}, "*": {7, 7}, "/": {7, 7}, "%": {7, 7}, "^": {10, 9},
 }
 
 const unaryPriority = 8
@@ -148,14 +134,14 @@ func (p *parser) operators(limit int) (e expression, op string) {
 	}
 	op = p.token.kind
 	for {
-		left, right := priority(op)
-		if left <= limit {
+		bind := priorities[op]
+		if bind.left <= limit {
 			break
 		}
 		p.advance()
 		p.f.left(op, &e)
 		from := p.f.instructions
-		b, next := p.operators(right)
+		b, next := p.operators(bind.right)
 		if (op == "and" || op == "or") && p.f.instructions-from > maxJump {
 			p.refuse("a condition is too long")
 		}

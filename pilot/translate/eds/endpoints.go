@@ -107,20 +107,22 @@ func (m *Assignments) keyOf(v *view.View, c cohort.Inputs, name string) assignme
 	return k
 }
 
+// Affected returns which assignments of a list may differ after a change.
+func Affected(d *scope.Dirty, list *envoy.Names) (affected []string) {
+	for _, hosts := range [][]string{d.Hosts, d.Endpoints} {
+		for _, h := range hosts {
+			affected = slices.AppendSeq(affected, list.OfHost(h))
+		}
+	}
+	return affected
+}
+
 // Get returns the assignments of a list of names. Those that depend on where the proxy runs are in Union.Own, the half
 // that is not shared. A name without a cluster is in neither half.
 func (m *Assignments) Get(v *view.View, c cohort.Key, list *envoy.Names) (envoy.Union, error) {
 	get := func(k engine.Key, located bool) *engine.Version {
 		return engine.GetByName(m.cache, k, v.Revision, list, engine.ByName{
-			Affected: func(d *scope.Dirty, list *envoy.Names) []string {
-				var affected []string
-				for _, hosts := range [][]string{d.Hosts, d.Endpoints} {
-					for _, h := range hosts {
-						affected = slices.AppendSeq(affected, list.OfHost(h))
-					}
-				}
-				return affected
-			},
+			Affected: Affected,
 			Build: func(name string) *envoy.Resource {
 				if k := m.keyOf(v, c.Inputs(), name); k.service != nil && k.located() == located {
 					return m.assignments.Get(k)

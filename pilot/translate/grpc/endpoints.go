@@ -10,7 +10,6 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
-	"github.com/istiod-lite/istiod-lite/pilot/scope"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/eds"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/engine"
 	"github.com/istiod-lite/istiod-lite/pilot/translate/view"
@@ -42,15 +41,7 @@ func (m *Endpoints) Get(v *view.View, c cohort.Key, list *envoy.Names) (envoy.Un
 	full, err := m.envoys.Get(v, c, list)
 	get := func(k engine.Key, from *envoy.Set) (*envoy.Set, error) {
 		s := engine.GetByName(m.cache, k, v.Revision, list, engine.ByName{
-			Affected: func(d *scope.Dirty, list *envoy.Names) []string {
-				var affected []string
-				for _, hosts := range [][]string{d.Hosts, d.Endpoints} {
-					for _, h := range hosts {
-						affected = slices.AppendSeq(affected, list.OfHost(h))
-					}
-				}
-				return affected
-			},
+			Affected: eds.Affected,
 			Build: func(name string) *envoy.Resource {
 				if r := from.Get(name); r != nil {
 					return m.endpoints.Get(endpointsKey{r})
