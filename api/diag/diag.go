@@ -29,6 +29,17 @@ func (s Severity) String() string {
 // MarshalText writes the severity as a word.
 func (s Severity) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
+// UnmarshalText reads what MarshalText writes. An unknown word is a warning.
+func (s *Severity) UnmarshalText(text []byte) error {
+	*s = Warning
+	for _, x := range []Severity{Info, Error} {
+		if x.String() == string(text) {
+			*s = x
+		}
+	}
+	return nil
+}
+
 // Diagnostic says what is wrong with one object. Bad input yields diagnostics, not errors.
 type Diagnostic struct {
 	Severity Severity `json:"severity"`

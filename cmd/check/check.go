@@ -102,11 +102,3 @@ func span(d time.Duration) string {
 	}
 	return d.Truncate(time.Second).String()
 }
-
-// amount returns a number with the word for what it counts.
-func amount(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}

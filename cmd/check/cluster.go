@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"encoding/json"
@@ -23,6 +24,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/apiserver"
 	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/cmd/report"
 )
 
 // Cluster is a cluster that is asked through its API server.
@@ -140,10 +142,7 @@ func (r *Report) Installed(ctx context.Context, c *Cluster) error {
 
 // revisionOf returns the revision that an object's labels name.
 func revisionOf(labels map[string]string) string {
-	if rev := labels[names.LabelRevision]; rev != "" {
-		return rev
-	}
-	return "default"
+	return cmp.Or(labels[names.LabelRevision], "default")
 }
 
 func (c *Cluster) ours(labels map[string]string) bool {
@@ -239,15 +238,10 @@ func (r *Report) leaders(ctx context.Context, c *Cluster) {
 
 // elects reports whether a Lease is one of the control plane's elections.
 func (c *Cluster) elects(name string) bool {
-	for _, prefix := range []string{
+	return slices.Contains([]string{
 		"istio-leader", "istio-namespace-controller-election", "istio-workloadentry-cleanup" + c.suffix(), "istio-webhook-controller-election" + c.suffix(),
 		"istio-gateway-deployment-" + revisionOf(map[string]string{names.LabelRevision: c.Revision}), "istio-analyze-leader",
-	} {
-		if name == prefix {
-			return true
-		}
-	}
-	return false
+	}, name)
 }
 
 // rootsMap is the ConfigMap that each namespace has its roots in.
@@ -290,10 +284,12 @@ func (r *Report) roots(ctx context.Context, c *Cluster) string {
 		}
 	}
 	if len(missing) > 0 {
-		r.wrong("namespaces", c.restart(), "%s without the ConfigMap %s: %s", amount(len(missing), "namespace"), rootsMap, few(missing))
+		r.wrong("namespaces", c.restart(), "%s without the ConfigMap %s: %s",
+			report.Amount(len(missing), "namespace"), rootsMap, few(missing))
 	}
 	if len(other) > 0 {
-		r.wrong("namespaces", c.restart(), "%s with other roots than %s: %s", amount(len(other), "namespace"), c.Namespace, few(other))
+		r.wrong("namespaces", c.restart(), "%s with other roots than %s: %s",
+			report.Amount(len(other), "namespace"), c.Namespace, few(other))
 	}
 	if len(missing)+len(other) == 0 {
 		r.ok("namespaces", "all %d have them", len(of))

@@ -18,6 +18,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/names"
+	"github.com/istiod-lite/istiod-lite/cmd/report"
 	own "github.com/istiod-lite/istiod-lite/cmd/version"
 )
 
@@ -140,15 +141,21 @@ func (d definition) serves(versions []string) bool {
 	return false
 }
 
-// definitions checks the custom resources of Istio and of the Gateway API.
-func (r *Report) definitions(ctx context.Context, c *Cluster) {
+// allDefinitions returns the definitions of the cluster by name.
+func (c *Cluster) allDefinitions(ctx context.Context) (map[string]definition, error) {
 	all, err := list[definition](ctx, c, resource("apiextensions.k8s.io", "v1", "customresourcedefinitions"), "", "")
-	if r.unread("Istio", err) {
-		return
-	}
-	byName := map[string]definition{}
+	byName := make(map[string]definition, len(all))
 	for _, d := range all {
 		byName[d.Name] = d
+	}
+	return byName, err
+}
+
+// definitions checks the custom resources of Istio and of the Gateway API.
+func (r *Report) definitions(ctx context.Context, c *Cluster) {
+	byName, err := c.allDefinitions(ctx)
+	if r.unread("Istio", err) {
+		return
 	}
 	var missing, gatewayMissing, foreign []string
 	owners, releases, gateways := map[string]bool{}, map[string]bool{}, 0
@@ -179,7 +186,7 @@ func (r *Report) definitions(ctx context.Context, c *Cluster) {
 	case len(foreign) > 0:
 		r.warn("Istio", "kubectl annotate crd -l chart=istio --overwrite meta.helm.sh/release-name=base meta.helm.sh/release-namespace="+c.Namespace+
 			" && kubectl label crd -l chart=istio --overwrite app.kubernetes.io/managed-by=Helm  # or --set base.enableCRDTemplates=false",
-			"%s not Helm's, which will not take them over: %s", amount(len(foreign), "definition"), few(foreign))
+			"%s not Helm's, which will not take them over: %s", report.Amount(len(foreign), "definition"), few(foreign))
 	case len(owners) > 0:
 		r.ok("Istio", "of the Helm release %s", strings.Join(slices.Sorted(maps.Keys(owners)), ", "))
 	default:
@@ -200,13 +207,9 @@ func (r *Report) definitions(ctx context.Context, c *Cluster) {
 
 // kinds checks that the custom resources of Istio are there, without which nothing of them is read.
 func (r *Report) kinds(ctx context.Context, c *Cluster) {
-	all, err := list[definition](ctx, c, resource("apiextensions.k8s.io", "v1", "customresourcedefinitions"), "", "")
+	byName, err := c.allDefinitions(ctx)
 	if r.unread("custom resources", err) {
 		return
-	}
-	byName := map[string]definition{}
-	for _, d := range all {
-		byName[d.Name] = d
 	}
 	var missing, unserved []string
 	n := 0
@@ -226,10 +229,11 @@ func (r *Report) kinds(ctx context.Context, c *Cluster) {
 	}
 	fix := "helm upgrade --install base charts/base -n " + c.Namespace
 	if len(missing) > 0 {
-		r.wrong("custom resources", fix, "%s not there, so that its objects cannot be written: %s", amount(len(missing), "definition"), few(missing))
+		r.wrong("custom resources", fix, "%s not there, so that its objects cannot be written: %s",
+			report.Amount(len(missing), "definition"), few(missing))
 	}
 	if len(unserved) > 0 {
-		r.wrong("custom resources", fix, "%s in no version that is read: %s", amount(len(unserved), "definition"), few(unserved))
+		r.wrong("custom resources", fix, "%s in no version that is read: %s", report.Amount(len(unserved), "definition"), few(unserved))
 	}
 	if len(missing)+len(unserved) == 0 {
 		r.ok("custom resources", "all %d of Istio's", n)

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/cmd/report"
 	"github.com/istiod-lite/istiod-lite/pilot/debug"
 	"github.com/istiod-lite/istiod-lite/pilot/pushes"
 )
@@ -189,7 +190,7 @@ func (r *Report) sources(ctx context.Context, s Server, m metrics) {
 	case len(unsynced) > 0:
 		r.wrong("clusters", s.ask("/debug/clusterz"), "%d of %d are not read: %s", len(unsynced), len(clusters), strings.Join(unsynced, ", "))
 	case len(clusters) > 0:
-		r.ok("clusters", "%s read", amount(len(clusters), "cluster"))
+		r.ok("clusters", "%s read", report.Amount(len(clusters), "cluster"))
 	}
 }
 
@@ -223,30 +224,16 @@ func (r *Report) judge(s Server, list []diag.Diagnostic) {
 		add("finding", "pilot-discovery explain "+d.Code, "%s", d)
 	}
 	if n[diag.Error]+n[diag.Warning] > shownFindings {
-		r.warn("findings", s.ask("/debug/findings"), "%s, %s in all", amount(n[diag.Error], "error"), amount(n[diag.Warning], "warning"))
+		r.warn("findings", s.ask("/debug/findings"), "%s, %s in all",
+			report.Amount(n[diag.Error], "error"), report.Amount(n[diag.Warning], "warning"))
 	} else if n[diag.Error]+n[diag.Warning] == 0 {
 		r.ok("findings", "none")
 	}
 }
 
-func (s Server) findings(ctx context.Context) ([]diag.Diagnostic, error) {
-	var list []struct {
-		diag.Diagnostic
-		Severity string `json:"severity"`
-	}
-	if err := s.get(ctx, "/debug/findings", &list); err != nil {
-		return nil, err
-	}
-	out := make([]diag.Diagnostic, len(list))
-	for i, d := range list {
-		out[i] = d.Diagnostic
-		for _, severity := range []diag.Severity{diag.Info, diag.Warning, diag.Error} {
-			if severity.String() == d.Severity {
-				out[i].Severity = severity
-			}
-		}
-	}
-	return out, nil
+func (s Server) findings(ctx context.Context) (list []diag.Diagnostic, err error) {
+	err = s.get(ctx, "/debug/findings", &list)
+	return list, err
 }
 
 // slow is how long a proxy may take to acknowledge: more is trouble.

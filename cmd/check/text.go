@@ -10,6 +10,9 @@ import (
 	"unicode"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/istiod-lite/istiod-lite/api/lists"
+	"github.com/istiod-lite/istiod-lite/cmd/report"
 )
 
 // Formats returns the names of the formats, the default first.
@@ -77,10 +80,7 @@ func (r *Report) text(results []Result, o TextOptions) []byte {
 		group := results[:end]
 		results = results[end:]
 		if o.Format != "wide" && !slices.ContainsFunc(group, func(x Result) bool { return x.State != OK }) {
-			var said []string
-			for _, x := range group {
-				said = append(said, plain(x))
-			}
+			said := lists.Map(group, plain)
 			line(OK, group[0].Group, strings.Join(said, "; "))
 			continue
 		}
@@ -97,11 +97,11 @@ func (r *Report) text(results []Result, o TextOptions) []byte {
 	}
 	switch wrong, warnings := r.Count(Wrong), r.Count(Warning); {
 	case wrong > 0:
-		fmt.Fprintf(&b, "%s wrong, %s\n", amount(wrong, "check"), amount(warnings, "warning"))
+		fmt.Fprintf(&b, "%s wrong, %s\n", report.Amount(wrong, "check"), report.Amount(warnings, "warning"))
 	case warnings > 0:
-		fmt.Fprintf(&b, "nothing is wrong, %s\n", amount(warnings, "warning"))
+		fmt.Fprintf(&b, "nothing is wrong, %s\n", report.Amount(warnings, "warning"))
 	default:
-		fmt.Fprintf(&b, "all is well: %s\n", amount(r.Count(OK), "check"))
+		fmt.Fprintf(&b, "all is well: %s\n", report.Amount(r.Count(OK), "check"))
 	}
 	return b.Bytes()
 }

@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
@@ -99,10 +98,6 @@ func servingFiles() (files authority.Files, otherRoots string) {
 // provide completes where the server's own certificate comes from.
 func (f *discoveryFlags) provide(c *bootstrap.Certificates) error {
 	s := &c.Serving
-	exists := func(path string) bool {
-		_, err := os.Stat(path)
-		return err == nil
-	}
 	if mounted, otherRoots := servingFiles(); *s == (authority.Files{}) && exists(mounted.Certificate) && exists(mounted.Key) {
 		*s = mounted
 		switch {

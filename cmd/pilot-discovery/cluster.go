@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -60,11 +61,11 @@ func (f *clusterFlags) complete(c *cobra.Command) {
 			}
 			switch name {
 			case "context":
-				return sortedNames(config.Contexts)
+				return slices.Sorted(maps.Keys(config.Contexts))
 			case "cluster":
-				return sortedNames(config.Clusters)
+				return slices.Sorted(maps.Keys(config.Clusters))
 			}
-			return sortedNames(config.AuthInfos)
+			return slices.Sorted(maps.Keys(config.AuthInfos))
 		})
 	}
 }
@@ -103,10 +104,7 @@ func (f *clusterFlags) client() (crd.ClientOptions, error) {
 		return o, nil
 	}
 	o.Kubeconfig = f.atHome
-	if !slices.ContainsFunc(filepath.SplitList(f.atHome), func(path string) bool {
-		_, err := os.Stat(path)
-		return err == nil
-	}) {
+	if !slices.ContainsFunc(filepath.SplitList(f.atHome), exists) {
 		if f.over.ClusterInfo.Server != "" {
 			o.Kubeconfig = os.DevNull
 			return o, nil
@@ -135,4 +133,18 @@ func (f *clusterFlags) config(o crd.ClientOptions) (*rest.Config, error) {
 		}
 	}
 	return c, nil
+}
+
+// connection returns how to reach the cluster that the flags name.
+func (f *clusterFlags) connection() (*rest.Config, error) {
+	o, err := f.client()
+	if err != nil {
+		return nil, err
+	}
+	return f.config(o)
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }

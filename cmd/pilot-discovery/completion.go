@@ -46,11 +46,7 @@ func connected(c *cobra.Command, address string) []string {
 // names returns the names of what a cluster has of a resource, of Pods and Services as NAME.NAMESPACE, for completions:
 // without a cluster there are none.
 func (f *clusterFlags) names(c *cobra.Command, resource string) []string {
-	o, err := f.client()
-	if err != nil {
-		return nil
-	}
-	config, err := f.config(o)
+	config, err := f.connection()
 	if err != nil {
 		return nil
 	}

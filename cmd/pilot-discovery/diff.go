@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -261,12 +262,7 @@ func (f *diffFlags) changes(c *cobra.Command, i *inspect.Inspection, o ingest.Op
 }
 
 func sortedKeys(all map[kinds.Key]*kinds.Object) []kinds.Key {
-	list := make([]kinds.Key, 0, len(all))
-	for k := range all {
-		list = append(list, k)
-	}
-	slices.SortFunc(list, func(a, b kinds.Key) int { return strings.Compare(a.String(), b.String()) })
-	return list
+	return slices.SortedFunc(maps.Keys(all), func(a, b kinds.Key) int { return strings.Compare(a.String(), b.String()) })
 }
 
 // shortNames are those that kubectl knows kinds by.

@@ -218,13 +218,7 @@ func (f *diffFlags) names(w io.Writer, done *inspect.Changed, _ *gitTree) error 
 	for _, g := range done.Groups {
 		list = append(list, g.Proxies...)
 	}
-	slices.Sort(list)
-	for _, name := range slices.Compact(list) {
-		if _, err := fmt.Fprintln(w, name); err != nil {
-			return err
-		}
-	}
-	return nil
+	return printSorted(w, list)
 }
 
 func mark(x *difference.Change) string {

@@ -66,7 +66,7 @@ func newEnv(environ []string) env {
 // here. Variables that Kubernetes sets for a Service named pilot are not among them.
 func (e *env) foreign() []string {
 	return slices.DeleteFunc(slices.Sorted(slices.Values(e.names)), func(name string) bool {
-		otherwise, known := istiodVariables[name]
+		otherwise, known := istiodVariables()[name]
 		ofService := strings.Contains(name, "_SERVICE_") || strings.Contains(name+"_", "_PORT_")
 		switch {
 		case slices.Contains(e.read, name), known && sameSetting(e.getenv(name), otherwise):

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -80,10 +79,6 @@ func (f *kubeFlags) connect(others, noServices bool) (*rest.Config, error) {
 	own := f.client
 	own.Kubeconfig = f.kubeconfig
 	if own.Kubeconfig == "" && !inPod {
-		exists := func(path string) bool {
-			_, err := os.Stat(path)
-			return err == nil
-		}
 		if !slices.ContainsFunc(filepath.SplitList(f.atHome), exists) {
 			return nil, nil // no source at all: New returns that error
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -162,11 +163,11 @@ func (f *migrateFlags) judge(i *inspect.Inspection, around []thing, istiods []st
 	unread := map[string]int{}
 	for _, t := range around {
 		f.thing(v, t, istiods)
-		if g := t.GroupVersionKind(); ofIstio(g.Group) && !known(g.Group, g.Kind) {
+		if g := t.GroupVersionKind(); ofIstio(g.Group) && kindOf(g.Group, g.Kind) == nil {
 			unread[g.Kind+" of "+g.Group]++
 		}
 	}
-	for _, kind := range sortedNames(unread) {
+	for _, kind := range slices.Sorted(maps.Keys(unread)) {
 		v.add("kinds that are not read", point{Text: fmt.Sprintf("%s: %s, without an effect here", kind, report.Amount(unread[kind], "object"))})
 	}
 	return v
@@ -253,7 +254,7 @@ func (f *migrateFlags) proxies(v *verdict, i *inspect.Inspection) {
 			}
 		}
 	}
-	for _, image := range sortedNames(images) {
+	for _, image := range slices.Sorted(maps.Keys(images)) {
 		p := point{Text: fmt.Sprintf("%d of %s: %s", images[image], image, kindOfImage(image))}
 		v.add("proxies", p)
 	}
@@ -272,18 +273,4 @@ func kindOfImage(image string) string {
 		return "a stock Envoy, without Istio's filters: its metrics and its metadata of peers are those of Envoy"
 	}
 	return "an image that is not known: what it can do is taken from the extensions that it names"
-}
-
-func sortedNames[T any](m map[string]T) []string {
-	list := make([]string, 0, len(m))
-	for k := range m {
-		list = append(list, k)
-	}
-	slices.Sort(list)
-	return list
-}
-
-// known reports whether objects of a kind are read.
-func known(group, kind string) bool {
-	return slices.ContainsFunc(kinds.All(), func(k *kinds.Kind) bool { return k.Group == group && k.Name == kind })
 }

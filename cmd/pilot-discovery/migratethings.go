@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -110,11 +111,7 @@ func revisionsOf(around []thing) (list []string) {
 
 // readThings reads what is around the control plane of a cluster. What this user may not read is left out, and said.
 func (f *migrateFlags) readThings(ctx context.Context) ([]thing, error) {
-	o, err := f.cluster.client()
-	if err != nil {
-		return nil, err
-	}
-	config, err := f.cluster.config(o)
+	config, err := f.cluster.connection()
 	if err != nil {
 		return nil, err
 	}
@@ -241,7 +238,7 @@ func (f *migrateFlags) thing(v *verdict, t thing, istiods []string) {
 // kind says of a kind of Istio's, or of the Gateway API's, that it is not read.
 func (f *migrateFlags) kind(v *verdict, t thing) {
 	group, name := t.field("spec", "group"), t.field("spec", "names", "kind")
-	if ofIstio(group) && !known(group, name) {
+	if ofIstio(group) && kindOf(group, name) == nil {
 		v.add("kinds that are not read", point{Text: name + " of " + group + ": its objects, if there are any, have no effect here"})
 	}
 }
@@ -314,7 +311,7 @@ func (f *migrateFlags) templates(v *verdict, t thing) {
 		v.add("wrong already", point{Text: t.named() + ": " + err.Error(), Where: t.named()})
 		return
 	}
-	for _, name := range sortedNames(config.Templates) {
+	for _, name := range slices.Sorted(maps.Keys(config.Templates)) {
 		if !slices.Contains(chartTemplates, name) {
 			v.add("templates of injection", point{InTheWay: true, Text: fmt.Sprintf("template %s of %s is not the chart's", name, t.named()), Fix: "give it to this one's chart by sidecarInjectorWebhook.templates." + name, Where: t.named()})
 		}
@@ -359,13 +356,7 @@ func (v *verdict) names(w io.Writer) error {
 			}
 		}
 	}
-	slices.Sort(list)
-	for _, name := range slices.Compact(list) {
-		if _, err := fmt.Fprintln(w, name); err != nil {
-			return err
-		}
-	}
-	return nil
+	return printSorted(w, list)
 }
 
 // fewPoints is how many points of a section that do not stand in the way are written, but for all of them with wide.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -36,11 +37,9 @@ func (f *format) String() string {
 func (f *format) Type() string { return "format" }
 
 func (f *format) Set(text string) error {
-	for _, name := range f.names {
-		if text == name {
-			*f.value = text
-			return nil
-		}
+	if slices.Contains(f.names, text) {
+		*f.value = text
+		return nil
 	}
 	meant := ""
 	if near := diag.Nearest(text, f.names); near != "" {
@@ -184,4 +183,15 @@ func printValue(w io.Writer, v any, output string) error {
 	}
 	_, err = w.Write(text)
 	return err
+}
+
+// printSorted prints each name of a list once, in order. It sorts the list.
+func printSorted(w io.Writer, list []string) error {
+	slices.Sort(list)
+	for _, name := range slices.Compact(list) {
+		if _, err := fmt.Fprintln(w, name); err != nil {
+			return err
+		}
+	}
+	return nil
 }

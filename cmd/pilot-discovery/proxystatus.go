@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/pilot/debug"
 )
 
@@ -113,10 +114,7 @@ func showProxies(w io.Writer, all []debug.ProxyStatus, args []string, output str
 
 // notConnected is the error for a proxy that is not connected.
 func notConnected(all []debug.ProxyStatus, name string) error {
-	var connected []string
-	for _, p := range all {
-		connected = append(connected, p.ProxyID)
-	}
+	connected := lists.Map(all, func(p debug.ProxyStatus) string { return p.ProxyID })
 	return fmt.Errorf("no proxy %s is connected here%s", name, diag.NearNames(name, connected))
 }
 

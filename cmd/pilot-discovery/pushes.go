@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -15,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
+	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/pilot/debug"
 	"github.com/istiod-lite/istiod-lite/pilot/pushes"
 )
@@ -167,12 +169,7 @@ func (w *pushWriter) watch(ctx context.Context, ask func(context.Context, string
 
 // unsettled reports whether proxies have not answered yet, or may be sent something only now.
 func unsettled(page pushes.Page) bool {
-	for _, p := range page.Pushes {
-		if p.Pending > 0 || p.Proxies == 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(page.Pushes, func(p pushes.Push) bool { return p.Pending > 0 || p.Proxies == 0 })
 }
 
 func (w *pushWriter) each(list []pushes.Push) error {
@@ -239,10 +236,7 @@ func (w *pushWriter) rows(list []pushes.Push) error {
 
 // cause is what caused a push: a few objects of it, and how many more there are.
 func cause(p pushes.Push, few int) string {
-	var parts []string
-	for _, o := range p.Causes[:min(few, len(p.Causes))] {
-		parts = append(parts, place(o))
-	}
+	parts := lists.Map(p.Causes[:min(few, len(p.Causes))], place)
 	if more := len(p.Causes) + p.More - len(parts); more > 0 {
 		parts = append(parts, fmt.Sprintf("%d more", more))
 	}
