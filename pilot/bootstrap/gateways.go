@@ -145,7 +145,7 @@ func (g *gateways) Committed(batch []kinds.Change) {
 
 // Findings returns what cannot be read or written at present.
 func (g *gateways) Findings() []diag.Diagnostic {
-	list := g.classes.Findings()
+	list := append(g.lease.Findings(), g.classes.Findings()...)
 	if g.deploys != nil {
 		list = append(append(list, g.reconciler.Findings()...), g.deploys.Findings()...)
 	}

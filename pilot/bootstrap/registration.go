@@ -48,6 +48,7 @@ func (s *Server) newRegistration(all *ingest.Sources) (*autoregistration.Control
 	registration := c.Run
 	if by.presence != nil {
 		s.components.Background("presence", by.presence.Run)
+		s.components.Join(by.presence)
 		registration = func(ctx context.Context) error {
 			if err := by.presence.Wait(ctx); err != nil {
 				return nil //nolint:nilerr // the server stops
@@ -56,6 +57,7 @@ func (s *Server) newRegistration(all *ingest.Sources) (*autoregistration.Control
 		}
 	}
 	s.components.Background("workload registration", registration)
+	s.components.Join(by.lease)
 	s.components.Background("workload cleanup", func(ctx context.Context) error {
 		if err := all.Wait(ctx); err != nil {
 			return nil //nolint:nilerr // the server stops
@@ -81,6 +83,7 @@ func (s *Server) writeToCluster(o *autoregistration.Options) (by writers, err er
 	if err != nil {
 		return by, err
 	}
+	s.components.Join(observer)
 	o.Gone = func(ctx context.Context, instance string) bool { return s.gone(ctx, instance, observer) }
 	switch {
 	case s.o.NoElection:

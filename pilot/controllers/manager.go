@@ -109,8 +109,9 @@ func (m *Manager) NotifyAll() {
 	}
 }
 
-// Findings returns those of the Controllers.
-func (m *Manager) Findings() (list []diag.Diagnostic) {
+// Findings returns those of the Lease and of the Controllers.
+func (m *Manager) Findings() []diag.Diagnostic {
+	list := m.o.Lease.Findings()
 	for _, c := range m.controllers {
 		list = append(list, c.Findings()...)
 	}

@@ -272,6 +272,13 @@ func TestReconcilers(t *testing.T) {
 				if len(x.Findings()) == 0 {
 					t.Error("no finding of the leader")
 				}
+				elections.Set(func() { elections.Intercept = func(*http.Request) error { return forbidden } })
+				wait(time.Minute)
+				if list := x.Findings(); len(list) != 1 || list[0].Code != "LeaseForbidden" {
+					t.Errorf("deposed because it may not renew: %v", list)
+				}
+				elections.Set(func() { elections.Intercept = nil })
+				wait(time.Minute)
 				elections.Set(func() {
 					elections.Intercept = func(*http.Request) error { return apierrors.NewServiceUnavailable("outage") }
 				})

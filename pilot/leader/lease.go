@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
+	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/safe"
 )
 
@@ -41,9 +42,10 @@ type Options struct {
 
 // Lease is the right to write. A nil Lease is for the only replica: it is always valid.
 type Lease struct {
-	o      Options
-	name   string
-	leases dynamic.ResourceInterface
+	o       Options
+	name    string
+	leases  dynamic.ResourceInterface
+	refused refusal
 
 	mu      sync.Mutex
 	renewed time.Time // when the request was begun that renewed it last; zero: it is not held
@@ -56,7 +58,7 @@ func New(o Options) (*Lease, error) {
 	}
 	o.Duration, o.Deadline, o.Retry = cmp.Or(o.Duration, 12*time.Second), cmp.Or(o.Deadline, 8*time.Second), cmp.Or(o.Retry, 1500*time.Millisecond)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	l := &Lease{o: o, name: o.Name}
+	l := &Lease{o: o, name: o.Name, refused: refusal{effect: "this server cannot be elected", namespace: o.Namespace}}
 	if o.Revision != "" && o.Revision != "default" {
 		l.name += "-" + o.Revision
 	}
@@ -85,6 +87,14 @@ func (l *Lease) Valid() bool {
 	// The monotonic clock stands still while the machine sleeps, the other one can be set.
 	age := max(now.Sub(l.renewed), now.Round(0).Sub(l.renewed.Round(0)))
 	return age < l.o.Deadline
+}
+
+// Findings returns what the API server forbids to this instance.
+func (l *Lease) Findings() []diag.Diagnostic {
+	if l == nil {
+		return nil
+	}
+	return l.refused.Findings()
 }
 
 // Guard lets a client's requests that change something through only while the lease is valid. It fits rest.Config.Wrap.
@@ -146,7 +156,6 @@ func (l *Lease) acquire(ctx context.Context, seen *sighting) (*coordinationv1.Le
 		lease = &coordinationv1.Lease{}
 		lease.Namespace, lease.Name = l.o.Namespace, l.name
 	} else if err != nil {
-		l.o.Logger.Debug("failed to read lease", "name", l.name, "err", err)
 		return nil, began
 	}
 	spec := &lease.Spec
@@ -156,6 +165,7 @@ func (l *Lease) acquire(ctx context.Context, seen *sighting) (*coordinationv1.Le
 			*seen = sighting{lease.ResourceVersion, time.Now()}
 		}
 		if time.Since(seen.at) < time.Duration(deref(spec.LeaseDurationSeconds))*time.Second {
+			l.refused.note("", "", nil) // there is nothing to write now
 			return nil, began
 		}
 	}
@@ -165,10 +175,18 @@ func (l *Lease) acquire(ctx context.Context, seen *sighting) (*coordinationv1.Le
 	}
 	spec.HolderIdentity = &l.o.Identity
 	if lease, err = l.write(ctx, lease, l.o.Duration); err != nil {
-		l.o.Logger.Debug("failed to take lease", "name", l.name, "err", err)
 		return nil, began
 	}
 	return lease, began
+}
+
+// failed notes and logs a request that failed. A new refusal is a warning.
+func (l *Lease) failed(verb string, err error) {
+	level := slog.LevelDebug
+	if l.refused.note(verb, l.name, err) {
+		level = slog.LevelWarn
+	}
+	l.o.Logger.Log(context.Background(), level, "failed to hold lease", "ns", l.o.Namespace, "name", l.name, "verb", verb, "err", err)
 }
 
 func deref[T any](p *T) (v T) {
@@ -235,9 +253,7 @@ func (l *Lease) lead(ctx context.Context, lease *coordinationv1.Lease, renewed t
 // newer than lease.
 func (l *Lease) release(ctx context.Context, lease *coordinationv1.Lease) {
 	lease.Spec.HolderIdentity = new("")
-	if _, err := l.write(ctx, lease, time.Second); err != nil {
-		l.o.Logger.Debug("failed to release lease", "name", l.name, "err", err)
-	}
+	_, _ = l.write(ctx, lease, time.Second) // an error is noted: others take over after the duration
 }
 
 func (l *Lease) held(since time.Time) {
@@ -249,6 +265,9 @@ func (l *Lease) held(since time.Time) {
 func (l *Lease) get(ctx context.Context) (*coordinationv1.Lease, error) {
 	u, err := l.leases.Get(ctx, l.name, metav1.GetOptions{})
 	if err != nil {
+		if !apierrors.IsNotFound(err) {
+			l.failed("get", err)
+		}
 		return nil, err
 	}
 	lease := &coordinationv1.Lease{}
@@ -266,14 +285,18 @@ func (l *Lease) write(ctx context.Context, lease *coordinationv1.Lease, lasts ti
 		return nil, err
 	}
 	u := &unstructured.Unstructured{Object: object}
+	verb := "update"
 	if lease.ResourceVersion == "" {
+		verb = "create"
 		u, err = l.leases.Create(ctx, u, metav1.CreateOptions{})
 	} else {
 		u, err = l.leases.Update(ctx, u, metav1.UpdateOptions{})
 	}
 	if err != nil {
+		l.failed(verb, err)
 		return nil, err
 	}
+	l.refused.note(verb, l.name, nil)
 	lease = &coordinationv1.Lease{}
 	return lease, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, lease)
 }

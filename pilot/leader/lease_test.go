@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
@@ -35,6 +36,7 @@ type api struct {
 	holders []string          // in their order
 	strayed []string          // writes of an instance while another held the lease
 	path    string            // where the lease was first read
+	forbid  string            // the method that is forbidden
 }
 
 func newAPI() *api { return &api{cut: map[string]string{}, writes: map[string]int{}} }
@@ -104,6 +106,8 @@ func (a *api) answer(instance string, r *http.Request) (*http.Response, error) {
 		}
 	}
 	switch {
+	case r.Method == a.forbid:
+		return fail(403, metav1.StatusReasonForbidden)
 	case r.Method == http.MethodGet && a.lease == nil:
 		return fail(404, metav1.StatusReasonNotFound)
 	case r.Method == http.MethodGet:
@@ -198,6 +202,72 @@ func TestOneLeaderAndARelease(t *testing.T) {
 		stopOther()
 		<-otherEnded
 	})
+}
+
+// TestForbidden: a refused request is a finding that names the Lease and the rule. It goes once the request is allowed,
+// or is not needed because another instance leads.
+func TestForbidden(t *testing.T) {
+	for method, verb := range map[string]string{http.MethodGet: "get", http.MethodPost: "create", http.MethodPut: "update"} {
+		t.Run(verb, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := newAPI()
+				log := &strings.Builder{}
+				one, two := a.instance(t, "one"), a.instance(t, "two")
+				one.o.Logger = slog.New(slog.NewTextHandler(log, nil))
+				forbid := func(method string) {
+					a.mu.Lock()
+					defer a.mu.Unlock()
+					a.forbid = method
+				}
+				found := func(want bool) {
+					t.Helper()
+					time.Sleep(time.Minute)
+					synctest.Wait()
+					list := one.Findings()
+					if len(list) == 0 && !want {
+						return
+					}
+					if len(list) != 1 || !want {
+						t.Fatalf("findings: %v", list)
+					}
+					d := list[0]
+					if d.Object != "Lease istio-system/istio-leader-canary" || !strings.Contains(d.Message, " to "+verb+" the Lease") ||
+						!strings.Contains(d.Fix, "apiGroups [coordination.k8s.io], resources [leases] and verbs ["+verb+"] to a Role in namespace istio-system") {
+						t.Error(d)
+					}
+				}
+				ctx, stop := context.WithCancel(t.Context())
+				var wg sync.WaitGroup
+				lead := func(l *Lease) { wg.Go(func() { l.Run(ctx, func(ctx context.Context) { <-ctx.Done() }) }) }
+				forbid(method)
+				lead(one)
+				found(true)
+				forbid("")
+				found(false)
+				if !one.Valid() {
+					t.Error("allowed, and it does not lead")
+				}
+				if method == http.MethodPut { // the leader cannot renew
+					forbid(method)
+					found(true)
+					if one.Valid() {
+						t.Error("it leads without renewals")
+					}
+					a.set("one", "refuse")
+					forbid("")
+					lead(two)
+					found(true) // no answer says nothing about permissions
+					a.set("one", "")
+					found(false)
+				}
+				if n := strings.Count(log.String(), "level=WARN"); n < 1 || n > 2 {
+					t.Errorf("%d warnings:\n%s", n, log)
+				}
+				stop()
+				wg.Wait()
+			})
+		})
+	}
 }
 
 func TestAnInstanceThatIsCutOffStopsBeforeAnotherBegins(t *testing.T) {

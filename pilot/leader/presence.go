@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
 )
 
 // presencePrefix begins the names of the Leases by which processes that are no pods show that they run.
@@ -45,8 +47,12 @@ func NewPresence(o Options) (*Presence, error) {
 	if err != nil {
 		return nil, err
 	}
+	lease.refused.effect = "this server registers no workloads"
 	return &Presence{lease: lease, present: make(chan struct{})}, nil
 }
+
+// Findings returns what the API server forbids to this process.
+func (p *Presence) Findings() []diag.Diagnostic { return p.lease.Findings() }
 
 // Run holds the Lease until ctx ends, and then takes it away.
 func (p *Presence) Run(ctx context.Context) error {
@@ -106,7 +112,8 @@ func (p *Presence) Wait(ctx context.Context) error {
 
 // Observer finds processes with a Presence that do not run any more.
 type Observer struct {
-	leases dynamic.ResourceInterface
+	leases  dynamic.ResourceInterface
+	refused refusal
 
 	mu   sync.Mutex
 	seen map[string]observed // by instance
@@ -137,8 +144,14 @@ func NewObserver(o Options) (*Observer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("client of leases: %w", err)
 	}
-	return &Observer{leases: client.Resource(coordinationv1.SchemeGroupVersion.WithResource("leases")).Namespace(o.Namespace), seen: map[string]observed{}}, nil
+	return &Observer{
+		leases: client.Resource(coordinationv1.SchemeGroupVersion.WithResource("leases")).Namespace(o.Namespace), seen: map[string]observed{},
+		refused: refusal{effect: "this server keeps the entries of servers outside the cluster, whether these run or not", namespace: o.Namespace},
+	}, nil
 }
+
+// Findings returns what the API server forbids to this process.
+func (o *Observer) Findings() []diag.Diagnostic { return o.refused.Findings() }
 
 // Gone reports whether an instance has no Lease, has given it up, or has not renewed it for its duration, by this
 // process's clock. While the API server does not answer nobody is gone. It may take as long as a request.
@@ -159,9 +172,14 @@ func (o *Observer) Gone(ctx context.Context, instance string) bool {
 
 func (o *Observer) look(ctx context.Context, instance string, was observed) observed {
 	now := observed{sighting: was.sighting, asked: time.Now()}
-	u, err := o.leases.Get(ctx, presenceName(instance), metav1.GetOptions{})
-	if err != nil {
-		now.gone = apierrors.IsNotFound(err)
+	name := presenceName(instance)
+	u, err := o.leases.Get(ctx, name, metav1.GetOptions{})
+	now.gone = apierrors.IsNotFound(err)
+	if now.gone {
+		o.refused.note("", "", nil)
+		return now
+	}
+	if o.refused.note("get", name, err); err != nil {
 		return now
 	}
 	lease := &coordinationv1.Lease{}

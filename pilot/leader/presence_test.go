@@ -2,6 +2,7 @@ package leader
 
 import (
 	"context"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -33,6 +34,11 @@ func TestPresenceLastsAsLongAsItsLease(t *testing.T) {
 				}
 			}
 		}
+		forbid := func(method string) {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			a.forbid = method
+		}
 		o, err := NewObserver(options("looks"))
 		must.Succeed(t, err)
 		const who = "Laptop-17_"
@@ -47,7 +53,13 @@ func TestPresenceLastsAsLongAsItsLease(t *testing.T) {
 		if p.Wait(short) == nil {
 			t.Error("it is there without a lease")
 		}
+		forbid(http.MethodPost)
 		a.set(who, "")
+		time.Sleep(askAgain)
+		if list := p.Findings(); len(list) != 1 || !strings.HasPrefix(list[0].Message, "this server registers no workloads") {
+			t.Errorf("it may not write its lease: %v", list)
+		}
+		forbid("")
 		must.Succeed(t, p.Wait(t.Context()))
 		if a.path != "/apis/coordination.k8s.io/v1/namespaces/istio-system/leases/istio-instance-laptop-17" {
 			t.Error(a.path)
@@ -58,6 +70,16 @@ func TestPresenceLastsAsLongAsItsLease(t *testing.T) {
 				t.Fatal("who renews its lease is gone")
 			}
 			time.Sleep(7 * time.Second)
+		}
+		forbid(http.MethodGet)
+		time.Sleep(askAgain)
+		if gone() || len(o.Findings()) != 1 {
+			t.Errorf("it may not look: %v", o.Findings())
+		}
+		forbid("")
+		time.Sleep(askAgain)
+		if gone() || len(o.Findings()) > 0 {
+			t.Errorf("it may look again: %v", o.Findings())
 		}
 		a.set("looks", "refuse")
 		time.Sleep(time.Hour)
