@@ -42,7 +42,7 @@ import (
 // something else that is reconciled like one.
 //
 // An error of Reconcile is a finding, and the request backs off. If there is a RequeueAfter beside the error, the
-// request is tried again after that time instead. A conflict is no finding.
+// request is tried again after that time instead. A conflict is no finding before there are maxConflicts in a row.
 type Reconciler interface {
 	reconcile.Reconciler
 	// Kinds returns the kinds that are read and written.
@@ -78,6 +78,7 @@ type Controller struct {
 	mu         sync.Mutex
 	queue      workqueue.TypedRateLimitingInterface[reconcile.Request] // of the term; nil between terms
 	problems   map[reconcile.Request]diag.Diagnostic                   // of requests whose last reconcile failed
+	conflicts  map[reconcile.Request]int                               // of requests, in a row
 	readErrors map[read]string                                         // of the last list and the last watch of a kind
 }
 
@@ -158,7 +159,7 @@ func (c *Controller) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.queue, c.backoff = nil, newBackoff()
-	c.problems, c.readErrors = map[reconcile.Request]diag.Diagnostic{}, map[read]string{}
+	c.problems, c.conflicts, c.readErrors = map[reconcile.Request]diag.Diagnostic{}, map[reconcile.Request]int{}, map[read]string{}
 }
 
 // informer makes an informer that notes whether its kind can be read.
@@ -245,7 +246,7 @@ func (c *Controller) reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{}, nil
 	case errors.Is(err, leader.ErrNotLeader): // the next term begins with everything
 		result, err = reconcile.Result{}, nil
-	case apierrors.IsConflict(err): // a newer version is about to come
+	case c.conflicted(request, err): // a newer version is about to come
 		return reconcile.Result{RequeueAfter: minBackoff}, nil
 	}
 	c.note(request, err)
@@ -256,6 +257,18 @@ func (c *Controller) reconcile(ctx context.Context, request reconcile.Request) (
 		err = nil
 	}
 	return result, err
+}
+
+// conflicted reports whether an error is one of the first conflicts in a row of a request.
+func (c *Controller) conflicted(request reconcile.Request, err error) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !apierrors.IsConflict(err) {
+		delete(c.conflicts, request)
+		return false
+	}
+	c.conflicts[request]++
+	return c.conflicts[request] < maxConflicts
 }
 
 // all returns the requests for everything.
@@ -289,6 +302,9 @@ func (c *Controller) note(request reconcile.Request, err error) {
 	if err != nil {
 		problem = c.reconciler.Finding(request, err)
 		problem.Message = cmp.Or(problem.Message, err.Error())
+		if apierrors.IsConflict(err) {
+			problem.Fix = "stop the other client that changes the object all the time: metadata.managedFields names it; it is tried again"
+		}
 	}
 	c.mu.Lock()
 	known := err == nil || c.problems[request] == problem || slices.Contains(slices.Collect(maps.Values(c.problems)), problem)

@@ -288,9 +288,13 @@ func TestFailures(t *testing.T) {
 
 		s.fails(http.MethodPatch, path, apierrors.NewConflict(schema.GroupResource{}, "x", nil))
 		s.add("three")
-		pass(time.Second)
-		s.found("a conflict")
+		pass(maxConflicts * minBackoff) // they are up to maxPause apart
+		s.found("conflicts")
+		pass(maxConflicts * maxPause)
+		s.found("conflicts in a row", "Operation cannot be fulfilled")
 		s.fails("", "", nil)
+		pass(maxBackoff)
+		s.found("no conflict any more")
 		pass(5 * time.Second)
 		s.colored("no conflict", "red", "three")
 

@@ -146,7 +146,7 @@ var faults = []struct {
 }{
 	{"none", func(*http.Request) error { return nil }, outcome{passes: true}},
 	{"403 for writes", writes(func(*http.Request) error { return forbidden }), outcome{found: true}},
-	{"409 for writes", writes(func(*http.Request) error { return apierrors.NewConflict(resource, "x", nil) }), outcome{}},
+	{"409 for writes", writes(func(*http.Request) error { return apierrors.NewConflict(resource, "x", nil) }), outcome{found: true}},
 	{"500 for writes", writes(func(*http.Request) error { return apierrors.NewInternalError(errors.New("broken")) }), outcome{found: true}},
 	{"503 for writes", writes(func(*http.Request) error { return apierrors.NewServiceUnavailable("busy") }), outcome{found: true}},
 	{"no answer to writes", writes(func(r *http.Request) error {

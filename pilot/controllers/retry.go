@@ -24,6 +24,8 @@ const (
 	minPause   = time.Second
 	maxPause   = 4 * time.Second
 	pauseReset = 30 * time.Second
+	// maxConflicts is the number of conflicts in a row that are a finding. Another client changes the object all the time.
+	maxConflicts = 10
 	// reconcileTimeout is the longest time of one reconcile, with all requests to the API server.
 	reconcileTimeout = 30 * time.Second
 )

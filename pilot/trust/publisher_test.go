@@ -13,9 +13,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
@@ -179,4 +182,77 @@ func TestPublisher(t *testing.T) {
 		cancel()
 		<-ended
 	})
+}
+
+// TestFix: the remedy of a finding is about the fault. A ConfigMap of a namespace that is being deleted is no finding.
+func TestFix(t *testing.T) {
+	resource := schema.GroupResource{Resource: "configmaps"}
+	terminating := apierrors.NewForbidden(resource, "roots", errors.New("because it is being terminated"))
+	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	for name, test := range map[string]struct {
+		exists  map[string]any // of the ConfigMap, which has no label; nil: there is none
+		refused error          // of a write
+		want    string         // of the remedy; empty: no finding
+		writes  int            // in a second
+	}{
+		"immutable":                      {exists: map[string]any{"immutable": true, "data": map[string]any{"pem": "old"}}, want: "delete the ConfigMap"},
+		"immutable, with the right data": {exists: map[string]any{"immutable": true, "data": map[string]any{"pem": "roots"}}, writes: 1},
+		"too large a request":            {refused: apierrors.NewRequestEntityTooLargeError("limit is 3 MB"), want: "at most 1 MiB", writes: 1},
+		"too large a ConfigMap": {
+			refused: apierrors.NewInvalid(schema.GroupKind{Kind: "ConfigMap"}, "roots", field.ErrorList{field.TooLong(field.NewPath(""), "", 1<<20)}),
+			want:    "at most 1 MiB", writes: 1,
+		},
+		"forbidden":   {refused: apierrors.NewForbidden(resource, "roots", errors.New("cannot create resource")), want: "grant create and patch", writes: 1},
+		"quota":       {refused: apierrors.NewForbidden(resource, "roots", errors.New("exceeded quota: few")), want: "ResourceQuota", writes: 1},
+		"broken":      {refused: apierrors.NewInternalError(errors.New("no disk")), want: "mend what the error names", writes: 1},
+		"terminating": {refused: terminating, writes: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &apiserver.Server{Intercept: func(r *http.Request) error {
+					if r.Method != http.MethodGet {
+						return test.refused
+					}
+					return nil
+				}}
+				if test.exists != nil {
+					u := &unstructured.Unstructured{Object: test.exists}
+					u.SetAPIVersion("v1")
+					u.SetKind("ConfigMap")
+					u.SetNamespace("a")
+					u.SetName("roots")
+					s.Put(path("a"), u)
+				}
+				p, err := trust.New(trust.Options{
+					Client: s.Config(), World: &world{namespaces: []string{"a"}}, Logger: slog.New(slog.DiscardHandler),
+					Maps: []trust.Map{{Name: "roots", Key: "pem", Text: func() []byte { return []byte("roots") }}},
+				})
+				must.Succeed(t, err)
+				ctx, cancel := context.WithCancel(t.Context())
+				ended := make(chan struct{})
+				go func() {
+					defer close(ended)
+					p.Run(ctx)
+				}()
+				time.Sleep(time.Second / 2)
+				synctest.Wait()
+				list := p.Findings()
+				if (test.want != "") != (len(list) == 1) || len(list) == 1 && !strings.Contains(list[0].Fix, test.want) {
+					t.Errorf("findings %v: want %q", list, test.want)
+				}
+				if got := s.Writes(); len(got) != test.writes {
+					t.Errorf("writes %v", got)
+				}
+				s.Set(func() { s.Intercept = nil })
+				s.Drop(path("a"))
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				if u := s.Object(path("a")); len(p.Findings()) > 0 || test.refused != terminating && u == nil {
+					t.Errorf("without the fault: %v, %v", p.Findings(), u)
+				}
+				cancel()
+				<-ended
+			})
+		})
+	}
 }

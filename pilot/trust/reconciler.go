@@ -3,14 +3,18 @@ package trust
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
+	"strings"
 	"unique"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -60,7 +64,16 @@ func (r *reconciler) reduce(object any) (any, error) {
 	if text, is, _ := unstructured.NestedString(from.Object, "data", r.Key); is {
 		u.Object["data"] = map[string]any{r.Key: unique.Make(text).Value()}
 	}
+	if immutable(from) {
+		u.Object["immutable"] = true
+	}
 	return u, nil
+}
+
+// immutable reports whether the API server refuses changes of the data of a ConfigMap.
+func immutable(u *unstructured.Unstructured) bool {
+	is, _, _ := unstructured.NestedBool(u.Object, "immutable")
+	return is
 }
 
 func (r *reconciler) Requests(_ context.Context, o client.Object) []reconcile.Request {
@@ -82,8 +95,26 @@ func (r *reconciler) Finding(request reconcile.Request, err error) diag.Diagnost
 	return diag.Diagnostic{
 		Severity: diag.Warning, Code: "RootsNotWritten", Object: "ConfigMap " + request.String(),
 		Message: "workloads of the namespace do not get the roots of the mesh: " + err.Error(),
-		Fix:     "grant create and patch of it to this server's ServiceAccount; it is tried again",
+		Fix:     fix(err),
 	}
+}
+
+// errImmutable is the error of a ConfigMap with other roots that cannot be changed.
+var errImmutable = errors.New("the ConfigMap is immutable and holds something else")
+
+// fix returns what helps against an error of a write.
+func fix(err error) string {
+	switch {
+	case errors.Is(err, errImmutable):
+		return "delete the ConfigMap: it is created again at once"
+	case apierrors.IsRequestEntityTooLargeError(err), apierrors.HasStatusCause(err, metav1.CauseType(field.ErrorTypeTooLong)):
+		return "remove other keys from the ConfigMap, or certificates from the roots: a ConfigMap holds at most 1 MiB; it is tried again"
+	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota"):
+		return "raise the ResourceQuota of the namespace; it is tried again"
+	case apierrors.IsForbidden(err):
+		return "grant create and patch of it to this server's ServiceAccount; it is tried again"
+	}
+	return "mend what the error names; it is tried again"
 }
 
 // Reconcile writes a ConfigMap that is missing or differs.
@@ -97,8 +128,12 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if client.IgnoreNotFound(err) != nil {
 		return reconcile.Result{}, err
 	}
-	if got, _, _ := unstructured.NestedString(u.Object, "data", r.Key); err == nil && got == text && u.GetLabels()[Label] == LabelValue {
+	got, _, _ := unstructured.NestedString(u.Object, "data", r.Key)
+	switch {
+	case err == nil && got == text && u.GetLabels()[Label] == LabelValue:
 		return reconcile.Result{}, nil
+	case got != text && immutable(u):
+		return reconcile.Result{}, errImmutable // its deletion is an event
 	}
 	if err = r.write(ctx, request.NamespacedName, text, err == nil); err == nil {
 		r.logger.Debug("roots written", "namespace", request.Namespace, "name", request.Name)
