@@ -6,7 +6,7 @@ space := $(subst ,, )
 
 TOOLS    := $(CURDIR)/.tools
 VERSION  ?= 1.31.1-lite.1-$(shell git describe --always --dirty=-modified --abbrev=12 --exclude='*' 2>/dev/null || echo unknown)
-LDFLAGS  := -s -w -X main.linked=$(VERSION)
+LDFLAGS  := -s -w -X github.com/istiod-lite/istiod-lite/cmd/version.linked=$(VERSION)
 # gRPC's traces are pages that nobody serves.
 TAGS     := grpcnotrace
 LINT     := 2.15.0

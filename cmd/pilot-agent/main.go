@@ -13,9 +13,6 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/agent/capture"
 )
 
-// linked is the version that the linker sets: see the Makefile.
-var linked string
-
 func main() {
 	os.Exit(run(context.Background(), os.Args[1:], os.Environ(), os.Stdout, os.Stderr))
 }
@@ -55,9 +52,6 @@ func rootCommand(args, environ []string) *cobra.Command {
 		Args:          cobra.NoArgs,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	root.AddCommand(proxyCommand(args, environ), capture.Command(os.Getenv), waitCommand(), requestCommand(), version.Command("pilot-agent", tag()))
+	root.AddCommand(proxyCommand(args, environ), capture.Command(os.Getenv), waitCommand(), requestCommand(), version.Command("pilot-agent"))
 	return root
 }
-
-// tag returns the version of this binary.
-func tag() string { return version.Tag(linked) }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/cmd/logs"
+	"github.com/istiod-lite/istiod-lite/cmd/version"
 	"github.com/istiod-lite/istiod-lite/pilot/agent"
 	"github.com/istiod-lite/istiod-lite/pilot/agent/config"
 	"github.com/istiod-lite/istiod-lite/pilot/agent/envoy"
@@ -129,7 +130,7 @@ func (f *proxyFlags) run(c *cobra.Command, args, environ []string) error {
 	if err != nil {
 		logger.Info("this host has no name", "err", err)
 	}
-	cfg, err := config.Read(config.Source{Arguments: f.Arguments, Environ: environ, Addresses: addresses, Hostname: host, Version: tag()})
+	cfg, err := config.Read(config.Source{Arguments: f.Arguments, Environ: environ, Addresses: addresses, Hostname: host, Version: version.Tag()})
 	if err != nil {
 		return err
 	}
@@ -147,7 +148,7 @@ func (f *proxyFlags) run(c *cobra.Command, args, environ []string) error {
 		return err
 	}
 	safe.Go(logger, "memory", func() { saveMemory(ctx, logger, environ) })
-	logger.Info("proxy", "version", tag(), "id", cfg.Node.GetId(), "discovery", cfg.Security.Discovery)
+	logger.Info("proxy", "version", version.Tag(), "id", cfg.Node.GetId(), "discovery", cfg.Security.Discovery)
 	err = a.Run(ctx)
 	var ended *envoy.Exit
 	if errors.As(err, &ended) {

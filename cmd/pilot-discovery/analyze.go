@@ -17,15 +17,12 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/cmd/report"
+	"github.com/istiod-lite/istiod-lite/cmd/version"
 	"github.com/istiod-lite/istiod-lite/galley/analysis"
 	"github.com/istiod-lite/istiod-lite/pilot/config/crd"
 	"github.com/istiod-lite/istiod-lite/pilot/config/file"
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
 )
-
-// exitFound is the exit code of a command that did its work and found something at or above the threshold. It is that
-// of istioctl analyze. All other failures are 1.
-const exitFound = 79
 
 // judgeFlags are those of validate and analyze. Names are those of istioctl analyze, and of kubectl.
 type judgeFlags struct {
@@ -190,7 +187,7 @@ func (f *judgeFlags) run(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	r := report.Report{Color: color, Objects: i.Objects, Version: tag(), Findings: slices.DeleteFunc(i.Findings, func(d diag.Diagnostic) bool {
+	r := report.Report{Color: color, Objects: i.Objects, Version: version.Tag(), Findings: slices.DeleteFunc(i.Findings, func(d diag.Diagnostic) bool {
 		return o.Cluster != nil && !f.concerns(d) || slices.ContainsFunc(suppressed, func(s suppression) bool { return s.matches(d) })
 	})}
 	if i.Refusal != nil {
@@ -200,7 +197,7 @@ func (f *judgeFlags) run(c *cobra.Command, args []string) error {
 		return err
 	}
 	if r.Reaches(failure) {
-		return failed{exitFound}
+		return failed(exitFound)
 	}
 	if i.Objects == 0 {
 		fmt.Fprintln(c.ErrOrStderr(), "no objects: of what was given nothing is YAML with an object of a kind that is known")

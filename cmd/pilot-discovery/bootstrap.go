@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -100,15 +99,6 @@ func (f *proxyFlags) proxy() (*node.Proxy, error) {
 	}
 	p.Domain = p.Namespace + ".svc." + f.domain
 	return p, nil
-}
-
-// splitName takes NAME.NAMESPACE apart. The name of a Pod may hold dots, that of a namespace may not.
-func splitName(text string) (name, namespace string, err error) {
-	i := strings.LastIndexByte(text, '.')
-	if i <= 0 || checkNamespace(text[i+1:]) != nil || strings.ContainsAny(text, "~ \t\n") {
-		return "", "", errors.New("write NAME.NAMESPACE, for example web-1.default")
-	}
-	return text[:i], text[i+1:], nil
 }
 
 // extend adds the user's entries to the metadata of a node.

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/istiod-lite/istiod-lite/cmd/check"
+	"github.com/istiod-lite/istiod-lite/cmd/version"
 )
 
 // checkFlags are those of check.
@@ -105,7 +105,7 @@ func (f *checkFlags) once(c *cobra.Command, w io.Writer) error {
 		return err
 	}
 	if report.Wrong() {
-		return failed{exitFound}
+		return failed(exitFound)
 	}
 	return nil
 }
@@ -127,7 +127,7 @@ func (f *checkFlags) reach() (*check.Cluster, error) {
 }
 
 func (f *checkFlags) server() check.Server {
-	return check.Server{Get: getter(f.address), Address: f.address, Version: tag(), Now: time.Now()}
+	return check.Server{Get: getter(f.address), Address: f.address, Version: version.Tag(), Now: time.Now()}
 }
 
 // whole checks the server and the cluster, as far as they are there: one of them must be, and what was named too.
@@ -189,24 +189,4 @@ func (f *checkFlags) oneProxy(ctx context.Context, report *check.Report) error {
 		return err
 	}
 	return nil
-}
-
-// getter asks an address on this host over HTTP.
-func getter(address string) func(ctx context.Context, path string) (int, []byte, error) {
-	return func(ctx context.Context, path string) (int, []byte, error) {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, http.NoBody)
-		if err != nil {
-			return 0, nil, err
-		}
-		// No proxy of the environment: the server is on this host.
-		client := &http.Client{Transport: &http.Transport{}}
-		defer client.CloseIdleConnections()
-		resp, err := client.Do(req)
-		if err != nil {
-			return 0, nil, fmt.Errorf("%w (is the server's --monitoringAddr %s?)", err, address)
-		}
-		defer resp.Body.Close()
-		text, err := io.ReadAll(resp.Body)
-		return resp.StatusCode, text, err
-	}
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/istiod-lite/istiod-lite/cmd/version"
 	"github.com/istiod-lite/istiod-lite/pilot/config/crd"
 )
 
@@ -98,7 +99,7 @@ var errNoKubeconfig = errors.New("no kubeconfig: name one by --kubeconfig")
 // else the kubeconfig that kubectl would take. Without any of them it returns errNoKubeconfig, unless the address of an
 // API server is named.
 func (f *clusterFlags) client() (crd.ClientOptions, error) {
-	o := crd.ClientOptions{Kubeconfig: f.kubeconfig, Overrides: &f.over, Host: f.host, Port: f.port, Version: tag()}
+	o := crd.ClientOptions{Kubeconfig: f.kubeconfig, Overrides: &f.over, Host: f.host, Port: f.port, Version: version.Tag()}
 	inPod := f.host != "" && f.port != ""
 	if o.Kubeconfig != "" || inPod && !f.chosen() {
 		return o, nil
@@ -142,9 +143,4 @@ func (f *clusterFlags) connection() (*rest.Config, error) {
 		return nil, err
 	}
 	return f.config(o)
-}
-
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
 }

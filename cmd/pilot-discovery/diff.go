@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -162,7 +161,7 @@ func (f *diffFlags) once(c *cobra.Command, against string, w io.Writer) error {
 	if done.Empty() && len(done.New)+len(done.Mended) == 0 {
 		return nil
 	}
-	return failed{exitDiffers}
+	return failed(exitDiffers)
 }
 
 // base says where what there is now is read from.
@@ -259,10 +258,6 @@ func (f *diffFlags) changes(c *cobra.Command, i *inspect.Inspection, o ingest.Op
 		remove(k)
 	}
 	return list, found, nil
-}
-
-func sortedKeys(all map[kinds.Key]*kinds.Object) []kinds.Key {
-	return slices.SortedFunc(maps.Keys(all), func(a, b kinds.Key) int { return strings.Compare(a.String(), b.String()) })
 }
 
 // shortNames are those that kubectl knows kinds by.

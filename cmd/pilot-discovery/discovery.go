@@ -19,12 +19,11 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
-	"github.com/istiod-lite/istiod-lite/api/http3"
 	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/cmd/logs"
 	"github.com/istiod-lite/istiod-lite/cmd/pages"
+	"github.com/istiod-lite/istiod-lite/cmd/version"
 	"github.com/istiod-lite/istiod-lite/pilot/bootstrap"
-	"github.com/istiod-lite/istiod-lite/pilot/ingest"
 )
 
 // discoveryFlags are those of Istio's command, by the same names. Some are for parts that this server does not have;
@@ -122,7 +121,7 @@ GOGC, GOMEMLIMIT and GOMAXPROCS are Go's own.`
 		if limit := limitMemory(os.DirFS("/"), e.getenv); limit > 0 {
 			logger.Info("memory is limited to nine tenths of what the cgroup allows", "bytes", limit)
 		}
-		f.o.Logger, f.o.Panics, f.o.Version, f.o.Process = logger, log.Panics, tag(), process()
+		f.o.Logger, f.o.Panics, f.o.Version, f.o.Process = logger, log.Panics, version.Tag(), process()
 		f.o.ControlZ = bootstrap.ControlZ{Scopes: scopes{levels}, Args: append([]string{c.Root().Name()}, args...), Environ: e.environ}
 		if f.ctrlzAddress != "" {
 			f.o.ControlZ.Address = net.JoinHostPort(f.ctrlzAddress, strconv.Itoa(int(f.ctrlzPort)))
@@ -276,33 +275,6 @@ func (f *discoveryFlags) register(flags *pflag.FlagSet, e *env) {
 	text("log_target", "stdout")
 }
 
-// worldFlags are where the mesh is described; the commands that work on a directory share them.
-type worldFlags struct {
-	configDir, domain, meshConfig, networks, clusterID, namespace string
-
-	http3 bool
-}
-
-func (f *worldFlags) register(flags *pflag.FlagSet, e *env) {
-	flags.StringVar(&f.configDir, "configDir", "", "directory of YAML that describes the mesh, watched for changes")
-	f.registerMesh(flags, e, "namespace", "n")
-}
-
-// registerMesh registers the flags; the root namespace is called by name and short.
-func (f *worldFlags) registerMesh(flags *pflag.FlagSet, e *env, name, short string) {
-	f.http3 = e.asked(http3.Variable)
-	flags.StringVar(&f.domain, "domain", "cluster.local", "DNS domain of the cluster")
-	flags.StringVar(&f.meshConfig, "meshConfig", "./etc/istio/config/mesh", "file with the mesh configuration; where there is none, the ConfigMap istio of the root namespace")
-	flags.StringVar(&f.networks, "networksConfig", "./etc/istio/config/meshNetworks", "file with the mesh networks")
-	flags.StringVar(&f.clusterID, "clusterID", e.text("CLUSTER_ID", "Kubernetes"), "id of the cluster that this server runs in")
-	flags.StringVarP(&f.namespace, name, short, e.text("POD_NAMESPACE", "istio-system"), "root namespace")
-}
-
-func (f *worldFlags) options(o *ingest.Options) {
-	o.ConfigDir, o.Domain, o.MeshConfig, o.MeshNetworks, o.ClusterID, o.Namespace = f.configDir, f.domain, f.meshConfig, f.networks, f.clusterID, f.namespace
-	o.HTTP3 = f.http3
-}
-
 // unknownFlags returns the names of flags in args that the set does not have.
 func unknownFlags(flags *pflag.FlagSet, args []string) []string {
 	var unknown []string
@@ -330,12 +302,4 @@ func unknownFlags(flags *pflag.FlagSet, args []string) []string {
 		}
 	}
 	return unknown
-}
-
-// checkNativeSidecars returns an error for a value that ENABLE_NATIVE_SIDECARS does not have.
-func checkNativeSidecars(value string) error {
-	if !slices.Contains([]string{"auto", "true", "false"}, value) {
-		return fmt.Errorf("ENABLE_NATIVE_SIDECARS=%s: write true, false or auto", quoted(value))
-	}
-	return nil
 }

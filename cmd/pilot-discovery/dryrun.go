@@ -84,13 +84,3 @@ func (f *diffFlags) judged(c *cobra.Command, changes []kinds.Change) error {
 	}
 	return nil
 }
-
-// kindOf returns the kind of a group and a name, or nil.
-func kindOf(group, name string) *kinds.Kind {
-	all := kinds.All()
-	i := slices.IndexFunc(all, func(k *kinds.Kind) bool { return k.Group == group && k.Name == name })
-	if i < 0 {
-		return nil
-	}
-	return all[i]
-}

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"math"
 	"net"
+	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -37,48 +39,6 @@ func quoted(value string) string {
 		return strconv.Quote(value)
 	}
 	return value
-}
-
-// meshChecks are those of the flags that commands share which work on a directory.
-func meshChecks() checks {
-	return checks{
-		"domain":         checkDomain,
-		"clusterID":      checkClusterID,
-		"istioNamespace": checkNamespace,
-	}
-}
-
-func discoveryChecks() checks {
-	c := meshChecks()
-	c["namespace"] = checkNamespace
-	for _, name := range []string{"grpcAddr", "secureGRPCAddr", "httpAddr", "httpsAddr", "monitoringAddr"} {
-		c[name] = checkAddress
-	}
-	for _, name := range []string{"keepaliveInterval", "keepaliveTimeout", "debounceMax", "remoteClusterTimeout"} {
-		c[name] = durationOf(time.Millisecond, "a time, for example 10s")
-	}
-	for _, name := range []string{"keepaliveMaxServerConnectionAge", "shutdownDuration", "drainDuration", "debounceAfter"} {
-		c[name] = durationOf(0, "a time, for example 10s, or 0")
-	}
-	c["kubernetesApiQPS"] = checkQPS
-	c["kubernetesApiBurst"] = numberOf(1, math.MaxInt32, "a number of requests, for example 160")
-	c["maxRecvMessageSize"] = numberOf(1<<10, math.MaxInt32, "a number of bytes from 1024 on, for example 4194304")
-	c["maxStreams"] = numberOf(10, math.MaxInt32, "a number of streams from 10 on, for example 12000")
-	c["clusterRegistriesNamespace"] = checkNamespace
-	c["revision"] = checkRevision
-	return c
-}
-
-// checkMeshFiles sees to it that the files are there which flags name; those that they have by default need not be.
-func checkMeshFiles(flags *pflag.FlagSet) error {
-	for _, name := range []string{"meshConfig", "networksConfig"} {
-		if path := flags.Lookup(name).Value.String(); flags.Changed(name) && path != "" {
-			if _, err := os.Stat(path); err != nil {
-				return fmt.Errorf("--%s: %w", name, err)
-			}
-		}
-	}
-	return nil
 }
 
 func checkDomain(v string) error {
@@ -150,4 +110,49 @@ func numberOf(least, most int64, what string) func(string) error {
 		}
 		return nil
 	}
+}
+
+// splitName takes NAME.NAMESPACE apart. The name of a Pod may hold dots, that of a namespace may not.
+func splitName(text string) (name, namespace string, err error) {
+	i := strings.LastIndexByte(text, '.')
+	if i <= 0 || checkNamespace(text[i+1:]) != nil || strings.ContainsAny(text, "~ \t\n") {
+		return "", "", errors.New("write NAME.NAMESPACE, for example web-1.default")
+	}
+	return text[:i], text[i+1:], nil
+}
+
+// fields takes a list with commas apart.
+func fields(list string) []string {
+	var out []string
+	for f := range strings.SplitSeq(list, ",") {
+		if f = strings.TrimSpace(f); f != "" {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// cidrs returns the prefixes that a variable lists.
+func cidrs(key, text string) (list []netip.Prefix, err error) {
+	for _, cidr := range fields(text) {
+		prefix, err := netip.ParsePrefix(cidr)
+		if err != nil {
+			return nil, fmt.Errorf("%s=%s: write CIDRs with commas between: %w", key, text, err)
+		}
+		list = append(list, prefix.Masked())
+	}
+	return list, nil
+}
+
+// checkNativeSidecars returns an error for a value that ENABLE_NATIVE_SIDECARS does not have.
+func checkNativeSidecars(value string) error {
+	if !slices.Contains([]string{"auto", "true", "false"}, value) {
+		return fmt.Errorf("ENABLE_NATIVE_SIDECARS=%s: write true, false or auto", quoted(value))
+	}
+	return nil
 }

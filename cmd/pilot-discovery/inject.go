@@ -20,6 +20,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/cmd/version"
 	"github.com/istiod-lite/istiod-lite/injector"
 	"github.com/istiod-lite/istiod-lite/injector/manifest"
 	"github.com/istiod-lite/istiod-lite/pilot/config/crd"
@@ -120,7 +121,7 @@ func (f *injectFlags) injector(c *cobra.Command) (*injector.Injector, error) {
 		}
 	}
 	if m == nil || config == nil {
-		return nil, failed{1}
+		return nil, failed(1)
 	}
 	i := injector.New(injector.Options{
 		Revision: f.revision, Mesh: func() *mesh.Config { return m }, NativeSidecars: func() bool { return f.native != "false" }, Logger: slog.New(slog.DiscardHandler),
@@ -153,7 +154,7 @@ func (f *injectFlags) texts(ctx context.Context) (t injector.Texts, meshText, ob
 }
 
 func (f *injectFlags) fromCluster(ctx context.Context) (t injector.Texts, meshText, object string, err error) {
-	config, err := crd.Config(crd.ClientOptions{Kubeconfig: f.kubeconfig, Version: tag()})
+	config, err := crd.Config(crd.ClientOptions{Kubeconfig: f.kubeconfig, Version: version.Tag()})
 	if err != nil {
 		return t, "", "", err
 	}

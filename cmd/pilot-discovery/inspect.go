@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
 	"maps"
 	"os"
 	"slices"
@@ -21,9 +20,7 @@ import (
 	_ "github.com/cncf/xds/go/udpa/type/v1"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
-	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/cmd/report"
-	"github.com/istiod-lite/istiod-lite/pilot/catalog"
 	"github.com/istiod-lite/istiod-lite/pilot/debug"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
@@ -74,7 +71,7 @@ With --proxy the proxy is what injection would make of the Pod: a sidecar, or a 
 				return err
 			}
 			if strict && (report.Report{Findings: i.Findings}).Count(diag.Error) > 0 {
-				return failed{1}
+				return failed(1)
 			}
 			return nil
 		},
@@ -119,38 +116,6 @@ func nodeOf(i *inspect.Inspection, file, pod string) (*corev3.Node, error) {
 		return n, nil
 	}
 	return nil, fmt.Errorf("--proxy=%s: the directory has no such Pod%s", pod, diag.NearNames(pod, i.Pods()))
-}
-
-// readOnce reads configuration once, from the directory of the flags or from the texts of the options. What it logs
-// besides its findings is not shown.
-func readOnce(c *cobra.Command, f worldFlags, o ingest.Options) (*inspect.Inspection, error) {
-	checks := meshChecks()
-	if c.Flags().Lookup("istioNamespace") == nil {
-		checks["namespace"] = checkNamespace // the root namespace
-	}
-	if err := checks.run(c.Flags()); err != nil {
-		return nil, err
-	}
-	if err := checkMeshFiles(c.Flags()); err != nil {
-		return nil, err
-	}
-	p := newProgress(c.ErrOrStderr(), "reading the configuration")
-	defer p.done()
-	o.Logger, o.Limits, o.NoWatch = slog.New(slog.DiscardHandler), limits.Default(), true
-	f.options(&o)
-	return inspect.Read(c.Context(), o, catalog.Features())
-}
-
-// notRead are the findings that say what this user may not read of a cluster.
-func notRead(i *inspect.Inspection) []diag.Diagnostic {
-	return slices.DeleteFunc(slices.Clone(i.Findings), func(d diag.Diagnostic) bool { return d.Code != "IST0141" })
-}
-
-// warnNotRead says what this user may not read: an answer without it may be wrong.
-func warnNotRead(c *cobra.Command, i *inspect.Inspection) {
-	for _, d := range notRead(i) {
-		fmt.Fprintln(c.ErrOrStderr(), d)
-	}
 }
 
 // readNode reads a node, or the bootstrap of an Envoy that has one.

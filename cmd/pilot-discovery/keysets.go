@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"net/netip"
 	"time"
 
 	"golang.org/x/net/http/httpproxy"
@@ -52,16 +51,4 @@ func (v *keySetVariables) options(o *bootstrap.KeySets) error {
 	}
 	o.Allow, err = cidrs("ALLOWED_CIDRS_IN_JWKS_URIS", v.allowedCIDR)
 	return err
-}
-
-// cidrs returns the prefixes that a variable lists.
-func cidrs(key, text string) (list []netip.Prefix, err error) {
-	for _, cidr := range fields(text) {
-		prefix, err := netip.ParsePrefix(cidr)
-		if err != nil {
-			return nil, fmt.Errorf("%s=%s: write CIDRs with commas between: %w", key, text, err)
-		}
-		list = append(list, prefix.Masked())
-	}
-	return list, nil
 }

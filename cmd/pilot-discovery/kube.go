@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 
+	"github.com/istiod-lite/istiod-lite/cmd/version"
 	"github.com/istiod-lite/istiod-lite/pilot/config/crd"
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
 )
@@ -41,17 +41,6 @@ func (f *kubeFlags) register(flags *pflag.FlagSet, e *env) {
 	f.atHome = kubeconfigAtHome(e)
 }
 
-// fields takes a list with commas apart.
-func fields(list string) []string {
-	var out []string
-	for f := range strings.SplitSeq(list, ",") {
-		if f = strings.TrimSpace(f); f != "" {
-			out = append(out, f)
-		}
-	}
-	return out
-}
-
 func (f *kubeFlags) options(o *ingest.Options) error {
 	registries := fields(f.registries)
 	for _, r := range registries {
@@ -61,7 +50,7 @@ func (f *kubeFlags) options(o *ingest.Options) error {
 	}
 	o.NoServices = len(registries) == 0
 	o.Revision, o.SharedMesh, o.RemoteTimeout = f.revision, f.sharedMesh, f.timeout
-	f.client.QPS, f.client.Version = float32(f.qps), tag()
+	f.client.QPS, f.client.Version = float32(f.qps), version.Tag()
 	o.RemoteClient = f.client
 	var err error
 	named := o.MeshSources()

@@ -14,17 +14,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/cmd/version"
 )
 
-// linked is the version that the linker sets: see the Makefile.
-var linked string
-
 func main() {
 	os.Exit(run(context.Background(), os.Args[1:], os.Environ(), os.Stdout, os.Stderr))
 }
-
-// failed is an error that has been printed already: only the exit code is left.
-type failed struct{ code int }
-
-func (failed) Error() string { return "failed" }
 
 // run is main without the process.
 func run(ctx context.Context, args []string, environ []string, stdout, stderr io.Writer) int {
@@ -42,7 +34,7 @@ func run(ctx context.Context, args []string, environ []string, stdout, stderr io
 	}
 	var printed failed
 	if errors.As(err, &printed) {
-		return printed.code
+		return int(printed)
 	}
 	fmt.Fprintln(stderr, "error:", inWords(c, err))
 	if c.Name() == "diff" {
@@ -50,9 +42,6 @@ func run(ctx context.Context, args []string, environ []string, stdout, stderr io
 	}
 	return 1
 }
-
-// tag returns the version of this binary.
-func tag() string { return version.Tag(linked) }
 
 // rootCommand returns the program with all its commands. args are those that it will be given.
 func rootCommand(e *env, args []string) *cobra.Command {
@@ -79,7 +68,7 @@ Wherever a proxy is named it is as POD.NAMESPACE. Exit codes are 0, 1 where a co
 		},
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	root.AddCommand(discoveryCommand(e, args), validateCommand(e), analyzeCommand(e), translateCommand(e), injectCommand(e), bootstrapCommand(), requestCommand(), proxyStatusCommand(), pushesCommand(e), checkCommand(e), explainCommand(), diffCommand(e), whyCommand(e), migrateCommand(e), loadCommand(), tokenCommand(), version.Command("pilot-discovery", tag()))
+	root.AddCommand(discoveryCommand(e, args), validateCommand(e), analyzeCommand(e), translateCommand(e), injectCommand(e), bootstrapCommand(), requestCommand(), proxyStatusCommand(), pushesCommand(e), checkCommand(e), explainCommand(), diffCommand(e), whyCommand(e), migrateCommand(e), loadCommand(), tokenCommand(), version.Command("pilot-discovery"))
 	root.SetFlagErrorFunc(suggestFlag)
 	root.PersistentFlags().String("color", terminal.Modes()[0], strings.Join(terminal.Modes(), ", "))
 	completeFlag(root, "color", terminal.Modes()...)

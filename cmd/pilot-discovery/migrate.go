@@ -101,7 +101,7 @@ func (f *migrateFlags) once(c *cobra.Command, color painter, w io.Writer) (err e
 		return err
 	}
 	if v.InTheWay > 0 {
-		return failed{exitFound}
+		return failed(exitFound)
 	}
 	return nil
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/cmd/terminal"
+	"github.com/istiod-lite/istiod-lite/pilot/debug"
 )
 
 // format is the value of -o: one of a few names.
@@ -194,4 +195,25 @@ func printSorted(w io.Writer, list []string) error {
 		}
 	}
 	return nil
+}
+
+// tabular reports whether an output format is one for people.
+func tabular(output string) bool { return output == "table" || output == "wide" }
+
+// tellIncomplete prints which replicas did not answer or have another version.
+func tellIncomplete(w io.Writer, list []debug.Replica) {
+	for _, line := range debug.Incomplete(list) {
+		fmt.Fprintf(w, "\n%s\n", line)
+	}
+}
+
+func bytesOf(n int64) string {
+	switch {
+	case n >= 1e9:
+		return fmt.Sprintf("%.2f GB", float64(n)/1e9)
+	case n >= 1e6:
+		return fmt.Sprintf("%.1f MB", float64(n)/1e6)
+	default:
+		return fmt.Sprintf("%.1f kB", float64(n)/1e3)
+	}
 }

@@ -71,16 +71,6 @@ In parentheses stands how long ago the last response was sent.`,
 	return c
 }
 
-// tabular reports whether an output format is one for people.
-func tabular(output string) bool { return output == "table" || output == "wide" }
-
-// tellIncomplete prints which replicas did not answer or have another version.
-func tellIncomplete(w io.Writer, list []debug.Replica) {
-	for _, line := range debug.Incomplete(list) {
-		fmt.Fprintf(w, "\n%s\n", line)
-	}
-}
-
 // showProxies prints all proxies, or the one that args name, in a format.
 func showProxies(w io.Writer, all []debug.ProxyStatus, args []string, output string) error {
 	var out bytes.Buffer

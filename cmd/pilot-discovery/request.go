@@ -1,14 +1,12 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -61,38 +59,4 @@ Debug pages are answered to callers on the server's own host; from elsewhere the
 	}
 	addressFlag(c, &address)
 	return c
-}
-
-// addressFlag adds the flag that names the server to ask.
-func addressFlag(c *cobra.Command, address *string) {
-	c.Flags().StringVar(address, "address", "127.0.0.1:15014", "host and port of the server's --monitoringAddr")
-}
-
-// statusError is an answer of a server that is no success.
-type statusError struct {
-	code int
-	text string
-}
-
-func (e *statusError) Error() string { return e.text }
-
-// ask sends a request to a server on this host, and passes the answer to read.
-func ask(ctx context.Context, method, address, path string, read func(io.Reader) error) error {
-	req, err := http.NewRequestWithContext(ctx, strings.ToUpper(method), "http://"+address+"/"+strings.TrimPrefix(path, "/"), http.NoBody)
-	if err != nil {
-		return err
-	}
-	// No proxy of the environment: the server is on this host.
-	client := &http.Client{Timeout: 60 * time.Second, Transport: &http.Transport{}}
-	defer client.CloseIdleConnections()
-	resp, err := client.Do(req)
-	if err != nil {
-		return fmt.Errorf("%w (is the server's --monitoringAddr %s?)", err, address)
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode >= 400 {
-		text, _ := io.ReadAll(io.LimitReader(resp.Body, 4096))
-		return &statusError{resp.StatusCode, fmt.Sprintf("%s: %s", resp.Status, strings.TrimSpace(string(text)))}
-	}
-	return read(resp.Body)
 }

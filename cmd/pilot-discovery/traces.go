@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/istiod-lite/istiod-lite/cmd/version"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
@@ -50,7 +51,7 @@ func tracer(ctx context.Context, e *env, logger *slog.Logger) (trace.Tracer, fun
 		return nil, nil, fmt.Errorf("export traces: %w", err)
 	}
 	about, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithAttributes(
-		attribute.String("service.name", "istiod"), attribute.String("service.version", tag()), attribute.String("service.instance.id", e.getenv("POD_NAME"))), resource.WithFromEnv())
+		attribute.String("service.name", "istiod"), attribute.String("service.version", version.Tag()), attribute.String("service.instance.id", e.getenv("POD_NAME"))), resource.WithFromEnv())
 	if err != nil {
 		return nil, nil, fmt.Errorf("read what traces say of this server: %w", err)
 	}

@@ -105,7 +105,7 @@ func (f *whyFlags) run(c *cobra.Command, args []string) error {
 			return err
 		}
 		if !way.Reached() {
-			return failed{exitFound}
+			return failed(exitFound)
 		}
 		return nil
 	})

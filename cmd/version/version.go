@@ -22,8 +22,11 @@ func Own(labels map[string]string) bool {
 	return strings.Contains(labels[names.LabelAppVersion], "-lite")
 }
 
-// Tag returns the version of this binary: the one that the Makefile linked in, else what the Go tool recorded.
-func Tag(linked string) string {
+// linked is the version that the linker sets, as the Makefile says.
+var linked string
+
+// Tag returns the version of this program: the linked one, or the commit that the Go tool recorded.
+func Tag() string {
 	if linked != "" {
 		return linked
 	}
@@ -45,7 +48,7 @@ type build struct {
 }
 
 // Command returns the command of a program that prints its version.
-func Command(program, tag string) *cobra.Command {
+func Command(program string) *cobra.Command {
 	var short bool
 	var output string
 	c := &cobra.Command{
@@ -58,7 +61,7 @@ func Command(program, tag string) *cobra.Command {
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
-			b := build{tag, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
+			b := build{Tag(), runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
 			var text []byte
 			var err error
 			switch {
