@@ -14,12 +14,15 @@ import (
 	"github.com/spf13/pflag"
 	"sigs.k8s.io/yaml"
 
+	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/diff"
+	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/env"
+	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/why"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
 // Every command says in short and at length what it does, and has examples that its flags and arguments take.
 func TestCommandsAreDescribed(t *testing.T) {
-	e := env{getenv: func(string) string { return "" }}
+	e := env.Env{Getenv: func(string) string { return "" }}
 	for _, c := range commandsOf(rootCommand(&e, nil)) {
 		if c.Short == "" || c.Long == "" || c.Long == c.Short || c.Example == "" {
 			t.Errorf("%s: Short %q, Long %q, Example %q", c.CommandPath(), c.Short, c.Long, c.Example)
@@ -46,8 +49,8 @@ func example(t *testing.T, line string) {
 		t.Errorf("%q names no command", line)
 		return
 	}
-	args := withoutArrow(words(line[i+len("pilot-discovery "):]))
-	e := env{getenv: func(string) string { return "" }}
+	args := why.WithoutArrow(words(line[i+len("pilot-discovery "):]))
+	e := env.Env{Getenv: func(string) string { return "" }}
 	root := rootCommand(&e, args)
 	root.InitDefaultCompletionCmd(args...)
 	c, rest, err := root.Find(args)
@@ -101,7 +104,7 @@ func words(line string) (list []string) {
 // Formats of -o are refused by name where a command does not have them, and shells complete those that it has. What is
 // wrong goes to the standard error, and the exit code is 1.
 func TestOutputFlags(t *testing.T) {
-	e := env{getenv: func(string) string { return "" }}
+	e := env.Env{Getenv: func(string) string { return "" }}
 	with := 0
 	for _, c := range commandsOf(rootCommand(&e, nil)) {
 		f := c.Flags().Lookup("output")
@@ -113,7 +116,7 @@ func TestOutputFlags(t *testing.T) {
 		var out, said strings.Builder
 		broken := 1
 		if name == "diff" { // 1 says that something differs
-			broken = exitBroken
+			broken = diff.Broken
 		}
 		if code := run(t.Context(), []string{name, "-o", "jsn"}, nil, &out, &said); code != broken || out.Len() > 0 || !strings.Contains(said.String(), `did you mean "json"?`) {
 			t.Errorf("%s -o jsn: %d %q %q", name, code, out.String(), said.String())

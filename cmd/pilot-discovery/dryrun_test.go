@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/diff"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
@@ -49,7 +50,7 @@ func TestServerSide(t *testing.T) {
 		args = append([]string{"diff", "testdata/mesh", "--server-side", "--server", api.URL, "--insecure-skip-tls-verify", "--token", "secret", "--as", "jane", "-o", "name"}, args...)
 		return run(t.Context(), args, nil, &out, &said), out.String(), said.String()
 	}
-	if code, out, said := try("-f", change("taken.example.com"), "--delete", "svc/web.a"); code != exitDiffers || out != "web-1.a\n" {
+	if code, out, said := try("-f", change("taken.example.com"), "--delete", "svc/web.a"); code != diff.ExitDiffers || out != "web-1.a\n" {
 		t.Errorf("of what is taken: %d %q %q", code, out, said)
 	}
 	for _, want := range []string{
@@ -61,11 +62,11 @@ func TestServerSide(t *testing.T) {
 		}
 	}
 	code, out, said := try("-f", change("refused.example.com"))
-	if code != exitBroken || out != "" || !strings.Contains(said, "VirtualService a/web: the API server refuses it: the webhook says no") {
+	if code != diff.Broken || out != "" || !strings.Contains(said, "VirtualService a/web: the API server refuses it: the webhook says no") {
 		t.Errorf("of what is refused: %d %q %q", code, out, said)
 	}
 	api.Close()
-	if code, _, said := try("-f", change("taken.example.com")); code != exitBroken || !strings.Contains(said, "--server-side: VirtualService a/web") {
+	if code, _, said := try("-f", change("taken.example.com")); code != diff.Broken || !strings.Contains(said, "--server-side: VirtualService a/web") {
 		t.Errorf("without an API server: %d %q", code, said)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/istiod-lite/istiod-lite/api/diag/explain"
+	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/cli"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
@@ -196,7 +197,7 @@ func TestExamplesHaveTheirFinding(t *testing.T) {
 			var out, said strings.Builder
 			code := run(t.Context(), []string{"analyze", "--use-kube=false", dir, "-o", "json"}, nil, &out, &said)
 			var report struct{ Findings []struct{ Code string } }
-			if err := json.Unmarshal([]byte(out.String()), &report); code != 0 && code != exitFound || err != nil {
+			if err := json.Unmarshal([]byte(out.String()), &report); code != 0 && code != cli.Found || err != nil {
 				t.Fatalf("%d %v %s", code, err, said.String())
 			}
 			if !slices.ContainsFunc(report.Findings, func(f struct{ Code string }) bool { return f.Code == e.Code }) {

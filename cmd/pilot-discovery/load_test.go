@@ -27,6 +27,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/load"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
@@ -115,7 +116,7 @@ func TestLoadIsAuthenticated(t *testing.T) {
 	if code := <-ended; code != 0 {
 		t.Fatalf("code %d: %s", code, out.String())
 	}
-	var r loadReport
+	var r load.LoadReport
 	must.Succeed(t, json.Unmarshal(out.Bytes(), &r))
 	if r.Full != 3 || r.Refused < 3 || len(r.Types) != 2 || r.Types[0].Type != "CDS" || r.Types[0].Responses != 3 || r.Types[0].Answer.Count != 3 || r.Bytes == 0 {
 		t.Errorf("got %+v", r)

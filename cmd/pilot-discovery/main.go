@@ -10,6 +10,23 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/analyze"
+	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/bootstrap"
+	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/check"
+	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/cli"
+	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/diff"
+	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/discovery"
+	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/env"
+	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/explain"
+	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/inject"
+	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/load"
+	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/migrate"
+	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/proxystatus"
+	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/pushes"
+	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/request"
+	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/token"
+	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/translate"
+	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/why"
 	"github.com/istiod-lite/istiod-lite/cmd/terminal"
 	"github.com/istiod-lite/istiod-lite/cmd/version"
 )
@@ -20,37 +37,37 @@ func main() {
 
 // run is main without the process.
 func run(ctx context.Context, args []string, environ []string, stdout, stderr io.Writer) int {
-	e := newEnv(environ)
+	e := env.New(environ)
 	root := rootCommand(&e, args)
-	root.SetArgs(withoutArrow(args))
+	root.SetArgs(why.WithoutArrow(args))
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	for _, w := range e.warnings {
+	for _, w := range e.Warnings {
 		fmt.Fprintln(stderr, "warning:", w)
 	}
 	c, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return 0
 	}
-	var printed failed
+	var printed cli.Exit
 	if errors.As(err, &printed) {
 		return int(printed)
 	}
-	fmt.Fprintln(stderr, "error:", inWords(c, err))
+	fmt.Fprintln(stderr, "error:", cli.Usage(c, err))
 	if c.Name() == "diff" {
-		return exitBroken // 1 says that something differs
+		return diff.Broken // 1 says that something differs
 	}
 	return 1
 }
 
 // rootCommand returns the program with all its commands. args are those that it will be given.
-func rootCommand(e *env, args []string) *cobra.Command {
+func rootCommand(e *env.Env, args []string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "pilot-discovery",
 		Short: "The control plane of a service mesh, for Istio's proxies and tools",
-		Long: `The control plane of a service mesh, for Istio's proxies and tools, and the commands by which it is looked at.
+		Long: `The control plane of a service mesh, for Istio's proxies and tools, and the commands that show what it does.
 
-Wherever a proxy is named it is as POD.NAMESPACE. Exit codes are 0, 1 where a command could not do its work, and 79 where it did and something is wrong. Colours are for terminals alone, and not where NO_COLOR is set.`,
+A proxy is named as POD.NAMESPACE. A command exits with 0, with 1 if it could not do its work, and with 79 if it did and found something wrong. Output has colours only on a terminal, and not if NO_COLOR is set.`,
 		Example: `  pilot-discovery discovery --configDir mesh
   pilot-discovery check
   pilot-discovery analyze -A
@@ -68,10 +85,26 @@ Wherever a proxy is named it is as POD.NAMESPACE. Exit codes are 0, 1 where a co
 		},
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	root.AddCommand(discoveryCommand(e, args), validateCommand(e), analyzeCommand(e), translateCommand(e), injectCommand(e), bootstrapCommand(), requestCommand(), proxyStatusCommand(), pushesCommand(e), checkCommand(e), explainCommand(), diffCommand(e), whyCommand(e), migrateCommand(e), loadCommand(), tokenCommand(), version.Command("pilot-discovery"))
-	root.SetFlagErrorFunc(suggestFlag)
+	for _, g := range []struct {
+		title    string
+		commands []*cobra.Command
+	}{
+		{"Run:", []*cobra.Command{discovery.Command(e, args), inject.Command(e), bootstrap.Command()}},
+		{"Look:", []*cobra.Command{check.Command(e), proxystatus.Command(), pushes.Command(e), why.Command(e), translate.Command(e), request.Command(), explain.Command()}},
+		{"Before a change:", []*cobra.Command{analyze.ValidateCommand(e), analyze.Command(e), diff.Command(e)}},
+		{"Move from istiod:", []*cobra.Command{migrate.Command(e)}},
+		{"Tokens and load:", []*cobra.Command{token.Command(), load.Command()}},
+	} {
+		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title})
+		for _, c := range g.commands {
+			c.GroupID = g.title
+			root.AddCommand(c)
+		}
+	}
+	root.AddCommand(version.Command("pilot-discovery"))
+	root.SetFlagErrorFunc(cli.SuggestFlag)
 	root.PersistentFlags().String("color", terminal.Modes()[0], strings.Join(terminal.Modes(), ", "))
-	completeFlag(root, "color", terminal.Modes()...)
+	cli.CompleteFlag(root, "color", terminal.Modes()...)
 	root.SuggestionsMinimumDistance = 2
 	root.InitDefaultCompletionCmd(args...)
 	for _, c := range root.Commands() {

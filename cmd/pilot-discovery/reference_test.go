@@ -14,6 +14,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag/explain"
 	"github.com/istiod-lite/istiod-lite/api/node"
+	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/env"
 	"github.com/istiod-lite/istiod-lite/cmd/terminal"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
@@ -22,7 +23,7 @@ var update = flag.Bool("update", false, "write the reference in docs/ anew")
 
 // The reference in docs/ is what the code says: `make gen` writes it.
 func TestReference(t *testing.T) {
-	e := env{getenv: func(string) string { return "" }}
+	e := env.Env{Getenv: func(string) string { return "" }}
 	root := rootCommand(&e, nil)
 	for name, text := range map[string]string{
 		"commands.md":    commandsReference(root),
@@ -129,10 +130,10 @@ func environmentReference() string {
 	var b strings.Builder
 	b.WriteString("# Variables of the environment\n\n" + generated)
 	b.WriteString(terminal.Wrap("What `pilot-discovery` reads of its environment. The names are istiod's, but for ALLOWED_CIDRS_IN_JWKS_URIS. A variable that istiod reads, or that begins with PILOT_, and has no effect here is named in the log at the start.", 120) + "\n\n")
-	for _, v := range variables() {
-		row := "- `" + v.name + "`: " + v.about
-		if v.otherwise != "" {
-			row += " (`" + v.otherwise + "`)"
+	for _, v := range env.All() {
+		row := "- `" + v.Name + "`: " + v.About
+		if v.Otherwise != "" {
+			row += " (`" + v.Otherwise + "`)"
 		}
 		b.WriteString(strings.ReplaceAll(terminal.Wrap(row, 118), "\n", "\n  ") + "\n")
 	}
@@ -184,17 +185,17 @@ func findingsReference() string {
 
 // Every variable that is read is described, and no other.
 func TestVariablesAreDescribed(t *testing.T) {
-	e := env{getenv: func(string) string { return "" }}
+	e := env.Env{Getenv: func(string) string { return "" }}
 	rootCommand(&e, nil)
-	e.read = append(e.read, "POD_NAME") // whose default is the host's name
+	e.Read = append(e.Read, "POD_NAME") // whose default is the host's name
 	described := []string{}
-	for _, v := range variables() {
-		described = append(described, v.name)
-		if v.about == "" {
-			t.Errorf("%s has no description", v.name)
+	for _, v := range env.All() {
+		described = append(described, v.Name)
+		if v.About == "" {
+			t.Errorf("%s has no description", v.Name)
 		}
 	}
-	if read := slices.Compact(slices.Sorted(slices.Values(e.read))); !slices.Equal(read, described) {
+	if read := slices.Compact(slices.Sorted(slices.Values(e.Read))); !slices.Equal(read, described) {
 		t.Errorf("read: %v\ndescribed: %v", read, described)
 	}
 }

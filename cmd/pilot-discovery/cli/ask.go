@@ -1,0 +1,95 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/istiod-lite/istiod-lite/pilot/debug"
+)
+
+// AddressFlag adds the flag that names the server to ask.
+func AddressFlag(c *cobra.Command, address *string) {
+	c.Flags().StringVar(address, "address", "127.0.0.1:15014", "host and port of the server's --monitoringAddr")
+}
+
+// StatusError is an answer of a server that is no success.
+type StatusError struct {
+	Code int
+	text string
+}
+
+func (e *StatusError) Error() string { return e.text }
+
+// Ask sends a request to a server on this host, and passes the answer to read.
+func Ask(ctx context.Context, method, address, path string, read func(io.Reader) error) error {
+	req, err := http.NewRequestWithContext(ctx, strings.ToUpper(method), "http://"+address+"/"+strings.TrimPrefix(path, "/"), http.NoBody)
+	if err != nil {
+		return err
+	}
+	// No proxy of the environment: the server is on this host.
+	client := &http.Client{Timeout: 60 * time.Second, Transport: &http.Transport{}}
+	defer client.CloseIdleConnections()
+	resp, err := client.Do(req)
+	if err != nil {
+		return fmt.Errorf("%w (is the server's --monitoringAddr %s?)", err, address)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode >= 400 {
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, 4096))
+		return &StatusError{resp.StatusCode, fmt.Sprintf("%s: %s", resp.Status, strings.TrimSpace(string(text)))}
+	}
+	return read(resp.Body)
+}
+
+// Getter asks an address on this host over HTTP.
+func Getter(address string) func(ctx context.Context, path string) (int, []byte, error) {
+	return func(ctx context.Context, path string) (int, []byte, error) {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, http.NoBody)
+		if err != nil {
+			return 0, nil, err
+		}
+		// No proxy of the environment: the server is on this host.
+		client := &http.Client{Transport: &http.Transport{}}
+		defer client.CloseIdleConnections()
+		resp, err := client.Do(req)
+		if err != nil {
+			return 0, nil, fmt.Errorf("%w (is the server's --monitoringAddr %s?)", err, address)
+		}
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		return resp.StatusCode, text, err
+	}
+}
+
+// CompletionTimeout is how long a shell may wait for names.
+const CompletionTimeout = 2 * time.Second
+
+// AskPage reads a page of a server for a completion, and reports whether there was one: without a server nothing is
+// completed.
+func AskPage(c *cobra.Command, address, path string, into any) bool {
+	ctx := c.Context()
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	ctx, cancel := context.WithTimeout(ctx, CompletionTimeout)
+	defer cancel()
+	return Ask(ctx, http.MethodGet, address, path, func(body io.Reader) error { return json.NewDecoder(body).Decode(into) }) == nil
+}
+
+// Connected returns the names of the proxies that are connected to a server.
+func Connected(c *cobra.Command, address string) []string {
+	var all []debug.ProxyStatus
+	AskPage(c, address, "/debug/syncz", &all)
+	names := []string{}
+	for _, p := range all {
+		names = append(names, p.ProxyID)
+	}
+	return names
+}

@@ -1,0 +1,73 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/term"
+)
+
+// progress shows on a terminal what takes longer than a second. It writes nothing elsewhere.
+type progress struct {
+	w    io.Writer // nil: no terminal
+	late *time.Timer
+
+	mu    sync.Mutex
+	line  string
+	shown bool // the line is on the terminal
+}
+
+// NewProgress starts with what is being done.
+func NewProgress(w io.Writer, what string) *progress {
+	f, ok := w.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return &progress{}
+	}
+	return StartProgress(w, what, time.Second)
+}
+
+func StartProgress(w io.Writer, what string, after time.Duration) *progress {
+	p := &progress{w: w, line: what}
+	p.late = time.AfterFunc(after, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.shown = p.w != nil
+		p.write()
+	})
+	return p
+}
+
+// Show replaces the line by how much was read of something.
+func (p *progress) Show(what string, count int) {
+	if p.late == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.line = fmt.Sprintf("reading the cluster: %s, %d", what, count)
+	p.write()
+}
+
+// write puts the line in the place of the last one. The caller holds mu.
+func (p *progress) write() {
+	if p.shown {
+		fmt.Fprint(p.w, "\r\x1b[K"+p.line)
+	}
+}
+
+// Done removes the line.
+func (p *progress) Done() {
+	if p.late == nil {
+		return
+	}
+	p.late.Stop()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.shown {
+		fmt.Fprint(p.w, "\r\x1b[K")
+	}
+	p.shown, p.w = false, nil
+}

@@ -1,0 +1,43 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// What cobra says of arguments and flags that are not there, or too many.
+var (
+	wrongArguments = regexp.MustCompile(`^(?:accepts .*|requires at least .*), (?:only )?received (\d+)$`)
+	missingFlags   = regexp.MustCompile(`^required flag\(s\) (.*) not set$`)
+	missingOne     = regexp.MustCompile(`^at least one of the flags in the group \[(.*)\] is required$`)
+	together       = regexp.MustCompile(`^if any flags in the group \[.*\] are set none of the others can be; \[(.*)\] were all set$`)
+)
+
+// Usage returns the error of a command as it is printed. Of one about its arguments it says how the command is
+// written, with an example.
+func Usage(c *cobra.Command, err error) error {
+	text := err.Error()
+	var says string
+	if m := wrongArguments.FindStringSubmatch(text); m != nil {
+		says = "it has other arguments"
+		if m[1] == "0" {
+			says = "it has no arguments"
+		}
+	} else if m := missingFlags.FindStringSubmatch(text); m != nil {
+		says = "it also wants --" + strings.ReplaceAll(strings.ReplaceAll(m[1], `"`, ""), ", ", " and --")
+	} else if m := missingOne.FindStringSubmatch(text); m != nil {
+		says = "it also wants one of --" + strings.ReplaceAll(m[1], " ", ", --")
+	} else if m := together.FindStringSubmatch(text); m != nil {
+		return errors.New("--" + strings.ReplaceAll(m[1], " ", " and --") + " exclude each other: write one of them")
+	} else {
+		return err
+	}
+	example, _, _ := strings.Cut(c.Example, "\n")
+	path := c.Root().Name() + strings.TrimPrefix(c.CommandPath(), c.Root().Name())
+	_, arguments, _ := strings.Cut(c.Use, " ")
+	return fmt.Errorf("%s: %s: write %s %s\nfor example: %s", path, says, path, arguments, strings.TrimSpace(example))
+}

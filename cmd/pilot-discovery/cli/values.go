@@ -1,0 +1,158 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/api/validate/content"
+)
+
+// Checks return what is wrong with a flag's value, and what to write instead. The parser has seen to it that it is
+// of the flag's type.
+type Checks map[string]func(value string) error
+
+// Run checks every flag of the set that has a check, given or not: defaults come from the environment.
+func (c Checks) Run(flags *pflag.FlagSet) error {
+	var errs []error
+	flags.VisitAll(func(f *pflag.Flag) {
+		if check := c[f.Name]; check != nil {
+			if err := check(f.Value.String()); err != nil {
+				errs = append(errs, fmt.Errorf("--%s=%s: %w", f.Name, Quoted(f.Value.String()), err))
+			}
+		}
+	})
+	return errors.Join(errs...)
+}
+
+// Quoted marks values that would not be seen.
+func Quoted(value string) string {
+	if value == "" || strings.ContainsAny(value, " \t\n\"") {
+		return strconv.Quote(value)
+	}
+	return value
+}
+
+func CheckDomain(v string) error {
+	if content.IsDNS1123Subdomain(v) != nil {
+		return errors.New("write the DNS domain of the cluster, for example cluster.local")
+	}
+	return nil
+}
+
+func CheckNamespace(v string) error {
+	if content.IsDNS1123Label(v) != nil {
+		return errors.New("write the name of a namespace, for example istio-system")
+	}
+	return nil
+}
+
+func CheckRevision(v string) error {
+	if v != "" && content.IsDNS1123Label(v) != nil {
+		return errors.New("write a name of small letters, digits and dashes, for example canary, or nothing")
+	}
+	return nil
+}
+
+// CheckClusterID refuses what looks like no cluster, or breaks the text that IDs are put into.
+func CheckClusterID(v string) error {
+	if v == "" || len(v) > 253 || strings.ContainsFunc(v, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '/' || r == '~' }) {
+		return errors.New("write the name of the cluster as proxies have it in CLUSTER_ID, without spaces, for example Kubernetes")
+	}
+	return nil
+}
+
+// CheckAddress takes host:port, with an empty host for all of this machine's addresses, and nothing for not at all.
+func CheckAddress(v string) error {
+	if v == "" {
+		return nil
+	}
+	_, port, err := net.SplitHostPort(v)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	if err != nil {
+		return errors.New("write host:port or :port, with a port from 0 (any that is free) to 65535, for example :15010")
+	}
+	return nil
+}
+
+func CheckQPS(v string) error {
+	n, err := strconv.ParseFloat(v, 64)
+	if err != nil || math.IsNaN(n) || n < 0.1 || n > math.MaxInt32 {
+		return errors.New("write a number of requests a second, for example 80")
+	}
+	return nil
+}
+
+func DurationOf(least time.Duration, what string) func(string) error {
+	const most = 10 * 365 * 24 * time.Hour
+	return func(v string) error {
+		if d, err := time.ParseDuration(v); err != nil || d < least || d > most {
+			return errors.New("write " + what)
+		}
+		return nil
+	}
+}
+
+func NumberOf(least, most int64, what string) func(string) error {
+	return func(v string) error {
+		if n, err := strconv.ParseInt(v, 10, 64); err != nil || n < least || n > most {
+			return errors.New("write " + what)
+		}
+		return nil
+	}
+}
+
+// SplitName takes NAME.NAMESPACE apart. The name of a Pod may hold dots, that of a namespace may not.
+func SplitName(text string) (name, namespace string, err error) {
+	i := strings.LastIndexByte(text, '.')
+	if i <= 0 || CheckNamespace(text[i+1:]) != nil || strings.ContainsAny(text, "~ \t\n") {
+		return "", "", errors.New("write NAME.NAMESPACE, for example web-1.default")
+	}
+	return text[:i], text[i+1:], nil
+}
+
+// Fields takes a list with commas apart.
+func Fields(list string) []string {
+	var out []string
+	for f := range strings.SplitSeq(list, ",") {
+		if f = strings.TrimSpace(f); f != "" {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+func Exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// Cidrs returns the prefixes that a variable lists.
+func Cidrs(key, text string) (list []netip.Prefix, err error) {
+	for _, cidr := range Fields(text) {
+		prefix, err := netip.ParsePrefix(cidr)
+		if err != nil {
+			return nil, fmt.Errorf("%s=%s: write CIDRs with commas between: %w", key, text, err)
+		}
+		list = append(list, prefix.Masked())
+	}
+	return list, nil
+}
+
+// CheckNativeSidecars returns an error for a value that ENABLE_NATIVE_SIDECARS does not have.
+func CheckNativeSidecars(value string) error {
+	if !slices.Contains([]string{"auto", "true", "false"}, value) {
+		return fmt.Errorf("ENABLE_NATIVE_SIDECARS=%s: write true, false or auto", Quoted(value))
+	}
+	return nil
+}

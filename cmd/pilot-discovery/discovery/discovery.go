@@ -1,0 +1,308 @@
+package discovery
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"os/signal"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/klog/v2"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/cmd/logs"
+	"github.com/istiod-lite/istiod-lite/cmd/pages"
+	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/cli"
+	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/env"
+	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/input"
+	"github.com/istiod-lite/istiod-lite/cmd/version"
+	"github.com/istiod-lite/istiod-lite/pilot/bootstrap"
+)
+
+// flags are those of Istio's command, by the same names. Some are for parts that this server does not have;
+// they are taken, so that charts and scripts need no change, and say so in their usage.
+type flags struct {
+	input.World
+	kube         kubeFlags
+	keySets      keySetVariables
+	o            bootstrap.Options
+	logLevels    string
+	logStacks    string
+	logCallers   string
+	ctrlzAddress string
+	ctrlzPort    uint16
+	apiClients   string
+	gateways     string // TRUSTED_GATEWAY_CIDR
+	nodeAccounts string // CA_TRUSTED_NODE_ACCOUNTS
+	minTLS       string
+	external     string // EXTERNAL_CA
+	provider     string // PILOT_CERT_PROVIDER
+	logJSON      bool
+	unused       []string
+}
+
+func Command(e *env.Env, args []string) *cobra.Command {
+	f := &flags{}
+	c := &cobra.Command{
+		Use:   "discovery",
+		Short: "Serve configuration to proxies",
+		Example: `  pilot-discovery discovery --configDir mesh
+  pilot-discovery discovery --configDir mesh --stateDir state --monitoringAddr 127.0.0.1:15014
+  pilot-discovery discovery --kubeconfig ~/.kube/config`,
+		Args:               cobra.ArbitraryArgs,
+		FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true},
+	}
+	f.register(c.Flags(), e)
+	c.Long = `Serve configuration to proxies, from an API server, from a directory of YAML, or from both; issue certificates, validate objects and inject proxies.
+
+These variables of the environment give defaults of flags, or turn off what is on:
+` + env.Describe(e.Read) + `
+GOGC, GOMEMLIMIT and GOMAXPROCS are Go's own.`
+	c.RunE = func(c *cobra.Command, rest []string) error {
+		if err := e.Refusal(); err != nil {
+			return err
+		}
+		paceCollector(e)
+		levels := logs.NewLevels()
+		if err := levels.Set(f.logLevels); err != nil {
+			return err
+		}
+		if err := levels.SetStack(f.logStacks); err != nil {
+			return err
+		}
+		levels.SetCallers(f.logCallers)
+		logger, log := logs.New(logs.Options{Writer: c.ErrOrStderr(), JSON: f.logJSON, Levels: levels})
+		klog.SetSlogLogger(logger.With("scope", "kube")) // client-go has but this one logger
+		if err := f.warn(logger, c.Flags(), args, rest); err != nil {
+			return err
+		}
+		for _, name := range e.Foreign() {
+			logger.Warn("this variable has no effect here", "variable", name)
+		}
+		if err := discoveryChecks().Run(c.Flags()); err != nil {
+			return err
+		}
+		if err := input.CheckMeshFiles(c.Flags()); err != nil {
+			return err
+		}
+		f.Options(&f.o.Options)
+		f.o.DebounceAfter = max(f.o.DebounceAfter, 1) // 0 is none, and not the default
+		if err := f.kube.options(&f.o.Options); err != nil {
+			return err
+		}
+		if err := f.certificates(&f.o.Certificates); err != nil {
+			return err
+		}
+		if err := f.keySets.options(&f.o.KeySets); err != nil {
+			return err
+		}
+		if err := cli.CheckNativeSidecars(f.o.Injection.NativeSidecars); err != nil {
+			return err
+		}
+		f.o.Injection.Functions.Env = e.Getenv
+		if f.o.StatusRate < 1 {
+			return fmt.Errorf("PILOT_STATUS_QPS=%d: write a number of objects a second, for example 20", f.o.StatusRate)
+		}
+		f.o.APIClients = []netip.Prefix{}
+		for _, text := range cli.Fields(f.apiClients) {
+			prefix, err := netip.ParsePrefix(text)
+			if err != nil {
+				return fmt.Errorf("--apiClients=%s: write CIDRs with commas between, for example 10.0.0.0/8,::1/128, or nothing: %w", f.apiClients, err)
+			}
+			f.o.APIClients = append(f.o.APIClients, prefix)
+		}
+		if limit := limitMemory(os.DirFS("/"), e.Getenv); limit > 0 {
+			logger.Info("memory is limited to nine tenths of what the cgroup allows", "bytes", limit)
+		}
+		f.o.Logger, f.o.Panics, f.o.Version, f.o.Process = logger, log.Panics, version.Tag(), process()
+		f.o.ControlZ = bootstrap.ControlZ{Scopes: scopes{levels}, Args: append([]string{c.Root().Name()}, args...), Environ: e.Environ}
+		if f.ctrlzAddress != "" {
+			f.o.ControlZ.Address = net.JoinHostPort(f.ctrlzAddress, strconv.Itoa(int(f.ctrlzPort)))
+			f.o.ControlZ.Required = c.Flags().Changed("ctrlz_port") || c.Flags().Changed("ctrlz_address")
+		}
+		f.o.Ready = func() {
+			time.AfterFunc(time.Second, func() { // then the first proxies have what they need, too
+				if err := pages.Release(); err != nil {
+					logger.Info("the pages that only the start used stay mapped", "err", err)
+				}
+			})
+		}
+		spans, flush, err := tracer(c.Context(), e, logger)
+		if err != nil {
+			return err
+		}
+		if spans != nil {
+			f.o.Tracer = spans
+			defer func() {
+				ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Context()), flushTime)
+				defer cancel()
+				if err := flush(ctx); err != nil {
+					logger.Info("the last traces were not sent", "err", err)
+				}
+			}()
+		}
+		server, err := bootstrap.New(f.o)
+		if err != nil {
+			return err
+		}
+		signaled, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		ctx, cancel := context.WithCancel(context.WithoutCancel(signaled))
+		defer cancel()
+		// The default handling is back before the server learns of the first signal: the second ends the process at
+		// once.
+		defer context.AfterFunc(signaled, func() { stop(); cancel() })()
+		return server.Run(ctx)
+	}
+	return c
+}
+
+// process names this process among all that may write to the same API server.
+func process() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return fmt.Sprintf("%s-%d", host, os.Getpid())
+}
+
+// warn logs what was given and has no effect. A flag that is almost one of ours is an error: it was meant to have one.
+func (f *flags) warn(logger *slog.Logger, flags *pflag.FlagSet, args, rest []string) error {
+	var known []string
+	flags.VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
+	for _, name := range UnknownFlags(flags, args) {
+		if near := diag.Nearest(name, known); near != "" {
+			return fmt.Errorf("unknown flag --%s: did you mean --%s?", name, near)
+		}
+		logger.Warn("unknown flag ignored", "flag", "--"+name)
+	}
+	for _, name := range f.unused {
+		if flags.Changed(name) {
+			logger.Warn("this flag has no effect here", "flag", "--"+name)
+		}
+	}
+	if len(rest) > 0 {
+		logger.Warn("arguments ignored", "args", strings.Join(rest, " "))
+	}
+	return nil
+}
+
+func (f *flags) register(flags *pflag.FlagSet, e *env.Env) {
+	o := &f.o
+	o.Limits = limits.Default()
+	f.World.Register(flags, e)
+	f.kube.register(flags, e)
+	f.registerCertificates(flags, e)
+	f.keySets.read(e)
+	f.o.Injection.Off = !e.Enabled("INJECT_ENABLED")
+	f.o.Injection.NativeSidecars = e.Text("ENABLE_NATIVE_SIDECARS", "auto")
+	f.o.Injection.CompliancePolicy = e.Text("COMPLIANCE_POLICY", "")
+	flags.StringVar(&f.o.Injection.Dir, "injectDir", "./var/lib/istio/inject", "directory with the injection templates in the files config and values; without them the ConfigMap istio-sidecar-injector of the root namespace")
+
+	flags.StringVar(&o.GRPC, "grpcAddr", ":15010", "plaintext ADS; empty serves it on --httpAddr")
+	flags.StringVar(&o.SecureGRPC, "secureGRPCAddr", ":15012", "ADS and certificates over TLS; listens if there is a certificate authority")
+	flags.StringVar(&o.HTTP, "httpAddr", ":8080", "readiness and debug")
+	flags.StringVar(&o.HTTPS, "httpsAddr", ":15017", "webhooks; listens once there is a certificate; empty serves them on --httpAddr")
+	flags.StringVar(&o.Monitoring, "monitoringAddr", ":15014", "metrics, version and debug")
+	flags.StringVar(&o.AddressFile, "addressFile", "", "file to write the bound addresses to, as JSON, once the server is ready")
+
+	flags.StringVar(&f.apiClients, "apiClients", "127.0.0.0/8,::1/128", "addresses, as CIDRs, of those who may read the objects of configuration over xDS (MCP); empty for nobody")
+
+	flags.StringToStringVar(&o.ClusterAliases, "clusterAliases", nil, "names that proxies have for clusters, with the IDs of those: alias=id, with commas between")
+
+	flags.BoolVar(&o.Relay, "relayConfig", false, "serve over MCP also what came over MCP, for chains of control planes; not for those that read each other")
+
+	flags.StringVar(&o.PodName, "podName", e.Text("POD_NAME", ""), "name of this server's pod")
+
+	flags.BoolVar(&o.RegisterAnyone, "registerUnauthenticated", false, "register workloads of other hosts that did not prove who they are: whoever reaches the port may become any of them")
+	o.TraceSampling = e.Percent("PILOT_TRACE_SAMPLING")
+	o.NoRegistration = !e.Permitted("PILOT_ENABLE_WORKLOAD_ENTRY_AUTOREGISTRATION")
+	o.NoHealth = !e.Enabled("PILOT_ENABLE_WORKLOAD_ENTRY_HEALTHCHECKS")
+	o.RegistrationGrace = e.Duration("PILOT_WORKLOAD_ENTRY_GRACE_PERIOD", 10*time.Second)
+	o.NoVirtualHosts = !e.Enabled("PILOT_ENABLE_VHDS")
+	o.Webhooks.NoValidation = e.Cleared("VALIDATION_WEBHOOK_CONFIG_NAME")
+	o.Webhooks.NoInjection = e.Cleared("INJECTION_WEBHOOK_CONFIG_NAME")
+	o.NoElection = !e.Enabled("ENABLE_LEADER_ELECTION")
+	o.External = e.Asked("EXTERNAL_ISTIOD")
+	gateways := e.Permitted("PILOT_ENABLE_GATEWAY_API")
+	o.Gateways.NoDeployment = !e.Permitted("PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER") || !gateways
+	o.Gateways.NoClasses = !e.Enabled("PILOT_ENABLE_GATEWAY_API_GATEWAYCLASS_CONTROLLER") || !gateways
+	o.Gateways.DefaultClass = e.Text("PILOT_GATEWAY_API_DEFAULT_GATEWAYCLASS_NAME", "istio")
+	o.Advice = e.Asked("PILOT_ENABLE_ANALYSIS")
+	o.StatusRate = e.Number("PILOT_STATUS_QPS", 20)
+
+	flags.DurationVar(&o.KeepaliveInterval, "keepaliveInterval", 30*time.Second, "time without activity after which a client is pinged")
+	flags.DurationVar(&o.KeepaliveTimeout, "keepaliveTimeout", 10*time.Second, "time that the answer to a ping may take")
+	flags.DurationVar(&o.MaxConnectionAge, "keepaliveMaxServerConnectionAge", 0, "age at which connections are closed, spread by a tenth; 0 for never")
+	flags.DurationVar(&o.Drain, "drainDuration", 0, "when the server stops: time between failing its readiness probe and refusing connections; the chart sets 5s")
+	flags.DurationVar(&o.Shutdown, "shutdownDuration", 10*time.Second, "when the server stops: time that streams then have to end")
+	flags.DurationVar(&o.DebounceAfter, "debounceAfter", e.Duration("PILOT_DEBOUNCE_AFTER", 100*time.Millisecond), "least time between two pushes for one namespace")
+	flags.DurationVar(&o.DebounceMax, "debounceMax", e.Duration("PILOT_DEBOUNCE_MAX", 10*time.Second), "longest time that a change waits for its push")
+	flags.IntVar(&o.Limits.RecvMessage, "maxRecvMessageSize", e.Number("ISTIO_GPRC_MAXRECVMSGSIZE", o.Limits.RecvMessage), "size limit of a message from a client, in bytes")
+	flags.IntVar(&o.Limits.Streams, "maxStreams", e.Number("PILOT_MAX_STREAMS", o.Limits.Streams),
+		"streams of proxies that are served at a time, more wait; the proxies of one service account get a tenth of them")
+	flags.BoolVar(&o.NoWatch, "noWatch", false, "look through --configDir every second only, without file events")
+	flags.BoolVar(&o.NoMemo, "noMemo", !e.Enabled("PILOT_ENABLE_XDS_CACHE"), "encode every resource anew, sharing nothing")
+	flags.BoolVar(&o.Profile, "profile", true, "serve /debug/pprof to loopback peers")
+
+	flags.StringVar(&f.logLevels, "log_output_level", "default:info", "level, or scope:level with commas between: none, fatal, error, warn, info, debug")
+	flags.BoolVar(&f.logJSON, "log_as_json", false, "log JSON")
+	flags.StringVar(&f.logStacks, "log_stacktrace_level", "default:none", "from which level on lines have a stack trace: level, or scope:level with commas between")
+	flags.StringVar(&f.logCallers, "log_caller", "", "scopes, with commas between, whose lines name where they come from; all for every scope")
+	flags.Uint16Var(&f.ctrlzPort, "ctrlz_port", 9876, "port of ControlZ, by which istioctl admin log reads and sets log levels; 0 takes a free one")
+	flags.StringVar(&f.ctrlzAddress, "ctrlz_address", "localhost", "address of ControlZ; empty for no ControlZ. Peers on other hosts have to prove that they may read debug pages")
+	o.AdminPages = e.Asked("UNSAFE_ENABLE_ADMIN_ENDPOINTS")
+	o.NoDebugHTTP = !e.Permitted("ENABLE_DEBUG_ON_HTTP")
+	o.DebugNamespaces = cli.Fields(e.Text("DEBUG_ENDPOINT_AUTH_ALLOWED_NAMESPACES", ""))
+	if !e.Enabled("ENABLE_DEBUG_ENDPOINT_AUTH") {
+		e.Warnings = append(e.Warnings, "ENABLE_DEBUG_ENDPOINT_AUTH=false has no effect: debug pages are never served to just anybody; DEBUG_ENDPOINT_AUTH_ALLOWED_NAMESPACES lets more namespaces in")
+	}
+
+	text := func(name, value string) {
+		flags.String(name, value, "taken for compatibility; has no effect")
+		f.unused = append(f.unused, name)
+	}
+	text("clusterRegistriesNamespace", "istio-system")
+	text("cniNamespace", "")
+	text("tls-cipher-suites", "")
+	text("log_target", "stdout")
+}
+
+// UnknownFlags returns the names of flags in args that the set does not have.
+func UnknownFlags(flags *pflag.FlagSet, args []string) []string {
+	var unknown []string
+	for i := 0; i < len(args); i++ {
+		if args[i] == "--" {
+			break
+		}
+		dashes := len(args[i]) - len(strings.TrimLeft(args[i], "-"))
+		name, _, hasValue := strings.Cut(args[i][dashes:], "=")
+		var flag *pflag.Flag
+		switch {
+		case dashes == 0 || name == "":
+			continue
+		case dashes == 1:
+			flag = flags.ShorthandLookup(name[:1])
+			hasValue = hasValue || len(name) > 1
+		default:
+			flag = flags.Lookup(name)
+		}
+		switch {
+		case flag != nil && flag.NoOptDefVal == "" && !hasValue:
+			i++ // its value
+		case flag == nil && !slices.Contains(unknown, name):
+			unknown = append(unknown, name)
+		}
+	}
+	return unknown
+}

@@ -1,0 +1,101 @@
+package discovery
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+
+	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/env"
+)
+
+// The flags that charts, scripts and istiod's own documentation use, with istiod's defaults.
+func TestFlags(t *testing.T) {
+	e := env.Env{Getenv: func(string) string { return "" }}
+	c := Command(&e, nil)
+	for name, want := range map[string]string{
+		"grpcAddr": ":15010", "secureGRPCAddr": ":15012", "httpAddr": ":8080", "httpsAddr": ":15017", "monitoringAddr": ":15014", "configDir": "",
+		"registries": "Kubernetes", "domain": "cluster.local", "meshConfig": "./etc/istio/config/mesh", "networksConfig": "./etc/istio/config/meshNetworks",
+		"clusterID": "Kubernetes", "namespace": "istio-system", "log_output_level": "default:info", "log_as_json": "false", "shutdownDuration": "10s", "drainDuration": "0s",
+		"keepaliveInterval": "30s", "keepaliveTimeout": "10s", "keepaliveMaxServerConnectionAge": "0s", "profile": "true", "kubeconfig": "",
+		"clusterRegistriesNamespace": "istio-system", "clusterAliases": "[]", "caCertFile": "", "tlsCertFile": "", "tlsKeyFile": "", "tls-min-version": "1.2",
+		"kubernetesApiQPS": "80", "kubernetesApiBurst": "160", "ctrlz_port": "9876", "debounceAfter": "100ms", "debounceMax": "10s",
+	} {
+		f := c.Flags().Lookup(name)
+		if f == nil || f.DefValue != want {
+			t.Errorf("--%s: %+v, want default %q", name, f, want)
+		}
+	}
+	if f := c.Flags().ShorthandLookup("n"); f == nil || f.Name != "namespace" {
+		t.Error("-n is not --namespace")
+	}
+}
+
+func TestEnvironmentGivesDefaults(t *testing.T) {
+	e := env.New([]string{
+		"POD_NAMESPACE=mesh", "CLUSTER_ID=c1", "POD_NAME=istiod-0", "REVISION=canary", "PILOT_DEBOUNCE_AFTER=250ms", "PILOT_DEBOUNCE_MAX=soon",
+		"PILOT_ENABLE_XDS_CACHE=false", "PILOT_PUSH_THROTTLE=200", "PILOT_PORT=tcp://10.0.0.1:80", "PILOT_SERVICE_HOST=10.0.0.1", "HOME=/",
+		"XDS_AUTH=false", "ISTIO_DELTA_XDS=true", "PILOT_MAX_REQUESTS_PER_SECOND=0", "PATH=/bin",
+	})
+	c := Command(&e, nil)
+	for name, want := range map[string]string{
+		"namespace": "mesh", "clusterID": "c1", "podName": "istiod-0", "revision": "canary", "debounceAfter": "250ms", "debounceMax": "10s", "noMemo": "true",
+	} {
+		if got := c.Flags().Lookup(name).DefValue; got != want {
+			t.Errorf("--%s: %s, want %s", name, got, want)
+		}
+	}
+	if len(e.Warnings) != 1 || !strings.Contains(e.Warnings[0], `PILOT_DEBOUNCE_MAX="soon"`) {
+		t.Errorf("warnings: %q", e.Warnings)
+	}
+	if got := e.Foreign(); !slices.Equal(got, []string{"PILOT_PUSH_THROTTLE", "XDS_AUTH"}) {
+		t.Errorf("without effect: %q", got)
+	}
+	if !strings.Contains(c.Long, "PILOT_ENABLE_VHDS") {
+		t.Errorf("the help says nothing of the environment: %s", c.Long)
+	}
+}
+
+// TestVariablesThatRestrict gives a value that cannot be read to each variable whose default may open more than the
+// value means. A server does not start, and says the name, the value and what may be written.
+func TestVariablesThatRestrict(t *testing.T) {
+	for name, allowed := range map[string]string{
+		"ENABLE_CA_SERVER": "true or false", "ENABLE_DEBUG_ON_HTTP": "true or false", "PILOT_ENABLE_GATEWAY_API": "true or false",
+		"PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER": "true or false", "PILOT_ENABLE_WORKLOAD_ENTRY_AUTOREGISTRATION": "true or false",
+		"DEFAULT_WORKLOAD_CERT_TTL": "a duration such as 12h", "MAX_WORKLOAD_CERT_TTL": "a duration such as 12h",
+		"CITADEL_SELF_SIGNED_CA_CERT_TTL": "a duration such as 12h",
+	} {
+		e := env.New([]string{name + "=no"})
+		c := Command(&e, nil)
+		err := c.RunE(c, nil)
+		if want := name + `="no" is not understood: write ` + allowed; err == nil || err.Error() != want || len(e.Warnings) > 0 {
+			t.Errorf("%v, warnings %q; want %s", err, e.Warnings, want)
+		}
+	}
+}
+
+// TestSwitches checks that a switch is on by each spelling of true that Go knows, and that any other text is said to
+// have no effect.
+func TestSwitches(t *testing.T) {
+	for _, name := range []string{"ISTIO_MULTIROOT_MESH", "JWKS_RESOLVER_INSECURE_SKIP_VERIFY"} {
+		for text, want := range map[string]int{"True": 0, "1": 0, "yes": 1} {
+			e := env.New([]string{name + "=" + text})
+			Command(&e, nil)
+			if !slices.Contains(e.Read, name) || len(e.Warnings) != want {
+				t.Errorf("%s=%s: read %v, warnings %q", name, text, slices.Contains(e.Read, name), e.Warnings)
+			}
+		}
+	}
+}
+
+func TestUnknownFlags(t *testing.T) {
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	flags.String("httpAddr", "", "")
+	flags.Bool("profile", false, "")
+	flags.StringP("namespace", "n", "", "")
+	got := UnknownFlags(flags, []string{"discovery", "--httpAddr", "--looks-like-a-flag", "--profile", "-n", "-x", "--htpAddr=:1", "-nfoo", "-z", "--other", "--other", "--", "--after"})
+	if want := []string{"htpAddr", "z", "other"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

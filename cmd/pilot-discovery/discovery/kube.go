@@ -1,0 +1,80 @@
+package discovery
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/rest"
+
+	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/cli"
+	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/env"
+	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/input"
+	"github.com/istiod-lite/istiod-lite/cmd/version"
+	"github.com/istiod-lite/istiod-lite/pilot/config/crd"
+	"github.com/istiod-lite/istiod-lite/pilot/ingest"
+)
+
+// kubeFlags are which API server to read, and how.
+type kubeFlags struct {
+	registries string
+	kubeconfig string
+	atHome     string // the kubeconfig that kubectl would take, for a server without another source
+	client     crd.ClientOptions
+	qps        float64
+	timeout    time.Duration
+	revision   string
+	sharedMesh string
+}
+
+func (f *kubeFlags) register(flags *pflag.FlagSet, e *env.Env) {
+	flags.StringVar(&f.registries, "registries", "Kubernetes", "where services come from: Kubernetes, or empty for none but those of the configuration")
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the API server to read; in a pod its own cluster is the default, and without another source the kubeconfig that kubectl uses")
+	flags.Float64Var(&f.qps, "kubernetesApiQPS", crd.DefaultQPS, "requests a second to the API server at most")
+	flags.IntVar(&f.client.Burst, "kubernetesApiBurst", crd.DefaultBurst, "requests to the API server at once at most")
+	flags.StringVar(&f.revision, "revision", e.Text("REVISION", ""), "revision of this control plane: objects labelled istio.io/rev for another do not count")
+	flags.StringVar(&f.sharedMesh, "sharedMeshConfig", e.Text("SHARED_MESH_CONFIG", ""), "ConfigMap of the root namespace whose mesh configuration lies under this server's own")
+	flags.DurationVar(&f.timeout, "remoteClusterTimeout", e.Duration("PILOT_REMOTE_CLUSTER_TIMEOUT", 30*time.Second), "how long readiness waits for remote clusters")
+	insecure := e.Text("PILOT_INSECURE_MULTICLUSTER_KUBECONFIG_OPTIONS", "")
+	flags.StringSliceVar(&f.client.Insecure, "insecureKubeconfigOptions", cli.Fields(insecure), "what kubeconfigs of remote clusters may use although it is not safe, such as exec")
+
+	f.client.Host, f.client.Port = e.Text("KUBERNETES_SERVICE_HOST", ""), e.Text("KUBERNETES_SERVICE_PORT", "")
+	f.atHome = input.KubeconfigAtHome(e)
+}
+
+func (f *kubeFlags) options(o *ingest.Options) error {
+	registries := cli.Fields(f.registries)
+	for _, r := range registries {
+		if r != "Kubernetes" {
+			return fmt.Errorf("service registry %s is not supported: --registries takes Kubernetes, or nothing", r)
+		}
+	}
+	o.NoServices = len(registries) == 0
+	o.Revision, o.SharedMesh, o.RemoteTimeout = f.revision, f.sharedMesh, f.timeout
+	f.client.QPS, f.client.Version = float32(f.qps), version.Tag()
+	o.RemoteClient = f.client
+	var err error
+	named := o.MeshSources()
+	o.Client, err = f.connect(o.ConfigDir != "" || len(named) > 0 && !slices.Contains(named, ingest.KubernetesScheme), o.NoServices)
+	return err
+}
+
+// connect returns the API server to read, or nil. Where there are other sources, a directory or what the mesh
+// configuration names, they are the whole world unless a cluster is named too, or the server runs in one.
+func (f *kubeFlags) connect(others, noServices bool) (*rest.Config, error) {
+	inPod := f.client.Host != "" && f.client.Port != ""
+	if others && (noServices || f.kubeconfig == "" && !inPod) {
+		return nil, nil
+	}
+	own := f.client
+	own.Kubeconfig = f.kubeconfig
+	if own.Kubeconfig == "" && !inPod {
+		if !slices.ContainsFunc(filepath.SplitList(f.atHome), cli.Exists) {
+			return nil, nil // no source at all: New returns that error
+		}
+		own.Kubeconfig = f.atHome
+	}
+	return crd.Config(own)
+}

@@ -1,0 +1,102 @@
+package explain
+
+import (
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/diag/explain"
+	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/cli"
+	"github.com/istiod-lite/istiod-lite/cmd/terminal"
+)
+
+func Command() *cobra.Command {
+	var output string
+	c := &cobra.Command{
+		Use:   "explain [CODE...]",
+		Short: "Say what a code of findings means, with an example and what mends it",
+		Long: `Say what a code of findings means, with an example and what mends it. Codes are what stands in brackets at the end of a finding; a finding as a whole may be given, too. Without a code, all are listed.
+
+Findings are what validate, analyze and check print, what /debug/findings of a server shows, and what statuses of objects have.`,
+		Example: `  pilot-discovery explain
+  pilot-discovery explain IST0101
+  pilot-discovery explain "error: VirtualService shop/web: spec.hosts: no such host [IST0101]"
+  pilot-discovery explain NoEndpoints -o json`,
+		Args: cobra.ArbitraryArgs,
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			var codes []string
+			for _, e := range explain.All() {
+				codes = append(codes, cobra.CompletionWithDesc(e.Code, firstSentence(e.Meaning)))
+			}
+			return codes, cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			list := explain.All()
+			if len(args) > 0 {
+				list = nil
+			}
+			for _, code := range args {
+				if m := regexp.MustCompile(`\[([A-Za-z0-9]+)\]\s*$`).FindStringSubmatch(code); m != nil {
+					code = m[1]
+				}
+				e, near, found := explain.Find(code)
+				if !found && near != "" {
+					return fmt.Errorf("no finding has the code %s: %s", cli.Quoted(code), diag.DidYouMean(near))
+				} else if !found {
+					return fmt.Errorf("no finding has the code %s: pilot-discovery explain lists all", cli.Quoted(code))
+				}
+				list = append(list, e)
+			}
+			return printEntries(c.OutOrStdout(), list, output, len(args) == 0)
+		},
+	}
+	cli.OutputFlag(c, &output, cli.ListFormats()...)
+	return c
+}
+
+func printEntries(w io.Writer, list []explain.Entry, output string, all bool) error {
+	switch output {
+	case "json", "yaml":
+		return cli.PrintValue(w, list, output)
+	case "name":
+		for _, e := range list {
+			fmt.Fprintln(w, e.Code)
+		}
+		return nil
+	}
+	if all && output == "table" {
+		t := tabwriter.NewWriter(w, 0, 8, 3, ' ', 0)
+		fmt.Fprintln(t, "CODE\tMEANING")
+		for _, e := range list {
+			fmt.Fprintf(t, "%s\t%s\n", e.Code, firstSentence(e.Meaning))
+		}
+		return t.Flush()
+	}
+	for i, e := range list {
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		fmt.Fprintf(w, "%s\n\n%s\n\n", strings.TrimSpace(e.Code+" "+e.Name), terminal.Wrap(e.Meaning, 100))
+		if e.Message != "" {
+			fmt.Fprintf(w, "Example: %s\n\n", e.Message)
+		} else {
+			fmt.Fprintf(w, "Example:\n\n  %s\n\n", strings.ReplaceAll(strings.TrimSpace(e.YAML), "\n", "\n  "))
+		}
+		fmt.Fprintf(w, "%s\n", terminal.Wrap("Fix: "+e.Fix, 100))
+	}
+	return nil
+}
+
+// firstSentence returns the first sentence of a text.
+func firstSentence(text string) string {
+	first, _, found := strings.Cut(text, ". ")
+	if found {
+		return first + "."
+	}
+	return text
+}

@@ -1,0 +1,2 @@
+// Package inject has the command inject, which adds proxies to a manifest.
+package inject

@@ -1,0 +1,95 @@
+package input
+
+import (
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/istiod-lite/istiod-lite/api/diag"
+	"github.com/istiod-lite/istiod-lite/api/http3"
+	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/cli"
+	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/env"
+	"github.com/istiod-lite/istiod-lite/pilot/catalog"
+	"github.com/istiod-lite/istiod-lite/pilot/ingest"
+	"github.com/istiod-lite/istiod-lite/pilot/inspect"
+)
+
+// World are where the mesh is described; the commands that work on a directory share them.
+type World struct {
+	ConfigDir, domain, meshConfig, networks, clusterID, Namespace string
+
+	http3 bool
+}
+
+func (f *World) Register(flags *pflag.FlagSet, e *env.Env) {
+	flags.StringVar(&f.ConfigDir, "configDir", "", "directory of YAML that describes the mesh, watched for changes")
+	f.RegisterMesh(flags, e, "namespace", "n")
+}
+
+// RegisterMesh registers the flags; the root namespace is called by name and short.
+func (f *World) RegisterMesh(flags *pflag.FlagSet, e *env.Env, name, short string) {
+	f.http3 = e.Asked(http3.Variable)
+	flags.StringVar(&f.domain, "domain", "cluster.local", "DNS domain of the cluster")
+	flags.StringVar(&f.meshConfig, "meshConfig", "./etc/istio/config/mesh", "file with the mesh configuration; where there is none, the ConfigMap istio of the root namespace")
+	flags.StringVar(&f.networks, "networksConfig", "./etc/istio/config/meshNetworks", "file with the mesh networks")
+	flags.StringVar(&f.clusterID, "clusterID", e.Text("CLUSTER_ID", "Kubernetes"), "id of the cluster that this server runs in")
+	flags.StringVarP(&f.Namespace, name, short, e.Text("POD_NAMESPACE", "istio-system"), "root namespace")
+}
+
+func (f *World) Options(o *ingest.Options) {
+	o.ConfigDir, o.Domain, o.MeshConfig, o.MeshNetworks, o.ClusterID, o.Namespace = f.ConfigDir, f.domain, f.meshConfig, f.networks, f.clusterID, f.Namespace
+	o.HTTP3 = f.http3
+}
+
+// Read reads configuration once, from the directory of the flags or from the texts of the options. What it logs
+// besides its findings is not shown.
+func Read(c *cobra.Command, f World, o ingest.Options) (*inspect.Inspection, error) {
+	checks := MeshChecks()
+	if c.Flags().Lookup("istioNamespace") == nil {
+		checks["namespace"] = cli.CheckNamespace // the root namespace
+	}
+	if err := checks.Run(c.Flags()); err != nil {
+		return nil, err
+	}
+	if err := CheckMeshFiles(c.Flags()); err != nil {
+		return nil, err
+	}
+	p := cli.NewProgress(c.ErrOrStderr(), "reading the configuration")
+	defer p.Done()
+	o.Logger, o.Limits, o.NoWatch = slog.New(slog.DiscardHandler), limits.Default(), true
+	f.Options(&o)
+	return inspect.Read(c.Context(), o, catalog.Features())
+}
+
+// Unreadable are the findings that say what this user may not read of a cluster.
+func Unreadable(i *inspect.Inspection) []diag.Diagnostic {
+	return slices.DeleteFunc(slices.Clone(i.Findings), func(d diag.Diagnostic) bool { return d.Code != "IST0141" })
+}
+
+// WarnUnreadable says what this user may not read: an answer without it may be wrong.
+func WarnUnreadable(c *cobra.Command, i *inspect.Inspection) {
+	for _, d := range Unreadable(i) {
+		fmt.Fprintln(c.ErrOrStderr(), d)
+	}
+}
+
+// Kind returns the kind of a group and a name, or nil.
+func Kind(group, name string) *kinds.Kind {
+	all := kinds.All()
+	i := slices.IndexFunc(all, func(k *kinds.Kind) bool { return k.Group == group && k.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return all[i]
+}
+
+func SortedKeys(all map[kinds.Key]*kinds.Object) []kinds.Key {
+	return slices.SortedFunc(maps.Keys(all), func(a, b kinds.Key) int { return strings.Compare(a.String(), b.String()) })
+}

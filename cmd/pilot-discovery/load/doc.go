@@ -1,0 +1,2 @@
+// Package load has the command load, which connects simulated proxies to a server.
+package load

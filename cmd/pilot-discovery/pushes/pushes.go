@@ -1,0 +1,302 @@
+package pushes
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+
+	"github.com/istiod-lite/istiod-lite/api/lists"
+	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/cli"
+	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/env"
+	"github.com/istiod-lite/istiod-lite/pilot/debug"
+	"github.com/istiod-lite/istiod-lite/pilot/pushes"
+)
+
+func Command(e *env.Env) *cobra.Command {
+	var address, output string
+	var watch bool
+	var limit int
+	c := &cobra.Command{
+		Use:   "pushes",
+		Short: "Show the last pushes of the control plane: what caused each, and what became of it",
+		Long: `Show the last pushes of the control plane: what caused each, and what became of it. The server that runs here asks the other replicas of its Service: each pushes to its own proxies, and numbers its pushes by itself. Each replica that does not answer, or that has another version, is named with the reason: below the table, or on standard error with other formats.
+
+  PROXIES   how many have acknowledged it, of those that were sent something
+  DURATION  from the first change coming in to the last acknowledgement, or to the last that has happened so far
+  NACKS     how many proxies rejected a part; below the table stand their errors and the objects behind them, also of what proxies asked for when they connected
+
+-o wide has the time of each stage, and every cause. -o name prints the IDs. With --watch, json and yaml have one document for each push.
+
+A push that changes nothing for the proxies that are connected has none.`,
+		Example: `  pilot-discovery pushes
+  pilot-discovery pushes --watch
+  pilot-discovery pushes -o json | jq '.pushes[] | select(.rejected > 0)'`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if limit < 0 {
+				return fmt.Errorf("--limit %d: it is 0 for all, or a number of pushes", limit)
+			}
+			ask := func(ctx context.Context, query string) (page pushes.Page, err error) {
+				err = cli.Ask(ctx, http.MethodGet, address, "/debug/pushes"+query, func(body io.Reader) error { return json.NewDecoder(body).Decode(&page) })
+				return page, err
+			}
+			askAll := func(ctx context.Context, limit int) (allPushes, error) {
+				list, err := debug.AskAll(ctx, cli.Getter(address), "pushes?limit="+strconv.Itoa(limit))
+				if err != nil {
+					return allPushes{}, err
+				}
+				return mergePushes(list, limit)
+			}
+			color, err := cli.Painted(c, e.Getenv)
+			if err != nil {
+				return err
+			}
+			w := writer{out: c.OutOrStdout(), said: c.ErrOrStderr(), output: output, color: color}
+			page, err := askAll(c.Context(), limit)
+			switch {
+			case err != nil:
+				return err
+			case !watch:
+				return w.page(page)
+			case len(page.Replicas) == 0:
+				return w.watch(c.Context(), ask, page.Page)
+			}
+			return w.watchAll(c.Context(), askAll, page)
+		},
+	}
+	c.Flags().BoolVarP(&watch, "watch", "w", false, "go on with the pushes to come, until it is interrupted")
+	cli.OutputFlag(c, &output, cli.ListFormats()...)
+	c.Flags().IntVar(&limit, "limit", 20, "how many of the last pushes; 0: all that the server keeps")
+	cli.AddressFlag(c, &address)
+	return c
+}
+
+// writer writes pushes in one of the forms.
+type writer struct {
+	out     io.Writer
+	said    io.Writer // takes what does not belong to the form
+	output  string
+	headed  bool
+	several bool // the table has a column for replicas
+	color   cli.Painter
+}
+
+// page writes a page as a whole.
+func (w *writer) page(p allPushes) error {
+	if !w.lines() {
+		cli.TellIncomplete(w.said, p.answers)
+	}
+	switch {
+	case w.output == "name":
+		return w.each(p.Pushes)
+	case !w.lines():
+		return w.document(p)
+	}
+	w.several = len(p.Replicas) > 0
+	var out bytes.Buffer
+	if len(p.Pushes) == 0 {
+		fmt.Fprintln(&out, "There was no push yet.")
+	} else if err := w.each(p.Pushes); err != nil {
+		return err
+	}
+	for _, r := range p.unprompted() {
+		printRejection(&out, r, w.color)
+	}
+	cli.TellIncomplete(&out, p.answers)
+	_, err := w.out.Write(out.Bytes())
+	return err
+}
+
+// lines reports whether the form is one for people.
+func (w *writer) lines() bool { return cli.Tabular(w.output) }
+
+func (w *writer) document(v any) error {
+	text, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	if w.output == "yaml" {
+		if text, err = yaml.JSONToYAML(text); err != nil {
+			return err
+		}
+		text = append([]byte("---\n"), bytes.TrimSpace(text)...)
+	}
+	_, err = w.out.Write(append(text, '\n'))
+	return err
+}
+
+// patience is how long a watch waits for the acknowledgements of a push before it writes what there is.
+const patience = 2 * time.Second
+
+// watch writes the pushes of a page, and then each one that comes, once it is acknowledged.
+func (w *writer) watch(ctx context.Context, ask func(context.Context, string) (pushes.Page, error), page pushes.Page) error {
+	done := page.Newest
+	if err := w.each(page.Pushes); err != nil {
+		return err
+	}
+	for {
+		page, err := ask(ctx, fmt.Sprintf("?watch&since=%d", done))
+		for began := time.Now(); err == nil && unsettled(page) && time.Since(began) < patience; {
+			select {
+			case <-time.After(100 * time.Millisecond):
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			page, err = ask(ctx, fmt.Sprintf("?since=%d", done))
+		}
+		if err != nil {
+			return err
+		}
+		if page.Newest < done { // another server, which counts from the beginning
+			done = 0
+			continue
+		}
+		done = page.Newest
+		if err := w.each(page.Pushes); err != nil {
+			return err
+		}
+	}
+}
+
+// unsettled reports whether proxies have not answered yet, or may be sent something only now.
+func unsettled(page pushes.Page) bool {
+	return slices.ContainsFunc(page.Pushes, func(p pushes.Push) bool { return p.Pending > 0 || p.Proxies == 0 })
+}
+
+func (w *writer) each(list []pushes.Push) error {
+	if w.lines() {
+		return w.rows(list)
+	}
+	for _, p := range list {
+		if w.output == "name" {
+			if _, err := fmt.Fprintln(w.out, p.ID); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := w.document(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rows writes pushes as a table, with the heading the first time.
+func (w *writer) rows(list []pushes.Push) error {
+	var out bytes.Buffer
+	table := tabwriter.NewWriter(&out, 8, 8, 3, ' ', 0)
+	if !w.headed {
+		if w.several {
+			fmt.Fprint(table, "REPLICA\t")
+		}
+		if w.output == "wide" {
+			fmt.Fprintln(table, "TIME\tID\tPROXIES\tBYTES\tDURATION\tTHROTTLE\tSNAPSHOT\tPREPARE\tFIRST SENT\tLAST SENT\tLAST ACK\tNACKS\tCAUSE")
+		} else {
+			fmt.Fprintln(table, "TIME\tID\tPROXIES\tBYTES\tDURATION\tNACKS\tCAUSE")
+		}
+		w.headed = true
+	}
+	for _, p := range list {
+		if w.several {
+			fmt.Fprintf(table, "%s\t", p.Replica)
+		}
+		fmt.Fprintf(table, "%s\t%d\t%d/%d\t%s\t%s\t", p.Time.Local().Format("15:04:05.000"), p.ID, p.Acked, p.Proxies, byteCount(p.Bytes), duration(p.Stages.Total))
+		few := 2
+		if w.output == "wide" {
+			few = len(p.Causes)
+			s := p.Stages
+			for _, d := range []*float64{&s.Throttle, &s.Snapshot, &s.Prepare, s.FirstSend, s.LastSend, s.LastAck} {
+				if d == nil {
+					fmt.Fprint(table, "-\t")
+				} else {
+					fmt.Fprintf(table, "%s\t", duration(*d))
+				}
+			}
+		}
+		fmt.Fprintf(table, "%d\t%s\n", p.Rejected, cause(p, few))
+	}
+	_ = table.Flush() // to a buffer
+	for _, p := range list {
+		for _, r := range p.Rejections {
+			printRejection(&out, r, w.color)
+		}
+	}
+	_, err := w.out.Write(out.Bytes())
+	return err
+}
+
+// cause is what caused a push: a few objects of it, and how many more there are.
+func cause(p pushes.Push, few int) string {
+	parts := lists.Map(p.Causes[:min(few, len(p.Causes))], place)
+	if more := len(p.Causes) + p.More - len(parts); more > 0 {
+		parts = append(parts, fmt.Sprintf("%d more", more))
+	}
+	if len(parts) == 0 {
+		return "-"
+	}
+	return strings.Join(parts, ", ")
+}
+
+// place is an object with where it was read.
+func place(o pushes.Object) string {
+	switch {
+	case o.Gone:
+		return o.String() + " (gone)"
+	case o.Position != "":
+		return o.String() + " (" + o.Position + ")"
+	}
+	return o.String()
+}
+
+func printRejection(w io.Writer, r pushes.Rejection, color cli.Painter) {
+	who := r.Proxy
+	if r.Proxies > 1 {
+		who += fmt.Sprintf(" (%d times, of any proxy)", r.Proxies)
+	}
+	what := fmt.Sprintf("push %d", r.Push)
+	if r.Push == 0 {
+		what = "asked for"
+	}
+	fmt.Fprintf(w, "%s: %s %s %s: %s\n", what, who, color.Paint(cli.Red, "rejected"), strings.ToUpper(r.Type), r.Message)
+	if len(r.Resources) > 0 {
+		fmt.Fprintf(w, "  in %s\n", strings.Join(r.Resources, ", "))
+	}
+	const few = 6
+	for _, o := range r.Sources[:min(few, len(r.Sources))] {
+		changed := ""
+		if o.Changed {
+			changed = ", which this push changed"
+		}
+		fmt.Fprintf(w, "  made of %s%s\n", place(o), changed)
+	}
+	if more := len(r.Sources) - few; more > 0 {
+		fmt.Fprintf(w, "  and of %d more\n", more)
+	}
+}
+
+// byteCount returns a number of bytes with its unit.
+func byteCount(n int64) string {
+	switch {
+	case n >= 1e6:
+		return fmt.Sprintf("%.1f MB", float64(n)/1e6)
+	case n >= 1e3:
+		return fmt.Sprintf("%.1f kB", float64(n)/1e3)
+	}
+	return fmt.Sprintf("%d B", n)
+}
+
+// duration returns milliseconds as text.
+func duration(milliseconds float64) string {
+	return time.Duration(milliseconds * float64(time.Millisecond)).Round(100 * time.Microsecond).String()
+}

@@ -1,0 +1,387 @@
+package why
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/istiod-lite/istiod-lite/api/limits"
+	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/analyze"
+	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/cli"
+	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/env"
+	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/input"
+	"github.com/istiod-lite/istiod-lite/pilot/debug"
+	"github.com/istiod-lite/istiod-lite/pilot/ingest"
+	"github.com/istiod-lite/istiod-lite/pilot/inspect"
+	"github.com/istiod-lite/istiod-lite/pilot/why"
+)
+
+// arrow may stand between the source and where the request goes.
+const arrow = "→"
+
+// WithoutArrow returns the arguments with the arrow of why as it is no flag.
+func WithoutArrow(args []string) []string {
+	if at := slices.Index(args, "->"); at > 0 && args[0] == "why" {
+		args = slices.Clone(args)
+		args[at] = arrow
+	}
+	return args
+}
+
+type flags struct {
+	analyze.Flags
+	headers, claims []string
+	jwt, address    string
+	watch           bool
+	query           inspect.Query
+}
+
+func Command(e *env.Env) *cobra.Command {
+	f := &flags{}
+	c := &cobra.Command{
+		Use:   "why SOURCE HOST:PORT",
+		Short: "Print which way a request goes, and why: each decision, its object and line, and what was not taken",
+		Long: `Print which way a request goes that the proxy SOURCE sends, NAME.NAMESPACE, and why. SOURCE is a Pod, a WorkloadEntry of a virtual machine or the WorkloadGroup that it will register by, or an application that uses xDS without a proxy, as gRPC does. PORT is a number, or the name that a Service gives it; without one, HOST is one of a Service with a single port.
+
+Of each decision it says what it comes from, and why nothing else was taken: the listener and its filter chain, the virtual host, the route, the cluster with its endpoints and their TLS, and on the other side the filter chain, the PeerAuthentications and the AuthorizationPolicies that let the request through or not.
+
+It reads what both proxies are sent, as Envoy would, and whether the Secrets for TLS are there: from a directory (--configDir), from the cluster of the kubeconfig, which is only read, or from a server that runs (--address), which knows the proxies that are connected. With --sent that is what the server has sent them; without, what it would send them now.
+
+A token is one in the headers, or --jwt TOKEN, or one with the claims of --claim wherever policies look for it. Its signature is not verified: it counts as valid if its issuer, its audience and its times are right.
+
+-o wide has every alternative that was not taken, -o name prints the workloads that the request reaches.
+
+The exit code is 0 if the request reaches an application, 79 if it does not, and 1 if the command could not do its work.`,
+		Example: `  pilot-discovery why productpage-1.bookinfo reviews:9080 --path /reviews/0 --configDir mesh
+  pilot-discovery why productpage-1.bookinfo "->" http://reviews:9080/reviews/0 --header end-user=jason
+  pilot-discovery why istio-ingress-0.istio-system shop.example.com:80 --claim groups=admin -o json
+  pilot-discovery why productpage-1.bookinfo reviews:9080 --address 127.0.0.1:15014 --watch`,
+		Args: cobra.RangeArgs(2, 3),
+		RunE: func(c *cobra.Command, args []string) error { return f.run(c, args) },
+	}
+	flags := c.Flags()
+	f.RegisterMesh(flags, e, "istioNamespace", "i")
+	flags.StringVar(&f.ConfigDir, "configDir", "", "directory of YAML that describes the mesh; the cluster by default")
+	flags.StringVar(&f.address, "address", "", "ask the server with this --monitoringAddr, such as 127.0.0.1:15014")
+	flags.BoolVar(&f.query.Sent, "sent", false, "with --address, go by what the server has sent the proxies")
+	flags.StringVar(&f.query.Path, "path", "", "path of the request, with its query; / by default")
+	flags.StringVar(&f.query.Method, "method", "", "method of the request: GET by default, of gRPC POST")
+	flags.StringArrayVarP(&f.headers, "header", "H", nil, "header of the request: NAME=VALUE; may be repeated")
+	flags.StringArrayVar(&f.claims, "claim", nil, "claim of the request's token: NAME=VALUE, where VALUE is text, or JSON if it begins with { or [; may be repeated")
+	flags.StringVar(&f.jwt, "jwt", "", "the request's token, as a bearer token")
+	flags.BoolVar(&f.query.TLS, "tls", false, "the application itself speaks TLS")
+	flags.BoolVar(&f.query.HTTP3, "http3", false, "the request comes by HTTP/3, to a gateway")
+	cli.OutputFlag(c, &f.Output, cli.ListFormats()...)
+	cli.WatchFlag(c, &f.watch)
+	f.RegisterCluster(c, e)
+	c.MarkFlagsMutuallyExclusive("configDir", "address")
+	c.MarkFlagsMutuallyExclusive("claim", "jwt")
+	cli.CompleteArgument(c, f.senders, f.targets)
+	return c
+}
+
+func (f *flags) run(c *cobra.Command, args []string) error {
+	color, err := cli.Painted(c, f.Getenv)
+	if err != nil {
+		return err
+	}
+	q, err := f.ask(args)
+	if err != nil {
+		return err
+	}
+	return cli.Watched(c, f.watch, func(w io.Writer) error {
+		q := q
+		way, err := f.way(c.Context(), c, &q)
+		if err != nil {
+			return err
+		}
+		if err := f.print(w, q, way, color); err != nil {
+			return err
+		}
+		if !way.Reached() {
+			return cli.Exit(cli.Found)
+		}
+		return nil
+	})
+}
+
+// ask returns what is asked.
+func (f *flags) ask(args []string) (inspect.Query, error) {
+	if len(args) == 3 {
+		if args[1] != arrow {
+			return inspect.Query{}, fmt.Errorf("%s: write SOURCE -> HOST:PORT", args[1])
+		}
+		args = []string{args[0], args[2]}
+	}
+	q, err := inspect.ParseTarget(args[1])
+	if err != nil {
+		return q, fmt.Errorf("%s: %w", args[1], err)
+	}
+	if _, _, err := cli.SplitName(args[0]); err != nil {
+		return q, fmt.Errorf("%s: %w", args[0], err)
+	}
+	if f.query.Sent && f.address == "" {
+		return q, errors.New("--sent: what a server has sent is known to that server: name it by --address")
+	}
+	q.Source, q.Method, q.TLS, q.Sent, q.Now, q.Headers = args[0], f.query.Method, q.TLS || f.query.TLS, f.query.Sent, time.Now(), map[string]string{}
+	q.HTTP3 = f.query.HTTP3
+	if f.query.Path != "" {
+		q.Path = f.query.Path
+	}
+	if !q.ValidPath() {
+		return q, fmt.Errorf("--path=%s: a path begins with /", cli.Quoted(q.Path))
+	}
+	for _, h := range f.headers {
+		k, v, ok := strings.Cut(h, "=")
+		if name, value, colon := strings.Cut(h, ": "); colon && (!ok || len(name) < len(k)) {
+			k, v, ok = name, value, true
+		}
+		if !ok || k == "" {
+			return q, fmt.Errorf("--header=%s: write NAME=VALUE", cli.Quoted(h))
+		}
+		q.AddHeader(strings.TrimSpace(k), v)
+	}
+	if f.jwt != "" {
+		if q.Claims, err = why.Claims(f.jwt); err != nil {
+			return q, fmt.Errorf("--jwt: %w", err)
+		}
+	}
+	for _, text := range f.claims {
+		name, value, ok := strings.Cut(text, "=")
+		if !ok || name == "" {
+			return q, fmt.Errorf("--claim=%s: write NAME=VALUE", cli.Quoted(text))
+		}
+		if q.Claims == nil {
+			q.Claims = map[string]any{}
+		}
+		q.Claims[name] = value
+		if strings.HasPrefix(value, "{") || strings.HasPrefix(value, "[") {
+			var v any
+			if err := json.Unmarshal([]byte(value), &v); err != nil {
+				return q, fmt.Errorf("--claim=%s: %w", cli.Quoted(text), err)
+			}
+			q.Claims[name] = v
+		}
+	}
+	return q, nil
+}
+
+// way returns the way of the request: the server's answer, or what the configuration says.
+func (f *flags) way(ctx context.Context, c *cobra.Command, q *inspect.Query) (*inspect.Way, error) {
+	if f.address != "" {
+		way := &inspect.Way{}
+		err := cli.Ask(ctx, http.MethodGet, f.address, "/debug/why?"+q.Values().Encode(), func(body io.Reader) error { return json.NewDecoder(body).Decode(way) })
+		if answered := (*cli.StatusError)(nil); errors.As(err, &answered) {
+			err = errors.New(strings.TrimPrefix(err.Error(), fmt.Sprintf("%d %s: ", answered.Code, http.StatusText(answered.Code))))
+			err = errors.New(strings.TrimPrefix(err.Error(), debug.ErrBadQuery.Error()+": "))
+		}
+		if q.Port == 0 {
+			q.Port = way.Port
+		}
+		return way, err
+	}
+	o := ingest.Options{Revision: f.Revision, Limits: limits.Default()}
+	if f.ConfigDir == "" {
+		f.UseKube, f.Elsewhere = true, "a directory by --configDir, or a server by --address"
+		if err := f.ReadCluster(c, &o, false); err != nil {
+			return nil, err
+		}
+	}
+	i, err := input.Read(c, f.World, o)
+	if err != nil {
+		return nil, f.TooLong(err)
+	}
+	if i.Snapshot == nil {
+		return nil, i.Refusal
+	}
+	if !f.watch {
+		input.WarnUnreadable(c, i)
+	}
+	way, err := i.Why(*q)
+	if err == nil {
+		q.Port = way.Port
+	}
+	return way, err
+}
+
+// senders completes SOURCE.
+func (f *flags) senders(c *cobra.Command) []string {
+	switch {
+	case f.address != "":
+		return cli.Connected(c, f.address)
+	case f.ConfigDir == "":
+		return f.Cluster.Names(c, "pods")
+	}
+	i, err := input.Read(c, f.World, ingest.Options{Limits: limits.Default()})
+	if err != nil || i.Snapshot == nil {
+		return nil
+	}
+	return i.Workloads()
+}
+
+// targets completes HOST:PORT.
+func (f *flags) targets(c *cobra.Command) (list []string) {
+	switch {
+	case f.address != "":
+		var services []struct {
+			Hostname string `json:"hostname"`
+			Ports    []struct {
+				Port uint32 `json:"port"`
+			} `json:"ports"`
+		}
+		cli.AskPage(c, f.address, "/debug/registryz", &services)
+		for _, s := range services {
+			for _, p := range s.Ports {
+				list = append(list, fmt.Sprintf("%s:%d", s.Hostname, p.Port))
+			}
+		}
+		return list
+	case f.ConfigDir == "":
+		return f.Cluster.Names(c, "services")
+	}
+	i, err := input.Read(c, f.World, ingest.Options{Limits: limits.Default()})
+	if err != nil || i.Snapshot == nil {
+		return nil
+	}
+	for s := range i.Snapshot.EachService {
+		for _, p := range s.Ports {
+			list = append(list, fmt.Sprintf("%s:%d", s.Host, p.Number))
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// print writes the way of a request in the format that is asked for.
+func (f *flags) print(w io.Writer, q inspect.Query, way *inspect.Way, color cli.Painter) error {
+	switch f.Output {
+	case "json", "yaml":
+		return cli.PrintValue(w, way, f.Output)
+	case "name":
+		for _, name := range way.Reaches() {
+			fmt.Fprintln(w, name)
+		}
+		return nil
+	}
+	return printWay(w, q, way, f.Output == "wide", color)
+}
+
+// printWay writes the way of a request for a person.
+func printWay(w io.Writer, q inspect.Query, way *inspect.Way, wide bool, color cli.Painter) error {
+	var out bytes.Buffer
+	fmt.Fprintf(&out, "%s sends %s %s to %s:%d", q.Source, cmp.Or(q.Method, way.Method), orSlash(q.Path), q.Host, q.Port)
+	if way.Service != "" {
+		fmt.Fprintf(&out, ", which is %s", way.Service)
+	}
+	if way.Address != "" && way.Address != q.Host {
+		fmt.Fprintf(&out, " at %s", way.Address)
+	}
+	fmt.Fprintln(&out)
+	for _, note := range way.Notes {
+		fmt.Fprintf(&out, "%s %s\n", color.Paint(cli.Amber, "!"), note)
+	}
+	p := wayPrinter{&out, wide, color}
+	p.steps(way.Outbound.Steps)
+	p.arrivals(way.Arrivals)
+	fmt.Fprintln(&out)
+	switch {
+	case way.Status == 200 && way.Answered:
+		fmt.Fprintf(&out, "%s: %s\n", color.Paint(cli.Amber, "It is answered with status 200, and reaches no application"), way.Reason)
+	case way.Status == 200 && way.Outside:
+		fmt.Fprintln(&out, color.Paint(cli.Amber, "It leaves the mesh")+": it is passed on to where the connection was meant to go, and whether anything answers there is not known here.")
+	case way.Status == 200 && way.Reason == "":
+		fmt.Fprintln(&out, color.Paint(cli.Green, "It reaches the application."))
+	case way.Status == 200:
+		fmt.Fprintf(&out, "%s: %s\n", color.Paint(cli.Amber, "It reaches the application, but not always"), way.Reason)
+	case way.Status == 0:
+		fmt.Fprintf(&out, "%s: %s\n", color.Paint(cli.Red, "The connection is closed"), way.Reason)
+	default:
+		fmt.Fprintf(&out, "%s: %s\n", color.Paint(cli.Red, fmt.Sprintf("It is answered with status %d", way.Status)), way.Reason)
+	}
+	_, err := w.Write(out.Bytes())
+	return err
+}
+
+// wayPrinter writes parts of the way of a request for a person.
+type wayPrinter struct {
+	out   *bytes.Buffer
+	wide  bool // with every alternative
+	color cli.Painter
+}
+
+// arrivals writes what becomes of a request where it arrives.
+func (p wayPrinter) arrivals(list []inspect.Arrival) {
+	out := p.out
+	for _, a := range list {
+		switch {
+		case a.Pod == "":
+			fmt.Fprintf(out, "\nAt %s, which is no Pod of the mesh.\n", a.Endpoint)
+			continue
+		case a.Answer == nil:
+			fmt.Fprintf(out, "\nAt %s (%s), which has no proxy.\n", a.Pod, a.Endpoint)
+			continue
+		}
+		fmt.Fprintf(out, "\nAt %s (%s)\n", a.Pod, a.Endpoint)
+		if a.Identity != "" {
+			fmt.Fprintf(out, "  who calls: %s\n", a.Identity)
+		} else {
+			fmt.Fprintln(out, "  who calls: nobody that has shown a certificate of the mesh")
+		}
+		fmt.Fprintf(out, "  mutual TLS: %s", a.MTLS)
+		if len(a.Origins) > 0 {
+			fmt.Fprintf(out, ", by %s", strings.Join(a.Origins, "; "))
+		}
+		fmt.Fprintln(out)
+		p.steps(a.Answer.Steps)
+		if a.Answer.Status != 200 {
+			fmt.Fprintf(out, "  %s: %s\n", p.color.Paint(cli.Red, "it is refused"), a.Answer.Reason)
+		}
+		p.arrivals(a.Next)
+	}
+}
+
+func orSlash(path string) string {
+	if path == "" {
+		return "/"
+	}
+	return path
+}
+
+func (p wayPrinter) steps(list []why.Step) {
+	const most = 10
+	out := p.out
+	for _, s := range list {
+		fmt.Fprintf(out, "  %s %s", s.What, s.Name)
+		if s.Reason != "" {
+			fmt.Fprintf(out, ": %s", s.Reason)
+		}
+		fmt.Fprintln(out)
+		if s.From != "" {
+			fmt.Fprintf(out, "    by %s\n", s.From)
+		}
+		for _, d := range s.Details {
+			fmt.Fprintf(out, "    %s\n", d)
+		}
+		for n, l := range s.Lost {
+			if n == most && !p.wide {
+				fmt.Fprintf(out, "    and %d more not (-o wide)\n", len(s.Lost)-n)
+				break
+			}
+			text := fmt.Sprintf("not %s: %s", l.Name, l.Reason)
+			if l.From != "" {
+				text += ", by " + l.From
+			}
+			fmt.Fprintf(out, "    %s\n", p.color.Paint(cli.Dim, text))
+		}
+	}
+}
