@@ -156,7 +156,8 @@ func (r *Report) deployments(ctx context.Context, c *Cluster) {
 	}
 	all = slices.DeleteFunc(all, func(d appsv1.Deployment) bool { return !c.ours(d.Labels) })
 	if len(all) == 0 {
-		r.wrong("replicas", "pilot-discovery check --pre && helm install istiod charts/istiod -n "+c.Namespace, "no Deployment of a control plane in %s (revision %s)", c.Namespace, revisionOf(map[string]string{names.LabelRevision: c.Revision}))
+		r.wrong("replicas", "pilot-discovery check --pre && helm install istiod charts/istiod -n "+c.Namespace,
+			"no Deployment of a control plane in %s (revision %s)", c.Namespace, revisionOf(map[string]string{names.LabelRevision: c.Revision}))
 		return
 	}
 	for _, d := range all {
@@ -224,7 +225,8 @@ func (r *Report) leaders(ctx context.Context, c *Cluster) {
 			continue
 		}
 		if end := l.Spec.RenewTime.Add(time.Duration(*l.Spec.LeaseDurationSeconds) * time.Second); c.Now.After(end.Add(slow)) {
-			r.wrong("lease", c.kubectl("get pods -l app=istiod"), "%s was last renewed by %s %s ago", l.Name, holder, span(c.Now.Sub(l.Spec.RenewTime.Time)))
+			r.wrong("lease", c.kubectl("get pods -l app=istiod"), "%s was last renewed by %s %s ago", l.Name, holder,
+				span(c.Now.Sub(l.Spec.RenewTime.Time)))
 			continue
 		}
 		held, at = held+1, holder
@@ -239,7 +241,8 @@ func (r *Report) leaders(ctx context.Context, c *Cluster) {
 // elects reports whether a Lease is one of the control plane's elections.
 func (c *Cluster) elects(name string) bool {
 	return slices.Contains([]string{
-		"istio-leader", "istio-namespace-controller-election", "istio-workloadentry-cleanup" + c.suffix(), "istio-webhook-controller-election" + c.suffix(),
+		"istio-leader", "istio-namespace-controller-election", "istio-workloadentry-cleanup" + c.suffix(),
+		"istio-webhook-controller-election" + c.suffix(),
 		"istio-gateway-deployment-" + revisionOf(map[string]string{names.LabelRevision: c.Revision}), "istio-analyze-leader",
 	}, name)
 }
@@ -261,7 +264,8 @@ func (r *Report) roots(ctx context.Context, c *Cluster) string {
 	}
 	own := of[c.Namespace]
 	if own == "" {
-		r.wrong("roots", c.kubectl("logs deploy/istiod"+c.suffix()+" | grep -i root"), "there is no ConfigMap %s in %s: no leader has written it", rootsMap, c.Namespace)
+		r.wrong("roots", c.kubectl("logs deploy/istiod"+c.suffix()+" | grep -i root"), "there is no ConfigMap %s in %s: no leader has written it",
+			rootsMap, c.Namespace)
 		return ""
 	}
 	if end, err := earliestEnd([]byte(own)); err != nil {

@@ -44,8 +44,9 @@ func cluster(t *testing.T, version, text string, denied ...string) *Cluster {
 	}
 	lists := map[schema.GroupVersionResource]string{}
 	for r, kind := range map[schema.GroupVersionResource]string{
-		resource("apps", "v1", "deployments"): "Deployment", resource("", "v1", "configmaps"): "ConfigMap", resource("", "v1", "namespaces"): "Namespace",
-		resource("", "v1", "services"): "Service", resource("", "v1", "pods"): "Pod", resource("coordination.k8s.io", "v1", "leases"): "Lease",
+		resource("apps", "v1", "deployments"): "Deployment", resource("", "v1", "configmaps"): "ConfigMap",
+		resource("", "v1", "namespaces"): "Namespace",
+		resource("", "v1", "services"):   "Service", resource("", "v1", "pods"): "Pod", resource("coordination.k8s.io", "v1", "leases"): "Lease",
 		resource("admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations"):   "MutatingWebhookConfiguration",
 		resource("admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations"): "ValidatingWebhookConfiguration",
 		resource("apiextensions.k8s.io", "v1", "customresourcedefinitions"):               "CustomResourceDefinition",
@@ -112,7 +113,8 @@ func TestInstallable(t *testing.T) {
 		webhook("Mutating", "istio-sidecar-injector-old", "old", "name: rev.namespace.sidecar-injector.istio.io", "istiod-old", "")+
 		crd("name: virtualservices.networking.istio.io", "v1alpha3")+
 		crd("name: httproutes.gateway.networking.k8s.io, annotations: {gateway.networking.k8s.io/bundle-version: v0.5.0}", "v1alpha2")+
-		object("v1", "Service", "name: istiod, namespace: istio-system", "spec: {ports: [{port: 15010}, {port: 15012}, {port: 15014}]}"), "clusterroles", "deployments")
+		object("v1", "Service", "name: istiod, namespace: istio-system", "spec: {ports: [{port: 15010}, {port: 15012}, {port: 15014}]}"),
+		"clusterroles", "deployments")
 	must.Succeed(t, r.Installable(t.Context(), c))
 	finds(t, &r, Wrong, "v1.28.9; the charts want 1.29.0 or later")
 	finds(t, &r, Wrong, "you may not get, create, patch clusterroles.rbac.authorization.k8s.io")
@@ -129,7 +131,8 @@ func TestInstallable(t *testing.T) {
 func TestInstallableAgain(t *testing.T) {
 	own := strings.Replace(deployment, "istio.io/rev: default}", "istio.io/rev: default, app.kubernetes.io/version: 1.31.1-lite.1}", 1) +
 		webhook("Mutating", "istio-sidecar-injector", "default", "name: rev.namespace.sidecar-injector.istio.io", "istiod", "") +
-		object("v1", "Service", "name: istiod, namespace: istio-system", "spec: {ports: [{port: 15010}, {port: 15012}, {port: 443}, {port: 15014}]}")
+		object("v1", "Service", "name: istiod, namespace: istio-system",
+			"spec: {ports: [{port: 15010}, {port: 15012}, {port: 443}, {port: 15014}]}")
 	var r Report
 	if err := r.Installable(t.Context(), cluster(t, "v1.33.2", own)); err != nil || r.Wrong() || r.Count(Warning) > 0 {
 		t.Errorf("the own release: %v, %+v", err, r.Results)
@@ -155,13 +158,16 @@ func TestInstalled(t *testing.T) {
 	r = Report{}
 	c := cluster(t, "v1.33.2", deployment+
 		object("v1", "ConfigMap", "name: istio, namespace: istio-system", `data: {mesh: "trustDomain: cluster.local"}`)+
-		object("v1", "ConfigMap", `name: istio-ca-root-cert, namespace: istio-system, labels: {istio.io/config: "true"}`, "data: {root-cert.pem: "+strconv.Quote(root)+"}")+
+		object("v1", "ConfigMap", `name: istio-ca-root-cert, namespace: istio-system, labels: {istio.io/config: "true"}`,
+			"data: {root-cert.pem: "+strconv.Quote(root)+"}")+
 		object("v1", "ConfigMap", `name: istio-ca-root-cert, namespace: other, labels: {istio.io/config: "true"}`, `data: {root-cert.pem: "-"}`)+
 		object("v1", "Namespace", "name: shop", "")+
 		object("v1", "Namespace", "name: other", "")+
 		object("v1", "Namespace", "name: kube-system", "")+
-		object("coordination.k8s.io/v1", "Lease", "name: istio-leader, namespace: istio-system", `spec: {holderIdentity: istiod-1, leaseDurationSeconds: 30, renewTime: "2026-01-01T11:59:50.000000Z"}`)+
-		object("coordination.k8s.io/v1", "Lease", "name: istio-namespace-controller-election, namespace: istio-system", `spec: {holderIdentity: istiod-0, leaseDurationSeconds: 30, renewTime: "2026-01-01T11:00:00.000000Z"}`)+
+		object("coordination.k8s.io/v1", "Lease", "name: istio-leader, namespace: istio-system",
+			`spec: {holderIdentity: istiod-1, leaseDurationSeconds: 30, renewTime: "2026-01-01T11:59:50.000000Z"}`)+
+		object("coordination.k8s.io/v1", "Lease", "name: istio-namespace-controller-election, namespace: istio-system",
+			`spec: {holderIdentity: istiod-0, leaseDurationSeconds: 30, renewTime: "2026-01-01T11:00:00.000000Z"}`)+
 		object("v1", "Service", "name: istiod, namespace: istio-system", "")+
 		webhook("Mutating", "good", "default", "name: x.istio.io", "istiod", bundle)+
 		webhook("Mutating", "untrusted", "default", "name: x.istio.io", "istiod", "eA==")+
@@ -184,7 +190,8 @@ func TestInstalled(t *testing.T) {
 	finds(t, &r, Wrong, "custom resources: 1 definition in no version that is read: gateways.networking.istio.io")
 	finds(t, &r, Wrong, "not there, so that its objects cannot be written: ")
 	for _, x := range r.Results { // what the leader writes comes back with new replicas
-		if (x.Name == "bare" || x.Name == "untrusted" || x.Name == "namespaces") && x.Fix != "kubectl -n istio-system rollout restart deploy/istiod" {
+		if (x.Name == "bare" || x.Name == "untrusted" ||
+			x.Name == "namespaces") && x.Fix != "kubectl -n istio-system rollout restart deploy/istiod" {
 			t.Errorf("%s is mended by %s", x.Name, x.Fix)
 		}
 	}
@@ -201,10 +208,16 @@ func TestPod(t *testing.T) {
 		says  string
 	}{
 		{"", Wrong, "there is no Pod shop/web"},
-		{object("v1", "Namespace", "name: shop", "") + object("v1", "Pod", "name: web, namespace: shop", ""), Wrong, "neither it nor its namespace asks for one"},
-		{"apiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {istio-injection: enabled}}\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: shop}\n", Wrong, "although one is asked for"},
-		{"apiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: shop, annotations: {istio.io/rev: canary}}\nstatus: {containerStatuses: [{name: istio-proxy, ready: true, image: proxy, restartCount: 0, imageID: \"\"}]}\n", OK, "by revision canary"},
-		{"apiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: shop}\nstatus: {containerStatuses: [{name: istio-proxy, ready: false, image: proxy, restartCount: 3, imageID: \"\"}]}\n", Wrong, "it is not ready (restarted 3 times)"},
+		{object("v1", "Namespace", "name: shop", "") + object("v1", "Pod", "name: web, namespace: shop", ""), Wrong,
+			"neither it nor its namespace asks for one"},
+		{"apiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {istio-injection: enabled}}\n---\napiVersion: v1\nkind: Pod\n" +
+			"metadata: {name: web, namespace: shop}\n", Wrong, "although one is asked for"},
+		{"apiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: shop, annotations: {istio.io/rev: canary}}\n" +
+			"status: {containerStatuses: [{name: istio-proxy, ready: true, image: proxy, restartCount: 0, imageID: \"\"}]}\n", OK,
+			"by revision canary"},
+		{"apiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: shop}\n" +
+			"status: {containerStatuses: [{name: istio-proxy, ready: false, image: proxy, restartCount: 3, imageID: \"\"}]}\n", Wrong,
+			"it is not ready (restarted 3 times)"},
 	} {
 		var r Report
 		must.Succeed(t, r.Pod(t.Context(), cluster(t, "v1.33.2", x.text), "web", "shop"))

@@ -58,11 +58,15 @@ type permission struct {
 func permissions() []permission {
 	var all []permission
 	for _, x := range []permission{
-		{"", "apiextensions.k8s.io", "customresourcedefinitions", false}, {"", "rbac.authorization.k8s.io", "clusterroles", false},
-		{"", "rbac.authorization.k8s.io", "clusterrolebindings", false}, {"", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", false},
-		{"", "admissionregistration.k8s.io", "validatingwebhookconfigurations", false}, {"", "rbac.authorization.k8s.io", "roles", true},
-		{"", "rbac.authorization.k8s.io", "rolebindings", true}, {"", "apps", "deployments", true}, {"", "", "services", true}, {"", "", "serviceaccounts", true},
-		{"", "", "configmaps", true}, {"", "", "secrets", true}, {"", "policy", "poddisruptionbudgets", true}, {"", "autoscaling", "horizontalpodautoscalers", true},
+		{"", "apiextensions.k8s.io", "customresourcedefinitions", false},
+		{"", "rbac.authorization.k8s.io", "clusterroles", false},
+		{"", "rbac.authorization.k8s.io", "clusterrolebindings", false},
+		{"", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", false},
+		{"", "admissionregistration.k8s.io", "validatingwebhookconfigurations", false},
+		{"", "rbac.authorization.k8s.io", "roles", true}, {"", "rbac.authorization.k8s.io", "rolebindings", true},
+		{"", "apps", "deployments", true}, {"", "", "services", true}, {"", "", "serviceaccounts", true},
+		{"", "", "configmaps", true}, {"", "", "secrets", true}, {"", "policy", "poddisruptionbudgets", true},
+		{"", "autoscaling", "horizontalpodautoscalers", true},
 	} {
 		for _, verb := range []string{"get", "create", "patch"} {
 			all = append(all, permission{verb, x.group, x.resource, x.namespaced})
@@ -91,10 +95,12 @@ func (r *Report) permissions(ctx context.Context, c *Cluster) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(denied)) {
 		where := ""
-		if !strings.Contains(name, "cluster") && !strings.Contains(name, "webhook") && name != "namespaces" && !strings.HasPrefix(name, "customresource") {
+		if !strings.Contains(name, "cluster") && !strings.Contains(name, "webhook") && name != "namespaces" &&
+			!strings.HasPrefix(name, "customresource") {
 			where = " -n " + c.Namespace
 		}
-		r.wrong("permissions", "kubectl auth can-i "+denied[name][0]+" "+name+where+"  # ask an administrator for it", "you may not %s %s", strings.Join(denied[name], ", "), name)
+		r.wrong("permissions", "kubectl auth can-i "+denied[name][0]+" "+name+where+"  # ask an administrator for it", "you may not %s %s",
+			strings.Join(denied[name], ", "), name)
 	}
 }
 
@@ -112,7 +118,8 @@ func (c *Cluster) may(ctx context.Context, p permission) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	answer, err := c.client.Resource(resource("authorization.k8s.io", "v1", "selfsubjectaccessreviews")).Create(ctx, &unstructured.Unstructured{Object: asked}, metav1.CreateOptions{})
+	answer, err := c.client.Resource(resource("authorization.k8s.io", "v1", "selfsubjectaccessreviews")).
+		Create(ctx, &unstructured.Unstructured{Object: asked}, metav1.CreateOptions{})
 	if err != nil {
 		return false, fmt.Errorf("ask what the user may do: %w", err)
 	}
@@ -168,7 +175,8 @@ func (r *Report) definitions(ctx context.Context, c *Cluster) {
 		d, found := byName[name]
 		switch {
 		case found && !d.serves(k.Versions):
-			r.wrong(name, "kubectl get crd "+name+" -o jsonpath='{.spec.versions[*].name}'", "it serves none of the versions that are read: %s", strings.Join(k.Versions, ", "))
+			r.wrong(name, "kubectl get crd "+name+" -o jsonpath='{.spec.versions[*].name}'", "it serves none of the versions that are read: %s",
+				strings.Join(k.Versions, ", "))
 		case gateway && !found:
 			gatewayMissing = append(gatewayMissing, k.Plural)
 		case gateway:
@@ -184,8 +192,9 @@ func (r *Report) definitions(ctx context.Context, c *Cluster) {
 	}
 	switch {
 	case len(foreign) > 0:
-		r.warn("Istio", "kubectl annotate crd -l chart=istio --overwrite meta.helm.sh/release-name=base meta.helm.sh/release-namespace="+c.Namespace+
-			" && kubectl label crd -l chart=istio --overwrite app.kubernetes.io/managed-by=Helm  # or --set base.enableCRDTemplates=false",
+		r.warn("Istio",
+			"kubectl annotate crd -l chart=istio --overwrite meta.helm.sh/release-name=base meta.helm.sh/release-namespace="+c.Namespace+
+				" && kubectl label crd -l chart=istio --overwrite app.kubernetes.io/managed-by=Helm  # or --set base.enableCRDTemplates=false",
 			"%s not Helm's, which will not take them over: %s", report.Amount(len(foreign), "definition"), few(foreign))
 	case len(owners) > 0:
 		r.ok("Istio", "of the Helm release %s", strings.Join(slices.Sorted(maps.Keys(owners)), ", "))
@@ -199,7 +208,9 @@ func (r *Report) definitions(ctx context.Context, c *Cluster) {
 	case gateways == 0:
 		r.ok("Gateway API", "not installed, which is fine where nobody uses it")
 	case len(releases) > 1:
-		r.warn("Gateway API", "kubectl get crd -o custom-columns='NAME:.metadata.name,VERSION:.metadata.annotations.gateway\\.networking\\.k8s\\.io/bundle-version'", "definitions of several releases: %s", strings.Join(slices.Sorted(maps.Keys(releases)), ", "))
+		r.warn("Gateway API",
+			"kubectl get crd -o custom-columns='NAME:.metadata.name,VERSION:.metadata.annotations.gateway\\.networking\\.k8s\\.io/bundle-version'",
+			"definitions of several releases: %s", strings.Join(slices.Sorted(maps.Keys(releases)), ", "))
 	default:
 		r.ok("Gateway API", "%s, %d of its kinds are served", strings.Join(slices.Sorted(maps.Keys(releases)), ", "), gateways)
 	}
@@ -263,7 +274,8 @@ func (r *Report) others(ctx context.Context, c *Cluster) {
 		case d.Namespace == c.Namespace && own.Own(d.Labels):
 			r.ok("revisions", "%s: it is installed already, and helm upgrade --install changes it", what)
 		case d.Namespace == c.Namespace:
-			r.warn("revisions", "pilot-discovery check --pre --revision NEW  # beside it, as a revision", "%s: helm install would take its place", what)
+			r.warn("revisions", "pilot-discovery check --pre --revision NEW  # beside it, as a revision",
+				"%s: helm install would take its place", what)
 		default:
 			r.wrong("revisions", "pilot-discovery check --pre --revision NEW", "%s: another control plane has this revision", what)
 		}
@@ -281,7 +293,8 @@ func (r *Report) others(ctx context.Context, c *Cluster) {
 			}
 		}
 		if len(missing) > 0 {
-			r.wrong("ports", c.kubectl("get service "+service.Name+" -o yaml"), "the Service %s lacks %s, which proxies and the API server call", service.Name, strings.Join(missing, ", "))
+			r.wrong("ports", c.kubectl("get service "+service.Name+" -o yaml"), "the Service %s lacks %s, which proxies and the API server call",
+				service.Name, strings.Join(missing, ", "))
 		} else {
 			r.ok("ports", "the Service %s has them all", service.Name)
 		}
@@ -307,7 +320,8 @@ func (r *Report) leftovers(ctx context.Context, c *Cluster) {
 		}
 		if service == nil {
 			left++
-			r.wrong("webhooks", "kubectl delete "+h.resource+" "+h.configuration, "%s is left over: it calls the Service %s/%s, which is not there", h.configuration, s.Namespace, s.Name)
+			r.wrong("webhooks", "kubectl delete "+h.resource+" "+h.configuration, "%s is left over: it calls the Service %s/%s, which is not there",
+				h.configuration, s.Namespace, s.Name)
 		}
 	}
 	if left == 0 {

@@ -49,10 +49,12 @@ func (r *Report) ProxyOf(ctx context.Context, s Server, name string) error {
 	}
 	standing := standingOf(p, s.Now)
 	for _, t := range standing.rejected {
-		r.wrong(strings.ToUpper(t.Type), mends(s.rejections(ctx), name, t.Type, s.ask("/debug/findings")), "it rejects what it is sent: %s", strings.TrimSpace(t.LastError))
+		r.wrong(strings.ToUpper(t.Type), mends(s.rejections(ctx), name, t.Type, s.ask("/debug/findings")), "it rejects what it is sent: %s",
+			strings.TrimSpace(t.LastError))
 	}
 	for _, t := range standing.stale {
-		r.wrong(strings.ToUpper(t.Type), "pilot-discovery proxy-status "+name+s.address(), "it has not acknowledged what it was sent for %s", span(s.Now.Sub(*t.SentTime)))
+		r.wrong(strings.ToUpper(t.Type), "pilot-discovery proxy-status "+name+s.address(), "it has not acknowledged what it was sent for %s",
+			span(s.Now.Sub(*t.SentTime)))
 	}
 	if p.Waits != "" {
 		r.warn("start", "pilot-discovery proxy-status "+name+s.address(), "it waits: %s", p.Waits)
@@ -263,12 +265,16 @@ func (r *Report) Pod(ctx context.Context, c *Cluster, name, namespace string) er
 		return nil
 	}
 	switch {
-	case ns != nil && ns.Labels["istio-injection"] != "enabled" && ns.Labels[names.LabelRevision] == "" && pod.Labels[names.LabelInject] != "true" && pod.Labels[names.LabelRevision] == "":
-		r.wrong("injection", "kubectl label namespace "+namespace+" istio-injection=enabled && "+kubectl+"delete pod "+name, "the Pod has no proxy: neither it nor its namespace asks for one")
+	case ns != nil && ns.Labels["istio-injection"] != "enabled" && ns.Labels[names.LabelRevision] == "" &&
+		pod.Labels[names.LabelInject] != "true" && pod.Labels[names.LabelRevision] == "":
+		r.wrong("injection", "kubectl label namespace "+namespace+" istio-injection=enabled && "+kubectl+"delete pod "+name,
+			"the Pod has no proxy: neither it nor its namespace asks for one")
 	case pod.Labels[names.LabelInject] == "false":
-		r.wrong("injection", kubectl+"get pod "+name+" -o jsonpath='{.metadata.labels}'", "the Pod has no proxy: its label sidecar.istio.io/inject is false")
+		r.wrong("injection", kubectl+"get pod "+name+" -o jsonpath='{.metadata.labels}'",
+			"the Pod has no proxy: its label sidecar.istio.io/inject is false")
 	default:
-		r.wrong("injection", kubectl+"delete pod "+name+"  # a new one asks the webhook again", "the Pod has no proxy, although one is asked for: it is older than the label, or the webhook did not answer")
+		r.wrong("injection", kubectl+"delete pod "+name+"  # a new one asks the webhook again",
+			"the Pod has no proxy, although one is asked for: it is older than the label, or the webhook did not answer")
 	}
 	return nil
 }

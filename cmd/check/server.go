@@ -73,7 +73,8 @@ func (r *Report) Running(ctx context.Context, s Server) error {
 	r.begin("control plane")
 	r.readiness(ctx, s)
 	r.version(ctx, s)
-	r.counted(m, "istiod_panics_total", "panics", "kubectl logs -n istio-system deploy/istiod | grep -A20 panic", "panics were recovered; please report them")
+	r.counted(m, "istiod_panics_total", "panics", "kubectl logs -n istio-system deploy/istiod | grep -A20 panic",
+		"panics were recovered; please report them")
 	r.memory(m)
 	r.begin("certificates")
 	r.authority(m, s.Now)
@@ -170,7 +171,8 @@ func (r *Report) authority(m metrics, now time.Time) {
 // sources checks that what configuration comes from can be read.
 func (r *Report) sources(ctx context.Context, s Server, m metrics) {
 	if stalled := m.labels("pilot_k8s_watch_stalled", 1); len(stalled) > 0 {
-		r.wrong("API server", s.ask("/debug/findings"), "it cannot be read, and what was read last stays in force: %s", strings.Join(stalled, ", "))
+		r.wrong("API server", s.ask("/debug/findings"), "it cannot be read, and what was read last stays in force: %s",
+			strings.Join(stalled, ", "))
 	}
 	var clusters []struct {
 		ID         string `json:"id"`
@@ -294,9 +296,11 @@ func (r *Report) answering(list []debug.Replica) {
 		switch {
 		case x.Error != "":
 			silent++
-			r.wrong("replica", "kubectl -n istio-system describe pod "+x.Name, "%s did not answer, so what it serves is not checked: %s", x.Name, x.Error)
+			r.wrong("replica", "kubectl -n istio-system describe pod "+x.Name, "%s did not answer, so what it serves is not checked: %s",
+				x.Name, x.Error)
 		case x.Version != list[0].Version:
-			r.warn("replica", "kubectl -n istio-system rollout status deploy/istiod", "%s is of version %s, and %s of %s", x.Name, x.Version, list[0].Name, list[0].Version)
+			r.warn("replica", "kubectl -n istio-system rollout status deploy/istiod", "%s is of version %s, and %s of %s", x.Name, x.Version,
+				list[0].Name, list[0].Version)
 		}
 	}
 	r.ok("replicas", "%d of %d answer", len(list)-silent, len(list))
@@ -323,7 +327,8 @@ func (r *Report) proxies(ctx context.Context, s Server) {
 				if why == nil {
 					why = s.rejections(ctx)
 				}
-				r.wrong("rejected", mends(why, p.ProxyID, t.Type, fix), "%s rejects %s: %s", p.ProxyID, strings.ToUpper(t.Type), strings.TrimSpace(t.LastError))
+				r.wrong("rejected", mends(why, p.ProxyID, t.Type, fix), "%s rejects %s: %s", p.ProxyID, strings.ToUpper(t.Type),
+					strings.TrimSpace(t.LastError))
 			}
 		case len(standing.stale) > 0:
 			if stale++; stale <= shown {

@@ -50,9 +50,10 @@ process_resident_memory_bytes 1e8
 # TYPE go_gc_gomemlimit_bytes gauge
 go_gc_gomemlimit_bytes 1e9
 `,
-		"/debug/authorizationz?proxyID=web-1.shop": `{"authorization_policies": {"root_namespace": "istio-system"}, "proxies": {"web-1.shop": ["shop/deny"]}}`,
-		"/debug/adsz?namespace=shop":               `{"clients": [{"address": "10.0.0.1:1", "labels": {"app": "web"}}]}`,
-		"/debug/configz":                           `[]`,
+		"/debug/authorizationz?proxyID=web-1.shop": `{"authorization_policies": {"root_namespace": "istio-system"}, "proxies": {"web-1.shop": ` +
+			`["shop/deny"]}}`,
+		"/debug/adsz?namespace=shop": `{"clients": [{"address": "10.0.0.1:1", "labels": {"app": "web"}}]}`,
+		"/debug/configz":             `[]`,
 	}
 }
 
@@ -74,30 +75,52 @@ func TestRunning(t *testing.T) {
 		{"not ready", well().with("/ready", "503 not ready: waiting for Kubernetes"), Wrong, "waiting for Kubernetes"},
 		{"another version", well().with("/version", "1.31.0"), Warning, "the server is 1.31.0"},
 		{"an expired root", well().with("/metrics", strings.Replace(well()["/metrics"], "2e9", "1.7e9", 1)), Wrong, "root: it expired at"},
-		{"a root near its end", well().with("/metrics", strings.Replace(well()["/metrics"], "2e9", "1.7685e9", 1)), Warning, "it expires in 14 days"},
+		{"a root near its end", well().with("/metrics", strings.Replace(well()["/metrics"], "2e9", "1.7685e9", 1)), Warning,
+			"it expires in 14 days"},
 		{"memory", well().with("/metrics", strings.Replace(well()["/metrics"], " 1e8", " 2e9", 1)), Wrong, "1907 MiB of 954 MiB"},
-		{"slow pushes", well().with("/metrics", strings.Replace(well()["/metrics"], `le="1"} 100`, `le="30"} 100`, 1)+"# x\n"), OK, "within 0.1 s"},
-		{"a watch", well().with("/metrics", well()["/metrics"]+"# TYPE pilot_k8s_watch_stalled gauge\npilot_k8s_watch_stalled{resource=\"pods\"} 1\n"), Wrong, "stays in force: pods"},
+		{"slow pushes", well().with("/metrics", strings.Replace(well()["/metrics"], `le="1"} 100`, `le="30"} 100`, 1)+"# x\n"), OK,
+			"within 0.1 s"},
+		{"a watch",
+			well().with("/metrics", well()["/metrics"]+"# TYPE pilot_k8s_watch_stalled gauge\npilot_k8s_watch_stalled{resource=\"pods\"} 1\n"),
+			Wrong, "stays in force: pods"},
 		{"a cluster", well().with("/debug/clusterz", `[{"id": "west", "syncStatus": "timeout"}]`), Wrong, "west (timeout)"},
-		{"a finding", well().with("/debug/findings", `[{"severity": "error", "code": "IST0101", "object": "VirtualService shop/web", "message": "no host"}]`), Wrong, "no host [IST0101]"},
+		{"a finding",
+			well().with("/debug/findings", `[{"severity": "error", "code": "IST0101", "object": "VirtualService shop/web", "message": "no host"}]`),
+			Wrong, "no host [IST0101]"},
 		{"advice", well().with("/debug/findings", `[{"severity": "info", "code": "IST0118", "message": "a name"}]`), OK, "findings: none"},
-		{"a rejection", well().with("/debug/syncz", `[{"proxy": "web-1.shop", "resources": {"x": {"type": "lds", "state": "ERROR", "lastError": "no such filter"}}}]`), Wrong, "web-1.shop rejects LDS: no such filter"},
-		{"stale", well().with("/debug/syncz", `[{"proxy": "web-1.shop", "resources": {"x": {"type": "lds", "state": "STALE", "sentTime": "2026-01-01T11:00:00Z"}}}]`), Wrong, "has not acknowledged LDS for 1h0m0s"},
-		{"stale for a moment", well().with("/debug/syncz", `[{"proxy": "web-1.shop", "resources": {"x": {"type": "lds", "state": "STALE", "sentTime": "2026-01-01T11:59:58Z"}}}]`), OK, "1 in sync"},
-		{"a proxy of the version before", well().with("/debug/syncz", `[{"proxy": "web-1.shop", "version": "1.30.6"}]`), OK, "1 proxy (1.30.6), 1 in sync"},
-		{"old proxies", well().with("/debug/syncz", `[{"proxy": "web-2.shop", "version": "1.28.3"}, {"proxy": "web-1.shop", "version": "1.28.3"}]`), Warning,
-			"proxies of version 1.28.3 are more than one minor version behind the server, which is 1.31.1: give them 1.31, or at least 1.30 (web-1.shop, and 1 more)"},
-		{"a proxy of two versions before", well().with("/debug/syncz", `[{"proxy": "web-1.shop", "version": "1.29.0"}]`), Warning, "version 1.29.0 are more than one"},
-		{"a proxy of a later version", well().with("/debug/syncz", `[{"proxy": "web-1.shop", "version": "1.33.0"}]`), Warning, "proxies of version 1.33.0 are ahead of the server, which is 1.31.1"},
+		{"a rejection",
+			well().with("/debug/syncz",
+				`[{"proxy": "web-1.shop", "resources": {"x": {"type": "lds", "state": "ERROR", "lastError": "no such filter"}}}]`), Wrong,
+			"web-1.shop rejects LDS: no such filter"},
+		{"stale",
+			well().with("/debug/syncz",
+				`[{"proxy": "web-1.shop", "resources": {"x": {"type": "lds", "state": "STALE", "sentTime": "2026-01-01T11:00:00Z"}}}]`), Wrong,
+			"has not acknowledged LDS for 1h0m0s"},
+		{"stale for a moment",
+			well().with("/debug/syncz",
+				`[{"proxy": "web-1.shop", "resources": {"x": {"type": "lds", "state": "STALE", "sentTime": "2026-01-01T11:59:58Z"}}}]`), OK,
+			"1 in sync"},
+		{"a proxy of the version before", well().with("/debug/syncz", `[{"proxy": "web-1.shop", "version": "1.30.6"}]`), OK,
+			"1 proxy (1.30.6), 1 in sync"},
+		{"old proxies", well().
+			with("/debug/syncz", `[{"proxy": "web-2.shop", "version": "1.28.3"}, {"proxy": "web-1.shop", "version": "1.28.3"}]`), Warning,
+			"proxies of version 1.28.3 are more than one minor version behind the server, which is 1.31.1: give them 1.31, or at least 1.30 " +
+				"(web-1.shop, and 1 more)"},
+		{"a proxy of two versions before", well().with("/debug/syncz", `[{"proxy": "web-1.shop", "version": "1.29.0"}]`), Warning,
+			"version 1.29.0 are more than one"},
+		{"a proxy of a later version", well().with("/debug/syncz", `[{"proxy": "web-1.shop", "version": "1.33.0"}]`), Warning,
+			"proxies of version 1.33.0 are ahead of the server, which is 1.31.1"},
 		{"a proxy of no release", well().with("/debug/syncz", `[{"proxy": "web-1.shop", "version": "dev"}]`), OK, "1 proxy (dev), 1 in sync"},
-		{"waiting", well().with("/debug/syncz", `[{"proxy": "web-1.shop", "waits": "for certificates"}]`), Warning, "web-1.shop waits: for certificates"},
+		{"waiting", well().with("/debug/syncz", `[{"proxy": "web-1.shop", "waits": "for certificates"}]`), Warning,
+			"web-1.shop waits: for certificates"},
 	} {
 		var r Report
 		if err := r.Running(t.Context(), x.pages.server()); err != nil {
 			t.Errorf("%s: %v", x.name, err)
 			continue
 		}
-		if !slices.ContainsFunc(r.Results, func(y Result) bool { return y.State == x.state && strings.Contains(plain(y), x.says) }) || (x.state == Wrong) != r.Wrong() {
+		if !slices.ContainsFunc(r.Results, func(y Result) bool { return y.State == x.state && strings.Contains(plain(y), x.says) }) ||
+			(x.state == Wrong) != r.Wrong() {
 			t.Errorf("%s: nothing is %s and says %q: %+v", x.name, x.state, x.says, r.Results)
 		}
 		if strings.HasPrefix(x.name, "a proxy of") && x.state == OK && r.Count(Warning) > 0 {
@@ -126,13 +149,17 @@ func TestProxyOf(t *testing.T) {
 		{"severity": "warning", "code": "D1", "object": "Telemetry istio-system/mesh", "message": "mesh"}]`
 	p := well().with("/debug/findings", findings).with("/debug/configz", `[
 		{"kind": "AuthorizationPolicy", "metadata": {"name": "other", "namespace": "shop"}, "spec": {"selector": {"matchLabels": {"app": "db"}}}},
-		{"kind": "AuthorizationPolicy", "metadata": {"name": "mine", "namespace": "shop"}, "spec": {"selector": {"matchLabels": {"app": "web"}}}}]`).
-		with("/debug/syncz", `[{"proxy": "web-1.shop", "address": "10.0.0.1:1", "connectedAt": "2026-01-01T11:00:00Z", "resources": {"x": {"type": "cds", "state": "SYNCED"}}}]`)
+		{"kind": "AuthorizationPolicy", "metadata": {"name": "mine", "namespace": "shop"},
+			"spec": {"selector": {"matchLabels": {"app": "web"}}}}]`).
+		with("/debug/syncz",
+			`[{"proxy": "web-1.shop", "address": "10.0.0.1:1", "connectedAt": "2026-01-01T11:00:00Z", "resources": {"x": {"type": "cds", "state": `+
+				`"SYNCED"}}}]`)
 	var r Report
 	must.Succeed(t, r.ProxyOf(t.Context(), p.server(), "web-1.shop"))
 	var out strings.Builder
 	must.Succeed(t, r.Write(&out, TextOptions{Format: "wide"}))
-	for text, want := range map[string]bool{"mine [B1]": true, "mesh [D1]": true, "other": false, "away": false, "in sync: CDS": true, "policies: shop/deny": true, "for 1h0m0s": true} {
+	for text, want := range map[string]bool{"mine [B1]": true, "mesh [D1]": true, "other": false, "away": false, "in sync: CDS": true,
+		"policies: shop/deny": true, "for 1h0m0s": true} {
 		if strings.Contains(out.String(), text) != want {
 			t.Errorf("%q: %t expected in\n%s", text, want, out.String())
 		}
@@ -147,7 +174,9 @@ func TestProxyOf(t *testing.T) {
 func TestEnvoy(t *testing.T) {
 	for end, state := range map[string]State{"2026-01-02T00:00:00Z": OK, "2026-01-01T12:30:00Z": Warning, "2026-01-01T11:00:00Z": Wrong} {
 		var r Report
-		p := pages{"/ready": "LIVE\n", "/certs": `{"certificates": [{"ca_cert": [{"expiration_time": "2036-01-01T00:00:00Z"}], "cert_chain": [{"expiration_time": "` + end + `"}]}]}`}
+		p := pages{"/ready": "LIVE\n",
+			"/certs": `{"certificates": [{"ca_cert": [{"expiration_time": "2036-01-01T00:00:00Z"}], "cert_chain": [{"expiration_time": "` +
+				end + `"}]}]}`}
 		if err := r.Envoy(t.Context(), p.get, now()); err != nil || r.Results[1].State != state {
 			t.Errorf("%s: %v, %+v", end, err, r.Results)
 		}
@@ -197,12 +226,16 @@ func TestText(t *testing.T) {
 func TestRejections(t *testing.T) {
 	const shown = "pilot-discovery proxy-status web-1.shop"
 	rejecting := func(sources string) pages {
-		return well().with("/debug/syncz", `[{"proxy": "web-1.shop", "resources": {"x": {"type": "lds", "state": "ERROR", "lastError": "no such filter"}}}]`).
-			with("/debug/pushes?limit=0", `{"pushes": [{"id": 1, "rejections": [{"proxy": "web-1.shop", "count": 1, "type": "lds", "sources": [`+sources+`]}]}]}`)
+		return well().with("/debug/syncz",
+			`[{"proxy": "web-1.shop", "resources": {"x": {"type": "lds", "state": "ERROR", "lastError": "no such filter"}}}]`).
+			with("/debug/pushes?limit=0",
+				`{"pushes": [{"id": 1, "rejections": [{"proxy": "web-1.shop", "count": 1, "type": "lds", "sources": [`+sources+`]}]}]}`)
 	}
 	for _, x := range []struct{ sources, fix string }{
-		{`{"kind": "Service", "namespace": "shop", "name": "web"}, {"kind": "EnvoyFilter", "namespace": "shop", "name": "odd"}`, "kubectl -n shop delete envoyfilter odd  # or edit it: " + shown},
-		{`{"kind": "Sidecar", "namespace": "shop", "name": "s"}, {"kind": "Gateway", "namespace": "shop", "name": "g", "position": "mesh/g.yaml:3:1", "changed": true}`, "edit mesh/g.yaml:3:1  # Gateway shop/g: " + shown},
+		{`{"kind": "Service", "namespace": "shop", "name": "web"}, {"kind": "EnvoyFilter", "namespace": "shop", "name": "odd"}`,
+			"kubectl -n shop delete envoyfilter odd  # or edit it: " + shown},
+		{`{"kind": "Sidecar", "namespace": "shop", "name": "s"}, {"kind": "Gateway", "namespace": "shop", "name": "g", "position": ` +
+			`"mesh/g.yaml:3:1", "changed": true}`, "edit mesh/g.yaml:3:1  # Gateway shop/g: " + shown},
 		{`{"kind": "Service", "namespace": "shop", "name": "web"}`, shown},
 	} {
 		var r Report

@@ -29,7 +29,9 @@ func skew(server, proxy string) string {
 	case ofMajor > major || ofMajor == major && ofMinor > minor:
 		return fmt.Sprintf("proxies of version %s are ahead of the server, which is %s: upgrade the server first", proxy, server)
 	case ofMajor < major || minor-ofMinor > 1:
-		return fmt.Sprintf("proxies of version %s are more than one minor version behind the server, which is %s: give them %d.%d, or at least %d.%d", proxy, server, major, minor, major, minor-1)
+		return fmt.Sprintf(
+			"proxies of version %s are more than one minor version behind the server, which is %s: give them %d.%d, or at least %d.%d", proxy,
+			server, major, minor, major, minor-1)
 	}
 	return ""
 }
@@ -50,5 +52,6 @@ func release(version string) (major, minor int, ok bool) {
 
 // restart returns the command that gives the Pod of a proxy, and those beside it, the proxy that injection now has.
 func restart(proxy string) string {
-	return "kubectl rollout restart deployment -n " + proxy[strings.LastIndexByte(proxy, '.')+1:] + "  # all of the namespace; injection gives each the proxy of the templates"
+	return "kubectl rollout restart deployment -n " + proxy[strings.LastIndexByte(proxy, '.')+1:] +
+		"  # all of the namespace; injection gives each the proxy of the templates"
 }

@@ -23,11 +23,13 @@ type hook struct {
 
 // hooks returns the webhooks of control planes of Istio.
 func (c *Cluster) hooks(ctx context.Context) (all []hook, err error) {
-	mutating, err := list[admissionv1.MutatingWebhookConfiguration](ctx, c, resource("admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations"), "", "")
+	mutating, err := list[admissionv1.MutatingWebhookConfiguration](ctx, c,
+		resource("admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations"), "", "")
 	if err != nil {
 		return nil, err
 	}
-	validating, err := list[admissionv1.ValidatingWebhookConfiguration](ctx, c, resource("admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations"), "", "")
+	validating, err := list[admissionv1.ValidatingWebhookConfiguration](ctx, c,
+		resource("admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations"), "", "")
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +74,8 @@ func (r *Report) webhooks(ctx context.Context, c *Cluster, roots string) {
 				continue
 			}
 			if service == nil {
-				r.wrong(h.configuration, "kubectl delete "+h.resource+" "+h.configuration, "it calls the Service %s/%s, which is not there", s.Namespace, s.Name)
+				r.wrong(h.configuration, "kubectl delete "+h.resource+" "+h.configuration, "it calls the Service %s/%s, which is not there",
+					s.Namespace, s.Name)
 				continue
 			}
 		}
@@ -82,7 +85,8 @@ func (r *Report) webhooks(ctx context.Context, c *Cluster, roots string) {
 		case roots != "" && !trusts(h.client.CABundle, roots):
 			r.wrong(h.configuration, c.restart(), "its caBundle has none of the roots of the mesh")
 		case h.validates && h.policy != nil && *h.policy == admissionv1.Ignore:
-			r.warn(h.configuration, c.kubectl("logs deploy/istiod"+c.suffix()+" | grep -i webhook"), "failurePolicy is Ignore: invalid objects are stored while the server is away, or until it has seen one refused")
+			r.warn(h.configuration, c.kubectl("logs deploy/istiod"+c.suffix()+" | grep -i webhook"),
+				"failurePolicy is Ignore: invalid objects are stored while the server is away, or until it has seen one refused")
 		}
 	}
 	switch {

@@ -74,7 +74,8 @@ func Start(ctx context.Context, o Options) (*Fleet, error) {
 	}
 	listed := extensions()
 	ctx, cancel := context.WithCancel(ctx)
-	f := &Fleet{o: o, cancel: cancel, proxies: make([]*proxy, o.Proxies), names: interner{known: map[string]string{}}, full: make(chan struct{})}
+	f := &Fleet{o: o, cancel: cancel, proxies: make([]*proxy, o.Proxies), names: interner{known: map[string]string{}},
+		full: make(chan struct{})}
 	for i := range f.proxies {
 		node, err := o.Identity(i).node(listed, o.Minor)
 		if err != nil {
@@ -250,7 +251,8 @@ func (f *Fleet) Failure() error {
 // spoken, or the other way round.
 func NotGRPC(failure error) bool {
 	text := failure.Error() // gRPC has no other sign of it
-	return slices.ContainsFunc([]string{"server preface", "HTTP status code", "content-type", "first record does not look like a TLS handshake"}, func(sign string) bool {
+	return slices.ContainsFunc([]string{"server preface", "HTTP status code", "content-type",
+		"first record does not look like a TLS handshake"}, func(sign string) bool {
 		return strings.Contains(text, sign)
 	})
 }

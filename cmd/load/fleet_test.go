@@ -113,11 +113,14 @@ func (p *plane) body(url, text string) *anypb.Any {
 		return any(&endpointv3.ClusterLoadAssignment{ClusterName: "c"})
 	case Listeners:
 		hcm := any(&hcmv3.HttpConnectionManager{RouteSpecifier: &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{RouteConfigName: "r"}}})
-		return any(&listenerv3.Listener{Name: "l", FilterChains: []*listenerv3.FilterChain{{Filters: []*listenerv3.Filter{{ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: hcm}}}}}})
+		return any(&listenerv3.Listener{Name: "l", FilterChains: []*listenerv3.FilterChain{
+			{Filters: []*listenerv3.Filter{{ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: hcm}}}},
+		}})
 	case VirtualHosts:
 		return any(&routev3.VirtualHost{Name: text})
 	default:
-		return any(&routev3.RouteConfiguration{Name: "r", Vhds: &routev3.Vhds{}, VirtualHosts: []*routev3.VirtualHost{{Name: text + strings.Repeat("x", p.large)}}})
+		return any(&routev3.RouteConfiguration{Name: "r", Vhds: &routev3.Vhds{},
+			VirtualHosts: []*routev3.VirtualHost{{Name: text + strings.Repeat("x", p.large)}}})
 	}
 }
 
@@ -143,7 +146,9 @@ func (p *plane) DeltaAggregatedResources(s discoveryv3.AggregatedDiscoveryServic
 		}
 	}()
 	send := func(url, text string) error {
-		return s.Send(&discoveryv3.DeltaDiscoveryResponse{TypeUrl: url, Nonce: "n", Resources: []*discoveryv3.Resource{{Name: nameOf(url), Version: "1", Resource: p.body(url, text)}}})
+		return s.Send(&discoveryv3.DeltaDiscoveryResponse{
+			TypeUrl: url, Nonce: "n", Resources: []*discoveryv3.Resource{{Name: nameOf(url), Version: "1", Resource: p.body(url, text)}},
+		})
 	}
 	for {
 		select {
@@ -186,7 +191,8 @@ func (p *plane) StreamAggregatedResources(s discoveryv3.AggregatedDiscoveryServi
 			continue
 		}
 		p.ask(id, r.TypeUrl, r.ResourceNames, nil)
-		if err := s.Send(&discoveryv3.DiscoveryResponse{TypeUrl: r.TypeUrl, VersionInfo: "1", Nonce: "n", Resources: []*anypb.Any{p.body(r.TypeUrl, "first")}}); err != nil {
+		if err := s.Send(&discoveryv3.DiscoveryResponse{TypeUrl: r.TypeUrl, VersionInfo: "1", Nonce: "n",
+			Resources: []*anypb.Any{p.body(r.TypeUrl, "first")}}); err != nil {
 			return err
 		}
 	}
@@ -402,7 +408,8 @@ func TestTrack(t *testing.T) {
 	if got := track.Latencies(); len(got) != 4 || track.Made() != 2 {
 		t.Errorf("%d latencies of %d changes, want 4 of 2", len(got), track.Made())
 	}
-	if c := f.Counters().Since(before); c.Types[Routes].Responses < 2 || c.Types[Clusters].Responses != 0 || c.Bytes() != c.Types[Routes].Bytes {
+	if c := f.Counters().Since(before); c.Types[Routes].Responses < 2 || c.Types[Clusters].Responses != 0 ||
+		c.Bytes() != c.Types[Routes].Bytes {
 		t.Errorf("counted %+v since, want routes alone", c)
 	}
 	gone, stop := context.WithCancel(ctx)
@@ -417,7 +424,8 @@ func TestTrack(t *testing.T) {
 func TestFindMark(t *testing.T) {
 	find := FindMark("x-")
 	for text, want := range map[string]int{
-		"": -1, "x-": -1, "x-00001": -1, "x-000001": 1, "ax-000002bx-000010x-000007": 10, "x-00000a": -1, "x-abcdefx-000003": 3, Mark("x-", 123456): 123456,
+		"": -1, "x-": -1, "x-00001": -1, "x-000001": 1, "ax-000002bx-000010x-000007": 10, "x-00000a": -1, "x-abcdefx-000003": 3,
+		Mark("x-", 123456): 123456,
 	} {
 		if got := find([]byte(text)); got != want {
 			t.Errorf("%q: got %d, want %d", text, got, want)

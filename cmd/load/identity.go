@@ -47,11 +47,15 @@ func (id Identity) node(listed []*corev3.Extension, minor uint32) (*corev3.Node,
 		labels[k] = v
 	}
 	facts := map[string]any{
-		"NAMESPACE": id.Namespace, "NAME": id.Pod, "CLUSTER_ID": "Kubernetes", "MESH_ID": "cluster.local", "ISTIO_VERSION": "1.31.0", "INSTANCE_IPS": id.IP,
-		"SERVICE_ACCOUNT": id.ServiceAccount, "WORKLOAD_NAME": id.Workload, "INTERCEPTION_MODE": "REDIRECT", "APP_CONTAINERS": "app", "NODE_NAME": id.Node,
-		"OWNER": "kubernetes://apis/apps/v1/namespaces/" + id.Namespace + "/deployments/" + id.Workload, "PILOT_SAN": []any{"istiod.istio-system.svc"},
-		"PROXY_CONFIG": map[string]any{"discoveryAddress": "istiod.istio-system.svc:15012", "statusPort": 15020, "terminationDrainDuration": "5s"},
-		"LABELS":       labels,
+		"NAMESPACE": id.Namespace, "NAME": id.Pod, "CLUSTER_ID": "Kubernetes", "MESH_ID": "cluster.local", "ISTIO_VERSION": "1.31.0",
+		"INSTANCE_IPS":    id.IP,
+		"SERVICE_ACCOUNT": id.ServiceAccount, "WORKLOAD_NAME": id.Workload, "INTERCEPTION_MODE": "REDIRECT", "APP_CONTAINERS": "app",
+		"NODE_NAME": id.Node,
+		"OWNER":     "kubernetes://apis/apps/v1/namespaces/" + id.Namespace + "/deployments/" + id.Workload,
+		"PILOT_SAN": []any{"istiod.istio-system.svc"},
+		"PROXY_CONFIG": map[string]any{"discoveryAddress": "istiod.istio-system.svc:15012", "statusPort": 15020,
+			"terminationDrainDuration": "5s"},
+		"LABELS": labels,
 	}
 	kind := "sidecar"
 	if id.Gateway {
@@ -65,8 +69,11 @@ func (id Identity) node(listed []*corev3.Extension, minor uint32) (*corev3.Node,
 	}
 	return &corev3.Node{
 		Id:      fmt.Sprintf("%s~%s~%s.%s~%s.svc.cluster.local", kind, id.IP, id.Pod, id.Namespace, id.Namespace),
-		Cluster: id.Workload + "." + id.Namespace, Metadata: metadata, Locality: &corev3.Locality{Region: id.Region, Zone: id.Zone}, UserAgentName: "envoy",
-		UserAgentVersionType: &corev3.Node_UserAgentBuildVersion{UserAgentBuildVersion: &corev3.BuildVersion{Version: &typev3.SemanticVersion{MajorNumber: 1, MinorNumber: minor}}},
-		Extensions:           listed,
+		Cluster: id.Workload + "." + id.Namespace, Metadata: metadata, Locality: &corev3.Locality{Region: id.Region, Zone: id.Zone},
+		UserAgentName: "envoy",
+		UserAgentVersionType: &corev3.Node_UserAgentBuildVersion{
+			UserAgentBuildVersion: &corev3.BuildVersion{Version: &typev3.SemanticVersion{MajorNumber: 1, MinorNumber: minor}},
+		},
+		Extensions: listed,
 	}, nil
 }

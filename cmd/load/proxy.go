@@ -137,7 +137,8 @@ func (p *proxy) connect(ctx context.Context, told *chan<- struct{}) error {
 	if !p.stalled {
 		return s.serve()
 	}
-	for state := conn.GetState(); state == connectivity.Ready || state == connectivity.Connecting; state = conn.GetState() { // it may lag behind the stream, and is idle once it is cut off
+	for state := conn.GetState(); state == connectivity.Ready || state == connectivity.Connecting; state = conn.GetState() {
+		// it may lag behind the stream, and is idle once it is cut off
 		if !conn.WaitForStateChange(ctx, state) {
 			return ctx.Err()
 		}

@@ -35,7 +35,8 @@ func (c *curt) DeltaAggregatedResources(s discoveryv3.AggregatedDiscoveryService
 func TestPause(t *testing.T) {
 	c := &curt{}
 	f, err := Start(t.Context(), Options{
-		Address: serve(t, c, func(l net.Listener) net.Listener { return l }), Proxies: 1, Retry: time.Millisecond, Logger: slog.New(slog.DiscardHandler),
+		Address: serve(t, c, func(l net.Listener) net.Listener { return l }), Proxies: 1, Retry: time.Millisecond,
+		Logger:   slog.New(slog.DiscardHandler),
 		Identity: func(int) Identity { return Identity{Pod: "p", Namespace: "n", IP: "10.0.0.1"} },
 	})
 	must.Succeed(t, err)

@@ -58,7 +58,8 @@ func TestResumedAnswersAreNotCounted(t *testing.T) {
 func TestTinyRate(t *testing.T) {
 	p := &plane{t: t, asked: map[string][]string{}}
 	address := p.serve()
-	f, err := Start(t.Context(), Options{Address: address, Proxies: 3, Rate: 1e-12, Identity: func(int) Identity { return Identity{} }, Logger: slog.New(slog.DiscardHandler)})
+	f, err := Start(t.Context(), Options{Address: address, Proxies: 3, Rate: 1e-12, Identity: func(int) Identity { return Identity{} },
+		Logger: slog.New(slog.DiscardHandler)})
 	must.Succeed(t, err)
 	t.Cleanup(f.Stop)
 	await(t, func() bool { return f.Live() > 0 })

@@ -127,7 +127,8 @@ func (s *session) proceed(at time.Time) error {
 		s.asked[Listeners] = true
 		return s.send(Listeners, nil, nil, true)
 	}
-	if !s.done && s.got[Listeners] && len(s.wants[Routes].awaited)+len(s.wants[Secrets].awaited) == 0 && s.asked[VirtualHosts] == s.got[VirtualHosts] {
+	if !s.done && s.got[Listeners] && len(s.wants[Routes].awaited)+len(s.wants[Secrets].awaited) == 0 &&
+		s.asked[VirtualHosts] == s.got[VirtualHosts] {
 		s.done = true
 		s.fleet.synced(at.Sub(s.begin))
 	}
@@ -171,7 +172,8 @@ func (s *session) send(kind Type, added, gone []string, first bool) error {
 		}
 		request = whole
 	} else {
-		delta := &discoveryv3.DeltaDiscoveryRequest{Node: node, TypeUrl: typeURLs[kind], ResourceNamesSubscribe: added, ResourceNamesUnsubscribe: gone}
+		delta := &discoveryv3.DeltaDiscoveryRequest{Node: node, TypeUrl: typeURLs[kind], ResourceNamesSubscribe: added,
+			ResourceNamesUnsubscribe: gone}
 		switch {
 		case first && !s.stalled:
 			delta.InitialResourceVersions = s.held[kind]

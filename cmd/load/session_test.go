@@ -42,7 +42,8 @@ func BenchmarkFirstClusters(b *testing.B) {
 	}
 	message, err := proto.Marshal(r)
 	must.Succeed(b, err)
-	f := &Fleet{o: Options{Proxies: 1, Logger: slog.New(slog.DiscardHandler)}, names: interner{known: map[string]string{}}, full: make(chan struct{})}
+	f := &Fleet{o: Options{Proxies: 1, Logger: slog.New(slog.DiscardHandler)}, names: interner{known: map[string]string{}},
+		full: make(chan struct{})}
 	b.SetBytes(int64(len(message)))
 	b.ReportAllocs()
 	for b.Loop() {

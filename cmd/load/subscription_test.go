@@ -12,7 +12,8 @@ import (
 func cluster(name, assignment string) resource {
 	b := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), name)
 	b = protowire.AppendVarint(protowire.AppendTag(b, 2, protowire.VarintType), edsCluster)
-	b = protowire.AppendBytes(protowire.AppendTag(b, 3, protowire.BytesType), protowire.AppendString(protowire.AppendTag(nil, 2, protowire.BytesType), assignment))
+	b = protowire.AppendBytes(protowire.AppendTag(b, 3, protowire.BytesType),
+		protowire.AppendString(protowire.AppendTag(nil, 2, protowire.BytesType), assignment))
 	return resource{name: name, body: b}
 }
 

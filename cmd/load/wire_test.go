@@ -79,7 +79,8 @@ func someResource(t *rapid.T, kind Type, name string) (proto.Message, []string) 
 			return c, nil
 		case 1:
 			c.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_EDS}
-			c.EdsClusterConfig = &clusterv3.Cluster_EdsClusterConfig{EdsConfig: &corev3.ConfigSource{ResourceApiVersion: corev3.ApiVersion_V3}, ServiceName: "service of " + name}
+			c.EdsClusterConfig = &clusterv3.Cluster_EdsClusterConfig{EdsConfig: &corev3.ConfigSource{ResourceApiVersion: corev3.ApiVersion_V3},
+				ServiceName: "service of " + name}
 			return c, []string{"service of " + name}
 		default:
 			c.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_EDS}
@@ -89,14 +90,19 @@ func someResource(t *rapid.T, kind Type, name string) (proto.Message, []string) 
 		l := &listenerv3.Listener{Name: name}
 		var want, wantSecrets []string
 		for i := range rapid.IntRange(0, 3).Draw(t, "chains") {
-			chain := &listenerv3.FilterChain{Name: "chain", Filters: []*listenerv3.Filter{{Name: "tcp", ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: pack(t, &tcpv3.TcpProxy{StatPrefix: "s"})}}}}
-			hcm := &hcmv3.HttpConnectionManager{StatPrefix: "s", RouteSpecifier: &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: &routev3.RouteConfiguration{Name: "inline"}}}
+			chain := &listenerv3.FilterChain{Name: "chain", Filters: []*listenerv3.Filter{
+				{Name: "tcp", ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: pack(t, &tcpv3.TcpProxy{StatPrefix: "s"})}},
+			}}
+			hcm := &hcmv3.HttpConnectionManager{
+				StatPrefix: "s", RouteSpecifier: &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: &routev3.RouteConfiguration{Name: "inline"}},
+			}
 			if rapid.Bool().Draw(t, "rds") {
 				route := fmt.Sprintf("%s/%d", name, i)
 				want = append(want, route)
 				hcm.RouteSpecifier = &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{RouteConfigName: route, ConfigSource: &corev3.ConfigSource{}}}
 			}
-			chain.Filters = append(chain.Filters, &listenerv3.Filter{Name: "http", ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: pack(t, hcm)}})
+			chain.Filters = append(chain.Filters,
+				&listenerv3.Filter{Name: "http", ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: pack(t, hcm)}})
 			if i < 2 && rapid.Bool().Draw(t, "tls") {
 				secret := fmt.Sprintf("kubernetes://%s-%d", name, i)
 				wantSecrets = append(wantSecrets, secret)
@@ -129,7 +135,8 @@ func pack(t *rapid.T, m proto.Message) *anypb.Any {
 
 // FuzzParse: whatever a server sends, it is read or refused.
 func FuzzParse(f *testing.F) {
-	good, err := proto.Marshal(&discoveryv3.DeltaDiscoveryResponse{TypeUrl: typeURLs[Clusters], Nonce: "n", Resources: []*discoveryv3.Resource{{Name: "a"}}})
+	good, err := proto.Marshal(
+		&discoveryv3.DeltaDiscoveryResponse{TypeUrl: typeURLs[Clusters], Nonce: "n", Resources: []*discoveryv3.Resource{{Name: "a"}}})
 	must.Succeed(f, err)
 	f.Add(good, true)
 	f.Add(good[:len(good)-2], true)

@@ -82,8 +82,11 @@ func TestAddress(t *testing.T) {
 	assignment := func(addresses ...string) []byte {
 		a := &endpointv3.ClusterLoadAssignment{ClusterName: "outbound|80||172.host", Endpoints: []*endpointv3.LocalityLbEndpoints{{}}}
 		for _, at := range addresses {
-			socket := &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{Address: at, PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: 8080}}}}
-			a.Endpoints[0].LbEndpoints = append(a.Endpoints[0].LbEndpoints, &endpointv3.LbEndpoint{HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: socket}}})
+			socket := &corev3.Address{Address: &corev3.Address_SocketAddress{
+				SocketAddress: &corev3.SocketAddress{Address: at, PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: 8080}},
+			}}
+			a.Endpoints[0].LbEndpoints = append(a.Endpoints[0].LbEndpoints,
+				&endpointv3.LbEndpoint{HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: socket}}})
 		}
 		b, err := proto.Marshal(a)
 		must.Succeed(t, err)
@@ -123,7 +126,8 @@ func TestUsage(t *testing.T) {
 // TestResults: sections that were measured take the place of their old ones, others stay, and all are in the order of
 // their numbers.
 func TestResults(t *testing.T) {
-	all := []contender{{name: istioDefault, title: "istiod"}, {name: istioTuned, title: "istiod, tuned"}, {name: lite, title: "istiod-lite"}, {name: limitWhole, title: "limit"}, {name: limitSplit, title: "limit, VHDS"}}
+	all := []contender{{name: istioDefault, title: "istiod"}, {name: istioTuned, title: "istiod, tuned"}, {name: lite, title: "istiod-lite"},
+		{name: limitWhole, title: "limit"}, {name: limitSplit, title: "limit, VHDS"}}
 	path := filepath.Join(t.TempDir(), "RESULTS.md")
 	write := func(at point, l workload, byContender map[string][]figures) string {
 		r := &results{contenders: all, footer: "Measured today."}
@@ -141,14 +145,18 @@ func TestResults(t *testing.T) {
 		return string(b)
 	}
 	start := func(cpu, rss float64) figures { return figures{"CPU": cpu, "peak RSS": rss} }
-	w1 := map[string][]figures{istioDefault: {start(2.5, 200), start(2, 200), start(3, 200)}, istioTuned: {start(2, 210)}, lite: {start(1, 100)}}
+	w1 := map[string][]figures{istioDefault: {start(2.5, 200), start(2, 200), start(3, 200)}, istioTuned: {start(2, 210)},
+		lite: {start(1, 100)}}
 	write(point{workload: "W1", services: 1000}, coldStart{}, w1)
-	write(point{workload: "W4", services: 1000, proxies: 300, mode: stateOfTheWorld}, serviceComesAndGoes{}, map[string][]figures{lite: {{"p50": 7}}})
+	write(point{workload: "W4", services: 1000, proxies: 300, mode: stateOfTheWorld}, serviceComesAndGoes{},
+		map[string][]figures{lite: {{"p50": 7}}})
 	write(point{workload: "W4", services: 1000, proxies: 300, mode: delta}, serviceComesAndGoes{}, map[string][]figures{
 		lite: {{"p50": 8, "p99": 9}}, limitWhole: {{"p99": 7}}, limitSplit: {{"p99": 6}},
 	})
-	write(point{workload: "W2a", services: 1000, proxies: 300, mode: delta}, connects{}, map[string][]figures{lite: {{"refused": 1}}, istioTuned: {{"refused": 700}}})
-	write(point{workload: "W2b", services: 1000, proxies: 300, mode: delta}, reconnects{}, map[string][]figures{lite: {{"received by a proxy": 0}}, istioTuned: {{"received by a proxy": 900}}})
+	write(point{workload: "W2a", services: 1000, proxies: 300, mode: delta}, connects{},
+		map[string][]figures{lite: {{"refused": 1}}, istioTuned: {{"refused": 700}}})
+	write(point{workload: "W2b", services: 1000, proxies: 300, mode: delta}, reconnects{},
+		map[string][]figures{lite: {{"received by a proxy": 0}}, istioTuned: {{"received by a proxy": 900}}})
 	write(point{workload: "W10", services: 1000, proxies: 300, mode: delta}, slowReaders{}, map[string][]figures{
 		istioDefault: {{"RSS grows by": -7}}, istioTuned: {{"RSS grows by": 6}}, lite: {{"RSS grows by": 2, "p99": 15.01}},
 	})
@@ -160,7 +168,9 @@ func TestResults(t *testing.T) {
 	for _, s := range sectionsOf(text) {
 		headings = append(headings, s.heading)
 	}
-	want := []string{"Goals", "W1, 250 services", "W1, 1000 services", "W2a, 1000 services, 300 proxies, delta", "W2b, 1000 services, 300 proxies, delta", "W4, 1000 services, 300 proxies, delta", "W4, 1000 services, 300 proxies, sotw", "W10, 1000 services, 300 proxies, delta"}
+	want := []string{"Goals", "W1, 250 services", "W1, 1000 services", "W2a, 1000 services, 300 proxies, delta",
+		"W2b, 1000 services, 300 proxies, delta", "W4, 1000 services, 300 proxies, delta", "W4, 1000 services, 300 proxies, sotw",
+		"W10, 1000 services, 300 proxies, delta"}
 	if diff := cmp.Diff(want, headings); diff != "" {
 		t.Errorf("headings (-want +got):\n%s", diff)
 	}
@@ -200,7 +210,8 @@ func TestPlots(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "RESULTS.md")
 	r := &results{contenders: []contender{{name: istioTuned, title: "istiod, tuned"}, {name: lite, title: "istiod-lite"}}}
-	for _, at := range []point{{"W3", 250, 300, delta}, {"W3", 1000, 300, delta}, {"W3", 1000, 100, delta}, {"W3", 4000, 300, delta}, {"W5", 1000, 300, delta}, {"W5", 250, 300, stateOfTheWorld}} {
+	for _, at := range []point{{"W3", 250, 300, delta}, {"W3", 1000, 300, delta}, {"W3", 1000, 100, delta}, {"W3", 4000, 300, delta},
+		{"W5", 1000, 300, delta}, {"W5", 250, 300, stateOfTheWorld}} {
 		r.add(at, endpointFlips{}, lite, figures{"CPU a change": float64(at.services), "p99": float64(at.proxies)})
 		r.add(at, endpointFlips{}, istioTuned, figures{"CPU a change": 0, "p99": 2 * float64(at.proxies)})
 	}
@@ -217,7 +228,8 @@ func TestPlots(t *testing.T) {
 	}
 	picture, err := os.ReadFile(filepath.Join(dir, plotFolder, "W3.svg"))
 	must.Succeed(t, err)
-	for _, want := range []string{"<svg", ">4000<", ">100<", ">services<", ">proxies<", ">CPU a change, ms<", ">p99, ms<", ">istiod-lite<", ">istiod, tuned<"} {
+	for _, want := range []string{"<svg", ">4000<", ">100<", ">services<", ">proxies<", ">CPU a change, ms<", ">p99, ms<", ">istiod-lite<",
+		">istiod, tuned<"} {
 		if !strings.Contains(string(picture), want) {
 			t.Errorf("no %s in the picture", want)
 		}

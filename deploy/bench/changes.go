@@ -57,8 +57,9 @@ func (s *session) changed(ctx context.Context, c changes) (figures, error) {
 	return figures{
 		"p50": ms(percentile(latencies, 0.5)), "p99": ms(percentile(latencies, 0.99)), "CPU a change": ms(after.cpu-before.cpu) / made,
 		"received by a proxy a change": kB(received.Bytes()) / made / float64(s.fleet.Size()), "the API server's write": ms(writing) / made,
-		"endpoints' resources": float64(received.Types[load.Endpoints].Resources) / made / float64(s.fleet.Size()), "streams that ended": float64(received.Refused),
-		"changes": made, making: took.Seconds(),
+		"endpoints' resources": float64(received.Types[load.Endpoints].Resources) / made / float64(s.fleet.Size()),
+		"streams that ended":   float64(received.Refused),
+		"changes":              made, making: took.Seconds(),
 	}, nil
 }
 

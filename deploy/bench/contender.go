@@ -76,7 +76,8 @@ func choose(o options) ([]contender, error) {
 	common := []string{"POD_NAME=istiod-0", "POD_NAMESPACE=istio-system", "ENABLE_LEADER_ELECTION=false", "INJECT_ENABLED=false"}
 	all := []contender{
 		{name: istioDefault, title: "istiod", env: common},
-		{name: istioTuned, title: "istiod, tuned", env: append(slices.Clone(common), "PILOT_DEBOUNCE_AFTER=10ms", "PILOT_MAX_REQUESTS_PER_SECOND=100000", "PILOT_PUSH_THROTTLE=200")},
+		{name: istioTuned, title: "istiod, tuned",
+			env: append(slices.Clone(common), "PILOT_DEBOUNCE_AFTER=10ms", "PILOT_MAX_REQUESTS_PER_SECOND=100000", "PILOT_PUSH_THROTTLE=200")},
 		{name: lite, title: "istiod-lite", env: append(slices.Clone(common), o.env...)},
 		{name: limitWhole, title: "limit", env: common},
 		{name: limitSplit, title: "limit, VHDS", env: common, args: []string{"-vhds"}},

@@ -5,7 +5,7 @@
 // that is not a workload's own, or a limit that MESH names), are written into bin/RESULTS.md unless -out says where. A
 // call that is ended early leaves RESULTS.md as it was at its last whole scene, and what else it has beside the logs.
 //
-//	go run ./deploy/bench                                    # everything: 1000 services, 300 proxies, 3 rounds; some 35 minutes a round on two cores
+//	go run ./deploy/bench                                    # everything: 1000 services, 300 proxies, 3 rounds of 35 minutes on two cores
 //	go run ./deploy/bench -w W3,W4 -services 1000 -proxies 300 -rounds 5
 //	go run ./deploy/bench -growth                            # W1 to W5 at 250, 1000 and 4000 services, 100, 300 and 1000 proxies, with plots
 //	go run ./deploy/bench -w W8 -idle 0,1000,5000            # a trial, as are the next two

@@ -14,14 +14,17 @@ import (
 
 const preamble = `# Results
 
-istiod-lite beside the real istiod: each in turn on one core, on the same API server, with the same mesh and the same simulated Envoys on the other cores.
-Figures are medians, with the lowest and the highest of all rounds in parentheses. CPU is user and system time of the server's process. Ratios are istiod's
-figure ÷ ours; a goal is met when it holds against istiod as it is by default and as it is tuned for this, with PILOT_DEBOUNCE_AFTER=10ms,
-PILOT_MAX_REQUESTS_PER_SECOND=100000 and PILOT_PUSH_THROTTLE=200, and stays open where one of them has no figure. istiod runs without injection,
-except in W11b. A p99 of few changes is next to the worst of them: "changes" says how many there were, each to all proxies. The limit is a
-program that fans out bytes and translates nothing: what gRPC and the kernel cost, with whole routes and with virtual hosts by themselves (VHDS); our figure ÷
-the lesser of the two is the last ratio. It is fed by the tuned istiod, so that its latencies hold those of that. Written by ` + "`make bench`" + `; doc.go
-says how. Each section says when it was measured: running a workload again replaces its sections alone.
+istiod-lite is compared with the real istiod. Each runs in turn on one core, on the same API server, with the same mesh
+and the same simulated Envoys on the other cores. Figures are medians, with the lowest and the highest of all rounds in
+parentheses. CPU is user and system time of the server's process. Ratios are istiod's figure ÷ ours. A goal is met when
+it is reached against two istiods: one with default settings, and one tuned with PILOT_DEBOUNCE_AFTER=10ms,
+PILOT_MAX_REQUESTS_PER_SECOND=100000 and PILOT_PUSH_THROTTLE=200. A goal stays open if one of them has no figure.
+istiod runs without injection, except in W11b. With few changes, a p99 is close to the worst of them: "changes" says how
+many there were, each to all proxies. The limit is a program that forwards bytes and translates nothing: it shows what
+gRPC and the kernel cost, with whole routes and with separate virtual hosts (VHDS). The last ratio is our figure ÷ the
+lower of the two. The tuned istiod feeds the limit, so its latencies include that istiod's latencies.
+` + "`make bench`" + ` writes this file, and doc.go says how. Each section says when it was measured: running a workload
+again replaces only its sections.
 `
 
 // section is what stands under a heading of the second level.
@@ -55,7 +58,8 @@ func readSections(path string) ([]section, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("read old results: %w", err)
 	}
-	return slices.DeleteFunc(sectionsOf(string(old)), func(s section) bool { return s.heading == summaryHeading || s.heading == growthHeading }), nil
+	return slices.DeleteFunc(sectionsOf(string(old)),
+		func(s section) bool { return s.heading == summaryHeading || s.heading == growthHeading }), nil
 }
 
 func writeSections(path string, sections []section) error {

@@ -60,14 +60,17 @@ func run() error {
 	modes := flag.String("modes", "delta,sotw", "protocols, with commas between")
 	idle := flag.String("idle", "0,250,500,1000", "numbers of idle proxies for W8, with commas between")
 	flag.IntVar(&o.routes, "routes", 5000, "routes of the gateway of W5b and W5c")
-	flag.BoolVar(&o.growth, "growth", false, "measure W1 to W5 in delta at 250, 1000 and 4000 services with 300 proxies, and at 100, 300 and 1000 proxies with 1000 services, unless told otherwise")
+	flag.BoolVar(&o.growth, "growth", false,
+		"measure W1 to W5 in delta at 250, 1000 and 4000 services with 300 proxies, and at 100, 300 and 1000 proxies with 1000 services, "+
+			"unless told otherwise")
 	plots := flag.String("plots", "", "draw plots of what RESULTS.md holds into this folder, and measure nothing")
 	flag.IntVar(&o.rounds, "rounds", 3, "how often each is measured")
 	flag.DurationVar(&o.length, "length", 0, "how long changes go on in each workload that makes them; a workload's own length without it")
 	flag.DurationVar(&o.rest, "rest", 2*time.Second, "how long a server has to be without work to count as being at rest")
 	flag.StringVar(&o.only, "only", "", "contenders, with commas between: default, tuned, lite, limit, limit-vhds; all without it")
 	flag.StringVar(&o.out, "out", o.out, "file for the results")
-	flag.StringVar(&o.profiles, "profiles", "", "folder for CPU and heap profiles of the servers, which themselves take time and memory; none without it")
+	flag.StringVar(&o.profiles, "profiles", "",
+		"folder for CPU and heap profiles of the servers, which themselves take time and memory; none without it")
 	env := flag.String("env", "", "environment variables of istiod-lite, as NAME=VALUE with commas between, GOGC=50 for instance")
 	verbose := flag.Bool("v", false, "tell more")
 	flag.Parse()

@@ -109,7 +109,8 @@ func (b *bench) startCluster(ctx context.Context, programs cluster.Binaries, dir
 		return fmt.Errorf("make a folder: %w", err)
 	}
 	// Pods without ServiceAccounts that exist: nobody here asks for their tokens.
-	b.cluster, err = cluster.Start(ctx, cluster.Options{Binaries: programs, Dir: dir, APIServerArgs: []string{"--disable-admission-plugins=ServiceAccount"}})
+	b.cluster, err = cluster.Start(ctx,
+		cluster.Options{Binaries: programs, Dir: dir, APIServerArgs: []string{"--disable-admission-plugins=ServiceAccount"}})
 	return err
 }
 
@@ -120,10 +121,11 @@ const seeders = 16
 // written after each scene.
 func (b *bench) inWorld(ctx context.Context, w world.World) error {
 	begin := time.Now()
-	if err := b.clients.Seed(ctx, w, seeders, func(done int) { b.log.Info("the world grows", "services", done, "of", w.Services) }); err != nil {
+	progress := func(done int) { b.log.Info("creating the world", "services", done, "of", w.Services) }
+	if err := b.clients.Seed(ctx, w, seeders, progress); err != nil {
 		return err
 	}
-	b.log.Info("the world is there", "services", w.Services, "pods", w.Services*w.Pods, "took", time.Since(begin).Round(time.Second).String())
+	b.log.Info("created the world", "services", w.Services, "pods", w.Services*w.Pods, "took", time.Since(begin).Round(time.Second).String())
 	if err := b.cpu.confine(); err != nil { // not before: all cores are good for making a world
 		return err
 	}
@@ -215,7 +217,8 @@ const usualServices, usualProxies = 1000, 300
 
 // wanted leaves out of growth what is off both of its lines.
 func (b *bench) wanted(services, proxies int) bool {
-	return !b.growth || services == usualServices || proxies == usualProxies || !slices.Contains(b.services, usualServices) || !slices.Contains(b.options.proxies, usualProxies)
+	return !b.growth || services == usualServices || proxies == usualProxies || !slices.Contains(b.services, usualServices) ||
+		!slices.Contains(b.options.proxies, usualProxies)
 }
 
 // session runs workloads on a server of their own, until one fails.
@@ -224,7 +227,8 @@ func (b *bench) session(ctx context.Context, s session, round int, c contender, 
 		if ctx.Err() == nil {
 			b.failed++
 			b.results.fail(s.point(l), l, c.title, round, err)
-			b.log.Error("a round failed", "workload", l.name(), "server", c.title, "round", round+1, "mode", string(s.mode), "proxies", s.proxies, "err", err)
+			b.log.Error("a round failed", "workload", l.name(), "server", c.title, "round", round+1, "mode", string(s.mode), "proxies", s.proxies,
+				"err", err)
 		}
 	}
 	s.options, s.clients = b.options, b.clients
@@ -289,7 +293,8 @@ func (b *bench) run(ctx context.Context, s *session, l workload, round int) (fig
 	if b.profiles == "" || s.monitoring == "" {
 		return l.run(ctx, s)
 	}
-	file := filepath.Join(b.profiles, fmt.Sprintf("%s-%s-%d-services-%d-proxies-%s-%d", l.name(), s.name, s.world.Services, s.proxies, s.mode, round+1))
+	file := filepath.Join(b.profiles,
+		fmt.Sprintf("%s-%s-%d-services-%d-proxies-%s-%d", l.name(), s.name, s.world.Services, s.proxies, s.mode, round+1))
 	_, starts := l.(coldStart)
 	profiled := make(chan error, 1)
 	go func() { profiled <- s.profileCPU(ctx, file+".cpu.pb.gz", !starts, s.length) }()

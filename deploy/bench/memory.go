@@ -24,7 +24,8 @@ func (s *server) heap(ctx context.Context) (m memory, err error) {
 	if err := s.get(ctx, "/metrics", &text); err != nil {
 		return m, err
 	}
-	wanted := map[string]*int64{"go_memstats_heap_alloc_bytes": &m.live, "go_memstats_alloc_bytes_total": &m.allocated, "go_goroutines": &m.goroutines}
+	wanted := map[string]*int64{"go_memstats_heap_alloc_bytes": &m.live, "go_memstats_alloc_bytes_total": &m.allocated,
+		"go_goroutines": &m.goroutines}
 	for line := range bytes.Lines(text.Bytes()) {
 		name, value, _ := bytes.Cut(bytes.TrimSpace(line), []byte(" "))
 		to := wanted[string(name)]

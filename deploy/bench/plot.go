@@ -124,7 +124,8 @@ func drawWorkload(file string, all []sample, workload string, rows ...string) (b
 	}
 	const side = 9 * vg.Centimeter
 	canvas := vgsvg.New(side*vg.Length(len(grid[0])), side*vg.Length(len(grid)))
-	tiles := draw.Tiles{Rows: len(grid), Cols: len(grid[0]), PadX: vg.Points(8), PadY: vg.Points(8), PadTop: vg.Points(6), PadBottom: vg.Points(6), PadLeft: vg.Points(6), PadRight: vg.Points(6)}
+	tiles := draw.Tiles{Rows: len(grid), Cols: len(grid[0]), PadX: vg.Points(8), PadY: vg.Points(8), PadTop: vg.Points(6),
+		PadBottom: vg.Points(6), PadLeft: vg.Points(6), PadRight: vg.Points(6)}
 	for i, line := range plot.Align(grid, tiles, draw.New(canvas)) {
 		for j, c := range line {
 			grid[i][j].Draw(c)

@@ -40,12 +40,14 @@ func newResults(ctx context.Context, programs cluster.Binaries, all []contender,
 	for _, c := range all {
 		switch {
 		case c.name == lite:
-			versions = append(versions, "istiod-lite "+firstLine(ctx, c.binary, "version")+" at "+firstLine(ctx, "git", "describe", "--always", "--dirty=-modified", "--abbrev=12"))
+			versions = append(versions, "istiod-lite "+firstLine(ctx, c.binary, "version")+" at "+
+				firstLine(ctx, "git", "describe", "--always", "--dirty=-modified", "--abbrev=12"))
 		case c.isIstiod():
 			versions = append(versions, "istiod "+istiodVersion(c.binary))
 		}
 	}
-	versions = append(slices.Compact(versions), firstLine(ctx, programs.APIServer, "--version"), firstLine(ctx, programs.Etcd, "--version"), runtime.Version())
+	versions = append(slices.Compact(versions), firstLine(ctx, programs.APIServer, "--version"), firstLine(ctx, programs.Etcd, "--version"),
+		runtime.Version())
 	return &results{contenders: all, options: o, footer: fmt.Sprintf("Measured %s on %s, with %s, by `go run ./deploy/bench %s`.",
 		time.Now().UTC().Format(time.DateOnly), machine(), strings.Join(versions, ", "), strings.Join(os.Args[1:], " "))}
 }
@@ -86,7 +88,8 @@ func machine() string {
 	var info unix.Sysinfo_t
 	var name unix.Utsname
 	_, _ = unix.Sysinfo(&info), unix.Uname(&name) // zero values say that it is not known
-	return fmt.Sprintf("%d × %s, %d GiB, Linux %s", runtime.NumCPU(), cpu, info.Totalram*uint64(info.Unit)>>30, unix.ByteSliceToString(name.Release[:]))
+	return fmt.Sprintf("%d × %s, %d GiB, Linux %s", runtime.NumCPU(), cpu, info.Totalram*uint64(info.Unit)>>30,
+		unix.ByteSliceToString(name.Release[:]))
 }
 
 // at returns the table of a point, which it makes if there is none.

@@ -88,7 +88,8 @@ func startFed(ctx context.Context, c contender, l launch, from *server, core fun
 }
 
 func startOn(ctx context.Context, c contender, l launch, core func(start func() error, wait func()) error) (*server, error) {
-	s := &server{contender: c, ended: make(chan struct{}), logFile: filepath.Join(l.dir, fmt.Sprintf("%s-%d.log", c.name, l.number)), rest: l.rest}
+	s := &server{contender: c, ended: make(chan struct{}), logFile: filepath.Join(l.dir, fmt.Sprintf("%s-%d.log", c.name, l.number)),
+		rest: l.rest}
 	ports := make([]string, 5)
 	for i := range ports {
 		port, err := freeport.Pick(ctx, "127.0.0.1")

@@ -14,7 +14,8 @@ func (coldStart) name() string { return "W1" }
 func (coldStart) needs() needs { return needs{} }
 
 func (coldStart) about(options) string {
-	return "Cold start: from the start of the process until /ready says so, and until one proxy, which tries all the time, has a full configuration; CPU and memory once the server has come to rest."
+	return "Cold start: from the start of the process until /ready says so, and until one proxy, which tries all the time, has a full " +
+		"configuration; CPU and memory once the server has come to rest."
 }
 
 func (coldStart) rows() []row {
@@ -52,7 +53,8 @@ func (coldStart) run(ctx context.Context, s *session) (figures, error) {
 		return nil, err
 	}
 	u, err := s.settle(ctx)
-	return figures{"ready": readyAfter.Seconds(), "first full configuration": full.Seconds(), "CPU": u.cpu.Seconds(), "peak RSS": mib(u.peak), "RSS at rest": mib(u.rss), "of it files": mib(u.files)}, err
+	return figures{"ready": readyAfter.Seconds(), "first full configuration": full.Seconds(), "CPU": u.cpu.Seconds(), "peak RSS": mib(u.peak),
+		"RSS at rest": mib(u.rss), "of it files": mib(u.files)}, err
 }
 
 func mib(n int64) float64 { return float64(n) / (1 << 20) }

@@ -17,5 +17,6 @@ func (p withPolicies) needs() needs {
 }
 
 func (p withPolicies) about(o options) string {
-	return fmt.Sprintf("%s in a mesh with STRICT mutual TLS, 200 AuthorizationPolicies and 50 RequestAuthentications. %s", p.workload.name(), p.workload.about(o))
+	return fmt.Sprintf("%s in a mesh with STRICT mutual TLS, 200 AuthorizationPolicies and 50 RequestAuthentications. %s", p.workload.name(),
+		p.workload.about(o))
 }

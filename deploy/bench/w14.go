@@ -20,7 +20,8 @@ func (policyChanges) needs() needs {
 }
 
 func (policyChanges) about(options) string {
-	return "In the mesh of W13 an AuthorizationPolicy that is about all workloads of one namespace changes once a second: from the write to the API server until the listener reaches each proxy of the namespace. " +
+	return "In the mesh of W13 an AuthorizationPolicy that is about all workloads of one namespace changes once a second: from the write to " +
+		"the API server until the listener reaches each proxy of the namespace. " +
 		"What the others receive is exact, of all of them together. Then that of the root namespace does, which is about all workloads."
 }
 
@@ -44,9 +45,10 @@ func (policyChanges) run(ctx context.Context, s *session) (figures, error) {
 	within := func(proxy int) bool { return proxy%s.world.Services%s.world.Namespaces == restless }
 	change := func(to func(int) bool, policy func(mark string) *unstructured.Unstructured) (figures, error) {
 		prefix := marks()
-		return s.changed(ctx, changes{every: time.Second, kinds: []load.Type{load.Listeners}, find: load.FindMark(prefix), to: to, apply: func(n int) error {
-			return update(ctx, s.clients.Dynamic.Resource(world.AuthorizationPolicyResource()), policy(load.Mark(prefix, n)))
-		}})
+		return s.changed(ctx,
+			changes{every: time.Second, kinds: []load.Type{load.Listeners}, find: load.FindMark(prefix), to: to, apply: func(n int) error {
+				return update(ctx, s.clients.Dynamic.Resource(world.AuthorizationPolicyResource()), policy(load.Mark(prefix, n)))
+			}})
 	}
 	if _, err := s.settle(ctx); err != nil { // what came before is received by then
 		return nil, err
@@ -65,7 +67,8 @@ func (policyChanges) run(ctx context.Context, s *session) (figures, error) {
 		"own namespace: p50": one["p50"], "own namespace: p99": one["p99"], "own namespace: CPU a change": one["CPU a change"],
 		"own namespace: received by a proxy of it, a change": kB(ownNow-own) / one["changes"] / float64(s.count(within)),
 		"own namespace: received by the others":              float64(othersNow - others),
-		"root namespace: p50":                                root["p50"], "root namespace: p99": root["p99"], "root namespace: CPU a change": root["CPU a change"],
+		"root namespace: p50":                                root["p50"], "root namespace: p99": root["p99"],
+		"root namespace: CPU a change":                  root["CPU a change"],
 		"root namespace: received by a proxy, a change": root["received by a proxy a change"],
 		"streams that ended":                            one["streams that ended"] + root["streams that ended"],
 	}, nil

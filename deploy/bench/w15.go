@@ -31,7 +31,9 @@ func (r inRichMesh) needs() needs {
 }
 
 func (r inRichMesh) about(o options) string {
-	return fmt.Sprintf("%s in the mesh of W13 with %d EnvoyFilters, %d of them in the root namespace, access logs by a Telemetry, and a gateway with %d TLS hosts and their Secrets. %s",
+	return fmt.Sprintf(
+		"%s in the mesh of W13 with %d EnvoyFilters, %d of them in the root namespace, access logs by a Telemetry, and a gateway with %d TLS "+
+			"hosts and their Secrets. %s",
 		r.workload.name(), world.EnvoyFilters, world.RootEnvoyFilters, world.TLSHosts, r.workload.about(o))
 }
 
@@ -45,8 +47,10 @@ func (richChanges) needs() needs {
 }
 
 func (richChanges) about(options) string {
-	return "In the mesh of W15a the EnvoyFilter of one namespace changes once a second: from the write to the API server until the listener reaches each proxy of the namespace. " +
-		"Then one Secret after the other changes, one a second: until the gateway, which proves itself by its token, has the certificate. What the others receive is exact, of all of them together."
+	return "In the mesh of W15a the EnvoyFilter of one namespace changes once a second: from the write to the API server until the listener " +
+		"reaches each proxy of the namespace. " +
+		"Then one Secret after the other changes, one a second: until the gateway, which proves itself by its token, has the certificate. What " +
+		"the others receive is exact, of all of them together."
 }
 
 func (richChanges) rows() []row {
@@ -73,9 +77,10 @@ func (richChanges) run(ctx context.Context, s *session) (figures, error) {
 	}
 	own, others := s.received(within)
 	prefix := marks()
-	filter, err := s.changed(ctx, changes{every: time.Second, kinds: []load.Type{load.Listeners}, find: load.FindMark(prefix), to: within, apply: func(n int) error {
-		return update(ctx, s.clients.Dynamic.Resource(world.EnvoyFilterResource()), s.world.EnvoyFilter(restless, load.Mark(prefix, n)))
-	}})
+	filter, err := s.changed(ctx,
+		changes{every: time.Second, kinds: []load.Type{load.Listeners}, find: load.FindMark(prefix), to: within, apply: func(n int) error {
+			return update(ctx, s.clients.Dynamic.Resource(world.EnvoyFilterResource()), s.world.EnvoyFilter(restless, load.Mark(prefix, n)))
+		}})
 	if err != nil {
 		return nil, err
 	}
@@ -88,14 +93,15 @@ func (richChanges) run(ctx context.Context, s *session) (figures, error) {
 	defer gateway.fleet.Stop()
 	before := s.fleet.Counters().Bytes()
 	secrets := s.clients.Core.CoreV1().Secrets(world.GatewayNamespace)
-	secret, err := gateway.changed(ctx, changes{every: time.Second, kinds: []load.Type{load.Secrets}, find: findCertificate(prefix), apply: func(n int) error {
-		issued, err := world.Secret(n%world.TLSHosts, load.Mark(prefix, n))
-		if err != nil {
+	secret, err := gateway.changed(ctx,
+		changes{every: time.Second, kinds: []load.Type{load.Secrets}, find: findCertificate(prefix), apply: func(n int) error {
+			issued, err := world.Secret(n%world.TLSHosts, load.Mark(prefix, n))
+			if err != nil {
+				return err
+			}
+			_, err = secrets.Update(ctx, issued, metav1.UpdateOptions{})
 			return err
-		}
-		_, err = secrets.Update(ctx, issued, metav1.UpdateOptions{})
-		return err
-	}})
+		}})
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +109,8 @@ func (richChanges) run(ctx context.Context, s *session) (figures, error) {
 		"EnvoyFilter: p50": filter["p50"], "EnvoyFilter: p99": filter["p99"], "EnvoyFilter: CPU a change": filter["CPU a change"],
 		"EnvoyFilter: received by a proxy of its namespace, a change": kB(ownNow-own) / filter["changes"] / float64(s.count(within)),
 		"EnvoyFilter: received by the others":                         float64(othersNow - others),
-		"Secret: p50":                                                 secret["p50"], "Secret: p99": secret["p99"], "Secret: CPU a change": secret["CPU a change"],
+		"Secret: p50":                                                 secret["p50"], "Secret: p99": secret["p99"],
+		"Secret: CPU a change":                      secret["CPU a change"],
 		"Secret: received by the gateway, a change": secret["received by a proxy a change"],
 		"Secret: received by the others":            float64(s.fleet.Counters().Bytes() - before),
 		"streams that ended":                        filter["streams that ended"] + secret["streams that ended"],

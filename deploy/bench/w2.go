@@ -47,7 +47,8 @@ func (connects) run(ctx context.Context, s *session) (figures, error) {
 	}
 	counters := s.fleet.Counters()
 	return figures{
-		"wall time": wall.Seconds(), "p50 of the proxies": percentile(s.fleet.SyncTimes(), 0.5).Seconds(), "CPU": (after.cpu - before.cpu).Seconds(),
+		"wall time": wall.Seconds(), "p50 of the proxies": percentile(s.fleet.SyncTimes(), 0.5).Seconds(),
+		"CPU":                 (after.cpu - before.cpu).Seconds(),
 		"received by a proxy": kB(counters.Bytes()) / float64(s.proxies), "refused": float64(counters.Refused),
 		"RSS at rest": mib(after.rss), "RSS a proxy": kB(after.rss-before.rss) / float64(s.proxies),
 	}, nil
@@ -60,7 +61,8 @@ func (reconnects) name() string { return "W2b" }
 func (reconnects) needs() needs { return needs{fleet: true, delta: true} }
 
 func (reconnects) about(options) string {
-	return "All proxies lose their streams and connect again at once, as after a restart of a load balancer; each names the versions of what it holds, which is all there is."
+	return "All proxies lose their streams and connect again at once, as after a restart of a load balancer; each names the versions of " +
+		"what it holds, which is all there is."
 }
 
 func (reconnects) rows() []row {
@@ -96,8 +98,9 @@ func (reconnects) run(ctx context.Context, s *session) (figures, error) {
 		resources += n.Resources
 	}
 	return figures{
-		"CPU": (after.cpu - before.cpu).Seconds(), "received by a proxy": kB(received.Bytes()) / float64(s.proxies), "resources sent to a proxy": float64(resources) / float64(s.proxies),
-		"until all have asked": asked.Seconds(), "refused": float64(received.Refused),
+		"CPU": (after.cpu - before.cpu).Seconds(), "received by a proxy": kB(received.Bytes()) / float64(s.proxies),
+		"resources sent to a proxy": float64(resources) / float64(s.proxies),
+		"until all have asked":      asked.Seconds(), "refused": float64(received.Refused),
 	}, nil
 }
 

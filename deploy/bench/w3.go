@@ -19,7 +19,8 @@ func (endpointFlips) name() string { return "W3" }
 func (endpointFlips) needs() needs { return needs{fleet: true, limit: true, length: time.Minute} }
 
 func (endpointFlips) about(options) string {
-	return "One endpoint of one service changes its address every 100 ms, and every proxy watches every service: from the write to the API server until the assignment reaches each proxy."
+	return "One endpoint of one service changes its address every 100 ms, and every proxy watches every service: from the write to the API " +
+		"server until the assignment reaches each proxy."
 }
 
 func (endpointFlips) rows() []row {
@@ -44,11 +45,12 @@ func (s *session) flip(ctx context.Context, to func(proxy int) bool) (figures, e
 	// nobody's pod: an address that no pod has would wait for one
 	last.TargetRef = nil
 	slice.Endpoints = append(slice.Endpoints[:s.world.Pods], *last) // instead of one that a failed run left
-	f, err := s.changed(ctx, changes{every: 100 * time.Millisecond, kinds: []load.Type{load.Endpoints}, find: findAddress, to: to, apply: func(n int) error {
-		slice.Endpoints[len(slice.Endpoints)-1].Addresses = []string{address(n)}
-		slice, err = slices.Update(ctx, slice, metav1.UpdateOptions{})
-		return err
-	}})
+	f, err := s.changed(ctx,
+		changes{every: 100 * time.Millisecond, kinds: []load.Type{load.Endpoints}, find: findAddress, to: to, apply: func(n int) error {
+			slice.Endpoints[len(slice.Endpoints)-1].Addresses = []string{address(n)}
+			slice, err = slices.Update(ctx, slice, metav1.UpdateOptions{})
+			return err
+		}})
 	if err != nil {
 		return nil, err
 	}

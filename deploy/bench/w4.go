@@ -20,11 +20,13 @@ func (serviceComesAndGoes) name() string { return "W4" }
 func (serviceComesAndGoes) needs() needs { return needs{fleet: true, limit: true, length: usualLength} }
 
 func (serviceComesAndGoes) about(options) string {
-	return "A Service with endpoints is added, two seconds later it is deleted, and so on: from the creation until the route to it reaches each proxy; CPU and bytes of a change are those of one addition and one deletion."
+	return "A Service with endpoints is added, two seconds later it is deleted, and so on: from the creation until the route to it reaches " +
+		"each proxy; CPU and bytes of a change are those of one addition and one deletion."
 }
 
 func (serviceComesAndGoes) rows() []row {
-	return changeRows(map[mode]float64{delta: 25, stateOfTheWorld: 5}, map[mode]float64{delta: 20, stateOfTheWorld: 8}, map[mode]float64{delta: 150})
+	return changeRows(map[mode]float64{delta: 25, stateOfTheWorld: 5}, map[mode]float64{delta: 20, stateOfTheWorld: 8},
+		map[mode]float64{delta: 150})
 }
 
 func (serviceComesAndGoes) run(ctx context.Context, s *session) (figures, error) {

@@ -24,11 +24,13 @@ func (virtualServiceChanges) needs() needs {
 }
 
 func (virtualServiceChanges) about(options) string {
-	return "One VirtualService after the other changes a header, one a second: from the write to the API server until the route reaches each proxy."
+	return "One VirtualService after the other changes a header, one a second: from the write to the API server until the route reaches " +
+		"each proxy."
 }
 
 func (virtualServiceChanges) rows() []row {
-	return changeRows(map[mode]float64{delta: 25, stateOfTheWorld: 5}, map[mode]float64{delta: 40, stateOfTheWorld: 8}, map[mode]float64{delta: 300})
+	return changeRows(map[mode]float64{delta: 25, stateOfTheWorld: 5}, map[mode]float64{delta: 40, stateOfTheWorld: 8},
+		map[mode]float64{delta: 300})
 }
 
 func (virtualServiceChanges) run(ctx context.Context, s *session) (figures, error) {

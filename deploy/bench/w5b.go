@@ -28,16 +28,22 @@ func (g gatewayRoutes) needs() needs {
 
 func (g gatewayRoutes) about(o options) string {
 	if g.gatewayAPI {
-		return fmt.Sprintf("W5b of the Gateway API: one Gateway with %d HTTPRoutes over %d namespaces, each with a host of its own, and the control plane writes their statuses. One after the other changes a header, one a second: from the write to the API server until the route reaches the gateway.", o.routes, world.RouteNamespaces)
+		return fmt.Sprintf(
+			"W5b of the Gateway API: one Gateway with %d HTTPRoutes over %d namespaces, each with a host of its own, and the control plane writes "+
+				"their statuses. One after the other changes a header, one a second: from the write to the API server until the route reaches the "+
+				"gateway.", o.routes, world.RouteNamespaces)
 	}
-	return fmt.Sprintf("One gateway with %d HTTP routes, each a VirtualService with a host of its own, over %d namespaces. One after the other changes a header, one a second: from the write to the API server until the route reaches the gateway.", o.routes, world.RouteNamespaces)
+	return fmt.Sprintf(
+		"One gateway with %d HTTP routes, each a VirtualService with a host of its own, over %d namespaces. One after the other changes a "+
+			"header, one a second: from the write to the API server until the route reaches the gateway.", o.routes, world.RouteNamespaces)
 }
 
 func (gatewayRoutes) rows() []row {
 	most := 30.0
 	rows := changeRows(nil, nil, nil)
 	rows[1].atMost = &most
-	return append(rows, row{name: "allocated a second", unit: "MB", ratio: both(10)}, row{name: "heap", unit: "MiB"}, row{name: "full configuration", unit: "s"})
+	return append(rows, row{name: "allocated a second", unit: "MB", ratio: both(10)}, row{name: "heap", unit: "MiB"},
+		row{name: "full configuration", unit: "s"})
 }
 
 func (g gatewayRoutes) run(ctx context.Context, s *session) (figures, error) {
@@ -79,7 +85,8 @@ func (g gatewayRoutes) run(ctx context.Context, s *session) (figures, error) {
 
 func gateway() load.Identity {
 	return load.Identity{
-		Gateway: true, Pod: world.GatewayPod, Namespace: world.GatewayNamespace, IP: world.GatewayIP, Workload: world.GatewayWorkload, ServiceAccount: world.GatewayWorkload,
-		Labels: world.GatewayLabels(), Node: world.NodeName(0, 0), Region: "r1", Zone: world.Zone(0),
+		Gateway: true, Pod: world.GatewayPod, Namespace: world.GatewayNamespace, IP: world.GatewayIP, Workload: world.GatewayWorkload,
+		ServiceAccount: world.GatewayWorkload,
+		Labels:         world.GatewayLabels(), Node: world.NodeName(0, 0), Region: "r1", Zone: world.Zone(0),
 	}
 }

@@ -25,8 +25,11 @@ func (scoped) needs() needs {
 }
 
 func (scoped) about(options) string {
-	return "Each namespace sees itself alone, by a Sidecar. Changes in one, in turn of a VirtualService, of endpoints, and of a Service that comes and goes: what reaches proxies of the others. " +
-		"Then writes that matter to nobody, in turn: an annotation of a Service and one of a Pod, a status, a Secret, a ConfigMap, an Event, a slice whose endpoints stand in another order, and a Service applied as it is: what reaches any proxy. Bytes are exact, of all such proxies together."
+	return "Each namespace sees itself alone, by a Sidecar. Changes in one, in turn of a VirtualService, of endpoints, and of a Service " +
+		"that comes and goes: what reaches proxies of the others. " +
+		"Then writes that matter to nobody, in turn: an annotation of a Service and one of a Pod, a status, a Secret, a ConfigMap, an Event, a " +
+		"slice whose endpoints stand in another order, and a Service applied as it is: what reaches any proxy. Bytes are exact, of all such " +
+		"proxies together."
 }
 
 func (scoped) rows() []row {
@@ -51,7 +54,8 @@ const (
 func (scoped) run(ctx context.Context, s *session) (figures, error) {
 	within := func(proxy int) bool { return proxy%s.world.Services%s.world.Namespaces == restless }
 	ended := s.fleet.Counters().Refused
-	if err := s.clients.Core.CoreV1().Services(s.world.Namespace(restless)).Delete(ctx, passing, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+	if err := s.clients.Core.CoreV1().Services(s.world.Namespace(restless)).Delete(ctx, passing, metav1.DeleteOptions{}); err != nil &&
+		!apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("delete what a run that failed has left: %w", err)
 	}
 	f := figures{}
@@ -152,15 +156,18 @@ func (s *session) writeForNobody(ctx context.Context, n int) error {
 		return err
 	case 2:
 		status := fmt.Appendf(nil, `{"status":{"observedGeneration":%d}}`, time.Now().UnixNano())
-		_, err := s.clients.Dynamic.Resource(world.VirtualServiceResource()).Namespace(namespace).Patch(ctx, world.Name(restless), types.MergePatchType, status, metav1.PatchOptions{}, "status")
+		_, err := s.clients.Dynamic.Resource(world.VirtualServiceResource()).Namespace(namespace).Patch(ctx, world.Name(restless),
+			types.MergePatchType, status, metav1.PatchOptions{}, "status")
 		return err
 	case 3:
 		secrets := core.CoreV1().Secrets(namespace)
-		_, err := secrets.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "bench"}, Data: map[string][]byte{"n": []byte(fmt.Sprint(n))}}, metav1.CreateOptions{})
+		_, err := secrets.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "bench"},
+			Data: map[string][]byte{"n": []byte(fmt.Sprint(n))}}, metav1.CreateOptions{})
 		return errors.Join(err, secrets.Delete(ctx, "bench", metav1.DeleteOptions{}))
 	case 4:
 		maps := core.CoreV1().ConfigMaps(namespace)
-		_, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "bench"}, Data: map[string]string{"n": fmt.Sprint(n)}}, metav1.CreateOptions{})
+		_, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "bench"}, Data: map[string]string{"n": fmt.Sprint(n)}},
+			metav1.CreateOptions{})
 		return errors.Join(err, maps.Delete(ctx, "bench", metav1.DeleteOptions{}))
 	case 5:
 		endpoints := core.DiscoveryV1().EndpointSlices(namespace)
@@ -178,12 +185,14 @@ func (s *session) writeForNobody(ctx context.Context, n int) error {
 		if err != nil {
 			return err
 		}
-		_, err = core.CoreV1().Services(namespace).Patch(ctx, service.Name, types.ApplyPatchType, text, metav1.PatchOptions{FieldManager: "bench", Force: &force})
+		_, err = core.CoreV1().Services(namespace).Patch(ctx, service.Name, types.ApplyPatchType, text,
+			metav1.PatchOptions{FieldManager: "bench", Force: &force})
 		return err
 	default:
 		other := s.world.Namespace(restless + 1)
 		_, err := core.CoreV1().Events(other).Create(ctx, &corev1.Event{
-			ObjectMeta: metav1.ObjectMeta{GenerateName: "bench-", Namespace: other}, Reason: "Bench", Message: "nothing happened", Type: corev1.EventTypeNormal,
+			ObjectMeta: metav1.ObjectMeta{GenerateName: "bench-", Namespace: other}, Reason: "Bench", Message: "nothing happened",
+			Type:           corev1.EventTypeNormal,
 			InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: other, Name: world.PodName(restless+1, 0)},
 		}, metav1.CreateOptions{})
 		return err

@@ -17,7 +17,8 @@ func (noisyNeighbour) needs() needs {
 }
 
 func (noisyNeighbour) about(options) string {
-	return "One namespace changes a VirtualService 10 times a second, and another one every 5 s: from the other's write to the API server until the route reaches each proxy. CPU and bytes are those of all changes together, a change of the other namespace."
+	return "One namespace changes a VirtualService 10 times a second, and another one every 5 s: from the other's write to the API server " +
+		"until the route reaches each proxy. CPU and bytes are those of all changes together, a change of the other namespace."
 }
 
 func (noisyNeighbour) rows() []row {

@@ -14,7 +14,9 @@ func (idleProxies) name() string { return "W8" }
 func (idleProxies) needs() needs { return needs{limit: true} }
 
 func (idleProxies) about(o options) string {
-	return fmt.Sprintf("Memory with %s connected proxies, one step after the other on one server, each once it has come to rest. A proxy's share is the slope of the line that fits best; the heap is what lives after a garbage collection.", list(o.idle))
+	return fmt.Sprintf(
+		"Memory with %s connected proxies, one step after the other on one server, each once it has come to rest. A proxy's share is the slope "+
+			"of the line that fits best; the heap is what lives after a garbage collection.", list(o.idle))
 }
 
 func (idleProxies) rows() []row {

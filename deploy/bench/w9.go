@@ -44,8 +44,11 @@ func (certificates) name() string { return "W9" }
 func (certificates) needs() needs { return needs{delta: true} }
 
 func (certificates) about(options) string {
-	return fmt.Sprintf("%d callers at once ask for %d certificates of %d pods (fewer where the mesh is smaller), with keys of both kinds (P-256 and RSA of 2048 bits). "+
-		"Each proves by a token that is bound to its pod, and then by the certificate that it got, which leaves little but signing.", callers, accounts*each, accounts)
+	return fmt.Sprintf(
+		"%d callers at once ask for %d certificates of %d pods (fewer where the mesh is smaller), with keys of both kinds (P-256 and RSA of "+
+			"2048 bits). "+
+			"Each proves by a token that is bound to its pod, and then by the certificate that it got, which leaves little but signing.", callers,
+		accounts*each, accounts)
 }
 
 func (certificates) rows() []row {
@@ -107,7 +110,8 @@ func (certificates) run(ctx context.Context, s *session) (figures, error) {
 					shown = []tls.Certificate{own[i]}
 				}
 				// Whom it calls is not what is measured.
-				conn, err := grpc.NewClient(s.secure, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{InsecureSkipVerify: true, Certificates: shown}))) //nolint:gosec
+				conn, err := grpc.NewClient(s.secure,
+					grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{InsecureSkipVerify: true, Certificates: shown}))) //nolint:gosec
 				if err != nil {
 					return nil, err
 				}
@@ -213,7 +217,8 @@ func (s *session) tokens(ctx context.Context, first, number int) ([]string, erro
 // the pod.
 func (s *session) token(ctx context.Context, namespace, account, pod string) (string, error) {
 	core := s.clients.Core.CoreV1()
-	_, err := core.ServiceAccounts(namespace).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account}}, metav1.CreateOptions{})
+	_, err := core.ServiceAccounts(namespace).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account}},
+		metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return "", err
 	}

@@ -48,9 +48,11 @@ const usualLength = 20 * time.Second
 // nobody reads.
 func workloads() []workload {
 	return []workload{
-		coldStart{}, connects{}, reconnects{}, endpointFlips{}, serviceComesAndGoes{}, virtualServiceChanges{}, gatewayRoutes{}, scoped{}, noisyNeighbour{}, idleProxies{}, certificates{}, slowReaders{}, reviews{}, reviews{injection: true},
+		coldStart{}, connects{}, reconnects{}, endpointFlips{}, serviceComesAndGoes{}, virtualServiceChanges{}, gatewayRoutes{}, scoped{},
+		noisyNeighbour{}, idleProxies{}, certificates{}, slowReaders{}, reviews{}, reviews{injection: true},
 		withPolicies{connects{}, "a"}, withPolicies{endpointFlips{}, "b"}, policyChanges{}, withPolicies{idleProxies{}, "c"},
-		inRichMesh{connects{}, "a"}, inRichMesh{endpointFlips{}, "b"}, inRichMesh{virtualServiceChanges{}, "c"}, richChanges{}, gatewayRoutes{gatewayAPI: true},
+		inRichMesh{connects{}, "a"}, inRichMesh{endpointFlips{}, "b"}, inRichMesh{virtualServiceChanges{}, "c"}, richChanges{},
+		gatewayRoutes{gatewayAPI: true},
 	}
 }
 

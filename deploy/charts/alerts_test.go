@@ -44,7 +44,8 @@ func TestAlerts(t *testing.T) {
 			t.Errorf("%s: metrics %v", h.Name, names)
 		}
 		for _, name := range names {
-			if name = strings.TrimPrefix(strings.TrimSuffix(strings.TrimSuffix(name, "_bucket"), "_expiry_timestamp"), "citadel_server_"); !bytes.Contains(sources.Bytes(), []byte(`"`+name+`"`)) {
+			if name = strings.TrimPrefix(strings.TrimSuffix(strings.TrimSuffix(name, "_bucket"), "_expiry_timestamp"),
+				"citadel_server_"); !bytes.Contains(sources.Bytes(), []byte(`"`+name+`"`)) {
 				t.Errorf("%s: the server has no metric %s", h.Name, name)
 			}
 		}

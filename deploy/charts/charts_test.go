@@ -176,7 +176,8 @@ func TestTypos(t *testing.T) {
 		}
 	}
 	for set, want := range map[string]string{
-		"kind=StatefulSet": "at '/kind'", "replicas=2": "'replicas' not allowed", "service.port=80": "at '/service': additional properties 'port' not allowed",
+		"kind=StatefulSet": "at '/kind'", "replicas=2": "'replicas' not allowed",
+		"service.port=80":   "at '/service': additional properties 'port' not allowed",
 		"autoscaling.min=2": "'min' not allowed", "networkGatewayPorts.tls=80": "at '/networkGatewayPorts/tls'",
 	} {
 		for _, h := range helms(t) {
@@ -185,7 +186,8 @@ func TestTypos(t *testing.T) {
 			}
 		}
 	}
-	for set, want := range map[string]string{"base.enableCRDs=false": "'enableCRDs' not allowed", "excludedCRDs={a}": "'excludedCRDs' not allowed"} {
+	for set, want := range map[string]string{"base.enableCRDs=false": "'enableCRDs' not allowed",
+		"excludedCRDs={a}": "'excludedCRDs' not allowed"} {
 		for _, h := range helms(t) {
 			if _, err := h.Run(t.Context(), "template", chart(t, "base"), "--set", set); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s of %s: got %v, want %s", h.Name, set, err, want)
@@ -199,8 +201,10 @@ func TestUmbrella(t *testing.T) {
 	parent := t.TempDir()
 	for name, text := range map[string]string{
 		"Chart.yaml": `{apiVersion: v2, name: mesh, version: 1.0.0, dependencies: [
-			{name: base, version: ">0.0.0-0", condition: base.enabled}, {name: istiod, version: ">0.0.0-0", condition: istiod.enabled, tags: [mesh]}]}`,
-		"values.yaml": `{global: {domain: example.org, team: {name: a}, hub: registry.example.org/mesh}, tags: {mesh: true}, base: {enabled: true},
+			{name: base, version: ">0.0.0-0", condition: base.enabled},
+			{name: istiod, version: ">0.0.0-0", condition: istiod.enabled, tags: [mesh]}]}`,
+		"values.yaml": `{global: {domain: example.org, team: {name: a}, hub: registry.example.org/mesh}, tags: {mesh: true},
+			base: {enabled: true},
 			istiod: {enabled: true, hub: registry.example.org/mine, autoscaleEnabled: false, replicaCount: 2, global: {logAsJson: true}}}`,
 	} {
 		must.Succeed(t, os.WriteFile(filepath.Join(parent, name), []byte(text), 0o600))
@@ -210,7 +214,8 @@ func TestUmbrella(t *testing.T) {
 	}
 	for _, h := range helms(t) {
 		out := template(t, h, "mesh", parent)
-		for _, want := range []string{"replicas: 2", "image: \"registry.example.org/mine/istiod-lite:", "--log_as_json", "name: virtualservices.networking.istio.io"} {
+		for _, want := range []string{"replicas: 2", "image: \"registry.example.org/mine/istiod-lite:", "--log_as_json",
+			"name: virtualservices.networking.istio.io"} {
 			if !strings.Contains(out, want) {
 				t.Errorf("%s: no %s", h.Name, want)
 			}
@@ -218,7 +223,8 @@ func TestUmbrella(t *testing.T) {
 		if out = template(t, h, "mesh", parent, "--set", "istiod.enabled=false"); strings.Contains(out, "kind: Deployment") {
 			t.Errorf("%s: the condition does not switch istiod off", h.Name)
 		}
-		if _, err := h.Run(t.Context(), "template", parent, "--set", "istiod.replicas=3"); err == nil || !strings.Contains(err.Error(), "'replicas' not allowed") {
+		if _, err := h.Run(t.Context(), "template", parent, "--set", "istiod.replicas=3"); err == nil ||
+			!strings.Contains(err.Error(), "'replicas' not allowed") {
 			t.Errorf("%s: a typo below the parent is taken: %v", h.Name, err)
 		}
 	}
@@ -228,7 +234,8 @@ func TestUmbrella(t *testing.T) {
 func TestPilotIsTheTop(t *testing.T) {
 	for _, h := range helms(t) {
 		set := func(prefix string) string {
-			return template(t, h, "istiod", chart(t, "istiod"), "--set", prefix+"autoscaleEnabled=false,"+prefix+"env.A=b,"+prefix+"image=x,"+prefix+"revision=canary")
+			return template(t, h, "istiod", chart(t, "istiod"), "--set",
+				prefix+"autoscaleEnabled=false,"+prefix+"env.A=b,"+prefix+"image=x,"+prefix+"revision=canary")
 		}
 		if d := cmp.Diff(set(""), set("pilot.")); d != "" {
 			t.Errorf("%s: %s", h.Name, d)
@@ -260,26 +267,42 @@ func TestNotes(t *testing.T) {
 	for set, want := range map[string]string{
 		ha:                                      "",
 		"autoscaleEnabled=false,replicaCount=1": "One replica",
-		ha + ",podDisruptionBudget.minAvailable=2":                                                             "minAvailable 2 of 2 replicas",
-		ha + ",pdb.minAvailable=100%":                                                                          "minAvailable 100% of 2 replicas",
-		ha + ",resources.requests.cpu=null":                                                                    "resources.requests.cpu",
-		ha + ",replicaCount=3":                                                                                 "replicaCount has no effect",
-		ha + ",configMap=false,revision=canary":                                                                "ConfigMap istio-canary must come from elsewhere",
-		ha + ",global.istioNamespace=other":                                                                    "The root namespace is other",
-		ha + ",gateways.a=b,cni.enabled=true,revisionTags={stable},profile=ambient":                            "no effect here: profile, gateways.a.",
-		ha + ",global.remotePilotAddress=x,global.istiod.enableAnalysis=true":                                  "no effect here: global.remotePilotAddress, global.istiod.enableAnalysis.",
-		ha + ",global.configCluster=true,global.proxy.enableCoreDump=true":                                     "no effect here: global.configCluster, global.proxy.enableCoreDump.",
-		ha + ",revision=canary,sidecarInjectorWebhook.enableNamespacesByDefault=true":                          "enableNamespacesByDefault has no effect here",
-		ha + ",sidecarInjectorWebhook.defaultTemplates={sidecar,mine}":                                         "names mine, and there is no such template",
-		ha + ",global.meshConfig.trustDomain=a":                                                                "global.meshConfig has no effect here, as in Istio's chart",
-		ha + ",tag=1.30.2-distroless":                                                                          "tag 1.30.2-distroless looks like a tag of Istio's",
-		ha + ",image=registry.example/mine/pilot:1":                                                            "has the name of Istio's own control plane",
-		ha + ",global.profile=demo,variant=distroless,global.waypoint.a=b":                                     "no effect here: variant, global.profile, global.waypoint.",
-		ha + ",global.platform=gke,env.ENABLE_CLUSTER_TRUST_BUNDLE_API=true":                                   "no effect here: platform, env.ENABLE_CLUSTER_TRUST_BUNDLE_API.",
+		ha + ",podDisruptionBudget.minAvailable=2": "minAvailable 2 of 2 replicas",
+		ha + ",pdb.minAvailable=100%":              "minAvailable 100% of 2 replicas",
+		ha + ",resources.requests.cpu=null":        "resources.requests.cpu",
+		ha + ",replicaCount=3":                     "replicaCount has no effect",
+		ha +
+			",configMap=false,revision=canary": "ConfigMap istio-canary must come from elsewhere",
+		ha + ",global.istioNamespace=other": "The root namespace is other",
+		ha +
+			",gateways.a=b,cni.enabled=true,revisionTags={stable},profile=ambient": "no effect here: profile, gateways.a.",
+		ha +
+			",global.remotePilotAddress=x,global.istiod.enableAnalysis=true": "no effect here: global.remotePilotAddress, " +
+			"global.istiod.enableAnalysis.",
+		ha +
+			",global.configCluster=true,global.proxy.enableCoreDump=true": "no effect here: global.configCluster, global.proxy.enableCoreDump.",
+		ha +
+			",revision=canary,sidecarInjectorWebhook.enableNamespacesByDefault=true": "enableNamespacesByDefault has no effect here",
+		ha +
+			",sidecarInjectorWebhook.defaultTemplates={sidecar,mine}": "names mine, and there is no such template",
+		ha +
+			",global.meshConfig.trustDomain=a": "global.meshConfig has no effect here, as in Istio's chart",
+		ha +
+			",tag=1.30.2-distroless": "tag 1.30.2-distroless looks like a tag of Istio's",
+		ha +
+			",image=registry.example/mine/pilot:1": "has the name of Istio's own control plane",
+		ha +
+			",global.profile=demo,variant=distroless,global.waypoint.a=b": "no effect here: variant, global.profile, global.waypoint.",
+		ha +
+			",global.platform=gke,env.ENABLE_CLUSTER_TRUST_BUNDLE_API=true": "no effect here: platform, env.ENABLE_CLUSTER_TRUST_BUNDLE_API.",
 		ha + ",global.platform=openshift,global.proxy.tracer=zipkin,global.proxy_init.forceApplyIptables=true": "",
-		ha + ",global.network=network1":                                                                        "kubectl label namespace istio-system topology.istio.io/network=network1",
-		ha + ",extraContainerArgs={--shutdownDuration=60s}":                                                    "--shutdownDuration in extraContainerArgs does not change",
-		ha + ",_internal_defaults_do_not_set.env.A=b,sidecarInjectorWebhook.rewriteAppHTTPProbe=true":          "no effect here: _internal_defaults_do_not_set.",
+		ha +
+			",global.network=network1": "kubectl label namespace istio-system topology.istio.io/network=network1",
+		ha +
+			",extraContainerArgs={--shutdownDuration=60s}": "--shutdownDuration in extraContainerArgs does not change",
+		ha +
+			",_internal_defaults_do_not_set.env.A=b,sidecarInjectorWebhook.rewriteAppHTTPProbe=true": "no effect here: " +
+			"_internal_defaults_do_not_set.",
 	} {
 		for _, h := range helms(t) {
 			if h.Name == "helm3" { // which wants a cluster even to pretend
@@ -307,7 +330,8 @@ func TestVersions(t *testing.T) {
 	for _, name := range []string{"base", "istiod", "gateway"} {
 		for _, h := range helms(t) {
 			out, err := h.Run(t.Context(), "show", "chart", chart(t, name))
-			if err != nil || !strings.Contains(out, "\nversion: "+version.APILevel+"\n") || !strings.Contains(out, "appVersion: "+version.APILevel+"\n") {
+			if err != nil || !strings.Contains(out, "\nversion: "+version.APILevel+"\n") ||
+				!strings.Contains(out, "appVersion: "+version.APILevel+"\n") {
 				t.Errorf("%s is not %s: %v\n%s", name, version.APILevel, err, out)
 			}
 		}
@@ -319,7 +343,8 @@ func TestFailurePolicyOfValues(t *testing.T) {
 	for _, h := range helms(t) {
 		for _, name := range []string{"base", "istiod"} {
 			for set, want := range map[string]string{"base.validationFailurePolicy=": "Ignore", "base.validationFailurePolicy=Fail": "Fail"} {
-				hooks := objects[admissionv1.ValidatingWebhookConfiguration](t, template(t, h, name, chart(t, name), "--set", set), "ValidatingWebhookConfiguration")
+				hooks := objects[admissionv1.ValidatingWebhookConfiguration](t, template(t, h, name, chart(t, name), "--set", set),
+					"ValidatingWebhookConfiguration")
 				if len(hooks) != 1 || string(*hooks[0].Webhooks[0].FailurePolicy) != want {
 					t.Errorf("%s with %s: %+v", name, set, hooks)
 				}
@@ -331,9 +356,11 @@ func TestFailurePolicyOfValues(t *testing.T) {
 // TestReader: the account that other control planes read a cluster with may be another, or none.
 func TestReader(t *testing.T) {
 	for _, h := range helms(t) {
-		other := template(t, h, "base", chart(t, "base"), "--set", "global.readerServiceAccount.name=mine,global.readerServiceAccount.namespace=there")
+		other := template(t, h, "base", chart(t, "base"), "--set",
+			"global.readerServiceAccount.name=mine,global.readerServiceAccount.namespace=there")
 		bindings := objects[rbacv1.ClusterRoleBinding](t, other, "ClusterRoleBinding")
-		if len(bindings) != 1 || bindings[0].Subjects[0].Name != "mine" || bindings[0].Subjects[0].Namespace != "there" || strings.Contains(other, "kind: ServiceAccount\n") {
+		if len(bindings) != 1 || bindings[0].Subjects[0].Name != "mine" || bindings[0].Subjects[0].Namespace != "there" ||
+			strings.Contains(other, "kind: ServiceAccount\n") {
 			t.Errorf("%s: %+v", h.Name, bindings)
 		}
 		none := template(t, h, "base", chart(t, "base"), "--set", "global.enableReaderRBAC=false")

@@ -100,10 +100,14 @@ func TestCertificatesOfOthers(t *testing.T) {
 		want map[string]string // by path; empty: nothing is mounted there
 		env  map[string]string
 	}{
-		{custom, map[string]string{"/etc/cacerts": "Secret cacerts", "/var/run/secrets/istiod/tls": "Secret istiod-tls", "/var/run/secrets/istiod/ca": ""}, map[string]string{"ISTIOD_CUSTOM_HOST": "istiod.example.com"}},
-		{"pilot.env.ENABLE_CA_SERVER=false,global.caAddress=issuer.example:443", map[string]string{"/var/run/secrets/istiod/tls": "Secret istiod-tls", "/var/run/secrets/istiod/ca": "ConfigMap istio-ca-root-cert"}, nil},
+		{custom, map[string]string{"/etc/cacerts": "Secret cacerts", "/var/run/secrets/istiod/tls": "Secret istiod-tls",
+			"/var/run/secrets/istiod/ca": ""}, map[string]string{"ISTIOD_CUSTOM_HOST": "istiod.example.com"}},
+		{"pilot.env.ENABLE_CA_SERVER=false,global.caAddress=issuer.example:443",
+			map[string]string{"/var/run/secrets/istiod/tls": "Secret istiod-tls", "/var/run/secrets/istiod/ca": "ConfigMap istio-ca-root-cert"},
+			nil},
 		{"env.ENABLE_CA_SERVER=false,env.PILOT_CA_CERT_CONFIGMAP=roots", map[string]string{"/var/run/secrets/istiod/ca": "ConfigMap roots"}, nil},
-		{"global.pilotCertProvider=k8s.io/a.example/b,env.EXTERNAL_CA=ISTIOD_RA_KUBERNETES_API,env.K8S_SIGNER=a.example/b", nil, map[string]string{"PILOT_CERT_PROVIDER": "k8s.io/a.example/b", "EXTERNAL_CA": "ISTIOD_RA_KUBERNETES_API", "K8S_SIGNER": "a.example/b"}},
+		{"global.pilotCertProvider=k8s.io/a.example/b,env.EXTERNAL_CA=ISTIOD_RA_KUBERNETES_API,env.K8S_SIGNER=a.example/b", nil,
+			map[string]string{"PILOT_CERT_PROVIDER": "k8s.io/a.example/b", "EXTERNAL_CA": "ISTIOD_RA_KUBERNETES_API", "K8S_SIGNER": "a.example/b"}},
 	} {
 		for _, h := range helms(t) {
 			pod := objects[appsv1.Deployment](t, template(t, h, "istiod", chart(t, "istiod"), "--set", x.set), "Deployment")[0].Spec.Template.Spec

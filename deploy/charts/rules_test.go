@@ -63,10 +63,13 @@ func TestRules(t *testing.T) {
 	const deployed, asked = "create get list patch watch", "create delete get list patch watch" // for Gateways
 	cluster := map[string]string{
 		"customresourcedefinitions.apiextensions.k8s.io": read, "tokenreviews.authentication.k8s.io": "create",
-		"ingresses/status.networking.k8s.io": "patch", "subjectaccessreviews.authorization.k8s.io": "create", "secrets": read, "configmaps": "create get list watch", "configmaps istio-ca-root-cert,istio-ca-crl": "list patch watch",
-		"deployments.apps": deployed, "serviceaccounts": deployed, "horizontalpodautoscalers.autoscaling": asked, "poddisruptionbudgets.policy": asked,
+		"ingresses/status.networking.k8s.io": "patch", "subjectaccessreviews.authorization.k8s.io": "create", "secrets": read,
+		"configmaps": "create get list watch", "configmaps istio-ca-root-cert,istio-ca-crl": "list patch watch",
+		"deployments.apps": deployed, "serviceaccounts": deployed, "horizontalpodautoscalers.autoscaling": asked,
+		"poddisruptionbudgets.policy": asked,
 	}
-	for _, of := range []string{"backendtlspolicies", "gatewayclasses", "gateways", "grpcroutes", "httproutes", "listenersets", "tcproutes", "tlsroutes", "udproutes"} {
+	for _, of := range []string{"backendtlspolicies", "gatewayclasses", "gateways", "grpcroutes", "httproutes", "listenersets", "tcproutes",
+		"tlsroutes", "udproutes"} {
 		cluster[of+"/status.gateway.networking.k8s.io"] = "patch"
 	}
 	for _, k := range kinds.All() {
@@ -116,7 +119,8 @@ func TestRules(t *testing.T) {
 	const election = "env.ENABLE_LEADER_ELECTION"
 	const registration, health = "env.PILOT_ENABLE_WORKLOAD_ENTRY_AUTOREGISTRATION", "env.PILOT_ENABLE_WORKLOAD_ENTRY_HEALTHCHECKS"
 	external := maps.Clone(noCA)
-	delete(external, "leases.coordination.k8s.io istio-leader,istio-workloadentry-cleanup,istio-webhook-controller-election,istio-gateway-deployment-default")
+	delete(external,
+		"leases.coordination.k8s.io istio-leader,istio-workloadentry-cleanup,istio-webhook-controller-election,istio-gateway-deployment-default")
 	external["leases.coordination.k8s.io istio-leader,istio-workloadentry-cleanup,"+roots+",istio-gateway-deployment-default"] = "update"
 	signed := func(signers string) map[string]string {
 		all, group := maps.Clone(writes), ".certificates.k8s.io"
@@ -128,7 +132,8 @@ func TestRules(t *testing.T) {
 	noGateways := without(writes, "deployments.apps", "serviceaccounts", "horizontalpodautoscalers.autoscaling", "poddisruptionbudgets.policy")
 	noGateways["services"], noGateways["gatewayclasses.gateway.networking.k8s.io"] = read, read
 	noGatewaysRole := reads("istio")
-	noGatewaysRole["leases.coordination.k8s.io"], noGatewaysRole["leases.coordination.k8s.io istio-leader,istio-workloadentry-cleanup,"+roots] = "create get", "update"
+	noGatewaysRole["leases.coordination.k8s.io"], noGatewaysRole["leases.coordination.k8s.io istio-leader,istio-workloadentry-cleanup,"+
+		roots] = "create get", "update"
 	statuses := maps.Clone(writes)
 	for _, k := range kinds.All() {
 		if k.Istio {
@@ -142,23 +147,30 @@ func TestRules(t *testing.T) {
 	}{
 		{"defaults", registration + "=true", "", writes, leads("istio", "istio-workloadentry-cleanup,"+roots), ""},
 		{"revision", "revision=canary", "-canary", writes, leads("istio-canary", "istio-workloadentry-cleanup-canary,"+roots+"-canary"), ""},
-		{"tags", "revisionTags={stable,next}", "", writes, leads("istio", "istio-workloadentry-cleanup,"+roots), ",istio-revision-tag-stable,istio-revision-tag-next"},
+		{"tags", "revisionTags={stable,next}", "", writes, leads("istio", "istio-workloadentry-cleanup,"+roots),
+			",istio-revision-tag-stable,istio-revision-tag-next"},
 		{"revision called default", "revision=default", "", writes, leads("istio", "istio-workloadentry-cleanup,"+roots), ""},
-		{"shared mesh configuration", "env.SHARED_MESH_CONFIG=shared", "", writes, leads("istio,shared", "istio-workloadentry-cleanup,"+roots), ""},
-		{"no health", health + "=false", "", with(map[string]string{entries: "create delete get list patch watch"}), leads("istio", "istio-workloadentry-cleanup,"+roots), ""},
+		{"shared mesh configuration", "env.SHARED_MESH_CONFIG=shared", "", writes,
+			leads("istio,shared", "istio-workloadentry-cleanup,"+roots), ""},
+		{"no health", health + "=false", "", with(map[string]string{entries: "create delete get list patch watch"}),
+			leads("istio", "istio-workloadentry-cleanup,"+roots), ""},
 		{"no registration", registration + "=false", "", cluster, leads("istio", roots), ""},
 		{"no registration, in short", registration + "=0", "", cluster, leads("istio", roots), ""},
 		{"no election", election + "=false", "", writes, reads("istio"), ""},
 		{"an election", election + "=true", "", writes, leads("istio", "istio-workloadentry-cleanup,"+roots), ""},
-		{"statuses", "env.PILOT_ENABLE_ANALYSIS=true", "", statuses, leads("istio", "istio-workloadentry-cleanup,"+roots+",istio-analyze-leader"), ""},
+		{"statuses", "env.PILOT_ENABLE_ANALYSIS=true", "", statuses,
+			leads("istio", "istio-workloadentry-cleanup,"+roots+",istio-analyze-leader"), ""},
 		{"no statuses", "env.PILOT_ENABLE_ANALYSIS=false", "", writes, leads("istio", "istio-workloadentry-cleanup,"+roots), ""},
 		{"no Gateways", off + "DEPLOYMENT_CONTROLLER=false," + off + "GATEWAYCLASS_CONTROLLER=false", "", noGateways, noGatewaysRole, ""},
 		{"no CA", "env.ENABLE_CA_SERVER=false", "", noRoots, noCA, ""},
 		{
-			"signers of Kubernetes", "env.EXTERNAL_CA=ISTIOD_RA_KUBERNETES_API,env.K8S_SIGNER=a.example/b,env.CERT_SIGNER_DOMAIN=c.example,global.pilotCertProvider=k8s.io/d.example/e", "",
+			"signers of Kubernetes",
+			"env.EXTERNAL_CA=ISTIOD_RA_KUBERNETES_API,env.K8S_SIGNER=a.example/b,env.CERT_SIGNER_DOMAIN=c.example," +
+				"global.pilotCertProvider=k8s.io/d.example/e", "",
 			signed("a.example/b,c.example/*,d.example/e"), external, "",
 		},
-		{"a signer for the server alone", "env.CERT_SIGNER_DOMAIN=c.example,env.PILOT_CERT_PROVIDER=k8s.io/d.example/e", "", signed("d.example/e"), leads("istio", "istio-workloadentry-cleanup,"+roots), ""},
+		{"a signer for the server alone", "env.CERT_SIGNER_DOMAIN=c.example,env.PILOT_CERT_PROVIDER=k8s.io/d.example/e", "",
+			signed("d.example/e"), leads("istio", "istio-workloadentry-cleanup,"+roots), ""},
 		{"a CA in cacerts", "env.USE_CACERTS_FOR_SELF_SIGNED_CA=true", "", writes, cacerts, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -96,7 +96,8 @@ spec:
 `), "v0")
 	must.Succeed(t, err)
 	text := string(files["a.b.yaml"])
-	if strings.Contains(text, "prose") || !strings.Contains(text, "description: {type: string}") || !strings.Contains(text, `message: "needs a description"`) {
+	if strings.Contains(text, "prose") || !strings.Contains(text, "description: {type: string}") ||
+		!strings.Contains(text, `message: "needs a description"`) {
 		t.Error(text)
 	}
 }

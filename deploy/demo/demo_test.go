@@ -125,7 +125,9 @@ func TestTour(t *testing.T) {
 	k := programs
 	for _, uid := range users() {
 		t.Run(fmt.Sprint("user ", uid), func(t *testing.T) {
-			check(t, k.command(t, uid, "-requests", "300"), "7 real Envoys", "details-v1 is spiffe://cluster.local/ns/bookinfo/sa/details, and takes no call without mutual TLS", "productpage-v1 ", "details-v1 ", "ratings-v1 ")
+			check(t, k.command(t, uid, "-requests", "300"), "7 real Envoys",
+				"details-v1 is spiffe://cluster.local/ns/bookinfo/sa/details, and takes no call without mutual TLS", "productpage-v1 ", "details-v1 ",
+				"ratings-v1 ")
 		})
 	}
 }
@@ -148,7 +150,8 @@ func check(t *testing.T, cmd *exec.Cmd, says ...string) {
 	out, err := cmd.CombinedOutput()
 	t.Logf("\n%s", out)
 	must.Succeed(t, err)
-	for _, s := range append(says, "before, none failed", "while requests are in flight: 90/10 becomes 50/50", "were sent meanwhile, none failed", "after, none failed") {
+	for _, s := range append(says, "before, none failed", "while requests are in flight: 90/10 becomes 50/50",
+		"were sent meanwhile, none failed", "after, none failed") {
 		if !bytes.Contains(out, []byte(s)) {
 			t.Errorf("the demo does not say %q", s)
 		}
@@ -236,7 +239,9 @@ func TestMeshThatStaysUp(t *testing.T) {
 				t.Error(err)
 			}
 			if reached != 3 || ran != 2 || !told {
-				t.Errorf("%d addresses to try, want the gateway's and two debug pages'; %d commands, want check and proxy-status; told of the broken file: %v", reached, ran, told)
+				t.Errorf(
+					"%d addresses to try, want the gateway's and two debug pages'; %d commands, want check and proxy-status; told of the broken file: %v",
+					reached, ran, told)
 			}
 			nobodyLeft(t)
 		})

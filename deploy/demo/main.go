@@ -47,10 +47,12 @@ func parse(args []string) (options, error) {
 	f := flag.NewFlagSet("demo", flag.ContinueOnError)
 	f.BoolVar(&o.stay, "stay", false, "stay up until Ctrl-C")
 	f.BoolVar(&o.gatewayOnly, "gateway-only", false, "run the gateway alone on loopback, without namespaces")
-	f.StringVar(&o.sample, "sample", envOr("SAMPLE", samples.Bookinfo), "what to run: "+samples.Bookinfo+" or "+samples.GatewayAPI+" (environment: SAMPLE)")
+	f.StringVar(&o.sample, "sample", envOr("SAMPLE", samples.Bookinfo),
+		"what to run: "+samples.Bookinfo+" or "+samples.GatewayAPI+" (environment: SAMPLE)")
 	f.IntVar(&o.requests, "requests", 500, "requests to send before and after the change")
 	f.StringVar(&o.envoy, "envoy", envOr("ENVOY", ".tools/envoy"), "Envoy binary (environment: ENVOY)")
-	f.StringVar(&o.pilot, "pilot-discovery", envOr("PILOT_DISCOVERY", "bin/pilot-discovery"), "control plane binary (environment: PILOT_DISCOVERY)")
+	f.StringVar(&o.pilot, "pilot-discovery", envOr("PILOT_DISCOVERY", "bin/pilot-discovery"),
+		"control plane binary (environment: PILOT_DISCOVERY)")
 	f.StringVar(&o.agent, "pilot-agent", "", "agent binary; empty: the one beside the control plane")
 	if err := f.Parse(args); err != nil {
 		return o, err

@@ -66,9 +66,11 @@ func namespaces(n *pods.Network, sample string) *stage {
 		s.strict = true
 		s.adapt = func(dir string) error {
 			err := rewrite(dir, "mesh.yaml", strings.NewReplacer("DISABLE", "STRICT",
-				"Where no agent brings certificates, mutual TLS is switched off", "Agents bring certificates, and calls by mutual TLS alone are served"))
+				"Where no agent brings certificates, mutual TLS is switched off",
+				"Agents bring certificates, and calls by mutual TLS alone are served"))
 			// As injection labels a pod that has a proxy with certificates.
-			return errors.Join(err, rewrite(dir, "*.yaml", strings.NewReplacer("\n    version: v", "\n    security.istio.io/tlsMode: istio\n    version: v")))
+			return errors.Join(err,
+				rewrite(dir, "*.yaml", strings.NewReplacer("\n    version: v", "\n    security.istio.io/tlsMode: istio\n    version: v")))
 		}
 	}
 	return s

@@ -141,7 +141,8 @@ func (d *show) agent(work string) (*proxy.Agent, uint16, error) {
 		return nil, 0, fmt.Errorf("roots of the CA: %w", err)
 	}
 	port, err := proxy.Port(d.pilot.SecureGRPC)
-	return &proxy.Agent{Binary: d.o.agent, Discovery: d.pilot.SecureGRPC, Roots: roots, Token: proxy.Tokens(d.o.pilot, state), Ports: d.stage.ports}, port, err
+	return &proxy.Agent{Binary: d.o.agent, Discovery: d.pilot.SecureGRPC, Roots: roots, Token: proxy.Tokens(d.o.pilot, state),
+		Ports: d.stage.ports}, port, err
 }
 
 // secured shows that pods have certificates, and take no call without mutual TLS.
@@ -355,7 +356,8 @@ func (d *show) stay(ctx context.Context) error {
 		}
 		d.page.line("curl -H 'Host: bookinfo.example.com' http://%s/", gateway)
 		d.page.line("curl -H 'Host: reviews.example.com' -H 'end-user: jason' http://%s/", gateway)
-		d.page.line("curl --cacert %s --connect-to ::127.0.0.1:%s https://bookinfo.example.com/vault", filepath.Join(d.mesh, samples.RootsFile), port)
+		d.page.line("curl --cacert %s --connect-to ::127.0.0.1:%s https://bookinfo.example.com/vault",
+			filepath.Join(d.mesh, samples.RootsFile), port)
 	} else {
 		d.page.line("curl http://%s/", gateway)
 		d.page.line("curl -H 'Host: reviews.bookinfo.svc.cluster.local' http://%s/", gateway)

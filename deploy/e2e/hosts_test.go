@@ -36,7 +36,9 @@ func notHeld(t *testing.T, tr load.Traffic, wait func()) {
 // lateService is a service of the echo pods with those ports.
 func lateService(ports ...int) string {
 	var b strings.Builder
-	b.WriteString("apiVersion: v1\nkind: Service\nmetadata: {name: late, namespace: mesh}\nspec:\n  clusterIP: 10.96.0.77\n  selector: {app: echo}\n  ports:\n")
+	b.WriteString(
+		"apiVersion: v1\nkind: Service\nmetadata: {name: late, namespace: mesh}\nspec:\n  clusterIP: 10.96.0.77\n  selector: {app: echo}\n" +
+			"  ports:\n")
 	for _, p := range ports {
 		fmt.Fprintf(&b, "  - {name: http-%d, port: %d, targetPort: 8080}\n", p, p)
 	}
@@ -150,7 +152,8 @@ func testHosts(t *testing.T, m *mesh) {
 		})
 	}
 	divided := func(r routing) bool { return r.divided && slices.Contains(r.hosts, fallback) }
-	has("virtual hosts come by themselves", "80", func(r routing) bool { return divided(r) && slices.Contains(r.hosts, "echo.mesh.svc.cluster.local:80") })
+	has("virtual hosts come by themselves", "80",
+		func(r routing) bool { return divided(r) && slices.Contains(r.hosts, "echo.mesh.svc.cluster.local:80") })
 
 	for range 2 { // the second time Envoy has seen the names before
 		m.write(t, "late.yaml", lateService(8085))
@@ -216,7 +219,8 @@ func testTombstones(t *testing.T, m *mesh) {
 		var last routing
 		defer func() {
 			if t.Failed() {
-				t.Logf("divided %t, %d virtual hosts, %d bytes, vacancies %t", last.divided, len(last.hosts), len(last.text), strings.Contains(last.text, "removed.invalid"))
+				t.Logf("divided %t, %d virtual hosts, %d bytes, vacancies %t", last.divided, len(last.hosts), len(last.text),
+					strings.Contains(last.text, "removed.invalid"))
 			}
 		}()
 		suite.Eventually(t, what, func() bool {
@@ -234,7 +238,8 @@ func testTombstones(t *testing.T, m *mesh) {
 	})
 	for range 2 { // and what is whole comes back
 		m.remove(t, "late-gateway.yaml")
-		suite.Eventually(t, "the gateway's route configuration is gone", func() bool { _, there := m.routing(t, "ingress", "http.8090"); return !there })
+		suite.Eventually(t, "the gateway's route configuration is gone",
+			func() bool { _, there := m.routing(t, "ingress", "http.8090"); return !there })
 		m.write(t, "late-gateway.yaml", emptyGateway+"---\n"+fmt.Sprintf(gatewayRoute, "one"))
 		has("it is there again", func(r routing) bool { return !r.divided && len(r.hosts) == 1 })
 	}
@@ -278,6 +283,7 @@ func testEmptyRoutes(t *testing.T, m *mesh, tr load.Traffic) {
 		m.remove(t, "late-ingress.yaml")
 		leads("its last route is gone", "two", http.StatusNotFound)
 		m.remove(t, "late-gateway.yaml")
-		suite.Eventually(t, "the gateway's route configuration is gone", func() bool { _, there := m.routing(t, "ingress", "http.8090"); return !there })
+		suite.Eventually(t, "the gateway's route configuration is gone",
+			func() bool { _, there := m.routing(t, "ingress", "http.8090"); return !there })
 	}
 }

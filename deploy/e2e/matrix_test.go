@@ -73,16 +73,19 @@ var protocols = []protocol{
 		counts: []count{upstream("client", "outbound|82||echo.mesh.svc.cluster.local", requests, perCell), inbound(8082, requests, perCell)},
 	}, {
 		name: "TCP", answers: servers,
-		new:    from("client", func(d dial) send { return overTCP(d, "10.96.0.10:9000") }),
-		counts: []count{upstream("client", "outbound|9000||echo.mesh.svc.cluster.local", connections, perCell), inbound(9000, connections, perCell)},
+		new: from("client", func(d dial) send { return overTCP(d, "10.96.0.10:9000") }),
+		counts: []count{upstream("client", "outbound|9000||echo.mesh.svc.cluster.local", connections, perCell),
+			inbound(9000, connections, perCell)},
 	}, {
 		name: "sniffed HTTP", answers: servers,
-		new:    from("client", func(d dial) send { return overHTTP(d, "HTTP/1.1", "10.96.0.11:7000", "sniffed-http") }),
-		counts: []count{upstream("client", "outbound|7000||sniffed-http.mesh.svc.cluster.local", requests, perCell), inbound(7000, requests, perCell)},
+		new: from("client", func(d dial) send { return overHTTP(d, "HTTP/1.1", "10.96.0.11:7000", "sniffed-http") }),
+		counts: []count{upstream("client", "outbound|7000||sniffed-http.mesh.svc.cluster.local", requests, perCell),
+			inbound(7000, requests, perCell)},
 	}, {
 		name: "sniffed TCP", answers: servers,
-		new:    from("client", func(d dial) send { return overTCP(d, "10.96.0.12:7100") }),
-		counts: []count{upstream("client", "outbound|7100||sniffed-tcp.mesh.svc.cluster.local", connections, perCell), inbound(7100, connections, perCell)},
+		new: from("client", func(d dial) send { return overTCP(d, "10.96.0.12:7100") }),
+		counts: []count{upstream("client", "outbound|7100||sniffed-tcp.mesh.svc.cluster.local", connections, perCell),
+			inbound(7100, connections, perCell)},
 	}, {
 		name: "headless TCP", answers: servers,
 		new: from("client", func(d dial) send { return inTurn(overTCP(d, "10.10.0.21:9100"), overTCP(d, "10.10.0.22:9100")) }),
@@ -113,8 +116,9 @@ var protocols = []protocol{
 		},
 	}, {
 		name: "not redirected", answers: servers,
-		new:    from("unredirected", func(d dial) send { return overHTTP(d, "HTTP/1.1", "127.0.0.1:80", "echo") }),
-		counts: []count{upstream("unredirected", "outbound|80||echo.mesh.svc.cluster.local", requests, perCell), inbound(8080, requests, perCell)},
+		new: from("unredirected", func(d dial) send { return overHTTP(d, "HTTP/1.1", "127.0.0.1:80", "echo") }),
+		counts: []count{upstream("unredirected", "outbound|80||echo.mesh.svc.cluster.local", requests, perCell),
+			inbound(8080, requests, perCell)},
 	}, {
 		name: "gateway", answers: servers,
 		new: func(*mesh) (send, func() error, error) {

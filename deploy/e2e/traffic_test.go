@@ -23,7 +23,8 @@ func startTraffic(t *testing.T, m *mesh, addr, host string) load.Traffic {
 	t.Helper()
 	return load.Begin(t, load.Options{
 		Rate: rate, Timeout: 30 * time.Second, Overdue: func() { t.Logf("a request waits:\n%s", m.World.Waits()) },
-	}, overHTTP(m.World.Pod("client").Location.DialContext, "HTTP/1.1", addr, host), overHTTP(new(net.Dialer).DialContext, "HTTP/1.1", ingress, ingressHost))
+	}, overHTTP(m.World.Pod("client").Location.DialContext, "HTTP/1.1", addr, host),
+		overHTTP(new(net.Dialer).DialContext, "HTTP/1.1", ingress, ingressHost))
 }
 
 // testSplit sends through a weighted route, counts, changes the weights while it runs, and counts again.
@@ -98,7 +99,8 @@ func testSubsets(t *testing.T, m *mesh) {
 	for i := range 20 {
 		before := m.routeLoads(t, "client")
 		m.write(t, "subsets.yaml", subsets(i))
-		suite.Eventually(t, fmt.Sprintf("the client's Envoy has the routes of subset %d", i), func() bool { return m.routeLoads(t, "client") > before })
+		suite.Eventually(t, fmt.Sprintf("the client's Envoy has the routes of subset %d", i),
+			func() bool { return m.routeLoads(t, "client") > before })
 	}
 	m.remove(t, "subsets.yaml")
 	tr.Answers(t, "echo-1")
@@ -192,7 +194,8 @@ func testBrokenFile(t *testing.T, m *mesh) {
 	} {
 		m.write(t, "weights.yaml", broken)
 		first, second := sidecar.Heard("echo-1"), sidecar.Heard("echo-2")
-		suite.Eventually(t, name+": the first answers as the last good content says", func() bool { return sidecar.Heard("echo-1") >= first+2*rate })
+		suite.Eventually(t, name+": the first answers as the last good content says",
+			func() bool { return sidecar.Heard("echo-1") >= first+2*rate })
 		if n := sidecar.Heard("echo-2") - second; n > 0 {
 			t.Errorf("%s: %d requests to the second version, want all to the first as the last good content says", name, n)
 		}

@@ -37,7 +37,8 @@ func TestLength(t *testing.T) {
 	if Raced {
 		fewer, none = (all+4)/5, 0
 	}
-	for what, n := range map[string][2]int{"NoRace": {count(NoRace), none}, "FewerWithRace": {count(FewerWithRace), fewer}, "afterwards": {count(func(testing.TB) {}), all}} {
+	for what, n := range map[string][2]int{"NoRace": {count(NoRace), none}, "FewerWithRace": {count(FewerWithRace), fewer},
+		"afterwards": {count(func(testing.TB) {}), all}} {
 		if n[0] != n[1] {
 			t.Errorf("%s: %d checks of %d, want %d", what, n[0], all, n[1])
 		}

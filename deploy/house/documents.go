@@ -13,7 +13,13 @@ import (
 // documents are those that name tests. The first of them is the map of the tree.
 func documents() []string { return []string{"ARCHITECTURE.md", "DECISIONS.md"} }
 
-const maxColumns = 120
+const (
+	maxColumns     = 120 // of a line of a document or comment
+	maxCodeColumns = 140 // of a line of code
+)
+
+// maxWideLines is how many lines of code may still be wider than maxCodeColumns. The number only gets smaller.
+const maxWideLines = 2928
 
 // checkDocuments holds that each test that a document names exists in the package that it names, that the map names
 // each folder of pilot and only folders that exist, and that lines are wrapped.
@@ -88,18 +94,32 @@ func checkMap(name, text string, tree fs.FS, pkgs []*pkg, add report) {
 	}
 }
 
-// checkComments holds that the lines of comments are wrapped, in tests too.
-func checkComments(tree fs.FS, add report) error {
-	comment := regexp.MustCompile(`^\s*// `)
-	return walk(tree, ".go", func(name string) error {
+// checkColumns holds that the lines of comments and of code are wrapped, in tests too. It reports no line of code while
+// the tree has at most maxWide that are too wide, apart from the exceptions and generated files.
+func checkColumns(tree fs.FS, maxWide int, x *exceptions, add report) error {
+	comment, generated := regexp.MustCompile(`^\s*// `), regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
+	var wide []Violation
+	err := walk(tree, ".go", func(name string) error {
 		text, err := fs.ReadFile(tree, name)
+		if generated.Match(text) {
+			return err
+		}
 		for i, line := range strings.Split(string(text), "\n") {
-			if n := utf8.RuneCountInString(line); n > maxColumns && comment.MatchString(line) {
-				add("columns", fmt.Sprintf("%s:%d", name, i+1), "%d columns; a line of a comment has at most %d", n, maxColumns)
+			at, n := fmt.Sprintf("%s:%d", name, i+1), utf8.RuneCountInString(line)
+			switch {
+			case comment.MatchString(line):
+				if n > maxColumns {
+					add("columns", at, "%d columns; a line of a comment has at most %d", n, maxColumns)
+				}
+			case n > maxCodeColumns && !x.allows("columns", name, line):
+				wide = append(wide, Violation{"columns", at, fmt.Sprintf(
+					"%d columns; a line of code has at most %d: break it after a comma or an operator", n, maxCodeColumns)})
 			}
 		}
 		return err
 	})
+	reportAbove(wide, maxWide, add)
+	return err
 }
 
 func isFolder(tree fs.FS, name string) bool {

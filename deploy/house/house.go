@@ -47,7 +47,8 @@ type report func(rule, at, format string, args ...any)
 
 // Rules are the names of all rules.
 func Rules() []string {
-	return []string{"imports", "order", "layers", "features", "pure", "clock", "client-go", "name", "doc", "init", "state", "environment", "goroutine", "length", "tests", "folders", "columns", "links", "functions", "keys"}
+	return []string{"imports", "order", "layers", "features", "pure", "clock", "client-go", "name", "doc", "init", "state", "environment",
+		"goroutine", "length", "tests", "folders", "columns", "links", "functions", "keys", "words", "exceptions"}
 }
 
 // Check applies every rule to the tree.
@@ -75,9 +76,17 @@ func Check(tree fs.FS) ([]Violation, error) {
 	if err := checkDocuments(tree, pkgs, add); err != nil {
 		return nil, err
 	}
-	if err := checkComments(tree, add); err != nil {
-		return nil, fmt.Errorf("read the comments: %w", err)
+	x, err := readExceptions(tree, add)
+	if err != nil {
+		return nil, err
 	}
+	if err := checkColumns(tree, maxWideLines, x, add); err != nil {
+		return nil, fmt.Errorf("read the lines of code: %w", err)
+	}
+	if err := checkWords(tree, pkgs, maxWords, x, add); err != nil {
+		return nil, fmt.Errorf("read the documents: %w", err)
+	}
+	x.checkUsed(add)
 	if err := checkLinks(tree, add); err != nil {
 		return nil, fmt.Errorf("read the documents: %w", err)
 	}

@@ -56,7 +56,8 @@ func modules(t *testing.T, name string) [][]string {
 // with a constant one, or with that of deploy/histories. The call that draws is in the test itself, where `make soak`
 // finds it.
 func TestRandomTestsHaveSeeds(t *testing.T) {
-	unseeded := regexp.MustCompile(`\brand\.(Int|Int32|Int64|IntN|N|Uint32|Uint64|Float64|Perm|Shuffle)\(|NewPCG\([^)]*time\.|\bseed\b.*=.*time\.Now`)
+	unseeded := regexp.MustCompile(
+		`\brand\.(Int|Int32|Int64|IntN|N|Uint32|Uint64|Float64|Perm|Shuffle)\(|NewPCG\([^)]*time\.|\bseed\b.*=.*time\.Now`)
 	for text, want := range map[string]bool{
 		"rand.Perm(20)": true, "rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 1))": true, "seed := time.Now().UnixNano()": true,
 		"rand.New(rand.NewPCG(1, 2))": false, "r.Perm(20)": false,
@@ -175,10 +176,16 @@ func TestPlantedViolations(t *testing.T) {
 		{"folders", "ARCHITECTURE.md", "| `pilot/xds` | streams |\n"},
 		{"columns", "DECISIONS.md", strings.Repeat("é", maxColumns+1)},
 		{"columns", "pilot/xds/a.go", src("// " + strings.Repeat("a ", maxColumns/2))},
+		{"columns", "pilot/xds/a.go", src(strings.Repeat("var _ = "+strings.Repeat("1", maxCodeColumns)+"\n", maxWideLines+1))},
 		{"columns", "pilot/xds/b_test.go", src("\t// " + strings.Repeat("a ", maxColumns/2))},
 		{"links", "docs/a.md", "## One\n\n[there](nowhere.md)\n"},
 		{"links", "docs/a.md", "## One\n\n```\n# Two\n```\n[two](#two)\n"},
 		{"links", "docs/a.md", "## One\n\n[two](../docs/a.md#one-1)\n"},
+		{"words", "pilot/xds/a.go", src(strings.Repeat("// Nobody reads it.\n", maxWords+1))},
+		{"words", "docs/a.md", strings.Repeat("Nobody reads it.\n", maxWords+1)},
+		{"exceptions", exceptionsFile, "words | docs/a.md | text\n"},
+		{"exceptions", exceptionsFile, "words | docs/a.md | text | reason\n"},
+		{"exceptions", exceptionsFile, strings.Repeat("words | docs/a.md | text | reason\n", maxExceptions+1)},
 		{"functions", "pilot/xds/a.go", src("type a struct{ " + strings.Repeat("f, ", maxFunctions) + "f func() }")},
 		{"length", "pilot/xds/a.go", src(strings.Repeat("\n", maxLines+1))},
 	}
@@ -218,21 +225,35 @@ func TestAllowedImports(t *testing.T) {
 		return files
 	}
 	found, err := Check(doc(fstest.MapFS{
-		"pilot/config/file/a.go":         {Data: []byte("package p\nimport _ " + m + "galley/validation\"\nimport _ " + m + "pilot/config\"")},
-		"pilot/ingest/a.go":              {Data: []byte("package p\nimport _ " + m + "galley/analysis\"\nimport _ " + m + "pilot/snapshot\"\nimport _ " + m + "pilot/facts\"")},
-		"pilot/feature/mtls/a.go":        {Data: []byte("package p\nimport \"time\"\nimport _ " + m + "pilot/envoy\"\nconst d = time.Second\nvar table = map[string]int{\"a\": 1}\nfunc f() { table := 1; table++; _ = table }")},
+		"pilot/config/file/a.go": {Data: []byte("package p\nimport _ " + m + "galley/validation\"\nimport _ " + m + "pilot/config\"")},
+		"pilot/ingest/a.go": {
+			Data: []byte("package p\nimport _ " + m + "galley/analysis\"\nimport _ " + m + "pilot/snapshot\"\nimport _ " + m + "pilot/facts\""),
+		},
+		"pilot/feature/mtls/a.go": {
+			Data: []byte("package p\nimport \"time\"\nimport _ " + m +
+				"pilot/envoy\"\nconst d = time.Second\nvar table = map[string]int{\"a\": 1}\nfunc f() { table := 1; table++; _ = table }"),
+		},
 		"pilot/feature/featuretest/a.go": {Data: []byte("package p\nimport \"os\"\nimport _ " + m + "pilot/catalog\"\nvar _ = os.Args")},
 		"pilot/catalog/a.go":             {Data: []byte("package p\nimport _ " + m + "pilot/feature/mtls\"")},
 		"pilot/feature/mtls/a_test.go":   {Data: []byte("package p\nimport _ \"os\"\nfunc init() {}")},
-		"pilot/bootstrap/a.go":           {Data: []byte("package p\nimport _ " + m + "citadel/ca\"\nimport _ " + m + "pilot/xds\"\nimport \"time\"\nvar _ = time.Now()")},
-		"api/safe/a.go":                  {Data: []byte("package p\nfunc f() { go f() }")},
-		"pilot/xds/a_test.go":            {Data: []byte("package p\nfunc TestA(t *testing.T) {}")},
-		"ARCHITECTURE.md":                {Data: []byte("### `pilot/xds`\n\n- It holds (TestA/sub).\n- And: `pilot/xds`\n  TestA.\n\n`pilot/config`, `pilot/ingest`, `pilot/feature`, `pilot/catalog`, `pilot/bootstrap`, `api/`\n" + strings.Repeat("é", maxColumns))},
-		"docs/a.md":                      {Data: []byte("## One `x.y`, [two](../pilot)\n## Two\n## Two\n[a](#one-xy-two) [b](../docs/a.md#two-1) [c](../pilot/xds) [d](https://example.com/#x)\n```\n[e](f)\n```\n")},
-		"pilot/xds/a.go":                 {Data: []byte("package p\nimport _ " + m + "pilot/xds/session\"\nimport _ " + m + "pilot/xds/wire\"")},
-		"pilot/xds/session/a.go":         {Data: []byte("package p\nimport _ " + m + "pilot/xds/wire\"\nimport _ " + m + "pilot/xds/diff\"")},
-		"pilot/xds/session/a_test.go":    {Data: []byte("package p\nimport _ " + m + "pilot/xds/xdstest\"")},
-	}, "pilot/xds", "pilot/xds/session", "pilot/config/file", "pilot/ingest", "pilot/feature/mtls", "pilot/feature/featuretest", "pilot/catalog", "pilot/bootstrap", "api/safe"))
+		"pilot/bootstrap/a.go": {
+			Data: []byte("package p\nimport _ " + m + "citadel/ca\"\nimport _ " + m + "pilot/xds\"\nimport \"time\"\nvar _ = time.Now()"),
+		},
+		"api/safe/a.go":       {Data: []byte("package p\nfunc f() { go f() }")},
+		"pilot/xds/a_test.go": {Data: []byte("package p\nfunc TestA(t *testing.T) {}")},
+		"ARCHITECTURE.md": {
+			Data: []byte("### `pilot/xds`\n\n- It holds (TestA/sub).\n- And: `pilot/xds`\n  TestA.\n\n" +
+				"`pilot/config`, `pilot/ingest`, `pilot/feature`, `pilot/catalog`, `pilot/bootstrap`, `api/`\n" + strings.Repeat("é", maxColumns)),
+		},
+		"docs/a.md": {
+			Data: []byte("## One `x.y`, [two](../pilot)\n## Two\n## Two\n" +
+				"[a](#one-xy-two) [b](../docs/a.md#two-1) [c](../pilot/xds) [d](https://example.com/#x)\n```\n[e](f)\n```\n"),
+		},
+		"pilot/xds/a.go":              {Data: []byte("package p\nimport _ " + m + "pilot/xds/session\"\nimport _ " + m + "pilot/xds/wire\"")},
+		"pilot/xds/session/a.go":      {Data: []byte("package p\nimport _ " + m + "pilot/xds/wire\"\nimport _ " + m + "pilot/xds/diff\"")},
+		"pilot/xds/session/a_test.go": {Data: []byte("package p\nimport _ " + m + "pilot/xds/xdstest\"")},
+	}, "pilot/xds", "pilot/xds/session", "pilot/config/file", "pilot/ingest", "pilot/feature/mtls", "pilot/feature/featuretest",
+		"pilot/catalog", "pilot/bootstrap", "api/safe"))
 	must.Succeed(t, err)
 	for _, v := range found {
 		t.Error(v)

@@ -10,7 +10,9 @@ import (
 
 // order is that of the packages of pilot: each may import those before it.
 func order() []string {
-	return []string{"authorize", "config", "facts", "snapshot", "derive", "ingest", "scope", "envoy", "feature", "cohort", "translate", "catalog", "pushes", "xds", "replicas", "debug", "ui", "leader", "controllers", "status", "trust", "external", "autoregistration", "difference", "why", "inspect", "ctrlz", "tracing", "metrics", "ports", "components", "bootstrap"}
+	return []string{"authorize", "config", "facts", "snapshot", "derive", "ingest", "scope", "envoy", "feature", "cohort", "translate",
+		"catalog", "pushes", "xds", "replicas", "debug", "ui", "leader", "controllers", "status", "trust", "external", "autoregistration",
+		"difference", "why", "inspect", "ctrlz", "tracing", "metrics", "ports", "components", "bootstrap"}
 }
 
 // forTests reports whether a package holds what tests share.
@@ -18,7 +20,8 @@ func forTests(dir string) bool { return strings.HasSuffix(dir, "test") }
 
 // pure reports whether a package is one in which equal input must always produce equal output.
 func pure(dir string) bool {
-	return !forTests(dir) && withinAny(dir, "pilot/snapshot", "pilot/derive", "pilot/scope", "pilot/cohort", "pilot/envoy", "pilot/feature", "pilot/translate", "pilot/catalog", "pilot/difference", "pilot/why")
+	return !forTests(dir) && withinAny(dir, "pilot/snapshot", "pilot/derive", "pilot/scope", "pilot/cohort", "pilot/envoy", "pilot/feature",
+		"pilot/translate", "pilot/catalog", "pilot/difference", "pilot/why")
 }
 
 // checkImports holds who may import whom.
@@ -32,7 +35,8 @@ func checkImports(f *file, add report) {
 		if pure(f.dir) && withinAny(target, "k8s.io/client-go", "google.golang.org/grpc", "net/http", "os", "log") {
 			add("pure", f.at(spec), "%s must not know %s", f.dir, target)
 		}
-		if !within(f.dir, "deploy") && (within(target, "google.golang.org/grpc/xds") || within(target, "google.golang.org/grpc/credentials/xds")) {
+		if !within(f.dir, "deploy") && (within(target, "google.golang.org/grpc/xds") ||
+			within(target, "google.golang.org/grpc/credentials/xds")) {
 			add("imports", f.at(spec), "only tests import %s, which is as large as the server", target)
 		}
 		if within(f.dir, "pilot/translate/engine") && within(target, "github.com/envoyproxy") {

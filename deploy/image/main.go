@@ -107,7 +107,8 @@ func build(programs []program, version string) ([]byte, error) {
 		return nil, err
 	}
 	manifestAt := add("application/vnd.oci.image.manifest.v1+json", manifest)
-	manifestAt.Annotations = map[string]string{"org.opencontainers.image.ref.name": version, "io.containerd.image.name": repository + ":" + version}
+	manifestAt.Annotations = map[string]string{"org.opencontainers.image.ref.name": version,
+		"io.containerd.image.name": repository + ":" + version}
 	index, err := json.Marshal(map[string]any{
 		"schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json", "manifests": []descriptor{manifestAt},
 	})
@@ -139,7 +140,8 @@ func layerTar(programs []program) ([]byte, error) {
 		if dir == "tmp" {
 			mode = 0o1777
 		}
-		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: dir + "/", Mode: mode, ModTime: time.Unix(0, 0), Format: tar.FormatUSTAR}); err != nil {
+		if err := w.WriteHeader(
+			&tar.Header{Typeflag: tar.TypeDir, Name: dir + "/", Mode: mode, ModTime: time.Unix(0, 0), Format: tar.FormatUSTAR}); err != nil {
 			return nil, err
 		}
 	}

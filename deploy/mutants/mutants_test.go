@@ -106,7 +106,8 @@ func runMutant(t *testing.T, m mutant, text []byte) (said []byte, err error) {
 	if sub {
 		pattern += "/^" + rest + "$"
 	}
-	c := exec.CommandContext(t.Context(), "go", "test", "-vet=off", "-count=1", "-timeout=5m", "-overlay="+overlay, "-run="+pattern, "./"+m.folder)
+	c := exec.CommandContext(t.Context(), "go", "test", "-vet=off", "-count=1", "-timeout=5m", "-overlay="+overlay, "-run="+pattern,
+		"./"+m.folder)
 	c.Dir = root
 	c.Env = append(os.Environ(), "RAPID_SEED=1", "RAPID_CHECKS="+m.draws(), "RAPID_NOFAILFILE=1", "RAPID_SHRINKTIME=0s")
 	said, err = c.CombinedOutput()

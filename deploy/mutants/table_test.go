@@ -107,7 +107,8 @@ var mutants = []mutant{
 	// pilot/translate
 	{
 		name: "a Set made by names keeps a name that failed",
-		file: "pilot/translate/engine/byname.go", was: "slices.AppendSeq(slices.Clip(g.Affected(d, list)), maps.Keys(last.failed))", is: "g.Affected(d, list)",
+		file: "pilot/translate/engine/byname.go", was: "slices.AppendSeq(slices.Clip(g.Affected(d, list)), maps.Keys(last.failed))",
+		is:     "g.Affected(d, list)",
 		folder: "pilot/translate/engine", test: "TestSetByNameMatchesFreshOne",
 	},
 	{
@@ -164,7 +165,8 @@ var mutants = []mutant{
 	},
 	{
 		name: "every node is a cohort",
-		file: "pilot/cohort/cohort.go", was: "k.Node = cmp.Or(w.NodeName, p.NodeName)\n", is: "k.Node = cmp.Or(w.NodeName, p.NodeName)\n\t\tk.Client.Node = k.Node\n",
+		file: "pilot/cohort/cohort.go", was: "k.Node = cmp.Or(w.NodeName, p.NodeName)\n",
+		is:     "k.Node = cmp.Or(w.NodeName, p.NodeName)\n\t\tk.Client.Node = k.Node\n",
 		folder: "pilot/cohort", test: "TestNodesSplitNoScope",
 	},
 	{
@@ -174,7 +176,8 @@ var mutants = []mutant{
 	},
 	{
 		name: "rules of whom a workload serves are read for the namespace that calls",
-		file: "pilot/cohort/cohort.go", was: "x.DestinationRules(found[i].Service.Namespace, found[i].Service,", is: "x.DestinationRules(w.Namespace, found[i].Service,",
+		file: "pilot/cohort/cohort.go", was: "x.DestinationRules(found[i].Service.Namespace, found[i].Service,",
+		is:     "x.DestinationRules(w.Namespace, found[i].Service,",
 		folder: "pilot/cohort", test: "TestRulesOfTheServedService",
 	},
 

@@ -68,8 +68,9 @@ func run(ctx context.Context, in io.Reader, out io.Writer) error {
 		last = input.At
 	}
 	engine := promql.NewEngine(promql.EngineOpts{
-		Logger: slog.New(slog.DiscardHandler), MaxSamples: 50_000_000, Timeout: 2 * time.Minute, EnableAtModifier: true, EnableNegativeOffset: true,
-		Parser: parser.NewParser(parser.Options{}),
+		Logger: slog.New(slog.DiscardHandler), MaxSamples: 50_000_000, Timeout: 2 * time.Minute, EnableAtModifier: true,
+		EnableNegativeOffset: true,
+		Parser:               parser.NewParser(parser.Options{}),
 	})
 	answers := make([]Answer, len(input.Queries))
 	for i, q := range input.Queries {

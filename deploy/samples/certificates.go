@@ -43,9 +43,11 @@ func writeCertificates(dir string) error {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "payments", Name: "ca"},
 		Data:       map[string]string{"ca.crt": string(roots)},
 	}}
-	for _, s := range []struct{ namespace, name, host string }{{"ingress", "bookinfo", "bookinfo.example.com"}, {"payments", "vault", "vault.example.com"}} {
+	for _, s := range []struct{ namespace, name, host string }{{"ingress", "bookinfo", "bookinfo.example.com"},
+		{"payments", "vault", "vault.example.com"}} {
 		certificate, private, err := sign(&x509.Certificate{
-			Subject: pkix.Name{CommonName: s.host}, DNSNames: []string{s.host}, KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+			Subject: pkix.Name{CommonName: s.host}, DNSNames: []string{s.host}, KeyUsage: x509.KeyUsageDigitalSignature,
+			ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		}, ca, key)
 		if err != nil {
 			return err

@@ -26,16 +26,18 @@ import (
 var (
 	screenshots = flag.String("screenshots", "", "a folder for the screenshots of the documentation; empty: none are kept")
 	measure     = flag.Duration("measure", 0, "how long TestCost watches the server with the page, and as long without; 0: not at all")
-	contents    = flag.Int("contents", 0, "of TestCost: how many different routes come in turn; 0: each is a new one, and caches fill to their bounds")
-	warm        = flag.Int("warm", 0, "of TestCost: how often it measures before the first view")
-	views       = flag.String("views", "mesh,proxies,pushes,objects", "of TestCost: which views it measures")
+	contents    = flag.Int("contents", 0,
+		"of TestCost: how many different routes come in turn; 0: each is a new one, and caches fill to their bounds")
+	warm  = flag.Int("warm", 0, "of TestCost: how often it measures before the first view")
+	views = flag.String("views", "mesh,proxies,pushes,objects", "of TestCost: which views it measures")
 )
 
 // browser opens a headless Chromium. What it complains of, like what the Content-Security-Policy forbids, is an error
 // of the test.
 func browser(t *testing.T) context.Context {
 	t.Helper()
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.WindowSize(1360, 850), chromedp.Flag("disable-gpu", true), chromedp.WSURLReadTimeout(patience))
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.WindowSize(1360, 850),
+		chromedp.Flag("disable-gpu", true), chromedp.WSURLReadTimeout(patience))
 	if path := os.Getenv("CHROMIUM"); path != "" {
 		options = append(options, chromedp.ExecPath(path))
 	}
@@ -55,7 +57,8 @@ func browser(t *testing.T) context.Context {
 			}
 		}
 	})
-	if err := chromedp.Run(ctx, log.Enable(), emulation.SetFocusEmulationEnabled(true)); err != nil { // the first one makes the browser, which lives as long as its context
+	if err := chromedp.Run(ctx, log.Enable(), emulation.SetFocusEmulationEnabled(true)); err != nil {
+		// the first one makes the browser, which lives as long as its context
 		t.Fatal(err)
 	}
 	return ctx
@@ -158,20 +161,25 @@ func TestPage(t *testing.T) {
 	}
 	do(t, ctx, chromedp.KeyEvent("CATALOG-7"))
 	text(t, ctx, ".note", "1 of 61 proxies")
-	do(t, ctx, chromedp.KeyEvent(kb.Escape), chromedp.Evaluate(`document.activeElement.blur()`, nil), chromedp.KeyEvent("j"), chromedp.KeyEvent(kb.Enter))
+	do(t, ctx, chromedp.KeyEvent(kb.Escape), chromedp.Evaluate(`document.activeElement.blur()`, nil), chromedp.KeyEvent("j"),
+		chromedp.KeyEvent(kb.Enter))
 	text(t, ctx, ".card", "catalog-7.shop", "Routes rejected", "cannot be set here")
 	do(t, ctx, chromedp.KeyEvent("g"), chromedp.KeyEvent("p"))
 	text(t, ctx, ".note", "61 proxies")
 
 	// One of the simulated ones, with a cluster of the DestinationRule.
 	var id string
-	do(t, ctx, chromedp.Evaluate(`fetch('/ui/api/proxies?namespace=pay&limit=1').then((r) => r.json()).then((v) => v.rows[0].id)`, &id, func(p *runtime.EvaluateParams) *runtime.EvaluateParams {
-		return p.WithAwaitPromise(true)
-	}))
-	do(t, ctx, chromedp.Evaluate(`location.hash = '#/proxy/`+id+`?type=cds&name=' + encodeURIComponent('outbound|80||ledger.pay.svc.cluster.local')`, nil))
+	do(t, ctx, chromedp.Evaluate(`fetch('/ui/api/proxies?namespace=pay&limit=1').then((r) => r.json()).then((v) => v.rows[0].id)`, &id,
+		func(p *runtime.EvaluateParams) *runtime.EvaluateParams {
+			return p.WithAwaitPromise(true)
+		}))
+	do(t, ctx,
+		chromedp.Evaluate(`location.hash = '#/proxy/`+id+`?type=cds&name=' + encodeURIComponent('outbound|80||ledger.pay.svc.cluster.local')`,
+			nil))
 	text(t, ctx, ".origins", "DestinationRule pay/ledger", "policies.yaml:", "Service pay/ledger")
 	text(t, ctx, ".tree", "connectTimeout", "outlierDetection")
-	if set, all := number(t, ctx, `document.querySelectorAll('.tree li:not(.default)').length`), number(t, ctx, `document.querySelectorAll('.tree li.default').length`); set < 5 || all < 10 {
+	if set, all := number(t, ctx, `document.querySelectorAll('.tree li:not(.default)').length`),
+		number(t, ctx, `document.querySelectorAll('.tree li.default').length`); set < 5 || all < 10 {
 		t.Errorf("%v fields are set, and %v are defaults", set, all)
 	}
 	shot(t, ctx, "proxy")
@@ -220,9 +228,14 @@ func contrast(t *testing.T, ctx context.Context) {
 				canvas.fillRect(0, 0, 1, 1);
 				return [...canvas.getImageData(0, 0, 1, 1).data].slice(0, 3);
 			};
-			const light = (c) => { const [r, g, b] = c.map((v) => { v /= 255; return v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; }); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+			const light = (c) => {
+				const [r, g, b] = c.map((v) => { v /= 255; return v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; });
+				return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+			};
 			const bad = [];
-			for (const ground of ['--paper', '--card', '--soft', '--bad-soft']) for (const text of ['--text', '--dim', '--accent', '--good', '--warn', '--bad']) {
+			const grounds = ['--paper', '--card', '--soft', '--bad-soft'];
+			const texts = ['--text', '--dim', '--accent', '--good', '--warn', '--bad'];
+			for (const ground of grounds) for (const text of texts) {
 				const [a, b] = [light(rgb(ground)), light(rgb(text))].sort((x, y) => y - x);
 				const ratio = (a + 0.05) / (b + 0.05);
 				if (ratio < 4.5) bad.push(text + ' on ' + ground + ': ' + ratio.toFixed(2));

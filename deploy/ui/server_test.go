@@ -54,7 +54,8 @@ func (s *server) rejecting(pod, namespace, text string) {
 	s.t.Cleanup(func() { cancel(); _ = cc.Close() })
 	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(cc).StreamAggregatedResources(ctx)
 	must.Succeed(s.t, err)
-	metadata, err := structpb.NewStruct(map[string]any{"NAMESPACE": namespace, "CLUSTER_ID": "Kubernetes", "INSTANCE_IPS": "10.9.0.1", "ISTIO_VERSION": "1.31.0"})
+	metadata, err := structpb.NewStruct(
+		map[string]any{"NAMESPACE": namespace, "CLUSTER_ID": "Kubernetes", "INSTANCE_IPS": "10.9.0.1", "ISTIO_VERSION": "1.31.0"})
 	must.Succeed(s.t, err)
 	const routes = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration"
 	n := &corev3.Node{Id: "sidecar~10.9.0.1~" + pod + "." + namespace + "~" + namespace + ".svc.cluster.local", Metadata: metadata}
@@ -65,7 +66,8 @@ func (s *server) rejecting(pod, namespace, text string) {
 			if err != nil {
 				return
 			}
-			answer := &discoveryv3.DiscoveryRequest{TypeUrl: routes, ResourceNames: []string{"80"}, ResponseNonce: m.Nonce, VersionInfo: m.VersionInfo}
+			answer := &discoveryv3.DiscoveryRequest{TypeUrl: routes, ResourceNames: []string{"80"}, ResponseNonce: m.Nonce,
+				VersionInfo: m.VersionInfo}
 			for _, r := range m.Resources {
 				if strings.Contains(string(r.Value), text) {
 					answer.ErrorDetail = &rpcstatus.Status{Code: 13, Message: "route 80: the header " + text + " cannot be set here"}

@@ -52,7 +52,8 @@ type stream struct {
 }
 
 func newStream(sotw bool) *stream {
-	return &stream{sotw: sotw, subscribed: map[string]map[string]struct{}{}, wake: make(chan struct{}, 1), named: map[string]uint64{}, seed: maphash.MakeSeed()}
+	return &stream{sotw: sotw, subscribed: map[string]map[string]struct{}{}, wake: make(chan struct{}, 1), named: map[string]uint64{},
+		seed: maphash.MakeSeed()}
 }
 
 func newHub() *hub {

@@ -30,7 +30,8 @@ func routes(t *testing.T, hosts map[string]string) []byte {
 	slices.SortFunc(r.VirtualHosts, func(a, b *routev3.VirtualHost) int { return len(a.Name) - len(b.Name) })
 	body, err := anypb.New(r)
 	must.Succeed(t, err)
-	b, err := proto.Marshal(&discoveryv3.DeltaDiscoveryResponse{TypeUrl: load.Routes.URL(), Nonce: "n", Resources: []*discoveryv3.Resource{{Name: "80", Version: "1", Resource: body}}})
+	b, err := proto.Marshal(&discoveryv3.DeltaDiscoveryResponse{TypeUrl: load.Routes.URL(), Nonce: "n",
+		Resources: []*discoveryv3.Resource{{Name: "80", Version: "1", Resource: body}}})
 	must.Succeed(t, err)
 	return b
 }
@@ -151,7 +152,9 @@ func TestSameMessage(t *testing.T) {
 	for _, name := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
 		fields[name] = structpb.NewStringValue(name)
 	}
-	r := &routev3.RouteConfiguration{Name: "80", VirtualHosts: []*routev3.VirtualHost{{Name: "v", Metadata: &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{"istio": {Fields: fields}}}}}}
+	r := &routev3.RouteConfiguration{Name: "80", VirtualHosts: []*routev3.VirtualHost{
+		{Name: "v", Metadata: &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{"istio": {Fields: fields}}}},
+	}}
 	encode := func() []byte {
 		b, err := proto.Marshal(r)
 		must.Succeed(t, err)
@@ -195,7 +198,8 @@ func TestReadRequest(t *testing.T) {
 		"delta": {false, []proto.Message{
 			&discoveryv3.DeltaDiscoveryRequest{Node: node, TypeUrl: "x"},
 			&discoveryv3.DeltaDiscoveryRequest{TypeUrl: "x", ResponseNonce: "1"},
-			&discoveryv3.DeltaDiscoveryRequest{TypeUrl: "y", ResourceNamesSubscribe: []string{"a", "b"}, InitialResourceVersions: map[string]string{"a": "1"}},
+			&discoveryv3.DeltaDiscoveryRequest{TypeUrl: "y", ResourceNamesSubscribe: []string{"a", "b"},
+				InitialResourceVersions: map[string]string{"a": "1"}},
 			&discoveryv3.DeltaDiscoveryRequest{TypeUrl: "y", ResourceNamesSubscribe: []string{"c"}, ResourceNamesUnsubscribe: []string{"a"}},
 		}, []got{{"x", nil, nil, true}, {"x", nil, nil, false}, {"y", []string{"a", "b"}, nil, true}, {"y", []string{"c"}, []string{"a"}, true}}},
 		"sotw": {true, []proto.Message{
@@ -203,7 +207,8 @@ func TestReadRequest(t *testing.T) {
 			&discoveryv3.DiscoveryRequest{TypeUrl: "y", ResourceNames: []string{"a", "b"}, VersionInfo: "1", ResponseNonce: "1"},
 			&discoveryv3.DiscoveryRequest{TypeUrl: "x", ResourceNames: []string{"a", "b"}},
 			&discoveryv3.DiscoveryRequest{TypeUrl: "y", ResourceNames: []string{"a"}, VersionInfo: "1", ResponseNonce: "1"},
-		}, []got{{"y", []string{"a", "b"}, nil, true}, {"y", nil, nil, false}, {"x", []string{"a", "b"}, nil, true}, {"y", []string{"a"}, nil, true}}},
+		}, []got{{"y", []string{"a", "b"}, nil, true}, {"y", nil, nil, false}, {"x", []string{"a", "b"}, nil, true},
+			{"y", []string{"a"}, nil, true}}},
 	} {
 		s := newStream(c.sotw)
 		for i, r := range c.requests {

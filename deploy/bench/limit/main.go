@@ -107,11 +107,15 @@ func fanOut(ctx context.Context, broken context.CancelCauseFunc, from, address s
 		return err
 	}
 	// Windows of a fixed size, as istiod-lite has them: gRPC would send a ping for each acknowledgement to size them.
-	s := grpc.NewServer(grpc.ForceServerCodecV2(codec{}), grpc.ReadBufferSize(4<<10), grpc.StaticStreamWindowSize(256<<10), grpc.StaticConnWindowSize(256<<10))
-	s.RegisterService(&grpc.ServiceDesc{ServiceName: "envoy.service.discovery.v3.AggregatedDiscoveryService", HandlerType: (*any)(nil), Streams: []grpc.StreamDesc{
-		{StreamName: "DeltaAggregatedResources", ServerStreams: true, ClientStreams: true, Handler: func(_ any, s grpc.ServerStream) error { return h.serve(s, false) }},
-		{StreamName: "StreamAggregatedResources", ServerStreams: true, ClientStreams: true, Handler: func(_ any, s grpc.ServerStream) error { return h.serve(s, true) }},
-	}}, nil)
+	s := grpc.NewServer(grpc.ForceServerCodecV2(codec{}), grpc.ReadBufferSize(4<<10), grpc.StaticStreamWindowSize(256<<10),
+		grpc.StaticConnWindowSize(256<<10))
+	s.RegisterService(&grpc.ServiceDesc{ServiceName: "envoy.service.discovery.v3.AggregatedDiscoveryService", HandlerType: (*any)(nil),
+		Streams: []grpc.StreamDesc{
+			{StreamName: "DeltaAggregatedResources", ServerStreams: true, ClientStreams: true,
+				Handler: func(_ any, s grpc.ServerStream) error { return h.serve(s, false) }},
+			{StreamName: "StreamAggregatedResources", ServerStreams: true, ClientStreams: true,
+				Handler: func(_ any, s grpc.ServerStream) error { return h.serve(s, true) }},
+		}}, nil)
 	context.AfterFunc(ctx, s.Stop)
 	return s.Serve(l)
 }
@@ -119,8 +123,9 @@ func fanOut(ctx context.Context, broken context.CancelCauseFunc, from, address s
 // first is the sidecar of the first pod.
 func first(namespaces int) load.Identity {
 	return load.Identity{
-		Pod: world.PodName(0, 0), Namespace: world.World{Namespaces: namespaces}.Namespace(0), IP: world.PodIP(0, 0), Workload: world.Name(0), ServiceAccount: world.Name(0),
-		Labels: world.PodLabels(0), Node: world.NodeName(0, 0), Region: "r1", Zone: world.Zone(0),
+		Pod: world.PodName(0, 0), Namespace: world.World{Namespaces: namespaces}.Namespace(0), IP: world.PodIP(0, 0), Workload: world.Name(0),
+		ServiceAccount: world.Name(0),
+		Labels:         world.PodLabels(0), Node: world.NodeName(0, 0), Region: "r1", Zone: world.Zone(0),
 	}
 }
 

@@ -75,7 +75,8 @@ func (c *Clients) SeedHTTPRoutes(ctx context.Context, w World, routes, workers i
 			"gatewayClassName": "istio",
 			"addresses":        []any{map[string]any{"type": "Hostname", "value": GatewayWorkload + "." + GatewayNamespace + ".svc.cluster.local"}},
 			"listeners": []any{map[string]any{
-				"name": "http", "port": int64(AppPort), "protocol": "HTTP", "allowedRoutes": map[string]any{"namespaces": map[string]any{"from": "All"}},
+				"name": "http", "port": int64(AppPort), "protocol": "HTTP",
+				"allowedRoutes": map[string]any{"namespaces": map[string]any{"from": "All"}},
 			}},
 		}),
 		kubeGatewayObject("GatewayClass", "istio", "", map[string]any{"controllerName": "istio.io/gateway-controller"}),

@@ -45,8 +45,10 @@ func RootPolicy(mark string) *unstructured.Unstructured {
 func allow(mark string) map[string]any {
 	return map[string]any{"rules": []any{
 		map[string]any{
-			"from": []any{map[string]any{"source": map[string]any{"principals": []any{"cluster.local/ns/ns-0/sa/*", "cluster.local/ns/ns-1/sa/svc-1"}}}},
-			"to":   []any{map[string]any{"operation": map[string]any{"methods": []any{"GET", "POST"}, "paths": []any{"/api/*", "/" + mark}}}},
+			"from": []any{
+				map[string]any{"source": map[string]any{"principals": []any{"cluster.local/ns/ns-0/sa/*", "cluster.local/ns/ns-1/sa/svc-1"}}},
+			},
+			"to": []any{map[string]any{"operation": map[string]any{"methods": []any{"GET", "POST"}, "paths": []any{"/api/*", "/" + mark}}}},
 		},
 		map[string]any{
 			"from": []any{map[string]any{"source": map[string]any{"namespaces": []any{"ns-2"}}}},
@@ -75,7 +77,8 @@ func (c *Clients) SeedPolicies(ctx context.Context, w World, workers int) error 
 		of schema.GroupVersionResource
 		*unstructured.Unstructured
 	}
-	all := []seed{{peerAuthentications, security("PeerAuthentication", "default", RootNamespace, strict)}, {authorizationPolicies, RootPolicy("seed")}}
+	all := []seed{{peerAuthentications, security("PeerAuthentication", "default", RootNamespace, strict)},
+		{authorizationPolicies, RootPolicy("seed")}}
 	for i := range AuthorizationPolicies {
 		all = append(all, seed{authorizationPolicies, w.AuthorizationPolicy(i, "seed")})
 	}

@@ -40,14 +40,16 @@ func EnvoyFilterResource() schema.GroupVersionResource { return envoyFilters }
 // EnvoyFilter returns the EnvoyFilter of namespace n: a Lua filter on all HTTP listeners of its workloads. The mark is
 // a text that the script holds.
 func (w World) EnvoyFilter(n int, mark string) *unstructured.Unstructured {
-	return envoyFilter("script-"+strconv.Itoa(n), w.Namespace(n), patch("HTTP_FILTER", "SIDECAR_INBOUND", "INSERT_BEFORE", map[string]any{"listener": router()}, lua(mark)))
+	return envoyFilter("script-"+strconv.Itoa(n), w.Namespace(n),
+		patch("HTTP_FILTER", "SIDECAR_INBOUND", "INSERT_BEFORE", map[string]any{"listener": router()}, lua(mark)))
 }
 
 // rootEnvoyFilters are those of the root namespace: each patches every sidecar, in another place.
 func rootEnvoyFilters() []*unstructured.Unstructured {
 	const manager = "envoy.filters.network.http_connection_manager"
 	return []*unstructured.Unstructured{
-		envoyFilter("script", RootNamespace, patch("HTTP_FILTER", "SIDECAR_OUTBOUND", "INSERT_BEFORE", map[string]any{"listener": router()}, lua("everywhere"))),
+		envoyFilter("script", RootNamespace,
+			patch("HTTP_FILTER", "SIDECAR_OUTBOUND", "INSERT_BEFORE", map[string]any{"listener": router()}, lua("everywhere"))),
 		envoyFilter("headers", RootNamespace, patch("NETWORK_FILTER", "SIDECAR_INBOUND", "MERGE",
 			map[string]any{"listener": map[string]any{"filterChain": map[string]any{"filter": map[string]any{"name": manager}}}},
 			map[string]any{"typed_config": map[string]any{
@@ -56,9 +58,11 @@ func rootEnvoyFilters() []*unstructured.Unstructured {
 			}})),
 		envoyFilter("keepalive", RootNamespace, patch("CLUSTER", "SIDECAR_OUTBOUND", "MERGE", nil,
 			map[string]any{"upstream_connection_options": map[string]any{"tcp_keepalive": map[string]any{"keepalive_time": int64(300)}}})),
-		envoyFilter("attempts", RootNamespace, patch("VIRTUAL_HOST", "SIDECAR_OUTBOUND", "MERGE", nil, map[string]any{"include_attempt_count_in_response": true})),
+		envoyFilter("attempts", RootNamespace,
+			patch("VIRTUAL_HOST", "SIDECAR_OUTBOUND", "MERGE", nil, map[string]any{"include_attempt_count_in_response": true})),
 		envoyFilter("buffers", RootNamespace, patch("LISTENER", "SIDECAR_INBOUND", "MERGE",
-			map[string]any{"listener": map[string]any{"name": "virtualInbound"}}, map[string]any{"per_connection_buffer_limit_bytes": int64(65536)})),
+			map[string]any{"listener": map[string]any{"name": "virtualInbound"}},
+			map[string]any{"per_connection_buffer_limit_bytes": int64(65536)})),
 	}
 }
 
@@ -85,8 +89,10 @@ func router() map[string]any {
 
 func lua(mark string) map[string]any {
 	return map[string]any{"name": "bench.lua", "typed_config": map[string]any{
-		"@type":               "type.googleapis.com/envoy.extensions.filters.http.lua.v3.Lua",
-		"default_source_code": map[string]any{"inline_string": fmt.Sprintf("function envoy_on_response(handle) handle:headers():add('x-bench', '%s') end", mark)},
+		"@type": "type.googleapis.com/envoy.extensions.filters.http.lua.v3.Lua",
+		"default_source_code": map[string]any{
+			"inline_string": fmt.Sprintf("function envoy_on_response(handle) handle:headers():add('x-bench', '%s') end", mark),
+		},
 	}}
 }
 
@@ -97,7 +103,8 @@ func (c *Clients) SeedRich(ctx context.Context, w World, workers int) error {
 		return err
 	}
 	logs := istio("Telemetry", "logs", RootNamespace, map[string]any{
-		"accessLogging": []any{map[string]any{"providers": []any{map[string]any{"name": "envoy"}}, "filter": map[string]any{"expression": "response.code >= 500"}}},
+		"accessLogging": []any{map[string]any{"providers": []any{map[string]any{"name": "envoy"}},
+			"filter": map[string]any{"expression": "response.code >= 500"}}},
 	})
 	logs.SetAPIVersion("telemetry.istio.io/v1")
 	filters := rootEnvoyFilters()
@@ -128,13 +135,16 @@ func (c *Clients) SeedRich(ctx context.Context, w World, workers int) error {
 
 // seedSecrets adds the certificates of the gateway's hosts, and lets the gateway read them.
 func (c *Clients) seedSecrets(ctx context.Context, workers int) error {
-	_, err := c.Core.CoreV1().ServiceAccounts(GatewayNamespace).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: GatewayWorkload}}, metav1.CreateOptions{})
+	_, err := c.Core.CoreV1().ServiceAccounts(GatewayNamespace).
+		Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: GatewayWorkload}}, metav1.CreateOptions{})
 	_, role := c.Core.RbacV1().Roles(GatewayNamespace).Create(ctx, &rbacv1.Role{
-		ObjectMeta: metav1.ObjectMeta{Name: GatewayWorkload}, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get", "list", "watch"}}},
+		ObjectMeta: metav1.ObjectMeta{Name: GatewayWorkload},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get", "list", "watch"}}},
 	}, metav1.CreateOptions{})
 	_, binding := c.Core.RbacV1().RoleBindings(GatewayNamespace).Create(ctx, &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: GatewayWorkload}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: GatewayWorkload},
-		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: GatewayNamespace, Name: GatewayWorkload}},
+		ObjectMeta: metav1.ObjectMeta{Name: GatewayWorkload},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: GatewayWorkload},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: GatewayNamespace, Name: GatewayWorkload}},
 	}, metav1.CreateOptions{})
 	if err := errors.Join(orExists(err), orExists(role), orExists(binding)); err != nil {
 		return fmt.Errorf("seed the gateway's rights: %w", err)
@@ -165,7 +175,8 @@ func Secret(i int, mark string) (*corev1.Secret, error) {
 		return nil, err
 	}
 	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: host, Organization: []string{mark}}, DNSNames: []string{host},
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: host, Organization: []string{mark}},
+		DNSNames:  []string{host},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(30 * 24 * time.Hour),
 	}, &x509.Certificate{Subject: pkix.Name{CommonName: "bench"}}, key.Public(), key)
 	if err != nil {
@@ -175,19 +186,22 @@ func Secret(i int, mark string) (*corev1.Secret, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: routeName(i), Namespace: GatewayNamespace}, Type: corev1.SecretTypeTLS, Data: map[string][]byte{
-		corev1.TLSCertKey:       pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
-		corev1.TLSPrivateKeyKey: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}),
-	}}, nil
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: routeName(i), Namespace: GatewayNamespace}, Type: corev1.SecretTypeTLS,
+		Data: map[string][]byte{
+			corev1.TLSCertKey:       pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+			corev1.TLSPrivateKeyKey: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}),
+		}}, nil
 }
 
 // RemoveRich takes away what SeedRich added, all but namespaces and the gateway's rights.
 func (c *Clients) RemoveRich(ctx context.Context, w World) error {
-	err := errors.Join(c.RemovePolicies(ctx, w), c.RemoveGateway(ctx), c.Core.CoreV1().Secrets(GatewayNamespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}),
+	err := errors.Join(c.RemovePolicies(ctx, w), c.RemoveGateway(ctx),
+		c.Core.CoreV1().Secrets(GatewayNamespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}),
 		c.Dynamic.Resource(telemetries).Namespace(RootNamespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}),
 		c.Dynamic.Resource(envoyFilters).Namespace(RootNamespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}))
 	for n := range min(w.Namespaces, w.Services) {
-		err = errors.Join(err, c.Dynamic.Resource(envoyFilters).Namespace(w.Namespace(n)).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}))
+		err = errors.Join(err,
+			c.Dynamic.Resource(envoyFilters).Namespace(w.Namespace(n)).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}))
 	}
 	if err != nil {
 		return fmt.Errorf("remove what a rich mesh has: %w", err)

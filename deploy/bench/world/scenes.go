@@ -113,10 +113,12 @@ func (c *Clients) seedGatewayPod(ctx context.Context, w World) error {
 // RemoveGateway takes away what SeedGateway added, all but the namespaces.
 func (c *Clients) RemoveGateway(ctx context.Context) (err error) {
 	for i := range RouteNamespaces {
-		err = errors.Join(err, c.Dynamic.Resource(virtualServices).Namespace(routeNamespace(i)).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}))
+		err = errors.Join(err, c.Dynamic.Resource(virtualServices).Namespace(routeNamespace(i)).DeleteCollection(ctx, metav1.DeleteOptions{},
+			metav1.ListOptions{}))
 	}
 	now := int64(0)
-	err = errors.Join(err, c.Dynamic.Resource(gateways).Namespace(GatewayNamespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}),
+	err = errors.Join(err,
+		c.Dynamic.Resource(gateways).Namespace(GatewayNamespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}),
 		c.Core.CoreV1().Pods(GatewayNamespace).Delete(ctx, GatewayPod, metav1.DeleteOptions{GracePeriodSeconds: &now}))
 	if err != nil {
 		return fmt.Errorf("remove the gateway: %w", err)

@@ -97,7 +97,8 @@ func (w World) Service(s int) *corev1.Service {
 func (w World) EndpointSlice(s int) *discoveryv1.EndpointSlice {
 	name, port, protocol, ready := "http", int32(AppPort), corev1.ProtocolTCP, true
 	slice := &discoveryv1.EndpointSlice{
-		ObjectMeta:  metav1.ObjectMeta{Name: Name(s) + "-a", Namespace: w.Namespace(s), Labels: map[string]string{discoveryv1.LabelServiceName: Name(s)}},
+		ObjectMeta: metav1.ObjectMeta{Name: Name(s) + "-a", Namespace: w.Namespace(s),
+			Labels: map[string]string{discoveryv1.LabelServiceName: Name(s)}},
 		AddressType: discoveryv1.AddressTypeIPv4,
 		Ports:       []discoveryv1.EndpointPort{{Name: &name, Port: &port, Protocol: &protocol}},
 	}
@@ -126,23 +127,29 @@ func (w World) Pod(s, p int) *corev1.Pod {
 		ObjectMeta: metav1.ObjectMeta{
 			Name: PodName(s, p), Namespace: w.Namespace(s), GenerateName: Name(s) + "-6c9f7b8d5-", Labels: PodLabels(s),
 			Annotations: map[string]string{
-				"sidecar.istio.io/status":                 `{"initContainers":["istio-init"],"containers":["istio-proxy"],"volumes":["workload-socket","istio-token"],"revision":"default"}`,
-				"kubectl.kubernetes.io/default-container": "app", "prometheus.io/path": "/stats/prometheus", "prometheus.io/port": "15020", "prometheus.io/scrape": "true",
+				"sidecar.istio.io/status": `{"initContainers":["istio-init"],"containers":["istio-proxy"],` +
+					`"volumes":["workload-socket","istio-token"],"revision":"default"}`,
+				"kubectl.kubernetes.io/default-container": "app", "prometheus.io/path": "/stats/prometheus", "prometheus.io/port": "15020",
+				"prometheus.io/scrape": "true",
 			},
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: Name(s) + "-6c9f7b8d5", UID: "00000000-0000-0000-0000-000000000000", Controller: &controller}},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: Name(s) + "-6c9f7b8d5",
+				UID: "00000000-0000-0000-0000-000000000000", Controller: &controller}},
 		},
 		Spec: corev1.PodSpec{
 			NodeName: NodeName(s, p), ServiceAccountName: Name(s),
 			Containers: []corev1.Container{
-				{Name: "app", Image: "registry.example/app:1", Ports: []corev1.ContainerPort{{ContainerPort: AppPort}}, Env: variables(8), Resources: requests()},
+				{Name: "app", Image: "registry.example/app:1", Ports: []corev1.ContainerPort{{ContainerPort: AppPort}}, Env: variables(8),
+					Resources: requests()},
 				{
-					Name: "istio-proxy", Image: "registry.example/proxyv2:1", Args: []string{"proxy", "sidecar"}, Env: variables(24), Resources: requests(),
-					Ports: []corev1.ContainerPort{{Name: "http-envoy-prom", ContainerPort: 15090}},
+					Name: "istio-proxy", Image: "registry.example/proxyv2:1", Args: []string{"proxy", "sidecar"}, Env: variables(24),
+					Resources: requests(),
+					Ports:     []corev1.ContainerPort{{Name: "http-envoy-prom", ContainerPort: 15090}},
 				},
 			},
 			Volumes: []corev1.Volume{{Name: "workload-socket", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}},
 		},
-		Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: PodIP(s, p), PodIPs: []corev1.PodIP{{IP: PodIP(s, p)}}, HostIP: "192.0.2." + strconv.Itoa(1+(s+p)%Nodes)},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: PodIP(s, p), PodIPs: []corev1.PodIP{{IP: PodIP(s, p)}},
+			HostIP: "192.0.2." + strconv.Itoa(1+(s+p)%Nodes)},
 	}
 	for _, t := range []corev1.PodConditionType{corev1.PodInitialized, corev1.PodReady, corev1.ContainersReady, corev1.PodScheduled} {
 		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: t, Status: corev1.ConditionTrue})
@@ -162,7 +169,9 @@ func variables(n int) []corev1.EnvVar {
 }
 
 func requests() corev1.ResourceRequirements {
-	return corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("128Mi")}}
+	return corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("128Mi")},
+	}
 }
 
 // VirtualServices and DestinationRules as resources of an API server.
@@ -183,7 +192,8 @@ func (w World) VirtualService(s int, mark string) *unstructured.Unstructured {
 		"http": []any{
 			map[string]any{
 				"name": "api", "match": []any{map[string]any{"uri": map[string]any{"prefix": "/api"}}}, "timeout": "5s", "route": to,
-				"retries": map[string]any{"attempts": int64(3), "retryOn": "5xx"}, "headers": map[string]any{"response": map[string]any{"set": map[string]any{"x-bench": mark}}},
+				"retries": map[string]any{"attempts": int64(3), "retryOn": "5xx"},
+				"headers": map[string]any{"response": map[string]any{"set": map[string]any{"x-bench": mark}}},
 			},
 			map[string]any{"name": "rest", "route": to},
 		},

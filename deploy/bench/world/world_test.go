@@ -30,7 +30,8 @@ func TestWorld(t *testing.T) {
 		for p, e := range slice.Endpoints {
 			pod := w.Pod(s, p)
 			take(pod.Status.PodIP, "pod "+pod.Name, netip.MustParsePrefix("10.128.0.0/9"))
-			if e.Addresses[0] != pod.Status.PodIP || e.TargetRef.Name != pod.Name || e.TargetRef.Namespace != pod.Namespace || *e.NodeName != pod.Spec.NodeName {
+			if e.Addresses[0] != pod.Status.PodIP || e.TargetRef.Name != pod.Name || e.TargetRef.Namespace != pod.Namespace ||
+				*e.NodeName != pod.Spec.NodeName {
 				t.Fatalf("endpoint %+v is not pod %s/%s", e, pod.Namespace, pod.Name)
 			}
 			for k, v := range service.Spec.Selector {
@@ -44,7 +45,8 @@ func TestWorld(t *testing.T) {
 		t.Errorf("of 20 services: %+v", few)
 	}
 	mark := w.VirtualService(7, "mark").Object["spec"].(map[string]any)
-	if host := mark["hosts"].([]any)[0]; host != w.DestinationRule(7).Object["spec"].(map[string]any)["host"] || host != "svc-7.ns-7.svc.cluster.local" {
+	if host := mark["hosts"].([]any)[0]; host != w.DestinationRule(7).Object["spec"].(map[string]any)["host"] ||
+		host != "svc-7.ns-7.svc.cluster.local" {
 		t.Errorf("the VirtualService is for %v", host)
 	}
 }

@@ -32,7 +32,9 @@ const (
 
 // meshYAML has a server in mode STRICT, and callers by a forward proxy, whose requests have a connection each.
 var meshYAML = suite.NamespacesYAML("istio-system", "b") +
-	suite.PodYAML("server", "b", "10.10.0.21", `"-http=8080"`, suite.OwnAgent) + suite.PodYAML("caller", "b", "10.10.0.22", "", suite.OwnAgent) + suite.PodYAML("late", "b", "10.10.0.23", "", suite.OwnAgent) + suite.PodYAML("crashed", "b", "10.10.0.24", "", suite.OwnAgent) +
+	suite.PodYAML("server", "b", "10.10.0.21", `"-http=8080"`, suite.OwnAgent) + suite.PodYAML("caller", "b", "10.10.0.22", "",
+	suite.OwnAgent) + suite.PodYAML("late", "b", "10.10.0.23", "", suite.OwnAgent) +
+	suite.PodYAML("crashed", "b", "10.10.0.24", "", suite.OwnAgent) +
 	suite.PeerAuthenticationYAML("STRICT") + suite.UncapturedYAML +
 	`apiVersion: networking.istio.io/v1
 kind: DestinationRule
@@ -75,10 +77,14 @@ func start(t *testing.T, m *suite.Mesh, name string, disk bool, environ ...strin
 	s.cmd = exec.CommandContext(context.Background(), "/proc/self/exe")
 	s.cmd.Dir = dir
 	s.cmd.Env = append([]string{
-		clockVar + "=" + filepath.Join(dir, "clock"), "PATH=" + os.Getenv("PATH"), "CA_ADDR=" + m.Pilot.SecureGRPC, "ISTIOD_SAN=istiod.istio-system.svc", "TRUST_DOMAIN=cluster.local",
-		"POD_NAME=" + name, "POD_NAMESPACE=b", "SERVICE_ACCOUNT=" + name, "INSTANCE_IP=" + s.pod.Addr().String(), fmt.Sprintf(`ISTIO_METAJSON_LABELS={"app":%q}`, name),
+		clockVar + "=" + filepath.Join(dir, "clock"), "PATH=" + os.Getenv("PATH"), "CA_ADDR=" + m.Pilot.SecureGRPC,
+		"ISTIOD_SAN=istiod.istio-system.svc", "TRUST_DOMAIN=cluster.local",
+		"POD_NAME=" + name, "POD_NAMESPACE=b", "SERVICE_ACCOUNT=" + name, "INSTANCE_IP=" + s.pod.Addr().String(),
+		fmt.Sprintf(`ISTIO_METAJSON_LABELS={"app":%q}`, name),
 		"ISTIO_META_CLUSTER_ID=Kubernetes", "ISTIO_META_INTERCEPTION_MODE=NONE", "TERMINATION_DRAIN_DURATION_SECONDS=0",
-		fmt.Sprintf(`PROXY_CONFIG={"discoveryAddress":%q,"binaryPath":%q,"concurrency":1,"proxyStatsMatcher":{"inclusionSuffixes":["ssl.handshake"]}}`, m.Pilot.SecureGRPC, os.Getenv(suite.EnvoyVar)),
+		fmt.Sprintf(
+			`PROXY_CONFIG={"discoveryAddress":%q,"binaryPath":%q,"concurrency":1,"proxyStatsMatcher":{"inclusionSuffixes":["ssl.handshake"]}}`,
+			m.Pilot.SecureGRPC, os.Getenv(suite.EnvoyVar)),
 	}, environ...)
 	suite.LogTails(t, dir)
 	t.Cleanup(func() {
@@ -136,7 +142,8 @@ func (s *sidecar) crash(t *testing.T) {
 	before := s.cmd
 	s.cmd, s.done = exec.CommandContext(context.Background(), before.Path), make(chan struct{})
 	s.cmd.Dir, s.cmd.Env = before.Dir, before.Env
-	suite.Eventually(t, "its Envoy has ended too", func() bool { _, err := s.get(15000, "/ready"); return errors.Is(err, syscall.ECONNREFUSED) })
+	suite.Eventually(t, "its Envoy has ended too",
+		func() bool { _, err := s.get(15000, "/ready"); return errors.Is(err, syscall.ECONNREFUSED) })
 	s.launch(t, false)
 }
 

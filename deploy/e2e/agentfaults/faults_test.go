@@ -82,7 +82,8 @@ func TestFaults(t *testing.T) {
 			t.Errorf("the files on a full disk have changed: %v", err)
 		}
 		must.Succeed(t, errors.Join(filler.Close(), server.disk.Remove("filler")))
-		suite.Eventually(t, "the certificate is written once there is room", func() bool { now, err := onDisk(server.disk); return err == nil && now != before })
+		suite.Eventually(t, "the certificate is written once there is room",
+			func() bool { now, err := onDisk(server.disk); return err == nil && now != before })
 	})
 	t.Run("AgentCrashes", func(t *testing.T) {
 		crashed := start(t, m, "crashed", false)
@@ -96,7 +97,8 @@ func TestFaults(t *testing.T) {
 		must.Succeed(t, os.Rename(token, token+".away"))
 		m.Pilot.Kill() // so that the agent has to prove again who it is
 		must.Succeed(t, m.Pilot.Restart(t.Context()))
-		suite.Eventually(t, "the agent says what it misses", func() bool { return caller.said("no token") && caller.said("no stream to the control plane") })
+		suite.Eventually(t, "the agent says what it misses",
+			func() bool { return caller.said("no token") && caller.said("no stream to the control plane") })
 		must.Succeed(t, os.Rename(token+".away", token))
 		caller.renewed(t, caller.serial(t))
 		suite.Eventually(t, "a stream again", func() bool { return caller.said("there is a stream to the control plane again") })

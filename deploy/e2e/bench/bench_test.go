@@ -40,7 +40,8 @@ func TestEveryWorkload(t *testing.T) {
 	}
 	const both = "W2a W3 W4 W5 W13a W13b W14 W15a W15b W15c W15d"
 	all := measure("-only", "lite,limit", "-idle", "0,2,4", "-routes", "60")
-	want := []string{"Goals", "W1, 20 services", "W5b, 20 services", "W8, 20 services", "W9, 20 services", "W11, 20 services", "W11b, 20 services", "W13c, 20 services"}
+	want := []string{"Goals", "W1, 20 services", "W5b, 20 services", "W8, 20 services", "W9, 20 services", "W11, 20 services",
+		"W11b, 20 services", "W13c, 20 services"}
 	for _, w := range []string{"W2b", "W6", "W7", "W10"} {
 		want = append(want, w+", 20 services, 11 proxies, delta")
 	}

@@ -32,10 +32,14 @@ func faults(began float64) []struct {
 		want  string
 	}{
 		{"rest", func(int) map[string]float64 { return nil }, ""},
-		{"no replica is ready", constant(`kube_deployment_status_replicas_ready{namespace="istio-system",deployment="istiod"}`, 0), "IstiodNotReady"},
-		{"the Deployment is gone", constant(`kube_deployment_status_replicas_ready{namespace="istio-system",deployment="istiod"}`, absent), "IstiodNotReady"},
+		{"no replica is ready", constant(`kube_deployment_status_replicas_ready{namespace="istio-system",deployment="istiod"}`, 0),
+			"IstiodNotReady"},
+		{"the Deployment is gone", constant(`kube_deployment_status_replicas_ready{namespace="istio-system",deployment="istiod"}`, absent),
+			"IstiodNotReady"},
 		{"a webhook cannot be called", func(m int) map[string]float64 {
-			return map[string]float64{`apiserver_admission_webhook_rejection_count{error_type="calling_webhook_error",name="rev.validation.istio.io"}`: 3 + float64(m)}
+			return map[string]float64{
+				`apiserver_admission_webhook_rejection_count{error_type="calling_webhook_error",name="rev.validation.istio.io"}`: 3 + float64(m),
+			}
 		}, "IstiodWebhookNotCalled"},
 		{"a webhook that may fail cannot be called", func(m int) map[string]float64 {
 			return map[string]float64{`apiserver_admission_webhook_fail_open_count{name="rev.namespace.sidecar-injector.istio.io"}`: 1 + float64(m)}
@@ -46,7 +50,8 @@ func faults(began float64) []struct {
 		{"an object is wrong", constant(`pilot_total_rejected_configs`, 1), "IstiodConfigurationNotUsed"},
 		{"a proxy rejects once", constant(`pilot_total_xds_rejects{type="lds"}`, 5), "IstiodConfigurationRejected"},
 		{"proxies wait", func(m int) map[string]float64 {
-			return map[string]float64{`pilot_proxy_convergence_time_bucket{le="20"}`: 1000 + 200*float64(m), `pilot_proxy_convergence_time_bucket{le="+Inf"}`: 1000 + 200*float64(m)}
+			return map[string]float64{`pilot_proxy_convergence_time_bucket{le="20"}`: 1000 + 200*float64(m),
+				`pilot_proxy_convergence_time_bucket{le="+Inf"}`: 1000 + 200*float64(m)}
 		}, "IstiodPushesSlow"},
 		{"a proxy that hangs is cut time and again", func(m int) map[string]float64 {
 			return map[string]float64{`pilot_xds_write_timeout`: 3 + float64(m/5)}
@@ -92,7 +97,8 @@ func TestAlertsFire(t *testing.T) {
 	queries := make([]string, len(rules))
 	for i, r := range rules {
 		// Whether the expression was true as long as it has to be, at any time since before the fault.
-		queries[i] = fmt.Sprintf("max_over_time((min_over_time((count(%s) or vector(0))[%s:%ds]))[%dm:1m]) > 0", strings.TrimSpace(r.Expr), r.For, int(scraped.Seconds()), int((watched - quiet/2).Minutes()))
+		queries[i] = fmt.Sprintf("max_over_time((min_over_time((count(%s) or vector(0))[%s:%ds]))[%dm:1m]) > 0", strings.TrimSpace(r.Expr), r.For,
+			int(scraped.Seconds()), int((watched - quiet/2).Minutes()))
 	}
 	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	fired := map[string]bool{}
@@ -110,7 +116,8 @@ func TestAlertsFire(t *testing.T) {
 						fmt.Fprintf(&text, "%s %g\n", metric, values[metric])
 					}
 				}
-				scrapes = append(scrapes, scrape{At: began.Add(at).UnixMilli(), Labels: map[string]string{"job": "all", "instance": "10.0.0.1:1"}, Text: text.String()})
+				scrapes = append(scrapes,
+					scrape{At: began.Add(at).UnixMilli(), Labels: map[string]string{"job": "all", "instance": "10.0.0.1:1"}, Text: text.String()})
 			}
 			for i, a := range ask(t, scrapes, queries) {
 				if a.Error != "" {

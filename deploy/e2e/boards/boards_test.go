@@ -42,7 +42,8 @@ func TestBoards(t *testing.T) {
 			if a.Error != "" {
 				t.Errorf("%s: %s", alerts[i], a.Error)
 			}
-			for _, name := range regexp.MustCompile(`\b[a-z]+_[a-z_0-9]+\b`).FindAllString(regexp.MustCompile(`\{[^}]*\}|by \([^)]*\)|histogram_quantile`).ReplaceAllString(alerts[i], ""), -1) {
+			for _, name := range regexp.MustCompile(`\b[a-z]+_[a-z_0-9]+\b`).
+				FindAllString(regexp.MustCompile(`\{[^}]*\}|by \([^)]*\)|histogram_quantile`).ReplaceAllString(alerts[i], ""), -1) {
 				// There is the first only with an API server, and the second only after a panic.
 				if name != "webhook_patch_failures_total" && name != "istiod_panics_total" {
 					counts = append(counts, "count("+name+")")
@@ -82,7 +83,8 @@ func rendered(t *testing.T) (board []byte, alerts []rule) {
 	must.Succeed(t, err)
 	chart, err := charts.Chart("istiod")
 	must.Succeed(t, err)
-	out, err := helms[0].Run(t.Context(), "template", "istiod", chart, "--namespace", "istio-system", "--set", "alerts.enabled=true,dashboard.enabled=true")
+	out, err := helms[0].Run(t.Context(), "template", "istiod", chart, "--namespace", "istio-system", "--set",
+		"alerts.enabled=true,dashboard.enabled=true")
 	must.Succeed(t, err)
 	for text := range strings.SplitSeq(out, "\n---\n") {
 		var object struct {

@@ -21,8 +21,9 @@ func TestBoardsAsIstio(t *testing.T) {
 	scrapes := work(t)
 	table := compat.Table{
 		Title: "Grafana: Istio's dashboards",
-		About: "Each query of the dashboards' JSON, asked of Prometheus's own engine (`deploy/promql`) over scrapes of a control plane\nthat works. What cAdvisor and proxies answer to is in `deploy/e2e/boards/testdata/others.txt`.",
-		Head:  []string{"dashboard", "queries", "answered", "without an answer"},
+		About: "Each query of the dashboards' JSON, asked of Prometheus's own engine (`deploy/promql`) over scrapes of a control plane\n" +
+			"that works. What cAdvisor and proxies answer to is in `deploy/e2e/boards/testdata/others.txt`.",
+		Head: []string{"dashboard", "queries", "answered", "without an answer"},
 	}
 	for _, name := range []string{"pilot-dashboard.gen.json", "istio-performance-dashboard.json"} {
 		text, err := os.ReadFile(filepath.Join(dir, name))

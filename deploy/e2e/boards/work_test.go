@@ -128,8 +128,10 @@ func work(t *testing.T) []scrape {
 	for i := range rounds {
 		at := time.Now()
 		scrapes = append(scrapes,
-			scrape{At: at.UnixMilli(), Labels: map[string]string{"job": "istiod", "app": "istiod", "instance": p.Monitoring, "pod": "istiod-0", "namespace": "istio-system"}, Text: fetch()},
-			scrape{At: at.UnixMilli(), Labels: map[string]string{"job": "others", "instance": "10.0.0.1:1"}, Text: strings.ReplaceAll(string(others), "COUNT", fmt.Sprint(1000*(i+1)))})
+			scrape{At: at.UnixMilli(), Labels: map[string]string{"job": "istiod", "app": "istiod", "instance": p.Monitoring, "pod": "istiod-0",
+				"namespace": "istio-system"}, Text: fetch()},
+			scrape{At: at.UnixMilli(), Labels: map[string]string{"job": "others", "instance": "10.0.0.1:1"},
+				Text: strings.ReplaceAll(string(others), "COUNT", fmt.Sprint(1000*(i+1)))})
 		p.Write("web.yaml", mesh(i+1))
 		review(t, p.HTTP, "/validate", `["web"]`)
 		review(t, p.HTTP, "/validate", `["*"]`)
@@ -144,8 +146,10 @@ func work(t *testing.T) []scrape {
 func review(t *testing.T, address, path, hosts string) {
 	t.Helper()
 	body := `{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"uid": "u", "operation": "CREATE", "namespace": "a",
-		"kind": {"group": "networking.istio.io", "version": "v1", "kind": "VirtualService"}, "resource": {"group": "networking.istio.io", "version": "v1", "resource": "virtualservices"},
-		"object": {"apiVersion": "networking.istio.io/v1", "kind": "VirtualService", "metadata": {"name": "x", "namespace": "a"}, "spec": {"hosts": ` + hosts + `, "http": [{"route": [{"destination": {"host": "web"}}]}]}}}}`
+		"kind": {"group": "networking.istio.io", "version": "v1", "kind": "VirtualService"},
+		"resource": {"group": "networking.istio.io", "version": "v1", "resource": "virtualservices"},
+		"object": {"apiVersion": "networking.istio.io/v1", "kind": "VirtualService", "metadata": {"name": "x", "namespace": "a"},
+			"spec": {"hosts": ` + hosts + `, "http": [{"route": [{"destination": {"host": "web"}}]}]}}}}`
 	resp, err := http.Post("http://"+address+path, "application/json", strings.NewReader(body))
 	must.Succeed(t, err)
 	_ = resp.Body.Close()

@@ -146,7 +146,8 @@ func tables(t *testing.T, p *pods.Pod) (names []string) {
 
 func TestRedirect(t *testing.T) {
 	meshed, plain := add(t, "meshed", "10.20.1.1"), add(t, "plain", "10.20.1.2")
-	for port, name := range map[string]string{"8080": "app", "15001": "outbound", "15006": "inbound", "15020": "status", "9999": "excluded", "15008": "tunnel"} {
+	for port, name := range map[string]string{"8080": "app", "15001": "outbound", "15006": "inbound", "15020": "status", "9999": "excluded",
+		"15008": "tunnel"} {
 		answer(t, meshed, name, ":"+port)
 	}
 	for _, port := range []string{"8080", "3306", "7777"} {
@@ -215,7 +216,8 @@ func TestRedirect(t *testing.T) {
 	})
 	t.Run("validation", func(t *testing.T) {
 		p := add(t, "checked", "10.20.1.3")
-		if out, err := tryIstioIptables(p, "--run-validation", "--skip-rule-apply", "--probe-timeout", "300ms"); err == nil || !strings.Contains(out, "the rules are missing") {
+		if out, err := tryIstioIptables(p, "--run-validation", "--skip-rule-apply", "--probe-timeout", "300ms"); err == nil ||
+			!strings.Contains(out, "the rules are missing") {
 			t.Errorf("without rules: %v: %s", err, out)
 		}
 		istioIptables(t, p, injected("REDIRECT", "-u", "0")...)
@@ -232,7 +234,8 @@ func TestRedirect(t *testing.T) {
 		}
 	})
 	t.Run("dry run", func(t *testing.T) {
-		if out := istioIptables(t, meshed, injected("REDIRECT", "--dry-run")...); !strings.Contains(out, "redirect to :15006") || len(tables(t, meshed)) > 0 {
+		if out := istioIptables(t, meshed, injected("REDIRECT", "--dry-run")...); !strings.Contains(out, "redirect to :15006") ||
+			len(tables(t, meshed)) > 0 {
 			t.Errorf("tables %v, prints %s", tables(t, meshed), out)
 		}
 	})
@@ -260,9 +263,11 @@ func TestTProxy(t *testing.T) {
 	}{
 		{"others to the app", "inbound 10.20.2.2 10.20.2.1:8080", plain, "", "10.20.2.1:8080", nil},
 		{"others to the status port", "status 10.20.2.2 10.20.2.1:15020", plain, "", "10.20.2.1:15020", nil},
-		{"Envoy to the app, as its client", "app 10.20.2.2 10.20.2.1:8080", meshed, "10.20.2.2", "10.20.2.1:8080", []func(int) error{transparent, mark(tproxy)}},
+		{"Envoy to the app, as its client", "app 10.20.2.2 10.20.2.1:8080", meshed, "10.20.2.2", "10.20.2.1:8080",
+			[]func(int) error{transparent, mark(tproxy)}},
 		{"Envoy to its own pod", "inbound 10.20.2.1 10.20.2.1:8080", meshed, "", "10.20.2.1:8080", []func(int) error{mark(envoyMark)}},
-		{"Envoy's inbound side to the app", "app 127.0.0.6 10.20.2.1:8080", meshed, "127.0.0.6", "10.20.2.1:8080", []func(int) error{mark(envoyMark)}},
+		{"Envoy's inbound side to the app", "app 127.0.0.6 10.20.2.1:8080", meshed, "127.0.0.6", "10.20.2.1:8080",
+			[]func(int) error{mark(envoyMark)}},
 		{"Envoy to a pod", "plain 10.20.2.1 10.20.2.2:8080", meshed, "", "10.20.2.2:8080", []func(int) error{mark(envoyMark)}},
 		{"app to a pod", "outbound 10.20.2.1 127.0.0.1:15001", meshed, "", "10.20.2.2:8080", nil},
 		{"app to its own pod", "app 10.20.2.1 10.20.2.1:8080", meshed, "", "10.20.2.1:8080", nil},

@@ -80,5 +80,6 @@ func tryIstioIptables(p *pods.Pod, args ...string) (string, error) {
 
 // injected are the arguments of an injected pod's init container.
 func injected(mode string, more ...string) []string {
-	return append([]string{"-p", "15001", "-z", "15006", "-u", "1337", "-m", mode, "-i", "*", "-x", "", "-b", "*", "-d", "15090,15021,15020", "--log_output_level=default:info"}, more...)
+	return append([]string{"-p", "15001", "-z", "15006", "-u", "1337", "-m", mode, "-i", "*", "-x", "", "-b", "*", "-d", "15090,15021,15020",
+		"--log_output_level=default:info"}, more...)
 }

@@ -48,17 +48,19 @@ var tried = map[string][]string{
 	"sidecar.istio.io/proxyImage":                           {"mine", "registry.example/mine:1"},
 	"sidecar.istio.io/proxyMemory":                          {"7Mi"},
 	"sidecar.istio.io/proxyMemoryLimit":                     {"8Mi"},
-	"sidecar.istio.io/userVolume":                           {`{"certs":{"secret":{"secretName":"certs"}}}`, `[{"name":"certs","emptyDir":{}}]`, `{"certs":`, `"certs"`},
-	"sidecar.istio.io/userVolumeMount":                      {`{"certs":{"mountPath":"/c","readOnly":false}}`, `[{"name":"certs","mountPath":"/c"}]`, `{"certs":`, `"certs"`},
-	"status.sidecar.istio.io/port":                          {"15999", "0"},
-	"traffic.sidecar.istio.io/excludeInboundPorts":          {"15020", "22, 23", ""},
-	"traffic.sidecar.istio.io/excludeInterfaces":            {"eth1"},
-	"traffic.sidecar.istio.io/excludeOutboundIPRanges":      {"10.0.0.0/8"},
-	"traffic.sidecar.istio.io/excludeOutboundPorts":         {"25"},
-	"traffic.sidecar.istio.io/includeInboundPorts":          {"80,443", ""},
-	"traffic.sidecar.istio.io/includeOutboundIPRanges":      {"10.0.0.0/8", ""},
-	"traffic.sidecar.istio.io/includeOutboundPorts":         {"80"},
-	"traffic.sidecar.istio.io/kubevirtInterfaces":           {"net1"},
+	"sidecar.istio.io/userVolume": {`{"certs":{"secret":{"secretName":"certs"}}}`,
+		`[{"name":"certs","emptyDir":{}}]`, `{"certs":`, `"certs"`},
+	"sidecar.istio.io/userVolumeMount": {`{"certs":{"mountPath":"/c","readOnly":false}}`,
+		`[{"name":"certs","mountPath":"/c"}]`, `{"certs":`, `"certs"`},
+	"status.sidecar.istio.io/port":                     {"15999", "0"},
+	"traffic.sidecar.istio.io/excludeInboundPorts":     {"15020", "22, 23", ""},
+	"traffic.sidecar.istio.io/excludeInterfaces":       {"eth1"},
+	"traffic.sidecar.istio.io/excludeOutboundIPRanges": {"10.0.0.0/8"},
+	"traffic.sidecar.istio.io/excludeOutboundPorts":    {"25"},
+	"traffic.sidecar.istio.io/includeInboundPorts":     {"80,443", ""},
+	"traffic.sidecar.istio.io/includeOutboundIPRanges": {"10.0.0.0/8", ""},
+	"traffic.sidecar.istio.io/includeOutboundPorts":    {"80"},
+	"traffic.sidecar.istio.io/kubevirtInterfaces":      {"net1"},
 	"version": {"v1"},
 }
 
@@ -93,7 +95,8 @@ func TestAnnotationsAsIstio(t *testing.T) {
 				}
 				for _, value := range tried[name] {
 					for _, template := range istioTemplates {
-						if template+" "+name == "grpc-agent sidecar.istio.io/bootstrapOverride" || template+" "+name+"="+value == "grpc-agent status.sidecar.istio.io/port=0" {
+						if template+" "+name == "grpc-agent sidecar.istio.io/bootstrapOverride" ||
+							template+" "+name+"="+value == "grpc-agent status.sidecar.istio.io/port=0" {
 							continue // a volume that nothing mounts, and a proxy without resources and mounts
 						}
 						p := podWith(template, name, value, names[name])
@@ -190,5 +193,6 @@ func injected(t *testing.T, i *injector.Injector, pod []byte) map[string]string 
 
 // deliberate reports whether this project's templates write a value of another form than Istio's, with the same effect.
 func deliberate(path string) bool {
-	return slices.ContainsFunc([]string{"/command[0]", "/fsGroup", "/env/order", "[workload-certs]/emptyDir"}, func(p string) bool { return strings.HasSuffix(path, p) })
+	return slices.ContainsFunc([]string{"/command[0]", "/fsGroup", "/env/order", "[workload-certs]/emptyDir"},
+		func(p string) bool { return strings.HasSuffix(path, p) })
 }

@@ -83,7 +83,8 @@ func (w *world) runByHand(ctx context.Context, t *testing.T, h charts.Helm, rele
 
 	said := server.Log()
 	t.Logf("%s said:\n%s", name, said)
-	for _, bad := range []string{"unknown flag", "no effect here", "arguments ignored", "is not understood", "forbidden", "Forbidden", "panic"} {
+	for _, bad := range []string{"unknown flag", "no effect here", "arguments ignored", "is not understood", "forbidden",
+		"Forbidden", "panic"} {
 		if strings.Contains(said, bad) {
 			t.Errorf("%s says %q: %s", name, bad, tail(said))
 		}

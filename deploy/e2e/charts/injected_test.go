@@ -137,7 +137,8 @@ func TestInjected(t *testing.T) {
 	helm("install", "base", w.base, "-n", namespace, "--create-namespace", "--set", "base.validationURL=https://"+https+"/validate")
 	install("istiod", "install", https, "revisionTags={stable}")
 	w.serve(ctx, t, "istiod", https)
-	for name, label := range map[string]string{"shop": "istio-injection: enabled", "team": "istio.io/rev: stable", "other": "a: b", "edge": "a: b"} {
+	for name, label := range map[string]string{"shop": "istio-injection: enabled", "team": "istio.io/rev: stable", "other": "a: b",
+		"edge": "a: b"} {
 		must.Succeed(t, w.Apply(ctx, fmt.Appendf(nil, "apiVersion: v1\nkind: Namespace\nmetadata: {name: %s, labels: {%s}}\n", name, label)))
 	}
 	w.bundled(ctx, t, "istio-sidecar-injector")
@@ -208,14 +209,17 @@ func TestInjected(t *testing.T) {
 		must.Succeed(t, err)
 		made := w.pod(ctx, t, podOf(d))
 		proxy := proxyOf(made)
-		if len(made.Spec.Containers) != 1 || len(made.Spec.InitContainers) != 0 || proxy == nil || proxy.Image != "registry.example.org/istio/proxyv2:1.31.1" ||
-			!slices.Contains(proxy.Args, "router") || made.Labels["istio"] != "ingressgateway" || made.Spec.ServiceAccountName != "istio-ingressgateway" {
+		if len(made.Spec.Containers) != 1 || len(made.Spec.InitContainers) != 0 || proxy == nil ||
+			proxy.Image != "registry.example.org/istio/proxyv2:1.31.1" ||
+			!slices.Contains(proxy.Args, "router") || made.Labels["istio"] != "ingressgateway" ||
+			made.Spec.ServiceAccountName != "istio-ingressgateway" {
 			text, _ := json.Marshal(made)
 			t.Errorf("%s", text)
 		}
 	})
 	t.Run("a bad object is refused", func(t *testing.T) {
-		bad := "apiVersion: networking.istio.io/v1\nkind: Gateway\nmetadata: {name: bad, namespace: shop}\nspec: {servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: [\"a b\"]}]}\n"
+		bad := "apiVersion: networking.istio.io/v1\nkind: Gateway\nmetadata: {name: bad, namespace: shop}\n" +
+			"spec: {servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: [\"a b\"]}]}\n"
 		suite.Eventually(t, "the webhook refuses it", func() bool {
 			err := w.Apply(ctx, []byte(bad))
 			if err == nil {
@@ -240,7 +244,8 @@ func TestInjected(t *testing.T) {
 				n++
 				made := w.pod(ctx, t, plain(x.namespace, fmt.Sprint("moved-", n)))
 				proxy := proxyOf(made)
-				return proxy != nil && made.Annotations["istio.io/rev"] == x.revision && slices.Contains(proxy.Env, corev1.EnvVar{Name: "CA_ADDR", Value: x.ca})
+				return proxy != nil && made.Annotations["istio.io/rev"] == x.revision &&
+					slices.Contains(proxy.Env, corev1.EnvVar{Name: "CA_ADDR", Value: x.ca})
 			})
 		}
 	})

@@ -83,7 +83,8 @@ func (w *world) lifecycle(ctx context.Context, t *testing.T, h charts.Helm) {
 		must.Succeed(t, err)
 	}
 
-	if out := run("install", "istiod", w.istiod, "--dry-run=server", "--create-namespace"); h.Name == w.helms[0].Name != strings.Contains(out, "no custom resources of Istio's") {
+	out := run("install", "istiod", w.istiod, "--dry-run=server", "--create-namespace")
+	if strings.Contains(out, "no custom resources of Istio's") != (h.Name == w.helms[0].Name) {
 		t.Errorf("notes before the custom resources are there: %s", out)
 	}
 	run("install", "base", w.base, "--create-namespace")
@@ -95,10 +96,12 @@ func (w *world) lifecycle(ctx context.Context, t *testing.T, h charts.Helm) {
 	w.bundles(ctx, t, h)
 	w.runByHand(ctx, t, h, "istiod", "")
 	w.tags(ctx, t, h)
-	run("install", "canary", w.istiod, "--set", "revision=canary,env.SHARED_MESH_CONFIG=istio,global.logAsJson=true,resources.limits.memory=1Gi")
+	run("install", "canary", w.istiod, "--set",
+		"revision=canary,env.SHARED_MESH_CONFIG=istio,global.logAsJson=true,resources.limits.memory=1Gi")
 	w.runByHand(ctx, t, h, "canary", "canary")
 
-	run("upgrade", "istiod", w.istiod, "--set", "autoscaleEnabled=false,replicaCount=3,meshConfig.accessLogFile=/dev/stdout,podDisruptionBudget.minAvailable=1,env.CLUSTER_ID=mine")
+	run("upgrade", "istiod", w.istiod, "--set",
+		"autoscaleEnabled=false,replicaCount=3,meshConfig.accessLogFile=/dev/stdout,podDisruptionBudget.minAvailable=1,env.CLUSTER_ID=mine")
 	d, err := w.Client().AppsV1().Deployments(namespace).Get(ctx, "istiod", metav1.GetOptions{})
 	check(err)
 	if d.Spec.Replicas == nil || *d.Spec.Replicas != 3 {
@@ -109,7 +112,8 @@ func (w *world) lifecycle(ctx context.Context, t *testing.T, h charts.Helm) {
 	if !strings.Contains(m.Data["mesh"], "accessLogFile: /dev/stdout") {
 		t.Errorf("mesh after the upgrade: %s", m.Data["mesh"])
 	}
-	if _, err := w.Client().AutoscalingV2().HorizontalPodAutoscalers(namespace).Get(ctx, "istiod", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+	if _, err := w.Client().AutoscalingV2().HorizontalPodAutoscalers(namespace).
+		Get(ctx, "istiod", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the autoscaler is still there: %v", err)
 	}
 	budget, err := w.Client().PolicyV1().PodDisruptionBudgets(namespace).Get(ctx, "istiod", metav1.GetOptions{})
@@ -123,7 +127,9 @@ func (w *world) lifecycle(ctx context.Context, t *testing.T, h charts.Helm) {
 		t.Errorf("the autoscaler after the rollback: %v", err)
 	}
 
-	check(w.Apply(ctx, []byte("apiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: kept, namespace: default}\nspec: {hosts: [a], http: [{route: [{destination: {host: a}}]}]}\n")))
+	check(w.Apply(ctx,
+		[]byte("apiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: kept, namespace: default}\n"+
+			"spec: {hosts: [a], http: [{route: [{destination: {host: a}}]}]}\n")))
 	for _, release := range []string{"canary", "istiod", "base"} {
 		run("uninstall", release)
 	}
@@ -227,11 +233,16 @@ func (w *world) conform(ctx context.Context, t *testing.T, h charts.Helm) {
 		}
 	}
 	for planted, want := range map[string]string{
-		"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\nspec: {replica: 1, selector: {}, template: {}}":                                                                      "'replica'",
-		"apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: a, readinesProbe: {}}]}":                                                                              "'readinesProbe'",
-		"apiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: a}\nspec: {hosts: [a], http: [{route: [{desination: {host: a}}]}]}":                                   "'desination'",
-		"apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: a}\nrules: [{apiGroups: [a], resources: [b], verbs: [get], resourceName: [c]}]":                    "'resourceName'",
-		"apiVersion: monitoring.coreos.com/v1\nkind: PrometheusRule\nmetadata: {name: a}\nspec: {groups: [{name: a, rules: [{alert: A, exp: b, for: 1m, labels: {}, annotations: {}}]}]}": "'exp'",
+		"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\n" +
+			"spec: {replica: 1, selector: {}, template: {}}": "'replica'",
+		"apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n" +
+			"spec: {containers: [{name: a, readinesProbe: {}}]}": "'readinesProbe'",
+		"apiVersion: networking.istio.io/v1\nkind: VirtualService\nmetadata: {name: a}\n" +
+			"spec: {hosts: [a], http: [{route: [{desination: {host: a}}]}]}": "'desination'",
+		"apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: a}\n" +
+			"rules: [{apiGroups: [a], resources: [b], verbs: [get], resourceName: [c]}]": "'resourceName'",
+		"apiVersion: monitoring.coreos.com/v1\nkind: PrometheusRule\nmetadata: {name: a}\n" +
+			"spec: {groups: [{name: a, rules: [{alert: A, exp: b, for: 1m, labels: {}, annotations: {}}]}]}": "'exp'",
 	} {
 		if out, err := conform(planted); err == nil || !strings.Contains(out, want) {
 			t.Errorf("a planted mistake is not found: want %s, got %v\n%s", want, err, out)
@@ -259,42 +270,55 @@ func (w *world) rights(ctx context.Context, t *testing.T) {
 		a       authorizationv1.ResourceAttributes
 	}{
 		{true, authorizationv1.ResourceAttributes{Verb: "watch", Group: "networking.istio.io", Resource: "virtualservices"}},
-		{true, authorizationv1.ResourceAttributes{Verb: "create", Group: "networking.istio.io", Resource: "workloadentries", Namespace: "default"}},
-		{true, authorizationv1.ResourceAttributes{Verb: "patch", Group: "networking.istio.io", Resource: "workloadentries", Subresource: "status", Namespace: "default"}},
+		{true, authorizationv1.ResourceAttributes{Verb: "create", Group: "networking.istio.io", Resource: "workloadentries",
+			Namespace: "default"}},
+		{true, authorizationv1.ResourceAttributes{Verb: "patch", Group: "networking.istio.io", Resource: "workloadentries", Subresource: "status",
+			Namespace: "default"}},
 		{true, authorizationv1.ResourceAttributes{Verb: "list", Resource: "secrets", Namespace: namespace}},
 		// Gateways anywhere name Secrets and ConfigMaps of their namespaces.
 		{true, authorizationv1.ResourceAttributes{Verb: "watch", Resource: "secrets", Namespace: "default"}},
 		{true, authorizationv1.ResourceAttributes{Verb: "watch", Resource: "configmaps", Namespace: "default"}},
 		{true, authorizationv1.ResourceAttributes{Verb: "create", Group: "authorization.k8s.io", Resource: "subjectaccessreviews"}},
-		{true, authorizationv1.ResourceAttributes{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Namespace: namespace, Name: "istio-workloadentry-cleanup"}},
-		{true, authorizationv1.ResourceAttributes{Verb: "get", Group: "coordination.k8s.io", Resource: "leases", Namespace: namespace, Name: "istio-instance-laptop-1"}},
+		{true, authorizationv1.ResourceAttributes{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Namespace: namespace,
+			Name: "istio-workloadentry-cleanup"}},
+		{true, authorizationv1.ResourceAttributes{Verb: "get", Group: "coordination.k8s.io", Resource: "leases", Namespace: namespace,
+			Name: "istio-instance-laptop-1"}},
 		{true, authorizationv1.ResourceAttributes{Verb: "create", Group: "authentication.k8s.io", Resource: "tokenreviews"}},
 		{true, authorizationv1.ResourceAttributes{Verb: "create", Resource: "secrets", Namespace: namespace, Name: "istio-ca-secret"}},
 		{true, authorizationv1.ResourceAttributes{Verb: "update", Resource: "secrets", Namespace: namespace, Name: "istio-ca-secret"}},
-		{true, authorizationv1.ResourceAttributes{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Namespace: namespace, Name: "istio-namespace-controller-election"}},
+		{true, authorizationv1.ResourceAttributes{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Namespace: namespace,
+			Name: "istio-namespace-controller-election"}},
 		{true, authorizationv1.ResourceAttributes{Verb: "create", Resource: "configmaps", Namespace: "default", Name: "istio-ca-root-cert"}},
 		{true, authorizationv1.ResourceAttributes{Verb: "patch", Resource: "configmaps", Namespace: "default", Name: "istio-ca-root-cert"}},
-		{true, authorizationv1.ResourceAttributes{Verb: "watch", Group: "admissionregistration.k8s.io", Resource: "mutatingwebhookconfigurations"}},
-		{true, authorizationv1.ResourceAttributes{Verb: "patch", Group: "admissionregistration.k8s.io", Resource: "mutatingwebhookconfigurations", Name: "istio-sidecar-injector"}},
-		{true, authorizationv1.ResourceAttributes{Verb: "patch", Group: "admissionregistration.k8s.io", Resource: "validatingwebhookconfigurations", Name: "istiod-default-validator"}},
+		{true, authorizationv1.ResourceAttributes{Verb: "watch", Group: "admissionregistration.k8s.io",
+			Resource: "mutatingwebhookconfigurations"}},
+		{true, authorizationv1.ResourceAttributes{Verb: "patch", Group: "admissionregistration.k8s.io", Resource: "mutatingwebhookconfigurations",
+			Name: "istio-sidecar-injector"}},
+		{true, authorizationv1.ResourceAttributes{Verb: "patch", Group: "admissionregistration.k8s.io",
+			Resource: "validatingwebhookconfigurations", Name: "istiod-default-validator"}},
 		{true, authorizationv1.ResourceAttributes{Verb: "create", Group: "networking.istio.io", Resource: "gateways", Namespace: namespace}},
-		{false, authorizationv1.ResourceAttributes{Verb: "patch", Group: "admissionregistration.k8s.io", Resource: "mutatingwebhookconfigurations", Name: "another"}},
+		{false, authorizationv1.ResourceAttributes{Verb: "patch", Group: "admissionregistration.k8s.io",
+			Resource: "mutatingwebhookconfigurations", Name: "another"}},
 		{false, authorizationv1.ResourceAttributes{Verb: "create", Group: "networking.istio.io", Resource: "gateways", Namespace: "default"}},
 		{false, authorizationv1.ResourceAttributes{Verb: "patch", Resource: "configmaps", Namespace: "default", Name: "another"}},
 		{false, authorizationv1.ResourceAttributes{Verb: "update", Resource: "secrets", Namespace: namespace, Name: "cacerts"}},
 		{false, authorizationv1.ResourceAttributes{Verb: "delete", Resource: "secrets", Namespace: namespace, Name: "istio-ca-secret"}},
 		{false, authorizationv1.ResourceAttributes{Verb: "create", Resource: "secrets", Namespace: "default"}},
-		{false, authorizationv1.ResourceAttributes{Verb: "update", Group: "networking.istio.io", Resource: "workloadentries", Namespace: "default"}},
-		{false, authorizationv1.ResourceAttributes{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Namespace: namespace, Name: "another"}},
+		{false, authorizationv1.ResourceAttributes{Verb: "update", Group: "networking.istio.io", Resource: "workloadentries",
+			Namespace: "default"}},
+		{false, authorizationv1.ResourceAttributes{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Namespace: namespace,
+			Name: "another"}},
 		{false, authorizationv1.ResourceAttributes{Verb: "create", Group: "coordination.k8s.io", Resource: "leases", Namespace: "default"}},
 		{false, authorizationv1.ResourceAttributes{Verb: "update", Resource: "configmaps", Namespace: namespace, Name: "istio"}},
-		{false, authorizationv1.ResourceAttributes{Verb: "create", Group: "networking.istio.io", Resource: "virtualservices", Namespace: "default"}},
+		{false, authorizationv1.ResourceAttributes{Verb: "create", Group: "networking.istio.io", Resource: "virtualservices",
+			Namespace: "default"}},
 		{false, authorizationv1.ResourceAttributes{Verb: "create", Resource: "pods", Namespace: namespace}},
 		{false, authorizationv1.ResourceAttributes{Verb: "patch", Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}},
 		{false, authorizationv1.ResourceAttributes{Verb: "update", Group: "rbac.authorization.k8s.io", Resource: "clusterroles"}},
 	} {
 		review, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx,
-			&authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &c.a}}, metav1.CreateOptions{})
+			&authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &c.a}},
+			metav1.CreateOptions{})
 		must.Succeed(t, err)
 		if review.Status.Allowed != c.allowed {
 			t.Errorf("%s %s.%s %s in %q: allowed is %v", c.a.Verb, c.a.Resource, c.a.Group, c.a.Name, c.a.Namespace, review.Status.Allowed)

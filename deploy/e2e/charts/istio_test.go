@@ -205,7 +205,8 @@ func proxyConfigPods() map[string][]byte {
 	pods := map[string][]byte{}
 	for name, text := range map[string]string{
 		"none": `{"labels":{"app":"x"}}`, "picked": `{"labels":{"app":"picked"}}`,
-		"annotated":  `{"labels":{"app":"picked"},"annotations":{"proxy.istio.io/config":"{concurrency: 11, proxyMetadata: {A: annotation, Z: z}}"}}`,
+		"annotated": `{"labels":{"app":"picked"},"annotations":{"proxy.istio.io/config":"{concurrency: 11, proxyMetadata: {A: annotation, ` +
+			`Z: z}}"}}`,
 		"namespaced": `{"labels":{"app":"x"},"annotations":{"proxy.istio.io/config":"{concurrency: 11, proxyMetadata: {A: annotation, Z: z}}"}}`,
 		"type":       `{"labels":{"app":"x"},"annotations":{"sidecar.istio.io/proxyImageType":"distroless"}}`,
 		"gateway":    `{"labels":{"app":"picked"},"annotations":{"inject.istio.io/templates":"gateway"}}`,
@@ -228,10 +229,12 @@ func newInjector(ctx context.Context, t *testing.T, c *cluster.Cluster, binary s
 	dir := t.TempDir()
 	log, err := os.Create(filepath.Join(dir, "log"))
 	must.Succeed(t, err)
-	cmd := exec.CommandContext(ctx, binary, "discovery", "--kubeconfig", c.Kubeconfig(), "--httpsAddr", https, "--httpAddr", port(ctx, t), "--grpcAddr", port(ctx, t),
+	cmd := exec.CommandContext(ctx, binary, "discovery", "--kubeconfig", c.Kubeconfig(), "--httpsAddr", https, "--httpAddr", port(ctx, t),
+		"--grpcAddr", port(ctx, t),
 		"--secureGRPCAddr", port(ctx, t), "--monitoringAddr", port(ctx, t), "--ctrlz_port", "0")
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, log, log
-	cmd.Env = []string{"HOME=" + dir, "POD_NAME=istiod-0", "POD_NAMESPACE=" + namespace, "ENABLE_LEADER_ELECTION=false", "ENABLE_NATIVE_SIDECARS=true"}
+	cmd.Env = []string{"HOME=" + dir, "POD_NAME=istiod-0", "POD_NAMESPACE=" + namespace, "ENABLE_LEADER_ELECTION=false",
+		"ENABLE_NATIVE_SIDECARS=true"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	must.Succeed(t, cmd.Start())
 	ended := make(chan struct{})
@@ -243,7 +246,7 @@ func newInjector(ctx context.Context, t *testing.T, c *cluster.Cluster, binary s
 			t.Logf("%s said: %s", binary, tail(string(text)))
 		}
 	})
-	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // whose certificate it is matters to no pod
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // The test trusts any server.
 	t.Cleanup(transport.CloseIdleConnections)
 	w := &webhook{"https://" + https, &http.Client{Transport: transport}}
 	suite.Eventually(t, binary+" is ready", func() bool {
@@ -370,7 +373,8 @@ func TestGatewaysAsIstio(t *testing.T) {
 	deploymenttest.Compare(t, "../../../injector/deployment/testdata/gateways.txtar", i)
 	way := &gatewayv1.Gateway{}
 	way.Name, way.Namespace = "way", "shop"
-	made, err := i.Render(t.Context(), "waypoint", injector.Gateway{Gateway: way, GatewayClass: "istio-waypoint", DeploymentName: "way", ServiceAccount: "way", ServiceType: "ClusterIP", KubeVersion: 137})
+	made, err := i.Render(t.Context(), "waypoint", injector.Gateway{Gateway: way, GatewayClass: "istio-waypoint", DeploymentName: "way",
+		ServiceAccount: "way", ServiceType: "ClusterIP", KubeVersion: 137})
 	if err != nil || len(made) != 5 {
 		t.Errorf("%d objects for a waypoint, %v", len(made), err)
 	}

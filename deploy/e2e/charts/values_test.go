@@ -169,7 +169,8 @@ func changesAlike(theirBase, theirs, ourBase, ours map[string]string) (list []st
 		if deliberate(path) || theirBase[path] == theirs[path] && ourBase[path] == ours[path] || theirs[path] == ours[path] {
 			continue
 		}
-		list = append(list, fmt.Sprintf("%s: by Istio's chart from %q to %q, by this project's from %q to %q", path, theirBase[path], theirs[path], ourBase[path], ours[path]))
+		list = append(list, fmt.Sprintf("%s: by Istio's chart from %q to %q, by this project's from %q to %q", path, theirBase[path],
+			theirs[path], ourBase[path], ours[path]))
 	}
 	return list
 }
@@ -184,7 +185,8 @@ func names(r, base rendered, path string) bool {
 	}
 	parts := strings.Split(strings.TrimPrefix(path, "pilot."), ".")
 	for i := range parts { // notes name a value by its path, or by the path of an object that has it
-		if r.err != nil && strings.Contains(said, "'"+parts[i]+"'") || strings.Contains(said, strings.Join(parts[:i+1], ".")) && !strings.Contains(base.notes, strings.Join(parts[:i+1], ".")) {
+		if r.err != nil && strings.Contains(said, "'"+parts[i]+"'") || strings.Contains(said, strings.Join(parts[:i+1], ".")) &&
+			!strings.Contains(base.notes, strings.Join(parts[:i+1], ".")) {
 			return true
 		}
 	}

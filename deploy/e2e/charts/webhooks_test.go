@@ -72,7 +72,8 @@ func (w *world) bundles(ctx context.Context, t *testing.T, h charts.Helm) {
 		}
 		text, err := json.Marshal(patches)
 		must.Succeed(t, err)
-		if _, err := account.Resource(kind).Patch(ctx, name, types.JSONPatchType, text, metav1.PatchOptions{FieldManager: "pilot-discovery"}); err != nil {
+		if _, err := account.Resource(kind).Patch(ctx, name, types.JSONPatchType, text,
+			metav1.PatchOptions{FieldManager: "pilot-discovery"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -119,8 +120,10 @@ func (w *world) bundles(ctx context.Context, t *testing.T, h charts.Helm) {
 	run(force...)
 	kept("a rollback to the first release", "Ignore")
 	// From here on nobody answers: objects are let through.
-	text := `[{"op": "remove", "path": "/webhooks/0/clientConfig/caBundle"}, {"op": "replace", "path": "/webhooks/0/failurePolicy", "value": "Ignore"}]`
-	if _, err := account.Resource(webhookKinds[1]).Patch(ctx, "istiod-default-validator", types.JSONPatchType, []byte(text), metav1.PatchOptions{FieldManager: "pilot-discovery"}); err != nil {
+	text := `[{"op": "remove", "path": "/webhooks/0/clientConfig/caBundle"}, {"op": "replace", "path": "/webhooks/0/failurePolicy", ` +
+		`"value": "Ignore"}]`
+	if _, err := account.Resource(webhookKinds[1]).Patch(ctx, "istiod-default-validator", types.JSONPatchType, []byte(text),
+		metav1.PatchOptions{FieldManager: "pilot-discovery"}); err != nil {
 		t.Fatal(err)
 	}
 }

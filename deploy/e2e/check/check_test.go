@@ -99,7 +99,8 @@ func (w *world) start() *installed.Replica {
 	w.T.Helper()
 	w.servers++
 	r := w.Launch(program, "istiod", fmt.Sprintf("istiod-%d", w.servers)).Ready()
-	_, err := w.Client().AppsV1().Deployments(installed.Namespace).Patch(w.Ctx, "istiod", types.MergePatchType, []byte(`{"status": {"replicas": 1, "readyReplicas": 1}}`), metav1.PatchOptions{}, "status")
+	_, err := w.Client().AppsV1().Deployments(installed.Namespace).Patch(w.Ctx, "istiod", types.MergePatchType,
+		[]byte(`{"status": {"replicas": 1, "readyReplicas": 1}}`), metav1.PatchOptions{}, "status")
 	w.Must(err)
 	return r
 }
@@ -117,12 +118,14 @@ func (w *world) expire() {
 		w.Must(err)
 		return text
 	}
-	_, err = w.Client().CoreV1().Secrets(installed.Namespace).Patch(w.Ctx, "istio-ca-secret", types.MergePatchType, patch(map[string][]byte{"ca-cert.pem": files.Certificate, "ca-key.pem": files.Key, "root-cert.pem": files.Roots}), metav1.PatchOptions{})
+	_, err = w.Client().CoreV1().Secrets(installed.Namespace).Patch(w.Ctx, "istio-ca-secret", types.MergePatchType,
+		patch(map[string][]byte{"ca-cert.pem": files.Certificate, "ca-key.pem": files.Key, "root-cert.pem": files.Roots}), metav1.PatchOptions{})
 	w.Must(err)
 	maps, err := w.Client().CoreV1().ConfigMaps("").List(w.Ctx, metav1.ListOptions{FieldSelector: "metadata.name=istio-ca-root-cert"})
 	w.Must(err)
 	for _, m := range maps.Items {
-		_, err = w.Client().CoreV1().ConfigMaps(m.Namespace).Patch(w.Ctx, m.Name, types.MergePatchType, patch(map[string]string{"root-cert.pem": string(files.Roots)}), metav1.PatchOptions{})
+		_, err = w.Client().CoreV1().ConfigMaps(m.Namespace).Patch(w.Ctx, m.Name, types.MergePatchType,
+			patch(map[string]string{"root-cert.pem": string(files.Roots)}), metav1.PatchOptions{})
 		w.Must(err)
 	}
 }
@@ -167,24 +170,29 @@ func TestCheck(t *testing.T) {
 	w.well("--address", server.Monitoring)
 
 	// A custom resource is gone.
-	crds := w.Dynamic().Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	crds := w.Dynamic().
+		Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
 	w.Must(crds.Delete(w.Ctx, "wasmplugins.extensions.istio.io", metav1.DeleteOptions{}))
-	server = w.run(w.broken([]string{"1 definition not there, so that its objects cannot be written: wasmplugins.extensions.istio.io"}), server)
+	server = w.run(w.broken([]string{"1 definition not there, so that its objects cannot be written: wasmplugins.extensions.istio.io"}),
+		server)
 	w.well()
 
 	// The server was away while somebody changed what its leader writes: a webhook's caBundle, and the roots of a
 	// namespace.
 	w.Must(server.Stop())
 	_, err = w.Client().AdmissionregistrationV1().MutatingWebhookConfigurations().Patch(w.Ctx, "istio-sidecar-injector", types.JSONPatchType,
-		[]byte(`[{"op": "replace", "path": "/webhooks/0/clientConfig/caBundle", "value": "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCi0tLS0tRU5EIENFUlRJRklDQVRFLS0tLS0K"}]`), metav1.PatchOptions{})
+		[]byte(`[{"op": "replace", "path": "/webhooks/0/clientConfig/caBundle", "value": `+
+			`"LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCi0tLS0tRU5EIENFUlRJRklDQVRFLS0tLS0K"}]`), metav1.PatchOptions{})
 	w.Must(err)
 	server = w.run(w.broken([]string{"istio-sidecar-injector: its caBundle has none of the roots of the mesh"}), nil)
 	w.well("--address", server.Monitoring)
 
 	w.Must(server.Stop())
-	_, err = w.Client().CoreV1().ConfigMaps("default").Patch(w.Ctx, "istio-ca-root-cert", types.MergePatchType, []byte(`{"data": {"root-cert.pem": "other"}}`), metav1.PatchOptions{})
+	_, err = w.Client().CoreV1().ConfigMaps("default").Patch(w.Ctx, "istio-ca-root-cert", types.MergePatchType,
+		[]byte(`{"data": {"root-cert.pem": "other"}}`), metav1.PatchOptions{})
 	w.Must(err)
-	_, err = w.Client().CoreV1().Namespaces().Create(w.Ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "later"}}, metav1.CreateOptions{})
+	_, err = w.Client().CoreV1().Namespaces().Create(w.Ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "later"}},
+		metav1.CreateOptions{})
 	w.Must(err)
 	server = w.run(w.broken([]string{"later", "default"}), nil)
 	w.well("--address", server.Monitoring)
@@ -192,12 +200,15 @@ func TestCheck(t *testing.T) {
 	// The server was away so long that its root has expired.
 	w.Must(server.Stop())
 	w.expire()
-	server = w.run(w.broken([]string{"roots: it expired at ", "istio-sidecar-injector: ", "istio-validator-istio-system: ", "istiod-default-validator: "}), nil)
+	server = w.run(w.broken(
+		[]string{"roots: it expired at ", "istio-sidecar-injector: ", "istio-validator-istio-system: ", "istiod-default-validator: "}), nil)
 	w.well("--address", server.Monitoring)
 
 	// A proxy rejects what an EnvoyFilter makes.
 	fussy(t, server.GRPC)
 	w.Write(oddFilter)
-	server = w.run(w.broken([]string{"rejected: fussy-1.default rejects LDS: InvalidArgument: Error adding/updating listener(s) virtualOutbound: it is odd"}, "--address", server.Monitoring), server)
+	server = w.run(
+		w.broken([]string{"rejected: fussy-1.default rejects LDS: InvalidArgument: Error adding/updating listener(s) virtualOutbound: it is odd"},
+			"--address", server.Monitoring), server)
 	w.well("--address", server.Monitoring)
 }

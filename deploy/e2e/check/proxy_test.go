@@ -54,7 +54,8 @@ func fussy(t *testing.T, address string) {
 			}
 			answer := &discoveryv3.DiscoveryRequest{TypeUrl: r.TypeUrl, ResponseNonce: r.Nonce, VersionInfo: r.VersionInfo}
 			if slices.ContainsFunc(r.Resources, func(x *anypb.Any) bool { return bytes.Contains(x.Value, []byte("odd-listener")) }) {
-				answer.VersionInfo, answer.ErrorDetail = version, &statusv3.Status{Code: 3, Message: "Error adding/updating listener(s) virtualOutbound: it is odd"}
+				answer.VersionInfo, answer.ErrorDetail = version,
+					&statusv3.Status{Code: 3, Message: "Error adding/updating listener(s) virtualOutbound: it is odd"}
 			} else {
 				version = r.VersionInfo
 			}

@@ -48,7 +48,8 @@ func (a Access) WriteFile(path string) error {
 
 // Config is the access as a configuration of clients, which hold back no request.
 func (a Access) Config() *rest.Config {
-	return &rest.Config{Host: a.Server, BearerToken: a.Token, TLSClientConfig: rest.TLSClientConfig{CAData: a.CA}, QPS: -1, UserAgent: "e2e", WarningHandler: rest.NoWarnings{}}
+	return &rest.Config{Host: a.Server, BearerToken: a.Token, TLSClientConfig: rest.TLSClientConfig{CAData: a.CA}, QPS: -1, UserAgent: "e2e",
+		WarningHandler: rest.NoWarnings{}}
 }
 
 // Admin is the access of somebody who may do all.

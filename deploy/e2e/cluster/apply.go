@@ -96,7 +96,8 @@ func (c *Cluster) applyOne(ctx context.Context, o *unstructured.Unstructured) er
 	}
 	objects := c.objects(mapping, o)
 	o = o.DeepCopy()
-	for _, field := range []string{"managedFields", "resourceVersion", "uid", "creationTimestamp", "generation", "deletionTimestamp", "selfLink"} {
+	for _, field := range []string{"managedFields", "resourceVersion", "uid", "creationTimestamp", "generation", "deletionTimestamp",
+		"selfLink"} {
 		unstructured.RemoveNestedField(o.Object, "metadata", field)
 	}
 	status, hasStatus := o.Object["status"]

@@ -201,28 +201,29 @@ func (c *Cluster) startAPIServer(ctx context.Context) error {
 	if err := c.makeClients(); err != nil {
 		return err
 	}
-	c.apiServer = &process{name: "kube-apiserver", binary: c.o.Binaries.APIServer, logFile: c.path("kube-apiserver.log"), ready: c.apiServerReady, args: append([]string{
-		"--etcd-servers=" + c.etcdURL,
-		"--bind-address=" + c.o.Host,
-		"--secure-port=" + port,
-		"--tls-cert-file=" + c.path("serving.crt"),
-		"--tls-private-key-file=" + c.path("serving.key"),
-		"--cert-dir=" + c.path("certs"),
-		// An address for documentation, RFC 5737: without one kube-apiserver looks for an interface that leads to the
-		// world.
-		"--advertise-address=192.0.2.1",
-		"--endpoint-reconciler-type=none",
-		"--service-cluster-ip-range=" + c.o.ServiceCIDR,
-		"--service-account-issuer=https://kubernetes.default.svc",
-		"--service-account-key-file=" + c.path("serviceaccounts.key"),
-		"--service-account-signing-key-file=" + c.path("serviceaccounts.key"),
-		"--token-auth-file=" + c.path("tokens.csv"),
-		"--authorization-mode=RBAC",
-		"--allow-privileged=true",
-		"--max-requests-inflight=3000",
-		"--max-mutating-requests-inflight=1000",
-		"--shutdown-delay-duration=0s",
-	}, c.o.APIServerArgs...)}
+	c.apiServer = &process{name: "kube-apiserver", binary: c.o.Binaries.APIServer, logFile: c.path("kube-apiserver.log"),
+		ready: c.apiServerReady, args: append([]string{
+			"--etcd-servers=" + c.etcdURL,
+			"--bind-address=" + c.o.Host,
+			"--secure-port=" + port,
+			"--tls-cert-file=" + c.path("serving.crt"),
+			"--tls-private-key-file=" + c.path("serving.key"),
+			"--cert-dir=" + c.path("certs"),
+			// An address for documentation, RFC 5737: without one kube-apiserver looks for an interface that leads to the
+			// world.
+			"--advertise-address=192.0.2.1",
+			"--endpoint-reconciler-type=none",
+			"--service-cluster-ip-range=" + c.o.ServiceCIDR,
+			"--service-account-issuer=https://kubernetes.default.svc",
+			"--service-account-key-file=" + c.path("serviceaccounts.key"),
+			"--service-account-signing-key-file=" + c.path("serviceaccounts.key"),
+			"--token-auth-file=" + c.path("tokens.csv"),
+			"--authorization-mode=RBAC",
+			"--allow-privileged=true",
+			"--max-requests-inflight=3000",
+			"--max-mutating-requests-inflight=1000",
+			"--shutdown-delay-duration=0s",
+		}, c.o.APIServerArgs...)}
 	return c.apiServer.start(ctx)
 }
 

@@ -79,7 +79,8 @@ func testApply(ctx context.Context, t *testing.T, c *Cluster) {
 	}
 	pod, err := c.Client().CoreV1().Pods("shop").Get(ctx, "web-1", metav1.GetOptions{})
 	must.Succeed(t, err)
-	if pod.Status.PodIP != "10.10.1.1" || pod.Status.Phase != "Running" || pod.Spec.ServiceAccountName != "web" || pod.UID == "from-an-export" {
+	if pod.Status.PodIP != "10.10.1.1" || pod.Status.Phase != "Running" || pod.Spec.ServiceAccountName != "web" ||
+		pod.UID == "from-an-export" {
 		t.Errorf("pod = %+v", pod)
 	}
 	service, err := c.Client().CoreV1().Services("shop").Get(ctx, "web", metav1.GetOptions{})
@@ -107,7 +108,8 @@ func testApply(ctx context.Context, t *testing.T, c *Cluster) {
 
 func testDelete(ctx context.Context, t *testing.T, c *Cluster) {
 	const doomed = "apiVersion: v1\nkind: Namespace\nmetadata: {name: doomed}\n---\n" +
-		"apiVersion: v1\nkind: Pod\nmetadata: {name: p, namespace: doomed}\nspec: {nodeName: node-1, containers: [{name: app, image: x}]}\n---\n" +
+		"apiVersion: v1\nkind: Pod\nmetadata: {name: p, namespace: doomed}\n" +
+		"spec: {nodeName: node-1, containers: [{name: app, image: x}]}\n---\n" +
 		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c, namespace: doomed}"
 	must.Succeed(t, c.Apply(ctx, []byte(doomed)))
 	namespace, _, _ := strings.Cut(doomed, "---")
@@ -183,7 +185,8 @@ func testRestore(ctx context.Context, t *testing.T, c *Cluster) {
 		}
 		return m
 	}
-	const kept, deleted = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: kept}\ndata: {a: before}\n", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: deleted}\n"
+	const kept, deleted = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: kept}\ndata: {a: before}\n",
+		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: deleted}\n"
 	apply(kept + "---\n" + deleted)
 	uid := get("deleted").UID
 	before, err := c.Snapshot(ctx)
@@ -201,7 +204,8 @@ func testRestore(ctx context.Context, t *testing.T, c *Cluster) {
 		if _, err := c.Client().CoreV1().Namespaces().Get(ctx, "new", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			t.Errorf("a namespace that came later: %v, want it gone", err)
 		}
-		if list, err := c.Dynamic().Resource(workloadEntries).Namespace("machines").List(ctx, metav1.ListOptions{ResourceVersion: "0"}); err != nil || len(list.Items) != 1 {
+		list, err := c.Dynamic().Resource(workloadEntries).Namespace("machines").List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+		if err != nil || len(list.Items) != 1 {
 			t.Errorf("custom objects that were deleted: %v, %v", list, err)
 		}
 	}

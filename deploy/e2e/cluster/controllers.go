@@ -130,7 +130,8 @@ func (c *Cluster) ensureFor(ctx context.Context, objects []*unstructured.Unstruc
 			continue
 		}
 		need := []account{{namespaceOf(o), "default"}}
-		if name, _, _ := unstructured.NestedString(o.Object, "spec", "serviceAccountName"); name != "" && o.GroupVersionKind() == corev1.SchemeGroupVersion.WithKind("Pod") {
+		if name, _, _ := unstructured.NestedString(o.Object, "spec", "serviceAccountName"); name != "" &&
+			o.GroupVersionKind() == corev1.SchemeGroupVersion.WithKind("Pod") {
 			need = append(need, account{namespaceOf(o), name})
 		}
 		for _, a := range need {
@@ -148,7 +149,8 @@ func (c *Cluster) ensureFor(ctx context.Context, objects []*unstructured.Unstruc
 
 // ensureServiceAccount makes a ServiceAccount, and its namespace, unless they exist.
 func (c *Cluster) ensureServiceAccount(ctx context.Context, namespace, name string) error {
-	_, err := c.typed.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
+	_, err := c.typed.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}},
+		metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("make namespace %s: %w", namespace, err)
 	}
@@ -224,7 +226,8 @@ func (c *Cluster) deleteAll(ctx context.Context, resource schema.GroupVersionRes
 		return err
 	}
 	for i := range list.Items {
-		if err := objects.Delete(ctx, list.Items[i].GetName(), metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil && !apierrors.IsNotFound(err) {
+		if err := objects.Delete(ctx, list.Items[i].GetName(), metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil &&
+			!apierrors.IsNotFound(err) {
 			return err
 		}
 	}

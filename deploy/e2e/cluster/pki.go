@@ -79,7 +79,8 @@ func (c *Cluster) CA() []byte { return c.authority.pem }
 func certificate(name string) *x509.Certificate {
 	now := time.Now()
 	serial := new(big.Int).SetInt64(now.UnixNano())
-	return &x509.Certificate{SerialNumber: serial, Subject: pkix.Name{CommonName: name}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(30 * 24 * time.Hour)}
+	return &x509.Certificate{SerialNumber: serial, Subject: pkix.Name{CommonName: name}, NotBefore: now.Add(-time.Hour),
+		NotAfter: now.Add(30 * 24 * time.Hour)}
 }
 
 // writeKey makes a key and writes it to a file.

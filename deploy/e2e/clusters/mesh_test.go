@@ -93,8 +93,9 @@ func (m *mesh) serve(ctx context.Context, t *testing.T, configDir, kubeconfig st
 	t.Helper()
 	var err error
 	m.pilot, err = controlplane.Start(ctx, controlplane.Options{
-		Binary: os.Getenv(pilotVar), ConfigDir: configDir, Kubeconfig: kubeconfig, Host: network.Gateway().String(), WorkDir: m.work, StateDir: m.state,
-		Args: []string{"--remoteClusterTimeout", remoteTimeout.String()},
+		Binary: os.Getenv(pilotVar), ConfigDir: configDir, Kubeconfig: kubeconfig, Host: network.Gateway().String(), WorkDir: m.work,
+		StateDir: m.state,
+		Args:     []string{"--remoteClusterTimeout", remoteTimeout.String()},
 	})
 	must.Succeed(t, err)
 	m.t.Cleanup(m.pilot.Stop)
@@ -107,7 +108,8 @@ func (m *mesh) run(ctx context.Context, t *testing.T, yaml, clusterID string, de
 }
 
 // runIn is run for pods that say which network they are in. Gateways ask for the endpoints of theirs alone.
-func (m *mesh) runIn(ctx context.Context, t *testing.T, on, yaml, clusterID string, delta bool, chosen func(name string) bool) *world.World {
+func (m *mesh) runIn(ctx context.Context, t *testing.T, on, yaml, clusterID string, delta bool,
+	chosen func(name string) bool) *world.World {
 	t.Helper()
 	dir := t.TempDir()
 	must.Succeed(t, os.WriteFile(filepath.Join(dir, "cluster.yaml"), []byte(yaml), 0o644))
@@ -120,7 +122,8 @@ func (m *mesh) runIn(ctx context.Context, t *testing.T, on, yaml, clusterID stri
 			n.View = on
 		}
 	}
-	w, err := suite.StartPods(network, world.Options{Directory: directory, Envoy: os.Getenv(envoyVar), Agent: m.agent, XDS: m.pilot.GRPC, Delta: delta, WorkDir: m.work})
+	w, err := suite.StartPods(network,
+		world.Options{Directory: directory, Envoy: os.Getenv(envoyVar), Agent: m.agent, XDS: m.pilot.GRPC, Delta: delta, WorkDir: m.work})
 	must.Succeed(t, err)
 	m.t.Cleanup(w.Stop)
 	must.Succeed(t, w.Ready(ctx))

@@ -33,7 +33,8 @@ func (m *mesh) export(t *testing.T) string {
 		if k == kinds.Secret {
 			continue // they name remote clusters, which a directory has not
 		}
-		list, err := m.one.Dynamic().Resource(schema.GroupVersionResource{Group: k.Group, Version: k.Versions[0], Resource: k.Plural}).List(t.Context(), metav1.ListOptions{})
+		list, err := m.one.Dynamic().Resource(schema.GroupVersionResource{Group: k.Group, Version: k.Versions[0], Resource: k.Plural}).
+			List(t.Context(), metav1.ListOptions{})
 		if apierrors.IsNotFound(err) {
 			continue // its CustomResourceDefinition is not installed
 		}
@@ -79,7 +80,8 @@ func testMoves(t *testing.T, m *mesh) {
 
 // unmoved are the statistics of an Envoy that stand still while nothing changes: what was added, taken away, replaced,
 // drained.
-const unmoved = `^(listener_manager\.(listener_(added|modified|removed|in_place_updated|create_success)|total_filter_chains_draining|total_listeners_draining)` +
+const unmoved = `^(listener_manager\.(listener_(added|modified|removed|in_place_updated|create_success)` +
+	`|total_filter_chains_draining|total_listeners_draining)` +
 	`|cluster_manager\.cluster_(added|modified|removed|updated)` +
 	`|.*(rds|vhds).*\.config_reload|cluster\.(in|out)bound.*\.membership_change|.*\.downstream_cx_drain_close|.*\.update_rejected)$`
 

@@ -99,7 +99,8 @@ func TestNetworks(t *testing.T) {
 	m.serve(ctx, t, "", kubeconfig)
 	roots, err := os.ReadFile(filepath.Join(m.state, "ca", "ca", "root-cert.pem"))
 	must.Succeed(t, err)
-	m.agent = &proxy.Agent{Binary: os.Getenv(suite.AgentVar), Discovery: m.pilot.SecureGRPC, Roots: roots, Token: proxy.Tokens(os.Getenv(pilotVar), m.state)}
+	m.agent = &proxy.Agent{Binary: os.Getenv(suite.AgentVar), Discovery: m.pilot.SecureGRPC, Roots: roots,
+		Token: proxy.Tokens(os.Getenv(pilotVar), m.state)}
 	everyone := func(string) bool { return true }
 	m.own = m.runIn(ctx, t, "here", firstNetwork, "", true, everyone)
 	m.remote = m.runIn(ctx, t, "there", secondNetwork, "two", false, everyone)

@@ -166,7 +166,8 @@ func (s *second) broken(t *testing.T) {
 	expired.Token = "a-token-that-expired"
 	s.tokens = append(s.tokens, expired.Token)
 	good := s.kubeconfig(t, "new-reader", direct)
-	runs := bytes.Replace(good, []byte("    token: "), []byte("    exec: {apiVersion: client.authentication.k8s.io/v1, command: \"true\", interactiveMode: Never}\n    token: "), 1)
+	runs := bytes.Replace(good, []byte("    token: "),
+		[]byte("    exec: {apiVersion: client.authentication.k8s.io/v1, command: \"true\", interactiveMode: Never}\n    token: "), 1)
 	if bytes.Equal(runs, good) {
 		t.Fatal("a kubeconfig without a token")
 	}

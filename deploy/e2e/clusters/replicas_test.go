@@ -94,25 +94,30 @@ func TestReplicas(t *testing.T) {
 	for i, p := range r.all {
 		connect(t, p.GRPC, fmt.Sprintf("web-%d", i))
 	}
-	must.Succeed(t, c.Apply(ctx, []byte("apiVersion: v1\nkind: Service\nmetadata: {name: late, namespace: default}\nspec: {ports: [{name: http, port: 80}]}\n")))
+	must.Succeed(t, c.Apply(ctx,
+		[]byte("apiVersion: v1\nkind: Service\nmetadata: {name: late, namespace: default}\nspec: {ports: [{name: http, port: 80}]}\n")))
 
 	stopped := func(name string) string { return name + " did not answer: it did not answer within 2s" }
 	killed := func(name string) string { return name + " did not answer: failed to reach it: " }
 	older := "istiod-2 is of version " + otherVersion
 	r.shows(t, 0, "all", []string{"web-0", "web-1", "web-2"}, []string{older}, []string{"did not answer"})
-	r.shows(t, 2, "all, by the one of another version", []string{"web-0", "web-1", "web-2"}, []string{"istiod-0 is of version " + version.APILevel}, []string{"did not answer"})
+	r.shows(t, 2, "all, by the one of another version", []string{"web-0", "web-1", "web-2"},
+		[]string{"istiod-0 is of version " + version.APILevel}, []string{"did not answer"})
 	for i, p := range r.all { // what istioctl merges by itself
-		if text := r.say(t, "request", "GET", "/debug/syncz", "--address", p.Monitoring); strings.Count(text, `"proxy": `) != 1 || !strings.Contains(text, fmt.Sprintf("web-%d.default", i)) {
+		if text := r.say(t, "request", "GET", "/debug/syncz", "--address", p.Monitoring); strings.Count(text, `"proxy": `) != 1 ||
+			!strings.Contains(text, fmt.Sprintf("web-%d.default", i)) {
 			t.Errorf("syncz of replica %d: %s", i, text)
 		}
 	}
-	if text := r.say(t, "check", "--proxy", "web-1.default", "--kubeconfig", c.Kubeconfig(), "--address", r.all[0].Monitoring, "-o", "wide"); !strings.Contains(text, "to istiod-1") {
+	if text := r.say(t, "check", "--proxy", "web-1.default", "--kubeconfig", c.Kubeconfig(), "--address", r.all[0].Monitoring, "-o",
+		"wide"); !strings.Contains(text, "to istiod-1") {
 		t.Errorf("check of a proxy elsewhere: %s", text)
 	}
 
 	must.Succeed(t, syscall.Kill(r.all[1].PID(), syscall.SIGSTOP))
 	r.shows(t, 0, "one is stopped", []string{"web-0", "web-2"}, []string{stopped("istiod-1"), older}, []string{"web-1"})
-	if text := r.say(t, "check", "--kubeconfig", c.Kubeconfig(), "--address", r.all[0].Monitoring); !strings.Contains(text, "istiod-1 did not answer, so what it serves is not checked") {
+	if text := r.say(t, "check", "--kubeconfig", c.Kubeconfig(), "--address", r.all[0].Monitoring); !strings.Contains(text,
+		"istiod-1 did not answer, so what it serves is not checked") {
 		t.Errorf("check with a stopped replica: %s", text)
 	}
 	must.Succeed(t, syscall.Kill(r.all[1].PID(), syscall.SIGCONT))
@@ -240,7 +245,8 @@ func connect(t *testing.T, address, name string) {
 		defer close(done)
 		for {
 			m, err := stream.Recv()
-			if err != nil || stream.Send(&discoveryv3.DiscoveryRequest{TypeUrl: m.TypeUrl, ResponseNonce: m.Nonce, VersionInfo: m.VersionInfo}) != nil {
+			if err != nil ||
+				stream.Send(&discoveryv3.DiscoveryRequest{TypeUrl: m.TypeUrl, ResponseNonce: m.Nonce, VersionInfo: m.VersionInfo}) != nil {
 				return
 			}
 		}

@@ -41,7 +41,8 @@ func TestConformance(t *testing.T) {
 	rest := c.Admin().Config()
 	scheme := clientgoscheme.Scheme
 	for _, add := range []func() error{
-		func() error { return gatewayv1.Install(scheme) }, func() error { return v1beta1.Install(scheme) }, func() error { return v1alpha2.Install(scheme) },
+		func() error { return gatewayv1.Install(scheme) }, func() error { return v1beta1.Install(scheme) },
+		func() error { return v1alpha2.Install(scheme) },
 		func() error { return v1alpha3.Install(scheme) }, func() error { return apiextensionsv1.AddToScheme(scheme) },
 	} {
 		must.Succeed(t, add())
@@ -62,8 +63,12 @@ func TestConformance(t *testing.T) {
 		},
 	}
 	if os.Getenv(istiodVar) != "" { // it takes no other addresses
-		o.UsableNetworkAddresses = []gatewayv1.GatewaySpecAddress{{Type: new(gatewayv1.HostnameAddressType), Value: "infra-backend-v1.gateway-conformance-infra.svc.cluster.local"}}
-		o.UnusableNetworkAddresses = []gatewayv1.GatewaySpecAddress{{Type: new(gatewayv1.HostnameAddressType), Value: "nowhere.gateway-conformance-infra.svc.cluster.local"}}
+		o.UsableNetworkAddresses = []gatewayv1.GatewaySpecAddress{
+			{Type: new(gatewayv1.HostnameAddressType), Value: "infra-backend-v1.gateway-conformance-infra.svc.cluster.local"},
+		}
+		o.UnusableNetworkAddresses = []gatewayv1.GatewaySpecAddress{
+			{Type: new(gatewayv1.HostnameAddressType), Value: "nowhere.gateway-conformance-infra.svc.cluster.local"},
+		}
 	}
 	for _, p := range profiles() {
 		o.ConformanceProfiles = append(o.ConformanceProfiles, p.Name)
@@ -82,10 +87,12 @@ func implementation() confv1.Implementation {
 		if b, err := buildinfo.ReadFile(filepath.Join(os.Getenv(dirVar), "istiod")); err == nil {
 			version = b.Main.Version
 		}
-		return confv1.Implementation{Organization: "istio", Project: "istio", URL: "https://istio.io/", Version: version, Contact: []string{"@istio/maintainers"}}
+		return confv1.Implementation{Organization: "istio", Project: "istio", URL: "https://istio.io/", Version: version,
+			Contact: []string{"@istio/maintainers"}}
 	}
 	return confv1.Implementation{
-		Organization: "istiod-lite", Project: "istiod-lite", URL: "https://github.com/istiod-lite/istiod-lite", Version: "1.31.1-lite.1", Contact: []string{"@istiod-lite/maintainers"},
+		Organization: "istiod-lite", Project: "istiod-lite", URL: "https://github.com/istiod-lite/istiod-lite", Version: "1.31.1-lite.1",
+		Contact: []string{"@istiod-lite/maintainers"},
 	}
 }
 
@@ -116,8 +123,10 @@ func timeouts() config.TimeoutConfig {
 	c := config.DefaultTimeoutConfig()
 	c.DefaultPollInterval = 50 * time.Millisecond
 	for _, d := range []*time.Duration{
-		&c.CreateTimeout, &c.DeleteTimeout, &c.GetTimeout, &c.GatewayStatusMustHaveListeners, &c.GatewayListenersMustHaveConditions, &c.ListenerSetListenersMustHaveConditions,
-		&c.HTTPRouteMustNotHaveParents, &c.HTTPRouteMustHaveCondition, &c.TLSRouteMustHaveCondition, &c.TCPRouteMustHaveCondition, &c.RouteMustHaveParents,
+		&c.CreateTimeout, &c.DeleteTimeout, &c.GetTimeout, &c.GatewayStatusMustHaveListeners, &c.GatewayListenersMustHaveConditions,
+		&c.ListenerSetListenersMustHaveConditions,
+		&c.HTTPRouteMustNotHaveParents, &c.HTTPRouteMustHaveCondition, &c.TLSRouteMustHaveCondition, &c.TCPRouteMustHaveCondition,
+		&c.RouteMustHaveParents,
 		&c.ManifestFetchTimeout, &c.LatestObservedGenerationSet, &c.DefaultTestTimeout,
 	} {
 		*d *= 3
@@ -140,7 +149,8 @@ func (m manifests) ReadFile(name string) ([]byte, error) {
 	}
 	switch name {
 	case "mesh/manifests.yaml":
-		text = bytes.ReplaceAll(text, []byte("  labels:\n    gateway-conformance: mesh"), []byte("  labels:\n    istio-injection: enabled\n    gateway-conformance: mesh"))
+		text = bytes.ReplaceAll(text, []byte("  labels:\n    gateway-conformance: mesh"),
+			[]byte("  labels:\n    istio-injection: enabled\n    gateway-conformance: mesh"))
 	case "base/manifests.yaml":
 		documents := strings.Split(string(text), "\n---\n")
 		documents = slices.DeleteFunc(documents, func(d string) bool {

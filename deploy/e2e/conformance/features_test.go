@@ -15,7 +15,8 @@ import (
 // profiles are those that istiod reports, and the mesh's of gRPC.
 func profiles() []suite.ConformanceProfile {
 	return []suite.ConformanceProfile{
-		suite.GatewayHTTPConformanceProfile, suite.GatewayGRPCConformanceProfile, suite.GatewayTLSConformanceProfile, suite.GatewayTCPConformanceProfile,
+		suite.GatewayHTTPConformanceProfile, suite.GatewayGRPCConformanceProfile, suite.GatewayTLSConformanceProfile,
+		suite.GatewayTCPConformanceProfile,
 		suite.MeshHTTPConformanceProfile, suite.MeshGRPCConformanceProfile,
 	}
 }
@@ -34,13 +35,18 @@ func claimedByIstiod() []features.FeatureName {
 		"BackendTLSPolicy", "BackendTLSPolicySANValidation", "GatewayAddressEmpty", "GatewayFrontendClientCertificateValidation",
 		"GatewayFrontendClientCertificateValidationInsecureFallback", "GatewayHTTPListenerIsolation", "GatewayInfrastructure", "GatewayPort8080",
 		"GatewayStaticAddresses", "HTTPRoute303RedirectStatusCode", "HTTPRoute307RedirectStatusCode", "HTTPRoute308RedirectStatusCode",
-		"HTTPRouteBackendProtocolH2C", "HTTPRouteBackendProtocolWebSocket", "HTTPRouteBackendRequestHeaderModification", "HTTPRouteBackendTimeout", "HTTPRouteCORS",
-		"HTTPRouteDestinationPortMatching", "HTTPRouteHostRewrite", "HTTPRouteMethodMatching", "HTTPRouteNamedRouteRule", "HTTPRouteParentRefPort",
+		"HTTPRouteBackendProtocolH2C", "HTTPRouteBackendProtocolWebSocket", "HTTPRouteBackendRequestHeaderModification",
+		"HTTPRouteBackendTimeout", "HTTPRouteCORS",
+		"HTTPRouteDestinationPortMatching", "HTTPRouteHostRewrite", "HTTPRouteMethodMatching", "HTTPRouteNamedRouteRule",
+		"HTTPRouteParentRefPort",
 		"HTTPRoutePathRedirect", "HTTPRoutePathRewrite", "HTTPRoutePortRedirect", "HTTPRouteQueryParamMatching", "HTTPRouteRequestMirror",
-		"HTTPRouteRequestMultipleMirrors", "HTTPRouteRequestPercentageMirror", "HTTPRouteRequestTimeout", "HTTPRouteResponseHeaderModification", "HTTPRouteRetry",
-		"HTTPRouteRetryBackendTimeout", "HTTPRouteRetryConnectionError", "HTTPRouteSchemeRedirect", "ListenerSet", "TCPRoute", "TLSRouteModeMixed",
+		"HTTPRouteRequestMultipleMirrors", "HTTPRouteRequestPercentageMirror", "HTTPRouteRequestTimeout", "HTTPRouteResponseHeaderModification",
+		"HTTPRouteRetry",
+		"HTTPRouteRetryBackendTimeout", "HTTPRouteRetryConnectionError", "HTTPRouteSchemeRedirect", "ListenerSet", "TCPRoute",
+		"TLSRouteModeMixed",
 		"TLSRouteModeTerminate", "MeshConsumerRoute", "MeshHTTPRouteBackendRequestHeaderModification", "MeshHTTPRouteNamedRouteRule",
-		"MeshHTTPRouteQueryParamMatching", "MeshHTTPRouteRedirectPath", "MeshHTTPRouteRedirectPort", "MeshHTTPRouteRewritePath", "MeshHTTPRouteSchemeRedirect",
+		"MeshHTTPRouteQueryParamMatching", "MeshHTTPRouteRedirectPath", "MeshHTTPRouteRedirectPort", "MeshHTTPRouteRewritePath",
+		"MeshHTTPRouteSchemeRedirect",
 	}
 }
 

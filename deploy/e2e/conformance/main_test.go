@@ -43,7 +43,8 @@ func prepare(ctx context.Context, dir string) ([]string, error) {
 		return nil, err
 	}
 	for name, pkg := range map[string]string{
-		"contain": "./deploy/e2e/cluster/node/contain/run", "mesh-echo": "./deploy/e2e/conformance/meshecho", "echo": "sigs.k8s.io/gateway-api/conformance/echo-basic",
+		"contain": "./deploy/e2e/cluster/node/contain/run", "mesh-echo": "./deploy/e2e/conformance/meshecho",
+		"echo": "sigs.k8s.io/gateway-api/conformance/echo-basic",
 	} {
 		if err := binaries.Build(ctx, filepath.Join(dir, name), pkg); err != nil {
 			return nil, err
@@ -56,7 +57,8 @@ func prepare(ctx context.Context, dir string) ([]string, error) {
 	}
 	// Rules find Envoy's connections by their mark: there is but one user.
 	wrapper := fmt.Sprintf(`#!/bin/sh
-exec /usr/local/bin/envoy.real "$@" --config-yaml '{"cluster_manager":{"upstream_bind_config":{"socket_options":[{"level":1,"name":36,"int_value":%d,"state":"STATE_PREBIND"}]}}}'
+exec /usr/local/bin/envoy.real "$@" --config-yaml \
+	'{"cluster_manager":{"upstream_bind_config":{"socket_options":[{"level":1,"name":36,"int_value":%d,"state":"STATE_PREBIND"}]}}}'
 `, pods.Mark)
 	if err := os.WriteFile(filepath.Join(dir, "envoy.sh"), []byte(wrapper), 0o755); err != nil {
 		return nil, err
@@ -111,7 +113,9 @@ func render(ctx context.Context, dir string) error {
 		if name == "istiod" && os.Getenv(istiodVar) != "" {
 			// With all kinds of the Gateway API, and without what only Istio's own build of Envoy has.
 			args[2] = os.Getenv(istioChartVar)
-			args = append(args, "--set", "env.PILOT_ENABLE_ALPHA_GATEWAY_API=true,env.PILOT_ENABLE_METADATA_EXCHANGE=false,env.PILOT_ENABLE_ALPN_FILTER=false,telemetry.enabled=false")
+			args = append(args, "--set",
+				"env.PILOT_ENABLE_ALPHA_GATEWAY_API=true,env.PILOT_ENABLE_METADATA_EXCHANGE=false,env.PILOT_ENABLE_ALPN_FILTER=false,"+
+					"telemetry.enabled=false")
 		}
 		manifests, err := helms[len(helms)-1].Run(ctx, args...)
 		if err != nil {

@@ -34,7 +34,8 @@ func start(ctx context.Context, t *testing.T, work string) *cluster.Cluster {
 		must.Succeed(t, err)
 	}
 	dir := os.Getenv(dirVar)
-	c, err := cluster.Start(ctx, cluster.Options{Host: network.Gateway().String(), Dir: work, APIServerArgs: []string{"--kubelet-preferred-address-types=InternalIP"}})
+	c, err := cluster.Start(ctx, cluster.Options{Host: network.Gateway().String(), Dir: work,
+		APIServerArgs: []string{"--kubelet-preferred-address-types=InternalIP"}})
 	must(err)
 	t.Cleanup(c.Stop)
 	must(c.ApplyPath(ctx, filepath.Join(dir, "base.yaml")))

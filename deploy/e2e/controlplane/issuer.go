@@ -43,7 +43,8 @@ func (p *Process) Issuer(roots ...*x509.Certificate) (*Issuer, error) {
 			return nil, errors.New("the state folder has no roots")
 		}
 	}
-	conn, err := grpc.NewClient(p.SecureGRPC, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: pool, ServerName: "istiod.istio-system.svc"})))
+	conn, err := grpc.NewClient(p.SecureGRPC,
+		grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: pool, ServerName: "istiod.istio-system.svc"})))
 	if err != nil {
 		return nil, err
 	}

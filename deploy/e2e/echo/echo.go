@@ -117,12 +117,13 @@ func (s *Server) ServeTCP(l net.Listener) error {
 }
 
 func (s *Server) grpc() *grpc.Server {
-	g := grpc.NewServer(grpc.UnaryInterceptor(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-		if err := grpc.SetHeader(ctx, metadata.Pairs(Header, s.o.Name)); err != nil {
-			return nil, err
-		}
-		return next(ctx, req)
-	}))
+	g := grpc.NewServer(
+		grpc.UnaryInterceptor(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+			if err := grpc.SetHeader(ctx, metadata.Pairs(Header, s.o.Name)); err != nil {
+				return nil, err
+			}
+			return next(ctx, req)
+		}))
 	healthv1.RegisterHealthServer(g, health.NewServer())
 	return g
 }

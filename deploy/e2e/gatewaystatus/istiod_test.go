@@ -96,7 +96,8 @@ func observed(t *testing.T, program string, files []string) map[string]int64 {
 	}
 	must(c.ApplyPath(ctx, filepath.Join(recordings, "world", "objects.yaml")))
 	installed.Peer{
-		Program: program, Kubeconfig: c.Kubeconfig(), Env: []string{"PILOT_ENABLE_ALPHA_GATEWAY_API=true", "PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER=false"},
+		Program: program, Kubeconfig: c.Kubeconfig(),
+		Env: []string{"PILOT_ENABLE_ALPHA_GATEWAY_API=true", "PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER=false"},
 	}.Start(ctx, t)
 	all := map[string]int64{}
 	for _, file := range files {
@@ -111,7 +112,8 @@ func observed(t *testing.T, program string, files []string) map[string]int64 {
 				edit(spec)
 				patch, err := json.Marshal(map[string]any{"spec": spec})
 				must(err)
-				_, err = c.Dynamic().Resource(resource(kind)).Namespace(o.GetNamespace()).Patch(ctx, o.GetName(), types.MergePatchType, patch, metav1.PatchOptions{})
+				_, err = c.Dynamic().Resource(resource(kind)).Namespace(o.GetNamespace()).Patch(ctx, o.GetName(), types.MergePatchType, patch,
+					metav1.PatchOptions{})
 				must(err)
 			}
 		}

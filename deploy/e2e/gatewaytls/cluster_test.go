@@ -39,7 +39,8 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: gateway}
 subjects: [{kind: ServiceAccount, name: gateway, namespace: ingress}]
 `
 
-const clusterGateway = serversYAML + `  - {port: {number: %[1]d, name: one, protocol: HTTPS}, hosts: [one.example.com], tls: {mode: SIMPLE, credentialName: one}}
+const clusterGateway = serversYAML + `  - {port: {number: %[1]d, name: one, protocol: HTTPS}, hosts: [one.example.com],
+    tls: {mode: SIMPLE, credentialName: one}}
   - {port: {number: %[1]d, name: two, protocol: HTTPS}, hosts: [two.example.com], tls: {mode: SIMPLE, credentialName: two}}
 ` + routesYAML
 
@@ -105,7 +106,8 @@ func TestCluster(t *testing.T) {
 	}
 	good := serial
 	apply(secret("one", map[string]string{"tls.crt": "garbage", "tls.key": "garbage"}))
-	suite.Eventually(t, "garbage is a finding", func() bool { return r.hasFinding("Secret ingress/one", `data["tls.crt"]`, "no certificate in PEM") })
+	suite.Eventually(t, "garbage is a finding",
+		func() bool { return r.hasFinding("Secret ingress/one", `data["tls.crt"]`, "no certificate in PEM") })
 	r.serves("one.example.com", issuer.pool(), nil, good)
 	c.KillAPIServer()
 	for range 20 {

@@ -86,8 +86,9 @@ func newCA(t *testing.T) *ca {
 	t.Helper()
 	key := newKey(t)
 	c := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(time.Hour),
+		IsCA:     true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, c, c, &key.PublicKey, key)
 	must.Succeed(t, err)
@@ -126,12 +127,14 @@ func (c *ca) sign(t *testing.T, private crypto.Signer, host string, expires time
 	c.serial++
 	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
 		SerialNumber: big.NewInt(c.serial), Subject: pkix.Name{CommonName: host}, DNSNames: []string{host},
-		NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: expires, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: expires,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}, c.certificate, private.Public(), c.key)
 	must.Succeed(t, err)
 	raw, err := x509.MarshalPKCS8PrivateKey(private)
 	must.Succeed(t, err)
-	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw}))
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
+		string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw}))
 }
 
 // client returns a certificate by which a client proves who it is.
@@ -148,7 +151,8 @@ func (c *ca) revoke(t *testing.T, serials ...int64) string {
 	t.Helper()
 	list := &x509.RevocationList{Number: big.NewInt(1), ThisUpdate: time.Now().Add(-time.Hour), NextUpdate: soon()}
 	for _, n := range serials {
-		list.RevokedCertificateEntries = append(list.RevokedCertificateEntries, x509.RevocationListEntry{SerialNumber: big.NewInt(n), RevocationTime: list.ThisUpdate})
+		list.RevokedCertificateEntries = append(list.RevokedCertificateEntries,
+			x509.RevocationListEntry{SerialNumber: big.NewInt(n), RevocationTime: list.ThisUpdate})
 	}
 	der, err := x509.CreateRevocationList(rand.Reader, list, c.certificate, c.key)
 	must.Succeed(t, err)
@@ -254,7 +258,8 @@ func (r *rig) proxy(work, name string, admin int, delta bool) *proxy.Proxy {
 	p, err := proxy.Start(proxy.Options{
 		Binary: programs.Envoy, Location: &machine{}, Agent: &own, Delta: delta, Admin: fmt.Sprintf("127.0.0.1:%d", admin), WorkDir: work,
 		Node: proxy.Node{
-			Type: node.Router, Addr: netip.MustParseAddr("127.0.0.2"), Name: name, Namespace: "ingress", ServiceAccount: "gateway", Labels: map[string]string{"istio": "ingress"},
+			Type: node.Router, Addr: netip.MustParseAddr("127.0.0.2"), Name: name, Namespace: "ingress", ServiceAccount: "gateway",
+			Labels: map[string]string{"istio": "ingress"},
 		},
 	})
 	must.Succeed(r.t, err)
@@ -327,7 +332,9 @@ func (r *rig) callWith(config *tls.Config) (state tls.ConnectionState, err error
 			return state, err
 		}
 	}
-	client := &http.Client{Transport: &http.Transport{DialTLSContext: func(context.Context, string, string) (net.Conn, error) { return conn, nil }, DisableKeepAlives: true}}
+	client := &http.Client{Transport: &http.Transport{
+		DialTLSContext: func(context.Context, string, string) (net.Conn, error) { return conn, nil }, DisableKeepAlives: true,
+	}}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+config.ServerName+"/", nil)
 	if err != nil {
 		return state, err

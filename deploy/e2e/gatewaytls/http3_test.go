@@ -21,10 +21,12 @@ import (
 )
 
 // quicGateway has hosts that take HTTP/3 and some that do not, on one port.
-const quicGateway = serversYAML + `  - {port: {number: %[1]d, name: one, protocol: HTTPS}, hosts: [one.example.com], tls: {mode: SIMPLE, credentialName: one}}
+const quicGateway = serversYAML + `  - {port: {number: %[1]d, name: one, protocol: HTTPS}, hosts: [one.example.com],
+    tls: {mode: SIMPLE, credentialName: one}}
   - {port: {number: %[1]d, name: two, protocol: HTTPS}, hosts: [two.example.com], tls: {mode: SIMPLE, credentialName: two}}
   - {port: {number: %[1]d, name: mutual, protocol: HTTPS}, hosts: [mutual.example.com], tls: {mode: MUTUAL, credentialName: mutual}}
-  - {port: {number: %[1]d, name: old, protocol: HTTPS}, hosts: [old.example.com], tls: {mode: SIMPLE, credentialName: old, maxProtocolVersion: TLSV1_2}}
+  - {port: {number: %[1]d, name: old, protocol: HTTPS}, hosts: [old.example.com],
+        tls: {mode: SIMPLE, credentialName: old, maxProtocolVersion: TLSV1_2}}
 ---
 apiVersion: networking.istio.io/v1
 kind: VirtualService
@@ -48,7 +50,8 @@ spec:
 // quicService is the gateway's Service, with the port of the gateway for the protocols that are named.
 func quicService(port int, protocols ...string) string {
 	var b strings.Builder
-	b.WriteString("apiVersion: v1\nkind: Service\nmetadata: {name: gateway, namespace: ingress}\nspec:\n  clusterIP: 10.96.0.9\n  selector: {istio: ingress}\n  ports:\n")
+	b.WriteString("apiVersion: v1\nkind: Service\nmetadata: {name: gateway, namespace: ingress}\nspec:\n  clusterIP: 10.96.0.9\n" +
+		"  selector: {istio: ingress}\n  ports:\n")
 	for _, p := range protocols {
 		fmt.Fprintf(&b, "  - {name: p-%s, port: %d, protocol: %s}\n", strings.ToLower(p), port, p)
 	}
@@ -75,17 +78,19 @@ func (r *rig) get(three bool, host, path string, roots *x509.CertPool, own *tls.
 	at := fmt.Sprintf("127.0.0.1:%d", r.port)
 	var transport http.RoundTripper
 	if three {
-		t := &quichttp3.Transport{TLSClientConfig: config, Dial: func(ctx context.Context, _ string, c *tls.Config, q *quic.Config) (*quic.Conn, error) {
-			return quic.DialAddr(ctx, at, c, q)
-		}}
+		t := &quichttp3.Transport{TLSClientConfig: config,
+			Dial: func(ctx context.Context, _ string, c *tls.Config, q *quic.Config) (*quic.Conn, error) {
+				return quic.DialAddr(ctx, at, c, q)
+			}}
 		defer t.Close()
 		transport = t
 	} else {
-		t := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: config, DialTLSContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			c := config.Clone()
-			c.NextProtos = []string{"h2"}
-			return (&tls.Dialer{Config: c}).DialContext(ctx, "tcp", at)
-		}}
+		t := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: config,
+			DialTLSContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				c := config.Clone()
+				c.NextProtos = []string{"h2"}
+				return (&tls.Dialer{Config: c}).DialContext(ctx, "tcp", at)
+			}}
 		defer t.CloseIdleConnections()
 		transport = t
 	}
@@ -125,7 +130,8 @@ func TestHTTP3(t *testing.T) {
 	mutual["ca.crt"] = clients.pem()
 	r := start(t, ports[0], ports[1], true, map[string]string{
 		"mesh": mesh(backend(t), 9), "gateway": fmt.Sprintf(quicGateway, ports[0]), "service": quicService(ports[0], "TCP", "UDP"),
-		"one": secret("one", make("one")), "two": secret("two", make("two")), "mutual": secret("mutual", mutual), "old": secret("old", make("old")),
+		"one": secret("one", make("one")), "two": secret("two", make("two")), "mutual": secret("mutual", mutual),
+		"old": secret("old", make("old")),
 	}, http3.Variable+"=true")
 	friend := clients.client(t, "client")
 	offer := fmt.Sprintf(`h3=":%d"; ma=86400`, ports[0])

@@ -99,7 +99,8 @@ func ingress(ctx context.Context, t *testing.T, c *cluster.Cluster, r *rig, issu
 		return resp.StatusCode
 	}
 	suite.Eventually(t, "the Ingress is served over HTTP", func() bool { return status("plain.example.org", "/exact") == http.StatusOK })
-	for path, want := range map[string]int{"/exact/more": 404, "/prefix": 200, "/prefix/more": 200, "/prefixes": 404, "/missing": 503, "/": 404} {
+	for path, want := range map[string]int{"/exact/more": 404, "/prefix": 200, "/prefix/more": 200, "/prefixes": 404, "/missing": 503,
+		"/": 404} {
 		if got := status("plain.example.org", path); got != want {
 			t.Errorf("%s is answered with %d, want %d", path, got, want)
 		}
@@ -131,7 +132,8 @@ func ingress(ctx context.Context, t *testing.T, c *cluster.Cluster, r *rig, issu
 	work := t.TempDir()
 	kubeconfig := filepath.Join(work, "kubeconfig")
 	must(between.Access(c.Admin()).WriteFile(kubeconfig))
-	second, err := controlplane.Start(ctx, controlplane.Options{Binary: programs.Pilot, Host: "127.0.0.1", WorkDir: work, Kubeconfig: kubeconfig})
+	second, err := controlplane.Start(ctx,
+		controlplane.Options{Binary: programs.Pilot, Host: "127.0.0.1", WorkDir: work, Kubeconfig: kubeconfig})
 	must(err)
 	t.Cleanup(second.Stop)
 	apply(fmt.Sprintf(edge, "198.51.100.8"))

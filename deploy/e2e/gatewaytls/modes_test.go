@@ -16,10 +16,12 @@ import (
 )
 
 // modes has hosts of every sort on one port, told apart by server name.
-const modes = serversYAML + `  - {port: {number: %[1]d, name: one, protocol: HTTPS}, hosts: [one.example.com], tls: {mode: SIMPLE, credentialName: one}}
+const modes = serversYAML + `  - {port: {number: %[1]d, name: one, protocol: HTTPS}, hosts: [one.example.com],
+    tls: {mode: SIMPLE, credentialName: one}}
   - {port: {number: %[1]d, name: two, protocol: HTTPS}, hosts: [two.example.com], tls: {mode: SIMPLE, credentialName: two}}
   - {port: {number: %[1]d, name: mutual, protocol: HTTPS}, hosts: [mutual.example.com], tls: {mode: MUTUAL, credentialName: mutual}}
-  - {port: {number: %[1]d, name: roots, protocol: HTTPS}, hosts: [roots.example.com], tls: {mode: OPTIONAL_MUTUAL, credentialName: one-more, caCertCredentialName: "configmap://ingress/roots"}}
+  - {port: {number: %[1]d, name: roots, protocol: HTTPS}, hosts: [roots.example.com],
+        tls: {mode: OPTIONAL_MUTUAL, credentialName: one-more, caCertCredentialName: "configmap://ingress/roots"}}
   - {port: {number: %[1]d, name: split, protocol: HTTPS}, hosts: [split.example.com], tls: {mode: MUTUAL, credentialName: split}}
   - {port: {number: %[1]d, name: pass, protocol: TLS}, hosts: [pass.example.com], tls: {mode: PASSTHROUGH}}
   - {port: {number: %[1]d, name: bad, protocol: HTTPS}, hosts: [bad.example.com], tls: {mode: SIMPLE, credentialName: bad}}
@@ -51,7 +53,8 @@ func TestModes(t *testing.T) {
 			secure.TLS = &tls.Config{Certificates: []tls.Certificate{own}, MinVersion: tls.VersionTLS12}
 			secure.StartTLS()
 			t.Cleanup(secure.Close)
-			roots := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: roots, namespace: ingress}\ndata:\n  ca.crt: |\n    " + strings.ReplaceAll(strings.TrimSpace(clients.pem()), "\n", "\n    ") + "\n"
+			roots := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: roots, namespace: ingress}\ndata:\n  ca.crt: |\n    " +
+				strings.ReplaceAll(strings.TrimSpace(clients.pem()), "\n", "\n    ") + "\n"
 			r := start(t, ports[0], ports[1], delta, map[string]string{
 				"mesh": mesh(backend(t), secure.Listener.Addr().(*net.TCPAddr).Port), "gateway": fmt.Sprintf(modes, ports[0]),
 				"one": secret("one", make("one.example.com")), "two": secret("two", generic), "mutual": secret("mutual", mutual),
@@ -97,11 +100,13 @@ func TestModes(t *testing.T) {
 				name, field, says string
 				data              map[string]string
 			}{
-				{"a key that does not match", `data["tls.key"]`, "not the private key", map[string]string{"tls.crt": other["tls.crt"], "tls.key": make("bad.example.com")["tls.key"]}},
+				{"a key that does not match", `data["tls.key"]`, "not the private key",
+					map[string]string{"tls.crt": other["tls.crt"], "tls.key": make("bad.example.com")["tls.key"]}},
 				{"expired", `data["tls.crt"]`, "it expired", map[string]string{"tls.crt": expired, "tls.key": expiredKey}},
 				{"garbage", `data["tls.crt"]`, "no certificate in PEM", map[string]string{"tls.crt": "garbage", "tls.key": "garbage"}},
 				{"no key", `data["tls.key"]`, "no key", map[string]string{"tls.crt": other["tls.crt"]}},
-				{"a large certificate", `data["tls.crt"]`, "bytes, more than", map[string]string{"tls.crt": strings.Repeat(other["tls.crt"], 300), "tls.key": other["tls.key"]}},
+				{"a large certificate", `data["tls.crt"]`, "bytes, more than",
+					map[string]string{"tls.crt": strings.Repeat(other["tls.crt"], 300), "tls.key": other["tls.key"]}},
 			} {
 				r.write("bad", secret("bad", c.data))
 				suite.Eventually(t, c.name+" is a finding", func() bool { return r.hasFinding("Secret ingress/bad", c.field, c.says) })

@@ -18,15 +18,25 @@ import (
 )
 
 // settings has a host for each setting of servers, and a server that sends clients to https.
-const settings = serversYAML + `  - {port: {number: %[1]d, name: new, protocol: HTTPS}, hosts: [new.example.com], tls: {mode: SIMPLE, credentialName: new, minProtocolVersion: TLSV1_3}}
-  - {port: {number: %[1]d, name: old, protocol: HTTPS}, hosts: [old.example.com], tls: {mode: SIMPLE, credentialName: old, maxProtocolVersion: TLSV1_2, cipherSuites: [ECDHE-ECDSA-AES256-GCM-SHA384]}}
-  - {port: {number: %[1]d, name: both, protocol: HTTPS}, hosts: [both.example.com], tls: {mode: SIMPLE, credentialNames: [both, both-rsa], maxProtocolVersion: TLSV1_2}}
-  - {port: {number: %[1]d, name: pinned, protocol: HTTPS}, hosts: [pinned.example.com], tls: {mode: MUTUAL, credentialName: pinned, verifyCertificateHash: ["%[3]s"]}}
-  - {port: {number: %[1]d, name: keyed, protocol: HTTPS}, hosts: [keyed.example.com], tls: {mode: MUTUAL, credentialName: keyed, verifyCertificateSpki: ["%[6]s"]}}
-  - {port: {number: %[1]d, name: named, protocol: HTTPS}, hosts: [named.example.com], tls: {mode: MUTUAL, credentialName: named, subjectAltNames: [friend]}}
-  - {port: {number: %[1]d, name: files, protocol: HTTPS}, hosts: [files.example.com], tls: {mode: SIMPLE, maxProtocolVersion: TLSV1_2, tlsCertificates: [{serverCertificate: %[4]s/ec.pem, privateKey: %[4]s/ec.key}, {serverCertificate: %[4]s/rsa.pem, privateKey: %[4]s/rsa.key}]}}
+const settings = serversYAML + `  - {port: {number: %[1]d, name: new, protocol: HTTPS}, hosts: [new.example.com],
+    tls: {mode: SIMPLE, credentialName: new, minProtocolVersion: TLSV1_3}}
+  - {port: {number: %[1]d, name: old, protocol: HTTPS}, hosts: [old.example.com],
+        tls: {mode: SIMPLE, credentialName: old, maxProtocolVersion: TLSV1_2, cipherSuites: [ECDHE-ECDSA-AES256-GCM-SHA384]}}
+  - {port: {number: %[1]d, name: both, protocol: HTTPS}, hosts: [both.example.com],
+        tls: {mode: SIMPLE, credentialNames: [both, both-rsa], maxProtocolVersion: TLSV1_2}}
+  - {port: {number: %[1]d, name: pinned, protocol: HTTPS}, hosts: [pinned.example.com],
+        tls: {mode: MUTUAL, credentialName: pinned, verifyCertificateHash: ["%[3]s"]}}
+  - {port: {number: %[1]d, name: keyed, protocol: HTTPS}, hosts: [keyed.example.com],
+        tls: {mode: MUTUAL, credentialName: keyed, verifyCertificateSpki: ["%[6]s"]}}
+  - {port: {number: %[1]d, name: named, protocol: HTTPS}, hosts: [named.example.com],
+        tls: {mode: MUTUAL, credentialName: named, subjectAltNames: [friend]}}
+  - {port: {number: %[1]d, name: files, protocol: HTTPS}, hosts: [files.example.com],
+        tls: {mode: SIMPLE, maxProtocolVersion: TLSV1_2, tlsCertificates: [{serverCertificate: %[4]s/ec.pem, privateKey: %[4]s/ec.key},
+            {serverCertificate: %[4]s/rsa.pem, privateKey: %[4]s/rsa.key}]}}
   - {port: {number: %[1]d, name: revoked, protocol: HTTPS}, hosts: [revoked.example.com], tls: {mode: MUTUAL, credentialName: revoked}}
-  - {port: {number: %[1]d, name: list, protocol: HTTPS}, hosts: [list.example.com], tls: {mode: MUTUAL, serverCertificate: %[4]s/list.pem, privateKey: %[4]s/list.key, caCertificates: %[4]s/ca.pem, caCrl: %[4]s/crl.pem}}
+  - {port: {number: %[1]d, name: list, protocol: HTTPS}, hosts: [list.example.com],
+        tls: {mode: MUTUAL, serverCertificate: %[4]s/list.pem, privateKey: %[4]s/list.key, caCertificates: %[4]s/ca.pem,
+            caCrl: %[4]s/crl.pem}}
   - {port: {number: %[5]d, name: bound, protocol: HTTP}, hosts: [open.example.com], bind: 127.0.0.3}
   - {port: {number: %[2]d, name: plain, protocol: HTTP}, hosts: [new.example.com], tls: {httpsRedirect: true}}
   - {port: {number: %[2]d, name: open, protocol: HTTP}, hosts: [open.example.com]}
@@ -59,7 +69,8 @@ func TestSettings(t *testing.T) {
 	inFiles("crl", map[string]string{"tls.crt": crl})
 	hash, key := sha256.Sum256(friend.Certificate[0]), sha256.Sum256(friend.Leaf.RawSubjectPublicKeyInfo)
 	files := map[string]string{
-		"mesh": mesh(backend(t), 9), "gateway": fmt.Sprintf(settings, ports[0], ports[2], hex.EncodeToString(hash[:]), dir, ports[3], base64.StdEncoding.EncodeToString(key[:])),
+		"mesh": mesh(backend(t), 9), "gateway": fmt.Sprintf(settings, ports[0], ports[2], hex.EncodeToString(hash[:]), dir, ports[3],
+			base64.StdEncoding.EncodeToString(key[:])),
 		"both-rsa": secret("both-rsa", rsaCredential(t, issuer, "both.example.com")),
 	}
 	rsaSerial := issuer.serial
@@ -78,13 +89,15 @@ func TestSettings(t *testing.T) {
 		}
 		return r.callWith(c)
 	}
-	for host, own := range map[string]*tls.Certificate{"new": nil, "old": nil, "both": nil, "pinned": friend, "named": friend, "keyed": friend, "files": nil, "revoked": friend, "list": friend} {
+	for host, own := range map[string]*tls.Certificate{"new": nil, "old": nil, "both": nil, "pinned": friend, "named": friend, "keyed": friend,
+		"files": nil, "revoked": friend, "list": friend} {
 		suite.Eventually(t, host+" is served", func() bool {
 			_, err := handshake(host, own, &tls.Config{MinVersion: tls.VersionTLS12})
 			return err == nil
 		})
 	}
-	const ecdsa256, ecdsa128, rsa128 = tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256
+	const ecdsa256, ecdsa128, rsa128 = tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+		tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256
 	twelve := func(suites ...uint16) *tls.Config {
 		return &tls.Config{MinVersion: tls.VersionTLS12, MaxVersion: tls.VersionTLS12, CipherSuites: suites}
 	}

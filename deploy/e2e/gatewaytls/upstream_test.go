@@ -68,9 +68,10 @@ func TestUpstream(t *testing.T) {
 	own, key := clients.issue(t, "gateway", soon())
 	roots := file("roots.pem", issuer.pem())
 	files := map[string]string{
-		"roots": secret("roots", map[string]string{"ca.crt": issuer.pem()}), "strangers": secret("strangers", map[string]string{"ca.crt": strangers.pem()}),
-		"crl":    secret("crl", map[string]string{"ca.crt": issuer.pem(), "ca.crl": crl}),
-		"mutual": secret("mutual", map[string]string{"tls.crt": own, "tls.key": key, "ca.crt": issuer.pem()}),
+		"roots":     secret("roots", map[string]string{"ca.crt": issuer.pem()}),
+		"strangers": secret("strangers", map[string]string{"ca.crt": strangers.pem()}),
+		"crl":       secret("crl", map[string]string{"ca.crt": issuer.pem(), "ca.crl": crl}),
+		"mutual":    secret("mutual", map[string]string{"tls.crt": own, "tls.key": key, "ca.crt": issuer.pem()}),
 	}
 	const refused = "refused"
 	cases := []struct {
@@ -86,13 +87,18 @@ func TestUpstream(t *testing.T) {
 		{"the name", `mode: SIMPLE, credentialName: roots, subjectAltNames: [other.internal, good.internal]`, good, " by nobody"},
 		{"another name", `mode: SIMPLE, credentialName: roots, subjectAltNames: [other.internal]`, good, refused},
 		{"the name that the request is for", `mode: SIMPLE, credentialName: roots`, good, refused},
-		{"a certificate that is not revoked", `mode: SIMPLE, subjectAltNames: [good.internal, bad.internal], caCertificates: ` + roots + `, caCrl: ` + file("crl.pem", crl), good, " by nobody"},
-		{"a certificate that is revoked", `mode: SIMPLE, subjectAltNames: [good.internal, bad.internal], caCertificates: ` + roots + `, caCrl: ` + file("again.pem", crl), bad, refused},
-		{"one that is not revoked by a Secret", `mode: SIMPLE, credentialName: crl, subjectAltNames: [good.internal, bad.internal]`, good, " by nobody"},
+		{"a certificate that is not revoked", `mode: SIMPLE, subjectAltNames: [good.internal, bad.internal], caCertificates: ` + roots +
+			`, caCrl: ` + file("crl.pem", crl), good, " by nobody"},
+		{"a certificate that is revoked", `mode: SIMPLE, subjectAltNames: [good.internal, bad.internal], caCertificates: ` + roots + `, caCrl: ` +
+			file("again.pem", crl), bad, refused},
+		{"one that is not revoked by a Secret", `mode: SIMPLE, credentialName: crl, subjectAltNames: [good.internal, bad.internal]`, good,
+			" by nobody"},
 		{"one that is revoked by a Secret", `mode: SIMPLE, credentialName: crl, subjectAltNames: [good.internal, bad.internal]`, bad, refused},
-		{"where revocation is not asked", `mode: SIMPLE, credentialName: roots, subjectAltNames: [good.internal, bad.internal]`, bad, " by nobody"},
+		{"where revocation is not asked", `mode: SIMPLE, credentialName: roots, subjectAltNames: [good.internal, bad.internal]`, bad,
+			" by nobody"},
 		{"its own certificate of a Secret", `mode: MUTUAL, credentialName: mutual, sni: good.internal`, good, "good.internal by gateway"},
-		{"its own certificate of files", `mode: MUTUAL, sni: good.internal, caCertificates: ` + roots + `, clientCertificate: ` + file("own.pem", own) + `, privateKey: ` + file("key.pem", key), good, " by gateway"},
+		{"its own certificate of files", `mode: MUTUAL, sni: good.internal, caCertificates: ` + roots + `, clientCertificate: ` +
+			file("own.pem", own) + `, privateKey: ` + file("key.pem", key), good, " by gateway"},
 	}
 	text := serversYAML + fmt.Sprintf("  - {port: {number: %d, name: http, protocol: HTTP}, hosts: [\"*\"]}\n", ports[0])
 	for i, c := range cases {
@@ -100,7 +106,8 @@ func TestUpstream(t *testing.T) {
 apiVersion: networking.istio.io/v1
 kind: ServiceEntry
 metadata: {name: s%[1]d, namespace: ingress}
-spec: {hosts: [s%[1]d.internal], ports: [{number: 80, name: http, protocol: HTTP, targetPort: %[2]d}], resolution: STATIC, endpoints: [{address: 127.0.0.1}]}
+spec: {hosts: [s%[1]d.internal], ports: [{number: 80, name: http, protocol: HTTP, targetPort: %[2]d}], resolution: STATIC,
+    endpoints: [{address: 127.0.0.1}]}
 ---
 apiVersion: networking.istio.io/v1
 kind: DestinationRule

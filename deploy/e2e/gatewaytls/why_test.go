@@ -29,11 +29,15 @@ func TestWhy(t *testing.T) {
 		says      string // of why
 	}{
 		{"good.example.com", `mode: SIMPLE, credentialName: good`, true, ``},
-		{"missing.example.com", `mode: SIMPLE, credentialName: missing`, false, `there is no Secret ingress/missing\n.*by Gateway ingress/gw spec.servers\[1\].tls.credentialName \(.*:\d+:\d+\)\n.*kubectl create secret tls missing -n ingress`},
+		{"missing.example.com", `mode: SIMPLE, credentialName: missing`, false,
+			`there is no Secret ingress/missing\n.*by Gateway ingress/gw spec.servers\[1\].tls.credentialName \(.*:\d+:\d+\)\n.*kubectl create ` +
+				`secret tls missing -n ingress`},
 		{"empty.example.com", `mode: SIMPLE, credentialName: empty`, false, `Secret ingress/empty .*it has none of the keys that TLS needs`},
 		{"garbage.example.com", `mode: SIMPLE, credentialName: garbage`, false, `Secret ingress/garbage .*no certificate in PEM`},
-		{"other.example.com", `mode: SIMPLE, credentialName: "kubernetes-gateway://other/good"`, false, `proxies of namespace ingress may not have what is in namespace other`},
-		{"rootless.example.com", `mode: MUTUAL, credentialName: good`, false, `secret kubernetes://good-cacert: Secret ingress/good \(.*\) has no CA certificates`},
+		{"other.example.com", `mode: SIMPLE, credentialName: "kubernetes-gateway://other/good"`, false,
+			`proxies of namespace ingress may not have what is in namespace other`},
+		{"rootless.example.com", `mode: MUTUAL, credentialName: good`, false,
+			`secret kubernetes://good-cacert: Secret ingress/good \(.*\) has no CA certificates`},
 		{"one.example.com", `mode: SIMPLE, credentialNames: [missing, good]`, true, ``},
 		{"none.example.com", `mode: SIMPLE, credentialNames: [missing, nowhere]`, false, `there is no Secret ingress/nowhere`},
 	}
@@ -49,7 +53,8 @@ func TestWhy(t *testing.T) {
 apiVersion: networking.istio.io/v1
 kind: ServiceEntry
 metadata: {name: %[1]s, namespace: ingress}
-spec: {hosts: [%[1]s.internal], ports: [{number: 80, name: http, protocol: HTTP, targetPort: %[2]d}], resolution: STATIC, endpoints: [{address: 127.0.0.1}]}
+spec: {hosts: [%[1]s.internal], ports: [{number: 80, name: http, protocol: HTTP, targetPort: %[2]d}], resolution: STATIC,
+    endpoints: [{address: 127.0.0.1}]}
 ---
 apiVersion: networking.istio.io/v1
 kind: DestinationRule
@@ -65,13 +70,15 @@ spec: {hosts: [%[4]s], gateways: [gw], http: [{route: [{destination: {host: %[1]
 	r := start(t, ports[0], ports[1], true, map[string]string{
 		"mesh": suite.NamespacesYAML("istio-system", "ingress", "other") + mesh(backend(t), 9), "gateway": text + routesYAML,
 		"good": secret("good", pair), "other": strings.Replace(secret("good", pair), "namespace: ingress", "namespace: other", 1),
-		"empty": secret("empty", map[string]string{"password": "x"}), "garbage": secret("garbage", map[string]string{"tls.crt": "x", "tls.key": "x"}),
-		"roots": secret("roots", map[string]string{"ca.crt": issuer.pem()}),
+		"empty":   secret("empty", map[string]string{"password": "x"}),
+		"garbage": secret("garbage", map[string]string{"tls.crt": "x", "tls.key": "x"}),
+		"roots":   secret("roots", map[string]string{"ca.crt": issuer.pem()}),
 	})
 	// asks returns what the command says of a request to a host, and whether that reaches an application.
 	asks := func(target string, where ...string) (string, bool) {
 		t.Helper()
-		out, err := exec.CommandContext(t.Context(), programs.Pilot, append([]string{"why", "gateway.ingress", target}, where...)...).CombinedOutput()
+		out, err := exec.CommandContext(t.Context(), programs.Pilot, append([]string{"why", "gateway.ingress", target}, where...)...).
+			CombinedOutput()
 		if exit := (*exec.ExitError)(nil); err != nil && !(errors.As(err, &exit) && exit.ExitCode() == 79) {
 			t.Fatalf("%s %v: %v\n%s", target, where, err, out)
 		}
@@ -87,7 +94,8 @@ spec: {hosts: [%[4]s], gateways: [gw], http: [{route: [{destination: {host: %[1]
 		}
 	}
 	reached := func(host string) error {
-		_, err := r.callWith(&tls.Config{ServerName: host, MinVersion: tls.VersionTLS12, InsecureSkipVerify: true}) //nolint:gosec // which certificate it is does not matter here
+		_, err := r.callWith(&tls.Config{ServerName: host, MinVersion: tls.VersionTLS12,
+			InsecureSkipVerify: true}) //nolint:gosec // The certificate does not matter here.
 		return err
 	}
 	suite.Eventually(t, "the gateway serves what it has a certificate for", func() bool { return reached("good.example.com") == nil })
@@ -112,7 +120,10 @@ spec: {hosts: [%[4]s], gateways: [gw], http: [{route: [{destination: {host: %[1]
 		return resp.StatusCode
 	}
 	suite.Eventually(t, "a server is called by TLS", func() bool { return get("roots.example.org") == http.StatusOK })
-	suite.Eventually(t, "no server is called by TLS without CA certificates", func() bool { return get("noroots.example.org") == http.StatusServiceUnavailable })
+	suite.Eventually(t, "no server is called by TLS without CA certificates",
+		func() bool { return get("noroots.example.org") == http.StatusServiceUnavailable })
 	agrees(fmt.Sprintf("http://roots.example.org:%d", ports[2]), "", true)
-	agrees(fmt.Sprintf("http://noroots.example.org:%d", ports[2]), `there is no Secret ingress/noroots\n.*by DestinationRule ingress/noroots spec.trafficPolicy.tls.credentialName \(.*\)\n(.|\n)*answered with status 503: TLS to cluster .* fails`, false)
+	agrees(fmt.Sprintf("http://noroots.example.org:%d", ports[2]),
+		`there is no Secret ingress/noroots\n.*by DestinationRule ingress/noroots spec.trafficPolicy.tls.credentialName `+
+			`\(.*\)\n(.|\n)*answered with status 503: TLS to cluster .* fails`, false)
 }

@@ -43,7 +43,8 @@ func (p Peer) Start(ctx context.Context, t *testing.T) map[string]string {
 	}
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), p.Program, args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, log, log
-	cmd.Env = append([]string{"HOME=" + dir, "POD_NAME=istiod-0", "POD_NAMESPACE=" + Namespace, "ENABLE_LEADER_ELECTION=false", "INJECT_ENABLED=false"}, p.Env...)
+	cmd.Env = append([]string{"HOME=" + dir, "POD_NAME=istiod-0", "POD_NAMESPACE=" + Namespace, "ENABLE_LEADER_ELECTION=false",
+		"INJECT_ENABLED=false"}, p.Env...)
 	ended, err := child.Start(cmd)
 	if err != nil {
 		t.Fatal(err)

@@ -173,7 +173,8 @@ func (w *World) Launch(program, deployment, pod string, args ...string) *Replica
 	w.T.Helper()
 	dir := w.T.TempDir()
 	r := &Replica{w: w, file: filepath.Join(dir, "addresses.json")}
-	o := kubelet.Options{Cluster: w.Cluster, Program: program, Namespace: Namespace, Deployment: deployment, Pod: pod, Dir: dir, Args: []string{"--addressFile", r.file}}
+	o := kubelet.Options{Cluster: w.Cluster, Program: program, Namespace: Namespace, Deployment: deployment, Pod: pod, Dir: dir,
+		Args: []string{"--addressFile", r.file}}
 	for _, flag := range []string{"monitoringAddr", "grpcAddr", "secureGRPCAddr", "httpAddr", "httpsAddr"} {
 		o.Args = append(o.Args, "--"+flag+"=127.0.0.1:0")
 	}

@@ -64,8 +64,8 @@ metadata: {name: a, labels: {istio-injection: enabled}}
 
 // pages are those of istiod's /debug/list.
 func pages() []string {
-	return strings.Fields(`adsz ambientz authorizationz cachez clusterz configz connections endpointShardz endpointz inject instancesz krtz mcsz mesh networkz
-		push_status pushcontext registryz resourcesz syncz telemetryz list
+	return strings.Fields(`adsz ambientz authorizationz cachez clusterz configz connections endpointShardz endpointz inject
+		instancesz krtz mcsz mesh networkz push_status pushcontext registryz resourcesz syncz telemetryz list
 		config_dump?proxyID=web-0.a ecdsz?proxyID=web-0.a edsz?proxyID=web-0.a ndsz?proxyID=web-0.a sidecarz?proxyID=web-0.a`)
 }
 
@@ -85,7 +85,8 @@ func TestCommandsAsIstioctl(t *testing.T) {
 	w.Must(err)
 	server := w.Launch(program, "istiod", "istiod-0", "--ctrlz_port="+port).Ready()
 	w.Write(mesh)
-	pod(w, "istio-system", "istiod-0", "discovery", map[string]string{"app": "istiod", "istio": "pilot", "istio.io/rev": "default", "sidecar.istio.io/inject": "false"})
+	pod(w, "istio-system", "istiod-0", "discovery",
+		map[string]string{"app": "istiod", "istio": "pilot", "istio.io/rev": "default", "sidecar.istio.io/inject": "false"})
 	pod(w, "a", "web-0", "istio-proxy", map[string]string{"app": "web"})
 	w.Write(withInjection)
 	_, err = w.ServiceAccount(w.Ctx, "istio-system", "default")
@@ -98,7 +99,8 @@ func TestCommandsAsIstioctl(t *testing.T) {
 		}
 		_ = log.Close()
 	})
-	load := exec.CommandContext(t.Context(), program, "load", "--address", server.GRPC, "--proxies", "1", "--namespace", "a", "--pod", "web-{i}", "--labels", "app=web", "--duration", "10m")
+	load := exec.CommandContext(t.Context(), program, "load", "--address", server.GRPC, "--proxies", "1", "--namespace", "a", "--pod",
+		"web-{i}", "--labels", "app=web", "--duration", "10m")
 	load.Stdout, load.Stderr = log, log
 	w.Must(load.Start())
 	t.Cleanup(func() { _ = load.Process.Kill(); _ = load.Wait() })
@@ -122,14 +124,16 @@ func TestCommandsAsIstioctl(t *testing.T) {
 	}))
 	t.Cleanup(admin.Close)
 	kubeconfig := front(t, w.Admin(), map[string]string{
-		"istiod-0:15010": at(server.GRPC), "istiod-0:15012": at(server.SecureGRPC), "istiod-0:15014": at(server.Monitoring), "istiod-0:8080": at(server.HTTP), "istiod-0:9876": "127.0.0.1:" + port,
+		"istiod-0:15010": at(server.GRPC), "istiod-0:15012": at(server.SecureGRPC), "istiod-0:15014": at(server.Monitoring),
+		"istiod-0:8080": at(server.HTTP), "istiod-0:9876": "127.0.0.1:" + port,
 		"web-0:15000": admin.Listener.Addr().String(),
 	})
 	plain := []string{"--xds-address", server.GRPC, "--plaintext"}
 	all := []command{
 		{"proxy-status", "by the pod's port 15012, with a token", []string{"proxy-status"}, `web-0\.a\s`},
 		{"proxy-status", "--xds-address --plaintext", append([]string{"proxy-status"}, plain...), `web-0\.a\s`},
-		{"proxy-status POD", "by the pod's port 15012, with what the proxy was sent for its dump", []string{"proxy-status", "web-0.a", "--file", dump}, `(?s)Clusters Match.*Listeners Match.*Routes Match`},
+		{"proxy-status POD", "by the pod's port 15012, with what the proxy was sent for its dump",
+			[]string{"proxy-status", "web-0.a", "--file", dump}, `(?s)Clusters Match.*Listeners Match.*Routes Match`},
 		{"version", "by the pod's port 15014", []string{"version"}, `(?m)^control plane version: 1\.31\.`},
 		{"x version", "by the pod's port 15012", []string{"x", "version"}, `1\.31\.`},
 		{"remote-clusters", "by the pod's port 15014", []string{"remote-clusters"}, `(?s)NAME.*Kubernetes|NAME\s+SECRET`},
@@ -138,7 +142,8 @@ func TestCommandsAsIstioctl(t *testing.T) {
 		{"admin log --reset", "by the pod's port 9876", []string{"admin", "log", "istiod-0", "--reset"}, `^`},
 		{"analyze", "of what the charts and the mesh have", []string{"analyze", "-A"}, `(?s)No validation issues|Info|Warning`},
 		{"x describe pod", "with what the proxy was sent for its dump", []string{"x", "describe", "pod", "web-0.a"}, `Pod: web-0\.a`},
-		{"x describe service", "with what the proxies were sent for their dumps", []string{"x", "describe", "service", "web.a"}, `Service: web\.a`},
+		{"x describe service", "with what the proxies were sent for their dumps", []string{"x", "describe", "service", "web.a"},
+			`Service: web\.a`},
 		{"x check-inject", "", []string{"x", "check-inject", "web-0.a"}, `istio-sidecar-injector`},
 		{"tag list", "", []string{"tag", "list"}, `(?s)TAG|No Istio revision tag`},
 		{"tag set", "", []string{"tag", "set", "prod", "--revision", "default"}, `(?i)prod`},
@@ -147,7 +152,9 @@ func TestCommandsAsIstioctl(t *testing.T) {
 		all = append(all, command{"x internal-debug " + page, "by the pod's port 15012", []string{"x", "internal-debug", page}, `[\[{]`})
 	}
 	table := compat.Table{
-		Title: "istioctl 1.31", About: "On a cluster of kube-apiserver and etcd with the charts installed. There is no kubelet: ports of the pod are forwarded in\nfront of the API server.",
+		Title: "istioctl 1.31",
+		About: "On a cluster of kube-apiserver and etcd with the charts installed. There is no kubelet: ports of the pod are forwarded in\n" +
+			"front of the API server.",
 		Head: []string{"command", "how", "result"},
 	}
 	for _, c := range all {
@@ -173,12 +180,15 @@ func TestCommandsAsIstioctl(t *testing.T) {
 		table.Rows = append(table.Rows, []string{"`dashboard istiod-debug`, Kiali", "GET " + page + " of port 15014", result})
 	}
 	// What bug-report collects of each istiod.
-	for page := range strings.FieldsSeq("adsz authorizationz cachez clusterz configz endpointShardz endpointz inject krtz instancesz mcsz mesh networkz push_status registryz resourcesz syncz telemetryz ambientz") {
+	for page := range strings.FieldsSeq(
+		"adsz authorizationz cachez clusterz configz endpointShardz endpointz inject krtz instancesz mcsz mesh networkz push_status registryz " +
+			"resourcesz syncz telemetryz ambientz") {
 		if text, err := fetch(t.Context(), "http://"+server.Monitoring+"/debug/"+page); err != nil || !json.Valid([]byte(text)) {
 			t.Errorf("bug-report: %s: %v %.200s", page, err, text)
 		}
 	}
-	table.Rows = append(table.Rows, []string{"`bug-report`", "its 19 debug pages by port 15014; it reads them by running a program in the pod, which needs a kubelet", "pages answer"},
+	table.Rows = append(table.Rows, []string{"`bug-report`",
+		"its 19 debug pages by port 15014; it reads them by running a program in the pod, which needs a kubelet", "pages answer"},
 		[]string{"`proxy-config`, `dashboard envoy`", "ask Envoy alone", "not tried"})
 	if err := compat.Check(table); err != nil {
 		t.Error(err)
@@ -210,13 +220,16 @@ func pod(w *installed.World, namespace, name, container string, labels map[strin
 	pods := w.Client().CoreV1().Pods(namespace)
 	p, err := pods.Create(w.Ctx, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: labels},
-		Spec:       corev1.PodSpec{ServiceAccountName: "default", NodeName: "node", Containers: []corev1.Container{{Name: container, Image: "x"}}},
+		Spec: corev1.PodSpec{ServiceAccountName: "default", NodeName: "node",
+			Containers: []corev1.Container{{Name: container, Image: "x"}}},
 	}, metav1.CreateOptions{})
 	w.Must(err)
 	p.Status = corev1.PodStatus{
 		Phase: corev1.PodRunning, PodIP: "198.18.0.1", PodIPs: []corev1.PodIP{{IP: "198.18.0.1"}},
-		Conditions:        []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
-		ContainerStatuses: []corev1.ContainerStatus{{Name: container, Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}},
+		Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+		ContainerStatuses: []corev1.ContainerStatus{
+			{Name: container, Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
+		},
 	}
 	_, err = pods.UpdateStatus(w.Ctx, p, metav1.UpdateOptions{})
 	w.Must(err)

@@ -75,10 +75,12 @@ func connect(t *testing.T, protocol, address string, guards []guard) *adsClient 
 
 func (c *adsClient) node() *corev3.Node {
 	metadata := map[string]*structpb.Value{}
-	for k, v := range map[string]string{"NAMESPACE": "shop", "NAME": "probe", "CLUSTER_ID": "Kubernetes", "ISTIO_VERSION": "1.31.0", "INSTANCE_IPS": "10.20.0.9"} {
+	for k, v := range map[string]string{"NAMESPACE": "shop", "NAME": "probe", "CLUSTER_ID": "Kubernetes", "ISTIO_VERSION": "1.31.0",
+		"INSTANCE_IPS": "10.20.0.9"} {
 		metadata[k] = structpb.NewStringValue(v)
 	}
-	return &corev3.Node{Id: "sidecar~10.20.0.9~probe.shop~shop.svc.cluster.local", Cluster: "probe.shop", Metadata: &structpb.Struct{Fields: metadata}}
+	return &corev3.Node{Id: "sidecar~10.20.0.9~probe.shop~shop.svc.cluster.local", Cluster: "probe.shop",
+		Metadata: &structpb.Struct{Fields: metadata}}
 }
 
 // subscriptions are in the order in which a proxy asks: no names are all there are.
@@ -149,7 +151,8 @@ func (c *adsClient) stateOfTheWorld(ctx context.Context, client discoveryv3.Aggr
 		if err := c.takeAll(r); err != nil {
 			return err
 		}
-		ack := &discoveryv3.DiscoveryRequest{TypeUrl: r.GetTypeUrl(), VersionInfo: r.GetVersionInfo(), ResponseNonce: r.GetNonce(), ResourceNames: names[r.GetTypeUrl()]}
+		ack := &discoveryv3.DiscoveryRequest{TypeUrl: r.GetTypeUrl(), VersionInfo: r.GetVersionInfo(), ResponseNonce: r.GetNonce(),
+			ResourceNames: names[r.GetTypeUrl()]}
 		if err := stream.Send(ack); err != nil {
 			return err
 		}

@@ -38,7 +38,8 @@ spec: {containers: [{name: web, image: web}, {name: istio-proxy, image: "mirror.
 apiVersion: v1
 kind: Pod
 metadata: {name: new, namespace: shop, labels: {app: other}}
-spec: {containers: [{name: web, image: web}], initContainers: [{name: istio-proxy, image: "mirror.example/proxyv2:1.3", restartPolicy: Always}]}
+spec: {containers: [{name: web, image: web}], initContainers: [{name: istio-proxy, image: "mirror.example/proxyv2:1.3",
+    restartPolicy: Always}]}
 ---
 apiVersion: v1
 kind: ConfigMap
@@ -92,7 +93,8 @@ endpoints: [{addresses: [192.0.2.1]}]
 ---
 apiVersion: discovery.k8s.io/v1
 kind: EndpointSlice
-metadata: {name: meant, namespace: shop, labels: {kubernetes.io/service-name: web}, annotations: {galley.istio.io/analyze-suppress: NodeAddress}}
+metadata: {name: meant, namespace: shop, labels: {kubernetes.io/service-name: web},
+    annotations: {galley.istio.io/analyze-suppress: NodeAddress}}
 addressType: IPv4
 endpoints: [{addresses: [192.0.2.1]}]
 `
@@ -104,7 +106,8 @@ kind: ClusterRole
 metadata: {name: reader}
 rules:
 - {apiGroups: [""], resources: [namespaces, nodes, pods, services, configmaps], verbs: [list]}
-- {apiGroups: [discovery.k8s.io, networking.k8s.io, networking.istio.io, security.istio.io, telemetry.istio.io, extensions.istio.io], resources: ["*"], verbs: [list]}
+- {apiGroups: [discovery.k8s.io, networking.k8s.io, networking.istio.io, security.istio.io, telemetry.istio.io, extensions.istio.io],
+      resources: ["*"], verbs: [list]}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
@@ -177,12 +180,14 @@ func TestAnalyze(t *testing.T) {
 			}
 		}
 	}
-	const route, credential, absent, proxy = "IST0101 VirtualService shop/web: no Service or ServiceEntry has the host wbe.shop", "BadCredential Secret edge/bad", "IST0101 Gateway edge/front: Secret edge/absent does not exist", "IST0103 Pod shop/web-1"
+	const route, credential, absent, proxy = "IST0101 VirtualService shop/web: no Service or ServiceEntry has the host wbe.shop",
+		"BadCredential Secret edge/bad", "IST0101 Gateway edge/front: Secret edge/absent does not exist", "IST0103 Pod shop/web-1"
 
 	const image = "IST0158 Namespace shop: the proxy of these Pods is another image than mirror.example/proxyv2:1.3, which new Pods get: old"
 	const machine, slice = "NodeAddress WorkloadEntry shop/host: 192.0.2.1 is an address of Node one", "NodeAddress EndpointSlice shop/host: "
 	all, code := run("admin", "-A", "--page-size", "1")
-	check("all, in pages", all, []string{route, credential, absent, proxy, image, machine, slice}, []string{"IST0141", "IST0101 VirtualService edge/edge", "EndpointSlice shop/meant"})
+	check("all, in pages", all, []string{route, credential, absent, proxy, image, machine, slice},
+		[]string{"IST0141", "IST0101 VirtualService edge/edge", "EndpointSlice shop/meant"})
 	if code != 79 {
 		t.Errorf("exit code %d", code)
 	}
@@ -205,15 +210,18 @@ metadata: {name: web}
 spec: {hosts: [web], http: [{route: [{destination: {host: web, subset: v9}}]}]}
 `), 0o600))
 	over, code := run("admin", "-n", "shop", fixed)
-	check("a file", over, []string{`IST0101 VirtualService shop/web: no DestinationRule defines subset "v9" of web.shop`}, []string{route, "DuplicateObject"})
+	check("a file", over, []string{`IST0101 VirtualService shop/web: no DestinationRule defines subset "v9" of web.shop`},
+		[]string{route, "DuplicateObject"})
 	if code != 79 {
 		t.Errorf("exit code %d with a file", code)
 	}
 
 	limited, _ := run("reader", "-A")
-	check("without Secrets", limited, []string{route, proxy, "IST0141 : this user may not get secrets in namespace edge"}, []string{credential, absent, "gateway.networking.k8s.io"})
+	check("without Secrets", limited, []string{route, proxy, "IST0141 : this user may not get secrets in namespace edge"},
+		[]string{credential, absent, "gateway.networking.k8s.io"})
 	guest, _ := run("guest", "-n", "shop")
-	check("of one namespace", guest, []string{route, "IST0141 : this user may not list namespaces, nodes, ingressclasses.networking.k8s.io: ", ", services, ", " outside namespace shop: "}, []string{"gateway.networking.k8s.io", "NodeAddress"})
+	check("of one namespace", guest, []string{route, "IST0141 : this user may not list namespaces, nodes, ingressclasses.networking.k8s.io: ",
+		", services, ", " outside namespace shop: "}, []string{"gateway.networking.k8s.io", "NodeAddress"})
 
 	// So is who asks what a change or a move would do.
 	change := filepath.Join(dir, "change.yaml")

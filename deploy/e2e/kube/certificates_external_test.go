@@ -27,7 +27,8 @@ func TestCertifiedByOthers(t *testing.T) {
 	dir := t.TempDir()
 	cert, private, trusted := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"), filepath.Join(dir, "root-cert.pem")
 	w := newWorld(t, "--set", "pilot.env.ENABLE_CA_SERVER=false,global.caAddress=issuer.example:443", "--set-json",
-		fmt.Sprintf(`extraContainerArgs=["--tlsCertFile=%s","--tlsKeyFile=%s","--caCertFile=%s"]`, cert, private, trusted)) // no kubelet mounts them here
+		// no kubelet mounts them here
+		fmt.Sprintf(`extraContainerArgs=["--tlsCertFile=%s","--tlsKeyFile=%s","--caCertFile=%s"]`, cert, private, trusted))
 	w.Write(pod("a", "web-0", "web", "n1"))
 	b, err := pki.NewSelfSigned("another", 24*time.Hour, time.Now())
 	w.Must(err)
@@ -47,7 +48,8 @@ func TestCertifiedByOthers(t *testing.T) {
 
 	byToken := dial(t, r.SecureGRPC, w.pool(roots), w.token("a", "web", "web-0", "istio-ca"))
 	w.Eventually("a stream by a token", func() error { return byToken.stream(w.Ctx, "web-0", "a") })
-	w.Must(dial(t, r.SecureGRPC, w.pool(roots), w.token("a", "web", "", "istio-ca")).stream(w.Ctx, "web-0", "a")) // which the API server judges
+	// which the API server judges
+	w.Must(dial(t, r.SecureGRPC, w.pool(roots), w.token("a", "web", "", "istio-ca")).stream(w.Ctx, "web-0", "a"))
 	own, err := forge(b, "spiffe://cluster.local/ns/a/sa/web")
 	w.Must(err)
 	w.Must(dial(t, r.SecureGRPC, w.pool(roots), "", own).stream(w.Ctx, "web-0", "a"))

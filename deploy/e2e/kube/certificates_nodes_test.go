@@ -38,14 +38,16 @@ func TestNodes(t *testing.T) {
 		identity string
 		want     codes.Code
 	}{
-		"of its node":               {one, web, codes.OK},
-		"of another node":           {one, db, codes.PermissionDenied},
-		"of its other node":         {two, db, codes.OK},
-		"of nobody":                 {one, "spiffe://cluster.local/ns/a/sa/nobody", codes.PermissionDenied},
-		"of another trust domain":   {one, "spiffe://elsewhere/ns/a/sa/web", codes.PermissionDenied},
-		"of no workload":            {one, "spiffe://cluster.local/web", codes.InvalidArgument},
-		"by an account not listed":  {dial(t, r.SecureGRPC, roots, w.token("kube-system", "other", "other-1", "istio-ca")), web, codes.PermissionDenied},
-		"by a token of no pod":      {dial(t, r.SecureGRPC, roots, w.token("kube-system", "ztunnel", "", "istio-ca")), web, codes.PermissionDenied},
+		"of its node":             {one, web, codes.OK},
+		"of another node":         {one, db, codes.PermissionDenied},
+		"of its other node":       {two, db, codes.OK},
+		"of nobody":               {one, "spiffe://cluster.local/ns/a/sa/nobody", codes.PermissionDenied},
+		"of another trust domain": {one, "spiffe://elsewhere/ns/a/sa/web", codes.PermissionDenied},
+		"of no workload":          {one, "spiffe://cluster.local/web", codes.InvalidArgument},
+		"by an account not listed": {dial(t, r.SecureGRPC, roots, w.token("kube-system", "other", "other-1", "istio-ca")), web,
+			codes.PermissionDenied},
+		"by a token of no pod": {dial(t, r.SecureGRPC, roots, w.token("kube-system", "ztunnel", "", "istio-ca")), web,
+			codes.PermissionDenied},
 		"by the node's certificate": {dial(t, r.SecureGRPC, roots, "", own), web, codes.PermissionDenied},
 	} {
 		name, code := ask(c.agent, c.identity)

@@ -115,11 +115,14 @@ func superviseAgent(w *world, secure string, roots []byte, token string) *pilotA
 	}
 	w.Must(os.WriteFile(filepath.Join(dir, "var/run/secrets/tokens/istio-token"), []byte(token), 0o600))
 	w.Must(os.WriteFile(filepath.Join(dir, "var/run/secrets/istio/root-cert.pem"), roots, 0o600))
-	cmd := exec.CommandContext(context.Background(), os.Getenv("PILOT_AGENT"), "proxy", "sidecar", "--domain", "a.svc.cluster.local", "--log_output_level=default:info")
+	cmd := exec.CommandContext(context.Background(), os.Getenv("PILOT_AGENT"), "proxy", "sidecar", "--domain", "a.svc.cluster.local",
+		"--log_output_level=default:info")
 	cmd.Dir = dir
 	cmd.Env = []string{
-		"PATH=" + os.Getenv("PATH"), "DISABLE_ENVOY=true", "OUTPUT_CERTS=" + data, "PILOT_CERT_PROVIDER=istiod", "CA_ADDR=" + secure, "ISTIOD_SAN=istiod.istio-system.svc", "CLOUD_PLATFORM=none",
-		"POD_NAME=web-0", "POD_NAMESPACE=a", "SERVICE_ACCOUNT=web", "INSTANCE_IP=127.0.0.1", "ISTIO_META_CLUSTER_ID=Kubernetes", "TRUST_DOMAIN=cluster.local",
+		"PATH=" + os.Getenv("PATH"), "DISABLE_ENVOY=true", "OUTPUT_CERTS=" + data, "PILOT_CERT_PROVIDER=istiod", "CA_ADDR=" + secure,
+		"ISTIOD_SAN=istiod.istio-system.svc", "CLOUD_PLATFORM=none",
+		"POD_NAME=web-0", "POD_NAMESPACE=a", "SERVICE_ACCOUNT=web", "INSTANCE_IP=127.0.0.1", "ISTIO_META_CLUSTER_ID=Kubernetes",
+		"TRUST_DOMAIN=cluster.local",
 		fmt.Sprintf(`PROXY_CONFIG={"discoveryAddress":%q,"statusPort":%d}`, secure, freePort(w)),
 	}
 	out, err := os.Create(filepath.Join(dir, "log"))

@@ -26,7 +26,8 @@ func (w *world) second() (two *world, kubeconfig []byte) {
 func (w *world) name(cluster string, kubeconfig []byte) {
 	w.T.Helper()
 	_, err := w.Client().CoreV1().Secrets(root).Create(w.Ctx, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: cluster, Labels: map[string]string{"istio/multiCluster": "true"}}, Data: map[string][]byte{cluster: kubeconfig},
+		ObjectMeta: metav1.ObjectMeta{Name: cluster, Labels: map[string]string{"istio/multiCluster": "true"}},
+		Data:       map[string][]byte{cluster: kubeconfig},
 	}, metav1.CreateOptions{})
 	w.Must(err)
 }
@@ -35,10 +36,12 @@ func (w *world) name(cluster string, kubeconfig []byte) {
 // as long as it is named. A token of one cluster is nothing in another.
 func TestRemoteCluster(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "--set", "env.CA_TRUSTED_NODE_ACCOUNTS=kube-system/ztunnel", "--set-json", `extraContainerArgs=["--clusterAliases=zwei=two"]`)
+	w := newWorld(t, "--set", "env.CA_TRUSTED_NODE_ACCOUNTS=kube-system/ztunnel", "--set-json",
+		`extraContainerArgs=["--clusterAliases=zwei=two"]`)
 	w.Write(pod("a", "web-0", "web", "n1") + "---" + pod("b", "db-0", "db", "n1"))
 	two, kubeconfig := w.second()
-	two.Write(pod("a", "web-0", "web", "n1") + "---" + pod("kube-system", "ztunnel-1", "ztunnel", "n1") + "---" + pod("c", "cache-0", "cache", "n1"))
+	two.Write(pod("a", "web-0", "web", "n1") + "---" + pod("kube-system", "ztunnel-1", "ztunnel", "n1") + "---" +
+		pod("c", "cache-0", "cache", "n1"))
 
 	r := w.launch("istiod-0").Ready()
 	roots := w.secretRoots()
@@ -71,7 +74,8 @@ func TestRemoteCluster(t *testing.T) {
 
 	// A node's proxy speaks for the pods of its own node, and another cluster's node of that name is another node.
 	ztunnel := two.token("kube-system", "ztunnel", "ztunnel-1", "istio-ca")
-	w.Eventually("the pods of the remote cluster are known", func() error { return ask(ztunnel, "two", "spiffe://cluster.local/ns/c/sa/cache") })
+	w.Eventually("the pods of the remote cluster are known",
+		func() error { return ask(ztunnel, "two", "spiffe://cluster.local/ns/c/sa/cache") })
 	if err := ask(ztunnel, "two", "spiffe://cluster.local/ns/b/sa/db"); status.Code(err) != codes.PermissionDenied {
 		t.Errorf("for a pod of the node of that name in another cluster: %v", err)
 	}

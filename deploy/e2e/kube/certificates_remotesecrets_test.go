@@ -87,7 +87,8 @@ func (w *world) follow(agent workload, names ...string) *secretsOf {
 				}
 			}
 			got.mu.Unlock()
-			_ = stream.Send(&discoveryv3.DiscoveryRequest{TypeUrl: ask.TypeUrl, VersionInfo: m.VersionInfo, ResponseNonce: m.Nonce, ResourceNames: ask.ResourceNames})
+			_ = stream.Send(&discoveryv3.DiscoveryRequest{TypeUrl: ask.TypeUrl, VersionInfo: m.VersionInfo, ResponseNonce: m.Nonce,
+				ResourceNames: ask.ResourceNames})
 		}
 	}()
 	return got

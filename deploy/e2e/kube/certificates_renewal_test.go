@@ -66,7 +66,8 @@ func TestRenewals(t *testing.T) {
 		t.Helper()
 		w.Eventually(what, func() error {
 			_, err := agent.certificate(w.Ctx, "")
-			if status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), "no Pod, WorkloadEntry or WorkloadGroup in namespace a has the service account web") {
+			if status.Code(err) != codes.PermissionDenied ||
+				!strings.Contains(err.Error(), "no Pod, WorkloadEntry or WorkloadGroup in namespace a has the service account web") {
 				return fmt.Errorf("%w", err)
 			}
 			return nil
@@ -76,8 +77,10 @@ func TestRenewals(t *testing.T) {
 		t.Errorf("while its pod runs: %v", err)
 	}
 	const (
-		machine  = "apiVersion: networking.istio.io/v1\nkind: WorkloadEntry\nmetadata: {name: machine, namespace: a}\nspec: {address: 10.30.0.1, serviceAccount: web}\n"
-		machines = "apiVersion: networking.istio.io/v1\nkind: WorkloadGroup\nmetadata: {name: machines, namespace: a}\nspec: {template: {serviceAccount: web}}\n"
+		machine = "apiVersion: networking.istio.io/v1\nkind: WorkloadEntry\nmetadata: {name: machine, namespace: a}\n" +
+			"spec: {address: 10.30.0.1, serviceAccount: web}\n"
+		machines = "apiVersion: networking.istio.io/v1\nkind: WorkloadGroup\nmetadata: {name: machines, namespace: a}\n" +
+			"spec: {template: {serviceAccount: web}}\n"
 	)
 	gone := func(yaml string) { t.Helper(); w.Must(w.Delete(w.Ctx, []byte(yaml))) }
 	gone(pod("a", "web-0", "web", "n1"))

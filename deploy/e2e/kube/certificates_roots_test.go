@@ -35,11 +35,13 @@ func (w *world) handed(what, namespace, roots string) *corev1.ConfigMap {
 func TestRoots(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.Write("apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: hidden, labels: {mesh: none}}\n")
+	w.Write("apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n---\napiVersion: v1\nkind: Namespace\n" +
+		"metadata: {name: hidden, labels: {mesh: none}}\n")
 	w.Write("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: istio-ca-root-cert, namespace: a, labels: {mine: kept}}\ndata: {mine: kept}\n")
 	mesh := func(data string) {
 		t.Helper()
-		_, err := w.Client().CoreV1().ConfigMaps(root).Patch(w.Ctx, "istio", types.MergePatchType, []byte(`{"data":{"mesh":`+data+`}}`), metav1.PatchOptions{})
+		_, err := w.Client().CoreV1().ConfigMaps(root).Patch(w.Ctx, "istio", types.MergePatchType, []byte(`{"data":{"mesh":`+data+`}}`),
+			metav1.PatchOptions{})
 		w.Must(err)
 	}
 	mesh(`"discoverySelectors: [{matchExpressions: [{key: mesh, operator: DoesNotExist}]}]"`)
@@ -61,7 +63,8 @@ func TestRoots(t *testing.T) {
 	w.handed("a new namespace", "late", roots)
 	w.Must(w.Client().CoreV1().ConfigMaps("a").Delete(w.Ctx, rootsMap, metav1.DeleteOptions{}))
 	w.handed("deleted", "a", roots)
-	for what, patch := range map[string]string{"edited": `{"data":{"root-cert.pem":"x"}}`, "emptied": `{"data":null}`, "label gone": `{"metadata":{"labels":null}}`} {
+	for what, patch := range map[string]string{"edited": `{"data":{"root-cert.pem":"x"}}`, "emptied": `{"data":null}`,
+		"label gone": `{"metadata":{"labels":null}}`} {
 		_, err := w.Client().CoreV1().ConfigMaps("a").Patch(w.Ctx, rootsMap, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 		w.Must(err)
 		w.handed(what, "a", roots)

@@ -83,7 +83,9 @@ func TestSigners(t *testing.T) {
 	all[2].another = db
 	values := filepath.Join(t.TempDir(), "values.yaml")
 	must.Succeed(t, os.WriteFile(values, []byte(mesh), 0o600))
-	w := newWorld(t, "-f", values, "--set", "env.EXTERNAL_CA=ISTIOD_RA_KUBERNETES_API,env.K8S_SIGNER=issuers.example/mesh,env.CERT_SIGNER_DOMAIN=issuers.example,global.pilotCertProvider=k8s.io/issuers.example/own")
+	w := newWorld(t, "-f", values, "--set",
+		"env.EXTERNAL_CA=ISTIOD_RA_KUBERNETES_API,env.K8S_SIGNER=issuers.example/mesh,env.CERT_SIGNER_DOMAIN=issuers.example,"+
+			"global.pilotCertProvider=k8s.io/issuers.example/own")
 	ctx, cancel := context.WithCancel(w.Ctx)
 	t.Cleanup(cancel)
 	for _, s := range all {

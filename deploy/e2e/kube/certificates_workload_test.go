@@ -152,7 +152,8 @@ func resign(token, keyFile string, change func(claims map[string]any)) (string, 
 		return "", err
 	}
 	head := parsed.Headers[0]
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.SignatureAlgorithm(head.Algorithm), Key: jose.JSONWebKey{Key: key, KeyID: head.KeyID}}, nil)
+	signer, err := jose.NewSigner(
+		jose.SigningKey{Algorithm: jose.SignatureAlgorithm(head.Algorithm), Key: jose.JSONWebKey{Key: key, KeyID: head.KeyID}}, nil)
 	if err != nil {
 		return "", err
 	}

@@ -15,7 +15,8 @@ import (
 const serviceEntry = `apiVersion: networking.istio.io/v1
 kind: ServiceEntry
 metadata: {name: api, namespace: shop}
-spec: {hosts: [api.example.com], ports: [{name: http, number: 80, protocol: HTTP}], resolution: DNS, endpoints: [{address: api.example.org}]}
+spec: {hosts: [api.example.com], ports: [{name: http, number: 80, protocol: HTTP}], resolution: DNS,
+    endpoints: [{address: api.example.org}]}
 `
 
 const entryCluster = "outbound|80||api.example.com"
@@ -23,7 +24,8 @@ const entryCluster = "outbound|80||api.example.com"
 // definition returns a CustomResourceDefinition as it can be applied again.
 func (w *mesh) definition(name string) string {
 	w.T.Helper()
-	o, err := w.Dynamic().Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}).Get(w.Ctx, name, metav1.GetOptions{})
+	o, err := w.Dynamic().Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
+		Resource: "customresourcedefinitions"}).Get(w.Ctx, name, metav1.GetOptions{})
 	w.Must(err)
 	delete(o.Object, "status")
 	text, err := json.Marshal(o.Object)
@@ -54,11 +56,13 @@ func (w *mesh) definitions(entries string) {
 	huge := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "networking.istio.io/v1", "kind": "ServiceEntry", "metadata": map[string]any{"name": "huge", "namespace": "elsewhere"},
 		"spec": map[string]any{
-			"hosts": []any{"huge.example.com"}, "exportTo": []any{"."}, "ports": []any{map[string]any{"name": "http", "number": int64(80), "protocol": "HTTP"}},
+			"hosts": []any{"huge.example.com"}, "exportTo": []any{"."},
+			"ports":      []any{map[string]any{"name": "http", "number": int64(80), "protocol": "HTTP"}},
 			"resolution": "DNS", "subjectAltNames": []any{strings.Repeat("x", 1400<<10)},
 		},
 	}}
-	kind := w.Dynamic().Resource(schema.GroupVersionResource{Group: "networking.istio.io", Version: "v1", Resource: "serviceentries"}).Namespace("elsewhere")
+	kind := w.Dynamic().Resource(schema.GroupVersionResource{Group: "networking.istio.io", Version: "v1", Resource: "serviceentries"}).
+		Namespace("elsewhere")
 	w.Write("apiVersion: v1\nkind: Namespace\nmetadata: {name: elsewhere}\n")
 	_, err := kind.Create(w.Ctx, huge, metav1.CreateOptions{})
 	w.Must(err)

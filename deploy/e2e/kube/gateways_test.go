@@ -43,7 +43,8 @@ spec: {gatewayClassName: istio, listeners: [{name: http, port: 80, protocol: HTT
 apiVersion: gateway.networking.k8s.io/v1
 kind: Gateway
 metadata: {name: bound, namespace: edge}
-spec: {gatewayClassName: istio, addresses: [{type: Hostname, value: front-istio.edge.svc.cluster.local}], listeners: [{name: http, port: 80, protocol: HTTP}]}
+spec: {gatewayClassName: istio, addresses: [{type: Hostname, value: front-istio.edge.svc.cluster.local}],
+    listeners: [{name: http, port: 80, protocol: HTTP}]}
 ---
 apiVersion: gateway.networking.k8s.io/v1
 kind: Gateway
@@ -102,12 +103,14 @@ func (e *edge) get(r schema.GroupVersionResource, name string) *unstructured.Uns
 
 func (e *edge) patch(r schema.GroupVersionResource, name, patch string) {
 	e.T.Helper()
-	_, err := e.Dynamic().Resource(r).Namespace("edge").Patch(e.Ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "user"})
+	_, err := e.Dynamic().Resource(r).Namespace("edge").Patch(e.Ctx, name, types.MergePatchType, []byte(patch),
+		metav1.PatchOptions{FieldManager: "user"})
 	e.Must(err)
 }
 
 // until waits until an object is there and says something.
-func (e *edge) until(what string, r schema.GroupVersionResource, name string, says func(*unstructured.Unstructured) bool) *unstructured.Unstructured {
+func (e *edge) until(what string, r schema.GroupVersionResource, name string,
+	says func(*unstructured.Unstructured) bool) *unstructured.Unstructured {
 	e.T.Helper()
 	var u *unstructured.Unstructured
 	e.Eventually(what, func() error {
@@ -160,7 +163,8 @@ func TestGateways(t *testing.T) {
 		}
 		return err
 	}
-	for name, controller := range map[string]string{"istio": "istio.io/gateway-controller", "istiod-lite": "istio.io/gateway-controller", "istio-remote": "istio.io/unmanaged-gateway"} {
+	for name, controller := range map[string]string{"istio": "istio.io/gateway-controller", "istiod-lite": "istio.io/gateway-controller",
+		"istio-remote": "istio.io/unmanaged-gateway"} {
 		e.Eventually("class "+name, func() error { return class(name) })
 		u, err := e.Dynamic().Resource(classes).Get(e.Ctx, name, metav1.GetOptions{})
 		e.Must(err)
@@ -180,39 +184,48 @@ func TestGateways(t *testing.T) {
 		if o := u.GetOwnerReferences(); len(o) != 1 || o[0].UID != owner || o[0].Kind != "Gateway" {
 			t.Errorf("%s: owners %v", u.GetKind(), o)
 		}
-		if l := u.GetLabels(); l["gateway.networking.k8s.io/gateway-name"] != "front" || l["gateway.istio.io/managed"] != "istio.io-gateway-controller" || l["team"] != "a" {
+		if l := u.GetLabels(); l["gateway.networking.k8s.io/gateway-name"] != "front" ||
+			l["gateway.istio.io/managed"] != "istio.io-gateway-controller" || l["team"] != "a" {
 			t.Errorf("%s: labels %v", u.GetKind(), l)
 		}
 	}
 
 	// The Gateway changes, and so does what proxies run.
 	e.Write(fmt.Sprintf(front, ", {name: more, port: 8080, protocol: HTTP}"))
-	e.until("the new port", services, "front-istio", func(u *unstructured.Unstructured) bool { return strings.Contains(text(u, "spec", "ports"), "8080") })
+	e.until("the new port", services, "front-istio",
+		func(u *unstructured.Unstructured) bool { return strings.Contains(text(u, "spec", "ports"), "8080") })
 	maps := e.Client().CoreV1().ConfigMaps(installed.Namespace)
 	templates, err := maps.Get(e.Ctx, "istio-sidecar-injector", metav1.GetOptions{})
 	e.Must(err)
 	templates.Data["values"] = strings.Replace(templates.Data["values"], `"hub": "`, `"hub": "another.example/`, 1)
 	_, err = maps.Update(e.Ctx, templates, metav1.UpdateOptions{})
 	e.Must(err)
-	e.until("the new image", deployments, "front-istio", func(u *unstructured.Unstructured) bool { return strings.Contains(image(u), "another.example/") })
+	e.until("the new image", deployments, "front-istio",
+		func(u *unstructured.Unstructured) bool { return strings.Contains(image(u), "another.example/") })
 
 	// What somebody undoes is done again. What is nobody's stays theirs.
-	e.patch(deployments, "front-istio", `{"metadata":{"labels":{"team":"b","own":"x"}},"spec":{"replicas":3,"template":{"spec":{"serviceAccountName":"other"}}}}`)
+	e.patch(deployments, "front-istio",
+		`{"metadata":{"labels":{"team":"b","own":"x"}},"spec":{"replicas":3,"template":{"spec":{"serviceAccountName":"other"}}}}`)
 	e.until("the labels and the account again", deployments, "front-istio", func(u *unstructured.Unstructured) bool {
-		return u.GetLabels()["team"] == "a" && u.GetLabels()["own"] == "x" && text(u, "spec", "replicas") == "3" && text(u, "spec", "template", "spec", "serviceAccountName") == "front-istio"
+		return u.GetLabels()["team"] == "a" && u.GetLabels()["own"] == "x" && text(u, "spec", "replicas") == "3" &&
+			text(u, "spec", "template", "spec", "serviceAccountName") == "front-istio"
 	})
 	e.Must(e.Dynamic().Resource(services).Namespace("edge").Delete(e.Ctx, "front-istio", metav1.DeleteOptions{}))
 	e.until("the Service again", services, "front-istio", func(u *unstructured.Unstructured) bool { return u.GetUID() != service.GetUID() })
 
 	// Parameters.
-	e.Write(fmt.Sprintf(scaled, `horizontalPodAutoscaler: "spec: {maxReplicas: 7}", podDisruptionBudget: "spec: {minAvailable: 1}", service: "spec: {type: ClusterIP}"`))
-	e.until("the autoscaler", scalers, "scaled-istiod-lite", func(u *unstructured.Unstructured) bool { return text(u, "spec", "maxReplicas") == "7" })
+	e.Write(fmt.Sprintf(scaled,
+		`horizontalPodAutoscaler: "spec: {maxReplicas: 7}", podDisruptionBudget: "spec: {minAvailable: 1}", service: "spec: {type: ClusterIP}"`))
+	e.until("the autoscaler", scalers, "scaled-istiod-lite",
+		func(u *unstructured.Unstructured) bool { return text(u, "spec", "maxReplicas") == "7" })
 	e.until("the budget", budgets, "scaled-istiod-lite", exists)
-	e.until("the type", services, "scaled-istiod-lite", func(u *unstructured.Unstructured) bool { return text(u, "spec", "type") == "ClusterIP" })
+	e.until("the type", services, "scaled-istiod-lite",
+		func(u *unstructured.Unstructured) bool { return text(u, "spec", "type") == "ClusterIP" })
 	e.Write(fmt.Sprintf(scaled, `deployment: "spec: {replicas: 2}"`))
 	e.gone(scalers, "scaled-istiod-lite")
 	e.gone(budgets, "scaled-istiod-lite")
-	e.until("the replicas", deployments, "scaled-istiod-lite", func(u *unstructured.Unstructured) bool { return text(u, "spec", "replicas") == "2" })
+	e.until("the replicas", deployments, "scaled-istiod-lite",
+		func(u *unstructured.Unstructured) bool { return text(u, "spec", "replicas") == "2" })
 
 	e.until("the Gateway of a tag of the revision", deployments, "tagged-istio", exists)
 
@@ -249,7 +262,8 @@ func TestGateways(t *testing.T) {
 	}
 	e.Must(one.Stop())
 	e.Write(fmt.Sprintf(front, ", {name: last, port: 9090, protocol: HTTP}"))
-	e.until("the port by the new leader", services, "front-istio", func(u *unstructured.Unstructured) bool { return strings.Contains(text(u, "spec", "ports"), "9090") })
+	e.until("the port by the new leader", services, "front-istio",
+		func(u *unstructured.Unstructured) bool { return strings.Contains(text(u, "spec", "ports"), "9090") })
 	if now := e.get(deployments, "front-istio").GetResourceVersion(); now != before {
 		t.Errorf("version %s of a Deployment that was as it should be, was %s", now, before)
 	}
@@ -263,7 +277,8 @@ func TestGateways(t *testing.T) {
 	}
 	e.Write(strings.NewReplacer("front", "fourth").Replace(fmt.Sprintf(front, "")))
 	e.until("a fourth Gateway's Service", services, "fourth-istio", exists)
-	if slices.ContainsFunc([]schema.GroupVersionResource{services, deployments, accounts}, func(r schema.GroupVersionResource) bool { return e.get(r, "second-istio") != nil }) {
+	if slices.ContainsFunc([]schema.GroupVersionResource{services, deployments, accounts},
+		func(r schema.GroupVersionResource) bool { return e.get(r, "second-istio") != nil }) {
 		t.Error("what a Gateway had came back after it was deleted")
 	}
 }

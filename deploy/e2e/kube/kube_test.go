@@ -113,7 +113,8 @@ func export(ctx context.Context, t *testing.T, c *cluster.Cluster) string {
 		if k == kinds.Secret {
 			continue
 		}
-		list, err := c.Dynamic().Resource(schema.GroupVersionResource{Group: k.Group, Version: k.Versions[0], Resource: k.Plural}).List(ctx, metav1.ListOptions{})
+		list, err := c.Dynamic().Resource(schema.GroupVersionResource{Group: k.Group, Version: k.Versions[0], Resource: k.Plural}).
+			List(ctx, metav1.ListOptions{})
 		if apierrors.IsNotFound(err) {
 			continue // its CustomResourceDefinition is not installed
 		}

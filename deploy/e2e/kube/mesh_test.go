@@ -37,7 +37,8 @@ func (w *mesh) mesh() {
 	const good = "connectTimeout: 4321s\n"
 	set(good)
 	w.arrives(envoy.ClusterType, firstCluster, marker)
-	for what, broken := range map[string]string{"no-yaml": "connectTimeout: [", "no-duration": "connectTimeout: {a: b}\n", "no-field": "connectTimeouts: 1s\n"} {
+	for what, broken := range map[string]string{"no-yaml": "connectTimeout: [", "no-duration": "connectTimeout: {a: b}\n",
+		"no-field": "connectTimeouts: 1s\n"} {
 		set(broken)
 		w.eventually(what+" is told", func() bool { return w.finding("connectTimeout") || w.finding("ConfigMap istio-system/istio") })
 		w.comes(what)
@@ -52,7 +53,8 @@ func (w *mesh) mesh() {
 	w.Must(maps.Delete(w.Ctx, name, metav1.DeleteOptions{}))
 	w.eventually("the defaults are in force", func() bool { return !has() })
 	w.steady("no mesh")
-	_, err = maps.Create(w.Ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: before.Labels}, Data: map[string]string{"mesh": good}}, metav1.CreateOptions{})
+	_, err = maps.Create(w.Ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: before.Labels},
+		Data: map[string]string{"mesh": good}}, metav1.CreateOptions{})
 	w.Must(err)
 	w.arrives(envoy.ClusterType, firstCluster, marker)
 }

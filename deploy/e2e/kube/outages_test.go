@@ -86,7 +86,8 @@ func (w *mesh) partition() {
 	w.arrives(envoy.ClusterType, clusterOf("during-partition"), "")
 	w.goes(envoy.ClusterType, clusterOf("doomed"))
 	w.T.Logf("%.1f s after the partition all is as it should be", time.Since(healed).Seconds())
-	if !slices.ContainsFunc(w.Between.Requests(faults.Match{Resource: "services"}), func(r faults.Request) bool { return r.Initial || r.Verb == "list" }) {
+	if !slices.ContainsFunc(w.Between.Requests(faults.Match{Resource: "services"}),
+		func(r faults.Request) bool { return r.Initial || r.Verb == "list" }) {
 		w.T.Error("history was not forgotten: services were not read anew")
 	}
 }

@@ -51,7 +51,8 @@ endpoints: [{addresses: [10.20.0.1], conditions: {ready: true}}]
 const firstVirtualService = `apiVersion: networking.istio.io/v1
 kind: VirtualService
 metadata: {name: first, namespace: shop}
-spec: {hosts: [first.shop.svc.cluster.local], http: [{match: [{uri: {prefix: /marker}}], route: [{destination: {host: first.shop.svc.cluster.local}}]}, {route: [{destination: {host: first.shop.svc.cluster.local}}]}]}
+spec: {hosts: [first.shop.svc.cluster.local], http: [{match: [{uri: {prefix: /marker}}],
+    route: [{destination: {host: first.shop.svc.cluster.local}}]}, {route: [{destination: {host: first.shop.svc.cluster.local}}]}]}
 `
 
 const destinationRule = `apiVersion: networking.istio.io/v1
@@ -108,7 +109,8 @@ func (w *mesh) launch(name string) {
 		*at = net.JoinHostPort("127.0.0.1", port)
 	}
 	// Nobody has to learn here that the server stops.
-	w.server = w.Launch(program, "istiod", name, "--httpAddr", w.http, "--grpcAddr", w.grpc, "--monitoringAddr", w.monitoring, "--secureGRPCAddr=", "--httpsAddr=", "--drainDuration=0s").Container
+	w.server = w.Launch(program, "istiod", name, "--httpAddr", w.http, "--grpcAddr", w.grpc, "--monitoringAddr", w.monitoring,
+		"--secureGRPCAddr=", "--httpsAddr=", "--drainDuration=0s").Container
 }
 
 // settled waits until the server is ready, and from there on looks that it stays so.
@@ -236,7 +238,8 @@ func (w *mesh) well() bool {
 	if code != http.StatusOK || json.Unmarshal([]byte(body), &findings) != nil {
 		return false
 	}
-	return !slices.ContainsFunc(findings, func(f struct{ Code string }) bool { return !strings.HasPrefix(f.Code, "IST") }) && !anyStalled.MatchString(w.get(w.monitoring, "/metrics"))
+	return !slices.ContainsFunc(findings, func(f struct{ Code string }) bool { return !strings.HasPrefix(f.Code, "IST") }) &&
+		!anyStalled.MatchString(w.get(w.monitoring, "/metrics"))
 }
 
 var anyStalled = regexp.MustCompile(`(?m)^pilot_k8s_watch_stalled\{.*\} 1$`)

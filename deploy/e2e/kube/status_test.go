@@ -31,13 +31,24 @@ spec: {hosts: [web], http: [{route: [{destination: {host: %s}}]}]}
 
 // rivals has, by kind, the spec of two objects that compete, and what the status of the second says.
 var rivals = []struct{ kind, version, plural, spec, loses string }{
-	{"VirtualService", "networking.istio.io/v1", "virtualservices", `{hosts: [api.shop.svc.cluster.local], http: [{route: [{destination: {host: web}}]}]}`, `VirtualService shop/one has the host api.shop.svc.cluster.local too and takes precedence for sidecars (`},
-	{"DestinationRule", "networking.istio.io/v1", "destinationrules", `{host: web, trafficPolicy: {loadBalancer: {simple: RANDOM}}, subsets: [{name: v1}]}`, `DestinationRule shop/one defines the subset "v1" of web.shop.svc.cluster.local too, and its definition counts (`},
-	{"Gateway", "networking.istio.io/v1", "gateways", `{selector: {istio: gw}, servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: [web.example]}]}`, `Gateway shop/one has the host web.example on port 80 for the same workloads: its server counts for it (`},
-	{"ServiceEntry", "networking.istio.io/v1", "serviceentries", `{hosts: [x.example], resolution: %s, ports: [{number: 80, name: http, protocol: HTTP}]}`, `ServiceEntry shop/one has the host x.example too and defines it (`},
-	{"Sidecar", "networking.istio.io/v1", "sidecars", `{egress: [{hosts: ["./*"]}]}`, `Sidecar shop/one has no workload selector either, and comes first (`},
-	{"Telemetry", "telemetry.istio.io/v1", "telemetries", `{accessLogging: [{disabled: true}]}`, `Telemetry shop/one has no workload selector either, and comes first (`},
-	{"PeerAuthentication", "security.istio.io/v1", "peerauthentications", `{mtls: {mode: STRICT}}`, `PeerAuthentication shop/one has no workload selector either, and comes first (`},
+	{"VirtualService", "networking.istio.io/v1", "virtualservices",
+		`{hosts: [api.shop.svc.cluster.local], http: [{route: [{destination: {host: web}}]}]}`,
+		`VirtualService shop/one has the host api.shop.svc.cluster.local too and takes precedence for sidecars (`},
+	{"DestinationRule", "networking.istio.io/v1", "destinationrules",
+		`{host: web, trafficPolicy: {loadBalancer: {simple: RANDOM}}, subsets: [{name: v1}]}`,
+		`DestinationRule shop/one defines the subset "v1" of web.shop.svc.cluster.local too, and its definition counts (`},
+	{"Gateway", "networking.istio.io/v1", "gateways",
+		`{selector: {istio: gw}, servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: [web.example]}]}`,
+		`Gateway shop/one has the host web.example on port 80 for the same workloads: its server counts for it (`},
+	{"ServiceEntry", "networking.istio.io/v1", "serviceentries",
+		`{hosts: [x.example], resolution: %s, ports: [{number: 80, name: http, protocol: HTTP}]}`,
+		`ServiceEntry shop/one has the host x.example too and defines it (`},
+	{"Sidecar", "networking.istio.io/v1", "sidecars", `{egress: [{hosts: ["./*"]}]}`,
+		`Sidecar shop/one has no workload selector either, and comes first (`},
+	{"Telemetry", "telemetry.istio.io/v1", "telemetries", `{accessLogging: [{disabled: true}]}`,
+		`Telemetry shop/one has no workload selector either, and comes first (`},
+	{"PeerAuthentication", "security.istio.io/v1", "peerauthentications", `{mtls: {mode: STRICT}}`,
+		`PeerAuthentication shop/one has no workload selector either, and comes first (`},
 }
 
 // TestStatus: with the rights of the chart, one of two replicas writes what is wrong with an object into its status,
@@ -47,7 +58,8 @@ var rivals = []struct{ kind, version, plural, spec, loses string }{
 func TestStatus(t *testing.T) {
 	t.Parallel()
 	w := installed.Start(t, "--set", "env.PILOT_ENABLE_ANALYSIS=true")
-	routes := w.Dynamic().Resource(schema.GroupVersionResource{Group: "networking.istio.io", Version: "v1", Resource: "virtualservices"}).Namespace("shop")
+	routes := w.Dynamic().Resource(schema.GroupVersionResource{Group: "networking.istio.io", Version: "v1", Resource: "virtualservices"}).
+		Namespace("shop")
 	w.Write(fmt.Sprintf(routed, "wbe"))
 	one := w.Launch(program, "istiod", "istiod-0", "--drainDuration=0s").Ready()
 	get := func() *unstructured.Unstructured {
@@ -70,7 +82,8 @@ func TestStatus(t *testing.T) {
 		}
 		if count > 0 {
 			m := messages[0].(map[string]any)
-			if kind, _ := m["type"].(map[string]any); m["level"] != "ERROR" || kind["code"] != "IST0101" || kind["name"] != "ReferencedResourceNotFound" {
+			if kind, _ := m["type"].(map[string]any); m["level"] != "ERROR" || kind["code"] != "IST0101" ||
+				kind["name"] != "ReferencedResourceNotFound" {
 				return fmt.Errorf("message %v", m)
 			}
 		}
@@ -94,7 +107,8 @@ func TestStatus(t *testing.T) {
 
 	// Somebody else's condition stays, and a write to a status makes no snapshot.
 	before := revision(one)
-	_, err := routes.Patch(w.Ctx, "web", types.MergePatchType, []byte(`{"status":{"conditions":[{"type":"Other","status":"True"}]}}`), metav1.PatchOptions{}, "status")
+	_, err := routes.Patch(w.Ctx, "web", types.MergePatchType, []byte(`{"status":{"conditions":[{"type":"Other","status":"True"}]}}`),
+		metav1.PatchOptions{}, "status")
 	w.Must(err)
 	w.Write(fmt.Sprintf(routed, "wbee")) // one change, one snapshot; the condition comes back with it
 	w.Eventually("the status of the next generation", func() error {
@@ -144,7 +158,8 @@ func TestStatus(t *testing.T) {
 
 	for _, name := range []string{"one", "two"} {
 		for _, r := range rivals {
-			w.Write(fmt.Sprintf("apiVersion: %s\nkind: %s\nmetadata: {name: %s, namespace: shop}\nspec: %s\n", r.version, r.kind, name, strings.Replace(r.spec, "%s", map[string]string{"one": "DNS", "two": "NONE"}[name], 1)))
+			w.Write(fmt.Sprintf("apiVersion: %s\nkind: %s\nmetadata: {name: %s, namespace: shop}\nspec: %s\n", r.version, r.kind, name,
+				strings.Replace(r.spec, "%s", map[string]string{"one": "DNS", "two": "NONE"}[name], 1)))
 		}
 	}
 	for _, r := range rivals {
@@ -158,7 +173,8 @@ func TestStatus(t *testing.T) {
 			conditions, _, _ := unstructured.NestedSlice(status(u), "conditions")
 			for _, c := range conditions {
 				text, _ := c.(map[string]any)["message"].(string)
-				if _, why, found := strings.Cut(text, r.loses); found && (strings.HasPrefix(why, "it is older)") || strings.HasPrefix(why, "both are of the same age, and it sorts first by name)")) {
+				if _, why, found := strings.Cut(text, r.loses); found && (strings.HasPrefix(why, "it is older)") ||
+					strings.HasPrefix(why, "both are of the same age, and it sorts first by name)")) {
 					return nil
 				}
 			}

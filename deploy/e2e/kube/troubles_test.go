@@ -149,7 +149,8 @@ func (w *mesh) cutWatches() {
 func (w *mesh) failures() {
 	watches := w.Between.Watches(faults.Match{})
 	w.silent("failures", func() {
-		w.Between.Set(faults.Rule{Share: 0.2, Status: http.StatusInternalServerError}, faults.Rule{Share: 0.2, Status: http.StatusTooManyRequests, RetryAfter: time.Second},
+		w.Between.Set(faults.Rule{Share: 0.2, Status: http.StatusInternalServerError},
+			faults.Rule{Share: 0.2, Status: http.StatusTooManyRequests, RetryAfter: time.Second},
 			faults.Rule{Share: 0.2, Delay: 5 * time.Second})
 		w.Between.Forget()
 		began := time.Now()

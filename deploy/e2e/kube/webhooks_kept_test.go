@@ -67,7 +67,8 @@ func TestWebhooks(t *testing.T) {
 			t.Errorf("%v: want %s", err, want)
 		}
 		w.Must(w.create(gateway("good", good)))
-		_, err = w.Dynamic().Resource(istioGateways).Namespace("default").Patch(w.Ctx, "good", types.JSONPatchType, []byte(`[{"op":"replace","path":"/spec/servers/0/hosts","value":["a b"]}]`), metav1.PatchOptions{})
+		_, err = w.Dynamic().Resource(istioGateways).Namespace("default").Patch(w.Ctx, "good", types.JSONPatchType,
+			[]byte(`[{"op":"replace","path":"/spec/servers/0/hosts","value":["a b"]}]`), metav1.PatchOptions{})
 		if err == nil || !strings.Contains(err.Error(), "spec.servers[0].hosts[0]: ") {
 			t.Errorf("an edit: %v", err)
 		}
@@ -75,7 +76,10 @@ func TestWebhooks(t *testing.T) {
 		other := gateway("canary", bad)
 		other.SetLabels(map[string]string{"istio.io/rev": "canary"})
 		w.Must(w.create(other))
-		for _, line := range []string{`galley_validation_failed{group="networking.istio.io",reason="invalid_resource",resource="gateways",version="v1"} `, `webhook_patch_attempts_total{name="` + ours + `"} `} {
+		for _, line := range []string{
+			`galley_validation_failed{group="networking.istio.io",reason="invalid_resource",resource="gateways",version="v1"} `,
+			`webhook_patch_attempts_total{name="` + ours + `"} `,
+		} {
 			w.Must(w.metric(r, line))
 		}
 	})
@@ -83,7 +87,8 @@ func TestWebhooks(t *testing.T) {
 		w := w.in(t)
 		w.Eventually("the tag has the caBundle", func() error {
 			list, _, err := w.hooks(mutating, "istio-revision-tag-prod")
-			if err == nil && (len(list) != 2 || len(list[0].ClientConfig.CABundle) == 0 || len(list[1].ClientConfig.CABundle) != 0 || list[0].FailurePolicy != "Fail") {
+			if err == nil && (len(list) != 2 || len(list[0].ClientConfig.CABundle) == 0 || len(list[1].ClientConfig.CABundle) != 0 ||
+				list[0].FailurePolicy != "Fail") {
 				err = fmt.Errorf("%+v", list)
 			}
 			return err
@@ -94,7 +99,8 @@ func TestWebhooks(t *testing.T) {
 		for what, patch := range map[string]string{
 			"policy":   `[{"op":"replace","path":"/webhooks/0/failurePolicy","value":"Ignore"}]`,
 			"caBundle": `[{"op":"remove","path":"/webhooks/0/clientConfig/caBundle"}]`,
-			"both":     `[{"op":"remove","path":"/webhooks/0/clientConfig/caBundle"},{"op":"replace","path":"/webhooks/0/failurePolicy","value":"Ignore"}]`,
+			"both": `[{"op":"remove","path":"/webhooks/0/clientConfig/caBundle"},{"op":"replace","path":"/webhooks/0/failurePolicy",` +
+				`"value":"Ignore"}]`,
 		} {
 			w.edit(validating, ours, patch)
 			w.kept(what, ours, 1)
@@ -112,7 +118,9 @@ func TestWebhooks(t *testing.T) {
 		w := w.in(t)
 		w.Write(w.configuration("moved", "default"))
 		w.kept("at first", "moved", 1)
-		w.edit(validating, "moved", `[{"op":"replace","path":"/metadata/labels/istio.io~1rev","value":"canary"},{"op":"replace","path":"/webhooks/0/failurePolicy","value":"Ignore"}]`)
+		w.edit(validating, "moved",
+			`[{"op":"replace","path":"/metadata/labels/istio.io~1rev","value":"canary"},{"op":"replace","path":"/webhooks/0/failurePolicy",`+
+				`"value":"Ignore"}]`)
 		w.edit(validating, ours, `[{"op":"replace","path":"/webhooks/0/failurePolicy","value":"Ignore"}]`)
 		w.kept("after that", ours, 1)
 		if list, _, err := w.hooks(validating, "moved"); err != nil || list[0].FailurePolicy != "Ignore" {

@@ -18,7 +18,8 @@ func (w *admission) remote() (two *admission, kubeconfig []byte) {
 	w.T.Helper()
 	two = &admission{World: w.Another(), port: w.port}
 	two.Install("base", "--set", "global.externalIstiod=true,base.validationURL=https://"+w.port+"/validate")
-	two.Install("istiod", "--set", "istiodRemote.enabled=true,istiodRemote.injectionURL=https://"+w.port+"/inject/cluster/two/net/network2,base.validationURL=https://"+w.port+"/validate")
+	two.Install("istiod", "--set", "istiodRemote.enabled=true,istiodRemote.injectionURL=https://"+w.port+
+		"/inject/cluster/two/net/network2,base.validationURL=https://"+w.port+"/validate")
 	two.Write("apiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {istio-injection: enabled}}\n")
 	reader, err := two.ServiceAccount(w.Ctx, root, "istio-reader-service-account")
 	w.Must(err)
@@ -56,7 +57,8 @@ func (w *admission) untouched() error {
 
 // userPod is one that a user writes.
 func userPod(name string) *corev1.Pod {
-	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{ServiceAccountName: "default", Containers: []corev1.Container{{Name: "app", Image: "app"}}}}
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: corev1.PodSpec{ServiceAccountName: "default", Containers: []corev1.Container{{Name: "app", Image: "app"}}}}
 }
 
 // TestRemoteClusters: a remote cluster whose system namespace names the cluster of a control plane gets from it what
@@ -70,7 +72,8 @@ func TestRemoteClusters(t *testing.T) {
 	two.Write("apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: default, namespace: shop}\n")
 	w.launch("istiod-0")
 	_, err := w.Client().CoreV1().Secrets(root).Create(w.Ctx, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: "two", Labels: map[string]string{"istio/multiCluster": "true"}}, Data: map[string][]byte{"two": kubeconfig},
+		ObjectMeta: metav1.ObjectMeta{Name: "two", Labels: map[string]string{"istio/multiCluster": "true"}},
+		Data:       map[string][]byte{"two": kubeconfig},
 	}, metav1.CreateOptions{})
 	w.Must(err)
 
@@ -80,7 +83,8 @@ func TestRemoteClusters(t *testing.T) {
 		return err
 	})
 	two.Must(two.untouched())
-	if _, err := two.Client().CoreV1().Pods("shop").Create(two.Ctx, userPod("early"), metav1.CreateOptions{}); err == nil || !strings.Contains(err.Error(), "failed calling webhook") {
+	if _, err := two.Client().CoreV1().Pods("shop").Create(two.Ctx, userPod("early"), metav1.CreateOptions{}); err == nil ||
+		!strings.Contains(err.Error(), "failed calling webhook") {
 		t.Errorf("an API server that has no caBundle: %v", err)
 	}
 
@@ -169,7 +173,8 @@ func injected(p *corev1.Pod) bool {
 		for _, e := range c.Env {
 			text.WriteString(e.Name + "=" + e.Value + "\n")
 		}
-		if c.Name == "istio-proxy" && strings.Contains(text.String(), "ISTIO_META_CLUSTER_ID=two\n") && strings.Contains(text.String(), "ISTIO_META_NETWORK=network2\n") {
+		if c.Name == "istio-proxy" && strings.Contains(text.String(), "ISTIO_META_CLUSTER_ID=two\n") &&
+			strings.Contains(text.String(), "ISTIO_META_NETWORK=network2\n") {
 			return true
 		}
 	}

@@ -44,7 +44,8 @@ func startAdmission(t *testing.T, values string) *admission {
 	t.Helper()
 	folder := t.TempDir()
 	w := &admission{folder: folder, World: installed.Start(t,
-		"--set", "env.ROOT_CA_DIR="+folder, "--set", "env.ISTIO_MULTIROOT_MESH=true", "--set", "env.ISTIOD_CUSTOM_HOST=127.0.0.1", "--set", values)}
+		"--set", "env.ROOT_CA_DIR="+folder, "--set", "env.ISTIO_MULTIROOT_MESH=true", "--set", "env.ISTIOD_CUSTOM_HOST=127.0.0.1",
+		"--set", values)}
 	port, err := freeport.Pick(w.Ctx, "127.0.0.1")
 	w.Must(err)
 	w.port = net.JoinHostPort("127.0.0.1", port)

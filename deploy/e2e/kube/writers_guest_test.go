@@ -32,7 +32,8 @@ func machine(w *installed.World, address, ip string) {
 	w.T.Cleanup(func() { _ = conn.Close() })
 	ads, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).StreamAggregatedResources(w.Ctx)
 	w.Must(err)
-	meta, err := structpb.NewStruct(map[string]any{"NAMESPACE": "vm", "CLUSTER_ID": "Kubernetes", "INSTANCE_IPS": ip, "AUTO_REGISTER_GROUP": "reviews"})
+	meta, err := structpb.NewStruct(
+		map[string]any{"NAMESPACE": "vm", "CLUSTER_ID": "Kubernetes", "INSTANCE_IPS": ip, "AUTO_REGISTER_GROUP": "reviews"})
 	w.Must(err)
 	node := &corev3.Node{Id: "sidecar~" + ip + "~m.vm~vm.svc.cluster.local", Metadata: meta}
 	w.Must(ads.Send(&discoveryv3.DiscoveryRequest{Node: node, TypeUrl: envoy.ClusterType}))
@@ -49,7 +50,8 @@ func outside(t *testing.T) (w *installed.World, serve func(args ...string) *cont
 	return w, func(args ...string) *controlplane.Process {
 		t.Helper()
 		p, err := controlplane.Start(w.Ctx, controlplane.Options{
-			Binary: program, Kubeconfig: w.Kubeconfig(), Host: "127.0.0.1", Args: args, WorkDir: t.TempDir(), Env: []string{"POD_NAME=", "PILOT_WORKLOAD_ENTRY_GRACE_PERIOD=1s"},
+			Binary: program, Kubeconfig: w.Kubeconfig(), Host: "127.0.0.1", Args: args, WorkDir: t.TempDir(),
+			Env: []string{"POD_NAME=", "PILOT_WORKLOAD_ENTRY_GRACE_PERIOD=1s"},
 		})
 		w.Must(err)
 		t.Cleanup(func() {
@@ -84,7 +86,8 @@ func TestServerOutsideTheCluster(t *testing.T) {
 	t.Parallel()
 	w, serve := outside(t)
 	leases := w.Client().CoordinationV1().Leases(root)
-	for name, age := range map[string]time.Duration{"istio-instance-old-1": 48 * time.Hour, "istio-instance-recent-1": time.Hour, "another": 48 * time.Hour} {
+	for name, age := range map[string]time.Duration{"istio-instance-old-1": 48 * time.Hour, "istio-instance-recent-1": time.Hour,
+		"another": 48 * time.Hour} {
 		renewed := metav1.NewMicroTime(time.Now().Add(-age))
 		l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: coordinationv1.LeaseSpec{RenewTime: &renewed}}
 		_, err := leases.Create(w.Ctx, l, metav1.CreateOptions{})
@@ -127,7 +130,8 @@ func TestServerOutsideTheClusterIsKilled(t *testing.T) {
 		t.Run(by, func(t *testing.T) {
 			t.Parallel()
 			w, serve := outside(t)
-			w.Write("apiVersion: v1\nkind: Pod\nmetadata: {name: istiod-0, namespace: istio-system}\nspec: {containers: [{name: discovery, image: istiod}]}\n")
+			w.Write("apiVersion: v1\nkind: Pod\nmetadata: {name: istiod-0, namespace: istio-system}\n" +
+				"spec: {containers: [{name: discovery, image: istiod}]}\n")
 			killed, lives := serve(), serve(args...)
 			machine(w, killed.GRPC, "10.9.0.1")
 			machine(w, lives.GRPC, "10.9.0.2")

@@ -68,7 +68,8 @@ func mapVersion(w *installed.World, name string) string {
 func TestLeaderIsStoppedAndResumed(t *testing.T) {
 	t.Parallel()
 	w, access := account(t)
-	w.Write("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: one, namespace: istio-system}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: two, namespace: istio-system}\n")
+	w.Write("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: one, namespace: istio-system}\n---\napiVersion: v1\nkind: ConfigMap\n" +
+		"metadata: {name: two, namespace: istio-system}\n")
 	one, saidOne := startReplica(w, access, "one")
 	hear(w, saidOne, "leading")
 	_, saidTwo := startReplica(w, access, "two")

@@ -86,7 +86,8 @@ func TestAThousandMachinesAtOnce(t *testing.T) {
 		}
 		return nil
 	})
-	r := autoregistration.New(autoregistration.Options{Store: store, Instance: "istiod-a", Object: v.object, Grace: time.Minute, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	r := autoregistration.New(autoregistration.Options{Store: store, Instance: "istiod-a", Object: v.object, Grace: time.Minute,
+		Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	running.Go(func() { _ = r.Run(following) })
 	defer running.Wait()
 	defer enough()

@@ -73,7 +73,8 @@ func object(k *kinds.Kind, u *unstructured.Unstructured) *kinds.Object {
 		panic(err)
 	}
 	return &kinds.Object{
-		Key: kinds.Key{Kind: k, Namespace: u.GetNamespace(), Name: u.GetName()}, UID: string(u.GetUID()), Labels: u.GetLabels(), Annotations: u.GetAnnotations(), Spec: spec,
+		Key: kinds.Key{Kind: k, Namespace: u.GetNamespace(), Name: u.GetName()}, UID: string(u.GetUID()), Labels: u.GetLabels(),
+		Annotations: u.GetAnnotations(), Spec: spec,
 	}
 }
 
@@ -89,13 +90,15 @@ func (l live) objects() []*kinds.Object {
 	return out
 }
 
-func controller(ctx context.Context, t *testing.T, c *cluster.Cluster, access cluster.Access, instance string, grace time.Duration) *autoregistration.Controller {
+func controller(ctx context.Context, t *testing.T, c *cluster.Cluster, access cluster.Access, instance string,
+	grace time.Duration) *autoregistration.Controller {
 	t.Helper()
 	store, err := autoregistration.NewKubernetes(access.Config())
 	must.Succeed(t, err)
 	view := live{ctx, c}
 	r := autoregistration.New(autoregistration.Options{
-		Store: store, Instance: instance, Object: view.object, Objects: view.objects, Grace: grace, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Store: store, Instance: instance, Object: view.object, Objects: view.objects, Grace: grace,
+		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
 	running, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
@@ -153,22 +156,28 @@ func TestRegistration(t *testing.T) {
 	want := map[string]any{
 		"labels": labels,
 		"annotations": map[string]any{
-			"istio.io/autoRegistrationGroup": "reviews", "istio.io/connectedAt": made.GetAnnotations()["istio.io/connectedAt"], "istio.io/workloadController": "istiod-a",
-			"note": "hello", "proxy.istio.io/health-checks-enabled": "true",
+			"istio.io/autoRegistrationGroup": "reviews", "istio.io/connectedAt": made.GetAnnotations()["istio.io/connectedAt"],
+			"istio.io/workloadController": "istiod-a",
+			"note":                        "hello", "proxy.istio.io/health-checks-enabled": "true",
 		},
 		"spec": map[string]any{
-			"address": "10.9.0.1", "labels": labels, "locality": "r/z/s", "network": "net-1", "ports": map[string]any{"http": int64(8080)}, "serviceAccount": "reviews-sa", "weight": int64(3),
+			"address": "10.9.0.1", "labels": labels, "locality": "r/z/s", "network": "net-1", "ports": map[string]any{"http": int64(8080)},
+			"serviceAccount": "reviews-sa", "weight": int64(3),
 		},
-		"owner": []metav1.OwnerReference{{APIVersion: "networking.istio.io/v1", Kind: "WorkloadGroup", Name: "reviews", UID: types.UID(uid), Controller: &controls}},
+		"owner": []metav1.OwnerReference{
+			{APIVersion: "networking.istio.io/v1", Kind: "WorkloadGroup", Name: "reviews", UID: types.UID(uid), Controller: &controls},
+		},
 	}
 	metadata := made.Object["metadata"].(map[string]any)
-	got := map[string]any{"labels": metadata["labels"], "annotations": metadata["annotations"], "spec": made.Object["spec"], "owner": made.GetOwnerReferences()}
+	got := map[string]any{"labels": metadata["labels"], "annotations": metadata["annotations"], "spec": made.Object["spec"],
+		"owner": made.GetOwnerReferences()}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("want -, got +:\n%s", d)
 	}
 
 	// What others have written stays.
-	foreign := `{"metadata":{"annotations":{"mine":"1"},"finalizers":["example.com/keep"]},"status":{"conditions":[{"type":"Other","status":"True"}]}}`
+	foreign := `{"metadata":{"annotations":{"mine":"1"},"finalizers":["example.com/keep"]},"status":{"conditions":[{"type":"Other",` +
+		`"status":"True"}]}}`
 	for _, sub := range [][]string{nil, {"status"}} {
 		if _, err := entries.Patch(ctx, made.GetName(), types.MergePatchType, []byte(foreign), metav1.PatchOptions{}, sub...); err != nil {
 			t.Fatal(err)
@@ -198,12 +207,14 @@ func TestRegistration(t *testing.T) {
 	a.Disconnected(stream("1"))
 	must.Succeed(t, b.Connected(ctx, stream("1")))
 	w.Eventually("held by the other replica", func() error {
-		if n := get().GetAnnotations(); n["istio.io/workloadController"] != "istiod-b" || n["istio.io/connectedAt"] == "" || n["istio.io/disconnectedAt"] != "" || n["mine"] != "1" {
+		if n := get().GetAnnotations(); n["istio.io/workloadController"] != "istiod-b" || n["istio.io/connectedAt"] == "" ||
+			n["istio.io/disconnectedAt"] != "" || n["mine"] != "1" {
 			return fmt.Errorf("annotations %v", n)
 		}
 		return nil
 	})
-	if _, err := entries.Patch(ctx, made.GetName(), types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+	if _, err := entries.Patch(ctx, made.GetName(), types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`),
+		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	b.Disconnected(stream("1"))

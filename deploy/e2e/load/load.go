@@ -147,8 +147,9 @@ func (r Report) Starved() bool { return r.HeldUp > r.timeout/starved }
 // Since returns what came between two reports. Slowest and HeldUp are those of the newer one.
 func (r Report) Since(from Report) Report {
 	d := Report{
-		Answered: r.Answered - from.Answered, Failed: r.Failed - from.Failed, TimedOut: r.TimedOut - from.TimedOut, Slowest: r.Slowest, HeldUp: r.HeldUp,
-		From: map[string]int{}, Errors: map[string]int{}, timeout: r.timeout,
+		Answered: r.Answered - from.Answered, Failed: r.Failed - from.Failed, TimedOut: r.TimedOut - from.TimedOut, Slowest: r.Slowest,
+		HeldUp: r.HeldUp,
+		From:   map[string]int{}, Errors: map[string]int{}, timeout: r.timeout,
 	}
 	less := func(into, now, then map[string]int) {
 		for k, n := range now {

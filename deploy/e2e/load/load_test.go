@@ -36,18 +36,19 @@ func TestStarvedMachine(t *testing.T) {
 func TestLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var n, overdue atomic.Int64
-		r := Start(t.Context(), Options{Rate: 100, Timeout: time.Second, Overdue: func() { overdue.Add(1) }, Send: func(ctx context.Context) (string, error) {
-			switch i := n.Add(1); {
-			case i%10 == 0:
-				return "", errors.New("reset")
-			case i%25 == 1:
-				<-ctx.Done()
-				return "", ctx.Err()
-			default:
-				time.Sleep(30 * time.Millisecond)
-				return "a", nil
-			}
-		}})
+		r := Start(t.Context(),
+			Options{Rate: 100, Timeout: time.Second, Overdue: func() { overdue.Add(1) }, Send: func(ctx context.Context) (string, error) {
+				switch i := n.Add(1); {
+				case i%10 == 0:
+					return "", errors.New("reset")
+				case i%25 == 1:
+					<-ctx.Done()
+					return "", ctx.Err()
+				default:
+					time.Sleep(30 * time.Millisecond)
+					return "a", nil
+				}
+			}})
 		time.Sleep(time.Second + 5*time.Millisecond)
 		halfway := r.Report()
 		if n := overdue.Load(); n != 1 {
@@ -66,7 +67,8 @@ func TestLoad(t *testing.T) {
 		if since.Answered+halfway.Answered != got.Answered || since.Errors["reset"] != 10 {
 			t.Errorf("since halfway: %s", since)
 		}
-		if s := got.String(); !strings.Contains(s, "172 answered, 28 failed, slowest 1s; the sender itself was kept from running for up to 0s\n  20 x reset\n  8 x context deadline") {
+		if s := got.String(); !strings.Contains(s,
+			"172 answered, 28 failed, slowest 1s; the sender itself was kept from running for up to 0s\n  20 x reset\n  8 x context deadline") {
 			t.Errorf("report reads %q", s)
 		}
 	})

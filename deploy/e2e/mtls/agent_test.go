@@ -110,7 +110,8 @@ func TestAgentParts(t *testing.T) {
 	suite.Eventually(t, "a renewal of both certificates", renewals(1))
 	m.Pilot.Kill()
 	suite.Eventually(t, "renewals that fail, and no stream", func() bool {
-		return server.count(t, "istio_agent_num_failed_outgoing_requests") > 1 && caller.count(t, "istio_agent_num_failed_outgoing_requests") > 1 &&
+		return server.count(t, "istio_agent_num_failed_outgoing_requests") > 1 &&
+			caller.count(t, "istio_agent_num_failed_outgoing_requests") > 1 &&
 			server.xds.Connected() == 0 && caller.xds.Connected() == 0
 	})
 	must.Succeed(t, m.Pilot.Restart(ctx))
@@ -161,14 +162,16 @@ func (m mesh) agent(t *testing.T, name string) *besideEnvoy {
 
 	a := &besideEnvoy{metrics: prometheus.NewRegistry()}
 	to, err := upstream.New(upstream.Options{
-		Address: m.Pilot.SecureGRPC, ServerName: "istiod.istio-system.svc", Roots: filepath.Join(dir, "root.pem"), Token: filepath.Join(dir, "token"),
+		Address: m.Pilot.SecureGRPC, ServerName: "istiod.istio-system.svc", Roots: filepath.Join(dir, "root.pem"),
+		Token: filepath.Join(dir, "token"),
 	})
 	must(err)
 	signer, err := ca.New(ca.Options{Upstream: to, Registerer: a.metrics})
 	must(err)
 	// A minute is long enough for a control plane to come back on a busy machine; it is renewed after two seconds.
 	a.secrets, err = secrets.New(secrets.Options{
-		Signer: signer, ID: "spiffe://cluster.local/ns/b/sa/" + name, Life: time.Minute, Grace: 58.0 / 60, Poll: 50 * time.Millisecond, Retry: 100 * time.Millisecond, Registerer: a.metrics,
+		Signer: signer, ID: "spiffe://cluster.local/ns/b/sa/" + name, Life: time.Minute, Grace: 58.0 / 60, Poll: 50 * time.Millisecond,
+		Retry: 100 * time.Millisecond, Registerer: a.metrics,
 	})
 	must(err)
 	a.secrets.Subscribe(func(name string) {

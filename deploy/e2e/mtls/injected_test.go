@@ -23,7 +23,8 @@ import (
 )
 
 // appsYAML has a service, its server, a client and one that wants no proxy, as users write them.
-var appsYAML = suite.NamespacesYAML("istio-system", "a") + suite.ServiceYAML("echo", "a", "10.96.0.10", "{name: http, port: 80, targetPort: 8080}", "{name: tcp, port: 90, targetPort: 9090}") +
+var appsYAML = suite.NamespacesYAML("istio-system", "a") + suite.ServiceYAML("echo", "a", "10.96.0.10",
+	"{name: http, port: 80, targetPort: 8080}", "{name: tcp, port: 90, targetPort: 9090}") +
 	`apiVersion: v1
 kind: Pod
 metadata: {name: echo, namespace: a, labels: {app: echo}}
@@ -76,7 +77,8 @@ func TestInjectedPods(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 			defer cancel()
 			address := net.JoinHostPort(server.Node.Addr.String(), strconv.Itoa(p.pod))
-			return call(ctx, plain.Location, address, p, nil) != nil && call(ctx, client.Location, "10.96.0.10:"+strconv.Itoa(p.service), p, nil) == nil
+			return call(ctx, plain.Location, address, p, nil) != nil &&
+				call(ctx, client.Location, "10.96.0.10:"+strconv.Itoa(p.service), p, nil) == nil
 		})
 		stat := fmt.Sprintf("cluster.outbound|%d||echo.a.svc.cluster.local;.ssl.handshake", p.service)
 		if stats(t, m.World, "client", stat) == 0 {

@@ -17,7 +17,8 @@ import (
 )
 
 // peerYAML has a pod whose place a proxy of Istio's build takes.
-var peerYAML = suite.ServiceYAML("peer", "a", "10.96.0.20", "{name: http, port: 80, targetPort: 8080}", "{name: tcp, port: 90, targetPort: 9090}", "{name: any, port: 100, targetPort: 8081}") +
+var peerYAML = suite.ServiceYAML("peer", "a", "10.96.0.20", "{name: http, port: 80, targetPort: 8080}",
+	"{name: tcp, port: 90, targetPort: 9090}", "{name: any, port: 100, targetPort: 8081}") +
 	suite.PodYAML("peer", "a", "10.10.0.14", "", suite.OwnAgent)
 
 // What proxies of Istio's build offer and accept in their handshakes. Whoever agrees on peerExchange writes metadata

@@ -30,7 +30,8 @@ func policies(mesh, namespace, server string) string {
 		{"istio-system", "default", mesh}, {"a", "default", namespace}, {"a", "server", server},
 	} {
 		if p.spec != "" {
-			text += fmt.Sprintf("---\napiVersion: security.istio.io/v1\nkind: PeerAuthentication\nmetadata: {name: %s, namespace: %s}\nspec: %s\n", p.name, p.namespace, p.spec)
+			text += fmt.Sprintf("---\napiVersion: security.istio.io/v1\nkind: PeerAuthentication\nmetadata: {name: %s, namespace: %s}\nspec: %s\n",
+				p.name, p.namespace, p.spec)
 		}
 	}
 	return text
@@ -49,11 +50,13 @@ var levels = []struct {
 	{"mesh DISABLE", policies(mode("DISABLE"), "", ""), map[int]string{0: "DISABLE"}},
 	{"mesh DISABLE, namespace STRICT", policies(mode("DISABLE"), mode("STRICT"), ""), map[int]string{0: "STRICT"}},
 	{
-		"mesh STRICT, server DISABLE, its ports", policies(mode("STRICT"), "", `{selector: {matchLabels: {app: echo}}, mtls: {mode: DISABLE}, portLevelMtls: {8080: {mode: STRICT}, 9090: {mode: PERMISSIVE}}}`),
+		"mesh STRICT, server DISABLE, its ports", policies(mode("STRICT"), "",
+			`{selector: {matchLabels: {app: echo}}, mtls: {mode: DISABLE}, portLevelMtls: {8080: {mode: STRICT}, 9090: {mode: PERMISSIVE}}}`),
 		map[int]string{0: "DISABLE", 8080: "STRICT", 9090: "PERMISSIVE"},
 	},
 	{
-		"namespace PERMISSIVE, a port of the server STRICT", policies(mode("DISABLE"), mode("PERMISSIVE"), `{selector: {matchLabels: {app: echo}}, portLevelMtls: {8081: {mode: STRICT}}}`),
+		"namespace PERMISSIVE, a port of the server STRICT",
+		policies(mode("DISABLE"), mode("PERMISSIVE"), `{selector: {matchLabels: {app: echo}}, portLevelMtls: {8081: {mode: STRICT}}}`),
 		map[int]string{0: "PERMISSIVE", 8081: "STRICT"},
 	},
 	{"mesh STRICT again", policies(mode("STRICT"), "", ""), map[int]string{0: "STRICT"}},
@@ -89,7 +92,8 @@ func testModes(t *testing.T) {
 		}, map[string]bool{"STRICT": false, "PERMISSIVE": true, "DISABLE": true}},
 		{"this mesh's certificate", "plain", tlsCall(t, m.Issuer), map[string]bool{"STRICT": true, "PERMISSIVE": true, "DISABLE": false}},
 		{"another CA's certificate", "plain", tlsCall(t, stranger), map[string]bool{"STRICT": false, "PERMISSIVE": false, "DISABLE": false}},
-		{"another trust domain's certificate", "plain", tlsCall(t, m.foreign(t)), map[string]bool{"STRICT": false, "PERMISSIVE": false, "DISABLE": false}},
+		{"another trust domain's certificate", "plain", tlsCall(t, m.foreign(t)),
+			map[string]bool{"STRICT": false, "PERMISSIVE": false, "DISABLE": false}},
 		{"mesh", "client", func(ctx context.Context, from world.Location, p port) error {
 			return call(ctx, from, net.JoinHostPort("10.96.0.10", strconv.Itoa(p.service)), p, nil)
 		}, map[string]bool{"STRICT": true, "PERMISSIVE": true, "DISABLE": true}},
@@ -200,7 +204,8 @@ func (f foreign) Issue(_ context.Context, namespace, account string) (chain, key
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	der, _, err := f.ca.Sign(pki.Leaf{URI: "spiffe://" + f.trustDomain + "/ns/" + namespace + "/sa/" + account, Key: private.Public(), TTL: time.Hour}, time.Now())
+	der, _, err := f.ca.Sign(pki.Leaf{URI: "spiffe://" + f.trustDomain + "/ns/" + namespace + "/sa/" + account, Key: private.Public(),
+		TTL: time.Hour}, time.Now())
 	if err != nil {
 		return nil, nil, nil, err
 	}

@@ -74,14 +74,18 @@ func (m mesh) supervise(t *testing.T, name string) {
 	tools := filepath.Dir(os.Getenv("PILOT_AGENT"))
 	host, _, err := net.SplitHostPort(m.Pilot.SecureGRPC)
 	must.Succeed(t, err)
-	cmd := exec.CommandContext(context.Background(), os.Getenv("PILOT_AGENT"), "proxy", "sidecar", "--domain", "b.svc.cluster.local", "--proxyLogLevel=warning", "--log_output_level=default:info")
+	cmd := exec.CommandContext(context.Background(), os.Getenv("PILOT_AGENT"), "proxy", "sidecar", "--domain", "b.svc.cluster.local",
+		"--proxyLogLevel=warning", "--log_output_level=default:info")
 	cmd.Dir = work
 	cmd.Env = []string{
-		"PATH=" + os.Getenv("PATH"), "PILOT_CERT_PROVIDER=istiod", "CA_ADDR=" + m.Pilot.SecureGRPC, "ISTIOD_SAN=istiod.istio-system.svc", "CLOUD_PLATFORM=none",
-		"POD_NAME=" + name, "POD_NAMESPACE=b", "SERVICE_ACCOUNT=" + name, "INSTANCE_IP=" + m.World.Pod(name).Node.Addr.String(), "HOST_IP=" + host,
+		"PATH=" + os.Getenv("PATH"), "PILOT_CERT_PROVIDER=istiod", "CA_ADDR=" + m.Pilot.SecureGRPC, "ISTIOD_SAN=istiod.istio-system.svc",
+		"CLOUD_PLATFORM=none",
+		"POD_NAME=" + name, "POD_NAMESPACE=b", "SERVICE_ACCOUNT=" + name, "INSTANCE_IP=" + m.World.Pod(name).Node.Addr.String(),
+		"HOST_IP=" + host,
 		"ISTIO_META_CLUSTER_ID=Kubernetes", "ISTIO_META_WORKLOAD_NAME=" + name, "ISTIO_META_INTERCEPTION_MODE=NONE", "TRUST_DOMAIN=cluster.local",
 		fmt.Sprintf(`ISTIO_METAJSON_LABELS={"app":%q}`, name), "TERMINATION_DRAIN_DURATION_SECONDS=0", "EXIT_ON_ZERO_ACTIVE_CONNECTIONS=true",
-		fmt.Sprintf(`PROXY_CONFIG={"discoveryAddress":%q,"binaryPath":%q,"proxyBootstrapTemplatePath":%q,"concurrency":1,"proxyStatsMatcher":{"inclusionRegexps":[".*"]}}`,
+		fmt.Sprintf(`PROXY_CONFIG={"discoveryAddress":%q,"binaryPath":%q,"proxyBootstrapTemplatePath":%q,"concurrency":1,`+
+			`"proxyStatsMatcher":{"inclusionRegexps":[".*"]}}`,
 			m.Pilot.SecureGRPC, os.Getenv(suite.EnvoyVar), filepath.Join(tools, "pilot-agent-bootstrap.json")),
 	}
 	log, err := os.Create(filepath.Join(work, "agent.log"))

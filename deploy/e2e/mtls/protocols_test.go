@@ -118,7 +118,8 @@ func over(conn net.Conn) func(context.Context, string) (net.Conn, error) {
 func speakHTTP2(ctx context.Context, conn net.Conn) error {
 	var protocols http.Protocols
 	protocols.SetUnencryptedHTTP2(true)
-	transport := &http.Transport{Protocols: &protocols, DialContext: func(ctx context.Context, _, address string) (net.Conn, error) { return over(conn)(ctx, address) }}
+	transport := &http.Transport{Protocols: &protocols,
+		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) { return over(conn)(ctx, address) }}
 	defer transport.CloseIdleConnections()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+conn.RemoteAddr().String()+"/", nil)
 	if err != nil {
@@ -136,7 +137,8 @@ func speakHTTP2(ctx context.Context, conn net.Conn) error {
 }
 
 func speakGRPC(ctx context.Context, conn net.Conn) error {
-	client, err := grpc.NewClient("passthrough:///"+conn.RemoteAddr().String(), grpc.WithContextDialer(over(conn)), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	client, err := grpc.NewClient("passthrough:///"+conn.RemoteAddr().String(), grpc.WithContextDialer(over(conn)),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return err
 	}

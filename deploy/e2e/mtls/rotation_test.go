@@ -152,7 +152,8 @@ func plug(t *testing.T, dir string, b *pki.Bundle, roots ...*x509.Certificate) {
 	files, err := b.Encode()
 	must.Succeed(t, err)
 	must.Succeed(t, os.MkdirAll(dir, 0o755))
-	for name, text := range map[string][]byte{"ca-cert.pem": files.Certificate, "ca-key.pem": files.Key, "cert-chain.pem": files.Chain, "root-cert.pem": files.Roots} {
+	for name, text := range map[string][]byte{"ca-cert.pem": files.Certificate, "ca-key.pem": files.Key, "cert-chain.pem": files.Chain,
+		"root-cert.pem": files.Roots} {
 		suite.Write(t, filepath.Join(dir, name), string(text))
 	}
 }

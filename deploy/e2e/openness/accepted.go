@@ -178,7 +178,8 @@ var accepted = []struct {
 		},
 	},
 	{
-		"A DestinationRule whose host has capital letters or a dot at its end is in force here, with the TLS that it says. With istiod it is for " +
+		"A DestinationRule whose host has capital letters or a dot at its end is in force here, with the TLS that it says. With istiod " +
+			"it is for " +
 			"no service, and calls are plaintext, or mutual TLS of the mesh if both sides have a sidecar.",
 		func(w World, d Difference) bool {
 			return (d.Kind == Unverified || d.Kind == Plaintext) && slices.ContainsFunc(w.Objects, func(o *unstructured.Unstructured) bool {

@@ -98,7 +98,9 @@ func noAuthority() *tlsv3.UpstreamTlsContext {
 		DefaultValidationContext:         &tlsv3.CertificateValidationContext{},
 		ValidationContextSdsSecretConfig: &tlsv3.SdsSecretConfig{Name: names.NoCredential},
 	}
-	common := &tlsv3.CommonTlsContext{ValidationContextType: &tlsv3.CommonTlsContext_CombinedValidationContext{CombinedValidationContext: combined}}
+	common := &tlsv3.CommonTlsContext{
+		ValidationContextType: &tlsv3.CommonTlsContext_CombinedValidationContext{CombinedValidationContext: combined},
+	}
 	return &tlsv3.UpstreamTlsContext{CommonTlsContext: common, AutoSniSanValidation: true}
 }
 
@@ -124,9 +126,10 @@ func bytesAlone(t *testing.T, c why.Config, match *listenerv3.FilterChainMatch) 
 	all, err := envoy.Decode[listenerv3.Listener](c[envoy.ListenerType])
 	must.Succeed(t, err)
 	all[0].FilterChains[0].FilterChainMatch = match
-	all[0].FilterChains[0].Filters = []*listenerv3.Filter{{Name: "tcp", ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: envoy.Any(&tcpv3.TcpProxy{
-		StatPrefix: "in", ClusterSpecifier: &tcpv3.TcpProxy_Cluster{Cluster: "app"},
-	})}}}
+	all[0].FilterChains[0].Filters = []*listenerv3.Filter{{Name: "tcp",
+		ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: envoy.Any(&tcpv3.TcpProxy{
+			StatPrefix: "in", ClusterSpecifier: &tcpv3.TcpProxy_Cluster{Cluster: "app"},
+		})}}}
 	out := maps.Clone(c)
 	out[envoy.ListenerType] = []*envoy.Resource{envoy.NewResource("virtualInbound", all[0])}
 	return out
@@ -310,7 +313,8 @@ func TestAccepted(t *testing.T) {
 		w.Objects[0].Object["spec"] = map[string]any{"hosts": []any{host}}
 		return w
 	}
-	authority := Difference{Sidecar, Unverified, "outbound|80||pay.store.svc.cluster.local", "another authority: file-root:/c ; istiod: ROOTCA "}
+	authority := Difference{Sidecar, Unverified, "outbound|80||pay.store.svc.cluster.local",
+		"another authority: file-root:/c ; istiod: ROOTCA "}
 	none := func(cluster string) Difference {
 		text := "to PassthroughCluster; istiod: 0, cluster " + cluster + " has no endpoint that takes requests"
 		return Difference{Sidecar, Passes, "out port 80", text}

@@ -32,8 +32,9 @@ const (
 func connect(t *testing.T, address string) {
 	t.Helper()
 	metadata, err := structpb.NewStruct(map[string]any{
-		"NAMESPACE": "a", "CLUSTER_ID": "Kubernetes", "INSTANCE_IPS": "198.18.0.1", "ISTIO_VERSION": "1.31.0", "SERVICE_ACCOUNT": "web", "MESH_ID": "cluster.local",
-		"LABELS": map[string]any{"app": "web", "version": "v1"}, "WORKLOAD_NAME": "web", "DNS_CAPTURE": "true", "DNS_AUTO_ALLOCATE": "true",
+		"NAMESPACE": "a", "CLUSTER_ID": "Kubernetes", "INSTANCE_IPS": "198.18.0.1", "ISTIO_VERSION": "1.31.0", "SERVICE_ACCOUNT": "web",
+		"MESH_ID": "cluster.local",
+		"LABELS":  map[string]any{"app": "web", "version": "v1"}, "WORKLOAD_NAME": "web", "DNS_CAPTURE": "true", "DNS_AUTO_ALLOCATE": "true",
 		"PROXY_CONFIG": map[string]any{"statusPort": 15020},
 	})
 	must.Succeed(t, err)
@@ -43,7 +44,8 @@ func connect(t *testing.T, address string) {
 	t.Cleanup(func() { cancel(); _ = cc.Close() })
 	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(cc).StreamAggregatedResources(ctx)
 	must.Succeed(t, err)
-	node := &corev3.Node{Id: "sidecar~198.18.0.1~web-0.a~a.svc.cluster.local", Metadata: metadata, Locality: &corev3.Locality{Region: "r", Zone: "z", SubZone: "s"}}
+	node := &corev3.Node{Id: "sidecar~198.18.0.1~web-0.a~a.svc.cluster.local", Metadata: metadata,
+		Locality: &corev3.Locality{Region: "r", Zone: "z", SubZone: "s"}}
 	whole := make(chan struct{})
 	ended := make(chan error, 1)
 	go func() { ended <- take(stream, node, whole) }()
@@ -60,7 +62,8 @@ func take(stream discoveryv3.AggregatedDiscoveryService_StreamAggregatedResource
 	order := []string{clusters, endpoints, listeners, routes, nameTables}
 	names := map[string][]string{routes: {"80"}}
 	send := func(typeURL string, m *discoveryv3.DiscoveryResponse) error {
-		r := &discoveryv3.DiscoveryRequest{TypeUrl: typeURL, ResourceNames: names[typeURL], ResponseNonce: m.GetNonce(), VersionInfo: m.GetVersionInfo()}
+		r := &discoveryv3.DiscoveryRequest{TypeUrl: typeURL, ResourceNames: names[typeURL], ResponseNonce: m.GetNonce(),
+			VersionInfo: m.GetVersionInfo()}
 		if typeURL == clusters && m == nil {
 			r.Node = node
 		}

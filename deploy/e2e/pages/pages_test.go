@@ -23,20 +23,24 @@ const (
 
 // asked are the pages of istiod's /debug/list, of one proxy where they want one.
 func asked() []string {
-	return strings.Fields(`list adsz ambientz authorizationz cachez cachez?sizes=true clusterz configz connections endpointShardz endpointz inject
-		instancesz krtz mcsz mesh networkz push_status pushcontext registryz resourcesz syncz telemetryz
+	return strings.Fields(`list adsz ambientz authorizationz cachez cachez?sizes=true clusterz configz connections endpointShardz endpointz
+		inject instancesz krtz mcsz mesh networkz push_status pushcontext registryz resourcesz syncz telemetryz
 		config_dump?proxyID=web-0.a ecdsz?proxyID=web-0.a edsz?proxyID=web-0.a ndsz?proxyID=web-0.a sidecarz?proxyID=web-0.a`)
 }
 
 // keyed are the places whose keys are names, not words of the format: page and path.
 var keyed = []string{
-	"adsz [].clients[].labels", ".labels", ".Labels", ".annotations", ".metadata_", ".LabelSelectors", ".ExportTo", ".exportTo", ".Addresses", ".namespace_to_policies",
-	".namespace_to_telemetries", ".watches", ".outputs", ".inputs", ".resources", ".destinationRules", ".servicesByHostname", ".Shards", ".ServiceAccounts", ".table",
-	"adsz .clients[].metadata", "cachez ", "cachez?sizes=true ", "endpointz ", "endpointz {}", "endpointShardz ", "endpointShardz {}", "instancesz ", "push_status ", "push_status {}",
+	"adsz [].clients[].labels", ".labels", ".Labels", ".annotations", ".metadata_", ".LabelSelectors", ".ExportTo", ".exportTo", ".Addresses",
+	".namespace_to_policies",
+	".namespace_to_telemetries", ".watches", ".outputs", ".inputs", ".resources", ".destinationRules", ".servicesByHostname", ".Shards",
+	".ServiceAccounts", ".table",
+	"adsz .clients[].metadata", "cachez ", "cachez?sizes=true ", "endpointz ", "endpointz {}", "endpointShardz ", "endpointShardz {}",
+	"instancesz ", "push_status ", "push_status {}",
 }
 
 // cut are the places below which the keys are those of an object or of a resource, and not the page's.
-var cut = []string{".spec", ".Spec", ".outputs{}", ".inputs{}", ".sidecar", ".cluster", ".listener", ".routeConfig", "config_dump [].bootstrap", "edsz .configs[]", "ecdsz .configs[]", "adsz .clients[].metadata{}"}
+var cut = []string{".spec", ".Spec", ".outputs{}", ".inputs{}", ".sidecar", ".cluster", ".listener", ".routeConfig",
+	"config_dump [].bootstrap", "edsz .configs[]", "ecdsz .configs[]", "adsz .clients[].metadata{}"}
 
 func is(places []string, page, path string) bool {
 	return slices.ContainsFunc(places, func(p string) bool {
@@ -115,7 +119,8 @@ func lines(t *testing.T, file string) []string {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	must.Succeed(t, err)
-	return slices.DeleteFunc(strings.Split(strings.TrimSpace(string(text)), "\n"), func(l string) bool { return l == "" || strings.HasPrefix(l, "#") })
+	return slices.DeleteFunc(strings.Split(strings.TrimSpace(string(text)), "\n"),
+		func(l string) bool { return l == "" || strings.HasPrefix(l, "#") })
 }
 
 // TestPages: what istiod's pages have, ours have, with the same types.

@@ -49,7 +49,8 @@ func TestPagesAsIstiod(t *testing.T) {
 			_ = os.WriteFile(filepath.Join(*keep, page), text, 0o600)
 		}
 	}
-	text := "# Made by COMPAT_UPDATE=1 make compat: the keys of istiod 1.31's debug pages about world.yaml, and the types of their values.\n" + theirs.String()
+	text := "# Made by COMPAT_UPDATE=1 make compat: the keys of istiod 1.31's debug pages about world.yaml, and the types of their values.\n" +
+		theirs.String()
 	if os.Getenv(compat.Update) != "" {
 		must.Succeed(t, os.WriteFile(recordedFile, []byte(text), 0o644))
 		return
@@ -69,6 +70,7 @@ func istiod(t *testing.T, ctx context.Context, kubeconfig string) (grpc, monitor
 	mesh, err := filepath.Abs(meshFile)
 	must.Succeed(t, err)
 	must.Succeed(t, os.WriteFile(filepath.Join(dir, "networks.yaml"), []byte(networks), 0o600))
-	at := installed.Peer{Program: program, Kubeconfig: kubeconfig, Args: []string{"--meshConfig", mesh, "--networksConfig", filepath.Join(dir, "networks.yaml")}}.Start(ctx, t)
+	at := installed.Peer{Program: program, Kubeconfig: kubeconfig,
+		Args: []string{"--meshConfig", mesh, "--networksConfig", filepath.Join(dir, "networks.yaml")}}.Start(ctx, t)
 	return at["grpcAddr"], at["monitoringAddr"]
 }

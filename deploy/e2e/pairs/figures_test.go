@@ -53,7 +53,9 @@ func TestFiguresOfAgents(t *testing.T) {
 		}
 	}
 	var table strings.Builder
-	fmt.Fprintf(&table, "\n| agent, median of %d | start to ready ms | RSS at rest MB | anonymous MB | RSS after scrapes MB | CPU of %d scrapes ms | DNS queries/s | CPU a query µs |\n|---|---|---|---|---|---|---|---|\n", rounds, scrapes)
+	fmt.Fprintf(&table,
+		"\n| agent, median of %d | start to ready ms | RSS at rest MB | anonymous MB | RSS after scrapes MB | CPU of %d scrapes ms | DNS "+
+			"queries/s | CPU a query µs |\n|---|---|---|---|---|---|---|---|\n", rounds, scrapes)
 	for _, name := range names {
 		of := func(value func(figures) float64) float64 {
 			var list []float64

@@ -27,7 +27,8 @@ func TestPilotAgentPairs(t *testing.T) {
 	m := start(t)
 	ours, theirs := os.Getenv(agentVar), os.Getenv(istioAgentVar)
 	for _, pair := range []struct{ name, agent, server string }{
-		{"IstiosAgentAndIstiod", theirs, m.istiod}, {"OurAgentAndOurs", ours, m.ours}, {"IstiosAgentAndOurs", theirs, m.ours}, {"OurAgentAndIstiod", ours, m.istiod},
+		{"IstiosAgentAndIstiod", theirs, m.istiod}, {"OurAgentAndOurs", ours, m.ours}, {"IstiosAgentAndOurs", theirs, m.ours},
+		{"OurAgentAndIstiod", ours, m.istiod},
 	} {
 		t.Run(pair.name, func(t *testing.T) { m.pair(t, pair.agent, pair.server) })
 	}
@@ -40,7 +41,8 @@ func (m *mesh) pair(t *testing.T, program, controlPlane string) {
 	for _, a := range all {
 		a.ready(t)
 	}
-	for what, to := range map[string][2]string{"of the server": {"127.0.0.1:7070", "server.b.svc.cluster.local"}, "through the gateway": {"10.10.0.23:8000", "entry.example.com"}} {
+	for what, to := range map[string][2]string{"of the server": {"127.0.0.1:7070", "server.b.svc.cluster.local"},
+		"through the gateway": {"10.10.0.23:8000", "entry.example.com"}} {
 		var err error
 		suite.Eventually(t, "an answer "+what, func() bool {
 			var name string
@@ -62,7 +64,8 @@ func (m *mesh) pair(t *testing.T, program, controlPlane string) {
 		_, text := a.ask(15020, "/stats/prometheus")
 		parser := expfmt.NewTextParser(model.UTF8Validation)
 		families, err := parser.TextToMetricFamilies(strings.NewReader(text))
-		if err != nil || families["envoy_server_live"] == nil || families["istio_agent_cert_expiry_seconds"] == nil || families["istio_agent_xds_proxy_requests"] == nil {
+		if err != nil || families["envoy_server_live"] == nil || families["istio_agent_cert_expiry_seconds"] == nil ||
+			families["istio_agent_xds_proxy_requests"] == nil {
 			t.Errorf("the merged metrics of %s: %v, %.300s", a.pod, err, text)
 		}
 	}
@@ -70,7 +73,8 @@ func (m *mesh) pair(t *testing.T, program, controlPlane string) {
 		conn, err := caller.dial(t.Context(), "udp", 15053)
 		must.Succeed(t, err)
 		defer conn.Close()
-		resp, _, err := (&dns.Client{Timeout: requestTimeout}).ExchangeWithConn(new(dns.Msg).SetQuestion("named.b.svc.cluster.local.", dns.TypeA), &dns.Conn{Conn: conn})
+		resp, _, err := (&dns.Client{Timeout: requestTimeout}).ExchangeWithConn(new(dns.Msg).SetQuestion("named.b.svc.cluster.local.", dns.TypeA),
+			&dns.Conn{Conn: conn})
 		if err != nil || len(resp.Answer) != 1 {
 			return false
 		}

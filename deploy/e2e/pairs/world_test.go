@@ -26,7 +26,9 @@ import (
 
 // meshYAML has a server in mode STRICT, a caller by a forward proxy, and a gateway. Nothing redirects their traffic.
 var meshYAML = suite.NamespacesYAML("istio-system", "b") +
-	suite.PodYAML("server", "b", "10.10.0.21", `"-http=8080"`, suite.OwnAgent) + suite.PodYAML("caller", "b", "10.10.0.22", "", suite.OwnAgent) + suite.PodYAML("gateway", "b", "10.10.0.23", "", suite.OwnAgent) + `apiVersion: discovery.k8s.io/v1
+	suite.PodYAML("server", "b", "10.10.0.21", `"-http=8080"`, suite.OwnAgent) +
+	suite.PodYAML("caller", "b", "10.10.0.22", "", suite.OwnAgent) +
+	suite.PodYAML("gateway", "b", "10.10.0.23", "", suite.OwnAgent) + `apiVersion: discovery.k8s.io/v1
 kind: EndpointSlice
 metadata: {name: server, namespace: b, labels: {kubernetes.io/service-name: server}}
 addressType: IPv4
@@ -109,10 +111,12 @@ func (m *mesh) controlPlane(ctx context.Context, t *testing.T, binary string, po
 	log, err := os.Create(filepath.Join(dir, "control-plane.log"))
 	must.Succeed(t, err)
 	suite.LogTails(t, dir)
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), binary, "discovery", "--kubeconfig", m.cluster.Kubeconfig(), "--grpcAddr", at(0), "--secureGRPCAddr", at(2), "--httpAddr", at(3), "--httpsAddr", at(4),
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), binary, "discovery", "--kubeconfig", m.cluster.Kubeconfig(), "--grpcAddr", at(0),
+		"--secureGRPCAddr", at(2), "--httpAddr", at(3), "--httpsAddr", at(4),
 		"--monitoringAddr", at(5), "--ctrlz_port", "0", "--log_output_level", "default:warn")
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, log, log
-	cmd.Env = []string{"HOME=" + dir, "POD_NAME=istiod-0", "POD_NAMESPACE=istio-system", "ENABLE_LEADER_ELECTION=false", "INJECT_ENABLED=false", "ISTIOD_CUSTOM_HOST=" + host}
+	cmd.Env = []string{"HOME=" + dir, "POD_NAME=istiod-0", "POD_NAMESPACE=istio-system", "ENABLE_LEADER_ELECTION=false",
+		"INJECT_ENABLED=false", "ISTIOD_CUSTOM_HOST=" + host}
 	// What istiod sends for Istio's build of Envoy alone, which is not the one of these tests.
 	cmd.Env = append(cmd.Env, "PILOT_ENABLE_METADATA_EXCHANGE=false", "PILOT_ENABLE_ALPN_FILTER=false")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -157,20 +161,25 @@ func (m *mesh) start(t *testing.T, program, server, pod, role string) *agent {
 	p, err := m.cluster.Client().CoreV1().Pods("b").Get(t.Context(), pod, metav1.GetOptions{})
 	must.Succeed(t, err)
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
-		Audiences: []string{"istio-ca"}, BoundObjectRef: &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: p.Name, UID: p.UID},
+		Audiences:      []string{"istio-ca"},
+		BoundObjectRef: &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: p.Name, UID: p.UID},
 	}}
 	token, err := m.cluster.Client().CoreV1().ServiceAccounts("b").CreateToken(t.Context(), pod, request, metav1.CreateOptions{})
 	must.Succeed(t, err)
 	suite.Write(t, filepath.Join(a.dir, "var/run/secrets/tokens/istio-token"), token.Status.Token)
 	suite.Write(t, filepath.Join(a.dir, "var/run/secrets/istio/root-cert.pem"), string(m.roots))
-	a.cmd = exec.CommandContext(context.Background(), program, "proxy", role, "--domain", "b.svc.cluster.local", "--proxyLogLevel=warning", "--log_output_level=default:info")
+	a.cmd = exec.CommandContext(context.Background(), program, "proxy", role, "--domain", "b.svc.cluster.local", "--proxyLogLevel=warning",
+		"--log_output_level=default:info")
 	a.cmd.Dir = a.dir
 	a.cmd.Env = []string{
-		"PATH=" + os.Getenv("PATH"), "PILOT_CERT_PROVIDER=istiod", "CA_ADDR=" + server, "ISTIOD_SAN=istiod.istio-system.svc", "CLOUD_PLATFORM=none", "HOST_IP=127.0.0.1",
-		"POD_NAME=" + pod, "POD_NAMESPACE=b", "SERVICE_ACCOUNT=" + pod, "INSTANCE_IP=" + m.Pod(pod).Node.Addr.String(), "TRUST_DOMAIN=cluster.local",
+		"PATH=" + os.Getenv("PATH"), "PILOT_CERT_PROVIDER=istiod", "CA_ADDR=" + server, "ISTIOD_SAN=istiod.istio-system.svc",
+		"CLOUD_PLATFORM=none", "HOST_IP=127.0.0.1",
+		"POD_NAME=" + pod, "POD_NAMESPACE=b", "SERVICE_ACCOUNT=" + pod, "INSTANCE_IP=" + m.Pod(pod).Node.Addr.String(),
+		"TRUST_DOMAIN=cluster.local",
 		"ISTIO_META_CLUSTER_ID=Kubernetes", "ISTIO_META_WORKLOAD_NAME=" + pod, "ISTIO_META_INTERCEPTION_MODE=NONE", "ISTIO_META_DNS_CAPTURE=true",
 		fmt.Sprintf(`ISTIO_METAJSON_LABELS={"app":%q}`, pod), "TERMINATION_DRAIN_DURATION_SECONDS=0",
-		fmt.Sprintf(`PROXY_CONFIG={"discoveryAddress":%q,"binaryPath":%q,"proxyBootstrapTemplatePath":%q,"concurrency":1,"proxyStatsMatcher":{"inclusionRegexps":[".*"]}}`,
+		fmt.Sprintf(`PROXY_CONFIG={"discoveryAddress":%q,"binaryPath":%q,"proxyBootstrapTemplatePath":%q,"concurrency":1,`+
+			`"proxyStatsMatcher":{"inclusionRegexps":[".*"]}}`,
 			server, os.Getenv(suite.EnvoyVar), filepath.Join(filepath.Dir(os.Getenv(istioAgentVar)), template)),
 	}
 	log, err := os.Create(filepath.Join(a.dir, "agent.log"))
@@ -194,7 +203,9 @@ func (m *mesh) start(t *testing.T, program, server, pod, role string) *agent {
 
 // client is one in the pod.
 func (a *agent) client() *http.Client {
-	return &http.Client{Timeout: requestTimeout, Transport: &http.Transport{DialContext: a.m.Pod(a.pod).Location.DialContext, DisableKeepAlives: true}}
+	return &http.Client{
+		Timeout: requestTimeout, Transport: &http.Transport{DialContext: a.m.Pod(a.pod).Location.DialContext, DisableKeepAlives: true},
+	}
 }
 
 // ask calls a port of the agent or its Envoy, from within the pod.

@@ -66,7 +66,8 @@ spec: {hosts: ["%[1]s.example.com"], gateways: [entry], http: [{route: [{destina
 
 var (
 	firstYAML  = podYAML("first", "server", "10.10.0.21")
-	othersYAML = podYAML("second", "server", "10.10.0.24") + podYAML("caller", "caller", "10.10.0.22") + podYAML("gateway", "gateway", "10.10.0.23")
+	othersYAML = podYAML("second", "server", "10.10.0.24") + podYAML("caller", "caller", "10.10.0.22") +
+		podYAML("gateway", "gateway", "10.10.0.23")
 )
 
 const requestTimeout = 15 * time.Second
@@ -106,15 +107,18 @@ func (m *mesh) start(t *testing.T, name, account, role string, foreign bool) *ag
 	suite.Write(t, filepath.Join(a.dir, "var/run/secrets/tokens/istio-token"), strings.TrimSpace(string(token)))
 	suite.Write(t, filepath.Join(a.dir, "var/run/secrets/istio/root-cert.pem"), string(roots))
 	suite.Write(t, filepath.Join(a.dir, "etc/istio/pod/labels"), fmt.Sprintf("app=%q\n", account))
-	a.cmd = exec.CommandContext(context.Background(), os.Getenv(suite.AgentVar), "proxy", role, "--domain", "b.svc.cluster.local", "--proxyLogLevel=warning", "--log_output_level=default:info")
+	a.cmd = exec.CommandContext(context.Background(), os.Getenv(suite.AgentVar), "proxy", role, "--domain", "b.svc.cluster.local",
+		"--proxyLogLevel=warning", "--log_output_level=default:info")
 	a.cmd.Dir = a.dir
 	a.cmd.Env = []string{
 		"PATH=" + os.Getenv("PATH"), "PILOT_CERT_PROVIDER=istiod", "CA_ADDR=" + m.Pilot.SecureGRPC, "ISTIOD_SAN=istiod.istio-system.svc",
 		"POD_NAME=" + name, "POD_NAMESPACE=b", "SERVICE_ACCOUNT=" + account, "INSTANCE_IP=" + m.World.Pod(name).Node.Addr.String(),
-		"ISTIO_META_CLUSTER_ID=Kubernetes", "ISTIO_META_WORKLOAD_NAME=" + account, "ISTIO_META_INTERCEPTION_MODE=NONE", "TRUST_DOMAIN=cluster.local",
+		"ISTIO_META_CLUSTER_ID=Kubernetes", "ISTIO_META_WORKLOAD_NAME=" + account, "ISTIO_META_INTERCEPTION_MODE=NONE",
+		"TRUST_DOMAIN=cluster.local",
 		"EXIT_ON_ZERO_ACTIVE_CONNECTIONS=true", "MINIMUM_DRAIN_DURATION=100ms",
 		"ISTIO_META_DNS_CAPTURE=true", "ISTIO_KUBE_APP_PROBERS=" + probersJSON,
-		fmt.Sprintf(`PROXY_CONFIG={"discoveryAddress":%q,"binaryPath":%q,"concurrency":1,"proxyStatsMatcher":{"inclusionRegexps":[".*"]}}`, m.Pilot.SecureGRPC, os.Getenv(suite.EnvoyVar)),
+		fmt.Sprintf(`PROXY_CONFIG={"discoveryAddress":%q,"binaryPath":%q,"concurrency":1,"proxyStatsMatcher":{"inclusionRegexps":[".*"]}}`,
+			m.Pilot.SecureGRPC, os.Getenv(suite.EnvoyVar)),
 	}
 	if foreign {
 		m.serveCertificates(t, a.dir, account)
@@ -142,7 +146,8 @@ func (m *mesh) start(t *testing.T, name, account, role string, foreign bool) *ag
 
 // get sends a request from a pod and returns who answered.
 func (m *mesh) get(ctx context.Context, pod, address, host string) (string, error) {
-	return send(ctx, &http.Client{Transport: &http.Transport{DialContext: m.World.Pod(pod).Location.DialContext, DisableKeepAlives: true}}, address, host)
+	return send(ctx, &http.Client{Transport: &http.Transport{DialContext: m.World.Pod(pod).Location.DialContext, DisableKeepAlives: true}},
+		address, host)
 }
 
 func send(ctx context.Context, client *http.Client, address, host string) (string, error) {
@@ -168,7 +173,9 @@ func send(ctx context.Context, client *http.Client, address, host string) (strin
 // ask calls a port of an agent or its Envoy, from within the pod.
 func (m *mesh) ask(t *testing.T, pod string, port int, path string) (int, string) {
 	t.Helper()
-	client := &http.Client{Timeout: requestTimeout, Transport: &http.Transport{DialContext: m.World.Pod(pod).Location.DialContext, DisableKeepAlives: true}}
+	client := &http.Client{
+		Timeout: requestTimeout, Transport: &http.Transport{DialContext: m.World.Pod(pod).Location.DialContext, DisableKeepAlives: true},
+	}
 	resp, err := client.Get("http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) + path)
 	if err != nil {
 		return 0, err.Error()
@@ -201,7 +208,8 @@ func TestAgents(t *testing.T) {
 		Config: "trustDomain: cluster.local\n",
 		Files:  map[string]string{"mesh.yaml": meshYAML + othersYAML, "first.yaml": firstYAML},
 	})
-	for name, of := range map[string][2]string{"first": {"server", "sidecar"}, "second": {"server", "sidecar"}, "caller": {"caller", "sidecar"}, "gateway": {"gateway", "router"}} {
+	for name, of := range map[string][2]string{"first": {"server", "sidecar"}, "second": {"server", "sidecar"},
+		"caller": {"caller", "sidecar"}, "gateway": {"gateway", "router"}} {
 		m.start(t, name, of[0], of[1], name == "caller")
 	}
 	const host = "server.b.svc.cluster.local"
@@ -229,13 +237,15 @@ func TestAgents(t *testing.T) {
 		if _, text := m.ask(t, "first", 15000, "/certs"); !strings.Contains(text, "spiffe://cluster.local/ns/b/sa/server") {
 			t.Errorf("the server's Envoy has certificates %s", text)
 		}
-		if _, text := m.ask(t, "caller", 15000, "/certs"); !strings.Contains(text, "spiffe://cluster.local/ns/b/sa/caller") || strings.Contains(m.agents["caller"].log(), "the workload has a certificate") {
+		if _, text := m.ask(t, "caller", 15000, "/certs"); !strings.Contains(text, "spiffe://cluster.local/ns/b/sa/caller") ||
+			strings.Contains(m.agents["caller"].log(), "the workload has a certificate") {
 			t.Errorf("the caller's Envoy has certificates %s; its agent:\n%s", text, m.agents["caller"].log())
 		}
 		if code, text := m.ask(t, "first", 15090, "/stats/prometheus"); code != http.StatusOK || !strings.Contains(text, "envoy_server_live") {
 			t.Errorf("Envoy's metrics: %d, %.200s", code, text)
 		}
-		if code, text := m.ask(t, "first", 15020, "/stats/prometheus"); code != http.StatusOK || !strings.Contains(text, "istio_agent_") || !strings.Contains(text, "envoy_server_live") {
+		if code, text := m.ask(t, "first", 15020, "/stats/prometheus"); code != http.StatusOK || !strings.Contains(text, "istio_agent_") ||
+			!strings.Contains(text, "envoy_server_live") {
 			t.Errorf("merged metrics: %d, %.200s", code, text)
 		}
 	})
@@ -246,7 +256,8 @@ func TestAgents(t *testing.T) {
 
 	// One connection for all requests, as applications have it.
 	client := &http.Client{Transport: &http.Transport{DialContext: m.World.Pod("caller").Location.DialContext, MaxIdleConnsPerHost: 64}}
-	traffic := load.Begin(t, load.Options{Rate: 200, Timeout: requestTimeout}, func(ctx context.Context) (string, error) { return send(ctx, client, "127.0.0.1:7070", host) })
+	traffic := load.Begin(t, load.Options{Rate: 200, Timeout: requestTimeout},
+		func(ctx context.Context) (string, error) { return send(ctx, client, "127.0.0.1:7070", host) })
 
 	t.Run("ControlPlaneIsKilled", func(t *testing.T) {
 		m.Pilot.Kill()

@@ -36,13 +36,15 @@ func (m *mesh) testBesideEnvoy(t *testing.T) {
 	if code, text := m.ask(t, "first", 15020, "/app-health/app/readyz"); code != http.StatusOK {
 		t.Errorf("the application is not well: %d, %s", code, text)
 	}
-	if code, text := m.ask(t, "first", 15020, "/app-health/app/livez"); code != http.StatusInternalServerError || !strings.Contains(text, "refused") {
+	if code, text := m.ask(t, "first", 15020, "/app-health/app/livez"); code != http.StatusInternalServerError ||
+		!strings.Contains(text, "refused") {
 		t.Errorf("nobody listens: %d, %s", code, text)
 	}
 	_, text := m.ask(t, "first", 15020, "/stats/prometheus")
 	parser := expfmt.NewTextParser(model.LegacyValidation)
 	families, err := parser.TextToMetricFamilies(strings.NewReader(text))
-	for _, name := range []string{"envoy_server_live", "istio_agent_go_goroutines", "istio_agent_scrapes_total", "istio_agent_dns_requests_total"} {
+	for _, name := range []string{"envoy_server_live", "istio_agent_go_goroutines", "istio_agent_scrapes_total",
+		"istio_agent_dns_requests_total"} {
 		if families[name] == nil {
 			t.Errorf("the metrics have no %s: %v", name, err)
 		}

@@ -63,7 +63,8 @@ func (m *mesh) testFurtherRoots(t *testing.T) {
 		t.Fatal("a root that nobody wrote down counts")
 	}
 	before := ended()
-	suite.Write(t, m.Config, "caCertificates:\n- pem: |\n    "+strings.ReplaceAll(strings.TrimSpace(string(pki.EncodeCertificates(root.Roots...))), "\n", "\n    ")+"\n")
+	suite.Write(t, m.Config, "caCertificates:\n- pem: |\n    "+
+		strings.ReplaceAll(strings.TrimSpace(string(pki.EncodeCertificates(root.Roots...))), "\n", "\n    ")+"\n")
 	serial := root.Certificate.SerialNumber.Text(16)
 	for _, name := range []string{"first", "gateway"} {
 		suite.Eventually(t, name+" has the root", func() bool {

@@ -46,15 +46,19 @@ func (o Options) agentCommand(dir string) (*exec.Cmd, error) {
 		labels += fmt.Sprintf("%s=%q\n", name, value)
 	}
 	files := map[string]string{
-		"var/run/secrets/tokens/istio-token": string(token), "var/run/secrets/istio/root-cert.pem": string(a.Roots), "etc/istio/pod/labels": labels,
+		"var/run/secrets/tokens/istio-token": string(token), "var/run/secrets/istio/root-cert.pem": string(a.Roots),
+		"etc/istio/pod/labels": labels,
 	}
 	env := []string{
-		"PATH=" + os.Getenv("PATH"), "POD_NAME=" + n.Name, "POD_NAMESPACE=" + n.Namespace, "SERVICE_ACCOUNT=" + account, "INSTANCE_IP=" + n.Addr.String(),
-		"CA_ADDR=" + a.Discovery, "ISTIOD_SAN=istiod.istio-system.svc", "TRUST_DOMAIN=cluster.local", "TERMINATION_DRAIN_DURATION_SECONDS=0", fmt.Sprint("ISTIO_DELTA_XDS=", o.Delta),
+		"PATH=" + os.Getenv("PATH"), "POD_NAME=" + n.Name, "POD_NAMESPACE=" + n.Namespace, "SERVICE_ACCOUNT=" + account,
+		"INSTANCE_IP=" + n.Addr.String(),
+		"CA_ADDR=" + a.Discovery, "ISTIOD_SAN=istiod.istio-system.svc", "TRUST_DOMAIN=cluster.local", "TERMINATION_DRAIN_DURATION_SECONDS=0",
+		fmt.Sprint("ISTIO_DELTA_XDS=", o.Delta),
 	}
 	for key, value := range map[string]string{
-		"CLUSTER_ID": cmp.Or(n.Cluster, "Kubernetes"), "WORKLOAD_NAME": n.Workload, "INTERCEPTION_MODE": string(n.Interception), "NODE_NAME": n.NodeName,
-		"NETWORK": n.Network, "REQUESTED_NETWORK_VIEW": n.View, "MESH_ID": "cluster.local",
+		"CLUSTER_ID": cmp.Or(n.Cluster, "Kubernetes"), "WORKLOAD_NAME": n.Workload, "INTERCEPTION_MODE": string(n.Interception),
+		"NODE_NAME": n.NodeName,
+		"NETWORK":   n.Network, "REQUESTED_NETWORK_VIEW": n.View, "MESH_ID": "cluster.local",
 	} {
 		if value != "" {
 			env = append(env, "ISTIO_META_"+key+"="+value)
@@ -79,7 +83,8 @@ func (o Options) agentCommand(dir string) (*exec.Cmd, error) {
 	}
 	env = append(env, "PROXY_CONFIG="+string(text))
 	if o.Mark != 0 {
-		files["bootstrap.json"] = fmt.Sprintf(`{"clusterManager": {"upstreamBindConfig": {"socketOptions": [{"description": "mark", "level": %d, "name": %d, "intValue": %d}]}}}`,
+		files["bootstrap.json"] = fmt.Sprintf(
+			`{"clusterManager": {"upstreamBindConfig": {"socketOptions": [{"description": "mark", "level": %d, "name": %d, "intValue": %d}]}}}`,
 			unix.SOL_SOCKET, unix.SO_MARK, o.Mark)
 		env = append(env, "ISTIO_BOOTSTRAP_OVERRIDE=bootstrap.json")
 	}

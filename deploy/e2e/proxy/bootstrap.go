@@ -36,7 +36,8 @@ type Node struct {
 func (n Node) Message() *corev3.Node {
 	p := &node.Proxy{
 		Type: n.Type, Name: n.Name, Namespace: n.Namespace, Domain: n.Namespace + ".svc.cluster.local", IPs: []string{n.Addr.String()},
-		Cluster: cmp.Or(n.Cluster, "Kubernetes"), Network: n.Network, NodeName: n.NodeName, Workload: n.Workload, Account: n.ServiceAccount, MeshID: "cluster.local",
+		Cluster: cmp.Or(n.Cluster, "Kubernetes"), Network: n.Network, NodeName: n.NodeName, Workload: n.Workload, Account: n.ServiceAccount,
+		MeshID: "cluster.local",
 		Labels: n.Labels, Interception: n.Interception, Version: "1.31.0", ProxyConfig: true,
 	}
 	if n.View != "" {

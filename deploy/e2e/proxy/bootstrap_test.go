@@ -26,7 +26,8 @@ func TestBootstrap(t *testing.T) {
 	for name, o := range map[string]Options{
 		"sidecar, delta": {
 			Delta: true, Mark: 1337,
-			Node: Node{Type: "sidecar", Addr: netip.MustParseAddr("10.0.0.1"), Name: "web-0", Namespace: "a", Labels: map[string]string{"app": "web"}, Interception: "REDIRECT"},
+			Node: Node{Type: "sidecar", Addr: netip.MustParseAddr("10.0.0.1"), Name: "web-0", Namespace: "a",
+				Labels: map[string]string{"app": "web"}, Interception: "REDIRECT"},
 		},
 		"router, state of the world": {Node: Node{Type: "router", Addr: netip.MustParseAddr("10.0.0.2"), Name: "gw-0", Namespace: "a"}},
 	} {

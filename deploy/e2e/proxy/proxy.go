@@ -93,7 +93,8 @@ func (o Options) envoyCommand() (*exec.Cmd, error) {
 	if err := os.WriteFile(config, b, 0o644); err != nil {
 		return nil, fmt.Errorf("write bootstrap: %w", err)
 	}
-	return exec.CommandContext(context.Background(), o.Binary, "-c", config, "--concurrency", "1", "--disable-hot-restart", "--log-level", "warning",
+	return exec.CommandContext(context.Background(), o.Binary, "-c", config, "--concurrency", "1", "--disable-hot-restart",
+		"--log-level", "warning",
 		"--drain-time-s", "2", "--parent-shutdown-time-s", "3", "--file-flush-interval-msec", "1000"), nil
 }
 
@@ -164,7 +165,8 @@ func (p *Proxy) Get(ctx context.Context, path string) ([]byte, error) {
 // errNotYet marks states that a proxy on its way to ready passes through.
 var errNotYet = errors.New("not yet")
 
-const healthStats = `^(cluster_manager\.warming_clusters|cluster_manager\.cds\.update_success|listener_manager\.(total_listeners_warming|workers_started|lds\.update_success)|.*\.update_rejected)$`
+const healthStats = `^(cluster_manager\.warming_clusters|cluster_manager\.cds\.update_success|` +
+	`listener_manager\.(total_listeners_warming|workers_started|lds\.update_success)|.*\.update_rejected)$`
 
 // Healthy reports whether the proxy has taken everything it was sent: clusters and listeners arrived, its workers
 // accept connections, nothing was rejected, nothing is left warming.
@@ -178,7 +180,8 @@ func (p *Proxy) Healthy(ctx context.Context) error {
 			return fmt.Errorf("proxy %s: %s is %d: %s", p.Name(), name, n, p.rejections())
 		}
 	}
-	for _, name := range []string{"cluster_manager.cds.update_success", "listener_manager.lds.update_success", "listener_manager.workers_started"} {
+	for _, name := range []string{"cluster_manager.cds.update_success", "listener_manager.lds.update_success",
+		"listener_manager.workers_started"} {
 		if stats[name] == 0 {
 			return fmt.Errorf("proxy %s: %s is 0: %w", p.Name(), name, errNotYet)
 		}

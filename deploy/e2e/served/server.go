@@ -87,7 +87,8 @@ func (s *Server) Write(name, text string) {
 // Load connects simulated proxies until the test ends, by the arguments of pilot-discovery load. It waits for nothing.
 func (s *Server) Load(proxies int, args ...string) {
 	s.t.Helper()
-	c := exec.Command(s.program, append([]string{"load", "--address", s.GRPC, "--proxies", strconv.Itoa(proxies), "--duration", "2h"}, args...)...)
+	c := exec.Command(s.program,
+		append([]string{"load", "--address", s.GRPC, "--proxies", strconv.Itoa(proxies), "--duration", "2h"}, args...)...)
 	s.must(c.Start())
 	s.t.Cleanup(func() { _ = c.Process.Kill(); _ = c.Wait() })
 }

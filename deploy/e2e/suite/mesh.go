@@ -104,7 +104,8 @@ func StartMesh(ctx context.Context, t *testing.T, o MeshOptions) *Mesh {
 			t.Fatal(err)
 		}
 		agent = &proxy.Agent{
-			Binary: os.Getenv(AgentVar), Discovery: m.Pilot.SecureGRPC, Roots: m.Roots, Token: proxy.Tokens(os.Getenv(PilotVar), m.State), Environ: o.AgentEnv,
+			Binary: os.Getenv(AgentVar), Discovery: m.Pilot.SecureGRPC, Roots: m.Roots, Token: proxy.Tokens(os.Getenv(PilotVar), m.State),
+			Environ: o.AgentEnv,
 		}
 	}
 	directory, err := world.Read(m.Dir)

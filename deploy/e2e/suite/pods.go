@@ -34,7 +34,8 @@ func PodYAML(name, namespace, address, args, labels string) string {
 
 // GatewayPodYAML returns the document of a Pod that is a gateway, as PodYAML does.
 func GatewayPodYAML(name, namespace, address string, labels ...string) string {
-	return podYAML(name, namespace, address, "", strings.Join(append(labels, Sidecar), ", "), ", annotations: {inject.istio.io/templates: gateway}")
+	return podYAML(name, namespace, address, "", strings.Join(append(labels, Sidecar), ", "),
+		", annotations: {inject.istio.io/templates: gateway}")
 }
 
 func podYAML(name, namespace, address, args, labels, annotations string) string {

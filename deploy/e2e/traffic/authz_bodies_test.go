@@ -17,7 +17,8 @@ func TestBodies(t *testing.T) {
 	post := func(body string) (response, echo.Answer) {
 		t.Helper()
 		resp, err := m.do(request{
-			from: "client", address: authzEchoService + ":80", method: http.MethodPost, path: "/ask?header=x-user&header=x-why&header=x-hidden", host: "echo.a", body: body,
+			from: "client", address: authzEchoService + ":80", method: http.MethodPost, path: "/ask?header=x-user&header=x-why&header=x-hidden",
+			host: "echo.a", body: body,
 		})
 		must.Succeed(t, err)
 		var answer echo.Answer
@@ -35,7 +36,8 @@ func TestBodies(t *testing.T) {
 			}
 		}
 	}
-	m.apply(t, "echo", "part", policyOf("part", "", `action: CUSTOM, provider: {name: with-body}, rules: [{to: [{operation: {paths: ["/ask*"]}}]}]`))
+	m.apply(t, "echo", "part",
+		policyOf("part", "", `action: CUSTOM, provider: {name: with-body}, rules: [{to: [{operation: {paths: ["/ask*"]}}]}]`))
 	for _, body := range []string{"0123456789", "0123456789 and more"} {
 		resp, answer := post(body)
 		check("let in", resp, http.StatusOK, map[string]string{"x-authorizer": "http", "x-user": "", "x-why": "", "x-hidden": ""})
@@ -48,7 +50,8 @@ func TestBodies(t *testing.T) {
 	resp, _ := post("012345678x")
 	check("kept out", resp, http.StatusPaymentRequired, map[string]string{"x-why": "told", "x-user": "", "x-hidden": ""})
 
-	m.apply(t, "echo", "whole", policyOf("whole", "", `action: CUSTOM, provider: {name: whole-body}, rules: [{to: [{operation: {paths: ["/ask*"]}}]}]`))
+	m.apply(t, "echo", "whole",
+		policyOf("whole", "", `action: CUSTOM, provider: {name: whole-body}, rules: [{to: [{operation: {paths: ["/ask*"]}}]}]`))
 	suite.Eventually(t, "a body of more bytes than may be is kept out", func() bool { // a connection to the listener of before may be left
 		resp, _ := post("0123456789 and more")
 		return resp.status == http.StatusRequestEntityTooLarge

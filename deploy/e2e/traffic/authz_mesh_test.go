@@ -23,8 +23,10 @@ const (
 
 // authzYAML has a server, two clients with a sidecar in namespaces of their own, one without, the pod of the
 // authorizers, and a gateway.
-var authzYAML = suite.NamespacesYAML("istio-system", "a", "b") + suite.ServiceYAML("echo", "a", "10.96.0.10", "{name: http, port: 80, targetPort: 8080}", "{name: http-more, port: 81, targetPort: 8081}", "{name: tcp, port: 90, targetPort: 9090}") +
-	suite.ServiceYAML("authorizer", "b", "10.96.0.11", "{name: grpc, port: 9000}", "{name: http, port: 8000}", "{name: grpc-nobody, port: 9001}") +
+var authzYAML = suite.NamespacesYAML("istio-system", "a", "b") + suite.ServiceYAML("echo", "a", "10.96.0.10",
+	"{name: http, port: 80, targetPort: 8080}", "{name: http-more, port: 81, targetPort: 8081}", "{name: tcp, port: 90, targetPort: 9090}") +
+	suite.ServiceYAML("authorizer", "b", "10.96.0.11", "{name: grpc, port: 9000}", "{name: http, port: 8000}",
+		"{name: grpc-nobody, port: 9001}") +
 	suite.GatewayYAML("gateway", "a", 8080) +
 	`apiVersion: networking.istio.io/v1
 kind: VirtualService
@@ -46,9 +48,15 @@ const authzMeshConfig = `
 enableTracing: false
 extensionProviders:
 - {name: by-grpc, envoyExtAuthzGrpc: {service: authorizer.b.svc.cluster.local, port: 9000, timeout: 20s}}
-- {name: by-http, envoyExtAuthzHttp: {service: b/authorizer.b.svc.cluster.local, port: 8000, timeout: 20s, pathPrefix: /check, includeRequestHeadersInCheck: ["x-pas*"], includeAdditionalHeadersInCheck: {x-mesh: test}, headersToDownstreamOnAllow: [x-authorizer]}}
-- {name: with-body, envoyExtAuthzHttp: {service: authorizer.b.svc.cluster.local, port: 8000, timeout: 20s, pathPrefix: /body, includeRequestBodyInCheck: {maxRequestBytes: 10, allowPartialMessage: true}, headersToUpstreamOnAllow: [x-user], headersToDownstreamOnDeny: [x-why], headersToDownstreamOnAllow: [x-authorizer]}}
-- {name: whole-body, envoyExtAuthzHttp: {service: authorizer.b.svc.cluster.local, port: 8000, timeout: 20s, pathPrefix: /body, includeRequestBodyInCheck: {maxRequestBytes: 10}}}
+- {name: by-http, envoyExtAuthzHttp: {service: b/authorizer.b.svc.cluster.local, port: 8000, timeout: 20s, pathPrefix: /check,
+      includeRequestHeadersInCheck: ["x-pas*"], includeAdditionalHeadersInCheck: {x-mesh: test},
+      headersToDownstreamOnAllow: [x-authorizer]}}
+- {name: with-body, envoyExtAuthzHttp: {service: authorizer.b.svc.cluster.local, port: 8000, timeout: 20s, pathPrefix: /body,
+      includeRequestBodyInCheck: {maxRequestBytes: 10, allowPartialMessage: true},
+      headersToUpstreamOnAllow: [x-user], headersToDownstreamOnDeny: [x-why],
+      headersToDownstreamOnAllow: [x-authorizer]}}
+- {name: whole-body, envoyExtAuthzHttp: {service: authorizer.b.svc.cluster.local, port: 8000, timeout: 20s, pathPrefix: /body,
+      includeRequestBodyInCheck: {maxRequestBytes: 10}}}
 - {name: away, envoyExtAuthzGrpc: {service: authorizer.b.svc.cluster.local, port: 9001, statusOnError: "503"}}
 - {name: away-open, envoyExtAuthzGrpc: {service: authorizer.b.svc.cluster.local, port: 9001, failOpen: true}}
 - {name: missing-open, envoyExtAuthzGrpc: {service: missing.b.svc.cluster.local, port: 9000, failOpen: true}}
@@ -111,7 +119,8 @@ func (m *authzMesh) call(c call) (status int, err error) {
 		address = net.JoinHostPort(echoPod, strconv.Itoa(podPorts[port]))
 	}
 	if port != 90 {
-		r, err := m.do(request{from: from.Node.Name, address: address, method: c.method, path: c.path, host: or(c.host, "echo.a"), headers: c.headers})
+		r, err := m.do(
+			request{from: from.Node.Name, address: address, method: c.method, path: c.path, host: or(c.host, "echo.a"), headers: c.headers})
 		return r.status, err
 	}
 	switch text, err := m.line(from.Node.Name, address); {

@@ -19,7 +19,8 @@ func authzPolicy(spec string) string {
 }
 
 func policyOf(name, annotations, spec string) string {
-	return "apiVersion: security.istio.io/v1\nkind: AuthorizationPolicy\nmetadata: {name: " + name + ", namespace: a, annotations: {" + annotations + "}}\nspec: {" + spec + "}\n---\n"
+	return "apiVersion: security.istio.io/v1\nkind: AuthorizationPolicy\nmetadata: {name: " + name + ", namespace: a, annotations: {" +
+		annotations + "}}\nspec: {" + spec + "}\n---\n"
 }
 
 // from, to and when are policies that allow by one source, one operation and one condition.
@@ -83,11 +84,13 @@ func testPolicies(t *testing.T, envoy string, trust trust, tries func(policies s
 		{"nothing", authzPolicy(""), nil, everybody},
 		{"everything", authzPolicy("rules: [{}]"), everybody, nil},
 
-		{"a principal", from("principals: [cluster.local/ns/a/sa/client]"), []call{authzClient, clientTCP}, []call{other, authzPlain, otherTCP, plainTCP}},
+		{"a principal", from("principals: [cluster.local/ns/a/sa/client]"), []call{authzClient, clientTCP},
+			[]call{other, authzPlain, otherTCP, plainTCP}},
 		{"principals by prefix", from(`principals: ["TRUST/ns/b/*"]`), []call{other, otherTCP}, []call{authzClient, authzPlain, clientTCP}},
 		{"principals by suffix", from(`principals: ["*/sa/other"]`), []call{other, otherTCP}, []call{authzClient, authzPlain, clientTCP}},
 		{"any principal", from(`principals: ["*"]`), []call{authzClient, other, clientTCP, otherTCP}, []call{authzPlain, plainTCP}},
-		{"other principals", from("notPrincipals: [cluster.local/ns/a/sa/client]"), []call{other, authzPlain, otherTCP}, []call{authzClient, clientTCP}},
+		{"other principals", from("notPrincipals: [cluster.local/ns/a/sa/client]"), []call{other, authzPlain, otherTCP},
+			[]call{authzClient, clientTCP}},
 		{"deny a principal", authzPolicy("action: DENY, rules: [{from: [{source: {principals: [cluster.local/ns/a/sa/client]}}]}]"),
 			[]call{other, authzPlain, otherTCP}, []call{authzClient, clientTCP}},
 		{"deny source.principal", authzPolicy("action: DENY, rules: [{when: [{key: source.principal, values: [cluster.local/ns/a/sa/client]}]}]"),
@@ -100,69 +103,97 @@ func testPolicies(t *testing.T, envoy string, trust trust, tries func(policies s
 		{"a trust domain", from(`trustDomains: ["TRUST*"]`), []call{authzClient, other, clientTCP}, []call{authzPlain, plainTCP}},
 		{"other trust domains", from("notTrustDomains: [TRUST]"), []call{authzPlain, plainTCP}, []call{authzClient, clientTCP}},
 		{"an alias", from("trustDomains: [ALIAS]"), []call{authzClient, other, clientTCP}, []call{authzPlain, plainTCP}},
-		{"deny an alias", authzPolicy("action: DENY, rules: [{from: [{source: {trustDomains: [ALIAS]}}]}]"), []call{authzPlain, plainTCP}, []call{authzClient, other, clientTCP}},
+		{"deny an alias", authzPolicy("action: DENY, rules: [{from: [{source: {trustDomains: [ALIAS]}}]}]"), []call{authzPlain, plainTCP},
+			[]call{authzClient, other, clientTCP}},
 		{"an issuer without a subject", from("requestPrincipals: [https://issuer.example]"), nil, []call{authzClient, authzPlain}},
-		{"deny an issuer without a subject", authzPolicy("action: DENY, rules: [{to: [{operation: {ports: [\"8081\"]}}]}, {from: [{source: {requestPrincipals: [https://issuer.example]}}], to: [{operation: {methods: [GET]}}]}]"),
+		{"deny an issuer without a subject",
+			authzPolicy(
+				"action: DENY, rules: [{to: [{operation: {ports: [\"8081\"]}}]}, {from: [{source: {requestPrincipals: [https://issuer.example]}}], " +
+					"to: [{operation: {methods: [GET]}}]}]"),
 			[]call{authzClient, authzPlain}, []call{{port: 81}}},
-		{"addresses", from("ipBlocks: [10.10.0.12, 10.10.0.14/31]"), []call{authzClient, authzPlain, clientTCP, plainTCP}, []call{other, otherTCP}},
+		{"addresses", from("ipBlocks: [10.10.0.12, 10.10.0.14/31]"), []call{authzClient, authzPlain, clientTCP, plainTCP},
+			[]call{other, otherTCP}},
 		{"other addresses", from("notIpBlocks: [10.10.0.12]"), []call{other, authzPlain, otherTCP}, []call{authzClient, clientTCP}},
 		{"remote addresses", from("remoteIpBlocks: [10.10.0.14]"), []call{authzPlain, plainTCP}, []call{authzClient, clientTCP}},
 		{"no token", from(`requestPrincipals: ["*"]`), nil, everybody},
-		{"deny plaintext", authzPolicy(`action: DENY, rules: [{from: [{source: {notPrincipals: ["*"]}}]}]`), []call{authzClient, other, clientTCP}, []call{authzPlain, plainTCP}},
+		{"deny plaintext", authzPolicy(`action: DENY, rules: [{from: [{source: {notPrincipals: ["*"]}}]}]`),
+			[]call{authzClient, other, clientTCP}, []call{authzPlain, plainTCP}},
 
 		{"hosts", to(`hosts: [Echo.Example.com, "*.example.org", "a.*"]`),
-			[]call{host("echo.example.COM"), host("x.Example.org"), host("A.b.c")}, []call{host("echo.example.com.x"), host("example.org"), host("echo.a"), plainTCP}},
+			[]call{host("echo.example.COM"), host("x.Example.org"), host("A.b.c")},
+			[]call{host("echo.example.com.x"), host("example.org"), host("echo.a"), plainTCP}},
 		{"other hosts", to(`notHosts: ["*.example.org"]`), []call{host("echo.a")}, []call{host("x.EXAMPLE.org"), plainTCP}},
-		{"methods", to(`methods: [GET, "P*"]`), []call{method("GET"), method("PUT"), method("POST")}, []call{method("DELETE"), method("OPTIONS"), clientTCP}},
+		{"methods", to(`methods: [GET, "P*"]`), []call{method("GET"), method("PUT"), method("POST")},
+			[]call{method("DELETE"), method("OPTIONS"), clientTCP}},
 		{"paths", to(`paths: [/exact, "/pre*", "*.css"]`),
 			[]call{path("/exact"), path("/exact?a=b"), path("/prefix"), path("/a/b.css"), path("/b.css?x"), path("/x/../exact"), path("/%65xact")},
 			[]call{path("/"), path("/exact/"), path("/Exact"), path("/a?b.css"), path("/pr"), path("/prefix/../x"), plainTCP}},
 		{"denied paths", authzPolicy(`action: DENY, rules: [{to: [{operation: {paths: ["/admin*"]}}]}]`),
 			[]call{path("/"), path("/adm"), path("/x/admin")},
-			[]call{path("/admin"), path("/admin/x"), path("/admin?x"), path("/x/../admin"), path("/./admin"), path("/%61dmin"), plainTCP, clientTCP}},
-		{"templates", to(`paths: ["/a/{*}/b", "/c/{**}"]`), []call{path("/a/x/b"), path("/c/d/e"), path("/c/d?e")}, []call{path("/a/x/y/b"), path("/a//b"), path("/d/c/"), path("/a/x/b/c")}},
-		{"other paths", to(`notPaths: [/no, "/not/{*}"]`), []call{path("/"), path("/not/a/b")}, []call{path("/no"), path("/no?x"), path("/not/a")}},
-		{"ports", to(`ports: ["8081", "9090"]`), []call{{port: 81}, {from: "plain", port: 81}, clientTCP, plainTCP}, []call{authzClient, authzPlain}},
+			[]call{path("/admin"), path("/admin/x"), path("/admin?x"), path("/x/../admin"), path("/./admin"), path("/%61dmin"), plainTCP,
+				clientTCP}},
+		{"templates", to(`paths: ["/a/{*}/b", "/c/{**}"]`), []call{path("/a/x/b"), path("/c/d/e"), path("/c/d?e")},
+			[]call{path("/a/x/y/b"), path("/a//b"), path("/d/c/"), path("/a/x/b/c")}},
+		{"other paths", to(`notPaths: [/no, "/not/{*}"]`), []call{path("/"), path("/not/a/b")},
+			[]call{path("/no"), path("/no?x"), path("/not/a")}},
+		{"ports", to(`ports: ["8081", "9090"]`), []call{{port: 81}, {from: "plain", port: 81}, clientTCP, plainTCP},
+			[]call{authzClient, authzPlain}},
 		{"other ports", to(`notPorts: ["9090"]`), []call{authzClient, {port: 81}}, []call{clientTCP, plainTCP}},
 
 		{"a header", when("request.headers[X-Tenant]", `values: [one, "t*", "*.x"]`),
-			[]call{header("x-tenant", "one"), header("X-Tenant", "two"), header("x-tenant", "a.x")}, []call{authzClient, header("x-tenant", "One"), header("x-other", "one"), clientTCP}},
+			[]call{header("x-tenant", "one"), header("X-Tenant", "two"), header("x-tenant", "a.x")},
+			[]call{authzClient, header("x-tenant", "One"), header("x-other", "one"), clientTCP}},
 		{"any header", when("request.headers[x-tenant]", `values: ["*"]`), []call{header("x-tenant", "x")}, []call{authzClient}},
 		{"no header", when("request.headers[x-tenant]", `notValues: ["*"]`), []call{authzClient}, []call{header("x-tenant", "x")}},
 		{"source.ip", when("source.ip", "values: [10.10.0.12]"), []call{authzClient, clientTCP}, []call{other, plainTCP}},
 		{"remote.ip", when("remote.ip", "notValues: [10.10.0.12]"), []call{other, plainTCP}, []call{authzClient, clientTCP}},
 		{"source.namespace", when("source.namespace", "values: [a]"), []call{authzClient, clientTCP}, []call{other, authzPlain}},
-		{"source.principal", when("source.principal", "values: [cluster.local/ns/b/sa/other]"), []call{other, otherTCP}, []call{authzClient, authzPlain}},
+		{"source.principal", when("source.principal", "values: [cluster.local/ns/b/sa/other]"), []call{other, otherTCP},
+			[]call{authzClient, authzPlain}},
 		{"source.serviceAccount", when("source.serviceAccount", "values: [b/other]"), []call{other, otherTCP}, []call{authzClient, authzPlain}},
 		{"source.trustDomain", when("source.trustDomain", "values: [TRUST]"), []call{authzClient}, []call{authzPlain}},
 		{"destination.ip", when("destination.ip", "values: [10.10.0.11]"), everybody, nil},
 		{"another destination.ip", when("destination.ip", "values: [10.10.0.99, 10.96.0.0/16]"), nil, everybody},
 		{"destination.port", when("destination.port", `values: ["9090"]`), []call{clientTCP}, []call{authzClient, {port: 81}}},
-		{"connection.sni", when("connection.sni", `values: ["*.echo.a.svc.cluster.local"]`), []call{authzClient, clientTCP}, []call{authzPlain, plainTCP}},
+		{"connection.sni", when("connection.sni", `values: ["*.echo.a.svc.cluster.local"]`), []call{authzClient, clientTCP},
+			[]call{authzPlain, plainTCP}},
 		{"request.auth", when("request.auth.claims[group]", "values: [admins]"), nil, everybody},
 
-		{"two rules", authzPolicy(`rules: [{to: [{operation: {methods: [PUT]}}], from: [{source: {namespaces: [b]}}]}, {to: [{operation: {ports: ["9090"]}}]}]`),
+		{"two rules",
+			authzPolicy(
+				`rules: [{to: [{operation: {methods: [PUT]}}], from: [{source: {namespaces: [b]}}]}, {to: [{operation: {ports: ["9090"]}}]}]`),
 			[]call{{from: "other", method: "PUT"}, clientTCP, plainTCP}, []call{other, method("PUT"), {from: "plain", method: "PUT"}}},
-		{"what is denied is denied", authzPolicy("rules: [{}]") + policyOf("deny", "", `action: DENY, rules: [{from: [{source: {namespaces: [b]}}]}]`),
+		{"what is denied is denied",
+			authzPolicy("rules: [{}]") + policyOf("deny", "", `action: DENY, rules: [{from: [{source: {namespaces: [b]}}]}]`),
 			[]call{authzClient, authzPlain, clientTCP}, []call{other, otherTCP}},
-		{"by the service", policyOf("MARK", "", `targetRefs: [{kind: Service, name: echo}], rules: [{to: [{operation: {ports: ["8080"]}}]}]`), []call{authzClient}, []call{{port: 81}, clientTCP}},
+		{"by the service", policyOf("MARK", "", `targetRefs: [{kind: Service, name: echo}], rules: [{to: [{operation: {ports: ["8080"]}}]}]`),
+			[]call{authzClient}, []call{{port: 81}, clientTCP}},
 
 		{"audit", authzPolicy("action: AUDIT, rules: [{}]"), everybody, nil},
 		{"a dry run", policyOf("MARK", dryRun, "action: DENY, rules: [{}]"), everybody, nil},
 		{"a dry run that allows nothing", policyOf("MARK", dryRun, ""), everybody, nil},
 		{"what a filter says", policyOf("dry", dryRun, "action: DENY, rules: [{to: [{operation: {paths: [/dry]}}]}]") +
-			when("experimental.envoy.filters.http.rbac[istio_dry_run_deny_shadow_engine_result]", `values: [allowed]`), []call{path("/")}, []call{path("/dry")}},
+			when("experimental.envoy.filters.http.rbac[istio_dry_run_deny_shadow_engine_result]", `values: [allowed]`), []call{path("/")},
+			[]call{path("/dry")}},
 
-		{"asked over gRPC", custom("by-grpc", `paths: ["/ask*"]`), []call{authzClient, authzPlain, asked("/ask", passed), asked("/", "no")}, []call{withStatus(http.StatusUnauthorized, asked("/ask", "no")), withStatus(http.StatusUnauthorized, path("/ask/x"))}},
-		{"asked over HTTP", custom("by-http", `paths: ["/ask*"]`), []call{authzClient, authzPlain, asked("/ask", passed), asked("/", "no")}, []call{withStatus(http.StatusUnauthorized, asked("/ask", "no")), withStatus(http.StatusUnauthorized, path("/ask/x")), plainTCP}},
+		{"asked over gRPC", custom("by-grpc", `paths: ["/ask*"]`), []call{authzClient, authzPlain, asked("/ask", passed), asked("/", "no")},
+			[]call{withStatus(http.StatusUnauthorized, asked("/ask", "no")), withStatus(http.StatusUnauthorized, path("/ask/x"))}},
+		{"asked over HTTP", custom("by-http", `paths: ["/ask*"]`), []call{authzClient, authzPlain, asked("/ask", passed), asked("/", "no")},
+			[]call{withStatus(http.StatusUnauthorized, asked("/ask", "no")), withStatus(http.StatusUnauthorized, path("/ask/x")), plainTCP}},
 		{"asked about connections", custom("by-grpc", `ports: ["9090"]`), []call{authzClient, authzPlain, clientTCP}, []call{otherTCP, plainTCP}},
-		{"asked, and denied", custom("by-grpc", `paths: ["/ask*"]`) + policyOf("deny", "", "action: DENY, rules: [{to: [{operation: {methods: [PUT]}}]}]"),
-			[]call{asked("/ask", passed)}, []call{{path: "/ask", method: "PUT", headers: map[string]string{pass: passed}}, withStatus(http.StatusUnauthorized, asked("/ask", "no"))}},
-		{"nobody to ask", custom("away", `paths: ["/ask*"]`), []call{authzClient}, []call{withStatus(http.StatusServiceUnavailable, path("/ask"))}},
+		{"asked, and denied",
+			custom("by-grpc", `paths: ["/ask*"]`) + policyOf("deny", "", "action: DENY, rules: [{to: [{operation: {methods: [PUT]}}]}]"),
+			[]call{asked("/ask", passed)}, []call{{path: "/ask", method: "PUT", headers: map[string]string{pass: passed}},
+				withStatus(http.StatusUnauthorized, asked("/ask", "no"))}},
+		{"nobody to ask", custom("away", `paths: ["/ask*"]`), []call{authzClient},
+			[]call{withStatus(http.StatusServiceUnavailable, path("/ask"))}},
 		{"nobody to ask, which lets in", custom("away-open", `paths: ["/ask*"]`), []call{authzClient, path("/ask")}, nil},
-		{"no such service", custom("missing-open", `paths: ["/ask*"]`), []call{authzClient}, []call{path("/ask"), asked("/ask", passed), clientTCP}},
-		{"no such provider", custom("unheard-of", `paths: ["/ask*"]`), []call{authzClient}, []call{path("/ask"), asked("/ask", passed), clientTCP}},
-		{"two authorizers", custom("by-grpc", `paths: ["/ask*"]`) + policyOf("two", "", "action: CUSTOM, provider: {name: by-http}, rules: [{to: [{operation: {paths: [/two]}}]}]"),
+		{"no such service", custom("missing-open", `paths: ["/ask*"]`), []call{authzClient},
+			[]call{path("/ask"), asked("/ask", passed), clientTCP}},
+		{"no such provider", custom("unheard-of", `paths: ["/ask*"]`), []call{authzClient},
+			[]call{path("/ask"), asked("/ask", passed), clientTCP}},
+		{"two authorizers", custom("by-grpc", `paths: ["/ask*"]`) +
+			policyOf("two", "", "action: CUSTOM, provider: {name: by-http}, rules: [{to: [{operation: {paths: [/two]}}]}]"),
 			[]call{authzClient}, []call{asked("/ask", passed), asked("/two", passed), clientTCP}},
 	} {
 		if !tries(c.policies) {
@@ -199,7 +230,8 @@ func TestNormalization(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			suite.Write(t, m.Config, authzMeshConfig+"pathNormalization: {normalization: "+mode+"}\n")
 			marker := fmt.Sprintf("normal-%d", i)
-			m.apply(t, "echo", marker, policyOf(marker, "", `selector: {matchLabels: {app: echo}}, action: DENY, rules: [{to: [{operation: {paths: [/admin, "/admin/*"]}}]}]`))
+			m.apply(t, "echo", marker, policyOf(marker, "",
+				`selector: {matchLabels: {app: echo}}, action: DENY, rules: [{to: [{operation: {paths: [/admin, "/admin/*"]}}]}]`))
 			explain := m.explain(t)
 			for _, c := range []struct{ path, from string }{ // from which normalization on it is denied; empty: never
 				{"/admin", "NONE"},
@@ -254,7 +286,8 @@ func (m *authzMesh) want(t *testing.T, c call, status int) {
 // TestDryRunIsCounted: what a policy in a dry run would refuse is let in and counted.
 func TestDryRunIsCounted(t *testing.T) {
 	m := startAuthz(t, suite.EnvoyVar, defaultTrust)
-	m.apply(t, "echo", "counted", policyOf("counted", dryRun, `selector: {matchLabels: {app: echo}}, action: DENY, rules: [{to: [{operation: {paths: [/no]}}]}]`))
+	m.apply(t, "echo", "counted",
+		policyOf("counted", dryRun, `selector: {matchLabels: {app: echo}}, action: DENY, rules: [{to: [{operation: {paths: [/no]}}]}]`))
 	m.want(t, path("/no"), http.StatusOK)
 	suite.Eventually(t, "it is counted", func() bool {
 		stats, err := m.Pod("echo").Proxy.Stats(t.Context(), `istio_dry_run_deny_\.?shadow_denied$`)
@@ -275,7 +308,8 @@ func TestGateway(t *testing.T) {
 		name, spec string
 		in, out    []call
 	}{
-		{"paths", `action: DENY, rules: [{to: [{operation: {paths: ["/admin*"]}}]}]`, []call{path("/"), path("/x/admin")}, []call{path("/admin"), path("/%61dmin/x")}},
+		{"paths", `action: DENY, rules: [{to: [{operation: {paths: ["/admin*"]}}]}]`, []call{path("/"), path("/x/admin")},
+			[]call{path("/admin"), path("/%61dmin/x")}},
 		{"addresses", "rules: [{from: [{source: {ipBlocks: [10.10.0.14]}}]}]", []call{path("/")}, nil},
 		{"other addresses", "rules: [{from: [{source: {ipBlocks: [10.10.0.12]}}]}]", nil, []call{path("/")}},
 		{"hosts", `rules: [{to: [{operation: {hosts: ["*.Example.com"]}}]}]`, []call{host("a.example.COM")}, []call{host("example.com")}},

@@ -19,8 +19,9 @@ import (
 func (m *authzMesh) explain(t *testing.T) func(call, int) {
 	t.Helper()
 	i, err := inspect.Read(t.Context(), ingest.Options{
-		Logger: slog.New(slog.DiscardHandler), ConfigDir: m.Dir, MeshConfig: m.Config, Namespace: "istio-system", Domain: "cluster.local", ClusterID: "Kubernetes",
-		Limits: limits.Default(), NoWatch: true,
+		Logger: slog.New(slog.DiscardHandler), ConfigDir: m.Dir, MeshConfig: m.Config, Namespace: "istio-system", Domain: "cluster.local",
+		ClusterID: "Kubernetes",
+		Limits:    limits.Default(), NoWatch: true,
 	}, catalog.Features())
 	must.Succeed(t, err)
 	return func(c call, status int) {
@@ -28,7 +29,8 @@ func (m *authzMesh) explain(t *testing.T) func(call, int) {
 		if c.want != 0 {
 			status = c.want
 		}
-		q := inspect.Query{Source: or(c.from, "client"), Host: "echo.a", Port: 80, Method: c.method, Path: c.path, Headers: map[string]string{"host": or(c.host, "echo.a")}}
+		q := inspect.Query{Source: or(c.from, "client"), Host: "echo.a", Port: 80, Method: c.method, Path: c.path,
+			Headers: map[string]string{"host": or(c.host, "echo.a")}}
 		if c.port != 0 {
 			q.Port = uint32(c.port)
 		}

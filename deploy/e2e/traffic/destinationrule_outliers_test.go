@@ -18,7 +18,8 @@ func (m destinationRuleMesh) ejected(port int) int {
 	must.Succeed(m.t, err)
 	n := 0
 	for line := range strings.Lines(string(clusters)) {
-		if strings.HasPrefix(line, fmt.Sprintf("outbound|%d||web.a.", port)) && strings.Contains(line, "::health_flags::") && strings.Contains(line, "failed_outlier_check") {
+		if strings.HasPrefix(line, fmt.Sprintf("outbound|%d||web.a.", port)) && strings.Contains(line, "::health_flags::") &&
+			strings.Contains(line, "failed_outlier_check") {
 			n++
 		}
 	}
@@ -48,17 +49,22 @@ func TestOutliers(t *testing.T) {
 		servers               []string // "" is the gateway
 		either                bool     // one of the servers
 	}{
-		{"connections that fail", `{splitExternalLocalOriginErrors: true, consecutiveLocalOriginFailures: 1, maxEjectionPercent: 100, ` + always + `}`,
+		{"connections that fail",
+			`{splitExternalLocalOriginErrors: true, consecutiveLocalOriginFailures: 1, maxEjectionPercent: 100, ` + always + `}`,
 			`"split_external_local_origin_errors": true`, 81, "/half", 1, []string{"one"}, false},
-		{"connections that fail are no answers", `{splitExternalLocalOriginErrors: true, consecutiveLocalOriginFailures: 0, consecutive5xxErrors: 1, maxEjectionPercent: 100, ` + always + `}`,
+		{"connections that fail are no answers",
+			`{splitExternalLocalOriginErrors: true, consecutiveLocalOriginFailures: 0, consecutive5xxErrors: 1, maxEjectionPercent: 100, ` +
+				always + `}`,
 			`"consecutive_5xx": 1`, 81, "/half", 0, []string{"", "one"}, false},
-		{"connections that fail where they count as answers", `{consecutiveGatewayErrors: 1, consecutive5xxErrors: 0, maxEjectionPercent: 100, ` + always + `}`,
+		{"connections that fail where they count as answers",
+			`{consecutiveGatewayErrors: 1, consecutive5xxErrors: 0, maxEjectionPercent: 100, ` + always + `}`,
 			`"consecutive_gateway_failure": 1`, 81, "/half", 1, []string{"one"}, false},
 		{"codes of gateways", `{consecutiveGatewayErrors: 1, consecutive5xxErrors: 0, maxEjectionPercent: 50, ` + always + `}`,
 			`"consecutive_gateway_failure": 1`, 80, "/fail/503", 1, []string{"one", "two"}, true},
 		{"other codes", `{consecutiveGatewayErrors: 1, consecutive5xxErrors: 0, maxEjectionPercent: 100, ` + always + `}`,
 			`"consecutive_gateway_failure": 1`, 80, "/fail/500", 0, []string{"one", "two"}, false},
-		{"all of them", `{consecutive5xxErrors: 1, maxEjectionPercent: 100, ` + always + `}`, `"consecutive_5xx": 1`, 80, "/fail/500", 2, []string{""}, false},
+		{"all of them", `{consecutive5xxErrors: 1, maxEjectionPercent: 100, ` + always + `}`, `"consecutive_5xx": 1`, 80, "/fail/500", 2,
+			[]string{""}, false},
 		{"all of them, where half should be well", `{consecutive5xxErrors: 1, maxEjectionPercent: 100, minHealthPercent: 50, ` + always + `}`,
 			`"healthy_panic_threshold": { "value": 50 }`, 80, "/fail/500", 2, []string{"one", "two"}, false},
 	} {

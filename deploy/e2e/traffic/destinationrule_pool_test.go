@@ -44,7 +44,7 @@ func (m destinationRuleMesh) serveHTTP(pod string, ports ...int) *destinationRul
 
 func (m destinationRuleMesh) newServer(name string) (*destinationRuleServer, *http.Server) {
 	s := &destinationRuleServer{name: name, gate: make(chan struct{})}
-	return s, &http.Server{Protocols: bothProtocols(), Handler: s, ConnState: func(_ net.Conn, state http.ConnState) { //nolint:gosec // a test's
+	return s, &http.Server{Protocols: bothProtocols(), Handler: s, ConnState: func(_ net.Conn, state http.ConnState) { //nolint:gosec
 		switch state {
 		case http.StateNew:
 			s.open.Add(1)
@@ -93,7 +93,9 @@ func (m destinationRuleMesh) client(h2 bool) *http.Client {
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(!h2)
 	protocols.SetUnencryptedHTTP2(h2)
-	c := &http.Client{Timeout: time.Minute, Transport: &http.Transport{Protocols: protocols, DialContext: m.Pod("client").Location.DialContext}}
+	c := &http.Client{
+		Timeout: time.Minute, Transport: &http.Transport{Protocols: protocols, DialContext: m.Pod("client").Location.DialContext},
+	}
 	m.t.Cleanup(c.CloseIdleConnections)
 	return c
 }
@@ -120,7 +122,8 @@ func (m destinationRuleMesh) get(c *http.Client, path string) destinationRuleRep
 	}
 	defer resp.Body.Close()
 	_, _ = io.Copy(io.Discard, resp.Body)
-	return destinationRuleReply{resp.StatusCode, resp.Header.Get("X-Server"), resp.Header.Get("X-Remote"), resp.Header.Get("X-Envoy-Overloaded") == "true"}
+	return destinationRuleReply{resp.StatusCode, resp.Header.Get("X-Server"), resp.Header.Get("X-Remote"),
+		resp.Header.Get("X-Envoy-Overloaded") == "true"}
 }
 
 // takes writes the DestinationRule of a service, and waits until the gateway's cluster of a port says something.
@@ -204,7 +207,9 @@ func TestPool(t *testing.T) {
 		protocol("no rule", "HTTP/1.1")
 		m.rule("one", `{connectionPool: {http: {h2UpgradePolicy: UPGRADE}}}`)
 		protocol("a rule", "HTTP/2.0")
-		m.rule("one", `{connectionPool: {http: {h2UpgradePolicy: UPGRADE}}, portLevelSettings: [{port: {number: 80}, connectionPool: {http: {h2UpgradePolicy: DO_NOT_UPGRADE}}}]}`)
+		m.rule("one",
+			`{connectionPool: {http: {h2UpgradePolicy: UPGRADE}}, portLevelSettings: [{port: {number: 80}, connectionPool: {http: `+
+				`{h2UpgradePolicy: DO_NOT_UPGRADE}}}]}`)
 		protocol("a rule of the port", "HTTP/1.1")
 		m.rule("one", `{}`)
 		suite.Write(t, m.Config, "h2UpgradePolicy: UPGRADE\n")
@@ -331,7 +336,8 @@ func TestWarmup(t *testing.T) {
 	file := filepath.Join(m.Dir, "two.yaml")
 	without := suite.NamespacesYAML("b") // an empty file could be one that is being written
 	suite.Write(t, file, without)
-	m.takes("web", 80, `{loadBalancer: {simple: ROUND_ROBIN, warmup: {duration: 3s, minimumPercent: 5, aggression: 1}}}`, `"slow_start_window": "3s"`)
+	m.takes("web", 80, `{loadBalancer: {simple: ROUND_ROBIN, warmup: {duration: 3s, minimumPercent: 5, aggression: 1}}}`,
+		`"slow_start_window": "3s"`)
 	const n = 60
 	c := m.client(true)
 	second := func() (by int) {

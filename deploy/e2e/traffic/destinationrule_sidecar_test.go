@@ -25,7 +25,8 @@ import (
 
 // sidecarYAML has a server with a Sidecar, whose TLS has its files in a folder. Others call it by its address.
 var sidecarYAML = suite.NamespacesYAML("istio-system", "a") + suite.PeerAuthenticationYAML("DISABLE") +
-	suite.ServiceYAML("server", "a", "10.96.0.10", "{name: http, port: 80, targetPort: 8080}", "{name: http-more, port: 81, targetPort: 8082}", "{name: tcp, port: 90, targetPort: 9090}", "{name: https, port: 443, targetPort: 8443}") +
+	suite.ServiceYAML("server", "a", "10.96.0.10", "{name: http, port: 80, targetPort: 8080}", "{name: http-more, port: 81, targetPort: 8082}",
+		"{name: tcp, port: 90, targetPort: 9090}", "{name: https, port: 443, targetPort: 8443}") +
 	suite.PodYAML("server", "a", "10.10.0.31", "", suite.Sidecar) +
 	suite.PodYAML("client", "a", "10.10.0.13", "", suite.Outside) +
 	`apiVersion: networking.istio.io/v1
@@ -36,9 +37,11 @@ spec:
   inboundConnectionPool: {http: {http2MaxRequests: 2}}
   ingress:
   - {port: {number: 8080, protocol: HTTP, name: http}, defaultEndpoint: "127.0.0.1:8081"}
-  - {port: {number: 8082, protocol: HTTP, name: http-more}, defaultEndpoint: "127.0.0.1:8081", connectionPool: {tcp: {maxConnections: 1}, http: {http1MaxPendingRequests: 1}}}
+  - {port: {number: 8082, protocol: HTTP, name: http-more}, defaultEndpoint: "127.0.0.1:8081",
+        connectionPool: {tcp: {maxConnections: 1}, http: {http1MaxPendingRequests: 1}}}
   - {port: {number: 9090, protocol: TCP, name: tcp}, defaultEndpoint: "127.0.0.1:9091", connectionPool: {tcp: {maxConnections: 1}}}
-  - {port: {number: 8443, protocol: HTTPS, name: https}, defaultEndpoint: "127.0.0.1:8081", tls: {mode: SIMPLE, serverCertificate: DIR/server.pem, privateKey: DIR/server.key, minProtocolVersion: TLSV1_3}}
+  - {port: {number: 8443, protocol: HTTPS, name: https}, defaultEndpoint: "127.0.0.1:8081",
+        tls: {mode: SIMPLE, serverCertificate: DIR/server.pem, privateKey: DIR/server.key, minProtocolVersion: TLSV1_3}}
 `
 
 // TestSidecar: what a Sidecar says of connections holds for those that its workload takes: its bounds, for all ports
@@ -80,14 +83,16 @@ func TestSidecar(t *testing.T) {
 			if err != nil {
 				return "", err
 			}
-			resp, err := (&http.Transport{DisableKeepAlives: true, TLSClientConfig: config, DialContext: m.Pod("client").Location.DialContext}).RoundTrip(req)
+			resp, err := (&http.Transport{DisableKeepAlives: true, TLSClientConfig: config,
+				DialContext: m.Pod("client").Location.DialContext}).RoundTrip(req)
 			if err != nil {
 				return "", err
 			}
 			_ = resp.Body.Close()
 			return resp.Header.Get("X-Server"), nil
 		}
-		suite.Eventually(t, "the server is called by TLS", func() bool { name, err := call(tls.VersionTLS13); return err == nil && name == "server" })
+		suite.Eventually(t, "the server is called by TLS",
+			func() bool { name, err := call(tls.VersionTLS13); return err == nil && name == "server" })
 		if _, err := call(tls.VersionTLS12); err == nil {
 			t.Error("a client of an older TLS is let in")
 		}
@@ -102,13 +107,15 @@ func certificate(t *testing.T, dir string) *x509.CertPool {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must.Succeed(t, err)
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"server.example.com"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"server.example.com"}, NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(time.Hour)}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	must.Succeed(t, err)
 	private, err := x509.MarshalPKCS8PrivateKey(key)
 	must.Succeed(t, err)
 	pool := x509.NewCertPool()
-	for name, b := range map[string]*pem.Block{"server.pem": {Type: "CERTIFICATE", Bytes: der}, "server.key": {Type: "PRIVATE KEY", Bytes: private}} {
+	for name, b := range map[string]*pem.Block{"server.pem": {Type: "CERTIFICATE", Bytes: der},
+		"server.key": {Type: "PRIVATE KEY", Bytes: private}} {
 		text := pem.EncodeToMemory(b)
 		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
 			t.Fatal(fmt.Errorf("%s: %w", name, err))

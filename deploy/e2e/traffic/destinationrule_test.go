@@ -28,7 +28,8 @@ var destinationRuleYAML = suite.NamespacesYAML("istio-system", "a") + suite.Peer
 	`apiVersion: v1
 kind: Service
 metadata: {name: web, namespace: a}
-spec: {clusterIP: 10.96.0.10, selector: {web: "yes"}, ports: [{name: http, port: 80, targetPort: 8080}, {name: http-half, port: 81, targetPort: 8081}]}
+spec: {clusterIP: 10.96.0.10, selector: {web: "yes"}, ports: [{name: http, port: 80, targetPort: 8080},
+    {name: http-half, port: 81, targetPort: 8081}]}
 ---
 apiVersion: v1
 kind: Service
@@ -84,7 +85,9 @@ func startDestinationRule(t *testing.T, config string) destinationRuleMesh {
 // rule writes the DestinationRule of a service.
 func (m destinationRuleMesh) rule(host, policy string) {
 	m.t.Helper()
-	text := fmt.Sprintf("apiVersion: networking.istio.io/v1\nkind: DestinationRule\nmetadata: {name: %s, namespace: a}\nspec: {host: %[1]s, trafficPolicy: %s}\n", host, policy)
+	text := fmt.Sprintf(
+		"apiVersion: networking.istio.io/v1\nkind: DestinationRule\nmetadata: {name: %s, namespace: a}\nspec: {host: %[1]s, trafficPolicy: %s}\n",
+		host, policy)
 	m.write(host+".yaml", text)
 }
 
@@ -168,7 +171,9 @@ func TestConnections(t *testing.T) {
 	m.sees("PROXY, version 2", `""`) // its header begins with an empty line
 	m.rule("tcp", `{connectionPool: {tcp: {idleTimeout: 0.2s}}}`)
 	m.closesIdle("an idle connection ends")
-	m.rule("tcp", `{portLevelSettings: [{port: {number: 90}, connectionPool: {tcp: {maxConnections: 5}}}], tunnel: {protocol: CONNECT, targetHost: far.example.com, targetPort: 443}}`)
+	m.rule("tcp",
+		`{portLevelSettings: [{port: {number: 90}, connectionPool: {tcp: {maxConnections: 5}}}], tunnel: {protocol: CONNECT, targetHost: `+
+			`far.example.com, targetPort: 443}}`)
 	m.sees("CONNECT beside settings of the port", `"CONNECT far.example.com:443 HTTP/1.1"`)
 }
 
@@ -197,7 +202,9 @@ func TestRequests(t *testing.T) {
 		protocols := &http.Protocols{}
 		protocols.SetHTTP1(!h2)
 		protocols.SetUnencryptedHTTP2(h2)
-		client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{Protocols: protocols, DialContext: m.Pod("client").Location.DialContext}}
+		client := &http.Client{
+			Timeout: 10 * time.Second, Transport: &http.Transport{Protocols: protocols, DialContext: m.Pod("client").Location.DialContext},
+		}
 		defer client.CloseIdleConnections()
 		by := map[string]int{}
 		for range 30 {

@@ -40,7 +40,8 @@ func startEgress(t *testing.T, o suite.MeshOptions) egressMesh {
 	t.Helper()
 	m := egressMesh{start(t, egressYAML, o)}
 	for _, port := range []int{8080, 8081, 8443, 8444} {
-		s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = fmt.Fprintf(w, "%s on %d", r.Host, port) }))
+		s := httptest.NewUnstartedServer(
+			http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = fmt.Fprintf(w, "%s on %d", r.Host, port) }))
 		_ = s.Listener.Close()
 		l, err := m.Pod("caller").Location.Listen(net.JoinHostPort("127.0.0.1", fmt.Sprint(port)))
 		must.Succeed(t, err)
@@ -120,7 +121,8 @@ kind: DestinationRule
 metadata: {name: dynamic, namespace: a}
 spec:
   host: "*.localhost"
-  trafficPolicy: {loadBalancer: {simple: ROUND_ROBIN}, connectionPool: {http: {maxRequestsPerConnection: 1}}, outlierDetection: {consecutive5xxErrors: 7}}
+  trafficPolicy: {loadBalancer: {simple: ROUND_ROBIN}, connectionPool: {http: {maxRequestsPerConnection: 1}},
+      outlierDetection: {consecutive5xxErrors: 7}}
 `)
 	m.answers("http://three.localhost:8080/", "three.localhost:8080 on 8080")
 }
@@ -135,7 +137,8 @@ func TestAllowAny(t *testing.T) {
 
 // TestAllowAnyOverTLS: the mesh says how those hosts are called.
 func TestAllowAnyOverTLS(t *testing.T) {
-	m := startEgress(t, suite.MeshOptions{Config: "outboundTrafficPolicy: {mode: ALLOW_ANY_DYNAMIC_DNS, tls: {mode: SIMPLE, insecureSkipVerify: true}}\n"})
+	m := startEgress(t,
+		suite.MeshOptions{Config: "outboundTrafficPolicy: {mode: ALLOW_ANY_DYNAMIC_DNS, tls: {mode: SIMPLE, insecureSkipVerify: true}}\n"})
 	m.answers("http://one.localhost:8444/", "one.localhost:8444 on 8444")
 }
 

@@ -45,7 +45,8 @@ func testSocketComesBack(t *testing.T, envoy string) {
 	const registryOnly, toProxy = "mode: REGISTRY_ONLY", "mode: ALLOW_ANY, egressProxy: {host: proxy.example, port: {number: 3128}}"
 	path := filepath.Join(t.TempDir(), "x.sock")
 	sidecar := "sidecar.yaml"
-	m := startEgress(t, suite.MeshOptions{Envoy: envoy, Files: map[string]string{"proxy.yaml": socketProxyYAML, sidecar: socketYAML(path, toProxy)}})
+	m := startEgress(t,
+		suite.MeshOptions{Envoy: envoy, Files: map[string]string{"proxy.yaml": socketProxyYAML, sidecar: socketYAML(path, toProxy)}})
 	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {

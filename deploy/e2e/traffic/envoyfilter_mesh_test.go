@@ -21,7 +21,9 @@ const slowPort = 8000
 
 // envoyFilterYAML has a server and a client with sidecars, a client in another namespace, a gateway, and a pod
 // without a sidecar that calls and has a server of the test.
-var envoyFilterYAML = suite.NamespacesYAML("istio-system", "a", "b") + suite.ServiceYAML("echo", "a", "10.96.0.10", "{name: http, port: 80, targetPort: 8080}", "{name: http-limited, port: 81, targetPort: 8080}", "{name: tcp, port: 90, targetPort: 9090}") +
+var envoyFilterYAML = suite.NamespacesYAML("istio-system", "a", "b") + suite.ServiceYAML("echo", "a", "10.96.0.10",
+	"{name: http, port: 80, targetPort: 8080}", "{name: http-limited, port: 81, targetPort: 8080}",
+	"{name: tcp, port: 90, targetPort: 9090}") +
 	suite.ServiceYAML("slow", "a", "10.96.0.11", "{name: http, port: 80, targetPort: 8000}") +
 	`apiVersion: networking.istio.io/v1
 kind: VirtualService
@@ -29,7 +31,8 @@ metadata: {name: echo, namespace: a}
 spec:
   hosts: [echo.a.svc.cluster.local]
   http:
-  - {match: [{uri: {exact: /teapot}}], fault: {abort: {httpStatus: 418, percentage: {value: 100}}}, route: [{destination: {host: echo.a.svc.cluster.local}}]}
+  - {match: [{uri: {exact: /teapot}}], fault: {abort: {httpStatus: 418, percentage: {value: 100}}},
+        route: [{destination: {host: echo.a.svc.cluster.local}}]}
   - {route: [{destination: {host: echo.a.svc.cluster.local}}]}
 ---
 ` +

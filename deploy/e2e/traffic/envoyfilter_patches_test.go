@@ -18,7 +18,8 @@ spec:
   workloadSelector: {labels: {app: echo}}
   configPatches:
   - applyTo: HTTP_FILTER
-    match: {context: SIDECAR_INBOUND, listener: {filterChain: {filter: {name: envoy.filters.network.http_connection_manager, subFilter: {name: envoy.filters.http.router}}}}}
+    match: {context: SIDECAR_INBOUND, listener: {filterChain: {filter: {name: envoy.filters.network.http_connection_manager,
+        subFilter: {name: envoy.filters.http.router}}}}}
     patch:
       operation: INSERT_BEFORE
       value:
@@ -27,11 +28,15 @@ spec:
           "@type": type.googleapis.com/envoy.extensions.filters.http.lua.v3.Lua
           default_source_code: {inline_string: "function envoy_on_response(h) h:headers():add('x-server-mark', 'MARK') end"}
   - applyTo: HTTP_FILTER
-    match: {context: SIDECAR_INBOUND, listener: {filterChain: {filter: {name: envoy.filters.network.http_connection_manager, subFilter: {name: envoy.filters.http.router}}}}}
-    patch: {operation: INSERT_AFTER, value: {name: broken-behind-the-router, typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.lua.v3.Lua}}}
+    match: {context: SIDECAR_INBOUND, listener: {filterChain: {filter: {name: envoy.filters.network.http_connection_manager,
+        subFilter: {name: envoy.filters.http.router}}}}}
+    patch: {operation: INSERT_AFTER, value: {name: broken-behind-the-router,
+        typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.lua.v3.Lua}}}
   - applyTo: NETWORK_FILTER
     match: {context: SIDECAR_INBOUND, listener: {portNumber: 9090, filterChain: {filter: {name: envoy.filters.network.tcp_proxy}}}}
-    patch: {operation: REPLACE, value: {name: answer, typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.network.direct_response.v3.Config, response: {inline_string: "patched\n"}}}}
+    patch: {operation: REPLACE, value: {name: answer,
+        typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.network.direct_response.v3.Config,
+            response: {inline_string: "patched\n"}}}}
 ---
 apiVersion: networking.istio.io/v1alpha3
 kind: EnvoyFilter
@@ -41,12 +46,14 @@ spec:
   configPatches:
   - applyTo: HTTP_FILTER
     match: {context: SIDECAR_OUTBOUND, listener: {filterChain: {filter: {name: envoy.filters.network.http_connection_manager}}}}
-    patch: {operation: INSERT_FIRST, value: {name: broken-type, typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.nothing.v3.Nothing, field: 1}}}
+    patch: {operation: INSERT_FIRST, value: {name: broken-type,
+        typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.nothing.v3.Nothing, field: 1}}}
   - applyTo: HTTP_ROUTE
     match: {context: SIDECAR_OUTBOUND, routeConfiguration: {vhost: {name: "slow.a.svc.cluster.local:80"}}}
     patch: {operation: MERGE, value: {route: {timeout: 0.1s}}}
   - applyTo: HTTP_FILTER
-    match: {context: SIDECAR_OUTBOUND, listener: {portNumber: 81, filterChain: {filter: {name: envoy.filters.network.http_connection_manager}}}}
+    match: {context: SIDECAR_OUTBOUND, listener: {portNumber: 81,
+        filterChain: {filter: {name: envoy.filters.network.http_connection_manager}}}}
     patch:
       operation: INSERT_FIRST
       value:
@@ -65,12 +72,14 @@ spec:
         name: mine
         type: STATIC
         connect_timeout: 10s
-        load_assignment: {cluster_name: mine, endpoints: [{lb_endpoints: [{endpoint: {address: {socket_address: {address: 10.10.0.15, port_value: 8000}}}}]}]}
+        load_assignment: {cluster_name: mine, endpoints: [{lb_endpoints: [{endpoint: {address: {socket_address: {address: 10.10.0.15,
+            port_value: 8000}}}}]}]}
   - applyTo: HTTP_ROUTE
     match: {context: SIDECAR_OUTBOUND, routeConfiguration: {vhost: {name: "echo.a.svc.cluster.local:80"}}}
     patch: {operation: INSERT_FIRST, value: {name: mine, match: {path: /mine}, route: {cluster: mine}}}
   - applyTo: HTTP_FILTER
-    match: {context: SIDECAR_OUTBOUND, listener: {portNumber: 80, filterChain: {filter: {name: envoy.filters.network.http_connection_manager, subFilter: {name: envoy.filters.http.fault}}}}}
+    match: {context: SIDECAR_OUTBOUND, listener: {portNumber: 80,
+        filterChain: {filter: {name: envoy.filters.network.http_connection_manager, subFilter: {name: envoy.filters.http.fault}}}}}
     patch: {operation: REMOVE}
   - applyTo: CLUSTER
     match: {context: SIDECAR_OUTBOUND, cluster: {service: echo.a.svc.cluster.local}}
@@ -102,7 +111,8 @@ spec:
       operation: INSERT_FIRST
       value:
         name: envoy.filters.listener.proxy_protocol
-        typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.listener.proxy_protocol.v3.ProxyProtocol, allow_requests_without_proxy_protocol: true}
+        typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.listener.proxy_protocol.v3.ProxyProtocol,
+            allow_requests_without_proxy_protocol: true}
 `
 
 // brokenPatches are the patches of patchesYAML that are left out or have no effect, with the codes of their findings.
@@ -149,7 +159,8 @@ func testPatches(t *testing.T, m mesh) {
 		return a.header.Get("X-Gateway-Mark") == "here" && a.header.Get("X-Server-Mark") == "first" && a.status == http.StatusOK
 	})
 	suite.Eventually(t, "a listener filter at the gateway", func() bool {
-		a := get(request{from: "slow", address: envoyFilterGatewayPod, host: "x", path: "/slow", before: "PROXY TCP4 192.0.2.1 10.10.0.14 1000 8080\r\n"})
+		a := get(request{from: "slow", address: envoyFilterGatewayPod, host: "x", path: "/slow",
+			before: "PROXY TCP4 192.0.2.1 10.10.0.14 1000 8080\r\n"})
 		return strings.Contains(a.header.Get("X-From"), "192.0.2.1")
 	})
 	suite.Eventually(t, "the timeout of a route", func() bool {

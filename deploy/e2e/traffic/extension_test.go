@@ -60,7 +60,8 @@ spec:
 		}
 	}
 	suite.Eventually(t, "the server answers", answers("", ""))
-	ordered := extensionYAML("none", "", "n") + extensionYAML("five", "priority: 5", "5") + extensionYAML("ten", "priority: 10", "t") + extensionYAML("authn", "phase: AUTHN", "a")
+	ordered := extensionYAML("none", "", "n") + extensionYAML("five", "priority: 5", "5") + extensionYAML("ten", "priority: 10", "t") +
+		extensionYAML("authn", "phase: AUTHN", "a")
 	suite.Write(t, path, ordered+wasm)
 	suite.Eventually(t, "filters stand in their order", answers("n5ta", `{"mark":1}`))
 	if a := get(plainService); a.status != http.StatusOK || a.header.Get("X-Order") != "" || a.header.Get("X-Wasm") != "" {
@@ -97,11 +98,13 @@ spec:
 	suite.Write(t, path, ordered+strings.Replace(wasm, "mark: 1", "mark: 2", 1))
 	suite.Eventually(t, "a configuration changes", answers("n5ta", `{"mark":2}`))
 	suite.Write(t, path, strings.NewReplacer(file, "/no/such.wasm", "name: module", "name: missing").Replace(wasm))
-	suite.Eventually(t, "a module that is not there refuses requests", func() bool { return get(extensionEchoService).status == http.StatusForbidden })
+	suite.Eventually(t, "a module that is not there refuses requests",
+		func() bool { return get(extensionEchoService).status == http.StatusForbidden })
 	if a := get(plainService); a.status != http.StatusOK {
 		t.Errorf("the other server answers %d", a.status)
 	}
-	suite.Write(t, path, strings.NewReplacer(file, "/no/such.wasm", "name: module", "name: open", "phase: STATS", "failStrategy: FAIL_OPEN").Replace(wasm))
+	suite.Write(t, path,
+		strings.NewReplacer(file, "/no/such.wasm", "name: module", "name: open", "phase: STATS", "failStrategy: FAIL_OPEN").Replace(wasm))
 	suite.Eventually(t, "a module that is not there, and may fail, lets requests in", answers("", ""))
 	suite.Write(t, path, extensionYAML("ten", "priority: 10", "t"))
 	suite.Eventually(t, "the rest goes on", answers("t", ""))

@@ -148,7 +148,8 @@ func (m gatewayAPIMesh) inside(pod, url string, header map[string]string) gatewa
 // check asks for the health of a server over gRPC, and returns who answered.
 func (m gatewayAPIMesh) check(authority string) (string, error) {
 	m.t.Helper()
-	conn, err := grpc.NewClient("passthrough:///"+gatewayAPIPlain, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithAuthority(authority))
+	conn, err := grpc.NewClient("passthrough:///"+gatewayAPIPlain, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithAuthority(authority))
 	must.Succeed(m.t, err)
 	defer conn.Close()
 	ctx, cancel := context.WithTimeout(m.t.Context(), 20*time.Second)
@@ -163,7 +164,8 @@ func (m gatewayAPIMesh) check(authority string) (string, error) {
 // list calls another method of the same service.
 func (m gatewayAPIMesh) list(authority string) error {
 	m.t.Helper()
-	conn, err := grpc.NewClient("passthrough:///"+gatewayAPIPlain, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithAuthority(authority))
+	conn, err := grpc.NewClient("passthrough:///"+gatewayAPIPlain, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithAuthority(authority))
 	must.Succeed(m.t, err)
 	defer conn.Close()
 	ctx, cancel := context.WithTimeout(m.t.Context(), 20*time.Second)
@@ -212,7 +214,8 @@ func (m gatewayAPIMesh) received(pod, cluster string) int {
 // validate returns what is wrong with the directory, a line each: "file:line:column: error: object: field: message".
 func (m gatewayAPIMesh) validate() string {
 	m.t.Helper()
-	out, err := exec.CommandContext(m.t.Context(), os.Getenv(suite.PilotVar), "validate", m.Dir).CombinedOutput() //nolint:gosec // It is what is tested.
+	cmd := exec.CommandContext(m.t.Context(), os.Getenv(suite.PilotVar), "validate", m.Dir) //nolint:gosec // The program under test.
+	out, err := cmd.CombinedOutput()
 	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
 		m.t.Fatal(err)
 	}

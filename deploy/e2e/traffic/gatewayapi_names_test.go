@@ -85,7 +85,8 @@ func TestServerNames(t *testing.T) {
 	said := func(name string) string {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
-		d := &tls.Dialer{Config: &tls.Config{ServerName: name + ".lines.example.com", InsecureSkipVerify: true}} //nolint:gosec // The certificate is another host's.
+		d := &tls.Dialer{Config: &tls.Config{ServerName: name + ".lines.example.com",
+			InsecureSkipVerify: true}} //nolint:gosec // The certificate is another host's.
 		conn, err := d.DialContext(ctx, "tcp", "10.10.0.2:9443")
 		if err != nil {
 			return "refused"
@@ -108,8 +109,11 @@ func TestServerNames(t *testing.T) {
 		}
 	}
 	const ledger, journal = "ledger-v1 hello", "journal-v1 hello"
-	expect(map[string]string{"ledger": ledger, "both": ledger, "a.journal": journal, "b.a.journal": journal, "journal": "refused", "other": "refused"})
-	if f := m.validate(); !strings.Contains(f, "names.yaml:51:") || !strings.Contains(f, "TLSRoute payments/ledger, which is older, has the connections for both.lines.example.com of listener lines of Gateway ingress/names") {
+	expect(map[string]string{"ledger": ledger, "both": ledger, "a.journal": journal, "b.a.journal": journal, "journal": "refused",
+		"other": "refused"})
+	if f := m.validate(); !strings.Contains(f, "names.yaml:51:") ||
+		!strings.Contains(f,
+			"TLSRoute payments/ledger, which is older, has the connections for both.lines.example.com of listener lines of Gateway ingress/names") {
 		t.Errorf("findings:\n%s", f)
 	}
 	m.write("rest.yaml", rest)

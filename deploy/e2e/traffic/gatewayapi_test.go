@@ -88,7 +88,8 @@ func (m gatewayAPIMesh) requests(t *testing.T) {
 	const audit = "outbound|9080||audit.bookinfo.svc.cluster.local"
 	before := m.received("ingress", audit)
 	details := m.outside("http://bookinfo.example.com/details/7?header=x-from", map[string]string{"x-from": "outside"})
-	if details.by() != "details-v1" || details.answer.Path != "/7" || details.answer.Headers["x-from"] != "gateway" || details.header.Get("x-served-by") != "details" {
+	if details.by() != "details-v1" || details.answer.Path != "/7" || details.answer.Headers["x-from"] != "gateway" ||
+		details.header.Get("x-served-by") != "details" {
 		t.Errorf("details are %+v", details)
 	}
 	suite.Eventually(t, "the audit gets a copy", func() bool { return m.received("ingress", audit) > before })
@@ -137,7 +138,8 @@ func (m gatewayAPIMesh) services(t *testing.T) {
 	m.becomes("all reviews are those of v2", "40 of 40", func() string {
 		n := 0
 		for range 20 {
-			for _, r := range []gatewayAPIReply{m.outside("http://reviews.example.com/", nil), m.inside("productpage-v1", "http://reviews:9080/", nil)} {
+			for _, r := range []gatewayAPIReply{m.outside("http://reviews.example.com/", nil),
+				m.inside("productpage-v1", "http://reviews:9080/", nil)} {
 				if r.by() == "reviews-v2" {
 					n++
 				}
@@ -173,7 +175,8 @@ func (m gatewayAPIMesh) tls(t *testing.T) {
 	}
 	for _, name := range []string{"www.example.com", ""} {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-		conn, err := (&tls.Dialer{Config: &tls.Config{ServerName: name, InsecureSkipVerify: true}}).DialContext(ctx, "tcp", secure) //nolint:gosec // It must not get that far.
+		d := &tls.Dialer{Config: &tls.Config{ServerName: name, InsecureSkipVerify: true}} //nolint:gosec // The handshake must fail.
+		conn, err := d.DialContext(ctx, "tcp", secure)
 		cancel()
 		if err == nil {
 			conn.Close()

@@ -129,7 +129,8 @@ type grpcClient struct {
 // dial returns a client of a target, as an application of a pod calls it.
 func (m grpcMesh) dial(pod, account, target string) grpcClient {
 	m.t.Helper()
-	builder, err := xds.NewXDSResolverWithConfigForTesting(m.bootstrap(pod, account, "region1", "zone1")) //nolint:staticcheck // no other way has several bootstraps
+	config := m.bootstrap(pod, account, "region1", "zone1")
+	builder, err := xds.NewXDSResolverWithConfigForTesting(config) //nolint:staticcheck // Only this function takes a bootstrap per client.
 	must.Succeed(m.t, err)
 	creds, err := xdscreds.NewClientCredentials(xdscreds.ClientOptions{FallbackCreds: insecure.NewCredentials()})
 	must.Succeed(m.t, err)

@@ -20,7 +20,9 @@ const (
 	port        = 17070
 )
 
-var grpcYAML = suite.NamespacesYAML("istio-system", "a") + suite.ServiceYAML("greeter", "a", "10.96.0.10", "{name: grpc, port: 7070, targetPort: 17070}") + podYAML("v1", "greeter", "10.10.0.21", "region1.zone1") + podYAML("v2", "greeter", "10.10.0.22", "region2.zone1") +
+var grpcYAML = suite.NamespacesYAML("istio-system", "a") + suite.ServiceYAML("greeter", "a", "10.96.0.10",
+	"{name: grpc, port: 7070, targetPort: 17070}") + podYAML("v1", "greeter", "10.10.0.21", "region1.zone1") +
+	podYAML("v2", "greeter", "10.10.0.22", "region2.zone1") +
 	podYAML("client", "client", "10.10.0.23", "region1.zone1")
 
 func podYAML(name, app, address, locality string) string {
@@ -149,7 +151,8 @@ spec:
 		suite.Eventually(t, "all may call", func() bool { _, err := c.call(secret); return err == nil })
 	})
 	t.Run("Locality", func(t *testing.T) {
-		const policy = `  trafficPolicy: {tls: {mode: ISTIO_MUTUAL}, outlierDetection: {consecutive5xxErrors: 2, interval: 1s, baseEjectionTime: 1s, maxEjectionPercent: 100}}`
+		const policy = `  trafficPolicy: {tls: {mode: ISTIO_MUTUAL}, outlierDetection: {consecutive5xxErrors: 2, interval: 1s, ` +
+			`baseEjectionTime: 1s, maxEjectionPercent: 100}}`
 		m.write("rule.yaml", `apiVersion: networking.istio.io/v1
 kind: DestinationRule
 metadata: {name: greeter, namespace: a}
@@ -169,7 +172,8 @@ kind: PeerAuthentication
 metadata: {name: default, namespace: a}
 spec: {mtls: {mode: DISABLE}}
 `)
-		suite.Eventually(t, "both answer over plaintext", func() bool { got := c.answers(20); return got["v1"] > 0 && got["v2"] > 0 && len(got) == 2 })
+		suite.Eventually(t, "both answer over plaintext",
+			func() bool { got := c.answers(20); return got["v1"] > 0 && got["v2"] > 0 && len(got) == 2 })
 		m.why("client", hello, 200, "v1")
 	})
 }

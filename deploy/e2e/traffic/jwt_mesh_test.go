@@ -29,7 +29,8 @@ spec:
   - match: [{headers: {"@request.auth.claims.group": {exact: beta}}}]
     headers: {request: {set: {x-route: beta}}}
     route: [{destination: {host: echo}}]
-  - match: [{headers: {"@request.auth.claims[https://example.com/plan][name]": {prefix: gold}}, withoutHeaders: {"@request.auth.claims.group": {exact: blocked}}}]
+  - match: [{headers: {"@request.auth.claims[https://example.com/plan][name]": {prefix: gold}},
+        withoutHeaders: {"@request.auth.claims.group": {exact: blocked}}}]
     headers: {request: {set: {x-route: gold}}}
     route: [{destination: {host: echo}}]
   - headers: {request: {set: {x-route: any}}}

@@ -21,7 +21,8 @@ func listen(address string) (net.Listener, error) { return net.Listen("tcp", add
 
 // jwtPolicy returns a RequestAuthentication for the pods of an app, with rules in flow style.
 func jwtPolicy(app string, rules ...string) string {
-	return fmt.Sprintf("---\napiVersion: security.istio.io/v1\nkind: RequestAuthentication\nmetadata: {name: %s, namespace: a}\nspec:\n  selector: {matchLabels: {app: %s}}\n  jwtRules:\n  - %s\n",
+	return fmt.Sprintf("---\napiVersion: security.istio.io/v1\nkind: RequestAuthentication\nmetadata: {name: %s, namespace: a}\nspec:\n"+
+		"  selector: {matchLabels: {app: %s}}\n  jwtRules:\n  - %s\n",
 		app, app, strings.Join(rules, "\n  - "))
 }
 
@@ -40,8 +41,11 @@ func testTokens(t *testing.T) {
 	t.Cleanup(one.serve(listen))
 	t.Cleanup(two.serve(listen))
 	m := startJWT(t, jwtPolicy("echo",
-		`{issuer: one, jwksUri: "`+one.url()+`/keys", audiences: [echo, other], fromHeaders: [{name: Authorization, prefix: "Bearer "}, {name: x-token}], fromParams: [token], fromCookies: [session],`+
-			` outputPayloadToHeader: x-payload, outputClaimToHeaders: [{header: x-group, claim: group}, {header: x-id, claim: nested.id}], forwardOriginalToken: true}`,
+		`{issuer: one, jwksUri: "`+one.url()+
+			`/keys", audiences: [echo, other], fromHeaders: [{name: Authorization, prefix: "Bearer "}, {name: x-token}], fromParams: [token], `+
+			`fromCookies: [session],`+
+			` outputPayloadToHeader: x-payload, outputClaimToHeaders: [{header: x-group, claim: group}, {header: x-id, claim: nested.id}], `+
+			`forwardOriginalToken: true}`,
 		`{issuer: "`+two.url()+`"}`,
 	), here...)
 
@@ -88,7 +92,8 @@ func testTokens(t *testing.T) {
 		}
 		if name == "in a header of its own" || name == "in a cookie" || name == "in a parameter" || name == "in the usual header" {
 			payload, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(got.Header.Get("x-payload"), "="))
-			if err != nil || !strings.Contains(string(payload), `"sub":"me"`) || got.Header.Get("x-group") != "beta" || got.Header.Get("x-id") != "7" {
+			if err != nil || !strings.Contains(string(payload), `"sub":"me"`) || got.Header.Get("x-group") != "beta" ||
+				got.Header.Get("x-id") != "7" {
 				t.Errorf("%s: the application has %v, %s", name, got, payload)
 			}
 		}
@@ -99,7 +104,8 @@ func testTokens(t *testing.T) {
 			t.Errorf("without a token the application has claims: %v", got)
 		}
 	}
-	if status, got, err := m.call(sidecar, "", map[string]string{"x-group": "root", "x-payload": "e30"}); err != nil || status != http.StatusOK || got.Header.Get("x-group") != "" {
+	if status, got, err := m.call(sidecar, "", map[string]string{"x-group": "root", "x-payload": "e30"}); err != nil ||
+		status != http.StatusOK || got.Header.Get("x-group") != "" {
 		t.Errorf("a client's own header of claims: %d, %v, %v", status, got, err)
 	}
 
@@ -127,7 +133,8 @@ spec:
 		{"request.auth.presenter", `values: ["app-*"]`, claims{"azp": "app-1"}, nil},
 		{"request.auth.claims[group]", "values: [beta]", claims{"group": []string{"a", "beta"}}, claims{"group": []string{"a"}}},
 		{"request.auth.claims[group]", "notValues: [beta]", claims{"group": "a"}, claims{"group": []string{"a", "beta"}}},
-		{"request.auth.claims[realm][roles]", `values: ["*admin"]`, claims{"realm": claims{"roles": []string{"superadmin"}}}, claims{"realm": "admin"}},
+		{"request.auth.claims[realm][roles]", `values: ["*admin"]`, claims{"realm": claims{"roles": []string{"superadmin"}}},
+			claims{"realm": "admin"}},
 	} {
 		m.write("required.yaml", fmt.Sprintf(`apiVersion: security.istio.io/v1
 kind: AuthorizationPolicy
@@ -158,7 +165,8 @@ spec:
 	}
 	m.write("required.yaml", required)
 	m.eventually("a token that is asked for, again", sidecar, good, http.StatusOK)
-	for name, headers := range map[string]map[string]string{"none": nil, "another claim": bearer(one.token(c.with(claims{"group": "x"}))), "another subject": bearer(one.token(c.with(claims{"sub": "x"})))} {
+	for name, headers := range map[string]map[string]string{"none": nil, "another claim": bearer(one.token(c.with(claims{"group": "x"}))),
+		"another subject": bearer(one.token(c.with(claims{"sub": "x"})))} {
 		if status, _, err := m.call(sidecar, "", headers); err != nil || status != http.StatusForbidden {
 			t.Errorf("%s: %d, %v", name, status, err)
 		}
@@ -174,7 +182,8 @@ func TestServersOfKeys(t *testing.T) {
 	c := claims{"iss": "one", "sub": "me", "exp": soon()}
 
 	const object, field = "RequestAuthentication a/echo", "spec.jwtRules[0].jwksUri"
-	if message := m.finding(object, field, true); !strings.Contains(message, one.url()) || !strings.Contains(message, "since 20") || !strings.Contains(message, "no token") {
+	if message := m.finding(object, field, true); !strings.Contains(message, one.url()) || !strings.Contains(message, "since 20") ||
+		!strings.Contains(message, "no token") {
 		t.Errorf("the finding is: %s", message)
 	}
 	first := one.token(c)
@@ -212,7 +221,8 @@ func TestGuard(t *testing.T) {
 	one := newJWTIssuer(t, "127.0.0.1:7004")
 	t.Cleanup(one.serve(listen))
 	m := startJWT(t, jwtPolicy("echo", `{issuer: one, jwksUri: "`+one.url()+`/keys"}`))
-	if message := m.finding("RequestAuthentication a/echo", "spec.jwtRules[0].jwksUri", true); !strings.Contains(message, "may not be fetched from") {
+	if message := m.finding("RequestAuthentication a/echo", "spec.jwtRules[0].jwksUri", true); !strings.Contains(message,
+		"may not be fetched from") {
 		t.Errorf("the finding is: %s", message)
 	}
 	m.eventually("a token", sidecar, one.token(claims{"iss": "one", "exp": soon()}), http.StatusUnauthorized)
@@ -252,7 +262,8 @@ func TestClaimsRoute(t *testing.T) {
 func TestProxiesFetch(t *testing.T) {
 	inside, outside := newJWTIssuer(t, "10.10.0.14:8080"), newJWTIssuer(t, "127.0.0.1:7005")
 	t.Cleanup(outside.serve(listen))
-	m := startJWT(t, jwtPolicy("echo", `{issuer: inside, jwksUri: "http://keys.a.svc.cluster.local/keys"}`, `{issuer: outside, jwksUri: "`+outside.url()+`/keys"}`),
+	m := startJWT(t, jwtPolicy("echo", `{issuer: inside, jwksUri: "http://keys.a.svc.cluster.local/keys"}`,
+		`{issuer: outside, jwksUri: "`+outside.url()+`/keys"}`),
 		append(here, "PILOT_JWT_ENABLE_REMOTE_JWKS=hybrid")...)
 	t.Cleanup(inside.serve(m.Pod("keys").Location.Listen))
 	for name, i := range map[string]*jwtIssuer{"inside": inside, "outside": outside} {

@@ -15,7 +15,8 @@ func TestWrongRule(t *testing.T) {
 	keys := "jwks: '" + one.keySet() + "'"
 	m := startJWT(t, jwtPolicy("echo", `{issuer: other, `+keys+`}`), here...)
 	m.write("policies.yaml", jwtPolicy("echo",
-		`{issuer: one, `+keys+`, fromHeaders: [{name: x-tok}], outputPayloadToHeader: x-payload, outputClaimToHeaders: [{header: x-user, claim: sub}]}`,
+		`{issuer: one, `+keys+
+			`, fromHeaders: [{name: x-tok}], outputPayloadToHeader: x-payload, outputClaimToHeaders: [{header: x-user, claim: sub}]}`,
 		`{issuer: two, `+keys+`, fromHeaders: [{name: "x a"}]}`,
 	))
 	call := func(token string, headers map[string]string) (int, received) {

@@ -82,7 +82,9 @@ status: {phase: Running, podIP: 10.10.0.%[3]d, podIPs: [{ip: 10.10.0.%[3]d}], co
 // rule writes the DestinationRule of echo.
 func (m localityMesh) rule(policy string) {
 	m.t.Helper()
-	m.write("rule.yaml", "apiVersion: networking.istio.io/v1\nkind: DestinationRule\nmetadata: {name: echo, namespace: a}\nspec: {host: echo, trafficPolicy: "+policy+"}\n")
+	m.write("rule.yaml",
+		"apiVersion: networking.istio.io/v1\nkind: DestinationRule\nmetadata: {name: echo, namespace: a}\nspec: {host: echo, trafficPolicy: "+
+			policy+"}\n")
 }
 
 // call sends a request from the client through the gateway, and returns the server that answered.
@@ -175,7 +177,8 @@ func TestRetries(t *testing.T) {
 // weight gets none, and weights for other localities do not count.
 func TestDistribution(t *testing.T) {
 	m := startLocality(t)
-	m.rule(`{loadBalancer: {localityLbSetting: {distribute: [{from: region2/*, to: {region2/*: 100}}, {from: region1/zone1/*, to: {region1/zone1/*: 80, region2/*: 20}}]}}}`)
+	m.rule(`{loadBalancer: {localityLbSetting: {distribute: [{from: region2/*, to: {region2/*: 100}}, {from: region1/zone1/*, to: ` +
+		`{region1/zone1/*: 80, region2/*: 20}}]}}}`)
 	m.onlyFrom("two localities", "near", "far")
 	const n, p = 600, 0.2
 	bound := 5 * math.Sqrt(p*(1-p)/n)

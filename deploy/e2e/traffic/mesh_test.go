@@ -136,7 +136,8 @@ func (m mesh) do(r request) (response, error) {
 		return response{}, err
 	}
 	defer conn.Close()
-	text := fmt.Sprintf("%s%s %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n", r.before, or(r.method, "GET"), or(r.path, "/"), or(r.host, r.address))
+	text := fmt.Sprintf("%s%s %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n", r.before, or(r.method, "GET"), or(r.path, "/"),
+		or(r.host, r.address))
 	for k, v := range r.headers {
 		text += k + ": " + v + "\r\n"
 	}

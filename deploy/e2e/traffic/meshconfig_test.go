@@ -165,7 +165,8 @@ func (m *meshConfigMesh) observe() map[string]string {
 	before := m.teapots.Load()
 	got["what is retried"] = fmt.Sprint(m.call("caller", "10.96.0.12:80", "bare.a", "/teapot").status)
 	got["attempts"] = fmt.Sprint(m.teapots.Load() - before)
-	got["the client"] = m.call("client", gateway, "x", "/", "X-Forwarded-For", "192.0.2.1, 192.0.2.2, 192.0.2.3").header.Get("Saw-X-Envoy-External-Address")
+	got["the client"] = m.call("client", gateway, "x", "/", "X-Forwarded-For", "192.0.2.1, 192.0.2.2, 192.0.2.3").
+		header.Get("Saw-X-Envoy-External-Address")
 	got["a name with an underscore"] = fmt.Sprint(m.call("client", gateway, "x", "/", "x_y", "z").status)
 	got["an escaped slash"] = fmt.Sprint(m.call("client", gateway, "x", "/a%2Fb").status)
 	got["slashes"] = m.call("client", gateway, "x", "/a//b").header.Get("Saw-Path")
@@ -213,7 +214,8 @@ func TestSettings(t *testing.T) {
 				must.Succeed(t, err)
 				return len(all) > 0
 			}
-			for pod, pattern := range map[string]string{"caller": `^cluster\.out_web\.a_80;\.upstream_rq_total$`, "web": `^cluster\.in_web\.a_80;\.upstream_rq_total$`} {
+			for pod, pattern := range map[string]string{"caller": `^cluster\.out_web\.a_80;\.upstream_rq_total$`,
+				"web": `^cluster\.in_web\.a_80;\.upstream_rq_total$`} {
 				if got := stats(pod, pattern); got != (c.config != "") {
 					t.Errorf("%s has stats %s: %t", pod, pattern, got)
 				}

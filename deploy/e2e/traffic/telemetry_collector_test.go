@@ -56,7 +56,8 @@ func startCollector(t *testing.T, pod *world.Running) *collector {
 	rpc, web := grpc.NewServer(), &http.Server{Handler: http.HandlerFunc(c.serveHTTP)} //nolint:gosec // no stranger reaches it
 	alsv3.RegisterAccessLogServiceServer(rpc, c)
 	rpc.RegisterService(export("opentelemetry.proto.collector.logs.v1.LogsService", func(r *logsv1.LogsData) { c.addLogs(r) }), c)
-	rpc.RegisterService(export("opentelemetry.proto.collector.trace.v1.TraceService", func(r *tracev1.TracesData) { c.addTraces("grpc", r) }), c)
+	rpc.RegisterService(export("opentelemetry.proto.collector.trace.v1.TraceService", func(r *tracev1.TracesData) { c.addTraces("grpc", r) }),
+		c)
 	suite.Serve(t, pod, telemetryGrpcPort, rpc.Serve, rpc.Stop)
 	suite.Serve(t, pod, telemetryHttpPort, web.Serve, func() { _ = web.Close() })
 	return c

@@ -17,8 +17,10 @@ const telemetryEchoService = "10.96.0.10"
 
 // telemetryYAML has a server, a client in its namespace and one in another, and the collector. All but the collector
 // have a sidecar.
-var telemetryYAML = suite.NamespacesYAML("istio-system", "a", "b") + suite.ServiceYAML("echo", "a", "10.96.0.10", "{name: http, port: 80, targetPort: 8080}", "{name: tcp, port: 90, targetPort: 9090}") +
-	suite.ServiceYAML("collector", "b", "10.96.0.11", "{name: grpc, port: 4317}", "{name: http, port: 4318}") + suite.PodYAML("echo", "a", "10.10.0.11", `"-http=8080", "-tcp=9090"`, suite.Sidecar) +
+var telemetryYAML = suite.NamespacesYAML("istio-system", "a", "b") + suite.ServiceYAML("echo", "a", "10.96.0.10",
+	"{name: http, port: 80, targetPort: 8080}", "{name: tcp, port: 90, targetPort: 9090}") +
+	suite.ServiceYAML("collector", "b", "10.96.0.11", "{name: grpc, port: 4317}", "{name: http, port: 4318}") +
+	suite.PodYAML("echo", "a", "10.10.0.11", `"-http=8080", "-tcp=9090"`, suite.Sidecar) +
 	suite.PodYAML("client", "a", "10.10.0.12", "", suite.Sidecar) +
 	suite.PodYAML("other", "b", "10.10.0.13", "", suite.Sidecar) +
 	suite.PodYAML("collector", "b", "10.10.0.14", "", suite.Outside)
@@ -30,12 +32,15 @@ extensionProviders:
 - name: text
   envoyFileAccessLog: {path: LOG, logFormat: {text: "text %PROTOCOL% %RESPONSE_CODE% %REQ(X-ID)% %UPSTREAM_CLUSTER_RAW%"}}
 - name: json
-  envoyFileAccessLog: {path: LOG, logFormat: {labels: {sort: json, code: "%RESPONSE_CODE%", id: "%REQ(X-ID)%", cluster: "%UPSTREAM_CLUSTER_RAW%"}}}
+  envoyFileAccessLog: {path: LOG, logFormat: {labels: {sort: json, code: "%RESPONSE_CODE%", id: "%REQ(X-ID)%",
+      cluster: "%UPSTREAM_CLUSTER_RAW%"}}}
 - {name: als, envoyHttpAls: {service: collector.b.svc.cluster.local, port: 4317, logName: of-http, additionalRequestHeadersToLog: [x-id]}}
 - {name: tcp-als, envoyTcpAls: {service: b/collector.b.svc.cluster.local, port: 4317, logName: of-tcp}}
-- {name: otel-logs, envoyOtelAls: {service: collector.b.svc.cluster.local, port: 4317, logFormat: {text: "otel %REQ(X-ID)%", labels: {code: "%RESPONSE_CODE%"}}}}
+- {name: otel-logs, envoyOtelAls: {service: collector.b.svc.cluster.local, port: 4317,
+      logFormat: {text: "otel %REQ(X-ID)%", labels: {code: "%RESPONSE_CODE%"}}}}
 - {name: otel-grpc, opentelemetry: {service: collector.b.svc.cluster.local, port: 4317}}
-- {name: otel-http, opentelemetry: {service: collector.b.svc.cluster.local, port: 4318, http: {path: /v1/traces, timeout: 20s, headers: [{name: x-collector, value: test}]}}}
+- {name: otel-http, opentelemetry: {service: collector.b.svc.cluster.local, port: 4318,
+      http: {path: /v1/traces, timeout: 20s, headers: [{name: x-collector, value: test}]}}}
 - {name: zipkin, zipkin: {service: collector.b.svc.cluster.local, port: 4318}}
 - {name: missing-logs, envoyOtelAls: {service: missing.b.svc.cluster.local, port: 4317}}
 - {name: missing-traces, zipkin: {service: missing.b.svc.cluster.local, port: 9411}}
@@ -61,7 +66,8 @@ func startTelemetry(t *testing.T, more string) *telemetryMesh {
 // get calls the server over HTTP from a pod with an ID, and returns the response.
 func (m *telemetryMesh) get(from, id, query string, headers ...string) response {
 	m.t.Helper()
-	r := request{from: from, address: telemetryEchoService + ":80", path: "/" + id + query, host: "echo.a", headers: map[string]string{"x-id": id}}
+	r := request{from: from, address: telemetryEchoService + ":80", path: "/" + id + query, host: "echo.a",
+		headers: map[string]string{"x-id": id}}
 	for i := 0; i < len(headers); i += 2 {
 		r.headers[headers[i]] = headers[i+1]
 	}
@@ -83,7 +89,8 @@ func (m *telemetryMesh) connect() {
 // apply puts a Telemetry of a namespace in force, and waits until what a pod's proxy has contains a text.
 func (m *telemetryMesh) apply(namespace, spec, pod, marker string) {
 	m.t.Helper()
-	m.write(namespace+".yaml", "apiVersion: telemetry.istio.io/v1\nkind: Telemetry\nmetadata: {name: x, namespace: "+namespace+"}\nspec: {"+spec+"}\n")
+	m.write(namespace+".yaml",
+		"apiVersion: telemetry.istio.io/v1\nkind: Telemetry\nmetadata: {name: x, namespace: "+namespace+"}\nspec: {"+spec+"}\n")
 	m.wait(pod, marker)
 }
 

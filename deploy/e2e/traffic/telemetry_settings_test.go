@@ -36,7 +36,8 @@ func TestTraceSettings(t *testing.T) {
 		})
 		return list
 	}
-	const tracing = `providers: [{name: zipkin}], randomSamplingPercentage: 100, customTags: {of: {header: {name: x-id}}, NAME: {literal: {value: x}}}`
+	const tracing = `providers: [{name: zipkin}], randomSamplingPercentage: 100, customTags: {of: {header: {name: x-id}}, NAME: {literal: ` +
+		`{value: x}}}`
 	for _, x := range []struct {
 		name, spec     string
 		client, server int  // spans
@@ -46,7 +47,9 @@ func TestTraceSettings(t *testing.T) {
 		{"mark-all", tracing, 1, 1, true, true},
 		{"mark-bare", tracing + `, enableIstioTags: false`, 1, 1, false, true},
 		{"mark-client", tracing + `, match: {mode: CLIENT}`, 1, 0, true, true},
-		{"mark-silent", `disableSpanReporting: true}], accessLogging: [{providers: [{name: text}], filter: {expression: "request.headers['NAME'] == 'x'"}`, 0, 0, false, false},
+		{"mark-silent",
+			`disableSpanReporting: true}], accessLogging: [{providers: [{name: text}], filter: {expression: "request.headers['NAME'] == 'x'"}`, 0, 0,
+			false, false},
 		{"mark-alone", tracing + `, disableContextPropagation: true`, 1, 1, true, false},
 		{"mark-unasked", tracing + `, useRequestIdForTraceSampling: false`, 1, 1, true, true},
 	} {
@@ -85,7 +88,8 @@ func TestLogSettings(t *testing.T) {
 		}
 		return n
 	}
-	const logging = `accessLogging: [{providers: [{name: text}]MORE}], tracing: [{providers: [{name: zipkin}], customTags: {NAME: {literal: {value: x}}}}]`
+	const logging = `accessLogging: [{providers: [{name: text}]MORE}], tracing: [{providers: [{name: zipkin}], customTags: {NAME: {literal: ` +
+		`{value: x}}}}]`
 	apply := func(name, more string) {
 		t.Helper()
 		m.apply("a", strings.NewReplacer("NAME", name, "MORE", more).Replace(logging), "client", name)

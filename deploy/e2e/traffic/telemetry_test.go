@@ -29,7 +29,8 @@ func TestAccessLogs(t *testing.T) {
 		suite.Eventually(t, line, has(line))
 	}
 
-	m.apply("istio-system", `accessLogging: [{providers: [{name: text}], filter: {expression: "request.headers['x-keep'] == 'yes'"}}]`, "client", "x-keep")
+	m.apply("istio-system", `accessLogging: [{providers: [{name: text}], filter: {expression: "request.headers['x-keep'] == 'yes'"}}]`,
+		"client", "x-keep")
 	m.wait("echo", "x-keep")
 	m.get("client", "dropped", "")
 	m.get("client", "kept", "", "x-keep", "yes")
@@ -41,7 +42,8 @@ func TestAccessLogs(t *testing.T) {
 		}
 	}
 
-	m.apply("istio-system", `accessLogging: [{providers: [{name: als}, {name: tcp-als}, {name: otel-logs}, {name: missing-logs}]}]`, "client", "of-http")
+	m.apply("istio-system", `accessLogging: [{providers: [{name: als}, {name: tcp-als}, {name: otel-logs}, {name: missing-logs}]}]`,
+		"client", "of-http")
 	m.wait("echo", "of-http")
 	m.get("client", "two", "")
 	m.connect()
@@ -74,29 +76,34 @@ func TestAccessLogs(t *testing.T) {
 func TestTraces(t *testing.T) {
 	m := startTelemetry(t, "")
 	c := m.collector
-	const tags = `customTags: {made: {literal: {value: NAME}}, id: {header: {name: x-id}}, home: {environment: {name: NOBODY_SETS_IT, defaultValue: none}}, code: {formatter: {value: "%RESPONSE_CODE%"}}}`
+	const tags = `customTags: {made: {literal: {value: NAME}}, id: {header: {name: x-id}}, home: {environment: {name: NOBODY_SETS_IT, ` +
+		`defaultValue: none}}, code: {formatter: {value: "%RESPONSE_CODE%"}}}`
 	for _, p := range []struct{ name, protocol string }{{"zipkin", "zipkin"}, {"otel-grpc", "grpc"}, {"otel-http", "http"}} {
-		m.apply("a", "tracing: [{providers: [{name: "+p.name+"}], randomSamplingPercentage: 100, "+strings.ReplaceAll(tags, "NAME", p.name)+"}]", "client", p.name)
+		m.apply("a", "tracing: [{providers: [{name: "+p.name+"}], randomSamplingPercentage: 100, "+strings.ReplaceAll(tags, "NAME", p.name)+"}]",
+			"client", p.name)
 		m.wait("echo", p.name)
 		m.get("client", p.name, "")
 		for _, service := range []string{"client.a", "echo.a"} {
 			suite.Eventually(t, "a span of "+service+" by "+p.name, func() bool {
 				return c.has(func() bool {
 					return slices.ContainsFunc(c.spans, func(s span) bool {
-						return s.protocol == p.protocol && s.service == service && s.tags["made"] == p.name && s.tags["id"] == p.name && s.tags["home"] == "none" && s.tags["code"] == "200" && s.tags["istio.namespace"] == "a"
+						return s.protocol == p.protocol && s.service == service && s.tags["made"] == p.name && s.tags["id"] == p.name &&
+							s.tags["home"] == "none" && s.tags["code"] == "200" && s.tags["istio.namespace"] == "a"
 					})
 				})
 			})
 		}
 	}
 
-	m.apply("a", "tracing: [{providers: [{name: zipkin}], randomSamplingPercentage: 0, customTags: {never: {literal: {value: sampled}}}}]", "client", "never")
+	m.apply("a", "tracing: [{providers: [{name: zipkin}], randomSamplingPercentage: 0, customTags: {never: {literal: {value: sampled}}}}]",
+		"client", "never")
 	m.wait("echo", "never")
 	for range 10 {
 		m.get("client", "never", "")
 	}
 	// The spans of what follows come after those of the calls before.
-	m.apply("a", "tracing: [{providers: [{name: zipkin}], randomSamplingPercentage: 100, customTags: {last: {literal: {value: sampled}}}}]", "client", `"last"`)
+	m.apply("a", "tracing: [{providers: [{name: zipkin}], randomSamplingPercentage: 100, customTags: {last: {literal: {value: sampled}}}}]",
+		"client", `"last"`)
 	m.wait("echo", `"last"`)
 	m.get("client", "last", "")
 	suite.Eventually(t, "the last spans", func() bool {

@@ -262,7 +262,8 @@ func TestActions(t *testing.T) {
 				seen["X-More"], seen["X-Gone"], host, path = []string{"0", "1"}, nil, actionsHost, ""
 			}
 			for name, want := range seen {
-				if values := strings.Split(strings.Join(got.seen[name], ","), ","); !slices.Equal(values, want) && (want != nil || got.seen[name] != nil) {
+				if values := strings.Split(strings.Join(got.seen[name], ","), ","); !slices.Equal(values, want) && (want != nil ||
+					got.seen[name] != nil) {
 					t.Errorf("%s saw %s %q, want %q", to, name, got.seen[name], want)
 				}
 			}
@@ -289,7 +290,8 @@ func TestActions(t *testing.T) {
 	})
 	t.Run("Authority", func(t *testing.T) {
 		for host, want := range map[string]string{
-			actionsHost: "one", actionsHost + ":80": "one", actionsHost + ":8888": "two", "actions": "one", "actions.a:80": "one", "actions:8888": "one",
+			actionsHost: "one", actionsHost + ":80": "one", actionsHost + ":8888": "two", "actions": "one", "actions.a:80": "one",
+			"actions:8888": "one",
 		} {
 			if got := m.call("GET", "/", "Host", host); got.header.Get("X-Server") != want {
 				t.Errorf("%s: %+v, want %s", host, got, want)
@@ -330,7 +332,8 @@ func (m *virtualServiceMesh) preflights(t *testing.T) {
 				}
 			}
 			got = m.call("GET", path, "Origin", origin)
-			if got.status != 200 || got.header.Get("Access-Control-Allow-Origin") != origin || got.header.Get("Access-Control-Expose-Headers") != "x-c" {
+			if got.status != 200 || got.header.Get("Access-Control-Allow-Origin") != origin ||
+				got.header.Get("Access-Control-Expose-Headers") != "x-c" {
 				t.Errorf("%s from %s: %+v", path, origin, got)
 			}
 		}

@@ -135,7 +135,8 @@ func (m *virtualServiceMesh) get(pod, path string, headers ...string) (virtualSe
 	if err != nil {
 		return virtualServiceAnswer{}, err
 	}
-	return virtualServiceAnswer{a.status, a.header.Get("X-Server"), a.header.Get("X-Host"), a.header.Get("X-Path"), a.header.Get("Set-Cookie")}, nil
+	return virtualServiceAnswer{a.status, a.header.Get("X-Server"), a.header.Get("X-Host"), a.header.Get("X-Path"),
+		a.header.Get("Set-Cookie")}, nil
 }
 
 // must is get, as soon as it is answered with 200: the pod's Envoy may not have the routes yet.

@@ -131,11 +131,13 @@ func TestAgreesWithEnvoys(t *testing.T) {
 	tokens := newWhyIssuer(t)
 	m := start(t, whyYAML, suite.MeshOptions{Files: map[string]string{"tokens.yaml": tokens.policies()}, CA: true})
 	i, err := inspect.Read(t.Context(), ingest.Options{
-		Logger: slog.New(slog.DiscardHandler), ConfigDir: m.Dir, Namespace: "istio-system", Domain: "cluster.local", ClusterID: "Kubernetes", Limits: limits.Default(), NoWatch: true,
+		Logger: slog.New(slog.DiscardHandler), ConfigDir: m.Dir, Namespace: "istio-system", Domain: "cluster.local", ClusterID: "Kubernetes",
+		Limits: limits.Default(), NoWatch: true,
 	}, catalog.Features())
 	must.Succeed(t, err)
 	paths := []string{
-		"/exact", "/exact/", "/Exact?x=1", "/case/x", "/Case/secret", "/cases", "/r12/a", "/r/a", "/user", "/user/x", "/query", "/query?q=1", "/query?q=abc", "/query?p=1&q=1", "/query?q=A", "/moved/x",
+		"/exact", "/exact/", "/Exact?x=1", "/case/x", "/Case/secret", "/cases", "/r12/a", "/r/a", "/user", "/user/x", "/query", "/query?q=1",
+		"/query?q=abc", "/query?p=1&q=1", "/query?q=A", "/moved/x",
 		"/fault", "/aborted", "/empty", "/nobody", "/missing", "/weighted", "/denied", "/", "/x/../exact", "/%65xact", "//exact",
 	}
 	headers := []map[string]string{nil, {"x-user": "jason"}, {"x-user": "mary"}, {"X-User": "jane"}, {"x-denied": "a"}}
@@ -146,13 +148,16 @@ func TestAgreesWithEnvoys(t *testing.T) {
 				requests := []request{{from: "client", address: "10.96.0.10:80", host: "echo", method: method, path: path, headers: h}}
 				if method == "GET" {
 					requests = append(requests,
-						request{from: "plain", address: net.JoinHostPort(whyGatewayPod, "8080"), host: "a.example.com", method: method, path: path, headers: h},
-						request{from: "plain", address: net.JoinHostPort(whyGatewayPod, "8080"), host: "only.example.com", method: method, path: path, headers: h},
+						request{from: "plain", address: net.JoinHostPort(whyGatewayPod, "8080"), host: "a.example.com", method: method, path: path,
+							headers: h},
+						request{from: "plain", address: net.JoinHostPort(whyGatewayPod, "8080"), host: "only.example.com", method: method, path: path,
+							headers: h},
 						request{from: "plain", address: net.JoinHostPort(whyGatewayPod, "8080"), host: "example.org", method: method, path: path, headers: h},
 					)
 				}
 				if h == nil {
-					requests = append(requests, request{from: "other", address: "10.96.0.10:80", host: "echo.a:80", method: method, path: path, headers: h})
+					requests = append(requests,
+						request{from: "other", address: "10.96.0.10:80", host: "echo.a:80", method: method, path: path, headers: h})
 				}
 				for _, r := range requests {
 					if n++; !testing.Short() || n%4 == 0 { // the numbers of the lists are odd, so that each entry has its turn
@@ -174,7 +179,8 @@ func compare(t *testing.T, m mesh, i *inspect.Inspection, r request) {
 	t.Helper()
 	host, port, _ := net.SplitHostPort(r.address)
 	number, _ := strconv.Atoi(port)
-	q := inspect.Query{Source: r.from + ".a", Host: host, Port: uint32(number), Method: r.method, Path: r.path, Headers: map[string]string{"host": r.host}, Now: time.Now()}
+	q := inspect.Query{Source: r.from + ".a", Host: host, Port: uint32(number), Method: r.method, Path: r.path,
+		Headers: map[string]string{"host": r.host}, Now: time.Now()}
 	for k, v := range r.headers {
 		q.Headers[k] = v
 	}
@@ -205,7 +211,8 @@ func compare(t *testing.T, m mesh, i *inspect.Inspection, r request) {
 	if got.status == http.StatusOK {
 		_ = json.Unmarshal(got.body, &answer)
 	}
-	if got.status != way.Status || got.status == 200 && answer.Name == "" && len(names) > 0 && names[0] != "gateway" || answer.Name != "" && (!slices.Contains(names, answer.Name) || strings.TrimSuffix(answer.Path, "?") != pathOf(path)) {
+	if got.status != way.Status || got.status == 200 && answer.Name == "" && len(names) > 0 && names[0] != "gateway" ||
+		answer.Name != "" && (!slices.Contains(names, answer.Name) || strings.TrimSuffix(answer.Path, "?") != pathOf(path)) {
 		t.Errorf("%+v gets %d %+v, and why says status %d (%s), pods %v, path %s", r, got.status, answer, way.Status, way.Reason, names, path)
 	}
 }

@@ -74,9 +74,12 @@ func (i *whyIssuer) token(claims map[string]any) string {
 // requests are those with tokens: without one, with claims of all sorts, and with what no policy accepts.
 func (i *whyIssuer) requests() (list []request) {
 	tokens := []string{"",
-		i.token(map[string]any{"groups": "admin"}), i.token(map[string]any{"groups": []string{"x", "operators"}}), i.token(map[string]any{"groups": []string{"user"}, "sub": "jane"}),
-		i.token(map[string]any{"groups": []string{"admin"}, "sub": "jane"}), i.token(nil), i.token(map[string]any{"scope": "read write", "groups": 7}),
-		i.token(map[string]any{"iss": "https://other.example"}), i.token(map[string]any{"aud": []string{"others"}, "groups": "admin"}), i.token(map[string]any{"exp": 1}),
+		i.token(map[string]any{"groups": "admin"}), i.token(map[string]any{"groups": []string{"x", "operators"}}),
+		i.token(map[string]any{"groups": []string{"user"}, "sub": "jane"}),
+		i.token(map[string]any{"groups": []string{"admin"}, "sub": "jane"}), i.token(nil),
+		i.token(map[string]any{"scope": "read write", "groups": 7}),
+		i.token(map[string]any{"iss": "https://other.example"}), i.token(map[string]any{"aud": []string{"others"}, "groups": "admin"}),
+		i.token(map[string]any{"exp": 1}),
 	}
 	for _, path := range []string{"/claims/x", "/claims/of/jane", "/claimed", "/scoped", "/user"} {
 		for _, token := range tokens {
@@ -84,7 +87,8 @@ func (i *whyIssuer) requests() (list []request) {
 			if token != "" {
 				headers["authorization"] = "Bearer " + token
 			}
-			list = append(list, request{from: "client", address: "10.96.0.10:80", host: "echo", method: "GET", path: path, headers: headers}, request{from: "plain", address: whyGatewayPod + ":8080", host: "a.example.com", method: "GET", path: path, headers: headers})
+			list = append(list, request{from: "client", address: "10.96.0.10:80", host: "echo", method: "GET", path: path, headers: headers},
+				request{from: "plain", address: whyGatewayPod + ":8080", host: "a.example.com", method: "GET", path: path, headers: headers})
 		}
 	}
 	return list

@@ -49,12 +49,14 @@ func TestRead(t *testing.T) {
 		Pods: []Pod{
 			{
 				Node: proxy.Node{
-					Type: "sidecar", Addr: netip.MustParseAddr("10.0.0.1"), Name: "web-0", Namespace: "a", Workload: "web", ServiceAccount: "web", Labels: web,
+					Type: "sidecar", Addr: netip.MustParseAddr("10.0.0.1"), Name: "web-0", Namespace: "a", Workload: "web", ServiceAccount: "web",
+					Labels:       web,
 					Interception: "REDIRECT",
 				},
 				Version: "v1", Proxied: true, HTTP: []int{80}, TCP: []int{90}, Calls: []string{"http://api/"},
 			},
-			{Node: proxy.Node{Type: "sidecar", Addr: netip.MustParseAddr("10.0.0.2"), Name: "plain", Namespace: "a", Workload: "plain", Labels: plain}},
+			{Node: proxy.Node{Type: "sidecar", Addr: netip.MustParseAddr("10.0.0.2"), Name: "plain", Namespace: "a", Workload: "plain",
+				Labels: plain}},
 		},
 	}
 	if d := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Addr{})); d != "" {

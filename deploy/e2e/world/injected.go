@@ -45,7 +45,8 @@ func (p *Pod) injected(pod *corev1.Pod, c *corev1.Container) error {
 	p.Proxied = true
 	n := &p.Node
 	n.Type, n.Interception = node.Type(c.Args[1]), node.Interception(env["ISTIO_META_INTERCEPTION_MODE"])
-	n.Name, n.Namespace, n.ServiceAccount, n.NodeName = env["POD_NAME"], env["POD_NAMESPACE"], env["SERVICE_ACCOUNT"], env["ISTIO_META_NODE_NAME"]
+	n.Name, n.Namespace, n.ServiceAccount, n.NodeName = env["POD_NAME"], env["POD_NAMESPACE"], env["SERVICE_ACCOUNT"],
+		env["ISTIO_META_NODE_NAME"]
 	n.Workload, n.Cluster, n.Network = env["ISTIO_META_WORKLOAD_NAME"], env["ISTIO_META_CLUSTER_ID"], env["ISTIO_META_NETWORK"]
 	if env["INSTANCE_IP"] != n.Addr.String() {
 		return fmt.Errorf("INSTANCE_IP is %q", env["INSTANCE_IP"])

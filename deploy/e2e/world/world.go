@@ -99,7 +99,8 @@ func (w *World) Add(p Pod) (*Running, error) {
 		return nil, fmt.Errorf("pod %s: %w", p.Node.Name, err)
 	}
 	r.Proxy, err = proxy.Start(proxy.Options{
-		Binary: w.o.Envoy, Location: location, Node: p.Node, Agent: w.o.Agent, XDS: w.o.XDS, Delta: w.o.Delta, Admin: admin, Mark: w.o.Mark, WorkDir: w.o.WorkDir,
+		Binary: w.o.Envoy, Location: location, Node: p.Node, Agent: w.o.Agent, XDS: w.o.XDS, Delta: w.o.Delta, Admin: admin, Mark: w.o.Mark,
+		WorkDir: w.o.WorkDir,
 	})
 	return r, err
 }

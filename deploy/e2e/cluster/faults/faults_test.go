@@ -76,14 +76,17 @@ func testCounts(ctx context.Context, t *testing.T, s *scene) {
 		t.Fatal(err)
 	}
 	want := []Request{
-		{Verb: "list", Resource: "pods", Path: "/api/v1/pods", UserAgent: "pilot", Identity: "system:serviceaccount:istio-system:istiod", Code: http.StatusForbidden},
-		{Verb: "create", Resource: "configmaps", Namespace: "default", Path: "/api/v1/namespaces/default/configmaps", UserAgent: "tester", Code: http.StatusCreated},
+		{Verb: "list", Resource: "pods", Path: "/api/v1/pods", UserAgent: "pilot", Identity: "system:serviceaccount:istio-system:istiod",
+			Code: http.StatusForbidden},
+		{Verb: "create", Resource: "configmaps", Namespace: "default", Path: "/api/v1/namespaces/default/configmaps", UserAgent: "tester",
+			Code: http.StatusCreated},
 	}
 	got := s.Requests(Match{})
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Request{}, "Time", "Accept", "Query")); diff != "" {
 		t.Error(diff)
 	}
-	for _, m := range []Match{{Writes: true}, {UserAgent: "pilot"}, {Identity: "system:serviceaccount:istio-system:istiod"}, {Verbs: []string{"get", "list"}, Resource: "pods"}} {
+	for _, m := range []Match{{Writes: true}, {UserAgent: "pilot"}, {Identity: "system:serviceaccount:istio-system:istiod"},
+		{Verbs: []string{"get", "list"}, Resource: "pods"}} {
 		if n := s.Count(m); n != 1 {
 			t.Errorf("%+v matches %d requests, want 1", m, n)
 		}
@@ -234,7 +237,8 @@ func TestParse(t *testing.T) {
 		{"PATCH", "/api/v1/namespaces/a/pods/p/status", Request{Verb: "patch", Resource: "pods/status", Namespace: "a", Name: "p"}},
 		{"DELETE", "/api/v1/namespaces/a/pods", Request{Verb: "deletecollection", Resource: "pods", Namespace: "a"}},
 		{"DELETE", "/api/v1/namespaces/a/pods/p", Request{Verb: "delete", Resource: "pods", Namespace: "a", Name: "p"}},
-		{"GET", "/apis/apps/v1/deployments?watch=true&sendInitialEvents=true", Request{Verb: "watch", Initial: true, Group: "apps", Resource: "deployments"}},
+		{"GET", "/apis/apps/v1/deployments?watch=true&sendInitialEvents=true",
+			Request{Verb: "watch", Initial: true, Group: "apps", Resource: "deployments"}},
 		{"GET", "/apis/networking.istio.io/v1", Request{Verb: "get"}},
 		{"GET", "/api/v1", Request{Verb: "get"}},
 		{"GET", "/readyz", Request{Verb: "get"}},

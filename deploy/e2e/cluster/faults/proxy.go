@@ -66,7 +66,8 @@ func Start(ctx context.Context, c *cluster.Cluster, host string) (*Proxy, error)
 	upstream := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true}
 	lifetime, stop := context.WithCancel(context.Background())
 	p := &Proxy{
-		address: listener.Addr().String(), wire: newWire(listener), served: make(chan struct{}), watches: map[*watch]struct{}{}, stopCutting: func() {},
+		address: listener.Addr().String(), wire: newWire(listener), served: make(chan struct{}), watches: map[*watch]struct{}{},
+		stopCutting: func() {},
 	}
 	p.close = func() { stop(); upstream.CloseIdleConnections() }
 	quiet := log.New(io.Discard, "", 0) // what goes wrong here is meant to

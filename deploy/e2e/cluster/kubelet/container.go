@@ -98,7 +98,8 @@ func Start(ctx context.Context, o Options) (*Container, error) {
 	if pod.TerminationGracePeriodSeconds != nil {
 		c.Grace = time.Duration(*pod.TerminationGracePeriodSeconds) * time.Second
 	}
-	c.cmd = exec.CommandContext(context.Background(), o.Program, slices.Concat(c.Spec.Command, c.Spec.Args, []string{"--kubeconfig", kubeconfig}, o.Args)...)
+	c.cmd = exec.CommandContext(context.Background(), o.Program,
+		slices.Concat(c.Spec.Command, c.Spec.Args, []string{"--kubeconfig", kubeconfig}, o.Args)...)
 	c.cmd.Dir = o.Dir
 	if c.cmd.Env, err = environment(c.Spec, o.Pod, o.Namespace, pod.ServiceAccountName); err != nil {
 		return nil, err
@@ -125,7 +126,8 @@ func environment(c corev1.Container, pod, namespace, account string) ([]string, 
 	for _, e := range c.Env {
 		value := e.Value
 		if from := e.ValueFrom; from != nil && from.FieldRef != nil {
-			value = map[string]string{"metadata.name": pod, "metadata.namespace": namespace, "spec.serviceAccountName": account}[from.FieldRef.FieldPath]
+			value = map[string]string{"metadata.name": pod, "metadata.namespace": namespace,
+				"spec.serviceAccountName": account}[from.FieldRef.FieldPath]
 		}
 		if value == "" {
 			return nil, fmt.Errorf("variable %s of %s has no value", e.Name, pod)

@@ -31,7 +31,8 @@ func (n *Node) serveKubelet() error {
 	if err != nil {
 		return err
 	}
-	l, err := tls.Listen("tcp", net.JoinHostPort(n.host().String(), "0"), &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12})
+	l, err := tls.Listen("tcp", net.JoinHostPort(n.host().String(), "0"),
+		&tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12})
 	if err != nil {
 		return fmt.Errorf("listen for the API server: %w", err)
 	}
@@ -67,14 +68,16 @@ func (n *Node) serveExec(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	const idle, made = 10 * time.Minute, time.Minute
-	remotecommand.ServeExec(w, r, executor{c}, c.pod.object.Name, string(c.pod.object.UID), c.spec.Name, r.URL.Query()["command"], o, idle, made, remotecommand.SupportedStreamingProtocols)
+	remotecommand.ServeExec(w, r, executor{c}, c.pod.object.Name, string(c.pod.object.UID), c.spec.Name, r.URL.Query()["command"], o, idle,
+		made, remotecommand.SupportedStreamingProtocols)
 }
 
 // executor runs commands in a container.
 type executor struct{ c *container }
 
 // ExecInContainer runs a command, without standard input or a terminal.
-func (e executor) ExecInContainer(ctx context.Context, _, _, _ string, args []string, _ io.Reader, stdout, stderr io.WriteCloser, tty bool, _ <-chan remotecommand.TerminalSize, _ time.Duration) error {
+func (e executor) ExecInContainer(ctx context.Context, _, _, _ string, args []string, _ io.Reader, stdout, stderr io.WriteCloser, tty bool,
+	_ <-chan remotecommand.TerminalSize, _ time.Duration) error {
 	if tty {
 		return fmt.Errorf("terminals are not supported")
 	}

@@ -57,7 +57,8 @@ func (p *pod) launch(spec corev1.Container, volumes map[string]string) (*contain
 	for i := range command {
 		command[i] = expand(command[i], env)
 	}
-	if c.log.file, err = os.Create(filepath.Join(filepath.Dir(p.node.o.Dir), fmt.Sprintf("%s.%s.%s.log", p.object.Namespace, p.object.Name, spec.Name))); err != nil {
+	if c.log.file, err = os.Create(
+		filepath.Join(filepath.Dir(p.node.o.Dir), fmt.Sprintf("%s.%s.%s.log", p.object.Namespace, p.object.Name, spec.Name))); err != nil {
 		return nil, err
 	}
 	c.cmd, err = c.command(command)
@@ -106,7 +107,8 @@ func (p *pod) root(image Image, spec corev1.Container, volumes map[string]string
 	}
 	domain := "svc.cluster.local"
 	for file, text := range map[string]string{
-		"resolv.conf":   fmt.Sprintf("nameserver %s\nsearch %s.%s %s cluster.local\noptions ndots:5\n", p.node.host(), p.object.Namespace, domain, domain),
+		"resolv.conf": fmt.Sprintf("nameserver %s\nsearch %s.%s %s cluster.local\noptions ndots:5\n", p.node.host(), p.object.Namespace,
+			domain, domain),
 		"hosts":         fmt.Sprintf("127.0.0.1 localhost\n%s %s\n", p.addr, p.object.Name),
 		"nsswitch.conf": "hosts: files dns\n",
 	} {

@@ -84,8 +84,10 @@ func (n *Node) syncDeployment(d *appsv1.Deployment, owned []*corev1.Pod) error {
 			}
 		}
 	}
-	status := appsv1.DeploymentStatus{ObservedGeneration: d.Generation, Replicas: int32(want), UpdatedReplicas: int32(want), ReadyReplicas: int32(ready), AvailableReplicas: int32(ready)}
-	if now := d.Status; now.ObservedGeneration != status.ObservedGeneration || now.ReadyReplicas != status.ReadyReplicas || now.Replicas != status.Replicas {
+	status := appsv1.DeploymentStatus{ObservedGeneration: d.Generation, Replicas: int32(want), UpdatedReplicas: int32(want),
+		ReadyReplicas: int32(ready), AvailableReplicas: int32(ready)}
+	if now := d.Status; now.ObservedGeneration != status.ObservedGeneration || now.ReadyReplicas != status.ReadyReplicas ||
+		now.Replicas != status.Replicas {
 		d = d.DeepCopy()
 		d.Status = status
 		_, err := n.o.Cluster.Client().AppsV1().Deployments(d.Namespace).UpdateStatus(n.ctx, d, metav1.UpdateOptions{})

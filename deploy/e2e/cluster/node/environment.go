@@ -77,8 +77,9 @@ func expand(text string, env map[string]string) string {
 func (p *pod) field(path string) (string, error) {
 	o, host := p.object, p.node.host().String()
 	fields := map[string]string{
-		"metadata.name": o.Name, "metadata.namespace": o.Namespace, "metadata.uid": string(o.UID), "metadata.labels": lines(o.Labels), "metadata.annotations": lines(o.Annotations),
-		"spec.nodeName": name, "spec.serviceAccountName": o.Spec.ServiceAccountName,
+		"metadata.name": o.Name, "metadata.namespace": o.Namespace, "metadata.uid": string(o.UID), "metadata.labels": lines(o.Labels),
+		"metadata.annotations": lines(o.Annotations),
+		"spec.nodeName":        name, "spec.serviceAccountName": o.Spec.ServiceAccountName,
 		"status.podIP": p.addr.String(), "status.podIPs": p.addr.String(), "status.hostIP": host, "status.hostIPs": host,
 	}
 	if value, ok := fields[path]; ok {

@@ -34,7 +34,8 @@ func (n *Node) syncNamespaces() error {
 			ObjectMeta: metav1.ObjectMeta{Name: rootMap}, Data: map[string]string{"ca.crt": string(n.o.Cluster.CA())},
 		}, metav1.CreateOptions{})
 		if err == nil || apierrors.IsAlreadyExists(err) {
-			_, err = core.ServiceAccounts(ns.Name).Create(n.ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})
+			_, err = core.ServiceAccounts(ns.Name).Create(n.ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}},
+				metav1.CreateOptions{})
 		}
 		if err != nil && !apierrors.IsAlreadyExists(err) {
 			errs = append(errs, err)
@@ -62,7 +63,8 @@ func (n *Node) collect() error {
 		owners["Deployment"], owners["Service"],
 		{schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"}, n.factory.Core().V1().ServiceAccounts().Informer().GetStore()},
 		{schema.GroupVersionResource{Version: "v1", Resource: "pods"}, n.factory.Core().V1().Pods().Informer().GetStore()},
-		{schema.GroupVersionResource{Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices"}, n.factory.Discovery().V1().EndpointSlices().Informer().GetStore()},
+		{schema.GroupVersionResource{Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices"},
+			n.factory.Discovery().V1().EndpointSlices().Informer().GetStore()},
 	}
 	client := n.o.Cluster.Dynamic()
 	var errs []error
@@ -80,7 +82,8 @@ func (n *Node) collect() error {
 					errs = append(errs, err)
 					continue
 				}
-				err = client.Resource(l.of).Namespace(m.GetNamespace()).Delete(n.ctx, m.GetName(), metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(m.GetUID()))})
+				err = client.Resource(l.of).Namespace(m.GetNamespace()).
+					Delete(n.ctx, m.GetName(), metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(m.GetUID()))})
 				if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 					errs = append(errs, err)
 				}

@@ -82,7 +82,8 @@ type Node struct {
 func Start(ctx context.Context, o Options) (*Node, error) {
 	n := &Node{
 		o: o, kick: make(chan struct{}, 1), nextPod: o.Pods.Masked().Addr().Next(), nextLoadBalancer: o.LoadBalancers.Masked().Addr().Next(),
-		equipped: map[types.UID]bool{}, assigned: map[types.UID]netip.Addr{}, routes: map[netip.Addr]netip.Addr{}, listening: map[string]*serviceProxy{}, running: map[types.UID]*pod{},
+		equipped: map[types.UID]bool{}, assigned: map[types.UID]netip.Addr{}, routes: map[netip.Addr]netip.Addr{},
+		listening: map[string]*serviceProxy{}, running: map[types.UID]*pod{},
 	}
 	n.ctx, n.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	n.factory = informers.NewSharedInformerFactory(o.Cluster.Client(), 0)
@@ -106,7 +107,8 @@ func (n *Node) start(ctx context.Context) error {
 	}
 	follow := []cache.SharedIndexInformer{
 		n.factory.Core().V1().Pods().Informer(), n.factory.Core().V1().Services().Informer(), n.factory.Core().V1().Namespaces().Informer(),
-		n.factory.Core().V1().ServiceAccounts().Informer(), n.factory.Apps().V1().Deployments().Informer(), n.factory.Discovery().V1().EndpointSlices().Informer(),
+		n.factory.Core().V1().ServiceAccounts().Informer(), n.factory.Apps().V1().Deployments().Informer(),
+		n.factory.Discovery().V1().EndpointSlices().Informer(),
 	}
 	for _, r := range n.o.Owners {
 		follow = append(follow, n.owners.ForResource(r).Informer())

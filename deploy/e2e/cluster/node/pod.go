@@ -75,7 +75,8 @@ func (n *Node) syncPods() error {
 // remove says that a pod has ended.
 func (n *Node) remove(o *corev1.Pod) {
 	now := int64(0)
-	err := n.o.Cluster.Client().CoreV1().Pods(o.Namespace).Delete(n.ctx, o.Name, metav1.DeleteOptions{GracePeriodSeconds: &now, Preconditions: metav1.NewUIDPreconditions(string(o.UID))})
+	err := n.o.Cluster.Client().CoreV1().Pods(o.Namespace).
+		Delete(n.ctx, o.Name, metav1.DeleteOptions{GracePeriodSeconds: &now, Preconditions: metav1.NewUIDPreconditions(string(o.UID))})
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) && n.ctx.Err() == nil {
 		n.o.Logger.Info("pod not removed", "pod", o.Name, "error", err.Error())
 	}
@@ -233,7 +234,8 @@ func (p *pod) writeStatus(ready bool) error {
 	if err != nil {
 		return err
 	}
-	_, err = p.node.o.Cluster.Client().CoreV1().Pods(p.object.Namespace).Patch(p.ctx, p.object.Name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
+	_, err = p.node.o.Cluster.Client().CoreV1().Pods(p.object.Namespace).Patch(p.ctx, p.object.Name, types.MergePatchType, patch,
+		metav1.PatchOptions{}, "status")
 	return err
 }
 

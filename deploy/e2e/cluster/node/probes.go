@@ -36,7 +36,8 @@ func (c *container) probe(ctx context.Context, p *corev1.Probe) bool {
 		if err != nil {
 			return false
 		}
-		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} // as kubelets do
+		// as kubelets do
+		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 		resp, err := client.Do(req)
 		if err != nil {
 			return false

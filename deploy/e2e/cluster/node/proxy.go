@@ -30,7 +30,8 @@ type endpoint struct {
 
 // endpoints returns the ready IPv4 endpoints of a Service.
 func (n *Node) endpoints(s *corev1.Service) (out []endpoint) {
-	list, err := n.factory.Discovery().V1().EndpointSlices().Lister().EndpointSlices(s.Namespace).List(labels.SelectorFromSet(labels.Set{discoveryv1.LabelServiceName: s.Name}))
+	list, err := n.factory.Discovery().V1().EndpointSlices().Lister().EndpointSlices(s.Namespace).
+		List(labels.SelectorFromSet(labels.Set{discoveryv1.LabelServiceName: s.Name}))
 	if err != nil {
 		return nil
 	}

@@ -56,7 +56,8 @@ func (n *Node) syncEndpoints() error {
 		switch {
 		case apierrors.IsNotFound(err):
 			_, err = client.Create(n.ctx, want, metav1.CreateOptions{})
-		case err == nil && (!apiequality.Semantic.DeepEqual(now.Endpoints, want.Endpoints) || !apiequality.Semantic.DeepEqual(now.Ports, want.Ports) || !maps.Equal(now.Labels, want.Labels)):
+		case err == nil && (!apiequality.Semantic.DeepEqual(now.Endpoints, want.Endpoints) ||
+			!apiequality.Semantic.DeepEqual(now.Ports, want.Ports) || !maps.Equal(now.Labels, want.Labels)):
 			want.ResourceVersion = now.ResourceVersion
 			_, err = client.Update(n.ctx, want, metav1.UpdateOptions{})
 		}
@@ -95,7 +96,8 @@ func (n *Node) slice(s *corev1.Service) (*discoveryv1.EndpointSlice, error) {
 		if number == 0 {
 			continue
 		}
-		out.Ports = append(out.Ports, discoveryv1.EndpointPort{Name: ptr.To(port.Name), Port: ptr.To(number), Protocol: ptr.To(port.Protocol), AppProtocol: port.AppProtocol})
+		out.Ports = append(out.Ports, discoveryv1.EndpointPort{Name: ptr.To(port.Name), Port: ptr.To(number), Protocol: ptr.To(port.Protocol),
+			AppProtocol: port.AppProtocol})
 	}
 	return out, nil
 }

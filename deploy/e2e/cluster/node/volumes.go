@@ -153,12 +153,14 @@ func lines(m map[string]string) string {
 func (p *pod) token(dir string, s *corev1.ServiceAccountTokenProjection) error {
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
 		ExpirationSeconds: s.ExpirationSeconds,
-		BoundObjectRef:    &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: p.object.Name, UID: types.UID(p.object.UID)},
+		BoundObjectRef: &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: p.object.Name,
+			UID: types.UID(p.object.UID)},
 	}}
 	if s.Audience != "" {
 		request.Spec.Audiences = []string{s.Audience}
 	}
-	made, err := p.node.o.Cluster.Client().CoreV1().ServiceAccounts(p.object.Namespace).CreateToken(p.ctx, p.object.Spec.ServiceAccountName, request, metav1.CreateOptions{})
+	made, err := p.node.o.Cluster.Client().CoreV1().ServiceAccounts(p.object.Namespace).CreateToken(p.ctx, p.object.Spec.ServiceAccountName,
+		request, metav1.CreateOptions{})
 	if err != nil {
 		return err
 	}

@@ -80,7 +80,8 @@ func sendHTTP(ctx context.Context, u *url.URL, method string, h http.Header) (st
 	req.Header, req.Host = h.Clone(), h.Get("Host")
 	req.Header.Del("Host")
 	c := &http.Client{
-		Transport:     &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, // the server's certificate is made up
+		// the server's certificate is made up
+		Transport:     &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	resp, err := c.Do(req)

@@ -53,7 +53,8 @@ func server(args []string) error {
 		return nil
 	}
 	for _, port := range *ports {
-		h := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { echo(w, r, port) }), ReadHeaderTimeout: time.Minute}
+		h := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { echo(w, r, port) }),
+			ReadHeaderTimeout: time.Minute}
 		if err := serve(port, slices.Contains(*secure, port), h.Serve); err != nil {
 			return err
 		}
@@ -65,7 +66,8 @@ func server(args []string) error {
 	}
 	for _, port := range *rpc {
 		s := grpc.NewServer()
-		s.RegisterService(&grpc.ServiceDesc{ServiceName: service, HandlerType: (*any)(nil), Methods: []grpc.MethodDesc{{MethodName: "Echo", Handler: echoRPC(port)}}}, nil)
+		s.RegisterService(&grpc.ServiceDesc{ServiceName: service, HandlerType: (*any)(nil),
+			Methods: []grpc.MethodDesc{{MethodName: "Echo", Handler: echoRPC(port)}}}, nil)
 		if err := serve(port, false, s.Serve); err != nil {
 			return err
 		}
@@ -159,7 +161,8 @@ func certificate() (tls.Certificate, error) {
 		return tls.Certificate{}, err
 	}
 	now := time.Now()
-	t := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "echo"}, DNSNames: []string{"echo"}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(24 * time.Hour)}
+	t := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "echo"}, DNSNames: []string{"echo"},
+		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(24 * time.Hour)}
 	der, err := x509.CreateCertificate(rand.Reader, t, t, key.Public(), key)
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, err
 }

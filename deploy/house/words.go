@@ -1,0 +1,96 @@
+package house
+
+import (
+	"fmt"
+	"io/fs"
+	"regexp"
+	"strings"
+)
+
+// maxWords is how many phrases that must be read twice the tree may still hold. The number only gets smaller.
+const maxWords = 1380
+
+// phrase is a construction that a reader must read twice.
+type phrase struct {
+	pattern *regexp.Regexp
+	advice  string // what to write instead
+}
+
+// phrases lists the constructions that comments and documents must not hold.
+func phrases() []phrase {
+	p := func(pattern, advice string) phrase { return phrase{regexp.MustCompile(pattern), advice} }
+	return []phrase{
+		p(`\bthose (?:that|which|who)\b|\bwhat of\b|\bthat of\b`,
+			`name the noun: "the clusters that", "the address of", not "those that", "that of"`),
+		p(`\b(?:[Nn]obody|[Ss]omebody|[Ww]hoever|[Aa]nybody|[Ee]verybody)\b`,
+			`name the part of the program: "the caller", "no proxy", "each client"`),
+		p(`\b(?:that|who|which|it|them|they|alone|does not|do not|nothing) counts?\b`+
+			`|\bcounts (?:for|as|once|where|too|until|here)\b|\bceased to count\b`,
+			`say "applies to", "is accepted", "is in force" or "is trusted"`),
+		p(`\b(?:has|have|had) (?:\w+ ){1,4}`+
+			`(?:looked at|read anew|made anew|made|written|read|asked|sent|closed|issued|started|translated|handed out)\b`,
+			`use an active verb: "Refresh reconciles every Gateway", not "has every Gateway looked at"`),
+		p(`\b[Ll]ikewise\b|\bin the place of\b|\banew\b|\bin vain\b|\bhardly\b|\bwhichever\b`,
+			`say "also", "instead of", "again", "without effect", "rarely" or "any", or repeat the noun`),
+		p(`\b[Nn]il: (?:it|nobody|none|there|who|how|with|what|as|is|all|every)\b`,
+			`write a whole clause: "nil if leader election is disabled"`),
+		p(`(?:^|[.:;] )Of [A-Za-z]`,
+			`begin with the subject: "Only the image is kept from a Pod", not "Of a Pod ..."`),
+		p(`as (?:it|they) should be|\bare others\b|\b(?:is|be|was) another\b|\bof others\b`,
+			`say what differs or what is wrong: "changed", "failed to reconcile", "of other namespaces"`),
+		p(`(?:^|[.;] )What (?:is|of|else|was|has|it|they)\b`,
+			`begin with a noun: "Files that were written stay", not "What was written stays"`),
+	}
+}
+
+// checkWords holds that the comments of Go files outside tests, and the documents, have none of the phrases. It reports
+// nothing while the tree has at most that many of them, apart from the exceptions.
+func checkWords(tree fs.FS, pkgs []*pkg, most int, x *exceptions, add report) error {
+	all := phrases()
+	var found []Violation
+	check := func(file string, line int, text string) {
+		for _, p := range all {
+			for _, m := range p.pattern.FindAllString(text, -1) {
+				passive := strings.Contains(m, " been ") // "has not been read" is no causative
+				if !passive && !x.allows("words", file, text) {
+					at := fmt.Sprintf("%s:%d", file, line)
+					found = append(found, Violation{"words", at, fmt.Sprintf("%q: %s", strings.TrimSpace(m), p.advice)})
+				}
+			}
+		}
+	}
+	for _, p := range pkgs {
+		for _, f := range p.files {
+			for _, group := range f.ast.Comments {
+				for _, c := range group.List {
+					first := f.fset.Position(c.Pos()).Line
+					for i, line := range strings.Split(c.Text, "\n") {
+						check(f.path, first+i, strings.TrimSpace(strings.TrimPrefix(line, "//")))
+					}
+				}
+			}
+		}
+	}
+	err := walk(tree, ".md", func(name string) error {
+		text, err := fs.ReadFile(tree, name)
+		for i, line := range strings.Split(string(text), "\n") {
+			check(name, i+1, line)
+		}
+		return err
+	})
+	reportAbove(found, most, add)
+	return err
+}
+
+// reportAbove reports the violations if there are more than most.
+func reportAbove(found []Violation, most int, add report) {
+	if len(found) <= most {
+		return
+	}
+	if most > 0 {
+		add(found[0].Rule, "deploy/house", "%d places, at most %d are allowed: change the new ones among these", len(found), most)
+	}
+	for _, v := range found {
+		add(v.Rule, v.At, "%s", v.Text)
+	}
+}
