@@ -8,4 +8,12 @@
 // hold up an API server.
 //
 // A Gate holds what is taken of the bounds, and is shared by all webhooks of a server. It runs no goroutine.
+//
+// # Guarantees
+//
+//   - A client that announces a body and never sends it cannot block other reviews: [TestHoldUp]. The reviews of one
+//     address leave room for those of other addresses: [TestReviewsOfOneAddress], [TestReviewsOfStrangers].
+//   - A request that is not a review, is too large or too slow, or is one of too many at once is refused, each with
+//     its HTTP status, and costs a bounded amount of memory: [TestNoReviews], [TestSlowBody], [TestReviewsAtOnce],
+//     [TestReviewsWaitNoLonger], [TestMemory], [FuzzReview].
 package admission

@@ -7,4 +7,10 @@
 //
 // What is parsed here an Envoy takes: it is encoded anew, without what stands between or behind the certificates. The
 // package is pure: the time is an argument.
+//
+// # Guarantees
+//
+//   - Only a valid certificate with its own key is served from a Secret, and Envoy accepts it: [TestOfSecret],
+//     [TestEnvoysTakeWhatIsAccepted].
+//   - The content of a Secret is never printed: [TestCredentialIsPrintedRedacted].
 package credentials

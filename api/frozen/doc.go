@@ -5,4 +5,9 @@
 // is an immutable sorted list. It shares memory with the table that it was made from.
 //
 // The package does not depend on what the lists and tables hold, and starts no goroutine.
+//
+// # Guarantees
+//
+//   - A table has the content that its edits describe, in any order, and a frozen table never changes:
+//     [TestTableAgreesWithMap].
 package frozen

@@ -3,4 +3,9 @@
 //
 // It enforces nothing: whoever holds a resource reads its field, refuses what exceeds it and counts the refusal. The
 // package has no state.
+//
+// # Guarantees
+//
+//   - The cost of a YAML file is bounded before the file is parsed: [TestYAMLNodes]. The subsets of a host are
+//     bounded: [TestSubsets].
 package limits

@@ -3,4 +3,12 @@
 //
 // It reads no file and watches nothing: whoever has the bytes calls Parse and keeps the old Config when findings say
 // Error. A Config is never changed once made, so any goroutine may read it. The package has no state.
+//
+// # Guarantees
+//
+//   - A proxy's own settings replace the mesh's defaults field by field, and are freed with their last user:
+//     [TestSettings], [TestSettingsAreForgotten]. A value that Envoy would reject is refused: [TestBadSettings].
+//   - A text of the mesh configuration is read as Istio reads it: [TestYAML], [TestPresentAndEmpty]. Only the parts of
+//     a broken text that open nothing are left out: [TestSalvage].
+//   - A log format has only commands that Envoy knows: [TestFormats].
 package mesh

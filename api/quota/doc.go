@@ -7,4 +7,9 @@
 // once, however often they are held. Listen bounds connections. A Table keeps a value for each client while it has
 // something. Addresses are those of peers, with IPv4 addresses in IPv6 form taken as IPv4. Its types may be used by any
 // goroutine, and run none.
+//
+// # Guarantees
+//
+//   - No identity, address or tenant takes more than its share of a pool, of slots or of connections: [TestPool],
+//     [TestSlots], [TestConnectionsOfOneAddress].
 package quota

@@ -10,4 +10,14 @@
 // The package has no state. Go starts one goroutine for each call, which ends with the function that it was given. A
 // panic is not counted here: whoever owns the log handler counts the records that carry a *Panic (see Panic), so that a
 // count never needs a global.
+//
+// # Guarantees
+//
+//   - A panic is contained, named, logged and counted, and no client learns its text: [TestGo],
+//     [api/rpc.TestPanicsAreContained], [pilot/ports.TestPanicsAreContained], [cmd/logs.TestPanicsAreCounted].
+//   - A fetch reaches no address of the own host, of its links or of a metadata service, whatever a name resolves to,
+//     also by the operator's proxy: [TestFetch], [TestFetchByProxy].
+//   - A regular expression that costs too much to compile is refused: [TestRegexSizeRefuses],
+//     [TestRegexSizeIsAnUpperBound].
+//   - A web page cannot use a browser of this host to reach a debug page: [TestNotRebound], [TestCrossOrigin].
 package safe

@@ -16,4 +16,9 @@
 //
 // A Watch is owned by the goroutine that calls Next, except Wake. While directories are watched it runs two goroutines,
 // which end by Close: one of fsnotify, and one that takes its events, so that fsnotify never blocks.
+//
+// # Guarantees
+//
+//   - Every change of a file is seen, also when events are lost, and many events cause few reads: [TestFollow],
+//     [TestSwapsAtRandomTimes], [TestManyEventsAreFewLooks].
 package watchfile

@@ -13,4 +13,26 @@
 //   - xfcc.go: certificates that a trusted gateway has verified.
 //
 // If whoever would know cannot be asked, the error is ErrUnavailable, and the caller is not authenticated.
+//
+// # Guarantees
+//
+//   - Within a cluster, a Kubernetes token leads to a certificate and to a stream, also while the API server is away.
+//     Tokens of other clusters, other audiences, deleted pods and the past lead nowhere, and a token is good for its
+//     own pod alone. Replicas that start together have one CA: [deploy/e2e/kube.TestTokens].
+//   - The same holds for tokens of a remote cluster for as long as a Secret names the cluster:
+//     [deploy/e2e/kube.TestRemoteCluster].
+//   - Tokens of the provider in JWT_RULE lead to a certificate and to a stream, and its keys are fetched through the
+//     guarded dialer: [TestOIDC], [pilot/bootstrap.TestOpenIDProvider].
+//   - A malformed or forged token is refused without a request to an issuer or API server: [TestBadTokens],
+//     [FuzzToken], [TestGarbage], [TestForgedTokensCostFewReviews], [TestTokenHasOneText].
+//   - A token that the API server no longer accepts is refused the next time: [TestRevoked],
+//     [TestPodGoesAfterAReview].
+//   - A caller that cannot be judged now is told to try again, and gets nothing: [TestReview],
+//     [citadel/server.TestCreateCertificate].
+//   - A cluster whose API server does not answer delays no caller of another cluster:
+//     [TestHangingClusterHoldsUpNoOther]. The requests of one identity delay no other identity:
+//     [TestReviewsOfOneAccount], [TestRechecksOfOneAccount]. An issuer that does not answer is asked once for all
+//     waiting callers: [TestIssuerIsAskedForOnce].
+//   - A certificate that expires during its connection proves nothing more: [TestCertificates]. A forwarded
+//     certificate is accepted only from a named address: [TestForwarded], [pilot/bootstrap.TestForwardedAndRevoked].
 package authenticate

@@ -8,4 +8,10 @@
 //   - revocation.go: certificate revocation lists, and the check of a chain by them.
 //
 // The package is pure: time is an argument. Everything that it reads is bounded before it is decoded.
+//
+// # Guarantees
+//
+//   - A CA with a missing part, or with a part of another CA, is refused: [TestBundle], [TestAuthorityKeys]. A bundle
+//     expires with its chain: [TestBundleExpiresWithItsChain]. No error shows a key: [TestErrorsHaveNoKey]. A chain in
+//     which an issuer has revoked a certificate is refused, and no other chain: [TestRevocations].
 package pki

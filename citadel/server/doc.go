@@ -5,4 +5,14 @@
 // alone, a caller gets another one only if something may run as its service account. It limits how often one identity
 // may ask, and calls the issuer. If the authenticator, the workloads or the issuer are unavailable, the answer is
 // Unavailable and the caller tries again: nothing is issued on a guess. The server runs no goroutine of its own.
+//
+// # Guarantees
+//
+//   - A trusted account's pod gets certificates of the accounts that run on its node, and no others. While the pods
+//     are unknown it gets none: [deploy/e2e/kube.TestNodes], [TestCreateCertificate], [pilot/ingest.TestWorkloads].
+//   - One identity's requests delay no other identity: [TestFlood], [TestSigningsOfOneIdentity],
+//     [TestPodsOfOneServiceAccount].
+//   - A caller without a credential is refused before the server reads its request: [TestStrangersSendNothing].
+//   - A certificate is renewed by itself only while a workload of its account exists: [TestRenewal],
+//     [pilot/ingest.TestHasAccount], [deploy/e2e/kube.TestRenewals].
 package server

@@ -6,4 +6,10 @@
 // says nothing has found nothing wrong. A Result that is wrong says what mends it, where possible as a command.
 //
 // The package holds no state and starts no goroutines.
+//
+// # Guarantees
+//
+//   - Faults of a server, a cluster or a proxy are found, and each such line has a command that corrects the fault or
+//     shows more: [TestRunning], [TestInstalled], [TestInstallable], [TestProxyOf], [TestPod], [TestRejections]. In a
+//     cluster where the charts are installed, that command corrects it: [deploy/e2e/check.TestCheck].
 package check

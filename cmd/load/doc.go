@@ -9,4 +9,9 @@
 //
 // A Fleet is owned by whoever started it, who calls Stop; it runs one goroutine a proxy, and gRPC its own. Each proxy's
 // state is touched by its goroutine alone. All methods of Fleet and Track may be called from any goroutine.
+//
+// # Guarantees
+//
+//   - A client that resumes is not measured as new, and a version that comes back is a push of its own:
+//     [TestSpreadOfPushes], [TestResumedAnswersAreNotCounted].
 package load

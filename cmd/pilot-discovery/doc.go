@@ -25,4 +25,25 @@
 // Packages cli, env and input have what commands share. Commands turn flags into Options and results into text; the
 // work is done in pilot, citadel, galley and injector. Environment variables are read only here, as defaults of flags,
 // with one exception: pilot/config/crd reads the variables that name the proxy before an API server.
+//
+// # Guarantees
+//
+//   - Findings of a cluster are the same in pages of any size. What a user may not read is a finding:
+//     [deploy/e2e/kube.TestAnalyze].
+//   - The exit codes and the text of check are fixed: [TestScripts/check].
+//   - Each code of findings is explained, and each example in YAML has its finding: [TestCodesAreExplained],
+//     [TestExamplesHaveTheirFinding].
+//   - Each command is described and has examples that parse; -o, typing mistakes and completions are handled alike:
+//     [TestCommandsAreDescribed], [TestOutputFlags], [TestMistakes], [TestCompletion].
+//   - The reference in docs is what the code says, and commands and links of documents are right: [TestReference],
+//     [TestVariablesAreDescribed], [TestDocuments], [pilot/bootstrap.TestMetricsReference].
+//   - A command that finds something exits with 79, a command that fails with 1: [TestScripts].
+//   - diff predicts what a server pushes: exactly those resources to exactly those proxies, for random changes:
+//     [pilot/bootstrap.TestDifferences]. Each resource has the objects that cause it, and each finding that comes or
+//     goes is reported: [TestScripts/diff]. With --server-side it makes no change that the API server refuses:
+//     [TestServerSide].
+//   - why names the rule, its line and why other rules lost: [TestScripts/why]. Real Envoys answer what it says, for
+//     the pod and path that it names: [deploy/e2e/traffic.TestAgreesWithEnvoys], also with tokens, and by policies:
+//     [deploy/e2e/traffic.TestPolicies], [deploy/e2e/traffic.TestGateway], [deploy/e2e/traffic.TestNormalization].
+//   - migrate reports what a move from istiod has to change first: [TestScripts/migrate].
 package main

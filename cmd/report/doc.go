@@ -7,4 +7,8 @@
 //   - github.go: workflow commands, escaped as GitHub documents.
 //
 // It keeps no state and runs no goroutine. The same findings give the same bytes.
+//
+// # Guarantees
+//
+//   - SARIF has what its schema requires, and annotations are escaped as GitHub documents: [TestSARIF], [TestGitHub].
 package report

@@ -55,4 +55,8 @@
 //
 // One goroutine runs all; others wait for processes, make noise (W7) or fetch profiles. It leaves nothing behind but
 // the results and, where something was started and failed, the folder with the logs.
+//
+// # Guarantees
+//
+//   - RESULTS.md keeps what was not measured again, and its plots follow its tables: [TestResults], [TestPlots].
 package main

@@ -3,4 +3,19 @@
 //
 // The programs are those that HELM4 and KUBECONFORM name, else those that make has put into .tools; Helm 3 takes part
 // where HELM3 names one, as it does in `make compat-helm`. Nothing of the user's own Helm or cluster is read.
+//
+// # Guarantees
+//
+//   - The chart grants what the server reads, and nothing more: [TestRules]. The installed charts run the server:
+//     [deploy/e2e/charts.TestCharts].
+//   - The chart's templates make valid pods: [TestInjection], [deploy/e2e/charts.TestInjected]. Injected pods, run as
+//     a kubelet would run them, call one another by mutual TLS: [deploy/e2e/mtls.TestInjectedPods].
+//   - A value with a typing mistake is refused, and each accepted value has its effect or is listed in the notes:
+//     [TestTypos], [TestNotes], [TestPod].
+//   - Alerts and the dashboard are made where they are enabled. Prometheus's engine answers every query of the
+//     dashboard and of Istio's over scrapes, and each alert reads metrics that exist: [TestAlerts],
+//     [deploy/e2e/boards.TestBoards]. Each alert fires by each fault that it is for, and by no other:
+//     [deploy/e2e/boards.TestAlertsFire].
+//   - Upgrades keep what the server wrote into webhook configurations, and move a tag without a gap:
+//     [deploy/e2e/charts.TestCharts].
 package charts

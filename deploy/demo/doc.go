@@ -6,4 +6,8 @@
 //
 // It needs no root, no fixed port and no package: pods are network namespaces. Where the machine forbids those, it says
 // so and runs the gateway alone on loopback, with plain servers behind it.
+//
+// # Guarantees
+//
+//   - The tour of make demo runs, with an agent beside each Envoy: [TestTour].
 package main

@@ -6,4 +6,9 @@
 // goroutine runs whole without it, in `make norace`; with it, it is left out (NoRace) or draws less (FewerWithRace).
 //
 // It is for tests alone and has no state.
+//
+// # Guarantees
+//
+//   - Under the race detector a test makes a fifth of its checks, and a test without goroutines makes none; without it
+//     each test makes all of them: [TestLength].
 package histories

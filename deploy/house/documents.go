@@ -1,7 +1,7 @@
 package house
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"io/fs"
 	"path"
@@ -10,10 +10,11 @@ import (
 	"unicode/utf8"
 )
 
-// documents are those that name tests. The first of them is the map of the tree.
-func documents() []string { return []string{"ARCHITECTURE.md", "DECISIONS.md"} }
+// theMap is the document that names each folder. It has no names of tests and is short, so that it is read whole.
+const theMap = "ARCHITECTURE.md"
 
 const (
+	maxMap         = 250 // lines of theMap
 	maxColumns     = 120 // of a line of a document or comment
 	maxCodeColumns = 140 // of a line of code
 )
@@ -21,76 +22,125 @@ const (
 // maxWideLines is how many lines of code may still be wider than maxCodeColumns. The number only gets smaller.
 const maxWideLines = 2960
 
-// checkDocuments holds that each test that a document names exists in the package that it names, that the map names
-// each folder of pilot and only folders that exist, and that lines are wrapped.
-func checkDocuments(tree fs.FS, pkgs []*pkg, add report) error {
-	tests, err := testsOf(tree)
-	if err != nil {
-		return err
-	}
-	for _, name := range documents() {
+// named matches a word in backquotes, which may be a folder, and the name of a test, with its folder in folder.TestX.
+var named = regexp.MustCompile("`([a-z][a-z0-9/-]*)`|\\b(?:([a-z0-9/-]+)\\.)?((?:Test|Fuzz)[A-Z]\\w*)")
+
+// checkDocuments holds that the tests that documents name exist, that the map names all folders and only folders that
+// exist, and that lines are wrapped.
+func checkDocuments(tree fs.FS, pkgs []*pkg, tests map[string]map[string]bool, add report) error {
+	return walk(tree, ".md", func(name string) error {
+		if within(name, "api") || within(name, "docs/reference") {
+			return nil
+		}
 		text, err := fs.ReadFile(tree, name)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		} else if err != nil {
+		if err != nil {
 			return fmt.Errorf("read a document: %w", err)
 		}
 		checkDocument(name, string(text), tests, add)
-		if name == documents()[0] {
+		if name == theMap {
 			checkMap(name, string(text), tree, pkgs, add)
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
-// checkDocument checks the tests and the lines of one document. A test belongs to the package named in backquotes
-// before it in the same paragraph or list item. Without one it belongs to the package in the heading of the section.
+// checkDocument checks the tests and the lines of one document. In a document about security or a decision a test
+// belongs to the folder in backquotes before it in the same paragraph, item or row. Elsewhere it is in any folder.
 func checkDocument(name, text string, tests map[string]map[string]bool, add report) {
-	tokens := regexp.MustCompile("`([a-z][a-z0-9/-]*)`|\\bTest[A-Z]\\w*")
-	var section, dir string
+	strict := name == "SECURITY.md" || withinAny(name, "docs/decisions", "docs/security")
+	wrapped := strict || name == theMap || name == theIndex
+	dir := ""
 	for i, line := range strings.Split(text, "\n") {
 		at := fmt.Sprintf("%s:%d", name, i+1)
-		heading := strings.HasPrefix(line, "#")
-		if heading {
-			section = ""
+		row := strings.HasPrefix(line, "|")
+		if line == "" || row || strings.HasPrefix(line, "#") || strings.HasPrefix(line, "- ") {
+			dir = ""
 		}
-		if heading || line == "" || strings.HasPrefix(line, "- ") {
-			dir = section
-		}
-		for _, m := range tokens.FindAllStringSubmatch(line, -1) {
+		for _, m := range named.FindAllStringSubmatch(line, -1) {
 			switch {
-			case m[1] != "" && tests[m[1]] != nil:
-				dir = m[1]
-				if heading {
-					section = dir
-				}
 			case m[1] != "":
-			case dir == "":
-				add("tests", at, "%s is named without its package", m[0])
-			case !tests[dir][m[0]]:
-				add("tests", at, "%s has no %s", dir, m[0])
+				dir = m[1]
+			case name == theMap:
+				add("tests", at, "%s: a test is named in the doc.go of its package", m[3])
+			case strict && !tests[dir][m[3]]:
+				add("tests", at, "%q has no %s", dir, m[3])
+			case !strict && !existsAnywhere(tests, m[3]):
+				add("tests", at, "there is no %s", m[3])
 			}
 		}
-		if n := utf8.RuneCountInString(line); n > maxColumns {
+		if n := utf8.RuneCountInString(line); n > maxColumns && wrapped && !row {
 			add("columns", at, "%d columns; a line has at most %d", n, maxColumns)
 		}
 	}
 }
 
+func existsAnywhere(tests map[string]map[string]bool, name string) bool {
+	for _, inFolder := range tests {
+		if inFolder[name] {
+			return true
+		}
+	}
+	return false
+}
+
+// checkGuarantees holds that the tests that a doc.go names exist, as [TestX] in its own folder or as [folder.TestX],
+// and that each item of its section Guarantees names one.
+func checkGuarantees(tree fs.FS, tests map[string]map[string]bool, add report) error {
+	return walk(tree, ".go", func(name string) error {
+		if path.Base(name) != "doc.go" {
+			return nil
+		}
+		text, err := fs.ReadFile(tree, name)
+		guarantees, item, untested := false, "", ""
+		for i, line := range strings.Split(string(text), "\n") {
+			at := fmt.Sprintf("%s:%d", name, i+1)
+			if begins := strings.HasPrefix(line, "//   - "); begins || !strings.HasPrefix(line, "//     ") {
+				if item != "" {
+					add("guarantees", untested, "no test is named: %s", item)
+				}
+				item = ""
+				if begins && guarantees {
+					item, untested = strings.TrimPrefix(line, "//   - "), at
+				}
+			}
+			if strings.HasPrefix(line, "// # ") {
+				guarantees = line == "// # Guarantees"
+			}
+			for _, m := range named.FindAllStringSubmatch(line, -1) {
+				if m[3] == "" {
+					continue
+				}
+				item = ""
+				if dir := cmp.Or(m[2], path.Dir(name)); !tests[dir][m[3]] {
+					add("tests", at, "%s has no %s", dir, m[3])
+				}
+			}
+		}
+		return err
+	})
+}
+
+// checkMap holds that the map names the folders of the first two levels, and only folders that exist, and is short.
 func checkMap(name, text string, tree fs.FS, pkgs []*pkg, add report) {
-	named := map[string]bool{}
-	for i, line := range strings.Split(text, "\n") {
-		for _, m := range regexp.MustCompile("`((?:api|charts|cmd|deploy|galley|pilot|registry)/[a-z0-9/-]*)`").FindAllStringSubmatch(line, -1) {
+	folder := regexp.MustCompile("`((?:api|charts|citadel|cmd|deploy|docs|galley|injector|pilot|registry)/[a-z0-9/-]*)`")
+	folders := map[string]bool{}
+	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	for i, line := range lines {
+		for _, m := range folder.FindAllStringSubmatch(line, -1) {
 			dir := strings.TrimSuffix(m[1], "/")
-			if named[dir] = true; !isFolder(tree, dir) {
+			if folders[dir] = true; !isFolder(tree, dir) {
 				add("folders", fmt.Sprintf("%s:%d", name, i+1), "there is no %s", dir)
 			}
 		}
 	}
 	for _, p := range pkgs {
-		if dir := "pilot/" + second(p.dir); within(p.dir, dir) && !named[dir] && !named[p.dir] {
+		top, _, below := strings.Cut(p.dir, "/")
+		if dir := top + "/" + second(p.dir); below && !folders[dir] {
 			add("folders", name, "%s is not named", dir)
 		}
+	}
+	if len(lines) > maxMap {
+		add("length", name, "%d lines; the map has at most %d", len(lines), maxMap)
 	}
 }
 
@@ -127,9 +177,9 @@ func isFolder(tree fs.FS, name string) bool {
 	return err == nil && info.IsDir()
 }
 
-// testsOf returns the tests of each folder that has any.
+// testsOf returns the names of the tests and fuzz tests of each folder that has any.
 func testsOf(tree fs.FS) (map[string]map[string]bool, error) {
-	declared := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+	declared := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
 	tests := map[string]map[string]bool{}
 	err := walk(tree, ".go", func(name string) error {
 		if !strings.HasSuffix(name, "_test.go") {

@@ -48,7 +48,8 @@ type report func(rule, at, format string, args ...any)
 // Rules are the names of all rules.
 func Rules() []string {
 	return []string{"imports", "order", "layers", "features", "pure", "clock", "client-go", "name", "doc", "init", "state", "environment",
-		"goroutine", "length", "tests", "folders", "columns", "links", "functions", "keys", "words", "exceptions"}
+		"goroutine", "length", "tests", "folders", "columns", "links", "functions", "keys", "words", "exceptions",
+		"guarantees", "decisions"}
 }
 
 // Check applies every rule to the tree.
@@ -73,8 +74,18 @@ func Check(tree fs.FS) ([]Violation, error) {
 		}
 	}
 	checkFunctions(pkgs, maxFunctions, add)
-	if err := checkDocuments(tree, pkgs, add); err != nil {
+	tests, err := testsOf(tree)
+	if err != nil {
 		return nil, err
+	}
+	if err := checkDocuments(tree, pkgs, tests, add); err != nil {
+		return nil, err
+	}
+	if err := checkGuarantees(tree, tests, add); err != nil {
+		return nil, fmt.Errorf("read the guarantees: %w", err)
+	}
+	if err := checkDecisions(tree, add); err != nil {
+		return nil, fmt.Errorf("read the decisions: %w", err)
 	}
 	x, err := readExceptions(tree, add)
 	if err != nil {

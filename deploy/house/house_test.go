@@ -94,6 +94,7 @@ func TestRandomTestsHaveSeeds(t *testing.T) {
 func TestPlantedViolations(t *testing.T) {
 	const m = `"` + Module + `/`
 	src := func(body string) string { return "package p\n" + body }
+	const guarantees = "// Package p is one.\n//\n// # Guarantees\n//\n"
 	plants := []struct{ rule, file, text string }{
 		{"imports", "api/names/a.go", src(`import _ ` + m + `registry"`)},
 		{"imports", "registry/kube/a.go", src(`import _ ` + m + `pilot/snapshot"`)},
@@ -168,12 +169,25 @@ func TestPlantedViolations(t *testing.T) {
 		{"goroutine", "pilot/xds/a.go", src("func f() { go f() }")},
 		{"keys", "pilot/xds/a.go", src("const label = \"sidecar.istio.io/inject\"")},
 		{"keys", "cmd/check/a.go", src("func f(l map[string]string) string { return l[`topology.kubernetes.io/zone`] }")},
-		{"tests", "ARCHITECTURE.md", "### `pilot/xds`\n\n- It holds (TestB).\n"},
-		{"tests", "ARCHITECTURE.md", "- It holds: `pilot/xds` TestA, TestB.\n"},
-		{"tests", "ARCHITECTURE.md", "- It holds: `api/kinds` TestA.\n"},
-		{"tests", "DECISIONS.md", "## `pilot/xds`\n\n## Others\n\nIt holds (TestA).\n"},
+		{"tests", "ARCHITECTURE.md", "- It holds: `pilot/xds` TestA.\n"},
+		{"tests", "docs/security/a.md", "- It holds: `pilot/xds` TestA, TestB.\n"},
+		{"tests", "docs/security/a.md", "- It holds: `api/kinds` TestA.\n"},
+		{"tests", "docs/security/a.md", "| `pilot/xds` TestA |\n| TestA |\n"},
+		{"tests", "docs/a.md", "It holds: `pilot/xds` FuzzB.\n"},
+		{"tests", "pilot/debug/doc.go", guarantees + "//   - It holds: [TestA].\npackage p\n"},
+		{"tests", "pilot/debug/doc.go", "// Package p is one. See [pilot/xds.TestB].\npackage p\n"},
+		{"guarantees", "pilot/debug/doc.go", guarantees + "//   - It holds.\n//   - And this: [pilot/xds.TestA].\npackage p\n"},
+		{"guarantees", "pilot/debug/doc.go", guarantees + "//   - This: [pilot/xds.TestA].\n//   - It holds,\n//     whatever comes.\npackage p\n"},
 		{"folders", "ARCHITECTURE.md", "| `pilot/attic` | nothing |\n| `pilot/debug` | pages |\n"},
 		{"folders", "ARCHITECTURE.md", "| `pilot/xds` | streams |\n"},
+		{"length", "ARCHITECTURE.md", strings.Repeat("\n", maxMap+1)},
+		{"decisions", "docs/decisions/title.md", decision("accepted")},
+		{"decisions", "docs/decisions/0002-title.md", decision("accepted")},
+		{"decisions", "docs/decisions/0001-other.md", decision("accepted")},
+		{"decisions", "docs/decisions/0001-title.md", decision("proposed")},
+		{"decisions", "docs/decisions/0001-title.md", decision("superseded by [0002](0002-b.md)")},
+		{"decisions", "docs/decisions/0001-title.md", decision("accepted") + strings.Repeat("\n", maxDecision)},
+		{"decisions", "docs/decisions/0001-title.md", decision("accepted") + "## More\n"},
 		{"columns", "DECISIONS.md", strings.Repeat("é", maxColumns+1)},
 		{"columns", "pilot/xds/a.go", src("// " + strings.Repeat("a ", maxColumns/2))},
 		{"columns", "pilot/xds/a.go", src(strings.Repeat("var _ = "+strings.Repeat("1", maxCodeColumns)+"\n", maxWideLines+1))},
@@ -192,10 +206,12 @@ func TestPlantedViolations(t *testing.T) {
 	covered := map[string]bool{}
 	for _, p := range plants {
 		found, err := Check(fstest.MapFS{
-			p.file:                   {Data: []byte(p.text)},
-			"pilot/debug/doc.go":     {Data: []byte("// Package p is one.\npackage p\n")},
-			"pilot/xds/a_test.go":    {Data: []byte(src("func TestA(t *testing.T) {}"))},
-			"api/kinds/kind_test.go": {Data: []byte(src("func TestKind(t *testing.T) {}"))},
+			"pilot/debug/doc.go":           {Data: []byte("// Package p is one.\npackage p\n")},
+			"pilot/xds/a_test.go":          {Data: []byte(src("func TestA(t *testing.T) {}"))},
+			"api/kinds/kind_test.go":       {Data: []byte(src("func TestKind(t *testing.T) {}"))},
+			"docs/decisions/0001-title.md": {Data: []byte(decision("accepted"))},
+			"DECISIONS.md":                 {Data: []byte("- [0001](docs/decisions/0001-title.md) Title\n")},
+			p.file:                         {Data: []byte(p.text)},
 		})
 		if err != nil {
 			t.Fatalf("%s: %v", p.file, err)
@@ -215,11 +231,19 @@ func TestPlantedViolations(t *testing.T) {
 	}
 }
 
+// decision returns the text of a decision with a status.
+func decision(status string) string {
+	return "# Title\n\nStatus: " + status + "\n\n## Context\n\n## Decision\n\n## Consequences\n\n## Test\n"
+}
+
 // What the rules allow must pass, or they would be worked around.
 func TestAllowedImports(t *testing.T) {
 	const m = `"` + Module + `/`
 	doc := func(files fstest.MapFS, dirs ...string) fstest.MapFS {
 		for _, d := range dirs {
+			if files[d+"/doc.go"] != nil {
+				continue
+			}
 			files[d+"/doc.go"] = &fstest.MapFile{Data: []byte("// Package p is one.\npackage p\n")}
 		}
 		return files
@@ -242,8 +266,19 @@ func TestAllowedImports(t *testing.T) {
 		"api/safe/a.go":       {Data: []byte("package p\nfunc f() { go f() }")},
 		"pilot/xds/a_test.go": {Data: []byte("package p\nfunc TestA(t *testing.T) {}")},
 		"ARCHITECTURE.md": {
-			Data: []byte("### `pilot/xds`\n\n- It holds (TestA/sub).\n- And: `pilot/xds`\n  TestA.\n\n" +
-				"`pilot/config`, `pilot/ingest`, `pilot/feature`, `pilot/catalog`, `pilot/bootstrap`, `api/`\n" + strings.Repeat("é", maxColumns)),
+			Data: []byte("`pilot/config`, `pilot/ingest`, `pilot/feature`, `pilot/catalog`, `pilot/bootstrap`, `pilot/xds`, `api/safe`\n" +
+				strings.Repeat("é", maxColumns) + strings.Repeat("\n", maxMap-1)),
+		},
+		"docs/security/a.md":           {Data: []byte("- It holds (`pilot/xds` TestA/sub).\n- And: `pilot/xds`\n  TestA.\n")},
+		"docs/decisions/0001-title.md": {Data: []byte(decision("superseded by [0002](0002-title.md)"))},
+		"docs/decisions/0002-title.md": {Data: []byte(decision("accepted"))},
+		"DECISIONS.md": {
+			Data: []byte("- [0001](docs/decisions/0001-title.md) Title, superseded by [0002](docs/decisions/0002-title.md)\n" +
+				"- [0002](docs/decisions/0002-title.md) Title\n"),
+		},
+		"pilot/ingest/doc.go": {
+			Data: []byte("// Package p is one.\n//\n//   - it has lists\n//\n// # Guarantees\n//\n" +
+				"//   - It holds, and it holds\n//     [pilot/xds.TestA/sub]. More.\npackage p\n"),
 		},
 		"docs/a.md": {
 			Data: []byte("## One `x.y`, [two](../pilot)\n## Two\n## Two\n" +

@@ -3,4 +3,8 @@
 // compiles the changed file in place of the original.
 //
 // It is for tests alone and has no state.
+//
+// # Guarantees
+//
+//   - Each mutant fits the tree: [TestTableFitsTheTree], and its test fails with it: [TestMutants] (make mutants).
 package mutants

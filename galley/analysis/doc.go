@@ -26,4 +26,25 @@
 // Run is a pure function in time proportional to the objects: it reads no file and no clock, keeps no state and runs no
 // goroutine. Its findings name the object's own position; whoever can read the file finds the field's with
 // validation.Positions.
+//
+// # Guarantees
+//
+//   - References to nothing are found, and correct ones are not: [TestRun]. The finding is at the field's line:
+//     [pilot/bootstrap.TestReferencesAreFollowed].
+//   - The cost is proportional to the objects, however many share a selector or a name: [TestLinear]. Comparisons
+//     within one object's lists are bounded: [TestComparisonsAreBounded]. An object without effect is reported with
+//     each object that precedes it, up to a bound: [TestRivals].
+//   - An object that loses to another is a finding that names the winner and the rule of precedence, in any order of
+//     arrival: VirtualServices, DestinationRules, Gateways, ServiceEntries by host and by address, Sidecars,
+//     Telemetries, PeerAuthentications, ProxyConfigs. Endpoints at addresses of Nodes are findings, except for Pods on
+//     the host's network: [TestAnalyzers].
+//   - A Service without endpoints is a finding with the reason, where no cluster could add endpoints:
+//     [TestServicesWithoutEndpoints]. A policy whose target does not exist is a finding: [TestTargets]. So is an
+//     object without effect: [TestObjectsWithoutEffect].
+//   - A last good version in force is not analysed as an object of its own: [TestLastGoodVersions].
+//   - Advice is given only where it is enabled, and each sort has cases of mistakes and of correct objects:
+//     [TestAdviceOnWhatIsRight]. It displaces no error: [TestEachAnalyzerIsBounded], [TestFindingsAreBounded].
+//   - The same objects give the same findings in any order: [TestOrder].
+//   - Pods with an outdated proxy are a finding, and Nodes of a cluster are read like Nodes in files:
+//     [deploy/e2e/kube.TestAnalyze].
 package analysis

@@ -14,4 +14,13 @@
 // writes.
 //
 // State: none, beside the clients of a term.
+//
+// # Guarantees
+//
+//   - A webhook fails closed once an invalid object was really refused, and never opens again by itself. A change that
+//     another client makes is corrected at most once a second, by the leader, and only in configurations of the own
+//     revision: [TestFailsClosedWhenItWorks], [TestFailsClosedStaysSo], [TestNoHotLoop], [TestOnlyTheLeaderWrites],
+//     [deploy/e2e/kube.TestWebhooks].
+//   - No valid object is refused while certificates of one CA after another are shown at 20 writes a second, and a
+//     server that was away is tested again without a write: [deploy/e2e/kube.TestNothingIsRefusedWrongly].
 package controller

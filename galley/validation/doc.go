@@ -34,4 +34,25 @@
 // good version. The package is pure: it reads no file, no clock and no network, keeps no state and runs no goroutine.
 // It does not compare objects with each other. galley/analysis does, and positions.go finds the lines and columns of
 // its findings.
+//
+// # Guarantees
+//
+//   - A typing mistake in any kind is found at its line and column: [TestOneTypingMistakeForEachKind].
+//   - Verdicts equal Istio's webhook, except for the objects that the test's file marks: [TestAgreement]. Files are
+//     read as kubectl reads them: [TestTreeIsWhatKubectlReads].
+//   - A review of an Istio object takes memory in proportion to its size, says the same each time, for JSON as for
+//     YAML, names a field in each finding, and reports everything that a server would not use: [FuzzKinds].
+//   - A review is answered within bounds of time and memory: [TestReview], [TestReviewIsBounded], [TestNodesOfFiles],
+//     [TestRegexBudgetOfAnObject].
+//   - An object that asks too much of every proxy is refused, and the finding names the limit: [TestSize].
+//   - An object with a wrong field is in force without that field and loses no restriction by it, nor by a field
+//     beside the spec or a fault of the metadata: [TestOneWrongField], [TestNothingOpens], [TestFaultsOutsideOfSpec],
+//     [TestMisplacedBackendTLSPolicy], [pilot/config/file.TestWrongMetadata].
+//   - A server does not start without an object that restricts and whose name or kind cannot be read:
+//     [TestDocumentsWithoutName], [TestVitalDocuments], [TestVitalObjects],
+//     [pilot/config/file.TestFirstLoadRefusesBrokenSecurity].
+//   - Rules that can be read of a new version are in force beside the last good version: [TestLastGood],
+//     [TestAllowedByBoth], [TestLastGoodOfAnother].
+//   - Hostile values are refused, and unusual values have findings: [TestHostileExpressions], [TestHostileHosts],
+//     [TestHostilePatches], [TestTextsOfPatches], [TestOwnHost], [TestOwnPorts], [TestMeaningOfEachField].
 package validation

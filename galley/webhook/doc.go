@@ -10,4 +10,10 @@
 // finalizer off an object that was stored while the webhook was away.
 //
 // It has no state but its metrics, and runs no goroutine.
+//
+// # Guarantees
+//
+//   - The webhook judges only what is to be stored, in istiod's words; an object that would cost too much is refused
+//     as too complex: [TestReview], [TestTooComplex], [FuzzReview]. Its metrics have a bounded number of labels:
+//     [TestMetrics].
 package webhook

@@ -16,13 +16,21 @@
 //
 // Gateways, classes and ListenerSets come from the World. Affected says which Gateways a commit concerns.
 //
-// # Guarantees
-//
-//   - What another client undoes is written again at most once a second [TestNoHotLoop].
-//   - The version of the API server is asked for with backoff [TestVersionIsAskedForWithBackoff].
-//   - An object of another controller is never written, and holds up no other object [TestForeignObjectsStay].
-//   - Nothing is written before the parameters of the Gateway have been read [TestParametersAreFollowed].
-//
 // State: a Reconciler's. Its maps of ConfigMaps are under its lock, and the rest is owned by the goroutine that
 // reconciles. Start runs the source of ConfigMaps.
+//
+// # Guarantees
+//
+//   - The chart's template and the template of Istio's chart make the objects that istiod applies for a Gateway:
+//     [TestIstiod], [deploy/e2e/charts.TestGatewaysAsIstio] (make compat).
+//   - Parameters without a meaning are refused, with what to write instead: [TestParameters]. Gateways of other
+//     classes, revisions and addresses are left alone: [TestWhichGateways]. ListenerSets add ports where their Gateway
+//     allows it: [TestListenerSets].
+//   - One replica creates what Gateways need, follows changes, repairs it, deletes it when it is no longer needed, and
+//     never replaces an object of another owner: [deploy/e2e/kube.TestGateways].
+//   - Nothing is watched before there is a Gateway to deploy: [pilot/bootstrap.TestNothingIsWatchedWithoutGateways].
+//   - Nothing is written before the parameters have been read: [TestParametersAreFollowed]. An object of another
+//     controller blocks no other object: [TestForeignObjectsStay]. An object that another client changes back is
+//     written at most once a second: [TestNoHotLoop]. The version of the API server is requested with backoff:
+//     [TestVersionIsAskedForWithBackoff].
 package deployment

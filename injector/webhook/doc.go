@@ -3,4 +3,9 @@
 //
 // The bounds of requests are those of api/admission, which it shares with the other webhooks. It has no state of its
 // own.
+//
+// # Guarantees
+//
+//   - A review is answered in its own version, with the patch or with the reason why the pod is refused:
+//     [TestReviews].
 package webhook

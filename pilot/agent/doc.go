@@ -25,4 +25,22 @@
 // and ends, then all others. A second signal ends Envoy at once.
 //
 // An Agent has one goroutine for each component and one for Envoy, all of which end before Run returns.
+//
+// # Guarantees
+//
+//   - Sidecars and a gateway get certificates and configuration through their agents and call by mutual TLS alone. No
+//     request fails while the control plane is killed, or while a server is ended with requests in flight. Envoy's
+//     exit is the agent's: [deploy/e2e/pilotagent.TestAgents].
+//   - While certificates of one minute are renewed, a disk is full, a token is gone, an agent has no file descriptor
+//     left, a clock is set by an hour, and the control plane is away for a day of that clock, no request between
+//     Envoys fails, each by a connection of its own. An agent that crashed starts again where it was:
+//     [deploy/e2e/agentfaults.TestFaults]. make soak goes on with that for ten minutes a round.
+//   - Istio's arguments are accepted, and those without effect are named: [cmd/pilot-agent.TestProxyFlags]. request
+//     and wait do what hooks and istioctl expect: [cmd/pilot-agent.TestRequest]. Idle memory goes back to the kernel:
+//     [cmd/pilot-agent.TestPace], [cmd/pages.TestPagesAreReleased].
+//   - Where another server has the certificates, or the platform puts them into files, no CA is asked. If that server
+//     is missing the agent does not take its place: [TestOtherCertificates], [pilot/agent/config.TestSecurity],
+//     [deploy/e2e/pilotagent.TestAgents/MutualTLS]. A second agent in one folder is refused: [TestSecondAgent].
+//   - A bootstrap is what Istio's agent writes from the same arguments, environment and files, except for the test's
+//     list with reasons: [TestAsIstios].
 package agent

@@ -6,4 +6,9 @@
 // service account may list Secrets, which package access asks the API server.
 //
 // AuthorizationPolicies are another thing: those are about calls between workloads, and are the feature authz.
+//
+// # Guarantees
+//
+//   - A request that is not allowed is denied, for any peer. A plaintext peer has no ID, so it gets no secret:
+//     [TestWhatPeersMayDo].
 package authorize

@@ -18,4 +18,22 @@
 // them entries, and one that looks after the entries of this instance, all while Run does, and those of client-go's
 // workqueue. Streams wait for each other only for their turn to write, which goes round by namespace: one whose writes
 // hang does not shut out the others.
+//
+// # Guarantees
+//
+//   - A workload that registers is an endpoint while it is connected and healthy: [TestHistories],
+//     [pilot/bootstrap.TestRegistration], [deploy/e2e/kube.TestRegistration].
+//   - A thousand machines that connect at once are registered by one request each, and none is refused:
+//     [TestAThousandMachinesAtOnce], [deploy/e2e/kube.TestAThousandMachinesAtOnce].
+//   - No identity holds more than a tenth of the entries of an instance, and no namespace the last tenth of them:
+//     [TestEntriesOfOneIdentity], [TestEntriesOfOneTenant].
+//   - A proxy of another host registers only by an identity of its own namespace and service account, unless
+//     --registerUnauthenticated is set, with a cluster as without: [TestWhoMayNotRegister], [TestWhoNeedsNoIdentity],
+//     [pilot/bootstrap.TestStrangersRegisterNothing].
+//   - A namespace whose writes hang does not delay others: [TestHangingNamespaceHoldsUpNoOther]. Names of entries
+//     differ where workloads differ: [TestEntryNames]. A stop writes what changed while an entry was being written:
+//     [TestStopWritesWhatChangedDuringAStep].
+//   - Entries of a server outside the cluster stay while it runs, and go when it is killed:
+//     [TestSweepDeletesWhatIsLeftBehind], [deploy/e2e/kube.TestServerOutsideTheCluster],
+//     [deploy/e2e/kube.TestServerOutsideTheClusterIsKilled].
 package autoregistration

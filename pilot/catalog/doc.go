@@ -3,4 +3,11 @@
 //
 //   - catalog.go: the lists, the kinds that features read and the facts that they need.
 //   - unsupported.go: what has no effect, joined from all features.
+//
+// # Guarantees
+//
+//   - Each kind has one reader, or is known to have none, which is a finding: [TestEveryKindHasOneReader]. The chart
+//     grants what sources read: [deploy/charts.TestRules].
+//   - Fields without effect are declared by the feature that reads the kind: [TestUnsupported]. An exclusive hook is
+//     filled by one feature: [TestOneFeatureHasAnExclusiveHook].
 package catalog

@@ -15,4 +15,13 @@
 // A label of the proxy's own workload that only selects objects needs nothing: feature.Workload has it. One whose value
 // goes into resources is a field of feature.Tags, which newTags fills; hooks of clusters do not get Tags. One of a
 // workload that is called is a field of registry.Endpoint, and of its Equal.
+//
+// # Guarantees
+//
+//   - A proxy whose cohort may differ is assigned again, whatever selected it, and no other proxy is:
+//     [TestCohortsOutsideReassignStay], [pilot/translate.TestHistories].
+//   - Labels split a cohort only if a selector matches some of them, or if traces name the workload by them. The
+//     address splits an inbound half only if an ingress listener depends on it:
+//     [TestLabelsSplitOnlyWhereASelectorDoes], [TestAddressSplitsOnlyWhereIngressNamesIt].
+//   - A proxy's workload is the one that its proof and its name agree on: [TestWorkloadOfProxy], [TestRunsAs].
 package cohort

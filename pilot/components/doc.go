@@ -4,4 +4,10 @@
 // an Observer is told of each commit. If one fails, all stop, and an error names what has not stopped in time.
 //
 // State: the names of what runs, under a lock. Each Component has a goroutine.
+//
+// # Guarantees
+//
+//   - A component that fails stops the server, whatever waits for it: [TestComponents],
+//     [TestComponentFailsWhileAnotherWaits]. One that does not end is left behind and named:
+//     [TestComponentsThatDoNotEnd].
 package components

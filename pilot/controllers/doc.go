@@ -11,12 +11,14 @@
 // Its objects are unstructured: no scheme has types, and no discovery request is sent, because each Reconciler names
 // its kinds.
 //
+// State: a Controller's, under its lock. The goroutines are those of controller-runtime and end with the term.
+//
 // # Guarantees
 //
 //   - A deposed leader writes nothing: all requests pass the Guard of the Lease [TestLease].
-//   - A failed request is tried again for good, whatever the error is, at first after minBackoff and at last after each
-//     maxBackoff. It is a finding until it succeeds, the object is gone or the term ends, and it delays no other object
-//     [TestFailures]. A conflict is one after maxConflicts in a row.
+//   - A failed request is tried again for good, whatever the error is, at first after minBackoff and at last after
+//     each maxBackoff. It is a finding until it succeeds, the object is gone or the term ends, and it delays no other
+//     object [TestFailures], [TestReconcilers]. A conflict is a finding after maxConflicts in a row.
 //   - An object that another client changes back is written at most once a second, then at most every four seconds
 //     [TestUndone].
 //   - A kind that cannot be listed or watched is a finding. It stops only the Controllers that watch it, until it can
@@ -24,6 +26,4 @@
 //   - All requests of a Manager together have the rate of its configuration [TestRate].
 //   - Everything is reconciled at the beginning of a term. Notify never blocks, and may be called before, in and after
 //     terms [TestTerms].
-//
-// State: a Controller's, under its lock. The goroutines are those of controller-runtime and end with the term.
 package controllers

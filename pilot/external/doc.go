@@ -11,4 +11,10 @@
 //
 // It speaks to no API server itself: it hears of namespaces as changes. State: a Keeper's, under its lock. Run has one
 // goroutine for each cluster that is kept, beside its own.
+//
+// # Guarantees
+//
+//   - A remote cluster whose system namespace names the control plane's cluster gets caBundles, failurePolicy and
+//     roots like the own cluster, for as long as it does. No other cluster is written to: [TestKeeper],
+//     [TestKeepsNothing], [deploy/e2e/kube.TestRemoteClusters].
 package external

@@ -27,4 +27,13 @@
 // What the mesh itself answers needs no Provider: the Builder makes the facts of kind ServicePort of the registries.
 //
 // A Table belongs to the goroutine that commits. It runs no goroutine.
+//
+// # Guarantees
+//
+//   - A missing fact is reported as missing: [TestTable].
+//   - Providers are asked for what objects need, and no more. A fact that is missing is a finding that says what
+//     applies meanwhile: [pilot/ingest.TestFactsFollowObjects].
+//   - A fact is in the Snapshot while an object needs it, each change of it is in a Diff, and it reaches the proxies
+//     of the namespaces that need it, and no others: [pilot/snapshot.TestFacts],
+//     [pilot/translate.TestFeatureIsOneLine], [pilot/translate.TestWhatIsReadMakesDirty].
 package facts

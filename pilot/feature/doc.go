@@ -58,7 +58,8 @@
 //
 // # Tests that know every kind
 //
-// Two tests of pilot/translate want more of a new kind: TestEveryKindIsGenerated wants it in the generated worlds and
-// in testdata/pool.yaml, TestNoFieldIsIgnored wants objects in testdata/fields in which each field has an effect. A
-// kind that the server does not know yet needs an entry in api/kinds and checks in galley/validation first.
+// A new kind needs more for two tests: [pilot/translate.TestEveryKindIsGenerated] wants it in the generated worlds and
+// in testdata/pool.yaml, and [pilot/translate.TestNoFieldIsIgnored] wants objects in testdata/fields in which each
+// field has an effect. A kind that the server does not know yet needs an entry in api/kinds and checks in
+// galley/validation first.
 package feature

@@ -37,4 +37,35 @@
 // State: a World's objects, under its lock, and what only the committing goroutine touches. Goroutines: the Throttle's
 // one, which alone calls commit once it is made, and one for each source in Sources.Run. Analyst.Run and the Runs of
 // sources are started by the caller. What others read of a World (snapshot, objects, findings) is published whole.
+//
+// # Guarantees
+//
+//   - If several sources have an object, the first source's is in force: [TestHistoriesOfSources]. Nothing is
+//     committed before all sources have answered, including the sources in the mesh configuration: [TestWhenHeard].
+//   - Objects of other revisions and of unselected namespaces are hidden, and changes of either apply at once:
+//     [TestRevision], [TestDiscoverySelectors].
+//   - A mesh configuration with an error is replaced by the last one of its layer that was used: [TestMeshLayers],
+//     [TestMeshWithUnknownFields], [TestSalvagedMeshStays], [TestMeshWithoutKey]. At a start there is none, and the
+//     server does not become ready with the defaults: [pilot/bootstrap.TestUnusableMeshConfigIsNotReady],
+//     [pilot/bootstrap.TestUnreadableMeshFileIsRefused]. A missing shared ConfigMap is such an error:
+//     [TestMissingSharedMesh].
+//   - A mesh file given by a flag takes precedence over the ConfigMap: [pilot/bootstrap.TestMeshConfig].
+//   - Networks follow their ConfigMap, labels and names: [TestNetworksFollow], [TestNamesOfGateways].
+//   - Derived objects follow their sources, in any batches. A user's own object takes precedence: [TestStages],
+//     [TestStagesHistories], [TestGatewayHistories]. A stage runs again when an object that it looked up changes, and
+//     at no other time: [TestLookups].
+//   - A stage that panics keeps what it derived, affects no other change, and starts again when its input changes:
+//     [TestStagePanics]. Its findings are bounded, and are about objects that a user wrote:
+//     [TestFindingsOfStagesAreBounded], [TestFindingsOfDerivedObjects].
+//   - The throttle commits the last change of each object last, and no change waits beyond its bound:
+//     [TestThrottleHistories].
+//   - Changes that come together are analysed once, and a Node only when its place changes: [TestAnalysisIsCoalesced].
+//   - A write to a kind that no package reads makes no Snapshot: [TestObjectsThatNobodyReadsMakeNoSnapshot].
+//   - A Secret that breaks keeps its last good content and is a finding, and a Secret that no object names is not
+//     held: [TestCredentials]. Certificates that expire while they are served, names without a server, and missing
+//     Secrets are findings: [TestExpiry], [TestUnservedCredentials], [TestMissingCredentials],
+//     [TestMissingCredentialsOfRules], [deploy/e2e/gatewaytls.TestCluster].
+//   - A rule whose keys no server fetches is a finding: [TestKeysThatNobodyFetches].
+//   - A finding about an unsupported field has the line of the field: [TestUnsupportedFieldsAreLocated],
+//     [TestUnsupportedMeshFieldsAreLocated].
 package ingest

@@ -21,4 +21,12 @@
 //
 // State: a Lease belongs to itself and may be used from any goroutine. Run calls its function in a goroutine of its
 // own, one at a time.
+//
+// # Guarantees
+//
+//   - A leader that is stopped and resumed writes nothing more: [TestGuardStopsWritesOfTheDeposed],
+//     [deploy/e2e/kube.TestLeaderIsStoppedAndResumed]. A presence ends with its Lease:
+//     [TestPresenceLastsAsLongAsItsLease].
+//   - A request for a Lease that the API server forbids is a finding that names the Lease and the missing rule:
+//     [TestForbidden], [pilot/bootstrap.TestForbiddenLeases].
 package leader

@@ -10,4 +10,11 @@
 // Rejections are kept in a ring too. Those that say the same of the same push are one, with the number of proxies.
 //
 // No goroutine runs here, and the time is the callers'.
+//
+// # Guarantees
+//
+//   - The pushes and rejections that are kept are bounded in number and bytes: [TestBounds]. The same rejection by
+//     many proxies is one, and is traced once: [TestSameRejectionsAreOne].
+//   - A push names the object and the line that caused it. A rejection names the objects that the rejected resource is
+//     made of: [pilot/bootstrap.TestPushesAsData].
 package pushes

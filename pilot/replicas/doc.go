@@ -14,8 +14,13 @@
 //
 // # Guarantees
 //
-//   - Peers are the ready endpoints of the own cluster, at whatever port each has, without this replica: [TestPeers].
-//   - Each peer that is asked has an answer or an error that says why not, whatever the peer does: [TestAsk].
-//   - Nothing is sent to a peer that does not prove that it is a control plane: [TestImpostors].
-//   - Without an identity no peer is asked: [TestNoIdentity].
+//   - Peers are the ready endpoints of the control plane's own Service in its own cluster, without the replica itself:
+//     [TestPeers]. Nothing is watched or kept for it.
+//   - Each peer has an answer or an error with the reason, within bounds of time, size and number: [TestAsk],
+//     [TestSlow], [TestManyPeers]. A peer answers for itself alone, and changes nothing: [pilot/debug.TestReplicas].
+//   - A peer that does not prove by its certificate that it is a control plane is sent nothing, and sees no
+//     certificate of this replica: [TestImpostors]. Without an identity no peer is asked: [TestNoIdentity],
+//     [citadel/authority.TestClient], [citadel/authority.TestClientOfOthers].
+//   - proxy-status, pushes and check show what all replicas serve, and name a replica that is stopped, dead or of
+//     another version: [deploy/e2e/clusters.TestReplicas]. So does the live page: [pilot/ui.TestElsewhere].
 package replicas

@@ -8,4 +8,11 @@
 //
 // services.go, destinationrules.go and virtualservices.go each have the tables of their objects, the look-ups in them,
 // and the rules of what a changed row makes dirty. placement.go says whether anything depends on where proxies run.
+//
+// # Guarantees
+//
+//   - The Dirty of a commit names hosts, listeners and cohorts that it affects: [TestCompare]. Delegates are in force
+//     where they are exported to the namespace of the VirtualService that names them: [TestDelegatesAreExported].
+//   - The Sidecar and the DestinationRule of a workload, and what exportTo hides, are those of istiod:
+//     [TestSidecarFor], [TestRulePrecedence], [TestExportTo], [TestSidecarHosts].
 package scope

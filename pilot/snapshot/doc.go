@@ -6,4 +6,9 @@
 // are being edited. A commit without changes returns the last Snapshot again. A Diff lists what changed in a commit.
 //
 // The package knows no Envoy, client, file or clock.
+//
+// # Guarantees
+//
+//   - A Diff lists each change, and a write that changes nothing for a reader makes no Snapshot: [TestDiff]. An object
+//     that is written without a change keeps its pointer: [TestEqualObjectKeepsItsPointer].
 package snapshot

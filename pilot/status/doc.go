@@ -17,15 +17,22 @@
 // status comes to say that nothing is wrong. The findings are read after each analysis, and every 10 seconds: no
 // analysis follows a new object that is invalid.
 //
-// # Guarantees
-//
-//   - A write that is refused is a finding, and backs off until it succeeds. The objects of a kind that is forbidden
-//     back off together, with one finding [TestWriterIsRefused].
-//   - Nothing is written before the first analysis [TestRunWaitsForAnalysis].
-//   - Nothing is written again before the API server has brought the object back [TestDerived].
-//
 // No write here starts a push: sources read only the addresses of Ingresses from statuses, and no translation reads
 // those.
 //
 // State: a reconciler's, owned by the goroutine that reconciles. Analysed may be called from any goroutine.
+//
+// # Guarantees
+//
+//   - The status of an object has its findings, and nothing else there changes: [TestPatch], [TestWant], [TestTexts].
+//     One replica writes it, with the rights of the chart, and no write starts a push. The loser of two competing
+//     objects has a status that names the winner and the reason: [deploy/e2e/kube.TestStatus].
+//   - Only objects of this revision are written, and only in the version that was analysed: [TestWriterTakesOver],
+//     [TestWriterIsStale]. Nothing is written before the first analysis: [TestRunWaitsForAnalysis]. A finding that no
+//     analysis brings is written within 10 seconds: [TestRunLooksByItself]. A write that is refused is a finding, and
+//     backs off until it succeeds; the objects of a forbidden kind back off together, with one finding:
+//     [TestWriterIsRefused].
+//   - Nothing is written again before the API server has brought the object back: [TestDerived].
+//   - No status says that nothing is wrong while findings are left out: [TestWriterKnowsThatThereIsMore],
+//     [galley/analysis.TestFindingsAreBounded].
 package status

@@ -9,4 +9,10 @@
 //
 // State: none, beside the clients of a term and what is watched: of each ConfigMap the label and one text, which equal
 // ConfigMaps share.
+//
+// # Guarantees
+//
+//   - Every selected namespace has the roots, whatever another client does to its ConfigMap. A ConfigMap with the
+//     right roots is not written, and a namespace that cannot be written delays no other: [TestPublisher],
+//     [deploy/e2e/kube.TestRoots].
 package trust

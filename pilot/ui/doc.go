@@ -14,4 +14,12 @@
 // their replica.
 //
 // Who may see it is decided by debug.API.Guard. Nothing can be changed here.
+//
+// # Guarantees
+//
+//   - The page loads and runs nothing but its own files, and makes no HTML of text: [TestPolicy].
+//   - All viewers together cost one collection, rare enough to take a fiftieth of a processor, which is dropped when
+//     they leave: [TestOneMakingForAll], [TestCostIsShared]. Answers have a bounded number of rows: [TestPaging],
+//     [TestAnswers].
+//   - Its content can be reached by keys and read in both themes: [deploy/ui.TestPage] (make ui).
 package ui

@@ -4,4 +4,9 @@
 //
 // It reads resources as they are encoded for the wire, and nothing else: where the source of a resource is known, that
 // is what the resource itself says in its metadata. It is pure, and has no state.
+//
+// # Guarantees
+//
+//   - Corners of routes, chains and forwarded requests are followed as Envoy follows them: [TestMatches],
+//     [TestChains], [TestForwarded].
 package why

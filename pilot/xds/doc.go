@@ -34,4 +34,54 @@
 //
 // A client whose node has GENERATOR=api is sent objects of configuration, which Options.Objects makes, in place of a
 // proxy's. Every type is answered as a whole, and only peers that Options.Authorizer allows are served.
+//
+// # Guarantees
+//
+//   - After any history, a peer has the secrets of the namespace that it proved, and was sent no other:
+//     [TestSecretsGoToTheirNamespace]. Plaintext peers and readers of configuration get none:
+//     [TestPlaintextPeersGetNoSecret], [TestSecretsAreForProxies]. With several clusters, a certificate does not prove
+//     the cluster: [TestCertificateProvesNoCluster], [TestSecretsOfRemoteClusters],
+//     [deploy/e2e/kube.TestRemoteSecrets].
+//   - Secrets that objects of the Gateway API share with another namespace go there too, for as long as they are
+//     shared. The Secrets of a Gateway go to the account of its own proxies, which may list no Secrets, and to no
+//     other account: [TestSharedSecrets], [TestSecretsSharedWithAccounts], [TestSecretsSharedWithoutAccess],
+//     [pilot/derive/gatewayapi.TestShared].
+//   - A secret that a peer may no longer have is taken from it: [TestAccessToSecrets], from real Envoys too, by either
+//     protocol: [deploy/e2e/gatewaytls.TestCluster].
+//   - A client that resumes loses removed clusters, while endpoints go on changing:
+//     [TestGoneClustersAreRemovedWhileEndpointsChange]. It loses nothing before its cluster is read:
+//     [TestWhoResumesWaitsForItsCluster].
+//   - A tool that asks for debug pages has a stream of its own, which is not a client. A type that is not served
+//     affects no other: [TestDebugPages], [TestUnknownTypesAreIgnored].
+//   - An Envoy that waits for certificates is a finding: [TestWaitsForCertificates], [TestWarmingIsNoFinding]. So is
+//     metadata without effect: [TestMetadataIsNoticed].
+//   - Objects are served to permitted addresses only: [TestObjectsAreServedToAPIClientsOnly].
+//   - A peer's identity is the one that it proved. A proxy of another namespace by its metadata or its name is
+//     refused: [TestPeersAreAuthenticated]. So is a proxy of a pod that runs as another service account:
+//     [TestAccountOfThePod], [pilot/cohort.TestWorkloadOfProxy]. A stream ends when its proof expires, and soon after
+//     the proof was revoked or proves something else: [TestStreamEndsWithItsCredential],
+//     [TestStreamEndsWhenItsProofIsRevoked], [TestStreamEndsWhenItsPeerIsAnother], [TestDebugPagesAfterARevocation],
+//     [pilot/bootstrap.TestRevoked], [citadel/authenticate.TestPodGoesAfterAReview].
+//   - Publishing never waits for a stream. A slow stream is sent the newest snapshot, and a stalled stream is cut:
+//     [TestPublishNeverWaits], [TestTheLatestWins], [TestStalledReaderIsCut].
+//   - A stream is not woken by a Snapshot that changes nothing for it, and is sent the newest when it asks. If proxies
+//     only may belong to other cohorts, no group compares Sets: [TestGroupSleepsThroughPushesWithNothingForIt],
+//     [TestUnknownTypeStaysInItsGroup], [TestNotifiedLateThenChangesGroup], [TestLeavesItsGroupBeforeThatHasChecked],
+//     [pilot/bootstrap.TestHistories].
+//   - Gateways and new proxies go first, and no authenticated proxy is refused: [TestGatewaysAndNewProxiesGoFirst],
+//     [TestConnectStorm]. Envoys that can are sent virtual hosts by themselves:
+//     [TestVirtualHostsAloneForEnvoysThatCan].
+//   - No identity holds more than a tenth of the streams, of the memory for subscribed names, or of the memory for
+//     configuration that no other proxy has: [TestStreamsOfOneIdentity], [TestNamesOfOneIdentity],
+//     [TestCohortsOfOneIdentity]. The identities of one namespace, or all peers without one, leave the last tenth of
+//     the streams and most of that memory to others: [TestStreamsOfOneTenant], [TestMemoryOfOneTenant].
+//   - Few of one identity's streams and groups wait for a slot at a time, so that others do not wait behind all of
+//     them: [TestTurns], [TestGroupsTakeTurns], [TestDebugAnswersOfOneIdentity].
+//   - Peers on other hosts without an identity are bounded for each address: [TestUnprovedStreamsAreFew],
+//     [TestUnprovedNamesAreFew], [TestConnectionsOfOneAddressAreBounded]. A server without memory to spare accepts no
+//     more streams: [TestNoStreamsWhereMemoryIsShort].
+//   - A faulty client costs a bounded number of log lines: [TestLogOfClientFaultsIsBounded]. A stream keeps no copy of
+//     its node's metadata: [TestNodeIsNotKept].
+//   - A push counts the clients that were sent something because of it, until they have acknowledged it, rejected it
+//     or left: [TestPushesAreCounted].
 package xds

@@ -11,4 +11,11 @@
 // If Kubernetes and ServiceEntries have the same service, it is that of Kubernetes with the endpoints of both.
 //
 // A Registry and the registries in it are used by one goroutine. They start none.
+//
+// # Guarantees
+//
+//   - Changes one by one have the same result as all at once: [TestHistories], [registry/kube.TestHistories],
+//     [registry/serviceentry.TestHistories].
+//   - A cluster that came and went leaves the other clusters as they were: [TestClusterComesAndGoes]. A service of
+//     several clusters keeps the version of each cluster: [TestTranscripts].
 package aggregate

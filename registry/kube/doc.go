@@ -13,4 +13,9 @@
 // networks, marks as such.
 //
 // The package uses no client. It does not filter by visibility, locality or network, and does not merge clusters.
+//
+// # Guarantees
+//
+//   - Endpoints follow their slices, pods, nodes and annotations: [TestTranscripts], [TestExportTo],
+//     [TestWithControllersServicesSelectNoPods].
 package kube

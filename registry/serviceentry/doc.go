@@ -10,4 +10,9 @@
 //
 // The package does not write addresses back to the API server. Allocated addresses depend on the hosts alone, so every
 // replica allocates the same.
+//
+// # Guarantees
+//
+//   - Allotted addresses depend on the hosts alone, so replicas agree: [TestAllocationDependsOnlyOnTheHosts].
+//     Addresses that istiod assigned stay: [TestAssignedAddressesStay].
 package serviceentry

@@ -3,4 +3,8 @@
 // one network to another. A request that fails anywhere fails the test.
 //
 // It has no code of its own besides its tests, which run as an ordinary user inside the namespaces of package pods.
+//
+// # Guarantees
+//
+//   - A call between networks is mTLS from sidecar to sidecar: [TestNetworks].
 package clusters

@@ -14,4 +14,11 @@
 // runs: put the most telling error first. Then write the document with
 //
 //	go test ./deploy/e2e/failclosed -run TestDocument -args -update
+//
+// # Guarantees
+//
+//   - No input opens by breaking what it closes, at a start, at a restart or while the server runs: [TestFiles],
+//     [TestObjects], [TestPolicies], [TestGateways], [TestMeshConfig], [TestNetworks], [TestConfigSource], [TestCA],
+//     [TestCAOfAPIServer], [TestSecrets], [TestSecretsOfAPIServer], [TestInjection], [TestAPIServer],
+//     [TestRemoteCluster]. docs/security/inputs.md has the table: [TestDocument].
 package failclosed

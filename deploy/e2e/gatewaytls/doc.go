@@ -1,3 +1,10 @@
 // Package gatewaytls tests gateways that terminate TLS, and what they call by TLS: a real Envoy gets the certificates
 // of Secrets from the control plane, over a stream on which it proves who it is.
+//
+// # Guarantees
+//
+//   - A gateway shows each host its own certificate. The rotation of a Secret fails no request, and a broken Secret
+//     affects no other host, from files and from an API server: [TestModes], [TestCluster].
+//   - Calls by HTTP/3 find the certificates, routes and policies of calls by HTTP/2: [TestHTTP3]. A server of a
+//     Gateway enforces its versions and cipher suites, and certificates by hash and by name: [TestSettings].
 package gatewaytls

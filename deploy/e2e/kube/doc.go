@@ -10,4 +10,8 @@
 //
 // Each test has a cluster for itself. Package installed empties it for the next test. TestMain makes the test binary a
 // replica of an election, for a test that stops and resumes a leader.
+//
+// # Guarantees
+//
+//   - A gap of an API server removes nothing that proxies have: [TestOutages].
 package kube

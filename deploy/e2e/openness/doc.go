@@ -17,4 +17,10 @@
 //
 // OPENNESS_ONLY=entry compares only the worlds whose names contain that word, and OPENNESS_DUMP=DIR writes what both
 // control planes send for each world into a folder.
+//
+// # Guarantees
+//
+//   - In worlds of random odd objects nothing is more open than with the real istiod, except for the list in
+//     accepted.go: make compat. Each kind of openness is found: [TestCompare]. Whatever is more closed here stays so:
+//     [TestClosedAsIstiod].
 package openness

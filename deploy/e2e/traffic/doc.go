@@ -16,4 +16,11 @@
 //   - telemetry_*: access logs and traces, with collectors that are servers of the tests.
 //   - virtualservice_*: routes, and what they do besides forwarding.
 //   - why_*: the command why and Envoys give the same answer.
+//
+// # Guarantees
+//
+//   - Mirrors, rewritten hosts, delegates and routes for some clients alone do what VirtualServices say, and requests
+//     with one hash stay with one endpoint: [TestRoutes], [TestMirror], [TestHash].
+//   - Clients and servers of grpc-go route, split, eject, fail over, authorize and speak mutual TLS as the mesh is
+//     configured, and a change fails no call: [TestApplications].
 package traffic

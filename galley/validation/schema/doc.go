@@ -6,4 +6,10 @@
 //
 // A definition is compiled when the first object of its kind is judged, and held until Forget. That takes some ten
 // milliseconds and one to five megabytes a kind. A Set may be used from any goroutine; it starts none.
+//
+// # Guarantees
+//
+//   - An object that an API server would refuse by its CustomResourceDefinition is refused in a file:
+//     [TestEveryKindHasADefinition], [TestCheck], [TestSetIsShared]. The definitions are those of the pinned modules:
+//     [deploy/crds.TestSchemasAreUpToDate].
 package schema

@@ -8,4 +8,8 @@
 //   - report.go: where it sends traces, metrics and access logs
 //
 // It starts no Envoy, reads no file and holds no state.
+//
+// # Guarantees
+//
+//   - A server that Envoy reports to over TLS needs a certificate that a configured root verifies: [TestTLSOfReports].
 package bootstrap

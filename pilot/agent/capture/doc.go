@@ -10,4 +10,15 @@
 //
 // Parse makes a Config of the arguments. Rules makes rules of a Config; both are pure. Apply and Remove change the
 // network namespace of the calling thread, and need CAP_NET_ADMIN there.
+//
+// # Guarantees
+//
+//   - The rules lead incoming and outgoing traffic to Envoy, with REDIRECT and TPROXY, over IPv4 and IPv6, except for
+//     what is excluded and what is Envoy's. Writing them again changes nothing, and removing them leaves nothing:
+//     [deploy/e2e/capture.TestRedirect], [deploy/e2e/capture.TestTProxy], [deploy/e2e/capture.TestIPv6]. With TPROXY
+//     no connection bypasses an Envoy that does not listen: [deploy/e2e/capture.TestTProxy].
+//   - DNS queries of the application reach the agent, and those of the agent do not, even from the same port:
+//     [deploy/e2e/capture.TestDNS].
+//   - The rules that the arguments of injected pods make are reviewed as text; a wrong argument is named:
+//     [TestScripts], [TestWrongArguments].
 package capture

@@ -9,4 +9,10 @@
 //   - environment.go: variables as numbers, durations and booleans
 //
 // It keeps no state, runs no goroutine and reads no environment but the one it is given.
+//
+// # Guarantees
+//
+//   - The annotation of a pod takes precedence over PROXY_CONFIG, and that over the mesh's default: [TestPrecedence].
+//     A wrong value is named, with the right spelling: [TestRefused], [TestFindings]. A host without POD_NAME is known
+//     by its own name: [TestVirtualMachine].
 package config

@@ -9,4 +9,10 @@
 //   - reap.go: processes that nobody waits for
 //
 // A Process is started once. Run has one goroutine of its own, which waits for Envoy.
+//
+// # Guarantees
+//
+//   - Envoy's exit code is the agent's: [TestExitCodes]. An Envoy that is to end drains first, once, and ends as soon
+//     as its connections have: [TestDrain]. A second signal ends it at once: [TestKill].
+//   - Orphaned processes are reaped, and other children are left to their parents: [TestReap].
 package envoy

@@ -6,4 +6,10 @@
 // balancing. The package pilot/agent/status asks Probes for the kubelet.
 //
 // A Checker runs in the goroutine that calls Run. It owns nothing.
+//
+// # Guarantees
+//
+//   - The health of an application is reported when it is known and when it changes: [TestReports], [TestThresholds].
+//     A probe ends within its timeout, and follows redirects as a kubelet does: [TestTimeouts], [TestHTTP],
+//     [TestOthers].
 package health

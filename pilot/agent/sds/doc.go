@@ -6,4 +6,10 @@
 // again.
 //
 // Each stream has two goroutines, and its own state. The server keeps none.
+//
+// # Guarantees
+//
+//   - Envoy is sent the secrets that it names, when they exist and when they change, and a rejected one once it has
+//     changed. Only the agent's user may connect: [TestStream]. A socket that was left behind is replaced, and another
+//     server found: [TestSockets].
 package sds

@@ -4,4 +4,8 @@
 // An Upstream owns its connection. Run is its one goroutine: it replaces the connection when the roots change, so that
 // a server that is no longer trusted loses its streams. Files are read whole and bounded; what is in them is never
 // logged.
+//
+// # Guarantees
+//
+//   - Roots that cannot be read whole are refused: [TestBrokenRoots].
 package upstream

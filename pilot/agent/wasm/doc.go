@@ -14,4 +14,11 @@
 // extensions of the response change. Package xdsproxy asks for it again later.
 //
 // A Cache owns its folder. It runs no goroutine: who asks waits, one at a time for each module.
+//
+// # Guarantees
+//
+//   - A module is fetched once, by HTTP or from a registry, and fields for the agent alone are taken out of the
+//     extension: [TestReplace]. A file with another hash, that is too large, is not a module, or is on this host, is
+//     refused: [TestRefused]. Without its module an extension does what failStrategy says: [TestFailurePolicy].
+//   - No error shows a password: [TestCredentials]. Unused modules make room: [TestKept].
 package wasm

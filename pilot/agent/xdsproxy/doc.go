@@ -19,4 +19,19 @@
 //   - extensions.go: extensions of one stream
 //   - wire.go: messages as bytes
 //   - debug.go: debug pages of the control plane on a local port
+//
+// # Guarantees
+//
+//   - Messages, rejections and the versions that Envoy resumes with are passed on unchanged, and the end of one side's
+//     stream ends the other's: [TestDelta]. An Envoy that does not read slows the control plane's stream and costs no
+//     memory: [TestBackpressure]. A closed stream leaves nothing behind: [TestReconnects].
+//   - The agent's own types never reach Envoy; the agent acknowledges or rejects them: [TestOwnSubscriptions]. Health
+//     is reported on each new stream: [TestHealth]. An extension that is fetched delays nothing else:
+//     [TestExtensions]. Envoy's next request is valid after the agent rejected an extension: [TestRejectedInItsStead].
+//     A missing module is fetched again later, and Envoy is then sent its extension: [TestMissingExtensions].
+//   - A message that is not a response ends its stream alone: [TestHostile].
+//   - The local port of debug pages serves nothing else, to this host alone, and to no web page: [TestDebug],
+//     [TestPages], [TestDebugAnswersNoWebPage].
+//   - Beside real Envoys no handshake fails while certificates are renewed, nor while the control plane is away past
+//     the time at which they should be: [deploy/e2e/mtls.TestAgentParts].
 package xdsproxy

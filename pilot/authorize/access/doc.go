@@ -6,4 +6,9 @@
 // there is an answer. Failures are not kept, but asked again after a short while.
 //
 // State: what is known of identities that are watched, under a lock. Goroutines: Run, and one for each open question.
+//
+// # Guarantees
+//
+//   - Only a service account that may list the Secrets of its namespace gets them, a withdrawn right ends soon, and a
+//     cluster that hangs grants nothing: [TestReviews], [TestClusterThatHangs].
 package access

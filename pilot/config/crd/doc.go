@@ -36,4 +36,21 @@
 // Source's state is guarded by one mutex. Run calls the handlers from its own goroutine; besides, it runs one goroutine
 // for each kind (for each name, where few are read by names) and one for the definitions. In each, client-go starts one
 // more for the stream. All of them end before Run returns.
+//
+// # Guarantees
+//
+//   - A security object that cannot be read at all is replaced by the most restrictive one of its kind (deny all,
+//     STRICT): [TestSecurityObjectsFailClosed].
+//   - Nothing is cut away in decoding that a registry reads: [TestRegistryReadsNothingThatIsCutOff], [TestProxyImage].
+//   - Nothing is served until every kind of an API server is read. No outage, relist, broken watch or refusal removes
+//     anything: [TestNotFoundIsNotAbsent], [TestSilentStream], [TestUnansweredRequests],
+//     [deploy/e2e/kube.TestOutages], [deploy/e2e/kube.TestPartition], [deploy/e2e/kube.TestFrozen],
+//     [deploy/e2e/kube.TestEtcdFrozen].
+//   - Secrets are watched one by one, and many of one namespace by one watch: [TestManyWantedObjects],
+//     [TestWantedOfARemoteCluster].
+//   - A kind that is forbidden, unanswered or undefined is a finding, and affects no other kind:
+//     [deploy/e2e/kube.TestTroubles].
+//   - The same objects from an API server and from files give every proxy the same bytes:
+//     [deploy/e2e/kube.TestSameAsFiles].
+//   - A kubeconfig of a remote cluster that runs programs or reads files is refused: [TestRemoteKubeconfigs].
 package crd

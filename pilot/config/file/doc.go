@@ -29,4 +29,14 @@
 // It validates by galley/validation and knows nothing of what the objects mean. All state belongs to the goroutine that
 // calls Run, from which the handlers are called too; the two getters may be called from anywhere. Beside it run the
 // goroutines of api/watchfile.
+//
+// # Guarantees
+//
+//   - A torn, broken or vanished file keeps its last good content: [TestTornFile], [TestTornFileThatGrows],
+//     [TestBreakAndMend], [TestDirectoryVanishesOrEmpties].
+//   - A directory with an unusable security object, with two different versions of one, or with a file or directory
+//     that cannot be read, keeps the server from starting: [TestFirstLoadRefusesBrokenSecurity],
+//     [TestFirstLoadRefusesWhatItCannotRead], [TestFirstLoadPassesOver], [pilot/bootstrap.TestRefusesToStart].
+//   - An object that is gone from all files stays in force while it may be in a file that cannot be read:
+//     [TestMovedIntoBrokenFile].
 package file

@@ -23,4 +23,9 @@
 // What the objects mean, and which source wins for one key, is decided elsewhere. All state belongs to the goroutine
 // that calls Run, from which the handlers are called too; the two getters may be called from anywhere. While a stream
 // is open a second goroutine receives from it, and gRPC runs its own.
+//
+// # Guarantees
+//
+//   - A bad object is in force as one of an API server would be: [TestBadObject]. Tokens go to verified servers only:
+//     [TestTokenGoesToVerifiedServers].
 package mcp

@@ -19,4 +19,13 @@
 // which sources run and, for each cluster, a map of pointers to what it handed on. Its methods may be called from any
 // goroutine, the getters from the handler too. For each source it runs one goroutine, and timers; those of sources have
 // returned when Run does. The handler is called from those of sources, and from those that call Handle.
+//
+// # Guarantees
+//
+//   - A bad kubeconfig keeps the cluster that it replaces, and its text is never shown: [TestBadKeepsTheLastGood],
+//     [TestRedact].
+//   - An unreachable cluster delays readiness no longer than the timeout: [TestReadinessWaitsNoLongerThanTheTimeout].
+//     A source that ends is started again, and its objects stay: [TestSourceEnds].
+//   - A move between files and an API server changes nothing in a connected Envoy. A remote cluster can come, fail and
+//     go without a failed request: [deploy/e2e/clusters.TestClusters].
 package multicluster

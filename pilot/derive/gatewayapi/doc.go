@@ -26,4 +26,34 @@
 // and services that policies target are made of units: a unit that is made again says which of them are due. So a run
 // touches nothing that a change does not concern, and the derivation does not depend on the order of changes. What is
 // written into the status of an object makes nothing anew but that status.
+//
+// # Guarantees
+//
+//   - The Gateway API's own suite passes with real Envoys, the core of each profile in make test and all features that
+//     istiod claims in make conformance: [deploy/e2e/conformance.TestConformance].
+//   - Objects and statuses equal the real istiod's, except for a list with reasons: [TestIstiod]. On an API server
+//     each condition has the generation of its object, and a right status is left alone: [TestStatusesSettle],
+//     [deploy/e2e/gatewaystatus.TestGenerationsAsIstiod].
+//   - A route has no requests for hosts of a more specific listener of the port: [TestIsolated]. Where that listener
+//     has no route for them they are answered with 404: [TestUnrouted], [TestMovedSet].
+//   - The oldest of TLSRoutes and TCPRoutes for the same connections has them, and of equal age the first by
+//     namespace/name. A listener that terminates TLS leads each name to its own route: [TestConnections],
+//     [deploy/e2e/traffic.TestServerNames]. Matches of HTTPRoutes are tried in the order of the Gateway API:
+//     [TestPrecedence]. Findings and conditions name what routes lose: [TestLosers], [TestIdleRoute], [TestLostPort].
+//   - Listeners that terminate TLS for overlapping names have a condition: [TestOverlaps]. A UDPRoute has no effect,
+//     which its status and findings say: [TestUDPRoutes].
+//   - The status of a BackendTLSPolicy names each Gateway with routes to its targets, also by ListenerSets:
+//     [TestAncestors], [TestIgnoredPolicy]. Its TLS settings replace those of DestinationRules:
+//     [pilot/scope/traffic.TestBackendTLS].
+//   - Proxies of a Gateway show its certificate to backends with a BackendTLSPolicy, and other rules of these backends
+//     stay in force: [TestClientCertificate], [pilot/scope.TestRulePrecedence].
+//   - Clients without a valid certificate are let in only where a Gateway says so, and its status shows it:
+//     [TestInsecureClients]. A listener whose options cannot be enforced takes no connections: [TestListenerOptions].
+//   - A route that cannot be served answers with 500: [TestUnsupportedRoutes], [TestLiteralHeaders]. A backend or
+//     Secret of another namespace needs a ReferenceGrant: [TestGrantOfParent], [TestShared].
+//   - Each kind of route leads requests through real Envoys where it says, from a directory; unreachable backends are
+//     refused, and a finding names the line: [deploy/e2e/traffic.TestSample], [deploy/e2e/traffic.TestRefused].
+//   - After any history of changes the derivation is what the objects say, and nothing is derived again without a
+//     change: [TestHistories]. A write to a status derives that status again and nothing else; a changed route derives
+//     its hosts alone, and a ListenerSet its own routes: [TestWrittenStatus], [TestOneRoute], [TestOneSet].
 package gatewayapi

@@ -13,4 +13,13 @@
 //
 // The stage keeps what it made of an Ingress while that and the Services that it names stay the same. It does nothing
 // else for Ingresses that have not changed.
+//
+// # Guarantees
+//
+//   - An Ingress, its Services and its class decide what is derived: [TestGoldens], [TestHistories]. Proxies are sent
+//     what istiod sends them for it: [pilot/translate.TestReference].
+//   - Each field of an Ingress has an effect, or a finding names it: [TestEveryFieldActs]. A change of one Ingress
+//     leaves what is derived from other Ingresses: [TestOneOfMany].
+//   - A real gateway serves Ingresses by host and path, over HTTP and TLS, and one replica writes their addresses:
+//     [deploy/e2e/gatewaytls.TestCluster], [pilot/status.TestDerived].
 package ingress

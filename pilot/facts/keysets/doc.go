@@ -10,4 +10,13 @@
 // Keys are fetched again after PILOT_JWT_PUB_KEY_REFRESH_INTERVAL. Keys that cannot be fetched stay as they were, for a
 // week; then there are none. Nor are there keys beyond the bounds of what one namespace may need. State and goroutines
 // are those of a Poller (package poll).
+//
+// # Guarantees
+//
+//   - A server of keys cannot make a fetch endless, reach a forbidden address, or make anything but public keys
+//     appear: [TestHostileServers].
+//   - Key sets of a namespace beyond its bounds are missing, so no token is accepted by them, and a finding says so:
+//     [TestBounds], [pilot/facts/poll.TestBoundsOfNamespaces].
+//   - Keys are fetched again, soon after a failure too. While their server is away the last good keys are in force,
+//     for a week: [TestKeysOverTime].
 package keysets

@@ -8,4 +8,8 @@
 //
 // State: the Poller's names, under its lock. Goroutines: one, in Run, and one for each of the few questions that are
 // open at a time; Run waits for them. Other methods may be called from any goroutine.
+//
+// # Guarantees
+//
+//   - A namespace whose servers do not answer delays the facts of no other namespace: [TestOneNamespaceDelaysNoOther].
 package poll

@@ -14,4 +14,15 @@
 //
 // What cannot be evaluated never opens anything. A rule that allows is left out whole. A rule that denies, logs or asks
 // is without the condition, and so matches more. The package is pure.
+//
+// # Guarantees
+//
+//   - Filters match what a rule says, and a condition that cannot be evaluated opens nothing: [TestGoldens],
+//     [TestStars], [TestRequestPrincipals], [TestTrustDomains].
+//   - For random policies and requests the filters decide what Istio's documentation says, and so do real Envoys of
+//     the newest and the oldest version: [TestDecisions], [TestEnvoysDecide]. Envoys accept every policy that
+//     validation accepts, whatever texts are in it: [TestEnvoysTakeWhatIsAccepted].
+//   - Real Envoys accept and refuse requests by the policies, and ask authorizers: [deploy/e2e/traffic.TestPolicies],
+//     [deploy/e2e/traffic.TestGateway]. A path in another spelling is denied where the mesh's normalization makes it
+//     the same: [deploy/e2e/traffic.TestNormalization].
 package authz

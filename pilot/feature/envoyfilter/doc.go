@@ -14,4 +14,13 @@
 // The patches of a resource apply by what they patch, from the outside in, and within that in the order of the objects:
 // by priority, then those of the root namespace, then by age and name. The package holds no state but what it has
 // compiled of objects.
+//
+// # Guarantees
+//
+//   - A patch changes what it matches for the workloads that its object selects. All other resources are the very
+//     resources of a mesh without it: [pilot/translate.TestPatchesLeaveOthersAlone].
+//   - A patch that cannot be applied, or that matches nothing, affects nothing else, and is a finding: [TestGoldens],
+//     [TestLeftOut].
+//   - Calls through real Envoys meet what patches add, change and remove, and an edit reaches the proxies that the
+//     object selects, and no others: [deploy/e2e/traffic.TestPatches].
 package envoyfilter

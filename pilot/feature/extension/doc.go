@@ -12,4 +12,14 @@
 //   - filter.go: the filters, and which chains have them.
 //   - module.go: the configuration of a module, that proxies subscribe to.
 //   - unsupported.go: findings about fields that have no effect.
+//
+// # Guarantees
+//
+//   - Every chain has the filters of the real istiod, in its order, and proxies are sent the same configurations for
+//     them: [TestIstiod]. The configurations that a listener names exist, in all worlds:
+//     [pilot/translate.TestHistories].
+//   - Lua and a WebAssembly module change what the selected server answers, in the order of phases and priorities, and
+//     no other server. A missing module fails closed, for its own workloads only: [deploy/e2e/traffic.TestExtensions].
+//   - Fields without effect are findings: [TestGoldens]. A script is accepted if and only if Envoy's LuaJIT loads it:
+//     [TestLuaJITAgrees], [TestEnvoysTakeScripts].
 package extension

@@ -13,4 +13,8 @@
 //
 // Configuration is read and translated like the server's, with all features of the catalog. findings and changes are
 // written anew with -update. Only tests import the package.
+//
+// # Guarantees
+//
+//   - A golden shows every resource that the input changes, and how: [TestDiff].
 package featuretest

@@ -10,4 +10,12 @@
 //
 // The server fetches the keys of a jwksUri, or of an issuer that says where they are, as facts (pilot/facts/keysets).
 // Options may leave it to proxies. The package is pure.
+//
+// # Guarantees
+//
+//   - A token passes if it is valid by a rule of a RequestAuthentication, and no other token does, whatever becomes of
+//     the server of its keys: [TestGoldens], [deploy/e2e/traffic.TestTokens], [deploy/e2e/traffic.TestServersOfKeys],
+//     [deploy/e2e/traffic.TestGuard], [deploy/e2e/traffic.TestProxiesFetch]. Routes of gateways follow the claims of
+//     valid tokens alone: [deploy/e2e/traffic.TestClaimsRoute].
+//   - Envoys accept every rule that validation accepts: [TestEnvoysTakeWhatIsAccepted].
 package jwt

@@ -8,4 +8,11 @@
 //   - unsupported.go: settings of the mesh that have no effect.
 //
 // Certificates and roots are named, never held: the agent beside the proxy serves them. The package is pure.
+//
+// # Guarantees
+//
+//   - A PeerAuthentication with a selector in the root namespace has no effect, as in istiod, and is a finding:
+//     [TestSelectorInTheRootNamespace], [galley/analysis.TestObjectsWithoutEffect].
+//   - Between real Envoys, every mode accepts and refuses the connections that it should: [deploy/e2e/mtls.TestModes].
+//     Goldens show what each object changes: [TestGoldens].
 package mtls

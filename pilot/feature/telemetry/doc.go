@@ -9,4 +9,13 @@
 //
 // Each says something else for calls of the workload and for calls to it; a gateway is a client. A provider whose
 // service proxies do not see is left out: it costs spans or lines, and nothing else. The package is pure.
+//
+// # Guarantees
+//
+//   - Access logs, traces and metrics of every listener are those of the real istiod, for objects of every level and
+//     every sort of provider: [TestIstiod], [TestGoldens], [pilot/translate.TestReference].
+//   - Envoys accept every log format that validation accepts: [TestEnvoysTakeFormats].
+//   - Real Envoys log to files and collectors in the configured format, apply filters, and send spans with the
+//     configured tags at the configured rate: [deploy/e2e/traffic.TestAccessLogs], [deploy/e2e/traffic.TestTraces].
+//   - An edit for one namespace sends nothing to other namespaces: [deploy/e2e/traffic.TestEditReachesItsNamespace].
 package telemetry

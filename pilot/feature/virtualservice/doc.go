@@ -12,4 +12,8 @@
 //   - connection.go: routes of connections that carry no HTTP, or are not terminated.
 //   - filter.go: the fault and CORS filters of a route, and headers.
 //   - unsupported.go: the fields that have no effect.
+//
+// # Guarantees
+//
+//   - A redirect that changes the scheme alone uses the port of the new scheme: [TestSchemePort].
 package virtualservice

@@ -19,4 +19,23 @@
 // A pass is what one snapshot makes a stream send: types in their order, then removals. A session finishes its pass
 // before it takes the newest snapshot, so the order on the wire always belongs to one state of the world, and a slow
 // stream skips the states in between.
+//
+// # Guarantees
+//
+//   - After any history of requests and snapshots, a stream has sent what its proxy should have, and a rejected
+//     version is not sent again unchanged. The virtual hosts that are sent apart equal the whole route configuration,
+//     come after it each time that it is sent, and leave a bounded number of tombstones in an Envoy: [TestHistories],
+//     [TestSession/vhds], [pilot/translate.TestHistories], [pilot/envoy.TestNewRoute], [deploy/e2e.TestOldestEnvoy].
+//   - A rejected resource delays no other, and a change costs in proportion to what changed:
+//     [TestOneBadClusterHoldsUpNoOther]. A client that rejects everything costs a bounded amount of memory:
+//     [TestBisectionIsBounded]. A proxy that lacks a rejected version is shown to reject it, also when the version
+//     went and came again: [pilot/xds.TestRejectedIsShown].
+//   - A client that asks for assignments that do not exist is answered for each name, and costs at most twice what it
+//     sent: [TestUnknownAssignments], [TestUnknownNamesCostLittle].
+//   - A secret that is removed while its name is unsubscribed and subscribed again is removed from the client:
+//     [TestSecretGoesWhileItsNameIsTakenBack].
+//   - The versions that a client resumed with, and closed streams, are freed: [TestInitialVersionsAreFreed],
+//     [TestClosedStreamsAreFreed].
+//   - In a real Envoy virtual hosts come, change and go without a failed request, also when the server crashes or the
+//     option changes: [deploy/e2e.TestDelta/Hosts].
 package session

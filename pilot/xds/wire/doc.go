@@ -6,4 +6,11 @@
 // share; Codec hands both to gRPC as they are.
 //
 // The package knows nothing of streams, snapshots and subscriptions, and runs no goroutine.
+//
+// # Guarantees
+//
+//   - A spliced response has the bytes that protobuf would encode: [TestResponseEqualsProtobufs]. A response with
+//     secrets is not cached: [TestSecretsAreNotCached].
+//   - Streams share lists of names, versions and blocks of responses: [TestRequestsShareNamesAndVersions],
+//     [TestBlocksAreShared].
 package wire
