@@ -12,5 +12,7 @@
 //     and name tests that exist: [TestTree].
 //   - Each of these rules finds a planted violation: [TestPlantedViolations].
 //   - A test that draws at random begins with a seed that can be set: [TestRandomTestsHaveSeeds].
+//   - Each direct dependency has a reason in docs/dependencies.md: [TestDependencies]. A part of the long tier that
+//     was not reached is no failure: [TestLongTier].
 //   - The tools of the tests are built from the versions of modules that the control plane has: [TestTools].
 package house

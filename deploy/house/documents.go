@@ -48,7 +48,7 @@ func checkDocuments(tree fs.FS, pkgs []*pkg, tests map[string]map[string]bool, a
 // belongs to the folder in backquotes before it in the same paragraph, item or row. Elsewhere it is in any folder.
 func checkDocument(name, text string, tests map[string]map[string]bool, add report) {
 	strict := name == "SECURITY.md" || withinAny(name, "docs/decisions", "docs/security")
-	wrapped := strict || name == theMap || name == theIndex
+	wrapped := strict || name == theMap
 	dir := ""
 	for i, line := range strings.Split(text, "\n") {
 		at := fmt.Sprintf("%s:%d", name, i+1)

@@ -40,6 +40,33 @@ func TestTools(t *testing.T) {
 	}
 }
 
+// TestDependencies holds that docs/dependencies.md has a row for each direct dependency, and for no other module.
+func TestDependencies(t *testing.T) {
+	text, err := os.ReadFile("../../docs/dependencies.md")
+	must.Succeed(t, err)
+	named := map[string]bool{}
+	for _, m := range regexp.MustCompile("(?m)^\\| (`.*`) \\| ").FindAllStringSubmatch(string(text), -1) {
+		for _, path := range strings.Split(m[1], ", ") {
+			named[strings.Trim(path, "`")] = true
+		}
+	}
+	text, err = os.ReadFile("../../go.mod")
+	must.Succeed(t, err)
+	direct := 0
+	for _, m := range regexp.MustCompile(`(?m)^\t(\S+) v\S+$`).FindAllStringSubmatch(string(text), -1) {
+		if direct++; !named[m[1]] {
+			t.Errorf("docs/dependencies.md has no row for %s: say why it is needed and what it costs", m[1])
+		}
+		delete(named, m[1])
+	}
+	for path := range named {
+		t.Errorf("docs/dependencies.md names %s, which is no direct dependency in go.mod", path)
+	}
+	if direct == 0 {
+		t.Error("go.mod has no direct dependency")
+	}
+}
+
 // modules returns path and version of each module that a go.mod requires, or puts in the place of another.
 func modules(t *testing.T, name string) [][]string {
 	t.Helper()
@@ -188,7 +215,7 @@ func TestPlantedViolations(t *testing.T) {
 		{"decisions", "docs/decisions/0001-title.md", decision("superseded by [0002](0002-b.md)")},
 		{"decisions", "docs/decisions/0001-title.md", decision("accepted") + strings.Repeat("\n", maxDecision)},
 		{"decisions", "docs/decisions/0001-title.md", decision("accepted") + "## More\n"},
-		{"columns", "DECISIONS.md", strings.Repeat("é", maxColumns+1)},
+		{"columns", "ARCHITECTURE.md", strings.Repeat("é", maxColumns+1)},
 		{"columns", "pilot/xds/a.go", src("// " + strings.Repeat("a ", maxColumns/2))},
 		{"columns", "pilot/xds/a.go", src(strings.Repeat("var _ = "+strings.Repeat("1", maxCodeColumns)+"\n", maxWideLines+1))},
 		{"columns", "pilot/xds/b_test.go", src("\t// " + strings.Repeat("a ", maxColumns/2))},

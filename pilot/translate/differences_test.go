@@ -8,7 +8,7 @@ type difference struct {
 	reason string
 }
 
-// intended is what differs on purpose. DECISIONS.md says why.
+// intended are the differences on purpose. docs/differences-from-istio.md has the ones that users notice.
 var intended = []difference{
 	{"06-service-entry", `[^/]+/rds/8000/virtualHosts\["static\.example\.com:8000"\]/domains\[`, 10, "all addresses of a service are domains, CIDRs are none"},
 	{"10-authorization", `api-a/lds/virtualInbound/.*/uriTemplate/typedConfig/pathTemplate$`, 8, "the recording lost what is in a path template"},

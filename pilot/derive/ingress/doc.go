@@ -7,7 +7,7 @@
 //
 // An Ingress becomes a Gateway in the server's namespace, with a server for each entry of tls and one for HTTP. The
 // Secrets are those of the gateway's namespace. The routes of a host are tried by the length of their paths, exact ones
-// before prefixes, those of the oldest Ingress first. What differs from istiod is in DECISIONS.md.
+// before prefixes, those of the oldest Ingress first. What differs from istiod is in docs/differences-from-istio.md.
 //
 // A wildcard host matches names with any number of labels in the place of its star, not one alone.
 //
