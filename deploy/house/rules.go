@@ -12,7 +12,7 @@ import (
 func order() []string {
 	return []string{"authorize", "config", "facts", "snapshot", "derive", "ingest", "scope", "envoy", "feature", "cohort", "translate",
 		"catalog", "pushes", "xds", "replicas", "debug", "ui", "leader", "controllers", "status", "trust", "external", "autoregistration",
-		"difference", "why", "inspect", "ctrlz", "tracing", "metrics", "ports", "components", "bootstrap"}
+		"inspect", "ctrlz", "tracing", "metrics", "ports", "components", "bootstrap"}
 }
 
 // forTests reports whether a package holds what tests share.
@@ -21,7 +21,7 @@ func forTests(dir string) bool { return strings.HasSuffix(dir, "test") }
 // pure reports whether a package is one in which equal input must always produce equal output.
 func pure(dir string) bool {
 	return !forTests(dir) && withinAny(dir, "pilot/snapshot", "pilot/derive", "pilot/scope", "pilot/cohort", "pilot/envoy", "pilot/feature",
-		"pilot/translate", "pilot/catalog", "pilot/difference", "pilot/why")
+		"pilot/translate", "pilot/catalog", "pilot/inspect/diff", "pilot/inspect/trace")
 }
 
 // checkImports holds who may import whom.

@@ -25,8 +25,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/histories"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/catalog"
-	"github.com/istiod-lite/istiod-lite/pilot/difference"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/inspect/diff"
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
 )
 
@@ -35,7 +35,7 @@ var differenceChanges = flag.Int("differences", 100, "how many random changes Te
 // changesOfWorld is how many of them befall one world.
 const changesOfWorld = 25
 
-// TestDifferences predicts random changes by package difference, and then has a server take them. What the server then
+// TestDifferences predicts random changes by package diff, and then has a server take them. What the server then
 // pushes to a proxy of every sort is exactly what was predicted for it: those resources, added, changed or removed, and
 // no others; and nothing to any proxy that was not named. What changes is of every kind that is translated or derived
 // from: of Istio, Kubernetes and the Gateway API.
@@ -96,7 +96,7 @@ func predict(t *testing.T, seed uint64, changes int, reached map[string]int) {
 	h.settle()
 
 	w := newWorld(s.o, nil, nil, nil, nil)
-	comparer := difference.New(translate.New(translate.Options{Features: catalog.Features(), Idle: 32 << 20}))
+	comparer := diff.New(translate.New(translate.Options{Features: catalog.Features(), Idle: 32 << 20}))
 	proxies := map[string]*node.Proxy{}
 	watchers := map[string]*watcher{}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -144,7 +144,7 @@ func predict(t *testing.T, seed uint64, changes int, reached map[string]int) {
 	}
 	before, err := comparer.Look(w.Commit(h.present(), time.Time{}), proxies)
 	must.Succeed(t, err)
-	rest := func(v *difference.View, what string) bool {
+	rest := func(v *diff.View, what string) bool {
 		for name, x := range watchers {
 			late := ""
 			for end := time.Now().Add(timeout); ; time.Sleep(time.Millisecond) {

@@ -19,8 +19,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/known/anypb"
 
-	"github.com/istiod-lite/istiod-lite/pilot/difference"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/inspect/diff"
 )
 
 // watched is a resource that a watcher has.
@@ -250,7 +250,7 @@ func (x *watcher) follow(to string) {
 }
 
 // differs says where the client does not have what a View has for it.
-func (x *watcher) differs(v *difference.View, name string) string {
+func (x *watcher) differs(v *diff.View, name string) string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.failed != nil {

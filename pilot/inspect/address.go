@@ -14,7 +14,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/lists"
 	"github.com/istiod-lite/istiod-lite/api/node"
-	"github.com/istiod-lite/istiod-lite/pilot/why"
+	"github.com/istiod-lite/istiod-lite/pilot/inspect/trace"
 	"github.com/istiod-lite/istiod-lite/registry"
 	"github.com/istiod-lite/istiod-lite/registry/kube"
 )
@@ -112,8 +112,8 @@ func isClusterIP(s *registry.Service, address string) bool {
 // address that only proxies know.
 func (i *Inspection) passedOn(w *Way, s *registry.Service) {
 	a := w.Outbound
-	isPassed := func(t why.Target) bool { return t.Original && !strings.Contains(t.Cluster, "|") }
-	if s == nil || w.Address == "" || a.Status != 200 || a.Answered || len(a.Targets) == 0 || slices.ContainsFunc(a.Targets, func(t why.Target) bool { return !isPassed(t) }) {
+	isPassed := func(t trace.Target) bool { return t.Original && !strings.Contains(t.Cluster, "|") }
+	if s == nil || w.Address == "" || a.Status != 200 || a.Answered || len(a.Targets) == 0 || slices.ContainsFunc(a.Targets, func(t trace.Target) bool { return !isPassed(t) }) {
 		return
 	}
 	reason := ""
@@ -139,14 +139,14 @@ func (i *Inspection) passedOn(w *Way, s *registry.Service) {
 }
 
 // ready returns where the nodes of a cluster bring connections to a Service.
-func (i *Inspection) ready(s *registry.Service, port uint32) (list []why.Endpoint) {
+func (i *Inspection) ready(s *registry.Service, port uint32) (list []trace.Endpoint) {
 	for _, p := range s.Ports {
 		if p.Number != port {
 			continue
 		}
 		for _, e := range i.Snapshot.Endpoints(s.Key()).ByPort(p.Name) {
 			if e.Health == registry.Healthy || s.PublishNotReady {
-				list = append(list, why.Endpoint{Address: e.Address, Port: e.Port})
+				list = append(list, trace.Endpoint{Address: e.Address, Port: e.Port})
 			}
 		}
 	}
@@ -154,7 +154,7 @@ func (i *Inspection) ready(s *registry.Service, port uint32) (list []why.Endpoin
 }
 
 // nobody returns why nobody answers at a cluster IP; empty if somebody does.
-func nobody(s *registry.Service, address string, port uint32, ready []why.Endpoint) string {
+func nobody(s *registry.Service, address string, port uint32, ready []trace.Endpoint) string {
 	switch {
 	case !hasPort(s, port):
 		return fmt.Sprintf("nobody answers at %s: %s has no port %d", net.JoinHostPort(address, strconv.Itoa(int(port))), s.Host, port)
@@ -166,16 +166,16 @@ func nobody(s *registry.Service, address string, port uint32, ready []why.Endpoi
 
 // directly says what becomes of a request that no proxy takes: it goes to an endpoint of the service, or where it was
 // meant to go.
-func (i *Inspection) directly(address string, s *registry.Service, r why.Request) *why.Answer {
-	t := why.Target{Cluster: address, Share: 100, Original: true}
-	a := &why.Answer{Status: 200, Forwarded: r, Steps: []why.Step{{What: "proxy", Name: "none", Reason: "the Pod has none: the connection goes out as it is, and no route or policy of the client's side counts"}}}
+func (i *Inspection) directly(address string, s *registry.Service, r trace.Request) *trace.Answer {
+	t := trace.Target{Cluster: address, Share: 100, Original: true}
+	a := &trace.Answer{Status: 200, Forwarded: r, Steps: []trace.Step{{What: "proxy", Name: "none", Reason: "the Pod has none: the connection goes out as it is, and no route or policy of the client's side counts"}}}
 	if isClusterIP(s, address) {
 		t.Cluster, t.Endpoints = s.Host, i.ready(s, r.Port)
 		if reason := nobody(s, address, r.Port, t.Endpoints); reason != "" {
 			a.Status, a.Reason = 0, reason
 		}
 	}
-	a.Targets = []why.Target{t}
+	a.Targets = []trace.Target{t}
 	return a
 }
 

@@ -15,8 +15,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 	"github.com/istiod-lite/istiod-lite/pilot/config/file"
-	"github.com/istiod-lite/istiod-lite/pilot/difference"
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
+	"github.com/istiod-lite/istiod-lite/pilot/inspect/diff"
 	"github.com/istiod-lite/istiod-lite/registry/kube"
 )
 
@@ -43,7 +43,7 @@ func Texts(ctx context.Context, o ingest.Options, texts *file.Texts) ([]*kinds.O
 // Changed is what a change of objects does.
 type Changed struct {
 	Objects []ObjectChange
-	*difference.Difference
+	*diff.Difference
 	New, Mended []diag.Diagnostic
 }
 
@@ -77,20 +77,20 @@ func (i *Inspection) Change(ctx context.Context, changes []kinds.Change, found [
 		out.Objects = append(out.Objects, ObjectChange{c.Key, old, c.Object})
 	}
 
-	comparer := difference.New(i.translator)
+	comparer := diff.New(i.translator)
 	before := i.proxies()
 	first, err := comparer.Look(i.Snapshot, before)
 	if err != nil {
 		return nil, err
 	}
 	last := first
-	var steps []difference.Step
+	var steps []diff.Step
 	for part := range slices.Chunk(out.Objects, max(1, (len(out.Objects)+maxSteps-1)/maxSteps)) {
 		var batch []kinds.Change
-		var causes []difference.Cause
+		var causes []diff.Cause
 		for _, o := range part {
 			batch = append(batch, kinds.Change{Key: o.Key, Object: o.New})
-			c := difference.Cause{Key: o.Key, Deleted: o.New == nil}
+			c := diff.Cause{Key: o.Key, Deleted: o.New == nil}
 			if o.New != nil {
 				c.Position = o.New.Position
 			} else {
@@ -112,11 +112,11 @@ func (i *Inspection) Change(ctx context.Context, changes []kinds.Change, found [
 		if err != nil {
 			return nil, err
 		}
-		steps = append(steps, difference.Step{Causes: causes, Difference: comparer.Compare(last, next)})
+		steps = append(steps, diff.Step{Causes: causes, Difference: comparer.Compare(last, next)})
 		last = next
 	}
 	out.Difference = comparer.Compare(first, last)
-	difference.Attribute(out.Difference, steps)
+	diff.Attribute(out.Difference, steps)
 
 	now := slices.DeleteFunc(slices.Clone(i.sources), func(d diag.Diagnostic) bool { return taken[d.Object] })
 	was := i.Findings

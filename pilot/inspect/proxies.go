@@ -15,8 +15,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/cohort"
-	"github.com/istiod-lite/istiod-lite/pilot/difference"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
+	"github.com/istiod-lite/istiod-lite/pilot/inspect/diff"
 	"github.com/istiod-lite/istiod-lite/pilot/translate"
 	"github.com/istiod-lite/istiod-lite/registry"
 	"github.com/istiod-lite/istiod-lite/registry/kube"
@@ -307,15 +307,15 @@ func (i *Inspection) resources(translator *translate.Translator, p *node.Proxy, 
 	}
 	if p.Generator == node.GRPC {
 		if listeners == nil {
-			listeners = difference.Listeners(translator, i.Snapshot, p, k)
+			listeners = diff.Listeners(translator, i.Snapshot, p, k)
 		}
-		err := difference.Proxyless(listeners, func(typeURL string, list []string) ([]*envoy.Resource, error) {
+		err := diff.Proxyless(listeners, func(typeURL string, list []string) ([]*envoy.Resource, error) {
 			err := get(typeURL, interner.Intern(list))
 			return out[typeURL], err
 		})
 		return out, err
 	}
-	named := difference.References{}
+	named := diff.References{}
 	for _, typeURL := range []string{envoy.ClusterType, envoy.ListenerType} {
 		if err := get(typeURL, nil); err != nil {
 			return nil, err

@@ -11,16 +11,16 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/node"
-	"github.com/istiod-lite/istiod-lite/pilot/difference"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
-	"github.com/istiod-lite/istiod-lite/pilot/why"
+	"github.com/istiod-lite/istiod-lite/pilot/inspect/diff"
+	"github.com/istiod-lite/istiod-lite/pilot/inspect/trace"
 )
 
 // secrets adds to what a proxy is sent the secrets that it names and may have. A proxy that is connected to a server
 // has those that the server has sent it, because only the server knows who it has proved to be. Where nobody can say
 // whether a secret is there, it counts as sent, and a note says so.
-func (h *hops) secrets(config why.Config, p *node.Proxy) error {
-	named := difference.References{}
+func (h *hops) secrets(config trace.Config, p *node.Proxy) error {
+	named := diff.References{}
 	for _, typeURL := range []string{envoy.ClusterType, envoy.ListenerType} {
 		for _, r := range config[typeURL] {
 			if err := named.Add(typeURL, r); err != nil {
@@ -88,7 +88,7 @@ func keyOfSecret(s names.Secret, name string) kinds.Key {
 func describe(s names.Secret) string { return keyOfSecret(s, s.Name).String() }
 
 // explain says of the secrets that an answer found missing why they are, who names them, and what to do.
-func (h *hops) explain(a *why.Answer, p *node.Proxy) {
+func (h *hops) explain(a *trace.Answer, p *node.Proxy) {
 	for _, resource := range a.Secrets() {
 		reason, fix := h.absence(p, resource)
 		a.ExplainSecret(resource, reason, h.namedBy(p, resource), fix)

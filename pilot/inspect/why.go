@@ -18,35 +18,35 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/names"
 	"github.com/istiod-lite/istiod-lite/api/node"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
-	"github.com/istiod-lite/istiod-lite/pilot/why"
+	"github.com/istiod-lite/istiod-lite/pilot/inspect/trace"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
 // Way is the way of a request.
 type Way struct {
-	Address  string      `json:"address,omitempty"` // where the connection goes, so far as that is known
-	Port     uint32      `json:"port"`
-	Method   string      `json:"method"`
-	Service  string      `json:"service,omitempty"`
-	Notes    []string    `json:"notes,omitempty"` // what is to be known of the proxies, or of where it goes
-	Outbound *why.Answer `json:"outbound"`
-	Arrivals []Arrival   `json:"arrivals,omitempty"` // one for each cluster with an endpoint
-	Status   int         `json:"status"`             // 200: it reaches the application, unless Answered; 0: the connection is closed
-	Reason   string      `json:"reason,omitempty"`
-	Answered bool        `json:"answered,omitempty"` // a proxy answers with that status, and no application does
-	Outside  bool        `json:"outside,omitempty"`  // it is passed on as it is to where nothing is known of
+	Address  string        `json:"address,omitempty"` // where the connection goes, so far as that is known
+	Port     uint32        `json:"port"`
+	Method   string        `json:"method"`
+	Service  string        `json:"service,omitempty"`
+	Notes    []string      `json:"notes,omitempty"` // what is to be known of the proxies, or of where it goes
+	Outbound *trace.Answer `json:"outbound"`
+	Arrivals []Arrival     `json:"arrivals,omitempty"` // one for each cluster with an endpoint
+	Status   int           `json:"status"`             // 200: it reaches the application, unless Answered; 0: the connection is closed
+	Reason   string        `json:"reason,omitempty"`
+	Answered bool          `json:"answered,omitempty"` // a proxy answers with that status, and no application does
+	Outside  bool          `json:"outside,omitempty"`  // it is passed on as it is to where nothing is known of
 }
 
 // Arrival is what becomes of a request at one endpoint of a cluster.
 type Arrival struct {
-	Cluster  string      `json:"cluster"`
-	Endpoint string      `json:"endpoint"`
-	Pod      string      `json:"pod,omitempty"` // NAME.NAMESPACE; empty: no Pod of the configuration
-	Identity string      `json:"identity,omitempty"`
-	MTLS     string      `json:"mtls,omitempty"`   // what the workload asks for
-	Origins  []string    `json:"policy,omitempty"` // the PeerAuthentications that say so
-	Answer   *why.Answer `json:"answer,omitempty"` // nil: there is no proxy
-	Next     []Arrival   `json:"next,omitempty"`   // of a gateway: where it passes the request on to
+	Cluster  string        `json:"cluster"`
+	Endpoint string        `json:"endpoint"`
+	Pod      string        `json:"pod,omitempty"` // NAME.NAMESPACE; empty: no Pod of the configuration
+	Identity string        `json:"identity,omitempty"`
+	MTLS     string        `json:"mtls,omitempty"`   // what the workload asks for
+	Origins  []string      `json:"policy,omitempty"` // the PeerAuthentications that say so
+	Answer   *trace.Answer `json:"answer,omitempty"` // nil: there is no proxy
+	Next     []Arrival     `json:"next,omitempty"`   // of a gateway: where it passes the request on to
 
 	gateway bool
 	own     string // the identity of the workload
@@ -89,7 +89,7 @@ func (i *Inspection) Why(q Query) (*Way, error) {
 		}
 		headers[k] = v
 	}
-	r := why.Request{
+	r := trace.Request{
 		Authority: authority, Host: q.Host, Address: w.Address, Port: q.Port, Method: cmp.Or(q.Method, "GET"), Path: cmp.Or(q.Path, "/"), Headers: headers, TLS: q.TLS, HTTP3: q.HTTP3,
 		Gateway: from.Type == node.Router, Proxyless: from.Generator == node.GRPC, SourceAddress: first(from.IPs), Claims: q.Claims, Now: q.Now,
 	}
@@ -104,7 +104,7 @@ func (i *Inspection) Why(q Query) (*Way, error) {
 	unresolved := i.unresolved(w, q, from, service)
 	switch {
 	case unresolved != "":
-		w.Outbound = &why.Answer{Forwarded: r, Reason: unresolved, Steps: []why.Step{{What: "address", Name: "none", Reason: unresolved}}}
+		w.Outbound = &trace.Answer{Forwarded: r, Reason: unresolved, Steps: []trace.Step{{What: "address", Name: "none", Reason: unresolved}}}
 	case !from.proxied:
 		w.Outbound = i.directly(w.Address, service, r)
 	default:
@@ -112,7 +112,7 @@ func (i *Inspection) Why(q Query) (*Way, error) {
 		if err != nil {
 			return nil, err
 		}
-		if w.Outbound, err = why.Follow(sent, r); err != nil {
+		if w.Outbound, err = trace.Follow(sent, r); err != nil {
 			return nil, err
 		}
 		h.explain(w.Outbound, from.Proxy)
@@ -141,7 +141,7 @@ func (i *Inspection) note(w *Way, q Query, from *sender, service *registry.Servi
 	case service != nil && !hasPort:
 		note("%s has no port %d: it has %s%s", service.Host, q.Port, portsOf(service), ofPods(service, q.Port))
 	}
-	passed := w.Outbound.Status == 200 && len(w.Outbound.Targets) > 0 && !slices.ContainsFunc(w.Outbound.Targets, func(t why.Target) bool { return !t.Original })
+	passed := w.Outbound.Status == 200 && len(w.Outbound.Targets) > 0 && !slices.ContainsFunc(w.Outbound.Targets, func(t trace.Target) bool { return !t.Original })
 	w.Outside = w.Status == 200 && passed && (!hasPort || service.Provider != registry.Kubernetes) && !slices.ContainsFunc(w.Arrivals, func(a Arrival) bool { return a.Pod != "" })
 	if i.server == nil {
 		return
@@ -195,7 +195,7 @@ func reached(list []Arrival) (names []string) {
 }
 
 // named writes into an answer what its decisions come from.
-func (i *Inspection) named(a *why.Answer) {
+func (i *Inspection) named(a *trace.Answer) {
 	if a == nil {
 		return
 	}
@@ -226,9 +226,9 @@ type outcome struct {
 }
 
 // sentTo returns what a proxy is sent. An application that uses xDS itself asks for one listener by its name.
-func (h *hops) sentTo(p *node.Proxy, listener string) (why.Config, error) {
+func (h *hops) sentTo(p *node.Proxy, listener string) (trace.Config, error) {
 	if name := p.Name + "." + p.Namespace; h.sent && h.server != nil && h.server.proxies[name] != nil {
-		config := why.Config{}
+		config := trace.Config{}
 		for _, typeURL := range []string{envoy.ListenerType, envoy.RouteType, envoy.VirtualHostType, envoy.ClusterType, envoy.EndpointType} {
 			list, ok := h.server.Sent(name, typeURL)
 			if !ok && typeURL == envoy.ListenerType {
@@ -242,12 +242,12 @@ func (h *hops) sentTo(p *node.Proxy, listener string) (why.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	return why.Config(all), h.secrets(all, p)
+	return trace.Config(all), h.secrets(all, p)
 }
 
 // onwards follows what a proxy passes on. It returns what becomes of it in the end. A proxy of HTTP answers for a
 // connection that is closed behind it.
-func (h *hops) onwards(from *why.Answer, address, identity string, proxied bool, depth int) (list []Arrival, end outcome, err error) {
+func (h *hops) onwards(from *trace.Answer, address, identity string, proxied bool, depth int) (list []Arrival, end outcome, err error) {
 	if from.Status != 200 || from.Answered || depth == maxHops {
 		return nil, outcome{from.Status, from.Reason, from.Answered}, nil
 	}
@@ -301,12 +301,12 @@ func first(list []string) string {
 
 // arrive follows a request to an endpoint of a cluster, the first that takes requests. It returns nil where there is
 // none.
-func (i *hops) arrive(t why.Target, r why.Request, address, identity string) (*Arrival, error) {
-	e := why.Endpoint{Address: address, Port: r.Port, TLS: t.TLS, SNI: t.SNI, ALPN: t.ALPN}
+func (i *hops) arrive(t trace.Target, r trace.Request, address, identity string) (*Arrival, error) {
+	e := trace.Endpoint{Address: address, Port: r.Port, TLS: t.TLS, SNI: t.SNI, ALPN: t.ALPN}
 	if !t.Original || len(t.Endpoints) > 0 {
-		at := slices.IndexFunc(t.Endpoints, func(e why.Endpoint) bool { return e.Health == "" && len(e.Lacks) == 0 && e.Priority == 0 })
+		at := slices.IndexFunc(t.Endpoints, func(e trace.Endpoint) bool { return e.Health == "" && len(e.Lacks) == 0 && e.Priority == 0 })
 		if at < 0 {
-			at = slices.IndexFunc(t.Endpoints, func(e why.Endpoint) bool { return e.Health == "" && len(e.Lacks) == 0 })
+			at = slices.IndexFunc(t.Endpoints, func(e trace.Endpoint) bool { return e.Health == "" && len(e.Lacks) == 0 })
 		}
 		if at < 0 {
 			return nil, nil
@@ -346,7 +346,7 @@ func (i *hops) arrive(t why.Target, r why.Request, address, identity string) (*A
 		}
 	}
 	a.MTLS, a.Origins = i.peerPolicy(p.Proxy, e.Port)
-	if a.Answer, err = why.Follow(sent, in); err != nil {
+	if a.Answer, err = trace.Follow(sent, in); err != nil {
 		return nil, err
 	}
 	i.explain(a.Answer, p.Proxy)
@@ -404,7 +404,7 @@ func (i *Inspection) Where(k kinds.Key, field string) string {
 }
 
 // Origin says which object, and which rule of it, a decision comes from; empty where no object is named.
-func (i *Inspection) Origin(from why.Origin) string {
+func (i *Inspection) Origin(from trace.Origin) string {
 	if from.Path == "" {
 		return ""
 	}
@@ -432,7 +432,7 @@ func (i *Inspection) Origin(from why.Origin) string {
 
 // ruleOf returns the rule of a VirtualService that a route was made of. It is known where each match has become a
 // route.
-func ruleOf(vs *networkingv1alpha3.VirtualService, from why.Origin) string {
+func ruleOf(vs *networkingv1alpha3.VirtualService, from trace.Origin) string {
 	var all []string
 	for n, h := range vs.GetHttp() {
 		if len(h.GetMatch()) == 0 {

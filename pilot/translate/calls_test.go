@@ -19,7 +19,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/histories"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
-	"github.com/istiod-lite/istiod-lite/pilot/why"
+	"github.com/istiod-lite/istiod-lite/pilot/inspect/trace"
 )
 
 var updateCalls = flag.Bool("update-calls", false, "write what becomes of calls by what the real istiod sent")
@@ -53,8 +53,8 @@ func TestCalls(t *testing.T) {
 			}
 			over := recorded(t, name)
 			s, tr, nodes := c.world(t).apply(c.objects...), newTranslator(1<<20), referenceNodes(t, c.proxyConfig)
-			theirs := sideOf(func(who string) why.Config {
-				config := why.Config{}
+			theirs := sideOf(func(who string) trace.Config {
+				config := trace.Config{}
 				for typ, url := range typesOfCalls {
 					for _, r := range overlay(base[who][typ], over[who][typ]) {
 						config[url] = append(config[url], fromJSON(t, r))
@@ -62,8 +62,8 @@ func TestCalls(t *testing.T) {
 				}
 				return config
 			})
-			ours := sideOf(func(who string) why.Config {
-				config := why.Config{}
+			ours := sideOf(func(who string) trace.Config {
+				config := trace.Config{}
 				for typ, all := range sent(t, tr, s, nodes[who]) {
 					for _, r := range all {
 						config[typesOfCalls[typ]] = append(config[typesOfCalls[typ]], r)
@@ -143,11 +143,13 @@ func known(v any) any {
 
 // side is what one control plane sends, by the proxies that calls go through.
 type side struct {
-	config func(who string) why.Config
-	known  map[string]why.Config
+	config func(who string) trace.Config
+	known  map[string]trace.Config
 }
 
-func sideOf(config func(who string) why.Config) side { return side{config, map[string]why.Config{}} }
+func sideOf(config func(who string) trace.Config) side {
+	return side{config, map[string]trace.Config{}}
+}
 
 // answered returns the text of a file with what becomes of its calls.
 func (s side) answered(t *testing.T, text string) string {
@@ -165,7 +167,7 @@ func (s side) answered(t *testing.T, text string) string {
 		if s.known[who] == nil {
 			s.known[who] = s.config(who)
 		}
-		a, err := why.Follow(s.known[who], r)
+		a, err := trace.Follow(s.known[who], r)
 		if err != nil {
 			t.Fatalf("%s: %v", line, err)
 		}
@@ -177,7 +179,7 @@ func (s side) answered(t *testing.T, text string) string {
 }
 
 // parseCall reads a line of a file.
-func parseCall(t *testing.T, line string) (string, why.Request) {
+func parseCall(t *testing.T, line string) (string, trace.Request) {
 	t.Helper()
 	words := strings.Fields(line)
 	if len(words) < 3 {
@@ -189,7 +191,7 @@ func parseCall(t *testing.T, line string) (string, why.Request) {
 		t.Fatalf("%q has no URL", line)
 	}
 	authority, path, _ := strings.Cut(rest, "/")
-	r := why.Request{Method: words[1], Authority: authority, Path: "/" + path, Port: 80, Headers: map[string]string{}, Gateway: who == "ingress", SourceAddress: "10.1.0.99"}
+	r := trace.Request{Method: words[1], Authority: authority, Path: "/" + path, Port: 80, Headers: map[string]string{}, Gateway: who == "ingress", SourceAddress: "10.1.0.99"}
 	if scheme == "https" {
 		r.TLS, r.Port = true, 443
 	}
@@ -227,7 +229,7 @@ func parseCall(t *testing.T, line string) (string, why.Request) {
 }
 
 // outcome says what becomes of a call, a line for each thing.
-func outcome(a *why.Answer, r why.Request) []string {
+func outcome(a *trace.Answer, r trace.Request) []string {
 	lines := []string{strconv.Itoa(a.Status)}
 	if a.Status != 200 {
 		lines[0] += " " + a.Reason

@@ -2,6 +2,7 @@ package translate
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"weak"
 
@@ -47,40 +48,12 @@ func (o *Origins) Of(s *envoy.Set) []kinds.Key {
 		o.sets[s] = list
 		return list
 	}
-	keys, seen := map[kinds.Key]struct{}{}, map[*envoy.Resource]struct{}{}
-	o.collect(s, keys, seen)
-	list := slices.Collect(maps.Keys(keys))
+	w := newOriginWalk(math.MaxInt, func(r *envoy.Resource) (parts, bool) {
+		p, ok := o.parts[weak.Make(r)]
+		return p, ok
+	})
+	w.set(s)
+	list := w.objects()
 	o.sets[s] = list
 	return list
-}
-
-func (o *Origins) collect(s *envoy.Set, keys map[kinds.Key]struct{}, seen map[*envoy.Resource]struct{}) {
-	for r := range s.All {
-		o.resource(r, keys, seen)
-	}
-}
-
-func (o *Origins) resource(r *envoy.Resource, keys map[kinds.Key]struct{}, seen map[*envoy.Resource]struct{}) {
-	if _, ok := seen[r]; ok || r == nil {
-		return
-	}
-	seen[r] = struct{}{}
-	for _, n := range r.Notes {
-		keys[n.Object.Key] = struct{}{}
-	}
-	p, ok := o.parts[weak.Make(r)]
-	if !ok {
-		o.resource(r.Header, keys, seen)
-		o.collect(r.Hosts, keys, seen)
-		return
-	}
-	for _, k := range p.objects {
-		keys[k] = struct{}{}
-	}
-	for _, r := range p.resources {
-		o.resource(r, keys, seen)
-	}
-	for _, s := range p.sets {
-		o.collect(s, keys, seen)
-	}
 }

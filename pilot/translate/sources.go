@@ -23,43 +23,15 @@ const (
 //
 // A resource's builder reads nothing but its key in the memo. So the objects in it are why the resource is what it is.
 func (t *Translator) Sources(r *envoy.Resource) []kinds.Key {
-	keys, seen := map[kinds.Key]struct{}{}, map[*envoy.Resource]struct{}{}
-	var collect func(r *envoy.Resource)
-	all := func(s *envoy.Set) {
-		for r := range s.All {
-			if len(keys) > maxSourceObjects || len(seen) > maxSourceObjects {
-				return
-			}
-			collect(r)
-		}
-	}
-	collect = func(r *envoy.Resource) {
-		if _, ok := seen[r]; ok || r == nil {
-			return
-		}
-		seen[r] = struct{}{}
-		for _, n := range r.Notes {
-			keys[n.Object.Key] = struct{}{}
-		}
+	w := newOriginWalk(maxSourceObjects, func(r *envoy.Resource) (parts, bool) {
 		k := t.memo.KeyOf(r)
 		if k == nil {
-			collect(r.Header)
-			all(r.Hosts)
-			return
+			return parts{}, false
 		}
-		p := partsOf(k)
-		for _, key := range p.objects {
-			keys[key] = struct{}{}
-		}
-		for _, r := range p.resources {
-			collect(r)
-		}
-		for _, s := range p.sets {
-			all(s)
-		}
-	}
-	collect(r)
-	list := slices.Collect(maps.Keys(keys))
+		return partsOf(k), true
+	})
+	w.resource(r)
+	list := w.objects()
 	slices.SortFunc(list, func(a, b kinds.Key) int {
 		return cmp.Or(cmp.Compare(sourceRank(a.Kind), sourceRank(b.Kind)), strings.Compare(a.Kind.Name, b.Kind.Name), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
@@ -79,6 +51,55 @@ func sourceRank(k *kinds.Kind) int {
 		return 4
 	}
 	return 2
+}
+
+// originWalk collects the objects that resources are made of. It visits each resource once.
+type originWalk struct {
+	parts func(*envoy.Resource) (parts, bool) // false for a resource that the memo does not have
+	most  int                                 // objects, and resources, after which a Set is not followed further
+	keys  map[kinds.Key]struct{}
+	seen  map[*envoy.Resource]struct{}
+}
+
+func newOriginWalk(most int, of func(*envoy.Resource) (parts, bool)) *originWalk {
+	return &originWalk{of, most, map[kinds.Key]struct{}{}, map[*envoy.Resource]struct{}{}}
+}
+
+// objects returns the keys that were collected, in no order.
+func (w *originWalk) objects() []kinds.Key { return slices.Collect(maps.Keys(w.keys)) }
+
+func (w *originWalk) set(s *envoy.Set) {
+	for r := range s.All {
+		if len(w.keys) > w.most || len(w.seen) > w.most {
+			return
+		}
+		w.resource(r)
+	}
+}
+
+func (w *originWalk) resource(r *envoy.Resource) {
+	if _, ok := w.seen[r]; ok || r == nil {
+		return
+	}
+	w.seen[r] = struct{}{}
+	for _, n := range r.Notes {
+		w.keys[n.Object.Key] = struct{}{}
+	}
+	p, ok := w.parts(r)
+	if !ok {
+		w.resource(r.Header)
+		w.set(r.Hosts)
+		return
+	}
+	for _, k := range p.objects {
+		w.keys[k] = struct{}{}
+	}
+	for _, r := range p.resources {
+		w.resource(r)
+	}
+	for _, s := range p.sets {
+		w.set(s)
+	}
 }
 
 // parts are what the key of a resource holds that leads to objects.

@@ -10,8 +10,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/cli"
 	"github.com/istiod-lite/istiod-lite/cmd/report"
-	"github.com/istiod-lite/istiod-lite/pilot/difference"
 	"github.com/istiod-lite/istiod-lite/pilot/inspect"
+	"github.com/istiod-lite/istiod-lite/pilot/inspect/diff"
 )
 
 // text writes what a change does for a person.
@@ -81,9 +81,9 @@ type textGroup struct {
 }
 
 // alike puts groups together whose changes read the same.
-func (f *flags) alike(list []*difference.Group) ([]*textGroup, error) {
+func (f *flags) alike(list []*diff.Group) ([]*textGroup, error) {
 	var out []*textGroup
-	byText, texts := map[string]*textGroup{}, map[*difference.Change]string{}
+	byText, texts := map[string]*textGroup{}, map[*diff.Change]string{}
 	for _, g := range list {
 		n := len(g.Changes)
 		if f.limit > 0 {
@@ -150,7 +150,7 @@ func (f *flags) list(out *bytes.Buffer, head string, list []string) {
 }
 
 // change returns what is written of a change, without the last newline.
-func (f *flags) change(x *difference.Change) (string, error) {
+func (f *flags) change(x *diff.Change) (string, error) {
 	var out strings.Builder
 	fmt.Fprintf(&out, "  %s %s\n", f.mark(x), strings.TrimSpace(x.Type+" "+x.Name))
 	list, err := x.Fields()
@@ -189,7 +189,7 @@ func (f *flags) short(text string) string {
 }
 
 // mark is the mark of a change, in its colour.
-func (f *flags) mark(x *difference.Change) string {
+func (f *flags) mark(x *diff.Change) string {
 	m := mark(x)
 	return f.Color.Paint(map[string]string{"+": cli.Green, "-": cli.Red, "~": cli.Amber}[m], m)
 }
@@ -222,7 +222,7 @@ func (f *flags) names(w io.Writer, done *inspect.Changed, _ *gitTree) error {
 	return cli.PrintSorted(w, list)
 }
 
-func mark(x *difference.Change) string {
+func mark(x *diff.Change) string {
 	switch {
 	case x.Had == nil:
 		return "+"
@@ -240,12 +240,12 @@ func (f *flags) document(w io.Writer, done *inspect.Changed, tree *gitTree) erro
 		Deleted  bool   `json:"deleted,omitempty"`
 	}
 	type change struct {
-		Type    string             `json:"type"`
-		Name    string             `json:"name"`
-		Change  string             `json:"change"` // added, changed or removed
-		Proxies int                `json:"proxies"`
-		Fields  []difference.Field `json:"fields,omitempty"`
-		Causes  []cause            `json:"causes,omitempty"`
+		Type    string       `json:"type"`
+		Name    string       `json:"name"`
+		Change  string       `json:"change"` // added, changed or removed
+		Proxies int          `json:"proxies"`
+		Fields  []diff.Field `json:"fields,omitempty"`
+		Causes  []cause      `json:"causes,omitempty"`
 	}
 	type group struct {
 		Proxies []string `json:"proxies"`
@@ -283,7 +283,7 @@ func (f *flags) document(w io.Writer, done *inspect.Changed, tree *gitTree) erro
 		}
 	}
 	words := map[string]string{"+": "added", "-": "removed", "~": "changed"}
-	place := map[*difference.Change]int{}
+	place := map[*diff.Change]int{}
 	for i, x := range done.Changes {
 		place[x] = i
 		fields, err := x.Fields()

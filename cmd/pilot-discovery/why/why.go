@@ -23,7 +23,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/debug"
 	"github.com/istiod-lite/istiod-lite/pilot/ingest"
 	"github.com/istiod-lite/istiod-lite/pilot/inspect"
-	"github.com/istiod-lite/istiod-lite/pilot/why"
+	"github.com/istiod-lite/istiod-lite/pilot/inspect/trace"
 )
 
 // arrow may stand between the source and where the request goes.
@@ -152,7 +152,7 @@ func (f *flags) ask(args []string) (inspect.Query, error) {
 		q.AddHeader(strings.TrimSpace(k), v)
 	}
 	if f.jwt != "" {
-		if q.Claims, err = why.Claims(f.jwt); err != nil {
+		if q.Claims, err = trace.Claims(f.jwt); err != nil {
 			return q, fmt.Errorf("--jwt: %w", err)
 		}
 	}
@@ -357,7 +357,7 @@ func orSlash(path string) string {
 	return path
 }
 
-func (p wayPrinter) steps(list []why.Step) {
+func (p wayPrinter) steps(list []trace.Step) {
 	const most = 10
 	out := p.out
 	for _, s := range list {

@@ -15,19 +15,19 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
-	"github.com/istiod-lite/istiod-lite/pilot/why"
+	"github.com/istiod-lite/istiod-lite/pilot/inspect/trace"
 )
 
 // Fetch returns what a control plane sends a proxy: clusters, listeners, and the endpoints, routes and extensions that
 // they name. The stream ends when all is there.
-func Fetch(ctx context.Context, conn *grpc.ClientConn, node *corev3.Node) (why.Config, error) {
+func Fetch(ctx context.Context, conn *grpc.ClientConn, node *corev3.Node) (trace.Config, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).StreamAggregatedResources(ctx, grpc.MaxCallRecvMsgSize(1<<30))
 	if err != nil {
 		return nil, err
 	}
-	config, open := why.Config{}, map[string]bool{}
+	config, open := trace.Config{}, map[string]bool{}
 	ask := func(url string, names []string) error {
 		open[url] = true
 		r := &discoveryv3.DiscoveryRequest{Node: node, TypeUrl: url, ResourceNames: names}

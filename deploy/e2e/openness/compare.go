@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
-	"github.com/istiod-lite/istiod-lite/pilot/why"
+	"github.com/istiod-lite/istiod-lite/pilot/inspect/trace"
 )
 
 // Kind is how one configuration is more open than another.
@@ -47,8 +47,8 @@ func (d Difference) String() string {
 // comparison collects differences, one of each kind and text.
 type comparison struct {
 	proxy  Proxy
-	theirs why.Config
-	ours   why.Config
+	theirs trace.Config
+	ours   trace.Config
 	found  []Difference
 	seen   map[string]bool
 }
@@ -63,7 +63,7 @@ func (c *comparison) report(kind Kind, where, format string, args ...any) {
 
 // Compare returns where our configuration of a proxy is more open than theirs. Theirs is taken as it is written, also
 // where Envoy refuses it: that is what it means to close.
-func Compare(s Slot, w World, p Proxy, theirs, ours why.Config) ([]Difference, error) {
+func Compare(s Slot, w World, p Proxy, theirs, ours trace.Config) ([]Difference, error) {
 	c := &comparison{proxy: p, theirs: theirs, ours: ours, seen: map[string]bool{}}
 	if same(c.theirs, ours) {
 		return nil, nil
@@ -98,7 +98,7 @@ func Compare(s Slot, w World, p Proxy, theirs, ours why.Config) ([]Difference, e
 }
 
 // same reports whether two configurations are the same bytes.
-func same(a, b why.Config) bool {
+func same(a, b trace.Config) bool {
 	for _, url := range []string{envoy.ListenerType, envoy.ClusterType, envoy.RouteType, envoy.EndpointType, envoy.ExtensionType} {
 		if !sameResources(a[url], b[url]) {
 			return false
@@ -118,8 +118,8 @@ func byName(list []*envoy.Resource) []*envoy.Resource {
 }
 
 // requests follows requests through both configurations.
-func (c *comparison) requests(list []why.Request) error {
-	type pair struct{ theirs, ours why.Config }
+func (c *comparison) requests(list []trace.Request) error {
+	type pair struct{ theirs, ours trace.Config }
 	narrow := map[string]pair{}
 	rest := true
 	for _, url := range []string{envoy.ClusterType, envoy.RouteType, envoy.EndpointType} {
@@ -135,11 +135,11 @@ func (c *comparison) requests(list []why.Request) error {
 		if rest && sameResources(p.theirs[envoy.ListenerType], p.ours[envoy.ListenerType]) {
 			continue
 		}
-		a, err := why.Follow(p.theirs, r)
+		a, err := trace.Follow(p.theirs, r)
 		if err != nil {
 			return err
 		}
-		b, err := why.Follow(p.ours, r)
+		b, err := trace.Follow(p.ours, r)
 		if err != nil {
 			return err
 		}
@@ -149,7 +149,7 @@ func (c *comparison) requests(list []why.Request) error {
 }
 
 // taking returns a configuration with those listeners alone that may take a request, so that no others are decoded.
-func taking(all why.Config, r why.Request) why.Config {
+func taking(all trace.Config, r trace.Request) trace.Config {
 	out := maps.Clone(all)
 	out[envoy.ListenerType] = nil
 	for _, l := range all[envoy.ListenerType] {
@@ -166,7 +166,7 @@ func taking(all why.Config, r why.Request) why.Config {
 }
 
 // request is a request as a text.
-func request(r why.Request) string {
+func request(r trace.Request) string {
 	direction := "out"
 	switch {
 	case r.Inbound:
@@ -193,15 +193,15 @@ func request(r why.Request) string {
 // noSocket is a socket that no workload has: connections to it are refused.
 const noSocket = "/dev/null/unusable"
 
-func passes(a *why.Answer) bool {
-	refuses := func(t why.Target) bool {
-		return slices.ContainsFunc(t.Endpoints, func(e why.Endpoint) bool { return e.Address == noSocket })
+func passes(a *trace.Answer) bool {
+	refuses := func(t trace.Target) bool {
+		return slices.ContainsFunc(t.Endpoints, func(e trace.Endpoint) bool { return e.Address == noSocket })
 	}
 	return a.Status == 200 && !a.Answered && !slices.ContainsFunc(a.Targets, refuses)
 }
 
 // answers compares what becomes of a request.
-func (c *comparison) answers(where string, theirs, ours *why.Answer) {
+func (c *comparison) answers(where string, theirs, ours *trace.Answer) {
 	if !passes(ours) {
 		return
 	}
@@ -215,7 +215,7 @@ func (c *comparison) answers(where string, theirs, ours *why.Answer) {
 	if theirs.HTTP && !ours.HTTP {
 		c.report(Filter, where, "the connection passes to %s, and no filter reads the request", clustersOf(ours))
 	}
-	at := map[string]why.Target{}
+	at := map[string]trace.Target{}
 	for _, t := range theirs.Targets {
 		at[t.Cluster] = t
 	}
@@ -230,7 +230,7 @@ func (c *comparison) answers(where string, theirs, ours *why.Answer) {
 			c.report(Plaintext, where, "to %s; istiod: %s", t.Cluster, other.TLS)
 		}
 		for _, e := range t.Endpoints {
-			i := slices.IndexFunc(other.Endpoints, func(x why.Endpoint) bool { return x.Address == e.Address && x.Port == e.Port })
+			i := slices.IndexFunc(other.Endpoints, func(x trace.Endpoint) bool { return x.Address == e.Address && x.Port == e.Port })
 			if i >= 0 && other.Endpoints[i].TLS != "" && e.TLS == "" {
 				c.report(Plaintext, where, "to %s of %s; istiod: %s", e.Address, t.Cluster, other.Endpoints[i].TLS)
 			}
@@ -238,7 +238,7 @@ func (c *comparison) answers(where string, theirs, ours *why.Answer) {
 	}
 }
 
-func clustersOf(a *why.Answer) string {
+func clustersOf(a *trace.Answer) string {
 	var names []string
 	for _, t := range a.Targets {
 		names = append(names, t.Cluster)

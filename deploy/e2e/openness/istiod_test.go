@@ -35,7 +35,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/histories"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
-	"github.com/istiod-lite/istiod-lite/pilot/why"
+	"github.com/istiod-lite/istiod-lite/pilot/inspect/trace"
 )
 
 // slots is how many worlds are in the cluster at once. The last slot tells when a control plane has read all.
@@ -124,7 +124,7 @@ func TestClosedAsIstiod(t *testing.T) {
 	t.Logf("istiod cannot decode %d of %d worlds", total-len(worlds), total)
 	var again []World
 	s.end = time.Now().Add(searched)
-	s.run(worlds, 0, func(_ Slot, w World, theirs, ours map[Proxy]why.Config, found []Difference) {
+	s.run(worlds, 0, func(_ Slot, w World, theirs, ours map[Proxy]trace.Config, found []Difference) {
 		dump(t, w, theirs, ours)
 		if len(found) > 0 {
 			again = append(again, w)
@@ -132,7 +132,7 @@ func TestClosedAsIstiod(t *testing.T) {
 	})
 	first, objects := s.compared, s.objects
 	s.end = time.Time{}
-	s.run(again, time.Second, func(slot Slot, w World, theirs, ours map[Proxy]why.Config, found []Difference) {
+	s.run(again, time.Second, func(slot Slot, w World, theirs, ours map[Proxy]trace.Config, found []Difference) {
 		if len(found) == 0 {
 			return
 		}
@@ -153,7 +153,7 @@ func TestClosedAsIstiod(t *testing.T) {
 
 // closed compares the other way round: these worlds are more closed here than with istiod, and have to stay so.
 func (s *search) closed(worlds []World) {
-	s.run(worlds, time.Second, func(slot Slot, w World, theirs, ours map[Proxy]why.Config, _ []Difference) {
+	s.run(worlds, time.Second, func(slot Slot, w World, theirs, ours map[Proxy]trace.Config, _ []Difference) {
 		for _, p := range []Proxy{Sidecar, Gateway} {
 			found, err := Compare(slot, w.In(slot), p, ours[p], theirs[p])
 			s.must(err)
@@ -252,13 +252,13 @@ func (s *search) schemas() Schemas {
 }
 
 // result is called for each world, with what both proxies were sent and the differences that are not accepted.
-type result func(slot Slot, w World, theirs, ours map[Proxy]why.Config, found []Difference)
+type result func(slot Slot, w World, theirs, ours map[Proxy]trace.Config, found []Difference)
 
 // sent is a world with what both control planes sent the proxies of its slot.
 type sent struct {
 	slot         Slot
 	world        World
-	theirs, ours map[Proxy]why.Config
+	theirs, ours map[Proxy]trace.Config
 }
 
 // run compares worlds, many at a time; those that apply to proxies of others by themselves. What has been fetched is
@@ -363,7 +363,7 @@ func (s *search) batch(worlds []World, pause time.Duration, queue chan<- sent) {
 		return
 	}
 	settled := time.Since(begin)
-	theirs, ours := make([]map[Proxy]why.Config, len(worlds)), make([]map[Proxy]why.Config, len(worlds))
+	theirs, ours := make([]map[Proxy]trace.Config, len(worlds)), make([]map[Proxy]trace.Config, len(worlds))
 	var reading sync.WaitGroup
 	var failed error
 	reading.Go(func() {
@@ -405,8 +405,8 @@ func (s *search) batch(worlds []World, pause time.Duration, queue chan<- sent) {
 }
 
 // both fetches what both proxies of a slot are sent.
-func (s *search) both(conn *grpc.ClientConn, slot Slot) (map[Proxy]why.Config, error) {
-	out := map[Proxy]why.Config{}
+func (s *search) both(conn *grpc.ClientConn, slot Slot) (map[Proxy]trace.Config, error) {
+	out := map[Proxy]trace.Config{}
 	for _, p := range []Proxy{Sidecar, Gateway} {
 		var err error
 		if out[p], err = s.fetch(conn, slot, p); err != nil {
@@ -416,7 +416,7 @@ func (s *search) both(conn *grpc.ClientConn, slot Slot) (map[Proxy]why.Config, e
 	return out, nil
 }
 
-func (s *search) fetch(conn *grpc.ClientConn, slot Slot, p Proxy) (why.Config, error) {
+func (s *search) fetch(conn *grpc.ClientConn, slot Slot, p Proxy) (trace.Config, error) {
 	ctx, cancel := context.WithTimeout(s.ctx, time.Minute)
 	defer cancel()
 	return Fetch(ctx, conn, slot.Node(p))
@@ -509,7 +509,7 @@ func (s *search) settle(pause time.Duration) (settled, ended bool) {
 	return true, false
 }
 
-func mentions(c why.Config, word string) bool {
+func mentions(c trace.Config, word string) bool {
 	for _, list := range c {
 		if slices.ContainsFunc(list, func(r *envoy.Resource) bool { return strings.Contains(string(r.Bytes()), word) }) {
 			return true
@@ -535,14 +535,14 @@ func selfSigned(t *testing.T) (certificate, key string) {
 }
 
 // dump writes what both control planes sent for a world into the folder that OPENNESS_DUMP names, if it is set.
-func dump(t *testing.T, w World, theirs, ours map[Proxy]why.Config) {
+func dump(t *testing.T, w World, theirs, ours map[Proxy]trace.Config) {
 	t.Helper()
 	dir := os.Getenv("OPENNESS_DUMP")
 	if dir == "" {
 		return
 	}
 	dir = filepath.Join(dir, strings.ReplaceAll(w.Name, "/", "_"))
-	for name, all := range map[string]map[Proxy]why.Config{"istiod": theirs, "ours": ours} {
+	for name, all := range map[string]map[Proxy]trace.Config{"istiod": theirs, "ours": ours} {
 		for p, config := range all {
 			at := filepath.Join(dir, name, string(p))
 			must.Succeed(t, os.MkdirAll(at, 0o755))

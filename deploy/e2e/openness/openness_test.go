@@ -28,11 +28,11 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
-	"github.com/istiod-lite/istiod-lite/pilot/why"
+	"github.com/istiod-lite/istiod-lite/pilot/inspect/trace"
 )
 
 // inbound is what a sidecar is sent whose requests pass the filters, and TLS to one cluster.
-func inbound(socket *corev3.TransportSocket, upstream proto.Message, domains []string, filters ...proto.Message) why.Config {
+func inbound(socket *corev3.TransportSocket, upstream proto.Message, domains []string, filters ...proto.Message) trace.Config {
 	h := &hcmv3.HttpConnectionManager{
 		StatPrefix: "in",
 		RouteSpecifier: &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: &routev3.RouteConfiguration{VirtualHosts: []*routev3.VirtualHost{{
@@ -64,7 +64,7 @@ func inbound(socket *corev3.TransportSocket, upstream proto.Message, domains []s
 		Name:         "80",
 		VirtualHosts: []*routev3.VirtualHost{{Name: "h", Domains: domains, Routes: h.GetRouteConfig().GetVirtualHosts()[0].GetRoutes()}},
 	}
-	return why.Config{
+	return trace.Config{
 		envoy.ListenerType: {envoy.NewResource("virtualInbound", l)},
 		envoy.ClusterType:  {envoy.NewResource("app", app), envoy.NewResource("out", out)},
 		envoy.RouteType:    {envoy.NewResource("80", routes)},
@@ -121,7 +121,7 @@ func provider(header string, audiences ...string) *jwtv3.JwtAuthentication {
 }
 
 // bytesAlone returns a configuration whose only chain forwards connections to the same cluster as bytes, by a match.
-func bytesAlone(t *testing.T, c why.Config, match *listenerv3.FilterChainMatch) why.Config {
+func bytesAlone(t *testing.T, c trace.Config, match *listenerv3.FilterChainMatch) trace.Config {
 	t.Helper()
 	all, err := envoy.Decode[listenerv3.Listener](c[envoy.ListenerType])
 	must.Succeed(t, err)
@@ -136,7 +136,7 @@ func bytesAlone(t *testing.T, c why.Config, match *listenerv3.FilterChainMatch) 
 }
 
 // redirecting returns a configuration whose virtual host demands TLS.
-func redirecting(t *testing.T, c why.Config) why.Config {
+func redirecting(t *testing.T, c trace.Config) trace.Config {
 	t.Helper()
 	all, err := envoy.Decode[listenerv3.Listener](c[envoy.ListenerType])
 	must.Succeed(t, err)
@@ -156,7 +156,7 @@ func TestCompare(t *testing.T) {
 	plain := inbound(nil, tls("x"), all)
 	for _, test := range []struct {
 		name         string
-		closed, open why.Config
+		closed, open trace.Config
 		kind         Kind
 	}{
 		{"denied", inbound(nil, tls("x"), all, deny("/admin", "/")), inbound(nil, tls("x"), all, deny("/admin")), Passes},
@@ -255,7 +255,7 @@ func TestGenerate(t *testing.T) {
 // TestPasses shows that what is forwarded to a socket that no workload has does not pass.
 func TestPasses(t *testing.T) {
 	for address, want := range map[string]bool{noSocket: false, "127.0.0.1": true} {
-		if got := passes(&why.Answer{Status: 200, Targets: []why.Target{{Endpoints: []why.Endpoint{{Address: address}}}}}); got != want {
+		if got := passes(&trace.Answer{Status: 200, Targets: []trace.Target{{Endpoints: []trace.Endpoint{{Address: address}}}}}); got != want {
 			t.Errorf("%s: %v", address, got)
 		}
 	}

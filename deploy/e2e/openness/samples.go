@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/istiod-lite/istiod-lite/pilot/why"
+	"github.com/istiod-lite/istiod-lite/pilot/inspect/trace"
 )
 
 // samples are values that requests have, by what they are. The first of each kind is that of a plain request.
@@ -214,7 +214,7 @@ func few[T any](r *rand.Rand, list []T, n, first int) []T {
 
 // inbound returns requests that reach the sidecar: a plain one for each port, each with one thing other, and random
 // ones.
-func (v samples) inbound(s Slot, r *rand.Rand, random int) (out []why.Request) {
+func (v samples) inbound(s Slot, r *rand.Rand, random int) (out []trace.Request) {
 	host := "web." + s.Home() + ".svc.cluster.local"
 	identities, addresses, paths := few(r, v.identities, 14, 5), few(r, v.addresses, 8, 3), few(r, v.paths, 14, 3)
 	methods, hosts, headers, claims := few(r, v.methods, 6, 3), few(r, append([]string{host, "web", "a.example.com"}, v.hosts...), 8, 3),
@@ -226,47 +226,47 @@ func (v samples) inbound(s Slot, r *rand.Rand, random int) (out []why.Request) {
 			ports = append(ports, p)
 		}
 	}
-	plain := func(port uint32) why.Request {
-		x := why.Request{Inbound: true, Address: s.pod(11), Port: port, Host: host, Authority: host, Method: "GET", Path: "/",
+	plain := func(port uint32) trace.Request {
+		x := trace.Request{Inbound: true, Address: s.pod(11), Port: port, Host: host, Authority: host, Method: "GET", Path: "/",
 			SourceAddress: addresses[0]}
 		return by(x, identities[0])
 	}
 	for _, port := range ports {
 		base := plain(port)
-		add := func(change func(*why.Request)) {
+		add := func(change func(*trace.Request)) {
 			x := base
 			change(&x)
 			out = append(out, x)
 		}
-		add(func(*why.Request) {})
+		add(func(*trace.Request) {})
 		for _, id := range identities {
-			add(func(x *why.Request) { *x = by(*x, id) })
+			add(func(x *trace.Request) { *x = by(*x, id) })
 		}
 		for _, a := range addresses {
-			add(func(x *why.Request) { x.SourceAddress = a })
+			add(func(x *trace.Request) { x.SourceAddress = a })
 		}
 		for _, n := range names {
-			add(func(x *why.Request) { x.SNI = n })
-			add(func(x *why.Request) { *x = by(*x, ""); x.TLS, x.SNI, x.ALPN = true, n, []string{"h2"} })
+			add(func(x *trace.Request) { x.SNI = n })
+			add(func(x *trace.Request) { *x = by(*x, ""); x.TLS, x.SNI, x.ALPN = true, n, []string{"h2"} })
 		}
 		if port == 9000 {
 			continue
 		}
 		for _, p := range paths {
-			add(func(x *why.Request) { x.Path = p })
-			add(func(x *why.Request) { *x = by(*x, ""); x.Path = p })
+			add(func(x *trace.Request) { x.Path = p })
+			add(func(x *trace.Request) { *x = by(*x, ""); x.Path = p })
 		}
 		for _, m := range methods {
-			add(func(x *why.Request) { x.Method = m })
+			add(func(x *trace.Request) { x.Method = m })
 		}
 		for _, h := range hosts {
-			add(func(x *why.Request) { x.Authority = h })
+			add(func(x *trace.Request) { x.Authority = h })
 		}
 		for _, h := range headers {
-			add(func(x *why.Request) { x.Headers = map[string]string{h[0]: h[1]} })
+			add(func(x *trace.Request) { x.Headers = map[string]string{h[0]: h[1]} })
 		}
 		for _, c := range claims {
-			add(func(x *why.Request) { x.Claims = c })
+			add(func(x *trace.Request) { x.Claims = c })
 		}
 	}
 	for range random {
@@ -284,7 +284,7 @@ func (v samples) inbound(s Slot, r *rand.Rand, random int) (out []why.Request) {
 }
 
 // by returns the request as it comes by mutual TLS of the mesh from an identity, or in plaintext if that is empty.
-func by(x why.Request, identity string) why.Request {
+func by(x trace.Request, identity string) trace.Request {
 	x.Identity, x.TLS, x.SNI, x.ALPN = identity, identity != "", "", nil
 	if x.TLS {
 		x.SNI, x.ALPN = "outbound_.80_._."+x.Host, []string{"istio-http/1.1", "istio"}
@@ -306,26 +306,26 @@ func (v samples) others(r *rand.Rand, paths int) others {
 }
 
 // of returns the requests that differ from a plain one in one value.
-func (o others) of(plain why.Request) (out []why.Request) {
-	add := func(change func(*why.Request)) {
+func (o others) of(plain trace.Request) (out []trace.Request) {
+	add := func(change func(*trace.Request)) {
 		x := plain
 		change(&x)
 		out = append(out, x)
 	}
 	for _, p := range o.paths {
-		add(func(x *why.Request) { x.Path = p })
+		add(func(x *trace.Request) { x.Path = p })
 	}
 	for _, h := range o.headers {
-		add(func(x *why.Request) { x.Headers = map[string]string{h[0]: h[1]} })
+		add(func(x *trace.Request) { x.Headers = map[string]string{h[0]: h[1]} })
 	}
 	for _, m := range o.methods {
-		add(func(x *why.Request) { x.Method = m })
+		add(func(x *trace.Request) { x.Method = m })
 	}
 	return out
 }
 
 // outbound returns requests that the application beside the sidecar sends.
-func (v samples) outbound(s Slot, r *rand.Rand) (out []why.Request) {
+func (v samples) outbound(s Slot, r *rand.Rand) (out []trace.Request) {
 	type place struct {
 		host, address string
 		ports         []uint32
@@ -342,7 +342,7 @@ func (v samples) outbound(s Slot, r *rand.Rand) (out []why.Request) {
 	others := v.others(r, 6)
 	for _, p := range places {
 		for _, port := range p.ports {
-			base := why.Request{Address: p.address, Port: port, Host: p.host, Authority: p.host, Method: "GET", Path: "/", SourceAddress: s.pod(11)}
+			base := trace.Request{Address: p.address, Port: port, Host: p.host, Authority: p.host, Method: "GET", Path: "/", SourceAddress: s.pod(11)}
 			out = append(out, base)
 			tls := base
 			tls.TLS, tls.SNI, tls.ALPN = true, p.host, []string{"h2", "http/1.1"}
@@ -357,7 +357,7 @@ func (v samples) outbound(s Slot, r *rand.Rand) (out []why.Request) {
 }
 
 // gateway returns requests that come to the gateway from outside.
-func (v samples) gateway(s Slot, r *rand.Rand) (out []why.Request) {
+func (v samples) gateway(s Slot, r *rand.Rand) (out []trace.Request) {
 	hosts := few(r, append([]string{"shop.example.com", "other.example.org"}, v.hosts...), 9, 2)
 	others := v.others(r, 5)
 	ports := []uint32{80, 443, 8080, 8443, 9000}
@@ -369,7 +369,7 @@ func (v samples) gateway(s Slot, r *rand.Rand) (out []why.Request) {
 	for _, port := range ports {
 		for _, tls := range []bool{false, true} {
 			for _, h := range hosts {
-				x := why.Request{Gateway: true, Address: s.pod(14), Port: port, Host: h, Authority: h, Method: "GET", Path: "/",
+				x := trace.Request{Gateway: true, Address: s.pod(14), Port: port, Host: h, Authority: h, Method: "GET", Path: "/",
 					SourceAddress: "192.0.2.7", TLS: tls}
 				if tls {
 					x.SNI, x.ALPN = h, []string{"h2", "http/1.1"}

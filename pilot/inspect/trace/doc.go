@@ -1,4 +1,4 @@
-// Package why follows a request through what proxies are sent, as Envoy does: the listener and its chain, the virtual
+// Package trace follows a request through what proxies are sent, as Envoy does: the listener and its chain, the virtual
 // host, the route that wins and why each other one lost, the cluster with its endpoints and its TLS, and on the other
 // side the chain that takes the connection and the policies that let the request through or not.
 //
@@ -9,4 +9,4 @@
 //
 //   - Corners of routes, chains and forwarded requests are followed as Envoy follows them: [TestMatches],
 //     [TestChains], [TestForwarded].
-package why
+package trace

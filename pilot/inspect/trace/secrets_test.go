@@ -1,4 +1,4 @@
-package why_test
+package trace_test
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
-	"github.com/istiod-lite/istiod-lite/pilot/why"
+	"github.com/istiod-lite/istiod-lite/pilot/inspect/trace"
 )
 
 const tlsTypes = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3."
@@ -43,7 +43,7 @@ func TestSecrets(t *testing.T) {
 			[]string{"kubernetes://one"}, "kubernetes://one-cacert"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			config := why.Config{}
+			config := trace.Config{}
 			if c.sent != nil {
 				config[envoy.SecretType] = []*envoy.Resource{}
 			}
@@ -60,7 +60,7 @@ func TestSecrets(t *testing.T) {
 			with(t, config, "0.0.0.0_80", fmt.Sprintf(`{"name":"0.0.0.0_80","address":{"socketAddress":{"address":"0.0.0.0","portValue":80}},"filterChains":[{"filters":[
 				{"name":"tcp","typedConfig":{"@type":"%snetwork.tcp_proxy.v3.TcpProxy","cluster":"web"}}]}]}`, types))
 			for port, says := range map[uint32]string{443: "the TLS handshake fails: ", 80: "TLS to cluster web fails: "} {
-				a := follow(t, config, why.Request{Port: port, TLS: port == 443})
+				a := follow(t, config, trace.Request{Port: port, TLS: port == 443})
 				if got := strings.Join(a.Secrets(), " "); got != c.missing {
 					t.Errorf("port %d: it lacks %q, want %q", port, got, c.missing)
 				}
@@ -75,7 +75,7 @@ func TestSecrets(t *testing.T) {
 					t.Errorf("port %d: %d %s, %+v", port, a.Status, a.Reason, step(a, "secret"))
 				}
 			}
-			if a := follow(t, config, why.Request{Port: 443}); a.Status != 0 || a.Reason != "the chain terminates TLS, and the connection is plaintext" {
+			if a := follow(t, config, trace.Request{Port: 443}); a.Status != 0 || a.Reason != "the chain terminates TLS, and the connection is plaintext" {
 				t.Errorf("plaintext: %d %s", a.Status, a.Reason)
 			}
 		})

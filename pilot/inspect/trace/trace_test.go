@@ -1,4 +1,4 @@
-package why_test
+package trace_test
 
 import (
 	"fmt"
@@ -21,7 +21,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
-	"github.com/istiod-lite/istiod-lite/pilot/why"
+	"github.com/istiod-lite/istiod-lite/pilot/inspect/trace"
 )
 
 // resource reads a resource of a proxy.
@@ -37,24 +37,24 @@ const types = "type.googleapis.com/envoy.extensions.filters."
 
 // http returns a proxy with one listener of HTTP, for port 80. manager is what its connection manager has beside
 // routes; hosts are the virtual hosts.
-func http(t *testing.T, manager, hosts string) why.Config {
+func http(t *testing.T, manager, hosts string) trace.Config {
 	t.Helper()
 	if manager != "" {
 		manager += ","
 	}
-	return with(t, why.Config{}, "0.0.0.0_80", fmt.Sprintf(`{"name":"0.0.0.0_80","address":{"socketAddress":{"address":"0.0.0.0","portValue":80}},"filterChains":[{"filters":[
+	return with(t, trace.Config{}, "0.0.0.0_80", fmt.Sprintf(`{"name":"0.0.0.0_80","address":{"socketAddress":{"address":"0.0.0.0","portValue":80}},"filterChains":[{"filters":[
 		{"name":"hcm","typedConfig":{"@type":"%snetwork.http_connection_manager.v3.HttpConnectionManager",%s"routeConfig":{"virtualHosts":%s}}}]}]}`, types, manager, hosts))
 }
 
 // with adds a listener to what a proxy is sent.
-func with(t *testing.T, c why.Config, name, listener string) why.Config {
+func with(t *testing.T, c trace.Config, name, listener string) trace.Config {
 	t.Helper()
 	c[envoy.ListenerType] = append(c[envoy.ListenerType], resource(t, name, &listenerv3.Listener{}, listener))
 	return c
 }
 
 // cluster adds a cluster with endpoints to what a proxy is sent.
-func cluster(t *testing.T, c why.Config, name string, addresses ...string) {
+func cluster(t *testing.T, c trace.Config, name string, addresses ...string) {
 	t.Helper()
 	c[envoy.ClusterType] = append(c[envoy.ClusterType], resource(t, name, &clusterv3.Cluster{}, `{"name":"`+name+`","type":"EDS"}`))
 	var list []string
@@ -68,24 +68,24 @@ func cluster(t *testing.T, c why.Config, name string, addresses ...string) {
 	c[envoy.EndpointType] = append(c[envoy.EndpointType], resource(t, name, &endpointv3.ClusterLoadAssignment{}, `{"clusterName":"`+name+`","endpoints":[{"lbEndpoints":[`+strings.Join(list, ",")+`]}]}`))
 }
 
-func follow(t *testing.T, c why.Config, r why.Request) *why.Answer {
+func follow(t *testing.T, c trace.Config, r trace.Request) *trace.Answer {
 	t.Helper()
 	if r.Port == 0 {
 		r.Port = 80
 	}
-	a, err := why.Follow(c, r)
+	a, err := trace.Follow(c, r)
 	must.Succeed(t, err)
 	return a
 }
 
 // step returns the step of that kind, or one without a name.
-func step(a *why.Answer, what string) why.Step {
+func step(a *trace.Answer, what string) trace.Step {
 	for _, s := range a.Steps {
 		if s.What == what {
 			return s
 		}
 	}
-	return why.Step{}
+	return trace.Step{}
 }
 
 const everything = `[{"name":"all","domains":["*"],"routes":[{"match":{"prefix":"/"},"directResponse":{"status":200}}]}]`
@@ -110,7 +110,7 @@ func TestPaths(t *testing.T) {
 		{`"pathWithEscapedSlashesAction":"KEEP_UNCHANGED"`, "/a%5cb", "/a%5cb"},
 		{``, "/a#b?c", "/a"},
 	} {
-		a := follow(t, http(t, c.manager, everything), why.Request{Path: c.path})
+		a := follow(t, http(t, c.manager, everything), trace.Request{Path: c.path})
 		got := a.Forwarded.Path
 		if a.Status != 200 {
 			got = fmt.Sprint(a.Status)
@@ -138,7 +138,7 @@ func TestHosts(t *testing.T) {
 			"a.b.example": "a.b.example", "A.B.Example": "a.b.example", "x.b.example": "*.b.example", "b.example": "*.example", "x.y.b.example": "*.b.example",
 			"a.b.org": "a.b.*", "a.org": "a.*", "other.example:80": "other.example:80", "other.example": "*.example", "org": "", "a.": "", ".example": "",
 		} {
-			a := follow(t, c, why.Request{Authority: authority})
+			a := follow(t, c, trace.Request{Authority: authority})
 			if got := step(a, "virtual host").Name; got != want || (want == "") != (a.Status == 404) {
 				t.Errorf("%s: %q with %d, not %q", authority, got, a.Status, want)
 			}
@@ -148,8 +148,8 @@ func TestHosts(t *testing.T) {
 
 // TestMatches: a route matches as Envoy matches it.
 func TestMatches(t *testing.T) {
-	get := func(path string, headers ...string) why.Request {
-		r := why.Request{Path: path, Headers: map[string]string{}}
+	get := func(path string, headers ...string) trace.Request {
+		r := trace.Request{Path: path, Headers: map[string]string{}}
 		for i := 0; i < len(headers); i += 2 {
 			r.Headers[headers[i]] = headers[i+1]
 		}
@@ -159,7 +159,7 @@ func TestMatches(t *testing.T) {
 	query := func(m string) string { return `{"prefix":"/","queryParameters":[` + m + `]}` }
 	for _, c := range []struct {
 		match string
-		r     why.Request
+		r     trace.Request
 		want  bool
 	}{
 		{`{"prefix":"/a"}`, get("/ab"), true},
@@ -174,7 +174,7 @@ func TestMatches(t *testing.T) {
 		{`{"safeRegex":{"regex":"/v[0-9]+"}}`, get("/v12/x"), false},
 		{`{"safeRegex":{"regex":"/a|/b"}}`, get("/ab"), false},
 		{`{"connectMatcher":{}}`, get("/"), false},
-		{`{"connectMatcher":{}}`, why.Request{Method: "CONNECT"}, true},
+		{`{"connectMatcher":{}}`, trace.Request{Method: "CONNECT"}, true},
 		{header(`{"name":"x"}`), get("/", "x", ""), true},
 		{header(`{"name":"x"}`), get("/"), false},
 		{header(`{"name":"X","stringMatch":{"exact":"v"}}`), get("/", "x", "v"), true},
@@ -193,10 +193,10 @@ func TestMatches(t *testing.T) {
 		{header(`{"name":"x","presentMatch":true,"invertMatch":true}`), get("/", "x", "v"), false},
 		{header(`{"name":"x","rangeMatch":{"start":"1","end":"3"}}`), get("/", "x", "2"), true},
 		{header(`{"name":"x","rangeMatch":{"start":"1","end":"3"}}`), get("/", "x", "3"), false},
-		{header(`{"name":":method","stringMatch":{"exact":"PUT"}}`), why.Request{Method: "PUT"}, true},
+		{header(`{"name":":method","stringMatch":{"exact":"PUT"}}`), trace.Request{Method: "PUT"}, true},
 		{header(`{"name":":method","stringMatch":{"exact":"PUT"}}`), get("/"), false},
 		{header(`{"name":":scheme","stringMatch":{"exact":"http"}}`), get("/"), true},
-		{header(`{"name":":authority","stringMatch":{"exact":"h"}}`), why.Request{Authority: "h"}, true},
+		{header(`{"name":":authority","stringMatch":{"exact":"h"}}`), trace.Request{Authority: "h"}, true},
 		{header(`{"name":"a"},{"name":"b"}`), get("/", "a", "1"), false},
 		{query(`{"name":"q","stringMatch":{"exact":"1"}}`), get("/?p=2&q=1"), true},
 		{query(`{"name":"q","stringMatch":{"exact":"1"}}`), get("/?q=2"), false},
@@ -243,7 +243,7 @@ func TestShares(t *testing.T) {
 		cluster(t, config, "ill", "10.0.0.4 UNHEALTHY")
 		config[envoy.ClusterType] = append(config[envoy.ClusterType], resource(t, "passthrough", &clusterv3.Cluster{}, `{"name":"passthrough","type":"ORIGINAL_DST"}`))
 		config[envoy.ClusterType] = append(config[envoy.ClusterType], resource(t, "called", &clusterv3.Cluster{}, `{"name":"called","clusterType":{"name":"envoy.clusters.dynamic_forward_proxy"}}`))
-		a := follow(t, config, why.Request{})
+		a := follow(t, config, trace.Request{})
 		var shares []string
 		for _, x := range a.Targets {
 			shares = append(shares, fmt.Sprintf("%s %g", x.Cluster, x.Share))
@@ -282,7 +282,7 @@ func TestActions(t *testing.T) {
 	} {
 		config := http(t, "", `[{"name":"all","domains":["*"],"routes":[{"match":{"prefix":"/"},`+c.action+`}]}]`)
 		cluster(t, config, "one", "10.0.0.1")
-		a := follow(t, config, why.Request{})
+		a := follow(t, config, trace.Request{})
 		if a.Status != c.status || c.want != "" && !slices.Contains(step(a, "route").Details, c.want) {
 			t.Errorf("%s: %d, %q, not %d, %q", c.action, a.Status, step(a, "route").Details, c.status, c.want)
 		}
@@ -298,9 +298,9 @@ func TestPlaintextIsRedirected(t *testing.T) {
 		socket, hosts string
 		want          int
 	}{{"", demands, 301}, {socket, demands, 200}, {"", everything, 200}} {
-		config := with(t, why.Config{}, "l", fmt.Sprintf(`{"name":"l","address":{"socketAddress":{"address":"0.0.0.0","portValue":80}},"filterChains":[{%s"filters":[
+		config := with(t, trace.Config{}, "l", fmt.Sprintf(`{"name":"l","address":{"socketAddress":{"address":"0.0.0.0","portValue":80}},"filterChains":[{%s"filters":[
 			{"name":"hcm","typedConfig":{"@type":"%snetwork.http_connection_manager.v3.HttpConnectionManager","routeConfig":{"virtualHosts":%s}}}]}]}`, c.socket, types, c.hosts))
-		if a := follow(t, config, why.Request{Gateway: true, TLS: c.socket != ""}); a.Status != c.want || !a.Answered {
+		if a := follow(t, config, trace.Request{Gateway: true, TLS: c.socket != ""}); a.Status != c.want || !a.Answered {
 			t.Errorf("%s%s: %d %q, not %d", c.socket, c.hosts, a.Status, a.Reason, c.want)
 		}
 	}
@@ -325,7 +325,7 @@ func TestForwarded(t *testing.T) {
 		config := http(t, "", `[{"name":"all","domains":["*"],"routes":[{`+c.route+`}]}]`)
 		cluster(t, config, "one", "10.0.0.1")
 		had := map[string]string{"x-gone": "1"}
-		f := follow(t, config, why.Request{Authority: "h", Path: c.path, Headers: had}).Forwarded
+		f := follow(t, config, trace.Request{Authority: "h", Path: c.path, Headers: had}).Forwarded
 		got := f.Authority + f.Path
 		for name, v := range f.Headers {
 			if had[name] != v {
@@ -351,11 +351,11 @@ func TestChains(t *testing.T) {
 		return fmt.Sprintf(`{"name":%q,"filterChainMatch":{%s},"filters":[{"name":"tcp","typedConfig":{"@type":"%snetwork.tcp_proxy.v3.TcpProxy","statPrefix":"x","cluster":%q}}]}`, name, match, types, name)
 	}
 	const inspectors = `"listenerFilters":[{"name":"envoy.filters.listener.tls_inspector"},{"name":"envoy.filters.listener.http_inspector"}]`
-	start := func(inspect string, chains ...string) why.Config {
+	start := func(inspect string, chains ...string) trace.Config {
 		if inspect != "" {
 			inspect += ","
 		}
-		c := with(t, why.Config{}, "virtualOutbound", `{"name":"virtualOutbound",`+inspect+`"defaultFilterChain":`+chain("default", "")+`,"filterChains":[`+strings.Join(chains, ",")+`]}`)
+		c := with(t, trace.Config{}, "virtualOutbound", `{"name":"virtualOutbound",`+inspect+`"defaultFilterChain":`+chain("default", "")+`,"filterChains":[`+strings.Join(chains, ",")+`]}`)
 		for _, name := range []string{"default", "a", "b", "c"} {
 			cluster(t, c, name, "10.0.0.1")
 		}
@@ -364,28 +364,28 @@ func TestChains(t *testing.T) {
 	for _, c := range []struct {
 		inspect string
 		chains  []string
-		r       why.Request
+		r       trace.Request
 		want    string
 	}{
-		{"", []string{chain("a", `"destinationPort":81`)}, why.Request{}, "default"},
-		{"", []string{chain("a", `"destinationPort":80`), chain("b", "")}, why.Request{}, "a"},
-		{"", []string{chain("a", `"prefixRanges":[{"addressPrefix":"10.0.0.0","prefixLen":8}]`), chain("b", `"prefixRanges":[{"addressPrefix":"10.1.0.0","prefixLen":16}]`)}, why.Request{Address: "10.1.2.3"}, "b"},
-		{"", []string{chain("a", `"prefixRanges":[{"addressPrefix":"10.0.0.0","prefixLen":8}]`), chain("b", `"prefixRanges":[{"addressPrefix":"10.1.0.0","prefixLen":16}]`)}, why.Request{Address: "10.2.2.3"}, "a"},
-		{"", []string{chain("a", `"prefixRanges":[{"addressPrefix":"10.0.0.0","prefixLen":8}]`)}, why.Request{Address: "11.2.2.3"}, "default"},
-		{inspectors, []string{chain("a", `"serverNames":["*.example"]`), chain("b", `"serverNames":["*.b.example"]`), chain("c", `"serverNames":["x.b.example"]`)}, why.Request{TLS: true, SNI: "X.b.example"}, "c"},
-		{inspectors, []string{chain("a", `"serverNames":["*.example"]`), chain("b", `"serverNames":["*.b.example"]`)}, why.Request{TLS: true, SNI: "y.b.example"}, "b"},
-		{inspectors, []string{chain("a", `"serverNames":["*.example"]`)}, why.Request{TLS: true, SNI: "example"}, "default"},
-		{inspectors, []string{chain("a", `"serverNames":["*.example"]`)}, why.Request{TLS: true}, "default"},
-		{"", []string{chain("a", `"serverNames":["x.example"]`), chain("b", "")}, why.Request{TLS: true, SNI: "x.example"}, "b"},
-		{inspectors, []string{chain("a", `"transportProtocol":"tls"`), chain("b", `"transportProtocol":"raw_buffer"`)}, why.Request{TLS: true}, "a"},
-		{inspectors, []string{chain("a", `"transportProtocol":"tls"`), chain("b", `"transportProtocol":"raw_buffer"`)}, why.Request{}, "b"},
-		{inspectors, []string{chain("a", `"applicationProtocols":["http/1.1","h2c"]`), chain("b", "")}, why.Request{}, "a"},
-		{inspectors, []string{chain("a", `"applicationProtocols":["istio"]`), chain("b", `"applicationProtocols":["h2"]`)}, why.Request{TLS: true, ALPN: []string{"h2", "istio"}}, "b"},
-		{"", []string{chain("a", `"applicationProtocols":["http/1.1"]`)}, why.Request{}, "default"},
-		{"", []string{chain("a", `"sourcePrefixRanges":[{"addressPrefix":"10.9.0.0","prefixLen":16}]`), chain("b", "")}, why.Request{SourceAddress: "10.9.1.1"}, "a"},
-		{"", []string{chain("a", `"sourcePrefixRanges":[{"addressPrefix":"10.9.0.0","prefixLen":16}]`), chain("b", "")}, why.Request{SourceAddress: "10.8.1.1"}, "b"},
+		{"", []string{chain("a", `"destinationPort":81`)}, trace.Request{}, "default"},
+		{"", []string{chain("a", `"destinationPort":80`), chain("b", "")}, trace.Request{}, "a"},
+		{"", []string{chain("a", `"prefixRanges":[{"addressPrefix":"10.0.0.0","prefixLen":8}]`), chain("b", `"prefixRanges":[{"addressPrefix":"10.1.0.0","prefixLen":16}]`)}, trace.Request{Address: "10.1.2.3"}, "b"},
+		{"", []string{chain("a", `"prefixRanges":[{"addressPrefix":"10.0.0.0","prefixLen":8}]`), chain("b", `"prefixRanges":[{"addressPrefix":"10.1.0.0","prefixLen":16}]`)}, trace.Request{Address: "10.2.2.3"}, "a"},
+		{"", []string{chain("a", `"prefixRanges":[{"addressPrefix":"10.0.0.0","prefixLen":8}]`)}, trace.Request{Address: "11.2.2.3"}, "default"},
+		{inspectors, []string{chain("a", `"serverNames":["*.example"]`), chain("b", `"serverNames":["*.b.example"]`), chain("c", `"serverNames":["x.b.example"]`)}, trace.Request{TLS: true, SNI: "X.b.example"}, "c"},
+		{inspectors, []string{chain("a", `"serverNames":["*.example"]`), chain("b", `"serverNames":["*.b.example"]`)}, trace.Request{TLS: true, SNI: "y.b.example"}, "b"},
+		{inspectors, []string{chain("a", `"serverNames":["*.example"]`)}, trace.Request{TLS: true, SNI: "example"}, "default"},
+		{inspectors, []string{chain("a", `"serverNames":["*.example"]`)}, trace.Request{TLS: true}, "default"},
+		{"", []string{chain("a", `"serverNames":["x.example"]`), chain("b", "")}, trace.Request{TLS: true, SNI: "x.example"}, "b"},
+		{inspectors, []string{chain("a", `"transportProtocol":"tls"`), chain("b", `"transportProtocol":"raw_buffer"`)}, trace.Request{TLS: true}, "a"},
+		{inspectors, []string{chain("a", `"transportProtocol":"tls"`), chain("b", `"transportProtocol":"raw_buffer"`)}, trace.Request{}, "b"},
+		{inspectors, []string{chain("a", `"applicationProtocols":["http/1.1","h2c"]`), chain("b", "")}, trace.Request{}, "a"},
+		{inspectors, []string{chain("a", `"applicationProtocols":["istio"]`), chain("b", `"applicationProtocols":["h2"]`)}, trace.Request{TLS: true, ALPN: []string{"h2", "istio"}}, "b"},
+		{"", []string{chain("a", `"applicationProtocols":["http/1.1"]`)}, trace.Request{}, "default"},
+		{"", []string{chain("a", `"sourcePrefixRanges":[{"addressPrefix":"10.9.0.0","prefixLen":16}]`), chain("b", "")}, trace.Request{SourceAddress: "10.9.1.1"}, "a"},
+		{"", []string{chain("a", `"sourcePrefixRanges":[{"addressPrefix":"10.9.0.0","prefixLen":16}]`), chain("b", "")}, trace.Request{SourceAddress: "10.8.1.1"}, "b"},
 		// the port is looked at first: what matches better otherwise does not count
-		{inspectors, []string{chain("a", `"destinationPort":80,"transportProtocol":"tls"`), chain("b", `"transportProtocol":"raw_buffer"`)}, why.Request{}, "default"},
+		{inspectors, []string{chain("a", `"destinationPort":80,"transportProtocol":"tls"`), chain("b", `"transportProtocol":"raw_buffer"`)}, trace.Request{}, "default"},
 	} {
 		a := follow(t, start(c.inspect, c.chains...), c.r)
 		if got := step(a, "filter chain").Name; got != c.want || a.Status != 200 {
@@ -404,13 +404,13 @@ func TestClientCertificate(t *testing.T) {
 		{"ROOTCA", "", 0},
 		{"file-root:/etc/ca.pem", "", 200}, // the client may have a certificate of another authority
 	} {
-		proxy := with(t, why.Config{}, "virtualInbound", fmt.Sprintf(`{"name":"virtualInbound","filterChains":[{"name":"in",
+		proxy := with(t, trace.Config{}, "virtualInbound", fmt.Sprintf(`{"name":"virtualInbound","filterChains":[{"name":"in",
 			"filters":[{"name":"tcp","typedConfig":{"@type":"%snetwork.tcp_proxy.v3.TcpProxy","statPrefix":"x","cluster":"app"}}],
 			"transportSocket":{"name":"tls","typedConfig":{"@type":"type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext",
 			"requireClientCertificate":true,"commonTlsContext":{"combinedValidationContext":{"validationContextSdsSecretConfig":{"name":%q}}}}}}]}`,
 			types, c.roots))
 		cluster(t, proxy, "app", "10.0.0.1")
-		a := follow(t, proxy, why.Request{Inbound: true, TLS: true, ALPN: []string{"h2"}, Identity: c.identity})
+		a := follow(t, proxy, trace.Request{Inbound: true, TLS: true, ALPN: []string{"h2"}, Identity: c.identity})
 		if a.Status != c.want {
 			t.Errorf("%s, %q: %d, not %d: %s", c.roots, c.identity, a.Status, c.want, a.Reason)
 		}
@@ -425,22 +425,22 @@ func TestPolicies(t *testing.T) {
 	const anybody = `"principals":[{"any":true}]`
 	for _, c := range []struct {
 		action, policy string
-		r              why.Request
+		r              trace.Request
 		status         int
 	}{
-		{"ALLOW", `{"permissions":[{"any":true}],` + anybody + `}`, why.Request{}, 200},
-		{"DENY", `{"permissions":[{"any":true}],` + anybody + `}`, why.Request{}, 403},
-		{"LOG", `{"permissions":[{"any":true}],` + anybody + `}`, why.Request{}, 200},
-		{"ALLOW", `{"permissions":[{"header":{"name":":method","stringMatch":{"exact":"GET"}}}],` + anybody + `}`, why.Request{Method: "POST"}, 403},
-		{"DENY", `{"permissions":[{"header":{"name":":method","stringMatch":{"exact":"GET"}}}],` + anybody + `}`, why.Request{Method: "POST"}, 200},
-		{"ALLOW", `{"permissions":[{"urlPath":{"path":{"prefix":"/a"}}}],` + anybody + `}`, why.Request{Path: "/a?/b"}, 200},
-		{"ALLOW", `{"permissions":[{"urlPath":{"path":{"suffix":"/b"}}}],` + anybody + `}`, why.Request{Path: "/a?/b"}, 403},
-		{"ALLOW", `{"permissions":[{"notRule":{"destinationPort":80}}],` + anybody + `}`, why.Request{}, 403},
-		{"ALLOW", `{"permissions":[{"andRules":{"rules":[{"destinationPort":80},{"any":true}]}}],` + anybody + `}`, why.Request{}, 200},
-		{"ALLOW", `{"permissions":[{"orRules":{"rules":[{"destinationPort":81},{"destinationIp":{"addressPrefix":"10.0.0.0","prefixLen":8}}]}}],` + anybody + `}`, why.Request{Address: "10.1.1.1"}, 200},
-		{"ALLOW", `{"permissions":[{"any":true}],"principals":[{"authenticated":{"principalName":{"exact":"spiffe://x"}}}]}`, why.Request{Identity: "spiffe://x"}, 200},
-		{"ALLOW", `{"permissions":[{"any":true}],"principals":[{"authenticated":{"principalName":{"exact":"spiffe://x"}}}]}`, why.Request{}, 403},
-		{"ALLOW", `{"permissions":[{"any":true}],"principals":[{"notId":{"directRemoteIp":{"addressPrefix":"10.0.0.0","prefixLen":8}}}]}`, why.Request{SourceAddress: "10.1.1.1"}, 403},
+		{"ALLOW", `{"permissions":[{"any":true}],` + anybody + `}`, trace.Request{}, 200},
+		{"DENY", `{"permissions":[{"any":true}],` + anybody + `}`, trace.Request{}, 403},
+		{"LOG", `{"permissions":[{"any":true}],` + anybody + `}`, trace.Request{}, 200},
+		{"ALLOW", `{"permissions":[{"header":{"name":":method","stringMatch":{"exact":"GET"}}}],` + anybody + `}`, trace.Request{Method: "POST"}, 403},
+		{"DENY", `{"permissions":[{"header":{"name":":method","stringMatch":{"exact":"GET"}}}],` + anybody + `}`, trace.Request{Method: "POST"}, 200},
+		{"ALLOW", `{"permissions":[{"urlPath":{"path":{"prefix":"/a"}}}],` + anybody + `}`, trace.Request{Path: "/a?/b"}, 200},
+		{"ALLOW", `{"permissions":[{"urlPath":{"path":{"suffix":"/b"}}}],` + anybody + `}`, trace.Request{Path: "/a?/b"}, 403},
+		{"ALLOW", `{"permissions":[{"notRule":{"destinationPort":80}}],` + anybody + `}`, trace.Request{}, 403},
+		{"ALLOW", `{"permissions":[{"andRules":{"rules":[{"destinationPort":80},{"any":true}]}}],` + anybody + `}`, trace.Request{}, 200},
+		{"ALLOW", `{"permissions":[{"orRules":{"rules":[{"destinationPort":81},{"destinationIp":{"addressPrefix":"10.0.0.0","prefixLen":8}}]}}],` + anybody + `}`, trace.Request{Address: "10.1.1.1"}, 200},
+		{"ALLOW", `{"permissions":[{"any":true}],"principals":[{"authenticated":{"principalName":{"exact":"spiffe://x"}}}]}`, trace.Request{Identity: "spiffe://x"}, 200},
+		{"ALLOW", `{"permissions":[{"any":true}],"principals":[{"authenticated":{"principalName":{"exact":"spiffe://x"}}}]}`, trace.Request{}, 403},
+		{"ALLOW", `{"permissions":[{"any":true}],"principals":[{"notId":{"directRemoteIp":{"addressPrefix":"10.0.0.0","prefixLen":8}}}]}`, trace.Request{SourceAddress: "10.1.1.1"}, 403},
 	} {
 		a := follow(t, http(t, rbac(c.action, c.policy), everything), c.r)
 		s := step(a, "authorization")
@@ -457,7 +457,7 @@ func TestPolicies(t *testing.T) {
 
 // TestGatewayPorts: the listener of a Gateway's port may have another port, which begins with the same digits.
 func TestGatewayPorts(t *testing.T) {
-	c := why.Config{}
+	c := trace.Config{}
 	for listens, port := range map[string]string{"8080": "80", "8081": "81", "8000": "8000"} {
 		with(t, c, "0.0.0.0_"+listens, fmt.Sprintf(`{"name":"0.0.0.0_%s","address":{"socketAddress":{"address":"0.0.0.0","portValue":%s}},"filterChains":[{"filters":[
 			{"name":"hcm","typedConfig":{"@type":"%snetwork.http_connection_manager.v3.HttpConnectionManager","rds":{"routeConfigName":"http.%s"}}}]}]}`, listens, listens, types, listens))
@@ -465,7 +465,7 @@ func TestGatewayPorts(t *testing.T) {
 			fmt.Sprintf(`{"name":"http.%s","virtualHosts":[{"name":"h:%s","domains":["*"],"routes":[{"match":{"prefix":"/"},"directResponse":{"status":200}}]}]}`, listens, port)))
 	}
 	for port, want := range map[uint32]string{80: "0.0.0.0_8080", 81: "0.0.0.0_8081", 8000: "0.0.0.0_8000", 8: ""} {
-		if got := step(follow(t, c, why.Request{Gateway: true, Port: port}), "listener").Name; got != want {
+		if got := step(follow(t, c, trace.Request{Gateway: true, Port: port}), "listener").Name; got != want {
 			t.Errorf("port %d: %q, not %q", port, got, want)
 		}
 	}
@@ -473,18 +473,18 @@ func TestGatewayPorts(t *testing.T) {
 
 // TestNothing: what no listener, chain or route configuration is there for is said so.
 func TestNothing(t *testing.T) {
-	if a := follow(t, why.Config{}, why.Request{}); a.Status != 0 || a.Reason == "" {
+	if a := follow(t, trace.Config{}, trace.Request{}); a.Status != 0 || a.Reason == "" {
 		t.Errorf("%+v", a)
 	}
-	rds := with(t, why.Config{}, "0.0.0.0_80", fmt.Sprintf(`{"name":"0.0.0.0_80","address":{"socketAddress":{"address":"0.0.0.0","portValue":80}},"filterChains":[{"filters":[
+	rds := with(t, trace.Config{}, "0.0.0.0_80", fmt.Sprintf(`{"name":"0.0.0.0_80","address":{"socketAddress":{"address":"0.0.0.0","portValue":80}},"filterChains":[{"filters":[
 		{"name":"hcm","typedConfig":{"@type":"%snetwork.http_connection_manager.v3.HttpConnectionManager","rds":{"routeConfigName":"80"}}}]}]}`, types))
-	if a := follow(t, rds, why.Request{}); a.Status != 404 || !strings.Contains(a.Reason, "80") {
+	if a := follow(t, rds, trace.Request{}); a.Status != 404 || !strings.Contains(a.Reason, "80") {
 		t.Errorf("%+v", a)
 	}
-	if a := follow(t, rds, why.Request{Port: 81}); a.Status != 0 || a.Reason == "" {
+	if a := follow(t, rds, trace.Request{Port: 81}); a.Status != 0 || a.Reason == "" {
 		t.Errorf("%+v", a)
 	}
-	if a := follow(t, rds, why.Request{Port: 81, Gateway: true}); a.Status != 0 || a.Reason == "" {
+	if a := follow(t, rds, trace.Request{Port: 81, Gateway: true}); a.Status != 0 || a.Reason == "" {
 		t.Errorf("%+v", a)
 	}
 }

@@ -1,4 +1,4 @@
-package difference
+package diff
 
 import (
 	"net"
