@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -47,8 +46,8 @@ A push that changes nothing for the proxies that are connected has none.`,
 			if limit < 0 {
 				return fmt.Errorf("--limit %d: it is 0 for all, or a number of pushes", limit)
 			}
-			ask := func(ctx context.Context, query string) (page pushes.Page, err error) {
-				err = cli.Ask(ctx, http.MethodGet, address, "/debug/pushes"+query, func(body io.Reader) error { return json.NewDecoder(body).Decode(&page) })
+			askOne := func(ctx context.Context, query string) (page pushes.Page, err error) {
+				err = cli.Ask(ctx, http.MethodGet, address, "/debug/pushes?"+query, func(body io.Reader) error { return json.NewDecoder(body).Decode(&page) })
 				return page, err
 			}
 			askAll := func(ctx context.Context, limit int) (allPushes, error) {
@@ -70,9 +69,9 @@ A push that changes nothing for the proxies that are connected has none.`,
 			case !watch:
 				return w.page(page)
 			case len(page.Replicas) == 0:
-				return w.watch(c.Context(), ask, page.Page)
+				return w.watch(c.Context(), nextOfOne(askOne), page)
 			}
-			return w.watchAll(c.Context(), askAll, page)
+			return w.watch(c.Context(), nextOfAll(askAll), page)
 		},
 	}
 	c.Flags().BoolVarP(&watch, "watch", "w", false, "go on with the pushes to come, until it is interrupted")
@@ -136,43 +135,8 @@ func (w *writer) document(v any) error {
 	return err
 }
 
-// patience is how long a watch waits for the acknowledgements of a push before it writes what there is.
-const patience = 2 * time.Second
-
-// watch writes the pushes of a page, and then each one that comes, once it is acknowledged.
-func (w *writer) watch(ctx context.Context, ask func(context.Context, string) (pushes.Page, error), page pushes.Page) error {
-	done := page.Newest
-	if err := w.each(page.Pushes); err != nil {
-		return err
-	}
-	for {
-		page, err := ask(ctx, fmt.Sprintf("?watch&since=%d", done))
-		for began := time.Now(); err == nil && unsettled(page) && time.Since(began) < patience; {
-			select {
-			case <-time.After(100 * time.Millisecond):
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-			page, err = ask(ctx, fmt.Sprintf("?since=%d", done))
-		}
-		if err != nil {
-			return err
-		}
-		if page.Newest < done { // another server, which counts from the beginning
-			done = 0
-			continue
-		}
-		done = page.Newest
-		if err := w.each(page.Pushes); err != nil {
-			return err
-		}
-	}
-}
-
-// unsettled reports whether proxies have not answered yet, or may be sent something only now.
-func unsettled(page pushes.Page) bool {
-	return slices.ContainsFunc(page.Pushes, func(p pushes.Push) bool { return p.Pending > 0 || p.Proxies == 0 })
-}
+// unsettled reports whether proxies have not answered a push yet, or may be sent something only now.
+func unsettled(p pushes.Push) bool { return p.Pending > 0 || p.Proxies == 0 }
 
 func (w *writer) each(list []pushes.Push) error {
 	if w.lines() {

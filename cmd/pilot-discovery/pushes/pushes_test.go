@@ -2,10 +2,14 @@ package pushes
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
+	"io"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/istiod-lite/istiod-lite/cmd/pilot-discovery/cli"
@@ -85,4 +89,63 @@ func TestPushesOfReplicas(t *testing.T) {
 	if len(single.Replicas) > 0 || len(single.Pushes) != 2 || single.Pushes[0].Replica != "" {
 		t.Errorf("one replica: %+v", single)
 	}
+}
+
+// TestWatchOfPushes: a watch writes a push once it is acknowledged, or after some time, and goes on when a server
+// begins to count again. It asks the only replica for what it has not written, and several for all.
+func TestWatchOfPushes(t *testing.T) {
+	push := func(id uint64, pending int64) pushes.Push {
+		return pushes.Push{ID: id, Proxies: 1, Pending: pending, Time: time.Unix(int64(id), 0)}
+	}
+	steps := [][]pushes.Push{
+		{push(7, 0), push(8, 1), push(9, 0)},
+		{push(8, 0), push(9, 0), push(10, 1)},
+		{push(1, 0)}, // started again
+	}
+	want := "6\n7\n8\n9\n1\n"
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		var queries []string
+		w := writer{out: &out, said: io.Discard, output: "name"}
+		left := steps
+		ask := func(_ context.Context, query string) (pushes.Page, error) {
+			queries = append(queries, query)
+			switch {
+			case len(left) == 0:
+				return pushes.Page{}, io.EOF
+			case len(left) == 1 && query != "since=0":
+				return pushes.Page{Newest: 1}, nil
+			}
+			page := pushes.Page{Newest: left[0][len(left[0])-1].ID, Pushes: left[0]}
+			left = left[1:]
+			return page, nil
+		}
+		first := allPushes{Page: pushes.Page{Newest: 6, Pushes: []pushes.Push{push(6, 0)}}, newest: map[string]uint64{"": 6}}
+		if err := w.watch(t.Context(), nextOfOne(ask), first); !errors.Is(err, io.EOF) || out.String() != want {
+			t.Errorf("%v: %q, want %q", err, out.String(), want)
+		}
+		if want := []string{"watch&since=6", "since=7", "since=9", "since=0", "watch&since=1"}; !slices.Equal(queries, want) {
+			t.Errorf("asked %q, want %q", queries, want)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		w := writer{out: &out, said: io.Discard, output: "name"}
+		page := func(list []pushes.Push, newest uint64) allPushes {
+			for i := range list {
+				list[i].Replica = "a"
+			}
+			return allPushes{Page: pushes.Page{Pushes: list}, Replicas: make([]replicaState, 2), newest: map[string]uint64{"a": newest}}
+		}
+		ends := time.Now().Add(2 * patience)
+		ask := func(context.Context, int) (allPushes, error) {
+			if time.Now().After(ends) {
+				return allPushes{}, io.EOF
+			}
+			return page([]pushes.Push{push(6, 0), push(7, 1), push(8, 0)}, 8), nil
+		}
+		if err := w.watch(t.Context(), nextOfAll(ask), page([]pushes.Push{push(6, 0)}, 6)); !errors.Is(err, io.EOF) || out.String() != "6\n7\n8\n" {
+			t.Errorf("%v: %q: a push that is never acknowledged is written in the end, once", err, out.String())
+		}
+	})
 }

@@ -34,7 +34,7 @@ func mergePushes(list []debug.Replica, limit int) (all allPushes, err error) {
 	all.newest = map[string]uint64{}
 	err = debug.ReadAll(list, func(r *debug.Replica, page pushes.Page) {
 		if len(list) == 1 {
-			all.Page = page
+			all.Page, all.newest[""] = page, page.Newest
 			return
 		}
 		for i := range page.Pushes {
@@ -73,30 +73,68 @@ func (p *allPushes) unprompted() []pushes.Rejection {
 	return list
 }
 
-// How often a watch asks all replicas, and how much it shows.
+// Times and bounds of a watch.
 const (
-	watchEvery = time.Second
+	patience   = 2 * time.Second // how long it waits for the acknowledgements of a push before it writes what there is
+	pollOne    = 100 * time.Millisecond
+	pollAll    = time.Second
 	watchLimit = 100 // pushes of all replicas that one look shows
 )
 
-// watchAll writes the pushes of all replicas, and then each one that comes, once it is acknowledged or some time has
-// passed.
-func (w *writer) watchAll(ctx context.Context, ask func(context.Context, int) (allPushes, error), page allPushes) error {
-	w.several = true
+// nextPage returns the pages of a watch one after the other. done has the ID of the last push that was written, by
+// replica. held reports whether pushes of the page before wait for acknowledgements.
+type nextPage func(ctx context.Context, done map[string]uint64, held bool) (allPushes, error)
+
+// nextOfOne returns the pages of the only replica, which answers once it has a push to come.
+func nextOfOne(ask func(ctx context.Context, query string) (pushes.Page, error)) nextPage {
+	return func(ctx context.Context, done map[string]uint64, held bool) (allPushes, error) {
+		query := "watch&"
+		if held {
+			query = ""
+			if err := pauseFor(ctx, pollOne); err != nil {
+				return allPushes{}, err
+			}
+		}
+		page, err := ask(ctx, fmt.Sprintf("%ssince=%d", query, done[""]))
+		if err == nil && page.Newest < done[""] { // it was started again, and counts from the beginning
+			page, err = ask(ctx, "since=0")
+		}
+		return allPushes{Page: page, newest: map[string]uint64{"": page.Newest}}, err
+	}
+}
+
+// nextOfAll returns the pages of all replicas, one in a while.
+func nextOfAll(ask func(ctx context.Context, limit int) (allPushes, error)) nextPage {
+	return func(ctx context.Context, _ map[string]uint64, _ bool) (allPushes, error) {
+		if err := pauseFor(ctx, pollAll); err != nil {
+			return allPushes{}, err
+		}
+		return ask(ctx, watchLimit)
+	}
+}
+
+func pauseFor(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// watch writes the pushes of a page, and then each one that comes, once it is acknowledged or some time has passed.
+func (w *writer) watch(ctx context.Context, next nextPage, page allPushes) error {
+	w.several = len(page.Replicas) > 0
 	told := debug.Incomplete(page.answers)
 	cli.TellIncomplete(w.said, page.answers)
 	if err := w.each(page.Pushes); err != nil {
 		return err
 	}
 	done, seen := page.newest, map[string]time.Time{}
+	held := map[string]bool{} // replicas with a push that waits for acknowledgements: later ones wait behind it
 	for {
-		select {
-		case <-time.After(watchEvery):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
 		var err error
-		if page, err = ask(ctx, watchLimit); err != nil {
+		if page, err = next(ctx, done, len(held) > 0); err != nil {
 			return err
 		}
 		if now := debug.Incomplete(page.answers); !slices.Equal(now, told) {
@@ -108,8 +146,8 @@ func (w *writer) watchAll(ctx context.Context, ask func(context.Context, int) (a
 				done[name] = 0
 			}
 		}
+		clear(held)
 		var list []pushes.Push
-		held := map[string]bool{} // replicas with a push that waits for acknowledgements: later ones wait behind it
 		for _, p := range page.Pushes {
 			if p.ID <= done[p.Replica] || held[p.Replica] {
 				continue
@@ -118,7 +156,7 @@ func (w *writer) watchAll(ctx context.Context, ask func(context.Context, int) (a
 			if _, ok := seen[key]; !ok {
 				seen[key] = time.Now()
 			}
-			if unsettled(pushes.Page{Pushes: []pushes.Push{p}}) && time.Since(seen[key]) < patience {
+			if unsettled(p) && time.Since(seen[key]) < patience {
 				held[p.Replica] = true
 				continue
 			}
