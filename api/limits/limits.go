@@ -116,6 +116,13 @@ type Limits struct {
 	ConfigAnswer   time.Duration // from the first request of a stream to an answer
 }
 
+// The time between a failed request to an API server and the next try, at first and at most. It doubles with each
+// failure.
+const (
+	MinBackoff = time.Second
+	MaxBackoff = time.Minute
+)
+
 // Default returns the limits of a server that nobody has tuned.
 func Default() Limits {
 	return Limits{

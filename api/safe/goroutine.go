@@ -1,6 +1,7 @@
 package safe
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
@@ -27,6 +28,22 @@ func (p *Panic) Unwrap() error {
 // deadlock.
 func Go(logger *slog.Logger, name string, fn func()) {
 	go Run(logger, name, fn)
+}
+
+// Beside calls fn, and runs beside in a goroutine of its own at the same time. When fn has returned or panicked, the
+// context of both ends, and Beside returns once beside has too. The end of beside does not end fn.
+func Beside(ctx context.Context, logger *slog.Logger, name string, beside, fn func(context.Context)) {
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	defer func() {
+		cancel()
+		<-ended
+	}()
+	Go(logger, name, func() {
+		defer close(ended)
+		beside(ctx)
+	})
+	fn(ctx)
 }
 
 // Run calls fn and returns when it does. A panic is logged as in Go.

@@ -48,6 +48,41 @@ func TestGo(t *testing.T) {
 	}
 }
 
+// TestBeside: both end when fn does, however it ends, and a panic of beside ends nothing else.
+func TestBeside(t *testing.T) {
+	logger := slog.New(slog.DiscardHandler)
+	for name, fn := range map[string]func(context.Context){
+		"returns": func(context.Context) {},
+		"panics":  func(context.Context) { panic("boom") },
+	} {
+		ended := false
+		_ = Do(name, func() {
+			Beside(t.Context(), logger, "beside", func(ctx context.Context) {
+				<-ctx.Done()
+				ended = true
+			}, fn)
+		})
+		if !ended {
+			t.Errorf("fn %s: beside has not ended", name)
+		}
+	}
+	panicked, called := make(chan struct{}), false
+	Beside(t.Context(), logger, "beside", func(context.Context) {
+		defer close(panicked)
+		panic("boom")
+	}, func(ctx context.Context) {
+		<-panicked
+		called = ctx.Err() == nil
+	})
+	if !called {
+		t.Error("a panic of beside has ended fn")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	wait := func(ctx context.Context) { <-ctx.Done() }
+	Beside(ctx, logger, "beside", wait, wait)
+}
+
 // notify closes done once a record has been written.
 type notify struct {
 	slog.Handler

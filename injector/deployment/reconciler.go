@@ -25,6 +25,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
@@ -47,12 +48,6 @@ type Reconciler struct {
 	maps     map[kinds.Key]*corev1.ConfigMap // nil until the source has read all
 	defaults map[kinds.Key]string            // the class for whose Gateways a ConfigMap has the defaults
 }
-
-// The pause after a failed request for the version of the API server, at first and at most.
-const (
-	minBackoff = time.Second
-	maxBackoff = time.Minute
-)
 
 // New returns a Reconciler.
 func New(o Options) *Reconciler {
@@ -146,7 +141,7 @@ func Affected(batch []kinds.Change) (list []reconcile.Request, all bool) {
 func (r *Reconciler) Begin(c client.Client, watched client.Reader) {
 	r.client, r.watched, r.sets, r.version, r.versionError = c, watched, nil, 0, nil
 	r.applied, r.named = map[types.NamespacedName]map[ref]applied{}, map[types.NamespacedName]kinds.Key{}
-	r.backoff = flowcontrol.NewBackOff(minBackoff, maxBackoff)
+	r.backoff = flowcontrol.NewBackOff(limits.MinBackoff, limits.MaxBackoff)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.source, r.maps, r.defaults = nil, nil, map[kinds.Key]string{}

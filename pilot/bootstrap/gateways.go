@@ -3,7 +3,6 @@ package bootstrap
 import (
 	"cmp"
 	"context"
-	"sync"
 
 	"k8s.io/client-go/rest"
 
@@ -32,10 +31,9 @@ type gateways struct {
 	lease      *leader.Lease // required for writes; nil if leader election is disabled
 	reconciler *deployment.Reconciler
 	gateways   *controllers.Controller
-	deploys    *controllers.Manager // of gateways; nil if this server deploys none
+	deploys    *controllers.Manager // of gateways, from the first Gateway on; nil if this server deploys none
 	classes    *controllers.Manager
-	mesh       *mesh.Config  // of the last commit
-	needed     chan struct{} // closed at the first Gateway: nothing is watched before
+	mesh       *mesh.Config // of the last commit
 }
 
 // gatewaysLease is the right to deploy Gateways, of one revision. It is istiod's Lease too.
@@ -56,7 +54,7 @@ func (s *Server) newGateways() (components.Component, error) {
 	}
 	guarded, logger := rest.CopyConfig(s.o.Client), s.o.Logger.With("scope", "gateway")
 	guarded.Wrap(lease.Guard)
-	g := &gateways{server: s, lease: lease, needed: make(chan struct{})}
+	g := &gateways{server: s, lease: lease}
 	all := deployment.Classes(cmp.Or(s.o.Gateways.DefaultClass, "istio"))
 	created := all
 	if s.o.Gateways.NoClasses {
@@ -75,7 +73,7 @@ func (s *Server) newGateways() (components.Component, error) {
 	}
 	g.reconciler = deployment.New(o)
 	g.gateways = controllers.New("Gateway", codeGatewaysUnread, g.reconciler, logger)
-	g.deploys, err = controllers.NewManager(controllers.Options{Client: guarded, Logger: logger}, g.gateways)
+	g.deploys, err = controllers.NewManager(controllers.Options{Client: guarded, OnDemand: true, Logger: logger}, g.gateways)
 	s.gateways = g
 	return g, err
 }
@@ -103,20 +101,11 @@ func (g *gateways) Run(ctx context.Context) error {
 
 // term runs the Managers until ctx ends.
 func (g *gateways) term(ctx context.Context) {
-	ctx, cancel := context.WithCancel(ctx)
-	var running sync.WaitGroup
-	defer running.Wait()
-	defer cancel() // before the wait, if a Manager panics
-	running.Add(1)
-	safe.Go(g.server.o.Logger, "classes of Gateways", func() {
-		defer running.Done()
+	if g.deploys == nil {
 		g.classes.Run(ctx)
-	})
-	select {
-	case <-ctx.Done():
-	case <-g.needed:
-		g.deploys.Run(ctx)
+		return
 	}
+	safe.Beside(ctx, g.server.o.Logger, "classes of Gateways", g.classes.Run, g.deploys.Run)
 }
 
 // Committed reconciles what a commit concerns.
@@ -131,12 +120,8 @@ func (g *gateways) Committed(batch []kinds.Change) {
 	if g.deploys == nil || !all && len(list) == 0 {
 		return
 	}
-	select {
-	case <-g.needed:
-	default:
-		if g.reconciler.Needed() {
-			close(g.needed)
-		}
+	if !g.deploys.Needed() && g.reconciler.Needed() {
+		g.deploys.Need()
 	}
 	if g.gateways.Notify(list...); all {
 		g.gateways.NotifyAll()

@@ -3,7 +3,6 @@ package bootstrap
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"k8s.io/client-go/dynamic"
@@ -78,33 +77,30 @@ func (roots) Name() string { return "certificate roots" }
 
 // Run hands out the roots while this server is elected, until ctx ends.
 func (r roots) Run(ctx context.Context) error {
-	s, x := r.s, r.s.secure
-	ctx, cancel := context.WithCancel(ctx)
-	var running sync.WaitGroup
-	defer running.Wait()
-	defer cancel() // before the wait, if the Publisher panics
-	running.Add(1)
-	safe.Go(s.o.Logger, "changes of the roots", func() {
-		defer running.Done()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-x.Authority.Changed():
-				for _, part := range s.components.Parts() {
-					if o, ok := part.(rootsObserver); ok {
-						o.RootsChanged()
-					}
-				}
-				s.noticeRoots()
-			}
+	safe.Beside(ctx, r.s.o.Logger, "changes of the roots", r.follow, func(ctx context.Context) {
+		if p := r.s.secure.publisher; p != nil {
+			p.Run(ctx)
 		}
+		<-ctx.Done()
 	})
-	if x.publisher != nil {
-		x.publisher.Run(ctx)
-	}
-	<-ctx.Done()
 	return nil
+}
+
+// follow tells the other parts of changes of the roots until ctx ends.
+func (r roots) follow(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.s.secure.Authority.Changed():
+			for _, part := range r.s.components.Parts() {
+				if o, ok := part.(rootsObserver); ok {
+					o.RootsChanged()
+				}
+			}
+			r.s.noticeRoots()
+		}
+	}
 }
 
 // RootsChanged reconciles the ConfigMaps of all namespaces.

@@ -2,7 +2,6 @@ package bootstrap
 
 import (
 	"context"
-	"sync"
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
@@ -33,19 +32,21 @@ func (s *Server) newStatuses() (components.Component, error) {
 	x := &statuses{server: s}
 	x.reconciler = status.NewAnalysis(s.world, x, float64(s.o.StatusRate))
 	var err error
-	x.Manager, _, err = s.newStatusManager("AnalysisStatus", analysisLease, x.reconciler)
+	x.Manager, _, err = s.newStatusManager("AnalysisStatus", analysisLease, x.reconciler, false)
 	return x, err
 }
 
 // newStatusManager makes the Manager and the Controller of a reconciler of statuses.
-func (s *Server) newStatusManager(name, lease string, r controllers.Reconciler) (*controllers.Manager, *controllers.Controller, error) {
+func (s *Server) newStatusManager(name, lease string, r controllers.Reconciler, onDemand bool) (
+	*controllers.Manager, *controllers.Controller, error,
+) {
 	logger := s.o.Logger.With("scope", "status")
 	elected, err := s.election(s.o.Client, s.o.Instance()).Lease(lease, "")
 	if err != nil {
 		return nil, nil, err
 	}
 	c := controllers.New(name, "", r, logger) // it watches nothing
-	m, err := controllers.NewManager(controllers.Options{Client: s.o.Client, Lease: elected, Logger: logger}, c)
+	m, err := controllers.NewManager(controllers.Options{Client: s.o.Client, Lease: elected, OnDemand: onDemand, Logger: logger}, c)
 	return m, c, err
 }
 
@@ -65,25 +66,21 @@ func (*statuses) Name() string { return "statuses of objects" }
 
 // Run writes findings into statuses while this server is elected, until ctx ends.
 func (x *statuses) Run(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
-	var running sync.WaitGroup
-	defer running.Wait()
-	defer cancel() // before the wait, if the Manager panics
-	running.Add(1)
-	safe.Go(x.server.o.Logger, "findings for statuses", func() {
-		defer running.Done()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-x.server.analyst.Looked():
-				x.reconciler.Analysed()
-				x.NotifyAll()
-			}
-		}
-	})
-	x.Manager.Run(ctx)
+	safe.Beside(ctx, x.server.o.Logger, "findings for statuses", x.follow, x.Manager.Run)
 	return nil
+}
+
+// follow reconciles everything after each analysis, until ctx ends.
+func (x *statuses) follow(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-x.server.analyst.Looked():
+			x.reconciler.Analysed()
+			x.NotifyAll()
+		}
+	}
 }
 
 // ingressLease is the right to write the statuses of Ingresses. It has the name that istiod uses, for all revisions.
@@ -94,8 +91,6 @@ type derivedStatuses struct {
 	*controllers.Manager
 	controller *controllers.Controller
 	world      *ingest.World
-	needed     chan struct{} // closed at the first status: no election is held before
-	closed     bool          // whether needed is
 }
 
 // newDerivedStatuses returns nil if there is no cluster.
@@ -103,9 +98,9 @@ func (s *Server) newDerivedStatuses() (components.Component, error) {
 	if s.o.Client == nil {
 		return nil, nil
 	}
-	d := &derivedStatuses{world: s.world, needed: make(chan struct{})}
+	d := &derivedStatuses{world: s.world}
 	var err error
-	d.Manager, d.controller, err = s.newStatusManager("DerivedStatus", ingressLease, status.NewDerived(s.world, float64(s.o.StatusRate)))
+	d.Manager, d.controller, err = s.newStatusManager("DerivedStatus", ingressLease, status.NewDerived(s.world, float64(s.o.StatusRate)), true)
 	return d, err
 }
 
@@ -114,20 +109,16 @@ func (*derivedStatuses) Name() string { return "statuses of Ingresses" }
 // Committed reconciles the statuses that follow from a commit.
 func (d *derivedStatuses) Committed([]kinds.Change) {
 	for key, s := range d.world.TakeStatuses() {
-		if s != nil && !d.closed {
-			d.closed = true
-			close(d.needed)
+		if s != nil {
+			d.Need()
 		}
 		d.controller.Notify(status.Request(key))
 	}
 }
 
-// Run writes the statuses that stages derive while this server is elected, until ctx ends.
+// Run writes the statuses that stages derive while this server is elected, until ctx ends. There is no election before
+// the first status.
 func (d *derivedStatuses) Run(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-	case <-d.needed:
-		d.Manager.Run(ctx)
-	}
+	d.Manager.Run(ctx)
 	return nil
 }

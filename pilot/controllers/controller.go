@@ -34,6 +34,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/api/safe"
 	"github.com/istiod-lite/istiod-lite/pilot/leader"
 )
@@ -247,7 +248,7 @@ func (c *Controller) reconcile(ctx context.Context, request reconcile.Request) (
 	case errors.Is(err, leader.ErrNotLeader): // the next term begins with everything
 		result, err = reconcile.Result{}, nil
 	case c.conflicted(request, err): // a newer version is about to come
-		return reconcile.Result{RequeueAfter: minBackoff}, nil
+		return reconcile.Result{RequeueAfter: limits.MinBackoff}, nil
 	}
 	c.note(request, err)
 	switch {

@@ -23,6 +23,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/limits"
 	"github.com/istiod-lite/istiod-lite/deploy/apiserver"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 	"github.com/istiod-lite/istiod-lite/pilot/leader"
@@ -279,21 +280,21 @@ func TestFailures(t *testing.T) {
 			t.Errorf("%d lines of log: %s", n, s.log)
 		}
 		s.fails(http.MethodPatch, path+"one", apierrors.NewInternalError(errors.New("broken")))
-		pass(maxBackoff)
+		pass(limits.MaxBackoff)
 		s.found("another error", "broken")
 		s.fails("", "", nil)
-		pass(maxBackoff)
+		pass(limits.MaxBackoff)
 		s.colored("allowed", "red", "one")
 		s.found("allowed")
 
 		s.fails(http.MethodPatch, path, apierrors.NewConflict(schema.GroupResource{}, "x", nil))
 		s.add("three")
-		pass(maxConflicts * minBackoff) // they are up to maxPause apart
+		pass(maxConflicts * limits.MinBackoff) // they are up to maxPause apart
 		s.found("conflicts")
 		pass(maxConflicts * maxPause)
 		s.found("conflicts in a row", "Operation cannot be fulfilled")
 		s.fails("", "", nil)
-		pass(maxBackoff)
+		pass(limits.MaxBackoff)
 		s.found("no conflict any more")
 		pass(5 * time.Second)
 		s.colored("no conflict", "red", "three")
@@ -310,7 +311,7 @@ func TestFailures(t *testing.T) {
 		pass(reconcileTimeout + time.Second)
 		s.found("a slow API server", "ConfigMap a/four")
 		s.Drop(path + "four")
-		pass(reconcileTimeout + maxBackoff)
+		pass(reconcileTimeout + limits.MaxBackoff)
 		s.found("the object is gone")
 
 		s.change(func() { s.panics = true })
@@ -319,7 +320,7 @@ func TestFailures(t *testing.T) {
 		s.found("a panic", "panic")
 		s.fails(http.MethodPatch, path, forbidden)
 		s.change(func() { s.panics = false })
-		pass(maxBackoff)
+		pass(limits.MaxBackoff)
 		s.found("no panic", "forbidden")
 		stop()
 		s.found("the term has ended")
@@ -357,7 +358,7 @@ func TestUnreadable(t *testing.T) {
 		pass(time.Hour)
 		s.found("forbidden", "ConfigMap objects cannot be read: configmaps \"x\" is forbidden")
 		s.fails("", "", nil)
-		pass(maxBackoff)
+		pass(limits.MaxBackoff)
 		s.colored("allowed", "red", "one")
 		s.found("allowed")
 		s.fails(http.MethodGet, "/api/v1/configmaps", apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, ""))
@@ -397,7 +398,7 @@ func TestUnwatchable(t *testing.T) {
 		s.found("forbidden", "ConfigMap objects cannot be read: configmaps \"x\" is forbidden")
 		lines("forbidden", 1)
 		refuses(nil)
-		pass(maxBackoff)
+		pass(limits.MaxBackoff)
 		s.found("allowed")
 		stop()
 		s.change(func() { s.unreachable = errors.New("connection refused") })
@@ -407,10 +408,42 @@ func TestUnwatchable(t *testing.T) {
 		lines("unreachable", 2)
 		refuses(forbidden)
 		s.change(func() { s.unreachable = nil })
-		pass(maxBackoff)
+		pass(limits.MaxBackoff)
 		s.change(func() { s.unreachable = errors.New("connection refused") })
 		pass(time.Hour)
 		s.found("unreachable once it was listed", "ConfigMap objects cannot be read: connection refused")
+		stop()
+	})
+}
+
+// TestOnDemand: a Manager that is not needed sends no request, and does not stand for election.
+func TestOnDemand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, nil, "one")
+		e := Election{Client: s.Config(), Namespace: "istio-system", Identity: "this", Logger: slog.New(slog.DiscardHandler)}
+		lease, err := e.Lease("writers", "")
+		must.Succeed(t, err)
+		s.manager, err = NewManager(Options{Client: s.Config(), Lease: lease, OnDemand: true, Logger: e.Logger}, s.controller)
+		must.Succeed(t, err)
+		requests := 0
+		s.Set(func() {
+			s.Intercept = func(*http.Request) error {
+				s.change(func() { requests++ })
+				return nil
+			}
+		})
+		s.run()() // ends although it has not begun
+		stop := s.run()
+		pass(time.Hour)
+		s.manager.NotifyAll()
+		pass(time.Hour)
+		if requests > 0 || s.manager.Needed() {
+			t.Errorf("%d requests before it is needed", requests)
+		}
+		s.manager.Need()
+		s.manager.Need()
+		pass(time.Minute)
+		s.colored("needed", "red", "one")
 		stop()
 	})
 }

@@ -16,9 +16,10 @@
 // # Guarantees
 //
 //   - A deposed leader writes nothing: all requests pass the Guard of the Lease [TestLease].
-//   - A failed request is tried again for good, whatever the error is, at first after minBackoff and at last after
-//     each maxBackoff. It is a finding until it succeeds, the object is gone or the term ends, and it delays no other
-//     object [TestFailures], [TestReconcilers]. A conflict is a finding after maxConflicts in a row.
+//   - A failed request is tried again for good, whatever the error is, at first after [limits.MinBackoff] and at last
+//     after each [limits.MaxBackoff]. It is a finding until it succeeds, the object is gone or the term ends, and it
+//     delays no other object [TestFailures], [TestReconcilers]. A conflict is a finding after maxConflicts in a row.
+//   - A Manager that is not needed sends no request [TestOnDemand].
 //   - An object that another client changes back is written at most once a second, then at most every four seconds
 //     [TestUndone].
 //   - A kind that cannot be listed or watched is a finding. It stops only the Controllers that watch it, until it can

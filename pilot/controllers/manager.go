@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -32,7 +33,9 @@ type Options struct {
 	// Always runs the Controllers at all replicas. They are to write only while the Lease is valid, and reconcile
 	// everything when it is taken or lost.
 	Always bool
-	Logger *slog.Logger
+	// OnDemand lets Run do nothing, not even stand for election, until Need is called.
+	OnDemand bool
+	Logger   *slog.Logger
 }
 
 // Manager runs Controllers while this replica is elected.
@@ -42,13 +45,18 @@ type Manager struct {
 	client      client.Client
 	mapper      meta.RESTMapper
 	controllers []*Controller
+	needed      chan struct{} // closed by Need
+	once        sync.Once     // of Need
 }
 
 // NewManager returns a Manager that runs nothing yet.
 func NewManager(o Options, controllers ...*Controller) (*Manager, error) {
 	// What is wrong is a finding. The library logs errors at a normal end too, even after Start has returned.
 	log.SetLogger(logr.FromSlogHandler(slog.DiscardHandler))
-	m := &Manager{o: o, config: rest.CopyConfig(o.Client), mapper: mapper(controllers), controllers: controllers}
+	m := &Manager{o: o, config: rest.CopyConfig(o.Client), mapper: mapper(controllers), controllers: controllers, needed: make(chan struct{})}
+	if !o.OnDemand {
+		m.Need()
+	}
 	m.config.ContentType, m.config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
 	if m.config.QPS > 0 && m.config.RateLimiter == nil { // one for all kinds, each of which has a client
 		m.config.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(m.config.QPS, cmp.Or(m.config.Burst, rest.DefaultBurst))
@@ -83,23 +91,40 @@ func mapper(controllers []*Controller) meta.RESTMapper {
 	return m
 }
 
+// Need lets Run begin. It may be called any number of times.
+func (m *Manager) Need() { m.once.Do(func() { close(m.needed) }) }
+
+// Needed reports whether Run may begin.
+func (m *Manager) Needed() bool {
+	select {
+	case <-m.needed:
+		return true
+	default:
+		return false
+	}
+}
+
 // Run runs the Controllers, in each term of leadership, until ctx ends.
 func (m *Manager) Run(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+		return
+	case <-m.needed:
+	}
 	if !m.o.Always {
 		m.o.Lease.Run(ctx, m.term)
 		return
 	}
-	ended := make(chan struct{})
-	safe.Go(m.o.Logger, "election of controllers", func() {
-		defer close(ended)
-		m.o.Lease.Run(ctx, func(ctx context.Context) {
-			m.NotifyAll()
-			<-ctx.Done()
-			m.NotifyAll()
-		})
+	safe.Beside(ctx, m.o.Logger, "election of controllers", m.stand, m.term)
+}
+
+// stand stands for election, and reconciles everything when the Lease is taken or lost.
+func (m *Manager) stand(ctx context.Context) {
+	m.o.Lease.Run(ctx, func(ctx context.Context) {
+		m.NotifyAll()
+		<-ctx.Done()
+		m.NotifyAll()
 	})
-	m.term(ctx)
-	<-ended
 }
 
 // NotifyAll reconciles everything, unless this is between terms.

@@ -11,14 +11,12 @@ import (
 
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/istiod-lite/istiod-lite/api/limits"
 )
 
 // Times of a request, which stands for one object.
 const (
-	// minBackoff is the time between a failure and the next try. It doubles with each failure, up to maxBackoff. After
-	// an event of the object the next try does not wait.
-	minBackoff = time.Second
-	maxBackoff = time.Minute
 	// minPause is the least time between two reconciles that write. It doubles, up to maxPause, while another client
 	// undoes the writes, and is the least again after pauseReset without a write.
 	minPause   = time.Second
@@ -32,7 +30,7 @@ const (
 
 // Retry calls try until it returns nil or ctx ends. It logs each error with a message, and backs off.
 func Retry(ctx context.Context, logger *slog.Logger, message string, try func() error) {
-	for pause := minBackoff; ctx.Err() == nil; pause = min(2*pause, maxBackoff) {
+	for pause := limits.MinBackoff; ctx.Err() == nil; pause = min(2*pause, limits.MaxBackoff) {
 		err := try()
 		if err == nil || ctx.Err() != nil {
 			return
@@ -45,14 +43,14 @@ func Retry(ctx context.Context, logger *slog.Logger, message string, try func() 
 	}
 }
 
-// backoff is the rate limiter of a queue. It forgets the failures of a request only when the request has succeeded. The
-// queue calls Forget also when a request is postponed.
+// backoff is the rate limiter of a queue. After an event of its object a request does not wait for it. It forgets the
+// failures of a request only when the request has succeeded. The queue calls Forget also when a request is postponed.
 type backoff struct {
 	workqueue.TypedRateLimiter[reconcile.Request]
 }
 
 func newBackoff() backoff {
-	return backoff{workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](minBackoff, maxBackoff)}
+	return backoff{workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](limits.MinBackoff, limits.MaxBackoff)}
 }
 
 // Forget does nothing.

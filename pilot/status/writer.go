@@ -20,16 +20,11 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
+	"github.com/istiod-lite/istiod-lite/api/limits"
 )
 
 // codeNotWritten is the code of findings about statuses that cannot be read or written.
 const codeNotWritten = "StatusNotWritten"
-
-// The pause after the statuses of a kind were forbidden, at first and at most.
-const (
-	minBackoff = time.Second
-	maxBackoff = time.Minute
-)
 
 // writer writes statuses, a bounded number in a second. While the statuses of a kind are forbidden, one write is tried
 // for all of its objects. It is owned by the goroutine that reconciles.
@@ -52,7 +47,7 @@ func (e *forbiddenError) Unwrap() error { return e.error }
 // begin begins a term.
 func (w *writer) begin(c client.Client) {
 	w.client, w.limit = c, rate.NewLimiter(rate.Limit(cmp.Or(w.perSecond, 20)), 1)
-	w.backoff, w.forbidden = flowcontrol.NewBackOff(minBackoff, maxBackoff), map[*kinds.Kind]*forbiddenError{}
+	w.backoff, w.forbidden = flowcontrol.NewBackOff(limits.MinBackoff, limits.MaxBackoff), map[*kinds.Kind]*forbiddenError{}
 }
 
 // do calls write, which writes the status of an object of a kind, when the pace allows it. It returns what a reconcile
