@@ -36,22 +36,31 @@ type ClientOptions struct {
 // Client makes connections to other servers of this control plane as one of them. It has a certificate from the first
 // connection on. Safe for concurrent use.
 type Client struct {
-	o ClientOptions
-	a *Authority
+	o       ClientOptions
+	a       *Authority
+	issuing chan struct{} // holds a value while a certificate is issued
 
-	mu      sync.Mutex
-	held    *tls.Certificate // nil if the next connection needs a new one
-	renewal time.Time
+	mu   sync.Mutex
+	held ownCertificate
+}
+
+// ownCertificate is the certificate of a Client.
+type ownCertificate struct {
+	certificate       *tls.Certificate // nil if the next connection needs a new one
+	renewal, notAfter time.Time
+	renewed           int // calls of Renew so far
 }
 
 // Client returns a Client of this server.
-func (a *Authority) Client(o ClientOptions) *Client { return &Client{o: o, a: a} }
+func (a *Authority) Client(o ClientOptions) *Client {
+	return &Client{o: o, a: a, issuing: make(chan struct{}, 1)}
+}
 
 // Renew drops the certificate. A new one is issued for the next connection.
 func (c *Client) Renew() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.held = nil
+	c.held = ownCertificate{renewed: c.held.renewed + 1}
 }
 
 // TLS returns the configuration of a client that shows the server's identity as a workload, and that accepts servers of
@@ -81,7 +90,8 @@ func (c *Client) TLS(ctx context.Context) (*tls.Config, error) {
 // errNoIdentity is returned where the server's certificate names no workload, and there is no issuer of another.
 var errNoIdentity = errors.New("others issue its certificate, which has no SPIFFE ID")
 
-// certificate returns the certificate of the server's identity.
+// certificate returns the certificate of the server's identity. A valid one is returned while another caller renews it,
+// and if it cannot be renewed. No lock is held while one is issued.
 func (c *Client) certificate(ctx context.Context) (*tls.Certificate, error) {
 	if c.o.Issuer == nil {
 		s := c.a.serving.Load()
@@ -94,17 +104,58 @@ func (c *Client) certificate(ctx context.Context) (*tls.Certificate, error) {
 		}
 		return &s.certificate, err
 	}
+	held, due := c.current()
+	if !due {
+		return held.certificate, nil
+	}
+	select {
+	case c.issuing <- struct{}{}:
+	default:
+		if held.certificate != nil {
+			return held.certificate, nil
+		}
+		select {
+		case c.issuing <- struct{}{}:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	defer func() { <-c.issuing }()
+	if held, due = c.current(); !due { // another caller has renewed it
+		return held.certificate, nil
+	}
+	issued, notAfter, err := c.issue(ctx)
+	switch {
+	case err == nil:
+		c.keep(ownCertificate{issued, rotation.Renewal(c.now(), notAfter, 0), notAfter, held.renewed})
+		return issued, nil
+	case held.certificate != nil: // the next connection tries again
+		return held.certificate, nil
+	}
+	return nil, err
+}
+
+// now returns the time of day, by which certificates go.
+func (c *Client) now() time.Time { return c.a.o.Now().Round(0) }
+
+// current returns what is held, without a certificate that has expired, and whether it is to be renewed.
+func (c *Client) current() (held ownCertificate, due bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := c.a.o.Now().Round(0) // certificates go by the time of day
-	if c.held == nil || !now.Before(c.renewal) {
-		held, notAfter, err := c.issue(ctx)
-		if err != nil {
-			return nil, err
-		}
-		c.held, c.renewal = held, rotation.Renewal(now, notAfter, 0)
+	now := c.now()
+	if !now.Before(c.held.notAfter) {
+		c.held.certificate = nil
 	}
-	return c.held, nil
+	return c.held, c.held.certificate == nil || !now.Before(c.held.renewal)
+}
+
+// keep keeps a certificate, unless Renew was called while it was issued.
+func (c *Client) keep(issued ownCertificate) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if issued.renewed == c.held.renewed {
+		c.held = issued
+	}
 }
 
 // issue requests a certificate of the server's identity, as workloads do.

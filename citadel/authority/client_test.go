@@ -1,8 +1,10 @@
 package authority_test
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/identity"
 	"github.com/istiod-lite/istiod-lite/citadel/authority"
+	"github.com/istiod-lite/istiod-lite/citadel/ca"
 	"github.com/istiod-lite/istiod-lite/citadel/pki"
 	"github.com/istiod-lite/istiod-lite/citadel/store"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
@@ -56,6 +59,95 @@ func TestClient(t *testing.T) {
 		pass(20 * time.Hour)
 		if shown().Equal(second) {
 			t.Error("the same certificate shortly before it expires")
+		}
+	})
+}
+
+// hesitant is a CA that issues a certificate, or fails, when it is told to.
+type hesitant struct {
+	authority.Issuer
+	asked chan struct{}
+	reply chan error
+}
+
+func (h hesitant) Issue(ctx context.Context, q ca.Request) (*ca.Issued, error) {
+	h.asked <- struct{}{}
+	if err := <-h.reply; err != nil {
+		return nil, err
+	}
+	return h.Issuer.Issue(ctx, q)
+}
+
+// TestClientDoesNotWait: while the CA issues a certificate, no other caller waits for it that has a valid one, Renew
+// returns, and a caller that waits can give up.
+func TestClientDoesNotWait(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "ca")
+	synctest.Test(t, func(t *testing.T) {
+		a, issuer := running(t, func(o *authority.Options) {
+			o.Store = &store.Kept{Store: store.Folder{Path: dir}, Lead: o.Lead, Now: time.Now}
+		})
+		id := identity.ID{TrustDomain: "cluster.local", Namespace: "istio-system", ServiceAccount: "istiod"}
+		h := hesitant{issuer, make(chan struct{}), make(chan error)}
+		c := a.Client(authority.ClientOptions{Issuer: h, Server: name, ID: func() identity.ID { return id }})
+		type result struct {
+			shown string // the certificate
+			err   error
+		}
+		shown := func(ctx context.Context) result {
+			config, err := c.TLS(ctx)
+			if err != nil {
+				return result{err: err}
+			}
+			return result{shown: string(config.Certificates[0].Certificate[0])}
+		}
+		begin := func() chan result {
+			got := make(chan result, 1)
+			go func() { got <- shown(t.Context()) }()
+			return got
+		}
+		issue := func(err error) result {
+			t.Helper()
+			got := begin()
+			<-h.asked
+			h.reply <- err
+			return <-got
+		}
+		broken := errors.New("broken")
+		if got := issue(broken); !errors.Is(got.err, broken) {
+			t.Errorf("without a certificate: %v", got.err)
+		}
+		first := issue(nil)
+		must.Succeed(t, first.err)
+
+		pass(20 * time.Hour)
+		renewing := begin()
+		<-h.asked
+		if got := shown(t.Context()); got != first {
+			t.Errorf("while it is renewed: %v", got.err)
+		}
+		h.reply <- broken
+		if got := <-renewing; got != first {
+			t.Errorf("it could not be renewed: %v", got.err)
+		}
+		renewing = begin()
+		<-h.asked
+		c.Renew()
+		waiting, cancel := context.WithCancel(t.Context())
+		cancel()
+		if got := shown(waiting); !errors.Is(got.err, context.Canceled) {
+			t.Errorf("a caller that gives up: %v", got.err)
+		}
+		h.reply <- nil
+		second := <-renewing
+		if second.err != nil || second == first {
+			t.Errorf("not renewed: %v", second.err)
+		}
+		if got := issue(nil); got.err != nil || got == second {
+			t.Errorf("a certificate from before Renew is kept: %v", got.err)
+		}
+		pass(25 * time.Hour)
+		if got := issue(broken); !errors.Is(got.err, broken) {
+			t.Errorf("it has expired: %v", got.err)
 		}
 	})
 }
