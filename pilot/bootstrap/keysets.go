@@ -21,7 +21,7 @@ func (s *Server) newKeySets() (err error) {
 		return err
 	}
 	s.keySets = keysets.New(keysets.Options{
-		Handler: s.throttle.Add, Logger: log, Metrics: s.metrics, Fetcher: s.fetcher, Every: o.Every, Limits: s.o.Limits,
+		Handler: s.throttle.Add, Logger: log, Metrics: s.metrics, Fetcher: s.fetcher, Interval: o.Every, Limits: s.o.Limits,
 	})
 	return nil
 }

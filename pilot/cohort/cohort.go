@@ -20,26 +20,30 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// Inputs are everything that a proxy's configuration depends on beside the Snapshot. Comparable.
+// Inputs are everything that a proxy's configuration depends on besides the Snapshot. Inputs are comparable.
 type Inputs struct {
 	Client   Client
 	Outbound Outbound
 	Inbound  Inbound
-	Address  string // its own primary address: a pod has no listener for itself among a headless service's
-	// Node is the proxy's, where a service is called only on the caller's own node, prefers close endpoints or sorts
-	// them by it; else empty.
-	Node            string
-	Location        Location // where some endpoints are preferred by where they run; else zero
-	UnknownWorkload bool     // the Snapshot has no workload for the proxy
+	// Address is the proxy's primary address. A pod has no outbound listener for its own address among those of a
+	// headless service.
+	Address string
+	// Node is the proxy's node. It is empty unless some service is limited to the caller's node, prefers close
+	// endpoints or sorts them by node.
+	Node string
+	// Location is where the proxy runs. It is zero unless some service prefers endpoints by location.
+	Location Location
+	// UnknownWorkload reports that the Snapshot has no workload for the proxy.
+	UnknownWorkload bool
 	Patches         Patches
 }
 
-// Key is Inputs with each part interned, so that comparing keys and looking things up by them costs little.
+// Key is Inputs with each part interned, so that comparisons and map lookups are cheap.
 type Key struct {
 	Client    Handle[Client]
 	Listeners Handle[Listeners]
 	Inbound   Handle[Inbound]
-	Patches   Handle[Patches] // none where nothing is patched
+	Patches   Handle[Patches] // zero if nothing is patched
 
 	Address         string
 	Node            string
@@ -47,31 +51,33 @@ type Key struct {
 	UnknownWorkload bool
 }
 
-// Listeners is what outbound listeners depend on.
+// Listeners is the input of outbound listeners.
 type Listeners struct {
 	Client   Client
 	Outbound Outbound
 }
 
-// Inputs returns what the key stands for.
+// Inputs returns the Inputs that were interned as k.
 func (k Key) Inputs() Inputs {
 	l := k.Listeners.Value()
-	return Inputs{Client: l.Client, Outbound: l.Outbound, Inbound: k.Inbound.Value(), Patches: k.Patches.Value(), Address: k.Address, Node: k.Node, Location: k.Location, UnknownWorkload: k.UnknownWorkload}
+	return Inputs{
+		Client: l.Client, Outbound: l.Outbound, Inbound: k.Inbound.Value(), Patches: k.Patches.Value(),
+		Address: k.Address, Node: k.Node, Location: k.Location, UnknownWorkload: k.UnknownWorkload,
+	}
 }
 
-// Kept returns the parts of a key for which something is kept: the key without what is the proxy's own.
-func (k Key) Kept() Key {
+// Cached returns the parts of k that caches are keyed by. It leaves out the fields that are not interned.
+func (k Key) Cached() Key {
 	return Key{Client: k.Client, Listeners: k.Listeners, Inbound: k.Inbound, Patches: k.Patches}
 }
 
-// Shared returns the key without the proxy's own parts: the inbound half, the address, and whether its workload is
-// known.
+// Shared returns k without the parts that are the proxy's own: Inbound, Address and UnknownWorkload.
 func (k Key) Shared() Key {
 	return Key{Client: k.Client, Listeners: k.Listeners, Patches: k.Patches, Node: k.Node, Location: k.Location}
 }
 
-// KeepInbound returns k with the inbound half and the patches of last, and true, if the proxy's workload was known at
-// last and is not known now. Otherwise it returns k and false.
+// KeepInbound returns k with Inbound and Patches of last, and true, if the proxy's workload was known at last and is
+// unknown now. Otherwise it returns k and false.
 func (k Key) KeepInbound(last Key) (Key, bool) {
 	if !k.UnknownWorkload || last.UnknownWorkload {
 		return k, false
@@ -84,45 +90,54 @@ func (k Key) KeepInbound(last Key) (Key, bool) {
 type Location struct {
 	Locality registry.Locality
 	Network  string
-	Labels   frozen.List[Label] // those by which some endpoints are sorted
+	Labels   frozen.List[Label] // the labels by which some endpoints are sorted
 }
 
 // Label is one label of a workload.
 type Label struct{ Name, Value string }
 
-// Client is what clusters, endpoints and routes depend on.
+// Client is the input of clusters, endpoints and routes.
 type Client struct {
-	Type            node.Type
-	Proxyless       bool // an application that uses xDS itself, without a proxy: gRPC
-	Namespace       string
-	Sidecar         *kinds.Object // the one that applies; nil for routers
-	Cluster         string        // empty for the server's own
-	Network         string
-	NetworkView     frozen.List[string] // the networks that the proxy asks for, sorted; empty: all
-	Domain          string              // <ns>.svc.<suffix>: it decides which short names a virtual host has
-	Capabilities    node.Capabilities
-	Settings        string     // its own, as mesh.Config.With takes them
-	Files           node.Files // its own, for mutual TLS
-	IPv4, IPv6      bool
-	AutoAddress     bool                         // the proxy resolves names to auto-allocated addresses
-	Gateways        frozen.List[*kinds.Object]   // of a router: those that select it, by precedence
-	Rules           frozen.List[*kinds.Object]   // DestinationRules whose workload selector matches it
-	Node            string                       // where some cluster depends on it; else empty
-	Location        Location                     // where some cluster depends on it; else zero
-	ExcludedMatches frozen.List[ExcludedMatches] // matches on source labels that do not apply to it
-	Targets         frozen.List[Target]          // of a router: the ports of its own services
-	HTTP3           frozen.List[uint32]          // of a router: the UDP ports of those on which it may take HTTP/3
-	Selections      feature.Selections
+	Type node.Type
+	// Proxyless is set for an application that uses xDS itself, through gRPC.
+	Proxyless bool
+	Namespace string
+	Sidecar   *kinds.Object // Sidecar that applies; nil for routers
+	Cluster   string        // cluster key; empty for the server's own
+	Network   string
+	// NetworkView lists the networks that the proxy requests, sorted. Empty means all.
+	NetworkView frozen.List[string]
+	// Domain is <ns>.svc.<suffix>. It decides which short names a virtual host has.
+	Domain       string
+	Capabilities node.Capabilities
+	// Settings are the proxy's own mesh settings, in the form that mesh.Config.With takes.
+	Settings    string
+	Files       node.Files // the proxy's own files for mutual TLS
+	IPv4, IPv6  bool
+	AutoAddress bool // the proxy resolves names to auto-allocated addresses
+	// Gateways are the Gateways that select a router, in order of precedence.
+	Gateways frozen.List[*kinds.Object]
+	Rules    frozen.List[*kinds.Object] // DestinationRules whose workload selector matches
+	// Node is empty unless some cluster depends on it.
+	Node string
+	// Location is zero unless some cluster depends on it.
+	Location        Location
+	ExcludedMatches frozen.List[ExcludedMatches] // matches on source labels that do not apply
+	// Targets are the ports of the services that a router's workload serves.
+	Targets frozen.List[Target]
+	// HTTP3 are the UDP ports among Targets on which a router may accept HTTP/3.
+	HTTP3      frozen.List[uint32]
+	Selections feature.Selections
 }
 
-// ExcludedMatches are the matches of one VirtualService that do not apply to a proxy, because of its labels. Matches is
-// as scope.ExcludedMatches returns it.
+// ExcludedMatches are the matches of one VirtualService that do not apply to a proxy because of its labels, in the
+// form that scope.ExcludedMatches returns.
 type ExcludedMatches struct {
 	Object  *kinds.Object
 	Matches string
 }
 
-// ExcludedMatchesOf returns the matches of a VirtualService that do not apply, as scope.ExcludedMatches returns them.
+// ExcludedMatchesOf returns the matches of a VirtualService that do not apply, or "" if all do.
 func (c *Client) ExcludedMatchesOf(o *kinds.Object) string {
 	for f := range c.ExcludedMatches.All {
 		if f.Object == o {
@@ -132,7 +147,7 @@ func (c *Client) ExcludedMatchesOf(o *kinds.Object) string {
 	return ""
 }
 
-// Outbound is what outbound listeners depend on beside the Client.
+// Outbound is the input of outbound listeners besides the Client.
 type Outbound struct {
 	Interception  node.Interception
 	HTTPProxyPort uint32
@@ -143,14 +158,14 @@ type Outbound struct {
 	Selections    feature.Selections
 }
 
-// Sockets are the ports on which a proxy listens by itself, 0 for none.
+// Sockets are the ports on which a proxy listens apart from its xDS listeners. Unused entries are 0.
 type Sockets struct {
-	Bootstrap [2]uint32 // listeners of the proxy's bootstrap, at all addresses
+	Bootstrap [2]uint32 // listeners of the proxy's bootstrap, on all addresses
 	Others    [3]uint32 // sockets of its agent and of its admin API
 }
 
-// Take reports whether Envoy rejects a listener at all addresses on a port: the proxy's bootstrap has one there, or,
-// for a listener that binds its port, another socket of the proxy does.
+// Take reports whether Envoy would reject a listener on a port of all addresses: a bootstrap listener has the port,
+// or the listener binds its port and another socket of the proxy has it.
 func (s Sockets) Take(port uint32, binds bool) bool {
 	return port != 0 && (slices.Contains(s.Bootstrap[:], port) || binds && slices.Contains(s.Others[:], port))
 }
@@ -164,25 +179,28 @@ func socketsOf(p *node.Proxy) Sockets {
 	return s
 }
 
-// Inbound is what inbound clusters and listeners depend on. The zero Inbound has none: it is a router's.
+// Inbound is the input of inbound clusters and listeners. Routers have the zero Inbound.
 type Inbound struct {
 	Sidecar      bool
 	Interception node.Interception
 	Capabilities node.Capabilities
-	Settings     string // its own, as mesh.Config.With takes them
-	Tuning       node.Tuning
-	IPv4, IPv6   bool
-	Namespace    string
-	Tags         feature.Tags
-	Targets      frozen.List[Target]
-	Ingress      *kinds.Object // a Sidecar with ingress listeners, which replace the services' chains
-	Sockets      Sockets       // zero without an Ingress
-	Address      string        // the proxy's address, if an ingress listener depends on it
-	Selections   feature.Selections
+	// Settings are the proxy's own mesh settings, in the form that mesh.Config.With takes.
+	Settings   string
+	Tuning     node.Tuning
+	IPv4, IPv6 bool
+	Namespace  string
+	Tags       feature.Tags
+	Targets    frozen.List[Target]
+	// Ingress is a Sidecar whose ingress listeners replace the services' filter chains.
+	Ingress *kinds.Object
+	Sockets Sockets // zero without Ingress
+	// Address is the proxy's address. It is empty unless an ingress listener depends on it.
+	Address    string
+	Selections feature.Selections
 }
 
-// Patches is what changes resources that are made, and adds some: resources that no patch applies to are shared with
-// proxies that have none. The zero Patches have none.
+// Patches is the input of patches, which change or add resources. Resources that no patch changes are shared with
+// proxies that have no patches. The zero Patches has none.
 type Patches struct {
 	Router     bool
 	Selections feature.Selections
@@ -191,16 +209,16 @@ type Patches struct {
 // Target is a service port that the proxy's workload serves.
 type Target struct {
 	Service    *registry.Service
-	Port       uint32 // the service's
-	TargetPort uint32 // the workload's
+	Port       uint32 // port of the service
+	TargetPort uint32 // port of the workload
 	UDP        bool
-	Rules      frozen.List[*kinds.Object] // DestinationRules that apply to the service in its own namespace
+	Rules      frozen.List[*kinds.Object] // DestinationRules that apply in the service's own namespace
 }
 
-// dnsPort is where an agent answers the DNS queries of its application.
+// dnsPort is the port on which an agent answers the DNS queries of its application.
 const dnsPort = 15053
 
-// Resolve reduces a proxy to the inputs of its configuration.
+// Resolve returns the inputs of a proxy's configuration.
 func Resolve(x *scope.Index, p *node.Proxy, features []*feature.Feature) Inputs {
 	w := workload(x, p)
 	addresses := p.IPs
@@ -215,10 +233,14 @@ func Resolve(x *scope.Index, p *node.Proxy, features []*feature.Feature) Inputs 
 	}
 	k := Inputs{
 		Client: Client{
-			Type: p.Type, Proxyless: p.Generator == node.GRPC, Namespace: p.Namespace, Cluster: x.ClusterKey(p.Cluster), Network: p.Network, NetworkView: frozen.ListOf(slices.Compact(slices.Sorted(slices.Values(p.NetworkView)))...), Domain: p.Domain,
-			Capabilities: p.Capabilities, Settings: p.Settings, Files: p.ClientFiles, IPv4: v4 || !v6, IPv6: v6, AutoAddress: p.DNSCapture && p.DNSAutoAllocate,
+			Type: p.Type, Proxyless: p.Generator == node.GRPC, Namespace: p.Namespace, Cluster: x.ClusterKey(p.Cluster), Network: p.Network,
+			NetworkView: frozen.ListOf(slices.Compact(slices.Sorted(slices.Values(p.NetworkView)))...), Domain: p.Domain,
+			Capabilities: p.Capabilities, Settings: p.Settings, Files: p.ClientFiles, IPv4: v4 || !v6, IPv6: v6,
+			AutoAddress: p.DNSCapture && p.DNSAutoAllocate,
 		},
-		Outbound:        Outbound{Interception: p.Interception, HTTPProxyPort: p.HTTPProxyPort, Tuning: p.Tuning, Unprivileged: p.Unprivileged, Tags: newTags(x, p, w)},
+		Outbound: Outbound{
+			Interception: p.Interception, HTTPProxyPort: p.HTTPProxyPort, Tuning: p.Tuning, Unprivileged: p.Unprivileged, Tags: newTags(x, p, w),
+		},
 		UnknownWorkload: w.Kind == nil,
 	}
 	k.Outbound.Sockets = socketsOf(p)
@@ -263,7 +285,8 @@ func Resolve(x *scope.Index, p *node.Proxy, features []*feature.Feature) Inputs 
 	k.Outbound.Selections = selected(feature.ListenersPart)
 	k.Client.Sidecar = scope.SidecarFor(x, p.Namespace, labels)
 	k.Inbound = Inbound{
-		Sidecar: true, Interception: p.Interception, Capabilities: p.Capabilities, Settings: p.Settings, Tuning: p.Tuning, IPv4: k.Client.IPv4, IPv6: v6, Namespace: p.Namespace,
+		Sidecar: true, Interception: p.Interception, Capabilities: p.Capabilities, Settings: p.Settings, Tuning: p.Tuning,
+		IPv4: k.Client.IPv4, IPv6: v6, Namespace: p.Namespace,
 		Tags: k.Outbound.Tags, Targets: targets, Selections: selected(feature.InboundPart),
 	}
 	if s := k.Client.Sidecar; s != nil {
@@ -277,7 +300,7 @@ func Resolve(x *scope.Index, p *node.Proxy, features []*feature.Feature) Inputs 
 	return k
 }
 
-// labelsOf returns the labels of a workload that have one of some names.
+// labelsOf returns the labels of a workload with the given names.
 func labelsOf(w *registry.Workload, names []string) frozen.List[Label] {
 	var list []Label
 	for _, n := range names {
@@ -293,7 +316,7 @@ func namesAddress(l *networkingv1alpha3.IstioIngressListener) bool {
 	return l.Bind == "" || strings.HasPrefix(l.DefaultEndpoint, "0.0.0.0:") || strings.HasPrefix(l.DefaultEndpoint, "[::]:")
 }
 
-// workload returns the proxy's workload. If it is unknown, the proxy's own metadata stand in.
+// workload returns the proxy's workload. If it is unknown, it makes one from the proxy's metadata.
 func workload(x *scope.Index, p *node.Proxy) *registry.Workload {
 	if w := Workload(x.Snapshot, p); w != nil {
 		return w
@@ -304,9 +327,10 @@ func workload(x *scope.Index, p *node.Proxy) *registry.Workload {
 	}
 }
 
-// Workload returns the proxy's workload: the Pod with the name in its ID, in its cluster; or else the WorkloadEntry
-// with that name; or else the workload that owns its address in its cluster; or else nil. The WorkloadEntry of a
-// machine in a remote cluster may be registered in the server's own.
+// Workload returns the proxy's workload, or nil if it is unknown. In this order it tries the Pod with the proxy's
+// name in the proxy's cluster, the WorkloadEntry with that name there, the WorkloadEntry with that name in the
+// server's own cluster, where machines of remote clusters may be registered, and the workload that owns the proxy's
+// address in its cluster.
 func Workload(x *snapshot.Snapshot, p *node.Proxy) *registry.Workload {
 	cluster := x.ClusterKey(p.Cluster)
 	for _, k := range []registry.WorkloadKey{{Kind: kinds.Pod, Cluster: cluster}, {Kind: kinds.WorkloadEntry, Cluster: cluster}, {Kind: kinds.WorkloadEntry}} {
@@ -323,7 +347,8 @@ func Workload(x *snapshot.Snapshot, p *node.Proxy) *registry.Workload {
 	return nil
 }
 
-// Account returns the service account of the Pod whose proxy a proxy is; empty if it is not known, or is no Pod's.
+// Account returns the service account of the proxy's Pod. It is empty if the proxy's workload is unknown or not a
+// Pod.
 func Account(x *snapshot.Snapshot, p *node.Proxy) string {
 	if w := Workload(x, p); w != nil && w.Kind == kinds.Pod {
 		return w.ServiceAccount
@@ -331,8 +356,8 @@ func Account(x *snapshot.Snapshot, p *node.Proxy) string {
 	return ""
 }
 
-// RunsAs reports whether the cluster that a proxy names has a Pod or a WorkloadEntry with the proxy's name that runs as
-// a service account. Addresses do not count: every caller of a service knows those.
+// RunsAs reports whether the proxy's cluster has a Pod or a WorkloadEntry with the proxy's name that runs as a
+// service account. It does not match by address, because every caller of a service knows its addresses.
 func RunsAs(x *snapshot.Snapshot, p *node.Proxy, account string) bool {
 	k := registry.WorkloadKey{Kind: kinds.Pod, Cluster: x.ClusterKey(p.Cluster), Namespace: p.Namespace, Name: p.Name}
 	w := x.Workload(k)
@@ -343,8 +368,8 @@ func RunsAs(x *snapshot.Snapshot, p *node.Proxy, account string) bool {
 	return w != nil && account != "" && w.ServiceAccount == account
 }
 
-// labelsAt returns the labels by which objects select a proxy. What the proxy says of its place is believed only where
-// its workload does not say it.
+// labelsAt returns the labels by which selectors match a proxy. The workload's location takes precedence over the
+// proxy's metadata.
 func labelsAt(p *node.Proxy, w *registry.Workload) registry.Labels {
 	return registry.Labels{Own: w.Labels, Place: registry.Place{
 		Locality: cmp.Or(w.Locality, nodeLocality(p)), Network: cmp.Or(w.Network, p.Network), Cluster: cmp.Or(w.Cluster, p.Cluster), Node: cmp.Or(w.NodeName, p.NodeName),
@@ -368,9 +393,9 @@ func newTags(x *scope.Index, p *node.Proxy, w *registry.Workload) feature.Tags {
 	}
 }
 
-// findTargets returns the service ports that a workload serves, of each service's version for its cluster. A service is
-// served if its selector matches the workload's labels. A service without a selector is served if it has an endpoint at
-// one of the workload's addresses.
+// findTargets returns the service ports that a workload serves, with the version of each service for the workload's
+// cluster. A workload serves a service if the selector matches its labels. It serves a service without a selector if
+// one of its addresses is an endpoint.
 func findTargets(x *scope.Index, w *registry.Workload, addresses []string) frozen.List[Target] {
 	var found []Target
 	cluster := x.ClusterKey(w.Cluster)
@@ -411,15 +436,14 @@ func findTargets(x *scope.Index, w *registry.Workload, addresses []string) froze
 	return frozen.ListOf(found...)
 }
 
-// withoutPrivilegedUDP returns targets without the UDP ports that an ordinary user may not bind: nothing is to be
-// offered on them.
+// withoutPrivilegedUDP returns targets without UDP ports below 1024, which a proxy without privileges cannot bind.
 func withoutPrivilegedUDP(targets frozen.List[Target]) frozen.List[Target] {
 	list := slices.Collect(targets.All)
 	return frozen.ListOf(slices.DeleteFunc(list, func(t Target) bool { return t.UDP && t.TargetPort < 1024 })...)
 }
 
-// http3Ports returns the UDP ports of a router's workload on which no object that is selected for it adds filters of
-// connections, sorted.
+// http3Ports returns the UDP ports of a router's workload on which no selected object adds connection filters,
+// sorted.
 func http3Ports(targets frozen.List[Target], selected ...feature.Selections) frozen.List[uint32] {
 	var ports []uint32
 	for t := range targets.All {
@@ -439,7 +463,7 @@ func http3Ports(targets frozen.List[Target], selected ...feature.Selections) fro
 	return frozen.ListOf(ports...)
 }
 
-// servicesOf returns the services of targets.
+// servicesOf returns the services of targets without repetition.
 func servicesOf(targets frozen.List[Target]) []*registry.Service {
 	var list []*registry.Service
 	for t := range targets.All {
@@ -450,8 +474,9 @@ func servicesOf(targets frozen.List[Target]) []*registry.Service {
 	return list
 }
 
-// policyServices returns the services whose policies apply to a workload: those that it serves. A workload that is not
-// known yet will also serve those that select its proxy's own labels: until then their policies protect it too.
+// policyServices returns the services whose policies apply to a workload. For an unknown workload these include the
+// services that select the labels in its proxy's metadata, so that their policies are in force before the workload is
+// known.
 func policyServices(x *scope.Index, w *registry.Workload, targets frozen.List[Target]) []*registry.Service {
 	list := servicesOf(targets)
 	if w.Kind != nil {
@@ -467,7 +492,7 @@ func policyServices(x *scope.Index, w *registry.Workload, targets frozen.List[Ta
 	return list
 }
 
-// portsByName returns a service's ports. If several have one name, the first counts.
+// portsByName returns a service's ports by name. The first of several ports with one name is used.
 func portsByName(s *registry.Service) map[string]*registry.Port {
 	by := make(map[string]*registry.Port, len(s.Ports))
 	for i := range slices.Backward(s.Ports) {
@@ -478,7 +503,7 @@ func portsByName(s *registry.Service) map[string]*registry.Port {
 
 func targetPort(p *registry.Port, w *registry.Workload) uint32 {
 	if n := w.Ports[p.Name]; n != 0 && w.Kind == kinds.WorkloadEntry {
-		return n // a WorkloadEntry sets its own port numbers
+		return n // a WorkloadEntry has port numbers of its own
 	}
 	if p.TargetPort == "" {
 		return p.Number

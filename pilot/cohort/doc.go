@@ -1,20 +1,20 @@
 // Package cohort decides which proxies receive identical configuration. Resolve reduces a proxy to comparable Inputs.
 // Proxies with equal Inputs share their configuration. An Interner turns Inputs into a Key, which is cheap to compare.
-// It drops the parts of a key that nobody uses, except for those of the most recent keys.
+// It drops the parts of keys that are no longer used, except those of the most recent keys.
 //
-// Inputs hold what affects the configuration and nothing else. Of labels these are the objects whose selectors matched,
-// and the names that traces have as literals (newTags), but no label as such. Inputs.Address is always the proxy's own;
-// Key.Shared leaves it out. Inbound has an address only where an ingress listener depends on it. Resolve is a pure
+// Inputs hold what affects the configuration and nothing else. They hold the objects whose selectors match a proxy's
+// labels, and the names that traces contain (newTags), but no labels as such. Inputs.Address is always the proxy's own;
+// Key.Shared leaves it out. Inbound has an address only if an ingress listener depends on it. Resolve is a pure
 // function. The Interner is the only state, and is safe for concurrent use. The package starts no goroutine.
 //
-// # A new input
+// # Adding an input
 //
-// It is a field of Client, Outbound or Inbound, and Resolve fills it. The fields of a workload that matter to its proxy
-// are in sameProxyConfig of package snapshot.
+// Add a field to Client, Outbound or Inbound, and fill it in Resolve. If it comes from a workload, add the workload's
+// field to sameProxyConfig of package snapshot.
 //
-// A label of the proxy's own workload that only selects objects needs nothing: feature.Workload has it. One whose value
-// goes into resources is a field of feature.Tags, which newTags fills; hooks of clusters do not get Tags. One of a
-// workload that is called is a field of registry.Endpoint, and of its Equal.
+// A label of the proxy's own workload that only selects objects needs no code: feature.Workload has it. A label whose
+// value appears in resources is a field of feature.Tags, which newTags fills; hooks of clusters do not get Tags. A label
+// of a workload that is called is a field of registry.Endpoint, which its Equal compares.
 //
 // # Guarantees
 //

@@ -10,30 +10,32 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/lists"
 )
 
-// Interner makes keys. Only keys of one Interner may be compared. Safe for concurrent use.
+// Interner makes keys. Keys of different Interners must not be compared. An Interner is safe for concurrent use.
 type Interner struct {
 	clients   interned[Client]
 	listeners interned[Listeners]
 	inbounds  interned[Inbound]
 	patches   interned[Patches]
 
-	mu     sync.Mutex
-	recent *simplelru.LRU[Key, struct{}] // without the proxies' own parts
+	mu sync.Mutex
+	// recent keeps keys alive, without the fields that are not interned.
+	recent *simplelru.LRU[Key, struct{}]
 }
 
-// recentKeys is the number of keys that stay interned without a user: a proxy that loses its stream reconnects soon.
+// recentKeys is the number of keys that stay interned without a user. A proxy that loses its stream usually
+// reconnects soon.
 const recentKeys = 256
 
 // NewInterner returns an empty Interner.
 func NewInterner() *Interner {
 	list, err := simplelru.NewLRU[Key, struct{}](recentKeys, nil)
 	if err != nil {
-		panic(err) // only for a size below one
+		panic(err) // unreachable: the size is positive
 	}
 	return &Interner{recent: list}
 }
 
-// Intern returns the key of Inputs.
+// Intern returns the Key of Inputs.
 func (k *Interner) Intern(p Inputs) Key {
 	x := Key{Client: k.clients.intern(p.Client), Listeners: k.listeners.intern(Listeners{p.Client, p.Outbound}), Inbound: k.inbounds.intern(p.Inbound)}
 	if p.Patches != (Patches{}) {
@@ -46,11 +48,11 @@ func (k *Interner) Intern(p Inputs) Key {
 	return x
 }
 
-// Handle stands for a value. Handles of one Interner are equal if their values are. Unlike a handle of package unique
-// it can be held weakly, so that a cache can drop what was made for a value once nobody uses the value.
+// Handle stands for a value. Handles of one Interner are equal if and only if their values are. Unlike a handle of
+// package unique it can be held weakly, so that a cache can drop what it made from a value that is no longer used.
 type Handle[T comparable] struct{ value *T }
 
-// Value returns the value, or the zero value of the zero Handle.
+// Value returns the value. The zero Handle has the zero value.
 func (h Handle[T]) Value() (value T) {
 	if h.value != nil {
 		value = *h.value
@@ -58,13 +60,13 @@ func (h Handle[T]) Value() (value T) {
 	return value
 }
 
-// None reports whether h stands for no value: the zero Handle.
+// None reports whether h is the zero Handle.
 func (h Handle[T]) None() bool { return h.value == nil }
 
-// Weak returns a pointer that does not keep the value alive. It is zero for the zero Handle.
+// Weak returns a pointer that does not keep the value alive. It is the zero Pointer for the zero Handle.
 func (h Handle[T]) Weak() weak.Pointer[T] { return weak.Make(h.value) }
 
-// interned stores each value once, as long as somebody uses it. Safe for concurrent use.
+// interned stores one copy of each value that is in use. It is safe for concurrent use.
 type interned[T comparable] struct {
 	mu     sync.Mutex
 	values map[T]weak.Pointer[T]
@@ -83,7 +85,7 @@ func (h *interned[T]) intern(value T) Handle[T] {
 	return Handle[T]{p}
 }
 
-// forget drops a value that was collected, unless it was interned again.
+// forget drops a collected value, unless it was interned again.
 func (h *interned[T]) forget(value T) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

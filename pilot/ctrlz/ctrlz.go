@@ -16,22 +16,24 @@ import (
 	"github.com/prometheus/common/expfmt"
 )
 
-// Options of ControlZ: what it shows.
+// Options are the sources of the pages.
 type Options struct {
-	Scopes  Scopes
-	Args    []string // of the process, with its name
+	Scopes Scopes
+	// Args is the command line of the process, with its name.
+	Args    []string
 	Environ []string // in the form of os.Environ
 	Version string
 	Metrics prometheus.Gatherer
 }
 
-// Scopes are those of the log.
+// Scopes lists and sets the log levels.
 type Scopes interface {
 	List() []Scope
-	Set(Scope) error // an error says what is wrong with the level
+	// Set sets the levels of a scope. The error says what is wrong with them.
+	Set(Scope) error
 }
 
-// Scope is what is logged of one part of the program, with the keys that istioctl reads.
+// Scope is the log level of one part of the program, in the JSON shape that istioctl reads.
 type Scope struct {
 	Name        string `json:"name"`
 	Description string `json:"description"`
@@ -40,16 +42,16 @@ type Scope struct {
 	LogCallers  bool   `json:"log_callers"`
 }
 
-// topic is one subject, at /<name>j/ as JSON.
+// topic is one page, served as JSON at /<name>j/.
 type topic struct {
 	name, about string
 	get         func(*http.Request) (any, error)
 }
 
-// errUnknown is the error of a name that nothing has.
+// errUnknown means that no scope has the requested name.
 var errUnknown = errors.New("404 page not found")
 
-// Handler serves ControlZ to whoever asks.
+// Handler serves the pages of ControlZ. It does not authorize requests.
 func Handler(o Options) http.Handler {
 	h := &handler{o}
 	mux := http.NewServeMux()
@@ -60,7 +62,7 @@ func Handler(o Options) http.Handler {
 		{"metric", "metrics", h.metrics},
 		{"proc", "process", h.process},
 		{"scope", "log levels", func(*http.Request) (any, error) { return o.Scopes.List(), nil }},
-		{"signal", "signals that the process can be sent: none", func(*http.Request) (any, error) { return []string{}, nil }},
+		{"signal", "signals that the process accepts: none", func(*http.Request) (any, error) { return []string{}, nil }},
 		{"version", "version", h.version},
 	}
 	for _, t := range topics {
@@ -88,7 +90,7 @@ func Handler(o Options) http.Handler {
 
 type handler struct{ o Options }
 
-// answer writes what get returns as JSON.
+// answer returns a handler that writes the result of get as JSON.
 func answer(get func(*http.Request) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		v, err := get(r)
@@ -115,16 +117,16 @@ func (h *handler) scope(r *http.Request) (any, error) {
 	return nil, errUnknown
 }
 
-// setScope changes the levels of a scope. What the body leaves out stays as it is.
+// setScope changes the levels of a scope. Fields that the body omits keep their values.
 func (h *handler) setScope(w http.ResponseWriter, r *http.Request) {
-	has, err := h.scope(r)
+	found, err := h.scope(r)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusNotFound)
 		return
 	}
-	s := has.(Scope)
+	s := found.(Scope)
 	if err := json.NewDecoder(r.Body).Decode(&s); err != nil {
-		http.Error(w, "the body is no scope in JSON: "+err.Error(), http.StatusBadRequest)
+		http.Error(w, "the body is not a scope in JSON: "+err.Error(), http.StatusBadRequest)
 		return
 	}
 	s.Name = r.PathValue("scope")
@@ -135,13 +137,13 @@ func (h *handler) setScope(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusAccepted)
 }
 
-// variable is one variable of the environment.
+// variable is one environment variable.
 type variable struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
 }
 
-// env lists the environment. Values of names that may hold a secret are not shown.
+// env lists the environment. It redacts values of variables whose names suggest a secret.
 func (h *handler) env(*http.Request) (any, error) {
 	secret := regexp.MustCompile(`(?i)passw|secret|token|credential|private|api_?key|_key$|^key$|auth|cookie|headers$`)
 	list := make([]variable, 0, len(h.o.Environ))
@@ -161,7 +163,7 @@ func (h *handler) memory(*http.Request) (any, error) {
 	return m, nil
 }
 
-// process is what the operating system says of the process.
+// process describes the process to the operating system.
 type process struct {
 	Egid       int    `json:"egid"`
 	Euid       int    `json:"euid"`
@@ -190,7 +192,7 @@ func (h *handler) process(*http.Request) (any, error) {
 	return p, errors.Join(err[:]...)
 }
 
-// build is the version, with the keys of Istio's tools.
+// build is the version, in the JSON shape of Istio's tools.
 type build struct {
 	Version   string `json:"version"`
 	GoVersion string `json:"golang_version"`
@@ -200,7 +202,7 @@ func (h *handler) version(*http.Request) (any, error) {
 	return build{h.o.Version, runtime.Version()}, nil
 }
 
-// metrics returns all metrics, as Prometheus reads them.
+// metrics returns all metrics in the Prometheus text format, by name.
 func (h *handler) metrics(*http.Request) (any, error) {
 	families, err := h.o.Metrics.Gather()
 	if err != nil {

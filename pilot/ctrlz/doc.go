@@ -1,10 +1,10 @@
-// Package ctrlz answers what Istio's ControlZ port answers: how the process was started, what it holds and what it
-// logs. `istioctl admin log` reads and sets the levels of the log here.
+// Package ctrlz serves the pages of Istio's ControlZ: how the process was started, its memory and metrics, and its log
+// levels. `istioctl admin log` reads and sets log levels here.
 //
 // Each topic is a path that ends in j, such as /scopej/, and is JSON in the shapes that istioctl reads. The page at /
-// links them. Who may ask is up to the caller, who guards the Handler. The package starts no goroutine, and sends the
-// process no signals: whoever may read levels may not stop it. Of the environment, values are shown of those names
-// alone that do not sound like secrets.
+// links them. The Handler does not authorize requests; its caller must. The package starts no goroutine. It sends the
+// process no signals, because permission to read log levels is no permission to stop the process. Values of environment
+// variables whose names suggest a secret are redacted.
 //
 // # Guarantees
 //

@@ -1,16 +1,15 @@
-// Package external keeps in remote clusters what a control plane keeps in its own: whatever the injected Keep does,
-// such as the caBundles of webhooks and the ConfigMaps with the roots.
+// Package external manages in remote clusters what a control plane manages in its own, such as the caBundles of
+// webhooks and the ConfigMaps with the roots. The caller's Keep does the work in one cluster.
 //
-//   - A remote cluster asks for that with the annotation topology.istio.io/controlPlaneClusters of its system
-//     namespace, which lists the IDs of clusters whose control planes it wants, or is "*". A cluster without it is
-//     only read.
-//   - The control plane has to be one that serves others (EXTERNAL_ISTIOD). If it is not, and a cluster names it, that
-//     is a finding.
-//   - A cluster is kept from when it is known until its Secret or the annotation goes. A kubeconfig that changes ends
-//     Keep and begins it anew.
+//   - A remote cluster requests it by the annotation topology.istio.io/controlPlaneClusters of its system namespace,
+//     which lists the IDs of the clusters whose control planes it wants, or is "*". From a cluster without the
+//     annotation the control plane only reads.
+//   - The control plane must allow it (EXTERNAL_ISTIOD). If it does not, and a cluster names it, that is a finding.
+//   - A cluster is managed from when it is known until its Secret or the annotation is removed. When its kubeconfig
+//     changes, Keep is canceled and called again.
 //
-// It speaks to no API server itself: it hears of namespaces as changes. State: a Keeper's, under its lock. Run has one
-// goroutine for each cluster that is kept, beside its own.
+// The package talks to no API server itself: it receives the namespaces as changes. The state of a Keeper is guarded by
+// its lock. Run starts one goroutine for each managed cluster.
 //
 // # Guarantees
 //

@@ -17,47 +17,51 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/safe"
 )
 
-// Annotation of the system namespace of a remote cluster lists the clusters whose control planes keep it.
+// Annotation is the annotation of a remote cluster's system namespace that lists the clusters whose control planes
+// manage it.
 const Annotation = names.AnnotationControlPlaneClusters
 
-// Options of a Keeper.
+// Options configure a Keeper.
 type Options struct {
-	Cluster    string                      // ID of the server's own cluster
-	Namespace  string                      // the system namespace, in every cluster
-	Serves     bool                        // whether the control plane keeps remote clusters at all
-	Kubeconfig func(cluster string) []byte // nil: there is no such cluster
-	// Keep keeps one cluster until ctx ends. It holds up no other.
+	// Cluster is the ID of the server's own cluster.
+	Cluster   string
+	Namespace string // system namespace, the same in every cluster
+	Serves    bool   // the control plane manages remote clusters (EXTERNAL_ISTIOD)
+	// Kubeconfig returns the kubeconfig of a remote cluster, or nil if there is no such cluster.
+	Kubeconfig func(cluster string) []byte
+	// Keep manages one cluster until ctx ends. Each call has its own goroutine.
 	Keep   func(ctx context.Context, cluster string, kubeconfig []byte)
 	Logger *slog.Logger
 }
 
-// Keeper follows which clusters are to be kept. Notice and Findings may be called from any goroutine.
+// Keeper tracks which remote clusters to manage. Notice and Findings may be called from any goroutine.
 type Keeper struct {
 	o    Options
-	wake chan struct{} // has one message at most
+	wake chan struct{} // capacity 1
 
-	mu    sync.Mutex
-	asked map[string]string // by ID of the cluster: its annotation
+	mu          sync.Mutex
+	annotations map[string]string // values of Annotation, by cluster ID
 
-	kept map[string]*kept // of Run alone
+	runs map[string]*run // by cluster ID; owned by the Run goroutine
 }
 
-// kept is a cluster for which Keep runs.
-type kept struct {
+// run is one call of Keep.
+type run struct {
 	kubeconfig []byte
 	cancel     context.CancelFunc
 	ended      chan struct{}
 }
 
-// pause is the time between two looks if nothing happens: a kubeconfig may be another.
-const pause = 10 * time.Second
+// resync is how often the Keeper reads the kubeconfigs. They change without a call of Notice.
+const resync = 10 * time.Second
 
-// New returns a Keeper that keeps nothing yet.
+// New returns a Keeper that manages no cluster yet.
 func New(o Options) *Keeper {
-	return &Keeper{o: o, wake: make(chan struct{}, 1), asked: map[string]string{}, kept: map[string]*kept{}}
+	return &Keeper{o: o, wake: make(chan struct{}, 1), annotations: map[string]string{}, runs: map[string]*run{}}
 }
 
-// Notice takes changes, of which those of the system namespaces of remote clusters count.
+// Notice takes changes of objects. It acts on changes of the system namespaces of remote clusters and ignores the
+// rest.
 func (k *Keeper) Notice(batch []kinds.Change) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -65,19 +69,19 @@ func (k *Keeper) Notice(batch []kinds.Change) {
 		if c.Kind != kinds.Namespace || c.Cluster == "" || c.Name != k.o.Namespace {
 			continue
 		}
-		had := k.asked[c.Cluster]
-		delete(k.asked, c.Cluster)
+		previous := k.annotations[c.Cluster]
+		delete(k.annotations, c.Cluster)
 		if c.Object != nil && c.Object.Annotations[Annotation] != "" {
-			k.asked[c.Cluster] = c.Object.Annotations[Annotation]
+			k.annotations[c.Cluster] = c.Object.Annotations[Annotation]
 		}
-		if had != k.asked[c.Cluster] {
-			k.look()
+		if previous != k.annotations[c.Cluster] {
+			k.signal()
 		}
 	}
 }
 
-// look has Run look again.
-func (k *Keeper) look() {
+// signal wakes Run.
+func (k *Keeper) signal() {
 	select {
 	case k.wake <- struct{}{}:
 	default:
@@ -94,13 +98,13 @@ func lists(annotation, cluster string) bool {
 	return false
 }
 
-// wanted returns the kubeconfigs of the clusters that are to be kept.
+// wanted returns the kubeconfigs of the clusters to manage, by cluster ID.
 func (k *Keeper) wanted() map[string][]byte {
 	k.mu.Lock()
-	asked := maps.Clone(k.asked)
+	annotations := maps.Clone(k.annotations)
 	k.mu.Unlock()
 	list := map[string][]byte{}
-	for cluster, annotation := range asked {
+	for cluster, annotation := range annotations {
 		if lists(annotation, "*") || lists(annotation, k.o.Cluster) {
 			if kubeconfig := k.o.Kubeconfig(cluster); kubeconfig != nil {
 				list[cluster] = kubeconfig
@@ -110,19 +114,19 @@ func (k *Keeper) wanted() map[string][]byte {
 	return list
 }
 
-// Run keeps the clusters until ctx ends.
+// Run manages the clusters until ctx ends, and returns nil when every call of Keep has returned.
 func (k *Keeper) Run(ctx context.Context) error {
 	defer func() {
-		for _, is := range k.kept {
-			is.cancel()
-			<-is.ended
+		for _, run := range k.runs {
+			run.cancel()
+			<-run.ended
 		}
 	}()
 	for ctx.Err() == nil {
 		if k.o.Serves {
 			k.follow(ctx)
 		}
-		timer := time.NewTimer(pause)
+		timer := time.NewTimer(resync)
 		select {
 		case <-ctx.Done():
 		case <-k.wake:
@@ -133,44 +137,45 @@ func (k *Keeper) Run(ctx context.Context) error {
 	return nil
 }
 
-// follow starts and ends Keep so that it runs for the clusters that are wanted. It waits for no end: a cluster is kept
-// anew once that has come.
+// follow starts and cancels calls of Keep so that they match wanted. It does not wait for a canceled call to return:
+// follow runs again then, and starts the next call for the cluster.
 func (k *Keeper) follow(ctx context.Context) {
 	wanted := k.wanted()
-	for cluster, is := range k.kept {
+	for cluster, run := range k.runs {
 		select {
-		case <-is.ended:
-			delete(k.kept, cluster)
+		case <-run.ended:
+			delete(k.runs, cluster)
 		default:
-			if !bytes.Equal(wanted[cluster], is.kubeconfig) {
-				is.cancel()
+			if !bytes.Equal(wanted[cluster], run.kubeconfig) {
+				run.cancel()
 			}
 		}
 	}
 	for _, cluster := range slices.Sorted(maps.Keys(wanted)) {
-		if k.kept[cluster] != nil {
+		if k.runs[cluster] != nil {
 			continue
 		}
 		inner, cancel := context.WithCancel(ctx)
-		is := &kept{wanted[cluster], cancel, make(chan struct{})}
-		k.kept[cluster] = is
-		k.o.Logger.Info("remote cluster is kept", "cluster", cluster)
-		safe.Go(k.o.Logger, "remote cluster is kept", func() {
+		run := &run{wanted[cluster], cancel, make(chan struct{})}
+		k.runs[cluster] = run
+		k.o.Logger.Info("started to manage remote cluster", "cluster", cluster)
+		safe.Go(k.o.Logger, "remote cluster", func() {
 			defer func() {
-				asked := inner.Err() != nil
+				canceled := inner.Err() != nil
 				cancel()
-				close(is.ended)
-				if asked { // else it is kept anew at the next look, not at once
-					k.look()
+				close(run.ended)
+				if canceled { // Keep was canceled; if it returned by itself, it is called again after the next resync
+					k.signal()
 				}
 			}()
-			k.o.Keep(inner, cluster, is.kubeconfig)
-			k.o.Logger.Info("remote cluster is kept no longer", "cluster", cluster)
+			k.o.Keep(inner, cluster, run.kubeconfig)
+			k.o.Logger.Info("stopped managing remote cluster", "cluster", cluster)
 		})
 	}
 }
 
-// Findings returns which clusters ask in vain.
+// Findings returns a finding for each cluster whose annotation names this control plane while it manages no remote
+// clusters.
 func (k *Keeper) Findings() []diag.Diagnostic {
 	if k.o.Serves {
 		return nil
@@ -178,14 +183,14 @@ func (k *Keeper) Findings() []diag.Diagnostic {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	var list []diag.Diagnostic
-	for _, cluster := range slices.Sorted(maps.Keys(k.asked)) {
-		if !lists(k.asked[cluster], k.o.Cluster) {
+	for _, cluster := range slices.Sorted(maps.Keys(k.annotations)) {
+		if !lists(k.annotations[cluster], k.o.Cluster) {
 			continue
 		}
 		list = append(list, diag.Diagnostic{
 			Severity: diag.Warning, Code: "NotExternal", Object: kinds.Key{Kind: kinds.Namespace, Name: k.o.Namespace, Cluster: cluster}.String(),
 			Field:   "metadata.annotations[" + Annotation + "]",
-			Message: fmt.Sprintf("the control plane of cluster %s keeps neither webhooks nor roots of remote clusters", k.o.Cluster),
+			Message: fmt.Sprintf("the annotation names cluster %s, whose control plane does not write webhooks and root ConfigMaps in remote clusters", k.o.Cluster),
 			Fix:     "set EXTERNAL_ISTIOD=true in the environment of the control plane, or remove the annotation",
 		})
 	}

@@ -1,32 +1,30 @@
-// Package facts brings answers of I/O into snapshots. The code that turns changes into snapshots does no I/O.
+// Package facts brings results of I/O into snapshots. The code that turns changes into snapshots does no I/O.
 //
-// A consumer names the facts that it needs. A Provider asks for them in goroutines of its own, and hands each answer on
-// as a change, frozen like an object. So what is made of changes stays a function of the changes.
+// A consumer names the facts that it needs. A Provider gets them in goroutines of its own, and reports each answer as a
+// change, immutable like an object. So a snapshot is a function of the changes alone.
 //
 // There are two kinds of consumers:
 //
-//   - Features, and all else that translates. The facts that they read are a table of the Snapshot. A feature declares
-//     by Feature.Facts which facts an object of it needs. The rest follows: ingest has the Provider ask for them, the
-//     Builder keeps the answers that some object needs, the Diff and Dirty list those that changed, the proxies of the
-//     namespaces whose objects need one are assigned again, and the Selection of a hook has them. What cannot be had is
-//     a finding at the field that the feature names.
-//   - What comes before the Snapshot keeps the answers in a Table of its own: names of gateways, which ingest turns
-//     into networks.
+//   - Features and the rest of the translation. The facts that they read are a table of the Snapshot. A feature declares
+//     by Feature.Facts which facts an object of its kinds needs. The rest is generic: ingest tells the Provider what is
+//     needed, the Builder keeps the answers that some object needs, Diff and Dirty list the answers that changed, the
+//     proxies of the namespaces whose objects need one are reassigned, and the Selection of a hook contains the facts. A
+//     fact that is unavailable is a finding at the field that the feature names.
+//   - Consumers that run before the Snapshot is built keep the answers in a Table. Names of gateways, which ingest turns
+//     into networks, are such facts.
 //
-// A fact that is missing says so: Value and Get return false. Its consumer must then do what is safe without the fact,
-// which for security means to deny. A Provider that fails keeps the last good answer, and Failing returns why it is
-// old.
+// Value and Get return false for a fact that is missing. The consumer must then do what is safe without the fact, which
+// for security means to deny. A Provider that fails keeps the last good answer, and Failing returns why it is old.
 //
-// # A new kind of facts
+// # Adding a kind of facts
 //
-// It needs a kinds.Kind of its own, beside kinds.JWKS, that is not in kinds.All: no source has one. It needs a
-// Provider, a folder below this one, which a server runs and names in ingest.Parts.Facts. A name is all that a Provider
-// is asked by, so it holds everything that the answer depends on. A value that holds a secret must print itself
-// redacted.
+// Add a kinds.Kind beside kinds.JWKS. It is not in kinds.All, because no source has objects of it. Add a Provider in a
+// folder below this one, which a server runs and lists in ingest.Parts.Facts. The name is all that a Provider gets, so
+// it must contain everything that the answer depends on. A value that contains a secret must print itself redacted.
 //
-// What the mesh itself answers needs no Provider: the Builder makes the facts of kind ServicePort of the registries.
+// Facts about the mesh itself need no Provider: the Builder makes the facts of kind ServicePort from the registries.
 //
-// A Table belongs to the goroutine that commits. It runs no goroutine.
+// A Table belongs to the goroutine that commits. The package starts no goroutine.
 //
 // # Guarantees
 //

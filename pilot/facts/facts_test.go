@@ -9,10 +9,10 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/facts"
 )
 
-// secretKind stands for the kind of facts that a provider of Secrets would make.
+// secretKind is the kind of facts that a Provider of Secrets would make.
 var secretKind = &kinds.Kind{Name: "SecretFact"}
 
-// fake is a provider that a test writes.
+// fake is a Provider whose answers a test sets.
 type fake struct {
 	wanted []string
 	waits  []time.Duration
@@ -35,8 +35,8 @@ func (f *fake) Failing() map[string]facts.Failure {
 	return map[string]facts.Failure{"a": {Why: "forbidden"}}
 }
 
-// A fact is there from its answer on, for as long as it is wanted and has not been taken back. Anything else is
-// missing.
+// TestTable checks that a fact is available from its answer on, while it is wanted and was not withdrawn, and that
+// all others are missing.
 func TestTable(t *testing.T) {
 	text := func(s string) *string { return &s }
 	p := &fake{first: []kinds.Change{facts.Change(secretKind, "a", text("1"))}}
@@ -53,7 +53,7 @@ func TestTable(t *testing.T) {
 	table.Want([]string{"a", "b"}, time.Minute)
 	has("a", "1")
 	has("b", "")
-	table.Want([]string{"a", "b"}, time.Minute) // nothing new
+	table.Want([]string{"a", "b"}, time.Minute) // the same names
 	if !slices.Equal(p.wanted, []string{"a", "b"}) || !slices.Equal(p.waits, []time.Duration{time.Minute}) {
 		t.Errorf("asked for %v, waited %v", p.wanted, p.waits)
 	}
@@ -64,13 +64,13 @@ func TestTable(t *testing.T) {
 		t.Errorf("the other changes are %v", rest)
 	}
 	has("b", "2")
-	has("c", "") // nobody wants it
+	has("c", "") // not wanted
 	apply(facts.Change[string](secretKind, "b", nil))
 	has("b", "")
 
 	table.Want([]string{"b"}, 0)
 	table.Want([]string{"a", "b"}, 0)
-	has("a", "") // it was forgotten in between
+	has("a", "") // it was dropped in between
 	if len(p.waits) != 1 {
 		t.Errorf("waited %v", p.waits)
 	}
@@ -79,7 +79,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// Where nobody asks for facts every one is missing.
+// TestTableWithoutProvider checks that every fact is missing if there is no Provider.
 func TestTableWithoutProvider(t *testing.T) {
 	table := facts.NewTable[string](secretKind, nil)
 	table.Want([]string{"a"}, time.Minute)

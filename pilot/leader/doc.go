@@ -1,25 +1,25 @@
 // Package leader elects one of several replicas to do what only one may do: write. Reading and serving need no leader.
 //
-// A Lease is an object of coordination.k8s.io in the API server. These are its times, counted from the last renewal:
+// A Lease is an object of coordination.k8s.io in the API server. These are its times, measured from the last renewal:
 //
 //   - after 1.5 seconds its holder renews it.
-//   - after 8 seconds the holder counts itself as deposed.
-//   - after 12 seconds another replica may take over. It does by 20 seconds, since it learns of a renewal, and acts on
-//     the lack of one, up to 3.3 seconds late.
+//   - after 8 seconds the holder regards itself as deposed.
+//   - after 12 seconds another replica may take over. It does so by 20 seconds, because it notices a renewal, and the
+//     lack of one, up to 3.3 seconds late.
 //
-// The time between 8 and 12 seconds is for clocks that run at different speeds, and for writes on their way.
+// The time between 8 and 12 seconds allows for clocks that run at different speeds, and for writes in flight.
 //
-// That a function's context ends when leadership is lost is not enough: a process that was stopped, or starved, goes on
-// where it was. So Valid looks at the clock, and Guard looks at it for each request that writes, right before it is
-// sent. Such writes should also carry a resourceVersion, for what no clock can rule out.
+// Canceling a function's context when leadership is lost is not enough: a process that was stopped or starved continues
+// where it was. So Valid checks the clock, and Guard checks it for each request that writes, right before it is sent.
+// Such writes should also carry a resourceVersion, for the cases that no clock can rule out.
 //
-// The election is written here, over two requests, and is not that of client-go, which releases a Lease by what it
-// believed before it was stopped.
+// The election is written here, over two requests. client-go's is not used: after a pause of the process it may release
+// a Lease that another replica holds by then.
 //
-// A process that is no pod has nothing by which others could see that it runs. A Presence is a Lease that it holds for
-// that alone, and an Observer finds those that are not renewed any more.
+// Other processes cannot see that a process runs which is no pod. Such a process has a Presence, a Lease of its own, and
+// an Observer finds presence Leases that are no longer renewed.
 //
-// State: a Lease belongs to itself and may be used from any goroutine. Run calls its function in a goroutine of its
+// State: a Lease guards its own state and may be used from any goroutine. Run calls its function in a goroutine of its
 // own, one at a time.
 //
 // # Guarantees

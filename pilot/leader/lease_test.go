@@ -82,10 +82,13 @@ func (a *api) answer(instance string, r *http.Request) (*http.Response, error) {
 	defer a.mu.Unlock()
 	reply := func(code int, v any) (*http.Response, error) {
 		b, err := json.Marshal(v)
-		return &http.Response{StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(b)), Request: r}, err
+		header := http.Header{"Content-Type": {"application/json"}}
+		return &http.Response{StatusCode: code, Header: header, Body: io.NopCloser(bytes.NewReader(b)), Request: r}, err
 	}
 	fail := func(code int, reason metav1.StatusReason) (*http.Response, error) {
-		return reply(code, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Reason: reason, Code: int32(code)})
+		return reply(code, metav1.Status{
+			TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Reason: reason, Code: int32(code),
+		})
 	}
 	if !strings.Contains(r.URL.Path, "/leases") {
 		if r.Method != http.MethodGet {
@@ -355,7 +358,7 @@ func TestGuardStopsWritesOfTheDeposed(t *testing.T) {
 		if err := try(http.MethodDelete); !errors.Is(err, ErrNotLeader) || sent != 1 {
 			t.Errorf("a write without a lease: %v", err)
 		}
-		one.held(time.Now())
+		one.setRenewed(time.Now())
 		if err := try(http.MethodDelete); err != nil || sent != 2 {
 			t.Errorf("a write with the lease: %v", err)
 		}
@@ -364,7 +367,7 @@ func TestGuardStopsWritesOfTheDeposed(t *testing.T) {
 		if err := try(http.MethodPut); !errors.Is(err, ErrNotLeader) || sent != 2 {
 			t.Errorf("a write after the deadline: %v", err)
 		}
-		one.held(time.Now().Add(-time.Minute).Round(0)) // the machine slept: only the wall clock says so
+		one.setRenewed(time.Now().Add(-time.Minute).Round(0)) // the machine slept: only the wall clock says so
 		if one.Valid() {
 			t.Error("valid after the machine slept")
 		}

@@ -19,10 +19,10 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 )
 
-// presencePrefix begins the names of the Leases by which processes that are no pods show that they run.
+// presencePrefix is the prefix of the names of all presence Leases.
 const presencePrefix = "istio-instance-"
 
-// presenceName is the Lease of an instance.
+// presenceName returns the name of the Lease of an instance.
 func presenceName(instance string) string {
 	name := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '.' {
@@ -33,14 +33,15 @@ func presenceName(instance string) string {
 	return strings.TrimRight((presencePrefix + name)[:min(len(presencePrefix)+len(name), 253)], "-.")
 }
 
-// Presence shows that this process runs, though it is no pod: it holds a Lease of its own. Name of Options is not used.
+// Presence shows other processes that this one runs, by a Lease that only it holds. It is for processes that are no
+// pods. It ignores Name and Revision of Options.
 type Presence struct {
 	lease   *Lease
-	present chan struct{} // closed once it is held
+	present chan struct{} // closed when the Lease is first held
 	once    sync.Once
 }
 
-// NewPresence makes a Presence that nobody knows yet.
+// NewPresence returns a Presence. Its Lease is written when Run is called.
 func NewPresence(o Options) (*Presence, error) {
 	o.Name, o.Revision = presenceName(o.Identity), ""
 	lease, err := New(o)
@@ -51,10 +52,10 @@ func NewPresence(o Options) (*Presence, error) {
 	return &Presence{lease: lease, present: make(chan struct{})}, nil
 }
 
-// Findings returns what the API server forbids to this process.
+// Findings returns a finding if the API server forbids the last request for the Lease.
 func (p *Presence) Findings() []diag.Diagnostic { return p.lease.Findings() }
 
-// Run holds the Lease until ctx ends, and then takes it away.
+// Run holds the Lease until ctx ends, and then deletes it. It returns nil.
 func (p *Presence) Run(ctx context.Context) error {
 	p.lease.Run(ctx, func(ctx context.Context) {
 		p.once.Do(func() {
@@ -70,8 +71,7 @@ func (p *Presence) Run(ctx context.Context) error {
 	return nil
 }
 
-// tidy deletes the Leases of processes that were killed long ago, if it may. Observers see that they are gone either
-// way.
+// tidy deletes stale presence Leases, if RBAC allows. Observers treat them as gone in any case.
 func (p *Presence) tidy(ctx context.Context) {
 	list, err := p.lease.leases.List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -83,95 +83,96 @@ func (p *Presence) tidy(ctx context.Context) {
 		if !strings.HasPrefix(u.GetName(), presencePrefix) || runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, lease) != nil {
 			continue
 		}
-		if renewed := lease.Spec.RenewTime; renewed == nil || time.Since(renewed.Time) < longAgo {
+		if renewed := lease.Spec.RenewTime; renewed == nil || time.Since(renewed.Time) < staleAfter {
 			continue
 		}
-		of := metav1.DeleteOptions{Preconditions: metav1.NewRVDeletionPrecondition(lease.ResourceVersion).Preconditions}
-		if err := p.lease.leases.Delete(ctx, lease.Name, of); err != nil {
+		precondition := metav1.DeleteOptions{Preconditions: metav1.NewRVDeletionPrecondition(lease.ResourceVersion).Preconditions}
+		if err := p.lease.leases.Delete(ctx, lease.Name, precondition); err != nil {
 			p.lease.o.Logger.Debug("failed to delete old lease", "name", lease.Name, "err", err)
 		}
 	}
 }
 
-// Wait waits until other processes can know that this one runs. It logs if that takes long.
+// Wait returns when the Lease was written, or when ctx ends with its error. It logs a warning if that takes long.
 func (p *Presence) Wait(ctx context.Context) error {
-	late := time.NewTimer(p.lease.o.Duration)
-	defer late.Stop()
+	warning := time.NewTimer(p.lease.o.Duration)
+	defer warning.Stop()
 	for {
 		select {
 		case <-p.present:
 			return nil
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-late.C:
-			p.lease.o.Logger.Warn("failed to write lease: until then this process writes nothing", "fix", "grant get, create and update of Leases to it",
-				"ns", p.lease.o.Namespace, "name", p.lease.name)
+		case <-warning.C:
+			p.lease.o.Logger.Warn("failed to write the Lease of this process: it makes no other writes until then",
+				"fix", "grant it get, create and update of Leases", "ns", p.lease.o.Namespace, "name", p.lease.name)
 		}
 	}
 }
 
-// Observer finds processes with a Presence that do not run any more.
+// Observer finds processes with a Presence that no longer run.
 type Observer struct {
 	leases  dynamic.ResourceInterface
 	refused refusal
 
-	mu   sync.Mutex
-	seen map[string]observed // by instance
+	mu    sync.Mutex
+	cache map[string]presence // by instance
 }
 
-// observed is what was seen of one instance.
-type observed struct {
-	sighting
+// presence is the cached state of one instance.
+type presence struct {
+	observation
 	asked time.Time
 	gone  bool
 }
 
-// Bounds of what is asked and remembered.
+// Times of the cache and of stale Leases.
 const (
-	askAgain  = 5 * time.Second
-	forgotten = 10 * time.Minute
-	longAgo   = 24 * time.Hour // by two clocks, so it is long
+	// cacheTTL is how long an answer is reused. It also bounds each request.
+	cacheTTL   = 5 * time.Second
+	evictAfter = 10 * time.Minute
+	staleAfter = 24 * time.Hour // generous, because it compares the clocks of two machines
 )
 
-// NewObserver makes an Observer. Of Options, Client, Namespace and Logger count.
+// NewObserver returns an Observer. It uses only Client and Namespace of Options.
 func NewObserver(o Options) (*Observer, error) {
 	if o.Namespace == "" {
 		return nil, errors.New("an observer of leases needs a namespace")
 	}
 	c := rest.CopyConfig(o.Client)
-	c.Timeout = askAgain
+	c.Timeout = cacheTTL
 	client, err := dynamic.NewForConfig(c)
 	if err != nil {
 		return nil, fmt.Errorf("client of leases: %w", err)
 	}
 	return &Observer{
-		leases: client.Resource(coordinationv1.SchemeGroupVersion.WithResource("leases")).Namespace(o.Namespace), seen: map[string]observed{},
+		leases: client.Resource(coordinationv1.SchemeGroupVersion.WithResource("leases")).Namespace(o.Namespace), cache: map[string]presence{},
 		refused: refusal{effect: "this server keeps the entries of servers outside the cluster, whether these run or not", namespace: o.Namespace},
 	}, nil
 }
 
-// Findings returns what the API server forbids to this process.
+// Findings returns a finding if the API server forbids the last request for a Lease.
 func (o *Observer) Findings() []diag.Diagnostic { return o.refused.Findings() }
 
-// Gone reports whether an instance has no Lease, has given it up, or has not renewed it for its duration, by this
-// process's clock. While the API server does not answer nobody is gone. It may take as long as a request.
+// Gone reports whether an instance has no Lease, has released it, or has not renewed it for its duration, by this
+// process's clock. It returns false while the API server is unreachable. It blocks for up to one request timeout.
 func (o *Observer) Gone(ctx context.Context, instance string) bool {
 	o.mu.Lock()
-	was, known := o.seen[instance]
+	previous, known := o.cache[instance]
 	o.mu.Unlock()
-	if known && time.Since(was.asked) < askAgain {
-		return was.gone
+	if known && time.Since(previous.asked) < cacheTTL {
+		return previous.gone
 	}
-	now := o.look(ctx, instance, was)
+	now := o.read(ctx, instance, previous)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	maps.DeleteFunc(o.seen, func(_ string, s observed) bool { return time.Since(s.asked) > forgotten })
-	o.seen[instance] = now
+	maps.DeleteFunc(o.cache, func(_ string, s presence) bool { return time.Since(s.asked) > evictAfter })
+	o.cache[instance] = now
 	return now.gone
 }
 
-func (o *Observer) look(ctx context.Context, instance string, was observed) observed {
-	now := observed{sighting: was.sighting, asked: time.Now()}
+func (o *Observer) read(ctx context.Context, instance string, previous presence) presence {
+	now := presence{observation: previous.observation, asked: time.Now()}
 	name := presenceName(instance)
 	u, err := o.leases.Get(ctx, name, metav1.GetOptions{})
 	now.gone = apierrors.IsNotFound(err)
@@ -191,7 +192,7 @@ func (o *Observer) look(ctx context.Context, instance string, was observed) obse
 		return now
 	}
 	if now.version != lease.ResourceVersion {
-		now.sighting = sighting{lease.ResourceVersion, now.asked}
+		now.observation = observation{lease.ResourceVersion, now.asked}
 	}
 	now.gone = now.asked.Sub(now.at) >= time.Duration(deref(lease.Spec.LeaseDurationSeconds))*time.Second
 	return now

@@ -55,7 +55,7 @@ func TestPresenceLastsAsLongAsItsLease(t *testing.T) {
 		}
 		forbid(http.MethodPost)
 		a.set(who, "")
-		time.Sleep(askAgain)
+		time.Sleep(cacheTTL)
 		if list := p.Findings(); len(list) != 1 || !strings.HasPrefix(list[0].Message, "this server registers no workloads") {
 			t.Errorf("it may not write its lease: %v", list)
 		}
@@ -64,7 +64,7 @@ func TestPresenceLastsAsLongAsItsLease(t *testing.T) {
 		if a.path != "/apis/coordination.k8s.io/v1/namespaces/istio-system/leases/istio-instance-laptop-17" {
 			t.Error(a.path)
 		}
-		time.Sleep(askAgain)
+		time.Sleep(cacheTTL)
 		for range 100 {
 			if gone() {
 				t.Fatal("who renews its lease is gone")
@@ -72,12 +72,12 @@ func TestPresenceLastsAsLongAsItsLease(t *testing.T) {
 			time.Sleep(7 * time.Second)
 		}
 		forbid(http.MethodGet)
-		time.Sleep(askAgain)
+		time.Sleep(cacheTTL)
 		if gone() || len(o.Findings()) != 1 {
 			t.Errorf("it may not look: %v", o.Findings())
 		}
 		forbid("")
-		time.Sleep(askAgain)
+		time.Sleep(cacheTTL)
 		if gone() || len(o.Findings()) > 0 {
 			t.Errorf("it may look again: %v", o.Findings())
 		}
@@ -92,7 +92,7 @@ func TestPresenceLastsAsLongAsItsLease(t *testing.T) {
 			t.Error("gone, though it renews its lease")
 		}
 		a.set(who, "hang") // as if it was killed
-		time.Sleep(askAgain)
+		time.Sleep(cacheTTL)
 		if gone() {
 			t.Error("gone at once")
 		}
@@ -106,7 +106,7 @@ func TestPresenceLastsAsLongAsItsLease(t *testing.T) {
 			t.Error("gone, though it is back")
 		}
 		stop()
-		time.Sleep(askAgain)
+		time.Sleep(cacheTTL)
 		if !gone() || a.lease != nil {
 			t.Errorf("it was stopped, and is there: %v", a.lease)
 		}

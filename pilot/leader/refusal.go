@@ -9,32 +9,32 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/diag"
 )
 
-// refusal is the last request about Leases that the API server has forbidden, until such requests are allowed again.
+// refusal is the last request for a Lease, if the API server has forbidden it.
 type refusal struct {
-	effect    string // what this process does not do because of it
-	namespace string // of the Leases
+	effect    string // what this process does not do meanwhile
+	namespace string // namespace of the Leases
 
 	mu         sync.Mutex
-	verb, name string // of the request; empty if nothing is forbidden
-	text       string // of the error
+	verb, name string // of the request; empty if it was allowed
+	text       string // text of the error
 }
 
-// note takes the result of a request. It reports whether the request is forbidden and the one before was not. An error
-// of another kind says nothing about permissions.
+// note records the result of a request. It reports whether the request was forbidden and the last one with its verb was
+// not. Errors of other kinds say nothing about permissions, and are ignored.
 func (r *refusal) note(verb, name string, err error) bool {
 	if err != nil && !apierrors.IsForbidden(err) {
 		return false
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	was := r.verb
+	previous := r.verb
 	if r.verb, r.name, r.text = "", "", ""; err != nil {
 		r.verb, r.name, r.text = verb, name, err.Error()
 	}
-	return r.verb != "" && r.verb != was
+	return r.verb != "" && r.verb != previous
 }
 
-// Findings returns what is forbidden, and the rule that allows it.
+// Findings returns a finding with the rule that allows the request, if it is forbidden.
 func (r *refusal) Findings() []diag.Diagnostic {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,9 +1,9 @@
-// Package tracing makes OpenTelemetry traces of pushes: one trace of each, from the first change coming in to the last
-// acknowledgement, with its causes, its stages, what was sent and what proxies rejected.
+// Package tracing makes one OpenTelemetry trace of each push, from the first change to the last acknowledgement, with
+// its causes, its stages, what was sent and what proxies rejected.
 //
-// It reads the log of pushes after the fact, so that a push costs nothing more while it is made. A push that proxies
-// have not answered is traced as it stands when Options.Patience is over. Where spans go is up to the Tracer, which is
-// the caller's. One goroutine, the caller of Run, does all of it.
+// It reads the log of pushes afterwards, so that a push itself costs nothing more. A push that proxies have not
+// answered is traced in its state when Options.Patience is over. The caller's Tracer decides where spans go. The
+// package starts no goroutine: the caller of Run does all of its work.
 //
 // # Guarantees
 //

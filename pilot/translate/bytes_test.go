@@ -36,7 +36,7 @@ func TestBytesOfCohorts(t *testing.T) {
 		c := tr.ResolveCohort(s, &p)
 		tr.Wildcard(s, c, envoy.ClusterType)
 		tr.Wildcard(s, c, envoy.ListenerType)
-		return c.Kept()
+		return c.Cached()
 	}
 	all := []cohort.Key{serve(func(*node.Proxy) {})}
 	if n := tr.Bytes(all); n != 0 {

@@ -14,116 +14,120 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/safe"
 )
 
-// Servers finds the API server of a cluster.
+// Servers finds the API servers of clusters.
 type Servers interface {
-	// Get returns a function that asks the API server of a cluster, by the cluster's ID, and reports whether there is
-	// such a cluster. The error says why its API server cannot be asked.
+	// Get returns the function that asks the API server of the cluster with an ID. known is false if there is no such
+	// cluster. The error says why its API server cannot be used.
 	Get(cluster string) (ask Ask, known bool, err error)
 }
 
-// Options of Reviews.
+// Options configure Reviews.
 type Options struct {
-	Servers   Servers
-	ClusterID string // of the server's own cluster, which has an empty name too
+	Servers Servers
+	// ClusterID is the ID of the server's own cluster. The empty name stands for the same cluster.
+	ClusterID string
 	Logger    *slog.Logger
 }
 
-// Times and bounds of questions.
+// Times and bounds of access reviews.
 const (
-	fresh           = 5 * time.Second  // how long an answer is good for a new request
-	resync          = 30 * time.Second // between two questions about an identity that is allowed; others: fresh
-	retryInterval   = time.Second      // after a failure
+	fresh           = 5 * time.Second  // an answer is used for this long for a new request
+	resync          = 30 * time.Second // between two reviews of an allowed identity; a denied one is reviewed after fresh
+	retryInterval   = time.Second      // after a failed review
 	questionTimeout = 5 * time.Second
-	atOnce          = 8 // open questions about one cluster
+	maxOpen         = 8 // open reviews of one cluster
 )
 
-// Reviews keeps what is known of the identities that are watched. Safe for concurrent use.
+// Reviews caches the access of watched identities. It is safe for concurrent use.
 type Reviews struct {
 	o    Options
 	wake chan struct{}
 
-	mu    sync.Mutex
-	known map[subject]*review
-	open  map[string]int // questions, by cluster: one that does not answer holds up no other
+	mu      sync.Mutex
+	reviews map[subject]*review
+	// open is the number of reviews in progress, by cluster. The bound is per cluster, so that one whose API server
+	// hangs does not delay the others.
+	open map[string]int
 }
 
-// subject is what a question is about: an identity in a cluster.
+// subject identifies a review: an identity in a cluster.
 type subject struct {
 	cluster string
 	id      identity.ID
 }
 
-// review is what is known of one subject.
+// review is the state of one subject.
 type review struct {
-	watchers map[*func()]struct{}
-	answered time.Time // of the last answer; zero: there was none
-	allowed  bool
-	asking   bool      // a question is open
-	failed   bool      // the last question failed; a failure that goes on is logged once
-	next     time.Time // of the next question
+	watchers   map[*func()]struct{}
+	answered   time.Time // time of the last answer, or zero
+	allowed    bool
+	inProgress bool      // a review is in progress
+	failed     bool      // the last review failed; only the first failure in a row is logged
+	next       time.Time // time of the next review
 }
 
-// New makes Reviews. Run asks.
+// New returns Reviews. They make no requests until Run is called.
 func New(o Options) *Reviews {
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	return &Reviews{o: o, wake: make(chan struct{}, 1), known: map[subject]*review{}, open: map[string]int{}}
+	return &Reviews{o: o, wake: make(chan struct{}, 1), reviews: map[subject]*review{}, open: map[string]int{}}
 }
 
-// subject returns the subject of a question. The server's own cluster is one cluster, by either name.
+// subject returns the key of a review. Both names of the server's own cluster yield the same key.
 func (r *Reviews) subject(cluster string, id identity.ID) subject {
 	cluster = cmp.Or(cluster, r.o.ClusterID)
 	return subject{cluster, id}
 }
 
-// Watch has an identity asked for in a cluster until stop is called. After each answer, notify is called, from any
-// goroutine.
+// Watch keeps the access of an identity in a cluster under review until stop is called. notify is called after each
+// answer, from any goroutine, and must not call Reviews.
 func (r *Reviews) Watch(cluster string, identity identity.ID, notify func()) (stop func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	id := r.subject(cluster, identity)
-	x := r.known[id]
+	x := r.reviews[id]
 	if x == nil {
 		x = &review{watchers: map[*func()]struct{}{}}
-		r.known[id] = x
-		r.rouse()
+		r.reviews[id] = x
+		r.signal()
 	}
 	x.watchers[&notify] = struct{}{}
 	return func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		if delete(x.watchers, &notify); len(x.watchers) == 0 && r.known[id] == x {
-			delete(r.known, id)
+		if delete(x.watchers, &notify); len(x.watchers) == 0 && r.reviews[id] == x {
+			delete(r.reviews, id)
 		}
 	}
 }
 
-// Allowed reports whether an identity that is watched in a cluster may list the Secrets of its namespace there, and
-// whether that is known. If the last answer is not fresh, it is asked for at once.
+// Allowed reports whether a watched identity may list the Secrets of its namespace in a cluster. known is false if
+// the last answer is missing or older than fresh. Allowed then requests a review and returns at once.
 func (r *Reviews) Allowed(cluster string, identity identity.ID) (allowed, known bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	x := r.known[r.subject(cluster, identity)]
+	x := r.reviews[r.subject(cluster, identity)]
 	if x == nil {
 		return false, false
 	}
 	if !x.answered.IsZero() && time.Since(x.answered) <= fresh {
 		return x.allowed, true
 	}
-	if !x.asking && time.Until(x.next) > retryInterval { // a question that has just failed is not repeated for each request
+	// A review that has just failed is not repeated for each request.
+	if !x.inProgress && time.Until(x.next) > retryInterval {
 		x.next = time.Time{}
-		r.rouse()
+		r.signal()
 	}
 	return false, false
 }
 
-func (r *Reviews) rouse() {
+func (r *Reviews) signal() {
 	select {
 	case r.wake <- struct{}{}:
 	default:
 	}
 }
 
-// Run asks until ctx ends.
+// Run makes the reviews until ctx ends. It returns nil when all have ended.
 func (r *Reviews) Run(ctx context.Context) error {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -148,63 +152,64 @@ func (r *Reviews) Run(ctx context.Context) error {
 	}
 }
 
-// due returns the subjects to ask about now, and when there may be more. Within a cluster, the subjects that have
-// waited longest come first.
+// due returns the subjects to review now, marked as such, and the time of the next review after them. Within a
+// cluster, subjects that have waited longest come first.
 func (r *Reviews) due(now time.Time) (list []subject, next time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	next = now.Add(time.Hour)
-	for id, x := range r.known {
+	for id, x := range r.reviews {
 		switch {
-		case x.asking:
+		case x.inProgress:
 		case !x.next.After(now):
 			list = append(list, id)
 		case x.next.Before(next):
 			next = x.next
 		}
 	}
-	slices.SortFunc(list, func(a, b subject) int { return r.known[a].next.Compare(r.known[b].next) })
+	slices.SortFunc(list, func(a, b subject) int { return r.reviews[a].next.Compare(r.reviews[b].next) })
 	return slices.DeleteFunc(list, func(id subject) bool {
-		if r.open[id.cluster] >= atOnce {
-			return true // it has its turn after the answer to another question
+		if r.open[id.cluster] >= maxOpen {
+			return true // it follows when another review of the cluster ends
 		}
-		r.known[id].asking = true
+		r.reviews[id].inProgress = true
 		r.open[id.cluster]++
 		return false
 	}), next
 }
 
 func (r *Reviews) ask(ctx context.Context, id subject) {
-	allowed, failure := false, errors.New("the question ended in a panic")
+	allowed, failure := false, errors.New("the access review panicked")
 	defer func() { r.note(ctx, id, allowed, failure) }()
-	asked, cancel := context.WithTimeout(ctx, questionTimeout)
+	timed, cancel := context.WithTimeout(ctx, questionTimeout)
 	defer cancel()
-	switch question, known, err := r.o.Servers.Get(id.cluster); {
+	switch ask, known, err := r.o.Servers.Get(id.cluster); {
 	case err != nil:
 		failure = err
 	case !known:
 		failure = fmt.Errorf("cluster %.200q is not known", id.cluster)
 	default:
-		allowed, failure = question(asked, id.id)
+		allowed, failure = ask(timed, id.id)
 	}
 }
 
-// note records the answer to a question about a subject, or its failure.
+// note records the result of a review and wakes Run.
 func (r *Reviews) note(ctx context.Context, id subject, allowed bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	defer r.rouse()
+	defer r.signal()
 	if r.open[id.cluster]--; r.open[id.cluster] == 0 {
 		delete(r.open, id.cluster)
 	}
-	x := r.known[id]
+	x := r.reviews[id]
 	if x == nil {
 		return
 	}
 	if err != nil && !x.failed && ctx.Err() == nil {
-		r.o.Logger.Warn("failed to review the access of a service account to Secrets: it gets no further ones", "id", id.id.String(), "cluster", id.cluster, "err", err)
+		r.o.Logger.Warn("failed to review the access of a service account to Secrets: it receives no further ones",
+			"id", id.id.String(), "cluster", id.cluster, "err", err)
 	}
-	x.asking, x.failed = false, err != nil
+	x.inProgress, x.failed = false, err != nil
 	if err != nil {
 		x.next = time.Now().Add(retryInterval)
 		return

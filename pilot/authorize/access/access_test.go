@@ -104,8 +104,8 @@ func TestReviews(t *testing.T) {
 		set(false, nil)
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if asked, _ := counts(); asked > 0 || len(r.known) > 0 {
-			t.Errorf("asked %d times for nobody, and %d are known", asked, len(r.known))
+		if asked, _ := counts(); asked > 0 || len(r.reviews) > 0 {
+			t.Errorf("asked %d times for nobody, and %d are known", asked, len(r.reviews))
 		}
 		cancel()
 		<-ended
@@ -129,13 +129,13 @@ func TestClusterThatHangs(t *testing.T) {
 		id := func(i int) identity.ID {
 			return identity.ID{TrustDomain: "cluster.local", Namespace: "a", ServiceAccount: fmt.Sprint("web-", i)}
 		}
-		const many = 4 * atOnce
+		const many = 4 * maxOpen
 		for i := range many {
 			r.Watch("far", id(i), func() {})
 		}
 		synctest.Wait()
 		r.mu.Lock()
-		if n := r.open["far"]; n != atOnce {
+		if n := r.open["far"]; n != maxOpen {
 			t.Errorf("%d questions about one cluster are open", n)
 		}
 		r.mu.Unlock()
@@ -149,7 +149,7 @@ func TestClusterThatHangs(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		r.mu.Lock()
-		for s, x := range r.known {
+		for s, x := range r.reviews {
 			if s.cluster == "far" && !x.failed {
 				t.Errorf("nobody asked about %v", s.id)
 			}
@@ -189,7 +189,7 @@ func TestQuestionThatPanics(t *testing.T) {
 		r := New(Options{Servers: servers(func(context.Context, string, identity.ID) (bool, error) {
 			mu.Lock()
 			defer mu.Unlock()
-			if asked++; asked <= 2*atOnce {
+			if asked++; asked <= 2*maxOpen {
 				panic("bad JSON")
 			}
 			return true, nil
@@ -199,7 +199,7 @@ func TestQuestionThatPanics(t *testing.T) {
 		go func() { ended <- r.Run(ctx) }()
 		web := identity.ID{TrustDomain: "cluster.local", Namespace: "a", ServiceAccount: "web"}
 		defer r.Watch("far", web, func() {})()
-		time.Sleep(time.Duration(2*atOnce) * time.Second)
+		time.Sleep(time.Duration(2*maxOpen) * time.Second)
 		synctest.Wait()
 		if allowed, known := r.Allowed("far", web); !allowed || !known {
 			t.Errorf("allowed %v, known %v", allowed, known)

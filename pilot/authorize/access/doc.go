@@ -1,11 +1,11 @@
-// Package access finds out whether service accounts may list the Secrets of their namespace, where that takes a
-// question to an API server: a SubjectAccessReview (review.go).
+// Package access finds out whether service accounts may list the Secrets of their namespace, by SubjectAccessReviews
+// that it sends to API servers (review.go).
 //
-// An answer counts for a moment. While somebody watches an identity, it is asked again and again, so that what was
-// withdrawn ends soon. A question that fails changes nothing: who was allowed is, and nobody is allowed anew until
-// there is an answer. Failures are not kept, but asked again after a short while.
+// An answer may be used for a short time. While an identity is watched, it is reviewed again and again, so that a
+// withdrawn permission soon ends. A review that fails changes nothing: an allowed identity stays allowed, and no other
+// becomes allowed until a review succeeds. Failures are not cached. The review is repeated after a short while.
 //
-// State: what is known of identities that are watched, under a lock. Goroutines: Run, and one for each open question.
+// State: the reviews of watched identities, under a lock. Goroutines: Run, and one for each review in progress.
 //
 // # Guarantees
 //

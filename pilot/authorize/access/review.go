@@ -17,7 +17,7 @@ type Ask func(context.Context, identity.ID) (bool, error)
 
 const reviewPath = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
-// AskServer returns the Ask of an API server. Each question is a SubjectAccessReview.
+// AskServer returns the Ask of an API server. Each call makes one SubjectAccessReview.
 func AskServer(server *rest.Config) (Ask, error) {
 	client, err := apiserver.New(server)
 	return func(ctx context.Context, id identity.ID) (bool, error) {
@@ -30,7 +30,7 @@ func AskServer(server *rest.Config) (Ask, error) {
 			},
 		}
 		if err := client.Review(ctx, reviewPath, &r); err != nil {
-			return false, fmt.Errorf("the API server does not answer a SubjectAccessReview: %w", err)
+			return false, fmt.Errorf("failed to create a SubjectAccessReview: %w", err)
 		}
 		return r.Status.Allowed && !r.Status.Denied, nil
 	}, err

@@ -9,13 +9,13 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// Parse returns the roots in the bundle of a trust domain:
-// https://github.com/spiffe/spiffe/blob/main/standards/SPIFFE_Trust_Domain_and_Bundle.md. Keys for tokens are left out.
-// It is an error if there is no root.
+// Parse returns the roots in the bundle of a trust domain, in the format of
+// https://github.com/spiffe/spiffe/blob/main/standards/SPIFFE_Trust_Domain_and_Bundle.md. It skips keys for tokens. A
+// bundle without a root is an error.
 func Parse(text []byte) ([]*x509.Certificate, error) {
 	var set jose.JSONWebKeySet
 	if err := json.Unmarshal(text, &set); err != nil {
-		return nil, errors.New("no set of keys in JSON")
+		return nil, errors.New("the bundle is not a JSON Web Key Set")
 	}
 	var roots []*x509.Certificate
 	for i, k := range set.Keys {
@@ -26,12 +26,12 @@ func Parse(text []byte) ([]*x509.Certificate, error) {
 			return nil, fmt.Errorf("keys[%d] has %d certificates: it must have one", i, len(k.Certificates))
 		}
 		if c := k.Certificates[0]; !c.IsCA {
-			return nil, fmt.Errorf("keys[%d] has a certificate of no CA", i)
+			return nil, fmt.Errorf("keys[%d] has a certificate that is not a CA's", i)
 		}
 		roots = append(roots, k.Certificates[0])
 	}
 	if roots == nil {
-		return nil, errors.New("it has no root")
+		return nil, errors.New("the bundle has no root")
 	}
 	return roots, nil
 }

@@ -18,15 +18,20 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/facts/poll"
 )
 
-// Options of a Resolver.
+// Options configure a Resolver.
 type Options struct {
-	Handler config.Handler // gets the answers that differ from the last ones; called from several goroutines
+	// Handler gets the answers that have changed. It is called from several goroutines.
+	Handler config.Handler
 	Logger  *slog.Logger
-	Lookup  func(ctx context.Context, network, host string) ([]netip.Addr, error) // nil is the machine's own resolver
-	Every   time.Duration                                                         // how often a name is asked for; 0 is 30 s
-	Longest time.Duration                                                         // what Every doubles up to as a name goes on failing; 0 is 5 min
-	Timeout time.Duration                                                         // of one question; 0 is 2 s
-	Limits  limits.Limits                                                         // zero is the default
+	// Lookup resolves a host name. The default is the machine's resolver.
+	Lookup func(ctx context.Context, network, host string) ([]netip.Addr, error)
+	// Interval is the time between two lookups of a name. The default is 30 s.
+	Interval time.Duration
+	// MaxBackoff bounds the time between two lookups while a name fails; it begins with Interval. The default is 5 min.
+	MaxBackoff time.Duration
+	// Timeout bounds one lookup. The default is 2 s.
+	Timeout time.Duration
+	Limits  limits.Limits // the zero value means limits.Default
 }
 
 // Resolver is the facts.Provider of the addresses of host names.
@@ -34,14 +39,15 @@ type Resolver struct{ *poll.Poller[[]string] }
 
 var _ facts.Provider = Resolver{}
 
-// New makes a Resolver that wants nothing.
+// New returns a Resolver that resolves nothing yet.
 func New(o Options) Resolver {
 	if o.Lookup == nil {
 		o.Lookup = net.DefaultResolver.LookupNetIP
 	}
-	every := cmp.Or(o.Every, 30*time.Second)
+	interval := cmp.Or(o.Interval, 30*time.Second)
 	return Resolver{poll.New(poll.Options[[]string]{
-		Kind: kinds.HostAddresses, Handler: o.Handler, Logger: o.Logger, Limits: o.Limits, Every: every, Retry: every, Longest: cmp.Or(o.Longest, 5*time.Minute),
+		Kind: kinds.HostAddresses, Handler: o.Handler, Logger: o.Logger, Limits: o.Limits,
+		Interval: interval, MinBackoff: interval, MaxBackoff: cmp.Or(o.MaxBackoff, 5*time.Minute),
 		Ask: func(ctx context.Context, host string) ([]string, error) {
 			ctx, cancel := context.WithTimeout(ctx, cmp.Or(o.Timeout, 2*time.Second))
 			defer cancel()
@@ -50,7 +56,7 @@ func New(o Options) Resolver {
 				return nil, err
 			}
 			if len(found) == 0 {
-				return nil, errors.New("it has no address")
+				return nil, errors.New("the name has no address")
 			}
 			addresses := lists.Map(found, func(a netip.Addr) string { return a.Unmap().WithZone("").String() })
 			slices.Sort(addresses)

@@ -23,13 +23,13 @@ import (
 
 func TestMain(m *testing.M) { leaks.Main(m) }
 
-// zone is a DNS that a test writes, and what the resolver made of it.
+// zone is a fake DNS zone that records the lookups, and the answers that a Resolver reports.
 type zone struct {
-	mu    sync.Mutex
-	hosts map[string][]string
-	asked map[string]int
-	told  map[string][]string
-	tells int
+	mu       sync.Mutex
+	hosts    map[string][]string
+	asked    map[string]int
+	reported map[string][]string
+	reports  int
 }
 
 func (z *zone) lookup(_ context.Context, _, host string) ([]netip.Addr, error) {
@@ -51,8 +51,8 @@ func (z *zone) take(changes []kinds.Change) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	for _, c := range changes {
-		z.told[c.Name] = *c.Object.Spec.(*[]string)
-		z.tells++
+		z.reported[c.Name] = *c.Object.Spec.(*[]string)
+		z.reports++
 	}
 }
 
@@ -64,19 +64,19 @@ func (z *zone) set(host string, addresses ...string) {
 	}
 }
 
-func (z *zone) want(t *testing.T, want map[string][]string, tells int) {
+func (z *zone) want(t *testing.T, want map[string][]string, reports int) {
 	t.Helper()
 	synctest.Wait()
 	z.mu.Lock()
 	defer z.mu.Unlock()
-	if !maps.EqualFunc(z.told, want, slices.Equal) || z.tells != tells {
-		t.Errorf("told %v in %d changes, want %v in %d", z.told, z.tells, want, tells)
+	if !maps.EqualFunc(z.reported, want, slices.Equal) || z.reports != reports {
+		t.Errorf("told %v in %d changes, want %v in %d", z.reported, z.reports, want, reports)
 	}
 }
 
 func run(t *testing.T, test func(*testing.T, *zone, dns.Resolver)) {
 	synctest.Test(t, func(t *testing.T) {
-		z := &zone{hosts: map[string][]string{}, asked: map[string]int{}, told: map[string][]string{}}
+		z := &zone{hosts: map[string][]string{}, asked: map[string]int{}, reported: map[string][]string{}}
 		r := dns.New(dns.Options{Handler: z.take, Logger: slog.New(slog.DiscardHandler), Lookup: z.lookup})
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
@@ -89,8 +89,8 @@ func run(t *testing.T, test func(*testing.T, *zone, dns.Resolver)) {
 	})
 }
 
-// A name is resolved at once and then again and again; only what differs is handed on, and what fails keeps its
-// addresses.
+// TestAnswers checks that a name is resolved at once and then periodically, that only changed answers are reported,
+// and that a failing name keeps its addresses.
 func TestAnswers(t *testing.T) {
 	run(t, func(t *testing.T, z *zone, r dns.Resolver) {
 		z.set("a", "192.0.2.2", "192.0.2.1", "::ffff:192.0.2.1")
@@ -104,12 +104,12 @@ func TestAnswers(t *testing.T) {
 		z.want(t, a, 1)
 		z.set("a", "192.0.2.3")
 		z.set("b", "2001:db8::1")
-		time.Sleep(2 * time.Minute) // both have failed, and are asked for again
+		time.Sleep(2 * time.Minute) // both have failed, and are resolved again
 		z.want(t, map[string][]string{"a": {"192.0.2.3"}, "b": {"2001:db8::1"}}, 3)
 	})
 }
 
-// Who is not wanted any more is not asked for.
+// TestForgets checks that a name that is no longer wanted is not resolved.
 func TestForgets(t *testing.T) {
 	run(t, func(t *testing.T, z *zone, r dns.Resolver) {
 		z.set("a", "192.0.2.1")
@@ -125,7 +125,8 @@ func TestForgets(t *testing.T) {
 	})
 }
 
-// Wait returns the first answers; a name without one holds it up only as long as it may, and not beyond the end.
+// Wait returns the first answers. A name without an answer delays it at most by the timeout, and not after Run has
+// returned.
 func TestWait(t *testing.T) {
 	run(t, func(t *testing.T, z *zone, r dns.Resolver) {
 		z.set("a", "192.0.2.1")
@@ -135,7 +136,7 @@ func TestWait(t *testing.T) {
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
-		r := dns.New(dns.Options{}) // does not run
+		r := dns.New(dns.Options{}) // Run is not called
 		r.Want(facts.Needs("a"))
 		began := time.Now()
 		if got := r.Wait(time.Second); len(got) != 0 || time.Since(began) != time.Second {
@@ -160,12 +161,12 @@ func TestWait(t *testing.T) {
 	})
 }
 
-// Names whose server does not answer are asked for less and less often, few at a time, and keep none waiting that are
-// well.
+// TestDeadNames checks that names whose server does not answer are resolved less and less often, few at a time, and
+// do not delay other names.
 func TestDeadNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const dead = 300
-		z := &zone{hosts: map[string][]string{"alive": {"192.0.2.1"}, "new": {"192.0.2.9"}}, asked: map[string]int{}, told: map[string][]string{}}
+		z := &zone{hosts: map[string][]string{"alive": {"192.0.2.1"}, "new": {"192.0.2.9"}}, asked: map[string]int{}, reported: map[string][]string{}}
 		var open, most atomic.Int32
 		lookup := func(ctx context.Context, network, host string) ([]netip.Addr, error) {
 			n := open.Add(1)
@@ -198,12 +199,13 @@ func TestDeadNames(t *testing.T) {
 			t.Errorf("%d names fail, want %d", n, dead)
 		}
 		z.set("alive", "192.0.2.2")
-		time.Sleep(33 * time.Second) // it waits for its turn at most until a question has ended
+		time.Sleep(33 * time.Second) // it waits at most until one lookup has ended
 		z.want(t, map[string][]string{"alive": {"192.0.2.2"}}, 2)
 		r.Want(facts.Needs(append(names, "new")...))
 		time.Sleep(3 * time.Second)
 		z.want(t, map[string][]string{"alive": {"192.0.2.2"}, "new": {"192.0.2.9"}}, 3)
-		for i := range 2 * dead { // nor do those keep it waiting that nobody has asked for
+		// New names that fail do not delay it either.
+		for i := range 2 * dead {
 			names = append(names, fmt.Sprint("late", i))
 		}
 		r.Want(facts.Needs(append(names, "new")...))
@@ -237,7 +239,7 @@ func TestDeadNames(t *testing.T) {
 	})
 }
 
-// What takes the answers may panic: the name is asked for again when it is due, and not before.
+// TestPanic checks that a name whose lookup panics is resolved again when it is due, and not before.
 func TestPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		z := &zone{hosts: map[string][]string{"a": {"192.0.2.1"}}, asked: map[string]int{}}

@@ -1,15 +1,15 @@
-// Package keysets is the provider of facts that fetches the public keys of token issuers, from where they are or from
-// where the issuer's own document says they are.
+// Package keysets is the provider of facts that fetches the public keys of token issuers, from a URL or from where the
+// issuer's discovery document says they are.
 //
-// What it fetches is what users wrote, so every connection goes through a safe.Fetcher: to no address of this host, of
-// bounded size, for a bounded time. Nothing of a response is kept but public keys, and no error has any of it.
+// Users write the URLs, so every connection goes through a safe.Fetcher: no address of this host, a bounded size, a
+// bounded time. Only public keys are kept of a response, and errors contain no part of it.
 //
 //   - keysets.go: the provider.
-//   - fetcher.go: the Fetcher of all URLs that users write.
+//   - fetcher.go: the Fetcher for URLs that users write.
 //
-// Keys are fetched again after PILOT_JWT_PUB_KEY_REFRESH_INTERVAL. Keys that cannot be fetched stay as they were, for a
-// week; then there are none. Nor are there keys beyond the bounds of what one namespace may need. State and goroutines
-// are those of a Poller (package poll).
+// Keys are fetched again after PILOT_JWT_PUB_KEY_REFRESH_INTERVAL. While fetches fail, the last good keys stay in force
+// for a week. Keys over the limits of a namespace are missing. State and goroutines are those of a Poller (package
+// poll).
 //
 // # Guarantees
 //

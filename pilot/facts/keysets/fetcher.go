@@ -17,39 +17,42 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/safe"
 )
 
-// FetchOptions are what an operator says about fetching URLs that users write.
+// FetchOptions are the operator's settings for fetching URLs that users write.
 type FetchOptions struct {
-	Allow, Block []netip.Prefix // see safe.FetchOptions
-	ExtraRoots   string         // path of a file with roots to trust beside the system's; it need not exist
-	Insecure     bool           // the certificates of servers are not verified
-	// Proxy returns the proxy by which a URL is fetched, or nil; see safe.FetchOptions.
+	// Allow and Block are address ranges, as in safe.FetchOptions.
+	Allow, Block []netip.Prefix
+	// ExtraRoots is the path of a file with roots to trust besides the system's. The file need not exist.
+	ExtraRoots string
+	Insecure   bool // do not verify servers' certificates
+	// Proxy returns the proxy for a URL, or nil, as in safe.FetchOptions.
 	Proxy func(*url.URL) (*url.URL, error)
 }
 
-// NewFetcher makes the Fetcher of a server.
+// NewFetcher returns the Fetcher of a server. It logs a warning for each unsafe setting.
 func NewFetcher(o FetchOptions, l limits.Limits, log *slog.Logger) (*safe.Fetcher, error) {
 	if len(o.Allow) > 0 {
-		log.Warn("any author of a RequestAuthentication can have this server send requests to addresses that are not public", "ALLOWED_CIDRS_IN_JWKS_URIS", o.Allow)
+		log.Warn("any author of a RequestAuthentication can make this server send requests to addresses that are not public",
+			"ALLOWED_CIDRS_IN_JWKS_URIS", o.Allow)
 	}
 	if o.Insecure {
-		log.Warn("anyone who can intercept the fetch of a key set can make tokens: certificates of servers of keys are not verified",
+		log.Warn("any client that can intercept the fetch of a key set can forge tokens: server certificates are not verified",
 			"JWKS_RESOLVER_INSECURE_SKIP_VERIFY", true)
 	}
 	roots, err := rootsWith(o.ExtraRoots)
 	if err != nil {
-		return nil, fmt.Errorf("the roots that servers of keys are trusted by: %w", err)
+		return nil, fmt.Errorf("failed to read the roots for fetching key sets: %w", err)
 	}
 	base, _ := http.DefaultTransport.(*http.Transport)
 	transport := base.Clone()
-	transport.TLSClientConfig = &tls.Config{RootCAs: roots, InsecureSkipVerify: o.Insecure} //nolint:gosec // as the operator says
+	transport.TLSClientConfig = &tls.Config{RootCAs: roots, InsecureSkipVerify: o.Insecure} //nolint:gosec // the operator's setting
 	transport.MaxResponseHeaderBytes = l.KeySetHeader
 	return safe.NewFetcher(safe.FetchOptions{
 		Size: l.KeySet, Timeout: jwks.MaxTimeout, Redirects: l.KeySetRedirects, Allow: o.Allow, Block: o.Block, Transport: transport, Proxy: o.Proxy,
 	}), nil
 }
 
-// rootsWith returns the system's roots and the roots in a file. If there is no file it returns nil, which stands for
-// the system's.
+// rootsWith returns the system's roots and the roots in a file. It returns nil, which means the system's roots, if
+// there is no file.
 func rootsWith(file string) (*x509.CertPool, error) {
 	if file == "" {
 		return nil, nil

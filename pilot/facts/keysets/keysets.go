@@ -17,16 +17,18 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/facts/poll"
 )
 
-// Options of KeySets.
+// Options configure KeySets.
 type Options struct {
-	Handler config.Handler // gets the key sets that differ from the last ones; called from several goroutines
+	// Handler gets the key sets that have changed. It is called from several goroutines.
+	Handler config.Handler
 	Logger  *slog.Logger
 	Metrics prometheus.Registerer
 
 	Fetcher jwks.Fetcher
 
-	Every  time.Duration // how often keys are fetched; 0 is 20 min
-	Limits limits.Limits // the zero Limits are limits.Default
+	// Interval is the time between two fetches of a key set. The default is 20 min.
+	Interval time.Duration
+	Limits   limits.Limits // the zero value means limits.Default
 }
 
 // KeySets is the facts.Provider of key sets.
@@ -38,7 +40,7 @@ type KeySets struct {
 
 var _ facts.Provider = (*KeySets)(nil)
 
-// New makes KeySets that want nothing.
+// New returns KeySets that fetch nothing yet.
 func New(o Options) *KeySets {
 	counter := func(name, help string) prometheus.Counter {
 		return promauto.With(o.Metrics).NewCounter(prometheus.CounterOpts{Name: name, Help: help})
@@ -53,13 +55,13 @@ func New(o Options) *KeySets {
 	}
 	k.Poller = poll.New(poll.Options[string]{
 		Kind: kinds.JWKS, Handler: o.Handler, Logger: o.Logger, Limits: o.Limits, Ask: k.ask,
-		Every: cmp.Or(o.Every, 20*time.Minute), Retry: time.Second, Longest: time.Minute, Age: 7 * 24 * time.Hour,
-		Names: o.Limits.KeySets, Bytes: o.Limits.KeySetBytes, Size: func(set string) int { return len(set) },
+		Interval: cmp.Or(o.Interval, 20*time.Minute), MinBackoff: time.Second, MaxBackoff: time.Minute, MaxAge: 7 * 24 * time.Hour,
+		MaxNames: o.Limits.KeySets, MaxBytes: o.Limits.KeySetBytes, Size: func(set string) int { return len(set) },
 	})
 	return k
 }
 
-// ask fetches the key set of a Source.
+// ask fetches the key set of a jwks.Source and counts the outcome.
 func (k *KeySets) ask(ctx context.Context, name string) (string, error) {
 	set, err := k.fetch(ctx, name)
 	if err != nil {

@@ -31,12 +31,12 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/facts/keysets"
 )
 
-// fetch is a jwks.Fetcher that answers the same to every URL.
+// fetch is a jwks.Fetcher that returns the same for every URL.
 type fetch func() ([]byte, error)
 
 func (f fetch) Get(context.Context, string) ([]byte, error) { return f() }
 
-// keySet returns a set with a private key in it, and what proxies may be sent of it.
+// keySet returns a set that contains a private key, and its public form as proxies get it.
 func keySet(t *testing.T, id string) (private, public string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -49,8 +49,8 @@ func keySet(t *testing.T, id string) (private, public string) {
 	return set(key), set(&key.PublicKey)
 }
 
-// TestHostileServers fetches public keys from good servers. Whatever others do, it ends in time, with an error that has
-// nothing of what they sent, and no key.
+// TestHostileServers fetches public keys from good and hostile servers. A fetch from a hostile server ends in time,
+// without keys, and its error has no part of the response.
 func TestHostileServers(t *testing.T) {
 	private, public := keySet(t, "a")
 	mux := http.NewServeMux()
@@ -139,11 +139,11 @@ func TestHostileServers(t *testing.T) {
 	}
 }
 
-// TestKeysOverTime: a rotated key is there after a refresh, and one that is missing soon after its server comes back.
-// The last good keys count while their server is away, for a week.
+// TestKeysOverTime checks that a rotated key is available after a refresh, and a missing one soon after its server is
+// back. While a server is away, its last good keys stay in force for a week.
 func TestKeysOverTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var mu sync.Mutex // guards what the fetches see and what is told
+		var mu sync.Mutex // guards the variables of the fetcher and the handler
 		body, asked := "", 0
 		var told []string
 		set := func(text string) { mu.Lock(); defer mu.Unlock(); body = text }
@@ -201,7 +201,7 @@ func TestKeysOverTime(t *testing.T) {
 		set(second)
 		want(time.Minute+time.Second, 4, secondPublic)
 
-		// One that comes and goes is told each time, and fetched once.
+		// A key set that comes and goes is reported each time, and fetched once.
 		before := times()
 		for i := range 10 {
 			k.Want(nil)
@@ -224,8 +224,8 @@ func TestKeysOverTime(t *testing.T) {
 	})
 }
 
-// TestBounds: the policies of one namespace may need a number of key sets, with a number of bytes of public keys, not
-// of what was fetched.
+// TestBounds checks that the policies of one namespace may need a limited number of key sets, with a limited size of
+// public keys. The size of the responses does not matter.
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	private, public := keySet(t, "key")
@@ -249,7 +249,7 @@ func TestBounds(t *testing.T) {
 		why = append(why, f.Why)
 	}
 	slices.Sort(why)
-	if len(there) != 3 || len(failing) != 2 || !strings.Contains(why[0], "namespace n needs has more than") || why[1] != "namespace n needs more than 3 of them" {
+	if len(there) != 3 || len(failing) != 2 || !strings.Contains(why[0], "namespace n needs have more than") || why[1] != "namespace n needs more than 3 of them" {
 		t.Errorf("there are %d, and %q fail", len(there), why)
 	}
 	if _, fails := failing[need("e", "m").Name]; fails {

@@ -1,13 +1,13 @@
-// Package poll is what providers of facts have in common that ask for each name by itself.
+// Package poll implements providers of facts that ask for each name separately.
 //
-// A name is asked for at once when it is new, then again and again, and after a failure sooner, but less often while it
-// goes on failing. A name that fails keeps its last good answer, for as long as the options say. One that is let go of
-// and wanted again within a minute has its last answer, and is not asked for out of turn. Namespaces take turns, and
-// one has at most as many questions open as are left for the others. What one namespace may need is bounded: a name
-// beyond that, or an answer, is not there for anybody who needs it.
+// A new name is asked for at once, and then periodically. After a failure it is asked for sooner, with backoff. A name
+// that fails keeps its last good answer, for as long as the options say. A name that is wanted again within a minute
+// has its last answer, and is not asked for out of turn. Namespaces take turns, and one may have at most as many
+// questions in progress as are left for the others. What one namespace may need is limited: a name over the limits is
+// missing for all objects that need it.
 //
-// State: the Poller's names, under its lock. Goroutines: one, in Run, and one for each of the few questions that are
-// open at a time; Run waits for them. Other methods may be called from any goroutine.
+// State: the Poller's names, under its lock. Goroutines: one, in Run, and one for each question in progress, whose
+// number is limited; Run waits for them. Other methods may be called from any goroutine.
 //
 // # Guarantees
 //

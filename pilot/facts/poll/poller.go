@@ -18,72 +18,85 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/facts"
 )
 
-// Options of a Poller.
+// Options configure a Poller.
 type Options[T any] struct {
-	Kind    *kinds.Kind    // of the facts
-	Handler config.Handler // gets the answers that differ from the last ones; called from several goroutines
+	Kind *kinds.Kind // kind of the facts
+	// Handler gets the answers that have changed. It is called from several goroutines.
+	Handler config.Handler
 	Logger  *slog.Logger
 
-	// Ask asks for the fact of a name. It ends when ctx does. An error says why there is none.
+	// Ask gets the fact with a name. It must return when ctx ends. The error says why there is no answer.
 	Ask func(ctx context.Context, name string) (T, error)
 
-	Every   time.Duration // how often a name is asked for
-	Retry   time.Duration // how soon after the first question that failed
-	Longest time.Duration // what Retry doubles up to as a name goes on failing
-	Age     time.Duration // how long the last good answer counts while a name fails; 0: for ever
+	// Interval is the time between two questions about a name.
+	Interval time.Duration
+	// MinBackoff is the time until the next question after the first failure.
+	MinBackoff time.Duration
+	// MaxBackoff bounds the backoff, which doubles with each failure.
+	MaxBackoff time.Duration
+	// MaxAge is how long the last good answer of a failing name stays in force. Zero means forever.
+	MaxAge time.Duration
 
-	// Limits bound the questions that are open at a time. A namespace has at most as many as are left for the others:
-	// names whose server does not answer must not keep those of other namespaces waiting. Zero is the default.
+	// Limits bound the number of questions in progress. A namespace may have at most as many as are left for the
+	// others, so that names whose servers do not answer do not delay other namespaces. The zero value means
+	// limits.Default.
 	Limits limits.Limits
 
-	// Bounds of what the objects of one namespace may need. A name is beyond them if it is for every namespace that
-	// needs it. It is not asked for, or its answer is not taken, and it counts as one that fails.
-	Names int         // names, in their order
-	Bytes int         // of all answers
-	Size  func(T) int // of an answer, in bytes; nil: there are no bounds
+	// MaxNames and MaxBytes bound what the objects of one namespace may need: the number of names, in the order of
+	// Want, and the total size of their answers. A name is over the limit if it is for every namespace that needs it.
+	// It is then not asked for, or its answer is not accepted, and it is reported as failing.
+	MaxNames int
+	MaxBytes int
+	// Size returns the size of an answer in bytes. If it is nil, there are no such limits.
+	Size func(T) int
 }
 
-// kept is how long a name that nobody wants any more is remembered, so that one which comes and goes is not asked for
-// each time.
-const kept = time.Minute
+// retention is how long a name that is no longer wanted is remembered, so that a name that comes and goes is not
+// asked for each time.
+const retention = time.Minute
 
-// Poller is a facts.Provider.
+// Poller is a facts.Provider that asks for each name separately.
 type Poller[T any] struct {
 	o     Options[T]
 	wake  chan struct{}
-	ended chan struct{} // closed when Run has ended
+	ended chan struct{} // closed when Run has returned
 
-	mu    sync.Mutex
-	all   int            // questions that are open
-	open  map[string]int // the same, by the namespace whose turn each was
-	bytes map[string]int // of the answers that are in force, by the namespaces that need them
+	mu         sync.Mutex
+	inProgress int // number of questions in progress
+	// open is the number of questions in progress, by the namespace that each was started for.
+	open map[string]int
+	// bytes is the size of the answers in force, by the namespaces that need them.
+	bytes map[string]int
 	names map[string]*name[T]
-	idle  map[string]*name[T] // that nobody wants any more
+	idle  map[string]*name[T] // recently wanted names, by name
 }
 
-// name is one that is wanted.
+// name is the state of one name.
 type name[T any] struct {
-	name     string
-	of       []string // the namespaces that need it
-	turn     string   // the one of them whose turn the open question is
-	answer   *T       // the last good one, or nil; replaced and never changed
-	good     time.Time
-	tried    chan struct{} // closed once it was asked for
-	asking   bool
-	again    bool // the answer is to be handed on again
-	beyond   bool // it is beyond the bounds, and not asked for
-	unwanted time.Time
-	due      time.Time
-	failures int           // since the last good answer
-	failure  facts.Failure // the last of them, and when the first was
+	name       string
+	namespaces []string // namespaces that need it
+	turn       string   // namespace that the question in progress was started for
+	answer     *T       // last good answer, or nil; never modified
+	lastGood   time.Time
+	attempted  chan struct{} // closed when it was asked for once
+	inProgress bool
+	resend     bool // the answer, or its absence, is to be sent to the Handler again
+	overLimit  bool // it is over the limits, and not asked for
+	idleSince  time.Time
+	due        time.Time
+	failures   int           // number of failures since the last good answer
+	failure    facts.Failure // reason of the last failure and time of the first
 }
 
-// New makes a Poller that wants nothing.
+// New returns a Poller that asks for nothing yet.
 func New[T any](o Options[T]) *Poller[T] {
 	if o.Limits == (limits.Limits{}) {
 		o.Limits = limits.Default()
 	}
-	return &Poller[T]{o: o, wake: make(chan struct{}, 1), ended: make(chan struct{}), open: map[string]int{}, bytes: map[string]int{}, names: map[string]*name[T]{}, idle: map[string]*name[T]{}}
+	return &Poller[T]{
+		o: o, wake: make(chan struct{}, 1), ended: make(chan struct{}), open: map[string]int{}, bytes: map[string]int{},
+		names: map[string]*name[T]{}, idle: map[string]*name[T]{},
+	}
 }
 
 // Want replaces the names that are asked for. It does not wait.
@@ -95,48 +108,47 @@ func (p *Poller[T]) Want(needs []facts.Need) {
 	for _, need := range needs {
 		s := need.Name
 		n := p.names[s]
-		if idle := p.idle[s]; n == nil && idle != nil && now.Sub(idle.unwanted) < kept {
+		if idle := p.idle[s]; n == nil && idle != nil && now.Sub(idle.idleSince) < retention {
 			n = idle
-			n.again = n.answer != nil
+			n.resend = n.answer != nil
 		}
 		if n == nil {
-			n = &name[T]{name: s, tried: make(chan struct{}), due: now}
+			n = &name[T]{name: s, attempted: make(chan struct{}), due: now}
 		}
-		n.of = need.Namespaces
+		n.namespaces = need.Namespaces
 		next[s] = n
 		delete(p.idle, s)
 	}
 	p.bound(next, needs, now)
 	for s, n := range p.names {
 		if next[s] == nil {
-			n.unwanted = now
+			n.idleSince = now
 			p.idle[s] = n
 		}
 	}
-	maps.DeleteFunc(p.idle, func(_ string, n *name[T]) bool { return now.Sub(n.unwanted) >= kept })
+	maps.DeleteFunc(p.idle, func(_ string, n *name[T]) bool { return now.Sub(n.idleSince) >= retention })
 	p.names = next
-	p.look()
+	p.signal()
 }
 
-// bound finds which of the names that are wanted now are beyond the bounds. Those have no answer from now on. The
-// caller holds mu.
+// bound finds which of the wanted names are over the limits, and withdraws their answers. The caller holds mu.
 func (p *Poller[T]) bound(next map[string]*name[T], needs []facts.Need, now time.Time) {
 	count := map[string]int{}
 	clear(p.bytes)
 	for _, need := range needs {
 		n := next[need.Name]
-		for _, ns := range n.of {
+		for _, ns := range n.namespaces {
 			count[ns]++
 		}
-		beyond := p.o.Size != nil && !some(n.of, func(ns string) bool { return count[ns] <= p.o.Names })
-		if beyond && !n.beyond {
-			n.failures, n.failure = 1, facts.Failure{Why: fmt.Sprintf("namespace %s needs more than %d of them", n.of[0], p.o.Names), Since: now}
+		overLimit := p.o.Size != nil && !withinAny(n.namespaces, func(ns string) bool { return count[ns] <= p.o.MaxNames })
+		if overLimit && !n.overLimit {
+			n.failures, n.failure = 1, facts.Failure{Why: fmt.Sprintf("namespace %s needs more than %d of them", n.namespaces[0], p.o.MaxNames), Since: now}
 			n.drop()
-			n.try()
-		} else if n.beyond && !beyond {
+			n.setAttempted()
+		} else if n.overLimit && !overLimit {
 			n.failures, n.due = 0, now
 		}
-		n.beyond = beyond
+		n.overLimit = overLimit
 		if n.answer != nil && p.charge(n, nil, *n.answer) != nil {
 			n.drop()
 			n.due = now
@@ -144,79 +156,80 @@ func (p *Poller[T]) bound(next map[string]*name[T], needs []facts.Need, now time
 	}
 }
 
-// some reports whether a name that the namespaces need is within the bounds of one of them, or is no object's.
-func some(of []string, within func(namespace string) bool) bool {
-	return len(of) == 0 || slices.ContainsFunc(of, within)
+// withinAny reports whether a name is within the limits of one of the namespaces that need it. A name that no
+// namespace needs has no limits.
+func withinAny(namespaces []string, within func(namespace string) bool) bool {
+	return len(namespaces) == 0 || slices.ContainsFunc(namespaces, within)
 }
 
-// charge counts an answer in the place of the last one, nil for none. It is an error, and nothing is counted, if the
-// answers have too many bytes then. The caller holds mu.
+// charge adds the size of an answer to its namespaces and subtracts that of the last one, which may be nil. It
+// returns an error, and changes nothing, if their answers were too large then. The caller holds mu.
 func (p *Poller[T]) charge(n *name[T], last *T, answer T) error {
 	if p.o.Size == nil {
 		return nil
 	}
-	by := p.o.Size(answer)
+	size := p.o.Size(answer)
 	if last != nil {
-		by -= p.o.Size(*last)
+		size -= p.o.Size(*last)
 	}
-	if by > 0 && !some(n.of, func(ns string) bool { return p.bytes[ns]+by <= p.o.Bytes }) {
-		return fmt.Errorf("all that namespace %s needs has more than %d bytes", n.of[0], p.o.Bytes)
+	if size > 0 && !withinAny(n.namespaces, func(ns string) bool { return p.bytes[ns]+size <= p.o.MaxBytes }) {
+		return fmt.Errorf("the answers that namespace %s needs have more than %d bytes", n.namespaces[0], p.o.MaxBytes)
 	}
-	for _, ns := range n.of {
-		p.bytes[ns] += by
+	for _, ns := range n.namespaces {
+		p.bytes[ns] += size
 	}
 	return nil
 }
 
-// credit counts the answer of a name no more. The caller holds mu.
+// credit subtracts the size of the answer of a name from its namespaces. The caller holds mu.
 func (p *Poller[T]) credit(n *name[T]) {
 	if p.o.Size == nil {
 		return
 	}
-	for _, ns := range n.of {
+	for _, ns := range n.namespaces {
 		p.bytes[ns] -= p.o.Size(*n.answer)
 	}
 }
 
-// drop has the answer withdrawn.
+// drop withdraws the answer.
 func (n *name[T]) drop() {
-	n.again = n.answer != nil || n.again
+	n.resend = n.answer != nil || n.resend
 	n.answer = nil
 }
 
-// try notes that the name was asked for once, or will not be.
-func (n *name[T]) try() {
+// setAttempted records that the name was asked for once, or will not be.
+func (n *name[T]) setAttempted() {
 	select {
-	case <-n.tried:
+	case <-n.attempted:
 	default:
-		close(n.tried)
+		close(n.attempted)
 	}
 }
 
-// look has Run see what is due.
-func (p *Poller[T]) look() {
+// signal wakes Run.
+func (p *Poller[T]) signal() {
 	select {
 	case p.wake <- struct{}{}:
 	default:
 	}
 }
 
-// Wait returns what is known of the names that are wanted, once each was asked for, or after so long, or when Run has
-// ended.
-func (p *Poller[T]) Wait(longest time.Duration) []kinds.Change {
+// Wait returns the answers to the wanted names, as changes. It waits until each name was asked for once, timeout is
+// over or Run has returned.
+func (p *Poller[T]) Wait(timeout time.Duration) []kinds.Change {
 	p.mu.Lock()
 	all := make([]*name[T], 0, len(p.names))
 	for _, n := range p.names {
 		all = append(all, n)
 	}
 	p.mu.Unlock()
-	late := time.NewTimer(longest)
-	defer late.Stop()
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
 	for _, n := range all {
 		select {
-		case <-n.tried:
+		case <-n.attempted:
 			continue
-		case <-late.C:
+		case <-timer.C:
 		case <-p.ended:
 		}
 		break
@@ -232,7 +245,7 @@ func (p *Poller[T]) Wait(longest time.Duration) []kinds.Change {
 	return out
 }
 
-// Get returns the last good answer to a name that is wanted; the zero T if there is none.
+// Get returns the last good answer to a wanted name, or the zero T if there is none.
 func (p *Poller[T]) Get(name string) (answer T) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -242,7 +255,7 @@ func (p *Poller[T]) Get(name string) (answer T) {
 	return answer
 }
 
-// Failing returns the names whose last question failed.
+// Failing returns the wanted names whose last question failed.
 func (p *Poller[T]) Failing() map[string]facts.Failure {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -255,19 +268,19 @@ func (p *Poller[T]) Failing() map[string]facts.Failure {
 	return out
 }
 
-// Run asks until ctx ends.
+// Run asks for names until ctx ends. It returns nil when all questions have ended.
 func (p *Poller[T]) Run(ctx context.Context) error {
 	defer close(p.ended)
-	var asking sync.WaitGroup
-	defer asking.Wait()
+	var questions sync.WaitGroup
+	defer questions.Wait()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		n, wait := p.next(time.Now())
 		if n != nil {
-			asking.Add(1)
+			questions.Add(1)
 			safe.Go(p.o.Logger, "question for a fact", func() {
-				defer asking.Done()
+				defer questions.Done()
 				defer p.end(n)
 				p.ask(ctx, n)
 			})
@@ -283,7 +296,7 @@ func (p *Poller[T]) Run(ctx context.Context) error {
 	}
 }
 
-// rank orders names: those that are well, new ones, those that failed.
+// rank orders names: names with a current answer first, then new ones, then failing ones.
 func (n *name[T]) rank() int {
 	switch {
 	case n.failures > 0:
@@ -294,10 +307,10 @@ func (n *name[T]) rank() int {
 	return 0
 }
 
-// turnOf returns the namespace whose turn the question of a name would be, which of those that need it has the fewest
-// open, and how many those are.
+// turnOf returns the namespace that a question about a name would be started for, which has the fewest open questions
+// of those that need the name, and the number of these questions.
 func (p *Poller[T]) turnOf(n *name[T]) (namespace string, open int) {
-	for i, ns := range n.of {
+	for i, ns := range n.namespaces {
 		if i == 0 || p.open[ns] < open {
 			namespace, open = ns, p.open[ns]
 		}
@@ -305,27 +318,27 @@ func (p *Poller[T]) turnOf(n *name[T]) (namespace string, open int) {
 	return namespace, p.open[namespace]
 }
 
-// next takes a name that is due, or returns the time until one is. Namespaces with few open questions come first. At
-// the bound, the end of a question wakes Run.
+// next starts the question about a name that is due, or returns the time until one is. Namespaces with few open
+// questions come first. If the number of questions is at its limit, the end of a question wakes Run.
 func (p *Poller[T]) next(now time.Time) (first *name[T], wait time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	wait = p.o.Every
-	if p.all == p.o.Limits.Questions {
+	wait = p.o.Interval
+	if p.inProgress == p.o.Limits.Questions {
 		return nil, wait
 	}
 	fewest := 0
 	for _, n := range p.names {
 		turn, open := p.turnOf(n)
 		switch left := n.due.Sub(now); {
-		case n.asking:
-		case n.again:
+		case n.inProgress:
+		case n.resend:
 			p.begin(n, turn)
 			return n, 0
-		case n.beyond:
+		case n.overLimit:
 		case left > 0:
 			wait = min(wait, left)
-		case open >= p.o.Limits.Questions-p.all:
+		case open >= p.o.Limits.Questions-p.inProgress:
 		case first == nil || cmp.Or(cmp.Compare(open, fewest), cmp.Compare(n.rank(), first.rank()), n.due.Compare(first.due)) < 0:
 			first, fewest = n, open
 		}
@@ -333,31 +346,31 @@ func (p *Poller[T]) next(now time.Time) (first *name[T], wait time.Duration) {
 	if first != nil {
 		turn, _ := p.turnOf(first)
 		p.begin(first, turn)
-		first.due = now.Add(p.o.Every)
+		first.due = now.Add(p.o.Interval)
 	}
 	return first, wait
 }
 
 func (p *Poller[T]) begin(n *name[T], turn string) {
-	n.asking, n.turn = true, turn
-	p.all++
+	n.inProgress, n.turn = true, turn
+	p.inProgress++
 	p.open[turn]++
 }
 
-// end is called after each question.
+// end records the end of a question.
 func (p *Poller[T]) end(n *name[T]) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	n.asking = false
-	p.all--
+	n.inProgress = false
+	p.inProgress--
 	if p.open[n.turn]--; p.open[n.turn] == 0 {
 		delete(p.open, n.turn)
 	}
-	p.look()
+	p.signal()
 }
 
 func (p *Poller[T]) ask(ctx context.Context, n *name[T]) {
-	if known, again := p.takeAgain(n); again {
+	if known, resend := p.takeResend(n); resend {
 		p.o.Handler([]kinds.Change{facts.Change(p.o.Kind, n.name, known)})
 		return
 	}
@@ -365,14 +378,14 @@ func (p *Poller[T]) ask(ctx context.Context, n *name[T]) {
 	if ctx.Err() != nil {
 		return
 	}
-	if now, changed := p.answer(n, answer, err); changed {
-		p.o.Handler([]kinds.Change{facts.Change(p.o.Kind, n.name, now)})
+	if current, changed := p.answer(n, answer, err); changed {
+		p.o.Handler([]kinds.Change{facts.Change(p.o.Kind, n.name, current)})
 	}
 }
 
 func (p *Poller[T]) question(ctx context.Context, n *name[T]) (T, error) {
 	select {
-	case <-n.tried:
+	case <-n.attempted:
 		return p.o.Ask(ctx, n.name)
 	default:
 	}
@@ -381,51 +394,51 @@ func (p *Poller[T]) question(ctx context.Context, n *name[T]) (T, error) {
 	return p.o.Ask(ctx, n.name)
 }
 
-// takeAgain returns the answer that is to be handed on again, nil if it was withdrawn, and reports whether there is
-// anything to hand on.
-func (p *Poller[T]) takeAgain(n *name[T]) (answer *T, again bool) {
+// takeResend returns the answer to send to the Handler again, or nil if it was withdrawn. resend is false if there is
+// nothing to send.
+func (p *Poller[T]) takeResend(n *name[T]) (answer *T, resend bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	again, n.again = n.again, false
-	return n.answer, again
+	resend, n.resend = n.resend, false
+	return n.answer, resend
 }
 
-// answer takes in what a question found. It returns the answer that counts now, and whether that is new.
-func (p *Poller[T]) answer(n *name[T], answer T, err error) (now *T, changed bool) {
+// answer records the result of a question. It returns the answer in force, and whether that has changed.
+func (p *Poller[T]) answer(n *name[T], answer T, err error) (current *T, changed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	wanted := p.names[n.name] == n
-	if !wanted && p.idle[n.name] != n || n.beyond {
+	if !wanted && p.idle[n.name] != n || n.overLimit {
 		return nil, false
 	}
 	defer func() { changed = changed && wanted }()
-	defer n.try()
+	defer n.setAttempted()
 	if err == nil && wanted {
 		err = p.charge(n, n.answer, answer)
 	}
 	if err != nil {
 		if n.failures == 0 {
 			n.failure.Since = time.Now()
-			message := "a fact cannot be had, and is missing"
+			message := "failed to get a fact: it is missing"
 			if n.answer != nil {
-				message = "a fact cannot be had: its last answer stays in force"
+				message = "failed to get a fact: its last answer stays in force"
 			}
 			p.o.Logger.Warn(message, "kind", p.o.Kind.Name, "name", n.name, "err", err)
 		}
 		n.failure.Why = err.Error()
-		n.due = time.Now().Add(min(p.o.Retry<<min(n.failures, 16), p.o.Longest))
+		n.due = time.Now().Add(min(p.o.MinBackoff<<min(n.failures, 16), p.o.MaxBackoff))
 		n.failures++
-		if n.answer == nil || p.o.Age == 0 || time.Since(n.good) < p.o.Age {
+		if n.answer == nil || p.o.MaxAge == 0 || time.Since(n.lastGood) < p.o.MaxAge {
 			return n.answer, false
 		}
-		p.o.Logger.Warn("a fact is too old, and missing from now on", "kind", p.o.Kind.Name, "name", n.name, "good", n.good)
+		p.o.Logger.Warn("the last answer of a fact has expired: the fact is missing", "kind", p.o.Kind.Name, "name", n.name, "good", n.lastGood)
 		if wanted {
 			p.credit(n)
 		}
 		n.answer = nil
 		return nil, true
 	}
-	n.due, n.good, n.failures = time.Now().Add(p.o.Every), time.Now(), 0
+	n.due, n.lastGood, n.failures = time.Now().Add(p.o.Interval), time.Now(), 0
 	if n.answer != nil && reflect.DeepEqual(*n.answer, answer) {
 		return n.answer, false
 	}

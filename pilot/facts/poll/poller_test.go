@@ -18,18 +18,19 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/facts/poll"
 )
 
-// TestOneNamespaceDelaysNoOther: a namespace names hundreds of servers that never answer. Another one's names are still
-// asked for at once, when they are new and each time that they are due, also those that the first namespace names too.
+// TestOneNamespaceDelaysNoOther lets one namespace name hundreds of servers that never answer. The names of another
+// namespace are still asked for at once, when they are new and when they are due, even names that the first namespace
+// needs too.
 func TestOneNamespaceDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const every = time.Minute
 		start := time.Now()
 		var mu sync.Mutex
-		answered := map[string][]time.Duration{} // when each good name was asked for, since the start
+		answered := map[string][]time.Duration{} // times at which each good name was asked for, since the start
 		open, most := 0, 0                       // questions that hang
 		handed := map[string]bool{}
 		p := poll.New(poll.Options[string]{
-			Kind: kinds.JWKS, Logger: slog.New(slog.DiscardHandler), Every: every, Retry: time.Second, Longest: every,
+			Kind: kinds.JWKS, Logger: slog.New(slog.DiscardHandler), Interval: every, MinBackoff: time.Second, MaxBackoff: every,
 			Handler: func(list []kinds.Change) {
 				mu.Lock()
 				defer mu.Unlock()
@@ -94,7 +95,7 @@ func TestOneNamespaceDelaysNoOther(t *testing.T) {
 		}
 		mu.Unlock()
 
-		// The first question of a name ends soon, whatever its server takes.
+		// The first question about a name ends soon, however long its server takes.
 		before := time.Now()
 		p.Want([]facts.Need{{Name: "hole of another", Namespaces: []string{"third"}}})
 		p.Wait(time.Hour)
@@ -111,16 +112,17 @@ func TestOneNamespaceDelaysNoOther(t *testing.T) {
 	})
 }
 
-// TestBoundsOfNamespaces: a namespace has answers to a bounded number of names, with a bounded number of bytes. What is
-// beyond is not there and fails with the reason, also what was there before. What another namespace needs too is there.
+// TestBoundsOfNamespaces checks that a namespace has answers to a bounded number of names, of a bounded size. Names
+// over a limit are missing and fail with the reason, even if they had an answer before. Names that another namespace
+// needs too are available.
 func TestBoundsOfNamespaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
-		there := map[string]string{} // that were handed on
-		sizes := map[string]int{}    // of answers; others have one byte
+		there := map[string]string{} // answers that the Handler has
+		sizes := map[string]int{}    // sizes of answers; 1 if missing
 		p := poll.New(poll.Options[string]{
-			Kind: kinds.JWKS, Logger: slog.New(slog.DiscardHandler), Every: time.Hour, Retry: time.Second, Longest: time.Minute,
-			Names: 4, Bytes: 10, Size: func(s string) int { return len(s) },
+			Kind: kinds.JWKS, Logger: slog.New(slog.DiscardHandler), Interval: time.Hour, MinBackoff: time.Second, MaxBackoff: time.Minute,
+			MaxNames: 4, MaxBytes: 10, Size: func(s string) int { return len(s) },
 			Handler: func(list []kinds.Change) {
 				mu.Lock()
 				defer mu.Unlock()
@@ -174,13 +176,13 @@ func TestBoundsOfNamespaces(t *testing.T) {
 		check("one before, and one that another needs", "0abcegh", "d")
 		p.Want(need("cdef", "n"))
 		mu.Lock()
-		for _, gone := range []string{"0", "a", "b", "g", "h"} { // which the Builder forgets
+		for _, gone := range []string{"0", "a", "b", "g", "h"} { // the Builder drops these
 			delete(there, gone)
 		}
 		mu.Unlock()
 		check("fewer again", "cdef", "")
 
-		// Bytes: 4 are in force.
+		// Four bytes are in force.
 		mu.Lock()
 		sizes["c"], sizes["d"] = 7, 2
 		mu.Unlock()
@@ -194,7 +196,7 @@ func TestBoundsOfNamespaces(t *testing.T) {
 		mu.Unlock()
 		time.Sleep(2 * time.Hour)
 		check("an answer that has grown", "cdef", "c")
-		if why := p.Failing()["c"].Why; why != "all that namespace n needs has more than 10 bytes" {
+		if why := p.Failing()["c"].Why; why != "the answers that namespace n needs have more than 10 bytes" {
 			t.Errorf("it fails because %s", why)
 		}
 		mu.Lock()
