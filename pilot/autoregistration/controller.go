@@ -22,97 +22,108 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/xds"
 )
 
-// Options of a Controller. Store, Instance, Object and Objects are needed.
+// Options configure a Controller. Store, Instance, Object and Objects are required.
 type Options struct {
-	Store    Store
-	Instance string // the name of this replica: the pod's
+	Store Store
+	// Instance is the name of this replica, usually its pod's.
+	Instance string
 
-	// The configuration in force: groups and entries. Each may be called from any goroutine.
+	// Object and Objects read the WorkloadGroups and WorkloadEntries in force. They may be called from any goroutine.
 	Object  func(kinds.Key) *kinds.Object
 	Objects func() []*kinds.Object
 
-	Grace    time.Duration // from the end of a proxy's last stream to the end of its entry; 0: 10 s
-	NoHealth bool          // what proxies report of their health is not written
+	// Grace is the time from the end of a proxy's last stream to the deletion of its entry. The default is 10 s.
+	Grace time.Duration
+	// NoHealth makes the controller ignore the health that proxies report.
+	NoHealth bool
 
-	Authorizer *authorize.Authorizer // who may register which workload; nil: as by the zero authorize.Options
+	// Authorizer decides who may register which workload. The default is that of the zero authorize.Options.
+	Authorizer *authorize.Authorizer
 
-	// Of the sweep.
-	// an entry as long connected has lost its instance, for no stream lasts as long; 0: its age says nothing
+	// OrphanAge is the age at which a connection recorded in an entry must have ended, because no stream lasts as long.
+	// The sweep then deletes the entry. Zero disables that.
 	OrphanAge time.Duration
-	Gone      func(ctx context.Context, instance string) bool // that instance does not run any more; nil: nobody knows
-	// the entries of that instance are this one's to judge; nil: all are
+	// Gone reports whether an instance no longer runs. Without it the sweep assumes that every other instance runs.
+	Gone func(ctx context.Context, instance string) bool
+	// Sweeps reports whether this instance may sweep the entries of an instance. Without it, it may sweep all.
 	Sweeps func(ctx context.Context, instance string) bool
 
-	// Entries bounds the entries of this instance; 0 is 20,000. One identity, or one address of proxies that prove none,
-	// gets a tenth of them. The last tenth is for tenants that have at most a tenth.
+	// Entries limits the entries of this instance. The default is 20,000. One identity, or one address of proxies
+	// without an identity, may have a tenth of them. The last tenth is reserved for tenants that have at most a tenth.
 	Entries int
 	Logger  *slog.Logger
 	Metrics prometheus.Registerer
 }
 
-// Controller registers the proxies of one instance. It is an xds.Connections.
+// Controller registers the proxies of one instance. It implements xds.Connections.
 type Controller struct {
 	o       Options
 	metrics *metrics
 
-	mu      sync.Mutex
-	done    uint64 // steps that went well
-	entries map[types.NamespacedName]*held
-	streams map[string]types.NamespacedName                            // by the stream's id
-	each    *quota.Counter[identity.Holder]                            // of entries
-	tenants *quota.Counter[identity.Tenant]                            // of entries
-	queue   workqueue.TypedRateLimitingInterface[types.NamespacedName] // nil unless Run runs
+	mu        sync.Mutex
+	steps     uint64 // number of successful steps
+	entries   map[types.NamespacedName]*registration
+	streams   map[string]types.NamespacedName // by stream ID
+	perHolder *quota.Counter[identity.Holder] // number of entries
+	perTenant *quota.Counter[identity.Tenant] // number of entries
+	queue     entryQueue                      // nil unless Run is running
 }
 
-// held is an entry that this instance has to do with: a proxy is connected, or has been until lately.
-type held struct {
-	client  xds.Client      // the newest stream
-	holder  identity.Holder // of the stream that made the entry; zero if no bound is for it
-	streams int
-	since   time.Time // when the newest stream connected, or the last one ended
-	claimed bool      // the entry says so of the newest stream
-	waiting []chan error
-	health  *Condition // the newest report
-	wrote   time.Time  // the last one written
+// entryQueue is a queue of entries with a step to do.
+type entryQueue = workqueue.TypedRateLimitingInterface[types.NamespacedName]
 
-	// Of what is stored. A write names the version that it is made for, so an entry that somebody else has changed
-	// meanwhile costs a conflict, and is read then.
-	entry  *Entry // as it was written or read last, without its spec; nil: unknown
-	tried  bool   // something was written or is known to be there: what is unknown has to be read
-	failed bool   // the last step failed, not for a conflict
+// registration is the state of an entry whose proxy is connected to this instance, or was recently.
+type registration struct {
+	client        xds.Client      // newest stream
+	holder        identity.Holder // holder of the stream that created the entry; zero if no limit applies
+	streams       int
+	since         time.Time // when the newest stream connected, or the last one ended
+	claimed       bool      // the stored entry names the newest stream
+	waiting       []chan error
+	health        *Condition // newest report
+	healthWritten time.Time  // time of the last write of health
+
+	// cached is the stored entry as it was last written or read, without spec and labels, or nil if unknown. A write
+	// names the version that it changes. If another writer has changed the entry since, the write fails with a
+	// conflict, and the entry is read.
+	cached *Entry
+	// mustRead reports that an unknown entry must be read, because something was written or is known to exist.
+	mustRead bool
+	failed   bool // the last step failed, and not because of a conflict
 }
 
 var _ xds.Connections = (*Controller)(nil)
 
-// Bounds that nobody has a reason to tune.
+// Limits and times that are not configurable.
 const (
-	workers = 40 // writes at a time, a tenth of them in one namespace
-	// a stream waits as long for its entry to be written, and longer while others' are
-	entryTimeout = 5 * time.Second
-	healthLeast  = time.Second // between two writes of one entry's health
-	// and as long for each entry that there is: health that flaps everywhere must leave room to register
-	healthEach  = 50 * time.Millisecond
-	requestTime = 10 * time.Second // for all requests of one step
-	drainTime   = 2 * time.Second  // after Run's context has ended, for the entries of streams that ended before
-	retryFirst  = 50 * time.Millisecond
-	retryMost   = 30 * time.Second
+	workers = 40 // concurrent writes, a tenth of them in one namespace
+	// entryTimeout is how long a stream waits for its entry to be written. It waits longer while other entries are
+	// written.
+	entryTimeout      = 5 * time.Second
+	minHealthInterval = time.Second // between two writes of the health of one entry
+	// The interval grows with the number of entries, so that health that changes everywhere leaves room to register.
+	healthIntervalPerEntry = 50 * time.Millisecond
+	requestTimeout         = 10 * time.Second // for all requests of one step
+	drainTimeout           = 2 * time.Second  // after Run's context has ended, for streams that ended before
+	minBackoff             = 50 * time.Millisecond
+	maxBackoff             = 30 * time.Second
 )
 
-// New makes a Controller. Streams wait until Run runs.
+// New returns a Controller. Streams of registering proxies wait until Run is called.
 func New(o Options) *Controller {
 	o.Grace, o.Entries = cmp.Or(o.Grace, 10*time.Second), cmp.Or(o.Entries, 20000)
 	o.Authorizer = cmp.Or(o.Authorizer, authorize.New(authorize.Options{}))
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	return &Controller{
-		o: o, metrics: newMetrics(o.Metrics), entries: map[types.NamespacedName]*held{}, streams: map[string]types.NamespacedName{},
-		each:    quota.NewCounter[identity.Holder](quota.Share(o.Entries)),
-		tenants: quota.NewCounter[identity.Tenant](quota.Share(o.Entries)),
+		o: o, metrics: newMetrics(o.Metrics), entries: map[types.NamespacedName]*registration{}, streams: map[string]types.NamespacedName{},
+		perHolder: quota.NewCounter[identity.Holder](quota.Share(o.Entries)),
+		perTenant: quota.NewCounter[identity.Tenant](quota.Share(o.Entries)),
 	}
 }
 
-// Connected implements xds.Connections: it waits until the entry of a proxy that has a group is written, for as long as
-// entries are being written: of a thousand proxies that come at once the last one waits its turn. An API server that
-// does not answer keeps no proxy away whose entry is known.
+// Connected implements xds.Connections. It waits until the entry of a proxy that names a group is written. It waits
+// as long as other entries are being written, so that the last of a thousand proxies that connect at once has its
+// turn. A proxy whose entry is known is admitted even if the API server does not answer.
 func (c *Controller) Connected(ctx context.Context, client xds.Client) error {
 	p := client.Proxy
 	if p.RegisterGroup == "" {
@@ -130,16 +141,16 @@ func (c *Controller) Connected(ctx context.Context, client xds.Client) error {
 		return err
 	}
 	if err = c.await(ctx, key, group.Name, written); err != nil {
-		c.part(client.ID)
+		c.leave(client.ID)
 	}
 	return err
 }
 
-// await waits for an entry to be written.
+// await waits for an entry to be written. The error has a gRPC status.
 func (c *Controller) await(ctx context.Context, key types.NamespacedName, group string, written <-chan error) error {
 	tick := time.NewTicker(entryTimeout)
 	defer tick.Stop()
-	for before := c.moved(key, 0); ; {
+	for last := c.progress(key, 0); ; {
 		select {
 		case err := <-written:
 			return err
@@ -148,31 +159,31 @@ func (c *Controller) await(ctx context.Context, key types.NamespacedName, group 
 		case <-tick.C:
 		}
 		if o := c.o.Object(objectKey(key)); o != nil && o.Annotations[annotationGroup] == group {
-			c.o.Logger.Debug("a proxy goes on with the entry that it had: it was not written in time", "ns", key.Namespace, "name", key.Name)
+			c.o.Logger.Debug("admitted a proxy with its existing entry, which was not written in time", "ns", key.Namespace, "name", key.Name)
 			return nil
 		}
-		now := c.moved(key, before)
-		if now == before {
+		now := c.progress(key, last)
+		if now == last {
 			return status.Errorf(codes.Unavailable, "the WorkloadEntry %s was not written in time", key)
 		}
-		before = now
+		last = now
 	}
 }
 
-// moved returns the count of steps that went well, or before if those of this entry do not.
-func (c *Controller) moved(key types.NamespacedName, before uint64) uint64 {
+// progress returns the number of successful steps, or last if steps of this entry fail.
+func (c *Controller) progress(key types.NamespacedName, last uint64) uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if h := c.entries[key]; h != nil && h.failed {
-		return before
+		return last
 	}
-	return c.done
+	return c.steps
 }
 
 // Disconnected implements xds.Connections.
-func (c *Controller) Disconnected(client xds.Client) { c.part(client.ID) }
+func (c *Controller) Disconnected(client xds.Client) { c.leave(client.ID) }
 
-// Health implements xds.Connections. Of several reports that come before the first can be written, the newest counts.
+// Health implements xds.Connections. If several reports arrive before a write, only the newest is written.
 func (c *Controller) Health(client xds.Client, healthy bool, message string) {
 	if c.o.NoHealth {
 		return
@@ -187,17 +198,17 @@ func (c *Controller) Health(client xds.Client, healthy bool, message string) {
 		return
 	}
 	c.entries[key].health = &Condition{Healthy: healthy, Message: shorten(message), Probed: time.Now()}
-	c.add(key)
+	c.enqueue(key)
 }
 
-// healthPace is the least time between two writes of one entry's health.
-func (c *Controller) healthPace() time.Duration {
+// healthInterval is the minimum time between two writes of the health of one entry.
+func (c *Controller) healthInterval() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return max(healthLeast, time.Duration(len(c.entries))*healthEach)
+	return max(minHealthInterval, time.Duration(len(c.entries))*healthIntervalPerEntry)
 }
 
-// shorten returns a copy that fits into a status.
+// shorten returns a copy of a text that fits into a status.
 func shorten(s string) string {
 	if len(s) <= maxMessage {
 		return s
@@ -207,27 +218,30 @@ func shorten(s string) string {
 	return string([]byte(s[:max(0, len(s)-1)]))
 }
 
-// join counts a stream and returns where the outcome of writing its entry arrives.
+// join adds a stream and returns the channel on which the result of writing its entry arrives. The error has a gRPC
+// status.
 func (c *Controller) join(key types.NamespacedName, client xds.Client) (<-chan error, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	h := c.entries[key]
 	if h == nil {
 		if len(c.entries) >= c.o.Entries {
-			return nil, status.Errorf(codes.ResourceExhausted, "this instance holds %d registered workloads and takes no more", len(c.entries))
+			return nil, status.Errorf(codes.ResourceExhausted,
+				"this instance holds %d registered workloads, which is its limit: run more replicas", len(c.entries))
 		}
 		holder, bounded := client.Peer.Holder()
 		tenant := holder.Tenant()
-		if held := c.tenants.Held(tenant); bounded && held >= c.tenants.Most() && len(c.entries) >= c.o.Entries-c.o.Entries/10 {
+		if held := c.perTenant.Held(tenant); bounded && held >= c.perTenant.Most() && len(c.entries) >= c.o.Entries-c.o.Entries/10 {
 			return nil, status.Errorf(codes.ResourceExhausted,
-				"%s has registered %d workloads at this instance, whose last entries are for others: run more replicas", tenant, held)
+				"%s has registered %d workloads at this instance, and the last tenth of its entries is reserved for others: run more replicas",
+				tenant, held)
 		}
-		if bounded && !c.each.Take(holder) {
+		if bounded && !c.perHolder.Take(holder) {
 			return nil, status.Errorf(codes.ResourceExhausted,
-				"%s has registered %d workloads at this instance, which is as many as one identity may: run more replicas", holder, c.each.Most())
+				"%s has registered %d workloads at this instance, which is the limit for one identity: run more replicas", holder, c.perHolder.Most())
 		}
-		c.tenants.Add(tenant, 1)
-		h = &held{holder: holder}
+		c.perTenant.Add(tenant, 1)
+		h = &registration{holder: holder}
 		c.entries[key] = h
 	}
 	written := make(chan error, 1)
@@ -235,13 +249,13 @@ func (c *Controller) join(key types.NamespacedName, client xds.Client) (<-chan e
 	h.streams++
 	c.streams[client.ID] = key
 	if c.queue != nil {
-		c.queue.Forget(key) // somebody waits: what failed before is tried again soon
+		c.queue.Forget(key) // a stream waits, so the backoff is reset
 	}
-	c.add(key)
+	c.enqueue(key)
 	return written, nil
 }
 
-func (c *Controller) part(id string) {
+func (c *Controller) leave(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	key, ok := c.streams[id]
@@ -253,19 +267,20 @@ func (c *Controller) part(id string) {
 	if h.streams--; h.streams == 0 {
 		h.since, h.health = time.Now(), nil
 	}
-	c.add(key)
+	c.enqueue(key)
 }
 
-// add has a worker look at an entry. Called with the lock.
-func (c *Controller) add(key types.NamespacedName) {
+// enqueue lets a worker process an entry. The caller holds the lock.
+func (c *Controller) enqueue(key types.NamespacedName) {
 	if c.queue != nil {
 		c.queue.Add(key)
 	}
 }
 
-// Run writes entries until ctx ends, and then those whose streams have ended before.
+// Run writes entries until ctx ends, and then the entries of streams that ended before. It returns nil.
 func (c *Controller) Run(ctx context.Context) error {
-	queue := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](retryFirst, retryMost))
+	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](minBackoff, maxBackoff)
+	queue := workqueue.NewTypedRateLimitingQueue(limiter)
 	c.mu.Lock()
 	c.queue = queue
 	for key := range c.entries {
@@ -292,19 +307,19 @@ func (c *Controller) Run(ctx context.Context) error {
 	for range workers {
 		start(func() {
 			for key, ok := turns.take(); ok; key, ok = turns.take() {
-				c.next(inner, queue, key)
+				c.process(inner, queue, key)
 				turns.done(key)
 			}
 		})
 	}
 	c.watch(ctx)
 	queue.ShutDown()
-	timer := time.AfterFunc(drainTime, cancel)
+	timer := time.AfterFunc(drainTimeout, cancel)
 	defer timer.Stop()
 	running.Wait()
-	for queue.Len() > 0 { // entries that were added while a worker was still at them, when the queue looked empty
+	for queue.Len() > 0 { // entries that were added while a worker was processing them, when the queue looked empty
 		key, _ := queue.Get()
-		c.next(inner, queue, key)
+		c.process(inner, queue, key)
 	}
 	c.mu.Lock()
 	c.queue = nil
@@ -312,7 +327,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	return nil
 }
 
-// watch checks, until ctx ends, that the entries of connected proxies are still there and are claimed.
+// watch checks periodically, until ctx ends, that the entries of connected proxies exist and are claimed.
 func (c *Controller) watch(ctx context.Context) {
 	tick := time.NewTicker(max(c.o.Grace/2, 100*time.Millisecond))
 	defer tick.Stop()
@@ -323,11 +338,11 @@ func (c *Controller) watch(ctx context.Context) {
 		case <-tick.C:
 		}
 		c.mu.Lock()
-		var connected, unclaimed []types.NamespacedName
+		var claimed, unclaimed []types.NamespacedName
 		for key, h := range c.entries {
 			if h.streams > 0 && h.claimed {
-				connected = append(connected, key)
-			} else if h.streams > 0 && c.group(h.client.Proxy) != nil { // which may have come, or come back
+				claimed = append(claimed, key)
+			} else if h.streams > 0 && c.group(h.client.Proxy) != nil { // its group may have been created since
 				unclaimed = append(unclaimed, key)
 			}
 		}
@@ -336,62 +351,63 @@ func (c *Controller) watch(ctx context.Context) {
 		for _, key := range unclaimed {
 			queue.Add(key)
 		}
-		for _, key := range connected {
+		for _, key := range claimed {
 			if o := c.o.Object(objectKey(key)); o == nil || o.Annotations[annotationDisconnected] != "" {
-				c.remember(key, nil)
+				c.cache(key, nil)
 				queue.Add(key)
 			}
 		}
 	}
 }
 
-// next does the next step of an entry from the queue.
-func (c *Controller) next(ctx context.Context, queue workqueue.TypedRateLimitingInterface[types.NamespacedName], key types.NamespacedName) {
+// process does the next step of an entry from the queue.
+func (c *Controller) process(ctx context.Context, queue entryQueue, key types.NamespacedName) {
 	defer queue.Done(key)
-	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	again, err := time.Duration(0), errors.New("internal error")
-	safe.Run(c.o.Logger, "autoregistration step", func() { again, err = c.step(ctx, key) })
-	c.count(key, err)
+	requeueAfter, err := time.Duration(0), errors.New("the step panicked")
+	safe.Run(c.o.Logger, "autoregistration step", func() { requeueAfter, err = c.step(ctx, key) })
+	c.record(key, err)
 	switch {
 	case err == nil:
 		queue.Forget(key)
-		if again > 0 {
-			queue.AddAfter(key, again)
+		if requeueAfter > 0 {
+			queue.AddAfter(key, requeueAfter)
 		}
-	case outdated(err):
-		queue.AddRateLimited(key) // it is read anew
+	case stale(err):
+		queue.AddRateLimited(key) // the next step reads the entry
 	default:
 		c.metrics.errors.Inc()
 		level := slog.LevelWarn
 		if queue.NumRequeues(key) > 0 {
-			level = slog.LevelDebug // it was notified
+			level = slog.LevelDebug // a warning was logged before
 		}
-		c.o.Logger.Log(ctx, level, "an entry is not written yet", "ns", key.Namespace, "name", key.Name, "err", err)
+		c.o.Logger.Log(ctx, level, "failed to write a WorkloadEntry: it is retried", "ns", key.Namespace, "name", key.Name, "err", err)
 		queue.AddRateLimited(key)
 	}
 }
 
-// count notes how a step went. What failed may have been written all the same.
-func (c *Controller) count(key types.NamespacedName, err error) {
+// record notes the result of a step. After an error the entry is unknown, because a failed request may have written
+// it.
+func (c *Controller) record(key types.NamespacedName, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err == nil {
-		c.done++
+		c.steps++
 	}
 	if h := c.entries[key]; h != nil {
-		h.failed = err != nil && !outdated(err)
+		h.failed = err != nil && !stale(err)
 		if err != nil {
-			h.entry, h.tried = nil, true
+			h.cached, h.mustRead = nil, true
 		}
 	}
 }
 
-// outdated reports whether the entry was not as it was thought to be.
-func outdated(err error) bool { return errors.Is(err, ErrConflict) || errors.Is(err, ErrNotFound) }
+// stale reports whether a step failed because the stored entry was not the expected one.
+func stale(err error) bool { return errors.Is(err, ErrConflict) || errors.Is(err, ErrNotFound) }
 
-// remember keeps what is stored of an entry; nil: it has to be read.
-func (c *Controller) remember(key types.NamespacedName, e *Entry) {
+// cache keeps a copy of a stored entry. If e is nil, the entry is read before the next write.
+func (c *Controller) cache(key types.NamespacedName, e *Entry) {
 	if e != nil {
 		e = e.clone()
 		e.Spec, e.Labels = nil, nil
@@ -399,6 +415,6 @@ func (c *Controller) remember(key types.NamespacedName, e *Entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if h := c.entries[key]; h != nil {
-		h.entry, h.tried = e, true
+		h.cached, h.mustRead = e, true
 	}
 }

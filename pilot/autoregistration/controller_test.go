@@ -42,7 +42,7 @@ func TestEntryIsMadeFromGroupAndProxy(t *testing.T) {
 			t.Errorf("want -, got +:\n%s", d)
 		}
 		a.metrics("success=1")
-		// Of what the proxy does not say, the template's counts.
+		// The template provides the rest.
 		a.connect(stream("2", func(c *xds.Client) { c.Proxy.Network, c.Proxy.Locality = "", [3]string{} }))
 		spec := w.object(kinds.Key{Kind: kinds.WorkloadEntry, Namespace: "vm", Name: "reviews-10.9.0.1"}).Spec.(*networkingv1.WorkloadEntry)
 		if spec.GetNetwork() != "template-net" || spec.GetLocality() != "r1/z1/s1" {
@@ -92,7 +92,7 @@ func TestEntryIsDeletedAfterGrace(t *testing.T) {
 		w.want(t, "a disconnected")
 		time.Sleep(9 * time.Second)
 		w.want(t, "a disconnected")
-		a.connect(stream("2")) // it came back
+		a.connect(stream("2")) // it reconnected
 		time.Sleep(time.Hour)
 		w.want(t, "a connected")
 		a.connect(stream("3")) // two streams of one proxy
@@ -168,7 +168,7 @@ func TestHealthIsWritten(t *testing.T) {
 		if !turned.After(began) {
 			t.Error("no time has passed")
 		}
-		// What says nothing new is not written, and a flapping application is written once a second.
+		// A report without news is not written, and an application that flaps is written once a second.
 		calls := w.count(&w.calls)
 		a.Health(c, false, "no database")
 		synctest.Wait()
@@ -189,7 +189,7 @@ func TestHealthIsWritten(t *testing.T) {
 		if e.Health.Message != "99" {
 			t.Errorf("the last written is %+v", e.Health)
 		}
-		// The report of a proxy that comes back after its entry has gone is written into the new one.
+		// The report of a proxy that reconnects after its entry was deleted is written into the new one.
 		a.Disconnected(c)
 		time.Sleep(time.Minute)
 		w.want(t, "none")
@@ -296,8 +296,9 @@ func TestManyEntriesAreRefused(t *testing.T) {
 	})
 }
 
-// TestEntriesOfOneIdentity checks that one identity, or one address without, has a tenth of the entries of an instance,
-// that others register meanwhile, and that there is room again when an entry has gone.
+// TestEntriesOfOneIdentity checks that one identity, or one address of proxies without an identity, may have a tenth
+// of the entries of an instance, that others can register meanwhile, and that there is room again when an entry is
+// deleted.
 func TestEntriesOfOneIdentity(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(reviews())
@@ -327,8 +328,8 @@ func TestEntriesOfOneIdentity(t *testing.T) {
 	})
 }
 
-// TestEntriesOfOneTenant checks that peers without identity together leave the last tenth of the entries of an instance
-// to others, and that there is room again when entries have gone.
+// TestEntriesOfOneTenant checks that peers without an identity leave the last tenth of the entries of an instance to
+// others, and that there is room again when entries are deleted.
 func TestEntriesOfOneTenant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(reviews())
@@ -364,15 +365,14 @@ func TestStoreFailuresAreRetried(t *testing.T) {
 		if err := a.Connected(t.Context(), stream("1")); status.Code(err) != codes.Unavailable || time.Since(began) != 5*time.Second {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}
-		// It is over before the proxy gives up.
+		// The outage ends before the proxy gives up.
 		go func() {
 			time.Sleep(2 * time.Second)
 			w.failing(nil)
 		}()
 		a.connect(stream("2"))
 		w.want(t, "a connected")
-		// A proxy whose entry is known is served through the outage, and what is to be written is written when it is
-		// over.
+		// A proxy with a known entry is admitted during the outage, and its changes are written afterwards.
 		a.Disconnected(stream("2"))
 		w.want(t, "a disconnected")
 		w.failing(func(string) error { return outage })
@@ -383,7 +383,7 @@ func TestStoreFailuresAreRetried(t *testing.T) {
 		w.failing(nil)
 		time.Sleep(time.Minute)
 		w.want(t, "a connected healthy=false")
-		// Conflicts are read anew, and none is an error.
+		// The entry is read after a conflict, which is not an error.
 		n := 0
 		w.failing(func(what string) error {
 			if n++; what != "get" && n < 10 {
@@ -400,7 +400,7 @@ func TestStoreFailuresAreRetried(t *testing.T) {
 		if got := a.failures(); got != errs {
 			t.Errorf("%v conflicts count as errors", got-errs)
 		}
-		// A refusal is reported at once and not tried again.
+		// A refusal is reported at once and not retried.
 		w.failing(func(what string) error {
 			if what == "create" {
 				return fmt.Errorf("%w: field is wrong", ErrRefused)
@@ -416,7 +416,7 @@ func TestStoreFailuresAreRetried(t *testing.T) {
 		if w.count(&w.calls) > calls+2 {
 			t.Errorf("%d more calls", w.count(&w.calls)-calls)
 		}
-		// A panic costs one step.
+		// A panic ends only one step.
 		w.failing(func(string) error { w.fail = nil; panic("of the store") })
 		a.connect(stream("5"))
 		a.stop()
@@ -446,7 +446,7 @@ func TestDeletedEntryIsWrittenAgain(t *testing.T) {
 		must.Succeed(t, w.Memory.Delete(t.Context(), e))
 		time.Sleep(10 * time.Second)
 		w.want(t, "a connected healthy=true")
-		// So it is while its proxy may register: the group may be for another service account by now.
+		// This holds while its proxy may register: the group may have another service account by now.
 		other := reviews()
 		other.Spec.(*networkingv1.WorkloadGroup).Template.ServiceAccount = "other-sa"
 		w.take([]kinds.Change{{Key: groupKey, Object: other}})
@@ -457,7 +457,7 @@ func TestDeletedEntryIsWrittenAgain(t *testing.T) {
 		w.take([]kinds.Change{{Key: groupKey, Object: reviews()}})
 		time.Sleep(time.Hour)
 		w.want(t, "a connected healthy=true")
-		// With its group it is gone for good, though its proxy stays.
+		// If its group is deleted, so is the entry, even if its proxy stays.
 		w.take([]kinds.Change{{Key: groupKey}})
 		e, _ = w.Memory.Get(t.Context(), vm())
 		must.Succeed(t, w.Memory.Delete(t.Context(), e))
@@ -472,7 +472,7 @@ func TestDeletedEntryIsWrittenAgain(t *testing.T) {
 	})
 }
 
-// A stream that ends while its entry is being written, just before a stop, is written too.
+// A stream that ends during the write of its entry, just before a stop, is recorded too.
 func TestStopWritesWhatChangedDuringAStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(reviews())

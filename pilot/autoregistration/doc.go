@@ -1,23 +1,23 @@
-// Package autoregistration makes a WorkloadEntry for each proxy that says which WorkloadGroup it belongs to, writes the
-// health that the proxy reports into its status, and removes it a while after the proxy has gone.
+// Package autoregistration creates a WorkloadEntry for each proxy that names a WorkloadGroup, writes the health that the
+// proxy reports into the entry's status, and deletes the entry some time after the proxy has disconnected.
 //
-// It learns of proxies from the streams of package xds, and is one of the few parts that write. What it writes comes
-// back as every object does: through the source that reads the API server, or, without one, through the handler of the
-// memory store. It decides nothing about what other proxies are sent.
+// It learns of proxies from the streams of package xds, and is one of the few packages that write. Its writes return
+// like all objects: from the source that reads the API server or, without one, through the handler of the memory store.
+// It does not decide what other proxies are sent.
 //
-// Who is behind an entry is kept in its annotations, so that replicas and restarts agree: the group, the instance that
-// holds the proxy's stream, and since when it is connected or disconnected. The instance that saw the last stream end
-// deletes the entry after the grace period, unless it finds that the proxy has come back, to itself or to another.
-// Every write names the version that it is made for, but a creation, and the claim of a proxy that has just come.
-// Entries of instances that are gone are the sweep's, which the leader runs.
+// The annotations of an entry record its group, the instance that holds the proxy's stream, and since when the proxy is
+// connected or disconnected, so that replicas agree, also after restarts. The instance that saw the last stream end
+// deletes the entry after the grace period, unless the proxy has reconnected to it or to another instance. Every write
+// names the version that it changes, except a creation and the claim of a newly connected proxy. The sweep, which the
+// leader runs, deletes entries of instances that are gone.
 //
-// A stream may register only by an identity that it proved, and only for the namespace and the service account of that
-// identity; see Options.
+// A stream may register only with a verified identity, and only for the namespace and the service account of that
+// identity; see Options.Authorizer.
 //
-// State: the Controller's map of entries, under its lock. Goroutines: as many as the constant workers, one that hands
-// them entries, and one that looks after the entries of this instance, all while Run does, and those of client-go's
-// workqueue. Streams wait for each other only for their turn to write, which goes round by namespace: one whose writes
-// hang does not shut out the others.
+// State: the Controller's map of entries, under its lock. Goroutines, all while Run is running: the constant workers,
+// one that passes entries to them, one that watches the entries of this instance, and those of client-go's workqueue.
+// Streams wait for each other only for their turn to write. Turns rotate among namespaces, so that a namespace whose
+// writes hang does not delay the others.
 //
 // # Guarantees
 //

@@ -20,56 +20,57 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/node"
 )
 
-// Annotations of an entry that was registered.
+// Annotations of registered entries.
 const (
-	annotationGroup        = names.AnnotationRegistrationGroup
-	annotationController   = names.AnnotationWorkloadController // the instance that holds, or last held, the proxy's stream
-	annotationConnected    = names.AnnotationConnected          // RFC 3339; absent once it is disconnected
-	annotationDisconnected = names.AnnotationDisconnected       // RFC 3339; absent while it is connected
+	annotationGroup = names.AnnotationRegistrationGroup
+	// annotationController is the instance that holds, or last held, the proxy's stream.
+	annotationController   = names.AnnotationWorkloadController
+	annotationConnected    = names.AnnotationConnected    // RFC 3339 time; absent while the proxy is disconnected
+	annotationDisconnected = names.AnnotationDisconnected // RFC 3339 time; absent while the proxy is connected
 	annotationHealth       = names.AnnotationHealthChecks
 )
 
-// Bounds of what a proxy may have written for it.
+// Limits on what a proxy contributes to its entry.
 const (
-	maxName    = 253     // bytes of an object's name
-	maxLabels  = 64      // that the proxy brings
-	maxMessage = 1 << 10 // bytes of what it says about its health
+	maxName    = 253     // bytes
+	maxLabels  = 64      // number of labels
+	maxMessage = 1 << 10 // bytes of a health report
 )
 
-// Entry is a WorkloadEntry as a Store has it.
+// Entry is a WorkloadEntry in a Store.
 type Entry struct {
 	types.NamespacedName
 	UID         string
-	Version     string // of what was read, for a write that must not undo another's
+	Version     string // resourceVersion; if it is not empty, a write fails if the stored version differs
 	Labels      map[string]string
 	Annotations map[string]string
 	Owner       Owner
 	Created     time.Time
 	Spec        *networkingv1.WorkloadEntry
-	Health      *Condition // nil: none was ever reported
+	Health      *Condition // nil if no health was reported
 
-	conditions []map[string]any // of other types
+	conditions []map[string]any // conditions of other types
 }
 
-// Owner is the WorkloadGroup that an entry is deleted with.
+// Owner is the WorkloadGroup that owns an entry. Deleting it deletes the entry.
 type Owner struct{ Name, UID string }
 
-// Condition is the condition Healthy of an entry's status.
+// Condition is the condition Healthy in an entry's status.
 type Condition struct {
 	Healthy bool
 	Message string
-	Probed  time.Time // when it was reported
-	Changed time.Time // when Healthy last turned
+	Probed  time.Time // time of the report
+	Changed time.Time // time at which Healthy last changed
 }
 
-// same reports whether writing c over the other would change nothing.
-func (c *Condition) same(o *Condition) bool {
+// equal reports whether c and o agree, apart from times.
+func (c *Condition) equal(o *Condition) bool {
 	return o != nil && c.Healthy == o.Healthy && c.Message == o.Message
 }
 
-// keyOf returns the name of the entry of a proxy. One proxy gets one name, at whatever replica it connects. It is
-// <group>-<address>[-<network>], as others expect; a network that cannot stand in the name of an object gets a hash
-// behind it, or n_1 and n-1 would share an entry.
+// keyOf returns the name of a proxy's entry, which is the same at every replica. It is <group>-<address>[-<network>],
+// as in Istio. A network that is not a valid name of an object is followed by its hash, because otherwise networks
+// such as n_1 and n-1 would share an entry.
 func keyOf(p *node.Proxy) types.NamespacedName {
 	name := p.RegisterGroup + "-" + strings.ReplaceAll(p.IPs[0], ":", "-")
 	if p.Network != "" {
@@ -85,8 +86,8 @@ func keyOf(p *node.Proxy) types.NamespacedName {
 		}
 		return '-'
 	}, strings.ToLower(name))
-	// A part of the name must neither begin nor end with a dash: an address may end with one, a network have it next to
-	// a dot.
+	// No part of the name between dots may begin or end with a dash. An address can end with a colon, and a network can
+	// contain a dash next to a dot.
 	parts := slices.DeleteFunc(strings.Split(name, "."), func(s string) bool { return strings.Trim(s, "-") == "" })
 	for i := range parts {
 		parts[i] = strings.Trim(parts[i], "-")
@@ -103,8 +104,8 @@ func hash(s string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// newEntry makes the entry of a proxy from its group. Of labels, the proxy's own count most, then those that the group
-// has for the entry's metadata, then its template's.
+// newEntry makes the entry of a proxy from its group. For labels, the proxy's take precedence over those in the
+// group's metadata, and these over those in its template.
 func newEntry(key types.NamespacedName, group *kinds.Object, p *node.Proxy) *Entry {
 	g := group.Spec.(*networkingv1.WorkloadGroup)
 	spec := &networkingv1.WorkloadEntry{}
@@ -140,17 +141,17 @@ func newEntry(key types.NamespacedName, group *kinds.Object, p *node.Proxy) *Ent
 	}
 }
 
-// checkProxy returns what an API server would refuse of a proxy's own words, so that every store takes the same.
+// checkProxy returns an error for metadata that an API server would refuse, so that all stores refuse the same.
 func checkProxy(p *node.Proxy) error {
 	if len(p.IPs) == 0 {
-		return fmt.Errorf("the proxy has no address: its id must hold one, or its metadata INSTANCE_IPS")
+		return fmt.Errorf("the proxy has no address: its ID or its metadata INSTANCE_IPS must contain one")
 	}
 	if ip, err := netip.ParseAddr(p.IPs[0]); err != nil || ip.IsUnspecified() || ip.IsMulticast() || ip.Zone() != "" {
-		return fmt.Errorf("the proxy's address %.64q is none that others can reach: INSTANCE_IPS in its metadata may name another", p.IPs[0])
+		return fmt.Errorf("other workloads cannot reach the proxy's address %.64q: set INSTANCE_IPS in its metadata to another one", p.IPs[0])
 	}
 	for field, v := range map[string]string{"AUTO_REGISTER_GROUP": p.RegisterGroup, "NAMESPACE": p.Namespace} {
 		if content.IsDNS1123Subdomain(v) != nil {
-			return fmt.Errorf("metadata %s: %.64q is not the name of an object", field, v)
+			return fmt.Errorf("metadata %s: %.64q is not a valid name of an object", field, v)
 		}
 	}
 	if len(p.Labels) > maxLabels {
@@ -167,20 +168,20 @@ func checkProxy(p *node.Proxy) error {
 	return nil
 }
 
-// claim records in an entry's annotations that this instance holds the proxy.
+// claim records in the annotations that an instance holds the proxy.
 func (e *Entry) claim(instance string, since time.Time) {
 	e.Annotations[annotationController] = instance
 	e.Annotations[annotationConnected] = stamp(since)
 	delete(e.Annotations, annotationDisconnected)
 }
 
-// release records that the proxy has gone.
+// release records that the proxy has disconnected.
 func (e *Entry) release(at time.Time) {
 	e.Annotations[annotationDisconnected] = stamp(at)
 	delete(e.Annotations, annotationConnected)
 }
 
-// clone returns a copy whose maps may be changed.
+// clone returns a copy with maps of its own.
 func (e *Entry) clone() *Entry {
 	c := *e
 	c.Labels, c.Annotations = maps.Clone(e.Labels), maps.Clone(e.Annotations)
@@ -192,8 +193,8 @@ func (e *Entry) clone() *Entry {
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
-// readStamp returns the zero time for what is none.
-func readStamp(s string) time.Time {
+// parseStamp parses a time of stamp. It returns the zero time if s is not one.
+func parseStamp(s string) time.Time {
 	t, err := time.Parse(time.RFC3339Nano, s)
 	if err != nil {
 		return time.Time{}

@@ -30,8 +30,8 @@ func TestMemoryBeginsWithNothing(t *testing.T) {
 	})
 }
 
-// Proxies come, go, move between replicas and replicas restart; in the end there is an entry for each that is
-// connected, and for no other.
+// Random proxies connect, disconnect and move between replicas, and replicas restart. In the end exactly the
+// connected proxies have entries.
 func TestHistories(t *testing.T) {
 	seed, _ := histories.Seed(t)
 	synctest.Test(t, func(t *testing.T) { history(t, seed) })

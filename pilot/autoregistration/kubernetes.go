@@ -19,22 +19,22 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-// Kubernetes is the Store of an API server. What others wrote into an object stays as it is: changes are patches.
+// Kubernetes is the Store of an API server. It writes patches, which leave fields of other writers unchanged.
 type Kubernetes struct {
 	client dynamic.NamespaceableResourceInterface
 }
 
-// NewKubernetes makes a Store of the API server of c.
+// NewKubernetes returns a Store of the API server of c.
 func NewKubernetes(c *rest.Config) (*Kubernetes, error) {
 	client, err := dynamic.NewForConfig(c)
 	if err != nil {
-		return nil, fmt.Errorf("client of workload entries: %w", err)
+		return nil, fmt.Errorf("failed to make a client for WorkloadEntries: %w", err)
 	}
 	k := kinds.WorkloadEntry
 	return &Kubernetes{client.Resource(schema.GroupVersionResource{Group: k.Group, Version: k.Versions[0], Resource: k.Plural})}, nil
 }
 
-// entryStatus is what is read and written of the status: conditions of other types pass through.
+// entryStatus is the part of the status that is read and written. Conditions of other types are preserved.
 type entryStatus struct {
 	Conditions []map[string]any `json:"conditions"`
 }
@@ -45,13 +45,13 @@ const conditionHealthy = "Healthy"
 func (k *Kubernetes) Get(ctx context.Context, key types.NamespacedName) (*Entry, error) {
 	u, err := k.client.Namespace(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
 	if err != nil {
-		return nil, known(err)
+		return nil, classify(err)
 	}
-	return entry(key, u)
+	return decode(key, u)
 }
 
-// entry takes an object apart.
-func entry(key types.NamespacedName, u *unstructured.Unstructured) (*Entry, error) {
+// decode returns the entry in an object of the API server.
+func decode(key types.NamespacedName, u *unstructured.Unstructured) (*Entry, error) {
 	e := &Entry{
 		NamespacedName: key, UID: string(u.GetUID()), Version: u.GetResourceVersion(), Labels: u.GetLabels(), Annotations: u.GetAnnotations(),
 		Created: u.GetCreationTimestamp().Time, Spec: &networkingv1.WorkloadEntry{},
@@ -71,7 +71,10 @@ func entry(key types.NamespacedName, u *unstructured.Unstructured) (*Entry, erro
 	for _, c := range conditions {
 		if m, ok := c.(map[string]any); ok && m["type"] == conditionHealthy {
 			text := func(field string) string { s, _ := m[field].(string); return s }
-			e.Health = &Condition{Healthy: text("status") == "True", Message: text("message"), Probed: readStamp(text("lastProbeTime")), Changed: readStamp(text("lastTransitionTime"))}
+			e.Health = &Condition{
+				Healthy: text("status") == "True", Message: text("message"),
+				Probed: parseStamp(text("lastProbeTime")), Changed: parseStamp(text("lastTransitionTime")),
+			}
 		} else if ok {
 			e.conditions = append(e.conditions, m)
 		}
@@ -101,20 +104,20 @@ func (k *Kubernetes) Create(ctx context.Context, e *Entry) error {
 		APIVersion: u.GetAPIVersion(), Kind: kinds.WorkloadGroup.Name, Name: e.Owner.Name, UID: types.UID(e.Owner.UID), Controller: &controller,
 	}})
 	u, err = k.client.Namespace(e.Namespace).Create(ctx, u, metav1.CreateOptions{})
-	return e.stored(u, err)
+	return e.replace(u, err)
 }
 
-// stored returns the entry that a request has answered with.
-func (e *Entry) stored(u *unstructured.Unstructured, err error) error {
+// replace sets the entry to the object in a response.
+func (e *Entry) replace(u *unstructured.Unstructured, err error) error {
 	if err != nil {
-		return known(err)
+		return classify(err)
 	}
-	now, err := entry(e.NamespacedName, u)
+	stored, err := decode(e.NamespacedName, u)
 	if err != nil {
 		return err
 	}
-	now.Spec = e.Spec // nobody writes another
-	*e = *now
+	stored.Spec = e.Spec // no other component writes it
+	*e = *stored
 	return nil
 }
 
@@ -140,7 +143,8 @@ func (k *Kubernetes) UpdateStatus(ctx context.Context, e *Entry) error {
 	s := entryStatus{e.conditions}
 	if h := e.Health; h != nil {
 		c := map[string]any{
-			"type": conditionHealthy, "status": "False", "lastProbeTime": h.Probed.UTC().Format(time.RFC3339Nano), "lastTransitionTime": h.Changed.UTC().Format(time.RFC3339Nano),
+			"type": conditionHealthy, "status": "False",
+			"lastProbeTime": h.Probed.UTC().Format(time.RFC3339Nano), "lastTransitionTime": h.Changed.UTC().Format(time.RFC3339Nano),
 		}
 		if h.Healthy {
 			c["status"] = "True"
@@ -159,17 +163,18 @@ func (k *Kubernetes) patch(ctx context.Context, e *Entry, patch map[string]any, 
 		return fmt.Errorf("encode %s: %w", e.NamespacedName, err)
 	}
 	u, err := k.client.Namespace(e.Namespace).Patch(ctx, e.Name, types.MergePatchType, b, metav1.PatchOptions{}, subresource...)
-	return e.stored(u, err)
+	return e.replace(u, err)
 }
 
 // Delete implements Store.
 func (k *Kubernetes) Delete(ctx context.Context, e *Entry) error {
 	uid := types.UID(e.UID)
-	return known(k.client.Namespace(e.Namespace).Delete(ctx, e.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &e.Version}}))
+	preconditions := metav1.Preconditions{UID: &uid, ResourceVersion: &e.Version}
+	return classify(k.client.Namespace(e.Namespace).Delete(ctx, e.Name, metav1.DeleteOptions{Preconditions: &preconditions}))
 }
 
-// known returns the errors of a Store their names.
-func known(err error) error {
+// classify wraps errors of the API server in the errors of a Store.
+func classify(err error) error {
 	switch {
 	case apierrors.IsNotFound(err):
 		return fmt.Errorf("%w: %w", ErrNotFound, err)

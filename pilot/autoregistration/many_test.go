@@ -25,7 +25,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/xds"
 )
 
-// apiServer answers requests for WorkloadEntries, each after a while, and counts them by verb.
+// apiServer is a fake API server for WorkloadEntries with a delay. It counts requests by verb.
 type apiServer struct {
 	latency time.Duration
 
@@ -91,7 +91,7 @@ func (s *apiServer) answer(method, name string, body map[string]any) (int, any) 
 	return http.StatusOK, o
 }
 
-// other reports whether an object is not the one, or not of the version, that a request is for.
+// other reports whether an object differs from the object, or the version, that a request names.
 func other(o map[string]any, meant any) bool {
 	is, want := o["metadata"].(map[string]any), meant.(map[string]any)
 	return want["uid"] != is["uid"] || want["resourceVersion"] != nil && want["resourceVersion"] != is["resourceVersion"]
@@ -134,7 +134,7 @@ func (s *apiServer) object(k kinds.Key) *kinds.Object {
 	return out
 }
 
-// count returns the requests of each verb, and forgets them.
+// count returns the number of requests by verb, and resets it.
 func (s *apiServer) count() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,8 +143,8 @@ func (s *apiServer) count() string {
 	return text
 }
 
-// A thousand machines that connect at once are all registered, by one request each, and not one of them has to come
-// again; nor when they say how they are, go, and come back to a server that has just started.
+// A thousand machines that connect at once are all registered by one request each, and none has to retry. The same
+// holds when they report health, disconnect, and reconnect to a restarted server.
 func TestAThousandMachinesAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 1000
@@ -187,7 +187,7 @@ func TestAThousandMachinesAtOnce(t *testing.T) {
 		if got, want := api.count(), fmt.Sprintf("map[POST:%d STATUS:%d]", n, n); got != want {
 			t.Errorf("to register and to say how they are: %s, want %s", got, want)
 		}
-		// Reports that say nothing new cost nothing, those that do are written once however often they turn.
+		// Reports without news cause no writes. A change is written once, however often it flips.
 		all(func(c xds.Client) error {
 			for i := range 20 {
 				a.Health(c, i%2 == 0, fmt.Sprint(i))
@@ -198,7 +198,7 @@ func TestAThousandMachinesAtOnce(t *testing.T) {
 		if got, want := api.count(), fmt.Sprintf("map[STATUS:%d]", n); got != want {
 			t.Errorf("health that flaps: %s, want %s", got, want)
 		}
-		// They move to another instance, before the first has noticed: nothing is deleted and made anew.
+		// They move to another instance before the first has noticed. No entry is deleted and created again.
 		t.Logf("at another instance after %v", all(connect(start("b"))))
 		all(func(c xds.Client) error { a.Disconnected(c); return nil })
 		time.Sleep(2 * time.Minute)
@@ -215,7 +215,7 @@ func TestAThousandMachinesAtOnce(t *testing.T) {
 			}
 		}
 
-		// An API server that takes nothing keeps nobody waiting.
+		// An API server that refuses writes delays no proxy.
 		api.mu.Lock()
 		api.down = true
 		api.mu.Unlock()

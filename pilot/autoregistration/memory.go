@@ -15,8 +15,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/config"
 )
 
-// Memory is the Store of a server without an API server. It is a source of the entries that it holds: each write is
-// handed on before it returns.
+// Memory is the Store of a server without an API server. It is also a source of its entries: a write passes the
+// change to the handler before it returns.
 type Memory struct {
 	handler config.Handler
 
@@ -25,12 +25,12 @@ type Memory struct {
 	writes  int
 }
 
-// NewMemory makes an empty store.
+// NewMemory returns an empty store.
 func NewMemory(h config.Handler) *Memory {
 	return &Memory{handler: h, entries: map[types.NamespacedName]*Entry{}}
 }
 
-// Run reports, as a source has to, that nothing is there yet, and waits for ctx to end.
+// Run reports an empty state, as a source must, and waits for ctx to end.
 func (m *Memory) Run(ctx context.Context) error {
 	m.mu.Lock()
 	if m.writes == 0 {
@@ -41,7 +41,7 @@ func (m *Memory) Run(ctx context.Context) error {
 	return nil
 }
 
-// Findings returns nil: a Memory has what was registered, and nothing is wrong with that.
+// Findings returns nil: entries in a Memory have no faults to report.
 func (m *Memory) Findings() []diag.Diagnostic { return nil }
 
 // Get implements Store.
@@ -82,7 +82,7 @@ func (m *Memory) UpdateStatus(_ context.Context, e *Entry) error {
 func (m *Memory) change(e *Entry, edit func(*Entry)) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err := m.current(e); err != nil {
+	if err := m.checkVersion(e); err != nil {
 		return err
 	}
 	c := m.entries[e.NamespacedName].clone()
@@ -96,7 +96,7 @@ func (m *Memory) change(e *Entry, edit func(*Entry)) error {
 func (m *Memory) Delete(_ context.Context, e *Entry) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err := m.current(e); err != nil {
+	if err := m.checkVersion(e); err != nil {
 		return err
 	}
 	delete(m.entries, e.NamespacedName)
@@ -105,11 +105,12 @@ func (m *Memory) Delete(_ context.Context, e *Entry) error {
 	return nil
 }
 
-func (m *Memory) current(e *Entry) error {
-	switch now := m.entries[e.NamespacedName]; {
-	case now == nil:
+// checkVersion returns an error unless e is the current version of a stored entry.
+func (m *Memory) checkVersion(e *Entry) error {
+	switch stored := m.entries[e.NamespacedName]; {
+	case stored == nil:
 		return ErrNotFound
-	case now.UID != e.UID, e.Version != "" && now.Version != e.Version:
+	case stored.UID != e.UID, e.Version != "" && stored.Version != e.Version:
 		return ErrConflict
 	}
 	return nil
@@ -127,7 +128,7 @@ func objectKey(n types.NamespacedName) kinds.Key {
 	return kinds.Key{Kind: kinds.WorkloadEntry, Namespace: n.Namespace, Name: n.Name}
 }
 
-// object is the entry as sources hand on objects.
+// object returns the entry in the form in which sources report objects.
 func (e *Entry) object() *kinds.Object {
 	annotations := maps.Clone(e.Annotations)
 	delete(annotations, kinds.AnnotationHealthy)

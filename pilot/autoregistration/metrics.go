@@ -16,8 +16,8 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		return c
 	}
 	return &metrics{
-		success:    counter("success", "Workloads that were registered anew."),
-		updates:    counter("updates", "Registered workloads whose proxy came back."),
+		success:    counter("success", "Workloads that were registered."),
+		updates:    counter("updates", "Registered workloads whose proxy reconnected."),
 		unregister: counter("unregister", "Registered workloads whose proxy disconnected."),
 		deletes:    counter("deletes", "Registered workloads that were deleted after the grace period."),
 		errors:     counter("errors", "Registrations that were refused, and writes that failed."),

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// lockedRand is for stores that several workers call.
+// lockedRand is a source of random numbers for stores that several workers call.
 type lockedRand struct {
 	mu  sync.Mutex
 	rng *rand.Rand

@@ -20,14 +20,14 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/xds"
 )
 
-// world is the configuration that controllers see, and a store that can fail. Its entries come from the store.
+// world is the configuration that controllers read, and a store that can fail. The entries come from the store.
 type world struct {
 	*Memory
 	mu      sync.Mutex
 	objects map[kinds.Key]*kinds.Object
 	calls   int
 	batches int
-	fail    func(what string) error // nil: nothing fails
+	fail    func(what string) error // optional
 }
 
 func newWorld(groups ...*kinds.Object) *world {
@@ -52,7 +52,7 @@ func (w *world) take(changes []kinds.Change) {
 	}
 }
 
-// count reads a counter when all that was to happen now has happened.
+// count reads a counter after all pending goroutines have run.
 func (w *world) count(n *int) int {
 	synctest.Wait()
 	w.mu.Lock()
@@ -186,7 +186,7 @@ func reviews() *kinds.Object {
 	}}
 }
 
-// stream is what a proxy of the group brings.
+// stream returns a proxy of the group.
 func stream(id string, edit ...func(*xds.Client)) xds.Client {
 	c := xds.Client{ID: id, Address: "10.1.2.3:4567", Peer: proved("vm", "reviews-sa"), Proxy: &node.Proxy{
 		ID: "vm-1.vm", Namespace: "vm", RegisterGroup: "reviews", IPs: []string{"10.9.0.1", "10.9.0.2"}, Network: "net-1",
@@ -202,7 +202,7 @@ func vm() types.NamespacedName {
 	return types.NamespacedName{Namespace: "vm", Name: "reviews-10.9.0.1-net-1"}
 }
 
-// state returns who holds the entry and how it is.
+// state returns the instance that holds the entry, and its health.
 func (w *world) state() string {
 	o := w.object(objectKey(vm()))
 	if o == nil {
@@ -234,7 +234,7 @@ func (r *replica) connect(c xds.Client) {
 	must.Succeed(r.t, r.Connected(r.t.Context(), c))
 }
 
-// known is how many streams and entries the controller remembers.
+// known returns the number of streams and entries in the controller.
 func (r *replica) known() int {
 	synctest.Wait()
 	r.mu.Lock()
@@ -242,7 +242,7 @@ func (r *replica) known() int {
 	return len(r.entries) + len(r.streams)
 }
 
-// proved returns a peer that proved to be a service account of a namespace.
+// proved returns a peer with a verified identity.
 func proved(namespace, account string) identity.Peer {
 	return identity.Peer{
 		ID:    identity.ID{TrustDomain: "cluster.local", Namespace: namespace, ServiceAccount: account},
@@ -250,7 +250,7 @@ func proved(namespace, account string) identity.Peer {
 	}
 }
 
-// unproved returns a peer at an address that proved nothing.
+// unproved returns a peer without an identity.
 func unproved(address string) identity.Peer {
 	return identity.Peer{Address: netip.MustParseAddrPort(address)}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/xds"
 )
 
-// admit reports whether a stream may register what it asks for, and returns the group.
+// admit returns the group of a stream's proxy, or an error with a gRPC status if the stream may not register it.
 func (c *Controller) admit(client xds.Client) (*kinds.Object, error) {
 	p := client.Proxy
 	if err := checkProxy(p); err != nil {
@@ -41,11 +41,12 @@ func (c *Controller) group(p *node.Proxy) *kinds.Object {
 }
 
 func noGroup(p *node.Proxy) error {
-	return status.Errorf(codes.FailedPrecondition, "there is no WorkloadGroup %s/%s to register %s with", p.Namespace, p.RegisterGroup, p.ID)
+	return status.Errorf(codes.FailedPrecondition,
+		"there is no WorkloadGroup %s/%s for proxy %s: create it, or correct AUTO_REGISTER_GROUP in the proxy's metadata", p.Namespace, p.RegisterGroup, p.ID)
 }
 
-// step brings one entry nearer to what it should be, and returns after how long to look at it again; 0: when something
-// happens.
+// step brings the stored entry closer to the wanted state. It returns the time until the next step, or 0 if only an
+// event requires one.
 func (c *Controller) step(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
 	c.mu.Lock()
 	h := c.entries[key]
@@ -53,42 +54,42 @@ func (c *Controller) step(ctx context.Context, key types.NamespacedName) (time.D
 		c.mu.Unlock()
 		return 0, nil
 	}
-	now := *h // waiting is not used of it
+	current := *h // its waiting list is not used
 	c.mu.Unlock()
-	e, err := c.stored(ctx, key, now)
+	e, err := c.stored(ctx, key, current)
 	if err != nil {
 		return 0, err
 	}
-	if now.streams == 0 {
-		return c.retire(ctx, key, now, e)
+	if current.streams == 0 {
+		return c.retire(ctx, key, current, e)
 	}
-	again, err := c.uphold(ctx, key, now, e)
+	requeueAfter, err := c.maintain(ctx, key, current, e)
 	var refusal error
 	switch {
 	case err == nil:
 	case errors.Is(err, ErrRefused):
-		refusal = status.Errorf(codes.FailedPrecondition, "the WorkloadEntry %s was not taken: %v", key, err)
-	case status.Code(err) != codes.Unknown: // a refusal of our own
+		refusal = status.Errorf(codes.FailedPrecondition, "the API server refused the WorkloadEntry %s: %v", key, err)
+	case status.Code(err) != codes.Unknown: // made by this package
 		refusal = err
 	default:
 		return 0, err
 	}
 	if refusal != nil {
 		c.metrics.errors.Inc()
-		c.o.Logger.Warn("a workload is not registered", "conn", now.client.ID, "ns", key.Namespace, "name", key.Name, "err", refusal)
+		c.o.Logger.Warn("failed to register a workload", "conn", current.client.ID, "ns", key.Namespace, "name", key.Name, "err", refusal)
 	}
-	c.notify(key, now, refusal)
-	return again, nil
+	c.notify(key, current, refusal)
+	return requeueAfter, nil
 }
 
-// stored returns the entry as it is stored, as far as this instance knows, and nil if there is none. An entry that
-// nobody has heard of is not read: creating it shows whether it exists. Nor is one that a proxy which has just come
-// claims, for it does so whatever is stored: such an entry has no version.
-func (c *Controller) stored(ctx context.Context, key types.NamespacedName, h held) (*Entry, error) {
-	if h.entry != nil {
-		return h.entry.clone(), nil
+// stored returns the stored entry, as far as this instance knows, or nil if there is none. An unknown entry is not
+// read: Create fails if it exists. Nor is an entry read that a newly connected proxy claims, because the claim does
+// not depend on what is stored. That entry has no version.
+func (c *Controller) stored(ctx context.Context, key types.NamespacedName, h registration) (*Entry, error) {
+	if h.cached != nil {
+		return h.cached.clone(), nil
 	}
-	if h.tried {
+	if h.mustRead {
 		return c.read(ctx, key)
 	}
 	o := c.o.Object(objectKey(key))
@@ -109,18 +110,18 @@ func (c *Controller) read(ctx context.Context, key types.NamespacedName) (*Entry
 		return nil, nil
 	}
 	if err == nil {
-		c.remember(key, e)
+		c.cache(key, e)
 	}
 	return e, err
 }
 
-// notify wakes the streams that wait until an entry is written for the newest of them.
-func (c *Controller) notify(key types.NamespacedName, done held, refusal error) {
+// notify sends the result of writing an entry to the waiting streams, unless a newer stream has connected since.
+func (c *Controller) notify(key types.NamespacedName, done registration, refusal error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	h := c.entries[key]
 	if h == nil || !h.since.Equal(done.since) {
-		return // there is a newer stream, and a step for it to come
+		return // the newer stream has a step of its own
 	}
 	h.claimed = refusal == nil
 	for _, w := range h.waiting {
@@ -129,37 +130,38 @@ func (c *Controller) notify(key types.NamespacedName, done held, refusal error) 
 	h.waiting = nil
 }
 
-// uphold keeps the entry of a proxy that is connected; e is nil where there is none.
-func (c *Controller) uphold(ctx context.Context, key types.NamespacedName, h held, e *Entry) (time.Duration, error) {
+// maintain creates or claims the entry of a connected proxy and writes its health. e is nil if there is no entry.
+func (c *Controller) maintain(ctx context.Context, key types.NamespacedName, h registration, e *Entry) (time.Duration, error) {
 	p := h.client.Proxy
 	if e == nil {
-		group, err := c.admit(h.client) // it may have changed since
+		group, err := c.admit(h.client) // the group may have changed since
 		if err != nil {
 			return 0, err
 		}
 		e := newEntry(key, group, p)
 		e.claim(c.o.Instance, h.since)
-		c.remember(key, nil)
+		c.cache(key, nil)
 		err = c.o.Store.Create(ctx, e)
 		if errors.Is(err, ErrConflict) {
 			if e, err = c.read(ctx, key); err == nil && e == nil {
-				err = ErrConflict // it has just gone
+				err = ErrConflict // it was deleted in between
 			}
 			if err != nil {
 				return 0, err
 			}
-			return c.uphold(ctx, key, h, e)
+			return c.maintain(ctx, key, h, e)
 		}
 		if err != nil {
 			return 0, err
 		}
-		c.remember(key, e)
+		c.cache(key, e)
 		c.metrics.success.Inc()
-		c.o.Logger.Info("workload registered", "conn", h.client.ID, "ns", key.Namespace, "name", key.Name)
+		c.o.Logger.Info("registered a workload", "conn", h.client.ID, "ns", key.Namespace, "name", key.Name)
 		return soonIf(h.health != nil), nil
 	}
 	if g := e.Annotations[annotationGroup]; g != p.RegisterGroup {
-		return 0, status.Errorf(codes.FailedPrecondition, "the WorkloadEntry %s was not registered for group %s: delete or rename it", key, p.RegisterGroup)
+		return 0, status.Errorf(codes.FailedPrecondition,
+			"the WorkloadEntry %s does not belong to WorkloadGroup %s: delete or rename it", key, p.RegisterGroup)
 	}
 	mine := e.Annotations[annotationController] == c.o.Instance
 	current := mine && e.Annotations[annotationConnected] == stamp(h.since) && (!p.ReadinessProbe || e.Annotations[annotationHealth] == "true")
@@ -171,14 +173,14 @@ func (c *Controller) uphold(ctx context.Context, key types.NamespacedName, h hel
 		if err := c.o.Store.Update(ctx, e); err != nil {
 			return 0, err
 		}
-		c.remember(key, e)
+		c.cache(key, e)
 		c.metrics.updates.Inc()
 		return soonIf(h.health != nil), nil
 	}
-	if h.health == nil || !mine || h.health.same(e.Health) {
+	if h.health == nil || !mine || h.health.equal(e.Health) {
 		return 0, nil
 	}
-	if wait := time.Until(h.wrote.Add(c.healthPace())); wait > 0 {
+	if wait := time.Until(h.healthWritten.Add(c.healthInterval())); wait > 0 {
 		return wait, nil
 	}
 	return 0, c.writeHealth(ctx, key, h.health, e)
@@ -199,32 +201,32 @@ func (c *Controller) writeHealth(ctx context.Context, key types.NamespacedName, 
 	}
 	e.Health = &written
 	if err := c.o.Store.UpdateStatus(ctx, e); err != nil {
-		return fmt.Errorf("write health: %w", err)
+		return fmt.Errorf("failed to write health: %w", err)
 	}
-	c.remember(key, e)
-	c.o.Logger.Info("workload health", "ns", key.Namespace, "name", key.Name, "healthy", written.Healthy, "message", written.Message)
+	c.cache(key, e)
+	c.o.Logger.Info("wrote workload health", "ns", key.Namespace, "name", key.Name, "healthy", written.Healthy, "message", written.Message)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if h := c.entries[key]; h != nil {
-		h.wrote = time.Now()
+		h.healthWritten = time.Now()
 	}
 	return nil
 }
 
-// retire marks the entry of a proxy that has gone, and after the grace period deletes it. Another instance's is none of
-// ours.
-func (c *Controller) retire(ctx context.Context, key types.NamespacedName, h held, e *Entry) (time.Duration, error) {
+// retire marks the entry of a disconnected proxy and deletes it after the grace period. It leaves entries of other
+// instances alone.
+func (c *Controller) retire(ctx context.Context, key types.NamespacedName, h registration, e *Entry) (time.Duration, error) {
 	if e == nil || e.Annotations[annotationGroup] != h.client.Proxy.RegisterGroup || e.Annotations[annotationController] != c.o.Instance {
 		c.forget(key)
 		return 0, nil
 	}
-	gone := readStamp(e.Annotations[annotationDisconnected])
+	gone := parseStamp(e.Annotations[annotationDisconnected])
 	if gone.IsZero() {
 		e.release(h.since)
 		if err := c.o.Store.Update(ctx, e); err != nil {
 			return 0, err
 		}
-		c.remember(key, e)
+		c.cache(key, e)
 		c.metrics.unregister.Inc()
 		return max(time.Until(h.since.Add(c.o.Grace)), time.Nanosecond), nil
 	}
@@ -235,20 +237,20 @@ func (c *Controller) retire(ctx context.Context, key types.NamespacedName, h hel
 		return 0, err
 	}
 	c.metrics.deletes.Inc()
-	c.o.Logger.Info("workload deleted: its proxy has not come back", "ns", key.Namespace, "name", key.Name)
+	c.o.Logger.Info("deleted a workload whose proxy did not reconnect", "ns", key.Namespace, "name", key.Name)
 	c.forget(key)
 	return 0, nil
 }
 
-// forget drops what is known of an entry, unless its proxy is connected again.
+// forget drops the state of an entry, unless its proxy is connected again.
 func (c *Controller) forget(key types.NamespacedName) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if h := c.entries[key]; h != nil && h.streams == 0 {
 		delete(c.entries, key)
 		if h.holder != (identity.Holder{}) {
-			c.each.Add(h.holder, -1)
+			c.perHolder.Add(h.holder, -1)
 		}
-		c.tenants.Add(h.holder.Tenant(), -1)
+		c.perTenant.Add(h.holder.Tenant(), -1)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/leader"
 )
 
-// guarded deletes only while it may.
+// guarded is a store that deletes only while it is allowed to.
 type guarded struct {
 	Store
 	may func() bool
@@ -55,18 +55,18 @@ func TestSweepDeletesWhatIsLeftBehind(t *testing.T) {
 			must.Succeed(t, w.Memory.Create(t.Context(), e))
 		}
 		none := time.Time{}
-		// Disconnected, and nobody deleted it.
+		// The proxy disconnected, and its instance did not delete the entry.
 		left("b", none, time.Now())
 		time.Sleep(19 * time.Second)
 		w.want(t, "b disconnected")
 		time.Sleep(12 * time.Second)
 		w.want(t, "none")
-		// Its instance lives.
+		// Its instance is running.
 		left("b", time.Now(), none)
 		time.Sleep(59 * time.Minute)
 		w.want(t, "b connected")
 		time.Sleep(2 * time.Minute)
-		w.want(t, "none") // by age
+		w.want(t, "none") // too old
 		// Its instance is gone.
 		left("b", time.Now(), none)
 		set(func() { gone["b"] = true })
@@ -74,7 +74,7 @@ func TestSweepDeletesWhatIsLeftBehind(t *testing.T) {
 		w.want(t, "b connected")
 		time.Sleep(31 * time.Second)
 		w.want(t, "none")
-		// Its instance is gone, but the proxy comes back elsewhere.
+		// Its instance is gone, but the proxy reconnects to another one.
 		left("b", time.Now(), none)
 		time.Sleep(30 * time.Second)
 		set(func() { gone["b"] = true })
@@ -86,18 +86,18 @@ func TestSweepDeletesWhatIsLeftBehind(t *testing.T) {
 		time.Sleep(time.Minute)
 		w.want(t, "none")
 		c.stop()
-		// This instance was restarted and knows nothing of it.
+		// This instance was restarted and does not know the entry.
 		left("a", time.Now(), none)
 		time.Sleep(2 * time.Minute)
 		w.want(t, "none")
-		// Not while another is the leader; nor what others wrote.
+		// It is not deleted while another instance is the leader. Entries of other writers are not deleted either.
 		set(func() { may = false })
 		left("b", time.Now(), none)
 		time.Sleep(10 * time.Minute)
 		w.want(t, "b connected")
 		set(func() { may = true })
 		w.take([]kinds.Change{{Key: kinds.Key{Kind: kinds.WorkloadEntry, Name: "hand"}, Object: &kinds.Object{Key: kinds.Key{Kind: kinds.WorkloadEntry, Name: "hand"}}}})
-		// The view is behind: the entry was claimed meanwhile.
+		// The view is stale: the entry was claimed since.
 		stale := w.object(objectKey(vm()))
 		e, _ := w.Memory.Get(t.Context(), vm())
 		e.claim("d", time.Now())
@@ -111,7 +111,7 @@ func TestSweepDeletesWhatIsLeftBehind(t *testing.T) {
 	})
 }
 
-// What an instance may not judge it leaves, however old.
+// Entries of instances that this one may not sweep stay, however old they are.
 func TestSweepLeavesWhatItMayNotJudge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(reviews())

@@ -8,26 +8,26 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/quota"
 )
 
-// turns hands entries to workers, one namespace after the other. A namespace has a tenth of the workers at most: where
-// its writes hang, behind a webhook that does not answer, the entries of others are still written.
+// turns is a queue of entries that is fair among namespaces. A namespace gets a tenth of the workers at most, so that
+// writes that hang there, behind a webhook that does not answer, do not delay the entries of other namespaces.
 type turns struct {
-	each    int // workers of one namespace at a time
-	mu      sync.Mutex
-	changed *sync.Cond
-	closed  bool
-	free    int                               // workers
-	busy    map[string]int                    // workers, by namespace
-	waiting map[string][]types.NamespacedName // by namespace
-	order   []string                          // of the namespaces that wait
+	perNamespace int // maximum number of workers of one namespace
+	mu           sync.Mutex
+	changed      *sync.Cond
+	closed       bool
+	free         int                               // number of idle workers
+	busy         map[string]int                    // number of workers, by namespace
+	waiting      map[string][]types.NamespacedName // entries, by namespace
+	order        []string                          // namespaces with waiting entries, next first
 }
 
 func newTurns(workers int) *turns {
-	t := &turns{each: quota.Share(workers), free: workers, busy: map[string]int{}, waiting: map[string][]types.NamespacedName{}}
+	t := &turns{perNamespace: quota.Share(workers), free: workers, busy: map[string]int{}, waiting: map[string][]types.NamespacedName{}}
 	t.changed = sync.NewCond(&t.mu)
 	return t
 }
 
-// put adds an entry that neither waits nor is worked on.
+// put adds an entry. It must not be waiting or in progress.
 func (t *turns) put(key types.NamespacedName) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -39,13 +39,14 @@ func (t *turns) put(key types.NamespacedName) {
 	t.changed.Signal()
 }
 
-// take waits for an entry whose turn it is; done ends it. false: there will be none.
-func (t *turns) take() (types.NamespacedName, bool) {
+// take waits for an entry whose turn it is. The caller must call done with it. ok is false once the queue is closed
+// and empty.
+func (t *turns) take() (key types.NamespacedName, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for {
 		for i, ns := range t.order {
-			if t.free == 0 || t.busy[ns] >= t.each {
+			if t.free == 0 || t.busy[ns] >= t.perNamespace {
 				continue
 			}
 			key := t.waiting[ns][0]
@@ -76,7 +77,7 @@ func (t *turns) done(key types.NamespacedName) {
 	t.changed.Broadcast()
 }
 
-// close ends the queue: nothing more will be put. What waits is still handed out.
+// close declares that no more entries will be put. take still returns the waiting ones.
 func (t *turns) close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

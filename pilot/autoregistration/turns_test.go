@@ -17,13 +17,13 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/xds"
 )
 
-// stuck is a store whose creations in some namespaces hang, as behind a webhook that does not answer.
+// stuck is a store in which creations in some namespaces hang, as behind a webhook that does not answer.
 type stuck struct {
 	*world
 	in map[string]bool
 
 	mu        sync.Mutex
-	now, most map[string]int // creations at a time, by namespace
+	now, most map[string]int // concurrent creations, by namespace
 }
 
 func (s *stuck) Create(ctx context.Context, e *Entry) error {
@@ -49,8 +49,7 @@ func machine(ns string, i int, id string) xds.Client {
 	}}
 }
 
-// Where writes hang in two namespaces, however many machines there try again and again, those of a third one are
-// registered at once.
+// Writes hang in two namespaces, where many machines retry. Machines of a third namespace are registered at once.
 func TestHangingNamespaceHoldsUpNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var groups []*kinds.Object
@@ -94,7 +93,7 @@ func TestHangingNamespaceHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-// Every entry is handed out once, in its turn, and what waits when the end comes is still handed out.
+// Every entry is taken once, in its turn, and waiting entries can be taken after close.
 func TestEachEntryIsHandedOutOnce(t *testing.T) {
 	turns := newTurns(30)
 	key := func(ns string, i int) types.NamespacedName {

@@ -225,7 +225,7 @@ func (a *API) pushContext(url.Values) (any, error) {
 	}
 	if t := a.o.Translator; t != nil {
 		hits, misses := t.Stats()
-		out.Cache = &cache{t.Cached(), hits, misses}
+		out.Cache = &cache{t.Kept(), hits, misses}
 	}
 	return out, nil
 }

@@ -41,7 +41,7 @@ func newCohorts(few int) *cohorts { return &cohorts{few: few, streams: map[cohor
 
 // move records that a stream belongs to another cohort. A zero key is none.
 func (c *cohorts) move(from, to cohort.Key) {
-	if from, to = from.Cached(), to.Kept(); c == nil || from == to {
+	if from, to = from.Cached(), to.Cached(); c == nil || from == to {
 		return
 	}
 	c.mu.Lock()
