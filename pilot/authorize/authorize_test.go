@@ -9,7 +9,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/authorize"
 )
 
-// TestWhatPeersMayDo asks for everything, as every kind of peer.
+// TestWhatPeersMayDo asks every question for every kind of peer.
 func TestWhatPeersMayDo(t *testing.T) {
 	web := identity.ID{TrustDomain: "cluster.local", Namespace: "a", ServiceAccount: "web"}
 	far, near := netip.MustParseAddrPort("10.0.0.1:1"), netip.MustParseAddrPort("127.0.0.1:1")

@@ -1,5 +1,5 @@
-// Package autoregistration creates a WorkloadEntry for each proxy that names a WorkloadGroup, writes the health that the
-// proxy reports into the entry's status, and deletes the entry some time after the proxy has disconnected.
+// Package autoregistration creates a WorkloadEntry for each proxy that names a WorkloadGroup, writes the health that
+// the proxy reports into the entry's status, and deletes the entry some time after the proxy has disconnected.
 //
 // It learns of proxies from the streams of package xds, and is one of the few packages that write. Its writes return
 // like all objects: from the source that reads the API server or, without one, through the handler of the memory store.

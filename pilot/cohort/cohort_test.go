@@ -22,7 +22,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
-// secret is a label value that no key may hold.
+// secret is a label value that must not be in a key.
 const secret = "tell-nobody"
 
 func object(t *testing.T, kind *kinds.Kind, ns, name, spec string) *kinds.Object {
@@ -73,7 +73,7 @@ func resolve(x *scope.Index, p *node.Proxy) cohort.Inputs {
 	return cohort.Resolve(x, p, catalog.Features())
 }
 
-// shared returns what a proxy shares with its cohort.
+// shared returns the part of a key that a proxy shares with its cohort.
 func shared(p cohort.Inputs) cohort.Inputs {
 	p.Address = ""
 	return p
@@ -148,8 +148,8 @@ func TestTargetPorts(t *testing.T) {
 	}
 }
 
-// TestWorkloadOfProxy checks which workload is taken: the Pod of the proxy's name, then the WorkloadEntry, then the
-// owner of its address in its namespace, then the proxy's own metadata.
+// TestWorkloadOfProxy checks the order of precedence: the Pod with the proxy's name, the WorkloadEntry, the owner of
+// its address in its namespace, the proxy's own metadata.
 func TestWorkloadOfProxy(t *testing.T) {
 	entry := &registry.Workload{WorkloadKey: registry.WorkloadKey{Kind: kinds.WorkloadEntry, Namespace: "a", Name: "vm"}, Addresses: []string{"10.2.0.1"}, Labels: map[string]string{"app": "vm"}}
 	elsewhere := &registry.Workload{WorkloadKey: registry.WorkloadKey{Kind: kinds.Pod, Namespace: "b", Name: "x"}, Addresses: []string{"10.3.0.1"}, Labels: map[string]string{"app": "elsewhere"}}
@@ -175,8 +175,8 @@ func TestWorkloadOfProxy(t *testing.T) {
 	}
 }
 
-// TestRunsAs: a proxy runs as an account where its cluster has a Pod or a WorkloadEntry of its name that does, whatever
-// has its address.
+// TestRunsAs checks that a proxy runs as an account if its cluster has a Pod or a WorkloadEntry with its name that
+// does. The owner of its address does not matter.
 func TestRunsAs(t *testing.T) {
 	web := pod("web-1", "10.1.0.2", nil)
 	far := pod("web-2", "10.1.0.3", nil)
@@ -200,7 +200,7 @@ func TestRunsAs(t *testing.T) {
 	}
 }
 
-// TestWhatSplitsCohorts checks what splits scopes, and what splits listeners alone.
+// TestWhatSplitsCohorts checks which inputs split scopes, and which split only listeners.
 func TestWhatSplitsCohorts(t *testing.T) {
 	x := index([]*registry.Workload{pod("web-0", "10.1.0.1", nil)})
 	base := resolve(x, sidecar("web-0", "10.1.0.1"))
@@ -267,8 +267,8 @@ func TestNodesSplitNoScope(t *testing.T) {
 	}
 }
 
-// TestRulesOfTheServedService: a workload that serves the Service of another namespace has the DestinationRules that
-// apply there.
+// TestRulesOfTheServedService checks that a workload that serves the Service of another namespace has the
+// DestinationRules in force there.
 func TestRulesOfTheServedService(t *testing.T) {
 	served := &registry.Service{Host: "web.b.svc.cluster.local", Namespace: "b", Name: "web", Ports: []registry.Port{{Name: "http", Number: 80, Protocol: registry.HTTP}}}
 	w := pod("web-0", "10.1.0.1", nil)
@@ -293,7 +293,7 @@ func TestRulesOfTheServedService(t *testing.T) {
 	}
 }
 
-// TestKeepInbound: a proxy whose workload is gone for a moment keeps its inbound half, and the patches of it.
+// TestKeepInbound checks that a proxy whose workload is missing for a moment keeps its inbound half and its patches.
 func TestKeepInbound(t *testing.T) {
 	table := cohort.NewInterner()
 	last := table.Intern(cohort.Inputs{Inbound: cohort.Inbound{Sidecar: true, Namespace: "a"}, Patches: cohort.Patches{Router: true}})

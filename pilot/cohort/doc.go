@@ -13,8 +13,8 @@
 // field to sameProxyConfig of package snapshot.
 //
 // A label of the proxy's own workload that only selects objects needs no code: feature.Workload has it. A label whose
-// value appears in resources is a field of feature.Tags, which newTags fills; hooks of clusters do not get Tags. A label
-// of a workload that is called is a field of registry.Endpoint, which its Equal compares.
+// value appears in resources is a field of feature.Tags, which newTags fills; hooks of clusters do not get Tags. A
+// label of a workload that is called is a field of registry.Endpoint, which its Equal compares.
 //
 // # Guarantees
 //

@@ -151,7 +151,7 @@ func drawObject(t *rapid.T) kinds.Change {
 		}}}
 		switch rapid.IntRange(0, 2).Draw(t, "delegates") {
 		case 0:
-			v.Hosts = nil // it is a delegate
+			v.Hosts = nil // a delegate
 		case 1:
 			v.Http[0].Delegate = &networkingv1alpha3.Delegate{Name: "two", Namespace: drawNamespace(t)}
 		}

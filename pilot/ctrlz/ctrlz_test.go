@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// levels is a log with two scopes.
+// levels is a fake of Scopes.
 type levels []Scope
 
 func (l *levels) List() []Scope { return *l }
@@ -46,7 +46,7 @@ func serve(scopes Scopes) http.Handler {
 	})
 }
 
-// Every topic that the page links answers as JSON, and none shows a secret of the environment.
+// TestTopics checks that every linked topic is JSON, and that none shows a secret of the environment.
 func TestTopics(t *testing.T) {
 	h := serve(&levels{{Name: "ads", OutputLevel: "info"}})
 	_, index := ask(t, h, http.MethodGet, "/", "")
@@ -73,7 +73,7 @@ func TestTopics(t *testing.T) {
 	}
 }
 
-// A level is read and set as istioctl does; what is wrong changes nothing.
+// TestLevels reads and sets levels as istioctl does, and checks that a wrong request changes nothing.
 func TestLevels(t *testing.T) {
 	l := levels{{"ads", "streams", "info", "none", false}, {"kube", "API servers", "warn", "none", true}}
 	h := serve(&l)
@@ -86,7 +86,7 @@ func TestLevels(t *testing.T) {
 		{http.MethodPut, "/scopej/ads", `{"name":"ads","output_level":"debug","stack_trace_level":"error"}`, 202, ""},
 		{http.MethodPut, "/scopej/kube", `{"output_level":"info"}`, 202, ""},
 		{http.MethodPut, "/scopej/kube", `{"output_level":"loud"}`, 400, `"loud" is none of the levels`},
-		{http.MethodPut, "/scopej/kube", `debug`, 400, "no scope in JSON"},
+		{http.MethodPut, "/scopej/kube", `debug`, 400, "not a scope in JSON"},
 		{http.MethodPut, "/scopej/nothing", `{"output_level":"info"}`, 404, ""},
 	} {
 		if code, body := ask(t, h, c.method, c.path, c.body); code != c.code || !strings.Contains(body, c.answer) {

@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { leaks.Main(m) }
 
-// namespace is a change of a namespace of a cluster; with the annotation "-" it is gone.
+// namespace returns a change of a namespace in a cluster. The annotation "-" means that it was deleted.
 func namespace(cluster, name, annotation string) kinds.Change {
 	key := kinds.Key{Kind: kinds.Namespace, Name: name, Cluster: cluster}
 	if annotation == "-" {
@@ -27,12 +27,12 @@ func namespace(cluster, name, annotation string) kinds.Change {
 	return kinds.Change{Key: key, Object: &kinds.Object{Key: key, Annotations: map[string]string{external.Annotation: annotation}}}
 }
 
-// world is what a Keeper of the cluster "one" has to do with.
+// world is the environment of a Keeper of the cluster "one".
 type world struct {
 	mu          sync.Mutex
 	kubeconfigs map[string]string
-	kept        map[string]string // the kubeconfig by which a cluster is kept
-	slow        chan struct{}     // the end of Keep for the cluster "slow" waits for it
+	kept        map[string]string // kubeconfigs that Keep was called with
+	slow        chan struct{}     // Keep for the cluster "slow" returns when it is closed
 }
 
 func (w *world) run(t *testing.T, serves bool) *external.Keeper {
@@ -95,8 +95,8 @@ func (w *world) want(t *testing.T, what string, want ...string) {
 	}
 }
 
-// TestKeeper keeps the clusters that ask for it, by their newest kubeconfig, and for no longer than they ask. One that
-// is slow to end, or fails, holds up no other.
+// TestKeeper checks that clusters are managed with their newest kubeconfig while they request it. A cluster whose
+// Keep is slow to return, or fails, delays no other.
 func TestKeeper(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{kubeconfigs: map[string]string{"two": "2", "three": "3", "four": "4", "slow": "s"}}
@@ -129,8 +129,8 @@ func TestKeeper(t *testing.T) {
 	})
 }
 
-// TestKeepsNothing: a control plane that serves no remote clusters leaves them alone, and says so of those that name
-// it.
+// TestKeepsNothing checks that a control plane that manages no remote clusters leaves them alone and reports the
+// clusters that name it.
 func TestKeepsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{kubeconfigs: map[string]string{"two": "2", "three": "3"}}

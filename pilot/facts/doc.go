@@ -5,13 +5,13 @@
 //
 // There are two kinds of consumers:
 //
-//   - Features and the rest of the translation. The facts that they read are a table of the Snapshot. A feature declares
-//     by Feature.Facts which facts an object of its kinds needs. The rest is generic: ingest tells the Provider what is
-//     needed, the Builder keeps the answers that some object needs, Diff and Dirty list the answers that changed, the
-//     proxies of the namespaces whose objects need one are reassigned, and the Selection of a hook contains the facts. A
-//     fact that is unavailable is a finding at the field that the feature names.
-//   - Consumers that run before the Snapshot is built keep the answers in a Table. Names of gateways, which ingest turns
-//     into networks, are such facts.
+//   - Features and the rest of the translation. The facts that they read are a table of the Snapshot. A feature
+//     declares by Feature.Facts which facts an object of its kinds needs. The rest is generic: ingest tells the
+//     Provider what is needed, the Builder keeps the answers that some object needs, Diff and Dirty list the answers
+//     that changed, the proxies of the namespaces whose objects need one are reassigned, and the Selection of a hook
+//     contains the facts. A fact that is unavailable is a finding at the field that the feature names.
+//   - Consumers that run before the Snapshot is built keep the answers in a Table. Names of gateways, which ingest
+//     turns into networks, are such facts.
 //
 // Value and Get return false for a fact that is missing. The consumer must then do what is safe without the fact, which
 // for security means to deny. A Provider that fails keeps the last good answer, and Failing returns why it is old.

@@ -16,8 +16,8 @@
 // The election is written here, over two requests. client-go's is not used: after a pause of the process it may release
 // a Lease that another replica holds by then.
 //
-// Other processes cannot see that a process runs which is no pod. Such a process has a Presence, a Lease of its own, and
-// an Observer finds presence Leases that are no longer renewed.
+// Other processes cannot see that a process runs which is no pod. Such a process has a Presence, a Lease of its own,
+// and an Observer finds presence Leases that are no longer renewed.
 //
 // State: a Lease guards its own state and may be used from any goroutine. Run calls its function in a goroutine of its
 // own, one at a time.

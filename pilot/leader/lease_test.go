@@ -25,18 +25,18 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
-// api is an API server that holds one lease, and takes writes to anything else. It is called within the process, so
-// that time may be fake.
+// api is a fake API server that stores one lease and accepts writes to anything else. It runs in the process, so that
+// time may be fake.
 type api struct {
 	mu      sync.Mutex
 	lease   *coordinationv1.Lease
 	version int
-	cut     map[string]string // by instance: "hang" or "refuse"
-	writes  map[string]int    // by instance, to other things than leases
-	holders []string          // in their order
+	cut     map[string]string // "hang" or "refuse", by instance
+	writes  map[string]int    // number of writes to objects other than leases, by instance
+	holders []string          // in order
 	strayed []string          // writes of an instance while another held the lease
-	path    string            // where the lease was first read
-	forbid  string            // the method that is forbidden
+	path    string            // path at which the lease was first read
+	forbid  string            // HTTP method that is forbidden
 }
 
 func newAPI() *api { return &api{cut: map[string]string{}, writes: map[string]int{}} }
@@ -56,7 +56,7 @@ func (a *api) holder() string {
 	return *a.lease.Spec.HolderIdentity
 }
 
-// as returns an instance's way to the server.
+// as returns the transport of an instance to the server.
 func (a *api) as(instance string) http.RoundTripper {
 	return roundTrip(func(r *http.Request) (*http.Response, error) {
 		a.mu.Lock()
@@ -143,7 +143,7 @@ func (a *api) instance(t *testing.T, name string) *Lease {
 	return l
 }
 
-// work is what a leader does in these tests: it writes all the time, and does not look at its context.
+// work is the work of a leader in these tests: it writes all the time and ignores its context.
 func (a *api) work(ctx context.Context, l *Lease, name string) {
 	c := &http.Client{Transport: l.Guard(a.as(name))}
 	for ctx.Err() == nil {
@@ -168,7 +168,7 @@ func TestOneLeaderAndARelease(t *testing.T) {
 			one.Run(ctx, func(ctx context.Context) {
 				led <- "one"
 				<-ctx.Done()
-				time.Sleep(3 * time.Second) // it takes a while to stop
+				time.Sleep(3 * time.Second) // it needs some time to stop
 				if a.holder() != "one" {
 					t.Error("the lease was released while its holder worked")
 				}
@@ -362,19 +362,20 @@ func TestGuardStopsWritesOfTheDeposed(t *testing.T) {
 		if err := try(http.MethodDelete); err != nil || sent != 2 {
 			t.Errorf("a write with the lease: %v", err)
 		}
-		// What a process sees that was stopped for as long: nobody told it anything, only the clock.
+		// A process that was stopped for as long sees it only on the clock.
 		time.Sleep(8 * time.Second)
 		if err := try(http.MethodPut); !errors.Is(err, ErrNotLeader) || sent != 2 {
 			t.Errorf("a write after the deadline: %v", err)
 		}
-		one.setRenewed(time.Now().Add(-time.Minute).Round(0)) // the machine slept: only the wall clock says so
+		one.setRenewed(time.Now().Add(-time.Minute).Round(0)) // the machine slept, which only the wall clock shows
 		if one.Valid() {
 			t.Error("valid after the machine slept")
 		}
 	})
 }
 
-// Three instances write whenever they may while their ways to the server come and go.
+// TestNoWriteWithoutTheLease lets three instances write whenever they may, while their connections to the server fail
+// and recover.
 func TestNoWriteWithoutTheLease(t *testing.T) {
 	seed, _ := histories.Seed(t)
 	synctest.Test(t, func(t *testing.T) {

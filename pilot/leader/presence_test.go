@@ -13,8 +13,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
-// A process is there for as long as it renews its lease, whatever becomes of who looks; killed, it is gone a while
-// after; stopped, at once.
+// TestPresenceLastsAsLongAsItsLease checks that a process is present while it renews its lease, even if observers are
+// cut off. It is gone some time after it was killed, and at once when it was stopped.
 func TestPresenceLastsAsLongAsItsLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI()
@@ -91,7 +91,7 @@ func TestPresenceLastsAsLongAsItsLease(t *testing.T) {
 		if gone() {
 			t.Error("gone, though it renews its lease")
 		}
-		a.set(who, "hang") // as if it was killed
+		a.set(who, "hang") // like a killed process
 		time.Sleep(cacheTTL)
 		if gone() {
 			t.Error("gone at once")

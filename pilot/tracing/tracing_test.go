@@ -16,8 +16,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/pushes"
 )
 
-// A push is traced once its proxies have answered, with its stages one after the other, and one that is never answered
-// once patience is over.
+// TestPushesAreTraced checks that a push is traced when its proxies have answered, with its stages in sequence, and
+// that an unanswered push is traced when Patience is over.
 func TestPushesAreTraced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := pushes.New(pushes.Options{})

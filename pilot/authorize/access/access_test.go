@@ -18,7 +18,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
-// servers answers for the API servers of all clusters.
+// servers is a fake of the API servers of all clusters.
 type servers func(ctx context.Context, cluster string, id identity.ID) (bool, error)
 
 func (s servers) Get(cluster string) (Ask, bool, error) {
@@ -27,11 +27,12 @@ func (s servers) Get(cluster string) (Ask, bool, error) {
 
 func TestMain(m *testing.M) { leaks.Main(m) }
 
-// TestReviews: an answer counts for a moment, a watched identity is asked for again, and a failure changes nothing.
+// TestReviews checks that an answer is used for a short time, that a watched identity is reviewed again, and that a
+// failed review changes nothing.
 func TestReviews(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		web := identity.ID{TrustDomain: "cluster.local", Namespace: "a", ServiceAccount: "web"}
-		var mu sync.Mutex // guards what follows
+		var mu sync.Mutex // guards the variables below
 		allowed, failure, asked, notified := false, error(nil), 0, 0
 		set := func(a bool, err error) {
 			mu.Lock()
@@ -79,10 +80,10 @@ func TestReviews(t *testing.T) {
 			t.Errorf("asked %d times, notified %d times", asked, notified)
 		}
 		set(true, nil)
-		time.Sleep(6 * time.Second) // who is not allowed is asked for soon again
+		time.Sleep(6 * time.Second) // a denied identity is reviewed again soon
 		is("allowed", true, true)
 		time.Sleep(6 * time.Second)
-		is("an old answer", false, false) // which is asked for at once
+		is("an old answer", false, false) // requests a review
 		is("a new answer", true, true)
 
 		set(true, errors.New("internal error"))
@@ -112,8 +113,8 @@ func TestReviews(t *testing.T) {
 	})
 }
 
-// TestClusterThatHangs: an API server that does not answer, whatever number of identities it is asked about, delays no
-// answer of another one.
+// TestClusterThatHangs checks that an API server that does not answer delays no review in another cluster, however
+// many identities are reviewed there.
 func TestClusterThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := New(Options{Servers: servers(func(ctx context.Context, cluster string, _ identity.ID) (bool, error) {
@@ -160,7 +161,7 @@ func TestClusterThatHangs(t *testing.T) {
 	})
 }
 
-// TestDenied: what an API server denies is not allowed, whatever else it says.
+// TestDenied checks that an identity is denied if the API server denies it, even if it also allows it.
 func TestDenied(t *testing.T) {
 	answer := ""
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -181,7 +182,7 @@ func TestDenied(t *testing.T) {
 	}
 }
 
-// TestQuestionThatPanics: what panics about one cluster is asked again, however often that happens.
+// TestQuestionThatPanics checks that a review that panics is repeated, any number of times.
 func TestQuestionThatPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -209,7 +210,7 @@ func TestQuestionThatPanics(t *testing.T) {
 	})
 }
 
-// TestOneOwnCluster: the server's own cluster is asked once about an identity, by whichever name.
+// TestOneOwnCluster checks that the server's own cluster is asked once about an identity, by either name.
 func TestOneOwnCluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex

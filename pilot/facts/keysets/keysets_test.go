@@ -249,7 +249,8 @@ func TestBounds(t *testing.T) {
 		why = append(why, f.Why)
 	}
 	slices.Sort(why)
-	if len(there) != 3 || len(failing) != 2 || !strings.Contains(why[0], "namespace n needs have more than") || why[1] != "namespace n needs more than 3 of them" {
+	if len(there) != 3 || len(failing) != 2 ||
+		why[0] != "namespace n needs more than 3 of them" || !strings.Contains(why[1], "namespace n needs have more than") {
 		t.Errorf("there are %d, and %q fail", len(there), why)
 	}
 	if _, fails := failing[need("e", "m").Name]; fails {

@@ -162,7 +162,7 @@ func withinAny(namespaces []string, within func(namespace string) bool) bool {
 	return len(namespaces) == 0 || slices.ContainsFunc(namespaces, within)
 }
 
-// charge adds the size of an answer to its namespaces and subtracts that of the last one, which may be nil. It
+// charge adds the size of an answer to its namespaces and subtracts the size of the last one, which may be nil. It
 // returns an error, and changes nothing, if their answers were too large then. The caller holds mu.
 func (p *Poller[T]) charge(n *name[T], last *T, answer T) error {
 	if p.o.Size == nil {
