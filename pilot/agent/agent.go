@@ -36,55 +36,59 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/agent/xdsproxy"
 )
 
-// Options of an agent.
+// Options configure an Agent.
 type Options struct {
-	Config  *config.Config
-	Environ []string // Envoy's
-	// LogJSON has Envoy log in JSON; OutlierLog is its file of outlier detection.
+	Config *config.Config
+	// Environ is the environment of Envoy, in the form of os.Environ.
+	Environ []string
+	// LogJSON makes Envoy log in JSON. OutlierLog is the file of its outlier detection events.
 	LogJSON        bool
 	OutlierLog     string
-	Stdout, Stderr io.Writer       // Envoy's
-	Debug          string          // HOST:PORT of debug pages of the control plane; empty: none
-	Kill           <-chan struct{} // ends Envoy at once when it is closed; nil: nothing does
-	// Now is the wall clock, by which certificates end; nil: time.Now.
+	Stdout, Stderr io.Writer // of Envoy
+	// Debug is the HOST:PORT at which the agent serves debug pages of the control plane. It serves none if it is empty.
+	Debug string
+	// Kill ends Envoy at once when it is closed. It may be nil.
+	Kill <-chan struct{}
+	// Now is the clock for the expiry of certificates. The default is time.Now.
 	Now func() time.Time
 	Log *slog.Logger
 }
 
-// component is what runs beside Envoy until Envoy has ended.
+// component is a part of the agent that runs until Envoy has ended.
 type component struct {
 	name string
 	run  func(context.Context) error
 }
 
-// Agent is what runs beside one Envoy.
+// Agent runs one Envoy and the components that serve it.
 type Agent struct {
 	o          Options
 	c          *config.Config
 	registry   *prometheus.Registry
 	components []component
 
-	secrets *secrets.Manager // nil: another server has the certificates
-	dns     *dns.Server      // nil: names are not captured
+	secrets *secrets.Manager // nil if another server provides the certificates
+	dns     *dns.Server      // nil if names are not captured
 	proxy   *xdsproxy.Proxy
-	status  *status.Server // nil: there is no port
-	envoy   *envoy.Process // nil: there is no Envoy
+	status  *status.Server // nil without a status port
+	envoy   *envoy.Process // nil without an Envoy
 
-	quit chan struct{} // closed by /quitquitquit
-	lock *os.File      // of the folder
+	quit chan struct{} // closed on a request for /quitquitquit
+	lock *os.File      // lock on the directory of the sockets
 }
 
-// New opens the sockets and writes the bootstrap. It starts nothing. The error says what is wrong, and how to correct
-// it.
+// New opens the sockets and writes the bootstrap. It starts no goroutine. The error names the setting that is wrong
+// and how to correct it.
 func New(o Options) (*Agent, error) {
 	a := &Agent{o: o, c: o.Config, registry: prometheus.NewRegistry(), quit: make(chan struct{})}
 	a.o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
-	// The application may have metrics of these names too, and is served beside the agent.
-	prometheus.WrapRegistererWithPrefix("istio_agent_", a.registry).MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	// The prefix keeps the names apart from an application's metrics, which are served on the same page.
+	prometheus.WrapRegistererWithPrefix("istio_agent_", a.registry).MustRegister(
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	for _, f := range append(a.c.Findings, bootstrap.Ineffective(a.c.Proxy)...) {
-		a.o.Log.Warn("this has no effect", "finding", f)
+		a.o.Log.Warn("a setting has no effect", "finding", f)
 	}
-	for _, step := range []func() error{a.own, a.makeDNS, a.connect, a.prepareEnvoy, a.makeStatus, a.makeHealth} {
+	for _, step := range []func() error{a.lockFolder, a.makeDNS, a.makeProxy, a.prepareEnvoy, a.makeStatus, a.makeHealth} {
 		if err := step(); err != nil {
 			_ = a.lock.Close()
 			return nil, err
@@ -93,18 +97,19 @@ func New(o Options) (*Agent, error) {
 	return a, nil
 }
 
-// own takes the folder of the sockets. A second agent would take the first one's place, and its identity.
-func (a *Agent) own() error {
-	folder := filepath.Dir(a.c.XDSSocket)
-	err := os.MkdirAll(folder, 0o755)
+// lockFolder locks the directory of the sockets, so that no second agent takes over the sockets and the identity of
+// this one.
+func (a *Agent) lockFolder() error {
+	directory := filepath.Dir(a.c.XDSSocket)
+	err := os.MkdirAll(directory, 0o755)
 	if err == nil {
-		a.lock, err = os.OpenFile(filepath.Join(folder, "lock"), os.O_RDWR|os.O_CREATE, 0o644)
+		a.lock, err = os.OpenFile(filepath.Join(directory, "lock"), os.O_RDWR|os.O_CREATE, 0o644)
 	}
 	if err != nil {
-		return fmt.Errorf("the agent's folder: %w", err)
+		return fmt.Errorf("failed to open the agent's folder: %w", err)
 	}
 	if err := syscall.Flock(int(a.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return fmt.Errorf("another agent has the folder %s: use another working directory: %w", folder, err)
+		return fmt.Errorf("another agent uses the folder %s: use another working directory: %w", directory, err)
 	}
 	return nil
 }
@@ -120,7 +125,9 @@ func (a *Agent) makeDNS() error {
 		return nil
 	}
 	var err error
-	a.dns, err = dns.New(dns.Options{Addr: a.c.DNSAddr, Namespace: a.c.Namespace, Parallel: a.c.DNSParallel, Log: a.log("dns"), Registerer: a.registry})
+	a.dns, err = dns.New(dns.Options{
+		Addr: a.c.DNSAddr, Namespace: a.c.Namespace, Parallel: a.c.DNSParallel, Log: a.log("dns"), Registerer: a.registry,
+	})
 	if err != nil {
 		return err
 	}
@@ -128,7 +135,7 @@ func (a *Agent) makeDNS() error {
 	return nil
 }
 
-// upstreamOptions are those of a server of the control plane.
+// upstreamOptions returns the options of the connection to a server of the control plane.
 func (a *Agent) upstreamOptions(address, name, roots string) upstream.Options {
 	s := a.c.Security
 	o := upstream.Options{
@@ -144,21 +151,23 @@ func (a *Agent) upstreamOptions(address, name, roots string) upstream.Options {
 	return o
 }
 
-// connect makes the servers of certificates and of configuration, and what they ask.
-func (a *Agent) connect() error {
+// makeProxy makes the servers of certificates and of configuration, and their connections to the control plane.
+func (a *Agent) makeProxy() error {
 	s := a.c.Security
-	other := sds.Serving(a.c.SDSSocket)
-	if a.c.ForeignSDS && !other {
-		return fmt.Errorf("WORKLOAD_IDENTITY_SOCKET_FILE: nobody serves certificates at %s, and the agent takes nobody's place: start that server first, or leave the variable out", a.c.SDSSocket)
+	external := sds.Serving(a.c.SDSSocket)
+	if a.c.ExternalSDS && !external {
+		return fmt.Errorf("WORKLOAD_IDENTITY_SOCKET_FILE: no server provides certificates at %s: "+
+			"start it before the agent, or unset the variable", a.c.SDSSocket)
 	}
-	if other && s.Output != "" && a.c.GRPCBootstrap != "" {
-		return fmt.Errorf("OUTPUT_CERTS=%s: the server of %s has the certificates, and the application would wait for files: leave it out", s.Output, a.c.SDSSocket)
+	if external && s.Output != "" && a.c.GRPCBootstrap != "" {
+		return fmt.Errorf("OUTPUT_CERTS=%s: the certificates are provided by the server at %s, which writes no files for the application: "+
+			"unset OUTPUT_CERTS", s.Output, a.c.SDSSocket)
 	}
-	to := a.upstreamOptions(s.Discovery, s.ServerName, s.DiscoveryRoots)
-	if to.Plaintext {
-		to.Token = "" // the port asks nobody who they are, and whoever listens could use it
+	options := a.upstreamOptions(s.Discovery, s.ServerName, s.DiscoveryRoots)
+	if options.Plaintext {
+		options.Token = "" // without TLS the server does not authenticate the agent, and others could read the token
 	}
-	discovery, err := upstream.New(to)
+	discovery, err := upstream.New(options)
 	if err != nil {
 		return err
 	}
@@ -167,10 +176,10 @@ func (a *Agent) connect() error {
 	if a.dns != nil {
 		handlers[dns.NameTableType] = a.dns.SetTable
 	}
-	if other {
-		a.o.Log.Info("another server has the certificates", "socket", a.c.SDSSocket)
+	if external {
+		a.o.Log.Info("another server provides the certificates", "socket", a.c.SDSSocket)
 		if s.Output != "" {
-			a.o.Log.Warn("this has no effect", "finding", "OUTPUT_CERTS: another server has the certificates")
+			a.o.Log.Warn("a setting has no effect", "finding", "OUTPUT_CERTS: another server provides the certificates")
 		}
 	} else if err := a.makeSecrets(); err != nil {
 		return err
@@ -178,15 +187,20 @@ func (a *Agent) connect() error {
 		handlers[xdsproxy.ProxyConfigType] = a.secrets.ProxyConfig
 	}
 	mode := os.FileMode(0o600)
-	if a.c.GRPCBootstrap != "" { // applications run as any user
+	// Applications may run as any user.
+	if a.c.GRPCBootstrap != "" {
 		mode = 0o666
 	}
-	modules, err := wasm.New(wasm.Options{Dir: filepath.Join(filepath.Dir(a.c.XDSSocket), "wasm"), Insecure: a.c.WasmInsecure, Proxy: httpproxy.FromEnvironment().ProxyFunc(), Registerer: a.registry, Log: a.log("wasm")})
+	modules, err := wasm.New(wasm.Options{
+		Dir: filepath.Join(filepath.Dir(a.c.XDSSocket), "wasm"), Insecure: a.c.WasmInsecure,
+		Proxy: httpproxy.FromEnvironment().ProxyFunc(), Registerer: a.registry, Log: a.log("wasm"),
+	})
 	if err != nil {
 		return err
 	}
 	a.proxy, err = xdsproxy.New(xdsproxy.Options{
-		Path: a.c.XDSSocket, Mode: mode, Upstream: discovery, Handlers: handlers, Extensions: modules.Replace, Debug: a.o.Debug, Node: a.c.Node, Registerer: a.registry, Log: a.log("xdsproxy"),
+		Path: a.c.XDSSocket, Mode: mode, Upstream: discovery, Handlers: handlers, Extensions: modules.Replace,
+		Debug: a.o.Debug, Node: a.c.Node, Registerer: a.registry, Log: a.log("xdsproxy"),
 	})
 	if err != nil {
 		return err
@@ -198,17 +212,18 @@ func (a *Agent) connect() error {
 func (a *Agent) makeSecrets() error {
 	s := a.c.Security
 	o := secrets.Options{
-		Now: a.o.Now, Life: s.Life, Key: secrets.Key{RSA: s.RSA, Curve: s.Curve, PKCS8: s.PKCS8}, Grace: s.Grace, Jitter: s.Jitter, Output: s.Output, Registerer: a.registry, Log: a.log("cache"),
+		Now: a.o.Now, TTL: s.TTL, Key: secrets.Key{RSA: s.RSA, Curve: s.Curve, PKCS8: s.PKCS8},
+		Grace: s.Grace, Jitter: s.Jitter, Output: s.Output, Registerer: a.registry, Log: a.log("cache"),
 	}
 	if s.Files {
-		a.o.Log.Info("the workload's certificate is in files", "chain", s.Chain)
+		a.o.Log.Info("the workload's certificate is read from files", "chain", s.Chain)
 		o.Files = secrets.Files{Chain: s.Chain, Key: s.Key, Roots: s.Roots}
 	} else {
-		to := a.upstreamOptions(s.CA, s.CAServerName, s.CARoots)
-		if to.Plaintext && to.Token != "" {
-			a.o.Log.Warn("the token is sent to the CA without TLS: whoever listens can use it", "server", s.CA)
+		options := a.upstreamOptions(s.CA, s.CAServerName, s.CARoots)
+		if options.Plaintext && options.Token != "" {
+			a.o.Log.Warn("the token is sent to the CA without TLS: any host on the network path can read and use it", "server", s.CA)
 		}
-		authority, err := upstream.New(to)
+		authority, err := upstream.New(options)
 		if err != nil {
 			return err
 		}
@@ -233,14 +248,14 @@ func (a *Agent) makeSecrets() error {
 	return nil
 }
 
-// prepareEnvoy writes what Envoy, or an application that speaks xDS itself, starts with.
+// prepareEnvoy writes the bootstraps of Envoy and of applications that use xDS themselves.
 func (a *Agent) prepareEnvoy() error {
 	if a.c.GRPCBootstrap != "" {
 		text, err := grpcBootstrap(a.c, a.c.Security.Output)
 		if err != nil {
 			return err
 		}
-		if err := write(a.c.GRPCBootstrap, text); err != nil {
+		if err := writeFile(a.c.GRPCBootstrap, text); err != nil {
 			return err
 		}
 	}
@@ -249,9 +264,11 @@ func (a *Agent) prepareEnvoy() error {
 		return nil
 	}
 	o := envoy.Options{
-		Binary: e.Binary, Config: cmp.Or(e.Custom, e.Config), IPv6: a.c.IPv6, LogLevel: e.LogLevel, ComponentLevel: e.ComponentLevel, Concurrency: e.Concurrency,
-		Drain: e.Drain, FlushInterval: e.FlushInterval, FlushMinSizeKB: e.FlushMinSizeKB, SkipDeprecatedLogs: e.SkipDeprecatedLogs, Environ: a.o.Environ,
-		Admin: admin(a.c), Gateway: strings.HasPrefix(a.c.Node.GetId(), string(node.Router)+"~"), Termination: e.TerminationDrain, ExitOnZero: e.ExitOnZero, Minimum: e.MinimumDrain, Ignored: []uint16{a.c.ReadyPort, a.c.MetricsPort},
+		Binary: e.Binary, Config: cmp.Or(e.Custom, e.Config), IPv6: a.c.IPv6, LogLevel: e.LogLevel, ComponentLevel: e.ComponentLevel,
+		Concurrency: e.Concurrency, Drain: e.Drain, FlushInterval: e.FlushInterval, FlushMinSizeKB: e.FlushMinSizeKB,
+		SkipDeprecatedLogs: e.SkipDeprecatedLogs, Environ: a.o.Environ,
+		Admin: admin(a.c), Gateway: strings.HasPrefix(a.c.Node.GetId(), string(node.Router)+"~"), Termination: e.TerminationDrain,
+		ExitOnZero: e.ExitOnZero, Minimum: e.MinimumDrain, Ignored: []uint16{a.c.ReadyPort, a.c.MetricsPort},
 		Kill: a.o.Kill, Stdout: a.o.Stdout, Stderr: a.o.Stderr, Log: a.o.Log,
 	}
 	if e.Override != "" {
@@ -270,7 +287,7 @@ func (a *Agent) prepareEnvoy() error {
 		if err != nil {
 			return err
 		}
-		if err := write(e.Config, text); err != nil {
+		if err := writeFile(e.Config, text); err != nil {
 			return err
 		}
 	}
@@ -286,7 +303,8 @@ func (a *Agent) makeStatus() error {
 	}
 	quit := sync.OnceFunc(func() { close(a.quit) })
 	o := status.Options{
-		Addr: net.JoinHostPort("", strconv.Itoa(port)), AppHost: a.c.Addr.String(), Probers: a.c.Probers, Scraping: a.c.Prometheus, Gatherer: a.registry, Registerer: a.registry,
+		Addr: net.JoinHostPort("", strconv.Itoa(port)), AppHost: a.c.Addr.String(), Probers: a.c.Probers,
+		Scraping: a.c.Prometheus, Gatherer: a.registry, Registerer: a.registry,
 		LocalMetrics: a.c.LocalMetrics, Quit: quit, Drain: func() {}, Log: a.log("probes"),
 	}
 	if a.dns != nil {
@@ -307,7 +325,8 @@ func (a *Agent) makeStatus() error {
 	return nil
 }
 
-// makeHealth asks the application of a virtual machine how it is, where its ProxyConfig says how to ask.
+// makeHealth makes the health checks of the application if its ProxyConfig has a readinessProbe, as on a virtual
+// machine.
 func (a *Agent) makeHealth() error {
 	probe := a.c.Proxy.GetReadinessProbe()
 	if probe == nil {
@@ -325,16 +344,16 @@ func (a *Agent) makeHealth() error {
 	return nil
 }
 
-// reapInterval is how often an agent that is the first process of its container looks for others that have ended.
+// reapInterval is how often an agent that is PID 1 looks for orphaned processes that have ended.
 const reapInterval = 5 * time.Second
 
-// Run runs all until ctx ends or one of them fails. Envoy drains and ends first, while the others still serve it. If
-// Envoy ends by itself, the error is an *envoy.Exit.
+// Run runs all components until ctx ends or one of them fails. Envoy drains and ends first, while the components
+// still serve it. If Envoy exits by itself, the error is an *envoy.Exit.
 func (a *Agent) Run(ctx context.Context) error {
 	defer func() { _ = a.lock.Close() }()
-	beside, stop := context.WithCancel(context.WithoutCancel(ctx))
-	ctx, end := context.WithCancel(ctx)
-	defer end()
+	componentsCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	ctx, shutDown := context.WithCancel(ctx)
+	defer shutDown()
 	var running sync.WaitGroup
 	failed := make(chan error, len(a.components)+1)
 	if os.Getpid() == 1 {
@@ -344,12 +363,12 @@ func (a *Agent) Run(ctx context.Context) error {
 		running.Add(1)
 		safe.Go(a.o.Log, c.name, func() {
 			defer running.Done()
-			err := guarded(c.name, func() error { return c.run(beside) })
-			if err == nil && beside.Err() == nil {
+			err := catchPanic(c.name, func() error { return c.run(componentsCtx) })
+			if err == nil && componentsCtx.Err() == nil {
 				err = errors.New("ended before the agent")
 			}
 			if err != nil {
-				a.o.Log.Error("a component has ended", "component", c.name, "err", err)
+				a.o.Log.Error("a component of the agent ended early", "component", c.name, "err", err)
 				failed <- fmt.Errorf("%s: %w", c.name, err)
 			}
 		})
@@ -357,30 +376,30 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer running.Wait()
 	defer stop()
 
-	done := make(chan error, 1)
+	envoyDone := make(chan error, 1)
 	safe.Go(a.o.Log, "life", func() {
 		if a.envoy == nil {
 			<-ctx.Done()
-			done <- nil
+			envoyDone <- nil
 			return
 		}
-		done <- guarded("life", func() error { return a.envoy.Run(ctx) })
+		envoyDone <- catchPanic("life", func() error { return a.envoy.Run(ctx) })
 	})
-	asked := ctx.Done()
+	stopping := ctx.Done()
 	quit := a.quit
 	for {
 		select {
-		case err := <-done:
+		case err := <-envoyDone:
 			return err
 		case err := <-failed:
-			end()
-			return errors.Join(err, <-done)
+			shutDown()
+			return errors.Join(err, <-envoyDone)
 		case <-quit:
 			quit = nil
-			a.o.Log.Info("asked to quit")
-			end()
-		case <-asked:
-			asked = nil
+			a.o.Log.Info("quitting because of a request for /quitquitquit")
+			shutDown()
+		case <-stopping:
+			stopping = nil
 			if a.status != nil {
 				a.status.Draining()
 			}
@@ -388,8 +407,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 }
 
-// guarded returns the error of fn, which may be that it has panicked.
-func guarded(name string, fn func() error) (err error) {
+// catchPanic returns the error of fn, or an error if fn panics.
+func catchPanic(name string, fn func() error) (err error) {
 	panicked := safe.Do(name, func() { err = fn() })
 	return errors.Join(panicked, err)
 }

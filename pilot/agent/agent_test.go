@@ -33,8 +33,8 @@ func freePort(t *testing.T) string {
 	return port
 }
 
-// TestWithoutEnvoy: for applications that speak xDS themselves, the agent writes their bootstrap and serves them until
-// it is told to end.
+// TestWithoutEnvoy checks that the agent writes the bootstrap of an application that uses xDS itself, and serves the
+// application until the agent is told to end.
 func TestWithoutEnvoy(t *testing.T) {
 	dir, port := short(t), freePort(t)
 	c := proxyless(t, dir, "SERVICE_ACCOUNT=web", "ISTIO_META_CLUSTER_ID=Kubernetes", "OUTPUT_CERTS=certs",
@@ -106,7 +106,7 @@ func short(t *testing.T) string {
 	return dir
 }
 
-// TestComponents: one that panics, or that ends by itself, ends the agent.
+// TestComponents checks that the agent ends if a component panics or returns.
 func TestComponents(t *testing.T) {
 	for want, run := range map[string]func(context.Context) error{
 		"x: panic in x: of a test":    func(context.Context) error { panic("of a test") },
@@ -122,13 +122,14 @@ func TestComponents(t *testing.T) {
 	}
 }
 
-// TestSecondAgent: two agents do not share a folder, and one after the other may have it.
+// TestSecondAgent checks that two agents cannot share a folder, and that a second one can use it after the first has
+// ended.
 func TestSecondAgent(t *testing.T) {
 	c := proxyless(t, short(t))
 	first, err := New(Options{Config: c})
 	must.Succeed(t, err)
 	stop := run(t, first)
-	if _, err := New(Options{Config: c}); err == nil || !strings.Contains(err.Error(), "another agent has the folder") {
+	if _, err := New(Options{Config: c}); err == nil || !strings.Contains(err.Error(), "another agent uses the folder") {
 		t.Errorf("a second agent: %v", err)
 	}
 	if _, err := os.Stat(c.XDSSocket); err != nil {
@@ -140,8 +141,8 @@ func TestSecondAgent(t *testing.T) {
 	run(t, next)()
 }
 
-// TestOtherCertificates: where another server has the certificates, none are written, who needs them is told, and the
-// agent takes not its place. A token that goes without TLS is named.
+// TestOtherCertificates checks that, if another server provides the certificates, the agent writes none, reports
+// settings that need them, and does not replace that server. It warns of a token sent without TLS.
 func TestOtherCertificates(t *testing.T) {
 	c := proxyless(t, short(t), "OUTPUT_CERTS=certs")
 	must.Succeed(t, os.MkdirAll(filepath.Dir(c.SDSSocket), 0o755))
@@ -155,7 +156,7 @@ func TestOtherCertificates(t *testing.T) {
 	}
 	server.Stop()
 	foreign := proxyless(t, short(t), "WORKLOAD_IDENTITY_SOCKET_FILE=spire")
-	if _, err := New(Options{Config: foreign}); err == nil || !strings.Contains(err.Error(), "nobody serves certificates at "+foreign.SDSSocket) {
+	if _, err := New(Options{Config: foreign}); err == nil || !strings.Contains(err.Error(), "no server provides certificates at "+foreign.SDSSocket) {
 		t.Errorf("another server that is not there: %v", err)
 	}
 
@@ -169,7 +170,7 @@ func TestOtherCertificates(t *testing.T) {
 	}
 }
 
-// TestNewFails: what cannot be had is named.
+// TestNewFails checks that the error names the option that is wrong.
 func TestNewFails(t *testing.T) {
 	c, err := config.Read(config.Source{Dir: t.TempDir(), Version: "1", Environ: []string{"POD_NAME=web-0", "POD_NAMESPACE=a", "INSTANCE_IP=127.0.0.1", `PROXY_CONFIG={"discoveryAddress":"istiod","statusPort":0}`}})
 	must.Succeed(t, err)

@@ -44,8 +44,8 @@ func recorded(t *testing.T, role string) config.Source {
 	return s
 }
 
-// differences are where the bootstraps of Istio's agent and of this one differ on purpose, by the path below the root,
-// each with the reason.
+// differences are the intended differences between the bootstraps of Istio's agent and of this one, with their
+// reasons, by path or a parent's path.
 func differences() map[string]string {
 	return map[string]string{
 		`layered_runtime\..*hidden_envoy_deprecated_use_original_dst`:                                                         "no Envoy since 1.20 has this feature",
@@ -71,7 +71,7 @@ func differences() map[string]string {
 func leaves(path string, v any, all map[string]string) {
 	switch v := v.(type) {
 	case map[string]any:
-		if v["@type"] == "type.googleapis.com/udpa.type.v1.TypedStruct" { // a message by another name
+		if v["@type"] == "type.googleapis.com/udpa.type.v1.TypedStruct" { // another type URL of the same message
 			inner, _ := v["value"].(map[string]any)
 			typed := map[string]any{"@type": v["type_url"]}
 			maps.Copy(typed, inner)
@@ -111,8 +111,8 @@ func decode(t *testing.T, text []byte) map[string]string {
 	return all
 }
 
-// TestAsIstios: the bootstrap is what Istio's agent writes by the same arguments, environment and files, but for what
-// differences lists.
+// TestAsIstios checks that the bootstrap equals that of Istio's agent for the same arguments, environment and files,
+// apart from differences.
 func TestAsIstios(t *testing.T) {
 	used := map[string]bool{}
 	for _, role := range []string{"sidecar", "router"} {

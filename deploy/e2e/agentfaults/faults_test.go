@@ -123,7 +123,7 @@ func TestFaults(t *testing.T) {
 		before := late.serial(t)
 		m.Pilot.Kill()
 		late.set(t, 24*time.Hour)
-		suite.Eventually(t, "an alarm", func() bool { return late.said("the certificate has ended and could not be renewed") })
+		suite.Eventually(t, "an alarm", func() bool { return late.said("the certificate has expired and could not be renewed") })
 		if now := late.serial(t); now != before {
 			t.Errorf("Envoy shows the certificate %q, and not the last one", now)
 		}

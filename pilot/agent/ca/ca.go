@@ -17,13 +17,15 @@ import (
 
 // Options of a Client.
 type Options struct {
-	Upstream   *upstream.Upstream
-	CertSigner string        // the signer of Kubernetes that the CA is to ask; empty: the CA signs
-	Timeout    time.Duration // of one call; 0: 30 s, for signers that people approve take long
+	Upstream *upstream.Upstream
+	// CertSigner is the Kubernetes signer that the CA should use. If it is empty, the CA signs itself.
+	CertSigner string
+	// Timeout bounds one call. The default is 30 s, because some signers wait for a person's approval.
+	Timeout    time.Duration
 	Registerer prometheus.Registerer
 }
 
-// Client is a client of a CA. It is safe for concurrent use.
+// Client requests certificates from a CA. It is safe for concurrent use.
 type Client struct {
 	o                Options
 	requests, failed *prometheus.CounterVec
@@ -33,15 +35,21 @@ type Client struct {
 // New returns a Client.
 func New(o Options) (*Client, error) {
 	if o.Upstream == nil {
-		return nil, errors.New("ca: there is no server")
+		return nil, errors.New("ca: Options.Upstream is missing")
 	}
 	o.Timeout = cmp.Or(o.Timeout, 30*time.Second)
 	label := []string{"request_type"}
 	c := &Client{
-		o:        o,
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "istio_agent_num_outgoing_requests", Help: "Requests of the agent to the CA."}, label),
-		failed:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "istio_agent_num_failed_outgoing_requests", Help: "Requests of the agent to the CA that failed."}, label),
-		latency:  prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "istio_agent_outgoing_latency", Help: "Milliseconds until the CA answered.", Buckets: []float64{5, 20, 100, 500, 2000, 10000}}, label),
+		o: o,
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "istio_agent_num_outgoing_requests", Help: "Requests of the agent to the CA.",
+		}, label),
+		failed: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "istio_agent_num_failed_outgoing_requests", Help: "Requests of the agent to the CA that failed.",
+		}, label),
+		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "istio_agent_outgoing_latency", Help: "Milliseconds until the CA answered.", Buckets: []float64{5, 20, 100, 500, 2000, 10000},
+		}, label),
 	}
 	if o.Registerer != nil {
 		for _, m := range []prometheus.Collector{c.requests, c.failed, c.latency} {
@@ -55,12 +63,12 @@ func New(o Options) (*Client, error) {
 
 const requestType = "csr"
 
-// Sign returns the chain of a certificate for a request in PEM: the certificate, those that signed it, and last the
-// roots. The CA may give it a shorter life.
-func (c *Client) Sign(ctx context.Context, csr []byte, life time.Duration) ([]string, error) {
+// Sign returns the certificate chain for a certificate request in PEM, each certificate in PEM: the new certificate,
+// its issuers and last the root. ttl is the requested validity. The CA may shorten it.
+func (c *Client) Sign(ctx context.Context, csr []byte, ttl time.Duration) ([]string, error) {
 	ctx, cancel := context.WithTimeout(c.o.Upstream.Context(ctx), c.o.Timeout)
 	defer cancel()
-	r := &authv1.IstioCertificateRequest{Csr: string(csr), ValidityDuration: int64(life / time.Second)}
+	r := &authv1.IstioCertificateRequest{Csr: string(csr), ValidityDuration: int64(ttl / time.Second)}
 	if c.o.CertSigner != "" {
 		r.Metadata = &structpb.Struct{Fields: map[string]*structpb.Value{"CertSigner": structpb.NewStringValue(c.o.CertSigner)}}
 	}
@@ -69,11 +77,11 @@ func (c *Client) Sign(ctx context.Context, csr []byte, life time.Duration) ([]st
 	a, err := authv1.NewIstioCertificateServiceClient(c.o.Upstream.Conn()).CreateCertificate(ctx, r)
 	c.latency.WithLabelValues(requestType).Observe(float64(time.Since(began)) / float64(time.Millisecond))
 	if err == nil && len(a.GetCertChain()) < 2 {
-		err = fmt.Errorf("the CA answers with %d certificates: at least one and its root are due", len(a.GetCertChain()))
+		err = fmt.Errorf("the CA returned %d certificates, not a certificate and its root", len(a.GetCertChain()))
 	}
 	if err != nil {
 		c.failed.WithLabelValues(requestType).Inc()
-		return nil, fmt.Errorf("have a certificate signed by %s: %w", c.o.Upstream.Address(), err)
+		return nil, fmt.Errorf("failed to get a certificate from the CA %s: %w", c.o.Upstream.Address(), err)
 	}
 	chain := a.GetCertChain()
 	for i, c := range chain {

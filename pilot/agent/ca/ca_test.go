@@ -35,7 +35,7 @@ import (
 
 func TestMain(m *testing.M) { leaks.Main(m) }
 
-// issued is a certificate that signs itself, for servers and clients.
+// issued is a self-signed certificate for servers and clients.
 type issued struct{ chain, key []byte }
 
 func issue(t *testing.T, name string, life time.Duration) issued {
@@ -53,7 +53,7 @@ func issue(t *testing.T, name string, life time.Duration) issued {
 	return issued{pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})}
 }
 
-// server is a CA that remembers what it was asked.
+// server is a CA that records its requests.
 type server struct {
 	authv1.UnimplementedIstioCertificateServiceServer
 	address string
@@ -170,7 +170,7 @@ func TestSign(t *testing.T) {
 		t.Errorf("a token that was replaced: %v, %v", s.tokens, err)
 	}
 
-	// A certificate that was provisioned is shown by the connections that are made from then on.
+	// New connections show a certificate that was provisioned later.
 	own := issue(t, "vm.mesh", time.Hour)
 	write(t, file("cert.pem"), own.chain)
 	write(t, file("key.pem"), own.key)
@@ -182,7 +182,7 @@ func TestSign(t *testing.T) {
 		t.Errorf("a certificate without a token: %v, %v", s.tokens, err)
 	}
 
-	// The server's root is replaced, and the file says so later.
+	// The server's root is replaced, and the file of roots some time later.
 	s.mu.Lock()
 	s.own = issue(t, "ca.mesh", time.Hour)
 	s.mu.Unlock()
@@ -217,11 +217,11 @@ func TestPlaintext(t *testing.T) {
 
 func TestRefused(t *testing.T) {
 	for want, o := range map[string]upstream.Options{
-		`address "istiod"`:            {Address: "istiod", Roots: upstream.System},
-		"no roots":                    {Address: "h:1"},
-		"needs a key":                 {Address: "h:1", Roots: upstream.System, Certificate: "c"},
-		`address ":15012"`:            {Address: ":15012", Roots: upstream.System},
-		"client certificate needs a ": {Address: "h:1", Roots: upstream.System, Key: "k"},
+		`address "istiod"`:     {Address: "istiod", Roots: upstream.System},
+		"no roots":             {Address: "h:1"},
+		"needs a key":          {Address: "h:1", Roots: upstream.System, Certificate: "c"},
+		`address ":15012"`:     {Address: ":15012", Roots: upstream.System},
+		"must be set together": {Address: "h:1", Roots: upstream.System, Key: "k"},
 	} {
 		if _, err := upstream.New(o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
@@ -232,7 +232,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// until waits for a condition. It fails only when that is out of the question.
+// until waits for a condition. It fails only after a time that is far too long.
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(2 * time.Minute); !ok(); time.Sleep(time.Millisecond) {

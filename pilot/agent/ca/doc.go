@@ -1,7 +1,7 @@
-// Package ca asks the control plane to sign certificates, by istio.v1.auth's CreateCertificate.
+// Package ca requests certificates from the control plane, with CreateCertificate of istio.v1.auth.
 //
-// A Client makes one call for each request and retries nothing: the package secrets decides when to ask again. It
-// holds no state but its metrics, and runs no goroutine.
+// A Client makes one call for each request and does not retry: package secrets decides when to ask again. Its only
+// state is its metrics. It starts no goroutine.
 //
 // # Guarantees
 //

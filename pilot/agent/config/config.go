@@ -15,88 +15,95 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/node"
 )
 
-// Source is where a configuration is read from.
+// Source is the input of Read.
 type Source struct {
 	Arguments
 	Environ []string // in the form of os.Environ
-	// Dir is the folder that relative paths are below; empty: the working directory.
+	// Dir is the folder that relative paths are resolved in. The default is the working directory.
 	Dir string
-	// Addresses are those of this host, but loopback and link-local ones.
+	// Addresses are the addresses of this host without loopback and link-local ones.
 	Addresses []netip.Addr
-	// Hostname is the name of this host, which stands for POD_NAME on a virtual machine.
+	// Hostname is the name of this host. It is the default of POD_NAME, for virtual machines.
 	Hostname string
-	// Version is that of the agent.
+	// Version is the version of the agent.
 	Version string
 }
 
-// Arguments are those of the command. A zero value is one that was not given.
+// Arguments are the arguments of the command. Zero values were not given.
 type Arguments struct {
-	Role           string // sidecar or router
-	Domain         string // of the node; empty: NAMESPACE.svc.cluster.local
-	Mesh           string // a file with the mesh's configuration; it may be missing
+	Role string // "sidecar" or "router"
+	// Domain is the domain of the node. The default is NAMESPACE.svc.cluster.local.
+	Domain         string
+	Mesh           string // file with the mesh configuration; it need not exist
 	ServiceCluster string
 	Concurrency    int
-	LogLevel       string // Envoy's: LEVEL,SCOPE:LEVEL,...
+	// LogLevel is Envoy's, in the form LEVEL,SCOPE:LEVEL,...
+	LogLevel       string
 	ComponentLevel string // SCOPE:LEVEL,...
 	LogJSON        bool
 	OutlierLog     string
-	// Stock leaves out what only Istio's build of Envoy has.
+	// Stock omits features that only Istio's build of Envoy has.
 	Stock bool
 }
 
-// Config is what an agent does.
+// Config is the configuration of an agent.
 type Config struct {
 	Name, Namespace, Domain, Account string
 	Proxy                            *meshv1alpha1.ProxyConfig
 	Node                             *corev3.Node
 	Labels, Annotations              map[string]string // of the pod
-	Addr                             netip.Addr        // by which others reach the proxy
+	Addr                             netip.Addr        // address by which other workloads reach the proxy
 	IPv6                             bool              // the host has no IPv4 address
 	Security                         Security
 	Envoy                            Envoy
 
-	ReadyPort, MetricsPort uint16 // Envoy's own
+	ReadyPort, MetricsPort uint16 // of Envoy
 	DNSCapture             bool
 	DNSAddr                string // HOST:PORT
 	DNSParallel            bool
-	GRPCBootstrap          string // the file for applications that speak xDS themselves; empty: none
-	Probers                string // ISTIO_KUBE_APP_PROBERS
-	Prometheus             string // ISTIO_PROMETHEUS_ANNOTATIONS; empty for a gateway, whose Services have the agent's port
-	LocalMetrics           bool   // metrics are for this pod alone
-	MergeEnvoy             bool   // the agent's metrics include Envoy's
-	XDSSocket, SDSSocket   string
-	ForeignSDS             bool // another program has the certificates, and serves SDSSocket
-	DeltaXDS               bool
-	WasmInsecure           []string // HOST:PORT of registries that speak no TLS
+	// GRPCBootstrap is the bootstrap file for applications that use xDS themselves. If it is empty, none is written.
+	GRPCBootstrap string
+	Probers       string // ISTIO_KUBE_APP_PROBERS
+	// Prometheus is ISTIO_PROMETHEUS_ANNOTATIONS. It is empty for gateways, whose Services may have the agent's port.
+	Prometheus           string
+	LocalMetrics         bool // serve metrics to this pod only
+	MergeEnvoy           bool // include Envoy's metrics in the agent's
+	XDSSocket, SDSSocket string
+	ExternalSDS          bool // another program provides the certificates, on SDSSocket
+	DeltaXDS             bool
+	WasmInsecure         []string // HOST:PORT of registries without TLS
 
-	// Findings say what has no effect.
+	// Findings name settings that have no effect, with the reason.
 	Findings []string
 }
 
-// Envoy says how Envoy is started and ended.
+// Envoy is the configuration of the Envoy process.
 type Envoy struct {
-	Disabled                 bool
-	Binary                   string
-	Config                   string // the file that the bootstrap is written to
-	Custom                   string // a bootstrap of the user's, in the place of the agent's; empty: none
-	Override                 string // a file that is laid over the bootstrap; empty: none
+	Disabled bool
+	Binary   string
+	Config   string // file that the bootstrap is written to
+	// Custom is the user's bootstrap file. If it is empty, the agent writes one.
+	Custom string
+	// Override is a file that is merged into the bootstrap. It may be empty.
+	Override                 string
 	LogLevel, ComponentLevel string
-	Concurrency              int // 0: one worker for each processor
-	Drain                    time.Duration
-	TerminationDrain         time.Duration
-	MinimumDrain             time.Duration
-	ExitOnZero               bool // connections end the drain
-	FlushInterval            time.Duration
-	FlushMinSizeKB           int
-	AdminPort                uint16
-	SkipDeprecatedLogs       bool
+	// Concurrency is the number of worker threads. Zero means one for each processor.
+	Concurrency        int
+	Drain              time.Duration
+	TerminationDrain   time.Duration
+	MinimumDrain       time.Duration
+	ExitOnZero         bool // the drain ends when no connections are left
+	FlushInterval      time.Duration
+	FlushMinSizeKB     int
+	AdminPort          uint16
+	SkipDeprecatedLogs bool
 }
 
-// ownSocket is the name of the socket that an agent serves certificates on.
+// ownSocket is the name of the socket on which the agent serves certificates.
 const ownSocket = "socket"
 
-// Read returns the configuration. The error names every argument, variable, file or field that is wrong, and how to
-// write it.
+// Read returns the configuration. The error names every argument, variable, file or field that is wrong, and says how
+// to correct it.
 func Read(s Source) (*Config, error) {
 	env := newEnvironment(s.Environ)
 	c := &Config{}
@@ -111,16 +118,17 @@ func Read(s Source) (*Config, error) {
 	if c.Annotations, err = podInfo(s.path("./etc/istio/pod/annotations")); err != nil {
 		return nil, err
 	}
-	trust, err := c.proxyConfig(s, env)
+	trustDomain, err := c.proxyConfig(s, env)
 	if err != nil {
 		return nil, err
 	}
-	env.under(c.Proxy.GetProxyMetadata())
+	env.setDefaults(c.Proxy.GetProxyMetadata())
 
-	c.Name, c.Namespace, c.Account = env.text("POD_NAME", strings.ToLower(short(s.Hostname))), env.text("POD_NAMESPACE", ""), env.text("SERVICE_ACCOUNT", "")
+	c.Name = env.text("POD_NAME", strings.ToLower(hostLabel(s.Hostname)))
+	c.Namespace, c.Account = env.text("POD_NAMESPACE", ""), env.text("SERVICE_ACCOUNT", "")
 	c.Domain = cmp.Or(s.Domain, c.Namespace+".svc.cluster.local")
 	if c.Name == "" || c.Namespace == "" {
-		return nil, errors.New("who the proxy is: set POD_NAMESPACE, and POD_NAME where it is not the name of the host")
+		return nil, errors.New("the proxy has no name or no namespace: set POD_NAMESPACE, and POD_NAME unless it is the name of the host")
 	}
 	ips, err := addresses(env.text("INSTANCE_IP", ""), s.Addresses)
 	if err != nil {
@@ -131,41 +139,44 @@ func Read(s Source) (*Config, error) {
 		c.IPv6 = c.IPv6 && !a.Is4()
 	}
 	c.ReadyPort, c.MetricsPort = env.port("ENVOY_STATUS_PORT", 15021), env.port("ENVOY_PROMETHEUS_PORT", 15090)
-	c.DNSCapture, c.DNSAddr, c.DNSParallel = env.flag("ISTIO_META_DNS_CAPTURE"), env.text("DNS_PROXY_ADDR", "localhost:15053"), env.flag("DNS_FORWARD_PARALLEL")
+	c.DNSCapture, c.DNSAddr = env.flag("ISTIO_META_DNS_CAPTURE"), env.text("DNS_PROXY_ADDR", "localhost:15053")
+	c.DNSParallel = env.flag("DNS_FORWARD_PARALLEL")
 	c.GRPCBootstrap = env.text("GRPC_XDS_BOOTSTRAP", "")
 	c.Probers = env.text("ISTIO_KUBE_APP_PROBERS", "")
 	if role == node.Sidecar {
 		c.Prometheus = env.text("ISTIO_PROMETHEUS_ANNOTATIONS", "")
 	}
-	c.LocalMetrics, c.MergeEnvoy = env.flag("METRICS_LOCALHOST_ACCESS_ONLY"), read(env, "PILOT_AGENT_MERGE_ENVOY_STATS", true, "true or false", parseBool)
+	c.LocalMetrics = env.flag("METRICS_LOCALHOST_ACCESS_ONLY")
+	c.MergeEnvoy = read(env, "PILOT_AGENT_MERGE_ENVOY_STATS", true, "true or false", parseBool)
 	c.DeltaXDS = read(env, "ISTIO_DELTA_XDS", true, "true or false", parseBool)
-	folder := s.path(cmp.Or(c.Proxy.GetConfigPath(), "./etc/istio/proxy"))
-	c.XDSSocket = filepath.Join(folder, "XDS")
+	configFolder := s.path(cmp.Or(c.Proxy.GetConfigPath(), "./etc/istio/proxy"))
+	c.XDSSocket = filepath.Join(configFolder, "XDS")
 	socket := env.text("WORKLOAD_IDENTITY_SOCKET_FILE", ownSocket)
-	c.SDSSocket, c.ForeignSDS = s.path("./var/run/secrets/workload-spiffe-uds/"+socket), socket != ownSocket
+	c.SDSSocket, c.ExternalSDS = s.path("./var/run/secrets/workload-spiffe-uds/"+socket), socket != ownSocket
 	if filepath.Base(socket) != socket {
-		env.errs = append(env.errs, fmt.Errorf("WORKLOAD_IDENTITY_SOCKET_FILE=%q: write the name of a socket in ./var/run/secrets/workload-spiffe-uds", socket))
+		env.errs = append(env.errs,
+			fmt.Errorf("WORKLOAD_IDENTITY_SOCKET_FILE=%q: write the name of a socket in ./var/run/secrets/workload-spiffe-uds", socket))
 	}
 	c.WasmInsecure = strings.FieldsFunc(env.text("WASM_INSECURE_REGISTRIES", ""), func(r rune) bool { return r == ',' })
-	c.Findings = append(c.Findings, env.unused()...)
-	c.security(s, env, trust)
-	c.envoy(s, env, folder)
+	c.Findings = append(c.Findings, env.ineffective()...)
+	c.security(s, env, trustDomain)
+	c.envoy(s, env, configFolder)
 	if c.Node, err = c.makeNode(s, env, role, ips); err != nil {
 		return nil, err
 	}
 	if c.Envoy.Disabled {
-		c.GRPCBootstrap = cmp.Or(c.GRPCBootstrap, filepath.Join(folder, "grpc-bootstrap.json"))
+		c.GRPCBootstrap = cmp.Or(c.GRPCBootstrap, filepath.Join(configFolder, "grpc-bootstrap.json"))
 	}
 	return c, errors.Join(env.errs...)
 }
 
-// short returns the name of a host without its domain.
-func short(name string) string {
+// hostLabel returns the first label of a host name.
+func hostLabel(name string) string {
 	name, _, _ = strings.Cut(name, ".")
 	return name
 }
 
-// path returns a path of the agent's own: relative ones are below Dir.
+// path resolves a path in Dir, if it is relative.
 func (s Source) path(p string) string {
 	if filepath.IsAbs(p) || s.Dir == "" {
 		return p
@@ -193,7 +204,7 @@ func (c *Config) envoy(s Source, env *environment, folder string) {
 	}
 }
 
-// splitLevels takes the level of all scopes from LEVEL,SCOPE:LEVEL,... and returns the others as they are.
+// splitLevels splits LEVEL,SCOPE:LEVEL,... into the level of all scopes and the levels of single ones.
 func splitLevels(text string) (level, scopes string) {
 	level = "warning"
 	var others []string

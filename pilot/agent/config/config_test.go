@@ -12,7 +12,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
-// source is what a pod tells its agent, with more variables and files.
+// source is the input of an agent in a pod, with additional variables and files.
 func source(t *testing.T, files map[string]string, environ ...string) Source {
 	t.Helper()
 	dir := t.TempDir()
@@ -27,7 +27,8 @@ func source(t *testing.T, files map[string]string, environ ...string) Source {
 	}
 }
 
-// TestPrecedence: the annotation goes before PROXY_CONFIG, and that before the mesh's default; arguments before all.
+// TestPrecedence checks that the annotation has precedence over PROXY_CONFIG, PROXY_CONFIG over the mesh's default,
+// and arguments over all.
 func TestPrecedence(t *testing.T) {
 	files := map[string]string{"etc/istio/config/mesh": "defaultConfig: {drainDuration: 10s, statusPort: 1, concurrency: 1, proxyMetadata: {ISTIO_META_A: mesh, ISTIO_META_B: mesh}}\ntrustDomain: other"}
 	c, err := Read(source(t, files))
@@ -61,13 +62,13 @@ func TestSecurity(t *testing.T) {
 	must.Succeed(t, err)
 	d := c.Security
 	if d.Discovery != "istiod.istio-system.svc:15012" || d.CA != d.Discovery || d.ServerName != "istiod.istio-system.svc" || d.Token != filepath.Join(s.Dir, "var/run/secrets/tokens/istio-token") ||
-		d.CARoots != filepath.Join(s.Dir, "var/run/secrets/istio/root-cert.pem") || d.DiscoveryRoots != d.CARoots || d.Life != 24*time.Hour || d.RSA != 0 || d.Grace != 0.5 {
+		d.CARoots != filepath.Join(s.Dir, "var/run/secrets/istio/root-cert.pem") || d.DiscoveryRoots != d.CARoots || d.TTL != 24*time.Hour || d.RSA != 0 || d.Grace != 0.5 {
 		t.Errorf("%+v", d)
 	}
 	c, err = Read(source(t, nil, "CA_ADDR=ca.b.svc:15012", "XDS_ROOT_CA=SYSTEM", "WORKLOAD_RSA_KEY_SIZE=3072", "JWT_POLICY=none", "ISTIOD_SAN=other", "PILOT_CERT_PROVIDER=kubernetes", "SECRET_TTL=1h"))
 	must.Succeed(t, err)
 	if d = c.Security; d.CA != "ca.b.svc:15012" || d.DiscoveryRoots != System || d.RSA != 3072 || d.Token != "" || d.ServerName != "other" || d.CAServerName != "other" ||
-		d.CARoots != "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt" || d.Life != time.Hour {
+		d.CARoots != "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt" || d.TTL != time.Hour {
 		t.Errorf("%+v", d)
 	}
 	const folder = "var/run/secrets/workload-spiffe-credentials/"
@@ -80,7 +81,7 @@ func TestSecurity(t *testing.T) {
 	if c, err = Read(source(t, files)); err != nil || c.Security.Files {
 		t.Errorf("a certificate without its key: %+v, %v", c.Security, err)
 	}
-	if c, err = Read(source(t, nil, "WORKLOAD_IDENTITY_SOCKET_FILE=spire")); err != nil || !c.ForeignSDS || filepath.Base(c.SDSSocket) != "spire" {
+	if c, err = Read(source(t, nil, "WORKLOAD_IDENTITY_SOCKET_FILE=spire")); err != nil || !c.ExternalSDS || filepath.Base(c.SDSSocket) != "spire" {
 		t.Errorf("certificates of another server: %+v, %v", c, err)
 	}
 	if !Plaintext("istiod:15010") || Plaintext("istiod:15012") {
@@ -88,7 +89,7 @@ func TestSecurity(t *testing.T) {
 	}
 }
 
-// TestNode: what labels and variables say of Envoy.
+// TestNode checks what labels and variables contribute to the node.
 func TestNode(t *testing.T) {
 	s := source(t, map[string]string{"etc/istio/pod/labels": "app=\"web\"\nistio-locality=\"r.z.s\"\n"}, `ISTIO_METAJSON_LABELS={"app":"no","x":"y"}`, "ISTIO_META_INTERCEPTION_MODE=TPROXY")
 	s.Role, s.Addresses = "router", []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00::1"), netip.MustParseAddr("fe80::1")}
@@ -102,7 +103,7 @@ func TestNode(t *testing.T) {
 	}
 }
 
-// TestVirtualMachine: a host without POD_NAME is known by its own name.
+// TestVirtualMachine checks that a host without POD_NAME has its own name.
 func TestVirtualMachine(t *testing.T) {
 	c, err := Read(Source{Hostname: "VM1.example.com", Environ: []string{"POD_NAMESPACE=a", "INSTANCE_IP=10.0.0.1"}})
 	if err != nil || c.Node.GetId() != "sidecar~10.0.0.1~vm1.a~a.svc.cluster.local" {
@@ -110,7 +111,7 @@ func TestVirtualMachine(t *testing.T) {
 	}
 }
 
-// TestRefused: what is wrong is named, with how to write it.
+// TestRefused checks that errors name the wrong setting and how to write it.
 func TestRefused(t *testing.T) {
 	for want, s := range map[string]Source{
 		`role "x": write sidecar or router`:     {Arguments: Arguments{Role: "x"}},
@@ -139,8 +140,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestLinkToNothing checks that a file that is a link to a file which does not exist is not taken for one that was left
-// out.
+// TestLinkToNothing checks that a symbolic link to a missing file is an error, unlike a missing file.
 func TestLinkToNothing(t *testing.T) {
 	for _, name := range []string{"etc/istio/config/mesh", "etc/istio/pod/labels"} {
 		s := source(t, nil)
@@ -152,7 +152,8 @@ func TestLinkToNothing(t *testing.T) {
 	}
 }
 
-// TestUnused: variables of Istio's agent that do nothing are named, and registries without TLS are listed.
+// TestUnused checks that variables of Istio's agent without effect are findings, and that registries without TLS are
+// listed.
 func TestUnused(t *testing.T) {
 	c, err := Read(source(t, nil, "XDS_HEADER_a=b", "WASM_MODULE_EXPIRY=1h", "CREDENTIAL_FETCHER_TYPE=", "WASM_INSECURE_REGISTRIES=*,r:5000"))
 	if err != nil || len(c.Findings) != 3 || !slices.Contains(c.WasmInsecure, "r:5000") {
@@ -160,7 +161,7 @@ func TestUnused(t *testing.T) {
 	}
 }
 
-// TestMetrics: a gateway does not serve the metrics of an application, whose port its Services may have.
+// TestMetrics checks that a gateway does not serve the metrics of an application, whose port its Services may have.
 func TestMetrics(t *testing.T) {
 	const variable = "ISTIO_PROMETHEUS_ANNOTATIONS"
 	for role, want := range map[string]string{"": `{"port":"1"}`, "router": ""} {
@@ -176,7 +177,7 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// TestFindings: a field that does not exist is named, and the others count.
+// TestFindings checks that an unknown field is a finding, and that the other fields are used.
 func TestFindings(t *testing.T) {
 	c, err := Read(source(t, nil, `PROXY_CONFIG={"statusPort":2,"colour":"red"}`))
 	if err != nil || len(c.Findings) != 1 || !strings.Contains(c.Findings[0], "colour") || c.Proxy.GetStatusPort() != 2 {

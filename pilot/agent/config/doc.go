@@ -1,14 +1,14 @@
-// Package config reads what an agent is told, as typed values: by arguments, the environment, and the files that are
-// mounted into a pod. It says what the agent does with them, and what has no effect.
+// Package config reads the configuration of an agent as typed values: from arguments, the environment, and the files
+// that are mounted into a pod. It reports settings that have no effect.
 //
-//   - config.go: Read, and what it returns
-//   - proxyconfig.go: the ProxyConfig: the mesh's default, below PROXY_CONFIG, below the annotation of the pod, below
-//     arguments and environment
-//   - node.go: the node of Envoy, with its metadata
+//   - config.go: Read and Config
+//   - proxyconfig.go: the ProxyConfig, which is merged from the mesh's default, PROXY_CONFIG, the annotation of the
+//     pod, and arguments and environment. Each layer has precedence over the layers before it.
+//   - node.go: Envoy's node with its metadata
 //   - security.go: where certificates and tokens come from
 //   - environment.go: variables as numbers, durations and booleans
 //
-// It keeps no state, runs no goroutine and reads no environment but the one it is given.
+// It has no state, starts no goroutine and reads no environment other than the one in Source.
 //
 // # Guarantees
 //

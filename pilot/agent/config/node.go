@@ -26,35 +26,38 @@ const (
 	jsonPrefix = "ISTIO_METAJSON_"
 )
 
-// addresses are those of the proxy: first that of INSTANCE_IP, then those of the host.
-func addresses(first string, host []netip.Addr) ([]netip.Addr, error) {
-	var all []netip.Addr
-	if first != "" {
-		for part := range strings.SplitSeq(first, ",") {
+// addresses returns the addresses of the proxy without repetition: those in INSTANCE_IP first, then those of the
+// host.
+func addresses(instanceIP string, host []netip.Addr) ([]netip.Addr, error) {
+	var list []netip.Addr
+	if instanceIP != "" {
+		for part := range strings.SplitSeq(instanceIP, ",") {
 			a, err := netip.ParseAddr(part)
 			if err != nil {
-				return nil, fmt.Errorf("INSTANCE_IP=%q: write an IP address", first)
+				return nil, fmt.Errorf("INSTANCE_IP=%q: write an IP address", instanceIP)
 			}
-			all = append(all, a.Unmap())
+			list = append(list, a.Unmap())
 		}
 	}
 	for _, a := range host {
-		if a = a.Unmap(); !slices.Contains(all, a) && a.IsGlobalUnicast() {
-			all = append(all, a)
+		if a = a.Unmap(); !slices.Contains(list, a) && a.IsGlobalUnicast() {
+			list = append(list, a)
 		}
 	}
-	if len(all) == 0 {
+	if len(list) == 0 {
 		return nil, fmt.Errorf("this host has no IP address: set INSTANCE_IP")
 	}
-	return all, nil
+	return list, nil
 }
 
-// makeNode returns who Envoy is. Variables that begin with ISTIO_META_ are entries of its metadata; those that begin
-// with ISTIO_METAJSON_ hold several entries.
+// makeNode returns the node by which Envoy identifies itself. Each variable ISTIO_META_KEY is an entry of its
+// metadata, and each ISTIO_METAJSON_KEY is a JSON object of entries.
 func (c *Config) makeNode(s Source, env *environment, role node.Type, ips []netip.Addr) (*corev3.Node, error) {
 	meta := map[string]any{
-		"NAME": c.Name, "NAMESPACE": c.Namespace, "ISTIO_VERSION": s.Version, "METADATA_DISCOVERY": "false", "PILOT_SAN": []any{c.Security.ServerName},
-		"ENVOY_STATUS_PORT": int(c.ReadyPort), "ENVOY_PROMETHEUS_PORT": int(c.MetricsPort), "WORKLOAD_IDENTITY_SOCKET_FILE": env.text("WORKLOAD_IDENTITY_SOCKET_FILE", ownSocket),
+		"NAME": c.Name, "NAMESPACE": c.Namespace, "ISTIO_VERSION": s.Version, "METADATA_DISCOVERY": "false",
+		"PILOT_SAN":         []any{c.Security.ServerName},
+		"ENVOY_STATUS_PORT": int(c.ReadyPort), "ENVOY_PROMETHEUS_PORT": int(c.MetricsPort),
+		"WORKLOAD_IDENTITY_SOCKET_FILE": env.text("WORKLOAD_IDENTITY_SOCKET_FILE", ownSocket),
 	}
 	for key, value := range map[string]string{"SERVICE_ACCOUNT": c.Account, "OUTLIER_LOG_PATH": s.OutlierLog} {
 		if value != "" {
@@ -67,8 +70,8 @@ func (c *Config) makeNode(s Source, env *environment, role node.Type, ips []neti
 	if c.Envoy.ExitOnZero {
 		meta["EXIT_ON_ZERO_ACTIVE_CONNECTIONS"] = "true"
 	}
-	texts := lists.Map(ips, func(a netip.Addr) string { return a.String() })
-	meta["INSTANCE_IPS"] = strings.Join(texts, ",")
+	addressList := lists.Map(ips, func(a netip.Addr) string { return a.String() })
+	meta["INSTANCE_IPS"] = strings.Join(addressList, ",")
 	labels := maps.Clone(c.Labels)
 	for _, name := range slices.Sorted(maps.Keys(env.values)) {
 		value := env.values[name]
@@ -90,17 +93,17 @@ func (c *Config) makeNode(s Source, env *environment, role node.Type, ips []neti
 			}
 		}
 	}
-	if meta["POD_PORTS"] != nil { // with line breaks, as templates write it
-		written, ok := meta["POD_PORTS"].(string)
+	if meta["POD_PORTS"] != nil { // templates write it with line breaks
+		portsText, ok := meta["POD_PORTS"].(string)
 		if !ok {
-			return nil, errors.New("ISTIO_METAJSON_*: POD_PORTS: write a text that has a list of container ports in JSON")
+			return nil, errors.New("ISTIO_METAJSON_*: POD_PORTS: write a text that contains a list of container ports in JSON")
 		}
 		var ports []struct {
 			Name          string `json:"name,omitempty"`
 			ContainerPort int    `json:"containerPort"`
 			Protocol      string `json:"protocol"`
 		}
-		if err := json.Unmarshal([]byte(written), &ports); err != nil {
+		if err := json.Unmarshal([]byte(portsText), &ports); err != nil {
 			return nil, fmt.Errorf("ISTIO_META_POD_PORTS: %w: write a list of container ports in JSON", err)
 		}
 		text, err := json.Marshal(ports)
@@ -122,30 +125,31 @@ func (c *Config) makeNode(s Source, env *environment, role node.Type, ips []neti
 		}
 		meta[key] = entries
 	}
-	made, err := structpb.NewStruct(meta)
+	metadata, err := structpb.NewStruct(meta)
 	if err != nil {
-		return nil, fmt.Errorf("metadata of the node: %w", err)
+		return nil, fmt.Errorf("failed to encode the metadata of the node: %w", err)
 	}
 	text, err := protojson.Marshal(c.Proxy)
 	if err != nil {
 		return nil, fmt.Errorf("ProxyConfig: %w", err)
 	}
-	made.Fields["PROXY_CONFIG"] = &structpb.Value{}
-	if err := protojson.Unmarshal(text, made.Fields["PROXY_CONFIG"]); err != nil {
+	metadata.Fields["PROXY_CONFIG"] = &structpb.Value{}
+	if err := protojson.Unmarshal(text, metadata.Fields["PROXY_CONFIG"]); err != nil {
 		return nil, fmt.Errorf("ProxyConfig: %w", err)
 	}
-	place := append(strings.SplitN(labels[names.LabelLegacyLocality], "/", 3), "", "")
+	locality := append(strings.SplitN(labels[names.LabelLegacyLocality], "/", 3), "", "")
 	n := &corev3.Node{
 		Id:      fmt.Sprintf("%s~%s~%s.%s~%s", role, ips[0], c.Name, c.Namespace, c.Domain),
-		Cluster: c.serviceName(labels), Metadata: made, Locality: &corev3.Locality{Region: place[0], Zone: place[1], SubZone: place[2]},
+		Cluster: c.serviceName(labels), Metadata: metadata,
+		Locality: &corev3.Locality{Region: locality[0], Zone: locality[1], SubZone: locality[2]},
 	}
 	if _, err := node.Parse(n); err != nil {
-		return nil, fmt.Errorf("who the proxy is: %w", err)
+		return nil, fmt.Errorf("failed to make the node of the proxy: %w", err)
 	}
 	return n, nil
 }
 
-// serviceName is what the proxy calls itself in traces.
+// serviceName returns the name of the proxy in traces.
 func (c *Config) serviceName(labels map[string]string) string {
 	canonical := cmp.Or(labels[names.LabelCanonicalName], labels[names.LabelAppName], labels["app"], c.Name)
 	switch c.Proxy.GetTracingServiceName() {
@@ -158,7 +162,7 @@ func (c *Config) serviceName(labels map[string]string) string {
 	}
 }
 
-// locality returns REGION/ZONE/SUBZONE, which labels may write with dots.
+// locality returns REGION/ZONE/SUBZONE. Labels may use dots in place of the slashes.
 func locality(text string) string {
 	if !strings.Contains(text, "/") {
 		text = strings.ReplaceAll(text, ".", "/")
@@ -166,7 +170,7 @@ func locality(text string) string {
 	return text
 }
 
-// hostOf is the host of HOST:PORT.
+// hostOf returns the host of HOST:PORT.
 func hostOf(address string) string {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {

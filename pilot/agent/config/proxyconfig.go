@@ -17,15 +17,15 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
-// ConfigAnnotation is the annotation of a pod that holds its ProxyConfig.
+// ConfigAnnotation is the annotation of a pod that contains its ProxyConfig.
 const ConfigAnnotation = names.AnnotationProxyConfig
 
 func parseBool(text string) (bool, error) { return strconv.ParseBool(text) }
 
-// maxFile bounds the files that are read, in bytes.
+// maxFile is the maximum size of a file, in bytes.
 const maxFile = 4 << 20
 
-// readFile returns a file, or nothing if it does not exist. A link to a file that does not exist is an error.
+// readFile returns the content of a file, or nil if it does not exist. A symbolic link to a missing file is an error.
 func readFile(name string) ([]byte, error) {
 	info, err := os.Stat(name)
 	if errors.Is(err, os.ErrNotExist) {
@@ -35,7 +35,7 @@ func readFile(name string) ([]byte, error) {
 		return nil, nil
 	}
 	if err == nil && info.Size() > maxFile {
-		err = fmt.Errorf("%s has %d bytes; at most %d are read", name, info.Size(), maxFile)
+		err = fmt.Errorf("%s has %d bytes, more than the limit of %d", name, info.Size(), maxFile)
 	}
 	if err != nil {
 		return nil, err
@@ -43,7 +43,7 @@ func readFile(name string) ([]byte, error) {
 	return os.ReadFile(name)
 }
 
-// proxyConfig merges the ProxyConfig of all places. It returns the mesh's trust domain.
+// proxyConfig merges the ProxyConfig of all layers into c.Proxy. It returns the trust domain of the mesh.
 func (c *Config) proxyConfig(s Source, env *environment) (string, error) {
 	base := mesh.Default()
 	if s.Mesh != "" {
@@ -51,23 +51,26 @@ func (c *Config) proxyConfig(s Source, env *environment) (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("--meshConfig: %w", err)
 		}
-		over, findings := mesh.Salvage(base, s.Mesh, text)
-		if over == nil {
-			return "", fmt.Errorf("--meshConfig: %w", first(findings))
+		merged, findings := mesh.Salvage(base, s.Mesh, text)
+		if merged == nil {
+			return "", fmt.Errorf("--meshConfig: %w", firstError(findings))
 		}
-		c.note(findings)
-		base = over
+		c.addFindings(findings)
+		base = merged
 	}
 	c.Proxy = proto.CloneOf(base.GetDefaultConfig())
-	for _, place := range []struct{ name, text string }{{"PROXY_CONFIG", env.text("PROXY_CONFIG", "")}, {"annotation " + ConfigAnnotation, c.Annotations[ConfigAnnotation]}} {
-		p, findings := mesh.SalvageProxyConfig(c.Proxy, []byte(place.text))
+	for _, layer := range []struct{ name, text string }{
+		{"PROXY_CONFIG", env.text("PROXY_CONFIG", "")},
+		{"annotation " + ConfigAnnotation, c.Annotations[ConfigAnnotation]},
+	} {
+		p, findings := mesh.SalvageProxyConfig(c.Proxy, []byte(layer.text))
 		for i := range findings {
-			findings[i].File = place.name
+			findings[i].File = layer.name
 		}
 		if p == nil {
-			return "", fmt.Errorf("%s: %w", place.name, first(findings))
+			return "", fmt.Errorf("%s: %w", layer.name, firstError(findings))
 		}
-		c.note(findings)
+		c.addFindings(findings)
 		c.Proxy = p
 	}
 	if s.ServiceCluster != "" && c.Proxy.GetServiceCluster() == "istio-proxy" {
@@ -88,28 +91,28 @@ func (c *Config) proxyConfig(s Source, env *environment) (string, error) {
 		}
 	}
 	if d := c.Proxy.GetDrainDuration().AsDuration(); d < 0 || d > 24*time.Hour {
-		return "", fmt.Errorf("drainDuration %v: write up to 24h", d)
+		return "", fmt.Errorf("drainDuration %v: write a duration of at most 24h", d)
 	}
 	return env.text("TRUST_DOMAIN", base.GetTrustDomain()), nil
 }
 
-func (c *Config) note(findings []diag.Diagnostic) {
+func (c *Config) addFindings(findings []diag.Diagnostic) {
 	for _, f := range findings {
 		c.Findings = append(c.Findings, f.String())
 	}
 }
 
-// first returns the first finding that is an error.
-func first(findings []diag.Diagnostic) error {
+// firstError returns the first finding that is an error.
+func firstError(findings []diag.Diagnostic) error {
 	for _, f := range findings {
 		if f.Severity == diag.Error {
 			return errors.New(f.String())
 		}
 	}
-	return errors.New("it cannot be read")
+	return errors.New("the text cannot be parsed")
 }
 
-// podInfo reads labels or annotations as the downward API writes them: KEY="VALUE" in each line.
+// podInfo parses a file of labels or annotations in the format of the downward API: KEY="VALUE" in each line.
 func podInfo(name string) (map[string]string, error) {
 	text, err := readFile(name)
 	if err != nil {

@@ -45,13 +45,13 @@ func table() *NameTable {
 	}}
 }
 
-// set has a server answer by a table.
+// set makes a server answer from a table.
 func set(t testing.TB, s *Server, table *NameTable) {
 	t.Helper()
 	must.Succeed(t, s.SetTable(wire(table)))
 }
 
-// start runs a Server whose names that are not in the table are asked of the servers, and returns its address.
+// start runs a Server that forwards other names to the servers, and returns its address.
 func start(t *testing.T, o Options, servers ...string) *Server {
 	t.Helper()
 	conf := "search default.svc.cluster.local svc.cluster.local\n"
@@ -78,7 +78,7 @@ func start(t *testing.T, o Options, servers ...string) *Server {
 	return s
 }
 
-// startTable is start for a Server that has the table of most tests.
+// startTable calls start with the table of most tests.
 func startTable(t *testing.T, o Options, servers ...string) *Server {
 	t.Helper()
 	s := start(t, o, servers...)
@@ -86,11 +86,11 @@ func startTable(t *testing.T, o Options, servers ...string) *Server {
 	return s
 }
 
-// server runs a DNS server of resolv.conf on an address and returns where it is.
+// server runs a DNS server for resolv.conf on an address, and returns its HOST:PORT.
 func server(t *testing.T, addr string, handle dns.HandlerFunc) string {
 	t.Helper()
 	host, port, _ := net.SplitHostPort(addr)
-	var d Server // for its sockets, which others serve
+	var d Server // only its sockets are used
 	must.Succeed(t, d.listen(host, port))
 	for i, o := range d.sockets {
 		s := &dns.Server{Handler: handle}
@@ -117,7 +117,7 @@ func freePort(t *testing.T) string {
 	return port
 }
 
-// reply answers A queries by an address.
+// reply answers A queries with an address.
 func reply(ip string) dns.HandlerFunc {
 	return func(w dns.ResponseWriter, req *dns.Msg) {
 		m := new(dns.Msg).SetReply(req)
@@ -126,12 +126,12 @@ func reply(ip string) dns.HandlerFunc {
 	}
 }
 
-// rcode answers every query by a code.
+// rcode answers every query with a code.
 func rcode(code int) dns.HandlerFunc {
 	return func(w dns.ResponseWriter, req *dns.Msg) { w.WriteMsg(new(dns.Msg).SetRcode(req, code)) }
 }
 
-// ask returns what a server answers, as text: the code and the records in order.
+// ask returns a server's answer as text: the code and the sorted records.
 func ask(t *testing.T, addr, network, name string, qtype uint16) string {
 	t.Helper()
 	m := new(dns.Msg).SetQuestion(dns.Fqdn(name), qtype)
@@ -145,7 +145,7 @@ func ask(t *testing.T, addr, network, name string, qtype uint16) string {
 	return strings.Join(lines, "; ")
 }
 
-// answers checks what a server answers over UDP to who asks for the IPv4 addresses of a name.
+// answers checks a server's UDP response to an A query.
 func answers(t *testing.T, what, addr, name, want string) {
 	t.Helper()
 	if got := ask(t, addr, "udp", name, dns.TypeA); got != want {
@@ -177,7 +177,7 @@ func TestNamesOfTheTable(t *testing.T) {
 		{"reviews.default", dns.TypeA, "NOERROR; reviews.default. 30 IN A 10.0.0.1"},
 		{"reviews", dns.TypeA, "NOERROR; reviews. 30 IN A 10.0.0.1"},
 		{"reviews", dns.TypeAAAA, "NOERROR"}, // no data, which is not the same as no such name
-		{"ratings", dns.TypeA, "NXDOMAIN"},   // of another namespace
+		{"ratings", dns.TypeA, "NXDOMAIN"},   // in another namespace
 		{"ratings.other", dns.TypeAAAA, "NOERROR; ratings.other. 30 IN AAAA fd00::2"},
 		{"ratings.default.svc.cluster.local", dns.TypeA, "NXDOMAIN"},
 		{"example.com", dns.TypeA, "NOERROR; example.com. 30 IN A 240.240.0.1"},
@@ -192,7 +192,7 @@ func TestNamesOfTheTable(t *testing.T) {
 		{"six.example.com", dns.TypeAAAA, "NOERROR; six.example.com. 30 IN AAAA fd00::6"},
 		{"six.example.com", dns.TypeA, "NOERROR"},
 		{"other.example.io", dns.TypeA, "NOERROR; other.example.io. 30 IN A 240.240.0.4"},
-		{"reviews", dns.TypeTXT, "NXDOMAIN"}, // not of the table: its servers say so
+		{"reviews", dns.TypeTXT, "NXDOMAIN"}, // the table has no TXT records; the servers answer
 		{"missing.example.com", dns.TypeA, "NXDOMAIN"},
 	} {
 		for _, network := range []string{"udp", "tcp"} {
@@ -205,7 +205,7 @@ func TestNamesOfTheTable(t *testing.T) {
 	answers(t, "a name that left the table", s.Addr(), "reviews", "NXDOMAIN")
 }
 
-// The addresses of a name come in random order, and all of them.
+// TestAnswersAreShuffled checks that all addresses of a name are returned in random order.
 func TestAnswersAreShuffled(t *testing.T) {
 	s := startTable(t, Options{})
 	first := map[string]bool{}
@@ -216,12 +216,12 @@ func TestAnswersAreShuffled(t *testing.T) {
 		}
 		first[resp.Answer[0].(*dns.A).A.String()] = true
 	}
-	if len(first) != 4 { // by chance: less than once in 10^24 runs
+	if len(first) != 4 { // fails by chance less than once in 10^24 runs
 		t.Errorf("first were only %v", first)
 	}
 }
 
-// TestConnectionsAreBounded: a client over TCP waits while there are as many as may be.
+// TestConnectionsAreBounded checks that a client over TCP waits while the number of connections is at its limit.
 func TestConnectionsAreBounded(t *testing.T) {
 	s := startTable(t, Options{Connections: 1})
 	query := new(dns.Msg).SetQuestion("example.com.", dns.TypeA)
@@ -251,7 +251,8 @@ func TestConnectionsAreBounded(t *testing.T) {
 	}
 }
 
-// TestLongAnswers: an answer is truncated over UDP to what the client takes, and over TCP to what a message may have.
+// TestLongAnswers checks that a response is truncated to the client's limit over UDP, and to the limit of messages
+// over TCP.
 func TestLongAnswers(t *testing.T) {
 	most := &NameInfo{}
 	for i := range 6000 {
@@ -291,14 +292,14 @@ func TestOtherServers(t *testing.T) {
 	}
 }
 
-// A silent server is given up, and the next one is asked.
+// TestSilentServer checks that the next server is asked when one does not answer.
 func TestSilentServer(t *testing.T) {
 	port := freePort(t)
 	good := server(t, "127.0.0.2:"+port, reply("192.0.2.1"))
 	silent := server(t, "127.0.0.1:"+port, func(dns.ResponseWriter, *dns.Msg) {})
 	for _, parallel := range []bool{false, true} {
 		s := startTable(t, Options{Parallel: parallel, Timeout: 50 * time.Millisecond}, silent, good)
-		// On a busy machine the good one may be too slow as well, now and then.
+		// On a busy machine the good server may be too slow as well, now and then.
 		got, want := "", "NOERROR; a.org. 7 IN A 192.0.2.1"
 		for end := time.Now().Add(time.Minute); got != want && time.Now().Before(end); {
 			got = ask(t, s.Addr(), "udp", "a.org", dns.TypeA)
@@ -309,7 +310,8 @@ func TestSilentServer(t *testing.T) {
 	}
 }
 
-// A truncated response is asked for again over TCP, so that clients that know no TCP get what fits.
+// TestTruncatedResponses checks that a truncated response is requested again over TCP, so that clients without TCP
+// get as much as fits.
 func TestTruncatedResponses(t *testing.T) {
 	up := server(t, "127.0.0.1:0", func(w dns.ResponseWriter, req *dns.Msg) {
 		if w.RemoteAddr().Network() == "udp" {
@@ -324,7 +326,8 @@ func TestTruncatedResponses(t *testing.T) {
 	answers(t, "truncated", s.Addr(), "a.org", "NOERROR; a.org. 7 IN A 192.0.2.1")
 }
 
-// Queries that wait for other servers are bounded, and what the table knows is still answered.
+// TestWaitingQueriesAreBounded checks that the number of waiting queries is limited, and that names in the table are
+// still answered.
 func TestWaitingQueriesAreBounded(t *testing.T) {
 	release := make(chan struct{})
 	asked := make(chan struct{}, 10)
@@ -357,13 +360,13 @@ func TestWaitingQueriesAreBounded(t *testing.T) {
 	}
 }
 
-// A query of the Server that rules lead back to it ends there: it is not asked again and again.
+// TestLoops checks that a query that the server has sent, and that is redirected to it, is not sent again.
 func TestLoops(t *testing.T) {
 	var self atomic.Pointer[Server]
 	var came atomic.Int32
 	up := server(t, "127.0.0.1:0", func(w dns.ResponseWriter, req *dns.Msg) {
 		came.Add(1)
-		w.WriteMsg(self.Load().up.ask(portOf(w.RemoteAddr()), req, false)) // as if the kernel had redirected it
+		w.WriteMsg(self.Load().forwarder.ask(portOf(w.RemoteAddr()), req, false)) // as if the kernel had redirected it
 	})
 	s := startTable(t, Options{}, up)
 	self.Store(s)
@@ -372,37 +375,37 @@ func TestLoops(t *testing.T) {
 	}
 }
 
-// A Server that resolv.conf names itself is left out.
+// TestOwnAddressIsNoServer checks that the server does not forward to itself if resolv.conf names it.
 func TestOwnAddressIsNoServer(t *testing.T) {
 	s := start(t, Options{}, "127.0.0.1:5353", "127.0.0.2:5353")
 	_, port, _ := net.SplitHostPort(s.Addr())
-	s.up.mu.Lock()
-	s.up.port = port
-	s.up.mu.Unlock()
-	if servers, _ := s.up.config(); !slices.Equal(servers, []string{"127.0.0.2:" + port}) {
+	s.forwarder.mu.Lock()
+	s.forwarder.port = port
+	s.forwarder.mu.Unlock()
+	if servers, _ := s.forwarder.config(); !slices.Equal(servers, []string{"127.0.0.2:" + port}) {
 		t.Errorf("servers are %v", servers)
 	}
 }
 
-// A new version of resolv.conf is read; one that cannot be read leaves the last one.
+// TestResolvConfChanges checks that a new version of resolv.conf is used, and that an unreadable one changes nothing.
 func TestResolvConfChanges(t *testing.T) {
 	s := start(t, Options{}, "127.0.0.1:5353")
 	again := func() string {
-		s.up.mu.Lock()
-		s.up.read = time.Time{}
-		s.up.mu.Unlock()
-		servers, search := s.up.config()
+		s.forwarder.mu.Lock()
+		s.forwarder.checked = time.Time{}
+		s.forwarder.mu.Unlock()
+		servers, search := s.forwarder.config()
 		return fmt.Sprintf("%v %s", servers, search)
 	}
 	if got, want := again(), "[127.0.0.1:5353] default.svc.cluster.local"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	must.Succeed(t, os.WriteFile(s.up.path, []byte("nameserver 127.0.0.9\nsearch b\n"), 0o600))
-	must.Succeed(t, os.Chtimes(s.up.path, time.Time{}, time.Unix(1, 0)))
+	must.Succeed(t, os.WriteFile(s.forwarder.path, []byte("nameserver 127.0.0.9\nsearch b\n"), 0o600))
+	must.Succeed(t, os.Chtimes(s.forwarder.path, time.Time{}, time.Unix(1, 0)))
 	if got, want := again(), "[127.0.0.9:5353] b"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	must.Succeed(t, os.Remove(s.up.path))
+	must.Succeed(t, os.Remove(s.forwarder.path))
 	if got, want := again(), "[127.0.0.9:5353] b"; got != want {
 		t.Errorf("without a file: got %s, want %s", got, want)
 	}
@@ -435,7 +438,8 @@ func TestMalformedQueries(t *testing.T) {
 	}
 }
 
-// TestResponsesAreNotAnswered: two servers that answer each other's responses would never end.
+// TestResponsesAreNotAnswered checks that the server ignores responses. Otherwise two servers could answer each other
+// forever.
 func TestResponsesAreNotAnswered(t *testing.T) {
 	s := startTable(t, Options{})
 	local := &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)}
@@ -465,7 +469,7 @@ func TestResponsesAreNotAnswered(t *testing.T) {
 	}
 }
 
-// On all addresses it answers from the one that was asked.
+// TestAllAddresses checks that a server on all addresses responds from the address that was asked.
 func TestAllAddresses(t *testing.T) {
 	s := startTable(t, Options{Addr: "0.0.0.0:0"})
 	_, port, _ := net.SplitHostPort(s.Addr())
@@ -508,7 +512,7 @@ func TestTakenAddress(t *testing.T) {
 	}
 }
 
-// wire writes a table in the wire format, as a control plane does.
+// wire encodes a table in the wire format, as a control plane does.
 func wire(t *NameTable) (b []byte) {
 	text := func(b []byte, n protowire.Number, s string) []byte {
 		return protowire.AppendString(protowire.AppendTag(b, n, protowire.BytesType), s)
@@ -566,7 +570,7 @@ var (
 	otherName = flag.String("name", "reviews.default.svc.cluster.local", "name to ask for")
 )
 
-// BenchmarkQueries has 16 clients at a time ask over UDP.
+// BenchmarkQueries queries over UDP with 16 concurrent clients.
 func BenchmarkQueries(b *testing.B) {
 	addr := *otherAddr
 	if addr == "" {

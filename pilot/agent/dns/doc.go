@@ -1,16 +1,16 @@
-// Package dns answers the DNS queries of an application. Names of the mesh are answered by the name table that the
-// control plane sends, all other names by the servers of resolv.conf.
+// Package dns answers the DNS queries of an application. It answers names of the mesh from the name table that the
+// control plane sends, and forwards queries for all other names to the servers in resolv.conf.
 //
-// A name of the table is answered at once: with its addresses in random order, each for 30 s; with no data where it has
-// no address of the family that was asked for. A name that ends in the first search domain, and is in the table without
-// it, is answered by a CNAME to the shorter name: resolvers that append search domains then ask only once. Wildcards
-// such as *.example.com match every name below. Queries for other types than A and AAAA go on to the servers.
+// A name in the table is answered at once: with its addresses in random order and a TTL of 30 s, or with no data if it
+// has no address of the requested family. A name that ends in the first search domain, and is in the table without it,
+// is answered with a CNAME to the shorter name, so that resolvers that append search domains ask only once. Wildcards
+// such as *.example.com match all names below. Queries for types other than A and AAAA are forwarded.
 //
-// Before the first table all queries fail by SERVFAIL: nobody knows yet which names are the mesh's.
+// Before the first table arrives all queries fail with SERVFAIL, because it is not known which names are the mesh's.
 //
-// A table is replaced as a whole, by one atomic pointer. Server owns its sockets. It runs one goroutine for each
+// A table is replaced as a whole through one atomic pointer. A Server owns its sockets. It runs one goroutine for each
 // socket, for each of up to four readers of UDP, for each connection, and for each query that waits for another server.
-// Connections and waiting queries are bounded.
+// The numbers of connections and of waiting queries are limited.
 //
 // # Guarantees
 //

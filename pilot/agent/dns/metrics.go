@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics of a Server, under the names that dashboards know.
+// metrics are the metrics of a Server, with the names that Istio's dashboards use.
 type metrics struct {
 	requests, forwarded, failures prometheus.Counter
 	duration                      prometheus.Histogram
@@ -18,11 +18,11 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	}
 	m := &metrics{
 		requests:  counter("requests_total", "DNS queries of applications."),
-		forwarded: counter("upstream_requests_total", "DNS queries that were asked of other servers."),
+		forwarded: counter("upstream_requests_total", "DNS queries that were forwarded to other servers."),
 		failures:  counter("upstream_failures_total", "DNS queries that no server answered."),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "istio_agent_dns_upstream_request_duration_seconds",
-			Help:    "How long other servers took to answer.",
+			Help:    "Seconds until another server answered a forwarded query.",
 			Buckets: []float64{.001, .005, .01, .05, .1, .5, 1, 5, 10},
 		}),
 	}
@@ -31,7 +31,7 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	}
 	for _, c := range []prometheus.Collector{m.requests, m.forwarded, m.failures, m.duration} {
 		if err := r.Register(c); err != nil {
-			return nil, fmt.Errorf("metrics of the DNS proxy: %w", err)
+			return nil, fmt.Errorf("failed to register the metrics of the DNS proxy: %w", err)
 		}
 	}
 	return m, nil

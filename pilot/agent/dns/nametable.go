@@ -9,25 +9,26 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// NameTable is the message istio.networking.nds.v1.NameTable: what the names of the mesh resolve to.
+// NameTable is the message istio.networking.nds.v1.NameTable: the addresses of the names in the mesh.
 type NameTable struct {
 	Table map[string]*NameInfo `json:"table,omitempty"`
 }
 
-// NameInfo is what is known of one name.
+// NameInfo describes one name.
 type NameInfo struct {
 	IPs      []string `json:"ips,omitempty"`
 	Registry string   `json:"registry,omitempty"` // "Kubernetes" or "External"
-	// ShortName and Namespace are set for names that are known without their domain: those of Kubernetes.
-	ShortName string   `json:"shortname,omitempty"`
-	Namespace string   `json:"namespace,omitempty"`
-	AltHosts  []string `json:"altHosts,omitempty"` // other names for the same; with them, short names are not derived
+	// ShortName and Namespace are set for Kubernetes services, which are also known without their domain.
+	ShortName string `json:"shortname,omitempty"`
+	Namespace string `json:"namespace,omitempty"`
+	// AltHosts are other names for the same service. If there are any, no short names are derived.
+	AltHosts []string `json:"altHosts,omitempty"`
 }
 
 // NameTableType is the type URL by which agents subscribe to the table.
 const NameTableType = "type.googleapis.com/istio.networking.nds.v1.NameTable"
 
-// Decode reads a NameTable from its wire format. No module that this one requires has the message.
+// Decode parses the wire format of a NameTable. No dependency of this module has the message.
 func Decode(b []byte) (*NameTable, error) {
 	t := &NameTable{Table: map[string]*NameInfo{}}
 	err := fields(b, func(n protowire.Number, entry []byte) error {
@@ -48,7 +49,7 @@ func Decode(b []byte) (*NameTable, error) {
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("decode the name table: %w", err)
+		return nil, fmt.Errorf("failed to decode the name table: %w", err)
 	}
 	return t, nil
 }
@@ -71,7 +72,7 @@ func (i *NameInfo) decode(b []byte) error {
 	})
 }
 
-// fields calls each for the fields of a message that have a length, and skips all others.
+// fields calls each with the number and value of the length-delimited fields of a message, and skips all others.
 func fields(b []byte, each func(n protowire.Number, v []byte) error) error {
 	for len(b) > 0 {
 		n, typ, size := protowire.ConsumeTag(b)
@@ -98,13 +99,13 @@ func fields(b []byte, each func(n protowire.Number, v []byte) error) error {
 	return nil
 }
 
-// JSON returns the table as JSON, with sorted names; for people. Without a table it is nil.
+// JSON returns the table as indented JSON with sorted names. It returns nil for a nil table.
 func (t *NameTable) JSON() []byte {
 	if t == nil {
 		return nil
 	}
 	b, err := json.MarshalIndent(t, "", "  ")
-	if err != nil { // it has nothing but text
+	if err != nil { // unreachable: it contains only text
 		return []byte("{}")
 	}
 	return b

@@ -20,52 +20,53 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/safe"
 )
 
-// DefaultAddr is where the rules of captured traffic send DNS queries.
+// DefaultAddr is the address to which the rules of traffic capture redirect DNS queries.
 const DefaultAddr = "localhost:15053"
 
-// Options of a Server.
+// Options configure a Server.
 type Options struct {
-	// Addr is host:port to listen on, UDP and TCP; empty means DefaultAddr. localhost means 127.0.0.1, and ::1 where
-	// there is one. Port 0 means any free one.
+	// Addr is the HOST:PORT to listen on, with UDP and TCP. The default is DefaultAddr. The host localhost stands for
+	// 127.0.0.1 and, if it is available, ::1. Port 0 chooses a free port.
 	Addr string
-	// Namespace is the proxy's: its services are known by their names alone.
+	// Namespace is the proxy's namespace. Services in it have short names.
 	Namespace string
-	// ResolvConf is the file that names the servers and the search domain; empty means /etc/resolv.conf. It is read
-	// again after it has changed.
+	// ResolvConf is the file with the upstream servers and the search domain. It is read again when it changes. The
+	// default is /etc/resolv.conf.
 	ResolvConf string
-	// ServerPort is the port of those servers; empty means 53.
+	// ServerPort is the port of the upstream servers. The default is 53.
 	ServerPort string
-	// Parallel asks all servers at once, and takes the first good answer. Otherwise they are asked one by one.
+	// Parallel asks all upstream servers at once and uses the first good answer. Otherwise they are asked in sequence.
 	Parallel bool
-	// Timeout bounds the wait for one server; zero means 5 s.
+	// Timeout bounds one request to an upstream server. The default is 5 s.
 	Timeout time.Duration
-	// Forwarded bounds the queries that wait for other servers; zero means 512. Beyond it they fail by SERVFAIL.
+	// Forwarded is the maximum number of queries that wait for upstream servers. Further queries fail with SERVFAIL.
+	// The default is 512.
 	Forwarded int
-	// Connections bounds the TCP connections of one address; zero means 256. Others wait until one of them ends, which
-	// idle ones do soon.
+	// Connections is the maximum number of TCP connections of each listening address. Further connections wait. The
+	// default is 256.
 	Connections int
 	Log         *slog.Logger
 	Registerer  prometheus.Registerer
 }
 
-// Server answers DNS queries. Its methods are safe for concurrent use.
+// Server answers DNS queries. It is safe for concurrent use.
 type Server struct {
-	o       Options
-	lookup  atomic.Pointer[lookup]
-	up      *upstream
-	metrics *metrics
-	sockets []socket
-	addr    string
+	o         Options
+	lookup    atomic.Pointer[lookup]
+	forwarder *forwarder
+	metrics   *metrics
+	sockets   []socket
+	addr      string
 }
 
-// socket is one that is listened on, and what serves it until it is closed.
+// socket is a listening socket and its serve loop, which returns when the socket is closed.
 type socket struct {
 	io.Closer
 	addr  net.Addr
 	serve func() error
 }
 
-// New opens the sockets. The error names the address that cannot be had.
+// New opens the sockets. The error names the address that cannot be listened on.
 func New(o Options) (*Server, error) {
 	o.Addr = cmp.Or(o.Addr, DefaultAddr)
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
@@ -85,28 +86,28 @@ func New(o Options) (*Server, error) {
 		if err := s.listen(h, port); err != nil && i == 0 {
 			return nil, fmt.Errorf("DNS proxy: %w", err)
 		} else if err != nil {
-			o.Log.Info("DNS over IPv6 is not served", "err", err)
+			o.Log.Info("failed to listen for DNS queries over IPv6", "err", err)
 		} else if i == 0 {
 			s.addr = s.sockets[0].addr.String()
 			_, port, _ = net.SplitHostPort(s.addr)
 		}
 	}
-	s.up = newUpstream(o, s.metrics, s.own)
+	s.forwarder = newForwarder(o, s.metrics, s.isSelf)
 	return s, nil
 }
 
 // maxConnections is the default of Options.Connections.
 const maxConnections = 256
 
-// patient is a listener that waits after an error: the library would ask again at once, for as long as the process has
-// no descriptor left.
-type patient struct{ net.Listener }
+// pausingListener pauses after a failed Accept. Otherwise the library would retry in a busy loop while the process
+// has no free file descriptor.
+type pausingListener struct{ net.Listener }
 
-// acceptPause is how long it waits.
+// acceptPause is the length of the pause.
 const acceptPause = 20 * time.Millisecond
 
-// Accept returns the next connection.
-func (p patient) Accept() (net.Conn, error) {
+// Accept implements net.Listener.
+func (p pausingListener) Accept() (net.Conn, error) {
 	c, err := p.Listener.Accept()
 	if err != nil && !errors.Is(err, net.ErrClosed) {
 		time.Sleep(acceptPause)
@@ -114,21 +115,23 @@ func (p patient) Accept() (net.Conn, error) {
 	return c, err
 }
 
-// tries bounds how often a port that is free for UDP is not free for TCP.
-const tries = 16
+// maxAttempts is the maximum number of attempts to find a port that is free for both UDP and TCP.
+const maxAttempts = 16
 
-// listen opens both sockets of an address.
+// listen opens the UDP and the TCP socket of an address.
 func (s *Server) listen(host, port string) error {
 	var config net.ListenConfig
 	var lastErr error
-	for range tries {
+	for range maxAttempts {
 		udp, err := config.ListenPacket(context.Background(), "udp", net.JoinHostPort(host, port))
 		if err != nil {
 			return err
 		}
 		tcp, err := config.Listen(context.Background(), "tcp", udp.LocalAddr().String())
 		if err == nil {
-			s.sockets = append(s.sockets, s.socketOf(udp), socket{tcp, tcp.Addr(), (&dns.Server{Listener: netutil.LimitListener(patient{tcp}, cmp.Or(s.o.Connections, maxConnections)), Handler: dns.HandlerFunc(s.serve)}).ActivateAndServe})
+			limited := netutil.LimitListener(pausingListener{tcp}, cmp.Or(s.o.Connections, maxConnections))
+			server := &dns.Server{Listener: limited, Handler: dns.HandlerFunc(s.serve)}
+			s.sockets = append(s.sockets, s.socketOf(udp), socket{tcp, tcp.Addr(), server.ActivateAndServe})
 			return nil
 		}
 		if lastErr = err; port != "0" {
@@ -141,8 +144,8 @@ func (s *Server) listen(host, port string) error {
 	return lastErr
 }
 
-// socketOf serves UDP by this package's own readers, which answer from the table without another goroutine. One that
-// listens on all addresses must answer from the one that was asked: the library does that.
+// socketOf returns the socket of a UDP connection. This package's own readers answer from the table without another
+// goroutine. A socket on all addresses is served by the library, which responds from the address that was asked.
 func (s *Server) socketOf(c net.PacketConn) socket {
 	conn, ok := c.(*net.UDPConn)
 	if addr := c.LocalAddr().(*net.UDPAddr); !ok || addr.IP.IsUnspecified() {
@@ -151,22 +154,22 @@ func (s *Server) socketOf(c net.PacketConn) socket {
 	return socket{conn, conn.LocalAddr(), func() error { return s.serveUDP(conn) }}
 }
 
-// own reports whether a server's address is one of this Server.
-func (s *Server) own(addr string) bool {
+// isSelf reports whether addr is one of the server's own addresses.
+func (s *Server) isSelf(addr string) bool {
 	return slices.ContainsFunc(s.sockets, func(o socket) bool { return o.addr.String() == addr })
 }
 
-// Addr returns the address that it listens on; of localhost, that of IPv4.
+// Addr returns the address that the server listens on, the IPv4 address in case of localhost.
 func (s *Server) Addr() string { return s.addr }
 
-// SetTable replaces the name table by one in its wire format, which the caller leaves unchanged from then on. One that
-// cannot be read is an error, and leaves the one before.
+// SetTable replaces the name table. encoded is a NameTable in wire format, and must not be modified afterwards. If it
+// cannot be decoded, SetTable returns an error and the last table stays in force.
 func (s *Server) SetTable(encoded []byte) error {
 	t, err := Decode(encoded)
 	if err != nil {
 		return err
 	}
-	_, search := s.up.config()
+	_, search := s.forwarder.config()
 	l := newLookup(t, s.o.Namespace, search)
 	l.encoded = encoded
 	s.lookup.Store(l)
@@ -180,8 +183,8 @@ func (s *Server) Table() *NameTable {
 		return nil
 	}
 	t, err := Decode(l.encoded)
-	if err != nil { // it was decoded before
-		s.o.Log.Error("the name table in force", "err", err)
+	if err != nil { // unreachable: it was decoded before
+		s.o.Log.Error("failed to decode the name table in force", "err", err)
 	}
 	return t
 }
@@ -189,7 +192,7 @@ func (s *Server) Table() *NameTable {
 // Ready reports whether there is a name table.
 func (s *Server) Ready() bool { return s.lookup.Load() != nil }
 
-// Run serves until ctx ends. It closes the sockets.
+// Run serves until ctx ends, and then closes the sockets.
 func (s *Server) Run(ctx context.Context) error {
 	failed := make(chan error, len(s.sockets))
 	for _, o := range s.sockets {
@@ -205,25 +208,25 @@ func (s *Server) Run(ctx context.Context) error {
 			err = fmt.Errorf("DNS proxy: %w", err)
 		}
 	}
-	// What waits for another server is not waited for.
-	s.up.cancel()
+	// Run does not wait for queries that wait for upstream servers.
+	s.forwarder.cancel()
 	for _, o := range s.sockets {
 		o.Close()
 	}
 	for ; ended < len(s.sockets); ended++ {
-		_ = <-failed // they were closed
+		_ = <-failed // the sockets were closed
 	}
 	return err
 }
 
-// serve answers one query of a connection.
+// serve answers one query that the library has read.
 func (s *Server) serve(w dns.ResponseWriter, req *dns.Msg) {
 	safe.Run(s.o.Log, "dns query", func() {
 		s.metrics.requests.Inc()
 		overTCP := strings.HasPrefix(w.RemoteAddr().Network(), "tcp")
 		resp, ok := s.answer(req)
 		if !ok {
-			resp = s.up.ask(portOf(w.RemoteAddr()), req, overTCP)
+			resp = s.forwarder.ask(portOf(w.RemoteAddr()), req, overTCP)
 		}
 		if overTCP {
 			resp.Truncate(dns.MaxMsgSize)
@@ -231,12 +234,12 @@ func (s *Server) serve(w dns.ResponseWriter, req *dns.Msg) {
 			truncate(req, resp)
 		}
 		if err := w.WriteMsg(resp); err != nil {
-			s.o.Log.Debug("a DNS response was not sent", "err", err)
+			s.o.Log.Debug("failed to send a DNS response", "err", err)
 		}
 	})
 }
 
-// answer returns the response to a query, and whether there is one without asking other servers.
+// answer returns the response to a query. ok is false if the query must be forwarded.
 func (s *Server) answer(req *dns.Msg) (*dns.Msg, bool) {
 	resp := new(dns.Msg)
 	l := s.lookup.Load()
@@ -263,7 +266,7 @@ func (s *Server) answer(req *dns.Msg) (*dns.Msg, bool) {
 	return resp, true
 }
 
-// truncate makes a response fit into what a client takes over UDP.
+// truncate shortens a response to the size that the client accepts over UDP.
 func truncate(req, resp *dns.Msg) {
 	size := dns.MinMsgSize
 	if opt := req.IsEdns0(); opt != nil {
@@ -272,5 +275,5 @@ func truncate(req, resp *dns.Msg) {
 	resp.Truncate(size)
 }
 
-// udpSize is how long a UDP message this server takes, as RFC 6891 has servers say.
+// udpSize is the size of UDP messages that this server accepts, which it announces as in RFC 6891.
 const udpSize = 4096

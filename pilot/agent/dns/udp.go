@@ -11,10 +11,10 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/safe"
 )
 
-// headerSize is that of the header of a message, RFC 1035.
+// headerSize is the size of a message header in bytes, by RFC 1035.
 const headerSize = 12
 
-// serveUDP answers the queries of a socket until it is closed.
+// serveUDP answers the queries on a socket until it is closed.
 func (s *Server) serveUDP(conn *net.UDPConn) error {
 	failed := make(chan error)
 	readers := min(runtime.GOMAXPROCS(0), 4)
@@ -29,7 +29,7 @@ func (s *Server) serveUDP(conn *net.UDPConn) error {
 	for range readers {
 		if err := <-failed; err != nil && first == nil {
 			first = err
-			conn.Close() // so that the others end
+			conn.Close() // ends the other readers
 		}
 	}
 	return first
@@ -48,9 +48,9 @@ func (s *Server) readUDP(conn *net.UDPConn) error {
 	}
 }
 
-// serveDatagram answers one query from the table, or has it answered by another server.
+// serveDatagram answers one query from the table, or forwards it in a goroutine.
 func (s *Server) serveDatagram(conn *net.UDPConn, in, out []byte, from netip.AddrPort) {
-	if len(in) < headerSize || in[2]&0x80 != 0 { // nothing to answer to, or a response
+	if len(in) < headerSize || in[2]&0x80 != 0 { // too short for a response, or a response itself
 		return
 	}
 	s.metrics.requests.Inc()
@@ -68,7 +68,7 @@ func (s *Server) serveDatagram(conn *net.UDPConn, in, out []byte, from netip.Add
 		s.write(conn, req, resp, out, from)
 		return
 	}
-	safe.Go(s.o.Log, "dns query", func() { s.write(conn, req, s.up.ask(int(from.Port()), req, false), nil, from) })
+	safe.Go(s.o.Log, "dns query", func() { s.write(conn, req, s.forwarder.ask(int(from.Port()), req, false), nil, from) })
 }
 
 // write sends a response. The buffer may be nil.
@@ -79,6 +79,6 @@ func (s *Server) write(conn *net.UDPConn, req, resp *dns.Msg, buffer []byte, to 
 		_, err = conn.WriteToUDPAddrPort(b, to)
 	}
 	if err != nil {
-		s.o.Log.Debug("a DNS response was not sent", "err", err)
+		s.o.Log.Debug("failed to send a DNS response", "err", err)
 	}
 }

@@ -15,29 +15,29 @@ import (
 	networkingv1 "istio.io/api/networking/v1alpha3"
 )
 
-// Options of a Checker.
+// Options configure a Checker.
 type Options struct {
 	// Probe is the readinessProbe of a ProxyConfig.
 	Probe *networkingv1.ReadinessProbe
-	// Source is as of Probe.
+	// Source is the field Source of the Probe.
 	Source bool
-	// Ready says when the proxy takes traffic. Before, nothing is asked. Nil: at once.
+	// Ready returns nil once the proxy accepts traffic. The probe is not made before. Without Ready it is made at once.
 	Ready func(ctx context.Context) error
-	// Report is called with the first result, and with each change. The message says why the application is not well.
-	// It is called from Run, one call at a time.
+	// Report is called with the first result, and with each change. The message says why the application is unhealthy.
+	// Run makes the calls, one at a time.
 	Report func(healthy bool, message string)
 	Log    *slog.Logger
 }
 
-// Checker asks an application time and again.
+// Checker probes an application periodically.
 type Checker struct {
-	o                  Options
-	check              func(context.Context) error
-	delay, period      time.Duration
-	successes, failure int
+	o                   Options
+	probe               func(context.Context) error
+	delay, period       time.Duration
+	successes, failures int
 }
 
-// New checks the probe. The error names the field that is wrong.
+// New returns a Checker. The error names the field of the probe that is wrong.
 func New(o Options) (*Checker, error) {
 	p := o.Probe
 	if p == nil {
@@ -57,19 +57,19 @@ func New(o Options) (*Checker, error) {
 		delay:     time.Duration(p.InitialDelaySeconds) * time.Second,
 		period:    time.Duration(cmp.Or(p.PeriodSeconds, 10)) * time.Second,
 		successes: int(cmp.Or(p.SuccessThreshold, 1)),
-		failure:   int(cmp.Or(p.FailureThreshold, 3)),
+		failures:  int(cmp.Or(p.FailureThreshold, 3)),
 	}
-	q, err := question(p)
+	probe, err := newProbe(p)
 	if err != nil {
 		return nil, fmt.Errorf("readinessProbe.%w", err)
 	}
-	q.Source = o.Source
-	q.Timeout = time.Duration(cmp.Or(p.TimeoutSeconds, 1)) * time.Second
-	c.check = q.Check
+	probe.Source = o.Source
+	probe.Timeout = time.Duration(cmp.Or(p.TimeoutSeconds, 1)) * time.Second
+	c.probe = probe.Check
 	return c, nil
 }
 
-func question(p *networkingv1.ReadinessProbe) (*Probe, error) {
+func newProbe(p *networkingv1.ReadinessProbe) (*Probe, error) {
 	switch {
 	case p.GetHttpGet() != nil:
 		g := p.GetHttpGet()
@@ -103,29 +103,29 @@ func question(p *networkingv1.ReadinessProbe) (*Probe, error) {
 
 func address(field, host string, port uint32) (string, error) {
 	if port == 0 || port > 65535 {
-		return "", fmt.Errorf("%s.port: %d is no port", field, port)
+		return "", fmt.Errorf("%s.port: %d is not a port", field, port)
 	}
 	return net.JoinHostPort(cmp.Or(host, "localhost"), strconv.Itoa(int(port))), nil
 }
 
-// retry is how long the proxy is given to become ready before it is asked again.
-const retry = time.Second
+// readyInterval is the time between two calls of Ready.
+const readyInterval = time.Second
 
-// Run asks until ctx ends. It returns nil.
+// Run probes the application until ctx ends. It returns nil.
 func (c *Checker) Run(ctx context.Context) error {
 	for c.o.Ready != nil && c.o.Ready(ctx) != nil {
-		if !wait(ctx, retry) {
+		if !wait(ctx, readyInterval) {
 			return nil
 		}
 	}
 	if !wait(ctx, c.delay) {
 		return nil
 	}
-	state := state{successes: c.successes, failures: c.failure}
+	state := state{successes: c.successes, failures: c.failures}
 	for {
-		err := c.check(ctx)
+		err := c.probe(ctx)
 		if ctx.Err() != nil {
-			return nil //nolint:nilerr // the probe was cut short
+			return nil // ctx ended the probe
 		}
 		if changed, healthy := state.next(err == nil); changed {
 			message := ""
@@ -141,15 +141,15 @@ func (c *Checker) Run(ctx context.Context) error {
 	}
 }
 
-// state counts results. Nothing is reported before one of the thresholds is reached.
+// state counts results. It reports nothing before one of the thresholds is reached.
 type state struct {
-	successes, failures int // the thresholds
-	streak              int // of equal results
+	successes, failures int // thresholds
+	streak              int // number of equal results in a row
 	last                bool
 	known, healthy      bool
 }
 
-// next takes a result, and reports whether what is known changed, and to what.
+// next adds a result, and reports whether the health changed, and to what.
 func (s *state) next(ok bool) (changed, healthy bool) {
 	if ok != s.last {
 		s.streak = 0

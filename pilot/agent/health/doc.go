@@ -1,11 +1,11 @@
-// Package health finds out whether an application is well, by the probes that Kubernetes knows: an HTTP or HTTPS
-// request, a TCP connection, a gRPC health check, or a command.
+// Package health probes the health of an application as Kubernetes does: by an HTTP or HTTPS request, a TCP connection,
+// a gRPC health check, or a command.
 //
-// A Probe is one question. A Checker asks it time and again, as the readinessProbe of a ProxyConfig says, and reports
-// each change: that is how an application on a virtual machine, which no kubelet watches, is taken out of load
-// balancing. The package pilot/agent/status asks Probes for the kubelet.
+// A Probe is one check. A Checker repeats it as the readinessProbe of a ProxyConfig says, and reports each change. That
+// takes an unhealthy application on a virtual machine, where there is no kubelet, out of load balancing. Package
+// pilot/agent/status makes Probes for the kubelet.
 //
-// A Checker runs in the goroutine that calls Run. It owns nothing.
+// A Checker runs in the goroutine that calls Run, and owns no resources.
 //
 // # Guarantees
 //

@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) { leaks.Main(m) }
 
-// check returns what a probe says, as text.
+// check returns the result of a probe as text.
 func check(p *Probe) string {
 	if p.Timeout == 0 {
 		p.Timeout = 20 * time.Second
@@ -122,9 +122,9 @@ func TestOthers(t *testing.T) {
 	}
 }
 
-// A probe takes no longer than it may.
+// TestTimeouts checks that a probe ends at its timeout.
 func TestTimeouts(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0") // accepts, by its backlog, and never answers
+	l, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections in its backlog, and never answers
 	must.Succeed(t, err)
 	defer l.Close()
 	addr := l.Addr().String()
@@ -157,7 +157,8 @@ func TestThresholds(t *testing.T) {
 	}
 }
 
-// A Checker reports the first result and each change, and asks no sooner than the proxy is ready and the delay over.
+// TestReports checks that a Checker reports the first result and each change, and makes no probe before the proxy is
+// ready and the delay has passed.
 func TestReports(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
@@ -181,7 +182,7 @@ func TestReports(t *testing.T) {
 		must.Succeed(t, err)
 		var well atomic.Bool
 		well.Store(true)
-		c.check = func(context.Context) error {
+		c.probe = func(context.Context) error {
 			if !well.Load() {
 				return errors.New("broken")
 			}
@@ -209,13 +210,13 @@ func TestReports(t *testing.T) {
 
 func TestWrongProbes(t *testing.T) {
 	for want, p := range map[string]*networkingv1.ReadinessProbe{
-		"readinessProbe: missing":                         nil,
-		"readinessProbe.httpGet: one of":                  {},
-		"readinessProbe.periodSeconds: -1 is negative":    {PeriodSeconds: -1},
-		"readinessProbe.tcpSocket.port: 70000 is no port": {HealthCheckMethod: &networkingv1.ReadinessProbe_TcpSocket{TcpSocket: &networkingv1.TCPHealthCheckConfig{Port: 70000}}},
-		`readinessProbe.httpGet.scheme: "ftp" is neither`: {HealthCheckMethod: &networkingv1.ReadinessProbe_HttpGet{HttpGet: &networkingv1.HTTPHealthCheckConfig{Port: 1, Scheme: "ftp"}}},
-		"readinessProbe.exec.command: empty":              {HealthCheckMethod: &networkingv1.ReadinessProbe_Exec{Exec: &networkingv1.ExecHealthCheckConfig{}}},
-		"readinessProbe.grpc.port: 0 is no port":          {HealthCheckMethod: &networkingv1.ReadinessProbe_Grpc{Grpc: &networkingv1.GrpcHealthCheckConfig{}}},
+		"readinessProbe: missing":                            nil,
+		"readinessProbe.httpGet: one of":                     {},
+		"readinessProbe.periodSeconds: -1 is negative":       {PeriodSeconds: -1},
+		"readinessProbe.tcpSocket.port: 70000 is not a port": {HealthCheckMethod: &networkingv1.ReadinessProbe_TcpSocket{TcpSocket: &networkingv1.TCPHealthCheckConfig{Port: 70000}}},
+		`readinessProbe.httpGet.scheme: "ftp" is neither`:    {HealthCheckMethod: &networkingv1.ReadinessProbe_HttpGet{HttpGet: &networkingv1.HTTPHealthCheckConfig{Port: 1, Scheme: "ftp"}}},
+		"readinessProbe.exec.command: empty":                 {HealthCheckMethod: &networkingv1.ReadinessProbe_Exec{Exec: &networkingv1.ExecHealthCheckConfig{}}},
+		"readinessProbe.grpc.port: 0 is not a port":          {HealthCheckMethod: &networkingv1.ReadinessProbe_Grpc{Grpc: &networkingv1.GrpcHealthCheckConfig{}}},
 	} {
 		if _, err := New(Options{Probe: p}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)

@@ -18,49 +18,51 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 )
 
-// Probe asks an application one question. Exactly one of HTTP, TCP, GRPC and Exec is set.
+// Probe is one check of an application. Exactly one of HTTP, TCP, GRPC and Exec is set.
 type Probe struct {
-	HTTP    *HTTP
-	TCP     string // host:port
-	GRPC    *GRPC
-	Exec    []string      // a command and its arguments
-	Timeout time.Duration // 0: until the context ends
-	// Source makes connections come from the addresses that the rules of captured traffic leave alone: SourceIPv4 and
-	// SourceIPv6. Otherwise what the agent sends to its own pod would go through Envoy.
+	HTTP *HTTP
+	TCP  string // HOST:PORT
+	GRPC *GRPC
+	Exec []string // command and its arguments
+	// Timeout bounds the check. Zero means no limit besides the context.
+	Timeout time.Duration
+	// Source makes connections from SourceIPv4 and SourceIPv6, addresses that the rules of traffic capture exempt.
+	// Otherwise the probe of the agent's own pod would go through Envoy.
 	Source bool
 }
 
-// HTTP is a GET request. Codes from 200 to 399 are a success.
+// HTTP is a GET request. It succeeds if the response has a status from 200 to 399.
 type HTTP struct {
 	URL    string
-	Header http.Header // Host is sent as the host
+	Header http.Header // Host becomes the request's host
 }
 
 // GRPC is a request to the standard health service, without TLS.
 type GRPC struct {
-	Addr    string
-	Service string // whose health is asked for; empty: the server's
+	Addr string
+	// Service is the service whose health is requested. Empty means the server's.
+	Service string
 }
 
-// From where Envoy and the agent call the application.
+// Addresses from which Envoy and the agent call the application.
 const (
 	SourceIPv4 = "127.0.0.6"
 	SourceIPv6 = "::6"
 )
 
-// HTTPError says that an application answered, and how.
+// HTTPError is the error of a response with a status that means failure.
 type HTTPError struct{ Code int }
 
 func (e *HTTPError) Error() string { return fmt.Sprintf("HTTP %d", e.Code) }
 
 const (
-	maxBody      = 10 << 10 // of an answer is read, as much as a kubelet reads
+	maxBody      = 10 << 10 // bytes of a response that are read, the same as in a kubelet
 	maxHeader    = 64 << 10 // bytes
 	maxRedirects = 10
-	maxOutput    = 1 << 10 // of a command is reported
+	maxOutput    = 1 << 10 // bytes of a command's output that are reported
 )
 
-// Check asks, and returns nil where the application is well.
+// Check makes the probe. It returns nil if the application is healthy.
 func (p *Probe) Check(ctx context.Context) error {
 	if p.Timeout > 0 {
 		var cancel context.CancelFunc
@@ -81,10 +83,10 @@ func (p *Probe) Check(ctx context.Context) error {
 	case len(p.Exec) > 0:
 		return p.checkExec(ctx)
 	}
-	return errors.New("a probe without a question")
+	return errors.New("the probe has none of HTTP, TCP, GRPC and Exec")
 }
 
-// dial connects, from the address that is left alone where Source says so.
+// dial connects, from an exempt address if Source is set.
 func (p *Probe) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	d := net.Dialer{}
 	if p.Source {
@@ -117,13 +119,14 @@ func (p *Probe) checkHTTP(ctx context.Context) error {
 	client := &http.Client{
 		Transport: &http.Transport{
 			DialContext: p.dial,
-			// As a kubelet: the certificate is for the application's clients, not for its address.
-			TLSClientConfig:        &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}}, //nolint:gosec // see above
+			// The certificate is not verified, as in a kubelet, because it is for the application's clients and not for
+			// its address.
+			TLSClientConfig:        &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}}, //nolint:gosec // not verified
 			DisableKeepAlives:      true,
 			DisableCompression:     true,
 			MaxResponseHeaderBytes: maxHeader,
 		},
-		// A redirect within the application is followed; one that leads elsewhere is a success by its code.
+		// Redirects to the same host are followed. A redirect to another host is the final response.
 		CheckRedirect: func(next *http.Request, via []*http.Request) error {
 			if next.URL.Hostname() != via[0].URL.Hostname() {
 				return http.ErrUseLastResponse
@@ -139,7 +142,7 @@ func (p *Probe) checkHTTP(ctx context.Context) error {
 		return err
 	}
 	defer resp.Body.Close()
-	_, _ = io.CopyN(io.Discard, resp.Body, maxBody) // the code alone counts
+	_, _ = io.CopyN(io.Discard, resp.Body, maxBody) // only the status matters
 	if resp.StatusCode < 200 || resp.StatusCode > 399 {
 		return &HTTPError{resp.StatusCode}
 	}
@@ -148,7 +151,8 @@ func (p *Probe) checkHTTP(ctx context.Context) error {
 
 func (p *Probe) checkGRPC(ctx context.Context) error {
 	dial := func(ctx context.Context, addr string) (net.Conn, error) { return p.dial(ctx, "tcp", addr) }
-	conn, err := grpc.NewClient("passthrough:///"+p.GRPC.Addr, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(dial), grpc.WithUserAgent("kube-probe"))
+	conn, err := grpc.NewClient("passthrough:///"+p.GRPC.Addr, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(dial), grpc.WithUserAgent("kube-probe"))
 	if err != nil {
 		return err
 	}
@@ -165,7 +169,7 @@ func (p *Probe) checkGRPC(ctx context.Context) error {
 
 func (p *Probe) checkExec(ctx context.Context) error {
 	cmd := exec.CommandContext(ctx, p.Exec[0], p.Exec[1:]...)
-	cmd.WaitDelay = time.Second // for what it started and that holds its output
+	cmd.WaitDelay = time.Second // for child processes that hold its output
 	out := &head{}
 	cmd.Stdout, cmd.Stderr = out, out
 	err := cmd.Run()
@@ -178,7 +182,7 @@ func (p *Probe) checkExec(ctx context.Context) error {
 	return fmt.Errorf("%s: %w: %s", p.Exec[0], err, strings.TrimSpace(string(out.b)))
 }
 
-// head keeps the beginning of what is written to it.
+// head keeps the beginning of the text written to it.
 type head struct{ b []byte }
 
 func (h *head) Write(b []byte) (int, error) {

@@ -1,11 +1,11 @@
-// Package sds hands secrets to Envoy on a Unix socket: the secret discovery service, state of the world.
+// Package sds serves secrets to Envoy on a Unix socket, with the secret discovery service in its state-of-the-world
+// variant.
 //
-// New listens in the place of a socket that a process before left behind; only the agent's own user may connect.
-// Serving reports whether another server, such as an agent of SPIRE, listens already: then there is nothing to start. A
-// secret that is not there yet is sent once it is. What Envoy rejects is logged and counted; the next version is sent
-// again.
+// New replaces a stale socket. Only the agent's own user may connect. Serving reports whether another server, such as
+// an agent of SPIRE, already listens; the agent then starts none. A secret that is not available yet is sent when it
+// is. Rejections by Envoy are logged and counted, and the next version of the secret is sent as usual.
 //
-// Each stream has two goroutines, and its own state. The server keeps none.
+// Each stream has two goroutines and its own state. The server has no other state.
 //
 // # Guarantees
 //

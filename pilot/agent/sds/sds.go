@@ -31,17 +31,17 @@ import (
 
 const secretType = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret"
 
-// Manager keeps the secrets: see package secrets.
+// Manager provides the secrets. A secrets.Manager implements it.
 type Manager interface {
-	// Get returns a secret that is there, or an error; a subscriber is told when it is there.
+	// Get returns a secret, or an error if it is unavailable. Subscribers are notified when it becomes available.
 	Get(name string) (*secrets.Secret, error)
-	// Subscribe has fn called with the name of each secret that changes, until cancel is called.
+	// Subscribe calls fn with the name of each secret that changes, until cancel is called.
 	Subscribe(fn func(name string)) (cancel func())
-	// Follow says which secrets are in use, until cancel is called.
+	// Follow declares secrets to be in use until cancel is called.
 	Follow(names []string) (cancel func())
 }
 
-// Options of a Server.
+// Options configure a Server.
 type Options struct {
 	Path       string // of the socket
 	Manager    Manager
@@ -49,10 +49,10 @@ type Options struct {
 	Log        *slog.Logger
 }
 
-// maxNames bounds the names of one stream.
+// maxNames is the maximum number of secrets of one stream.
 const maxNames = 1000
 
-// Server is a secret discovery service.
+// Server implements the secret discovery service.
 type Server struct {
 	secretv3.UnimplementedSecretDiscoveryServiceServer
 
@@ -63,7 +63,7 @@ type Server struct {
 	rejected prometheus.Counter
 }
 
-// Serving reports whether some server accepts connections at a path.
+// Serving reports whether a server accepts connections on a Unix socket.
 func Serving(path string) bool {
 	c, err := net.DialTimeout("unix", path, time.Second)
 	if err != nil {
@@ -73,15 +73,17 @@ func Serving(path string) bool {
 	return true
 }
 
-// New listens. An error says why the socket cannot be made.
+// New returns a Server that listens. The error says why the socket cannot be made.
 func New(o Options) (*Server, error) {
 	if o.Path == "" || o.Manager == nil {
-		return nil, errors.New("sds: neither a path nor secrets")
+		return nil, errors.New("sds: Options.Path or Options.Manager is missing")
 	}
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	s := &Server{
 		o: o, ended: make(chan struct{}), grpc: grpc.NewServer(grpc.MaxConcurrentStreams(1000), grpc.MaxRecvMsgSize(1<<20)),
-		rejected: prometheus.NewCounter(prometheus.CounterOpts{Name: "istio_agent_sds_rejections_total", Help: "Secrets that Envoy has rejected."}),
+		rejected: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "istio_agent_sds_rejections_total", Help: "Responses with secrets that Envoy rejected.",
+		}),
 	}
 	if o.Registerer != nil {
 		if err := o.Registerer.Register(s.rejected); err != nil {
@@ -96,39 +98,39 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// Listen returns a listener on a Unix socket that never has another mode than this, in the place of what was there.
+// Listen replaces a Unix socket by a new one and listens on it. The socket never has another mode than the given one.
 func Listen(path string, mode os.FileMode) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return nil, fmt.Errorf("make the folder of a socket: %w", err)
+		return nil, fmt.Errorf("failed to make the folder of a socket: %w", err)
 	}
-	own, err := os.MkdirTemp(filepath.Dir(path), ".s") // nobody else may enter it; the path of a socket is short
+	private, err := os.MkdirTemp(filepath.Dir(path), ".s") // only this user may enter it
 	if err != nil {
-		return nil, fmt.Errorf("make a socket beside %s: %w", path, err)
+		return nil, fmt.Errorf("failed to make a temporary folder for the socket %s: %w", path, err)
 	}
-	defer func() { _ = os.RemoveAll(own) }()
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(own, "s"), Net: "unix"})
+	defer func() { _ = os.RemoveAll(private) }()
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(private, "s"), Net: "unix"})
 	if err != nil {
-		return nil, fmt.Errorf("listen for %s: %w", path, err)
+		return nil, fmt.Errorf("failed to listen for %s: %w", path, err)
 	}
 	l.SetUnlinkOnClose(false)
-	err = os.Chmod(filepath.Join(own, "s"), mode)
+	err = os.Chmod(filepath.Join(private, "s"), mode)
 	if err == nil {
-		err = os.Rename(filepath.Join(own, "s"), path)
+		err = os.Rename(filepath.Join(private, "s"), path)
 	}
 	if err != nil {
 		_ = l.Close()
-		return nil, fmt.Errorf("make the socket %s: %w", path, err)
+		return nil, fmt.Errorf("failed to make the socket %s: %w", path, err)
 	}
 	return l, nil
 }
 
-// Run serves until ctx ends, then removes the socket.
+// Run serves until ctx ends, and then removes the socket.
 func (s *Server) Run(ctx context.Context) error {
 	failed := make(chan error, 1)
 	safe.Go(s.o.Log, "sds", func() { failed <- s.grpc.Serve(s.listener) })
 	select {
 	case err := <-failed:
-		return fmt.Errorf("serve secrets: %w", err)
+		return fmt.Errorf("failed to serve secrets: %w", err)
 	case <-ctx.Done():
 		close(s.ended)
 		s.grpc.Stop()
@@ -137,7 +139,8 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 }
 
-// StreamSecrets sends what one stream subscribes to, and again when it changes.
+// StreamSecrets implements the secret discovery service. It sends the requested secrets, and sends them again when
+// they change.
 func (s *Server) StreamSecrets(stream secretv3.SecretDiscoveryService_StreamSecretsServer) (err error) {
 	if panicked := safe.Do("sds stream", func() { err = s.stream(stream) }); panicked != nil {
 		s.o.Log.Error("recovered from a panic", "err", panicked)
@@ -176,7 +179,7 @@ func (s *Server) stream(stream secretv3.SecretDiscoveryService_StreamSecretsServ
 		var err error
 		select {
 		case <-s.ended:
-			return status.Error(codes.Unavailable, "the agent ends")
+			return status.Error(codes.Unavailable, "the agent is shutting down")
 		case err = <-failed:
 			if errors.Is(err, io.EOF) {
 				err = nil
@@ -193,29 +196,29 @@ func (s *Server) stream(stream secretv3.SecretDiscoveryService_StreamSecretsServ
 	}
 }
 
-// client is one stream. Its handler owns it.
+// client is the state of one stream, owned by its handler.
 type client struct {
 	s      *Server
 	stream secretv3.SecretDiscoveryService_StreamSecretsServer
 	names  []string
 	nonce  int
 	sent   map[string]*secrets.Secret
-	// unfollow is for the names.
+	// unfollow ends Follow of names.
 	unfollow func()
 }
 
-// request takes an acknowledgement, a rejection, or names to subscribe to. What answers an older
-// response changes no subscription.
+// request handles an acknowledgement, a rejection, or a new list of names. A request that answers an older response
+// changes no subscription.
 func (c *client) request(r *discoveryv3.DiscoveryRequest) error {
 	if r.GetErrorDetail() != nil {
 		c.s.rejected.Inc()
-		c.s.o.Log.Warn("Envoy rejects secrets", "secrets", c.names, "err", r.GetErrorDetail().GetMessage())
+		c.s.o.Log.Warn("Envoy rejected secrets", "secrets", c.names, "err", r.GetErrorDetail().GetMessage())
 	}
 	switch {
 	case r.GetTypeUrl() != "" && r.GetTypeUrl() != secretType:
-		return status.Errorf(codes.InvalidArgument, "this server has secrets, not %s", r.GetTypeUrl())
+		return status.Errorf(codes.InvalidArgument, "this server serves only secrets, not %s", r.GetTypeUrl())
 	case len(r.GetResourceNames()) > maxNames:
-		return status.Errorf(codes.ResourceExhausted, "%d secrets are the most for one stream", maxNames)
+		return status.Errorf(codes.ResourceExhausted, "a stream may request at most %d secrets", maxNames)
 	case r.GetResponseNonce() != "" && r.GetResponseNonce() != strconv.Itoa(c.nonce):
 		return nil // it answers an older response
 	}
@@ -223,22 +226,22 @@ func (c *client) request(r *discoveryv3.DiscoveryRequest) error {
 	if slices.Equal(names, c.names) && r.GetResponseNonce() != "" {
 		return nil
 	}
-	before := c.unfollow
+	previous := c.unfollow
 	c.names, c.unfollow = names, c.s.o.Manager.Follow(names)
-	before()
+	previous()
 	return c.send(true)
 }
 
-// send sends what is there of the names. Without all, nothing is sent unless one of them has changed.
+// send sends the available secrets. Unless all is set, it sends nothing if none of them has changed.
 func (c *client) send(all bool) error {
 	out := &discoveryv3.DiscoveryResponse{TypeUrl: secretType}
 	for _, name := range c.names {
 		s, err := c.s.o.Manager.Get(name)
 		if err != nil {
 			if all {
-				c.s.o.Log.Info("a secret that Envoy asks for is not there yet", "secret", name, "err", err)
+				c.s.o.Log.Info("a secret that Envoy requests is not available yet", "secret", name, "err", err)
 			}
-			s = c.sent[name] // it has seen this one
+			s = c.sent[name] // the client has this one already
 		}
 		if s == nil {
 			continue
@@ -247,7 +250,7 @@ func (c *client) send(all bool) error {
 		c.sent[name] = s
 		body, err := proto.Marshal(resource(s))
 		if err != nil {
-			return status.Errorf(codes.Internal, "encode secret %s", name)
+			return status.Errorf(codes.Internal, "failed to encode secret %s", name)
 		}
 		out.Resources = append(out.Resources, &anypb.Any{TypeUrl: secretType, Value: body})
 	}
@@ -260,23 +263,25 @@ func (c *client) send(all bool) error {
 	return c.stream.Send(out)
 }
 
-// resource returns a secret as Envoy takes it.
+// resource returns the Envoy message of a secret.
 func resource(s *secrets.Secret) *tlsv3.Secret {
 	inline := func(b []byte) *corev3.DataSource {
 		return &corev3.DataSource{Specifier: &corev3.DataSource_InlineBytes{InlineBytes: b}}
 	}
 	if s.Key == nil {
-		return &tlsv3.Secret{Name: s.Name, Type: &tlsv3.Secret_ValidationContext{ValidationContext: &tlsv3.CertificateValidationContext{TrustedCa: inline(s.Roots)}}}
+		validation := &tlsv3.CertificateValidationContext{TrustedCa: inline(s.Roots)}
+		return &tlsv3.Secret{Name: s.Name, Type: &tlsv3.Secret_ValidationContext{ValidationContext: validation}}
 	}
-	return &tlsv3.Secret{Name: s.Name, Type: &tlsv3.Secret_TlsCertificate{TlsCertificate: &tlsv3.TlsCertificate{CertificateChain: inline(s.Chain), PrivateKey: inline(s.Key)}}}
+	certificate := &tlsv3.TlsCertificate{CertificateChain: inline(s.Chain), PrivateKey: inline(s.Key)}
+	return &tlsv3.Secret{Name: s.Name, Type: &tlsv3.Secret_TlsCertificate{TlsCertificate: certificate}}
 }
 
-// FetchSecrets is not served: Envoy opens streams.
+// FetchSecrets returns Unimplemented, because Envoy opens streams.
 func (s *Server) FetchSecrets(context.Context, *discoveryv3.DiscoveryRequest) (*discoveryv3.DiscoveryResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "secrets are streamed")
+	return nil, status.Error(codes.Unimplemented, "use StreamSecrets")
 }
 
-// DeltaSecrets is not served.
+// DeltaSecrets returns Unimplemented.
 func (s *Server) DeltaSecrets(secretv3.SecretDiscoveryService_DeltaSecretsServer) error {
-	return status.Error(codes.Unimplemented, "secrets are streamed as the state of the world")
+	return status.Error(codes.Unimplemented, "use StreamSecrets")
 }

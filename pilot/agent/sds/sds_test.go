@@ -30,13 +30,13 @@ import (
 
 func TestMain(m *testing.M) { leaks.Main(m) }
 
-// manager has the secrets that a test gives it.
+// manager is a fake Manager with the secrets that a test sets.
 type manager struct {
 	mu   sync.Mutex
 	all  map[string]*secrets.Secret
 	subs map[int]func(string)
 	next int
-	used map[string]int // how often a secret is followed
+	used map[string]int // number of followers of a secret
 }
 
 func (m *manager) Follow(names []string) func() {
@@ -69,7 +69,7 @@ func (m *manager) Subscribe(fn func(string)) func() {
 	return func() { m.mu.Lock(); defer m.mu.Unlock(); delete(m.subs, id) }
 }
 
-// set has a secret whose text is this.
+// set sets a secret with a text.
 func (m *manager) set(name, text string) {
 	s := &secrets.Secret{Name: name, Roots: []byte(text)}
 	if name != secrets.Roots {
@@ -83,7 +83,7 @@ func (m *manager) set(name, text string) {
 	}
 }
 
-// users returns how often a secret is followed.
+// users returns the number of followers of a secret.
 func (m *manager) users(name string) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -93,7 +93,7 @@ func (m *manager) users(name string) int {
 // start runs a server until the test ends.
 func start(t *testing.T, r prometheus.Registerer) (*manager, string, *Server) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "sds") // the path of a socket is short
+	dir, err := os.MkdirTemp("", "sds") // a socket's path must be short
 	must.Succeed(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	m := &manager{all: map[string]*secrets.Secret{}, subs: map[int]func(string){}, used: map[string]int{}}
@@ -115,7 +115,7 @@ func start(t *testing.T, r prometheus.Registerer) (*manager, string, *Server) {
 	return m, path, s
 }
 
-// proxy is a stream in Envoy's place.
+// proxy is a stream of a fake Envoy.
 type proxy struct {
 	t *testing.T
 	secretv3.SecretDiscoveryService_StreamSecretsClient
@@ -141,7 +141,7 @@ func (p proxy) ask(nonce string, reason *rpcstatus.Status, names ...string) {
 	must.Succeed(p.t, p.Send(&discoveryv3.DiscoveryRequest{TypeUrl: secretType, ResourceNames: names, ResponseNonce: nonce, ErrorDetail: reason}))
 }
 
-// expect receives the secrets of these texts, and returns the nonce.
+// expect receives the secrets with these texts, and returns the nonce.
 func (p proxy) expect(want ...string) string {
 	p.t.Helper()
 	r, err := p.Recv()
@@ -173,7 +173,7 @@ func TestStream(t *testing.T) {
 	}
 	one, roots := open(t, path), open(t, path)
 	one.ask("", nil, secrets.Workload)
-	m.set(secrets.Workload, "c1") // it comes while Envoy waits
+	m.set(secrets.Workload, "c1") // Envoy is waiting for it
 	nonce := one.expect("default=c1")
 	one.ask(nonce, nil, secrets.Workload)
 	m.set(secrets.Roots, "r1")
@@ -181,16 +181,16 @@ func TestStream(t *testing.T) {
 	acked := roots.expect("ROOTCA=r1")
 	roots.ask(acked, nil, secrets.Roots)
 	m.set(secrets.Workload, "c2")
-	nonce = one.expect("default=c2") // and nothing of the roots, or of the acknowledgement
+	nonce = one.expect("default=c2") // without the roots, which have not changed
 
 	one.ask(nonce, &rpcstatus.Status{Code: 3, Message: "bad"}, secrets.Workload)
 	m.set(secrets.Workload, "c3")
 	last := one.expect("default=c3")
 	one.ask(last, nil, secrets.Workload)
-	one.ask(nonce, nil, secrets.Roots) // of an older response
+	one.ask(nonce, nil, secrets.Roots) // an older response
 	one.ask(last, nil, secrets.Workload, secrets.Roots)
 	nonce = one.expect("ROOTCA=r1", "default=c3")
-	one.ask(nonce, nil) // it leaves both
+	one.ask(nonce, nil) // unsubscribes from both
 	one.ask(nonce, nil, secrets.Roots)
 	one.expect("ROOTCA=r1")
 	m.set(secrets.Roots, "r2")
@@ -199,7 +199,7 @@ func TestStream(t *testing.T) {
 	if w, r := m.users(secrets.Workload), m.users(secrets.Roots); w != 0 || r != 2 {
 		t.Errorf("%d and %d streams follow the secrets, want 0 and 2", w, r)
 	}
-	if n := testutil.ToFloat64(s.rejected); n != 1 { // it has read what came after
+	if n := testutil.ToFloat64(s.rejected); n != 1 { // the server has read the later messages
 		t.Errorf("%v rejections are counted", n)
 	}
 }
@@ -232,7 +232,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestSockets has a socket that nobody serves replaced, and one that is served found.
+// TestSockets checks that a stale socket is replaced, and that a served one is found.
 func TestSockets(t *testing.T) {
 	dir, err := os.MkdirTemp("", "sds")
 	must.Succeed(t, err)

@@ -1,16 +1,16 @@
-// Package secrets keeps the certificates of a workload: those that a CA signs for it, and those of files.
+// Package secrets provides the certificates of a workload, which are signed by a CA or read from files.
 //
-// A Manager has a certificate signed when it starts and again after half of its life, so that an outage of the CA
-// shorter than the other half harms nobody. The old certificate is handed out until it ends. What is due is decided by
-// the wall clock, looked at each second: a certificate ends by it, and a machine that slept or whose clock was set has
-// missed timers. How long to wait after a failure goes by time that has passed, whatever the clock says.
+// A Manager gets a certificate when it starts and renews it after half of its lifetime, so that an outage of the CA
+// that is shorter than the other half has no effect. The old certificate is used until it expires. The wall clock
+// decides what is due, and is checked every second, because certificates expire by it, and a machine that slept or
+// whose clock was set misses timers. The backoff after a failure is measured in elapsed time, independent of the clock.
 //
-// Files are read again when they change: also when a folder is swapped by a symbolic link, as Kubernetes does. One that
-// is torn, missing or unusable leaves what was read before.
+// Files are read again when they change, including when Kubernetes replaces a folder through a symbolic link. If a file
+// is incomplete, missing or invalid, its last valid content stays in use.
 //
-// A Manager owns its state. Run has two goroutines: one asks the CA, one looks at the clock. While the files of a
-// secret are looked at, they have one of their own, so that a mount that hangs delays no other secret. Keys are never
-// logged.
+// A Manager owns its state. Run has two goroutines: one requests certificates, one checks the clock and the files. The
+// files of each secret are read in a goroutine of their own, so that a mount that hangs delays no other secret. Keys
+// are never logged.
 //
 // # Guarantees
 //

@@ -15,26 +15,31 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/agent/upstream"
 )
 
-// file is a secret of files: those of a certificate and its key, or that of roots.
+// file is a secret that is read from files: a certificate and its key, or roots.
 type file struct {
 	name              string
 	chain, key, roots string // paths
-	users             int    // who follow it: see Follow
-	reading           bool   // a goroutine reads it, and owns the stamp
-	stamp             [3]watchfile.Stamp
-	secret            *Secret // the last that could be used
-	err               error   // why the present ones cannot be used
+	// users is the number of callers of Follow that have not canceled.
+	users int
+	// reading reports that a goroutine reads the files and owns stamp.
+	reading bool
+	stamp   [3]watchfile.Stamp
+	secret  *Secret // last valid content, or nil
+	err     error   // why the current content is invalid, or nil
 }
 
-// systemRoots are where operating systems keep the CA certificates they trust, and "system" in the place of a path is
-// the first of them.
-var systemRoots = [...]string{"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem", "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem"}
+// systemRoots are the files in which operating systems keep the CA certificates that they trust. The path "system"
+// stands for the first that exists.
+var systemRoots = [...]string{
+	"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem",
+	"/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+}
 
-// maxFiles bounds the secrets of files: the control plane names them.
+// maxFiles is the maximum number of secrets in files, because the control plane names them.
 const maxFiles = 1000
 
-// Follow has the files of secrets followed until cancel is called. Files that nobody follows are forgotten when others
-// are asked for and there are too many. Names of other secrets do nothing.
+// Follow watches the files of secrets until cancel is called. Files without a follower are dropped if there are too
+// many. Follow ignores names of other secrets.
 func (m *Manager) Follow(names []string) (cancel func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -43,7 +48,7 @@ func (m *Manager) Follow(names []string) (cancel func()) {
 		if name == Workload || name == Roots {
 			continue
 		}
-		_, _ = m.get(name) // who asks for it is told what is wrong
+		_, _ = m.get(name) // Get reports the error
 		if f := m.files[name]; f != nil {
 			f.users++
 			followed = append(followed, f)
@@ -60,17 +65,17 @@ func (m *Manager) Follow(names []string) (cancel func()) {
 	}
 }
 
-// addFile returns a secret of files, which are read and followed from now on. The caller holds the lock.
+// addFile returns a secret in files, and reads and watches the files from now on. The caller holds the lock.
 func (m *Manager) addFile(name, chain, key, roots string) (*Secret, error) {
 	f := m.files[name]
 	if f == nil {
 		if len(m.files) >= maxFiles {
-			maps.DeleteFunc(m.files, func(_ string, f *file) bool { return f.users == 0 && !m.own(f) })
+			maps.DeleteFunc(m.files, func(_ string, f *file) bool { return f.users == 0 && !m.isWorkload(f) })
 		}
 		if len(m.files) >= maxFiles {
-			return nil, fmt.Errorf("secret %q: %d secrets of files are the most", name, maxFiles)
+			return nil, fmt.Errorf("secret %q: the limit of %d secrets in files is reached", name, maxFiles)
 		}
-		f = &file{name: name, chain: chain, key: key, roots: roots, err: errors.New("its files are being read")}
+		f = &file{name: name, chain: chain, key: key, roots: roots, err: errors.New("the files are being read")}
 		m.files[name] = f
 		m.startReading(f)
 	}
@@ -80,10 +85,10 @@ func (m *Manager) addFile(name, chain, key, roots string) (*Secret, error) {
 	return f.secret, nil
 }
 
-// own reports whether a file is that of the workload itself.
-func (m *Manager) own(f *file) bool { return f.name == Workload || f.name == Roots }
+// isWorkload reports whether a file has the certificate or the roots of the workload itself.
+func (m *Manager) isWorkload(f *file) bool { return f.name == Workload || f.name == Roots }
 
-// readFiles has all files looked at whose last look has ended.
+// readFiles reads the files of all secrets that are not being read.
 func (m *Manager) readFiles() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -92,8 +97,8 @@ func (m *Manager) readFiles() {
 	}
 }
 
-// startReading has a goroutine read the files of a secret if they have changed, and tell the subscribers: files may be
-// on a mount that hangs, which delays nothing else. The caller holds the lock.
+// startReading starts a goroutine that reads the files of a secret if they have changed, and notifies the
+// subscribers. The files may be on a mount that hangs, which must not delay other secrets. The caller holds the lock.
 func (m *Manager) startReading(f *file) {
 	if f.reading {
 		return
@@ -101,57 +106,64 @@ func (m *Manager) startReading(f *file) {
 	f.reading = true
 	loaded := f.secret != nil
 	safe.Go(m.o.Log, "files", func() {
-		var next *Secret
-		var now [3]watchfile.Stamp
-		err := errors.New("internal error")
+		var secret *Secret
+		var stamp [3]watchfile.Stamp
+		err := errors.New("reading the files panicked")
 		changed := false
 		defer func() {
 			m.mu.Lock()
-			changed = m.store(f, next, now, err)
+			changed = m.store(f, secret, stamp, err)
 			m.mu.Unlock()
 			if changed {
-				m.tell(f.name)
+				m.notify(f.name)
 			}
 		}()
-		if now = [3]watchfile.Stamp{watchfile.StampAt(f.chain), watchfile.StampAt(f.key), watchfile.StampAt(systemPath(f.roots))}; now == f.stamp && loaded {
+		stamp = [3]watchfile.Stamp{watchfile.StampAt(f.chain), watchfile.StampAt(f.key), watchfile.StampAt(systemPath(f.roots))}
+		if stamp == f.stamp && loaded {
 			err = nil
 			return
 		}
-		next, err = f.load()
+		secret, err = f.load()
 	})
 }
 
-// store takes what was read of a secret, or nil if nothing has changed, and reports whether the secret has. The caller
-// holds the lock.
-func (m *Manager) store(f *file, next *Secret, now [3]watchfile.Stamp, err error) bool {
+// store stores the result of reading a secret, which is nil if the files have not changed. It reports whether the
+// secret has changed. The caller holds the lock.
+func (m *Manager) store(f *file, secret *Secret, stamp [3]watchfile.Stamp, err error) bool {
 	f.reading = false
 	if m.files[f.name] != f {
-		return false // forgotten
+		return false // dropped since
 	}
 	if err != nil {
 		if f.err == nil || f.err.Error() != err.Error() {
 			m.metrics.fileFailures.Inc()
-			m.o.Log.Warn("files of a secret cannot be used: the last good ones are, if there are any", "secret", f.name, "err", err)
+			m.o.Log.Warn("failed to read the files of a secret: their last valid content stays in use", "secret", f.name, "err", err)
 		}
 		f.err = err
-		return false // the stamp is that of before, so that a file that is still being written is read again
+		return false // f.stamp stays, so that a file that is still being written is read again
 	}
-	f.err, f.stamp = nil, now
-	if next == nil || f.secret != nil && bytes.Equal(f.secret.Chain, next.Chain) && bytes.Equal(f.secret.Key, next.Key) && bytes.Equal(f.secret.Roots, next.Roots) {
+	f.err, f.stamp = nil, stamp
+	if secret == nil || f.secret != nil && secret.equal(f.secret) {
 		return false
 	}
-	f.secret = next
+	f.secret = secret
 	switch {
 	case f.name == Roots:
-		m.roots = next.Roots
+		m.roots = secret.Roots
 		return m.setRoots() != nil
 	case f.name == Workload:
-		m.workload = next
-		m.write()
+		m.workload = secret
+		m.markOutputStale()
 	}
 	return true
 }
 
+// equal reports whether two secrets have the same content.
+func (s *Secret) equal(o *Secret) bool {
+	return bytes.Equal(s.Chain, o.Chain) && bytes.Equal(s.Key, o.Key) && bytes.Equal(s.Roots, o.Roots)
+}
+
+// load reads and checks the files.
 func (f *file) load() (*Secret, error) {
 	if f.roots != "" {
 		text, err := upstream.ReadFile(systemPath(f.roots))
@@ -162,7 +174,7 @@ func (f *file) load() (*Secret, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", systemPath(f.roots), err)
 		}
-		return &Secret{Name: f.name, Roots: text, Expires: firstEnd(list)}, nil
+		return &Secret{Name: f.name, Roots: text, Expires: earliestExpiry(list)}, nil
 	}
 	chain, err := upstream.ReadFile(f.chain)
 	if err != nil {
@@ -179,7 +191,7 @@ func (f *file) load() (*Secret, error) {
 	return &Secret{Name: f.name, Chain: chain, Key: armor.Labelled(key), Expires: leaf.NotAfter}, nil
 }
 
-// systemPath returns the path of roots: where this system has its own, for "system".
+// systemPath returns the path of a file of roots. It replaces "system" by the path of the system's roots.
 func systemPath(path string) string {
 	if path != "system" {
 		return path
@@ -192,40 +204,41 @@ func systemPath(path string) string {
 	return systemRoots[0]
 }
 
-// The files of Output, and the folder that holds them.
+// Names of the files in Output, of the link to their current folder, and of these folders.
 const (
-	outputKey   = "key.pem"
-	outputChain = "cert-chain.pem"
-	outputRoots = "root-cert.pem"
-	current     = "..data"
-	folders     = "..certs-"
+	outputKey    = "key.pem"
+	outputChain  = "cert-chain.pem"
+	outputRoots  = "root-cert.pem"
+	currentLink  = "..data"
+	folderPrefix = "..certs-"
 )
 
-// write has Run write Output. The caller holds the lock.
-func (m *Manager) write() {
-	m.unwritten = true
+// markOutputStale wakes Run to write Output. The caller holds the lock.
+func (m *Manager) markOutputStale() {
+	m.outputStale = true
 	m.watch.Wake()
 }
 
-// writeOutput writes the certificate, its key and the roots, once all are there. The names are links into a folder that
-// one link names, which is replaced when the folder is whole: a reader never gets a key that does not fit, and what
-// cannot be written leaves what was there, and is written at the next call.
+// writeOutput writes the certificate, its key and the roots to Output, once all are available. The files are symbolic
+// links into a folder that another link names. That link is replaced when a new folder is complete, so that a reader
+// never gets a key and a certificate that do not match. If a write fails, the old files stay, and the next call tries
+// again.
 func (m *Manager) writeOutput() {
 	m.mu.Lock()
-	workload, roots, unwritten := m.workload, m.rootCAs, m.unwritten
-	m.unwritten = false
+	workload, roots, outputStale := m.workload, m.rootsSecret, m.outputStale
+	m.outputStale = false
 	m.mu.Unlock()
-	if !unwritten || m.o.Output == "" || workload == nil || roots == nil {
+	if !outputStale || m.o.Output == "" || workload == nil || roots == nil {
 		return
 	}
 	err := replaceOutput(m.o.Output, workload, roots)
 	if err != nil {
 		if !m.outputFailed {
-			m.o.Log.Error("the certificate cannot be written: the files are those of before", "folder", m.o.Output, "err", err)
+			m.o.Log.Error("failed to write the certificate: the previous files stay", "folder", m.o.Output, "err", err)
 		}
 		m.metrics.fileFailures.Inc()
 		m.mu.Lock()
-		m.unwritten = true
+		m.outputStale = true
 		m.mu.Unlock()
 	}
 	m.outputFailed = err != nil
@@ -235,12 +248,12 @@ func replaceOutput(dir string, workload, roots *Secret) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	next, err := os.MkdirTemp(dir, folders)
+	next, err := os.MkdirTemp(dir, folderPrefix)
 	if err != nil {
 		return err
 	}
 	defer func() {
-		if to, _ := os.Readlink(filepath.Join(dir, current)); to != filepath.Base(next) {
+		if link, _ := os.Readlink(filepath.Join(dir, currentLink)); link != filepath.Base(next) {
 			_ = os.RemoveAll(next)
 		}
 	}()
@@ -264,18 +277,18 @@ func replaceOutput(dir string, workload, roots *Secret) error {
 			return err
 		}
 	}
-	if err := replaceLink(dir, filepath.Base(next), current); err != nil {
+	if err := replaceLink(dir, filepath.Base(next), currentLink); err != nil {
 		return err
 	}
-	all, _ := filepath.Glob(filepath.Join(dir, folders+"*"))
-	for _, old := range all { // the last one, and what a crash has left
+	existing, _ := filepath.Glob(filepath.Join(dir, folderPrefix+"*"))
+	for _, old := range existing { // the previous folder, and those that a crash left
 		if old != next {
 			_ = os.RemoveAll(old)
 		}
 	}
 	for _, name := range []string{outputKey, outputChain, outputRoots} {
-		target := filepath.Join(current, name)
-		if to, err := os.Readlink(filepath.Join(dir, name)); err == nil && to == target {
+		target := filepath.Join(currentLink, name)
+		if link, err := os.Readlink(filepath.Join(dir, name)); err == nil && link == target {
 			continue
 		}
 		if err := replaceLink(dir, target, name); err != nil {
@@ -285,8 +298,8 @@ func replaceOutput(dir string, workload, roots *Secret) error {
 	return nil
 }
 
-// outputMode returns the mode of a folder of files. Below a folder whose group all files take, as a volume of a pod
-// with an fsGroup is, they do so too: then that group may read the key, for an application of another user.
+// outputMode returns the mode of a folder for the files. If dir has the setgid bit, as a volume of a pod with an
+// fsGroup has, so has the folder, and that group may read the key, for an application with another user.
 func outputMode(dir string) (os.FileMode, error) {
 	i, err := os.Stat(dir)
 	if err != nil {
@@ -295,7 +308,7 @@ func outputMode(dir string) (os.FileMode, error) {
 	return 0o755 | i.Mode()&os.ModeSetgid, nil
 }
 
-// replaceLink has a name of a folder lead to a target, at once.
+// replaceLink atomically replaces a symbolic link in a folder.
 func replaceLink(dir, target, name string) error {
 	temporary := filepath.Join(dir, ".."+strings.TrimLeft(name, ".")+".new")
 	if err := os.Remove(temporary); err != nil && !errors.Is(err, os.ErrNotExist) {

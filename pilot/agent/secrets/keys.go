@@ -15,11 +15,14 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/armor"
 )
 
-// Key says which keys are made. The zero value is ECDSA on P-256.
+// Key is the kind of keys to generate. The zero value is ECDSA on P-256.
 type Key struct {
-	RSA   int    // bits: 2048 to 4096; 0: ECDSA
-	Curve string // P256 or P384; empty: P256
-	PKCS8 bool   // keys are encoded in PKCS #8, not in PKCS #1 or SEC 1
+	// RSA is the size of RSA keys in bits, from 2048 to 4096. Zero means ECDSA.
+	RSA int
+	// Curve is P256, which is the default, or P384.
+	Curve string
+	// PKCS8 encodes keys in PKCS #8. Otherwise they are in PKCS #1 or SEC 1.
+	PKCS8 bool
 }
 
 func (k Key) check() error {
@@ -32,7 +35,7 @@ func (k Key) check() error {
 	return nil
 }
 
-// request returns a new key and a request for a certificate of it that names an ID, both in PEM.
+// request returns a new key and a certificate request for the identity id, both in PEM.
 func (k Key) request(id string) (key, csr []byte, err error) {
 	var signer crypto.Signer
 	switch {
@@ -44,25 +47,25 @@ func (k Key) request(id string) (key, csr []byte, err error) {
 		signer, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("make a key: %w", err)
+		return nil, nil, fmt.Errorf("failed to make a key: %w", err)
 	}
 	block := &pem.Block{Type: "PRIVATE KEY"}
-	switch own := signer.(type) {
+	switch private := signer.(type) {
 	case *rsa.PrivateKey:
 		if !k.PKCS8 {
-			block = &pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(own)}
+			block = &pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(private)}
 		}
 	case *ecdsa.PrivateKey:
 		if !k.PKCS8 {
 			block.Type = "EC PRIVATE KEY"
-			block.Bytes, err = x509.MarshalECPrivateKey(own)
+			block.Bytes, err = x509.MarshalECPrivateKey(private)
 		}
 	}
 	if err == nil && block.Bytes == nil {
 		block.Bytes, err = x509.MarshalPKCS8PrivateKey(signer)
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("encode a key: %w", err)
+		return nil, nil, fmt.Errorf("failed to encode a key: %w", err)
 	}
 	template := &x509.CertificateRequest{}
 	if id != "" {
@@ -74,21 +77,21 @@ func (k Key) request(id string) (key, csr []byte, err error) {
 	}
 	der, err := x509.CreateCertificateRequest(rand.Reader, template, signer)
 	if err != nil {
-		return nil, nil, fmt.Errorf("make a certificate request: %w", err)
+		return nil, nil, fmt.Errorf("failed to make a certificate request: %w", err)
 	}
 	return pem.EncodeToMemory(block), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}), nil
 }
 
-// checkPair returns the certificate of a chain, whose key must be this one.
+// checkPair returns the leaf certificate of a chain. It is an error if the key is not the leaf's.
 func checkPair(chain, key []byte) (*x509.Certificate, error) {
-	pair, err := armor.KeyPair(chain, key) // its errors have nothing of the key
+	pair, err := armor.KeyPair(chain, key) // its errors contain no part of the key
 	if err != nil {
 		return nil, err
 	}
 	return pair.Leaf, nil
 }
 
-// splitPEM returns each certificate of a text, as PEM of its own.
+// splitPEM returns each block of a PEM text separately, without headers.
 func splitPEM(text []byte) (list [][]byte) {
 	for {
 		var block *pem.Block
@@ -99,13 +102,13 @@ func splitPEM(text []byte) (list [][]byte) {
 	}
 }
 
-// firstEnd returns when the first of some certificates ends.
-func firstEnd(list []*x509.Certificate) time.Time {
-	first := list[0].NotAfter
+// earliestExpiry returns the time at which the first of the certificates expires.
+func earliestExpiry(list []*x509.Certificate) time.Time {
+	earliest := list[0].NotAfter
 	for _, c := range list[1:] {
-		if c.NotAfter.Before(first) {
-			first = c.NotAfter
+		if c.NotAfter.Before(earliest) {
+			earliest = c.NotAfter
 		}
 	}
-	return first
+	return earliest
 }

@@ -10,40 +10,44 @@ type metrics struct {
 
 func newMetrics() metrics {
 	return metrics{
-		fileFailures: prometheus.NewCounter(prometheus.CounterOpts{Name: "istio_agent_num_file_secret_failures_total", Help: "Secrets of files that could not be read, or not be written."}),
+		fileFailures: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "istio_agent_num_file_secret_failures_total",
+			Help: "Secrets whose files could not be read or written.",
+		}),
 	}
 }
 
-func (m metrics) register(r prometheus.Registerer, of *Manager) error {
+func (m metrics) register(r prometheus.Registerer, manager *Manager) error {
 	if err := r.Register(m.fileFailures); err != nil {
 		return err
 	}
-	return r.Register(expiries{of, prometheus.NewDesc("istio_agent_cert_expiry_seconds", "Seconds until a certificate ends; negative once it has.", []string{"resource_name"}, nil)})
+	return r.Register(expiries{manager, prometheus.NewDesc(
+		"istio_agent_cert_expiry_seconds", "Seconds until a certificate expires; negative afterwards.", []string{"resource_name"}, nil)})
 }
 
-// expiries says when the certificates end, counted when somebody asks.
+// expiries collects the remaining lifetimes of the certificates.
 type expiries struct {
-	of   *Manager
-	desc *prometheus.Desc
+	manager *Manager
+	desc    *prometheus.Desc
 }
 
 // Describe implements prometheus.Collector.
-func (e expiries) Describe(to chan<- *prometheus.Desc) { to <- e.desc }
+func (e expiries) Describe(ch chan<- *prometheus.Desc) { ch <- e.desc }
 
 // Collect implements prometheus.Collector.
-func (e expiries) Collect(to chan<- prometheus.Metric) {
-	e.of.mu.Lock()
-	list := []*Secret{e.of.workload, e.of.rootCAs}
-	for _, f := range e.of.files {
+func (e expiries) Collect(ch chan<- prometheus.Metric) {
+	e.manager.mu.Lock()
+	list := []*Secret{e.manager.workload, e.manager.rootsSecret}
+	for _, f := range e.manager.files {
 		if f.name != Workload && f.name != Roots {
 			list = append(list, f.secret)
 		}
 	}
-	e.of.mu.Unlock()
-	now := e.of.now()
+	e.manager.mu.Unlock()
+	now := e.manager.now()
 	for _, s := range list {
 		if s != nil {
-			to <- prometheus.MustNewConstMetric(e.desc, prometheus.GaugeValue, s.Expires.Sub(now).Seconds(), s.Name)
+			ch <- prometheus.MustNewConstMetric(e.desc, prometheus.GaugeValue, s.Expires.Sub(now).Seconds(), s.Name)
 		}
 	}
 }

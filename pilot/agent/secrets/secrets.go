@@ -22,7 +22,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/watchfile"
 )
 
-// Names of secrets, as configuration of Envoy has them. The other names are file-cert:CHAIN~KEY and file-root:CAS.
+// Names of secrets in Envoy's configuration. Other names have the form file-cert:CHAIN~KEY or file-root:CAS.
 const (
 	Workload = "default"
 	Roots    = "ROOTCA"
@@ -31,10 +31,10 @@ const (
 	fileRoots       = "file-root:"
 )
 
-// ErrPending means that a secret is not there yet. Subscribers are told when it is.
-var ErrPending = errors.New("the secret is not there yet")
+// ErrPending means that a secret is not available yet. Subscribers are notified when it is.
+var ErrPending = errors.New("the secret is not available yet")
 
-// Secret is one secret, which is not changed. It has a chain with its key, or CA certificates.
+// Secret is either a certificate chain with its key or a set of CA certificates. It must not be modified.
 type Secret struct {
 	Name       string
 	Chain, Key []byte // PEM
@@ -42,68 +42,76 @@ type Secret struct {
 	Expires    time.Time
 }
 
-// Signer signs requests: see package ca.
+// Signer signs certificate requests. A ca.Client implements it.
 type Signer interface {
-	// Sign returns the chain of a certificate for a request in PEM, its roots last.
-	Sign(ctx context.Context, csr []byte, life time.Duration) ([]string, error)
+	// Sign returns the certificate chain for a request in PEM, with the root last.
+	Sign(ctx context.Context, csr []byte, ttl time.Duration) ([]string, error)
 }
 
 // Files are paths of PEM files.
 type Files struct{ Chain, Key, Roots string }
 
-// Options of a Manager.
+// Options configure a Manager.
 type Options struct {
-	// Signer signs the workload's certificate. Without one, the certificate and the roots are those of Files.
+	// Signer signs the workload's certificate. If it is nil, the certificate and the roots are read from Files.
 	Signer Signer
 	Files  Files
-	ID     string        // spiffe://TRUST-DOMAIN/ns/NAMESPACE/sa/ACCOUNT, which requests name; empty: they name nobody
-	Life   time.Duration // that is asked for; 0: a day
-	Key    Key
-	// Grace is the part of a certificate's life that is left when it is renewed; 0: a half. Jitter is by how much that
-	// differs at random, up and down; 0: a hundredth.
+	// ID is the identity in requests: spiffe://TRUST-DOMAIN/ns/NAMESPACE/sa/ACCOUNT. If it is empty, requests have
+	// none.
+	ID string
+	// TTL is the requested lifetime. The default is a day.
+	TTL time.Duration
+	Key Key
+	// Grace is the fraction of a certificate's lifetime that is left when it is renewed. The default is 0.5. It varies
+	// at random by up to Jitter in both directions. The default is 0.01.
 	Grace, Jitter float64
-	// Output is a folder that takes key.pem, cert-chain.pem and root-cert.pem; empty: none does.
+	// Output is the folder for the files key.pem, cert-chain.pem and root-cert.pem. If it is empty, none are written.
 	Output string
 
-	Poll        time.Duration    // between two looks at the clock and at files; 0: a second
-	Retry, Most time.Duration    // the first wait after a failure, and the longest; 0: a second, and a minute
-	Now         func() time.Time // the wall clock; nil: time.Now
-	Registerer  prometheus.Registerer
-	Log         *slog.Logger
+	// Poll is the time between two checks of the clock and the files. The default is a second.
+	Poll time.Duration
+	// MinBackoff and MaxBackoff bound the time between two failing requests. The defaults are a second and a minute.
+	MinBackoff, MaxBackoff time.Duration
+	// Now is the wall clock. The default is time.Now.
+	Now        func() time.Time
+	Registerer prometheus.Registerer
+	Log        *slog.Logger
 }
 
-// Manager keeps secrets. It is safe for concurrent use.
+// Manager provides the secrets of a workload. It is safe for concurrent use.
 type Manager struct {
 	o       Options
 	metrics metrics
 
-	mu           sync.Mutex
-	workload     *Secret
-	renewAt      time.Time // by the wall clock
-	issued       time.Time
-	roots        []byte   // that came with the workload's certificate
-	trusted      []string // more roots, by the control plane
-	rootCAs      *Secret
-	files        map[string]*file
-	subscribers  map[int]func(name string)
-	next         int
-	watch        *watchfile.Watch
-	unwritten    bool // Output does not have the latest
-	outputFailed bool // owned by Run
+	mu             sync.Mutex
+	workload       *Secret
+	renewAt        time.Time // by the wall clock
+	issued         time.Time
+	roots          []byte   // roots from the CA or from the file of roots
+	addedRoots     []string // additional roots from the control plane
+	rootsSecret    *Secret
+	files          map[string]*file
+	subscribers    map[int]func(name string)
+	lastSubscriber int // ID of the last subscriber
+	watch          *watchfile.Watch
+	outputStale    bool // Output differs from the secrets
+	outputFailed   bool // owned by the Run goroutine
 }
 
-// New returns a Manager. An error names the option that is wrong.
+// New returns a Manager. The error names the option that is wrong.
 func New(o Options) (*Manager, error) {
-	o.Life, o.Poll, o.Retry, o.Most = cmp.Or(o.Life, 24*time.Hour), cmp.Or(o.Poll, time.Second), cmp.Or(o.Retry, time.Second), cmp.Or(o.Most, time.Minute)
+	o.TTL, o.Poll = cmp.Or(o.TTL, 24*time.Hour), cmp.Or(o.Poll, time.Second)
+	o.MinBackoff, o.MaxBackoff = cmp.Or(o.MinBackoff, time.Second), cmp.Or(o.MaxBackoff, time.Minute)
 	o.Grace, o.Jitter, o.Log = cmp.Or(o.Grace, 0.5), cmp.Or(o.Jitter, 0.01), cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if o.Now == nil {
 		o.Now = time.Now
 	}
 	if o.Grace < 0 || o.Grace >= 1 || o.Jitter < 0 || o.Jitter >= 1 {
-		return nil, fmt.Errorf("SECRET_GRACE_PERIOD_RATIO %v and its jitter %v: write numbers from 0 to below 1, for example 0.5 and 0.01", o.Grace, o.Jitter)
+		return nil, fmt.Errorf("SECRET_GRACE_PERIOD_RATIO %v and its jitter %v: write numbers from 0 up to, but not including, 1, "+
+			"for example 0.5 and 0.01", o.Grace, o.Jitter)
 	}
 	if o.Signer == nil && (o.Files.Chain == "" || o.Files.Key == "" || o.Files.Roots == "") {
-		return nil, errors.New("neither a CA nor files of certificate, key and roots")
+		return nil, errors.New("neither a CA nor files of a certificate, a key and roots are set")
 	}
 	if err := o.Key.check(); err != nil {
 		return nil, err
@@ -119,13 +127,13 @@ func New(o Options) (*Manager, error) {
 	return m, nil
 }
 
-// Subscribe has fn called with the name of each secret that changes, or that is there for the first time, until cancel
-// is called. fn must not block.
+// Subscribe calls fn with the name of each secret that changes or becomes available, until cancel is called. fn must
+// not block.
 func (m *Manager) Subscribe(fn func(name string)) (cancel func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.next++
-	id := m.next
+	m.lastSubscriber++
+	id := m.lastSubscriber
 	m.subscribers[id] = fn
 	return func() {
 		m.mu.Lock()
@@ -134,8 +142,8 @@ func (m *Manager) Subscribe(fn func(name string)) (cancel func()) {
 	}
 }
 
-// Get returns a secret that is there, without waiting. The error is ErrPending, or says why a file cannot be used; a
-// subscriber is told when it can.
+// Get returns a secret without waiting. The error wraps ErrPending if the secret may become available later.
+// Subscribers are notified then.
 func (m *Manager) Get(name string) (*Secret, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -149,24 +157,25 @@ func (m *Manager) get(name string) (*Secret, error) {
 			return nil, ErrPending
 		}
 		if !m.now().Before(m.workload.Expires) {
-			return nil, fmt.Errorf("the certificate ended at %s, and the CA has signed no other: %w", m.workload.Expires.Format(time.RFC3339), ErrPending)
+			return nil, fmt.Errorf("the certificate expired at %s, and the CA has not signed another: %w",
+				m.workload.Expires.Format(time.RFC3339), ErrPending)
 		}
 		return m.workload, nil
 	case name == Roots && m.o.Signer != nil:
-		if m.rootCAs == nil {
+		if m.rootsSecret == nil {
 			return nil, ErrPending
 		}
-		return m.rootCAs, nil
+		return m.rootsSecret, nil
 	case name == Workload:
 		return m.addFile(name, m.o.Files.Chain, m.o.Files.Key, "")
 	case name == Roots:
 		if _, err := m.addFile(name, "", "", m.o.Files.Roots); err != nil {
 			return nil, err
 		}
-		if m.rootCAs == nil {
+		if m.rootsSecret == nil {
 			return nil, ErrPending
 		}
-		return m.rootCAs, nil
+		return m.rootsSecret, nil
 	}
 	if pair, ok := strings.CutPrefix(name, fileCertificate); ok {
 		chain, key, ok := strings.Cut(pair, "~")
@@ -178,11 +187,11 @@ func (m *Manager) get(name string) (*Secret, error) {
 	if path, ok := strings.CutPrefix(name, fileRoots); ok && path != "" {
 		return m.addFile(name, "", "", path)
 	}
-	return nil, fmt.Errorf("secret %q: an agent has %s, %s, %sCHAIN~KEY and %sCAS", name, Workload, Roots, fileCertificate, fileRoots)
+	return nil, fmt.Errorf("unknown secret %q: the names are %s, %s, %sCHAIN~KEY and %sCAS", name, Workload, Roots, fileCertificate, fileRoots)
 }
 
-// SetTrust adds roots to those that come with the workload's certificate, in the place of those that it added before.
-// Each text is PEM. A text without any usable certificate is an error, and changes nothing.
+// SetTrust replaces the roots that are added to those of the workload's certificate. Each text is PEM. It is an
+// error, and nothing changes, if a text has no valid certificate.
 func (m *Manager) SetTrust(roots []string) error {
 	for i, r := range roots {
 		if _, err := armor.Certificates([]byte(r)); err != nil {
@@ -190,51 +199,51 @@ func (m *Manager) SetTrust(roots []string) error {
 		}
 	}
 	m.mu.Lock()
-	m.trusted = slices.Clone(roots)
+	m.addedRoots = slices.Clone(roots)
 	changed := m.setRoots()
 	m.mu.Unlock()
-	m.tell(changed...)
+	m.notify(changed...)
 	return nil
 }
 
-// ProxyConfig is SetTrust with the roots of an encoded ProxyConfig, which the control plane sends.
+// ProxyConfig calls SetTrust with the roots of an encoded ProxyConfig from the control plane.
 func (m *Manager) ProxyConfig(encoded []byte) error {
 	c := &meshv1.ProxyConfig{}
 	if err := proto.Unmarshal(encoded, c); err != nil {
-		return fmt.Errorf("decode a ProxyConfig: %w", err)
+		return fmt.Errorf("failed to decode a ProxyConfig: %w", err)
 	}
 	return m.SetTrust(c.GetCaCertificatesPem())
 }
 
-// setRoots makes the secret of roots anew, and returns its name if it changed. The caller holds the lock.
+// setRoots updates the secret of roots, and returns its name if it has changed. The caller holds the lock.
 func (m *Manager) setRoots() []string {
 	if m.roots == nil {
 		return nil
 	}
 	var all bytes.Buffer
 	all.Write(m.roots)
-	for _, r := range m.trusted {
-		for _, one := range splitPEM([]byte(r)) {
-			if !bytes.Contains(all.Bytes(), bytes.TrimSpace(one)) {
-				all.Write(one)
+	for _, r := range m.addedRoots {
+		for _, certificate := range splitPEM([]byte(r)) {
+			if !bytes.Contains(all.Bytes(), bytes.TrimSpace(certificate)) {
+				all.Write(certificate)
 			}
 		}
 	}
-	if m.rootCAs != nil && bytes.Equal(m.rootCAs.Roots, all.Bytes()) {
+	if m.rootsSecret != nil && bytes.Equal(m.rootsSecret.Roots, all.Bytes()) {
 		return nil
 	}
 	list, err := armor.Certificates(all.Bytes())
-	if err != nil { // each part has been parsed
-		m.o.Log.Error("the roots cannot be used", "err", err)
+	if err != nil { // unreachable: each part was parsed before
+		m.o.Log.Error("failed to parse the roots", "err", err)
 		return nil
 	}
-	m.rootCAs = &Secret{Name: Roots, Roots: all.Bytes(), Expires: firstEnd(list)}
-	m.write()
+	m.rootsSecret = &Secret{Name: Roots, Roots: all.Bytes(), Expires: earliestExpiry(list)}
+	m.markOutputStale()
 	return []string{Roots}
 }
 
-// tell calls the subscribers. The caller does not hold the lock.
-func (m *Manager) tell(names ...string) {
+// notify calls the subscribers. The caller must not hold the lock.
+func (m *Manager) notify(names ...string) {
 	m.mu.Lock()
 	list := make([]func(string), 0, len(m.subscribers))
 	for _, fn := range m.subscribers {
@@ -248,17 +257,17 @@ func (m *Manager) tell(names ...string) {
 	}
 }
 
-// Run has certificates signed and follows files until ctx ends.
+// Run renews the certificate and watches files until ctx ends. It returns an error if renewal panics.
 func (m *Manager) Run(ctx context.Context) error {
 	var signing sync.WaitGroup
-	var failure error // of signing
-	ctx, end := context.WithCancel(ctx)
-	defer end()
+	var failure error // set before signing is done
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	if m.o.Signer != nil {
 		signing.Add(1)
 		safe.Go(m.o.Log, "certificates", func() {
 			defer signing.Done()
-			defer end()
+			defer cancel()
 			failure = safe.Do("certificates", func() { m.sign(ctx) })
 		})
 	}
@@ -274,7 +283,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	return failure
 }
 
-// sign has certificates signed when they are due, one at a time.
+// sign gets certificates signed when they are due, one at a time.
 func (m *Manager) sign(ctx context.Context) {
 	t := time.NewTicker(m.o.Poll)
 	defer t.Stop()
@@ -292,8 +301,8 @@ func (m *Manager) sign(ctx context.Context) {
 				break
 			}
 			failures++
-			wait = m.pause(failures)
-			m.failed(err, failures, wait)
+			wait = m.backoff(failures)
+			m.logFailure(err, failures, wait)
 		}
 		select {
 		case <-ctx.Done():
@@ -303,30 +312,31 @@ func (m *Manager) sign(ctx context.Context) {
 	}
 }
 
-// mostAtStart is the longest wait while there is no certificate at all.
-const mostAtStart = 10 * time.Second
+// maxBackoffAtStart bounds the backoff while there is no certificate.
+const maxBackoffAtStart = 10 * time.Second
 
-// pause returns how long to wait after so many failures: longer each time, with half of it at random, and never so long
-// that a certificate of short life is not tried for several times in what is left of it.
-func (m *Manager) pause(failures int) time.Duration {
-	most := m.o.Most
+// backoff returns the time to wait after a number of failures in a row. It doubles with each failure and half of it
+// is random. It is at most a twentieth of the certificate's lifetime, so that a short-lived certificate is retried
+// several times before it expires.
+func (m *Manager) backoff(failures int) time.Duration {
+	limit := m.o.MaxBackoff
 	m.mu.Lock()
-	if m.workload == nil { // a pod waits
-		most = min(most, mostAtStart)
+	if m.workload == nil { // the pod waits for its first certificate
+		limit = min(limit, maxBackoffAtStart)
 	} else {
-		most = min(most, max(m.o.Retry, m.workload.Expires.Sub(m.issued)/20))
+		limit = min(limit, max(m.o.MinBackoff, m.workload.Expires.Sub(m.issued)/20))
 	}
 	m.mu.Unlock()
-	d := most
+	d := limit
 	if failures < 16 {
-		d = min(most, m.o.Retry<<(failures-1))
+		d = min(limit, m.o.MinBackoff<<(failures-1))
 	}
 	return d/2 + rand.N(d/2+1)
 }
 
-// failed says that no certificate was signed: the first time, then each time that the number of failures has doubled,
-// and as an error once there is none that could be handed out.
-func (m *Manager) failed(err error, failures int, wait time.Duration) {
+// logFailure logs a failure to renew: the first, the second, the fourth, and so on. It is an error if there is no
+// valid certificate left.
+func (m *Manager) logFailure(err error, failures int, wait time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if failures&(failures-1) != 0 {
@@ -334,16 +344,18 @@ func (m *Manager) failed(err error, failures int, wait time.Duration) {
 	}
 	switch {
 	case m.workload == nil:
-		m.o.Log.Warn("no certificate yet", "err", err, "failures", failures, "retry", wait)
+		m.o.Log.Warn("failed to get the first certificate", "err", err, "failures", failures, "retry", wait)
 	case !m.now().Before(m.workload.Expires):
-		m.o.Log.Error("the certificate has ended and could not be renewed: connections to this workload fail", "ended", m.workload.Expires, "err", err, "failures", failures, "retry", wait)
+		m.o.Log.Error("the certificate has expired and could not be renewed: connections to this workload fail",
+			"ended", m.workload.Expires, "err", err, "failures", failures, "retry", wait)
 	default:
-		m.o.Log.Warn("the certificate could not be renewed, and is used until it ends", "ends", m.workload.Expires, "err", err, "failures", failures, "retry", wait)
+		m.o.Log.Warn("failed to renew the certificate: it stays in use until it expires",
+			"ends", m.workload.Expires, "err", err, "failures", failures, "retry", wait)
 	}
 }
 
-// due reports whether a certificate is to be signed now. One that is not valid yet is renewed too: then the clock was
-// set back.
+// due reports whether a certificate must be signed now. That includes a certificate that is not valid yet, because
+// the clock was set back.
 func (m *Manager) due() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -351,46 +363,46 @@ func (m *Manager) due() bool {
 	return m.workload == nil || !now.Before(m.renewAt) || now.Before(m.issued.Add(-backdated))
 }
 
-// now returns the time of the wall clock alone: that of time.Now goes on as before when the clock is set.
+// now returns the wall clock without the monotonic clock, which ignores that the wall clock is set.
 func (m *Manager) now() time.Time { return m.o.Now().Round(0) }
 
-// backdated is how long before they are made certificates begin to be valid, by most CAs.
+// backdated is how long before the time of issue certificates of most CAs are valid.
 const backdated = 2 * time.Minute
 
-// renew has a certificate signed, for a new key.
+// renew gets a certificate signed for a new key.
 func (m *Manager) renew(ctx context.Context) error {
 	key, csr, err := m.o.Key.request(m.o.ID)
 	if err != nil {
 		return err
 	}
-	texts, err := m.o.Signer.Sign(ctx, csr, m.o.Life)
+	certificates, err := m.o.Signer.Sign(ctx, csr, m.o.TTL)
 	if err != nil {
 		return err
 	}
-	if len(texts) < 2 {
-		return errors.New("the CA answers with no chain")
+	if len(certificates) < 2 {
+		return errors.New("the CA returned no root")
 	}
-	chain, roots := armor.Join(texts[:len(texts)-1]), []byte(texts[len(texts)-1])
+	chain, roots := armor.Join(certificates[:len(certificates)-1]), []byte(certificates[len(certificates)-1])
 	leaf, err := checkPair(chain, key)
 	if err != nil {
-		return fmt.Errorf("the CA answers with a certificate that cannot be used: %w", err)
+		return fmt.Errorf("the CA returned an unusable certificate: %w", err)
 	}
 	if _, err := armor.Certificates(roots); err != nil {
-		return fmt.Errorf("the CA answers with roots that cannot be used: %w", err)
+		return fmt.Errorf("the CA returned unusable roots: %w", err)
 	}
 	now := m.now()
 	if !now.Before(leaf.NotAfter) {
-		return fmt.Errorf("the CA answers with a certificate that ended at %s: is the clock right?", leaf.NotAfter.Format(time.RFC3339))
+		return fmt.Errorf("the CA returned a certificate that expired at %s: check the clocks of this host and of the CA", leaf.NotAfter.Format(time.RFC3339))
 	}
-	life := leaf.NotAfter.Sub(now)
-	part := min(1, max(0, m.o.Grace+m.o.Jitter*(2*rand.Float64()-1)))
+	lifetime := leaf.NotAfter.Sub(now)
+	remaining := min(1, max(0, m.o.Grace+m.o.Jitter*(2*rand.Float64()-1)))
 	m.mu.Lock()
 	m.workload = &Secret{Name: Workload, Chain: chain, Key: key, Expires: leaf.NotAfter}
-	m.issued, m.renewAt, m.roots = now, now.Add(time.Duration(float64(life)*(1-part))), roots
+	m.issued, m.renewAt, m.roots = now, now.Add(time.Duration(float64(lifetime)*(1-remaining))), roots
 	changed := append([]string{Workload}, m.setRoots()...)
-	m.write()
-	m.o.Log.Info("the workload has a certificate", "ends", leaf.NotAfter, "renewed", m.renewAt)
+	m.markOutputStale()
+	m.o.Log.Info("got a certificate for the workload", "ends", leaf.NotAfter, "renewed", m.renewAt)
 	m.mu.Unlock()
-	m.tell(changed...)
+	m.notify(changed...)
 	return nil
 }

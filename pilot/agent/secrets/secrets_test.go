@@ -57,11 +57,11 @@ func (c *clock) move(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-// authority is a CA whose failures and roots a test sets.
+// authority is a fake CA with failures and roots that a test sets.
 type authority struct {
 	t     testing.TB
 	clock *clock
-	life  time.Duration // of what it signs; 0: what is asked for
+	life  time.Duration // lifetime of its certificates; 0 means the requested one
 
 	mu    sync.Mutex
 	key   *ecdsa.PrivateKey
@@ -69,8 +69,8 @@ type authority struct {
 	down  error
 	calls int
 	open  int
-	other *ecdsa.PublicKey // certified in the place of the request's
-	asked chan struct{}    // has one entry after each call that nobody took
+	other *ecdsa.PublicKey // certified in place of the request's key
+	asked chan struct{}    // has an element if there was a call since the last receive
 	last  *x509.CertificateRequest
 	csr   []byte
 }
@@ -81,7 +81,7 @@ func newAuthority(t testing.TB, c *clock) *authority {
 	return a
 }
 
-// newWorld returns a clock, and an authority that lives by it.
+// newWorld returns a clock, and an authority that uses it.
 func newWorld(t testing.TB) (*clock, *authority) {
 	t.Helper()
 	c := newClock()
@@ -116,8 +116,8 @@ func (a *authority) rootPEM() string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.root.Raw}))
 }
 
-// sign has it certify the keys of requests, for a lifetime of its own unless that is 0. It returns how often it was
-// called.
+// sign makes the authority certify the keys of requests, with the requested lifetime if life is 0. It returns the
+// number of calls.
 func (a *authority) sign(life time.Duration) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -125,7 +125,7 @@ func (a *authority) sign(life time.Duration) int {
 	return a.calls
 }
 
-// count returns how often it was called.
+// count returns the number of calls.
 func (a *authority) count() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -174,8 +174,8 @@ func (a *authority) Sign(_ context.Context, csr []byte, life time.Duration) ([]s
 func start(t testing.TB, o Options) *Manager {
 	t.Helper()
 	o.Poll = poll
-	if o.Retry == 0 {
-		o.Retry, o.Most = poll, 4*poll
+	if o.MinBackoff == 0 {
+		o.MinBackoff, o.MaxBackoff = poll, 4*poll
 	}
 	m, err := New(o)
 	must.Succeed(t, err)
@@ -191,7 +191,7 @@ func start(t testing.TB, o Options) *Manager {
 	return m
 }
 
-// until waits for a condition. It fails only when that is out of the question.
+// until waits for a condition. It fails only after a time that is far too long.
 func until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(2 * time.Minute); !ok(); time.Sleep(poll) {
@@ -201,7 +201,7 @@ func until(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// get returns a secret, once it is there.
+// get waits for a secret and returns it.
 func get(t testing.TB, m *Manager, name string) *Secret {
 	t.Helper()
 	changed := make(chan struct{}, 1)
@@ -286,14 +286,14 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// TestRenewal has a certificate renewed at half of its life, give or take a hundredth, and whenever the clock jumps
-// past that, forward or back.
+// TestRenewal checks that a certificate is renewed at half of its lifetime, plus or minus a hundredth, and whenever
+// the clock jumps past that, forward or back.
 func TestRenewal(t *testing.T) {
 	c, a := newWorld(t)
-	m := start(t, Options{Signer: a, Life: 100 * time.Minute, Now: c.Now})
+	m := start(t, Options{Signer: a, TTL: 100 * time.Minute, Now: c.Now})
 	first := get(t, m, Workload)
 	c.move(48 * time.Minute)
-	for range 20 { // looks at the clock
+	for range 20 { // checks of the clock
 		m.mu.Lock()
 		at := m.renewAt.Sub(m.issued)
 		m.mu.Unlock()
@@ -317,19 +317,19 @@ func TestRenewal(t *testing.T) {
 	c.move(-time.Hour)
 	until(t, "a certificate that is valid by a clock that was set back", func() bool { return get(t, m, Workload) != second })
 	third := get(t, m, Workload)
-	c.move(24 * time.Hour) // a machine that slept
+	c.move(24 * time.Hour) // as after a machine slept
 	until(t, "a certificate after the end of the last", func() bool {
 		s, err := m.Get(Workload)
 		return err == nil && s != third && s.Expires.After(c.Now())
 	})
 }
 
-// TestOutage has the CA down for the second half of a certificate's life: the old one is handed out until it ends, and
-// not beyond, and a new one once the CA is back.
+// TestOutage checks that, while the CA is down, the old certificate is used until it expires and not longer, and that
+// a new one is used when the CA is back.
 func TestOutage(t *testing.T) {
 	c, a := newWorld(t)
 	r := prometheus.NewRegistry()
-	m := start(t, Options{Signer: a, Life: time.Hour, Now: c.Now, Registerer: r})
+	m := start(t, Options{Signer: a, TTL: time.Hour, Now: c.Now, Registerer: r})
 	first := get(t, m, Workload)
 	a.fail(errors.New("away"))
 	c.move(31 * time.Minute)
@@ -351,28 +351,28 @@ func TestOutage(t *testing.T) {
 	until(t, "a certificate once the CA is back", func() bool { s, err := m.Get(Workload); return err == nil && s != first })
 }
 
-// TestPauses holds that a CA that is away is asked less and less, but never so seldom that a short certificate ends.
+// TestPauses checks that the backoff grows, but not so far that a short-lived certificate expires.
 func TestPauses(t *testing.T) {
-	m, err := New(Options{Signer: &authority{}, Retry: time.Second, Most: time.Minute})
+	m, err := New(Options{Signer: &authority{}, MinBackoff: time.Second, MaxBackoff: time.Minute})
 	must.Succeed(t, err)
-	for failures, most := range map[int]time.Duration{1: time.Second, 3: 4 * time.Second, 10: mostAtStart, 1000: mostAtStart} {
+	for failures, most := range map[int]time.Duration{1: time.Second, 3: 4 * time.Second, 10: maxBackoffAtStart, 1000: maxBackoffAtStart} {
 		for range 100 {
-			if d := m.pause(failures); d < most/2 || d > most {
+			if d := m.backoff(failures); d < most/2 || d > most {
 				t.Fatalf("%s after %d failures", d, failures)
 			}
 		}
 	}
 	m.workload, m.issued = &Secret{Expires: time.Now().Add(24 * time.Hour)}, time.Now()
-	if d := m.pause(1000); d < time.Minute/2 {
+	if d := m.backoff(1000); d < time.Minute/2 {
 		t.Errorf("%s between attempts to renew a certificate of a day", d)
 	}
 	m.workload, m.issued = &Secret{Expires: time.Now().Add(time.Minute)}, time.Now()
-	if d := m.pause(1000); d > 3*time.Second {
+	if d := m.backoff(1000); d > 3*time.Second {
 		t.Errorf("%s between attempts to renew a certificate of one minute", d)
 	}
 }
 
-// TestUnusableAnswers has the CA answer with certificates of another key and with such that have ended.
+// TestUnusableAnswers checks that expired certificates, and certificates for other keys, are rejected.
 func TestUnusableAnswers(t *testing.T) {
 	c, a := newWorld(t)
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -391,7 +391,7 @@ func TestUnusableAnswers(t *testing.T) {
 	a.sign(0)
 	good := get(t, m, Workload)
 	n = a.sign(-time.Second)
-	c.move(good.Expires.Sub(c.Now()) * 9 / 10) // it is renewed
+	c.move(good.Expires.Sub(c.Now()) * 9 / 10) // time to renew it
 	until(t, "a renewal", func() bool { return a.count() > n+2 })
 	if s, err := m.Get(Workload); err != nil || !s.Expires.Equal(good.Expires) {
 		t.Errorf("a certificate that has ended takes the place of a good one: %v, %v", s, err)
@@ -400,7 +400,7 @@ func TestUnusableAnswers(t *testing.T) {
 
 func TestRoots(t *testing.T) {
 	c, a := newWorld(t)
-	m := start(t, Options{Signer: a, Life: time.Hour, Now: c.Now})
+	m := start(t, Options{Signer: a, TTL: time.Hour, Now: c.Now})
 	first := get(t, m, Roots)
 	var told atomic.Int32
 	defer m.Subscribe(func(name string) {
@@ -438,7 +438,7 @@ func TestRoots(t *testing.T) {
 	until(t, "the new root", func() bool { return string(get(t, m, Roots).Roots) == a.rootPEM() })
 }
 
-// write replaces a set of files as Kubernetes does: a folder of its own, and one link that is replaced.
+// write replaces a set of files as Kubernetes does, with a new folder and one replaced symbolic link.
 func write(t *testing.T, dir, generation string, files map[string]string) {
 	t.Helper()
 	must.Succeed(t, os.MkdirAll(filepath.Join(dir, generation), 0o755))
@@ -492,7 +492,7 @@ func TestFiles(t *testing.T) {
 	before := testutil.ToFloat64(m.metrics.fileFailures)
 	write(t, dir, "2", broken)
 	until(t, "the torn files are counted", func() bool { return testutil.ToFloat64(m.metrics.fileFailures) == before+4 })
-	for range 20 { // looks at files that are as torn as before
+	for range 20 { // checks of files that are still torn
 		m.readFiles()
 		until(t, "the look has ended", func() bool {
 			m.mu.Lock()
@@ -529,18 +529,18 @@ func TestFiles(t *testing.T) {
 	})
 }
 
-// TestFileHangs has a file that nobody can read to its end: other secrets come and change.
+// TestFileHangs checks that a file whose read hangs does not delay other secrets.
 func TestFileHangs(t *testing.T) {
 	c, a := newWorld(t)
 	dir, out := t.TempDir(), t.TempDir()
 	hanging := filepath.Join(dir, "hanging.pem")
 	must.Succeed(t, syscall.Mkfifo(hanging, 0o600))
-	t.Cleanup(func() { // has the reader end, once the Manager has
+	t.Cleanup(func() { // ends the reader, after the Manager has ended
 		w, err := os.OpenFile(hanging, os.O_WRONLY, 0)
 		must.Succeed(t, err)
 		_ = w.Close()
 	})
-	m := start(t, Options{Signer: a, Life: time.Hour, Now: c.Now, Output: out})
+	m := start(t, Options{Signer: a, TTL: time.Hour, Now: c.Now, Output: out})
 	if _, err := m.Get(fileRoots + hanging); !errors.Is(err, ErrPending) {
 		t.Errorf("a file that is being read: %v", err)
 	}
@@ -555,16 +555,16 @@ func TestFileHangs(t *testing.T) {
 	until(t, "a renewal", func() bool { return get(t, m, Workload) != first })
 }
 
-// TestOutput has the files of the certificate fit each other at each moment, over many renewals, also when the folder
-// had files before, and stay whole when the disk is full.
+// TestOutput checks that the output files match each other at each moment, over many renewals, even if the folder had
+// files before, and that they stay intact when the disk is full.
 func TestOutput(t *testing.T) {
 	c, a := newWorld(t)
 	out := filepath.Join(t.TempDir(), "certs")
 	must.Succeed(t, os.Mkdir(out, 0o755))
 	must.Succeed(t, os.WriteFile(filepath.Join(out, outputKey), []byte("of another agent"), 0o600))
-	m := start(t, Options{Signer: a, Life: time.Hour, Now: c.Now, Output: out})
+	m := start(t, Options{Signer: a, TTL: time.Hour, Now: c.Now, Output: out})
 	read := func() (*tls.Certificate, error) {
-		at, err := filepath.EvalSymlinks(filepath.Join(out, current))
+		at, err := filepath.EvalSymlinks(filepath.Join(out, currentLink))
 		if err != nil {
 			return nil, err
 		}
@@ -580,7 +580,7 @@ func TestOutput(t *testing.T) {
 		last := get(t, m, Workload)
 		c.move(40 * time.Minute)
 		for get(t, m, Workload) == last {
-			if _, err := read(); err != nil && !errors.Is(err, os.ErrNotExist) { // the folder of before is gone
+			if _, err := read(); err != nil && !errors.Is(err, os.ErrNotExist) { // the previous folder is gone
 				t.Fatal(err)
 			}
 		}
@@ -608,10 +608,10 @@ func TestOutput(t *testing.T) {
 	}
 }
 
-// room is how long files may become on a full disk: longer than what the go command has tests write about themselves.
+// room is the maximum size of files on a full disk. It is larger than the files that the go command lets tests write.
 const room = 1 << 20
 
-// full calls fn while no file may become longer than room.
+// full calls fn while files cannot be larger than room.
 func full(t *testing.T, fn func() error) error {
 	t.Helper()
 	signal.Ignore(syscall.SIGXFSZ)
@@ -628,12 +628,12 @@ func full(t *testing.T, fn func() error) error {
 	return err
 }
 
-// panicking is a CA's client that is broken.
+// panicking is a Signer that panics.
 type panicking struct{}
 
 func (panicking) Sign(context.Context, []byte, time.Duration) ([]string, error) { panic("of a test") }
 
-// TestPanic has a Manager end that can sign no more.
+// TestPanic checks that a Manager that can no longer sign returns an error.
 func TestPanic(t *testing.T) {
 	m, err := New(Options{Signer: panicking{}})
 	must.Succeed(t, err)
@@ -642,7 +642,7 @@ func TestPanic(t *testing.T) {
 	}
 }
 
-// TestManyFiles: files that are in use are bounded, and those that nobody follows make room.
+// TestManyFiles checks that the number of files is limited, and that files without followers are dropped first.
 func TestManyFiles(t *testing.T) {
 	m, err := New(Options{Signer: &authority{}})
 	must.Succeed(t, err)
@@ -671,14 +671,14 @@ func TestManyFiles(t *testing.T) {
 	}
 }
 
-// TestOutputOfAGroup: below a folder whose group all files take, that group may read the key.
+// TestOutputOfAGroup checks that the group of a setgid folder may read the key.
 func TestOutputOfAGroup(t *testing.T) {
 	out := t.TempDir()
 	must.Succeed(t, os.Chmod(out, 0o770|os.ModeSetgid))
 	files := pair(t, newAuthority(t, newClock()))
 	s, roots := &Secret{Chain: []byte(files["cert-chain.pem"]), Key: []byte(files["key.pem"])}, &Secret{Roots: []byte(files["root-cert.pem"])}
 	must.Succeed(t, replaceOutput(out, s, roots))
-	for name, want := range map[string]os.FileMode{outputKey: 0o640, current: os.ModeDir | os.ModeSetgid | 0o755} {
+	for name, want := range map[string]os.FileMode{outputKey: 0o640, currentLink: os.ModeDir | os.ModeSetgid | 0o755} {
 		if i, err := os.Stat(filepath.Join(out, name)); err != nil || i.Mode() != want {
 			t.Errorf("%s is %v, %v; want %v", name, i.Mode(), err, want)
 		}

@@ -16,7 +16,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
-// TestBrokenRoots: roots of which a part cannot be read are an error at the start, and later the last ones stay.
+// TestBrokenRoots checks that a file with a broken root is an error at the start, and later leaves the last roots in
+// use.
 func TestBrokenRoots(t *testing.T) {
 	server := httptest.NewUnstartedServer(nil)
 	server.EnableHTTP2 = true

@@ -30,53 +30,57 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/watchfile"
 )
 
-// System in the place of a file of roots means those of the operating system.
+// System in place of a file of roots means the roots of the operating system.
 const System = "SYSTEM"
 
-// Options of an Upstream.
+// Options configure an Upstream.
 type Options struct {
 	Address string // HOST:PORT
-	// Plaintext connects without TLS, as to port 15010. The token is then sent in the clear: the network must be
+	// Plaintext connects without TLS, as to port 15010. The token is then sent in clear text, so the network must be
 	// trusted.
-	Plaintext  bool
-	ServerName string // that the server's certificate must have; empty: the host of Address
-	Roots      string // a PEM file of CA certificates, or System
-	// Certificate and Key are PEM files of a client certificate. They may be missing: then none is shown.
+	Plaintext bool
+	// ServerName is the DNS name that the server's certificate must have. The default is the host of Address.
+	ServerName string
+	Roots      string // PEM file of CA certificates, or System
+	// Certificate and Key are PEM files of a client certificate. They may be missing. No certificate is shown then.
 	Certificate, Key string
-	Token            string            // a file with a bearer token; empty: none is sent
-	Headers          map[string]string // sent with each call
-	Poll             time.Duration     // between two looks at the file of roots; 0: a second
-	Log              *slog.Logger
+	// Token is a file with a bearer token. If it is empty, no token is sent.
+	Token   string
+	Headers map[string]string // sent with each call
+	// Poll is the time between two reads of the file of roots. The default is one second.
+	Poll time.Duration
+	Log  *slog.Logger
 }
 
-// Bounds of what is read and received.
+// Limits of files and messages, in bytes.
 const (
 	maxFile    = 1 << 20
-	maxMessage = 256 << 20 // a whole state of the largest mesh
+	maxMessage = 256 << 20 // the complete state of the largest mesh
 )
 
-// Upstream is a server, and the connection to it. It is safe for concurrent use.
+// Upstream is a server and the connection to it. It is safe for concurrent use.
 type Upstream struct {
 	o Options
 
 	mu    sync.Mutex
 	conn  *grpc.ClientConn
-	roots [sha256.Size]byte // of the file that conn was made with
+	roots [sha256.Size]byte // hash of the file of roots that conn was made with
 }
 
-// New returns an Upstream. It connects when the first call is made. An error names the option that is wrong.
+// New returns an Upstream, which connects on the first call. The error names the option that is wrong.
 func New(o Options) (*Upstream, error) {
 	host, _, err := net.SplitHostPort(o.Address)
 	if err != nil || host == "" {
 		return nil, fmt.Errorf("address %q of the control plane: write HOST:PORT, for example istiod.istio-system.svc:15012", o.Address)
 	}
 	if !o.Plaintext && o.Roots == "" {
-		return nil, fmt.Errorf("no roots to trust the control plane at %s by: name a PEM file, or %s", o.Address, System)
+		return nil, fmt.Errorf("there are no roots to verify the control plane at %s: name a PEM file, or %s", o.Address, System)
 	}
 	if (o.Certificate == "") != (o.Key == "") {
-		return nil, errors.New("a client certificate needs a key, and a key a certificate")
+		return nil, errors.New("a client certificate and its key must be set together")
 	}
-	o.ServerName, o.Poll, o.Log = cmp.Or(o.ServerName, host), cmp.Or(o.Poll, time.Second), cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	o.ServerName, o.Poll = cmp.Or(o.ServerName, host), cmp.Or(o.Poll, time.Second)
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	u := &Upstream{o: o}
 	if text, err := ReadFile(o.Roots); err == nil {
 		u.roots = sha256.Sum256(text)
@@ -85,18 +89,18 @@ func New(o Options) (*Upstream, error) {
 	return u, err
 }
 
-// Address returns HOST:PORT of the server.
+// Address returns the HOST:PORT of the server.
 func (u *Upstream) Address() string { return u.o.Address }
 
-// Conn returns the connection. It may be closed at any time, when roots change; its calls then fail, and Conn returns
-// another one.
+// Conn returns the connection. When the roots change it is closed and its calls fail. Conn then returns a new
+// connection.
 func (u *Upstream) Conn() *grpc.ClientConn {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.conn
 }
 
-// Context returns a context whose calls have the headers.
+// Context returns a context that adds Options.Headers to calls.
 func (u *Upstream) Context(ctx context.Context) context.Context {
 	for name, value := range u.o.Headers {
 		ctx = metadata.AppendToOutgoingContext(ctx, name, value)
@@ -104,7 +108,7 @@ func (u *Upstream) Context(ctx context.Context) context.Context {
 	return ctx
 }
 
-// Run follows the file of roots until ctx ends, then closes the connection.
+// Run watches the file of roots until ctx ends, and then closes the connection.
 func (u *Upstream) Run(ctx context.Context) error {
 	for w := watchfile.New(watchfile.Options{Poll: u.o.Poll, NoWatch: true}); w.Next(ctx, 0); {
 		u.follow()
@@ -112,30 +116,30 @@ func (u *Upstream) Run(ctx context.Context) error {
 	return u.Conn().Close()
 }
 
-// follow replaces the connection when the roots have changed. A file that cannot be read leaves it as it is.
+// follow replaces the connection if the roots have changed. It ignores a file that cannot be read or parsed.
 func (u *Upstream) follow() {
 	if u.o.Plaintext || u.o.Roots == System {
 		return
 	}
 	text, err := ReadFile(u.o.Roots)
-	now := sha256.Sum256(text)
-	if err != nil || now == u.roots || armor.AddRoots(x509.NewCertPool(), text) != nil {
+	sum := sha256.Sum256(text)
+	if err != nil || sum == u.roots || armor.AddRoots(x509.NewCertPool(), text) != nil {
 		return
 	}
 	next, err := u.dial()
 	if err != nil {
-		u.o.Log.Error("cannot connect with the new roots", "err", err)
+		u.o.Log.Error("failed to connect with the new roots", "err", err)
 		return
 	}
 	u.mu.Lock()
-	last := u.conn
-	u.conn, u.roots = next, now
+	previous := u.conn
+	u.conn, u.roots = next, sum
 	u.mu.Unlock()
-	u.o.Log.Info("the roots have changed: connecting again", "server", u.o.Address)
-	_ = last.Close()
+	u.o.Log.Info("reconnecting with the new roots", "server", u.o.Address)
+	_ = previous.Close()
 }
 
-// dial returns a connection that is made when it is needed.
+// dial returns a connection that is established on its first use.
 func (u *Upstream) dial() (*grpc.ClientConn, error) {
 	transport := insecure.NewCredentials()
 	if !u.o.Plaintext {
@@ -157,18 +161,19 @@ func (u *Upstream) dial() (*grpc.ClientConn, error) {
 	}
 	conn, err := grpc.NewClient("dns:///"+u.o.Address, options...)
 	if err != nil {
-		return nil, fmt.Errorf("connect to %s: %w", u.o.Address, err)
+		return nil, fmt.Errorf("failed to connect to %s: %w", u.o.Address, err)
 	}
 	return conn, nil
 }
 
-// bearer reads the token for each call, for kubelets replace it before it expires.
+// bearer reads the token for each call, because kubelets replace it before it expires.
 type bearer struct{ o *Options }
 
 // RequireTransportSecurity implements credentials.PerRPCCredentials.
 func (b bearer) RequireTransportSecurity() bool { return !b.o.Plaintext }
 
-// GetRequestMetadata implements credentials.PerRPCCredentials. A caller with a certificate needs no token.
+// GetRequestMetadata implements credentials.PerRPCCredentials. A missing token is no error if there is a client
+// certificate.
 func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
 	text, err := ReadFile(b.o.Token)
 	token := strings.TrimSpace(string(text))
@@ -179,15 +184,17 @@ func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]strin
 		if clientCertificate(b.o) != nil {
 			return nil, nil
 		}
-		return nil, status.Errorf(codes.Unauthenticated, "no token: %s: %v", b.o.Token, err)
+		return nil, status.Errorf(codes.Unauthenticated, "failed to read the token %s: %v", b.o.Token, err)
 	}
 	return map[string]string{"authorization": "Bearer " + token}, nil
 }
 
-// perHandshake reads roots and certificate for each handshake, and leaves the rest to TLS credentials made of them.
+// perHandshake reads the roots and the certificate for each handshake and delegates to TLS credentials made from
+// them.
 type perHandshake struct {
-	o    *Options
-	last *atomic.Pointer[x509.CertPool] // the last roots that could be used; nil before the first
+	o *Options
+	// lastRoots is the last pool of roots without a parse error, or nil.
+	lastRoots *atomic.Pointer[x509.CertPool]
 }
 
 // ClientHandshake implements credentials.TransportCredentials.
@@ -196,24 +203,24 @@ func (p *perHandshake) ClientHandshake(ctx context.Context, authority string, co
 	if p.o.Roots != System {
 		text, err := ReadFile(p.o.Roots)
 		if err != nil {
-			return nil, nil, fmt.Errorf("roots of the control plane: %w", err)
+			return nil, nil, fmt.Errorf("failed to read the roots of the control plane: %w", err)
 		}
 		config.RootCAs = x509.NewCertPool()
 		if err := armor.AddRoots(config.RootCAs, text); err == nil {
-			p.last.Store(config.RootCAs)
-		} else if config.RootCAs = p.last.Load(); config.RootCAs == nil {
-			return nil, nil, fmt.Errorf("roots of the control plane: %s: %w", p.o.Roots, err)
+			p.lastRoots.Store(config.RootCAs)
+		} else if config.RootCAs = p.lastRoots.Load(); config.RootCAs == nil {
+			return nil, nil, fmt.Errorf("failed to read the roots of the control plane: %s: %w", p.o.Roots, err)
 		} else {
 			p.o.Log.Error("failed to read the roots of the control plane: the last ones stay in use", "file", p.o.Roots, "err", err)
 		}
 	}
-	if own := clientCertificate(p.o); own != nil {
-		config.Certificates = []tls.Certificate{*own}
+	if certificate := clientCertificate(p.o); certificate != nil {
+		config.Certificates = []tls.Certificate{*certificate}
 	}
 	return credentials.NewTLS(config).ClientHandshake(ctx, p.o.ServerName, conn)
 }
 
-// clientCertificate returns the certificate that is shown now, or nil.
+// clientCertificate returns the client certificate, or nil if there is no valid one.
 func clientCertificate(o *Options) *tls.Certificate {
 	if o.Certificate == "" || o.Plaintext {
 		return nil
@@ -226,16 +233,16 @@ func clientCertificate(o *Options) *tls.Certificate {
 	if err != nil {
 		return nil
 	}
-	own, err := armor.KeyPair(chain, key)
-	if err != nil || time.Now().After(own.Leaf.NotAfter) {
+	certificate, err := armor.KeyPair(chain, key)
+	if err != nil || time.Now().After(certificate.Leaf.NotAfter) {
 		return nil
 	}
-	return &own
+	return &certificate
 }
 
 // ServerHandshake implements credentials.TransportCredentials.
 func (p *perHandshake) ServerHandshake(net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	return nil, nil, errors.New("the agent is a client only")
+	return nil, nil, errors.New("an agent accepts no connections")
 }
 
 // Info implements credentials.TransportCredentials.
@@ -246,12 +253,13 @@ func (p *perHandshake) Info() credentials.ProtocolInfo {
 // Clone implements credentials.TransportCredentials.
 func (p *perHandshake) Clone() credentials.TransportCredentials { c := *p; return &c }
 
-// OverrideServerName implements credentials.TransportCredentials: the name is an option.
+// OverrideServerName implements credentials.TransportCredentials. It returns an error, because the name is an option.
 func (p *perHandshake) OverrideServerName(string) error {
 	return errors.New("the server's name is fixed")
 }
 
-// ReadFile returns a file of at most 1 MiB: certificates, keys and tokens are smaller.
+// ReadFile returns the content of a file. It fails if the file is larger than 1 MiB, because certificates, keys and
+// tokens are smaller.
 func ReadFile(name string) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
-// TestClientCertificate: one that has expired is not shown. The control plane would end the connection because of it,
-// where a token alone would do.
+// TestClientCertificate checks that an expired client certificate is not shown. The control plane would close the
+// connection because of it, although the token is enough.
 func TestClientCertificate(t *testing.T) {
 	for name, c := range map[string]struct {
 		end   time.Duration

@@ -1,19 +1,20 @@
-// Package wasm fetches the Wasm modules that extensions name by a URL, and has Envoy load them from files: by HTTP, or
-// from a registry of OCI images. Envoy itself would not check what a registry is, nor start without a module.
+// Package wasm fetches the Wasm modules that extensions name by a URL, over HTTP or from a registry of OCI images, and
+// stores them in files that Envoy loads. Envoy itself has no client for registries, and does not start without a
+// module.
 //
-// A module is checked by its hash where the extension says one, and always for being one; its size is bounded. Modules
-// are kept in a folder under their hashes. What an extension says for the agent alone, such as credentials, is taken
-// out of it. Addresses of the host itself and of a cloud's metadata are not fetched from (see package safe).
+// A module must match its hash, if the extension has one, and must be a Wasm module of bounded size. Modules are stored
+// in a folder under their hashes. Settings of an extension that are for the agent, such as credentials, are removed.
+// Addresses of this host and of cloud metadata services are refused (see package safe).
 //
-//   - wasm.go: extensions in, extensions out; the folder
+//   - wasm.go: replaces extensions, and manages the folder
 //   - fetch.go: HTTP and OCI
-//   - unpack.go: the module inside of what was fetched
+//   - unpack.go: extracts the module from a download
 //
-// A server that is away is asked again a few times. What is still missing then leaves the extension as it was, or is
-// replaced by a filter that lets all through or that refuses all, as the extension's failure policy says: other
-// extensions of the response change. Package xdsproxy asks for it again later.
+// A fetch is retried a few times if the server is unavailable. If the module is still missing, the extension's last
+// good version stays in force or, if there is none, it is replaced by a filter that allows or denies all requests, as
+// its failure policy says. So other extensions of the response can change. Package xdsproxy tries again later.
 //
-// A Cache owns its folder. It runs no goroutine: who asks waits, one at a time for each module.
+// A Cache owns its folder. It starts no goroutine: callers wait, and one of the callers for a module fetches it.
 //
 // # Guarantees
 //

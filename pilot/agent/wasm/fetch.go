@@ -27,14 +27,14 @@ const (
 	maxToken    = 1 << 20
 )
 
-// manifestTypes are the types of manifests and of lists of them, of OCI and of Docker.
+// manifestTypes are the media types of manifests and of lists of manifests, of OCI and Docker.
 const manifestTypes = "application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.v2+json, " +
 	"application/vnd.oci.image.index.v1+json, application/vnd.docker.distribution.manifest.list.v2+json"
 
-// fetch returns the module of a URL, checked.
-func (c *Cache) fetch(ctx context.Context, k key, secret string) ([]byte, error) {
+// fetch downloads the module of a URL and verifies its hash.
+func (c *Cache) fetch(ctx context.Context, k key, pullSecret string) ([]byte, error) {
 	if rest, ok := strings.CutPrefix(k.url, ociScheme); ok {
-		return c.image(ctx, rest, k.sha256, secret)
+		return c.image(ctx, rest, k.sha256, pullSecret)
 	}
 	body, challenge, err := c.request(ctx, k.url, "*/*", "", c.o.Size)
 	if err == nil && challenge != "" {
@@ -49,17 +49,17 @@ func (c *Cache) fetch(ctx context.Context, k key, secret string) ([]byte, error)
 	return unpack(body, c.o.Size)
 }
 
-// statusError is the status of an answer that is none of a module.
+// statusError is the status of a failed response.
 type statusError int
 
-func (e statusError) Error() string { return fmt.Sprintf("the server answers with status %d", int(e)) }
+func (e statusError) Error() string { return fmt.Sprintf("the server returned status %d", int(e)) }
 
-// networkError is a fault of a connection.
+// networkError is the failure of a connection.
 type networkError struct{ error }
 
 func (e networkError) Unwrap() error { return e.error }
 
-// temporary reports whether another try may have another result.
+// temporary reports whether a retry may succeed.
 func temporary(err error) bool {
 	var status statusError
 	if errors.As(err, &status) {
@@ -73,16 +73,16 @@ func temporary(err error) bool {
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF))
 }
 
-// checkSum returns an error unless a text has a hash. An empty hash is any.
+// checkSum returns an error unless a text has the SHA-256 hash want, in hexadecimal. An empty hash matches any text.
 func checkSum(text []byte, want string) error {
 	sum := sha256.Sum256(text)
 	if got := hex.EncodeToString(sum[:]); want != "" && got != want {
-		return fmt.Errorf("its SHA-256 is %s, and should be %s", got, want)
+		return fmt.Errorf("the SHA-256 is %s, not %s", got, want)
 	}
 	return nil
 }
 
-// registry is a repository of a registry, and what proves who asks.
+// registry is a repository in a registry of images, with the credentials for it.
 type registry struct {
 	c             *Cache
 	base          string // https://HOST/v2/REPOSITORY
@@ -91,11 +91,11 @@ type registry struct {
 	authorization string
 }
 
-// image returns the module of an image. sum is the hash of its manifest, if not empty.
-func (c *Cache) image(ctx context.Context, name, sum, secret string) ([]byte, error) {
+// image downloads the module in an image. sum is the SHA-256 hash of the image's manifest, or empty.
+func (c *Cache) image(ctx context.Context, name, sum, pullSecret string) ([]byte, error) {
 	host, repository, ok := strings.Cut(name, "/")
 	if !ok || host == "" || repository == "" || strings.ContainsAny(name, "?#% ") {
-		return nil, errors.New("write oci://HOST/REPOSITORY:TAG")
+		return nil, errors.New("the URL of an image must have the form oci://HOST/REPOSITORY:TAG")
 	}
 	reference := "latest"
 	if before, digest, ok := strings.Cut(repository, "@"); ok {
@@ -109,7 +109,7 @@ func (c *Cache) image(ctx context.Context, name, sum, secret string) ([]byte, er
 		scheme = "http"
 	}
 	r := &registry{c: c, base: scheme + "://" + host + "/v2/" + repository, host: host}
-	if err := r.credentials(secret); err != nil {
+	if err := r.credentials(pullSecret); err != nil {
 		return nil, err
 	}
 	var manifest struct {
@@ -118,10 +118,10 @@ func (c *Cache) image(ctx context.Context, name, sum, secret string) ([]byte, er
 			Size              int64
 		}
 	}
-	for range 2 { // a list of manifests, then a manifest
+	for range 2 { // first a list of manifests, then a manifest
 		text, err := r.get(ctx, "/manifests/"+reference, manifestTypes, maxManifest)
 		if err != nil {
-			return nil, fmt.Errorf("its manifest: %w", err)
+			return nil, fmt.Errorf("manifest: %w", err)
 		}
 		if err := checkSum(text, sum); err != nil {
 			return nil, err
@@ -133,7 +133,7 @@ func (c *Cache) image(ctx context.Context, name, sum, secret string) ([]byte, er
 		}
 		manifest.Manifests, manifest.Layers = nil, nil
 		if err := json.Unmarshal(text, &manifest); err != nil {
-			return nil, fmt.Errorf("its manifest: %w", err)
+			return nil, fmt.Errorf("manifest: %w", err)
 		}
 		if len(manifest.Layers) > 0 || len(manifest.Manifests) == 0 {
 			break
@@ -141,7 +141,7 @@ func (c *Cache) image(ctx context.Context, name, sum, secret string) ([]byte, er
 		reference, sum = manifest.Manifests[0].Digest, ""
 	}
 	if len(manifest.Layers) == 0 {
-		return nil, errors.New("it has no layers")
+		return nil, errors.New("the image has no layers")
 	}
 	layer := manifest.Layers[len(manifest.Layers)-1]
 	for _, l := range manifest.Layers {
@@ -151,28 +151,29 @@ func (c *Cache) image(ctx context.Context, name, sum, secret string) ([]byte, er
 	}
 	digest, ok := strings.CutPrefix(layer.Digest, "sha256:")
 	if !ok {
-		return nil, fmt.Errorf("its layer has the digest %q, and not one of SHA-256", layer.Digest)
+		return nil, fmt.Errorf("the digest %q of the layer is not SHA-256", layer.Digest)
 	}
 	body, err := r.get(ctx, "/blobs/"+layer.Digest, "*/*", c.o.Size)
 	if err != nil {
-		return nil, fmt.Errorf("its layer: %w", err)
+		return nil, fmt.Errorf("layer: %w", err)
 	}
 	if err := checkSum(body, digest); err != nil {
-		return nil, fmt.Errorf("its layer: %w", err)
+		return nil, fmt.Errorf("layer: %w", err)
 	}
 	return unpack(body, c.o.Size)
 }
 
-// credentials reads user and password from a text as Docker's config.json is. An error has nothing of the text.
-func (r *registry) credentials(secret string) error {
-	if secret == "" {
+// credentials reads the user and the password for the registry from a pull secret in the format of Docker's
+// config.json. Its errors contain no part of the secret.
+func (r *registry) credentials(pullSecret string) error {
+	if pullSecret == "" {
 		return nil
 	}
 	var config struct {
 		Auths map[string]struct{ Auth, Username, Password string }
 	}
-	if json.Unmarshal([]byte(secret), &config) != nil {
-		return errors.New("its image pull secret is no Docker configuration")
+	if json.Unmarshal([]byte(pullSecret), &config) != nil {
+		return errors.New("the image pull secret is not a Docker configuration in JSON")
 	}
 	for host, a := range config.Auths {
 		host = strings.TrimPrefix(strings.TrimPrefix(host, "https://"), "http://")
@@ -180,25 +181,26 @@ func (r *registry) credentials(secret string) error {
 			continue
 		}
 		r.user, r.pass = a.Username, a.Password
-		if both, err := base64.StdEncoding.DecodeString(a.Auth); a.Auth != "" && err == nil {
-			r.user, r.pass, _ = strings.Cut(string(both), ":")
+		if decoded, err := base64.StdEncoding.DecodeString(a.Auth); a.Auth != "" && err == nil {
+			r.user, r.pass, _ = strings.Cut(string(decoded), ":")
 		}
 	}
 	return nil
 }
 
-// get returns a path of the repository. Where the registry wants a token, it is asked for once.
-func (r *registry) get(ctx context.Context, path, accept string, most int64) ([]byte, error) {
-	for first := true; ; first = false {
-		body, challenge, err := r.c.request(ctx, r.base+path, accept, r.authorization, most)
+// get downloads a path of the repository. If the registry requires authorization, get requests it once and tries
+// again.
+func (r *registry) get(ctx context.Context, path, accept string, limit int64) ([]byte, error) {
+	for firstAttempt := true; ; firstAttempt = false {
+		body, challenge, err := r.c.request(ctx, r.base+path, accept, r.authorization, limit)
 		if err != nil || challenge == "" {
 			return body, err
 		}
 		switch {
-		case !first && r.user == "":
+		case !firstAttempt && r.user == "":
 			return nil, errNoSecret
-		case !first:
-			return nil, errors.New("the registry refuses its credentials")
+		case !firstAttempt:
+			return nil, errors.New("the registry refused the credentials")
 		}
 		if err := r.authorize(ctx, challenge); err != nil {
 			return nil, err
@@ -206,9 +208,9 @@ func (r *registry) get(ctx context.Context, path, accept string, most int64) ([]
 	}
 }
 
-var errNoSecret = errors.New("the registry wants credentials, and the control plane has sent no image pull secret")
+var errNoSecret = errors.New("the registry requires credentials, and the extension has no image pull secret for it")
 
-// authorize does what a WWW-Authenticate header asks for.
+// authorize follows the challenge in a WWW-Authenticate header.
 func (r *registry) authorize(ctx context.Context, challenge string) error {
 	basic := ""
 	if r.user != "" {
@@ -234,55 +236,55 @@ func (r *registry) authorize(ctx context.Context, challenge string) error {
 		}
 	}
 	if base, _ := url.Parse(realm); base == nil || base.Scheme != "https" && !strings.HasPrefix(r.base, "http://") {
-		return errors.New("the registry sends its clients for a token to where there is no TLS")
+		return errors.New("the registry's token server has no TLS")
 	}
 	body, refused, err := r.c.request(ctx, realm+"?"+query.Encode(), "application/json", basic, maxToken)
 	if err == nil && refused != "" && basic == "" {
 		err = errNoSecret
 	} else if err == nil && refused != "" {
-		err = errors.New("the credentials are refused")
+		err = errors.New("the token server refused the credentials")
 	}
 	var answer struct {
 		Token       string `json:"token"`
 		AccessToken string `json:"access_token"`
 	}
 	if err == nil && json.Unmarshal(body, &answer) != nil {
-		err = errors.New("the answer is no JSON")
+		err = errors.New("the response is not JSON")
 	}
 	if err != nil {
-		return fmt.Errorf("a token of the registry: %w", err)
+		return fmt.Errorf("failed to get a token for the registry: %w", err)
 	}
 	answer.Token = cmp.Or(answer.Token, answer.AccessToken)
 	r.authorization = "Bearer " + answer.Token
 	return nil
 }
 
-// request returns the body of a URL, or the challenge of a server that wants to know who asks.
-func (c *Cache) request(ctx context.Context, to, accept, authorization string, most int64) (body []byte, challenge string, err error) {
-	q, err := http.NewRequestWithContext(ctx, http.MethodGet, to, nil)
+// request downloads a URL. If the server requires authorization, it returns the challenge and no body.
+func (c *Cache) request(ctx context.Context, target, accept, authorization string, limit int64) (body []byte, challenge string, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
 	if err != nil {
-		return nil, "", errors.New("no URL")
+		return nil, "", errors.New("the URL is invalid")
 	}
-	q.Header.Set("Accept", accept)
+	request.Header.Set("Accept", accept)
 	if authorization != "" {
-		q.Header.Set("Authorization", authorization)
+		request.Header.Set("Authorization", authorization)
 	}
-	a, err := c.fetcher.Do(q)
+	response, err := c.fetcher.Do(request)
 	if err != nil {
 		return nil, "", networkError{err}
 	}
-	defer func() { _ = a.Body.Close() }()
-	if challenge := a.Header.Get("WWW-Authenticate"); a.StatusCode == http.StatusUnauthorized && challenge != "" {
+	defer func() { _ = response.Body.Close() }()
+	if challenge := response.Header.Get("WWW-Authenticate"); response.StatusCode == http.StatusUnauthorized && challenge != "" {
 		return nil, challenge, nil
 	}
-	if a.StatusCode != http.StatusOK {
-		return nil, "", statusError(a.StatusCode)
+	if response.StatusCode != http.StatusOK {
+		return nil, "", statusError(response.StatusCode)
 	}
-	if body, err = io.ReadAll(io.LimitReader(a.Body, most+1)); err != nil {
+	if body, err = io.ReadAll(io.LimitReader(response.Body, limit+1)); err != nil {
 		return nil, "", networkError{err}
 	}
-	if int64(len(body)) > most {
-		return nil, "", fmt.Errorf("it has more than %d bytes", most)
+	if int64(len(body)) > limit {
+		return nil, "", fmt.Errorf("the response has more than %d bytes", limit)
 	}
 	return body, "", nil
 }

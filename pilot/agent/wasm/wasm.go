@@ -32,80 +32,93 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/safe"
 )
 
-// Options of a Cache.
+// Options configure a Cache.
 type Options struct {
-	Dir        string        // of the modules
-	Size       int64         // bytes of one module; 0: 64 MiB
-	Timeout    time.Duration // of one request; 0: 15 s
-	Modules    int           // that are kept; 0: 64
-	Retry      time.Duration // before the second try of a fetch, then twice as long each time; 0: 0.5 s
-	Insecure   []string      // HOST:PORT of registries that speak no TLS
+	Dir string // folder of the modules
+	// Size is the maximum size of a module, in bytes. The default is 64 MiB.
+	Size int64
+	// Timeout bounds one request. The default is 15 s.
+	Timeout time.Duration
+	// Modules is the maximum number of cached modules. The default is 64.
+	Modules int
+	// MinBackoff is the time before the first retry of a fetch. It doubles with each retry. The default is 0.5 s.
+	MinBackoff time.Duration
+	Insecure   []string // HOST:PORT of registries without TLS
+	// Allow are the address ranges that may be fetched from although they are not public, as in safe.FetchOptions.
 	Allow      []netip.Prefix
-	Proxy      func(*url.URL) (*url.URL, error) // see safe.FetchOptions
+	Proxy      func(*url.URL) (*url.URL, error) // as in safe.FetchOptions
 	Registerer prometheus.Registerer
 	Log        *slog.Logger
 }
 
-// Variables of a virtual machine that are meant for the agent.
+// Environment variables of an extension's virtual machine that are for the agent.
 const (
 	variablePrefix     = "ISTIO_META_WASM_"
-	pullSecretVariable = "ISTIO_META_WASM_IMAGE_PULL_SECRET" // credentials as Docker's config.json has them
+	pullSecretVariable = "ISTIO_META_WASM_IMAGE_PULL_SECRET" // credentials in the format of Docker's config.json
 	policyVariable     = "ISTIO_META_WASM_IMAGE_PULL_POLICY"
 	versionVariable    = "ISTIO_META_WASM_PLUGIN_RESOURCE_VERSION"
 )
 
-// Cache has modules in files. It is safe for concurrent use.
+// Cache stores modules in files. It is safe for concurrent use.
 type Cache struct {
 	o       Options
 	fetcher *safe.Fetcher
 	fetches *prometheus.CounterVec
 	lookups *prometheus.CounterVec
 
-	mu    sync.Mutex
-	known *simplelru.LRU[key, string]
-	turns map[key]*turn                  // of modules that are asked for now
-	last  *simplelru.LRU[string, loaded] // of each extension by its name: the last one that had its module
+	mu sync.Mutex
+	// files has the path of the file of each module.
+	files    *simplelru.LRU[key, string]
+	inFlight map[key]*flight // fetches in progress
+	// lastGood has, for each extension by name, its last version whose module was available.
+	lastGood *simplelru.LRU[string, loaded]
 }
 
-// turn is held by who fetches a module, so that it is fetched once.
-type turn struct {
-	held  *semaphore.Weighted
+// flight is a fetch in progress. Its lock is held by the caller that fetches the module, so that it is fetched once.
+type flight struct {
+	lock  *semaphore.Weighted
 	users int
 }
 
-// loaded is an extension whose module is a file.
+// loaded is an encoded extension whose module is in a file.
 type loaded struct {
 	file     string
 	resource []byte
 }
 
-// key is what a module is known by; its value is its file.
+// key identifies a module.
 type key struct{ url, sha256, version string }
 
-// New returns a Cache, and makes its folder. Modules of an agent before are removed: its Envoy has ended with it.
+// New returns a Cache and creates its folder. It removes modules of an earlier agent, whose Envoy has ended too.
 func New(o Options) (*Cache, error) {
 	if o.Dir == "" {
-		return nil, errors.New("wasm: there is no folder")
+		return nil, errors.New("wasm: Options.Dir is missing")
 	}
-	o.Size, o.Timeout, o.Modules, o.Log = cmp.Or(o.Size, 64<<20), cmp.Or(o.Timeout, 15*time.Second), cmp.Or(o.Modules, 64), cmp.Or(o.Log, slog.New(slog.DiscardHandler))
-	o.Retry = cmp.Or(o.Retry, 500*time.Millisecond)
+	o.Size, o.Timeout, o.Modules = cmp.Or(o.Size, 64<<20), cmp.Or(o.Timeout, 15*time.Second), cmp.Or(o.Modules, 64)
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	o.MinBackoff = cmp.Or(o.MinBackoff, 500*time.Millisecond)
 	if err := os.MkdirAll(o.Dir, 0o755); err != nil {
-		return nil, fmt.Errorf("folder of Wasm modules: %w", err)
+		return nil, fmt.Errorf("failed to make the folder of Wasm modules: %w", err)
 	}
 	old, _ := filepath.Glob(filepath.Join(o.Dir, "*.wasm*"))
 	for _, name := range old {
 		_ = os.Remove(name)
 	}
 	c := &Cache{
-		o: o, turns: map[key]*turn{}, fetcher: safe.NewFetcher(safe.FetchOptions{Size: o.Size, Timeout: o.Timeout, Redirects: 5, Allow: o.Allow, Proxy: o.Proxy}),
-		fetches: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "istio_agent_wasm_remote_fetch_count", Help: "Wasm modules that were fetched, by result."}, []string{"result"}),
-		lookups: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "istio_agent_wasm_cache_lookup_count", Help: "Wasm modules that were looked up, by whether they were there."}, []string{"hit"}),
+		o: o, inFlight: map[key]*flight{},
+		fetcher: safe.NewFetcher(safe.FetchOptions{Size: o.Size, Timeout: o.Timeout, Redirects: 5, Allow: o.Allow, Proxy: o.Proxy}),
+		fetches: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "istio_agent_wasm_remote_fetch_count", Help: "Fetches of Wasm modules, by result.",
+		}, []string{"result"}),
+		lookups: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "istio_agent_wasm_cache_lookup_count", Help: "Lookups of Wasm modules in the cache, by whether they hit.",
+		}, []string{"hit"}),
 	}
 	var err error
-	if c.known, err = simplelru.NewLRU(o.Modules, c.forget); err != nil {
+	if c.files, err = simplelru.NewLRU(o.Modules, c.forget); err != nil {
 		return nil, err
 	}
-	if c.last, err = simplelru.NewLRU[string, loaded](o.Modules, nil); err != nil {
+	if c.lastGood, err = simplelru.NewLRU[string, loaded](o.Modules, nil); err != nil {
 		return nil, err
 	}
 	if o.Registerer != nil {
@@ -114,9 +127,15 @@ func New(o Options) (*Cache, error) {
 	return c, err
 }
 
-// forget removes a file that no other name leads to. The caller holds the lock.
+// plugin is a Wasm filter for HTTP or for TCP.
+type plugin interface {
+	proto.Message
+	GetConfig() *wasmv3.PluginConfig
+}
+
+// forget removes a file, unless another key has it too. The caller holds the lock.
 func (c *Cache) forget(_ key, file string) {
-	for _, other := range c.known.Values() {
+	for _, other := range c.files.Values() {
 		if other == file {
 			return
 		}
@@ -124,19 +143,16 @@ func (c *Cache) forget(_ key, file string) {
 	_ = os.Remove(file)
 }
 
-// Replace returns an encoded TypedExtensionConfig whose module is a file, for one whose module has a URL. Other
-// extensions are returned as they are. Where the module, or the file that an extension names itself, cannot be had, the
-// result is the extension as it was when that was possible, or else a filter that does what the failure policy says:
-// one that lets all through or that refuses all. Then again is set: another call may have the module.
-func (c *Cache) Replace(ctx context.Context, resource []byte) (made []byte, again bool, err error) {
+// Replace takes an encoded TypedExtensionConfig. If its module has a URL, Replace returns the extension with the
+// module in a file. It returns other extensions unchanged. If the module, or the local file that an extension names,
+// is unavailable, the result is the last good version of the extension or, if there is none, a filter that implements
+// the failure policy by allowing or denying all requests. retry then reports that another call may succeed.
+func (c *Cache) Replace(ctx context.Context, resource []byte) (result []byte, retry bool, err error) {
 	x := &corev3.TypedExtensionConfig{}
 	if err := proto.Unmarshal(resource, x); err != nil {
-		return nil, false, fmt.Errorf("decode an extension: %w", err)
+		return nil, false, fmt.Errorf("failed to decode an extension: %w", err)
 	}
-	var filter interface {
-		proto.Message
-		GetConfig() *wasmv3.PluginConfig
-	}
+	var filter plugin
 	h, n := &httpwasmv3.Wasm{}, &networkwasmv3.Wasm{}
 	switch {
 	case x.GetTypedConfig().MessageIs(h):
@@ -147,101 +163,104 @@ func (c *Cache) Replace(ctx context.Context, resource []byte) (made []byte, agai
 		return resource, false, nil
 	}
 	if err := x.GetTypedConfig().UnmarshalTo(filter); err != nil {
-		return nil, false, fmt.Errorf("decode extension %s: %w", x.GetName(), err)
+		return nil, false, fmt.Errorf("failed to decode extension %s: %w", x.GetName(), err)
 	}
 	vm := filter.GetConfig().GetVmConfig()
 	remote := vm.GetCode().GetRemote()
 	if remote == nil {
 		if name := vm.GetCode().GetLocal().GetFilename(); name != "" {
-			if _, err := os.Stat(name); err != nil { // Envoy would reject the extension, whatever its failure policy says
-				made, err = c.without(x, filter, fmt.Errorf("extension %s: Wasm module: %w", x.GetName(), err))
-				return made, true, err
+			// Envoy would reject the extension, whatever its failure policy is.
+			if _, err := os.Stat(name); err != nil {
+				result, err = c.fallback(x, filter, fmt.Errorf("extension %s: Wasm module: %w", x.GetName(), err))
+				return result, true, err
 			}
-			c.remember(x.GetName(), loaded{name, bytes.Clone(resource)})
+			c.setLastGood(x.GetName(), loaded{name, bytes.Clone(resource)})
 		}
 		return resource, false, nil
 	}
 	variables := vm.GetEnvironmentVariables().GetKeyValues()
 	k := key{remote.GetHttpUri().GetUri(), strings.ToLower(remote.GetSha256()), variables[versionVariable]}
-	file, err := c.file(ctx, k, variables[policyVariable], variables[pullSecretVariable], remote.GetHttpUri().GetTimeout().AsDuration())
+	path, err := c.file(ctx, k, variables[policyVariable], variables[pullSecretVariable], remote.GetHttpUri().GetTimeout().AsDuration())
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, false, ctx.Err()
 		}
-		made, err = c.without(x, filter, fmt.Errorf("extension %s: Wasm module %s: %w", x.GetName(), k.url, err))
-		return made, true, err
+		result, err = c.fallback(x, filter, fmt.Errorf("extension %s: Wasm module %s: %w", x.GetName(), k.url, err))
+		return result, true, err
 	}
 	for name := range variables {
 		if strings.HasPrefix(name, variablePrefix) {
 			delete(variables, name)
 		}
 	}
-	vm.Code = &corev3.AsyncDataSource{Specifier: &corev3.AsyncDataSource_Local{Local: &corev3.DataSource{Specifier: &corev3.DataSource_Filename{Filename: file}}}}
-	made, err = configured(x, filter)
+	file := &corev3.DataSource{Specifier: &corev3.DataSource_Filename{Filename: path}}
+	vm.Code = &corev3.AsyncDataSource{Specifier: &corev3.AsyncDataSource_Local{Local: file}}
+	result, err = configured(x, filter)
 	if err == nil {
-		c.remember(x.GetName(), loaded{file, made})
+		c.setLastGood(x.GetName(), loaded{path, result})
 	}
-	return made, false, err
+	return result, false, err
 }
 
-// remember keeps an extension that has its module, for the time when another version of it has none.
-func (c *Cache) remember(name string, l loaded) {
+// setLastGood stores an extension whose module is available, for later versions whose module is not.
+func (c *Cache) setLastGood(name string, l loaded) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.last.Add(name, l)
+	c.lastGood.Add(name, l)
 }
 
-// configured returns an extension, encoded, with a configuration.
+// configured returns the extension x with another configuration, encoded.
 func configured(x *corev3.TypedExtensionConfig, config proto.Message) ([]byte, error) {
 	if err := x.GetTypedConfig().MarshalFrom(config); err != nil {
-		return nil, fmt.Errorf("encode extension %s: %w", x.GetName(), err)
+		return nil, fmt.Errorf("failed to encode extension %s: %w", x.GetName(), err)
 	}
 	return proto.Marshal(x)
 }
 
-// without returns what takes the place of an extension whose module cannot be had.
-func (c *Cache) without(x *corev3.TypedExtensionConfig, filter interface{ GetConfig() *wasmv3.PluginConfig }, reason error) ([]byte, error) {
+// fallback returns the replacement of an extension whose module is unavailable.
+func (c *Cache) fallback(x *corev3.TypedExtensionConfig, filter plugin, reason error) ([]byte, error) {
 	c.mu.Lock()
-	last, ok := c.last.Get(x.GetName())
+	lastGood, ok := c.lastGood.Get(x.GetName())
 	c.mu.Unlock()
 	if ok {
-		if _, err := os.Stat(last.file); err == nil {
-			c.o.Log.Warn("a Wasm module cannot be had: its extension stays as it was", "err", reason)
-			return last.resource, nil
+		if _, err := os.Stat(lastGood.file); err == nil {
+			c.o.Log.Warn("failed to get a Wasm module: the extension's last version stays in force", "err", reason)
+			return lastGood.resource, nil
 		}
 	}
 	policy := filter.GetConfig().GetFailurePolicy()
-	open := policy == wasmv3.FailurePolicy_FAIL_OPEN || policy == wasmv3.FailurePolicy_UNSPECIFIED && filter.GetConfig().GetFailOpen() //nolint:staticcheck // it may be sent
+	open := policy == wasmv3.FailurePolicy_FAIL_OPEN ||
+		policy == wasmv3.FailurePolicy_UNSPECIFIED && filter.GetConfig().GetFailOpen() //nolint:staticcheck // servers send it
 	var rules *rbacv3.RBAC
-	result := "let through"
+	outcome := "allowed"
 	if !open {
-		rules, result = &rbacv3.RBAC{Action: rbacv3.RBAC_ALLOW}, "refused"
+		rules, outcome = &rbacv3.RBAC{Action: rbacv3.RBAC_ALLOW}, "denied"
 	}
-	c.o.Log.Error("a Wasm module cannot be had: requests that its extension is for are "+result, "err", reason)
+	c.o.Log.Error("failed to get a Wasm module: the extension's failure policy is applied", "requests", outcome, "err", reason)
 	if _, ok := filter.(*networkwasmv3.Wasm); ok {
 		return configured(x, &networkrbacv3.RBAC{StatPrefix: "wasm", Rules: rules})
 	}
 	return configured(x, &httprbacv3.RBAC{Rules: rules})
 }
 
-// tries is how often a module is asked for while its server is away.
-const tries = 5
+// maxAttempts is the number of attempts to fetch a module while its server is unavailable.
+const maxAttempts = 5
 
-// file returns the file of a module, and fetches it unless it is there. A policy of Always, or the tag latest or none
-// without any policy, has one without a hash fetched for each version of its extension, and each time where that has
-// none.
-func (c *Cache) file(ctx context.Context, k key, policy, secret string, timeout time.Duration) (string, error) {
+// file returns the path of a module, and fetches the module if needed. A module without a hash is fetched for each
+// version of its extension, or always if that has no version, if the pull policy is Always, or if there is no policy
+// and the image's tag is latest or missing.
+func (c *Cache) file(ctx context.Context, k key, policy, pullSecret string, timeout time.Duration) (string, error) {
 	if timeout <= 0 || timeout > 10*c.o.Timeout {
 		timeout = 10 * c.o.Timeout
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	anew := k.sha256 == "" && (policy == "Always" || policy != "IfNotPresent" && latest(k.url))
-	if !anew {
+	refetch := k.sha256 == "" && (policy == "Always" || policy != "IfNotPresent" && latest(k.url))
+	if !refetch {
 		k.version = ""
 	}
-	fresh := anew && k.version == ""
-	if file, ok := c.lookup(k); ok && !fresh {
+	always := refetch && k.version == ""
+	if file, ok := c.lookup(k); ok && !always {
 		c.lookups.WithLabelValues("true").Inc()
 		return file, nil
 	}
@@ -250,72 +269,72 @@ func (c *Cache) file(ctx context.Context, k key, policy, secret string, timeout 
 		return "", err
 	}
 	defer release()
-	if file, ok := c.lookup(k); ok && !fresh { // fetched meanwhile
+	if file, ok := c.lookup(k); ok && !always { // fetched by another caller
 		c.lookups.WithLabelValues("true").Inc()
 		return file, nil
 	}
 	c.lookups.WithLabelValues("false").Inc()
-	module, err := c.fetch(ctx, k, secret)
-	for n := 1; err != nil && n < tries && temporary(err) && sleep(ctx, c.o.Retry<<(n-1)); n++ {
-		c.o.Log.Info("a Wasm module is asked for again", "url", k.url, "err", err)
-		module, err = c.fetch(ctx, k, secret)
+	module, err := c.fetch(ctx, k, pullSecret)
+	for n := 1; err != nil && n < maxAttempts && temporary(err) && sleep(ctx, c.o.MinBackoff<<(n-1)); n++ {
+		c.o.Log.Info("retrying to fetch a Wasm module", "url", k.url, "err", err)
+		module, err = c.fetch(ctx, k, pullSecret)
 	}
 	if err != nil {
 		c.fetches.WithLabelValues("failure").Inc()
 		return "", err
 	}
 	c.fetches.WithLabelValues("success").Inc()
-	file, err := c.keep(k, module)
+	file, err := c.store(k, module)
 	if err != nil {
-		return "", fmt.Errorf("keep it: %w", err)
+		return "", fmt.Errorf("failed to store the module: %w", err)
 	}
 	return file, nil
 }
 
-// latest reports whether a URL is of an image that its tag, or the lack of one, says to be the latest.
+// latest reports whether a URL names an image with the tag latest or without a tag.
 func latest(url string) bool {
 	name, ok := strings.CutPrefix(url, ociScheme)
 	name = name[strings.LastIndexByte(name, '/')+1:]
 	return ok && (strings.HasSuffix(name, ":latest") || !strings.ContainsAny(name, ":@"))
 }
 
-// lookup returns the file of a module that is there.
+// lookup returns the path of a cached module.
 func (c *Cache) lookup(k key) (file string, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if file, ok = c.known.Get(k); ok {
+	if file, ok = c.files.Get(k); ok {
 		_, err := os.Stat(file)
 		ok = err == nil
 	}
 	return file, ok
 }
 
-// acquire waits while another fetches this module.
+// acquire waits while another caller fetches the module. The caller must call release.
 func (c *Cache) acquire(ctx context.Context, k key) (release func(), err error) {
 	c.mu.Lock()
-	t := c.turns[k]
-	if t == nil {
-		t = &turn{held: semaphore.NewWeighted(1)}
-		c.turns[k] = t
+	f := c.inFlight[k]
+	if f == nil {
+		f = &flight{lock: semaphore.NewWeighted(1)}
+		c.inFlight[k] = f
 	}
-	t.users++
+	f.users++
 	c.mu.Unlock()
 	leave := func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if t.users--; t.users == 0 {
-			delete(c.turns, k)
+		if f.users--; f.users == 0 {
+			delete(c.inFlight, k)
 		}
 	}
-	if err := t.held.Acquire(ctx, 1); err != nil {
+	if err := f.lock.Acquire(ctx, 1); err != nil {
 		leave()
 		return nil, err
 	}
-	return func() { t.held.Release(1); leave() }, nil
+	return func() { f.lock.Release(1); leave() }, nil
 }
 
-// keep writes a module, and returns its file.
-func (c *Cache) keep(k key, module []byte) (string, error) {
+// store writes a module to its file and returns the path.
+func (c *Cache) store(k key, module []byte) (string, error) {
 	sum := sha256.Sum256(module)
 	file, err := filepath.Abs(filepath.Join(c.o.Dir, hex.EncodeToString(sum[:])+".wasm"))
 	if err != nil {
@@ -335,10 +354,10 @@ func (c *Cache) keep(k key, module []byte) (string, error) {
 		_ = os.Remove(next.Name())
 		return "", err
 	}
-	if last, ok := c.known.Peek(k); ok && last != file {
-		c.known.Remove(k)
+	if previous, ok := c.files.Peek(k); ok && previous != file {
+		c.files.Remove(k)
 	}
-	c.known.Add(k, file)
+	c.files.Add(k, file)
 	return file, nil
 }
 

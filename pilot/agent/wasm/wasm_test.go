@@ -60,12 +60,12 @@ func archive(t *testing.T, name string, b []byte) []byte {
 	return out.Bytes()
 }
 
-// server serves paths, and counts requests.
+// server serves files, and counts requests.
 type server struct {
 	*httptest.Server
 	files    sync.Map // of the path: its bytes
 	requests atomic.Int32
-	password string // for tokens; empty: none is needed
+	password string // password for tokens; empty if none is required
 }
 
 func serve(t *testing.T) *server {
@@ -100,7 +100,7 @@ func serve(t *testing.T) *server {
 
 func (s *server) host() string { return strings.TrimPrefix(s.URL, "http://") }
 
-// push has an image of one layer under a tag, by a list of manifests, and returns the digest of the list.
+// push stores an image of one layer under a tag, with a list of manifests, and returns the digest of the list.
 func (s *server) push(t *testing.T, tag, mediaType string, layer []byte) string {
 	t.Helper()
 	encode := func(v any) []byte {
@@ -129,7 +129,7 @@ func start(t *testing.T, s *server, change func(*Options)) *Cache {
 	return c
 }
 
-// extension returns a filter with a remote module, encoded.
+// extension returns an encoded filter with a remote module.
 func extension(t *testing.T, url, sha string, network bool, variables map[string]string) []byte {
 	t.Helper()
 	plugin := &wasmv3.PluginConfig{Name: "p", Vm: &wasmv3.PluginConfig_VmConfig{VmConfig: &wasmv3.VmConfig{
@@ -225,16 +225,16 @@ func TestRefused(t *testing.T) {
 	c := start(t, s, nil)
 	oci := "oci://" + s.host() + "/r/m"
 	for _, x := range []struct{ url, sha, want string }{
-		{s.URL + "/m.wasm", sum([]byte("other")), "should be"}, {s.URL + "/page", "", "no Wasm module"}, {s.URL + "/big", "", "more than 65536"},
-		{s.URL + "/bomb", "", "unpacked"}, {s.URL + "/other.tar", "", "no archive with plugin.wasm"}, {s.URL + "/absent", "", "404"}, {"ftp://h/m", "", "https://"},
-		{oci + ":torn", "", "should be"}, {oci + ":raw", sum([]byte("other")), "should be"}, {oci + "@sha256:" + sum([]byte("other")), "", "404"}, {"oci://h", "", "oci://HOST"},
+		{s.URL + "/m.wasm", sum([]byte("other")), "the SHA-256 is"}, {s.URL + "/page", "", "neither a Wasm module"}, {s.URL + "/big", "", "more than 65536"},
+		{s.URL + "/bomb", "", "unpacked"}, {s.URL + "/other.tar", "", "an archive with plugin.wasm"}, {s.URL + "/absent", "", "404"}, {"ftp://h/m", "", "https://"},
+		{oci + ":torn", "", "the SHA-256 is"}, {oci + ":raw", sum([]byte("other")), "the SHA-256 is"}, {oci + "@sha256:" + sum([]byte("other")), "", "404"}, {"oci://h", "", "oci://HOST"},
 	} {
 		if got := refused(t, c, extension(t, x.url, x.sha, false, nil)); !strings.Contains(got, x.want) || !strings.Contains(got, "extension e") {
 			t.Errorf("%s: %v, want %s", x.url, got, x.want)
 		}
 	}
-	if digest == "" || c.known.Len() != 0 {
-		t.Errorf("%d modules are kept", c.known.Len())
+	if digest == "" || c.files.Len() != 0 {
+		t.Errorf("%d modules are kept", c.files.Len())
 	}
 	if _, _, err := c.Replace(t.Context(), []byte{1}); err == nil {
 		t.Error("junk is taken")
@@ -245,7 +245,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestCredentials has a registry want a token, for which the pull secret has the password. No error shows it.
+// TestCredentials checks that a registry's token is requested with the password in the pull secret, and that no error
+// contains the password.
 func TestCredentials(t *testing.T) {
 	s := serve(t)
 	s.password = "secret"
@@ -255,7 +256,7 @@ func TestCredentials(t *testing.T) {
 		config := fmt.Sprintf(`{"auths": {"https://%s": {"auth": %q}}}`, s.host(), base64.StdEncoding.EncodeToString([]byte("u:"+password)))
 		return refused(t, c, extension(t, "oci://"+s.host()+"/r/m:raw", "", false, map[string]string{"ISTIO_META_WASM_IMAGE_PULL_SECRET": config}))
 	}
-	if got := try("hidden"); strings.Contains(got, "hidden") || !strings.Contains(got, "refused:") && !strings.Contains(got, "are refused") {
+	if got := try("hidden"); strings.Contains(got, "hidden") || !strings.Contains(got, "refused the credentials") {
 		t.Errorf("a wrong password: %v", got)
 	}
 	if got := refused(t, c, extension(t, "oci://"+s.host()+"/r/m:raw", "", false, map[string]string{"ISTIO_META_WASM_IMAGE_PULL_SECRET": ""})); !strings.Contains(got, "no image pull secret") {
@@ -271,7 +272,7 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// TestCredentialsOfOthers: a registry is told the password of its own host alone.
+// TestCredentialsOfOthers checks that a registry gets only the password for its own host.
 func TestCredentialsOfOthers(t *testing.T) {
 	for host, want := range map[string]string{
 		"registry.example": "u:p", "https://registry.example": "u:p", "https://registry.example/v1/": "u:p",
@@ -286,7 +287,7 @@ func TestCredentialsOfOthers(t *testing.T) {
 	}
 }
 
-// TestCredentialsGoByTLS: a registry that is asked by TLS cannot have the password sent to where there is none.
+// TestCredentialsGoByTLS checks that a registry with TLS cannot redirect the password to a token server without TLS.
 func TestCredentialsGoByTLS(t *testing.T) {
 	s := serve(t)
 	c := start(t, s, nil)
@@ -308,7 +309,8 @@ func TestCredentialsGoByTLS(t *testing.T) {
 	}
 }
 
-// refused returns why an extension is replaced by a filter that refuses all, or nothing if its module is a file.
+// refused returns the log of a call that replaces an extension by a filter that denies all requests. It is empty if
+// the module is a file.
 func refused(t *testing.T, c *Cache, resource []byte) string {
 	t.Helper()
 	var log bytes.Buffer
@@ -321,8 +323,8 @@ func refused(t *testing.T, c *Cache, resource []byte) string {
 	return log.String()
 }
 
-// TestFailurePolicy has a module that cannot be had replaced by what the policy of its extension says, unless there is
-// the extension of before.
+// TestFailurePolicy checks that an extension without its module is replaced by its last good version or, if there is
+// none, as its failure policy says.
 func TestFailurePolicy(t *testing.T) {
 	s := serve(t)
 	s.files.Store("/m.wasm", module("1"))
@@ -343,7 +345,7 @@ func TestFailurePolicy(t *testing.T) {
 		}
 		return config(t, b)
 	}
-	deny := &rbacv3.RBAC{Action: rbacv3.RBAC_ALLOW} // nobody, for it has no policy
+	deny := &rbacv3.RBAC{Action: rbacv3.RBAC_ALLOW} // it has no policies, so it denies all
 	for policy, rules := range map[wasmv3.FailurePolicy]*rbacv3.RBAC{
 		wasmv3.FailurePolicy_FAIL_OPEN: nil, wasmv3.FailurePolicy_FAIL_CLOSED: deny, wasmv3.FailurePolicy_FAIL_RELOAD: deny, wasmv3.FailurePolicy_UNSPECIFIED: deny,
 	} {
@@ -382,7 +384,7 @@ func TestFailurePolicy(t *testing.T) {
 	}
 }
 
-// TestAway has a server that is away for a moment asked again, and one that says no is not.
+// TestAway checks that a fetch is retried when the server is unavailable, and not when the server refuses it.
 func TestAway(t *testing.T) {
 	s := serve(t)
 	s.files.Store("/m.wasm", module("1"))
@@ -395,7 +397,7 @@ func TestAway(t *testing.T) {
 		http.Redirect(w, r, s.URL+r.URL.Path, http.StatusFound)
 	}))
 	defer away.Close()
-	c := start(t, s, func(o *Options) { o.Retry = time.Millisecond })
+	c := start(t, s, func(o *Options) { o.MinBackoff = time.Millisecond })
 	fails.Store(3)
 	if got := refused(t, c, extension(t, away.URL+"/m.wasm", "", false, nil)); strings.Contains(got, "ERROR") || asked.Load() != 4 {
 		t.Errorf("asked %d times: %s", asked.Load(), got)
@@ -409,7 +411,7 @@ func TestAway(t *testing.T) {
 	}
 }
 
-// TestOthersDoNotWait has a module that is there, and one that another server has, served while a server hangs.
+// TestOthersDoNotWait checks that cached modules, and modules of other servers, are available while one server hangs.
 func TestOthersDoNotWait(t *testing.T) {
 	s := serve(t)
 	s.files.Store("/a", module("a"))
@@ -429,7 +431,7 @@ func TestOthersDoNotWait(t *testing.T) {
 	}
 	get(s.URL + "/a")
 	var both sync.WaitGroup
-	for range 2 { // who fetch it once
+	for range 2 { // both wait for one fetch
 		both.Go(func() { get(hangs.URL) })
 	}
 	<-asked
@@ -437,12 +439,13 @@ func TestOthersDoNotWait(t *testing.T) {
 	get(s.URL + "/b")
 	close(release)
 	both.Wait()
-	if len(c.turns) != 0 {
-		t.Errorf("%d turns are left", len(c.turns))
+	if len(c.inFlight) != 0 {
+		t.Errorf("%d turns are left", len(c.inFlight))
 	}
 }
 
-// TestKept has modules fetched anew where the policy says so, and the least recent ones removed.
+// TestKept checks that modules are fetched again if the policy says so, and that the least recently used ones are
+// removed.
 func TestKept(t *testing.T) {
 	s := serve(t)
 	c := start(t, s, func(o *Options) { o.Modules = 2 })

@@ -142,7 +142,8 @@ func (p *Poller[T]) bound(next map[string]*name[T], needs []facts.Need, now time
 		}
 		overLimit := p.o.Size != nil && !withinAny(n.namespaces, func(ns string) bool { return count[ns] <= p.o.MaxNames })
 		if overLimit && !n.overLimit {
-			n.failures, n.failure = 1, facts.Failure{Why: fmt.Sprintf("namespace %s needs more than %d of them", n.namespaces[0], p.o.MaxNames), Since: now}
+			why := fmt.Sprintf("namespace %s needs more than %d of them", n.namespaces[0], p.o.MaxNames)
+			n.failures, n.failure = 1, facts.Failure{Why: why, Since: now}
 			n.drop()
 			n.setAttempted()
 		} else if n.overLimit && !overLimit {
