@@ -219,7 +219,7 @@ func TestRefused(t *testing.T) {
 	for want, o := range map[string]upstream.Options{
 		`address "istiod"`:     {Address: "istiod", Roots: upstream.System},
 		"no roots":             {Address: "h:1"},
-		"needs a key":          {Address: "h:1", Roots: upstream.System, Certificate: "c"},
+		"set together":         {Address: "h:1", Roots: upstream.System, Certificate: "c"},
 		`address ":15012"`:     {Address: ":15012", Roots: upstream.System},
 		"must be set together": {Address: "h:1", Roots: upstream.System, Key: "k"},
 	} {

@@ -406,7 +406,7 @@ func TestAway(t *testing.T) {
 	if got := refused(t, c, extension(t, away.URL+"/absent", "", false, nil)); !strings.Contains(got, "404") && asked.Load() != 1 {
 		t.Errorf("asked %d times: %s", asked.Load(), got)
 	}
-	if got := refused(t, c, extension(t, "http://127.0.0.1:1/m.wasm", "", true, nil)); !strings.Contains(got, "asked for again") {
+	if got := refused(t, c, extension(t, "http://127.0.0.1:1/m.wasm", "", true, nil)); !strings.Contains(got, "retrying to fetch") {
 		t.Errorf("a port that nobody listens on: %s", got)
 	}
 }
