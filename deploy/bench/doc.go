@@ -22,7 +22,7 @@
 //	W5    a VirtualService changes every second
 //	W5b   the same for a gateway with 5000 routes
 //	W5c   W5b with a Gateway and HTTPRoutes of the Gateway API, whose CustomResourceDefinitions are there only then
-//	W6    Sidecars scope namespaces: what the others get, and what anybody gets of writes that matter to nobody
+//	W6    Sidecars scope namespaces: what the others get, and what all get because of writes that concern no proxy
 //	W7    one namespace changes all the time, another now and then
 //	W8    memory with more and more idle proxies
 //	W10   W3, and a tenth of the proxies reads nothing

@@ -20,9 +20,9 @@ func (policyChanges) needs() needs {
 }
 
 func (policyChanges) about(options) string {
-	return "In the mesh of W13 an AuthorizationPolicy that is about all workloads of one namespace changes once a second: from the write to " +
+	return "In the mesh of W13 an AuthorizationPolicy that applies to all workloads of one namespace changes once a second: from the write to " +
 		"the API server until the listener reaches each proxy of the namespace. " +
-		"What the others receive is exact, of all of them together. Then that of the root namespace does, which is about all workloads."
+		"What the others receive is exact, of all of them together. Then the root namespace's policy does, which applies to all workloads."
 }
 
 func (policyChanges) rows() []row {

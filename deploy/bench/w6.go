@@ -27,7 +27,7 @@ func (scoped) needs() needs {
 func (scoped) about(options) string {
 	return "Each namespace sees itself alone, by a Sidecar. Changes in one, in turn of a VirtualService, of endpoints, and of a Service " +
 		"that comes and goes: what reaches proxies of the others. " +
-		"Then writes that matter to nobody, in turn: an annotation of a Service and one of a Pod, a status, a Secret, a ConfigMap, an Event, a " +
+		"Then writes that concern no proxy, in turn: an annotation of a Service and one of a Pod, a status, a Secret, a ConfigMap, an Event, a " +
 		"slice whose endpoints stand in another order, and a Service applied as it is: what reaches any proxy. Bytes are exact, of all such " +
 		"proxies together."
 }
@@ -38,8 +38,8 @@ func (scoped) rows() []row {
 		{name: "changes: received by the others", unit: "bytes", atMost: &none, informative: true},
 		{name: "changes: received by a proxy of the namespace, a change", unit: "kB"},
 		{name: "changes: CPU a write", unit: "ms"},
-		{name: "writes that matter to nobody: received by all", unit: "bytes", atMost: &none, informative: true},
-		{name: "writes that matter to nobody: CPU a write", unit: "ms"},
+		{name: "writes that concern no proxy: received by all", unit: "bytes", atMost: &none, informative: true},
+		{name: "writes that concern no proxy: CPU a write", unit: "ms"},
 		{name: "streams that ended", informative: true},
 	}
 }
@@ -65,7 +65,7 @@ func (scoped) run(ctx context.Context, s *session) (figures, error) {
 		write func(n int) error
 	}{
 		{"changes", 8, func(n int) error { return s.changeScoped(ctx, n) }},
-		{"writes that matter to nobody", 16, func(n int) error { return s.writeForNobody(ctx, n) }},
+		{"writes that concern no proxy", 16, func(n int) error { return s.writeForNobody(ctx, n) }},
 	} {
 		before, err := s.settle(ctx)
 		if err != nil {

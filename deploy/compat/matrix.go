@@ -45,7 +45,7 @@ func (t Table) String() string {
 
 const head = `# What was tried with Istio's own tools
 
-Made by ` + "`make compat`" + `, with the tools of Istio 1.31. ` + "`COMPAT_UPDATE=1 make compat`" + ` writes it anew.
+Made by ` + "`make compat`" + `, with the tools of Istio 1.31. ` + "`COMPAT_UPDATE=1 make compat`" + ` writes it again.
 
 `
 

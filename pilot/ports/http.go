@@ -37,7 +37,7 @@ func newHTTP(logger *slog.Logger, l limits.Limits, handler http.Handler, o HTTP)
 		MaxHeaderBytes:    l.HTTPHeader,
 		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelDebug), // what clients do wrong
 	}
-	if o.H2C {
+	if o.H2C { // by prior knowledge: an Upgrade, which has been used to smuggle requests, is not accepted
 		s.Protocols = new(http.Protocols)
 		s.Protocols.SetHTTP1(true)
 		s.Protocols.SetUnencryptedHTTP2(true)
