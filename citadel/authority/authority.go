@@ -178,7 +178,14 @@ func (a *Authority) report(problem, own error) {
 	case a.o.CA.Bundle() == nil:
 		add("CertificateAuthority", "there is no CA yet, and nothing is served: "+problem.Error(), "let this server read and write "+a.o.Store.String()+again)
 	default:
-		add("CertificateAuthority", "the CA that was loaded last stays in use: "+problem.Error(), "correct or restore "+a.o.Store.String()+again)
+		fix := "correct or restore " + a.o.Store.String() + again
+		if errors.Is(problem, store.ErrDeleted) {
+			fix = "wait two minutes for the elected server; until then start or restart no server, and store no other CA: a server that " +
+				"starts without a stored CA makes a new one, which workloads do not trust"
+		} else if errors.Is(problem, store.ErrAway) {
+			fix = "let this server read and write " + a.o.Store.String() + again
+		}
+		add("CertificateAuthority", "the CA that was loaded last stays in use: "+problem.Error(), fix)
 	}
 	if at := a.Revoked().Renewal(); !at.IsZero() && a.o.Now().After(at) {
 		add("RevokedCertificates", "a list in ca-crl.pem should have been replaced at "+at.UTC().Format(time.RFC3339)+": what it revokes stays refused, what was revoked since is not", "put a new list into "+a.o.Folder+": it is read by itself")

@@ -341,6 +341,51 @@ func testLoadWaits(t *testing.T, s later, fix string) {
 	})
 }
 
+// TestRemedyOfAStore: once a CA is loaded, the finding about its store says what mends that fault and no other.
+func TestRemedyOfAStore(t *testing.T) {
+	for problem, fix := range map[error]string{
+		store.ErrAway:    "let this server read and write",
+		store.ErrBroken:  "correct or restore",
+		store.ErrDeleted: "start or restart no server",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &changing{Store: store.Folder{Path: filepath.Join(t.TempDir(), "state")}}
+			a, _ := newAuthority(t, func(o *authority.Options) { o.Store = s })
+			if err := a.Load(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan struct{})
+			go func() { defer close(ended); a.Run(ctx) }()
+			s.problem.Store(&problem)
+			time.Sleep(2 * time.Minute)
+			if f := a.Findings(); len(f) != 1 || !strings.Contains(f[0].Fix, fix) {
+				t.Errorf("%v: %v", problem, f)
+			}
+			s.problem.Store(nil)
+			time.Sleep(2 * time.Minute)
+			if f := a.Findings(); len(f) != 0 {
+				t.Errorf("%v has ended, and the finding stays: %v", problem, f)
+			}
+			cancel()
+			<-ended
+		})
+	}
+}
+
+// changing is a Store that fails while it has a problem.
+type changing struct {
+	store.Store
+	problem atomic.Pointer[error]
+}
+
+func (s *changing) Load(ctx context.Context) (map[string][]byte, string, error) {
+	if err := s.problem.Load(); err != nil {
+		return nil, "", *err
+	}
+	return s.Store.Load(ctx)
+}
+
 // TestLoadFails without a CA.
 func TestLoadFails(t *testing.T) {
 	for what, change := range map[string]func(*authority.Options){

@@ -8,19 +8,17 @@ import (
 	"time"
 )
 
-// Kept is a Store that is written again when it was emptied while a server runs: a CA that workloads trust is not
-// replaced by a new one because somebody deleted it.
+// Kept is a Store whose State is written again if it is deleted while a server runs, so that the deletion does not
+// replace a CA that workloads trust by a new one.
 type Kept struct {
 	Store
-	Lead func() bool // whether this server writes it again
+	// Lead reports whether this server writes the State again.
+	Lead func() bool
 	Now  func() time.Time
 
 	mu   sync.Mutex
-	last map[string][]byte // a State that could be read
+	last map[string][]byte // the last State that could be read
 }
-
-// errEmptied is what servers report that do not lead.
-var errEmptied = errors.New("the stored CA was deleted: the server that leads writes it again")
 
 // Load returns the State's files and their version.
 func (k *Kept) Load(ctx context.Context) (map[string][]byte, string, error) {
@@ -39,7 +37,7 @@ func (k *Kept) Load(ctx context.Context) (map[string][]byte, string, error) {
 	case k.last == nil:
 		return nil, version, nil
 	case !k.Lead():
-		return nil, "", errEmptied
+		return nil, "", ErrDeleted
 	}
 	if err := k.Store.Save(ctx, k.last, ""); err != nil && !errors.Is(err, ErrConflict) {
 		return nil, "", err

@@ -26,9 +26,14 @@ const (
 
 // Errors of a Store.
 var (
-	ErrConflict = errors.New("the CA was changed by another server")       // somebody else has written a State in between
-	ErrAway     = errors.New("the API server does not let the CA be kept") // asking again later may help
-	ErrBroken   = errors.New("the stored CA cannot be used")               // it has to be mended first
+	// ErrConflict means that another server wrote a State in between.
+	ErrConflict = errors.New("the CA was changed by another server")
+	// ErrAway means that the API server did not answer or refused. A later attempt may succeed.
+	ErrAway = errors.New("the API server does not let the CA be kept")
+	// ErrBroken means that an operator must correct or restore the stored CA.
+	ErrBroken = errors.New("the stored CA cannot be used")
+	// ErrDeleted means that the stored CA was deleted while this server, which is not elected, has it in memory.
+	ErrDeleted = errors.New("the stored CA was deleted: the elected server writes it again")
 )
 
 // Store holds the State of a self-signed CA.

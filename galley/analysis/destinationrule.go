@@ -78,7 +78,7 @@ func (a *analysis) counted(o *kinds.Object, host string) {
 			a.subsets[key] = o
 			a.counts[all]++
 		} else if first != o {
-			a.report(o, diag.Warning, codeRepeated, indexed("spec.subsets", i)+".name", "rename one, or remove it", "%s defines the subset %q of %s too, and its definition counts (%s): this one has no effect", first, s.Name, host, precedence(first, o))
+			a.report(o, diag.Warning, codeRepeated, indexed("spec.subsets", i)+".name", "rename one, or remove it", "%s defines the subset %q of %s too, and its definition is used (%s): this one has no effect", first, s.Name, host, precedence(first, o))
 		}
 	}
 }

@@ -77,11 +77,18 @@ func (r *Reconciler) All() []reconcile.Request { return nil }
 func (r *Reconciler) Begin(c client.Client, watched client.Reader) { r.client, r.watched = c, watched }
 
 // Finding says that a webhook is not known to work.
-func (r *Reconciler) Finding(request reconcile.Request, _ error) diag.Diagnostic {
+func (r *Reconciler) Finding(request reconcile.Request, err error) diag.Diagnostic {
+	fix := "let the API server reach this server's Service at port 443"
+	switch {
+	case errors.Is(err, errNotRefused):
+		fix += ", and let the rules and selectors of the webhook include Gateways of namespace " + r.o.Namespace
+	case errors.Is(err, errNotSelected):
+		fix = "let the objectSelector of the webhook match an object"
+	case apierrors.IsForbidden(err):
+		fix = "let this server's ServiceAccount patch the configuration, and create Gateways in namespace " + r.o.Namespace
+	}
 	return diag.Diagnostic{
-		Severity: diag.Warning, Code: "WebhookNotReady", Object: r.o.Kind.Name + " " + request.Name,
-		Fix: "see that the API server reaches this server's Service at port 443, and that its ServiceAccount may patch the object " +
-			"and create Gateways in its namespace; it is tried again",
+		Severity: diag.Warning, Code: "WebhookNotReady", Object: r.o.Kind.Name + " " + request.Name, Fix: fix + "; it is tried again",
 	}
 }
 
@@ -158,8 +165,8 @@ func (r *Reconciler) probeAll(ctx context.Context, observed *config, bundle []by
 	}
 	for _, h := range observed.open() {
 		problem := r.probe(ctx, h, observed.webhooks)
-		if works[h.name] = problem == ""; problem != "" {
-			err = fmt.Errorf("webhook %s lets invalid objects through while it cannot be asked: %s", h.name, problem)
+		if works[h.name] = problem == nil; problem != nil {
+			err = fmt.Errorf("webhook %s lets invalid objects through while it cannot be asked: %w", h.name, problem)
 		}
 	}
 	return works, err

@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/names"
@@ -327,4 +328,24 @@ func TestOnlyTheLeaderWrites(t *testing.T) {
 			t.Errorf("%q", bundle)
 		}
 	})
+}
+
+// TestRemedies: a finding says what mends its fault and no other.
+func TestRemedies(t *testing.T) {
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "gateways"}, "", errors.New("no"))
+	r := &Reconciler{o: Options{Kind: Validating, Namespace: "mesh"}}
+	for _, x := range []struct {
+		err        error
+		fix, other string
+	}{
+		{errNotRefused, "selectors", "create Gateways"},
+		{errNotSelected, "objectSelector", "port 443"},
+		{fmt.Errorf("an invalid object cannot be tried: %w", forbidden), "create Gateways in namespace mesh", "port 443"},
+		{errors.New("connection refused"), "port 443", "create Gateways"},
+	} {
+		err := fmt.Errorf("webhook x: %w", x.err)
+		if fix := r.Finding(reconcile.Request{}, err).Fix; !strings.Contains(fix, x.fix) || strings.Contains(fix, x.other) {
+			t.Errorf("%v: %s", err, fix)
+		}
+	}
 }

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -15,13 +16,19 @@ import (
 // webhook that it could not ask begins otherwise.
 const refused = "admission webhook %q denied the request: " + reviews.Invalid
 
+// Problems of a webhook that the API server may create objects without.
+var (
+	errNotRefused  = errors.New("an invalid object is not refused yet: the webhook does not answer, or is not asked")
+	errNotSelected = errors.New("its objectSelector selects no object that could be tried")
+)
+
 // probe creates an invalid object, as a dry run, that the API server asks a webhook about. It returns why the webhook
-// is not known to work; empty if it refused the object. The API server may ask other webhooks of ours about the same
+// is not known to work; nil if it refused the object. The API server may ask other webhooks of ours about the same
 // object, and names the first that refuses.
-func (r *Reconciler) probe(ctx context.Context, h hook, ours []hook) string {
+func (r *Reconciler) probe(ctx context.Context, h hook, ours []hook) error {
 	set, ok := h.labelled()
 	if !ok {
-		return "its objectSelector selects no object that could be tried"
+		return errNotSelected
 	}
 	u := object(kinds.Gateway)
 	u.Object["spec"] = map[string]any{} // without servers: the CustomResourceDefinition allows that, and the webhook does not
@@ -30,12 +37,12 @@ func (r *Reconciler) probe(ctx context.Context, h hook, ours []hook) string {
 	u.SetLabels(set)
 	err := r.client.Create(ctx, u, client.DryRunAll)
 	if err == nil {
-		return "an invalid object is not refused yet: the webhook does not answer, or is not asked"
+		return errNotRefused
 	}
 	for _, other := range ours {
 		if strings.Contains(err.Error(), fmt.Sprintf(refused, other.name)) {
-			return ""
+			return nil
 		}
 	}
-	return "an invalid object cannot be tried: " + err.Error()
+	return fmt.Errorf("an invalid object cannot be tried: %w", err)
 }

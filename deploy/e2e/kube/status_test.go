@@ -36,7 +36,7 @@ var rivals = []struct{ kind, version, plural, spec, loses string }{
 		`VirtualService shop/one has the host api.shop.svc.cluster.local too and takes precedence for sidecars (`},
 	{"DestinationRule", "networking.istio.io/v1", "destinationrules",
 		`{host: web, trafficPolicy: {loadBalancer: {simple: RANDOM}}, subsets: [{name: v1}]}`,
-		`DestinationRule shop/one defines the subset "v1" of web.shop.svc.cluster.local too, and its definition counts (`},
+		`DestinationRule shop/one defines the subset "v1" of web.shop.svc.cluster.local too, and its definition is used (`},
 	{"Gateway", "networking.istio.io/v1", "gateways",
 		`{selector: {istio: gw}, servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: [web.example]}]}`,
 		`Gateway shop/one has the host web.example on port 80 for the same workloads: its server counts for it (`},

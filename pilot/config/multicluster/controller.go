@@ -235,7 +235,7 @@ func (c *Controller) want() map[string]naming {
 				d.Fix = "remove the key, or give one of the clusters another ID"
 				c.refused = append(c.refused, d)
 			case first != nil:
-				d.Code, d.Message = "DuplicateCluster", "cluster "+id+" is already in "+first.String()+", which comes first and counts"
+				d.Code, d.Message = "DuplicateCluster", "cluster "+id+" is already in "+first.String()+", which comes first and is used"
 				d.Fix = "remove one of the two"
 				c.refused = append(c.refused, d)
 			default:
