@@ -6,15 +6,14 @@ import (
 	"time"
 )
 
-// State is what came of one check.
+// State is the outcome of one check.
 type State string
 
-// States.
 const (
 	OK      State = "ok"
-	Warning State = "warning" // it works, and wants a look
-	Wrong   State = "wrong"   // it does not work, or soon will not
-	Skipped State = "skipped" // it was not looked at
+	Warning State = "warning" // it works, but needs attention
+	Wrong   State = "wrong"   // it does not work, or will soon stop working
+	Skipped State = "skipped" // it was not checked
 )
 
 // Result is what one check found.
@@ -22,17 +21,17 @@ type Result struct {
 	Group  string `json:"group"`
 	Name   string `json:"name"`
 	State  State  `json:"state"`
-	Detail string `json:"detail,omitempty"` // what was seen
-	Fix    string `json:"fix,omitempty"`    // the command that mends it, or shows more
+	Detail string `json:"detail,omitempty"` // what the check saw
+	Fix    string `json:"fix,omitempty"`    // the command that corrects it or shows more
 }
 
-// Report is what all checks found, in their order.
+// Report holds the results of all checks, in order.
 type Report struct {
 	Results []Result
 	group   string
 }
 
-// Wrong reports whether something is wrong.
+// Wrong reports whether a result has the state Wrong.
 func (r *Report) Wrong() bool {
 	return slices.ContainsFunc(r.Results, func(x Result) bool { return x.State == Wrong })
 }
@@ -48,7 +47,7 @@ func (r *Report) Count(s State) int {
 	return n
 }
 
-// begin starts a group: results that are added belong to it.
+// begin starts a group. The results that are added next belong to it.
 func (r *Report) begin(group string) { r.group = group }
 
 func (r *Report) add(s State, name, fix, detail string) {
@@ -71,13 +70,13 @@ func (r *Report) wrong(name, fix, format string, args ...any) {
 	r.add(Wrong, name, fix, fmt.Sprintf(format, args...))
 }
 
-// When certificates are too near their end.
+// A certificate that expires within these times is a warning, or wrong.
 const (
 	expiresSoon   = 30 * 24 * time.Hour
 	expiresAtOnce = 7 * 24 * time.Hour
 )
 
-// expiry adds what is to be said of the end of a certificate.
+// expiry adds a result about the end of a certificate.
 func (r *Report) expiry(name string, end, now time.Time, fix string) {
 	left := end.Sub(now)
 	switch {
@@ -92,7 +91,7 @@ func (r *Report) expiry(name string, end, now time.Time, fix string) {
 	}
 }
 
-// span writes a time as people say it.
+// span formats a duration in days or hours, as people say it.
 func span(d time.Duration) string {
 	switch days := int(d.Hours() / 24); {
 	case days >= 2:

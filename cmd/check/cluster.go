@@ -27,18 +27,18 @@ import (
 	"github.com/istiod-lite/istiod-lite/cmd/report"
 )
 
-// Cluster is a cluster that is asked through its API server.
+// Cluster is a cluster whose API server is asked.
 type Cluster struct {
 	client dynamic.Interface
-	raw    interface { // apiserver.Client
+	raw    interface {
 		Get(ctx context.Context, path string) ([]byte, error)
 	}
-	Namespace string // of the control plane
-	Revision  string // of the control plane; empty is the default one
+	Namespace string // the control plane's namespace
+	Revision  string // the control plane's revision; empty means default
 	Now       time.Time
 }
 
-// NewCluster returns a cluster that a configuration leads to.
+// NewCluster returns the cluster that a configuration leads to.
 func NewCluster(config *rest.Config, namespace, revision string, now time.Time) (*Cluster, error) {
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
@@ -51,7 +51,7 @@ func NewCluster(config *rest.Config, namespace, revision string, now time.Time) 
 	return &Cluster{client: client, raw: raw, Namespace: namespace, Revision: revision, Now: now}, nil
 }
 
-// suffix is that of the names of objects of the revision.
+// suffix returns the end of the names of the revision's objects, such as "-canary", or an empty string.
 func (c *Cluster) suffix() string {
 	if c.Revision == "" || c.Revision == "default" {
 		return ""
@@ -59,20 +59,19 @@ func (c *Cluster) suffix() string {
 	return "-" + c.Revision
 }
 
-// kubectl is a command for the namespace of the control plane.
+// kubectl returns a command in the namespace of the control plane.
 func (c *Cluster) kubectl(rest string) string { return "kubectl -n " + c.Namespace + " " + rest }
 
-// restart is the command that has new replicas do what is the leader's, such as writing roots and caBundles.
+// restart returns the command that starts new replicas. Their leader writes the roots and the caBundles again.
 func (c *Cluster) restart() string {
 	return c.kubectl("rollout restart deploy/istiod" + c.suffix())
 }
 
-// Resources that are read.
 func resource(group, version, plural string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: group, Version: version, Resource: plural}
 }
 
-// list reads the objects of a resource, of a namespace or of all.
+// list reads the objects of a resource in a namespace, or in all namespaces if it is empty.
 func list[T any](ctx context.Context, c *Cluster, r schema.GroupVersionResource, namespace, selector string) ([]T, error) {
 	all, err := c.client.Resource(r).Namespace(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
@@ -87,7 +86,7 @@ func list[T any](ctx context.Context, c *Cluster, r schema.GroupVersionResource,
 	return out, nil
 }
 
-// get reads one object; there may be none.
+// get reads one object. It returns nil if the object does not exist.
 func get[T any](ctx context.Context, c *Cluster, r schema.GroupVersionResource, namespace, name string) (*T, error) {
 	o, err := c.client.Resource(r).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -100,7 +99,7 @@ func get[T any](ctx context.Context, c *Cluster, r schema.GroupVersionResource, 
 	return out, runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, out)
 }
 
-// unread adds what could not be looked at. It reports whether there was an error.
+// unread adds a skipped result if err is not nil, and reports whether it did.
 func (r *Report) unread(name string, err error) bool {
 	if err == nil {
 		return false
@@ -109,20 +108,20 @@ func (r *Report) unread(name string, err error) bool {
 	return true
 }
 
-// reachable fails if the API server cannot be asked, and returns its version.
+// reachable returns the version of the API server, or an error if the API server does not answer.
 func (c *Cluster) reachable(ctx context.Context) (version, platform string, err error) {
 	text, err := c.raw.Get(ctx, "/version")
 	if err != nil {
-		return "", "", fmt.Errorf("ask the API server: %w", err)
+		return "", "", fmt.Errorf("ask the API server for its version: %w", err)
 	}
 	var v struct{ GitVersion, Platform string }
 	if err := json.Unmarshal(text, &v); err != nil {
-		return "", "", fmt.Errorf("the API server's version: %w", err)
+		return "", "", fmt.Errorf("decode the version of the API server: %w", err)
 	}
 	return v.GitVersion, v.Platform, nil
 }
 
-// Installed checks what is installed in a cluster. It fails where the API server cannot be asked at all.
+// Installed checks a control plane that is installed in a cluster. It fails if the API server does not answer.
 func (r *Report) Installed(ctx context.Context, c *Cluster) error {
 	if _, _, err := c.reachable(ctx); err != nil {
 		return err
@@ -140,7 +139,7 @@ func (r *Report) Installed(ctx context.Context, c *Cluster) error {
 	return nil
 }
 
-// revisionOf returns the revision that an object's labels name.
+// revisionOf returns the revision that an object's labels name, or "default".
 func revisionOf(labels map[string]string) string {
 	return cmp.Or(labels[names.LabelRevision], "default")
 }
@@ -157,7 +156,8 @@ func (r *Report) deployments(ctx context.Context, c *Cluster) {
 	all = slices.DeleteFunc(all, func(d appsv1.Deployment) bool { return !c.ours(d.Labels) })
 	if len(all) == 0 {
 		r.wrong("replicas", "pilot-discovery check --pre && helm install istiod charts/istiod -n "+c.Namespace,
-			"no Deployment of a control plane in %s (revision %s)", c.Namespace, revisionOf(map[string]string{names.LabelRevision: c.Revision}))
+			"the namespace %s has no Deployment of a control plane (revision %s)", c.Namespace,
+			revisionOf(map[string]string{names.LabelRevision: c.Revision}))
 		return
 	}
 	for _, d := range all {
@@ -187,7 +187,7 @@ func (r *Report) deployments(ctx context.Context, c *Cluster) {
 	}
 }
 
-// configMaps checks those that the server reads.
+// configMaps checks the ConfigMaps that the server reads.
 func (r *Report) configMaps(ctx context.Context, c *Cluster) {
 	for _, x := range []struct{ name, key, what string }{
 		{"istio" + c.suffix(), "mesh", "mesh configuration"}, {"istio-sidecar-injector" + c.suffix(), "config", "injection"},
@@ -205,7 +205,7 @@ func (r *Report) configMaps(ctx context.Context, c *Cluster) {
 	}
 }
 
-// leaders checks that somebody does what one replica does for all.
+// leaders checks that each Lease of the control plane has a holder that renews it.
 func (r *Report) leaders(ctx context.Context, c *Cluster) {
 	leases, err := list[coordinationv1.Lease](ctx, c, resource("coordination.k8s.io", "v1", "leases"), c.Namespace, "")
 	if r.unread("leases", err) {
@@ -221,11 +221,11 @@ func (r *Report) leaders(ctx context.Context, c *Cluster) {
 			holder = *l.Spec.HolderIdentity
 		}
 		if holder == "" || l.Spec.RenewTime == nil || l.Spec.LeaseDurationSeconds == nil {
-			r.warn("lease", c.kubectl("get lease "+l.Name+" -o yaml"), "nobody holds %s", l.Name)
+			r.warn("lease", c.kubectl("get lease "+l.Name+" -o yaml"), "no replica holds the Lease %s", l.Name)
 			continue
 		}
 		if end := l.Spec.RenewTime.Add(time.Duration(*l.Spec.LeaseDurationSeconds) * time.Second); c.Now.After(end.Add(slow)) {
-			r.wrong("lease", c.kubectl("get pods -l app=istiod"), "%s was last renewed by %s %s ago", l.Name, holder,
+			r.wrong("lease", c.kubectl("get pods -l app=istiod"), "the Lease %s was last renewed by %s %s ago", l.Name, holder,
 				span(c.Now.Sub(l.Spec.RenewTime.Time)))
 			continue
 		}
@@ -234,11 +234,11 @@ func (r *Report) leaders(ctx context.Context, c *Cluster) {
 	if held > 0 {
 		r.ok("leases", "%d held, for example by %s", held, at)
 	} else {
-		r.skip("leases", "", "none of this control plane")
+		r.skip("leases", "", "this control plane has no Lease yet")
 	}
 }
 
-// elects reports whether a Lease is one of the control plane's elections.
+// elects reports whether a Lease belongs to one of the control plane's elections.
 func (c *Cluster) elects(name string) bool {
 	return slices.Contains([]string{
 		"istio-leader", "istio-namespace-controller-election", "istio-workloadentry-cleanup" + c.suffix(),
@@ -247,24 +247,26 @@ func (c *Cluster) elects(name string) bool {
 	}, name)
 }
 
-// rootsMap is the ConfigMap that each namespace has its roots in.
+// rootsMap is the name of the ConfigMap with the roots, in each namespace.
 const rootsMap = "istio-ca-root-cert"
 
-// roots checks that namespaces have the roots of the mesh, and returns those of the control plane's namespace.
+// roots checks that each namespace has the roots of the mesh. It returns the roots of the control plane's namespace, or
+// an empty string if they cannot be read.
 func (r *Report) roots(ctx context.Context, c *Cluster) string {
 	maps, err := list[corev1.ConfigMap](ctx, c, resource("", "v1", "configmaps"), "", "istio.io/config=true")
 	if r.unread("namespaces", err) {
 		return ""
 	}
-	of := map[string]string{}
+	byNamespace := map[string]string{}
 	for _, m := range maps {
 		if m.Name == rootsMap {
-			of[m.Namespace] = m.Data["root-cert.pem"]
+			byNamespace[m.Namespace] = m.Data["root-cert.pem"]
 		}
 	}
-	own := of[c.Namespace]
+	own := byNamespace[c.Namespace]
 	if own == "" {
-		r.wrong("roots", c.kubectl("logs deploy/istiod"+c.suffix()+" | grep -i root"), "there is no ConfigMap %s in %s: no leader has written it",
+		r.wrong("roots", c.kubectl("logs deploy/istiod"+c.suffix()+" | grep -i root"),
+			"the ConfigMap %s is missing in %s: no leader has written it",
 			rootsMap, c.Namespace)
 		return ""
 	}
@@ -279,7 +281,7 @@ func (r *Report) roots(ctx context.Context, c *Cluster) string {
 	}
 	var missing, other []string
 	for _, n := range namespaces {
-		switch roots, found := of[n.Name]; {
+		switch roots, found := byNamespace[n.Name]; {
 		case strings.HasPrefix(n.Name, "kube-") || n.Status.Phase == corev1.NamespaceTerminating:
 		case !found:
 			missing = append(missing, n.Name)
@@ -292,17 +294,17 @@ func (r *Report) roots(ctx context.Context, c *Cluster) string {
 			report.Amount(len(missing), "namespace"), rootsMap, few(missing))
 	}
 	if len(other) > 0 {
-		r.wrong("namespaces", c.restart(), "%s with other roots than %s: %s",
+		r.wrong("namespaces", c.restart(), "%s with roots that differ from %s: %s",
 			report.Amount(len(other), "namespace"), c.Namespace, few(other))
 	}
 	if len(missing)+len(other) == 0 {
-		r.ok("namespaces", "all %d have them", len(of))
+		r.ok("namespaces", "all %d have the roots", len(byNamespace))
 	}
 	return own
 }
 
-// newRoots returns the command that has the mesh get another root. A server replaces its own in time, but not one that
-// has expired.
+// newRoots returns the command that gives the mesh another root. A server replaces its own root in time, but not an
+// expired one.
 func (c *Cluster) newRoots(ctx context.Context, expired bool) string {
 	secret := resource("", "v1", "secrets")
 	if own, err := get[metav1.PartialObjectMetadata](ctx, c, secret, c.Namespace, "cacerts"); err == nil && own != nil {
@@ -314,7 +316,7 @@ func (c *Cluster) newRoots(ctx context.Context, expired bool) string {
 	return c.restart()
 }
 
-// few names the first of a list.
+// few returns the first names of a list, and how many more there are.
 func few(list []string) string {
 	const shown = 5
 	if len(list) <= shown {
@@ -323,7 +325,7 @@ func few(list []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(list[:shown], ", "), len(list)-shown)
 }
 
-// earliestEnd returns when the first certificate of a bundle expires.
+// earliestEnd returns the time when the first certificate of a bundle expires.
 func earliestEnd(bundle []byte) (end time.Time, err error) {
 	for {
 		var block *pem.Block
@@ -339,7 +341,7 @@ func earliestEnd(bundle []byte) (end time.Time, err error) {
 		}
 	}
 	if end.IsZero() {
-		return end, errors.New("it has no certificate")
+		return end, errors.New("it contains no certificate")
 	}
 	return end, nil
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
-// root is a certificate that expires in 2036, and nobody has the key of.
+// root is a self-signed certificate that expires in 2036. Its private key was not kept.
 const root = `-----BEGIN CERTIFICATE-----
 MIIBczCCARmgAwIBAgIUA+MqQPQbjnoRkfTFoXAEvEqrgSswCgYIKoZIzj0EAwIw
 DzENMAsGA1UECgwEdGVzdDAeFw0yNjExMjUyMjQ2MTBaFw0zNjExMjIyMjQ2MTBa
@@ -31,7 +31,7 @@ ph1cZAIhAMemkrkfPBVtLD/VUUjHJKxjtvnh+W5AZYdXAEkOA1QJ
 -----END CERTIFICATE-----
 `
 
-// cluster makes one of YAML documents. What a user may not do is given by its resource.
+// cluster returns a Cluster with the objects of YAML documents. The user may not use the denied resources.
 func cluster(t *testing.T, version, text string, denied ...string) *Cluster {
 	t.Helper()
 	var objects []runtime.Object
@@ -62,12 +62,12 @@ func cluster(t *testing.T, version, text string, denied ...string) *Cluster {
 	return &Cluster{client: client, raw: always(`{"gitVersion": "` + version + `"}`), Namespace: "istio-system", Now: now()}
 }
 
-// always is the answer to every path.
+// always answers every path with one text.
 type always string
 
 func (a always) Get(context.Context, string) ([]byte, error) { return []byte(a), nil }
 
-// finds fails the test unless a result has the state and says that.
+// finds fails the test unless a result has the state and contains the text.
 func finds(t *testing.T, r *Report, s State, says string) {
 	t.Helper()
 	if !slices.ContainsFunc(r.Results, func(x Result) bool { return x.State == s && strings.Contains(plain(x), says) }) {
@@ -75,7 +75,7 @@ func finds(t *testing.T, r *Report, s State, says string) {
 	}
 }
 
-// object returns a document of YAML, after its separator.
+// object returns a YAML document, with its separator.
 func object(apiVersion, kind, metadata, fields string) string {
 	return "\n---\napiVersion: " + apiVersion + "\nkind: " + kind + "\nmetadata: {" + metadata + "}\n" + fields
 }
@@ -84,8 +84,8 @@ func crd(metadata, version string) string {
 	return object("apiextensions.k8s.io/v1", "CustomResourceDefinition", metadata, "spec: {versions: [{name: "+version+", served: true}]}")
 }
 
-// webhook returns a configuration, Mutating or Validating, of one webhook, which asks a Service. Its bundle is in base
-// 64, and there is none if that is empty.
+// webhook returns a configuration with one webhook that calls a Service. kind is Mutating or Validating. The bundle is
+// in base 64; an empty one is left out.
 func webhook(kind, name, revision, fields, service, bundle string) string {
 	if bundle != "" {
 		bundle = "caBundle: " + bundle + ", "
@@ -102,7 +102,7 @@ spec: {replicas: 2, template: {spec: {containers: [{name: discovery, image: pilo
 status: {readyReplicas: 1}
 `
 
-// An empty cluster may be installed into; what stands in the way is found.
+// A control plane can be installed in an empty cluster. Obstacles in other clusters are found.
 func TestInstallable(t *testing.T) {
 	var r Report
 	if err := r.Installable(t.Context(), cluster(t, "v1.33.2", "")); err != nil || r.Wrong() || r.Count(Warning) > 0 {
@@ -116,18 +116,18 @@ func TestInstallable(t *testing.T) {
 		object("v1", "Service", "name: istiod, namespace: istio-system", "spec: {ports: [{port: 15010}, {port: 15012}, {port: 15014}]}"),
 		"clusterroles", "deployments")
 	must.Succeed(t, r.Installable(t.Context(), c))
-	finds(t, &r, Wrong, "v1.28.9; the charts want 1.29.0 or later")
+	finds(t, &r, Wrong, "v1.28.9 is too old: the charts need 1.29.0 or later")
 	finds(t, &r, Wrong, "you may not get, create, patch clusterroles.rbac.authorization.k8s.io")
 	finds(t, &r, Wrong, "you may not get, create, patch deployments.apps")
-	finds(t, &r, Warning, "revision default, istio-system/istiod, pilot:1: helm install would take its place")
+	finds(t, &r, Warning, "revision default, istio-system/istiod, pilot:1: helm install would replace it")
 	finds(t, &r, Wrong, "istio-sidecar-injector-old is left over")
-	finds(t, &r, Warning, "1 definition not Helm's")
+	finds(t, &r, Warning, "1 definition not managed by Helm")
 	finds(t, &r, Warning, "missing: ")
 	finds(t, &r, Wrong, "httproutes.gateway.networking.k8s.io: it serves none of the versions")
 	finds(t, &r, Wrong, "the Service istiod lacks 443")
 }
 
-// The own release that is installed already is none of another control plane; the real istiod in its place is.
+// The project's own release is upgraded, so it is no obstacle. The real istiod in its place is one.
 func TestInstallableAgain(t *testing.T) {
 	own := strings.Replace(deployment, "istio.io/rev: default}", "istio.io/rev: default, app.kubernetes.io/version: 1.31.1-lite.1}", 1) +
 		webhook("Mutating", "istio-sidecar-injector", "default", "name: rev.namespace.sidecar-injector.istio.io", "istiod", "") +
@@ -137,7 +137,7 @@ func TestInstallableAgain(t *testing.T) {
 	if err := r.Installable(t.Context(), cluster(t, "v1.33.2", own)); err != nil || r.Wrong() || r.Count(Warning) > 0 {
 		t.Errorf("the own release: %v, %+v", err, r.Results)
 	}
-	finds(t, &r, OK, "revision default, istio-system/istiod, pilot:1: it is installed already")
+	finds(t, &r, OK, "revision default, istio-system/istiod, pilot:1: already installed")
 	for _, x := range r.Results {
 		if strings.Contains(plain(x), "other control plane") {
 			t.Errorf("it is another control plane: %s", plain(x))
@@ -145,15 +145,15 @@ func TestInstallableAgain(t *testing.T) {
 	}
 	r = Report{}
 	must.Succeed(t, r.Installable(t.Context(), cluster(t, "v1.33.2", strings.Replace(own, "1.31.1-lite.1", "1.31.1", 1))))
-	finds(t, &r, Warning, "helm install would take its place")
+	finds(t, &r, Warning, "helm install would replace it")
 }
 
-// What is installed is judged: replicas, ConfigMaps, leaders, roots and webhooks.
+// The checks cover replicas, ConfigMaps, leaders, roots and webhooks of an installation.
 func TestInstalled(t *testing.T) {
 	var r Report
 	must.Succeed(t, r.Installed(t.Context(), cluster(t, "v1.33.2", "")))
-	finds(t, &r, Wrong, "no Deployment of a control plane in istio-system (revision default)")
-	finds(t, &r, Wrong, "there is no ConfigMap istio-ca-root-cert")
+	finds(t, &r, Wrong, "the namespace istio-system has no Deployment of a control plane (revision default)")
+	finds(t, &r, Wrong, "the ConfigMap istio-ca-root-cert is missing")
 	bundle := base64.StdEncoding.EncodeToString([]byte(root))
 	r = Report{}
 	c := cluster(t, "v1.33.2", deployment+
@@ -183,13 +183,13 @@ func TestInstalled(t *testing.T) {
 	finds(t, &r, Wrong, "istio-namespace-controller-election was last renewed by istiod-0 1h0m0s ago")
 	finds(t, &r, OK, "1 held, for example by istiod-1")
 	finds(t, &r, Wrong, "1 namespace without the ConfigMap istio-ca-root-cert: shop")
-	finds(t, &r, Wrong, "1 namespace with other roots than istio-system: other")
-	finds(t, &r, Wrong, "untrusted: its caBundle has none of the roots")
+	finds(t, &r, Wrong, "1 namespace with roots that differ from istio-system: other")
+	finds(t, &r, Wrong, "untrusted: its caBundle contains no root")
 	finds(t, &r, Warning, "lax: failurePolicy is Ignore")
 	finds(t, &r, Wrong, "bare: it has no caBundle")
-	finds(t, &r, Wrong, "custom resources: 1 definition in no version that is read: gateways.networking.istio.io")
-	finds(t, &r, Wrong, "not there, so that its objects cannot be written: ")
-	for _, x := range r.Results { // what the leader writes comes back with new replicas
+	finds(t, &r, Wrong, "custom resources: 1 definition without a version that this server reads: gateways.networking.istio.io")
+	finds(t, &r, Wrong, "missing, so objects of these kinds cannot be written: ")
+	for _, x := range r.Results { // new replicas write what the leader writes
 		if (x.Name == "bare" || x.Name == "untrusted" ||
 			x.Name == "namespaces") && x.Fix != "kubectl -n istio-system rollout restart deploy/istiod" {
 			t.Errorf("%s is mended by %s", x.Name, x.Fix)
@@ -200,7 +200,7 @@ func TestInstalled(t *testing.T) {
 	}
 }
 
-// A Pod without a proxy is told why it has none.
+// The report says why a Pod has no proxy.
 func TestPod(t *testing.T) {
 	for _, x := range []struct {
 		text  string
@@ -211,13 +211,13 @@ func TestPod(t *testing.T) {
 		{object("v1", "Namespace", "name: shop", "") + object("v1", "Pod", "name: web, namespace: shop", ""), Wrong,
 			"neither it nor its namespace asks for one"},
 		{"apiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {istio-injection: enabled}}\n---\napiVersion: v1\nkind: Pod\n" +
-			"metadata: {name: web, namespace: shop}\n", Wrong, "although one is asked for"},
+			"metadata: {name: web, namespace: shop}\n", Wrong, "although a label asks for one"},
 		{"apiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: shop, annotations: {istio.io/rev: canary}}\n" +
 			"status: {containerStatuses: [{name: istio-proxy, ready: true, image: proxy, restartCount: 0, imageID: \"\"}]}\n", OK,
 			"by revision canary"},
 		{"apiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: shop}\n" +
 			"status: {containerStatuses: [{name: istio-proxy, ready: false, image: proxy, restartCount: 3, imageID: \"\"}]}\n", Wrong,
-			"it is not ready (restarted 3 times)"},
+			"the proxy is not ready (restarted 3 times)"},
 	} {
 		var r Report
 		must.Succeed(t, r.Pod(t.Context(), cluster(t, "v1.33.2", x.text), "web", "shop"))

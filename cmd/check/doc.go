@@ -1,9 +1,9 @@
-// Package check finds out whether a control plane may be installed in a cluster, whether one that runs is well, and
-// how one proxy stands. It reads a running server, through its debug pages and metrics, and a cluster, through its API
-// server, and writes to neither.
+// Package check checks a cluster before an installation, an installed control plane, a running server, and a single
+// proxy. It reads the debug pages and metrics of a server and the API server of a cluster, and writes to neither.
 //
-// A check is a function that adds Results to a Report, in groups. What could not be asked is a Result too: a check that
-// says nothing has found nothing wrong. A Result that is wrong says what mends it, where possible as a command.
+// A check is a function that adds Results to a Report, in groups. A question that gets no answer is a Result too, so a
+// check without a Result has found nothing wrong. A Result that is wrong says how to correct it, if possible as a
+// command.
 //
 // The package holds no state and starts no goroutines.
 //

@@ -8,7 +8,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// metrics are one scrape, by name.
+// metrics holds the families of one scrape, by name.
 type metrics map[string]*dto.MetricFamily
 
 func valueOf(m *dto.Metric) float64 {
@@ -21,7 +21,7 @@ func valueOf(m *dto.Metric) float64 {
 	return m.GetUntyped().GetValue()
 }
 
-// value returns the first series of a metric.
+// value returns the value of the first series of a metric.
 func (m metrics) value(name string) (float64, bool) {
 	for _, s := range m[name].GetMetric() {
 		return valueOf(s), true
@@ -29,7 +29,7 @@ func (m metrics) value(name string) (float64, bool) {
 	return 0, false
 }
 
-// sum adds up all series of a metric.
+// sum returns the sum of all series of a metric.
 func (m metrics) sum(name string) (sum float64) {
 	for _, s := range m[name].GetMetric() {
 		sum += valueOf(s)
@@ -37,7 +37,7 @@ func (m metrics) sum(name string) (sum float64) {
 	return sum
 }
 
-// labels returns the labels' values of each series that has a value.
+// labels returns the label values of each series that has the value, sorted.
 func (m metrics) labels(name string, value float64) (list []string) {
 	for _, s := range m[name].GetMetric() {
 		if valueOf(s) != value {
@@ -55,8 +55,8 @@ func (m metrics) labels(name string, value float64) (list []string) {
 	return list
 }
 
-// quantile returns the upper bound of the bucket in which a quantile of a histogram lies, and how much was observed.
-// It is infinite in the last bucket.
+// quantile returns the upper bound of the bucket that contains a quantile of a histogram, and the number of
+// observations. The bound is infinite for the last bucket.
 func (m metrics) quantile(name string, q float64) (bound float64, count uint64) {
 	for _, s := range m[name].GetMetric() {
 		h := s.GetHistogram()

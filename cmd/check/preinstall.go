@@ -22,11 +22,10 @@ import (
 	own "github.com/istiod-lite/istiod-lite/cmd/version"
 )
 
-// oldestKubernetes is the oldest release that the charts take.
+// oldestKubernetes is the oldest release of Kubernetes that the charts support.
 const oldestKubernetes = "1.29.0"
 
-// Installable checks whether a control plane may be installed in a cluster. It fails where the API server cannot be
-// asked at all.
+// Installable checks whether a control plane can be installed in a cluster. It fails if the API server does not answer.
 func (r *Report) Installable(ctx context.Context, c *Cluster) error {
 	found, platform, err := c.reachable(ctx)
 	if err != nil {
@@ -34,9 +33,9 @@ func (r *Report) Installable(ctx context.Context, c *Cluster) error {
 	}
 	r.begin("Kubernetes")
 	if v, err := version.ParseGeneric(found); err != nil {
-		r.warn("version", "", "%q is not understood: the charts want %s or later", found, oldestKubernetes)
+		r.warn("version", "", "%q is no version that can be compared: the charts need %s or later", found, oldestKubernetes)
 	} else if v.LessThan(version.MustParseGeneric(oldestKubernetes)) {
-		r.wrong("version", "", "%s; the charts want %s or later: upgrade the cluster", found, oldestKubernetes)
+		r.wrong("version", "", "%s is too old: the charts need %s or later, so upgrade the cluster", found, oldestKubernetes)
 	} else {
 		r.ok("version", "%s (%s)", found, platform)
 	}
@@ -49,7 +48,7 @@ func (r *Report) Installable(ctx context.Context, c *Cluster) error {
 	return nil
 }
 
-// permission is something that installing the charts does.
+// permission is a right that the installation of the charts needs.
 type permission struct {
 	verb, group, resource string
 	namespaced            bool
@@ -75,7 +74,7 @@ func permissions() []permission {
 	return append(all, permission{"get", "", "namespaces", false}, permission{"create", "", "namespaces", false})
 }
 
-// permissions asks the API server what the user may do of what installing needs.
+// permissions asks the API server which of the needed rights the user has.
 func (r *Report) permissions(ctx context.Context, c *Cluster) {
 	denied := map[string][]string{}
 	all := permissions()
@@ -121,13 +120,13 @@ func (c *Cluster) may(ctx context.Context, p permission) (bool, error) {
 	answer, err := c.client.Resource(resource("authorization.k8s.io", "v1", "selfsubjectaccessreviews")).
 		Create(ctx, &unstructured.Unstructured{Object: asked}, metav1.CreateOptions{})
 	if err != nil {
-		return false, fmt.Errorf("ask what the user may do: %w", err)
+		return false, fmt.Errorf("ask for the rights of the user: %w", err)
 	}
 	allowed, _, _ := unstructured.NestedBool(answer.Object, "status", "allowed")
 	return allowed, nil
 }
 
-// definition is what is read of a CustomResourceDefinition.
+// definition holds the fields of a CustomResourceDefinition that are read.
 type definition struct {
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              struct {
@@ -158,7 +157,7 @@ func (c *Cluster) allDefinitions(ctx context.Context) (map[string]definition, er
 	return byName, err
 }
 
-// definitions checks the custom resources of Istio and of the Gateway API.
+// definitions checks the custom resources of Istio and of the Gateway API before an installation.
 func (r *Report) definitions(ctx context.Context, c *Cluster) {
 	byName, err := c.allDefinitions(ctx)
 	if r.unread("Istio", err) {
@@ -175,7 +174,8 @@ func (r *Report) definitions(ctx context.Context, c *Cluster) {
 		d, found := byName[name]
 		switch {
 		case found && !d.serves(k.Versions):
-			r.wrong(name, "kubectl get crd "+name+" -o jsonpath='{.spec.versions[*].name}'", "it serves none of the versions that are read: %s",
+			r.wrong(name, "kubectl get crd "+name+" -o jsonpath='{.spec.versions[*].name}'",
+				"it serves none of the versions that this server reads: %s",
 				strings.Join(k.Versions, ", "))
 		case gateway && !found:
 			gatewayMissing = append(gatewayMissing, k.Plural)
@@ -195,18 +195,18 @@ func (r *Report) definitions(ctx context.Context, c *Cluster) {
 		r.warn("Istio",
 			"kubectl annotate crd -l chart=istio --overwrite meta.helm.sh/release-name=base meta.helm.sh/release-namespace="+c.Namespace+
 				" && kubectl label crd -l chart=istio --overwrite app.kubernetes.io/managed-by=Helm  # or --set base.enableCRDTemplates=false",
-			"%s not Helm's, which will not take them over: %s", report.Amount(len(foreign), "definition"), few(foreign))
+			"%s not managed by Helm, which refuses to adopt them: %s", report.Amount(len(foreign), "definition"), few(foreign))
 	case len(owners) > 0:
 		r.ok("Istio", "of the Helm release %s", strings.Join(slices.Sorted(maps.Keys(owners)), ", "))
 	default:
-		r.ok("Istio", "none yet: the chart base brings them")
+		r.ok("Istio", "not installed yet: the chart base installs them")
 	}
 	if len(missing) > 0 && len(foreign)+len(owners) > 0 {
 		r.warn("missing", "helm upgrade --install base charts/base -n "+c.Namespace, "%s", strings.Join(missing, ", "))
 	}
 	switch {
 	case gateways == 0:
-		r.ok("Gateway API", "not installed, which is fine where nobody uses it")
+		r.ok("Gateway API", "not installed, which is fine if it is not used")
 	case len(releases) > 1:
 		r.warn("Gateway API",
 			"kubectl get crd -o custom-columns='NAME:.metadata.name,VERSION:.metadata.annotations.gateway\\.networking\\.k8s\\.io/bundle-version'",
@@ -216,7 +216,7 @@ func (r *Report) definitions(ctx context.Context, c *Cluster) {
 	}
 }
 
-// kinds checks that the custom resources of Istio are there, without which nothing of them is read.
+// kinds checks that the custom resources of Istio exist. Without a definition, the server reads no object of its kind.
 func (r *Report) kinds(ctx context.Context, c *Cluster) {
 	byName, err := c.allDefinitions(ctx)
 	if r.unread("custom resources", err) {
@@ -240,19 +240,20 @@ func (r *Report) kinds(ctx context.Context, c *Cluster) {
 	}
 	fix := "helm upgrade --install base charts/base -n " + c.Namespace
 	if len(missing) > 0 {
-		r.wrong("custom resources", fix, "%s not there, so that its objects cannot be written: %s",
+		r.wrong("custom resources", fix, "%s missing, so objects of these kinds cannot be written: %s",
 			report.Amount(len(missing), "definition"), few(missing))
 	}
 	if len(unserved) > 0 {
-		r.wrong("custom resources", fix, "%s in no version that is read: %s", report.Amount(len(unserved), "definition"), few(unserved))
+		r.wrong("custom resources", fix, "%s without a version that this server reads: %s", report.Amount(len(unserved), "definition"),
+			few(unserved))
 	}
 	if len(missing)+len(unserved) == 0 {
 		r.ok("custom resources", "all %d of Istio's", n)
 	}
 }
 
-// others looks for control planes that are in the cluster, and for what of theirs has the names that would be taken.
-// One of this project with the revision and the namespace is the release that would be upgraded.
+// others looks for control planes in the cluster, and for objects of theirs that have the names of the installation. A
+// control plane of this project with the same revision and namespace is the release to upgrade.
 func (r *Report) others(ctx context.Context, c *Cluster) {
 	all, err := list[appsv1.Deployment](ctx, c, resource("apps", "v1", "deployments"), "", "app=istiod")
 	if r.unread("revisions", err) {
@@ -272,10 +273,10 @@ func (r *Report) others(ctx context.Context, c *Cluster) {
 		case !c.ours(d.Labels):
 			r.ok("revisions", "%s", what)
 		case d.Namespace == c.Namespace && own.Own(d.Labels):
-			r.ok("revisions", "%s: it is installed already, and helm upgrade --install changes it", what)
+			r.ok("revisions", "%s: already installed, helm upgrade --install changes it", what)
 		case d.Namespace == c.Namespace:
-			r.warn("revisions", "pilot-discovery check --pre --revision NEW  # beside it, as a revision",
-				"%s: helm install would take its place", what)
+			r.warn("revisions", "pilot-discovery check --pre --revision NEW  # to install a second revision",
+				"%s: helm install would replace it", what)
 		default:
 			r.wrong("revisions", "pilot-discovery check --pre --revision NEW", "%s: another control plane has this revision", what)
 		}
@@ -296,12 +297,12 @@ func (r *Report) others(ctx context.Context, c *Cluster) {
 			r.wrong("ports", c.kubectl("get service "+service.Name+" -o yaml"), "the Service %s lacks %s, which proxies and the API server call",
 				service.Name, strings.Join(missing, ", "))
 		} else {
-			r.ok("ports", "the Service %s has them all", service.Name)
+			r.ok("ports", "the Service %s has all ports", service.Name)
 		}
 	}
 }
 
-// leftovers looks for webhooks whose server is gone: they hold up every write that they match.
+// leftovers looks for webhooks whose server is gone. They block every write that they match.
 func (r *Report) leftovers(ctx context.Context, c *Cluster) {
 	all, err := c.hooks(ctx)
 	if r.unread("webhooks", err) {
@@ -320,7 +321,8 @@ func (r *Report) leftovers(ctx context.Context, c *Cluster) {
 		}
 		if service == nil {
 			left++
-			r.wrong("webhooks", "kubectl delete "+h.resource+" "+h.configuration, "%s is left over: it calls the Service %s/%s, which is not there",
+			r.wrong("webhooks", "kubectl delete "+h.resource+" "+h.configuration,
+				"%s is left over: it calls the Service %s/%s, which does not exist",
 				h.configuration, s.Namespace, s.Name)
 		}
 	}
@@ -329,7 +331,7 @@ func (r *Report) leftovers(ctx context.Context, c *Cluster) {
 	}
 }
 
-// LocalPorts checks that the addresses a server listens on by default are free on this machine.
+// LocalPorts checks that the default addresses of a server are free on this machine.
 func (r *Report) LocalPorts(ctx context.Context, addresses map[string]string) {
 	r.begin("ports")
 	var free []string
@@ -337,7 +339,7 @@ func (r *Report) LocalPorts(ctx context.Context, addresses map[string]string) {
 		var c net.ListenConfig
 		l, err := c.Listen(ctx, "tcp", addresses[name])
 		if err != nil {
-			r.wrong("ports", "pilot-discovery discovery --"+name+" 127.0.0.1:0  # any that is free", "%s: %v", name, err)
+			r.wrong("ports", "pilot-discovery discovery --"+name+" 127.0.0.1:0  # any free port", "%s: %v", name, err)
 			continue
 		}
 		_ = l.Close()

@@ -19,8 +19,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/debug"
 )
 
-// ProxyOf checks how one proxy stands with the replica that serves it, by its pod.namespace. It fails where the server
-// cannot be asked.
+// ProxyOf checks one proxy, named POD.NAMESPACE, with the replica that serves it. It fails if the server does not
+// answer.
 func (r *Report) ProxyOf(ctx context.Context, s Server, name string) error {
 	list, all, err := s.proxies(ctx)
 	if err != nil {
@@ -28,7 +28,7 @@ func (r *Report) ProxyOf(ctx context.Context, s Server, name string) error {
 	}
 	r.begin("proxy")
 	r.answering(list)
-	// A proxy that has just connected to another replica may still have its old stream: the newest one is the proxy's.
+	// A proxy that has just connected to another replica may still have its old stream, so the newest stream is used.
 	var p debug.ProxyStatus
 	for _, x := range all {
 		if x.ProxyID == name && !x.Connected.Before(p.Connected) {
@@ -49,15 +49,17 @@ func (r *Report) ProxyOf(ctx context.Context, s Server, name string) error {
 	}
 	standing := standingOf(p, s.Now)
 	for _, t := range standing.rejected {
-		r.wrong(strings.ToUpper(t.Type), mends(s.rejections(ctx), name, t.Type, s.ask("/debug/findings")), "it rejects what it is sent: %s",
+		r.wrong(strings.ToUpper(t.Type), mends(s.rejections(ctx), name, t.Type, "pilot-discovery pushes"+s.address()),
+			"the proxy rejects its configuration: %s",
 			strings.TrimSpace(t.LastError))
 	}
 	for _, t := range standing.stale {
-		r.wrong(strings.ToUpper(t.Type), "pilot-discovery proxy-status "+name+s.address(), "it has not acknowledged what it was sent for %s",
+		r.wrong(strings.ToUpper(t.Type), "pilot-discovery proxy-status "+name+s.address(),
+			"the proxy has not acknowledged its configuration for %s",
 			span(s.Now.Sub(*t.SentTime)))
 	}
 	if p.Waits != "" {
-		r.warn("start", "pilot-discovery proxy-status "+name+s.address(), "it waits: %s", p.Waits)
+		r.warn("start", "pilot-discovery proxy-status "+name+s.address(), "the proxy waits: %s", p.Waits)
 	}
 	var synced []string
 	for _, t := range slices.SortedFunc(maps.Values(p.Resources), func(a, b debug.TypeStatus) int { return strings.Compare(a.Type, b.Type) }) {
@@ -72,8 +74,8 @@ func (r *Report) ProxyOf(ctx context.Context, s Server, name string) error {
 	return r.objectsOf(ctx, s, p)
 }
 
-// objectsOf adds the findings of the objects that concern a proxy: those of its namespace and of the root namespace
-// that do not select other workloads alone.
+// objectsOf adds the findings about objects that concern a proxy. These are the objects of its namespace and of the
+// root namespace, except objects that select other workloads only.
 func (r *Report) objectsOf(ctx context.Context, s Server, p debug.ProxyStatus) error {
 	namespace := p.ProxyID[strings.LastIndexByte(p.ProxyID, '.')+1:]
 	var policies struct {
@@ -104,10 +106,10 @@ func (r *Report) objectsOf(ctx context.Context, s Server, p debug.ProxyStatus) e
 	if err := s.get(ctx, "/debug/configz", &objects); err != nil {
 		return err
 	}
-	others := map[string]bool{} // objects that select other workloads
+	otherWorkloads := map[string]bool{} // objects that select other workloads
 	for _, o := range objects {
 		if selector := o.selector(); len(selector) > 0 && !kinds.Selects(selector, labels) {
-			others[o.Kind+" "+o.Metadata.Namespace+"/"+o.Metadata.Name] = true
+			otherWorkloads[o.Kind+" "+o.Metadata.Namespace+"/"+o.Metadata.Name] = true
 		}
 	}
 	list, err := s.findings(ctx)
@@ -117,7 +119,7 @@ func (r *Report) objectsOf(ctx context.Context, s Server, p debug.ProxyStatus) e
 	list = slices.DeleteFunc(list, func(d diag.Diagnostic) bool {
 		_, name, _ := strings.Cut(d.Object, " ")
 		ns, _, _ := strings.Cut(name, "/")
-		return others[d.Object] || ns != namespace && ns != policies.Policies.RootNamespace
+		return otherWorkloads[d.Object] || ns != namespace && ns != policies.Policies.RootNamespace
 	})
 	if applied := policies.Proxies[p.ProxyID]; len(applied) > 0 {
 		r.ok("policies", "%s", strings.Join(applied, ", "))
@@ -126,7 +128,7 @@ func (r *Report) objectsOf(ctx context.Context, s Server, p debug.ProxyStatus) e
 	return nil
 }
 
-// selecting is what is read of an object to know which workloads it is for.
+// selecting holds the fields of an object that say which workloads it applies to.
 type selecting struct {
 	Kind     string `json:"kind"`
 	Metadata struct {
@@ -136,7 +138,7 @@ type selecting struct {
 	Spec json.RawMessage `json:"spec"`
 }
 
-// selector returns the labels that an object of Istio's API selects workloads by.
+// selector returns the labels by which an object of Istio's API selects workloads.
 func (o selecting) selector() map[string]string {
 	var spec struct {
 		Selector         json.RawMessage `json:"selector"`
@@ -159,7 +161,7 @@ func (o selecting) selector() map[string]string {
 	return nil
 }
 
-// Envoy checks a proxy by its own admin API: whether it is live, and the certificates that it has.
+// Envoy checks a proxy through its admin API: whether it is live, and when its certificates expire.
 func (r *Report) Envoy(ctx context.Context, get func(ctx context.Context, path string) (int, []byte, error), now time.Time) error {
 	status, text, err := get(ctx, "/ready")
 	if err != nil {
@@ -169,10 +171,10 @@ func (r *Report) Envoy(ctx context.Context, get func(ctx context.Context, path s
 	if state := strings.TrimSpace(string(text)); status == http.StatusOK {
 		r.ok("ready", "%s", state)
 	} else {
-		r.wrong("ready", "", "it is %s", state)
+		r.wrong("ready", "", "Envoy is %s", state)
 	}
 	if status, text, err = get(ctx, "/certs"); err != nil || status != http.StatusOK {
-		return fmt.Errorf("ask Envoy for its certificates: %d: %w", status, err)
+		return fmt.Errorf("ask Envoy for its certificates: status %d: %w", status, err)
 	}
 	type certificate struct {
 		Path       string    `json:"path"`
@@ -186,9 +188,9 @@ func (r *Report) Envoy(ctx context.Context, get func(ctx context.Context, path s
 		} `json:"certificates"`
 	}
 	if err := json.Unmarshal(text, &all); err != nil {
-		return fmt.Errorf("Envoy's certificates: %w", err)
+		return fmt.Errorf("decode Envoy's certificates: %w", err)
 	}
-	// A workload's certificate lives a day, and is replaced at half time.
+	// A workload certificate lives one day and is replaced after half that time.
 	var earliest, roots time.Time
 	for _, c := range all.Certificates {
 		for _, x := range c.Chain {
@@ -205,12 +207,13 @@ func (r *Report) Envoy(ctx context.Context, get func(ctx context.Context, path s
 	const fix = "pilot-agent request GET certs"
 	switch left := earliest.Sub(now); {
 	case earliest.IsZero():
-		r.skip("certificates", fix, "it has none")
+		r.skip("certificates", fix, "Envoy has no certificates")
 		return nil
 	case left <= 0:
-		r.wrong("certificates", fix, "one expired at %s: the agent could not have it signed anew", earliest.UTC().Format(time.RFC3339))
+		r.wrong("certificates", fix, "a certificate expired at %s: the agent got no new one, and its log says why",
+			earliest.UTC().Format(time.RFC3339))
 	case left < time.Hour:
-		r.warn("certificates", fix, "one expires in %s", span(left))
+		r.warn("certificates", fix, "a certificate expires in %s: the agent should have renewed it", span(left))
 	default:
 		r.ok("certificates", "%d, the first expires in %s", len(all.Certificates), span(left))
 	}
@@ -220,7 +223,7 @@ func (r *Report) Envoy(ctx context.Context, get func(ctx context.Context, path s
 	return nil
 }
 
-// Pod checks the Pod of a proxy in a cluster: whether it was injected, by whom, and whether it is ready.
+// Pod checks the Pod of a proxy in a cluster: whether it was injected, by which revision, and whether it is ready.
 func (r *Report) Pod(ctx context.Context, c *Cluster, name, namespace string) error {
 	if _, _, err := c.reachable(ctx); err != nil {
 		return err
@@ -244,7 +247,7 @@ func (r *Report) Pod(ctx context.Context, c *Cluster, name, namespace string) er
 			if injected = true; s.Ready {
 				r.ok("istio-proxy", "ready, %s, restarted %d times", s.Image, s.RestartCount)
 			} else {
-				r.wrong("istio-proxy", kubectl+"logs "+name+" -c istio-proxy", "it is not ready (restarted %d times)", s.RestartCount)
+				r.wrong("istio-proxy", kubectl+"logs "+name+" -c istio-proxy", "the proxy is not ready (restarted %d times)", s.RestartCount)
 			}
 		}
 	}
@@ -252,7 +255,7 @@ func (r *Report) Pod(ctx context.Context, c *Cluster, name, namespace string) er
 		for _, s := range list {
 			if s.Name == "istio-proxy" && !injected {
 				injected = true
-				r.warn("istio-proxy", kubectl+"describe pod "+name, "it has not started: the Pod is %s", pod.Status.Phase)
+				r.warn("istio-proxy", kubectl+"describe pod "+name, "the proxy has not started: the Pod is %s", pod.Status.Phase)
 			}
 		}
 	}
@@ -273,8 +276,8 @@ func (r *Report) Pod(ctx context.Context, c *Cluster, name, namespace string) er
 		r.wrong("injection", kubectl+"get pod "+name+" -o jsonpath='{.metadata.labels}'",
 			"the Pod has no proxy: its label sidecar.istio.io/inject is false")
 	default:
-		r.wrong("injection", kubectl+"delete pod "+name+"  # a new one asks the webhook again",
-			"the Pod has no proxy, although one is asked for: it is older than the label, or the webhook did not answer")
+		r.wrong("injection", kubectl+"delete pod "+name+"  # a new Pod passes the webhook again",
+			"the Pod has no proxy, although a label asks for one: the Pod is older than the label, or the webhook did not answer")
 	}
 	return nil
 }

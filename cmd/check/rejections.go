@@ -9,11 +9,11 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/pushes"
 )
 
-// rejections returns what proxies rejected, as the log of pushes of each replica has it, the newest last.
+// rejections returns the rejections in the push logs of all replicas, the newest last.
 func (s Server) rejections(ctx context.Context) (list []pushes.Rejection) {
 	answers, err := debug.AskAll(ctx, s.Get, "pushes?limit=0")
 	if err != nil {
-		return nil // an older server
+		return nil // an older server has no such page
 	}
 	_ = debug.ReadAll(answers, func(_ *debug.Replica, page pushes.Page) {
 		for _, p := range page.Pushes {
@@ -24,12 +24,12 @@ func (s Server) rejections(ctx context.Context) (list []pushes.Rejection) {
 	return list
 }
 
-// makers are the kinds whose objects write what proxies are sent as users have written it, the one that does so most
-// first: mostly it is they that make what proxies reject.
+// makers returns the kinds whose objects add configuration as the user has written it. Most rejections come from them.
+// The most frequent kind is first.
 func makers() []string { return []string{"EnvoyFilter", "TrafficExtension", "WasmPlugin"} }
 
-// mends returns the command that mends what a proxy rejects of a type: to delete, or to edit, the object behind it. It
-// is shown where that is not known.
+// mends returns the command that corrects a rejection of one type: it deletes or edits the object behind it. If no
+// object is known, it returns show.
 func mends(list []pushes.Rejection, proxy, short, show string) string {
 	for _, x := range slices.Backward(list) {
 		if !strings.EqualFold(x.Type, short) || x.Proxy != proxy && x.Proxies < 2 {

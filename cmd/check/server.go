@@ -21,16 +21,16 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/pushes"
 )
 
-// Server is a running server that is asked.
+// Server is a running server whose debug pages are read.
 type Server struct {
 	// Get returns the status and the text of a path such as /debug/syncz.
 	Get     debug.Getter
-	Address string // how the server is named in commands
-	Version string // of this program
+	Address string // the name of the server in commands
+	Version string // the version of this program
 	Now     time.Time
 }
 
-// ask is the command that shows a page.
+// ask returns the command that shows a page.
 func (s Server) ask(path string) string {
 	return "pilot-discovery request GET " + path + s.address()
 }
@@ -42,7 +42,7 @@ func (s Server) address() string {
 	return " --address " + s.Address
 }
 
-// get reads a page of JSON.
+// get decodes a page of JSON.
 func (s Server) get(ctx context.Context, path string, into any) error {
 	status, text, err := s.Get(ctx, path)
 	switch {
@@ -57,14 +57,14 @@ func (s Server) get(ctx context.Context, path string, into any) error {
 	return nil
 }
 
-// Running checks that a server is well. It fails where the server cannot be asked at all.
+// Running checks a running server. It fails if the server does not answer.
 func (r *Report) Running(ctx context.Context, s Server) error {
 	status, text, err := s.Get(ctx, "/metrics")
 	if err != nil {
 		return err
 	}
 	if status != http.StatusOK {
-		return fmt.Errorf("%s/metrics: %d: this is no server's --monitoringAddr", s.Address, status)
+		return fmt.Errorf("%s/metrics: %d: this is not the --monitoringAddr of a control plane", s.Address, status)
 	}
 	m, err := parseMetrics(text)
 	if err != nil {
@@ -74,7 +74,7 @@ func (r *Report) Running(ctx context.Context, s Server) error {
 	r.readiness(ctx, s)
 	r.version(ctx, s)
 	r.counted(m, "istiod_panics_total", "panics", "kubectl logs -n istio-system deploy/istiod | grep -A20 panic",
-		"panics were recovered; please report them")
+		"panics were recovered: please report them with the stack from the log")
 	r.memory(m)
 	r.begin("certificates")
 	r.authority(m, s.Now)
@@ -95,7 +95,7 @@ func (r *Report) readiness(ctx context.Context, s Server) {
 	case status == http.StatusOK:
 		r.ok("ready", "")
 	case status == http.StatusNotFound:
-		r.skip("ready", "", "an older server, which does not say so here")
+		r.skip("ready", "", "the server has no page /ready: it is an older version")
 	default:
 		r.wrong("ready", s.ask("/debug/findings"), "%s", strings.TrimSpace(string(text)))
 	}
@@ -105,7 +105,7 @@ func (r *Report) version(ctx context.Context, s Server) {
 	status, text, err := s.Get(ctx, "/version")
 	switch {
 	case err != nil || status != http.StatusOK:
-		r.skip("version", "", "the server does not say it")
+		r.skip("version", "", "the server does not report its version")
 	case strings.TrimSpace(string(text)) != s.Version:
 		r.warn("version", "", "the server is %s, this program is %s", strings.TrimSpace(string(text)), s.Version)
 	default:
@@ -113,7 +113,7 @@ func (r *Report) version(ctx context.Context, s Server) {
 	}
 }
 
-// counted warns of what should be 0.
+// counted adds a warning if a counter of faults is not 0.
 func (r *Report) counted(m metrics, metric, name, fix, what string) {
 	if n := m.sum(metric); n > 0 {
 		r.warn(name, fix, "%.0f %s", n, what)
@@ -122,19 +122,21 @@ func (r *Report) counted(m metrics, metric, name, fix, what string) {
 	}
 }
 
-// memory compares what the process has with what it may have.
+// memory compares the memory of the process with its limit.
 func (r *Report) memory(m metrics) {
 	rss, limit := m.sum("process_resident_memory_bytes"), m.sum("go_gc_gomemlimit_bytes")
 	const unlimited = 1 << 62
 	switch {
 	case rss == 0:
-		r.skip("memory", "", "it is not known on this system")
+		r.skip("memory", "", "the server reports no resident memory: its system does not say it")
 	case limit == 0 || limit >= unlimited:
 		r.ok("memory", "%s, without a limit", bytesOf(rss))
 	case rss > limit:
-		r.wrong("memory", "kubectl -n istio-system set resources deploy/istiod --limits=memory=NEW", "%s of %s", bytesOf(rss), bytesOf(limit))
+		r.wrong("memory", "kubectl -n istio-system set resources deploy/istiod --limits=memory=NEW",
+			"the server uses %s, more than its limit of %s", bytesOf(rss), bytesOf(limit))
 	case rss > 0.85*limit:
-		r.warn("memory", "kubectl -n istio-system set resources deploy/istiod --limits=memory=NEW", "%s of %s", bytesOf(rss), bytesOf(limit))
+		r.warn("memory", "kubectl -n istio-system set resources deploy/istiod --limits=memory=NEW",
+			"the server uses %s, close to its limit of %s", bytesOf(rss), bytesOf(limit))
 	default:
 		r.ok("memory", "%s of %s", bytesOf(rss), bytesOf(limit))
 	}
@@ -142,17 +144,17 @@ func (r *Report) memory(m metrics) {
 
 func bytesOf(n float64) string { return strconv.FormatFloat(n/(1<<20), 'f', 0, 64) + " MiB" }
 
-// plugIn is the command that has an operator's CA, of the folder CERTS, take the place of the one that there is.
+// plugIn returns the command that installs the certificate authority of the folder CERTS.
 func plugIn(namespace string) string {
 	return "kubectl -n " + namespace + " create secret generic cacerts --from-file=CERTS --dry-run=client -o yaml | kubectl apply -f -"
 }
 
-// authority checks the certificate authority, by what the metrics say of it.
+// authority checks the certificate authority by its metrics.
 func (r *Report) authority(m metrics, now time.Time) {
 	plugin := plugIn("istio-system")
 	roots, ok := m.value("citadel_server_root_cert_expiry_timestamp")
 	if !ok || roots <= 0 {
-		r.skip("authority", "", "this server has none: others issue certificates, or there are none")
+		r.skip("authority", "", "this server issues no certificates")
 		return
 	}
 	r.expiry("root", time.Unix(int64(roots), 0), now, plugin)
@@ -162,16 +164,17 @@ func (r *Report) authority(m metrics, now time.Time) {
 	issued, failed := m.sum("citadel_server_success_cert_issuance_count"), m.sum("citadel_server_csr_sign_err_count")
 	refused := m.sum("citadel_server_authentication_failure_count")
 	if failed > 0 {
-		r.warn("issued", "kubectl logs -n istio-system deploy/istiod | grep -i csr", "%.0f issued, %.0f failed", issued, failed)
+		r.warn("issued", "istioctl admin log --level ca:debug && kubectl logs -n istio-system deploy/istiod -f | grep 'certificate refused'",
+			"%.0f issued, %.0f failed", issued, failed)
 	} else {
 		r.ok("issued", "%.0f, %.0f callers refused", issued, refused)
 	}
 }
 
-// sources checks that what configuration comes from can be read.
+// sources checks that the server can read the sources of configuration.
 func (r *Report) sources(ctx context.Context, s Server, m metrics) {
 	if stalled := m.labels("pilot_k8s_watch_stalled", 1); len(stalled) > 0 {
-		r.wrong("API server", s.ask("/debug/findings"), "it cannot be read, and what was read last stays in force: %s",
+		r.wrong("API server", s.ask("/debug/findings"), "these resources cannot be read, so their last state stays in force: %s",
 			strings.Join(stalled, ", "))
 	}
 	var clusters []struct {
@@ -190,13 +193,14 @@ func (r *Report) sources(ctx context.Context, s Server, m metrics) {
 	}
 	switch {
 	case len(unsynced) > 0:
-		r.wrong("clusters", s.ask("/debug/clusterz"), "%d of %d are not read: %s", len(unsynced), len(clusters), strings.Join(unsynced, ", "))
+		r.wrong("clusters", s.ask("/debug/clusterz"), "%d of %d clusters are not synced: %s", len(unsynced), len(clusters),
+			strings.Join(unsynced, ", "))
 	case len(clusters) > 0:
 		r.ok("clusters", "%s read", report.Amount(len(clusters), "cluster"))
 	}
 }
 
-// shownFindings is how many findings are named.
+// shownFindings is how many findings are shown.
 const shownFindings = 3
 
 func (r *Report) findings(ctx context.Context, s Server) {
@@ -208,7 +212,7 @@ func (r *Report) findings(ctx context.Context, s Server) {
 	r.judge(s, list)
 }
 
-// judge adds the worst findings, and how many there are.
+// judge adds the most severe findings, and how many there are.
 func (r *Report) judge(s Server, list []diag.Diagnostic) {
 	n := map[diag.Severity]int{}
 	for _, d := range list {
@@ -226,7 +230,7 @@ func (r *Report) judge(s Server, list []diag.Diagnostic) {
 		add("finding", "pilot-discovery explain "+d.Code, "%s", d)
 	}
 	if n[diag.Error]+n[diag.Warning] > shownFindings {
-		r.warn("findings", s.ask("/debug/findings"), "%s, %s in all",
+		r.warn("findings", s.ask("/debug/findings"), "%s and %s in all",
 			report.Amount(n[diag.Error], "error"), report.Amount(n[diag.Warning], "warning"))
 	} else if n[diag.Error]+n[diag.Warning] == 0 {
 		r.ok("findings", "none")
@@ -238,10 +242,10 @@ func (s Server) findings(ctx context.Context) (list []diag.Diagnostic, err error
 	return list, err
 }
 
-// slow is how long a proxy may take to acknowledge: more is trouble.
+// slow is how long a proxy may take to acknowledge a response. A proxy that takes longer is reported.
 const slow = 30 * time.Second
 
-// standing is how one proxy stands.
+// standing holds the types of resources that a proxy has trouble with.
 type standing struct {
 	rejected []debug.TypeStatus
 	stale    []debug.TypeStatus
@@ -259,7 +263,7 @@ func standingOf(p debug.ProxyStatus, now time.Time) (s standing) {
 	return s
 }
 
-// getOf reads a page of one replica; of the server itself if the name is empty.
+// getOf reads a page of one replica, or of the server itself if the name is empty.
 func (s Server) getOf(ctx context.Context, replica, question string, into any) error {
 	if replica == "" {
 		return s.get(ctx, "/debug/"+question, into)
@@ -278,7 +282,7 @@ func (s Server) getOf(ctx context.Context, replica, question string, into any) e
 	return json.Unmarshal(list[i].Answer, into)
 }
 
-// proxies returns what each replica answers, and the proxies of all of them.
+// proxies returns the answer of each replica, and the proxies of all replicas.
 func (s Server) proxies(ctx context.Context) (list []debug.Replica, all []debug.ProxyStatus, err error) {
 	if list, err = debug.AskAll(ctx, s.Get, "syncz"); err == nil {
 		all, err = debug.ReadProxies(list)
@@ -286,7 +290,7 @@ func (s Server) proxies(ctx context.Context) (list []debug.Replica, all []debug.
 	return list, all, err
 }
 
-// answering checks that all replicas answer, and are of one version. A single one has answered already.
+// answering checks that all replicas answer and have one version. It adds nothing if there is only one.
 func (r *Report) answering(list []debug.Replica) {
 	if len(list) < 2 {
 		return
@@ -296,10 +300,10 @@ func (r *Report) answering(list []debug.Replica) {
 		switch {
 		case x.Error != "":
 			silent++
-			r.wrong("replica", "kubectl -n istio-system describe pod "+x.Name, "%s did not answer, so what it serves is not checked: %s",
+			r.wrong("replica", "kubectl -n istio-system describe pod "+x.Name, "%s did not answer, so its proxies are not checked: %s",
 				x.Name, x.Error)
 		case x.Version != list[0].Version:
-			r.warn("replica", "kubectl -n istio-system rollout status deploy/istiod", "%s is of version %s, and %s of %s", x.Name, x.Version,
+			r.warn("replica", "kubectl -n istio-system rollout status deploy/istiod", "%s has version %s, and %s has %s", x.Name, x.Version,
 				list[0].Name, list[0].Version)
 		}
 	}
@@ -346,7 +350,7 @@ func (r *Report) proxies(ctx context.Context, s Server) {
 		}
 	}
 	if more := max(0, rejected-shown) + max(0, stale-shown) + max(0, waiting-shown); more > 0 {
-		r.warn("more", "pilot-discovery proxy-status"+s.address(), "%d more proxies are not as they should be", more)
+		r.warn("more", "pilot-discovery proxy-status"+s.address(), "%d more proxies have problems", more)
 	}
 	delete(versions, "")
 	server := s.version(ctx)
@@ -378,14 +382,15 @@ func (r *Report) pushes(m metrics) {
 	p99, n := m.quantile("pilot_proxy_convergence_time", 0.99)
 	switch {
 	case n == 0:
-		r.ok("latency", "nothing was pushed yet")
+		r.ok("latency", "nothing has been pushed yet")
 	case p99 > 10:
-		r.warn("latency", "pilot-discovery pushes", "99 %% of proxies had a change after %.3g s", p99)
+		r.warn("latency", "pilot-discovery pushes", "99 %% of proxies received a change only within %.3g s", p99)
 	default:
-		r.ok("latency", "99 %% of proxies had a change within %.3g s", p99)
+		r.ok("latency", "99 %% of proxies received a change within %.3g s", p99)
 	}
 	if n := m.sum("pilot_xds_write_timeout"); n > 0 {
-		r.warn("write timeouts", "pilot-discovery proxy-status", "%.0f streams were cut, because the proxy did not read", n)
+		r.warn("write timeouts", "kubectl logs -n istio-system deploy/istiod | grep 'does not read'",
+			"%.0f streams were cut because the proxy did not read", n)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
-// pages is a server whose answers are given; what is missing is not found.
+// pages is a server with given answers. Other paths are not found.
 type pages map[string]string
 
 func (p pages) get(_ context.Context, path string) (int, []byte, error) {
@@ -32,7 +32,7 @@ func (p pages) server() Server {
 	return Server{Get: p.get, Address: "127.0.0.1:15014", Version: "1.31.1", Now: now()}
 }
 
-// well is a server with which nothing is wrong.
+// well returns a server without faults.
 func well() pages {
 	return pages{
 		"/ready": "", "/version": "1.31.1", "/debug/clusterz": `[{"id": "west", "syncStatus": "synced"}]`, "/debug/findings": "[]",
@@ -57,13 +57,13 @@ go_gc_gomemlimit_bytes 1e9
 	}
 }
 
-// with returns the pages with one of them changed.
+// with returns the pages with one answer replaced.
 func (p pages) with(path, text string) pages {
 	p[path] = text
 	return p
 }
 
-// Each thing that may be wrong with a server is found, and a server that is well has nothing wrong.
+// Each fault of a server is found, and none on a server without faults.
 func TestRunning(t *testing.T) {
 	for _, x := range []struct {
 		name  string
@@ -71,13 +71,14 @@ func TestRunning(t *testing.T) {
 		state State
 		says  string
 	}{
-		{"well", well(), OK, "99 % of proxies had a change within 0.1 s"},
+		{"well", well(), OK, "99 % of proxies received a change within 0.1 s"},
 		{"not ready", well().with("/ready", "503 not ready: waiting for Kubernetes"), Wrong, "waiting for Kubernetes"},
 		{"another version", well().with("/version", "1.31.0"), Warning, "the server is 1.31.0"},
 		{"an expired root", well().with("/metrics", strings.Replace(well()["/metrics"], "2e9", "1.7e9", 1)), Wrong, "root: it expired at"},
 		{"a root near its end", well().with("/metrics", strings.Replace(well()["/metrics"], "2e9", "1.7685e9", 1)), Warning,
 			"it expires in 14 days"},
-		{"memory", well().with("/metrics", strings.Replace(well()["/metrics"], " 1e8", " 2e9", 1)), Wrong, "1907 MiB of 954 MiB"},
+		{"memory", well().with("/metrics", strings.Replace(well()["/metrics"], " 1e8", " 2e9", 1)), Wrong,
+			"1907 MiB, more than its limit of 954 MiB"},
 		{"slow pushes", well().with("/metrics", strings.Replace(well()["/metrics"], `le="1"} 100`, `le="30"} 100`, 1)+"# x\n"), OK,
 			"within 0.1 s"},
 		{"a watch",
@@ -104,12 +105,13 @@ func TestRunning(t *testing.T) {
 			"1 proxy (1.30.6), 1 in sync"},
 		{"old proxies", well().
 			with("/debug/syncz", `[{"proxy": "web-2.shop", "version": "1.28.3"}, {"proxy": "web-1.shop", "version": "1.28.3"}]`), Warning,
-			"proxies of version 1.28.3 are more than one minor version behind the server, which is 1.31.1: give them 1.31, or at least 1.30 " +
+			"proxies of version 1.28.3 are more than one minor version behind the server, which is 1.31.1: upgrade them to 1.31, or at least " +
+				"to 1.30 " +
 				"(web-1.shop, and 1 more)"},
 		{"a proxy of two versions before", well().with("/debug/syncz", `[{"proxy": "web-1.shop", "version": "1.29.0"}]`), Warning,
 			"version 1.29.0 are more than one"},
 		{"a proxy of a later version", well().with("/debug/syncz", `[{"proxy": "web-1.shop", "version": "1.33.0"}]`), Warning,
-			"proxies of version 1.33.0 are ahead of the server, which is 1.31.1"},
+			"proxies of version 1.33.0 are newer than the server, which is 1.31.1"},
 		{"a proxy of no release", well().with("/debug/syncz", `[{"proxy": "web-1.shop", "version": "dev"}]`), OK, "1 proxy (dev), 1 in sync"},
 		{"waiting", well().with("/debug/syncz", `[{"proxy": "web-1.shop", "waits": "for certificates"}]`), Warning,
 			"web-1.shop waits: for certificates"},
@@ -141,7 +143,7 @@ func TestRunning(t *testing.T) {
 	}
 }
 
-// A proxy's own state counts, and of findings those of objects that are for it.
+// The report holds the state of one proxy, and only the findings about objects that apply to it.
 func TestProxyOf(t *testing.T) {
 	findings := `[{"severity": "error", "code": "A1", "object": "AuthorizationPolicy shop/other", "message": "other"},
 		{"severity": "error", "code": "B1", "object": "AuthorizationPolicy shop/mine", "message": "mine"},
@@ -170,7 +172,7 @@ func TestProxyOf(t *testing.T) {
 	}
 }
 
-// An Envoy's certificates are read from its admin API.
+// The certificates of an Envoy are read from its admin API.
 func TestEnvoy(t *testing.T) {
 	for end, state := range map[string]State{"2026-01-02T00:00:00Z": OK, "2026-01-01T12:30:00Z": Warning, "2026-01-01T11:00:00Z": Wrong} {
 		var r Report
@@ -187,8 +189,8 @@ func TestEnvoy(t *testing.T) {
 	}
 }
 
-// Groups in which all is well are one line; control characters of what was read, and colours that nobody asked for, do
-// not reach the terminal.
+// A group without faults is one line. Control characters do not reach the terminal, and colours only if they are
+// requested.
 func TestText(t *testing.T) {
 	var r Report
 	r.begin("a")
@@ -222,7 +224,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// What a proxy rejects is mended by deleting the object that made it, or in its file.
+// The remedy for a rejection is to delete the object that caused it, or to edit its file.
 func TestRejections(t *testing.T) {
 	const shown = "pilot-discovery proxy-status web-1.shop"
 	rejecting := func(sources string) pages {

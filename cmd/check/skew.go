@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// version returns the version of a server, empty where it does not say it.
+// version returns the version of a server, or an empty string if the server does not answer.
 func (s Server) version(ctx context.Context) string {
 	status, text, err := s.Get(ctx, "/version")
 	if err != nil || status != http.StatusOK {
@@ -17,9 +17,8 @@ func (s Server) version(ctx context.Context) string {
 	return strings.TrimSpace(string(text))
 }
 
-// skew says what is wrong with the version of a proxy beside that of its server, as Istio supports it: a control plane
-// may be one minor version ahead of a proxy, and no proxy may be ahead of it. Empty: nothing is, or one of the two is
-// no release.
+// skew describes why a proxy's version does not fit its server. Istio supports proxies of the server's minor version
+// and of the one before. It returns an empty string if the versions fit, or if one of them is no release.
 func skew(server, proxy string) string {
 	major, minor, ok := release(server)
 	ofMajor, ofMinor, also := release(proxy)
@@ -27,16 +26,17 @@ func skew(server, proxy string) string {
 	case !ok || !also:
 		return ""
 	case ofMajor > major || ofMajor == major && ofMinor > minor:
-		return fmt.Sprintf("proxies of version %s are ahead of the server, which is %s: upgrade the server first", proxy, server)
+		return fmt.Sprintf("proxies of version %s are newer than the server, which is %s: upgrade the server first", proxy, server)
 	case ofMajor < major || minor-ofMinor > 1:
 		return fmt.Sprintf(
-			"proxies of version %s are more than one minor version behind the server, which is %s: give them %d.%d, or at least %d.%d", proxy,
+			"proxies of version %s are more than one minor version behind the server, which is %s: upgrade them to %d.%d, or at least to %d.%d",
+			proxy,
 			server, major, minor, major, minor-1)
 	}
 	return ""
 }
 
-// release returns the major and the minor number of a version.
+// release returns the major and minor number of a version.
 func release(version string) (major, minor int, ok bool) {
 	part := strings.SplitN(version, ".", 3)
 	if len(part) < 2 {
@@ -50,8 +50,9 @@ func release(version string) (major, minor int, ok bool) {
 	return major, minor, err == nil
 }
 
-// restart returns the command that gives the Pod of a proxy, and those beside it, the proxy that injection now has.
+// restart returns the command that restarts the Deployments of a proxy's namespace, so that injection gives their Pods
+// new proxies.
 func restart(proxy string) string {
 	return "kubectl rollout restart deployment -n " + proxy[strings.LastIndexByte(proxy, '.')+1:] +
-		"  # all of the namespace; injection gives each the proxy of the templates"
+		"  # restarts all Deployments of the namespace; new Pods get new proxies"
 }

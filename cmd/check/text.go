@@ -15,18 +15,18 @@ import (
 	"github.com/istiod-lite/istiod-lite/cmd/report"
 )
 
-// Formats returns the names of the formats, the default first.
+// Formats returns the names of the output formats. The first is the default.
 func Formats() []string { return []string{"table", "wide", "json", "yaml", "name"} }
 
-// TextOptions are how a report is written.
+// TextOptions say how to write a report.
 type TextOptions struct {
-	Format string // one of Formats; empty is the first
-	Short  bool   // only what is not as it should be
+	Format string // one of Formats; the first if empty
+	Short  bool   // without results that are OK or Skipped
 	Color  bool
 }
 
-// Write writes the report. table has one line for each group in which all is well, and one for each result elsewhere;
-// wide has one for each result; name has the names of what is wrong.
+// Write writes the report. The format table has one line for each group without problems, and one line for each result
+// of other groups. wide has one line for each result, and name has the names of the results that are wrong.
 func (r *Report) Write(w io.Writer, o TextOptions) error {
 	results := r.Results
 	if o.Short {
@@ -101,12 +101,12 @@ func (r *Report) text(results []Result, o TextOptions) []byte {
 	case warnings > 0:
 		fmt.Fprintf(&b, "nothing is wrong, %s\n", report.Amount(warnings, "warning"))
 	default:
-		fmt.Fprintf(&b, "all is well: %s\n", report.Amount(r.Count(OK), "check"))
+		fmt.Fprintf(&b, "nothing is wrong: %s\n", report.Amount(r.Count(OK), "check"))
 	}
 	return b.Bytes()
 }
 
-// plain is one result in words. Control characters of what was read do not reach the terminal.
+// plain returns a result as text without control characters, which must not reach the terminal.
 func plain(x Result) string {
 	text := x.Name
 	if x.Detail != "" {
@@ -120,7 +120,7 @@ func plain(x Result) string {
 	}, text)
 }
 
-// mark is one character for a state.
+// mark returns the character of a state.
 func (o TextOptions) mark(s State) string {
 	mark, color := "✓", "32"
 	switch s {

@@ -12,7 +12,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
-// hook is a webhook of either sort.
+// hook is a mutating or validating webhook.
 type hook struct {
 	resource, configuration, name string
 	client                        admissionv1.WebhookClientConfig
@@ -21,7 +21,7 @@ type hook struct {
 	validates                     bool
 }
 
-// hooks returns the webhooks of control planes of Istio.
+// hooks returns the webhooks of Istio's control planes.
 func (c *Cluster) hooks(ctx context.Context) (all []hook, err error) {
 	mutating, err := list[admissionv1.MutatingWebhookConfiguration](ctx, c,
 		resource("admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations"), "", "")
@@ -65,7 +65,7 @@ func (r *Report) webhooks(ctx context.Context, c *Cluster, roots string) {
 		}
 		key := h.resource + "/" + h.configuration
 		if key == last {
-			continue // its webhooks are alike
+			continue // the webhooks of one configuration call one Service
 		}
 		last = key
 		if s := h.client.Service; s != nil {
@@ -74,19 +74,19 @@ func (r *Report) webhooks(ctx context.Context, c *Cluster, roots string) {
 				continue
 			}
 			if service == nil {
-				r.wrong(h.configuration, "kubectl delete "+h.resource+" "+h.configuration, "it calls the Service %s/%s, which is not there",
+				r.wrong(h.configuration, "kubectl delete "+h.resource+" "+h.configuration, "it calls the Service %s/%s, which does not exist",
 					s.Namespace, s.Name)
 				continue
 			}
 		}
 		switch {
 		case len(h.client.CABundle) == 0:
-			r.wrong(h.configuration, c.restart(), "it has no caBundle: the API server cannot call it")
+			r.wrong(h.configuration, c.restart(), "it has no caBundle, so the API server cannot call the webhook")
 		case roots != "" && !trusts(h.client.CABundle, roots):
-			r.wrong(h.configuration, c.restart(), "its caBundle has none of the roots of the mesh")
+			r.wrong(h.configuration, c.restart(), "its caBundle contains no root of the mesh, so the API server does not trust the webhook")
 		case h.validates && h.policy != nil && *h.policy == admissionv1.Ignore:
 			r.warn(h.configuration, c.kubectl("logs deploy/istiod"+c.suffix()+" | grep -i webhook"),
-				"failurePolicy is Ignore: invalid objects are stored while the server is away, or until it has seen one refused")
+				"failurePolicy is Ignore: invalid objects are stored while the server does not answer. The server sets Fail once the webhook works")
 		}
 	}
 	switch {
@@ -99,7 +99,7 @@ func (r *Report) webhooks(ctx context.Context, c *Cluster, roots string) {
 	}
 }
 
-// trusts reports whether a bundle has one of the roots.
+// trusts reports whether a bundle contains one of the roots.
 func trusts(bundle []byte, roots string) bool {
 	for rest := []byte(roots); ; {
 		var block *pem.Block

@@ -173,7 +173,7 @@ func TestCheck(t *testing.T) {
 	crds := w.Dynamic().
 		Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
 	w.Must(crds.Delete(w.Ctx, "wasmplugins.extensions.istio.io", metav1.DeleteOptions{}))
-	server = w.run(w.broken([]string{"1 definition not there, so that its objects cannot be written: wasmplugins.extensions.istio.io"}),
+	server = w.run(w.broken([]string{"1 definition missing, so objects of these kinds cannot be written: wasmplugins.extensions.istio.io"}),
 		server)
 	w.well()
 
@@ -184,7 +184,7 @@ func TestCheck(t *testing.T) {
 		[]byte(`[{"op": "replace", "path": "/webhooks/0/clientConfig/caBundle", "value": `+
 			`"LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCi0tLS0tRU5EIENFUlRJRklDQVRFLS0tLS0K"}]`), metav1.PatchOptions{})
 	w.Must(err)
-	server = w.run(w.broken([]string{"istio-sidecar-injector: its caBundle has none of the roots of the mesh"}), nil)
+	server = w.run(w.broken([]string{"istio-sidecar-injector: its caBundle contains no root of the mesh"}), nil)
 	w.well("--address", server.Monitoring)
 
 	w.Must(server.Stop())
