@@ -1,14 +1,14 @@
-// Package load simulates a fleet of Envoys: each connects to a control plane as Envoy does, subscribes and acknowledges
-// in Envoy's order, lists the extensions that a real one lists, takes virtual hosts by themselves if an option asks for
-// it (VHDS), names what it holds when it connects again, and counts what it is sent. It decodes no more of that than
-// the names and versions it needs to go on.
+// Package load simulates a fleet of Envoys. Each connects to a control plane, subscribes and acknowledges in the order
+// that Envoy does, and lists the extensions that a real Envoy lists. An option makes it ask for virtual hosts
+// separately (VHDS). When it connects again, it names the resources that it holds. It counts what it receives, and
+// decodes only the names and versions that it needs to go on.
 //
-// A simulated Envoy accepts whatever it is sent, proxies no traffic, keeps no configuration but names and versions, and
-// presents no certificate or token but what Options bring. It knows nothing of this project's server: any control plane
-// that speaks ADS can be its peer.
+// A simulated Envoy accepts every response, proxies no traffic, keeps no configuration except names and versions, and
+// presents no certificate or token except those of Options. It knows nothing of this project's server, so any control
+// plane that speaks ADS can be its peer.
 //
-// A Fleet is owned by whoever started it, who calls Stop; it runs one goroutine a proxy, and gRPC its own. Each proxy's
-// state is touched by its goroutine alone. All methods of Fleet and Track may be called from any goroutine.
+// The caller of Start owns the Fleet and must call Stop. A Fleet runs one goroutine for each proxy, and gRPC runs its
+// own. The state of a proxy is owned by its goroutine. All methods of Fleet and Track may be called from any goroutine.
 //
 // # Guarantees
 //

@@ -17,28 +17,29 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// Options are what to simulate.
+// Options describe the fleet.
 type Options struct {
-	// Address is host and port of the control plane's ADS.
+	// Address is the host and port of the control plane's ADS.
 	Address string
-	// Credentials are those of the connections; plaintext without them.
+	// Credentials secure the connections. Nil means plaintext.
 	Credentials credentials.TransportCredentials
-	// PerRPC are sent with each stream, a token for instance; none without it.
+	// PerRPC are sent with each stream, such as a token. Optional.
 	PerRPC  credentials.PerRPCCredentials
 	Proxies int
-	// Identity returns who a proxy is, by its number.
+	// Identity returns the identity of the proxy with a number.
 	Identity func(i int) Identity
-	// Minor is the version of Envoy that proxies claim to be, 36 for 1.36, which takes no virtual hosts by themselves;
-	// 40 without it.
+	// Minor is the minor version of Envoy that proxies report: 36 for 1.36, which does not support VHDS. The default is
+	// 40.
 	Minor uint32
-	// StateOfTheWorld takes that protocol in place of delta.
+	// StateOfTheWorld selects that protocol instead of delta.
 	StateOfTheWorld bool
-	// Rate is the number of proxies that connect in a second; all at once without it.
+	// Rate is the number of proxies that connect per second. With 0 all connect at once.
 	Rate float64
-	// Retry is the most that a proxy waits before its second try; it doubles with each. Envoy's 500 ms without it.
+	// Retry is the longest pause before a proxy's second try. The pause doubles with each try. The default is 500 ms, as
+	// in Envoy.
 	Retry time.Duration
-	// Observe, if there is one, sees each response, whole and encoded, on the goroutine of its proxy. The message is
-	// lent for the call.
+	// Observe is called with each encoded response on the goroutine of its proxy. The message must not be kept after the
+	// call. Optional.
 	Observe func(proxy int, message []byte)
 	Logger  *slog.Logger
 }
@@ -48,23 +49,23 @@ type Fleet struct {
 	o      Options
 	cancel context.CancelFunc
 	all    sync.WaitGroup
-	// proxies never change after the start.
+	// proxies does not change after the start.
 	proxies []*proxy
 	names   interner
 
 	counters     [types]struct{ responses, resources, bytes atomic.Int64 }
 	pushes       [types]pushes
 	refused, cut atomic.Int64
-	live         atomic.Int64 // streams that were opened and have asked for everything
+	live         atomic.Int64 // open streams that have subscribed to everything
 	track        atomic.Pointer[Track]
 
-	mu      sync.Mutex
-	times   []time.Duration
-	failure error         // of the last stream that ended
-	full    chan struct{} // closed when all are synced
+	mu        sync.Mutex
+	times     []time.Duration
+	lastError error         // error of the last stream that ended
+	allSynced chan struct{} // closed when all proxies are synced
 }
 
-// Start connects the proxies, which go on until Stop or until ctx ends.
+// Start connects the proxies. They run until Stop or until ctx ends.
 func Start(ctx context.Context, o Options) (*Fleet, error) {
 	o.Minor = cmp.Or(o.Minor, 40)
 	o.Retry = cmp.Or(o.Retry, 500*time.Millisecond)
@@ -75,7 +76,7 @@ func Start(ctx context.Context, o Options) (*Fleet, error) {
 	listed := extensions()
 	ctx, cancel := context.WithCancel(ctx)
 	f := &Fleet{o: o, cancel: cancel, proxies: make([]*proxy, o.Proxies), names: interner{known: map[string]string{}},
-		full: make(chan struct{})}
+		allSynced: make(chan struct{})}
 	for i := range f.proxies {
 		node, err := o.Identity(i).node(listed, o.Minor)
 		if err != nil {
@@ -87,7 +88,7 @@ func Start(ctx context.Context, o Options) (*Fleet, error) {
 	f.all.Go(func() {
 		begin := time.Now()
 		for i, p := range f.proxies {
-			if o.Rate > 0 && i > 0 { // counted from the start, for each pause takes a little longer than it should
+			if o.Rate > 0 && i > 0 { // since the start, because each pause takes a little too long
 				after := min(float64(i)/o.Rate*float64(time.Second), math.MaxInt64/2)
 				select {
 				case <-ctx.Done():
@@ -107,21 +108,21 @@ func (f *Fleet) Stop() {
 	f.all.Wait()
 }
 
-// Size is the number of proxies.
+// Size returns the number of proxies.
 func (f *Fleet) Size() int { return f.o.Proxies }
 
-// Wait waits until every proxy has had a full configuration: clusters with all their assignments, listeners with all
-// their routes.
+// Wait waits until every proxy has received a full configuration: all clusters with their assignments, and all
+// listeners with their routes.
 func (f *Fleet) Wait(ctx context.Context) error {
 	select {
-	case <-f.full:
+	case <-f.allSynced:
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("%d of %d proxies have a full configuration: %w", len(f.SyncTimes()), f.o.Proxies, ctx.Err())
 	}
 }
 
-// SyncTimes are how long it took the proxies that are done from their first try to a full configuration, ascending.
+// SyncTimes returns how long each synced proxy took from its first try to a full configuration, ascending.
 func (f *Fleet) SyncTimes() []time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -130,16 +131,16 @@ func (f *Fleet) SyncTimes() []time.Duration {
 	return out
 }
 
-// Reconnect has every proxy drop its stream and connect at once, naming what it holds, and returns when each has asked
-// for all that it had asked for before.
+// Reconnect makes every proxy drop its stream, connect again at once and name the resources that it holds. It returns
+// when each proxy has subscribed to everything again.
 func (f *Fleet) Reconnect(ctx context.Context) error { return f.again(ctx, f.proxies, false) }
 
-// Stall has each of some proxies connect anew, ask for everything as if it held nothing, and read no answer from then
-// on. Whoever cuts it off gets it back.
-func (f *Fleet) Stall(ctx context.Context, those func(proxy int) bool) error {
+// Stall makes the chosen proxies connect again, subscribe to everything as if they held nothing, and read no response.
+// A proxy whose stream the server ends connects again.
+func (f *Fleet) Stall(ctx context.Context, chosen func(proxy int) bool) error {
 	var some []*proxy
 	for i, p := range f.proxies {
-		if those(i) {
+		if chosen(i) {
 			some = append(some, p)
 		}
 	}
@@ -161,18 +162,18 @@ func (f *Fleet) again(ctx context.Context, some []*proxy, stall bool) error {
 	return nil
 }
 
-// Live is the number of streams that are open and have asked for all that their proxy wants. One that a control plane
-// refuses counts until its stream ends.
+// Live returns the number of open streams that have subscribed to everything. A stream that the control plane refuses
+// is included until it ends.
 func (f *Fleet) Live() int { return int(f.live.Load()) }
 
-// BytesOf is the size of all responses that a proxy received.
+// BytesOf returns the size of all responses that a proxy received.
 func (f *Fleet) BytesOf(proxy int) int64 { return f.proxies[proxy].bytes.Load() }
 
-// Count is what was received of a type.
+// Count is what the fleet received of one type.
 type Count struct{ Responses, Resources, Bytes int64 }
 
-// Counters are what a fleet received, by type, how often a stream ended or was not let in, and how often one that reads
-// nothing was cut off.
+// Counters hold what a fleet received by type, how many streams ended or were refused, and how many stalled streams the
+// server cut.
 type Counters struct {
 	Types        [types]Count
 	Refused, Cut int64
@@ -188,7 +189,7 @@ func (f *Fleet) Counters() Counters {
 	return c
 }
 
-// Since is what has come since an earlier count.
+// Since returns the difference to an earlier count.
 func (c Counters) Since(before Counters) Counters {
 	c.Refused, c.Cut = c.Refused-before.Refused, c.Cut-before.Cut
 	for t, b := range before.Types {
@@ -198,7 +199,7 @@ func (c Counters) Since(before Counters) Counters {
 	return c
 }
 
-// Bytes is the size of all responses.
+// Bytes returns the size of all responses.
 func (c Counters) Bytes() (sum int64) {
 	for _, n := range c.Types {
 		sum += n.Bytes
@@ -224,7 +225,7 @@ func (f *Fleet) synced(took time.Duration) {
 	defer f.mu.Unlock()
 	f.times = append(f.times, took)
 	if len(f.times) == f.o.Proxies {
-		close(f.full)
+		close(f.allSynced)
 	}
 }
 
@@ -235,22 +236,22 @@ func (f *Fleet) ended(p *proxy, err error) {
 	}
 	n.Add(1)
 	f.mu.Lock()
-	f.failure = err
+	f.lastError = err
 	f.mu.Unlock()
 	f.o.Logger.Debug("a stream ended", "proxy", p.index, "err", err)
 }
 
-// Failure returns why the last stream that ended did, or nil.
+// Failure returns the error of the last stream that ended, or nil.
 func (f *Fleet) Failure() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.failure
+	return f.lastError
 }
 
-// NotGRPC reports whether the peer of a Failure did not speak gRPC: a port for HTTP, or for TLS where it was not
-// spoken, or the other way round.
-func NotGRPC(failure error) bool {
-	text := failure.Error() // gRPC has no other sign of it
+// NotGRPC reports whether a Failure says that the peer did not speak gRPC: its port is for HTTP, or only one side spoke
+// TLS.
+func NotGRPC(lastError error) bool {
+	text := lastError.Error() // gRPC reports this only in the text
 	return slices.ContainsFunc([]string{"server preface", "HTTP status code", "content-type",
 		"first record does not look like a TLS handshake"}, func(sign string) bool {
 		return strings.Contains(text, sign)

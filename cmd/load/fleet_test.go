@@ -30,23 +30,23 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
-// plane is a control plane of one cluster, one listener and one route, which writes down what it is asked.
+// plane is a control plane with one cluster, one listener and one route. It records requests.
 type plane struct {
 	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
 	t       *testing.T
-	changes chan string // texts for the route, each of which one stream sends
+	changes chan string // texts for the route; each is sent on one stream
 
 	mu         sync.Mutex
-	refuse     int // streams that are yet to be refused
+	refuse     int // streams to refuse
 	extensions []int
-	asked      map[string][]string // by node id
+	asked      map[string][]string // requests by node ID
 	conns      []net.Conn
-	closed     int // delta streams
-	// large answers so much to each request, in bytes.
+	closed     int // delta streams that ended
+	// large is the size of the answer to each request, in bytes.
 	large int
 }
 
-// ask writes down a request that is no acknowledgement: its type, its names, and the versions that it names.
+// ask records a request that is no acknowledgement: its type, its names and the versions that it names.
 func (p *plane) ask(id, url string, names []string, held map[string]string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -57,7 +57,7 @@ func (p *plane) ask(id, url string, names []string, held map[string]string) {
 	p.asked[id] = append(p.asked[id], text)
 }
 
-// wasAsked reports each proxy that did not ask for what is wanted.
+// wasAsked reports each proxy that did not send the wanted requests.
 func (p *plane) wasAsked(want []string) {
 	p.t.Helper()
 	for id, got := range p.asked {
@@ -202,7 +202,7 @@ func (p *plane) serve() string {
 	return serve(p.t, p, func(l net.Listener) net.Listener { return listener{l, p} })
 }
 
-// serve runs a server until the test ends, at a listener that wrap makes of another, and returns its address.
+// serve runs a server until the test ends and returns its address. wrap replaces the listener.
 func serve(t *testing.T, ads discoveryv3.AggregatedDiscoveryServiceServer, wrap func(net.Listener) net.Listener) string {
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	must.Succeed(t, err)
@@ -235,9 +235,8 @@ func fleet(t *testing.T, address string, proxies int, whole bool) *Fleet {
 	return f
 }
 
-// TestOrderOfRequests: a proxy asks as Envoy does: for clusters, for the assignments that they name, then for
-// listeners, then for the routes that those name; and it lists what a real one lists. A refused stream is counted and
-// tried again.
+// A proxy sends requests in Envoy's order: clusters, their assignments, listeners, their routes. It lists the
+// extensions that a real one lists. A refused stream is counted and tried again.
 func TestOrderOfRequests(t *testing.T) {
 	defer leaks.None(t, goleak.IgnoreCurrent())
 	for _, whole := range []bool{false, true} {
@@ -278,8 +277,7 @@ func TestOrderOfRequests(t *testing.T) {
 	}
 }
 
-// TestReconnect: a proxy that connects again asks for all that it had asked for, and in the delta protocol names what
-// it holds.
+// A proxy that connects again subscribes to everything as before. In the delta protocol it names what it holds.
 func TestReconnect(t *testing.T) {
 	for _, whole := range []bool{false, true} {
 		t.Run(fmt.Sprintf("whole=%v", whole), func(t *testing.T) {
@@ -308,16 +306,16 @@ func TestReconnect(t *testing.T) {
 	}
 }
 
-// TestStalledProxy: a proxy that stalls asks for all anew and receives nothing, while others go on; one that is cut off
-// comes back.
+// A stalled proxy subscribes to everything again and reads nothing, while others go on. When the server cuts its
+// stream, it connects again.
 func TestStalledProxy(t *testing.T) {
 	p := &plane{t: t, asked: map[string][]string{}, large: 4 * window, changes: make(chan string)}
 	f := fleet(t, p.serve(), 2, false)
 	before := [2]int64{f.BytesOf(0), f.BytesOf(1)}
 	p.clear()
 	must.Succeed(t, f.Stall(t.Context(), func(i int) bool { return i == 1 }))
-	track := f.Track(Tracked{Kinds: []Type{Routes}, Number: FindMark("mark-"), Of: func(i int) bool { return i == 0 }})
-	await(t, func() bool { // the stream that was given up takes no text, nor the one in its place, which is in the midst of sending
+	track := f.Track(TrackOptions{Kinds: []Type{Routes}, Number: FindMark("mark-"), Of: func(i int) bool { return i == 0 }})
+	await(t, func() bool { // neither the stream that was dropped nor the stalled one takes a text
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		for _, got := range p.asked {
@@ -335,7 +333,7 @@ func TestStalledProxy(t *testing.T) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, got := range p.asked { // whether the server takes the last request, for virtual hosts, depends on what it buffers
+	for _, got := range p.asked { // the server may buffer the last request, for virtual hosts
 		if diff := cmp.Diff([]string{"CDS[]", "EDS[c]", "LDS[]", "RDS[r]"}, got[:min(4, len(got))]); diff != "" {
 			t.Errorf("asked (-want +got):\n%s", diff)
 		}
@@ -344,7 +342,7 @@ func TestStalledProxy(t *testing.T) {
 		t.Errorf("%d proxies connected again, want 1", len(p.asked))
 	}
 	for _, c := range p.conns {
-		_ = c.Close() // of one that was accepted
+		_ = c.Close() // of an accepted connection
 	}
 	await(t, func() bool { c := f.Counters(); return c.Refused == 1 && c.Cut == 1 })
 }
@@ -358,7 +356,7 @@ func await(t *testing.T, done func() bool) {
 	}
 }
 
-// TestPercentiles: percentiles of any size are exact to 3 percent.
+// Percentiles of any number of times are exact to 3 percent.
 func TestPercentiles(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := rapid.SliceOfN(rapid.Int64Range(1, 1<<55), 1, 50).Draw(t, "times")
@@ -380,12 +378,11 @@ func TestPercentiles(t *testing.T) {
 	}
 }
 
-// TestTrack: every change counts once for each proxy, also one that a control plane never sends by itself because a
-// later one took its place.
+// Each change is counted once for each proxy, even if the control plane skips it because a later change replaced it.
 func TestTrack(t *testing.T) {
 	p := &plane{t: t, asked: map[string][]string{}, changes: make(chan string)}
 	f := fleet(t, p.serve(), 2, false)
-	track := f.Track(Tracked{Kinds: []Type{Routes, VirtualHosts}, Number: FindMark("mark-")})
+	track := f.Track(TrackOptions{Kinds: []Type{Routes, VirtualHosts}, Number: FindMark("mark-")})
 	before := f.Counters()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -420,7 +417,7 @@ func TestTrack(t *testing.T) {
 	}
 }
 
-// TestFindMark: the highest number counts, and torn or foreign text is none.
+// The highest number is found. Torn and foreign text has none.
 func TestFindMark(t *testing.T) {
 	find := FindMark("x-")
 	for text, want := range map[string]int{

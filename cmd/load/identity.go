@@ -30,17 +30,17 @@ func extensions() []*corev3.Extension {
 
 // Identity is the pod that a proxy names as its own.
 type Identity struct {
-	// Gateway is a proxy that stands alone, not beside an application.
+	// Gateway is true for a proxy without an application.
 	Gateway bool
 
 	Pod, Namespace, IP string
-	// Workload is the name of what made the pod, and ServiceAccount whose certificate it has.
+	// Workload is the name of the pod's owner. ServiceAccount is the account in its certificate.
 	Workload, ServiceAccount string
 	Labels                   map[string]string
 	Node, Region, Zone       string
 }
 
-// node is what such a proxy sends about itself.
+// node returns the node that such a proxy sends.
 func (id Identity) node(listed []*corev3.Extension, minor uint32) (*corev3.Node, error) {
 	labels := map[string]any{}
 	for k, v := range id.Labels {

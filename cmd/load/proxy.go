@@ -18,7 +18,7 @@ const (
 	whole        = service + "StreamAggregatedResources"
 	deltaMethod  = service + "DeltaAggregatedResources"
 	longestRetry = 30 * time.Second
-	// window is how many bytes may be under way, as Istio's agent has it, which is what a control plane talks to.
+	// window is how many bytes may be in flight. Istio's agent, which connects to the control plane, uses this number.
 	window = 1 << 20
 )
 
@@ -27,17 +27,17 @@ type proxy struct {
 	fleet *Fleet
 	index int
 	node  *corev3.Node
-	begin time.Time // of its first try
-	done  bool      // it has had a full configuration once
+	begin time.Time // time of its first try
+	done  bool      // true after the first full configuration
 	bytes atomic.Int64
-	// next asks it to drop its stream, which drop does, and to connect at once.
+	// next asks the proxy to drop its stream, by calling drop, and to connect again at once.
 	next atomic.Pointer[again]
 	drop atomic.Pointer[context.CancelFunc]
-	// stalled proxies ask for everything and read nothing.
+	// stalled proxies subscribe to everything and read nothing.
 	stalled bool
 
-	// What it knows, which outlives its streams: whether it asked for a type and had an answer, what it wants of types
-	// that other resources name, the last version of each type, and, in the delta protocol, the version of each
+	// These fields outlive streams. They hold whether the proxy asked for a type and got an answer, the subscriptions to
+	// types that other resources name, the last version of each type and, in the delta protocol, the version of each
 	// resource.
 	asked, got [types]bool
 	wants      [types]*subscription
@@ -45,7 +45,7 @@ type proxy struct {
 	held       [types]map[string]string
 }
 
-// again is a request to connect anew. Done, which has room, receives once everything is asked for.
+// again is a request to connect again. done is buffered, and receives once the proxy has subscribed to everything.
 type again struct {
 	stall bool
 	done  chan<- struct{}
@@ -67,18 +67,18 @@ func (p *proxy) connectAgain(a again) {
 	}
 }
 
-// run connects, and does so again with Envoy's pauses, until ctx ends.
+// run connects until ctx ends, with Envoy's pauses between the tries.
 func (p *proxy) run(ctx context.Context) {
 	p.begin = time.Now()
 	pause := p.fleet.o.Retry
-	var told chan<- struct{} // who asked for this stream and does not know of it yet
+	var told chan<- struct{} // receives once this stream has subscribed; nil if no caller waits
 	for {
 		before := p.bytes.Load()
 		err := p.connect(ctx, &told)
 		if ctx.Err() != nil {
 			return
 		}
-		if p.bytes.Load() != before { // as Envoy, which is patient anew once a stream has brought something
+		if p.bytes.Load() != before { // like Envoy, whose pause is short again after a stream that brought something
 			pause = p.fleet.o.Retry
 		}
 		if a := p.next.Swap(nil); a != nil {
@@ -95,13 +95,13 @@ func (p *proxy) run(ctx context.Context) {
 	}
 }
 
-// connect holds one stream until it ends. Told receives once everything is asked for.
+// connect holds one stream until it ends. told receives once the proxy has subscribed to everything.
 func (p *proxy) connect(ctx context.Context, told *chan<- struct{}) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	p.drop.Store(&cancel)
 	if p.next.Load() != nil {
-		return nil // asked for before it could be dropped
+		return nil // connectAgain was called before the stream could be dropped
 	}
 	o := &p.fleet.o
 	dial := []grpc.DialOption{
@@ -138,7 +138,7 @@ func (p *proxy) connect(ctx context.Context, told *chan<- struct{}) error {
 		return s.serve()
 	}
 	for state := conn.GetState(); state == connectivity.Ready || state == connectivity.Connecting; state = conn.GetState() {
-		// it may lag behind the stream, and is idle once it is cut off
+		// The state may lag behind the stream. It is idle once the connection is cut.
 		if !conn.WaitForStateChange(ctx, state) {
 			return ctx.Err()
 		}

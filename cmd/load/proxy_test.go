@@ -15,7 +15,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
-// curt ends each stream after one response.
+// curt is a server that ends each stream after one response.
 type curt struct {
 	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
 	streams atomic.Int64
@@ -30,8 +30,8 @@ func (c *curt) DeltaAggregatedResources(s discoveryv3.AggregatedDiscoveryService
 	return errors.Join(s.Send(&discoveryv3.DeltaDiscoveryResponse{TypeUrl: r.TypeUrl, Nonce: "n"}), status.Error(codes.Unavailable, "enough"))
 }
 
-// TestPause: a stream that has brought something makes the next pause as short as the first. Were pauses to double, so
-// many streams would take many minutes.
+// A stream that brought a response makes the next pause as short as the first. If pauses doubled, this many streams
+// would take minutes.
 func TestPause(t *testing.T) {
 	c := &curt{}
 	f, err := Start(t.Context(), Options{

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// Times are summed up such that any number of them takes the same room; a percentile is exact to 3 percent.
+// Times is a histogram of durations of constant size. Its percentiles are exact to 3 percent.
 type Times struct {
 	buckets [64 * perOctave]int64
 	count   int64
 }
 
-// perOctave is how many buckets there are between a time and its double.
+// perOctave is the number of buckets between a duration and its double.
 const perOctave = 32
 
 func (t *Times) add(d time.Duration) {
@@ -23,10 +23,11 @@ func (t *Times) add(d time.Duration) {
 	t.count++
 }
 
-// Count is how many there are.
+// Count returns the number of durations.
 func (t *Times) Count() int64 { return t.count }
 
-// Percentile returns the time that so much of all, 0.99 for instance, do not exceed; zero of none.
+// Percentile returns the duration that the given share of all, such as 0.99, do not exceed. It returns 0 if there are
+// none.
 func (t *Times) Percentile(share float64) time.Duration {
 	rank := min(int64(share*float64(t.count)), t.count-1)
 	for i, n := range t.buckets {
@@ -38,23 +39,23 @@ func (t *Times) Percentile(share float64) time.Duration {
 	return 0
 }
 
-// pushes are the times of one type's responses.
+// pushes hold the times of one type's responses.
 type pushes struct {
 	mu             sync.Mutex
 	answer, spread Times
 	known          map[string]*push // by version
-	versions       []string         // of known, the newest last
+	versions       []string         // the keys of known, the newest last
 }
 
-// push is what a control plane sent of its own accord: one version, to each proxy once. A version is but a hash of what
-// is sent, so that a change and its way back bring it again.
+// push is a version that a control plane sent unasked, to each proxy once. Versions are content hashes, so reverting a
+// change brings back an old version.
 type push struct {
-	first time.Time
-	alone bool     // one proxy has it so far
-	has   []uint64 // a bit a proxy
+	first  time.Time
+	single bool     // only one proxy has it so far
+	has    []uint64 // one bit for each proxy
 }
 
-// give notes that a proxy has it, and reports whether it had it already.
+// give records that a proxy has the push, and reports whether it had it before.
 func (p *push) give(proxy int) bool {
 	word, bit := proxy/64, uint64(1)<<(proxy%64)
 	if word >= len(p.has) {
@@ -65,17 +66,17 @@ func (p *push) give(proxy int) bool {
 	return had
 }
 
-// manyVersions is how many versions may be on their way to proxies at once.
-const manyVersions = 256
+// maxVersions is how many versions may be in flight to proxies at once.
+const maxVersions = 256
 
-// answered counts the time from a request to its response.
+// answered adds the time from a request to its response.
 func (p *pushes) answered(took time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.answer.add(took)
 }
 
-// pushed counts what came unasked. What only one proxy gets, for it is made for that one, has no spread.
+// pushed records a response that no request asked for. A version that only one proxy receives has no spread.
 func (p *pushes) pushed(proxy int, version string, at time.Time) {
 	if version == "" {
 		return
@@ -83,8 +84,8 @@ func (p *pushes) pushed(proxy int, version string, at time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if one, ok := p.known[version]; ok && !one.give(proxy) {
-		if one.alone {
-			one.alone = false
+		if one.single {
+			one.single = false
 			p.spread.add(0)
 		}
 		p.spread.add(at.Sub(one.first))
@@ -96,18 +97,17 @@ func (p *pushes) pushed(proxy int, version string, at time.Time) {
 	if i := slices.Index(p.versions, version); i >= 0 {
 		p.versions = slices.Delete(p.versions, i, i+1)
 	}
-	one := &push{first: at, alone: true}
+	one := &push{first: at, single: true}
 	one.give(proxy)
 	p.known[version] = one
-	if p.versions = append(p.versions, version); len(p.versions) > manyVersions {
+	if p.versions = append(p.versions, version); len(p.versions) > maxVersions {
 		delete(p.known, p.versions[0])
 		p.versions = p.versions[1:]
 	}
 }
 
-// Answers are the times from a request to the response of a type. Those of a proxy that connects again and names what
-// it holds are left out: where nothing is new a control plane need not answer them, and what comes next may be no
-// answer.
+// Answers returns the times from requests to their responses of a type. Requests of a proxy that connects again and
+// names what it holds are left out, because the control plane need not answer them.
 func (f *Fleet) Answers(kind Type) Times {
 	p := &f.pushes[kind]
 	p.mu.Lock()
@@ -115,9 +115,9 @@ func (f *Fleet) Answers(kind Type) Times {
 	return p.answer
 }
 
-// Spread returns, for what a control plane sent of a type unasked, how much later than the first proxy each got
-// it, the first with zero. Responses of one version are taken for one push, until a proxy gets that version again; what
-// no two proxies got is left out.
+// Spread returns how much later than the first proxy each proxy received an unasked version of a type. The first proxy
+// has 0. Responses with one version are one push, until a proxy receives that version again. Versions that only one
+// proxy received are left out.
 func (f *Fleet) Spread(kind Type) Times {
 	p := &f.pushes[kind]
 	p.mu.Lock()

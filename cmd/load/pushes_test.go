@@ -9,32 +9,31 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
-// TestSpreadOfPushes: a version that comes again, for what was changed was changed back, is another push; what each
-// proxy has a version of its own of is none.
+// A version that comes again, because a change was reverted, is a new push. Versions that only one proxy receives are
+// no push.
 func TestSpreadOfPushes(t *testing.T) {
 	const proxies = 200
 	var p pushes
 	at := time.Now()
-	for n := range 3 * manyVersions {
+	for n := range 3 * maxVersions {
 		for i := range proxies {
 			p.pushed(i, []string{"there", "back"}[n%2], at.Add(time.Duration(i)*time.Microsecond))
 		}
 		at = at.Add(time.Second)
 	}
-	if got, most := p.spread.Count(), p.spread.Percentile(1); got != 3*manyVersions*proxies || most > time.Millisecond {
-		t.Errorf("%d responses spread over %v, want %d over 200µs", got, most, 3*manyVersions*proxies)
+	if got, most := p.spread.Count(), p.spread.Percentile(1); got != 3*maxVersions*proxies || most > time.Millisecond {
+		t.Errorf("%d responses spread over %v, want %d over 200µs", got, most, 3*maxVersions*proxies)
 	}
 	var own pushes
-	for i := range 2 * manyVersions {
+	for i := range 2 * maxVersions {
 		own.pushed(i, fmt.Sprint(i), at)
 	}
-	if n := own.spread.Count(); n != 0 || len(own.known) != manyVersions || len(own.versions) != manyVersions {
+	if n := own.spread.Count(); n != 0 || len(own.known) != maxVersions || len(own.versions) != maxVersions {
 		t.Errorf("%d responses spread, want none: each proxy has its own; %d and %d versions are known", n, len(own.known), len(own.versions))
 	}
 }
 
-// TestResumedAnswersAreNotCounted: what comes to a proxy that connected again and named what it holds may be no answer,
-// and counts neither as that nor as pushed.
+// A response to a proxy that connected again may answer no request, so it is neither an answer nor a push.
 func TestResumedAnswersAreNotCounted(t *testing.T) {
 	for _, whole := range []bool{false, true} {
 		t.Run(fmt.Sprintf("whole=%v", whole), func(t *testing.T) {
@@ -54,7 +53,7 @@ func TestResumedAnswersAreNotCounted(t *testing.T) {
 	}
 }
 
-// TestTinyRate: a rate next to nothing connects one proxy.
+// The smallest rate connects one proxy.
 func TestTinyRate(t *testing.T) {
 	p := &plane{t: t, asked: map[string][]string{}}
 	address := p.serve()

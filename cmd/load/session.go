@@ -19,13 +19,13 @@ type session struct {
 	stream   grpc.ClientStream
 	nonce    [types]string
 	nodeSent bool
-	sent     [types]time.Time // of requests that were not answered yet
-	// resumed are those of which the first request named what the proxy holds, and nothing has come yet.
+	sent     [types]time.Time // when the unanswered requests were sent
+	// resumed holds the types whose first request named what the proxy holds, and which had no response yet.
 	resumed [types]bool
 }
 
-// resume asks for what the proxy asked for on its last stream, in Envoy's order, and names what it holds, unless it
-// stalls: then it asks as if it held nothing. The first time it asks for clusters.
+// resume subscribes to everything that the last stream had subscribed to, in Envoy's order, and names what the proxy
+// holds. A stalled proxy does so as if it held nothing. The first stream asks for clusters.
 func (s *session) resume() error {
 	s.asked[Clusters] = true
 	for t := range types {
@@ -35,7 +35,7 @@ func (s *session) resume() error {
 		var names []string
 		if s.wants[t] != nil {
 			names = slices.Sorted(maps.Keys(s.wants[t].count))
-			if len(names) == 0 { // no names would ask for all
+			if len(names) == 0 { // without names it would subscribe to all
 				continue
 			}
 		}
@@ -46,7 +46,7 @@ func (s *session) resume() error {
 	return s.proceed(time.Now())
 }
 
-// serve takes responses until the stream ends.
+// serve reads responses until the stream ends.
 func (s *session) serve() error {
 	for {
 		var buffer mem.Buffer
@@ -81,7 +81,7 @@ func (s *session) take(message []byte, at time.Time) error {
 	if !whole {
 		s.hold(r)
 	}
-	if err := s.send(r.kind, nil, nil, false); err != nil { // the acknowledgement
+	if err := s.send(r.kind, nil, nil, false); err != nil { // acknowledge
 		return err
 	}
 	switch r.kind {
@@ -95,7 +95,7 @@ func (s *session) take(message []byte, at time.Time) error {
 	if err != nil {
 		return err
 	}
-	if r.kind == Routes && !whole && !s.asked[VirtualHosts] && slices.ContainsFunc(r.resources, resource.leavesHosts) {
+	if r.kind == Routes && !whole && !s.asked[VirtualHosts] && slices.ContainsFunc(r.resources, resource.usesVHDS) {
 		s.asked[VirtualHosts] = true
 		if err := s.send(VirtualHosts, nil, nil, true); err != nil {
 			return err
@@ -118,7 +118,7 @@ func (s *session) hold(r response) {
 	}
 }
 
-// proceed asks for listeners once all assignments have come, and reports whether the proxy has everything.
+// proceed asks for listeners once all assignments have arrived. It records the time when the proxy has everything.
 func (s *session) proceed(at time.Time) error {
 	if !s.got[Clusters] || len(s.wants[Endpoints].awaited) > 0 {
 		return nil
@@ -135,7 +135,7 @@ func (s *session) proceed(at time.Time) error {
 	return nil
 }
 
-// follow subscribes to what a response names and leaves what is named no more.
+// follow subscribes to the resources that a response names, and unsubscribes from those that are no longer named.
 func (s *session) follow(r response, kind Type) error {
 	added, gone := s.wants[kind].update(r, s.fleet.o.StateOfTheWorld)
 	if len(added)+len(gone) == 0 {
@@ -150,8 +150,8 @@ func (s *session) follow(r response, kind Type) error {
 	return s.send(kind, added, gone, first)
 }
 
-// send sends a request: with names it subscribes, without it acknowledges what came last, or asks for all. The first of
-// a type on a stream names what is held.
+// send sends a request. With names it subscribes; without names it acknowledges the last response, or asks for all
+// resources. The first request of a type on a stream names what the proxy holds.
 func (s *session) send(kind Type, added, gone []string, first bool) error {
 	node := s.node
 	if s.nodeSent {
@@ -184,7 +184,7 @@ func (s *session) send(kind Type, added, gone []string, first bool) error {
 		request = delta
 	}
 	if err := s.stream.SendMsg(request); err != nil {
-		return errors.Join(fmt.Errorf("send: %w", err), s.stream.RecvMsg(new(mem.Buffer))) // the latter is why
+		return errors.Join(fmt.Errorf("send: %w", err), s.stream.RecvMsg(new(mem.Buffer))) // RecvMsg returns the cause
 	}
 	return nil
 }

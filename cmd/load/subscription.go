@@ -1,12 +1,12 @@
 package load
 
-// subscription is what a proxy wants of a type that other resources name: assignments, which clusters name, or routes
-// and secrets, which listeners name.
+// subscription is what a proxy wants of a type that other resources name. Clusters name assignments, and listeners name
+// routes and secrets.
 type subscription struct {
 	kind  Type
-	named map[string][]string // by the name of the resource that names them
-	count map[string]int      // how often each is named
-	// awaited are those that were asked for and never answered.
+	named map[string][]string // by the name of the naming resource
+	count map[string]int      // how many resources name it
+	// awaited are names that were asked for and not answered yet.
 	awaited map[string]struct{}
 }
 
@@ -14,8 +14,8 @@ func newSubscription(kind Type) *subscription {
 	return &subscription{kind: kind, named: map[string][]string{}, count: map[string]int{}, awaited: map[string]struct{}{}}
 }
 
-// update takes in a response of the type that names. In whole responses what is not in them is gone. It returns what is
-// wanted anew and no more.
+// update applies a response of the naming type. whole means that resources that are absent from the response are gone.
+// It returns the names that are wanted from now on, and those that are no longer wanted.
 func (s *subscription) update(r response, whole bool) (added, gone []string) {
 	if whole {
 		there := make(map[string]struct{}, len(r.resources))
@@ -28,10 +28,10 @@ func (s *subscription) update(r response, whole bool) (added, gone []string) {
 			}
 		}
 	}
-	if n := len(r.resources); len(s.named) == 0 && n > 0 { // most of what a proxy costs the client is maps that grow
+	if n := len(r.resources); len(s.named) == 0 && n > 0 { // growing maps are most of a proxy's cost for the client
 		s.named, s.count, s.awaited = make(map[string][]string, n), make(map[string]int, n), make(map[string]struct{}, n)
 	}
-	before := make(map[string]bool, len(r.resources)) // of the names that this response touches
+	before := make(map[string]bool, len(r.resources)) // the names in this response
 	touch := func(name string, by int) {
 		if _, ok := before[name]; !ok {
 			before[name] = s.count[name] > 0
@@ -70,7 +70,7 @@ func (s *subscription) update(r response, whole bool) (added, gone []string) {
 	return added, gone
 }
 
-// answer takes in a response of the type itself.
+// answer applies a response of the type itself.
 func (s *subscription) answer(r response) {
 	if len(s.awaited) == 0 {
 		return

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// cluster encodes a Cluster with EDS, under the name of its assignment.
+// cluster encodes a Cluster with EDS and the given assignment.
 func cluster(name, assignment string) resource {
 	b := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), name)
 	b = protowire.AppendVarint(protowire.AppendTag(b, 2, protowire.VarintType), edsCluster)
@@ -17,8 +17,7 @@ func cluster(name, assignment string) resource {
 	return resource{name: name, body: b}
 }
 
-// TestSubscription: over any history of responses a proxy is subscribed to just what the resources that it then has
-// name.
+// After any sequence of responses, a proxy is subscribed to exactly the names in the resources that it holds.
 func TestSubscription(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		whole := rapid.Bool().Draw(t, "whole")
@@ -29,7 +28,7 @@ func TestSubscription(t *testing.T) {
 				has = map[string]string{}
 			}
 			for _, name := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"a", "b", "c", "d"}), 0, 4, rapid.ID).Draw(t, "clusters") {
-				assignment := rapid.SampledFrom([]string{"x", "y", "z"}).Draw(t, "assignment") // several clusters may name one
+				assignment := rapid.SampledFrom([]string{"x", "y", "z"}).Draw(t, "assignment") // several clusters may name one assignment
 				has[name] = assignment
 				r.resources = append(r.resources, cluster(name, assignment))
 			}

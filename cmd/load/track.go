@@ -9,32 +9,33 @@ import (
 	"time"
 )
 
-// Track follows changes, which bear ascending numbers, until they reach the proxies. A proxy that has seen a number has
-// seen all below, so that changes which a control plane sends in one are counted each with its own time.
+// Track follows changes with ascending numbers until they reach the proxies. A proxy that has seen a number has seen
+// all lower ones. So changes that a control plane merges are counted each with its own time.
 type Track struct {
-	o Tracked
+	o TrackOptions
 
 	mu   sync.Mutex
 	sent []time.Time // by number
-	// seen is, for each proxy, how many changes it has seen.
+	// seen is how many changes each proxy has seen.
 	seen      []int
 	proxies   int
 	missing   int // proxies that have not seen the last change
 	latencies []time.Duration
 }
 
-// Tracked is what changes are followed by.
-type Tracked struct {
-	// Kinds are the types of the resources that bear the numbers: a route comes in its RouteConfiguration or by itself.
+// TrackOptions says which changes to follow.
+type TrackOptions struct {
+	// Kinds are the types of the resources that contain the numbers. A route comes in its RouteConfiguration or
+	// separately.
 	Kinds []Type
-	// Number returns the highest number that is in an encoded resource, or -1; several goroutines call it.
+	// Number returns the highest number in an encoded resource, or -1. It is called by several goroutines.
 	Number func(body []byte) int
-	// Of reports whether a proxy is followed; all without it.
+	// Of reports whether a proxy is followed. Nil means all proxies.
 	Of func(proxy int) bool
 }
 
-// Track has proxies look for the numbers of changes, until the next Track.
-func (f *Fleet) Track(o Tracked) *Track {
+// Track makes the proxies look for the numbers of changes, until the next call.
+func (f *Fleet) Track(o TrackOptions) *Track {
 	t := &Track{o: o, seen: make([]int, f.o.Proxies)}
 	for i := range t.seen {
 		if o.Of == nil || o.Of(i) {
@@ -47,7 +48,7 @@ func (f *Fleet) Track(o Tracked) *Track {
 
 func (t *Track) follows(kind Type) bool { return slices.Contains(t.o.Kinds, kind) }
 
-// Next returns the number of the change that is to be made now.
+// Next returns the number of the change that the caller makes now.
 func (t *Track) Next() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -96,14 +97,14 @@ func (t *Track) Wait(ctx context.Context) error {
 	}
 }
 
-// Made is the number of changes.
+// Made returns the number of changes.
 func (t *Track) Made() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.sent)
 }
 
-// Latencies are the times from Next to each proxy's receipt, ascending.
+// Latencies returns the times from Next to the receipt by each proxy, ascending.
 func (t *Track) Latencies() []time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -112,10 +113,10 @@ func (t *Track) Latencies() []time.Duration {
 	return out
 }
 
-// Mark is a text that holds a number, to be put into what is changed.
+// Mark returns a text with a number, to be put into a changed object.
 func Mark(prefix string, number int) string { return fmt.Sprintf("%s%06d", prefix, number) }
 
-// FindMark returns the highest number of a mark in an encoded resource, or -1.
+// FindMark returns a function that finds the highest number of a mark in an encoded resource, or -1.
 func FindMark(prefix string) func(body []byte) int {
 	start := []byte(prefix)
 	return func(body []byte) int {

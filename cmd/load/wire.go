@@ -33,16 +33,16 @@ var typeURLs = [types]string{
 	"type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret",
 }
 
-// String is the discovery service's usual name.
+// String returns the usual name of the discovery service.
 func (t Type) String() string { return [...]string{"CDS", "EDS", "LDS", "RDS", "VHDS", "SDS"}[t] }
 
-// URL is the type as responses name it.
+// URL returns the type URL in responses.
 func (t Type) URL() string { return typeURLs[t] }
 
-// Types returns all of them, in the order in which a proxy asks for them.
+// Types returns all types, in the order in which a proxy asks for them.
 func Types() []Type { return []Type{Clusters, Endpoints, Listeners, Routes, VirtualHosts, Secrets} }
 
-// response is what a proxy reads of a discovery response; bodies point into the message.
+// response holds the fields of a discovery response that a proxy reads. Its bodies point into the message.
 type response struct {
 	kind      Type
 	version   string
@@ -56,7 +56,7 @@ type resource struct {
 	body          []byte
 }
 
-// parse reads a response of either protocol. Text makes names and versions of bytes.
+// parse decodes a response of either protocol. text converts bytes to names and versions.
 func parse(message []byte, delta bool, text func([]byte) string) (r response, err error) {
 	var typeURL string
 	n := 0
@@ -76,7 +76,7 @@ func parse(message []byte, delta bool, text func([]byte) string) (r response, er
 			r.resources = append(r.resources, resource{name: text(field(value, 3)), version: text(field(value, 1)), body: field(field(value, 2), 2)})
 		case number == 2:
 			body := field(value, 2)
-			r.resources = append(r.resources, resource{name: text(field(body, 1)), body: body}) // each of the types has its name in field 1
+			r.resources = append(r.resources, resource{name: text(field(body, 1)), body: body}) // the name is field 1 of each type
 		case number == 4:
 			typeURL = string(value)
 		case number == 5:
@@ -97,11 +97,11 @@ func parse(message []byte, delta bool, text func([]byte) string) (r response, er
 	return r, fmt.Errorf("a response of type %q, which no proxy asked for", typeURL)
 }
 
-// edsCluster is the value of Cluster.type for clusters whose endpoints come by EDS.
+// edsCluster is the value of Cluster.type for clusters with endpoints from EDS.
 const edsCluster = 3
 
-// children are the names of a type that a resource makes a proxy ask for: of a cluster its assignment, of a listener
-// its routes and its secrets.
+// children returns the names of a type that a resource makes a proxy ask for: the assignment of a cluster, or the
+// routes and secrets of a listener.
 func (r resource) children(kind Type) []string {
 	switch kind {
 	case Endpoints:
@@ -138,8 +138,8 @@ func assignments(cluster []byte) []string {
 	return []string{string(name)}
 }
 
-// routes reads Listener.filter_chains (3) and default_filter_chain (25); of a chain the filters (3); of a filter
-// typed_config (4), which is an Any; and of an HttpConnectionManager rds (3) with its route_config_name (2).
+// routes reads Listener.filter_chains (3) and default_filter_chain (25). In a chain it reads the filters (3), in a
+// filter typed_config (4), which is an Any, and in an HttpConnectionManager rds (3) with its route_config_name (2).
 func routes(listener []byte) (names []string) {
 	filter := func(number protowire.Number, value []byte, _ uint64) {
 		if number != 3 {
@@ -161,10 +161,10 @@ func routes(listener []byte) (names []string) {
 	return names
 }
 
-// secretsOfControlPlane begins the names of the secrets that a control plane sends; all others are the agent's.
+// secretsOfControlPlane is the prefix of the names of secrets that a control plane sends. The agent has all others.
 const secretsOfControlPlane = "kubernetes://"
 
-// secrets reads Listener.filter_chains (3) with their transport_socket (6), whose typed_config (3) is an Any of a
+// secrets reads Listener.filter_chains (3) with their transport_socket (6). Its typed_config (3) is an Any of a
 // DownstreamTlsContext: common_tls_context (1), tls_certificate_sds_secret_configs (6), name (1).
 func secrets(listener []byte) (names []string) {
 	_ = fields(listener, func(number protowire.Number, chain []byte, _ uint64) {
@@ -180,11 +180,10 @@ func secrets(listener []byte) (names []string) {
 	return names
 }
 
-// leavesHosts reports whether the virtual hosts of a RouteConfiguration come by themselves: RouteConfiguration.vhds
-// (9).
-func (r resource) leavesHosts() bool { return field(r.body, 9) != nil }
+// usesVHDS reports whether the virtual hosts of a RouteConfiguration come separately: RouteConfiguration.vhds (9).
+func (r resource) usesVHDS() bool { return field(r.body, 9) != nil }
 
-// field is the last value of a field that holds bytes, or nil.
+// field returns the last value of a field of bytes, or nil.
 func field(message []byte, want protowire.Number) (found []byte) {
 	_ = fields(message, func(number protowire.Number, value []byte, _ uint64) {
 		if number == want {
@@ -194,7 +193,7 @@ func field(message []byte, want protowire.Number) (found []byte) {
 	return found
 }
 
-// fields calls visit for every field that holds bytes or a varint.
+// fields calls visit for every field of bytes or varints.
 func fields(message []byte, visit func(number protowire.Number, value []byte, varint uint64)) error {
 	for len(message) > 0 {
 		number, wireType, n := protowire.ConsumeTag(message)
@@ -223,10 +222,10 @@ func fields(message []byte, visit func(number protowire.Number, value []byte, va
 	return nil
 }
 
-// codec encodes requests and leaves responses as they are.
+// codec encodes requests and leaves responses encoded.
 type codec struct{}
 
-// Name is that of the codec that servers know.
+// Name returns the name of the codec that servers know.
 func (codec) Name() string { return "proto" }
 
 // Marshal encodes a request.
@@ -239,7 +238,7 @@ func (codec) Marshal(v any) (mem.BufferSlice, error) {
 	return mem.BufferSlice{mem.SliceBuffer(b)}, err
 }
 
-// Unmarshal lends the message in one piece; the receiver frees the buffer.
+// Unmarshal returns the message in one piece. The receiver frees the buffer.
 func (codec) Unmarshal(data mem.BufferSlice, v any) error {
 	to, ok := v.(*mem.Buffer)
 	if !ok {

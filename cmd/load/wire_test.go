@@ -23,7 +23,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
-// TestScan: the scanner reads from encoded responses what a full decoding does.
+// The scanner reads the same from encoded responses as a full decoder.
 func TestScan(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		kind := Type(rapid.IntRange(0, int(types)-1).Draw(t, "type"))
@@ -68,7 +68,7 @@ func TestScan(t *testing.T) {
 	})
 }
 
-// someResource returns a resource and what it names, nil for nothing.
+// someResource returns a resource and the names in it, or nil if it has none.
 func someResource(t *rapid.T, kind Type, name string) (proto.Message, []string) {
 	switch kind {
 	case Clusters:
@@ -133,7 +133,7 @@ func pack(t *rapid.T, m proto.Message) *anypb.Any {
 	return body
 }
 
-// FuzzParse: whatever a server sends, it is read or refused.
+// parse reads or refuses every message, and does not panic.
 func FuzzParse(f *testing.F) {
 	good, err := proto.Marshal(
 		&discoveryv3.DeltaDiscoveryResponse{TypeUrl: typeURLs[Clusters], Nonce: "n", Resources: []*discoveryv3.Resource{{Name: "a"}}})
@@ -152,7 +152,7 @@ func FuzzParse(f *testing.F) {
 
 func text(b []byte) string { return string(b) }
 
-// TestTruncated: a response that ends early is refused.
+// A truncated response is refused.
 func TestTruncated(t *testing.T) {
 	b, err := proto.Marshal(&discoveryv3.DiscoveryResponse{VersionInfo: "7", TypeUrl: typeURLs[Routes], Nonce: "nonce"})
 	must.Succeed(t, err)

@@ -8,26 +8,26 @@ import (
 	"github.com/istiod-lite/istiod-lite/cmd/load"
 )
 
-// changes are what a workload does to the world of a connected fleet, again and again.
+// changes are what a workload changes repeatedly in the world of a connected fleet.
 type changes struct {
 	every time.Duration
-	// apply makes change n, and undo, if there is one, takes it back after half the time until the next.
+	// apply makes change n. undo takes it back after half the time until the next change. Optional.
 	apply func(n int) error
 	undo  func() error
-	// kinds are the types of the resources in which proxies find the number of a change, and find returns the highest
-	// in one, or -1.
+	// kinds are the types of the resources that contain the number of a change. find returns the highest number in one, or
+	// -1.
 	kinds []load.Type
 	find  func(body []byte) int
-	// to are the proxies that are waited for; all without it.
+	// to reports whether a change must reach a proxy. Nil means all proxies.
 	to func(proxy int) bool
-	// meanwhile, if there is something, goes on until the changes are made.
+	// meanwhile runs until the changes are made. Optional.
 	meanwhile func(until context.Context) error
 }
 
-// making is a figure of no row: how long changes were made and waited for, in seconds.
+// making is a figure without a row: the seconds in which changes were made and awaited.
 const making = "making changes"
 
-// changed makes changes for as long as it is asked to and returns what came of them.
+// changed makes changes for the length of the workload and returns the figures.
 func (s *session) changed(ctx context.Context, c changes) (figures, error) {
 	before, err := s.settle(ctx)
 	if err != nil {
@@ -36,7 +36,7 @@ func (s *session) changed(ctx context.Context, c changes) (figures, error) {
 	ended := make(chan error, 1)
 	until, stop := context.WithCancel(ctx)
 	defer stop()
-	track, counted := s.fleet.Track(load.Tracked{Kinds: c.kinds, Number: c.find, Of: c.to}), s.fleet.Counters()
+	track, counted := s.fleet.Track(load.TrackOptions{Kinds: c.kinds, Number: c.find, Of: c.to}), s.fleet.Counters()
 	if c.meanwhile != nil {
 		go func() { ended <- c.meanwhile(until) }()
 	} else {
@@ -63,8 +63,8 @@ func (s *session) changed(ctx context.Context, c changes) (figures, error) {
 	}, nil
 }
 
-// make makes the changes, waits until every proxy has seen the last, and returns the time that the API server took for
-// all.
+// make makes the changes and waits until every proxy has seen the last. It returns the time that the API server took
+// for all of them.
 func (s *session) make(ctx context.Context, c changes, track *load.Track) (writing time.Duration, err error) {
 	begin := time.Now()
 	for n := 0; ; n++ {
@@ -82,7 +82,7 @@ func (s *session) make(ctx context.Context, c changes, track *load.Track) (writi
 			err := track.Wait(limited)
 			cancel()
 			if err != nil && c.undo != nil {
-				err = errors.Join(err, c.undo()) // the next workload wants the world as it was
+				err = errors.Join(err, c.undo()) // the next workload needs the world unchanged
 			}
 			if err != nil {
 				return 0, err
@@ -111,7 +111,7 @@ func sleepUntil(ctx context.Context, at time.Time) error {
 	}
 }
 
-// changeRows are the results of changed, with the goals of both modes: of p99, of CPU, of bytes.
+// changeRows returns the rows of changed, with the goals of both modes for p99, CPU and bytes.
 func changeRows(p99, cpu, bytes map[mode]float64) []row {
 	return []row{
 		{name: "p50", unit: "ms"},

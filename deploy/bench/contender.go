@@ -16,14 +16,14 @@ import (
 
 // contender is a control plane that is measured.
 type contender struct {
-	name   string // of the list below
+	name   string // in the list of choose
 	title  string
 	binary string
-	args   []string // before those that all get
+	args   []string // before the arguments that all contenders get
 	env    []string
-	// foreign limits are not of this tree, speak delta alone, and need no feeder of their own.
+	// foreign is true for a limit that is not built from this tree. It speaks only delta and needs no feeder.
 	foreign bool
-	// feeder is what a limit copies, another one of the same list.
+	// feeder is the contender that a limit copies.
 	feeder *contender
 }
 
@@ -35,7 +35,7 @@ const (
 	limitSplit   = "limit-vhds"
 )
 
-// isLimit is true of their feeders too.
+// isLimit reports whether the contender is a limit or its feeder.
 func (c contender) isLimit() bool { return strings.HasPrefix(c.name, limitWhole) }
 
 func (c contender) isIstiod() bool { return c.name == istioDefault || c.name == istioTuned }
@@ -53,8 +53,7 @@ func (c contender) does(l workload, m mode) bool {
 	}
 }
 
-// findAll returns an error for any missing binary, of the environment or of the cluster, before anything is built or
-// started.
+// findAll returns an error if a binary is missing, before anything is built or started.
 func findAll() (cluster.Binaries, error) {
 	for _, variable := range []string{"ISTIOD", "PILOT_DISCOVERY", "MESH"} {
 		path := os.Getenv(variable)
@@ -70,9 +69,9 @@ func findAll() (cluster.Binaries, error) {
 	return cluster.Find()
 }
 
-// choose returns the contenders that are wanted, without their binaries.
+// choose returns the wanted contenders, without their binaries.
 func choose(o options) ([]contender, error) {
-	// What istiod-lite does not do, or would do with a Lease of its own, istiod need not do either.
+	// istiod is not measured with features that istiod-lite lacks, or that would need a Lease.
 	common := []string{"POD_NAME=istiod-0", "POD_NAMESPACE=istio-system", "ENABLE_LEADER_ELECTION=false", "INJECT_ENABLED=false"}
 	all := []contender{
 		{name: istioDefault, title: "istiod", env: common},
@@ -95,8 +94,7 @@ func choose(o options) ([]contender, error) {
 	return wanted, feed(wanted)
 }
 
-// build finds the binaries of contenders, or builds them, istiod into .tools and the others into a folder, which is
-// their home.
+// build finds or builds the binaries of contenders: istiod in .tools, and the others in dir.
 func build(ctx context.Context, root, dir string, all []contender) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("make a folder: %w", err)
@@ -120,8 +118,7 @@ func build(ctx context.Context, root, dir string, all []contender) error {
 	return nil
 }
 
-// feed connects each limit to a server that it copies: the tuned istiod if that is measured too, else another
-// contender.
+// feed connects each limit to a server that it copies: the tuned istiod if it is measured, or another contender.
 func feed(all []contender) error {
 	var best *contender
 	for _, name := range []string{istioDefault, lite, istioTuned} {
@@ -141,7 +138,8 @@ func feed(all []contender) error {
 	return nil
 }
 
-// findLimit takes the program that MESH names, whose command limit does the same, else builds that of this tree.
+// findLimit uses the program that MESH names, if its command limit takes the same flags, and otherwise builds the limit
+// of this tree.
 func (c *contender) findLimit(ctx context.Context, dir string) (err error) {
 	if path := os.Getenv("MESH"); path != "" {
 		c.foreign, c.args = true, append([]string{"limit"}, c.args...)
@@ -160,7 +158,7 @@ func findLite(ctx context.Context, dir string) (string, error) {
 	return path, binaries.Build(ctx, path, "./cmd/pilot-discovery")
 }
 
-// findIstiod returns the binary that ISTIOD names, else the one in .tools, which is built if it is not there.
+// findIstiod returns the binary that ISTIOD names, or the one in .tools, which it builds if it is missing.
 func findIstiod(ctx context.Context, root string) (string, error) {
 	if path := os.Getenv("ISTIOD"); path != "" {
 		return filepath.Abs(path)

@@ -27,18 +27,17 @@ lower of the two. The tuned istiod feeds the limit, so its latencies include tha
 again replaces only its sections.
 `
 
-// section is what stands under a heading of the second level.
+// section is the text below a heading of the second level.
 type section struct{ heading, body string }
 
-// Sections that follow from the others.
+// These sections are made from the others.
 const (
 	summaryHeading = "Goals"
 	growthHeading  = "How cost grows"
 	plotFolder     = "plots"
 )
 
-// write puts the sections that were measured in place of those that the file has of the same heading, and leaves the
-// others.
+// write replaces the sections of the file that were measured again, by heading, and keeps the others.
 func (r *results) write(path string) error {
 	sections, err := readSections(path)
 	if err != nil {
@@ -52,7 +51,7 @@ func (r *results) write(path string) error {
 	return writeSections(path, sections)
 }
 
-// readSections returns what was measured, nothing if there is no file.
+// readSections returns the sections of a file, or none if it does not exist.
 func readSections(path string) ([]section, error) {
 	old, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -83,7 +82,7 @@ func writeSections(path string, sections []section) error {
 	for _, s := range append(derived, sections...) {
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n", s.heading, strings.TrimSpace(s.body))
 	}
-	next := path + ".new" // a disk that is full must not cost what was measured before
+	next := path + ".new" // a full disk must not destroy earlier results
 	err = os.WriteFile(next, []byte(b.String()), 0o644)
 	if err == nil {
 		err = os.Rename(next, path)
@@ -102,7 +101,7 @@ func sectionsOf(text string) (all []section) {
 	return all
 }
 
-// compare orders headings such that numbers in them count as such.
+// compare orders headings. Numbers in them are compared as numbers.
 func compare(a, b string) int {
 	for a != "" && b != "" {
 		x, restA := piece(a)
@@ -119,7 +118,7 @@ func compare(a, b string) int {
 	return cmp.Compare(a, b)
 }
 
-// piece splits off the digits at the start, or what comes before the next.
+// piece splits off the leading digits, or the text before the next digit.
 func piece(s string) (first, rest string) {
 	digits := unicode.IsDigit(rune(s[0]))
 	end := strings.IndexFunc(s, func(r rune) bool { return unicode.IsDigit(r) != digits })

@@ -19,25 +19,25 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/binaries"
 )
 
-// options are what is measured.
+// options say what to measure.
 type options struct {
 	workloads []workload
-	services  []int // ascending: one world is grown into the next
+	services  []int // ascending; one world is grown into the next
 	proxies   []int
 	modes     []mode
 	rounds    int
-	growth    bool  // measure how cost grows, and draw it
-	idle      []int // proxies of W8, ascending
+	growth    bool  // measure and draw how costs grow
+	idle      []int // numbers of proxies of W8, ascending
 	routes    int   // of W5b and W5c
-	// length is how long changes go on in each of the workloads that make them; each workload's own without it.
+	// length is how long workloads make changes. 0 means each workload's own length.
 	length time.Duration
-	// rest is how long a server has to be without work to count as being at rest.
+	// rest is how long a server must be idle to be at rest.
 	rest time.Duration
-	only string // names of contenders, with commas between; all without it
-	// env are settings of istiod-lite, to try them out.
+	only string // names of contenders, separated by commas; empty means all
+	// env are settings of istiod-lite to try.
 	env []string
-	out string // RESULTS.md
-	// profiles is a folder for profiles of the servers, which cost some of what is measured; none without it.
+	out string // the file of the results
+	// profiles is the folder for profiles of the servers, which cost CPU. Empty means no profiles.
 	profiles string
 }
 
@@ -137,13 +137,13 @@ func run() error {
 	if *verbose {
 		level = slog.LevelDebug
 	}
-	debug.SetGCPercent(400) // the clients' own garbage is nobody's latency
+	debug.SetGCPercent(400) // the garbage of the clients must not delay the servers
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	return measure(ctx, root, o, slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})))
 }
 
-// trial returns why figures are not comparable to those that were measured in full, or "".
+// trial returns the reason why the figures cannot be compared with full measurements, or an empty string.
 func (o *options) trial(given map[string]bool) string {
 	for _, name := range []string{"only", "env", "profiles", "rest", "routes", "idle"} {
 		if given[name] {
@@ -161,7 +161,7 @@ func (o *options) trial(given map[string]bool) string {
 	return ""
 }
 
-// numbers reads numbers above zero, ascending, or returns nil.
+// numbers parses positive numbers, ascending. It returns nil if the list is invalid.
 func numbers(list string) []int {
 	var out []int
 	for text := range strings.SplitSeq(list, ",") {
@@ -175,7 +175,7 @@ func numbers(list string) []int {
 	return slices.Compact(out)
 }
 
-// list is numbers in words.
+// list formats numbers as text.
 func list(all []int) string {
 	text := ""
 	for i, n := range all {

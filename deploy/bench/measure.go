@@ -15,26 +15,26 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
 )
 
-// point is one setting at which a workload is measured: a section of the results.
+// point is a setting in which a workload is measured. It has one section of the results.
 type point struct {
 	workload string
 	services int
-	proxies  int  // none of workloads without a fleet
-	mode     mode // likewise
+	proxies  int  // 0 for workloads without a fleet
+	mode     mode // empty for workloads without a fleet
 }
 
 // bench is one call of the command.
 type bench struct {
 	options
-	dir        string // of logs, and of what is removed at the end
+	dir        string // for logs, and for files that are removed at the end
 	cpu        cores
 	cluster    *cluster.Cluster
 	clients    *world.Clients
 	contenders []contender
-	templates  []byte // the ConfigMap, where a workload needs it
+	templates  []byte // the ConfigMap, if a workload needs it
 	results    *results
 	launches   int
-	failed     int // rounds
+	failed     int // failed rounds
 	log        *slog.Logger
 }
 
@@ -55,7 +55,7 @@ func measure(ctx context.Context, root string, o options, log *slog.Logger) (err
 		return fmt.Errorf("make a folder: %w", err)
 	}
 	built, data := filepath.Join(b.dir, "built"), filepath.Join(b.dir, "cluster")
-	defer func() { // logs stay where there are any and something failed
+	defer func() { // keep logs if something failed
 		if _, started := os.Stat(data); err == nil || started != nil {
 			_ = os.RemoveAll(b.dir)
 			return
@@ -89,7 +89,7 @@ func measure(ctx context.Context, root string, o options, log *slog.Logger) (err
 		return err
 	}
 	for _, n := range o.services {
-		if err := b.inWorld(ctx, world.Of(n)); err != nil {
+		if err := b.inWorld(ctx, world.Sized(n)); err != nil {
 			return err
 		}
 	}
@@ -108,17 +108,17 @@ func (b *bench) startCluster(ctx context.Context, programs cluster.Binaries, dir
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return fmt.Errorf("make a folder: %w", err)
 	}
-	// Pods without ServiceAccounts that exist: nobody here asks for their tokens.
+	// The ServiceAccounts of Pods do not exist, because no client here needs their tokens.
 	b.cluster, err = cluster.Start(ctx,
 		cluster.Options{Binaries: programs, Dir: dir, APIServerArgs: []string{"--disable-admission-plugins=ServiceAccount"}})
 	return err
 }
 
-// seeders is how many objects are written at once.
+// seeders is how many objects are written in parallel.
 const seeders = 16
 
-// inWorld grows the world and measures in it, scene by scene, the contenders in turn, round after round. Results are
-// written after each scene.
+// inWorld grows the world and measures in it: scene by scene, with all contenders in turn in each round. It writes the
+// results after each scene.
 func (b *bench) inWorld(ctx context.Context, w world.World) error {
 	begin := time.Now()
 	progress := func(done int) { b.log.Info("creating the world", "services", done, "of", w.Services) }
@@ -126,11 +126,11 @@ func (b *bench) inWorld(ctx context.Context, w world.World) error {
 		return err
 	}
 	b.log.Info("created the world", "services", w.Services, "pods", w.Services*w.Pods, "took", time.Since(begin).Round(time.Second).String())
-	if err := b.cpu.confine(); err != nil { // not before: all cores are good for making a world
+	if err := b.cpu.confine(); err != nil { // only now, because all cores help to create a world
 		return err
 	}
 	for _, c := range b.contenders {
-		if err := b.warm(ctx, c); err != nil && ctx.Err() == nil { // its rounds will say why, as far as it matters
+		if err := b.warm(ctx, c); err != nil && ctx.Err() == nil { // if it matters, the rounds fail with the reason
 			b.log.Warn("a contender does not start", "server", c.title, "err", err)
 		}
 	}
@@ -144,7 +144,7 @@ func (b *bench) inWorld(ctx context.Context, w world.World) error {
 		}
 		err := b.inRounds(ctx, w, here)
 		out := b.out
-		// ended in the midst: what was measured is kept beside the logs, and takes the place of no complete section
+		// The run ended early. The results are kept beside the logs and replace no complete section.
 		if err != nil {
 			out = filepath.Join(b.dir, "RESULTS.md")
 		}
@@ -178,8 +178,8 @@ func (b *bench) launch() launch {
 	return launch{cpu: b.cpu, kubeconfig: b.cluster.Kubeconfig(), dir: b.dir, number: b.launches, rest: b.rest}
 }
 
-// warm runs a contender once: its file is then in memory, and what it writes into a new cluster, an authority for
-// instance, is there.
+// warm runs a contender once. Its file is then in memory, and objects that it creates in a new cluster, such as its
+// authority, exist.
 func (b *bench) warm(ctx context.Context, c contender) error {
 	s, err := start(ctx, c, b.launch())
 	if err != nil {
@@ -193,8 +193,9 @@ func (b *bench) warm(ctx context.Context, c contender) error {
 	return err
 }
 
-// round runs workloads on one contender: those that need a fleet on one server for each number of proxies and each
-// mode, the others on one of their own. Only the end of ctx is an error: what fails otherwise is noted in the results.
+// round runs workloads on one contender. Workloads with a fleet share one server for each number of proxies and mode;
+// each other workload gets its own server. It returns an error only when ctx ends; other failures are noted in the
+// results.
 func (b *bench) round(ctx context.Context, w world.World, round int, c contender, all []workload) error {
 	for _, l := range all {
 		if !l.needs().fleet && c.does(l, delta) {
@@ -212,16 +213,16 @@ func (b *bench) round(ctx context.Context, w world.World, round int, c contender
 	return ctx.Err()
 }
 
-// usualServices and usualProxies are the numbers that each stays at while the other grows.
+// usualServices and usualProxies are the numbers that stay fixed while the other one grows.
 const usualServices, usualProxies = 1000, 300
 
-// wanted leaves out of growth what is off both of its lines.
+// wanted excludes points that lie on neither line of growth.
 func (b *bench) wanted(services, proxies int) bool {
 	return !b.growth || services == usualServices || proxies == usualProxies || !slices.Contains(b.services, usualServices) ||
 		!slices.Contains(b.options.proxies, usualProxies)
 }
 
-// session runs workloads on a server of their own, until one fails.
+// session runs workloads on one server until one fails.
 func (b *bench) session(ctx context.Context, s session, round int, c contender, all []workload) {
 	fail := func(l workload, err error) {
 		if ctx.Err() == nil {
@@ -233,7 +234,7 @@ func (b *bench) session(ctx context.Context, s session, round int, c contender, 
 	}
 	s.options, s.clients = b.options, b.clients
 	if all[0].needs().injection {
-		c.env = append(slices.Clone(c.env), "INJECT_ENABLED=true") // the last counts
+		c.env = append(slices.Clone(c.env), "INJECT_ENABLED=true") // the last value is used
 	}
 	var err error
 	if s.server, err = start(ctx, c, b.launch()); err != nil {
@@ -241,7 +242,7 @@ func (b *bench) session(ctx context.Context, s session, round int, c contender, 
 		return
 	}
 	defer s.stop()
-	s.connect = func(o load.Options) (*load.Fleet, error) { // of the session, not of one workload's time
+	s.connect = func(o load.Options) (*load.Fleet, error) { // for the whole session, not for the time of one workload
 		if o.Address == "" {
 			o.Address = s.grpc
 		}
@@ -269,7 +270,7 @@ func (b *bench) session(ctx context.Context, s session, round int, c contender, 
 	}
 }
 
-// point is where a workload of this session is measured.
+// point returns the setting in which a workload of this session is measured.
 func (s *session) point(l workload) point {
 	at := point{workload: l.name(), services: s.world.Services}
 	if l.needs().fleet {

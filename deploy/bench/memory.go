@@ -9,13 +9,13 @@ import (
 	"strconv"
 )
 
-// memory is what a server's Go runtime says of itself.
+// memory holds the memory statistics of a server's Go runtime.
 type memory struct {
-	live, allocated int64 // bytes: on the heap, and ever
+	live, allocated int64 // bytes on the heap, and bytes ever allocated
 	goroutines      int64
 }
 
-// heap has a server collect its garbage and asks for its memory.
+// heap makes a server collect its garbage, and returns its memory.
 func (s *server) heap(ctx context.Context) (m memory, err error) {
 	if err := s.get(ctx, "/debug/pprof/heap?gc=1", io.Discard); err != nil {
 		return m, err
@@ -45,7 +45,7 @@ func (s *server) heap(ctx context.Context) (m memory, err error) {
 	return m, nil
 }
 
-// get copies what the monitoring port says of a path.
+// get copies a page of the monitoring port.
 func (s *server) get(ctx context.Context, path string, to io.Writer) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.monitoring+path, nil)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// drawn are the rows that have plots, by workload: what it costs, and how long it takes.
+// drawn returns the rows that have plots, by workload: a cost and a duration.
 func drawn() []struct{ workload, cost, time string } {
 	return []struct{ workload, cost, time string }{
 		{"W1", "CPU, s", "first full configuration, s"},
@@ -26,7 +26,7 @@ func drawn() []struct{ workload, cost, time string } {
 	}
 }
 
-// lineStyles are how contenders look, by the title of their column.
+// lineStyles returns the styles of contenders, by the title of their column.
 func lineStyles() []struct {
 	title string
 	color color.RGBA
@@ -53,8 +53,8 @@ type sample struct {
 	lines             []measured
 }
 
-// drawFile draws what a file of results holds, one SVG for each workload, and links them. false: there is nothing to
-// draw.
+// drawFile draws the plots of a file of results, one SVG for each workload, and links them. It returns false if there
+// is nothing to draw.
 func drawFile(results, folder string) (any bool, err error) {
 	sections, err := readSections(results)
 	if err != nil {
@@ -68,7 +68,7 @@ func drawFile(results, folder string) (any bool, err error) {
 		}
 		x := sample{workload: m[1], lines: readTable(s.body)}
 		x.services, _ = strconv.Atoi(m[2])
-		x.proxies, _ = strconv.Atoi(m[3]) // none of W1
+		x.proxies, _ = strconv.Atoi(m[3]) // W1 has none
 		all = append(all, x)
 	}
 	if err := os.MkdirAll(folder, 0o755); err != nil {
@@ -84,8 +84,8 @@ func drawFile(results, folder string) (any bool, err error) {
 	return any, writeSections(results, sections)
 }
 
-// drawWorkload draws cost above time, against services on the left and against proxies on the right; false: a workload
-// with fewer than two points has no file.
+// drawWorkload draws the cost above the duration, by services on the left and by proxies on the right. It returns false
+// for a workload with fewer than two points.
 func drawWorkload(file string, all []sample, workload string, rows ...string) (bool, error) {
 	axes := []struct {
 		label  string
@@ -142,7 +142,7 @@ func drawWorkload(file string, all []sample, workload string, rows ...string) (b
 	return true, err
 }
 
-// panel is one plot of a row, both axes logarithmic.
+// panel returns one plot of a row. Both axes are logarithmic.
 func panel(all []sample, x func(sample) int, row string) (*plot.Plot, error) {
 	p := plot.New()
 	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
@@ -173,7 +173,7 @@ func panel(all []sample, x func(sample) int, row string) (*plot.Plot, error) {
 	return p, nil
 }
 
-// samples marks what was measured.
+// samples marks the measured values.
 func samples(all []sample, x func(sample) int) plot.Ticker {
 	var ticks plot.ConstantTicks
 	for _, s := range all {

@@ -14,16 +14,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// usage is what a process has used up to now.
+// usage is what a process has used so far.
 type usage struct {
-	cpu time.Duration // user and system, all threads
-	// Resident memory now and the most there was, and what of it is of files, above all the program's own, in bytes.
+	cpu time.Duration // user and system time of all threads
+	// The resident memory in bytes: now, at its peak, and the part that maps files, mostly the program itself.
 	rss, peak, files int64
 }
 
 func usageOf(pid int) (u usage, err error) {
-	// The kernel's clock of the time that a process ran, CPUCLOCK_SCHED, whose number is made of the process's: to the
-	// nanosecond, where /proc counts ticks of 10 ms.
+	// The clock CPUCLOCK_SCHED of a process counts nanoseconds, and /proc counts ticks of 10 ms. Its number is made from
+	// the process ID.
 	var ran unix.Timespec
 	if err := unix.ClockGettime(int32(^pid<<3|2), &ran); err != nil {
 		return u, fmt.Errorf("read the CPU time of a process: %w", err)
@@ -48,11 +48,11 @@ func usageOf(pid int) (u usage, err error) {
 	return u, nil
 }
 
-// cores are how the CPUs of this machine are shared out.
+// cores say how the CPUs of this machine are shared.
 type cores struct{ server, rest unix.CPUSet }
 
-// shareCores reserves the last CPU for the server and leaves the rest to everybody else, once confine is called. With
-// one CPU all share it.
+// shareCores reserves the last CPU for the server and leaves the others to all other processes, once confine is called.
+// With one CPU all share it.
 func shareCores() (c cores, err error) {
 	if err := unix.SchedGetaffinity(0, &c.rest); err != nil {
 		return c, fmt.Errorf("ask for CPUs: %w", err)
@@ -73,8 +73,8 @@ func shareCores() (c cores, err error) {
 	return c, nil
 }
 
-// confine moves all threads of this process and of those that it has started; what is started later stays where its
-// maker is.
+// confine moves all threads of this process and of its children. Threads that start later inherit the cores of their
+// creator.
 func (c cores) confine() error {
 	for range 3 { // a thread may start another while the list is read
 		if err := c.move(os.Getpid()); err != nil {
@@ -120,16 +120,16 @@ func (c cores) move(pid int) error {
 }
 
 // onServerCore calls start on a thread of the server's core, which the processes that it starts inherit, and then wait.
-// The thread lives as long, for the kernel takes its end for that of the parent.
+// The thread lives until wait returns, because the kernel takes its end for the end of the parent.
 func (c cores) onServerCore(start func() error, wait func()) error { return on(&c.server, start, wait) }
 
-// onOtherCores does the same on all others.
+// onOtherCores does the same on all other cores.
 func (c cores) onOtherCores(start func() error, wait func()) error { return on(&c.rest, start, wait) }
 
 func on(set *unix.CPUSet, start func() error, wait func()) error {
 	started := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread goes with the goroutine
+		runtime.LockOSThread() // never unlocked, so the thread ends with the goroutine
 		err := unix.SchedSetaffinity(0, set)
 		if err == nil {
 			err = start()

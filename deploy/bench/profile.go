@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// profileCPU writes a CPU profile of a server that runs, for a length, or of its start, from when it first answers.
+// profileCPU writes a CPU profile of a server: for a length if it is running, or of its start, from its first answer.
 func (s *server) profileCPU(ctx context.Context, file string, running bool, length time.Duration) error {
 	if running {
 		if err := s.ready(ctx); err != nil {
@@ -24,7 +24,7 @@ func (s *server) profileCPU(ctx context.Context, file string, running bool, leng
 	return s.fetch(ctx, fmt.Sprintf("/debug/pprof/profile?seconds=%d", max(1, int(length.Seconds()))), file)
 }
 
-// fetch writes what the monitoring port says into a file.
+// fetch writes a page of the monitoring port to a file.
 func (s *server) fetch(ctx context.Context, path, file string) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return fmt.Errorf("make a folder: %w", err)

@@ -22,16 +22,16 @@ import (
 type results struct {
 	contenders []contender
 	options    options
-	// footer says what was measured with what, and how to do it again.
+	// footer says with which versions and commands the figures were measured.
 	footer string
-	tables []*table // in the order in which they were begun
+	tables []*table // in the order of their first figures
 }
 
 // table is a section of the file.
 type table struct {
 	point
 	workload workload
-	figures  map[string]map[string][]float64 // by contender, by row: a figure a round
+	figures  map[string]map[string][]float64 // by contender and row, one figure a round
 	failures []string
 }
 
@@ -52,7 +52,7 @@ func newResults(ctx context.Context, programs cluster.Binaries, all []contender,
 		time.Now().UTC().Format(time.DateOnly), machine(), strings.Join(versions, ", "), strings.Join(os.Args[1:], " "))}
 }
 
-// istiodVersion is that of the module that a binary was built from, as the binary itself says.
+// istiodVersion returns the version of the module that a binary was built from.
 func istiodVersion(binary string) string {
 	const module = "istio.io/istio"
 	if info, err := buildinfo.ReadFile(binary); err == nil {
@@ -65,7 +65,7 @@ func istiodVersion(binary string) string {
 	return "of unknown version"
 }
 
-// firstLine is what a program says of itself.
+// firstLine returns the first line of a program's output.
 func firstLine(ctx context.Context, binary string, args ...string) string {
 	out, err := exec.CommandContext(ctx, binary, args...).Output()
 	line, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
@@ -87,12 +87,12 @@ func machine() string {
 	}
 	var info unix.Sysinfo_t
 	var name unix.Utsname
-	_, _ = unix.Sysinfo(&info), unix.Uname(&name) // zero values say that it is not known
+	_, _ = unix.Sysinfo(&info), unix.Uname(&name) // zero values mean unknown
 	return fmt.Sprintf("%d × %s, %d GiB, Linux %s", runtime.NumCPU(), cpu, info.Totalram*uint64(info.Unit)>>30,
 		unix.ByteSliceToString(name.Release[:]))
 }
 
-// at returns the table of a point, which it makes if there is none.
+// at returns the table of a point, and creates it if needed.
 func (r *results) at(at point, l workload) *table {
 	i := slices.IndexFunc(r.tables, func(t *table) bool { return t.point == at })
 	if i < 0 {
@@ -112,7 +112,7 @@ func (r *results) add(at point, l workload, contender string, f figures) {
 	}
 }
 
-// fail notes a round that gave no figures. Only the first line of the reason is for the results.
+// fail notes a round without figures. Only the first line of the reason is written to the results.
 func (r *results) fail(at point, l workload, title string, round int, err error) {
 	t := r.at(at, l)
 	reason, _, _ := strings.Cut(err.Error(), "\n")
@@ -120,7 +120,7 @@ func (r *results) fail(at point, l workload, title string, round int, err error)
 	t.failures = append(t.failures, fmt.Sprintf("%s, round %d: %s", title, round+1, reason))
 }
 
-// heading is how a section is found again.
+// heading returns the heading of a point's section.
 func (p point) heading() string {
 	h := fmt.Sprintf("%s, %d services", p.workload, p.services)
 	if p.mode != "" {
@@ -129,7 +129,7 @@ func (p point) heading() string {
 	return h
 }
 
-// markdown is the section without its heading. Contenders that take no part have no column.
+// markdown returns the section without its heading. Contenders that take no part have no column.
 func (t *table) markdown(r *results) string {
 	all := slices.DeleteFunc(slices.Clone(r.contenders), func(c contender) bool { return len(t.figures[c.name]) == 0 })
 	limits := slices.ContainsFunc(all, contender.isLimit)
@@ -204,11 +204,11 @@ func (t *table) line(b *strings.Builder, row row, all []contender, limits bool) 
 			fmt.Fprintf(b, " %s |", number(ours/least))
 		}
 	}
-	// one istiod that gave no figure leaves it open
+	// one istiod without a figure leaves the goal open
 	b.WriteString(" " + verdict(goal, row.atMost, ours, measured, met, compared == 2 || !met) + " |\n")
 }
 
-// goals is the mode whose goals hold.
+// goals returns the mode whose goals apply.
 func (t *table) goals() mode {
 	if t.mode == "" {
 		return delta
@@ -225,7 +225,7 @@ func (t *table) rounds() (most int) {
 	return most
 }
 
-// verdict names the goals of a row and reports whether they are met, as far as that was measured.
+// verdict describes the goals of a row, and whether they are met as far as they were measured.
 func verdict(ratio float64, atMost *float64, ours float64, measured, met, compared bool) string {
 	var goals []string
 	known := measured
@@ -248,7 +248,7 @@ func verdict(ratio float64, atMost *float64, ours float64, measured, met, compar
 	}
 }
 
-// number has three digits that count.
+// number formats a figure with three significant digits.
 func number(f float64) string {
 	switch {
 	case f == 0:
@@ -268,7 +268,7 @@ func number(f float64) string {
 	}
 }
 
-// String shows figures in one line.
+// String formats figures in one line.
 func (f figures) String() string {
 	var parts []string
 	for name, v := range f {

@@ -8,7 +8,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
 )
 
-// scene is what some workloads need the world to have, and others not.
+// scene names objects that some workloads need in the world and others do not.
 type scene string
 
 const (
@@ -25,7 +25,7 @@ func scenes() []scene {
 	return []scene{plain, withRoutes, sidecars, withTemplates, policies, rich, kubeRoutes}
 }
 
-// set makes what the scene has, and clear takes it away. What a run that failed has left is made anew.
+// set creates the objects of a scene, and clear removes them. Objects that a failed run has left are created again.
 func (b *bench) set(ctx context.Context, at scene, w world.World) error {
 	switch at {
 	case withRoutes:
@@ -35,7 +35,7 @@ func (b *bench) set(ctx context.Context, at scene, w world.World) error {
 		if err != nil {
 			return err
 		}
-		if err := b.cluster.InstallCRDs(ctx, crds); err != nil { // not before: control planes follow these kinds once they are there
+		if err := b.cluster.InstallCRDs(ctx, crds); err != nil { // only now, because control planes watch these kinds once they exist
 			return err
 		}
 		return b.clients.SeedHTTPRoutes(ctx, w, b.routes, seeders)
@@ -78,7 +78,7 @@ func (b *bench) clear(ctx context.Context, at scene, w world.World) error {
 	}
 }
 
-// findTemplates returns the ConfigMap with the templates of injection that this tree's chart makes.
+// findTemplates returns the ConfigMap with this tree's injection templates.
 func findTemplates(ctx context.Context, dir string) ([]byte, error) {
 	helms, err := charts.Helms(dir, "")
 	if err != nil {

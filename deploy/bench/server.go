@@ -18,34 +18,34 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/freeport"
 )
 
-// timeout is how long a server may take for anything that it is asked.
+// timeout is how long a server may take for any answer.
 const timeout = 5 * time.Minute
 
 // server is a running contender.
 type server struct {
 	contender
 	grpc, http, monitoring string
-	secure, https          string // of limits: empty
+	secure, https          string // empty for limits
 	started                time.Time
 	cmd                    *exec.Cmd
 	ended                  chan struct{}
 	logFile                string
-	rest                   time.Duration // without work, until it counts as being at rest
-	feeder                 *server       // of a limit, and of its feeder
+	rest                   time.Duration // idle time after which the server is at rest
+	feeder                 *server       // of a limit or its feeder
 	isReady                bool
 }
 
-// launch is what starting a server takes.
+// launch holds what starting a server needs.
 type launch struct {
 	cpu        cores
 	kubeconfig string
-	dir        string        // of logs
-	number     int           // of the launch, which names the log
+	dir        string        // for logs
+	number     int           // of the launch, in the name of the log
 	rest       time.Duration // see server
 }
 
-// start starts a contender on the server's core. It does not wait for anything, but that what feeds a limit is ready,
-// which runs beside the clients.
+// start starts a contender on the server's core. It waits only for the feeder of a limit, which runs beside the
+// clients.
 func start(ctx context.Context, c contender, l launch) (*server, error) {
 	if !c.isLimit() {
 		return startOn(ctx, c, l, l.cpu.onServerCore)
@@ -71,11 +71,11 @@ func start(ctx context.Context, c contender, l launch) (*server, error) {
 		feeding.stop()
 		return nil, err
 	}
-	c.args = nil // what they decide, the feeder does
+	c.args = nil // the feeder has these arguments
 	return startFed(ctx, c, l, feeding, l.cpu.onServerCore)
 }
 
-// startFed starts a limit, or its feeder, behind what it takes from, which ends with it.
+// startFed starts a limit, or its feeder, with the server that it copies. It ends with that server.
 func startFed(ctx context.Context, c contender, l launch, from *server, core func(start func() error, wait func()) error) (*server, error) {
 	c.args = append(slices.Clone(c.args), "-from", from.grpc)
 	s, err := startOn(ctx, c, l, core)
@@ -122,7 +122,7 @@ func startOn(ctx context.Context, c contender, l launch, core func(start func() 
 	return s, nil
 }
 
-// stop ends it at once: what it would do before it goes is not measured.
+// stop kills the server, because its shutdown is not measured.
 func (s *server) stop() {
 	_ = s.cmd.Process.Kill()
 	<-s.ended
@@ -131,10 +131,10 @@ func (s *server) stop() {
 	}
 }
 
-// usage is what it has used since its start.
+// usage returns what the server has used since its start.
 func (s *server) usage() (usage, error) { return usageOf(s.cmd.Process.Pid) }
 
-// ready waits until /ready says so, or, of a limit, which has none, until it listens and has come to rest.
+// ready waits until /ready answers. A limit has no such page, so it waits until the limit listens and is at rest.
 func (s *server) ready(ctx context.Context) (err error) {
 	if s.isReady {
 		return nil
@@ -156,7 +156,7 @@ func (s *server) ready(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		_, err = io.Copy(io.Discard, resp.Body) // else the next question would cost the server a connection
+		_, err = io.Copy(io.Discard, resp.Body) // otherwise the next request would cost the server a connection
 		if err := errors.Join(err, resp.Body.Close()); err != nil {
 			return err
 		}
@@ -191,12 +191,12 @@ func (s *server) poll(ctx context.Context, what string, ask func() error) error 
 			return fmt.Errorf("%s ended before it would %s: %s; %s", s.title, what, s.cmd.ProcessState, s.tail())
 		case <-ctx.Done():
 			return fmt.Errorf("%s does not %s: %w; %s", s.title, what, err, s.tail())
-		case <-time.After(10 * time.Millisecond): // each question costs the server some of the CPU that is measured
+		case <-time.After(10 * time.Millisecond): // each request costs the server some of the CPU that is measured
 		}
 	}
 }
 
-// settle waits until it has used next to no CPU for some time, and returns what it has used by then.
+// settle waits until the server has used next to no CPU for some time, and returns what it has used so far.
 func (s *server) settle(ctx context.Context) (usage, error) {
 	const little = 20 * time.Millisecond
 	ctx, cancel := context.WithTimeout(ctx, timeout)
@@ -218,7 +218,7 @@ func (s *server) settle(ctx context.Context) (usage, error) {
 	}
 }
 
-// tail is the end of its log.
+// tail returns the end of the server's log.
 func (s *server) tail() string {
 	b, err := os.ReadFile(s.logFile)
 	if err != nil {

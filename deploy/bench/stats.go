@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// spread is what several rounds gave.
+// spread is the range of the figures of several rounds.
 type spread struct{ low, median, high float64 }
 
 // spreadOf summarises figures. There must be at least one.

@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// measured is a line of a section's table, read back: cells by the titles of their columns.
+// measured is a line of a section's table: cells by the titles of their columns.
 type measured struct {
 	row   string
 	cells map[string]string
 }
 
-// readTable reads the lines of a section's table.
+// readTable parses the lines of a section's table.
 func readTable(body string) (lines []measured) {
 	var titles []string
 	for text := range strings.Lines(body) {
@@ -38,20 +38,21 @@ func readTable(body string) (lines []measured) {
 	return lines
 }
 
-// median is the figure of a cell without its spread.
+// median returns the figure of a cell without its spread.
 func median(cell string) (float64, bool) {
 	text, _, _ := strings.Cut(cell, " ")
 	f, err := strconv.ParseFloat(text, 64)
 	return f, err == nil
 }
 
-// usual reports whether goals apply to the setting that a heading names.
+// usual reports whether goals apply to the setting of a section.
 func usual(s section) bool {
 	return strings.Contains(s.heading, fmt.Sprintf(", %d services", usualServices)) &&
 		(!strings.Contains(s.heading, "proxies") || strings.Contains(s.heading, fmt.Sprintf(", %d proxies", usualProxies)))
 }
 
-// summary is the table of all goals, where the world has its usual size, or where nothing was measured at that, all.
+// summary returns the table of all goals. It has the rows of the usual size, or all rows if there are none of that
+// size.
 func summary(sections []section) string {
 	if slices.ContainsFunc(sections, usual) {
 		sections = slices.DeleteFunc(slices.Clone(sections), func(s section) bool { return !usual(s) })

@@ -14,8 +14,8 @@ func (slowReaders) needs() needs {
 }
 
 func (slowReaders) about(options) string {
-	return "As W3, and each tenth proxy connects again, asks for everything and reads nothing, again each time it is cut off. Latencies are " +
-		"the other proxies'; memory is held against that before."
+	return "As W3, but each tenth proxy connects again, asks for everything and reads nothing, and does so again each time it is cut " +
+		"off. Latencies are those of the other proxies. Memory is compared with the memory before."
 }
 
 func (slowReaders) rows() []row {

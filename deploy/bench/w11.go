@@ -17,14 +17,14 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 )
 
-// reviews is W11, and W11b: what one of the webhooks is asked.
+// reviews is W11, or W11b with injection.
 type reviews struct{ injection bool }
 
-// How it is measured.
+// Settings of the measurement.
 const (
 	reviewers   = 8
 	reviewCount = 1000
-	warmReviews = 100 // that are not measured: the first of each kind cost more
+	warmReviews = 100 // reviews that are not measured, because the first of each kind cost more
 )
 
 func (r reviews) name() string {
@@ -61,7 +61,7 @@ func (reviews) rows() []row {
 	}
 }
 
-// reviewed is what is reviewed: the spec of each kind, valid and not.
+// reviewed lists a valid and an invalid spec of each kind.
 var reviewed = []struct{ apiVersion, kind, valid, invalid string }{
 	{
 		"networking.istio.io/v1", "VirtualService",
@@ -90,21 +90,21 @@ var reviewed = []struct{ apiVersion, kind, valid, invalid string }{
 	},
 }
 
-// question is what a webhook is asked, and what it is to answer.
+// question is a request to a webhook with its expected answer.
 type question struct {
 	body    []byte
 	allowed bool
 	patched bool
 }
 
-// review returns an AdmissionReview of an object that is to be made.
+// review returns an AdmissionReview of the creation of an object.
 func review(uid, namespace, kind string, object any) ([]byte, error) {
 	return json.Marshal(map[string]any{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": map[string]any{
 		"uid": uid, "operation": "CREATE", "namespace": namespace, "kind": map[string]string{"kind": kind}, "object": object,
 	}})
 }
 
-// validations are the questions about what is reviewed.
+// validations returns the requests with the reviewed specs.
 func validations() (list []question, err error) {
 	for i, o := range reviewed {
 		for _, valid := range []bool{true, false} {
@@ -124,8 +124,8 @@ func validations() (list []question, err error) {
 	return list, nil
 }
 
-// injectedPod is a pod as an API server asks about it. %[1]s is its Deployment, %[2]s what the API server has drawn,
-// %[3]s a label and %[4]s an annotation more.
+// injectedPod is a pod in an admission request. %[1]s is its Deployment, %[2]s a random part of its name, %[3]s an
+// extra label and %[4]s an extra annotation.
 const injectedPod = `{"kind":"Pod","apiVersion":"v1","metadata":{"generateName":"%[1]s-7d9c5b6f4-","namespace":"shop",
 "creationTimestamp":null,
 "labels":{"app":"%[1]s","version":"v1","app.kubernetes.io/name":"%[1]s","pod-template-hash":"7d9c5b6f4"%[3]s},
@@ -159,7 +159,7 @@ const injectedPod = `{"kind":"Pod","apiVersion":"v1","metadata":{"generateName":
 {"key":"node.kubernetes.io/unreachable","operator":"Exists","effect":"NoExecute","tolerationSeconds":300}],
 "priority":0,"enableServiceLinks":true,"preemptionPolicy":"PreemptLowerPriority"},"status":{}}`
 
-// injections returns the questions about pods. No two pods are alike.
+// injections returns the requests with pods. No two pods are alike.
 func injections() (list []question, err error) {
 	const replicas = 3
 	for i := range reviewCount + warmReviews {

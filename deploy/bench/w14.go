@@ -20,9 +20,9 @@ func (policyChanges) needs() needs {
 }
 
 func (policyChanges) about(options) string {
-	return "In the mesh of W13 an AuthorizationPolicy that applies to all workloads of one namespace changes once a second: from the write to " +
-		"the API server until the listener reaches each proxy of the namespace. " +
-		"What the others receive is exact, of all of them together. Then the root namespace's policy does, which applies to all workloads."
+	return "In the mesh of W13 an AuthorizationPolicy for all workloads of one namespace changes once a second: from the write to the " +
+		"API server until the listener reaches each proxy of the namespace. The bytes that other proxies receive are an exact sum. " +
+		"Then the AuthorizationPolicy of the root namespace changes, which applies to all workloads."
 }
 
 func (policyChanges) rows() []row {
@@ -42,7 +42,7 @@ func (policyChanges) rows() []row {
 }
 
 func (policyChanges) run(ctx context.Context, s *session) (figures, error) {
-	within := func(proxy int) bool { return proxy%s.world.Services%s.world.Namespaces == restless }
+	within := func(proxy int) bool { return proxy%s.world.Services%s.world.Namespaces == changingNamespace }
 	change := func(to func(int) bool, policy func(mark string) *unstructured.Unstructured) (figures, error) {
 		prefix := marks()
 		return s.changed(ctx,
@@ -50,11 +50,13 @@ func (policyChanges) run(ctx context.Context, s *session) (figures, error) {
 				return update(ctx, s.clients.Dynamic.Resource(world.AuthorizationPolicyResource()), policy(load.Mark(prefix, n)))
 			}})
 	}
-	if _, err := s.settle(ctx); err != nil { // what came before is received by then
+	if _, err := s.settle(ctx); err != nil { // until then, earlier changes have arrived
 		return nil, err
 	}
 	own, others := s.received(within)
-	one, err := change(within, func(mark string) *unstructured.Unstructured { return s.world.AuthorizationPolicy(restless, mark) })
+	one, err := change(within, func(mark string) *unstructured.Unstructured {
+		return s.world.AuthorizationPolicy(changingNamespace, mark)
+	})
 	if err != nil {
 		return nil, err
 	}

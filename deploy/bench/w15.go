@@ -16,7 +16,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/bench/world"
 )
 
-// inRichMesh is a part of W15: another workload in a mesh with everything.
+// inRichMesh is a part of W15: another workload in a mesh with all features.
 type inRichMesh struct {
 	workload
 	part string
@@ -71,15 +71,15 @@ func (richChanges) rows() []row {
 }
 
 func (richChanges) run(ctx context.Context, s *session) (figures, error) {
-	within := func(proxy int) bool { return proxy%s.world.Services%s.world.Namespaces == restless }
-	if _, err := s.settle(ctx); err != nil { // what came before is received by then
+	within := func(proxy int) bool { return proxy%s.world.Services%s.world.Namespaces == changingNamespace }
+	if _, err := s.settle(ctx); err != nil { // until then, earlier changes have arrived
 		return nil, err
 	}
 	own, others := s.received(within)
 	prefix := marks()
 	filter, err := s.changed(ctx,
 		changes{every: time.Second, kinds: []load.Type{load.Listeners}, find: load.FindMark(prefix), to: within, apply: func(n int) error {
-			return update(ctx, s.clients.Dynamic.Resource(world.EnvoyFilterResource()), s.world.EnvoyFilter(restless, load.Mark(prefix, n)))
+			return update(ctx, s.clients.Dynamic.Resource(world.EnvoyFilterResource()), s.world.EnvoyFilter(changingNamespace, load.Mark(prefix, n)))
 		}})
 	if err != nil {
 		return nil, err
@@ -117,8 +117,8 @@ func (richChanges) run(ctx context.Context, s *session) (figures, error) {
 	}, nil
 }
 
-// secureGateway returns a session of the same server whose fleet is the gateway alone, with all its certificates. It
-// connects over TLS and proves itself by a token.
+// secureGateway returns a session with the same server, whose fleet is only the gateway with all its certificates. It
+// connects over TLS and authenticates with a token.
 func (s *session) secureGateway(ctx context.Context) (*session, error) {
 	token, err := s.token(ctx, world.GatewayNamespace, world.GatewayWorkload, world.GatewayPod)
 	if err != nil {
@@ -126,7 +126,7 @@ func (s *session) secureGateway(ctx context.Context) (*session, error) {
 	}
 	alone := *s
 	alone.fleet, err = s.connect(load.Options{
-		// Whom it calls is not what is measured.
+		// The test trusts any server.
 		Address: s.secure, Credentials: credentials.NewTLS(&tls.Config{InsecureSkipVerify: true}), PerRPC: bearer(token), //nolint:gosec
 		Proxies: 1, Identity: func(int) load.Identity { return gateway() },
 	})
@@ -152,11 +152,11 @@ func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]strin
 	return map[string]string{"authorization": "Bearer " + string(b)}, nil
 }
 
-// RequireTransportSecurity reports that the token is never sent in the clear.
+// RequireTransportSecurity returns true: the token is never sent in plaintext.
 func (bearer) RequireTransportSecurity() bool { return true }
 
-// findCertificate returns the number of the mark in the organization of the first certificate in an encoded Secret, or
-// -1.
+// findCertificate returns a function that finds the number of the mark in the organization of the first certificate of
+// an encoded Secret, or -1.
 func findCertificate(prefix string) func(body []byte) int {
 	find := load.FindMark(prefix)
 	return func(body []byte) int {

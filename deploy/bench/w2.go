@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// connects is W2a. It leaves the fleet connected for the workloads after it.
+// connects is W2a. It leaves the fleet connected for the next workloads.
 type connects struct{}
 
 func (connects) name() string { return "W2a" }
@@ -87,7 +87,7 @@ func (reconnects) run(ctx context.Context, s *session) (figures, error) {
 	}
 	asked := time.Since(begin)
 	after, err := s.settle(ctx)
-	for err == nil && s.fleet.Live() < s.proxies { // refused ones pause before they try again
+	for err == nil && s.fleet.Live() < s.proxies { // refused proxies pause before they try again
 		after, err = s.settle(ctx)
 	}
 	if err != nil {

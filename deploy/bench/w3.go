@@ -42,9 +42,9 @@ func (s *session) flip(ctx context.Context, to func(proxy int) bool) (figures, e
 		return nil, fmt.Errorf("read an EndpointSlice: %w", err)
 	}
 	last := slice.Endpoints[s.world.Pods-1].DeepCopy()
-	// nobody's pod: an address that no pod has would wait for one
+	// without a pod: an unknown pod would be waited for
 	last.TargetRef = nil
-	slice.Endpoints = append(slice.Endpoints[:s.world.Pods], *last) // instead of one that a failed run left
+	slice.Endpoints = append(slice.Endpoints[:s.world.Pods], *last) // replaces the endpoint of a failed run
 	f, err := s.changed(ctx,
 		changes{every: 100 * time.Millisecond, kinds: []load.Type{load.Endpoints}, find: findAddress, to: to, apply: func(n int) error {
 			slice.Endpoints[len(slice.Endpoints)-1].Addresses = []string{address(n)}
@@ -61,7 +61,8 @@ func (s *session) flip(ctx context.Context, to func(proxy int) bool) (figures, e
 	return f, nil
 }
 
-// address is one of a private network that the world has no other address of, and holds a number below 2^20.
+// address returns an address of a private network without other addresses in the world. It contains a number below
+// 2^20.
 func address(n int) string { return fmt.Sprintf("172.%d.%d.%d", 16+n>>16, n>>8&0xff, n&0xff) }
 
 // findAddress returns the highest number in such addresses of an encoded assignment, or -1.

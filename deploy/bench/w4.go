@@ -31,13 +31,13 @@ func (serviceComesAndGoes) rows() []row {
 
 func (serviceComesAndGoes) run(ctx context.Context, s *session) (figures, error) {
 	const prefix = "bench-comes-"
-	// the one after the last
+	// the service after the last
 	service, slice := s.world.Service(s.world.Services), s.world.EndpointSlice(s.world.Services)
 	for i := range slice.Endpoints {
-		slice.Endpoints[i].TargetRef = nil // nobody's pods
+		slice.Endpoints[i].TargetRef = nil // without pods
 	}
 	services, slices := s.clients.Core.CoreV1().Services(service.Namespace), s.clients.Core.DiscoveryV1().EndpointSlices(service.Namespace)
-	// A run that failed may have left one, which would have the same address.
+	// A failed run may have left a service with the same address.
 	old, err := services.List(ctx, metav1.ListOptions{LabelSelector: "app=" + service.Name})
 	if err != nil {
 		return nil, fmt.Errorf("look for a Service that was left: %w", err)
@@ -58,7 +58,7 @@ func (serviceComesAndGoes) run(ctx context.Context, s *session) (figures, error)
 			if _, err := services.Create(ctx, service, metav1.CreateOptions{}); err != nil {
 				return err
 			}
-			// after it, as the controller of EndpointSlices does
+			// after the Service, as the controller of EndpointSlices does
 			_, err := slices.Create(ctx, slice, metav1.CreateOptions{})
 			return err
 		},

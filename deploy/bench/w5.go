@@ -40,10 +40,10 @@ func (virtualServiceChanges) run(ctx context.Context, s *session) (figures, erro
 	}})
 }
 
-// marks returns a prefix of marks that no earlier run has left in the world.
+// marks returns a prefix that no mark of an earlier run has.
 func marks() string { return fmt.Sprintf("changed-%d-", time.Now().UnixNano()) }
 
-// routes are the types that a change of a route may come in.
+// routes returns the types in which a change of a route may come.
 func routes() []load.Type { return []load.Type{load.Routes, load.VirtualHosts} }
 
 // mark puts a mark into the VirtualService of a service.
@@ -51,7 +51,7 @@ func (s *session) mark(ctx context.Context, service int, mark string) error {
 	return update(ctx, s.clients.Dynamic.Resource(world.VirtualServiceResource()), s.world.VirtualService(service, mark))
 }
 
-// update replaces the spec of an existing object in one request. Nothing is read first, because that would count as
+// update replaces the spec of an existing object in one request. It reads nothing first, because that would add to the
 // latency.
 func update(ctx context.Context, of dynamic.NamespaceableResourceInterface, changed *unstructured.Unstructured) error {
 	patch, err := json.Marshal(map[string]any{"spec": changed.Object["spec"]})

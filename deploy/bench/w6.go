@@ -25,11 +25,10 @@ func (scoped) needs() needs {
 }
 
 func (scoped) about(options) string {
-	return "Each namespace sees itself alone, by a Sidecar. Changes in one, in turn of a VirtualService, of endpoints, and of a Service " +
-		"that comes and goes: what reaches proxies of the others. " +
-		"Then writes that concern no proxy, in turn: an annotation of a Service and one of a Pod, a status, a Secret, a ConfigMap, an Event, a " +
-		"slice whose endpoints stand in another order, and a Service applied as it is: what reaches any proxy. Bytes are exact, of all such " +
-		"proxies together."
+	return "A Sidecar restricts each namespace to itself. In one namespace a VirtualService, endpoints, and a Service that comes and " +
+		"goes change in turn: the bytes that reach proxies of other namespaces. Then come writes that no proxy depends on, in turn: " +
+		"an annotation of a Service and of a Pod, a status, a Secret, a ConfigMap, an Event, a slice with its endpoints in another " +
+		"order, and a Service applied without a change: the bytes that reach any proxy. Bytes are exact sums over these proxies."
 }
 
 func (scoped) rows() []row {
@@ -38,34 +37,35 @@ func (scoped) rows() []row {
 		{name: "changes: received by the others", unit: "bytes", atMost: &none, informative: true},
 		{name: "changes: received by a proxy of the namespace, a change", unit: "kB"},
 		{name: "changes: CPU a write", unit: "ms"},
-		{name: "writes that concern no proxy: received by all", unit: "bytes", atMost: &none, informative: true},
-		{name: "writes that concern no proxy: CPU a write", unit: "ms"},
+		{name: "writes that no proxy depends on: received by all", unit: "bytes", atMost: &none, informative: true},
+		{name: "writes that no proxy depends on: CPU a write", unit: "ms"},
 		{name: "streams that ended", informative: true},
 	}
 }
 
-// restless is the namespace that has changes, and the number of a service in it; passing is a Service there that comes
-// and goes.
+// changingNamespace is the namespace that changes and the number of a service in it. passing is a Service there that comes and
+// goes.
 const (
-	restless = 0
-	passing  = "bench-passing"
+	changingNamespace = 0
+	passingService    = "bench-passing"
 )
 
 func (scoped) run(ctx context.Context, s *session) (figures, error) {
-	within := func(proxy int) bool { return proxy%s.world.Services%s.world.Namespaces == restless }
+	within := func(proxy int) bool { return proxy%s.world.Services%s.world.Namespaces == changingNamespace }
 	ended := s.fleet.Counters().Refused
-	if err := s.clients.Core.CoreV1().Services(s.world.Namespace(restless)).Delete(ctx, passing, metav1.DeleteOptions{}); err != nil &&
+	if err := s.clients.Core.CoreV1().Services(s.world.Namespace(changingNamespace)).
+		Delete(ctx, passingService, metav1.DeleteOptions{}); err != nil &&
 		!apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("delete what a run that failed has left: %w", err)
 	}
 	f := figures{}
 	for _, part := range []struct {
 		name  string
-		turn  int // so many writes, each kind twice, leave the world as it was
+		turn  int // this many writes, each kind twice, restore the world
 		write func(n int) error
 	}{
 		{"changes", 8, func(n int) error { return s.changeScoped(ctx, n) }},
-		{"writes that concern no proxy", 16, func(n int) error { return s.writeForNobody(ctx, n) }},
+		{"writes that no proxy depends on", 16, func(n int) error { return s.writeWithoutEffect(ctx, n) }},
 	} {
 		before, err := s.settle(ctx)
 		if err != nil {
@@ -95,10 +95,10 @@ func (scoped) run(ctx context.Context, s *session) (figures, error) {
 	return f, nil
 }
 
-// received is what proxies that are meant, and the others, received up to now.
-func (s *session) received(meant func(proxy int) bool) (own, others int64) {
+// received returns how many bytes the meant proxies, and the other proxies, have received so far.
+func (s *session) received(inScope func(proxy int) bool) (own, others int64) {
 	for i := range s.fleet.Size() {
-		if n := s.fleet.BytesOf(i); meant(i) {
+		if n := s.fleet.BytesOf(i); inScope(i) {
 			own += n
 		} else {
 			others += n
@@ -107,24 +107,24 @@ func (s *session) received(meant func(proxy int) bool) (own, others int64) {
 	return own, others
 }
 
-func (s *session) count(meant func(proxy int) bool) (n int) {
+func (s *session) count(inScope func(proxy int) bool) (n int) {
 	for i := range s.fleet.Size() {
-		if meant(i) {
+		if inScope(i) {
 			n++
 		}
 	}
 	return n
 }
 
-// changeScoped makes change n of those that matter to one namespace.
+// changeScoped makes change n that concerns one namespace.
 func (s *session) changeScoped(ctx context.Context, n int) error {
-	namespace := s.world.Namespace(restless)
+	namespace := s.world.Namespace(changingNamespace)
 	switch n % 4 {
 	case 0:
-		return s.mark(ctx, restless, fmt.Sprint("scoped-", n))
+		return s.mark(ctx, changingNamespace, fmt.Sprint("scoped-", n))
 	case 1:
 		endpoints := s.clients.Core.DiscoveryV1().EndpointSlices(namespace)
-		slice, err := endpoints.Get(ctx, s.world.EndpointSlice(restless).Name, metav1.GetOptions{})
+		slice, err := endpoints.Get(ctx, s.world.EndpointSlice(changingNamespace).Name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -133,8 +133,8 @@ func (s *session) changeScoped(ctx context.Context, n int) error {
 		_, err = endpoints.Update(ctx, slice, metav1.UpdateOptions{})
 		return err
 	}
-	service := s.world.Service(s.world.Services + 1) // whose address no other workload takes
-	service.Name, service.Namespace = passing, namespace
+	service := s.world.Service(s.world.Services + 1) // no other workload uses its address
+	service.Name, service.Namespace = passingService, namespace
 	services := s.clients.Core.CoreV1().Services(namespace)
 	if n%4 == 3 {
 		return services.Delete(ctx, service.Name, metav1.DeleteOptions{})
@@ -143,20 +143,20 @@ func (s *session) changeScoped(ctx context.Context, n int) error {
 	return err
 }
 
-// writeForNobody makes write n of those that no proxy's configuration depends on.
-func (s *session) writeForNobody(ctx context.Context, n int) error {
-	core, namespace := s.clients.Core, s.world.Namespace(restless)
+// writeWithoutEffect makes write n that no proxy's configuration depends on.
+func (s *session) writeWithoutEffect(ctx context.Context, n int) error {
+	core, namespace := s.clients.Core, s.world.Namespace(changingNamespace)
 	note := fmt.Appendf(nil, `{"metadata":{"annotations":{"bench.example.com/note":"%d"}}}`, time.Now().UnixNano())
 	switch n % 8 {
 	case 0:
-		_, err := core.CoreV1().Services(namespace).Patch(ctx, world.Name(restless), types.MergePatchType, note, metav1.PatchOptions{})
+		_, err := core.CoreV1().Services(namespace).Patch(ctx, world.Name(changingNamespace), types.MergePatchType, note, metav1.PatchOptions{})
 		return err
 	case 1:
-		_, err := core.CoreV1().Pods(namespace).Patch(ctx, world.PodName(restless, 0), types.MergePatchType, note, metav1.PatchOptions{})
+		_, err := core.CoreV1().Pods(namespace).Patch(ctx, world.PodName(changingNamespace, 0), types.MergePatchType, note, metav1.PatchOptions{})
 		return err
 	case 2:
 		status := fmt.Appendf(nil, `{"status":{"observedGeneration":%d}}`, time.Now().UnixNano())
-		_, err := s.clients.Dynamic.Resource(world.VirtualServiceResource()).Namespace(namespace).Patch(ctx, world.Name(restless),
+		_, err := s.clients.Dynamic.Resource(world.VirtualServiceResource()).Namespace(namespace).Patch(ctx, world.Name(changingNamespace),
 			types.MergePatchType, status, metav1.PatchOptions{}, "status")
 		return err
 	case 3:
@@ -171,7 +171,7 @@ func (s *session) writeForNobody(ctx context.Context, n int) error {
 		return errors.Join(err, maps.Delete(ctx, "bench", metav1.DeleteOptions{}))
 	case 5:
 		endpoints := core.DiscoveryV1().EndpointSlices(namespace)
-		slice, err := endpoints.Get(ctx, s.world.EndpointSlice(restless).Name, metav1.GetOptions{})
+		slice, err := endpoints.Get(ctx, s.world.EndpointSlice(changingNamespace).Name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -179,7 +179,7 @@ func (s *session) writeForNobody(ctx context.Context, n int) error {
 		_, err = endpoints.Update(ctx, slice, metav1.UpdateOptions{})
 		return err
 	case 6:
-		service, force := s.world.Service(restless), true
+		service, force := s.world.Service(changingNamespace), true
 		service.APIVersion, service.Kind = "v1", "Service"
 		text, err := json.Marshal(service)
 		if err != nil {
@@ -189,11 +189,11 @@ func (s *session) writeForNobody(ctx context.Context, n int) error {
 			metav1.PatchOptions{FieldManager: "bench", Force: &force})
 		return err
 	default:
-		other := s.world.Namespace(restless + 1)
+		other := s.world.Namespace(changingNamespace + 1)
 		_, err := core.CoreV1().Events(other).Create(ctx, &corev1.Event{
 			ObjectMeta: metav1.ObjectMeta{GenerateName: "bench-", Namespace: other}, Reason: "Bench", Message: "nothing happened",
 			Type:           corev1.EventTypeNormal,
-			InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: other, Name: world.PodName(restless+1, 0)},
+			InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: other, Name: world.PodName(changingNamespace+1, 0)},
 		}, metav1.CreateOptions{})
 		return err
 	}

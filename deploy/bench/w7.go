@@ -29,7 +29,7 @@ func (noisyNeighbour) rows() []row {
 }
 
 func (noisyNeighbour) run(ctx context.Context, s *session) (figures, error) {
-	const noisy, quiet = 0, 1 // services, which are in namespaces of the same numbers
+	const noisy, quiet = 0, 1 // services, in the namespaces with the same numbers
 	prefix, made := marks(), 0
 	f, err := s.changed(ctx, changes{
 		every: 5 * time.Second, kinds: routes(), find: load.FindMark(prefix),

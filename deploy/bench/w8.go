@@ -64,7 +64,7 @@ func (idleProxies) run(ctx context.Context, s *session) (figures, error) {
 	}
 	base, each := line(proxies, rss)
 	f := figures{"RSS without proxies": mib(int64(base)), "RSS a proxy": each / 1000, "RSS with all": mib(int64(rss[len(rss)-1]))}
-	if s.idle[0] == 0 { // measured, where the line is an estimate
+	if s.idle[0] == 0 { // measured; the line has only an estimate
 		f["RSS without proxies"] = mib(int64(rss[0]))
 	}
 	if len(heap) > 0 {

@@ -33,11 +33,11 @@ import (
 // certificates is W9.
 type certificates struct{}
 
-// How it is measured. An account may ask for 20 certificates at once: each asks for fewer.
+// Settings of the measurement. An account may ask for 20 certificates at once, and each asks for fewer.
 const (
 	callers  = 64
 	accounts = 250 // for each kind of key
-	each     = 8   // certificates of one account, by each kind of proof
+	each     = 8   // certificates of one account, for each kind of proof
 )
 
 func (certificates) name() string { return "W9" }
@@ -84,7 +84,7 @@ func (certificates) run(ctx context.Context, s *session) (figures, error) {
 	}
 	f := figures{}
 	number := min(accounts, s.world.Services/len(keyKinds()))
-	for i, kind := range keyKinds() { // each with accounts of its own
+	for i, kind := range keyKinds() { // each kind has its own accounts
 		tokens, err := s.tokens(ctx, i*number, number)
 		if err != nil {
 			return nil, fmt.Errorf("tokens: %w", err)
@@ -109,7 +109,6 @@ func (certificates) run(ctx context.Context, s *session) (figures, error) {
 				} else {
 					shown = []tls.Certificate{own[i]}
 				}
-				// Whom it calls is not what is measured.
 				conn, err := grpc.NewClient(s.secure,
 					grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{InsecureSkipVerify: true, Certificates: shown}))) //nolint:gosec
 				if err != nil {
@@ -118,7 +117,7 @@ func (certificates) run(ctx context.Context, s *session) (figures, error) {
 				defer conn.Close()
 				clients[i].grpc = authv1.NewIstioCertificateServiceClient(conn)
 			}
-			// The first of each connects, and is what the account proves itself by next.
+			// The first client of each account connects. The account then authenticates with the certificate that it got.
 			err := forAll(clients, 1, func(i int, c client) error {
 				chain, err := c.issue(text)
 				if err != nil {
@@ -187,7 +186,7 @@ func (c client) issue(csr string) ([]string, error) {
 	return answer.CertChain, nil
 }
 
-// forAll has that many callers do something n times for each client.
+// forAll lets callers run do n times for each client, in parallel.
 func forAll(clients []client, n int, do func(i int, c client) error) error {
 	var g errgroup.Group
 	g.SetLimit(callers)
@@ -199,7 +198,7 @@ func forAll(clients []client, n int, do func(i int, c client) error) error {
 	return g.Wait()
 }
 
-// tokens returns one for the first pod of each of some services.
+// tokens returns a token for the first pod of each of some services.
 func (s *session) tokens(ctx context.Context, first, number int) ([]string, error) {
 	tokens := make([]string, number)
 	g, ctx := errgroup.WithContext(ctx)
@@ -213,7 +212,7 @@ func (s *session) tokens(ctx context.Context, first, number int) ([]string, erro
 	return tokens, g.Wait()
 }
 
-// token returns a token of an account, which is made where it is missing. Its audience is istio-ca, and it is bound to
+// token returns a token of an account, which it creates if needed. The audience is istio-ca, and the token is bound to
 // the pod.
 func (s *session) token(ctx context.Context, namespace, account, pod string) (string, error) {
 	core := s.clients.Core.CoreV1()

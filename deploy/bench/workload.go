@@ -11,41 +11,41 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/bench/world"
 )
 
-// workload is one thing that control planes are measured at.
+// workload is one thing that is measured.
 type workload interface {
 	name() string
-	// about describes what is done and measured, in a sentence or two.
+	// about describes in a sentence or two what is done and measured.
 	about(o options) string
-	// rows are the figures that run returns, in the order of the table.
+	// rows returns the rows of the figures that run returns, in the order of the table.
 	rows() []row
 	needs() needs
 	run(ctx context.Context, s *session) (figures, error)
 }
 
-// needs are what a workload runs on.
+// needs say what a workload runs on.
 type needs struct {
-	// fleet is a server with a connected fleet of proxies; without it the workload gets a fresh server, which may not
-	// be ready yet.
+	// fleet is a server with a connected fleet of proxies. Without it the workload gets a fresh server, which may not be
+	// ready yet.
 	fleet bool
 	// connects reports whether the workload connects the fleet itself.
 	connects bool
-	// delta is that protocol alone. Workloads without a fleet speak no other.
+	// delta restricts the workload to that protocol. Workloads without a fleet have no other.
 	delta bool
 	// injection reports whether the server injects proxies.
 	injection bool
-	// scene is what the world has in addition while it runs.
+	// scene names objects that the world has while the workload runs.
 	scene scene
 	// limit reports whether the limit can run the workload. It knows only the objects of one sidecar.
 	limit bool
-	// length is how long it makes changes, if it makes any.
+	// length is how long the workload makes changes, if it makes any.
 	length time.Duration
 }
 
-// usualLength is that of workloads for which nothing else is said.
+// usualLength is the length of workloads that set none.
 const usualLength = 20 * time.Second
 
-// workloads are all there are, in the order in which they run on one server: the last leaves it with streams that
-// nobody reads.
+// workloads returns all workloads in the order in which they run on one server. The last one leaves streams that no
+// client reads.
 func workloads() []workload {
 	return []workload{
 		coldStart{}, connects{}, reconnects{}, endpointFlips{}, serviceComesAndGoes{}, virtualServiceChanges{}, gatewayRoutes{}, scoped{},
@@ -56,15 +56,15 @@ func workloads() []workload {
 	}
 }
 
-// figures are what one run measured, by the name of the row.
+// figures are the results of one run, by the name of the row.
 type figures map[string]float64
 
 // row is a line of a table.
 type row struct {
 	name, unit string
-	// informative rows have no ratio: nothing follows from being higher or lower.
+	// informative rows have no ratio, because neither a higher nor a lower figure is better.
 	informative bool
-	// Goals: how many times istiod's figure is to be ours, by mode, and what ours is to be at most.
+	// The goals by mode: the ratio of istiod's figure to ours, and the most that our figure may be.
 	ratio  map[mode]float64
 	atMost *float64
 }
@@ -89,13 +89,13 @@ type session struct {
 	proxies int
 	world   world.World
 	clients *world.Clients
-	fleet   *load.Fleet // of workloads with one
-	// connect starts a fleet that stays for the session: where its options say nothing, sidecars of the first pods in
-	// the mode of the session.
+	fleet   *load.Fleet // nil without a fleet
+	// connect starts a fleet that stays for the session. By default its proxies are sidecars of the first pods, in the
+	// mode of the session.
 	connect func(load.Options) (*load.Fleet, error)
 }
 
-// fill connects the fleet, if it is not there yet, and waits until each proxy has everything.
+// fill connects the fleet if needed, and waits until each proxy has everything.
 func (s *session) fill(ctx context.Context) (err error) {
 	if s.fleet != nil {
 		return nil
@@ -138,8 +138,8 @@ func pickModes(names []string) ([]mode, error) {
 	return out, nil
 }
 
-// identity is who proxy i after the first is: the sidecars of the first pods of all services, then of their second
-// pods, and so on.
+// identity returns the identities of proxies, starting with the first: sidecars of the first pods of all services, then
+// of their second pods, and so on.
 func identity(w world.World, first int) func(i int) load.Identity {
 	return func(i int) load.Identity {
 		i += first

@@ -266,7 +266,7 @@ func TestNotes(t *testing.T) {
 	ha := "autoscaleMin=2"
 	for set, want := range map[string]string{
 		ha:                                      "",
-		"autoscaleEnabled=false,replicaCount=1": "One replica",
+		"autoscaleEnabled=false,replicaCount=1": "There is one replica",
 		ha + ",podDisruptionBudget.minAvailable=2": "minAvailable 2 of 2 replicas",
 		ha + ",pdb.minAvailable=100%":              "minAvailable 100% of 2 replicas",
 		ha + ",resources.requests.cpu=null":        "resources.requests.cpu",
@@ -284,9 +284,9 @@ func TestNotes(t *testing.T) {
 		ha +
 			",revision=canary,sidecarInjectorWebhook.enableNamespacesByDefault=true": "enableNamespacesByDefault has no effect here",
 		ha +
-			",sidecarInjectorWebhook.defaultTemplates={sidecar,mine}": "names mine, and there is no such template",
+			",sidecarInjectorWebhook.defaultTemplates={sidecar,mine}": "names mine, which does not exist",
 		ha +
-			",global.meshConfig.trustDomain=a": "global.meshConfig has no effect here, as in Istio's chart",
+			",global.meshConfig.trustDomain=a": "global.meshConfig has no effect, as in Istio's chart",
 		ha +
 			",tag=1.30.2-distroless": "tag 1.30.2-distroless looks like a tag of Istio's",
 		ha +
@@ -311,7 +311,7 @@ func TestNotes(t *testing.T) {
 			out, err := h.Run(t.Context(), "install", "istiod", chart(t, "istiod"), "-n", "istio-system", "--dry-run=client", "--set", set)
 			must.Succeed(t, err)
 			_, notes, _ := strings.Cut(out, "\nNOTES:\n")
-			_, problems, _ := strings.Cut(notes, "To look at:\n")
+			_, problems, _ := strings.Cut(notes, "Please check:\n")
 			lines := strings.Split(strings.TrimSpace(problems), "\n")
 			// Without a cluster there are no custom resources: that is always the first.
 			if !strings.Contains(lines[0], "helm install base charts/base -n istio-system") {

@@ -4,7 +4,7 @@
 {{- if .Values.serviceAccount.create }}{{ .Values.serviceAccount.name | default (include "gateway.name" .) }}{{ else }}{{ .Values.serviceAccount.name | default "default" }}{{ end }}
 {{- end }}
 
-{{- /* What selects the pods, here and in Gateways. */}}
+{{- /* The labels by which this chart and Gateways select the pods. */}}
 {{- define "gateway.selector" -}}
 app: {{ (.Values.labels | default dict).app | default (include "gateway.name" .) | quote }}
 istio: {{ (.Values.labels | default dict).istio | default (include "gateway.name" . | trimPrefix "istio-") | quote }}
@@ -25,7 +25,7 @@ app.kubernetes.io/part-of: istio
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
 {{- end }}
 
-{{- /* A number as people write it: Helm reads 1000000 as a float and would print 1e+06. */}}
+{{- /* A number in plain form: Helm reads 1000000 as a float and would print 1e+06. */}}
 {{- define "gateway.scalar" -}}
 {{- if and (kindIs "float64" .) (eq (floor .) .) }}{{ int64 . }}{{ else }}{{ . }}{{ end }}
 {{- end }}

@@ -1,6 +1,6 @@
 {{- /*
-The container's environment, no name twice, for a server-side apply refuses that: envVarFrom wins over env, and env over the chart's own. What a value may refer
-to, as $(POD_NAME), stands before it.
+The container's environment, with each name once, because a server-side apply refuses duplicates. envVarFrom wins over env,
+and env over the chart's variables. Variables that others refer to, as $(POD_NAME), come first.
 */}}
 {{- define "istiod.env" -}}
 {{- $plain := dict "REVISION" (.Values.revision | default "default")
@@ -36,7 +36,8 @@ to, as $(POD_NAME), stands before it.
 {{- end }}
 {{- end }}
 
-{{- /* The signers of Kubernetes by which certificates are signed, as a JSON array: workloads' by EXTERNAL_CA, and the server's own by its provider. */}}
+{{- /* The signers of Kubernetes that sign certificates, as a JSON array: EXTERNAL_CA for workloads, and the provider for the
+server. */}}
 {{- define "istiod.signers" -}}
 {{- $env := .Values.env | default dict }}
 {{- $signers := list }}

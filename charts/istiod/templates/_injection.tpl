@@ -1,4 +1,4 @@
-{{- /* What templates of injection read of the values, as JSON; users' own templates may read more than this chart's. */}}
+{{- /* The values that injection templates read, as JSON. Users' templates may read more than those of this chart. */}}
 {{- define "istiod.injectionValues" -}}
 {{- $global := deepCopy .Values.global }}
 {{- $_ := set $global "tag" ($global.tag | default (regexReplaceAll "-lite.*" .Chart.AppVersion "") | toString) }}
@@ -11,8 +11,8 @@
 {{- end }}
 
 {{- /*
-The configuration of the injection webhook, by a name of the control plane: its revision or a tag. The API server asks one webhook of those here for a pod, or none:
-what each selects no other does.
+The configuration of the injection webhook, for a name of the control plane: its revision or a tag. No two of its webhooks
+select the same pod, so the API server calls at most one of them.
 */}}
 {{- define "istiod.injectionWebhooks" -}}
 {{- $name := .name }}
@@ -24,11 +24,11 @@ what each selects no other does.
 {{- $wanted := dict "key" "sidecar.istio.io/inject" "operator" "In" "values" (list "true") }}
 {{- $open := dict "key" "sidecar.istio.io/inject" "operator" "DoesNotExist" }}
 {{- $system := dict "key" "kubernetes.io/metadata.name" "operator" "NotIn" "values" (list "kube-system" "kube-public" "kube-node-lease" "local-path-storage") }}
-{{- /* The namespace says the revision; the pod does, in a namespace that says nothing. */}}
+{{- /* The namespace names the revision, or the pod does in a namespace that names none. */}}
 {{- template "istiod.injectionWebhook" dict "root" .root "name" "rev.namespace" "namespace" (list $named $silent) "object" (list $allowed) }}
 {{- template "istiod.injectionWebhook" dict "root" .root "name" "rev.object" "namespace" (list $unnamed $silent) "object" (list $allowed $named) }}
 {{- if eq $name "default" }}
-{{- /* The namespace is labelled for injection; the pod is, and neither says a revision; neither says anything. */}}
+{{- /* The namespace is labelled for injection; the pod is, and neither names a revision; or neither has a label. */}}
 {{- template "istiod.injectionWebhook" dict "root" .root "name" "namespace" "namespace" (list $enabled) "object" (list $allowed) }}
 {{- template "istiod.injectionWebhook" dict "root" .root "name" "object" "namespace" (list $silent $unnamed) "object" (list $wanted $unnamed) }}
 {{- if .root.Values.sidecarInjectorWebhook.enableNamespacesByDefault }}
@@ -37,7 +37,7 @@ what each selects no other does.
 {{- end }}
 {{- end }}
 
-{{- /* The caBundle is left to the server, which keeps it true: a field that a release does not have is not taken back by its upgrades. */}}
+{{- /* The server writes the caBundle. Upgrades do not reset a field that the release does not set. */}}
 {{- define "istiod.injectionWebhook" }}
 - name: {{ .name }}.sidecar-injector.istio.io
   clientConfig:
@@ -71,7 +71,7 @@ what each selects no other does.
       {{- toYaml .object | nindent 6 }}
 {{- end }}
 
-{{- /* The names of the webhook configurations whose caBundles the server keeps, as a JSON object of arrays. */}}
+{{- /* The names of the webhook configurations whose caBundles the server writes, as a JSON object of arrays. */}}
 {{- define "istiod.webhookNames" -}}
 {{- $suffix := ternary "" (print "-" .Release.Namespace) (eq .Release.Namespace "istio-system") }}
 {{- $mutating := list (print "istio-sidecar-injector" (include "istiod.suffix" .) $suffix) }}

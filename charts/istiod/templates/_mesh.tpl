@@ -1,4 +1,4 @@
-{{- /* The mesh configuration: what the user wrote, and under it what this release knows. */}}
+{{- /* The mesh configuration: defaults of this release, overlaid with the user's values. */}}
 {{- define "istiod.mesh" -}}
 {{- $known := dict "rootNamespace" (include "istiod.rootNamespace" .) }}
 {{- $proxy := dict "discoveryAddress" (printf "%s.%s.svc:15012" (include "istiod.name" .) .Release.Namespace) }}
@@ -21,7 +21,7 @@
 {{- toYaml $known }}
 {{- end }}
 
-{{- /* Where proxies send their traces, in the form from before there were providers. */}}
+{{- /* The tracer of proxies, in the older form without providers. */}}
 {{- define "istiod.tracing" -}}
 {{- $tracers := .Values.global.tracer | default dict }}
 {{- $tracer := .Values.global.proxy.tracer | default "none" }}

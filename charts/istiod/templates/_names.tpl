@@ -1,13 +1,14 @@
 {{- /*
-Every template starts with this: values under "pilot" (as in `--set pilot.env.X=Y`) are the same values at the top, and win. Once done it changes nothing more.
+Every template starts with this. It moves values under "pilot" (as in `--set pilot.env.X=Y`) to the top, where they win.
+Further calls change nothing.
 */}}
 {{- define "istiod.start" -}}
 {{- with .Values.pilot }}{{ include "istiod.overlay" (dict "to" $.Values "from" .) }}{{ end }}
 {{- include "istiod.platform" . }}
 {{- end }}
 
-{{- /* What a platform needs, where the values do not say otherwise. OpenShift refuses init containers with rights: a plugin
-of Multus writes the traffic rules there. */}}
+{{- /* Defaults of a platform. OpenShift refuses privileged init containers, so a plugin of Multus writes the traffic rules
+there. */}}
 {{- define "istiod.platform" -}}
 {{- $platform := coalesce .Values.platform .Values.global.platform | default "" }}
 {{- if not (has $platform (list "" "gke" "k3d" "k3s" "microk8s" "minikube" "openshift")) }}
@@ -21,7 +22,7 @@ of Multus writes the traffic rules there. */}}
 {{- if and $openshift (not .Values.terminationMessagePolicy) }}{{ $_ := set .Values "terminationMessagePolicy" "FallbackToLogsOnError" }}{{ end }}
 {{- end }}
 
-{{- /* The ConfigMaps of each namespace that the server writes: the roots of its CA, and what that has revoked. */}}
+{{- /* The ConfigMaps that the server writes in each namespace: the roots of its CA, and the revoked certificates. */}}
 {{- define "istiod.rootsMap" -}}
 {{- coalesce (.Values.env | default dict).PILOT_CA_CERT_CONFIGMAP .Values.global.trustBundleName "istio-ca-root-cert" }}
 {{- end }}
@@ -29,7 +30,7 @@ of Multus writes the traffic rules there. */}}
 {{- coalesce (.Values.env | default dict).PILOT_CRL_CONFIGMAP .Values.crlConfigMapName "istio-ca-crl" }}
 {{- end }}
 
-{{- /* Puts one map over another, in place. Unlike mergeOverwrite it lets false, 0 and "" win too. */}}
+{{- /* Overlays one map with another, in place. Unlike with mergeOverwrite, false, 0 and "" win too. */}}
 {{- define "istiod.overlay" -}}
 {{- $to := .to }}
 {{- range $key, $value := .from }}
@@ -38,7 +39,7 @@ of Multus writes the traffic rules there. */}}
 {{- end }}
 {{- end }}
 
-{{- /* "-canary" for the revision canary; nothing for the default one. */}}
+{{- /* "-canary" for the revision canary, and nothing for the default revision. */}}
 {{- define "istiod.suffix" -}}
 {{- if and .Values.revision (ne .Values.revision "default") }}-{{ .Values.revision }}{{ end }}
 {{- end }}
@@ -49,7 +50,8 @@ of Multus writes the traffic rules there. */}}
 {{- coalesce (.Values.meshConfig | default dict).rootNamespace .Values.global.istioNamespace .Release.Namespace }}
 {{- end }}
 
-{{- /* What selects the pods. It can never change in a Deployment, and is what Istio's own chart has, so that a release of it can be upgraded to this one. */}}
+{{- /* The selector of the pods. It cannot change in a Deployment. It equals that of Istio's chart, so that a release of
+Istio's chart can be upgraded to this one. */}}
 {{- define "istiod.selector" -}}
 {{- if .Values.revision -}}
 app: istiod
@@ -83,7 +85,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- else }}{{ .Values.hub }}/{{ .Values.image }}:{{ .Values.tag | default .Chart.AppVersion | toString }}{{ end }}
 {{- end }}
 
-{{- /* A number as people write it: Helm reads 1000000 as a float and would print 1e+06. */}}
+{{- /* A number in plain form: Helm reads 1000000 as a float and would print 1e+06. */}}
 {{- define "istiod.scalar" -}}
 {{- if and (kindIs "float64" .) (eq (floor .) .) }}{{ int64 . }}{{ else }}{{ . }}{{ end }}
 {{- end }}
@@ -97,12 +99,12 @@ imagePullSecrets:
 {{- end }}
 {{- end }}
 
-{{- /* "on" where env has that variable as true, in one of the ways that the server reads. */}}
+{{- /* "on" if the variable is true in env, in any form that the server reads. */}}
 {{- define "istiod.asked" -}}
 {{- if has (toString (get (.values.env | default dict) .name)) (list "true" "True" "TRUE" "t" "T" "1") }}on{{ end }}
 {{- end }}
 
-{{- /* "on" unless env has that variable as false, in one of the ways that the server reads: what is switched off needs no rights. */}}
+{{- /* "on" unless the variable is false in env, in any form that the server reads. A feature that is off needs no rights. */}}
 {{- define "istiod.on" -}}
 {{- if not (has (toString (get (.values.env | default dict) .name)) (list "false" "False" "FALSE" "f" "F" "0")) }}on{{ end }}
 {{- end }}

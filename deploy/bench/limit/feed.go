@@ -20,15 +20,15 @@ import (
 	"github.com/istiod-lite/istiod-lite/cmd/load"
 )
 
-// change is what a feeder hands on of one type; one without a type says that what came before is all there is.
+// change is a change of one type. A change without a type says that the first state is complete.
 type change struct {
 	TypeURL   string
 	Resources []resource
 	Removed   []string
 }
 
-// resource is the `resources` field of a DeltaDiscoveryResponse. That of a DiscoveryResponse is what it begins with:
-// see whole.
+// resource is the `resources` field of a DeltaDiscoveryResponse. It begins with the field of a DiscoveryResponse: see
+// whole.
 type resource struct {
 	Name  string
 	Delta []byte
@@ -40,19 +40,19 @@ func newResource(typeURL, name string, body []byte) resource {
 	return resource{name, wrap(2, append(append(whole, wrap(3, []byte(name))...), wrap(1, []byte("1"))...))}
 }
 
-// whole is the Any, in a field of the number that both protocols have for it.
+// whole returns the Any, in a field with the number that both protocols use.
 func (r resource) whole() []byte {
-	inner, _ := protowire.ConsumeBytes(r.Delta[1:]) // behind the tag
+	inner, _ := protowire.ConsumeBytes(r.Delta[1:]) // after the tag
 	_, _, n := protowire.ConsumeField(inner)
 	return inner[:n:n]
 }
 
-// feeder holds what one sidecar was sent, and hands on what changes.
+// feeder holds the resources that one sidecar received, and passes changes on.
 type feeder struct {
 	split bool
 
 	mu   sync.Mutex
-	held map[string]map[string][]byte // by type and name: bodies
+	held map[string]map[string][]byte // bodies by type and name
 	to   map[*gob.Encoder]struct{}
 }
 
@@ -60,7 +60,7 @@ func newFeeder(split bool) *feeder {
 	return &feeder{split: split, held: map[string]map[string][]byte{}, to: map[*gob.Encoder]struct{}{}}
 }
 
-// feed hands on all there is, and from then on what changes, until writing fails.
+// feed writes the first state, and from then on changes, until writing fails.
 func (f *feeder) feed(to io.Writer) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -82,7 +82,7 @@ func (f *feeder) hand(to *gob.Encoder, c change) {
 	}
 }
 
-// take keeps what a response of the control plane changes, and hands it on.
+// take applies a response of the control plane and passes its changes on.
 func (f *feeder) take(message []byte) error {
 	var r discoveryv3.DeltaDiscoveryResponse
 	if err := proto.Unmarshal(message, &r); err != nil {
@@ -101,7 +101,7 @@ func (f *feeder) take(message []byte) error {
 	for _, name := range r.RemovedResources {
 		delete(f.held[r.TypeUrl], name)
 	}
-	for _, c := range []change{main, hosts} { // a virtual host that comes before its RouteConfiguration is lost
+	for _, c := range []change{main, hosts} { // a virtual host before its RouteConfiguration would be lost
 		if len(c.Resources)+len(c.Removed) > 0 {
 			for to := range f.to {
 				f.hand(to, c)
@@ -123,7 +123,7 @@ func (f *feeder) splitRoutes(name string, body []byte, hosts *change) (rest []by
 		}
 		if number == 2 {
 			host, _ := protowire.ConsumeBytes(body[n:])
-			_, _, tag := protowire.ConsumeTag(host) // VirtualHost.name is its first field
+			_, _, tag := protowire.ConsumeTag(host) // VirtualHost.name is the first field
 			first, _ := protowire.ConsumeString(host[tag:])
 			full := name + "/" + first
 			there[full] = true
@@ -142,7 +142,7 @@ func (f *feeder) splitRoutes(name string, body []byte, hosts *change) (rest []by
 	return append(rest, wrap(9, wrap(1, append(wrap(3, nil), 6<<3, 2)))...)
 }
 
-// put keeps a resource and adds it to a change, if it is another than before.
+// put keeps a resource, and adds it to a change if its body differs.
 func (f *feeder) put(to *change, name string, body []byte) {
 	of := f.held[to.TypeURL]
 	if old, ok := of[name]; ok && same(to.TypeURL, old, body) {
@@ -156,7 +156,7 @@ func (f *feeder) put(to *change, name string, body []byte) {
 	to.Resources = append(to.Resources, newResource(to.TypeURL, name, body))
 }
 
-// same reports whether two bodies are the same message, whose maps may stand in any order.
+// same reports whether two bodies are the same message. Entries of maps may have any order.
 func same(typeURL string, a, b []byte) bool {
 	if bytes.Equal(a, b) {
 		return true

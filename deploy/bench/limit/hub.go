@@ -13,18 +13,18 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// hub holds every resource of every type as it stands in responses.
+// hub holds every resource of every type as it is encoded in responses.
 type hub struct {
 	mu        sync.Mutex
 	resources map[string]map[string]encoded
-	whole     map[string]encoded // by type: all its resources in one piece, made when wanted
+	whole     map[string]encoded // all resources of a type in one piece; made on demand
 	streams   map[*stream]struct{}
 }
 
-// encoded are `resources` fields, of a DeltaDiscoveryResponse and of a DiscoveryResponse.
+// encoded holds `resources` fields of a DeltaDiscoveryResponse and of a DiscoveryResponse.
 type encoded struct{ delta, sotw []byte }
 
-// add does not copy the first, which may be large.
+// add does not copy the first piece, which may be large.
 func (e *encoded) add(x encoded) {
 	if e.delta == nil {
 		*e = encoded{slices.Clip(x.delta), slices.Clip(x.sotw)}
@@ -33,20 +33,20 @@ func (e *encoded) add(x encoded) {
 	e.delta, e.sotw = append(e.delta, x.delta...), append(e.sotw, x.sotw...)
 }
 
-// push is what a response holds.
+// push is the content of a response.
 type push struct {
 	typeURL string
 	body    encoded
 	removed []string
 }
 
-// stream is one client. Its queue has no bound: the bytes in it are everybody's.
+// stream is one client. Its queue has no bound, because all clients share its bytes.
 type stream struct {
 	sotw       bool
-	subscribed map[string]map[string]struct{} // by type: names, none of a type that is subscribed to as a whole
+	subscribed map[string]map[string]struct{} // names by type; no names for a type without a list of names
 	queue      []push
 	wake       chan struct{}
-	// named is, by type, a sum of the names of the last request. It is its reader's alone.
+	// named is a hash of the names in the last request, by type. It is owned by the reader of the stream.
 	named map[string]uint64
 	seed  maphash.Seed
 }
@@ -60,7 +60,7 @@ func newHub() *hub {
 	return &hub{resources: map[string]map[string]encoded{}, whole: map[string]encoded{}, streams: map[*stream]struct{}{}}
 }
 
-// fed takes what a feeder hands on, until that ends. It calls synced once it has all there is.
+// fed applies the changes of a feeder until they end. It calls synced once the first state is complete.
 func (h *hub) fed(from *gob.Decoder, synced func()) error {
 	for {
 		var c change
@@ -75,7 +75,7 @@ func (h *hub) fed(from *gob.Decoder, synced func()) error {
 	}
 }
 
-// take keeps a change and queues it for all clients.
+// take applies a change and queues it for all clients.
 func (h *hub) take(c change) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -105,7 +105,7 @@ func (h *hub) take(c change) {
 	}
 }
 
-// all returns all resources of a type as one piece.
+// all returns all resources of a type in one piece.
 func (h *hub) all(typeURL string) encoded {
 	body, ok := h.whole[typeURL]
 	if !ok {
@@ -118,9 +118,9 @@ func (h *hub) all(typeURL string) encoded {
 	return body
 }
 
-// subscribe queues what a client asks for: a type as a whole, or the names of it that it had not asked for before.
-// Everything else acknowledges something. Gone are names that it does not want any more; in the other protocol those
-// that are left out.
+// subscribe queues the resources that a client asks for: all of a type, or names that it did not ask for before. Other
+// requests are acknowledgements. gone are names that the client no longer wants. In state of the world these are the
+// names that it leaves out.
 func (h *hub) subscribe(s *stream, typeURL string, names, gone []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -166,7 +166,7 @@ func (s *stream) add(p push) {
 	}
 }
 
-// serve fans out to a client.
+// serve sends pushes to a client.
 func (h *hub) serve(to grpc.ServerStream, sotw bool) error {
 	s := newStream(sotw)
 	defer func() { h.mu.Lock(); delete(h.streams, s); h.mu.Unlock() }()

@@ -47,20 +47,20 @@ func run(ctx context.Context, args []string) error {
 	} else {
 		err = fanOut(ctx, cancel, *from, *address)
 	}
-	// what broke, not what follows from it
+	// report the cause, not its consequences
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
 		return cause
 	}
 	return err
 }
 
-// feed copies a control plane and hands on what it says to whoever connects, until ctx ends, which it ends itself when
-// something breaks.
+// feed copies a control plane and passes its responses on to each client, until ctx ends. It cancels ctx when something
+// fails.
 func feed(ctx context.Context, broken context.CancelCauseFunc, from, address string, split bool, namespaces int) error {
 	f := newFeeder(split)
 	source, err := load.Start(ctx, load.Options{
 		Address: from, Proxies: 1, Identity: func(int) load.Identity { return first(namespaces) }, Logger: slog.New(slog.DiscardHandler),
-		Minor: 36, // one that is sent routes whole: splitting them is decided here
+		Minor: 36, // a version that gets whole routes, because the feeder splits them
 		Observe: func(_ int, message []byte) {
 			if err := f.take(message); err != nil {
 				broken(err)
@@ -84,11 +84,11 @@ func feed(ctx context.Context, broken context.CancelCauseFunc, from, address str
 		if err != nil {
 			return err
 		}
-		f.feed(conn) // which is left open: the process ends with what it feeds
+		f.feed(conn) // the connection stays open until the process ends
 	}
 }
 
-// fanOut serves what a feeder hands on, until ctx ends, which it ends itself when the feeder does.
+// fanOut serves what a feeder passes on, until ctx ends. It cancels ctx when the feeder ends.
 func fanOut(ctx context.Context, broken context.CancelCauseFunc, from, address string) error {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", from)
 	if err != nil {
@@ -106,7 +106,8 @@ func fanOut(ctx context.Context, broken context.CancelCauseFunc, from, address s
 	if err != nil {
 		return err
 	}
-	// Windows of a fixed size, as istiod-lite has them: gRPC would send a ping for each acknowledgement to size them.
+	// Windows have a fixed size, as in istiod-lite. Otherwise gRPC would send a ping for each acknowledgement to size
+	// them.
 	s := grpc.NewServer(grpc.ForceServerCodecV2(codec{}), grpc.ReadBufferSize(4<<10), grpc.StaticStreamWindowSize(256<<10),
 		grpc.StaticConnWindowSize(256<<10))
 	s.RegisterService(&grpc.ServiceDesc{ServiceName: "envoy.service.discovery.v3.AggregatedDiscoveryService", HandlerType: (*any)(nil),
@@ -120,7 +121,7 @@ func fanOut(ctx context.Context, broken context.CancelCauseFunc, from, address s
 	return s.Serve(l)
 }
 
-// first is the sidecar of the first pod.
+// first returns the identity of the first pod's sidecar.
 func first(namespaces int) load.Identity {
 	return load.Identity{
 		Pod: world.PodName(0, 0), Namespace: world.World{Namespaces: namespaces}.Namespace(0), IP: world.PodIP(0, 0), Workload: world.Name(0),
@@ -132,7 +133,7 @@ func first(namespaces int) load.Identity {
 // codec sends and receives bytes.
 type codec struct{}
 
-// Name is that of the codec that clients know.
+// Name returns the name of the codec that clients know.
 func (codec) Name() string { return "proto" }
 
 // Marshal passes buffers on.

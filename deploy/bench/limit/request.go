@@ -6,7 +6,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Numbers of fields of DiscoveryRequest and DeltaDiscoveryRequest.
+// Field numbers of DiscoveryRequest and DeltaDiscoveryRequest.
 const (
 	sotwNames = 3
 	sotwType  = 4
@@ -15,8 +15,8 @@ const (
 	deltaGone = 4
 )
 
-// read reads a request by its fields, and reports whether it asks for something. A request that repeats the names of
-// the last one of its type does not.
+// read decodes a request and reports whether it asks for something. A request that repeats the last names of its type
+// does not.
 func (s *stream) read(request []byte) (typeURL string, names, gone []string, asks bool) {
 	var added, left [][]byte
 	var sum maphash.Hash

@@ -1,7 +1,7 @@
-// Package world is the mesh that control planes are measured on: services with pods and EndpointSlices, VirtualServices
-// and DestinationRules. Every object follows from its number, so that the same world can be made anywhere and grown
-// from a smaller one.
+// Package world is the mesh that control planes are measured with: services with pods and EndpointSlices,
+// VirtualServices and DestinationRules. Every object is made from its number, so the same world can be made anywhere,
+// and grown from a smaller one.
 //
-// It decides nothing about how objects get to an API server but for Seed. It holds no state and runs goroutines in Seed
-// alone.
+// Only Clients write to an API server. The package holds no state, and starts goroutines only while a Seed function
+// runs.
 package world

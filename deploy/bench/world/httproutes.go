@@ -27,7 +27,7 @@ func kubeGateways(resource string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: gatewayGroup, Version: "v1", Resource: resource}
 }
 
-// HTTPRouteResource is that of HTTPRoutes.
+// HTTPRouteResource returns the resource of HTTPRoutes.
 func HTTPRouteResource() schema.GroupVersionResource { return httpRoutes }
 
 func kubeGatewayObject(kind, name, namespace string, spec map[string]any) *unstructured.Unstructured {
@@ -41,7 +41,7 @@ func parentRef() map[string]any {
 	return map[string]any{"group": gatewayGroup, "kind": "Gateway", "name": GatewayWorkload, "namespace": GatewayNamespace}
 }
 
-// HTTPRoute is what Route is, as an object of the Gateway API.
+// HTTPRoute returns Route as an object of the Gateway API.
 func (w World) HTTPRoute(i int, mark string) *unstructured.Unstructured {
 	return kubeGatewayObject("HTTPRoute", routeName(i), routeNamespace(i), map[string]any{
 		"parentRefs": []any{parentRef()}, "hostnames": []any{routeName(i) + ".example.com"},
@@ -55,9 +55,9 @@ func (w World) HTTPRoute(i int, mark string) *unstructured.Unstructured {
 	})
 }
 
-// SeedHTTPRoutes adds a Gateway of the Gateway API with HTTPRoutes, so many objects at once, and what they need: the
-// gateway's Service and pod, and grants. The CustomResourceDefinitions must be there. The routes have the status that
-// control planes write, so that none has to write thousands.
+// SeedHTTPRoutes adds a Gateway of the Gateway API with HTTPRoutes, and what they need: the gateway's Service and pod,
+// and grants. It writes as many objects in parallel as there are workers. The CustomResourceDefinitions must exist. The
+// routes have the status that control planes write, so that none has to write thousands of them.
 func (c *Clients) SeedHTTPRoutes(ctx context.Context, w World, routes, workers int) error {
 	if err := c.seedGatewayPod(ctx, w); err != nil {
 		return err
@@ -113,7 +113,7 @@ func (c *Clients) SeedHTTPRoutes(ctx context.Context, w World, routes, workers i
 	return g.Wait()
 }
 
-// seedHTTPRoute makes a route with a status.
+// seedHTTPRoute creates a route with a status.
 func (c *Clients) seedHTTPRoute(ctx context.Context, route *unstructured.Unstructured) error {
 	client := c.Dynamic.Resource(httpRoutes).Namespace(route.GetNamespace())
 	made, err := client.Create(ctx, route, metav1.CreateOptions{})
@@ -134,7 +134,7 @@ func (c *Clients) seedHTTPRoute(ctx context.Context, route *unstructured.Unstruc
 	return err
 }
 
-// RemoveHTTPRoutes takes away what SeedHTTPRoutes added, all but the namespaces.
+// RemoveHTTPRoutes deletes everything that SeedHTTPRoutes added, except the namespaces.
 func (c *Clients) RemoveHTTPRoutes(ctx context.Context, w World) (err error) {
 	remove := func(r schema.GroupVersionResource, namespace string) {
 		err = errors.Join(err, c.Dynamic.Resource(r).Namespace(namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}))

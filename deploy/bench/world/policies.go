@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// How many policies a mesh with policies has: each namespace has as many.
+// The number of policies of a mesh with policies. Each namespace has the same number.
 const (
 	AuthorizationPolicies  = 200
 	RequestAuthentications = 50
@@ -23,11 +23,11 @@ var (
 	peerAuthentications    = schema.GroupVersionResource{Group: "security.istio.io", Version: "v1", Resource: "peerauthentications"}
 )
 
-// AuthorizationPolicyResource is what AuthorizationPolicies are called at the API server.
+// AuthorizationPolicyResource returns the resource of AuthorizationPolicies.
 func AuthorizationPolicyResource() schema.GroupVersionResource { return authorizationPolicies }
 
-// AuthorizationPolicy returns AuthorizationPolicy i. Those of the first namespaces are about all workloads of their
-// namespace, and the others about those of one service. The mark is a path that it allows.
+// AuthorizationPolicy returns AuthorizationPolicy i. The first policies select all workloads of their namespace, and
+// each other policy selects one service. The mark is a path that it allows.
 func (w World) AuthorizationPolicy(i int, mark string) *unstructured.Unstructured {
 	spec := allow(mark)
 	if i >= w.Namespaces {
@@ -41,7 +41,7 @@ func RootPolicy(mark string) *unstructured.Unstructured {
 	return security("AuthorizationPolicy", "everywhere", RootNamespace, allow(mark))
 }
 
-// allow is the spec of a policy that allows what a mesh usually asks for, and the path that the mark is.
+// allow returns the spec of a policy that allows the usual requests of a mesh and the path of the mark.
 func allow(mark string) map[string]any {
 	return map[string]any{"rules": []any{
 		map[string]any{
@@ -70,7 +70,8 @@ func security(kind, name, namespace string, spec map[string]any) *unstructured.U
 	return o
 }
 
-// SeedPolicies adds the policies, and mutual TLS everywhere, so many objects at once.
+// SeedPolicies adds the policies, and mutual TLS for the mesh. It writes as many objects in parallel as there are
+// workers.
 func (c *Clients) SeedPolicies(ctx context.Context, w World, workers int) error {
 	strict := map[string]any{"mtls": map[string]any{"mode": "STRICT"}}
 	type seed struct {
@@ -99,7 +100,7 @@ func (c *Clients) SeedPolicies(ctx context.Context, w World, workers int) error 
 	return g.Wait()
 }
 
-// RemovePolicies takes them away.
+// RemovePolicies deletes them.
 func (c *Clients) RemovePolicies(ctx context.Context, w World) error {
 	for _, of := range []schema.GroupVersionResource{authorizationPolicies, requestAuthentications, peerAuthentications} {
 		namespaces := []string{RootNamespace}

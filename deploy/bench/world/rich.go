@@ -22,10 +22,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// What a rich mesh has beside policies.
+// Objects of a rich mesh in addition to policies.
 const (
 	EnvoyFilters     = 20
-	RootEnvoyFilters = 5 // of them
+	RootEnvoyFilters = 5 // of the EnvoyFilters
 	TLSHosts         = 100
 )
 
@@ -34,17 +34,17 @@ var (
 	telemetries  = schema.GroupVersionResource{Group: "telemetry.istio.io", Version: "v1", Resource: "telemetries"}
 )
 
-// EnvoyFilterResource is what EnvoyFilters are called at the API server.
+// EnvoyFilterResource returns the resource of EnvoyFilters.
 func EnvoyFilterResource() schema.GroupVersionResource { return envoyFilters }
 
 // EnvoyFilter returns the EnvoyFilter of namespace n: a Lua filter on all HTTP listeners of its workloads. The mark is
-// a text that the script holds.
+// a text in the script.
 func (w World) EnvoyFilter(n int, mark string) *unstructured.Unstructured {
 	return envoyFilter("script-"+strconv.Itoa(n), w.Namespace(n),
 		patch("HTTP_FILTER", "SIDECAR_INBOUND", "INSERT_BEFORE", map[string]any{"listener": router()}, lua(mark)))
 }
 
-// rootEnvoyFilters are those of the root namespace: each patches every sidecar, in another place.
+// rootEnvoyFilters returns the EnvoyFilters of the root namespace. Each patches a different place of every sidecar.
 func rootEnvoyFilters() []*unstructured.Unstructured {
 	const manager = "envoy.filters.network.http_connection_manager"
 	return []*unstructured.Unstructured{
@@ -80,7 +80,7 @@ func patch(applyTo, where, operation string, match, value map[string]any) map[st
 	return map[string]any{"applyTo": applyTo, "match": at, "patch": map[string]any{"operation": operation, "value": value}}
 }
 
-// router matches the router of HTTP filters.
+// router matches the HTTP router filter.
 func router() map[string]any {
 	return map[string]any{"filterChain": map[string]any{"filter": map[string]any{
 		"name": "envoy.filters.network.http_connection_manager", "subFilter": map[string]any{"name": "envoy.filters.http.router"},
@@ -96,8 +96,8 @@ func lua(mark string) map[string]any {
 	}}
 }
 
-// SeedRich adds what a rich mesh has: policies, EnvoyFilters, access logs, and a gateway with a host, a certificate and
-// a route each for TLS. So many objects are written at once.
+// SeedRich adds the objects of a rich mesh: policies, EnvoyFilters, access logs, and a gateway with TLS hosts that have
+// a certificate and a route each. It writes as many objects in parallel as there are workers.
 func (c *Clients) SeedRich(ctx context.Context, w World, workers int) error {
 	if err := c.SeedPolicies(ctx, w, workers); err != nil {
 		return err
@@ -167,7 +167,7 @@ func (c *Clients) seedSecrets(ctx context.Context, workers int) error {
 	return g.Wait()
 }
 
-// Secret returns the certificate of host i of the gateway, newly issued. The mark is the organization of its subject.
+// Secret returns a newly issued certificate of host i of the gateway. The mark is the organization of its subject.
 func Secret(i int, mark string) (*corev1.Secret, error) {
 	host := routeName(i) + ".example.com"
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -193,7 +193,7 @@ func Secret(i int, mark string) (*corev1.Secret, error) {
 		}}, nil
 }
 
-// RemoveRich takes away what SeedRich added, all but namespaces and the gateway's rights.
+// RemoveRich deletes everything that SeedRich added, except namespaces and the gateway's rights.
 func (c *Clients) RemoveRich(ctx context.Context, w World) error {
 	err := errors.Join(c.RemovePolicies(ctx, w), c.RemoveGateway(ctx),
 		c.Core.CoreV1().Secrets(GatewayNamespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}),

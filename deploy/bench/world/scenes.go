@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// The gateway: its pod, and how many namespaces have routes for it.
+// The gateway: its pod, and the number of namespaces with routes for it.
 const (
 	GatewayNamespace = "gateways"
 	GatewayWorkload  = "ingress"
@@ -23,7 +23,7 @@ const (
 	RouteNamespaces  = 50
 )
 
-// GatewayLabels are what the Gateway selects its pod by.
+// GatewayLabels returns the labels by which the Gateway selects its pod.
 func GatewayLabels() map[string]string { return map[string]string{"app": GatewayWorkload} }
 
 var (
@@ -35,7 +35,7 @@ func routeNamespace(i int) string { return "routes-" + strconv.Itoa(i%RouteNames
 
 func routeName(i int) string { return "route-" + strconv.Itoa(i) }
 
-// Route is route i of the gateway, a VirtualService with a host of its own. The mark stands in a header that it sets.
+// Route returns route i of the gateway: a VirtualService with its own host. The mark is in a header that it sets.
 func (w World) Route(i int, mark string) *unstructured.Unstructured {
 	return istio("VirtualService", routeName(i), routeNamespace(i), map[string]any{
 		"hosts": []any{routeName(i) + ".example.com"}, "gateways": []any{GatewayNamespace + "/" + GatewayWorkload},
@@ -47,14 +47,14 @@ func (w World) Route(i int, mark string) *unstructured.Unstructured {
 	})
 }
 
-// SeedGateway adds a gateway with routes, so many objects at once.
+// SeedGateway adds a gateway with routes. It writes as many objects in parallel as there are workers.
 func (c *Clients) SeedGateway(ctx context.Context, w World, routes, workers int) error {
 	return c.seedGateway(ctx, w, routes, workers, []any{
 		map[string]any{"port": map[string]any{"number": int64(AppPort), "name": "http", "protocol": "HTTP"}, "hosts": []any{"*"}},
 	})
 }
 
-// seedGateway adds a gateway with such servers, and routes.
+// seedGateway adds a gateway with these servers, and routes.
 func (c *Clients) seedGateway(ctx context.Context, w World, routes, workers int, servers []any) error {
 	if err := c.seedGatewayPod(ctx, w); err != nil {
 		return err
@@ -81,7 +81,7 @@ func (c *Clients) seedGateway(ctx context.Context, w World, routes, workers int,
 	return g.Wait()
 }
 
-// seedGatewayPod adds the pod of the gateway, and the namespaces of it and of its routes.
+// seedGatewayPod adds the pod of the gateway, and the namespaces of the gateway and of its routes.
 func (c *Clients) seedGatewayPod(ctx context.Context, w World) error {
 	for i := range RouteNamespaces + 1 {
 		name := GatewayNamespace
@@ -110,7 +110,7 @@ func (c *Clients) seedGatewayPod(ctx context.Context, w World) error {
 	return nil
 }
 
-// RemoveGateway takes away what SeedGateway added, all but the namespaces.
+// RemoveGateway deletes everything that SeedGateway added, except the namespaces.
 func (c *Clients) RemoveGateway(ctx context.Context) (err error) {
 	for i := range RouteNamespaces {
 		err = errors.Join(err, c.Dynamic.Resource(virtualServices).Namespace(routeNamespace(i)).DeleteCollection(ctx, metav1.DeleteOptions{},
@@ -126,7 +126,7 @@ func (c *Clients) RemoveGateway(ctx context.Context) (err error) {
 	return nil
 }
 
-// SeedSidecars has each namespace see itself and the control plane's alone.
+// SeedSidecars adds Sidecars, so that each namespace sees only itself and the namespace of the control plane.
 func (c *Clients) SeedSidecars(ctx context.Context, w World) error {
 	for n := range w.Namespaces {
 		own := istio("Sidecar", "default", w.Namespace(n), map[string]any{
@@ -140,7 +140,7 @@ func (c *Clients) SeedSidecars(ctx context.Context, w World) error {
 	return nil
 }
 
-// RemoveSidecars takes them away.
+// RemoveSidecars deletes them.
 func (c *Clients) RemoveSidecars(ctx context.Context, w World) error {
 	for n := range w.Namespaces {
 		if err := c.Dynamic.Resource(sidecars).Namespace(w.Namespace(n)).Delete(ctx, "default", metav1.DeleteOptions{}); err != nil {

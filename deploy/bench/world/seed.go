@@ -16,13 +16,13 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Clients writes a world into an API server and changes it there.
+// Clients writes a world to an API server and changes it there.
 type Clients struct {
 	Core    kubernetes.Interface
 	Dynamic dynamic.Interface
 }
 
-// NewClients makes clients of an API server that hold back no request.
+// NewClients returns clients of an API server without a rate limit.
 func NewClients(config *rest.Config) (*Clients, error) {
 	custom := rest.CopyConfig(config)
 	custom.QPS = -1
@@ -39,8 +39,9 @@ func NewClients(config *rest.Config) (*Clients, error) {
 	return &Clients{Core: typed, Dynamic: dyn}, nil
 }
 
-// Seed makes what there is not yet of a world, so many objects at once. CustomResourceDefinitions must be there. Now
-// and then progress is told of the services that are done, from any goroutine.
+// Seed creates the missing objects of a world. It writes as many objects in parallel as there are workers. The
+// CustomResourceDefinitions must exist. It calls progress now and then, from any goroutine, with the number of services
+// that are done.
 func (c *Clients) Seed(ctx context.Context, w World, workers int, progress func(done int)) error {
 	if w.Pods > maxPods {
 		return fmt.Errorf("a service has at most %d pods", maxPods)
@@ -87,10 +88,10 @@ func (c *Clients) seedGround(ctx context.Context, w World) error {
 
 func (c *Clients) seedService(ctx context.Context, w World, s int) error {
 	ns := w.Namespace(s)
-	// Asked for, for one that is created again is refused for its address, not for its name.
+	// Get, because a second Create would be refused for its address and not for its name.
 	_, err := c.Core.CoreV1().Services(ns).Get(ctx, Name(s), metav1.GetOptions{})
 	if err == nil {
-		return nil // written first, hence all the rest was written too, or the seeding failed
+		return nil // it is written first, so the other objects exist too, or the seeding failed
 	}
 	if !apierrors.IsNotFound(err) {
 		return err

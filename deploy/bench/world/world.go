@@ -13,76 +13,76 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// RootNamespace is that of the control plane.
+// RootNamespace is the namespace of the control plane.
 const RootNamespace = "istio-system"
 
-// AppPort is the port that the pods listen at, ServicePort that of the Services.
+// AppPort is the port that the pods listen on, and ServicePort the port of the Services.
 const (
 	AppPort     = 8080
 	ServicePort = 80
 )
 
-// Nodes is the number of nodes, half of them in each of two zones.
+// Nodes is the number of nodes. Half of them are in each of two zones.
 const Nodes = 4
 
-// maxPods is how many addresses are kept for the pods of a service.
+// maxPods is the number of addresses that are reserved for the pods of a service.
 const maxPods = 64
 
-// World says how much there is of everything.
+// World holds the numbers of all objects.
 type World struct {
 	Services   int
 	Pods       int // of each service, at most 64
 	Namespaces int
-	// VirtualServices and DestinationRules are for the services with the lowest numbers, one each; there are never more
-	// of them than services.
+	// VirtualServices and DestinationRules belong to the services with the lowest numbers, one each. There are at most as
+	// many as services.
 	VirtualServices  int
 	DestinationRules int
 }
 
-// Of returns the world of the workloads with so many services.
-func Of(services int) World {
+// Sized returns the world of the workloads with the given number of services.
+func Sized(services int) World {
 	return World{Services: services, Pods: 5, Namespaces: 20, VirtualServices: min(200, services), DestinationRules: min(200, services)}
 }
 
-// Namespace is where service s is.
+// Namespace returns the namespace of service s.
 func (w World) Namespace(s int) string { return "ns-" + strconv.Itoa(s%w.Namespaces) }
 
-// Name is the name of service s, which is also that of its ServiceAccount and, with "-a" behind it, of its
-// EndpointSlice.
+// Name returns the name of service s. Its ServiceAccount has the same name, and its EndpointSlice that name with the
+// suffix "-a".
 func Name(s int) string { return "svc-" + strconv.Itoa(s) }
 
-// Host is the host name of service s.
+// Host returns the host name of service s.
 func (w World) Host(s int) string { return Name(s) + "." + w.Namespace(s) + ".svc.cluster.local" }
 
-// PodName is the name of pod p of service s.
+// PodName returns the name of pod p of service s.
 func PodName(s, p int) string { return Name(s) + "-6c9f7b8d5-" + strconv.Itoa(p) }
 
-// PodIP is the address of pod p of service s.
+// PodIP returns the address of pod p of service s.
 func PodIP(s, p int) string {
 	n := s*maxPods + p
 	return fmt.Sprintf("10.%d.%d.%d", 128+n>>16, n>>8&0xff, n&0xff)
 }
 
-// ClusterIP is the address of service s.
+// ClusterIP returns the address of service s.
 func ClusterIP(s int) string {
 	n := s + 256
 	return fmt.Sprintf("10.%d.%d.%d", 100+n>>16, n>>8&0xff, n&0xff)
 }
 
-// NodeName is the node of pod p of service s.
+// NodeName returns the name of the node of pod p of service s.
 func NodeName(s, p int) string { return "node-" + strconv.Itoa((s+p)%Nodes) }
 
-// Node is the node with a number.
+// Node returns the node with a number.
 func Node(n int) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-" + strconv.Itoa(n), Labels: map[string]string{
 		corev1.LabelTopologyRegion: "r1", corev1.LabelTopologyZone: Zone(n),
 	}}}
 }
 
-// Zone is the zone of a node.
+// Zone returns the zone of a node.
 func Zone(n int) string { return "z" + strconv.Itoa(n%2+1) }
 
-// Service is service s.
+// Service returns service s.
 func (w World) Service(s int) *corev1.Service {
 	return &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: Name(s), Namespace: w.Namespace(s), Labels: map[string]string{"app": Name(s)}},
@@ -93,7 +93,7 @@ func (w World) Service(s int) *corev1.Service {
 	}
 }
 
-// EndpointSlice holds all pods of service s.
+// EndpointSlice returns the EndpointSlice with all pods of service s.
 func (w World) EndpointSlice(s int) *discoveryv1.EndpointSlice {
 	name, port, protocol, ready := "http", int32(AppPort), corev1.ProtocolTCP, true
 	slice := &discoveryv1.EndpointSlice{
@@ -112,7 +112,7 @@ func (w World) EndpointSlice(s int) *discoveryv1.EndpointSlice {
 	return slice
 }
 
-// PodLabels are the labels of the pods of service s.
+// PodLabels returns the labels of the pods of service s.
 func PodLabels(s int) map[string]string {
 	return map[string]string{
 		"app": Name(s), "version": "v1", "pod-template-hash": "6c9f7b8d5", "security.istio.io/tlsMode": "istio",
@@ -120,7 +120,7 @@ func PodLabels(s int) map[string]string {
 	}
 }
 
-// Pod is pod p of service s, as large as one with a sidecar is.
+// Pod returns pod p of service s. It is as large as a pod with a sidecar.
 func (w World) Pod(s, p int) *corev1.Pod {
 	controller := true
 	pod := &corev1.Pod{
@@ -180,11 +180,11 @@ var (
 	destinationRules = schema.GroupVersionResource{Group: "networking.istio.io", Version: "v1", Resource: "destinationrules"}
 )
 
-// VirtualServiceResource is what VirtualServices are called at the API server.
+// VirtualServiceResource returns the resource of VirtualServices.
 func VirtualServiceResource() schema.GroupVersionResource { return virtualServices }
 
 // VirtualService returns the VirtualService of service s. The mark is the value of a header that it sets, so that a
-// route shows which version it came from.
+// route shows its version.
 func (w World) VirtualService(s int, mark string) *unstructured.Unstructured {
 	to := []any{map[string]any{"destination": map[string]any{"host": w.Host(s), "subset": "v1"}}}
 	return istio("VirtualService", Name(s), w.Namespace(s), map[string]any{
@@ -200,7 +200,7 @@ func (w World) VirtualService(s int, mark string) *unstructured.Unstructured {
 	})
 }
 
-// DestinationRule is that of service s.
+// DestinationRule returns the DestinationRule of service s.
 func (w World) DestinationRule(s int) *unstructured.Unstructured {
 	return istio("DestinationRule", Name(s), w.Namespace(s), map[string]any{
 		"host":          w.Host(s),

@@ -8,7 +8,7 @@ import (
 // TestWorld: names and addresses are those of one object each, in the ranges kept for them, and slices, pods and rules
 // are about one another.
 func TestWorld(t *testing.T) {
-	w := Of(4000)
+	w := Sized(4000)
 	taken := map[string]string{}
 	take := func(address, what string, within netip.Prefix) {
 		t.Helper()
@@ -41,7 +41,7 @@ func TestWorld(t *testing.T) {
 			}
 		}
 	}
-	if few := Of(20); few.VirtualServices != 20 || few.DestinationRules != 20 {
+	if few := Sized(20); few.VirtualServices != 20 || few.DestinationRules != 20 {
 		t.Errorf("of 20 services: %+v", few)
 	}
 	mark := w.VirtualService(7, "mark").Object["spec"].(map[string]any)
@@ -54,7 +54,7 @@ func TestWorld(t *testing.T) {
 // TestRoutes: each route has a name and a host of its own, they are spread over the namespaces, and all are bound to
 // the gateway.
 func TestRoutes(t *testing.T) {
-	w, hosts, namespaces := Of(20), map[any]bool{}, map[string]int{}
+	w, hosts, namespaces := Sized(20), map[any]bool{}, map[string]int{}
 	for i := range 200 {
 		r := w.Route(i, "mark")
 		spec := r.Object["spec"].(map[string]any)

@@ -89,7 +89,7 @@ func (w *world) lifecycle(ctx context.Context, t *testing.T, h charts.Helm) {
 	}
 	run("install", "base", w.base, "--create-namespace")
 	w.conform(ctx, t, h)
-	if out := run("install", "istiod", w.istiod, "--set", "autoscaleMin=2"); strings.Contains(out, "To look at") {
+	if out := run("install", "istiod", w.istiod, "--set", "autoscaleMin=2"); strings.Contains(out, "Please check") {
 		t.Errorf("notes find something wrong: %s", out)
 	}
 	w.rights(ctx, t)
