@@ -28,8 +28,8 @@ import (
 
 // Server is an API server. Its zero value is empty and serves every kind.
 type Server struct {
-	// Intercept is called before each request, and may wait for the end of its context. Its error is the answer. It
-	// must be set by Set once requests are made; nil if there are no faults.
+	// Intercept is called before each request, and may wait for the end of its context. Its error is the answer. Nil if
+	// there are no faults. Once requests are made, change it only within Set.
 	Intercept func(r *http.Request) error
 
 	mu      sync.Mutex
@@ -40,7 +40,7 @@ type Server struct {
 	writes  []Write
 }
 
-// Write is a request that changes something, or would without a fault or a dry run.
+// Write is a request that changes an object, or would do so without a fault or a dry run.
 type Write struct {
 	Method, Path string
 	DryRun       bool
@@ -52,12 +52,12 @@ func (w Write) String() string { return w.Method + " " + w.Path }
 // event is a change of an object.
 type event struct {
 	version int
-	kind    string // as a watch has it: ADDED, MODIFIED, DELETED
+	kind    string // the type in watches: ADDED, MODIFIED, DELETED
 	path    string
 	object  *unstructured.Unstructured
 }
 
-// Set calls change while no request is handled.
+// Set calls change while no request is being handled.
 func (s *Server) Set(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,7 +90,7 @@ func (s *Server) Object(path string) *unstructured.Unstructured {
 	return s.objects[path].DeepCopy()
 }
 
-// Writes returns what was written since the last call.
+// Writes returns the writes since the last call.
 func (s *Server) Writes() []Write {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,7 +99,7 @@ func (s *Server) Writes() []Write {
 	return list
 }
 
-// put stores a copy of an object, which is returned. The caller holds the lock.
+// put stores and returns a copy of an object. The caller holds the lock.
 func (s *Server) put(path string, object *unstructured.Unstructured) *unstructured.Unstructured {
 	if s.objects == nil {
 		s.objects = map[string]*unstructured.Unstructured{}
@@ -135,7 +135,7 @@ func (s *Server) note(kind, path string, object *unstructured.Unstructured) {
 	}
 }
 
-// target is what the path of a request names.
+// target holds the parts of a request's path.
 type target struct {
 	group, version, namespace, resource, name string
 	status                                    bool
@@ -174,7 +174,7 @@ func (t target) path(namespace, name string) string {
 	return path + "/" + t.resource + "/" + name
 }
 
-// is reports whether an object at a path is of the target's resource and namespace.
+// is reports whether the object at a path belongs to the target's resource and namespace.
 func (t target) is(path string, o *unstructured.Unstructured) bool {
 	return path == t.path(o.GetNamespace(), o.GetName()) && (t.namespace == "" || t.namespace == o.GetNamespace())
 }
@@ -196,7 +196,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(answer)
 }
 
-// answer handles a request. It returns nil if it has been answered.
+// answer handles a request. It returns nil if the response is already written.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request) (any, int, error) {
 	t, ok := parse(r.URL.Path)
 	s.mu.Lock()
@@ -216,7 +216,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) (any, int, error
 	if !ok {
 		return nil, 0, apierrors.NewGenericServerResponse(http.StatusNotFound, r.Method, schema.GroupResource{}, "", "no such path", 0, false)
 	}
-	if r.URL.Query().Has("sendInitialEvents") { // an older API server does not stream lists
+	if r.URL.Query().Has("sendInitialEvents") { // older API servers do not stream lists
 		return nil, 0, apierrors.NewInvalid(schema.GroupKind{Kind: "ListOptions"}, "", nil)
 	}
 	if r.URL.Query().Get("watch") != "" {
@@ -287,13 +287,13 @@ func equal(a, b *unstructured.Unstructured) bool {
 	return string(one) == string(two)
 }
 
-// patched returns an object with a patch.
+// patched returns an object after a patch.
 func patched(had *unstructured.Unstructured, contentType string, patch []byte) (*unstructured.Unstructured, error) {
 	text, err := had.MarshalJSON()
 	if err != nil {
 		return nil, err
 	}
-	if contentType == string(types.StrategicMergePatchType) { // webhook configurations have the same lists
+	if contentType == string(types.StrategicMergePatchType) { // equivalent for lists of webhooks
 		text, err = strategicpatch.StrategicMergePatch(text, patch, registrationv1.ValidatingWebhookConfiguration{})
 	} else {
 		text, err = jsonpatch.MergePatch(text, patch)
@@ -317,7 +317,7 @@ func selects(r *http.Request, o *unstructured.Unstructured) bool {
 	return err == nil && l.Matches(labels.Set(o.GetLabels())) && f.Matches(named)
 }
 
-// matching returns the paths of the objects that a list has, in their order. The caller holds the lock.
+// matching returns the paths of the objects in a list, in order. The caller holds the lock.
 func (s *Server) matching(r *http.Request, t target) (paths []string) {
 	for path, o := range s.objects {
 		if t.is(path, o) && selects(r, o) {
@@ -368,7 +368,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, t target) error {
 			case !t.is(e.path, o):
 			case selects(r, o):
 				send(e.kind, o.Object)
-			case e.kind == "MODIFIED": // it may have been selected
+			case e.kind == "MODIFIED": // it may have been selected before
 				send("DELETED", o.Object)
 			}
 		}

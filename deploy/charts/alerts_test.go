@@ -13,7 +13,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
-// TestAlerts: the rules of alerts read metrics that the server has, or API servers and kube-state-metrics.
+// The rules of alerts read metrics that the server, API servers or kube-state-metrics have.
 func TestAlerts(t *testing.T) {
 	var sources bytes.Buffer
 	for _, dir := range []string{"pilot", "citadel", "galley"} {

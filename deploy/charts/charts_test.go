@@ -35,7 +35,7 @@ func chart(t *testing.T, name string) string {
 	return path
 }
 
-// template renders with one Helm.
+// template renders a chart with one Helm.
 func template(t *testing.T, h Helm, args ...string) string {
 	t.Helper()
 	out, err := h.Run(t.Context(), append([]string{"template", "-n", "istio-system"}, args...)...)
@@ -59,7 +59,7 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// Each golden holds values, and what a chart makes of them with every Helm.
+// Each golden holds values, and the manifests that a chart renders with every Helm.
 func TestGoldens(t *testing.T) {
 	goldens(t, "testdata/*.txtar", "istiod", "istiod", checkMesh)
 }
@@ -100,17 +100,16 @@ func goldens(t *testing.T, glob, name, release string, check func(*testing.T, st
 	}
 }
 
-// templates is the part of a ConfigMap that holds the templates of injection, which stand in files of the chart.
+// templates matches the part of a ConfigMap with the injection templates, which are files of the chart.
 var templates = regexp.MustCompile(`(?m)^    templates:\n(?: {6}.*\n|\n)+`)
 
-// tidy takes away empty lines at the end of documents, in which releases of Helm differ, and the templates of
-// injection.
+// tidy removes the injection templates, and empty lines at the end of documents, in which releases of Helm differ.
 func tidy(manifests string) string {
 	manifests = templates.ReplaceAllString(manifests, "    templates: those of charts/istiod/files/injection\n")
 	return strings.TrimSpace(regexp.MustCompile(`\n\s*\n---\n`).ReplaceAllString(manifests, "\n---\n")) + "\n"
 }
 
-// checkMesh has the server's own parser find nothing wrong with the mesh configuration.
+// checkMesh checks the mesh configuration with the server's parser.
 func checkMesh(t *testing.T, manifests string) {
 	t.Helper()
 	found := false
@@ -130,7 +129,7 @@ func checkMesh(t *testing.T, manifests string) {
 	}
 }
 
-// What is no value of the chart is refused, and named.
+// Unknown values are refused by name.
 func TestTypos(t *testing.T) {
 	for set, want := range map[string]string{
 		"replicaCounts=3":                      "'replicaCounts' not allowed",
@@ -196,7 +195,7 @@ func TestTypos(t *testing.T) {
 	}
 }
 
-// A parent chart brings global values of its own, switches the charts by a condition, and passes values down.
+// A parent chart sets global values, enables the charts by conditions, and passes values down.
 func TestUmbrella(t *testing.T) {
 	parent := t.TempDir()
 	for name, text := range map[string]string{
@@ -230,7 +229,7 @@ func TestUmbrella(t *testing.T) {
 	}
 }
 
-// A value that users can set by either of two names is the same by both.
+// A value with two names has the same effect under both.
 func TestPilotIsTheTop(t *testing.T) {
 	for _, h := range helms(t) {
 		set := func(prefix string) string {
@@ -261,7 +260,7 @@ func TestCustomResourcesCanBeLeftOut(t *testing.T) {
 	}
 }
 
-// The notes name what is wrong, and only that.
+// The notes name problems, and nothing else.
 func TestNotes(t *testing.T) {
 	ha := "autoscaleMin=2"
 	for set, want := range map[string]string{
@@ -272,7 +271,7 @@ func TestNotes(t *testing.T) {
 		ha + ",resources.requests.cpu=null":        "resources.requests.cpu",
 		ha + ",replicaCount=3":                     "replicaCount has no effect",
 		ha +
-			",configMap=false,revision=canary": "ConfigMap istio-canary must come from elsewhere",
+			",configMap=false,revision=canary": "create the ConfigMap istio-canary yourself",
 		ha + ",global.istioNamespace=other": "The root namespace is other",
 		ha +
 			",gateways.a=b,cni.enabled=true,revisionTags={stable},profile=ambient": "no effect here: profile, gateways.a.",
@@ -305,7 +304,7 @@ func TestNotes(t *testing.T) {
 			"_internal_defaults_do_not_set.",
 	} {
 		for _, h := range helms(t) {
-			if h.Name == "helm3" { // which wants a cluster even to pretend
+			if h.Name == "helm3" { // Helm 3 needs a cluster even for a dry run
 				continue
 			}
 			out, err := h.Run(t.Context(), "install", "istiod", chart(t, "istiod"), "-n", "istio-system", "--dry-run=client", "--set", set)
@@ -313,7 +312,7 @@ func TestNotes(t *testing.T) {
 			_, notes, _ := strings.Cut(out, "\nNOTES:\n")
 			_, problems, _ := strings.Cut(notes, "Please check:\n")
 			lines := strings.Split(strings.TrimSpace(problems), "\n")
-			// Without a cluster there are no custom resources: that is always the first.
+			// Without a cluster there are no custom resources, so that problem is always first.
 			if !strings.Contains(lines[0], "helm install base charts/base -n istio-system") {
 				t.Errorf("%s with %s: %q", h.Name, set, problems)
 			}
@@ -325,7 +324,7 @@ func TestNotes(t *testing.T) {
 	}
 }
 
-// A chart is of the release that the binary says it is.
+// The charts and the binary have the same version.
 func TestVersions(t *testing.T) {
 	for _, name := range []string{"base", "istiod", "gateway"} {
 		for _, h := range helms(t) {
@@ -338,7 +337,7 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// TestFailurePolicyOfValues: tools that know no cluster write the failurePolicy that the values say.
+// The values set the failurePolicy, for tools that render without a cluster.
 func TestFailurePolicyOfValues(t *testing.T) {
 	for _, h := range helms(t) {
 		for _, name := range []string{"base", "istiod"} {
@@ -353,7 +352,7 @@ func TestFailurePolicyOfValues(t *testing.T) {
 	}
 }
 
-// TestReader: the account that other control planes read a cluster with may be another, or none.
+// The account with which other control planes read a cluster can be replaced or left out.
 func TestReader(t *testing.T) {
 	for _, h := range helms(t) {
 		other := template(t, h, "base", chart(t, "base"), "--set",

@@ -1,8 +1,9 @@
-// Package charts runs Helm on the charts of this tree, for their tests: the ones here (what the templates make of
-// values) and those on a real API server.
+// Package charts runs Helm on the charts of this tree, for the tests of their templates here and for tests on a real
+// API server.
 //
-// The programs are those that HELM4 and KUBECONFORM name, else those that make has put into .tools; Helm 3 takes part
-// where HELM3 names one, as it does in `make compat-helm`. Nothing of the user's own Helm or cluster is read.
+// The environment variables HELM4 and KUBECONFORM name the programs. By default they are the ones that make has put
+// into .tools. Helm 3 is used too if HELM3 names it, as in `make compat-helm`. The user's own Helm and cluster are not
+// read.
 //
 // # Guarantees
 //

@@ -14,13 +14,13 @@ import (
 
 // Helm is one release of Helm.
 type Helm struct {
-	Name string // helm3, helm4
+	Name string // helm3 or helm4
 	path string
 	env  []string
 }
 
-// Helms returns Helm 4, and before it Helm 3 where HELM3 names one. What they store goes to dir; the cluster, where one
-// is needed, is that of the kubeconfig.
+// Helms returns Helm 4, and before it Helm 3 if HELM3 names one. They store their data in dir, and use the cluster of
+// the kubeconfig if they need one.
 func Helms(dir, kubeconfig string) ([]Helm, error) {
 	names := []string{"helm4"}
 	if os.Getenv("HELM3") != "" {
@@ -41,7 +41,7 @@ func Helms(dir, kubeconfig string) ([]Helm, error) {
 	return all, nil
 }
 
-// Run returns a command's standard output. Its standard error is part of the error.
+// Run returns the standard output of a command. The error contains its standard error.
 func (h Helm) Run(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, h.path, args...)
 	var stderr bytes.Buffer
@@ -53,7 +53,7 @@ func (h Helm) Run(ctx context.Context, args ...string) (string, error) {
 	return string(out), nil
 }
 
-// Chart is the path of a chart.
+// Chart returns the path of a chart.
 func Chart(name string) (string, error) {
 	root, err := binaries.ModuleRoot()
 	return filepath.Join(root, "charts", name), err

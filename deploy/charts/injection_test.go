@@ -15,7 +15,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/injector"
 )
 
-// Each golden holds values, a pod, and what the chart's templates make of it. A pod that is made has no field that
+// Each golden holds values, a pod, and the pod that the chart's templates make of it. The result has no field that
 // Kubernetes does not know.
 func TestInjection(t *testing.T) {
 	files, err := filepath.Glob("testdata/injection/*.txtar")

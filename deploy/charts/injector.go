@@ -15,8 +15,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/injector"
 )
 
-// Injector returns the server's injector, with the ConfigMaps that manifests of the chart istiod have. Whatever is
-// found wrong with them is an error.
+// Injector returns the server's injector with the ConfigMaps in manifests of the chart istiod. Any finding about them
+// is an error.
 func Injector(manifests string) (*injector.Injector, error) {
 	var m *mesh.Config
 	var c *injector.Config

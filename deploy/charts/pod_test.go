@@ -10,8 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// A pod is given the time that its server takes to stop, whatever that is set to, and nothing that the server does not
-// read.
+// A pod gets the time that its server takes to stop, for any setting, and no argument that the server does not read.
 func TestPod(t *testing.T) {
 	for _, x := range []struct {
 		set             string
@@ -81,9 +80,9 @@ func TestPod(t *testing.T) {
 	}
 }
 
-// Certificates that others issue are read where the chart mounts them, whether or not they are there yet: the server
-// reads them below its working directory, which is the root of the image. The ConfigMap of the roots is mounted where
-// the server does not write it itself.
+// Certificates of other authorities are mounted where the server reads them, whether or not they exist: below its
+// working directory, which is the root of the image. The ConfigMap of the roots is mounted unless the server writes it
+// itself.
 func TestCertificatesOfOthers(t *testing.T) {
 	const custom = "env.ISTIOD_CUSTOM_HOST=istiod.example.com"
 	source := func(v corev1.Volume) (name string, optional *bool) {
@@ -97,7 +96,7 @@ func TestCertificatesOfOthers(t *testing.T) {
 	}
 	for _, x := range []struct {
 		set  string
-		want map[string]string // by path; empty: nothing is mounted there
+		want map[string]string // by path; empty means that nothing is mounted there
 		env  map[string]string
 	}{
 		{custom, map[string]string{"/etc/cacerts": "Secret cacerts", "/var/run/secrets/istiod/tls": "Secret istiod-tls",
@@ -123,7 +122,7 @@ func TestCertificatesOfOthers(t *testing.T) {
 					continue
 				}
 				mounted[m.MountPath] = name
-				if optional == nil || !*optional || !m.ReadOnly || m.SubPath != "" { // a part would not follow the object
+				if optional == nil || !*optional || !m.ReadOnly || m.SubPath != "" { // a mounted part would not follow changes of the object
 					t.Errorf("%s: %s has to be there, or may be written, or is a part", x.set, name)
 				}
 			}

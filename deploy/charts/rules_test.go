@@ -31,7 +31,8 @@ func objects[T any](t *testing.T, manifests, kind string) []T {
 	return all
 }
 
-// verbs returns the verbs that rules allow, for each resource as "plural.group" with the names that it is bound to.
+// verbs returns the verbs that rules allow, by resource as "plural.group" with the names that the rule is restricted
+// to.
 func verbs(rules []rbacv1.PolicyRule) map[string]string {
 	all := map[string][]string{}
 	for _, r := range rules {
@@ -55,10 +56,9 @@ func verbs(rules []rbacv1.PolicyRule) map[string]string {
 
 const read = "get list watch"
 
-// What the server may do is what it does: it reads every kind there is, and of Secrets and ConfigMaps those that
-// gateways want, has tokens and access to Secrets reviewed, and writes registered workloads, its CA and its Leases, the
-// roots of namespaces, what Gateways need, and statuses where that is asked for. Of webhooks' configurations it patches
-// its own, by name.
+// The server's rights are exactly those that it uses. It reads every kind, and the Secrets and ConfigMaps that gateways
+// need. It creates TokenReviews and SubjectAccessReviews. It writes registered workloads, its CA and Leases, the roots
+// of namespaces, the objects of Gateways and, if enabled, statuses. It patches its own webhook configurations, by name.
 func TestRules(t *testing.T) {
 	const deployed, asked = "create get list patch watch", "create delete get list patch watch" // for Gateways
 	cluster := map[string]string{
@@ -90,7 +90,7 @@ func TestRules(t *testing.T) {
 		all := maps.Clone(secrets)
 		first, _, _ := strings.Cut(mesh, ",")
 		all["configmaps "+mesh+",istio-sidecar-injector"+strings.TrimPrefix(first, "istio")] = read
-		all["gateways.networking.istio.io"] = "create" // a bad one, tried alone
+		all["gateways.networking.istio.io"] = "create" // an invalid one, as a dry run
 		return all
 	}
 	const roots = "istio-namespace-controller-election,istio-webhook-controller-election"
@@ -208,8 +208,8 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// Another cluster's control plane reads what makes services and the Secrets that gateways want, has tokens and access
-// to Secrets reviewed, and does nothing else.
+// The control plane of another cluster reads services and the Secrets that gateways need, and creates TokenReviews and
+// SubjectAccessReviews. It has no other rights.
 func TestRulesOfRemoteReaders(t *testing.T) {
 	want := map[string]string{}
 	for _, k := range []*kinds.Kind{kinds.Namespace, kinds.Node, kinds.Pod, kinds.Service, kinds.EndpointSlice, kinds.WorkloadEntry} {

@@ -1,3 +1,3 @@
-// Package compat keeps MATRIX.md: which of Istio's tools were tried with this control plane, how, and what became of
-// it. Its sections are made by the tests behind the tag compat, `make compat`, with the tools themselves.
+// Package compat keeps MATRIX.md: which of Istio's tools were tried with this control plane, how, and with which
+// result. Tests with the tag compat make its sections, with the tools themselves: `make compat`.
 package compat

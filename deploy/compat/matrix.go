@@ -11,13 +11,13 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/binaries"
 )
 
-// Update is the variable of the environment that has Check write, and not compare: COMPAT_UPDATE=1.
+// Update is the environment variable that makes Check write the section instead of comparing it: COMPAT_UPDATE=1.
 const Update = "COMPAT_UPDATE"
 
 // Table is one section.
 type Table struct {
 	Title string
-	About string // a paragraph before the rows, wrapped
+	About string // a paragraph before the rows
 	Head  []string
 	Rows  [][]string
 }
@@ -49,7 +49,7 @@ Made by ` + "`make compat`" + `, with the tools of Istio 1.31. ` + "`COMPAT_UPDA
 
 `
 
-// Check returns an error unless MATRIX.md has the section as it is now, or puts it there where Update is set.
+// Check returns an error if MATRIX.md differs from the section. With Update it writes the section instead.
 func Check(t Table) error {
 	root, err := binaries.ModuleRoot()
 	if err != nil {
@@ -73,7 +73,7 @@ func Check(t Table) error {
 	return os.WriteFile(path, []byte(next), 0o644)
 }
 
-// replace returns the document with a section in its place, or at the end.
+// replace returns the document with the section replaced, or added at the end.
 func replace(text string, t Table) string {
 	if text == "" {
 		text = head

@@ -2,7 +2,7 @@ package compat
 
 import "testing"
 
-// A section is put at the end, and later takes the place of the one of its name.
+// A new section is added at the end. Later it replaces the section with its name.
 func TestReplace(t *testing.T) {
 	one, two := Table{Title: "One", Head: []string{"a"}, Rows: [][]string{{"1|2"}}}, Table{Title: "Two", About: "About.", Head: []string{"b"}}
 	text := replace(replace("", one), two)

@@ -1,12 +1,10 @@
-// Command crds writes the CustomResourceDefinitions of Istio's API from the pinned istio.io/api module into a
-// directory, one file each: names, schemas and rules as they are, without descriptions: a third of the bytes, which
-// every API server and every Helm release would carry.
+// Command crds writes the CustomResourceDefinitions of Istio's API from the pinned istio.io/api module to a directory,
+// one file each. Names, schemas and rules are unchanged. Descriptions are left out, because they are two thirds of the
+// bytes, which every API server and every Helm release would carry.
 //
-// It also writes the schemas alone, with those of the Gateway API, into the archive that galley/validation/schema
-// embeds.
+// It also writes the schemas, with those of the Gateway API, to the archive that galley/validation/schema embeds.
 //
-// `make gen` runs it for charts/base and galley/validation/schema. It holds no state, starts no goroutine, and writes
-// the same bytes for the same modules.
+// `make gen` runs it from the root of the tree.
 //
 // # Guarantees
 //

@@ -26,7 +26,7 @@ func main() {
 	}
 }
 
-// run writes the files of the pinned module to dir, and removes those of kinds that it no longer has.
+// run writes the files of the pinned module to dir, and removes the files of kinds that the module no longer has.
 func run(ctx context.Context, dir string) error {
 	source, version, err := module(ctx)
 	if err != nil {
@@ -80,7 +80,7 @@ const header = `# Made by "make gen" from the module istio.io/api %s; not to be 
 # Changed from the original: descriptions and comments are left out.
 `
 
-// generate returns the files by name: one for each document of source.
+// generate returns the files by name, one for each document of source.
 func generate(source []byte, version string) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	decoder := yaml.NewDecoder(bytes.NewReader(source))
@@ -116,7 +116,7 @@ func generate(source []byte, version string) (map[string][]byte, error) {
 	}
 }
 
-// strip removes the descriptions of a schema and of those within it. A property that is called description stays.
+// strip removes the descriptions of a schema and of the schemas in it. A property with the name description stays.
 func strip(schema *yaml.Node) {
 	if schema == nil || schema.Kind != yaml.MappingNode {
 		return

@@ -16,7 +16,7 @@ import (
 
 const chart = "../../charts/base/files/crds"
 
-// What is committed is what the generator makes of the module that go.mod pins.
+// The committed files are what the generator makes of the module that go.mod pins.
 func TestChartIsUpToDate(t *testing.T) {
 	source, version, err := module(t.Context())
 	must.Succeed(t, err)
@@ -36,7 +36,7 @@ func TestChartIsUpToDate(t *testing.T) {
 	}
 }
 
-// So is the archive that validation embeds.
+// The archive that validation embeds is up to date.
 func TestSchemasAreUpToDate(t *testing.T) {
 	want, err := schemas(t.Context())
 	must.Succeed(t, err)
@@ -45,8 +45,7 @@ func TestSchemasAreUpToDate(t *testing.T) {
 	}
 }
 
-// Nothing is lost but prose: read as Kubernetes reads them, the definitions are equal once the originals have no
-// descriptions.
+// The definitions, as Kubernetes decodes them, equal the originals without descriptions.
 func TestOnlyProseIsLeftOut(t *testing.T) {
 	source, version, err := module(t.Context())
 	must.Succeed(t, err)
@@ -80,7 +79,7 @@ func TestOnlyProseIsLeftOut(t *testing.T) {
 	}
 }
 
-// A property may be called description, and rules speak of it.
+// A property may have the name description, and rules may refer to it.
 func TestPropertyCalledDescription(t *testing.T) {
 	files, err := generate([]byte(`
 kind: CustomResourceDefinition

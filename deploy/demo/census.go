@@ -8,17 +8,17 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/echo"
 )
 
-// census counts answers by pod.
+// census holds the number of answers by pod.
 type census map[string]int
 
 type row struct {
 	service, pod string
 	answers      int
-	// share is in percent of the service's answers.
+	// share is the percentage of the service's answers.
 	share float64
 }
 
-// add counts everyone who had a part in the answer.
+// add counts all servers that took part in an answer.
 func (c census) add(a echo.Answer) {
 	c[a.Name]++
 	for _, called := range a.Calls {
@@ -26,7 +26,7 @@ func (c census) add(a echo.Answer) {
 	}
 }
 
-// rows are sorted by service and pod.
+// rows returns the rows, sorted by service and pod.
 func (c census) rows() []row {
 	total := map[string]int{}
 	rows := make([]row, 0, len(c))

@@ -22,7 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// withoutVar has this test binary forbid user namespaces to itself, and become the demo.
+// withoutVar makes this test binary forbid user namespaces to itself, and become the demo.
 const withoutVar = "DEMO_WITHOUT_NAMESPACES"
 
 func TestMain(m *testing.M) {
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	// What the demo left behind would become a child of this process.
+	// Processes that the demo leaves behind become children of this process.
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -64,7 +64,7 @@ func nobodyLeft(t *testing.T) {
 	}
 }
 
-// kit is the demo with what it runs.
+// kit holds the demo and the programs that it runs.
 type kit struct {
 	binaries.Set
 	demo, test string
@@ -89,7 +89,7 @@ func newKit(dir string) (kit, error) {
 	return k, err
 }
 
-// users are who the demo must work for: whoever runs the tests and, where that is root, an ordinary user.
+// users returns the users that the demo must work for: the user of the tests and, if that is root, an ordinary user.
 func users() []int {
 	if os.Getuid() == 0 {
 		return []int{0, 65534}
@@ -97,7 +97,7 @@ func users() []int {
 	return []int{os.Getuid()}
 }
 
-// command is the demo as a user.
+// command returns the command that runs the demo as a user.
 func (k kit) command(t *testing.T, uid int, args ...string) *exec.Cmd {
 	t.Helper()
 	tmp, err := os.MkdirTemp(k.Dir, "tmp-")
@@ -132,7 +132,7 @@ func TestTour(t *testing.T) {
 	}
 }
 
-// TestWithoutNamespaces runs the demo in a user namespace that may have no other inside.
+// TestWithoutNamespaces runs the demo in a user namespace that forbids others inside.
 func TestWithoutNamespaces(t *testing.T) {
 	k := programs
 	cmd := k.command(t, os.Getuid(), "-requests", "300")
@@ -144,7 +144,7 @@ func TestWithoutNamespaces(t *testing.T) {
 	check(t, cmd, "max_user_namespaces is 0", "1 real Envoy ")
 }
 
-// check runs the demo, and looks for what it must say.
+// check runs the demo, and checks that it prints the texts.
 func check(t *testing.T, cmd *exec.Cmd, says ...string) {
 	t.Helper()
 	out, err := cmd.CombinedOutput()
@@ -167,7 +167,7 @@ func check(t *testing.T, cmd *exec.Cmd, says ...string) {
 	nobodyLeft(t)
 }
 
-// TestKilled ends the demo in the one way it cannot prepare for.
+// TestKilled kills the demo.
 func TestKilled(t *testing.T) {
 	k := programs
 	cmd := exec.CommandContext(t.Context(), k.demo, "-stay", "-envoy", k.Envoy, "-pilot-discovery", k.Pilot)
@@ -185,7 +185,7 @@ func TestKilled(t *testing.T) {
 	if err := cmd.Wait(); err == nil {
 		t.Error("the demo ended before it was killed")
 	}
-	// The program inside, which the kernel ends, is this process's child by now.
+	// The kernel ends the inner program, which is a child of this process by now.
 	var status syscall.WaitStatus
 	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if _, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil); errors.Is(err, syscall.ECHILD) {
@@ -195,7 +195,8 @@ func TestKilled(t *testing.T) {
 	t.Error("processes are left behind")
 }
 
-// TestMeshThatStaysUp reaches a mesh that stays up from outside of its namespaces, and ends it as Ctrl-C does.
+// TestMeshThatStaysUp sends requests to a mesh that stays up, from outside of its namespaces, and ends it as Ctrl-C
+// does.
 func TestMeshThatStaysUp(t *testing.T) {
 	k := programs
 	for _, uid := range users() {

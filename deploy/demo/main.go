@@ -24,14 +24,14 @@ func main() {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return
 	}
-	// The program inside has said itself what is wrong.
+	// The inner program has already printed its error.
 	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) {
 		fmt.Fprintln(os.Stderr, "demo:", err)
 	}
 	os.Exit(1)
 }
 
-// options are what the user may say.
+// options are the flags of the user.
 type options struct {
 	stay        bool
 	gatewayOnly bool
@@ -83,7 +83,7 @@ func envOr(key, otherwise string) string {
 	return otherwise
 }
 
-// run is entered twice: outside, and again inside the namespaces.
+// run runs twice: outside, and again inside the namespaces.
 func run(ctx context.Context) error {
 	o, err := parse(os.Args[1:])
 	if errors.Is(err, flag.ErrHelp) {
@@ -106,10 +106,10 @@ func run(ctx context.Context) error {
 	return err
 }
 
-// relays is how many listeners lead into the namespaces: to the gateway, to its port for HTTPS, to the debug pages.
+// relays is how many listeners lead into the namespaces: to the gateway, to its HTTPS port, and to the debug pages.
 const relays = 3
 
-// enter opens what the user's shell will reach, and goes on inside.
+// enter opens the listeners for the user's shell, and runs the program inside the namespaces.
 func enter(ctx context.Context, o options) error {
 	var listeners []*net.TCPListener
 	if o.stay {

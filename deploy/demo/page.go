@@ -10,8 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// page is what the user reads: plain ASCII, coloured only on a terminal whose user has not asked otherwise
-// (no-color.org).
+// page is the output for the user: plain ASCII, with colours only on a terminal and without NO_COLOR (no-color.org).
 type page struct {
 	w      io.Writer
 	colour bool
@@ -35,14 +34,14 @@ func (p page) title(format string, args ...any) {
 
 func (p page) line(format string, args ...any) { fmt.Fprintf(p.w, "  "+format+"\n", args...) }
 
-// took prints what was done and how long it needed.
+// took prints what was done and how long it took.
 func (p page) took(d time.Duration, format string, args ...any) {
 	p.line("%-64s %s", fmt.Sprintf(format, args...), p.paint("36", fmt.Sprintf("%7.3f s", d.Seconds())))
 }
 
 func (p page) gap() { fmt.Fprintln(p.w) }
 
-// table prints who answered how often, one line a pod.
+// table prints how often each pod answered, one line for each pod.
 func (p page) table(c census) {
 	p.gap()
 	p.line("%s", p.paint("1", fmt.Sprintf("%-14s %-16s %9s %8s", "service", "pod", "answers", "share")))

@@ -18,28 +18,28 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/samples"
 )
 
-// stage is where the demo plays: in network namespaces, or on loopback where there are none.
+// stage is the environment of the demo: network namespaces, or loopback if there are none.
 type stage struct {
 	about string
-	// host is where the control plane listens.
+	// host is the address on which the control plane listens.
 	host string
-	// gateway is where the ingress gateway answers, secure where it does so over TLS, if it does, and authority the host
-	// that requests ask for.
+	// gateway is the address of the ingress gateway, secure its address for TLS if it has one, and authority the host of
+	// requests.
 	gateway, secure string
 	authority       string
-	// mark is what the pods' rules know Envoy's own traffic by.
+	// mark identifies Envoy's own traffic for the rules of pods.
 	mark int
 	// location makes the location of a pod whose agent calls that port.
 	location func(p world.Pod, port uint16) (world.Location, error)
 	admin    func(world.Pod) (string, error)
-	// ports are those of an agent and its Envoy where there is but one network; nil: Istio's.
+	// ports are the ports of an agent and its Envoy in a stage with one network. Nil means Istio's ports.
 	ports *[3]uint16
-	// strict is whether all pods call by mutual TLS alone.
+	// strict reports whether all pods require mutual TLS.
 	strict bool
-	// adapt changes the copied sample, and what was read of it, to suit the stage.
+	// adapt changes the copied sample to suit the stage.
 	adapt func(dir string) error
 	cast  func(*world.Directory)
-	// These lead here from the user's own network; nil without -stay, and where there is only one network.
+	// These listeners lead here from the user's network. They are nil without -stay, and in a stage with one network.
 	gatewayRelay, secureRelay, debugRelay net.Listener
 }
 
@@ -68,7 +68,7 @@ func namespaces(n *pods.Network, sample string) *stage {
 			err := rewrite(dir, "mesh.yaml", strings.NewReplacer("DISABLE", "STRICT",
 				"Where no agent brings certificates, mutual TLS is switched off",
 				"Agents bring certificates, and calls by mutual TLS alone are served"))
-			// As injection labels a pod that has a proxy with certificates.
+			// Injection labels a pod with a certificate in the same way.
 			return errors.Join(err,
 				rewrite(dir, "*.yaml", strings.NewReplacer("\n    version: v", "\n    security.istio.io/tlsMode: istio\n    version: v")))
 		}
@@ -76,13 +76,13 @@ func namespaces(n *pods.Network, sample string) *stage {
 	return s
 }
 
-// loopback assigns each pod an address in 127.0.0.0/8 and each port a free number.
+// loopback gives each pod an address in 127.0.0.0/8, and each port a free number.
 func loopback(sample string) (*stage, error) {
 	ports := []string{"9080", "8080"}
 	if sample == samples.GatewayAPI {
 		ports = append(ports, "8443", "9000", "9001", "9090", "9443")
 	}
-	free := map[string]string{} // by what the sample has
+	free := map[string]string{} // by the text in the sample
 	var changes []string
 	for _, port := range ports {
 		instead, err := freeport.Pick(context.Background(), "0.0.0.0")
@@ -137,7 +137,7 @@ func loopback(sample string) (*stage, error) {
 	}, nil
 }
 
-// bindToLoopback has the Gateway of a copied sample listen on loopback alone, which the Gateway API cannot say.
+// bindToLoopback makes the Gateway of a copied sample listen only on loopback, which the Gateway API cannot express.
 func bindToLoopback(dir string) error {
 	const filter = `apiVersion: networking.istio.io/v1alpha3
 kind: EnvoyFilter
@@ -154,7 +154,7 @@ spec:
 	return nil
 }
 
-// machine is the place of pods that have none of their own.
+// machine is the location of pods without a network namespace.
 type machine struct{ net.Dialer }
 
 func (*machine) Start(cmd *exec.Cmd) error { return cmd.Start() }
@@ -162,7 +162,7 @@ func (*machine) Listen(addr string) (net.Listener, error) {
 	return new(net.ListenConfig).Listen(context.Background(), "tcp4", addr)
 }
 
-// rewrite edits the matching files in place, as an editor would: a new file under the old name.
+// rewrite edits the matching files as an editor does: it replaces each file by a new one.
 func rewrite(dir, pattern string, r *strings.Replacer) error {
 	names, err := filepath.Glob(filepath.Join(dir, pattern))
 	if err != nil {

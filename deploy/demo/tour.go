@@ -26,7 +26,7 @@ import (
 
 const (
 	startTimeout = 3 * time.Minute
-	// clients send at the same time.
+	// clients is how many requests are in flight.
 	clients   = 8
 	splitFile = "reviews-split.yaml"
 )
@@ -41,7 +41,7 @@ type show struct {
 	world *world.World
 }
 
-// tour plays the demo from start to end. What it wrote is removed unless it failed.
+// tour runs the demo from start to end. It removes its files unless it failed.
 func tour(ctx context.Context, o options, s *stage) (err error) {
 	began := time.Now()
 	work, err := os.MkdirTemp("", "istiod-lite-demo-")
@@ -74,7 +74,7 @@ func tour(ctx context.Context, o options, s *stage) (err error) {
 	return d.count(ctx, "after")
 }
 
-// start brings up the control plane and the pods.
+// start starts the control plane and the pods.
 func (d *show) start(ctx context.Context, work string) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -133,7 +133,7 @@ func (d *show) start(ctx context.Context, work string) error {
 	return d.secured(ctx)
 }
 
-// agent says how agents run, and which port of the control plane they call.
+// agent returns how agents run, and the port of the control plane that they call.
 func (d *show) agent(work string) (*proxy.Agent, uint16, error) {
 	state := filepath.Join(work, "state")
 	roots, err := os.ReadFile(filepath.Join(state, "ca", "ca", "root-cert.pem"))
@@ -145,7 +145,7 @@ func (d *show) agent(work string) (*proxy.Agent, uint16, error) {
 		Ports: d.stage.ports}, port, err
 }
 
-// secured shows that pods have certificates, and take no call without mutual TLS.
+// secured shows that pods have certificates, and refuse calls without mutual TLS.
 func (d *show) secured(ctx context.Context) error {
 	pod := d.world.Pod("details-v1")
 	var id []byte
@@ -193,7 +193,7 @@ func (d *show) stop() {
 	}
 }
 
-// count sends the requests and prints who answered.
+// count sends requests and prints how often each pod answered.
 func (d *show) count(ctx context.Context, when string) error {
 	began := time.Now()
 	var sent atomic.Int64
@@ -206,8 +206,8 @@ func (d *show) count(ctx context.Context, when string) error {
 	return nil
 }
 
-// change edits the split while requests are in flight: a tenth of the usual number before, another after, and all that
-// there is time for meanwhile.
+// change edits the split while requests are in flight. It sends a tenth of the usual number before and after the edit,
+// and as many as possible during it.
 func (d *show) change(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -230,7 +230,7 @@ func (d *show) change(ctx context.Context) error {
 		}
 		return n <= last.Load()
 	})
-	cancel() // where requests fail before the change, or instead of it
+	cancel() // if requests fail before the change, or instead of it
 	if err := errors.Join(err, <-shifted); err != nil {
 		return err
 	}
@@ -238,7 +238,7 @@ func (d *show) change(ctx context.Context) error {
 	return nil
 }
 
-// send has the clients send requests as long as next lets them, and counts who answered.
+// send sends requests with all clients as long as next returns true, and counts the answers.
 func (d *show) send(ctx context.Context, next func() bool) (census, error) {
 	seen := census{}
 	var mu sync.Mutex
@@ -285,7 +285,7 @@ func (d *show) ask(ctx context.Context, transport http.RoundTripper) (echo.Answe
 	return echo.Decode(resp)
 }
 
-// shift edits the split and waits until the Envoys that apply it have taken it.
+// shift edits the split and waits until the Envoys that apply it have accepted it.
 func (d *show) shift(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Seed returns the seed to begin with: RAPID_SEED, or a random one where that is not set, or 0. Of a random seed the
-// log has the value that repeats the run.
+// Seed returns the seed to begin with: RAPID_SEED, or a random one if that is not set or 0. It logs the value that
+// repeats a random run.
 func Seed(t testing.TB) (seed uint64, fixed bool) {
 	t.Helper()
 	if text := os.Getenv("RAPID_SEED"); text != "" {

@@ -6,7 +6,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The variable decides, and only without it, or with 0, is the seed random.
+// The variable sets the seed. Without it, or with 0, the seed is random.
 func TestSeed(t *testing.T) {
 	t.Setenv("RAPID_SEED", "0x10")
 	if seed, fixed := Seed(t); seed != 16 || !fixed {
@@ -22,8 +22,8 @@ func TestSeed(t *testing.T) {
 	}
 }
 
-// Under the race detector a test makes a fifth of its checks, and none that starts no goroutine runs. Without it, all
-// is as it was.
+// Under the race detector a test makes a fifth of its checks, and a test without goroutines is skipped. Without the
+// detector nothing changes.
 func TestLength(t *testing.T) {
 	count := func(before func(testing.TB)) (checks int) {
 		t.Run("", func(t *testing.T) {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// NoRace leaves a test out under the race detector, which has nothing to find in it: the test starts no goroutine.
-// `make norace` runs it.
+// NoRace skips a test without goroutines under the race detector, which can find nothing in it. `make norace` runs the
+// test.
 func NoRace(t testing.TB) {
 	t.Helper()
 	if Raced {
@@ -15,8 +15,8 @@ func NoRace(t testing.TB) {
 	}
 }
 
-// FewerWithRace has rapid make a fifth of its checks in the test if the race detector watches: the test starts no
-// goroutine, and runs at no time beside another. `make norace` makes all of them.
+// FewerWithRace reduces rapid's checks in a test without goroutines to a fifth under the race detector. The test must
+// not run in parallel with another. `make norace` makes all checks.
 func FewerWithRace(t testing.TB) {
 	t.Helper()
 	if !Raced {
@@ -31,5 +31,5 @@ func FewerWithRace(t testing.TB) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = checks.Value.Set(all) }) // it was that before
+	t.Cleanup(func() { _ = checks.Value.Set(all) }) // restores the value
 }

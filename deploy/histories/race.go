@@ -2,5 +2,5 @@
 
 package histories
 
-// Raced reports whether the race detector watches.
+// Raced reports whether the race detector is enabled.
 const Raced = true

@@ -1,9 +1,9 @@
-// Package house holds the rules of this source tree as code: who may import whom, what pure packages must not use,
-// where state, goroutines and keys of labels may be. Documents may name only tests and folders that exist, and link
-// only to files that exist. The map is short, each decision has a status, and each guarantee of a package names a test.
+// Package house holds the rules of this source tree as code: imports between packages, pure packages, package state,
+// goroutines, keys of labels, the width of lines, and the words of comments and documents. Documents may only name
+// tests that exist, and link to files that exist. The test applies the rules to the tree. It also plants a violation of
+// each rule to show that the rule finds it.
 //
-// It reads source text only: it neither builds nor runs anything, and its findings name files, so they can be read like
-// a compiler's.
+// The package reads source text only. It neither builds nor runs anything, and its findings name files and lines.
 //
 // # Guarantees
 //

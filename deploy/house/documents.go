@@ -25,7 +25,7 @@ const maxWideLines = 2960
 // named matches a word in backquotes, which may be a folder, and the name of a test, with its folder in folder.TestX.
 var named = regexp.MustCompile("`([a-z][a-z0-9/-]*)`|\\b(?:([a-z0-9/-]+)\\.)?((?:Test|Fuzz)[A-Z]\\w*)")
 
-// checkDocuments holds that the tests that documents name exist, that the map names all folders and only folders that
+// checkDocuments checks that the tests that documents name exist, that the map names all folders and only folders that
 // exist, and that lines are wrapped.
 func checkDocuments(tree fs.FS, pkgs []*pkg, tests map[string]map[string]bool, add report) error {
 	return walk(tree, ".md", func(name string) error {
@@ -144,8 +144,8 @@ func checkMap(name, text string, tree fs.FS, pkgs []*pkg, add report) {
 	}
 }
 
-// checkColumns holds that the lines of comments and of code are wrapped, in tests too. It reports no line of code while
-// the tree has at most maxWide that are too wide, apart from the exceptions and generated files.
+// checkColumns checks that lines of comments and code are wrapped, in tests too. It reports wide lines of code only if
+// the tree has more than maxWide of them, without the exceptions and generated files.
 func checkColumns(tree fs.FS, maxWide int, x *exceptions, add report) error {
 	comment, generated := regexp.MustCompile(`^\s*// `), regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
 	var wide []Violation

@@ -2,8 +2,8 @@ package house
 
 import "go/ast"
 
-// maxFunctions is how many fields of structs may be functions, outside deploy. Functions that describe one thing are an
-// interface. The number only gets smaller.
+// maxFunctions is how many fields of structs may be functions, outside deploy. Functions that describe one thing should
+// be an interface. The number only gets smaller.
 const maxFunctions = 180
 
 // checkFunctions counts the fields that are functions.

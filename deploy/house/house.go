@@ -16,10 +16,10 @@ import (
 // Module is the import path of the tree's root.
 const Module = "github.com/istiod-lite/istiod-lite"
 
-// Violation is one breach of one rule.
+// Violation is one violation of a rule.
 type Violation struct {
-	Rule string // a word from Rules
-	At   string // file:line, or the package's folder
+	Rule string // one of Rules
+	At   string // file:line, or the folder of the package
 	Text string
 }
 
@@ -37,7 +37,7 @@ func (f *file) at(n ast.Node) string {
 	return fmt.Sprintf("%s:%d", f.path, f.fset.Position(n.Pos()).Line)
 }
 
-// pkg is the non-test files of one folder.
+// pkg holds the non-test files of one folder.
 type pkg struct {
 	dir   string
 	files []*file
@@ -45,7 +45,7 @@ type pkg struct {
 
 type report func(rule, at, format string, args ...any)
 
-// Rules are the names of all rules.
+// Rules returns the names of all rules.
 func Rules() []string {
 	return []string{"imports", "order", "layers", "features", "pure", "clock", "client-go", "name", "doc", "init", "state", "environment",
 		"goroutine", "length", "tests", "folders", "columns", "links", "functions", "keys", "words", "exceptions",
@@ -105,8 +105,7 @@ func Check(tree fs.FS) ([]Violation, error) {
 	return found, nil
 }
 
-// parse reads every Go file of the tree but those of tests, test data and hidden folders. The root folder holds no
-// package.
+// parse parses every Go file of the tree, except tests, test data and hidden folders. The root folder has no package.
 func parse(tree fs.FS) ([]*pkg, error) {
 	byDir := map[string]*pkg{}
 	err := walk(tree, ".go", func(name string) error {
@@ -140,7 +139,7 @@ func parse(tree fs.FS) ([]*pkg, error) {
 	return pkgs, nil
 }
 
-// walk calls do for every file of the tree whose name ends so, but those of test data and hidden folders.
+// walk calls do for every file of the tree with the extension, except in test data and hidden folders.
 func walk(tree fs.FS, ext string, do func(name string) error) error {
 	return fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
 		switch {
@@ -164,6 +163,6 @@ func withinAny(dir string, roots ...string) bool {
 }
 
 func importPath(spec *ast.ImportSpec) string {
-	p, _ := strconv.Unquote(spec.Path.Value) // the parser has already refused a malformed one
+	p, _ := strconv.Unquote(spec.Path.Value) // the parser has already refused a malformed path
 	return p
 }

@@ -20,8 +20,8 @@ func TestTree(t *testing.T) {
 	}
 }
 
-// TestTools holds that the tools are made of what the control plane is made of, wherever both need a module, so that it
-// is compiled once.
+// TestTools checks that the modules of the tools and of the control plane require the same versions, so that each is
+// compiled once.
 func TestTools(t *testing.T) {
 	ours := map[string]string{}
 	for _, m := range modules(t, "../../go.mod") {
@@ -40,7 +40,7 @@ func TestTools(t *testing.T) {
 	}
 }
 
-// TestDependencies holds that docs/dependencies.md has a row for each direct dependency, and for no other module.
+// TestDependencies checks that docs/dependencies.md has a row for each direct dependency, and for no other module.
 func TestDependencies(t *testing.T) {
 	text, err := os.ReadFile("../../docs/dependencies.md")
 	must.Succeed(t, err)
@@ -67,7 +67,7 @@ func TestDependencies(t *testing.T) {
 	}
 }
 
-// modules returns path and version of each module that a go.mod requires, or puts in the place of another.
+// modules returns the path and version of each module that a go.mod requires or replaces.
 func modules(t *testing.T, name string) [][]string {
 	t.Helper()
 	text, err := os.ReadFile(name)
@@ -79,9 +79,8 @@ func modules(t *testing.T, name string) [][]string {
 	return all
 }
 
-// TestRandomTestsHaveSeeds holds that a test which draws at random begins with a seed that can be set, as rapid's do:
-// with a constant one, or with that of deploy/histories. The call that draws is in the test itself, where `make soak`
-// finds it.
+// TestRandomTestsHaveSeeds checks that a test with random input begins with a seed that can be set, as rapid's do: a
+// constant one, or the one of deploy/histories. The call that draws is in the test itself, where `make soak` finds it.
 func TestRandomTestsHaveSeeds(t *testing.T) {
 	unseeded := regexp.MustCompile(
 		`\brand\.(Int|Int32|Int64|IntN|N|Uint32|Uint64|Float64|Perm|Shuffle)\(|NewPCG\([^)]*time\.|\bseed\b.*=.*time\.Now`)
@@ -117,7 +116,7 @@ func TestRandomTestsHaveSeeds(t *testing.T) {
 	must.Succeed(t, err)
 }
 
-// Every rule is shown to catch what it forbids: a rule that nothing can break holds nothing.
+// Each rule finds its planted violation.
 func TestPlantedViolations(t *testing.T) {
 	const m = `"` + Module + `/`
 	src := func(body string) string { return "package p\n" + body }
@@ -263,7 +262,7 @@ func decision(status string) string {
 	return "# Title\n\nStatus: " + status + "\n\n## Context\n\n## Decision\n\n## Consequences\n\n## Test\n"
 }
 
-// What the rules allow must pass, or they would be worked around.
+// The rules accept what they allow.
 func TestAllowedImports(t *testing.T) {
 	const m = `"` + Module + `/`
 	doc := func(files fstest.MapFS, dirs ...string) fstest.MapFS {

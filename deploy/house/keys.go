@@ -7,13 +7,13 @@ import (
 	"strconv"
 )
 
-// key matches what a label, an annotation or another qualified name of Kubernetes or Istio may be: no version and no
-// kind of an API group.
+// key matches the key of a label or annotation, or another qualified name of Kubernetes or Istio. It matches no API
+// version.
 var key = regexp.MustCompile(`^([a-z0-9-]+\.)*(istio|k8s|kubernetes)\.io/[a-z][A-Za-z0-9._-]*$`)
 
 var apiVersion = regexp.MustCompile(`/v[0-9]+((alpha|beta)[0-9]+)?$`)
 
-// checkKeys keeps the keys of labels and annotations in api/names.
+// checkKeys reports keys of labels and annotations outside api/names.
 func checkKeys(f *file, add report) {
 	if withinAny(f.dir, "api/names", "deploy") || forTests(f.dir) {
 		return

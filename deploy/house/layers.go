@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// layers is the order of the packages below one of pilot: each may import those before it, and the one above all.
+// layers returns the order of the packages below some packages of pilot. Each may import the packages before it, and
+// the package above may import all.
 func layers() map[string][]string {
 	return map[string][]string{
 		"translate": {"engine", "gateway", "view", "hooks", "inbound", "eds", "cds", "rds", "lds", "sds", "nds", "ecds", "pcds", "grpc", "patch"},
@@ -14,7 +15,7 @@ func layers() map[string][]string {
 	}
 }
 
-// checkLayers holds that order.
+// checkLayers checks that order.
 func checkLayers(f *file, spec *ast.ImportSpec, target string, add report) {
 	order := layers()[second(target)]
 	layer := func(dir string) int {
@@ -31,7 +32,7 @@ func checkLayers(f *file, spec *ast.ImportSpec, target string, add report) {
 	}
 }
 
-// timeless reports whether a folder's packages read no clock.
+// timeless reports whether the packages of a folder must not read a clock.
 func timeless(dir string) bool {
 	return pure(dir) || withinAny(dir, "pilot/xds/diff", "pilot/xds/wire", "pilot/xds/session")
 }

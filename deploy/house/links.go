@@ -9,8 +9,8 @@ import (
 	"unicode"
 )
 
-// checkLinks holds that each relative link of a document leads to a file or folder of the tree and, with an anchor, to
-// a heading in it. Documents below api are parts of others, and are read where those are.
+// checkLinks checks that each relative link of a document leads to a file or folder of the tree and, with an anchor, to
+// a heading in it. Documents below api are parts of other documents, so their links are not relative to them.
 func checkLinks(tree fs.FS, add report) error {
 	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	scheme := regexp.MustCompile(`^[a-z]+:`)
@@ -50,7 +50,7 @@ func checkLinks(tree fs.FS, add report) error {
 	})
 }
 
-// proseOf returns the lines of a document, with those of blocks of code empty.
+// proseOf returns the lines of a document. Lines in code blocks are empty.
 func proseOf(tree fs.FS, name string) ([]string, error) {
 	text, err := fs.ReadFile(tree, name)
 	lines, code := strings.Split(string(text), "\n"), false
@@ -63,7 +63,7 @@ func proseOf(tree fs.FS, name string) ([]string, error) {
 	return lines, err
 }
 
-// anchorsOf returns the anchors that a document's headings have where it is shown.
+// anchorsOf returns the anchors of a document's headings.
 func anchorsOf(lines []string) map[string]bool {
 	heading, linked := regexp.MustCompile(`^#+ +(.*)$`), regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
 	anchors := map[string]bool{}

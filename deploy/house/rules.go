@@ -8,23 +8,23 @@ import (
 	"strings"
 )
 
-// order is that of the packages of pilot: each may import those before it.
+// order returns the order of the packages of pilot. Each may import the packages before it.
 func order() []string {
 	return []string{"authorize", "config", "facts", "snapshot", "derive", "ingest", "scope", "envoy", "feature", "cohort", "translate",
 		"catalog", "pushes", "xds", "replicas", "debug", "ui", "leader", "controllers", "status", "trust", "external", "autoregistration",
 		"inspect", "ctrlz", "tracing", "metrics", "ports", "components", "bootstrap"}
 }
 
-// forTests reports whether a package holds what tests share.
+// forTests reports whether a package holds helpers of tests.
 func forTests(dir string) bool { return strings.HasSuffix(dir, "test") }
 
-// pure reports whether a package is one in which equal input must always produce equal output.
+// pure reports whether equal input must always produce equal output in a package.
 func pure(dir string) bool {
 	return !forTests(dir) && withinAny(dir, "pilot/snapshot", "pilot/derive", "pilot/scope", "pilot/cohort", "pilot/envoy", "pilot/feature",
 		"pilot/translate", "pilot/catalog", "pilot/inspect/diff", "pilot/inspect/trace")
 }
 
-// checkImports holds who may import whom.
+// checkImports checks imports between packages.
 func checkImports(f *file, add report) {
 	for _, spec := range f.ast.Imports {
 		target := importPath(spec)
@@ -45,7 +45,7 @@ func checkImports(f *file, add report) {
 		if within(f.dir, "registry/kube") && within(target, "k8s.io/client-go") {
 			add("client-go", f.at(spec), "%s takes changes from any source and must not know one", f.dir)
 		}
-		// what tests share may have -update
+		// helpers of tests may have the flag -update
 		if target == "flag" && !withinAny(f.dir, "cmd", "deploy") && localName(f, "testing") == "" {
 			add("environment", f.at(spec), "only cmd reads flags")
 		}
@@ -75,7 +75,7 @@ func checkOurs(f *file, spec *ast.ImportSpec, target string, add report) {
 		checkPilot(f, spec, target, add)
 	case "cmd":
 		allowed = !within(target, "deploy")
-		if within(f.dir, "cmd/load") { // which measures any control plane, and must share nothing with this one
+		if within(f.dir, "cmd/load") { // it measures any control plane, and must share nothing with this one
 			allowed = withinAny(target, "api", "cmd/load")
 		}
 	case "deploy":
@@ -119,7 +119,7 @@ func checkPilot(f *file, spec *ast.ImportSpec, target string, add report) {
 	}
 }
 
-// second is the folder below pilot, "xds" of "pilot/xds/wire".
+// second returns the folder below pilot, such as "xds" of "pilot/xds/wire".
 func second(dir string) string {
 	parts := strings.SplitN(dir, "/", 3)
 	if len(parts) < 2 {
@@ -128,7 +128,7 @@ func second(dir string) string {
 	return parts[1]
 }
 
-// feature is the feature or stage of a folder, "feature/mtls" of "pilot/feature/mtls", or empty for all other folders.
+// feature returns the feature or stage of a folder, such as "feature/mtls" of "pilot/feature/mtls", or an empty string.
 func feature(dir string) string {
 	parts := strings.SplitN(dir, "/", 4)
 	if len(parts) < 3 || !withinAny(dir, "pilot/feature", "pilot/derive") {
@@ -137,7 +137,7 @@ func feature(dir string) string {
 	return parts[1] + "/" + parts[2]
 }
 
-// checkName keeps out packages that are named for nothing.
+// checkName reports package names without meaning.
 func checkName(p *pkg, add report) {
 	for part := range strings.SplitSeq(p.dir, "/") {
 		switch part {
@@ -147,7 +147,7 @@ func checkName(p *pkg, add report) {
 	}
 }
 
-// checkDoc wants one doc.go with the package's comment.
+// checkDoc reports packages without a doc.go that has the package comment.
 func checkDoc(p *pkg, add report) {
 	for _, f := range p.files {
 		if path.Base(f.path) == "doc.go" && f.ast.Doc.Text() != "" {
@@ -157,7 +157,7 @@ func checkDoc(p *pkg, add report) {
 	add("doc", p.dir, "no doc.go that says what the package does")
 }
 
-// checkCalls keeps clocks out of pure packages, the environment in cmd, and goroutines behind api/safe.
+// checkCalls reports clocks in pure packages, reads of the environment outside cmd, and goroutines outside api/safe.
 func checkCalls(f *file, add report) {
 	clock := []string{"Now", "Since", "Until", "After", "AfterFunc", "NewTimer", "NewTicker", "Tick", "Sleep"}
 	env := []string{"Getenv", "LookupEnv", "Environ", "ExpandEnv", "Setenv", "Unsetenv"}
@@ -166,7 +166,7 @@ func checkCalls(f *file, add report) {
 		switch n := n.(type) {
 		case *ast.SelectorExpr:
 			x, ok := n.X.(*ast.Ident)
-			if !ok || x.Obj != nil { // a local of that name, not the package
+			if !ok || x.Obj != nil { // a local variable, not the package
 				break
 			}
 			if timeless(f.dir) && timeName != "" && x.Name == timeName && slices.Contains(clock, n.Sel.Name) {
@@ -184,7 +184,7 @@ func checkCalls(f *file, add report) {
 	})
 }
 
-// localName is what file f calls an imported package, or empty.
+// localName returns the name of an imported package in file f, or an empty string.
 func localName(f *file, target string) string {
 	for _, spec := range f.ast.Imports {
 		if importPath(spec) == target {
@@ -197,7 +197,7 @@ func localName(f *file, target string) string {
 	return ""
 }
 
-// maxLines bounds a file that people write; generated ones may be longer.
+// maxLines is the maximum length of a file. Generated files may be longer.
 const maxLines = 600
 
 func checkDecls(f *file, add report) {
@@ -211,8 +211,8 @@ func checkDecls(f *file, add report) {
 	}
 }
 
-// checkState finds package-level variables that can change: those that a function assigns to, and those that hold
-// locks, atomics, channels or maps made empty to be filled.
+// checkState reports package-level variables that can change: variables that a function assigns to, and variables that
+// hold locks, atomics, channels or empty maps.
 func checkState(p *pkg, add report) {
 	vars := map[string]bool{}
 	for _, f := range p.files {
@@ -251,7 +251,7 @@ func checkState(p *pkg, add report) {
 	}
 }
 
-// root is the variable that an assignment to t changes, or nil.
+// root returns the variable that an assignment to t changes, or nil.
 func root(t ast.Expr) *ast.Ident {
 	for {
 		switch x := t.(type) {
@@ -271,7 +271,7 @@ func root(t ast.Expr) *ast.Ident {
 	}
 }
 
-// topLevel reports whether a name in file f is the package's variable. The parser resolves locals and the top-level
+// topLevel reports whether a name in file f is a variable of the package. The parser resolves locals and the top-level
 // names of the same file.
 func topLevel(f *file, name *ast.Ident) bool {
 	return name.Obj == nil || f.ast.Scope.Lookup(name.Name) == name.Obj

@@ -12,7 +12,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
-// TestWalks holds that each function that CONTRIBUTING.md names behind a package, as `pilot/xds` `conn.take`, is there.
+// TestWalks checks that each function that CONTRIBUTING.md names after a package, as in `pilot/xds` `conn.take`,
+// exists.
 func TestWalks(t *testing.T) {
 	pkgs, err := parse(os.DirFS("../.."))
 	must.Succeed(t, err)

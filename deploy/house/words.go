@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// maxWords is how many phrases that must be read twice the tree may still hold. The number only gets smaller.
+// maxWords is how many of the phrases the tree may still hold. The number only gets smaller.
 const maxWords = 1390
 
 // phrase is a construction that a reader must read twice.
 type phrase struct {
 	pattern *regexp.Regexp
-	advice  string // what to write instead
+	advice  string // the words to write instead
 }
 
-// phrases lists the constructions that comments and documents must not hold.
+// phrases returns the constructions that comments and documents must not hold.
 func phrases() []phrase {
 	p := func(pattern, advice string) phrase { return phrase{regexp.MustCompile(pattern), advice} }
 	return []phrase{
@@ -43,15 +43,15 @@ func phrases() []phrase {
 	}
 }
 
-// checkWords holds that the comments of Go files outside tests, and the documents, have none of the phrases. It reports
-// nothing while the tree has at most that many of them, apart from the exceptions.
+// checkWords checks that documents, and comments of Go files outside tests, have none of the phrases. It reports
+// phrases only if the tree has more than most of them, without the exceptions.
 func checkWords(tree fs.FS, pkgs []*pkg, most int, x *exceptions, add report) error {
 	all := phrases()
 	var found []Violation
 	check := func(file string, line int, text string) {
 		for _, p := range all {
 			for _, m := range p.pattern.FindAllString(text, -1) {
-				passive := strings.Contains(m, " been ") // "has not been read" is no causative
+				passive := strings.Contains(m, " been ") // a passive, such as "has not been read"
 				if !passive && !x.allows("words", file, text) {
 					at := fmt.Sprintf("%s:%d", file, line)
 					found = append(found, Violation{"words", at, fmt.Sprintf("%q: %s", strings.TrimSpace(m), p.advice)})

@@ -9,7 +9,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
-// TestWords gives each phrase, and a sentence that says the same without it.
+// TestWords finds each phrase, and accepts a sentence that says the same without it.
 func TestWords(t *testing.T) {
 	for phrase, plain := range map[string]string{
 		"It keeps those that apply.":                 "It keeps the policies that apply.",
@@ -56,7 +56,7 @@ func wordsIn(t *testing.T, file, content, list string) []Violation {
 	return found
 }
 
-// TestExceptions allows one line of one file, and asks for the removal of an entry without such a line.
+// TestExceptions allows one line of one file, and reports an entry without such a line.
 func TestExceptions(t *testing.T) {
 	const list = "words | docs/a.md | Nobody reads | a quotation\n"
 	for _, test := range []struct {

@@ -30,7 +30,7 @@ func files(t *testing.T, archive io.Reader) map[string][]byte {
 	}
 }
 
-// Follows the digests from the index to the binary, as a container runtime does.
+// The digests lead from the index to the binary, as a container runtime follows them.
 func TestBuild(t *testing.T) {
 	binary := bytes.Repeat([]byte("binary"), 1000)
 	programs := []program{{"pilot-discovery", binary}, {"pilot-agent", []byte("agent")}}

@@ -45,14 +45,14 @@ func main() {
 	}
 }
 
-// user is the one that Istio's own images run as.
+// user is the user ID of Istio's own images.
 const (
 	user   = 1337
 	folder = "usr/local/bin"
 )
 
-// repository is the one that the chart pulls from: nodes and docker that load the archive have the image under its
-// name.
+// repository is the repository that the chart pulls from. Nodes and docker that load the archive have the image under
+// its name.
 const repository = "ghcr.io/istiod-lite/istiod-lite"
 
 type descriptor struct {
@@ -62,13 +62,13 @@ type descriptor struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// program is a binary, and its name in the image.
+// program is a binary and its name in the image.
 type program struct {
 	name    string
 	content []byte
 }
 
-// build returns the archive of an image with those binaries, which runs the first.
+// build returns the archive of an image with the binaries. The image runs the first one.
 func build(programs []program, version string) ([]byte, error) {
 	layer, err := layerTar(programs)
 	if err != nil {
@@ -131,7 +131,7 @@ func build(programs []program, version string) ([]byte, error) {
 	return archive.Bytes(), nil
 }
 
-// layerTar is the image's file system: the binaries, their folders and a /tmp.
+// layerTar returns the file system of the image: the binaries, their folders and a /tmp.
 func layerTar(programs []program) ([]byte, error) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)

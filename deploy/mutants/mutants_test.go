@@ -20,7 +20,7 @@ var run = flag.String("mutants", "", "a regular expression for the names of the 
 // root is the folder of the module, as seen from this package.
 const root = "../.."
 
-// mutated returns the file of a mutant with its fault. It fails unless the original text is there exactly once.
+// mutated returns the file of a mutant with its fault. It fails unless the original text occurs exactly once.
 func mutated(m mutant) ([]byte, error) {
 	text, err := os.ReadFile(filepath.Join(root, m.file))
 	if err != nil {
@@ -32,7 +32,7 @@ func mutated(m mutant) ([]byte, error) {
 	return bytes.Replace(text, []byte(m.was), []byte(m.is), 1), nil
 }
 
-// TestTableFitsTheTree holds that each mutant can be made of the code as it is, and that its test exists.
+// TestTableFitsTheTree checks that each mutant applies to the code, and that its test exists.
 func TestTableFitsTheTree(t *testing.T) {
 	seen := map[string]bool{}
 	for _, m := range mutants {

@@ -2,11 +2,11 @@ package mutants
 
 // mutant is one fault, and the test that notices it.
 type mutant struct {
-	name         string // what the fault is
+	name         string // describes the fault
 	file         string
-	was, is      string // lines of the file, and the fault in their place
-	folder, test string // of the package of the test; a test may name a subtest after a slash
-	checks       string // the number of draws of rapid; empty: 100
+	was, is      string // lines of the file, and the faulty lines
+	folder, test string // the package and the test; a test may name a subtest after a slash
+	checks       string // the number of rapid's checks; empty means 100
 }
 
 func (m mutant) draws() string {

@@ -18,29 +18,29 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// Input is what is asked, and of what.
+// Input holds the queries and the scrapes.
 type Input struct {
 	Scrapes []Scrape `json:"scrapes"` // of each target in the order of time
 	Queries []string `json:"queries"` // instant queries
-	At      int64    `json:"at"`      // in milliseconds since 1970; zero: the time of the last scrape
+	At      int64    `json:"at"`      // in milliseconds since 1970; 0 means the time of the last scrape
 }
 
-// Scrape is what one target answered to one scrape.
+// Scrape is the answer of one target to one scrape.
 type Scrape struct {
 	At     int64             `json:"at"`
 	Labels map[string]string `json:"labels"` // of the target
-	Type   string            `json:"type"`   // Content-Type of the answer; empty: Prometheus's text
+	Type   string            `json:"type"`   // Content-Type of the answer; empty means Prometheus's text format
 	Text   string            `json:"text"`
 }
 
-// Answer is what one query returned.
+// Answer is the result of one query.
 type Answer struct {
 	Error    string   `json:"error,omitempty"`
 	Warnings []string `json:"warnings,omitempty"`
 	Samples  []Sample `json:"samples"`
 }
 
-// Sample is one value. It is text, since JSON knows no infinity.
+// Sample is one value. It is a text, because JSON has no infinity.
 type Sample struct {
 	Labels map[string]string `json:"labels"`
 	Value  string            `json:"value"`
@@ -79,7 +79,7 @@ func run(ctx context.Context, in io.Reader, out io.Writer) error {
 	return json.NewEncoder(out).Encode(answers)
 }
 
-// ask has the engine answer one query.
+// ask evaluates one query.
 func ask(ctx context.Context, engine *promql.Engine, store *store, query string, at time.Time) Answer {
 	a := Answer{Samples: []Sample{}}
 	q, err := engine.NewInstantQuery(ctx, store, nil, query, at)
@@ -114,7 +114,7 @@ func ask(ctx context.Context, engine *promql.Engine, store *store, query string,
 	return a
 }
 
-// format writes a value as Prometheus does.
+// format formats a value as Prometheus does.
 func format(v float64) string {
 	switch {
 	case math.IsInf(v, 1):

@@ -42,7 +42,7 @@ func newStore(scrapes []Scrape) (*store, int64, error) {
 	return s, last, nil
 }
 
-// add parses one scrape. Labels of the target that a series has too are kept as Prometheus keeps them.
+// add parses one scrape. If a series has a label of its target, both are kept as Prometheus keeps them.
 func (s *store) add(scrape Scrape) error {
 	p, err := textparse.New([]byte(scrape.Text), cmp.Or(scrape.Type, "text/plain; version=0.0.4"), nil, textparse.ParserOptions{})
 	if err != nil {
@@ -86,7 +86,7 @@ func (s *store) add(scrape Scrape) error {
 	}
 }
 
-// sample is one value of one series; it is a chunks.Sample.
+// sample is one value of one series. It implements chunks.Sample.
 type sample struct {
 	at        int64
 	float     float64
@@ -111,7 +111,7 @@ func (s sample) Type() chunkenc.ValueType {
 	return chunkenc.ValFloat
 }
 
-// Querier is a storage.Queryable's.
+// Querier implements storage.Queryable.
 func (s *store) Querier(from, to int64) (storage.Querier, error) {
 	return &querier{s, from, to}, nil
 }

@@ -18,18 +18,18 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// lifetime of what is made for a copy: longer than anybody keeps one.
+// lifetime is the lifetime of the certificates of a copy. It is longer than a copy is used.
 const lifetime = 90 * 24 * time.Hour
 
-// CertificatesFile is the file of the sample gateway-api that each copy gets anew, and RootsFile the CA's certificate
-// as PEM, for clients.
+// CertificatesFile is the file with the certificates of each copy of the sample gateway-api. RootsFile has the CA's
+// certificate in PEM, for clients.
 const (
 	CertificatesFile = "certificates.yaml"
 	RootsFile        = "ca.pem"
 )
 
-// writeCertificates makes a CA, and what the sample gateway-api names: the certificate of the Gateway, that of the
-// vault, and the ConfigMap with the CA by which the vault's is validated.
+// writeCertificates creates a CA, and the objects that the sample gateway-api names: the certificates of the Gateway
+// and of the vault, and the ConfigMap with the CA that verifies the vault.
 func writeCertificates(dir string) error {
 	ca, key, err := sign(&x509.Certificate{
 		Subject: pkix.Name{CommonName: "sample"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
@@ -83,7 +83,7 @@ func writeCertificates(dir string) error {
 	return nil
 }
 
-// sign makes a key and its certificate. Without a parent it is signed by itself.
+// sign creates a key and its certificate. Without a parent the certificate is self-signed.
 func sign(c, parent *x509.Certificate, by *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -14,11 +14,10 @@ var files embed.FS
 // The samples.
 const (
 	Bookinfo   = "bookinfo"    // a bookshop, by Istio's own API
-	GatewayAPI = "gateway-api" // the same by the Gateway API, and a route of each kind
+	GatewayAPI = "gateway-api" // the bookshop with the Gateway API, and a route of each kind
 )
 
-// Copy writes the files of the named sample into a directory, which must exist. gateway-api gets keys and certificates
-// of its own.
+// Copy writes the files of a sample to an existing directory. gateway-api gets new keys and certificates.
 func Copy(name, dir string) error {
 	entries, err := fs.ReadDir(files, name)
 	if err != nil {

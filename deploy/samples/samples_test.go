@@ -11,7 +11,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/samples"
 )
 
-// The addresses of Services are of the range that the samples say they are of, and each has its own.
+// The addresses of Services are distinct, and in the range that the samples document.
 func TestClusterIPs(t *testing.T) {
 	written := regexp.MustCompile(`(?m)clusterIP: *([0-9.]+)`)
 	within := netip.MustParsePrefix("10.96.0.0/12")

@@ -15,9 +15,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
-// TestCost says what the page costs the server: the processor's time with a viewer and without, while 1000 proxies are
-// connected and ten changes come a second, and how the memory grows. It only prints: what it measures depends on what
-// else runs.
+// TestCost prints what the page costs the server: CPU time with and without a viewer, with 1000 connected proxies and
+// ten changes a second, and the growth of memory. It checks nothing, because the figures depend on the load of the
+// machine.
 func TestCost(t *testing.T) {
 	if *measure == 0 {
 		t.Skip("it runs with -measure DURATION")
@@ -62,7 +62,7 @@ func TestCost(t *testing.T) {
 		t.Logf("%-28s %5.1f %% of a core, %.1f pushes a second, RSS %.1f, %.1f, %.1f MiB", what, 100*(s.cpu()-cpu).Seconds()/took.Seconds(),
 			float64(page.Newest-pushes)/took.Seconds(), float64(memory)/1024, float64(half)/1024, float64(s.memory())/1024)
 	}
-	for i := range *warm { // caches fill to their bounds
+	for i := range *warm { // fill the caches to their bounds
 		during(fmt.Sprint("warming up ", i), "")
 	}
 	during("without the page", "")
@@ -72,7 +72,7 @@ func TestCost(t *testing.T) {
 	during("without the page again", "")
 }
 
-// cpu returns the time that the server has used processors.
+// cpu returns the CPU time that the server has used.
 func (s *server) cpu() time.Duration {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.PID()))
 	must.Succeed(s.t, err)
@@ -82,7 +82,7 @@ func (s *server) cpu() time.Duration {
 	return time.Duration(user+system) * 10 * time.Millisecond
 }
 
-// memory returns its resident memory in KiB.
+// memory returns the resident memory of the server in KiB.
 func (s *server) memory() int {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.PID()))
 	must.Succeed(s.t, err)

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// shop is a mesh in three namespaces, with routes of a gateway, a canary, and a mistake or two.
+// shop is a mesh in three namespaces, with routes of a gateway, a canary and a few mistakes.
 func shop() map[string]string {
 	var b strings.Builder
 	host := 0
@@ -71,7 +71,7 @@ spec:
 	}
 }
 
-// routes is the file that changes: value is that of a header.
+// routes returns the file that changes. value is the value of a header.
 func routes(value string) string {
 	return `apiVersion: networking.istio.io/v1
 kind: VirtualService

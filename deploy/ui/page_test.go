@@ -32,8 +32,8 @@ var (
 	views = flag.String("views", "mesh,proxies,pushes,objects", "of TestCost: which views it measures")
 )
 
-// browser opens a headless Chromium. What it complains of, like what the Content-Security-Policy forbids, is an error
-// of the test.
+// browser starts a headless Chromium. Its errors, such as violations of the Content-Security-Policy, are errors of the
+// test.
 func browser(t *testing.T) context.Context {
 	t.Helper()
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.WindowSize(1360, 850),
@@ -58,7 +58,7 @@ func browser(t *testing.T) context.Context {
 		}
 	})
 	if err := chromedp.Run(ctx, log.Enable(), emulation.SetFocusEmulationEnabled(true)); err != nil {
-		// the first one makes the browser, which lives as long as its context
+		// the first call starts the browser, which lives as long as its context
 		t.Fatal(err)
 	}
 	return ctx
@@ -71,7 +71,7 @@ func do(t *testing.T, ctx context.Context, actions ...chromedp.Action) {
 	must.Succeed(t, chromedp.Run(limited, actions...))
 }
 
-// text waits until an element has all of some texts.
+// text waits until an element contains all texts.
 func text(t *testing.T, ctx context.Context, selector string, wants ...string) {
 	t.Helper()
 	var got string
@@ -104,7 +104,7 @@ func theme(t *testing.T, ctx context.Context, value string) {
 	do(t, ctx, emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: value}}))
 }
 
-// shot keeps a picture of the page in both themes.
+// shot takes screenshots of the page in both themes.
 func shot(t *testing.T, ctx context.Context, name string) {
 	t.Helper()
 	if *screenshots == "" {
@@ -122,8 +122,8 @@ func shot(t *testing.T, ctx context.Context, name string) {
 	theme(t, ctx, "light")
 }
 
-// TestPage goes through all views with keys alone: what they show is there, follows what changes, and nothing that the
-// page does is against its policy.
+// TestPage visits all views by keyboard. The views show their content and follow changes, and the page violates no
+// policy.
 func TestPage(t *testing.T) {
 	s := start(t, shop())
 	s.proxies(60)
@@ -137,7 +137,7 @@ func TestPage(t *testing.T) {
 	text(t, ctx, ".aside", "catalog.shop", "90 %", "10 %", "VirtualService shop/catalog", "routes.yaml:")
 	shot(t, ctx, "mesh")
 
-	// A change is a push, which one proxy rejects.
+	// A change becomes a push, which one proxy rejects.
 	for i := range 12 {
 		s.Write("routes.yaml", routes(fmt.Sprint("v", i)))
 		time.Sleep(300 * time.Millisecond)
@@ -154,7 +154,7 @@ func TestPage(t *testing.T) {
 	text(t, ctx, ".note", "61 proxies")
 	shot(t, ctx, "proxies")
 	var tag string
-	// A key that chromedp types enters its letter though the page prevents that, as a key of a person's does not.
+	// A key that chromedp types enters its letter even though the page prevents that. A real key does not.
 	do(t, ctx, chromedp.KeyEvent("/"), chromedp.Evaluate(`document.activeElement.value = ''; document.activeElement.tagName`, &tag))
 	if tag != "INPUT" {
 		t.Fatalf("/ leads to %s", tag)
@@ -167,7 +167,7 @@ func TestPage(t *testing.T) {
 	do(t, ctx, chromedp.KeyEvent("g"), chromedp.KeyEvent("p"))
 	text(t, ctx, ".note", "61 proxies")
 
-	// One of the simulated ones, with a cluster of the DestinationRule.
+	// One of the simulated proxies, with a cluster of the DestinationRule.
 	var id string
 	do(t, ctx, chromedp.Evaluate(`fetch('/ui/api/proxies?namespace=pay&limit=1').then((r) => r.json()).then((v) => v.rows[0].id)`, &id,
 		func(p *runtime.EvaluateParams) *runtime.EvaluateParams {
@@ -185,7 +185,7 @@ func TestPage(t *testing.T) {
 	shot(t, ctx, "proxy")
 	policies := shop()["policies.yaml"]
 	s.Write("policies.yaml", strings.Replace(policies, "connectTimeout: 3s", "connectTimeout: 47s", 1))
-	text(t, ctx, ".tree", "47s") // it follows what the proxy is sent
+	text(t, ctx, ".tree", "47s") // it follows the configuration of the proxy
 	s.Write("policies.yaml", policies)
 	text(t, ctx, ".tree", "3s")
 	do(t, ctx, chromedp.Evaluate(`location.hash = '#/proxy/%E0%A4%A'`, nil))
@@ -198,7 +198,7 @@ func TestPage(t *testing.T) {
 	text(t, ctx, ".findings", "ratings", "VirtualService shop/reviews", "Fix:")
 	shot(t, ctx, "findings")
 
-	// The switch counts more than what the system says, and is kept.
+	// The switch overrides the system's setting, and is kept.
 	colour := `getComputedStyle(document.body).backgroundColor`
 	var before, after string
 	do(t, ctx, chromedp.Evaluate(colour, &before), chromedp.KeyEvent("t"), chromedp.Evaluate(colour, &after))
@@ -212,7 +212,7 @@ func TestPage(t *testing.T) {
 	contrast(t, ctx)
 }
 
-// contrast checks that text stands out from what is behind it, in both themes, as WCAG's level AA wants.
+// contrast checks that text has the contrast of WCAG's level AA, in both themes.
 func contrast(t *testing.T, ctx context.Context) {
 	t.Helper()
 	for _, scheme := range []string{"light", "dark"} {
@@ -249,7 +249,7 @@ func contrast(t *testing.T, ctx context.Context) {
 	}
 }
 
-// TestManyProxies: with 5000 proxies the table has only the rows in sight, wherever one scrolls.
+// With 5000 proxies the table has only the visible rows, at any scroll position.
 func TestManyProxies(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it connects 5000 proxies")

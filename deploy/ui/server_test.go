@@ -19,16 +19,16 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
-// patience bounds every wait for the browser.
+// patience is the limit of every wait for the browser.
 const patience = time.Minute
 
-// server is a server of a directory.
+// server is a server with a configuration directory.
 type server struct {
 	*served.Server
 	t *testing.T
 }
 
-// start starts a server of a mesh, on ports that are free.
+// start starts a server with a mesh, on free ports.
 func start(t *testing.T, mesh map[string]string) *server {
 	t.Helper()
 	return &server{served.Start(t, served.Options{Mesh: mesh}), t}
@@ -45,7 +45,7 @@ func (s *server) proxies(n int) {
 	})
 }
 
-// rejecting connects a proxy that takes no routes whose virtual hosts have a header of that name.
+// rejecting connects a proxy that rejects routes whose virtual hosts set a header of that name.
 func (s *server) rejecting(pod, namespace, text string) {
 	s.t.Helper()
 	cc, err := grpc.NewClient("passthrough:///"+s.GRPC, grpc.WithTransportCredentials(insecure.NewCredentials()))

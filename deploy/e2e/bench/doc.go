@@ -1,3 +1,3 @@
-// Package bench runs the measuring command of deploy/bench once on a small world, so that it works when it is needed.
-// It measures nothing worth keeping.
+// Package bench runs the command of deploy/bench once on a small world, so that it is known to work. The figures mean
+// nothing.
 package bench

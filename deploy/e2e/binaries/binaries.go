@@ -9,15 +9,16 @@ import (
 	"path/filepath"
 )
 
-// Set is where the programs are.
+// Set holds the paths of the programs.
 type Set struct {
 	Dir   string
 	Envoy string
 	Pilot string
 }
 
-// Gather copies Envoy (environment: ENVOY, else .tools/envoy) and the control plane (environment: PILOT_DISCOVERY, else
-// built) into the folder, and opens the folder to all. It is to be called from within the module.
+// Gather copies Envoy and the control plane to a folder, and opens the folder to all users. ENVOY names Envoy, by
+// default .tools/envoy. PILOT_DISCOVERY names the control plane, which is built by default. It must be called from
+// within the module.
 func Gather(ctx context.Context, dir string) (Set, error) {
 	s := Set{Dir: dir, Envoy: filepath.Join(dir, "envoy"), Pilot: filepath.Join(dir, "pilot-discovery")}
 	envoy, err := Tool("envoy", "ENVOY")
@@ -36,7 +37,7 @@ func Gather(ctx context.Context, dir string) (Set, error) {
 	return s, Build(ctx, s.Pilot, "./cmd/pilot-discovery")
 }
 
-// Agent copies the agent into the folder: the one beside PILOT_DISCOVERY, else it is built.
+// Agent copies the agent to the folder. It is beside PILOT_DISCOVERY, or is built.
 func (s Set) Agent(ctx context.Context) (string, error) {
 	to := filepath.Join(s.Dir, "pilot-agent")
 	if pilot := os.Getenv("PILOT_DISCOVERY"); pilot != "" {
@@ -47,8 +48,8 @@ func (s Set) Agent(ctx context.Context) (string, error) {
 	return to, Build(ctx, to, "./cmd/pilot-agent")
 }
 
-// OldestEnvoy copies the oldest Envoy that takes virtual hosts by themselves (environment: ENVOY_OLDEST, else
-// .tools/envoy-1.37) into the folder.
+// OldestEnvoy copies the oldest Envoy that supports VHDS to the folder. ENVOY_OLDEST names it, by default
+// .tools/envoy-1.37.
 func (s Set) OldestEnvoy() (string, error) {
 	from, err := Tool("envoy-1.37", "ENVOY_OLDEST")
 	if err != nil {
@@ -58,8 +59,8 @@ func (s Set) OldestEnvoy() (string, error) {
 	return to, Copy(to, from)
 }
 
-// Tool returns the path of a program in .tools, or the path that a variable of the environment has. It is to be called
-// from within the module.
+// Tool returns the path of a program in .tools, or the path in an environment variable. It must be called from within
+// the module.
 func Tool(name, variable string) (string, error) {
 	path := os.Getenv(variable)
 	if path == "" {
@@ -75,7 +76,7 @@ func Tool(name, variable string) (string, error) {
 	return path, nil
 }
 
-// Build builds a main package, named relative to the module, without cgo and gRPC's traces as releases are.
+// Build builds a main package, named relative to the module, without cgo and gRPC's traces, like a release.
 func Build(ctx context.Context, to, pkg string) error {
 	root, err := ModuleRoot()
 	if err != nil {
@@ -89,8 +90,8 @@ func Build(ctx context.Context, to, pkg string) error {
 	return os.Chmod(to, 0o755)
 }
 
-// Copy puts a program at a path where all users can run it: a hard link if the program is one for all users and on the
-// same file system, or else a copy.
+// Copy puts a program at a path where all users can run it. It makes a hard link if all users can run the program and
+// the file system is the same, and otherwise a copy.
 func Copy(to, from string) error {
 	if at, err := filepath.EvalSymlinks(from); err == nil {
 		if i, err := os.Stat(at); err == nil && i.Mode().Perm()&0o005 == 0o005 && os.Link(at, to) == nil {
@@ -107,7 +108,7 @@ func Copy(to, from string) error {
 	return nil
 }
 
-// ModuleRoot finds the folder of go.mod, from where go test starts a package's tests.
+// ModuleRoot returns the folder of go.mod. It looks from the folder of the package, in which go test runs.
 func ModuleRoot() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

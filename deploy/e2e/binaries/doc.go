@@ -1,5 +1,5 @@
-// Package binaries gathers the programs that tests run, Envoy and the control plane, in a folder that every user can
-// read, so that a test may run them as somebody else.
+// Package binaries copies the programs that tests run, Envoy and the control plane, to a folder that every user can
+// read, so that a test may run them as another user.
 //
-// It builds with the go command and fetches nothing. It owns no state and runs no goroutine.
+// It builds with the go command and downloads nothing. It has no state and runs no goroutine.
 package binaries

@@ -1,3 +1,3 @@
-// Package capture tests `pilot-agent istio-iptables` in network namespaces: who is reached by whom, with REDIRECT and
-// TPROXY, over IPv4 and IPv6, and where DNS queries go. In the place of Envoy there are plain sockets at its ports.
+// Package capture tests `pilot-agent istio-iptables` in network namespaces: which connections reach which process, with
+// REDIRECT and TPROXY, over IPv4 and IPv6, and where DNS queries go. Plain sockets at Envoy's ports stand for Envoy.
 package capture

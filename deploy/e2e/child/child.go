@@ -7,7 +7,7 @@ import (
 )
 
 // Start starts a command that the kernel kills when this process ends. The channel is closed once the command has
-// ended; ProcessState says how.
+// ended. ProcessState then has the result.
 func Start(cmd *exec.Cmd) (<-chan struct{}, error) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
@@ -15,8 +15,8 @@ func Start(cmd *exec.Cmd) (<-chan struct{}, error) {
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 	started, ended := make(chan error), make(chan struct{})
 	go func() {
-		// The kernel sends the signal when the starting thread ends, which may be long before this process does. So
-		// that thread is kept for as long as the program runs.
+		// The kernel sends the signal when the starting thread ends, which may be long before this process ends. So the
+		// thread is kept while the program runs.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()

@@ -1,4 +1,4 @@
-// Package child starts programs that end with the test which started them.
+// Package child starts programs that end with the test that started them.
 //
-// Each has one goroutine, with a thread of its own, which waits for the program to end.
+// Each program has one goroutine with its own thread, which waits for the program to end.
 package child

@@ -14,15 +14,15 @@ import (
 
 // Access is a way into a cluster with an identity.
 type Access struct {
-	// Server is the URL of kube-apiserver, or of something in front of it.
+	// Server is the URL of kube-apiserver, or of a proxy in front of it.
 	Server string
 	// CA is the authority, in PEM, that has signed the server's certificate.
 	CA []byte
-	// Token is the bearer token; an Access without one is anonymous.
+	// Token is the bearer token. An Access without one is anonymous.
 	Token string
 }
 
-// Kubeconfig is the access as a kubeconfig file.
+// Kubeconfig returns the access as a kubeconfig file.
 func (a Access) Kubeconfig() ([]byte, error) {
 	const name = "e2e"
 	config := clientcmdapi.NewConfig()
@@ -46,19 +46,19 @@ func (a Access) WriteFile(path string) error {
 	return os.WriteFile(path, b, 0o600)
 }
 
-// Config is the access as a configuration of clients, which hold back no request.
+// Config returns the access as a configuration of clients, without a rate limit.
 func (a Access) Config() *rest.Config {
 	return &rest.Config{Host: a.Server, BearerToken: a.Token, TLSClientConfig: rest.TLSClientConfig{CAData: a.CA}, QPS: -1, UserAgent: "e2e",
 		WarningHandler: rest.NoWarnings{}}
 }
 
-// Admin is the access of somebody who may do all.
+// Admin returns the access of an administrator with all rights.
 func (c *Cluster) Admin() Access { return c.access(adminToken) }
 
-// Kubeconfig is the path of the admin's kubeconfig.
+// Kubeconfig returns the path of the administrator's kubeconfig.
 func (c *Cluster) Kubeconfig() string { return c.path("kubeconfig") }
 
-// ServiceAccount is the access of a ServiceAccount, which is made if it does not exist; it may do what RBAC lets it do.
+// ServiceAccount returns the access of a ServiceAccount, which it creates if needed. RBAC grants its rights.
 func (c *Cluster) ServiceAccount(ctx context.Context, namespace, name string) (Access, error) {
 	if err := c.ensureServiceAccount(ctx, namespace, name); err != nil {
 		return Access{}, err

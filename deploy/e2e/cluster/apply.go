@@ -16,12 +16,12 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// fieldManager owns the fields of what is applied: what was in a manifest and is no more goes.
+// fieldManager owns the fields of applied objects. Fields that a later manifest leaves out are removed.
 const fieldManager = "e2e"
 
-// Apply makes the cluster's objects what the YAML says: Namespaces and CustomResourceDefinitions first, the rest in its
-// order. A status is written where a kind has one, and what the API server alone writes, uid for instance, is left out,
-// so that exported objects can be applied.
+// Apply applies the objects of the YAML: first Namespaces and CustomResourceDefinitions, then the others in order. It
+// writes the status of kinds that have one, and leaves out fields that only the API server writes, such as uid, so that
+// exported objects can be applied.
 func (c *Cluster) Apply(ctx context.Context, yaml []byte) error { return c.ApplyParallel(ctx, yaml, 1) }
 
 // ApplyPath applies a file, or all *.yaml below a folder in the order of their paths.
@@ -33,7 +33,7 @@ func (c *Cluster) ApplyPath(ctx context.Context, path string) error {
 	return c.Apply(ctx, yaml)
 }
 
-// ApplyParallel is Apply with so many objects at a time, in no order.
+// ApplyParallel is Apply with several workers, in any order.
 func (c *Cluster) ApplyParallel(ctx context.Context, yaml []byte, workers int) error {
 	objects, err := Parse(yaml)
 	if err != nil {
@@ -65,8 +65,8 @@ func (c *Cluster) ApplyParallel(ctx context.Context, yaml []byte, workers int) e
 	return each(rest, workers, func(o *unstructured.Unstructured) error { return c.applyOne(ctx, o) })
 }
 
-// Delete deletes the objects that the YAML names, last first; those that do not exist are no error. It returns when
-// they are gone.
+// Delete deletes the objects that the YAML names, in reverse order, and waits until they are gone. Missing objects are
+// no error.
 func (c *Cluster) Delete(ctx context.Context, yaml []byte) error {
 	objects, err := Parse(yaml)
 	if err != nil {
@@ -80,7 +80,7 @@ func (c *Cluster) Delete(ctx context.Context, yaml []byte) error {
 	return nil
 }
 
-// DeletePath deletes what a file, or all *.yaml below a folder, name.
+// DeletePath deletes the objects that a file, or all *.yaml below a folder, name.
 func (c *Cluster) DeletePath(ctx context.Context, path string) error {
 	yaml, err := read(path)
 	if err != nil {
@@ -156,7 +156,7 @@ func (c *Cluster) deleteOne(ctx context.Context, o *unstructured.Unstructured) e
 	return nil
 }
 
-// objects is the client for the objects of the kind, in the object's namespace.
+// objects returns the client for the objects of the kind, in the object's namespace.
 func (c *Cluster) objects(mapping *meta.RESTMapping, o *unstructured.Unstructured) dynamic.ResourceInterface {
 	if mapping.Scope.Name() == meta.RESTScopeNameRoot {
 		return c.dynamic.Resource(mapping.Resource)
@@ -164,7 +164,7 @@ func (c *Cluster) objects(mapping *meta.RESTMapping, o *unstructured.Unstructure
 	return c.dynamic.Resource(mapping.Resource).Namespace(namespaceOf(o))
 }
 
-// mapping finds the resource of the object's kind; kinds may come at any time.
+// mapping returns the resource of the object's kind. Kinds may be added at any time.
 func (c *Cluster) mapping(_ context.Context, o *unstructured.Unstructured) (*meta.RESTMapping, error) {
 	kind := o.GroupVersionKind()
 	mapping, err := c.mapper.RESTMapping(kind.GroupKind(), kind.Version)
@@ -178,7 +178,7 @@ func (c *Cluster) mapping(_ context.Context, o *unstructured.Unstructured) (*met
 	return mapping, nil
 }
 
-// hasStatus reports whether the status is written on its own.
+// hasStatus reports whether the status is a subresource.
 func (c *Cluster) hasStatus(mapping *meta.RESTMapping) bool {
 	list, err := c.discovery.ServerResourcesForGroupVersion(mapping.GroupVersionKind.GroupVersion().String())
 	if err != nil {
@@ -187,7 +187,7 @@ func (c *Cluster) hasStatus(mapping *meta.RESTMapping) bool {
 	return slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == mapping.Resource.Resource+"/status" })
 }
 
-// each calls do for all, so many at a time, and stops at the first that fails.
+// each calls do for all objects with several workers, and stops at the first error.
 func each(objects []*unstructured.Unstructured, workers int, do func(*unstructured.Unstructured) error) error {
 	next := make(chan *unstructured.Unstructured)
 	failed := make(chan error, workers)
@@ -219,7 +219,7 @@ func each(objects []*unstructured.Unstructured, workers int, do func(*unstructur
 	return first
 }
 
-// poll asks until there is no error or the context ends.
+// poll calls ask until it returns no error or the context ends.
 func poll(ctx context.Context, ask func() error) error {
 	for {
 		err := ask()

@@ -13,8 +13,8 @@ type Binaries struct {
 	APIServer string
 }
 
-// Find returns the programs that ETCD and KUBE_APISERVER name, else those that make has put into .tools. It is to be
-// called from within the module.
+// Find returns the programs that ETCD and KUBE_APISERVER name. By default they are the ones that make has put into
+// .tools. It must be called from within the module.
 func Find() (Binaries, error) {
 	etcd, err := binaries.Tool("etcd", "ETCD")
 	if err != nil {
@@ -24,13 +24,13 @@ func Find() (Binaries, error) {
 	return Binaries{Etcd: etcd, APIServer: apiServer}, err
 }
 
-// CopyTo copies the programs into a folder, for users who cannot read where they are.
+// CopyTo copies the programs to a folder, for users who cannot read the originals.
 func (b Binaries) CopyTo(dir string) (Binaries, error) {
 	to := Binaries{Etcd: filepath.Join(dir, "etcd"), APIServer: filepath.Join(dir, "kube-apiserver")}
 	return to, errors.Join(binaries.Copy(to.Etcd, b.Etcd), binaries.Copy(to.APIServer, b.APIServer))
 }
 
-// Environ is what makes Find return these programs in a process that is started elsewhere.
+// Environ returns the environment with which Find returns these programs in another process.
 func (b Binaries) Environ() []string {
 	return []string{"ETCD=" + b.Etcd, "KUBE_APISERVER=" + b.APIServer}
 }

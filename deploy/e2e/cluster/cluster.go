@@ -22,26 +22,27 @@ import (
 )
 
 const (
-	// adminToken is no secret: it opens a cluster of loopback that lives for one test.
+	// adminToken is no secret: it belongs to a cluster on loopback that lives for one test.
 	adminToken = "admin-of-a-test"
-	// DefaultServiceCIDR is what Services get their addresses from, of both families.
+	// DefaultServiceCIDR holds the addresses of Services, of both families.
 	DefaultServiceCIDR = "10.96.0.0/12,fd00:10:96::/112"
-	// startWithin is how long one process may take until it is ready. kube-apiserver takes some five seconds on two
-	// idle cores.
+	// startWithin is how long one process may take until it is ready. kube-apiserver takes some five seconds on two idle
+	// cores.
 	startWithin = 3 * time.Minute
 )
 
-// Options say how a cluster is run. The zero value is a good one.
+// Options say how to run a cluster. The zero value is valid.
 type Options struct {
-	// Binaries are found if they are not given.
+	// Binaries are found by Find if they are empty.
 	Binaries Binaries
-	// Dir takes data, certificates and logs. Without it a new one is made, which Stop removes.
+	// Dir is the folder for data, certificates and logs. By default a new folder is used, which Stop removes.
 	Dir string
-	// Host is the address that kube-apiserver listens at; 127.0.0.1 without it.
+	// Host is the address that kube-apiserver listens on. The default is 127.0.0.1.
 	Host string
-	// ServiceCIDR is a range of addresses for Services, or two, of different families; DefaultServiceCIDR without it.
+	// ServiceCIDR is a range of addresses for Services, or two ranges of different families. The default is
+	// DefaultServiceCIDR.
 	ServiceCIDR string
-	// EtcdArgs and APIServerArgs are added to the command lines, --min-request-timeout=5 for instance.
+	// EtcdArgs and APIServerArgs are added to the command lines, such as --min-request-timeout=5.
 	EtcdArgs      []string
 	APIServerArgs []string
 }
@@ -54,7 +55,7 @@ type Cluster struct {
 	etcd      *process
 	etcdURL   string
 	apiServer *process
-	// address is host and port of kube-apiserver.
+	// address is the host and port of kube-apiserver.
 	address string
 
 	typed     kubernetes.Interface
@@ -71,7 +72,7 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 		return nil, err
 	}
 	if err := c.startAll(ctx); err != nil {
-		c.killAll() // the folder stays: logs are in it
+		c.killAll() // the folder with the logs is kept
 		return nil, err
 	}
 	return c, nil
@@ -86,41 +87,41 @@ func (c *Cluster) Stop() {
 	}
 }
 
-// Dir is the folder with the logs, etcd.log and kube-apiserver.log.
+// Dir returns the folder with the logs etcd.log and kube-apiserver.log.
 func (c *Cluster) Dir() string { return c.o.Dir }
 
-// Client is a client with the rights of the admin.
+// Client returns a client with the rights of the administrator.
 func (c *Cluster) Client() kubernetes.Interface { return c.typed }
 
-// Dynamic is a client for kinds of all sorts, with the rights of the admin.
+// Dynamic returns a client for all kinds, with the rights of the administrator.
 func (c *Cluster) Dynamic() dynamic.Interface { return c.dynamic }
 
-// KillAPIServer ends kube-apiserver as a crash would.
+// KillAPIServer kills kube-apiserver.
 func (c *Cluster) KillAPIServer() { c.apiServer.kill() }
 
-// StartAPIServer starts kube-apiserver again where it was, and waits until it is ready.
+// StartAPIServer starts kube-apiserver again at its address, and waits until it is ready.
 func (c *Cluster) StartAPIServer(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startWithin)
 	defer cancel()
 	return c.apiServer.start(ctx)
 }
 
-// RestartAPIServer kills kube-apiserver and starts it again where it was.
+// RestartAPIServer kills kube-apiserver and starts it again at its address.
 func (c *Cluster) RestartAPIServer(ctx context.Context) error {
 	c.KillAPIServer()
 	return c.StartAPIServer(ctx)
 }
 
-// FreezeAPIServer stops kube-apiserver such that connections stay and nobody answers, until ThawAPIServer.
+// FreezeAPIServer stops kube-apiserver until ThawAPIServer. Its connections stay open, and requests get no answer.
 func (c *Cluster) FreezeAPIServer() error { return c.apiServer.signal(syscall.SIGSTOP) }
 
-// ThawAPIServer has kube-apiserver go on.
+// ThawAPIServer resumes kube-apiserver.
 func (c *Cluster) ThawAPIServer() error { return c.apiServer.signal(syscall.SIGCONT) }
 
-// KillEtcd ends etcd as a crash would. What was written stays.
+// KillEtcd kills etcd. Its data stays.
 func (c *Cluster) KillEtcd() { c.etcd.kill() }
 
-// StartEtcd starts etcd again where it was, and waits until it is ready.
+// StartEtcd starts etcd again at its address, and waits until it is ready.
 func (c *Cluster) StartEtcd(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startWithin)
 	defer cancel()
@@ -130,10 +131,10 @@ func (c *Cluster) StartEtcd(ctx context.Context) error {
 // FreezeEtcd stops etcd until ThawEtcd.
 func (c *Cluster) FreezeEtcd() error { return c.etcd.signal(syscall.SIGSTOP) }
 
-// ThawEtcd has etcd go on.
+// ThawEtcd resumes etcd.
 func (c *Cluster) ThawEtcd() error { return c.etcd.signal(syscall.SIGCONT) }
 
-// prepare makes all that outlives a process: the folder, keys and certificates.
+// prepare creates everything that outlives a process: the folder, keys and certificates.
 func (c *Cluster) prepare() error {
 	if c.o.Binaries == (Binaries{}) {
 		found, err := Find()
@@ -183,7 +184,7 @@ func (c *Cluster) startAll(ctx context.Context) error {
 	return c.Admin().WriteFile(c.Kubeconfig())
 }
 
-// onFreePorts tries again when somebody was quicker to take a port.
+// onFreePorts calls start again if another program has taken a port first.
 func onFreePorts(start func() error) error {
 	for try := 1; ; try++ {
 		if err := start(); !errors.Is(err, errPortTaken) || try == 5 {
@@ -209,8 +210,8 @@ func (c *Cluster) startAPIServer(ctx context.Context) error {
 			"--tls-cert-file=" + c.path("serving.crt"),
 			"--tls-private-key-file=" + c.path("serving.key"),
 			"--cert-dir=" + c.path("certs"),
-			// An address for documentation, RFC 5737: without one kube-apiserver looks for an interface that leads to the
-			// world.
+			// An address for documentation of RFC 5737. Without an address, kube-apiserver looks for an interface with a default
+			// route.
 			"--advertise-address=192.0.2.1",
 			"--endpoint-reconciler-type=none",
 			"--service-cluster-ip-range=" + c.o.ServiceCIDR,

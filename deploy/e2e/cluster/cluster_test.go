@@ -50,7 +50,7 @@ items:
 
 var workloadEntries = schema.GroupVersionResource{Group: "networking.istio.io", Version: "v1", Resource: "workloadentries"}
 
-// TestCluster takes one cluster through its life: its parts are in order, for a start costs seconds.
+// TestCluster tests one cluster through its life, because a start takes seconds. The order of its parts matters.
 func TestCluster(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
@@ -74,7 +74,7 @@ func TestCluster(t *testing.T) {
 
 func testApply(ctx context.Context, t *testing.T, c *Cluster) {
 	must.Succeed(t, c.InstallCRDs(ctx, os.Getenv(crdsVar)))
-	for range 2 { // a second time changes nothing and is no error
+	for range 2 { // the second time changes nothing and is no error
 		must.Succeed(t, c.Apply(ctx, []byte(manifests)))
 	}
 	pod, err := c.Client().CoreV1().Pods("shop").Get(ctx, "web-1", metav1.GetOptions{})
@@ -93,7 +93,7 @@ func testApply(ctx context.Context, t *testing.T, c *Cluster) {
 	if conditions, _, _ := unstructured.NestedSlice(entry.Object, "status", "conditions"); len(conditions) != 1 {
 		t.Errorf("workload entry = %v, want its status too", entry.Object)
 	}
-	// Fields that a manifest has no more go.
+	// Fields that a later manifest leaves out are removed.
 	must.Succeed(t, c.Apply(ctx, []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: shop}\ndata: {one: '1', two: '2'}")))
 	must.Succeed(t, c.Apply(ctx, []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: shop}\ndata: {two: '3'}")))
 	a, err := c.Client().CoreV1().ConfigMaps("shop").Get(ctx, "a", metav1.GetOptions{})
@@ -156,7 +156,7 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: reader}
 subjects: [{kind: ServiceAccount, name: istiod, namespace: istio-system}]
 `
 	must.Succeed(t, c.Apply(ctx, []byte(binding)))
-	err = poll(ctx, func() error { // RBAC learns of bindings by watching
+	err = poll(ctx, func() error { // RBAC watches bindings, so they apply a little later
 		_, err := client.CoreV1().Services("shop").List(ctx, metav1.ListOptions{})
 		return err
 	})
@@ -214,7 +214,7 @@ func testRestore(ctx context.Context, t *testing.T, c *Cluster) {
 func testEtcdKilled(ctx context.Context, t *testing.T, c *Cluster) {
 	c.KillEtcd()
 	must.Succeed(t, c.StartEtcd(ctx))
-	err := poll(ctx, func() error { // the API server connects again by and by
+	err := poll(ctx, func() error { // the API server connects again after a while
 		return c.Apply(ctx, []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: after-etcd}"))
 	})
 	must.Succeed(t, err)
@@ -231,7 +231,7 @@ func testFrozen(ctx context.Context, t *testing.T, c *Cluster) {
 		return err
 	}
 	must.Succeed(t, c.FreezeAPIServer())
-	silent := func(what string, ask func(time.Duration) error) { // threads of a busy machine stop a little later
+	silent := func(what string, ask func(time.Duration) error) { // on a busy machine, threads stop a little later
 		t.Helper()
 		var err error
 		for range 100 {
@@ -318,7 +318,7 @@ func testStop(_ context.Context, t *testing.T, c *Cluster) {
 	}
 }
 
-// TestPortTaken has somebody else take the port first.
+// Another program takes the port first.
 func TestPortTaken(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
@@ -342,7 +342,7 @@ func TestPortTaken(t *testing.T) {
 	c.etcd.kill()
 }
 
-// TestMissingBinary names what builds it.
+// The error names the command that builds a missing binary.
 func TestMissingBinary(t *testing.T) {
 	t.Setenv("ETCD", filepath.Join(t.TempDir(), "etcd"))
 	if _, err := Start(t.Context(), Options{}); err == nil || !strings.Contains(err.Error(), "make tools") {

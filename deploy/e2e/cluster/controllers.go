@@ -23,21 +23,21 @@ var (
 	crdResource   = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 )
 
-// IstioCRDs is the file of Istio's CustomResourceDefinitions, in the module istio.io/api. It is to be called from
+// IstioCRDs returns the file of Istio's CustomResourceDefinitions, in the module istio.io/api. It must be called from
 // within the module.
 func IstioCRDs(ctx context.Context) (string, error) {
 	dir, err := module(ctx, "istio.io/api")
 	return filepath.Join(dir, "kubernetes", "customresourcedefinitions.gen.yaml"), err
 }
 
-// GatewayCRDs is the folder of the Gateway API's CustomResourceDefinitions, those of the standard channel, in its
-// module. It is to be called from within the module.
+// GatewayCRDs returns the folder of the Gateway API's CustomResourceDefinitions of the standard channel, in its module.
+// It must be called from within the module.
 func GatewayCRDs(ctx context.Context) (string, error) {
 	dir, err := module(ctx, "sigs.k8s.io/gateway-api")
 	return filepath.Join(dir, "config", "crd", "standard"), err
 }
 
-// ExperimentalGatewayCRDs is the folder of those of the experimental channel, which have all of the standard one.
+// ExperimentalGatewayCRDs returns the folder of the experimental channel, which includes the standard one.
 func ExperimentalGatewayCRDs(ctx context.Context) (string, error) {
 	dir, err := module(ctx, "sigs.k8s.io/gateway-api")
 	return filepath.Join(dir, "config", "crd", "experimental"), err
@@ -83,7 +83,7 @@ func (c *Cluster) established(ctx context.Context, crds []*unstructured.Unstruct
 	return nil
 }
 
-// discovered waits until discovery names every version of the definition that is served: it follows a little later.
+// discovered waits until discovery has every served version of the definition, which takes a little longer.
 func (c *Cluster) discovered(ctx context.Context, crd *unstructured.Unstructured) error {
 	group, _, _ := unstructured.NestedString(crd.Object, "spec", "group")
 	kind, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "kind")
@@ -117,7 +117,7 @@ func isEstablished(crd *unstructured.Unstructured) error {
 	return fmt.Errorf("it is not established: %v", conditions)
 }
 
-// ensureFor makes the namespaces that the objects are in and the ServiceAccounts that their Pods run as.
+// ensureFor creates the namespaces of the objects and the ServiceAccounts of their Pods.
 func (c *Cluster) ensureFor(ctx context.Context, objects []*unstructured.Unstructured) error {
 	type account struct{ namespace, name string }
 	var done []account
@@ -147,7 +147,7 @@ func (c *Cluster) ensureFor(ctx context.Context, objects []*unstructured.Unstruc
 	return nil
 }
 
-// ensureServiceAccount makes a ServiceAccount, and its namespace, unless they exist.
+// ensureServiceAccount creates a ServiceAccount and its namespace unless they exist.
 func (c *Cluster) ensureServiceAccount(ctx context.Context, namespace, name string) error {
 	_, err := c.typed.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}},
 		metav1.CreateOptions{})
@@ -164,7 +164,7 @@ func (c *Cluster) ensureServiceAccount(ctx context.Context, namespace, name stri
 	return nil
 }
 
-// deleteNamespace deletes a namespace with all that is in it.
+// deleteNamespace deletes a namespace with all its objects.
 func (c *Cluster) deleteNamespace(ctx context.Context, name string) error {
 	namespaces := c.typed.CoreV1().Namespaces()
 	if err := namespaces.Delete(ctx, name, metav1.DeleteOptions{}); apierrors.IsNotFound(err) {
@@ -175,8 +175,7 @@ func (c *Cluster) deleteNamespace(ctx context.Context, name string) error {
 	return c.FinishNamespace(ctx, name)
 }
 
-// FinishNamespace does what is left to do for a namespace that somebody has deleted: it deletes what is in it, then the
-// namespace is gone.
+// FinishNamespace completes the deletion of a namespace: it deletes its objects, and then the namespace disappears.
 func (c *Cluster) FinishNamespace(ctx context.Context, name string) error {
 	namespaces := c.typed.CoreV1().Namespaces()
 	if err := c.empty(ctx, name); err != nil {
@@ -202,7 +201,7 @@ func (c *Cluster) empty(ctx context.Context, namespace string) error {
 	if err != nil {
 		return err
 	}
-	var all errgroup.Group // a kind that is read for the first time may keep its readers waiting for a second
+	var all errgroup.Group // the first read of a kind may take a second
 	all.SetLimit(16)
 	for _, list := range lists {
 		gv, err := schema.ParseGroupVersion(list.GroupVersion)
@@ -218,7 +217,7 @@ func (c *Cluster) empty(ctx context.Context, namespace string) error {
 	return all.Wait()
 }
 
-// deleteAll deletes one by one: not all kinds can delete a collection, Services of old cannot.
+// deleteAll deletes objects one by one, because some kinds, such as Services, could not always delete a collection.
 func (c *Cluster) deleteAll(ctx context.Context, resource schema.GroupVersionResource, namespace string) error {
 	objects, now := c.dynamic.Resource(resource).Namespace(namespace), int64(0)
 	list, err := objects.List(ctx, metav1.ListOptions{})

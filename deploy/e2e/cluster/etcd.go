@@ -23,7 +23,7 @@ func (c *Cluster) startEtcd(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// The name tells this member from another test's, which may have been quicker to take the port.
+	// The name distinguishes this member from one of another test that may have taken the port first.
 	name := "etcd-" + strconv.FormatInt(time.Now().UnixNano(), 36)
 	peerURL := "http://" + etcdHost + ":" + peer
 	c.etcdURL = "http://" + etcdHost + ":" + client
@@ -60,8 +60,8 @@ func (c *Cluster) etcdReady(ctx context.Context, name string) error {
 	return err
 }
 
-// Compact has etcd forget all history up to now. kube-apiserver remembers some of it in its watch caches until it is
-// restarted: ForgetHistory does both.
+// Compact removes all history from etcd. kube-apiserver keeps some of it in its watch caches until it restarts:
+// ForgetHistory does both.
 func (c *Cluster) Compact(ctx context.Context) error {
 	now, err := c.revision(ctx)
 	if err != nil {
@@ -70,8 +70,8 @@ func (c *Cluster) Compact(ctx context.Context) error {
 	return c.askEtcd(ctx, "/v3/kv/compaction", map[string]any{"revision": now, "physical": true}, nil)
 }
 
-// ForgetHistory has etcd and kube-apiserver forget all history: who asks for changes since an earlier resourceVersion
-// is told 410 Gone.
+// ForgetHistory removes all history from etcd and kube-apiserver. A watch from an earlier resourceVersion then gets 410
+// Gone.
 func (c *Cluster) ForgetHistory(ctx context.Context) error {
 	c.KillAPIServer()
 	if err := c.advance(ctx); err != nil {
@@ -83,13 +83,12 @@ func (c *Cluster) ForgetHistory(ctx context.Context) error {
 	return c.StartAPIServer(ctx)
 }
 
-// advance makes a revision that no object has, so that the latest resourceVersion that anybody has seen is of the past
-// too.
+// advance creates a revision without an object, so that every known resourceVersion is in the past.
 func (c *Cluster) advance(ctx context.Context) error {
 	return c.askEtcd(ctx, "/v3/kv/put", map[string]any{"key": []byte("/e2e"), "value": []byte("x")}, nil)
 }
 
-// revision is that of etcd's store, which is what kube-apiserver calls a resourceVersion.
+// revision returns the revision of etcd's store, which is kube-apiserver's resourceVersion.
 func (c *Cluster) revision(ctx context.Context) (string, error) {
 	var answer struct {
 		Header struct {
@@ -100,7 +99,7 @@ func (c *Cluster) revision(ctx context.Context) (string, error) {
 	return answer.Header.Revision, err
 }
 
-// askEtcd calls etcd's gRPC by its JSON gateway.
+// askEtcd calls etcd's gRPC through its JSON gateway.
 func (c *Cluster) askEtcd(ctx context.Context, path string, request, answer any) error {
 	body, err := json.Marshal(request)
 	if err != nil {
@@ -110,7 +109,7 @@ func (c *Cluster) askEtcd(ctx context.Context, path string, request, answer any)
 	if err != nil {
 		return fmt.Errorf("ask etcd: %w", err)
 	}
-	req.Close = true // there are few requests, and no connection should outlive the cluster
+	req.Close = true // no connection must outlive the cluster
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return fmt.Errorf("ask etcd: %w", err)

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// authority signs what serves in a cluster; its certificate is what kubeconfigs name.
+// authority signs the certificates of servers in a cluster. Kubeconfigs contain its certificate.
 type authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
@@ -40,7 +40,7 @@ func newAuthority(name string) (*authority, error) {
 	return &authority{cert: cert, key: key, pem: encode("CERTIFICATE", der)}, nil
 }
 
-// serving returns certificate and key, in PEM, of a server that is reached by these names and addresses.
+// serving returns the certificate and key, in PEM, of a server with these names and addresses.
 func (a *authority) serving(hosts ...string) (cert, key []byte, err error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -63,8 +63,8 @@ func (a *authority) serving(hosts ...string) (cert, key []byte, err error) {
 	return encode("CERTIFICATE", der), key, err
 }
 
-// Serving returns a certificate by which a server of a test, such as a proxy or a webhook, is trusted by all who trust
-// the cluster's authority.
+// Serving returns a certificate for a server of a test, such as a proxy or a webhook. Clients that trust the cluster's
+// authority trust it.
 func (c *Cluster) Serving(hosts ...string) (tls.Certificate, error) {
 	cert, key, err := c.authority.serving(hosts...)
 	if err != nil {
@@ -73,7 +73,7 @@ func (c *Cluster) Serving(hosts ...string) (tls.Certificate, error) {
 	return tls.X509KeyPair(cert, key)
 }
 
-// CA is the certificate of the cluster's authority, in PEM.
+// CA returns the certificate of the cluster's authority, in PEM.
 func (c *Cluster) CA() []byte { return c.authority.pem }
 
 func certificate(name string) *x509.Certificate {
@@ -83,7 +83,7 @@ func certificate(name string) *x509.Certificate {
 		NotAfter: now.Add(30 * 24 * time.Hour)}
 }
 
-// writeKey makes a key and writes it to a file.
+// writeKey creates a key and writes it to a file.
 func writeKey(path string) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -96,7 +96,7 @@ func writeKey(path string) error {
 	return os.WriteFile(path, b, 0o600)
 }
 
-// encodeKey writes SEC 1, which is what kube-apiserver reads.
+// encodeKey encodes a key as SEC 1, which kube-apiserver reads.
 func encodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
 	der, err := x509.MarshalECPrivateKey(key)
 	if err != nil {

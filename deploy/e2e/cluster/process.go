@@ -15,10 +15,10 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/child"
 )
 
-// errPortTaken says that somebody else took the port between its choice and its use.
+// errPortTaken means that another program took the port before it was used.
 var errPortTaken = errors.New("port is taken")
 
-// process is a program that may be started anew.
+// process is a program that may be restarted.
 type process struct {
 	name    string
 	binary  string
@@ -45,7 +45,7 @@ func (p *process) start(ctx context.Context) error {
 	}
 	cmd := exec.CommandContext(context.Background(), p.binary, p.args...)
 	cmd.Dir = filepath.Dir(p.logFile)
-	// A process lives for seconds: collecting garbage less often saves a third of its work.
+	// A process lives for seconds. Less frequent garbage collection saves a third of its work.
 	cmd.Env = append(os.Environ(), "GOGC=400", "GOMEMLIMIT=1GiB")
 	cmd.Stdout, cmd.Stderr = log, log
 	ended, err := child.Start(cmd)
@@ -88,7 +88,7 @@ func (p *process) whyEnded(logFrom int64) error {
 	return err
 }
 
-// tail is the end of what was logged.
+// tail returns the end of the log.
 func (p *process) tail(from int64) string {
 	const most = 4096
 	b, err := os.ReadFile(p.logFile)
@@ -98,7 +98,7 @@ func (p *process) tail(from int64) string {
 	return fmt.Sprintf("its log, %s, ends: %s", p.logFile, b[max(from, int64(len(b))-most):])
 }
 
-// kill ends the program as a crash would, and waits for it; a program that is stopped ends too.
+// kill kills the program, even if it is stopped, and waits for it.
 func (p *process) kill() {
 	if p.signal(syscall.SIGKILL) == nil {
 		<-p.ended
@@ -123,7 +123,7 @@ func (p *process) signal(s syscall.Signal) error {
 	return nil
 }
 
-// pid is that of the running program.
+// pid returns the ID of the running program.
 func (p *process) pid() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -30,7 +30,7 @@ type operation struct {
 	Delete *keyValue `json:"request_delete_range,omitempty"`
 }
 
-// contents returns what kube-apiserver has stored, with or without the values.
+// contents returns the stored keys of kube-apiserver, with or without the values.
 func (c *Cluster) contents(ctx context.Context, keysOnly bool) ([]keyValue, error) {
 	var answer struct {
 		KVs []keyValue `json:"kvs"`
@@ -53,8 +53,8 @@ func (c *Cluster) Snapshot(ctx context.Context) (*Snapshot, error) {
 	return s, nil
 }
 
-// Restore makes the content of the cluster what it was at the time of the snapshot, and returns once kube-apiserver
-// serves that. It takes a small part of the time that a start takes.
+// Restore restores the content of the cluster, and returns once kube-apiserver serves it. It takes a small part of the
+// time of a start.
 func (c *Cluster) Restore(ctx context.Context, s *Snapshot) error {
 	list, err := c.contents(ctx, true)
 	if err != nil {
@@ -89,7 +89,7 @@ func (c *Cluster) Restore(ctx context.Context, s *Snapshot) error {
 	if err := c.upToDate(ctx); err != nil {
 		return fmt.Errorf("restore a snapshot: %w", err)
 	}
-	// Each key that was written has a new revision.
+	// Each written key has a new revision.
 	if list, err = c.contents(ctx, true); err != nil {
 		return fmt.Errorf("restore a snapshot: %w", err)
 	}
@@ -99,8 +99,8 @@ func (c *Cluster) Restore(ctx context.Context, s *Snapshot) error {
 	return nil
 }
 
-// upToDate waits until the caches of kube-apiserver have all that etcd has: a list without a version is answered when
-// they have it.
+// upToDate waits until the caches of kube-apiserver have all of etcd's content. A list without a version is answered
+// when they do.
 func (c *Cluster) upToDate(ctx context.Context) error {
 	lists, err := c.typed.Discovery().ServerPreferredResources()
 	if err != nil {
@@ -117,7 +117,7 @@ func (c *Cluster) upToDate(ctx context.Context) error {
 			if slices.Contains(r.Verbs, "watch") {
 				all.Go(func() error {
 					_, err := c.dynamic.Resource(gv.WithResource(r.Name)).List(ctx, metav1.ListOptions{Limit: 1})
-					if apierrors.IsNotFound(err) { // Its definition was not in the snapshot, and goes now.
+					if apierrors.IsNotFound(err) { // its definition was not in the snapshot and is being deleted
 						return nil
 					}
 					return err

@@ -1,5 +1,5 @@
-// Package controlplane runs pilot-discovery as a process of its own, as a user would: from a directory of YAML or an
-// API server, on ports that are picked free.
+// Package controlplane runs pilot-discovery as a separate process, as a user would: from a directory of YAML or an API
+// server, on free ports.
 //
-// A Process is owned by whoever started it; it runs one goroutine, which waits for the process to end.
+// The caller of Start owns the Process. A Process runs one goroutine, which waits for the process to end.
 package controlplane

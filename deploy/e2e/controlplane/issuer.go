@@ -22,13 +22,13 @@ import (
 	"github.com/istiod-lite/istiod-lite/citadel/pki"
 )
 
-// Issuer has certificates signed by a control plane, each for the account that its token names.
+// Issuer requests certificates from a control plane, each for the account of its token.
 type Issuer struct {
 	binary, stateDir string
 	client           authv1.IstioCertificateServiceClient
 }
 
-// Issuer connects to the secure port, and trusts the roots, or without any those in the state folder.
+// Issuer connects to the secure port. It trusts the roots or, without any, the roots in the state folder.
 func (p *Process) Issuer(roots ...*x509.Certificate) (*Issuer, error) {
 	pool := x509.NewCertPool()
 	for _, r := range roots {

@@ -24,21 +24,21 @@ import (
 // Options say what to run.
 type Options struct {
 	Binary string
-	// ConfigDir is the directory of YAML that is served, Kubeconfig the API server. With both, services and endpoints
-	// are the API server's.
+	// ConfigDir is a directory of YAML, and Kubeconfig leads to an API server. With both, services and endpoints come from
+	// the API server.
 	ConfigDir  string
 	Kubeconfig string
-	// Host is the address that proxies reach; the ports for people, who need no credentials there, are on loopback.
+	// Host is the address that proxies reach. The ports without authentication are on loopback.
 	Host string
-	// StateDir is where the process keeps its certificate authority; without it, it has none.
+	// StateDir is the folder of the certificate authority. Without it, the process has none.
 	StateDir string
 	// Args are added to the command line, and Env, of the form NAME=value, to the environment.
 	Args, Env []string
-	// WorkDir takes the log and the address file.
+	// WorkDir is the folder of the log and of the address file.
 	WorkDir string
 }
 
-// Addresses are where a process listens.
+// Addresses are the addresses on which a process listens.
 type Addresses struct {
 	GRPC       string `json:"grpc"`
 	SecureGRPC string `json:"secureGrpc"`
@@ -62,7 +62,7 @@ func Start(ctx context.Context, o Options) (*Process, error) {
 	if o.StateDir != "" {
 		all[&p.SecureGRPC] = o.Host
 	}
-	for address, host := range all { // which a process that starts again finds free, as it would not find any port
+	for address, host := range all { // fixed ports, which a restarted process finds free
 		port, err := freeport.Pick(ctx, host)
 		if err != nil {
 			return nil, err
@@ -72,7 +72,7 @@ func Start(ctx context.Context, o Options) (*Process, error) {
 	return p, p.start(ctx)
 }
 
-// Restart starts it again at the addresses it had, and waits until it is ready.
+// Restart starts the process again at the same addresses, and waits until it is ready.
 func (p *Process) Restart(ctx context.Context) error { return p.start(ctx) }
 
 // RestartFrom is Restart with other sources.
@@ -81,13 +81,13 @@ func (p *Process) RestartFrom(ctx context.Context, configDir, kubeconfig string)
 	return p.start(ctx)
 }
 
-// Kill ends it as a crash would.
+// Kill kills the process.
 func (p *Process) Kill() {
 	_ = p.cmd.Process.Kill()
 	<-p.ended
 }
 
-// Stop asks it to end and waits; what does not end in ten seconds is killed.
+// Stop terminates the process and waits. After ten seconds it kills the process.
 func (p *Process) Stop() {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
 	select {
@@ -97,16 +97,16 @@ func (p *Process) Stop() {
 	}
 }
 
-// LogFile is where its output goes.
+// LogFile returns the path of the process's output.
 func (p *Process) LogFile() string { return filepath.Join(p.o.WorkDir, "pilot-discovery.log") }
 
-// Ended is closed when the process has ended, for whatever reason.
+// Ended returns a channel that is closed when the process has ended.
 func (p *Process) Ended() <-chan struct{} { return p.ended }
 
-// PID is that of the running process.
+// PID returns the ID of the running process.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Follow passes on lines of the log from here on until ctx ends.
+// Follow calls line for each new line of the log until ctx ends.
 func (p *Process) Follow(ctx context.Context, line func(string)) error {
 	log, err := os.Open(p.LogFile())
 	if err != nil {
@@ -153,7 +153,7 @@ func (p *Process) Metric(ctx context.Context, name string) (float64, error) {
 	return 0, fmt.Errorf("there is no %s", name)
 }
 
-// Get fetches a path from its HTTP port.
+// Get requests a path from the HTTP port.
 func (p *Process) Get(ctx context.Context, path string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.HTTP+path, nil)
 	if err != nil {
@@ -206,7 +206,7 @@ func (p *Process) start(ctx context.Context) error {
 	}
 }
 
-// ready reads where the process listens, and asks it.
+// ready reads the addresses of the process, and asks whether it is ready.
 func (p *Process) ready(ctx context.Context, addressFile string) error {
 	b, err := os.ReadFile(addressFile)
 	if err != nil {

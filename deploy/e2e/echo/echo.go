@@ -20,25 +20,25 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// Header is the gRPC response metadata that holds the name of the server that answered.
+// Header is the gRPC response metadata with the name of the server that answered.
 const Header = "echo-name"
 
-// callTimeout bounds one call to another service.
+// callTimeout is the limit of one call to another service.
 const callTimeout = 10 * time.Second
 
-// Answer is what a server says of itself and of those it called.
+// Answer describes a server, and the servers that it called.
 type Answer struct {
 	Name     string `json:"name"`
 	Version  string `json:"version,omitempty"`
 	Protocol string `json:"protocol"`
 	Path     string `json:"path"`
-	// Headers are those that the query names, as in ?header=x-a&header=host.
+	// Headers are the request headers that the query names, as in ?header=x-a&header=host.
 	Headers map[string]string `json:"headers,omitempty"`
 	Calls   []Answer          `json:"calls,omitempty"`
 	Error   string            `json:"error,omitempty"`
 }
 
-// Options say who the server is.
+// Options describe the server.
 type Options struct {
 	Name    string
 	Version string
@@ -54,7 +54,7 @@ type Server struct {
 	http *http.Server
 }
 
-// New makes a server.
+// New returns a server.
 func New(o Options) *Server {
 	s := &Server{o: o}
 	var protocols http.Protocols
@@ -85,14 +85,14 @@ func (s *Server) ServeHTTPS(l net.Listener, config *tls.Config) error {
 	return s.http.Serve(tls.NewListener(l, config))
 }
 
-// Stop lets running requests end, and closes what is still open when the context ends.
+// Stop waits for running requests, and closes the remaining connections when the context ends.
 func (s *Server) Stop(ctx context.Context) {
 	if err := s.http.Shutdown(ctx); err != nil {
 		s.http.Close()
 	}
 }
 
-// ServeTCP answers every line with the server's name and the line, until the listener is closed; that cuts its
+// ServeTCP answers every line with the server's name and the line, until the listener is closed. That closes its
 // connections too.
 func (s *Server) ServeTCP(l net.Listener) error {
 	var conns sync.WaitGroup
@@ -167,8 +167,7 @@ func (s *Server) call(ctx context.Context, url string) (Answer, error) {
 	return Decode(resp)
 }
 
-// Decode reads a response and closes its body. Anything but an answer with status 200 is an error that names what came
-// instead.
+// Decode reads a response and closes its body. An error describes any response except an answer with status 200.
 func Decode(resp *http.Response) (Answer, error) {
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))

@@ -1,6 +1,6 @@
-// Package gatewaystatus compares the statuses of the Gateway API's objects with those that the real istiod writes, on a
-// real API server: which generation each condition has observed, also after a change of the specification. What
-// conditions say is compared in pilot/derive/gatewayapi, with recordings.
+// Package gatewaystatus compares the statuses of the Gateway API's objects with the statuses that the real istiod
+// writes, on a real API server: which generation each condition has observed, also after a change of the specification.
+// pilot/derive/gatewayapi compares the content of conditions, with recordings.
 //
-// Its test has the tag compat, for it needs Istio's own istiod.
+// Its test has the tag compat, because it needs the real istiod.
 package gatewaystatus

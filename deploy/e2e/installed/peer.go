@@ -16,14 +16,14 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/freeport"
 )
 
-// Peer is a control plane to compare: this project's or Istio's own. It is told only what both understand.
+// Peer is a control plane for comparison: this project's or Istio's. It gets only flags that both understand.
 type Peer struct {
 	Program, Kubeconfig string
 	Args, Env           []string
 }
 
 // Start starts the control plane on free ports of loopback, and waits until it is ready. It returns the addresses by
-// the flags that name them, as grpcAddr. The control plane ends with the test, which logs what it said if it fails.
+// flag, such as grpcAddr. The control plane ends with the test. If the test fails, its log is printed.
 func (p Peer) Start(ctx context.Context, t *testing.T) map[string]string {
 	t.Helper()
 	dir := t.TempDir()

@@ -12,26 +12,27 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster/kubelet"
 )
 
-// serviceCIDR has the addresses of the recorded world of pilot/translate.
+// serviceCIDR contains the addresses of the recorded world of pilot/translate.
 const serviceCIDR = "10.64.0.0/12,fd00:10:96::/112"
 
-// prepared is a cluster that has the custom resources of the charts and nothing else, whenever no test uses it.
+// prepared is a cluster that contains only the charts' custom resources while no test uses it.
 type prepared struct {
 	*cluster.Cluster
 	empty *cluster.Snapshot
 }
 
-// clusters are shared by the tests of this process. To start a cluster costs far more than to empty one.
+// clusters are shared by the tests of this process. Emptying a cluster costs far less than starting one.
 var clusters = new(pool)
 
-// pool holds clusters that no test uses now.
+// pool holds the unused clusters.
 type pool struct {
 	mu   sync.Mutex
-	kept bool // whether clusters are kept for other tests, which Main stops in the end
+	kept bool // whether clusters are kept for other tests until Main stops them
 	free []prepared
 }
 
-// Main runs the tests of a package, which share clusters: each has a cluster that is as a new one. It does not return.
+// Main runs the tests of a package, which share clusters. Each test gets a cluster in its initial state. Main does not
+// return.
 func Main(m *testing.M, program *string) { clusters.main(m, program) }
 
 func (p *pool) main(m *testing.M, program *string) {
@@ -43,7 +44,7 @@ func (p *pool) main(m *testing.M, program *string) {
 	})
 }
 
-// take returns a cluster that is this test's until it ends.
+// take returns a cluster for a test, until it ends.
 func (p *pool) take(ctx context.Context, t *testing.T) (*cluster.Cluster, error) {
 	p.mu.Lock()
 	var c prepared

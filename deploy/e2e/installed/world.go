@@ -15,10 +15,10 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/controlplane"
 )
 
-// Namespace is where the charts are installed.
+// Namespace is the namespace of the charts.
 const Namespace = "istio-system"
 
-// timeout is when a test gives up: far more than a busy machine needs.
+// timeout is the limit of a test. It is far more than a busy machine needs.
 const timeout = 15 * time.Minute
 
 // World is a cluster with the charts installed.
@@ -26,7 +26,7 @@ type World struct {
 	*cluster.Cluster
 	T       *testing.T
 	Ctx     context.Context
-	Between *faults.Proxy // between the cluster and servers that are launched; nil if there is none
+	Between *faults.Proxy // between the cluster and launched servers; nil without Interpose
 }
 
 // Interpose puts a proxy that can fail between the cluster and the servers that are launched from now on.
@@ -39,7 +39,7 @@ func (w *World) Interpose() *faults.Proxy {
 	return w.Between
 }
 
-// CRDs starts a cluster of the test's own, with options, that has the custom resources of Istio and no chart.
+// CRDs starts a cluster for one test, with options. It has Istio's custom resources and no chart.
 func CRDs(t *testing.T, o cluster.Options) (context.Context, *cluster.Cluster) {
 	t.Helper()
 	w := world(t)
@@ -55,7 +55,7 @@ func world(t *testing.T) *World {
 	return &World{T: t, Ctx: ctx}
 }
 
-// Empty returns a cluster that has the custom resources of Istio, and no chart.
+// Empty returns a cluster with Istio's custom resources and no chart.
 func Empty(t *testing.T) *World {
 	t.Helper()
 	w := world(t)
@@ -63,7 +63,7 @@ func Empty(t *testing.T) *World {
 	return w
 }
 
-// Another returns one more cluster of the same test, with the custom resources of Istio and no chart.
+// Another returns one more cluster of the same test, with Istio's custom resources and no chart.
 func (w *World) Another() *World {
 	w.T.Helper()
 	other := &World{T: w.T, Ctx: w.Ctx}
@@ -78,7 +78,7 @@ func (w *World) take() {
 	w.Must(err)
 }
 
-// Start returns a cluster with the charts base and istiod, the second with more arguments for Helm.
+// Start returns a cluster with the charts base and istiod. The arguments for Helm apply to istiod.
 func Start(t *testing.T, set ...string) *World {
 	t.Helper()
 	w := Empty(t)
@@ -87,7 +87,7 @@ func Start(t *testing.T, set ...string) *World {
 	return w
 }
 
-// Released starts a cluster of the test's own, and has Helm install the charts base and istiod as releases.
+// Released starts a cluster for one test, in which Helm installs the charts base and istiod as releases.
 func Released(t *testing.T) *World {
 	t.Helper()
 	w := world(t)
@@ -106,7 +106,7 @@ func Released(t *testing.T) *World {
 	return w
 }
 
-// Install writes what a chart makes for a new release, with more arguments for Helm.
+// Install applies the manifests of a chart, rendered with more arguments for Helm.
 func (w *World) Install(chart string, set ...string) {
 	w.T.Helper()
 	helms, err := charts.Helms(w.T.TempDir(), "")
@@ -115,14 +115,14 @@ func (w *World) Install(chart string, set ...string) {
 	w.Must(err)
 	args := []string{"template", chart, path, "-n", Namespace, "--skip-tests"}
 	if chart == "base" {
-		args = append(args, "--set", "base.enableCRDTemplates=false") // each cluster has them
+		args = append(args, "--set", "base.enableCRDTemplates=false") // each cluster has them already
 	}
 	manifests, err := helms[0].Run(w.Ctx, append(args, set...)...)
 	w.Must(err)
 	w.Write(manifests)
 }
 
-// Must ends the test if there is an error.
+// Must ends the test if err is not nil.
 func (w *World) Must(err error) {
 	w.T.Helper()
 	if err != nil {
@@ -130,7 +130,7 @@ func (w *World) Must(err error) {
 	}
 }
 
-// Write creates the objects of a YAML text, or changes them.
+// Write creates or changes the objects of a YAML text.
 func (w *World) Write(yaml string) {
 	w.T.Helper()
 	w.Must(w.Apply(w.Ctx, []byte(yaml)))
@@ -152,8 +152,8 @@ func (w *World) Eventually(what string, ok func() error) {
 	}
 }
 
-// pause is how long to wait before one asks again for what has been awaited for so long: a long wait is not for what
-// takes a moment, and each question costs the API server something.
+// pause returns the time until the next check. It grows with the time waited, because each check costs the API server
+// something.
 func pause(waited time.Duration) time.Duration {
 	return min(max(waited/20, 20*time.Millisecond), 250*time.Millisecond)
 }
@@ -161,14 +161,14 @@ func pause(waited time.Duration) time.Duration {
 // Replica is a server of the chart.
 type Replica struct {
 	*kubelet.Container
-	controlplane.Addresses // once it is ready
+	controlplane.Addresses // valid once the replica is ready
 
 	w    *World
-	file string // of the addresses
+	file string // the file of the addresses
 }
 
-// Launch starts a server as the chart's Deployment would start that pod, and waits for nothing. It listens on free
-// ports of loopback where the arguments do not say otherwise.
+// Launch starts a server as the chart's Deployment would start that pod, and does not wait. By default it listens on
+// free ports of loopback.
 func (w *World) Launch(program, deployment, pod string, args ...string) *Replica {
 	w.T.Helper()
 	dir := w.T.TempDir()

@@ -1,5 +1,5 @@
-// Package istioctl has Istio's istioctl work on an installed control plane, with the tag compat, and writes what became
-// of each command into deploy/compat/MATRIX.md.
+// Package istioctl runs Istio's istioctl on an installed control plane, with the tag compat, and writes the result of
+// each command to deploy/compat/MATRIX.md.
 //
-// There is no kubelet: what istioctl asks of it, to forward a port of a pod, is answered in front of the API server.
+// There is no kubelet. A server in front of the API server answers requests to forward a port of a pod.
 package istioctl

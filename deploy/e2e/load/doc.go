@@ -1,5 +1,5 @@
-// Package load sends requests at a fixed rate, whether or not earlier ones were answered, and counts who answered and
-// what failed.
+// Package load sends requests at a fixed rate, whether or not earlier ones were answered, and counts answers by server
+// and failures.
 //
-// Start runs one goroutine that keeps the rate and one for each request under way; Stop waits for all of them.
+// Start runs one goroutine that keeps the rate, and one for each request in flight. Stop waits for all of them.
 package load

@@ -13,34 +13,34 @@ import (
 
 // Options say what to send.
 type Options struct {
-	// Rate is in requests a second.
+	// Rate is the number of requests per second.
 	Rate int
-	// Timeout bounds one request.
+	// Timeout is the limit of one request.
 	Timeout time.Duration
-	// Send sends one request and returns who answered. It is called concurrently.
+	// Send sends one request and returns the name of the server that answered. It is called concurrently.
 	Send func(ctx context.Context) (from string, err error)
-	// Overdue, if not nil, is called once, as soon as a request has waited for half of Timeout: its answer can still be
-	// looked for.
+	// Overdue is called once, as soon as a request has waited for half of Timeout, so that its state can still be
+	// examined. Optional.
 	Overdue func()
 }
 
-// Report is what came of the requests so far.
+// Report holds the results of the requests so far.
 type Report struct {
 	Answered int
 	Failed   int
-	// TimedOut are those of the failed that waited for all of Timeout.
+	// TimedOut is how many failed requests waited for the whole Timeout.
 	TimedOut int
 	From     map[string]int
-	// Errors counts by message.
+	// Errors holds the number of failures by message.
 	Errors  map[string]int
 	Slowest time.Duration
-	// HeldUp is the longest time that this program, when it was to send, was kept from running.
+	// HeldUp is the longest time that this program was kept from running when it had to send.
 	HeldUp time.Duration
 
 	timeout time.Duration
 }
 
-// Run is a load under way.
+// Run is a running load.
 type Run struct {
 	o      Options
 	cancel context.CancelFunc
@@ -50,7 +50,7 @@ type Run struct {
 	report Report
 }
 
-// Start begins to send. The requests go on until Stop, not until the context ends, which only cuts them short.
+// Start begins to send. Requests are sent until Stop. The end of the context only cancels requests in flight.
 func Start(ctx context.Context, o Options) *Run {
 	pace, cancel := context.WithCancel(ctx)
 	if o.Overdue != nil {
@@ -76,7 +76,7 @@ func Start(ctx context.Context, o Options) *Run {
 	return r
 }
 
-// Stop sends no more and waits for the answers that are due.
+// Stop stops sending, and waits for the requests in flight.
 func (r *Run) Stop() Report {
 	r.cancel()
 	r.busy.Wait()
@@ -128,12 +128,11 @@ func (r *Run) one(ctx context.Context) {
 	r.report.From[from]++
 }
 
-// starved is the share of a request's timeout for which a program that only sends is not kept from running, unless a
-// machine has far more to do than it can.
+// starved is the share of Timeout: a program that is kept from running for longer runs on an overloaded machine.
 const starved = 4
 
-// Err returns an error if requests failed. What timed out while the machine was starved proves nothing about whoever
-// was to answer: then it is nil.
+// Err returns an error if requests failed. It returns nil if the machine was starved, because timeouts then say nothing
+// about the servers.
 func (r Report) Err() error {
 	if r.Failed == 0 || r.Failed == r.TimedOut && r.Starved() {
 		return nil
@@ -141,10 +140,10 @@ func (r Report) Err() error {
 	return errors.New(r.String())
 }
 
-// Starved reports whether the machine had so much else to do that requests may have timed out for that alone.
+// Starved reports whether the machine was so busy that requests may have timed out for that reason.
 func (r Report) Starved() bool { return r.HeldUp > r.timeout/starved }
 
-// Since returns what came between two reports. Slowest and HeldUp are those of the newer one.
+// Since returns the difference between two reports. Slowest and HeldUp are those of the newer one.
 func (r Report) Since(from Report) Report {
 	d := Report{
 		Answered: r.Answered - from.Answered, Failed: r.Failed - from.Failed, TimedOut: r.TimedOut - from.TimedOut, Slowest: r.Slowest,
@@ -163,7 +162,7 @@ func (r Report) Since(from Report) Report {
 	return d
 }
 
-// String names the reasons of failure, most frequent first.
+// String lists the reasons of failures, the most frequent first.
 func (r Report) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d answered, %d failed, slowest %s", r.Answered, r.Failed, r.Slowest.Round(time.Millisecond))

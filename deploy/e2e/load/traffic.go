@@ -9,11 +9,10 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
 )
 
-// Traffic is steady load from several places at once.
+// Traffic is a steady load from several clients.
 type Traffic []*Run
 
-// Begin sends with each of the senders until the test ends. One failed request fails the test, unless the machine was
-// starved.
+// Begin sends with each sender until the test ends. A failed request fails the test, unless the machine was starved.
 func Begin(t *testing.T, o Options, senders ...func(context.Context) (string, error)) Traffic {
 	t.Helper()
 	var tr Traffic
@@ -35,7 +34,7 @@ func Begin(t *testing.T, o Options, senders ...func(context.Context) (string, er
 	return tr
 }
 
-// Err returns what is wrong with the requests so far, or nil.
+// Err returns the failures so far, or nil.
 func (tr Traffic) Err() error {
 	for i, r := range tr {
 		if err := r.Report().Err(); err != nil {
@@ -45,12 +44,12 @@ func (tr Traffic) Err() error {
 	return nil
 }
 
-// Starved reports whether the machine has had too much else to do.
+// Starved reports whether the machine was too busy.
 func (tr Traffic) Starved() bool {
 	return slices.ContainsFunc(tr, func(r *Run) bool { return r.Report().Starved() })
 }
 
-// Heard returns the number of answers that the server gave, to all loads.
+// Heard returns the number of answers from a server to all loads.
 func (tr Traffic) Heard(server string) int {
 	return tr.sum(func(r Report) int { return r.From[server] })
 }
@@ -63,7 +62,7 @@ func (tr Traffic) sum(of func(Report) int) int {
 	return n
 }
 
-// Answers waits until the server has answered every load a few times more.
+// Answers waits until the server has answered every load a few more times.
 func (tr Traffic) Answers(t *testing.T, server string) {
 	t.Helper()
 	want := make([]int, len(tr))
@@ -80,7 +79,7 @@ func (tr Traffic) Answers(t *testing.T, server string) {
 	})
 }
 
-// Silent waits until others have answered as many requests in a row as are sent in a second, and the server none.
+// Silent waits until other servers have answered the requests of a whole second, and the given server none.
 func (tr Traffic) Silent(t *testing.T, server string) {
 	t.Helper()
 	enough := 0

@@ -1,5 +1,5 @@
-// Package mtls tests mutual TLS between real Envoys whose certificates come from the control plane: a small client in
-// the agent's place proves who it is by a token, has a certificate signed, and gives it to its Envoy.
+// Package mtls tests mutual TLS between real Envoys with certificates from the control plane. A small client, instead
+// of an agent, authenticates with a token, requests a certificate, and gives it to its Envoy.
 //
 // # Guarantees
 //

@@ -1,7 +1,7 @@
-// Package pages holds that each debug page has the keys that istiod's has, with values of the same types: readers, such
-// as istioctl, Kiali and scripts, find what they look for.
+// Package pages checks that each debug page has the keys of istiod's page, with values of the same types, so that
+// readers such as istioctl, Kiali and scripts work.
 //
-// testdata/istiod.txt is what istiod 1.31 was seen to answer about the objects of testdata/world.yaml: the paths of
-// keys and the types of values, not the values. The test with the tag compat records it anew. testdata/absent.txt names
-// the paths that this server does not have, and why.
+// testdata/istiod.txt describes the answers of istiod 1.31 about the objects of testdata/world.yaml: the paths of keys
+// and the types of values, not the values. The test with the tag compat records it again. testdata/absent.txt names the
+// paths that this server does not have, and why.
 package pages

@@ -13,35 +13,34 @@ import (
 	"time"
 )
 
-// ErrForbidden says that this machine does not let the program make namespaces, or not use them.
+// ErrForbidden is returned if this machine does not let the program create or use namespaces.
 var ErrForbidden = errors.New("this machine does not let ordinary programs make network namespaces")
 
 const (
-	// insideVar holds the number of inherited listeners in the environment of the inner program.
+	// insideVar is the environment variable of the inner program with the number of inherited listeners.
 	insideVar = "ISTIOD_LITE_PODS_INSIDE"
-	// firstFD is the first inherited descriptor: 0 to 2 are the standard ones.
+	// firstFD is the first inherited descriptor, after the standard ones.
 	firstFD = 3
-	// exitForbidden is how the inner program tells the outer one that namespaces exist but cannot be used.
+	// exitForbidden is the exit code of the inner program if namespaces exist but cannot be used.
 	exitForbidden = 83
-	// stopGrace is how long the inner program may take to end after it was asked to.
+	// stopGrace is how long the inner program may take to end.
 	stopGrace = 10 * time.Second
 )
 
-// EnterOptions say how the program is run again.
+// EnterOptions say how to run the program again.
 type EnterOptions struct {
 	Args []string
 	// Env is added to the environment.
 	Env []string
-	// Listeners are handed over in order. They keep accepting from the network they were opened in.
+	// Listeners are inherited in order. They keep accepting from the network in which they were opened.
 	Listeners []*net.TCPListener
 }
 
-// Inside reports whether this process was started by Enter.
+// Inside reports whether Enter started this process.
 func Inside() bool { return os.Getenv(insideVar) != "" }
 
-// Enter runs this program again inside namespaces of its own, where it is root over its own network and process 1, and
-// waits for it. Cancelling the context asks it to stop by SIGTERM. The error is ErrForbidden where the machine does not
-// allow it, or an *exec.ExitError.
+// Enter runs this program again inside new namespaces, as process 1 and root over its network, and waits for it. The
+// end of the context sends SIGTERM. The error is ErrForbidden if the machine forbids namespaces, or an *exec.ExitError.
 func Enter(ctx context.Context, o EnterOptions) error {
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", o.Args...)
 	cmd.Env = append(os.Environ(), o.Env...)
@@ -60,8 +59,7 @@ func Enter(ctx context.Context, o EnterOptions) error {
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
 		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
 		Pdeathsig:   syscall.SIGKILL,
-		// A group of its own: Ctrl-C then reaches the outer program alone, which asks the inner one to end in good
-		// order.
+		// With its own process group, Ctrl-C reaches only the outer program, which terminates the inner one.
 		Setpgid: true,
 	}
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
@@ -86,7 +84,7 @@ func Refuse(err error) {
 	os.Exit(exitForbidden)
 }
 
-// Listeners returns the listeners that Enter handed to this process, in its order. It may be called once.
+// Listeners returns the inherited listeners, in order. It may be called once.
 func Listeners() ([]net.Listener, error) {
 	n, err := strconv.Atoi(os.Getenv(insideVar))
 	if err != nil {
@@ -112,7 +110,7 @@ func forbids(err error) bool {
 	return false
 }
 
-// hint names the switch that most likely forbids namespaces here.
+// hint names the setting that most likely forbids namespaces here.
 func hint() string {
 	is := func(path, value string) bool {
 		b, err := os.ReadFile(path)

@@ -8,11 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// namespace is a network namespace, kept alive by an open descriptor.
+// namespace is a network namespace, which lives as long as its open descriptor.
 type namespace struct{ f *os.File }
 
-// current returns the namespace of the calling thread. The path is resolved by the thread itself, hence right in any
-// PID namespace.
+// current returns the namespace of the calling thread. The thread resolves the path itself, so it is right in any PID
+// namespace.
 func current() (namespace, error) {
 	f, err := os.Open("/proc/thread-self/ns/net")
 	if err != nil {
@@ -21,7 +21,7 @@ func current() (namespace, error) {
 	return namespace{f}, nil
 }
 
-// create makes an empty network namespace.
+// create creates an empty network namespace.
 func create(home namespace) (namespace, error) {
 	var made namespace
 	err := locked(home, func() error {
@@ -35,8 +35,7 @@ func create(home namespace) (namespace, error) {
 	return made, err
 }
 
-// within calls fn on a thread that is in the namespace: the sockets it opens and the processes it starts belong there
-// and stay there.
+// within calls fn on a thread in the namespace. Sockets and processes that fn creates stay in it.
 func (n namespace) within(home namespace, fn func() error) error {
 	return locked(home, func() error {
 		if err := unix.Setns(int(n.f.Fd()), unix.CLONE_NEWNET); err != nil {
@@ -46,15 +45,15 @@ func (n namespace) within(home namespace, fn func() error) error {
 	})
 }
 
-// locked calls fn, which may change the thread's namespace, and brings the thread back home. A thread that cannot
-// return is never used again.
+// locked calls fn, which may change the thread's namespace, and returns the thread to home. A thread that cannot return
+// is never used again.
 func locked(home namespace, fn func() error) error {
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()
 		err := fn()
 		if back := unix.Setns(int(home.f.Fd()), unix.CLONE_NEWNET); back != nil {
-			// Ending while locked ends the thread.
+			// The thread ends, because it is still locked.
 			done <- fmt.Errorf("leave network namespace: %w", back)
 			return
 		}

@@ -8,9 +8,9 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// Network is a bridge with pods on it. Its gateway is an address of the program itself, where it serves what all pods
-// may call; every address that is no pod's goes there too, so that connecting to a service address has a route before
-// the rules of the pod catch it.
+// Network is a bridge with pods. Its gateway is an address of the program itself, on which it serves all pods. Every
+// address without a pod is routed there too, so a connection to a service address has a route before the rules of the
+// pod redirect it.
 type Network struct {
 	gateway netip.Prefix
 	home    namespace
@@ -18,7 +18,7 @@ type Network struct {
 	pods    int
 }
 
-// NewNetwork makes a bridge whose gateway is the first address of the prefix. It must be called inside.
+// NewNetwork creates a bridge whose gateway is the first address of the prefix. It must be called inside.
 func NewNetwork(prefix netip.Prefix) (*Network, error) {
 	home, err := current()
 	if err != nil {
@@ -50,17 +50,17 @@ func NewNetwork(prefix netip.Prefix) (*Network, error) {
 	return n, nil
 }
 
-// bridgeAddr is a locally administered MAC address. A bridge without one of its own takes that of one of its ports,
-// another one as ports come and go; pods that know the old one then lose the gateway until their ARP entry ends, half a
+// bridgeAddr is a locally administered MAC address. A bridge without its own address takes the one of a port, which
+// changes as ports come and go. Pods with the old one then lose the gateway until their ARP entry expires, half a
 // minute later.
 func bridgeAddr() net.HardwareAddr { return net.HardwareAddr{0x02, 0, 0, 0, 0, 0x01} }
 
-// Gateway is the program's own address on the bridge.
+// Gateway returns the program's own address on the bridge.
 func (n *Network) Gateway() netip.Addr { return n.gateway.Addr() }
 
-// podAddr returns the MAC address of a pod: the same for the same IPv4 address. Pods that remember an address by ARP
-// then reach whichever pod has it now. With another MAC address they would go on sending to the old one for as long as
-// Linux trusts and then probes its entry: 8 to 10 s.
+// podAddr returns the MAC address of a pod, which depends only on its IPv4 address. Pods with an ARP entry then reach
+// the current pod with that address. With another MAC address they would use the old one until Linux has checked the
+// entry, which takes 8 to 10 s.
 func podAddr(ip netip.Addr) net.HardwareAddr {
 	four := ip.As4()
 	return append(net.HardwareAddr{0x02, 0x01}, four[:]...)
@@ -95,7 +95,7 @@ func (n *Network) connect(ns namespace, addr netip.Addr) (string, error) {
 	})
 }
 
-// disconnect removes the interface, both ends of it, at once.
+// disconnect removes both ends of the interface at once.
 func disconnect(home namespace, link string) error {
 	return home.within(home, func() error {
 		l, err := netlink.LinkByName(link)
@@ -109,7 +109,7 @@ func disconnect(home namespace, link string) error {
 	})
 }
 
-// address sets the link's address and brings it up.
+// address sets the address of a link and enables it.
 func address(name string, p netip.Prefix) error {
 	link, err := netlink.LinkByName(name)
 	if err != nil {
@@ -133,7 +133,7 @@ func up(name string) error {
 	return nil
 }
 
-// Route has the program reach an address by way of a pod, which is to have it: AddAddress of a Pod.
+// Route routes an address through a pod. The pod needs the address too: see AddAddress of Pod.
 func (n *Network) Route(addr, via netip.Addr) error {
 	return n.home.within(n.home, func() error {
 		to := &net.IPNet{IP: addr.AsSlice(), Mask: net.CIDRMask(addr.BitLen(), addr.BitLen())}
@@ -144,7 +144,7 @@ func (n *Network) Route(addr, via netip.Addr) error {
 	})
 }
 
-// AddAddress adds an address to the program's own, which pods reach too. An address that it has already is no error.
+// AddAddress adds an address of the program, which pods can reach. Adding it twice is no error.
 func (n *Network) AddAddress(addr netip.Addr) error {
 	return n.home.within(n.home, func() error { return ownAddress(addr) })
 }

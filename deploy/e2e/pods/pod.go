@@ -13,9 +13,9 @@ import (
 type Spec struct {
 	Name string
 	Addr netip.Addr
-	// Redirect hands all TCP traffic of the pod, both ways, to the ports of a sidecar.
+	// Redirect redirects all TCP traffic of the pod, in both directions, to the ports of a sidecar.
 	Redirect bool
-	// Direct are outbound ports that are left alone: where the agent beside the sidecar calls, which has no mark.
+	// Direct are outbound ports that are not redirected. The agent of the sidecar, which has no mark, connects to them.
 	Direct []uint16
 }
 
@@ -27,7 +27,7 @@ type Pod struct {
 	link string // the bridge's end of its interface
 }
 
-// Add makes a pod.
+// Add creates a pod.
 func (n *Network) Add(s Spec) (*Pod, error) {
 	ns, err := create(n.home)
 	if err != nil {
@@ -38,19 +38,19 @@ func (n *Network) Add(s Spec) (*Pod, error) {
 		err = ns.within(n.home, func() error { return redirect(s.Direct) })
 	}
 	if err != nil {
-		_ = p.Close() // the first error says more
+		_ = p.Close() // the first error is more useful
 		return nil, fmt.Errorf("pod %s: %w", s.Name, err)
 	}
 	return p, nil
 }
 
-// Name is the pod's name.
+// Name returns the name of the pod.
 func (p *Pod) Name() string { return p.spec.Name }
 
-// Addr is the pod's address.
+// Addr returns the address of the pod.
 func (p *Pod) Addr() netip.Addr { return p.spec.Addr }
 
-// DialContext connects as a program in the pod would. The address must be literal: a pod has no resolver.
+// DialContext connects as a program in the pod would. The address must be literal, because a pod has no resolver.
 func (p *Pod) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
 	if _, err := netip.ParseAddrPort(addr); err != nil {
 		return nil, fmt.Errorf("dial from pod %s: %w", p.Name(), err)
@@ -75,7 +75,7 @@ func (p *Pod) Listen(addr string) (net.Listener, error) {
 	return l, err
 }
 
-// Do calls fn on a thread that is in the pod: the sockets that it opens belong there.
+// Do calls fn on a thread in the pod. Sockets that fn opens belong to the pod.
 func (p *Pod) Do(fn func() error) error { return p.ns.within(p.home, fn) }
 
 // Start starts the command in the pod.
@@ -83,9 +83,8 @@ func (p *Pod) Start(cmd *exec.Cmd) error {
 	return p.ns.within(p.home, cmd.Start)
 }
 
-// Close takes the pod off the network at once, so that another can have its address, and lets go of its namespace. The
-// kernel keeps that, with its addresses, until the last socket in it has gone: one whose peer does not answer any more
-// stays for minutes.
+// Close removes the pod from the network at once, so that another pod can have its address. The kernel keeps the
+// namespace until its last socket is gone, which takes minutes if a peer no longer answers.
 func (p *Pod) Close() error {
 	var err error
 	if p.link != "" {
@@ -94,7 +93,7 @@ func (p *Pod) Close() error {
 	return errors.Join(err, p.ns.close())
 }
 
-// AddAddress adds an address to the pod, which is reached where a route leads to the pod.
+// AddAddress adds an address to the pod. Other pods reach it if a route leads to the pod.
 func (p *Pod) AddAddress(addr netip.Addr) error {
 	return p.ns.within(p.home, func() error { return ownAddress(addr) })
 }

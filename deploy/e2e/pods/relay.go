@@ -11,8 +11,7 @@ import (
 // Dial connects to a fixed or chosen address.
 type Dial func(ctx context.Context) (net.Conn, error)
 
-// Relay accepts from the listener until the context ends, and joins each connection to one that dial makes. It owns the
-// listener.
+// Relay accepts connections until the context ends, and joins each to a connection from dial. It owns the listener.
 func Relay(ctx context.Context, l net.Listener, dial Dial) error {
 	var conns sync.WaitGroup
 	defer conns.Wait()
@@ -29,7 +28,7 @@ func Relay(ctx context.Context, l net.Listener, dial Dial) error {
 	}
 }
 
-// splice copies both ways until both sides have ended or the context has.
+// splice copies in both directions until both sides or the context end.
 func splice(ctx context.Context, in net.Conn, dial Dial) {
 	defer in.Close()
 	out, err := dial(ctx)
@@ -44,7 +43,7 @@ func splice(ctx context.Context, in net.Conn, dial Dial) {
 	ways.Wait()
 }
 
-// copyHalf passes on the end of a stream too, so that half-closed connections work.
+// copyHalf also passes the end of a stream on, so that half-closed connections work.
 func copyHalf(dst, src net.Conn) {
 	_, err := io.Copy(dst, src)
 	if half, ok := dst.(interface{ CloseWrite() error }); ok && err == nil {

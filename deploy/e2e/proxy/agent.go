@@ -16,24 +16,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Agent says how the agent is run that starts Envoy, has its certificates, and passes its streams on.
+// Agent says how to run the agent that starts Envoy, has its certificates, and relays its streams.
 type Agent struct {
 	Binary string
-	// Discovery is the control plane's secure port, and Roots are whom it is trusted by, in PEM.
+	// Discovery is the control plane's secure port, and Roots verify it, in PEM.
 	Discovery string
 	Roots     []byte
 	// Token returns a token of a service account.
 	Token func(ctx context.Context, namespace, account string) ([]byte, error)
 	// Environ is added to the agent's environment.
 	Environ []string
-	// Ports are those of the agent's status, of Envoy's readiness and of Envoy's metrics; nil: Istio's.
+	// Ports are the ports of the agent's status, of Envoy's readiness and of Envoy's metrics. Nil means Istio's ports.
 	Ports *[3]uint16
 }
 
-// Dir is the folder of the agent's files.
+// Dir returns the folder of the agent's files.
 func (p *Proxy) Dir() string { return filepath.Join(p.o.WorkDir, p.o.Node.Name) }
 
-// agentCommand writes what a pod tells its agent, and returns the command that runs it.
+// agentCommand writes the files of an agent, and returns the command that runs it.
 func (o Options) agentCommand(dir string) (*exec.Cmd, error) {
 	a, n := o.Agent, o.Node
 	account := cmp.Or(n.ServiceAccount, "default")
@@ -70,7 +70,7 @@ func (o Options) agentCommand(dir string) (*exec.Cmd, error) {
 	}
 	config := map[string]any{
 		"discoveryAddress": a.Discovery, "binaryPath": o.Binary, "concurrency": 1, "drainDuration": "2s", "proxyAdminPort": admin.Port(),
-		// The tests read them all.
+		// The tests read all statistics.
 		"proxyStatsMatcher": map[string]any{"inclusionRegexps": []string{".*"}},
 	}
 	if a.Ports != nil {
@@ -102,7 +102,7 @@ func (o Options) agentCommand(dir string) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// Port returns the number of HOST:PORT.
+// Port returns the port of HOST:PORT.
 func Port(address string) (uint16, error) {
 	_, text, err := net.SplitHostPort(address)
 	if err != nil {
@@ -112,7 +112,8 @@ func Port(address string) (uint16, error) {
 	return uint16(n), err
 }
 
-// Tokens returns an Agent's Token: those that a control plane's command makes of the key in its folder of state.
+// Tokens returns a function for Token of Agent. A command of the control plane makes the tokens with the key in its
+// state folder.
 func Tokens(pilot, state string) func(ctx context.Context, namespace, account string) ([]byte, error) {
 	return func(ctx context.Context, namespace, account string) ([]byte, error) {
 		text, err := exec.CommandContext(ctx, pilot, "token", namespace, account, "--stateDir", state).Output()

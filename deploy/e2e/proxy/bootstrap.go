@@ -12,7 +12,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/agent/bootstrap"
 )
 
-// Node is who the proxy says it is.
+// Node is the identity of the proxy.
 type Node struct {
 	// Type is sidecar or router.
 	Type           node.Type
@@ -23,16 +23,16 @@ type Node struct {
 	ServiceAccount string
 	NodeName       string
 	Labels         map[string]string
-	// Interception is REDIRECT, NONE or, on a router, empty.
+	// Interception is REDIRECT or NONE. It is empty for a router.
 	Interception node.Interception
-	// Cluster is the ID of the cluster; Kubernetes without it.
+	// Cluster is the cluster ID. The default is Kubernetes.
 	Cluster string
-	// Network is the one that the proxy says it is in; View are those whose endpoints it asks for, all if empty. Both
-	// may be empty.
+	// Network is the network of the proxy. View are the networks whose endpoints it asks for; empty means all. Both may be
+	// empty.
 	Network, View string
 }
 
-// Message is the node as Envoy says it.
+// Message returns the node as Envoy sends it.
 func (n Node) Message() *corev3.Node {
 	p := &node.Proxy{
 		Type: n.Type, Name: n.Name, Namespace: n.Namespace, Domain: n.Namespace + ".svc.cluster.local", IPs: []string{n.Addr.String()},
@@ -46,7 +46,7 @@ func (n Node) Message() *corev3.Node {
 	return node.Format(p)
 }
 
-// bootstrap is Envoy's configuration before it has any: where the control plane is, and how to ask it.
+// bootstrap returns Envoy's bootstrap configuration, with the address and the protocol of the control plane.
 func (o Options) bootstrap() ([]byte, error) {
 	b, err := bootstrap.New(bootstrap.Options{Node: o.Node.Message(), ADS: o.XDS, SDS: o.SDS, Admin: o.Admin, StateOfTheWorld: !o.Delta})
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// Location is where a proxy runs: a pod, or the machine itself.
+// Location is a pod or the machine itself, in which a proxy runs.
 type Location interface {
 	Start(*exec.Cmd) error
 	DialContext(ctx context.Context, network, addr string) (net.Conn, error)
@@ -29,19 +29,19 @@ type Options struct {
 	Binary   string
 	Location Location
 	Node     Node
-	// Agent runs it; nil: nobody does, and it has no certificates but those of SDS.
+	// Agent runs Envoy. Without it, Envoy has no certificates except those from SDS. Optional.
 	Agent *Agent
 	// XDS is the control plane's plaintext address, for a proxy without an agent.
 	XDS string
-	// SDS is where a proxy without an agent gets certificates; empty: it gets none.
+	// SDS is the address from which a proxy without an agent gets certificates. Optional.
 	SDS string
-	// Delta asks for incremental xDS, else state of the world.
+	// Delta selects delta xDS, and otherwise state of the world.
 	Delta bool
-	// Admin is the address of the admin API; port 0 will not do.
+	// Admin is the address of the admin API. Its port must not be 0.
 	Admin string
-	// Mark is the SO_MARK of the proxy's own connections; 0 sets none.
+	// Mark is the SO_MARK of the proxy's own connections. 0 sets none.
 	Mark int
-	// WorkDir takes the bootstrap and the log, under the node's name.
+	// WorkDir is the folder of the bootstrap and the log, which have the node's name.
 	WorkDir string
 }
 
@@ -53,7 +53,7 @@ type Proxy struct {
 	ended chan struct{}
 }
 
-// Start starts a proxy; it does not wait for its configuration.
+// Start starts a proxy. It does not wait for its configuration.
 func Start(o Options) (*Proxy, error) {
 	p := &Proxy{o: o, ended: make(chan struct{})}
 	p.admin = &http.Client{Timeout: 2 * time.Minute, Transport: &http.Transport{DialContext: o.Location.DialContext, DisableKeepAlives: true}}
@@ -98,10 +98,10 @@ func (o Options) envoyCommand() (*exec.Cmd, error) {
 		"--drain-time-s", "2", "--parent-shutdown-time-s", "3", "--file-flush-interval-msec", "1000"), nil
 }
 
-// Name is the node's name.
+// Name returns the name of the node.
 func (p *Proxy) Name() string { return p.o.Node.Name }
 
-// LogFile is where its output goes, and that of its agent.
+// LogFile returns the path of the output of the proxy and its agent.
 func (p *Proxy) LogFile() string { return filepath.Join(p.o.WorkDir, p.o.Node.Name+".log") }
 
 // stopTimeout is how long an agent may take to end its Envoy.
@@ -109,7 +109,7 @@ const stopTimeout = 10 * time.Second
 
 // Stop ends the proxy and waits for it.
 func (p *Proxy) Stop() {
-	if p.o.Agent != nil { // which ends Envoy at once by the second signal
+	if p.o.Agent != nil { // a second signal makes the agent end Envoy at once
 		_ = p.cmd.Process.Signal(syscall.SIGTERM)
 		_ = p.cmd.Process.Signal(syscall.SIGINT)
 		select {
@@ -122,7 +122,7 @@ func (p *Proxy) Stop() {
 	<-p.ended
 }
 
-// Stats reads the counters and gauges whose names match the regular expression.
+// Stats returns the counters and gauges whose names match the regular expression.
 func (p *Proxy) Stats(ctx context.Context, filter string) (map[string]int, error) {
 	body, err := p.Get(ctx, "/stats?filter="+url.QueryEscape(filter))
 	if err != nil {
@@ -141,7 +141,7 @@ func (p *Proxy) Stats(ctx context.Context, filter string) (map[string]int, error
 	return stats, nil
 }
 
-// Get fetches a path of the admin API.
+// Get requests a path of the admin API.
 func (p *Proxy) Get(ctx context.Context, path string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.o.Admin+path, nil)
 	if err != nil {
@@ -162,14 +162,14 @@ func (p *Proxy) Get(ctx context.Context, path string) ([]byte, error) {
 	return body, nil
 }
 
-// errNotYet marks states that a proxy on its way to ready passes through.
+// errNotYet marks states that a proxy passes through before it is ready.
 var errNotYet = errors.New("not yet")
 
 const healthStats = `^(cluster_manager\.warming_clusters|cluster_manager\.cds\.update_success|` +
 	`listener_manager\.(total_listeners_warming|workers_started|lds\.update_success)|.*\.update_rejected)$`
 
-// Healthy reports whether the proxy has taken everything it was sent: clusters and listeners arrived, its workers
-// accept connections, nothing was rejected, nothing is left warming.
+// Healthy returns nil if the proxy has accepted its whole configuration: it has clusters and listeners, its workers
+// accept connections, nothing was rejected and nothing is warming.
 func (p *Proxy) Healthy(ctx context.Context) error {
 	stats, err := p.Stats(ctx, healthStats)
 	if err != nil {

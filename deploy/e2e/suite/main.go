@@ -25,38 +25,39 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/pods"
 )
 
-// userVar is set for a test binary that runs as the user of the tests and is to enter namespaces.
+// userVar is set for a test binary that runs as the user of the tests and must enter namespaces.
 const userVar = "E2E_USER"
 
 // ordinary is the user that root's tests run as.
 const ordinary = 65534
 
-// Options of Main.
+// Options are options of Main.
 type Options struct {
-	// Prepare puts what the tests need into a folder that all users can read, and returns the environment by which the
-	// tests find it.
+	// Prepare writes files for the tests to a folder that all users can read, and returns the environment with which the
+	// tests find them.
 	Prepare func(ctx context.Context, dir string) (environ []string, err error)
-	// AsRoot runs the tests of root as root as well, unless -short is given.
+	// AsRoot runs the tests as root too, if root starts them without -short.
 	AsRoot bool
-	// Report, if not nil, is told the users and the temporary folder of each when all have run.
+	// Report is called with the users and their temporary folders after all tests. Optional.
 	Report func(users []User) error
-	// Network is given the network of the pods before the tests run: one for all tests of a process, which run one
-	// after the other on it.
+	// Network is called with the network of the pods before the tests run. The tests of a process share it, one after the
+	// other.
 	Network func(*pods.Network)
-	// Close, if not nil, is called in each process of tests when they have ended.
+	// Close is called in each process of tests when they have ended. Optional.
 	Close func()
-	// AtOnce, if not zero, is how many tests run at the same time, each in a process and namespaces of its own.
+	// AtOnce is how many tests run at the same time, each in its own process and namespaces. 0 means that all run in one
+	// process.
 	AtOnce int
 }
 
-// User is whose tests ran.
+// User is a user whose tests ran.
 type User struct {
 	ID  int
 	Dir string // $TMPDIR of the tests
 }
 
-// Main runs the tests inside the namespaces of pods as an ordinary user, which asks the most of what is tested: no
-// root, no route to anywhere. It does not return.
+// Main runs the tests inside the namespaces of pods as an ordinary user, which is the harder case: without root, and
+// without a route to other networks. It does not return.
 func Main(m *testing.M, o Options) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -90,8 +91,8 @@ func Main(m *testing.M, o Options) {
 	os.Exit(1)
 }
 
-// outside runs the tests once for each user, at the same time: most of it is waiting. What the first user's tests say
-// comes at once, the others' after it.
+// outside runs the tests of all users at the same time, because they mostly wait. It prints the output of the first
+// user's tests at once, and then the output of the others.
 func (o Options) outside(ctx context.Context) error {
 	dir, err := os.MkdirTemp("", "istiod-lite-e2e-")
 	if err != nil {
@@ -161,13 +162,13 @@ func (u User) run(ctx context.Context, to io.Writer, test string, environ []stri
 	if atOnce == 0 {
 		return command(to).Run()
 	}
-	// A pattern for subtests selects their top-level tests, and stays in force within them.
+	// A pattern for subtests selects their top-level tests, and is also passed to them.
 	pattern, sub, isSub := strings.Cut(flag.Lookup("test.run").Value.String(), "/")
 	list, err := exec.CommandContext(ctx, test, "-test.list="+cmp.Or(pattern, ".")).Output()
 	if err != nil {
 		return fmt.Errorf("list the tests: %w", err)
 	}
-	// The output of a test is written at once when it has ended, so that the tests do not mix.
+	// The output of a test is written when it has ended, so that tests do not mix.
 	var all errgroup.Group
 	var mu sync.Mutex
 	all.SetLimit(atOnce)
@@ -188,8 +189,7 @@ func (u User) run(ctx context.Context, to io.Writer, test string, environ []stri
 	return all.Wait()
 }
 
-// testArgs are the arguments of this test binary without those by which go test has it write files where other users
-// cannot.
+// testArgs returns the arguments of this test binary, without those that make it write files where other users cannot.
 func testArgs() []string {
 	return slices.DeleteFunc(slices.Clone(os.Args[1:]), func(arg string) bool {
 		for _, mine := range []string{"-test.testlogfile=", "-test.coverprofile=", "-test.gocoverdir="} {

@@ -17,7 +17,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/world"
 )
 
-// The environment that says where the programs are.
+// Environment variables with the paths of the programs.
 const (
 	EnvoyVar       = "E2E_ENVOY"
 	OldestEnvoyVar = "E2E_ENVOY_OLDEST"
@@ -25,7 +25,7 @@ const (
 	AgentVar       = "E2E_PILOT_AGENT"
 )
 
-// Programs copies both Envoys, the control plane and the agent into a folder. It is what Prepare of Options mostly is.
+// Programs copies both Envoys, the control plane and the agent to a folder. It fits Prepare of Options.
 func Programs(ctx context.Context, dir string) (environ []string, err error) {
 	set, err := binaries.Gather(ctx, dir)
 	if err != nil {
@@ -43,12 +43,12 @@ func Programs(ctx context.Context, dir string) (environ []string, err error) {
 type MeshOptions struct {
 	Network *pods.Network
 	Files   map[string]string // of the directory, by name
-	Config  string            // the mesh configuration; empty: the default
-	Envoy   string            // the variable that names the Envoy; empty: EnvoyVar
-	// StateOfTheWorld has the proxies ask for the state of the world, not for deltas.
+	Config  string            // the mesh configuration; optional
+	Envoy   string            // the variable with the path of Envoy; empty means EnvoyVar
+	// StateOfTheWorld makes the proxies use that protocol, and otherwise delta.
 	StateOfTheWorld bool
-	// CA gives the control plane a certificate authority, and each proxy an agent. The agents trust Roots, or the
-	// authority's own root if there are none.
+	// CA gives the control plane a certificate authority, and each proxy an agent. The agents trust Roots or, without any,
+	// the authority's own root.
 	CA    bool
 	Roots []*x509.Certificate
 	Env   []string // of the control plane, of the form NAME=value
@@ -56,15 +56,15 @@ type MeshOptions struct {
 	AgentEnv []string
 }
 
-// Mesh is a control plane that follows a directory, and the pods of the directory.
+// Mesh is a control plane with a configuration directory, and the pods of the directory.
 type Mesh struct {
 	*world.World
 	Dir    string // the directory
-	State  string // the folder of the CA; empty: there is none
-	Config string // the file of the mesh configuration; empty: there is none
+	State  string // the folder of the CA; empty without a CA
+	Config string // the file of the mesh configuration; empty without one
 	Pilot  *controlplane.Process
-	Issuer *controlplane.Issuer // of certificates for clients without a proxy; nil: there is no CA
-	Roots  []byte               // that the agents trust, in PEM
+	Issuer *controlplane.Issuer // certificates for clients without a proxy; nil without a CA
+	Roots  []byte               // in PEM; the agents trust them
 }
 
 // StartMesh runs a mesh until the test ends. It returns once the proxies are ready.
@@ -129,7 +129,7 @@ func StartMesh(ctx context.Context, t *testing.T, o MeshOptions) *Mesh {
 	return m
 }
 
-// rootsOf returns certificates in PEM, or those of a folder of state if there are none.
+// rootsOf returns certificates in PEM. Without certificates it returns the root in the state folder.
 func rootsOf(state string, list []*x509.Certificate) ([]byte, error) {
 	if len(list) == 0 {
 		return os.ReadFile(filepath.Join(state, "ca", "ca", "root-cert.pem"))
@@ -141,7 +141,7 @@ func rootsOf(state string, list []*x509.Certificate) ([]byte, error) {
 	return all, nil
 }
 
-// StartPods starts pods on a network, without waiting for their proxies. Options need not say where they are.
+// StartPods starts pods on a network, without waiting for their proxies. It sets the locations in the options.
 func StartPods(network *pods.Network, o world.Options) (*world.World, error) {
 	var direct []uint16
 	if o.Agent != nil {
@@ -161,7 +161,7 @@ func StartPods(network *pods.Network, o world.Options) (*world.World, error) {
 	return world.Start(o)
 }
 
-// Write replaces a file whole, as an editor does.
+// Write replaces a whole file, as an editor does.
 func Write(t *testing.T, path, text string) {
 	t.Helper()
 	next := path + ".next"

@@ -10,7 +10,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/world"
 )
 
-// NamespacesYAML returns the documents of Namespaces, with a separator behind each.
+// NamespacesYAML returns the documents of Namespaces, with a separator after each.
 func NamespacesYAML(names ...string) string {
 	var all strings.Builder
 	for _, n := range names {
@@ -19,20 +19,20 @@ func NamespacesYAML(names ...string) string {
 	return all.String()
 }
 
-// Labels of pods, besides their app.
+// Labels of pods, in addition to app.
 const (
-	Sidecar  = "security.istio.io/tlsMode: istio"             // the world starts an Envoy beside it
+	Sidecar  = "security.istio.io/tlsMode: istio"             // the world starts an Envoy for it
 	Outside  = `sidecar.istio.io/inject: "false"`             // it is not in the mesh
 	OwnAgent = Sidecar + `, sidecar.istio.io/inject: "false"` // the test starts its Envoy
 )
 
-// PodYAML returns the document of a Pod whose app and service account have its name, with a separator behind it. args
-// are those of its echo server.
+// PodYAML returns the document of a Pod with a separator after it. Its app and service account have its name. args are
+// the arguments of its echo server.
 func PodYAML(name, namespace, address, args, labels string) string {
 	return podYAML(name, namespace, address, args, labels, "")
 }
 
-// GatewayPodYAML returns the document of a Pod that is a gateway, as PodYAML does.
+// GatewayPodYAML returns the document of a Pod that is a gateway, like PodYAML.
 func GatewayPodYAML(name, namespace, address string, labels ...string) string {
 	return podYAML(name, namespace, address, "", strings.Join(append(labels, Sidecar), ", "),
 		", annotations: {inject.istio.io/templates: gateway}")
@@ -48,8 +48,8 @@ status: {phase: Running, podIP: %[3]s, podIPs: [{ip: %[3]s}], conditions: [{type
 `, name, namespace, address, args, labels, annotations)
 }
 
-// ServiceYAML returns the document of a Service whose pods have its name as their app, with a separator behind it.
-// ports are in YAML; where there are none, it has port 80 for HTTP, which leads to 8080.
+// ServiceYAML returns the document of a Service with a separator after it. It selects pods with its name as their app.
+// ports are in YAML. By default it has the HTTP port 80, which leads to 8080.
 func ServiceYAML(name, namespace, address string, ports ...string) string {
 	if len(ports) == 0 {
 		ports = []string{"{name: http, port: 80, targetPort: 8080}"}
@@ -62,8 +62,8 @@ spec: {clusterIP: %[3]s, selector: {app: %[1]s}, ports: [%[4]s]}
 `, name, namespace, address, strings.Join(ports, ", "))
 }
 
-// GatewayYAML returns the document of a Gateway of the pods whose app is "gateway", which takes HTTP for all hosts,
-// with a separator behind it.
+// GatewayYAML returns the document of a Gateway with a separator after it. It selects the pods with the app "gateway",
+// and accepts HTTP for all hosts.
 func GatewayYAML(name, namespace string, port int) string {
 	return fmt.Sprintf(`apiVersion: networking.istio.io/v1
 kind: Gateway
@@ -73,7 +73,7 @@ spec: {selector: {app: gateway}, servers: [{port: {number: %d, name: http, proto
 `, name, namespace, port)
 }
 
-// PeerAuthenticationYAML returns the document of the mode of the whole mesh, with a separator behind it.
+// PeerAuthenticationYAML returns the document of the mesh-wide mode, with a separator after it.
 func PeerAuthenticationYAML(mode string) string {
 	return fmt.Sprintf(`apiVersion: security.istio.io/v1
 kind: PeerAuthentication
@@ -83,8 +83,8 @@ spec: {mtls: {mode: %s}}
 `, mode)
 }
 
-// UncapturedYAML has the documents of a namespace b in which nothing redirects traffic, with a separator behind each.
-// The sidecars of the service "server" listen at port 8443, and all others are forward proxies at port 7070.
+// UncapturedYAML has the documents of a namespace b without redirection, with a separator after each. The sidecars of
+// the service "server" listen on port 8443, and all others are forward proxies on port 7070.
 const UncapturedYAML = `apiVersion: v1
 kind: Service
 metadata: {name: server, namespace: b}
@@ -107,7 +107,7 @@ spec:
 ---
 `
 
-// Serve serves on a port of a pod, until the test ends.
+// Serve serves on a port of a pod until the test ends.
 func Serve(t *testing.T, pod *world.Running, port int, serve func(net.Listener) error, stop func()) {
 	t.Helper()
 	ServeAt(t, pod, pod.Node.Addr.String(), port, serve, stop)

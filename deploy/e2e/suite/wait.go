@@ -8,11 +8,10 @@ import (
 	"time"
 )
 
-// timeout is when a test gives up. It says nothing about how long anything may take: it is far more than a busy
-// machine needs.
+// timeout is the limit of a wait. It is far more than a busy machine needs.
 const timeout = 3 * time.Minute
 
-// longestPause is the longest pause of Eventually between two calls of ok. Many of these functions have an Envoy dump
+// longestPause is the longest pause of Eventually between two calls of ok. Many of these functions make an Envoy dump
 // its configuration.
 const longestPause = 100 * time.Millisecond
 
@@ -29,8 +28,8 @@ func Eventually(t *testing.T, what string, ok func() bool) {
 	t.Logf("%s after %s", what, time.Since(began).Round(time.Millisecond))
 }
 
-// LogTails logs the end of every log in the folder when the test has failed: few lines, so that the words of the
-// failure stay near the end of the test's output.
+// LogTails logs the end of every log in the folder if the test has failed. It logs few lines, so that the failure stays
+// near the end of the test's output.
 func LogTails(t *testing.T, dir string) {
 	t.Helper()
 	t.Cleanup(func() {

@@ -2,15 +2,14 @@ package suite
 
 import "slices"
 
-// The types of WebAssembly's binary format, and of the functions of the module: how many numbers each takes, and
-// returns.
+// The types of WebAssembly's binary format, and of the module's functions: the numbers of parameters and results.
 const i32, function = 0x7f, 0x60
 
-// WasmModule returns a WebAssembly module for version 0.2.1 of the ABI of proxies (https://github.com/proxy-wasm/spec).
+// WasmModule returns a WebAssembly module for version 0.2.1 of the Proxy-Wasm ABI (https://github.com/proxy-wasm/spec).
 // The module adds the header x-wasm to responses, with the configuration of the plugin.
 //
-// Its memory has the address of the configuration at 0, the length of it at 4, the header's name at 16, and the
-// configuration at 1024, where all that the host allocates is.
+// Its memory has the address of the configuration at 0, its length at 4, the name of the header at 16, and the
+// configuration at 1024, where all allocations of the host are.
 func WasmModule() []byte {
 	const header = "x-wasm"
 	types := [][2]int{{5, 1}, {1, 1}, {2, 1}, {2, 0}, {3, 1}, {0, 0}} // of functions
@@ -57,7 +56,7 @@ func section(id byte, entries ...[]byte) []byte {
 	return append([]byte{id}, sized(slices.Concat([]byte{byte(len(entries))}, slices.Concat(entries...)))...)
 }
 
-// sized returns bytes behind their length, which is less than 2^14.
+// sized returns bytes with their length in front, which is less than 2^14.
 func sized(b []byte) []byte {
 	n := len(b)
 	return slices.Concat([]byte{byte(n&0x7f | 0x80), byte(n >> 7)}, b)

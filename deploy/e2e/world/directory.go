@@ -22,13 +22,13 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Directory is what the world needs to know of a configuration directory.
+// Directory holds the parts of a configuration directory that the world needs.
 type Directory struct {
 	// Pods are in the order of their files.
 	Pods []Pod
 	// Hosts maps service names, as a pod's resolver would know them, to addresses.
 	Hosts map[string]netip.Addr
-	// Certificates are those of the Secrets of type kubernetes.io/tls, by "namespace/name"; nil: there is none.
+	// Certificates holds the certificates of Secrets of type kubernetes.io/tls, by "namespace/name".
 	Certificates map[string]tls.Certificate
 }
 
@@ -38,17 +38,17 @@ type Pod struct {
 	Version string
 	// Proxied is false for a pod without Envoy.
 	Proxied bool
-	// HTTP, HTTPS and TCP are the ports its container listens on, Calls what it calls.
+	// HTTP, HTTPS and TCP are the ports that its container listens on. Calls are the URLs that it calls.
 	HTTP, HTTPS, TCP []int
 	Calls            []string
-	// Credential is the Secret of its namespace that has the certificate of HTTPS.
+	// Credential is the name of the Secret in its namespace with the certificate for HTTPS.
 	Credential string
 }
 
-// Redirected reports whether the pod's traffic is handed to its sidecar.
+// Redirected reports whether the pod's traffic is redirected to its sidecar.
 func (p Pod) Redirected() bool { return p.Node.Interception == node.Redirect }
 
-// Read reads every YAML file under the directory.
+// Read reads every YAML file below the directory.
 func Read(dir string) (Directory, error) {
 	d := Directory{Hosts: map[string]netip.Addr{}}
 	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
@@ -188,7 +188,7 @@ func (p *Pod) parse(args []string) error {
 	return nil
 }
 
-// Resolve returns the address of a host:port as seen from a namespace; literal addresses are returned as they are.
+// Resolve returns the address of a host:port as seen from a namespace. Literal addresses are returned unchanged.
 func (d Directory) Resolve(namespace, hostport string) (string, error) {
 	if _, err := netip.ParseAddrPort(hostport); err == nil {
 		return hostport, nil

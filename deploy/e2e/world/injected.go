@@ -21,7 +21,7 @@ func proxyOf(p *corev1.Pod) *corev1.Container {
 	return nil
 }
 
-// injected has the container say who the proxy is, as its agent would read it: by its command and its environment.
+// injected reads the identity of the proxy from its container, as its agent does: from its command and environment.
 func (p *Pod) injected(pod *corev1.Pod, c *corev1.Container) error {
 	if len(c.Args) < 2 || c.Args[0] != "proxy" {
 		return fmt.Errorf("the command is not a proxy's: %v", c.Args)

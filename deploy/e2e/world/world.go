@@ -19,10 +19,10 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/proxy"
 )
 
-// stopGrace is how long an echo server may take to answer what it was asked before it stopped.
+// stopGrace is how long an echo server may take to answer its last requests.
 const stopGrace = 5 * time.Second
 
-// Location is where a pod's programs run.
+// Location is the place where a pod's programs run.
 type Location interface {
 	proxy.Location
 	Listen(addr string) (net.Listener, error)
@@ -31,10 +31,10 @@ type Location interface {
 // Options say how to run a directory.
 type Options struct {
 	Directory Directory
-	// Location makes the location of a pod. Closing it, where it can be closed, removes it.
+	// Location makes the location of a pod. If it implements io.Closer, Close removes it.
 	Location func(Pod) (Location, error)
-	// Envoy is the binary, and Delta how it asks. Agent runs it; nil: it asks the control plane at XDS itself, and has
-	// no certificates.
+	// Envoy is the binary, and Delta selects its protocol. Agent runs it. Without an agent it connects to the control
+	// plane at XDS, and has no certificates.
 	Envoy string
 	Agent *proxy.Agent
 	XDS   string
@@ -42,11 +42,11 @@ type Options struct {
 	Mark  int
 	// Admin returns the address of a pod's admin API.
 	Admin func(Pod) (string, error)
-	// WorkDir takes bootstraps and logs.
+	// WorkDir is the folder of bootstraps and logs.
 	WorkDir string
 }
 
-// World is a directory brought to life.
+// World is a directory whose pods run.
 type World struct {
 	o Options
 
@@ -55,7 +55,7 @@ type World struct {
 	serving sync.WaitGroup
 }
 
-// Running is a pod that runs.
+// Running is a running pod.
 type Running struct {
 	Pod
 	Location Location
@@ -66,7 +66,7 @@ type Running struct {
 	listeners []net.Listener
 }
 
-// Start starts every pod of the directory. It does not wait for the proxies. On error, nothing is left running.
+// Start starts every pod of the directory. It does not wait for the proxies. After an error nothing is left running.
 func Start(o Options) (*World, error) {
 	w := &World{o: o, running: map[string]*Running{}}
 	for _, p := range o.Directory.Pods {
@@ -177,7 +177,7 @@ func (w *World) all() []*Running {
 	return all
 }
 
-// Proxies is the number of pods with a proxy.
+// Proxies returns the number of pods with a proxy.
 func (w *World) Proxies() int {
 	n := 0
 	for _, r := range w.all() {
@@ -188,17 +188,17 @@ func (w *World) Proxies() int {
 	return n
 }
 
-// Ready waits until every proxy has taken its configuration.
+// Ready waits until every proxy has accepted its configuration.
 func (w *World) Ready(ctx context.Context) error {
 	return w.each(func(r *Running) error { return r.Proxy.Ready(ctx) })
 }
 
-// Healthy reports whether every proxy has taken everything it was sent.
+// Healthy returns nil if every proxy has accepted its whole configuration.
 func (w *World) Healthy(ctx context.Context) error {
 	return w.each(func(r *Running) error { return r.Proxy.Healthy(ctx) })
 }
 
-// Waits returns the proxies' requests and connections under way, by where they came in and where they go.
+// Waits lists the requests and connections of proxies that are in flight, by listener and cluster.
 func (w *World) Waits() string {
 	ctx, cancel := context.WithTimeout(context.Background(), stopGrace/2)
 	defer cancel()
@@ -235,7 +235,7 @@ func (w *World) each(ask func(*Running) error) error {
 	return errors.Join(errs...)
 }
 
-// Remove stops a pod as a kubelet does once it is no endpoint any more: what it was asked, it answers.
+// Remove stops a pod that is no endpoint any more as a kubelet does: it still answers its last requests.
 func (w *World) Remove(name string) {
 	w.mu.Lock()
 	r := w.running[name]
@@ -259,7 +259,7 @@ func (r *Running) stop(grace time.Duration) {
 	}
 }
 
-// Stop ends everything that runs, at once, and waits.
+// Stop stops all pods at once, and waits.
 func (w *World) Stop() {
 	var stopping sync.WaitGroup
 	for _, r := range w.all() {

@@ -18,7 +18,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
-// TestProxy takes one proxy in front of a real API server through all faults.
+// TestProxy tests one proxy in front of a real API server with all faults.
 func TestProxy(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
@@ -108,7 +108,7 @@ func testAnswers(ctx context.Context, t *testing.T, s *scene) {
 	if busy != 5 {
 		t.Errorf("%d of 10 were refused, want 5", busy)
 	}
-	// A client that is bid to wait asks again by itself.
+	// A client that must wait tries again by itself.
 	s.Forget()
 	s.Set(Rule{Match: Match{Resource: "configmaps"}, Share: 0.5, Status: http.StatusTooManyRequests, RetryAfter: time.Second})
 	for range 2 {
@@ -188,7 +188,7 @@ func testRefuses(ctx context.Context, t *testing.T, s *scene) {
 	s.Refuse()
 	for range w.ResultChan() { // until it is closed
 	}
-	brief, cancel := context.WithTimeout(ctx, 300*time.Millisecond) // clients try again for long
+	brief, cancel := context.WithTimeout(ctx, 300*time.Millisecond) // clients retry for a long time
 	defer cancel()
 	if _, err := s.client.CoreV1().Nodes().List(brief, metav1.ListOptions{}); err == nil {
 		t.Error("a network that refuses let a request pass")

@@ -5,15 +5,15 @@ import (
 	"sync"
 )
 
-// network is the state of the wire between clients and the proxy.
+// network is the state of the network between clients and the proxy.
 type network int
 
 const (
-	// up: all is well.
+	// up: the network works.
 	up network = iota
-	// refused: connections are reset, as by a machine on which nothing listens.
+	// refused: connections are reset, as by a machine without a listener.
 	refused
-	// lost: nothing arrives and nobody says so, as when a cable is pulled.
+	// lost: packets are lost without an error, as when a cable is unplugged.
 	lost
 )
 
@@ -33,8 +33,8 @@ func newWire(l net.Listener) *wire {
 	return w
 }
 
-// Accept returns the next connection that is not refused. One that is accepted while the network is lost waits for its
-// first byte.
+// Accept returns the next connection that is not refused. A connection that is accepted while the network is lost waits
+// for its first byte.
 func (w *wire) Accept() (net.Conn, error) {
 	for {
 		inner, err := w.Listener.Accept()
@@ -54,7 +54,7 @@ func (w *wire) Accept() (net.Conn, error) {
 	}
 }
 
-// set changes the network's state; connections end when it refuses.
+// set changes the network's state. The state refused ends all connections.
 func (w *wire) set(state network) {
 	w.mu.Lock()
 	w.state = state
@@ -84,7 +84,7 @@ func (w *wire) pass(c *conn) error {
 	return nil
 }
 
-// conn is a connection through which bytes pass while the network is up.
+// conn is a connection that passes bytes while the network is up.
 type conn struct {
 	net.Conn
 	wire *wire
@@ -122,7 +122,7 @@ func (c *conn) forget() {
 	c.wire.cond.Broadcast()
 }
 
-// reset closes such that the other side is told by RST.
+// reset closes a connection with a TCP RST.
 func reset(c net.Conn) {
 	if tcp, ok := c.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0)

@@ -43,8 +43,8 @@ type watch struct {
 	cut     context.CancelFunc
 }
 
-// Start starts a proxy on a free port of the host, 127.0.0.1 without one, in front of the cluster. At first it only
-// passes on and counts.
+// Start starts a proxy in front of the cluster, on a free port of the host. The default host is 127.0.0.1. At first it
+// only forwards and records requests.
 func Start(ctx context.Context, c *cluster.Cluster, host string) (*Proxy, error) {
 	if host == "" {
 		host = "127.0.0.1"
@@ -70,14 +70,14 @@ func Start(ctx context.Context, c *cluster.Cluster, host string) (*Proxy, error)
 		stopCutting: func() {},
 	}
 	p.close = func() { stop(); upstream.CloseIdleConnections() }
-	quiet := log.New(io.Discard, "", 0) // what goes wrong here is meant to
+	quiet := log.New(io.Discard, "", 0) // errors here are intended
 	p.forward = &httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		Transport:     upstream,
 		FlushInterval: -1,
 		ErrorLog:      quiet,
 		ErrorHandler: func(http.ResponseWriter, *http.Request, error) {
-			panic(http.ErrAbortHandler) // the client sees a broken connection, as it would without the proxy
+			panic(http.ErrAbortHandler) // the client sees a broken connection, as without the proxy
 		},
 	}
 	p.server = &http.Server{
@@ -94,7 +94,7 @@ func Start(ctx context.Context, c *cluster.Cluster, host string) (*Proxy, error)
 	return p, nil
 }
 
-// Close ends the proxy and all that goes through it.
+// Close ends the proxy and all its connections.
 func (p *Proxy) Close() {
 	p.CutWatchesEvery(0)
 	p.close()
@@ -103,13 +103,13 @@ func (p *Proxy) Close() {
 	<-p.served
 }
 
-// Access is the same access, through the proxy.
+// Access returns the same access through the proxy.
 func (p *Proxy) Access(a cluster.Access) cluster.Access {
 	a.Server = "https://" + p.address
 	return a
 }
 
-// Set puts rules in place of those before; none lets all pass.
+// Set replaces the rules. Without rules all requests pass.
 func (p *Proxy) Set(rules ...Rule) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -119,22 +119,22 @@ func (p *Proxy) Set(rules ...Rule) {
 	}
 }
 
-// Refuse resets all connections and those to come, until Heal.
+// Refuse resets all current and future connections until Heal.
 func (p *Proxy) Refuse() { p.wire.set(refused) }
 
-// Lose has connections stay and nothing go through them, until Heal.
+// Lose keeps connections open but passes no bytes until Heal.
 func (p *Proxy) Lose() { p.wire.set(lost) }
 
-// Heal ends what Refuse or Lose began. Bytes that were held back arrive then.
+// Heal ends Refuse or Lose. Delayed bytes then arrive.
 func (p *Proxy) Heal() { p.wire.set(up) }
 
-// CutWatches breaks the watches that match, in the middle, and returns their number.
+// CutWatches breaks the matching watches, and returns their number.
 func (p *Proxy) CutWatches(m Match) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n := 0
 	for w := range p.watches {
-		if m.Of(w.request) {
+		if m.Matches(w.request) {
 			w.cut()
 			n++
 		}
@@ -142,7 +142,7 @@ func (p *Proxy) CutWatches(m Match) int {
 	return n
 }
 
-// CutWatchesEvery breaks all watches again and again; 0 ends that.
+// CutWatchesEvery breaks all watches repeatedly. 0 ends that.
 func (p *Proxy) CutWatchesEvery(every time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -167,36 +167,36 @@ func (p *Proxy) CutWatchesEvery(every time.Duration) {
 	}()
 }
 
-// Requests are those that match, of all since the start or Forget, in the order in which they came.
+// Requests returns the matching requests since the start or Forget, in order.
 func (p *Proxy) Requests(m Match) []Request {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var matching []Request
 	for _, r := range p.requests {
-		if m.Of(*r) {
+		if m.Matches(*r) {
 			matching = append(matching, *r)
 		}
 	}
 	return matching
 }
 
-// Count is the number of requests that match.
+// Count returns the number of matching requests.
 func (p *Proxy) Count(m Match) int { return len(p.Requests(m)) }
 
-// Watches is the number of watches that match and are open now.
+// Watches returns the number of matching watches that are open.
 func (p *Proxy) Watches(m Match) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n := 0
 	for w := range p.watches {
-		if m.Of(w.request) {
+		if m.Matches(w.request) {
 			n++
 		}
 	}
 	return n
 }
 
-// Forget forgets the requests up to now.
+// Forget forgets the requests so far.
 func (p *Proxy) Forget() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -226,7 +226,7 @@ func (p *Proxy) handle(w http.ResponseWriter, r *http.Request) {
 	p.forward.ServeHTTP(noted, r.WithContext(ctx))
 }
 
-// decide counts the request and returns what is to be done to it.
+// decide records the request and returns what to do with it.
 func (p *Proxy) decide(r Request) (delay time.Duration, answer *Rule, seen *Request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -249,7 +249,7 @@ func (p *Proxy) note(r *Request, code int) {
 	r.Code = code
 }
 
-// track lists an open watch until the function that it returns is called.
+// track lists an open watch until the returned function is called.
 func (p *Proxy) track(w *watch) func() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -304,5 +304,5 @@ func (n *noting) WriteHeader(code int) {
 	n.ResponseWriter.WriteHeader(code)
 }
 
-// Unwrap lets what is written be flushed.
+// Unwrap allows flushing.
 func (n *noting) Unwrap() http.ResponseWriter { return n.ResponseWriter }

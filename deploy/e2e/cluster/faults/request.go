@@ -8,33 +8,33 @@ import (
 	"time"
 )
 
-// Request is one that came by.
+// Request is a recorded request.
 type Request struct {
 	Time time.Time
-	// Verb is that of RBAC: get, list, watch, create, update, patch, delete, deletecollection. For what is no resource
-	// it is the method, in lower case.
+	// Verb is the verb of RBAC: get, list, watch, create, update, patch, delete, deletecollection. For a path without a
+	// resource it is the method in lower case.
 	Verb string
-	// Initial selects watches that begin with the existing objects, which informers use in place of a list.
+	// Initial selects watches that begin with the existing objects, which informers use instead of a list.
 	Initial bool
-	// Group is empty for the core group. Resource may have a subresource, pods/status; it is empty for what is no
-	// resource, as discovery and /readyz.
+	// Group is empty for the core group. Resource may have a subresource, as in pods/status. It is empty for paths without
+	// a resource, such as discovery and /readyz.
 	Group     string
 	Resource  string
 	Namespace string
 	Name      string
 	Path      string
 	Query     string
-	// Accept is the header that says which encodings the client takes.
+	// Accept is the header with the encodings that the client accepts.
 	Accept    string
 	UserAgent string
-	// Identity is the subject of a ServiceAccount's token, system:serviceaccount:NAMESPACE:NAME; empty for others.
+	// Identity is the subject of a ServiceAccount's token, system:serviceaccount:NAMESPACE:NAME. It is empty for others.
 	Identity string
-	// Code is the status of the answer, or 0 while there is none.
+	// Code is the status of the answer, or 0 until there is one.
 	Code int
 }
 
-// Writes reports whether the request changes something in the cluster. What is only asked by POST, such as access and
-// token reviews, does not.
+// Writes reports whether the request changes something in the cluster. Questions that are sent as POST, such as access
+// and token reviews, change nothing.
 func (r Request) Writes() bool {
 	switch r.Verb {
 	case "update", "patch", "delete", "deletecollection":
@@ -46,8 +46,7 @@ func (r Request) Writes() bool {
 	}
 }
 
-// parse reads what the request asks for, by the layout of Kubernetes' API paths: /api/VERSION/... for the core group,
-// /apis/GROUP/VERSION/... for others.
+// parse reads a request's parts from its path: /api/VERSION/... for the core group, /apis/GROUP/VERSION/... for others.
 func parse(r *http.Request) Request {
 	q := Request{
 		Time: time.Now(), Verb: strings.ToLower(r.Method), Path: r.URL.Path, Query: r.URL.RawQuery,
@@ -64,7 +63,7 @@ func parse(r *http.Request) Request {
 	}
 	if parts[0] == "namespaces" && len(parts) > 1 {
 		q.Namespace = parts[1]
-		// A namespace is an object too: /namespaces/NAME, and its subresources.
+		// A namespace is an object too: /namespaces/NAME, with its subresources.
 		if len(parts) > 2 && parts[2] != "status" && parts[2] != "finalize" {
 			parts = parts[2:]
 		}
@@ -105,7 +104,7 @@ func verb(method string, one, watch bool) string {
 	return strings.ToLower(method)
 }
 
-// identity reads the subject of a token, which it does not check: kube-apiserver does.
+// identity returns the subject of a token. kube-apiserver verifies the token.
 func identity(authorization string) string {
 	parts := strings.Split(strings.TrimPrefix(authorization, "Bearer "), ".")
 	if len(parts) != 3 {

@@ -5,49 +5,49 @@ import (
 	"time"
 )
 
-// Match chooses requests. What is empty matches all.
+// Match selects requests. An empty field matches all.
 type Match struct {
 	Verbs    []string
 	Group    string
 	Resource string
-	// Namespace is that in the path; what is asked of all namespaces has none.
+	// Namespace is the namespace in the path. Requests for all namespaces have none.
 	Namespace string
 	UserAgent string
 	Identity  string
-	// Writes matches only what changes something.
+	// Writes matches only requests that change something.
 	Writes bool
 }
 
-// Rule does something to requests. Of the rules that match one, all delay it, and the first that has a status answers
-// it.
+// Rule is a fault for requests. If several rules match, all of them delay the request, and the first one with a status
+// answers it.
 type Rule struct {
 	Match
-	// Share is how many of those that match are hit, spread evenly: 0.25 is every fourth. 0 is all.
+	// Share is the share of the matching requests that are affected, spread evenly: 0.25 is every fourth. 0 means all.
 	Share float64
-	// Delay is how long a request is held back before it is answered or passed on.
+	// Delay is how long a request waits before it is answered or forwarded.
 	Delay time.Duration
-	// Status answers in place of kube-apiserver: 429, 500.
+	// Status is the answer instead of kube-apiserver's, such as 429 or 500.
 	Status int
-	// RetryAfter is what an answer bids the client wait, in whole seconds; 0 bids nothing.
+	// RetryAfter is how long the answer asks the client to wait, in whole seconds. 0 means no such header.
 	RetryAfter time.Duration
 }
 
-// Of reports whether the rule matches the request.
-func (m Match) Of(r Request) bool {
+// Matches reports whether a request matches.
+func (m Match) Matches(r Request) bool {
 	is := func(want, got string) bool { return want == "" || want == got }
 	return (len(m.Verbs) == 0 || slices.Contains(m.Verbs, r.Verb)) && is(m.Group, r.Group) && is(m.Resource, r.Resource) &&
 		is(m.Namespace, r.Namespace) && is(m.UserAgent, r.UserAgent) && is(m.Identity, r.Identity) && (!m.Writes || r.Writes())
 }
 
-// active is a rule with its share counted.
+// active is a rule with the count of its share.
 type active struct {
 	Rule
 	due float64
 }
 
-// hits counts the request and reports whether it falls into the share.
+// hits counts the request and reports whether it is in the share.
 func (a *active) hits(r Request) bool {
-	if !a.Of(r) {
+	if !a.Matches(r) {
 		return false
 	}
 	if a.Share == 0 {

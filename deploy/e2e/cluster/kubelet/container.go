@@ -20,8 +20,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster"
 )
 
-// Program returns the control plane's binary: the one that PILOT_DISCOVERY names, else one that is built into the
-// folder.
+// Program returns the control plane's binary. PILOT_DISCOVERY names it; by default it is built into the folder.
 func Program(ctx context.Context, dir string) (string, error) {
 	if path := os.Getenv("PILOT_DISCOVERY"); path != "" {
 		return path, nil
@@ -30,8 +29,8 @@ func Program(ctx context.Context, dir string) (string, error) {
 	return path, binaries.Build(ctx, path, "./cmd/pilot-discovery")
 }
 
-// Main runs the tests of a package with the program, and then calls ends. If the program has to be built, it is in a
-// folder that Main removes in the end. Main does not return.
+// Main runs the tests of a package with the program, and then calls ends. A program that it builds is in a folder that
+// it removes at the end. Main does not return.
 func Main(m *testing.M, program *string, ends ...func()) {
 	dir, err := os.MkdirTemp("", "istiod-lite-kubelet-")
 	if err == nil {
@@ -49,22 +48,22 @@ func Main(m *testing.M, program *string, ends ...func()) {
 	os.Exit(code)
 }
 
-// Options say which pod to run, and what is different here. Access and Args may be left out.
+// Options say which pod to run, and how it differs. Access and Args are optional.
 type Options struct {
 	Cluster    *cluster.Cluster
 	Program    string // the container's entry point
 	Namespace  string
 	Deployment string
-	Pod        string                              // its name
-	Access     func(cluster.Access) cluster.Access // the way to the API server that the pod takes
-	Args       []string                            // behind the container's own, after --kubeconfig
-	Dir        string                              // the working directory, which takes the kubeconfig and the log
+	Pod        string                              // the name of the pod
+	Access     func(cluster.Access) cluster.Access // the pod's access to the API server
+	Args       []string                            // after the container's own arguments and --kubeconfig
+	Dir        string                              // the working directory, with the kubeconfig and the log
 }
 
 // Container is the first container of the pod.
 type Container struct {
 	Spec  corev1.Container
-	Grace time.Duration // that it gets to stop
+	Grace time.Duration // the grace period
 
 	pod   string
 	log   string // path
@@ -76,7 +75,7 @@ type Container struct {
 	killed    bool
 }
 
-// Start starts the container and waits for nothing.
+// Start starts the container and does not wait.
 func Start(ctx context.Context, o Options) (*Container, error) {
 	d, err := o.Cluster.Client().AppsV1().Deployments(o.Namespace).Get(ctx, o.Deployment, metav1.GetOptions{})
 	if err != nil {
@@ -137,10 +136,10 @@ func environment(c corev1.Container, pod, namespace, account string) ([]string, 
 	return env, nil
 }
 
-// Signal sends one, to a container that runs.
+// Signal sends a signal to a running container.
 func (c *Container) Signal(s os.Signal) error { return c.cmd.Process.Signal(s) }
 
-// Kill ends it as a crash would.
+// Kill kills the container.
 func (c *Container) Kill() error {
 	c.mu.Lock()
 	c.killed = true
@@ -150,17 +149,17 @@ func (c *Container) Kill() error {
 	return err
 }
 
-// Ended is closed when the container has ended, for whatever reason.
+// Ended returns a channel that is closed when the container has ended.
 func (c *Container) Ended() <-chan struct{} { return c.ended }
 
-// Terminate signals it to stop, as the end of a pod does. Only the first call does: another signal would end it at
-// once.
+// Terminate sends SIGTERM, as the end of a pod does. Only the first call does, because another signal would end the
+// container at once.
 func (c *Container) Terminate() {
 	c.terminate.Do(func() { _ = c.cmd.Process.Signal(syscall.SIGTERM) })
 }
 
-// Stop has it terminate, and waits. What does not stop in the pod's grace period is killed, and an error; so is another
-// exit code than 0, unless it was killed before.
+// Stop terminates the container and waits. If it does not end in the pod's grace period, Stop kills it and returns an
+// error. Another exit code than 0 is an error too, unless the container was killed before.
 func (c *Container) Stop() error {
 	c.Terminate()
 	select {
@@ -177,7 +176,7 @@ func (c *Container) Stop() error {
 	return nil
 }
 
-// Log is what it has said so far.
+// Log returns the log so far.
 func (c *Container) Log() string {
 	text, err := os.ReadFile(c.log)
 	if err != nil {

@@ -44,7 +44,7 @@ func (n *Node) serveKubelet() error {
 	return nil
 }
 
-// container returns the one that a request names.
+// container returns the container that a request names.
 func (n *Node) container(w http.ResponseWriter, r *http.Request) *container {
 	if p := n.find(r.PathValue("namespace"), r.PathValue("pod")); p != nil {
 		p.mu.Lock()

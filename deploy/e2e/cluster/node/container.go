@@ -21,7 +21,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster/node/contain"
 )
 
-// container is a running one.
+// container is a running container.
 type container struct {
 	pod   *pod
 	spec  corev1.Container
@@ -145,7 +145,7 @@ func (c *container) isInit() bool {
 	return slices.ContainsFunc(c.pod.object.Spec.InitContainers, func(i corev1.Container) bool { return i.Name == c.spec.Name })
 }
 
-// first waits until what runs before others has done its work: until it ends, or has started where it stays.
+// first waits until an init container has done its work: it has ended or, if it is a sidecar, has started.
 func (c *container) first(ctx context.Context) error {
 	stays := c.spec.RestartPolicy != nil && *c.spec.RestartPolicy == corev1.ContainerRestartPolicyAlways
 	for {
@@ -165,7 +165,7 @@ func (c *container) first(ctx context.Context) error {
 	}
 }
 
-// output keeps what a container says, with the time of each line.
+// output keeps the output of a container, with the time of each line.
 type output struct {
 	mu    sync.Mutex
 	file  *os.File
@@ -178,7 +178,7 @@ type line struct {
 	text string
 }
 
-// Write takes what the container says.
+// Write adds output of the container.
 func (o *output) Write(b []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -197,7 +197,7 @@ func (o *output) Write(b []byte) (int, error) {
 	}
 }
 
-// since returns the lines since then.
+// since returns the lines since a time.
 func (o *output) since(then time.Time) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()

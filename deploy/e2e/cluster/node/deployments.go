@@ -14,10 +14,11 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// hashLabel is the label that identifies the template that a pod was made from.
+// hashLabel identifies the template of a pod.
 const hashLabel = "pod-template-hash"
 
-// syncDeployments makes the pods of Deployments. Those of an earlier template go when all of the new one are ready.
+// syncDeployments creates the pods of Deployments. Pods of an earlier template are deleted when all pods of the new one
+// are ready.
 func (n *Node) syncDeployments() error {
 	all, err := n.factory.Apps().V1().Deployments().Lister().List(labels.Everything())
 	if err != nil {

@@ -10,10 +10,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// domain is that of Services.
+// domain is the domain of Services.
 const domain = ".svc.cluster.local."
 
-// serveDNS answers for the names of Services, on the node's address.
+// serveDNS serves the names of Services on the node's address.
 func (n *Node) serveDNS() error {
 	address := net.JoinHostPort(n.host().String(), "53")
 	for _, network := range []string{"udp", "tcp"} {
@@ -55,7 +55,7 @@ func (n *Node) answer(w dns.ResponseWriter, q *dns.Msg) {
 	_ = w.WriteMsg(m)
 }
 
-// lookup returns the addresses of a name, or the name that it stands for.
+// lookup returns the addresses of a name, or the name that it is an alias of.
 func (n *Node) lookup(question string) (addrs []netip.Addr, alias string, ok bool) {
 	short, ok := strings.CutSuffix(question, domain)
 	service, namespace, two := strings.Cut(short, ".")

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// environment returns the variables of a container, and its command with them filled in.
+// environment returns the variables of a container, and expands them in its command.
 func (p *pod) environment(c corev1.Container) (env map[string]string, err error) {
 	server, err := url.Parse(p.node.o.Cluster.Admin().Server)
 	if err != nil {
@@ -52,7 +52,7 @@ func (p *pod) environment(c corev1.Container) (env map[string]string, err error)
 	return env, nil
 }
 
-// expand puts variables in the place of $(NAME).
+// expand replaces $(NAME) by the value of the variable.
 func expand(text string, env map[string]string) string {
 	var out strings.Builder
 	for {
@@ -73,7 +73,7 @@ func expand(text string, env map[string]string) string {
 	}
 }
 
-// field returns what a fieldRef is to.
+// field returns the value of a fieldRef.
 func (p *pod) field(path string) (string, error) {
 	o, host := p.object, p.node.host().String()
 	fields := map[string]string{
@@ -93,7 +93,7 @@ func (p *pod) field(path string) (string, error) {
 	return "", fmt.Errorf("field %s is not supported", path)
 }
 
-// resource returns what a resourceFieldRef is to: a limit, or what the node has where there is none.
+// resource returns the value of a resourceFieldRef: a limit or, without one, the node's capacity.
 func (p *pod) resource(c *corev1.Container, ref *corev1.ResourceFieldSelector) (string, error) {
 	for i := range p.object.Spec.Containers {
 		if ref.ContainerName == p.object.Spec.Containers[i].Name {

@@ -11,10 +11,10 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// rootMap is the ConfigMap by which pods trust the API server.
+// rootMap is the ConfigMap with which pods verify the API server.
 const rootMap = "kube-root-ca.crt"
 
-// syncNamespaces gives namespaces what each must have, and ends those that are to go.
+// syncNamespaces adds the required objects to namespaces, and finishes deletions.
 func (n *Node) syncNamespaces() error {
 	all, err := n.factory.Core().V1().Namespaces().Lister().List(labels.Everything())
 	if err != nil {
@@ -46,7 +46,7 @@ func (n *Node) syncNamespaces() error {
 	return errors.Join(errs...)
 }
 
-// collect deletes what was owned by something that is gone.
+// collect deletes objects whose owner is gone.
 func (n *Node) collect() error {
 	type list struct {
 		of    schema.GroupVersionResource
@@ -76,7 +76,7 @@ func (n *Node) collect() error {
 				if !known || m.GetDeletionTimestamp() != nil || has(of.store, m.GetNamespace(), owner) {
 					continue
 				}
-				// What is followed may be behind.
+				// The cache may be behind.
 				now, err := client.Resource(of.of).Namespace(m.GetNamespace()).Get(n.ctx, owner.Name, metav1.GetOptions{})
 				if err == nil && now.GetUID() == owner.UID || err != nil && !apierrors.IsNotFound(err) {
 					errs = append(errs, err)
@@ -93,7 +93,7 @@ func (n *Node) collect() error {
 	return errors.Join(errs...)
 }
 
-// has reports whether an owner is there.
+// has reports whether an owner exists.
 func has(store cache.Store, namespace string, owner metav1.OwnerReference) bool {
 	o, there, err := store.GetByKey(namespace + "/" + owner.Name)
 	return err == nil && there && o.(metav1.Object).GetUID() == owner.UID

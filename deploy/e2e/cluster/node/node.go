@@ -24,7 +24,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/pods"
 )
 
-// name is that of the only node.
+// name is the name of the only node.
 const name = "node"
 
 var (
@@ -32,31 +32,31 @@ var (
 	services    = schema.GroupVersionResource{Version: "v1", Resource: "services"}
 )
 
-// Image is what a container runs.
+// Image describes the image of a container.
 type Image struct {
 	Entrypoint []string
 	Files      map[string]string // path in the container to path outside
 }
 
-// Options say what a node is made of.
+// Options configure a node.
 type Options struct {
 	Cluster *cluster.Cluster
 	Network *pods.Network
 	Dir     string // for volumes
 	Contain string // the program of the folder contain
-	// Image returns what an image's name stands for. A pod with an unknown image never starts.
+	// Image returns the image with a name. A pod with an unknown image never starts.
 	Image func(name string) (Image, bool)
-	// Pods are the addresses that pods get, LoadBalancers those of Services of that type. Usable are more of the latter,
-	// which only Services get that ask for them.
+	// Pods are the addresses of pods, and LoadBalancers those of Services of that type. Usable are more addresses for
+	// Services that ask for them.
 	Pods, LoadBalancers netip.Prefix
 	Usable              []netip.Addr
-	// Owners are resources that may own others, by their kind, beside Deployments and Services: what they owned goes
-	// with them.
+	// Owners are the resources, by kind, that may own others in addition to Deployments and Services. Objects that they
+	// owned are deleted with them.
 	Owners map[string]schema.GroupVersionResource
 	Logger *slog.Logger
 }
 
-// Node is a running one.
+// Node is a running node.
 type Node struct {
 	o      Options
 	ctx    context.Context
@@ -69,7 +69,7 @@ type Node struct {
 	kubelet kubelet
 
 	nextPod, nextLoadBalancer netip.Addr
-	equipped                  map[types.UID]bool       // namespaces that have what each must have
+	equipped                  map[types.UID]bool       // namespaces with their required objects
 	assigned                  map[types.UID]netip.Addr // of Services of type LoadBalancer
 	routes                    map[netip.Addr]netip.Addr
 	listening                 map[string]*serviceProxy
@@ -78,7 +78,7 @@ type Node struct {
 	running map[types.UID]*pod
 }
 
-// Start starts the node, and returns once it follows the cluster. The cluster must have the resources of the owners.
+// Start starts the node, and returns once it watches the cluster. The cluster must have the resources of the owners.
 func Start(ctx context.Context, o Options) (*Node, error) {
 	n := &Node{
 		o: o, kick: make(chan struct{}, 1), nextPod: o.Pods.Masked().Addr().Next(), nextLoadBalancer: o.LoadBalancers.Masked().Addr().Next(),
@@ -132,7 +132,7 @@ func (n *Node) start(ctx context.Context) error {
 	return nil
 }
 
-// register makes the Node object, by which the API server finds the kubelet.
+// register creates the Node object, with which the API server finds the kubelet.
 func (n *Node) register(ctx context.Context) error {
 	nodes := n.o.Cluster.Client().CoreV1().Nodes()
 	node, err := nodes.Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
@@ -150,10 +150,10 @@ func (n *Node) register(ctx context.Context) error {
 	return nil
 }
 
-// host is this program's address, and the node's.
+// host returns the address of this program, which is the node's address.
 func (n *Node) host() netip.Addr { return n.o.Network.Gateway() }
 
-// Stop ends all that runs.
+// Stop ends everything that runs.
 func (n *Node) Stop() {
 	n.cancel()
 	n.kubelet.stop()
@@ -171,7 +171,7 @@ func (n *Node) goes(name string, fn func()) {
 	})
 }
 
-// wake has the loop look at everything again.
+// wake makes the loop reconcile everything again.
 func (n *Node) wake() {
 	select {
 	case n.kick <- struct{}{}:
@@ -179,7 +179,7 @@ func (n *Node) wake() {
 	}
 }
 
-// loop brings everything into order whenever something has changed. What fails is tried again.
+// loop reconciles everything after each change. Failures are retried.
 func (n *Node) loop() {
 	steps := []struct {
 		name string
@@ -210,7 +210,7 @@ func (n *Node) loop() {
 				}
 			}
 		}
-		// What comes at once is looked at together.
+		// Changes that come together are reconciled together.
 		select {
 		case <-n.ctx.Done():
 		case <-time.After(20 * time.Millisecond):
@@ -218,7 +218,7 @@ func (n *Node) loop() {
 	}
 }
 
-// folder makes a folder of a pod.
+// folder creates a folder of a pod.
 func (n *Node) folder(parts ...string) (string, error) {
 	dir := filepath.Join(append([]string{n.o.Dir}, parts...)...)
 	return dir, os.MkdirAll(dir, 0o755)

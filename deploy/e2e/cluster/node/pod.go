@@ -20,17 +20,17 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/pods"
 )
 
-// controlPlanePort is where agents call their control plane: the rules of a pod leave it alone.
+// controlPlanePort is the control plane's port, which the rules of a pod do not redirect for its agent.
 const controlPlanePort = 15012
 
-// pod is one on this node.
+// pod is a pod on this node.
 type pod struct {
 	node   *Node
-	object *corev1.Pod // as it was when it came
+	object *corev1.Pod // as it was created
 	addr   netip.Addr
 	dir    string
 
-	ctx    context.Context // until the pod is to end
+	ctx    context.Context // until the pod must end
 	cancel context.CancelFunc
 
 	mu         sync.Mutex
@@ -39,7 +39,7 @@ type pod struct {
 	ready      bool
 }
 
-// syncPods starts the pods of this node, and ends those that are to go.
+// syncPods starts the pods of this node, and ends those that are deleted.
 func (n *Node) syncPods() error {
 	all, err := n.factory.Core().V1().Pods().Lister().List(labels.Everything())
 	if err != nil {
@@ -72,7 +72,7 @@ func (n *Node) syncPods() error {
 	return nil
 }
 
-// remove says that a pod has ended.
+// remove reports that a pod has ended.
 func (n *Node) remove(o *corev1.Pod) {
 	now := int64(0)
 	err := n.o.Cluster.Client().CoreV1().Pods(o.Namespace).
@@ -82,7 +82,7 @@ func (n *Node) remove(o *corev1.Pod) {
 	}
 }
 
-// find returns a running pod by its name.
+// find returns a running pod by name.
 func (n *Node) find(namespace, podName string) *pod {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -94,7 +94,7 @@ func (n *Node) find(namespace, podName string) *pod {
 	return nil
 }
 
-// run is the life of a pod.
+// run runs a pod until it ends.
 func (p *pod) run() {
 	n := p.node
 	log := n.o.Logger.With("pod", p.object.Namespace+"/"+p.object.Name)
@@ -137,7 +137,8 @@ func (p *pod) run() {
 	}
 }
 
-// start makes the pod's network and volumes, runs what runs first, and starts what stays. It goes on where it failed.
+// start creates the pod's network and volumes, runs init containers, and starts the others. After a failure it
+// continues there.
 func (p *pod) start() (err error) {
 	n := p.node
 	if p.dir, err = n.folder(string(p.object.UID)); err != nil {
@@ -187,7 +188,7 @@ func (p *pod) start() (err error) {
 	return nil
 }
 
-// check finds out whether the pod is ready, and says so when that has changed.
+// check probes the pod, and writes its status if that has changed.
 func (p *pod) check() error {
 	ready := true
 	for _, c := range p.containers {
@@ -239,7 +240,7 @@ func (p *pod) writeStatus(ready bool) error {
 	return err
 }
 
-// end has all containers end: those that do not in the pod's grace period are killed.
+// end terminates all containers. Containers that outlive the pod's grace period are killed.
 func (p *pod) end(containers []*container) {
 	grace := 30 * time.Second
 	if s := p.object.Spec.TerminationGracePeriodSeconds; s != nil {

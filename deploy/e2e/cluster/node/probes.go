@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// ready reports whether the container is: it has no probe, or its probe says so.
+// ready reports whether the container is ready: it has no probe, or its probe succeeds.
 func (c *container) ready(ctx context.Context) bool {
 	select {
 	case <-c.ended:
@@ -21,7 +21,7 @@ func (c *container) ready(ctx context.Context) bool {
 	return c.spec.ReadinessProbe == nil || c.probe(ctx, c.spec.ReadinessProbe)
 }
 
-// probe asks a probe once, from the node.
+// probe runs a probe once, from the node.
 func (c *container) probe(ctx context.Context, p *corev1.Probe) bool {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(max(p.TimeoutSeconds, 1))*time.Second)
 	defer cancel()

@@ -22,7 +22,7 @@ type serviceProxy struct {
 	next   atomic.Uint32
 }
 
-// endpoint is a ready one.
+// endpoint is a ready endpoint.
 type endpoint struct {
 	addr  netip.Addr
 	ports map[string]int32 // by name
@@ -52,7 +52,7 @@ func (n *Node) endpoints(s *corev1.Service) (out []endpoint) {
 	return out
 }
 
-// syncProxies serves the TCP ports of all Services that have an address.
+// syncProxies serves the TCP ports of all Services with an address.
 func (n *Node) syncProxies() error {
 	all, err := n.services()
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// manager is what the slices that are made here say of who made them.
+// manager is the value of the label that says who manages a slice.
 const manager = "endpointslice-controller.k8s.io"
 
 func (n *Node) services() ([]*corev1.Service, error) {
@@ -35,7 +35,7 @@ func (n *Node) selected(s *corev1.Service) ([]*corev1.Pod, error) {
 	return list, err
 }
 
-// syncEndpoints makes an EndpointSlice of each Service that selects pods.
+// syncEndpoints creates an EndpointSlice for each Service with a selector.
 func (n *Node) syncEndpoints() error {
 	all, err := n.services()
 	if err != nil {
@@ -68,8 +68,7 @@ func (n *Node) syncEndpoints() error {
 	return errors.Join(errs...)
 }
 
-// slice returns the EndpointSlice that a Service should have. Ports that pods name differently are out of scope: the
-// first pod's count.
+// slice returns the EndpointSlice of a Service. It uses the named ports of the first pod for all pods.
 func (n *Node) slice(s *corev1.Service) (*discoveryv1.EndpointSlice, error) {
 	pods, err := n.selected(s)
 	if err != nil {
@@ -150,7 +149,7 @@ func (n *Node) syncLoadBalancers() error {
 	return errors.Join(errs...)
 }
 
-// loadBalancer returns the address of a Service: the one that it asks for, if that can be used, or one of its own.
+// loadBalancer returns the address of a Service: the one that it asks for, if that is usable, or a new one.
 func (n *Node) loadBalancer(s *corev1.Service) (netip.Addr, bool) {
 	if s.Spec.LoadBalancerIP != "" {
 		addr, err := netip.ParseAddr(s.Spec.LoadBalancerIP)
@@ -163,7 +162,7 @@ func (n *Node) loadBalancer(s *corev1.Service) (netip.Addr, bool) {
 	return n.assigned[s.UID], true
 }
 
-// lead makes an address lead to the first ready pod of a Service.
+// lead routes an address to the first ready pod of a Service.
 func (n *Node) lead(s *corev1.Service, addr netip.Addr) error {
 	pods, err := n.selected(s)
 	if err != nil {

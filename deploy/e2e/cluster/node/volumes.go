@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// volumes makes the pod's volumes, and returns the folder of each.
+// volumes creates the pod's volumes, and returns the folder of each.
 func (p *pod) volumes() (map[string]string, error) {
 	out := map[string]string{}
 	for _, v := range p.object.Spec.Volumes {
@@ -139,11 +139,11 @@ func (p *pod) downward(dir string, items []corev1.DownwardAPIVolumeFile) error {
 	return nil
 }
 
-// lines writes labels and annotations as a kubelet does.
+// lines formats labels and annotations as a kubelet does.
 func lines(m map[string]string) string {
 	var out []string
 	for k, v := range m {
-		text, _ := json.Marshal(v) // a string always can
+		text, _ := json.Marshal(v) // a string can always be encoded
 		out = append(out, k+"="+string(text))
 	}
 	slices.Sort(out)

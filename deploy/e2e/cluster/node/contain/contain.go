@@ -13,19 +13,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Variable is that of the environment with the Root, in JSON.
+// Variable is the environment variable with the Root, in JSON.
 const Variable = "E2E_CONTAINER"
 
-// Root is a root directory, and what is to run in it.
+// Root is a root directory, and the command that runs in it.
 type Root struct {
 	At      string            // an empty folder
 	Binds   map[string]string // path in the root to path outside
-	Dir     string            // the working directory; empty: /
+	Dir     string            // the working directory; the default is /
 	Command []string
 }
 
-// Run makes the root that the environment has, in the calling process's mount namespace, which must be its own, and
-// becomes the command. It returns only if that fails.
+// Run builds the root of the environment in the calling process's own mount namespace, and becomes the command. It
+// returns only an error.
 func Run() error {
 	var r Root
 	if err := json.Unmarshal([]byte(os.Getenv(Variable)), &r); err != nil {
@@ -61,7 +61,7 @@ func (r Root) mount() error {
 	for _, dir := range []string{"/bin", "/sbin", "/lib", "/lib64", "/usr", "/proc", "/dev", "/sys"} {
 		info, err := os.Lstat(dir)
 		if err != nil {
-			continue // not all systems have all
+			continue // not all systems have all folders
 		}
 		if info.Mode()&os.ModeSymlink != 0 {
 			to, err := os.Readlink(dir)

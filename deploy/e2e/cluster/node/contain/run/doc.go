@@ -1,3 +1,3 @@
-// Command run becomes the command of a container, in the container's root directory. It is started in a mount namespace
-// of its own, with what the package contain reads in its environment.
+// Command run becomes the command of a container, in the container's root directory. It is started in its own mount
+// namespace, with the environment of the package contain.
 package main
