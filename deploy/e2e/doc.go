@@ -1,11 +1,11 @@
-// Package e2e tests the control plane with real Envoys, end to end: a directory of YAML is served by the binary that
-// users run, pods are network namespaces with redirection, and requests of every protocol go through them. Its tests
-// run as root and as an ordinary user where they are started as root, else as that user; nothing is skipped, and a
-// machine that forbids user namespaces fails them.
+// Package e2e tests the control plane with real Envoys, end to end. The binary that users run serves a directory of
+// YAML, pods are network namespaces with redirection, and requests of every protocol pass through them. If root starts
+// the tests, they run as root and as an ordinary user, and otherwise as the user. Nothing is skipped: a machine that
+// forbids user namespaces fails the tests.
 //
-// The test binary runs itself twice over: outside it builds the control plane and chooses the users, inside it is
-// process 1 of the pods' namespaces. ENVOY, ENVOY_OLDEST and PILOT_DISCOVERY name other binaries than .tools/envoy,
-// .tools/envoy-1.37 and a fresh build. Inside, one test at a time owns the network and the directory.
+// The test binary runs twice: outside it builds the control plane and chooses the users, and inside it is process 1 of
+// the pods' namespaces. ENVOY, ENVOY_OLDEST and PILOT_DISCOVERY replace .tools/envoy, .tools/envoy-1.37 and a fresh
+// build. Inside, one test at a time owns the network and the directory.
 //
 // # Guarantees
 //

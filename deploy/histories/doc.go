@@ -1,11 +1,12 @@
-// Package histories decides how long tests take that compute much: with which seed random histories begin, and how many
-// there are under the race detector.
+// Package histories controls the length of tests that compute much: the seed of random histories, and their number
+// under the race detector.
 //
-// The tests that draw from rapid read the environment variable RAPID_SEED by themselves; all others ask here, so that
-// one variable holds for every history. The race detector slows a test five to ten times. A test that starts no
-// goroutine runs whole without it, in `make norace`; with it, it is left out (NoRace) or draws less (FewerWithRace).
+// Tests with rapid read the environment variable RAPID_SEED themselves, and all others ask this package, so one
+// variable sets the seed of every history. The race detector slows a test five to ten times. A test without goroutines
+// runs completely without the detector, in `make norace`. Under the detector it is skipped (NoRace) or makes fewer
+// checks (FewerWithRace).
 //
-// It is for tests alone and has no state.
+// It is only for tests and has no state.
 //
 // # Guarantees
 //

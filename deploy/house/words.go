@@ -51,7 +51,7 @@ func checkWords(tree fs.FS, pkgs []*pkg, most int, x *exceptions, add report) er
 	check := func(file string, line int, text string) {
 		for _, p := range all {
 			for _, m := range p.pattern.FindAllString(text, -1) {
-				passive := strings.Contains(m, " been ") // a passive, such as "has not been read"
+				passive := strings.Contains(m, " been ") // a passive, as in "not been read"
 				if !passive && !x.allows("words", file, text) {
 					at := fmt.Sprintf("%s:%d", file, line)
 					found = append(found, Violation{"words", at, fmt.Sprintf("%q: %s", strings.TrimSpace(m), p.advice)})

@@ -1,15 +1,15 @@
-// Package cluster runs the API of a Kubernetes cluster for tests: a real etcd and a real kube-apiserver, on ports of
-// loopback that are picked free, with RBAC, ServiceAccount tokens and a certificate authority of its own. Tests fill it
-// with YAML and hurt it: kill, stop, restart, forget history.
+// Package cluster runs the API of a Kubernetes cluster for tests: a real etcd and a real kube-apiserver, on free ports
+// of loopback, with RBAC, ServiceAccount tokens and its own certificate authority. Tests fill it with YAML, and can
+// kill, stop and restart its processes and remove history.
 //
-// No node, controller, scheduler or DNS runs. What controllers would do is in the YAML of a test (EndpointSlices, the
-// status of Pods), but for three things: a namespace, its ServiceAccount default and the ServiceAccounts that Pods name
-// come into being when something needs them; a namespace that is deleted takes what is in it along; and
-// CustomResourceDefinitions are waited for.
+// No node, controller, scheduler or DNS runs. The YAML of a test contains the objects of controllers, such as
+// EndpointSlices and the status of Pods. There are three exceptions: namespaces, their ServiceAccount default and the
+// ServiceAccounts of Pods are created when needed; the deletion of a namespace deletes its objects; and
+// CustomResourceDefinitions are awaited.
 //
-// It needs no root and works as well inside the namespaces of package pods. The binaries come from `make tools`.
+// It needs no root, and also works inside the namespaces of package pods. The binaries come from `make tools`.
 //
-// A Cluster is owned by whoever started it, who calls Stop; the two processes end with this one, whatever ends it. It
-// runs two goroutines, each of which waits for one process. Its methods may be called from any goroutine, but those
-// that start, stop and hurt processes from one at a time.
+// The caller of Start owns the Cluster and must call Stop. The two processes always end with this one. A Cluster runs
+// two goroutines, each of which waits for one process. Its methods may be called from any goroutine, except that only
+// one goroutine at a time may start, stop or kill processes.
 package cluster

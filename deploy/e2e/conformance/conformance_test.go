@@ -62,7 +62,7 @@ func TestConformance(t *testing.T) {
 			UnusableNetworkAddresses: []gatewayv1.GatewaySpecAddress{{Type: new(gatewayv1.IPAddressType), Value: unusable.String()}},
 		},
 	}
-	if os.Getenv(istiodVar) != "" { // it takes no other addresses
+	if os.Getenv(istiodVar) != "" { // it accepts no other addresses
 		o.UsableNetworkAddresses = []gatewayv1.GatewaySpecAddress{
 			{Type: new(gatewayv1.HostnameAddressType), Value: "infra-backend-v1.gateway-conformance-infra.svc.cluster.local"},
 		}
@@ -73,14 +73,14 @@ func TestConformance(t *testing.T) {
 	for _, p := range profiles() {
 		o.ConformanceProfiles = append(o.ConformanceProfiles, p.Name)
 	}
-	// A test that is named runs, whether what it tests is claimed or not.
+	// A named test runs even if its feature is not claimed.
 	for _, test := range chosen {
 		o.SupportedFeatures = append(o.SupportedFeatures, test.Features...)
 	}
 	run(t, o, work, chosen)
 }
 
-// implementation is what the report is about.
+// implementation describes the subject of the report.
 func implementation() confv1.Implementation {
 	if os.Getenv(istiodVar) != "" {
 		version := "unknown"
@@ -117,8 +117,8 @@ func run(t *testing.T, o suite.ConformanceOptions, work string, chosen []suite.C
 	}
 }
 
-// timeouts are the suite's, but that nothing waits for nothing, and that a busy machine has more time for all that the
-// suite does not bound: what it bounds is MaxTimeToConsistency.
+// timeouts are the suite's timeouts, without pauses that wait for nothing, and with more time on a busy machine.
+// MaxTimeToConsistency still bounds what it bounds in the suite.
 func timeouts() config.TimeoutConfig {
 	c := config.DefaultTimeoutConfig()
 	c.DefaultPollInterval = 50 * time.Millisecond
@@ -134,8 +134,8 @@ func timeouts() config.TimeoutConfig {
 	return c
 }
 
-// manifests are the suite's, but for two things: the namespaces of the mesh ask for sidecars, and there is no coredns,
-// which only tests of UDPRoute use.
+// manifests are the suite's manifests with two changes: the namespaces of the mesh request sidecars, and coredns, which
+// only tests of UDPRoute use, is left out.
 type manifests struct{ of fs.ReadFileFS }
 
 // Open opens a file of the suite.

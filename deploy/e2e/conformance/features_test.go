@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/gateway-api/pkg/features"
 )
 
-// profiles are those that istiod reports, and the mesh's of gRPC.
+// profiles returns the profiles that istiod reports, and the one for gRPC in meshes.
 func profiles() []suite.ConformanceProfile {
 	return []suite.ConformanceProfile{
 		suite.GatewayHTTPConformanceProfile, suite.GatewayGRPCConformanceProfile, suite.GatewayTLSConformanceProfile,
@@ -21,7 +21,7 @@ func profiles() []suite.ConformanceProfile {
 	}
 }
 
-// claimed are the features beyond the core that are to be there: those of istiod, and what it does not have.
+// claimed returns the features beyond the core that must work: those of istiod, and more.
 func claimed() []features.FeatureName {
 	if os.Getenv(istiodVar) != "" {
 		return claimedByIstiod()
@@ -29,7 +29,7 @@ func claimed() []features.FeatureName {
 	return append(claimedByIstiod(), "GatewayBackendClientCertificate")
 }
 
-// claimedByIstiod are the features that istiod 1.31.0 claims in its report of Gateway API 1.6.
+// claimedByIstiod returns the features that istiod 1.31.0 claims in its report for Gateway API 1.6.
 func claimedByIstiod() []features.FeatureName {
 	return []features.FeatureName{
 		"BackendTLSPolicy", "BackendTLSPolicySANValidation", "GatewayAddressEmpty", "GatewayFrontendClientCertificateValidation",
@@ -50,8 +50,7 @@ func claimedByIstiod() []features.FeatureName {
 	}
 }
 
-// choose returns the tests to run: those of what is claimed where all are asked for, those of the core of a profile, or
-// those named.
+// choose returns the tests to run: all claimed ones, those of the core of a profile, or the named ones.
 func choose(what string) ([]suite.ConformanceTest, error) {
 	names := strings.Split(what, ",")
 	supported := sets.New(claimed()...)

@@ -21,9 +21,9 @@ const (
 	dirVar = "E2E_CONFORMANCE_DIR"
 	// outVar names a folder for the report and the logs.
 	outVar = "CONFORMANCE_OUT"
-	// whatVar says what to run.
+	// whatVar selects the tests.
 	whatVar = "CONFORMANCE"
-	// istiodVar and istioChartVar name Istio's own istiod and its chart, to be run in the place of this control plane.
+	// istiodVar and istioChartVar name Istio's own istiod and its chart, which then run instead of this control plane.
 	istiodVar, istioChartVar = "ISTIOD", "ISTIO_CHART"
 )
 
@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	suite.Main(m, suite.Options{Prepare: prepare, Report: keep, Network: func(n *pods.Network) { network = n }})
 }
 
-// prepare gathers all that the tests need.
+// prepare provides the files of the tests.
 func prepare(ctx context.Context, dir string) ([]string, error) {
 	set, err := binaries.Gather(ctx, dir)
 	if err != nil {
@@ -55,7 +55,7 @@ func prepare(ctx context.Context, dir string) ([]string, error) {
 			return nil, err
 		}
 	}
-	// Rules find Envoy's connections by their mark: there is but one user.
+	// Rules identify Envoy's connections by their mark, because all processes have one user.
 	wrapper := fmt.Sprintf(`#!/bin/sh
 exec /usr/local/bin/envoy.real "$@" --config-yaml \
 	'{"cluster_manager":{"upstream_bind_config":{"socket_options":[{"level":1,"name":36,"int_value":%d,"state":"STATE_PREBIND"}]}}}'
@@ -111,7 +111,7 @@ func render(ctx context.Context, dir string) error {
 		}
 		args := []string{"template", name, chart, "-n", "istio-system", "--include-crds"}
 		if name == "istiod" && os.Getenv(istiodVar) != "" {
-			// With all kinds of the Gateway API, and without what only Istio's own build of Envoy has.
+			// With all kinds of the Gateway API, and without features that need Istio's own build of Envoy.
 			args[2] = os.Getenv(istioChartVar)
 			args = append(args, "--set",
 				"env.PILOT_ENABLE_ALPHA_GATEWAY_API=true,env.PILOT_ENABLE_METADATA_EXCHANGE=false,env.PILOT_ENABLE_ALPN_FILTER=false,"+
@@ -128,7 +128,7 @@ func render(ctx context.Context, dir string) error {
 	return nil
 }
 
-// keep copies the report and the logs to where they are wanted.
+// keep copies the report and the logs to the folder that outVar names.
 func keep(users []suite.User) error {
 	out := os.Getenv(outVar)
 	if out == "" {

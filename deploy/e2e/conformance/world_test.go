@@ -18,7 +18,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
-// Addresses of Gateways: usable where one asks for it, and one that nobody can have.
+// Addresses of Gateways: usable can be requested, and unusable cannot be assigned.
 var usable, unusable = netip.MustParseAddr("10.10.240.1"), netip.MustParseAddr("192.0.2.1")
 
 // class is the GatewayClass of the tests.
@@ -59,7 +59,7 @@ func start(ctx context.Context, t *testing.T, work string) *cluster.Cluster {
 	return c
 }
 
-// images returns what the images of the manifests stand for.
+// images returns the images of the manifests, by name.
 func images(dir string) func(string) (node.Image, bool) {
 	bin := func(from, to string) (string, string) { return "/usr/local/bin/" + to, filepath.Join(dir, from) }
 	image := func(files ...string) node.Image {

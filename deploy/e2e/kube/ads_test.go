@@ -27,21 +27,21 @@ import (
 // guard is a text that a resource has from the first time it is sent.
 type guard struct{ typ, name, text string }
 
-// adsClient is a proxy's stream. It keeps what it was sent, as a proxy would, and notes whatever was taken away from
-// it.
+// adsClient is a proxy's stream. It keeps the resources that it was sent, as a proxy would, and records the resources
+// that it lost.
 type adsClient struct {
 	protocol string
 	guards   []guard
 
 	mu    sync.Mutex
 	have  map[string]map[string][]byte // by type and name
-	first map[string]bool              // types that were answered
-	lost  []string                     // what went, in order, and each time
+	first map[string]bool              // types with an answer
+	lost  []string                     // lost resources, in order, each time
 	count int                          // of responses
 	ended error
 }
 
-// connect opens a stream and keeps asking until somebody takes it. It ends with the test.
+// connect opens a stream, and retries until a server accepts it. The stream ends with the test.
 func connect(t *testing.T, protocol, address string, guards []guard) *adsClient {
 	t.Helper()
 	c := &adsClient{protocol: protocol, guards: guards, have: map[string]map[string][]byte{}, first: map[string]bool{}}
@@ -83,7 +83,7 @@ func (c *adsClient) node() *corev3.Node {
 		Metadata: &structpb.Struct{Fields: metadata}}
 }
 
-// subscriptions are in the order in which a proxy asks: no names are all there are.
+// subscriptions are in the order in which a proxy subscribes. No names means all.
 func (c *adsClient) subscriptions() []struct {
 	typ   string
 	names []string
@@ -189,8 +189,7 @@ func nameOf(m proto.Message) string {
 	return m.ProtoReflect().Get(m.ProtoReflect().Descriptor().Fields().ByTextName(field)).String()
 }
 
-// take puts a resource in place of the one before. What a RouteConfiguration no longer holds is lost as well. The
-// caller holds mu.
+// take replaces a resource. Virtual hosts that a RouteConfiguration no longer has are lost too. The caller holds mu.
 func (c *adsClient) take(typ, name string, body *anypb.Any) {
 	if c.have[typ] == nil {
 		c.have[typ] = map[string][]byte{}
@@ -223,13 +222,13 @@ func virtualHosts(body []byte) (names []string) {
 	return names
 }
 
-// loses notes that a resource went. The caller holds mu.
+// loses records a lost resource. The caller holds mu.
 func (c *adsClient) loses(typ, name string) {
 	delete(c.have[typ], name)
 	c.lost = append(c.lost, name)
 }
 
-// answered looks, at the first response of a type, for what it should have had. The caller holds mu.
+// answered checks the first response of a type for the resources that it must have. The caller holds mu.
 func (c *adsClient) answered(typ string) {
 	c.count++
 	if c.first[typ] {
@@ -268,7 +267,7 @@ func (c *adsClient) has(typ, name, text string) bool {
 	return ok && bytes.Contains(body, []byte(text))
 }
 
-// check wants the stream to be alive and exactly these to have gone, each once.
+// check fails unless the stream is alive and exactly these resources were lost, each once.
 func (c *adsClient) check(t *testing.T, what string, gone []string) {
 	t.Helper()
 	c.mu.Lock()

@@ -13,7 +13,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
-// mistakes is a cluster with several, such as a route to a host that is not there, a Secret with a wrong key, and
+// mistakes is a cluster with several mistakes, such as a route to a missing host, a Secret with a wrong key, and
 // endpoints at the address of a Node.
 const mistakes = `
 apiVersion: v1
@@ -99,7 +99,7 @@ addressType: IPv4
 endpoints: [{addresses: [192.0.2.1]}]
 `
 
-// reader may read everything but Secrets, and somebody else one namespace.
+// reader may read everything except Secrets, and guest one namespace.
 const reader = `
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
@@ -122,8 +122,8 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: reader}
 subjects: [{kind: ServiceAccount, name: guest, namespace: shop}]
 `
 
-// TestAnalyze: analyze finds what is wrong in a cluster, in pages, and with files over it; a user who may not read all
-// of it is told what was not judged.
+// TestAnalyze: analyze finds the mistakes in a cluster, in pages, and with files that override its objects. A user who
+// may not read everything is told what was not analyzed.
 func TestAnalyze(t *testing.T) {
 	t.Parallel()
 	ctx, c := empty(t)
@@ -201,7 +201,7 @@ func TestAnalyze(t *testing.T) {
 		t.Errorf("exit code %d without findings", code)
 	}
 
-	// Files count over what the cluster has.
+	// Files override the objects of the cluster.
 	fixed := filepath.Join(dir, "fixed.yaml")
 	must(os.WriteFile(fixed, []byte(`
 apiVersion: networking.istio.io/v1
@@ -223,7 +223,7 @@ spec: {hosts: [web], http: [{route: [{destination: {host: web, subset: v9}}]}]}
 	check("of one namespace", guest, []string{route, "IST0141 : this user may not list namespaces, nodes, ingressclasses.networking.k8s.io: ",
 		", services, ", " outside namespace shop: "}, []string{"gateway.networking.k8s.io", "NodeAddress"})
 
-	// So is who asks what a change or a move would do.
+	// The commands for a change or a move report the same gaps.
 	change := filepath.Join(dir, "change.yaml")
 	must(os.WriteFile(change, []byte("apiVersion: v1\nkind: Namespace\nmetadata: {name: new}\n"), 0o600))
 	for _, q := range []struct {

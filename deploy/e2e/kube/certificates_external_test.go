@@ -19,9 +19,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/citadel/pki"
 )
 
-// TestCertifiedByOthers installs the chart where others certify workloads and the server, as istio-csr does: the server
-// shows what it is given, knows who has a certificate of the same issuer or a token, certifies nobody, and leaves the
-// ConfigMap with the roots to others.
+// TestCertifiedByOthers installs the chart with another authority for workloads and the server, as with istio-csr. The
+// server shows the given certificate, and authenticates callers with a certificate of the same issuer or a token. It
+// issues no certificates and does not write the ConfigMap with the roots.
 func TestCertifiedByOthers(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -48,7 +48,7 @@ func TestCertifiedByOthers(t *testing.T) {
 
 	byToken := dial(t, r.SecureGRPC, w.pool(roots), w.token("a", "web", "web-0", "istio-ca"))
 	w.Eventually("a stream by a token", func() error { return byToken.stream(w.Ctx, "web-0", "a") })
-	// which the API server judges
+	// the API server verifies it
 	w.Must(dial(t, r.SecureGRPC, w.pool(roots), w.token("a", "web", "", "istio-ca")).stream(w.Ctx, "web-0", "a"))
 	own, err := forge(b, "spiffe://cluster.local/ns/a/sa/web")
 	w.Must(err)

@@ -33,9 +33,9 @@ const clusterType = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
 // data is where the agent writes its certificate, below its own folder.
 const data = "var/lib/istio/data"
 
-// TestPilotAgent has Istio's own agent get a certificate, and configuration, by a token of a real API server, which is
-// bound to its pod. The agent writes the one into files, as for gRPC without a proxy, and a client in Envoy's place
-// asks it for the other. By a token of another audience, and once the pod is gone, it gets no certificate.
+// TestPilotAgent runs Istio's own agent with a token of a real API server that is bound to its pod. The agent gets a
+// certificate, which it writes to files, as for gRPC without a proxy, and configuration, which a client requests
+// instead of Envoy. With a token of another audience, and once the pod is gone, it gets no certificate.
 func TestPilotAgent(t *testing.T) {
 	w := newWorld(t, "--set", "env.ISTIOD_CUSTOM_HOST=127.0.0.1")
 	w.Write(pod("a", "web-0", "web", "n1"))
@@ -96,7 +96,7 @@ func TestPilotAgent(t *testing.T) {
 	refused("a token of a pod that is gone", gone)
 }
 
-// pilotAgent is Istio's own agent, without an Envoy.
+// pilotAgent is Istio's own agent without an Envoy.
 type pilotAgent struct {
 	w    *world
 	dir  string
@@ -107,7 +107,7 @@ type pilotAgent struct {
 // superviseAgent starts an agent as injection would.
 func superviseAgent(w *world, secure string, roots []byte, token string) *pilotAgent {
 	w.T.Helper()
-	dir, err := os.MkdirTemp("", "agent") // the path of a socket is short
+	dir, err := os.MkdirTemp("", "agent") // the path of a socket must be short
 	w.Must(err)
 	w.T.Cleanup(func() { _ = os.RemoveAll(dir) })
 	for _, d := range []string{"var/run/secrets/tokens", "var/run/secrets/istio", "etc/istio/proxy", data} {
@@ -146,7 +146,7 @@ func superviseAgent(w *world, secure string, roots []byte, token string) *pilotA
 	return a
 }
 
-// freePort returns a port that nobody listens on, for the agent's status.
+// freePort returns a free port for the agent's status.
 func freePort(w *world) int {
 	w.T.Helper()
 	text, err := freeport.Pick(w.Ctx, "127.0.0.1")

@@ -17,8 +17,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
-// TestPlugged serves with the operator's CA, hands out its roots and what it has revoked, and follows both. A CA that
-// goes away goes on signing.
+// TestPlugged serves with a plugged-in CA, publishes its roots and revoked certificates, and follows changes of both.
+// If the CA's files disappear, it goes on signing.
 func TestPlugged(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -49,7 +49,7 @@ func TestPlugged(t *testing.T) {
 		t.Error("there is a CA beside the operator's")
 	}
 
-	// Another root is announced, and a certificate is revoked.
+	// Another root is added, and a certificate is revoked.
 	next, err := pki.NewSelfSigned("next", 24*time.Hour, time.Now())
 	w.Must(err)
 	roots := append(f.Roots, pki.EncodeCertificates(next.Roots...)...)

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// second starts another cluster and returns it, with the kubeconfig of the account that the chart has for readers.
+// second starts another cluster. It returns the cluster and the kubeconfig of the chart's account for readers.
 func (w *world) second() (two *world, kubeconfig []byte) {
 	w.T.Helper()
 	two = &world{w.Another()}
@@ -32,8 +32,8 @@ func (w *world) name(cluster string, kubeconfig []byte) {
 	w.Must(err)
 }
 
-// TestRemoteCluster issues certificates to workloads of a cluster that a Secret names, by tokens of that cluster, for
-// as long as it is named. A token of one cluster is nothing in another.
+// TestRemoteCluster issues certificates to workloads of a cluster that a Secret names, for tokens of that cluster, as
+// long as the Secret exists. A token of one cluster is invalid for another.
 func TestRemoteCluster(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "--set", "env.CA_TRUSTED_NODE_ACCOUNTS=kube-system/ztunnel", "--set-json",
@@ -58,7 +58,7 @@ func TestRemoteCluster(t *testing.T) {
 	w.name("two", kubeconfig)
 	w.Eventually("a token of the remote cluster is good", func() error { return ask(there, "two", "") })
 	w.Must(ask(there, "zwei", ""))
-	w.Must(ask(two.token("a", "web", "", "istio-ca"), "two", "")) // which its own API server judges
+	w.Must(ask(two.token("a", "web", "", "istio-ca"), "two", "")) // its own API server verifies it
 	for what, err := range map[string]error{
 		"of the other cluster, as this one's":  ask(there, "", ""),
 		"of the other cluster, by its name":    ask(there, "Kubernetes", ""),
@@ -72,7 +72,8 @@ func TestRemoteCluster(t *testing.T) {
 		}
 	}
 
-	// A node's proxy speaks for the pods of its own node, and another cluster's node of that name is another node.
+	// A node's proxy may request certificates for the pods of its own node. A node of that name in another cluster is a
+	// different node.
 	ztunnel := two.token("kube-system", "ztunnel", "ztunnel-1", "istio-ca")
 	w.Eventually("the pods of the remote cluster are known",
 		func() error { return ask(ztunnel, "two", "spiffe://cluster.local/ns/c/sa/cache") })

@@ -53,13 +53,13 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: gw}
 subjects: [{kind: ServiceAccount, name: gw, namespace: a}]
 `
 
-// secretsOf is what a proxy was sent: the chain of each secret, by its name.
+// secretsOf holds what a proxy was sent: the chain of each secret, by name.
 type secretsOf struct {
 	mu  sync.Mutex
 	has map[string]string
 }
 
-// follow asks for secrets as the gateway gw-0 of namespace a of a cluster, and notes what comes.
+// follow subscribes to secrets as the gateway gw-0 of namespace a of a cluster, and records the responses.
 func (w *world) follow(agent workload, names ...string) *secretsOf {
 	w.T.Helper()
 	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(agent.conn).StreamAggregatedResources(agent.context(w.Ctx))
@@ -94,7 +94,7 @@ func (w *world) follow(agent workload, names ...string) *secretsOf {
 	return got
 }
 
-// are returns an error unless a proxy has exactly these secrets, by name, of what putSecret has returned.
+// are returns an error unless a proxy has exactly these secrets, by name.
 func (s *secretsOf) are(want map[string]string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,7 +104,7 @@ func (s *secretsOf) are(want map[string]string) error {
 	return nil
 }
 
-// putSecret writes a Secret with a certificate of its own, and returns the certificate.
+// putSecret writes a Secret with a new certificate, and returns the certificate.
 func (w *world) putSecret(name string) string {
 	w.T.Helper()
 	b, err := pki.NewSelfSigned(name, time.Hour, time.Now())
@@ -123,7 +123,7 @@ func (w *world) putSecret(name string) string {
 	return string(chain)
 }
 
-// reviewed matches the metric of an API server about how many SubjectAccessReviews were made.
+// reviewed matches the metric of an API server with the number of SubjectAccessReviews.
 var reviewed = regexp.MustCompile(`apiserver_request_total\{[^}]*resource="subjectaccessreviews"[^}]*\} (\d+)`)
 
 // reviews returns how many SubjectAccessReviews the API server has made.
@@ -140,8 +140,8 @@ func (w *world) reviews() int {
 	return n
 }
 
-// TestRemoteSecrets: a gateway of a remote cluster has the Secrets of its own cluster if that lets its account list
-// them, and those of no other cluster, whatever another one allows. What its cluster lacks is a finding.
+// TestRemoteSecrets: a gateway of a remote cluster gets the Secrets of its own cluster if that cluster lets its account
+// list them. It gets no Secret of another cluster, whatever that allows. A Secret that its cluster lacks is a finding.
 func TestRemoteSecrets(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -14,7 +14,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 )
 
-// forbid takes the server's right to a resource away. What it returns gives the right back.
+// forbid revokes a right of the server. The returned function grants it again.
 func (w *world) forbid(resource string) (back func()) {
 	w.T.Helper()
 	roles := w.Client().RbacV1().ClusterRoles()
@@ -40,8 +40,8 @@ func (w *world) forbid(resource string) (back func()) {
 	}
 }
 
-// TestRenewals: by a certificate alone a workload gets the next one while something may run as its account: a pod, a
-// machine, or a group of machines. Afterwards it is told why it gets none.
+// TestRenewals: with only a certificate, a workload gets the next one while its account is in use: by a pod, a machine
+// or a group of machines. Afterwards it is refused with a reason.
 func TestRenewals(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -105,7 +105,7 @@ func TestRenewals(t *testing.T) {
 	}
 	for _, kind := range []*kinds.Kind{kinds.WorkloadEntry, kinds.WorkloadGroup} {
 		back := w.forbid(kind.Plural)
-		between.Refuse() // rights are looked at when a watch begins
+		between.Refuse() // rights are checked when a watch begins
 		unknown("Pod")
 		between.Heal()
 		unknown(kind.Name)

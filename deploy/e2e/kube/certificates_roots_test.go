@@ -30,8 +30,8 @@ func (w *world) handed(what, namespace, roots string) *corev1.ConfigMap {
 	return m
 }
 
-// TestRoots hands out the roots to every namespace that is selected, mends what somebody edits or deletes, and leaves
-// alone what is equal.
+// TestRoots: the server writes the roots to every selected namespace, restores edited and deleted ConfigMaps, and does
+// not rewrite equal ones.
 func TestRoots(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -73,7 +73,7 @@ func TestRoots(t *testing.T) {
 		t.Errorf("a namespace that is not selected has %v", m.Data)
 	}
 
-	// Another server takes over, and finds all as it should be.
+	// Another server takes over, and writes nothing.
 	versions := map[string]string{}
 	for _, namespace := range []string{"a", "late", "default", root} {
 		m, err := w.roots(namespace)

@@ -20,12 +20,12 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
-// signer signs what is approved for it, as cert-manager would.
+// signer signs approved requests, as cert-manager would.
 type signer struct {
 	w    *world
 	name string
 	key  *pki.Bundle
-	// another is a name that it puts in the place of what was asked for; empty for none.
+	// another is a name that it signs instead of the requested one. Optional.
 	another string
 }
 
@@ -66,8 +66,8 @@ func (s *signer) run(ctx context.Context) {
 	}
 }
 
-// TestSigners has the certificates of workloads and of the server signed by signers of Kubernetes. What one signs for
-// another name is not handed out, and no request is left behind.
+// TestSigners: signers of Kubernetes sign the certificates of workloads and of the server. A certificate with another
+// name is not passed on, and no request is left behind.
 func TestSigners(t *testing.T) {
 	t.Parallel()
 	var all []*signer
@@ -118,7 +118,7 @@ func TestSigners(t *testing.T) {
 		t.Errorf("for another name: %v", err)
 	}
 
-	// A certificate of a stranger with the right name, and one of a root that is no signer's.
+	// A certificate with the right name from an unknown CA, and one from a root that belongs to no signer.
 	stranger, err := pki.NewSelfSigned("stranger", time.Hour, time.Now())
 	w.Must(err)
 	forged, err := forge(stranger, web)

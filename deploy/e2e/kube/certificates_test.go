@@ -15,13 +15,13 @@ import (
 // world is a cluster with the charts installed.
 type world struct{ *installed.World }
 
-// newWorld starts a cluster and installs the charts with more arguments for that of the server.
+// newWorld starts a cluster and installs the charts, with more arguments for the chart istiod.
 func newWorld(t *testing.T, set ...string) *world {
 	t.Helper()
 	return &world{installed.Start(t, set...)}
 }
 
-// pod is a Pod as the API server would have it once it runs.
+// pod returns a running Pod, as the API server would have it.
 func pod(namespace, name, account, node string) string {
 	return fmt.Sprintf(`
 apiVersion: v1
@@ -55,7 +55,7 @@ func (w *world) pool(text []byte) *x509.CertPool {
 	return pool
 }
 
-// token returns a token for an audience, bound to a pod if that is not empty, as a kubelet has it made.
+// token returns a token for an audience, as for a kubelet. It is bound to a pod if that is not empty.
 func (w *world) token(namespace, account, podName, audience string) string {
 	w.T.Helper()
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: []string{audience}}}

@@ -13,8 +13,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/installed"
 )
 
-// TestTokens goes from a token to a certificate to a stream, on two replicas that start together and have one CA. No
-// other token gets either.
+// TestTokens gets a certificate for a token and a stream for the certificate, on two replicas that start together and
+// share one CA. Other tokens get neither.
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -80,7 +80,7 @@ func TestTokens(t *testing.T) {
 		"of a pod that is gone":  gone,
 	} {
 		agent := dial(t, one.SecureGRPC, roots, token)
-		w.Eventually(what+" is refused", func() error { // that a pod is gone has to be learned
+		w.Eventually(what+" is refused", func() error { // the server learns of the deletion a little later
 			if err := agent.stream(w.Ctx, "web-0", "a"); status.Code(err) != codes.Unauthenticated {
 				return fmt.Errorf("a stream: %w", err)
 			}
@@ -91,7 +91,7 @@ func TestTokens(t *testing.T) {
 		}
 	}
 
-	// A token that is bound to no pod is for the API server to judge.
+	// The API server verifies a token that is bound to no pod.
 	loose := dial(t, one.SecureGRPC, roots, w.token("a", "web", "", "istio-ca"))
 	_, err := loose.certificate(w.Ctx, "")
 	w.Must(err)

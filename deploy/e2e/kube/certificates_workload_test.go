@@ -29,15 +29,15 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
-// workload asks as the agent of a workload does.
+// workload sends requests as the agent of a workload does.
 type workload struct {
 	conn  *grpc.ClientConn
 	token string
-	// cluster is what the workload says of where it is; empty if it says nothing.
+	// cluster is the cluster ID that the workload sends. Optional.
 	cluster string
 	// asks are the names in its certificate requests.
 	asks []string
-	// signer is what it has them signed by; empty for the default one.
+	// signer is the signer that it requests. Empty means the default signer.
 	signer string
 }
 
@@ -62,7 +62,7 @@ func (w workload) context(ctx context.Context) context.Context {
 	return ctx
 }
 
-// certificate asks for a certificate, in the name of another identity if that is not empty.
+// certificate requests a certificate, with the name of another identity if that is not empty.
 func (w workload) certificate(ctx context.Context, impersonate string) (tls.Certificate, error) {
 	key, err := pki.GenerateKey()
 	if err != nil {
@@ -100,12 +100,12 @@ func (w workload) certificate(ctx context.Context, impersonate string) (tls.Cert
 	return c, err
 }
 
-// stream opens a stream as the proxy of a pod and returns what comes of asking for clusters.
+// stream opens a stream as the proxy of a pod, and returns the result of a subscription to clusters.
 func (w workload) stream(ctx context.Context, pod, namespace string) error {
 	return w.streamOf(ctx, pod, namespace, w.cluster)
 }
 
-// streamOf is stream as a proxy that says it is of a cluster.
+// streamOf is stream for a proxy with another cluster ID.
 func (w workload) streamOf(ctx context.Context, pod, namespace, cluster string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -117,7 +117,7 @@ func (w workload) streamOf(ctx context.Context, pod, namespace, cluster string) 
 	if cluster != "" {
 		node.Metadata = &structpb.Struct{Fields: map[string]*structpb.Value{"CLUSTER_ID": structpb.NewStringValue(cluster)}}
 	}
-	_ = s.Send(&discoveryv3.DiscoveryRequest{TypeUrl: envoy.ClusterType, Node: node}) // the answer says what went wrong
+	_ = s.Send(&discoveryv3.DiscoveryRequest{TypeUrl: envoy.ClusterType, Node: node}) // the response contains the error
 	_, err = s.Recv()
 	return err
 }

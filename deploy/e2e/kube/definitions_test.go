@@ -33,8 +33,7 @@ func (w *mesh) definition(name string) string {
 	return string(text)
 }
 
-// definitions has one kind be defined only now, and another go and come back. Whatever else is read is not read again
-// for that.
+// definitions defines one kind only now, and deletes and restores another. Other kinds are not read again.
 func (w *mesh) definitions(entries string) {
 	w.Between.Forget()
 	w.Write(entries)

@@ -7,12 +7,11 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
-// silence is longer than the server takes to give up a connection on which pings are not answered.
+// silence is longer than the server waits for a ping before it gives up a connection.
 const silence = 18 * time.Second
 
-// TestFrozen stops kube-apiserver, and resumes it: connections stay, requests have no answer for a while, and then the
-// process goes on where it was. The server is connected directly, so that the frozen process is the one that has to
-// answer its pings.
+// TestFrozen stops and resumes kube-apiserver: its connections stay open and get no answer for a while. The server is
+// connected directly, so that the frozen process has to answer its pings.
 func TestFrozen(t *testing.T) {
 	t.Parallel()
 	w := newMesh(t)
@@ -44,7 +43,7 @@ func TestEtcdFrozen(t *testing.T) {
 	w.through("etcd frozen", func() { w.freeze(w.FreezeEtcd, w.ThawEtcd, "etcd") })
 }
 
-// freeze asks for a service meanwhile, which comes when the cluster goes on.
+// freeze creates a service meanwhile, which is served once the cluster runs again.
 func (w *mesh) freeze(stop, resume func() error, name string) {
 	w.T.Helper()
 	w.Must(stop())

@@ -28,7 +28,7 @@ spec:
   listeners: [{name: http, port: 80, protocol: HTTP}%s]
 `
 
-// others are Gateways that get nothing, one that is for a tag of the revision, and one whose Service's name is taken.
+// others are Gateways without a deployment, one for a tag of the revision, and one whose Service's name is taken.
 const others = `
 apiVersion: v1
 kind: Service
@@ -90,7 +90,7 @@ var (
 	classes     = schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "gatewayclasses"}
 )
 
-// get returns an object, nil if there is none.
+// get returns an object, or nil if it does not exist.
 func (e *edge) get(r schema.GroupVersionResource, name string) *unstructured.Unstructured {
 	e.T.Helper()
 	u, err := e.Dynamic().Resource(r).Namespace("edge").Get(e.Ctx, name, metav1.GetOptions{})
@@ -108,7 +108,7 @@ func (e *edge) patch(r schema.GroupVersionResource, name, patch string) {
 	e.Must(err)
 }
 
-// until waits until an object is there and says something.
+// until waits until an object exists and meets a condition.
 func (e *edge) until(what string, r schema.GroupVersionResource, name string,
 	says func(*unstructured.Unstructured) bool) *unstructured.Unstructured {
 	e.T.Helper()
@@ -144,8 +144,8 @@ func image(u *unstructured.Unstructured) string {
 	return text(u, "spec", "template", "spec", "containers")
 }
 
-// TestGateways: with the rights of the chart, one of two replicas deploys what Gateways need, keeps it so, and leaves
-// alone what is not its own.
+// TestGateways: with the rights of the chart, one of two replicas deploys the objects of Gateways, restores them, and
+// does not touch other objects.
 func TestGateways(t *testing.T) {
 	t.Parallel()
 	e := &edge{installed.Start(t, "--set", "revisionTags={stable}")}
@@ -190,7 +190,7 @@ func TestGateways(t *testing.T) {
 		}
 	}
 
-	// The Gateway changes, and so does what proxies run.
+	// The Gateway changes, and its deployed objects follow.
 	e.Write(fmt.Sprintf(front, ", {name: more, port: 8080, protocol: HTTP}"))
 	e.until("the new port", services, "front-istio",
 		func(u *unstructured.Unstructured) bool { return strings.Contains(text(u, "spec", "ports"), "8080") })
@@ -203,7 +203,7 @@ func TestGateways(t *testing.T) {
 	e.until("the new image", deployments, "front-istio",
 		func(u *unstructured.Unstructured) bool { return strings.Contains(image(u), "another.example/") })
 
-	// What somebody undoes is done again. What is nobody's stays theirs.
+	// Deleted and edited objects are restored. Fields of other owners stay.
 	e.patch(deployments, "front-istio",
 		`{"metadata":{"labels":{"team":"b","own":"x"}},"spec":{"replicas":3,"template":{"spec":{"serviceAccountName":"other"}}}}`)
 	e.until("the labels and the account again", deployments, "front-istio", func(u *unstructured.Unstructured) bool {
@@ -229,7 +229,7 @@ func TestGateways(t *testing.T) {
 
 	e.until("the Gateway of a tag of the revision", deployments, "tagged-istio", exists)
 
-	// What is another's.
+	// Objects of other owners.
 	e.until("the Deployment beside another's Service", deployments, "taken-istio", exists)
 	if now := e.get(services, "taken-istio"); now.GetResourceVersion() != foreign {
 		t.Errorf("another's Service was written: %v", now)
@@ -252,7 +252,7 @@ func TestGateways(t *testing.T) {
 		}
 	}
 
-	// Another replica writes nothing before it leads, and then nothing that is there.
+	// Another replica writes nothing before it leads, and then only what is missing.
 	two := e.Launch(program, "istiod", "istiod-1", "--drainDuration=0s").Ready()
 	before := e.get(deployments, "front-istio").GetResourceVersion()
 	e.Write(strings.NewReplacer("front", "second").Replace(fmt.Sprintf(front, "")))
@@ -268,10 +268,10 @@ func TestGateways(t *testing.T) {
 		t.Errorf("version %s of a Deployment that was as it should be, was %s", now, before)
 	}
 
-	// A Gateway that goes takes everything with it, as garbage collection does, and nothing brings it back.
+	// The objects of a deleted Gateway are garbage-collected, and are not created again.
 	e.Must(e.Dynamic().Resource(gateways).Namespace("edge").Delete(e.Ctx, "second", metav1.DeleteOptions{}))
 	e.Write(strings.NewReplacer("front", "third").Replace(fmt.Sprintf(front, "")))
-	e.until("a third Gateway's Service", services, "third-istio", exists) // the new leader knows of the deletion before it
+	e.until("a third Gateway's Service", services, "third-istio", exists) // the new leader knows of the deletion by then
 	for _, r := range []schema.GroupVersionResource{services, deployments, accounts} {
 		e.Must(e.Dynamic().Resource(r).Namespace("edge").Delete(e.Ctx, "second-istio", metav1.DeleteOptions{}))
 	}

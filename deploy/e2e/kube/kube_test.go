@@ -32,7 +32,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/inspect"
 )
 
-// within bounds every wait.
+// within is the limit of every wait.
 const within = 2 * time.Minute
 
 func empty(t *testing.T) (context.Context, *cluster.Cluster) {
@@ -62,8 +62,8 @@ func options(t *testing.T) bootstrap.Options {
 	}
 }
 
-// TestSameAsFiles: the worlds whose translation is held against the real istiod's, once on an API server and once
-// exported from it as a directory, give every proxy the same bytes.
+// TestSameAsFiles: the worlds whose translation is compared with the real istiod, once on an API server and once
+// exported from it to a directory, give every proxy the same bytes.
 func TestSameAsFiles(t *testing.T) {
 	t.Parallel()
 	ctx, c := empty(t)
@@ -105,7 +105,7 @@ func TestSameAsFiles(t *testing.T) {
 	}
 }
 
-// export writes all that the server reads as one file, as the API server returns it.
+// export writes all objects that the server reads to one file, as the API server returns them.
 func export(ctx context.Context, t *testing.T, c *cluster.Cluster) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -131,7 +131,7 @@ func export(ctx context.Context, t *testing.T, c *cluster.Cluster) string {
 	return dir
 }
 
-// sent returns the version, a hash of the bytes, of all that six proxies of every sort would be sent.
+// sent returns the version, a hash of the bytes, of everything that six proxies of all types would be sent.
 func sent(ctx context.Context, t *testing.T, o bootstrap.Options, dir string) map[string]string {
 	t.Helper()
 	i, err := inspect.Read(ctx, o.Options, catalog.Features())

@@ -14,8 +14,8 @@ const root = installed.Namespace
 // program is the binary under test.
 var program string
 
-// TestMain runs some tests at a time, unless the command line says otherwise, because they wait more than they compute.
-// More of them need more clusters. The test binary is a replica of an election too.
+// TestMain runs several tests in parallel, unless the command line says otherwise, because they mostly wait. Each of
+// them needs a cluster. The test binary is also a replica of an election.
 func TestMain(m *testing.M) {
 	if name := os.Getenv(replicaVar); name != "" {
 		if err := replica(name, os.Getenv(kubeconfigVar)); err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
-// mesh changes, breaks, deletes and gives back the mesh configuration of the chart: what is broken counts as it was,
-// what is deleted counts no longer.
+// mesh changes, breaks, deletes and restores the mesh configuration of the chart. While it is invalid, the last valid
+// one stays in force. After its deletion, the defaults are in force.
 func (w *mesh) mesh() {
 	maps := w.Client().CoreV1().ConfigMaps(root)
 	const name = "istio"

@@ -11,7 +11,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
-// TestOutages has an API server that is away when the server starts, and one that crashes.
+// TestOutages: the API server is away when the server starts, and crashes later.
 func TestOutages(t *testing.T) {
 	t.Parallel()
 	w := newMesh(t)
@@ -26,7 +26,7 @@ func TestOutages(t *testing.T) {
 	})
 }
 
-// TestPartition has a network that loses everything for a while.
+// TestPartition: the network loses all packets for a while.
 func TestPartition(t *testing.T) {
 	t.Parallel()
 	w := newMesh(t)
@@ -37,8 +37,8 @@ func TestPartition(t *testing.T) {
 	w.through("a partition", w.partition)
 }
 
-// lateStart has the API server away when the server starts, and then one kind come late: until all is read nobody is
-// served, and who waits gets all at once.
+// lateStart keeps the API server away when the server starts, and then one kind is served late. Until all kinds are
+// read no proxy is served, and waiting proxies then get everything at once.
 func (w *mesh) lateStart() {
 	w.Between.Refuse()
 	w.serve()
@@ -62,7 +62,7 @@ func (w *mesh) lateStart() {
 	w.eventually("the finding goes", w.well)
 }
 
-// served reports whether anybody could take the server for ready.
+// served reports whether a client could take the server for ready.
 func (w *mesh) served() bool {
 	conn, err := net.Dial("tcp", w.grpc)
 	if err == nil {
@@ -71,7 +71,7 @@ func (w *mesh) served() bool {
 	return err == nil || w.ready() || slices.ContainsFunc(w.clients, func(c *adsClient) bool { return c.types() != 0 })
 }
 
-// partition has the network take all and bring nothing, while history is forgotten and the world goes on.
+// partition drops all packets while history is removed and the world changes.
 func (w *mesh) partition() {
 	w.Between.Lose()
 	w.Must(w.ForgetHistory(w.Ctx))

@@ -13,8 +13,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/cluster/faults"
 )
 
-// replicas runs two replicas, and one of them writes: a leader that is stopped is followed, and writes nothing when it
-// goes on; one that is killed is followed.
+// replicas runs two replicas, of which one writes. After a stop of the leader the other takes over, and the first one
+// writes nothing when it resumes. After a kill the other takes over, too.
 func (w *mesh) replicas() {
 	another := *w.World
 	one, two := w, &mesh{World: &another}
@@ -41,7 +41,7 @@ func (w *mesh) replicas() {
 		w.T.Error("the resumed leader has taken the lead back")
 	}
 	one.eventually("the resumed leader is ready", one.ready)
-	one.unready.Store(0) // nobody could ask it meanwhile
+	one.unready.Store(0) // no request could reach it meanwhile
 
 	two.Must(two.server.Kill())
 	began = time.Now()

@@ -25,7 +25,7 @@ const (
 	firstSubset  = "outbound|80|v1|first.shop.svc.cluster.local"
 )
 
-// shop is the world that proxies have from the beginning.
+// shop is the initial world of proxies.
 const shop = `
 apiVersion: v1
 kind: Pod
@@ -61,7 +61,7 @@ metadata: {name: first, namespace: shop}
 spec: {host: first.shop.svc.cluster.local, subsets: [{name: v1, labels: {version: v1}}]}
 `
 
-// shopGuards are what every proxy has of it from its first response on, whatever happens.
+// shopGuards are the texts that every proxy has from its first response on.
 var shopGuards = []guard{
 	{envoy.ClusterType, firstCluster, "first"},
 	{envoy.ClusterType, firstSubset, "first"},
@@ -70,16 +70,16 @@ var shopGuards = []guard{
 	{envoy.RouteType, "80", "/marker"},
 }
 
-// mesh is a cluster with the charts installed, the server of the chart as a process with the rights that the chart
-// gives it, two proxies' streams, and, between the server and its cluster, what does as bad days do.
+// mesh is a cluster with the charts installed, the server of the chart as a process with the rights of the chart, two
+// proxies' streams, and a fault proxy between the server and its cluster.
 type mesh struct {
 	*installed.World
 
 	http, grpc, monitoring string
 	server                 *kubelet.Container
 	clients                []*adsClient
-	gone                   []string     // what was taken from the clients on purpose
-	unready                atomic.Int64 // how often, once ready, the server was not
+	gone                   []string     // what the test removed
+	unready                atomic.Int64 // how often the server lost its readiness
 }
 
 func newMesh(t *testing.T) *mesh {
@@ -91,7 +91,7 @@ func newMesh(t *testing.T) *mesh {
 
 func (w *mesh) remove(yaml string) { w.T.Helper(); w.Must(w.Delete(w.Ctx, []byte(yaml))) }
 
-// serve starts the server and the two clients, without waiting for anything.
+// serve starts the server and the two clients, and does not wait.
 func (w *mesh) serve() {
 	w.T.Helper()
 	w.launch("istiod-0")
@@ -108,12 +108,12 @@ func (w *mesh) launch(name string) {
 		w.Must(err)
 		*at = net.JoinHostPort("127.0.0.1", port)
 	}
-	// Nobody has to learn here that the server stops.
+	// The server need not drain here.
 	w.server = w.Launch(program, "istiod", name, "--httpAddr", w.http, "--grpcAddr", w.grpc, "--monitoringAddr", w.monitoring,
 		"--secureGRPCAddr=", "--httpsAddr=", "--drainDuration=0s").Container
 }
 
-// settled waits until the server is ready, and from there on looks that it stays so.
+// settled waits until the server is ready, and checks from then on that it stays ready.
 func (w *mesh) settled() {
 	w.T.Helper()
 	w.eventually("ready", w.ready)
@@ -138,7 +138,7 @@ func (w *mesh) settled() {
 	w.steady("start")
 }
 
-// steady wants nothing to have gone but what was taken away on purpose, and the server to have been ready all the time.
+// steady fails if a client lost anything that the test has not removed, or if the server was not ready.
 func (w *mesh) steady(what string) {
 	w.T.Helper()
 	for _, c := range w.clients {
@@ -149,7 +149,7 @@ func (w *mesh) steady(what string) {
 	}
 }
 
-// through runs a fault. What is new after it arrives, and nothing has gone.
+// through runs a fault. Later changes arrive, and nothing was lost.
 func (w *mesh) through(what string, fault func()) {
 	w.T.Helper()
 	began := time.Now()
@@ -160,7 +160,7 @@ func (w *mesh) through(what string, fault func()) {
 	w.T.Logf("%s: %.1f s", what, time.Since(began).Seconds())
 }
 
-// comes has a new service arrive at both clients.
+// comes creates a service, and waits until both clients have it.
 func (w *mesh) comes(what string) {
 	w.T.Helper()
 	name := "after-" + strings.ReplaceAll(what, " ", "-")
@@ -198,7 +198,7 @@ func (w *mesh) eventually(what string, ok func() bool) {
 	}
 }
 
-// get returns the text of a page, or nothing if it cannot be had.
+// get returns the text of a page, or an empty string.
 func (w *mesh) get(address, path string) string {
 	body, _ := w.fetch(address, path)
 	return body
@@ -227,11 +227,11 @@ func (w *mesh) finding(text string) bool {
 	return strings.Contains(w.get(w.http, "/debug/findings"), text)
 }
 
-// away reports whether there is a finding that the API server cannot be read.
+// away reports whether a finding says that the API server cannot be read.
 func (w *mesh) away() bool { return w.finding(`"APIServer"`) }
 
-// well reports whether nothing is found wrong with the sources, nor will be unless it ends soon. What is found in the
-// objects themselves, such as the Service of the server, which runs in no Pod here, has istioctl's codes.
+// well reports whether the sources have no findings, nor will have any soon. Findings about objects, such as the
+// Service of the server, which has no Pod here, have istioctl's codes.
 func (w *mesh) well() bool {
 	var findings []struct{ Code string }
 	body, code := w.fetch(w.http, "/debug/findings")
@@ -249,5 +249,5 @@ func (w *mesh) stalled(resource string) bool {
 	return strings.Contains(w.get(w.monitoring, "/metrics"), fmt.Sprintf("pilot_k8s_watch_stalled{cluster=\"\",resource=%q} 1", resource))
 }
 
-// said is the log of the server.
+// said returns the log of the server.
 func (w *mesh) said() string { return w.server.Log() }

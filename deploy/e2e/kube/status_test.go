@@ -29,7 +29,7 @@ metadata: {name: web, namespace: shop}
 spec: {hosts: [web], http: [{route: [{destination: {host: %s}}]}]}
 `
 
-// rivals has, by kind, the spec of two objects that compete, and what the status of the second says.
+// rivals has, by kind, the spec of two objects that compete, and the text in the status of the second.
 var rivals = []struct{ kind, version, plural, spec, loses string }{
 	{"VirtualService", "networking.istio.io/v1", "virtualservices",
 		`{hosts: [api.shop.svc.cluster.local], http: [{route: [{destination: {host: web}}]}]}`,
@@ -51,10 +51,10 @@ var rivals = []struct{ kind, version, plural, spec, loses string }{
 		`PeerAuthentication shop/one has no workload selector either, and comes first (`},
 }
 
-// TestStatus: with the rights of the chart, one of two replicas writes what is wrong with an object into its status,
-// and takes it away when it is mended, also when it was written by a leader before. What others wrote stays, nothing is
-// written twice, and no write starts a push. Where two objects compete, the status of the one that loses names the
-// other and the rule by which it comes first.
+// TestStatus: with the rights of the chart, one of two replicas writes findings to the status of objects, and removes
+// them when the object is corrected, also those of an earlier leader. Conditions of other writers stay, nothing is
+// written twice, and no write causes a push. If two objects compete, the status of the loser names the winner and the
+// rule.
 func TestStatus(t *testing.T) {
 	t.Parallel()
 	w := installed.Start(t, "--set", "env.PILOT_ENABLE_ANALYSIS=true")
@@ -71,7 +71,7 @@ func TestStatus(t *testing.T) {
 		s, _, _ := unstructured.NestedMap(u.Object, "status")
 		return s
 	}
-	// says returns an error unless the status has so many messages, of the present generation.
+	// says returns an error unless the status has so many messages for the current generation.
 	says := func(count int) error {
 		u := get()
 		s := status(u)
@@ -105,12 +105,12 @@ func TestStatus(t *testing.T) {
 	}
 	w.Eventually("the status says what is wrong", func() error { return says(1) })
 
-	// Somebody else's condition stays, and a write to a status makes no snapshot.
+	// A condition of another writer stays, and a write to a status makes no snapshot.
 	before := revision(one)
 	_, err := routes.Patch(w.Ctx, "web", types.MergePatchType, []byte(`{"status":{"conditions":[{"type":"Other","status":"True"}]}}`),
 		metav1.PatchOptions{}, "status")
 	w.Must(err)
-	w.Write(fmt.Sprintf(routed, "wbee")) // one change, one snapshot; the condition comes back with it
+	w.Write(fmt.Sprintf(routed, "wbee")) // one change, one snapshot; the condition follows
 	w.Eventually("the status of the next generation", func() error {
 		s := status(get())
 		if conditions, _, _ := unstructured.NestedSlice(s, "conditions"); len(conditions) != 2 {
@@ -122,7 +122,7 @@ func TestStatus(t *testing.T) {
 		t.Errorf("revision %v after one change of the spec at revision %v", after, before)
 	}
 
-	// Another replica takes over, writes nothing that is there already, and takes away what is mended.
+	// Another replica takes over, rewrites nothing, and removes conditions of corrected objects.
 	version := get().GetResourceVersion()
 	two := w.Launch(program, "istiod", "istiod-1", "--drainDuration=0s").Ready()
 	w.Must(one.Stop())

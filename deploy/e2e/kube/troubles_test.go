@@ -14,8 +14,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
-// TestTroubles has an API server that does not serve one kind, and a mesh configuration that is broken. No other kind
-// is affected.
+// TestTroubles: the API server does not serve one kind, and the mesh configuration is invalid. Other kinds are not
+// affected.
 func TestTroubles(t *testing.T) {
 	t.Parallel()
 	w := newMesh(t)
@@ -30,8 +30,8 @@ func TestTroubles(t *testing.T) {
 	w.through("a mesh that is broken", w.mesh)
 }
 
-// TestTroublesForLong has an API server whose requests fail again and again, and two replicas, the leader of which is
-// stopped, resumed and killed.
+// TestTroublesForLong: requests to the API server fail repeatedly, and the leader of two replicas is stopped, resumed
+// and killed.
 func TestTroublesForLong(t *testing.T) {
 	if testing.Short() {
 		t.Skip("make test-long runs it")
@@ -53,8 +53,8 @@ func marked(path string) string {
 	return strings.Replace(firstVirtualService, "{uri: {prefix: /marker}}", "{uri: {prefix: /marker}}, {uri: {prefix: "+path+"}}", 1)
 }
 
-// troubled is what holds while VirtualServices cannot be read: it is told in three ways, they stay as they are, all
-// else goes on. It ends with mend.
+// troubled checks the state while VirtualServices cannot be read: it is reported in three ways, they stay in force, and
+// everything else works. mend ends the fault.
 func (w *mesh) troubled(what, told string, begin, mend func()) {
 	w.T.Helper()
 	path := "/" + strings.ReplaceAll(what, " ", "-")
@@ -81,7 +81,7 @@ func (w *mesh) troubled(what, told string, begin, mend func()) {
 	w.eventually(what+" is over", func() bool { return !w.finding(told) && !w.stalled("virtualservices") })
 }
 
-// forbidden takes the right to read one kind away at run time, and gives it back.
+// forbidden revokes the right to read one kind at run time, and grants it again.
 func (w *mesh) forbidden() {
 	roles := w.Client().RbacV1().ClusterRoles()
 	const name = "istiod-clusterrole-" + root
@@ -99,11 +99,11 @@ func (w *mesh) forbidden() {
 		less[i].Resources = slices.DeleteFunc(r.Resources, func(resource string) bool { return resource == virtualServices.Resource })
 	}
 	set(less)
-	// The API server looks at rights when a watch begins.
+	// The API server checks rights when a watch begins.
 	w.troubled("no right", "does not let this server", func() { w.Between.CutWatches(virtualServices) }, func() { set(role.Rules) })
 }
 
-// unanswered has the requests for one kind taken and never answered, on connections that are alive.
+// unanswered lets the requests for one kind hang, on connections that are alive.
 func (w *mesh) unanswered() {
 	w.Between.Set(faults.Rule{Match: virtualServices, Delay: time.Hour})
 	w.Between.CutWatches(virtualServices)
@@ -113,7 +113,7 @@ func (w *mesh) unanswered() {
 	})
 }
 
-// silent wants a fault that changes nothing to send the clients nothing.
+// silent checks that a fault without changes sends nothing to the clients.
 func (w *mesh) silent(what string, fault func()) {
 	before := w.received()
 	fault()
@@ -129,8 +129,7 @@ func (w *mesh) received() (n int) {
 	return n
 }
 
-// cutWatches resets every watch again and again, which must not make the server ask for more than the watches that it
-// lost.
+// cutWatches resets every watch repeatedly. The server must not send more requests than the watches that it lost.
 func (w *mesh) cutWatches() {
 	watches, began := w.Between.Watches(faults.Match{}), time.Now()
 	w.silent("cut watches", func() {
@@ -145,7 +144,7 @@ func (w *mesh) cutWatches() {
 	}
 }
 
-// failures has some requests fail and some come late.
+// failures makes some requests fail and some late.
 func (w *mesh) failures() {
 	watches := w.Between.Watches(faults.Match{})
 	w.silent("failures", func() {

@@ -28,7 +28,7 @@ webhooks:
 `, name, revision, w.port, revision)
 }
 
-// tag is the MutatingWebhookConfiguration of a revision's tag. One of its webhooks is somebody else's.
+// tag is the MutatingWebhookConfiguration of a revision's tag. One of its webhooks has another owner.
 func (w *admission) tag() string {
 	const rest = `failurePolicy: Fail, sideEffects: None, admissionReviewVersions: [v1], namespaceSelector: {matchLabels: {injected: "true"}},
   rules: [{operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: [pods]}]`
@@ -44,8 +44,8 @@ webhooks:
 
 const ours = "validator"
 
-// TestWebhooks: an API server comes to ask the webhook, and to refuse what it cannot ask about, once that is known to
-// work. Configurations of the revision are kept so, whatever somebody does to them, and no others are touched.
+// TestWebhooks: the API server calls the webhook, and refuses objects that it cannot send to it once the webhook works.
+// Configurations of the revision are restored after any edit, and no others are touched.
 func TestWebhooks(t *testing.T) {
 	t.Parallel()
 	w := newAdmission(t)
@@ -196,9 +196,9 @@ func (w *admission) more(s *writes, n int) {
 	})
 }
 
-// TestNothingIsRefusedWrongly: objects that are valid are stored while the server is away, comes, and has certificates
-// of one CA after another. Only while it is away and the policy is Fail they are not, and that ends without any write
-// of the configuration.
+// TestNothingIsRefusedWrongly: valid objects are stored while the server is away, starts, and has certificates of one
+// CA after another. They are refused only while the server is away and the policy is Fail, and that ends without a
+// write to the configuration.
 func TestNothingIsRefusedWrongly(t *testing.T) {
 	t.Parallel()
 	w := newAdmission(t)

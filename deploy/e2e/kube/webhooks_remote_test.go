@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// remote starts a cluster that belongs to the control plane of w, by the charts, with its webhooks at w's port. The
-// kubeconfig is that of its reader.
+// remote starts a cluster that the charts connect to the control plane of w, with its webhooks at w's port. It returns
+// the kubeconfig of its reader.
 func (w *admission) remote() (two *admission, kubeconfig []byte) {
 	w.T.Helper()
 	two = &admission{World: w.Another(), port: w.port}
@@ -28,7 +28,7 @@ func (w *admission) remote() (two *admission, kubeconfig []byte) {
 	return two, kubeconfig
 }
 
-// annotate says whose control plane is to keep the cluster; null: nobody's.
+// annotate names the control plane that may write to the cluster. null means none.
 func (w *admission) annotate(text string) {
 	w.T.Helper()
 	patch := `{"metadata":{"annotations":{"topology.istio.io/controlPlaneClusters":` + text + `}}}`
@@ -36,7 +36,7 @@ func (w *admission) annotate(text string) {
 	w.Must(err)
 }
 
-// roots returns what a namespace has for workloads.
+// roots returns the roots of a namespace.
 func (w *admission) roots(namespace string) (string, error) {
 	m, err := w.Client().CoreV1().ConfigMaps(namespace).Get(w.Ctx, "istio-ca-root-cert", metav1.GetOptions{})
 	if err != nil {
@@ -55,14 +55,15 @@ func (w *admission) untouched() error {
 	return nil
 }
 
-// userPod is one that a user writes.
+// userPod returns a pod as a user writes it.
 func userPod(name string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: corev1.PodSpec{ServiceAccountName: "default", Containers: []corev1.Container{{Name: "app", Image: "app"}}}}
 }
 
-// TestRemoteClusters: a remote cluster whose system namespace names the cluster of a control plane gets from it what
-// that keeps in its own: caBundles, failurePolicy, and roots in each namespace. One that does not is only read.
+// TestRemoteClusters: if the system namespace of a remote cluster names the control plane's cluster, the control plane
+// writes the same objects there as in its own cluster: caBundles, failurePolicy, and the roots of each namespace. It
+// only reads other remote clusters.
 func TestRemoteClusters(t *testing.T) {
 	t.Parallel()
 	w := startAdmission(t, "global.externalIstiod=true,global.multiCluster.clusterName=one,env.PILOT_ENABLE_ANALYSIS=false")
@@ -134,7 +135,7 @@ func TestRemoteClusters(t *testing.T) {
 	two.edit(validating, "istiod-default-validator", `[{"op":"remove","path":"/webhooks/0/clientConfig/caBundle"}]`)
 	two.kept("after somebody removed it", "istiod-default-validator", 2)
 
-	// Who is named no more writes no more.
+	// A control plane that is no longer named writes no more.
 	two.annotate("null")
 	two.Eventually("the Leases are given up", func() error {
 		list, err := two.Client().CoordinationV1().Leases(root).List(two.Ctx, metav1.ListOptions{})

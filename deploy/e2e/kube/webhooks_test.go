@@ -25,7 +25,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/freeport"
 )
 
-// admission is a cluster with the charts installed, whose CA is plugged in, and webhooks at a port of this host.
+// admission is a cluster with the charts installed and a plugged-in CA. Its webhooks are at a port of this host.
 type admission struct {
 	*installed.World
 	folder string // of the CA
@@ -68,14 +68,14 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: webhooks
 subjects: [{kind: ServiceAccount, name: istiod, namespace: istio-system}]
 `
 
-// plug gives the server a CA, which it takes at once, whatever root it had.
+// plug gives the server a CA, which it uses at once, whatever root it had.
 func (w *admission) plug(organization string) {
 	w.T.Helper()
 	b, err := pki.NewSelfSigned(organization, 24*time.Hour, time.Now())
 	w.Must(err)
 	f, err := b.Encode()
 	w.Must(err)
-	// A server that reads between two of the writes refuses what does not belong together, and reads again.
+	// A server that reads between two of the writes refuses files that do not belong together, and reads again.
 	for name, text := range map[string][]byte{"ca-key.pem": f.Key, "root-cert.pem": f.Roots, "ca-cert.pem": f.Certificate} {
 		tmp := filepath.Join(w.T.TempDir(), name)
 		w.Must(os.WriteFile(tmp, text, 0o600))
@@ -121,14 +121,14 @@ func (w *admission) issuer() (string, error) {
 	return conn.(*tls.Conn).ConnectionState().PeerCertificates[0].Issuer.Organization[0], nil
 }
 
-// Resources of webhook configurations, and of what they are asked about.
+// Resources of webhook configurations and of the objects that they validate.
 var (
 	validating    = registrationv1.SchemeGroupVersion.WithResource("validatingwebhookconfigurations")
 	mutating      = registrationv1.SchemeGroupVersion.WithResource("mutatingwebhookconfigurations")
 	istioGateways = schema.GroupVersionResource{Group: "networking.istio.io", Version: "v1", Resource: "gateways"}
 )
 
-// hook is what the tests look at of a webhook.
+// hook holds the fields of a webhook that the tests read.
 type hook struct {
 	Name          string
 	ClientConfig  struct{ CABundle []byte }
@@ -175,7 +175,7 @@ func (w *admission) edit(resource schema.GroupVersionResource, name, patch strin
 	w.Must(err)
 }
 
-// Hosts of a Gateway: one that is valid, and one that the CustomResourceDefinition takes, and the webhook does not.
+// Hosts of a Gateway: a valid one, and one that the CustomResourceDefinition accepts and the webhook refuses.
 const good, bad = "a.example.com", "a b"
 
 // gateway returns a Gateway for a host.

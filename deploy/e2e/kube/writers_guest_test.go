@@ -41,8 +41,8 @@ func machine(w *installed.World, address, ip string) {
 	w.Must(err)
 }
 
-// outside returns a cluster with a WorkloadGroup, and a function that starts servers outside it. Their proxies have to
-// come back soon.
+// outside returns a cluster with a WorkloadGroup, and a function that starts servers outside it. Proxies must return to
+// these servers soon.
 func outside(t *testing.T) (w *installed.World, serve func(args ...string) *controlplane.Process) {
 	t.Helper()
 	w, _ = account(t)
@@ -64,7 +64,7 @@ func outside(t *testing.T) (w *installed.World, serve func(args ...string) *cont
 	}
 }
 
-// holder returns the instance that holds a machine's WorkloadEntry, "" if there is no entry.
+// holder returns the instance that holds a machine's WorkloadEntry, or an empty string if there is no entry.
 func holder(w *installed.World, ip string) string {
 	w.T.Helper()
 	u, err := w.Dynamic().Resource(resource(kinds.WorkloadEntry)).Namespace("vm").Get(w.Ctx, "reviews-"+ip, metav1.GetOptions{})

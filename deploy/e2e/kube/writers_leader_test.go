@@ -17,7 +17,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/installed"
 )
 
-// startReplica starts a process that stands for election, and returns its output.
+// startReplica starts a process that takes part in an election, and returns its output.
 func startReplica(w *installed.World, access cluster.Access, name string) (*os.Process, <-chan string) {
 	w.T.Helper()
 	kubeconfig := filepath.Join(w.T.TempDir(), name)
@@ -36,13 +36,13 @@ func startReplica(w *installed.World, access cluster.Access, name string) (*os.P
 		}
 	}()
 	w.T.Cleanup(func() {
-		_ = cmd.Process.Kill() // it may have been killed before
+		_ = cmd.Process.Kill() // it may be dead already
 		<-ended
 	})
 	return cmd.Process, said
 }
 
-// hear waits for the next line of a replica's output, which is to be this.
+// hear waits until the next line of a replica's output is the given one.
 func hear(w *installed.World, said <-chan string, want string) {
 	w.T.Helper()
 	select {
@@ -63,8 +63,8 @@ func mapVersion(w *installed.World, name string) string {
 	return m.ResourceVersion
 }
 
-// A leader that is stopped for longer than its lease, and goes on where it was, has written for the last time; one that
-// is killed is followed.
+// A leader that is stopped for longer than its lease writes nothing after it resumes. After a kill, another replica
+// takes over.
 func TestLeaderIsStoppedAndResumed(t *testing.T) {
 	t.Parallel()
 	w, access := account(t)

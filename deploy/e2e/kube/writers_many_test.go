@@ -17,7 +17,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/config/crd"
 )
 
-// view is the cluster as informers would have it, a moment late.
+// view is a cache of the cluster, a little behind, as with informers.
 type view struct {
 	mu      sync.Mutex
 	objects map[kinds.Key]*kinds.Object
@@ -58,8 +58,8 @@ func (c *counted) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.next.RoundTrip(r)
 }
 
-// TestAThousandMachinesAtOnce: machines that connect at once are all registered by one request each, though the API
-// server is asked no more often than by default.
+// TestAThousandMachinesAtOnce: machines that connect at once are all registered with one request each, at the default
+// rate of requests to the API server.
 func TestAThousandMachinesAtOnce(t *testing.T) {
 	t.Parallel()
 	n := 1000

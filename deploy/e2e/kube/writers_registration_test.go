@@ -49,7 +49,7 @@ func resource(k *kinds.Kind) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: k.Group, Version: k.Versions[0], Resource: k.Plural}
 }
 
-// live reads objects as informers would hand them on.
+// live reads objects and passes them on as informers would.
 type live struct {
 	ctx context.Context
 	c   *cluster.Cluster
@@ -135,7 +135,7 @@ func TestRegistration(t *testing.T) {
 		must.Succeed(t, err)
 		return u
 	}
-	a := controller(ctx, t, c, access, "istiod-a", time.Hour) // until which the machine may come to another replica
+	a := controller(ctx, t, c, access, "istiod-a", time.Hour) // the machine may move to another replica within that time
 	b := controller(ctx, t, c, access, "istiod-b", 2*time.Second)
 
 	unknown := stream("0")
@@ -175,7 +175,7 @@ func TestRegistration(t *testing.T) {
 		t.Errorf("want -, got +:\n%s", d)
 	}
 
-	// What others have written stays.
+	// Fields of other writers stay.
 	foreign := `{"metadata":{"annotations":{"mine":"1"},"finalizers":["example.com/keep"]},"status":{"conditions":[{"type":"Other",` +
 		`"status":"True"}]}}`
 	for _, sub := range [][]string{nil, {"status"}} {
@@ -226,7 +226,7 @@ func TestRegistration(t *testing.T) {
 		return errors.Join(err, fmt.Errorf("%v", u))
 	})
 
-	// What the API server refuses is told, and nothing is left behind.
+	// Refusals of the API server are reported, and nothing is left behind.
 	refused := stream("2")
 	refused.Proxy.Locality = [3]string{string(make([]byte, 3000))}
 	if err := a.Connected(ctx, refused); status.Code(err) != codes.FailedPrecondition {

@@ -24,8 +24,8 @@ const (
 	kubeconfigVar = "WRITERS_TEST_KUBECONFIG"
 )
 
-// replica stands for election, and writes as often as it can while it leads. It says so on standard output, until it is
-// killed.
+// replica takes part in an election, and writes as often as it can while it leads. It reports its state on standard
+// output, until it is killed.
 func replica(name, kubeconfig string) error {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
@@ -92,7 +92,7 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: istiod}
 subjects: [{kind: ServiceAccount, name: istiod, namespace: istio-system}]
 `
 
-// account returns a cluster, and the access of the ServiceAccount of a control plane, which may do what writers need.
+// account returns a cluster, and the access of a control plane's ServiceAccount with the rights that writers need.
 func account(t *testing.T) (*installed.World, cluster.Access) {
 	t.Helper()
 	w := installed.Empty(t)

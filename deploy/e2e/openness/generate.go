@@ -95,7 +95,7 @@ func (g *Generator) spoil(o *unstructured.Unstructured) string {
 
 // place is a value in an object that can be changed.
 type place struct {
-	path, name string // name is that of the field; of an item it is that of the list
+	path, name string // name is the name of the field, or of the list for an item
 	schema     map[string]any
 	value      any
 	set        func(any)

@@ -11,7 +11,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/inspect/trace"
 )
 
-// samples are values that requests have, by what they are. The first of each kind is that of a plain request.
+// samples are values for requests, by kind. The first value of each kind belongs to a plain request.
 type samples struct {
 	identities, addresses, methods, paths, hosts, names []string
 	ports                                               []uint32
@@ -19,7 +19,7 @@ type samples struct {
 	claims                                              []map[string]any
 }
 
-// sampled returns values that the objects of a world speak of, and some that they do not.
+// sampled returns values that occur in the objects of a world, and some that do not.
 func sampled(s Slot, w World) samples {
 	all := samples{
 		identities: []string{"spiffe://cluster.local/ns/" + s.Home() + "/sa/pay", "",
@@ -91,7 +91,7 @@ func (c collector) walk(name string, v any) {
 	}
 }
 
-// variants are texts that a text with stars may be meant to match.
+// variants returns texts that a pattern with stars may match.
 func variants(s string) []string {
 	plain := strings.NewReplacer("{**}", "a/b", "{*}", "abc", "**", "a/b", "*", "abc", ".*", "abc").Replace(s)
 	list := []string{s, plain, strings.ReplaceAll(s, "*", ""), strings.TrimSpace(plain), strings.ToLower(plain), strings.TrimRight(plain,
@@ -160,7 +160,7 @@ func (c collector) header(name string, v any) {
 	}
 }
 
-// condition takes the values of a condition of an AuthorizationPolicy.
+// condition adds the values of a condition of an AuthorizationPolicy.
 func (c collector) condition(key string, v map[string]any) {
 	before, inside, _ := strings.Cut(strings.TrimSuffix(key, "]"), "[")
 	for _, field := range []string{"values", "notValues"} {
@@ -212,8 +212,8 @@ func few[T any](r *rand.Rand, list []T, n, first int) []T {
 	return out[:n]
 }
 
-// inbound returns requests that reach the sidecar: a plain one for each port, each with one thing other, and random
-// ones.
+// inbound returns requests that reach the sidecar: a plain one for each port, variants that differ in one value, and
+// random ones.
 func (v samples) inbound(s Slot, r *rand.Rand, random int) (out []trace.Request) {
 	host := "web." + s.Home() + ".svc.cluster.local"
 	identities, addresses, paths := few(r, v.identities, 14, 5), few(r, v.addresses, 8, 3), few(r, v.paths, 14, 3)
@@ -283,7 +283,7 @@ func (v samples) inbound(s Slot, r *rand.Rand, random int) (out []trace.Request)
 	return out
 }
 
-// by returns the request as it comes by mutual TLS of the mesh from an identity, or in plaintext if that is empty.
+// by returns the request with mutual TLS of the mesh and an identity, or in plaintext if the identity is empty.
 func by(x trace.Request, identity string) trace.Request {
 	x.Identity, x.TLS, x.SNI, x.ALPN = identity, identity != "", "", nil
 	if x.TLS {
@@ -292,7 +292,7 @@ func by(x trace.Request, identity string) trace.Request {
 	return x
 }
 
-// others are what a request may have instead of what a plain one has.
+// others are alternatives to the values of a plain request.
 type others struct {
 	paths, methods []string
 	headers        [][2]string

@@ -15,13 +15,13 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/controlplane"
 )
 
-// patience bounds every wait: far more than a busy machine needs.
+// patience is the limit of every wait. It is far more than a busy machine needs.
 const patience = 3 * time.Minute
 
-// Options say what is started.
+// Options say what to start.
 type Options struct {
 	Mesh      map[string]string // the files of the directory, by name
-	Authority bool              // it has a certificate authority
+	Authority bool              // start a certificate authority
 	Args      []string          // more of the command line
 }
 
@@ -34,7 +34,7 @@ type Server struct {
 	dir     string
 }
 
-// Start starts a control plane on free ports of loopback. The program is that of PILOT_DISCOVERY, or else is built.
+// Start starts a control plane on free ports of loopback. PILOT_DISCOVERY names the program, which is built by default.
 func Start(t *testing.T, o Options) *Server {
 	t.Helper()
 	work := t.TempDir()
@@ -72,7 +72,7 @@ func (s *Server) must(err error) {
 	}
 }
 
-// Write replaces a file of the mesh whole. It may be called from any goroutine while the test runs.
+// Write replaces a whole file of the mesh. It may be called from any goroutine while the test runs.
 func (s *Server) Write(name, text string) {
 	tmp := filepath.Join(filepath.Dir(s.dir), "new-"+name)
 	err := os.WriteFile(tmp, []byte(text), 0o600)
@@ -84,7 +84,7 @@ func (s *Server) Write(name, text string) {
 	}
 }
 
-// Load connects simulated proxies until the test ends, by the arguments of pilot-discovery load. It waits for nothing.
+// Load connects simulated proxies until the test ends, with arguments of pilot-discovery load. It does not wait.
 func (s *Server) Load(proxies int, args ...string) {
 	s.t.Helper()
 	c := exec.Command(s.program,
@@ -93,7 +93,7 @@ func (s *Server) Load(proxies int, args ...string) {
 	s.t.Cleanup(func() { _ = c.Process.Kill(); _ = c.Wait() })
 }
 
-// Fetch returns the status and the text of a path of the port for monitoring.
+// Fetch returns the status and the text of a page of the monitoring port.
 func (s *Server) Fetch(path string) (int, string) {
 	s.t.Helper()
 	resp, err := http.Get("http://" + s.Monitoring + path)
@@ -104,7 +104,7 @@ func (s *Server) Fetch(path string) (int, string) {
 	return resp.StatusCode, string(text)
 }
 
-// Read reads the JSON of a path of the port for monitoring.
+// Read decodes a JSON page of the monitoring port.
 func (s *Server) Read(path string, to any) {
 	s.t.Helper()
 	code, text := s.Fetch(path)

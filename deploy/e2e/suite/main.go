@@ -189,7 +189,8 @@ func (u User) run(ctx context.Context, to io.Writer, test string, environ []stri
 	return all.Wait()
 }
 
-// testArgs returns the arguments of this test binary, without those that make it write files where other users cannot.
+// testArgs returns the arguments of this test binary, except arguments that make it write files where other users
+// cannot.
 func testArgs() []string {
 	return slices.DeleteFunc(slices.Clone(os.Args[1:]), func(arg string) bool {
 		for _, mine := range []string{"-test.testlogfile=", "-test.coverprofile=", "-test.gocoverdir="} {

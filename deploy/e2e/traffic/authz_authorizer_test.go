@@ -25,20 +25,20 @@ const (
 	authzHttpPort = 8000
 )
 
-// pass is the header by which the authorizers let a request in, and passed the value that it has to have. They let in
-// connections of one account.
+// pass is the header with which the authorizers allow a request, and passed its required value. They allow connections
+// of one account.
 const (
 	pass    = "x-pass"
 	passed  = "please"
 	account = "/ns/a/sa/client"
 )
 
-// authorizer decides as policies of action CUSTOM have it asked.
+// authorizer decides for policies of action CUSTOM.
 type authorizer struct {
 	authv3.UnimplementedAuthorizationServer
 
 	mu    sync.Mutex
-	asked map[string]int // how often, by protocol
+	asked map[string]int // number of requests, by protocol
 }
 
 // startAuthorizer starts the authorizers in a pod.
@@ -58,7 +58,7 @@ func (a *authorizer) count(protocol string) {
 	a.asked[protocol]++
 }
 
-// times returns how often it was asked by a protocol.
+// times returns the number of requests by a protocol.
 func (a *authorizer) times(protocol string) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -92,7 +92,7 @@ func (a *authorizer) Check(_ context.Context, r *authv3.CheckRequest) (*authv3.C
 	}, nil
 }
 
-// check decides over HTTP. It is asked below /check, with the header that is to be passed on.
+// check decides over HTTP, below /check. It reads the header that must be forwarded.
 func (a *authorizer) check(w http.ResponseWriter, r *http.Request) {
 	a.count("http")
 	w.Header().Set("x-authorizer", "http")
@@ -108,7 +108,7 @@ func (a *authorizer) check(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// checkBody lets in requests whose body begins with ten digits, and says more than providers may pass on.
+// checkBody allows requests whose body begins with ten digits. Its answer has more headers than providers may forward.
 func checkBody(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	for _, name := range []string{"x-user", "x-why", "x-hidden"} {

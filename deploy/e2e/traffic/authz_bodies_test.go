@@ -10,8 +10,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
-// TestBodies: an authorizer is sent as much of a body as its provider says, and what it answers reaches the server and
-// the client by the provider's lists of headers alone.
+// TestBodies: an authorizer receives as much of a body as its provider allows. Only the headers in the provider's lists
+// of its answer reach the server and the client.
 func TestBodies(t *testing.T) {
 	m := startAuthz(t, suite.EnvoyVar, defaultTrust)
 	post := func(body string) (response, echo.Answer) {
@@ -52,7 +52,7 @@ func TestBodies(t *testing.T) {
 
 	m.apply(t, "echo", "whole",
 		policyOf("whole", "", `action: CUSTOM, provider: {name: whole-body}, rules: [{to: [{operation: {paths: ["/ask*"]}}]}]`))
-	suite.Eventually(t, "a body of more bytes than may be is kept out", func() bool { // a connection to the listener of before may be left
+	suite.Eventually(t, "a body of more bytes than may be is kept out", func() bool { // the connection may belong to the old listener
 		resp, _ := post("0123456789 and more")
 		return resp.status == http.StatusRequestEntityTooLarge
 	})

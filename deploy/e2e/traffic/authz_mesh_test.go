@@ -21,7 +21,7 @@ const (
 	authzGatewayPod  = "10.10.0.16"
 )
 
-// authzYAML has a server, two clients with a sidecar in namespaces of their own, one without, the pod of the
+// authzYAML has a server, two clients with a sidecar in different namespaces, one without a sidecar, the pod of the
 // authorizers, and a gateway.
 var authzYAML = suite.NamespacesYAML("istio-system", "a", "b") + suite.ServiceYAML("echo", "a", "10.96.0.10",
 	"{name: http, port: 80, targetPort: 8080}", "{name: http-more, port: 81, targetPort: 8081}", "{name: tcp, port: 90, targetPort: 9090}") +
@@ -43,7 +43,7 @@ spec:
 	suite.PodYAML("authorizer", "b", "10.10.0.15", "", suite.Outside) +
 	suite.GatewayPodYAML("gateway", "a", authzGatewayPod)
 
-// authzMeshConfig has the authorizers: of both kinds, and one that cannot be reached or does not exist.
+// authzMeshConfig has the authorizers of both kinds, an unreachable one and a missing one.
 const authzMeshConfig = `
 enableTracing: false
 extensionProviders:
@@ -78,8 +78,7 @@ type authzMesh struct {
 	authorizer *authorizer
 }
 
-// startAuthz runs the mesh and the authorizers. The proxies are of the version that a variable of the environment
-// names.
+// startAuthz runs the mesh and the authorizers. A variable of the environment selects the version of the proxies.
 func startAuthz(t *testing.T, envoy string, trust trust) *authzMesh {
 	t.Helper()
 	m := start(t, authzYAML, suite.MeshOptions{
@@ -89,23 +88,23 @@ func startAuthz(t *testing.T, envoy string, trust trust) *authzMesh {
 	return &authzMesh{m, trust, startAuthorizer(t, m.Pod("authorizer"))}
 }
 
-// call is what somebody asks for. What is zero is as in the first of calls: GET / of port 80 of the service.
+// call is a request. Zero fields are as in the first of calls: GET / on port 80 of the service.
 type call struct {
-	from    string // the name of a pod; empty: client
-	to      string // an address; empty: the service's, or the pod's for a caller without a sidecar
+	from    string // the name of a pod; empty means client
+	to      string // an address; empty means the service's, or the pod's for a client without a sidecar
 	port    int    // of the service
 	method  string
 	path    string
 	host    string
 	headers map[string]string
-	want    int // the status of the answer, where it is not the usual
+	want    int // the status, if it is not the usual one
 }
 
 // podPorts are the ports of the server's pod, by those of its service.
 var podPorts = map[int]int{80: 8080, 81: 8081, 90: 9090}
 
-// call makes a call, and returns the status of the response. A connection on which a line comes back has status 200,
-// and one that is closed has 403.
+// call makes a call, and returns the status of the response. A TCP connection with an answer has status 200, and a
+// closed one 403.
 func (m *authzMesh) call(c call) (status int, err error) {
 	from, port := m.Pod(or(c.from, "client")), c.port
 	if port == 0 {
@@ -142,7 +141,7 @@ func (m *authzMesh) policies(pod string) []string {
 }
 
 // apply puts policies in force at the server's sidecar, or at the gateway. Their name is marker. In the text, TRUST is
-// the trust domain of the mesh and ALIAS the alias.
+// the trust domain of the mesh and ALIAS its alias.
 func (m *authzMesh) apply(t *testing.T, pod, marker, text string) {
 	t.Helper()
 	text = strings.NewReplacer("TRUST", m.trust.domain, "ALIAS", m.trust.alias).Replace(text)

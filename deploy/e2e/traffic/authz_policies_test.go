@@ -23,7 +23,7 @@ func policyOf(name, annotations, spec string) string {
 		annotations + "}}\nspec: {" + spec + "}\n---\n"
 }
 
-// from, to and when are policies that allow by one source, one operation and one condition.
+// from, to and when return policies that allow one source, one operation and one condition.
 func from(source string) string { return authzPolicy("rules: [{from: [{source: {" + source + "}}]}]") }
 func to(operation string) string {
 	return authzPolicy("rules: [{to: [{operation: {" + operation + "}}]}]")
@@ -32,14 +32,14 @@ func when(key, values string) string {
 	return authzPolicy("rules: [{when: [{key: '" + key + "', " + values + "}]}]")
 }
 
-// custom is a policy that has an authorizer asked.
+// custom returns a policy of action CUSTOM.
 func custom(provider, operation string) string {
 	return authzPolicy("action: CUSTOM, provider: {name: " + provider + "}, rules: [{to: [{operation: {" + operation + "}}]}]")
 }
 
 const dryRun = `istio.io/dry-run: "true"`
 
-// Calls of all kinds that need not differ.
+// Calls of all kinds, in their usual form.
 var (
 	authzClient, other, authzPlain = call{}, call{from: "other"}, call{from: "plain"}
 	clientTCP, otherTCP, plainTCP  = call{port: 90}, call{from: "other", port: 90}, call{from: "plain", port: 90}
@@ -58,11 +58,11 @@ func method(m string) call { return call{method: m} }
 
 var everybody = []call{authzClient, other, authzPlain, clientTCP, otherTCP, plainTCP}
 
-// TestPolicies puts one policy after the other in force, and makes the calls that it lets in, and those that it does
-// not. Proxies of the newest and of the oldest version decide the same. Policies that name cluster.local mean the same
-// in a mesh of another trust domain.
+// TestPolicies puts one policy after the other in force, and makes calls that it allows and calls that it denies.
+// Proxies of the newest and of the oldest version decide the same. Policies that name cluster.local mean the same in a
+// mesh with another trust domain.
 //
-// If -short is given, the oldest version is left out, and the other trust domain has only the policies that name one.
+// With -short, the oldest version is left out, and the other trust domain has only a few policies.
 func TestPolicies(t *testing.T) {
 	all := func(string) bool { return true }
 	t.Run("newest", func(t *testing.T) { testPolicies(t, suite.EnvoyVar, defaultTrust, all) })
@@ -74,7 +74,7 @@ func TestPolicies(t *testing.T) {
 	t.Run("other trust domain", func(t *testing.T) { testPolicies(t, suite.EnvoyVar, otherTrust, all) })
 }
 
-// testPolicies tries the policies for which tries returns true.
+// testPolicies tests the policies for which tries returns true.
 func testPolicies(t *testing.T, envoy string, trust trust, tries func(policies string) bool) {
 	m := startAuthz(t, envoy, trust)
 	for i, c := range []struct {
@@ -221,11 +221,11 @@ func testPolicies(t *testing.T, envoy string, trust trust, tries func(policies s
 	m.healthy()
 }
 
-// TestNormalization sends paths that lead to the same place in other words, under each normalization of the mesh
-// configuration: a policy that denies a path denies what the normalization makes it of.
+// TestNormalization sends different spellings of the same path, under each normalization of the mesh configuration. A
+// policy that denies a path denies every spelling that is normalized to it.
 func TestNormalization(t *testing.T) {
 	m := startAuthz(t, suite.EnvoyVar, defaultTrust)
-	order := []string{"NONE", "BASE", "MERGE_SLASHES", "DECODE_AND_MERGE_SLASHES"} // each denies what the one before does
+	order := []string{"NONE", "BASE", "MERGE_SLASHES", "DECODE_AND_MERGE_SLASHES"} // each one denies what the one before does
 	for i, mode := range order {
 		t.Run(mode, func(t *testing.T) {
 			suite.Write(t, m.Config, authzMeshConfig+"pathNormalization: {normalization: "+mode+"}\n")
@@ -233,11 +233,11 @@ func TestNormalization(t *testing.T) {
 			m.apply(t, "echo", marker, policyOf(marker, "",
 				`selector: {matchLabels: {app: echo}}, action: DENY, rules: [{to: [{operation: {paths: [/admin, "/admin/*"]}}]}]`))
 			explain := m.explain(t)
-			for _, c := range []struct{ path, from string }{ // from which normalization on it is denied; empty: never
+			for _, c := range []struct{ path, from string }{ // the first normalization that denies it; empty means none
 				{"/admin", "NONE"},
 				{"/admin?x", "NONE"},
 				{"/admin/x", "NONE"},
-				{"/admin#x", "NONE"}, // a fragment goes before anything else reads the path
+				{"/admin#x", "NONE"}, // a fragment is removed before anything else reads the path
 				{"/admin/x#?y", "NONE"},
 				{"/x/../admin", "BASE"},
 				{"/./admin", "BASE"},
@@ -252,7 +252,7 @@ func TestNormalization(t *testing.T) {
 				{"/x%2f..%2Fadmin", "DECODE_AND_MERGE_SLASHES"},
 				{"/Admin", ""},
 				{"/admin;x", ""},
-				{"/%2561dmin", ""}, // what is decoded once is not decoded again
+				{"/%2561dmin", ""}, // decoded once, not twice
 				{"/x?/admin", ""},
 				{"/x#/admin", ""},
 			} {
@@ -271,7 +271,7 @@ func TestNormalization(t *testing.T) {
 	}
 }
 
-// want wants a status for a call.
+// want checks the status of a call.
 func (m *authzMesh) want(t *testing.T, c call, status int) {
 	t.Helper()
 	if c.want != 0 {
@@ -283,7 +283,7 @@ func (m *authzMesh) want(t *testing.T, c call, status int) {
 	})
 }
 
-// TestDryRunIsCounted: what a policy in a dry run would refuse is let in and counted.
+// TestDryRunIsCounted: requests that a policy in a dry run would deny are allowed and counted.
 func TestDryRunIsCounted(t *testing.T) {
 	m := startAuthz(t, suite.EnvoyVar, defaultTrust)
 	m.apply(t, "echo", "counted",
@@ -301,7 +301,7 @@ func TestDryRunIsCounted(t *testing.T) {
 	})
 }
 
-// TestGateway: policies reach a gateway by its labels, and say who may come in there.
+// TestGateway: policies select a gateway by its labels.
 func TestGateway(t *testing.T) {
 	m := startAuthz(t, suite.EnvoyVar, defaultTrust)
 	for _, c := range []struct {

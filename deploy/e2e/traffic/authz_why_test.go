@@ -14,8 +14,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/inspect"
 )
 
-// explain returns a function that wants the command why to say of a call what Envoys did: by what is in the directory
-// now. Where an authorizer is asked, or a rule is about what another filter says, it only says so.
+// explain returns a function that compares the command why with the Envoys' result of a call, for the current
+// directory. If an authorizer decides, or a rule depends on another filter, the command only says so.
 func (m *authzMesh) explain(t *testing.T) func(call, int) {
 	t.Helper()
 	i, err := inspect.Read(t.Context(), ingest.Options{
@@ -54,7 +54,7 @@ func (m *authzMesh) explain(t *testing.T) func(call, int) {
 			}
 		}
 		got := way.Status
-		if got == 0 || got == http.StatusServiceUnavailable && c.port == 90 { // the client sees a connection that is closed
+		if got == 0 || got == http.StatusServiceUnavailable && c.port == 90 { // the client sees a closed connection
 			got = http.StatusForbidden
 		}
 		if got != status {

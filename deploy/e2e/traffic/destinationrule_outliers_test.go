@@ -26,12 +26,12 @@ func (m destinationRuleMesh) ejected(port int) int {
 	return n
 }
 
-// TestOutliers: endpoints are ejected for failures of the kind that the rule names, no more of them than it says, and
-// still get requests where too few are well.
+// TestOutliers: endpoints are ejected for the failures that the rule names, at most as many as it allows, and still get
+// requests if too few are healthy.
 func TestOutliers(t *testing.T) {
 	m := startDestinationRule(t, "")
 	m.serveHTTP("one", 8080, 8081)
-	m.serveHTTP("two", 8080) // nothing listens on the other port
+	m.serveHTTP("two", 8080) // the other port has no listener
 	c := m.client(true)
 	const always = `interval: 600s, baseEjectionTime: 600s`
 	servers := func(path string) []string {
@@ -70,7 +70,7 @@ func TestOutliers(t *testing.T) {
 	} {
 		m.takes("web", x.port, `{outlierDetection: `+x.detection+`, connectionPool: {tcp: {connectTimeout: 5s}}}`, x.says)
 		suite.Eventually(t, x.name+" eject", func() bool { servers(x.path); return m.ejected(x.port) == x.ejected })
-		suite.Eventually(t, fmt.Sprintf("%s: %q answer", x.name, x.servers), func() bool { // its threads are told in turn
+		suite.Eventually(t, fmt.Sprintf("%s: %q answer", x.name, x.servers), func() bool { // its threads learn of it one by one
 			got := servers(x.path)
 			return slices.Equal(got, x.servers) || x.either && len(got) == 1 && slices.Contains(x.servers, got[0])
 		})

@@ -21,7 +21,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
-// destinationRuleServer answers requests in a pod, and can keep them waiting.
+// destinationRuleServer answers requests in a pod, and can delay them.
 type destinationRuleServer struct {
 	name    string
 	open    atomic.Int32 // its connections
@@ -80,7 +80,7 @@ func (s *destinationRuleServer) ServeHTTP(w http.ResponseWriter, r *http.Request
 	}
 }
 
-// release lets all go on that wait.
+// release lets the waiting requests go on.
 func (s *destinationRuleServer) release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,7 +88,7 @@ func (s *destinationRuleServer) release() {
 	s.gate = make(chan struct{})
 }
 
-// client returns a client of the gateway that keeps its connections. By HTTP/2 it has one.
+// client returns a client of the gateway that keeps its connections. With HTTP/2 it has one.
 func (m destinationRuleMesh) client(h2 bool) *http.Client {
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(!h2)
@@ -100,14 +100,14 @@ func (m destinationRuleMesh) client(h2 bool) *http.Client {
 	return c
 }
 
-// destinationRuleReply is what became of a request.
+// destinationRuleReply is the result of a request.
 type destinationRuleReply struct {
 	status         int
-	server, remote string // server is empty: the gateway answered
-	overloaded     bool   // as the gateway says
+	server, remote string // server is empty if the gateway answered
+	overloaded     bool   // reported by the gateway
 }
 
-// get makes a request through the gateway, or to a URL. Where that fails, the reply is empty.
+// get sends a request to the gateway, or to a URL. The reply is empty after an error.
 func (m destinationRuleMesh) get(c *http.Client, path string) destinationRuleReply {
 	if strings.HasPrefix(path, "/") {
 		path = "http://" + requests + path
@@ -142,8 +142,8 @@ func (m destinationRuleMesh) says(host string, port int, says string) {
 	})
 }
 
-// refuses makes requests at the same time: some are answered with 503 at once. The others wait, and the server answers
-// them when they may go on. The first waits at the server before the rest are made.
+// refuses makes requests at the same time. Some are answered with 503 at once. The others wait at the server until they
+// are released. The first one arrives at the server before the rest are sent.
 func (m destinationRuleMesh) refuses(s *destinationRuleServer, path string, all, refused int, byProxy bool) {
 	m.t.Helper()
 	c := m.client(true)
@@ -174,8 +174,8 @@ func (m destinationRuleMesh) refuses(s *destinationRuleServer, path string, all,
 	}
 }
 
-// TestPool: connections and requests of a service are bounded as its rule says, and what exceeds a bound is refused by
-// the gateway itself.
+// TestPool: connections and requests of a service are limited as its rule says, and the gateway refuses those above a
+// limit.
 func TestPool(t *testing.T) {
 	m := startDestinationRule(t, "h2UpgradePolicy: DO_NOT_UPGRADE\n")
 	m.accept("one", "0.0.0.0", 9090, answerLine)
@@ -248,7 +248,7 @@ func TestPool(t *testing.T) {
 				return false
 			}
 			defer c.Close()
-			for range 100 { // a second at least
+			for range 100 { // for at least a second
 				if _, err := io.WriteString(c, "more\n"); err != nil {
 					return true
 				}
@@ -271,7 +271,7 @@ func TestPool(t *testing.T) {
 	t.Run("Keepalive", func(t *testing.T) {
 		for _, c := range []struct {
 			rule, says string
-			most       int64 // the seconds until the first probe; 0: there is none
+			most       int64 // the seconds until the first probe; 0 means none
 		}{
 			{`{connectionPool: {tcp: {connectTimeout: 9s}}}`, `"connect_timeout": "9s"`, 0},
 			{`{connectionPool: {tcp: {tcpKeepalive: {time: 1800s, interval: 30s, probes: 4}}}}`, `"keepalive_time": 1800`, 1800},
@@ -304,7 +304,7 @@ func TestPool(t *testing.T) {
 	})
 }
 
-// timer returns the timer of a connection from a pod, as the kernel has it: its kind, and the seconds that are left.
+// timer returns the kernel's timer of a connection from a pod: its kind, and the remaining seconds.
 func (m destinationRuleMesh) timer(pod, remote string) (kind string, left int64) {
 	m.t.Helper()
 	ctx, cancel := context.WithTimeout(m.t.Context(), time.Minute)
@@ -328,13 +328,13 @@ func (m destinationRuleMesh) timer(pod, remote string) (kind string, left int64)
 	return "", 0
 }
 
-// TestWarmup: a new endpoint gets few requests at first, and its share of them in the end.
+// TestWarmup: a new endpoint gets few requests at first, and its full share in the end.
 func TestWarmup(t *testing.T) {
 	m := startDestinationRule(t, "")
 	m.serveHTTP("one", 8080)
 	m.serveHTTP("two", 8080)
 	file := filepath.Join(m.Dir, "two.yaml")
-	without := suite.NamespacesYAML("b") // an empty file could be one that is being written
+	without := suite.NamespacesYAML("b") // an empty file could be half-written
 	suite.Write(t, file, without)
 	m.takes("web", 80, `{loadBalancer: {simple: ROUND_ROBIN, warmup: {duration: 3s, minimumPercent: 5, aggression: 1}}}`,
 		`"slow_start_window": "3s"`)
@@ -364,7 +364,7 @@ func TestWarmup(t *testing.T) {
 		if got := second(); got <= n/4 {
 			return true
 		}
-		suite.Write(t, file, without) // too late to see: it begins anew
+		suite.Write(t, file, without) // too late to see
 		suite.Eventually(t, "the endpoint has gone", func() bool { return !known() })
 		return false
 	})

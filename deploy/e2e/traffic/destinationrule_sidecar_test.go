@@ -23,7 +23,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
-// sidecarYAML has a server with a Sidecar, whose TLS has its files in a folder. Others call it by its address.
+// sidecarYAML has a server with a Sidecar, whose TLS files are in a folder. Clients call it by its address.
 var sidecarYAML = suite.NamespacesYAML("istio-system", "a") + suite.PeerAuthenticationYAML("DISABLE") +
 	suite.ServiceYAML("server", "a", "10.96.0.10", "{name: http, port: 80, targetPort: 8080}", "{name: http-more, port: 81, targetPort: 8082}",
 		"{name: tcp, port: 90, targetPort: 9090}", "{name: https, port: 443, targetPort: 8443}") +
@@ -44,8 +44,8 @@ spec:
         tls: {mode: SIMPLE, serverCertificate: DIR/server.pem, privateKey: DIR/server.key, minProtocolVersion: TLSV1_3}}
 `
 
-// TestSidecar: what a Sidecar says of connections holds for those that its workload takes: its bounds, for all ports
-// and for one, and TLS.
+// TestSidecar: the settings of a Sidecar for inbound connections are in force: limits for all ports and for one port,
+// and TLS.
 func TestSidecar(t *testing.T) {
 	dir := t.TempDir()
 	roots := certificate(t, dir)

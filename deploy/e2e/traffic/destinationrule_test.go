@@ -91,8 +91,8 @@ func (m destinationRuleMesh) rule(host, policy string) {
 	m.write(host+".yaml", text)
 }
 
-// answerLine writes the first line of a connection, quoted, and then all that follows. If the line is a request for a
-// tunnel, it accepts the tunnel first.
+// answerLine writes the first line of a connection, quoted, and then copies the rest. If the line requests a tunnel, it
+// accepts the tunnel first.
 func answerLine(c net.Conn) {
 	r := bufio.NewReader(c)
 	first, err := r.ReadString('\n')
@@ -128,7 +128,7 @@ func (m destinationRuleMesh) connect() (net.Conn, string, error) {
 	return c, strings.TrimSpace(line), err
 }
 
-// sees waits until the server's first line of a connection begins so.
+// sees waits until the first line that the server received begins with the text.
 func (m destinationRuleMesh) sees(what, want string) {
 	m.t.Helper()
 	suite.Eventually(m.t, what, func() bool {
@@ -177,7 +177,7 @@ func TestConnections(t *testing.T) {
 	m.sees("CONNECT beside settings of the port", `"CONNECT far.example.com:443 HTTP/1.1"`)
 }
 
-// TestDefaultPolicy: the mesh's own connection pool holds where no rule has one.
+// TestDefaultPolicy: the mesh's own connection pool is in force for services without a rule.
 func TestDefaultPolicy(t *testing.T) {
 	m := startDestinationRule(t, "defaultTrafficPolicy: {connectionPool: {tcp: {idleTimeout: 0.2s}}}\n")
 	m.accept("one", "0.0.0.0", 9090, answerLine)
@@ -187,8 +187,8 @@ func TestDefaultPolicy(t *testing.T) {
 	m.closesIdle("an idle connection through the tunnel ends")
 }
 
-// TestRequests: requests keep the client's version of HTTP where the rule says so, and an endpoint is ejected for the
-// codes that the rule names, and not for others.
+// TestRequests: requests keep the client's version of HTTP if the rule says so, and an endpoint is ejected only for the
+// codes that the rule names.
 func TestRequests(t *testing.T) {
 	m := startDestinationRule(t, "")
 	for name, code := range map[string]int{"one": http.StatusOK, "two": http.StatusTooManyRequests} {

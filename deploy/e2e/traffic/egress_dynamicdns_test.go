@@ -29,7 +29,7 @@ spec:
   resolution: DYNAMIC_DNS
 `
 
-// nowhere is an address that nobody has: only what resolves the called host gets to a server.
+// nowhere is an unassigned address. A request to it arrives only if the proxy resolves the host.
 const nowhere = "10.96.0.99"
 
 type egressMesh struct{ mesh }
@@ -55,7 +55,7 @@ func startEgress(t *testing.T, o suite.MeshOptions) egressMesh {
 	return m
 }
 
-// get returns the status and the answer of a request, which the caller sends to an address that nobody has.
+// get sends a request of the caller to an unassigned address, and returns the status and the answer.
 func (m egressMesh) get(url string) string {
 	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
 		DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // a test's certificate
@@ -105,8 +105,8 @@ func eventuallyText(t *testing.T, what, want string, get func() string) {
 	suite.Eventually(t, what+" is answered with "+want, func() bool { got = get(); return got == want })
 }
 
-// TestServiceEntry: requests go to the host that they name and TLS connections to their server name, whatever address
-// they were for, where a ServiceEntry covers them. Others do not leave the mesh.
+// TestServiceEntry: for hosts of a ServiceEntry, requests go to their host and TLS connections to their server name,
+// whatever their destination address. Others do not leave the mesh.
 func TestServiceEntry(t *testing.T) {
 	m := startEgress(t, suite.MeshOptions{Config: "outboundTrafficPolicy: {mode: REGISTRY_ONLY}\n"})
 	m.answers("http://one.localhost:8081/", "502 Bad Gateway")
@@ -127,15 +127,15 @@ spec:
 	m.answers("http://three.localhost:8080/", "three.localhost:8080 on 8080")
 }
 
-// TestAllowAny: where the mesh has the hosts of requests resolved, those that no service has are called by name, on
-// ports of services and on others.
+// TestAllowAny: if the mesh resolves the hosts of requests, hosts without a service are called by name, on ports of
+// services and on other ports.
 func TestAllowAny(t *testing.T) {
 	m := startEgress(t, suite.MeshOptions{Config: "outboundTrafficPolicy: {mode: ALLOW_ANY_DYNAMIC_DNS}\n"})
 	m.answers("http://one.localhost:8080/", "one.localhost:8080 on 8080")
 	m.answers("http://one.localhost:8081/", "one.localhost:8081 on 8081")
 }
 
-// TestAllowAnyOverTLS: the mesh says how those hosts are called.
+// TestAllowAnyOverTLS: the mesh configuration sets the TLS of those calls.
 func TestAllowAnyOverTLS(t *testing.T) {
 	m := startEgress(t,
 		suite.MeshOptions{Config: "outboundTrafficPolicy: {mode: ALLOW_ANY_DYNAMIC_DNS, tls: {mode: SIMPLE, insecureSkipVerify: true}}\n"})
@@ -159,8 +159,8 @@ spec:
   outboundTrafficPolicy: {mode: ALLOW_ANY, egressProxy: {host: proxy.example, port: {number: 3128}}}
 `
 
-// TestEgressProxy: what no service is for goes to the egress proxy of a Sidecar, on ports of services and on others.
-// Calls of services do not.
+// TestEgressProxy: requests to hosts without a service go to the egress proxy of a Sidecar, on ports of services and on
+// other ports. Calls of services do not.
 func TestEgressProxy(t *testing.T) {
 	m := startEgress(t, suite.MeshOptions{Config: "outboundTrafficPolicy: {mode: REGISTRY_ONLY}\n"})
 	m.answers("http://one.example:8081/", "502 Bad Gateway")

@@ -33,8 +33,8 @@ func socketYAML(path, policy string) string {
 		"  outboundTrafficPolicy: {" + policy + "}\n  egress:" + listener + "\n  - hosts: [\"*/*\"]\n"
 }
 
-// TestSocketComesBack checks what requests get from a listener on a Unix socket that goes and comes back while the
-// outbound traffic policy changes: what the newest policy says, in both directions, and the proxy rejects nothing.
+// TestSocketComesBack: a listener on a Unix socket disappears and returns while the outbound traffic policy changes.
+// Requests follow the newest policy, in both directions, and the proxy rejects nothing.
 func TestSocketComesBack(t *testing.T) {
 	for _, envoy := range []string{suite.EnvoyVar, suite.OldestEnvoyVar} {
 		t.Run(envoy, func(t *testing.T) { testSocketComesBack(t, envoy) })

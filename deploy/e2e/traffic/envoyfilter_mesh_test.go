@@ -19,8 +19,8 @@ const (
 // slowPort is the port of the slow server, which answers all paths but /hang.
 const slowPort = 8000
 
-// envoyFilterYAML has a server and a client with sidecars, a client in another namespace, a gateway, and a pod
-// without a sidecar that calls and has a server of the test.
+// envoyFilterYAML has a server and a client with sidecars, a client in another namespace, a gateway, and a pod without
+// a sidecar with a client and a server of the test.
 var envoyFilterYAML = suite.NamespacesYAML("istio-system", "a", "b") + suite.ServiceYAML("echo", "a", "10.96.0.10",
 	"{name: http, port: 80, targetPort: 8080}", "{name: http-limited, port: 81, targetPort: 8080}",
 	"{name: tcp, port: 90, targetPort: 9090}") +
@@ -62,7 +62,7 @@ func startEnvoyFilter(t *testing.T, o suite.MeshOptions) mesh {
 	return m
 }
 
-// serveSlow says whom a request is from, and never answers one for /hang.
+// serveSlow answers with the remote address, and never answers /hang.
 func serveSlow(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/hang" {
 		<-r.Context().Done()

@@ -10,7 +10,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
 )
 
-// patchesYAML has patches of every sort, with broken ones among them: those whose name begins with "broken".
+// patchesYAML has patches of all kinds. The names of the broken ones begin with "broken".
 const patchesYAML = `apiVersion: networking.istio.io/v1alpha3
 kind: EnvoyFilter
 metadata: {name: server, namespace: a}
@@ -125,9 +125,9 @@ func brokenPatches() map[string]string {
 	}
 }
 
-// TestPatches: what patches add, change and remove is what calls meet, at sidecars and gateways, by each protocol. A
-// patch that cannot be applied, or that matches nothing, costs no other patch of its object, is rejected by no Envoy,
-// and is a finding with its place. An edit reaches the proxies that the object selects, and no others.
+// TestPatches: patches change sidecars and gateways, for each protocol. A patch that cannot be applied or matches
+// nothing does not affect other patches of its object, is rejected by no Envoy, and is a finding with its place. An
+// edit reaches only the proxies that the object selects.
 func TestPatches(t *testing.T) {
 	for name, o := range map[string]suite.MeshOptions{
 		"Delta":                        {},

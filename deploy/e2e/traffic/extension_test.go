@@ -29,9 +29,9 @@ spec:
 `, name, spec, mark)
 }
 
-// TestExtensions: Lua and a WebAssembly module change what the selected server answers, in the order of phases and
-// priorities: the filter that comes first has the last word on a response. Another server answers as before. A module
-// that is not there fails closed, or open if it may, and is no end: with its object gone, requests pass again.
+// TestExtensions: Lua and a WebAssembly module change the answers of the selected server, in the order of phases and
+// priorities: the first filter handles a response last. Another server answers as before. A missing module fails
+// closed, or open if configured, and requests pass again once its object is deleted.
 func TestExtensions(t *testing.T) {
 	m := start(t, extensionMeshYAML, suite.MeshOptions{CA: true})
 	get := func(address string) response {

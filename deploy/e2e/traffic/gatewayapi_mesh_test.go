@@ -61,7 +61,7 @@ func startGatewayAPI(t *testing.T, more map[string]string) gatewayAPIMesh {
 		}
 		files[e.Name()] = string(text)
 		if e.Name() != samples.CertificatesFile {
-			files[e.Name()] = strings.ReplaceAll(files[e.Name()], "10.20.", "10.10.") // the network of tests
+			files[e.Name()] = strings.ReplaceAll(files[e.Name()], "10.20.", "10.10.") // the network of the tests
 		}
 	}
 	for name, text := range more {
@@ -70,14 +70,14 @@ func startGatewayAPI(t *testing.T, more map[string]string) gatewayAPIMesh {
 	return gatewayAPIMesh{start(t, "", suite.MeshOptions{Files: files, CA: true}), roots}
 }
 
-// gatewayAPIReply is what came of a request.
+// gatewayAPIReply is the result of a request.
 type gatewayAPIReply struct {
 	status int
 	header http.Header
-	answer echo.Answer // where a server of the mesh answered
+	answer echo.Answer // empty unless a server of the mesh answered
 }
 
-// by returns the server that answered, or the status if none did.
+// by returns the name of the server that answered, or the status.
 func (r gatewayAPIReply) by() string {
 	if r.answer.Name == "" {
 		return strconv.Itoa(r.status)
@@ -88,7 +88,7 @@ func (r gatewayAPIReply) by() string {
 // dial connects to an address.
 type dial func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// get makes a request. A URL of the scheme https is asked of the Gateway's port for TLS, by its host's name.
+// get sends a request. A URL with the scheme https goes to the Gateway's port for TLS, with the host's name.
 func (m gatewayAPIMesh) get(d dial, at, url string, header map[string]string) (gatewayAPIReply, error) {
 	ctx, cancel := context.WithTimeout(m.t.Context(), 20*time.Second)
 	defer cancel()
@@ -119,7 +119,7 @@ func (m gatewayAPIMesh) get(d dial, at, url string, header map[string]string) (g
 	return r, err
 }
 
-// outside asks the Gateway as a client outside of the mesh does.
+// outside sends a request to the Gateway as a client outside the mesh.
 func (m gatewayAPIMesh) outside(url string, header map[string]string) gatewayAPIReply {
 	m.t.Helper()
 	at := gatewayAPIPlain
@@ -133,7 +133,7 @@ func (m gatewayAPIMesh) outside(url string, header map[string]string) gatewayAPI
 	return r
 }
 
-// inside asks a service as a pod does, through its sidecar.
+// inside sends a request to a service as a pod, through its sidecar.
 func (m gatewayAPIMesh) inside(pod, url string, header map[string]string) gatewayAPIReply {
 	m.t.Helper()
 	directory := map[string]string{"reviews": "10.96.0.30:9080", "ratings": "10.96.0.40:9080"}
@@ -145,7 +145,7 @@ func (m gatewayAPIMesh) inside(pod, url string, header map[string]string) gatewa
 	return r
 }
 
-// check asks for the health of a server over gRPC, and returns who answered.
+// check calls the health service of a server over gRPC, and returns the name of the server.
 func (m gatewayAPIMesh) check(authority string) (string, error) {
 	m.t.Helper()
 	conn, err := grpc.NewClient("passthrough:///"+gatewayAPIPlain, grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -211,7 +211,7 @@ func (m gatewayAPIMesh) received(pod, cluster string) int {
 	return n
 }
 
-// validate returns what is wrong with the directory, a line each: "file:line:column: error: object: field: message".
+// validate returns the errors of the directory, one per line: "file:line:column: error: object: field: message".
 func (m gatewayAPIMesh) validate() string {
 	m.t.Helper()
 	cmd := exec.CommandContext(m.t.Context(), os.Getenv(suite.PilotVar), "validate", m.Dir) //nolint:gosec // The program under test.
@@ -241,7 +241,7 @@ func (m gatewayAPIMesh) edit(file string, oldnew ...string) {
 	suite.Write(m.t, path, next)
 }
 
-// becomes waits until a check returns what is wanted.
+// becomes waits until a check returns the wanted text.
 func (m gatewayAPIMesh) becomes(what, want string, is func() string) {
 	m.t.Helper()
 	last := ""

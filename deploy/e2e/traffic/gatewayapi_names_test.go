@@ -12,8 +12,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
-// names is a Gateway whose listener terminates TLS for lines, and two TLSRoutes, each with names of its own and one
-// that both want.
+// names is a Gateway whose listener terminates TLS for lines, and two TLSRoutes. Each has its own name, and both have a
+// common one.
 const names = `apiVersion: gateway.networking.k8s.io/v1
 kind: Gateway
 metadata: {name: names, namespace: ingress}
@@ -69,7 +69,7 @@ spec:
   rules: [{backendRefs: [{name: journal, port: 9000}]}]
 `
 
-// rest is a TCPRoute for the names that no TLSRoute has.
+// rest is a TCPRoute for the names without a TLSRoute.
 const rest = `apiVersion: gateway.networking.k8s.io/v1
 kind: TCPRoute
 metadata: {name: rest, namespace: payments}
@@ -78,8 +78,8 @@ spec:
   rules: [{backendRefs: [{name: journal, port: 9000}]}]
 `
 
-// TestServerNames: a listener that terminates TLS leads connections to the TLSRoute that has the name, the oldest of
-// several, and refuses those for names that no route has, until a TCPRoute takes them.
+// TestServerNames: a listener that terminates TLS forwards connections to the TLSRoute with the name, the oldest of
+// several. It refuses names without a route, until a TCPRoute accepts them.
 func TestServerNames(t *testing.T) {
 	m := startGatewayAPI(t, map[string]string{"names.yaml": names})
 	said := func(name string) string {
@@ -118,7 +118,7 @@ func TestServerNames(t *testing.T) {
 	}
 	m.write("rest.yaml", rest)
 	expect(map[string]string{"ledger": ledger, "both": ledger, "a.journal": journal, "other": journal})
-	m.edit("names.yaml", "2026-01-02", "2025-01-02") // it is the older one now
+	m.edit("names.yaml", "2026-01-02", "2025-01-02") // now it is the older one
 	expect(map[string]string{"ledger": ledger, "both": journal, "other": journal})
 	m.healthy()
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
 )
 
-// more is another Gateway, which is bound to the Service of the first and so has the same proxy. Of its listeners only
-// the first counts, and its route has a rule that is never reached by requests to other hosts.
+// more is another Gateway, which is bound to the Service of the first and so has the same proxy. Only the first of its
+// listeners is in force, and a rule of its route is never reached by requests to other hosts.
 const more = `apiVersion: gateway.networking.k8s.io/v1
 kind: Gateway
 metadata: {name: second, namespace: ingress}
@@ -56,8 +56,7 @@ spec:
   to: [{group: "", kind: Service, name: ratings}]
 `
 
-// TestSample runs the sample as it is: each kind of route leads where it says, and nowhere else, and nothing is found
-// wrong.
+// TestSample runs the sample unchanged: each kind of route leads to its backends only, and there are no findings.
 func TestSample(t *testing.T) {
 	m := startGatewayAPI(t, nil)
 	if f := m.validate(); f != "" {
@@ -84,7 +83,7 @@ func (m gatewayAPIMesh) requests(t *testing.T) {
 		t.Errorf("a host that no route has gets %d", got)
 	}
 
-	// Filters: the path and headers are changed, and a copy goes to the audit.
+	// Filters change the path and headers, and send a copy to the audit.
 	const audit = "outbound|9080||audit.bookinfo.svc.cluster.local"
 	before := m.received("ingress", audit)
 	details := m.outside("http://bookinfo.example.com/details/7?header=x-from", map[string]string{"x-from": "outside"})
@@ -126,11 +125,11 @@ func (m gatewayAPIMesh) services(t *testing.T) {
 				first++
 			}
 		}
-		if first < 5 { // of 20, of which 18 are expected
+		if first < 5 { // 18 of 20 are expected
 			t.Errorf("reviews-v1 answers %d of 20 requests", first)
 		}
 	}
-	// A route for a Service is for its port, and not for the Service that it leads to.
+	// A route for a Service applies to its port, and not to the Service that it leads to.
 	if got := m.inside("productpage-v1", "http://ratings:9080/", map[string]string{"end-user": "jason"}).by(); got != "ratings-v1" {
 		t.Errorf("ratings are answered by %s", got)
 	}
@@ -168,7 +167,7 @@ func (m gatewayAPIMesh) tls(t *testing.T) {
 	if got := m.outside("https://bookinfo.example.com/", nil).by(); got != "productpage-v1" {
 		t.Errorf("over TLS the page is answered by %s", got)
 	}
-	// What the vault answers on this name is its own: the Gateway has no such certificate.
+	// The vault answers on this name, because the Gateway has no such certificate.
 	vault := m.outside("https://vault.example.com/vault", nil)
 	if vault.by() != "vault-v1" || vault.answer.Path != "/vault" {
 		t.Errorf("the vault is %+v", vault)
@@ -185,7 +184,8 @@ func (m gatewayAPIMesh) tls(t *testing.T) {
 	}
 }
 
-// TestRefused has what must not be served refused, with a finding that names its place, and served once it is mended.
+// TestRefused: invalid references are not served, are findings with their place, and are served once they are
+// corrected.
 func TestRefused(t *testing.T) {
 	m := startGatewayAPI(t, map[string]string{"more.yaml": more})
 	finds := func(says ...string) {
@@ -204,7 +204,7 @@ func TestRefused(t *testing.T) {
 		})
 	}
 
-	// Of both Gateways on one proxy.
+	// Both Gateways are on one proxy.
 	if got := m.outside("http://bookinfo.example.com/", nil).by(); got != "productpage-v1" {
 		t.Errorf("beside another Gateway, the page is answered by %s", got)
 	}
@@ -229,7 +229,7 @@ func TestRefused(t *testing.T) {
 	finds("more.yaml:20:", "HTTPRoute payments/second", "spec.rules[0].backendRefs[0].name", "not found")
 	finds("more.yaml:29:", "HTTPRoute payments/uninvited", "spec.parentRefs[0]", `namespace "payments" is not allowed`)
 
-	// A reference into another namespace is refused without its grant, for each kind of route.
+	// A reference to another namespace is refused without a grant, for each kind of route.
 	vault := func() string { return m.outside("http://bookinfo.example.com/vault", nil).by() }
 	through := func() string {
 		r, err := m.get(new(net.Dialer).DialContext, secure, "https://vault.example.com/vault", nil)
@@ -258,7 +258,7 @@ func TestRefused(t *testing.T) {
 	m.becomes("TLS with a grant", "vault-v1", through)
 	m.becomes("TCP with a grant", "ledger-v1 hello", line)
 
-	// The vault's certificate is for one name, and its roots are needed.
+	// The vault's certificate has one name, and its roots are required.
 	m.edit("payments.yaml", "hostname: vault.example.com", "hostname: other.example.com")
 	m.becomes("/vault by another name", "503", vault)
 	m.edit("payments.yaml", "hostname: other.example.com", "hostname: vault.example.com")
@@ -269,7 +269,7 @@ func TestRefused(t *testing.T) {
 	m.edit("payments.yaml", "kind: ConfigMap, name: none", "kind: ConfigMap, name: ca")
 	m.becomes("/vault with its roots", "vault-v1", vault)
 
-	// The Gateway takes routes of namespaces with a label.
+	// The Gateway accepts routes of namespaces with a label.
 	page := func() string { return m.outside("http://bookinfo.example.com/", nil).by() }
 	m.edit("mesh.yaml", `expose: "true"`, `expose: "false"`)
 	m.becomes("the page of a namespace without the label", "404", page)

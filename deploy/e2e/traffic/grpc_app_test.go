@@ -37,7 +37,7 @@ const (
 // grpcMesh is a control plane that follows a directory, and the pods of the directory.
 type grpcMesh struct{ mesh }
 
-// bootstrap returns what an application of a pod starts with, and writes the certificate of its account to files.
+// bootstrap returns the bootstrap of an application in a pod, and writes the certificate of its account to files.
 func (m grpcMesh) bootstrap(pod, account, region, zone string) []byte {
 	m.t.Helper()
 	chain, key, roots, err := m.Issuer.Issue(m.t.Context(), "a", account)
@@ -150,7 +150,7 @@ func (c grpcClient) call(method string, headers ...string) (string, error) {
 	return name.Value, err
 }
 
-// answers calls n times and returns how often each server answered. Errors count as their codes.
+// answers calls n times and returns how often each server answered. Errors are counted by their codes.
 func (c grpcClient) answers(n int, headers ...string) map[string]int {
 	got := map[string]int{}
 	for range n {
@@ -163,13 +163,13 @@ func (c grpcClient) answers(n int, headers ...string) map[string]int {
 	return got
 }
 
-// only waits until nobody but one server answers.
+// only waits until only one server answers.
 func (c grpcClient) only(name string, headers ...string) {
 	c.t.Helper()
 	suite.Eventually(c.t, fmt.Sprintf("only %s answers %v", name, headers), func() bool { return c.answers(10, headers...)[name] == 10 })
 }
 
-// why asks the running server what becomes of a call: its status, and which pods may answer, with commas between.
+// why runs the command why for a call. It returns the status, and the pods that may answer, separated by commas.
 func (m grpcMesh) why(pod, method string, status int, pods string, headers ...string) {
 	m.t.Helper()
 	args := []string{"why", pod + ".a", "greeter.a:7070", "--path", method, "--method", "POST", "--address", m.Pilot.Monitoring, "-o", "json"}
@@ -179,7 +179,7 @@ func (m grpcMesh) why(pod, method string, status int, pods string, headers ...st
 	cmd := exec.CommandContext(m.t.Context(), os.Getenv(suite.PilotVar), args...)
 	var said strings.Builder
 	cmd.Stderr = &said
-	text, _ := cmd.Output() // 79 says that the call fails
+	text, _ := cmd.Output() // exit code 79 means that the call fails
 	var way struct {
 		Status   int
 		Reason   string

@@ -68,8 +68,8 @@ const (
 `
 )
 
-// TestApplications: clients and servers of grpc-go route, split, fail over, eject and speak mutual TLS as the mesh is
-// configured. What changes fails no call.
+// TestApplications: clients and servers of grpc-go route, split, fail over, eject and use mutual TLS as configured. No
+// change fails a call.
 func TestApplications(t *testing.T) {
 	m := grpcMesh{start(t, grpcYAML, suite.MeshOptions{CA: true, Files: map[string]string{"rule.yaml": ruleYAML, "route.yaml": byHeader}})}
 	v1, v2 := m.serve("v1", "region1", "zone1"), m.serve("v2", "region2", "zone1")
@@ -126,7 +126,7 @@ func TestApplications(t *testing.T) {
 	t.Run("Fault", func(t *testing.T) {
 		m.write("route.yaml", fault)
 		suite.Eventually(t, "calls are aborted", func() bool { return c.answers(1)["Aborted"] == 1 })
-		m.why("client", hello, 200, "") // as HTTP has it, and no server is asked
+		m.why("client", hello, 200, "") // as with HTTP, and no server is called
 		m.write("route.yaml", "")
 		suite.Eventually(t, "both answer", func() bool { got := c.answers(20); return got["v1"] > 0 && got["v2"] > 0 && len(got) == 2 })
 	})

@@ -16,7 +16,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
-// jwtIssuer makes tokens, and serves the key by which they are verified once it listens.
+// jwtIssuer issues tokens, and serves its key while it listens.
 type jwtIssuer struct {
 	t       *testing.T
 	address string // of its server
@@ -42,7 +42,7 @@ func (i *jwtIssuer) rotate(id string) {
 	i.id, i.key = id, key
 }
 
-// keySet returns the key set, as it is written in a policy too.
+// keySet returns the key set, also in the form for policies.
 func (i *jwtIssuer) keySet() string {
 	i.t.Helper()
 	i.mu.Lock()
@@ -52,7 +52,7 @@ func (i *jwtIssuer) keySet() string {
 	return string(set)
 }
 
-// serve serves the key set at /keys, and says where that is, on a listener at its address. It returns what ends it.
+// serve serves the key set at /keys on a listener at its address. It returns a function that ends it.
 func (i *jwtIssuer) serve(listen func(address string) (net.Listener, error)) (stop func()) {
 	i.t.Helper()
 	l, err := listen(i.address)
@@ -70,10 +70,10 @@ func (i *jwtIssuer) serve(listen func(address string) (net.Listener, error)) (st
 
 func (i *jwtIssuer) url() string { return "http://" + i.address }
 
-// claims are those of a token.
+// claims are the claims of a token.
 type claims map[string]any
 
-// with returns claims with others in their place; nil takes one away.
+// with returns the claims with some replaced. nil removes a claim.
 func (c claims) with(others claims) claims {
 	out := claims{}
 	for k, v := range c {
@@ -97,7 +97,7 @@ func (i *jwtIssuer) token(c claims) string {
 	return sign(i.t, jose.SigningKey{Algorithm: jose.RS256, Key: i.key}, i.id, c)
 }
 
-// forged returns a token that names the issuer's key and is signed by the public part of it, as a shared secret.
+// forged returns a token that names the issuer's key and is signed with its public part as a shared secret.
 func (i *jwtIssuer) forged(c claims) string {
 	i.t.Helper()
 	i.mu.Lock()

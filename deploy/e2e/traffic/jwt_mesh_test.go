@@ -51,7 +51,7 @@ func startJWT(t *testing.T, policies string, env ...string) jwtMesh {
 	return jwtMesh{m}
 }
 
-// received is what reached the application.
+// received is what the application received.
 type received struct {
 	Header http.Header
 	Query  string
@@ -85,8 +85,8 @@ func bearer(token string) map[string]string {
 	return map[string]string{"Authorization": "Bearer " + token}
 }
 
-// finding waits until the control plane has a finding about an object and a field, and returns its message, or until it
-// has none, if has is false.
+// finding waits until the control plane has a finding about an object and a field, and returns its message. If has is
+// false, it waits until there is none.
 func (m jwtMesh) finding(object, field string, has bool) (message string) {
 	m.t.Helper()
 	suite.Eventually(m.t, fmt.Sprintf("a finding about %s %s: %v", object, field, has), func() bool {

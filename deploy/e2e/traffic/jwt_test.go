@@ -14,7 +14,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
-// The variables of a control plane that may fetch from the test's own servers, and does so often.
+// Environment of a control plane that may fetch from the test's own servers, and does so often.
 var here = []string{"ALLOWED_CIDRS_IN_JWKS_URIS=127.0.0.1/32", "PILOT_JWT_PUB_KEY_REFRESH_INTERVAL=1s"}
 
 func listen(address string) (net.Listener, error) { return net.Listen("tcp", address) }
@@ -26,8 +26,8 @@ func jwtPolicy(app string, rules ...string) string {
 		app, app, strings.Join(rules, "\n  - "))
 }
 
-// TestTokens sends tokens of every kind in every place to a sidecar with two issuers: one whose keys are at a URI, and
-// one that says itself where they are. Proxies of the newest and of the oldest version judge them alike.
+// TestTokens sends tokens of all kinds, in all places, to a sidecar with two issuers: one with a URI of its keys, and
+// one that publishes the URI itself. Proxies of the newest and of the oldest version decide the same.
 func TestTokens(t *testing.T) {
 	t.Run("newest", testTokens)
 	t.Run("oldest", func(t *testing.T) {
@@ -109,7 +109,7 @@ func testTokens(t *testing.T) {
 		t.Errorf("a client's own header of claims: %d, %v, %v", status, got, err)
 	}
 
-	// A policy may ask for a token, of whom, and for what is in it.
+	// A policy may require a token, an issuer and claims.
 	const required = `apiVersion: security.istio.io/v1
 kind: AuthorizationPolicy
 metadata: {name: echo, namespace: a}
@@ -124,7 +124,7 @@ spec:
 	m.eventually("one of another issuer", sidecar, second, http.StatusForbidden)
 	for i, x := range []struct {
 		key, values string
-		in, out     claims // what a token has that is let in, and one that is not
+		in, out     claims // an accepted token and a refused one
 	}{
 		{"request.auth.principal", "values: [one/me]", nil, claims{"sub": "x"}},
 		{"request.auth.principal", "notValues: [one/me]", claims{"sub": "x"}, nil},
@@ -153,7 +153,7 @@ spec:
 		})
 		for name, headers := range map[string]map[string]string{"another": bearer(one.token(c.with(x.out))), "none": {}} {
 			headers["x-case"] = number
-			// Without a token there is no value that must not be.
+			// Without a token, a claim cannot have a forbidden value.
 			want := http.StatusForbidden
 			if name == "none" && strings.HasPrefix(x.values, "not") {
 				want = http.StatusOK
@@ -174,8 +174,8 @@ spec:
 	m.healthy()
 }
 
-// TestServersOfKeys has a server of keys that is away at first, comes, rotates its key, and goes again. No token passes
-// while there is no key for it, and nothing else is affected.
+// TestServersOfKeys: a server of keys is away at first, starts, rotates its key, and stops. No token is accepted
+// without its key, and nothing else is affected.
 func TestServersOfKeys(t *testing.T) {
 	one := newJWTIssuer(t, "127.0.0.1:7003")
 	m := startJWT(t, jwtPolicy("echo", `{issuer: one, jwksUri: "`+one.url()+`/keys"}`), here...)
@@ -216,7 +216,7 @@ func TestServersOfKeys(t *testing.T) {
 	m.healthy()
 }
 
-// TestGuard: without the variable that allows it, the control plane fetches nothing from its own host.
+// TestGuard: unless a variable allows it, the control plane fetches nothing from its own host.
 func TestGuard(t *testing.T) {
 	one := newJWTIssuer(t, "127.0.0.1:7004")
 	t.Cleanup(one.serve(listen))
@@ -238,7 +238,7 @@ func TestClaimsRoute(t *testing.T) {
 	const plan = "https://example.com/plan"
 	for name, r := range map[string]struct {
 		headers map[string]string
-		route   string // empty: it is refused
+		route   string // empty means that it is refused
 	}{
 		"no token":           {nil, "any"},
 		"no claim":           {bearer(one.token(c)), "any"},
@@ -257,8 +257,7 @@ func TestClaimsRoute(t *testing.T) {
 	m.healthy()
 }
 
-// TestProxiesFetch has proxies fetch the keys of a service of the mesh themselves, and the control plane those of a
-// server outside it.
+// TestProxiesFetch: proxies fetch the keys from a service of the mesh, and the control plane from a server outside it.
 func TestProxiesFetch(t *testing.T) {
 	inside, outside := newJWTIssuer(t, "10.10.0.14:8080"), newJWTIssuer(t, "127.0.0.1:7005")
 	t.Cleanup(outside.serve(listen))

@@ -8,8 +8,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
 )
 
-// TestWrongRule has a rule that cannot be read beside a good one. What the good one refuses stays refused, and what it
-// takes off stays taken off.
+// TestWrongRule: an invalid rule beside a valid one does not weaken it. The valid rule still refuses tokens and removes
+// headers.
 func TestWrongRule(t *testing.T) {
 	one := newJWTIssuer(t, "")
 	keys := "jwks: '" + one.keySet() + "'"

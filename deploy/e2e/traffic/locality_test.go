@@ -42,7 +42,7 @@ spec:
 ---
 `
 
-// servers are the pods of echo, and where they run.
+// servers are the pods of echo with their localities.
 var servers = map[string]string{"near": "region1.zone1", "next": "region1.zone2", "far": "region2.zone1", "chosen": "region3.zone1"}
 
 // localityMesh is a control plane that follows a directory, and the pods of the directory.
@@ -99,7 +99,7 @@ func (m localityMesh) call(path string) (string, error) {
 	return string(r.body), nil
 }
 
-// answers counts who answers n requests; a failed one counts as nobody's.
+// answers sends n requests and counts the answers by server. A failed request is counted under an empty name.
 func (m localityMesh) answers(n int) map[string]int {
 	by := map[string]int{}
 	for range n {
@@ -109,7 +109,7 @@ func (m localityMesh) answers(n int) map[string]int {
 	return by
 }
 
-// onlyFrom waits until those servers alone answer, and each of them does.
+// onlyFrom waits until only those servers answer, and each of them does.
 func (m localityMesh) onlyFrom(what string, want ...string) {
 	m.t.Helper()
 	slices.Sort(want)
@@ -119,8 +119,7 @@ func (m localityMesh) onlyFrom(what string, want ...string) {
 }
 
 // TestFailover: without a rule all localities are equal. With outlier detection requests stay in the zone of the
-// gateway, then in its region, and leave it when all endpoints there fail: for any region, or for the one that stands
-// in.
+// gateway, then in its region, and leave it when all its endpoints fail: to any region, or to the configured one.
 func TestFailover(t *testing.T) {
 	const detection = `outlierDetection: {consecutive5xxErrors: 1, interval: 600s, baseEjectionTime: 600s, maxEjectionPercent: 100}`
 	t.Run("anywhere", func(t *testing.T) {
@@ -157,7 +156,7 @@ func TestPriority(t *testing.T) {
 	m.onlyFrom("no label", "near", "next", "chosen")
 }
 
-// TestRetries: retries stay in the locality of the request that failed, or leave it where they may: the second does.
+// TestRetries: retries stay in the locality of the failed request, or leave it if they may.
 func TestRetries(t *testing.T) {
 	m := startLocality(t)
 	m.rule(`{outlierDetection: {consecutive5xxErrors: 1000, interval: 600s, baseEjectionTime: 600s}}`)
@@ -173,8 +172,8 @@ func TestRetries(t *testing.T) {
 	}
 }
 
-// TestDistribution: requests are spread among localities by the weights for the gateway's own. A locality without a
-// weight gets none, and weights for other localities do not count.
+// TestDistribution: requests are spread over localities by the weights for the gateway's locality. A locality without a
+// weight gets none, and weights for other localities do not apply.
 func TestDistribution(t *testing.T) {
 	m := startLocality(t)
 	m.rule(`{loadBalancer: {localityLbSetting: {distribute: [{from: region2/*, to: {region2/*: 100}}, {from: region1/zone1/*, to: ` +

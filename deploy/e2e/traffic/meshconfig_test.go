@@ -16,9 +16,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
-// meshConfigYAML has a gateway with a client outside the mesh, two callers in two namespaces, a server with a
-// sidecar, one that listens on loopback alone, and one without a sidecar. Every service says that all may call it,
-// but for "hidden", which says nothing.
+// meshConfigYAML has a gateway with a client outside the mesh, two clients in two namespaces, a server with a sidecar,
+// one that listens only on loopback, and one without a sidecar. All services are exported to all namespaces, except
+// "hidden", which sets nothing.
 var meshConfigYAML = suite.NamespacesYAML("istio-system", "root", "a", "b") + suite.PeerAuthenticationYAML("DISABLE") +
 	strings.ReplaceAll(suite.PeerAuthenticationYAML("DISABLE"), "istio-system", "root") +
 	serviceYAML("web", "web", "10.96.0.10", "*", "{name: http, port: 80, targetPort: 8080}") +
@@ -68,7 +68,7 @@ spec: {clusterIP: %s, selector: {app: %s}, ports: [%s]}
 `, name, exportTo, address, app, port)
 }
 
-// settings are those that the calls show. LOG is the file of access logs.
+// settings are the settings under test. LOG is the file of access logs.
 const settings = `
 rootNamespace: root
 defaultServiceExportTo: ["."]
@@ -98,14 +98,14 @@ defaultConfig:
     httpIdleTimeout: 0.5s
 `
 
-// meshConfigMesh is the pods, and what their servers count.
+// meshConfigMesh holds the pods and the counts of their servers.
 type meshConfigMesh struct {
 	mesh
 	log     string
 	teapots atomic.Int32 // requests for /teapot
 }
 
-// startMeshConfig runs the mesh and its servers. The server of the pod local listens on loopback alone.
+// startMeshConfig runs the mesh and its servers. The server of the pod local listens only on loopback.
 func startMeshConfig(t *testing.T, config string) *meshConfigMesh {
 	t.Helper()
 	log := filepath.Join(t.TempDir(), "access.txt")
@@ -130,7 +130,7 @@ func (m *meshConfigMesh) call(pod, address, host, path string, headers ...string
 	return resp
 }
 
-// ServeHTTP answers with what the server saw, each in a header of its own.
+// ServeHTTP answers with the request as the server saw it, in headers.
 func (m *meshConfigMesh) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Saw-Protocol", r.Proto)
 	w.Header().Set("Saw-Path", r.RequestURI)
@@ -144,7 +144,7 @@ func (m *meshConfigMesh) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// observe makes the calls, and returns what each shows.
+// observe makes the calls, and returns the result of each.
 func (m *meshConfigMesh) observe() map[string]string {
 	const gateway = "10.10.0.12:8000"
 	got := map[string]string{}
@@ -173,7 +173,7 @@ func (m *meshConfigMesh) observe() map[string]string {
 	return got
 }
 
-// TestSettings: each setting changes what its calls show, and they show Istio's defaults without it.
+// TestSettings: each setting changes the results of its calls. Without it, they show Istio's defaults.
 func TestSettings(t *testing.T) {
 	for _, c := range []struct {
 		name, config string
@@ -233,7 +233,7 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// greeted checks that a server which speaks first is heard: the proxy does not wait for the client.
+// greeted checks that a server may send first: the proxy does not wait for the client.
 func (m *meshConfigMesh) greeted() {
 	m.t.Helper()
 	m.accept("bare", "0.0.0.0", 7070, func(c net.Conn) { _, _ = io.WriteString(c, "hello\n") })

@@ -25,14 +25,14 @@ const (
 	telemetryHttpPort = 4318
 )
 
-// collector collects what proxies send it.
+// collector collects the data that proxies send.
 type collector struct {
 	alsv3.UnimplementedAccessLogServiceServer
 
 	mu      sync.Mutex
 	http    []*httpEntry
 	tcp     []*tcpEntry
-	names   map[string]bool // of the access logs that came by Envoy's service
+	names   map[string]bool // names of the access logs from Envoy's service
 	records []*logsv1.LogRecord
 	spans   []span
 }
@@ -42,7 +42,7 @@ type (
 	tcpEntry  = alsdatav3.TCPAccessLogEntry
 )
 
-// span is one span of a trace, in whatever protocol it came.
+// span is one span of a trace, from any protocol.
 type span struct {
 	protocol string // zipkin, grpc or http
 	service  string
@@ -128,7 +128,7 @@ func (c *collector) addTraces(protocol string, d *tracev1.TracesData) {
 	}
 }
 
-// serveHTTP takes OTLP and Zipkin's JSON.
+// serveHTTP accepts OTLP and Zipkin's JSON.
 func (c *collector) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -162,7 +162,7 @@ func (c *collector) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// has reports whether something has arrived for which a function of the collector reports true.
+// has reports whether the function finds some data in the collector.
 func (c *collector) has(f func() bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 // telemetryEchoService is the address of the service that is called.
 const telemetryEchoService = "10.96.0.10"
 
-// telemetryYAML has a server, a client in its namespace and one in another, and the collector. All but the collector
+// telemetryYAML has a server, a client in its namespace and one in another, and the collector. All except the collector
 // have a sidecar.
 var telemetryYAML = suite.NamespacesYAML("istio-system", "a", "b") + suite.ServiceYAML("echo", "a", "10.96.0.10",
 	"{name: http, port: 80, targetPort: 8080}", "{name: tcp, port: 90, targetPort: 9090}") +
@@ -25,7 +25,7 @@ var telemetryYAML = suite.NamespacesYAML("istio-system", "a", "b") + suite.Servi
 	suite.PodYAML("other", "b", "10.10.0.13", "", suite.Sidecar) +
 	suite.PodYAML("collector", "b", "10.10.0.14", "", suite.Outside)
 
-// telemetryMeshConfig has providers of every sort. LOG is the file of access logs.
+// telemetryMeshConfig has providers of all kinds. LOG is the file of access logs.
 const telemetryMeshConfig = `
 enableTracing: true
 extensionProviders:
@@ -86,7 +86,7 @@ func (m *telemetryMesh) connect() {
 	}
 }
 
-// apply puts a Telemetry of a namespace in force, and waits until what a pod's proxy has contains a text.
+// apply puts a Telemetry of a namespace in force, and waits until the configuration of a pod's proxy contains a text.
 func (m *telemetryMesh) apply(namespace, spec, pod, marker string) {
 	m.t.Helper()
 	m.write(namespace+".yaml",
@@ -94,7 +94,7 @@ func (m *telemetryMesh) apply(namespace, spec, pod, marker string) {
 	m.wait(pod, marker)
 }
 
-// wait waits until the listeners of a pod's proxy contain a text, and no connection is left of those that they replace.
+// wait waits until the listeners of a pod's proxy contain a text, and the replaced listeners have no connections.
 func (m *telemetryMesh) wait(pod, marker string) {
 	m.t.Helper()
 	suite.Eventually(m.t, pod+" has "+marker, func() bool {

@@ -19,8 +19,8 @@ func (m *telemetryMesh) seen(id string) bool {
 	return answer.Headers["x-b3-traceid"] != ""
 }
 
-// TestTraceSettings: spans are without the mesh's own tags, of one side alone, or not reported at all, and calls do not
-// say which trace they are part of, as an object says.
+// TestTraceSettings: an object removes the mesh's own tags from spans, reports one side only, reports no spans, or does
+// not propagate the trace.
 func TestTraceSettings(t *testing.T) {
 	m := startTelemetry(t, "")
 	c := m.collector
@@ -58,7 +58,7 @@ func TestTraceSettings(t *testing.T) {
 		if got := m.seen(x.name); got != x.trace {
 			t.Errorf("%s: the server sees a trace: %t", x.name, got)
 		}
-		// Spans that should not be would come by the time of those of the next objects.
+		// Unwanted spans would arrive before those of the next objects.
 		suite.Eventually(t, x.name+": the spans", func() bool {
 			return len(spans(x.name, "client.a")) >= x.client && len(spans(x.name, "echo.a")) >= x.server
 		})
@@ -76,8 +76,8 @@ func TestTraceSettings(t *testing.T) {
 	m.healthy()
 }
 
-// TestLogSettings: one side of a call is logged alone, and a namespace's object, or that of a workload, turns off what
-// the mesh's turns on.
+// TestLogSettings: only one side of a call is logged, and the object of a namespace or workload disables the mesh's
+// logs.
 func TestLogSettings(t *testing.T) {
 	m := startTelemetry(t, "")
 	count := func(id, cluster string) (n int) {

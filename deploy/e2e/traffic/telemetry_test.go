@@ -10,8 +10,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
 )
 
-// TestAccessLogs: what calls there are is logged in the asked format, over HTTP and TCP, by both sides of a call, to
-// files and to collectors. A filter leaves lines out.
+// TestAccessLogs: calls are logged in the configured format, over HTTP and TCP, by both sides, to files and to
+// collectors. A filter excludes lines.
 func TestAccessLogs(t *testing.T) {
 	m := startTelemetry(t, "")
 	has := func(line string) func() bool {
@@ -72,7 +72,7 @@ func TestAccessLogs(t *testing.T) {
 	m.healthy()
 }
 
-// TestTraces: spans reach the collector by each protocol, with the tags that are asked for, and as many as are sampled.
+// TestTraces: spans reach the collector by each protocol, with the configured tags and sampling.
 func TestTraces(t *testing.T) {
 	m := startTelemetry(t, "")
 	c := m.collector
@@ -101,7 +101,7 @@ func TestTraces(t *testing.T) {
 	for range 10 {
 		m.get("client", "never", "")
 	}
-	// The spans of what follows come after those of the calls before.
+	// Later spans arrive after the spans of earlier calls.
 	m.apply("a", "tracing: [{providers: [{name: zipkin}], randomSamplingPercentage: 100, customTags: {last: {literal: {value: sampled}}}}]",
 		"client", `"last"`)
 	m.wait("echo", `"last"`)
@@ -117,16 +117,16 @@ func TestTraces(t *testing.T) {
 	for _, p := range []string{"missing-traces", "datadog", "skywalking"} {
 		marker := "mark-" + p
 		if p == "missing-traces" {
-			marker = "" // it is left out, with all that is said of it
+			marker = "" // it is left out with all its settings
 		}
 		m.apply("a", "tracing: [{providers: [{name: "+p+"}], customTags: {mark-"+p+": {literal: {value: x}}}}]", "client", marker)
-		m.wait("echo", marker) // a connection to a listener that drains may end while it is used
+		m.wait("echo", marker) // a connection to a draining listener may end while it is used
 		m.get("client", p, "")
 	}
 	m.healthy()
 }
 
-// TestEditReachesItsNamespace: what changes for one namespace sends nothing to others.
+// TestEditReachesItsNamespace: a change for one namespace sends nothing to others.
 func TestEditReachesItsNamespace(t *testing.T) {
 	m := startTelemetry(t, "defaultProviders: {accessLogging: [text]}\n")
 	m.wait("other", "text %PROTOCOL%")

@@ -106,8 +106,8 @@ spec:
   - route: [{destination: {host: actions, subset: v1}}]
 `
 
-// answer has a server do what the headers of a request say: fail with a status, wait until the caller is gone, or do so
-// at the first attempt alone. The body is the headers.
+// answer makes a server do what the headers of a request say: fail with a status, wait until the client is gone, or do
+// so only at the first attempt. The body contains the headers.
 func (m *virtualServiceMesh) answer(server string, w http.ResponseWriter, r *http.Request) {
 	if id := r.Header.Get("X-Id"); id != "" {
 		all, _ := m.attempts.LoadOrStore(id, []string(nil))
@@ -126,15 +126,16 @@ func (m *virtualServiceMesh) answer(server string, w http.ResponseWriter, r *htt
 	_ = json.NewEncoder(w).Encode(r.Header)
 }
 
-// virtualServiceReply is what a client gets.
+// virtualServiceReply is the client's view of a response.
 type virtualServiceReply struct {
 	response
 	seen     http.Header // the request's headers, as the server saw them
 	took     time.Duration
-	attempts []string // the servers that were asked
+	attempts []string // the servers of the attempts
 }
 
-// call has the client call the service actions. headers are names and values in turn; Host is the name that it calls.
+// call calls the service actions from the client. headers are alternating names and values; Host is the host of the
+// request.
 func (m *virtualServiceMesh) call(method, path string, headers ...string) virtualServiceReply {
 	m.t.Helper()
 	r := request{from: "client", address: "10.96.0.20:80", method: method, path: path, host: actionsHost, headers: map[string]string{}}
@@ -158,7 +159,7 @@ func (m *virtualServiceMesh) call(method, path string, headers ...string) virtua
 	return got
 }
 
-// share calls n times, and checks how many of the calls are of a kind: a percentage, within five standard deviations.
+// share calls n times, and checks the percentage of the calls of a kind, within five standard deviations.
 func (m *virtualServiceMesh) share(what string, n int, percent float64, is func() bool) {
 	m.t.Helper()
 	got := 0
@@ -173,8 +174,7 @@ func (m *virtualServiceMesh) share(what string, n int, percent float64, is func(
 	}
 }
 
-// TestActions: what routes do beside forwarding is done: retries, timeouts, copies, faults, answers to preflights,
-// headers and redirects.
+// TestActions: routes retry, time out, mirror, inject faults, answer preflights, change headers and redirect.
 func TestActions(t *testing.T) {
 	m := startVirtualService(t, actionsYAML)
 	suite.Eventually(t, "the client has the routes", func() bool { return m.call("GET", "/none").status == http.StatusOK })
@@ -214,7 +214,7 @@ func TestActions(t *testing.T) {
 				n++
 			}
 		}
-		if n > 15 { // Envoy chooses up to six times: both times the same server once in 64 requests
+		if n > 15 { // Envoy tries up to six times, and one of 64 requests gets the same server twice
 			t.Errorf("%d of 60 retries are at the same server", n)
 		}
 		suite.Eventually(t, "a retry at the same server, where any may be asked", func() bool { return same("/any") })
@@ -226,7 +226,7 @@ func TestActions(t *testing.T) {
 				t.Errorf("%+v", got)
 			}
 		}
-		// Copies come later than answers: a share of them is waited for.
+		// Copies arrive after the answers, so their share is awaited.
 		const p = 0.25
 		bound := int32(5 * math.Sqrt(p*(1-p)*float64(n)))
 		suite.Eventually(t, "the mirror has its share", func() bool { return m.shadowed.Load()-before >= n/4-bound })
@@ -315,7 +315,7 @@ func TestActions(t *testing.T) {
 	})
 }
 
-// preflights has browsers ask whether they may call.
+// preflights sends the preflight requests of browsers.
 func (m *virtualServiceMesh) preflights(t *testing.T) {
 	preflight := func(path, origin string) virtualServiceReply {
 		return m.call("OPTIONS", path, "Origin", origin, "Access-Control-Request-Method", "PUT")

@@ -75,7 +75,7 @@ spec:
     route: [{destination: {host: a.example.com, subset: v2}}]
 `
 
-// TestConnectionRoutes: connections go by port, address, server name and the labels of the client.
+// TestConnectionRoutes: connections are routed by port, address, server name and the labels of the client.
 func TestConnectionRoutes(t *testing.T) {
 	m := startVirtualService(t, connectionsYAML)
 	for _, name := range []string{"one", "two"} {

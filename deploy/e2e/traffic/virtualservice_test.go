@@ -92,19 +92,19 @@ spec:
   http: [{route: [{destination: {host: web.a.svc.cluster.local, subset: v2}}]}]
 `
 
-// virtualServiceMesh is the pods and what their servers count.
+// virtualServiceMesh holds the pods and the counts of their servers.
 type virtualServiceMesh struct {
 	mesh
 	shadowed atomic.Int32 // requests to the service shadow
-	attempts sync.Map     // of requests with an ID: the servers that were asked, in their order
+	attempts sync.Map     // the servers of requests with an ID, in order
 }
 
-// virtualServiceAnswer is what a server says of a request.
+// virtualServiceAnswer is a server's view of a request.
 type virtualServiceAnswer struct {
 	status     int
-	server     string // empty: a proxy answered
+	server     string // empty if a proxy answered
 	host, path string // as the server saw them
-	cookie     string // that the response sets
+	cookie     string // set by the response
 }
 
 // startVirtualService runs the mesh with more objects, and its servers.
@@ -125,7 +125,7 @@ func startVirtualService(t *testing.T, objects string) *virtualServiceMesh {
 	return m
 }
 
-// get has a pod call the service web. headers are names and values in turn.
+// get calls the service web from a pod. headers are alternating names and values.
 func (m *virtualServiceMesh) get(pod, path string, headers ...string) (virtualServiceAnswer, error) {
 	r := request{from: pod, address: "10.96.0.10:80", host: "web.a.svc.cluster.local", path: path, headers: map[string]string{}}
 	for i := 0; i < len(headers); i += 2 {
@@ -139,7 +139,7 @@ func (m *virtualServiceMesh) get(pod, path string, headers ...string) (virtualSe
 		a.header.Get("Set-Cookie")}, nil
 }
 
-// must is get, as soon as it is answered with 200: the pod's Envoy may not have the routes yet.
+// must calls get until the status is 200, because the pod's Envoy may not have the routes yet.
 func (m *virtualServiceMesh) must(pod, path string, headers ...string) (got virtualServiceAnswer) {
 	m.t.Helper()
 	suite.Eventually(m.t, fmt.Sprintf("%s gets %s %v", pod, path, headers), func() bool {
@@ -150,8 +150,8 @@ func (m *virtualServiceMesh) must(pod, path string, headers ...string) (got virt
 	return got
 }
 
-// TestRoutes: requests go where the first route that is for them says, which may be that of a delegate, or one for some
-// clients alone, and are rewritten for the server.
+// TestRoutes: requests follow the first matching route, which may be that of a delegate or apply to some clients only,
+// and are rewritten for the server.
 func TestRoutes(t *testing.T) {
 	m := startVirtualService(t, "")
 	for _, x := range []struct {
@@ -160,7 +160,7 @@ func TestRoutes(t *testing.T) {
 		{"client", "/", "one"},
 		{"client", "/delegated/two", "two"},
 		{"client", "/delegated/else", "one"},
-		{"client", "/private", "one"}, // its delegate is for others alone
+		{"client", "/private", "one"}, // its delegate does not apply to this client
 		{"client", "/labels", "two"},
 		{"other", "/labels", "one"},
 		{"stranger", "/labels", "one"},
@@ -176,7 +176,7 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-// TestMirror: a copy of each request goes to the mirror, or of none, and the client gets the answer of the route.
+// TestMirror: the mirror gets a copy of each request or of none, and the client gets the answer of the route.
 func TestMirror(t *testing.T) {
 	m := startVirtualService(t, "")
 	const n = 10
@@ -193,7 +193,7 @@ func TestMirror(t *testing.T) {
 	}
 }
 
-// TestHash: requests that are alike stay with one endpoint, and those that are not spread over all.
+// TestHash: requests with the same hash stay with one endpoint, and others are spread over all.
 func TestHash(t *testing.T) {
 	m := startVirtualService(t, "")
 	m.must("client", "/")

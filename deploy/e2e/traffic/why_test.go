@@ -124,9 +124,9 @@ spec:
 	suite.PodYAML("plain", "a", "10.10.0.15", "", suite.Outside) +
 	suite.GatewayPodYAML("gateway", "a", whyGatewayPod)
 
-// TestAgreesWithEnvoys: for every combination of paths, methods and headers that the routes tell apart, from a sidecar,
-// from one whose calls are denied, and through a gateway, the answer of real Envoys is what why says; and so it is for
-// tokens with claims that routes and policies want, and for those that do not count.
+// TestAgreesWithEnvoys: for every combination of paths, methods and headers that the routes distinguish, the answer of
+// real Envoys is what why says: from a sidecar, from one whose calls are denied, and through a gateway. This includes
+// valid and invalid tokens with claims that routes and policies require.
 func TestAgreesWithEnvoys(t *testing.T) {
 	tokens := newWhyIssuer(t)
 	m := start(t, whyYAML, suite.MeshOptions{Files: map[string]string{"tokens.yaml": tokens.policies()}, CA: true})
@@ -160,7 +160,7 @@ func TestAgreesWithEnvoys(t *testing.T) {
 						request{from: "other", address: "10.96.0.10:80", host: "echo.a:80", method: method, path: path, headers: h})
 				}
 				for _, r := range requests {
-					if n++; !testing.Short() || n%4 == 0 { // the numbers of the lists are odd, so that each entry has its turn
+					if n++; !testing.Short() || n%4 == 0 { // the lengths of the lists are odd, so each entry is used
 						compare(t, m, i, r)
 					}
 				}
@@ -217,7 +217,7 @@ func compare(t *testing.T, m mesh, i *inspect.Inspection, r request) {
 	}
 }
 
-// pathOf returns a path without its query, as the server says it.
+// pathOf returns the path without its query, as the server reports it.
 func pathOf(path string) string {
 	path, _, _ = strings.Cut(path, "?")
 	return path

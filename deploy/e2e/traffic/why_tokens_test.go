@@ -28,7 +28,7 @@ func newWhyIssuer(t *testing.T) *whyIssuer {
 	return &whyIssuer{t, key}
 }
 
-// policies have the tokens of the issuer count, at the gateway and at the application, and what they decide.
+// policies make the issuer's tokens valid at the gateway and at the application, and depend on their claims.
 func (i *whyIssuer) policies() string {
 	set, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: &i.key.PublicKey, KeyID: "k", Algorithm: "RS256", Use: "sig"}}})
 	must.Succeed(i.t, err)
@@ -61,7 +61,7 @@ spec:
 `, issuerURL, set)
 }
 
-// token returns a token with claims beside its issuer and its end.
+// token returns a token with claims in addition to its issuer and its expiry.
 func (i *whyIssuer) token(claims map[string]any) string {
 	i.t.Helper()
 	all := map[string]any{"iss": issuerURL, "aud": "echo", "exp": time.Now().Add(time.Hour).Unix()}
@@ -71,7 +71,7 @@ func (i *whyIssuer) token(claims map[string]any) string {
 	return sign(i.t, jose.SigningKey{Algorithm: jose.RS256, Key: i.key}, "k", all)
 }
 
-// requests are those with tokens: without one, with claims of all sorts, and with what no policy accepts.
+// requests are the requests with tokens: without one, with claims of all kinds, and with tokens that no policy accepts.
 func (i *whyIssuer) requests() (list []request) {
 	tokens := []string{"",
 		i.token(map[string]any{"groups": "admin"}), i.token(map[string]any{"groups": []string{"x", "operators"}}),

@@ -7,7 +7,7 @@
 //   - pod.go, volumes.go, environment.go, container.go, probes.go: the kubelet: a pod is a network namespace of package
 //     pods, a container is a process with a root directory of its own.
 //   - api.go: what the API server asks a kubelet for: exec and logs.
-//   - dns.go, proxy.go: names of Services; the addresses of Services, for those that no Envoy captures.
+//   - dns.go, proxy.go: the names of Services, and their addresses for clients without an Envoy.
 //
 // Images are a table: which files are in it, and the program that runs. The folder contain has the small program that
 // makes the root directory of a container and then becomes the container's; meshecho is an application.

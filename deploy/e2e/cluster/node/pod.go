@@ -39,7 +39,7 @@ type pod struct {
 	ready      bool
 }
 
-// syncPods starts the pods of this node, and ends those that are deleted.
+// syncPods starts new pods of this node, and ends deleted pods.
 func (n *Node) syncPods() error {
 	all, err := n.factory.Core().V1().Pods().Lister().List(labels.Everything())
 	if err != nil {

@@ -20,8 +20,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// client sends requests to a URL, each by a connection of its own, and prints the answers, with an empty line behind
-// each.
+// client sends requests to a URL, each on its own connection, and prints the answers, with an empty line after each.
 func client(args []string) error {
 	f := flags("client")
 	method := f.String("method", http.MethodGet, "of HTTP")
@@ -80,7 +79,7 @@ func sendHTTP(ctx context.Context, u *url.URL, method string, h http.Header) (st
 	req.Header, req.Host = h.Clone(), h.Get("Host")
 	req.Header.Del("Host")
 	c := &http.Client{
-		// the server's certificate is made up
+		// the server's certificate is self-signed
 		Transport:     &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}

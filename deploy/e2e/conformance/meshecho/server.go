@@ -24,7 +24,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// server serves until one of its ports cannot.
+// server serves until one of its ports fails.
 func server(args []string) error {
 	f := flags("server")
 	ports := f.IntSlice("port", []int{8080}, "ports of HTTP")
@@ -75,7 +75,7 @@ func server(args []string) error {
 	return <-failed
 }
 
-// who says who answers, where.
+// who returns the name and the port of the server.
 func who(port int) string {
 	host, _ := os.Hostname()
 	if name := os.Getenv("HOSTNAME"); name != "" {
@@ -113,7 +113,7 @@ func keys(h map[string][]string) func(func(string) bool) {
 	}
 }
 
-// serveTCP answers each connection once, by what it was sent first.
+// serveTCP answers each connection once, depending on its first bytes.
 func serveTCP(l net.Listener, port int) error {
 	for {
 		conn, err := l.Accept()
@@ -131,7 +131,7 @@ func serveTCP(l net.Listener, port int) error {
 	}
 }
 
-// service is that of the only method, Echo: from a StringValue to a StringValue.
+// service is the gRPC service. Its only method, Echo, maps a StringValue to a StringValue.
 const service = "proto.EchoTestService"
 
 func echoRPC(port int) grpc.MethodHandler {
@@ -154,7 +154,7 @@ func echoRPC(port int) grpc.MethodHandler {
 	}
 }
 
-// certificate makes one that nobody needs to trust.
+// certificate returns a self-signed certificate.
 func certificate() (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
