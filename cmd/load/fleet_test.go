@@ -314,7 +314,7 @@ func TestStalledProxy(t *testing.T) {
 	before := [2]int64{f.BytesOf(0), f.BytesOf(1)}
 	p.clear()
 	must.Succeed(t, f.Stall(t.Context(), func(i int) bool { return i == 1 }))
-	track := f.Track(TrackOptions{Kinds: []Type{Routes}, Number: FindMark("mark-"), Of: func(i int) bool { return i == 0 }})
+	track := f.Track(TrackOptions{Kinds: []Type{Routes}, Number: FindMark("mark-"), Follows: func(i int) bool { return i == 0 }})
 	await(t, func() bool { // neither the stream that was dropped nor the stalled one takes a text
 		p.mu.Lock()
 		defer p.mu.Unlock()

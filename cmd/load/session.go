@@ -135,7 +135,7 @@ func (s *session) proceed(at time.Time) error {
 	return nil
 }
 
-// follow subscribes to the resources that a response names, and unsubscribes from those that are no longer named.
+// follow subscribes to the resources that a response names, and unsubscribes from resources that are no longer named.
 func (s *session) follow(r response, kind Type) error {
 	added, gone := s.wants[kind].update(r, s.fleet.o.StateOfTheWorld)
 	if len(added)+len(gone) == 0 {

@@ -15,7 +15,7 @@ func newSubscription(kind Type) *subscription {
 }
 
 // update applies a response of the naming type. whole means that resources that are absent from the response are gone.
-// It returns the names that are wanted from now on, and those that are no longer wanted.
+// It returns the names that are wanted from now on, and the names that are no longer wanted.
 func (s *subscription) update(r response, whole bool) (added, gone []string) {
 	if whole {
 		there := make(map[string]struct{}, len(r.resources))

@@ -30,15 +30,15 @@ type TrackOptions struct {
 	Kinds []Type
 	// Number returns the highest number in an encoded resource, or -1. It is called by several goroutines.
 	Number func(body []byte) int
-	// Of reports whether a proxy is followed. Nil means all proxies.
-	Of func(proxy int) bool
+	// Follows reports whether a proxy is followed. Nil means all proxies.
+	Follows func(proxy int) bool
 }
 
 // Track makes the proxies look for the numbers of changes, until the next call.
 func (f *Fleet) Track(o TrackOptions) *Track {
 	t := &Track{o: o, seen: make([]int, f.o.Proxies)}
 	for i := range t.seen {
-		if o.Of == nil || o.Of(i) {
+		if o.Follows == nil || o.Follows(i) {
 			t.proxies++
 		}
 	}
@@ -58,7 +58,7 @@ func (t *Track) Next() int {
 }
 
 func (t *Track) look(index int, r response, at time.Time) {
-	if t.o.Of != nil && !t.o.Of(index) {
+	if t.o.Follows != nil && !t.o.Follows(index) {
 		return
 	}
 	highest := -1

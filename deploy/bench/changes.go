@@ -36,7 +36,7 @@ func (s *session) changed(ctx context.Context, c changes) (figures, error) {
 	ended := make(chan error, 1)
 	until, stop := context.WithCancel(ctx)
 	defer stop()
-	track, counted := s.fleet.Track(load.TrackOptions{Kinds: c.kinds, Number: c.find, Of: c.to}), s.fleet.Counters()
+	track, counted := s.fleet.Track(load.TrackOptions{Kinds: c.kinds, Number: c.find, Follows: c.to}), s.fleet.Counters()
 	if c.meanwhile != nil {
 		go func() { ended <- c.meanwhile(until) }()
 	} else {

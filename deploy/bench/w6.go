@@ -43,8 +43,8 @@ func (scoped) rows() []row {
 	}
 }
 
-// changingNamespace is the namespace that changes and the number of a service in it. passing is a Service there that comes and
-// goes.
+// changingNamespace is the namespace that changes, and the number of a service in it. passingService is a Service there
+// that comes and goes.
 const (
 	changingNamespace = 0
 	passingService    = "bench-passing"

@@ -342,7 +342,8 @@ func (v samples) outbound(s Slot, r *rand.Rand) (out []trace.Request) {
 	others := v.others(r, 6)
 	for _, p := range places {
 		for _, port := range p.ports {
-			base := trace.Request{Address: p.address, Port: port, Host: p.host, Authority: p.host, Method: "GET", Path: "/", SourceAddress: s.pod(11)}
+			base := trace.Request{Address: p.address, Port: port, Host: p.host, Authority: p.host, Method: "GET", Path: "/",
+				SourceAddress: s.pod(11)}
 			out = append(out, base)
 			tls := base
 			tls.TLS, tls.SNI, tls.ALPN = true, p.host, []string{"h2", "http/1.1"}
