@@ -247,4 +247,13 @@ func TestRejections(t *testing.T) {
 			t.Errorf("%s: %+v", x.sources, r.Results)
 		}
 	}
+
+	// The report about one proxy leads to the pushes, which hold rejections, unless it knows the object.
+	var r Report
+	rejected := rejecting(`{"kind": "Service", "namespace": "shop", "name": "web"}`)
+	must.Succeed(t, r.ProxyOf(t.Context(), rejected.server(), "web-1.shop"))
+	i := slices.IndexFunc(r.Results, func(x Result) bool { return x.Name == "LDS" })
+	if i < 0 || r.Results[i].Fix != "pilot-discovery pushes" {
+		t.Errorf("one proxy: %+v", r.Results)
+	}
 }

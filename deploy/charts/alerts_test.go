@@ -49,11 +49,17 @@ func TestAlerts(t *testing.T) {
 				t.Errorf("%s: the server has no metric %s", h.Name, name)
 			}
 		}
+		// Rejections are on the page of pushes, and not among the findings.
+		_, rejected, _ := strings.Cut(rule, "- alert: IstiodConfigurationRejected\n")
+		rejected, _, _ = strings.Cut(rejected, "- alert: ")
+		if !strings.Contains(rejected, "/debug/pushes") || strings.Contains(rejected, "/debug/findings") {
+			t.Errorf("%s: the alert about rejections leads to another page: %s", h.Name, rejected)
+		}
 		if !strings.Contains(rule, `deployment="istiod-canary"`) {
 			t.Errorf("%s: not about the revision's own Deployment", h.Name)
 		}
 		if strings.Contains(template(t, h, "istiod", chart(t, "istiod")), "PrometheusRule") {
-			t.Errorf("%s: alerts that nobody asked for", h.Name)
+			t.Errorf("%s: alerts that are not enabled", h.Name)
 		}
 	}
 }

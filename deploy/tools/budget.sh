@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # budget.sh CPU BUDGET [write]: compares the CPU seconds of each package in the file CPU (see cpu.sh) with the file BUDGET, whose lines are "ALLOWED MEASURED FOLDER". It
-# fails if a package used more than twice what it is allowed. With write it puts what was measured into BUDGET: a package keeps what it is allowed, a new one gets a quarter
-# more than it used, and at least 2 seconds. To allow a package more or less, remove its line first.
+# fails if a package used more than twice its allowance. With write it writes the measured figures to BUDGET: a package keeps its allowance, and a new one gets a quarter
+# more than it used, and at least 2 seconds. To change an allowance, remove its line first.
 set -euo pipefail
 
 cpu=$1 budget=$2

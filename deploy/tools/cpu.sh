@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# cpu.sh FILE PROGRAM ARGUMENT...: runs a test binary for `go test -exec`, and adds a line to FILE: the seconds of CPU that the binary and its children have used, and the
-# folder of its package. A package whose result is cached adds none.
+# cpu.sh FILE PROGRAM ARGUMENT...: runs a test binary for `go test -exec`, and adds a line to FILE: the CPU seconds of the
+# binary and its children, and the folder of its package. A package with a cached result adds none.
 set -uo pipefail
 
 file=$1

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# each.sh TESTS ARGUMENT...: runs `go test -json ARGUMENT...` in each folder of TESTS, whose lines are "FOLDER NAME", for the tests of that folder alone. It fails if one
-# fails, and runs the others all the same.
+# each.sh TESTS ARGUMENT...: runs `go test -json ARGUMENT...` in each folder of TESTS, whose lines are "FOLDER NAME", for
+# the named tests of that folder. It runs all of them, and fails if one fails.
 set -uo pipefail
 
 tests=$1 status=0

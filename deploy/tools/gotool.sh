@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# gotool.sh DIR NAME: builds a tool that is written in Go as DIR/NAME, from the Go module proxy, at the version that go.mod beside this script names. Done
-# once: a stamp names the version that is there. JOBS is the number of packages compiled at once.
+# gotool.sh DIR NAME: builds a tool that is written in Go as DIR/NAME, from the Go module proxy, at the version in the
+# go.mod beside this script. A stamp names the version, so that it is built once. JOBS is the number of packages to compile
+# in parallel.
 set -euo pipefail
 
 dir=${1:?usage: gotool.sh DIR NAME} name=${2:?usage: gotool.sh DIR NAME}
@@ -24,7 +25,7 @@ if [[ -e $stamp && -x $dir/$name ]]; then exit 0; fi
 tmp=$(mktemp -d "$dir/build.XXXXXX")
 trap 'rm -rf "$tmp"' EXIT
 
-# What a tool says of itself; Helm 3 takes the capabilities that it assumes of a cluster from there too.
+# The version that a tool reports. Helm 3 also derives the assumed capabilities of a cluster from it.
 x=main.version=$version
 case $name in
 kube-apiserver) x=k8s.io/component-base/version.gitVersion=$version ;;

@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# istio.sh DIR NAME: builds a program of Istio's as DIR/NAME, from the Go module proxy: pilot-agent, with the bootstrap template that it needs beside it, or istiod,
-# as it is released: with fast marshalling and without validation of what it makes itself; or istioctl. The names istio-chart and istio-dashboards copy the chart
-# of istiod and the dashboards for Grafana instead. Done once: a stamp names the version that is there. For `make compat` and `make bench` alone: what Istio's module requires would raise the versions of every other tool.
+# istio.sh DIR NAME: builds a program of Istio's as DIR/NAME, from the Go module proxy: pilot-agent with its bootstrap
+# template; istiod as it is released, with fast marshalling and without validation of its own resources; or istioctl. The
+# names istio-chart and istio-dashboards copy the chart of istiod and the dashboards for Grafana instead. A stamp names the
+# version, so that it is built once. It has its own module, because the requirements of Istio's module would raise the
+# versions of every other tool. `make compat` and `make bench` use it.
 set -euo pipefail
 
 dir=${1:?usage: istio.sh DIR NAME} name=${2:?usage: istio.sh DIR NAME} istio=v0.0.0-20260827124520-eed52ebb66ad api=v1.31.1

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# long.sh GOTESTSUM MINUTES FIRST PART:TAKES...: runs the targets PART of the Makefile, one after the other, beginning with FIRST or else, so that each gets its turn, with
-# another one for each number of commits. TAKES is how many minutes a part takes. If MINUTES is not empty, no part begins that would not end within it, and what runs then is
-# ended; neither is a failure. It says at the end what failed, as summary.sh does, and what was not reached.
+# long.sh GOTESTSUM MINUTES FIRST PART:TAKES...: runs the targets PART of the Makefile, one after the other. It begins with
+# FIRST or, without it, with a part that depends on the number of commits, so that each gets its turn. TAKES is the minutes
+# of a part. With MINUTES, a part that would end later does not begin, and a part that still runs then is ended. Neither is
+# a failure. At the end it lists failures, as summary.sh does, and the parts that it did not reach.
 set -uo pipefail
 
 gotestsum=$1 minutes=$2 first=$3

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# progress.sh [-v] WHAT COMMAND...: runs a command, passes on what it prints, and says after every minute in which nothing was printed that it still runs.
-# With -v the command is one of go with -v, which prints the name of each package that it compiles: these are counted instead.
+# progress.sh [-v] WHAT COMMAND...: runs a command and prints its output. After each minute without output it prints that
+# the command is still running. With -v the command is go with -v, and the names of compiled packages are counted instead
+# of printed.
 set -euo pipefail
 
 name='' count=0 last=''
-# The name of a package; a complaint has spaces in it.
+# A line without spaces is the name of a package, and others are messages.
 [[ $1 != -v ]] || { name='^[a-z0-9][^[:space:]:]*$'; shift; }
 what=$1
 shift

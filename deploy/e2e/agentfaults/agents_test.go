@@ -50,7 +50,7 @@ type sidecar struct {
 	m    *suite.Mesh
 	pod  *pods.Pod
 	dir  string
-	disk *os.Root // of a file system of its own, that is small; nil: there is none
+	disk *os.Root // the root of a small file system; optional
 	cmd  *exec.Cmd
 	done chan struct{} // closed when it has ended
 }

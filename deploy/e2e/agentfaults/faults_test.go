@@ -87,7 +87,7 @@ func TestFaults(t *testing.T) {
 	})
 	t.Run("AgentCrashes", func(t *testing.T) {
 		crashed := start(t, m, "crashed", false)
-		for range 3 { // what it leaves, such as sockets, is in the way of none
+		for range 3 { // its leftovers, such as sockets, must not disturb the next one
 			crashed.crash(t)
 			suite.Eventually(t, "an answer", func() bool { _, err := crashed.call(crashed.client())(t.Context()); return err == nil })
 		}

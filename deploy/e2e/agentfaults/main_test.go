@@ -18,7 +18,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/agent/config"
 )
 
-// clockVar names, for a test binary that is an agent, the file that says by how much its clock is ahead.
+// clockVar is the variable, for a test binary that is an agent, with the file that says by how much its clock is ahead.
 const clockVar = "E2E_AGENT_CLOCK"
 
 var network *pods.Network

@@ -13,7 +13,7 @@ import (
 )
 
 // TestEveryWorkload runs every workload on istiod-lite and on the limit, which copies it, and finds every figure in the
-// results; then one of them again, which replaces its own sections alone.
+// results. Then it runs one of them again, which replaces only its own sections.
 func TestEveryWorkload(t *testing.T) {
 	dir := t.TempDir()
 	command, out := filepath.Join(dir, "measure"), filepath.Join(dir, "RESULTS.md")

@@ -16,8 +16,8 @@ const (
 	day     = 86400.0
 )
 
-// faults are what each alert is for, as what metrics are some minutes after the fault began. Metrics that a fault does
-// not name stay as they are at rest.
+// faults returns the faults of the alerts, each with the metrics some minutes after it began. Other metrics stay as
+// they are at rest.
 func faults(began float64) []struct {
 	name  string
 	shows func(minutes int) map[string]float64
@@ -91,7 +91,7 @@ func atRest(began float64, minutes int) map[string]float64 {
 	}
 }
 
-// TestAlertsFire: each alert fires by each fault that it is for, no other does, and none fires at rest.
+// TestAlertsFire: each fault fires its alert and no other, and no alert fires at rest.
 func TestAlertsFire(t *testing.T) {
 	_, rules := rendered(t)
 	queries := make([]string, len(rules))

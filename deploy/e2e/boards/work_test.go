@@ -103,8 +103,8 @@ spec:
 // rounds is how often something changes and the metrics are scraped, once a second: rates look at more than one scrape.
 const rounds = 8
 
-// work has a control plane serve proxies, take changes, review objects and issue certificates, while it is scraped. It
-// returns the scrapes, with those of what runs beside it in a cluster.
+// work makes a control plane serve proxies, accept changes, review objects and issue certificates while it is scraped.
+// It returns the scrapes, with those of the other programs in a cluster.
 func work(t *testing.T) []scrape {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
@@ -142,7 +142,7 @@ func work(t *testing.T) []scrape {
 	return scrapes
 }
 
-// review has the server judge a VirtualService for some hosts; for all hosts of the mesh it is wrong.
+// review sends a VirtualService for some hosts to the webhook. For all hosts of the mesh it is invalid.
 func review(t *testing.T, address, path, hosts string) {
 	t.Helper()
 	body := `{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"uid": "u", "operation": "CREATE", "namespace": "a",
@@ -155,7 +155,7 @@ func review(t *testing.T, address, path, hosts string) {
 	_ = resp.Body.Close()
 }
 
-// reject subscribes to clusters as a proxy, and rejects what it is sent.
+// reject subscribes to clusters as a proxy, and rejects the response.
 func reject(ctx context.Context, t *testing.T, address string) {
 	t.Helper()
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -171,5 +171,5 @@ func reject(ctx context.Context, t *testing.T, address string) {
 	r.ResponseNonce, r.ErrorDetail = m.Nonce, &status.Status{Code: int32(codes.InvalidArgument), Message: "no such cluster type"}
 	must.Succeed(t, stream.Send(r))
 	_ = stream.CloseSend()
-	_, _ = stream.Recv() // which may be what is sent again, or the end: the rejection has been read then
+	_, _ = stream.Recv() // after another response or the end, the server has read the rejection
 }

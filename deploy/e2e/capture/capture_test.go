@@ -20,14 +20,14 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
-// Marks of sockets: of Envoy, as --proxy-mark says, and of what it sends with the address of its client.
+// Marks of sockets: of Envoy, as in --proxy-mark, and of connections that it makes with its client's address.
 const (
 	envoyMark = 77
 	tproxy    = 1337
 )
 
-// answer accepts at an address in a pod, and says to each client who was reached: the name, the client and the address
-// that it asked for.
+// answer accepts connections at an address in a pod, and sends each client the name of the server, the address of the
+// client and the destination.
 func answer(t *testing.T, p *pods.Pod, name, addr string, options ...func(fd int) error) {
 	t.Helper()
 	config := net.ListenConfig{Control: control(options)}
@@ -69,11 +69,11 @@ func mark(n int) func(int) error {
 }
 
 func transparent(fd int) error {
-	_ = unix.SetsockoptInt(fd, unix.SOL_IPV6, unix.IPV6_TRANSPARENT, 1) // of sockets of that family alone
+	_ = unix.SetsockoptInt(fd, unix.SOL_IPV6, unix.IPV6_TRANSPARENT, 1) // only sockets of that family have the option
 	return unix.SetsockoptInt(fd, unix.SOL_IP, unix.IP_TRANSPARENT, 1)
 }
 
-// ask connects from a pod and returns what it hears, or "nobody".
+// ask connects from a pod and returns the answer, or "nobody" without one.
 func ask(t *testing.T, p *pods.Pod, source, to string, options ...func(fd int) error) string {
 	t.Helper()
 	d := net.Dialer{Control: control(options), Timeout: 20 * time.Second}
@@ -96,8 +96,8 @@ func ask(t *testing.T, p *pods.Pod, source, to string, options ...func(fd int) e
 	return heard
 }
 
-// dropped reports whether nobody has answered a connection from a pod by the time that others were answered which began
-// after it. Both are addresses of IPv4.
+// dropped reports whether a connection from a pod is unanswered when later connections have been answered. Both
+// addresses are IPv4.
 func dropped(t *testing.T, p *pods.Pod, to, other string) bool {
 	t.Helper()
 	at := netip.MustParseAddrPort(to)
@@ -241,7 +241,8 @@ func TestRedirect(t *testing.T) {
 	})
 }
 
-// With TPROXY Envoy sees its client's address, and the application too. Where Envoy does not listen, nobody gets past.
+// With TPROXY, Envoy and the application see the client's address. Connections to ports without a listener of Envoy are
+// refused.
 func TestTProxy(t *testing.T) {
 	meshed, plain := add(t, "meshed", "10.20.2.1"), add(t, "plain", "10.20.2.2")
 	answer(t, meshed, "app", ":8080")
@@ -303,7 +304,7 @@ func TestTProxy(t *testing.T) {
 	}
 }
 
-// IPv6 is captured where --dual-stack says so, in both modes.
+// IPv6 is captured with --dual-stack, in both modes.
 func TestIPv6(t *testing.T) {
 	meshed, plain := add(t, "meshed", "10.20.3.1"), add(t, "plain", "10.20.3.2")
 	for p, addr := range map[*pods.Pod]string{meshed: "fd20::1/64", plain: "fd20::2/64"} {
@@ -351,7 +352,7 @@ func TestIPv6(t *testing.T) {
 	}
 }
 
-// DNS queries of the application go to the agent; those of the agent go out, even from the same port.
+// DNS queries of the application go to the agent. Queries of the agent leave the pod, even from the same port.
 func TestDNS(t *testing.T) {
 	meshed, server := add(t, "meshed", "10.20.4.1"), add(t, "server", "10.20.4.2")
 	reply := func(p *pods.Pod, name, addr string, options ...func(int) error) {

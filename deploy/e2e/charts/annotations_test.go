@@ -70,7 +70,8 @@ var istioTemplates = []string{"sidecar", "gateway", "grpc-agent"}
 // read matches an annotation or a label that a template of Istio's reads.
 var read = regexp.MustCompile("(Annotations|Labels|ObjectMeta) `([^`]+)`")
 
-// TestAnnotationsAsIstio: what an annotation or a label makes of a pod by Istio's templates it makes by this project's.
+// TestAnnotationsAsIstio: an annotation or label has the same effect on a pod with this project's templates as with
+// Istio's.
 func TestAnnotationsAsIstio(t *testing.T) {
 	istio, own := istioChart(t), ownChart(t, "istiod")
 	for name, values := range map[string]string{

@@ -25,8 +25,8 @@ var program string
 
 func TestMain(m *testing.M) { kubelet.Main(m, &program) }
 
-// runByHand runs the pod of a release, on ports that are free, and then the container of `helm test`. When it is told
-// to stop it is no longer ready, and yet serves on for a while.
+// runByHand runs the pod of a release on free ports, and then the container of `helm test`. After SIGTERM the pod is
+// not ready, but still serves for a while.
 func (w *world) runByHand(ctx context.Context, t *testing.T, h charts.Helm, release, revision string) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()

@@ -71,8 +71,8 @@ func (w *world) bundled(ctx context.Context, t *testing.T, name string) {
 	})
 }
 
-// pod creates a pod and returns what the API server made of it, once it can ask the webhook: it learns of a caBundle a
-// moment after it was written.
+// pod creates a pod once the API server can call the webhook, and returns the stored pod. The API server reads a new
+// caBundle a little later.
 func (w *world) pod(ctx context.Context, t *testing.T, p *corev1.Pod) *corev1.Pod {
 	t.Helper()
 	p.APIVersion, p.Kind = "v1", "Pod"
@@ -124,7 +124,7 @@ func TestInjected(t *testing.T) {
 		}
 	}
 	https, canary := port(ctx, t), port(ctx, t)
-	// The API server has no way to Services: it asks the webhooks at their URLs.
+	// The API server cannot reach Services, so it calls the webhooks at their URLs.
 	install := func(release, action, https string, more ...string) {
 		t.Helper()
 		set := append([]string{"istiodRemote.injectionURL=https://" + https + "/inject"}, more...)
@@ -180,7 +180,7 @@ func TestInjected(t *testing.T) {
 			}
 		}
 	})
-	// The API server takes what each of the templates makes.
+	// The API server accepts the pods of each template.
 	t.Run("templates", func(t *testing.T) {
 		root, err := binaries.ModuleRoot()
 		must.Succeed(t, err)

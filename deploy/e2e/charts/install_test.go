@@ -25,7 +25,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
-// world is what the parts of the test share.
+// world holds the shared state of the test's parts.
 type world struct {
 	*cluster.Cluster
 	helms                 []charts.Helm
@@ -64,13 +64,13 @@ func TestCharts(t *testing.T) {
 	w := newWorld(ctx, t)
 	for _, h := range w.helms {
 		if !t.Run(h.Name, func(t *testing.T) { w.lifecycle(ctx, t, h) }) {
-			return // what it left would be in the way of the next
+			return // its leftovers would disturb the next one
 		}
 	}
 }
 
-// lifecycle is install, use, upgrade and uninstall. The first Helm finds no custom resources, a second one those that
-// it has left.
+// lifecycle installs, uses, upgrades and uninstalls the charts. The first Helm finds no custom resources, and a second
+// one finds those of the first.
 func (w *world) lifecycle(ctx context.Context, t *testing.T, h charts.Helm) {
 	run := func(args ...string) string {
 		t.Helper()
@@ -146,7 +146,7 @@ func (w *world) lifecycle(ctx context.Context, t *testing.T, h charts.Helm) {
 	w.nothingElseIsLeft(ctx, t)
 }
 
-// nothingElseIsLeft looks for what a chart had made besides custom resources.
+// nothingElseIsLeft checks that only custom resources are left of a chart.
 func (w *world) nothingElseIsLeft(ctx context.Context, t *testing.T) {
 	t.Helper()
 	of := metav1.ListOptions{LabelSelector: "app.kubernetes.io/part-of=istio"}
@@ -250,7 +250,7 @@ func (w *world) conform(ctx context.Context, t *testing.T, h charts.Helm) {
 	}
 }
 
-// rights asks the API server itself what the ServiceAccount of the chart may do, by doing it.
+// rights checks the rights of the chart's ServiceAccount by using them.
 func (w *world) rights(ctx context.Context, t *testing.T) {
 	access, err := w.ServiceAccount(ctx, namespace, "istiod")
 	must.Succeed(t, err)
@@ -324,7 +324,7 @@ func (w *world) rights(ctx context.Context, t *testing.T) {
 			t.Errorf("%s %s.%s %s in %q: allowed is %v", c.a.Verb, c.a.Resource, c.a.Group, c.a.Name, c.a.Namespace, review.Status.Allowed)
 		}
 	}
-	// Nobody gets more than the roles say by another way.
+	// No other object grants more than the roles.
 	bindings, err := w.Client().RbacV1().ClusterRoleBindings().List(ctx, metav1.ListOptions{})
 	must.Succeed(t, err)
 	var bound []string
@@ -340,7 +340,7 @@ func (w *world) rights(ctx context.Context, t *testing.T) {
 	}
 }
 
-// tail is the end of what a process said.
+// tail returns the end of a process's output.
 func tail(text string) string {
 	return text[max(0, len(text)-4000):]
 }

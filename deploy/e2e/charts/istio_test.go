@@ -83,7 +83,7 @@ meshConfig:
 	}
 }
 
-// agreement is the least share of values in which what becomes of the pods has to agree.
+// agreement is the least share of values with the same effect on pods.
 const agreement = 0.999
 
 // TestInjectedAsIstio has this server and istiod inject the pods of all goldens, both with the ConfigMaps that Istio's
@@ -267,7 +267,7 @@ func newInjector(ctx context.Context, t *testing.T, c *cluster.Cluster, binary s
 	return w
 }
 
-// inject returns what becomes of a pod: itself with the patch, or "refused" or "untouched".
+// inject returns the result for a pod: the patched pod, "refused" or "untouched".
 func (w *webhook) inject(ctx context.Context, t *testing.T, pod []byte) any {
 	t.Helper()
 	body, err := json.Marshal(map[string]any{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": map[string]any{
@@ -304,8 +304,8 @@ func (w *webhook) inject(ctx context.Context, t *testing.T, pod []byte) any {
 	return out
 }
 
-// flat returns the values of JSON by their paths. Things in lists that have names are found by name, the others by
-// place. JSON within text, as annotations and variables hold it, counts value by value.
+// flat returns the values of JSON by their paths. Named items of lists are found by name, and others by index. JSON in
+// a text, such as an annotation or variable, is compared value by value.
 func flat(v any) map[string]string {
 	out := map[string]string{}
 	flatten(out, "", v)
@@ -357,8 +357,8 @@ func joined(a, b map[string]string) map[string]string {
 	return all
 }
 
-// TestGatewaysAsIstio has the template of Istio's own chart make what Gateways need. Its template for waypoints, which
-// reads the same, can be executed too.
+// TestGatewaysAsIstio renders the objects of Gateways with the template of Istio's own chart. Its template for
+// waypoints, which reads the same fields, can be executed too.
 func TestGatewaysAsIstio(t *testing.T) {
 	chart := os.Getenv("ISTIO_CHART")
 	if chart == "" {

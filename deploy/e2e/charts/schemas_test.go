@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// schemaLocation is where kubeconform finds what writeSchemas wrote.
+// schemaLocation is the pattern of the files of writeSchemas, for kubeconform.
 func schemaLocation(dir string) string {
 	return filepath.Join(dir, "{{.Group}}_{{.ResourceAPIVersion}}_{{.ResourceKind}}.json")
 }
@@ -65,8 +65,8 @@ func writeSchemas(ctx context.Context, client kubernetes.Interface, dir string) 
 	return nil
 }
 
-// closed forbids what a schema does not name, in it and below. The branches of anyOf and the like only add to what the
-// schema says itself.
+// closed forbids unknown fields in a schema, at all depths. The branches of anyOf and the like only add to the schema
+// itself.
 func closed(s map[string]any) {
 	properties, _ := s["properties"].(map[string]any)
 	_, open := s["additionalProperties"]

@@ -24,9 +24,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/injector"
 )
 
-// TestValuesOfIstio sets each value of Istio's charts alone. Where that changes what Istio's chart makes, it
-// changes what this project's chart makes, or the chart refuses the value or its notes name it. Pods change in the
-// same way.
+// TestValuesOfIstio sets each value of Istio's charts. If the value changes the output of Istio's chart, it changes the
+// output of this project's chart, or the chart refuses the value, or its notes name it. Pods change in the same way.
 func TestValuesOfIstio(t *testing.T) {
 	istio := istioChart(t)
 	others := istioCharts(t, istio)
@@ -98,7 +97,7 @@ func TestValuesOfIstio(t *testing.T) {
 	}
 }
 
-// rendered is what a chart makes of values.
+// rendered is the output of a chart for some values.
 type rendered struct {
 	err       error
 	manifests string
@@ -106,8 +105,8 @@ type rendered struct {
 	pods      map[string]map[string]string // the values of injected pods and of the objects of a Gateway, by name
 }
 
-// renderValue returns what a chart makes with one value set. The values that templates of injection read are left
-// out of the manifests: they have an effect through pods alone.
+// renderValue returns the output of a chart with one value set. The values for injection templates are left out of the
+// manifests, because they only affect pods.
 func renderValue(t *testing.T, name, chart, path, value string) rendered {
 	t.Helper()
 	text, base := "{}", "{}"
@@ -141,7 +140,7 @@ func renderValue(t *testing.T, name, chart, path, value string) rendered {
 // valuesTexts matches the keys of ConfigMaps that hold values as they were given.
 var valuesTexts = regexp.MustCompile(`(?m)^  (values|original-values|merged-values): \|-\n(?: {4}.*\n|\n)+`)
 
-// podsOf returns the values of what each template makes.
+// podsOf returns the fields of the pods that each template makes.
 func podsOf(t *testing.T, i *injector.Injector) map[string]map[string]string {
 	t.Helper()
 	pods := map[string]map[string]string{}
@@ -205,8 +204,8 @@ func at(path, value string) string {
 	return value
 }
 
-// valuesOf returns the values of a chart that have no values below them, by path, with their defaults; and those
-// that its templates name and its values do not have.
+// valuesOf returns the leaf values of a chart, by path, with their defaults, and the values that only its templates
+// name.
 func valuesOf(t *testing.T, chart string) map[string]any {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(chart, "values.yaml"))
@@ -265,8 +264,8 @@ func another(v any) string {
 	return "x"
 }
 
-// better are values by which this project's pods differ from Istio's for the better: the name of a ConfigMap
-// reaches them; pull secrets are those of an account; and what is not written is not mounted.
+// better are values for which this project's pods improve on Istio's: the name of a ConfigMap reaches them, pull
+// secrets come from an account, and unset volumes are not mounted.
 var better = map[string]bool{
 	"crlConfigMapName": true, "global.imagePullSecrets": true, "global.pilotCertProvider": true, "pilot.crlConfigMapName": true,
 }
@@ -289,7 +288,7 @@ func istioCharts(t *testing.T, chart string) string {
 	return filepath.Join(module.Dir, "manifests", "charts")
 }
 
-// istiodValues are values of Istio's chart of the control plane. Some need others beside them to have an effect.
+// istiodValues are values of Istio's chart of the control plane. Some need other values to have an effect.
 var istiodValues = map[string]string{
 	"affinity":                                     "{nodeAffinity: {}}",
 	"base.validationFailurePolicy":                 "Fail",

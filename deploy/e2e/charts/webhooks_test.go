@@ -36,8 +36,8 @@ func (w *world) configurations(ctx context.Context, t *testing.T) map[string]*un
 	return all
 }
 
-// bundles has the chart's account patch what the server patches of webhook configurations, and Helm upgrade the
-// releases that they came with: what was patched stays as it was, and nothing is written that did not change.
+// bundles patches webhook configurations with the chart's account, as the server does, and then upgrades the releases.
+// The patched fields stay, and nothing else is written.
 func (w *world) bundles(ctx context.Context, t *testing.T, h charts.Helm) {
 	t.Helper()
 	access, err := w.ServiceAccount(ctx, namespace, "istiod")
@@ -50,7 +50,7 @@ func (w *world) bundles(ctx context.Context, t *testing.T, h charts.Helm) {
 			t.Fatalf("%v: %s", err, out)
 		}
 	}
-	bundle := "Q0E=" // what it says nobody asks: no server is called here
+	bundle := "Q0E=" // no server is called here, so any value will do
 	for name, o := range w.configurations(ctx, t) {
 		kind := webhookKinds[0]
 		if strings.HasPrefix(o.GetKind(), "Validating") {
@@ -108,8 +108,8 @@ func (w *world) bundles(ctx context.Context, t *testing.T, h charts.Helm) {
 	kept("upgrades to the same", "Fail")
 	run("upgrade", "istiod", w.istiod, "--set", "autoscaleMin=2,sidecarInjectorWebhook.reinvocationPolicy=IfNeeded")
 	kept("an upgrade to something else", "Fail")
-	// The first release says Ignore: Helm 4 takes that from the server if it is told to, Helm 3 in any case, and the
-	// server then has to find out anew.
+	// The first release sets Ignore. Helm 4 takes the field from the server only with --force-conflicts, and Helm 3
+	// always. The server then has to set Fail again.
 	force := []string{"rollback", "istiod", "1"}
 	if h.Name != "helm3" {
 		if out, err := h.Run(ctx, append(force, "-n", namespace)...); err == nil || !strings.Contains(err.Error(), "failurePolicy") {
@@ -119,7 +119,7 @@ func (w *world) bundles(ctx context.Context, t *testing.T, h charts.Helm) {
 	}
 	run(force...)
 	kept("a rollback to the first release", "Ignore")
-	// From here on nobody answers: objects are let through.
+	// From here on no server answers, and objects are stored.
 	text := `[{"op": "remove", "path": "/webhooks/0/clientConfig/caBundle"}, {"op": "replace", "path": "/webhooks/0/failurePolicy", ` +
 		`"value": "Ignore"}]`
 	if _, err := account.Resource(webhookKinds[1]).Patch(ctx, "istiod-default-validator", types.JSONPatchType, []byte(text),

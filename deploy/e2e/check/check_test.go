@@ -34,7 +34,7 @@ type world struct {
 	servers int
 }
 
-// check runs the command. It returns what is red.
+// check runs the command and returns the red lines.
 func (w *world) check(args ...string) ([]check.Result, error) {
 	cmd := exec.CommandContext(w.Ctx, program, append([]string{"check", "--kubeconfig", w.Kubeconfig(), "-o", "json"}, args...)...)
 	cmd.Env = []string{"HOME=" + w.T.TempDir()}
@@ -71,8 +71,8 @@ func (w *world) well(args ...string) {
 	})
 }
 
-// broken waits until these lines are red and no others, and returns the command that the first one names. All lines of
-// that name name it.
+// broken waits until exactly these lines are red, and returns the command that the first one names. All lines with its
+// name have that command.
 func (w *world) broken(says []string, args ...string) (fix string) {
 	w.T.Helper()
 	w.Eventually(fmt.Sprintf("it says %q", says), func() error {
@@ -94,7 +94,7 @@ func (w *world) broken(says []string, args ...string) (fix string) {
 	return fix
 }
 
-// start runs a replica of the Deployment, whose status says so, as controllers would do it.
+// start runs a replica of the Deployment, and sets its status as controllers would.
 func (w *world) start() *installed.Replica {
 	w.T.Helper()
 	w.servers++
@@ -177,8 +177,7 @@ func TestCheck(t *testing.T) {
 		server)
 	w.well()
 
-	// The server was away while somebody changed what its leader writes: a webhook's caBundle, and the roots of a
-	// namespace.
+	// While the server was away, its leader's objects were changed: a webhook's caBundle, and the roots of a namespace.
 	w.Must(server.Stop())
 	_, err = w.Client().AdmissionregistrationV1().MutatingWebhookConfigurations().Patch(w.Ctx, "istio-sidecar-injector", types.JSONPatchType,
 		[]byte(`[{"op": "replace", "path": "/webhooks/0/clientConfig/caBundle", "value": `+
@@ -204,7 +203,7 @@ func TestCheck(t *testing.T) {
 		[]string{"roots: it expired at ", "istio-sidecar-injector: ", "istio-validator-istio-system: ", "istiod-default-validator: "}), nil)
 	w.well("--address", server.Monitoring)
 
-	// A proxy rejects what an EnvoyFilter makes.
+	// A proxy rejects the change of an EnvoyFilter.
 	fussy(t, server.GRPC)
 	w.Write(oddFilter)
 	server = w.run(

@@ -31,7 +31,7 @@ spec:
     patch: {operation: MERGE, value: {stat_prefix: odd-listener}}
 `
 
-// fussy connects a proxy that rejects whatever has odd-listener in it.
+// fussy connects a proxy that rejects resources with the text odd-listener.
 func fussy(t *testing.T, address string) {
 	t.Helper()
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))

@@ -9,7 +9,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
-// testChanges changes the first cluster by its API under load: what traffic does follows.
+// testChanges changes the first cluster through its API under load, and traffic follows.
 func testChanges(t *testing.T, m *mesh) {
 	clients := []*world.Running{m.own.Pod("client"), m.sotw.Pod("client-sotw")}
 	t.Run("readiness", func(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestClusters takes one mesh through everything: its parts are in order, for clusters and pods cost seconds.
+// TestClusters runs all tests on one mesh, in order, because clusters and pods cost seconds.
 func TestClusters(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()

@@ -13,7 +13,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
 )
 
-// How the tests are told where the programs and the CRDs are.
+// Environment variables with the paths of the programs and the CRDs.
 const (
 	crdsVar  = "E2E_CRDS"
 	envoyVar = "E2E_ENVOY"

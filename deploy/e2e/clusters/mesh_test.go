@@ -34,7 +34,7 @@ var (
 const (
 	// startTimeout is for all processes together on a busy machine of two cores.
 	startTimeout = 3 * time.Minute
-	// remoteTimeout is what the server is told.
+	// remoteTimeout is the server's timeout for remote clusters.
 	remoteTimeout = 2 * time.Second
 )
 
@@ -43,15 +43,15 @@ type mesh struct {
 	t        *testing.T // at whose end all ends
 	work     string
 	one, two *cluster.Cluster
-	state    string       // of the control plane's CA; empty: there is none
-	agent    *proxy.Agent // of each proxy; nil: there is none
+	state    string       // of the control plane's CA; optional
+	agent    *proxy.Agent // of each proxy; optional
 	pilot    *controlplane.Process
-	// own are the pods of the first cluster but one, sotw is that one, remote those of the second cluster.
+	// own are the pods of the first cluster except sotw, sotw is one pod of it, and remote are the pods of the second
+	// cluster.
 	own, sotw, remote *world.World
 }
 
-// newMesh starts both clusters and a control plane that serves what is in the first, exported as files. No pod runs
-// yet.
+// newMesh starts both clusters and a control plane with the objects of the first, exported as files. No pod runs yet.
 func newMesh(ctx context.Context, t *testing.T) *mesh {
 	t.Helper()
 	began := time.Now()
@@ -101,13 +101,13 @@ func (m *mesh) serve(ctx context.Context, t *testing.T, configDir, kubeconfig st
 	m.t.Cleanup(m.pilot.Stop)
 }
 
-// run brings to life those pods of a cluster that are chosen, and waits for their Envoys.
+// run starts the chosen pods of a cluster, and waits for their Envoys.
 func (m *mesh) run(ctx context.Context, t *testing.T, yaml, clusterID string, delta bool, chosen func(name string) bool) *world.World {
 	t.Helper()
 	return m.runIn(ctx, t, "", yaml, clusterID, delta, chosen)
 }
 
-// runIn is run for pods that say which network they are in. Gateways ask for the endpoints of theirs alone.
+// runIn is run for pods that name their network. Gateways ask only for the endpoints of their network.
 func (m *mesh) runIn(ctx context.Context, t *testing.T, on, yaml, clusterID string, delta bool,
 	chosen func(name string) bool) *world.World {
 	t.Helper()
@@ -130,7 +130,7 @@ func (m *mesh) runIn(ctx context.Context, t *testing.T, on, yaml, clusterID stri
 	return w
 }
 
-// healthy fails the test unless every Envoy has taken what it was sent.
+// healthy fails the test unless every Envoy has accepted its configuration.
 func (m *mesh) healthy(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)

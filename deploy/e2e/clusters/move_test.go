@@ -78,17 +78,17 @@ func testMoves(t *testing.T, m *mesh) {
 	m.healthy(t)
 }
 
-// unmoved are the statistics of an Envoy that stand still while nothing changes: what was added, taken away, replaced,
-// drained.
+// unmoved are the statistics of an Envoy that do not change without a change of configuration: listeners and clusters
+// that are added, removed, replaced or drained.
 const unmoved = `^(listener_manager\.(listener_(added|modified|removed|in_place_updated|create_success)` +
 	`|total_filter_chains_draining|total_listeners_draining)` +
 	`|cluster_manager\.cluster_(added|modified|removed|updated)` +
 	`|.*(rds|vhds).*\.config_reload|cluster\.(in|out)bound.*\.membership_change|.*\.downstream_cx_drain_close|.*\.update_rejected)$`
 
-// updates are those that count answers of the control plane, whatever is in them.
+// updates are the statistics that count responses of the control plane.
 const updates = `(cds|lds|rds\..*|vhds\..*|cluster\.outbound.*)\.update_success$`
 
-// move starts the control plane anew from other sources, and wants every Envoy to come back and to stay as it is.
+// move restarts the control plane with other sources. Every Envoy must reconnect and keep its configuration.
 func (m *mesh) move(t *testing.T, what, configDir, kubeconfig string) {
 	t.Helper()
 	taken := m.stats(t, updates)
@@ -109,7 +109,7 @@ func (m *mesh) still(t *testing.T, do func()) {
 		t.Fatalf("only %d statistics", len(before))
 	}
 	do()
-	time.Sleep(500 * time.Millisecond) // what should not come has time to
+	time.Sleep(500 * time.Millisecond) // time for unwanted changes to arrive
 	for _, c := range changed(before, m.stats(t, unmoved)) {
 		t.Error(c)
 	}

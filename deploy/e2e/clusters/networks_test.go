@@ -44,7 +44,7 @@ status:
 `, address)
 }
 
-// handedOn counts the connections to the service that a gateway handed on.
+// handedOn returns how many connections to the service a gateway forwarded.
 func handedOn(t *testing.T, gateway *world.Running) int {
 	t.Helper()
 	stats, err := gateway.Proxy.Stats(t.Context(), `^cluster\.outbound_\.80_\._\.echo\.mesh\.svc\.cluster\.local.*upstream_cx_total$`)
@@ -56,8 +56,8 @@ func handedOn(t *testing.T, gateway *world.Running) int {
 	return sum
 }
 
-// TestNetworks has a client call a service that runs on another network alone: by mutual TLS from sidecar to sidecar,
-// through whichever gateway the Service of that network names.
+// TestNetworks: a client calls a service that runs only on another network, with mutual TLS from sidecar to sidecar,
+// through the gateway that the Service of that network names.
 func TestNetworks(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()

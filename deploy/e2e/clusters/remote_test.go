@@ -38,8 +38,8 @@ type second struct {
 	tokens  []string      // that were used
 }
 
-// testTwoClusters adds the second cluster to the mesh, does to it what happens to clusters, and removes it, all under
-// load from the first.
+// testTwoClusters adds the second cluster to the mesh, runs through its faults, and removes it, all under load from the
+// first.
 func testTwoClusters(t *testing.T, m *mesh) {
 	between, err := faults.Start(t.Context(), m.two, "127.0.0.1")
 	must.Succeed(t, err)
@@ -92,7 +92,7 @@ func encode(t *testing.T, a cluster.Access) []byte {
 
 func direct(a cluster.Access) cluster.Access { return a }
 
-// is waits until the control plane says so of its remote clusters.
+// is waits until the control plane reports this state of its remote clusters.
 func (s *second) is(t *testing.T, want string) {
 	t.Helper()
 	suite.Eventually(t, "remote clusters: "+cmp.Or(want, "none"), func() bool {
@@ -160,7 +160,7 @@ func (s *second) newToken(t *testing.T) {
 	s.follows(t)
 }
 
-// broken has the Secret name what does not work: the last that did stays.
+// broken writes an invalid kubeconfig to the Secret. The last valid one stays in force.
 func (s *second) broken(t *testing.T) {
 	expired := s.two.Admin()
 	expired.Token = "a-token-that-expired"
@@ -210,8 +210,8 @@ func (s *second) killed(t *testing.T) {
 	s.follows(t)
 }
 
-// silentAtStart restarts the control plane while one remote cluster does not answer for a while, and another one never:
-// it waits for them, but not for longer than it is told. Then it does not know what they have.
+// silentAtStart restarts the control plane while one remote cluster does not answer for a while, and another one never
+// answers. It waits for them, but not longer than its timeout, and then starts without their content.
 func (s *second) silentAtStart(t *testing.T) {
 	never, err := net.Listen("tcp", "127.0.0.1:0")
 	must.Succeed(t, err)
@@ -223,8 +223,8 @@ func (s *second) silentAtStart(t *testing.T) {
 		apply(t, s.one, remoteSecret(map[string][]byte{"two": s.kubeconfig(t, "reader", s.between.Access), "three": encode(t, silent)}))
 		s.is(t, "three timeout, two synced")
 	})
-	// The proxies of the cluster keep what they have, above all their inbound side: others may learn much later that
-	// they are no endpoints any more.
+	// The proxies of the cluster keep their configuration, and above all their inbound side, because other proxies may
+	// learn much later that they are no longer endpoints.
 	echo3 := s.remote.Pod("echo-3").Proxy
 	before, err := echo3.Stats(t.Context(), unmoved)
 	must.Succeed(t, err)
@@ -252,7 +252,7 @@ func (s *second) silentAtStart(t *testing.T) {
 	s.is(t, "three timeout, two synced")
 }
 
-// removed takes the Secret away, then the pods.
+// removed deletes the Secret, and then the pods.
 func (s *second) removed(t *testing.T) {
 	must.Succeed(t, s.one.Delete(t.Context(), []byte(remoteSecret(nil))))
 	s.tr.Silent(t, "echo-3")

@@ -43,7 +43,7 @@ spec:
   - {name: https-dns, port: 15012}
 `
 
-// replicaPod is the Pod of a replica, and its part of the Service's endpoints: its name, address and secure port.
+// replicaPod returns the Pod of a replica and its part of the Service's endpoints: its name, address and secure port.
 const replicaPod = `
 ---
 apiVersion: v1
@@ -69,8 +69,8 @@ type replicas struct {
 	all [3]*controlplane.Process
 }
 
-// TestReplicas: each of three replicas shows the proxies and the pushes of all, and names the one that was stopped,
-// that was killed, or that has another version. What istioctl asks a replica is answered for that replica alone.
+// TestReplicas: each of three replicas shows the proxies and pushes of all, and names a replica that was stopped, was
+// killed or has another version. Requests of istioctl are answered for one replica.
 func TestReplicas(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
@@ -103,7 +103,7 @@ func TestReplicas(t *testing.T) {
 	r.shows(t, 0, "all", []string{"web-0", "web-1", "web-2"}, []string{older}, []string{"did not answer"})
 	r.shows(t, 2, "all, by the one of another version", []string{"web-0", "web-1", "web-2"},
 		[]string{"istiod-0 is of version " + version.APILevel}, []string{"did not answer"})
-	for i, p := range r.all { // what istioctl merges by itself
+	for i, p := range r.all { // istioctl merges these itself
 		if text := r.say(t, "request", "GET", "/debug/syncz", "--address", p.Monitoring); strings.Count(text, `"proxy": `) != 1 ||
 			!strings.Contains(text, fmt.Sprintf("web-%d.default", i)) {
 			t.Errorf("syncz of replica %d: %s", i, text)
@@ -127,7 +127,7 @@ func TestReplicas(t *testing.T) {
 	r.shows(t, 1, "one is killed", []string{"web-0", "web-1"}, []string{killed("istiod-2")}, []string{"web-2", "is of version"})
 }
 
-// otherVersion is that of the third replica, as long as the one of this program.
+// otherVersion is the version of the third replica. It has the length of this program's version.
 const otherVersion = "1.31.1-lite.0"
 
 // start runs a replica, as its Pod would, and adds it to the endpoints of the Service. The last is the same program
@@ -179,8 +179,8 @@ func (*replicas) say(t *testing.T, args ...string) string {
 	return string(text)
 }
 
-// shows waits until proxy-status and pushes of a replica show these proxies, each with its replica, and lines, and
-// nothing of what they must not show, as tables and as JSON.
+// shows waits until proxy-status and pushes of a replica show these proxies, each with its replica, and these lines,
+// and none of the forbidden texts, as tables and as JSON.
 func (r *replicas) shows(t *testing.T, at int, what string, proxies, lines, not []string) {
 	t.Helper()
 	address := []string{"--address", r.all[at].Monitoring}

@@ -52,7 +52,7 @@ func begin(t *testing.T, addr, host string, from ...*world.Running) load.Traffic
 	return load.Begin(t, load.Options{Rate: rate, Timeout: 10 * time.Second}, senders...)
 }
 
-// share waits until the server answers so much of the requests, as far as chance lets that be told of n of them.
+// share waits until the server answers this share of n requests, within chance.
 func share(t *testing.T, tr load.Traffic, server string, want float64) {
 	t.Helper()
 	const n = 400

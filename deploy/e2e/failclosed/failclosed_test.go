@@ -2,7 +2,7 @@ package failclosed
 
 import "testing"
 
-// TestFiles runs the rows of files in the config directory, whatever they hold.
+// TestFiles runs the rows of files in the config directory, of any content.
 func TestFiles(t *testing.T) {
 	t.Parallel()
 	newGroup(t).runAll(t, fileRows())
@@ -14,7 +14,7 @@ func TestObjects(t *testing.T) {
 	newGroup(t).runAll(t, objectRows())
 }
 
-// TestPolicies runs the rows of objects that need others beside them.
+// TestPolicies runs the rows of objects that need other objects.
 func TestPolicies(t *testing.T) {
 	t.Parallel()
 	newGroup(t).runAll(t, policyRows())

@@ -31,16 +31,16 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/envoy"
 )
 
-// issuer is a certificate authority of an operator, with a client whose certificate it has revoked and one whose
-// certificate is good.
+// issuer is a plugged-in certificate authority, with a client whose certificate is revoked and one whose certificate is
+// valid.
 type issuer struct {
 	bundle        *pki.Bundle
-	secure        string // the address where a server that has the authority asks for certificates
+	secure        string // the address at which a server with the authority requires certificates
 	key           []byte
 	good, revoked tls.Certificate
 }
 
-// newIssuer makes an authority for the servers of the group.
+// newIssuer creates an authority for the servers of the group.
 func newIssuer(t *testing.T, g *group) *issuer {
 	t.Helper()
 	b, err := pki.NewSelfSigned("operator", time.Hour, time.Now())
@@ -61,10 +61,10 @@ func (i *issuer) folder(t *testing.T) map[string]string {
 	}
 }
 
-// args are those of a server that asks for certificates.
+// args returns the arguments of a server that requires certificates.
 func (i *issuer) args(string) []string { return []string{"--secureGRPCAddr", i.secure} }
 
-// ask returns how the server answers a client.
+// ask returns the answer of the server to a client.
 func (i *issuer) ask(g *group, c tls.Certificate) codes.Code {
 	code, _ := g.ask(i.secure, i.client(c), &discoveryv3.DeltaDiscoveryRequest{Node: g.node.Message(), TypeUrl: envoy.ClusterType})
 	return code
@@ -76,14 +76,14 @@ func (i *issuer) client(c tls.Certificate) *tls.Config {
 	return &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{c}, ServerName: "istiod.istio-system.svc"}
 }
 
-// guard is the witness of rows that is no proxy: a question, and the answers of a server to it.
+// guard is a witness that is no proxy: a request, and the answers of a server to it.
 type guard struct {
 	ask  func(t *testing.T) string
 	good string // the answer with the good input
-	open string // the answer that never comes once an input breaks
+	open string // the answer that must never come once an input breaks
 }
 
-// runGuarded runs rows whose witness is a guard.
+// runGuarded runs rows with a guard as their witness.
 func (g *group) runGuarded(t *testing.T, rows []row, w guard) {
 	for _, r := range rows {
 		for i, f := range r.tried() {
@@ -120,7 +120,7 @@ func (g *group) runGuarded(t *testing.T, rows []row, w guard) {
 	}
 }
 
-// refuses returns a guard that a client is refused, and that another one is answered.
+// refuses returns a guard: one client is refused and another one is answered.
 func (i *issuer) refuses(g *group, refused tls.Certificate) guard {
 	const good, open = "what it should be", "one for the client that is to be refused"
 	return guard{good: good, open: open, ask: func(*testing.T) string {
@@ -134,8 +134,8 @@ func (i *issuer) refuses(g *group, refused tls.Certificate) guard {
 	}}
 }
 
-// TestCA breaks the files of a certificate authority. Its witness is a client whose certificate is revoked, which is
-// never answered. Another client is answered all the time.
+// TestCA breaks the files of a certificate authority. Its witness is a client whose certificate is revoked, which must
+// never be answered. Another client is always answered.
 func TestCA(t *testing.T) {
 	t.Parallel()
 	g := newServer(t)
@@ -150,15 +150,15 @@ func TestCA(t *testing.T) {
 	g.runGuarded(t, rows, ca.refuses(g, ca.revoked))
 }
 
-// says waits until the server says what is wrong.
+// says waits until the server reports the error.
 func (g *group) says(t *testing.T, f fault) {
 	t.Helper()
 	said := regexp.MustCompile(f.said)
 	g.eventually(t, "the server says "+f.said, func() bool { return said.MatchString(g.findings()) || said.MatchString(g.log(t)) })
 }
 
-// TestCAOfAPIServer breaks the Secret that holds the certificate authority. Its witness is a client of another
-// authority, which is never answered.
+// TestCAOfAPIServer breaks the Secret with the certificate authority. Its witness is a client of another authority,
+// which must never be answered.
 func TestCAOfAPIServer(t *testing.T) {
 	t.Parallel()
 	g := newServer(t)
@@ -176,7 +176,7 @@ func TestCAOfAPIServer(t *testing.T) {
 	}
 }
 
-// fill returns what puts base64 for the words of a Secret in the rows.
+// fill returns a function that puts base64 in the place of the words of a Secret in the rows.
 func (i *issuer) fill(t *testing.T) *strings.Replacer {
 	t.Helper()
 	text := func(plain string) string { return base64.StdEncoding.EncodeToString([]byte(plain)) }
@@ -185,8 +185,8 @@ func (i *issuer) fill(t *testing.T) *strings.Replacer {
 		"LIST", text(files["ca/ca-crl.pem"]), "BROKEN", text("nonsense\n"))
 }
 
-// TestSecrets breaks a Secret of a gateway. Its witness is a gateway that asks for what verifies its clients: it is
-// sent that with the revocations, or nothing.
+// TestSecrets breaks a Secret of a gateway. Its witness is a gateway that subscribes to the roots for its clients: it
+// gets them with the revocations, or nothing.
 func TestSecrets(t *testing.T) {
 	t.Parallel()
 	g := newServer(t, asGateway)
@@ -194,8 +194,8 @@ func TestSecrets(t *testing.T) {
 	ca.guardSecrets(t, g, secretRows(), func(t *testing.T) string { return ca.roots(t, g) })
 }
 
-// TestSecretsOfAPIServer has an API server not answer for a Secret of a gateway. Its witness is a gateway that stays
-// connected, for a server asks first whether the gateway may read Secrets.
+// TestSecretsOfAPIServer makes an API server not answer for a Secret of a gateway. Its witness is a gateway that stays
+// connected, because a server asks first whether the gateway may read Secrets.
 func TestSecretsOfAPIServer(t *testing.T) {
 	t.Parallel()
 	g := newServer(t, asGateway)
@@ -238,18 +238,18 @@ func (i *issuer) guardSecrets(t *testing.T, g *group, rows []row, ask func(*test
 	g.runGuarded(t, rows, guard{ask, "roots and revocations", "roots"})
 }
 
-// asks returns the request of a gateway for what verifies its clients.
+// asks returns the request of a gateway for the roots of its clients.
 func (i *issuer) asks(g *group) *discoveryv3.DeltaDiscoveryRequest {
 	return &discoveryv3.DeltaDiscoveryRequest{
 		Node: g.node.Message(), TypeUrl: envoy.SecretType, ResourceNamesSubscribe: []string{"kubernetes://input-cacert"},
 	}
 }
 
-// roots asks as a gateway for what verifies its clients, and returns what the server sends.
+// roots requests the roots of its clients as a gateway, and returns the answer of the server.
 func (i *issuer) roots(t *testing.T, g *group) string {
 	t.Helper()
 	code, answers := g.ask(i.secure, i.client(i.good), i.asks(g),
-		&discoveryv3.DeltaDiscoveryRequest{TypeUrl: envoy.ClusterType}) // there is always an answer to this one
+		&discoveryv3.DeltaDiscoveryRequest{TypeUrl: envoy.ClusterType}) // this one is always answered
 	if code != codes.OK {
 		return code.String()
 	}
@@ -298,8 +298,7 @@ func revocation(t *testing.T, b *pki.Bundle, key []byte, serial *big.Int) string
 	return string(pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: der}))
 }
 
-// ask sends requests on a stream of ADS. It returns how the server answers the last one, and all that came until then,
-// by type.
+// ask sends requests on a stream of ADS. It returns the answer to the last one, and all answers until then, by type.
 func (g *group) ask(address string, config *tls.Config, requests ...*discoveryv3.DeltaDiscoveryRequest) (
 	codes.Code, map[string][]*discoveryv3.Resource) {
 	ctx, cancel := context.WithTimeout(g.ctx, within)
@@ -312,7 +311,7 @@ func (g *group) ask(address string, config *tls.Config, requests ...*discoveryv3
 	return code, answers
 }
 
-// stream sends requests on a stream of ADS, and passes on each answer until take returns true or the stream ends.
+// stream sends requests on a stream of ADS, and passes each answer to take until that returns true or the stream ends.
 func (g *group) stream(ctx context.Context, address string, config *tls.Config, take func(*discoveryv3.DeltaDiscoveryResponse) bool,
 	requests ...*discoveryv3.DeltaDiscoveryRequest) codes.Code {
 	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(credentials.NewTLS(config)))
@@ -325,7 +324,7 @@ func (g *group) stream(ctx context.Context, address string, config *tls.Config, 
 		return status.Code(err)
 	}
 	for _, r := range requests {
-		_ = stream.Send(r) // the answer tells more
+		_ = stream.Send(r) // the answer contains the error
 	}
 	for {
 		r, err := stream.Recv()
@@ -339,14 +338,14 @@ func (g *group) stream(ctx context.Context, address string, config *tls.Config, 
 }
 
 // TestInjection breaks the templates of injection, their values and ProxyConfigs. Its witness is a Pod that is created:
-// it gets a proxy, or it is refused.
+// it gets a proxy, or is refused.
 func TestInjection(t *testing.T) {
 	t.Parallel()
 	g := newServer(t)
 	g.runGuarded(t, injectionRows(), guard{g.inject, "injected", "let through"})
 }
 
-// inject asks the webhook for a Pod, and returns what becomes of the Pod.
+// inject sends a Pod to the webhook, and returns the result.
 func (g *group) inject(t *testing.T) string {
 	t.Helper()
 	const review = `{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {

@@ -18,15 +18,15 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
 )
 
-// documentVar is the variable that names a copy of the document, which the user of the tests can read.
+// documentVar is the variable with the path of a copy of the document, which the user of the tests can read.
 const documentVar = "E2E_DOCUMENT"
 
 var update = flag.Bool("update", false, "write docs/security/inputs.md")
 
 var network *pods.Network
 
-// launchVar is the variable that names the program of a server. With it the test binary becomes that program, without
-// the right to read every file.
+// launchVar is the variable with the program of a server. With it the test binary becomes that program, without the
+// right to read every file.
 const launchVar = "E2E_LAUNCH"
 
 func TestMain(m *testing.M) {
@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 	suite.Main(m, suite.Options{Prepare: prepare, Network: func(n *pods.Network) { network = n }, Close: stopAPIServer})
 }
 
-// launch becomes the program. The user of the tests is root in its namespace, and a server in a cluster is not.
+// launch becomes the program. The user of the tests is root in its namespace, unlike a server in a cluster.
 func launch(program string) error {
 	for _, right := range []uintptr{unix.CAP_DAC_OVERRIDE, unix.CAP_DAC_READ_SEARCH} {
 		if err := unix.Prctl(unix.PR_CAPBSET_DROP, right, 0, 0, 0); err != nil {
@@ -54,7 +54,7 @@ func launch(program string) error {
 	return unix.Exec(program, append([]string{program}, os.Args[1:]...), os.Environ())
 }
 
-// prepare copies the programs, the custom resources and the document, which it writes first if the flag says so.
+// prepare copies the programs, the custom resources and the document. With the flag it writes the document first.
 func prepare(ctx context.Context, dir string) ([]string, error) {
 	root, err := binaries.ModuleRoot()
 	if err != nil {

@@ -22,21 +22,21 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
-// configSource is a server of MCP at one address, which has at most one object. A test can stop it and start it again.
+// configSource is an MCP server at one address with at most one object. A test can stop and restart it.
 type configSource struct {
 	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
 	address string
 
 	mu      sync.Mutex
-	url     string // of the type of the object; empty: there is none
+	url     string // of the type of the object; empty without an object
 	object  *anypb.Any
-	silent  string        // the URL of a type that is not answered for, or empty
+	silent  string        // the URL of a type that gets no answer; optional
 	version int           // grows with each change
 	changed chan struct{} // closed at each change
-	stop    func()        // nil: it does not run
+	stop    func()        // nil if it does not run
 }
 
-// set replaces the object by one of that name. Without a body, there is no object. It answers for all types again.
+// set replaces the object. Without a body, there is no object. The server then answers for all types again.
 func (s *configSource) set(t *testing.T, k *kinds.Kind, name string, body *anypb.Any) {
 	t.Helper()
 	object, err := anypb.New(&mcpv1alpha1.Resource{Metadata: &mcpv1alpha1.Metadata{Name: name}, Body: body})
@@ -76,7 +76,7 @@ func (s *configSource) end() {
 	}
 }
 
-// StreamAggregatedResources answers each request for a type with all that there is of it, and again after each change.
+// StreamAggregatedResources answers each request for a type with all objects, and again after each change.
 func (s *configSource) StreamAggregatedResources(stream discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
 	asked, sent := make(chan string), map[string]int{}
 	go func() {
@@ -114,7 +114,7 @@ func (s *configSource) StreamAggregatedResources(stream discoveryv3.AggregatedDi
 	}
 }
 
-// due returns the answers that a stream has not been sent, and what is closed at the next change.
+// due returns the answers that a stream has not been sent, and a channel that is closed at the next change.
 func (s *configSource) due(sent map[string]int) (list []*discoveryv3.DiscoveryResponse, changed <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -150,7 +150,7 @@ func parse(t *testing.T, text string) (k *kinds.Kind, name string, body *anypb.A
 	return k, o.Metadata.Namespace + "/" + o.Metadata.Name, body
 }
 
-// sourceRows are a config source and an object of it. s is the source; nil is for the document alone.
+// sourceRows are a config source and an object in it. s is the source, or nil for the document.
 func sourceRows(s *configSource) []row {
 	k := kinds.AuthorizationPolicy
 	broken := func(name string) func(*testing.T, string) {

@@ -17,11 +17,11 @@ type view map[string]map[string]any
 
 func emptyView() view { return view{"cds": {}, "eds": {}, "lds": {}, "rds": {}} }
 
-// posture is what a proxy lets through, and for each such thing what restricts it. A thing is a cluster, an endpoint, a
-// filter chain of a listener, or a virtual host.
+// posture is what a proxy lets through, with the restrictions of each item. An item is a cluster, an endpoint, a filter
+// chain of a listener, or a virtual host.
 type posture map[string]map[string]bool
 
-// postureOf reads a posture. What belongs to a marker is left out.
+// postureOf returns the posture of a view, without the items of markers.
 func postureOf(v view) posture {
 	p := posture{}
 	for name, c := range v["cds"] {
@@ -50,7 +50,7 @@ func postureOf(v view) posture {
 		hosts, _ := at(r, "virtual_hosts").([]any)
 		for _, h := range hosts {
 			if strings.HasPrefix(text(at(h, "domains")), `["removed.invalid/`) {
-				continue // a virtual host that Envoy has no more, and cannot forget
+				continue // a virtual host that Envoy no longer has but still lists
 			}
 			p.add(fmt.Sprintf("route %s for %v", name, at(h, "name")), hostRestrictions(h))
 		}
@@ -58,7 +58,7 @@ func postureOf(v view) posture {
 	return p
 }
 
-// ofMarker matches the things of a marker, by its name and its ports.
+// ofMarker matches the items of a marker, by its name and ports.
 var ofMarker = regexp.MustCompile(markerName + `|^listener \S+_2[01]\d{3} |^route http\.21\d{3} `)
 
 func (p posture) add(thing string, restrictions []string) {
@@ -73,7 +73,7 @@ func (p posture) add(thing string, restrictions []string) {
 	}
 }
 
-// moreOpen returns what is open in p that was closed in before.
+// moreOpen returns the items that are open in p and were closed in before.
 func (p posture) moreOpen(before posture) (list []string) {
 	for _, thing := range slices.Sorted(maps.Keys(p)) {
 		had, ok := before[thing]
@@ -90,7 +90,7 @@ func (p posture) moreOpen(before posture) (list []string) {
 	return list
 }
 
-// endpointRestrictions returns which of the transport sockets of its cluster an endpoint is called with.
+// endpointRestrictions returns the transport socket of its cluster that an endpoint is called with.
 func endpointRestrictions(e any) []string {
 	if match := at(e, "metadata", "filter_metadata", "envoy.transport_socket_match"); match != nil {
 		return []string{"transport socket for " + text(match)}
@@ -98,7 +98,7 @@ func endpointRestrictions(e any) []string {
 	return nil
 }
 
-// clusterRestrictions returns how a cluster encrypts, and whom it accepts.
+// clusterRestrictions returns how a cluster encrypts, and which servers it accepts.
 func clusterRestrictions(c any) (list []string) {
 	context := at(c, "transport_socket", "typed_config")
 	if context == nil || !strings.Contains(text(context), "UpstreamTlsContext") {
@@ -116,7 +116,7 @@ func clusterRestrictions(c any) (list []string) {
 	return list
 }
 
-// chainRestrictions returns what a filter chain asks of who calls, and which filters a request goes through.
+// chainRestrictions returns the requirements of a filter chain for clients, and its filters for requests.
 func chainRestrictions(chain any) (list []string) {
 	if socket := at(chain, "transport_socket"); socket != nil && strings.Contains(text(socket), "DownstreamTlsContext") {
 		list = append(list, "TLS")
@@ -145,8 +145,8 @@ func chainRestrictions(chain any) (list []string) {
 	return list
 }
 
-// hostRestrictions returns what a virtual host answers in place of the application. Every status of 400 and more
-// refuses a request.
+// hostRestrictions returns the answers of a virtual host that replace the application's. Every status from 400 refuses
+// a request.
 func hostRestrictions(h any) (list []string) {
 	if tls := at(h, "require_tls"); tls != nil {
 		list = append(list, fmt.Sprintf("TLS %v", tls))
@@ -155,7 +155,7 @@ func hostRestrictions(h any) (list []string) {
 	for _, r := range routes {
 		status, answers := at(r, "direct_response", "status").(float64)
 		switch {
-		case answers && status >= 400, at(r, "route", "cluster") == names.UnknownService: // which no proxy has
+		case answers && status >= 400, at(r, "route", "cluster") == names.UnknownService: // no proxy has it
 			list = append(list, "refusal of "+text(at(r, "match")))
 		case answers:
 			list = append(list, fmt.Sprintf("answer %v for %s", status, text(at(r, "match"))))
@@ -164,7 +164,7 @@ func hostRestrictions(h any) (list []string) {
 	return list
 }
 
-// at returns what is at a path of fields, or nil.
+// at returns the value at a path of fields, or nil.
 func at(v any, path ...string) any {
 	for _, field := range path {
 		m, ok := v.(map[string]any)
@@ -199,7 +199,8 @@ func text(v any) string {
 	return string(b)
 }
 
-// TestMoreOpen: the comparison sees what is gone and what is new, and takes what is refused altogether for closed.
+// TestMoreOpen: the comparison finds missing restrictions and new items, and treats a proxy that refuses everything as
+// closed.
 func TestMoreOpen(t *testing.T) {
 	before := posture{"cluster a": {"TLS": true, "names x": true}, "cluster b": {}}
 	for _, x := range []struct {

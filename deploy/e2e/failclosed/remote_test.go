@@ -14,8 +14,8 @@ import (
 // remoteCluster is the ID of the remote cluster.
 const remoteCluster = "two"
 
-// remoteRows are a remote cluster and the Secret that names it. api answers the requests of the server to that cluster;
-// nil is for the document alone.
+// remoteRows are a remote cluster and the Secret that names it. api answers the requests of the server to that cluster.
+// It is nil for the document.
 func remoteRows(api *faults.Proxy) []row {
 	secret := func(kubeconfig string) string {
 		return "apiVersion: v1\nkind: Secret\nmetadata: {name: input, namespace: istio-system, labels: {istio/multiCluster: 'true'}}\n" +
@@ -40,7 +40,7 @@ func remoteRows(api *faults.Proxy) []row {
 }
 
 // TestRemoteCluster breaks a remote cluster and the Secret that names it. Its witnesses are proxies of that cluster.
-// One API server is both clusters: from its own, the server reads all but services and pods.
+// One API server serves as both clusters: from its own, the server reads everything except services and pods.
 func TestRemoteCluster(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t, func(n *proxy.Node) { n.Cluster = remoteCluster })

@@ -9,14 +9,14 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
-// policy lets no request in.
+// policy refuses all requests.
 const policy = `apiVersion: security.istio.io/v1
 kind: AuthorizationPolicy
 metadata: {name: input, namespace: a}
 spec: {}
 `
 
-// fileRows are the errors of a file, whatever it holds.
+// fileRows are the errors of a file of any content.
 func fileRows() []row {
 	return []row{{
 		input: "a file of the config directory", good: policy, errors: []fault{
@@ -48,7 +48,7 @@ func dangling(t *testing.T, file string) {
 	link(t, "nowhere", file)
 }
 
-// link replaces a file by a link in one step, so that a server never sees the file deleted.
+// link replaces a file by a link in one step, so that a server never sees the file missing.
 func link(t *testing.T, target, file string) {
 	t.Helper()
 	next := file + ".next"
@@ -56,7 +56,7 @@ func link(t *testing.T, target, file string) {
 	must.Succeed(t, os.Rename(next, file))
 }
 
-// noData makes the folder of the file a volume of a ConfigMap whose content is gone: each file is a link into ..data.
+// noData makes the folder of the file a volume of a ConfigMap without content: each file is a link into ..data.
 func noData(t *testing.T, file string) {
 	t.Helper()
 	list, err := os.ReadDir(filepath.Dir(file))

@@ -34,15 +34,15 @@ func caRows() (rows []row) {
 	return rows
 }
 
-// caSecretRows are the Secrets of an API server that hold a certificate authority. api answers the requests of the
-// server; nil is for the document alone.
+// caSecretRows are the Secrets of an API server with a certificate authority. api answers the requests of the server.
+// It is nil for the document.
 func caSecretRows(api *faults.Proxy) (rows []row) {
 	answers := func(status int) func(*testing.T, string) {
 		return func(*testing.T, string) {
 			api.Set(faults.Rule{Match: faults.Match{Verbs: []string{"get"}, Resource: "secrets"}, Status: status})
 		}
 	}
-	for _, name := range []string{"cacerts", "istio-ca-secret"} { // a server takes the second if both are there
+	for _, name := range []string{"cacerts", "istio-ca-secret"} { // a server uses the second one if both exist
 		secret := func(data string) string {
 			if name == "cacerts" {
 				data += ", istio-generated: ''"
@@ -62,7 +62,7 @@ func caSecretRows(api *faults.Proxy) (rows []row) {
 	return rows
 }
 
-// mutualGateway verifies its clients by a Secret, which its proxies may read.
+// mutualGateway verifies its clients with a Secret, which its proxies may read.
 const mutualGateway = `apiVersion: networking.istio.io/v1
 kind: Gateway
 metadata: {name: tls, namespace: a}
@@ -77,8 +77,8 @@ func credential(data string) string {
 	return "apiVersion: v1\nkind: Secret\nmetadata: {name: input, namespace: a}\ndata: {tls.crt: ROOT, tls.key: KEY, " + data + "}\n"
 }
 
-// apiSecretRows are what verifies the clients of a gateway, in an API server. api answers the requests of the server;
-// nil is for the document alone.
+// apiSecretRows are the roots for clients of a gateway, in an API server. api answers the requests of the server. It is
+// nil for the document.
 func apiSecretRows(api *faults.Proxy) []row {
 	const rights = `apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
@@ -108,7 +108,7 @@ subjects: [{kind: ServiceAccount, name: gateway, namespace: a}]
 	return []row{r}
 }
 
-// secretRows are what verifies the clients of a gateway, in the config directory.
+// secretRows are the roots for clients of a gateway, in the config directory.
 func secretRows() []row {
 	secret := credential
 	return []row{{
@@ -126,7 +126,7 @@ func secretRows() []row {
 	}}
 }
 
-// injectionRows are the files in --injectDir, and what is in force for the proxies that are injected.
+// injectionRows are the files in --injectDir, and the settings in force for injected proxies.
 func injectionRows() []row {
 	const template = `policy: enabled
 defaultTemplates: [sidecar]

@@ -11,7 +11,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
 )
 
-// object returns an object of namespace a by the name input. spec is in YAML's flow style.
+// object returns an object of namespace a with the name input. spec is in YAML's flow style.
 func object(group, kind, spec string) string {
 	return fmt.Sprintf("apiVersion: %s\nkind: %s\nmetadata: {name: input, namespace: a}\nspec: %s\n", group, kind, spec)
 }
@@ -25,16 +25,16 @@ const (
 	gatewayAPI      = "gateway.networking.k8s.io/v1"
 )
 
-// refusal is a route that answers in place of a service.
+// refusal is a route that answers instead of a service.
 const refusal = "{match: [{uri: {prefix: /admin}}], directResponse: {status: 403}}"
 
-// denyPatch is a patch that lets no request in.
+// denyPatch is a patch that refuses all requests.
 const denyPatch = `{applyTo: HTTP_FILTER, match: {context: SIDECAR_INBOUND}, patch: {operation: INSERT_FIRST, value: {
   name: deny, typed_config: {
     "@type": type.googleapis.com/envoy.extensions.filters.http.rbac.v3.RBAC,
     rules: {action: DENY, policies: {all: {permissions: [{any: true}], principals: [{any: true}]}}}}}}}`
 
-// keySet returns a key set by which no token is valid, for a text of YAML in single quotes.
+// keySet returns a key set that accepts no token, as YAML in single quotes.
 func keySet() string { return strings.ReplaceAll(jwks.Nobody, "'", "''") }
 
 // tokenRule returns a rule of a RequestAuthentication.
@@ -181,7 +181,7 @@ func wasm(url, more string) string {
 	return object(extensions, "WasmPlugin", fmt.Sprintf("{url: %q, %s}", url, more))
 }
 
-// policyRows are objects that need others beside them.
+// policyRows are objects that need other objects.
 func policyRows() []row {
 	backend := func(spec string) string {
 		return object("gateway.networking.k8s.io/v1", "BackendTLSPolicy", "{targetRefs: [{group: '', kind: Service, name: pay}], "+spec+"}")
@@ -232,7 +232,7 @@ spec: {host: ext.example, trafficPolicy: {tls: {mode: SIMPLE, caCertificates: /e
 	}
 }
 
-// gatewayRows are what protects the listeners of a gateway.
+// gatewayRows are the inputs that protect the listeners of a gateway.
 func gatewayRows() []row {
 	gateway := func(tls, more string) string {
 		return object(networking, "Gateway", "{selector: {app: gateway}, servers: [{port: {number: 8443, name: https, protocol: HTTPS}, "+
@@ -282,7 +282,7 @@ spec: {parentRefs: [{name: gw}], hostnames: [a.example], rules: [{backendRefs: [
 	}}
 }
 
-// meshRows are the ways by which a server gets its mesh configuration.
+// meshRows are the ways in which a server gets its mesh configuration.
 func meshRows() []row {
 	const good = "outboundTrafficPolicy: {mode: REGISTRY_ONLY}\n"
 	config := meshConfigMap
@@ -328,7 +328,7 @@ func meshRows() []row {
 	}
 }
 
-// networkRows are the networks of the mesh: what they lead through gateways is not reached by itself.
+// networkRows are the networks of the mesh. Endpoints behind their gateways must not be reached directly.
 func networkRows() []row {
 	const good = "networks:\n  net2:\n    gateways: [{address: 192.0.2.9, port: 15443}]\n"
 	return []row{{
@@ -351,8 +351,8 @@ func networkRows() []row {
 	}}
 }
 
-// clusterRows are objects of an API server from which a server gets its mesh configuration. remove removes an input
-// from the API server; nil is for the document alone.
+// clusterRows are objects of an API server with the mesh configuration. remove removes an input from the API server. It
+// is nil for the document.
 func clusterRows(remove func(*testing.T, row)) []row {
 	const good = "outboundTrafficPolicy: {mode: REGISTRY_ONLY}\n"
 	faults := func(of func(text string) string) []fault {
@@ -398,7 +398,7 @@ func meshConfigMap(text string) string {
 		strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n    ") + "\n"
 }
 
-// allRows are those of the document, in its order.
+// allRows returns the rows of the document, in order.
 func allRows() []row {
 	return slices.Concat(fileRows(), objectRows(), policyRows(), gatewayRows(), meshRows(), clusterRows(nil), networkRows(), sourceRows(nil),
 		remoteRows(nil), caRows(), caSecretRows(nil), secretRows(), apiSecretRows(nil), injectionRows(), apiRows())

@@ -25,35 +25,35 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
-// within ends a wait for what does not come. It is far more than a busy machine needs.
+// within is the limit of a wait. It is far more than a busy machine needs.
 const within = 2 * time.Minute
 
-// markerName begins the names of the objects by which a test learns that a proxy has the newest state.
+// markerName is the prefix of the objects by which a test learns that a proxy has the newest state.
 const markerName = "marker-"
 
 // group runs rows one after the other, with the same witnesses and one server at a time, at the same addresses.
 type group struct {
 	ctx     context.Context
-	dir     string // of the server: mesh is its directory of YAML
+	dir     string // of the server; mesh is its directory of YAML
 	options controlplane.Options
 	http    string
 	grpc    string
 	node    proxy.Node
 	envoy   envoyWitness
 	client  *client
-	server  *controlplane.Process // nil: there is none
-	// write puts objects where the server reads them, in the file of that name if it reads a directory.
+	server  *controlplane.Process // nil if none runs
+	// write writes objects to the server's source, in a file with that name if the source is a directory.
 	write func(t *testing.T, name, yaml string)
-	// put makes a text the content of the input, and remove removes the input.
+	// put sets the content of the input, and remove removes the input.
 	put    func(t *testing.T, r row, text string)
 	remove func(t *testing.T, r row)
 	// heal ends errors that are not in the content of the input.
 	heal      func()
 	markers   int
-	logOffset int64 // where the log of the server begins that tells of the present error
+	logOffset int64 // where the log about the present error begins
 }
 
-// groups is the number of groups so far, from which each has an address of its own.
+// groups is the number of groups so far. It determines the address of each.
 var groups atomic.Int32
 
 // asGateway makes the node of a group a gateway.
@@ -98,14 +98,14 @@ func newGroup(t *testing.T, change ...func(*proxy.Node)) *group {
 	return g
 }
 
-// ports is the number of ports that groups have been given.
+// ports is the number of ports that groups have used.
 var ports atomic.Int32
 
-// freeAddress returns an address that is given to no other program. The tests have a network of their own, and all
-// others get ports above 20000.
+// freeAddress returns an address that no other program uses. The tests have their own network, in which all other ports
+// are above 20000.
 func freeAddress(host string) string { return net.JoinHostPort(host, fmt.Sprint(10000+ports.Add(1))) }
 
-// run runs the errors of a row. A server that goes on with one of them gets the good input again, and then the next.
+// run runs the errors of a row. A server that survives an error gets the good input again, and then the next error.
 func (g *group) run(t *testing.T, r row) {
 	var before posture
 	for i, f := range r.tried() {
@@ -132,7 +132,7 @@ func (g *group) run(t *testing.T, r row) {
 	}
 }
 
-// mend replaces what is wrong by the good input, and waits until all is as before.
+// mend restores the good input, and waits until everything is as before.
 func (g *group) mend(t *testing.T, r row, before posture) {
 	t.Helper()
 	g.heal()
@@ -141,7 +141,7 @@ func (g *group) mend(t *testing.T, r row, before posture) {
 	g.skipLog()
 }
 
-// settle waits until each witness has what before has, no more and no less.
+// settle waits until each witness has exactly what before has.
 func (g *group) settle(t *testing.T, before posture) {
 	t.Helper()
 	for _, w := range g.witnesses() {
@@ -184,11 +184,11 @@ func (g *group) starts(t *testing.T, r row) {
 	}
 }
 
-// baseline waits until the witnesses have what the server sends to a new proxy, and returns its posture. From then on,
+// baseline waits until the witnesses have the configuration of a new proxy, and returns its posture. From then on,
 // nothing may open.
 func (g *group) baseline(t *testing.T) posture {
 	t.Helper()
-	// A proxy that stays connected loses what it does not need any more last of all.
+	// A connected proxy removes resources that it no longer needs last.
 	fresh := connect(t, g.grpc, g.node.Message())
 	g.synced(t, g.envoy, g.client, fresh)
 	before := g.posture(t, fresh)
@@ -197,7 +197,7 @@ func (g *group) baseline(t *testing.T) posture {
 	return before
 }
 
-// seesOpen checks that the witness would see it if the input were not in force.
+// seesOpen checks that the witness notices if the input is not in force.
 func (g *group) seesOpen(t *testing.T, r row, before posture) {
 	t.Helper()
 	g.client.hold(nil)
@@ -236,7 +236,7 @@ func (g *group) breaks(t *testing.T, r row, f fault) {
 	g.put(t, r, f.content)
 }
 
-// whileRunning checks what a server that runs makes of the error.
+// whileRunning checks how a running server handles the error.
 func (g *group) whileRunning(t *testing.T, f fault, before posture) {
 	t.Helper()
 	if !f.silent {
@@ -249,7 +249,7 @@ func (g *group) whileRunning(t *testing.T, f fault, before posture) {
 	}
 }
 
-// restarted checks what a server makes of the error at its start: for proxies that are connected, and for a new one.
+// restarted checks how a server handles the error at its start, for connected proxies and for a new one.
 func (g *group) restarted(t *testing.T, r row, f fault, before posture) {
 	t.Helper()
 	g.stop()
@@ -288,13 +288,13 @@ func (g *group) restarted(t *testing.T, r row, f fault, before posture) {
 	}
 }
 
-// witness is a proxy that tells what it has.
+// witness is a proxy that reports its configuration.
 type witness interface {
 	fmt.Stringer
 	view(context.Context) (view, error)
 }
 
-// check compares what a witness has now with what it had.
+// check compares the present posture of a witness with its earlier one.
 func (g *group) check(t *testing.T, when string, o outcome, w witness, before posture) {
 	t.Helper()
 	now := g.posture(t, w)
@@ -319,14 +319,14 @@ func (g *group) posture(t *testing.T, w witness) posture {
 	return postureOf(v)
 }
 
-// start starts the server. If refusal is nil, it waits until the server is ready or has ended. Else it also ends the
-// wait when the readiness probe says what refusal matches. It returns what the server said if it is not ready.
+// start starts the server. If refusal is nil, it waits until the server is ready or has ended. Otherwise the wait also
+// ends when the readiness probe matches refusal. It returns the output of a server that is not ready.
 func (g *group) start(t *testing.T, r row, refusal *regexp.Regexp) (ready bool, said string) {
 	t.Helper()
 	done, cancel := g.launch(t, r)
 	defer cancel()
 	for {
-		var again <-chan time.Time // nil if nothing but the end of the start matters
+		var again <-chan time.Time // nil if only the end of the start matters
 		if refusal != nil && said == "" {
 			again = time.After(20 * time.Millisecond)
 		}
@@ -346,13 +346,13 @@ func (g *group) start(t *testing.T, r row, refusal *regexp.Regexp) (ready bool, 
 	}
 }
 
-// started is how the start of a server went.
+// started is the result of a start of the server.
 type started struct {
 	p   *controlplane.Process
 	err error
 }
 
-// refuses starts the server, and checks that it does not become ready and says why.
+// refuses starts the server, and checks that it does not become ready and reports the reason.
 func (g *group) refuses(t *testing.T, r row, f fault) {
 	t.Helper()
 	said := regexp.MustCompile(f.said)
@@ -364,7 +364,7 @@ func (g *group) refuses(t *testing.T, r row, f fault) {
 	}
 }
 
-// launch starts the server. The function that it returns ends a server that is not ready yet.
+// launch starts the server. The returned function ends a server that is not ready yet.
 func (g *group) launch(t *testing.T, r row) (<-chan started, context.CancelFunc) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(g.ctx, within)
@@ -389,14 +389,14 @@ func (g *group) stop() {
 	}
 }
 
-// skipLog has log leave out what the server has logged so far.
+// skipLog makes log leave out what the server has logged so far.
 func (g *group) skipLog() {
 	if info, err := os.Stat(filepath.Join(g.dir, "pilot-discovery.log")); err == nil {
 		g.logOffset = info.Size()
 	}
 }
 
-// log returns what the server has logged since skipLog was called last, as each start does.
+// log returns what the server has logged since the last call of skipLog. Each start calls it.
 func (g *group) log(t *testing.T) string {
 	t.Helper()
 	f, err := os.Open(filepath.Join(g.dir, "pilot-discovery.log"))
@@ -430,11 +430,11 @@ func fetch(address, path string) (int, string) {
 	return resp.StatusCode, string(body)
 }
 
-// placed puts the folder of the server in the place of DIR.
+// placed replaces DIR by the folder of the server.
 func (g *group) placed(text string) string { return strings.ReplaceAll(text, "DIR", g.dir) }
 
-// mark writes the next marker: a cluster, a listener and a virtual host for sidecars and for gateways, in a file that
-// nothing breaks.
+// mark writes the next marker: a cluster, a listener and a virtual host for sidecars and gateways, in a file without
+// errors.
 func (g *group) mark(t *testing.T) {
 	t.Helper()
 	g.markers++
@@ -498,7 +498,7 @@ func (g *group) eventually(t *testing.T, what string, ok func() bool) {
 	g.eventuallyOr(t, what, ok, g.findings)
 }
 
-// eventuallyOr waits until ok. If that takes too long, explain says what else to tell.
+// eventuallyOr waits until ok. After a timeout, explain adds to the error.
 func (g *group) eventuallyOr(t *testing.T, what string, ok func() bool, explain func() string) {
 	t.Helper()
 	pause := 10 * time.Millisecond
@@ -506,11 +506,11 @@ func (g *group) eventuallyOr(t *testing.T, what string, ok func() bool, explain 
 		if time.Now().After(end) {
 			t.Fatalf("not within %s: %s: %s", within, what, explain())
 		}
-		pause = min(2*pause, 160*time.Millisecond) // Envoy makes its whole state a text for each question
+		pause = min(2*pause, 160*time.Millisecond) // Envoy formats its whole state for each request
 	}
 }
 
-// world has what each row needs: the witness, and a service that it calls.
+// world has the objects that each row needs: the witness, and a service that it calls.
 func (g *group) world() string {
 	app := g.node.Labels["app"]
 	annotations := ""

@@ -11,60 +11,61 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
-// outcome is what becomes of an input that breaks.
+// outcome is the result of an error in an input.
 type outcome int
 
 const (
-	// refused is a server that does not become ready, and says why.
+	// refused: the server does not become ready, and reports the reason.
 	refused outcome = iota + 1
-	// kept is the last good content in force.
+	// kept: the last good content stays in force.
 	kept
-	// rest is everything in force but the part that is wrong.
+	// rest: everything except the wrong part is in force.
 	rest
-	// closed is a stand-in that lets nothing through.
+	// closed: a replacement lets nothing through.
 	closed
-	// whole is everything in force: the server finds it in another way.
+	// whole: everything is in force, because the server finds the input in another way.
 	whole
-	// both is the last good version in force, and with it what closes in the new one.
+	// both: the last good version is in force, with the closing parts of the new one.
 	both
-	// held is a remote cluster that is not read: proxies of it that resume wait, and new ones get the rest.
+	// held: a remote cluster is not read. Its proxies that resume wait, and new ones get the rest.
 	held
 )
 
-// row is an input, and what errors in it do.
+// row is an input, and the effects of errors in it.
 type row struct {
-	input string // as the document names it
-	// file is where the input is, in the folder of the server; empty: mesh/input.yaml.
+	input string // as in the document
+	// file is the path of the input in the folder of the server. The default is mesh/input.yaml.
 	file string
 	// args returns arguments of the server. They may name files in its folder.
 	args func(dir string) []string
-	// world has the objects beside the input.
+	// world has other objects of the test.
 	world string
-	// good is the content that closes something, and open one that does not. Without open, the input is removed.
+	// good is content that closes something, and open is content that does not. Without open, the input is removed
+	// instead.
 	good, open string
-	// files are further files of the server, by name.
+	// files are other files of the server, by name.
 	files map[string]string
-	// gateway has a gateway for the witness, in place of a sidecar.
+	// gateway is true if the witness is a gateway and not a sidecar.
 	gateway bool
 	errors  []fault
 }
 
 // fault is an error in an input.
 type fault struct {
-	name string // as the document names it
-	// content takes the place of the input, or spoil does it. One of them is there.
+	name string // as in the document
+	// content replaces the input, or spoil changes it. One of them is set.
 	content string
 	spoil   func(t *testing.T, file string)
-	said    string // what the refusal or the finding matches
-	// waits is what the readiness probe matches if the server waits for a mended input; empty: as said.
+	said    string // matches the refusal or the finding
+	// waits matches the readiness probe if the server waits for a corrected input. The default is said.
 	waits   string
 	start   outcome
 	running outcome
-	// silent is an error that nothing is said about while the server runs.
+	// silent is true if a running server does not report the error.
 	silent bool
 }
 
-// tried returns the errors to run: all of them, or with -short the first of each pair of outcomes, which tells most.
+// tried returns the errors to run: all of them, or with -short the first of each pair of outcomes.
 func (r row) tried() (list []fault) {
 	if !testing.Short() {
 		return r.errors
@@ -79,13 +80,13 @@ func (r row) tried() (list []fault) {
 
 const document = "docs/security/inputs.md"
 
-// The lines of the document between which the table stands.
+// The table stands between these lines of the document.
 const (
 	tableBegins = "<!-- The table is made of the rows of deploy/e2e/failclosed, whose test compares them. -->\n"
 	tableEnds   = "<!-- The table ends. -->\n"
 )
 
-// atStart, atRestart and whileRunning return the words of the document.
+// atStart, atRestart and whileRunning return the texts of the document.
 func (o outcome) atStart() string {
 	return map[outcome]string{
 		refused: "not ready, and says why", rest: "the wrong part is left out, the rest is in force", closed: "a stand-in lets nothing through",
@@ -135,7 +136,7 @@ func withTable(got []byte) ([]byte, error) {
 	return []byte(before + tableBegins + "\n" + table() + "\n" + tableEnds + after), nil
 }
 
-// TestDocument: the document says what the rows say.
+// TestDocument: the document has the same content as the rows.
 func TestDocument(t *testing.T) {
 	got, err := os.ReadFile(os.Getenv(documentVar))
 	must.Succeed(t, err)

@@ -30,7 +30,7 @@ import (
 
 const recordings = "../../../pilot/derive/gatewayapi/testdata/istiod"
 
-// edits are changes of specifications, by kind, which leave what the objects mean.
+// edits are changes of specifications, by kind, that do not change the meaning of the objects.
 var edits = map[*kinds.Kind]func(spec map[string]any){
 	kinds.KubeGateway: func(spec map[string]any) {
 		spec["infrastructure"] = map[string]any{"labels": map[string]any{"edited": "true"}}
@@ -46,8 +46,8 @@ func anotherParent(spec map[string]any) {
 	spec["parentRefs"] = append(parents, map[string]any{"name": "nowhere", "namespace": "nowhere"})
 }
 
-// TestGenerationsAsIstiod has both control planes judge the same objects, before and after half of them are edited: the
-// conditions that both write have the same observedGeneration.
+// TestGenerationsAsIstiod runs both control planes on the same objects, before and after half of them are edited.
+// Conditions that both write have the same observedGeneration.
 func TestGenerationsAsIstiod(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(recordings, "*.txtar"))
 	if err != nil || len(files) < 10 {
@@ -80,7 +80,7 @@ func TestGenerationsAsIstiod(t *testing.T) {
 	}
 }
 
-// observed has a control plane judge each case, and returns the observedGeneration of each condition.
+// observed runs a control plane on each case, and returns the observedGeneration of each condition.
 func observed(t *testing.T, program string, files []string) map[string]int64 {
 	ctx, c := installed.CRDs(t, cluster.Options{ServiceCIDR: "10.64.0.0/16"})
 	must := func(err error) {

@@ -19,7 +19,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
-// clusterMesh is what the cluster has beside the service and the workload.
+// clusterMesh has the objects of the cluster in addition to the service and the workload.
 var clusterMesh = suite.NamespacesYAML("istio-system", "ingress") + `apiVersion: v1
 kind: ServiceAccount
 metadata: {name: gateway, namespace: ingress}
@@ -80,7 +80,7 @@ func TestCluster(t *testing.T) {
 	r := &rig{t: t, port: ports[0]}
 	r.run(ctx, controlplane.Options{Kubeconfig: c.Kubeconfig(), WorkDir: work}, ports[1], true)
 
-	// Its account may not list Secrets: it gets none.
+	// Its account may not list Secrets, so it gets none.
 	suite.Eventually(t, "the gateway has asked for certificates", func() bool {
 		stats, err := r.gateway.Stats(ctx, `^listener_manager.total_listeners_(warming|active)$`)
 		return err == nil && stats["listener_manager.total_listeners_warming"]+stats["listener_manager.total_listeners_active"] > 0
@@ -119,11 +119,11 @@ func TestCluster(t *testing.T) {
 	apply(make("one"))
 	r.serves("one.example.com", issuer.pool(), nil, serial)
 
-	// Access that is withdrawn takes the certificate from the gateway, by either protocol. Access that is granted again
-	// brings it back.
+	// When access is revoked, the gateway loses the certificate, with either protocol. When it is granted again, the
+	// certificate returns.
 	for _, delta := range []bool{true, false} {
 		if !delta && testing.Short() {
-			break // Each withdrawal takes effect within half a minute.
+			break // a revocation is in force within half a minute
 		}
 		if !delta {
 			r.gateway.Stop()

@@ -146,7 +146,7 @@ func (c *ca) client(t *testing.T, name string) *tls.Certificate {
 	return &pair
 }
 
-// revoke returns a list of the CA with the certificates of those serial numbers.
+// revoke returns a revocation list of the CA with these serial numbers.
 func (c *ca) revoke(t *testing.T, serials ...int64) string {
 	t.Helper()
 	list := &x509.RevocationList{Number: big.NewInt(1), ThisUpdate: time.Now().Add(-time.Hour), NextUpdate: soon()}
@@ -273,7 +273,7 @@ func (r *rig) write(name, text string) {
 	suite.Write(r.t, filepath.Join(r.dir, name+".yaml"), text)
 }
 
-// findings returns what the control plane finds wrong.
+// findings returns the findings of the control plane.
 func (r *rig) findings() []diag.Diagnostic {
 	r.t.Helper()
 	resp, err := r.pilot.Get(r.t.Context(), "/debug/findings")
@@ -295,7 +295,7 @@ func (r *rig) findings() []diag.Diagnostic {
 	return out
 }
 
-// hasFinding reports whether there is a finding about a field that says something, with a fix.
+// hasFinding reports whether a finding about a field contains a text and has a fix.
 func (r *rig) hasFinding(object, field, says string) bool {
 	for _, f := range r.findings() {
 		if f.Object == object && f.Field == field && f.Fix != "" && strings.Contains(f.Message, says) {
@@ -318,7 +318,7 @@ func (r *rig) call(host string, roots *x509.CertPool, own *tls.Certificate) (*x5
 	return state.PeerCertificates[0], nil
 }
 
-// callWith makes one request to the server that TLS is configured for, and returns what was agreed on.
+// callWith sends one request to the server of the TLS configuration, and returns the negotiated parameters.
 func (r *rig) callWith(config *tls.Config) (state tls.ConnectionState, err error) {
 	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
 	defer cancel()
@@ -370,7 +370,7 @@ func backend(t *testing.T) (port int) {
 	return s.Listener.Addr().(*net.TCPAddr).Port
 }
 
-// mesh is what all tests have: a service, and the workload of the gateway.
+// mesh has the objects of all tests: a service, and the workload of the gateway.
 func mesh(http, secure int) string {
 	return fmt.Sprintf(`apiVersion: security.istio.io/v1
 kind: PeerAuthentication

@@ -58,7 +58,7 @@ func quicService(port int, protocols ...string) string {
 	return b.String()
 }
 
-// answer is what came of a request.
+// answer is the result of a request.
 type answer struct {
 	status int
 	proto  string

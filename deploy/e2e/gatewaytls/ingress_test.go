@@ -19,7 +19,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
-// ingressMesh is what Ingresses need: which proxies serve them, on which ports, and a Service for their address.
+// ingressMesh has the objects that Ingresses need: the proxies and ports that serve them, and a Service for their
+// address.
 const ingressMesh = `apiVersion: v1
 kind: ConfigMap
 metadata: {name: istio, namespace: istio-system}
@@ -68,8 +69,8 @@ metadata: {name: edge, namespace: istio-system}
 spec: {externalIPs: [%s], ports: [{name: http, port: 80}]}
 `
 
-// ingress has a gateway serve an Ingress of the API server, over HTTP and TLS, by hosts and paths. The status says the
-// address of the gateway's Service; of two replicas the leader alone writes it, and the other one follows.
+// ingress makes a gateway serve an Ingress of the API server, over HTTP and TLS, by hosts and paths. The status has the
+// address of the gateway's Service. Only the leader of two replicas writes it, and the other takes over.
 func ingress(ctx context.Context, t *testing.T, c *cluster.Cluster, r *rig, issuer *ca) {
 	must := func(err error) {
 		t.Helper()

@@ -15,7 +15,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
-// modes has hosts of every sort on one port, told apart by server name.
+// modes has hosts with all kinds of TLS settings on one port, distinguished by server name.
 const modes = serversYAML + `  - {port: {number: %[1]d, name: one, protocol: HTTPS}, hosts: [one.example.com],
     tls: {mode: SIMPLE, credentialName: one}}
   - {port: {number: %[1]d, name: two, protocol: HTTPS}, hosts: [two.example.com], tls: {mode: SIMPLE, credentialName: two}}
@@ -92,7 +92,7 @@ func TestModes(t *testing.T) {
 				r.serves("one.example.com", issuer.pool(), nil, served["one.example.com"])
 			}
 
-			// What is broken stays what it was, and says so. The other hosts go on, and are rotated.
+			// A broken certificate keeps its last version and is a finding. The other hosts are not affected, and are rotated.
 			good := served["bad.example.com"]
 			other := make("bad.example.com")
 			expired, expiredKey := issuer.issue(t, "bad.example.com", time.Now().Add(-time.Hour))

@@ -105,7 +105,7 @@ func TestSettings(t *testing.T) {
 		name, host string
 		own        *tls.Certificate
 		config     *tls.Config
-		serial     int64 // 0: it is refused
+		serial     int64 // 0 means that it is refused
 		version    uint16
 	}{
 		{"TLS 1.2 where 1.3 is least", "new", nil, twelve(), 0, 0},

@@ -26,7 +26,7 @@ type secured struct {
 	turned atomic.Int32 // how many clients turned the certificate down
 }
 
-// Write counts what the server logs of clients.
+// Write counts the server's log lines about clients.
 func (s *secured) Write(line []byte) (int, error) {
 	if strings.Contains(string(line), "remote error: tls: ") {
 		s.turned.Add(1)
@@ -52,8 +52,8 @@ func newSecured(t *testing.T, c *ca, host string) *secured {
 	return of
 }
 
-// TestUpstream: what a DestinationRule says of TLS holds for what a gateway calls: whom it trusts, by which name it
-// calls, who it says it is, and certificates that are revoked.
+// TestUpstream: a DestinationRule sets the TLS of a gateway's calls: the trusted roots, the server name, the client
+// certificate, and revoked certificates.
 func TestUpstream(t *testing.T) {
 	ports := freePorts(t, 2)
 	issuer, clients, strangers := newCA(t), newCA(t), newCA(t)
@@ -77,7 +77,7 @@ func TestUpstream(t *testing.T) {
 	cases := []struct {
 		name, tls string
 		server    *secured
-		says      string // the answer's end
+		says      string // the end of the answer
 	}{
 		{"whoever it is", `mode: SIMPLE, insecureSkipVerify: true, sni: any.internal`, good, "any.internal by nobody"},
 		{"the roots of a Secret", `mode: SIMPLE, credentialName: roots, sni: good.internal`, good, "good.internal by nobody"},

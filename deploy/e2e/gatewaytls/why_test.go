@@ -15,8 +15,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
-// TestWhy: where a Secret is missing, or of no use, the command why says what clients of a real Envoy see: of the
-// server that runs, and of its files.
+// TestWhy: if a Secret is missing or invalid, the command why reports what clients of a real Envoy see, for a running
+// server and for its files.
 func TestWhy(t *testing.T) {
 	ports := freePorts(t, 3)
 	issuer := newCA(t)
@@ -26,7 +26,7 @@ func TestWhy(t *testing.T) {
 	cases := []struct {
 		host, tls string
 		served    bool
-		says      string // of why
+		says      string // the answer of why
 	}{
 		{"good.example.com", `mode: SIMPLE, credentialName: good`, true, ``},
 		{"missing.example.com", `mode: SIMPLE, credentialName: missing`, false,
@@ -74,7 +74,7 @@ spec: {hosts: [%[4]s], gateways: [gw], http: [{route: [{destination: {host: %[1]
 		"garbage": secret("garbage", map[string]string{"tls.crt": "x", "tls.key": "x"}),
 		"roots":   secret("roots", map[string]string{"ca.crt": issuer.pem()}),
 	})
-	// asks returns what the command says of a request to a host, and whether that reaches an application.
+	// asks returns the answer of the command for a request to a host, and whether the request reaches an application.
 	asks := func(target string, where ...string) (string, bool) {
 		t.Helper()
 		out, err := exec.CommandContext(t.Context(), programs.Pilot, append([]string{"why", "gateway.ingress", target}, where...)...).

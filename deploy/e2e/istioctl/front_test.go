@@ -36,7 +36,7 @@ func front(t *testing.T, to cluster.Access, ports map[string]string) string {
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(target)
-			r.Out.Header.Set("Authorization", "Bearer "+to.Token) // clients send none over plaintext
+			r.Out.Header.Set("Authorization", "Bearer "+to.Token) // clients send no token over plaintext
 		},
 		Transport:     &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}},
 		FlushInterval: -1,

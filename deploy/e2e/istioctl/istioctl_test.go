@@ -55,21 +55,21 @@ metadata: {name: web, namespace: a}
 spec: {host: web, trafficPolicy: {loadBalancer: {simple: ROUND_ROBIN}}}
 `
 
-// withInjection has the API server ask the injector about pods from then on, which it cannot reach by that name.
+// withInjection makes the API server call the injector about pods from then on, at a name that it cannot reach.
 const withInjection = `
 apiVersion: v1
 kind: Namespace
 metadata: {name: a, labels: {istio-injection: enabled}}
 `
 
-// pages are those of istiod's /debug/list.
+// pages returns the pages in istiod's /debug/list.
 func pages() []string {
 	return strings.Fields(`adsz ambientz authorizationz cachez clusterz configz connections endpointShardz endpointz inject
 		instancesz krtz mcsz mesh networkz push_status pushcontext registryz resourcesz syncz telemetryz list
 		config_dump?proxyID=web-0.a ecdsz?proxyID=web-0.a edsz?proxyID=web-0.a ndsz?proxyID=web-0.a sidecarz?proxyID=web-0.a`)
 }
 
-// command is one thing that istioctl is asked for, and what its output has to be like.
+// command is a command of istioctl with its expected output.
 type command struct {
 	name, about string
 	args        []string
@@ -118,7 +118,7 @@ func TestCommandsAsIstioctl(t *testing.T) {
 		return err
 	})
 	at := func(address string) string { _, p, _ := net.SplitHostPort(address); return "127.0.0.1:" + p }
-	// The proxy is a simulated one: in place of its Envoy's dump stands what it was sent.
+	// The proxy is simulated, so the dump is made of the configuration that it was sent and not by Envoy.
 	admin := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		http.ServeFile(rw, r, dump)
 	}))

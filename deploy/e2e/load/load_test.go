@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestStarvedMachine has a machine do nothing else for a while: what timed out proves nothing, but a refusal does.
+// TestStarvedMachine keeps a machine busy for a while. Timeouts are then no failures, but refusals are.
 func TestStarvedMachine(t *testing.T) {
 	for _, c := range []struct {
 		name             string

@@ -26,8 +26,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/agent/xdsproxy"
 )
 
-// agentYAML has two pods without a sidecar of the suite's. Their Envoys listen where a Sidecar says: nothing redirects
-// their traffic. Each request has a connection of its own, so that certificates count.
+// agentYAML has two pods without a sidecar of the suite. Their Envoys listen where a Sidecar says, without redirection.
+// Each request has its own connection, so that certificates are used.
 var agentYAML = suite.UncapturedYAML +
 	suite.PodYAML("server", "b", "10.10.0.21", `"-http=8080"`, suite.OwnAgent) +
 	suite.PodYAML("caller", "b", "10.10.0.22", "", suite.OwnAgent) +
@@ -40,7 +40,7 @@ spec:
 ---
 `
 
-// besideEnvoy is what of an agent gives an Envoy certificates and configuration.
+// besideEnvoy is the part of an agent that gives an Envoy certificates and configuration.
 type besideEnvoy struct {
 	xds     *xdsproxy.Proxy
 	secrets *secrets.Manager
@@ -49,9 +49,8 @@ type besideEnvoy struct {
 	table   atomic.Pointer[string]
 }
 
-// TestAgentParts has the agent's parts serve real Envoys in mode STRICT, while certificates are renewed and while the
-// control plane is away past the time at which they should be. Each request makes a connection of its own, and none
-// fails.
+// TestAgentParts runs the agent's parts with real Envoys in mode STRICT, while certificates are renewed, and while the
+// control plane is away longer than a renewal can wait. Each request has its own connection, and none fails.
 func TestAgentParts(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()

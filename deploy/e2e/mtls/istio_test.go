@@ -16,7 +16,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
-// peerYAML has a pod whose place a proxy of Istio's build takes.
+// peerYAML has a pod whose address a proxy of Istio's build uses.
 var peerYAML = suite.ServiceYAML("peer", "a", "10.96.0.20", "{name: http, port: 80, targetPort: 8080}",
 	"{name: tcp, port: 90, targetPort: 9090}", "{name: any, port: 100, targetPort: 8081}") +
 	suite.PodYAML("peer", "a", "10.10.0.14", "", suite.OwnAgent)
@@ -68,7 +68,7 @@ func TestStockBesideIstios(t *testing.T) {
 	}
 }
 
-// serve takes calls in the peer's place, and returns what each client offers.
+// serve accepts calls at the peer's address, and returns the protocols that each client offers.
 func serve(t *testing.T, m mesh, port int, isHTTP bool) <-chan []string {
 	t.Helper()
 	offers := make(chan []string, 100)
@@ -82,7 +82,7 @@ func serve(t *testing.T, m mesh, port int, isHTTP bool) <-chan []string {
 		if slices.ContainsFunc(hello.SupportedProtos, func(p string) bool { return slices.Contains(istioServer, p) }) {
 			return nil, nil
 		}
-		none := secure.Clone() // an Envoy goes on without a protocol
+		none := secure.Clone() // an Envoy continues without a protocol
 		none.NextProtos = nil
 		return none, nil
 	}

@@ -23,7 +23,7 @@ import (
 const testTimeout = 10 * time.Minute
 
 // policies returns PeerAuthentications of the mesh, of the server's namespace, and of the server, each from its spec.
-// An empty spec is none.
+// An empty spec means none.
 func policies(mesh, namespace, server string) string {
 	text := ""
 	for _, p := range []struct{ namespace, name, spec string }{
@@ -40,7 +40,7 @@ func policies(mesh, namespace, server string) string {
 // mode returns the spec of a PeerAuthentication with that mode.
 func mode(m string) string { return "{mtls: {mode: " + m + "}}" }
 
-// levels are policies at all levels, with the mode of each port of the server's pod. Port 0 stands for the others.
+// levels are policies at all levels, with the mode of each port of the server's pod. Port 0 means the other ports.
 var levels = []struct {
 	name, policies string
 	modes          map[int]string
@@ -81,7 +81,8 @@ func testModes(t *testing.T) {
 	w := m.World
 	serveTLS(t, m)
 	stranger := foreign{selfSigned(t, "stranger"), "cluster.local"}
-	// A client of the mesh comes last: when the others are let in as they should be, the server has the mode in force.
+	// A client of the mesh comes last: once the other clients get the expected results, the mode is in force at the
+	// server.
 	callers := []struct {
 		name, pod string
 		call      func(ctx context.Context, from world.Location, p port) error
@@ -121,8 +122,7 @@ func testModes(t *testing.T) {
 			t.Errorf("the client of the mesh called port %d without mutual TLS: %v", p.service, handshakes)
 		}
 	}
-	// In mode STRICT, which is the last, only a client of the mesh reaches the port; it is known for one that speaks
-	// HTTP.
+	// In mode STRICT, which is the last, only a client of the mesh reaches the port, which is known to speak HTTP.
 	if n := requests(t, w); n == 0 {
 		t.Error("the server did not take a call of the mesh to the port whose protocol is detected for HTTP")
 	}
@@ -134,8 +134,8 @@ func testModes(t *testing.T) {
 // mesh is a control plane that follows a directory and has a CA, and the pods of the directory.
 type mesh struct{ *suite.Mesh }
 
-// start runs a mesh, in mode PERMISSIVE, and returns once its proxies are ready. Agents trust the roots, or without any
-// those of the CA, and get a new certificate each few seconds, which they leave in the folder certs.
+// start runs a mesh in mode PERMISSIVE, and returns once its proxies are ready. Agents trust the roots or, without any,
+// the roots of the CA. They get a new certificate every few seconds, and write it to the folder certs.
 func start(ctx context.Context, t *testing.T, objects string, roots ...*x509.Certificate) mesh {
 	t.Helper()
 	return mesh{suite.StartMesh(ctx, t, suite.MeshOptions{

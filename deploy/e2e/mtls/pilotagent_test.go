@@ -18,8 +18,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
-// TestPilotAgent has Istio's own agent supervise stock Envoys, with its own bootstrap: they get certificates, serve and
-// call by mutual TLS alone, also beside proxies without that agent.
+// TestPilotAgent runs stock Envoys under Istio's own agent, with its own bootstrap. They get certificates, and serve
+// and call with mutual TLS only, also beside proxies without that agent.
 func TestPilotAgent(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()

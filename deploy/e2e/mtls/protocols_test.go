@@ -27,18 +27,18 @@ type port struct {
 	service, pod int
 	server       string // the flag of the echo server that serves it; empty: the test does
 	http         bool
-	alpn         string // what a sidecar offers for it
+	alpn         string // the protocols that a sidecar offers
 	speak        func(ctx context.Context, conn net.Conn) error
 }
 
-// ports are of each protocol that a port can have, and of those that have none and are detected.
+// ports has a port for each protocol, and ports without one, whose protocol is detected.
 var ports = []port{
 	{"HTTP", "http", 80, 8080, "http", true, "istio-http/1.1", speakHTTP},
 	{"TCP", "tcp", 90, 9090, "tcp", false, "istio", speakLines},
 	{"detected HTTP", "any", 100, 8081, "http", true, "istio-http/1.1", speakHTTP},
 }
 
-// morePorts are those that TestModes has beside these.
+// morePorts are the other ports of TestModes.
 var morePorts = []port{
 	{"detected TCP", "any-tcp", 101, 9091, "tcp", false, "istio", speakLines},
 	{"HTTP/2", "http2", 110, 8082, "http", true, "istio-h2", speakHTTP2},
@@ -147,12 +147,12 @@ func speakGRPC(ctx context.Context, conn net.Conn) error {
 	return err
 }
 
-// speakTLS speaks TLS of the application's own, and lines inside.
+// speakTLS speaks the application's own TLS, with lines inside.
 func speakTLS(ctx context.Context, conn net.Conn) error {
 	return speakLines(ctx, tls.Client(conn, &tls.Config{InsecureSkipVerify: true})) //nolint:gosec // whether it is reached is what is tried
 }
 
-// serveTLS runs an application in the server's pod that speaks TLS itself, and answers each line with it.
+// serveTLS runs an application with its own TLS in the server's pod, which answers each line with the line.
 func serveTLS(t *testing.T, m mesh) {
 	t.Helper()
 	chain, key, _, err := m.Issuer.Issue(t.Context(), "a", "application")

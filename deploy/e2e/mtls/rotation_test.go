@@ -121,7 +121,7 @@ func serials(certs []byte) []string {
 	return slices.Compact(list)
 }
 
-// certificates returns those of a file that the agent of a folder writes; none if it changes meanwhile.
+// certificates returns the certificates in a file of an agent, or none if it changes meanwhile.
 func certificates(t *testing.T, dir, name string) []*x509.Certificate {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(dir, "certs", name))
@@ -140,7 +140,7 @@ func selfSigned(t *testing.T, organization string) *pki.Bundle {
 	return b
 }
 
-// plug writes a CA, and the roots that are trusted beside its own, as the files of the Secret cacerts.
+// plug writes a CA and more trusted roots, as the files of the Secret cacerts.
 func plug(t *testing.T, dir string, b *pki.Bundle, roots ...*x509.Certificate) {
 	t.Helper()
 	if len(roots) > 0 {

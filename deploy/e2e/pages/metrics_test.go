@@ -14,8 +14,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
-// TestNativeHistograms: a scrape in Prometheus's protobuf format has native histograms, and the classic buckets beside
-// them.
+// TestNativeHistograms: a scrape in Prometheus's protobuf format has native histograms in addition to classic buckets.
 func TestNativeHistograms(t *testing.T) {
 	s := served.Start(t, served.Options{Mesh: map[string]string{"mesh.yaml": "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n"}})
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+s.Monitoring+"/metrics", nil)

@@ -38,7 +38,7 @@ var keyed = []string{
 	"instancesz ", "push_status ", "push_status {}",
 }
 
-// cut are the places below which the keys are those of an object or of a resource, and not the page's.
+// cut are the paths below which the keys belong to an object or a resource, and not to the page.
 var cut = []string{".spec", ".Spec", ".outputs{}", ".inputs{}", ".sidecar", ".cluster", ".listener", ".routeConfig",
 	"config_dump [].bootstrap", "edsz .configs[]", "ecdsz .configs[]", "adsz .clients[].metadata{}"}
 
@@ -54,7 +54,7 @@ func is(places []string, page, path string) bool {
 // paths are the types of values by page and path.
 type paths map[string]map[string]bool
 
-// collect takes in a page's answer.
+// collect adds the keys of a page's answer.
 func (p paths) collect(page string, text []byte) error {
 	var v any
 	if err := json.Unmarshal(text, &v); err != nil {
@@ -123,7 +123,7 @@ func lines(t *testing.T, file string) []string {
 		func(l string) bool { return l == "" || strings.HasPrefix(l, "#") })
 }
 
-// TestPages: what istiod's pages have, ours have, with the same types.
+// TestPages: this server's pages have the keys of istiod's pages, with the same types.
 func TestPages(t *testing.T) {
 	world, err := os.ReadFile(worldFile)
 	must.Succeed(t, err)

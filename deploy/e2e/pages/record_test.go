@@ -23,7 +23,7 @@ var keep = flag.String("keep", "", "a folder for what istiod answers; empty: it 
 // networks are in the mesh, as istiod's page of collections answers with an error otherwise.
 const networks = "networks: {near: {endpoints: [{fromRegistry: Kubernetes}], gateways: [{address: 192.0.2.99, port: 15443}]}}\n"
 
-// TestPagesAsIstiod asks the real istiod about the same objects: its keys are those that were recorded.
+// TestPagesAsIstiod reads the pages of the real istiod about the same objects: they have the recorded keys.
 // COMPAT_UPDATE=1 records them.
 func TestPagesAsIstiod(t *testing.T) {
 	ctx, c := installed.CRDs(t, cluster.Options{})
@@ -32,7 +32,7 @@ func TestPagesAsIstiod(t *testing.T) {
 	must.Succeed(t, c.Apply(ctx, world))
 	grpc, monitoring := istiod(t, ctx, c.Kubeconfig())
 	connect(t, grpc)
-	connect(t, grpc) // now istiod has cached what the first one got
+	connect(t, grpc) // now istiod has cached the resources of the first one
 	theirs := paths{}
 	for _, page := range asked() {
 		resp, err := http.Get("http://" + monitoring + "/debug/" + page)

@@ -33,10 +33,10 @@ const (
 	clients = 8
 )
 
-// figures are those of one agent.
+// figures are the measurements of one agent.
 type figures struct {
 	ready                   time.Duration
-	rest, anonymous, scrape int           // kB: resident at rest, of that what no file backs, and resident after scrapes
+	rest, anonymous, scrape int           // kB: resident at rest, the part of it without a file, and resident after scrapes
 	scraped                 time.Duration // CPU of all scrapes
 	queries                 float64       // each second
 	query                   time.Duration // CPU of one
@@ -121,7 +121,7 @@ func (m *mesh) measure(t *testing.T, program string) (f figures) {
 	return f
 }
 
-// outside returns the folder below /proc, which is that of the outermost PID namespace, of a process of this one.
+// outside returns the folder in /proc of the outermost PID namespace, for a process of this namespace.
 func outside(t *testing.T, pid int) string {
 	t.Helper()
 	all, err := filepath.Glob("/proc/[0-9]*")
@@ -164,7 +164,7 @@ func memory(t *testing.T, process, name string) int {
 	return n
 }
 
-// cpu returns what a process has used; the kernel counts 10 ms.
+// cpu returns the CPU time of a process, in steps of 10 ms.
 func cpu(t *testing.T, process string) time.Duration {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(process, "stat"))

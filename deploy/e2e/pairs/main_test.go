@@ -15,7 +15,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/e2e/suite"
 )
 
-// How the tests are told where the programs and the CRDs are.
+// Environment variables with the paths of the programs and the CRDs.
 const (
 	agentVar       = "E2E_PILOT_AGENT"
 	istioAgentVar  = "E2E_ISTIO_AGENT"
@@ -23,7 +23,7 @@ const (
 	crdsVar        = "E2E_CRDS"
 )
 
-// template is what Istio's agent makes its bootstrap of; it is beside the program.
+// template is the bootstrap template of Istio's agent, beside the program.
 const template = "pilot-agent-bootstrap.json"
 
 var network *pods.Network

@@ -21,8 +21,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
-// TestPilotAgentPairs: each agent with each control plane gives sidecars and a gateway certificates and configuration.
-// They call by mutual TLS alone, answer DNS by the name table, and serve the metrics of agent and Envoy.
+// TestPilotAgentPairs: each agent with each control plane gives sidecars and gateways certificates and configuration.
+// They use only mutual TLS, answer DNS from the name table, and serve the metrics of agent and Envoy.
 func TestPilotAgentPairs(t *testing.T) {
 	m := start(t)
 	ours, theirs := os.Getenv(agentVar), os.Getenv(istioAgentVar)
@@ -50,7 +50,7 @@ func (m *mesh) pair(t *testing.T, program, controlPlane string) {
 			return err == nil && name == "server"
 		})
 	}
-	// The port is there, and takes no plaintext.
+	// The port is open, and refuses plaintext.
 	if _, err := get(t.Context(), caller, "10.10.0.21:8443", "server.b"); err == nil || errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("plaintext to a server in mode STRICT: %v", err)
 	}

@@ -87,7 +87,7 @@ func start(t *testing.T) *mesh {
 	must(m.cluster.InstallCRDs(ctx, os.Getenv(crdsVar)))
 	must(m.cluster.Apply(ctx, []byte(meshYAML)))
 	m.ours = m.controlPlane(ctx, t, os.Getenv(suite.PilotVar), 25010)
-	m.istiod = m.controlPlane(ctx, t, os.Getenv(istioIstiodVar), 35010) // it takes the CA that is there
+	m.istiod = m.controlPlane(ctx, t, os.Getenv(istioIstiodVar), 35010) // it uses the existing CA
 	s, err := m.cluster.Client().CoreV1().Secrets("istio-system").Get(ctx, "istio-ca-secret", metav1.GetOptions{})
 	must(err)
 	m.roots = s.Data["root-cert.pem"]
@@ -117,7 +117,7 @@ func (m *mesh) controlPlane(ctx context.Context, t *testing.T, binary string, po
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, log, log
 	cmd.Env = []string{"HOME=" + dir, "POD_NAME=istiod-0", "POD_NAMESPACE=istio-system", "ENABLE_LEADER_ELECTION=false",
 		"INJECT_ENABLED=false", "ISTIOD_CUSTOM_HOST=" + host}
-	// What istiod sends for Istio's build of Envoy alone, which is not the one of these tests.
+	// Resources that istiod sends only to Istio's build of Envoy, which these tests do not use.
 	cmd.Env = append(cmd.Env, "PILOT_ENABLE_METADATA_EXCHANGE=false", "PILOT_ENABLE_ALPN_FILTER=false")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	must.Succeed(t, cmd.Start())
@@ -151,7 +151,7 @@ type agent struct {
 	done  chan struct{} // closed when it has ended
 }
 
-// start starts a program as the agent of a pod, as injection would. Both agents are told the same.
+// start starts a program as the agent of a pod, as injection would. Both agents get the same settings.
 func (m *mesh) start(t *testing.T, program, server, pod, role string) *agent {
 	t.Helper()
 	a := &agent{m: m, pod: pod, dir: t.TempDir(), done: make(chan struct{})}

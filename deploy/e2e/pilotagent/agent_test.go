@@ -198,9 +198,9 @@ func (m *mesh) drain(t *testing.T, pod string) {
 	}
 }
 
-// TestAgents: sidecars and a gateway get certificates and configuration through their agents, but one whose
-// certificates another server has; they call by mutual TLS alone, and lose no request when the control plane is killed
-// and when a server is ended with requests in flight.
+// TestAgents: sidecars and a gateway get certificates and configuration through their agents, and one gets its
+// certificates from another server. They call with mutual TLS only, and lose no request when the control plane is
+// killed, or when a server ends with requests in flight.
 func TestAgents(t *testing.T) {
 	m := &mesh{agents: map[string]*agent{}}
 	m.Mesh = suite.StartMesh(t.Context(), t, suite.MeshOptions{

@@ -13,12 +13,12 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
-// probersJSON has agents probe their applications, as injection says. Nobody listens on port 9.
+// probersJSON makes agents probe their applications, in the form of injection. Port 9 has no listener.
 const probersJSON = `{"/app-health/app/readyz":{"httpGet":{"path":"/","port":8080},"timeoutSeconds":15},` +
 	`"/app-health/app/livez":{"tcpSocket":{"port":9}}}`
 
-// testBesideEnvoy asks agents for what they serve beside Envoy: names of the mesh, probes, and metrics as Prometheus
-// reads them.
+// testBesideEnvoy requests what agents serve beside Envoy: names of the mesh, probes, and metrics as Prometheus reads
+// them.
 func (m *mesh) testBesideEnvoy(t *testing.T) {
 	for name, want := range map[string]string{"named": "10.96.0.9", "named.b.svc.cluster.local": "10.96.0.9"} {
 		conn, err := m.World.Pod("caller").Location.DialContext(t.Context(), "tcp", "127.0.0.1:15053")
@@ -54,8 +54,8 @@ func (m *mesh) testBesideEnvoy(t *testing.T) {
 	}
 }
 
-// testCrowd: a pod that opens connection after connection to the status port of another is refused at some time, and
-// others are served.
+// testCrowd: a pod that opens many connections to the status port of another is refused at some point, and other pods
+// are still served.
 func (m *mesh) testCrowd(t *testing.T) {
 	const address = "10.10.0.21:15020"
 	get := func(pod string) (*http.Transport, error) {

@@ -16,7 +16,7 @@ import (
 // foreignSocket is the name of the socket of another server of certificates, in the place of an agent's own.
 const foreignSocket = "spire"
 
-// serveCertificates stands in the place of SPIRE beside an agent: it serves the certificate of an account.
+// serveCertificates stands for SPIRE beside an agent: it serves the certificate of an account.
 func (m *mesh) serveCertificates(t *testing.T, dir, account string) {
 	t.Helper()
 	chain, key, roots, err := m.Issuer.Issue(t.Context(), "b", account)

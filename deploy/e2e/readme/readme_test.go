@@ -18,7 +18,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
-// How the tests are told where the programs and the documents are.
+// Environment variables with the paths of the programs and the documents.
 const programsVar = "E2E_README_PROGRAMS"
 
 // The documents whose commands are tried.
@@ -56,8 +56,8 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// try pastes every block of shell commands of a document into a shell, which stops at the first command that fails. It
-// returns what they print.
+// try runs every block of shell commands of a document in one shell, which stops at the first command that fails. It
+// returns the output.
 func try(t *testing.T, name string, least int) string {
 	t.Helper()
 	programs := os.Getenv(programsVar)
@@ -114,7 +114,7 @@ func TestMeshOfYourOwn(t *testing.T) {
 	said := try(t, gettingStarted, 5)
 	for _, want := range []string{
 		`(?m)^6 objects in force, 0 errors, 0 warnings$`,
-		`(?m)^ *\d+ v1\n *\d+ v2$`, // both answered, and nobody else
+		`(?m)^ *\d+ v1\n *\d+ v2$`, // both answered, and no other server
 		`(?m)^✓ proxies +connected: 1 proxy`,
 		`(?m)^all is well: \d+ checks$`,
 		`(?m)^client\.default +Kubernetes +sidecar +envoy-\S+( +SYNCED \(\d+s\)){4} +\d+s$`,
@@ -130,7 +130,7 @@ func TestMeshOfYourOwn(t *testing.T) {
 	}
 }
 
-// answers adds up what uniq counted.
+// answers returns the sum of the counts of uniq.
 func answers(said string) int {
 	sum := 0
 	for _, m := range regexp.MustCompile(`(?m)^ *(\d+) v[12]$`).FindAllStringSubmatch(said, -1) {
