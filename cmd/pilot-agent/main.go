@@ -17,12 +17,12 @@ func main() {
 	os.Exit(run(context.Background(), os.Args[1:], os.Environ(), os.Stdout, os.Stderr))
 }
 
-// exit is an error that says with which code the process ends. What went wrong has been printed already.
+// exit is an error with the exit code of the process. The cause has been printed already.
 type exit struct{ code int }
 
 func (e exit) Error() string { return fmt.Sprintf("exit with %d", e.code) }
 
-// run is main without the process. It returns the exit code.
+// run runs the command line and returns the exit code.
 func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) int {
 	root := rootCommand(args, environ)
 	root.SetArgs(args)
@@ -45,7 +45,7 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 func rootCommand(args, environ []string) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "pilot-agent",
-		Short:         "Runs beside an Envoy: its bootstrap, certificates, configuration and life",
+		Short:         "Run beside an Envoy: manage its bootstrap, certificates, configuration and process",
 		Example:       "  pilot-agent proxy sidecar\n  pilot-agent request GET /config_dump",
 		SilenceErrors: true,
 		SilenceUsage:  true,

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Every command has examples, of this program, that its flags and arguments take.
+// TestExamples checks that every command has examples with flags and arguments that it accepts.
 func TestExamples(t *testing.T) {
 	root := rootCommand(nil, nil)
 	for _, c := range append(root.Commands(), root) {
@@ -40,7 +40,8 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// Shells offer what a command and its flags take, and files only for those.
+// TestCompletion checks that shells complete the values of commands and flags, and file names only where files are
+// expected.
 func TestCompletion(t *testing.T) {
 	for line, want := range map[string]string{"version -o": "json\nyaml\n:4\n", "version": ":4\n", "proxy": "sidecar\nrouter\n:4\n"} {
 		var out, errs bytes.Buffer

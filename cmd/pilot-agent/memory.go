@@ -11,24 +11,23 @@ import (
 )
 
 const (
-	// pace has the garbage collector begin when the heap has grown by so many percent. Most of an agent's heap is there
-	// from the start and rests.
-	pace = 40
-	// firstRelease is after the start, when most Envoys have their configuration. nextRelease is after each release:
-	// scrapes and renewals map pages again, and a release costs some milliseconds.
+	// gcPercent makes the garbage collector run when the heap has grown by so many percent. Most of an agent's heap is
+	// allocated at the start and stays.
+	gcPercent = 40
+	// firstRelease is the time after the start by which most Envoys have their configuration. nextRelease is the time
+	// between two releases: scrapes and renewals map pages again, and a release costs some milliseconds.
 	firstRelease = 10 * time.Second
 	nextRelease  = time.Minute
 )
 
-// saveMemory sets the pace of the garbage collector, unless GOGC does, and until ctx ends returns to the kernel what
-// the program does not use.
+// saveMemory sets gcPercent, unless GOGC is set, and returns unused memory to the kernel until ctx ends.
 func saveMemory(ctx context.Context, log *slog.Logger, environ []string) {
-	own := false
+	set := false
 	for _, v := range environ {
-		own = own || strings.HasPrefix(v, "GOGC=")
+		set = set || strings.HasPrefix(v, "GOGC=")
 	}
-	if !own {
-		debug.SetGCPercent(pace)
+	if !set {
+		debug.SetGCPercent(gcPercent)
 	}
 	for wait := firstRelease; ; wait = nextRelease {
 		select {
@@ -38,7 +37,7 @@ func saveMemory(ctx context.Context, log *slog.Logger, environ []string) {
 		}
 		debug.FreeOSMemory()
 		if err := pages.Release(); err != nil {
-			log.Info("the pages that only the start used stay mapped", "err", err)
+			log.Info("failed to release unused pages", "err", err)
 			return
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestPace: the garbage collector of an agent begins early, unless GOGC says when.
+// TestPace checks that the garbage collector runs early, unless GOGC is set.
 func TestPace(t *testing.T) {
 	before := debug.SetGCPercent(100)
 	defer debug.SetGCPercent(before)
@@ -18,7 +18,7 @@ func TestPace(t *testing.T) {
 		t.Errorf("with GOGC the pace is %d", got)
 	}
 	saveMemory(ended, slog.New(slog.DiscardHandler), []string{"PATH=/bin"})
-	if got := debug.SetGCPercent(100); got != pace {
-		t.Errorf("the pace is %d, want %d", got, pace)
+	if got := debug.SetGCPercent(100); got != gcPercent {
+		t.Errorf("the pace is %d, want %d", got, gcPercent)
 	}
 }

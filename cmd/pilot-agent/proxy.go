@@ -28,15 +28,15 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/agent/envoy"
 )
 
-// proxyFlags are those of Istio's command, by the same names, and those of an Envoy of the user's own.
+// proxyFlags are the flags of Istio's command with the same names, and the flags for an Envoy outside of a pod.
 type proxyFlags struct {
 	config.Arguments
-	logLevels string
-	logJSON   bool
-	debug     string
-	unused    map[string]string // flags that do nothing here, and why
+	logLevels   string
+	logJSON     bool
+	debug       string
+	ineffective map[string]string // flags without effect, with the reason
 
-	discovery, token, roots, name string // with --stock
+	discovery, token, roots, name string // for --stock
 	admin, status                 uint16
 }
 
@@ -47,48 +47,51 @@ func proxyCommand(args, environ []string) *cobra.Command {
 		Short: "Run beside an Envoy: write its bootstrap, start it, get its certificates and configuration",
 		Long: `Run beside an Envoy: write its bootstrap, start it, get its certificates and configuration.
 
-In a pod, the environment and the files of the injection templates say the rest. Beside any Envoy that you have:
+In a pod, the injection templates set the environment and mount the files. Outside of a pod, for any Envoy:
 
   pilot-agent proxy --stock --name web.default --discovery localhost:15012 --roots root-cert.pem --token token
 
-takes envoy from PATH, and keeps its files in the working directory.`,
+uses envoy from PATH and the working directory for its files.`,
 		Example: `  pilot-agent proxy sidecar --domain default.svc.cluster.local
   pilot-agent proxy router
   pilot-agent proxy --stock --name web.default --discovery localhost:15012 --roots root-cert.pem --token token`,
 		Args:               cobra.MaximumNArgs(1),
 		ValidArgsFunction:  cobra.FixedCompletions([]string{"sidecar", "router"}, cobra.ShellCompDirectiveNoFileComp),
 		FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true},
-		RunE: func(c *cobra.Command, position []string) error {
-			if len(position) > 0 {
-				f.Role = position[0]
+		RunE: func(c *cobra.Command, positional []string) error {
+			if len(positional) > 0 {
+				f.Role = positional[0]
 			}
 			return f.run(c, args, environ)
 		},
 	}
 	flags := c.Flags()
-	flags.StringVar(&f.Domain, "domain", "", "DNS domain of the node; NAMESPACE.svc.cluster.local if it is empty")
-	flags.StringVar(&f.Mesh, "meshConfig", "./etc/istio/config/mesh", "file of the mesh's configuration, which may be missing")
-	flags.StringVar(&f.ServiceCluster, "serviceCluster", "istio-proxy", "what Envoy calls itself, where its pod has no label app")
-	flags.IntVar(&f.Concurrency, "concurrency", 0, "worker threads of Envoy; 0: as ProxyConfig or the CPU limit says, else one for each processor")
-	flags.StringVar(&f.LogLevel, "proxyLogLevel", "warning", "Envoy's level: trace, debug, info, warning, error, critical or off; also SCOPE:LEVEL,...")
-	flags.StringVar(&f.ComponentLevel, "proxyComponentLogLevel", "", "Envoy's levels of scopes: SCOPE:LEVEL,...")
-	flags.StringVar(&f.OutlierLog, "outlierLogPath", "", "file to which Envoy writes the events of outlier detection")
-	flags.StringVar(&f.logLevels, "log_output_level", "default:info", "levels of the agent's own log: SCOPE:LEVEL,...")
-	flags.BoolVar(&f.logJSON, "log_as_json", false, "log in JSON, Envoy too")
-	flags.StringVar(&f.debug, "debugAddr", "", "HOST:PORT on which tools of this host may ask for istio.io/debug pages of the control plane; empty: none may")
-	flags.BoolVar(&f.Stock, "stock", false, "run beside an Envoy of your own, outside of a pod")
-	flags.StringVar(&f.discovery, "discovery", "", "with --stock: HOST:PORT of the control plane; :15010 is plaintext")
-	flags.StringVar(&f.name, "name", "", "with --stock: NAME.NAMESPACE of the proxy; this host's name in default if it is empty")
-	flags.StringVar(&f.token, "token", "", "with --stock: file of a token of the service account")
-	flags.StringVar(&f.roots, "roots", "", "with --stock: PEM file of the CA by which the control plane is trusted")
-	flags.Uint16Var(&f.admin, "adminPort", 0, "with --stock: port of Envoy's admin API, if not 15000")
-	flags.Uint16Var(&f.status, "statusPort", 0, "with --stock: port of the agent's status, if not 15020")
-	f.unused = map[string]string{
+	flags.StringVar(&f.Domain, "domain", "", "DNS domain of the node; default NAMESPACE.svc.cluster.local")
+	flags.StringVar(&f.Mesh, "meshConfig", "./etc/istio/config/mesh", "file of the mesh configuration; it need not exist")
+	flags.StringVar(&f.ServiceCluster, "serviceCluster", "istio-proxy", "name of Envoy's service, if its pod has no label app")
+	flags.IntVar(&f.Concurrency, "concurrency", 0,
+		"number of Envoy's worker threads; 0: from ProxyConfig or the CPU limit, otherwise one for each processor")
+	flags.StringVar(&f.LogLevel, "proxyLogLevel", "warning",
+		"Envoy's log level: trace, debug, info, warning, error, critical or off; also SCOPE:LEVEL,...")
+	flags.StringVar(&f.ComponentLevel, "proxyComponentLogLevel", "", "log levels of Envoy's scopes: SCOPE:LEVEL,...")
+	flags.StringVar(&f.OutlierLog, "outlierLogPath", "", "file for Envoy's outlier detection events")
+	flags.StringVar(&f.logLevels, "log_output_level", "default:info", "log levels of the agent: SCOPE:LEVEL,...")
+	flags.BoolVar(&f.logJSON, "log_as_json", false, "log in JSON, agent and Envoy")
+	flags.StringVar(&f.debug, "debugAddr", "",
+		"loopback HOST:PORT that serves the control plane's istio.io/debug pages to tools on this host; default none")
+	flags.BoolVar(&f.Stock, "stock", false, "run outside of a pod, beside an Envoy from PATH")
+	flags.StringVar(&f.discovery, "discovery", "", "with --stock: HOST:PORT of the control plane; port 15010 means without TLS")
+	flags.StringVar(&f.name, "name", "", "with --stock: NAME.NAMESPACE of the proxy; default this host's name in namespace default")
+	flags.StringVar(&f.token, "token", "", "with --stock: file with a token of the service account")
+	flags.StringVar(&f.roots, "roots", "", "with --stock: PEM file with the roots that verify the control plane")
+	flags.Uint16Var(&f.admin, "adminPort", 0, "with --stock: port of Envoy's admin API; default 15000")
+	flags.Uint16Var(&f.status, "statusPort", 0, "with --stock: port of the agent's status; default 15020")
+	f.ineffective = map[string]string{
 		"stsPort": "there is no token service", "tokenManagerPlugin": "there is no token service", "templateFile": "the bootstrap is not made from a template",
-		"profiling": "profiles are at /debug/pprof of the status port, for this host only", "log_target": "the log goes to standard output", "log_caller": "lines name no callers",
-		"log_stacktrace_level": "lines have no stack traces", "vklog": "the agent has no client of Kubernetes",
+		"profiling": "profiles are at /debug/pprof of the status port, for this host only", "log_target": "the log goes to standard output", "log_caller": "log lines have no callers",
+		"log_stacktrace_level": "log lines have no stack traces", "vklog": "the agent has no Kubernetes client",
 	}
-	for name, why := range f.unused {
+	for name, why := range f.ineffective {
 		flags.String(name, "", "has no effect: "+why)
 		flags.Lookup(name).Hidden = true
 	}
@@ -102,7 +105,7 @@ func (f *proxyFlags) run(c *cobra.Command, args, environ []string) error {
 		return fmt.Errorf("--log_output_level: %w", err)
 	}
 	logger, _ := logs.New(logs.Options{Writer: c.OutOrStdout(), JSON: f.logJSON, Levels: levels})
-	for name, why := range f.unused {
+	for name, why := range f.ineffective {
 		if c.Flags().Changed(name) {
 			logger.Warn("flag has no effect", "flag", "--"+name, "reason", why)
 		}
@@ -112,7 +115,7 @@ func (f *proxyFlags) run(c *cobra.Command, args, environ []string) error {
 	}
 	for _, name := range stockFlags() {
 		if !f.Stock && c.Flags().Changed(name) {
-			return fmt.Errorf("--%s is for an Envoy of your own: write --stock too, or set ProxyConfig", name)
+			return fmt.Errorf("--%s needs --stock: add it, or set the value in ProxyConfig", name)
 		}
 	}
 	if f.Stock {
@@ -128,14 +131,14 @@ func (f *proxyFlags) run(c *cobra.Command, args, environ []string) error {
 	}
 	host, err := os.Hostname()
 	if err != nil {
-		logger.Info("this host has no name", "err", err)
+		logger.Info("failed to get the name of this host", "err", err)
 	}
 	cfg, err := config.Read(config.Source{Arguments: f.Arguments, Environ: environ, Addresses: addresses, Hostname: host, Version: version.Tag()})
 	if err != nil {
 		return err
 	}
 	if f.Stock {
-		f.files(cfg)
+		f.setFiles(cfg)
 	}
 	ctx, cancel := context.WithCancel(c.Context())
 	defer cancel()
@@ -148,38 +151,38 @@ func (f *proxyFlags) run(c *cobra.Command, args, environ []string) error {
 		return err
 	}
 	safe.Go(logger, "memory", func() { saveMemory(ctx, logger, environ) })
-	logger.Info("proxy", "version", version.Tag(), "id", cfg.Node.GetId(), "discovery", cfg.Security.Discovery)
+	logger.Info("starting the proxy", "version", version.Tag(), "id", cfg.Node.GetId(), "discovery", cfg.Security.Discovery)
 	err = a.Run(ctx)
 	var ended *envoy.Exit
 	if errors.As(err, &ended) {
-		logger.Error("Envoy ended by itself", "state", ended.State)
+		logger.Error("Envoy exited", "state", ended.State)
 		return exit{ended.Code}
 	}
 	return err
 }
 
-// signals ends the agent at the first signal, and Envoy at once at the second.
-func (f *proxyFlags) signals(logger *slog.Logger, end func(), kill chan struct{}) (stop func()) {
-	caught := make(chan os.Signal, 2)
-	signal.Notify(caught, syscall.SIGTERM, syscall.SIGINT)
+// signals ends the agent at the first signal, and kills Envoy at the second. The caller must call stop.
+func (f *proxyFlags) signals(logger *slog.Logger, cancel func(), kill chan struct{}) (stop func()) {
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	done := make(chan struct{})
 	safe.Go(logger, "signals", func() {
 		for i := 0; ; i++ {
 			select {
 			case <-done:
 				return
-			case s := <-caught:
+			case s := <-signals:
 				logger.Info("caught a signal", "signal", s.String())
-				if end(); i == 1 {
+				if cancel(); i == 1 {
 					close(kill)
 				}
 			}
 		}
 	})
-	return func() { signal.Stop(caught); close(done) }
+	return func() { signal.Stop(signals); close(done) }
 }
 
-// unknown returns the flags among args that do not exist.
+// unknown returns the long flags among args that do not exist.
 func unknown(flags *pflag.FlagSet, args []string) []string {
 	var names []string
 	for _, arg := range args {
@@ -195,7 +198,7 @@ func unknown(flags *pflag.FlagSet, args []string) []string {
 func hostAddresses() ([]netip.Addr, error) {
 	all, err := net.InterfaceAddrs()
 	if err != nil {
-		return nil, fmt.Errorf("addresses of this host: %w", err)
+		return nil, fmt.Errorf("failed to list the addresses of this host: %w", err)
 	}
 	var list []netip.Addr
 	for _, a := range all {
@@ -206,12 +209,13 @@ func hostAddresses() ([]netip.Addr, error) {
 	return list, nil
 }
 
-// stockFlags are those that count with --stock alone.
+// stockFlags returns the flags that require --stock.
 func stockFlags() []string {
 	return []string{"discovery", "name", "token", "roots", "adminPort", "statusPort"}
 }
 
-// stock returns the environment of an Envoy outside of a pod: what a pod's would say, where it is not set.
+// stock returns the environment for an Envoy outside of a pod. It adds the variables that a pod would have, unless
+// they are set, and a PROXY_CONFIG that contains the flags.
 func (f *proxyFlags) stock(environ []string) ([]string, error) {
 	name, namespace := f.name, "default"
 	if i := strings.LastIndexByte(name, '.'); i > 0 {
@@ -226,7 +230,7 @@ func (f *proxyFlags) stock(environ []string) ([]string, error) {
 	}
 	binary, err := exec.LookPath("envoy")
 	if err != nil {
-		binary = "envoy" // ProxyConfig may name another; what is wrong is said later
+		binary = "envoy" // ProxyConfig may name another; agent.New reports a missing one
 	}
 	fields := map[string]any{"binaryPath": binary}
 	for _, v := range environ {
@@ -252,11 +256,11 @@ func (f *proxyFlags) stock(environ []string) ([]string, error) {
 		"POD_NAME=" + name, "POD_NAMESPACE=" + namespace, "SERVICE_ACCOUNT=" + cmp.Or(name, "default"),
 		"ISTIO_META_INTERCEPTION_MODE=NONE", "ISTIO_META_CLUSTER_ID=Kubernetes", "ENVOY_SKIP_DEPRECATED_LOGS=false", "INSTANCE_IP=127.0.0.1",
 	}
-	return append(append(defaults, environ...), "PROXY_CONFIG="+string(text)), nil // the last of a name counts
+	return append(append(defaults, environ...), "PROXY_CONFIG="+string(text)), nil // the last value of a variable is used
 }
 
-// files takes tokens and roots from where the user says.
-func (f *proxyFlags) files(c *config.Config) {
+// setFiles sets the files of the token and of the roots from the flags.
+func (f *proxyFlags) setFiles(c *config.Config) {
 	if f.token != "" {
 		c.Security.Token = filepath.Clean(f.token)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
-// TestRequest: what istioctl runs in pods, and what a pod's hooks run.
+// TestRequest runs the commands that istioctl and hooks run in pods.
 func TestRequest(t *testing.T) {
 	asked := 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -52,7 +52,8 @@ func TestRequest(t *testing.T) {
 	}
 }
 
-// TestProxyFlags: flags of Istio's that do nothing are named, so are unknown ones, and what is wrong ends the agent.
+// TestProxyFlags checks that flags of Istio without effect, and unknown flags, are logged, and that wrong flags end
+// the agent.
 func TestProxyFlags(t *testing.T) {
 	var out, errs bytes.Buffer
 	args := []string{"proxy", "sidecar", "--stsPort=15463", "--templateFile", "x.json", "--profiling", "--colour=red", "--log_as_json"}
@@ -73,7 +74,7 @@ func TestProxyFlags(t *testing.T) {
 	}
 }
 
-// TestStock: outside of a pod, flags say what its environment would, and the environment goes before them.
+// TestStock checks that flags replace the environment of a pod, and that the environment has precedence.
 func TestStock(t *testing.T) {
 	f := &proxyFlags{name: "web.shop", discovery: "localhost:15012", admin: 1, status: 2}
 	environ, err := f.stock([]string{"POD_NAMESPACE=other", "PROXY_CONFIG={statusPort: 3, concurrency: 4}"})
@@ -84,7 +85,7 @@ func TestStock(t *testing.T) {
 		}
 	}
 	text := strings.Join(environ, "\n")
-	last := environ[len(environ)-1] // which counts
+	last := environ[len(environ)-1] // which is used
 	if !strings.Contains(text, "POD_NAMESPACE=shop\n") || strings.Index(text, "POD_NAMESPACE=shop") > strings.Index(text, "POD_NAMESPACE=other") ||
 		!strings.HasSuffix(last, `"concurrency":4,"discoveryAddress":"localhost:15012","proxyAdminPort":1,"statusPort":2}`) {
 		t.Errorf("environment %s", text)

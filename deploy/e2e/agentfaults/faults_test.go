@@ -69,7 +69,7 @@ func TestFaults(t *testing.T) {
 				t.Fatal(err)
 			}
 			err = nil // files of before that the agent removes leave room
-			return server.said("the certificate cannot be written")
+			return server.said("failed to write the certificate")
 		})
 		before, err := onDisk(server.disk)
 		if err != nil {
@@ -98,10 +98,10 @@ func TestFaults(t *testing.T) {
 		m.Pilot.Kill() // so that the agent has to prove again who it is
 		must.Succeed(t, m.Pilot.Restart(t.Context()))
 		suite.Eventually(t, "the agent says what it misses",
-			func() bool { return caller.said("no token") && caller.said("no stream to the control plane") })
+			func() bool { return caller.said("failed to read the token") && caller.said("failed to open a stream to the control plane") })
 		must.Succeed(t, os.Rename(token+".away", token))
 		caller.renewed(t, caller.serial(t))
-		suite.Eventually(t, "a stream again", func() bool { return caller.said("there is a stream to the control plane again") })
+		suite.Eventually(t, "a stream again", func() bool { return caller.said("reconnected to the control plane") })
 	})
 	t.Run("NoDescriptors", func(t *testing.T) {
 		var before unix.Rlimit

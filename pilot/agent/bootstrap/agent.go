@@ -33,25 +33,25 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
-// Agent is what an agent beside Envoy adds to its configuration.
+// Agent configures the parts of a bootstrap that an agent adds.
 type Agent struct {
-	// Proxy is the ProxyConfig, with defaults: what Envoy records and where it reports to.
+	// Proxy is the ProxyConfig with defaults. It says what Envoy records, and where it sends that.
 	Proxy *meshv1alpha1.ProxyConfig
-	// Annotations are those of the pod; some of sidecar.istio.io go before Proxy.
+	// Annotations are the annotations of the pod. Some of sidecar.istio.io have precedence over Proxy.
 	Annotations map[string]string
-	// Status is the port of this host on which the agent says whether Envoy is ready.
+	// Status is the port of the agent's readiness check on this host.
 	Status uint16
-	// ReadyPort and MetricsPort are Envoy's own, for /healthz/ready and /stats/prometheus.
+	// ReadyPort and MetricsPort are Envoy's ports for /healthz/ready and /stats/prometheus.
 	ReadyPort, MetricsPort uint16
-	// LocalMetrics opens MetricsPort to this pod alone.
+	// LocalMetrics limits MetricsPort to this pod.
 	LocalMetrics bool
-	// IPv6 says that the pod has no IPv4 address.
+	// IPv6 means that the pod has no IPv4 address.
 	IPv6 bool
-	// JSONLog has Envoy log in JSON.
+	// JSONLog makes Envoy log in JSON.
 	JSONLog bool
-	// OutlierLog is a file to which Envoy writes the events of outlier detection; empty: none.
+	// OutlierLog is the file for Envoy's outlier detection events. It may be empty.
 	OutlierLog string
-	// CountConnections has Envoy count open connections, which an agent asks for while it drains.
+	// CountConnections enables the statistic of open connections, which the agent reads while Envoy drains.
 	CountConnections bool
 }
 
@@ -61,7 +61,7 @@ const (
 	localTimeout = 250 * time.Millisecond
 )
 
-// extend adds it to a bootstrap. An error names the field or the annotation that is wrong.
+// extend adds the agent's parts to a bootstrap. The error names the wrong field or annotation.
 func (a *Agent) extend(b *bootstrapv3.Bootstrap) error {
 	local, all := "127.0.0.1", "0.0.0.0"
 	if a.IPv6 {
@@ -89,9 +89,9 @@ func (a *Agent) extend(b *bootstrapv3.Bootstrap) error {
 		name string
 		port uint16
 	}{{adminCluster, uint16(b.Admin.Address.GetSocketAddress().GetPortValue())}, {agentCluster, a.Status}} {
-		to := cluster(c.name, socket(local, c.port))
-		to.ConnectTimeout = durationpb.New(localTimeout)
-		b.StaticResources.Clusters = append(b.StaticResources.Clusters, to)
+		target := cluster(c.name, socket(local, c.port))
+		target.ConnectTimeout = durationpb.New(localTimeout)
+		b.StaticResources.Clusters = append(b.StaticResources.Clusters, target)
 	}
 	metrics := all
 	if a.LocalMetrics {
@@ -103,22 +103,26 @@ func (a *Agent) extend(b *bootstrapv3.Bootstrap) error {
 		stat, path, cluster string
 		compressed          bool
 	}{
-		{host: metrics, port: a.MetricsPort, stat: "stats", path: "/stats/prometheus", cluster: adminCluster, compressed: a.Proxy.GetStatsCompression().GetValue() || a.Proxy.GetStatsCompression() == nil},
+		{
+			host: metrics, port: a.MetricsPort, stat: "stats", path: "/stats/prometheus", cluster: adminCluster,
+			compressed: a.Proxy.GetStatsCompression().GetValue() || a.Proxy.GetStatsCompression() == nil,
+		},
 		{host: all, port: a.ReadyPort, stat: "agent", path: "/healthz/ready", cluster: agentCluster},
 	} {
 		if l.port == 0 {
 			continue
 		}
-		made, err := listener(l.host, l.port, l.stat, l.path, l.cluster, l.compressed && a.Annotations[names.AnnotationStatsCompression] != "false")
+		added, err := listener(l.host, l.port, l.stat, l.path, l.cluster, l.compressed && a.Annotations[names.AnnotationStatsCompression] != "false")
 		if err != nil {
 			return err
 		}
-		b.StaticResources.Listeners = append(b.StaticResources.Listeners, made)
+		b.StaticResources.Listeners = append(b.StaticResources.Listeners, added)
 	}
 	if a.OutlierLog != "" {
 		b.ClusterManager = &bootstrapv3.ClusterManager{OutlierDetection: &bootstrapv3.ClusterManager_OutlierDetection{EventLogPath: a.OutlierLog}}
 	}
-	if b.Node.GetId() != "" && len(b.Node.Id) > 6 && b.Node.Id[:7] == "router~" { // most of a gateway's clusters are never called
+	// Most clusters of a gateway are never called.
+	if b.Node.GetId() != "" && len(b.Node.Id) > 6 && b.Node.Id[:7] == "router~" {
 		if b.ClusterManager == nil {
 			b.ClusterManager = &bootstrapv3.ClusterManager{}
 		}
@@ -128,12 +132,12 @@ func (a *Agent) extend(b *bootstrapv3.Bootstrap) error {
 		return err
 	}
 	for _, c := range b.StaticResources.Clusters {
-		c.AltStatName = c.Name + ";" // where the tag of a cluster's name ends
+		c.AltStatName = c.Name + ";" // the tag for the cluster's name ends at the semicolon
 	}
 	return nil
 }
 
-// silent is an access log that keeps nothing.
+// silent returns an access log to /dev/null.
 func silent() ([]*accesslogv3.AccessLog, error) {
 	config, err := anypb.New(&filelogv3.FileAccessLog{Path: "/dev/null"})
 	if err != nil {
@@ -142,7 +146,7 @@ func silent() ([]*accesslogv3.AccessLog, error) {
 	return []*accesslogv3.AccessLog{{Name: "envoy.access_loggers.file", ConfigType: &accesslogv3.AccessLog_TypedConfig{TypedConfig: config}}}, nil
 }
 
-// extensions are those of every mesh: listeners that other listeners connect to.
+// extensions returns the extension for internal listeners, which other listeners connect to.
 func extensions() ([]*corev3.TypedExtensionConfig, error) {
 	config, err := anypb.New(&internalv3.InternalListener{BufferSizeKb: wrapperspb.UInt32(64)})
 	if err != nil {
@@ -151,40 +155,42 @@ func extensions() ([]*corev3.TypedExtensionConfig, error) {
 	return []*corev3.TypedExtensionConfig{{Name: "envoy.bootstrap.internal_listener", TypedConfig: config}}, nil
 }
 
-// unlimited bounds nothing: the streams of all resources share one connection.
+// unlimited returns circuit breakers with very high limits, because the streams of all resources share one
+// connection.
 func unlimited() *clusterv3.CircuitBreakers {
-	const most = 100000
+	const limit = 100000
 	var list []*clusterv3.CircuitBreakers_Thresholds
 	for _, p := range []corev3.RoutingPriority{corev3.RoutingPriority_DEFAULT, corev3.RoutingPriority_HIGH} {
 		list = append(list, &clusterv3.CircuitBreakers_Thresholds{
-			Priority: p, MaxConnections: wrapperspb.UInt32(most), MaxPendingRequests: wrapperspb.UInt32(most), MaxRequests: wrapperspb.UInt32(most),
+			Priority: p, MaxConnections: wrapperspb.UInt32(limit), MaxPendingRequests: wrapperspb.UInt32(limit), MaxRequests: wrapperspb.UInt32(limit),
 		})
 	}
 	return &clusterv3.CircuitBreakers{Thresholds: list}
 }
 
-// log is the layout of Envoy's log: as the agent's.
+// log returns the format of Envoy's log, which is that of the agent's log.
 func (a *Agent) log() *bootstrapv3.Bootstrap_ApplicationLogConfig {
-	const at = "%Y-%m-%dT%T.%fZ"
+	const timestamp = "%Y-%m-%dT%T.%fZ"
 	format := &bootstrapv3.Bootstrap_ApplicationLogConfig_LogFormat{LogFormat: &bootstrapv3.Bootstrap_ApplicationLogConfig_LogFormat_TextFormat{
-		TextFormat: at + "\t%l\tenvoy %n %g:%#\t%v\tthread=%t",
+		TextFormat: timestamp + "\t%l\tenvoy %n %g:%#\t%v\tthread=%t",
 	}}
 	if a.JSONLog {
 		text := structpb.NewStringValue
 		format.LogFormat = &bootstrapv3.Bootstrap_ApplicationLogConfig_LogFormat_JsonFormat{JsonFormat: &structpb.Struct{Fields: map[string]*structpb.Value{
-			"time": text(at), "level": text("%l"), "scope": text("envoy %n"), "msg": text("%j"), "caller": text("%g:%#"), "thread": text("%t"),
+			"time": text(timestamp), "level": text("%l"), "scope": text("envoy %n"), "msg": text("%j"), "caller": text("%g:%#"), "thread": text("%t"),
 		}}}
 	}
 	return &bootstrapv3.Bootstrap_ApplicationLogConfig{LogFormat: format}
 }
 
-// runtime has the values of every mesh, and over them those of ProxyConfig. true and false are booleans.
+// runtime returns the runtime layers, with defaults below the values in ProxyConfig. The texts true and false become
+// booleans.
 func (a *Agent) runtime() *bootstrapv3.LayeredRuntime {
 	fields := map[string]*structpb.Value{
 		"re2.max_program_size.error_level": structpb.NewNumberValue(programSize),
-		// The heap's limit means what is in use, not what the allocator keeps.
+		// The heap limit refers to memory in use, not to memory that the allocator retains.
 		"envoy.reloadable_features.fixed_heap_use_allocated": structpb.NewBoolValue(true),
-		// Paths with a fragment are routed without it.
+		// A fragment in a path is ignored for routing.
 		"envoy.reloadable_features.http_reject_path_with_fragment": structpb.NewBoolValue(false),
 	}
 	for key, text := range a.Proxy.GetRuntimeValues() {
@@ -205,7 +211,7 @@ func socket(host string, port uint16) *corev3.Address {
 	}}}
 }
 
-// listener passes one path on to a cluster, whatever else is going on.
+// listener returns a listener that forwards one path to a cluster and is exempt from Envoy's overload limits.
 func listener(host string, port uint16, stat, path, to string, compressed bool) (*listenerv3.Listener, error) {
 	filters, err := httpFilters(compressed)
 	if err != nil {
@@ -232,7 +238,7 @@ func listener(host string, port uint16, stat, path, to string, compressed bool) 
 	}, nil
 }
 
-// httpFilters are those of such a listener. Metrics compress well: to what the client accepts.
+// httpFilters returns the HTTP filters of such a listener. Metrics compress well, so all compressions are offered.
 func httpFilters(compressed bool) ([]*managerv3.HttpFilter, error) {
 	var list []*managerv3.HttpFilter
 	add := func(name string, m proto.Message) error {

@@ -18,7 +18,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
-// with returns a bootstrap by a ProxyConfig in YAML, or what is wrong.
+// with returns a bootstrap for a ProxyConfig in YAML, or the error.
 func with(t *testing.T, config string, change func(*Agent)) (*bootstrapv3.Bootstrap, error) {
 	t.Helper()
 	text, err := yaml.YAMLToJSON([]byte(config))
@@ -44,8 +44,8 @@ func clusterOf(t *testing.T, b *bootstrapv3.Bootstrap, name string) *clusterv3.C
 	return b.GetStaticResources().GetClusters()[i]
 }
 
-// TestTLSOfReports: certificates are those of files or of the mesh, and without roots the server must have one that
-// this system trusts.
+// TestTLSOfReports checks that certificates come from files or from the mesh, and that without roots the server is
+// verified by the system's roots.
 func TestTLSOfReports(t *testing.T) {
 	for settings, want := range map[string]string{
 		"{mode: DISABLE}":                                       "",
@@ -82,7 +82,7 @@ func TestTLSOfReports(t *testing.T) {
 	}
 }
 
-// TestReports: where traces and metrics go.
+// TestReports checks the clusters and configuration of tracers and metrics services.
 func TestReports(t *testing.T) {
 	b, err := with(t, "{statsdUdpAddress: '10.0.0.1:8125', envoyMetricsService: {address: 'm:1', tcpKeepalive: {time: 9s, probes: 2}}}", func(a *Agent) { a.IPv6 = true })
 	must.Succeed(t, err)
@@ -117,7 +117,8 @@ func TestAgentRefused(t *testing.T) {
 	}
 }
 
-// TestLocalMetrics: Envoy serves metrics that are for this pod alone at its loopback address, and readiness at all.
+// TestLocalMetrics checks that Envoy serves metrics for this pod only on its loopback address, and readiness on all
+// addresses.
 func TestLocalMetrics(t *testing.T) {
 	for _, ipv6 := range []bool{false, true} {
 		b, err := with(t, "{}", func(a *Agent) { a.IPv6, a.LocalMetrics = ipv6, true })

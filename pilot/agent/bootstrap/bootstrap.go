@@ -29,34 +29,34 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/node"
 )
 
-// Options are what an Envoy starts with.
+// Options configure a bootstrap.
 type Options struct {
-	// Node is its node; node.Format makes one.
+	// Node identifies Envoy. node.Format makes one.
 	Node *corev3.Node
-	// ADS is the control plane: HOST:PORT, or the path of a Unix socket.
+	// ADS is the address of the control plane: HOST:PORT, or the path of a Unix socket.
 	ADS string
-	// SDS is the server of its certificates, in the same form. Without one it has no certificates, and mTLS is out of
-	// its reach.
+	// SDS is the address of the server of its certificates, in the same form. If it is empty, Envoy has no certificates
+	// and cannot use mTLS.
 	SDS string
-	// Admin is the HOST:PORT of its admin API; port 0 takes a free one.
+	// Admin is the HOST:PORT of the admin API. Port 0 chooses a free port.
 	Admin string
-	// StateOfTheWorld has it ask for whole lists of resources each time, instead of what changed (delta).
+	// StateOfTheWorld selects the protocol that sends complete lists of resources. The default is the delta protocol.
 	StateOfTheWorld bool
-	// Agent is what an agent beside Envoy adds; nil: there is none.
+	// Agent has the parts that an agent adds. It may be nil.
 	Agent *Agent
 }
 
-// programSize is how large users' regular expressions may be, as in Istio's own bootstraps: the control plane bounds
-// them, and Envoy's default of 100 would refuse most.
+// programSize is the maximum size of users' regular expressions, as in Istio's bootstraps. The control plane limits
+// them, and Envoy's default of 100 would reject most.
 const programSize = 32768
 
 const (
 	connectTimeout = time.Second
-	// Envoy's default waits up to 30 s before it connects to the control plane again.
-	leastRetry, mostRetry = 100 * time.Millisecond, time.Second
+	// Envoy's default waits up to 30 s until it reconnects to the control plane.
+	minBackoff, maxBackoff = 100 * time.Millisecond, time.Second
 )
 
-// New makes the configuration. An error names the option that is wrong.
+// New returns a bootstrap. The error names the option that is wrong.
 func New(o Options) (*bootstrapv3.Bootstrap, error) {
 	if _, err := node.Parse(o.Node); err != nil {
 		return nil, err // the control plane would refuse it
@@ -95,7 +95,7 @@ func New(o Options) (*bootstrapv3.Bootstrap, error) {
 				GrpcServices: []*corev3.GrpcService{{TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{
 					ClusterName: names.XDSCluster,
 					RetryPolicy: &corev3.RetryPolicy{RetryBackOff: &corev3.BackoffStrategy{
-						BaseInterval: durationpb.New(leastRetry), MaxInterval: durationpb.New(mostRetry),
+						BaseInterval: durationpb.New(minBackoff), MaxInterval: durationpb.New(maxBackoff),
 					}},
 				}}}},
 			},
@@ -118,7 +118,7 @@ func New(o Options) (*bootstrapv3.Bootstrap, error) {
 	return b, nil
 }
 
-// ads is the control plane's stream; the first answer may take any time.
+// ads returns the source of resources on the control plane's stream. There is no timeout for the first response.
 func ads() *corev3.ConfigSource {
 	return &corev3.ConfigSource{
 		ConfigSourceSpecifier: &corev3.ConfigSource_Ads{Ads: &corev3.AggregatedConfigSource{}},
@@ -126,7 +126,7 @@ func ads() *corev3.ConfigSource {
 	}
 }
 
-// connectionLimit is one that nobody reaches: without any, Envoy warns.
+// connectionLimit returns a connection limit that is never reached. Without a limit Envoy logs a warning.
 func connectionLimit() (*overloadv3.OverloadManager, error) {
 	config, err := anypb.New(&connectionsv3.DownstreamConnectionsConfig{MaxActiveDownstreamConnections: math.MaxInt32})
 	if err != nil {
@@ -138,9 +138,9 @@ func connectionLimit() (*overloadv3.OverloadManager, error) {
 	}}}, nil
 }
 
-// grpcCluster is a cluster of one server that speaks gRPC.
-func grpcCluster(name, at string) (*clusterv3.Cluster, error) {
-	address, err := parse(at)
+// grpcCluster returns a cluster of one gRPC server.
+func grpcCluster(name, text string) (*clusterv3.Cluster, error) {
+	address, err := parse(text)
 	if err != nil {
 		return nil, err
 	}
@@ -157,14 +157,14 @@ func grpcCluster(name, at string) (*clusterv3.Cluster, error) {
 	if _, err := netip.ParseAddr(socket.GetAddress()); err != nil {
 		c.ClusterDiscoveryType, c.DnsLookupFamily = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STRICT_DNS}, clusterv3.Cluster_V4_PREFERRED
 	}
-	// A host that is gone does not close its connections.
+	// A host that has gone does not close its connections.
 	c.UpstreamConnectionOptions = &clusterv3.UpstreamConnectionOptions{TcpKeepalive: &corev3.TcpKeepalive{
 		KeepaliveTime: wrapperspb.UInt32(30), KeepaliveInterval: wrapperspb.UInt32(10), KeepaliveProbes: wrapperspb.UInt32(3),
 	}}
 	return c, nil
 }
 
-// cluster is a cluster of one server.
+// cluster returns a cluster of one server.
 func cluster(name string, address *corev3.Address) *clusterv3.Cluster {
 	return &clusterv3.Cluster{
 		Name: name, ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC}, ConnectTimeout: durationpb.New(connectTimeout),
@@ -174,7 +174,7 @@ func cluster(name string, address *corev3.Address) *clusterv3.Cluster {
 	}
 }
 
-// http2Options are those of a cluster that speaks HTTP/2 alone.
+// http2Options returns the options of a cluster that uses HTTP/2.
 func http2Options() (map[string]*anypb.Any, error) {
 	http2, err := anypb.New(&httpv3.HttpProtocolOptions{UpstreamProtocolOptions: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_{
 		ExplicitHttpConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig{
@@ -184,7 +184,7 @@ func http2Options() (map[string]*anypb.Any, error) {
 	return map[string]*anypb.Any{"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": http2}, err
 }
 
-// parse reads HOST:PORT, or the path of a Unix socket.
+// parse parses HOST:PORT, or the path of a Unix socket.
 func parse(text string) (*corev3.Address, error) {
 	if path := strings.TrimPrefix(text, "unix:"); strings.Contains(path, "/") && !strings.Contains(path, "://") {
 		return &corev3.Address{Address: &corev3.Address_Pipe{Pipe: &corev3.Pipe{Path: path}}}, nil
@@ -199,15 +199,15 @@ func parse(text string) (*corev3.Address, error) {
 	}}}, nil
 }
 
-// JSON returns a bootstrap, or any other message, as Envoy reads it from a file. Equal messages have equal bytes.
+// JSON returns a bootstrap, or any other message, in the form that Envoy reads. The result is deterministic.
 func JSON(m proto.Message) ([]byte, error) {
 	text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(m)
 	if err != nil {
-		return nil, fmt.Errorf("write the bootstrap: %w", err)
+		return nil, fmt.Errorf("failed to encode the bootstrap: %w", err)
 	}
 	var b bytes.Buffer
-	if err := json.Indent(&b, text, "", "  "); err != nil { // which also drops the spaces that protojson adds at random
-		return nil, fmt.Errorf("write the bootstrap: %w", err)
+	if err := json.Indent(&b, text, "", "  "); err != nil { // it also removes the random spaces of protojson
+		return nil, fmt.Errorf("failed to encode the bootstrap: %w", err)
 	}
 	b.WriteByte('\n')
 	return b.Bytes(), nil

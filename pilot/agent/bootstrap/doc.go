@@ -1,13 +1,13 @@
-// Package bootstrap makes the configuration that an Envoy starts with: who it is, where its control plane is and how to
-// ask it, where its certificates come from, and where its admin API listens. Clusters, listeners and routes come from
-// the control plane.
+// Package bootstrap makes the configuration that an Envoy starts with: its node, the address and the protocol of its
+// control plane, the source of its certificates, and the address of its admin API. Clusters, listeners and routes come
+// from the control plane.
 //
-//   - bootstrap.go: New; with it an Envoy can run alone
-//   - agent.go: what an agent beside it adds: ports for readiness and metrics, the log, the runtime
-//   - stats.go: which metrics Envoy keeps, and their labels
-//   - report.go: where it sends traces, metrics and access logs
+//   - bootstrap.go: New, which is enough for an Envoy without an agent
+//   - agent.go: the parts that an agent adds: ports for readiness and metrics, the log format, the runtime
+//   - stats.go: the metrics that Envoy keeps, and their labels
+//   - report.go: the services that get traces, metrics and access logs
 //
-// It starts no Envoy, reads no file and holds no state.
+// It starts no Envoy, reads no file and has no state.
 //
 // # Guarantees
 //

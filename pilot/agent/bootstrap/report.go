@@ -31,27 +31,27 @@ const (
 	accessLogCluster = "envoy_accesslog_service"
 )
 
-// report adds where Envoy sends its traces, metrics and access logs, as ProxyConfig says.
+// report adds the services that Envoy sends its traces, metrics and access logs to, as ProxyConfig says.
 func (a *Agent) report(b *bootstrapv3.Bootstrap) error {
 	if err := a.trace(b); err != nil {
 		return err
 	}
 	for _, r := range []struct {
 		field, cluster string
-		to             *meshv1alpha1.RemoteService
+		service        *meshv1alpha1.RemoteService
 	}{{"envoyMetricsService", metricsCluster, a.Proxy.GetEnvoyMetricsService()}, {"envoyAccessLogService", accessLogCluster, a.Proxy.GetEnvoyAccessLogService()}} {
-		if r.to.GetAddress() == "" {
+		if r.service.GetAddress() == "" {
 			continue
 		}
-		c, err := a.remote(r.cluster, r.field, r.to.GetAddress(), r.to.GetTlsSettings(), "h2")
+		c, err := a.remote(r.cluster, r.field, r.service.GetAddress(), r.service.GetTlsSettings(), "h2")
 		if err != nil {
 			return err
 		}
 		if c.TypedExtensionProtocolOptions, err = http2Options(); err != nil {
 			return fmt.Errorf("%s: %w", r.field, err)
 		}
-		if keep := r.to.GetTcpKeepalive(); keep != nil {
-			c.UpstreamConnectionOptions = &clusterv3.UpstreamConnectionOptions{TcpKeepalive: keepalive(keep)}
+		if settings := r.service.GetTcpKeepalive(); settings != nil {
+			c.UpstreamConnectionOptions = &clusterv3.UpstreamConnectionOptions{TcpKeepalive: keepalive(settings)}
 		}
 		b.StaticResources.Clusters = append(b.StaticResources.Clusters, c)
 	}
@@ -61,12 +61,12 @@ func (a *Agent) report(b *bootstrapv3.Bootstrap) error {
 		}
 	}
 	if text := a.Proxy.GetStatsdUdpAddress(); text != "" {
-		at, err := parse(text)
+		address, err := parse(text)
 		if err != nil {
 			return fmt.Errorf("statsdUdpAddress: %w", err)
 		}
-		at.GetSocketAddress().Protocol = corev3.SocketAddress_UDP
-		if err := sink(b, "envoy.stat_sinks.statsd", &metricsv3.StatsdSink{StatsdSpecifier: &metricsv3.StatsdSink_Address{Address: at}}); err != nil {
+		address.GetSocketAddress().Protocol = corev3.SocketAddress_UDP
+		if err := sink(b, "envoy.stat_sinks.statsd", &metricsv3.StatsdSink{StatsdSpecifier: &metricsv3.StatsdSink_Address{Address: address}}); err != nil {
 			return err
 		}
 	}
@@ -83,38 +83,38 @@ func sink(b *bootstrapv3.Bootstrap, name string, m proto.Message) error {
 }
 
 func keepalive(k *networkingv1alpha3.ConnectionPoolSettings_TCPSettings_TcpKeepalive) *corev3.TcpKeepalive {
-	made := &corev3.TcpKeepalive{}
+	result := &corev3.TcpKeepalive{}
 	if k.Probes > 0 {
-		made.KeepaliveProbes = wrapperspb.UInt32(k.Probes)
+		result.KeepaliveProbes = wrapperspb.UInt32(k.Probes)
 	}
 	if k.Time != nil {
-		made.KeepaliveTime = wrapperspb.UInt32(uint32(k.Time.AsDuration() / time.Second))
+		result.KeepaliveTime = wrapperspb.UInt32(uint32(k.Time.AsDuration() / time.Second))
 	}
 	if k.Interval != nil {
-		made.KeepaliveInterval = wrapperspb.UInt32(uint32(k.Interval.AsDuration() / time.Second))
+		result.KeepaliveInterval = wrapperspb.UInt32(uint32(k.Interval.AsDuration() / time.Second))
 	}
-	return made
+	return result
 }
 
-// trace adds the tracer that ProxyConfig names, for listeners that name none.
+// trace adds the tracer in ProxyConfig, for listeners without one.
 func (a *Agent) trace(b *bootstrapv3.Bootstrap) error {
 	t := a.Proxy.GetTracing()
-	var name, to, at string
+	var name, cluster, address string
 	var config proto.Message
 	switch p := t.GetTracer().(type) {
 	case *meshv1alpha1.Tracing_Zipkin_:
-		name, to, at = "envoy.tracers.zipkin", zipkinCluster, p.Zipkin.GetAddress()
+		name, cluster, address = "envoy.tracers.zipkin", zipkinCluster, p.Zipkin.GetAddress()
 		config = &tracev3.ZipkinConfig{
-			CollectorCluster: to, CollectorEndpoint: "/api/v2/spans", CollectorEndpointVersion: tracev3.ZipkinConfig_HTTP_JSON, TraceId_128Bit: true, SharedSpanContext: wrapperspb.Bool(false),
+			CollectorCluster: cluster, CollectorEndpoint: "/api/v2/spans", CollectorEndpointVersion: tracev3.ZipkinConfig_HTTP_JSON, TraceId_128Bit: true, SharedSpanContext: wrapperspb.Bool(false),
 		}
 	case *meshv1alpha1.Tracing_Datadog_:
-		name, to, at = "envoy.tracers.datadog", datadogCluster, p.Datadog.GetAddress()
-		config = &tracev3.DatadogConfig{CollectorCluster: to, ServiceName: b.Node.GetCluster()}
+		name, cluster, address = "envoy.tracers.datadog", datadogCluster, p.Datadog.GetAddress()
+		config = &tracev3.DatadogConfig{CollectorCluster: cluster, ServiceName: b.Node.GetCluster()}
 	}
-	if at == "" {
+	if address == "" {
 		return nil
 	}
-	c, err := a.remote(to, "tracing", at, t.GetTlsSettings())
+	c, err := a.remote(cluster, "tracing", address, t.GetTlsSettings())
 	if err != nil {
 		return err
 	}
@@ -127,30 +127,31 @@ func (a *Agent) trace(b *bootstrapv3.Bootstrap) error {
 	return nil
 }
 
-// Ineffective returns the fields of a ProxyConfig that do nothing in a bootstrap, each with the reason.
+// Ineffective returns the fields of a ProxyConfig that have no effect on a bootstrap, each with the reason and the
+// remedy.
 func Ineffective(p *meshv1alpha1.ProxyConfig) []string {
 	var list []string
 	switch t := p.GetTracing().GetTracer().(type) {
 	case nil, *meshv1alpha1.Tracing_Zipkin_, *meshv1alpha1.Tracing_Datadog_:
 	default:
-		list = append(list, fmt.Sprintf("tracing: %T: Envoy has no such tracer any more; write an extensionProvider and a Telemetry", t))
+		list = append(list, fmt.Sprintf("tracing: %T: Envoy no longer has this tracer; use an extensionProvider and a Telemetry", t))
 	}
 	if p.GetProxyBootstrapTemplatePath() != "" {
-		list = append(list, "proxyBootstrapTemplatePath: the bootstrap is not made from a template; override parts of it by ISTIO_BOOTSTRAP_OVERRIDE")
+		list = append(list, "proxyBootstrapTemplatePath: the bootstrap is not made from a template; override parts of it with ISTIO_BOOTSTRAP_OVERRIDE")
 	}
 	if p.GetControlPlaneAuthPolicy() == meshv1alpha1.AuthenticationPolicy_NONE {
-		list = append(list, "controlPlaneAuthPolicy: NONE: the control plane is asked by TLS; for its port without TLS write discoveryAddress: HOST:15010")
+		list = append(list, "controlPlaneAuthPolicy: NONE: the agent uses TLS; for the control plane's port without TLS write discoveryAddress: HOST:15010")
 	}
 	if n := p.GetStatNameLength(); n != 0 && n != 189 {
-		list = append(list, "statNameLength: Envoy bounds no names any more")
+		list = append(list, "statNameLength: Envoy no longer limits the length of names")
 	}
 	if p.GetZipkinAddress() != "" {
-		list = append(list, "zipkinAddress: write tracing.zipkin.address")
+		list = append(list, "zipkinAddress: use tracing.zipkin.address")
 	}
 	return list
 }
 
-// remote is a cluster of one server by its name or address, over TLS where settings say so.
+// remote returns a cluster of one server with a name or an address, with TLS if the settings say so.
 func (a *Agent) remote(name, field, at string, settings *networkingv1alpha3.ClientTLSSettings, alpn ...string) (*clusterv3.Cluster, error) {
 	address, err := parse(at)
 	if err != nil {
@@ -171,7 +172,7 @@ func (a *Agent) remote(name, field, at string, settings *networkingv1alpha3.Clie
 	return c, nil
 }
 
-// tlsSocket connects by TLS as settings say. The agent has the certificates.
+// tlsSocket returns a TLS transport socket, or nil for mode DISABLE. The agent provides the certificates.
 func tlsSocket(name string, s *networkingv1alpha3.ClientTLSSettings, alpn []string) (*corev3.TransportSocket, error) {
 	sni := s.GetSni()
 	var certificate, roots string
@@ -194,18 +195,18 @@ func tlsSocket(name string, s *networkingv1alpha3.ClientTLSSettings, alpn []stri
 	if certificate != "" {
 		common.TlsCertificateSdsSecretConfigs = []*tlsv3.SdsSecretConfig{{Name: certificate, SdsConfig: secrets()}}
 	}
-	check := &tlsv3.CertificateValidationContext{}
+	validation := &tlsv3.CertificateValidationContext{}
 	for _, name := range s.GetSubjectAltNames() {
-		check.MatchTypedSubjectAltNames = append(check.MatchTypedSubjectAltNames, alternatives(name)...)
+		validation.MatchTypedSubjectAltNames = append(validation.MatchTypedSubjectAltNames, alternatives(name)...)
 	}
 	switch {
 	case roots == "" && s.GetInsecureSkipVerify().GetValue():
-	case roots == "": // those of the system, rather than nobody's
-		check.SystemRootCerts = &tlsv3.CertificateValidationContext_SystemRootCerts{}
-		common.ValidationContextType = &tlsv3.CommonTlsContext_ValidationContext{ValidationContext: check}
+	case roots == "": // verify the server by the system's roots
+		validation.SystemRootCerts = &tlsv3.CertificateValidationContext_SystemRootCerts{}
+		common.ValidationContextType = &tlsv3.CommonTlsContext_ValidationContext{ValidationContext: validation}
 	default:
 		common.ValidationContextType = &tlsv3.CommonTlsContext_CombinedValidationContext{CombinedValidationContext: &tlsv3.CommonTlsContext_CombinedCertificateValidationContext{
-			DefaultValidationContext: check, ValidationContextSdsSecretConfig: &tlsv3.SdsSecretConfig{Name: roots, SdsConfig: secrets()},
+			DefaultValidationContext: validation, ValidationContextSdsSecretConfig: &tlsv3.SdsSecretConfig{Name: roots, SdsConfig: secrets()},
 		}}
 	}
 	config, err := anypb.New(&tlsv3.UpstreamTlsContext{CommonTlsContext: common, Sni: sni})
@@ -215,7 +216,7 @@ func tlsSocket(name string, s *networkingv1alpha3.ClientTLSSettings, alpn []stri
 	return &corev3.TransportSocket{Name: "envoy.transport_sockets.tls", ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: config}}, nil
 }
 
-// secrets are those that the agent serves; they may take any time to come.
+// secrets returns the source of secrets of the agent. There is no timeout for the first response.
 func secrets() *corev3.ConfigSource {
 	return &corev3.ConfigSource{
 		ResourceApiVersion: corev3.ApiVersion_V3, InitialFetchTimeout: durationpb.New(0),
@@ -229,7 +230,7 @@ func grpcService(name string) *corev3.GrpcService {
 	return &corev3.GrpcService{TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{ClusterName: name}}}
 }
 
-// alternatives match a name of a certificate, whichever kind of name it is.
+// alternatives returns matchers for a name of a certificate, as a URI and as a DNS name.
 func alternatives(name string) []*tlsv3.SubjectAltNameMatcher {
 	var list []*tlsv3.SubjectAltNameMatcher
 	for _, kind := range []tlsv3.SubjectAltNameMatcher_SanType{tlsv3.SubjectAltNameMatcher_URI, tlsv3.SubjectAltNameMatcher_DNS} {

@@ -13,8 +13,9 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
-// tags are the labels that Envoy takes out of the names of its metrics, as dashboards for Istio expect them: name and
-// regular expression. What a first group matches leaves the name, what a second matches is the value.
+// tags returns the name and the regular expression of each label that Envoy extracts from the names of its metrics,
+// as Istio's dashboards expect them. The first group of an expression is removed from the name. The second is the
+// label's value.
 func tags() [][2]string {
 	const address = `(((?:[_.[:digit:]]*|[_\[\]aAbBcCdDeEfF[:digit:]]*))\.)`
 	return [][2]string{
@@ -37,13 +38,13 @@ func tags() [][2]string {
 	}
 }
 
-// list splits a value of an annotation at commas.
+// list splits the value of an annotation at commas.
 func list(text string) []string {
 	return slices.DeleteFunc(strings.FieldsFunc(text, func(r rune) bool { return r == ',' }), func(s string) bool { return strings.TrimSpace(s) == "" })
 }
 
-// stats says which metrics Envoy keeps, and their labels: those of every mesh, and those that ProxyConfig or the
-// annotations of the pod ask for.
+// stats returns which metrics Envoy keeps, and their labels: those of every mesh, and those in ProxyConfig or in the
+// pod's annotations.
 func (a *Agent) stats() (*metricsv3.StatsConfig, error) {
 	c := &metricsv3.StatsConfig{UseAllDefaultTags: wrapperspb.Bool(false)}
 	var extra [][2]string
@@ -78,23 +79,23 @@ func (a *Agent) stats() (*metricsv3.StatsConfig, error) {
 	if a.CountConnections {
 		suffix("downstream_cx_active")
 	}
-	asked := a.Proxy.GetProxyStatsMatcher()
-	either := func(annotation string, otherwise []string) []string {
+	matcher := a.Proxy.GetProxyStatsMatcher()
+	annotationOr := func(annotation string, fallback []string) []string {
 		if text, ok := a.Annotations["sidecar.istio.io/"+annotation]; ok {
 			return list(text)
 		}
-		return otherwise
+		return fallback
 	}
-	prefix(either("statsInclusionPrefixes", asked.GetInclusionPrefixes())...)
-	suffix(either("statsInclusionSuffixes", asked.GetInclusionSuffixes())...)
-	regex(either("statsInclusionRegexps", asked.GetInclusionRegexps())...)
+	prefix(annotationOr("statsInclusionPrefixes", matcher.GetInclusionPrefixes())...)
+	suffix(annotationOr("statsInclusionSuffixes", matcher.GetInclusionSuffixes())...)
+	regex(annotationOr("statsInclusionRegexps", matcher.GetInclusionRegexps())...)
 	c.StatsMatcher = &metricsv3.StatsMatcher{StatsMatcher: &metricsv3.StatsMatcher_InclusionList{InclusionList: &matcherv3.ListStringMatcher{Patterns: patterns}}}
 	var err error
 	c.HistogramBucketSettings, err = a.buckets()
 	return c, err
 }
 
-// buckets are those of histograms, by the prefix of their names.
+// buckets returns the buckets of histograms by the prefix of their names, from the pod's annotation.
 func (a *Agent) buckets() ([]*metricsv3.HistogramBucketSettings, error) {
 	const annotation = names.AnnotationStatsHistogramBuckets
 	text := a.Annotations[annotation]
@@ -105,12 +106,12 @@ func (a *Agent) buckets() ([]*metricsv3.HistogramBucketSettings, error) {
 	if err := json.Unmarshal([]byte(text), &byPrefix); err != nil {
 		return nil, fmt.Errorf(`annotation %s: %w: write {"istiocustom":[1,5,10]}, where istiocustom is a prefix of names`, annotation, err)
 	}
-	var made []*metricsv3.HistogramBucketSettings
+	var settings []*metricsv3.HistogramBucketSettings
 	for _, prefix := range sorted(byPrefix) {
-		made = append(made, &metricsv3.HistogramBucketSettings{
+		settings = append(settings, &metricsv3.HistogramBucketSettings{
 			Match:   &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Prefix{Prefix: prefix}},
 			Buckets: byPrefix[prefix],
 		})
 	}
-	return made, nil
+	return settings, nil
 }

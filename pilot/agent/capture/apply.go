@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Apply writes the rules into the network namespace of the calling thread, in the place of those that were there. All
-// tables change at once, or none. Routes come before the rules that need them, and go after those that did.
+// Apply writes the rules into the network namespace of the calling thread, and replaces existing rules. The change of
+// all tables is atomic. Routes are added before the rules that need them, and removed after them.
 func Apply(c Config) error {
 	for _, v6 := range c.families() {
 		if err := addRoutes(c, v6); err != nil {
@@ -23,21 +23,23 @@ func Apply(c Config) error {
 	}
 	conn, err := nftables.New()
 	if err != nil {
-		return fmt.Errorf("open nftables: %w", err)
+		return fmt.Errorf("failed to open nftables: %w", err)
 	}
 	deleteTables(conn)
 	for _, v6 := range c.families() {
 		table := conn.AddTable(&nftables.Table{Name: tableName, Family: family(v6)})
 		policy := nftables.ChainPolicyAccept
 		for _, chain := range c.Rules(v6) {
-			made := conn.AddChain(&nftables.Chain{Name: chain.Name, Table: table, Type: chain.Type, Hooknum: chain.Hook, Priority: chain.Priority, Policy: &policy})
+			added := conn.AddChain(&nftables.Chain{
+				Name: chain.Name, Table: table, Type: chain.Type, Hooknum: chain.Hook, Priority: chain.Priority, Policy: &policy,
+			})
 			for _, rule := range chain.Rules {
-				conn.AddRule(&nftables.Rule{Table: table, Chain: made, Exprs: rule.exprs()})
+				conn.AddRule(&nftables.Rule{Table: table, Chain: added, Exprs: rule.exprs()})
 			}
 		}
 	}
 	if err := conn.Flush(); err != nil {
-		return explain("write the rules", err)
+		return withRemedy("failed to write the rules", err)
 	}
 	for _, v6 := range []bool{false, true} {
 		if c.Mode == TProxy && slices.Contains(c.families(), v6) {
@@ -50,15 +52,15 @@ func Apply(c Config) error {
 	return nil
 }
 
-// Remove removes the rules, and what belongs to them. Where there are none, it does nothing.
+// Remove removes the rules with their routes and addresses. It does nothing if there are no rules.
 func Remove(c Config) error {
 	conn, err := nftables.New()
 	if err != nil {
-		return fmt.Errorf("open nftables: %w", err)
+		return fmt.Errorf("failed to open nftables: %w", err)
 	}
 	deleteTables(conn)
 	if err := conn.Flush(); err != nil {
-		return explain("remove the rules", err)
+		return withRemedy("failed to remove the rules", err)
 	}
 	for _, v6 := range []bool{false, true} {
 		if err := removeRoutes(c, v6); err != nil {
@@ -67,15 +69,15 @@ func Remove(c Config) error {
 	}
 	lo, err := netlink.LinkByName("lo")
 	if err != nil {
-		return fmt.Errorf("find lo: %w", err)
+		return fmt.Errorf("failed to find the interface lo: %w", err)
 	}
 	if err := netlink.AddrDel(lo, sourceIPv6()); err != nil && !missing(err) {
-		return explain("remove the address ::6 of lo", err)
+		return withRemedy("failed to remove the address ::6 of lo", err)
 	}
 	return nil
 }
 
-// deleteTables deletes the tables of both families. Adding them first makes that work where there are none.
+// deleteTables deletes the tables of both families. It adds them first, because deleting a missing table is an error.
 func deleteTables(conn *nftables.Conn) {
 	for _, v6 := range []bool{false, true} {
 		conn.DelTable(conn.AddTable(&nftables.Table{Name: tableName, Family: family(v6)}))
@@ -89,8 +91,8 @@ func family(v6 bool) nftables.TableFamily {
 	return nftables.TableFamilyIPv4
 }
 
-// explain names what usually is missing.
-func explain(what string, err error) error {
+// withRemedy adds the usual cause of an error and its remedy to the error.
+func withRemedy(what string, err error) error {
 	switch {
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
 		return fmt.Errorf("%s: %w: the container needs the capability NET_ADMIN", what, err)
@@ -100,59 +102,59 @@ func explain(what string, err error) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// addRoutes has marked packets delivered to this machine, with TPROXY, and gives it the address from which Envoy calls
-// applications over IPv6.
+// addRoutes adds the local address from which Envoy calls applications over IPv6 and, for TPROXY, the routing rule
+// and the route that deliver marked packets to this machine.
 func addRoutes(c Config, v6 bool) error {
 	lo, err := netlink.LinkByName("lo")
 	if err != nil {
-		return fmt.Errorf("find lo: %w", err)
+		return fmt.Errorf("failed to find the interface lo: %w", err)
 	}
 	if v6 {
 		if err := netlink.AddrReplace(lo, sourceIPv6()); err != nil && !errors.Is(err, os.ErrExist) {
-			return explain("give lo the address ::6", err)
+			return withRemedy("failed to add the address ::6 to lo", err)
 		}
 	}
 	if c.Mode != TProxy {
 		return nil
 	}
 	rule := markRule(c, v6)
-	there, err := netlink.RuleListFiltered(rule.Family, rule, netlink.RT_FILTER_MARK|netlink.RT_FILTER_TABLE)
+	existing, err := netlink.RuleListFiltered(rule.Family, rule, netlink.RT_FILTER_MARK|netlink.RT_FILTER_TABLE)
 	if err != nil {
-		return explain("list routing rules", err)
+		return withRemedy("failed to list routing rules", err)
 	}
-	if len(there) == 0 { // the kernel takes the same rule again
+	if len(existing) == 0 { // the kernel accepts duplicates
 		if err := netlink.RuleAdd(rule); err != nil {
-			return explain("add a routing rule", err)
+			return withRemedy("failed to add a routing rule", err)
 		}
 	}
 	route := markRoute(c, v6, lo)
 	if err := netlink.RouteReplace(route); err != nil {
-		return explain("add a route", err)
+		return withRemedy("failed to add a route", err)
 	}
 	return nil
 }
 
-// removeRoutes removes routing rules and routes of one family.
+// removeRoutes removes the routing rules and the route of one family.
 func removeRoutes(c Config, v6 bool) error {
 	lo, err := netlink.LinkByName("lo")
 	if err != nil {
-		return fmt.Errorf("find lo: %w", err)
+		return fmt.Errorf("failed to find the interface lo: %w", err)
 	}
 	for {
-		err := netlink.RuleDel(markRule(c, v6)) // one of several
+		err := netlink.RuleDel(markRule(c, v6)) // there may be several
 		if err != nil && !missing(err) {
-			return explain("remove a routing rule", err)
+			return withRemedy("failed to remove a routing rule", err)
 		} else if err != nil {
 			break
 		}
 	}
 	if err := netlink.RouteDel(markRoute(c, v6, lo)); err != nil && !missing(err) {
-		return explain("remove a route", err)
+		return withRemedy("failed to remove a route", err)
 	}
 	return nil
 }
 
-// missing reports whether an error says that what was to be removed is not there.
+// missing reports whether an error means that the object to remove does not exist.
 func missing(err error) bool {
 	for _, e := range []unix.Errno{unix.ENOENT, unix.ESRCH, unix.EADDRNOTAVAIL, unix.EAFNOSUPPORT} {
 		if errors.Is(err, e) {
@@ -176,10 +178,10 @@ func markRule(c Config, v6 bool) *netlink.Rule {
 }
 
 func markRoute(c Config, v6 bool, lo netlink.Link) *netlink.Route {
-	all := netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+	everything := netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 	if v6 {
-		all = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+		everything = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
 	}
-	dst := &net.IPNet{IP: all.Addr().AsSlice(), Mask: net.CIDRMask(0, all.Addr().BitLen())}
+	dst := &net.IPNet{IP: everything.Addr().AsSlice(), Mask: net.CIDRMask(0, everything.Addr().BitLen())}
 	return &netlink.Route{LinkIndex: lo.Attrs().Index, Dst: dst, Table: c.TProxyTable, Type: unix.RTN_LOCAL, Scope: unix.RT_SCOPE_HOST}
 }

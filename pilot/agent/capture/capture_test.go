@@ -25,7 +25,7 @@ func dryRun(t *testing.T, env map[string]string, args ...string) (string, error)
 	return out.String(), err
 }
 
-// The scripts of what injected pods ask for.
+// TestScripts compares the scripts for the arguments of injected pods with golden files.
 func TestScripts(t *testing.T) {
 	injected := []string{"-p", "15001", "-z", "15006", "-u", "1337", "-i", "*", "-x", "", "-b", "*", "-d", "15090,15021,15020", "--log_output_level=default:info", "--log_as_json"}
 	for name, c := range map[string]struct {
@@ -84,7 +84,7 @@ func TestWrongArguments(t *testing.T) {
 	if _, err := dryRun(t, map[string]string{"INVALID_DROP": "maybe"}); err == nil || !strings.Contains(err.Error(), `$INVALID_DROP: "maybe"`) {
 		t.Errorf("a wrong variable: %v", err)
 	}
-	// Two mistakes are reported at once.
+	// Both mistakes are reported.
 	if _, err := dryRun(t, nil, "-p", "0", "-z", "0"); err == nil || !strings.Contains(err.Error(), "envoy-port") || !strings.Contains(err.Error(), "inbound-capture-port") {
 		t.Errorf("two mistakes: %v", err)
 	}

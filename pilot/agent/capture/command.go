@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// flags are the arguments of istio-iptables, as injection templates and the CNI plugin write them.
+// flags are the arguments of istio-iptables, which injection templates and the CNI plugin set.
 type flags struct {
 	envoyPort, inboundPort, tunnelPort, uids, gids, marks string
 	mode                                                  string
@@ -32,15 +32,16 @@ type flags struct {
 	probeTimeout                                          time.Duration
 }
 
-// Command returns `pilot-agent istio-iptables`. env reads the environment.
+// Command returns the command `pilot-agent istio-iptables`. env returns the value of an environment variable.
 func Command(env func(string) string) *cobra.Command {
 	f := &flags{}
 	cmd := &cobra.Command{
 		Use:   "istio-iptables",
-		Short: "Lead the traffic of this pod to Envoy",
-		Long: "Writes the rules that lead the TCP connections and the DNS queries of this pod to Envoy and to the agent. " +
-			"They are a table of nftables for each IP family; no other program is needed. Rules that were there are replaced.",
-		Example:       "  pilot-agent istio-iptables -p 15001 -z 15006 -u 1337 -m REDIRECT -i '*' -b '*' -d 15090,15021,15020\n  pilot-agent istio-iptables --dry-run",
+		Short: "Redirect the traffic of this pod to Envoy",
+		Long: "Writes the rules that redirect the TCP connections of this pod to Envoy and its DNS queries to the agent. " +
+			"They are one nftables table for each IP family and replace earlier ones. No other program is needed.",
+		Example: "  pilot-agent istio-iptables -p 15001 -z 15006 -u 1337 -m REDIRECT -i '*' -b '*' -d 15090,15021,15020\n" +
+			"  pilot-agent istio-iptables --dry-run",
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -49,49 +50,49 @@ func Command(env func(string) string) *cobra.Command {
 	v := cmd.Flags()
 	v.StringVarP(&f.envoyPort, "envoy-port", "p", "15001", "Envoy's port for outbound connections.")
 	v.StringVarP(&f.inboundPort, "inbound-capture-port", "z", "15006", "Envoy's port for inbound connections.")
-	v.StringVarP(&f.tunnelPort, "inbound-tunnel-port", "e", "15008", "Port of connections that are tunnelled already, and left alone.")
-	v.StringVarP(&f.uids, "proxy-uid", "u", "", "Users whose connections are Envoy's and left alone, comma-separated; default $PROXY_UID, or 1337.")
-	v.StringVarP(&f.gids, "proxy-gid", "g", "", "Groups whose connections are Envoy's and left alone, comma-separated; default $PROXY_GID, or the value of -u.")
-	v.StringVar(&f.marks, "proxy-mark", "", "Marks (SO_MARK) of connections that are Envoy's and left alone, comma-separated.")
+	v.StringVarP(&f.tunnelPort, "inbound-tunnel-port", "e", "15008", "Port of connections that are already tunneled and not captured.")
+	v.StringVarP(&f.uids, "proxy-uid", "u", "", "Users of Envoy, whose connections are not captured, comma-separated; default $PROXY_UID, or 1337.")
+	v.StringVarP(&f.gids, "proxy-gid", "g", "", "Groups of Envoy, whose connections are not captured, comma-separated; default $PROXY_GID, or the value of -u.")
+	v.StringVar(&f.marks, "proxy-mark", "", "Marks (SO_MARK) of Envoy's connections, which are not captured, comma-separated.")
 	v.StringVarP(&f.mode, "istio-inbound-interception-mode", "m", "", "How inbound connections are captured: REDIRECT, TPROXY or NONE; default REDIRECT.")
 	v.StringVarP(&f.inboundPorts, "istio-inbound-ports", "b", "", "Inbound ports that are captured, comma-separated; * means all, empty means none.")
 	v.StringVarP(&f.inboundExclude, "istio-local-exclude-ports", "d", "", "Inbound ports that are not captured, with -b '*'.")
-	v.StringVarP(&f.ranges, "istio-service-cidr", "i", "", "Ranges whose connections are captured, comma-separated; * means all, empty means none.")
-	v.StringVarP(&f.rangesExclude, "istio-service-exclude-cidr", "x", "", "Ranges whose connections are not captured.")
-	v.StringVarP(&f.outboundPorts, "istio-outbound-ports", "q", "", "Outbound ports that are captured, to whatever address.")
+	v.StringVarP(&f.ranges, "istio-service-cidr", "i", "", "IP ranges to which connections are captured, comma-separated; * means all, empty means none.")
+	v.StringVarP(&f.rangesExclude, "istio-service-exclude-cidr", "x", "", "IP ranges to which connections are not captured.")
+	v.StringVarP(&f.outboundPorts, "istio-outbound-ports", "q", "", "Outbound ports that are captured for all addresses.")
 	v.StringVarP(&f.outboundExclude, "istio-local-outbound-ports-exclude", "o", "", "Outbound ports that are not captured.")
 	v.StringVarP(&f.excludeInterfaces, "istio-exclude-interfaces", "c", "", "Interfaces whose traffic is not captured.")
-	v.StringVarP(&f.virtualInterfaces, "kube-virt-interfaces", "k", "", "Interfaces of virtual machines: what comes in by them is treated as outbound.")
-	v.StringVarP(&f.mark, "istio-inbound-tproxy-mark", "t", "1337", "Mark of packets for Envoy, with TPROXY.")
-	v.StringVarP(&f.table, "istio-inbound-tproxy-route-table", "r", "133", "Routing table that delivers them.")
+	v.StringVarP(&f.virtualInterfaces, "kube-virt-interfaces", "k", "", "Interfaces of virtual machines, whose inbound traffic is treated as outbound.")
+	v.StringVarP(&f.mark, "istio-inbound-tproxy-mark", "t", "1337", "With TPROXY: mark of packets for Envoy.")
+	v.StringVarP(&f.table, "istio-inbound-tproxy-route-table", "r", "133", "With TPROXY: routing table that delivers packets to Envoy.")
 	v.BoolVar(&f.dns, "redirect-dns", false, "Capture DNS queries to the servers of /etc/resolv.conf; also $ISTIO_META_DNS_CAPTURE.")
 	v.BoolVar(&f.allDNS, "capture-all-dns", false, "With --redirect-dns: capture queries to all servers.")
 	v.BoolVar(&f.dropInvalid, "drop-invalid", false, "Drop packets that belong to no connection; also $INVALID_DROP.")
-	v.BoolVar(&f.dualStack, "dual-stack", false, "Capture IPv6 beside IPv4; also $ISTIO_DUAL_STACK. A pod that has IPv6 alone needs no flag.")
-	v.BoolVarP(&f.dryRun, "dry-run", "n", false, "Print the rules as a script for `nft -f`, and change nothing. Addresses and DNS servers are those of this process.")
+	v.BoolVar(&f.dualStack, "dual-stack", false, "Capture IPv6 as well as IPv4; also $ISTIO_DUAL_STACK. A pod with only IPv6 needs no flag.")
+	v.BoolVarP(&f.dryRun, "dry-run", "n", false, "Print the rules as a script for `nft -f` without writing them. Addresses and DNS servers are those of this process.")
 	v.BoolVar(&f.cleanup, "cleanup-only", false, "Remove the rules.")
-	v.BoolVar(&f.validate, "run-validation", false, "Check that connections are led to Envoy's port. Needs no rights.")
-	v.BoolVar(&f.skipApply, "skip-rule-apply", false, "Write no rules: a CNI plugin has.")
-	v.StringVar(&f.namespace, "network-namespace", "", "Path of the network namespace to change; default this process's. DNS servers are not read from there: use --capture-all-dns.")
+	v.BoolVar(&f.validate, "run-validation", false, "Check that connections are redirected to Envoy's port. Needs no capabilities.")
+	v.BoolVar(&f.skipApply, "skip-rule-apply", false, "Write no rules, because a CNI plugin has written them.")
+	v.StringVar(&f.namespace, "network-namespace", "", "Path of the network namespace to change; default this process's. Its DNS servers are unknown: use --capture-all-dns.")
 	v.Uint16Var(&f.probePort, "iptables-probe-port", 15002, "Port that --run-validation connects to.")
 	v.DurationVar(&f.probeTimeout, "probe-timeout", 5*time.Second, "How long --run-validation waits.")
 	for _, name := range []string{"force-apply", "reconcile", "native-nftables", "cni-mode"} {
-		v.Bool(name, false, "Accepted without effect: rules are always those of nftables, and always replaced.")
+		v.Bool(name, false, "Accepted without effect: rules are always nftables rules, and always replaced.")
 	}
 	for _, name := range []string{"log_output_level", "log_caller", "log_stacktrace_level", "log_target"} {
-		v.String(name, "", "Accepted without effect: this command prints what it does, and errors.")
+		v.String(name, "", "Accepted without effect: this command prints its actions and errors.")
 	}
-	v.Bool("log_as_json", false, "Accepted without effect, as those before.")
-	v.String("force-iptables-binary", "", "Accepted without effect: no program is called.")
+	v.Bool("log_as_json", false, "Accepted without effect: this command prints its actions and errors.")
+	v.String("force-iptables-binary", "", "Accepted without effect: no iptables program is used.")
 	return cmd
 }
 
 func run(cmd *cobra.Command, f *flags, env func(string) string) error {
 	if name := cmd.Flags().Lookup("force-iptables-binary").Value.String(); name != "" {
-		fmt.Fprintf(cmd.ErrOrStderr(), "--force-iptables-binary=%s has no effect: the rules are those of nftables\n", name)
+		fmt.Fprintf(cmd.ErrOrStderr(), "--force-iptables-binary=%s has no effect: the rules are nftables rules\n", name)
 	}
 	if f.namespace != "" && !f.dryRun {
-		// The thread stays in that namespace, and is not used for anything else.
+		// The thread stays in that namespace. The runtime ends it with its goroutine.
 		runtime.LockOSThread()
 		if err := enter(f.namespace); err != nil {
 			return err
@@ -126,40 +127,40 @@ func enter(path string) error {
 	}
 	defer ns.Close()
 	if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
-		return fmt.Errorf("--network-namespace: enter %s: %w", path, err)
+		return fmt.Errorf("--network-namespace: failed to enter %s: %w", path, err)
 	}
 	return nil
 }
 
-// config checks the arguments. The error names the flag that is wrong.
+// config returns the Config for the arguments. The error names the wrong flags.
 func (f *flags) config(cmd *cobra.Command, env func(string) string) (Config, error) {
 	var errs []error
-	bad := func(flag string, err error) {
+	addError := func(flag string, err error) {
 		if err != nil {
 			errs = append(errs, fmt.Errorf("--%s: %w", flag, err))
 		}
 	}
 	onePort := func(flag, s string) uint16 {
 		p, err := parsePort(s)
-		bad(flag, err)
+		addError(flag, err)
 		return p
 	}
 	ports := func(flag, s string) []uint16 {
 		p, err := parsePorts(s)
-		bad(flag, err)
+		addError(flag, err)
 		return p
 	}
 	ranges := func(flag, s string) []netip.Prefix {
 		p, err := parseRanges(s)
-		bad(flag, err)
+		addError(flag, err)
 		return p
 	}
 	ids := func(flag, s string, lookup func(string) (string, error)) []uint32 {
 		n, err := parseIDs(s, lookup)
-		bad(flag, err)
+		addError(flag, err)
 		return n
 	}
-	either := func(values ...string) string {
+	firstSet := func(values ...string) string {
 		for _, v := range values {
 			if v != "" {
 				return v
@@ -168,21 +169,21 @@ func (f *flags) config(cmd *cobra.Command, env func(string) string) (Config, err
 		return ""
 	}
 	enabled := func(flag bool, name string) bool {
-		on, err := strconv.ParseBool(either(env(name), "false"))
+		on, err := strconv.ParseBool(firstSet(env(name), "false"))
 		if err != nil {
 			errs = append(errs, fmt.Errorf("$%s: %q is neither true nor false", name, env(name)))
 		}
 		return flag || on
 	}
-	uids := either(f.uids, env("PROXY_UID"))
-	gids := either(f.gids, env("PROXY_GID"), uids)
+	uids := firstSet(f.uids, env("PROXY_UID"))
+	gids := firstSet(f.gids, env("PROXY_GID"), uids)
 	if f.marks == "" || uids != "" || gids != "" {
-		uids, gids = either(uids, "1337"), either(gids, "1337")
+		uids, gids = firstSet(uids, "1337"), firstSet(gids, "1337")
 	}
 	c := Config{
 		OutboundPort: onePort("envoy-port", f.envoyPort), InboundPort: onePort("inbound-capture-port", f.inboundPort),
-		TunnelPort: onePort("inbound-tunnel-port", f.tunnelPort), Mode: Mode(either(f.mode, string(Redirect))),
-		UIDs: ids("proxy-uid", uids, uidOf), GIDs: ids("proxy-gid", gids, gidOf), Marks: ids("proxy-mark", f.marks, number),
+		TunnelPort: onePort("inbound-tunnel-port", f.tunnelPort), Mode: Mode(firstSet(f.mode, string(Redirect))),
+		UIDs: ids("proxy-uid", uids, uidOf), GIDs: ids("proxy-gid", gids, gidOf), Marks: ids("proxy-mark", f.marks, noNames),
 		InboundExclude: ports("istio-local-exclude-ports", f.inboundExclude),
 		ExcludeRanges:  ranges("istio-service-exclude-cidr", f.rangesExclude),
 
@@ -202,27 +203,27 @@ func (f *flags) config(cmd *cobra.Command, env func(string) string) (Config, err
 	}
 	c.ExcludeGroups = ids("ISTIO_OUTBOUND_OWNER_GROUPS_EXCLUDE", env("ISTIO_OUTBOUND_OWNER_GROUPS_EXCLUDE"), gidOf)
 	if c.Mode != Redirect && c.Mode != TProxy && c.Mode != None {
-		bad("istio-inbound-interception-mode", fmt.Errorf("%q is neither REDIRECT, TPROXY nor NONE", c.Mode))
+		addError("istio-inbound-interception-mode", fmt.Errorf("%q is neither REDIRECT, TPROXY nor NONE", c.Mode))
 	}
 	mark, err := strconv.ParseUint(f.mark, 0, 31)
 	if err != nil || mark == 0 {
-		bad("istio-inbound-tproxy-mark", fmt.Errorf("%q is not a number above 0", f.mark))
+		addError("istio-inbound-tproxy-mark", fmt.Errorf("%q is not a number above 0", f.mark))
 	}
 	table, err := strconv.ParseUint(f.table, 10, 31)
 	if err != nil || table == 0 {
-		bad("istio-inbound-tproxy-route-table", fmt.Errorf("%q is not a number above 0", f.table))
+		addError("istio-inbound-tproxy-route-table", fmt.Errorf("%q is not a number above 0", f.table))
 	}
 	c.TProxyMark, c.TProxyTable = uint32(mark), int(table)
-	bad("istio-exclude-interfaces", checkInterfaces(c.ExcludeInterfaces))
-	bad("kube-virt-interfaces", checkInterfaces(c.VirtualInterfaces))
+	addError("istio-exclude-interfaces", checkInterfaces(c.ExcludeInterfaces))
+	addError("kube-virt-interfaces", checkInterfaces(c.VirtualInterfaces))
 	if f.namespace != "" && c.DNS && !c.AllDNS {
-		bad("network-namespace", errors.New("which DNS servers the pod has is not known: add --capture-all-dns"))
+		addError("network-namespace", errors.New("the DNS servers of the pod are unknown: add --capture-all-dns"))
 	}
 	if len(errs) > 0 {
 		return Config{}, errors.Join(errs...)
 	}
 	if c.Mode == TProxy && cmd.Flags().Changed("inbound-tunnel-port") {
-		fmt.Fprintln(cmd.ErrOrStderr(), "--inbound-tunnel-port has no effect with TPROXY: connections to it are captured as all others")
+		fmt.Fprintln(cmd.ErrOrStderr(), "--inbound-tunnel-port has no effect with TPROXY: connections to it are captured like all others")
 	}
 	if c.DNS && !c.AllDNS {
 		if c.DNSServers, err = nameServers("/etc/resolv.conf"); err != nil {
@@ -232,20 +233,20 @@ func (f *flags) config(cmd *cobra.Command, env func(string) string) (Config, err
 	return f.chooseIPv6(cmd, c)
 }
 
-// checkInterfaces returns an error for a name that no interface has.
+// checkInterfaces returns an error for a name that no interface can have.
 func checkInterfaces(names []string) error {
 	for _, name := range names {
 		if len(name) > 15 || strings.HasSuffix(name, "+") {
-			return fmt.Errorf("%q is no name of an interface: write whole names, of 15 bytes at most", name)
+			return fmt.Errorf("%q is not the name of an interface: write complete names of at most 15 bytes", name)
 		}
 	}
 	return nil
 }
 
-// number is for what has no names.
-func number(s string) (string, error) { return "", fmt.Errorf("%q is not a number", s) }
+// noNames is a lookup for numbers without names.
+func noNames(s string) (string, error) { return "", fmt.Errorf("%q is not a number", s) }
 
-// nameServers returns the servers of a resolv.conf.
+// nameServers returns the addresses of the servers in a resolv.conf.
 func nameServers(path string) (out []netip.Addr, err error) {
 	conf, err := dns.ClientConfigFromFile(path)
 	if err != nil {
@@ -259,11 +260,12 @@ func nameServers(path string) (out []netip.Addr, err error) {
 	return out, nil
 }
 
-// chooseIPv6 captures IPv6 in a pod that has it alone, and says where it is not captured.
+// chooseIPv6 enables IPv6 for a pod without IPv4 addresses. It prints a warning if IPv6 connections of a pod are not
+// captured.
 func (f *flags) chooseIPv6(cmd *cobra.Command, c Config) (Config, error) {
 	addrs, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
 	if err != nil {
-		return Config{}, fmt.Errorf("list the addresses of this machine: %w", err)
+		return Config{}, fmt.Errorf("failed to list the addresses of this machine: %w", err)
 	}
 	var v4, v6 bool
 	for _, a := range addrs {
@@ -279,14 +281,14 @@ func (f *flags) chooseIPv6(cmd *cobra.Command, c Config) (Config, error) {
 	return c, nil
 }
 
-// ErrNotCaptured says that rules are missing.
-var ErrNotCaptured = errors.New("connections are not led to Envoy's port: the rules are missing")
+// ErrNotCaptured means that rules are missing.
+var ErrNotCaptured = errors.New("connections are not redirected to Envoy's port: the rules are missing")
 
-// ExitNotCaptured is the exit code by which the CNI plugin's repair controller knows a pod without rules.
+// ExitNotCaptured is the exit code by which the repair controller of the CNI plugin detects a pod without rules.
 const ExitNotCaptured = 126
 
-// validate connects to an address of this pod, and expects to arrive at Envoy's port for inbound connections. It must
-// run as Envoy's user, before Envoy does.
+// validate connects to an address of this pod and checks that the connection arrives at Envoy's port for inbound
+// connections. It must run as Envoy's user, and before Envoy.
 func validate(ctx context.Context, c Config, probePort uint16, timeout time.Duration) error {
 	if ctx == nil {
 		ctx = context.Background()
@@ -297,5 +299,5 @@ func validate(ctx context.Context, c Config, probePort uint16, timeout time.Dura
 	if err != nil {
 		return err
 	}
-	return arrives(ctx, netip.AddrPortFrom(addr, probePort), c.InboundPort)
+	return checkArrival(ctx, netip.AddrPortFrom(addr, probePort), c.InboundPort)
 }

@@ -8,54 +8,58 @@ import (
 	"strings"
 )
 
-// Mode says how inbound connections are led to Envoy.
+// Mode is how inbound connections are redirected to Envoy.
 type Mode string
 
-// The modes. Redirect loses the client's address, TProxy keeps it, None captures no inbound connections.
+// Redirect loses the client's address. TProxy keeps it. None captures no inbound connections.
 const (
 	Redirect Mode = "REDIRECT"
 	TProxy   Mode = "TPROXY"
 	None     Mode = "NONE"
 )
 
-// Config says what is captured.
+// Config says which traffic is captured.
 type Config struct {
-	OutboundPort uint16 // Envoy's, for what goes out
-	InboundPort  uint16 // Envoy's, for what comes in
-	TunnelPort   uint16 // of connections that are tunnelled already, and left alone; TProxy captures them too
-	Mode         Mode
-	// UIDs, GIDs and Marks say whose connections are Envoy's: of these users or groups, or with these marks.
+	OutboundPort uint16 // Envoy's port for outbound connections
+	InboundPort  uint16 // Envoy's port for inbound connections
+	// TunnelPort is the port of connections that are already tunneled. They are exempt, except in mode TProxy.
+	TunnelPort uint16
+	Mode       Mode
+	// UIDs, GIDs and Marks identify Envoy's connections: by user, group or mark.
 	UIDs, GIDs, Marks []uint32
 
-	AllInbound     bool // all ports but InboundExclude; otherwise InboundInclude alone
+	// AllInbound captures all ports except InboundExclude. Otherwise only InboundInclude is captured.
+	AllInbound     bool
 	InboundInclude []uint16
 	InboundExclude []uint16
 
-	AllOutbound     bool // all addresses but ExcludeRanges; otherwise IncludeRanges alone
+	// AllOutbound captures all addresses except ExcludeRanges. Otherwise only IncludeRanges is captured.
+	AllOutbound     bool
 	IncludeRanges   []netip.Prefix
 	ExcludeRanges   []netip.Prefix
-	OutboundInclude []uint16 // ports, to whatever address
+	OutboundInclude []uint16 // ports that are captured for all addresses
 	OutboundExclude []uint16
-	// IncludeGroups, if there are any, are the groups of the processes whose connections are captured. Those of
-	// ExcludeGroups are not.
+	// IncludeGroups limits outbound capture to processes of these groups, if there are any. Processes of ExcludeGroups
+	// are exempt.
 	IncludeGroups, ExcludeGroups []uint32
 
-	ExcludeInterfaces []string // whose traffic is left alone
-	VirtualInterfaces []string // of virtual machines: what comes in by them is treated as going out
+	ExcludeInterfaces []string // interfaces whose traffic is exempt
+	// VirtualInterfaces are the interfaces of virtual machines. Traffic that arrives on them is treated as outbound.
+	VirtualInterfaces []string
 
-	// DNS captures queries to DNSServers, or to any server if AllDNS is set.
+	// DNS captures queries to DNSServers, or queries to all servers if AllDNS is set.
 	DNS, AllDNS bool
 	DNSServers  []netip.Addr
-	DNSPort     uint16 // the DNS proxy's
+	DNSPort     uint16 // port of the DNS proxy
 
-	TProxyMark  uint32 // of packets for Envoy, with TProxy
-	TProxyTable int    // the routing table that delivers them
+	TProxyMark  uint32 // mark of packets for Envoy, in mode TProxy
+	TProxyTable int    // routing table that delivers them
 
-	DropInvalid bool // packets that belong to no connection
-	IPv6        bool // IPv6 is captured too
+	DropInvalid bool // drop packets that belong to no connection
+	IPv6        bool // capture IPv6 too
 }
 
-// list splits a comma-separated list, and leaves out what is empty.
+// list splits a comma-separated list. It skips empty elements.
 func list(s string) (out []string) {
 	for item := range strings.SplitSeq(s, ",") {
 		if item = strings.TrimSpace(item); item != "" {
@@ -95,14 +99,14 @@ func parseRanges(s string) (out []netip.Prefix, err error) {
 	return out, nil
 }
 
-// parseIDs reads numbers, and names that lookup knows.
+// parseIDs parses a list of numbers, and of names that lookup resolves.
 func parseIDs(s string, lookup func(string) (string, error)) (out []uint32, err error) {
 	for _, item := range list(s) {
 		n, err := strconv.ParseUint(item, 10, 32)
 		if err != nil {
 			id, lookupErr := lookup(item)
 			if n, err = strconv.ParseUint(id, 10, 32); lookupErr != nil || err != nil {
-				return nil, fmt.Errorf("%q is neither a number nor a name that this machine knows", item)
+				return nil, fmt.Errorf("%q is neither a number nor a name that exists on this machine", item)
 			}
 		}
 		out = append(out, uint32(n))

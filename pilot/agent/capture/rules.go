@@ -11,8 +11,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/lists"
 )
 
-// Chain is a list of rules at one hook of the kernel. The first rule that matches decides; where none does, packets go
-// on.
+// Chain is a list of rules at one hook of the kernel. The first matching rule decides. If no rule matches, the packet
+// is accepted.
 type Chain struct {
 	Name     string
 	Type     nftables.ChainType
@@ -21,7 +21,7 @@ type Chain struct {
 	Rules    []Rule
 }
 
-// tableName is what the tables of both families are called.
+// tableName is the name of the tables of both families.
 const tableName = "pilot_agent"
 
 const (
@@ -31,22 +31,24 @@ const (
 
 const dnsPort = 53
 
-// Zones of connections: the queries of applications, and those of the agent. Both may come from the same port.
+// Conntrack zones for the queries of applications and for those of the agent, which may have the same addresses and
+// ports.
 const (
 	zoneAgent = 1
 	zoneApp   = 2
 )
 
-// ruler makes the rules of one IP family.
-type ruler struct {
+// builder makes the rules of one IP family.
+type builder struct {
 	Config
-	v6                bool
-	localhost, source netip.Prefix // 127.0.0.1, and from where Envoy calls the application
+	v6 bool
+	// localhost is 127.0.0.1 or ::1. source is the address from which Envoy calls the application.
+	localhost, source netip.Prefix
 }
 
-// Rules returns the chains of one IP family; those without rules are left out.
+// Rules returns the chains of one IP family that have rules.
 func (c Config) Rules(v6 bool) []Chain {
-	r := ruler{Config: c, v6: v6, localhost: single("127.0.0.1"), source: single("127.0.0.6")}
+	r := builder{Config: c, v6: v6, localhost: single("127.0.0.1"), source: single("127.0.0.6")}
 	if v6 {
 		r.localhost, r.source = single("::1"), single("::6")
 	}
@@ -71,13 +73,13 @@ func single(ip string) netip.Prefix {
 	return netip.PrefixFrom(a, a.BitLen())
 }
 
-// ours are the ranges of the ruler's family.
-func (r ruler) ours(ranges []netip.Prefix) (list []netip.Prefix) {
+// ofFamily returns the ranges of the builder's family.
+func (r builder) ofFamily(ranges []netip.Prefix) (list []netip.Prefix) {
 	return lists.Filter(ranges, func(p netip.Prefix) bool { return p.Addr().Is6() == r.v6 })
 }
 
-// owners are conditions, of which Envoy's connections meet one.
-func (r ruler) owners() (list []statement) {
+// envoyConditions returns conditions of which each of Envoy's connections meets at least one.
+func (r builder) envoyConditions() (list []statement) {
 	for _, id := range r.UIDs {
 		list = append(list, meta("skuid", expr.MetaKeySKUID, eq, id))
 	}
@@ -90,13 +92,14 @@ func (r ruler) owners() (list []statement) {
 	return list
 }
 
-// excluded leaves the traffic of some interfaces alone.
-func (r ruler) excluded(out bool) (rules []Rule) {
+// exempt returns rules that exempt the traffic of ExcludeInterfaces.
+func (r builder) exempt(out bool) (rules []Rule) {
 	return lists.Map(r.ExcludeInterfaces, func(name string) Rule { return Rule{interfaceIs(out, name), accept()} })
 }
 
-// servers are conditions, of which captured DNS queries meet one; responses, if from is set.
-func (r ruler) servers(from bool) (list [][]statement) {
+// servers returns lists of conditions. Captured DNS queries meet all conditions of one of them. If from is set, the
+// lists are for responses.
+func (r builder) servers(from bool) (list [][]statement) {
 	if r.AllDNS {
 		return [][]statement{nil}
 	}
@@ -108,15 +111,15 @@ func (r ruler) servers(from bool) (list [][]statement) {
 	return list
 }
 
-// dnsOut keeps the queries of applications apart from those of the agent.
-func (r ruler) dnsOut() (rules []Rule) {
+// dnsOut separates the queries of applications from those of the agent.
+func (r builder) dnsOut() (rules []Rule) {
 	if !r.DNS {
 		return nil
 	}
-	for _, owner := range r.owners() {
+	for _, condition := range r.envoyConditions() {
 		rules = append(rules,
-			Rule{udp(), port(false, eq, dnsPort), owner, zone(zoneAgent), accept()},
-			Rule{udp(), port(true, eq, r.DNSPort), owner, zone(zoneApp), accept()})
+			Rule{udp(), port(false, eq, dnsPort), condition, zone(zoneAgent), accept()},
+			Rule{udp(), port(true, eq, r.DNSPort), condition, zone(zoneApp), accept()})
 	}
 	for _, server := range r.servers(false) {
 		rules = append(rules, append(Rule{udp(), port(false, eq, dnsPort)}, append(server, zone(zoneApp))...))
@@ -125,7 +128,7 @@ func (r ruler) dnsOut() (rules []Rule) {
 }
 
 // dnsIn does the same for responses.
-func (r ruler) dnsIn() (rules []Rule) {
+func (r builder) dnsIn() (rules []Rule) {
 	if !r.DNS {
 		return nil
 	}
@@ -135,8 +138,9 @@ func (r ruler) dnsIn() (rules []Rule) {
 	return rules
 }
 
-// inbound are conditions, of which captured inbound connections meet one. What is excluded goes before.
-func (r ruler) inbound() (excluded []Rule, list [][]statement) {
+// inbound returns the rules for excluded ports, and lists of conditions. Captured inbound connections meet all
+// conditions of one list. The rules must come first.
+func (r builder) inbound() (excluded []Rule, list [][]statement) {
 	if r.Mode == None {
 		return nil, nil
 	}
@@ -152,16 +156,16 @@ func (r ruler) inbound() (excluded []Rule, list [][]statement) {
 	return excluded, [][]statement{{tcp()}}
 }
 
-// markIn hands inbound connections to Envoy, with TPROXY.
-func (r ruler) markIn() (rules []Rule) {
+// markIn passes inbound connections to Envoy in mode TProxy.
+func (r builder) markIn() (rules []Rule) {
 	if r.DropInvalid {
 		rules = append(rules, Rule{state("invalid", expr.CtStateBitINVALID), drop()})
 	}
 	excluded, captured := r.inbound()
 	if r.Mode == TProxy && len(captured) > 0 {
 		rules = append(rules,
-			// Envoy calls the application from the address of its client, and marks that. The answers bear the mark too,
-			// so that they come back to Envoy.
+			// Envoy calls the application from the address of its client and marks these packets. The application's
+			// answers get the mark too, so that they return to Envoy.
 			Rule{tcp(), mark(eq, r.TProxyMark), saveMark(), accept()},
 			Rule{tcp(), interfaceIs(false, "lo"), address(true, eq, r.source), accept()},
 			Rule{tcp(), interfaceIs(false, "lo"), mark(neq, r.toSelf()), accept()})
@@ -171,27 +175,27 @@ func (r ruler) markIn() (rules []Rule) {
 			rule := func(s ...statement) { rules = append(rules, append(append(Rule{}, c...), s...)) }
 			rule(state("established,related", expr.CtStateBitESTABLISHED|expr.CtStateBitRELATED), setMark(r.TProxyMark), accept())
 			rule(tproxy(r.v6, r.InboundPort), setMark(r.TProxyMark), accept())
-			rule(drop()) // Envoy does not listen: nobody gets past it
+			rule(drop()) // if Envoy does not listen, connections must not bypass it
 		}
 	}
 	if len(rules) == 0 {
 		return nil
 	}
-	return append(r.excluded(false), rules...)
+	return append(r.exempt(false), rules...)
 }
 
-// toSelf is the mark of what Envoy sends to its own pod, with TPROXY.
-func (r ruler) toSelf() uint32 { return r.TProxyMark + 1 }
+// toSelf is the mark of Envoy's connections to its own pod, in mode TProxy.
+func (r builder) toSelf() uint32 { return r.TProxyMark + 1 }
 
-// markOut has answers go back to Envoy, with TPROXY, and what Envoy sends to its own pod come in.
-func (r ruler) markOut() (rules []Rule) {
+// markOut returns answers to Envoy in mode TProxy, and marks Envoy's connections to its own pod as inbound.
+func (r builder) markOut() (rules []Rule) {
 	if _, captured := r.inbound(); r.Mode != TProxy || len(captured) == 0 {
 		return nil
 	}
-	rules = append(r.excluded(true), Rule{tcp(), interfaceIs(true, "lo"), mark(eq, r.TProxyMark), accept()})
-	for _, owner := range r.owners() {
+	rules = append(r.exempt(true), Rule{tcp(), interfaceIs(true, "lo"), mark(eq, r.TProxyMark), accept()})
+	for _, condition := range r.envoyConditions() {
 		rules = append(rules, Rule{
-			tcp(), interfaceIs(true, "lo"), address(false, neq, r.localhost), address(true, neq, r.source), owner,
+			tcp(), interfaceIs(true, "lo"), address(false, neq, r.localhost), address(true, neq, r.source), condition,
 			setMark(r.toSelf()), accept(),
 		})
 	}
@@ -199,13 +203,13 @@ func (r ruler) markOut() (rules []Rule) {
 }
 
 // redirectIn redirects inbound connections to Envoy.
-func (r ruler) redirectIn() (rules []Rule) {
+func (r builder) redirectIn() (rules []Rule) {
 	for _, name := range r.VirtualInterfaces {
 		in := interfaceIs(false, name)
 		if r.AllOutbound {
 			rules = append(rules, Rule{in, tcp(), redirect(r.OutboundPort)})
 		}
-		for _, p := range r.ours(r.IncludeRanges) {
+		for _, p := range r.ofFamily(r.IncludeRanges) {
 			rules = append(rules, Rule{in, tcp(), address(false, eq, p), redirect(r.OutboundPort)})
 		}
 		rules = append(rules, Rule{in, accept()})
@@ -220,12 +224,12 @@ func (r ruler) redirectIn() (rules []Rule) {
 	if len(rules) == 0 {
 		return nil
 	}
-	return append(r.excluded(false), rules...)
+	return append(r.exempt(false), rules...)
 }
 
 // redirectOut redirects outbound connections to Envoy, and DNS queries to the agent.
-func (r ruler) redirectOut() []Rule {
-	rules := r.excluded(true)
+func (r builder) redirectOut() []Rule {
+	rules := r.exempt(true)
 	add := func(s ...statement) { rules = append(rules, s) }
 	for _, p := range r.OutboundExclude {
 		add(tcp(), port(false, eq, p), accept())
@@ -233,18 +237,18 @@ func (r ruler) redirectOut() []Rule {
 	}
 	lo := interfaceIs(true, "lo")
 	add(lo, address(true, eq, r.source), accept())
-	for _, owner := range r.owners() {
+	for _, condition := range r.envoyConditions() {
 		if r.Mode != Redirect {
-			break // with TProxy markIn does it
+			break // markIn handles TProxy
 		}
 		toSelf := []statement{lo, address(false, neq, r.localhost), tcp(), port(false, neq, r.TunnelPort)}
 		if r.DNS {
 			toSelf = append(toSelf, port(false, neq, dnsPort))
 		}
-		add(append(toSelf, owner, redirect(r.InboundPort))...)
+		add(append(toSelf, condition, redirect(r.InboundPort))...)
 	}
-	for _, owner := range r.owners() {
-		add(owner, accept())
+	for _, condition := range r.envoyConditions() {
+		add(condition, accept())
 	}
 	if r.DNS {
 		add(lo, tcp(), port(false, neq, dnsPort), accept())
@@ -252,8 +256,8 @@ func (r ruler) redirectOut() []Rule {
 		add(lo, accept())
 	}
 	if len(r.IncludeGroups) > 0 {
-		others := lists.Map(r.IncludeGroups, func(id uint32) statement { return meta("skgid", expr.MetaKeySKGID, neq, id) })
-		add(append(others, accept())...)
+		notIncluded := lists.Map(r.IncludeGroups, func(id uint32) statement { return meta("skgid", expr.MetaKeySKGID, neq, id) })
+		add(append(notIncluded, accept())...)
 	}
 	for _, id := range r.ExcludeGroups {
 		add(meta("skgid", expr.MetaKeySKGID, eq, id), accept())
@@ -266,7 +270,7 @@ func (r ruler) redirectOut() []Rule {
 		}
 	}
 	add(address(false, eq, r.localhost), accept())
-	for _, p := range r.ours(r.ExcludeRanges) {
+	for _, p := range r.ofFamily(r.ExcludeRanges) {
 		add(address(false, eq, p), accept())
 	}
 	for _, p := range r.OutboundInclude {
@@ -275,13 +279,13 @@ func (r ruler) redirectOut() []Rule {
 	if r.AllOutbound {
 		add(tcp(), redirect(r.OutboundPort))
 	}
-	for _, p := range r.ours(r.IncludeRanges) {
+	for _, p := range r.ofFamily(r.IncludeRanges) {
 		add(tcp(), address(false, eq, p), redirect(r.OutboundPort))
 	}
 	return rules
 }
 
-// families are those that are captured: whether IPv6.
+// families returns the captured IP families, each as whether it is IPv6.
 func (c Config) families() []bool {
 	if c.IPv6 {
 		return []bool{false, true}
@@ -289,7 +293,7 @@ func (c Config) families() []bool {
 	return []bool{false}
 }
 
-// Script returns the rules as a script that `nft -f` takes, and as comments the commands of `ip` that TPROXY needs.
+// Script returns the rules as a script for `nft -f`, with the `ip` commands that TPROXY needs as comments.
 func (c Config) Script() string {
 	var b strings.Builder
 	for _, v6 := range c.families() {

@@ -13,16 +13,16 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/lists"
 )
 
-// statement is one condition or action of a rule: as nft writes it, and as the kernel takes it.
+// statement is one condition or action of a rule, in nft's syntax and as the expressions of the kernel.
 type statement struct {
 	text  string
 	exprs []expr.Any
 }
 
-// Rule is a list of conditions and, at its end, actions.
+// Rule is a list of conditions followed by actions.
 type Rule []statement
 
-// String returns the rule as nft writes it.
+// String returns the rule in nft's syntax.
 func (r Rule) String() string {
 	words := lists.Map(r, func(s statement) string { return s.text })
 	return strings.Join(words, " ")
@@ -35,7 +35,7 @@ func (r Rule) exprs() (all []expr.Any) {
 	return all
 }
 
-// compare is a condition on what load puts into register 1.
+// compare is a condition on the value that load puts into register 1.
 func compare(name string, op expr.CmpOp, value string, data []byte, load expr.Any) statement {
 	word := ""
 	if op == expr.CmpOpNeq {
@@ -44,7 +44,7 @@ func compare(name string, op expr.CmpOp, value string, data []byte, load expr.An
 	return statement{name + " " + word + value, []expr.Any{load, &expr.Cmp{Op: op, Register: 1, Data: data}}}
 }
 
-// interfaceIs matches the interface by which packets come in or go out.
+// interfaceIs matches the inbound or outbound interface of packets.
 func interfaceIs(out bool, name string) statement {
 	data := make([]byte, unix.IFNAMSIZ)
 	copy(data, name)
@@ -62,7 +62,8 @@ func protocol(name string, number byte) statement {
 func tcp() statement { return protocol("tcp", unix.IPPROTO_TCP) }
 func udp() statement { return protocol("udp", unix.IPPROTO_UDP) }
 
-// port matches the port that packets go to, or come from. The protocol must have been matched before.
+// port matches the destination port of packets, or the source port if from is set. The protocol must have been
+// matched before.
 func port(from bool, op expr.CmpOp, n uint16) statement {
 	word, offset := "th dport", uint32(2)
 	if from {
@@ -72,9 +73,10 @@ func port(from bool, op expr.CmpOp, n uint16) statement {
 		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: offset, Len: 2})
 }
 
-// address matches addresses that packets go to, or come from.
+// address matches the destination address of packets, or the source address if from is set.
 func address(from bool, op expr.CmpOp, p netip.Prefix) statement {
-	// The headers of RFC 791 and RFC 8200 hold the source at these offsets, and the destination after it.
+	// The headers of RFC 791 and RFC 8200 have the source address at these offsets, followed by the destination
+	// address.
 	word, offset, size := "ip", uint32(12), 4
 	if p.Addr().Is6() {
 		word, offset, size = "ip6", 8, 16
@@ -98,7 +100,7 @@ func address(from bool, op expr.CmpOp, p netip.Prefix) statement {
 	return s
 }
 
-// meta matches a number that the kernel knows of a packet: its mark, or the user or group of its socket.
+// meta matches a 32-bit property of a packet: its mark, or the user or group of its socket.
 func meta(word string, key expr.MetaKey, op expr.CmpOp, n uint32) statement {
 	return compare("meta "+word, op, fmt.Sprint(n), binaryutil.NativeEndian.PutUint32(n), &expr.Meta{Key: key, Register: 1})
 }
@@ -109,7 +111,7 @@ func connectionMark(n uint32) statement {
 	return compare("ct mark", expr.CmpOpEq, fmt.Sprint(n), binaryutil.NativeEndian.PutUint32(n), &expr.Ct{Key: expr.CtKeyMARK, Register: 1})
 }
 
-// state matches the states of connections; bits are those of the kernel.
+// state matches the states of connections. bits are the kernel's flags for names.
 func state(names string, bits uint32) statement {
 	return statement{"ct state " + names, []expr.Any{
 		&expr.Ct{Key: expr.CtKeySTATE, Register: 1},
@@ -126,7 +128,7 @@ func drop() statement { return statement{"drop", []expr.Any{&expr.Verdict{Kind: 
 
 func immediate(data []byte) expr.Any { return &expr.Immediate{Register: 1, Data: data} }
 
-// redirect sends packets to a port of this machine.
+// redirect redirects packets to a port of this machine.
 func redirect(n uint16) statement {
 	return statement{fmt.Sprintf("redirect to :%d", n), []expr.Any{
 		immediate(binary.BigEndian.AppendUint16(nil, n)),
@@ -134,8 +136,8 @@ func redirect(n uint16) statement {
 	}}
 }
 
-// tproxy hands packets to the socket that listens on a port, without changing them. Without such a socket the rule does
-// not match.
+// tproxy passes packets unchanged to the socket that listens on a port. The rule does not match if there is no such
+// socket.
 func tproxy(v6 bool, n uint16) statement {
 	family := byte(unix.NFPROTO_IPV4)
 	if v6 {
@@ -154,7 +156,7 @@ func setMark(n uint32) statement {
 	}}
 }
 
-// saveMark gives a connection the mark of a packet.
+// saveMark copies the mark of a packet to its connection.
 func saveMark() statement {
 	return statement{"ct mark set meta mark", []expr.Any{
 		&expr.Meta{Key: expr.MetaKeyMARK, Register: 1},
@@ -162,7 +164,7 @@ func saveMark() statement {
 	}}
 }
 
-// restoreMark gives a packet the mark of its connection.
+// restoreMark copies the mark of a connection to a packet.
 func restoreMark() statement {
 	return statement{"meta mark set ct mark", []expr.Any{
 		&expr.Ct{Key: expr.CtKeyMARK, Register: 1},
@@ -170,7 +172,7 @@ func restoreMark() statement {
 	}}
 }
 
-// zone keeps connections apart that have the same addresses and ports.
+// zone sets the conntrack zone, which separates connections with the same addresses and ports.
 func zone(n uint16) statement {
 	return statement{fmt.Sprintf("ct zone set %d", n), []expr.Any{
 		immediate(binaryutil.NativeEndian.PutUint16(n)),

@@ -14,7 +14,7 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// ownAddress returns an address of this pod; an IPv6 one if it has no other.
+// ownAddress returns an address of this pod. It prefers IPv4.
 func ownAddress(v6 bool) (netip.Addr, error) {
 	families := []int{netlink.FAMILY_V4}
 	if v6 {
@@ -23,7 +23,7 @@ func ownAddress(v6 bool) (netip.Addr, error) {
 	for _, family := range families {
 		addrs, err := netlink.AddrList(nil, family)
 		if err != nil {
-			return netip.Addr{}, fmt.Errorf("list the addresses of this machine: %w", err)
+			return netip.Addr{}, fmt.Errorf("failed to list the addresses of this machine: %w", err)
 		}
 		for _, a := range addrs {
 			if ip, ok := netip.AddrFromSlice(a.IP); ok && ip.IsGlobalUnicast() && ip != netip.MustParseAddr("::6") {
@@ -34,22 +34,22 @@ func ownAddress(v6 bool) (netip.Addr, error) {
 	return netip.Addr{}, errors.New("this pod has no address")
 }
 
-// arrives reports by nil that a connection to an address arrives at a port of this machine.
-func arrives(ctx context.Context, to netip.AddrPort, port uint16) error {
+// checkArrival returns nil if a connection to an address arrives at a port of this machine.
+func checkArrival(ctx context.Context, to netip.AddrPort, port uint16) error {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort("", strconv.Itoa(int(port))))
 	if err != nil {
-		return fmt.Errorf("validate: %w", err)
+		return fmt.Errorf("failed to validate the rules: %w", err)
 	}
 	defer l.Close()
 	secret := make([]byte, 16)
 	if _, err := rand.Read(secret); err != nil {
-		return fmt.Errorf("validate: %w", err)
+		return fmt.Errorf("failed to validate the rules: %w", err)
 	}
 	for ctx.Err() == nil {
-		if hears(ctx, l, to, secret) {
+		if loopsBack(ctx, l, to, secret) {
 			return nil
 		}
-		select { // the rules may still come
+		select { // a CNI plugin may still write the rules
 		case <-ctx.Done():
 		case <-time.After(100 * time.Millisecond):
 		}
@@ -57,9 +57,9 @@ func arrives(ctx context.Context, to netip.AddrPort, port uint16) error {
 	return fmt.Errorf("%w: a connection to %s did not arrive at port %d", ErrNotCaptured, to, port)
 }
 
-// hears reports whether what is written to an address is read from the listener. The kernel completes a connection
-// before it is accepted.
-func hears(ctx context.Context, l net.Listener, to netip.AddrPort, secret []byte) bool {
+// loopsBack reports whether data written to an address is read from the listener. A successful connect is not enough,
+// because the kernel completes a connection before it is accepted.
+func loopsBack(ctx context.Context, l net.Listener, to netip.AddrPort, secret []byte) bool {
 	deadline, _ := ctx.Deadline()
 	d := net.Dialer{Timeout: time.Second}
 	out, err := d.DialContext(ctx, "tcp", to.String())
@@ -79,12 +79,12 @@ func hears(ctx context.Context, l net.Listener, to netip.AddrPort, secret []byte
 		return false
 	}
 	defer in.Close()
-	heard := make([]byte, len(secret))
+	received := make([]byte, len(secret))
 	if in.SetDeadline(earlier(deadline, time.Now().Add(time.Second))) != nil {
 		return false
 	}
-	_, err = io.ReadFull(in, heard)
-	return err == nil && string(heard) == string(secret)
+	_, err = io.ReadFull(in, received)
+	return err == nil && string(received) == string(secret)
 }
 
 func earlier(a, b time.Time) time.Time {

@@ -1,12 +1,12 @@
-// Package envoy starts an Envoy, supervises it, drains it and ends it. It also collects the processes that nobody else
-// waits for, where the agent is the first process of its container.
+// Package envoy starts, supervises, drains and ends an Envoy. It also collects orphaned processes if the agent is PID 1
+// of its container.
 //
-// An Envoy that ends by itself ends the agent, with the same exit code. One that is asked to end drains first: clients
-// are told to go elsewhere, and calls that were begun are finished.
+// If Envoy exits by itself, the agent ends with the same exit code. An Envoy that must end drains first: clients are
+// asked to close their connections, and requests in progress are completed.
 //
 //   - envoy.go: arguments, start and end
-//   - drain.go: the drain, by Envoy's admin API
-//   - reap.go: processes that nobody waits for
+//   - drain.go: the drain, through Envoy's admin API
+//   - reap.go: orphaned processes
 //
 // A Process is started once. Run has one goroutine of its own, which waits for Envoy.
 //

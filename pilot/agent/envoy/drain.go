@@ -15,38 +15,39 @@ import (
 // adminTimeout bounds a call of the admin API.
 const adminTimeout = 5 * time.Second
 
-// Drain has Envoy refuse new work while it goes on to serve the application: its listeners ask clients to close, of a
-// sidecar those for traffic from outside. They stay open until Envoy is ended. Drain returns once Envoy has begun. It
-// logs what fails, and does nothing once Envoy drains.
+// Drain makes Envoy refuse new work while it continues to serve the application: its listeners ask clients to close
+// connections. A sidecar drains only its inbound listeners. They stay open until Envoy is ended. Drain returns when
+// the drain has begun. It logs failures, and does nothing if Envoy is already draining.
 func (p *Process) Drain(ctx context.Context) { p.drain(ctx, "&skip_exit") }
 
-// drain asks Envoy to drain. Without skip_exit its listeners close after the time to drain.
-func (p *Process) drain(ctx context.Context, how string) {
+// drain starts a drain. parameters are appended to the query of the request. Without skip_exit Envoy closes its
+// listeners after the drain time.
+func (p *Process) drain(ctx context.Context, parameters string) {
 	select {
-	case p.asking <- struct{}{}:
-		defer func() { <-p.asking }()
+	case p.drainLock <- struct{}{}:
+		defer func() { <-p.drainLock }()
 	case <-ctx.Done():
 		return
 	}
-	if p.drains {
+	if p.draining {
 		return
 	}
 	if !p.o.Gateway {
-		how = "&inboundonly" + how
+		parameters = "&inboundonly" + parameters
 	}
 	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
 	defer cancel()
 	p.o.Log.Info("draining Envoy")
-	resp, err := p.admin(ctx, http.MethodPost, "/drain_listeners?graceful"+how)
+	resp, err := p.admin(ctx, http.MethodPost, "/drain_listeners?graceful"+parameters)
 	if err != nil {
-		p.o.Log.Warn("Envoy does not drain", "err", err)
+		p.o.Log.Warn("failed to drain Envoy", "err", err)
 		return
 	}
 	_ = resp.Body.Close()
-	p.drains = true
+	p.draining = true
 }
 
-// admin calls the admin API. The caller closes the body.
+// admin calls the admin API. The caller must close the body.
 func (p *Process) admin(ctx context.Context, method, path string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, "http://"+p.o.Admin+path, nil)
 	if err != nil {
@@ -63,7 +64,7 @@ func (p *Process) admin(ctx context.Context, method, path string) (*http.Respons
 	return resp, nil
 }
 
-// connections returns how many clients are connected to Envoy's listeners.
+// connections returns the number of connections to Envoy's listeners.
 func (p *Process) connections(ctx context.Context) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
 	defer cancel()
@@ -75,27 +76,29 @@ func (p *Process) connections(ctx context.Context) (int, error) {
 	return p.count(bufio.NewScanner(resp.Body))
 }
 
-// count adds up listener.ADDRESS_PORT.downstream_cx_active, but those of ports that do not count, of listeners inside
-// of Envoy and of the admin API. That of the admin API is at least one; without it, the metrics do not say.
+// count sums up the statistics listener.ADDRESS_PORT.downstream_cx_active. It skips ignored ports, Envoy's internal
+// listeners and the admin API. The admin API has at least one connection, so it is an error if its statistic is
+// missing.
 func (p *Process) count(lines *bufio.Scanner) (int, error) {
-	total, said := 0, false
+	total, found := 0, false
 	for lines.Scan() {
 		name, value, _ := strings.Cut(lines.Text(), ": ")
 		address, ok := strings.CutPrefix(strings.TrimSuffix(name, ".downstream_cx_active"), "listener.")
-		said = said || ok && address == "admin"
-		if !ok || address == "admin" || strings.HasPrefix(address, "admin.") || strings.HasPrefix(address, "envoy_internal_") || strings.Contains(address, ".worker_") || p.ignored(address) {
+		found = found || ok && address == "admin"
+		if !ok || address == "admin" || strings.HasPrefix(address, "admin.") || strings.HasPrefix(address, "envoy_internal_") ||
+			strings.Contains(address, ".worker_") || p.ignored(address) {
 			continue
 		}
 		n, err := strconv.Atoi(value)
 		if err != nil {
-			return 0, fmt.Errorf("Envoy's admin API: %q is no number of connections", value)
+			return 0, fmt.Errorf("Envoy's admin API: %q is not a number of connections", value)
 		}
 		total += n
 	}
-	if err := lines.Err(); err != nil || said {
+	if err := lines.Err(); err != nil || found {
 		return total, err
 	}
-	return 0, errors.New("Envoy's admin API: its metrics leave out downstream_cx_active")
+	return 0, errors.New("Envoy's admin API: the statistic downstream_cx_active is missing")
 }
 
 func (p *Process) ignored(address string) bool {

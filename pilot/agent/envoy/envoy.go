@@ -16,73 +16,80 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/safe"
 )
 
-// Options say what to start, and how it is ended.
+// Options say what to start, and how to end it.
 type Options struct {
-	Binary                   string
-	Config                   string // the file of the bootstrap
-	Override                 string // YAML or JSON that is laid over it; empty: none
-	IPv6                     bool   // the host has no IPv4 address
+	Binary string
+	Config string // file of the bootstrap
+	// Override is YAML or JSON that is merged into the bootstrap. It may be empty.
+	Override                 string
+	IPv6                     bool // the host has no IPv4 address
 	LogLevel, ComponentLevel string
-	Concurrency              int           // workers; 0: one for each processor
-	Drain                    time.Duration // how long Envoy lets connections end
-	FlushInterval            time.Duration // of its files; 0: a second
-	FlushMinSizeKB           int           // 0: Envoy's default
-	SkipDeprecatedLogs       bool          // Envoy does not log deprecated fields; from release 1.34 on
-	Environ                  []string
+	// Concurrency is the number of worker threads. Zero means one for each processor.
+	Concurrency int
+	Drain       time.Duration // how long Envoy lets connections end
+	// FlushInterval is the time between flushes of log files. The default is one second.
+	FlushInterval  time.Duration
+	FlushMinSizeKB int // 0 means Envoy's default
+	// SkipDeprecatedLogs makes Envoy not log the use of deprecated fields. It needs Envoy 1.34.
+	SkipDeprecatedLogs bool
+	Environ            []string
 
 	Admin string // HOST:PORT of the admin API
-	// Gateway has all listeners drain: those of a gateway count as outbound.
+	// Gateway drains all listeners. Without it only inbound listeners drain, and the listeners of a gateway are
+	// outbound.
 	Gateway bool
-	// Termination is how long Envoy serves on after it was asked to end.
+	// Termination is how long Envoy continues to serve after a request to end.
 	Termination time.Duration
-	// ExitOnZero ends it as soon as no connection is left instead, but not before Minimum.
+	// ExitOnZero replaces Termination: Envoy ends when no connection is left, but not before Minimum.
 	ExitOnZero bool
 	Minimum    time.Duration
-	// Ignored are the ports whose connections do not count, such as that of probes.
+	// Ignored are the ports whose connections are not counted, such as the port for probes.
 	Ignored []uint16
-	// Kill ends Envoy at once when it is closed; nil: nothing does.
+	// Kill ends Envoy at once when it is closed. It may be nil.
 	Kill <-chan struct{}
 
 	Stdout, Stderr io.Writer
 	Log            *slog.Logger
 }
 
-// stopTimeout is how long an Envoy that was drained has to end after SIGTERM.
+// stopTimeout is how long a drained Envoy may take to end after SIGTERM.
 const stopTimeout = 5 * time.Second
 
-// Exit is the error of an Envoy that ended by itself.
+// Exit is the error of an Envoy that exited by itself.
 type Exit struct {
-	// Code is that of the process: 128 and the signal, if a signal ended it.
+	// Code is the exit code of the process, or 128 plus the number of the signal that ended it.
 	Code  int
 	State string
 }
 
 func (e *Exit) Error() string { return "Envoy ended: " + e.State }
 
-// Process is one Envoy.
+// Process is one Envoy process.
 type Process struct {
 	o     Options
 	cmd   *exec.Cmd
-	ended chan struct{} // closed when it has ended
+	ended chan struct{} // closed when the process has ended
 
-	asking chan struct{} // has an entry while Envoy is asked to drain
-	drains bool          // owned by who asks
+	// drainLock has an element while a request to drain is in progress. It guards draining.
+	drainLock chan struct{}
+	draining  bool
 }
 
-// New checks the options. It starts nothing.
+// New checks the options. It starts no process.
 func New(o Options) (*Process, error) {
 	binary, err := exec.LookPath(o.Binary)
 	if err != nil {
-		return nil, fmt.Errorf("no Envoy at %q: set binaryPath in ProxyConfig: %w", o.Binary, err)
+		return nil, fmt.Errorf("failed to find Envoy at %q: set binaryPath in ProxyConfig: %w", o.Binary, err)
 	}
 	o.Binary, o.Log = binary, cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if _, err := os.Stat(o.Config); err != nil {
-		return nil, fmt.Errorf("Envoy's configuration: %w", err)
+		return nil, fmt.Errorf("failed to find Envoy's configuration: %w", err)
 	}
-	p := &Process{o: o, ended: make(chan struct{}), asking: make(chan struct{}, 1)}
-	p.cmd = exec.CommandContext(context.Background(), o.Binary, o.arguments()...) // it outlives every context, to drain
+	p := &Process{o: o, ended: make(chan struct{}), drainLock: make(chan struct{}, 1)}
+	p.cmd = exec.CommandContext(context.Background(), o.Binary, o.arguments()...) // it drains after all contexts have ended
 	p.cmd.Stdout, p.cmd.Stderr, p.cmd.Env = o.Stdout, o.Stderr, o.Environ
-	// Envoy must not serve on alone, and signals to the agent's group are for the agent to pass on.
+	// Envoy must not continue without the agent. Signals to the agent's process group do not reach Envoy; the agent
+	// handles them.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	return p, nil
 }
@@ -93,8 +100,10 @@ func (o *Options) arguments() []string {
 		version = "v6"
 	}
 	args := []string{
-		"-c", o.Config, "--drain-time-s", strconv.Itoa(int(o.Drain / time.Second)), "--drain-strategy", "immediate", "--local-address-ip-version", version,
-		"--file-flush-interval-msec", strconv.Itoa(int(cmp.Or(o.FlushInterval, time.Second) / time.Millisecond)), "--disable-hot-restart", "--allow-unknown-static-fields",
+		"-c", o.Config, "--drain-time-s", strconv.Itoa(int(o.Drain / time.Second)), "--drain-strategy", "immediate",
+		"--local-address-ip-version", version,
+		"--file-flush-interval-msec", strconv.Itoa(int(cmp.Or(o.FlushInterval, time.Second) / time.Millisecond)),
+		"--disable-hot-restart", "--allow-unknown-static-fields",
 	}
 	if o.FlushMinSizeKB > 0 {
 		args = append(args, "--file-flush-min-size-kb", strconv.Itoa(o.FlushMinSizeKB))
@@ -117,15 +126,15 @@ func (o *Options) arguments() []string {
 	return args
 }
 
-// Run starts Envoy and waits until it ends. When ctx ends, it drains Envoy and ends it, and returns nil. If Envoy ends
+// Run starts Envoy and waits until it ends. When ctx ends, Run drains and ends Envoy and returns nil. If Envoy exits
 // by itself, the error is an *Exit.
 func (p *Process) Run(ctx context.Context) error {
 	started, failed := make(chan struct{}), make(chan error, 1)
-	// The kernel ends Envoy with the thread that started it.
+	// The kernel ends Envoy when the thread that started it ends.
 	safe.Go(p.o.Log, "envoy", func() { p.supervise(started, failed) })
 	select {
 	case err := <-failed:
-		return fmt.Errorf("start %s: %w", p.o.Binary, err)
+		return fmt.Errorf("failed to start %s: %w", p.o.Binary, err)
 	case <-started:
 	}
 	select {
@@ -133,15 +142,15 @@ func (p *Process) Run(ctx context.Context) error {
 		return p.exit()
 	case <-p.o.Kill:
 	case <-ctx.Done():
-		p.last(context.WithoutCancel(ctx))
+		p.drainOrKill(context.WithoutCancel(ctx))
 		p.linger()
 	}
 	p.stop()
 	return nil
 }
 
-// last has Envoy drain before its end. Kill cuts it short.
-func (p *Process) last(ctx context.Context) {
+// drainOrKill drains Envoy before its end. Kill cancels the request.
+func (p *Process) drainOrKill(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	safe.Go(p.o.Log, "drain", func() {
@@ -154,7 +163,7 @@ func (p *Process) last(ctx context.Context) {
 	p.drain(ctx, "")
 }
 
-// exit is how Envoy has ended.
+// exit returns how Envoy has ended.
 func (p *Process) exit() error {
 	state := p.cmd.ProcessState
 	e := &Exit{Code: state.ExitCode(), State: state.String()}
@@ -164,26 +173,26 @@ func (p *Process) exit() error {
 	return e
 }
 
-// linger waits while the drained Envoy serves on.
+// linger waits while the drained Envoy continues to serve.
 func (p *Process) linger() {
 	if !p.o.ExitOnZero {
-		p.o.Log.Info("serving on while clients go elsewhere", "for", p.o.Termination)
+		p.o.Log.Info("waiting for clients to leave the drained Envoy", "for", p.o.Termination)
 		p.sleep(p.o.Termination)
 		return
 	}
-	p.o.Log.Info("serving on until no connection is left", "at least", p.o.Minimum)
+	p.o.Log.Info("waiting until the drained Envoy has no connections", "at least", p.o.Minimum)
 	if !p.sleep(p.o.Minimum) {
 		return
 	}
 	for {
 		n, err := p.connections(context.Background())
 		switch {
-		case err != nil: // its metrics do not say; it may serve somebody
-			p.o.Log.Warn("cannot count connections", "err", err)
+		case err != nil: // unknown: it may have connections
+			p.o.Log.Warn("failed to count Envoy's connections", "err", err)
 		case n == 0:
 			return
 		default:
-			p.o.Log.Debug("connections are left", "count", n)
+			p.o.Log.Debug("Envoy still has connections", "count", n)
 		}
 		if !p.sleep(time.Second) {
 			return
@@ -191,7 +200,7 @@ func (p *Process) linger() {
 	}
 }
 
-// sleep reports whether it slept to the end; Envoy's end, and Kill, wake it.
+// sleep reports whether d has passed. It returns early when Envoy ends or Kill is closed.
 func (p *Process) sleep(d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -204,14 +213,14 @@ func (p *Process) sleep(d time.Duration) bool {
 	return false
 }
 
-// stop ends Envoy, by force if it takes too long or Kill says so.
+// stop ends Envoy. It kills Envoy if that takes too long or Kill is closed.
 func (p *Process) stop() {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
 	if p.sleep(stopTimeout) {
-		p.o.Log.Warn("Envoy does not end; killing it", "after", stopTimeout)
+		p.o.Log.Warn("killing Envoy, which did not end after SIGTERM", "after", stopTimeout)
 	}
 	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		p.o.Log.Error("cannot kill Envoy", "err", err)
+		p.o.Log.Error("failed to kill Envoy", "err", err)
 	}
 	<-p.ended
 }

@@ -30,7 +30,7 @@ import (
 
 func TestMain(m *testing.M) { leaks.Main(m) }
 
-// script starts a program in Envoy's place, which writes its arguments first.
+// script makes a program that stands in for Envoy. It first writes its arguments.
 func script(t *testing.T, body string, change func(*Options)) (p *Process, dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -48,7 +48,7 @@ func script(t *testing.T, body string, change func(*Options)) (p *Process, dir s
 	return p, dir
 }
 
-// run calls fn in the background. The function end cancels its context, and ended waits for it and reports its error.
+// run calls fn in the background. end cancels its context. ended waits for it and returns its error.
 func run(t *testing.T, fn func(context.Context) error) (end, ended func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -108,17 +108,17 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// until ends when it is told to, once there is the file trapped. The trap needs a shell that does not sleep in one
-// piece.
+// until is a script that ends on a signal once the file trapped exists. The shell must not sleep in one piece, or the
+// trap would be delayed.
 const until = "trap 'echo term >ended; exit 0' TERM\necho >trapped\nwhile :; do sleep 0.02; done"
 
-// admin stands in the place of Envoy's admin API.
+// admin is a fake of Envoy's admin API.
 type admin struct {
 	drains atomic.Int64
-	busy   atomic.Int64 // how many requests to drain fail
+	busy   atomic.Int64 // number of requests to drain that fail
 	mu     sync.Mutex
-	how    string // it was asked to drain
-	counts []int  // of connections, one for each answer; the last stays
+	how    string // query of the request to drain
+	counts []int  // numbers of connections, one for each request; the last is repeated
 }
 
 func (a *admin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -144,8 +144,8 @@ func (a *admin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// TestDrain: an Envoy that is to end drains first, once, and then gets SIGTERM; also as soon as connections have ended,
-// and where a hook of the pod could not make it drain.
+// TestDrain checks that Envoy drains once before it gets SIGTERM, also if connections end early, and if a pod's hook
+// failed to drain it.
 func TestDrain(t *testing.T) {
 	how := map[string]string{"after a failure": "graceful&inboundonly", "of a gateway": "graceful&skip_exit"}
 	for name, change := range map[string]func(*Options){
@@ -165,7 +165,7 @@ func TestDrain(t *testing.T) {
 		})
 		end, ended := run(t, p.Run)
 		appears(t, filepath.Join(dir, "trapped"))
-		p.Drain(t.Context()) // as a hook of the pod does before
+		p.Drain(t.Context()) // as a pod's hook does
 		end()
 		ended()
 		appears(t, filepath.Join(dir, "ended"))
@@ -183,7 +183,7 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// TestKill: a second signal ends Envoy at once, also one that ignores SIGTERM.
+// TestKill checks that a second signal ends Envoy at once, even if Envoy ignores SIGTERM.
 func TestKill(t *testing.T) {
 	kill := make(chan struct{})
 	p, dir := script(t, "trap '' TERM\necho >trapped\nwhile :; do sleep 0.02; done", func(o *Options) { o.Kill, o.Termination = kill, time.Hour })
@@ -194,7 +194,7 @@ func TestKill(t *testing.T) {
 	ended()
 }
 
-// TestKillWhileAsked: a second signal is heard while the admin API does not answer.
+// TestKillWhileAsked checks that a second signal is handled while the admin API does not respond.
 func TestKillWhileAsked(t *testing.T) {
 	asked := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -219,7 +219,7 @@ func TestKillWhileAsked(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
-// TestEnvoyEndsWhileItDrains: nobody waits for an Envoy that is gone.
+// TestEnvoyEndsWhileItDrains checks that Run does not wait for an Envoy that has exited.
 func TestEnvoyEndsWhileItDrains(t *testing.T) {
 	p, dir := script(t, "while [ ! -e go ]; do sleep 0.02; done", func(o *Options) { o.Termination = time.Hour })
 	end, ended := run(t, p.Run)
@@ -242,8 +242,8 @@ func TestCount(t *testing.T) {
 	}
 }
 
-// TestReap: a child that has ended is collected when it is found for the second time, so that code which waits for it
-// can do so before.
+// TestReap checks that an ended child is collected when it is found for the second time, so that code which waits for
+// it can do so first.
 func TestReap(t *testing.T) {
 	must.Succeed(t, unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 	defer func() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) }()
@@ -256,14 +256,14 @@ func TestReap(t *testing.T) {
 	if seen := reap(log, nil); !seen[cmd.Process.Pid] {
 		t.Errorf("the child is not among %v", seen)
 	}
-	must.Succeed(t, cmd.Wait()) // which fails for a child that was collected
+	must.Succeed(t, cmd.Wait()) // fails for a collected child
 
 	out, err := exec.CommandContext(t.Context(), "/bin/sh", "-c", "sleep 0.1 >/dev/null 2>&1 & echo $!").Output()
 	must.Succeed(t, err)
 	pid, err := strconv.Atoi(strings.TrimSpace(string(out)))
 	must.Succeed(t, err)
 	end, stopped := run(t, func(ctx context.Context) error { return Reap(ctx, log, time.Millisecond) })
-	for syscall.Kill(pid, 0) == nil { // a process that ended and was not collected can still be signalled
+	for syscall.Kill(pid, 0) == nil { // a process that was not collected can still be signaled
 		time.Sleep(5 * time.Millisecond)
 	}
 	end()

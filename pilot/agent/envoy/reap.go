@@ -10,46 +10,46 @@ import (
 	"time"
 )
 
-// Reap collects processes that ended and that nobody waits for, until ctx ends: those whose parents are gone, where
-// this process is the first of its container. A process that somebody waits for is left alone: one is collected only
-// after it was found twice, one interval apart.
+// Reap collects orphaned processes that have ended, until ctx ends. They become children of this process if it is PID
+// 1 of its container. A process is collected only when it is found twice, one interval apart, so that code that
+// started it can wait for it. Reap returns nil.
 func Reap(ctx context.Context, log *slog.Logger, interval time.Duration) error {
 	t := time.NewTicker(interval)
 	defer t.Stop()
-	var seen map[int]bool
+	var previous map[int]bool
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-t.C:
-			seen = reap(log, seen)
+			previous = reap(log, previous)
 		}
 	}
 }
 
-// reap collects the children of this process that have ended and are in seen, and returns all that had ended.
-func reap(log *slog.Logger, seen map[int]bool) (now map[int]bool) {
-	now = map[int]bool{}
+// reap collects the ended children of this process that are in previous, and returns all ended children.
+func reap(log *slog.Logger, previous map[int]bool) (current map[int]bool) {
+	current = map[int]bool{}
 	for _, pid := range ended() {
-		if now[pid] = true; !seen[pid] {
+		if current[pid] = true; !previous[pid] {
 			continue
 		}
 		var status syscall.WaitStatus
 		if got, err := syscall.Wait4(pid, &status, syscall.WNOHANG, nil); got == pid && err == nil {
-			log.Debug("collected a process without a parent", "pid", pid)
+			log.Debug("collected an orphaned process", "pid", pid)
 		}
 	}
-	return now
+	return current
 }
 
-// ended returns the children of this process that have ended.
+// ended returns the children of this process that have ended and were not collected.
 func ended() []int {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil
 	}
 	var pids []int
-	own := strconv.Itoa(os.Getpid())
+	self := strconv.Itoa(os.Getpid())
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
 		if err != nil {
@@ -59,9 +59,9 @@ func ended() []int {
 		if err != nil {
 			continue
 		}
-		// PID (NAME) STATE PARENT ...; the name may hold anything.
+		// The line is PID (NAME) STATE PARENT .... The name may contain any character.
 		fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-		if len(fields) > 1 && string(fields[0]) == "Z" && string(fields[1]) == own {
+		if len(fields) > 1 && string(fields[0]) == "Z" && string(fields[1]) == self {
 			pids = append(pids, pid)
 		}
 	}

@@ -12,6 +12,6 @@ func (p *Process) supervise(started chan<- struct{}, failed chan<- error) {
 	}
 	p.o.Log.Info("started Envoy", "pid", p.cmd.Process.Pid, "binary", p.o.Binary)
 	close(started)
-	_ = p.cmd.Wait() // how it ended is in ProcessState
+	_ = p.cmd.Wait() // ProcessState has the result
 	close(p.ended)
 }

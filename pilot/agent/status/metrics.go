@@ -29,65 +29,67 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/scrape"
 )
 
-// merged serves the metrics of Envoy, the agent and the application. A source that fails leaves the others.
+// merged serves the metrics of Envoy, the agent and the application. If a source fails, the others are still served.
 type merged struct {
-	envoy       string   // the URL of Envoy's metrics; empty if there is no Envoy
-	apps        []string // the URLs of the application's metrics
-	maxEnvoy    int64    // bytes of Envoy's metrics
-	maxApp      int64    // bytes of the application's metrics at each URL
+	envoy       string   // URL of Envoy's metrics; empty if there is no Envoy
+	apps        []string // URLs of the application's metrics
+	maxEnvoy    int64    // limit in bytes of Envoy's metrics
+	maxApp      int64    // limit in bytes of the application's metrics at each URL
 	agent       prometheus.Gatherer
 	client      *http.Client
 	log         *slog.Logger
 	scrapes     prometheus.Counter
 	failures    *prometheus.CounterVec
-	compressors sync.Pool // of *gzip.Writer
+	compressors sync.Pool // *gzip.Writer
 }
 
 const (
 	openMetrics = "application/openmetrics-text"
 	textType    = "text/plain; version=0.0.4; charset=utf-8"
-	// acceptBoth is what applications are asked for if Prometheus takes both.
+	// acceptBoth is the Accept header for applications if Prometheus accepts both formats.
 	acceptBoth = openMetrics + ";version=1.0.0,text/plain;version=0.0.4;q=0.5"
 
-	scrapeTimeout = 10 * time.Second // if Prometheus does not say
-	maxEnvoy      = 256 << 20        // bytes of its metrics
+	scrapeTimeout = 10 * time.Second // if the request does not name one
+	maxEnvoy      = 256 << 20        // bytes
 	maxApp        = 64 << 20
 	maxLine       = 1 << 20
 )
 
-// newMerged reads the annotations of the application. A target that cannot be scraped is left out, and the log says
-// why: a pod does not stop for its metrics.
-func newMerged(o Options, own net.Addr) (*merged, error) {
+// newMerged returns the handler of merged metrics. It reads the annotations of the application. It skips a target
+// that cannot be scraped and logs why, because a pod must not fail because of its metrics.
+func newMerged(o Options, listener net.Addr) (*merged, error) {
 	m := &merged{
-		envoy: o.EnvoyStats, agent: o.Gatherer, log: o.Log, maxEnvoy: cmp.Or(o.largest, maxEnvoy), maxApp: cmp.Or(o.largest, maxApp),
-		client:   &http.Client{Transport: &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 1, IdleConnTimeout: idle}},
-		scrapes:  prometheus.NewCounter(prometheus.CounterOpts{Name: "istio_agent_scrapes_total", Help: "Requests for merged metrics."}),
-		failures: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "istio_agent_scrape_failures_total", Help: "Sources of merged metrics that failed."}, []string{"type"}),
+		envoy: o.EnvoyStats, agent: o.Gatherer, log: o.Log, maxEnvoy: cmp.Or(o.maxSource, maxEnvoy), maxApp: cmp.Or(o.maxSource, maxApp),
+		client:  &http.Client{Transport: &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 1, IdleConnTimeout: idle}},
+		scrapes: prometheus.NewCounter(prometheus.CounterOpts{Name: "istio_agent_scrapes_total", Help: "Requests for merged metrics."}),
+		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "istio_agent_scrape_failures_total", Help: "Failed requests to a source of merged metrics, by source.",
+		}, []string{"type"}),
 	}
 	m.compressors.New = func() any {
 		w, err := gzip.NewWriterLevel(nil, gzip.BestSpeed)
 		if err != nil {
-			panic(err) // of a level that does not exist
+			panic(err) // unreachable: the level is valid
 		}
 		return w
 	}
 	if o.Registerer != nil {
 		for _, c := range []prometheus.Collector{m.scrapes, m.failures} {
 			if err := o.Registerer.Register(c); err != nil {
-				return nil, fmt.Errorf("metrics of the status port: %w", err)
+				return nil, fmt.Errorf("failed to register the metrics of the status port: %w", err)
 			}
 		}
 	}
 	if o.Scraping != "" {
-		m.apps = targets(o.Scraping, ports(o, own), o.Log)
+		m.apps = targets(o.Scraping, ports(o, listener), o.Log)
 	}
 	return m, nil
 }
 
-// ports returns the ports of the agent and of its Envoy, wherever they listen.
-func ports(o Options, own net.Addr) []uint16 {
+// ports returns the ports of the agent and of its Envoy.
+func ports(o Options, listener net.Addr) []uint16 {
 	var list []uint16
-	if tcp, ok := own.(*net.TCPAddr); ok {
+	if tcp, ok := listener.(*net.TCPAddr); ok {
 		list = append(list, uint16(tcp.Port)) //nolint:gosec // a port
 	}
 	for _, address := range []string{o.EnvoyAdmin, strings.TrimSuffix(strings.TrimPrefix(o.EnvoyStats, "http://"), statsPath)} {
@@ -98,12 +100,12 @@ func ports(o Options, own net.Addr) []uint16 {
 	return list
 }
 
-// targets returns the URLs of the application's metrics that a value of ISTIO_PROMETHEUS_ANNOTATIONS names. The ports
-// of the agent and of its Envoy are not taken.
-func targets(text string, taken []uint16, log *slog.Logger) []string {
-	const leftOut = "the application's metrics are left out"
+// targets returns the URLs of the application's metrics in a value of ISTIO_PROMETHEUS_ANNOTATIONS. It skips reserved
+// ports, which are those of the agent and of its Envoy.
+func targets(annotations string, reserved []uint16, log *slog.Logger) []string {
+	const leftOut = "skipped metrics of the application"
 	var c scrape.Config
-	if err := json.Unmarshal([]byte(text), &c); err != nil {
+	if err := json.Unmarshal([]byte(annotations), &c); err != nil {
 		log.Warn(leftOut, "variable", "ISTIO_PROMETHEUS_ANNOTATIONS", "err", err)
 		return nil
 	}
@@ -115,7 +117,7 @@ func targets(text string, taken []uint16, log *slog.Logger) []string {
 	}
 	var urls []string
 	for _, t := range c.Targets {
-		port, err := scrape.ParsePort(t.Port, taken...)
+		port, err := scrape.ParsePort(t.Port, reserved...)
 		if err != nil {
 			log.Warn(leftOut, "variable", "ISTIO_PROMETHEUS_ANNOTATIONS", "port", t.Port, "err", err)
 			continue
@@ -125,7 +127,7 @@ func targets(text string, taken []uint16, log *slog.Logger) []string {
 	return urls
 }
 
-// scrapeTime is how long Prometheus waits for an answer.
+// scrapeTime returns how long Prometheus waits for the response.
 func scrapeTime(r *http.Request) time.Duration {
 	if s, err := strconv.ParseFloat(r.Header.Get("X-Prometheus-Scrape-Timeout-Seconds"), 64); err == nil && s > 0 && s < 3600 {
 		return time.Duration(s * float64(time.Second))
@@ -133,17 +135,18 @@ func scrapeTime(r *http.Request) time.Duration {
 	return scrapeTimeout
 }
 
-// source is the answer of a source, or why there is none.
+// source is the response of a source, or the error.
 type source struct {
 	response *http.Response
-	open     bool // whether the answer has the format OpenMetrics
+	open     bool // the format is OpenMetrics
 	err      error
 }
 
 func (m *merged) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	m.scrapes.Inc()
 	timeout := scrapeTime(r)
-	// Each source ends before Prometheus gives up, and the application before Envoy, whose metrics are read before it.
+	// Each source must end before Prometheus times out, and the application before Envoy, because the application's
+	// response is read first.
 	ctx, cancel := context.WithTimeout(r.Context(), timeout*9/10)
 	defer cancel()
 	appCtx, cancelApp := context.WithTimeout(ctx, timeout*6/10)
@@ -154,7 +157,7 @@ func (m *merged) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		accept = acceptBoth
 	}
 	envoyURL := m.envoy
-	if envoyURL != "" && r.URL.RawQuery != "" { // Envoy selects metrics by it
+	if envoyURL != "" && r.URL.RawQuery != "" { // the query selects Envoy's metrics
 		envoyURL += "?" + r.URL.RawQuery
 	}
 	envoy := m.ask(ctx, envoyURL, textType, r.Header)
@@ -167,7 +170,7 @@ func (m *merged) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		apps = append(apps, a)
 	}
-	format, edit, contentType := expfmt.NewFormat(expfmt.TypeTextPlain), keep, textType
+	format, edit, contentType := expfmt.NewFormat(expfmt.TypeTextPlain), unchanged, textType
 	if takesOpen {
 		if open := openType(apps); open != "" {
 			format, edit, contentType = expfmt.NewFormat(expfmt.TypeOpenMetrics), toOpenMetrics, open
@@ -175,18 +178,18 @@ func (m *merged) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", contentType)
 	w.Header().Set("Vary", "Accept, Accept-Encoding")
-	to, end := m.compressed(w, r)
-	out := bufio.NewWriterSize(to, 64<<10)
+	writer, finish := m.compressed(w, r)
+	out := bufio.NewWriterSize(writer, 64<<10)
 	e := <-envoy
 	if e.err == nil && e.response != nil {
 		e.err = copyLines(out, e.response.Body, m.maxEnvoy, edit)
 		e.response.Body.Close()
 	}
-	m.count("envoy", e.err)
-	m.count("agent", m.encode(out, format))
+	m.recordResult("envoy", e.err)
+	m.recordResult("agent", m.encode(out, format))
 	for _, a := range apps {
 		if a.err == nil {
-			edit := keep
+			edit := unchanged
 			if a.open && format.FormatType() != expfmt.TypeOpenMetrics {
 				edit = toText
 			}
@@ -197,16 +200,16 @@ func (m *merged) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				return edit(line)
 			})
 		}
-		m.count("application", a.err)
+		m.recordResult("application", a.err)
 	}
 	if format.FormatType() == expfmt.TypeOpenMetrics {
 		_, _ = out.WriteString("# EOF\n")
 	}
-	_ = out.Flush() // a client that has gone
-	end()
+	_ = out.Flush() // the client may have gone
+	finish()
 }
 
-// openType returns the content type of answers that are all OpenMetrics, or nothing.
+// openType returns the content type of the first response if all responses are in OpenMetrics, or "".
 func openType(apps []source) string {
 	contentType := ""
 	for _, a := range apps {
@@ -221,7 +224,8 @@ func openType(apps []source) string {
 	return contentType
 }
 
-// compressed returns the writer of an answer, which compresses if the client takes gzip, and its end.
+// compressed returns the writer of the response, which compresses if the client accepts gzip, and a function that
+// ends it.
 func (m *merged) compressed(w http.ResponseWriter, r *http.Request) (io.Writer, func()) {
 	if !takesGzip(r.Header.Values("Accept-Encoding")) {
 		return w, func() {}
@@ -230,12 +234,12 @@ func (m *merged) compressed(w http.ResponseWriter, r *http.Request) (io.Writer, 
 	z, _ := m.compressors.Get().(*gzip.Writer)
 	z.Reset(w)
 	return z, func() {
-		_ = z.Close() // a client that has gone
+		_ = z.Close() // the client may have gone
 		m.compressors.Put(z)
 	}
 }
 
-// takesGzip reports whether a value of Accept-Encoding names gzip, or everything, and does not refuse it.
+// takesGzip reports whether the values of Accept-Encoding accept gzip.
 func takesGzip(accept []string) bool {
 	for part := range strings.SplitSeq(strings.Join(accept, ","), ",") {
 		name, parameters, _ := strings.Cut(part, ";")
@@ -249,13 +253,13 @@ func takesGzip(accept []string) bool {
 	return false
 }
 
-// ask asks a source for its metrics in the background. A source without a URL answers nothing.
-func (m *merged) ask(ctx context.Context, url, accept string, from http.Header) <-chan source {
+// ask requests the metrics of a source in the background. If the URL is empty, the result is the zero source.
+func (m *merged) ask(ctx context.Context, url, accept string, requestHeader http.Header) <-chan source {
 	answer := make(chan source, 1)
 	safe.Go(m.log, "scrape", func() {
-		s := source{err: errors.New("panic")}
+		s := source{err: errors.New("the request panicked")}
 		defer func() { answer <- s }()
-		s.response, s.err = m.get(ctx, url, accept, from) //nolint:bodyclose // by the receiver
+		s.response, s.err = m.get(ctx, url, accept, requestHeader) // closed by the receiver
 		if s.response == nil {
 			return
 		}
@@ -264,21 +268,21 @@ func (m *merged) ask(ctx context.Context, url, accept string, from http.Header) 
 			s.open = true
 		case "application/vnd.google.protobuf":
 			s.response.Body.Close()
-			s.response, s.err = nil, errors.New("the source sends protobuf, which it was not asked for")
+			s.response, s.err = nil, errors.New("the source returned protobuf, which was not requested")
 		}
 	})
 	return answer
 }
 
-func (m *merged) count(source string, err error) {
+func (m *merged) recordResult(source string, err error) {
 	if err != nil {
 		m.failures.WithLabelValues(source).Inc()
-		m.log.Warn("metrics are incomplete", "source", source, "err", err)
+		m.log.Warn("failed to get metrics of a source: the merged metrics are incomplete", "source", source, "err", err)
 	}
 }
 
-// get asks a source for its metrics. Without a source both results are nil.
-func (m *merged) get(ctx context.Context, url, accept string, from http.Header) (*http.Response, error) {
+// get requests the metrics of a source. Both results are nil if the URL is empty.
+func (m *merged) get(ctx context.Context, url, accept string, requestHeader http.Header) (*http.Response, error) {
 	if url == "" {
 		return nil, nil
 	}
@@ -288,7 +292,7 @@ func (m *merged) get(ctx context.Context, url, accept string, from http.Header) 
 	}
 	req.Header.Set("Accept", accept)
 	for _, name := range []string{"User-Agent", "X-Prometheus-Scrape-Timeout-Seconds"} {
-		if v := from.Get(name); v != "" {
+		if v := requestHeader.Get(name); v != "" {
 			req.Header.Set(name, v)
 		}
 	}
@@ -308,8 +312,8 @@ func (m *merged) get(ctx context.Context, url, accept string, from http.Header) 
 	return resp, nil
 }
 
-// decoded returns a body without its encoding. Sources are asked for none, but some compress for every client. A body
-// that cannot be decoded is returned with the error.
+// decoded returns a body without its content encoding. No encoding is requested, but some sources compress for every
+// client. If decoding fails, the body is returned with the error.
 func decoded(body io.ReadCloser, encoding string) (io.ReadCloser, error) {
 	switch strings.ToLower(encoding) {
 	case "", "identity":
@@ -317,14 +321,14 @@ func decoded(body io.ReadCloser, encoding string) (io.ReadCloser, error) {
 	case "gzip", "x-gzip":
 		z, err := gzip.NewReader(body)
 		if err != nil {
-			return body, fmt.Errorf("a source sends gzip that cannot be read: %w", err)
+			return body, fmt.Errorf("failed to decompress the source's gzip: %w", err)
 		}
 		return struct {
 			io.Reader
 			io.Closer
 		}{z, body}, nil
 	}
-	return body, fmt.Errorf("the source sends the encoding %.40q, which it was not asked for", encoding)
+	return body, fmt.Errorf("the source returned the encoding %.40q, which was not requested", encoding)
 }
 
 // encode writes the agent's own metrics.
@@ -334,7 +338,7 @@ func (m *merged) encode(w io.Writer, format expfmt.Format) error {
 	}
 	families, err := m.agent.Gather()
 	encoder := expfmt.NewEncoder(w, format)
-	for _, f := range families { // of an incomplete answer too
+	for _, f := range families { // even if Gather failed in part
 		if err := encoder.Encode(f); err != nil {
 			return err
 		}
@@ -342,29 +346,29 @@ func (m *merged) encode(w io.Writer, format expfmt.Format) error {
 	return err
 }
 
-// copyLines copies whole lines: what fails in the middle of one leaves it out. It reads at most limit bytes.
+// copyLines copies complete lines. It leaves out a line that is cut off by an error. It reads at most limit bytes.
 func copyLines(w io.Writer, r io.Reader, limit int64, edit func(line []byte) []byte) error {
 	limited := &io.LimitedReader{R: r, N: limit}
 	in := bufio.NewReaderSize(limited, 64<<10)
-	var long []byte
+	var partial []byte
 	for {
 		line, err := in.ReadSlice('\n')
 		if errors.Is(err, bufio.ErrBufferFull) {
-			if long = append(long, line...); len(long) > maxLine {
+			if partial = append(partial, line...); len(partial) > maxLine {
 				return fmt.Errorf("a line is longer than %d bytes", maxLine)
 			}
 			continue
 		}
-		if len(long) > 0 {
-			line = append(long, line...)
-			long = nil
+		if len(partial) > 0 {
+			line = append(partial, line...)
+			partial = nil
 		}
 		switch {
 		case err == nil:
 		case !errors.Is(err, io.EOF):
 			return err
 		case limited.N == 0:
-			return fmt.Errorf("longer than %d bytes", limit)
+			return fmt.Errorf("the metrics are longer than %d bytes", limit)
 		case len(line) == 0:
 			return nil
 		default:
@@ -372,20 +376,20 @@ func copyLines(w io.Writer, r io.Reader, limit int64, edit func(line []byte) []b
 		}
 		if line = edit(line); len(line) > 0 {
 			if _, err := w.Write(line); err != nil {
-				return nil //nolint:nilerr // the client has gone, which is no fault of the source
+				return nil // the client has gone, which is no failure of the source
 			}
 		}
-		if err != nil {
+		if err != nil { // io.EOF
 			return nil //nolint:nilerr // the end
 		}
 	}
 }
 
-// keep changes nothing.
-func keep(line []byte) []byte { return line }
+// unchanged returns the line.
+func unchanged(line []byte) []byte { return line }
 
-// toOpenMetrics makes a line of OpenMetrics of one of the text format: a counter is named without its _total where its
-// type is declared, and there are no blank lines and no other comments.
+// toOpenMetrics converts a line of the text format to OpenMetrics. A declaration of a counter's type has the name
+// without _total. Blank lines and other comments are dropped.
 func toOpenMetrics(line []byte) []byte {
 	if len(bytes.TrimSpace(line)) == 0 {
 		return nil
@@ -410,8 +414,9 @@ func toOpenMetrics(line []byte) []byte {
 	return []byte("# TYPE " + name + " " + kind + "\n")
 }
 
-// toText turns a line of OpenMetrics into one of the text format: without exemplars, with timestamps in milliseconds,
-// and with types that the text format has. Lines of a type that it does not have become untyped.
+// toText converts a line of OpenMetrics to the text format. It drops exemplars, converts timestamps to milliseconds,
+// and converts types to those of the text format. A declaration of an unsupported type is dropped, so that its
+// samples are untyped.
 func toText(line []byte) []byte {
 	if len(bytes.TrimSpace(line)) == 0 {
 		return nil
@@ -442,7 +447,7 @@ func toText(line []byte) []byte {
 	}
 	end := seriesEnd(line)
 	words := strings.Fields(string(line[end:]))
-	if len(words) < 2 { // a value alone
+	if len(words) < 2 { // no timestamp
 		return line
 	}
 	out := append(bytes.Clone(line[:end]), ' ')
@@ -453,7 +458,7 @@ func toText(line []byte) []byte {
 	return append(out, '\n')
 }
 
-// seriesEnd returns where the name and the labels of a sample end.
+// seriesEnd returns the offset of the end of a sample's name and labels.
 func seriesEnd(line []byte) int {
 	quoted, within := false, false
 	for i := 0; i < len(line); i++ {

@@ -16,7 +16,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/agent/health"
 )
 
-// prober is one entry of ISTIO_KUBE_APP_PROBERS: a probe or hook of Kubernetes, in its own format.
+// prober is one entry of ISTIO_KUBE_APP_PROBERS: a probe or hook in the format of Kubernetes.
 type prober struct {
 	HTTPGet *struct {
 		Path    string `json:"path"`
@@ -39,7 +39,7 @@ type prober struct {
 	TimeoutSeconds int `json:"timeoutSeconds"`
 }
 
-// port is a number, which JSON may hold as text too.
+// port is a port number, which may be a string in JSON.
 type port uint16
 
 func (p *port) UnmarshalJSON(b []byte) error {
@@ -51,25 +51,25 @@ func (p *port) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// proberPath is what a path of a prober looks like.
+// proberPath matches the paths of probes and hooks.
 var proberPath = regexp.MustCompile(`^/(app-health/[^/{}]+/(livez|readyz|startupz)|app-lifecycle/[^/{}]+/(prestopz|poststartz))$`)
 
-// hookPrefix begins the paths of hooks.
+// hookPrefix is the prefix of the paths of hooks.
 const hookPrefix = "/app-lifecycle/"
 
-// parseProbers returns the probes by their paths.
+// parseProbers returns the probes and hooks by path.
 func parseProbers(text, host string) (map[string]*health.Probe, error) {
 	if text == "" {
 		return nil, nil
 	}
-	var list map[string]*prober
-	if err := json.Unmarshal([]byte(text), &list); err != nil {
+	var probers map[string]*prober
+	if err := json.Unmarshal([]byte(text), &probers); err != nil {
 		return nil, err
 	}
-	probes := make(map[string]*health.Probe, len(list))
-	for path, p := range list {
+	probes := make(map[string]*health.Probe, len(probers))
+	for path, p := range probers {
 		if !proberPath.MatchString(path) {
-			return nil, fmt.Errorf("%q: no path of a probe, as /app-health/CONTAINER/livez, or of a hook, as /app-lifecycle/CONTAINER/prestopz", path)
+			return nil, fmt.Errorf("%q is not the path of a probe, such as /app-health/CONTAINER/livez, or a hook, such as /app-lifecycle/CONTAINER/prestopz", path)
 		}
 		probe, err := p.probe(cmp.Or(host, "localhost"))
 		if err != nil {
@@ -83,12 +83,13 @@ func parseProbers(text, host string) (map[string]*health.Probe, error) {
 	return probes, nil
 }
 
-// probe returns what the prober asks. The application is in this pod, whatever host a user wrote for a kubelet.
+// probe returns the probe to make. Its host is the pod's own address, even if a user wrote another one for the
+// kubelet.
 func (p *prober) probe(host string) (*health.Probe, error) {
 	if p == nil {
-		return nil, errors.New("null")
+		return nil, errors.New("the probe is null")
 	}
-	q := &health.Probe{Timeout: time.Duration(max(p.TimeoutSeconds, 1)) * time.Second, Source: true}
+	probe := &health.Probe{Timeout: time.Duration(max(p.TimeoutSeconds, 1)) * time.Second, Source: true}
 	addr := func(n port) string { return net.JoinHostPort(host, strconv.Itoa(int(n))) }
 	switch {
 	case p.HTTPGet != nil:
@@ -103,26 +104,27 @@ func (p *prober) probe(host string) (*health.Probe, error) {
 		for _, h := range p.HTTPGet.Headers {
 			header.Add(h.Name, h.Value)
 		}
-		q.HTTP = &health.HTTP{URL: scheme + "://" + addr(p.HTTPGet.Port) + "/" + strings.TrimPrefix(p.HTTPGet.Path, "/"), Header: header}
+		probe.HTTP = &health.HTTP{URL: scheme + "://" + addr(p.HTTPGet.Port) + "/" + strings.TrimPrefix(p.HTTPGet.Path, "/"), Header: header}
 	case p.TCPSocket != nil && p.TCPSocket.Port != 0:
-		q.TCP = addr(p.TCPSocket.Port)
+		probe.TCP = addr(p.TCPSocket.Port)
 	case p.GRPC != nil && p.GRPC.Port != 0:
-		q.GRPC = &health.GRPC{Addr: addr(p.GRPC.Port), Service: p.GRPC.Service}
+		probe.GRPC = &health.GRPC{Addr: addr(p.GRPC.Port), Service: p.GRPC.Service}
 	default:
 		return nil, errors.New("one of httpGet, tcpSocket and grpc is needed, with a port")
 	}
-	return q, nil
+	return probe, nil
 }
 
-// hopByHop are headers of a connection, which are not passed on.
+// hopByHop returns the names of headers that are not forwarded.
 func hopByHop() []string {
 	return []string{"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Accept-Encoding"}
 }
 
-// serveProbe answers a kubelet by what the application says: its code, or 500 where there is none.
+// serveProbe returns a handler that makes a probe. The status of the response is the application's, or 500 if it did
+// not respond.
 func (s *Server) serveProbe(p *health.Probe) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		ask := *p
+		request := *p
 		if p.HTTP != nil {
 			header := r.Header.Clone()
 			for _, name := range hopByHop() {
@@ -131,9 +133,9 @@ func (s *Server) serveProbe(p *health.Probe) http.HandlerFunc {
 			for name, values := range p.HTTP.Header {
 				header[textproto.CanonicalMIMEHeaderKey(name)] = values
 			}
-			ask.HTTP = &health.HTTP{URL: p.HTTP.URL, Header: header}
+			request.HTTP = &health.HTTP{URL: p.HTTP.URL, Header: header}
 		}
-		err := ask.Check(r.Context())
+		err := request.Check(r.Context())
 		var answered *health.HTTPError
 		switch {
 		case err == nil:

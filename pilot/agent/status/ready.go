@@ -14,16 +14,16 @@ import (
 	"time"
 )
 
-// readiness is what is known of whether the proxy takes traffic.
+// readiness is the state of the proxy's readiness.
 type readiness struct {
-	url      string // of Envoy's statistics; empty where there is no Envoy
-	dns      func() bool
-	client   *http.Client
-	was      atomic.Bool // ready, once
-	draining atomic.Bool
+	url       string // URL of Envoy's statistics; empty without an Envoy
+	dns       func() bool
+	client    *http.Client
+	everReady atomic.Bool // the proxy was ready once
+	draining  atomic.Bool
 }
 
-// The statistics by which Envoy says that it takes traffic.
+// Envoy's statistics that show whether it accepts traffic.
 const (
 	statState   = "server.state"
 	statWorkers = "listener_manager.workers_started"
@@ -31,7 +31,7 @@ const (
 	statLDS     = "listener_manager.lds.update_"
 )
 
-// The values of server.state that count here.
+// Values of server.state.
 const (
 	stateLive     = 0
 	stateDraining = 1
@@ -39,7 +39,7 @@ const (
 
 const (
 	statsTimeout = time.Second
-	maxStats     = 64 << 10 // bytes of an answer
+	maxStats     = 64 << 10 // bytes
 )
 
 func newReadiness(o Options) *readiness {
@@ -53,46 +53,48 @@ func newReadiness(o Options) *readiness {
 
 func (r *readiness) drain() { r.draining.Store(true) }
 
-// check returns nil when the proxy takes traffic, and otherwise what it waits for. Once ready, only draining ends that.
+// check returns nil if the proxy accepts traffic, and otherwise an error that says what is missing. A proxy that was
+// ready once stays ready until it drains.
 func (r *readiness) check(ctx context.Context) error {
 	if r.draining.Load() {
 		return errors.New("the proxy is draining")
 	}
 	if r.url == "" {
-		return r.names()
+		return r.checkNames()
 	}
 	stats, err := r.stats(ctx)
 	switch {
-	case r.was.Load():
+	case r.everReady.Load():
 		if err == nil && stats[statState] == stateDraining {
 			return errors.New("the proxy is draining")
 		}
 		return nil
 	case err != nil:
-		return fmt.Errorf("the proxy does not answer yet: %w", err)
+		return fmt.Errorf("the proxy does not respond yet: %w", err)
 	}
-	if err := ready(stats); err != nil {
+	if err := checkStats(stats); err != nil {
 		return err
 	}
-	if err := r.names(); err != nil {
+	if err := r.checkNames(); err != nil {
 		return err
 	}
-	r.was.Store(true)
+	r.everReady.Store(true)
 	return nil
 }
 
-func (r *readiness) names() error {
+func (r *readiness) checkNames() error {
 	if r.dns != nil && !r.dns() {
-		return errors.New("the control plane has not sent the name table of DNS")
+		return errors.New("the control plane has not sent the DNS name table")
 	}
 	return nil
 }
 
-// ready says by Envoy's statistics what it waits for. Envoy leaves out what was never written.
-func ready(stats map[string]uint64) error {
+// checkStats returns nil if Envoy's statistics show that it accepts traffic. Envoy omits statistics that were never
+// written.
+func checkStats(stats map[string]uint64) error {
 	success, rejected := func(t string) uint64 { return stats[t+"success"] }, func(t string) uint64 { return stats[t+"rejected"] }
 	if success(statCDS) == 0 || success(statLDS) == 0 {
-		what := "the control plane has not sent configuration (does it run?)"
+		what := "the control plane has not sent configuration (is it running?)"
 		if rejected(statCDS)+rejected(statLDS) > 0 {
 			what = "the proxy rejected its configuration"
 		}
@@ -109,7 +111,7 @@ func ready(stats map[string]uint64) error {
 	return nil
 }
 
-// stats asks Envoy.
+// stats returns Envoy's statistics.
 func (r *readiness) stats(ctx context.Context) (map[string]uint64, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url, nil)
 	if err != nil {

@@ -19,43 +19,46 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/agent/health"
 )
 
-// Options of a Server.
+// Options configure a Server.
 type Options struct {
-	// Addr is host:port to listen on, such as ":15020".
+	// Addr is the HOST:PORT to listen on, such as ":15020".
 	Addr string
-	// EnvoyAdmin is host:port of Envoy's admin server; empty where there is no Envoy.
+	// EnvoyAdmin is the HOST:PORT of Envoy's admin API. It is empty without an Envoy.
 	EnvoyAdmin string
-	// EnvoyStats is the URL of Envoy's metrics, with the path /stats/prometheus; empty if there is no Envoy, or if its
-	// metrics are not merged.
+	// EnvoyStats is the URL of Envoy's metrics, with the path /stats/prometheus. It is empty if Envoy's metrics are not
+	// merged.
 	EnvoyStats string
-	// AppHost is where probes and hooks reach the application: the pod's address; empty means localhost.
+	// AppHost is the host at which probes and hooks reach the application, the pod's address. The default is localhost.
 	AppHost string
-	// Probers is the JSON of ISTIO_KUBE_APP_PROBERS, or empty.
+	// Probers is the JSON of ISTIO_KUBE_APP_PROBERS. It may be empty.
 	Probers string
-	// Scraping is the JSON of ISTIO_PROMETHEUS_ANNOTATIONS: where the application's metrics are; or empty.
+	// Scraping is the JSON of ISTIO_PROMETHEUS_ANNOTATIONS, which says where the application's metrics are. It may be
+	// empty.
 	Scraping string
-	// Gatherer holds the agent's own metrics; nil: none.
+	// Gatherer gathers the agent's own metrics. It may be nil.
 	Gatherer prometheus.Gatherer
-	// LocalMetrics serves metrics to this pod alone.
+	// LocalMetrics serves metrics only to this pod.
 	LocalMetrics bool
-	// DNSReady says whether the DNS proxy has its names; nil where there is none.
+	// DNSReady reports whether the DNS proxy has a name table. It is nil without a DNS proxy.
 	DNSReady func() bool
-	// NameTable returns the name table of the DNS proxy as JSON, or nil; nil where there is no DNS proxy.
+	// NameTable returns the name table of the DNS proxy as JSON, or nil if there is none yet. It is nil without a DNS
+	// proxy.
 	NameTable func() []byte
-	// Patience is how long a client may take to read metrics; zero means a minute, or longer if Prometheus says so.
+	// Patience is how long a client may take to read metrics. The default is a minute, or the scrape timeout if that is
+	// longer.
 	Patience time.Duration
-	// Quit ends the agent, at once; Drain has Envoy drain. They return without waiting.
+	// Quit ends the agent. Drain drains Envoy. Both return without waiting.
 	Quit, Drain func()
 	Log         *slog.Logger
 	Registerer  prometheus.Registerer
 
-	// listen opens the port. Nil means net.ListenConfig.
+	// listen opens the port. The default is that of net.ListenConfig.
 	listen func(ctx context.Context, network, address string) (net.Listener, error)
-	// largest bounds the bytes that are read of a source's metrics. 0 means maxEnvoy and maxApp.
-	largest int64
+	// maxSource bounds the size of a source's metrics, in bytes. Zero means maxEnvoy and maxApp.
+	maxSource int64
 }
 
-// Server is port 15020. Its methods are safe for concurrent use.
+// Server serves the status port, 15020. It is safe for concurrent use.
 type Server struct {
 	o        Options
 	listener net.Listener
@@ -63,15 +66,15 @@ type Server struct {
 	http     *http.Server
 }
 
-// statsPath is the path of metrics, the agent's and Envoy's.
+// statsPath is the path of metrics, both of the agent and of Envoy.
 const statsPath = "/stats/prometheus"
 
 const (
 	readHeader = 5 * time.Second
 	idle       = 2 * time.Minute
-	maxHeader  = 64 << 10 // bytes of a request's
+	maxHeader  = 64 << 10 // bytes
 	patience   = time.Minute
-	// maxConnections is how many an address of another host may have.
+	// maxConnections is the maximum number of connections from one address of another host.
 	maxConnections = 100
 )
 
@@ -88,7 +91,7 @@ func New(o Options) (*Server, error) {
 		listen = new(net.ListenConfig).Listen
 	}
 	if s.listener, err = listen(context.Background(), "tcp", o.Addr); err != nil {
-		return nil, fmt.Errorf("status port: %w", err)
+		return nil, fmt.Errorf("failed to serve the status port: %w", err)
 	}
 	s.listener = quota.Listen(s.listener, quota.NewCounter[netip.Addr](maxConnections))
 	merged, err := newMerged(o, s.listener.Addr())
@@ -99,32 +102,32 @@ func New(o Options) (*Server, error) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz/ready", s.serveReady)
 	metrics := func(w http.ResponseWriter, r *http.Request) {
-		// A client that does not read would hold Envoy's answer too.
-		s.within(w, cmp.Or(o.Patience, max(patience, scrapeTime(r))))
+		// A client that does not read would block Envoy's response too.
+		s.setWriteTimeout(w, cmp.Or(o.Patience, max(patience, scrapeTime(r))))
 		merged.ServeHTTP(w, r)
 	}
 	if o.LocalMetrics {
-		metrics = local(metrics)
+		metrics = localOnly(metrics)
 	}
 	mux.HandleFunc("GET "+statsPath, metrics)
 	mux.HandleFunc("GET /metrics", metrics)
 	for path, p := range probers {
 		mux.HandleFunc(path, s.serveProbe(p))
 	}
-	mux.HandleFunc("POST /quitquitquit", local(act(o.Quit)))
-	mux.HandleFunc("POST /drain", local(func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("POST /quitquitquit", localOnly(trigger(o.Quit)))
+	mux.HandleFunc("POST /drain", localOnly(func(w http.ResponseWriter, r *http.Request) {
 		s.ready.drain()
-		act(o.Drain)(w, r)
+		trigger(o.Drain)(w, r)
 	}))
-	mux.HandleFunc("GET /debug/ndsz", local(s.serveNames))
-	mux.HandleFunc("GET /debug/pprof/", local(pprof.Index))
-	mux.HandleFunc("GET /debug/pprof/cmdline", local(pprof.Cmdline))
-	mux.HandleFunc("GET /debug/pprof/profile", local(pprof.Profile))
-	mux.HandleFunc("GET /debug/pprof/symbol", local(pprof.Symbol))
-	mux.HandleFunc("GET /debug/pprof/trace", local(pprof.Trace))
+	mux.HandleFunc("GET /debug/ndsz", localOnly(s.serveNames))
+	mux.HandleFunc("GET /debug/pprof/", localOnly(pprof.Index))
+	mux.HandleFunc("GET /debug/pprof/cmdline", localOnly(pprof.Cmdline))
+	mux.HandleFunc("GET /debug/pprof/profile", localOnly(pprof.Profile))
+	mux.HandleFunc("GET /debug/pprof/symbol", localOnly(pprof.Symbol))
+	mux.HandleFunc("GET /debug/pprof/trace", localOnly(pprof.Trace))
 	s.http = &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			s.within(w, 0) // no longer that of the request before
+			s.setWriteTimeout(w, 0) // the last request on the connection may have set one
 			mux.ServeHTTP(w, r)
 		}), ReadHeaderTimeout: readHeader, IdleTimeout: idle, MaxHeaderBytes: maxHeader,
 		ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
@@ -132,38 +135,38 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// within gives a client that time to read an answer; 0: all the time it wants.
-func (s *Server) within(w http.ResponseWriter, d time.Duration) {
+// setWriteTimeout limits the time that a client may take to read the response. Zero removes the limit.
+func (s *Server) setWriteTimeout(w http.ResponseWriter, d time.Duration) {
 	var until time.Time
 	if d > 0 {
 		until = time.Now().Add(d)
 	}
 	if err := http.NewResponseController(w).SetWriteDeadline(until); err != nil {
-		s.o.Log.Debug("a connection takes no deadline", "err", err)
+		s.o.Log.Debug("failed to set a write deadline", "err", err)
 	}
 }
 
-// Addr returns the address that it listens on.
+// Addr returns the address that the server listens on.
 func (s *Server) Addr() string { return s.listener.Addr().String() }
 
-// Ready returns nil when the proxy takes traffic, and otherwise what it waits for.
+// Ready returns nil if the proxy accepts traffic, and otherwise an error that says what is missing.
 func (s *Server) Ready(ctx context.Context) error { return s.ready.check(ctx) }
 
-// Draining makes the proxy count as not ready from now on.
+// Draining makes the proxy unready from now on.
 func (s *Server) Draining() { s.ready.drain() }
 
-// Run serves until ctx ends. It closes the port.
+// Run serves until ctx ends, and then closes the port.
 func (s *Server) Run(ctx context.Context) error {
 	failed := make(chan error, 1)
 	safe.Go(s.o.Log, "status", func() { failed <- s.http.Serve(s.listener) })
 	select {
 	case err := <-failed:
-		return fmt.Errorf("status port: %w", err)
+		return fmt.Errorf("failed to serve the status port: %w", err)
 	case <-ctx.Done():
 	}
 	s.http.Close()
 	if err := <-failed; !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("status port: %w", err)
+		return fmt.Errorf("failed to serve the status port: %w", err)
 	}
 	return nil
 }
@@ -186,29 +189,29 @@ func (s *Server) serveNames(w http.ResponseWriter, _ *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(names) // a client that has gone
+	_, _ = w.Write(names) // the client may have gone
 }
 
-// act serves a request by calling do.
-func act(do func()) http.HandlerFunc {
+// trigger returns a handler that calls fn.
+func trigger(fn func()) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
-		if do == nil {
-			http.Error(w, "not served here", http.StatusNotFound)
+		if fn == nil {
+			http.Error(w, "this agent does not support the request", http.StatusNotFound)
 			return
 		}
 		w.WriteHeader(http.StatusOK)
 		_, _ = w.Write([]byte("OK\n"))
-		do()
+		fn()
 	}
 }
 
-// local refuses requests that come from outside the pod, also if Envoy passes them on, and requests that a web page of
-// another origin makes by a browser of this host.
-func local(h http.HandlerFunc) http.HandlerFunc {
-	passedOn := netip.MustParseAddr(health.SourceIPv4)
+// localOnly refuses requests from outside of the pod, including those that Envoy forwards, and requests of web pages
+// of another origin in a browser on this host.
+func localOnly(h http.HandlerFunc) http.HandlerFunc {
+	viaEnvoy := netip.MustParseAddr(health.SourceIPv4)
 	return func(w http.ResponseWriter, r *http.Request) {
 		from, err := netip.ParseAddrPort(r.RemoteAddr)
-		if at := from.Addr().Unmap(); err != nil || !at.IsLoopback() || at == passedOn || !safe.NotRebound(r.Host) || safe.CrossOrigin(r) {
+		if address := from.Addr().Unmap(); err != nil || !address.IsLoopback() || address == viaEnvoy || !safe.NotRebound(r.Host) || safe.CrossOrigin(r) {
 			http.Error(w, "only requests from localhost are allowed", http.StatusForbidden)
 			return
 		}

@@ -34,7 +34,7 @@ func start(t *testing.T, o Options) string {
 	o.Addr = "127.0.0.1:0"
 	s, err := New(o)
 	must.Succeed(t, err)
-	s.ready.client.Timeout = 2 * time.Minute // On a busy machine the program in Envoy's place is slow.
+	s.ready.client.Timeout = 2 * time.Minute // on a busy machine the fake Envoy is slow
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
 	go func() { done <- s.Run(ctx) }()
@@ -49,7 +49,7 @@ func start(t *testing.T, o Options) string {
 	return "http://" + s.Addr()
 }
 
-// serve runs a program beside the Server and returns its host:port.
+// serve runs an HTTP server and returns its HOST:PORT.
 func serve(t *testing.T, h http.HandlerFunc) string {
 	t.Helper()
 	s := httptest.NewServer(h)
@@ -57,7 +57,7 @@ func serve(t *testing.T, h http.HandlerFunc) string {
 	return s.Listener.Addr().String()
 }
 
-// do makes a request and returns code and body.
+// do makes a request and returns the status and the body.
 func do(t *testing.T, method, url string, header ...string) (int, string, http.Header) {
 	t.Helper()
 	req, err := http.NewRequest(method, url, nil)
@@ -105,7 +105,7 @@ func TestReadiness(t *testing.T) {
 		{strings.Replace(live, "started: 1", "started: 0", 1), false, false, 503, "has not started its workers"},
 		{live, false, false, 503, "has not sent the name table"},
 		{live, true, false, 200, ""},
-		// Once ready, it stays so.
+		// Once ready, it stays ready.
 		{live, false, false, 200, ""},
 		{"", true, false, 200, ""},
 		{live, true, true, 200, ""},
@@ -127,14 +127,14 @@ func TestReadiness(t *testing.T) {
 	}
 }
 
-// Without Envoy a proxyless application is ready at once.
+// TestReadinessWithoutEnvoy checks that a proxyless application is ready at once.
 func TestReadinessWithoutEnvoy(t *testing.T) {
 	if code, body, _ := do(t, "GET", start(t, Options{})+"/healthz/ready"); code != 200 {
 		t.Errorf("%d %s", code, body)
 	}
 }
 
-// What stops the agent or shows its inside is for this pod only.
+// TestOnlyFromThisPod checks that pages that stop the agent or show its state are only for this pod.
 func TestOnlyFromThisPod(t *testing.T) {
 	quit := make(chan struct{}, 1)
 	o := Options{Addr: "127.0.0.1:0", Quit: func() { quit <- struct{}{} }, NameTable: func() []byte { return []byte(`{"table":{}}`) }}
@@ -146,7 +146,7 @@ func TestOnlyFromThisPod(t *testing.T) {
 		method, path, from string
 		code               int
 	}{
-		{"POST", "/quitquitquit", "127.0.0.6:1", 403}, // by Envoy, for somebody outside
+		{"POST", "/quitquitquit", "127.0.0.6:1", 403}, // forwarded by Envoy from another host
 		{"POST", "http://rebound.example:15020/quitquitquit", "127.0.0.1:1", 403},
 		{"GET", "http://localhost/debug/ndsz", "127.0.0.1:1", 200},
 		{"GET", "http://[::1]:15020/debug/ndsz", "[::1]:1", 200},
@@ -156,7 +156,7 @@ func TestOnlyFromThisPod(t *testing.T) {
 		{"GET", "/debug/pprof/", "[fd00::1]:1", 403},
 		{"GET", "/debug/pprof/cmdline", "not an address", 403},
 		{"GET", "/quitquitquit", "127.0.0.1:1", 405},
-		{"POST", "/drain", "127.0.0.1:1", 404}, // nothing to drain here
+		{"POST", "/drain", "127.0.0.1:1", 404}, // there is no Drain
 		{"GET", "/debug/ndsz", "[::1]:1", 200},
 		{"GET", "/debug/pprof/", "[::ffff:127.0.0.1]:1", 200},
 		{"POST", "/quitquitquit", "127.0.0.1:1", 200},
@@ -181,8 +181,8 @@ func TestOnlyFromThisPod(t *testing.T) {
 	}
 }
 
-// TestNoOtherOrigin is about requests that a web page has a browser of this host make: browsers send such a POST
-// without asking the server first.
+// TestNoOtherOrigin checks that requests of web pages in a browser on this host are refused. Browsers send such a
+// POST without a preflight request.
 func TestNoOtherOrigin(t *testing.T) {
 	quit := 0
 	s, err := New(Options{Addr: "127.0.0.1:0", Quit: func() { quit++ }, Drain: func() { quit++ }})
@@ -254,7 +254,7 @@ func TestProbes(t *testing.T) {
 		"/app-lifecycle/web/prestopz": 418, "/app-health/unknown/livez": 404,
 	} {
 		header := []string{"User-Agent", "kube-probe/1.37"}
-		for _, name := range []string{"Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Te", "Accept-Encoding"} { // of this connection
+		for _, name := range []string{"Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Te", "Accept-Encoding"} { // headers of the connection
 			header = append(header, name, "trailers")
 		}
 		if code, body, _ := do(t, "GET", base+path, header...); code != want {
@@ -263,7 +263,8 @@ func TestProbes(t *testing.T) {
 	}
 }
 
-// TestHooks: a hook may take as long as the kubelet waits, and a probe a second where nothing else is said.
+// TestHooks checks that a hook may take as long as the kubelet waits, and that a probe has a default timeout of one
+// second.
 func TestHooks(t *testing.T) {
 	probes, err := parseProbers(`{
 		"/app-lifecycle/web/prestopz": {"httpGet":{"port":1}}, "/app-lifecycle/web/poststartz": {"httpGet":{"port":1},"timeoutSeconds":7}, "/app-health/web/livez": {"httpGet":{"port":1}}
@@ -292,7 +293,8 @@ func TestWrongOptions(t *testing.T) {
 	}
 }
 
-// TestScrapeTargets: whatever the annotations of a pod say, its agent runs, and scrapes what can be the application.
+// TestScrapeTargets checks that the agent runs with any annotations, and scrapes only targets that can be the
+// application.
 func TestScrapeTargets(t *testing.T) {
 	for text, c := range map[string]struct{ want, warned string }{
 		`{"scrape":"true","path":"m","port":"9000"}`:       {want: "http://localhost:9000/m"},
@@ -328,7 +330,7 @@ func TestScrapeTargets(t *testing.T) {
 	}
 }
 
-// TestLocalMetrics: metrics that are for this pod alone are refused to others, at each path.
+// TestLocalMetrics checks that metrics for this pod only are refused to other hosts, on each path.
 func TestLocalMetrics(t *testing.T) {
 	s, err := New(Options{Addr: "127.0.0.1:0", LocalMetrics: true})
 	must.Succeed(t, err)
@@ -361,7 +363,7 @@ func TestMergedMetrics(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		accept, query     string
-		targets           int // of the application; 0: the annotations name one port
+		targets           int // number of the application's targets; 0 means one port in the annotations
 		envoy, app        func(w http.ResponseWriter, r *http.Request)
 		want, contentType string
 		failures          float64
@@ -523,7 +525,7 @@ func TestMergedMetrics(t *testing.T) {
 	}
 }
 
-// TestToText has the lines of OpenMetrics that the text format lacks.
+// TestToText checks lines of OpenMetrics that the text format does not have.
 func TestToText(t *testing.T) {
 	for line, want := range map[string]string{
 		"# TYPE a counter":               "# TYPE a_total counter",
@@ -551,13 +553,13 @@ func TestToText(t *testing.T) {
 	}
 }
 
-// TestCompressed: metrics are compressed for clients that take gzip.
+// TestCompressed checks that metrics are compressed for clients that accept gzip.
 func TestCompressed(t *testing.T) {
 	base := start(t, Options{EnvoyStats: "http://" + serve(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "a 1\n") })})
 	for accept, want := range map[string]string{
 		"gzip": "gzip", "br, gzip;q=0.5": "gzip", "*": "gzip", "GZIP": "gzip", "identity": "", "gzip; q=0": "", "gzip;q=x": "", "br": "",
 	} {
-		for range 2 { // a compressor that was used before
+		for range 2 { // the second time with a reused compressor
 			_, body, header := do(t, "GET", base+"/metrics", "Accept-Encoding", accept)
 			if got := header.Get("Content-Encoding"); got != want {
 				t.Fatalf("%s: encoding %q, want %q", accept, got, want)
@@ -576,7 +578,7 @@ func TestCompressed(t *testing.T) {
 	}
 }
 
-// TestLargeMetrics: of a source that does not end, what is within the bound is served.
+// TestLargeMetrics checks that the metrics of an endless source are served up to the limit.
 func TestLargeMetrics(t *testing.T) {
 	endless := func(name string) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
@@ -589,7 +591,7 @@ func TestLargeMetrics(t *testing.T) {
 	}
 	_, port, _ := net.SplitHostPort(serve(t, endless("app")))
 	base := start(t, Options{EnvoyStats: "http://" + serve(t, endless("envoy")), Scraping: `{"scrape":"true","port":"` + port + `"}`,
-		largest: 1 << 10})
+		maxSource: 1 << 10})
 	code, body, _ := do(t, "GET", base+"/stats/prometheus")
 	for name, most := range map[string]int{"envoy 1\n": 1 << 10 / 8, "app 1\n": 1 << 10 / 6} {
 		if n := strings.Count(body, name); code != 200 || n == 0 || n > most {
@@ -621,7 +623,7 @@ func (farConn) RemoteAddr() net.Addr {
 }
 func (c farConn) Close() error { close(c.closed); return nil }
 
-// TestConnectionsOfOneAddress: an address of another host may have a number of connections, and no more.
+// TestConnectionsOfOneAddress checks that the number of connections from one address of another host is limited.
 func TestConnectionsOfOneAddress(t *testing.T) {
 	l := far{conns: make(chan net.Conn, maxConnections+1)}
 	s, err := New(Options{Addr: "127.0.0.1:0", listen: func(ctx context.Context, network, address string) (net.Listener, error) {
@@ -649,7 +651,7 @@ func TestConnectionsOfOneAddress(t *testing.T) {
 	<-last.closed
 }
 
-// A source that hangs is given up before Prometheus gives up, and the others are served.
+// TestHangingSource checks that a source that hangs times out before Prometheus does, and that the others are served.
 func TestHangingSource(t *testing.T) {
 	release := make(chan struct{})
 	app := serve(t, func(http.ResponseWriter, *http.Request) { <-release })
@@ -659,7 +661,7 @@ func TestHangingSource(t *testing.T) {
 	base := start(t, Options{EnvoyStats: "http://" + envoy, Scraping: `{"scrape":"true","port":"` + port + `"}`})
 	var code int
 	var body string
-	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); { // on a busy machine Envoy may be too slow as well, now and then
+	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); { // on a busy machine Envoy may time out as well
 		if code, body, _ = do(t, "GET", base+"/stats/prometheus", "X-Prometheus-Scrape-Timeout-Seconds", "1"); code == 200 && body == "a 1\n" {
 			return
 		}
@@ -667,12 +669,13 @@ func TestHangingSource(t *testing.T) {
 	t.Errorf("%d %s", code, body)
 }
 
-// TestSlowClient: who asks for metrics and does not read them holds neither Envoy's answer nor a connection.
+// TestSlowClient checks that a client that does not read its response blocks neither Envoy's response nor a
+// connection.
 func TestSlowClient(t *testing.T) {
 	given := make(chan struct{}, 1)
 	envoy := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		line := []byte(strings.Repeat("a", 1<<10) + " 1\n")
-		for range 64 << 10 { // more than sockets hold
+		for range 64 << 10 { // more than sockets buffer
 			if _, err := w.Write(line); err != nil {
 				break
 			}
@@ -687,7 +690,7 @@ func TestSlowClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-given
-	if _, err := io.Copy(io.Discard, conn); err != nil { // what was sent, then the end
+	if _, err := io.Copy(io.Discard, conn); err != nil { // until the server closes the connection
 		t.Log(err)
 	}
 	if code, body, _ := do(t, "GET", base+"/healthz/ready"); code != http.StatusOK {

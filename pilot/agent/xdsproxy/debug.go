@@ -12,7 +12,7 @@ import (
 	"time"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	_ "github.com/envoyproxy/go-control-plane/envoy/service/status/v3" // what syncz answers with
+	_ "github.com/envoyproxy/go-control-plane/envoy/service/status/v3" // the types in the response of syncz
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -22,14 +22,14 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/safe"
 )
 
-// debugType begins the types of debug pages.
+// debugType is the prefix of the types of debug pages.
 const debugType = names.DebugType
 
-// debugTime bounds one request for a page.
-const debugTime = 30 * time.Second
+// debugTimeout bounds one request for a page.
+const debugTimeout = 30 * time.Second
 
-// debugServer serves debug pages of the control plane on a local port: to browsers and curl as JSON, and to istioctl by
-// gRPC, both on the one port.
+// debugServer serves the control plane's debug pages on one local port: as JSON to browsers and curl, and by gRPC to
+// istioctl.
 type debugServer struct {
 	p        *Proxy
 	listener net.Listener
@@ -38,13 +38,13 @@ type debugServer struct {
 }
 
 func newDebug(p *Proxy) (*debugServer, error) {
-	at, err := netip.ParseAddrPort(strings.Replace(p.o.Debug, "localhost:", "127.0.0.1:", 1))
-	if err != nil || !at.Addr().IsLoopback() {
-		return nil, fmt.Errorf("address %q of debug pages: write one of this host alone, for example 127.0.0.1:15004", p.o.Debug)
+	address, err := netip.ParseAddrPort(strings.Replace(p.o.Debug, "localhost:", "127.0.0.1:", 1))
+	if err != nil || !address.Addr().IsLoopback() {
+		return nil, fmt.Errorf("address %q of debug pages: write a loopback address, for example 127.0.0.1:15004", p.o.Debug)
 	}
 	d := &debugServer{p: p, grpc: p.server(true)}
-	if d.listener, err = net.Listen("tcp", at.String()); err != nil {
-		return nil, fmt.Errorf("listen for debug pages: %w", err)
+	if d.listener, err = net.Listen("tcp", address.String()); err != nil {
+		return nil, fmt.Errorf("failed to listen for debug pages: %w", err)
 	}
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)
@@ -56,9 +56,9 @@ func newDebug(p *Proxy) (*debugServer, error) {
 				d.grpc.ServeHTTP(w, r)
 				return
 			}
-			// No browser speaks HTTP/2 without TLS. With HTTP/1 it may obey a web page.
+			// Browsers do not use HTTP/2 without TLS. HTTP/1 requests may come from a web page.
 			if !safe.NotRebound(r.Host) || safe.CrossOrigin(r) {
-				http.Error(w, "only requests to localhost are allowed, and none of a web page of another origin", http.StatusForbidden)
+				http.Error(w, "only requests to localhost are allowed, and not from web pages of other origins", http.StatusForbidden)
 				return
 			}
 			d.page(w, r)
@@ -69,7 +69,7 @@ func newDebug(p *Proxy) (*debugServer, error) {
 
 func (d *debugServer) serve() error {
 	if err := d.http.Serve(d.listener); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("debug pages: %w", err)
+		return fmt.Errorf("failed to serve debug pages: %w", err)
 	}
 	return nil
 }
@@ -79,31 +79,31 @@ func (d *debugServer) stop() {
 	_ = d.http.Close()
 }
 
-// page answers GET /debug/PAGE?QUERY. The control plane sends each page as JSON, so that the agent need not know the
-// types in it; but syncz in its type of its own, as istioctl reads it.
+// page serves GET /debug/PAGE?QUERY. The control plane sends each page as JSON, so that the agent need not know the
+// types in it. Only syncz has a type of its own, which istioctl expects.
 func (d *debugServer) page(w http.ResponseWriter, r *http.Request) {
 	name, ok := strings.CutPrefix(r.URL.Path, "/debug/")
 	if r.Method != http.MethodGet || !ok || name == "" {
 		http.Error(w, "write GET /debug/PAGE, for example /debug/syncz", http.StatusNotFound)
 		return
 	}
-	ask := &discoveryv3.DiscoveryRequest{Node: d.p.o.Node, TypeUrl: debugType, ResourceNames: []string{name}}
+	request := &discoveryv3.DiscoveryRequest{Node: d.p.o.Node, TypeUrl: debugType, ResourceNames: []string{name}}
 	switch {
 	case name == "syncz":
-		ask.TypeUrl, ask.ResourceNames = debugType+"/syncz", nil
+		request.TypeUrl, request.ResourceNames = debugType+"/syncz", nil
 	case r.URL.RawQuery != "":
-		ask.ResourceNames[0] += "?" + r.URL.RawQuery
+		request.ResourceNames[0] += "?" + r.URL.RawQuery
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), debugTime)
+	ctx, cancel := context.WithTimeout(r.Context(), debugTimeout)
 	defer cancel()
-	a, err := d.ask(ctx, ask)
+	a, err := d.ask(ctx, request)
 	if err != nil {
-		http.Error(w, "the control plane: "+status.Convert(err).Message(), http.StatusBadGateway)
+		http.Error(w, "failed to get the page from the control plane: "+status.Convert(err).Message(), http.StatusBadGateway)
 		return
 	}
 	text, err := pages(a.GetResources())
 	if err != nil {
-		http.Error(w, "the control plane: "+err.Error(), http.StatusBadGateway)
+		http.Error(w, "failed to get the page from the control plane: "+err.Error(), http.StatusBadGateway)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -123,10 +123,10 @@ func (d *debugServer) ask(ctx context.Context, r *discoveryv3.DiscoveryRequest) 
 	return s.Recv()
 }
 
-// pages returns resources as JSON: one alone as it is, several as a list. JSON stays as it is, and another text of a
-// page becomes a string. A message of a type that this program does not know is an error.
+// pages returns resources as JSON, several of them as an array. A value that is JSON stays unchanged, and other text
+// becomes a JSON string. A message of a type that this program does not know is an error.
 func pages(list []*anypb.Any) ([]byte, error) {
-	all := make([]json.RawMessage, 0, len(list))
+	values := make([]json.RawMessage, 0, len(list))
 	for _, a := range list {
 		text := a.GetValue()
 		if !json.Valid(text) {
@@ -137,15 +137,15 @@ func pages(list []*anypb.Any) ([]byte, error) {
 				text, err = protojson.Marshal(a)
 			}
 			if err != nil {
-				return nil, fmt.Errorf("failed to read the answer: %w", err)
+				return nil, fmt.Errorf("failed to decode the response: %w", err)
 			}
 		}
-		all = append(all, text)
+		values = append(values, text)
 	}
-	if len(all) == 1 {
-		return append(all[0], '\n'), nil
+	if len(values) == 1 {
+		return append(values[0], '\n'), nil
 	}
-	text, err := json.Marshal(all)
+	text, err := json.Marshal(values)
 	if err != nil {
 		return nil, err
 	}

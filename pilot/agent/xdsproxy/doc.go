@@ -1,20 +1,21 @@
-// Package xdsproxy is the socket on which Envoy asks for its configuration. Each stream of Envoy's has one stream to
-// the control plane, of the same protocol: state of the world or delta.
+// Package xdsproxy serves the socket on which Envoy requests its configuration. Each stream of Envoy's has one stream
+// to the control plane with the same protocol: state of the world or delta.
 //
-// Messages are passed on as the bytes they came in; of most only the type is looked for. Nothing is kept: whoever reads
-// slowly is waited for, by flow control, up to whoever sends. When either side ends its stream, so does the other:
-// Envoy connects again and says which versions it has. Three sorts of messages are the agent's own:
+// Messages are forwarded as the bytes that were received. Of most messages only the type URL is read. Nothing is
+// buffered: flow control makes a sender wait for a slow receiver. When one side ends its stream, so does the other.
+// Envoy reconnects and names the versions that it has. Three kinds of messages are the agent's own:
 //
-//   - The types of Handlers, such as the name table, are subscribed to by the agent when Envoy first asks for
-//     listeners. They are acknowledged or rejected by it, and not passed on.
-//   - Health of an application on a virtual machine is reported on each stream, and again on each new one.
-//   - Extensions are given to Extensions, which may fetch what they name and write something else in its place. What
-//     it fails on is rejected in Envoy's stead. What it has not got yet is asked for again, and sent once it is there.
+//   - The agent subscribes to the types of Handlers, such as the name table, when Envoy first requests listeners. It
+//     acknowledges or rejects the responses itself, and does not forward them.
+//   - The health of an application on a virtual machine is reported on each stream, and again on each new one.
+//   - Extensions are passed to Options.Extensions, which may fetch their modules and replace them. On an error the
+//     agent rejects the response on Envoy's behalf. Modules that are unavailable are fetched again, and the extensions
+//     are sent when they are available.
 //
-// A stream has four goroutines: of each side one that receives and one that sends, which alone sends; a fifth for
-// extensions; and one while some of these are fetched again.
+// A stream has four goroutines, one for each direction of each side. A fifth handles extensions, and there is one more
+// while extensions are fetched again.
 //
-//   - proxy.go: the socket, and who listens
+//   - proxy.go: the socket and its server
 //   - stream.go: one stream
 //   - extensions.go: extensions of one stream
 //   - wire.go: messages as bytes
@@ -26,9 +27,9 @@
 //     stream ends the other's: [TestDelta]. An Envoy that does not read slows the control plane's stream and costs no
 //     memory: [TestBackpressure]. A closed stream leaves nothing behind: [TestReconnects].
 //   - The agent's own types never reach Envoy; the agent acknowledges or rejects them: [TestOwnSubscriptions]. Health
-//     is reported on each new stream: [TestHealth]. An extension that is fetched delays nothing else:
-//     [TestExtensions]. Envoy's next request is valid after the agent rejected an extension: [TestRejectedInItsStead].
-//     A missing module is fetched again later, and Envoy is then sent its extension: [TestMissingExtensions].
+//     is reported on each new stream: [TestHealth]. An extension that is fetched delays nothing else: [TestExtensions].
+//     Envoy's next request is valid after the agent rejected an extension: [TestRejectedInItsStead]. A missing module
+//     is fetched again later, and Envoy is then sent its extension: [TestMissingExtensions].
 //   - A message that is not a response ends its stream alone: [TestHostile].
 //   - The local port of debug pages serves nothing else, to this host alone, and to no web page: [TestDebug],
 //     [TestPages], [TestDebugAnswersNoWebPage].

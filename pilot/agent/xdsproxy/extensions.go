@@ -9,38 +9,39 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/safe"
 )
 
-// longestRetry is the longest wait between two tries of what is missing of extensions.
-const longestRetry = 5 * time.Minute
+// maxBackoff is the maximum time between two attempts to fetch missing extensions.
+const maxBackoff = 5 * time.Minute
 
-// fetcher has the extensions of one stream fetched, in the order they came in, and sends them on. Those for which Envoy
-// was sent something else meanwhile are fetched again, beside those that come. One goroutine owns it.
+// fetcher fetches the extensions of one stream in the order of the responses, and sends them to Envoy. Extensions
+// that are still incomplete then are fetched again, while new responses are handled. It is owned by one goroutine.
 type fetcher struct {
 	s     *stream
 	nonce string // of the latest response
 
-	// what is missing, as it came: some resources, or the whole state of the world
+	// missing has the incomplete resources of delta responses, in their original form.
 	missing map[string]*discoveryv3.Resource
-	world   *discoveryv3.DiscoveryResponse
-	count   int // of extensions that are missing in world
+	// world is the latest state-of-the-world response in its original form, or nil if all of it is complete.
+	world *discoveryv3.DiscoveryResponse
+	count int // number of incomplete extensions in world
 
-	// round is that of the latest response; results of older ones do not count.
-	round  int
-	wait   time.Duration
-	timer  *time.Timer
-	result chan retried
+	// generation counts the responses. Results of attempts for older responses are ignored.
+	generation int
+	backoff    time.Duration
+	timer      *time.Timer
+	result     chan retryResult
 }
 
-// retried is what became of another try.
-type retried struct {
-	round int
-	r     *response
-	again []bool
-	err   error
+// retryResult is the result of another attempt.
+type retryResult struct {
+	generation int
+	r          *response
+	incomplete []bool
+	err        error
 }
 
 // fetch runs until the stream ends.
 func (s *stream) fetch() error {
-	f := &fetcher{s: s, missing: map[string]*discoveryv3.Resource{}, timer: time.NewTimer(longestRetry), result: make(chan retried, 1)}
+	f := &fetcher{s: s, missing: map[string]*discoveryv3.Resource{}, timer: time.NewTimer(maxBackoff), result: make(chan retryResult, 1)}
 	f.timer.Stop()
 	defer f.timer.Stop()
 	for {
@@ -49,11 +50,11 @@ func (s *stream) fetch() error {
 		case <-s.ctx.Done():
 			return nil
 		case r := <-s.extensions:
-			err = f.take(r)
+			err = f.handle(r)
 		case <-f.timer.C:
 			f.retry()
 		case done := <-f.result:
-			err = f.tried(done)
+			err = f.handleRetry(done)
 		}
 		if err != nil {
 			return err
@@ -61,24 +62,24 @@ func (s *stream) fetch() error {
 	}
 }
 
-// take sends Envoy a response of the control plane.
-func (f *fetcher) take(r *response) error {
+// handle sends a response of the control plane to Envoy.
+func (f *fetcher) handle(r *response) error {
 	s := f.s
-	came := make([][]byte, len(r.resources))
+	original := make([][]byte, len(r.resources))
 	for i, a := range r.resources {
-		came[i] = a.GetValue()
+		original[i] = a.GetValue()
 	}
-	again, err := s.p.replace(s.ctx, r.resources)
+	incomplete, err := s.p.replace(s.ctx, r.resources)
 	if err != nil {
 		if s.ctx.Err() != nil {
 			return nil
 		}
-		s.p.o.Log.Warn("extensions are rejected", "err", err)
+		s.p.o.Log.Warn("rejected extensions", "err", err)
 		s.mu.Lock()
 		version, names := s.versions[extensionType], s.names
 		s.nonce = r.nonce
 		s.mu.Unlock()
-		s.request(r.answer(version, names, err))
+		s.request(r.reply(version, names, err))
 		return nil
 	}
 	if r.sotw != nil {
@@ -86,19 +87,19 @@ func (f *fetcher) take(r *response) error {
 		s.versions[extensionType], s.nonce = r.sotw.GetVersionInfo(), ""
 		s.mu.Unlock()
 	}
-	f.keep(r, came, again)
+	f.setMissing(r, original, incomplete)
 	return f.send(r)
 }
 
-// keep remembers what is missing of a response, in the place of what was.
-func (f *fetcher) keep(r *response, came [][]byte, again []bool) {
-	f.round++
+// setMissing records which extensions of a response are incomplete.
+func (f *fetcher) setMissing(r *response, original [][]byte, incomplete []bool) {
+	f.generation++
 	f.nonce, f.count = r.nonce, 0
 	if r.sotw != nil {
-		if f.world = nil; count(again) > 0 {
-			f.world, f.count = proto.CloneOf(r.sotw), count(again)
+		if f.world = nil; count(incomplete) > 0 {
+			f.world, f.count = proto.CloneOf(r.sotw), count(incomplete)
 			for i, a := range f.world.GetResources() {
-				a.Value = came[i]
+				a.Value = original[i]
 			}
 		}
 	} else {
@@ -110,26 +111,26 @@ func (f *fetcher) keep(r *response, came [][]byte, again []bool) {
 			if x.GetResource() == nil {
 				continue
 			}
-			if delete(f.missing, x.GetName()); again[i] {
+			if delete(f.missing, x.GetName()); incomplete[i] {
 				f.missing[x.GetName()] = proto.CloneOf(x)
-				f.missing[x.GetName()].Resource.Value = came[i]
+				f.missing[x.GetName()].Resource.Value = original[i]
 			}
 			i++
 		}
 	}
-	f.wait = f.s.p.o.Retry
+	f.backoff = f.s.p.o.MinBackoff
 	f.schedule()
 }
 
-// schedule has what is missing fetched again after the wait.
+// schedule starts the timer for the next attempt, if extensions are incomplete.
 func (f *fetcher) schedule() {
 	if f.timer.Stop(); f.world != nil || len(f.missing) > 0 {
-		f.timer.Reset(f.wait)
-		f.wait = min(2*f.wait, longestRetry)
+		f.timer.Reset(f.backoff)
+		f.backoff = min(2*f.backoff, maxBackoff)
 	}
 }
 
-// retry has what is missing fetched, by a goroutine.
+// retry fetches incomplete extensions in a goroutine.
 func (f *fetcher) retry() {
 	r := &response{typeURL: extensionType, nonce: f.nonce}
 	if f.world != nil {
@@ -142,27 +143,28 @@ func (f *fetcher) retry() {
 			r.resources = append(r.resources, r.delta.Resources[len(r.delta.Resources)-1].GetResource())
 		}
 	}
-	round := f.round
+	generation := f.generation
 	safe.Go(f.s.p.o.Log, "xds extensions", func() {
-		again, err := f.s.p.replace(f.s.ctx, r.resources)
+		incomplete, err := f.s.p.replace(f.s.ctx, r.resources)
 		select {
-		case f.result <- retried{round, r, again, err}:
+		case f.result <- retryResult{generation, r, incomplete, err}:
 		case <-f.s.ctx.Done():
 		}
 	})
 }
 
-// tried sends Envoy what could be fetched now. The nonce is that of the latest response, which Envoy's answer is for.
-func (f *fetcher) tried(done retried) error {
+// handleRetry sends Envoy the extensions that are complete now. The response has the nonce of the latest response, so
+// that the control plane accepts Envoy's acknowledgement.
+func (f *fetcher) handleRetry(done retryResult) error {
 	switch {
-	case done.round != f.round:
+	case done.generation != f.generation:
 		return nil
 	case done.err != nil:
 		f.schedule()
 		return nil
 	}
 	if done.r.sotw != nil {
-		if left := count(done.again); left == f.count {
+		if left := count(done.incomplete); left == f.count {
 			f.schedule()
 			return nil
 		} else if f.count = left; left == 0 {
@@ -171,7 +173,7 @@ func (f *fetcher) tried(done retried) error {
 	} else {
 		var there []*discoveryv3.Resource
 		for i, x := range done.r.delta.GetResources() {
-			if !done.again[i] {
+			if !done.incomplete[i] {
 				there = append(there, x)
 				delete(f.missing, x.GetName())
 			}
@@ -197,7 +199,7 @@ func (f *fetcher) send(r *response) error {
 	return nil
 }
 
-// count returns how many are true.
+// count returns the number of true values.
 func count(list []bool) (n int) {
 	for _, v := range list {
 		if v {

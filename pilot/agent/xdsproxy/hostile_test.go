@@ -16,8 +16,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/deploy/must"
 )
 
-// TestHostile: a control plane that sends what is no response ends that stream, and one that never answers is waited
-// for no longer than Envoy waits. The next stream is served.
+// TestHostile checks that a malformed response of the control plane ends that stream only, and that a control plane
+// that never answers is waited for as long as Envoy waits.
 func TestHostile(t *testing.T) {
 	good, err := proto.Marshal(&discoveryv3.DiscoveryResponse{TypeUrl: clusterType, Nonce: "1"})
 	must.Succeed(t, err)
@@ -33,7 +33,7 @@ func TestHostile(t *testing.T) {
 		"an end of a group that is alone": {9<<3 | 4},
 	}
 	answers["none"], answers["good"] = nil, good
-	// The control plane answers with what the version of the request names.
+	// The control plane responds with the message that the version of the request names.
 	g := grpc.NewServer(grpc.ForceServerCodecV2(newCodec()), grpc.UnknownServiceHandler(func(_ any, s grpc.ServerStream) error {
 		var m mem.BufferSlice
 		if err := s.RecvMsg(&m); err != nil {

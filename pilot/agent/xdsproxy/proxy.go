@@ -23,42 +23,45 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/agent/upstream"
 )
 
-// Type URLs that the agent knows.
+// Type URLs that the agent handles.
 const (
 	listenerType  = "type.googleapis.com/envoy.config.listener.v3.Listener"
 	extensionType = "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig"
 	healthType    = "type.googleapis.com/istio.v1.HealthInformation"
 
-	// NameTableType is the type of the table that the DNS proxy answers by.
+	// NameTableType is the type of the DNS proxy's name table.
 	NameTableType = "type.googleapis.com/istio.networking.nds.v1.NameTable"
-	// ProxyConfigType is the type by which the control plane sends roots to trust.
+	// ProxyConfigType is the type in which the control plane sends additional roots.
 	ProxyConfigType = "type.googleapis.com/istio.mesh.v1alpha1.ProxyConfig"
 )
 
-// Options of a Proxy.
+// Options configure a Proxy.
 type Options struct {
-	Path     string      // of the socket
-	Mode     os.FileMode // of the socket; 0: 0600. Applications without a proxy, of other users, need 0666
+	Path string // of the socket
+	// Mode is the mode of the socket. The default is 0600. Applications without a proxy run as other users and need
+	// 0666.
+	Mode     os.FileMode
 	Upstream *upstream.Upstream
-	// Handlers take the one resource of their type, encoded, when it has changed. An error rejects it.
+	// Handlers are called with the encoded resource of their type when it has changed. An error rejects the response.
 	Handlers map[string]func(resource []byte) error
-	// Extensions returns what Envoy is sent in the place of an extension, encoded as a TypedExtensionConfig. It may
-	// take its time. An error rejects it. again means that another call may return what the extension asks for: it is
-	// called again after Retry, then after twice as long each time. Nil: extensions are passed on as they are.
-	Extensions func(ctx context.Context, resource []byte) (made []byte, again bool, err error)
-	Retry      time.Duration // 0: 10 s
-	// Debug is HOST:PORT of a server of the control plane's debug pages, for tools on this host; empty: there is none.
-	// Node is who asks for them.
+	// Extensions returns the replacement of an encoded TypedExtensionConfig, and may block. An error rejects the
+	// response. retry means that another call may succeed; it is made after MinBackoff, with a backoff that doubles.
+	// Without Extensions, extensions are passed on unchanged.
+	Extensions func(ctx context.Context, resource []byte) (replacement []byte, retry bool, err error)
+	// MinBackoff is the time until the first retry of Extensions. The default is 10 s.
+	MinBackoff time.Duration
+	// Debug is the HOST:PORT at which tools on this host can read the control plane's debug pages. If it is empty,
+	// there is no such server. Requests for pages have Node.
 	Debug      string
 	Node       *corev3.Node
 	Registerer prometheus.Registerer
 	Log        *slog.Logger
 }
 
-// Bounds of what Envoy may open and send.
+// Limits on streams and requests of Envoy.
 const (
 	maxStreams = 100
-	maxRequest = 32 << 20 // Envoys say which versions they have
+	maxRequest = 32 << 20 // requests list the versions of all resources
 )
 
 // Proxy passes streams on to the control plane.
@@ -66,28 +69,30 @@ type Proxy struct {
 	o        Options
 	listener net.Listener
 	grpc     *grpc.Server
-	debug    *debugServer // nil: there is none
+	debug    *debugServer // nil without Options.Debug
 	metrics  metrics
 
-	away atomic.Int64 // streams that could not be opened since the last that could
+	// openFailures is the number of streams that failed to open since one last opened.
+	openFailures atomic.Int64
 
 	mu      sync.Mutex
 	health  *health
 	streams map[*stream]struct{}
 }
 
-// health is what is known of the application.
+// health is the health of the application.
 type health struct {
 	healthy bool
 	message string
 }
 
-// New listens. An error says why the socket cannot be made.
+// New returns a Proxy that listens. The error says why a socket cannot be made.
 func New(o Options) (*Proxy, error) {
 	if o.Path == "" || o.Upstream == nil {
-		return nil, errors.New("xdsproxy: neither a path nor a control plane")
+		return nil, errors.New("xdsproxy: Options.Path or Options.Upstream is missing")
 	}
-	o.Mode, o.Retry, o.Log = cmp.Or(o.Mode, 0o600), cmp.Or(o.Retry, 10*time.Second), cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	o.Mode, o.MinBackoff = cmp.Or(o.Mode, 0o600), cmp.Or(o.MinBackoff, 10*time.Second)
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	p := &Proxy{o: o, streams: map[*stream]struct{}{}, metrics: newMetrics()}
 	if o.Registerer != nil {
 		if err := p.metrics.register(o.Registerer); err != nil {
@@ -108,15 +113,16 @@ func New(o Options) (*Proxy, error) {
 	return p, nil
 }
 
-// server returns a gRPC server of streams, or of those of tools alone.
+// server returns a gRPC server for Envoy's streams, or for debug pages only.
 func (p *Proxy) server(debug bool) *grpc.Server {
 	s := grpc.NewServer(grpc.ForceServerCodecV2(newCodec()), grpc.MaxConcurrentStreams(maxStreams), grpc.MaxRecvMsgSize(maxRequest))
+	stream := func(name string, delta bool) grpc.StreamDesc {
+		handler := func(_ any, s grpc.ServerStream) error { return p.serve(s, delta, debug) }
+		return grpc.StreamDesc{StreamName: name, ClientStreams: true, ServerStreams: true, Handler: handler}
+	}
 	s.RegisterService(&grpc.ServiceDesc{
 		ServiceName: discoveryv3.AggregatedDiscoveryService_ServiceDesc.ServiceName, HandlerType: (*any)(nil),
-		Streams: []grpc.StreamDesc{
-			{StreamName: sotwMethod, ClientStreams: true, ServerStreams: true, Handler: func(_ any, s grpc.ServerStream) error { return p.serve(s, false, debug) }},
-			{StreamName: deltaMethod, ClientStreams: true, ServerStreams: true, Handler: func(_ any, s grpc.ServerStream) error { return p.serve(s, true, debug) }},
-		},
+		Streams: []grpc.StreamDesc{stream(sotwMethod, false), stream(deltaMethod, true)},
 	}, p)
 	return s
 }
@@ -127,7 +133,7 @@ const (
 	deltaMethod = "DeltaAggregatedResources"
 )
 
-// Run serves until ctx ends, then removes the socket.
+// Run serves until ctx ends, and then removes the socket.
 func (p *Proxy) Run(ctx context.Context) error {
 	failed := make(chan error, 2)
 	safe.Go(p.o.Log, "xds proxy", func() { failed <- p.grpc.Serve(p.listener) })
@@ -137,7 +143,7 @@ func (p *Proxy) Run(ctx context.Context) error {
 	}
 	select {
 	case err := <-failed:
-		return fmt.Errorf("serve configuration: %w", err)
+		return fmt.Errorf("failed to serve configuration: %w", err)
 	case <-ctx.Done():
 		p.grpc.Stop()
 		_ = os.Remove(p.o.Path)
@@ -145,8 +151,8 @@ func (p *Proxy) Run(ctx context.Context) error {
 	}
 }
 
-// SetHealth reports the health of the application to the control plane, now and on each new stream. message says what
-// is wrong.
+// SetHealth reports the health of the application to the control plane, now and on each new stream. message says why
+// it is unhealthy.
 func (p *Proxy) SetHealth(healthy bool, message string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -156,7 +162,7 @@ func (p *Proxy) SetHealth(healthy bool, message string) {
 	}
 }
 
-// Connected returns how many streams there are now.
+// Connected returns the number of streams.
 func (p *Proxy) Connected() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -181,11 +187,10 @@ func (p *Proxy) remove(s *stream) {
 	delete(p.streams, s)
 }
 
-// replace puts what Extensions returns in the place of each extension of a response. None waits for another. again says
-// for which of them another try may have a better result.
-func (p *Proxy) replace(ctx context.Context, list []*anypb.Any) (again []bool, err error) {
+// replace replaces the extensions in a list concurrently. retry says for which of them another call may succeed.
+func (p *Proxy) replace(ctx context.Context, list []*anypb.Any) (retry []bool, err error) {
 	var running sync.WaitGroup
-	again = make([]bool, len(list))
+	retry = make([]bool, len(list))
 	errs := make([]error, len(list))
 	for i, a := range list {
 		if a.GetTypeUrl() != extensionType {
@@ -194,16 +199,16 @@ func (p *Proxy) replace(ctx context.Context, list []*anypb.Any) (again []bool, e
 		running.Add(1)
 		safe.Go(p.o.Log, "xds extension", func() {
 			defer running.Done()
-			var next []byte
+			var replacement []byte
 			var err error
-			panicked := safe.Do("xds extension", func() { next, again[i], err = p.o.Extensions(ctx, a.GetValue()) })
+			panicked := safe.Do("xds extension", func() { replacement, retry[i], err = p.o.Extensions(ctx, a.GetValue()) })
 			if errs[i] = errors.Join(panicked, err); errs[i] == nil {
-				a.Value = next
+				a.Value = replacement
 			}
 		})
 	}
 	running.Wait()
-	return again, errors.Join(errs...)
+	return retry, errors.Join(errs...)
 }
 
 type metrics struct {
@@ -217,10 +222,10 @@ func newMetrics() metrics {
 	}
 	return metrics{
 		failures:     counter("istiod_connection_failures", "Streams to the control plane that could not be opened."),
-		upstreamEnds: counter("istiod_connection_terminations", "Streams that the control plane has ended."),
-		envoyEnds:    counter("envoy_connection_terminations", "Streams that Envoy has ended."),
-		requests:     counter("xds_proxy_requests", "Requests that were passed on to the control plane."),
-		responses:    counter("xds_proxy_responses", "Responses of the control plane."),
+		upstreamEnds: counter("istiod_connection_terminations", "Streams that the control plane ended."),
+		envoyEnds:    counter("envoy_connection_terminations", "Streams that Envoy ended."),
+		requests:     counter("xds_proxy_requests", "Requests that were forwarded to the control plane."),
+		responses:    counter("xds_proxy_responses", "Responses from the control plane."),
 	}
 }
 

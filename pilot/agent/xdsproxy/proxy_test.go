@@ -40,7 +40,7 @@ func TestMain(m *testing.M) { leaks.Main(m) }
 
 const clusterType = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
 
-// controlPlane hands its streams to the test.
+// controlPlane passes its streams to the test.
 type controlPlane struct {
 	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
 	address string
@@ -48,7 +48,7 @@ type controlPlane struct {
 	sotw    chan *sotwUp
 }
 
-// up is a stream at the control plane, which ends with what the test says.
+// up is a stream at the control plane, which ends with the test's error.
 type up[Q, R any] struct {
 	t *testing.T
 	side[Q, R]
@@ -86,7 +86,7 @@ func (c *controlPlane) StreamAggregatedResources(s discoveryv3.AggregatedDiscove
 	return handOver(s, c.sotw)
 }
 
-// handOver gives a stream to the test, and ends it as the test says.
+// handOver passes a stream to the test, and ends it with the test's error.
 func handOver[Q, R any](s side[Q, R], to chan *up[Q, R]) error {
 	u := &up[Q, R]{nil, s, make(chan error, 1)}
 	to <- u
@@ -98,7 +98,7 @@ func handOver[Q, R any](s side[Q, R], to chan *up[Q, R]) error {
 	}
 }
 
-// world is a proxy between a test's control plane and a test's Envoy.
+// world is a proxy between a fake control plane and a fake Envoy.
 type world struct {
 	t     *testing.T
 	cp    *controlPlane
@@ -123,10 +123,10 @@ func start(t *testing.T, o Options) *world {
 	return startBeside(t, o, c)
 }
 
-// startBeside is start for a control plane that runs.
+// startBeside calls start for a control plane that is running.
 func startBeside(t *testing.T, o Options, c *controlPlane) *world {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "xds") // the path of a socket is short
+	dir, err := os.MkdirTemp("", "xds") // a socket's path must be short
 	must.Succeed(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	o.Path = filepath.Join(dir, "XDS")
@@ -151,7 +151,7 @@ func startBeside(t *testing.T, o Options, c *controlPlane) *world {
 	return &world{t, c, p, discoveryv3.NewAggregatedDiscoveryServiceClient(conn)}
 }
 
-// delta opens a stream of Envoy's, and returns both ends of it.
+// delta opens a stream of Envoy's, and returns both ends.
 func (w *world) delta(ctx context.Context) (discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesClient, *deltaUp) {
 	w.t.Helper()
 	s, err := w.envoy.DeltaAggregatedResources(ctx)
@@ -161,7 +161,7 @@ func (w *world) delta(ctx context.Context) (discoveryv3.AggregatedDiscoveryServi
 	return s, u
 }
 
-// asking is delta for a stream whose first request, for a type, has arrived.
+// asking calls delta, and returns the stream when its first request, for a type, has arrived.
 func (w *world) asking(ctx context.Context, typeURL string) (discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesClient, *deltaUp) {
 	w.t.Helper()
 	envoy, up := w.delta(ctx)
@@ -179,7 +179,7 @@ func (w *world) sotw(ctx context.Context) (discoveryv3.AggregatedDiscoveryServic
 	return s, u
 }
 
-// equal compares two messages that were passed on.
+// equal compares two forwarded messages.
 func equal(t *testing.T, got, want proto.Message) {
 	t.Helper()
 	if !proto.Equal(got, want) {
@@ -187,7 +187,7 @@ func equal(t *testing.T, got, want proto.Message) {
 	}
 }
 
-// receives ends the test unless the next message of a stream is the wanted one.
+// receives fails the test unless the next message of a stream is the wanted one.
 func receives[R proto.Message](t *testing.T, s interface{ Recv() (R, error) }, want R) {
 	t.Helper()
 	got, err := s.Recv()
@@ -201,8 +201,8 @@ func any1(typeURL, value string) *anypb.Any {
 	return &anypb.Any{TypeUrl: typeURL, Value: []byte(value)}
 }
 
-// TestDelta passes requests, responses and rejections on as they are, the versions that Envoy resumes with included,
-// and ends Envoy's stream with what the control plane ended its own with.
+// TestDelta checks that requests, responses and rejections are forwarded unchanged, including the versions with which
+// Envoy resumes, and that Envoy's stream ends with the control plane's error.
 func TestDelta(t *testing.T) {
 	w := start(t, Options{})
 	envoy, up := w.delta(t.Context())
@@ -239,8 +239,8 @@ func TestDelta(t *testing.T) {
 	<-up.Context().Done()
 }
 
-// TestOwnSubscriptions has the agent ask for the types of its handlers once Envoy asks for listeners, and acknowledge
-// or reject them itself, in both protocols. Envoy sees nothing of it.
+// TestOwnSubscriptions checks that the agent subscribes to the types of its handlers when Envoy requests listeners,
+// and acknowledges or rejects them itself, in both protocols, unseen by Envoy.
 func TestOwnSubscriptions(t *testing.T) {
 	tables := make(chan string, 1)
 	handlers := map[string]func([]byte) error{NameTableType: func(b []byte) error {
@@ -278,7 +278,7 @@ func TestOwnSubscriptions(t *testing.T) {
 				t.Errorf("%s is answered with %v", text, q)
 			}
 		}
-		must.Succeed(t, envoy.Send(listeners)) // again: the agent asks once
+		must.Succeed(t, envoy.Send(listeners)) // the agent subscribes only once
 		equal(t, up.recv(), listeners)
 		own := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: clusterType, Nonce: "4"}
 		up.send(own)
@@ -301,8 +301,8 @@ func TestOwnSubscriptions(t *testing.T) {
 	})
 }
 
-// TestHealth has the health of an application reported when it changes, and again on each new stream, after Envoy's
-// first requests.
+// TestHealth checks that the health of an application is reported when it changes, and on each new stream after
+// Envoy's first requests.
 func TestHealth(t *testing.T) {
 	w := start(t, Options{})
 	w.proxy.SetHealth(false, "starting")
@@ -322,7 +322,8 @@ func TestHealth(t *testing.T) {
 	equal(t, world.recv(), &discoveryv3.DiscoveryRequest{TypeUrl: healthType})
 }
 
-// TestExtensionsTogether has the extensions of one response replaced at once, and a panic reject them.
+// TestExtensionsTogether checks that the extensions of one response are replaced concurrently, and that a panic
+// rejects them.
 func TestExtensionsTogether(t *testing.T) {
 	var both sync.WaitGroup
 	both.Add(2)
@@ -348,7 +349,7 @@ func TestExtensionsTogether(t *testing.T) {
 	}
 }
 
-// TestExtensions has extensions replaced, without delay to anything else, and rejected where that fails.
+// TestExtensions checks that extensions are replaced without delaying other types, and rejected on an error.
 func TestExtensions(t *testing.T) {
 	release := make(chan struct{})
 	w := start(t, Options{Extensions: func(ctx context.Context, b []byte) ([]byte, bool, error) {
@@ -380,8 +381,8 @@ func TestExtensions(t *testing.T) {
 	receives(t, envoy, extension("4", "two fetched"))
 }
 
-// TestRejectedInItsStead: after the agent has rejected extensions in the stead of an Envoy that asks for the state of
-// the world, Envoy's next request has the nonce that the control plane expects.
+// TestRejectedInItsStead checks that, after the agent has rejected extensions on behalf of a state-of-the-world
+// Envoy, Envoy's next request has the nonce that the control plane expects.
 func TestRejectedInItsStead(t *testing.T) {
 	w := start(t, Options{Extensions: func(_ context.Context, b []byte) ([]byte, bool, error) {
 		if string(b) == "bad" {
@@ -415,10 +416,11 @@ func TestRejectedInItsStead(t *testing.T) {
 	pass(ask("3", "a"), ask("3", "a"))
 }
 
-// TestMissingExtensions: Envoy is sent an extension once what was missing of it is there, unless it is another by then.
+// TestMissingExtensions checks that Envoy gets an extension when its missing part is available, unless the extension
+// has changed since.
 func TestMissingExtensions(t *testing.T) {
 	var there atomic.Bool
-	w := start(t, Options{Retry: time.Millisecond, Extensions: func(_ context.Context, b []byte) ([]byte, bool, error) {
+	w := start(t, Options{MinBackoff: time.Millisecond, Extensions: func(_ context.Context, b []byte) ([]byte, bool, error) {
 		if strings.HasPrefix(string(b), "missing") && !there.Load() {
 			return []byte("instead"), true, nil
 		}
@@ -439,7 +441,7 @@ func TestMissingExtensions(t *testing.T) {
 	there.Store(true)
 	receives(t, envoy, response("2", "a", "missing"))
 	up.send(response("3", "b", "there"))
-	receives(t, envoy, response("3", "b", "there")) // and nothing else meanwhile
+	receives(t, envoy, response("3", "b", "there")) // and no other message before
 
 	there.Store(false)
 	world, below := w.sotw(t.Context())
@@ -455,7 +457,7 @@ func TestMissingExtensions(t *testing.T) {
 	}
 }
 
-// TestReconnects has Envoy connect again and again: no goroutine and no memory is left of it.
+// TestReconnects checks that streams that come and go leave no goroutine and no memory.
 func TestReconnects(t *testing.T) {
 	w := start(t, Options{Handlers: map[string]func([]byte) error{NameTableType: func([]byte) error { return nil }}})
 	size := 16 << 10
@@ -501,7 +503,8 @@ func TestReconnects(t *testing.T) {
 	}
 }
 
-// TestBackpressure has the control plane wait for an Envoy that does not read: the agent keeps little.
+// TestBackpressure checks that the control plane waits for an Envoy that does not read, and that the agent buffers
+// little.
 func TestBackpressure(t *testing.T) {
 	w := start(t, Options{})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -523,7 +526,7 @@ func TestBackpressure(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	var last float64
-	for same := 0; same < 20; time.Sleep(10 * time.Millisecond) { // nothing moves any more
+	for same := 0; same < 20; time.Sleep(10 * time.Millisecond) { // until nothing moves
 		m := counterValue(t, w.proxy)
 		if m == last {
 			same++
@@ -540,7 +543,7 @@ func TestBackpressure(t *testing.T) {
 	}
 }
 
-// TestStreamsAreBounded: HTTP/2 tells each client of the socket how many streams it may open.
+// TestStreamsAreBounded checks that HTTP/2 limits the number of streams of each client.
 func TestStreamsAreBounded(t *testing.T) {
 	w := start(t, Options{})
 	conn, err := net.Dial("unix", w.proxy.o.Path)
@@ -561,7 +564,7 @@ func TestStreamsAreBounded(t *testing.T) {
 	}
 }
 
-// freeAddress returns an address of this host that nobody listens on.
+// freeAddress returns an address of this host on which nothing listens.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	port, err := freeport.Pick(t.Context(), "127.0.0.1")
@@ -623,7 +626,8 @@ func TestDebug(t *testing.T) {
 	}
 }
 
-// TestDebugAnswersNoWebPage: a web page that has a browser of this host ask is refused, and no control plane is asked.
+// TestDebugAnswersNoWebPage checks that requests of web pages in a browser on this host are refused, without a
+// request to the control plane.
 func TestDebugAnswersNoWebPage(t *testing.T) {
 	at := freeAddress(t)
 	w := start(t, Options{Debug: at, Node: node()})
@@ -666,14 +670,14 @@ func TestDebugAnswersNoWebPage(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
-// TestPages: JSON of the control plane is passed on, its texts become JSON, and a message of an unknown type is an
-// error.
+// TestPages checks that JSON from the control plane is unchanged, that other text becomes JSON, and that a message of
+// an unknown type is an error.
 func TestPages(t *testing.T) {
 	known, err := anypb.New(&statusv3.ClientConfig{Node: node()})
 	must.Succeed(t, err)
 	for name, c := range map[string]struct {
 		list []*anypb.Any
-		want string // empty: an error
+		want string // empty means an error
 	}{
 		"JSON":             {[]*anypb.Any{{TypeUrl: debugType, Value: []byte(`{"a": 1}`)}}, `{"a": 1}`},
 		"a text":           {[]*anypb.Any{{TypeUrl: debugType, Value: []byte("404 page not found")}}, `"404 page not found"`},
@@ -694,20 +698,20 @@ func TestPages(t *testing.T) {
 func TestTypeOf(t *testing.T) {
 	encoded, err := proto.Marshal(&discoveryv3.DiscoveryResponse{VersionInfo: "1", Resources: []*anypb.Any{any1("other", "body")}, TypeUrl: clusterType, Nonce: "n", Canary: true})
 	must.Succeed(t, err)
-	for cut := range encoded { // in two buffers
+	for cut := range encoded { // split into two buffers
 		m := mem.BufferSlice{mem.SliceBuffer(encoded[:cut]), mem.SliceBuffer(encoded[cut:])}
 		if got, err := typeOf(m, sotwTypeURL); got != clusterType || err != nil {
 			t.Fatalf("cut at %d: %q, %v", cut, got, err)
 		}
 	}
-	for n, want := range map[int]int{512: 512, 513: 0} { // a longer type is none that the agent knows
+	for n, want := range map[int]int{512: 512, 513: 0} { // longer types are ignored
 		long, err := proto.Marshal(&discoveryv3.DiscoveryResponse{TypeUrl: strings.Repeat("t", n)})
 		must.Succeed(t, err)
 		if got, err := typeOf(mem.BufferSlice{mem.SliceBuffer(long)}, sotwTypeURL); len(got) != want || err != nil {
 			t.Errorf("a type of %d bytes: %d of them, %v", n, len(got), err)
 		}
 	}
-	for n := 1; n < len(encoded); n++ { // of each part of it, a response or an error
+	for n := 1; n < len(encoded); n++ { // each prefix is a response or an error
 		m := mem.BufferSlice{mem.SliceBuffer(encoded[:n])}
 		_, err := typeOf(m, sotwTypeURL)
 		if want := proto.Unmarshal(encoded[:n], &discoveryv3.DiscoveryResponse{}); (err == nil) != (want == nil) {
@@ -728,13 +732,13 @@ func FuzzTypeOf(f *testing.F) {
 	})
 }
 
-// counterValue returns how many responses were taken from the control plane.
+// counterValue returns the number of responses from the control plane.
 func counterValue(t *testing.T, p *Proxy) float64 {
 	t.Helper()
 	return testutil.ToFloat64(p.metrics.responses)
 }
 
-// broken is a stream whose receiver panics once the control plane has its other half.
+// broken is a stream whose receiver panics when the control plane has the other half.
 type broken struct {
 	grpc.ServerStream
 	ctx    context.Context
@@ -744,7 +748,7 @@ type broken struct {
 func (b broken) Context() context.Context { return b.ctx }
 func (b broken) RecvMsg(any) error        { <-b.opened; panic("of a test") }
 
-// TestPanic has a stream end whose receiver has panicked.
+// TestPanic checks that a stream ends if its receiver panics.
 func TestPanic(t *testing.T) {
 	w := start(t, Options{})
 	opened := make(chan struct{})

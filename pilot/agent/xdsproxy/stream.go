@@ -21,29 +21,33 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/safe"
 )
 
-// stream is one stream of Envoy's and the one to the control plane that belongs to it.
+// stream is one stream of Envoy's and the corresponding stream to the control plane.
 type stream struct {
 	p     *Proxy
 	delta bool
-	debug bool // debug pages only, of a tool
-	envoy grpc.ServerStream
-	up    grpc.ClientStream
-	ctx   context.Context
-	end   context.CancelCauseFunc
+	// debug restricts the stream to debug pages, for tools.
+	debug    bool
+	envoy    grpc.ServerStream
+	upstream grpc.ClientStream
+	ctx      context.Context
+	cancel   context.CancelCauseFunc
 
-	toEnvoy    chan mem.BufferSlice // to the goroutine that sends to Envoy
-	toUpstream chan mem.BufferSlice // from Envoy, to the goroutine that sends upstream
-	extensions chan *response       // to the goroutine that has extensions fetched
+	toEnvoy    chan mem.BufferSlice // responses, for the goroutine that sends to Envoy
+	toUpstream chan mem.BufferSlice // Envoy's requests, for the goroutine that sends upstream
+	extensions chan *response       // responses with extensions, for the goroutine that fetches them
 
-	mu      sync.Mutex
-	own     []typed       // requests of the agent's own: one at most of each type, the latest
-	wake    chan struct{} // has one entry while own has any
-	started bool          // Envoy has asked for listeners, so the agent asks for what it needs
-	// the version of each type of Handlers that was accepted last
+	mu sync.Mutex
+	// requests are the agent's own requests that are to be sent, at most one of each type.
+	requests []typed
+	wake     chan struct{} // has an element while there are requests
+	// subscribed is set when Envoy has requested listeners and the agent has sent its own subscriptions.
+	subscribed bool
+	// versions has the last accepted version of each type of Handlers.
 	versions map[string]string
-	// the names of extensions that Envoy asked for last, for rejections in its stead
+	// names are the names of extensions that Envoy requested last, for rejections on its behalf.
 	names []string
-	// the nonce of extensions that were rejected in Envoy's stead, which has not seen it; empty: Envoy has the latest
+	// nonce is the nonce of an extension response that the agent rejected and Envoy has not seen. It is empty if Envoy
+	// has the latest response.
 	nonce string
 }
 
@@ -53,7 +57,7 @@ type typed interface {
 	GetTypeUrl() string
 }
 
-// ended is why a stream ended: by which side.
+// ended is the error of a stream that one side has ended.
 type ended struct {
 	by  string
 	err error
@@ -66,12 +70,14 @@ const (
 	byUpstream = "the control plane"
 )
 
-// serve passes a stream of Envoy's on until either side ends it. It returns what Envoy is told.
+// serve connects a stream of Envoy's with the control plane until either side ends it. The error has the gRPC status
+// for Envoy.
 func (p *Proxy) serve(envoy grpc.ServerStream, delta, debug bool) error {
-	ctx, end := context.WithCancelCause(envoy.Context())
-	defer end(nil)
+	ctx, cancel := context.WithCancelCause(envoy.Context())
+	defer cancel(nil)
 	s := &stream{
-		p: p, delta: delta, debug: debug, envoy: envoy, ctx: ctx, end: end, toEnvoy: make(chan mem.BufferSlice), toUpstream: make(chan mem.BufferSlice),
+		p: p, delta: delta, debug: debug, envoy: envoy, ctx: ctx, cancel: cancel,
+		toEnvoy: make(chan mem.BufferSlice), toUpstream: make(chan mem.BufferSlice),
 		extensions: make(chan *response, 8), wake: make(chan struct{}, 1), versions: map[string]string{},
 	}
 	method := sotwMethod
@@ -79,17 +85,18 @@ func (p *Proxy) serve(envoy grpc.ServerStream, delta, debug bool) error {
 		method = deltaMethod
 	}
 	var err error
-	s.up, err = p.o.Upstream.Conn().NewStream(p.o.Upstream.Context(ctx), &grpc.StreamDesc{StreamName: method, ClientStreams: true, ServerStreams: true},
+	s.upstream, err = p.o.Upstream.Conn().NewStream(p.o.Upstream.Context(ctx),
+		&grpc.StreamDesc{StreamName: method, ClientStreams: true, ServerStreams: true},
 		"/"+discoveryv3.AggregatedDiscoveryService_ServiceDesc.ServiceName+"/"+method, grpc.ForceCodecV2(newCodec()))
 	if err != nil {
 		p.metrics.failures.Inc()
-		if n := p.away.Add(1); n&(n-1) == 0 { // the first, the second, the fourth
-			p.o.Log.Warn("no stream to the control plane", "server", p.o.Upstream.Address(), "err", err, "failures", n)
+		if n := p.openFailures.Add(1); n&(n-1) == 0 { // logged for the first, second, fourth and so on
+			p.o.Log.Warn("failed to open a stream to the control plane", "server", p.o.Upstream.Address(), "err", err, "failures", n)
 		}
-		return told(err)
+		return statusFor(err)
 	}
-	if n := p.away.Swap(0); n > 0 {
-		p.o.Log.Info("there is a stream to the control plane again", "server", p.o.Upstream.Address(), "failures", n)
+	if n := p.openFailures.Swap(0); n > 0 {
+		p.o.Log.Info("reconnected to the control plane", "server", p.o.Upstream.Address(), "failures", n)
 	}
 	p.add(s)
 	defer p.remove(s)
@@ -99,8 +106,8 @@ func (p *Proxy) serve(envoy grpc.ServerStream, delta, debug bool) error {
 		running.Add(1)
 		safe.Go(p.o.Log, name, func() {
 			defer running.Done()
-			defer end(errors.New("internal error")) // of a panic: the first cause counts
-			end(fn())
+			defer cancel(errors.New("internal error")) // after a panic; the first cause wins
+			cancel(fn())
 		})
 	}
 	start("xds from upstream", s.fromUpstream)
@@ -108,36 +115,37 @@ func (p *Proxy) serve(envoy grpc.ServerStream, delta, debug bool) error {
 	if p.o.Extensions != nil && !debug {
 		start("xds extensions", s.fetch)
 	}
-	// Recv of Envoy's stream ends only when this handler has: nobody waits for it.
+	// Recv returns only after this handler has, so serve does not wait for this goroutine.
 	safe.Go(p.o.Log, "xds from envoy", func() {
-		defer end(errors.New("internal error")) // as above
-		end(s.fromEnvoy())
+		defer cancel(errors.New("internal error")) // after a panic
+		cancel(s.fromEnvoy())
 	})
 	err = s.sendEnvoy()
-	end(err)
+	cancel(err)
 	running.Wait()
 
 	cause := &ended{}
 	if errors.As(context.Cause(ctx), &cause) && cause.by == byUpstream && envoy.Context().Err() == nil {
 		p.metrics.upstreamEnds.Inc()
-		p.o.Log.Info("the control plane has ended the stream: Envoy connects again", "server", p.o.Upstream.Address(), "err", cause.err)
-		return told(cause.err)
+		p.o.Log.Info("the control plane ended a stream: Envoy reconnects", "server", p.o.Upstream.Address(), "err", cause.err)
+		return statusFor(cause.err)
 	}
 	if cause.by == "" && envoy.Context().Err() == nil {
 		return status.Error(codes.Internal, "internal error of the agent")
 	}
 	p.metrics.envoyEnds.Inc()
-	p.o.Log.Debug("Envoy has ended its stream", "err", cause.err)
+	p.o.Log.Debug("Envoy ended a stream", "err", cause.err)
 	if errors.Is(cause.err, io.EOF) {
 		return nil
 	}
 	return cause.err
 }
 
-// told returns what Envoy is told when the control plane ends a stream: the same, and Unavailable for a plain end.
-func told(err error) error {
+// statusFor returns the error for Envoy's stream when the control plane has ended its own: the same status, or
+// Unavailable if the stream ended without an error.
+func statusFor(err error) error {
 	if errors.Is(err, io.EOF) {
-		return status.Error(codes.Unavailable, "the control plane has ended the stream")
+		return status.Error(codes.Unavailable, "the control plane ended the stream")
 	}
 	return status.Convert(err).Err()
 }
@@ -160,10 +168,10 @@ func (s *stream) fromEnvoy() error {
 		}
 		if s.debug && !strings.HasPrefix(typeURL, debugType) {
 			m.Free()
-			return &ended{byEnvoy, status.Errorf(codes.PermissionDenied, "this port has debug pages only, of the types %s*", debugType)}
+			return &ended{byEnvoy, status.Errorf(codes.PermissionDenied, "this port serves only debug pages, with the types %s*", debugType)}
 		}
 		if typeURL == extensionType && !s.delta && s.p.o.Extensions != nil {
-			m = s.remember(m)
+			m = s.recordNames(m)
 		}
 		select {
 		case s.toUpstream <- m:
@@ -178,9 +186,10 @@ func (s *stream) fromEnvoy() error {
 	}
 }
 
-// remember keeps the names of a state-of-the-world request, and returns the request. Once a response was rejected in
-// Envoy's stead, the request gets its nonce: servers leave requests with an older one unanswered.
-func (s *stream) remember(m mem.BufferSlice) mem.BufferSlice {
+// recordNames records the names in a state-of-the-world request, and returns the request. If the agent has rejected a
+// response on Envoy's behalf, the request gets the nonce of that response, because servers ignore requests with an
+// older one.
+func (s *stream) recordNames(m mem.BufferSlice) mem.BufferSlice {
 	r := &discoveryv3.DiscoveryRequest{}
 	if proto.Unmarshal(m.Materialize(), r) != nil {
 		return m
@@ -192,19 +201,20 @@ func (s *stream) remember(m mem.BufferSlice) mem.BufferSlice {
 		return m
 	}
 	r.ResponseNonce = s.nonce
-	changed, err := encode(r)
+	encoded, err := encode(r)
 	if err != nil {
 		return m
 	}
 	m.Free()
-	return changed
+	return encoded
 }
 
-// subscribe asks for what the agent needs itself, once. Envoy's first request, which names its node, has been sent.
+// subscribe sends the agent's own subscriptions, once. Envoy's first request, which contains its node, was sent
+// before.
 func (s *stream) subscribe() {
 	s.mu.Lock()
-	first := !s.started
-	s.started = true
+	first := !s.subscribed
+	s.subscribed = true
 	s.mu.Unlock()
 	if !first {
 		return
@@ -219,17 +229,17 @@ func (s *stream) subscribe() {
 	s.reportHealth()
 }
 
-// reportHealth sends what is known of the application's health, if the stream has begun.
+// reportHealth sends the application's health if the agent has subscribed.
 func (s *stream) reportHealth() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.started {
+	if !s.subscribed {
 		return
 	}
-	s.enqueue(&discoveryv3.DiscoveryRequest{TypeUrl: healthType}) // sendUpstream fills it
+	s.enqueue(&discoveryv3.DiscoveryRequest{TypeUrl: healthType}) // sendUpstream fills it in
 }
 
-// request has a request of the agent's own sent, in the place of an earlier one of its type.
+// request sends a request of the agent's own. It replaces an earlier one of its type that was not sent yet.
 func (s *stream) request(m typed) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -237,14 +247,14 @@ func (s *stream) request(m typed) {
 }
 
 func (s *stream) enqueue(m typed) {
-	s.own = append(slices.DeleteFunc(s.own, func(x typed) bool { return x.GetTypeUrl() == m.GetTypeUrl() }), m)
+	s.requests = append(slices.DeleteFunc(s.requests, func(x typed) bool { return x.GetTypeUrl() == m.GetTypeUrl() }), m)
 	select {
 	case s.wake <- struct{}{}:
 	default:
 	}
 }
 
-// healthRequest returns the report of the latest health.
+// healthRequest returns the report of the current health, or nil.
 func (s *stream) healthRequest() typed {
 	h := s.p.lastHealth()
 	if h == nil {
@@ -260,10 +270,11 @@ func (s *stream) healthRequest() typed {
 	return &discoveryv3.DiscoveryRequest{TypeUrl: healthType, ErrorDetail: detail}
 }
 
-// sendUpstream sends requests: Envoy's, and the agent's own.
+// sendUpstream sends Envoy's requests and the agent's own.
 func (s *stream) sendUpstream() error {
 	send := func(m any) error {
-		if err := s.up.SendMsg(m); err != nil && !errors.Is(err, io.EOF) { // of EOF the receiver knows more
+		// After io.EOF, RecvMsg returns the error.
+		if err := s.upstream.SendMsg(m); err != nil && !errors.Is(err, io.EOF) {
 			return &ended{byUpstream, err}
 		}
 		return nil
@@ -278,10 +289,10 @@ func (s *stream) sendUpstream() error {
 			}
 		case <-s.wake:
 			s.mu.Lock()
-			own := s.own
-			s.own = nil
+			requests := s.requests
+			s.requests = nil
 			s.mu.Unlock()
-			for _, m := range own {
+			for _, m := range requests {
 				if m.GetTypeUrl() == healthType {
 					if m = s.healthRequest(); m == nil {
 						continue
@@ -299,14 +310,14 @@ func (s *stream) sendUpstream() error {
 func (s *stream) fromUpstream() error {
 	for {
 		var m mem.BufferSlice
-		if err := s.up.RecvMsg(&m); err != nil {
+		if err := s.upstream.RecvMsg(&m); err != nil {
 			return &ended{byUpstream, err}
 		}
 		s.p.metrics.responses.Inc()
 		typeURL, err := typeOf(m, sotwTypeURL)
 		if err != nil {
 			m.Free()
-			return &ended{byUpstream, status.Error(codes.Internal, "the control plane has sent a malformed response")}
+			return &ended{byUpstream, status.Error(codes.Internal, "the control plane sent a malformed response")}
 		}
 		handler := s.p.o.Handlers[typeURL]
 		fetched := typeURL == extensionType && s.p.o.Extensions != nil
@@ -335,13 +346,13 @@ func (s *stream) fromUpstream() error {
 	}
 }
 
-// handle gives a response to its handler, and acknowledges or rejects it.
+// handle passes a response to its handler, and acknowledges or rejects it.
 func (s *stream) handle(r *response, handler func([]byte) error) {
 	var err error
 	for _, a := range r.resources {
 		panicked := safe.Do("xds handler", func() { err = handler(a.GetValue()) })
 		if err = errors.Join(err, panicked); err != nil {
-			s.p.o.Log.Warn("a response of the control plane is rejected", "type", r.typeURL, "err", err)
+			s.p.o.Log.Warn("rejected a response of the control plane", "type", r.typeURL, "err", err)
 			break
 		}
 	}
@@ -351,7 +362,7 @@ func (s *stream) handle(r *response, handler func([]byte) error) {
 	}
 	version := s.versions[r.typeURL]
 	s.mu.Unlock()
-	s.request(r.answer(version, nil, err))
+	s.request(r.reply(version, nil, err))
 }
 
 // sendEnvoy sends responses to Envoy.

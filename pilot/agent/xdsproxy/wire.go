@@ -8,15 +8,15 @@ import (
 	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/encoding"
-	_ "google.golang.org/grpc/encoding/proto" // the name of the codec
+	_ "google.golang.org/grpc/encoding/proto" // registers the codec
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// codec passes messages on as the bytes they came in. What is received is a reference that whoever sends it, or drops
-// it, gives back.
+// codec passes messages on as the bytes that were received. A received message is a reference, which its sender or
+// consumer must free.
 type codec struct{ encoding.CodecV2 }
 
 func newCodec() codec { return codec{encoding.GetCodecV2("proto")} }
@@ -39,15 +39,16 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	return c.CodecV2.Unmarshal(data, v)
 }
 
-// Field numbers of the type's URL.
+// Field numbers of the type URL.
 const (
-	sotwTypeURL  = 4 // of requests and responses
-	deltaTypeURL = 2 // of requests; responses have it at sotwTypeURL
+	sotwTypeURL  = 4 // in requests and responses
+	deltaTypeURL = 2 // in delta requests; delta responses have it at sotwTypeURL
 )
 
 var errMalformed = errors.New("malformed message")
 
-// typeOf returns the text of the last top-level field of this number: the type's URL. Resources are skipped.
+// typeOf returns the last value of a top-level string field, the type URL. It skips resources without decoding them.
+// Values of more than 512 bytes are ignored.
 func typeOf(m mem.BufferSlice, field protowire.Number) (string, error) {
 	c, found := cursor{m: m}, ""
 	for !c.end() {
@@ -89,17 +90,17 @@ func typeOf(m mem.BufferSlice, field protowire.Number) (string, error) {
 	return found, nil
 }
 
-// cursor is a place in a message.
+// cursor is a position in a message.
 type cursor struct {
-	m     mem.BufferSlice
-	i, at int // the buffer, and the byte of it
+	m              mem.BufferSlice
+	buffer, offset int // index of the buffer, and of the byte in it
 }
 
 func (c *cursor) end() bool {
-	for c.i < len(c.m) && c.at >= c.m[c.i].Len() {
-		c.i, c.at = c.i+1, 0
+	for c.buffer < len(c.m) && c.offset >= c.m[c.buffer].Len() {
+		c.buffer, c.offset = c.buffer+1, 0
 	}
-	return c.i >= len(c.m)
+	return c.buffer >= len(c.m)
 }
 
 func (c *cursor) varint() (v uint64, err error) {
@@ -107,8 +108,8 @@ func (c *cursor) varint() (v uint64, err error) {
 		if c.end() {
 			return 0, errMalformed
 		}
-		b := c.m[c.i].ReadOnlyData()[c.at]
-		c.at++
+		b := c.m[c.buffer].ReadOnlyData()[c.offset]
+		c.offset++
 		v |= uint64(b&0x7f) << shift
 		if b < 0x80 {
 			return v, nil
@@ -122,26 +123,26 @@ func (c *cursor) skip(n uint64) error {
 		if c.end() {
 			return errMalformed
 		}
-		step := min(n, uint64(c.m[c.i].Len()-c.at))
-		c.at += int(step)
+		step := min(n, uint64(c.m[c.buffer].Len()-c.offset))
+		c.offset += int(step)
 		n -= step
 	}
 	return nil
 }
 
-func (c *cursor) take(to []byte, n int) ([]byte, error) {
+func (c *cursor) take(buf []byte, n int) ([]byte, error) {
 	for n > 0 {
 		if c.end() {
 			return nil, errMalformed
 		}
-		step := min(n, c.m[c.i].Len()-c.at)
-		to = append(to, c.m[c.i].ReadOnlyData()[c.at:c.at+step]...)
-		c.at, n = c.at+step, n-step
+		step := min(n, c.m[c.buffer].Len()-c.offset)
+		buf = append(buf, c.m[c.buffer].ReadOnlyData()[c.offset:c.offset+step]...)
+		c.offset, n = c.offset+step, n-step
 	}
-	return to, nil
+	return buf, nil
 }
 
-// response is a response of either protocol, decoded.
+// response is a decoded response of either protocol.
 type response struct {
 	delta     *discoveryv3.DeltaDiscoveryResponse
 	sotw      *discoveryv3.DiscoveryResponse
@@ -150,21 +151,21 @@ type response struct {
 	resources []*anypb.Any
 }
 
-// decode decodes a response, and gives its bytes back.
+// decode decodes a response, and frees its bytes.
 func decode(m mem.BufferSlice, delta bool) (*response, error) {
 	defer m.Free()
 	r := &response{}
 	if !delta {
 		r.sotw = &discoveryv3.DiscoveryResponse{}
 		if err := proto.Unmarshal(m.Materialize(), r.sotw); err != nil {
-			return nil, fmt.Errorf("decode a response: %w", err)
+			return nil, fmt.Errorf("failed to decode a response: %w", err)
 		}
 		r.typeURL, r.nonce, r.resources = r.sotw.GetTypeUrl(), r.sotw.GetNonce(), r.sotw.GetResources()
 		return r, nil
 	}
 	r.delta = &discoveryv3.DeltaDiscoveryResponse{}
 	if err := proto.Unmarshal(m.Materialize(), r.delta); err != nil {
-		return nil, fmt.Errorf("decode a response: %w", err)
+		return nil, fmt.Errorf("failed to decode a response: %w", err)
 	}
 	r.typeURL, r.nonce = r.delta.GetTypeUrl(), r.delta.GetNonce()
 	for _, x := range r.delta.GetResources() {
@@ -175,7 +176,7 @@ func decode(m mem.BufferSlice, delta bool) (*response, error) {
 	return r, nil
 }
 
-// message returns the response, whose resources may have been changed.
+// message returns the response message. Its resources may have been replaced.
 func (r *response) message() proto.Message {
 	if r.delta != nil {
 		return r.delta
@@ -183,7 +184,7 @@ func (r *response) message() proto.Message {
 	return r.sotw
 }
 
-// encode returns a message as the codec sends it.
+// encode returns the bytes of a message, for the codec.
 func encode(m proto.Message) (mem.BufferSlice, error) {
 	b, err := proto.Marshal(m)
 	if err != nil {
@@ -192,9 +193,9 @@ func encode(m proto.Message) (mem.BufferSlice, error) {
 	return mem.BufferSlice{mem.SliceBuffer(b)}, nil
 }
 
-// answer returns the request that acknowledges a response, or rejects it with a reason. version is that of the last
-// response that was accepted, which the state of the world repeats.
-func (r *response) answer(version string, names []string, reason error) typed {
+// reply returns the request that acknowledges a response, or rejects it with a reason. version is the version of the
+// last accepted response, which state-of-the-world requests contain.
+func (r *response) reply(version string, names []string, reason error) typed {
 	var detail *rpcstatus.Status
 	if reason != nil {
 		detail = &rpcstatus.Status{Code: int32(codes.InvalidArgument), Message: reason.Error()}
@@ -202,5 +203,7 @@ func (r *response) answer(version string, names []string, reason error) typed {
 	if r.delta != nil {
 		return &discoveryv3.DeltaDiscoveryRequest{TypeUrl: r.typeURL, ResponseNonce: r.nonce, ErrorDetail: detail}
 	}
-	return &discoveryv3.DiscoveryRequest{TypeUrl: r.typeURL, ResponseNonce: r.nonce, VersionInfo: version, ResourceNames: names, ErrorDetail: detail}
+	return &discoveryv3.DiscoveryRequest{
+		TypeUrl: r.typeURL, ResponseNonce: r.nonce, VersionInfo: version, ResourceNames: names, ErrorDetail: detail,
+	}
 }
