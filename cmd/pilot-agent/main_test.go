@@ -45,7 +45,8 @@ func TestExamples(t *testing.T) {
 func TestCompletion(t *testing.T) {
 	for line, want := range map[string]string{"version -o": "json\nyaml\n:4\n", "version": ":4\n", "proxy": "sidecar\nrouter\n:4\n"} {
 		var out, errs bytes.Buffer
-		if code := run(t.Context(), append(append([]string{cobra.ShellCompRequestCmd}, strings.Fields(line)...), ""), nil, &out, &errs); code != 0 || out.String() != want {
+		if code := run(t.Context(), append(append([]string{cobra.ShellCompRequestCmd}, strings.Fields(line)...), ""), nil, &out,
+			&errs); code != 0 || out.String() != want {
 			t.Errorf("%s: exit %d, %q%s", line, code, out.String(), errs.String())
 		}
 	}
@@ -59,7 +60,8 @@ func TestVersion(t *testing.T) {
 		}
 	}
 	var out, errs bytes.Buffer
-	if code := run(t.Context(), []string{"version", "-o", "xml"}, nil, &out, &errs); code != 1 || !strings.Contains(errs.String(), "json or yaml") {
+	if code := run(t.Context(), []string{"version", "-o", "xml"}, nil, &out, &errs); code != 1 ||
+		!strings.Contains(errs.String(), "json or yaml") {
 		t.Errorf("exit %d, %s", code, errs.String())
 	}
 }

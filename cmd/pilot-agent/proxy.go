@@ -87,8 +87,10 @@ uses envoy from PATH and the working directory for its files.`,
 	flags.Uint16Var(&f.admin, "adminPort", 0, "with --stock: port of Envoy's admin API; default 15000")
 	flags.Uint16Var(&f.status, "statusPort", 0, "with --stock: port of the agent's status; default 15020")
 	f.ineffective = map[string]string{
-		"stsPort": "there is no token service", "tokenManagerPlugin": "there is no token service", "templateFile": "the bootstrap is not made from a template",
-		"profiling": "profiles are at /debug/pprof of the status port, for this host only", "log_target": "the log goes to standard output", "log_caller": "log lines have no callers",
+		"stsPort": "there is no token service", "tokenManagerPlugin": "there is no token service",
+		"templateFile": "the bootstrap is not made from a template",
+		"profiling":    "profiles are at /debug/pprof of the status port, for this host only", "log_target": "the log goes to standard output",
+		"log_caller":           "log lines have no callers",
 		"log_stacktrace_level": "log lines have no stack traces", "vklog": "the agent has no Kubernetes client",
 	}
 	for name, why := range f.ineffective {
@@ -133,7 +135,8 @@ func (f *proxyFlags) run(c *cobra.Command, args, environ []string) error {
 	if err != nil {
 		logger.Info("failed to get the name of this host", "err", err)
 	}
-	cfg, err := config.Read(config.Source{Arguments: f.Arguments, Environ: environ, Addresses: addresses, Hostname: host, Version: version.Tag()})
+	cfg, err := config.Read(config.Source{Arguments: f.Arguments, Environ: environ, Addresses: addresses, Hostname: host,
+		Version: version.Tag()})
 	if err != nil {
 		return err
 	}
@@ -145,7 +148,8 @@ func (f *proxyFlags) run(c *cobra.Command, args, environ []string) error {
 	kill := make(chan struct{})
 	defer f.signals(logger, cancel, kill)()
 	a, err := agent.New(agent.Options{
-		Config: cfg, Environ: environ, LogJSON: f.logJSON, OutlierLog: f.OutlierLog, Stdout: os.Stdout, Stderr: os.Stderr, Debug: f.debug, Kill: kill, Log: logger,
+		Config: cfg, Environ: environ, LogJSON: f.logJSON, OutlierLog: f.OutlierLog, Stdout: os.Stdout, Stderr: os.Stderr, Debug: f.debug,
+		Kill: kill, Log: logger,
 	})
 	if err != nil {
 		return err

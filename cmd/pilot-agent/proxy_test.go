@@ -43,7 +43,8 @@ func TestRequest(t *testing.T) {
 		{[]string{"wait", "--periodMillis", "0"}, 1, "", "above 0"},
 	} {
 		var out, errs bytes.Buffer
-		if code := run(t.Context(), c.args, nil, &out, &errs); code != c.code || out.String() != c.out || !strings.Contains(errs.String(), c.errs) {
+		if code := run(t.Context(), c.args, nil, &out, &errs); code != c.code || out.String() != c.out ||
+			!strings.Contains(errs.String(), c.errs) {
 			t.Errorf("%v: exit %d, %s%s", c.args, code, out.String(), errs.String())
 		}
 	}
@@ -65,7 +66,8 @@ func TestProxyFlags(t *testing.T) {
 			t.Errorf("%s is not named: %s", want, out.String())
 		}
 	}
-	for args, want := range map[string]string{"proxy waypoint": `role "waypoint"`, "proxy --log_output_level=x:y": "--log_output_level", "proxy --concurrency=x": "concurrency",
+	for args, want := range map[string]string{"proxy waypoint": `role "waypoint"`, "proxy --log_output_level=x:y": "--log_output_level",
+		"proxy --concurrency=x":             "concurrency",
 		"proxy --discovery=localhost:15012": "--discovery is for an Envoy of your own"} {
 		var out, errs bytes.Buffer
 		if code := run(t.Context(), strings.Fields(args), nil, &out, &errs); code != 1 || !strings.Contains(errs.String(), want) {
@@ -86,7 +88,8 @@ func TestStock(t *testing.T) {
 	}
 	text := strings.Join(environ, "\n")
 	last := environ[len(environ)-1] // which is used
-	if !strings.Contains(text, "POD_NAMESPACE=shop\n") || strings.Index(text, "POD_NAMESPACE=shop") > strings.Index(text, "POD_NAMESPACE=other") ||
+	if !strings.Contains(text, "POD_NAMESPACE=shop\n") ||
+		strings.Index(text, "POD_NAMESPACE=shop") > strings.Index(text, "POD_NAMESPACE=other") ||
 		!strings.HasSuffix(last, `"concurrency":4,"discoveryAddress":"localhost:15012","proxyAdminPort":1,"statusPort":2}`) {
 		t.Errorf("environment %s", text)
 	}

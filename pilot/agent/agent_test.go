@@ -54,7 +54,8 @@ func TestWithoutEnvoy(t *testing.T) {
 		Providers map[string]struct{ Config map[string]string } `json:"certificate_providers"`
 	}
 	must.Succeed(t, json.Unmarshal(text, &got))
-	if len(got.Servers) != 1 || got.Servers[0].URI != "unix://"+filepath.Join(dir, "etc/istio/proxy/XDS") || got.Node.ID != "sidecar~127.0.0.1~web-0.a~a.svc.cluster.local" ||
+	if len(got.Servers) != 1 || got.Servers[0].URI != "unix://"+filepath.Join(dir, "etc/istio/proxy/XDS") ||
+		got.Node.ID != "sidecar~127.0.0.1~web-0.a~a.svc.cluster.local" ||
 		got.Node.Metadata["GENERATOR"] != "grpc" || got.Providers["default"].Config["private_key_file"] != filepath.Join(dir, "certs/key.pem") {
 		t.Errorf("bootstrap %s", text)
 	}
@@ -91,7 +92,8 @@ func proxyless(t *testing.T, dir string, environ ...string) *config.Config {
 	must.Succeed(t, os.MkdirAll(filepath.Dir(roots), 0o755))
 	must.Succeed(t, os.WriteFile(roots, nil, 0o600))
 	c, err := config.Read(config.Source{Dir: dir, Version: "1", Environ: append([]string{
-		"POD_NAME=web-0", "POD_NAMESPACE=a", "INSTANCE_IP=127.0.0.1", "DISABLE_ENVOY=true", `PROXY_CONFIG={"discoveryAddress":"127.0.0.1:15012","statusPort":0}`,
+		"POD_NAME=web-0", "POD_NAMESPACE=a", "INSTANCE_IP=127.0.0.1", "DISABLE_ENVOY=true",
+		`PROXY_CONFIG={"discoveryAddress":"127.0.0.1:15012","statusPort":0}`,
 	}, environ...)})
 	must.Succeed(t, err)
 	return c
@@ -156,7 +158,8 @@ func TestOtherCertificates(t *testing.T) {
 	}
 	server.Stop()
 	foreign := proxyless(t, short(t), "WORKLOAD_IDENTITY_SOCKET_FILE=spire")
-	if _, err := New(Options{Config: foreign}); err == nil || !strings.Contains(err.Error(), "no server provides certificates at "+foreign.SDSSocket) {
+	if _, err := New(Options{Config: foreign}); err == nil ||
+		!strings.Contains(err.Error(), "no server provides certificates at "+foreign.SDSSocket) {
 		t.Errorf("another server that is not there: %v", err)
 	}
 
@@ -172,7 +175,9 @@ func TestOtherCertificates(t *testing.T) {
 
 // TestNewFails checks that the error names the option that is wrong.
 func TestNewFails(t *testing.T) {
-	c, err := config.Read(config.Source{Dir: t.TempDir(), Version: "1", Environ: []string{"POD_NAME=web-0", "POD_NAMESPACE=a", "INSTANCE_IP=127.0.0.1", `PROXY_CONFIG={"discoveryAddress":"istiod","statusPort":0}`}})
+	c, err := config.Read(config.Source{Dir: t.TempDir(), Version: "1",
+		Environ: []string{"POD_NAME=web-0", "POD_NAMESPACE=a", "INSTANCE_IP=127.0.0.1",
+			`PROXY_CONFIG={"discoveryAddress":"istiod","statusPort":0}`}})
 	must.Succeed(t, err)
 	if _, err := New(Options{Config: c}); err == nil || !strings.Contains(err.Error(), `address "istiod" of the control plane`) {
 		t.Error(err)

@@ -26,7 +26,8 @@ func recorded(t *testing.T, role string) config.Source {
 	s := config.Source{
 		Arguments: config.Arguments{Role: role, Domain: "a.svc.cluster.local"}, Dir: t.TempDir(), Version: "1.31.1",
 		Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("fd00::2")},
-		Environ:   []string{"POD_NAME=web-0", "POD_NAMESPACE=a", "SERVICE_ACCOUNT=web", "INSTANCE_IP=10.0.0.1", "ISTIO_META_CLUSTER_ID=Kubernetes", "CA_ADDR=127.0.0.1:15012"},
+		Environ: []string{"POD_NAME=web-0", "POD_NAMESPACE=a", "SERVICE_ACCOUNT=web", "INSTANCE_IP=10.0.0.1",
+			"ISTIO_META_CLUSTER_ID=Kubernetes", "CA_ADDR=127.0.0.1:15012"},
 	}
 	switch role {
 	case "router":
@@ -38,7 +39,8 @@ func recorded(t *testing.T, role string) config.Source {
 		must.Succeed(t, os.CopyFS(filepath.Join(s.Dir, "etc/istio/pod"), os.DirFS("testdata/pod")))
 		s.Environ = append(s.Environ, `PROXY_CONFIG={"discoveryAddress":"istiod.istio-system.svc:15012","binaryPath":"envoy","concurrency":2,"proxyStatsMatcher":{"inclusionPrefixes":["pp"]},
 			"runtimeValues":{"k1":"true","k2":"12"},"statusPort":15020}`, "ISTIO_META_DNS_CAPTURE=true", "ISTIO_META_APP_CONTAINERS=app", "ISTIO_CPU_LIMIT=2", "ISTIO_META_INTERCEPTION_MODE=REDIRECT",
-			"ISTIO_META_WORKLOAD_NAME=web", "ISTIO_META_OWNER=kubernetes://x", "ISTIO_META_MESH_ID=m", "ISTIO_META_NODE_NAME=n1", "ISTIO_META_POD_PORTS=[\n {\"containerPort\":80,\"protocol\":\"TCP\"}]", "ISTIO_META_NETWORK=n",
+			"ISTIO_META_WORKLOAD_NAME=web", "ISTIO_META_OWNER=kubernetes://x", "ISTIO_META_MESH_ID=m", "ISTIO_META_NODE_NAME=n1",
+			"ISTIO_META_POD_PORTS=[\n {\"containerPort\":80,\"protocol\":\"TCP\"}]", "ISTIO_META_NETWORK=n",
 			`ISTIO_METAJSON_MORE={"a":"b"}`)
 	}
 	return s

@@ -37,7 +37,7 @@ type Options struct {
 	// NoHealth makes the controller ignore the health that proxies report.
 	NoHealth bool
 
-	// Authorizer decides who may register which workload. The default is that of the zero authorize.Options.
+	// Authorizer decides who may register which workload. The default is an Authorizer with zero authorize.Options.
 	Authorizer *authorize.Authorizer
 
 	// OrphanAge is the age at which a connection recorded in an entry must have ended, because no stream lasts as long.

@@ -32,10 +32,12 @@ func TestEntryIsMadeFromGroupAndProxy(t *testing.T) {
 		want := &kinds.Object{
 			Key: objectKey(vm()), UID: "1", Created: time.Now(), Labels: labels,
 			Annotations: map[string]string{
-				annotationGroup: "reviews", annotationController: "istiod-a", annotationConnected: stamp(time.Now()), annotationHealth: "true", "note": "hello",
+				annotationGroup: "reviews", annotationController: "istiod-a", annotationConnected: stamp(time.Now()), annotationHealth: "true",
+				"note": "hello",
 			},
 			Spec: &networkingv1.WorkloadEntry{
-				Address: "10.9.0.1", Ports: map[string]uint32{"http": 8080}, ServiceAccount: "reviews-sa", Weight: 3, Network: "net-1", Locality: "r/z", Labels: labels,
+				Address: "10.9.0.1", Ports: map[string]uint32{"http": 8080}, ServiceAccount: "reviews-sa", Weight: 3, Network: "net-1",
+				Locality: "r/z", Labels: labels,
 			},
 		}
 		if d := cmp.Diff(want, got, protocmp.Transform(), cmp.Comparer(func(a, b *kinds.Kind) bool { return a == b })); d != "" {
@@ -66,11 +68,13 @@ func TestEntryNames(t *testing.T) {
 	} {
 		p := &node.Proxy{RegisterGroup: x.group, IPs: []string{x.ip}, Network: x.network, Namespace: "vm"}
 		got := keyOf(p).Name
-		if x.want != "" && got != x.want || len(got) > maxName || checkProxy(&node.Proxy{RegisterGroup: got, Namespace: "vm", IPs: p.IPs}) != nil {
+		if x.want != "" && got != x.want || len(got) > maxName ||
+			checkProxy(&node.Proxy{RegisterGroup: got, Namespace: "vm", IPs: p.IPs}) != nil {
 			t.Errorf("%s %s %s: %q of %d bytes, want %q", x.group, x.ip, x.network, got, len(got), x.want)
 		}
 	}
-	for _, x := range []struct{ group, one, two string }{{long, "network-1", "network-2"}, {"g", "n_1", "n-1"}, {"g", "n_1", "n/1"}, {"g", "N1", "n1"}, {"g", "n.", "n"}, {long, "n_1", "n/1"}} {
+	for _, x := range []struct{ group, one, two string }{{long, "network-1", "network-2"}, {"g", "n_1", "n-1"}, {"g", "n_1", "n/1"},
+		{"g", "N1", "n1"}, {"g", "n.", "n"}, {long, "n_1", "n/1"}} {
 		key := func(network string) string {
 			return keyOf(&node.Proxy{RegisterGroup: x.group, IPs: []string{"10.0.0.1"}, Network: network}).Name
 		}
@@ -154,7 +158,8 @@ func TestHealthIsWritten(t *testing.T) {
 		a.Health(c, false, strings.Repeat("é", 3000))
 		w.want(t, "a connected healthy=false")
 		e, err := w.Memory.Get(t.Context(), vm())
-		if err != nil || len(e.Health.Message) > maxMessage || !strings.HasPrefix(e.Health.Message, "éé") || strings.ToValidUTF8(e.Health.Message, "?") != e.Health.Message {
+		if err != nil || len(e.Health.Message) > maxMessage || !strings.HasPrefix(e.Health.Message, "éé") ||
+			strings.ToValidUTF8(e.Health.Message, "?") != e.Health.Message {
 			t.Errorf("message %q, %v", e.Health.Message, err)
 		}
 		turned := time.Now()
@@ -408,7 +413,8 @@ func TestStoreFailuresAreRetried(t *testing.T) {
 			return nil
 		})
 		began = time.Now()
-		if err := a.Connected(t.Context(), stream("4")); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "field is wrong") || time.Since(began) > time.Second {
+		if err := a.Connected(t.Context(), stream("4")); status.Code(err) != codes.FailedPrecondition ||
+			!strings.Contains(err.Error(), "field is wrong") || time.Since(began) > time.Second {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}
 		calls := w.count(&w.calls)

@@ -180,7 +180,8 @@ func reviews() *kinds.Object {
 			Annotations: map[string]string{"note": "hello", annotationController: "somebody", annotationDisconnected: "now"},
 		},
 		Template: &networkingv1.WorkloadEntry{
-			Ports: map[string]uint32{"http": 8080}, ServiceAccount: "reviews-sa", Labels: map[string]string{"app": "reviews", "tier": "t", "shared": "template"}, Weight: 3,
+			Ports: map[string]uint32{"http": 8080}, ServiceAccount: "reviews-sa",
+			Labels: map[string]string{"app": "reviews", "tier": "t", "shared": "template"}, Weight: 3,
 			Network: "template-net", Locality: "r1/z1/s1",
 		},
 	}}

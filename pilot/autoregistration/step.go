@@ -42,7 +42,8 @@ func (c *Controller) group(p *node.Proxy) *kinds.Object {
 
 func noGroup(p *node.Proxy) error {
 	return status.Errorf(codes.FailedPrecondition,
-		"there is no WorkloadGroup %s/%s for proxy %s: create it, or correct AUTO_REGISTER_GROUP in the proxy's metadata", p.Namespace, p.RegisterGroup, p.ID)
+		"there is no WorkloadGroup %s/%s for proxy %s: create it, or correct AUTO_REGISTER_GROUP in the proxy's metadata", p.Namespace,
+		p.RegisterGroup, p.ID)
 }
 
 // step brings the stored entry closer to the wanted state. It returns the time until the next step, or 0 if only an

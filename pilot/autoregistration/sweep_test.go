@@ -46,7 +46,8 @@ func TestSweepDeletesWhatIsLeftBehind(t *testing.T) {
 		}()
 		left := func(controller string, connected, disconnected time.Time) {
 			t.Helper()
-			e := &Entry{NamespacedName: vm(), Spec: &networkingv1.WorkloadEntry{}, Annotations: map[string]string{annotationGroup: "reviews", annotationController: controller}}
+			e := &Entry{NamespacedName: vm(), Spec: &networkingv1.WorkloadEntry{},
+				Annotations: map[string]string{annotationGroup: "reviews", annotationController: controller}}
 			if !connected.IsZero() {
 				e.Annotations[annotationConnected] = stamp(connected)
 			} else {
@@ -96,7 +97,8 @@ func TestSweepDeletesWhatIsLeftBehind(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		w.want(t, "b connected")
 		set(func() { may = true })
-		w.take([]kinds.Change{{Key: kinds.Key{Kind: kinds.WorkloadEntry, Name: "hand"}, Object: &kinds.Object{Key: kinds.Key{Kind: kinds.WorkloadEntry, Name: "hand"}}}})
+		w.take([]kinds.Change{{Key: kinds.Key{Kind: kinds.WorkloadEntry, Name: "hand"},
+			Object: &kinds.Object{Key: kinds.Key{Kind: kinds.WorkloadEntry, Name: "hand"}}}})
 		// The view is stale: the entry was claimed since.
 		stale := w.object(objectKey(vm()))
 		e, _ := w.Memory.Get(t.Context(), vm())

@@ -264,7 +264,8 @@ func Resolve(x *scope.Index, p *node.Proxy, features []*feature.Feature) Inputs 
 	k.Client.ExcludedMatches = excludedMatches(x, labels)
 	targets := findTargets(x, w, addresses)
 	selected := feature.Select(features, x, p.Namespace, feature.Workload{
-		Type: p.Type, Namespace: p.Namespace, Labels: labels, Services: policyServices(x, w, targets), Version: p.Version, Metadata: p.MetadataText,
+		Type: p.Type, Namespace: p.Namespace, Labels: labels, Services: policyServices(x, w, targets), Version: p.Version,
+		Metadata: p.MetadataText,
 	})
 	if patches := selected(feature.PatchPart); !patches.Empty() && !k.Client.Proxyless {
 		k.Patches = Patches{p.Type == node.Router, patches}
@@ -333,7 +334,8 @@ func workload(x *scope.Index, p *node.Proxy) *registry.Workload {
 // address in its cluster.
 func Workload(x *snapshot.Snapshot, p *node.Proxy) *registry.Workload {
 	cluster := x.ClusterKey(p.Cluster)
-	for _, k := range []registry.WorkloadKey{{Kind: kinds.Pod, Cluster: cluster}, {Kind: kinds.WorkloadEntry, Cluster: cluster}, {Kind: kinds.WorkloadEntry}} {
+	for _, k := range []registry.WorkloadKey{{Kind: kinds.Pod, Cluster: cluster}, {Kind: kinds.WorkloadEntry, Cluster: cluster},
+		{Kind: kinds.WorkloadEntry}} {
 		k.Namespace, k.Name = p.Namespace, p.Name
 		if w := x.Workload(k); w != nil {
 			return w
@@ -372,7 +374,8 @@ func RunsAs(x *snapshot.Snapshot, p *node.Proxy, account string) bool {
 // proxy's metadata.
 func labelsAt(p *node.Proxy, w *registry.Workload) registry.Labels {
 	return registry.Labels{Own: w.Labels, Place: registry.Place{
-		Locality: cmp.Or(w.Locality, nodeLocality(p)), Network: cmp.Or(w.Network, p.Network), Cluster: cmp.Or(w.Cluster, p.Cluster), Node: cmp.Or(w.NodeName, p.NodeName),
+		Locality: cmp.Or(w.Locality, nodeLocality(p)), Network: cmp.Or(w.Network, p.Network), Cluster: cmp.Or(w.Cluster, p.Cluster),
+		Node: cmp.Or(w.NodeName, p.NodeName),
 	}}
 }
 

@@ -36,7 +36,8 @@ func pod(name, ip string, labels map[string]string) *registry.Workload {
 	all := map[string]string{"app": "web"}
 	maps.Copy(all, labels)
 	return &registry.Workload{
-		WorkloadKey: registry.WorkloadKey{Kind: kinds.Pod, Namespace: "a", Name: name}, Addresses: []string{ip}, Labels: all, Owner: "web", Ports: map[string]uint32{"named": 8443},
+		WorkloadKey: registry.WorkloadKey{Kind: kinds.Pod, Namespace: "a", Name: name}, Addresses: []string{ip}, Labels: all, Owner: "web",
+		Ports:    map[string]uint32{"named": 8443},
 		Locality: registry.Locality{Region: "r1"},
 	}
 }
@@ -54,7 +55,8 @@ var web = &registry.Service{
 
 func index(pods []*registry.Workload, objects ...*kinds.Object) *scope.Index {
 	b := snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Cluster: "c", Mesh: mesh.Default(), Kinds: catalog.Features().Kinds()})
-	c := registry.Changes{Services: map[registry.ServiceKey]*registry.Service{web.Key(): web}, Workloads: map[registry.WorkloadKey]*registry.Workload{}}
+	c := registry.Changes{Services: map[registry.ServiceKey]*registry.Service{web.Key(): web},
+		Workloads: map[registry.WorkloadKey]*registry.Workload{}}
 	for _, p := range pods {
 		c.Workloads[p.WorkloadKey] = p
 	}
@@ -66,7 +68,8 @@ func index(pods []*registry.Workload, objects ...*kinds.Object) *scope.Index {
 }
 
 func sidecar(name, ip string) *node.Proxy {
-	return &node.Proxy{Type: node.Sidecar, ID: name + ".a", Name: name, Namespace: "a", Domain: "a.svc.cluster.local", IPs: []string{ip}, Cluster: "c", MeshID: "m", Interception: node.Redirect}
+	return &node.Proxy{Type: node.Sidecar, ID: name + ".a", Name: name, Namespace: "a", Domain: "a.svc.cluster.local", IPs: []string{ip},
+		Cluster: "c", MeshID: "m", Interception: node.Redirect}
 }
 
 func resolve(x *scope.Index, p *node.Proxy) cohort.Inputs {
@@ -87,18 +90,26 @@ func TestLabelsSplitOnlyWhereASelectorDoes(t *testing.T) {
 		same    bool
 	}{
 		{"nobody selects", nil, true},
-		{"a rule for another label", []*kinds.Object{object(t, kinds.DestinationRule, "a", "r", `{"host":"x","workloadSelector":{"matchLabels":{"other":"x"}}}`)}, true},
-		{"a rule of another namespace", []*kinds.Object{object(t, kinds.DestinationRule, "b", "r", `{"host":"x","workloadSelector":{"matchLabels":{"team":"`+secret+`"}}}`)}, true},
-		{"a rule", []*kinds.Object{object(t, kinds.DestinationRule, "a", "r", `{"host":"x","workloadSelector":{"matchLabels":{"team":"`+secret+`"}}}`)}, false},
-		{"a rule for both", []*kinds.Object{object(t, kinds.DestinationRule, "a", "r", `{"host":"x","workloadSelector":{"matchLabels":{"app":"web"}}}`)}, true},
+		{"a rule for another label", []*kinds.Object{object(t, kinds.DestinationRule, "a", "r",
+			`{"host":"x","workloadSelector":{"matchLabels":{"other":"x"}}}`)}, true},
+		{"a rule of another namespace", []*kinds.Object{object(t, kinds.DestinationRule, "b", "r",
+			`{"host":"x","workloadSelector":{"matchLabels":{"team":"`+secret+`"}}}`)}, true},
+		{"a rule", []*kinds.Object{object(t, kinds.DestinationRule, "a", "r",
+			`{"host":"x","workloadSelector":{"matchLabels":{"team":"`+secret+`"}}}`)}, false},
+		{"a rule for both", []*kinds.Object{object(t, kinds.DestinationRule, "a", "r",
+			`{"host":"x","workloadSelector":{"matchLabels":{"app":"web"}}}`)}, true},
 		{"a Sidecar", []*kinds.Object{object(t, kinds.Sidecar, "a", "s", `{"workloadSelector":{"labels":{"team":"`+secret+`"}}}`)}, false},
-		{"a PeerAuthentication", []*kinds.Object{object(t, kinds.PeerAuthentication, "a", "p", `{"selector":{"matchLabels":{"team":"`+secret+`"}}}`)}, false},
+		{"a PeerAuthentication", []*kinds.Object{object(t, kinds.PeerAuthentication, "a", "p",
+			`{"selector":{"matchLabels":{"team":"`+secret+`"}}}`)}, false},
 		{"a PeerAuthentication for all", []*kinds.Object{object(t, kinds.PeerAuthentication, "a", "p", `{}`)}, true},
-		{"source labels", []*kinds.Object{object(t, kinds.VirtualService, "a", "v", `{"hosts":["x"],"http":[{"match":[{"sourceLabels":{"team":"`+secret+`"}}]}]}`)}, false},
-		{"source labels of neither", []*kinds.Object{object(t, kinds.VirtualService, "a", "v", `{"hosts":["x"],"http":[{"match":[{"sourceLabels":{"team":"z"}}]}]}`)}, true},
+		{"source labels", []*kinds.Object{object(t, kinds.VirtualService, "a", "v",
+			`{"hosts":["x"],"http":[{"match":[{"sourceLabels":{"team":"`+secret+`"}}]}]}`)}, false},
+		{"source labels of neither", []*kinds.Object{object(t, kinds.VirtualService, "a", "v",
+			`{"hosts":["x"],"http":[{"match":[{"sourceLabels":{"team":"z"}}]}]}`)}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			x := index([]*registry.Workload{pod("web-0", "10.1.0.1", map[string]string{"team": secret}), pod("web-1", "10.1.0.2", map[string]string{"hash": "y"})}, c.objects...)
+			x := index([]*registry.Workload{pod("web-0", "10.1.0.1", map[string]string{"team": secret}),
+				pod("web-1", "10.1.0.2", map[string]string{"hash": "y"})}, c.objects...)
 			one, two := resolve(x, sidecar("web-0", "10.1.0.1")), resolve(x, sidecar("web-1", "10.1.0.2"))
 			if (shared(one) == shared(two)) != c.same {
 				t.Errorf("one cohort: %v, want %v", !c.same, c.same)
@@ -151,11 +162,14 @@ func TestTargetPorts(t *testing.T) {
 // TestWorkloadOfProxy checks the order of precedence: the Pod with the proxy's name, the WorkloadEntry, the owner of
 // its address in its namespace, the proxy's own metadata.
 func TestWorkloadOfProxy(t *testing.T) {
-	entry := &registry.Workload{WorkloadKey: registry.WorkloadKey{Kind: kinds.WorkloadEntry, Namespace: "a", Name: "vm"}, Addresses: []string{"10.2.0.1"}, Labels: map[string]string{"app": "vm"}}
-	elsewhere := &registry.Workload{WorkloadKey: registry.WorkloadKey{Kind: kinds.Pod, Namespace: "b", Name: "x"}, Addresses: []string{"10.3.0.1"}, Labels: map[string]string{"app": "elsewhere"}}
+	entry := &registry.Workload{WorkloadKey: registry.WorkloadKey{Kind: kinds.WorkloadEntry, Namespace: "a", Name: "vm"},
+		Addresses: []string{"10.2.0.1"}, Labels: map[string]string{"app": "vm"}}
+	elsewhere := &registry.Workload{WorkloadKey: registry.WorkloadKey{Kind: kinds.Pod, Namespace: "b", Name: "x"},
+		Addresses: []string{"10.3.0.1"}, Labels: map[string]string{"app": "elsewhere"}}
 	x := index([]*registry.Workload{pod("web-0", "10.1.0.1", nil), entry, elsewhere})
 	for _, c := range []struct{ name, ip, want string }{
-		{"web-0", "10.1.0.1", "web"}, {"web-0", "10.2.0.1", "web"}, {"vm", "10.9.9.9", "vm"}, {"unknown", "10.2.0.1", "vm"}, {"unknown", "10.9.9.9", "claimed"}, {"unknown", "10.3.0.1", "claimed"},
+		{"web-0", "10.1.0.1", "web"}, {"web-0", "10.2.0.1", "web"}, {"vm", "10.9.9.9", "vm"}, {"unknown", "10.2.0.1", "vm"},
+		{"unknown", "10.9.9.9", "claimed"}, {"unknown", "10.3.0.1", "claimed"},
 	} {
 		p := sidecar(c.name, c.ip)
 		p.Labels = map[string]string{"app": "claimed"}
@@ -181,7 +195,8 @@ func TestRunsAs(t *testing.T) {
 	web := pod("web-1", "10.1.0.2", nil)
 	far := pod("web-2", "10.1.0.3", nil)
 	far.WorkloadKey.Cluster, far.Cluster = "far", "far"
-	entry := &registry.Workload{WorkloadKey: registry.WorkloadKey{Kind: kinds.WorkloadEntry, Namespace: "a", Name: "vm"}, Addresses: []string{"10.2.0.1"}}
+	entry := &registry.Workload{WorkloadKey: registry.WorkloadKey{Kind: kinds.WorkloadEntry, Namespace: "a", Name: "vm"},
+		Addresses: []string{"10.2.0.1"}}
 	web.ServiceAccount, far.ServiceAccount, entry.ServiceAccount = "web", "web", "web"
 	x := index([]*registry.Workload{web, far, entry})
 	for _, c := range []struct {
@@ -270,13 +285,15 @@ func TestNodesSplitNoScope(t *testing.T) {
 // TestRulesOfTheServedService checks that a workload that serves the Service of another namespace has the
 // DestinationRules in force there.
 func TestRulesOfTheServedService(t *testing.T) {
-	served := &registry.Service{Host: "web.b.svc.cluster.local", Namespace: "b", Name: "web", Ports: []registry.Port{{Name: "http", Number: 80, Protocol: registry.HTTP}}}
+	served := &registry.Service{Host: "web.b.svc.cluster.local", Namespace: "b", Name: "web",
+		Ports: []registry.Port{{Name: "http", Number: 80, Protocol: registry.HTTP}}}
 	w := pod("web-0", "10.1.0.1", nil)
 	b := snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Cluster: "c", Mesh: mesh.Default(), Kinds: catalog.Features().Kinds()})
 	b.ApplyRegistry(registry.Changes{
 		Services:  map[registry.ServiceKey]*registry.Service{served.Key(): served},
 		Workloads: map[registry.WorkloadKey]*registry.Workload{w.WorkloadKey: w},
-		Endpoints: map[registry.ServiceKey][]*registry.Endpoint{served.Key(): {{Address: "10.1.0.1", Port: 8080, ServicePort: "http", Cluster: "c"}}},
+		Endpoints: map[registry.ServiceKey][]*registry.Endpoint{served.Key(): {{Address: "10.1.0.1", Port: 8080, ServicePort: "http",
+			Cluster: "c"}}},
 	})
 	for _, ns := range []string{"a", "b"} {
 		o := object(t, kinds.DestinationRule, ns, "rule", `{"host": "web.b.svc.cluster.local"}`)

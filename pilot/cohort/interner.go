@@ -37,7 +37,8 @@ func NewInterner() *Interner {
 
 // Intern returns the Key of Inputs.
 func (k *Interner) Intern(p Inputs) Key {
-	x := Key{Client: k.clients.intern(p.Client), Listeners: k.listeners.intern(Listeners{p.Client, p.Outbound}), Inbound: k.inbounds.intern(p.Inbound)}
+	x := Key{Client: k.clients.intern(p.Client), Listeners: k.listeners.intern(Listeners{p.Client, p.Outbound}),
+		Inbound: k.inbounds.intern(p.Inbound)}
 	if p.Patches != (Patches{}) {
 		x.Patches = k.patches.intern(p.Patches)
 	}

@@ -40,7 +40,8 @@ func TestCohortsOutsideReassignStay(t *testing.T) {
 			k := registry.WorkloadKey{Kind: kinds.Pod, Namespace: p.Namespace, Name: p.Name}
 			var w *registry.Workload
 			if there {
-				w = &registry.Workload{WorkloadKey: k, Addresses: p.IPs, Labels: drawLabels(t), NodeName: rapid.SampledFrom([]string{"n1", "n2"}).Draw(t, "node")}
+				w = &registry.Workload{WorkloadKey: k, Addresses: p.IPs, Labels: drawLabels(t),
+					NodeName: rapid.SampledFrom([]string{"n1", "n2"}).Draw(t, "node")}
 			}
 			b.ApplyRegistry(registry.Changes{Workloads: map[registry.WorkloadKey]*registry.Workload{k: w}})
 		}
@@ -117,14 +118,16 @@ func drawService(t *rapid.T) registry.Changes {
 		if rapid.IntRange(0, 3).Draw(t, "there") > 0 {
 			c.Services[k] = &registry.Service{
 				Host: k.Host, Namespace: k.Namespace, Name: k.Host, Selector: drawSelector(t), NodeLocal: rapid.IntRange(0, 4).Draw(t, "local") == 0,
-				TrafficDist: rapid.SampledFrom([]string{"", "", "", "PreferClose"}).Draw(t, "spread"), Ports: []registry.Port{{Name: "http", Number: 80, Protocol: registry.HTTP}},
+				TrafficDist: rapid.SampledFrom([]string{"", "", "", "PreferClose"}).Draw(t, "spread"),
+				Ports:       []registry.Port{{Name: "http", Number: 80, Protocol: registry.HTTP}},
 			}
 		}
 		return c
 	}
 	for a := range 3 {
 		if rapid.Bool().Draw(t, "endpoint") {
-			c.Endpoints[k] = append(c.Endpoints[k], &registry.Endpoint{Address: fmt.Sprint("10.0.0.", a), Port: 8080, ServicePort: "http", HealthKnown: true})
+			c.Endpoints[k] = append(c.Endpoints[k], &registry.Endpoint{Address: fmt.Sprint("10.0.0.", a), Port: 8080, ServicePort: "http",
+				HealthKnown: true})
 		}
 	}
 	if c.Endpoints[k] == nil {
@@ -135,7 +138,8 @@ func drawService(t *rapid.T) registry.Changes {
 
 func drawObject(t *rapid.T) kinds.Change {
 	kind := rapid.SampledFrom([]*kinds.Kind{
-		kinds.VirtualService, kinds.VirtualService, kinds.DestinationRule, kinds.DestinationRule, kinds.Sidecar, kinds.Gateway, kinds.PeerAuthentication, kinds.AuthorizationPolicy,
+		kinds.VirtualService, kinds.VirtualService, kinds.DestinationRule, kinds.DestinationRule, kinds.Sidecar, kinds.Gateway,
+		kinds.PeerAuthentication, kinds.AuthorizationPolicy,
 		kinds.RequestAuthentication,
 	}).Draw(t, "kind")
 	k := kinds.Key{Kind: kind, Namespace: drawNamespace(t), Name: rapid.SampledFrom([]string{"one", "two"}).Draw(t, "name")}

@@ -52,10 +52,12 @@ func TestTopics(t *testing.T) {
 	_, index := ask(t, h, http.MethodGet, "/", "")
 	for name, want := range map[string]string{
 		"arg": `["pilot-discovery","discovery"]`, "env": `{"name":"A","value":"x=y"},{"name":"API_KEY","value":"[redacted]"},{"name":"B","value":"2"},{"name":"EMPTY_TOKEN","value":""}`,
-		"mem": `"HeapAlloc":`, "metric": `one 1\n`, "proc": `"goroutines":`, "scope": `"name":"ads","description":"","output_level":"info"`, "signal": `[`, "version": `"version":"1.2.3"`,
+		"mem": `"HeapAlloc":`, "metric": `one 1\n`, "proc": `"goroutines":`, "scope": `"name":"ads","description":"","output_level":"info"`,
+		"signal": `[`, "version": `"version":"1.2.3"`,
 	} {
 		code, body := ask(t, h, http.MethodGet, "/"+name+"j/", "")
-		if code != http.StatusOK || !json.Valid([]byte(body)) || !strings.Contains(body, want) || strings.Contains(body, "S3CRET") || !strings.Contains(index, `href="/`+name+`j/"`) {
+		if code != http.StatusOK || !json.Valid([]byte(body)) || !strings.Contains(body, want) || strings.Contains(body, "S3CRET") ||
+			!strings.Contains(index, `href="/`+name+`j/"`) {
 			t.Errorf("%s: %d %s", name, code, body)
 		}
 	}

@@ -235,7 +235,8 @@ func TestForbidden(t *testing.T) {
 					}
 					d := list[0]
 					if d.Object != "Lease istio-system/istio-leader-canary" || !strings.Contains(d.Message, " to "+verb+" the Lease") ||
-						!strings.Contains(d.Fix, "apiGroups [coordination.k8s.io], resources [leases] and verbs ["+verb+"] to a Role in namespace istio-system") {
+						!strings.Contains(d.Fix, "apiGroups [coordination.k8s.io], resources [leases] and verbs ["+verb+
+							"] to a Role in namespace istio-system") {
 						t.Error(d)
 					}
 				}

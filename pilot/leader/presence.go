@@ -147,7 +147,8 @@ func NewObserver(o Options) (*Observer, error) {
 	}
 	return &Observer{
 		leases: client.Resource(coordinationv1.SchemeGroupVersion.WithResource("leases")).Namespace(o.Namespace), cache: map[string]presence{},
-		refused: refusal{effect: "this server keeps the entries of servers outside the cluster, whether these run or not", namespace: o.Namespace},
+		refused: refusal{effect: "this server keeps the entries of servers outside the cluster, whether these run or not",
+			namespace: o.Namespace},
 	}, nil
 }
 

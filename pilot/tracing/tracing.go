@@ -83,7 +83,8 @@ func write(ctx context.Context, tracer trace.Tracer, p pushes.Push) {
 		attribute.StringSlice("push.causes", causes), attribute.Int("push.causes.more", p.More),
 		attribute.Int64("push.proxies", p.Proxies), attribute.Int64("push.acked", p.Acked),
 		attribute.Int64("push.rejected", p.Rejected), attribute.Int64("push.lost", p.Lost),
-		attribute.Int64("push.pending", p.Pending), attribute.Int64("push.responses", p.Responses), attribute.Int64("push.resources", p.Resources),
+		attribute.Int64("push.pending", p.Pending), attribute.Int64("push.responses", p.Responses),
+		attribute.Int64("push.resources", p.Resources),
 		attribute.Int64("push.removed", p.Removed), attribute.Int64("push.bytes", p.Bytes),
 	}
 	for _, reason := range slices.Sorted(maps.Keys(p.Triggers)) {

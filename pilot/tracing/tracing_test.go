@@ -31,7 +31,8 @@ func TestPushesAreTraced(t *testing.T) {
 		commit := func(revision uint64) *pushes.Tally {
 			now := time.Now()
 			log.Add(pushes.Commit{
-				Revision: revision, Received: now.Add(-110 * time.Millisecond), Began: now.Add(-10 * time.Millisecond), Published: now, Snapshot: 4 * time.Millisecond, Prepare: 6 * time.Millisecond,
+				Revision: revision, Received: now.Add(-110 * time.Millisecond), Began: now.Add(-10 * time.Millisecond), Published: now,
+				Snapshot: 4 * time.Millisecond, Prepare: 6 * time.Millisecond,
 				Triggers: map[string]int{"config": 1}, Objects: []pushes.Object{{Kind: "VirtualService", Namespace: "a", Name: "web"}},
 			})
 			return log.Tally(revision)
@@ -52,7 +53,8 @@ func TestPushesAreTraced(t *testing.T) {
 		names, root := "", ended[len(ended)-1]
 		for _, s := range ended {
 			names += s.Name() + ", "
-			if s.SpanContext().TraceID() != root.SpanContext().TraceID() || s.StartTime().Before(root.StartTime()) || s.EndTime().After(root.EndTime()) {
+			if s.SpanContext().TraceID() != root.SpanContext().TraceID() || s.StartTime().Before(root.StartTime()) ||
+				s.EndTime().After(root.EndTime()) {
 				t.Errorf("%s is not within its push", s.Name())
 			}
 		}

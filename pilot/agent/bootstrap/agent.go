@@ -112,7 +112,8 @@ func (a *Agent) extend(b *bootstrapv3.Bootstrap) error {
 		if l.port == 0 {
 			continue
 		}
-		added, err := listener(l.host, l.port, l.stat, l.path, l.cluster, l.compressed && a.Annotations[names.AnnotationStatsCompression] != "false")
+		added, err := listener(l.host, l.port, l.stat, l.path, l.cluster, l.compressed &&
+			a.Annotations[names.AnnotationStatsCompression] != "false")
 		if err != nil {
 			return err
 		}
@@ -143,7 +144,8 @@ func silent() ([]*accesslogv3.AccessLog, error) {
 	if err != nil {
 		return nil, fmt.Errorf("access log of the admin API: %w", err)
 	}
-	return []*accesslogv3.AccessLog{{Name: "envoy.access_loggers.file", ConfigType: &accesslogv3.AccessLog_TypedConfig{TypedConfig: config}}}, nil
+	return []*accesslogv3.AccessLog{{Name: "envoy.access_loggers.file",
+		ConfigType: &accesslogv3.AccessLog_TypedConfig{TypedConfig: config}}}, nil
 }
 
 // extensions returns the extension for internal listeners, which other listeners connect to.
@@ -162,23 +164,28 @@ func unlimited() *clusterv3.CircuitBreakers {
 	var list []*clusterv3.CircuitBreakers_Thresholds
 	for _, p := range []corev3.RoutingPriority{corev3.RoutingPriority_DEFAULT, corev3.RoutingPriority_HIGH} {
 		list = append(list, &clusterv3.CircuitBreakers_Thresholds{
-			Priority: p, MaxConnections: wrapperspb.UInt32(limit), MaxPendingRequests: wrapperspb.UInt32(limit), MaxRequests: wrapperspb.UInt32(limit),
+			Priority: p, MaxConnections: wrapperspb.UInt32(limit), MaxPendingRequests: wrapperspb.UInt32(limit),
+			MaxRequests: wrapperspb.UInt32(limit),
 		})
 	}
 	return &clusterv3.CircuitBreakers{Thresholds: list}
 }
 
-// log returns the format of Envoy's log, which is that of the agent's log.
+// log returns the format of Envoy's log. The agent's log has the same.
 func (a *Agent) log() *bootstrapv3.Bootstrap_ApplicationLogConfig {
 	const timestamp = "%Y-%m-%dT%T.%fZ"
-	format := &bootstrapv3.Bootstrap_ApplicationLogConfig_LogFormat{LogFormat: &bootstrapv3.Bootstrap_ApplicationLogConfig_LogFormat_TextFormat{
-		TextFormat: timestamp + "\t%l\tenvoy %n %g:%#\t%v\tthread=%t",
-	}}
+	format := &bootstrapv3.Bootstrap_ApplicationLogConfig_LogFormat{
+		LogFormat: &bootstrapv3.Bootstrap_ApplicationLogConfig_LogFormat_TextFormat{
+			TextFormat: timestamp + "\t%l\tenvoy %n %g:%#\t%v\tthread=%t",
+		},
+	}
 	if a.JSONLog {
 		text := structpb.NewStringValue
-		format.LogFormat = &bootstrapv3.Bootstrap_ApplicationLogConfig_LogFormat_JsonFormat{JsonFormat: &structpb.Struct{Fields: map[string]*structpb.Value{
-			"time": text(timestamp), "level": text("%l"), "scope": text("envoy %n"), "msg": text("%j"), "caller": text("%g:%#"), "thread": text("%t"),
-		}}}
+		fields := map[string]*structpb.Value{
+			"time": text(timestamp), "level": text("%l"), "scope": text("envoy %n"), "msg": text("%j"), "caller": text("%g:%#"),
+			"thread": text("%t"),
+		}
+		format.LogFormat = &bootstrapv3.Bootstrap_ApplicationLogConfig_LogFormat_JsonFormat{JsonFormat: &structpb.Struct{Fields: fields}}
 	}
 	return &bootstrapv3.Bootstrap_ApplicationLogConfig{LogFormat: format}
 }
@@ -217,21 +224,23 @@ func listener(host string, port uint16, stat, path, to string, compressed bool) 
 	if err != nil {
 		return nil, err
 	}
+	routes := &routev3.RouteConfiguration{VirtualHosts: []*routev3.VirtualHost{{
+		Name: "backend", Domains: []string{"*"},
+		Routes: []*routev3.Route{{
+			Match:  &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: path}},
+			Action: &routev3.Route_Route{Route: &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: to}}},
+		}},
+	}}}
 	manager, err := anypb.New(&managerv3.HttpConnectionManager{
 		StatPrefix: stat, HttpFilters: filters,
-		RouteSpecifier: &managerv3.HttpConnectionManager_RouteConfig{RouteConfig: &routev3.RouteConfiguration{VirtualHosts: []*routev3.VirtualHost{{
-			Name: "backend", Domains: []string{"*"},
-			Routes: []*routev3.Route{{
-				Match:  &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: path}},
-				Action: &routev3.Route_Route{Route: &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: to}}},
-			}},
-		}}}},
+		RouteSpecifier: &managerv3.HttpConnectionManager_RouteConfig{RouteConfig: routes},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("listener of %s: %w", path, err)
 	}
 	return &listenerv3.Listener{
-		Name: net.JoinHostPort(host, strconv.Itoa(int(port))), Address: socket(host, port), IgnoreGlobalConnLimit: true, BypassOverloadManager: true,
+		Name: net.JoinHostPort(host, strconv.Itoa(int(port))), Address: socket(host, port), IgnoreGlobalConnLimit: true,
+		BypassOverloadManager: true,
 		FilterChains: []*listenerv3.FilterChain{{Filters: []*listenerv3.Filter{{
 			Name: "envoy.filters.network.http_connection_manager", ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: manager},
 		}}}},
@@ -261,7 +270,8 @@ func httpFilters(compressed bool) ([]*managerv3.HttpFilter, error) {
 		if err := add("envoy.filters.http.compressor."+name, &compressorv3.Compressor{
 			CompressorLibrary: &corev3.TypedExtensionConfig{Name: "stats_" + name, TypedConfig: library},
 			ResponseDirectionConfig: &compressorv3.Compressor_ResponseDirectionConfig{CommonConfig: &compressorv3.Compressor_CommonDirectionConfig{
-				ContentType: []string{"text/plain", "application/vnd.google.protobuf", "application/openmetrics-text", "application/openmetrics-protobuf"},
+				ContentType: []string{"text/plain", "application/vnd.google.protobuf", "application/openmetrics-text",
+					"application/openmetrics-protobuf"},
 			}},
 		}); err != nil {
 			return nil, err

@@ -84,13 +84,15 @@ func TestTLSOfReports(t *testing.T) {
 
 // TestReports checks the clusters and configuration of tracers and metrics services.
 func TestReports(t *testing.T) {
-	b, err := with(t, "{statsdUdpAddress: '10.0.0.1:8125', envoyMetricsService: {address: 'm:1', tcpKeepalive: {time: 9s, probes: 2}}}", func(a *Agent) { a.IPv6 = true })
+	b, err := with(t, "{statsdUdpAddress: '10.0.0.1:8125', envoyMetricsService: {address: 'm:1', tcpKeepalive: {time: 9s, probes: 2}}}",
+		func(a *Agent) { a.IPv6 = true })
 	must.Succeed(t, err)
 	if len(b.GetStatsSinks()) != 2 || b.GetTracing() != nil {
 		t.Errorf("sinks %v, tracing %v", b.GetStatsSinks(), b.GetTracing())
 	}
 	c := clusterOf(t, b, "envoy_metrics_service")
-	if c.GetDnsLookupFamily() != clusterv3.Cluster_V6_ONLY || c.GetUpstreamConnectionOptions().GetTcpKeepalive().GetKeepaliveTime().GetValue() != 9 {
+	if c.GetDnsLookupFamily() != clusterv3.Cluster_V6_ONLY ||
+		c.GetUpstreamConnectionOptions().GetTcpKeepalive().GetKeepaliveTime().GetValue() != 9 {
 		t.Errorf("%v", c)
 	}
 	if l := b.GetStaticResources().GetListeners(); len(l) != 2 || l[0].GetAddress().GetSocketAddress().GetAddress() != "::" {
@@ -111,7 +113,8 @@ func TestAgentRefused(t *testing.T) {
 	if _, err := with(t, "{}", func(a *Agent) { a.Annotations = map[string]string{"sidecar.istio.io/statsHistogramBuckets": "[]"} }); err == nil || !strings.Contains(err.Error(), "statsHistogramBuckets") {
 		t.Errorf("buckets: %v", err)
 	}
-	p := &meshv1alpha1.ProxyConfig{ProxyBootstrapTemplatePath: "x", StatNameLength: 9, Tracing: &meshv1alpha1.Tracing{Tracer: &meshv1alpha1.Tracing_Lightstep_{}}}
+	p := &meshv1alpha1.ProxyConfig{ProxyBootstrapTemplatePath: "x", StatNameLength: 9,
+		Tracing: &meshv1alpha1.Tracing{Tracer: &meshv1alpha1.Tracing_Lightstep_{}}}
 	if got := Ineffective(p); len(got) != 4 {
 		t.Errorf("findings %q", got)
 	}

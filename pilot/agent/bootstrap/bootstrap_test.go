@@ -16,7 +16,8 @@ import (
 )
 
 func web() *corev3.Node {
-	return node.Format(&node.Proxy{Type: node.Sidecar, Name: "web-0", Namespace: "a", Domain: "a.svc.cluster.local", IPs: []string{"10.0.0.1"}})
+	return node.Format(&node.Proxy{Type: node.Sidecar, Name: "web-0", Namespace: "a", Domain: "a.svc.cluster.local",
+		IPs: []string{"10.0.0.1"}})
 }
 
 func TestNew(t *testing.T) {
@@ -26,7 +27,8 @@ func TestNew(t *testing.T) {
 		t.Error(err)
 	}
 	clusters := b.GetStaticResources().GetClusters()
-	if len(clusters) != 2 || clusters[0].GetName() != "xds-grpc" || clusters[0].GetType() != clusterv3.Cluster_STRICT_DNS || clusters[1].GetName() != "sds-grpc" {
+	if len(clusters) != 2 || clusters[0].GetName() != "xds-grpc" || clusters[0].GetType() != clusterv3.Cluster_STRICT_DNS ||
+		clusters[1].GetName() != "sds-grpc" {
 		t.Fatalf("clusters %v", clusters)
 	}
 	if path := clusters[1].GetLoadAssignment().GetEndpoints()[0].GetLbEndpoints()[0].GetEndpoint().GetAddress().GetPipe().GetPath(); path != "/run/sds" {
@@ -52,7 +54,8 @@ func TestNew(t *testing.T) {
 	b, err = New(Options{Node: web(), ADS: "[::1]:15010", Admin: "127.0.0.1:0", StateOfTheWorld: true})
 	must.Succeed(t, err)
 	clusters = b.GetStaticResources().GetClusters()
-	if len(clusters) != 1 || clusters[0].GetType() != clusterv3.Cluster_STATIC || b.GetDynamicResources().GetAdsConfig().GetApiType() != corev3.ApiConfigSource_GRPC {
+	if len(clusters) != 1 || clusters[0].GetType() != clusterv3.Cluster_STATIC ||
+		b.GetDynamicResources().GetAdsConfig().GetApiType() != corev3.ApiConfigSource_GRPC {
 		t.Errorf("state of the world without certificates: %v", b)
 	}
 }

@@ -39,7 +39,8 @@ func (a *Agent) report(b *bootstrapv3.Bootstrap) error {
 	for _, r := range []struct {
 		field, cluster string
 		service        *meshv1alpha1.RemoteService
-	}{{"envoyMetricsService", metricsCluster, a.Proxy.GetEnvoyMetricsService()}, {"envoyAccessLogService", accessLogCluster, a.Proxy.GetEnvoyAccessLogService()}} {
+	}{{"envoyMetricsService", metricsCluster, a.Proxy.GetEnvoyMetricsService()},
+		{"envoyAccessLogService", accessLogCluster, a.Proxy.GetEnvoyAccessLogService()}} {
 		if r.service.GetAddress() == "" {
 			continue
 		}
@@ -56,7 +57,8 @@ func (a *Agent) report(b *bootstrapv3.Bootstrap) error {
 		b.StaticResources.Clusters = append(b.StaticResources.Clusters, c)
 	}
 	if a.Proxy.GetEnvoyMetricsService().GetAddress() != "" {
-		if err := sink(b, "envoy.stat_sinks.metrics_service", &metricsv3.MetricsServiceConfig{TransportApiVersion: corev3.ApiVersion_V3, GrpcService: grpcService(metricsCluster)}); err != nil {
+		if err := sink(b, "envoy.stat_sinks.metrics_service",
+			&metricsv3.MetricsServiceConfig{TransportApiVersion: corev3.ApiVersion_V3, GrpcService: grpcService(metricsCluster)}); err != nil {
 			return err
 		}
 	}
@@ -66,7 +68,8 @@ func (a *Agent) report(b *bootstrapv3.Bootstrap) error {
 			return fmt.Errorf("statsdUdpAddress: %w", err)
 		}
 		address.GetSocketAddress().Protocol = corev3.SocketAddress_UDP
-		if err := sink(b, "envoy.stat_sinks.statsd", &metricsv3.StatsdSink{StatsdSpecifier: &metricsv3.StatsdSink_Address{Address: address}}); err != nil {
+		statsd := &metricsv3.StatsdSink{StatsdSpecifier: &metricsv3.StatsdSink_Address{Address: address}}
+		if err := sink(b, "envoy.stat_sinks.statsd", statsd); err != nil {
 			return err
 		}
 	}
@@ -105,7 +108,8 @@ func (a *Agent) trace(b *bootstrapv3.Bootstrap) error {
 	case *meshv1alpha1.Tracing_Zipkin_:
 		name, cluster, address = "envoy.tracers.zipkin", zipkinCluster, p.Zipkin.GetAddress()
 		config = &tracev3.ZipkinConfig{
-			CollectorCluster: cluster, CollectorEndpoint: "/api/v2/spans", CollectorEndpointVersion: tracev3.ZipkinConfig_HTTP_JSON, TraceId_128Bit: true, SharedSpanContext: wrapperspb.Bool(false),
+			CollectorCluster: cluster, CollectorEndpoint: "/api/v2/spans", CollectorEndpointVersion: tracev3.ZipkinConfig_HTTP_JSON,
+			TraceId_128Bit: true, SharedSpanContext: wrapperspb.Bool(false),
 		}
 	case *meshv1alpha1.Tracing_Datadog_:
 		name, cluster, address = "envoy.tracers.datadog", datadogCluster, p.Datadog.GetAddress()
@@ -137,10 +141,12 @@ func Ineffective(p *meshv1alpha1.ProxyConfig) []string {
 		list = append(list, fmt.Sprintf("tracing: %T: Envoy no longer has this tracer; use an extensionProvider and a Telemetry", t))
 	}
 	if p.GetProxyBootstrapTemplatePath() != "" {
-		list = append(list, "proxyBootstrapTemplatePath: the bootstrap is not made from a template; override parts of it with ISTIO_BOOTSTRAP_OVERRIDE")
+		list = append(list, "proxyBootstrapTemplatePath: the bootstrap is not made from a template; "+
+			"override parts of it with ISTIO_BOOTSTRAP_OVERRIDE")
 	}
 	if p.GetControlPlaneAuthPolicy() == meshv1alpha1.AuthenticationPolicy_NONE {
-		list = append(list, "controlPlaneAuthPolicy: NONE: the agent uses TLS; for the control plane's port without TLS write discoveryAddress: HOST:15010")
+		list = append(list, "controlPlaneAuthPolicy: NONE: the agent uses TLS; "+
+			"for the control plane's port without TLS write discoveryAddress: HOST:15010")
 	}
 	if n := p.GetStatNameLength(); n != 0 && n != 189 {
 		list = append(list, "statNameLength: Envoy no longer limits the length of names")
@@ -159,7 +165,8 @@ func (a *Agent) remote(name, field, at string, settings *networkingv1alpha3.Clie
 	}
 	c := cluster(name, address)
 	if _, err := netip.ParseAddr(address.GetSocketAddress().GetAddress()); address.GetSocketAddress() != nil && err != nil {
-		c.ClusterDiscoveryType, c.RespectDnsTtl, c.DnsLookupFamily = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STRICT_DNS}, true, clusterv3.Cluster_V4_PREFERRED
+		c.ClusterDiscoveryType, c.RespectDnsTtl, c.DnsLookupFamily = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STRICT_DNS}, true,
+			clusterv3.Cluster_V4_PREFERRED
 		c.DnsRefreshRate = durationpb.New(30 * time.Second)
 		if a.IPv6 {
 			c.DnsLookupFamily = clusterv3.Cluster_V6_ONLY
@@ -205,15 +212,17 @@ func tlsSocket(name string, s *networkingv1alpha3.ClientTLSSettings, alpn []stri
 		validation.SystemRootCerts = &tlsv3.CertificateValidationContext_SystemRootCerts{}
 		common.ValidationContextType = &tlsv3.CommonTlsContext_ValidationContext{ValidationContext: validation}
 	default:
-		common.ValidationContextType = &tlsv3.CommonTlsContext_CombinedValidationContext{CombinedValidationContext: &tlsv3.CommonTlsContext_CombinedCertificateValidationContext{
+		combined := &tlsv3.CommonTlsContext_CombinedCertificateValidationContext{
 			DefaultValidationContext: validation, ValidationContextSdsSecretConfig: &tlsv3.SdsSecretConfig{Name: roots, SdsConfig: secrets()},
-		}}
+		}
+		common.ValidationContextType = &tlsv3.CommonTlsContext_CombinedValidationContext{CombinedValidationContext: combined}
 	}
 	config, err := anypb.New(&tlsv3.UpstreamTlsContext{CommonTlsContext: common, Sni: sni})
 	if err != nil {
 		return nil, err
 	}
-	return &corev3.TransportSocket{Name: "envoy.transport_sockets.tls", ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: config}}, nil
+	return &corev3.TransportSocket{Name: "envoy.transport_sockets.tls",
+		ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: config}}, nil
 }
 
 // secrets returns the source of secrets of the agent. There is no timeout for the first response.
@@ -221,7 +230,8 @@ func secrets() *corev3.ConfigSource {
 	return &corev3.ConfigSource{
 		ResourceApiVersion: corev3.ApiVersion_V3, InitialFetchTimeout: durationpb.New(0),
 		ConfigSourceSpecifier: &corev3.ConfigSource_ApiConfigSource{ApiConfigSource: &corev3.ApiConfigSource{
-			ApiType: corev3.ApiConfigSource_GRPC, TransportApiVersion: corev3.ApiVersion_V3, SetNodeOnFirstMessageOnly: true, GrpcServices: []*corev3.GrpcService{grpcService(names.SDSCluster)},
+			ApiType: corev3.ApiConfigSource_GRPC, TransportApiVersion: corev3.ApiVersion_V3, SetNodeOnFirstMessageOnly: true,
+			GrpcServices: []*corev3.GrpcService{grpcService(names.SDSCluster)},
 		}},
 	}
 }
@@ -234,7 +244,8 @@ func grpcService(name string) *corev3.GrpcService {
 func alternatives(name string) []*tlsv3.SubjectAltNameMatcher {
 	var list []*tlsv3.SubjectAltNameMatcher
 	for _, kind := range []tlsv3.SubjectAltNameMatcher_SanType{tlsv3.SubjectAltNameMatcher_URI, tlsv3.SubjectAltNameMatcher_DNS} {
-		list = append(list, &tlsv3.SubjectAltNameMatcher{SanType: kind, Matcher: &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: name}}})
+		list = append(list, &tlsv3.SubjectAltNameMatcher{SanType: kind,
+			Matcher: &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: name}}})
 	}
 	return list
 }

@@ -40,7 +40,8 @@ func tags() [][2]string {
 
 // list splits the value of an annotation at commas.
 func list(text string) []string {
-	return slices.DeleteFunc(strings.FieldsFunc(text, func(r rune) bool { return r == ',' }), func(s string) bool { return strings.TrimSpace(s) == "" })
+	return slices.DeleteFunc(strings.FieldsFunc(text, func(r rune) bool { return r == ',' }),
+		func(s string) bool { return strings.TrimSpace(s) == "" })
 }
 
 // stats returns which metrics Envoy keeps, and their labels: those of every mesh, and those in ProxyConfig or in the
@@ -69,7 +70,8 @@ func (a *Agent) stats() (*metricsv3.StatsConfig, error) {
 	}
 	regex := func(list ...string) {
 		for _, s := range list {
-			patterns = append(patterns, &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_SafeRegex{SafeRegex: &matcherv3.RegexMatcher{Regex: s}}})
+			pattern := &matcherv3.StringMatcher_SafeRegex{SafeRegex: &matcherv3.RegexMatcher{Regex: s}}
+			patterns = append(patterns, &matcherv3.StringMatcher{MatchPattern: pattern})
 		}
 	}
 	prefix("reporter=", "cluster_manager", "listener_manager", "server", "cluster.xds-grpc", "wasm")
@@ -89,7 +91,8 @@ func (a *Agent) stats() (*metricsv3.StatsConfig, error) {
 	prefix(annotationOr("statsInclusionPrefixes", matcher.GetInclusionPrefixes())...)
 	suffix(annotationOr("statsInclusionSuffixes", matcher.GetInclusionSuffixes())...)
 	regex(annotationOr("statsInclusionRegexps", matcher.GetInclusionRegexps())...)
-	c.StatsMatcher = &metricsv3.StatsMatcher{StatsMatcher: &metricsv3.StatsMatcher_InclusionList{InclusionList: &matcherv3.ListStringMatcher{Patterns: patterns}}}
+	inclusion := &metricsv3.StatsMatcher_InclusionList{InclusionList: &matcherv3.ListStringMatcher{Patterns: patterns}}
+	c.StatsMatcher = &metricsv3.StatsMatcher{StatsMatcher: inclusion}
 	var err error
 	c.HistogramBucketSettings, err = a.buckets()
 	return c, err

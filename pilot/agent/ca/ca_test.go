@@ -50,7 +50,8 @@ func issue(t *testing.T, name string, life time.Duration) issued {
 	must.Succeed(t, err)
 	secret, err := x509.MarshalPKCS8PrivateKey(key)
 	must.Succeed(t, err)
-	return issued{pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})}
+	return issued{pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})}
 }
 
 // server is a CA that records its requests.
@@ -149,7 +150,8 @@ func TestSign(t *testing.T) {
 	write(t, file("root.pem"), s.own.chain)
 	r := prometheus.NewRegistry()
 	c := connect(t, upstream.Options{
-		Address: s.address, ServerName: "ca.mesh", Roots: file("root.pem"), Token: file("token"), Certificate: file("cert.pem"), Key: file("key.pem"),
+		Address: s.address, ServerName: "ca.mesh", Roots: file("root.pem"), Token: file("token"), Certificate: file("cert.pem"),
+		Key:     file("key.pem"),
 		Headers: map[string]string{"ClusterID": "c1"},
 	}, Options{CertSigner: "x/y", Registerer: r})
 

@@ -27,7 +27,8 @@ func dryRun(t *testing.T, env map[string]string, args ...string) (string, error)
 
 // TestScripts compares the scripts for the arguments of injected pods with golden files.
 func TestScripts(t *testing.T) {
-	injected := []string{"-p", "15001", "-z", "15006", "-u", "1337", "-i", "*", "-x", "", "-b", "*", "-d", "15090,15021,15020", "--log_output_level=default:info", "--log_as_json"}
+	injected := []string{"-p", "15001", "-z", "15006", "-u", "1337", "-i", "*", "-x", "", "-b", "*", "-d", "15090,15021,15020",
+		"--log_output_level=default:info", "--log_as_json"}
 	for name, c := range map[string]struct {
 		env  map[string]string
 		args []string
@@ -40,7 +41,8 @@ func TestScripts(t *testing.T) {
 				"ISTIO_OUTBOUND_OWNER_GROUPS": "101,102", "ISTIO_OUTBOUND_OWNER_GROUPS_EXCLUDE": "root", "PROXY_UID": "77", "PROXY_GID": "78",
 			},
 			[]string{
-				"-m", "REDIRECT", "-i", "10.0.0.0/8,fd00::/8", "-x", "10.9.0.0/16", "-b", "80,8080", "-q", "9000", "-o", "3306", "-c", "eth1", "-k", "net1",
+				"-m", "REDIRECT", "-i", "10.0.0.0/8,fd00::/8", "-x", "10.9.0.0/16", "-b", "80,8080", "-q", "9000", "-o", "3306", "-c", "eth1", "-k",
+				"net1",
 				"--capture-all-dns", "--proxy-mark", "5",
 			},
 		},
@@ -81,11 +83,13 @@ func TestWrongArguments(t *testing.T) {
 			t.Errorf("%v: %v, want %s", args, err, want)
 		}
 	}
-	if _, err := dryRun(t, map[string]string{"INVALID_DROP": "maybe"}); err == nil || !strings.Contains(err.Error(), `$INVALID_DROP: "maybe"`) {
+	if _, err := dryRun(t, map[string]string{"INVALID_DROP": "maybe"}); err == nil ||
+		!strings.Contains(err.Error(), `$INVALID_DROP: "maybe"`) {
 		t.Errorf("a wrong variable: %v", err)
 	}
 	// Both mistakes are reported.
-	if _, err := dryRun(t, nil, "-p", "0", "-z", "0"); err == nil || !strings.Contains(err.Error(), "envoy-port") || !strings.Contains(err.Error(), "inbound-capture-port") {
+	if _, err := dryRun(t, nil, "-p", "0", "-z", "0"); err == nil || !strings.Contains(err.Error(), "envoy-port") ||
+		!strings.Contains(err.Error(), "inbound-capture-port") {
 		t.Errorf("two mistakes: %v", err)
 	}
 }

@@ -51,29 +51,37 @@ func Command(env func(string) string) *cobra.Command {
 	v.StringVarP(&f.envoyPort, "envoy-port", "p", "15001", "Envoy's port for outbound connections.")
 	v.StringVarP(&f.inboundPort, "inbound-capture-port", "z", "15006", "Envoy's port for inbound connections.")
 	v.StringVarP(&f.tunnelPort, "inbound-tunnel-port", "e", "15008", "Port of connections that are already tunneled and not captured.")
-	v.StringVarP(&f.uids, "proxy-uid", "u", "", "Users of Envoy, whose connections are not captured, comma-separated; default $PROXY_UID, or 1337.")
-	v.StringVarP(&f.gids, "proxy-gid", "g", "", "Groups of Envoy, whose connections are not captured, comma-separated; default $PROXY_GID, or the value of -u.")
+	v.StringVarP(&f.uids, "proxy-uid", "u", "",
+		"Users of Envoy, whose connections are not captured, comma-separated; default $PROXY_UID, or 1337.")
+	v.StringVarP(&f.gids, "proxy-gid", "g", "",
+		"Groups of Envoy, whose connections are not captured, comma-separated; default $PROXY_GID, or the value of -u.")
 	v.StringVar(&f.marks, "proxy-mark", "", "Marks (SO_MARK) of Envoy's connections, which are not captured, comma-separated.")
-	v.StringVarP(&f.mode, "istio-inbound-interception-mode", "m", "", "How inbound connections are captured: REDIRECT, TPROXY or NONE; default REDIRECT.")
-	v.StringVarP(&f.inboundPorts, "istio-inbound-ports", "b", "", "Inbound ports that are captured, comma-separated; * means all, empty means none.")
+	v.StringVarP(&f.mode, "istio-inbound-interception-mode", "m", "",
+		"How inbound connections are captured: REDIRECT, TPROXY or NONE; default REDIRECT.")
+	v.StringVarP(&f.inboundPorts, "istio-inbound-ports", "b", "",
+		"Inbound ports that are captured, comma-separated; * means all, empty means none.")
 	v.StringVarP(&f.inboundExclude, "istio-local-exclude-ports", "d", "", "Inbound ports that are not captured, with -b '*'.")
-	v.StringVarP(&f.ranges, "istio-service-cidr", "i", "", "IP ranges to which connections are captured, comma-separated; * means all, empty means none.")
+	v.StringVarP(&f.ranges, "istio-service-cidr", "i", "",
+		"IP ranges to which connections are captured, comma-separated; * means all, empty means none.")
 	v.StringVarP(&f.rangesExclude, "istio-service-exclude-cidr", "x", "", "IP ranges to which connections are not captured.")
 	v.StringVarP(&f.outboundPorts, "istio-outbound-ports", "q", "", "Outbound ports that are captured for all addresses.")
 	v.StringVarP(&f.outboundExclude, "istio-local-outbound-ports-exclude", "o", "", "Outbound ports that are not captured.")
 	v.StringVarP(&f.excludeInterfaces, "istio-exclude-interfaces", "c", "", "Interfaces whose traffic is not captured.")
-	v.StringVarP(&f.virtualInterfaces, "kube-virt-interfaces", "k", "", "Interfaces of virtual machines, whose inbound traffic is treated as outbound.")
+	v.StringVarP(&f.virtualInterfaces, "kube-virt-interfaces", "k", "",
+		"Interfaces of virtual machines, whose inbound traffic is treated as outbound.")
 	v.StringVarP(&f.mark, "istio-inbound-tproxy-mark", "t", "1337", "With TPROXY: mark of packets for Envoy.")
 	v.StringVarP(&f.table, "istio-inbound-tproxy-route-table", "r", "133", "With TPROXY: routing table that delivers packets to Envoy.")
 	v.BoolVar(&f.dns, "redirect-dns", false, "Capture DNS queries to the servers of /etc/resolv.conf; also $ISTIO_META_DNS_CAPTURE.")
 	v.BoolVar(&f.allDNS, "capture-all-dns", false, "With --redirect-dns: capture queries to all servers.")
 	v.BoolVar(&f.dropInvalid, "drop-invalid", false, "Drop packets that belong to no connection; also $INVALID_DROP.")
 	v.BoolVar(&f.dualStack, "dual-stack", false, "Capture IPv6 as well as IPv4; also $ISTIO_DUAL_STACK. A pod with only IPv6 needs no flag.")
-	v.BoolVarP(&f.dryRun, "dry-run", "n", false, "Print the rules as a script for `nft -f` without writing them. Addresses and DNS servers are those of this process.")
+	v.BoolVarP(&f.dryRun, "dry-run", "n", false,
+		"Print the rules as a script for `nft -f` without writing them. Addresses and DNS servers are those of this process.")
 	v.BoolVar(&f.cleanup, "cleanup-only", false, "Remove the rules.")
 	v.BoolVar(&f.validate, "run-validation", false, "Check that connections are redirected to Envoy's port. Needs no capabilities.")
 	v.BoolVar(&f.skipApply, "skip-rule-apply", false, "Write no rules, because a CNI plugin has written them.")
-	v.StringVar(&f.namespace, "network-namespace", "", "Path of the network namespace to change; default this process's. Its DNS servers are unknown: use --capture-all-dns.")
+	v.StringVar(&f.namespace, "network-namespace", "",
+		"Path of the network namespace to change; default this process's. Its DNS servers are unknown: use --capture-all-dns.")
 	v.Uint16Var(&f.probePort, "iptables-probe-port", 15002, "Port that --run-validation connects to.")
 	v.DurationVar(&f.probeTimeout, "probe-timeout", 5*time.Second, "How long --run-validation waits.")
 	for _, name := range []string{"force-apply", "reconcile", "native-nftables", "cni-mode"} {
@@ -187,7 +195,8 @@ func (f *flags) config(cmd *cobra.Command, env func(string) string) (Config, err
 		InboundExclude: ports("istio-local-exclude-ports", f.inboundExclude),
 		ExcludeRanges:  ranges("istio-service-exclude-cidr", f.rangesExclude),
 
-		OutboundInclude: ports("istio-outbound-ports", f.outboundPorts), OutboundExclude: ports("istio-local-outbound-ports-exclude", f.outboundExclude),
+		OutboundInclude:   ports("istio-outbound-ports", f.outboundPorts),
+		OutboundExclude:   ports("istio-local-outbound-ports-exclude", f.outboundExclude),
 		ExcludeInterfaces: list(f.excludeInterfaces), VirtualInterfaces: list(f.virtualInterfaces),
 		DNS: enabled(f.dns, "ISTIO_META_DNS_CAPTURE"), AllDNS: f.allDNS, DNSPort: 15053,
 		DropInvalid: enabled(f.dropInvalid, "INVALID_DROP"), IPv6: enabled(f.dualStack, "ISTIO_DUAL_STACK"),

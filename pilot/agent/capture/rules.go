@@ -303,7 +303,8 @@ func (c Config) Script() string {
 		}
 		fmt.Fprintf(&b, "table %s %s\ndelete table %s %[2]s\ntable %[1]s %[2]s {\n", family, tableName, family)
 		for _, chain := range c.Rules(v6) {
-			fmt.Fprintf(&b, "\tchain %s {\n\t\ttype %s hook %s priority %d; policy accept;\n", chain.Name, chain.Type, hookName(chain.Hook), *chain.Priority)
+			fmt.Fprintf(&b, "\tchain %s {\n\t\ttype %s hook %s priority %d; policy accept;\n", chain.Name, chain.Type, hookName(chain.Hook),
+				*chain.Priority)
 			for _, rule := range chain.Rules {
 				fmt.Fprintf(&b, "\t\t%s\n", rule)
 			}
@@ -311,7 +312,8 @@ func (c Config) Script() string {
 		}
 		b.WriteString("}\n")
 		if c.Mode == TProxy {
-			fmt.Fprintf(&b, "# %s rule add fwmark %d lookup %d\n# %[1]s route replace local default dev lo table %[3]d\n", ip, c.TProxyMark, c.TProxyTable)
+			fmt.Fprintf(&b, "# %s rule add fwmark %d lookup %d\n# %[1]s route replace local default dev lo table %[3]d\n", ip, c.TProxyMark,
+				c.TProxyTable)
 		}
 	}
 	return b.String()

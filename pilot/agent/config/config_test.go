@@ -33,15 +33,18 @@ func TestPrecedence(t *testing.T) {
 	files := map[string]string{"etc/istio/config/mesh": "defaultConfig: {drainDuration: 10s, statusPort: 1, concurrency: 1, proxyMetadata: {ISTIO_META_A: mesh, ISTIO_META_B: mesh}}\ntrustDomain: other"}
 	c, err := Read(source(t, files))
 	must.Succeed(t, err)
-	if c.Envoy.Drain != 10*time.Second || c.Security.TrustDomain != "other" || c.Envoy.Concurrency != 1 || c.Proxy.GetProxyAdminPort() != 15000 {
+	if c.Envoy.Drain != 10*time.Second || c.Security.TrustDomain != "other" || c.Envoy.Concurrency != 1 ||
+		c.Proxy.GetProxyAdminPort() != 15000 {
 		t.Errorf("of the mesh: %+v, %+v", c.Envoy, c.Security)
 	}
 	files["etc/istio/pod/annotations"] = "proxy.istio.io/config=\"statusPort: 3\\nproxyMetadata: {ISTIO_META_B: annotation, MINIMUM_DRAIN_DURATION: 7s}\\n\"\n"
-	s := source(t, files, `PROXY_CONFIG={"statusPort":2,"concurrency":2,"terminationDrainDuration":"8s"}`, "ISTIO_META_A=environment", "ISTIO_CPU_LIMIT=9", "TRUST_DOMAIN=third")
+	s := source(t, files, `PROXY_CONFIG={"statusPort":2,"concurrency":2,"terminationDrainDuration":"8s"}`, "ISTIO_META_A=environment",
+		"ISTIO_CPU_LIMIT=9", "TRUST_DOMAIN=third")
 	c, err = Read(s)
 	must.Succeed(t, err)
 	m := c.Node.GetMetadata().GetFields()
-	if c.Proxy.GetStatusPort() != 3 || c.Envoy.Concurrency != 2 || c.Envoy.Drain != 10*time.Second || c.Envoy.TerminationDrain != 8*time.Second || c.Security.TrustDomain != "third" ||
+	if c.Proxy.GetStatusPort() != 3 || c.Envoy.Concurrency != 2 || c.Envoy.Drain != 10*time.Second ||
+		c.Envoy.TerminationDrain != 8*time.Second || c.Security.TrustDomain != "third" ||
 		c.Envoy.MinimumDrain != 7*time.Second || m["A"].GetStringValue() != "environment" || m["B"].GetStringValue() != "annotation" {
 		t.Errorf("%v, %+v, %v", c.Proxy, c.Envoy, m)
 	}
@@ -61,27 +64,33 @@ func TestSecurity(t *testing.T) {
 	c, err := Read(s)
 	must.Succeed(t, err)
 	d := c.Security
-	if d.Discovery != "istiod.istio-system.svc:15012" || d.CA != d.Discovery || d.ServerName != "istiod.istio-system.svc" || d.Token != filepath.Join(s.Dir, "var/run/secrets/tokens/istio-token") ||
-		d.CARoots != filepath.Join(s.Dir, "var/run/secrets/istio/root-cert.pem") || d.DiscoveryRoots != d.CARoots || d.TTL != 24*time.Hour || d.RSA != 0 || d.Grace != 0.5 {
+	if d.Discovery != "istiod.istio-system.svc:15012" || d.CA != d.Discovery || d.ServerName != "istiod.istio-system.svc" ||
+		d.Token != filepath.Join(s.Dir, "var/run/secrets/tokens/istio-token") ||
+		d.CARoots != filepath.Join(s.Dir, "var/run/secrets/istio/root-cert.pem") || d.DiscoveryRoots != d.CARoots || d.TTL != 24*time.Hour ||
+		d.RSA != 0 || d.Grace != 0.5 {
 		t.Errorf("%+v", d)
 	}
-	c, err = Read(source(t, nil, "CA_ADDR=ca.b.svc:15012", "XDS_ROOT_CA=SYSTEM", "WORKLOAD_RSA_KEY_SIZE=3072", "JWT_POLICY=none", "ISTIOD_SAN=other", "PILOT_CERT_PROVIDER=kubernetes", "SECRET_TTL=1h"))
+	c, err = Read(source(t, nil, "CA_ADDR=ca.b.svc:15012", "XDS_ROOT_CA=SYSTEM", "WORKLOAD_RSA_KEY_SIZE=3072", "JWT_POLICY=none",
+		"ISTIOD_SAN=other", "PILOT_CERT_PROVIDER=kubernetes", "SECRET_TTL=1h"))
 	must.Succeed(t, err)
-	if d = c.Security; d.CA != "ca.b.svc:15012" || d.DiscoveryRoots != System || d.RSA != 3072 || d.Token != "" || d.ServerName != "other" || d.CAServerName != "other" ||
+	if d = c.Security; d.CA != "ca.b.svc:15012" || d.DiscoveryRoots != System || d.RSA != 3072 || d.Token != "" ||
+		d.ServerName != "other" || d.CAServerName != "other" ||
 		d.CARoots != "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt" || d.TTL != time.Hour {
 		t.Errorf("%+v", d)
 	}
 	const folder = "var/run/secrets/workload-spiffe-credentials/"
 	files := map[string]string{folder + "certificates.pem": "", folder + "private_key.pem": "", folder + "ca_certificates.pem": ""}
 	s = source(t, files)
-	if c, err = Read(s); err != nil || !c.Security.Files || c.Security.Mounted || c.Security.Key != filepath.Join(s.Dir, folder, "private_key.pem") || c.Security.Token == "" {
+	if c, err = Read(s); err != nil || !c.Security.Files || c.Security.Mounted ||
+		c.Security.Key != filepath.Join(s.Dir, folder, "private_key.pem") || c.Security.Token == "" {
 		t.Errorf("a certificate of the platform: %+v, %v", c.Security, err)
 	}
 	delete(files, folder+"private_key.pem")
 	if c, err = Read(source(t, files)); err != nil || c.Security.Files {
 		t.Errorf("a certificate without its key: %+v, %v", c.Security, err)
 	}
-	if c, err = Read(source(t, nil, "WORKLOAD_IDENTITY_SOCKET_FILE=spire")); err != nil || !c.ExternalSDS || filepath.Base(c.SDSSocket) != "spire" {
+	if c, err = Read(source(t, nil, "WORKLOAD_IDENTITY_SOCKET_FILE=spire")); err != nil || !c.ExternalSDS ||
+		filepath.Base(c.SDSSocket) != "spire" {
 		t.Errorf("certificates of another server: %+v, %v", c, err)
 	}
 	if !Plaintext("istiod:15010") || Plaintext("istiod:15012") {
@@ -91,14 +100,18 @@ func TestSecurity(t *testing.T) {
 
 // TestNode checks what labels and variables contribute to the node.
 func TestNode(t *testing.T) {
-	s := source(t, map[string]string{"etc/istio/pod/labels": "app=\"web\"\nistio-locality=\"r.z.s\"\n"}, `ISTIO_METAJSON_LABELS={"app":"no","x":"y"}`, "ISTIO_META_INTERCEPTION_MODE=TPROXY")
-	s.Role, s.Addresses = "router", []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00::1"), netip.MustParseAddr("fe80::1")}
+	s := source(t, map[string]string{"etc/istio/pod/labels": "app=\"web\"\nistio-locality=\"r.z.s\"\n"},
+		`ISTIO_METAJSON_LABELS={"app":"no","x":"y"}`, "ISTIO_META_INTERCEPTION_MODE=TPROXY")
+	s.Role, s.Addresses = "router", []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00::1"),
+		netip.MustParseAddr("fe80::1")}
 	c, err := Read(s)
 	must.Succeed(t, err)
 	m := c.Node.GetMetadata().GetFields()
 	labels := m["LABELS"].GetStructValue().GetFields()
-	if c.Node.Id != "router~10.0.0.1~web-0.a~a.svc.cluster.local" || c.Node.Cluster != "web.a" || c.Node.Locality.GetZone() != "z" || m["INSTANCE_IPS"].GetStringValue() != "10.0.0.1,fd00::1" ||
-		labels["app"].GetStringValue() != "web" || labels["x"].GetStringValue() != "y" || m["INTERCEPTION_MODE"].GetStringValue() != "TPROXY" || c.IPv6 {
+	if c.Node.Id != "router~10.0.0.1~web-0.a~a.svc.cluster.local" || c.Node.Cluster != "web.a" || c.Node.Locality.GetZone() != "z" ||
+		m["INSTANCE_IPS"].GetStringValue() != "10.0.0.1,fd00::1" ||
+		labels["app"].GetStringValue() != "web" || labels["x"].GetStringValue() != "y" ||
+		m["INTERCEPTION_MODE"].GetStringValue() != "TPROXY" || c.IPv6 {
 		t.Errorf("%v", c.Node)
 	}
 }
@@ -114,16 +127,17 @@ func TestVirtualMachine(t *testing.T) {
 // TestRefused checks that errors name the wrong setting and how to write it.
 func TestRefused(t *testing.T) {
 	for want, s := range map[string]Source{
-		`role "x": write sidecar or router`:     {Arguments: Arguments{Role: "x"}},
-		"set POD_NAMESPACE":                     {Hostname: "vm"},
-		`INSTANCE_IP="x"`:                       source(t, nil, "INSTANCE_IP=x"),
-		"PROXY_CONFIG":                          source(t, nil, "PROXY_CONFIG={"),
-		"SECRET_TTL=\"x\": write a duration":    source(t, nil, "SECRET_TTL=x"),
-		"DNS_FORWARD_PARALLEL":                  source(t, nil, "DNS_FORWARD_PARALLEL=maybe"),
-		"CA_PROVIDER":                           source(t, nil, "CA_PROVIDER=GoogleCA"),
-		"PILOT_CERT_PROVIDER":                   source(t, nil, "PILOT_CERT_PROVIDER=x"),
-		"SECRET_GRACE_PERIOD_RATIO":             source(t, nil, "SECRET_GRACE_PERIOD_RATIO=2"),
-		"annotation proxy.istio.io/config":      source(t, map[string]string{"etc/istio/pod/annotations": `proxy.istio.io/config="statusPort: x"` + "\n"}),
+		`role "x": write sidecar or router`:  {Arguments: Arguments{Role: "x"}},
+		"set POD_NAMESPACE":                  {Hostname: "vm"},
+		`INSTANCE_IP="x"`:                    source(t, nil, "INSTANCE_IP=x"),
+		"PROXY_CONFIG":                       source(t, nil, "PROXY_CONFIG={"),
+		"SECRET_TTL=\"x\": write a duration": source(t, nil, "SECRET_TTL=x"),
+		"DNS_FORWARD_PARALLEL":               source(t, nil, "DNS_FORWARD_PARALLEL=maybe"),
+		"CA_PROVIDER":                        source(t, nil, "CA_PROVIDER=GoogleCA"),
+		"PILOT_CERT_PROVIDER":                source(t, nil, "PILOT_CERT_PROVIDER=x"),
+		"SECRET_GRACE_PERIOD_RATIO":          source(t, nil, "SECRET_GRACE_PERIOD_RATIO=2"),
+		"annotation proxy.istio.io/config": source(t,
+			map[string]string{"etc/istio/pod/annotations": `proxy.istio.io/config="statusPort: x"` + "\n"}),
 		"labels:2:":                             source(t, map[string]string{"etc/istio/pod/labels": "a=\"b\"\nc=d\n"}),
 		"--meshConfig":                          source(t, map[string]string{"etc/istio/config/mesh": "defaultConfig: 3"}),
 		"ISTIO_METAJSON_X":                      source(t, nil, "ISTIO_METAJSON_X=[]"),
@@ -165,10 +179,12 @@ func TestUnused(t *testing.T) {
 func TestMetrics(t *testing.T) {
 	const variable = "ISTIO_PROMETHEUS_ANNOTATIONS"
 	for role, want := range map[string]string{"": `{"port":"1"}`, "router": ""} {
-		s := source(t, nil, variable+`={"port":"1"}`, "METRICS_LOCALHOST_ACCESS_ONLY=true", "PILOT_AGENT_MERGE_ENVOY_STATS=false", "ENVOY_SECURE_METRICS_PORT=15091")
+		s := source(t, nil, variable+`={"port":"1"}`, "METRICS_LOCALHOST_ACCESS_ONLY=true", "PILOT_AGENT_MERGE_ENVOY_STATS=false",
+			"ENVOY_SECURE_METRICS_PORT=15091")
 		s.Role = role
 		c, err := Read(s)
-		if err != nil || c.Prometheus != want || !c.LocalMetrics || c.MergeEnvoy || len(c.Findings) != 1 || !strings.Contains(c.Findings[0], "ENVOY_SECURE_METRICS_PORT") {
+		if err != nil || c.Prometheus != want || !c.LocalMetrics || c.MergeEnvoy || len(c.Findings) != 1 ||
+			!strings.Contains(c.Findings[0], "ENVOY_SECURE_METRICS_PORT") {
 			t.Errorf("%q: %v, %+v", role, err, c)
 		}
 	}

@@ -32,7 +32,8 @@ func TestMain(m *testing.M) { leaks.Main(m) }
 func table() *NameTable {
 	return &NameTable{Table: map[string]*NameInfo{
 		"reviews.default.svc.cluster.local": {IPs: []string{"10.0.0.1"}, Registry: "Kubernetes", ShortName: "reviews", Namespace: "default"},
-		"ratings.other.svc.cluster.local":   {IPs: []string{"10.0.0.2", "fd00::2"}, Registry: "Kubernetes", ShortName: "ratings", Namespace: "other"},
+		"ratings.other.svc.cluster.local": {IPs: []string{"10.0.0.2", "fd00::2"}, Registry: "Kubernetes", ShortName: "ratings",
+			Namespace: "other"},
 		"headless.default.svc.cluster.local": {
 			IPs: []string{"10.1.0.1", "10.1.0.2", "10.1.0.3", "10.1.0.4"}, Registry: "Kubernetes",
 			ShortName: "headless", Namespace: "default",
@@ -121,7 +122,8 @@ func freePort(t *testing.T) string {
 func reply(ip string) dns.HandlerFunc {
 	return func(w dns.ResponseWriter, req *dns.Msg) {
 		m := new(dns.Msg).SetReply(req)
-		m.Answer = []dns.RR{&dns.A{Hdr: dns.RR_Header{Name: req.Question[0].Name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 7}, A: net.ParseIP(ip)}}
+		m.Answer = []dns.RR{&dns.A{Hdr: dns.RR_Header{Name: req.Question[0].Name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 7},
+			A: net.ParseIP(ip)}}
 		w.WriteMsg(m)
 	}
 }
@@ -264,7 +266,8 @@ func TestLongAnswers(t *testing.T) {
 		network, name string
 		size          uint16
 		whole         bool
-	}{{"udp", "many.", 0, false}, {"udp", "many.", 1232, false}, {"udp", "many.", 8192, true}, {"tcp", "many.", 0, true}, {"tcp", "most.", 0, false}} {
+	}{{"udp", "many.", 0, false}, {"udp", "many.", 1232, false}, {"udp", "many.", 8192, true}, {"tcp", "many.", 0, true},
+		{"tcp", "most.", 0, false}} {
 		m := new(dns.Msg).SetQuestion(c.name, dns.TypeA)
 		if c.size > 0 {
 			m.SetEdns0(c.size, false)
@@ -353,7 +356,8 @@ func TestWaitingQueriesAreBounded(t *testing.T) {
 	for _, f := range found {
 		values[f.GetName()] = f.Metric[0].GetCounter().GetValue() + float64(f.Metric[0].GetHistogram().GetSampleCount())
 	}
-	for name, want := range map[string]float64{"requests_total": 3, "upstream_requests_total": 1, "upstream_failures_total": 1, "upstream_request_duration_seconds": 1} {
+	for name, want := range map[string]float64{"requests_total": 3, "upstream_requests_total": 1, "upstream_failures_total": 1,
+		"upstream_request_duration_seconds": 1} {
 		if got := values["istio_agent_dns_"+name]; got != want {
 			t.Errorf("%s is %g, want %g", name, got, want)
 		}

@@ -139,7 +139,7 @@ func (f *forwarder) askEach(servers []string, req *dns.Msg, overTCP bool) (bad *
 	return bad
 }
 
-// askAll asks all servers at once. Its result is that of askEach.
+// askAll asks all servers at once. Its result is the same as askEach's.
 func (f *forwarder) askAll(servers []string, req *dns.Msg, overTCP bool) (bad *dns.Msg) {
 	ctx, cancel := context.WithCancel(f.ctx)
 	defer cancel()

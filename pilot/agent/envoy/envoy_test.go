@@ -39,7 +39,8 @@ func script(t *testing.T, body string, change func(*Options)) (p *Process, dir s
 	for name, content := range map[string]string{binary: text, config: "{}"} {
 		must.Succeed(t, os.WriteFile(name, []byte(content), 0o755))
 	}
-	o := Options{Binary: binary, Config: config, Drain: 45 * time.Second, Admin: "127.0.0.1:1", Environ: os.Environ(), Stdout: os.Stderr, Stderr: os.Stderr}
+	o := Options{Binary: binary, Config: config, Drain: 45 * time.Second, Admin: "127.0.0.1:1", Environ: os.Environ(), Stdout: os.Stderr,
+		Stderr: os.Stderr}
 	if change != nil {
 		change(&o)
 	}
@@ -79,7 +80,8 @@ func appears(t *testing.T, name string) []string {
 
 func TestArguments(t *testing.T) {
 	p, dir := script(t, "exit 0", func(o *Options) {
-		o.LogLevel, o.ComponentLevel, o.Concurrency, o.Override, o.FlushMinSizeKB, o.SkipDeprecatedLogs = "info", "misc:error", 3, "{admin: {}}", 12, true
+		o.LogLevel, o.ComponentLevel, o.Concurrency, o.Override, o.FlushMinSizeKB, o.SkipDeprecatedLogs = "info", "misc:error", 3,
+			"{admin: {}}", 12, true
 	})
 	var e *Exit
 	if err := p.Run(t.Context()); !errors.As(err, &e) || e.Code != 0 {
@@ -186,7 +188,8 @@ func TestDrain(t *testing.T) {
 // TestKill checks that a second signal ends Envoy at once, even if Envoy ignores SIGTERM.
 func TestKill(t *testing.T) {
 	kill := make(chan struct{})
-	p, dir := script(t, "trap '' TERM\necho >trapped\nwhile :; do sleep 0.02; done", func(o *Options) { o.Kill, o.Termination = kill, time.Hour })
+	p, dir := script(t, "trap '' TERM\necho >trapped\nwhile :; do sleep 0.02; done",
+		func(o *Options) { o.Kill, o.Termination = kill, time.Hour })
 	end, ended := run(t, p.Run)
 	appears(t, filepath.Join(dir, "trapped"))
 	end()

@@ -64,7 +64,8 @@ func TestHTTP(t *testing.T) {
 	defer secure.Close()
 	for _, s := range []*httptest.Server{plain, secure} {
 		for path, want := range map[string]string{
-			"/code/200": "well", "/code/399": "well", "/code/400": "HTTP 400", "/code/503": "HTTP 503", "/here": "HTTP 418", "/elsewhere": "well", "/source": "HTTP 403",
+			"/code/200": "well", "/code/399": "well", "/code/400": "HTTP 400", "/code/503": "HTTP 503", "/here": "HTTP 418",
+			"/elsewhere": "well", "/source": "HTTP 403",
 		} {
 			if got := check(&Probe{HTTP: &HTTP{URL: s.URL + path}}); got != want {
 				t.Errorf("%s%s: %s, want %s", s.URL, path, got, want)

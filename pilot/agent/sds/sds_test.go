@@ -138,7 +138,8 @@ func open(t *testing.T, path string) proxy {
 
 func (p proxy) ask(nonce string, reason *rpcstatus.Status, names ...string) {
 	p.t.Helper()
-	must.Succeed(p.t, p.Send(&discoveryv3.DiscoveryRequest{TypeUrl: secretType, ResourceNames: names, ResponseNonce: nonce, ErrorDetail: reason}))
+	must.Succeed(p.t, p.Send(&discoveryv3.DiscoveryRequest{TypeUrl: secretType, ResourceNames: names, ResponseNonce: nonce,
+		ErrorDetail: reason}))
 }
 
 // expect receives the secrets with these texts, and returns the nonce.

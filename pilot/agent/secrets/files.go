@@ -281,7 +281,7 @@ func replaceOutput(dir string, workload, roots *Secret) error {
 		return err
 	}
 	existing, _ := filepath.Glob(filepath.Join(dir, folderPrefix+"*"))
-	for _, old := range existing { // the previous folder, and those that a crash left
+	for _, old := range existing { // the previous folder, and folders that a crash left
 		if old != next {
 			_ = os.RemoveAll(old)
 		}

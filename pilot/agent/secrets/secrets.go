@@ -392,7 +392,8 @@ func (m *Manager) renew(ctx context.Context) error {
 	}
 	now := m.now()
 	if !now.Before(leaf.NotAfter) {
-		return fmt.Errorf("the CA returned a certificate that expired at %s: check the clocks of this host and of the CA", leaf.NotAfter.Format(time.RFC3339))
+		return fmt.Errorf("the CA returned a certificate that expired at %s: check the clocks of this host and of the CA",
+			leaf.NotAfter.Format(time.RFC3339))
 	}
 	lifetime := leaf.NotAfter.Sub(now)
 	remaining := min(1, max(0, m.o.Grace+m.o.Jitter*(2*rand.Float64()-1)))

@@ -162,7 +162,8 @@ func (a *authority) Sign(_ context.Context, csr []byte, life time.Duration) ([]s
 	if a.other != nil {
 		public = a.other
 	}
-	leaf := &x509.Certificate{SerialNumber: big.NewInt(int64(a.calls) + 1), URIs: r.URIs, NotBefore: now.Add(-2 * time.Minute), NotAfter: now.Add(life)}
+	leaf := &x509.Certificate{SerialNumber: big.NewInt(int64(a.calls) + 1), URIs: r.URIs, NotBefore: now.Add(-2 * time.Minute),
+		NotAfter: now.Add(life)}
 	der, err := x509.CreateCertificate(rand.Reader, leaf, a.root, public, a.key)
 	if err != nil {
 		return nil, err
@@ -279,7 +280,8 @@ func TestKeys(t *testing.T) {
 			t.Errorf("%+v is taken", k)
 		}
 	}
-	for _, o := range []Options{{}, {Signer: &authority{}, Grace: 1}, {Signer: &authority{}, Jitter: -1}, {Files: Files{Chain: "c", Key: "k"}}} {
+	for _, o := range []Options{{}, {Signer: &authority{}, Grace: 1}, {Signer: &authority{}, Jitter: -1},
+		{Files: Files{Chain: "c", Key: "k"}}} {
 		if _, err := New(o); err == nil {
 			t.Errorf("%+v is taken", o)
 		}
@@ -469,7 +471,8 @@ func TestFiles(t *testing.T) {
 	path := func(name string) string { return filepath.Join(dir, name) }
 	r := prometheus.NewRegistry()
 	out := t.TempDir()
-	m := start(t, Options{Files: Files{path("cert-chain.pem"), path("key.pem"), path("root-cert.pem")}, Now: c.Now, Registerer: r, Output: out})
+	m := start(t, Options{Files: Files{path("cert-chain.pem"), path("key.pem"), path("root-cert.pem")}, Now: c.Now, Registerer: r,
+		Output: out})
 	if _, err := m.Get(Workload); !errors.Is(err, ErrPending) {
 		t.Errorf("without files: %v", err)
 	}

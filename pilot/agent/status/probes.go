@@ -69,7 +69,8 @@ func parseProbers(text, host string) (map[string]*health.Probe, error) {
 	probes := make(map[string]*health.Probe, len(probers))
 	for path, p := range probers {
 		if !proberPath.MatchString(path) {
-			return nil, fmt.Errorf("%q is not the path of a probe, such as /app-health/CONTAINER/livez, or a hook, such as /app-lifecycle/CONTAINER/prestopz", path)
+			return nil, fmt.Errorf("%q is not the path of a probe, such as /app-health/CONTAINER/livez, or of a hook, "+
+				"such as /app-lifecycle/CONTAINER/prestopz", path)
 		}
 		probe, err := p.probe(cmp.Or(host, "localhost"))
 		if err != nil {
@@ -117,7 +118,8 @@ func (p *prober) probe(host string) (*health.Probe, error) {
 
 // hopByHop returns the names of headers that are not forwarded.
 func hopByHop() []string {
-	return []string{"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Accept-Encoding"}
+	return []string{"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Te", "Trailer", "Transfer-Encoding",
+		"Upgrade", "Accept-Encoding"}
 }
 
 // serveProbe returns a handler that makes a probe. The status of the response is the application's, or 500 if it did

@@ -43,7 +43,8 @@ const (
 )
 
 func newReadiness(o Options) *readiness {
-	r := &readiness{dns: o.DNSReady, client: &http.Client{Timeout: statsTimeout, Transport: &http.Transport{DisableCompression: true, MaxIdleConns: 1, IdleConnTimeout: idle}}}
+	r := &readiness{dns: o.DNSReady, client: &http.Client{Timeout: statsTimeout,
+		Transport: &http.Transport{DisableCompression: true, MaxIdleConns: 1, IdleConnTimeout: idle}}}
 	if o.EnvoyAdmin != "" {
 		filter := `^(server\.state|listener_manager\.workers_started|(cluster_manager\.cds|listener_manager\.lds)\.update_(success|rejected))$`
 		r.url = "http://" + o.EnvoyAdmin + "/stats?usedonly&filter=" + url.QueryEscape(filter)

@@ -52,7 +52,7 @@ type Options struct {
 	Log         *slog.Logger
 	Registerer  prometheus.Registerer
 
-	// listen opens the port. The default is that of net.ListenConfig.
+	// listen opens the port. The default is the method Listen of net.ListenConfig.
 	listen func(ctx context.Context, network, address string) (net.Listener, error)
 	// maxSource bounds the size of a source's metrics, in bytes. Zero means maxEnvoy and maxApp.
 	maxSource int64
@@ -205,13 +205,14 @@ func trigger(fn func()) http.HandlerFunc {
 	}
 }
 
-// localOnly refuses requests from outside of the pod, including those that Envoy forwards, and requests of web pages
+// localOnly refuses requests from outside of the pod, including requests that Envoy forwards, and requests of web pages
 // of another origin in a browser on this host.
 func localOnly(h http.HandlerFunc) http.HandlerFunc {
 	viaEnvoy := netip.MustParseAddr(health.SourceIPv4)
 	return func(w http.ResponseWriter, r *http.Request) {
 		from, err := netip.ParseAddrPort(r.RemoteAddr)
-		if address := from.Addr().Unmap(); err != nil || !address.IsLoopback() || address == viaEnvoy || !safe.NotRebound(r.Host) || safe.CrossOrigin(r) {
+		if address := from.Addr().Unmap(); err != nil || !address.IsLoopback() || address == viaEnvoy || !safe.NotRebound(r.Host) ||
+			safe.CrossOrigin(r) {
 			http.Error(w, "only requests from localhost are allowed", http.StatusForbidden)
 			return
 		}

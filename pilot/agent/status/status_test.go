@@ -99,7 +99,8 @@ func TestReadiness(t *testing.T) {
 		{"", false, true, 503, "does not answer yet: HTTP 500"},
 		{"", false, false, 503, "has not sent configuration (does it run?): clusters: 0 updates, 0 rejected; listeners: 0 updates"},
 		{without("lds"), false, false, 503, "has not sent configuration"},
-		{without("cds") + "cluster_manager.cds.update_rejected: 3\n", false, false, 503, "the proxy rejected its configuration: clusters: 0 updates, 3 rejected"},
+		{without("cds") + "cluster_manager.cds.update_rejected: 3\n", false, false, 503,
+			"the proxy rejected its configuration: clusters: 0 updates, 3 rejected"},
 		{strings.Replace(live, "state: 0", "state: 2", 1), false, false, 503, "the proxy is not live: server.state is 2"},
 		{without("server"), false, false, 503, "the proxy is not live"},
 		{strings.Replace(live, "started: 1", "started: 0", 1), false, false, 503, "has not started its workers"},
@@ -254,7 +255,8 @@ func TestProbes(t *testing.T) {
 		"/app-lifecycle/web/prestopz": 418, "/app-health/unknown/livez": 404,
 	} {
 		header := []string{"User-Agent", "kube-probe/1.37"}
-		for _, name := range []string{"Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Te", "Accept-Encoding"} { // headers of the connection
+		for _, name := range []string{"Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Te",
+			"Accept-Encoding"} { // headers of the connection
 			header = append(header, name, "trailers")
 		}
 		if code, body, _ := do(t, "GET", base+path, header...); code != want {
@@ -270,7 +272,8 @@ func TestHooks(t *testing.T) {
 		"/app-lifecycle/web/prestopz": {"httpGet":{"port":1}}, "/app-lifecycle/web/poststartz": {"httpGet":{"port":1},"timeoutSeconds":7}, "/app-health/web/livez": {"httpGet":{"port":1}}
 	}`, "")
 	must.Succeed(t, err)
-	for path, want := range map[string]time.Duration{"/app-lifecycle/web/prestopz": 0, "/app-lifecycle/web/poststartz": 7 * time.Second, "/app-health/web/livez": time.Second} {
+	for path, want := range map[string]time.Duration{"/app-lifecycle/web/prestopz": 0, "/app-lifecycle/web/poststartz": 7 * time.Second,
+		"/app-health/web/livez": time.Second} {
 		if got := probes[path].Timeout; got != want {
 			t.Errorf("%s ends after %s, want %s", path, got, want)
 		}
@@ -318,7 +321,8 @@ func TestScrapeTargets(t *testing.T) {
 	} {
 		var log bytes.Buffer
 		m, err := newMerged(Options{
-			Scraping: text, Log: slog.New(slog.NewTextHandler(&log, nil)), EnvoyAdmin: "127.0.0.1:7000", EnvoyStats: "http://[::1]:7090/stats/prometheus",
+			Scraping: text, Log: slog.New(slog.NewTextHandler(&log, nil)), EnvoyAdmin: "127.0.0.1:7000",
+			EnvoyStats: "http://[::1]:7090/stats/prometheus",
 		}, &net.TCPAddr{Port: 7020})
 		must.Succeed(t, err)
 		if got := strings.Join(m.apps, " "); got != c.want {

@@ -27,7 +27,8 @@ func TestBrokenRoots(t *testing.T) {
 	broken := append(bytes.TrimSpace(bytes.Clone(whole)), whole...)
 	file := filepath.Join(t.TempDir(), "roots.pem")
 	newClient := func() *perHandshake {
-		return &perHandshake{&Options{Roots: file, ServerName: "example.com", Log: slog.New(slog.DiscardHandler)}, &atomic.Pointer[x509.CertPool]{}}
+		return &perHandshake{&Options{Roots: file, ServerName: "example.com", Log: slog.New(slog.DiscardHandler)},
+			&atomic.Pointer[x509.CertPool]{}}
 	}
 	client := newClient()
 	for i, step := range []struct {

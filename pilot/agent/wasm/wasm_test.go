@@ -110,7 +110,8 @@ func (s *server) push(t *testing.T, tag, mediaType string, layer []byte) string 
 	}
 	type object = map[string]any
 	manifest := encode(object{"layers": []object{{"mediaType": mediaType, "digest": "sha256:" + sum(layer), "size": len(layer)}}})
-	list := encode(object{"manifests": []object{{"mediaType": "application/vnd.oci.image.manifest.v1+json", "digest": "sha256:" + sum(manifest)}}})
+	list := encode(object{"manifests": []object{{"mediaType": "application/vnd.oci.image.manifest.v1+json",
+		"digest": "sha256:" + sum(manifest)}}})
 	s.files.Store("/v2/r/m/blobs/sha256:"+sum(layer), layer)
 	s.files.Store("/v2/r/m/manifests/sha256:"+sum(manifest), manifest)
 	s.files.Store("/v2/r/m/manifests/sha256:"+sum(list), list)
@@ -120,7 +121,8 @@ func (s *server) push(t *testing.T, tag, mediaType string, layer []byte) string 
 
 func start(t *testing.T, s *server, change func(*Options)) *Cache {
 	t.Helper()
-	o := Options{Dir: filepath.Join(t.TempDir(), "wasm"), Size: 1 << 16, Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Insecure: []string{s.host()}, Registerer: prometheus.NewRegistry()}
+	o := Options{Dir: filepath.Join(t.TempDir(), "wasm"), Size: 1 << 16, Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
+		Insecure: []string{s.host()}, Registerer: prometheus.NewRegistry()}
 	if change != nil {
 		change(&o)
 	}
@@ -183,11 +185,14 @@ func TestReplace(t *testing.T) {
 	c := start(t, s, nil)
 	for _, x := range []struct{ url, sha, want string }{
 		{s.URL + "/m.wasm", "", "plain"}, {s.URL + "/m.wasm", sum(module("plain")), "plain"}, {s.URL + "/m.tar.gz", "", "packed"},
-		{"oci://" + s.host() + "/r/m:raw", "", "raw"}, {"oci://" + s.host() + "/r/m:image", digest, "image"}, {"oci://" + s.host() + "/r/m@sha256:" + digest, "", "image"},
+		{"oci://" + s.host() + "/r/m:raw", "", "raw"}, {"oci://" + s.host() + "/r/m:image", digest, "image"},
+		{"oci://" + s.host() + "/r/m@sha256:" + digest, "", "image"},
 	} {
 		for _, network := range []bool{false, true} {
 			before := s.requests.Load()
-			b, _, err := c.Replace(t.Context(), extension(t, x.url, x.sha, network, map[string]string{"A": "b", "ISTIO_META_WASM_IMAGE_PULL_SECRET": "{}", "ISTIO_META_WASM_PLUGIN_RESOURCE_VERSION": "7", "ISTIO_META_WASM_IMAGE_PULL_POLICY": "IfNotPresent"}))
+			b, _, err := c.Replace(t.Context(), extension(t, x.url, x.sha, network,
+				map[string]string{"A": "b", "ISTIO_META_WASM_IMAGE_PULL_SECRET": "{}", "ISTIO_META_WASM_PLUGIN_RESOURCE_VERSION": "7",
+					"ISTIO_META_WASM_IMAGE_PULL_POLICY": "IfNotPresent"}))
 			if err != nil {
 				t.Fatalf("%s: %v", x.url, err)
 			}
@@ -225,9 +230,12 @@ func TestRefused(t *testing.T) {
 	c := start(t, s, nil)
 	oci := "oci://" + s.host() + "/r/m"
 	for _, x := range []struct{ url, sha, want string }{
-		{s.URL + "/m.wasm", sum([]byte("other")), "the SHA-256 is"}, {s.URL + "/page", "", "neither a Wasm module"}, {s.URL + "/big", "", "more than 65536"},
-		{s.URL + "/bomb", "", "unpacked"}, {s.URL + "/other.tar", "", "an archive with plugin.wasm"}, {s.URL + "/absent", "", "404"}, {"ftp://h/m", "", "https://"},
-		{oci + ":torn", "", "the SHA-256 is"}, {oci + ":raw", sum([]byte("other")), "the SHA-256 is"}, {oci + "@sha256:" + sum([]byte("other")), "", "404"}, {"oci://h", "", "oci://HOST"},
+		{s.URL + "/m.wasm", sum([]byte("other")), "the SHA-256 is"}, {s.URL + "/page", "", "neither a Wasm module"},
+		{s.URL + "/big", "", "more than 65536"},
+		{s.URL + "/bomb", "", "unpacked"}, {s.URL + "/other.tar", "", "an archive with plugin.wasm"}, {s.URL + "/absent", "", "404"},
+		{"ftp://h/m", "", "https://"},
+		{oci + ":torn", "", "the SHA-256 is"}, {oci + ":raw", sum([]byte("other")), "the SHA-256 is"},
+		{oci + "@sha256:" + sum([]byte("other")), "", "404"}, {"oci://h", "", "oci://HOST"},
 	} {
 		if got := refused(t, c, extension(t, x.url, x.sha, false, nil)); !strings.Contains(got, x.want) || !strings.Contains(got, "extension e") {
 			t.Errorf("%s: %v, want %s", x.url, got, x.want)
@@ -254,15 +262,18 @@ func TestCredentials(t *testing.T) {
 	c := start(t, s, nil)
 	try := func(password string) string {
 		config := fmt.Sprintf(`{"auths": {"https://%s": {"auth": %q}}}`, s.host(), base64.StdEncoding.EncodeToString([]byte("u:"+password)))
-		return refused(t, c, extension(t, "oci://"+s.host()+"/r/m:raw", "", false, map[string]string{"ISTIO_META_WASM_IMAGE_PULL_SECRET": config}))
+		return refused(t, c, extension(t, "oci://"+s.host()+"/r/m:raw", "", false,
+			map[string]string{"ISTIO_META_WASM_IMAGE_PULL_SECRET": config}))
 	}
 	if got := try("hidden"); strings.Contains(got, "hidden") || !strings.Contains(got, "refused the credentials") {
 		t.Errorf("a wrong password: %v", got)
 	}
-	if got := refused(t, c, extension(t, "oci://"+s.host()+"/r/m:raw", "", false, map[string]string{"ISTIO_META_WASM_IMAGE_PULL_SECRET": ""})); !strings.Contains(got, "no image pull secret") {
+	if got := refused(t, c, extension(t, "oci://"+s.host()+"/r/m:raw", "", false,
+		map[string]string{"ISTIO_META_WASM_IMAGE_PULL_SECRET": ""})); !strings.Contains(got, "no image pull secret") {
 		t.Errorf("without a secret: %v", got)
 	}
-	for url, want := range map[string]bool{"oci://h:1/r/m": true, "oci://h/m:latest": true, "oci://h/m:1": false, "oci://h/m@sha256:0": false, "https://h/m:latest": false} {
+	for url, want := range map[string]bool{"oci://h:1/r/m": true, "oci://h/m:latest": true, "oci://h/m:1": false,
+		"oci://h/m@sha256:0": false, "https://h/m:latest": false} {
 		if latest(url) != want {
 			t.Errorf("%s: latest is not %t", url, want)
 		}
@@ -347,12 +358,15 @@ func TestFailurePolicy(t *testing.T) {
 	}
 	deny := &rbacv3.RBAC{Action: rbacv3.RBAC_ALLOW} // it has no policies, so it denies all
 	for policy, rules := range map[wasmv3.FailurePolicy]*rbacv3.RBAC{
-		wasmv3.FailurePolicy_FAIL_OPEN: nil, wasmv3.FailurePolicy_FAIL_CLOSED: deny, wasmv3.FailurePolicy_FAIL_RELOAD: deny, wasmv3.FailurePolicy_UNSPECIFIED: deny,
+		wasmv3.FailurePolicy_FAIL_OPEN: nil, wasmv3.FailurePolicy_FAIL_CLOSED: deny, wasmv3.FailurePolicy_FAIL_RELOAD: deny,
+		wasmv3.FailurePolicy_UNSPECIFIED: deny,
 	} {
-		if got, want := replace(&httpwasmv3.Wasm{Config: plugin(s.URL+"/absent", policy)}), (&httprbacv3.RBAC{Rules: rules}); !proto.Equal(got, want) {
+		if got, want := replace(&httpwasmv3.Wasm{Config: plugin(s.URL+"/absent", policy)}),
+			(&httprbacv3.RBAC{Rules: rules}); !proto.Equal(got, want) {
 			t.Errorf("%s: %v, want %v", policy, got, want)
 		}
-		if got, want := replace(&networkwasmv3.Wasm{Config: plugin(s.URL+"/absent", policy)}), (&networkrbacv3.RBAC{StatPrefix: "wasm", Rules: rules}); !proto.Equal(got, want) {
+		if got, want := replace(&networkwasmv3.Wasm{Config: plugin(s.URL+"/absent", policy)}),
+			(&networkrbacv3.RBAC{StatPrefix: "wasm", Rules: rules}); !proto.Equal(got, want) {
 			t.Errorf("%s: %v, want %v", policy, got, want)
 		}
 	}
@@ -468,7 +482,8 @@ func TestKept(t *testing.T) {
 	}
 	version := func(v string) string {
 		t.Helper()
-		b, _, err := c.Replace(t.Context(), extension(t, s.URL+"/a", "", false, map[string]string{"ISTIO_META_WASM_IMAGE_PULL_POLICY": "Always", "ISTIO_META_WASM_PLUGIN_RESOURCE_VERSION": v}))
+		b, _, err := c.Replace(t.Context(), extension(t, s.URL+"/a", "", false,
+			map[string]string{"ISTIO_META_WASM_IMAGE_PULL_POLICY": "Always", "ISTIO_META_WASM_PLUGIN_RESOURCE_VERSION": v}))
 		must.Succeed(t, err)
 		return decode(t, b).GetCode().GetLocal().GetFilename()
 	}

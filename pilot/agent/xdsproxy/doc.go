@@ -1,7 +1,7 @@
 // Package xdsproxy serves the socket on which Envoy requests its configuration. Each stream of Envoy's has one stream
 // to the control plane with the same protocol: state of the world or delta.
 //
-// Messages are forwarded as the bytes that were received. Of most messages only the type URL is read. Nothing is
+// Messages are forwarded as the bytes that were received. Only the type URL is read of most messages. Nothing is
 // buffered: flow control makes a sender wait for a slow receiver. When one side ends its stream, so does the other.
 // Envoy reconnects and names the versions that it has. Three kinds of messages are the agent's own:
 //

@@ -55,7 +55,8 @@ func TestHostile(t *testing.T) {
 	var running sync.WaitGroup
 	running.Go(func() { _ = g.Serve(l) })
 	t.Cleanup(func() { g.Stop(); running.Wait() })
-	w := startBeside(t, Options{Handlers: map[string]func([]byte) error{NameTableType: func([]byte) error { return nil }}}, &controlPlane{address: l.Addr().String()})
+	w := startBeside(t, Options{Handlers: map[string]func([]byte) error{NameTableType: func([]byte) error { return nil }}},
+		&controlPlane{address: l.Addr().String()})
 
 	ask := func(ctx context.Context, name string) (*discoveryv3.DiscoveryResponse, error) {
 		s, err := w.envoy.StreamAggregatedResources(ctx)

@@ -139,7 +139,8 @@ func startBeside(t *testing.T, o Options, c *controlPlane) *world {
 	ended := make(chan error, 2)
 	go func() { ended <- p.Run(ctx) }()
 	go func() { ended <- o.Upstream.Run(ctx) }()
-	conn, err := grpc.NewClient("unix://"+o.Path, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)))
+	conn, err := grpc.NewClient("unix://"+o.Path, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)))
 	must.Succeed(t, err)
 	t.Cleanup(func() {
 		_ = conn.Close()
@@ -162,7 +163,8 @@ func (w *world) delta(ctx context.Context) (discoveryv3.AggregatedDiscoveryServi
 }
 
 // asking calls delta, and returns the stream when its first request, for a type, has arrived.
-func (w *world) asking(ctx context.Context, typeURL string) (discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesClient, *deltaUp) {
+func (w *world) asking(ctx context.Context, typeURL string) (discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesClient,
+	*deltaUp) {
 	w.t.Helper()
 	envoy, up := w.delta(ctx)
 	must.Succeed(w.t, envoy.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node(), TypeUrl: typeURL}))
@@ -206,15 +208,18 @@ func any1(typeURL, value string) *anypb.Any {
 func TestDelta(t *testing.T) {
 	w := start(t, Options{})
 	envoy, up := w.delta(t.Context())
-	first := &discoveryv3.DeltaDiscoveryRequest{Node: node(), TypeUrl: clusterType, InitialResourceVersions: map[string]string{"a": "1"}, ResourceNamesSubscribe: []string{"*"}}
+	first := &discoveryv3.DeltaDiscoveryRequest{Node: node(), TypeUrl: clusterType, InitialResourceVersions: map[string]string{"a": "1"},
+		ResourceNamesSubscribe: []string{"*"}}
 	must.Succeed(t, envoy.Send(first))
 	equal(t, up.recv(), first)
 	big := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: clusterType, Nonce: "n1", Resources: []*discoveryv3.Resource{
-		{Name: "a", Version: "2", Resource: any1(clusterType, strings.Repeat("x", 8<<20))}, {Name: "b", Version: "1", Resource: any1(clusterType, "y")},
+		{Name: "a", Version: "2", Resource: any1(clusterType, strings.Repeat("x", 8<<20))},
+		{Name: "b", Version: "1", Resource: any1(clusterType, "y")},
 	}, RemovedResources: []string{"c"}}
 	up.send(big)
 	receives(t, envoy, big)
-	no := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: clusterType, ResponseNonce: "n1", ErrorDetail: &rpcstatus.Status{Code: 3, Message: "bad"}}
+	no := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: clusterType, ResponseNonce: "n1",
+		ErrorDetail: &rpcstatus.Status{Code: 3, Message: "bad"}}
 	must.Succeed(t, envoy.Send(no))
 	equal(t, up.recv(), no)
 	up.end <- status.Error(codes.ResourceExhausted, "too many")
@@ -265,7 +270,8 @@ func TestOwnSubscriptions(t *testing.T) {
 		equal(t, up.recv(), listeners)
 		equal(t, up.recv(), &discoveryv3.DeltaDiscoveryRequest{TypeUrl: NameTableType})
 		table := func(nonce, text string) {
-			up.send(&discoveryv3.DeltaDiscoveryResponse{TypeUrl: NameTableType, Nonce: nonce, Resources: []*discoveryv3.Resource{{Resource: any1(NameTableType, text)}}})
+			up.send(&discoveryv3.DeltaDiscoveryResponse{TypeUrl: NameTableType, Nonce: nonce,
+				Resources: []*discoveryv3.Resource{{Resource: any1(NameTableType, text)}}})
 		}
 		table("1", "one")
 		if got := <-tables; got != "one" {
@@ -291,7 +297,8 @@ func TestOwnSubscriptions(t *testing.T) {
 		up.recv()
 		equal(t, up.recv(), &discoveryv3.DiscoveryRequest{TypeUrl: NameTableType})
 		for nonce, text := range []string{"one", "bad"} {
-			up.send(&discoveryv3.DiscoveryResponse{TypeUrl: NameTableType, VersionInfo: "v-" + text, Nonce: fmt.Sprint(nonce), Resources: []*anypb.Any{any1(NameTableType, text)}})
+			up.send(&discoveryv3.DiscoveryResponse{TypeUrl: NameTableType, VersionInfo: "v-" + text, Nonce: fmt.Sprint(nonce),
+				Resources: []*anypb.Any{any1(NameTableType, text)}})
 			q := up.recv()
 			if q.ResponseNonce != fmt.Sprint(nonce) || q.VersionInfo != "v-one" || (q.ErrorDetail != nil) != (text == "bad") {
 				t.Errorf("%s is answered with %v", text, q)
@@ -365,7 +372,8 @@ func TestExtensions(t *testing.T) {
 	}})
 	envoy, up := w.asking(t.Context(), extensionType)
 	extension := func(nonce, text string) *discoveryv3.DeltaDiscoveryResponse {
-		return &discoveryv3.DeltaDiscoveryResponse{TypeUrl: extensionType, Nonce: nonce, Resources: []*discoveryv3.Resource{{Name: "e", Resource: any1(extensionType, text)}}}
+		return &discoveryv3.DeltaDiscoveryResponse{TypeUrl: extensionType, Nonce: nonce,
+			Resources: []*discoveryv3.Resource{{Name: "e", Resource: any1(extensionType, text)}}}
 	}
 	up.send(extension("1", "one"))
 	other := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: clusterType, Nonce: "2"}
@@ -448,7 +456,8 @@ func TestMissingExtensions(t *testing.T) {
 	must.Succeed(t, world.Send(&discoveryv3.DiscoveryRequest{Node: node(), TypeUrl: extensionType}))
 	below.recv()
 	all := func(text string) *discoveryv3.DiscoveryResponse {
-		return &discoveryv3.DiscoveryResponse{TypeUrl: extensionType, Nonce: "1", VersionInfo: "1", Resources: []*anypb.Any{any1(extensionType, "b"), any1(extensionType, text)}}
+		return &discoveryv3.DiscoveryResponse{TypeUrl: extensionType, Nonce: "1", VersionInfo: "1",
+			Resources: []*anypb.Any{any1(extensionType, "b"), any1(extensionType, text)}}
 	}
 	below.send(all("missing"))
 	for _, want := range []string{"instead", "missing"} {
@@ -465,7 +474,8 @@ func TestReconnects(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		envoy, up := w.asking(ctx, listenerType)
-		up.send(&discoveryv3.DeltaDiscoveryResponse{TypeUrl: clusterType, Resources: []*discoveryv3.Resource{{Resource: any1(clusterType, strings.Repeat("x", size))}}})
+		up.send(&discoveryv3.DeltaDiscoveryResponse{TypeUrl: clusterType,
+			Resources: []*discoveryv3.Resource{{Resource: any1(clusterType, strings.Repeat("x", size))}}})
 		if i%2 == 0 {
 			_, err := envoy.Recv()
 			must.Succeed(t, err)
@@ -516,7 +526,8 @@ func TestBackpressure(t *testing.T) {
 	go func() {
 		n := 0
 		for ; n < most/len(body); n++ {
-			if up.Send(&discoveryv3.DeltaDiscoveryResponse{TypeUrl: clusterType, Resources: []*discoveryv3.Resource{{Resource: any1(clusterType, body)}}}) != nil {
+			if up.Send(&discoveryv3.DeltaDiscoveryResponse{TypeUrl: clusterType,
+				Resources: []*discoveryv3.Resource{{Resource: any1(clusterType, body)}}}) != nil {
 				break
 			}
 		}
@@ -581,7 +592,8 @@ func TestDebug(t *testing.T) {
 		if err != nil {
 			return
 		}
-		_ = up.Send(&discoveryv3.DiscoveryResponse{TypeUrl: q.TypeUrl, Resources: []*anypb.Any{any1(q.TypeUrl, fmt.Sprintf("{%q: %q, %q: %q}", q.TypeUrl, q.ResourceNames, "node", q.Node.Id))}})
+		_ = up.Send(&discoveryv3.DiscoveryResponse{TypeUrl: q.TypeUrl,
+			Resources: []*anypb.Any{any1(q.TypeUrl, fmt.Sprintf("{%q: %q, %q: %q}", q.TypeUrl, q.ResourceNames, "node", q.Node.Id))}})
 	}()
 	body := func(path string) (int, string) {
 		r, err := http.Get("http://" + at + path)
@@ -696,7 +708,8 @@ func TestPages(t *testing.T) {
 }
 
 func TestTypeOf(t *testing.T) {
-	encoded, err := proto.Marshal(&discoveryv3.DiscoveryResponse{VersionInfo: "1", Resources: []*anypb.Any{any1("other", "body")}, TypeUrl: clusterType, Nonce: "n", Canary: true})
+	encoded, err := proto.Marshal(&discoveryv3.DiscoveryResponse{VersionInfo: "1", Resources: []*anypb.Any{any1("other", "body")},
+		TypeUrl: clusterType, Nonce: "n", Canary: true})
 	must.Succeed(t, err)
 	for cut := range encoded { // split into two buffers
 		m := mem.BufferSlice{mem.SliceBuffer(encoded[:cut]), mem.SliceBuffer(encoded[cut:])}

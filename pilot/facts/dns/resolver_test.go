@@ -131,7 +131,8 @@ func TestWait(t *testing.T) {
 	run(t, func(t *testing.T, z *zone, r dns.Resolver) {
 		z.set("a", "192.0.2.1")
 		r.Want(facts.Needs("a", "b"))
-		if got := r.Wait(time.Hour); len(got) != 1 || got[0].Name != "a" || !slices.Equal(*got[0].Object.Spec.(*[]string), []string{"192.0.2.1"}) {
+		if got := r.Wait(time.Hour); len(got) != 1 || got[0].Name != "a" ||
+			!slices.Equal(*got[0].Object.Spec.(*[]string), []string{"192.0.2.1"}) {
 			t.Errorf("%v", got)
 		}
 	})
@@ -166,7 +167,8 @@ func TestWait(t *testing.T) {
 func TestDeadNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const dead = 300
-		z := &zone{hosts: map[string][]string{"alive": {"192.0.2.1"}, "new": {"192.0.2.9"}}, asked: map[string]int{}, reported: map[string][]string{}}
+		z := &zone{hosts: map[string][]string{"alive": {"192.0.2.1"}, "new": {"192.0.2.9"}}, asked: map[string]int{},
+			reported: map[string][]string{}}
 		var open, most atomic.Int32
 		lookup := func(ctx context.Context, network, host string) ([]netip.Addr, error) {
 			n := open.Add(1)
@@ -243,10 +245,11 @@ func TestDeadNames(t *testing.T) {
 func TestPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		z := &zone{hosts: map[string][]string{"a": {"192.0.2.1"}}, asked: map[string]int{}}
-		r := dns.New(dns.Options{Logger: slog.New(slog.DiscardHandler), Lookup: func(ctx context.Context, network, host string) ([]netip.Addr, error) {
-			_, _ = z.lookup(ctx, network, host)
-			panic("lookup")
-		}})
+		r := dns.New(dns.Options{Logger: slog.New(slog.DiscardHandler),
+			Lookup: func(ctx context.Context, network, host string) ([]netip.Addr, error) {
+				_, _ = z.lookup(ctx, network, host)
+				panic("lookup")
+			}})
 		ctx, cancel := context.WithTimeout(t.Context(), 95*time.Second)
 		defer cancel()
 		r.Want(facts.Needs("a"))

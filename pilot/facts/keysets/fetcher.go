@@ -47,7 +47,8 @@ func NewFetcher(o FetchOptions, l limits.Limits, log *slog.Logger) (*safe.Fetche
 	transport.TLSClientConfig = &tls.Config{RootCAs: roots, InsecureSkipVerify: o.Insecure} //nolint:gosec // the operator's setting
 	transport.MaxResponseHeaderBytes = l.KeySetHeader
 	return safe.NewFetcher(safe.FetchOptions{
-		Size: l.KeySet, Timeout: jwks.MaxTimeout, Redirects: l.KeySetRedirects, Allow: o.Allow, Block: o.Block, Transport: transport, Proxy: o.Proxy,
+		Size: l.KeySet, Timeout: jwks.MaxTimeout, Redirects: l.KeySetRedirects, Allow: o.Allow, Block: o.Block, Transport: transport,
+		Proxy: o.Proxy,
 	}), nil
 }
 

@@ -93,21 +93,26 @@ func TestHostileServers(t *testing.T) {
 	})
 
 	fetcher := safe.NewFetcher(safe.FetchOptions{
-		Size: limits.Default().KeySet, Timeout: jwks.MaxTimeout, Redirects: limits.Default().KeySetRedirects, Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")},
+		Size: limits.Default().KeySet, Timeout: jwks.MaxTimeout, Redirects: limits.Default().KeySetRedirects,
+		Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")},
 	})
-	good := map[jwks.Remote]bool{{URI: server.URL + "/keys"}: true, {URI: server.URL + "/redirected"}: true, {Issuer: server.URL + "/good/"}: true}
-	sources := []jwks.Remote{{URI: server.URL + "/slow", Timeout: 50 * time.Millisecond}, {Issuer: "me@example.com"}, {URI: "http://127.0.0.2:1/"}, {URI: "://"}}
+	good := map[jwks.Remote]bool{{URI: server.URL + "/keys"}: true, {URI: server.URL + "/redirected"}: true,
+		{Issuer: server.URL + "/good/"}: true}
+	sources := []jwks.Remote{{URI: server.URL + "/slow", Timeout: 50 * time.Millisecond}, {Issuer: "me@example.com"},
+		{URI: "http://127.0.0.2:1/"}, {URI: "://"}}
 	for s := range good {
 		sources = append(sources, s)
 	}
-	for _, path := range []string{"/text", "/many", "/weak", "/shared", "/loop", "/linklocal", "/loopback", "/endless", "/broken", "/nothing"} {
+	for _, path := range []string{"/text", "/many", "/weak", "/shared", "/loop", "/linklocal", "/loopback", "/endless", "/broken",
+		"/nothing"} {
 		sources = append(sources, jwks.Remote{URI: server.URL + path})
 	}
 	for _, path := range []string{"/nowhere", "/none", "/metadata", "/file", "/nothing"} {
 		sources = append(sources, jwks.Remote{Issuer: server.URL + path})
 	}
 	metrics := prometheus.NewRegistry()
-	k := keysets.New(keysets.Options{Handler: func([]kinds.Change) {}, Logger: slog.New(slog.DiscardHandler), Metrics: metrics, Fetcher: fetcher})
+	k := keysets.New(keysets.Options{Handler: func([]kinds.Change) {}, Logger: slog.New(slog.DiscardHandler), Metrics: metrics,
+		Fetcher: fetcher})
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- k.Run(ctx) }()

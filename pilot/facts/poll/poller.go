@@ -308,8 +308,8 @@ func (n *name[T]) rank() int {
 	return 0
 }
 
-// turnOf returns the namespace that a question about a name would be started for, which has the fewest open questions
-// of those that need the name, and the number of these questions.
+// turnOf returns the namespace that a question about a name would be started for, and the number of its open questions.
+// It is the namespace with the fewest open questions among the namespaces that need the name.
 func (p *Poller[T]) turnOf(n *name[T]) (namespace string, open int) {
 	for i, ns := range n.namespaces {
 		if i == 0 || p.open[ns] < open {

@@ -71,7 +71,8 @@ func TestOneNamespaceDelaysNoOther(t *testing.T) {
 			t.Errorf("%d questions of one namespace are open", most)
 		}
 		mu.Unlock()
-		needs = append(needs, facts.Need{Name: "good", Namespaces: []string{"other"}}, facts.Need{Name: "good shared", Namespaces: []string{"bad", "other"}})
+		needs = append(needs, facts.Need{Name: "good", Namespaces: []string{"other"}},
+			facts.Need{Name: "good shared", Namespaces: []string{"bad", "other"}})
 		p.Want(needs)
 		synctest.Wait()
 		mu.Lock()
