@@ -66,9 +66,12 @@ func TestProxyFlags(t *testing.T) {
 			t.Errorf("%s is not named: %s", want, out.String())
 		}
 	}
-	for args, want := range map[string]string{"proxy waypoint": `role "waypoint"`, "proxy --log_output_level=x:y": "--log_output_level",
+	for args, want := range map[string]string{
+		"proxy waypoint":                    `role "waypoint"`,
+		"proxy --log_output_level=x:y":      "--log_output_level",
 		"proxy --concurrency=x":             "concurrency",
-		"proxy --discovery=localhost:15012": "--discovery is for an Envoy of your own"} {
+		"proxy --discovery=localhost:15012": "--discovery needs --stock",
+	} {
 		var out, errs bytes.Buffer
 		if code := run(t.Context(), strings.Fields(args), nil, &out, &errs); code != 1 || !strings.Contains(errs.String(), want) {
 			t.Errorf("%s: exit %d, %s", args, code, errs.String())

@@ -74,9 +74,9 @@ func TestWrongArguments(t *testing.T) {
 		`--proxy-mark: "x" is neither a number nor`:                        {"--proxy-mark", "x"},
 		`--istio-inbound-tproxy-mark: "0" is not a number above 0`:         {"-t", "0"},
 		`--istio-inbound-tproxy-route-table: "-1" is not a number above 0`: {"-r", "-1"},
-		`--istio-exclude-interfaces: "veth+" is no name`:                   {"-c", "eth0,veth+"},
+		`--istio-exclude-interfaces: "veth+" is not the name`:              {"-c", "eth0,veth+"},
 		`--kube-virt-interfaces: "an-interface-of-16"`:                     {"-k", "an-interface-of-16"},
-		`--network-namespace: which DNS servers`:                           {"--network-namespace", "/nowhere", "--redirect-dns"},
+		`--network-namespace: the DNS servers of the pod are unknown`:      {"--network-namespace", "/nowhere", "--redirect-dns"},
 		`unknown flag: --unknown`:                                          {"--unknown"},
 	} {
 		if out, err := dryRun(t, nil, args...); err == nil || !strings.Contains(err.Error(), want) || out != "" {

@@ -96,15 +96,15 @@ func TestReadiness(t *testing.T) {
 		code          int
 		body          string
 	}{
-		{"", false, true, 503, "does not answer yet: HTTP 500"},
-		{"", false, false, 503, "has not sent configuration (does it run?): clusters: 0 updates, 0 rejected; listeners: 0 updates"},
+		{"", false, true, 503, "does not respond yet: HTTP 500"},
+		{"", false, false, 503, "has not sent configuration (is it running?): clusters: 0 updates, 0 rejected; listeners: 0 updates"},
 		{without("lds"), false, false, 503, "has not sent configuration"},
 		{without("cds") + "cluster_manager.cds.update_rejected: 3\n", false, false, 503,
 			"the proxy rejected its configuration: clusters: 0 updates, 3 rejected"},
 		{strings.Replace(live, "state: 0", "state: 2", 1), false, false, 503, "the proxy is not live: server.state is 2"},
 		{without("server"), false, false, 503, "the proxy is not live"},
 		{strings.Replace(live, "started: 1", "started: 0", 1), false, false, 503, "has not started its workers"},
-		{live, false, false, 503, "has not sent the name table"},
+		{live, false, false, 503, "has not sent the DNS name table"},
 		{live, true, false, 200, ""},
 		// Once ready, it stays ready.
 		{live, false, false, 200, ""},
@@ -282,10 +282,10 @@ func TestHooks(t *testing.T) {
 
 func TestWrongOptions(t *testing.T) {
 	for want, o := range map[string]Options{
-		`ISTIO_KUBE_APP_PROBERS: "/app-health/livez": no path`:               {Probers: `{"/app-health/livez":{"tcpSocket":{"port":1}}}`},
+		`ISTIO_KUBE_APP_PROBERS: "/app-health/livez" is not the path`:        {Probers: `{"/app-health/livez":{"tcpSocket":{"port":1}}}`},
 		`ISTIO_KUBE_APP_PROBERS: port "http" is not a number`:                {Probers: `{"/app-health/a/livez":{"tcpSocket":{"port":"http"}}}`},
 		`ISTIO_KUBE_APP_PROBERS: "/app-health/a/livez": one of`:              {Probers: `{"/app-health/a/livez":{}}`},
-		`ISTIO_KUBE_APP_PROBERS: "/app-health/a/livez": null`:                {Probers: `{"/app-health/a/livez":null}`},
+		`ISTIO_KUBE_APP_PROBERS: "/app-health/a/livez": the probe is null`:   {Probers: `{"/app-health/a/livez":null}`},
 		`ISTIO_KUBE_APP_PROBERS: "/app-health/a/livez": httpGet.scheme: "x"`: {Probers: `{"/app-health/a/livez":{"httpGet":{"port":1,"scheme":"x"}}}`},
 		`ISTIO_KUBE_APP_PROBERS: unexpected end`:                             {Probers: `{`},
 	} {
