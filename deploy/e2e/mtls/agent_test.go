@@ -169,8 +169,8 @@ func (m mesh) agent(t *testing.T, name string) *besideEnvoy {
 	must(err)
 	// A minute is long enough for a control plane to come back on a busy machine; it is renewed after two seconds.
 	a.secrets, err = secrets.New(secrets.Options{
-		Signer: signer, ID: "spiffe://cluster.local/ns/b/sa/" + name, Life: time.Minute, Grace: 58.0 / 60, Poll: 50 * time.Millisecond,
-		Retry: 100 * time.Millisecond, Registerer: a.metrics,
+		Signer: signer, ID: "spiffe://cluster.local/ns/b/sa/" + name, TTL: time.Minute, Grace: 58.0 / 60, Poll: 50 * time.Millisecond,
+		MinBackoff: 100 * time.Millisecond, Registerer: a.metrics,
 	})
 	must(err)
 	a.secrets.Subscribe(func(name string) {
