@@ -223,6 +223,16 @@ var mutants = []mutant{
 		folder: "pilot/xds/session", test: "TestUnknownAssignmentsBlameNoOther",
 	},
 	{
+		name: "clusters are removed from a client that resumes before its listeners are known",
+		file: "pilot/xds/session/session.go", was: "s.resuming = s.resuming && !s.clustersAnswered", is: "s.resuming = false",
+		folder: "pilot/xds/session", test: "TestSession/delta_reconnect_late",
+	},
+	{
+		name: "clusters that are gone stay with a client that answers late",
+		file: "pilot/xds/conn.go", was: "(!c.deadlines.waits(resumed) || r.Asks() && ", is: "r.Asks() && (!c.deadlines.waits(resumed) || ",
+		folder: "pilot/xds", test: "TestClustersStayUntilResumerHasAnswered",
+	},
+	{
 		name: "a group sleeps through the merged pushes of which it saw the last alone",
 		file: "pilot/xds/group.go", was: " || p.First != p.Snapshot.Revision\n", is: "\n",
 		folder: "pilot/xds", test: "TestMergedPushesWakeTheGroup",

@@ -98,6 +98,7 @@ func TestKnownHistories(t *testing.T) {
 		"a patched route configuration without virtual hosts, when one reconnects": 204593535008311,
 		"a client that rejects": 273112222170233,
 		"a client that rejects assignments, one of them of an unknown name": 99632730112156,
+		"a client that resumes while the server is late":                    26158506885482,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

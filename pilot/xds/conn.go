@@ -106,8 +106,8 @@ type pass struct {
 // firstRequest bounds how long a stream may say nothing at all.
 const firstRequest = 30 * time.Second
 
-// resumeQuiet is how long a client that resumes an earlier stream has to be quiet before clusters that are gone are
-// removed.
+// resumeQuiet is how long a client that resumes an earlier stream has to ask for nothing before clusters that are gone
+// are removed. They also stay until the client has answered a response with clusters: see session.EndResuming.
 const resumeQuiet = time.Second
 
 // resumeMax bounds how long the removal of clusters waits for a client that resumes and keeps asking, as it does where
@@ -492,7 +492,8 @@ func (c *conn) request(r *wire.Request, log *slog.Logger) error {
 	}
 	c.joinGroup()
 	now := time.Now()
-	if c.session.Resuming() && r.Asks() && (!c.deadlines.waits(resumed) || now.Sub(c.connected) < resumeMax) {
+	// EndResuming has no effect before the client answers. Any request may be the answer, so each sets the deadline again.
+	if c.session.Resuming() && (!c.deadlines.waits(resumed) || r.Asks() && now.Sub(c.connected) < resumeMax) {
 		c.deadlines.set(resumed, now.Add(resumeQuiet))
 	}
 	warming := c.warming()

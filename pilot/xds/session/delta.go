@@ -12,6 +12,7 @@ import (
 // stream.
 func (s *Session) takeDelta(w *watch, r *wire.Request, v *Verdict, first bool) error {
 	if d, ok := s.takeAnswer(w, r, v); ok {
+		s.clustersAnswered = s.clustersAnswered || w.kind.URL == envoy.ClusterType
 		s.compareEndpointsOf(w, d)
 	}
 	if first {

@@ -293,9 +293,7 @@ func (c *modelClient) offer() {
 
 // serve makes the server send one response.
 func (c *modelClient) serve() bool {
-	if len(c.out) == 0 { // the client is quiet
-		c.session.EndResuming()
-	}
+	c.session.EndResuming() // the server may be so late that it takes a client for quiet whose requests it has not read
 	r := c.session.Next()
 	if r == nil && c.waiting != nil {
 		c.session.Adopt(c.waiting)

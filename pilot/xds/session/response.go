@@ -209,7 +209,7 @@ func (s *Session) resendAssignments(clusters []*envoy.Resource) {
 // respondWholeDelta brings a delta client from what it has to what it should have; removals wait for the end of the
 // pass.
 func (s *Session) respondWholeDelta(w *watch) *wire.Response {
-	resend, answer, before := w.resend, w.mustAnswer, w.held
+	resend, answer, before := w.resend, w.mustBeAnswered(), w.held
 	w.compare, w.mustAnswer, w.resend = false, false, nil
 	target, ok := s.targetOf(w)
 	if !ok {
@@ -286,7 +286,7 @@ func (s *Session) sendUnrequested(w *watch) *wire.Response {
 // respondWholeState sends all of a type. Clusters that are gone stay in the response while listeners and routes may
 // still name them; respondRemovals leaves them out.
 func (s *Session) respondWholeState(w *watch) *wire.Response {
-	answer := w.mustAnswer
+	answer := w.mustBeAnswered()
 	w.compare, w.mustAnswer, w.resend = false, false, nil
 	target, ok := s.targetOf(w)
 	if !ok {

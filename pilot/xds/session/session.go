@@ -60,10 +60,13 @@ type Session struct {
 
 	unrequested []string // new clusters, whose assignments are to follow
 
-	// resuming: the client named clusters of an earlier stream, and what it asks for may still refer to them. None is
-	// removed before EndResuming.
+	// resuming: the client named clusters of an earlier stream, and listeners and routes of that stream may still name
+	// them. No cluster is removed meanwhile.
 	resuming bool
-	resumed  bool // the client named versions of an earlier stream
+	// clustersAnswered: the client has acknowledged or rejected a response with clusters. All that it asked for when it
+	// connected has been read.
+	clustersAnswered bool
+	resumed          bool // the client named versions of an earlier stream
 
 	// routesWithoutHosts are the route configurations that the client was sent without their virtual hosts: it has
 	// none of those.
@@ -185,7 +188,7 @@ func (s *Session) Revision() uint64 { return s.revision }
 // Cohort returns the proxy's, which is zero before Start.
 func (s *Session) Cohort() cohort.Key { return s.cohort }
 
-// Resuming reports whether the client resumes with clusters. None of them is removed before EndResuming.
+// Resuming reports whether the client resumes with clusters. No cluster is removed meanwhile.
 func (s *Session) Resuming() bool { return s.resuming }
 
 // Resumed reports whether the client named versions of an earlier stream.
@@ -347,8 +350,10 @@ func (s *Session) mayRemove(w *watch) bool {
 	return true
 }
 
-// EndResuming is called when the client has asked for all that it had on its earlier stream.
-func (s *Session) EndResuming() { s.resuming = false }
+// EndResuming is called when the client has asked for nothing for a while. It has no effect before the client has
+// answered a response with clusters: until then a late server may not have read all requests that the client sent when
+// it connected. They come before the answer, because a stream keeps their order.
+func (s *Session) EndResuming() { s.resuming = s.resuming && !s.clustersAnswered }
 
 // Next returns the next response of the pass, which counts as sent, or nil when the client has everything.
 func (s *Session) Next() *wire.Response {

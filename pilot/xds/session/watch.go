@@ -95,6 +95,10 @@ func (w *watch) pending() bool {
 	return w.compare || w.mustAnswer || w.answered != "" || len(w.resend) > 0 || len(w.bisection) > 0 && len(w.sent) == 0
 }
 
+// mustBeAnswered reports whether a response is due even when there is nothing new. The first one also is if the
+// translation failed when the client asked.
+func (w *watch) mustBeAnswered() bool { return w.mustAnswer || w.complete && w.status.Sent == "" }
+
 // reset forgets what the client has: all that it subscribes to is to be sent.
 func (w *watch) reset() {
 	w.held, w.initial, w.shared, w.diverged, w.pendingRemoval, w.resend, w.bisection = envoy.Union{}, false, nil, nil, nil, nil, nil
