@@ -119,7 +119,8 @@ func ServiceName(revision string) string {
 	return "istiod-" + revision
 }
 
-// names returns the DNS names and addresses by which proxies call the server.
+// names returns the DNS names and addresses by which proxies call the server. The operator's names may be IP addresses:
+// an agent outside a cluster may have no DNS name to call.
 func (p *Port) names() []string {
 	at := "." + p.parts.Namespace + ".svc"
 	names := []string{"istiod" + at, "istiod-remote" + at, "istio-pilot" + at}

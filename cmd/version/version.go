@@ -14,7 +14,8 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/names"
 )
 
-// APILevel is the Istio release whose API and behaviour this follows, and this project's own count.
+// APILevel is the Istio release whose API and behaviour this follows, and this project's own count. The release comes
+// first, so that istioctl's check for version skew works.
 const APILevel = "1.31.1-lite.1"
 
 // Own reports whether the labels of an object say that a chart of this project made it.
