@@ -17,13 +17,13 @@ func (t translation) condition(c *securityv1beta1.Condition) ([]attribute[*rbacv
 		return []attribute[*rbacv3.Permission]{{c.Values, c.NotValues, match}}, nil, nil
 	}
 	operationEach := func(one func(string) (*rbacv3.Permission, error)) ([]attribute[*rbacv3.Permission], []attribute[*rbacv3.Principal], error) {
-		return operation(each(permissions(), one))
+		return operation(each(permissions{}, one))
 	}
 	source := func(match matchAny[*rbacv3.Principal]) ([]attribute[*rbacv3.Permission], []attribute[*rbacv3.Principal], error) {
 		return nil, []attribute[*rbacv3.Principal]{{c.Values, c.NotValues, match}}, nil
 	}
 	sourceEach := func(one func(string) (*rbacv3.Principal, error)) ([]attribute[*rbacv3.Permission], []attribute[*rbacv3.Principal], error) {
-		return source(each(principals(), one))
+		return source(each(principals{}, one))
 	}
 	name, keys := splitKey(c.Key)
 	switch {

@@ -113,61 +113,57 @@ func cidr(value string) (*corev3.CidrRange, error) {
 }
 
 // logic combines matchers: permissions, which match operations, or principals, which match who is calling.
-type logic[M any] struct {
-	any         func() M
-	andOf, orOf func([]M) M // of a list that is not empty
-	not         func(M) M
+type logic[M any] interface {
+	// and returns the matcher of what all matchers of a list match; without any, of everything.
+	and(list ...M) M
+	// or returns the matcher of what one matcher of a list matches; without any, of nothing.
+	or(list ...M) M
+	// not returns the matcher of what a matcher does not match.
+	not(M) M
 }
 
-// and returns the matcher of what all matchers of a list match; without any, of everything. Envoy refuses a listener
-// that has an empty list.
-func (l logic[M]) and(list ...M) M {
+// orOnly returns a list of matchers, or one matcher if the list is empty. Envoy refuses a listener with an empty list.
+func orOnly[M any](list []M, only M) []M {
 	if len(list) == 0 {
-		list = []M{l.any()}
+		return []M{only}
 	}
-	return l.andOf(list)
+	return list
 }
 
-// or returns the matcher of what one matcher of a list matches; without any, of nothing.
-func (l logic[M]) or(list ...M) M {
-	if len(list) == 0 {
-		list = []M{l.not(l.any())}
-	}
-	return l.orOf(list)
+// permissions is the logic of what is asked for.
+type permissions struct{}
+
+func (permissions) any() *rbacv3.Permission {
+	return &rbacv3.Permission{Rule: &rbacv3.Permission_Any{Any: true}}
 }
 
-// permissions returns the logic of what is asked for.
-func permissions() logic[*rbacv3.Permission] {
-	return logic[*rbacv3.Permission]{
-		any: func() *rbacv3.Permission {
-			return &rbacv3.Permission{Rule: &rbacv3.Permission_Any{Any: true}}
-		},
-		andOf: func(list []*rbacv3.Permission) *rbacv3.Permission {
-			return &rbacv3.Permission{Rule: &rbacv3.Permission_AndRules{AndRules: &rbacv3.Permission_Set{Rules: list}}}
-		},
-		orOf: func(list []*rbacv3.Permission) *rbacv3.Permission {
-			return &rbacv3.Permission{Rule: &rbacv3.Permission_OrRules{OrRules: &rbacv3.Permission_Set{Rules: list}}}
-		},
-		not: func(m *rbacv3.Permission) *rbacv3.Permission {
-			return &rbacv3.Permission{Rule: &rbacv3.Permission_NotRule{NotRule: m}}
-		},
-	}
+func (p permissions) and(list ...*rbacv3.Permission) *rbacv3.Permission {
+	return &rbacv3.Permission{Rule: &rbacv3.Permission_AndRules{AndRules: &rbacv3.Permission_Set{Rules: orOnly(list, p.any())}}}
 }
 
-// principals returns the logic of who is asking.
-func principals() logic[*rbacv3.Principal] {
-	return logic[*rbacv3.Principal]{
-		any: func() *rbacv3.Principal {
-			return &rbacv3.Principal{Identifier: &rbacv3.Principal_Any{Any: true}}
-		},
-		andOf: func(list []*rbacv3.Principal) *rbacv3.Principal {
-			return &rbacv3.Principal{Identifier: &rbacv3.Principal_AndIds{AndIds: &rbacv3.Principal_Set{Ids: list}}}
-		},
-		orOf: func(list []*rbacv3.Principal) *rbacv3.Principal {
-			return &rbacv3.Principal{Identifier: &rbacv3.Principal_OrIds{OrIds: &rbacv3.Principal_Set{Ids: list}}}
-		},
-		not: func(m *rbacv3.Principal) *rbacv3.Principal {
-			return &rbacv3.Principal{Identifier: &rbacv3.Principal_NotId{NotId: m}}
-		},
-	}
+func (p permissions) or(list ...*rbacv3.Permission) *rbacv3.Permission {
+	return &rbacv3.Permission{Rule: &rbacv3.Permission_OrRules{OrRules: &rbacv3.Permission_Set{Rules: orOnly(list, p.not(p.any()))}}}
+}
+
+func (permissions) not(m *rbacv3.Permission) *rbacv3.Permission {
+	return &rbacv3.Permission{Rule: &rbacv3.Permission_NotRule{NotRule: m}}
+}
+
+// principals is the logic of who is asking.
+type principals struct{}
+
+func (principals) any() *rbacv3.Principal {
+	return &rbacv3.Principal{Identifier: &rbacv3.Principal_Any{Any: true}}
+}
+
+func (p principals) and(list ...*rbacv3.Principal) *rbacv3.Principal {
+	return &rbacv3.Principal{Identifier: &rbacv3.Principal_AndIds{AndIds: &rbacv3.Principal_Set{Ids: orOnly(list, p.any())}}}
+}
+
+func (p principals) or(list ...*rbacv3.Principal) *rbacv3.Principal {
+	return &rbacv3.Principal{Identifier: &rbacv3.Principal_OrIds{OrIds: &rbacv3.Principal_Set{Ids: orOnly(list, p.not(p.any()))}}}
+}
+
+func (principals) not(m *rbacv3.Principal) *rbacv3.Principal {
+	return &rbacv3.Principal{Identifier: &rbacv3.Principal_NotId{NotId: m}}
 }

@@ -22,14 +22,14 @@ func (t translation) operation(o *securityv1beta1.Operation) []attribute[*rbacv3
 	return []attribute[*rbacv3.Permission]{
 		{o.GetHosts(), o.GetNotHosts(), t.header(":authority", true)},
 		{o.GetMethods(), o.GetNotMethods(), t.header(":method", false)},
-		{o.GetPaths(), o.GetNotPaths(), each(permissions(), t.path)},
-		{o.GetPorts(), o.GetNotPorts(), each(permissions(), port)},
+		{o.GetPaths(), o.GetNotPaths(), each(permissions{}, t.path)},
+		{o.GetPorts(), o.GetNotPorts(), each(permissions{}, port)},
 	}
 }
 
 // header returns the matcher of a pseudo-header.
 func (t translation) header(name string, ignoreCase bool) matchAny[*rbacv3.Permission] {
-	return each(permissions(), func(value string) (*rbacv3.Permission, error) {
+	return each(permissions{}, func(value string) (*rbacv3.Permission, error) {
 		if !t.http {
 			return nil, errNoHTTP
 		}

@@ -64,15 +64,17 @@ func all[M any](t translation, l logic[M], attributes []attribute[M]) (M, error)
 		for _, side := range []struct {
 			values   []string
 			keepsOut bool
-			of       func(M) M
-		}{{a.values, t.wide, func(m M) M { return m }}, {a.notValues, !t.wide, l.not}} {
+			not      bool
+		}{{a.values, t.wide, false}, {a.notValues, !t.wide, true}} {
 			if len(side.values) == 0 {
 				continue
 			}
 			m, err := a.match(side.values, side.keepsOut)
 			switch {
+			case err == nil && side.not:
+				list = append(list, l.not(m))
 			case err == nil:
-				list = append(list, side.of(m))
+				list = append(list, m)
 			case !t.wide:
 				return m, err
 			}
@@ -94,14 +96,14 @@ func (t translation) policy(r *securityv1beta1.Rule) (*rbacv3.Policy, error) {
 	}
 	p := &rbacv3.Policy{}
 	for _, to := range orOne(r.GetTo()) {
-		m, err := all(t, permissions(), append(t.operation(to.GetOperation()), operations...))
+		m, err := all(t, permissions{}, append(t.operation(to.GetOperation()), operations...))
 		if err != nil {
 			return nil, err
 		}
 		p.Permissions = append(p.Permissions, m)
 	}
 	for _, from := range orOne(r.GetFrom()) {
-		m, err := all(t, principals(), append(t.source(from.GetSource()), sources...))
+		m, err := all(t, principals{}, append(t.source(from.GetSource()), sources...))
 		if err != nil {
 			return nil, err
 		}
@@ -121,7 +123,7 @@ func orOne[T any](list []*T) []*T {
 // never returns a policy that matches nothing.
 func never() *rbacv3.Policy {
 	return &rbacv3.Policy{
-		Permissions: []*rbacv3.Permission{permissions().not(permissions().any())},
-		Principals:  []*rbacv3.Principal{principals().not(principals().any())},
+		Permissions: []*rbacv3.Permission{permissions{}.not(permissions{}.any())},
+		Principals:  []*rbacv3.Principal{principals{}.not(principals{}.any())},
 	}
 }

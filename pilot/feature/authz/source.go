@@ -14,11 +14,11 @@ func (t translation) source(s *securityv1beta1.Source) []attribute[*rbacv3.Princ
 	return []attribute[*rbacv3.Principal]{
 		{s.GetPrincipals(), s.GetNotPrincipals(), t.principals},
 		{s.GetRequestPrincipals(), s.GetNotRequestPrincipals(), t.requestPrincipals},
-		{s.GetServiceAccounts(), s.GetNotServiceAccounts(), each(principals(), t.serviceAccount)},
+		{s.GetServiceAccounts(), s.GetNotServiceAccounts(), each(principals{}, t.serviceAccount)},
 		{s.GetNamespaces(), s.GetNotNamespaces(), namespaces},
 		{s.GetTrustDomains(), s.GetNotTrustDomains(), t.trustDomains},
-		{s.GetRemoteIpBlocks(), s.GetNotRemoteIpBlocks(), each(principals(), remoteIP)},
-		{s.GetIpBlocks(), s.GetNotIpBlocks(), each(principals(), sourceIP)},
+		{s.GetRemoteIpBlocks(), s.GetNotRemoteIpBlocks(), each(principals{}, remoteIP)},
+		{s.GetIpBlocks(), s.GetNotIpBlocks(), each(principals{}, sourceIP)},
 	}
 }
 
@@ -50,7 +50,7 @@ func (t translation) principals(values []string, keepsOut bool) (*rbacv3.Princip
 			list = append(list, authenticated(p.matcher(false)))
 		}
 	}
-	return principals().or(list...), nil
+	return principals{}.or(list...), nil
 }
 
 // namespaces matches the namespace in the peer's ID. The expression of a value that could match the "sa" after the
@@ -64,7 +64,7 @@ func namespaces(values []string, keepsOut bool) (*rbacv3.Principal, error) {
 		}
 		list = append(list, authenticated(regexMatcher(regex)))
 	}
-	return principals().or(list...), nil
+	return principals{}.or(list...), nil
 }
 
 // trustDomains matches the trust domain in the peer's ID. A trust domain of the mesh stands for all of them.
@@ -83,7 +83,7 @@ func (t translation) trustDomains(values []string, keepsOut bool) (*rbacv3.Princ
 			list = append(list, begins(scheme+v+"/"))
 		}
 	}
-	return principals().or(list...), nil
+	return principals{}.or(list...), nil
 }
 
 // segment returns the regular expression of a value that is one segment of an ID. In what keeps out, each star is a

@@ -34,13 +34,13 @@ func (t translation) requestPrincipals(values []string, keepsOut bool) (*rbacv3.
 			splits = everySplit(v)
 		}
 		for _, of := range splits {
-			list = append(list, principals().and(claim(textValue(of.iss), "iss"), claim(textValue(of.sub), "sub")))
+			list = append(list, principals{}.and(claim(textValue(of.iss), "iss"), claim(textValue(of.sub), "sub")))
 		}
 	}
 	if len(list) == 1 {
 		return list[0], nil
 	}
-	return principals().or(list...), nil
+	return principals{}.or(list...), nil
 }
 
 // tokenOf matches tokens by issuer and subject.

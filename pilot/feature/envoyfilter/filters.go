@@ -19,27 +19,22 @@ type filter interface {
 	GetTypedConfig() *anypb.Any
 }
 
-// edits say how patches apply to a list of filters.
-type edits[T filter] struct {
-	applies func(patch) bool
-	named   func(patch) string // the filter that a patch matches; empty: any
-	// place returns where a filter of a class is added.
-	place func(networkingv1alpha3.EnvoyFilter_Patch_FilterClass, []T) int
-}
+// placeFunc returns where in a list a filter of a class is added.
+type placeFunc[T filter] func(networkingv1alpha3.EnvoyFilter_Patch_FilterClass, []T) int
 
 // edit applies patches to a list of filters: it adds, inserts and replaces filters, and then merges into some and
-// removes others.
-func edit[T filter](list []T, patches iter.Seq2[int, patch], out outcome, e edits[T]) []T {
+// removes others. applies reports whether a patch is for the list.
+func edit[T filter](list []T, patches iter.Seq2[int, patch], out outcome, applies func(patch) bool, place placeFunc[T]) []T {
 	cloned := func(p patch) T { return proto.Clone(p.value).(T) }
 	for i, p := range patches {
-		if !e.applies(p) {
+		if !applies(p) {
 			continue
 		}
-		name := e.named(p)
+		name := p.filterName()
 		at := slices.IndexFunc(list, func(f T) bool { return f.GetName() == name })
 		switch p.op() {
 		case add:
-			at = e.place(p.GetPatch().GetFilterClass(), list)
+			at = place(p.GetPatch().GetFilterClass(), list)
 		case insertFirst: // whether or not the filter is there
 			at = 0
 		case insertBefore:
@@ -67,10 +62,10 @@ func edit[T filter](list []T, patches iter.Seq2[int, patch], out outcome, e edit
 		}
 	}
 	for i, p := range patches {
-		if !e.applies(p) || !merges(p.op()) && p.op() != remove {
+		if !applies(p) || !merges(p.op()) && p.op() != remove {
 			continue
 		}
-		name := e.named(p)
+		name := p.filterName()
 		if p.op() == remove {
 			before := len(list)
 			if list = slices.DeleteFunc(list, func(f T) bool { return name == "" || f.GetName() == name }); len(list) < before {

@@ -43,11 +43,7 @@ func (l listener) run() bool {
 		l.out.set(i, p.mergeInto(l.Listener))
 		l.Name = name
 	}
-	l.ListenerFilters = edit(l.ListenerFilters, l.of(toListenerFilter), l.out, edits[*listenerv3.ListenerFilter]{
-		applies: l.matches,
-		named:   patch.filterName,
-		place:   last,
-	})
+	l.ListenerFilters = edit(l.ListenerFilters, l.of(toListenerFilter), l.out, l.matches, last)
 	l.FilterChains = slices.DeleteFunc(l.FilterChains, func(c *listenerv3.FilterChain) bool { return !l.chain(c) })
 	if c := l.DefaultFilterChain; c != nil && !l.chain(c) {
 		l.DefaultFilterChain = nil
@@ -140,22 +136,14 @@ func (l listener) chain(c *listenerv3.FilterChain) bool {
 		l.out.set(i, p.mergeInto(c))
 	}
 	applies := func(p patch) bool { return l.matchesChain(p, c) }
-	c.Filters = edit(c.Filters, l.of(toNetworkFilter), l.out, edits[*listenerv3.Filter]{
-		applies: applies,
-		named:   patch.filterName,
-		place:   networkPlace,
-	})
+	c.Filters = edit(c.Filters, l.of(toNetworkFilter), l.out, applies, networkPlace)
 	for _, p := range l.of(toHTTPFilter) {
 		if applies(p) {
 			l.connectionManagers(c, func(name string, m *hcmv3.HttpConnectionManager) {
-				m.HttpFilters = edit(m.HttpFilters, l.of(toHTTPFilter), l.out, edits[*hcmv3.HttpFilter]{
-					applies: func(p patch) bool {
-						want := p.GetMatch().GetListener().GetFilterChain().GetFilter().GetName()
-						return applies(p) && (want == "" || want == name)
-					},
-					named: patch.filterName,
-					place: httpPlace,
-				})
+				m.HttpFilters = edit(m.HttpFilters, l.of(toHTTPFilter), l.out, func(p patch) bool {
+					want := p.GetMatch().GetListener().GetFilterChain().GetFilter().GetName()
+					return applies(p) && (want == "" || want == name)
+				}, httpPlace)
 			})
 			break
 		}
