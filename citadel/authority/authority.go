@@ -36,7 +36,7 @@ type Options struct {
 	MultiRoot bool        // a plugged-in CA may be replaced by one of another root: ISTIO_MULTIROOT_MESH
 	Store     store.Store // of a self-signed CA
 	Rotation  rotation.Options
-	Lead      func() bool // whether this server replaces the root of a self-signed CA
+	Lease     store.Lease // This server replaces the root of a self-signed CA while it leads.
 	// Interval is how long a step of the rotation must have been due before it is taken:
 	// CITADEL_SELF_SIGNED_ROOT_CERT_CHECK_INTERVAL.
 	Interval time.Duration
@@ -49,7 +49,6 @@ type Options struct {
 	// NoWatch looks at files each second only, without the operating system's events.
 	NoWatch bool
 
-	Now        func() time.Time
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 }
@@ -91,17 +90,17 @@ func New(o Options) *Authority {
 // becomes of it. After an error the server should not start: it would issue nothing, or certificates that no workload
 // trusts.
 func (a *Authority) Load(ctx context.Context) error {
-	load := func() error { return a.step(ctx, a.o.Now()) }
+	load := func() error { return a.step(ctx, a.o.CA.Now()) }
 	if a.o.Elsewhere {
-		load = func() error { return a.renew(ctx, a.o.Now()) }
+		load = func() error { return a.renew(ctx, a.o.CA.Now()) }
 	} else {
-		p, err := store.ReadPlugged(a.o.Folder, a.o.Now())
+		p, err := store.ReadPlugged(a.o.Folder, a.o.CA.Now())
 		switch {
 		case err != nil:
 			return err
 		case p != nil:
 			a.plugged = true
-			load = func() error { return a.reload(ctx, a.o.Now()) }
+			load = func() error { return a.reload(ctx, a.o.CA.Now()) }
 		case a.o.Store == nil:
 			return errors.New("there is no CA, and nowhere to keep one of the server's own")
 		}
@@ -140,11 +139,11 @@ func (a *Authority) Run(ctx context.Context) error {
 		switch {
 		case a.o.Elsewhere:
 		case a.plugged:
-			problem = a.reload(ctx, a.o.Now())
+			problem = a.reload(ctx, a.o.CA.Now())
 		case due:
-			problem = a.step(ctx, a.o.Now())
+			problem = a.step(ctx, a.o.CA.Now())
 		}
-		a.report(problem, a.renew(ctx, a.o.Now()))
+		a.report(problem, a.renew(ctx, a.o.CA.Now()))
 	}
 	return nil
 }
@@ -187,7 +186,7 @@ func (a *Authority) report(problem, own error) {
 		}
 		add("CertificateAuthority", "the CA that was loaded last stays in use: "+problem.Error(), fix)
 	}
-	if at := a.Revoked().Renewal(); !at.IsZero() && a.o.Now().After(at) {
+	if at := a.Revoked().Renewal(); !at.IsZero() && a.o.CA.Now().After(at) {
 		add("RevokedCertificates", "a list in ca-crl.pem should have been replaced at "+at.UTC().Format(time.RFC3339)+": what it revokes stays refused, what was revoked since is not", "put a new list into "+a.o.Folder+": it is read by itself")
 	}
 	if len(a.unsignedCRLs) > 0 {
@@ -227,7 +226,7 @@ func (a *Authority) Findings() []diag.Diagnostic {
 
 // step loads the CA from its store, after the step of its rotation that is due.
 func (a *Authority) step(ctx context.Context, now time.Time) error {
-	s, err := store.Step(ctx, a.o.Store, a.o.Rotation, now, a.o.Lead() && a.due.at(now, a.o.Interval))
+	s, err := store.Step(ctx, a.o.Store, a.o.Rotation, now, store.Leads(a.o.Lease) && a.due.at(now, a.o.Interval))
 	if err != nil {
 		return err
 	}
@@ -289,7 +288,7 @@ func (a *Authority) use(ctx context.Context, b *pki.Bundle) error {
 	if last != nil && last.Certificate.Equal(b.Certificate) && slices.EqualFunc(last.Roots, b.Roots, (*x509.Certificate).Equal) && slices.EqualFunc(last.Chain, b.Chain, (*x509.Certificate).Equal) {
 		return nil
 	}
-	own, err := a.newServing(ctx, b, a.o.Now())
+	own, err := a.newServing(ctx, b, a.o.CA.Now())
 	if own == nil {
 		return fmt.Errorf("the server's own certificate: %w", err)
 	}
@@ -371,6 +370,6 @@ func (a *Authority) register() {
 		at       func(*pki.Bundle) time.Time
 	}{{"root_cert", "the root certificate", root}, {"cert_chain", "the first certificate of the CA's chain", chain}} {
 		gauge(c.name+"_expiry_timestamp", "When "+c.of+" expires, in seconds since 1970.", func(b *pki.Bundle) float64 { return float64(c.at(b).Unix()) })
-		gauge(c.name+"_expiry_seconds", "Seconds until "+c.of+" expires.", func(b *pki.Bundle) float64 { return c.at(b).Sub(a.o.Now()).Seconds() })
+		gauge(c.name+"_expiry_seconds", "Seconds until "+c.of+" expires.", func(b *pki.Bundle) float64 { return c.at(b).Sub(a.o.CA.Now()).Seconds() })
 	}
 }

@@ -40,8 +40,8 @@ func newAuthority(t *testing.T, change func(*authority.Options)) (*authority.Aut
 	o := authority.Options{
 		CA:       ca.New(ca.Options{TTL: 24 * time.Hour, MaxTTL: 24 * time.Hour}),
 		Rotation: rotation.Options{Organization: "cluster.local", Lifetime: 10 * 24 * time.Hour, GracePercent: 20, MaxTTL: 24 * time.Hour},
-		Lead:     func() bool { return true }, Interval: time.Hour, NoWatch: true, // no bubble waits for events
-		Names: func() []string { return []string{name} }, Now: time.Now, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
+		Interval: time.Hour, NoWatch: true, // no bubble waits for events
+		Names: func() []string { return []string{name} }, Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
 	}
 	change(&o)
 	return authority.New(o), o.CA
@@ -235,7 +235,7 @@ func TestClockIsSetBack(t *testing.T) {
 		var ahead atomic.Int64
 		a, c := running(t, func(o *authority.Options) {
 			now := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
-			o.Folder, o.Now, o.CA = dir, now, ca.New(ca.Options{TTL: time.Hour, MaxTTL: time.Hour, Now: now})
+			o.Folder, o.CA = dir, ca.New(ca.Options{TTL: time.Hour, MaxTTL: time.Hour, Now: now})
 		})
 		ahead.Store(int64(24 * time.Hour))
 		time.Sleep(2500 * time.Millisecond)
@@ -245,12 +245,17 @@ func TestClockIsSetBack(t *testing.T) {
 	})
 }
 
+// lease is a store.Lease that is valid or not.
+type lease bool
+
+func (l lease) Valid() bool { return bool(l) }
+
 // TestNotLeader takes no step of a rotation, but what another server has taken.
 func TestNotLeader(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
 	synctest.Test(t, func(t *testing.T) {
 		_, c := running(t, func(o *authority.Options) {
-			o.Store, o.Lead = store.Folder{Path: dir}, func() bool { return false }
+			o.Store, o.Lease = store.Folder{Path: dir}, lease(false)
 		})
 		time.Sleep(8*24*time.Hour + 2*time.Hour)
 		if n := len(c.Bundle().Roots); n != 1 {

@@ -136,7 +136,7 @@ func (c *Client) certificate(ctx context.Context) (*tls.Certificate, error) {
 }
 
 // now returns the time of day, by which certificates go.
-func (c *Client) now() time.Time { return c.a.o.Now().Round(0) }
+func (c *Client) now() time.Time { return c.a.o.CA.Now().Round(0) }
 
 // current returns what is held, without a certificate that has expired, and whether it is to be renewed.
 func (c *Client) current() (held ownCertificate, due bool) {

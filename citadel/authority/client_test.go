@@ -27,7 +27,7 @@ func TestClient(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "ca")
 	synctest.Test(t, func(t *testing.T) {
 		a, issuer := running(t, func(o *authority.Options) {
-			o.Store = &store.Kept{Store: store.Folder{Path: dir}, Lead: o.Lead, Now: time.Now}
+			o.Store = &store.Kept{Store: store.Folder{Path: dir}, Lease: o.Lease}
 		})
 		id := identity.ID{TrustDomain: "cluster.local", Namespace: "istio-system", ServiceAccount: "istiod"}
 		c := a.Client(authority.ClientOptions{Issuer: issuer, Server: name, ID: func() identity.ID { return id }})
@@ -84,7 +84,7 @@ func TestClientDoesNotWait(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "ca")
 	synctest.Test(t, func(t *testing.T) {
 		a, issuer := running(t, func(o *authority.Options) {
-			o.Store = &store.Kept{Store: store.Folder{Path: dir}, Lead: o.Lead, Now: time.Now}
+			o.Store = &store.Kept{Store: store.Folder{Path: dir}, Lease: o.Lease}
 		})
 		id := identity.ID{TrustDomain: "cluster.local", Namespace: "istio-system", ServiceAccount: "istiod"}
 		h := hesitant{issuer, make(chan struct{}), make(chan error)}

@@ -77,14 +77,14 @@ func (h *Held) choose() *serving {
 
 // stale reports whether what is shown has to go, trusted or not. The caller holds h.mu.
 func (h *Held) stale() bool {
-	now := h.a.o.Now()
+	now := h.a.o.CA.Now()
 	leaf, err := leafOf(h.shown)
 	return err != nil || now.Add(expiring).After(leaf.NotAfter) || now.Before(leaf.NotBefore)
 }
 
 // good reports whether every caller trusts a certificate. The caller holds h.mu.
 func (h *Held) good(s *serving) bool {
-	if h.a.o.Now().Sub(h.since) < settleTime {
+	if h.a.o.CA.Now().Sub(h.since) < settleTime {
 		return false
 	}
 	leaf, err := leafOf(s)
@@ -99,7 +99,7 @@ func (h *Held) good(s *serving) bool {
 	}
 	for _, caller := range h.callers {
 		for _, roots := range caller.roots {
-			if _, err := leaf.Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, CurrentTime: h.a.o.Now()}); err != nil {
+			if _, err := leaf.Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, CurrentTime: h.a.o.CA.Now()}); err != nil {
 				return false
 			}
 		}
@@ -123,7 +123,7 @@ func (h *Held) Observed(caller string, bundles [][]byte) {
 	if known && slices.EqualFunc(had.texts, bundles, bytes.Equal) || len(bundles) == 0 && !known {
 		return
 	}
-	h.since = h.a.o.Now()
+	h.since = h.a.o.CA.Now()
 	if len(bundles) == 0 {
 		delete(h.callers, caller)
 		return
@@ -148,7 +148,7 @@ const mostRetained = 16
 
 // retain notes that a root is in use now. The caller holds h.mu.
 func (h *Held) retain(c *x509.Certificate) {
-	now := h.a.o.Now()
+	now := h.a.o.CA.Now()
 	for i := range h.roots {
 		if h.roots[i].root.Equal(c) {
 			h.roots[i].last = now
@@ -173,7 +173,7 @@ func (h *Held) Roots() []byte {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	now := h.a.o.Now()
+	now := h.a.o.CA.Now()
 	if h.shown != h.a.serving.Load() { // what is shown is still verified by roots that are not in force any more
 		for i := range h.roots {
 			h.roots[i].last = now

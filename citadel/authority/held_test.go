@@ -108,7 +108,7 @@ func TestHeldUntilItExpires(t *testing.T) {
 		var ahead atomic.Int64
 		a, _ := newAuthority(t, func(o *authority.Options) {
 			now := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
-			o.Folder, o.MultiRoot, o.Now, o.CA = dir, true, now, ca.New(ca.Options{TTL: time.Hour, MaxTTL: time.Hour, Now: now})
+			o.Folder, o.MultiRoot, o.CA = dir, true, ca.New(ca.Options{TTL: time.Hour, MaxTTL: time.Hour, Now: now})
 		})
 		must.Succeed(t, a.Load(t.Context()))
 		run(t, a)

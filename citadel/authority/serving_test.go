@@ -18,7 +18,7 @@ import (
 func TestTimesOfDay(t *testing.T) {
 	b, err := pki.NewSelfSigned("cluster.local", time.Hour, time.Now())
 	must.Succeed(t, err)
-	a := &Authority{o: Options{CA: ca.New(ca.Options{TTL: time.Hour, MaxTTL: time.Hour}), Names: func() []string { return []string{"localhost"} }, Now: time.Now}}
+	a := &Authority{o: Options{CA: ca.New(ca.Options{TTL: time.Hour, MaxTTL: time.Hour}), Names: func() []string { return []string{"localhost"} }}}
 	s, err := a.newServing(t.Context(), b, time.Now())
 	must.Succeed(t, err)
 	for name, at := range map[string]time.Time{"issued": s.issued, "renewal": s.renewal} {
@@ -52,7 +52,7 @@ func TestServingIsVerified(t *testing.T) {
 		must.Succeed(t, os.WriteFile(files.Roots, pki.EncodeCertificates(roots...), 0o600))
 	}
 	one, other := newCA(), newCA()
-	a := &Authority{o: Options{CA: ca.New(ca.Options{}), Files: files, Now: time.Now}, changed: make(chan struct{}, 1)}
+	a := &Authority{o: Options{CA: ca.New(ca.Options{}), Files: files}, changed: make(chan struct{}, 1)}
 	certify(one)
 	tell(other.Roots[0])
 	if s, err := a.newServing(t.Context(), nil, now); s != nil || err == nil || !strings.Contains(err.Error(), "tls.crt is not verified by") {

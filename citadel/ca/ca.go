@@ -37,6 +37,9 @@ func New(o Options) *CA {
 	return &CA{o: o}
 }
 
+// Now returns the time by the CA's clock.
+func (c *CA) Now() time.Time { return c.o.Now() }
+
 // Use has the CA sign with a bundle from now on.
 func (c *CA) Use(b *pki.Bundle) { c.bundle.Store(b) }
 

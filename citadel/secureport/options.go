@@ -66,7 +66,7 @@ type Parts struct {
 	ClusterAliases map[string]string
 
 	Store store.Store // of a self-signed CA; nil if StateDir has it
-	Lead  func() bool // reports whether this server replaces the root of a self-signed CA; nil if it always does
+	Lease store.Lease // This server replaces the root of a self-signed CA while it leads.
 
 	NoWatch bool // files are read each second, without events of the operating system
 

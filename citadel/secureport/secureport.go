@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net/netip"
 	"path/filepath"
-	"time"
 
 	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
@@ -58,13 +57,10 @@ func New(o Options, parts Parts) (*Port, error) {
 		Mesh: parts.Mesh, Bundles: parts.Bundles, Issuer: issuer, Signers: o.Signing.byDefault(), SignerRoots: o.Signing.Roots,
 	})}
 	options := authority.Options{
-		CA: issuer, Anchors: p.TrustDomains.Anchors, Folder: o.Folder, MultiRoot: o.MultiRoot, Store: parts.Store, Lead: parts.Lead, Interval: o.Interval,
+		CA: issuer, Anchors: p.TrustDomains.Anchors, Folder: o.Folder, MultiRoot: o.MultiRoot, Store: parts.Store, Lease: parts.Lease, Interval: o.Interval,
 		Rotation:  rotation.Options{Organization: parts.Domain, Lifetime: o.RootTTL, GracePercent: o.Grace, MaxTTL: o.MaxTTL},
 		Elsewhere: o.Off || o.Signing.Workloads, FilesVouch: o.Off,
-		Names: p.names, Files: o.Serving, NoWatch: parts.NoWatch, Now: time.Now, Logger: logger, Registerer: parts.Registerer,
-	}
-	if options.Lead == nil {
-		options.Lead = func() bool { return true }
+		Names: p.names, Files: o.Serving, NoWatch: parts.NoWatch, Logger: logger, Registerer: parts.Registerer,
 	}
 	work := server.Options{
 		Issuer: issuer, Authenticate: p.Caller, PerIdentity: perIdentity, Burst: identityBurst, Registerer: parts.Registerer, Log: logger,
@@ -87,7 +83,7 @@ func New(o Options, parts Parts) (*Port, error) {
 		}
 	}
 	if o.StateDir != "" {
-		options.Store = &store.Kept{Store: store.Folder{Path: filepath.Join(o.StateDir, "ca")}, Lead: options.Lead, Now: time.Now}
+		options.Store = &store.Kept{Store: store.Folder{Path: filepath.Join(o.StateDir, "ca")}, Lease: parts.Lease}
 	}
 	if p.callers, err = p.authenticators(o); err != nil {
 		return nil, err

@@ -12,13 +12,20 @@ import (
 // replace a CA that workloads trust by a new one.
 type Kept struct {
 	Store
-	// Lead reports whether this server writes the State again.
-	Lead func() bool
-	Now  func() time.Time
+	// Lease is the right to write the State again.
+	Lease Lease
 
 	mu   sync.Mutex
 	last map[string][]byte // the last State that could be read
 }
+
+// Lease is the right to lead. A server with a nil Lease always leads.
+type Lease interface {
+	Valid() bool
+}
+
+// Leads reports whether the server with a Lease leads.
+func Leads(l Lease) bool { return l == nil || l.Valid() }
 
 // Load returns the State's files and their version.
 func (k *Kept) Load(ctx context.Context) (map[string][]byte, string, error) {
@@ -30,13 +37,13 @@ func (k *Kept) Load(ctx context.Context) (map[string][]byte, string, error) {
 	defer k.mu.Unlock()
 	switch {
 	case files != nil:
-		if _, _, err := decode(files, k.Now()); err == nil {
+		if _, _, err := decode(files, time.Now()); err == nil {
 			k.last = maps.Clone(files)
 		}
 		return files, version, nil
 	case k.last == nil:
 		return nil, version, nil
-	case !k.Lead():
+	case !Leads(k.Lease):
 		return nil, "", ErrDeleted
 	}
 	if err := k.Store.Save(ctx, k.last, ""); err != nil && !errors.Is(err, ErrConflict) {

@@ -380,12 +380,17 @@ func TestPluggedLinks(t *testing.T) {
 	}
 }
 
+// lease is a Lease that is valid or not.
+type lease bool
+
+func (l *lease) Valid() bool { return bool(*l) }
+
 // TestDeleted writes a CA again that was deleted while a server runs, if that server leads, and makes no new one.
 func TestDeleted(t *testing.T) {
 	client := newClient()
 	secret := store.Secret{Client: client, Namespace: "istio-system", Name: store.Cacerts, Earlier: store.SelfSigned}
-	lead := false
-	st := &store.Kept{Store: secret, Lead: func() bool { return lead }, Now: func() time.Time { return start }}
+	lease, start := lease(false), time.Now()
+	st := &store.Kept{Store: secret, Lease: &lease}
 	first, err := store.Step(t.Context(), st, options, start, false)
 	must.Succeed(t, err)
 	remove := func() {
@@ -395,7 +400,7 @@ func TestDeleted(t *testing.T) {
 	if s, err := store.Step(t.Context(), st, options, start, false); err == nil {
 		t.Errorf("a server that does not lead has %v", s.Signing.Certificate.SerialNumber)
 	}
-	lead = true
+	lease = true
 	for range 2 {
 		s, err := store.Step(t.Context(), st, options, start, false)
 		if err != nil || !s.Signing.Certificate.Equal(first.Signing.Certificate) {

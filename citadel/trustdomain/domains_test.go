@@ -95,7 +95,7 @@ func TestVouchingRootsOfAliases(t *testing.T) {
 		}
 		signs := ca.New(ca.Options{})
 		a := authority.New(authority.Options{
-			CA: signs, Elsewhere: true, Files: files, FilesVouch: true, Names: func() []string { return nil }, Now: time.Now,
+			CA: signs, Elsewhere: true, Files: files, FilesVouch: true, Names: func() []string { return nil },
 			Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
 		})
 		must.Succeed(t, a.Load(t.Context()))

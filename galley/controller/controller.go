@@ -29,11 +29,24 @@ type Options struct {
 	Namespace string      // of the server, for the dry run
 	Revision  string      // of the configurations; empty means default
 
-	Lead     func() bool            // whether this replica writes
-	Bundle   func() []byte          // the caBundle to write, as PEM; nil while it is not known
-	Observed func(bundles [][]byte) // takes the caBundles that the API server has, at each event; optional
-	Logger   *slog.Logger
-	Metrics  *Metrics
+	Lease   Lease
+	Bundles Bundles
+	Caller  string // Names the API server and the Kind to Bundles.
+	Logger  *slog.Logger
+	Metrics *Metrics
+}
+
+// Lease says whether this replica writes.
+type Lease interface {
+	Valid() bool
+}
+
+// Bundles are the caBundles by which API servers trust the webhooks.
+type Bundles interface {
+	// Roots returns the caBundle to write, as PEM. It returns nil while the caBundle is not known.
+	Roots() []byte
+	// Observed takes the caBundles that a caller has, at each event.
+	Observed(caller string, bundles [][]byte)
 }
 
 // Reconciler reconciles the webhook configurations of one kind. A request names a configuration.
@@ -109,11 +122,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err := r.watched.Get(ctx, request.NamespacedName, u); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	if !r.o.Lead() {
+	if !r.o.Lease.Valid() {
 		return reconcile.Result{}, nil
 	}
 	result := reconcile.Result{RequeueAfter: resyncInterval}
-	bundle := r.o.Bundle()
+	bundle := r.o.Bundles.Roots()
 	if len(bundle) == 0 {
 		return result, nil
 	}
@@ -133,9 +146,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 
 // observe passes on the caBundles that the API server has.
 func (r *Reconciler) observe(ctx context.Context) error {
-	if r.o.Observed == nil {
-		return nil
-	}
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(object(r.o.Kind).GroupVersionKind())
 	if err := r.watched.List(ctx, list); err != nil {
@@ -152,7 +162,7 @@ func (r *Reconciler) observe(ctx context.Context) error {
 			bundles = append(bundles, h.bundle)
 		}
 	}
-	r.o.Observed(bundles)
+	r.o.Bundles.Observed(r.o.Caller, bundles)
 	return nil
 }
 

@@ -165,14 +165,25 @@ func (s *server) state(t *testing.T) (bundle, policy string) {
 // denied is the API server's message about an object that the webhook has refused.
 var denied = apierrors.NewBadRequest(fmt.Sprintf(refused, "a") + ": gateway")
 
+// lease is a Lease that is valid while the function returns true.
+type lease func() bool
+
+func (l lease) Valid() bool { return l() }
+
+// roots are Bundles that never change.
+type roots string
+
+func (r roots) Roots() []byte           { return []byte(r) }
+func (roots) Observed(string, [][]byte) {}
+
 // running runs the Reconcilers of both kinds beside a server until the test ends.
-func running(t *testing.T, s *server, lead func() bool) *controllers.Manager {
+func running(t *testing.T, s *server, lead lease) *controllers.Manager {
 	t.Helper()
 	logger, metrics := slog.New(slog.DiscardHandler), NewMetrics(prometheus.NewRegistry())
 	var list []*controllers.Controller
 	for _, k := range []*kinds.Kind{Validating, Mutating} {
 		list = append(list, controllers.New(k.Name, "WebhooksNotRead", New(Options{
-			Kind: k, Namespace: "istio-system", Lead: lead, Bundle: func() []byte { return []byte("roots") }, Logger: logger, Metrics: metrics,
+			Kind: k, Namespace: "istio-system", Lease: lead, Bundles: roots("roots"), Logger: logger, Metrics: metrics,
 		}), logger))
 	}
 	m, err := controllers.NewManager(controllers.Options{Client: s.Config(), Logger: logger}, list...)

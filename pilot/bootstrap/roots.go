@@ -3,7 +3,6 @@ package bootstrap
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"k8s.io/client-go/dynamic"
 
@@ -36,7 +35,7 @@ func (s *Server) joinCluster(x *secure, parts *secureport.Parts) error {
 	if err != nil {
 		return err
 	}
-	parts.Lead = lease.Valid
+	parts.Lease = lease
 	if x.publisher, err = s.newPublisher(x, e, "", lease); err != nil {
 		return err
 	}
@@ -44,7 +43,7 @@ func (s *Server) joinCluster(x *secure, parts *secureport.Parts) error {
 	if s.o.Certificates.Cacerts {
 		secret.Name, secret.Earlier = store.Cacerts, store.SelfSigned
 	}
-	parts.Store = &store.Kept{Store: secret, Lead: parts.Lead, Now: time.Now}
+	parts.Store = &store.Kept{Store: secret, Lease: lease}
 	return nil
 }
 

@@ -86,9 +86,8 @@ func (s *Server) newConfigurations(e controllers.Election, cluster string) (*con
 			continue
 		}
 		list = append(list, controllers.New(kind.Name, codeUnread, controller.New(controller.Options{
-			Kind: kind, Namespace: s.o.Namespace, Revision: s.o.Revision, Lead: lease.Valid, Bundle: s.webhooks.held.Roots,
-			Observed: func(bundles [][]byte) { s.webhooks.held.Observed(cluster+"/"+kind.Name, bundles) },
-			Logger:   logger, Metrics: s.webhooks.metrics,
+			Kind: kind, Namespace: s.o.Namespace, Revision: s.o.Revision, Lease: lease, Bundles: s.webhooks.held,
+			Caller: cluster + "/" + kind.Name, Logger: logger, Metrics: s.webhooks.metrics,
 		}), logger))
 	}
 	return controllers.NewManager(controllers.Options{Client: e.Client, Lease: lease, Always: true, Logger: logger}, list...)
