@@ -73,8 +73,9 @@ type Agent struct {
 	status  *status.Server // nil without a status port
 	envoy   *envoy.Process // nil without an Envoy
 
-	quit chan struct{} // closed on a request for /quitquitquit
-	lock *os.File      // lock on the directory of the sockets
+	quit     chan struct{} // closed by Quit
+	quitOnce sync.Once
+	lock     *os.File // lock on the directory of the sockets
 }
 
 // New opens the sockets and writes the bootstrap. It starts no goroutine. The error names the setting that is wrong
@@ -301,21 +302,19 @@ func (a *Agent) makeStatus() error {
 	if port == 0 {
 		return nil
 	}
-	quit := sync.OnceFunc(func() { close(a.quit) })
 	o := status.Options{
 		Addr: net.JoinHostPort("", strconv.Itoa(port)), AppHost: a.c.Addr.String(), Probers: a.c.Probers,
 		Scraping: a.c.Prometheus, Gatherer: a.registry, Registerer: a.registry,
-		LocalMetrics: a.c.LocalMetrics, Quit: quit, Drain: func() {}, Log: a.log("probes"),
+		LocalMetrics: a.c.LocalMetrics, Agent: a, Log: a.log("probes"),
 	}
 	if a.dns != nil {
-		o.DNSReady, o.NameTable = a.dns.Ready, func() []byte { return a.dns.Table().JSON() }
+		o.Names = a.dns
 	}
 	if a.envoy != nil {
 		o.EnvoyAdmin = admin(a.c)
 		if a.c.MergeEnvoy {
 			o.EnvoyStats = "http://" + net.JoinHostPort(loopback(a.c), strconv.Itoa(int(a.c.MetricsPort))) + "/stats/prometheus"
 		}
-		o.Drain = func() { safe.Go(a.o.Log, "drain", func() { a.envoy.Drain(context.Background()) }) }
 	}
 	var err error
 	if a.status, err = status.New(o); err != nil {
@@ -323,6 +322,16 @@ func (a *Agent) makeStatus() error {
 	}
 	a.add("status", a.status.Run)
 	return nil
+}
+
+// Quit ends the agent at once.
+func (a *Agent) Quit() { a.quitOnce.Do(func() { close(a.quit) }) }
+
+// Drain starts to drain Envoy, if the agent runs one.
+func (a *Agent) Drain() {
+	if a.envoy != nil {
+		safe.Go(a.o.Log, "drain", func() { a.envoy.Drain(context.Background()) })
+	}
 }
 
 // makeHealth makes the health checks of the application if its ProxyConfig has a readinessProbe, as on a virtual

@@ -189,6 +189,9 @@ func (s *Server) Table() *NameTable {
 	return t
 }
 
+// JSON returns the name table in force as JSON, or nil.
+func (s *Server) JSON() []byte { return s.Table().JSON() }
+
 // Ready reports whether there is a name table.
 func (s *Server) Ready() bool { return s.lookup.Load() != nil }
 

@@ -17,7 +17,7 @@ import (
 // readiness is the state of the proxy's readiness.
 type readiness struct {
 	url       string // URL of Envoy's statistics; empty without an Envoy
-	dns       func() bool
+	dns       Names  // nil without a DNS proxy
 	client    *http.Client
 	everReady atomic.Bool // the proxy was ready once
 	draining  atomic.Bool
@@ -43,7 +43,7 @@ const (
 )
 
 func newReadiness(o Options) *readiness {
-	r := &readiness{dns: o.DNSReady, client: &http.Client{Timeout: statsTimeout,
+	r := &readiness{dns: o.Names, client: &http.Client{Timeout: statsTimeout,
 		Transport: &http.Transport{DisableCompression: true, MaxIdleConns: 1, IdleConnTimeout: idle}}}
 	if o.EnvoyAdmin != "" {
 		filter := `^(server\.state|listener_manager\.workers_started|(cluster_manager\.cds|listener_manager\.lds)\.update_(success|rejected))$`
@@ -84,7 +84,7 @@ func (r *readiness) check(ctx context.Context) error {
 }
 
 func (r *readiness) checkNames() error {
-	if r.dns != nil && !r.dns() {
+	if r.dns != nil && !r.dns.Ready() {
 		return errors.New("the control plane has not sent the DNS name table")
 	}
 	return nil

@@ -39,23 +39,34 @@ type Options struct {
 	Gatherer prometheus.Gatherer
 	// LocalMetrics serves metrics only to this pod.
 	LocalMetrics bool
-	// DNSReady reports whether the DNS proxy has a name table. It is nil without a DNS proxy.
-	DNSReady func() bool
-	// NameTable returns the name table of the DNS proxy as JSON, or nil if there is none yet. It is nil without a DNS
-	// proxy.
-	NameTable func() []byte
+	// Names is nil without a DNS proxy.
+	Names Names
 	// Patience is how long a client may take to read metrics. The default is a minute, or the scrape timeout if that is
 	// longer.
 	Patience time.Duration
-	// Quit ends the agent. Drain drains Envoy. Both return without waiting.
-	Quit, Drain func()
-	Log         *slog.Logger
-	Registerer  prometheus.Registerer
+	// Agent is optional. Without it no request ends or drains anything.
+	Agent      Agent
+	Log        *slog.Logger
+	Registerer prometheus.Registerer
 
-	// listen opens the port. The default is the method Listen of net.ListenConfig.
-	listen func(ctx context.Context, network, address string) (net.Listener, error)
 	// maxSource bounds the size of a source's metrics, in bytes. Zero means maxEnvoy and maxApp.
 	maxSource int64
+}
+
+// Names is the name table of a DNS proxy.
+type Names interface {
+	// Ready reports whether there is a name table.
+	Ready() bool
+	// JSON returns the name table as JSON, or nil if there is none.
+	JSON() []byte
+}
+
+// Agent is the agent that the port belongs to. Its methods return without waiting.
+type Agent interface {
+	// Quit ends the agent.
+	Quit()
+	// Drain drains Envoy.
+	Drain()
 }
 
 // Server serves the status port, 15020. It is safe for concurrent use.
@@ -80,23 +91,27 @@ const (
 
 // New opens the port. The error names the option that is wrong.
 func New(o Options) (*Server, error) {
+	l, err := net.Listen("tcp", o.Addr)
+	if err != nil {
+		return nil, fmt.Errorf("failed to serve the status port: %w", err)
+	}
+	s, err := newServer(o, l)
+	if err != nil {
+		l.Close()
+	}
+	return s, err
+}
+
+// newServer returns a Server of an open port.
+func newServer(o Options, l net.Listener) (*Server, error) {
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	probers, err := parseProbers(o.Probers, o.AppHost)
 	if err != nil {
 		return nil, fmt.Errorf("ISTIO_KUBE_APP_PROBERS: %w", err)
 	}
-	s := &Server{o: o, ready: newReadiness(o)}
-	listen := o.listen
-	if listen == nil {
-		listen = new(net.ListenConfig).Listen
-	}
-	if s.listener, err = listen(context.Background(), "tcp", o.Addr); err != nil {
-		return nil, fmt.Errorf("failed to serve the status port: %w", err)
-	}
-	s.listener = quota.Listen(s.listener, quota.NewCounter[netip.Addr](maxConnections))
-	merged, err := newMerged(o, s.listener.Addr())
+	s := &Server{o: o, ready: newReadiness(o), listener: quota.Listen(l, quota.NewCounter[netip.Addr](maxConnections))}
+	merged, err := newMerged(o, l.Addr())
 	if err != nil {
-		s.listener.Close()
 		return nil, err
 	}
 	mux := http.NewServeMux()
@@ -114,11 +129,8 @@ func New(o Options) (*Server, error) {
 	for path, p := range probers {
 		mux.HandleFunc(path, s.serveProbe(p))
 	}
-	mux.HandleFunc("POST /quitquitquit", localOnly(trigger(o.Quit)))
-	mux.HandleFunc("POST /drain", localOnly(func(w http.ResponseWriter, r *http.Request) {
-		s.ready.drain()
-		trigger(o.Drain)(w, r)
-	}))
+	mux.HandleFunc("POST /quitquitquit", localOnly(s.serveQuit))
+	mux.HandleFunc("POST /drain", localOnly(s.serveDrain))
 	mux.HandleFunc("GET /debug/ndsz", localOnly(s.serveNames))
 	mux.HandleFunc("GET /debug/pprof/", localOnly(pprof.Index))
 	mux.HandleFunc("GET /debug/pprof/cmdline", localOnly(pprof.Cmdline))
@@ -181,8 +193,8 @@ func (s *Server) serveReady(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) serveNames(w http.ResponseWriter, _ *http.Request) {
 	var names []byte
-	if s.o.NameTable != nil {
-		names = s.o.NameTable()
+	if s.o.Names != nil {
+		names = s.o.Names.JSON()
 	}
 	if names == nil {
 		http.Error(w, "there is no name table: DNS proxying is off, or the control plane has not sent one", http.StatusNotFound)
@@ -192,17 +204,28 @@ func (s *Server) serveNames(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write(names) // the client may have gone
 }
 
-// trigger returns a handler that calls fn.
-func trigger(fn func()) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		if fn == nil {
-			http.Error(w, "this agent does not support the request", http.StatusNotFound)
-			return
-		}
-		w.WriteHeader(http.StatusOK)
-		_, _ = w.Write([]byte("OK\n"))
-		fn()
+func (s *Server) serveQuit(w http.ResponseWriter, _ *http.Request) {
+	if s.accept(w) {
+		s.o.Agent.Quit()
 	}
+}
+
+func (s *Server) serveDrain(w http.ResponseWriter, _ *http.Request) {
+	s.ready.drain()
+	if s.accept(w) {
+		s.o.Agent.Drain()
+	}
+}
+
+// accept answers a request to the agent. It returns false if there is no agent.
+func (s *Server) accept(w http.ResponseWriter) bool {
+	if s.o.Agent == nil {
+		http.Error(w, "this agent does not support the request", http.StatusNotFound)
+		return false
+	}
+	w.WriteHeader(http.StatusOK)
+	_, _ = w.Write([]byte("OK\n"))
+	return true
 }
 
 // localOnly refuses requests from outside of the pod, including requests that Envoy forwards, and requests of web pages

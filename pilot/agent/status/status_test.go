@@ -87,8 +87,8 @@ func TestReadiness(t *testing.T) {
 		}
 		io.WriteString(w, stats.Load().(string))
 	})
-	drained := false
-	url := start(t, Options{EnvoyAdmin: envoy, DNSReady: func() bool { return names.Load().(bool) }, Drain: func() { drained = true }})
+	var a agent
+	url := start(t, Options{EnvoyAdmin: envoy, Names: table(func() bool { return names.Load().(bool) }), Agent: &a})
 	without := func(what string) string { return strings.ReplaceAll(live, what, "x") }
 	for i, step := range []struct {
 		stats         string
@@ -120,13 +120,25 @@ func TestReadiness(t *testing.T) {
 			t.Errorf("step %d: %d %s, want %d %s", i, code, body, step.code, step.body)
 		}
 	}
-	if code, _, _ := do(t, "POST", url+"/drain"); code != 200 || !drained {
-		t.Errorf("drain: %d, %t", code, drained)
+	if code, _, _ := do(t, "POST", url+"/drain"); code != 200 || a.drains.Load() != 1 {
+		t.Errorf("drain: %d, %d times", code, a.drains.Load())
 	}
 	if code, body, _ := do(t, "GET", url+"/healthz/ready"); code != 503 || !strings.Contains(body, "draining") {
 		t.Errorf("after a drain: %d %s", code, body)
 	}
 }
+
+// agent is an Agent that counts calls.
+type agent struct{ quits, drains atomic.Int32 }
+
+func (a *agent) Quit()  { a.quits.Add(1) }
+func (a *agent) Drain() { a.drains.Add(1) }
+
+// table is a name table that is there if the function returns true.
+type table func() bool
+
+func (t table) Ready() bool { return t() }
+func (table) JSON() []byte  { return []byte(`{"table":{}}`) }
 
 // TestReadinessWithoutEnvoy checks that a proxyless application is ready at once.
 func TestReadinessWithoutEnvoy(t *testing.T) {
@@ -137,8 +149,8 @@ func TestReadinessWithoutEnvoy(t *testing.T) {
 
 // TestOnlyFromThisPod checks that pages that stop the agent or show its state are only for this pod.
 func TestOnlyFromThisPod(t *testing.T) {
-	quit := make(chan struct{}, 1)
-	o := Options{Addr: "127.0.0.1:0", Quit: func() { quit <- struct{}{} }, NameTable: func() []byte { return []byte(`{"table":{}}`) }}
+	var a agent
+	o := Options{Addr: "127.0.0.1:0", Agent: &a, Names: table(nil)}
 	s, err := New(o)
 	must.Succeed(t, err)
 	defer s.listener.Close()
@@ -157,7 +169,7 @@ func TestOnlyFromThisPod(t *testing.T) {
 		{"GET", "/debug/pprof/", "[fd00::1]:1", 403},
 		{"GET", "/debug/pprof/cmdline", "not an address", 403},
 		{"GET", "/quitquitquit", "127.0.0.1:1", 405},
-		{"POST", "/drain", "127.0.0.1:1", 404}, // there is no Drain
+		{"POST", "/drain", "127.0.0.1:1", 200},
 		{"GET", "/debug/ndsz", "[::1]:1", 200},
 		{"GET", "/debug/pprof/", "[::ffff:127.0.0.1]:1", 200},
 		{"POST", "/quitquitquit", "127.0.0.1:1", 200},
@@ -175,18 +187,16 @@ func TestOnlyFromThisPod(t *testing.T) {
 			t.Errorf("%s %s from %s: %d, want %d", c.method, c.path, c.from, w.Code, c.code)
 		}
 	}
-	select {
-	case <-quit:
-	default:
-		t.Error("quitquitquit did nothing")
+	if a.quits.Load() != 1 || a.drains.Load() != 1 {
+		t.Errorf("the agent was ended %d times and drained %d times", a.quits.Load(), a.drains.Load())
 	}
 }
 
 // TestNoOtherOrigin checks that requests of web pages in a browser on this host are refused. Browsers send such a
 // POST without a preflight request.
 func TestNoOtherOrigin(t *testing.T) {
-	quit := 0
-	s, err := New(Options{Addr: "127.0.0.1:0", Quit: func() { quit++ }, Drain: func() { quit++ }})
+	var a agent
+	s, err := New(Options{Addr: "127.0.0.1:0", Agent: &a})
 	must.Succeed(t, err)
 	defer s.listener.Close()
 	for _, c := range []struct {
@@ -210,20 +220,24 @@ func TestNoOtherOrigin(t *testing.T) {
 			t.Errorf("%s %s with %s %s: %d, want %d", c.method, c.path, c.header, c.value, w.Code, c.code)
 		}
 	}
-	if quit > 0 {
-		t.Errorf("%d requests of another origin did something", quit)
+	if n := a.quits.Load() + a.drains.Load(); n > 0 {
+		t.Errorf("%d requests of another origin did something", n)
 	}
 }
 
 func TestNameTable(t *testing.T) {
-	url := start(t, Options{NameTable: func() []byte { return []byte(`{"table":{}}`) }})
+	url := start(t, Options{Names: table(nil)})
 	if code, body, _ := do(t, "GET", url+"/debug/ndsz"); code != 200 || body != `{"table":{}}` {
 		t.Errorf("%d %s", code, body)
 	}
 	if code, _, _ := do(t, "GET", url+"/debug/ndsz", "X-Large", strings.Repeat("x", 80<<10)); code != http.StatusRequestHeaderFieldsTooLarge {
 		t.Errorf("a header of 80 KiB: %d", code)
 	}
-	if code, body, _ := do(t, "GET", start(t, Options{})+"/debug/ndsz"); code != 404 || !strings.Contains(body, "DNS proxying is off") {
+	without := start(t, Options{})
+	if code, _, _ := do(t, "POST", without+"/drain"); code != 404 {
+		t.Errorf("a drain without an agent: %d", code)
+	}
+	if code, body, _ := do(t, "GET", without+"/debug/ndsz"); code != 404 || !strings.Contains(body, "DNS proxying is off") {
 		t.Errorf("without DNS: %d %s", code, body)
 	}
 }
@@ -630,11 +644,10 @@ func (c farConn) Close() error { close(c.closed); return nil }
 // TestConnectionsOfOneAddress checks that the number of connections from one address of another host is limited.
 func TestConnectionsOfOneAddress(t *testing.T) {
 	l := far{conns: make(chan net.Conn, maxConnections+1)}
-	s, err := New(Options{Addr: "127.0.0.1:0", listen: func(ctx context.Context, network, address string) (net.Listener, error) {
-		at, err := new(net.ListenConfig).Listen(ctx, network, address)
-		l.Listener = at
-		return l, err
-	}})
+	var err error
+	l.Listener, err = net.Listen("tcp", "127.0.0.1:0")
+	must.Succeed(t, err)
+	s, err := newServer(Options{}, l)
 	must.Succeed(t, err)
 	defer l.Listener.Close()
 	var last farConn
