@@ -22,15 +22,12 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/xds"
 )
 
-// Options configure a Controller. Store, Instance, Object and Objects are required.
+// Options configure a Controller. Store, World and Instance are required.
 type Options struct {
 	Store Store
+	World World
 	// Instance is the name of this replica, usually its pod's.
 	Instance string
-
-	// Object and Objects read the WorkloadGroups and WorkloadEntries in force. They may be called from any goroutine.
-	Object  func(kinds.Key) *kinds.Object
-	Objects func() []*kinds.Object
 
 	// Grace is the time from the end of a proxy's last stream to the deletion of its entry. The default is 10 s.
 	Grace time.Duration
@@ -43,16 +40,31 @@ type Options struct {
 	// OrphanAge is the age at which a connection recorded in an entry must have ended, because no stream lasts as long.
 	// The sweep then deletes the entry. Zero disables that.
 	OrphanAge time.Duration
-	// Gone reports whether an instance no longer runs. Without it the sweep assumes that every other instance runs.
-	Gone func(ctx context.Context, instance string) bool
-	// Sweeps reports whether this instance may sweep the entries of an instance. Without it, it may sweep all.
-	Sweeps func(ctx context.Context, instance string) bool
+	// Replicas is optional. Without it the sweep assumes that every other instance runs, and that this instance may sweep
+	// the entries of all instances.
+	Replicas Replicas
 
 	// Entries limits the entries of this instance. The default is 20,000. One identity, or one address of proxies
 	// without an identity, may have a tenth of them. The last tenth is reserved for tenants that have at most a tenth.
 	Entries int
 	Logger  *slog.Logger
 	Metrics prometheus.Registerer
+}
+
+// World reads the WorkloadGroups and WorkloadEntries in force. It is safe for concurrent use.
+type World interface {
+	// Object returns the object of a key, or nil.
+	Object(kinds.Key) *kinds.Object
+	// ObjectsOf returns all objects of a kind, in no order.
+	ObjectsOf(*kinds.Kind) []*kinds.Object
+}
+
+// Replicas knows the instances that register proxies.
+type Replicas interface {
+	// Gone reports whether an instance no longer runs.
+	Gone(ctx context.Context, instance string) bool
+	// Sweeps reports whether this instance may sweep the entries of an instance.
+	Sweeps(ctx context.Context, instance string) bool
 }
 
 // Controller registers the proxies of one instance. It implements xds.Connections.
@@ -158,7 +170,7 @@ func (c *Controller) await(ctx context.Context, key types.NamespacedName, group 
 			return status.FromContextError(ctx.Err()).Err()
 		case <-tick.C:
 		}
-		if o := c.o.Object(objectKey(key)); o != nil && o.Annotations[annotationGroup] == group {
+		if o := c.o.World.Object(objectKey(key)); o != nil && o.Annotations[annotationGroup] == group {
 			c.o.Logger.Debug("admitted a proxy with its existing entry, which was not written in time", "ns", key.Namespace, "name", key.Name)
 			return nil
 		}
@@ -352,7 +364,7 @@ func (c *Controller) watch(ctx context.Context) {
 			queue.Add(key)
 		}
 		for _, key := range claimed {
-			if o := c.o.Object(objectKey(key)); o == nil || o.Annotations[annotationDisconnected] != "" {
+			if o := c.o.World.Object(objectKey(key)); o == nil || o.Annotations[annotationDisconnected] != "" {
 				c.cache(key, nil)
 				queue.Add(key)
 			}

@@ -27,7 +27,7 @@ func TestEntryIsMadeFromGroupAndProxy(t *testing.T) {
 		w := newWorld(reviews())
 		a := w.start(t, "istiod-a")
 		a.connect(stream("1", func(c *xds.Client) { c.Proxy.ReadinessProbe = true }))
-		got := w.object(objectKey(vm()))
+		got := w.Object(objectKey(vm()))
 		labels := map[string]string{"app": "nodeapp", "extra": "x", "version": "v1", "shared": "group", "tier": "t"}
 		want := &kinds.Object{
 			Key: objectKey(vm()), UID: "1", Created: time.Now(), Labels: labels,
@@ -46,7 +46,7 @@ func TestEntryIsMadeFromGroupAndProxy(t *testing.T) {
 		a.metrics("success=1")
 		// The template provides the rest.
 		a.connect(stream("2", func(c *xds.Client) { c.Proxy.Network, c.Proxy.Locality = "", [3]string{} }))
-		spec := w.object(kinds.Key{Kind: kinds.WorkloadEntry, Namespace: "vm", Name: "reviews-10.9.0.1"}).Spec.(*networkingv1.WorkloadEntry)
+		spec := w.Object(kinds.Key{Kind: kinds.WorkloadEntry, Namespace: "vm", Name: "reviews-10.9.0.1"}).Spec.(*networkingv1.WorkloadEntry)
 		if spec.GetNetwork() != "template-net" || spec.GetLocality() != "r1/z1/s1" {
 			t.Errorf("network %q, locality %q", spec.GetNetwork(), spec.GetLocality())
 		}
@@ -527,7 +527,7 @@ func TestRestartKeepsEntries(t *testing.T) {
 		w.want(t, "a connected")
 		again.metrics("updates=1")
 		again.stop()
-		early := New(Options{Store: w, Instance: "c", Object: w.object, Objects: w.list})
+		early := New(Options{Store: w, Instance: "c", World: w})
 		connected := make(chan error)
 		go func() { connected <- early.Connected(t.Context(), stream("1")) }() // before Run
 		synctest.Wait()

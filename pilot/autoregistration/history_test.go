@@ -104,7 +104,7 @@ func history(t *testing.T, seed uint64) {
 			want[fmt.Sprintf("reviews-10.0.0.%d-net-1", p)] = true
 		}
 	}
-	for _, o := range w.list() {
+	for _, o := range w.ObjectsOf(kinds.WorkloadEntry) {
 		if o.Kind == kinds.WorkloadEntry {
 			got[o.Name] = true
 		}

@@ -119,7 +119,7 @@ func merged(o, patch map[string]any) map[string]any {
 }
 
 // object is the view of the cluster, which is up to date.
-func (s *apiServer) object(k kinds.Key) *kinds.Object {
+func (s *apiServer) Object(k kinds.Key) *kinds.Object {
 	if k == groupKey {
 		return reviews()
 	}
@@ -145,6 +145,8 @@ func (s *apiServer) count() string {
 	return text
 }
 
+func (s *apiServer) ObjectsOf(*kinds.Kind) []*kinds.Object { return nil }
+
 // A thousand machines that connect at once are all registered by one request each, and none has to retry. The same
 // holds when they report health, disconnect, and reconnect to a restarted server.
 func TestAThousandMachinesAtOnce(t *testing.T) {
@@ -154,7 +156,7 @@ func TestAThousandMachinesAtOnce(t *testing.T) {
 		start := func(instance string) *replica {
 			store, err := NewKubernetes(&rest.Config{Host: "http://api", Transport: api, QPS: 80, Burst: 160})
 			must.Succeed(t, err)
-			return newWorld().start(t, instance, func(o *Options) { o.Store, o.Object = store, api.object })
+			return newWorld().start(t, instance, func(o *Options) { o.Store, o.World = store, api })
 		}
 		machine := func(i int) xds.Client {
 			return stream(fmt.Sprint(i), func(c *xds.Client) {
@@ -211,7 +213,7 @@ func TestAThousandMachinesAtOnce(t *testing.T) {
 			t.Errorf("%d entries", len(api.objects))
 		}
 		for name := range api.objects {
-			o := api.object(kinds.Key{Kind: kinds.WorkloadEntry, Namespace: "vm", Name: path.Base(name)})
+			o := api.Object(kinds.Key{Kind: kinds.WorkloadEntry, Namespace: "vm", Name: path.Base(name)})
 			if o.Annotations[annotationController] != "b" || o.Annotations[annotationDisconnected] != "" {
 				t.Fatalf("%s: %v", name, o.Annotations)
 			}

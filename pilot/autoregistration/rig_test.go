@@ -60,18 +60,20 @@ func (w *world) count(n *int) int {
 	return *n
 }
 
-func (w *world) object(k kinds.Key) *kinds.Object {
+func (w *world) Object(k kinds.Key) *kinds.Object {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.objects[k]
 }
 
-func (w *world) list() []*kinds.Object {
+func (w *world) ObjectsOf(kind *kinds.Kind) []*kinds.Object {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var out []*kinds.Object
 	for _, o := range w.objects {
-		out = append(out, o)
+		if o.Kind == kind {
+			out = append(out, o)
+		}
 	}
 	return out
 }
@@ -138,7 +140,7 @@ type replica struct {
 func (w *world) start(t *testing.T, instance string, edit ...func(*Options)) *replica {
 	t.Helper()
 	reg := prometheus.NewRegistry()
-	o := Options{Store: w, Instance: instance, Object: w.object, Objects: w.list, Metrics: reg}
+	o := Options{Store: w, Instance: instance, World: w, Metrics: reg}
 	for _, e := range edit {
 		e(&o)
 	}
@@ -205,7 +207,7 @@ func vm() types.NamespacedName {
 
 // state returns the instance that holds the entry, and its health.
 func (w *world) state() string {
-	o := w.object(objectKey(vm()))
+	o := w.Object(objectKey(vm()))
 	if o == nil {
 		return "none"
 	}

@@ -37,7 +37,7 @@ func (c *Controller) admit(client xds.Client) (*kinds.Object, error) {
 }
 
 func (c *Controller) group(p *node.Proxy) *kinds.Object {
-	return c.o.Object(kinds.Key{Kind: kinds.WorkloadGroup, Namespace: p.Namespace, Name: p.RegisterGroup})
+	return c.o.World.Object(kinds.Key{Kind: kinds.WorkloadGroup, Namespace: p.Namespace, Name: p.RegisterGroup})
 }
 
 func noGroup(p *node.Proxy) error {
@@ -93,7 +93,7 @@ func (c *Controller) stored(ctx context.Context, key types.NamespacedName, h reg
 	if h.mustRead {
 		return c.read(ctx, key)
 	}
-	o := c.o.Object(objectKey(key))
+	o := c.o.World.Object(objectKey(key))
 	switch {
 	case o == nil:
 		return nil, nil

@@ -41,12 +41,12 @@ func (c *Controller) Sweep(ctx context.Context, writer Store) {
 		}
 		now := time.Now()
 		stillAbandoned := map[holding]time.Time{}
-		for _, o := range c.o.Objects() {
+		for _, o := range c.o.World.ObjectsOf(kinds.WorkloadEntry) {
 			instance := o.Annotations[annotationController]
-			if o.Kind != kinds.WorkloadEntry || o.Cluster != "" || o.Annotations[annotationGroup] == "" || instance == "" {
+			if o.Cluster != "" || o.Annotations[annotationGroup] == "" || instance == "" {
 				continue
 			}
-			if c.o.Sweeps != nil && !c.o.Sweeps(ctx, instance) {
+			if c.o.Replicas != nil && !c.o.Replicas.Sweeps(ctx, instance) {
 				continue
 			}
 			hold := holding{o.UID, instance, o.Annotations[annotationConnected]}
@@ -69,7 +69,7 @@ func (c *Controller) abandoned(ctx context.Context, o *kinds.Object) bool {
 	if o.Annotations[annotationController] == c.o.Instance {
 		return !c.tracks(o)
 	}
-	return c.o.Gone != nil && c.o.Gone(ctx, o.Annotations[annotationController])
+	return c.o.Replicas != nil && c.o.Replicas.Gone(ctx, o.Annotations[annotationController])
 }
 
 func (c *Controller) tracks(o *kinds.Object) bool {

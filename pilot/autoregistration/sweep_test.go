@@ -27,6 +27,15 @@ func (g guarded) Delete(ctx context.Context, e *Entry) error {
 	return g.Store.Delete(ctx, e)
 }
 
+// replicas are Replicas made of functions.
+type replicas struct {
+	gone   func(instance string) bool
+	sweeps func(ctx context.Context, instance string) bool
+}
+
+func (r replicas) Gone(_ context.Context, instance string) bool     { return r.gone(instance) }
+func (r replicas) Sweeps(ctx context.Context, instance string) bool { return r.sweeps(ctx, instance) }
+
 func TestSweepDeletesWhatIsLeftBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(reviews())
@@ -35,7 +44,10 @@ func TestSweepDeletesWhatIsLeftBehind(t *testing.T) {
 		may := true
 		a := w.start(t, "a", func(o *Options) {
 			o.OrphanAge = time.Hour
-			o.Gone = func(_ context.Context, i string) bool { mu.Lock(); defer mu.Unlock(); return gone[i] }
+			o.Replicas = replicas{
+				gone:   func(i string) bool { mu.Lock(); defer mu.Unlock(); return gone[i] },
+				sweeps: func(context.Context, string) bool { return true },
+			}
 		})
 		set := func(f func()) { mu.Lock(); defer mu.Unlock(); f() }
 		ctx, stop := context.WithCancel(t.Context())
@@ -100,7 +112,7 @@ func TestSweepDeletesWhatIsLeftBehind(t *testing.T) {
 		w.take([]kinds.Change{{Key: kinds.Key{Kind: kinds.WorkloadEntry, Name: "hand"},
 			Object: &kinds.Object{Key: kinds.Key{Kind: kinds.WorkloadEntry, Name: "hand"}}}})
 		// The view is stale: the entry was claimed since.
-		stale := w.object(objectKey(vm()))
+		stale := w.Object(objectKey(vm()))
 		e, _ := w.Memory.Get(t.Context(), vm())
 		e.claim("d", time.Now())
 		must.Succeed(t, w.Memory.Update(t.Context(), e))
@@ -120,11 +132,14 @@ func TestSweepLeavesWhatItMayNotJudge(t *testing.T) {
 		type key struct{}
 		ctx, stop := context.WithCancel(context.WithValue(t.Context(), key{}, "the sweep's"))
 		a := w.start(t, "a", func(o *Options) {
-			o.Sweeps = func(ctx context.Context, instance string) bool {
-				if ctx.Value(key{}) != "the sweep's" {
-					t.Error("whose entries it sweeps is asked with another context")
-				}
-				return instance == "an_outsider"
+			o.Replicas = replicas{
+				gone: func(string) bool { return false },
+				sweeps: func(ctx context.Context, instance string) bool {
+					if ctx.Value(key{}) != "the sweep's" {
+						t.Error("whose entries it sweeps is asked with another context")
+					}
+					return instance == "an_outsider"
+				},
 			}
 		})
 		swept := make(chan struct{})

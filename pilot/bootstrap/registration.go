@@ -27,7 +27,7 @@ type writers struct {
 // Entries are written to the API server. Without an API server this process holds them, as one more source.
 func (s *Server) newRegistration(all *ingest.Sources) (*autoregistration.Controller, error) {
 	o := autoregistration.Options{
-		Instance: s.o.Instance(), Object: s.world.Object, Objects: func() []*kinds.Object { return s.world.ObjectsOf(kinds.WorkloadEntry) }, Grace: s.o.RegistrationGrace, NoHealth: s.o.NoHealth,
+		Instance: s.o.Instance(), World: s.world, Grace: s.o.RegistrationGrace, NoHealth: s.o.NoHealth,
 		Authorizer: s.authorizer, OrphanAge: s.o.MaxConnectionAge * 3 / 2,
 		Logger: s.o.Logger.With("scope", "autoregistration"), Metrics: s.metrics,
 	}
@@ -84,12 +84,11 @@ func (s *Server) writeToCluster(o *autoregistration.Options) (by writers, err er
 		return by, err
 	}
 	s.components.Join(observer)
-	o.Gone = func(ctx context.Context, instance string) bool { return s.gone(ctx, instance, observer) }
+	o.Replicas = instances{s, observer}
 	switch {
 	case s.o.NoElection:
 		return by, nil
 	case s.o.PodName == "":
-		o.Sweeps = func(ctx context.Context, instance string) bool { return s.judgesOutside(ctx, instance, observer) }
 		o.OrphanAge = 0
 		by.presence, err = leader.NewPresence(leases)
 		return by, err
@@ -103,12 +102,18 @@ func (s *Server) writeToCluster(o *autoregistration.Options) (by writers, err er
 	return by, err
 }
 
-// gone reports whether an instance does not run any more. A pod does not if it is missing while the server's own pod is
+// instances are the instances of the control plane that register workloads.
+type instances struct {
+	*Server
+	observer *leader.Observer
+}
+
+// Gone reports whether an instance does not run any more. A pod does not if it is missing while the server's own pod is
 // there; without that pod, the instances run elsewhere. A server outside the cluster does not if its Lease is not
 // renewed; without election, every other instance is gone.
-func (s *Server) gone(ctx context.Context, instance string, observer *leader.Observer) bool {
+func (s instances) Gone(ctx context.Context, instance string) bool {
 	if strings.Contains(instance, ingest.NotAPod) {
-		return s.o.NoElection || observer.Gone(ctx, instance)
+		return s.o.NoElection || s.observer.Gone(ctx, instance)
 	}
 	there := func(pod string) bool {
 		return s.world.Object(kinds.Key{Kind: kinds.Pod, Namespace: s.o.Namespace, Name: pod}) != nil
@@ -116,8 +121,9 @@ func (s *Server) gone(ctx context.Context, instance string, observer *leader.Obs
 	return !s.o.NoServices && there(s.o.PodName) && !there(instance)
 }
 
-// judgesOutside reports whether a server outside the cluster may judge the entries of an instance: its own, and
-// those of servers outside the cluster that are gone. All others are for the leader of the pods.
-func (s *Server) judgesOutside(ctx context.Context, instance string, observer *leader.Observer) bool {
-	return strings.Contains(instance, ingest.NotAPod) && (instance == s.o.Instance() || observer.Gone(ctx, instance))
+// Sweeps reports whether this server may judge the entries of an instance. A server outside the cluster judges its own
+// entries, and the entries of servers outside the cluster that are gone. The leader of the pods judges all others.
+func (s instances) Sweeps(ctx context.Context, instance string) bool {
+	return s.o.NoElection || s.o.PodName != "" ||
+		strings.Contains(instance, ingest.NotAPod) && (instance == s.o.Instance() || s.observer.Gone(ctx, instance))
 }

@@ -192,15 +192,15 @@ func TestInstancesThatEnded(t *testing.T) {
 	o.PodName, o.NoElection = "istiod-0", true
 	s := pods("istiod-0", "istiod-1")
 	for instance, want := range map[string]bool{"istiod-1": false, "istiod-2": true, "laptop-7_": true} {
-		if got := s.gone(t.Context(), instance, nil); got != want {
+		if got := (instances{s, nil}).Gone(t.Context(), instance); got != want {
 			t.Errorf("%s is gone: %v", instance, got)
 		}
 	}
-	if pods("istiod-1").gone(t.Context(), "istiod-2", nil) {
+	if (instances{pods("istiod-1"), nil}).Gone(t.Context(), "istiod-2") {
 		t.Error("judged by a server whose own pod is not there")
 	}
 	o.NoServices = true
-	if pods("istiod-0").gone(t.Context(), "istiod-2", nil) {
+	if (instances{pods("istiod-0"), nil}).Gone(t.Context(), "istiod-2") {
 		t.Error("judged by a server that reads no pods")
 	}
 }

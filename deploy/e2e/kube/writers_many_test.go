@@ -27,8 +27,8 @@ func (v *view) follow(ctx context.Context, l live) {
 	for ctx.Err() == nil {
 		objects := map[kinds.Key]*kinds.Object{}
 		key := kinds.Key{Kind: kinds.WorkloadGroup, Namespace: "vm", Name: "reviews"}
-		objects[key] = l.object(key)
-		for _, o := range l.objects() {
+		objects[key] = l.Object(key)
+		for _, o := range l.ObjectsOf(kinds.WorkloadEntry) {
 			objects[o.Key] = o
 		}
 		v.mu.Lock()
@@ -38,11 +38,13 @@ func (v *view) follow(ctx context.Context, l live) {
 	}
 }
 
-func (v *view) object(k kinds.Key) *kinds.Object {
+func (v *view) Object(k kinds.Key) *kinds.Object {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.objects[k]
 }
+
+func (v *view) ObjectsOf(*kinds.Kind) []*kinds.Object { return nil }
 
 // counted counts requests by method.
 type counted struct {
@@ -81,12 +83,12 @@ func TestAThousandMachinesAtOnce(t *testing.T) {
 	running.Go(func() { v.follow(following, live{ctx, c}) })
 	group := kinds.Key{Kind: kinds.WorkloadGroup, Namespace: "vm", Name: "reviews"}
 	w.Eventually("the group is seen", func() error {
-		if v.object(group) == nil {
+		if v.Object(group) == nil {
 			return fmt.Errorf("no %v", group)
 		}
 		return nil
 	})
-	r := autoregistration.New(autoregistration.Options{Store: store, Instance: "istiod-a", Object: v.object, Grace: time.Minute,
+	r := autoregistration.New(autoregistration.Options{Store: store, Instance: "istiod-a", World: v, Grace: time.Minute,
 		Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	running.Go(func() { _ = r.Run(following) })
 	defer running.Wait()

@@ -55,7 +55,7 @@ type live struct {
 	c   *cluster.Cluster
 }
 
-func (l live) object(k kinds.Key) *kinds.Object {
+func (l live) Object(k kinds.Key) *kinds.Object {
 	u, err := l.c.Dynamic().Resource(resource(k.Kind)).Namespace(k.Namespace).Get(l.ctx, k.Name, metav1.GetOptions{})
 	if err != nil {
 		return nil
@@ -78,14 +78,14 @@ func object(k *kinds.Kind, u *unstructured.Unstructured) *kinds.Object {
 	}
 }
 
-func (l live) objects() []*kinds.Object {
-	list, err := l.c.Dynamic().Resource(resource(kinds.WorkloadEntry)).List(l.ctx, metav1.ListOptions{})
+func (l live) ObjectsOf(kind *kinds.Kind) []*kinds.Object {
+	list, err := l.c.Dynamic().Resource(resource(kind)).List(l.ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil
 	}
 	var out []*kinds.Object
 	for i := range list.Items {
-		out = append(out, object(kinds.WorkloadEntry, &list.Items[i]))
+		out = append(out, object(kind, &list.Items[i]))
 	}
 	return out
 }
@@ -97,7 +97,7 @@ func controller(ctx context.Context, t *testing.T, c *cluster.Cluster, access cl
 	must.Succeed(t, err)
 	view := live{ctx, c}
 	r := autoregistration.New(autoregistration.Options{
-		Store: store, Instance: instance, Object: view.object, Objects: view.objects, Grace: grace,
+		Store: store, Instance: instance, World: view, Grace: grace,
 		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
 	running, stop := context.WithCancel(ctx)
@@ -150,7 +150,7 @@ func TestRegistration(t *testing.T) {
 	if err != nil || at.Before(began) {
 		t.Errorf("connected at %v, %v", at, err)
 	}
-	uid := live{ctx, c}.object(kinds.Key{Kind: kinds.WorkloadGroup, Namespace: "vm", Name: "reviews"}).UID
+	uid := live{ctx, c}.Object(kinds.Key{Kind: kinds.WorkloadGroup, Namespace: "vm", Name: "reviews"}).UID
 	labels := map[string]any{"app": "nodeapp", "extra": "x", "shared": "group", "tier": "t", "version": "v1"}
 	controls := true
 	want := map[string]any{
