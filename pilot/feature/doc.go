@@ -53,8 +53,8 @@
 //
 // The order of features in pilot/catalog is the order of their filters on the wire. The router, or the TCP proxy, comes
 // last. A feature with filters at several places, such as one for WasmPlugins with their phases, is several lines of
-// the catalog, as authz.NewCustom and authz.New are. A filter whose place depends on the others is put there by the
-// hook ConnectionManager, which is given all of them.
+// the catalog, as authz.NewCustom and authz.New are. A filter whose place depends on the others is put there by
+// ConnectionManager of the hook Listeners, which is given all of them.
 //
 // # Tests that know every kind
 //

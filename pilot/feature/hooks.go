@@ -32,15 +32,10 @@ type Hooks struct {
 	// FiltersReadOf returns a chain with no more than HTTPFilters and NetworkFilters depend on. Chains for which it
 	// returns the same have the same filters, which are made once. Nil: they are made for each chain.
 	FiltersReadOf func(Chain) Chain
-	// ConnectionManager changes a connection manager. It has the filters of all features; the router is the last.
-	ConnectionManager func(Chain, *hcmv3.HttpConnectionManager)
-	// TCPProxy changes a TCP proxy, the last filter of a chain without HTTP.
-	TCPProxy func(Chain, *tcpv3.TcpProxy)
-	// Listener changes a listener. Its filter chains are complete.
-	Listener func(Listener, *listenerv3.Listener)
 	// Cluster changes a cluster, except for those that never have a connection.
 	Cluster func(Cluster, *clusterv3.Cluster)
 
+	Listeners   Listeners
 	Transport   Transport
 	Destination Destination
 	Routes      Routes
@@ -102,6 +97,16 @@ type Cluster struct {
 	HTTP2        bool      // requests go out as HTTP/2
 	Downstream   bool      // requests go out in the version of HTTP that they came in
 	Selection    Selection // the feature's own: of InboundPart if the Direction is Inbound, else of ClientPart
+}
+
+// Listeners changes listeners and the last filters of their chains.
+type Listeners interface {
+	// ConnectionManager changes a connection manager. It has the filters of all features; the router is the last.
+	ConnectionManager(Chain, *hcmv3.HttpConnectionManager)
+	// TCPProxy changes a TCP proxy, the last filter of a chain without HTTP.
+	TCPProxy(Chain, *tcpv3.TcpProxy)
+	// Listener changes a listener. Its filter chains are complete.
+	Listener(Listener, *listenerv3.Listener)
 }
 
 // Transport secures the connections between the proxies of the mesh. At most one feature has it. Its Selection is made
@@ -299,8 +304,8 @@ type ConnectionDestination struct {
 	Port, Weight uint32
 }
 
-// RouteOptions is what the routes of an object for one virtual host depend on. Functions must be pure. Any reads
-// neither Cluster nor Hash.
+// RouteOptions is what the routes of an object for one virtual host depend on. Functions must be pure. Any does not
+// read Destinations.
 type RouteOptions struct {
 	Object       *kinds.Object
 	Port         uint32            // of the listener; of a gateway, the server's port
@@ -312,11 +317,16 @@ type RouteOptions struct {
 	// SourceMatches reports whether the proxy has the source labels of a match of any kind of route. Nil: every match
 	// passes.
 	SourceMatches func(match any) bool
-	// Cluster returns the cluster name of a destination. host is fully qualified; port is 0 where the destination has
-	// none. For a destination that does not exist it returns names.UnknownService.
-	Cluster func(host, subset string, port uint32) string
-	// Hash returns the hash policies of a destination. Nil: there are none.
-	Hash func(names.ClusterName) []*routev3.RouteAction_HashPolicy
+	Destinations  Destinations
 	// Retries is the mesh's default retry policy. Nil: the default of Retries applies.
 	Retries *networkingv1alpha3.HTTPRetry
+}
+
+// Destinations are the services that HTTP routes lead to.
+type Destinations interface {
+	// Cluster returns the cluster name of a destination. host is fully qualified; port is 0 if the destination has none.
+	// For a destination that does not exist, Cluster returns names.UnknownService.
+	Cluster(host, subset string, port uint32) string
+	// Hash returns the hash policies of a destination.
+	Hash(names.ClusterName) []*routev3.RouteAction_HashPolicy
 }

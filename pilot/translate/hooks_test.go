@@ -22,16 +22,6 @@ import (
 
 // marker marks with its objects all that a hook is given to change.
 func marker() *feature.Feature {
-	mark := func(kind string, d feature.Direction, s feature.Selection) string {
-		var ids []string
-		for o := range s.Objects.All {
-			ids = append(ids, o.Annotations["id"])
-		}
-		if ids == nil {
-			return ""
-		}
-		return fmt.Sprintf("<%s %s %s>", kind, []string{"outbound", "inbound", "gateway"}[d], strings.Join(ids, " "))
-	}
 	return &feature.Feature{
 		Name:  "marker",
 		Kinds: []*kinds.Kind{tapKind},
@@ -43,19 +33,39 @@ func marker() *feature.Feature {
 			Cluster: func(in feature.Cluster, c *clusterv3.Cluster) {
 				c.AltStatName += mark("cluster", in.Direction, in.Selection)
 			},
-			TCPProxy: func(in feature.Chain, p *tcpv3.TcpProxy) {
-				p.StatPrefix += mark("tcp", in.Direction, in.Selection)
-			},
-			Listener: func(in feature.Listener, l *listenerv3.Listener) {
-				l.StatPrefix += mark("listener", in.Direction, in.Selection)
-			},
-			ConnectionManager: func(in feature.Chain, m *hcmv3.HttpConnectionManager) { // right before the router
-				if name := mark("http", in.Direction, in.Selection); name != "" {
-					m.HttpFilters = slices.Insert(m.HttpFilters, len(m.HttpFilters)-1, envoy.HTTPFilter(name, envoy.Empty("type.googleapis.com/test.Tap")))
-				}
-			},
+			Listeners: marks{},
 		},
 	}
+}
+
+// marks are the Listeners of the marker.
+type marks struct{}
+
+func (marks) TCPProxy(in feature.Chain, p *tcpv3.TcpProxy) {
+	p.StatPrefix += mark("tcp", in.Direction, in.Selection)
+}
+
+func (marks) Listener(in feature.Listener, l *listenerv3.Listener) {
+	l.StatPrefix += mark("listener", in.Direction, in.Selection)
+}
+
+// ConnectionManager adds its filter right before the router.
+func (marks) ConnectionManager(in feature.Chain, m *hcmv3.HttpConnectionManager) {
+	if name := mark("http", in.Direction, in.Selection); name != "" {
+		m.HttpFilters = slices.Insert(m.HttpFilters, len(m.HttpFilters)-1, envoy.HTTPFilter(name, envoy.Empty("type.googleapis.com/test.Tap")))
+	}
+}
+
+// mark names the objects of a Selection, or nothing if it has none.
+func mark(kind string, d feature.Direction, s feature.Selection) string {
+	var ids []string
+	for o := range s.Objects.All {
+		ids = append(ids, o.Annotations["id"])
+	}
+	if ids == nil {
+		return ""
+	}
+	return fmt.Sprintf("<%s %s %s>", kind, []string{"outbound", "inbound", "gateway"}[d], strings.Join(ids, " "))
 }
 
 // TestHooksReachEveryResource: what a feature changes in clusters, listeners and the last filters of chains, by objects
@@ -84,7 +94,7 @@ func TestHooksReachEveryResource(t *testing.T) {
 	}
 	features := append(catalog.Features(), marker())
 	w := newWorld(t, mesh.Default())
-	w.builder = snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: mesh.Default(), Kinds: features.Kinds(), Wants: features.Wants})
+	w.builder = snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: mesh.Default(), Catalog: features})
 	tr, plain := translate.New(translate.Options{Features: features, Idle: 1 << 20}), newTranslator(0)
 	w.apply(objects(t, "services.yaml", []byte(services))...)
 

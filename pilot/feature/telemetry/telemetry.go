@@ -20,8 +20,7 @@ func New() *feature.Feature {
 		Part: feature.ListenersPart | feature.InboundPart, Select: selectTelemetry,
 		Unsupported: unsupported, UnsupportedMesh: unsupportedMesh,
 		Hooks: feature.Hooks{
-			FiltersReadOf: filtersReadOf, HTTPFilters: httpFilters, NetworkFilters: networkFilters,
-			ConnectionManager: connectionManager, TCPProxy: tcpProxy, Listener: listener,
+			FiltersReadOf: filtersReadOf, HTTPFilters: httpFilters, NetworkFilters: networkFilters, Listeners: reports{},
 		},
 	}
 }
@@ -63,20 +62,24 @@ func stats(c feature.Chain) *anypb.Any {
 	return p.encode()
 }
 
-func connectionManager(c feature.Chain, m *hcmv3.HttpConnectionManager) {
+// reports adds access logs and tracing to listeners.
+type reports struct{}
+
+// ConnectionManager adds access logs and tracing.
+func (reports) ConnectionManager(c feature.Chain, m *hcmv3.HttpConnectionManager) {
 	m.AccessLog = append(m.AccessLog, accessLogs(c.Proxy, c.Direction, c.Selection, httpWriter)...)
 	trace(c, m)
 }
 
-// tcpProxy adds the access logs of connections, but of those to the proxy's own port.
-func tcpProxy(c feature.Chain, p *tcpv3.TcpProxy) {
+// TCPProxy adds the access logs of connections, except for connections to the proxy's own port.
+func (reports) TCPProxy(c feature.Chain, p *tcpv3.TcpProxy) {
 	if !c.Refused {
 		p.AccessLog = append(p.AccessLog, accessLogs(c.Proxy, c.Direction, c.Selection, tcpWriter)...)
 	}
 }
 
-// listener adds access logs to the listeners that proxies bind.
-func listener(in feature.Listener, l *listenerv3.Listener) {
+// Listener adds access logs to the listeners that proxies bind.
+func (reports) Listener(in feature.Listener, l *listenerv3.Listener) {
 	if l.Name == names.VirtualInbound || l.Name == names.VirtualOutbound || in.Direction == feature.Gateway {
 		l.AccessLog = append(l.AccessLog, accessLogs(in.Proxy, in.Direction, in.Selection, listenerWriter)...)
 	}

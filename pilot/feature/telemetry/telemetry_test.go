@@ -18,7 +18,7 @@ import (
 func tracingOf(m *mesh.Config, tags feature.Tags) *hcmv3.HttpConnectionManager_Tracing {
 	m.EnableTracing = true
 	manager := &hcmv3.HttpConnectionManager{}
-	telemetry.New().ConnectionManager(feature.Chain{Proxy: feature.Proxy{Mesh: m, Tags: tags}}, manager)
+	telemetry.New().Listeners.ConnectionManager(feature.Chain{Proxy: feature.Proxy{Mesh: m, Tags: tags}}, manager)
 	return manager.Tracing
 }
 

@@ -85,16 +85,16 @@ func setTimeout(a *routev3.RouteAction, timeout *durationpb.Duration) {
 }
 
 func (o options) cluster(d *networkingv1alpha3.Destination) string {
-	return o.Cluster(names.Destination(d.GetHost(), o.Object.Namespace, o.Domain), d.GetSubset(), d.GetPort().GetNumber())
+	return o.Destinations.Cluster(names.Destination(d.GetHost(), o.Object.Namespace, o.Domain), d.GetSubset(), d.GetPort().GetNumber())
 }
 
 // hash adds the hash policies of a destination, each once.
 func (o options) hash(a *routev3.RouteAction, cluster string) {
 	c, ok := names.ParseCluster(cluster)
-	if !ok || o.Hash == nil {
+	if !ok {
 		return
 	}
-	for _, p := range o.Hash(c) {
+	for _, p := range o.Destinations.Hash(c) {
 		if !slices.ContainsFunc(a.HashPolicy, func(q *routev3.RouteAction_HashPolicy) bool { return proto.Equal(p, q) }) {
 			a.HashPolicy = append(a.HashPolicy, p)
 		}

@@ -17,6 +17,17 @@ import (
 	"github.com/istiod-lite/istiod-lite/pilot/scope"
 )
 
+// terminal are Destinations that all exist, each with a hash policy.
+type terminal struct{}
+
+func (terminal) Cluster(host, subset string, port uint32) string {
+	return names.Cluster(names.Outbound, port, subset, host)
+}
+
+func (terminal) Hash(names.ClusterName) []*routev3.RouteAction_HashPolicy {
+	return []*routev3.RouteAction_HashPolicy{{Terminal: true}}
+}
+
 // FuzzHTTPRoutes: whatever a VirtualService holds, its translation ends, is deterministic and changes nothing, and only
 // the last route may be a catch-all.
 func FuzzHTTPRoutes(f *testing.F) {
@@ -48,12 +59,7 @@ func FuzzHTTPRoutes(f *testing.F) {
 			})
 			x := feature.RouteOptions{
 				Object: o, Port: 80, Gateway: "mesh", Domain: "cluster.local",
-				Cluster: func(host, subset string, port uint32) string {
-					return names.Cluster(names.Outbound, port, subset, host)
-				},
-				Hash: func(names.ClusterName) []*routev3.RouteAction_HashPolicy {
-					return []*routev3.RouteAction_HashPolicy{{Terminal: true}}
-				},
+				Destinations: terminal{},
 			}
 			list := virtualServices{}.HTTP(x)
 			if (virtualServices{}).Any(x) != (len(list) > 0) {

@@ -25,10 +25,11 @@ import (
 
 // Hooks calls the hooks of some features.
 type Hooks struct {
-	features   []*feature.Feature
-	ofClusters []*feature.Feature // those that change clusters
-	extensions []*feature.Feature // those with filters that proxies subscribe to
-	transport  *feature.Feature   // the one that secures connections, or nil
+	features    []*feature.Feature
+	ofListeners []*feature.Feature // the features that change listeners
+	ofClusters  []*feature.Feature // the features that change clusters
+	extensions  []*feature.Feature // the features with filters that proxies subscribe to
+	transport   *feature.Feature   // the one that secures connections, or nil
 
 	destination feature.Destination // that of the feature which applies traffic policies, or nil
 	routes      feature.Routes      // that of the feature which makes routes, or nil
@@ -46,6 +47,9 @@ func New(features []*feature.Feature, keep bool) *Hooks {
 		h.transport = features[i]
 	}
 	for _, f := range features {
+		if f.Listeners != nil {
+			h.ofListeners = append(h.ofListeners, f)
+		}
 		if f.Cluster != nil {
 			h.ofClusters = append(h.ofClusters, f)
 		}
@@ -89,31 +93,25 @@ func (h *Hooks) NetworkFilters(c feature.Chain, s feature.Selections) []*listene
 
 // ChangeManager lets the features change the connection manager of a chain.
 func (h *Hooks) ChangeManager(c feature.Chain, s feature.Selections, m *hcmv3.HttpConnectionManager) {
-	for _, f := range h.features {
-		if f.ConnectionManager != nil {
-			c.Selection = s.Of(f)
-			f.ConnectionManager(c, m)
-		}
+	for _, f := range h.ofListeners {
+		c.Selection = s.Of(f)
+		f.Listeners.ConnectionManager(c, m)
 	}
 }
 
 // ChangeTCPProxy lets the features change the TCP proxy of a chain.
 func (h *Hooks) ChangeTCPProxy(c feature.Chain, s feature.Selections, p *tcpv3.TcpProxy) {
-	for _, f := range h.features {
-		if f.TCPProxy != nil {
-			c.Selection = s.Of(f)
-			f.TCPProxy(c, p)
-		}
+	for _, f := range h.ofListeners {
+		c.Selection = s.Of(f)
+		f.Listeners.TCPProxy(c, p)
 	}
 }
 
 // ChangeListener lets the features change a listener.
 func (h *Hooks) ChangeListener(in feature.Listener, s feature.Selections, l *listenerv3.Listener) {
-	for _, f := range h.features {
-		if f.Listener != nil {
-			in.Selection = s.Of(f)
-			f.Listener(in, l)
-		}
+	for _, f := range h.ofListeners {
+		in.Selection = s.Of(f)
+		f.Listeners.Listener(in, l)
 	}
 }
 

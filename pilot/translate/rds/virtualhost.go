@@ -32,7 +32,7 @@ func (b builder) buildVirtualHost(k virtualHostKey) *envoy.Resource {
 		host = &routev3.VirtualHost{Name: k.name, Domains: strings.Split(k.domains, "\n"), IncludeRequestAttemptCount: k.mesh.AttemptCount(), Routes: r.httpRoutes()}
 		if len(host.Routes) == 0 && k.service != nil {
 			host.Routes = []*routev3.Route{defaultRoute(names.Cluster(names.Outbound, k.port, "", k.service.Host), k.service.Host, k.port,
-				r.hash(names.ClusterName{Host: k.service.Host, Port: k.port}), feature.Retries(k.mesh.GetDefaultHttpRetryPolicy()))}
+				r.Hash(names.ClusterName{Host: k.service.Host, Port: k.port}), feature.Retries(k.mesh.GetDefaultHttpRetryPolicy()))}
 		}
 	case names.BlackHoleCluster:
 		host = blockAll(k.mesh.AttemptCount())
@@ -163,9 +163,10 @@ func (r virtualHostBuilder) add(host string, d destination) {
 // httpRoutes makes the routes of the VirtualServices of a virtual host.
 func (r virtualHostBuilder) httpRoutes() []*routev3.Route {
 	var all []feature.RouteOptions
+	var destinations feature.Destinations = r
 	for b := range r.bindings.All {
 		o := r.options(b)
-		o.Cluster, o.Hash = r.cluster, r.hash
+		o.Destinations = destinations
 		all = append(all, o)
 	}
 	return r.hooks.HTTPRoutes(all)
@@ -185,9 +186,9 @@ func (k virtualHostKey) options(b binding) feature.RouteOptions {
 	}
 }
 
-// cluster returns the cluster name of a destination. A destination without a port means the port that was called, on a
+// Cluster returns the cluster name of a destination. A destination without a port means the port that was called, on a
 // gateway the service's only port.
-func (r virtualHostBuilder) cluster(host, subset string, port uint32) string {
+func (r virtualHostBuilder) Cluster(host, subset string, port uint32) string {
 	if host == "" {
 		return names.UnknownService
 	}
@@ -201,8 +202,8 @@ func (r virtualHostBuilder) cluster(host, subset string, port uint32) string {
 	return names.Cluster(names.Outbound, port, subset, host)
 }
 
-// hash returns the hash policies of a destination whose DestinationRule wants a consistent hash.
-func (r virtualHostBuilder) hash(c names.ClusterName) []*routev3.RouteAction_HashPolicy {
+// Hash returns the hash policies of a destination whose DestinationRule wants a consistent hash.
+func (r virtualHostBuilder) Hash(c names.ClusterName) []*routev3.RouteAction_HashPolicy {
 	d, ok := r.byHost[c.Host]
 	if !ok {
 		return nil
