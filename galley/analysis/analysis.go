@@ -35,14 +35,17 @@ type Options struct {
 
 	RepeatedText, HostClusters int // the limits of those names; 0 is the default
 
-	// These read Pods and EndpointSlices whose Spec is not of the Kubernetes type. They may be nil where there are
-	// none.
-	Pod   func(*kinds.Object) Pod
-	Slice func(*kinds.Object) Slice
+	World World // nil if every Spec is of the Kubernetes type, and the places of endpoints are not known
+}
 
-	// Endpoints yields the labels of each endpoint of a host, the labels of its place among them. It is nil where no
-	// places are known.
-	Endpoints func(host string) iter.Seq[Labels]
+// World reads the objects and endpoints of a server.
+type World interface {
+	// Pod reads a Pod whose Spec is not of the Kubernetes type.
+	Pod(*kinds.Object) Pod
+	// Slice reads an EndpointSlice whose Spec is not of the Kubernetes type.
+	Slice(*kinds.Object) Slice
+	// Endpoints yields the labels of each endpoint of a host, the labels of its place among them.
+	Endpoints(host string) iter.Seq[Labels]
 }
 
 // Labels are the labels of an endpoint.

@@ -2,6 +2,7 @@ package analysis
 
 import (
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -264,6 +265,16 @@ spec: {hosts: [a], http: [{route: [{destination: {host: a}}]}]}
 	}
 }
 
+// objectReader is a World that reads each object as the same Pod or Slice. It knows no endpoints.
+type objectReader struct {
+	pod   Pod
+	slice Slice
+}
+
+func (r objectReader) Pod(*kinds.Object) Pod           { return r.pod }
+func (r objectReader) Slice(*kinds.Object) Slice       { return r.slice }
+func (objectReader) Endpoints(string) iter.Seq[Labels] { return func(func(Labels) bool) {} }
+
 // TestLastGoodVersions has objects whose last good versions are in force beside them. What is found about an object is
 // not found about its last good version too, and the two are no rivals.
 func TestLastGoodVersions(t *testing.T) {
@@ -317,7 +328,7 @@ addressType: IPv4
 	pod, slice := Pod{Named: true, Ports: map[string]uint32{"web": 8080}}, Slice{}
 	count := func() int {
 		return len(Run(objects, Options{
-			Domain: "cluster.local", Pod: func(*kinds.Object) Pod { return pod }, Slice: func(*kinds.Object) Slice { return slice },
+			Domain: "cluster.local", World: objectReader{pod, slice},
 		}))
 	}
 	if n := count(); n != 0 {

@@ -165,7 +165,7 @@ func (a *analysis) placesOf(k placeKey) placeValues {
 	if known {
 		return p
 	}
-	for e := range a.options.Endpoints(k.host) {
+	for e := range a.options.World.Endpoints(k.host) {
 		p.some = true
 		if value, ok := e.Lookup(k.label); ok {
 			p.values = append(p.values, value)
@@ -180,7 +180,7 @@ func (a *analysis) placesOf(k placeKey) placeValues {
 // elsewhere returns a fix for labels of a place where no endpoint of a host runs. It returns "" if an endpoint runs
 // there, if no label of a place is among them, and if the places are not known.
 func (a *analysis) elsewhere(host string, labels map[string]string) string {
-	if a.options.Endpoints == nil {
+	if a.options.World == nil {
 		return ""
 	}
 	for _, label := range slices.Sorted(maps.Keys(labels)) {

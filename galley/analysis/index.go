@@ -223,7 +223,7 @@ func (x *index) pod(o *kinds.Object) Pod {
 	if p, whole := o.Spec.(*corev1.Pod); whole {
 		return podOf(p)
 	}
-	return x.options.Pod(o)
+	return x.options.World.Pod(o)
 }
 
 // slice reads an EndpointSlice, in whichever form its source hands it on.
@@ -231,7 +231,7 @@ func (x *index) slice(o *kinds.Object) Slice {
 	if s, whole := o.Spec.(*discoveryv1.EndpointSlice); whole {
 		return sliceOf(o, s)
 	}
-	return x.options.Slice(o)
+	return x.options.World.Slice(o)
 }
 
 // joined returns the labels of both; those of b win.

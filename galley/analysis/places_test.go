@@ -17,10 +17,24 @@ func (l labels) Lookup(name string) (string, bool) {
 	return value, ok
 }
 
+const zone, region = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
+
+// countedReads is a World whose hosts have three endpoints. It counts how often they are read.
+type countedReads struct {
+	World
+	reads *int
+}
+
+func (c countedReads) Endpoints(string) iter.Seq[Labels] {
+	*c.reads++
+	return func(yield func(Labels) bool) {
+		_ = yield(labels{zone: "z2"}) && yield(labels{zone: "z1"}) && yield(labels{})
+	}
+}
+
 // TestPlacesAreReadOnce: a subset of a place where no endpoint runs is a finding, and a rule with many subsets reads
 // the endpoints of its host once for each label.
 func TestPlacesAreReadOnce(t *testing.T) {
-	const zone, region = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 	var text strings.Builder
 	text.WriteString(`
 apiVersion: v1
@@ -41,12 +55,7 @@ spec:
 		fmt.Fprintf(&text, "  - {name: s%d, labels: {%s: z%d}}\n", i, zone, i%2+1)
 	}
 	reads := 0
-	found := Run(decode(t, text.String()), Options{Domain: "cluster.local", Mesh: mesh.Default(), Endpoints: func(string) iter.Seq[Labels] {
-		reads++
-		return func(yield func(Labels) bool) {
-			_ = yield(labels{zone: "z2"}) && yield(labels{zone: "z1"}) && yield(labels{})
-		}
-	}})
+	found := Run(decode(t, text.String()), Options{Domain: "cluster.local", Mesh: mesh.Default(), World: countedReads{reads: &reads}})
 	if reads != 2 {
 		t.Errorf("the endpoints are read %d times, want 2", reads)
 	}

@@ -158,7 +158,7 @@ func (w *World) references() []diag.Diagnostic {
 	}
 	found := analysis.Run(objects, analysis.Options{
 		Domain: w.o.Domain, Mesh: last.Mesh, Whole: w.o.whole(), Still: w.parts.Still, RepeatedText: last.RepeatedText, HostClusters: last.HostClusters, MeshConfig: w.o.meshKeys(),
-		Advice: w.o.Advice, HTTP3: w.o.HTTP3, Concerns: w.o.Concerns, Pod: podOf, Slice: sliceOf, Endpoints: endpointLabels(last),
+		Advice: w.o.Advice, HTTP3: w.o.HTTP3, Concerns: w.o.Concerns, World: analysed{last},
 	})
 	return append(analysis.Unsuppressed(w.absentCredentials(objects), objects), w.aboutSources(found)...)
 }
@@ -178,27 +178,30 @@ func (w *World) aboutSources(found []diag.Diagnostic) []diag.Diagnostic {
 	return slices.DeleteFunc(found, func(d diag.Diagnostic) bool { return derived[d.Object] })
 }
 
-// endpointLabels returns a function that yields the labels of each endpoint of a host.
-func endpointLabels(s *snapshot.Snapshot) func(host string) iter.Seq[analysis.Labels] {
-	return func(host string) iter.Seq[analysis.Labels] {
-		return func(yield func(analysis.Labels) bool) {
-			for service := range s.ServicesByHost(host) {
-				for _, e := range s.Endpoints(service.Key()).List {
-					if !yield(e.AllLabels()) {
-						return
-					}
+// analysed is an analysis.World.
+type analysed struct{ snapshot *snapshot.Snapshot }
+
+// Endpoints yields the labels of each endpoint of a host.
+func (a analysed) Endpoints(host string) iter.Seq[analysis.Labels] {
+	return func(yield func(analysis.Labels) bool) {
+		for service := range a.snapshot.ServicesByHost(host) {
+			for _, e := range a.snapshot.Endpoints(service.Key()).List {
+				if !yield(e.AllLabels()) {
+					return
 				}
 			}
 		}
 	}
 }
 
-func podOf(o *kinds.Object) analysis.Pod {
+// Pod reads a Pod.
+func (analysed) Pod(o *kinds.Object) analysis.Pod {
 	f := o.Spec.(*kube.PodFacts)
 	return analysis.Pod{Ended: f.Ended, Addresses: f.Addresses, HostNetwork: f.HostNetwork, Ready: f.Ready, Ports: f.Ports, Named: true, Proxy: analysis.HasProxy(o.Labels), ProxyImage: f.ProxyImage}
 }
 
-func sliceOf(o *kinds.Object) analysis.Slice {
+// Slice reads an EndpointSlice.
+func (analysed) Slice(o *kinds.Object) analysis.Slice {
 	s := o.Spec.(*kube.SliceFacts)
 	return analysis.Slice{Service: o.Labels[discoveryv1.LabelServiceName], Ports: s.Ports, Endpoints: len(s.Endpoints), Endpoint: func(i int) analysis.Endpoint {
 		e := &s.Endpoints[i]
