@@ -71,7 +71,7 @@ func (i *Injector) Render(ctx context.Context, template string, g Gateway) ([]ma
 	}
 	pod := &corev1.Pod{}
 	pod.Namespace, pod.Labels = g.Namespace, g.InfrastructureLabels
-	m := i.o.Mesh()
+	m := i.o.World.Mesh()
 	p, _, err := i.effective(m, pod)
 	if err != nil {
 		return nil, err

@@ -26,17 +26,33 @@ import (
 
 // Options are what an Injector is made of.
 type Options struct {
-	Revision string              // of this control plane
-	Mesh     func() *mesh.Config // the mesh configuration in force
-	// ProxyConfigs returns the ProxyConfigs that apply to a namespace's pod with some labels: those that select no pods,
-	// where a later one counts over those before it, and the one that selects this pod, or nil. Nil: there are none.
-	ProxyConfigs func(namespace string, labels map[string]string) (whole []*networkingv1beta1.ProxyConfig, selecting *networkingv1beta1.ProxyConfig)
+	Revision string // of this control plane
+	World    World
 	// NativeSidecars reports whether proxies are init containers that go on running, where a pod does not say. Nil:
 	// they are not.
 	NativeSidecars   func() bool
 	CompliancePolicy string // of the server
 	Logger           *slog.Logger
 	Time             time.Duration // that the templates of one pod may take; 0 is 2 s
+}
+
+// World is the configuration in force. It is safe for concurrent use.
+type World interface {
+	Mesh() *mesh.Config
+	// ProxyConfigs returns the ProxyConfigs that apply to a namespace's pod with some labels: first the ProxyConfigs
+	// without a selector, of which a later one overrides those before it, and then the one that selects the pod, or nil.
+	ProxyConfigs(namespace string, labels map[string]string) (whole []*networkingv1beta1.ProxyConfig, selecting *networkingv1beta1.ProxyConfig)
+}
+
+// MeshOnly is a World that has a mesh configuration and no ProxyConfig.
+type MeshOnly struct{ Config *mesh.Config }
+
+// Mesh implements World.
+func (m MeshOnly) Mesh() *mesh.Config { return m.Config }
+
+// ProxyConfigs implements World.
+func (MeshOnly) ProxyConfigs(string, map[string]string) ([]*networkingv1beta1.ProxyConfig, *networkingv1beta1.ProxyConfig) {
+	return nil, nil
 }
 
 // Injector adds proxies to pods, by the Config in force.
@@ -127,7 +143,7 @@ func (i *Injector) Inject(ctx context.Context, r Request) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := i.o.Mesh()
+	m := i.o.World.Mesh()
 	d, warnings, err := i.data(c, m, seen, r.Workload)
 	if err != nil {
 		return nil, err

@@ -43,7 +43,7 @@ func newRig(t testing.TB, files map[string]string) *rig {
 	r := &rig{}
 	c, findings := Parse("ConfigMap a/b", Texts{files["config"], files["values"]}, Functions{Env: func(name string) string { return "value of " + name }})
 	r.findings = findings
-	r.Injector = New(Options{Mesh: func() *mesh.Config { return m }, Logger: slog.New(slog.DiscardHandler), Time: time.Minute})
+	r.Injector = New(Options{World: MeshOnly{m}, Logger: slog.New(slog.DiscardHandler), Time: time.Minute})
 	r.Set(c)
 	return r
 }

@@ -24,11 +24,7 @@ func (i *Injector) effective(m *mesh.Config, pod *corev1.Pod) (p proxyConfig, wa
 	if p == nil {
 		p = &meshv1alpha1.ProxyConfig{}
 	}
-	var whole []*networkingv1beta1.ProxyConfig
-	var selecting *networkingv1beta1.ProxyConfig
-	if i.o.ProxyConfigs != nil {
-		whole, selecting = i.o.ProxyConfigs(pod.Namespace, pod.Labels)
-	}
+	whole, selecting := i.o.World.ProxyConfigs(pod.Namespace, pod.Labels)
 	p = with(p, whole...)
 	if text, ok := pod.Annotations[configAnnotation]; ok {
 		if p, warnings, err = annotated(p, text); err != nil {

@@ -42,7 +42,7 @@ func Injector(manifests string) (*injector.Injector, error) {
 	if m == nil || c == nil {
 		return nil, errors.New("there is no mesh configuration, or none of injection")
 	}
-	i := injector.New(injector.Options{Mesh: func() *mesh.Config { return m }, Logger: slog.New(slog.DiscardHandler), Time: time.Minute})
+	i := injector.New(injector.Options{World: injector.MeshOnly{Config: m}, Logger: slog.New(slog.DiscardHandler), Time: time.Minute})
 	i.Set(c)
 	return i, nil
 }

@@ -37,7 +37,7 @@ func chartInjector(t *testing.T) *injector.Injector {
 	if len(findings) > 0 {
 		t.Fatal(findings)
 	}
-	i := injector.New(injector.Options{Mesh: mesh.Default, Logger: slog.New(slog.DiscardHandler), Time: time.Minute})
+	i := injector.New(injector.Options{World: injector.MeshOnly{Config: mesh.Default()}, Logger: slog.New(slog.DiscardHandler), Time: time.Minute})
 	i.Set(c)
 	return i
 }

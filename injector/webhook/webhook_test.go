@@ -51,7 +51,7 @@ func post(t *testing.T, h http.Handler, path, version, kind, pod string) (int, *
 
 func TestReviews(t *testing.T) {
 	m := mesh.Default()
-	i := injector.New(injector.Options{Mesh: func() *mesh.Config { return m }, Logger: slog.New(slog.DiscardHandler), Time: time.Minute})
+	i := injector.New(injector.Options{World: injector.MeshOnly{Config: m}, Logger: slog.New(slog.DiscardHandler), Time: time.Minute})
 	metrics := prometheus.NewRegistry()
 	h := New(Options{Gate: admission.NewGate(limits.Default(), nil), Injector: i, Registerer: metrics, Logger: slog.New(slog.DiscardHandler)})
 	const pod = `{"metadata":{"name":"a","annotations":{"proxy.istio.io/config":"nope: 1"}},"spec":{"containers":[{"name":"app","image":"x"}]}}`

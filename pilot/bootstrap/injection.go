@@ -1,8 +1,6 @@
 package bootstrap
 
 import (
-	networkingv1beta1 "istio.io/api/networking/v1beta1"
-
 	"github.com/istiod-lite/istiod-lite/api/diag"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/injector"
@@ -34,7 +32,7 @@ func (s *Server) newInjection() (*injection, error) {
 	o := s.o.Injection
 	x := &injection{Templates: templates.New(templates.Options{
 		Injector: injector.Options{
-			Revision: s.o.Revision, Mesh: s.world.Mesh, ProxyConfigs: s.proxyConfigs, CompliancePolicy: o.CompliancePolicy, Logger: s.o.Logger.With("scope", "injection"),
+			Revision: s.o.Revision, World: s.world, CompliancePolicy: o.CompliancePolicy, Logger: s.o.Logger.With("scope", "injection"),
 		},
 		Functions: o.Functions, Namespace: s.o.Namespace, Dir: o.Dir, NativeSidecars: o.NativeSidecars, Cluster: s.o.Client != nil,
 		Limit: s.o.Limits.MeshConfig, Poll: s.o.Poll, NoWatch: s.o.NoWatch,
@@ -53,14 +51,6 @@ func (s *Server) newInjection() (*injection, error) {
 		Only: map[*kinds.Kind]crd.Restriction{kinds.ConfigMap: {Namespace: s.o.Namespace, Names: []string{injector.MapName(s.o.Revision)}}},
 	})
 	return x, err
-}
-
-// proxyConfigs returns the ProxyConfigs that apply to a pod, as Snapshot.ProxyConfigs does.
-func (s *Server) proxyConfigs(namespace string, labels map[string]string) (whole []*networkingv1beta1.ProxyConfig, selecting *networkingv1beta1.ProxyConfig) {
-	if snap := s.world.Snapshot(); snap != nil {
-		return snap.ProxyConfigs(namespace, labels)
-	}
-	return nil, nil
 }
 
 // register lists what feeds the injector, in the order of starting.

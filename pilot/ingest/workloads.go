@@ -3,6 +3,8 @@ package ingest
 import (
 	"fmt"
 
+	networkingv1beta1 "istio.io/api/networking/v1beta1"
+
 	"github.com/istiod-lite/istiod-lite/api/identity"
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
@@ -66,6 +68,15 @@ func (w Workloads) HasAccount(namespace, account string) (bool, error) {
 		}
 	}
 	return false, nil
+}
+
+// ProxyConfigs returns the ProxyConfigs that apply to a pod, as Snapshot.ProxyConfigs does. Before the first Snapshot
+// there are none.
+func (w *World) ProxyConfigs(namespace string, labels map[string]string) (whole []*networkingv1beta1.ProxyConfig, selecting *networkingv1beta1.ProxyConfig) {
+	if s := w.Snapshot(); s != nil {
+		return s.ProxyConfigs(namespace, labels)
+	}
+	return nil, nil
 }
 
 // Mesh returns the mesh configuration in force; nil before the first Snapshot.

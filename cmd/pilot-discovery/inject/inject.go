@@ -126,7 +126,7 @@ func (f *flags) injector(c *cobra.Command) (*injector.Injector, error) {
 		return nil, cli.Exit(1)
 	}
 	i := injector.New(injector.Options{
-		Revision: f.revision, Mesh: func() *mesh.Config { return m }, NativeSidecars: func() bool { return f.native != "false" }, Logger: slog.New(slog.DiscardHandler),
+		Revision: f.revision, World: injector.MeshOnly{Config: m}, NativeSidecars: func() bool { return f.native != "false" }, Logger: slog.New(slog.DiscardHandler),
 		Time: time.Minute, // No API server waits.
 	})
 	i.Set(config)
