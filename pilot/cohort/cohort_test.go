@@ -54,7 +54,7 @@ var web = &registry.Service{
 }
 
 func index(pods []*registry.Workload, objects ...*kinds.Object) *scope.Index {
-	b := snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Cluster: "c", Mesh: mesh.Default(), Kinds: catalog.Features().Kinds()})
+	b := snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Cluster: "c", Mesh: mesh.Default(), Catalog: catalog.Features()})
 	c := registry.Changes{Services: map[registry.ServiceKey]*registry.Service{web.Key(): web},
 		Workloads: map[registry.WorkloadKey]*registry.Workload{}}
 	for _, p := range pods {
@@ -267,7 +267,7 @@ func TestNodesSplitNoScope(t *testing.T) {
 	local.NodeLocal = true
 	one, two := pod("web-0", "10.1.0.1", nil), pod("web-1", "10.1.0.2", nil)
 	one.NodeName, two.NodeName, two.Locality = "n1", "n2", registry.Locality{Region: "r2"}
-	b := snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Cluster: "c", Mesh: mesh.Default(), Kinds: catalog.Features().Kinds()})
+	b := snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Cluster: "c", Mesh: mesh.Default(), Catalog: catalog.Features()})
 	b.ApplyRegistry(registry.Changes{
 		Services:  map[registry.ServiceKey]*registry.Service{local.Key(): &local},
 		Workloads: map[registry.WorkloadKey]*registry.Workload{one.WorkloadKey: one, two.WorkloadKey: two},
@@ -288,7 +288,7 @@ func TestRulesOfTheServedService(t *testing.T) {
 	served := &registry.Service{Host: "web.b.svc.cluster.local", Namespace: "b", Name: "web",
 		Ports: []registry.Port{{Name: "http", Number: 80, Protocol: registry.HTTP}}}
 	w := pod("web-0", "10.1.0.1", nil)
-	b := snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Cluster: "c", Mesh: mesh.Default(), Kinds: catalog.Features().Kinds()})
+	b := snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Cluster: "c", Mesh: mesh.Default(), Catalog: catalog.Features()})
 	b.ApplyRegistry(registry.Changes{
 		Services:  map[registry.ServiceKey]*registry.Service{served.Key(): served},
 		Workloads: map[registry.WorkloadKey]*registry.Workload{w.WorkloadKey: w},

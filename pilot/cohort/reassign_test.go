@@ -35,7 +35,7 @@ func TestCohortsOutsideReassignStay(t *testing.T) {
 	proxies[3].Type = node.Router
 	checked, interner := 0, cohort.NewInterner()
 	rapid.Check(t, func(t *rapid.T) {
-		b := snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Cluster: "c", Mesh: meshes[0], Kinds: catalog.Features().Kinds()})
+		b := snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Cluster: "c", Mesh: meshes[0], Catalog: catalog.Features()})
 		change := func(p *node.Proxy, there bool) {
 			k := registry.WorkloadKey{Kind: kinds.Pod, Namespace: p.Namespace, Name: p.Name}
 			var w *registry.Workload

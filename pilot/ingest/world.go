@@ -96,7 +96,7 @@ func New(o Options, p Parts) *World {
 		wanted: map[*kinds.Kind][]facts.Need{}, accounts: accounts{}, credentials: newCredentialStore(time.Now), referenced: &References{},
 	}
 	w.stages = newStages(w)
-	w.builder = snapshot.NewBuilder(snapshot.Options{Domain: o.Domain, Cluster: o.ClusterID, OneStore: o.Client == nil, HTTP3: o.HTTP3, Mesh: w.mesh, Limits: o.Limits, Kinds: p.Catalog.Kinds(), Wants: p.Catalog.Wants})
+	w.builder = snapshot.NewBuilder(snapshot.Options{Domain: o.Domain, Cluster: o.ClusterID, OneStore: o.Client == nil, HTTP3: o.HTTP3, Mesh: w.mesh, Limits: o.Limits, Catalog: p.Catalog})
 	if o.CountNodeAccounts {
 		w.nodeAccounts = newAccountsByNode()
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
 	"github.com/istiod-lite/istiod-lite/deploy/must"
+	"github.com/istiod-lite/istiod-lite/pilot/facts"
 	"github.com/istiod-lite/istiod-lite/pilot/scope"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/registry"
@@ -109,11 +110,17 @@ func TestDirtyHostsAndListeners(t *testing.T) {
 	}
 }
 
+// reaches is a Catalog whose objects need no facts.
+type reaches map[*kinds.Kind]snapshot.Reach
+
+func (r reaches) Kinds() map[*kinds.Kind]snapshot.Reach { return r }
+func (reaches) Wants(*kinds.Object) []facts.Want        { return nil }
+
 // TestUnreadKindsAreRefused checks that kinds which snapshots do not compare cannot be read. Otherwise proxies would
 // keep outdated configuration.
 func TestUnreadKindsAreRefused(t *testing.T) {
-	compared := map[*kinds.Kind]snapshot.Reach{kinds.Gateway: snapshot.Everywhere, kinds.Telemetry: snapshot.Selected}
-	x := scope.NewIndex(snapshot.NewBuilder(snapshot.Options{Mesh: mesh.Default(), Kinds: compared}).Commit(time.Time{}), nil)
+	compared := reaches{kinds.Gateway: snapshot.Everywhere, kinds.Telemetry: snapshot.Selected}
+	x := scope.NewIndex(snapshot.NewBuilder(snapshot.Options{Mesh: mesh.Default(), Catalog: compared}).Commit(time.Time{}), nil)
 	for _, k := range kinds.All() {
 		for what, read := range map[string]func(){
 			"Objects": func() { x.Objects(k, "a") }, "AllObjects": func() { x.AllObjects(k) }, "Object": func() { x.Object(kinds.Key{Kind: k}) },

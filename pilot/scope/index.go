@@ -19,11 +19,10 @@ type Index struct {
 	tables
 	Dirty Dirty // against the Index that it was made from
 
-	clusterLocal  []clusterLocalRule
-	placementRead func() // called when the placement is read; nil unless a test traces what is read
+	clusterLocal []clusterLocalRule
+	trace        *trace // nil unless a test traces what is read
 
-	resolving    int    // how many services there are whose called hosts proxies resolve
-	resolvesRead func() // called when it is read whether there are any; nil unless a test traces what is read
+	resolving int // the number of services whose called hosts proxies resolve
 
 	placedOnce sync.Once
 	placed     placement
@@ -70,8 +69,8 @@ func delegatesAnew(a, b *mesh.Config) bool {
 
 // ResolvesHosts reports whether there is a service whose called hosts proxies resolve.
 func (x *Index) ResolvesHosts() bool {
-	if x.resolvesRead != nil {
-		x.resolvesRead()
+	if x.trace != nil && x.trace.resolves {
+		x.trace.found("services whose called hosts are resolved", x.resolving > 0)
 	}
 	return x.resolving > 0
 }

@@ -44,10 +44,11 @@ func (x *Index) priorityLabelNames() []string {
 
 // readPlacement returns the placement, as a look-up of a translation.
 func (x *Index) readPlacement() placement {
-	if x.placementRead != nil {
-		x.placementRead()
+	p := x.placement()
+	if x.trace != nil && x.trace.placement {
+		x.trace.found("placement", p)
 	}
-	return x.placement()
+	return p
 }
 
 // NeedsNode reports whether anything depends on the node that a proxy runs on.

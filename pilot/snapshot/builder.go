@@ -37,9 +37,17 @@ type Builder struct {
 	oldObjects   map[kinds.Key]*kinds.Object
 	oldFacts     map[kinds.Key]*kinds.Object
 
-	wants    func(*kinds.Object) []facts.Want
+	catalog  Catalog                      // nil if no object needs facts
 	wanted   map[*kinds.Kind][]facts.Need // what Wanted returns, where it is known
 	unwanted []kinds.Key                  // facts that an object ceased to need since the last commit
+}
+
+// Catalog knows what translations read.
+type Catalog interface {
+	// Kinds returns the kinds whose objects translations read, and whom a change of an object concerns.
+	Kinds() map[*kinds.Kind]Reach
+	// Wants returns the facts that translations need with an object, always the same for the same object.
+	Wants(*kinds.Object) []facts.Want
 }
 
 // Options of a Builder.
@@ -51,11 +59,9 @@ type Options struct {
 	HTTP3    bool // gateways take HTTP/3 on UDP ports of their Services
 	Mesh     *mesh.Config
 	Limits   limits.Limits // the zero Limits are limits.Default
-	// Kinds holds the kinds whose objects translations read, and whom a change of an object concerns. Nil: every kind
-	// is read, and concerns everybody.
-	Kinds map[*kinds.Kind]Reach
-	// Wants returns the facts that translations need with an object, always the same for the same object. Nil: none.
-	Wants func(*kinds.Object) []facts.Want
+	// Catalog is nil if a translation may read every object, a change of an object concerns every proxy, and no object
+	// needs facts.
+	Catalog Catalog
 }
 
 // Reach is whom a change of an object concerns.
@@ -72,11 +78,13 @@ const (
 
 // NewBuilder returns a Builder that has committed nothing.
 func NewBuilder(o Options) *Builder {
-	b := &Builder{mesh: o.Mesh, wants: o.Wants, wanted: map[*kinds.Kind][]facts.Need{}, last: &Snapshot{
+	b := &Builder{mesh: o.Mesh, catalog: o.Catalog, wanted: map[*kinds.Kind][]facts.Need{}, last: &Snapshot{
 		tables: newTables(), cached: &sync.Map{}, Mesh: o.Mesh, Domain: o.Domain, Cluster: cmp.Or(o.Cluster, "Kubernetes"), OneStore: o.OneStore, HTTP3: o.HTTP3,
-		reach:        o.Kinds,
 		RepeatedText: cmp.Or(o.Limits, limits.Default()).RepeatedText, HostClusters: cmp.Or(o.Limits, limits.Default()).HostClusters,
 	}}
+	if o.Catalog != nil {
+		b.last.reach = o.Catalog.Kinds()
+	}
 	b.reset()
 	return b
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/istiod-lite/istiod-lite/api/kinds"
 	"github.com/istiod-lite/istiod-lite/api/mesh"
+	"github.com/istiod-lite/istiod-lite/pilot/facts"
 	"github.com/istiod-lite/istiod-lite/pilot/snapshot"
 	"github.com/istiod-lite/istiod-lite/registry"
 )
@@ -42,6 +43,12 @@ func service(change ...func(*registry.Service)) *registry.Service {
 	}
 	return &s
 }
+
+// reaches is a Catalog whose objects need no facts.
+type reaches map[*kinds.Kind]snapshot.Reach
+
+func (r reaches) Kinds() map[*kinds.Kind]snapshot.Reach { return r }
+func (reaches) Wants(*kinds.Object) []facts.Want        { return nil }
 
 // TestDiff checks what a commit lists as changed, after a first commit with one service, two endpoints and one pod.
 func TestDiff(t *testing.T) {
@@ -183,7 +190,7 @@ func TestPrecedence(t *testing.T) {
 
 // TestEqualObjectKeepsItsPointer checks that an object of equal content keeps its old pointer, and is no change.
 func TestEqualObjectKeepsItsPointer(t *testing.T) {
-	b := snapshot.NewBuilder(snapshot.Options{Mesh: mesh.Default(), Kinds: map[*kinds.Kind]snapshot.Reach{kinds.VirtualService: snapshot.Scoped}})
+	b := snapshot.NewBuilder(snapshot.Options{Mesh: mesh.Default(), Catalog: reaches{kinds.VirtualService: snapshot.Scoped}})
 	x := virtual("a", "x", 1)
 	b.Apply([]kinds.Change{change(x)})
 	first := b.Commit(time.Time{})
@@ -215,7 +222,7 @@ func TestEqualObjectKeepsItsPointer(t *testing.T) {
 // TestObjectsThatNobodyTranslates checks that objects which only registries read are stored for those who ask for
 // objects and change nothing for proxies. Objects of a remote cluster are not stored.
 func TestObjectsThatNobodyTranslates(t *testing.T) {
-	b := snapshot.NewBuilder(snapshot.Options{Mesh: mesh.Default(), Kinds: map[*kinds.Kind]snapshot.Reach{kinds.VirtualService: snapshot.Scoped}})
+	b := snapshot.NewBuilder(snapshot.Options{Mesh: mesh.Default(), Catalog: reaches{kinds.VirtualService: snapshot.Scoped}})
 	key := kinds.Key{Kind: kinds.WorkloadGroup, Namespace: "a", Name: "x"}
 	group := func(k kinds.Key, address string) kinds.Change {
 		return change(&kinds.Object{Key: k, Spec: &networkingv1.WorkloadGroup{Template: &networkingv1.WorkloadEntry{Address: address}}})

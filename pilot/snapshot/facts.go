@@ -109,18 +109,18 @@ func (b *Builder) replaceFact(k kinds.Key, was, is *kinds.Object) {
 
 // replaceWants replaces what an object needs. Either may be nil.
 func (b *Builder) replaceWants(was, is *kinds.Object) {
-	if b.wants == nil {
+	if b.catalog == nil {
 		return
 	}
 	if was != nil {
-		for _, w := range b.wants(was) {
+		for _, w := range b.catalog.Wants(was) {
 			delete(b.wanted, w.Key.Kind)
 			b.current.wants.Delete(b.edit, Want{w, was.Key})
 			b.unwanted = append(b.unwanted, w.Key)
 		}
 	}
 	if is != nil {
-		for _, w := range b.wants(is) {
+		for _, w := range b.catalog.Wants(is) {
 			delete(b.wanted, w.Key.Kind)
 			b.current.wants.Put(b.edit, Want{w, is.Key})
 		}

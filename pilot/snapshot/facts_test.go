@@ -15,17 +15,23 @@ import (
 	"github.com/istiod-lite/istiod-lite/registry"
 )
 
+// needs is a Catalog whose objects need facts.
+type needs func(*kinds.Object) []facts.Want
+
+func (needs) Kinds() map[*kinds.Kind]snapshot.Reach { return nil }
+func (n needs) Wants(o *kinds.Object) []facts.Want  { return n(o) }
+
 // TestFacts: a fact is in the Snapshot from its answer on, for as long as an object needs it. A Diff lists it when it
 // comes, changes and goes.
 func TestFacts(t *testing.T) {
 	textKind := &kinds.Kind{Name: "Text"}
 	key := func(name string) kinds.Key { return kinds.Key{Kind: textKind, Name: name} }
-	b := snapshot.NewBuilder(snapshot.Options{Mesh: mesh.Default(), Wants: func(o *kinds.Object) (list []facts.Want) {
+	b := snapshot.NewBuilder(snapshot.Options{Mesh: mesh.Default(), Catalog: needs(func(o *kinds.Object) (list []facts.Want) {
 		for i, r := range o.Spec.(*securityv1.RequestAuthentication).JwtRules {
 			list = append(list, facts.Want{Key: key(r.JwksUri), Field: fmt.Sprintf("spec.jwtRules[%d]", i)})
 		}
 		return list
-	}})
+	})})
 	policy := func(name string, needs ...string) kinds.Change {
 		spec := &securityv1.RequestAuthentication{}
 		for _, n := range needs {
@@ -95,7 +101,7 @@ func TestFacts(t *testing.T) {
 // TestServicePorts: that a service has a port is a fact for as long as it is true and somebody needs it.
 func TestServicePorts(t *testing.T) {
 	k := facts.ServicePort("fd00::1", 80)
-	b := snapshot.NewBuilder(snapshot.Options{Mesh: mesh.Default(), Wants: func(*kinds.Object) []facts.Want { return []facts.Want{{Key: k}} }})
+	b := snapshot.NewBuilder(snapshot.Options{Mesh: mesh.Default(), Catalog: needs(func(*kinds.Object) []facts.Want { return []facts.Want{{Key: k}} })})
 	needs := kinds.Key{Kind: kinds.RequestAuthentication, Namespace: "a", Name: "p"}
 	b.Apply([]kinds.Change{{Key: needs, Object: &kinds.Object{Key: needs, Spec: &securityv1.RequestAuthentication{}}}})
 	at := registry.ServiceKey{Namespace: "a", Host: "fd00::1"}

@@ -30,7 +30,7 @@ type Snapshot struct {
 
 	tables
 	roots     frozen.List[string]
-	rootsRead func() // called at each look-up of them; nil: nobody traces
+	rootsRead Found // called with roots at each look-up of them; nil unless a test traces what is read
 	reach     map[*kinds.Kind]Reach
 	cached    *sync.Map // what Cached returns, by owner
 }
@@ -211,7 +211,7 @@ func (s *Snapshot) RootNamespace() string { return s.Mesh.GetRootNamespace() }
 // Roots returns what proxies trust beside the roots of their certificates, as PEM. It is empty where nothing is sent.
 func (s *Snapshot) Roots() frozen.List[string] {
 	if s.rootsRead != nil {
-		s.rootsRead()
+		s.rootsRead("roots", s.roots)
 	}
 	return s.roots
 }

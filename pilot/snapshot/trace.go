@@ -47,7 +47,7 @@ func (s *Snapshot) Traced(later *Snapshot, found Found) *Snapshot {
 	})
 	c.facts = Trace("facts", s.facts, later.facts, found, nil)
 	if s.roots != later.roots {
-		c.rootsRead = func() { found("roots", s.roots) }
+		c.rootsRead = found
 	}
 	c.objects = maps.Clone(s.objects)
 	for _, k := range append(kinds.All(), kinds.SecretCredential, kinds.ConfigMapCredential) {

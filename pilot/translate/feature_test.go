@@ -89,7 +89,7 @@ func TestFeatureIsOneLine(t *testing.T) {
 	}
 	features := append(catalog.Features(), tap())
 	w := newWorld(t, mesh.Default())
-	w.builder = snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: mesh.Default(), Kinds: features.Kinds(), Wants: features.Wants})
+	w.builder = snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: mesh.Default(), Catalog: features})
 	tr, plain := translate.New(translate.Options{Features: features, Idle: 1 << 20}), newTranslator(0)
 
 	before := w.apply(objects(t, "services.yaml", []byte(services))...)

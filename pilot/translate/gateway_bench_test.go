@@ -22,7 +22,7 @@ import (
 func BenchmarkGatewayRoute(b *testing.B) {
 	for _, n := range []int{100, 1000, 5000} {
 		b.Run(fmt.Sprintf("%d routes", n), func(b *testing.B) {
-			build := snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: mesh.Default(), Kinds: catalog.Features().Kinds()})
+			build := snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: mesh.Default(), Catalog: catalog.Features()})
 			build.Apply([]kinds.Change{kubeObject(kinds.Gateway, "istio-system", "gw", &networkingv1.Gateway{Servers: []*networkingv1alpha3.Server{
 				{Port: &networkingv1alpha3.Port{Number: 8080, Protocol: "HTTP", Name: "http"}, Hosts: []string{"*"}},
 			}})})

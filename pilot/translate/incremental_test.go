@@ -28,7 +28,7 @@ import (
 func checkHistory(t tb, refs *references, steps []generatedStep, asked func(step, who int) bool, hide func(*scope.Dirty)) string {
 	meshes, proxies := generatedMeshes(), generatedProxies()
 	tr := newTranslator(1 << 20)
-	options := snapshot.Options{Domain: "cluster.local", Mesh: meshes[0], Kinds: catalog.Features().Kinds()}
+	options := snapshot.Options{Domain: "cluster.local", Mesh: meshes[0], Catalog: catalog.Features()}
 	b := snapshot.NewBuilder(options)
 	world := generatedStep{map[registry.ServiceKey]*registry.Service{}, map[registry.ServiceKey][]*registry.Endpoint{}, map[kinds.Key]*kinds.Object{}, 0}
 	commit := func(b *snapshot.Builder, s generatedStep) *snapshot.Snapshot {

@@ -172,7 +172,7 @@ func missingDirty(steps []selectingStep, t tb, lists ...[]scope.InvalidationRule
 	meshes, proxies := generatedMeshes(), generatedProxies()
 	features := append(catalog.Features(), tap())
 	on := translate.New(translate.Options{Idle: 1 << 20, Features: features})
-	b := snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: meshes[0], Kinds: features.Kinds(), Wants: features.Wants})
+	b := snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: meshes[0], Catalog: features})
 	refs := &references{seen: map[string][]string{}}
 	hosts := slices.Compact(slices.Sorted(slices.Values(slices.Concat(generatedHosts, generatedVirtualServiceHosts))))
 	missing := make([]string, len(lists))

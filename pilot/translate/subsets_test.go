@@ -19,7 +19,7 @@ func TestSubsetsAreBounded(t *testing.T) {
 	bounds := limits.Default()
 	bounds.HostClusters = 12
 	w := newWorld(t, mesh.Default())
-	w.builder = snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: mesh.Default(), Limits: bounds, Kinds: catalog.Features().Kinds()})
+	w.builder = snapshot.NewBuilder(snapshot.Options{Domain: "cluster.local", Mesh: mesh.Default(), Limits: bounds, Catalog: catalog.Features()})
 	w.apply(objects(t, "rule.yaml", []byte(
 		`{apiVersion: networking.istio.io/v1, kind: DestinationRule, metadata: {name: r, namespace: a}, spec: {host: one, subsets: [{name: v1}, {name: v2}, {name: v3}, {name: v4}]}}`,
 	))...)

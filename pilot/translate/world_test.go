@@ -66,7 +66,7 @@ func newWorld(t tb, m *mesh.Config) *world { return newWorldOf(t, snapshot.Optio
 
 // newWorldOf returns a world with some options of its Builder.
 func newWorldOf(t tb, o snapshot.Options) *world {
-	o.Domain, o.Kinds, o.Wants = "cluster.local", catalog.Features().Kinds(), catalog.Features().Wants
+	o.Domain, o.Catalog = "cluster.local", catalog.Features()
 	services := aggregate.New(aggregate.Options{
 		Kube: func(id string) *kube.Registry {
 			return kube.New(kube.Options{Cluster: cmp.Or(id, "Kubernetes"), Remote: id != ""})

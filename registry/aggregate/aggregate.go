@@ -19,10 +19,9 @@ type Options struct {
 
 // Registry combines the registries that it owns.
 type Registry struct {
-	kube      func(string) *kube.Registry
-	clusters  map[string]*kube.Registry // by ID: always the own cluster, and each other one that has objects
-	order     []string                  // of clusters: the own first, then by ID
-	entries   *serviceentry.Registry
+	o         Options
+	clusters  map[string]*kube.Registry                 // by ID: always the own cluster, and each other one that has objects
+	order     []string                                  // of clusters: the own first, then by ID
 	services  map[registry.ServiceKey]*registry.Service // as last returned
 	endpoints map[registry.ServiceKey][]*registry.Endpoint
 }
@@ -30,10 +29,9 @@ type Registry struct {
 // New returns an empty registry.
 func New(o Options) *Registry {
 	return &Registry{
-		o.Kube,
+		o,
 		map[string]*kube.Registry{"": o.Kube("")},
 		[]string{""},
-		o.Entries,
 		map[registry.ServiceKey]*registry.Service{},
 		map[registry.ServiceKey][]*registry.Endpoint{},
 	}
@@ -42,7 +40,7 @@ func New(o Options) *Registry {
 // Apply applies a batch of changes and returns what they alter.
 func (r *Registry) Apply(changes []kinds.Change) registry.Changes {
 	found := r.dispatch(changes)
-	entries := r.entries.Update(changes, found.Workloads)
+	entries := r.o.Entries.Update(changes, found.Workloads)
 	maps.Copy(found.Services, entries.Services)
 	maps.Copy(found.Endpoints, entries.Endpoints)
 
@@ -88,7 +86,7 @@ func (r *Registry) dispatch(changes []kinds.Change) registry.Changes {
 	for id, batch := range batches {
 		k := r.clusters[id]
 		if k == nil {
-			k = r.kube(id)
+			k = r.o.Kube(id)
 			r.clusters[id] = k
 		}
 		if c := k.Apply(batch); len(batches) == 1 {
@@ -131,7 +129,7 @@ func (r *Registry) merge(k registry.ServiceKey) *registry.Service {
 	}
 	switch {
 	case first == nil:
-		return r.entries.Service(k)
+		return r.o.Entries.Service(k)
 	case all == nil:
 		return first
 	}
@@ -159,7 +157,7 @@ func (r *Registry) mergeEndpoints(k registry.ServiceKey) []*registry.Endpoint {
 	}
 	slices.SortStableFunc(out, registry.CompareEndpoints)
 	of := len(out)
-	for _, e := range r.entries.Endpoints(k) {
+	for _, e := range r.o.Entries.Endpoints(k) {
 		if _, there := slices.BinarySearchFunc(out[:of], e, registry.CompareEndpoints); !there {
 			out = append(out, e)
 		}
