@@ -22,7 +22,7 @@ import (
 
 // Every command says in short and at length what it does, and has examples that its flags and arguments take.
 func TestCommandsAreDescribed(t *testing.T) {
-	e := env.Env{Getenv: func(string) string { return "" }}
+	e := env.Env{}
 	for _, c := range commandsOf(rootCommand(&e, nil)) {
 		if c.Short == "" || c.Long == "" || c.Long == c.Short || c.Example == "" {
 			t.Errorf("%s: Short %q, Long %q, Example %q", c.CommandPath(), c.Short, c.Long, c.Example)
@@ -50,7 +50,7 @@ func example(t *testing.T, line string) {
 		return
 	}
 	args := why.WithoutArrow(words(line[i+len("pilot-discovery "):]))
-	e := env.Env{Getenv: func(string) string { return "" }}
+	e := env.Env{}
 	root := rootCommand(&e, args)
 	root.InitDefaultCompletionCmd(args...)
 	c, rest, err := root.Find(args)
@@ -104,7 +104,7 @@ func words(line string) (list []string) {
 // Formats of -o are refused by name where a command does not have them, and shells complete those that it has. What is
 // wrong goes to the standard error, and the exit code is 1.
 func TestOutputFlags(t *testing.T) {
-	e := env.Env{Getenv: func(string) string { return "" }}
+	e := env.Env{}
 	with := 0
 	for _, c := range commandsOf(rootCommand(&e, nil)) {
 		f := c.Flags().Lookup("output")

@@ -23,7 +23,7 @@ var update = flag.Bool("update", false, "write the reference in docs/ anew")
 
 // The reference in docs/ is what the code says: `make gen` writes it.
 func TestReference(t *testing.T) {
-	e := env.Env{Getenv: func(string) string { return "" }}
+	e := env.Env{}
 	root := rootCommand(&e, nil)
 	for name, text := range map[string]string{
 		"commands.md":    commandsReference(root),
@@ -185,7 +185,7 @@ func findingsReference() string {
 
 // Every variable that is read is described, and no other.
 func TestVariablesAreDescribed(t *testing.T) {
-	e := env.Env{Getenv: func(string) string { return "" }}
+	e := env.Env{}
 	rootCommand(&e, nil)
 	e.Read = append(e.Read, "POD_NAME") // whose default is the host's name
 	described := []string{}

@@ -45,7 +45,7 @@ type Flags struct {
 	list      bool
 	pageSize  int64
 	Elsewhere string // what to name in the place of a kubeconfig; empty: files
-	Getenv    func(string) string
+	Env       *env.Env
 	Color     cli.Painter
 }
 
@@ -98,7 +98,7 @@ The annotation galley.istio.io/analyze-suppress of an object names codes that ar
 
 func (f *Flags) register(c *cobra.Command, e *env.Env, useKube bool) {
 	flags := c.Flags()
-	f.Getenv = e.Getenv
+	f.Env = e
 	f.RegisterMesh(flags, e, "istioNamespace", "i")
 	flags.StringArrayVarP(&f.Files, "filename", "f", nil, "file or directory, or - for the standard input; may be repeated")
 	cli.OutputFlag(c, &f.Output, report.Formats()...)
@@ -122,7 +122,7 @@ func (f *Flags) register(c *cobra.Command, e *env.Env, useKube bool) {
 // RegisterCluster registers the flags of other commands that read a cluster once.
 func (f *Flags) RegisterCluster(c *cobra.Command, e *env.Env) {
 	flags := c.Flags()
-	f.Getenv = e.Getenv
+	f.Env = e
 	f.Cluster.Register(flags, e, "c", "")
 	flags.StringVarP(&f.Namespace, "namespace", "n", "", "namespace of objects in files that do not say theirs; the kubeconfig's by default")
 	flags.StringVar(&f.Revision, "revision", e.Text("REVISION", ""), "revision of the control plane: objects labelled istio.io/rev for another do not count")
@@ -186,7 +186,7 @@ func (f *Flags) run(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	color, err := cli.Colors(c, f.Getenv)
+	color, err := cli.Colors(c, f.Env.Getenv)
 	if err != nil {
 		return err
 	}

@@ -23,11 +23,11 @@ type flags struct {
 	text                                       check.TextOptions
 	pre, watch                                 bool
 	timeout                                    time.Duration
-	getenv                                     func(string) string
+	env                                        *env.Env
 }
 
 func Command(e *env.Env) *cobra.Command {
-	f := &flags{getenv: e.Getenv}
+	f := &flags{env: e}
 	c := &cobra.Command{
 		Use:   "check [--pre | --proxy POD.NAMESPACE]",
 		Short: "Check that the control plane is well, that one proxy is, or that a cluster is ready for it",
@@ -79,7 +79,7 @@ func (f *flags) run(c *cobra.Command) error {
 		return errors.New("--admin: name the proxy by --proxy, too")
 	}
 	var err error
-	if f.text.Color, err = cli.Colors(c, f.getenv); err != nil {
+	if f.text.Color, err = cli.Colors(c, f.env.Getenv); err != nil {
 		return err
 	}
 	return cli.Watched(c, f.watch, func(w io.Writer) error { return f.once(c, w) })

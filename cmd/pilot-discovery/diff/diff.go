@@ -87,7 +87,7 @@ The exit code is 0 if nothing differs, 1 if something does, and 2 if the command
 
 func (f *flags) run(c *cobra.Command, args []string) error {
 	var err error
-	if f.Color, err = cli.Painted(c, f.Getenv); err != nil {
+	if f.Color, err = cli.Painted(c, f.Env.Getenv); err != nil {
 		return err
 	}
 	if f.limit < 0 {

@@ -12,7 +12,7 @@ import (
 
 // The flags that charts, scripts and istiod's own documentation use, with istiod's defaults.
 func TestFlags(t *testing.T) {
-	e := env.Env{Getenv: func(string) string { return "" }}
+	e := env.Env{}
 	c := Command(&e, nil)
 	for name, want := range map[string]string{
 		"grpcAddr": ":15010", "secureGRPCAddr": ":15012", "httpAddr": ":8080", "httpsAddr": ":15017", "monitoringAddr": ":15014", "configDir": "",

@@ -12,10 +12,10 @@ import (
 // Env holds the environment's defaults of flags. A value that cannot be read is left out, with a warning, or keeps a
 // server from starting if its variable restricts.
 type Env struct {
-	Getenv   func(string) string
-	Environ  []string // in the form of os.Environ
-	names    []string // of all variables that are set
-	Read     []string // those that have an effect
+	values   map[string]string // by the name of the variable
+	Environ  []string          // in the form of os.Environ
+	names    []string          // of all variables that are set
+	Read     []string          // those that have an effect
 	Warnings []string
 	Refused  []string // values that cannot be read of variables that restrict, with what may be written
 }
@@ -53,14 +53,16 @@ func (e *Env) Refusal() error {
 
 // New takes the environment in the form of os.Environ.
 func New(environ []string) Env {
-	e, values := Env{Environ: environ}, map[string]string{}
+	e := Env{Environ: environ, values: map[string]string{}}
 	for _, s := range environ {
 		name, value, _ := strings.Cut(s, "=")
-		e.names, values[name] = append(e.names, name), value
+		e.names, e.values[name] = append(e.names, name), value
 	}
-	e.Getenv = func(name string) string { return values[name] }
 	return e
 }
+
+// Getenv returns the value of a variable, or the empty string if the variable is not set.
+func (e *Env) Getenv(name string) string { return e.values[name] }
 
 // Foreign returns the names of variables for istiod that are set to another value than its default and have no effect
 // here. Variables that Kubernetes sets for a Service named pilot are not among them.

@@ -34,11 +34,11 @@ type flags struct {
 	output, dir, config, values, mesh              string
 	kubeconfig, rootNamespace, revision, namespace string
 	native                                         string
-	getenv                                         func(string) string
+	env                                            *env.Env
 }
 
 func Command(e *env.Env) *cobra.Command {
-	f := &flags{getenv: e.Getenv}
+	f := &flags{env: e}
 	c := &cobra.Command{
 		Use:   "inject -f FILE",
 		Short: "Print what injection makes of a manifest",
@@ -116,7 +116,7 @@ func (f *flags) injector(c *cobra.Command) (*injector.Injector, error) {
 		return nil, err
 	}
 	m, findings := mesh.Parse(cmp.Or(f.mesh, "the mesh configuration"), []byte(meshText))
-	config, more := injector.Parse(object, texts, injector.Functions{Env: f.getenv})
+	config, more := injector.Parse(object, texts, injector.Functions{Env: f.env.Getenv})
 	for _, d := range append(findings, more...) {
 		if d.Severity == diag.Error || m != nil && config != nil {
 			fmt.Fprintln(c.ErrOrStderr(), d)

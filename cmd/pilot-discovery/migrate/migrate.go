@@ -61,7 +61,7 @@ The exit code is 0 if nothing stands in the way, 79 if something does, and 1 if 
 }
 
 func (f *flags) run(c *cobra.Command) error {
-	color, err := cli.Painted(c, f.Getenv)
+	color, err := cli.Painted(c, f.Env.Getenv)
 	if err != nil {
 		return err
 	}

@@ -91,7 +91,7 @@ The exit code is 0 if the request reaches an application, 79 if it does not, and
 }
 
 func (f *flags) run(c *cobra.Command, args []string) error {
-	color, err := cli.Painted(c, f.Getenv)
+	color, err := cli.Painted(c, f.Env.Getenv)
 	if err != nil {
 		return err
 	}
